@@ -1,0 +1,330 @@
+# Leat: one Makefile, not recursive, no configure step.
+#
+# Sources are found, not listed: a new .c file needs no edit here. What a file becomes follows from
+# its folder (see "What is built from what"). `make help` says what can be asked for.
+#
+#   make                          everything, into build/
+#   make CC=clang WERROR=1        the same by clang, warnings are errors
+#   make SAN=address,undefined    into build-asan/     (SAN=thread: build-tsan/, SAN=fuzzer: build-fuzz/)
+#   make BUILD=/tmp/x             elsewhere; a single target works too: make build/leat-mds
+#   make LENIENT=1                leave out of the libraries the files that do not compile just now
+
+VERSION   := 0.1.0
+SOVERSION := 0
+
+.DEFAULT_GOAL := all
+.SUFFIXES:
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+comma := ,
+
+# --- where and how --------------------------------------------------------------------------------
+
+BUILD_ROOT ?= build
+variant    := $(if $(SAN),-$(or $(if $(findstring address,$(SAN)),asan),$(if \
+              $(findstring thread,$(SAN)),tsan),$(if $(findstring fuzzer,$(SAN)),fuzz),san))
+BUILD      ?= $(BUILD_ROOT)$(variant)
+
+PREFIX     ?= /usr/local
+BINDIR     ?= $(PREFIX)/bin
+SBINDIR    ?= $(PREFIX)/sbin
+LIBDIR     ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+MANDIR     ?= $(PREFIX)/share/man
+DATADIR    ?= $(PREFIX)/share/leat
+UNITDIR    ?= $(PREFIX)/lib/systemd/system
+SYSCONFDIR ?= /etc
+PYTHONDIR  ?= $(PREFIX)/lib/python3/dist-packages
+
+# Sanitizers and fuzzers by clang: gcc 12 has neither libFuzzer nor cheap TSan fibers.
+ifneq ($(filter default undefined,$(origin CC)),)
+CC := $(if $(SAN),clang,gcc)
+endif
+AR        := ar
+INSTALL   ?= install
+PKGCONFIG ?= pkg-config
+PYTHON    ?= /usr/bin/python3
+Q         := $(if $(V),,@)
+say        = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(patsubst $(BUILD)/%,%,$@)')
+
+CFLAGS ?= -O2 -g
+flags  := -std=gnu17 -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
+          -D_GNU_SOURCE -I. -Iclient/include -fvisibility=hidden -fno-omit-frame-pointer -fPIC \
+          -pthread -DLEAT_VERSION='"$(VERSION)"'
+ldflags := -pthread -Wl,--as-needed
+ifneq ($(SAN),)
+san    := -fsanitize=$(if $(findstring fuzzer,$(SAN)),fuzzer-no-link$(comma)address$(comma)undefined,$(SAN))
+flags  += $(san) -fno-sanitize-recover=all
+ldflags += $(san)
+endif
+
+# --- probes ---------------------------------------------------------------------------------------
+
+needed  := liburing libxxhash liblz4 libsodium jansson inih libmicrohttpd
+passive := help clean deps format distclean check check-% demo
+goals   := $(or $(MAKECMDGOALS),all)
+ifneq ($(filter-out $(passive),$(goals)),)
+missing := $(shell for p in $(needed) cmocka; do $(PKGCONFIG) --exists $$p || echo $$p; done)
+$(if $(missing),$(error missing libraries: $(missing). Install them with `make deps`, see deploy/deps.sh))
+endif
+
+flags += $(shell $(PKGCONFIG) --cflags $(needed) 2>/dev/null)
+libs  := -lrocksdb $(shell $(PKGCONFIG) --libs $(needed) 2>/dev/null)
+ifneq ($(shell $(PKGCONFIG) --exists librdmacm libibverbs && echo yes),)
+HAVE_VERBS := 1
+flags += -DHAVE_VERBS
+libs  += $(shell $(PKGCONFIG) --libs librdmacm libibverbs)
+endif
+
+# deploy/deps.sh builds a current static libfuse where the distribution's has no passthrough.
+fuse_pc    := $(firstword $(wildcard $(BUILD_ROOT)/deps/libfuse/lib/pkgconfig/fuse3.pc))
+fuse_probe := $(if $(fuse_pc),PKG_CONFIG_PATH=$(dir $(fuse_pc)) $(PKGCONFIG) --static,$(PKGCONFIG))
+fuse_flags := $(shell $(fuse_probe) --cflags fuse3 2>/dev/null)
+fuse_libs  := $(shell $(fuse_probe) --libs fuse3 2>/dev/null)
+
+# --- what is built from what ----------------------------------------------------------------------
+
+sources := $(sort $(shell find common mds ossd client fuse tools tests \
+            -name '*.c' -o -name '*.S' 2>/dev/null))
+in       = $(filter $(1)/%,$(sources))
+obj      = $(addprefix $(BUILD)/obj/,$(addsuffix .o,$(basename $(1))))
+has      = $(filter $(1),$(sources))
+
+common_src := $(filter-out $(if $(HAVE_VERBS),,%_verbs.c),$(call in,common))
+mds_src    := $(filter-out mds/main.c,$(call in,mds))
+ossd_src   := $(filter-out ossd/main.c,$(call in,ossd))
+example_src := $(foreach f,$(call in,client),$(if $(findstring /examples/,$(f)),$(f)))
+client_src := $(filter-out client/python/% $(example_src),$(call in,client))
+fuse_src   := $(filter-out fuse/main.c,$(call in,fuse))
+tools_src  := $(filter-out tools/leat.c,$(call in,tools))
+testlib_src := $(call in,tests/lib)
+
+libcommon  := $(BUILD)/libleat-common.a
+libmds     := $(BUILD)/libmds.a
+libossd    := $(BUILD)/libossd.a
+libleat    := $(BUILD)/libleat.a
+libmount   := $(BUILD)/libmount.a
+libtools   := $(BUILD)/libtools.a
+libtest    := $(BUILD)/libtest.a
+so         := $(BUILD)/libleat.so.$(SOVERSION)
+
+programs := $(if $(call has,mds/main.c),$(BUILD)/leat-mds) \
+            $(if $(call has,ossd/main.c),$(BUILD)/leat-ossd) \
+            $(if $(call has,fuse/main.c),$(BUILD)/mount.leat) \
+            $(if $(call has,tools/leat.c),$(BUILD)/leat)
+shared   := $(if $(client_src),$(so) $(BUILD)/libleat.so)
+examples := $(patsubst %.c,$(BUILD)/examples/%,$(notdir $(example_src)))
+
+# tests/unit/common/base/test_pool.c becomes $(BUILD)/tests/unit_common_base_pool.
+unit_src  := $(foreach f,$(call in,tests/unit),$(if $(filter test_%,$(notdir $(f))),$(f)))
+test_bin   = $(BUILD)/tests/$(subst /,_,$(patsubst tests/%,%,$(dir $(1))))$(patsubst test_%,%,$(basename $(notdir $(1))))
+unit_bin  := $(foreach f,$(unit_src),$(call test_bin,$(f)))
+unit_dirs := $(sort $(foreach f,$(unit_src),$(shell d=$(dir $(f)); while d=$${d%/*} && [ "$$d" != tests/unit ]; \
+             do echo $${d#tests/unit/}; done)))
+fault_src := $(filter tests/fault/test_%.c,$(sources))
+fault_bin := $(foreach f,$(fault_src),$(call test_bin,$(f)))
+bench_src := $(filter tests/bench/bench_%.c,$(sources))
+bench_bin := $(patsubst tests/bench/%.c,$(BUILD)/tests/%,$(bench_src))
+helper_src := $(call in,tests/integration) $(call in,tests/rdma) $(call in,tests/python)
+helper_bin := $(foreach f,$(helper_src),$(BUILD)/tests/$(basename $(notdir $(f))))
+sim_src   := $(call in,tests/sim)
+sim_bin   := $(if $(sim_src),$(BUILD)/leat-sim)
+powerfs   := $(if $(call has,tests/fault/powerfs.c),$(BUILD)/powerfs)
+fuzz_src  := $(filter tests/fuzz/fuzz_%.c,$(sources))
+fuzz_bin  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/%,$(fuzz_src))
+
+# --- targets --------------------------------------------------------------------------------------
+
+all: programs tests $(shared) $(examples) ## programs, library and tests (the default)
+programs: $(programs) $(shared)           ## the programs and the library only
+tests: unit-bin $(sim_bin) $(powerfs) $(fault_bin) $(bench_bin) $(helper_bin)
+unit-bin: $(unit_bin)
+fault-bin: $(fault_bin) $(powerfs) $(programs)
+fuzz-bin: $(fuzz_bin)
+sim-bin: $(sim_bin)
+lib: $(libcommon) $(libmds) $(libossd) $(libleat) $(shared)
+
+deps: ## install what building and testing need
+	$(Q)BUILD_ROOT='$(BUILD_ROOT)' deploy/deps.sh check
+
+help: ## this text
+	@sed -n '/^$$/q;s/^# \{0,1\}//p' Makefile
+	@echo
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/  \1|\2/p' Makefile | while IFS='|' read -r t d; do \
+	    printf '  %-16s %s\n' "$$t" "$$d"; done
+	@printf '  %-16s %s\n' 'unit-<folder>' 'build and run the unit tests of one folder: unit-mds, unit-common-kv'
+	@printf '  %-16s %s\n' 'check-<suite>' 'one of: $(suites)'
+
+clean: ## remove what this BUILD holds, and keep deps
+	$(Q)rm -rf $(BUILD)/obj $(BUILD)/tests $(BUILD)/examples $(BUILD)/test-logs $(BUILD)/*.a \
+	    $(BUILD)/libleat.so* $(BUILD)/leat* $(BUILD)/mount.leat $(BUILD)/powerfs $(BUILD)/.stamp*
+
+distclean: ## remove every build folder
+	$(Q)rm -rf $(BUILD) $(BUILD_ROOT) $(BUILD_ROOT)-asan $(BUILD_ROOT)-tsan $(BUILD_ROOT)-fuzz
+
+format: ## run clang-format over all sources
+	$(Q)find common mds ossd client fuse tools tests -name '*.[ch]' 2>/dev/null | \
+	    xargs -r $(firstword $(shell command -v clang-format clang-format-14) clang-format) -i
+
+# --- tests ----------------------------------------------------------------------------------------
+
+# tests/run builds what each suite needs by calling back here, so that a build that fails is one
+# failed test and the other suites still run.
+suites := lint unit unit-asan unit-tsan valgrind sim fuzz fault integration python rdma examples
+runner  = BUILD='$(BUILD)' BUILD_ROOT='$(BUILD_ROOT)' WERROR='$(WERROR)' V='$(V)' \
+          $(if $(filter command% environment%,$(origin CC)),LEAT_CC='$(CC)') tests/run
+
+check: ## install what is needed, build, run every suite that is not long
+	$(Q)BUILD_ROOT='$(BUILD_ROOT)' deploy/deps.sh check
+	$(Q)$(runner) $(suites)
+
+check-long: ## every suite with its long tests, more seeds and longer fuzzing
+	$(Q)BUILD_ROOT='$(BUILD_ROOT)' deploy/deps.sh check
+	$(Q)$(runner) --long $(suites)
+
+$(addprefix check-,$(suites)): check-%:
+	$(Q)$(runner) $*
+
+bench: programs $(bench_bin) ## run the benchmarks
+	$(Q)if [ -x tests/bench/run ]; then BUILD='$(abspath $(BUILD))' LEAT_SRC='$(CURDIR)' tests/bench/run; \
+	    else for b in $(bench_bin); do $$b || exit 1; done; fi
+
+demo: ## install what it needs, build, show Leat at work on this machine
+	$(Q)BUILD_ROOT='$(BUILD_ROOT)' deploy/deps.sh demo
+	$(Q)tests/lib/lacking --must
+	$(Q)$(MAKE) programs
+	$(Q)[ -x deploy/demo/run ] || { echo 'demo: deploy/demo/run is missing' >&2; exit 1; }
+	$(Q)BUILD='$(abspath $(BUILD))' LEAT_SRC='$(CURDIR)' PATH="$(abspath $(BUILD)):$$PATH" deploy/demo/run
+
+fuzz: ## build the fuzzers and run each for FUZZ_SECONDS (60)
+	$(Q)$(runner) --fuzz-seconds=$(or $(FUZZ_SECONDS),60) fuzz
+
+define unit_folder
+unit-$(subst /,-,$(1)): $$(filter $$(BUILD)/tests/unit_$(subst /,_,$(1))_%,$$(unit_bin))
+	@rc=0; for t in $$^; do echo "== $$$${t##*/}"; $$$$t || rc=1; done; exit $$$$rc
+.PHONY: unit-$(subst /,-,$(1))
+endef
+$(foreach d,$(unit_dirs),$(eval $(call unit_folder,$(d))))
+
+# --- install --------------------------------------------------------------------------------------
+
+man_pages := $(wildcard mds/*.8 ossd/*.8 fuse/*.8 tools/*.[158] deploy/*.5 client/*.3)
+D := $(DESTDIR)
+install: programs ## into DESTDIR and PREFIX
+	$(Q)$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(INCLUDEDIR)/leat $(D)$(DATADIR)
+	$(Q)for p in $(filter %/leat,$(programs)); do $(INSTALL) -m 755 $$p $(D)$(BINDIR)/; done
+	$(Q)for p in $(filter-out %/leat,$(programs)); do $(INSTALL) -m 755 $$p $(D)$(SBINDIR)/; done
+	$(Q)[ ! -x $(D)$(SBINDIR)/mount.leat ] || ln -sf mount.leat $(D)$(SBINDIR)/mount.fuse.leat
+	$(Q)[ ! -e $(so) ] || { $(INSTALL) -m 755 $(so) $(D)$(LIBDIR)/ && \
+	    ln -sf $(notdir $(so)) $(D)$(LIBDIR)/libleat.so; }
+	$(Q)for h in $(wildcard client/include/leat/*.h); do $(INSTALL) -m 644 $$h $(D)$(INCLUDEDIR)/leat/; done
+	$(Q)[ ! -e client/leat.pc.in ] || sed -e 's|@PREFIX@|$(PREFIX)|g;s|@prefix@|$(PREFIX)|g' \
+	    -e 's|@LIBDIR@|$(LIBDIR)|g;s|@libdir@|$(LIBDIR)|g;s|@VERSION@|$(VERSION)|g;s|@version@|$(VERSION)|g' \
+	    -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|g;s|@includedir@|$(INCLUDEDIR)|g' \
+	    client/leat.pc.in > $(D)$(LIBDIR)/pkgconfig/leat.pc
+	$(Q)for m in $(man_pages); do s=$${m##*.}; \
+	    $(INSTALL) -D -m 644 $$m $(D)$(MANDIR)/man$$s/$${m##*/}; done
+	$(Q)for u in $(wildcard deploy/systemd/*.service deploy/systemd/*.target deploy/systemd/*.socket); do \
+	    $(INSTALL) -D -m 644 $$u $(D)$(UNITDIR)/$${u##*/}; done
+	$(Q)[ ! -e deploy/leat.conf.sample ] || \
+	    $(INSTALL) -D -m 644 deploy/leat.conf.sample $(D)$(SYSCONFDIR)/leat/leat.conf.sample
+	$(Q)[ ! -d client/python/leat ] || { $(INSTALL) -d $(D)$(PYTHONDIR)/leat && \
+	    $(INSTALL) -m 644 client/python/leat/*.py $(D)$(PYTHONDIR)/leat/; }
+
+# --- rules ----------------------------------------------------------------------------------------
+
+# A stamp is a file that is rewritten only when its text changes: objects depend on the flags,
+# archives on the list of their members, so neither goes stale. WERROR is no part of it: it changes
+# no object.
+ifneq ($(filter-out $(passive),$(goals)),)
+$(shell mkdir -p $(BUILD))
+stamp = $(if $(subst x$(2)x,,x$(file <$(BUILD)/.stamp-$(1))x)$(if $(wildcard $(BUILD)/.stamp-$(1)),,n),$(file >$(BUILD)/.stamp-$(1),$(2)))
+$(call stamp,flags,$(CC) $(flags) $(CFLAGS) $(CPPFLAGS) $(fuse_flags))
+endif
+$(BUILD)/.stamp-%: ;
+
+compile = $(CC) $(flags) $(CFLAGS) $(CPPFLAGS) $(if $(WERROR),-Werror) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
+# LENIENT: an empty object dated 1970, so that it is tried again next time.
+lenient = { echo "  LEFT OUT $<"; echo 'struct left_out;' | $(CC) $(san) -fPIC -x c -c - -o $@ && touch -d @1 $@; }
+
+$(BUILD)/obj/%.o: %.c $(BUILD)/.stamp-flags
+	$(call say,CC)
+	@mkdir -p $(@D)
+	$(Q)$(compile) $(if $(LENIENT),|| $(lenient))
+
+$(BUILD)/obj/%.o: %.S $(BUILD)/.stamp-flags
+	$(call say,AS)
+	@mkdir -p $(@D)
+	$(Q)$(compile)
+
+# Only fuse/ and the power-loss file system see libfuse.
+$(call obj,$(call in,fuse) tests/fault/powerfs.c): flags += $(fuse_flags)
+
+define archive
+$$(call stamp_if,$(notdir $(1)),$(2))
+$(1): $(call obj,$(2)) $(BUILD)/.stamp-$(notdir $(1))
+	$$(call say,AR)
+	$$(Q)rm -f $$@ && $$(AR) rcs $$@ $$(filter %.o,$$^)
+endef
+stamp_if = $(if $(filter-out $(passive),$(goals)),$(call stamp,$(1),$(2)))
+$(eval $(call archive,$(libcommon),$(common_src)))
+$(eval $(call archive,$(libmds),$(mds_src)))
+$(eval $(call archive,$(libossd),$(ossd_src)))
+$(eval $(call archive,$(libleat),$(client_src)))
+$(eval $(call archive,$(libmount),$(fuse_src)))
+$(eval $(call archive,$(libtools),$(tools_src)))
+$(eval $(call archive,$(libtest),$(testlib_src)))
+
+link = $(CC) $(ldflags) $(LDFLAGS) $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group \
+       $(libs) $(extra) -o $@
+
+# $(call program,binary,sources,archives,more libraries)
+define program
+$(1): $(call obj,$(2)) $(3) $(BUILD)/.stamp-flags
+	$$(call say,LINK)
+	@mkdir -p $$(@D)
+	$$(Q)$$(link)
+$(1): extra := $(4)
+endef
+
+$(eval $(call program,$(BUILD)/leat-mds,mds/main.c,$(libmds) $(libcommon)))
+$(eval $(call program,$(BUILD)/leat-ossd,ossd/main.c,$(libossd) $(libcommon)))
+$(eval $(call program,$(BUILD)/mount.leat,fuse/main.c,$(libmount) $(libleat) $(libcommon),$(fuse_libs)))
+$(eval $(call program,$(BUILD)/leat,tools/leat.c,$(libtools) $(libleat) $(libcommon)))
+$(foreach f,$(example_src),$(eval $(call program,$(BUILD)/examples/$(basename $(notdir $(f))),$(f),$(libleat) $(libcommon))))
+
+$(so): $(call obj,$(client_src)) $(libcommon) $(wildcard client/libleat.map)
+	$(call say,LINK)
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(ldflags) $(LDFLAGS) $(filter %.o,$^) $(libcommon) \
+	    $(addprefix -Wl$(comma)--version-script=,$(filter %.map,$^)) $(libs) -o $@
+$(BUILD)/libleat.so: $(so)
+	$(Q)ln -sf $(<F) $@
+
+# A test links only its own folder's library and what lies below it, so that a folder that does not
+# compile just now stops nobody else's tests.
+every        := $(libmds) $(libossd) $(libleat) $(libcommon) $(libtest)
+under_common := $(libcommon) $(libtest)
+under_mds    := $(libmds) $(libcommon) $(libtest)
+under_ossd   := $(libossd) $(libcommon) $(libtest)
+under_client := $(libleat) $(libcommon) $(libtest)
+under_fuse   := $(libmount) $(libleat) $(libcommon) $(libtest)
+under_tools  := $(libtools) $(libleat) $(libcommon) $(libtest)
+under         = $(or $(under_$(firstword $(subst /, ,$(patsubst tests/unit/%,%,$(1))))),$(every))
+# Helpers: the other .c files of the test's own folder.
+beside        = $(filter-out $(unit_src),$(filter $(dir $(1))%,$(wildcard $(dir $(1))*.c)))
+
+$(foreach f,$(unit_src),$(eval $(call program,$(call test_bin,$(f)),$(f) $(call beside,$(f)),$(call under,$(f)),-lcmocka -lm \
+    $(if $(filter tests/unit/fuse/%,$(f)),$(fuse_libs)))))
+$(foreach f,$(fault_src),$(eval $(call program,$(call test_bin,$(f)),$(f),$(every),-lcmocka -lm)))
+$(foreach f,$(bench_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(every),-lm)))
+$(foreach f,$(helper_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(under_client),-lcmocka -lm)))
+$(foreach f,$(fuzz_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(every),-fsanitize=fuzzer -lm)))
+$(eval $(call program,$(BUILD)/leat-sim,$(sim_src),$(every),-lm))
+$(eval $(call program,$(BUILD)/powerfs,tests/fault/powerfs.c,,$(fuse_libs)))
+
+ifneq ($(filter-out $(passive),$(goals)),)
+-include $(patsubst %.o,%.d,$(call obj,$(sources)))
+endif
+
+.PHONY: all programs tests unit-bin fault-bin fuzz-bin sim-bin lib deps help clean distclean format \
+        check check-long bench demo fuzz install $(addprefix check-,$(suites))
