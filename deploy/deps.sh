@@ -1,0 +1,228 @@
+#!/bin/bash
+# Installs what building, testing and demonstrating Leat needs, and nothing that is there already.
+#
+#   deps.sh [build | check | demo | all]
+#
+#   build   what compiling needs (the default)
+#   check   build, and what the tests need
+#   demo    build, and what `make demo` needs (datasets, PyTorch)
+#   all     everything
+#
+# Debian and its kin: packages by apt-get, as root. Elsewhere it prints what to install and ends with 1.
+# Where the distribution's libfuse is older than 3.17 (no passthrough), a current one is built from
+# Debian's source package into $BUILD_ROOT/deps/libfuse, as a static library that only the Makefile
+# sees; nothing else on the system changes. If that fails, the distribution's is used.
+# Quick when there is nothing to do.
+set -u
+
+self=$(readlink -f "$0")
+root=${self%/deploy/*}
+build_root=${BUILD_ROOT:-build}
+case $build_root in /*) ;; *) build_root=$root/$build_root ;; esac
+deps=$build_root/deps
+fuse_min=3.17
+
+say() { printf 'deps: %s\n' "$*"; }
+die() { printf 'deps: %s\n' "$*" >&2; exit 1; }
+
+# version_ge A B: true when A >= B.
+version_ge() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1)" = "$2" ]; }
+
+packages_build="build-essential pkg-config liburing-dev librocksdb-dev libfuse3-dev libxxhash-dev
+    liblz4-dev libsodium-dev libjansson-dev libinih-dev libmicrohttpd-dev librdmacm-dev
+    libibverbs-dev libcmocka-dev meson ninja-build dpkg-dev libnuma-dev"
+packages_check="clang fuse3 python3 python3-numpy attr acl gdb valgrind fio jq mandoc
+    universal-ctags iproute2"
+packages_demo="fuse3 python3 python3-numpy python3-torch oxygen-icon-theme gnome-backgrounds"
+
+other_distribution() {
+    cat >&2 <<'END'
+deps: there is no apt-get here. Install these by your package manager, then run make:
+
+  build   C compiler (gcc 12 or clang 14 at least), GNU make 4.3, pkg-config, and the development
+          files of liburing, RocksDB (C API), libfuse 3 (3.17 or newer for passthrough), xxhash, lz4,
+          libsodium, jansson, inih, libmicrohttpd, rdma-core (librdmacm, libibverbs), cmocka
+  check   clang with compiler-rt, llvm-symbolizer, fusermount3, python3 with numpy, attr, acl, gdb,
+          valgrind, fio, jq, mandoc, universal-ctags, iproute2, promtool
+  demo    PyTorch for Python 3, and two sets of pictures (oxygen icons, gnome-backgrounds)
+
+  Fedora and RHEL with EPEL: gcc make pkgconf liburing-devel rocksdb-devel fuse3-devel fuse3
+          xxhash-devel lz4-devel libsodium-devel jansson-devel inih-devel libmicrohttpd-devel
+          rdma-core-devel libcmocka-devel clang compiler-rt llvm python3-numpy attr acl gdb valgrind
+          fio jq mandoc ctags iproute golang-github-prometheus
+  openSUSE: gcc make pkg-config liburing-devel rocksdb-devel fuse3-devel fuse3 xxhash-devel
+          liblz4-devel libsodium-devel libjansson-devel inih-devel libmicrohttpd-devel
+          rdma-core-devel libcmocka-devel clang llvm python3-numpy attr acl gdb valgrind fio jq
+          mandoc ctags iproute2
+END
+    exit 1
+}
+
+# The packages of the list in $@ that are not installed.
+lacking() {
+    local have
+    have=" $(dpkg-query -W -f '${Package}:${db:Status-Status} ' "$@" 2>/dev/null)"
+    local p
+    for p in "$@"; do
+        case $have in *" $p:installed "*) ;; *) echo "$p" ;; esac
+    done
+}
+
+# clang's run-time libraries and symbolizer are named after its version.
+clang_extras() {
+    local v
+    v=$(clang -dumpversion 2>/dev/null) ||
+        v=$(LC_ALL=C apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n1)
+    v=${v%%.*}
+    [ -z "$v" ] || echo "libclang-rt-$v-dev llvm-$v"
+}
+
+apt() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" </dev/null; }
+
+install_packages() {
+    local want
+    [ $# != 0 ] || return 0
+    want=$(lacking "$@")
+    [ -n "$want" ] || return 0
+    want=${want//$'\n'/ }
+    if [ "$(id -u)" != 0 ]; then
+        die "not root. Lacking: $want
+deps: as root: apt-get install --no-install-recommends $want"
+    fi
+    say "installing: $want"
+    # shellcheck disable=SC2086
+    apt install --no-install-recommends $want >"$deps/apt.log" 2>&1 ||
+        { apt update && apt install --no-install-recommends $want; } >"$deps/apt.log" 2>&1 ||
+        { tail -n 20 "$deps/apt.log" >&2; die "apt-get could not install: $want"; }
+}
+
+# A deb-src entry for suite sid, from the system's own apt sources: same mirror, same key.
+sid_source() {
+    python3 - <<'END'
+import glob, re, sys
+codename = ""
+for line in open("/etc/os-release"):
+    m = re.match(r'VERSION_CODENAME="?([^"\n]+)', line)
+    codename = m.group(1) if m else codename
+for path in glob.glob("/etc/apt/sources.list.d/*.sources"):
+    for stanza in re.split(r"\n\s*\n", open(path).read()):
+        field, key = {}, None
+        for line in stanza.splitlines():
+            if line.startswith("#"):
+                continue
+            m = re.match(r"(\S+?):\s*(.*)", line)
+            if m:
+                key = m.group(1).lower()
+                field[key] = m.group(2)
+            elif key:
+                field[key] += "\n" + line
+        if codename in field.get("suites", "").split() and "main" in field.get("components", "").split():
+            key = field.get("signed-by")
+            print("Types: deb-src\nURIs: %s\nSuites: sid\nComponents: main" % field["uris"].split()[0])
+            if key:
+                print("Signed-By: " + key)
+            sys.exit(0)
+for path in ["/etc/apt/sources.list"] + glob.glob("/etc/apt/sources.list.d/*.list"):
+    try:
+        lines = open(path).read().splitlines()
+    except OSError:
+        continue
+    for line in lines:
+        m = re.match(r"deb(?:-src)?\s+(?:\[(.*?)\]\s+)?(\S+)\s+(\S+)\s+(.*)", line)
+        if m and m.group(3) == codename and "main" in m.group(4).split():
+            print("Types: deb-src\nURIs: %s\nSuites: sid\nComponents: main" % m.group(2))
+            key = re.search(r"signed-by=(\S+)", m.group(1) or "")
+            if key:
+                print("Signed-By: " + key.group(1))
+            sys.exit(0)
+sys.exit("no Debian entry in the apt sources")
+END
+}
+
+# In a subshell: any failure ends it. Takes about half a minute.
+build_libfuse() (
+    set -e
+    work=$deps/libfuse-src
+    rm -rf "$work" "$deps/libfuse.new"
+    mkdir -p "$work"/{lists/partial,cache/archives/partial,sources}
+    sid_source >"$work/sources/sid.sources"
+    private="-o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=$work/sources
+        -o Dir::State::Lists=$work/lists -o Dir::Cache=$work/cache -o APT::Sandbox::User=root
+        -o Acquire::Languages=none"
+    # shellcheck disable=SC2086
+    apt-get -q $private update
+    cd "$work"
+    # shellcheck disable=SC2086
+    apt-get -q $private source --download-only fuse3
+    dpkg-source --no-check -x fuse3_*.dsc src
+    options="--default-library=static --buildtype=release --prefix=$deps/libfuse --libdir=lib"
+    for o in examples tests utils; do options="$options -D$o=false"; done
+    # shellcheck disable=SC2086
+    meson setup $options build src
+    ninja -C build
+    DESTDIR=$work/stage meson install -C build
+    version_ge "$(PKG_CONFIG_PATH=$work/stage$deps/libfuse/lib/pkgconfig pkg-config --modversion fuse3)" $fuse_min
+    rm -rf "$deps/libfuse"
+    mv "$work/stage$deps/libfuse" "$deps/libfuse"
+    cd "$deps"
+    rm -rf "$work"
+)
+
+libfuse() {
+    [ ! -e "$deps/libfuse/lib/pkgconfig/fuse3.pc" ] || return 0
+    local have
+    have=$(pkg-config --modversion fuse3 2>/dev/null) && version_ge "$have" $fuse_min && return 0
+    if [ -e "$deps/libfuse.failed" ]; then
+        say "using libfuse $have without passthrough (building a newer one failed before: see" \
+            "$deps/libfuse.log; remove $deps/libfuse.failed to try again)"
+        return 0
+    fi
+    say "libfuse $have has no passthrough: building a current one into $deps/libfuse"
+    build_libfuse >"$deps/libfuse.log" 2>&1
+    if [ -e "$deps/libfuse/lib/pkgconfig/fuse3.pc" ]; then
+        say "libfuse $(PKG_CONFIG_PATH=$deps/libfuse/lib/pkgconfig pkg-config --modversion fuse3) built"
+    else
+        touch "$deps/libfuse.failed"
+        say "building it failed (see $deps/libfuse.log): falling back to libfuse $have. Mounts work," \
+            "but staged files are not served by kernel passthrough"
+    fi
+}
+
+# Only the one program out of the package: installing that would start a service.
+promtool() {
+    [ ! -x "$deps/bin/promtool" ] && ! command -v promtool >/dev/null || return 0
+    (
+        set -e
+        work=$deps/promtool-deb
+        rm -rf "$work"
+        mkdir -p "$work" "$deps/bin"
+        cd "$work"
+        apt-get -q -o APT::Sandbox::User=root download prometheus
+        dpkg-deb --fsys-tarfile prometheus_*.deb | tar -xf - ./usr/bin/promtool
+        mv usr/bin/promtool "$deps/bin/promtool"
+        cd "$deps"
+        rm -rf "$work"
+    ) >"$deps/promtool.log" 2>&1 || say "promtool is lacking (see $deps/promtool.log): the test of /metrics will be skipped"
+}
+
+set_name=${1:-build}
+case $set_name in
+    build) list=$packages_build ;;
+    check) list="$packages_build $packages_check" ;;
+    demo) list="$packages_build $packages_demo" ;;
+    all) list="$packages_build $packages_check $packages_demo" ;;
+    -h | --help) sed -n '2,/^set -u/{/^set -u/d;s/^# \{0,1\}//p}' "$self"; exit 0 ;;
+    *) die "unknown set '$set_name': build, check, demo or all" ;;
+esac
+command -v apt-get >/dev/null && command -v dpkg-query >/dev/null || other_distribution
+
+mkdir -p "$deps" || die "cannot write to $deps"
+exec 9>"$deps/.lock"
+flock 9
+# shellcheck disable=SC2086
+install_packages $list
+# shellcheck disable=SC2046
+case $set_name in check | all) install_packages $(clang_extras) ;; esac
+libfuse
+case $set_name in check | all) promtool ;; esac
+exit 0
