@@ -189,7 +189,7 @@ libfuse() {
 }
 
 # Only the one program out of the package: installing that would start a service.
-promtool() {
+extract_promtool() {
     [ ! -x "$deps/bin/promtool" ] && ! command -v promtool >/dev/null || return 0
     (
         set -e
@@ -224,5 +224,5 @@ install_packages $list
 # shellcheck disable=SC2046
 case $set_name in check | all) install_packages $(clang_extras) ;; esac
 libfuse
-case $set_name in check | all) promtool ;; esac
+case $set_name in check | all) extract_promtool ;; esac
 exit 0
