@@ -1,0 +1,17 @@
+/*
+ * The one checksum of Leat: XXH3 64 bit (libxxhash). The only code that sees
+ * xxhash.h is checksum.c.
+ */
+#ifndef LEAT_BASE_CHECKSUM_H
+#define LEAT_BASE_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+uint64_t checksum64(const void *data, size_t len);
+uint64_t checksum64_seed(const void *data, size_t len, uint64_t seed);
+/* Over a gather list, equal to checksum64 of the bytes in a row. */
+uint64_t checksum64_iov(const struct iovec *iov, int n_iov);
+
+#endif

@@ -1,0 +1,79 @@
+/*
+ * Counters, gauges and latency histograms, one table (X-macro) per program in
+ * its metrics.h; the Prometheus page follows from it.
+ *
+ *   #define OSSD_METRICS(M) \
+ *       M(COUNTER, read_bytes, "leat_ossd_read_bytes_total", "bytes served") \
+ *       M(GAUGE, free_bytes, "leat_ossd_free_bytes", "...") \
+ *       M(HIST, write_us, "leat_ossd_write_seconds", "...")
+ *   struct ossd_metrics { OSSD_METRICS(METRIC_MEMBER) };
+ *
+ * A value has one writer (the loop that owns it); readers use relaxed atomic loads, so the
+ * /metrics thread never takes a lock.
+ */
+#ifndef LEAT_BASE_METRICS_H
+#define LEAT_BASE_METRICS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HIST };
+
+struct metric {
+	_Atomic uint64_t v;
+};
+
+#define METRIC_BUCKETS 28 /* bucket i counts values < 2^i microseconds; the last one the rest */
+struct metric_hist {
+	_Atomic uint64_t sum_us;
+	_Atomic uint64_t bucket[METRIC_BUCKETS];
+};
+
+#define METRIC_TYPE_COUNTER struct metric
+#define METRIC_TYPE_GAUGE struct metric
+#define METRIC_TYPE_HIST struct metric_hist
+#define METRIC_MEMBER(kind, name, prom, help) METRIC_TYPE_##kind name;
+
+struct metric_desc {
+	enum metric_kind kind;
+	size_t offset;
+	const char *name; /* Prometheus name; histograms are in seconds */
+	const char *help;
+};
+/* #define ROW(...) METRIC_ROW(struct ossd_metrics, __VA_ARGS__) then OSSD_METRICS(ROW) */
+#define METRIC_ROW(stype, mkind, mname, prom, mhelp) \
+	{ .kind = METRIC_##mkind, .offset = offsetof(stype, mname), .name = prom, .help = mhelp },
+
+static inline void metric_add(struct metric *m, uint64_t n)
+{
+	__atomic_store_n((uint64_t *)&m->v, __atomic_load_n((uint64_t *)&m->v, __ATOMIC_RELAXED) + n,
+			 __ATOMIC_RELAXED);
+}
+
+static inline void metric_set(struct metric *m, uint64_t n)
+{
+	__atomic_store_n((uint64_t *)&m->v, n, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t metric_get(const struct metric *m)
+{
+	return __atomic_load_n((const uint64_t *)&m->v, __ATOMIC_RELAXED);
+}
+
+void metric_hist_add(struct metric_hist *h, uint64_t us);
+
+/* Prometheus text into a malloc'd string, with labels ("target=\"3\"" or "") on each sample. */
+int metrics_print(const struct metric_desc *table, int n, const void *values, const char *labels,
+		  char **ret_text, size_t *ret_len) CHECK_RESULT;
+
+/* The HTTP page: GET /metrics calls render (on the server's own thread, must be thread-safe),
+ * which returns a malloc'd text. Uses libmicrohttpd. addr "host:port"; port 0 picks one. */
+struct metrics_server;
+int metrics_server_start(const char *addr, int (*render)(void *arg, char **ret_text, size_t *ret_len),
+			 void *arg, struct metrics_server **ret_server) CHECK_RESULT;
+int metrics_server_port(const struct metrics_server *s);
+void metrics_server_stop(struct metrics_server *s);
+
+#endif

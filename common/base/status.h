@@ -1,0 +1,112 @@
+/*
+ * Every way in which something can fail, in one table. Functions return 0 (or a
+ * count) on success and the negative of one of these on failure; the number
+ * also travels on the wire, so a number is never reused or changed.
+ *
+ * Numbers below 1000 are the errno of Linux of the same name. The others have
+ * an errno parent, which is what an application gets to see.
+ *
+ * Retry class: NEVER   the answer is final
+ *              SAME    ask the same server again, after a back-off
+ *              CONN    the connection is gone: reconnect, ask again
+ *              MAP     our cluster map is old: refresh it, ask again
+ */
+#ifndef LEAT_BASE_STATUS_H
+#define LEAT_BASE_STATUS_H
+
+enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
+
+/* X(name, number, errno parent, retry class, text) */
+#define STATUS_TABLE(X) \
+	X(OK, 0, 0, NEVER, "success") \
+	X(PERM, 1, EPERM, NEVER, "operation not permitted") \
+	X(NOENT, 2, ENOENT, NEVER, "no such file or directory") \
+	X(INTR, 4, EINTR, NEVER, "interrupted") \
+	X(IO, 5, EIO, NEVER, "input/output error") \
+	X(NXIO, 6, ENXIO, NEVER, "no data or hole at or after this offset") \
+	X(2BIG, 7, E2BIG, NEVER, "list too long") \
+	X(BADF, 9, EBADF, NEVER, "not open for this") \
+	X(AGAIN, 11, EAGAIN, NEVER, "would block") \
+	X(NOMEM, 12, ENOMEM, NEVER, "out of memory") \
+	X(ACCES, 13, EACCES, NEVER, "permission denied") \
+	X(BUSY, 16, EBUSY, NEVER, "busy") \
+	X(EXIST, 17, EEXIST, NEVER, "exists already") \
+	X(XDEV, 18, EXDEV, NEVER, "not on the same file system") \
+	X(NODEV, 19, ENODEV, NEVER, "no such device") \
+	X(NOTDIR, 20, ENOTDIR, NEVER, "not a directory") \
+	X(ISDIR, 21, EISDIR, NEVER, "is a directory") \
+	X(INVAL, 22, EINVAL, NEVER, "invalid argument") \
+	X(NFILE, 23, ENFILE, NEVER, "too many open files in the system") \
+	X(FBIG, 27, EFBIG, NEVER, "file too large") \
+	X(NOSPC, 28, ENOSPC, NEVER, "no space left") \
+	X(ROFS, 30, EROFS, NEVER, "read-only file system") \
+	X(MLINK, 31, EMLINK, NEVER, "too many links") \
+	X(RANGE, 34, ERANGE, NEVER, "result does not fit the buffer") \
+	X(NAMETOOLONG, 36, ENAMETOOLONG, NEVER, "name too long") \
+	X(NOSYS, 38, ENOSYS, NEVER, "not implemented") \
+	X(NOTEMPTY, 39, ENOTEMPTY, NEVER, "directory not empty") \
+	X(LOOP, 40, ELOOP, NEVER, "too many symbolic links") \
+	X(NODATA, 61, ENODATA, NEVER, "no such attribute") \
+	X(OVERFLOW, 75, EOVERFLOW, NEVER, "value too large") \
+	X(NOTSUP, 95, EOPNOTSUPP, NEVER, "not supported") \
+	X(ADDRINUSE, 98, EADDRINUSE, NEVER, "address already in use") \
+	X(TIMEDOUT, 110, ETIMEDOUT, SAME, "timed out") \
+	X(CONNREFUSED, 111, ECONNREFUSED, CONN, "connection refused") \
+	X(STALE, 116, ESTALE, NEVER, "stale file handle") \
+	X(DQUOT, 122, EDQUOT, NEVER, "quota exceeded") \
+	X(CANCELED, 125, EINTR, NEVER, "canceled") \
+	X(DISCONNECTED, 1000, EIO, CONN, "connection lost") \
+	X(BAD_FRAME, 1001, EPROTO, CONN, "malformed frame") \
+	X(BAD_HASH, 1002, EPROTO, CONN, "frame checksum mismatch") \
+	X(BAD_MESSAGE, 1003, EPROTO, NEVER, "malformed message") \
+	X(TOO_BIG, 1004, EMSGSIZE, NEVER, "message larger than negotiated") \
+	X(VERSION, 1005, EPROTO, NEVER, "no common protocol version") \
+	X(AUTH, 1006, EACCES, NEVER, "authentication failed: wrong cluster key") \
+	X(WRONG_CLUSTER, 1007, EPERM, NEVER, "belongs to another cluster") \
+	X(UNKNOWN_OP, 1008, EPROTO, NEVER, "unknown operation") \
+	X(OVERLOAD, 1009, EBUSY, SAME, "server overloaded") \
+	X(NOT_READY, 1010, EAGAIN, SAME, "server is starting or recovering") \
+	X(SHUTDOWN, 1011, EAGAIN, CONN, "server is shutting down") \
+	X(SESSION_GONE, 1012, EIO, NEVER, "session expired or unknown") \
+	X(STALE_SEQ, 1013, EIO, NEVER, "request older than one already answered") \
+	X(FENCED, 1014, EIO, NEVER, "this client was fenced") \
+	X(STALE_EPOCH, 1015, EAGAIN, MAP, "cluster map is out of date") \
+	X(NO_TARGET, 1016, EAGAIN, MAP, "target is not served here") \
+	X(TARGET_DOWN, 1017, EIO, MAP, "target is not available") \
+	X(BAD_CAP, 1018, EACCES, NEVER, "capability refused") \
+	X(CORRUPT, 1100, EIO, NEVER, "stored data does not match its checksum") \
+	X(CORRUPT_WIRE, 1101, EIO, SAME, "data damaged in flight") \
+	X(CORRUPT_STORE, 1102, EIO, NEVER, "store is damaged") \
+	X(STORE_FORMAT, 1103, EINVAL, NEVER, "not a store of this kind or version") \
+	X(STORE_IN_USE, 1104, EBUSY, NEVER, "store is in use by another process") \
+	X(STORE_OLD, 1105, EIO, NEVER, "store went back in time") \
+	X(MISS, 1200, EIO, NEVER, "not in memory (internal)") \
+	X(CONFIG, 1201, EINVAL, NEVER, "bad configuration")
+
+enum status {
+#define X(name, number, parent, retry, text) LE_##name = number,
+	STATUS_TABLE(X)
+#undef X
+};
+
+/* "NOENT"; "?" for an unknown number. Takes the negative or the positive form. */
+const char *status_name(int status);
+/* One sentence for people. */
+const char *status_text(int status);
+/* The positive errno an application sees (EIO for unknown numbers). */
+int status_errno(int status);
+enum status_retry status_retry(int status);
+/* The negative status for a positive errno (-LE_IO when there is none of that name). */
+int status_from_errno(int err);
+
+#define CHECK_RESULT __attribute__((warn_unused_result))
+
+/* The one macro that hides a return. */
+#define TRY(expr) \
+	do { \
+		int try_status_ = (expr); \
+		if (try_status_ < 0) \
+			return try_status_; \
+	} while (0)
+
+#endif

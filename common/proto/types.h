@@ -1,0 +1,146 @@
+/*
+ * The words that every part of Leat shares: inode numbers, chunk ids, layouts, attributes,
+ * credentials, capabilities, the cluster map's entries.
+ */
+#ifndef LEAT_PROTO_TYPES_H
+#define LEAT_PROTO_TYPES_H
+
+#include "common/proto/wire.h"
+
+#define LEAT_NAME_MAX 255
+#define LEAT_SYMLINK_MAX 4095
+#define LEAT_XATTR_NAME_MAX 255
+#define LEAT_XATTR_VALUE_MAX 65536
+#define LEAT_LINK_MAX 4294967295u
+#define LEAT_FILE_SIZE_MAX INT64_MAX
+#define LEAT_CHUNK_SIZE_MIN (64u << 10)
+#define LEAT_CHUNK_SIZE_MAX (64u << 20)
+#define LEAT_CHUNK_SIZE_DEFAULT (1u << 20)
+#define LEAT_BLOCK_SIZE_MIN (16u << 10)
+#define LEAT_BLOCKS_PER_CHUNK_MAX 256u
+#define LEAT_GROUPS_MAX 1024u
+
+struct ino {
+	uint64_t v;
+};
+#define WIRE_CTYPE_ino struct ino
+WIRE_DECLARE_(ino, struct ino)
+
+#define LEAT_ROOT_INO ((struct ino){ 1 })
+static inline bool ino_equal(struct ino a, struct ino b)
+{
+	return a.v == b.v;
+}
+
+/* The block size of a chunk: 16 KiB, larger when there would be more than 256 blocks. */
+static inline uint32_t chunk_block_size(uint32_t chunk_size)
+{
+	uint32_t bs = chunk_size / LEAT_BLOCKS_PER_CHUNK_MAX;
+	return bs < LEAT_BLOCK_SIZE_MIN ? LEAT_BLOCK_SIZE_MIN : bs;
+}
+
+/* Chunk idx of generation gen of an inode's data. Ordered by (ino, gen, idx). */
+#define chunk_id_FIELDS(F) F(ino, ino) F(u32, gen) F(u64, idx)
+#define WIRE_CTYPE_chunk_id struct chunk_id
+WIRE_STRUCT(chunk_id)
+
+/*
+ * Where a file's data lies. Chunk i is on chain
+ *     table[(layout_hash(seed) + i) mod width] of chain table `table`
+ * (client/stripe.c and mds/placement.c have the one function: layout_chain_index below).
+ * In a directory: the default for what is created in it. width 0 in a directory: as many
+ * chains as the table has, at most placement_width_max.
+ */
+#define layout_FIELDS(F) \
+	F(u32, table) F(u32, width) F(u32, seed) F(u32, chunk_size) F(u8, storage_class) F(u8, replicas) \
+	F(u8, compression) F(u8, flags) F(u32, gen)
+#define WIRE_CTYPE_layout struct layout
+WIRE_STRUCT(layout)
+enum { LAYOUT_F_INHERITED = 1 }; /* a directory's: not set on itself */
+
+/* The position in the chain table (n_chains long) of chunk idx: the stripe is `width` consecutive
+ * chains from a start that the seed gives. */
+static inline uint32_t layout_chain_index(const struct layout *l, uint32_t n_chains, uint64_t idx)
+{
+	return (uint32_t)((l->seed + idx % l->width) % n_chains);
+}
+
+#define attr_FIELDS(F) \
+	F(ino, ino) F(u32, mode) F(u32, nlink) F(u32, uid) F(u32, gid) F(u32, rdev) F(u32, flags) \
+	F(u64, size) F(u64, blocks) F(i64, atime_ns) F(i64, mtime_ns) F(i64, ctime_ns) F(i64, btime_ns) \
+	F(u64, change) F(layout, layout)
+#define WIRE_CTYPE_attr struct attr
+WIRE_STRUCT(attr)
+enum attr_flags {
+	ATTR_UNSETTLED = 1, /* has writers: size, mtime and blocks are to be asked of the chains */
+	ATTR_SEALED = 2,    /* immutable for ever: cache without limit */
+};
+
+/* Which members of attr a setattr changes. */
+enum attr_mask {
+	SET_MODE = 1,
+	SET_UID = 2,
+	SET_GID = 4,
+	SET_SIZE = 8,
+	SET_ATIME = 16,
+	SET_MTIME = 32,
+	SET_ATIME_NOW = 64,
+	SET_MTIME_NOW = 128,
+	SET_CTIME = 256,
+	SET_SEALED = 512,
+	SET_KILL_SUID = 1024, /* a write: clear S_ISUID, and S_ISGID with group execution */
+};
+
+/* Who asks. groups: packed little-endian u32, at most LEAT_GROUPS_MAX. */
+#define cred_FIELDS(F) F(u32, uid) F(u32, gid) F(u32, flags) F(bytes, groups) F(u32, umask)
+#define WIRE_CTYPE_cred struct cred
+WIRE_STRUCT(cred)
+enum cred_flags {
+	CRED_CHECKED = 1, /* the kernel of a trusted mount has checked permissions already */
+};
+
+/* A right to one inode's data, signed by the MDS, verified by object servers (rpc/cap.h). */
+#define cap_FIELDS(F) F(ino, ino) F(u32, gen) F(u32, rights) F(u32, epoch) F(u64, session) F(i64, expiry_s) \
+	F(u64, mac_lo) F(u64, mac_hi)
+#define WIRE_CTYPE_cap struct cap
+WIRE_STRUCT(cap)
+enum cap_rights { CAP_READ = 1, CAP_WRITE = 2 };
+
+/* ---- cluster map ---- */
+enum target_state { TARGET_NEW, TARGET_UP, TARGET_DOWN };
+#define target_info_FIELDS(F) \
+	F(u32, id) F(u32, state) F(uuid, uuid) F(bytes, addrs) F(u32, loop) F(u64, capacity) F(u64, used) \
+	F(u64, free) F(bytes, host) F(u32, epoch)
+#define WIRE_CTYPE_target_info struct target_info
+WIRE_STRUCT(target_info)
+
+/* members: packed u32 target ids, head first. */
+#define chain_info_FIELDS(F) F(u32, id) F(u32, epoch) F(bytes, members)
+#define WIRE_CTYPE_chain_info struct chain_info
+WIRE_STRUCT(chain_info)
+
+/* chains: packed u32 chain ids. Version numbers start at 1; a version is never changed. */
+#define table_info_FIELDS(F) F(u32, version) F(bytes, chains)
+#define WIRE_CTYPE_table_info struct table_info
+WIRE_STRUCT(table_info)
+
+/* One directory entry of a readdir reply. attr only with READDIR_PLUS (else attr.ino and the type
+ * bits of attr.mode). */
+#define dirent_wire_FIELDS(F) F(u64, cookie) F(bytes, name) F(attr, attr)
+#define WIRE_CTYPE_dirent_wire struct dirent_wire
+WIRE_STRUCT(dirent_wire)
+
+/* One block or part of a block in a data request or reply: plain bytes [off, off + len) of the chunk. */
+enum piece_flags { PIECE_HOLE = 1, PIECE_FRAGMENT = 2, PIECE_LZ4 = 4 };
+struct piece {
+	uint32_t off, len;
+	uint32_t stored_len;
+	uint32_t flags;
+	uint64_t sum; /* xxh3 of the plain bytes; 0 for holes */
+};
+#define PIECE_WIRE_SIZE 24u
+/* Packed in `bytes` fields, PIECE_WIRE_SIZE each. */
+void piece_encode(const struct piece *p, uint8_t out[PIECE_WIRE_SIZE]);
+void piece_decode(const uint8_t in[PIECE_WIRE_SIZE], struct piece *ret_piece);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * What loop.c and its two backends (uring.c, sim.c) know of each other. Nobody else
+ * includes this.
+ */
+#ifndef LEAT_RT_LOOP_BACKEND_H
+#define LEAT_RT_LOOP_BACKEND_H
+
+#include "common/rt/loop.h"
+
+struct loop_backend {
+	/* Nothing is ready: wait for I/O, mail or the time until_us. Reaps completions (which
+	 * wake fibers). until_us == 0: only submit and reap, do not wait. */
+	void (*wait)(struct loop *l, uint64_t until_us);
+	/* Any thread: make wait return soon. */
+	void (*kick)(struct loop *l);
+	void (*destroy)(struct loop *l);
+};
+
+/* For env implementations. backend_data is kept with the loop. */
+int loop_create_with(struct env *env, const struct loop_options *opts, const struct loop_backend *backend,
+		     void *backend_data, struct loop **ret_loop) CHECK_RESULT;
+void *loop_backend_data(struct loop *l);
+
+/*
+ * One turn without waiting: mail, due timers, ready fibers until none is ready (at most
+ * max_switches). Returns whether something ran. The simulator sets the current loop with
+ * loop_enter/loop_leave around its own calls into a loop's state (completions).
+ */
+bool loop_turn(struct loop *l, uint32_t max_switches);
+/* Earliest timer; NO_DEADLINE when none. 0 when mail or ready fibers are waiting. */
+uint64_t loop_next_us(const struct loop *l);
+void loop_enter(struct loop *l);
+void loop_leave(struct loop *l);
+/* Drops all fibers, timers and mail without running them (a crash in the simulator), frees the loop. */
+void loop_abandon(struct loop *l);
+/* Which ready fiber runs next: the simulator shuffles. NULL: first in, first out. */
+void loop_set_pick(struct loop *l, uint32_t (*pick)(void *arg, uint32_t n_ready), void *arg);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * Slots: page-aligned buffers of one size, mapped (MAP_SHARED, huge pages where there are
+ * some) and registered once, reused for ever. Bulk data travels only in slots, from the
+ * network to the disk or to the application, and is not copied between them.
+ *
+ * A pool belongs to one loop: get, ref and unref happen there. `reg` is a place for
+ * each transport to keep its registration of the slot (memory region keys).
+ */
+#ifndef LEAT_RT_SLOT_H
+#define LEAT_RT_SLOT_H
+
+#include <stdint.h>
+
+#include "common/base/list.h"
+#include "common/base/status.h"
+#include "common/rt/fiber.h"
+
+struct slot_pool;
+
+#define SLOT_REGS 4
+struct slot {
+	uint8_t *data;
+	uint32_t size;
+	uint32_t refs;
+	struct slot_pool *pool;
+	void *reg[SLOT_REGS];
+	struct list link; /* free list; free for the holder's use while held */
+};
+
+/* A piece of a slot. */
+struct slot_vec {
+	struct slot *slot;
+	uint32_t off, len;
+};
+
+/* n_max slots of size bytes; memory is mapped at once but touched only when first used. */
+int slot_pool_create(uint32_t size, uint32_t n_max, struct slot_pool **ret_pool) CHECK_RESULT;
+/* Every slot must be back. */
+void slot_pool_destroy(struct slot_pool *p);
+/* One reference for the caller. NULL when none is free. Most recently freed first (warm cache). */
+struct slot *slot_try_get(struct slot_pool *p);
+/* Waits for one, first come first served: -LE_TIMEDOUT, -LE_INTR. Yields. */
+int slot_get(struct slot_pool *p, uint64_t deadline_us, struct slot **ret_slot) CHECK_RESULT;
+static inline struct slot *slot_ref(struct slot *s)
+{
+	s->refs++;
+	return s;
+}
+void slot_unref(struct slot *s); /* NULL is fine */
+uint32_t slot_pool_free(const struct slot_pool *p);
+uint32_t slot_pool_size(const struct slot_pool *p); /* bytes per slot */
+uint32_t slot_pool_total(const struct slot_pool *p);
+/* Base and length of the whole mapping, for registration. */
+void slot_pool_memory(const struct slot_pool *p, void **ret_base, uint64_t *ret_len);
+
+#endif
