@@ -1,0 +1,31 @@
+/* The last words of a program that found itself wrong. */
+#include "common/base/assert.h"
+
+#include <execinfo.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FRAMES_MAX 48
+
+_Noreturn void assert_failed(const char *file, int line, const char *func, const char *fmt, ...)
+{
+	char text[1024];
+	int n = snprintf(text, sizeof(text), "ASSERT %s:%d %s(): ", file, line, func);
+	if (n < 0 || n >= (int)sizeof(text) - 2)
+		n = 0;
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(text + n, sizeof(text) - (size_t)n - 1, fmt, ap);
+	va_end(ap);
+	strcat(text, "\n");
+	/* stdio may be what is broken, so the line goes out by write(2) alone. */
+	ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+	(void)ignored;
+
+	void *frames[FRAMES_MAX];
+	backtrace_symbols_fd(frames, backtrace(frames, FRAMES_MAX), STDERR_FILENO);
+	abort();
+}
