@@ -138,6 +138,7 @@ fuzz_bin  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/%,$(fuzz_src))
 all: programs tests $(shared) $(examples) ## programs, library and tests (the default)
 programs: $(programs) $(shared)           ## the programs and the library only
 tests: unit-bin $(sim_bin) $(powerfs) $(fault_bin) $(bench_bin) $(helper_bin)
+helper-bin: $(helper_bin)
 unit-bin: $(unit_bin)
 fault-bin: $(fault_bin) $(powerfs) $(programs)
 fuzz-bin: $(fuzz_bin)
@@ -326,5 +327,5 @@ ifneq ($(filter-out $(passive),$(goals)),)
 -include $(patsubst %.o,%.d,$(call obj,$(sources)))
 endif
 
-.PHONY: all programs tests unit-bin fault-bin fuzz-bin sim-bin lib deps help clean distclean format \
+.PHONY: all programs tests unit-bin fault-bin fuzz-bin sim-bin helper-bin lib deps help clean distclean format \
         check check-long bench demo fuzz install $(addprefix check-,$(suites))
