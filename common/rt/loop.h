@@ -25,6 +25,7 @@ struct loop_options {
 	uint32_t stack_size;  /* bytes, 0: 64 KiB; a guard page is added. Under sanitizers × 4 */
 	uint32_t spin_us;     /* longest busy wait before sleeping; 0: never spin */
 	uint32_t ring_entries; /* 0: 1024 */
+	uint32_t drain_ms;    /* how long loop_run waits for fibers after loop_stop, 0: 5000 */
 };
 
 /* Made through the env, so that a simulated env makes simulated loops (env_loop_create). */
