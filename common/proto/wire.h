@@ -59,7 +59,9 @@ static inline void wire_w_init(struct wire_w *w, void *buf, size_t cap)
 }
 static inline void wire_r_init(struct wire_r *r, const void *data, size_t len)
 {
-	*r = (struct wire_r){ data, (const uint8_t *)data + len, 0 };
+	const uint8_t *p = data != NULL ? (const uint8_t *)data : (const uint8_t *)"";
+
+	*r = (struct wire_r){ p, p + (data != NULL ? len : 0), 0 };
 }
 static inline bool wire_r_end(const struct wire_r *r)
 {
