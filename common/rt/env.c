@@ -1,0 +1,299 @@
+/* What every env has in common: whole transfers over single calls, whole files. */
+#include "common/rt/env.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/rt/env_backend.h"
+
+#define IOV_WINDOW 64 /* iovecs per call */
+#define PATH_TEXT_MAX 4096
+
+uint64_t env_random_u64(struct env *env)
+{
+	uint64_t v;
+
+	env_random(env, &v, sizeof(v));
+	return v;
+}
+
+/* ---- files ---- */
+
+int env_file_open(struct env *env, const char *path, int flags, mode_t mode,
+		  struct env_file **ret_file)
+{
+	return env->ops->file_open(env, path, flags | O_CLOEXEC, mode, ret_file);
+}
+
+bool env_file_is_direct(const struct env_file *f)
+{
+	return f->direct;
+}
+
+void env_file_close(struct env_file *f)
+{
+	if (f != NULL)
+		f->env->ops->file_close(f);
+}
+
+/* A place in a list of iovecs. */
+struct iov_cursor {
+	const struct iovec *iov;
+	int n;
+	size_t done; /* bytes of iov[0] */
+};
+
+static int cursor_window(const struct iov_cursor *c, struct iovec window[IOV_WINDOW])
+{
+	int n = 0;
+
+	for (int i = 0; i < c->n && n < IOV_WINDOW; i++) {
+		size_t skip = i == 0 ? c->done : 0;
+
+		if (c->iov[i].iov_len == skip)
+			continue;
+		window[n].iov_base = (char *)c->iov[i].iov_base + skip;
+		window[n++].iov_len = c->iov[i].iov_len - skip;
+	}
+	return n;
+}
+
+static void cursor_advance(struct iov_cursor *c, size_t len)
+{
+	while (c->n > 0 && len >= c->iov->iov_len - c->done) {
+		len -= c->iov->iov_len - c->done;
+		c->done = 0;
+		c->iov++;
+		c->n--;
+	}
+	c->done += len;
+}
+
+static int move_all(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off, bool write)
+{
+	const struct env_ops *ops = f->env->ops;
+	struct iov_cursor c = { .iov = iov, .n = n_iov };
+	struct iovec window[IOV_WINDOW];
+
+	for (;;) {
+		int n = cursor_window(&c, window);
+		int64_t moved;
+
+		if (n == 0)
+			return 0;
+		if (write)
+			moved = ops->file_pwritev(f, window, n, off);
+		else
+			moved = ops->file_preadv(f, window, n, off);
+		if (moved < 0)
+			return (int)moved;
+		if (moved == 0)
+			return write ? -LE_IO : -LE_NODATA;
+		cursor_advance(&c, (size_t)moved);
+		off += (uint64_t)moved;
+	}
+}
+
+int env_file_pread(struct env_file *f, void *buf, size_t len, uint64_t off)
+{
+	struct iovec iov = { buf, len };
+
+	return move_all(f, &iov, 1, off, false);
+}
+
+int env_file_pwrite(struct env_file *f, const void *buf, size_t len, uint64_t off)
+{
+	struct iovec iov = { (void *)(uintptr_t)buf, len };
+
+	return move_all(f, &iov, 1, off, true);
+}
+
+int env_file_preadv(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off)
+{
+	return move_all(f, iov, n_iov, off, false);
+}
+
+int env_file_pwritev(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off)
+{
+	return move_all(f, iov, n_iov, off, true);
+}
+
+int64_t env_file_pread_some(struct env_file *f, void *buf, size_t len, uint64_t off)
+{
+	struct iovec iov = { buf, len };
+
+	return f->env->ops->file_preadv(f, &iov, 1, off);
+}
+
+int env_file_datasync(struct env_file *f)
+{
+	return f->env->ops->file_datasync(f);
+}
+
+int env_file_fallocate(struct env_file *f, int mode, uint64_t off, uint64_t len)
+{
+	return f->env->ops->file_fallocate(f, mode, off, len);
+}
+
+int env_file_truncate(struct env_file *f, uint64_t size)
+{
+	return f->env->ops->file_truncate(f, size);
+}
+
+int env_file_stat(struct env_file *f, struct stat *ret_st)
+{
+	return f->env->ops->file_stat(f, ret_st);
+}
+
+/* ---- paths ---- */
+
+int env_stat(struct env *env, const char *path, struct stat *ret_st)
+{
+	return env->ops->path_stat(env, path, ret_st);
+}
+
+int env_mkdir(struct env *env, const char *path, mode_t mode)
+{
+	return env->ops->path_mkdir(env, path, mode);
+}
+
+int env_mkdirs(struct env *env, const char *path, mode_t mode)
+{
+	char part[PATH_TEXT_MAX];
+	size_t len = strlen(path);
+	int rc = env_mkdir(env, path, mode);
+
+	if (rc == -LE_EXIST)
+		return 0;
+	if (rc != -LE_NOENT)
+		return rc;
+	if (len >= sizeof(part))
+		return -LE_NAMETOOLONG;
+	for (size_t i = 1; i <= len; i++) {
+		if (path[i] != '/' && path[i] != '\0')
+			continue;
+		memcpy(part, path, i);
+		part[i] = '\0';
+		rc = env_mkdir(env, part, mode);
+		if (rc < 0 && rc != -LE_EXIST)
+			return rc;
+	}
+	return 0;
+}
+
+int env_unlink(struct env *env, const char *path)
+{
+	return env->ops->path_unlink(env, path);
+}
+
+int env_rmdir(struct env *env, const char *path)
+{
+	return env->ops->path_rmdir(env, path);
+}
+
+int env_rename(struct env *env, const char *from, const char *to)
+{
+	return env->ops->path_rename(env, from, to);
+}
+
+int env_syncdir(struct env *env, const char *path)
+{
+	return env->ops->path_syncdir(env, path);
+}
+
+int env_list(struct env *env, const char *path, int (*each)(void *arg, const struct env_dirent *e),
+	     void *arg)
+{
+	return env->ops->path_list(env, path, each, arg);
+}
+
+int env_offload(struct env *env, void (*fn)(void *arg), void *arg)
+{
+	return env->ops->offload(env, fn, arg);
+}
+
+/* ---- whole files ---- */
+
+int env_read_file(struct env *env, const char *path, size_t max, char **ret_data, size_t *ret_len)
+{
+	struct env_file *f;
+	struct stat st;
+	char *data = NULL;
+	size_t len;
+	int rc;
+
+	TRY(env_file_open(env, path, O_RDONLY, 0, &f));
+	rc = env_file_stat(f, &st);
+	if (rc < 0)
+		goto out;
+	rc = -LE_FBIG;
+	if ((uint64_t)st.st_size > max)
+		goto out;
+	len = (size_t)st.st_size;
+	rc = -LE_NOMEM;
+	data = malloc(len + 1);
+	if (data == NULL)
+		goto out;
+	rc = env_file_pread(f, data, len, 0);
+	if (rc < 0)
+		goto out;
+	data[len] = '\0';
+	*ret_data = data;
+	*ret_len = len;
+	data = NULL;
+out:
+	free(data);
+	env_file_close(f);
+	return rc;
+}
+
+static int sync_parent(struct env *env, const char *path)
+{
+	char dir[PATH_TEXT_MAX];
+	const char *slash = strrchr(path, '/');
+	size_t len = slash != NULL ? (size_t)(slash - path) : 0;
+
+	if (slash == NULL)
+		return env_syncdir(env, ".");
+	if (len == 0)
+		return env_syncdir(env, "/");
+	if (len >= sizeof(dir))
+		return -LE_NAMETOOLONG;
+	memcpy(dir, path, len);
+	dir[len] = '\0';
+	return env_syncdir(env, dir);
+}
+
+static int write_synced(struct env *env, const char *path, const void *data, size_t len, mode_t mode)
+{
+	struct env_file *f;
+	int rc;
+
+	TRY(env_file_open(env, path, O_WRONLY | O_CREAT | O_EXCL, mode, &f));
+	rc = env_file_pwrite(f, data, len, 0);
+	if (rc == 0)
+		rc = env_file_datasync(f);
+	env_file_close(f);
+	return rc;
+}
+
+int env_write_file(struct env *env, const char *path, const void *data, size_t len, mode_t mode)
+{
+	char tmp[PATH_TEXT_MAX];
+	int n = snprintf(tmp, sizeof(tmp), "%s.%016llx.tmp", path,
+			 (unsigned long long)env_random_u64(env));
+	int rc, ignored;
+
+	if (n < 0 || (size_t)n >= sizeof(tmp))
+		return -LE_NAMETOOLONG;
+	rc = write_synced(env, tmp, data, len, mode);
+	if (rc == 0)
+		rc = env_rename(env, tmp, path);
+	if (rc == 0)
+		return sync_parent(env, path);
+	ignored = env_unlink(env, tmp);
+	(void)ignored;
+	return rc;
+}

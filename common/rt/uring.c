@@ -1,0 +1,290 @@
+/*
+ * The real backend of a loop: one io_uring.
+ *
+ * Submissions collect in the queue while fibers run; wait hands them over and reaps what is
+ * complete in one io_uring_enter, or in none when there is nothing to submit and the kernel
+ * has flagged no work. Completions unblock fibers and do nothing else.
+ *
+ * Where the kernel has it, the ring belongs to one thread (SINGLE_ISSUER, DEFER_TASKRUN): it is
+ * made disabled and enabled by the first wait, because loops are often made on one thread and run on
+ * another. A kick from another thread writes to an eventfd, of which a read is always in flight.
+ */
+#include "common/rt/uring.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/rt/env.h"
+#include "common/rt/loop_impl.h"
+
+#define NOBODY 0u /* user_data of what nobody waits for */
+#define KICK 1u   /* of the read of the eventfd; all others are struct uring_op pointers */
+
+struct uring {
+	struct io_uring ring;
+	int kick_fd;
+	uint64_t kick_count; /* the read's buffer */
+	bool kick_armed;
+	bool enabled;
+	bool taskrun_flag; /* the kernel says when it has work for us */
+};
+
+static void uring_wait(struct loop *l, uint64_t until_us);
+static void uring_kick(struct loop *l);
+static void uring_destroy(struct loop *l);
+
+static const struct loop_backend uring_backend = {
+	.wait = uring_wait,
+	.kick = uring_kick,
+	.destroy = uring_destroy,
+};
+
+/* ---- life ---- */
+
+static int ring_init(struct uring *u, uint32_t entries)
+{
+	/* Best first; older kernels refuse flags that they do not know. */
+	static const unsigned flags[] = {
+		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+		IORING_SETUP_COOP_TASKRUN | IORING_SETUP_TASKRUN_FLAG,
+		0,
+	};
+	int rc = -EINVAL;
+
+	for (size_t i = 0; i < ARRAY_SIZE(flags) && rc == -EINVAL; i++) {
+		struct io_uring_params p = {
+			.flags = flags[i] | IORING_SETUP_R_DISABLED | IORING_SETUP_CQSIZE |
+				 IORING_SETUP_CLAMP,
+			.cq_entries = entries * 4,
+		};
+
+		rc = io_uring_queue_init_params(entries, &u->ring, &p);
+		u->taskrun_flag = flags[i] & IORING_SETUP_TASKRUN_FLAG;
+		if (rc == 0 && (!(p.features & IORING_FEAT_NODROP) ||
+				!(p.features & IORING_FEAT_EXT_ARG))) {
+			io_uring_queue_exit(&u->ring);
+			rc = -ENOSYS; /* older than Linux 5.11 */
+		}
+	}
+	return rc < 0 ? status_from_errno(-rc) : 0;
+}
+
+int uring_loop_create(struct env *env, const struct loop_options *opts, struct loop **ret_loop)
+{
+	struct uring *u = calloc(1, sizeof(*u));
+	int rc = -LE_NOMEM;
+
+	if (u == NULL)
+		return -LE_NOMEM;
+	u->kick_fd = eventfd(0, EFD_CLOEXEC);
+	if (u->kick_fd < 0) {
+		rc = status_from_errno(errno);
+		goto out_free;
+	}
+	rc = ring_init(u, opts->ring_entries ? opts->ring_entries : 1024);
+	if (rc < 0)
+		goto out_close;
+	rc = loop_create_with(env, opts, &uring_backend, u, ret_loop);
+	if (rc == 0)
+		return 0;
+	io_uring_queue_exit(&u->ring);
+out_close:
+	close(u->kick_fd);
+out_free:
+	free(u);
+	return rc;
+}
+
+static void uring_destroy(struct loop *l)
+{
+	struct uring *u = l->backend_data;
+
+	io_uring_queue_exit(&u->ring);
+	close(u->kick_fd);
+	free(u);
+}
+
+static void uring_kick(struct loop *l)
+{
+	struct uring *u = l->backend_data;
+	uint64_t one = 1;
+	int saved = errno; /* may be in a signal handler */
+	ssize_t n = write(u->kick_fd, &one, sizeof(one));
+
+	(void)n; /* only a count at its limit could refuse, which is a kick as well */
+	errno = saved;
+}
+
+/* ---- submitting and reaping ---- */
+
+static void ring_failed(const char *what, int rc)
+{
+	/* Interrupted, or the completion queue is full: reaping and another try help. */
+	if (rc < 0 && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY && rc != -ETIME)
+		PANIC("io_uring: %s: error %d", what, -rc);
+}
+
+/* From now on the ring is the calling thread's. */
+static void enable(struct uring *u)
+{
+	if (u->enabled)
+		return;
+	ring_failed("enable", io_uring_enable_rings(&u->ring));
+	u->enabled = true;
+}
+
+static struct io_uring_sqe *get_sqe(struct uring *u)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
+
+	for (int i = 0; sqe == NULL; i++) {
+		enable(u);
+		/* The loop reaps later: completions that find no room are kept by the kernel. */
+		ring_failed("submit", io_uring_submit(&u->ring));
+		sqe = io_uring_get_sqe(&u->ring);
+		if (sqe == NULL && i > 1000)
+			PANIC("io_uring: the kernel takes no submissions");
+	}
+	return sqe;
+}
+
+static void arm_kick(struct uring *u)
+{
+	struct io_uring_sqe *sqe = get_sqe(u);
+
+	io_uring_prep_read(sqe, u->kick_fd, &u->kick_count, sizeof(u->kick_count), 0);
+	io_uring_sqe_set_data64(sqe, KICK);
+	u->kick_armed = true;
+}
+
+static void complete(struct uring *u, const struct io_uring_cqe *cqe)
+{
+	uint64_t data = io_uring_cqe_get_data64(cqe);
+
+	if (data == KICK) {
+		u->kick_armed = false;
+	} else if (data != NOBODY) {
+		struct uring_op *op = (struct uring_op *)(uintptr_t)data;
+
+		op->res = cqe->res;
+		op->done = true;
+		fiber_unblock(op->fiber);
+	}
+}
+
+static unsigned reap(struct uring *u)
+{
+	struct io_uring_cqe *cqe;
+	unsigned head, n = 0;
+
+	io_uring_for_each_cqe(&u->ring, head, cqe) {
+		complete(u, cqe);
+		n++;
+	}
+	io_uring_cq_advance(&u->ring, n);
+	return n;
+}
+
+/* Whether completions wait in the kernel until we enter it. */
+static bool kernel_has_work(const struct uring *u)
+{
+	unsigned flags = __atomic_load_n(u->ring.sq.kflags, __ATOMIC_RELAXED);
+
+	if (!u->taskrun_flag)
+		return flags & IORING_SQ_CQ_OVERFLOW;
+	return flags & (IORING_SQ_CQ_OVERFLOW | IORING_SQ_TASKRUN);
+}
+
+static void enter_and_sleep(struct loop *l, struct uring *u, uint64_t until_us)
+{
+	struct io_uring_cqe *cqe;
+	struct __kernel_timespec ts;
+	uint64_t now = env_now_us(l->env);
+
+	if (until_us == NO_DEADLINE) {
+		ring_failed("wait", io_uring_submit_and_wait(&u->ring, 1));
+		return;
+	}
+	if (until_us <= now) {
+		ring_failed("submit", io_uring_submit_and_get_events(&u->ring));
+		return;
+	}
+	ts.tv_sec = (long long)((until_us - now) / 1000000);
+	ts.tv_nsec = (long long)((until_us - now) % 1000000) * 1000;
+	ring_failed("wait", io_uring_submit_and_wait_timeout(&u->ring, &cqe, 1, &ts, NULL));
+}
+
+static void uring_wait(struct loop *l, uint64_t until_us)
+{
+	struct uring *u = l->backend_data;
+
+	enable(u);
+	/* Only a loop that sleeps is kicked. */
+	if (until_us != 0 && !u->kick_armed)
+		arm_kick(u);
+	if (reap(u) > 0)
+		until_us = 0;
+	if (until_us != 0)
+		enter_and_sleep(l, u, until_us);
+	else if (io_uring_sq_ready(&u->ring) > 0 || kernel_has_work(u))
+		ring_failed("submit", io_uring_submit_and_get_events(&u->ring));
+	reap(u);
+}
+
+/* ---- operations ---- */
+
+static struct uring *current_uring(void)
+{
+	ASSERT(loop_current != NULL && loop_current->backend == &uring_backend);
+	return loop_current->backend_data;
+}
+
+struct io_uring_sqe *uring_begin(struct uring_op *op)
+{
+	*op = (struct uring_op){ .fiber = fiber_self() };
+	ASSERT(op->fiber != NULL);
+	return get_sqe(current_uring());
+}
+
+static int op_result(const struct uring_op *op)
+{
+	return op->res < 0 ? status_from_errno(-op->res) : op->res;
+}
+
+int uring_end(struct uring_op *op, struct io_uring_sqe *sqe)
+{
+	io_uring_sqe_set_data(sqe, op);
+	while (!op->done)
+		fiber_block_forever();
+	return op_result(op);
+}
+
+static void cancel(struct uring_op *op)
+{
+	struct io_uring_sqe *sqe = get_sqe(current_uring());
+
+	io_uring_prep_cancel64(sqe, (uint64_t)(uintptr_t)op, 0);
+	io_uring_sqe_set_data64(sqe, NOBODY);
+	while (!op->done)
+		fiber_block_forever();
+}
+
+int uring_end_until(struct uring_op *op, struct io_uring_sqe *sqe, uint64_t deadline_us)
+{
+	int rc = 0;
+
+	io_uring_sqe_set_data(sqe, op);
+	while (rc == 0 && !op->done)
+		rc = fiber_block(deadline_us, true);
+	if (rc == 0)
+		return op_result(op);
+	if (!op->done)
+		cancel(op);
+	if (op->res == -ECANCELED || op->res == -EINTR)
+		return rc;
+	if (rc == -LE_INTR)
+		fiber_interrupt(op->fiber);
+	return op_result(op);
+}
