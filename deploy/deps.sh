@@ -8,7 +8,7 @@
 #   demo    build, and what `make demo` needs (datasets, PyTorch)
 #   all     everything
 #
-# Debian and its kin: packages by apt-get, as root. Elsewhere it prints what to install and ends with 1.
+# Debian and its kin: packages by apt-get, as root. Elsewhere it says what to install, ends with 1.
 # Where the distribution's libfuse is older than 3.17 (no passthrough), a current one is built from
 # Debian's source package into $BUILD_ROOT/deps/libfuse, as a static library that only the Makefile
 # sees; nothing else on the system changes. If that fails, the distribution's is used.
@@ -40,8 +40,8 @@ other_distribution() {
 deps: there is no apt-get here. Install these by your package manager, then run make:
 
   build   C compiler (gcc 12 or clang 14 at least), GNU make 4.3, pkg-config, and the development
-          files of liburing, RocksDB (C API), libfuse 3 (3.17 or newer for passthrough), xxhash, lz4,
-          libsodium, jansson, inih, libmicrohttpd, rdma-core (librdmacm, libibverbs), cmocka
+          files of liburing, RocksDB (C API), libfuse 3 (3.17 or newer for passthrough), xxhash,
+          lz4, libsodium, jansson, inih, libmicrohttpd, rdma-core (librdmacm, libibverbs), cmocka
   check   clang with compiler-rt, llvm-symbolizer, fusermount3, python3 with numpy, attr, acl, gdb,
           valgrind, fio, jq, mandoc, universal-ctags, iproute2, promtool
   demo    PyTorch for Python 3, and two sets of pictures (oxygen icons, gnome-backgrounds)
@@ -72,7 +72,8 @@ lacking() {
 clang_extras() {
     local v
     v=$(clang -dumpversion 2>/dev/null) ||
-        v=$(LC_ALL=C apt-cache depends clang 2>/dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n1)
+        v=$(LC_ALL=C apt-cache depends clang 2>/dev/null |
+            sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n1)
     v=${v%%.*}
     [ -z "$v" ] || echo "libclang-rt-$v-dev llvm-$v"
 }
@@ -100,6 +101,11 @@ deps: as root: apt-get install --no-install-recommends $want"
 sid_source() {
     python3 - <<'END'
 import glob, re, sys
+def found(uri, key):
+    print("Types: deb-src\nURIs: %s\nSuites: sid\nComponents: main" % uri)
+    if key:
+        print("Signed-By: " + key)
+    sys.exit(0)
 codename = ""
 for line in open("/etc/os-release"):
     m = re.match(r'VERSION_CODENAME="?([^"\n]+)', line)
@@ -116,12 +122,9 @@ for path in glob.glob("/etc/apt/sources.list.d/*.sources"):
                 field[key] = m.group(2)
             elif key:
                 field[key] += "\n" + line
-        if codename in field.get("suites", "").split() and "main" in field.get("components", "").split():
-            key = field.get("signed-by")
-            print("Types: deb-src\nURIs: %s\nSuites: sid\nComponents: main" % field["uris"].split()[0])
-            if key:
-                print("Signed-By: " + key)
-            sys.exit(0)
+        has = lambda name, word: word in field.get(name, "").split()
+        if has("suites", codename) and has("components", "main"):
+            found(field["uris"].split()[0], field.get("signed-by"))
 for path in ["/etc/apt/sources.list"] + glob.glob("/etc/apt/sources.list.d/*.list"):
     try:
         lines = open(path).read().splitlines()
@@ -130,14 +133,13 @@ for path in ["/etc/apt/sources.list"] + glob.glob("/etc/apt/sources.list.d/*.lis
     for line in lines:
         m = re.match(r"deb(?:-src)?\s+(?:\[(.*?)\]\s+)?(\S+)\s+(\S+)\s+(.*)", line)
         if m and m.group(3) == codename and "main" in m.group(4).split():
-            print("Types: deb-src\nURIs: %s\nSuites: sid\nComponents: main" % m.group(2))
             key = re.search(r"signed-by=(\S+)", m.group(1) or "")
-            if key:
-                print("Signed-By: " + key.group(1))
-            sys.exit(0)
+            found(m.group(2), key and key.group(1))
 sys.exit("no Debian entry in the apt sources")
 END
 }
+
+fuse_version() { PKG_CONFIG_PATH=$1/lib/pkgconfig pkg-config --modversion fuse3; }
 
 # In a subshell: any failure ends it. Takes about half a minute.
 build_libfuse() (
@@ -161,7 +163,7 @@ build_libfuse() (
     meson setup $options build src
     ninja -C build
     DESTDIR=$work/stage meson install -C build
-    version_ge "$(PKG_CONFIG_PATH=$work/stage$deps/libfuse/lib/pkgconfig pkg-config --modversion fuse3)" $fuse_min
+    version_ge "$(fuse_version "$work/stage$deps/libfuse")" $fuse_min
     rm -rf "$deps/libfuse"
     mv "$work/stage$deps/libfuse" "$deps/libfuse"
     cd "$deps"
@@ -180,11 +182,11 @@ libfuse() {
     say "libfuse $have has no passthrough: building a current one into $deps/libfuse"
     build_libfuse >"$deps/libfuse.log" 2>&1
     if [ -e "$deps/libfuse/lib/pkgconfig/fuse3.pc" ]; then
-        say "libfuse $(PKG_CONFIG_PATH=$deps/libfuse/lib/pkgconfig pkg-config --modversion fuse3) built"
+        say "libfuse $(fuse_version "$deps/libfuse") built"
     else
         touch "$deps/libfuse.failed"
-        say "building it failed (see $deps/libfuse.log): falling back to libfuse $have. Mounts work," \
-            "but staged files are not served by kernel passthrough"
+        say "building it failed (see $deps/libfuse.log): falling back to libfuse $have. Mounts" \
+            "work, but staged files are not served by kernel passthrough"
     fi
 }
 
@@ -202,7 +204,8 @@ extract_promtool() {
         mv usr/bin/promtool "$deps/bin/promtool"
         cd "$deps"
         rm -rf "$work"
-    ) >"$deps/promtool.log" 2>&1 || say "promtool is lacking (see $deps/promtool.log): the test of /metrics will be skipped"
+    ) >"$deps/promtool.log" 2>&1 ||
+        say "promtool is lacking (see $deps/promtool.log): the test of /metrics will be skipped"
 }
 
 set_name=${1:-build}
