@@ -208,7 +208,8 @@ int metrics_server_start(const char *addr,
 	s->magic = METRICS_MAGIC;
 	s->render = render;
 	s->arg = arg;
-	s->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO, 0, NULL, NULL, on_request, s,
+	s->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO, 0, NULL, NULL,
+				     on_request, s,
 				     MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
 				     (unsigned int)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
 				     (unsigned int)IDLE_TIMEOUT_S, MHD_OPTION_END);

@@ -1,0 +1,126 @@
+/*
+ * Reads a RocksDB write-ahead log (db/log_format.h) just well enough to tell a torn tail from damage
+ * inside: blocks of 32 KiB with records of {masked crc32c, length, type} and data, cut into
+ * fragments at the ends of blocks. Only ever called for a log that RocksDB has refused.
+ *
+ * Limit: damage within the very last write cannot be told from a torn one. That the store went
+ * back in time is noticed by whoever keeps its commit counter elsewhere.
+ */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/kv/kv_engine.h"
+
+#define BLOCK_SIZE 32768
+#define HEAD_SIZE 7
+#define LOGS_MAX 64
+
+enum { RECORD_FULL = 1, RECORD_FIRST = 2, RECORD_LAST = 4 };
+
+struct wal_state {
+	uint32_t n_whole;  /* whole records before the first damage */
+	bool damaged;
+	bool whole_behind; /* a write begins whole behind the damage */
+};
+
+static uint32_t crc32c(const uint8_t *p, size_t len)
+{
+	uint32_t crc = ~0u;
+	while (len-- > 0) {
+		crc ^= *p++;
+		for (int i = 0; i < 8; i++)
+			crc = crc >> 1 ^ (0x82f63b78u & -(crc & 1));
+	}
+	return ~crc;
+}
+
+static bool record_ok(const uint8_t *p, size_t left, size_t *ret_len)
+{
+	if (left < HEAD_SIZE)
+		return false;
+	size_t len = (size_t)p[4] | (size_t)p[5] << 8;
+	if (p[6] < RECORD_FULL || p[6] > RECORD_LAST || HEAD_SIZE + len > left)
+		return false;
+	uint32_t stored = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+			  (uint32_t)p[3] << 24;
+	uint32_t crc = crc32c(p + 6, len + 1);
+	*ret_len = HEAD_SIZE + len;
+	return stored == (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+/* After damage the lengths cannot be trusted: every byte may begin a record. */
+static void check_block(struct wal_state *s, const uint8_t *block, size_t size)
+{
+	size_t at = 0;
+	while (at < size && !s->whole_behind) {
+		size_t len;
+		if (record_ok(block + at, size - at, &len)) {
+			bool begins = block[at + 6] == RECORD_FULL || block[at + 6] == RECORD_FIRST;
+			s->whole_behind = s->damaged && begins;
+			s->n_whole += !s->damaged;
+			at += len;
+		} else {
+			/* Less than a head at the end of a block is padding. */
+			s->damaged = s->damaged || size < BLOCK_SIZE || size - at >= HEAD_SIZE;
+			at++;
+		}
+	}
+}
+
+static bool check_log(const char *path, struct wal_state *s)
+{
+	FILE *f = fopen(path, "re");
+	uint8_t *block = malloc(BLOCK_SIZE);
+	bool ok = f != NULL && block != NULL;
+	size_t n;
+	while (ok && !s->whole_behind && (n = fread(block, 1, BLOCK_SIZE, f)) > 0)
+		check_block(s, block, n);
+	ok = ok && ferror(f) == 0;
+	free(block);
+	if (f != NULL)
+		fclose(f);
+	return ok;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+	return x > y ? -1 : x < y;
+}
+
+static int list_logs(const char *path, uint64_t numbers[LOGS_MAX])
+{
+	DIR *d = opendir(path);
+	int n = 0;
+	if (d == NULL)
+		return 0;
+	for (struct dirent *e = readdir(d); e != NULL && n < LOGS_MAX; e = readdir(d)) {
+		char *end;
+		uint64_t number = strtoull(e->d_name, &end, 10);
+		if (end != e->d_name && strcmp(end, ".log") == 0)
+			numbers[n++] = number;
+	}
+	closedir(d);
+	qsort(numbers, (size_t)n, sizeof(*numbers), newest_first);
+	return n;
+}
+
+bool kv_wal_damage_is_tail(const char *path)
+{
+	uint64_t numbers[LOGS_MAX];
+	int n = list_logs(path, numbers);
+	for (int i = 0; i < n; i++) {
+		char file[4096 + 32];
+		struct wal_state s = { 0 };
+		int len = snprintf(file, sizeof(file), "%s/%06llu.log", path,
+				   (unsigned long long)numbers[i]);
+		if (len >= (int)sizeof(file) || !check_log(file, &s))
+			return false;
+		/* One in which nothing has been written yet hides the tail of the one before. */
+		if (s.n_whole > 0 || s.damaged)
+			return s.damaged && !s.whole_behind;
+	}
+	return false;
+}
