@@ -119,8 +119,8 @@ examples := $(patsubst %.c,$(BUILD)/examples/%,$(notdir $(example_src)))
 unit_src  := $(foreach f,$(call in,tests/unit),$(if $(filter test_%,$(notdir $(f))),$(f)))
 test_bin   = $(BUILD)/tests/$(subst /,_,$(patsubst tests/%,%,$(dir $(1))))$(patsubst test_%,%,$(basename $(notdir $(1))))
 unit_bin  := $(foreach f,$(unit_src),$(call test_bin,$(f)))
-unit_dirs := $(sort $(foreach f,$(unit_src),$(shell d=$(dir $(f)); while d=$${d%/*} && [ "$$d" != tests/unit ]; \
-             do echo $${d#tests/unit/}; done)))
+unit_dirs := $(shell printf '%s\n' $(sort $(dir $(unit_src))) | awk -F/ \
+             '{ d = ""; for (i = 3; i < NF; i++) { d = d (d ? "/" : "") $$i; print d } }' | sort -u)
 fault_src := $(filter tests/fault/test_%.c,$(sources))
 fault_bin := $(foreach f,$(fault_src),$(call test_bin,$(f)))
 bench_src := $(filter tests/bench/bench_%.c,$(sources))
@@ -206,6 +206,8 @@ unit-$(subst /,-,$(1)): $$(filter $$(BUILD)/tests/unit_$(subst /,_,$(1))_%,$$(un
 .PHONY: unit-$(subst /,-,$(1))
 endef
 $(foreach d,$(unit_dirs),$(eval $(call unit_folder,$(d))))
+unit-%:
+	@echo 'no unit tests in tests/unit/$(subst -,/,$*)'; exit 1
 
 # --- install --------------------------------------------------------------------------------------
 
