@@ -1,0 +1,77 @@
+/*
+ * The order of samples, as ORDER.md defines it: which sample stands at position p of an epoch, a pure
+ * function of (seed, epoch, data set, p). Immutable after order_init; any thread may ask.
+ */
+#ifndef LEAT_LOADER_ORDER_H
+#define LEAT_LOADER_ORDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+#define ORDER_VERSION 1
+#define ORDER_ROUNDS 8
+#define ORDER_BATCH_MAX (1u << 24) /* samples in a global batch */
+
+enum order_mode { ORDER_GLOBAL, ORDER_WINDOW, ORDER_SEQUENTIAL, ORDER_FILE };
+enum order_tail { ORDER_TAIL_DROP, ORDER_TAIL_PAD, ORDER_TAIL_SHORTER };
+
+/* "global", "window", "window:64", "sequential", "file"; ret_window is 0 where none is named. */
+int order_mode_parse(const char *s, enum order_mode *ret_mode, uint32_t *ret_window) CHECK_RESULT;
+const char *order_mode_name(enum order_mode mode);
+/* "drop", "pad", "shorter" */
+int order_tail_parse(const char *s, enum order_tail *ret_tail) CHECK_RESULT;
+
+struct order_spec {
+	enum order_mode mode;
+	uint32_t window; /* shards, for ORDER_WINDOW; not 0 (order_default_window) */
+	uint64_t seed, epoch, dataset;
+	uint64_t n; /* samples */
+	/* For ORDER_WINDOW and ORDER_FILE: shard s holds the samples from shard_first[s] to
+	 * shard_first[s + 1] - 1; n_shards + 1 entries, borrowed for order_init. */
+	uint32_t n_shards;
+	const uint64_t *shard_first;
+};
+
+/* A keyed permutation of [0, m). */
+struct order_perm {
+	uint64_t m;
+	uint32_t lo, hi; /* bits of the two halves */
+	uint64_t rk[ORDER_ROUNDS];
+};
+void order_perm_init(struct order_perm *p, uint64_t key, uint64_t m);
+uint64_t order_perm_at(const struct order_perm *p, uint64_t x); /* x < m */
+
+struct order {
+	enum order_mode mode;
+	uint64_t key, n;
+	struct order_perm perm;
+	uint32_t window, n_shards, n_windows;
+	uint64_t *start; /* of the j-th shard of the epoch, in positions; n_shards + 1 */
+	uint64_t *first; /* sample with which the j-th shard of the epoch begins */
+	struct order_perm *in_window; /* n_windows, for ORDER_WINDOW */
+};
+
+/* -LE_INVAL for a spec that contradicts itself, -LE_NOMEM. */
+int order_init(struct order *o, const struct order_spec *spec) CHECK_RESULT;
+void order_fini(struct order *o);
+/* The sample at position p < n. O(1); in window and file mode two binary searches over the shards. */
+uint64_t order_at(const struct order *o, uint64_t p);
+
+uint32_t order_default_window(uint64_t n, uint32_t n_shards, uint32_t global_batch);
+
+/* How an epoch's positions are dealt out. world divides batch. */
+struct order_deal {
+	uint64_t n;
+	uint32_t batch, world;
+	enum order_tail tail;
+};
+uint64_t order_steps(const struct order_deal *d);
+/* The positions [ret_from, ret_from + ret_count) of a rank in a step; with ORDER_TAIL_PAD they may be
+ * >= n and stand for p mod n. */
+void order_share(const struct order_deal *d, uint64_t step, uint32_t rank, uint64_t *ret_from,
+		 uint32_t *ret_count);
+
+#endif
