@@ -54,6 +54,10 @@ struct config_section {
 #define CONFIG_MEMBER_str(name) char name[CONFIG_STR_MAX];
 #define CONFIG_MEMBER(type, name, unit, min, max, def, help) CONFIG_MEMBER_##type(name)
 #define CONFIG_DEF_bool(d) .num_def = (d)
+/* `bool` is a macro of stdbool.h and may have been expanded on its way through a table. */
+#define CONFIG__Bool CONFIG_bool
+#define CONFIG_MEMBER__Bool(name) CONFIG_MEMBER_bool(name)
+#define CONFIG_DEF__Bool(d) CONFIG_DEF_bool(d)
 #define CONFIG_DEF_u32(d) .num_def = (d)
 #define CONFIG_DEF_u64(d) .num_def = (d)
 #define CONFIG_DEF_size(d) .num_def = (d)

@@ -1,0 +1,105 @@
+/*
+ * The thread that drops what the kernel caches. Notifications are synchronous and may wait for a
+ * page or directory lock that is held by a request which this daemon has yet to answer: so they
+ * never run on the loop.
+ *
+ * Owner of the ring: its mutex. A fiber that finds it full waits for room.
+ */
+#include "fuse/mount.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "common/base/log.h"
+
+#define RING 4096u
+
+struct job {
+	struct ino ino;
+	int64_t off, len;
+};
+
+struct invalidator {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	struct leatfs *fs;
+	uint32_t head, n;
+	bool stop;
+	struct job ring[RING];
+};
+
+static void *run(void *arg)
+{
+	struct invalidator *v = arg;
+
+	pthread_mutex_lock(&v->lock);
+	for (;;) {
+		while (v->n == 0 && !v->stop)
+			pthread_cond_wait(&v->wake, &v->lock);
+		if (v->n == 0)
+			break;
+		struct job j = v->ring[v->head];
+		v->head = (v->head + 1) % RING;
+		v->n--;
+		pthread_mutex_unlock(&v->lock);
+		fuse_lowlevel_notify_inval_inode(v->fs->session, j.ino.v, j.off, j.len);
+		pthread_mutex_lock(&v->lock);
+	}
+	pthread_mutex_unlock(&v->lock);
+	return NULL;
+}
+
+int invalidator_start(struct leatfs *fs)
+{
+	struct invalidator *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return -LE_NOMEM;
+	v->fs = fs;
+	pthread_mutex_init(&v->lock, NULL);
+	pthread_cond_init(&v->wake, NULL);
+	int err = pthread_create(&v->thread, NULL, run, v);
+	if (err) {
+		free(v);
+		return status_from_errno(err);
+	}
+	pthread_setname_np(v->thread, "invalidate");
+	fs->invalidator = v;
+	return 0;
+}
+
+void invalidator_stop(struct leatfs *fs)
+{
+	struct invalidator *v = fs->invalidator;
+
+	if (!v)
+		return;
+	pthread_mutex_lock(&v->lock);
+	v->stop = true;
+	pthread_cond_signal(&v->wake);
+	pthread_mutex_unlock(&v->lock);
+	pthread_join(v->thread, NULL);
+	pthread_cond_destroy(&v->wake);
+	pthread_mutex_destroy(&v->lock);
+	free(v);
+	fs->invalidator = NULL;
+}
+
+void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len)
+{
+	struct invalidator *v = fs->invalidator;
+
+	if (!v)
+		return;
+	metric_add(&fs->metrics.invalidations, 1);
+	pthread_mutex_lock(&v->lock);
+	while (v->n == RING) {
+		pthread_mutex_unlock(&v->lock);
+		fiber_sleep_us(200);
+		pthread_mutex_lock(&v->lock);
+	}
+	v->ring[(v->head + v->n++) % RING] = (struct job){ ino, off, len };
+	pthread_cond_signal(&v->wake);
+	pthread_mutex_unlock(&v->lock);
+}

@@ -1,0 +1,322 @@
+/*
+ * mount.leat, also called as mount.fuse.leat by mount(8): mounts the namespace of a Leat cluster.
+ *
+ *   parse options → leat.conf → go to the background (the parent waits until it is mounted) → loop:
+ *   connect to the metadata server → mount → serve until unmounted or told to end → unmount
+ */
+#include "fuse/mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/rpc/rpc.h"
+#include "common/rt/net.h"
+#include "fuse/options.h"
+
+static struct mount_options opts;
+
+static void fs_init(void *userdata, struct fuse_conn_info *conn)
+{
+	struct leatfs *fs = userdata;
+
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+	static const uint64_t want[] = {
+		FUSE_CAP_PARALLEL_DIROPS,     FUSE_CAP_ASYNC_READ,   FUSE_CAP_ASYNC_DIO,
+		FUSE_CAP_EXPLICIT_INVAL_DATA, FUSE_CAP_READDIRPLUS,  FUSE_CAP_READDIRPLUS_AUTO,
+		FUSE_CAP_DONT_MASK,           FUSE_CAP_ATOMIC_O_TRUNC, FUSE_CAP_DIRECT_IO_ALLOW_MMAP,
+		FUSE_CAP_HANDLE_KILLPRIV_V2,
+	};
+	static const uint64_t do_not_want[] = {
+		FUSE_CAP_SPLICE_READ,  FUSE_CAP_SPLICE_WRITE,    FUSE_CAP_SPLICE_MOVE,
+		FUSE_CAP_WRITEBACK_CACHE, FUSE_CAP_AUTO_INVAL_DATA, FUSE_CAP_FLOCK_LOCKS,
+		FUSE_CAP_POSIX_LOCKS,  FUSE_CAP_HANDLE_KILLPRIV,
+	};
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
+		fuse_set_feature_flag(conn, want[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(do_not_want); i++)
+		fuse_unset_feature_flag(conn, do_not_want[i]);
+#else
+	conn->want |= conn->capable &
+		      (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO |
+		       FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
+		       FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC);
+	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
+				  FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA |
+				  FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_HANDLE_KILLPRIV);
+#endif
+	conn->max_write = fs->max_write;
+	conn->max_readahead = fs->max_write;
+	conn->max_background = opts.mount.max_background;
+	conn->congestion_threshold = opts.mount.max_background * 3 / 4;
+	conn->time_gran = 1;
+}
+
+const struct fuse_lowlevel_ops mount_ops = {
+	.init = fs_init,
+	.lookup = op_lookup,
+	.forget = op_forget,
+	.forget_multi = op_forget_multi,
+	.getattr = op_getattr,
+	.setattr = op_setattr,
+	.readlink = op_readlink,
+	.mknod = op_mknod,
+	.mkdir = op_mkdir,
+	.unlink = op_unlink,
+	.rmdir = op_rmdir,
+	.symlink = op_symlink,
+	.rename = op_rename,
+	.link = op_link,
+	.open = op_open,
+	.read = op_read,
+	.write = op_write,
+	.flush = op_flush,
+	.release = op_release,
+	.fsync = op_fsync,
+	.opendir = op_opendir,
+	.readdir = op_readdir,
+	.readdirplus = op_readdirplus,
+	.releasedir = op_releasedir,
+	.fsyncdir = op_fsyncdir,
+	.statfs = op_statfs,
+	.setxattr = op_setxattr,
+	.getxattr = op_getxattr,
+	.listxattr = op_listxattr,
+	.removexattr = op_removexattr,
+	.access = op_access,
+	.create = op_create,
+	.fallocate = op_fallocate,
+	.lseek = op_lseek,
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
+	.statx = op_statx,
+#endif
+};
+
+/* ---- life of the daemon ---- */
+
+struct daemon {
+	struct leatfs fs;
+	struct transport *transport;
+	struct rpc_key key;
+	int ready_fd; /* the parent waits here: an exit status and a message */
+	int exit_status;
+};
+
+static void tell_parent(struct daemon *d, int exit_status)
+{
+	if (d->ready_fd < 0)
+		return;
+	char byte = (char)exit_status;
+	if (write(d->ready_fd, &byte, 1) != 1)
+		log_warn("the mounting process went away");
+	close(d->ready_fd);
+	d->ready_fd = -1;
+	if (exit_status == 0) {
+		int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+		if (null >= 0) {
+			dup2(null, 0);
+			dup2(null, 1);
+			if (!opts.log_file[0])
+				dup2(null, 2);
+			close(null);
+		}
+	}
+}
+
+/* SIGTERM and SIGINT unmount: what is open keeps working until then, new users are refused. */
+static void watch_signals(void *arg)
+{
+	struct daemon *d = arg;
+	struct signalfd_siginfo info;
+	sigset_t set;
+	int fd;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (fd < 0)
+		return;
+	while (net_poll(fd, POLLIN, NO_DEADLINE) > 0) {
+		if (read(fd, &info, sizeof(info)) != sizeof(info))
+			continue;
+		log_info("%s: unmounting %s", strsignal((int)info.ssi_signo), d->fs.mountpoint);
+		if (umount2(d->fs.mountpoint, MNT_DETACH) < 0)
+			log_warn("umount %s: %s", d->fs.mountpoint, strerror(errno));
+		break;
+	}
+	close(fd);
+}
+
+static void on_invalidate(void *arg, struct ino ino, bool data)
+{
+	invalidate_inode(arg, ino, data ? 0 : -1, 0);
+}
+
+static int start(struct daemon *d)
+{
+	struct leatfs *fs = &d->fs;
+	struct client_options co = {
+		.transport = d->transport,
+		.key = d->key,
+		.mds_addrs = opts.cluster.mds,
+		.params = opts.client,
+		.invalidate = on_invalidate,
+		.arg = fs,
+	};
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	int status = client_create(&co, &fs->client);
+
+	if (status < 0) {
+		log_error("cannot reach the metadata server at %s: %s", opts.cluster.mds, status_text(status));
+		return status;
+	}
+	fs->max_write = 1 << 20;
+	status = slot_pool_create(fs->max_write + (64 << 10), opts.mount.requests_max, &fs->requests);
+	if (status == 0 && d->transport->ops->add_pool)
+		status = d->transport->ops->add_pool(d->transport, fs->requests);
+	if (status == 0)
+		status = mount_options_fuse_args(&opts, &args);
+	if (status == 0)
+		status = session_mount(fs, &args);
+	fuse_opt_free_args(&args);
+	if (status < 0)
+		log_error("cannot mount at %s: %s", fs->mountpoint, status_text(status));
+	return status < 0 ? status : invalidator_start(fs);
+}
+
+static void run(void *arg)
+{
+	struct daemon *d = arg;
+	struct leatfs *fs = &d->fs;
+	int status = start(d);
+
+	if (status == 0) {
+		log_info("%s mounted at %s", opts.source, fs->mountpoint);
+		tell_parent(d, 0);
+		status = fiber_spawn("signals", watch_signals, d);
+		session_serve(fs);
+		log_info("%s unmounted", fs->mountpoint);
+	} else {
+		d->exit_status = 32; /* mount(8): mount failure */
+	}
+	invalidator_stop(fs);
+	if (fs->client)
+		client_destroy(fs->client);
+	if (fs->session) {
+		fuse_session_unmount(fs->session);
+		fuse_session_destroy(fs->session);
+	}
+	loop_stop(fs->loop);
+	tell_parent(d, d->exit_status);
+	/* Everything is flushed and closed; the signal fiber may still wait. */
+	log_debug("end");
+	_exit(d->exit_status);
+}
+
+/* ---- /metrics ---- */
+
+static int render_metrics(void *arg, char **ret_text, size_t *ret_len)
+{
+	struct leatfs *fs = arg;
+
+	return metrics_print(mount_metric_table, n_mount_metrics, &fs->metrics, "", ret_text, ret_len);
+}
+
+static int serve(int ready_fd)
+{
+	static struct daemon d;
+	struct env_real_options eo = { .n_workers = 2 };
+	struct loop_options lo = { .name = "mount", .spin_us = opts.client.spin_us };
+	struct metrics_server *metrics = NULL;
+	sigset_t set;
+
+	d.ready_fd = ready_fd;
+	snprintf(d.fs.mountpoint, sizeof(d.fs.mountpoint), "%s", opts.mountpoint);
+	d.fs.attr_timeout_s = opts.client.attr_cache_ms / 1000.0;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+
+	int status = rpc_key_load(opts.cluster.key_file, &d.key);
+	if (status < 0)
+		log_error("cluster key %s: %s", opts.cluster.key_file, status_text(status));
+	if (status == 0)
+		status = env_real_create(&eo, &d.fs.env);
+	if (status == 0)
+		status = transport_tcp_create(&d.transport);
+	if (status == 0)
+		status = loop_create(d.fs.env, &lo, &d.fs.loop);
+	if (status == 0 && opts.mount.metrics_addr[0])
+		status = metrics_server_start(opts.mount.metrics_addr, render_metrics, &d.fs, &metrics);
+	if (status == 0)
+		status = fiber_spawn_on(d.fs.loop, "main", run, &d);
+	if (status < 0) {
+		log_error("cannot start: %s", status_text(status));
+		tell_parent(&d, 1);
+		return 1;
+	}
+	loop_run(d.fs.loop);
+	return d.exit_status;
+}
+
+/* Forks before any thread exists; the parent's exit status is the mount's. */
+static int serve_in_background(void)
+{
+	int fds[2];
+	pid_t pid;
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return 1;
+	pid = fork();
+	if (pid < 0)
+		return 1;
+	if (pid == 0) {
+		close(fds[0]);
+		setsid();
+		if (chdir("/") < 0)
+			log_warn("chdir /: %s", strerror(errno));
+		return serve(fds[1]);
+	}
+	close(fds[1]);
+	char byte = 1;
+	if (read(fds[0], &byte, 1) != 1)
+		byte = 32;
+	return (unsigned char)byte;
+}
+
+int main(int argc, char **argv)
+{
+	int status;
+
+	log_init("mount.leat", LOG_INFO);
+	status = mount_options_parse(argc, argv, &opts);
+	if (status != 0)
+		return status < 0 ? 1 : 0;
+	if (access("/dev/fuse", R_OK | W_OK) < 0) {
+		fprintf(stderr, "mount.leat: /dev/fuse: %s. Load the fuse module (modprobe fuse) and run as root.\n",
+			strerror(errno));
+		return 32;
+	}
+	close_range(3, ~0U, 0);
+	if (opts.log_file[0]) {
+		int fd = open(opts.log_file, O_WRONLY | O_CREAT | O_APPEND, 0644);
+		if (fd < 0 || dup2(fd, 2) < 0) {
+			fprintf(stderr, "mount.leat: %s: %s\n", opts.log_file, strerror(errno));
+			return 1;
+		}
+		close(fd);
+	}
+	return opts.foreground ? serve(-1) : serve_in_background();
+}

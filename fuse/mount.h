@@ -1,0 +1,135 @@
+/*
+ * What the parts of mount.leat share. One mount is one loop: it reads requests from /dev/fuse, runs
+ * each as a fiber over client/ll.h, and writes the reply, all on the same thread. The only other
+ * thread is the one of invalidate.c, because kernel invalidation may wait for a request of ours.
+ *
+ * Node ids are inode numbers, so nothing has to be kept per inode here, and nothing is lost when
+ * the daemon is restarted.
+ */
+#ifndef LEAT_FUSE_MOUNT_H
+#define LEAT_FUSE_MOUNT_H
+
+#define FUSE_USE_VERSION 312
+#include <fuse_lowlevel.h>
+
+#include "client/ll.h"
+#include "common/base/metrics.h"
+#include "common/rt/env.h"
+#include "fuse/metrics.h"
+
+struct invalidator;
+
+struct leatfs {
+	struct env *env;
+	struct loop *loop;
+	struct client *client;
+	struct fuse_session *session;
+	struct slot_pool *requests; /* buffers for big requests (writes) */
+	struct invalidator *invalidator;
+	struct mount_metrics metrics;
+	uint32_t max_write;
+	double attr_timeout_s;
+	uint32_t n_running; /* request fibers */
+	bool mounted;
+	char mountpoint[4096];
+};
+
+/* An open file; fuse_file_info.fh points to it. */
+#define MOUNT_FILE_MAGIC 0x4c46494cu
+struct mount_file {
+	uint32_t magic;
+	uint32_t flags;
+	struct ll_file *file;
+};
+
+/* The request that the current fiber serves. */
+struct mount_request {
+	struct leatfs *fs;
+	struct slot *slot; /* holds the request's bytes; NULL when they were copied to a small buffer */
+	const uint8_t *data;
+};
+
+/* session.c */
+int session_mount(struct leatfs *fs, struct fuse_args *args);
+/* Reads requests until the kernel has unmounted us or the loop stops; then all fibers have ended. */
+void session_serve(struct leatfs *fs);
+struct mount_request *session_request(void);
+
+/* Each handler gets everything from here. */
+static inline struct leatfs *req_fs(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+/* ops_attr.c: shared helpers */
+struct req_cred {
+	struct cred cred;
+	uint32_t groups[32];
+};
+/* The caller's identity; the kernel has checked permissions already. */
+void req_cred_init(fuse_req_t req, struct req_cred *rc);
+void attr_to_stat(const struct attr *a, struct stat *ret_st);
+void reply_status(fuse_req_t req, int status);
+void reply_entry(fuse_req_t req, const struct attr *attr);
+static inline struct ino ino_of(fuse_ino_t id)
+{
+	return (struct ino){ id };
+}
+
+extern const struct fuse_lowlevel_ops mount_ops;
+
+/* The operations, by file. */
+#define OP(name, ...) void op_##name(fuse_req_t req, __VA_ARGS__)
+/* ops_dir.c */
+OP(lookup, fuse_ino_t parent, const char *name);
+OP(forget, fuse_ino_t ino, uint64_t nlookup);
+OP(forget_multi, size_t count, struct fuse_forget_data *forgets);
+OP(mknod, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev);
+OP(mkdir, fuse_ino_t parent, const char *name, mode_t mode);
+OP(unlink, fuse_ino_t parent, const char *name);
+OP(rmdir, fuse_ino_t parent, const char *name);
+OP(symlink, const char *link, fuse_ino_t parent, const char *name);
+OP(rename, fuse_ino_t parent, const char *name, fuse_ino_t new_parent, const char *new_name,
+   unsigned int flags);
+OP(link, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name);
+OP(opendir, fuse_ino_t ino, struct fuse_file_info *fi);
+OP(readdir, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+OP(readdirplus, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+OP(releasedir, fuse_ino_t ino, struct fuse_file_info *fi);
+OP(fsyncdir, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+/* ops_attr.c */
+OP(getattr, fuse_ino_t ino, struct fuse_file_info *fi);
+OP(setattr, fuse_ino_t ino, struct stat *st, int to_set, struct fuse_file_info *fi);
+OP(readlink, fuse_ino_t ino);
+void op_statfs(fuse_req_t req, fuse_ino_t ino);
+OP(access, fuse_ino_t ino, int mask);
+OP(setxattr, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags);
+OP(getxattr, fuse_ino_t ino, const char *name, size_t size);
+OP(listxattr, fuse_ino_t ino, size_t size);
+OP(removexattr, fuse_ino_t ino, const char *name);
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
+OP(statx, fuse_ino_t ino, int flags, int mask, struct fuse_file_info *fi);
+#endif
+/* ops_file.c */
+OP(create, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi);
+OP(open, fuse_ino_t ino, struct fuse_file_info *fi);
+OP(read, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+OP(write, fuse_ino_t ino, const char *buf, size_t size, off_t off, struct fuse_file_info *fi);
+OP(flush, fuse_ino_t ino, struct fuse_file_info *fi);
+OP(release, fuse_ino_t ino, struct fuse_file_info *fi);
+OP(fsync, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
+OP(fallocate, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi);
+OP(lseek, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
+#undef OP
+
+/* virtual.c: extended attributes "leat.*", which are no stored ones: layout and status. True: answered. */
+bool virtual_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
+bool virtual_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size);
+
+/* invalidate.c */
+int invalidator_start(struct leatfs *fs);
+void invalidator_stop(struct leatfs *fs);
+/* Queues it; yields only while 4096 others are queued. off -1: attributes only; len 0: to the end. */
+void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);
+
+#endif

@@ -1,0 +1,307 @@
+/* Attributes, extended attributes, statfs, symbolic links' targets. Runs in request fibers. */
+#include "fuse/mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+
+#include "common/base/log.h"
+
+void req_cred_init(fuse_req_t req, struct req_cred *rc)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+
+	/* The kernel has checked (default_permissions): groups would change nothing. */
+	rc->cred = (struct cred){
+		.uid = ctx->uid, .gid = ctx->gid, .flags = CRED_CHECKED, .umask = ctx->umask,
+	};
+}
+
+void attr_to_stat(const struct attr *a, struct stat *ret_st)
+{
+	*ret_st = (struct stat){
+		.st_ino = a->ino.v,
+		.st_mode = a->mode,
+		.st_nlink = a->nlink,
+		.st_uid = a->uid,
+		.st_gid = a->gid,
+		.st_rdev = a->rdev,
+		.st_size = (off_t)a->size,
+		.st_blocks = (blkcnt_t)a->blocks,
+		.st_blksize = a->layout.chunk_size ? a->layout.chunk_size : 4096,
+		.st_atim = { a->atime_ns / 1000000000, a->atime_ns % 1000000000 },
+		.st_mtim = { a->mtime_ns / 1000000000, a->mtime_ns % 1000000000 },
+		.st_ctim = { a->ctime_ns / 1000000000, a->ctime_ns % 1000000000 },
+	};
+}
+
+void reply_status(fuse_req_t req, int status)
+{
+	if (status < 0 && status != -LE_NOENT && status != -LE_NODATA)
+		metric_add(&req_fs(req)->metrics.errors, 1);
+	fuse_reply_err(req, status_errno(status));
+}
+
+void reply_entry(fuse_req_t req, const struct attr *attr)
+{
+	struct leatfs *fs = req_fs(req);
+	struct fuse_entry_param e = {
+		.ino = attr->ino.v,
+		.attr_timeout = fs->attr_timeout_s,
+		.entry_timeout = fs->attr_timeout_s,
+	};
+
+	attr_to_stat(attr, &e.attr);
+	fuse_reply_entry(req, &e);
+}
+
+static struct ll_file *file_of(struct fuse_file_info *fi)
+{
+	return fi ? CAST_OBJ((uintptr_t)fi->fh, struct mount_file, MOUNT_FILE_MAGIC)->file : NULL;
+}
+
+void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+	struct req_cred rc;
+	struct attr attr;
+	struct stat st;
+	int status;
+
+	(void)fi;
+	req_cred_init(req, &rc);
+	status = ll_getattr(fs->client, &rc.cred, ino_of(ino), &attr);
+	if (status < 0) {
+		reply_status(req, status);
+		return;
+	}
+	attr_to_stat(&attr, &st);
+	fuse_reply_attr(req, &st, fs->attr_timeout_s);
+}
+
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
+static struct statx_timestamp statx_time(int64_t ns)
+{
+	return (struct statx_timestamp){ .tv_sec = ns / 1000000000,
+					 .tv_nsec = (uint32_t)(ns % 1000000000) };
+}
+
+void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+	struct req_cred rc;
+	struct attr a;
+	int status;
+
+	(void)flags, (void)mask, (void)fi;
+	req_cred_init(req, &rc);
+	status = ll_getattr(fs->client, &rc.cred, ino_of(ino), &a);
+	if (status < 0) {
+		reply_status(req, status);
+		return;
+	}
+	struct statx sx = {
+		.stx_mask = STATX_BASIC_STATS | STATX_BTIME,
+		.stx_blksize = a.layout.chunk_size ? a.layout.chunk_size : 4096,
+		.stx_nlink = a.nlink,
+		.stx_uid = a.uid,
+		.stx_gid = a.gid,
+		.stx_mode = (uint16_t)a.mode,
+		.stx_ino = a.ino.v,
+		.stx_size = a.size,
+		.stx_blocks = a.blocks,
+		.stx_atime = statx_time(a.atime_ns),
+		.stx_mtime = statx_time(a.mtime_ns),
+		.stx_ctime = statx_time(a.ctime_ns),
+		.stx_btime = statx_time(a.btime_ns),
+		.stx_rdev_major = major(a.rdev),
+		.stx_rdev_minor = minor(a.rdev),
+	};
+	fuse_reply_statx(req, 0, &sx, fs->attr_timeout_s);
+}
+#endif
+
+static int64_t timespec_ns(const struct timespec *ts)
+{
+	return (int64_t)ts->tv_sec * 1000000000 + ts->tv_nsec;
+}
+
+static uint32_t set_mask(int to_set)
+{
+	static const struct {
+		int fuse;
+		uint32_t leat;
+	} map[] = {
+		{ FUSE_SET_ATTR_MODE, SET_MODE },
+		{ FUSE_SET_ATTR_UID, SET_UID },
+		{ FUSE_SET_ATTR_GID, SET_GID },
+		{ FUSE_SET_ATTR_SIZE, SET_SIZE },
+		{ FUSE_SET_ATTR_ATIME, SET_ATIME },
+		{ FUSE_SET_ATTR_MTIME, SET_MTIME },
+		{ FUSE_SET_ATTR_ATIME_NOW, SET_ATIME_NOW },
+		{ FUSE_SET_ATTR_MTIME_NOW, SET_MTIME_NOW },
+#ifdef FUSE_SET_ATTR_KILL_SUID
+		{ FUSE_SET_ATTR_KILL_SUID, SET_KILL_SUID },
+#endif
+	};
+	uint32_t mask = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(map); i++)
+		if (to_set & map[i].fuse)
+			mask |= map[i].leat;
+	return mask;
+}
+
+void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set, struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+	uint32_t mask = set_mask(to_set);
+	struct req_cred rc;
+	struct stat out;
+	struct attr ret;
+	struct attr set = {
+		.mode = st->st_mode,
+		.uid = st->st_uid,
+		.gid = st->st_gid,
+		.size = (uint64_t)st->st_size,
+		.atime_ns = timespec_ns(&st->st_atim),
+		.mtime_ns = timespec_ns(&st->st_mtim),
+	};
+	int status;
+
+	req_cred_init(req, &rc);
+	if (mask == 0)
+		status = ll_getattr(fs->client, &rc.cred, ino_of(ino), &ret);
+	else
+		status = ll_setattr(fs->client, &rc.cred, ino_of(ino), file_of(fi), mask, &set, &ret);
+	if (status < 0) {
+		reply_status(req, status);
+		return;
+	}
+	attr_to_stat(&ret, &out);
+	fuse_reply_attr(req, &out, fs->attr_timeout_s);
+}
+
+void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	char target[LEAT_SYMLINK_MAX + 1];
+	struct req_cred rc;
+	int status;
+
+	req_cred_init(req, &rc);
+	status = ll_readlink(req_fs(req)->client, &rc.cred, ino_of(ino), target, sizeof(target));
+	if (status < 0)
+		reply_status(req, status);
+	else
+		fuse_reply_readlink(req, target);
+}
+
+void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
+{
+	struct req_cred rc;
+
+	req_cred_init(req, &rc);
+	reply_status(req, ll_access(req_fs(req)->client, &rc.cred, ino_of(ino), (uint32_t)mask));
+}
+
+void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct ll_statfs s;
+	int status = ll_statfs(req_fs(req)->client, &s);
+
+	(void)ino;
+	if (status < 0) {
+		reply_status(req, status);
+		return;
+	}
+	struct statvfs v = {
+		.f_bsize = 1 << 20,
+		.f_frsize = 4096,
+		.f_blocks = s.total / 4096,
+		.f_bfree = s.free / 4096,
+		.f_bavail = s.avail / 4096,
+		.f_files = s.inodes + s.inodes_free,
+		.f_ffree = s.inodes_free,
+		.f_favail = s.inodes_free,
+		.f_namemax = LEAT_NAME_MAX,
+	};
+	fuse_reply_statfs(req, &v);
+}
+
+/* ---- extended attributes ---- */
+
+void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+{
+	struct req_cred rc;
+
+	if (virtual_setxattr(req, ino, name, value, size))
+		return;
+	req_cred_init(req, &rc);
+	reply_status(req, ll_setxattr(req_fs(req)->client, &rc.cred, ino_of(ino), bytes_str(name),
+				      bytes_of(value, (uint32_t)size), (uint32_t)flags));
+}
+
+/* The answer to getxattr and listxattr: the length, or the bytes. */
+static void reply_xattr(fuse_req_t req, int64_t len, const char *buf, size_t size)
+{
+	if (len < 0)
+		reply_status(req, (int)len);
+	else if (size == 0)
+		fuse_reply_xattr(req, (size_t)len);
+	else
+		fuse_reply_buf(req, buf, (size_t)len);
+}
+
+void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	struct req_cred rc;
+	char *buf = NULL;
+	int64_t len;
+
+	if (virtual_getxattr(req, ino, name, size))
+		return;
+	if (size > LEAT_XATTR_VALUE_MAX)
+		size = LEAT_XATTR_VALUE_MAX;
+	if (size > 0) {
+		buf = malloc(size);
+		if (!buf) {
+			reply_status(req, -LE_NOMEM);
+			return;
+		}
+	}
+	req_cred_init(req, &rc);
+	len = ll_getxattr(req_fs(req)->client, &rc.cred, ino_of(ino), bytes_str(name), buf, size);
+	reply_xattr(req, len, buf, size);
+	free(buf);
+}
+
+void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	struct req_cred rc;
+	char *buf = NULL;
+	int64_t len;
+
+	if (size > LEAT_XATTR_VALUE_MAX)
+		size = LEAT_XATTR_VALUE_MAX;
+	if (size > 0) {
+		buf = malloc(size);
+		if (!buf) {
+			reply_status(req, -LE_NOMEM);
+			return;
+		}
+	}
+	req_cred_init(req, &rc);
+	len = ll_listxattr(req_fs(req)->client, &rc.cred, ino_of(ino), buf, size);
+	reply_xattr(req, len, buf, size);
+	free(buf);
+}
+
+void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
+{
+	struct req_cred rc;
+
+	req_cred_init(req, &rc);
+	reply_status(req, ll_removexattr(req_fs(req)->client, &rc.cred, ino_of(ino), bytes_str(name)));
+}

@@ -1,0 +1,301 @@
+/* Names: lookup, creation, removal, rename, links, directory listing. Runs in request fibers. */
+#include "fuse/mount.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+/* ---- one name ---- */
+
+void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct leatfs *fs = req_fs(req);
+	struct req_cred rc;
+	struct attr attr;
+	int status;
+
+	req_cred_init(req, &rc);
+	status = ll_lookup(fs->client, &rc.cred, ino_of(parent), bytes_str(name), &attr);
+	if (status < 0)
+		reply_status(req, status);
+	else
+		reply_entry(req, &attr);
+}
+
+/* Nothing is kept per inode: see mount.h. */
+void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
+{
+	(void)ino, (void)nlookup;
+	fuse_reply_none(req);
+}
+
+void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	(void)count, (void)forgets;
+	fuse_reply_none(req);
+}
+
+static void reply_made(fuse_req_t req, int status, const struct attr *attr)
+{
+	if (status < 0)
+		reply_status(req, status);
+	else
+		reply_entry(req, attr);
+}
+
+void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
+{
+	struct req_cred rc;
+	struct attr attr;
+
+	req_cred_init(req, &rc);
+	reply_made(req,
+		   ll_mknod(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name), mode,
+			    (uint32_t)rdev, &attr),
+		   &attr);
+}
+
+void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
+{
+	struct req_cred rc;
+	struct attr attr;
+
+	req_cred_init(req, &rc);
+	reply_made(req,
+		   ll_mkdir(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name), mode, &attr),
+		   &attr);
+}
+
+void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, const char *name)
+{
+	struct req_cred rc;
+	struct attr attr;
+
+	req_cred_init(req, &rc);
+	reply_made(req,
+		   ll_symlink(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name), bytes_str(link),
+			      &attr),
+		   &attr);
+}
+
+void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
+{
+	struct req_cred rc;
+	struct attr attr;
+
+	req_cred_init(req, &rc);
+	reply_made(req,
+		   ll_link(req_fs(req)->client, &rc.cred, ino_of(ino), ino_of(new_parent),
+			   bytes_str(new_name), &attr),
+		   &attr);
+}
+
+void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct req_cred rc;
+
+	req_cred_init(req, &rc);
+	reply_status(req, ll_unlink(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name)));
+}
+
+void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct req_cred rc;
+
+	req_cred_init(req, &rc);
+	reply_status(req, ll_rmdir(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name)));
+}
+
+void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
+	       const char *new_name, unsigned int flags)
+{
+	struct req_cred rc;
+
+	req_cred_init(req, &rc);
+	reply_status(req, ll_rename(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name),
+				    ino_of(new_parent), bytes_str(new_name), flags));
+}
+
+/* ---- listing ---- */
+
+/*
+ * An open directory keeps the batch that the servers gave last, because the kernel asks for a page
+ * at a time. A listing that goes on where the last one ended is served from it.
+ */
+#define MOUNT_DIR_MAGIC 0x4c444952u
+#define BATCH_MAX 1024u
+struct entry {
+	struct attr attr;
+	uint64_t cookie;
+	char name[LEAT_NAME_MAX + 1];
+};
+struct mount_dir {
+	uint32_t magic;
+	uint32_t n, at;
+	bool plus, eof;
+	struct fmutex lock; /* the kernel may list one descriptor from two threads */
+	struct entry *entries;
+};
+
+void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mount_dir *d = calloc(1, sizeof(*d));
+
+	(void)ino;
+	if (!d) {
+		reply_status(req, -LE_NOMEM);
+		return;
+	}
+	d->magic = MOUNT_DIR_MAGIC;
+	fmutex_init(&d->lock);
+	fi->fh = (uintptr_t)d;
+	fuse_reply_open(req, fi);
+}
+
+void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mount_dir *d = CAST_OBJ((uintptr_t)fi->fh, struct mount_dir, MOUNT_DIR_MAGIC);
+
+	(void)ino;
+	free(d->entries);
+	d->magic = 0;
+	free(d);
+	fuse_reply_err(req, 0);
+}
+
+/* Every metadata reply is durable already. */
+void op_fsyncdir(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	(void)ino, (void)datasync, (void)fi;
+	fuse_reply_err(req, 0);
+}
+
+static int take_entry(void *arg, const struct ll_dirent *e)
+{
+	struct mount_dir *d = arg;
+
+	if (d->n == BATCH_MAX)
+		return 1;
+	if (e->name.len > LEAT_NAME_MAX)
+		return 0;
+	struct entry *to = &d->entries[d->n++];
+	to->attr = e->attr;
+	to->cookie = e->cookie;
+	memcpy(to->name, e->name.data, e->name.len);
+	to->name[e->name.len] = '\0';
+	return 0;
+}
+
+/* Makes d->at the first entry behind cookie; -LE_NODATA at the end. */
+static int seek_entry(struct leatfs *fs, const struct cred *cred, struct mount_dir *d, struct ino ino,
+		      uint64_t cookie, bool plus)
+{
+	bool here = d->at < d->n && d->plus == plus &&
+		    (d->at > 0 ? d->entries[d->at - 1].cookie == cookie : false);
+
+	if (here)
+		return 0;
+	if (d->n > 0 && d->at == d->n && d->eof && d->entries[d->n - 1].cookie == cookie)
+		return -LE_NODATA;
+	if (!d->entries) {
+		d->entries = malloc(BATCH_MAX * sizeof(struct entry));
+		if (!d->entries)
+			return -LE_NOMEM;
+	}
+	d->n = d->at = 0;
+	d->plus = plus;
+	TRY(ll_readdir(fs->client, cred, ino, cookie, plus, take_entry, d, &d->eof));
+	return d->n > 0 ? 0 : -LE_NODATA;
+}
+
+/* Adds one entry to the reply; the bytes it took, or more than size when it did not fit. */
+static size_t add_entry(fuse_req_t req, char *buf, size_t size, const struct entry *e, bool plus)
+{
+	struct leatfs *fs = req_fs(req);
+
+	if (!plus) {
+		struct stat st = { .st_ino = e->attr.ino.v, .st_mode = e->attr.mode };
+		return fuse_add_direntry(req, buf, size, e->name, &st, (off_t)e->cookie);
+	}
+	struct fuse_entry_param p = {
+		.ino = e->attr.ino.v,
+		.attr_timeout = fs->attr_timeout_s,
+		.entry_timeout = fs->attr_timeout_s,
+	};
+	attr_to_stat(&e->attr, &p.attr);
+	/* Size not known here: the kernel shall ask by itself. */
+	if (e->attr.flags & ATTR_UNSETTLED)
+		p.ino = 0;
+	return fuse_add_direntry_plus(req, buf, size, e->name, &p, (off_t)e->cookie);
+}
+
+/* "." and ".." have the cookies 1 and 2; real ones are above 15. */
+static size_t add_dots(fuse_req_t req, char *buf, size_t size, struct ino ino, uint64_t *cookie, bool plus)
+{
+	size_t len = 0;
+
+	while (*cookie < 2) {
+		struct entry e = { .attr = { .ino = ino, .mode = S_IFDIR, .flags = ATTR_UNSETTLED },
+				   .cookie = *cookie + 1 };
+		memcpy(e.name, "..", *cookie == 0 ? 1 : 2);
+		size_t n = add_entry(req, buf + len, size - len, &e, plus);
+		if (n > size - len)
+			break;
+		len += n;
+		(*cookie)++;
+	}
+	return len;
+}
+
+static void list(fuse_req_t req, struct ino ino, size_t size, uint64_t cookie, struct mount_dir *d, bool plus)
+{
+	struct req_cred rc;
+	char *buf;
+	size_t len;
+	int status = 0;
+
+	if (size > 1 << 20)
+		size = 1 << 20;
+	buf = malloc(size);
+	if (!buf) {
+		reply_status(req, -LE_NOMEM);
+		return;
+	}
+	req_cred_init(req, &rc);
+	len = add_dots(req, buf, size, ino, &cookie, plus);
+	while (cookie >= 2) {
+		status = seek_entry(req_fs(req), &rc.cred, d, ino, cookie == 2 ? 0 : cookie, plus);
+		if (status < 0)
+			break;
+		const struct entry *e = &d->entries[d->at];
+		size_t n = add_entry(req, buf + len, size - len, e, plus);
+		if (n > size - len)
+			break;
+		len += n;
+		cookie = e->cookie;
+		d->at++;
+	}
+	if (status < 0 && status != -LE_NODATA && len == 0)
+		reply_status(req, status);
+	else
+		fuse_reply_buf(req, buf, len);
+	free(buf);
+}
+
+void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct mount_dir *d = CAST_OBJ((uintptr_t)fi->fh, struct mount_dir, MOUNT_DIR_MAGIC);
+
+	fmutex_lock(&d->lock);
+	list(req, ino_of(ino), size, (uint64_t)off, d, false);
+	fmutex_unlock(&d->lock);
+}
+
+void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct mount_dir *d = CAST_OBJ((uintptr_t)fi->fh, struct mount_dir, MOUNT_DIR_MAGIC);
+
+	fmutex_lock(&d->lock);
+	list(req, ino_of(ino), size, (uint64_t)off, d, true);
+	fmutex_unlock(&d->lock);
+}

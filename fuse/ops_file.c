@@ -1,0 +1,223 @@
+/*
+ * Open files: data in and out. Data is not copied here: a write's bytes stay in the slot in which
+ * the request was read, a read's bytes go to the kernel out of the slots in which they came.
+ */
+#include "fuse/mount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "common/base/log.h"
+
+/* Lets the fiber that serves req be interrupted when the caller gets a signal. */
+static void interrupted(fuse_req_t req, void *arg)
+{
+	(void)req;
+	fiber_interrupt(arg);
+}
+
+/*
+ * How the kernel may cache this open. O_APPEND writers must not fill the page cache: only the
+ * metadata server knows where their data goes.
+ */
+static void set_caching(struct fuse_file_info *fi, bool changed)
+{
+	bool append = (fi->flags & O_APPEND) && (fi->flags & O_ACCMODE) != O_RDONLY;
+
+	fi->direct_io = append;
+	fi->keep_cache = !append && !changed;
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15)
+	fi->parallel_direct_writes = 1;
+#endif
+	/* flush is what reports write-behind errors at close; readers have none */
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 11)
+	fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
+#endif
+}
+
+static int attach(struct fuse_file_info *fi, struct ll_file *file)
+{
+	struct mount_file *mf = malloc(sizeof(*mf));
+
+	if (!mf) {
+		ll_release(file);
+		return -LE_NOMEM;
+	}
+	*mf = (struct mount_file){ MOUNT_FILE_MAGIC, (uint32_t)fi->flags, file };
+	fi->fh = (uintptr_t)mf;
+	return 0;
+}
+
+static struct mount_file *file_of(const struct fuse_file_info *fi)
+{
+	return CAST_OBJ((uintptr_t)fi->fh, struct mount_file, MOUNT_FILE_MAGIC);
+}
+
+static void detach(struct fuse_file_info *fi)
+{
+	struct mount_file *mf = file_of(fi);
+
+	ll_release(mf->file);
+	mf->magic = 0;
+	free(mf);
+}
+
+void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+	struct ll_file *file;
+	struct req_cred rc;
+	struct attr attr;
+	int status;
+
+	req_cred_init(req, &rc);
+	status = ll_create(fs->client, &rc.cred, ino_of(parent), bytes_str(name), mode, (uint32_t)fi->flags,
+			   &file, &attr);
+	if (status == 0)
+		status = attach(fi, file);
+	if (status < 0) {
+		reply_status(req, status);
+		return;
+	}
+	set_caching(fi, true);
+	struct fuse_entry_param e = {
+		.ino = attr.ino.v,
+		.attr_timeout = fs->attr_timeout_s,
+		.entry_timeout = fs->attr_timeout_s,
+	};
+	attr_to_stat(&attr, &e.attr);
+	if (fuse_reply_create(req, &e, fi) == -ENOENT)
+		detach(fi);
+}
+
+void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+	struct ll_file *file;
+	struct req_cred rc;
+	struct attr attr;
+	bool changed;
+	int status;
+
+	req_cred_init(req, &rc);
+	status = ll_open(fs->client, &rc.cred, ino_of(ino), (uint32_t)fi->flags, &file, &attr, &changed);
+	if (status == 0)
+		status = attach(fi, file);
+	if (status < 0) {
+		reply_status(req, status);
+		return;
+	}
+	set_caching(fi, changed);
+	/* The open reply carries no attributes: make the kernel ask for the new size. Attributes only: takes
+	 * no page lock, so it may be done here, and must be, ahead of the reply. */
+	if (changed)
+		fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
+	if (fuse_reply_open(req, fi) == -ENOENT)
+		detach(fi);
+}
+
+void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+	struct iovec iov[LL_VECS_MAX];
+	struct ll_data d;
+	int status;
+
+	(void)ino;
+	fuse_req_interrupt_func(req, interrupted, fiber_self());
+	status = ll_read(file_of(fi)->file, (uint64_t)off, (uint32_t)size, &d);
+	fuse_req_interrupt_func(req, NULL, NULL);
+	if (status < 0) {
+		reply_status(req, status);
+		return;
+	}
+	for (uint32_t i = 0; i < d.n; i++)
+		iov[i] = (struct iovec){ d.vec[i].slot->data + d.vec[i].off, d.vec[i].len };
+	fuse_reply_iov(req, iov, (int)d.n);
+	metric_add(&fs->metrics.read_bytes, d.len);
+	ll_data_release(&d);
+}
+
+/* A write by someone who may not keep set-user-id takes it off the file. */
+static int kill_suid(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino)
+{
+	struct attr attr, none = { .mode = 0 };
+	struct req_cred rc;
+
+	req_cred_init(req, &rc);
+	TRY(ll_getattr(fs->client, &rc.cred, ino_of(ino), &attr));
+	if (!(attr.mode & S_ISUID) && !((attr.mode & S_ISGID) && (attr.mode & S_IXGRP)))
+		return 0;
+	return ll_setattr(fs->client, &rc.cred, ino_of(ino), NULL, SET_KILL_SUID, &none, NULL);
+}
+
+void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
+	      struct fuse_file_info *fi)
+{
+	struct mount_request *mr = session_request();
+	struct leatfs *fs = req_fs(req);
+	struct mount_file *mf = file_of(fi);
+	int64_t n = 0;
+
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 16)
+	if (fi->kill_suidgid)
+		n = kill_suid(fs, req, ino);
+#else
+	(void)ino, (void)kill_suid;
+#endif
+	if (n == 0 && mr && mr->slot) {
+		struct slot_vec v = {
+			mr->slot, (uint32_t)((const uint8_t *)buf - mr->slot->data), (uint32_t)size,
+		};
+		n = ll_write(mf->file, (uint64_t)off, &v, 1);
+	} else if (n == 0) {
+		n = ll_pwrite(mf->file, buf, size, (uint64_t)off);
+	}
+	if (n < 0) {
+		reply_status(req, (int)n);
+		return;
+	}
+	metric_add(&fs->metrics.written_bytes, (uint64_t)n);
+	fuse_reply_write(req, (size_t)n);
+}
+
+void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	reply_status(req, ll_flush(file_of(fi)->file));
+}
+
+void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	detach(fi);
+	fuse_reply_err(req, 0);
+}
+
+void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
+{
+	(void)ino;
+	fuse_req_interrupt_func(req, interrupted, fiber_self());
+	int status = ll_fsync(file_of(fi)->file, datasync != 0);
+	fuse_req_interrupt_func(req, NULL, NULL);
+	reply_status(req, status);
+}
+
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi)
+{
+	(void)ino;
+	reply_status(req, ll_fallocate(file_of(fi)->file, (uint32_t)mode, (uint64_t)off, (uint64_t)len));
+}
+
+void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
+{
+	int64_t at = ll_seek(file_of(fi)->file, (uint64_t)off, whence);
+
+	(void)ino;
+	if (at < 0)
+		reply_status(req, (int)at);
+	else
+		fuse_reply_lseek(req, at);
+}

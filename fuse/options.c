@@ -1,0 +1,213 @@
+/* Options of mount.leat. Order of precedence: defaults, leat.conf, -o. */
+#include "fuse/options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "fuse/metrics.h"
+#include "fuse/mount.h"
+
+#define PARAM_ROW(...) CONFIG_ROW(struct mount_params, __VA_ARGS__)
+const struct config_param mount_param_table[] = { MOUNT_PARAMS(PARAM_ROW) };
+const int n_mount_params = ARRAY_SIZE(mount_param_table);
+
+#define METRICS_ROW(...) METRIC_ROW(struct mount_metrics, __VA_ARGS__)
+const struct metric_desc mount_metric_table[] = { MOUNT_METRICS(METRICS_ROW) };
+const int n_mount_metrics = ARRAY_SIZE(mount_metric_table);
+
+enum { SECTION_CLUSTER, SECTION_CLIENT, SECTION_MOUNT, N_SECTIONS };
+
+static void sections_of(struct mount_options *o, struct config_section ret[N_SECTIONS])
+{
+	ret[SECTION_CLUSTER] =
+		(struct config_section){ "cluster", cluster_param_table, n_cluster_params, &o->cluster };
+	ret[SECTION_CLIENT] =
+		(struct config_section){ "client", client_param_table, n_client_params, &o->client };
+	ret[SECTION_MOUNT] =
+		(struct config_section){ "mount", mount_param_table, n_mount_params, &o->mount };
+}
+
+static void usage(FILE *out)
+{
+	fputs("usage: mount.leat SOURCE MOUNTPOINT [-f] [-v] [-o OPTION[=VALUE],...]\n"
+	      "Mounts the namespace of a Leat cluster. SOURCE: host:port[,host:port] of the metadata\n"
+	      "server, or \"leat\" to take it from leat.conf.\n"
+	      "  -f, --foreground   do not go to the background\n"
+	      "  -o conf=FILE       configuration (default /etc/leat/leat.conf or $LEAT_CONF)\n"
+	      "  -o log=FILE        append the log there (default: stderr while in the foreground)\n"
+	      "  -o NAME=VALUE      any parameter of [cluster], [client] and [mount]: see leat.conf(5)\n"
+	      "  -o ro,nosuid,...   the usual options of mount(8)\n"
+	      "Example: mount.leat mds1:7440 /mnt/leat -o attr_cache_ms=500\n",
+	      out);
+}
+
+static void append_kernel_opt(struct mount_options *o, const char *opt)
+{
+	size_t len = strlen(o->kernel_opts);
+
+	snprintf(o->kernel_opts + len, sizeof(o->kernel_opts) - len, "%s%s", len ? "," : "", opt);
+}
+
+/* Options of mount(8) and fstab that mean nothing to us or to the kernel. */
+static bool is_ignored(const char *name)
+{
+	static const char *const ignored[] = {
+		"rw", "auto", "noauto", "user", "nouser", "users", "_netdev", "nofail", "defaults",
+		"remount", "default_permissions",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
+		if (strcmp(name, ignored[i]) == 0)
+			return true;
+	return strncmp(name, "x-", 2) == 0 || strncmp(name, "comment=", 8) == 0;
+}
+
+static bool is_kernel_opt(const char *name)
+{
+	static const char *const kernel[] = {
+		"ro", "nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "atime", "nodiratime",
+		"relatime", "sync", "dirsync",
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(kernel); i++)
+		if (strcmp(name, kernel[i]) == 0)
+			return true;
+	return false;
+}
+
+static int set_option(struct mount_options *o, char *word)
+{
+	struct config_section sections[N_SECTIONS];
+	char err[256] = "";
+	char *value = strchr(word, '=');
+
+	if (is_ignored(word))
+		return 0;
+	if (is_kernel_opt(word)) {
+		append_kernel_opt(o, word);
+		return 0;
+	}
+	if (value)
+		*value++ = '\0';
+	if (strcmp(word, "conf") == 0 && value)
+		return 0; /* taken in the first pass */
+	if (strcmp(word, "log") == 0 && value) {
+		snprintf(o->log_file, sizeof(o->log_file), "%s", value);
+		return 0;
+	}
+	sections_of(o, sections);
+	for (int i = 0; i < N_SECTIONS; i++)
+		for (int j = 0; j < sections[i].n_params; j++)
+			if (strcmp(sections[i].params[j].name, word) == 0) {
+				int status = config_set(&sections[i], word, value ? value : "true", err,
+							sizeof(err));
+				if (status < 0)
+					fprintf(stderr, "mount.leat: %s\n", err);
+				return status;
+			}
+	fprintf(stderr, "mount.leat: unknown option '%s'; see mount.leat --help\n", word);
+	return -LE_CONFIG;
+}
+
+/* conf= decides what the others are set upon, so it is looked for first. */
+static void find_conf(struct mount_options *o, const char *text)
+{
+	const char *at = strstr(text, "conf=");
+
+	if (at && (at == text || at[-1] == ','))
+		snprintf(o->conf, sizeof(o->conf), "%.*s", (int)strcspn(at + 5, ","), at + 5);
+}
+
+static int set_options(struct mount_options *o, char *text)
+{
+	char *save = NULL;
+
+	for (char *word = strtok_r(text, ",", &save); word; word = strtok_r(NULL, ",", &save))
+		TRY(set_option(o, word));
+	return 0;
+}
+
+static int take_positional(int argc, char **argv, struct mount_options *o)
+{
+	char path[4096];
+
+	if (optind + 2 != argc) {
+		usage(stderr);
+		return -LE_INVAL;
+	}
+	snprintf(o->source, sizeof(o->source), "%s", argv[optind]);
+	if (!realpath(argv[optind + 1], path)) {
+		fprintf(stderr, "mount.leat: %s: %m\n", argv[optind + 1]);
+		return -LE_NOENT;
+	}
+	memcpy(o->mountpoint, path, sizeof(path));
+	if (strcmp(o->source, "leat") != 0 && strchr(o->source, ':')) {
+		snprintf(o->cluster.mds, sizeof(o->cluster.mds), "%s", o->source);
+		for (char *p = o->cluster.mds; *p; p++)
+			if (*p == ',')
+				*p = ' ';
+	}
+	return 0;
+}
+
+int mount_options_parse(int argc, char **argv, struct mount_options *ret_opts)
+{
+	static const struct option longs[] = {
+		{ "help", no_argument, NULL, 'h' },
+		{ "version", no_argument, NULL, 'V' },
+		{ "foreground", no_argument, NULL, 'f' },
+		{ NULL, 0, NULL, 0 },
+	};
+	struct mount_options *o = ret_opts;
+	struct config_section sections[N_SECTIONS];
+	char *texts[16], err[512] = "";
+	enum log_level level;
+	int n_texts = 0, c;
+
+	memset(o, 0, sizeof(*o));
+	while ((c = getopt_long(argc, argv, "hVfsnvo:t:", longs, NULL)) != -1) {
+		if (c == 'h') {
+			usage(stdout);
+			return 1;
+		} else if (c == 'V') {
+			printf("mount.leat %s, libfuse %s\n", LEAT_VERSION, fuse_pkgversion());
+			return 1;
+		} else if (c == 'f') {
+			o->foreground = true;
+		} else if (c == 'o' && n_texts < (int)ARRAY_SIZE(texts)) {
+			find_conf(o, optarg);
+			texts[n_texts++] = optarg;
+		} else if (c == '?' || c == 'o') {
+			usage(stderr);
+			return -LE_INVAL;
+		}
+	}
+	sections_of(o, sections);
+	if (config_load(o->conf[0] ? o->conf : NULL, sections, N_SECTIONS, err, sizeof(err)) < 0) {
+		fprintf(stderr, "mount.leat: %s\n", err);
+		return -LE_CONFIG;
+	}
+	TRY(take_positional(argc, argv, o));
+	for (int i = 0; i < n_texts; i++)
+		TRY(set_options(o, texts[i]));
+	if (log_level_parse(o->mount.log_level, &level) < 0) {
+		fprintf(stderr, "mount.leat: log_level: error, warn, info or debug\n");
+		return -LE_CONFIG;
+	}
+	log_set_level(level);
+	return 0;
+}
+
+int mount_options_fuse_args(const struct mount_options *o, struct fuse_args *ret_args)
+{
+	char text[4096];
+
+	snprintf(text, sizeof(text), "-ofsname=%s,subtype=leat,default_permissions%s%s%s", o->source,
+		 o->mount.allow_other ? ",allow_other" : "", o->kernel_opts[0] ? "," : "", o->kernel_opts);
+	if (fuse_opt_add_arg(ret_args, "mount.leat") < 0 || fuse_opt_add_arg(ret_args, text) < 0)
+		return -LE_NOMEM;
+	return 0;
+}

@@ -1,0 +1,131 @@
+/*
+ * Extended attributes that are not stored but computed, so that `leat layout` and `leat status`
+ * need nothing but a path on the mount:
+ *   leat.layout   text "table=1 width=4 chunk_size=1048576 ..."; setxattr changes it
+ *   leat.status   JSON of this mount
+ */
+#include "fuse/mount.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void reply_text(fuse_req_t req, const char *text, size_t size)
+{
+	size_t len = strlen(text);
+
+	if (size == 0)
+		fuse_reply_xattr(req, len);
+	else if (size < len)
+		fuse_reply_err(req, ERANGE);
+	else
+		fuse_reply_buf(req, text, len);
+}
+
+static void get_layout(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	struct req_cred rc;
+	struct attr a;
+	char text[256];
+	int status;
+
+	req_cred_init(req, &rc);
+	status = ll_getattr(req_fs(req)->client, &rc.cred, ino_of(ino), &a);
+	if (status < 0) {
+		reply_status(req, status);
+		return;
+	}
+	snprintf(text, sizeof(text),
+		 "table=%u width=%u seed=%u chunk_size=%u gen=%u inherited=%u replicas=%u", a.layout.table,
+		 a.layout.width, a.layout.seed, a.layout.chunk_size, a.layout.gen,
+		 (a.layout.flags & LAYOUT_F_INHERITED) ? 1u : 0u, a.layout.replicas);
+	reply_text(req, text, size);
+}
+
+static void get_status(fuse_req_t req, size_t size)
+{
+	struct leatfs *fs = req_fs(req);
+	struct ll_stats s;
+	char text[2048];
+
+	ll_stats(fs->client, &s);
+	snprintf(text, sizeof(text),
+		 "{\"pid\":%d,\"session\":%" PRIu64 ",\"map_epoch\":%u,\"targets\":%u,\"targets_up\":%u,"
+		 "\"read_bytes\":%" PRIu64 ",\"written_bytes\":%" PRIu64 ",\"read_ops\":%" PRIu64
+		 ",\"write_ops\":%" PRIu64 ",\"meta_ops\":%" PRIu64 ",\"retries\":%" PRIu64
+		 ",\"checksum_errors\":%" PRIu64 ",\"dirty_bytes\":%" PRIu64 ",\"grant_bytes\":%" PRIu64
+		 ",\"slots_total\":%u,\"slots_free\":%u,\"inodes\":%u,\"open\":%u,\"running\":%u,"
+		 "\"fuse\":\"%s\",\"passthrough\":false}",
+		 (int)getpid(), s.session, s.map_epoch, s.n_targets, s.n_targets_up, s.read_bytes,
+		 s.written_bytes, s.read_ops, s.write_ops, s.meta_ops, s.retries, s.checksum_errors,
+		 s.dirty_bytes, s.grant_bytes, s.slots_total, s.slots_free, s.n_inodes, s.n_open,
+		 fs->n_running, fuse_pkgversion());
+	reply_text(req, text, size);
+}
+
+bool virtual_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	if (strcmp(name, "leat.layout") == 0)
+		get_layout(req, ino, size);
+	else if (strcmp(name, "leat.status") == 0)
+		get_status(req, size);
+	else
+		return false;
+	return true;
+}
+
+/* "name=value" words; unknown names are refused. */
+static int parse_layout(const char *text, size_t size, struct layout *ret_layout)
+{
+	char copy[256], *save = NULL;
+	struct layout l = { .table = 0 };
+
+	if (size >= sizeof(copy))
+		return -LE_INVAL;
+	memcpy(copy, text, size);
+	copy[size] = '\0';
+	for (char *word = strtok_r(copy, " \n", &save); word; word = strtok_r(NULL, " \n", &save)) {
+		char *value = strchr(word, '='), *end;
+		unsigned long v;
+
+		if (!value)
+			return -LE_INVAL;
+		*value++ = '\0';
+		errno = 0;
+		v = strtoul(value, &end, 10);
+		if (errno || *end || end == value || v > UINT32_MAX)
+			return -LE_INVAL;
+		if (strcmp(word, "width") == 0)
+			l.width = (uint32_t)v;
+		else if (strcmp(word, "chunk_size") == 0)
+			l.chunk_size = (uint32_t)v;
+		else
+			return -LE_INVAL;
+	}
+	*ret_layout = l;
+	return 0;
+}
+
+bool virtual_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size)
+{
+	struct req_cred rc;
+	struct layout l;
+	int status;
+
+	if (strncmp(name, "leat.", 5) != 0)
+		return false;
+	if (strcmp(name, "leat.layout") != 0) {
+		reply_status(req, -LE_PERM);
+		return true;
+	}
+	status = parse_layout(value, size, &l);
+	if (status == 0) {
+		req_cred_init(req, &rc);
+		/* Not the kernel's business, so the server shall check. */
+		rc.cred.flags = 0;
+		status = ll_layout_set(req_fs(req)->client, &rc.cred, ino_of(ino), &l, NULL);
+	}
+	reply_status(req, status);
+	return true;
+}
