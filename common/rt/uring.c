@@ -131,7 +131,9 @@ static void enable(struct uring *u)
 {
 	if (u->enabled)
 		return;
-	ring_failed("enable", io_uring_enable_rings(&u->ring));
+	/* Not io_uring_enable_rings: some builds of liburing 2.3 declare it only. */
+	ring_failed("enable", io_uring_register((unsigned)u->ring.ring_fd,
+						IORING_REGISTER_ENABLE_RINGS, NULL, 0));
 	u->enabled = true;
 }
 

@@ -1,0 +1,329 @@
+#include "tests/unit/common/rt/rt_test.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "common/rt/loop_backend.h"
+
+/* ---- timers ---- */
+
+#define N_TIMERS 500
+
+struct ticks {
+	struct timer timers[N_TIMERS];
+	uint64_t last_us;
+	uint32_t fired;
+	bool in_order;
+	uint32_t again;
+};
+
+static struct ticks *ticks; /* of the test that runs: a timer has no argument */
+
+static void tick(struct timer *t)
+{
+	ticks->in_order &= t->at_us >= ticks->last_us;
+	ticks->last_us = t->at_us;
+	ticks->fired++;
+}
+
+static void timers_main(void *arg)
+{
+	uint64_t now = loop_now_us();
+	uint32_t cancelled = 0;
+
+	(void)arg;
+	for (uint32_t i = 0; i < N_TIMERS; i++) {
+		timer_init(&ticks->timers[i], tick);
+		timer_set(&ticks->timers[i], now + 100 + (i * 7919) % 5000);
+	}
+	for (uint32_t i = 0; i < N_TIMERS; i += 3) {
+		timer_cancel(&ticks->timers[i]);
+		timer_cancel(&ticks->timers[i]);
+		assert_false(timer_is_set(&ticks->timers[i]));
+		cancelled++;
+	}
+	for (uint32_t i = 1; i < N_TIMERS; i += 3) /* move */
+		timer_set(&ticks->timers[i], now + 100 + (i * 104729) % 5000);
+	assert_int_equal(fiber_sleep_us(10000), 0);
+	assert_true(ticks->in_order);
+	assert_int_equal(ticks->fired, N_TIMERS - cancelled);
+}
+
+static void test_timers_fire_in_order(void **state)
+{
+	(void)state;
+	ticks = calloc(1, sizeof(*ticks));
+	ticks->in_order = true;
+	rt_run(timers_main, NULL);
+	free(ticks);
+}
+
+static void tick_again(struct timer *t)
+{
+	if (++ticks->again < 50)
+		timer_set(t, 0);
+}
+
+static void past_main(void *arg)
+{
+	(void)arg;
+	timer_init(&ticks->timers[0], tick_again);
+	timer_set(&ticks->timers[0], 0);
+	while (ticks->again < 50)
+		fiber_yield();
+}
+
+static void test_a_timer_may_set_itself_to_the_past(void **state)
+{
+	(void)state;
+	ticks = calloc(1, sizeof(*ticks));
+	rt_run(past_main, NULL);
+	free(ticks);
+}
+
+static void sleep_main(void *arg)
+{
+	struct timespec a, b;
+	int64_t us;
+
+	(void)arg;
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	assert_int_equal(fiber_sleep_us(3000), 0);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	us = (b.tv_sec - a.tv_sec) * 1000000 + (b.tv_nsec - a.tv_nsec) / 1000;
+	assert_true(us >= 2500);
+	assert_true(loop_deadline_ms(UINT64_MAX) == NO_DEADLINE);
+	assert_true(loop_deadline_ms(5) == loop_now_us() + 5000);
+}
+
+static void test_sleep_lasts(void **state)
+{
+	struct loop_options opts = { .name = "test", .spin_us = 100 };
+
+	(void)state;
+	rt_run(sleep_main, NULL);
+	rt_run_opts(sleep_main, NULL, &opts);
+}
+
+/* ---- mail ---- */
+
+#define N_POSTERS 4
+#define N_LETTERS 5000
+
+struct letter {
+	struct mail mail;
+	uint32_t from, number;
+};
+
+struct post {
+	struct loop *to;
+	uint32_t from;
+	struct letter *letters;
+};
+
+static struct {
+	uint32_t next[N_POSTERS];
+	uint32_t n;
+	bool in_order;
+	struct fiber *reader;
+} box;
+
+static void got_letter(struct mail *m)
+{
+	struct letter *t = (struct letter *)m;
+
+	box.in_order &= box.next[t->from]++ == t->number;
+	if (++box.n == N_POSTERS * N_LETTERS)
+		fiber_wake(box.reader);
+}
+
+static void *poster(void *arg)
+{
+	struct post *p = arg;
+	struct timespec ts = { .tv_nsec = 20000 };
+
+	for (uint32_t i = 0; i < N_LETTERS; i++) {
+		p->letters[i] = (struct letter){ { .fn = got_letter }, p->from, i };
+		loop_post(p->to, &p->letters[i].mail);
+		if (i % 100 == 0) /* let the loop fall asleep now and then */
+			nanosleep(&ts, NULL);
+	}
+	return NULL;
+}
+
+static void mail_main(void *arg)
+{
+	struct post posts[N_POSTERS];
+	pthread_t threads[N_POSTERS];
+
+	(void)arg;
+	box.n = 0;
+	box.in_order = true;
+	box.reader = fiber_self();
+	for (uint32_t i = 0; i < N_POSTERS; i++) {
+		box.next[i] = 0;
+		posts[i] = (struct post){ loop_self(), i, calloc(N_LETTERS, sizeof(struct letter)) };
+		assert_int_equal(pthread_create(&threads[i], NULL, poster, &posts[i]), 0);
+	}
+	fiber_park();
+	for (uint32_t i = 0; i < N_POSTERS; i++) {
+		pthread_join(threads[i], NULL);
+		free(posts[i].letters);
+	}
+	assert_true(box.in_order);
+	assert_int_equal(box.n, N_POSTERS * N_LETTERS);
+}
+
+static void test_mail_of_many_threads_arrives_in_order(void **state)
+{
+	struct loop_options opts = { .name = "test", .spin_us = 50 };
+
+	(void)state;
+	rt_run(mail_main, NULL);
+	rt_run_opts(mail_main, NULL, &opts);
+}
+
+/* ---- ping-pong of two loops ---- */
+
+struct pong {
+	struct mail mail;
+	struct loop *home, *away;
+	struct fiber *fiber;
+	bool back;
+};
+
+static void pong_home(struct mail *m)
+{
+	struct pong *p = (struct pong *)m;
+
+	p->back = true;
+	fiber_wake(p->fiber);
+}
+
+static void pong_away(struct mail *m)
+{
+	struct pong *p = (struct pong *)m;
+
+	assert_ptr_equal(loop_self(), p->away);
+	assert_null(fiber_self());
+	m->fn = pong_home;
+	loop_post(p->home, m);
+}
+
+static void pong_main(void *arg)
+{
+	struct pong p = { .home = loop_self(), .away = arg, .fiber = fiber_self() };
+
+	for (int i = 0; i < 500; i++) {
+		p.back = false;
+		p.mail.fn = pong_away;
+		loop_post(p.away, &p.mail);
+		while (!p.back)
+			fiber_park();
+	}
+}
+
+static void test_two_loops_answer_each_other(void **state)
+{
+	struct env *env = rt_env();
+	struct loop *l = rt_start(env, 0);
+
+	(void)state;
+	rt_run(pong_main, l);
+	rt_stop(l);
+	env_real_destroy(env);
+}
+
+/* ---- loop_call ---- */
+
+struct call_arg {
+	struct env *env;
+	int n;
+};
+
+static void called(void *arg)
+{
+	struct call_arg *a = arg;
+
+	assert_ptr_equal(loop_env(loop_self()), a->env);
+	assert_string_equal(fiber_name(fiber_self()), "called");
+	if (fiber_sleep_us(200) == 0)
+		a->n++;
+}
+
+static void *caller(void *arg)
+{
+	struct loop *l = arg;
+	struct call_arg a = { loop_env(l), 0 };
+
+	for (int i = 0; i < 50; i++)
+		assert_int_equal(loop_call(l, "called", called, &a), 0);
+	assert_int_equal(a.n, 50);
+	return NULL;
+}
+
+static void test_calls_from_threads(void **state)
+{
+	struct env *env = rt_env();
+	struct loop *l = rt_start(env, 0);
+	pthread_t threads[4];
+
+	(void)state;
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, caller, l), 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	loop_stop(l);
+	loop_join(l);
+	assert_int_equal(loop_call(l, "called", called, NULL), -LE_SHUTDOWN);
+	loop_destroy(l);
+	env_real_destroy(env);
+}
+
+static void waits_for_ever(void *arg)
+{
+	(void)arg;
+	fiber_park();
+}
+
+static void *late_caller(void *arg)
+{
+	assert_int_equal(loop_call(arg, "late", waits_for_ever, NULL), -LE_SHUTDOWN);
+	return NULL;
+}
+
+static void test_a_call_ends_when_its_loop_does(void **state)
+{
+	struct loop_options opts = { .name = "test", .drain_ms = 20 };
+	struct env *env = rt_env();
+	struct timespec ts = { .tv_nsec = 5000000 };
+	struct loop *l = NULL;
+	pthread_t thread;
+
+	(void)state;
+	assert_int_equal(loop_create(env, &opts, &l), 0);
+	assert_int_equal(loop_start_thread(l), 0);
+	assert_int_equal(pthread_create(&thread, NULL, late_caller, l), 0);
+	nanosleep(&ts, NULL);
+	loop_stop(l);
+	pthread_join(thread, NULL);
+	loop_join(l);
+	loop_abandon(l);
+	env_real_destroy(env);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_timers_fire_in_order),
+		cmocka_unit_test(test_a_timer_may_set_itself_to_the_past),
+		cmocka_unit_test(test_sleep_lasts),
+		cmocka_unit_test(test_mail_of_many_threads_arrives_in_order),
+		cmocka_unit_test(test_two_loops_answer_each_other),
+		cmocka_unit_test(test_calls_from_threads),
+		cmocka_unit_test(test_a_call_ends_when_its_loop_does),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
