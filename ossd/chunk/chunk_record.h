@@ -1,0 +1,83 @@
+/*
+ * What the index knows of a chunk: version, end, mtime, and for each block where it lies, how
+ * long it is, and the xxh3 of its plain bytes. In memory immutable once committed, counted by
+ * references, owned by the store's loop.
+ *
+ * On disk, little-endian, format 1:
+ *
+ *   u8 format (1)  u8 flags (0)  u16 n_blocks  u32 end  u32 chunk_size  u32 block_size
+ *   u32 used_units  u64 version  i64 mtime_ns
+ *   then the blocks, each begun by a byte:
+ *     0  hole:   u8 count - 1                                  (1 to 256 blocks)
+ *     1  next:   u64 sum                                       (whole, right behind the one before)
+ *     2  whole:  u32 unit, u64 sum
+ *     3  short:  u32 unit, u32 len, u64 sum                    (plain length below block_size)
+ *     4  sealed: u32 unit, u32 len, u32 stored_len, u8 flags, u64 sum, u64 stored_sum
+ *   u64 xxh3 of all that, seeded by the chunk's id, so that a record under a wrong key is found
+ */
+#ifndef LEAT_OSSD_CHUNK_RECORD_H
+#define LEAT_OSSD_CHUNK_RECORD_H
+
+#include "common/proto/types.h"
+#include "ossd/chunk/extent_alloc.h"
+
+#define CHUNK_RECORD_FORMAT 1u
+#define CHUNK_RECORD_MAX (36u + LEAT_BLOCKS_PER_CHUNK_MAX * 30u + 8u)
+
+enum chunk_block_flags { BLOCK_LZ4 = 1 };
+
+struct chunk_block {
+	uint64_t sum;	     /* xxh3 of the plain bytes */
+	uint64_t stored_sum; /* of the stored bytes; equal to sum unless compressed */
+	uint32_t unit;	     /* first 4 KiB unit of the data file */
+	uint32_t len;	     /* plain bytes; 0: a hole */
+	uint32_t stored_len; /* bytes on disk, without padding to whole units */
+	uint32_t flags;
+};
+
+struct chunk_record {
+	uint64_t version;
+	int64_t mtime_ns;
+	uint32_t end; /* one behind the last byte that was written */
+	uint32_t chunk_size, block_size;
+	uint32_t n_blocks; /* those behind are holes */
+	uint32_t refs;	   /* of the cache */
+	uint32_t size_class;
+	struct chunk_block blocks[];
+};
+
+/* The fixed part, enough for stat and list. */
+struct chunk_summary_info {
+	uint64_t version, used;
+	int64_t mtime_ns;
+	uint32_t end, chunk_size, block_size, n_blocks;
+};
+
+static inline uint32_t block_units(const struct chunk_block *b)
+{
+	return (b->stored_len + UNIT_SIZE - 1) / UNIT_SIZE;
+}
+static inline size_t chunk_record_size(uint32_t n_blocks)
+{
+	return sizeof(struct chunk_record) + n_blocks * sizeof(struct chunk_block);
+}
+uint64_t chunk_record_used(const struct chunk_record *r); /* bytes on disk */
+
+/* Whether chunks of this size can be stored: 64 KiB to 64 MiB, blocks of whole units. */
+bool chunk_size_valid(uint32_t chunk_size);
+/* Into out, CHUNK_RECORD_MAX bytes: length. */
+size_t chunk_record_encode(const struct chunk_id *id, const struct chunk_record *r, uint8_t *out);
+/* Checks checksum and every bound: -LE_CORRUPT_STORE. r has room for n_blocks_max blocks: ask
+ * chunk_record_summary for n_blocks first. */
+int chunk_record_decode(const struct chunk_id *id, const void *data, size_t len,
+			struct chunk_record *r, uint32_t n_blocks_max) CHECK_RESULT;
+/* Checks checksum and header only. */
+int chunk_record_summary(const struct chunk_id *id, const void *data, size_t len,
+			 struct chunk_summary_info *ret_info) CHECK_RESULT;
+
+/* ---- keys of the index ---- */
+#define CHUNK_KEY_SIZE 21u
+void chunk_key_encode(const struct chunk_id *id, uint8_t out[CHUNK_KEY_SIZE]);
+int chunk_key_decode(const void *key, size_t len, struct chunk_id *ret_id) CHECK_RESULT;
+
+#endif

@@ -1,0 +1,45 @@
+/* What can be watched: the /metrics page of leat-ossd follows from this table. */
+#ifndef LEAT_OSSD_METRICS_H
+#define LEAT_OSSD_METRICS_H
+
+#include "common/base/metrics.h"
+
+#define OSSD_METRICS(M) \
+	M(COUNTER, requests, "leat_ossd_requests_total", "requests answered") \
+	M(COUNTER, errors, "leat_ossd_errors_total", "requests answered with an error") \
+	M(HIST, request_us, "leat_ossd_request_seconds", "time to answer a request") \
+	M(HIST, read_us, "leat_ossd_read_seconds", "time to answer a read") \
+	M(HIST, write_us, "leat_ossd_write_seconds", "time to answer a write") \
+	M(COUNTER, reads, "leat_ossd_reads_total", "chunk reads") \
+	M(COUNTER, read_bytes, "leat_ossd_read_bytes_total", "bytes served") \
+	M(COUNTER, writes, "leat_ossd_writes_total", "chunk writes") \
+	M(COUNTER, write_bytes, "leat_ossd_write_bytes_total", "bytes taken") \
+	M(COUNTER, merges, "leat_ossd_merges_total", "blocks merged with a fragment") \
+	M(COUNTER, copies, "leat_ossd_copies_total", "blocks copied because they came unaligned") \
+	M(COUNTER, removes, "leat_ossd_removed_chunks_total", "chunks removed") \
+	M(COUNTER, trims, "leat_ossd_trimmed_chunks_total", "chunks cut or punched") \
+	M(COUNTER, replays, "leat_ossd_replays_total", "repeated requests answered from memory") \
+	M(COUNTER, corrupt, "leat_ossd_corrupt_blocks_total", "blocks that failed their checksum") \
+	M(COUNTER, commits, "leat_ossd_commits_total", "group commits") \
+	M(COUNTER, commit_ops, "leat_ossd_commit_ops_total", "changes in group commits") \
+	M(COUNTER, syncs, "leat_ossd_data_syncs_total", "syncs of the data file") \
+	M(HIST, sync_us, "leat_ossd_data_sync_seconds", "time of a sync of the data file") \
+	M(HIST, commit_us, "leat_ossd_index_commit_seconds", "time of a commit of the index") \
+	M(COUNTER, cache_hits, "leat_ossd_record_cache_hits_total", "chunk records found in memory") \
+	M(COUNTER, cache_misses, "leat_ossd_record_cache_misses_total", "chunk records not in memory") \
+	M(GAUGE, cache_bytes, "leat_ossd_record_cache_bytes", "memory of chunk records") \
+	M(GAUGE, capacity_bytes, "leat_ossd_capacity_bytes", "size of the data area") \
+	M(GAUGE, used_bytes, "leat_ossd_used_bytes", "space in use") \
+	M(GAUGE, free_bytes, "leat_ossd_free_bytes", "space that writes may use") \
+	M(GAUGE, granted_bytes, "leat_ossd_granted_bytes", "space granted to sessions") \
+	M(GAUGE, zeroed_bytes, "leat_ossd_data_file_bytes", "present size of the data file") \
+	M(GAUGE, registered, "leat_ossd_registered", "1 when the metadata server knows this target") \
+	M(GAUGE, failed, "leat_ossd_store_failed", "1 after a failed sync: the store takes no writes")
+
+struct ossd_metrics {
+	OSSD_METRICS(METRIC_MEMBER)
+};
+extern const struct metric_desc ossd_metric_table[];
+extern const int n_ossd_metrics;
+
+#endif

@@ -1,0 +1,61 @@
+/*
+ * What may be tuned: section [ossd] of leat.conf. Struct, defaults, ranges, --help and the
+ * manual's table follow from this list.
+ */
+#ifndef LEAT_OSSD_PARAMS_H
+#define LEAT_OSSD_PARAMS_H
+
+#include "common/base/config.h"
+
+#define OSSD_PARAMS(P) \
+	P(str, data_dir, "", 0, 0, "/var/lib/leat/ossd", "folder of the store: index and data file") \
+	P(size, data_size, "B", 0, 1ULL << 44, 0, \
+	  "size of the data file, fixed when formatting; 0: 90 % of what is free there") \
+	P(str, bind, "", 0, 0, "0.0.0.0:7450", "addresses to listen on, host:port, space separated") \
+	P(str, advertise, "", 0, 0, "", "addresses that clients are told; empty: what is bound") \
+	P(str, host, "", 0, 0, "", "failure domain, told to the metadata server; empty: host name") \
+	P(str, metrics, "", 0, 0, "127.0.0.1:9450", "address of the /metrics page; empty: none") \
+	P(str, log_level, "", 0, 0, "info", "error | warn | info | debug") \
+	P(bool, sync, "", 0, 1, true, \
+	  "false: nothing is synced to disk, a crash of the machine loses data") \
+	P(size, zero_ahead, "B", 0, 1ULL << 40, 256ULL << 20, \
+	  "space kept zeroed ahead of the allocator, filled while nobody writes; 0: none") \
+	P(size, grow_step, "B", 1 << 20, 1ULL << 36, 64ULL << 20, \
+	  "the data file grows by this much when no zeroed space is left") \
+	P(size, reserve, "B", 0, 1ULL << 40, 64ULL << 20, \
+	  "space kept for overwrites and deletes (at most an eighth of the data file)") \
+	P(size, grant_max, "B", 0, 1ULL << 40, 64ULL << 20, \
+	  "most space one session may hold in reserve for write-behind") \
+	P(u32, grant_ttl_ms, "ms", 1, 86400000, 30000, \
+	  "space grants of a session without connection are dropped after this time") \
+	P(size, cache_size, "B", 1 << 16, 1ULL << 40, 128ULL << 20, "memory for chunk records") \
+	P(size, kv_cache_size, "B", 1 << 20, 1ULL << 40, 64ULL << 20, \
+	  "memory for blocks of the index") \
+	P(size, kv_write_buffer_size, "B", 1 << 16, 1ULL << 32, 16ULL << 20, \
+	  "memory for the newest part of the index") \
+	P(u32, slots, "", 4, 65536, 64, "buffers for incoming data, 1 MiB + 64 KiB each") \
+	P(u32, read_slots, "", 4, 65536, 64, "buffers for large reads, 1 MiB + 64 KiB each") \
+	P(u32, small_slots, "", 16, 65536, 512, "buffers for small reads, 64 KiB each") \
+	P(u32, merge_slots, "", 1, 1024, 16, \
+	  "buffers for merging parts of blocks, 1 MiB + 64 KiB each") \
+	P(size, bulk_max, "B", 1 << 20, 16 << 20, 4 << 20, "largest read or write") \
+	P(u32, in_flight_max, "", 1, 65535, 256, "requests under way per connection") \
+	P(u32, requests_max, "", 1, 1 << 20, 8192, "requests under way in all") \
+	P(u32, connections_max, "", 1, 1 << 20, 16384, "connections") \
+	P(u32, replay_rows_max, "", 16, 1 << 24, 1 << 20, \
+	  "remembered answers, one per session and slot") \
+	P(u32, heartbeat_ms, "ms", 10, 60000, 1000, \
+	  "time between heartbeats unless the metadata server says otherwise") \
+	P(u32, slow_ms, "ms", 0, 3600000, 1000, "requests that take longer are logged; 0: none") \
+	P(u32, spin_us, "us", 0, 1000, 20, "longest busy wait before the loop sleeps")
+
+struct ossd_params {
+	OSSD_PARAMS(CONFIG_MEMBER)
+};
+extern const struct config_param ossd_param_table[];
+extern const int n_ossd_params;
+
+#define OSSD_SLOT_SIZE ((1u << 20) + (64u << 10))
+#define OSSD_SMALL_SLOT_SIZE (64u << 10)
+
+#endif
