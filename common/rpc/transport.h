@@ -48,20 +48,24 @@ struct transport_ops {
 	int (*accept)(struct listener *ls, struct link **ret_link);
 	void (*listener_close)(struct listener *ls);
 	int (*connect)(struct transport *t, const char *addr, uint64_t deadline_us, struct link **ret_link);
-	/* One frame, whole, in call order; callers serialise. Yields (the peer is slow): bytes are not touched
-	 * after it returns. */
+	/* One frame, whole. Several fibers may call at once: frames go out in the order of the calls, those that
+	 * wait together are sent together. Yields (the peer is slow): bytes are not touched after it returns.
+	 * -LE_TIMEDOUT, -LE_INTR: nothing of it was sent. -LE_DISCONNECTED: it may or may not have arrived. */
 	int (*send)(struct link *k, const struct link_tx *tx, uint64_t deadline_us);
 	/* The next frame, checked by frame_decode and frame_check. One reader at a time. Yields. */
 	int (*recv)(struct link *k, struct link_rx *ret_rx);
 	/* After recv of a frame with bulk_len > 0, exactly once: the data into vec (of bulk_len bytes in all), or,
 	 * vec NULL, thrown away. */
 	int (*recv_bulk)(struct link *k, const struct link_rx *rx, const struct slot_vec *vec, uint32_t n);
-	/* Both directions, at once: whoever waits in send or recv gets -LE_DISCONNECTED. Idempotent. */
+	/* Both directions, at once: whoever waits in send or recv gets -LE_DISCONNECTED. Idempotent. Does not
+	 * yield; fibers, timers and mail handlers may call it. */
 	void (*shutdown)(struct link *k);
+	/* Nobody may be in a call on the link any more. */
 	void (*close)(struct link *k);
 	void (*peer_name)(struct link *k, char *buf, size_t size); /* "tcp 10.0.0.1:7440" */
 	/* Registers the memory of a pool (verbs), so that its slots may travel; nothing on tcp. */
 	int (*add_pool)(struct transport *t, struct slot_pool *pool);
+	void (*destroy)(struct transport *t);
 };
 
 struct transport {
