@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""What a disk may hold after a power failure, computed from a journal of powerfs.
+
+    power_cut.py count JOURNAL                      number of syncs
+    power_cut.py cut JOURNAL N SEED OUTDIR          the disk just before sync N+1 is carried out;
+                                                    prints the marks that were written before it
+
+Rules (stricter than ext4's): data, size and zeroing of a file are durable once that file has been
+synced; names once their directory has been synced, in the order in which they were made. Of what
+came later, each 4 KiB page of each write survives or not by the seed, size changes and names
+survive up to a point drawn from the seed.
+"""
+import os
+import random
+import struct
+import sys
+
+RECORD = struct.Struct("<IIQQIIQ")
+(CREATE, MKDIR, UNLINK, RMDIR, RENAME, WRITE, TRUNCATE, SYNC, SYNCDIR, MARK, ZERO,
+ LINK) = range(1, 13)
+PAGE = 4096
+
+
+def records(path):
+    with open(path, "rb") as f:
+        while True:
+            head = f.read(RECORD.size)
+            if len(head) < RECORD.size:
+                return
+            kind, fid, off, length, n1, n2, n3 = RECORD.unpack(head)
+            yield (kind, fid, off, length, f.read(n1).decode(), f.read(n2).decode(), f.read(n3))
+
+
+class File:
+    """Durable content, and what has happened since the last sync."""
+
+    def __init__(self):
+        self.data = bytearray()
+        self.pending = []
+
+    @staticmethod
+    def apply(data, op):
+        kind, off, length, payload = op
+        if kind == WRITE:
+            if len(data) < off + length:
+                data.extend(bytes(off + length - len(data)))
+            data[off:off + length] = payload
+        elif kind == TRUNCATE:
+            if off < len(data):
+                del data[off:]
+            else:
+                data.extend(bytes(off - len(data)))
+        elif kind == ZERO:
+            end = min(off + length, len(data))
+            if off < end:
+                data[off:end] = bytes(end - off)
+
+    def sync(self):
+        for op in self.pending:
+            self.apply(self.data, op)
+        self.pending.clear()
+
+    def after_cut(self, rng):
+        """Durable content plus an arbitrary part of what was under way."""
+        data = bytearray(self.data)
+        keep = rng.choice((0.0, 0.3, 0.7, 1.0))
+        for kind, off, length, payload in self.pending:
+            if kind != WRITE:
+                if rng.random() < keep:
+                    self.apply(data, (kind, off, length, payload))
+                continue
+            at = off
+            while at < off + length:
+                end = min(at // PAGE * PAGE + PAGE, off + length)
+                if rng.random() < keep:
+                    self.apply(data, (WRITE, at, end - at, payload[at - off:end - off]))
+                at = end
+        return data
+
+
+class Disk:
+    def __init__(self):
+        self.files = {}     # current file of an id
+        self.names = {}     # durable: path -> File, or None for a directory
+        self.live = {}      # as the running system sees them
+        self.pending = []   # changes of names since the last sync of a directory
+        self.marks = []
+
+    def name_op(self, names, op):
+        kind, a, b, file = op
+        if kind == CREATE:
+            names[a] = file
+        elif kind == MKDIR:
+            names[a] = None
+        elif kind in (UNLINK, RMDIR):
+            names.pop(a, None)
+        elif kind == LINK:
+            if a in names:
+                names[b] = names[a]
+        elif kind == RENAME and a in names:
+            for old in [p for p in names if p == a or p.startswith(a + "/")]:
+                names[b + old[len(a):]] = names.pop(old)
+
+    def play(self, rec):
+        kind, fid, off, length, a, b, payload = rec
+        if kind in (CREATE, MKDIR, UNLINK, RMDIR, RENAME, LINK):
+            file = None
+            if kind == CREATE:
+                file = self.files[fid] = File()
+            op = (kind, a, b, file)
+            self.name_op(self.live, op)
+            self.pending.append(op)
+        elif kind in (WRITE, TRUNCATE, ZERO):
+            self.files[fid].pending.append((kind, off, length, payload))
+        elif kind == SYNC:
+            self.files[fid].sync()
+        elif kind == SYNCDIR:
+            for op in self.pending:
+                self.name_op(self.names, op)
+            self.pending.clear()
+        elif kind == MARK:
+            self.marks.append(payload.decode())
+
+    def write(self, seed, out):
+        rng = random.Random(seed)
+        names = dict(self.names)
+        for op in self.pending[:rng.randint(0, len(self.pending))]:
+            self.name_op(names, op)
+        os.makedirs(out, exist_ok=True)
+        for path in sorted(names):
+            where = out + path
+            if names[path] is None:
+                os.makedirs(where, exist_ok=True)
+        done = {}
+        for path in sorted(names):
+            file = names[path]
+            if file is None:
+                continue
+            where = out + path
+            if not os.path.isdir(os.path.dirname(where)):
+                continue
+            if id(file) in done:
+                os.link(done[id(file)], where)
+                continue
+            done[id(file)] = where
+            write_sparse(where, file.after_cut(rng))
+
+
+def write_sparse(path, data):
+    zero = bytes(65536)
+    with open(path, "wb") as f:
+        f.truncate(len(data))
+        for at in range(0, len(data), 65536):
+            piece = data[at:at + 65536]
+            if piece != zero[:len(piece)]:
+                f.seek(at)
+                f.write(piece)
+
+
+def cuts(journal):
+    """Yields (number of syncs so far, disk) just before each next sync, and at the end."""
+    disk, n = Disk(), 0
+    for rec in records(journal):
+        if rec[0] in (SYNC, SYNCDIR):
+            yield n, disk
+            n += 1
+        disk.play(rec)
+    yield n, disk
+
+
+def main():
+    if len(sys.argv) == 3 and sys.argv[1] == "count":
+        print(sum(1 for r in records(sys.argv[2]) if r[0] in (SYNC, SYNCDIR)))
+    elif len(sys.argv) == 6 and sys.argv[1] == "cut":
+        want = int(sys.argv[3])
+        for n, disk in cuts(sys.argv[2]):
+            if n == want:
+                disk.write(int(sys.argv[4]), sys.argv[5])
+                sys.stdout.write("".join(disk.marks))
+                return 0
+        return 1
+    else:
+        sys.stderr.write(__doc__)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
