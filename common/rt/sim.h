@@ -44,9 +44,10 @@ bool sim_proc_alive(const struct sim_proc *p);
 uint32_t sim_proc_incarnation(const struct sim_proc *p);
 /* Runs fn(arg) in a first fiber on a new loop of the process. */
 int sim_proc_start(struct sim_proc *p, void (*fn)(struct loop *loop, void *arg), void *arg) CHECK_RESULT;
-/* At once: loops, fibers, timers, open files vanish; the disk forgets. Calls the crash hooks. */
+/* At once: loops, fibers, timers, open files vanish; the disk forgets. Calls the crash hooks. From
+ * within a fiber of that very process: as soon as that fiber yields. */
 void sim_proc_crash(struct sim_proc *p);
-/* The disk loses everything unsynced, but also reports free space 0 until called with false. */
+/* Files cannot grow and none can be created (-LE_NOSPC) until called with false. */
 void sim_proc_disk_full(struct sim_proc *p, bool full);
 /* Flips a bit somewhere in [off, off+len) of a file: media corruption. */
 int sim_proc_corrupt(struct sim_proc *p, const char *path, uint64_t off, uint64_t len) CHECK_RESULT;
@@ -64,6 +65,22 @@ bool sim_step(struct sim *s);
 int sim_run(struct sim *s, bool (*until)(void *arg), void *arg, uint64_t limit_us) CHECK_RESULT;
 uint64_t sim_now_us(const struct sim *s);
 uint64_t sim_events(const struct sim *s);
+
+/*
+ * Things that outlive a crash of their process and end with the simulation (the stores of kv_sim):
+ * found again by name. crash: the process has just vanished; destroy: the simulation ends.
+ */
+struct sim_durable {
+	void (*crash)(struct sim_durable *d);
+	void (*destroy)(struct sim_durable *d);
+};
+int sim_durable_put(struct sim_proc *p, const char *name, struct sim_durable *d) CHECK_RESULT;
+struct sim_durable *sim_durable_find(struct sim_proc *p, const char *name); /* NULL: none */
+/* The current fiber waits for a random time of 1..max_us, then it knows whether the disk failed
+ * (disk_error_ppm): 0 or -LE_IO. Yields. Never returns when its process is about to crash. */
+int sim_disk_wait(struct env *env, uint64_t max_us) CHECK_RESULT;
+uint64_t sim_disk_us_max(const struct sim *s);
+uint64_t sim_worker_us_max(const struct sim *s);
 
 /* Seeded randomness for harness and faults. */
 uint64_t sim_random(struct sim *s);
