@@ -1,0 +1,31 @@
+/*
+ * Planted bugs: switches that break a protocol on purpose, so that a test can show that it
+ * would notice. All off; only tests turn them on (fault_plant). One per class of bug.
+ */
+#ifndef LEAT_BASE_FAULT_H
+#define LEAT_BASE_FAULT_H
+
+#include <stdbool.h>
+
+/* X(name, what it breaks) */
+#define FAULT_TABLE(X) \
+	X(MDS_NO_DEDUPE, "a repeated mutation is executed again") \
+	X(MDS_EARLY_ACK, "a mutation is answered before its batch is durable") \
+	X(OSS_NO_DEDUPE, "a repeated data write is executed again") \
+	X(OSS_EARLY_ACK, "a data write is answered before it is durable")
+
+enum fault {
+#define X(name, text) FAULT_##name,
+	FAULT_TABLE(X)
+#undef X
+	N_FAULTS
+};
+
+extern bool fault_planted_[N_FAULTS];
+#define FAULT(name) __builtin_expect(fault_planted_[FAULT_##name], 0)
+
+/* "mds_no_dedupe"; false: no such switch. */
+bool fault_plant(const char *name);
+const char *fault_name(enum fault f);
+
+#endif
