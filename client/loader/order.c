@@ -26,6 +26,8 @@ static uint64_t low_bits(uint32_t n)
 void order_perm_init(struct order_perm *p, uint64_t key, uint64_t m)
 {
 	uint32_t bits = m > 1 ? 64 - (uint32_t)__builtin_clzll(m - 1) : 0;
+	if (bits < 8)
+		bits = 8;
 	p->m = m;
 	p->lo = (bits + 1) / 2;
 	p->hi = bits - p->lo;

@@ -33,7 +33,7 @@ def dataset_word(files):
 def perm(key, m, x):
     if m <= 1:
         return x
-    bits = (m - 1).bit_length()
+    bits = max(8, (m - 1).bit_length())
     lo = (bits + 1) // 2
     lo_mask, hi_mask = (1 << lo) - 1, (1 << bits - lo) - 1
     rk = [fold(key, i + 1) for i in range(8)]
