@@ -561,7 +561,7 @@ static int net_connect_sim(struct transport *t, const char *addr, uint64_t deadl
 	snprintf(d->addr, sizeof(d->addr), "%s", addr);
 	list_push(&net->dials, &d->link);
 	if (sim_after(net->sim, delay(net), NULL, dial_arrive, d) < 0) {
-		dial_unref(d);
+		d->refs = 1;
 		dial_unref(d);
 		return -LE_NOMEM;
 	}

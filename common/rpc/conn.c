@@ -1,0 +1,478 @@
+#include "common/rpc/conn.h"
+
+#include <stdlib.h>
+
+#include "common/base/assert.h"
+
+#define BODIES_KEPT 64u
+/* A call whose reply is arriving just now may finish beyond its deadline by so much. */
+#define GRACE_MS 1000u
+#define CANCEL_MS 100u
+/* So long after its caller gave up, a request that was never answered no longer counts. */
+#define FORGET_US 30000000u
+/* A connection that has been silent for so long when a call times out is given up. */
+#define SILENT_US 10000000u
+
+/* One call under way; on the stack of its fiber. */
+struct pending {
+	struct rpc_call *call;
+	struct fiber *fiber;
+	bool done, waiting, receiving;
+	int status;
+	struct body *body;
+	uint32_t body_len;
+};
+
+/* ---- bodies ---- */
+
+int body_pool_create(struct body_pool **ret_pool)
+{
+	struct body_pool *p = malloc(sizeof(*p));
+
+	if (p == NULL)
+		return -LE_NOMEM;
+	*p = (struct body_pool){ .refs = 1 };
+	list_init(&p->free);
+	*ret_pool = p;
+	return 0;
+}
+
+void body_pool_unref(struct body_pool *p)
+{
+	struct list *n;
+
+	if (p == NULL || --p->refs > 0)
+		return;
+	while ((n = list_pop(&p->free)) != NULL)
+		free(list_entry(n, struct body, link));
+	free(p);
+}
+
+struct body *body_get(struct body_pool *p, uint32_t size)
+{
+	struct list *n = size <= BODY_SIZE ? list_pop(&p->free) : NULL;
+	struct body *b;
+
+	if (n != NULL) {
+		p->n_free--;
+		b = list_entry(n, struct body, link);
+	} else {
+		uint32_t cap = size <= BODY_SIZE ? BODY_SIZE : size;
+		b = malloc(sizeof(*b) + cap);
+		if (b == NULL)
+			return NULL;
+		b->pool = p;
+		b->cap = cap;
+	}
+	p->refs++;
+	return b;
+}
+
+void body_put(struct body *b)
+{
+	if (b == NULL)
+		return;
+	struct body_pool *p = b->pool;
+	if (b->cap == BODY_SIZE && p->n_free < BODIES_KEPT && p->refs > 1) {
+		/* Most recently used first: warm in the cache. */
+		list_push_front(&p->free, &b->link);
+		p->n_free++;
+	} else {
+		free(b);
+	}
+	body_pool_unref(p);
+}
+
+int body_encode(struct body_pool *p, void (*put)(struct wire_w *w, const void *m), const void *m,
+		struct body **ret_body, uint32_t *ret_len)
+{
+	uint32_t size = BODY_SIZE;
+
+	for (;;) {
+		struct body *b = body_get(p, size);
+		struct wire_w w;
+
+		if (b == NULL)
+			return -LE_NOMEM;
+		wire_w_init(&w, b->data, b->cap);
+		put(&w, m);
+		if (w.status == 0) {
+			*ret_body = b;
+			*ret_len = (uint32_t)w.len;
+			return 0;
+		}
+		body_put(b);
+		if (size == FRAME_BODY_MAX)
+			return w.status;
+		size = FRAME_BODY_MAX;
+	}
+}
+
+/* ---- life ---- */
+
+static void watchdog_fired(struct timer *t)
+{
+	conn_kill(container_of(t, struct conn, watchdog), -LE_TIMEDOUT);
+}
+
+void conn_init(struct conn *c, struct link *k, struct body_pool *bodies, void (*destroy)(struct conn *c))
+{
+	c->magic = CONN_MAGIC;
+	c->refs = 1;
+	c->k = k;
+	c->loop = loop_self();
+	c->bodies = bodies;
+	c->bodies->refs++;
+	c->destroy = destroy;
+	c->last_rx_us = loop_now_us();
+	timer_init(&c->watchdog, watchdog_fired);
+	waitq_init(&c->room);
+}
+
+int conn_set_window(struct conn *c, uint32_t n)
+{
+	if (n > CONN_WINDOW_MAX)
+		n = CONN_WINDOW_MAX;
+	c->window = calloc(n, sizeof(c->window[0]));
+	c->free_slots = calloc(n, sizeof(c->free_slots[0]));
+	if (c->window == NULL || c->free_slots == NULL)
+		return -LE_NOMEM;
+	c->n_window = c->n_free = n;
+	/* The lowest first: the few that are used stay in the cache. */
+	for (uint32_t i = 0; i < n; i++)
+		c->free_slots[i] = (uint16_t)(n - 1 - i);
+	return 0;
+}
+
+void conn_ref(struct conn *c)
+{
+	ASSERT(c->magic == CONN_MAGIC && c->refs > 0);
+	c->refs++;
+}
+
+void conn_unref(struct conn *c)
+{
+	ASSERT(c->magic == CONN_MAGIC && c->refs > 0);
+	if (--c->refs > 0)
+		return;
+	conn_kill(c, -LE_DISCONNECTED);
+	c->k->ops->close(c->k);
+	free(c->window);
+	free(c->free_slots);
+	body_pool_unref(c->bodies);
+	c->magic = 0;
+	c->destroy(c);
+}
+
+static void finish(struct pending *p, int status)
+{
+	p->done = true;
+	p->status = status;
+	if (p->waiting)
+		fiber_wake(p->fiber);
+}
+
+void conn_kill(struct conn *c, int why)
+{
+	if (c->dead)
+		return;
+	c->dead = true;
+	c->why = why;
+	timer_cancel(&c->watchdog);
+	c->k->ops->shutdown(c->k);
+	for (uint32_t i = 0; i < c->n_window; i++) {
+		struct pending *p = c->window[i].pending;
+		/* Data is landing in the caller's buffers: the reader ends this one. */
+		if (p != NULL && !p->receiving) {
+			c->window[i].pending = NULL;
+			finish(p, -LE_DISCONNECTED);
+		}
+	}
+	waitq_wake_all(&c->room);
+}
+
+void conn_watch(struct conn *c, uint64_t ms)
+{
+	if (!c->dead)
+		timer_set(&c->watchdog, loop_deadline_ms(ms));
+}
+
+void conn_watch_end(struct conn *c)
+{
+	timer_cancel(&c->watchdog);
+}
+
+/* ---- the window ---- */
+
+static void slot_release(struct conn *c, uint32_t i)
+{
+	c->window[i] = (struct window_slot){ 0 };
+	c->free_slots[c->n_free++] = (uint16_t)i;
+	waitq_wake_one(&c->room);
+}
+
+static void forget_old(struct conn *c)
+{
+	uint64_t now = loop_now_us();
+
+	for (uint32_t i = 0; i < c->n_window; i++) {
+		struct window_slot *s = &c->window[i];
+		if (s->id != 0 && s->pending == NULL && s->given_up_us + FORGET_US < now)
+			slot_release(c, i);
+	}
+}
+
+static int slot_acquire(struct conn *c, uint64_t deadline_us, uint32_t *ret_i)
+{
+	while (c->n_free == 0) {
+		if (c->dead)
+			return -LE_DISCONNECTED;
+		uint64_t step = loop_deadline_ms(1000);
+		int rc = waitq_wait(&c->room, step < deadline_us ? step : deadline_us);
+		if (rc == -LE_TIMEDOUT && step < deadline_us) {
+			forget_old(c);
+			rc = 0;
+		}
+		TRY(rc);
+	}
+	if (c->dead)
+		return -LE_DISCONNECTED;
+	uint32_t i = c->free_slots[--c->n_free];
+	c->window[i].id = ++c->next_number << 16 | i;
+	*ret_i = i;
+	return 0;
+}
+
+/* ---- calls ---- */
+
+uint64_t conn_deadline(const struct rpc_call *call)
+{
+	uint64_t own = call->deadline_us != 0 ? call->deadline_us : NO_DEADLINE;
+	uint64_t inherited = fiber_deadline();
+
+	return own < inherited ? own : inherited;
+}
+
+int conn_send_plain(struct conn *c, enum frame_type type, uint64_t id, uint64_t deadline_us)
+{
+	struct link_tx tx = { .hdr = { .type = (uint8_t)type, .id = id } };
+
+	return c->dead ? -LE_DISCONNECTED : c->k->ops->send(c->k, &tx, deadline_us);
+}
+
+static uint32_t timeout_ms(uint64_t deadline_us)
+{
+	uint64_t now = loop_now_us();
+
+	if (deadline_us == NO_DEADLINE)
+		return 0;
+	if (deadline_us <= now)
+		return 1;
+	uint64_t ms = (deadline_us - now + 999) / 1000;
+	return ms > UINT32_MAX ? UINT32_MAX : (uint32_t)ms;
+}
+
+static int send_request(struct conn *c, const struct rpc_call *call, const struct msg_desc *d,
+			enum frame_type type, uint64_t id, uint64_t deadline_us)
+{
+	struct body *body;
+	struct link_tx tx = {
+		.hdr = { .type = (uint8_t)type, .op = call->op, .id = id, .session = call->session,
+			 .slot = call->slot, .epoch = call->epoch, .seq = call->seq, .target = call->target,
+			 .timeout_ms = timeout_ms(deadline_us) },
+		.bulk = call->bulk_out, .n_bulk = call->n_bulk_out,
+		.bulk_in = call->bulk_in, .n_bulk_in = call->n_bulk_in,
+	};
+
+	TRY(body_encode(c->bodies, d->put_req, call->req, &body, &tx.body_len));
+	tx.body = body->data;
+	c->bytes_out += FRAME_HEADER_SIZE + tx.body_len;
+	for (uint32_t i = 0; i < tx.n_bulk; i++)
+		c->bytes_out += tx.bulk[i].len;
+	int rc = c->k->ops->send(c->k, &tx, deadline_us);
+	body_put(body);
+	return rc;
+}
+
+/* The caller gives up: nothing of this call is touched any more, its slot waits for the reply. */
+static void give_up(struct conn *c, uint32_t i, int why)
+{
+	struct window_slot *s = &c->window[i];
+	uint64_t id = s->id, now = loop_now_us();
+
+	s->pending = NULL;
+	s->given_up_us = now;
+	c->n_timeouts += why == -LE_TIMEDOUT;
+	if (why == -LE_TIMEDOUT && c->last_rx_us + SILENT_US < now) {
+		conn_kill(c, -LE_TIMEDOUT);
+		return;
+	}
+	int rc = conn_send_plain(c, FRAME_CANCEL, id, loop_deadline_ms(CANCEL_MS));
+	if (rc == -LE_INTR)
+		fiber_interrupt(fiber_self());
+}
+
+/* Until the reply is there. On failure the call has been given up. */
+static int wait_reply(struct conn *c, struct pending *p, uint32_t i, uint64_t deadline_us)
+{
+	bool interrupted = false;
+	uint64_t until = deadline_us;
+
+	while (!p->done) {
+		p->waiting = true;
+		int rc = fiber_park_until(until);
+		p->waiting = false;
+		if (rc == 0 || p->done) {
+			interrupted |= rc == -LE_INTR;
+			continue;
+		}
+		if (!p->receiving) {
+			give_up(c, i, rc);
+			return rc;
+		}
+		/* The data is arriving in the caller's buffers just now: let it, but not for ever. */
+		interrupted |= rc == -LE_INTR;
+		if (rc == -LE_TIMEDOUT && until != deadline_us) {
+			conn_kill(c, -LE_TIMEDOUT);
+			until = NO_DEADLINE;
+		} else {
+			until = loop_deadline_ms(GRACE_MS);
+		}
+	}
+	if (interrupted)
+		fiber_interrupt(fiber_self());
+	return 0;
+}
+
+static int take_reply(struct pending *p, const struct msg_desc *d)
+{
+	struct rpc_call *call = p->call;
+	struct wire_r r;
+
+	if (p->status < 0) {
+		body_put(p->body);
+		return p->status;
+	}
+	wire_r_init(&r, p->body->data, p->body_len);
+	d->get_rep(&r, call->rep);
+	if (r.status < 0) {
+		body_put(p->body);
+		return r.status;
+	}
+	call->body = p->body;
+	return 0;
+}
+
+int conn_call(struct conn *c, struct rpc_call *call, enum frame_type type, uint64_t deadline_us,
+	      bool *ret_sent)
+{
+	const struct msg_desc *d = msg_find(call->op);
+	struct pending p = { .call = call, .fiber = fiber_self() };
+	uint32_t i;
+
+	*ret_sent = false;
+	call->body = NULL;
+	call->ret_bulk_len = 0;
+	if (d == NULL)
+		return -LE_UNKNOWN_OP;
+	TRY(slot_acquire(c, deadline_us, &i));
+	c->window[i].pending = &p;
+	c->in_flight++;
+	c->n_calls++;
+	int rc = send_request(c, call, d, type, c->window[i].id, deadline_us);
+	if (rc < 0 && !p.done && !p.receiving) {
+		*ret_sent = rc == -LE_DISCONNECTED;
+		c->n_timeouts += rc == -LE_TIMEDOUT;
+		slot_release(c, i);
+		if (rc == -LE_DISCONNECTED)
+			conn_kill(c, rc);
+	} else {
+		*ret_sent = true;
+		rc = wait_reply(c, &p, i, deadline_us);
+		/* A dead connection's slots go with it; a reply has freed its own. */
+		if (rc == 0)
+			rc = take_reply(&p, d);
+		else
+			body_put(p.body);
+	}
+	c->in_flight--;
+	return rc;
+}
+
+void rpc_call_fini(struct rpc_call *call)
+{
+	body_put(call->body);
+	call->body = NULL;
+}
+
+/* ---- replies ---- */
+
+/* The first len bytes of the caller's room; -LE_BAD_MESSAGE when it has less. */
+static int clip(const struct rpc_call *call, uint32_t len, struct slot_vec *vec, uint32_t *ret_n)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < call->n_bulk_in && len > 0 && n < RPC_BULK_VECS_MAX; i++) {
+		vec[n] = call->bulk_in[i];
+		if (vec[n].len > len)
+			vec[n].len = len;
+		len -= vec[n++].len;
+	}
+	*ret_n = n;
+	return len > 0 ? -LE_BAD_MESSAGE : 0;
+}
+
+static int receive_bulk(struct conn *c, const struct link_rx *rx, struct pending *p, int *ret_status)
+{
+	struct slot_vec vec[RPC_BULK_VECS_MAX];
+	uint32_t n;
+	int rc;
+
+	if (p == NULL || *ret_status < 0 || clip(p->call, rx->hdr.bulk_len, vec, &n) < 0) {
+		if (*ret_status == 0)
+			*ret_status = -LE_BAD_MESSAGE;
+		return c->k->ops->recv_bulk(c->k, rx, NULL, 0);
+	}
+	p->receiving = true;
+	rc = c->k->ops->recv_bulk(c->k, rx, vec, n);
+	p->receiving = false;
+	p->call->ret_bulk_len = rx->hdr.bulk_len;
+	return rc;
+}
+
+int conn_reply_arrived(struct conn *c, const struct link_rx *rx)
+{
+	uint32_t i = rx->hdr.id & 0xffff;
+	struct window_slot *s = i < c->n_window ? &c->window[i] : NULL;
+	struct pending *p = s != NULL && s->id == rx->hdr.id ? s->pending : NULL;
+	bool known = s != NULL && rx->hdr.id != 0 && s->id == rx->hdr.id;
+	int status = rx->hdr.status;
+
+	c->n_replies += known;
+	if (p != NULL && status == 0) {
+		p->body = body_get(c->bodies, rx->hdr.body_len);
+		if (p->body == NULL)
+			status = -LE_NOMEM;
+		else if (rx->hdr.body_len > 0)
+			memcpy(p->body->data, rx->body, rx->hdr.body_len);
+		p->body_len = rx->hdr.body_len;
+	}
+	if (rx->hdr.bulk_len > 0) {
+		int rc = receive_bulk(c, rx, p, &status);
+		if (rc < 0) {
+			if (p != NULL && s->pending == p) {
+				s->pending = NULL;
+				finish(p, -LE_DISCONNECTED);
+			}
+			return rc;
+		}
+		/* Without buffers of its own the call may have been given up meanwhile. */
+		if (p != NULL && s->pending != p)
+			p = NULL;
+	}
+	if (known)
+		slot_release(c, i);
+	if (p != NULL)
+		finish(p, status);
+	return 0;
+}

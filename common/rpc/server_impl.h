@@ -1,0 +1,94 @@
+/*
+ * What rpc_server.c (listening, connections) and rpc_request.c (requests) know of each other. Nobody
+ * else includes this. Everything is owned by the server's loop.
+ */
+#ifndef LEAT_RPC_SERVER_IMPL_H
+#define LEAT_RPC_SERVER_IMPL_H
+
+#include "common/base/hmap.h"
+#include "common/rpc/conn.h"
+
+#define LISTENERS_MAX 8u
+#define OPS_MAX 0x400u /* op numbers are below */
+#define ARENA_INLINE 8192u
+#define SEND_STALL_MS 30000u /* a peer that takes no bytes for so long is cut off */
+#define BULK_STALL_MS 30000u
+#define LOG_PEERS 32u
+
+/* When something was last logged about a peer: once a minute is enough. */
+struct log_peer {
+	uint64_t hash, at_us;
+};
+
+#define SERVER_MAGIC 0x52504353u
+struct rpc_server {
+	uint32_t magic;
+	struct rpc_server_options opts;
+	char *text; /* of opts.addrs and opts.name */
+	char *addrs;
+	struct listener *listeners[LISTENERS_MAX];
+	struct fiber *acceptors[LISTENERS_MAX];
+	uint32_t n_listeners;
+	bool closing;
+	struct list conns;   /* all; struct server_conn.link */
+	struct list strangers; /* not authenticated yet, oldest first; .stranger_link */
+	uint32_t n_conns, n_strangers, n_acceptors;
+	uint32_t n_requests;
+	struct waitq idle; /* n_requests, n_conns or n_acceptors became 0 */
+	struct fmutex bulk_lock; /* one reader at a time collects slots: no two with half of them each */
+	struct body_pool *bodies;
+	struct list free_requests;
+	uint32_t n_free_requests;
+	const struct rpc_handler *by_op[OPS_MAX];
+	struct log_peer logged[LOG_PEERS];
+};
+
+#define SERVER_CONN_MAGIC 0x52504350u
+struct server_conn {
+	uint32_t magic;
+	struct conn conn;
+	struct rpc_server *s;
+	struct rpc_peer peer;
+	struct list link, stranger_link;
+	struct fiber *reader;
+	struct list running; /* struct request.link */
+	struct hmap by_id;   /* of running */
+	uint32_t n_running, credits;
+	bool said_goodbye;
+};
+
+struct arena_chunk {
+	struct arena_chunk *next;
+	uint64_t data[];
+};
+
+#define REQUEST_MAGIC 0x52504352u
+struct request {
+	uint32_t magic;
+	bool canceled;
+	struct server_conn *sc;
+	struct fiber *fiber;
+	const struct rpc_handler *handler;
+	struct list link; /* of sc->running, or of s->free_requests */
+	struct hmap_node node;
+	struct arena_chunk *chunks;
+	uint32_t arena_used, arena_total;
+	uint32_t n_descs;
+	const uint8_t *body;
+	uint32_t body_len;
+	struct rpc_req pub;
+	uint64_t in[MSG_STRUCT_MAX / 8], out[MSG_STRUCT_MAX / 8];
+	struct frame_desc descs[FRAME_DESCS_MAX];
+	uint64_t arena[ARENA_INLINE / 8];
+};
+
+/* A request frame has come: starts its fiber or answers it at once. An error ends the connection. Yields. */
+int request_arrived(struct server_conn *sc, const struct link_rx *rx) CHECK_RESULT;
+void request_cancel(struct server_conn *sc, uint64_t id);
+/* The connection is gone: whatever runs for it may stop. */
+void request_cancel_all(struct server_conn *sc);
+/* Wakes what runs for it, so that it can see that. */
+void request_interrupt_all(struct server_conn *sc);
+void request_pool_free(struct rpc_server *s);
+
+#endif
