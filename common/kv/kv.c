@@ -120,6 +120,11 @@ void kv_batch_delete(struct kv_batch *b, const void *key, size_t key_len)
 void kv_batch_delete_range(struct kv_batch *b, const void *begin, size_t begin_len, const void *end,
 			   size_t end_len)
 {
+	size_t min = begin_len < end_len ? begin_len : end_len;
+	int c = min > 0 ? memcmp(begin, end, min) : 0;
+	/* Empty. RocksDB would fail the whole write over a reversed one. */
+	if (c > 0 || (c == 0 && begin_len >= end_len))
+		return;
 	add(b, KV_OP_DELETE_RANGE, begin, begin_len, end, end_len);
 }
 

@@ -206,7 +206,8 @@ static int open_db(struct kv_rocksdb *k)
 		rocksdb_options_set_wal_recovery_mode(k->options, rocksdb_point_in_time_recovery);
 		k->db = rocksdb_open(k->options, k->path, &err);
 	}
-	if (err != NULL && strstr(err, "create_if_missing") == NULL)
+	if (err != NULL && strstr(err, "create_if_missing") == NULL &&
+	    strstr(err, "lock hold by") == NULL)
 		log_error("kv %s: open: %s", k->path, err);
 	return status_of(err);
 }
