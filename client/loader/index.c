@@ -1,0 +1,439 @@
+#include "client/loader/index.h"
+
+#include <endian.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/checksum.h"
+
+_Static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "the index lies in memory as it lies in the file");
+
+#define MAGIC 0x315844495441454cULL /* "LEATIDX1" */
+
+struct header {
+	uint64_t magic;
+	uint32_t version, format;
+	uint32_t n_files, n_fields, n_classes, zero;
+	uint64_t n_samples, n_members, strings_len;
+	uint64_t sum; /* xxh3 of all that follows, seeded with that of the header with sum 0 */
+};
+
+struct index_builder {
+	struct sample_index x;
+	uint64_t cap_files, cap_samples, cap_members, cap_classes, cap_strings;
+	int error;
+};
+
+/* ---- reading ---- */
+
+void index_destroy(struct sample_index *x)
+{
+	if (!x)
+		return;
+	free(x->files);
+	free(x->samples);
+	free(x->members);
+	free(x->fields);
+	free(x->classes);
+	free(x->strings);
+	free(x);
+}
+
+int index_field(const struct sample_index *x, const char *name)
+{
+	for (uint32_t f = 0; f < x->n_fields; f++) {
+		if (strcmp(index_string(x, x->fields[f]), name) == 0)
+			return (int)f;
+	}
+	return -1;
+}
+
+uint64_t *index_shard_firsts(const struct sample_index *x)
+{
+	uint64_t *first = malloc(((size_t)x->n_files + 1) * sizeof(*first));
+	if (!first)
+		return NULL;
+	for (uint32_t i = 0; i <= x->n_files; i++)
+		first[i] = x->files[i].first;
+	return first;
+}
+
+uint64_t index_order_word(const struct sample_index *x)
+{
+	static const char head[] = "leat order 1\n";
+	crypto_generichash_state st;
+	uint8_t hash[32];
+	char size[24];
+	uint64_t word;
+	crypto_generichash_init(&st, NULL, 0, sizeof(hash));
+	crypto_generichash_update(&st, (const uint8_t *)head, sizeof(head) - 1);
+	for (uint32_t i = 0; i < x->n_files; i++) {
+		const char *path = index_string(x, x->files[i].path);
+		int n = snprintf(size, sizeof(size), "%llu\n", (unsigned long long)x->files[i].size);
+		crypto_generichash_update(&st, (const uint8_t *)path, strlen(path) + 1);
+		crypto_generichash_update(&st, (const uint8_t *)size, (size_t)n);
+	}
+	crypto_generichash_final(&st, hash, sizeof(hash));
+	memcpy(&word, hash, sizeof(word));
+	return word;
+}
+
+uint64_t index_bytes(const struct sample_index *x)
+{
+	uint64_t sum = 0;
+	for (uint64_t m = 0; m < x->n_members; m++)
+		sum += x->members[m].len;
+	return sum;
+}
+
+/* ---- building ---- */
+
+/* Room for one more (or more) of size bytes each; the first error stays. */
+static bool grow(struct index_builder *b, void *array, uint64_t *cap, uint64_t n, size_t size)
+{
+	void **p = array;
+	if (b->error)
+		return false;
+	if (n <= *cap)
+		return true;
+	uint64_t want = n + n / 2 + 64;
+	void *more = realloc(*p, want * size);
+	if (!more) {
+		b->error = -LE_NOMEM;
+		return false;
+	}
+	*p = more;
+	*cap = want;
+	return true;
+}
+
+static uint64_t add_string(struct index_builder *b, const char *s, size_t len)
+{
+	struct sample_index *x = &b->x;
+	if (memchr(s, 0, len))
+		b->error = b->error ? b->error : -LE_INVAL;
+	if (!grow(b, &x->strings, &b->cap_strings, x->strings_len + len + 1, 1))
+		return 0;
+	uint64_t off = x->strings_len;
+	memcpy(x->strings + off, s, len);
+	x->strings[off + len] = 0;
+	x->strings_len += len + 1;
+	return off;
+}
+
+int index_builder_create(enum index_format format, struct index_builder **ret_builder)
+{
+	struct index_builder *b = calloc(1, sizeof(*b));
+	if (!b)
+		return -LE_NOMEM;
+	b->x.format = format;
+	b->x.fields = calloc(INDEX_FIELDS_MAX, sizeof(uint64_t));
+	if (!b->x.fields) {
+		free(b);
+		return -LE_NOMEM;
+	}
+	*ret_builder = b;
+	return 0;
+}
+
+void index_builder_destroy(struct index_builder *b)
+{
+	if (!b)
+		return;
+	free(b->x.files);
+	free(b->x.samples);
+	free(b->x.members);
+	free(b->x.fields);
+	free(b->x.classes);
+	free(b->x.strings);
+	free(b);
+}
+
+int index_builder_error(const struct index_builder *b)
+{
+	return b->error;
+}
+
+void index_add_file(struct index_builder *b, const char *path, uint64_t size)
+{
+	struct sample_index *x = &b->x;
+	/* One more for the end mark, here and with samples. */
+	if (!grow(b, &x->files, &b->cap_files, (uint64_t)x->n_files + 2, sizeof(*x->files)))
+		return;
+	if (x->n_files > 0 && strcmp(index_string(x, x->files[x->n_files - 1].path), path) >= 0)
+		b->error = -LE_INVAL;
+	else if (x->n_files == INDEX_FILES_MAX || size > INT64_MAX)
+		b->error = -LE_FBIG;
+	if (b->error)
+		return;
+	struct index_file *f = &x->files[x->n_files];
+	f->path = add_string(b, path, strlen(path));
+	f->size = size;
+	f->first = x->n_samples;
+	x->n_files++;
+}
+
+void index_add_sample(struct index_builder *b, const char *key, size_t key_len, int32_t label)
+{
+	struct sample_index *x = &b->x;
+	if (!grow(b, &x->samples, &b->cap_samples, x->n_samples + 2, sizeof(*x->samples)))
+		return;
+	if (x->n_files == 0 || x->n_samples == INDEX_SAMPLES_MAX) {
+		b->error = -LE_INVAL;
+		return;
+	}
+	struct index_sample *s = &x->samples[x->n_samples];
+	s->first = x->n_members;
+	s->key = add_string(b, key, key_len);
+	s->file = x->n_files - 1;
+	s->label = label;
+	x->n_samples++;
+}
+
+void index_drop_sample(struct index_builder *b)
+{
+	struct sample_index *x = &b->x;
+	if (b->error || x->n_samples == 0)
+		return;
+	x->n_samples--;
+	x->n_members = x->samples[x->n_samples].first;
+}
+
+static int field_number(const struct sample_index *x, const char *name, size_t len)
+{
+	for (uint32_t f = 0; f < x->n_fields; f++) {
+		const char *have = index_string(x, x->fields[f]);
+		if (strncmp(have, name, len) == 0 && have[len] == 0)
+			return (int)f;
+	}
+	return -1;
+}
+
+bool index_has_member(const struct index_builder *b, const char *field, size_t field_len)
+{
+	const struct sample_index *x = &b->x;
+	int f = field_number(x, field, field_len);
+	if (b->error || f < 0 || x->n_samples == 0)
+		return false;
+	for (uint64_t m = x->samples[x->n_samples - 1].first; m < x->n_members; m++) {
+		if (x->members[m].field == (uint32_t)f)
+			return true;
+	}
+	return false;
+}
+
+void index_add_member(struct index_builder *b, const char *field, size_t field_len, uint64_t off,
+		      uint64_t len)
+{
+	struct sample_index *x = &b->x;
+	if (!grow(b, &x->members, &b->cap_members, x->n_members + 1, sizeof(*x->members)))
+		return;
+	int f = field_number(x, field, field_len);
+	uint64_t size = x->n_files ? x->files[x->n_files - 1].size : 0;
+	if (x->n_samples == 0 || off > size || len > size - off ||
+	    x->n_members - x->samples[x->n_samples - 1].first >= INDEX_MEMBERS_MAX) {
+		b->error = -LE_INVAL;
+		return;
+	}
+	if (f < 0 && x->n_fields == INDEX_FIELDS_MAX) {
+		b->error = -LE_2BIG;
+		return;
+	}
+	if (f < 0) {
+		f = (int)x->n_fields++;
+		x->fields[f] = add_string(b, field, field_len);
+	}
+	x->members[x->n_members++] =
+		(struct index_member){ .off = off, .len = len, .field = (uint32_t)f };
+}
+
+void index_add_class(struct index_builder *b, const char *name, size_t len)
+{
+	struct sample_index *x = &b->x;
+	if (!grow(b, &x->classes, &b->cap_classes, (uint64_t)x->n_classes + 1, sizeof(*x->classes)))
+		return;
+	x->classes[x->n_classes++] = add_string(b, name, len);
+}
+
+int index_builder_finish(struct index_builder *b, struct sample_index **ret_index)
+{
+	struct sample_index *x = &b->x;
+	(void)grow(b, &x->files, &b->cap_files, (uint64_t)x->n_files + 1, sizeof(*x->files));
+	(void)grow(b, &x->samples, &b->cap_samples, x->n_samples + 1, sizeof(*x->samples));
+	(void)grow(b, &x->members, &b->cap_members, x->n_members + 1, sizeof(*x->members));
+	(void)grow(b, &x->classes, &b->cap_classes, (uint64_t)x->n_classes + 1, sizeof(*x->classes));
+	uint64_t empty = add_string(b, "", 0);
+	if (b->error)
+		return b->error;
+	x->files[x->n_files] = (struct index_file){ .path = empty, .first = x->n_samples };
+	x->samples[x->n_samples] = (struct index_sample){ .first = x->n_members, .key = empty };
+	struct sample_index *done = malloc(sizeof(*done));
+	if (!done)
+		return -LE_NOMEM;
+	*done = *x;
+	memset(x, 0, sizeof(*x));
+	*ret_index = done;
+	return 0;
+}
+
+/* ---- the file ---- */
+
+struct part {
+	void **array;
+	uint64_t n;
+	size_t size;
+};
+
+#define N_PARTS 6
+static void parts_of(struct sample_index *x, struct part p[N_PARTS])
+{
+	p[0] = (struct part){ (void **)&x->files, (uint64_t)x->n_files + 1, sizeof(*x->files) };
+	p[1] = (struct part){ (void **)&x->samples, x->n_samples + 1, sizeof(*x->samples) };
+	p[2] = (struct part){ (void **)&x->members, x->n_members, sizeof(*x->members) };
+	p[3] = (struct part){ (void **)&x->fields, x->n_fields, sizeof(uint64_t) };
+	p[4] = (struct part){ (void **)&x->classes, x->n_classes, sizeof(uint64_t) };
+	p[5] = (struct part){ (void **)&x->strings, x->strings_len, 1 };
+}
+
+static uint64_t file_sum(const struct header *h, const void *body, size_t len)
+{
+	struct header zeroed = *h;
+	zeroed.sum = 0;
+	return checksum64_seed(body, len, checksum64(&zeroed, sizeof(zeroed)));
+}
+
+int index_encode(const struct sample_index *x, void **ret_data, size_t *ret_len)
+{
+	struct sample_index copy = *x;
+	struct part parts[N_PARTS];
+	size_t len = sizeof(struct header);
+	parts_of(&copy, parts);
+	for (int i = 0; i < N_PARTS; i++)
+		len += parts[i].n * parts[i].size;
+	uint8_t *data = malloc(len), *at = data + sizeof(struct header);
+	if (!data)
+		return -LE_NOMEM;
+	for (int i = 0; i < N_PARTS; i++) {
+		size_t n = parts[i].n * parts[i].size;
+		if (n)
+			memcpy(at, *parts[i].array, n);
+		at += n;
+	}
+	struct header h = { .magic = MAGIC, .version = 1, .format = x->format, .n_files = x->n_files,
+		.n_fields = x->n_fields, .n_classes = x->n_classes, .n_samples = x->n_samples,
+		.n_members = x->n_members, .strings_len = x->strings_len };
+	h.sum = file_sum(&h, data + sizeof(h), len - sizeof(h));
+	memcpy(data, &h, sizeof(h));
+	*ret_data = data;
+	*ret_len = len;
+	return 0;
+}
+
+static bool strings_are_sound(const struct sample_index *x)
+{
+	if (x->strings_len == 0 || x->strings[x->strings_len - 1] != 0)
+		return false;
+	for (uint32_t f = 0; f < x->n_fields; f++) {
+		if (x->fields[f] >= x->strings_len)
+			return false;
+	}
+	for (uint32_t c = 0; c < x->n_classes; c++) {
+		if (x->classes[c] >= x->strings_len)
+			return false;
+	}
+	return true;
+}
+
+static bool files_are_sound(const struct sample_index *x)
+{
+	if (x->files[0].first != 0 || x->files[x->n_files].first != x->n_samples)
+		return false;
+	for (uint32_t i = 0; i < x->n_files; i++) {
+		const struct index_file *f = &x->files[i];
+		if (f->path >= x->strings_len || f->size > INT64_MAX || f[0].first > f[1].first)
+			return false;
+		if (i > 0 && strcmp(index_string(x, f[-1].path), index_string(x, f->path)) >= 0)
+			return false;
+	}
+	return true;
+}
+
+static bool samples_are_sound(const struct sample_index *x)
+{
+	if (x->samples[0].first != 0 || x->samples[x->n_samples].first != x->n_members)
+		return false;
+	for (uint32_t i = 0; i < x->n_files; i++) {
+		for (uint64_t s = x->files[i].first; s < x->files[i + 1].first; s++) {
+			const struct index_sample *sample = &x->samples[s];
+			if (sample->file != i || sample->key >= x->strings_len ||
+			    sample[0].first > sample[1].first ||
+			    sample[1].first - sample[0].first > INDEX_MEMBERS_MAX ||
+			    sample[1].first > x->n_members)
+				return false;
+			for (uint64_t m = sample[0].first; m < sample[1].first; m++) {
+				const struct index_member *member = &x->members[m];
+				if (member->field >= x->n_fields || member->off > x->files[i].size ||
+				    member->len > x->files[i].size - member->off)
+					return false;
+			}
+		}
+	}
+	return true;
+}
+
+static bool header_is_sound(const struct header *h, size_t len)
+{
+	if (h->magic != MAGIC || h->version != 1 || h->format > INDEX_TAR || h->zero != 0)
+		return false;
+	if (h->n_files > INDEX_FILES_MAX || h->n_fields > INDEX_FIELDS_MAX || h->n_samples > len ||
+	    h->n_members > len || h->strings_len > len || h->n_classes > len)
+		return false;
+	uint64_t want = sizeof(*h) + ((uint64_t)h->n_files + 1) * sizeof(struct index_file) +
+			(h->n_samples + 1) * sizeof(struct index_sample) +
+			h->n_members * sizeof(struct index_member) +
+			((uint64_t)h->n_fields + h->n_classes) * sizeof(uint64_t) + h->strings_len;
+	return want == len;
+}
+
+int index_decode(const void *data, size_t len, struct sample_index **ret_index)
+{
+	struct header h;
+	struct part parts[N_PARTS];
+	const uint8_t *at = data;
+	if (len < sizeof(h))
+		return -LE_CORRUPT;
+	memcpy(&h, data, sizeof(h));
+	if (!header_is_sound(&h, len) || file_sum(&h, at + sizeof(h), len - sizeof(h)) != h.sum)
+		return -LE_CORRUPT;
+	struct sample_index *x = calloc(1, sizeof(*x));
+	if (!x)
+		return -LE_NOMEM;
+	int rc = 0;
+	x->format = (enum index_format)h.format;
+	x->n_files = h.n_files;
+	x->n_fields = h.n_fields;
+	x->n_classes = h.n_classes;
+	x->n_samples = h.n_samples;
+	x->n_members = h.n_members;
+	x->strings_len = h.strings_len;
+	parts_of(x, parts);
+	at += sizeof(h);
+	for (int i = 0; i < N_PARTS && rc == 0; i++) {
+		size_t n = parts[i].n * parts[i].size;
+		*parts[i].array = malloc(n ? n : 1);
+		if (!*parts[i].array)
+			rc = -LE_NOMEM;
+		else if (n)
+			memcpy(*parts[i].array, at, n);
+		at += n;
+	}
+	if (rc == 0 && !(strings_are_sound(x) && files_are_sound(x) && samples_are_sound(x)))
+		rc = -LE_CORRUPT;
+	if (rc < 0)
+		index_destroy(x);
+	else
+		*ret_index = x;
+	return rc;
+}

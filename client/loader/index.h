@@ -1,0 +1,96 @@
+/*
+ * The sample index: which bytes of which file make up which sample. Built once, when a data set is
+ * made (or opened without a manifest), kept beside the manifest as one binary file, the same
+ * for all formats. Files are sorted by the bytes of their path, samples lie in file order, so that
+ * a sample's number is the same everywhere.
+ *
+ * A finished index is immutable; any thread may read it. What comes from outside is checked
+ * by index_decode before anybody believes it.
+ */
+#ifndef LEAT_LOADER_INDEX_H
+#define LEAT_LOADER_INDEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+#define INDEX_FIELDS_MAX 64u             /* names of fields in a data set */
+#define INDEX_MEMBERS_MAX 64u            /* members of one sample: each field at most once */
+#define INDEX_FILES_MAX (1u << 28)
+#define INDEX_SAMPLES_MAX ((uint64_t)1 << 34)
+#define INDEX_PATH_MAX 4095u
+
+enum index_format { INDEX_FILES, INDEX_TAR };
+
+/* These lie in the file as they lie in memory: little-endian, no padding. */
+struct index_file {
+	uint64_t path;  /* offset in strings */
+	uint64_t size;
+	uint64_t first; /* its first sample */
+};
+struct index_sample {
+	uint64_t first; /* its first member */
+	uint64_t key;   /* offset in strings */
+	uint32_t file;
+	int32_t label; /* number of its class, -1: none */
+};
+struct index_member {
+	uint64_t off, len; /* in the file */
+	uint32_t field;
+	uint32_t zero;
+};
+
+struct sample_index {
+	enum index_format format;
+	uint32_t n_files, n_fields, n_classes;
+	uint64_t n_samples, n_members, strings_len;
+	struct index_file *files;     /* n_files + 1: the last one only says where the samples end */
+	struct index_sample *samples; /* n_samples + 1: the same */
+	struct index_member *members;
+	uint64_t *fields;             /* names, offsets in strings */
+	uint64_t *classes;
+	char *strings;                /* NUL-terminated each, and at the end */
+};
+
+static inline const char *index_string(const struct sample_index *x, uint64_t off)
+{
+	return x->strings + off;
+}
+void index_destroy(struct sample_index *x); /* NULL is fine */
+/* The number of a field, or -1. */
+int index_field(const struct sample_index *x, const char *name);
+/* n_files + 1 sample numbers, malloc'd, for struct order_spec. NULL without memory. */
+uint64_t *index_shard_firsts(const struct sample_index *x);
+/* The order word of ORDER.md. */
+uint64_t index_order_word(const struct sample_index *x);
+/* Bytes of all members. */
+uint64_t index_bytes(const struct sample_index *x);
+
+/* ---- building: calls in this order; the first error stays and index_builder_finish returns it ---- */
+struct index_builder;
+int index_builder_create(enum index_format format, struct index_builder **ret_builder) CHECK_RESULT;
+void index_builder_destroy(struct index_builder *b); /* NULL is fine */
+/* Files must come in strictly ascending order of their path. */
+void index_add_file(struct index_builder *b, const char *path, uint64_t size);
+/* Belongs to the file added last. label -1: none. */
+void index_add_sample(struct index_builder *b, const char *key, size_t key_len, int32_t label);
+/* Belongs to the sample added last. */
+void index_add_member(struct index_builder *b, const char *field, size_t field_len, uint64_t off,
+		      uint64_t len);
+/* Takes back the sample added last, with its members. */
+void index_drop_sample(struct index_builder *b);
+void index_add_class(struct index_builder *b, const char *name, size_t len);
+/* The sample added last has this field already. */
+bool index_has_member(const struct index_builder *b, const char *field, size_t field_len);
+int index_builder_error(const struct index_builder *b) CHECK_RESULT;
+int index_builder_finish(struct index_builder *b, struct sample_index **ret_index) CHECK_RESULT;
+
+/* ---- the file: header, arrays, strings, xxh3 ---- */
+/* malloc'd */
+int index_encode(const struct sample_index *x, void **ret_data, size_t *ret_len) CHECK_RESULT;
+/* -LE_CORRUPT for anything that index_encode would not have written. */
+int index_decode(const void *data, size_t len, struct sample_index **ret_index) CHECK_RESULT;
+
+#endif
