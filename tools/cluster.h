@@ -1,0 +1,57 @@
+/*
+ * A tool's connection to the servers: a loop of its own for as long as one command takes, role
+ * ROLE_TOOL, no session. Only what reads (kinds READ and CTRL of the protocol) is asked for.
+ */
+#ifndef LEAT_TOOLS_CLUSTER_H
+#define LEAT_TOOLS_CLUSTER_H
+
+#include "common/proto/message.h"
+#include "common/rpc/rpc.h"
+#include "tools/tool.h"
+
+#define TARGETS_MAX 65536u
+#define ADDRS_SIZE 512u
+
+struct target_view {
+	uint32_t id, state, loop, epoch;
+	uint64_t capacity, used, free;
+	struct uuid uuid;
+	char addrs[ADDRS_SIZE];
+	char host[256];
+	json_t *status; /* of oss_status; NULL: not asked, or no answer: see error */
+	int error;
+	struct cluster *cluster;
+};
+
+struct cluster {
+	const struct tool *tool;
+	struct transport *transport;
+	struct rpc_key key;
+	struct rpc_client *mds;
+	uint64_t deadline_us;
+	/* cluster_fetch fills these in */
+	uint32_t epoch, n_targets, n_targets_up, n_chains;
+	struct uuid uuid;
+	char mds_addr[96];
+	struct target_view *targets;
+	json_t *mds_status;
+	uint64_t capacity, used, free;
+};
+
+/* What to fetch beyond the map. */
+enum fetch_flags { FETCH_MDS_STATUS = 1, FETCH_TARGET_STATUS = 2 };
+
+/*
+ * Connects, runs fn(c, arg) in a fiber, disconnects. Returns an exit status; messages have been
+ * printed. fn returns a status (0 or negative): what the metadata server answered.
+ */
+int cluster_run(struct tool *t, uint32_t timeout_ms, int (*fn)(struct cluster *c, void *arg), void *arg);
+/* One request to the metadata server. rpc_call_fini(call) always. Yields. */
+int cluster_call(struct cluster *c, uint16_t op, const void *req, void *rep, struct rpc_call *call)
+	CHECK_RESULT;
+/* The map, and by flags the status of the servers. A target that does not answer is no failure. Yields. */
+int cluster_fetch(struct cluster *c, uint32_t flags) CHECK_RESULT;
+
+const char *target_state_name(uint32_t state);
+
+#endif

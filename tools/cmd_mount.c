@@ -1,0 +1,125 @@
+/* leat mount: checks, then mount.leat; the same as `mount -t fuse.leat`, with better messages. */
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tools/tool.h"
+
+#define OPTIONS_SIZE 4096
+
+struct mount_request {
+	const char *source;
+	char mountpoint[PATH_MAX];
+	char options[OPTIONS_SIZE];
+};
+
+static int add_option(struct tool *t, struct mount_request *m, const char *text)
+{
+	size_t len = strlen(m->options);
+	int n = snprintf(m->options + len, sizeof(m->options) - len, "%s%s", len ? "," : "", text);
+
+	if (n < 0 || (size_t)n >= sizeof(m->options) - len)
+		return tool_usage(t, "-o: more than %d bytes", OPTIONS_SIZE - 1);
+	return EXIT_OK;
+}
+
+static int check_mountpoint(struct tool *t, const char *path, struct mount_request *m)
+{
+	struct leat_mount there;
+	struct stat st;
+
+	if (!realpath(path, m->mountpoint)) {
+		int err = errno;
+		return tool_error(t, exit_of_errno(err), err == ENOENT ? "Create it first: mkdir -p PATH" : NULL,
+				  "%s: %s%s", path, strerror(err),
+				  err == ENOTCONN ? " (a mount whose daemon has died: leat umount)" : "");
+	}
+	if (mount_find(m->mountpoint, &there))
+		return tool_error(t, EXIT_FAILED, "`leat umount` first, or use another directory.",
+				  "%s: %s is mounted there already", m->mountpoint, there.source);
+	if (stat(m->mountpoint, &st) < 0)
+		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", m->mountpoint);
+	if (!S_ISDIR(st.st_mode))
+		return tool_error(t, EXIT_MISSING, NULL, "%s: not a directory", m->mountpoint);
+	return EXIT_OK;
+}
+
+static int parse(struct tool *t, int argc, char **argv, struct mount_request *m)
+{
+	static const struct option longs[] = {
+		{ "options", required_argument, NULL, 'o' },
+		{ NULL, 0, NULL, 0 },
+	};
+	char conf[PATH_MAX], text[PATH_MAX + 8];
+	int c, code;
+
+	m->source = "leat";
+	m->options[0] = '\0';
+	if (t->conf) {
+		if (!realpath(t->conf, conf))
+			return tool_error(t, EXIT_USAGE, NULL, "%s: %m", t->conf);
+		snprintf(text, sizeof(text), "conf=%s", conf);
+		add_option(t, m, text);
+	}
+	while ((c = getopt_long(argc, argv, "o:", longs, NULL)) != -1) {
+		if (c != 'o')
+			return tool_usage(t, "wrong options");
+		code = add_option(t, m, optarg);
+		if (code != EXIT_OK)
+			return code;
+	}
+	if (argc - optind < 1 || argc - optind > 2)
+		return tool_usage(t, argc == optind ? "where to?" : "too many arguments");
+	if (argc - optind == 2)
+		m->source = argv[optind++];
+	return check_mountpoint(t, argv[optind], m);
+}
+
+static int run(struct tool *t, int argc, char **argv)
+{
+	struct mount_request m;
+	char program[PATH_MAX];
+	int code = parse(t, argc, argv, &m), status;
+
+	if (code != EXIT_OK)
+		return code;
+	if (access("/dev/fuse", F_OK) < 0)
+		return tool_error(t, EXIT_FAILED, "Load the module: modprobe fuse", "there is no /dev/fuse");
+	if (!find_program("mount.leat", program, sizeof(program)))
+		return tool_error(t, EXIT_FAILED, "It belongs beside leat or into an sbin folder: make install",
+				  "mount.leat is not installed");
+	const char *args[8] = { program, m.source, m.mountpoint };
+	if (m.options[0]) {
+		args[3] = "-o";
+		args[4] = m.options;
+	}
+	status = run_program(args);
+	if (status < 0)
+		return tool_error(t, EXIT_FAILED, NULL, "%s: %s", program, strerror(-status));
+	if (status != 0) /* 32 of mount(8): it could not be mounted; mount.leat has said why */
+		return tool_error(t, status == 32 ? EXIT_UNREACHABLE : EXIT_USAGE,
+				  "See above; `leat status` tells whether the servers answer.",
+				  "%s: not mounted", m.mountpoint);
+	if (t->json)
+		return tool_print_json(json_pack("{s:s,s:s,s:b}", "mountpoint", m.mountpoint, "source", m.source,
+						 "mounted", 1));
+	printf("%s mounted at %s\n", m.source, m.mountpoint);
+	return EXIT_OK;
+}
+
+const struct command command_mount = {
+	.name = "mount",
+	.summary = "mount the namespace",
+	.usage = "usage: leat mount [-o OPTION[=VALUE],...] [SOURCE] MOUNTPOINT\n"
+		 "Mounts the namespace of a cluster. SOURCE: host:port of the metadata server; without it as\n"
+		 "leat.conf says. Options: see mount.leat(8).\n"
+		 "Examples:\n"
+		 "  leat mount /mnt/leat\n"
+		 "  leat mount -o attr_cache_ms=0,ro mds1:7440 /mnt/leat\n",
+	.run = run,
+};

@@ -1,0 +1,223 @@
+/* leat status: the cluster map, and what each server tells about itself. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cluster.h"
+
+struct status_options {
+	const char *path; /* a mount, or NULL */
+	bool check;
+	uint64_t timeout_ms;
+	json_t *mount;
+	int code; /* of --check */
+};
+
+/* Servers say "durability": "none" or "sync": false when they acknowledge what is not on stable storage. */
+static bool is_durable(const json_t *status)
+{
+	const char *word = json_string_value(json_object_get(status, "durability"));
+
+	return !json_is_false(json_object_get(status, "sync")) && (!word || strcmp(word, "none") != 0);
+}
+
+static const char *durability(const struct cluster *c)
+{
+	bool durable = is_durable(c->mds_status);
+
+	for (uint32_t i = 0; i < c->n_targets; i++)
+		durable = durable && is_durable(c->targets[i].status);
+	return durable ? "full" : "none";
+}
+
+static json_t *target_json(const struct target_view *v)
+{
+	char uuid[UUID_TEXT_SIZE];
+	json_t *o;
+
+	uuid_format(&v->uuid, uuid);
+	o = json_pack("{s:i,s:s,s:s,s:s,s:I,s:I,s:I,s:i,s:i,s:s}", "id", (int)v->id, "state",
+		      target_state_name(v->state), "addr", v->addrs, "host", v->host, "capacity",
+		      (json_int_t)v->capacity, "used", (json_int_t)v->used, "free", (json_int_t)v->free,
+		      "loop", (int)v->loop, "epoch", (int)v->epoch, "uuid", uuid);
+	if (v->status)
+		json_object_set(o, "server", v->status);
+	else if (v->error)
+		json_object_set_new(o, "error", json_string(status_text(v->error)));
+	return o;
+}
+
+static json_t *view_json(const struct cluster *c, const struct status_options *o)
+{
+	char uuid[UUID_TEXT_SIZE];
+	json_t *targets = json_array(), *mds, *all;
+
+	uuid_format(&c->uuid, uuid);
+	for (uint32_t i = 0; i < c->n_targets; i++)
+		json_array_append_new(targets, target_json(&c->targets[i]));
+	mds = json_pack("{s:s,s:s}", "state", "up", "addr", c->mds_addr);
+	json_object_update_missing(mds, c->mds_status);
+	all = json_pack("{s:{s:s,s:s,s:i,s:s,s:i,s:i,s:i,s:I,s:I,s:I},s:o,s:o}", "cluster", "name",
+			c->tool->cluster.name, "uuid", uuid, "map_epoch", (int)c->epoch, "durability",
+			durability(c), "targets", (int)c->n_targets, "targets_up", (int)c->n_targets_up,
+			"chains", (int)c->n_chains, "capacity", (json_int_t)c->capacity, "used",
+			(json_int_t)c->used, "free", (json_int_t)c->free, "mds", mds, "targets", targets);
+	if (o->mount)
+		json_object_set(all, "mount", o->mount);
+	return all;
+}
+
+/* The members of an object that are numbers or words, on one line. */
+static void print_scalars(const json_t *object)
+{
+	const char *name;
+	json_t *v;
+
+	json_object_foreach((json_t *)(uintptr_t)object, name, v) {
+		if (json_is_integer(v))
+			printf("  %s %" JSON_INTEGER_FORMAT, name, json_integer_value(v));
+		else if (json_is_string(v) && *json_string_value(v))
+			printf("  %s %s", name, json_string_value(v));
+	}
+	putchar('\n');
+}
+
+static void print_target(const struct target_view *v)
+{
+	char a[SIZE_TEXT], b[SIZE_TEXT], used[16] = "-";
+
+	if (v->capacity)
+		snprintf(used, sizeof(used), "%.0f%%", 100.0 * (double)v->used / (double)v->capacity);
+	printf("%-7u %-7s %10s %10s %5s  %-21s %s%s%s\n", v->id, target_state_name(v->state),
+	       format_size(v->capacity, a), format_size(v->free, b), used, v->addrs, v->host,
+	       v->error ? "  " : "", v->error ? status_text(v->error) : "");
+}
+
+static void print_view(const struct cluster *c, const struct status_options *o)
+{
+	char uuid[UUID_TEXT_SIZE], a[SIZE_TEXT], b[SIZE_TEXT];
+	bool full = strcmp(durability(c), "full") == 0;
+
+	uuid_format(&c->uuid, uuid);
+	printf("cluster     %s  %s  map epoch %u, %u chains\n", c->tool->cluster.name, uuid, c->epoch,
+	       c->n_chains);
+	printf("durability  %s\n",
+	       full ? "full: what is acknowledged is on stable storage" :
+		      "NONE: a crash loses what was acknowledged (sync = no)");
+	printf("mds         up at %s\n", c->mds_addr);
+	if (c->mds_status && json_object_size(c->mds_status)) {
+		fputs("          ", stdout);
+		print_scalars(c->mds_status);
+	}
+	if (o->mount) {
+		printf("mount       %s\n          ", o->path);
+		print_scalars(o->mount);
+	}
+	printf("\nTARGET  STATE         SIZE       FREE  USED  %-21s HOST\n", "ADDRESS");
+	for (uint32_t i = 0; i < c->n_targets; i++)
+		print_target(&c->targets[i]);
+	printf("\n%u of %u targets up, %s free of %s\n", c->n_targets_up, c->n_targets,
+	       format_size(c->free, a), format_size(c->capacity, b));
+}
+
+static int run_status(struct cluster *c, void *arg)
+{
+	struct status_options *o = arg;
+
+	TRY(cluster_fetch(c, FETCH_MDS_STATUS | FETCH_TARGET_STATUS));
+	if (c->tool->json)
+		o->code = tool_print_json(view_json(c, o));
+	else
+		print_view(c, o);
+	for (uint32_t i = 0; i < c->n_targets; i++)
+		if (o->check && (c->targets[i].state != TARGET_UP || c->targets[i].error))
+			o->code = EXIT_NOT_READY;
+	if (o->check && c->n_targets == 0)
+		o->code = EXIT_NOT_READY;
+	return 0;
+}
+
+/* Of a mount: its own account, and the servers' addresses where it was mounted by address. */
+static int ask_mount(struct tool *t, struct status_options *o)
+{
+	struct leat_mount m;
+	char *text;
+
+	if (!mount_of_path(o->path, &m))
+		return tool_error(t, EXIT_MISSING, "`findmnt -t fuse.leat` lists the mounts of this machine.",
+				  "%s is not on a Leat mount", o->path);
+	text = virtual_attribute(o->path, "leat.status");
+	if (!text)
+		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", o->path);
+	o->mount = json_loads(text, 0, NULL);
+	free(text);
+	if (!o->mount)
+		return tool_error(t, EXIT_FAILED, NULL, "%s: the mount's answer is not understood", o->path);
+	json_object_set_new(o->mount, "mountpoint", json_string(m.mountpoint));
+	json_object_set_new(o->mount, "source", json_string(m.source));
+	if (strchr(m.source, ':')) {
+		snprintf(t->cluster.mds, sizeof(t->cluster.mds), "%s", m.source);
+		for (char *p = t->cluster.mds; *p; p++)
+			if (*p == ',')
+				*p = ' ';
+	}
+	return EXIT_OK;
+}
+
+static int parse(struct tool *t, int argc, char **argv, struct status_options *o)
+{
+	static const struct option longs[] = {
+		{ "check", no_argument, NULL, 'k' },
+		{ "timeout", required_argument, NULL, 't' },
+		{ NULL, 0, NULL, 0 },
+	};
+	uint64_t seconds;
+	int c;
+
+	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+		if (c == 'k') {
+			o->check = true;
+		} else if (c == 't') {
+			if (!parse_number_arg(t, "--timeout", optarg, 3600, &seconds))
+				return EXIT_USAGE;
+			o->timeout_ms = seconds * 1000;
+		} else {
+			return tool_usage(t, "wrong options");
+		}
+	}
+	if (argc - optind > 1)
+		return tool_usage(t, "too many arguments");
+	o->path = argv[optind];
+	return EXIT_OK;
+}
+
+static int run(struct tool *t, int argc, char **argv)
+{
+	struct status_options o = { .timeout_ms = 5000 };
+	int code = parse(t, argc, argv, &o);
+
+	if (code == EXIT_OK)
+		code = tool_load_conf(t);
+	if (code == EXIT_OK && o.path)
+		code = ask_mount(t, &o);
+	if (code == EXIT_OK)
+		code = cluster_run(t, (uint32_t)o.timeout_ms, run_status, &o);
+	json_decref(o.mount);
+	return code == EXIT_OK ? o.code : code;
+}
+
+const struct command command_status = {
+	.name = "status",
+	.summary = "the servers, their targets, and a mount",
+	.usage = "usage: leat status [--check] [--timeout SECONDS] [PATH]\n"
+		 "Shows the metadata server and all targets. With a PATH on a mount, the mount too.\n"
+		 "  --check       exit with 3 unless every target is up and answers\n"
+		 "  --timeout S   how long to wait for the metadata server (5)\n"
+		 "Examples:\n"
+		 "  leat status /mnt/leat\n"
+		 "  leat status --json | jq '.targets[] | select(.state != \"up\")'\n",
+	.run = run,
+};

@@ -1,0 +1,114 @@
+/* Which Leat mounts this machine has, from /proc/self/mountinfo, and their virtual attributes. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "tools/tool.h"
+
+#define ATTRIBUTE_MAX (1u << 20)
+
+/* mountinfo writes blanks and backslashes in octal. */
+static void unescape(char *s)
+{
+	char *out = s;
+
+	for (; *s; s++) {
+		if (s[0] == '\\' && s[1] && s[2] && s[3]) {
+			*out++ = (char)((s[1] - '0') << 6 | (s[2] - '0') << 3 | (s[3] - '0'));
+			s += 3;
+		} else {
+			*out++ = *s;
+		}
+	}
+	*out = '\0';
+}
+
+/* Calls match for each Leat mount; the last one it accepts counts (later mounts lie on top). */
+static bool search(bool (*match)(const struct leat_mount *m, unsigned major, unsigned minor, const void *arg),
+		   const void *arg, struct leat_mount *ret_mount)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL;
+	size_t room = 0;
+	bool found = false;
+
+	while (f && getline(&line, &room, f) > 0) {
+		struct leat_mount m;
+		unsigned major, minor;
+		char type[64];
+		char *rest = strstr(line, " - ");
+
+		if (!rest || sscanf(line, "%*d %*d %u:%u %*s %4095s", &major, &minor, m.mountpoint) != 3 ||
+		    sscanf(rest, " - %63s %1023s", type, m.source) != 2 || strcmp(type, "fuse.leat") != 0)
+			continue;
+		unescape(m.mountpoint);
+		unescape(m.source);
+		if (match(&m, major, minor, arg)) {
+			*ret_mount = m;
+			found = true;
+		}
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static bool same_name(const struct leat_mount *m, unsigned major, unsigned minor, const void *arg)
+{
+	(void)major, (void)minor;
+	return strcmp(m->mountpoint, arg) == 0;
+}
+
+bool mount_find(const char *mountpoint, struct leat_mount *ret_mount)
+{
+	return search(same_name, mountpoint, ret_mount);
+}
+
+static bool same_device(const struct leat_mount *m, unsigned major, unsigned minor, const void *arg)
+{
+	const struct statx *st = arg;
+
+	(void)m;
+	return st->stx_dev_major == major && st->stx_dev_minor == minor;
+}
+
+bool mount_of_path(const char *path, struct leat_mount *ret_mount)
+{
+	struct statx st;
+
+	if (statx(AT_FDCWD, path, 0, STATX_TYPE, &st) < 0)
+		return false;
+	return search(same_device, &st, ret_mount);
+}
+
+char *virtual_attribute(const char *path, const char *name)
+{
+	char *text = NULL;
+	ssize_t n = getxattr(path, name, NULL, 0);
+
+	/* The text may grow between the two calls. */
+	for (int tries = 0; n >= 0 && n < (ssize_t)ATTRIBUTE_MAX && tries < 4; tries++) {
+		size_t room = (size_t)n + 256;
+		char *more = realloc(text, room + 1);
+		if (!more) {
+			errno = ENOMEM;
+			break;
+		}
+		text = more;
+		n = getxattr(path, name, text, room);
+		if (n >= 0) {
+			text[n] = '\0';
+			return text;
+		}
+		if (errno != ERANGE)
+			break;
+		n = getxattr(path, name, NULL, 0);
+	}
+	free(text);
+	return NULL;
+}

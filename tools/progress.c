@@ -1,0 +1,64 @@
+/* The progress line: a bar on a TTY, plain lines every 10 s elsewhere. On stderr, so that stdout stays clean. */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/tool.h"
+
+enum { BAR_WIDTH = 28 };
+#define TTY_INTERVAL_S 0.1
+#define PLAIN_INTERVAL_S 10.0
+
+void progress_init(struct progress *p, const char *what)
+{
+	*p = (struct progress){ .what = what, .start_s = now_s(), .tty = isatty(STDERR_FILENO) };
+	p->shown_s = p->start_s;
+}
+
+static void draw(struct progress *p, double now, uint64_t done, uint64_t total, const char *text)
+{
+	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT], bar[BAR_WIDTH + 1];
+	double seconds = now - p->start_s;
+	double rate = seconds > 0 ? (double)done / seconds : 0;
+	double part = total ? (double)done / (double)total : 0;
+	size_t filled;
+
+	if (part > 1)
+		part = 1;
+	filled = (size_t)(part * BAR_WIDTH);
+	memset(bar, '.', BAR_WIDTH);
+	memset(bar, '#', filled);
+	bar[BAR_WIDTH] = '\0';
+	if (p->tty)
+		fprintf(stderr, "\r%s [%s] %3.0f%%", p->what, bar, part * 100);
+	else
+		fprintf(stderr, "%s: %.0f%%", p->what, part * 100);
+	fprintf(stderr, " %s of %s, %s/s", format_size(done, a), format_size(total, b),
+		format_size((uint64_t)rate, c));
+	if (rate > 0 && done < total)
+		fprintf(stderr, ", %.0f s left", (double)(total - done) / rate);
+	if (text)
+		fprintf(stderr, ", %s", text);
+	fputs(p->tty ? "\033[K" : "\n", stderr);
+	fflush(stderr);
+	p->drawn = true;
+}
+
+void progress_update(struct progress *p, uint64_t done, uint64_t total, const char *text)
+{
+	double now = now_s();
+
+	if (now - p->shown_s < (p->tty ? TTY_INTERVAL_S : PLAIN_INTERVAL_S))
+		return;
+	p->shown_s = now;
+	draw(p, now, done, total, text);
+}
+
+void progress_finish(struct progress *p)
+{
+	if (p->tty && p->drawn) {
+		fputs("\r\033[K", stderr);
+		fflush(stderr);
+	}
+	p->drawn = false;
+}

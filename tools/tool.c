@@ -1,0 +1,233 @@
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/assert.h"
+#include "common/base/status.h"
+
+extern char **environ;
+
+static void print_error(const struct tool *t, int code, const char *hint, const char *text)
+{
+	fflush(stdout);
+	fprintf(stderr, "leat%s%s: %s\n", *t->command ? " " : "", t->command, text);
+	if (hint)
+		fprintf(stderr, "  %s\n", hint);
+	if (t->json) {
+		json_t *e = json_pack("{s:{s:i,s:s,s:s*}}", "error", "exit", code, "message", text, "hint", hint);
+		if (e)
+			tool_print_json(e);
+		fflush(stdout);
+	}
+}
+
+int tool_error(const struct tool *t, int code, const char *hint, const char *fmt, ...)
+{
+	char text[2048];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	print_error(t, code, hint, text);
+	return code;
+}
+
+int tool_usage(const struct tool *t, const char *fmt, ...)
+{
+	char text[2048], hint[128];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(hint, sizeof(hint), "See: leat %s%s--help", t->command, *t->command ? " " : "");
+	print_error(t, EXIT_USAGE, hint, text);
+	return EXIT_USAGE;
+}
+
+int exit_of_errno(int err)
+{
+	switch (err) {
+	case 0: return EXIT_OK;
+	case ENOENT:
+	case ENOTDIR:
+	case ESTALE: return EXIT_MISSING;
+	case EPERM:
+	case EACCES:
+	case EROFS: return EXIT_PERMISSION;
+	case ENOSPC:
+	case EDQUOT: return EXIT_NO_SPACE;
+	case ETIMEDOUT: return EXIT_TIMEOUT;
+	case ECONNREFUSED:
+	case ENOTCONN:
+	case EHOSTUNREACH:
+	case ENETUNREACH: return EXIT_UNREACHABLE;
+	case EINTR: return EXIT_INTERRUPTED;
+	case EINVAL: return EXIT_USAGE;
+	default: return EXIT_FAILED;
+	}
+}
+
+int exit_of_status(int status)
+{
+	int s = status < 0 ? -status : status;
+
+	switch (s) {
+	case LE_CONNREFUSED:
+	case LE_DISCONNECTED:
+	case LE_SHUTDOWN:
+	case LE_TARGET_DOWN:
+	case LE_NOT_READY: return EXIT_UNREACHABLE;
+	case LE_AUTH:
+	case LE_WRONG_CLUSTER: return EXIT_PERMISSION;
+	case LE_CONFIG: return EXIT_USAGE;
+	default: return exit_of_errno(s == 0 ? 0 : status_errno(status));
+	}
+}
+
+int tool_load_conf(struct tool *t)
+{
+	struct config_section section = { "cluster", cluster_param_table, n_cluster_params, &t->cluster };
+	char err[1536] = "";
+
+	if (config_load(t->conf, &section, 1, err, sizeof(err)) < 0)
+		return tool_error(t, EXIT_USAGE, "`leat config sample` prints every parameter with its range.",
+				  "%s", err);
+	return EXIT_OK;
+}
+
+int tool_print_json(json_t *value)
+{
+	size_t flags = JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(7) | (isatty(STDOUT_FILENO) ? JSON_INDENT(2) : JSON_COMPACT);
+	int rc = value ? json_dumpf(value, stdout, flags) : -1;
+
+	json_decref(value);
+	putchar('\n');
+	return rc == 0 ? EXIT_OK : EXIT_FAILED;
+}
+
+const char *format_size(uint64_t bytes, char buf[SIZE_TEXT])
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double v = (double)bytes;
+	size_t u = 0;
+
+	while (v >= 1024 && u + 1 < ARRAY_SIZE(units)) {
+		v /= 1024;
+		u++;
+	}
+	snprintf(buf, SIZE_TEXT, u == 0 || v >= 100 ? "%.0f %s" : "%.1f %s", v, units[u]);
+	return buf;
+}
+
+bool parse_size_arg(const struct tool *t, const char *name, const char *text, uint64_t *ret_bytes)
+{
+	if (config_parse_size(text, ret_bytes) == 0)
+		return true;
+	tool_usage(t, "%s: '%s' is no size (4096, 64K, 1M, 2G)", name, text);
+	return false;
+}
+
+bool parse_number_arg(const struct tool *t, const char *name, const char *text, uint64_t max,
+		      uint64_t *ret_number)
+{
+	char *end = NULL;
+	unsigned long long v = 0;
+
+	errno = 0;
+	if (*text >= '0' && *text <= '9')
+		v = strtoull(text, &end, 10);
+	if (!end || *end || errno || v > max) {
+		tool_usage(t, "%s: '%s' is no number up to %llu", name, text, (unsigned long long)max);
+		return false;
+	}
+	*ret_number = v;
+	return true;
+}
+
+double now_s(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
+}
+
+static volatile sig_atomic_t was_interrupted;
+
+static void on_interrupt(int signo)
+{
+	was_interrupted = 1;
+	signal(signo, SIG_DFL);
+}
+
+void catch_interrupts(void)
+{
+	struct sigaction sa = { .sa_handler = on_interrupt };
+
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGHUP, &sa, NULL);
+}
+
+bool interrupted(void)
+{
+	return was_interrupted;
+}
+
+static bool try_folder(const char *folder, size_t folder_len, const char *name, char *ret_path, size_t size)
+{
+	int n = snprintf(ret_path, size, "%.*s/%s", (int)folder_len, folder, name);
+
+	return n > 0 && (size_t)n < size && access(ret_path, X_OK) == 0;
+}
+
+bool find_program(const char *name, char *ret_path, size_t size)
+{
+	static const char *const usual[] = { "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin" };
+	char self[4096], sbin[4200];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	const char *path = getenv("PATH");
+
+	if (n > 0) {
+		self[n] = '\0';
+		*strrchr(self, '/') = '\0';
+		snprintf(sbin, sizeof(sbin), "%s/../sbin", self);
+		if (try_folder(self, strlen(self), name, ret_path, size) ||
+		    try_folder(sbin, strlen(sbin), name, ret_path, size))
+			return true;
+	}
+	while (path && *path) {
+		size_t len = strcspn(path, ":");
+		if (len > 0 && try_folder(path, len, name, ret_path, size))
+			return true;
+		path += len + (path[len] == ':');
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(usual); i++)
+		if (try_folder(usual[i], strlen(usual[i]), name, ret_path, size))
+			return true;
+	return false;
+}
+
+int run_program(const char *const argv[])
+{
+	pid_t pid;
+	int status, err = posix_spawn(&pid, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ);
+
+	if (err)
+		return -err;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}

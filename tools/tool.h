@@ -1,0 +1,107 @@
+/*
+ * What the subcommands of `leat` share: the global options, errors, exit statuses, numbers for
+ * people. One thread; nothing here outlives the process.
+ */
+#ifndef LEAT_TOOLS_TOOL_H
+#define LEAT_TOOLS_TOOL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/config.h"
+
+/* Exit statuses: stable, and the same for every subcommand. In leat.1. */
+enum exit_status {
+	EXIT_OK = 0,
+	EXIT_FAILED = 1,       /* input/output errors, and what should not happen */
+	EXIT_USAGE = 2,        /* command line or leat.conf */
+	EXIT_NOT_READY = 3,    /* asked whether it is ready, and it is not */
+	EXIT_TIMEOUT = 4,
+	EXIT_PARTIAL = 5,
+	EXIT_SOURCE_CORRUPT = 6,
+	EXIT_LOCAL_CORRUPT = 7,
+	EXIT_NO_SPACE = 8,
+	EXIT_MISSING = 9,      /* no such file, data set or mount */
+	EXIT_PERMISSION = 10,  /* of the file system or of the cluster (wrong key) */
+	EXIT_UNREACHABLE = 11, /* no server or agent answers */
+	EXIT_CANCELLED = 12,
+	EXIT_INTERRUPTED = 75, /* a signal ended it; the same command goes on where it stopped */
+};
+
+struct tool {
+	const char *command; /* "status"; for messages */
+	const char *conf;    /* of --conf; NULL: $LEAT_CONF, else /etc/leat/leat.conf */
+	bool json;
+	struct cluster_params cluster;
+};
+
+struct command {
+	const char *name;
+	const char *summary;
+	const char *usage; /* whole text of --help */
+	int (*run)(struct tool *t, int argc, char **argv); /* argv[0]: the name. Returns an exit status */
+};
+extern const struct command command_mount, command_umount, command_status, command_df, command_layout,
+	command_stage, command_dataset, command_bench, command_config;
+
+/* "leat COMMAND: message", then a line with what to do next (hint may be NULL) on stderr; with --json also
+ * {"error":{...}} on stdout. Returns code. */
+int tool_error(const struct tool *t, int code, const char *hint, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+/* The same for wrong command lines: EXIT_USAGE, with a pointer to --help. */
+int tool_usage(const struct tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int exit_of_status(int status);
+int exit_of_errno(int err);
+
+/* [cluster] of leat.conf into t->cluster. 0, or an exit status after a message. */
+int tool_load_conf(struct tool *t);
+/* Prints the value and drops the reference: indented for people, one line for programs. */
+int tool_print_json(json_t *value);
+
+/* "1.5 GiB", "17 B" */
+#define SIZE_TEXT 24
+const char *format_size(uint64_t bytes, char buf[SIZE_TEXT]);
+/* Of a command line option; false after a message. */
+bool parse_size_arg(const struct tool *t, const char *name, const char *text, uint64_t *ret_bytes);
+bool parse_number_arg(const struct tool *t, const char *name, const char *text, uint64_t max,
+		      uint64_t *ret_number);
+double now_s(void); /* monotonic */
+
+/* Ctrl-C and SIGTERM raise a flag instead of ending the process, so that what was begun is tidied away. A second
+ * one ends it. */
+void catch_interrupts(void);
+bool interrupted(void);
+
+/* The first of: beside this program, ../sbin from there, PATH, the usual sbin folders. False: nowhere. */
+bool find_program(const char *name, char *ret_path, size_t size);
+/* Runs argv[0] (a path) and waits: its exit status, 128 + signal, or -errno. */
+int run_program(const char *const argv[]);
+
+/* ---- mounts.c ---- */
+struct leat_mount {
+	char source[1024];
+	char mountpoint[4096];
+};
+/* The mount that path lies on; false when that is no Leat mount (ret_mount untouched). */
+bool mount_of_path(const char *path, struct leat_mount *ret_mount);
+/* Is mountpoint (canonical) a Leat mount? Works when its daemon is dead. */
+bool mount_find(const char *mountpoint, struct leat_mount *ret_mount);
+/* The value of a leat.* attribute; NULL with errno set. malloc'd. */
+char *virtual_attribute(const char *path, const char *name);
+
+/* ---- progress.c ---- */
+/* A line that is drawn over itself on a TTY (stderr), and every 10 s without one. */
+struct progress {
+	const char *what;
+	double start_s, shown_s;
+	bool tty, drawn;
+};
+void progress_init(struct progress *p, const char *what);
+/* done of total bytes; text: what else to say (may be NULL). Cheap: draws at most 10 times a second. */
+void progress_update(struct progress *p, uint64_t done, uint64_t total, const char *text);
+/* Ends the line. */
+void progress_finish(struct progress *p);
+
+#endif
