@@ -55,7 +55,6 @@ static void put_block(struct wire_w *w, const struct chunk_record *r, uint32_t i
 {
 	const struct chunk_block *b = &r->blocks[i];
 	const struct chunk_block *prev = i ? b - 1 : NULL;
-	uint32_t whole_units = r->block_size / UNIT_SIZE;
 
 	if (b->flags) {
 		put_u8(w, KIND_SEALED);
@@ -71,7 +70,7 @@ static void put_block(struct wire_w *w, const struct chunk_record *r, uint32_t i
 		put_u8(w, KIND_SHORT);
 		put_u32(w, b->unit);
 		put_u32(w, b->len);
-	} else if (prev && prev->len && b->unit == prev->unit + whole_units) {
+	} else if (prev && prev->len && b->unit == prev->unit + block_units(prev)) {
 		put_u8(w, KIND_NEXT);
 	} else {
 		put_u8(w, KIND_WHOLE);

@@ -1,0 +1,211 @@
+#include "ossd/chunk/chunk_cache.h"
+
+#include <stdlib.h>
+
+#define CLASS_SINGLE RECORD_CLASSES /* from malloc, when the slabs hold as much as they may */
+#define SLAB_MIN (64u << 10)
+
+struct slab {
+	struct slab *next;
+	uint64_t pad;
+};
+
+/* ---- slabs ---- */
+
+static void *take_free(void **head)
+{
+	void *p = *head;
+
+	if (p)
+		*head = *(void **)p;
+	return p;
+}
+
+static void give_free(void **head, void *p)
+{
+	*(void **)p = *head;
+	*head = p;
+}
+
+static void slab_add(struct chunk_cache *c, void **head, size_t size)
+{
+	size_t n = SLAB_MIN / size < 8 ? 8 : SLAB_MIN / size;
+	struct slab *s = malloc(sizeof(*s) + n * size);
+
+	if (!s)
+		return;
+	s->next = c->slabs;
+	c->slabs = s;
+	c->slab_bytes += n * size;
+	for (size_t i = 0; i < n; i++)
+		give_free(head, (char *)(s + 1) + i * size);
+}
+
+static uint32_t record_class(uint32_t n_blocks)
+{
+	return n_blocks <= 1 ? 0 : 32u - (uint32_t)__builtin_clz(n_blocks - 1);
+}
+
+static size_t record_bytes(const struct chunk_record *r)
+{
+	return r->size_class == CLASS_SINGLE ? chunk_record_size(r->n_blocks)
+					     : chunk_record_size(1u << r->size_class);
+}
+
+struct chunk_record *chunk_record_create(struct chunk_cache *c, uint32_t n_blocks)
+{
+	uint32_t k = record_class(n_blocks);
+	size_t size = chunk_record_size(1u << k);
+	struct chunk_record *r;
+
+	ASSERT(n_blocks <= LEAT_BLOCKS_PER_CHUNK_MAX);
+	if (!c->free_records[k] && c->slab_bytes < c->bytes_max)
+		slab_add(c, &c->free_records[k], size);
+	r = take_free(&c->free_records[k]);
+	if (!r) {
+		r = malloc(size);
+		if (!r)
+			return NULL;
+		k = CLASS_SINGLE;
+	}
+	memset(r, 0, sizeof(*r));
+	r->size_class = k;
+	r->refs = 1;
+	r->n_blocks = n_blocks;
+	c->bytes += record_bytes(r);
+	return r;
+}
+
+void chunk_record_unref(struct chunk_cache *c, struct chunk_record *r)
+{
+	if (!r)
+		return;
+	ASSERT(r->refs > 0);
+	if (--r->refs)
+		return;
+	c->bytes -= record_bytes(r);
+	if (r->size_class == CLASS_SINGLE)
+		free(r);
+	else
+		give_free(&c->free_records[r->size_class], r);
+}
+
+/* ---- entries ---- */
+
+static uint64_t id_hash(const struct chunk_id *id)
+{
+	return hash_u64_2(hash_u64_2(id->ino.v, id->gen), id->idx);
+}
+
+static bool id_equal(const struct chunk_id *a, const struct chunk_id *b)
+{
+	return a->ino.v == b->ino.v && a->gen == b->gen && a->idx == b->idx;
+}
+
+void chunk_cache_init(struct chunk_cache *c, uint64_t bytes_max)
+{
+	*c = (struct chunk_cache){ .bytes_max = bytes_max };
+	hmap_init(&c->map, 1024);
+	list_init(&c->lru);
+}
+
+void chunk_cache_fini(struct chunk_cache *c)
+{
+	struct hmap_node *n = hmap_next(&c->map, NULL);
+
+	while (n) {
+		struct chunk_ent *e = container_of(n, struct chunk_ent, node);
+
+		n = hmap_next(&c->map, n);
+		chunk_record_unref(c, e->rec);
+		if (e->n_pend)
+			chunk_record_unref(c, e->pend);
+	}
+	hmap_fini(&c->map);
+	while (c->slabs) {
+		struct slab *s = c->slabs;
+
+		c->slabs = s->next;
+		free(s);
+	}
+}
+
+static void evict(struct chunk_cache *c)
+{
+	while (c->bytes > c->bytes_max && !list_empty(&c->lru)) {
+		struct chunk_ent *e = list_entry(c->lru.next, struct chunk_ent, lru);
+
+		list_remove(&e->lru);
+		hmap_remove(&c->map, &e->node);
+		chunk_record_unref(c, e->rec);
+		c->bytes -= sizeof(*e);
+		give_free(&c->free_ents, e);
+	}
+}
+
+struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_id *id)
+{
+	uint64_t hash = id_hash(id);
+	struct chunk_ent *e;
+
+	for (struct hmap_node *n = hmap_find(&c->map, hash); n; n = hmap_find_next(n)) {
+		e = container_of(n, struct chunk_ent, node);
+		if (id_equal(&e->id, id)) {
+			e->refs++;
+			list_remove(&e->lru);
+			return e;
+		}
+	}
+	evict(c);
+	if (!c->free_ents)
+		slab_add(c, &c->free_ents, sizeof(*e));
+	e = take_free(&c->free_ents);
+	if (!e)
+		return NULL;
+	*e = (struct chunk_ent){ .id = *id, .refs = 1 };
+	list_init(&e->lru);
+	fmutex_init(&e->lock);
+	hmap_insert(&c->map, &e->node, hash);
+	c->bytes += sizeof(*e);
+	return e;
+}
+
+void chunk_ent_put(struct chunk_cache *c, struct chunk_ent *e)
+{
+	ASSERT(e->refs > 0);
+	if (--e->refs || e->n_pend)
+		return;
+	list_push(&c->lru, &e->lru);
+	if (c->bytes > c->bytes_max)
+		evict(c);
+}
+
+void chunk_ent_set_pending(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec)
+{
+	if (e->n_pend)
+		chunk_record_unref(c, e->pend);
+	e->pend = rec;
+	e->n_pend++;
+}
+
+void chunk_ent_publish(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec)
+{
+	ASSERT(e->n_pend > 0 && e->refs > 0);
+	chunk_record_unref(c, e->rec);
+	e->rec = rec;
+	e->known = true;
+	if (--e->n_pend == 0) {
+		chunk_record_unref(c, e->pend);
+		e->pend = NULL;
+	}
+}
+
+void chunk_ent_load(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec)
+{
+	if (e->known) {
+		chunk_record_unref(c, rec);
+		return;
+	}
+	e->rec = rec;
+	e->known = true;
+}

@@ -1,0 +1,68 @@
+/*
+ * The chunks in memory: for each an entry with its lock, its committed record (what readers
+ * see) and its newest pending one (what the next writer builds on). Bounded: entries that
+ * nobody uses go, least recently used first, when records need more than bytes_max.
+ *
+ * Owned by the store's loop; nothing here yields. Records and entries come from slabs that
+ * are kept, so a steady state allocates nothing.
+ */
+#ifndef LEAT_OSSD_CHUNK_CACHE_H
+#define LEAT_OSSD_CHUNK_CACHE_H
+
+#include "common/base/hmap.h"
+#include "common/base/list.h"
+#include "common/rt/fiber.h"
+#include "ossd/chunk/chunk_record.h"
+
+#define RECORD_CLASSES 9u /* 1, 2, 4, … 256 blocks */
+
+struct chunk_ent {
+	struct hmap_node node;
+	struct list lru; /* in the cache's list while refs is 0 and nothing is pending */
+	struct chunk_id id;
+	struct fmutex lock; /* writers of this chunk */
+	struct chunk_record *rec;  /* committed; NULL: no such chunk (if known) */
+	struct chunk_record *pend; /* newest that is not committed; NULL: deletion (if n_pend) */
+	uint32_t refs, n_pend;
+	bool known; /* rec tells what the index holds */
+};
+
+struct chunk_cache {
+	struct hmap map;
+	struct list lru; /* oldest first */
+	uint64_t bytes, bytes_max;
+	uint64_t slab_bytes;
+	void *free_records[RECORD_CLASSES];
+	void *free_ents;
+	void *slabs;
+};
+
+void chunk_cache_init(struct chunk_cache *c, uint64_t bytes_max);
+void chunk_cache_fini(struct chunk_cache *c);
+
+/* Found or made, one reference for the caller. NULL without memory. */
+struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_id *id);
+void chunk_ent_put(struct chunk_cache *c, struct chunk_ent *e);
+/* After a commit: rec (a reference is taken over, NULL for a deletion) is what readers see. */
+void chunk_ent_publish(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec);
+/* What was read from the index, unless a commit came first. Takes over the reference. */
+void chunk_ent_load(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec);
+/* Of a writer under the entry's lock; a reference is taken over (NULL: deletion). */
+void chunk_ent_set_pending(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec);
+/* The newest, pending or committed. Only if known. */
+static inline struct chunk_record *chunk_ent_newest(const struct chunk_ent *e)
+{
+	return e->n_pend ? e->pend : e->rec;
+}
+
+/* Zeroed header, one reference. NULL without memory. */
+struct chunk_record *chunk_record_create(struct chunk_cache *c, uint32_t n_blocks);
+static inline struct chunk_record *chunk_record_ref(struct chunk_record *r)
+{
+	if (r)
+		r->refs++;
+	return r;
+}
+void chunk_record_unref(struct chunk_cache *c, struct chunk_record *r); /* NULL is fine */
+
+#endif

@@ -1,0 +1,251 @@
+/*
+ * Changes and questions that concern all chunks of a file: trim, punch, remove, stat, list.
+ * They walk the index in bounded steps; each step's changes share a group commit.
+ */
+#include "ossd/chunk/store_impl.h"
+
+#define STEP 32u	/* chunks changed at once */
+#define SCAN_STEP 1024u /* rows read at once */
+
+/* ---- walking the index ---- */
+
+struct walk {
+	struct chunk_store *s;
+	uint8_t key[CHUNK_KEY_SIZE + 1]; /* where to go on */
+	size_t key_len;
+	uint8_t end[CHUNK_KEY_SIZE + 1]; /* exclusive */
+	bool more;
+	/* what to do with a row */
+	int (*row)(struct walk *w, const struct chunk_id *id, const void *value, size_t len);
+	void *arg;
+};
+
+/* Chunks [first, last] of one inode generation (or of everything between two ids). */
+static void walk_init(struct walk *w, struct chunk_store *s, const struct chunk_id *first,
+		      const struct chunk_id *last)
+{
+	w->s = s;
+	w->more = true;
+	chunk_key_encode(first, w->key);
+	w->key_len = CHUNK_KEY_SIZE;
+	chunk_key_encode(last, w->end);
+	w->end[CHUNK_KEY_SIZE] = 0;
+}
+
+static int walk_row(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct walk *w = arg;
+	struct chunk_id id;
+
+	TRY(chunk_key_decode(key, key_len, &id));
+	memcpy(w->key, key, key_len);
+	w->key[key_len] = 0;
+	w->key_len = key_len + 1;
+	return w->row(w, &id, value, len);
+}
+
+static int walk_step(struct walk *w, uint32_t max)
+{
+	return kv_scan(w->s->kv, NULL, w->key, w->key_len, w->end, sizeof(w->end), max, walk_row, w,
+		       &w->more);
+}
+
+/* ---- changes ---- */
+
+struct ids {
+	struct chunk_id id[STEP];
+	uint32_t n;
+};
+
+static int collect(struct walk *w, const struct chunk_id *id, const void *value, size_t len)
+{
+	struct ids *ids = w->arg;
+
+	(void)value, (void)len;
+	if (ids->n < STEP)
+		ids->id[ids->n++] = *id;
+	return 0;
+}
+
+struct edit {
+	/* Begins the change of one chunk. */
+	int (*begin)(const struct edit *e, struct chunk_store *s, const struct chunk_id *id,
+		     struct chunk_tx *tx);
+	uint32_t chunk_size;
+	uint64_t off, end; /* of the file */
+};
+
+static int edit_step(struct chunk_store *s, const struct edit *e, const struct ids *ids,
+		     uint64_t *n_changed)
+{
+	struct chunk_tx tx[STEP];
+	uint32_t n = 0;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < ids->n && rc == 0; i++) {
+		rc = e->begin(e, s, &ids->id[i], &tx[n]);
+		if (rc == 0 && tx[n].changes)
+			chunk_tx_join(&tx[n++]);
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		int wait = chunk_tx_wait(&tx[i]);
+
+		rc = rc < 0 ? rc : wait;
+	}
+	*n_changed += n;
+	return rc;
+}
+
+static int edit_range(struct chunk_store *s, const struct edit *e, const struct chunk_id *first,
+		      const struct chunk_id *last, uint64_t *ret_n)
+{
+	struct ids ids;
+	struct walk w = { .row = collect, .arg = &ids };
+	uint64_t n = 0;
+
+	/* What has joined a group already must be seen. */
+	if (s->gc.open->n || s->gc.done + 2 < s->gc.next_number)
+		TRY(group_commit_wait(&s->gc, s->gc.next_number - (s->gc.open->n ? 1 : 2)));
+	walk_init(&w, s, first, last);
+	while (w.more) {
+		ids.n = 0;
+		TRY(walk_step(&w, STEP));
+		TRY(edit_step(s, e, &ids, &n));
+	}
+	*ret_n = n;
+	return 0;
+}
+
+static int begin_remove(const struct edit *e, struct chunk_store *s, const struct chunk_id *id,
+			struct chunk_tx *tx)
+{
+	(void)e;
+	return chunk_trim_begin(s, id, 0, tx);
+}
+
+int chunk_remove_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint64_t *ret_n)
+{
+	struct edit e = { .begin = begin_remove };
+	struct chunk_id first = { ino, gen, 0 }, last = { ino, gen, UINT64_MAX };
+
+	return edit_range(s, &e, &first, &last, ret_n);
+}
+
+static int begin_trim(const struct edit *e, struct chunk_store *s, const struct chunk_id *id,
+		      struct chunk_tx *tx)
+{
+	uint64_t start = id->idx * e->chunk_size;
+
+	return chunk_trim_begin(s, id, start >= e->off ? 0 : (uint32_t)(e->off - start), tx);
+}
+
+int chunk_trim_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
+		    uint64_t size, uint64_t *ret_n)
+{
+	struct edit e = { .begin = begin_trim, .chunk_size = chunk_size, .off = size };
+	struct chunk_id first = { ino, gen, 0 }, last = { ino, gen, UINT64_MAX };
+
+	if (!chunk_size_valid(chunk_size) || size > LEAT_FILE_SIZE_MAX)
+		return -LE_INVAL;
+	first.idx = size / chunk_size;
+	return edit_range(s, &e, &first, &last, ret_n);
+}
+
+static int begin_punch(const struct edit *e, struct chunk_store *s, const struct chunk_id *id,
+		       struct chunk_tx *tx)
+{
+	uint64_t start = id->idx * e->chunk_size;
+	uint64_t from = e->off > start ? e->off - start : 0, to = e->end - start;
+
+	if (to > e->chunk_size)
+		to = e->chunk_size;
+	return chunk_punch_begin(s, id, (uint32_t)from, (uint32_t)(to - from), tx);
+}
+
+int chunk_punch_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
+		     uint64_t off, uint64_t len, uint64_t *ret_n)
+{
+	struct edit e = { .begin = begin_punch, .chunk_size = chunk_size, .off = off };
+	struct chunk_id first = { ino, gen, 0 }, last = { ino, gen, 0 };
+
+	if (!chunk_size_valid(chunk_size) || off > LEAT_FILE_SIZE_MAX || len == 0)
+		return -LE_INVAL;
+	e.end = len > LEAT_FILE_SIZE_MAX - off ? LEAT_FILE_SIZE_MAX : off + len;
+	if (e.end <= off)
+		return -LE_INVAL;
+	first.idx = off / chunk_size;
+	last.idx = (e.end - 1) / chunk_size;
+	return edit_range(s, &e, &first, &last, ret_n);
+}
+
+/* ---- questions ---- */
+
+struct stat_walk {
+	struct chunk_stat st;
+	uint32_t chunk_size;
+};
+
+static int stat_row(struct walk *w, const struct chunk_id *id, const void *value, size_t len)
+{
+	struct stat_walk *sw = w->arg;
+	struct chunk_summary_info info;
+	uint64_t end;
+
+	if (chunk_record_summary(id, value, len, &info) < 0)
+		return -LE_CORRUPT;
+	end = id->idx * (sw->chunk_size ? sw->chunk_size : info.chunk_size) + info.end;
+	if (end > sw->st.size)
+		sw->st.size = end;
+	if (info.mtime_ns > sw->st.mtime_ns || sw->st.n_chunks == 0)
+		sw->st.mtime_ns = info.mtime_ns;
+	sw->st.used += info.used;
+	sw->st.n_chunks++;
+	return 0;
+}
+
+int chunk_stat(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
+	       struct chunk_stat *ret_stat)
+{
+	struct stat_walk sw = { .chunk_size = chunk_size };
+	struct walk w = { .row = stat_row, .arg = &sw };
+	struct chunk_id first = { ino, gen, 0 }, last = { ino, gen, UINT64_MAX };
+
+	walk_init(&w, s, &first, &last);
+	while (w.more)
+		TRY(walk_step(&w, SCAN_STEP));
+	*ret_stat = sw.st;
+	return 0;
+}
+
+struct list_walk {
+	int (*each)(void *arg, const struct chunk_summary *c);
+	void *arg;
+};
+
+static int list_row(struct walk *w, const struct chunk_id *id, const void *value, size_t len)
+{
+	struct list_walk *lw = w->arg;
+	struct chunk_summary_info info;
+	struct chunk_summary c = { .chunk = *id };
+
+	if (chunk_record_summary(id, value, len, &info) == 0) {
+		c.version = info.version;
+		c.end = info.end;
+		c.used = info.used;
+		c.mtime_ns = info.mtime_ns;
+	} /* else version 0: it is there, but damaged */
+	return lw->each(lw->arg, &c);
+}
+
+int chunk_list(struct chunk_store *s, const struct chunk_id *from, uint32_t max,
+	       int (*each)(void *arg, const struct chunk_summary *c), void *arg, bool *ret_more)
+{
+	struct list_walk lw = { each, arg };
+	struct walk w = { .row = list_row, .arg = &lw };
+	struct chunk_id last = { { UINT64_MAX }, UINT32_MAX, UINT64_MAX };
+
+	walk_init(&w, s, from, &last);
+	TRY(walk_step(&w, max < SCAN_STEP ? max : SCAN_STEP));
+	*ret_more = w.more;
+	return 0;
+}

@@ -1,0 +1,295 @@
+/*
+ * Reading: record from memory or index → pin its extents → one pread per contiguous run straight
+ * into slots that the reply is sent from → checksums of parts. No lock is taken: the record is
+ * immutable, and the pin keeps what it names from being given out again.
+ *
+ * Every block has its place in a slot, whole; the reply is a piece of the slots from the first
+ * byte asked for. Small reads use small slots. A chunk range without any data comes from the
+ * one shared slot of zeros.
+ */
+#include "common/base/checksum.h"
+#include "common/base/log.h"
+#include "ossd/chunk/store_impl.h"
+
+#define RUNS_MAX 32u
+#define RUNS_WIDTH 8u
+
+struct run {
+	struct chunk_store *s;
+	uint8_t *buf;
+	uint64_t off;
+	uint32_t len;
+	uint32_t block;
+	int rc;
+};
+
+struct reader {
+	struct chunk_store *s;
+	struct chunk_read *r;
+	const struct chunk_record *rec;
+	uint32_t end;		/* of what is asked for, in the chunk */
+	uint32_t first, last;	/* blocks */
+	uint32_t per_slot;	/* blocks in a slot */
+	struct run runs[RUNS_MAX];
+	uint32_t n_runs;
+};
+
+static uint8_t *block_buf(const struct reader *rd, uint32_t i)
+{
+	uint32_t k = i - rd->first;
+
+	return rd->r->vec[k / rd->per_slot].slot->data +
+	       (size_t)(k % rd->per_slot) * rd->rec->block_size;
+}
+
+static const struct chunk_block *block_at(const struct reader *rd, uint32_t i)
+{
+	static const struct chunk_block hole;
+
+	return i < rd->rec->n_blocks ? &rd->rec->blocks[i] : &hole;
+}
+
+/* ---- slots ---- */
+
+static void drop_slots(struct chunk_read *r)
+{
+	for (uint32_t i = 0; i < r->n_vec; i++)
+		slot_unref(r->vec[i].slot);
+	r->n_vec = 0;
+}
+
+static int get_slots(struct reader *rd)
+{
+	struct chunk_store *s = rd->s;
+	struct chunk_read *r = rd->r;
+	uint32_t n_blocks = rd->last - rd->first + 1;
+	bool small = (uint64_t)n_blocks * rd->rec->block_size <= slot_pool_size(s->small_pool);
+	struct slot_pool *pool = small ? s->small_pool : s->read_pool;
+	uint32_t n, left = rd->end - r->off, skip = r->off - rd->first * rd->rec->block_size;
+	int rc = 0;
+
+	rd->per_slot = slot_pool_size(pool) / rd->rec->block_size;
+	n = (n_blocks + rd->per_slot - 1) / rd->per_slot;
+	if (n > CHUNK_READ_VECS || n > slot_pool_total(pool) - 1)
+		return -LE_TOO_BIG;
+	if (n > 1)
+		fmutex_lock(&s->many_slots);
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		uint32_t room = rd->per_slot * rd->rec->block_size - skip;
+
+		rc = slot_get(pool, fiber_deadline(), &r->vec[i].slot);
+		if (rc < 0)
+			break;
+		r->n_vec++;
+		r->vec[i].off = skip;
+		r->vec[i].len = left < room ? left : room;
+		left -= r->vec[i].len;
+		skip = 0;
+	}
+	if (n > 1)
+		fmutex_unlock(&s->many_slots);
+	if (rc < 0)
+		drop_slots(r);
+	return rc;
+}
+
+static int zero_slots(struct reader *rd)
+{
+	struct chunk_read *r = rd->r;
+
+	for (uint32_t left = rd->end - r->off; left;) {
+		struct slot *z = rd->s->zero;
+		uint32_t len = left < z->size ? left : z->size;
+
+		if (r->n_vec == CHUNK_READ_VECS) {
+			drop_slots(r);
+			return -LE_TOO_BIG;
+		}
+		r->vec[r->n_vec++] = (struct slot_vec){ slot_ref(z), 0, len };
+		left -= len;
+	}
+	return 0;
+}
+
+/* ---- disk ---- */
+
+static void run_read(void *arg)
+{
+	struct run *run = arg;
+
+	run->rc = env_file_pread(run->s->data.f, run->buf, run->len, run->off);
+}
+
+static int flush_runs(struct reader *rd)
+{
+	int rc = 0;
+
+	if (rd->n_runs == 1)
+		run_read(&rd->runs[0]);
+	else if (rd->n_runs)
+		fiber_parallel("read-run", run_read, rd->runs, sizeof(rd->runs[0]), rd->n_runs,
+			       RUNS_WIDTH);
+	for (uint32_t i = 0; i < rd->n_runs && rc == 0; i++) {
+		const struct run *run = &rd->runs[i];
+
+		if (run->rc == -LE_NODATA)
+			rc = store_corrupt(rd->s, &rd->r->id, run->block, block_at(rd, run->block));
+		else if (run->rc < 0)
+			log_error("inode=%llu gen=%u chunk=%llu block=%u target=%u: reading %u bytes at %llu: %s",
+				  (unsigned long long)rd->r->id.ino.v, rd->r->id.gen,
+				  (unsigned long long)rd->r->id.idx, run->block,
+				  rd->s->super.target, run->len, (unsigned long long)run->off,
+				  status_text(run->rc));
+		rc = rc < 0 ? rc : run->rc;
+	}
+	rd->n_runs = 0;
+	return rc;
+}
+
+static int read_blocks(struct reader *rd)
+{
+	for (uint32_t i = rd->first; i <= rd->last; i++) {
+		const struct chunk_block *b = block_at(rd, i);
+		struct run *run = rd->n_runs ? &rd->runs[rd->n_runs - 1] : NULL;
+		uint8_t *buf = block_buf(rd, i);
+		uint32_t len = block_units(b) * UNIT_SIZE;
+
+		if (!b->len)
+			continue;
+		if (run && run->buf + run->len == buf && run->off + run->len == block_file_off(b)) {
+			run->len += len;
+			continue;
+		}
+		if (rd->n_runs == RUNS_MAX)
+			TRY(flush_runs(rd));
+		rd->runs[rd->n_runs++] =
+			(struct run){ rd->s, buf, block_file_off(b), len, i, 0 };
+	}
+	return flush_runs(rd);
+}
+
+/* ---- pieces ---- */
+
+static int add_piece(struct reader *rd, const struct piece *p)
+{
+	struct chunk_read *r = rd->r;
+
+	if (r->n_pieces == r->n_pieces_max)
+		return -LE_TOO_BIG;
+	r->pieces[r->n_pieces++] = *p;
+	return 0;
+}
+
+static int block_pieces(struct reader *rd, uint32_t i, bool zeros)
+{
+	const struct chunk_block *b = block_at(rd, i);
+	uint32_t bs = rd->rec->block_size, begin = i * bs;
+	uint32_t fs = rd->r->off > begin ? rd->r->off - begin : 0;
+	uint32_t fe = rd->end - begin < bs ? rd->end - begin : bs;
+	uint32_t data_end = b->len < fe ? b->len : fe;
+	uint8_t *buf = zeros ? NULL : block_buf(rd, i);
+
+	if (fs < data_end) {
+		bool whole = fs == 0 && data_end == b->len;
+		struct piece p = { begin + fs, data_end - fs, data_end - fs, 0, b->sum };
+
+		if ((!whole || rd->r->verify) && checksum64(buf, b->len) != b->sum)
+			return store_corrupt(rd->s, &rd->r->id, i, b);
+		if (!whole) {
+			p.flags = PIECE_FRAGMENT;
+			p.sum = checksum64(buf + fs, data_end - fs);
+		}
+		TRY(add_piece(rd, &p));
+	}
+	if (data_end < fs)
+		data_end = fs;
+	if (data_end < fe) {
+		struct piece p = { begin + data_end, fe - data_end, 0, PIECE_HOLE, 0 };
+
+		if (buf)
+			memset(buf + data_end, 0, fe - data_end);
+		TRY(add_piece(rd, &p));
+	}
+	return 0;
+}
+
+static bool has_data(const struct reader *rd)
+{
+	for (uint32_t i = rd->first; i <= rd->last && i < rd->rec->n_blocks; i++)
+		if (rd->rec->blocks[i].len)
+			return true;
+	return false;
+}
+
+static int read_record(struct reader *rd)
+{
+	struct chunk_read *r = rd->r;
+	bool zeros;
+	int rc = 0;
+
+	rd->first = r->off / rd->rec->block_size;
+	rd->last = (rd->end - 1) / rd->rec->block_size;
+	zeros = !has_data(rd);
+	TRY(zeros ? zero_slots(rd) : get_slots(rd));
+	if (!zeros)
+		rc = read_blocks(rd);
+	for (uint32_t i = rd->first; i <= rd->last && rc == 0; i++)
+		rc = block_pieces(rd, i, zeros);
+	if (rc < 0)
+		drop_slots(r);
+	return rc;
+}
+
+int chunk_read(struct chunk_store *s, struct chunk_read *r)
+{
+	struct reader rd = { .s = s, .r = r };
+	struct chunk_record *rec = NULL;
+	struct read_pin pin;
+	int rc;
+
+	r->n_pieces = r->n_vec = 0;
+	r->version = r->end = 0;
+	r->mtime_ns = 0;
+	if (r->len > s->p->bulk_max)
+		return -LE_TOO_BIG;
+	TRY(chunk_store_record(s, &r->id, &rec));
+	if (!rec)
+		return 0;
+	read_pin_begin(&s->space, &pin); /* nothing has yielded since the record was current */
+	r->version = rec->version;
+	r->end = rec->end;
+	r->mtime_ns = rec->mtime_ns;
+	rc = 0;
+	if (r->len && r->off < rec->end) {
+		rd.rec = rec;
+		rd.end = r->len < rec->end - r->off ? r->off + r->len : rec->end;
+		rc = read_record(&rd);
+		metric_add(&s->metrics->reads, 1);
+		metric_add(&s->metrics->read_bytes, rc == 0 ? rd.end - r->off : 0);
+	}
+	read_pin_end(&s->space, &pin);
+	chunk_record_unref(&s->cache, rec);
+	return rc;
+}
+
+uint32_t chunk_record_pieces(const struct chunk_record *r, struct piece *pieces, uint32_t max)
+{
+	uint32_t n = 0, pos = 0;
+
+	while (pos < r->end && n + 2 <= max) {
+		uint32_t i = pos / r->block_size, begin = pos;
+		uint32_t limit = r->end - begin < r->block_size ? r->end - begin : r->block_size;
+		uint32_t len = i < r->n_blocks ? r->blocks[i].len : 0;
+
+		if (len) {
+			const struct chunk_block *b = &r->blocks[i];
+
+			pieces[n++] = (struct piece){ begin, len, b->stored_len,
+						      b->flags & BLOCK_LZ4 ? PIECE_LZ4 : 0, b->sum };
+		}
+		if (len < limit)
+			pieces[n++] = (struct piece){ begin + len, limit - len, 0, PIECE_HOLE, 0 };
+		pos += limit;
+	}
+	return n;
+}

@@ -1,0 +1,670 @@
+/*
+ * Opening, closing, the commit counter, transactions on chunks, and the fiber that zeroes
+ * space ahead. The changes themselves: chunk_write.c, chunk_trim.c. Reads: chunk_read.c.
+ *
+ * Start: super row → replay rows → all chunk records, whose extents are marked in the free map
+ * → data file → serve. What a crash left in the data file without a record is free again.
+ */
+#include "ossd/chunk/chunk_store.h"
+
+#include <stdlib.h>
+
+#include "common/base/checksum.h"
+#include "common/base/log.h"
+#include "ossd/chunk/store_impl.h"
+
+WIRE_DEFINE_MESSAGE(store_super)
+
+#define LOAD_BATCH 4096u
+#define ZERO_STEP (1u << 20)
+#define ZERO_SYNC_EVERY (32u << 20)
+#define ZERO_IDLE_US 300000u
+
+/* ---- records ---- */
+
+int store_record_decode(struct chunk_store *s, const struct chunk_id *id, const void *data,
+			size_t len, struct chunk_record **ret_rec)
+{
+	struct chunk_summary_info info;
+	struct chunk_record *rec;
+	int rc = chunk_record_summary(id, data, len, &info);
+
+	if (rc == 0) {
+		rec = chunk_record_create(&s->cache, info.n_blocks);
+		if (!rec)
+			return -LE_NOMEM;
+		rc = chunk_record_decode(id, data, len, rec, info.n_blocks);
+		if (rc == 0) {
+			*ret_rec = rec;
+			return 0;
+		}
+		chunk_record_unref(&s->cache, rec);
+	}
+	metric_add(&s->metrics->corrupt, 1);
+	log_error("inode=%llu gen=%u chunk=%llu target=%u: the record of the chunk is damaged",
+		  (unsigned long long)id->ino.v, id->gen, (unsigned long long)id->idx,
+		  s->super.target);
+	return -LE_CORRUPT;
+}
+
+int store_ent_load(struct chunk_store *s, struct chunk_ent *e)
+{
+	struct chunk_record *rec = NULL;
+	uint8_t key[CHUNK_KEY_SIZE];
+	struct kv_value v;
+	int rc;
+
+	if (e->known) {
+		metric_add(&s->metrics->cache_hits, 1);
+		return 0;
+	}
+	metric_add(&s->metrics->cache_misses, 1);
+	chunk_key_encode(&e->id, key);
+	rc = kv_get(s->kv, key, sizeof(key), &v);
+	if (rc < 0 && rc != -LE_NOENT)
+		return rc;
+	if (rc == 0) {
+		if (!e->known)
+			rc = store_record_decode(s, &e->id, v.data, v.len, &rec);
+		kv_value_fini(&v);
+		TRY(rc);
+	}
+	chunk_ent_load(&s->cache, e, rec);
+	return 0;
+}
+
+int chunk_store_record(struct chunk_store *s, const struct chunk_id *id,
+		       struct chunk_record **ret_rec)
+{
+	struct chunk_ent *e = chunk_ent_get(&s->cache, id);
+	int rc;
+
+	if (!e)
+		return -LE_NOMEM;
+	rc = store_ent_load(s, e);
+	if (rc == 0)
+		*ret_rec = chunk_record_ref(e->rec);
+	chunk_ent_put(&s->cache, e);
+	return rc;
+}
+
+int store_corrupt(struct chunk_store *s, const struct chunk_id *id, uint32_t index,
+		  const struct chunk_block *b)
+{
+	metric_add(&s->metrics->corrupt, 1);
+	log_error("inode=%llu gen=%u chunk=%llu block=%u target=%u extent=%llu+%u: stored data does "
+		  "not match its checksum",
+		  (unsigned long long)id->ino.v, id->gen, (unsigned long long)id->idx, index,
+		  s->super.target, (unsigned long long)block_file_off(b), b->stored_len);
+	return -LE_CORRUPT;
+}
+
+int store_block_read(struct chunk_store *s, const struct chunk_id *id,
+		     const struct chunk_record *rec, uint32_t index, uint8_t *buf)
+{
+	const struct chunk_block *b = &rec->blocks[index];
+
+	TRY(env_file_pread(s->data.f, buf, (size_t)block_units(b) * UNIT_SIZE, block_file_off(b)));
+	if (checksum64(buf, b->len) != b->sum)
+		return store_corrupt(s, id, index, b);
+	return 0;
+}
+
+/* ---- transactions ---- */
+
+/* Gives back what old holds and rec does not. */
+static void free_difference(struct chunk_store *s, const struct chunk_record *old,
+			    const struct chunk_record *rec)
+{
+	for (uint32_t i = 0; old && i < old->n_blocks; i++) {
+		const struct chunk_block *o = &old->blocks[i];
+		const struct chunk_block *n = rec && i < rec->n_blocks ? &rec->blocks[i] : NULL;
+		uint32_t keep = n && n->len && n->unit == o->unit ? block_units(n) : 0;
+
+		if (o->len && block_units(o) > keep)
+			space_free(&s->space, o->unit + keep, block_units(o) - keep);
+	}
+}
+
+static void tx_publish(struct commit_member *m)
+{
+	struct chunk_tx *tx = container_of(m, struct chunk_tx, member);
+	struct chunk_store *s = tx->s;
+
+	free_difference(s, tx->old, tx->rec);
+	chunk_ent_publish(&s->cache, tx->ent, chunk_record_ref(tx->rec));
+}
+
+static void tx_end(struct chunk_tx *tx)
+{
+	struct chunk_store *s = tx->s;
+
+	if (tx->locked)
+		fmutex_unlock(&tx->ent->lock);
+	tx->locked = false;
+	chunk_record_unref(&s->cache, tx->old);
+	chunk_record_unref(&s->cache, tx->rec);
+	tx->old = tx->rec = NULL;
+	chunk_ent_put(&s->cache, tx->ent);
+	s->n_writing--;
+	s->last_write_us = env_now_us(s->env);
+}
+
+int tx_begin(struct chunk_store *s, const struct chunk_id *id, struct chunk_tx *tx)
+{
+	int rc;
+
+	TRY(chunk_store_status(s));
+	*tx = (struct chunk_tx){ .s = s, .member.publish = tx_publish };
+	tx->ent = chunk_ent_get(&s->cache, id);
+	if (!tx->ent)
+		return -LE_NOMEM;
+	s->n_writing++;
+	fmutex_lock(&tx->ent->lock);
+	tx->locked = true;
+	rc = tx->ent->n_pend ? 0 : store_ent_load(s, tx->ent);
+	if (rc == 0)
+		rc = chunk_store_status(s);
+	if (rc < 0) {
+		tx_end(tx);
+		return rc;
+	}
+	tx->old = chunk_record_ref(chunk_ent_newest(tx->ent));
+	return 0;
+}
+
+void tx_cancel(struct chunk_tx *tx)
+{
+	tx_end(tx);
+}
+
+int tx_new_record(struct chunk_tx *tx, uint32_t chunk_size, uint32_t n_blocks)
+{
+	struct chunk_store *s = tx->s;
+	const struct chunk_record *old = tx->old;
+	struct chunk_record *rec = chunk_record_create(&s->cache, n_blocks);
+	uint32_t n_copy = old ? (old->n_blocks < n_blocks ? old->n_blocks : n_blocks) : 0;
+
+	if (!rec)
+		return -LE_NOMEM;
+	if (n_copy)
+		memcpy(rec->blocks, old->blocks, n_copy * sizeof(rec->blocks[0]));
+	memset(rec->blocks + n_copy, 0, (n_blocks - n_copy) * sizeof(rec->blocks[0]));
+	rec->version = old ? old->version + 1 : 1;
+	rec->mtime_ns = env_wall_ns(s->env);
+	if (old && rec->mtime_ns < old->mtime_ns)
+		rec->mtime_ns = old->mtime_ns;
+	rec->end = old ? old->end : 0;
+	rec->chunk_size = chunk_size;
+	rec->block_size = chunk_block_size(chunk_size);
+	tx->rec = rec;
+	return 0;
+}
+
+void chunk_tx_join(struct chunk_tx *tx)
+{
+	struct chunk_store *s = tx->s;
+	struct kv_batch *b = group_commit_batch(&s->gc);
+	uint8_t key[CHUNK_KEY_SIZE];
+
+	ASSERT(tx->locked);
+	chunk_key_encode(&tx->ent->id, key);
+	if (tx->rec) {
+		size_t len = chunk_record_encode(&tx->ent->id, tx->rec, s->scratch);
+
+		kv_batch_put(b, key, sizeof(key), s->scratch, len);
+	} else {
+		kv_batch_delete(b, key, sizeof(key));
+	}
+	chunk_ent_set_pending(&s->cache, tx->ent, chunk_record_ref(tx->rec));
+	tx->group = group_commit_join(&s->gc, &tx->member, tx->data);
+	fmutex_unlock(&tx->ent->lock);
+	tx->locked = false;
+}
+
+int chunk_tx_wait(struct chunk_tx *tx)
+{
+	int rc = group_commit_wait(&tx->s->gc, tx->group);
+
+	tx_end(tx);
+	return rc;
+}
+
+void chunk_tx_abort(struct chunk_tx *tx)
+{
+	struct chunk_store *s = tx->s;
+
+	for (uint32_t i = 0; tx->rec && i < tx->rec->n_blocks; i++) {
+		const struct chunk_block *n = &tx->rec->blocks[i];
+		const struct chunk_block *o =
+			tx->old && i < tx->old->n_blocks ? &tx->old->blocks[i] : NULL;
+
+		if (n->len && !(n->flags & BLOCK_FRESH) &&
+		    !(o && o->len && o->unit == n->unit))
+			extent_put(&s->space.alloc, n->unit, block_units(n));
+	}
+	tx_end(tx);
+}
+
+/* ---- extents ---- */
+
+static void put_back(struct chunk_tx *tx, uint32_t first, uint32_t end)
+{
+	for (uint32_t i = first; i < end; i++) {
+		struct chunk_block *b = &tx->rec->blocks[i];
+
+		if (b->flags & BLOCK_FRESH)
+			extent_put(&tx->s->space.alloc, b->unit, block_units(b));
+	}
+}
+
+/* Gives [start, start + n) to the blocks from *at on, returns what does not fit a whole block. */
+static void hand_out(struct chunk_tx *tx, uint32_t *at, uint32_t last, uint64_t start, uint32_t n)
+{
+	for (; *at <= last; (*at)++) {
+		struct chunk_block *b = &tx->rec->blocks[*at];
+
+		if (!(b->flags & BLOCK_FRESH))
+			continue;
+		if (block_units(b) > n)
+			break;
+		b->unit = (uint32_t)start;
+		start += block_units(b);
+		n -= block_units(b);
+	}
+	if (n)
+		extent_put(&tx->s->space.alloc, start, n);
+}
+
+/* All or none, without a yield; whole_only: in one run. */
+static int try_extents(struct chunk_tx *tx, const struct alloc_request *a, uint32_t need,
+		       bool whole_only)
+{
+	uint32_t at = a->first;
+
+	while (need) {
+		uint32_t n, units, begin;
+		uint64_t start;
+
+		while (!(tx->rec->blocks[at].flags & BLOCK_FRESH))
+			at++;
+		begin = at;
+		units = block_units(&tx->rec->blocks[at]);
+		n = extent_get(&tx->s->space.alloc, need, units, &start);
+		if (n && n < need && whole_only) {
+			extent_put(&tx->s->space.alloc, start, n);
+			n = 0;
+		}
+		if (!n) {
+			put_back(tx, a->first, at);
+			return -LE_NOSPC;
+		}
+		hand_out(tx, &at, a->last, start, n);
+		for (uint32_t i = begin; i < at; i++)
+			if (tx->rec->blocks[i].flags & BLOCK_FRESH)
+				need -= block_units(&tx->rec->blocks[i]);
+	}
+	return 0;
+}
+
+static int get_extents(struct chunk_tx *tx, const struct alloc_request *a, uint32_t need)
+{
+	struct chunk_store *s = tx->s;
+
+	for (;;) {
+		uint64_t seen = s->data.size;
+		bool can_grow = seen < s->data.capacity;
+		int rc = try_extents(tx, a, need, can_grow);
+
+		if (rc == 0 || !can_grow)
+			return rc;
+		rc = data_file_grow(&s->data, seen, s->p->grow_step);
+		if (rc < 0) {
+			/* The file system below is full: this is all there is. */
+			s->data.capacity = s->data.size;
+			s->space.alloc.n_units = s->data.size / UNIT_SIZE;
+		}
+		extent_alloc_grow(&s->space.alloc, s->data.size / UNIT_SIZE);
+	}
+}
+
+/* Lets what others have freed become durable, and so usable. */
+static bool wait_for_frees(struct chunk_store *s)
+{
+	if (s->gc.done + 1 >= s->gc.next_number - (s->gc.open->n == 0))
+		return s->space.quarantined > 0 && fiber_sleep_us(1000) == 0;
+	return group_commit_wait(&s->gc, s->gc.done + 1) == 0;
+}
+
+int tx_allocate(struct chunk_tx *tx, const struct alloc_request *a)
+{
+	struct chunk_store *s = tx->s;
+	uint32_t need = 0;
+	int rc = -LE_NOSPC;
+
+	for (uint32_t i = a->first; i <= a->last; i++)
+		if (tx->rec->blocks[i].flags & BLOCK_FRESH)
+			need += block_units(&tx->rec->blocks[i]);
+	for (int round = 0; round < 16 && rc == -LE_NOSPC; round++) {
+		if (round && !wait_for_frees(s))
+			break;
+		rc = space_admit(&s->space, a->session, a->len, need, a->privileged ? 0 : a->growth);
+		if (rc == 0 && need)
+			rc = get_extents(tx, a, need);
+	}
+	if (rc == 0)
+		for (uint32_t i = a->first; i <= a->last; i++)
+			tx->rec->blocks[i].flags &= ~BLOCK_FRESH;
+	return rc;
+}
+
+/* ---- zeroing ahead ---- */
+
+static bool may_zero(const struct chunk_store *s)
+{
+	uint64_t high = s->space.alloc.high * UNIT_SIZE;
+
+	return s->n_writing == 0 && s->data.size < s->data.capacity &&
+	       s->data.size - (high < s->data.size ? high : s->data.size) < s->p->zero_ahead &&
+	       env_now_us(s->env) - s->last_write_us > ZERO_IDLE_US && chunk_store_status(s) == 0;
+}
+
+static void zero_fiber(void *arg)
+{
+	struct chunk_store *s = arg;
+	uint64_t unsynced = 0;
+	int rc = 0;
+
+	while (!s->stopping && rc == 0) {
+		bool more = may_zero(s);
+
+		if (more) {
+			rc = data_file_zero(&s->data, s->zero->data, ZERO_STEP);
+			extent_alloc_grow(&s->space.alloc, s->data.size / UNIT_SIZE);
+			unsynced += ZERO_STEP;
+		}
+		if (rc == 0 && unsynced && s->p->sync &&
+		    (unsynced >= ZERO_SYNC_EVERY || (!more && s->n_writing == 0))) {
+			rc = env_file_datasync(s->data.f);
+			unsynced = 0;
+		}
+		if (!more && fiber_sleep_us(100000) < 0)
+			break;
+	}
+	if (rc < 0)
+		log_warn("zeroing ahead has ended: %s", status_text(rc));
+	latch_done(&s->fibers);
+}
+
+/* ---- start ---- */
+
+struct load {
+	struct chunk_store *s;
+	uint8_t last[KV_KEY_MAX + 1];
+	size_t last_len;
+	struct chunk_record *rec; /* of 256 blocks */
+	uint64_t n, n_bad;
+	int (*each)(struct load *l, const void *key, size_t key_len, const void *value, size_t len);
+};
+
+static int load_one(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct load *l = arg;
+
+	memcpy(l->last, key, key_len);
+	l->last[key_len] = 0; /* the next key in order */
+	l->last_len = key_len + 1;
+	l->n++;
+	return l->each(l, key, key_len, value, len);
+}
+
+static int load_range(struct load *l, char first)
+{
+	uint8_t end[1] = { (uint8_t)first + 1u };
+	bool more = true;
+
+	l->last[0] = (uint8_t)first;
+	l->last_len = 1;
+	while (more)
+		TRY(kv_scan(l->s->kv, NULL, l->last, l->last_len, end, sizeof(end), LOAD_BATCH, load_one,
+			    l, &more));
+	return 0;
+}
+
+static int load_replay(struct load *l, const void *key, size_t key_len, const void *value,
+		       size_t len)
+{
+	return replay_load(&l->s->replay, key, key_len, value, len);
+}
+
+static int load_chunk(struct load *l, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct chunk_store *s = l->s;
+	struct chunk_id id = { 0 };
+	int rc = chunk_key_decode(key, key_len, &id);
+
+	if (rc == 0)
+		rc = chunk_record_decode(&id, value, len, l->rec, LEAT_BLOCKS_PER_CHUNK_MAX);
+	for (uint32_t i = 0; rc == 0 && i < l->rec->n_blocks; i++) {
+		const struct chunk_block *b = &l->rec->blocks[i];
+
+		if (b->len)
+			rc = extent_take(&s->space.alloc, b->unit, block_units(b));
+	}
+	if (rc < 0)
+		s->space.frozen = true;
+	if (rc < 0 && l->n_bad++ < 16)
+		log_error("inode=%llu gen=%u chunk=%llu target=%u: damaged record or extents: run "
+			  "leat-ossd check", (unsigned long long)id.ino.v, id.gen,
+			  (unsigned long long)id.idx, s->super.target);
+	return 0;
+}
+
+static int load_index(struct chunk_store *s)
+{
+	struct load *l = calloc(1, sizeof(*l));
+	int rc = -LE_NOMEM;
+
+	if (!l)
+		return rc;
+	l->s = s;
+	l->rec = calloc(1, chunk_record_size(LEAT_BLOCKS_PER_CHUNK_MAX));
+	if (!l->rec)
+		goto out;
+	l->each = load_replay;
+	rc = load_range(l, 'R');
+	if (rc < 0)
+		goto out;
+	l->each = load_chunk;
+	l->n = 0;
+	rc = load_range(l, 'K');
+	if (rc == 0)
+		log_info("target %u: %llu chunks, %llu of %llu MiB in use, %llu damaged",
+			 s->super.target, (unsigned long long)l->n,
+			 (unsigned long long)(space_used(&s->space) >> 20),
+			 (unsigned long long)(space_total(&s->space) >> 20),
+			 (unsigned long long)l->n_bad);
+out:
+	free(l->rec);
+	free(l);
+	return rc;
+}
+
+static int load_super(struct chunk_store *s)
+{
+	struct kv_value v;
+	struct wire_r r;
+	int rc = kv_get(s->kv, SUPER_KEY, SUPER_KEY_SIZE, &v);
+
+	if (rc < 0)
+		return rc == -LE_NOENT ? -LE_STORE_FORMAT : rc;
+	wire_r_init(&r, v.data, v.len);
+	wire_get_store_super(&r, &s->super);
+	rc = r.status < 0 || s->super.format != STORE_FORMAT ? -LE_STORE_FORMAT : 0;
+	kv_value_fini(&v);
+	TRY(rc);
+	rc = kv_get(s->kv, COMMITS_KEY, COMMITS_KEY_SIZE, &v);
+	if (rc < 0)
+		return rc == -LE_NOENT ? 0 : rc;
+	wire_r_init(&r, v.data, v.len);
+	wire_get_u64(&r, &s->commits);
+	s->commits_next = s->commits;
+	kv_value_fini(&v);
+	return r.status < 0 ? -LE_STORE_FORMAT : 0;
+}
+
+static void commit_before(void *arg, struct kv_batch *b)
+{
+	struct chunk_store *s = arg;
+	uint8_t buf[8];
+	struct wire_w w;
+
+	s->commits_next++;
+	wire_w_init(&w, buf, sizeof(buf));
+	wire_put_u64(&w, &s->commits_next);
+	kv_batch_put(b, COMMITS_KEY, COMMITS_KEY_SIZE, buf, sizeof(buf));
+}
+
+static void commit_after(void *arg)
+{
+	struct chunk_store *s = arg;
+
+	s->commits = s->commits_next;
+}
+
+static int start_fibers(struct chunk_store *s)
+{
+	struct group_commit_options g = {
+		.env = s->env, .kv = s->kv, .data = s->data.f, .sync = s->p->sync,
+		.metrics = s->metrics, .arg = s, .before = commit_before, .after = commit_after,
+	};
+
+	TRY(group_commit_start(&s->gc, &g));
+	if (!s->p->zero_ahead)
+		return 0;
+	latch_add(&s->fibers, 1);
+	if (fiber_spawn("zero-ahead", zero_fiber, s) < 0)
+		latch_done(&s->fibers);
+	return 0;
+}
+
+static int open_pools(struct chunk_store *s)
+{
+	TRY(slot_pool_create(OSSD_SLOT_SIZE, s->p->read_slots + 1, &s->read_pool));
+	TRY(slot_pool_create(OSSD_SMALL_SLOT_SIZE, s->p->small_slots, &s->small_pool));
+	TRY(slot_pool_create(OSSD_SLOT_SIZE, s->p->merge_slots, &s->merge_pool));
+	s->zero = slot_try_get(s->read_pool);
+	return s->zero ? 0 : -LE_NOMEM;
+}
+
+static int open_files(struct chunk_store *s)
+{
+	struct kv_options ko = {
+		.cache_size = s->p->kv_cache_size,
+		.write_buffer_size = s->p->kv_write_buffer_size,
+		.no_sync = !s->p->sync,
+	};
+	char path[STORE_PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/index", s->p->data_dir);
+	TRY(s->env->ops->kv_open(s->env, path, &ko, &s->kv));
+	TRY(load_super(s));
+	snprintf(path, sizeof(path), "%s/data", s->p->data_dir);
+	TRY(data_file_open(s->env, path, s->super.capacity, &s->data));
+	TRY(space_init(&s->space, s->data.capacity / UNIT_SIZE, s->data.size / UNIT_SIZE,
+		       s->p->reserve, s->p->grant_max));
+	return load_index(s);
+}
+
+static void store_free(struct chunk_store *s)
+{
+	slot_unref(s->zero);
+	if (s->read_pool)
+		slot_pool_destroy(s->read_pool);
+	if (s->small_pool)
+		slot_pool_destroy(s->small_pool);
+	if (s->merge_pool)
+		slot_pool_destroy(s->merge_pool);
+	if (s->space.ring)
+		space_fini(&s->space);
+	chunk_cache_fini(&s->cache);
+	replay_fini(&s->replay);
+	data_file_close(&s->data);
+	if (s->kv)
+		kv_close(s->kv);
+	free(s);
+}
+
+int chunk_store_open(struct env *env, const struct ossd_params *p, struct ossd_metrics *m,
+		     struct chunk_store **ret_store)
+{
+	struct chunk_store *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return -LE_NOMEM;
+	s->env = env;
+	s->p = p;
+	s->metrics = m;
+	chunk_cache_init(&s->cache, p->cache_size);
+	replay_init(&s->replay, p->replay_rows_max);
+	fmutex_init(&s->many_slots);
+	latch_init(&s->fibers, 0);
+	rc = open_pools(s);
+	if (rc == 0)
+		rc = open_files(s);
+	if (rc == 0)
+		rc = start_fibers(s);
+	if (rc < 0) {
+		store_free(s);
+		return rc;
+	}
+	s->last_write_us = env_now_us(env);
+	chunk_store_gauges(s);
+	*ret_store = s;
+	return 0;
+}
+
+void chunk_store_close(struct chunk_store *s)
+{
+	s->stopping = true;
+	latch_wait(&s->fibers);
+	group_commit_stop(&s->gc);
+	store_free(s);
+}
+
+int chunk_store_set_owner(struct chunk_store *s, const struct uuid *cluster, uint32_t target)
+{
+	struct store_super super = s->super;
+	uint8_t buf[SUPER_MAX];
+	struct wire_w w;
+	uint64_t group;
+
+	TRY(chunk_store_status(s));
+	super.cluster = *cluster;
+	super.target = target;
+	wire_w_init(&w, buf, sizeof(buf));
+	wire_put_store_super(&w, &super);
+	kv_batch_put(group_commit_batch(&s->gc), SUPER_KEY, SUPER_KEY_SIZE, buf, w.len);
+	group = group_commit_join(&s->gc, NULL, false);
+	TRY(group_commit_wait(&s->gc, group));
+	s->super = super;
+	return 0;
+}
+
+int chunk_store_status(const struct chunk_store *s)
+{
+	return s->gc.status < 0 ? -LE_IO : 0;
+}
+
+void chunk_store_gauges(struct chunk_store *s)
+{
+	struct ossd_metrics *m = s->metrics;
+
+	metric_set(&m->cache_bytes, s->cache.bytes);
+	metric_set(&m->capacity_bytes, space_total(&s->space));
+	metric_set(&m->used_bytes, space_used(&s->space));
+	metric_set(&m->free_bytes, space_usable(&s->space));
+	metric_set(&m->granted_bytes, s->space.granted);
+	metric_set(&m->zeroed_bytes, s->data.size);
+}

@@ -1,0 +1,153 @@
+/*
+ * The chunks of one target: an index (common/kv) and a data file. Copy-on-write per block,
+ * every block with the checksum of its plain bytes, every change durable when its wait
+ * returns, all changes of a moment in one group commit. See README.md for what happens when.
+ *
+ * Owned by the loop that opened it; calls come from its fibers and yield unless said
+ * otherwise. Reads take no lock and see what is committed.
+ */
+#ifndef LEAT_OSSD_CHUNK_STORE_H
+#define LEAT_OSSD_CHUNK_STORE_H
+
+#include "common/proto/oss_proto.h"
+#include "common/rt/slot.h"
+#include "ossd/chunk/chunk_cache.h"
+#include "ossd/chunk/data_file.h"
+#include "ossd/chunk/group_commit.h"
+#include "ossd/chunk/replay.h"
+#include "ossd/chunk/space.h"
+#include "ossd/metrics.h"
+#include "ossd/params.h"
+
+#define STORE_FORMAT 1u
+/* What the store is: row 'M' "store" of the index. */
+#define store_super_FIELDS(F) F(u32, format) F(uuid, uuid) F(uuid, cluster) F(u32, target) F(u64, capacity)
+WIRE_STRUCT(store_super)
+
+struct chunk_store {
+	struct env *env;
+	const struct ossd_params *p;
+	struct ossd_metrics *metrics;
+	struct kv *kv;
+	struct store_super super;
+	uint64_t commits, commits_next; /* durable; of the group that is being committed */
+	struct data_file data;
+	struct space space;
+	struct chunk_cache cache;
+	struct group_commit gc;
+	struct replay replay;
+	struct slot_pool *read_pool, *small_pool, *merge_pool;
+	struct fmutex many_slots; /* of a reader that needs more than one: so that two do not share the last */
+	struct slot *zero;
+	uint32_t n_writing;
+	uint64_t last_write_us;
+	bool stopping, zeroing;
+	struct latch fibers;
+	uint8_t scratch[CHUNK_RECORD_MAX]; /* between encode and put, which do not yield */
+};
+
+/* p and m live as long as the store. */
+int chunk_store_open(struct env *env, const struct ossd_params *p, struct ossd_metrics *m,
+		     struct chunk_store **ret_store) CHECK_RESULT;
+void chunk_store_close(struct chunk_store *s);
+/* Durable: who this store belongs to. */
+int chunk_store_set_owner(struct chunk_store *s, const struct uuid *cluster, uint32_t target)
+	CHECK_RESULT;
+/* 0, or the failure after which it takes no more writes. Does not yield. */
+int chunk_store_status(const struct chunk_store *s);
+void chunk_store_gauges(struct chunk_store *s);
+
+/* ---- changes: begin, look at tx.rec, join, wait ---- */
+
+/*
+ * One change of one chunk. begin takes the chunk's lock, checks everything, writes the data
+ * and leaves the new record in `rec` (NULL: deletion). join puts it into the open group and
+ * gives up the lock; wait returns when it is durable. After a successful begin exactly one of
+ * join (then wait) and abort.
+ */
+struct chunk_tx {
+	struct commit_member member;
+	struct chunk_store *s;
+	struct chunk_ent *ent;
+	struct chunk_record *old, *rec;
+	uint64_t group;
+	bool data, locked, changes;
+};
+void chunk_tx_join(struct chunk_tx *tx); /* does not yield */
+int chunk_tx_wait(struct chunk_tx *tx) CHECK_RESULT;
+void chunk_tx_abort(struct chunk_tx *tx); /* does not yield */
+
+struct chunk_write {
+	struct chunk_id id;
+	uint32_t chunk_size, off, len;
+	uint64_t session; /* whose grant is used */
+	struct bytes pieces;
+	const struct slot_vec *bulk; /* len bytes; their padding may be overwritten */
+	uint32_t n_bulk;
+};
+/* -LE_INVAL, -LE_CORRUPT_WIRE (data does not match its pieces), -LE_NOSPC, -LE_CORRUPT (an old
+ * block to merge with is damaged), -LE_IO, -LE_NOTSUP (compressed). */
+int chunk_write_begin(struct chunk_store *s, const struct chunk_write *w, struct chunk_tx *tx)
+	CHECK_RESULT;
+/* Cuts at end (< the present one), or deletes when end is 0. tx->changes tells whether there is
+ * anything to join; if not, it has ended already. */
+int chunk_trim_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t end,
+		     struct chunk_tx *tx) CHECK_RESULT;
+/* [off, off + len) becomes zeros; whole blocks give their space back. */
+int chunk_punch_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t off, uint32_t len,
+		      struct chunk_tx *tx) CHECK_RESULT;
+
+/* ---- many chunks: durable when they return ---- */
+
+/* Nothing at or beyond file offset size survives. ret_n: chunks that changed. */
+int chunk_trim_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
+		    uint64_t size, uint64_t *ret_n) CHECK_RESULT;
+/* [off, off + len) of the file reads as zeros. */
+int chunk_punch_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
+		     uint64_t off, uint64_t len, uint64_t *ret_n) CHECK_RESULT;
+int chunk_remove_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint64_t *ret_n)
+	CHECK_RESULT;
+
+/* ---- reads ---- */
+
+#define CHUNK_READ_VECS 32u
+struct chunk_read {
+	struct chunk_id id;
+	uint32_t off, len;
+	bool verify;
+	/* Room for pieces, at least chunk_read_pieces_max(len). */
+	struct piece *pieces;
+	uint32_t n_pieces_max;
+	/* Results. The slots of vec carry a reference each for the caller. */
+	uint64_t version;
+	uint32_t end;
+	int64_t mtime_ns;
+	uint32_t n_pieces, n_vec;
+	struct slot_vec vec[CHUNK_READ_VECS];
+};
+static inline uint32_t chunk_read_pieces_max(uint32_t len)
+{
+	return 2 * (len / LEAT_BLOCK_SIZE_MIN + 2);
+}
+/* -LE_CORRUPT with a log line, -LE_TOO_BIG, -LE_TIMEDOUT (no buffer in time), -LE_IO. A chunk that does
+ * not exist: end 0. */
+int chunk_read(struct chunk_store *s, struct chunk_read *r) CHECK_RESULT;
+
+/* The record, with a reference for the caller; NULL when there is no such chunk. */
+int chunk_store_record(struct chunk_store *s, const struct chunk_id *id,
+		       struct chunk_record **ret_rec) CHECK_RESULT;
+/* Pieces of a whole chunk without data: how many. */
+uint32_t chunk_record_pieces(const struct chunk_record *r, struct piece *pieces, uint32_t max);
+
+struct chunk_stat {
+	uint64_t size, used, n_chunks;
+	int64_t mtime_ns;
+};
+int chunk_stat(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
+	       struct chunk_stat *ret_stat) CHECK_RESULT;
+/* Chunks from *from on, at most max; each must not yield. */
+int chunk_list(struct chunk_store *s, const struct chunk_id *from, uint32_t max,
+	       int (*each)(void *arg, const struct chunk_summary *c), void *arg, bool *ret_more)
+	CHECK_RESULT;
+
+#endif

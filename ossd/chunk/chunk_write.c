@@ -1,0 +1,439 @@
+/*
+ * Writing a part of a chunk: verify → lock → plan → allocate → data to disk. The record stays in
+ * the tx; joining a group and waiting make it durable.
+ *
+ * Whole blocks go from the slots they came in straight to where the allocator says. Staged in a
+ * slot of our own are only blocks that lie unaligned in their slot, and fragments, which are
+ * merged with the old block (read, verified, overlaid, summed again) under the chunk's lock.
+ * Old extents are never written to. Any failure gives the new extents back.
+ *
+ * One request holds at most one staging slot, and takes it after the chunk's lock: so slots
+ * cannot be waited for in a circle.
+ */
+#include "common/base/checksum.h"
+#include "ossd/chunk/store_impl.h"
+
+#define WRITER_IOV 64
+#define BULK_IOV 8
+
+struct writer {
+	struct chunk_store *s;
+	struct chunk_tx *tx;
+	const struct chunk_write *w; /* NULL: zeros (punch) */
+	struct iovec iov[WRITER_IOV];
+	int n_iov;
+	uint64_t file_off, bytes;
+	struct slot *stage;
+	uint32_t stage_used;
+};
+
+/* ---- the incoming data ---- */
+
+/* Bytes [pos, pos + len) of the bulk as at most max parts: how many, 0 when it does not fit. */
+static int bulk_iov(const struct chunk_write *w, uint32_t pos, uint32_t len, struct iovec *iov,
+		    int max)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < w->n_bulk && len; i++) {
+		const struct slot_vec *v = &w->bulk[i];
+		uint32_t part;
+
+		if (pos >= v->len) {
+			pos -= v->len;
+			continue;
+		}
+		if (n == max)
+			return 0;
+		part = v->len - pos < len ? v->len - pos : len;
+		iov[n++] = (struct iovec){ v->slot->data + v->off + pos, part };
+		len -= part;
+		pos = 0;
+	}
+	return len ? 0 : n;
+}
+
+static void bulk_copy(const struct chunk_write *w, uint32_t pos, uint32_t len, uint8_t *to)
+{
+	struct iovec iov[BULK_IOV];
+	int n = bulk_iov(w, pos, len, iov, BULK_IOV);
+
+	for (int i = 0; i < n; i++) {
+		memcpy(to, iov[i].iov_base, iov[i].iov_len);
+		to += iov[i].iov_len;
+	}
+}
+
+/* Room behind the last bytes of the bulk for padding to whole units? */
+static bool pad_in_place(const struct chunk_write *w, uint32_t pos, uint32_t len, uint32_t pad)
+{
+	const struct slot_vec *v = &w->bulk[w->n_bulk - 1];
+
+	return pos + len == w->len && v->off + v->len + pad <= v->slot->size;
+}
+
+/* The block's bytes where they came, if the disk can take them from there: parts, or 0. */
+static int bulk_direct(const struct chunk_write *w, uint32_t pos, uint32_t len, struct iovec *iov)
+{
+	uint32_t pad = round_units(len) * UNIT_SIZE - len;
+	int n = bulk_iov(w, pos, len, iov, BULK_IOV);
+
+	for (int i = 0; i < n; i++) {
+		bool last = i == n - 1;
+
+		if ((uintptr_t)iov[i].iov_base % UNIT_SIZE != 0 ||
+		    (!last && iov[i].iov_len % UNIT_SIZE != 0))
+			return 0;
+		if (last && pad) {
+			if (!pad_in_place(w, pos, len, pad))
+				return 0;
+			memset((uint8_t *)iov[i].iov_base + iov[i].iov_len, 0, pad);
+			iov[i].iov_len += pad;
+		}
+	}
+	return n;
+}
+
+static int write_check(const struct chunk_write *w)
+{
+	uint32_t bs = chunk_block_size(w->chunk_size), pos = 0, bulk = 0;
+
+	if (!chunk_size_valid(w->chunk_size) || w->len == 0 || w->off >= w->chunk_size ||
+	    w->len > w->chunk_size - w->off || w->pieces.len % PIECE_WIRE_SIZE != 0)
+		return -LE_INVAL;
+	if (w->id.idx > LEAT_FILE_SIZE_MAX / w->chunk_size)
+		return -LE_FBIG;
+	for (uint32_t i = 0; i < w->n_bulk; i++)
+		bulk += w->bulk[i].len;
+	if (bulk != w->len)
+		return -LE_INVAL;
+	for (uint32_t i = 0; i < w->pieces.len / PIECE_WIRE_SIZE; i++) {
+		uint32_t off = w->off + pos, room = bs - off % bs;
+		struct iovec iov[BULK_IOV];
+		struct piece p;
+		int n;
+
+		piece_decode((const uint8_t *)w->pieces.data + i * PIECE_WIRE_SIZE, &p);
+		if (p.flags & PIECE_LZ4)
+			return -LE_NOTSUP;
+		if (pos >= w->len || p.off != off || (p.flags & PIECE_HOLE) ||
+		    p.len != (room < w->len - pos ? room : w->len - pos))
+			return -LE_INVAL;
+		n = bulk_iov(w, pos, p.len, iov, BULK_IOV);
+		if (!n)
+			return -LE_INVAL;
+		if ((n == 1 ? checksum64(iov[0].iov_base, iov[0].iov_len)
+			    : checksum64_iov(iov, n)) != p.sum)
+			return -LE_CORRUPT_WIRE;
+		pos += p.len;
+	}
+	return pos == w->len ? 0 : -LE_INVAL;
+}
+
+/* ---- to the disk ---- */
+
+static int writer_flush(struct writer *wr)
+{
+	int rc = 0;
+
+	if (wr->n_iov)
+		rc = env_file_pwritev(wr->s->data.f, wr->iov, wr->n_iov, wr->file_off);
+	wr->n_iov = 0;
+	wr->bytes = 0;
+	wr->stage_used = 0;
+	return rc;
+}
+
+/* Flushes what does not go together with bytes for file offset off. */
+static int writer_room(struct writer *wr, uint64_t off, int n)
+{
+	if (wr->n_iov && (wr->file_off + wr->bytes != off || wr->n_iov + n > WRITER_IOV))
+		TRY(writer_flush(wr));
+	if (!wr->n_iov)
+		wr->file_off = off;
+	return 0;
+}
+
+static void writer_add(struct writer *wr, const struct iovec *iov, int n)
+{
+	for (int i = 0; i < n; i++) {
+		struct iovec *last = wr->n_iov ? &wr->iov[wr->n_iov - 1] : NULL;
+
+		if (last && (uint8_t *)last->iov_base + last->iov_len == iov[i].iov_base)
+			last->iov_len += iov[i].iov_len;
+		else
+			wr->iov[wr->n_iov++] = iov[i];
+		wr->bytes += iov[i].iov_len;
+	}
+	wr->tx->data = true;
+}
+
+/* A place of size bytes (whole units) in the staging slot. */
+static int writer_stage(struct writer *wr, uint32_t size, uint8_t **ret_buf)
+{
+	if (!wr->stage)
+		TRY(slot_get(wr->s->merge_pool, fiber_deadline(), &wr->stage));
+	if (wr->stage_used + size > wr->stage->size) {
+		uint64_t next = wr->file_off + wr->bytes;
+
+		TRY(writer_flush(wr));
+		wr->file_off = next;
+	}
+	*ret_buf = wr->stage->data + wr->stage_used;
+	wr->stage_used += size;
+	return 0;
+}
+
+/* Old block, overlaid with bytes [fs, fe) of the block (zeros when there is no request). */
+static int merge_block(struct writer *wr, uint32_t index, uint32_t fs, uint32_t fe)
+{
+	struct chunk_tx *tx = wr->tx;
+	struct chunk_block *b = &tx->rec->blocks[index];
+	const struct chunk_block *o =
+		tx->old && index < tx->old->n_blocks ? &tx->old->blocks[index] : NULL;
+	uint32_t old_len = o ? o->len : 0, size = block_units(b) * UNIT_SIZE;
+	uint32_t room = round_units(old_len) * UNIT_SIZE;
+	struct iovec iov;
+	uint8_t *buf;
+
+	TRY(writer_room(wr, block_file_off(b), 1));
+	TRY(writer_stage(wr, size > room ? size : room, &buf));
+	if (old_len)
+		TRY(store_block_read(wr->s, &tx->ent->id, tx->old, index, buf));
+	memset(buf + old_len, 0, size > old_len ? size - old_len : 0);
+	if (wr->w)
+		bulk_copy(wr->w, index * tx->rec->block_size + fs - wr->w->off, fe - fs, buf + fs);
+	else
+		memset(buf + fs, 0, fe - fs);
+	b->sum = b->stored_sum = checksum64(buf, b->len);
+	iov = (struct iovec){ buf, size };
+	if (!wr->n_iov)
+		wr->file_off = block_file_off(b);
+	writer_add(wr, &iov, 1);
+	metric_add(&wr->s->metrics->merges, 1);
+	return 0;
+}
+
+/* A block that comes whole (or as its own beginning, with nothing behind it). */
+static int write_whole(struct writer *wr, uint32_t index, uint32_t pos, uint32_t len)
+{
+	const struct chunk_block *b = &wr->tx->rec->blocks[index];
+	struct iovec iov[BULK_IOV];
+	int n = bulk_direct(wr->w, pos, len, iov);
+
+	TRY(writer_room(wr, block_file_off(b), n ? n : 1));
+	if (!n) {
+		uint32_t size = block_units(b) * UNIT_SIZE;
+		uint8_t *buf;
+
+		TRY(writer_stage(wr, size, &buf));
+		bulk_copy(wr->w, pos, len, buf);
+		memset(buf + len, 0, size - len);
+		iov[0] = (struct iovec){ buf, size };
+		n = 1;
+		metric_add(&wr->s->metrics->copies, 1);
+	}
+	writer_add(wr, iov, n);
+	return 0;
+}
+
+/* ---- the plan ---- */
+
+/* Of [off, end) of the chunk the part in block i, relative to the block. */
+static void block_part(uint32_t bs, uint32_t off, uint32_t end, uint32_t i, uint32_t *ret_fs,
+		       uint32_t *ret_fe)
+{
+	uint32_t begin = i * bs;
+
+	*ret_fs = off > begin ? off - begin : 0;
+	*ret_fe = end - begin < bs ? end - begin : bs;
+}
+
+static uint32_t old_block_len(const struct chunk_tx *tx, uint32_t i)
+{
+	return tx->old && i < tx->old->n_blocks ? tx->old->blocks[i].len : 0;
+}
+
+static int plan_write(struct chunk_tx *tx, const struct chunk_write *w)
+{
+	uint32_t bs = chunk_block_size(w->chunk_size), end = w->off + w->len;
+	uint32_t first = w->off / bs, last = (end - 1) / bs;
+	uint32_t n_blocks = tx->old && tx->old->n_blocks > last ? tx->old->n_blocks : last + 1;
+	struct alloc_request a = { w->session, first, last, w->len, 0, false };
+	uint32_t take = 0, give = 0;
+
+	if (tx->old && tx->old->chunk_size != w->chunk_size)
+		return -LE_INVAL;
+	TRY(tx_new_record(tx, w->chunk_size, n_blocks));
+	if (tx->rec->end < end)
+		tx->rec->end = end;
+	for (uint32_t i = first; i <= last; i++) {
+		struct chunk_block *b = &tx->rec->blocks[i];
+		uint32_t old_len = old_block_len(tx, i), fs, fe;
+		struct piece p;
+
+		block_part(bs, w->off, end, i, &fs, &fe);
+		piece_decode((const uint8_t *)w->pieces.data + (i - first) * PIECE_WIRE_SIZE, &p);
+		give += b->len ? block_units(b) : 0;
+		*b = (struct chunk_block){ .sum = p.sum, .stored_sum = p.sum, .flags = BLOCK_FRESH };
+		b->len = b->stored_len = fe > old_len ? fe : old_len;
+		take += block_units(b);
+	}
+	a.growth = take > give ? take - give : 0;
+	return tx_allocate(tx, &a);
+}
+
+static int write_blocks(struct writer *wr)
+{
+	const struct chunk_write *w = wr->w;
+	uint32_t bs = wr->tx->rec->block_size, end = w->off + w->len;
+
+	for (uint32_t i = w->off / bs; i <= (end - 1) / bs; i++) {
+		uint32_t fs, fe;
+
+		block_part(bs, w->off, end, i, &fs, &fe);
+		if (fs == 0 && fe >= old_block_len(wr->tx, i))
+			TRY(write_whole(wr, i, i * bs - w->off, fe));
+		else
+			TRY(merge_block(wr, i, fs, fe));
+	}
+	return writer_flush(wr);
+}
+
+int chunk_write_begin(struct chunk_store *s, const struct chunk_write *w, struct chunk_tx *tx)
+{
+	struct writer wr = { .s = s, .tx = tx, .w = w };
+	int rc;
+
+	TRY(write_check(w));
+	TRY(tx_begin(s, &w->id, tx));
+	rc = plan_write(tx, w);
+	if (rc == 0)
+		rc = write_blocks(&wr);
+	slot_unref(wr.stage);
+	if (rc < 0) {
+		chunk_tx_abort(tx);
+		return rc;
+	}
+	tx->changes = true;
+	metric_add(&s->metrics->writes, 1);
+	metric_add(&s->metrics->write_bytes, w->len);
+	return 0;
+}
+
+/* ---- making zeros, which also cuts ---- */
+
+/* The first len bytes of a block, on the extent they have: only its record changes. */
+static int cut_block(struct writer *wr, uint32_t index, uint32_t len)
+{
+	struct chunk_tx *tx = wr->tx;
+	struct chunk_block *b = &tx->rec->blocks[index];
+	uint8_t *buf;
+
+	if (b->len <= len)
+		return 0;
+	if (len == 0) {
+		*b = (struct chunk_block){ 0 };
+		return 0;
+	}
+	TRY(writer_stage(wr, block_units(b) * UNIT_SIZE, &buf));
+	TRY(store_block_read(wr->s, &tx->ent->id, tx->old, index, buf));
+	wr->stage_used = 0;
+	b->sum = b->stored_sum = checksum64(buf, len);
+	b->len = b->stored_len = len;
+	return 0;
+}
+
+static int trim_blocks(struct writer *wr, uint32_t end)
+{
+	struct chunk_tx *tx = wr->tx;
+	uint32_t bs = tx->old->block_size, n = (end + bs - 1) / bs;
+
+	TRY(tx_new_record(tx, tx->old->chunk_size, tx->old->n_blocks < n ? tx->old->n_blocks : n));
+	tx->rec->end = end;
+	if (tx->rec->n_blocks == n && end % bs)
+		return cut_block(wr, n - 1, end % bs);
+	return 0;
+}
+
+/* Blocks that only lose their beginning or middle are written anew; at most two. */
+static int punch_blocks(struct writer *wr, uint32_t off, uint32_t end)
+{
+	struct chunk_tx *tx = wr->tx;
+	uint32_t bs = tx->old->block_size, n = tx->old->n_blocks, first = off / bs;
+	struct alloc_request a = { .first = first, .privileged = true };
+
+	TRY(tx_new_record(tx, tx->old->chunk_size, n));
+	for (uint32_t i = first; i < n && i <= (end - 1) / bs; i++) {
+		struct chunk_block *b = &tx->rec->blocks[i];
+		uint32_t fs, fe;
+
+		block_part(bs, off, end, i, &fs, &fe);
+		if (b->len <= fs)
+			continue;
+		if (fe >= b->len)
+			TRY(cut_block(wr, i, fs));
+		else
+			b->flags |= BLOCK_FRESH;
+		a.last = i;
+	}
+	if (first >= n)
+		return 0;
+	a.last = a.last < first ? first : a.last;
+	TRY(tx_allocate(tx, &a));
+	for (uint32_t i = first; i <= a.last; i++) {
+		struct chunk_block *b = &tx->rec->blocks[i];
+		uint32_t fs, fe;
+
+		block_part(bs, off, end, i, &fs, &fe);
+		if (b->len && b->unit != tx->old->blocks[i].unit)
+			TRY(merge_block(wr, i, fs, fe));
+	}
+	return writer_flush(wr);
+}
+
+/* Ends a begin: nothing changes, or the new record is there, or rc says what failed. */
+static int edit_end(struct chunk_tx *tx, struct writer *wr, int rc)
+{
+	slot_unref(wr->stage);
+	if (rc < 0) {
+		chunk_tx_abort(tx);
+		return rc;
+	}
+	tx->changes = true;
+	metric_add(&tx->s->metrics->trims, 1);
+	return 0;
+}
+
+int chunk_trim_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t end,
+		     struct chunk_tx *tx)
+{
+	struct writer wr = { .s = s, .tx = tx };
+
+	TRY(tx_begin(s, id, tx));
+	if (!tx->old || (end && tx->old->end <= end)) {
+		tx_cancel(tx);
+		return 0;
+	}
+	if (end == 0) {
+		tx->changes = true;
+		metric_add(&s->metrics->removes, 1);
+		return 0;
+	}
+	return edit_end(tx, &wr, trim_blocks(&wr, end));
+}
+
+int chunk_punch_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t off, uint32_t len,
+		      struct chunk_tx *tx)
+{
+	struct writer wr = { .s = s, .tx = tx };
+
+	TRY(tx_begin(s, id, tx));
+	if (!tx->old || len == 0 || off >= tx->old->end) {
+		tx_cancel(tx);
+		return 0;
+	}
+	if (len > tx->old->end - off)
+		len = tx->old->end - off;
+	return edit_end(tx, &wr, punch_blocks(&wr, off, off + len));
+}

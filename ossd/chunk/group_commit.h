@@ -1,0 +1,77 @@
+/*
+ * Group commit: changes join an open group; two fibers make groups durable one after another,
+ * pipelined: while the index commits one group, the data file is synced for the next, and a
+ * third collects.
+ *
+ *   join → [open] → fdatasync of the data file → [synced] → commit of the index → publish → wake
+ *
+ * A failed sync or commit is final: this and all later groups fail with it, nothing of them is
+ * published. Owned by the store's loop.
+ */
+#ifndef LEAT_OSSD_GROUP_COMMIT_H
+#define LEAT_OSSD_GROUP_COMMIT_H
+
+#include "common/base/list.h"
+#include "common/kv/kv.h"
+#include "common/rt/fiber.h"
+
+struct ossd_metrics;
+
+#define COMMIT_GROUPS 3u
+
+struct commit_group {
+	struct kv_batch *batch;
+	struct list members; /* struct commit_member, in the order they joined */
+	uint32_t n;
+	uint64_t number;
+	bool data; /* something was written to the data file */
+	struct waitq waiters;
+	struct list link;
+};
+
+/* Embedded by what joins; must live until the group has ended. */
+struct commit_member {
+	struct list link;
+	/* The group is durable. Must not yield. Not called when it failed. */
+	void (*publish)(struct commit_member *m);
+};
+
+struct group_commit_options {
+	struct env *env;
+	struct kv *kv;
+	struct env_file *data;
+	bool sync;
+	struct ossd_metrics *metrics;
+	void *arg;
+	/* Before a group goes to the index: add to its batch (the commit counter). */
+	void (*before)(void *arg, struct kv_batch *b);
+	/* It is durable, members are published. */
+	void (*after)(void *arg);
+};
+
+struct group_commit {
+	struct group_commit_options o;
+	struct commit_group groups[COMMIT_GROUPS];
+	struct commit_group *open;
+	struct list free, synced;
+	struct waitq work, synced_work, room;
+	uint64_t next_number;
+	uint64_t done, durable; /* groups up to here have ended; have ended well */
+	int status;		/* sticky */
+	bool stopping, sync_ended;
+	struct latch fibers;
+};
+
+/* Starts the two fibers. */
+int group_commit_start(struct group_commit *g, const struct group_commit_options *o) CHECK_RESULT;
+/* Finishes what has joined. Yields. */
+void group_commit_stop(struct group_commit *g);
+
+/* The batch of the open group, to put rows into; then, without a yield between, join. */
+struct kv_batch *group_commit_batch(struct group_commit *g);
+/* m may be NULL (rows without anything to publish). Returns the group's number. */
+uint64_t group_commit_join(struct group_commit *g, struct commit_member *m, bool data);
+/* Until the group is durable: 0 or the final failure. Not interruptible. Yields. */
+int group_commit_wait(struct group_commit *g, uint64_t number) CHECK_RESULT;
+
+#endif

@@ -1,0 +1,178 @@
+#include "ossd/chunk/replay.h"
+
+#include <stdlib.h>
+
+#include "common/rt/loop.h"
+
+WIRE_DEFINE_MESSAGE(replay_row)
+
+#define ROW_KEY_SIZE 13u
+#define ROW_MAX (REPLAY_REPLY_MAX + 32u)
+
+static void row_key(uint64_t session, uint32_t slot, uint8_t out[ROW_KEY_SIZE])
+{
+	out[0] = 'R';
+	for (int i = 0; i < 8; i++)
+		out[1 + i] = (uint8_t)(session >> (56 - 8 * i));
+	for (int i = 0; i < 4; i++)
+		out[9 + i] = (uint8_t)(slot >> (24 - 8 * i));
+}
+
+void replay_init(struct replay *r, uint32_t max)
+{
+	r->max = max;
+	hmap_init(&r->map, 256);
+}
+
+void replay_fini(struct replay *r)
+{
+	struct hmap_node *n = hmap_next(&r->map, NULL);
+
+	while (n) {
+		struct replay_ent *e = container_of(n, struct replay_ent, node);
+
+		n = hmap_next(&r->map, n);
+		free(e);
+	}
+	hmap_fini(&r->map);
+}
+
+static struct replay_ent *find(struct replay *r, uint64_t session, uint32_t slot)
+{
+	struct hmap_node *n = hmap_find(&r->map, hash_u64_2(session, slot));
+
+	for (; n; n = hmap_find_next(n)) {
+		struct replay_ent *e = container_of(n, struct replay_ent, node);
+
+		if (e->session == session && e->slot == slot)
+			return e;
+	}
+	return NULL;
+}
+
+/* Once per session and slot, not per request. */
+static struct replay_ent *add(struct replay *r, uint64_t session, uint32_t slot)
+{
+	struct replay_ent *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return NULL;
+	e->session = session;
+	e->slot = slot;
+	waitq_init(&e->q);
+	hmap_insert(&r->map, &e->node, hash_u64_2(session, slot));
+	return e;
+}
+
+int replay_load(struct replay *r, const void *key, size_t key_len, const void *value, size_t len)
+{
+	const uint8_t *k = key;
+	struct replay_row row;
+	struct replay_ent *e;
+	struct wire_r w;
+	uint64_t session = 0;
+	uint32_t slot = 0;
+
+	if (key_len != ROW_KEY_SIZE)
+		return -LE_CORRUPT_STORE;
+	for (int i = 0; i < 8; i++)
+		session = session << 8 | k[1 + i];
+	for (int i = 0; i < 4; i++)
+		slot = slot << 8 | k[9 + i];
+	wire_r_init(&w, value, len);
+	wire_get_replay_row(&w, &row);
+	if (w.status < 0 || row.seq == 0 || row.reply.len > REPLAY_REPLY_MAX)
+		return -LE_CORRUPT_STORE;
+	e = add(r, session, slot);
+	if (!e)
+		return -LE_NOMEM;
+	e->seq = row.seq;
+	e->op = row.op;
+	e->reply_len = (uint16_t)row.reply.len;
+	if (row.reply.len)
+		memcpy(e->reply, row.reply.data, row.reply.len);
+	return 0;
+}
+
+int replay_begin(struct replay *r, uint64_t session, uint32_t slot, uint64_t seq, uint16_t op,
+		 struct replay_ent **ret_ent)
+{
+	struct replay_ent *e = find(r, session, slot);
+	int rc = 0;
+
+	if (!e) {
+		if (r->map.n >= r->max)
+			return -LE_OVERLOAD;
+		e = add(r, session, slot);
+		if (!e)
+			return -LE_NOMEM;
+	}
+	e->waiting++; /* keeps the entry */
+	while (e->running_seq && seq >= e->running_seq && rc == 0)
+		rc = waitq_wait(&e->q, fiber_deadline());
+	e->waiting--;
+	TRY(rc);
+	e->last_us = loop_now_us();
+	if (seq < e->seq || (e->running_seq && seq < e->running_seq) ||
+	    (seq == e->seq && op != e->op))
+		return -LE_STALE_SEQ;
+	*ret_ent = e;
+	if (seq == e->seq)
+		return 1;
+	e->running_seq = seq;
+	e->next_op = op;
+	e->next_len = 0;
+	return 0;
+}
+
+void replay_join(struct replay_ent *e, struct kv_batch *b, const void *reply, uint32_t len)
+{
+	struct replay_row row = { e->running_seq, 0, e->next_op, bytes_of(reply, len) };
+	uint8_t key[ROW_KEY_SIZE], buf[ROW_MAX];
+	struct wire_w w;
+
+	ASSERT(len <= REPLAY_REPLY_MAX);
+	if (len)
+		memcpy(e->next, reply, len);
+	e->next_len = (uint16_t)len;
+	wire_w_init(&w, buf, sizeof(buf));
+	wire_put_replay_row(&w, &row);
+	ASSERT(w.status == 0);
+	row_key(e->session, e->slot, key);
+	kv_batch_put(b, key, sizeof(key), buf, w.len);
+}
+
+void replay_end(struct replay_ent *e, bool durable)
+{
+	if (durable) {
+		e->seq = e->running_seq;
+		e->op = e->next_op;
+		e->reply_len = e->next_len;
+		memcpy(e->reply, e->next, e->next_len);
+	}
+	e->running_seq = 0;
+	waitq_wake_all(&e->q);
+}
+
+uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us, uint32_t max,
+		       bool (*alive)(void *arg, uint64_t session), void *arg)
+{
+	struct hmap_node *n = hmap_next(&r->map, NULL);
+	uint8_t key[ROW_KEY_SIZE];
+	uint32_t n_dropped = 0;
+
+	while (n && n_dropped < max) {
+		struct replay_ent *e = container_of(n, struct replay_ent, node);
+
+		n = hmap_next(&r->map, n);
+		if (e->running_seq || e->waiting || e->last_us >= before_us ||
+		    alive(arg, e->session))
+			continue;
+		row_key(e->session, e->slot, key);
+		kv_batch_delete(b, key, sizeof(key));
+		hmap_remove(&r->map, &e->node);
+		free(e);
+		n_dropped++;
+	}
+	return n_dropped;
+}

@@ -1,0 +1,63 @@
+/*
+ * Exactly once: the last answer of each (session, slot), in memory and as row 'R' of the index,
+ * written in the same batch as the change it answers. Owned by the store's loop.
+ *
+ * replay_begin → (execute; the last change joins a group together with replay_join) →
+ * replay_end. A request that comes again while the first one runs waits for it.
+ */
+#ifndef LEAT_OSSD_REPLAY_H
+#define LEAT_OSSD_REPLAY_H
+
+#include "common/base/hmap.h"
+#include "common/kv/kv.h"
+#include "common/proto/wire.h"
+#include "common/rt/fiber.h"
+
+#define REPLAY_REPLY_MAX 64u
+
+#define replay_row_FIELDS(F) F(u64, seq) F(i32, status) F(u16, op) F(bytes, reply)
+WIRE_STRUCT(replay_row)
+
+struct replay_ent {
+	struct hmap_node node;
+	uint64_t session;
+	uint32_t slot;
+	uint16_t op;
+	uint16_t reply_len;
+	uint64_t seq;	      /* answered: the reply is here. 0: none yet */
+	uint64_t running_seq; /* 0: none */
+	uint64_t last_us;     /* last use; 0: not since start */
+	uint32_t waiting;
+	struct waitq q;
+	uint8_t reply[REPLAY_REPLY_MAX];
+	/* of the one that runs, until it is durable */
+	uint16_t next_op, next_len;
+	uint8_t next[REPLAY_REPLY_MAX];
+};
+
+struct replay {
+	struct hmap map;
+	uint32_t max;
+};
+
+void replay_init(struct replay *r, uint32_t max);
+void replay_fini(struct replay *r);
+/* A row of the index, at start. -LE_CORRUPT_STORE, -LE_NOMEM */
+int replay_load(struct replay *r, const void *key, size_t key_len, const void *value, size_t len)
+	CHECK_RESULT;
+
+/* 0: execute it. 1: answered before, the reply is in (*ret_ent)->reply. -LE_STALE_SEQ, -LE_OVERLOAD,
+ * -LE_TIMEDOUT. Yields while an earlier request of the slot runs. */
+int replay_begin(struct replay *r, uint64_t session, uint32_t slot, uint64_t seq, uint16_t op,
+		 struct replay_ent **ret_ent) CHECK_RESULT;
+/* Puts the answer into the batch. */
+void replay_join(struct replay_ent *e, struct kv_batch *b, const void *reply, uint32_t len);
+/* durable: the batch is committed. Wakes who waits. */
+void replay_end(struct replay_ent *e, bool durable);
+
+/* Forgets the rows of sessions that are not alive and were not used since before_us: up to max
+ * deletions go into the batch; returns how many. */
+uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us, uint32_t max,
+		       bool (*alive)(void *arg, uint64_t session), void *arg);
+
+#endif

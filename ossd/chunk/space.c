@@ -1,0 +1,219 @@
+#include "ossd/chunk/space.h"
+
+#include <stdlib.h>
+
+#include "common/base/assert.h"
+
+/* One session may hold at most this part of the space that nobody was promised. */
+#define GRANT_FRACTION 8u
+
+int space_init(struct space *s, uint64_t n_units, uint64_t limit, uint64_t reserve,
+	       uint64_t grant_max)
+{
+	*s = (struct space){ .grant_max = grant_max, .gen = 1 };
+	s->reserve = reserve < n_units * UNIT_SIZE / 8 ? reserve : n_units * UNIT_SIZE / 8;
+	list_init(&s->pins);
+	hmap_init(&s->sessions, 64);
+	s->ring = calloc(QUARANTINE_MAX, sizeof(*s->ring));
+	if (!s->ring || extent_alloc_init(&s->alloc, n_units, limit) < 0) {
+		space_fini(s);
+		return -LE_NOMEM;
+	}
+	return 0;
+}
+
+void space_fini(struct space *s)
+{
+	struct hmap_node *n = hmap_next(&s->sessions, NULL);
+
+	while (n) {
+		struct space_session *e = container_of(n, struct space_session, node);
+
+		n = hmap_next(&s->sessions, n);
+		free(e);
+	}
+	hmap_fini(&s->sessions);
+	free(s->ring);
+	s->ring = NULL;
+	extent_alloc_fini(&s->alloc);
+}
+
+uint64_t space_total(const struct space *s)
+{
+	return s->alloc.n_units * UNIT_SIZE;
+}
+
+uint64_t space_used(const struct space *s)
+{
+	return (s->alloc.limit - s->alloc.free) * UNIT_SIZE;
+}
+
+static uint64_t above(uint64_t a, uint64_t b)
+{
+	return a > b ? a - b : 0;
+}
+
+uint64_t space_usable(const struct space *s)
+{
+	return above((extent_usable(&s->alloc) + s->quarantined) * UNIT_SIZE, s->reserve);
+}
+
+/* What may still be promised or taken without a promise. */
+static uint64_t unpromised(const struct space *s)
+{
+	return above(extent_usable(&s->alloc) * UNIT_SIZE, s->reserve + s->granted);
+}
+
+/* ---- freed extents and readers ---- */
+
+static void release(struct space *s)
+{
+	uint64_t oldest = list_empty(&s->pins)
+				  ? UINT64_MAX
+				  : list_entry(s->pins.next, struct read_pin, link)->gen;
+
+	while (s->ring_tail != s->ring_head) {
+		struct freed *f = &s->ring[s->ring_tail % QUARANTINE_MAX];
+
+		if (f->gen >= oldest)
+			break;
+		extent_put(&s->alloc, f->start, f->n);
+		s->quarantined -= f->n;
+		s->ring_tail++;
+	}
+}
+
+void read_pin_begin(struct space *s, struct read_pin *p)
+{
+	p->gen = s->gen;
+	list_push(&s->pins, &p->link);
+}
+
+void read_pin_end(struct space *s, struct read_pin *p)
+{
+	list_remove(&p->link);
+	release(s);
+}
+
+void space_free(struct space *s, uint64_t start, uint32_t n)
+{
+	if (s->frozen)
+		return;
+	if (list_empty(&s->pins)) {
+		release(s);
+		extent_put(&s->alloc, start, n);
+		return;
+	}
+	if (s->ring_head - s->ring_tail == QUARANTINE_MAX) {
+		/* Tens of thousands of extents freed during one read: these stay in use until the next
+		 * start. Giving them out now could change what that reader sees. */
+		return;
+	}
+	s->ring[s->ring_head++ % QUARANTINE_MAX] = (struct freed){ start, s->gen, n };
+	s->quarantined += n;
+	s->gen++;
+}
+
+/* ---- grants ---- */
+
+static struct space_session *session_find(const struct space *s, uint64_t session)
+{
+	struct hmap_node *n = hmap_find(&s->sessions, hash_u64(session));
+
+	for (; n; n = hmap_find_next(n)) {
+		struct space_session *e = container_of(n, struct space_session, node);
+
+		if (e->session == session)
+			return e;
+	}
+	return NULL;
+}
+
+static struct space_session *session_get(struct space *s, uint64_t session, uint64_t now_us)
+{
+	struct space_session *e = session_find(s, session);
+
+	if (!e && s->sessions.n < SPACE_SESSIONS_MAX) {
+		e = calloc(1, sizeof(*e));
+		if (e) {
+			e->session = session;
+			hmap_insert(&s->sessions, &e->node, hash_u64(session));
+		}
+	}
+	if (e)
+		e->last_us = now_us;
+	return e;
+}
+
+int space_admit(struct space *s, uint64_t session, uint32_t len, uint32_t need, uint32_t growth)
+{
+	struct space_session *e = session_find(s, session);
+	uint64_t grow = (uint64_t)growth * UNIT_SIZE, held = e ? e->grant : 0;
+	uint64_t use = held < grow ? held : grow;
+
+	if (extent_usable(&s->alloc) < need && s->alloc.free < need)
+		return -LE_NOSPC;
+	/* Beyond the grant only what rounding to units adds to the bytes that were promised. */
+	if (grow > held && held < len && grow - held > unpromised(s))
+		return -LE_NOSPC;
+	if (e) {
+		e->grant -= use;
+		s->granted -= use;
+	}
+	return 0;
+}
+
+uint64_t space_grant(struct space *s, uint64_t session, uint64_t want, uint64_t now_us)
+{
+	struct space_session *e = session_get(s, session, now_us);
+	uint64_t most;
+
+	if (!e)
+		return 0;
+	s->granted -= e->grant;
+	most = unpromised(s) / GRANT_FRACTION;
+	if (most < e->grant)
+		most = e->grant; /* what it holds is not taken away while it wants it */
+	if (most > s->grant_max)
+		most = s->grant_max;
+	e->grant = (want < most ? want : most) / UNIT_SIZE * UNIT_SIZE;
+	s->granted += e->grant;
+	return e->grant;
+}
+
+uint64_t space_grant_held(const struct space *s, uint64_t session)
+{
+	const struct space_session *e = session_find(s, session);
+
+	return e ? e->grant : 0;
+}
+
+void space_peer(struct space *s, uint64_t session, int delta, uint64_t now_us)
+{
+	struct space_session *e = delta > 0 ? session_get(s, session, now_us)
+					    : session_find(s, session);
+
+	if (!e)
+		return;
+	e->last_us = now_us;
+	if (delta > 0)
+		e->n_peers++;
+	else if (e->n_peers)
+		e->n_peers--;
+}
+
+void space_expire(struct space *s, uint64_t before_us)
+{
+	struct hmap_node *n = hmap_next(&s->sessions, NULL);
+
+	while (n) {
+		struct space_session *e = container_of(n, struct space_session, node);
+
+		n = hmap_next(&s->sessions, n);
+		if (e->n_peers || e->last_us >= before_us)
+			continue;
+		s->granted -= e->grant;
+		hmap_remove(&s->sessions, &e->node);
+		free(e);
+	}
+}

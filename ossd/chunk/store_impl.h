@@ -1,0 +1,56 @@
+/* What the files of this folder know of each other. Nobody else includes this. */
+#ifndef LEAT_OSSD_STORE_IMPL_H
+#define LEAT_OSSD_STORE_IMPL_H
+
+#include "ossd/chunk/chunk_store.h"
+
+/* Row 'M' "store"; 'M' "commits". */
+#define SUPER_KEY "Mstore"
+#define SUPER_KEY_SIZE 6u
+#define COMMITS_KEY "Mcommits"
+#define COMMITS_KEY_SIZE 8u
+#define SUPER_MAX 256u
+#define STORE_PATH_MAX (CONFIG_STR_MAX + 32)
+
+static inline uint64_t block_file_off(const struct chunk_block *b)
+{
+	return (uint64_t)b->unit * UNIT_SIZE;
+}
+static inline uint32_t round_units(uint32_t bytes)
+{
+	return (bytes + UNIT_SIZE - 1) / UNIT_SIZE;
+}
+
+/* Makes ent->rec known. */
+int store_ent_load(struct chunk_store *s, struct chunk_ent *e) CHECK_RESULT;
+/* One record from its row. -LE_CORRUPT with a log line. */
+int store_record_decode(struct chunk_store *s, const struct chunk_id *id, const void *data,
+			size_t len, struct chunk_record **ret_rec) CHECK_RESULT;
+
+/* Logs and counts a damaged block: -LE_CORRUPT. */
+int store_corrupt(struct chunk_store *s, const struct chunk_id *id, uint32_t index,
+		  const struct chunk_block *b);
+/* Block index of rec into buf (whole units), verified. */
+int store_block_read(struct chunk_store *s, const struct chunk_id *id,
+		     const struct chunk_record *rec, uint32_t index, uint8_t *buf) CHECK_RESULT;
+
+/* Lock, load, tx->old. Nothing to undo when it fails. */
+int tx_begin(struct chunk_store *s, const struct chunk_id *id, struct chunk_tx *tx) CHECK_RESULT;
+/* A copy of tx->old (or an empty record) with room for n_blocks, version and mtime set. */
+int tx_new_record(struct chunk_tx *tx, uint32_t chunk_size, uint32_t n_blocks) CHECK_RESULT;
+/* Ends a tx that changes nothing. */
+void tx_cancel(struct chunk_tx *tx);
+
+/* Which blocks get new extents: all of [first, last] with len > 0 and `fresh` set. */
+struct alloc_request {
+	uint64_t session;
+	uint32_t first, last;
+	uint32_t len;	 /* bytes that the client writes (of its grant) */
+	uint32_t growth; /* units in addition to what will be freed */
+	bool privileged; /* punch: may use the reserve */
+};
+/* Extents for blocks first..last of tx->rec whose flags have BLOCK_FRESH; all or none. */
+#define BLOCK_FRESH 0x80000000u
+int tx_allocate(struct chunk_tx *tx, const struct alloc_request *a) CHECK_RESULT;
+
+#endif
