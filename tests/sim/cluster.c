@@ -1,0 +1,397 @@
+/* Building, breaking and healing the simulated cluster. See cluster.h. */
+#include "tests/sim/cluster.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/kv/kv.h"
+
+static const struct transport_sim_options calm = { .delay_us_max = 300 };
+
+void cluster_fail(struct cluster *c, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (c->failed)
+		return;
+	c->failed = true;
+	va_start(ap, fmt);
+	vsnprintf(c->failure, sizeof(c->failure), fmt, ap);
+	va_end(ap);
+}
+
+/* ---- parameters small enough that chunks, caches and tables are all exercised ---- */
+
+static void mds_params_of(struct node *n, struct mds_params *p)
+{
+	struct config_section s = { "mds", mds_param_table, n_mds_params, p };
+
+	config_defaults(&s, 1);
+	snprintf(p->data_dir, sizeof(p->data_dir), "%s", n->dir);
+	snprintf(p->listen, sizeof(p->listen), "%s", n->addr);
+	p->metrics[0] = '\0';
+	p->default_chunk_size = 64 << 10;
+	p->cache_mib = 1;
+}
+
+static void ossd_params_of(struct node *n, struct ossd_params *p)
+{
+	struct config_section s = { "ossd", ossd_param_table, n_ossd_params, p };
+
+	config_defaults(&s, 1);
+	snprintf(p->data_dir, sizeof(p->data_dir), "%s", n->dir);
+	snprintf(p->bind, sizeof(p->bind), "%s", n->addr);
+	p->metrics[0] = '\0';
+	p->data_size = 24 << 20;
+	p->grow_step = 4 << 20;
+	p->zero_ahead = 1 << 20;
+	p->slots = p->read_slots = 16;
+	p->small_slots = 64;
+	p->cache_size = 1 << 20;
+}
+
+static void client_params_of(struct client_params *p)
+{
+	struct config_section s = { "client", client_param_table, n_client_params, p };
+
+	config_defaults(&s, 1);
+	p->request_timeout_ms = 3600000; /* nothing fails: servers always return */
+	p->mount_timeout_ms = 3600000;
+	p->slot_memory = 32 << 20;
+}
+
+/* ---- servers ---- */
+
+static void mds_main(struct loop *loop, void *arg)
+{
+	struct node *n = arg;
+	struct mds_options o = { .transport = n->cluster->transport, .key = n->cluster->key };
+	int status = 0;
+
+	n->loop = loop;
+	mds_params_of(n, &o.params);
+	if (!n->formatted)
+		status = mds_format(loop_env(loop), &o.params, NULL);
+	n->formatted = true;
+	if (status == 0)
+		status = mds_start(&o, &n->mds);
+	if (status < 0)
+		cluster_fail(n->cluster, "mds does not start: %s", status_name(status));
+	n->running = true;
+}
+
+static void ossd_main(struct loop *loop, void *arg)
+{
+	struct node *n = arg;
+	struct ossd_options o = { .transport = n->cluster->transport,
+				  .key = n->cluster->key,
+				  .mds_addrs = n->cluster->mds.addr };
+	int status = 0;
+
+	n->loop = loop;
+	ossd_params_of(n, &o.params);
+	if (!n->formatted)
+		status = ossd_format(loop_env(loop), &o.params);
+	n->formatted = true;
+	if (status == 0)
+		status = ossd_start(&o, &n->ossd);
+	if (status < 0)
+		cluster_fail(n->cluster, "%s does not start: %s", n->name, status_name(status));
+	n->running = true;
+}
+
+static void node_init(struct cluster *c, struct node *n, const char *name)
+{
+	n->cluster = c;
+	snprintf(n->name, sizeof(n->name), "%s", name);
+	snprintf(n->dir, sizeof(n->dir), "/%s", name);
+	snprintf(n->addr, sizeof(n->addr), "%s:1", name);
+	n->proc = sim_proc_create(c->sim, n->name);
+	n->formatted = false;
+}
+
+static void node_start(struct node *n)
+{
+	n->want_up = true;
+	n->running = false;
+	n->mds = NULL;
+	n->ossd = NULL;
+	int status = sim_proc_start(n->proc, n == &n->cluster->mds ? mds_main : ossd_main, n);
+	if (status < 0)
+		cluster_fail(n->cluster, "%s: %s", n->name, status_name(status));
+}
+
+void cluster_crash(struct node *n)
+{
+	n->want_up = n->running = false;
+	sim_proc_crash(n->proc);
+}
+
+static bool servers_up(void *arg)
+{
+	struct cluster *c = arg;
+
+	if (!c->mds.running)
+		return false;
+	for (int i = 0; i < N_OSSD; i++)
+		if (!c->ossd[i].running || !ossd_ready(c->ossd[i].ossd))
+			return false;
+	return true;
+}
+
+int cluster_start(struct cluster *c, const struct plan *plan)
+{
+	struct sim_options so = { .kv_open = kv_sim_open };
+	char name[16];
+
+	memset(c, 0, sizeof(*c));
+	c->plan = *plan;
+	TRY(sim_create(plan->seed, &so, &c->sim));
+	TRY(transport_sim_create(c->sim, &calm, &c->transport));
+	memset(&c->key, 7, sizeof(c->key));
+	node_init(c, &c->mds, "mds");
+	node_start(&c->mds);
+	for (int i = 0; i < N_OSSD; i++) {
+		snprintf(name, sizeof(name), "ossd%d", i + 1);
+		node_init(c, &c->ossd[i], name);
+		node_start(&c->ossd[i]);
+	}
+	for (uint32_t i = 0; i <= CLIENTS_MAX; i++) {
+		snprintf(name, sizeof(name), "client%u", i);
+		node_init(c, &c->client[i], name);
+	}
+	cluster_run(c, servers_up, c, 60);
+	return c->failed ? -LE_IO : 0;
+}
+
+/* ---- clients ---- */
+
+static void client_main(struct loop *loop, void *arg)
+{
+	struct node *n = arg;
+	struct cluster *c = n->cluster;
+	struct client_options o = { .transport = c->transport,
+				    .key = c->key,
+				    .mds_addrs = c->mds.addr,
+				    .name = n->name };
+	struct client *client;
+
+	n->loop = loop;
+	client_params_of(&o.params);
+	int status = client_create(&o, &client);
+	if (status < 0) {
+		cluster_fail(c, "%s cannot mount: %s", n->name, status_name(status));
+		return;
+	}
+	n->running = true;
+	c->client_main(c, (uint32_t)(n - c->client), client);
+}
+
+void cluster_start_client(struct cluster *c, uint32_t index)
+{
+	struct node *n = &c->client[index];
+
+	n->want_up = true;
+	n->running = false;
+	int status = sim_proc_start(n->proc, client_main, n);
+	if (status < 0)
+		cluster_fail(c, "%s: %s", n->name, status_name(status));
+}
+
+/* ---- faults ---- */
+
+static void restart_node(void *arg)
+{
+	struct node *n = arg;
+
+	if (!n->cluster->failed && !n->want_up)
+		node_start(n);
+}
+
+static void crash_server(struct cluster *c)
+{
+	uint64_t i = sim_random_below(c->sim, N_OSSD + 1);
+	struct node *n = i == N_OSSD ? &c->mds : &c->ossd[i];
+
+	if (!n->running)
+		return;
+	c->count.server_crashes++;
+	cluster_crash(n);
+	if (sim_after(c->sim, 1 + sim_random_below(c->sim, 3000000), NULL, restart_node, n) < 0)
+		cluster_fail(c, "no memory");
+}
+
+struct cut {
+	struct cluster *cluster;
+	const char *a, *b;
+};
+
+static void heal_cut(void *arg)
+{
+	struct cut *cut = arg;
+
+	transport_sim_partition(cut->cluster->transport, cut->a, cut->b, false);
+	free(cut);
+}
+
+static void cut_network(struct cluster *c)
+{
+	struct cut *cut = malloc(sizeof(*cut));
+	uint64_t i = sim_random_below(c->sim, N_OSSD + 1);
+	uint64_t j = sim_random_below(c->sim, c->plan.n_clients + 1);
+
+	if (!cut)
+		return;
+	cut->cluster = c;
+	cut->a = i == N_OSSD ? c->mds.name : c->ossd[i].name;
+	cut->b = j == c->plan.n_clients ? c->mds.name : c->client[j].name;
+	if (cut->a == cut->b) {
+		free(cut);
+		return;
+	}
+	c->count.partitions++;
+	transport_sim_partition(c->transport, cut->a, cut->b, true);
+	if (sim_after(c->sim, 1 + sim_random_below(c->sim, 5000000), NULL, heal_cut, cut) < 0)
+		cluster_fail(c, "no memory");
+}
+
+static void crash_client(struct cluster *c)
+{
+	struct node *n = &c->client[sim_random_below(c->sim, c->plan.n_clients)];
+
+	if (!n->running)
+		return;
+	c->count.client_crashes++;
+	cluster_crash(n);
+	cluster_start_client(c, (uint32_t)(n - c->client));
+}
+
+static void draw_fault(void *arg)
+{
+	struct cluster *c = arg;
+
+	if (!c->faults_on || c->failed)
+		return;
+	uint64_t kind = sim_random_below(c->sim, 10);
+	if (kind < 5 && c->plan.crash_servers)
+		crash_server(c);
+	else if (kind < 8 && c->plan.cut_network)
+		cut_network(c);
+	else if (kind == 8 && c->plan.crash_clients)
+		crash_client(c);
+	if (sim_after(c->sim, 1 + sim_random_below(c->sim, 4000000), NULL, draw_fault, c) < 0)
+		cluster_fail(c, "no memory");
+}
+
+void cluster_start_faults(struct cluster *c)
+{
+	struct transport_sim_options wild = {
+		.delay_us_max = 2000,
+		.lose_ppm = 3000,
+		.double_ppm = 5000,
+		.reorder_ppm = 20000,
+		.break_ppm = 500,
+		.corrupt_ppm = 500,
+	};
+
+	c->faults_on = true;
+	if (c->plan.damage_frames)
+		transport_sim_set_options(c->transport, &wild);
+	draw_fault(c);
+}
+
+void cluster_heal(struct cluster *c)
+{
+	c->faults_on = false;
+	transport_sim_set_options(c->transport, &calm);
+	for (int i = 0; i <= N_OSSD; i++) {
+		struct node *a = i == N_OSSD ? &c->mds : &c->ossd[i];
+		transport_sim_partition(c->transport, a->name, c->mds.name, false);
+		for (uint32_t j = 0; j < c->plan.n_clients; j++)
+			transport_sim_partition(c->transport, a->name, c->client[j].name, false);
+		if (!a->want_up)
+			node_start(a);
+	}
+	cluster_run(c, servers_up, c, 120);
+}
+
+struct until {
+	struct cluster *cluster;
+	bool (*fn)(void *arg);
+	void *arg;
+};
+
+static bool until_or_failed(void *arg)
+{
+	struct until *u = arg;
+
+	return u->cluster->failed || u->fn(u->arg);
+}
+
+void cluster_run(struct cluster *c, bool (*until)(void *arg), void *arg, uint64_t limit_s)
+{
+	struct until u = { c, until, arg };
+	int status = sim_run(c->sim, until_or_failed, &u, sim_now_us(c->sim) + limit_s * 1000000);
+
+	if (status < 0)
+		cluster_fail(c, "stuck: not done after %llu virtual seconds (%s)",
+			     (unsigned long long)limit_s, status_name(status));
+	c->count.events = sim_events(c->sim);
+	c->count.virtual_ms = sim_now_us(c->sim) / 1000;
+}
+
+/* ---- offline checks ---- */
+
+static void check_main(struct loop *loop, void *arg)
+{
+	struct node *n = arg;
+	struct cluster *c = n->cluster;
+	uint64_t problems = 0;
+	char *text = NULL;
+	size_t len;
+	FILE *report = open_memstream(&text, &len);
+	int status;
+
+	if (n == &c->mds) {
+		struct mds_params p;
+		mds_params_of(n, &p);
+		status = mds_check(loop_env(loop), &p, false, report, &problems);
+	} else {
+		struct ossd_params p;
+		ossd_params_of(n, &p);
+		status = ossd_check(loop_env(loop), &p, true, report, &problems);
+	}
+	fclose(report);
+	if (status < 0)
+		cluster_fail(c, "check of %s: %s", n->name, status_name(status));
+	else if (problems)
+		cluster_fail(c, "check of %s finds %llu problems: %.300s", n->name,
+			     (unsigned long long)problems, text);
+	free(text);
+	n->running = true;
+}
+
+static bool all_checked(void *arg)
+{
+	struct cluster *c = arg;
+
+	if (!c->mds.running)
+		return false;
+	for (int i = 0; i < N_OSSD; i++)
+		if (!c->ossd[i].running)
+			return false;
+	return true;
+}
+
+void cluster_check_stores(struct cluster *c)
+{
+	for (int i = 0; i <= N_OSSD; i++) {
+		struct node *n = i == N_OSSD ? &c->mds : &c->ossd[i];
+		cluster_crash(n);
+		if (sim_proc_start(n->proc, check_main, n) < 0)
+			cluster_fail(c, "cannot start the check of %s", n->name);
+	}
+	cluster_run(c, all_checked, c, 600);
+}

@@ -1,0 +1,73 @@
+/*
+ * A whole Leat cluster in one process: the shipped mds, ossd and client code over the simulator.
+ * One metadata server, N_OSSD object servers and a few clients; a fault plan crashes and
+ * restarts them, cuts the network and damages frames, all drawn from the seed.
+ */
+#ifndef LEAT_TESTS_SIM_CLUSTER_H
+#define LEAT_TESTS_SIM_CLUSTER_H
+
+#include <stdio.h>
+
+#include "client/ll.h"
+#include "common/rpc/transport.h"
+#include "common/rt/sim.h"
+#include "mds/server.h"
+#include "ossd/server.h"
+
+#define N_OSSD 4
+#define CLIENTS_MAX 4
+
+struct plan {
+	uint64_t seed;
+	uint32_t n_clients;
+	uint32_t n_ops;         /* per client */
+	bool crash_servers, crash_clients, cut_network, damage_frames;
+	bool verbose;
+};
+
+struct counters {
+	uint64_t ops, server_crashes, client_crashes, partitions, retried;
+	uint64_t events, virtual_ms;
+};
+
+struct node {
+	struct cluster *cluster;
+	struct sim_proc *proc;
+	struct loop *loop;
+	char name[16], dir[24], addr[24];
+	bool formatted, want_up, running;
+	struct mds *mds;
+	struct ossd *ossd;
+};
+
+struct cluster {
+	struct plan plan;
+	struct sim *sim;
+	struct transport *transport;
+	struct rpc_key key;
+	struct node mds, ossd[N_OSSD];
+	struct node client[CLIENTS_MAX + 1]; /* the last one verifies */
+	void (*client_main)(struct cluster *c, uint32_t index, struct client *client);
+	bool faults_on;
+	bool failed;
+	char failure[512];
+	struct counters count;
+};
+
+/* Servers formatted, started and registered, or a failure. */
+int cluster_start(struct cluster *c, const struct plan *plan);
+/* A client process that mounts and then runs c->client_main(index). */
+void cluster_start_client(struct cluster *c, uint32_t index);
+void cluster_crash(struct node *n);
+/* Begins to draw faults. */
+void cluster_start_faults(struct cluster *c);
+/* Ends faults, heals the network, brings every server up again. */
+void cluster_heal(struct cluster *c);
+/* Steps until the predicate holds; fails the run after limit_s virtual seconds. */
+void cluster_run(struct cluster *c, bool (*until)(void *arg), void *arg, uint64_t limit_s);
+/* Crashes all servers and runs the offline checks on what their disks hold. */
+void cluster_check_stores(struct cluster *c);
+/* Remembers the first failure; the run ends. */
+void cluster_fail(struct cluster *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,300 @@
+/*
+ * leat-sim: the whole cluster, simulated, from seeds.
+ *
+ *   leat-sim --list                     names of the tests
+ *   leat-sim NAME                       one test
+ *   leat-sim run [--seed N | --seeds A..B] [--ops N] [--clients N] [--plant BUG] [--jobs N] [-v]
+ *
+ * Each seed runs in a process of its own: a crash in the simulator leaves its memory behind. A
+ * failing seed is printed with what went wrong and runs again, the same, with --seed.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/fault.h"
+#include "common/base/log.h"
+#include "tests/sim/cluster.h"
+#include "tests/sim/workload.h"
+
+struct batch {
+	uint64_t first, last;
+	uint32_t n_ops, n_clients, jobs;
+	bool verbose, stop_at_failure;
+	const char *plant;
+};
+
+/* In shared memory: what the children found. */
+struct totals {
+	_Atomic uint64_t runs, failures, first_failure;
+	_Atomic uint64_t ops, server_crashes, client_crashes, partitions, events, virtual_ms;
+	char message[512];
+};
+
+static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
+{
+	struct plan plan = {
+		.seed = seed,
+		.n_clients = b->n_clients,
+		.n_ops = b->n_ops,
+		.crash_servers = seed % 4 != 0,
+		.cut_network = seed % 3 != 0,
+		.damage_frames = seed % 5 != 0,
+		.crash_clients = seed % 2 != 0,
+		.verbose = b->verbose,
+	};
+	static struct cluster c;
+
+	if (cluster_start(&c, &plan) == 0) {
+		workload_now = workload_create(&c);
+		for (uint32_t i = 0; i < plan.n_clients; i++)
+			cluster_start_client(&c, i);
+		cluster_start_faults(&c);
+		cluster_run(&c, workload_done, workload_now, 7200);
+		if (!c.failed)
+			cluster_heal(&c);
+		if (!c.failed) {
+			cluster_start_client(&c, CLIENTS_MAX);
+			cluster_run(&c, workload_verified, workload_now, 3600);
+		}
+		if (!c.failed)
+			cluster_check_stores(&c);
+	}
+	t->runs++;
+	t->ops += c.count.ops;
+	t->server_crashes += c.count.server_crashes;
+	t->client_crashes += c.count.client_crashes;
+	t->partitions += c.count.partitions;
+	t->events += c.count.events;
+	t->virtual_ms += c.count.virtual_ms;
+	if (b->verbose)
+		printf("seed %llu: %llu ops, %llu server crashes, %llu client crashes, %llu partitions, %llu "
+		       "events, %llu virtual ms, trace %016llx%s%s\n",
+		       (unsigned long long)seed, (unsigned long long)c.count.ops,
+		       (unsigned long long)c.count.server_crashes,
+		       (unsigned long long)c.count.client_crashes, (unsigned long long)c.count.partitions,
+		       (unsigned long long)c.count.events, (unsigned long long)c.count.virtual_ms,
+		       (unsigned long long)sim_trace_hash(c.sim), c.failed ? ": " : "",
+		       c.failed ? c.failure : "");
+	if (c.failed) {
+		if (t->failures++ == 0) {
+			t->first_failure = seed;
+			snprintf(t->message, sizeof(t->message), "%s", c.failure);
+		}
+		printf("FAILED seed %llu: %s\n", (unsigned long long)seed, c.failure);
+	}
+	fflush(stdout);
+}
+
+static void reap(struct totals *t, uint64_t seed_of[], pid_t pid_of[], uint32_t jobs, uint32_t *n_running)
+{
+	int status;
+	pid_t pid = wait(&status);
+
+	for (uint32_t i = 0; i < jobs; i++) {
+		if (pid_of[i] != pid)
+			continue;
+		pid_of[i] = 0;
+		(*n_running)--;
+		if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+			return;
+		printf("FAILED seed %llu: the simulation itself died (%s %d)\n",
+		       (unsigned long long)seed_of[i], WIFSIGNALED(status) ? "signal" : "exit",
+		       WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+		if (t->failures++ == 0) {
+			t->first_failure = seed_of[i];
+			snprintf(t->message, sizeof(t->message), "died");
+		}
+	}
+}
+
+#define JOBS_MAX 64u
+
+static void start_seed(uint64_t seed, const struct batch *b, struct totals *t, uint64_t seed_of[],
+		       pid_t pid_of[])
+{
+	uint32_t i = 0;
+
+	while (pid_of[i])
+		i++;
+	seed_of[i] = seed;
+	fflush(stdout);
+	pid_of[i] = fork();
+	if (pid_of[i] == 0) {
+		if (b->plant && !fault_plant(b->plant))
+			_exit(2);
+		alarm(300);
+		run_seed(seed, b, t);
+		_exit(0);
+	}
+}
+
+/* Returns the number of failing seeds. */
+static uint64_t run_batch(const struct batch *b)
+{
+	struct totals *t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	uint64_t seed_of[JOBS_MAX];
+	pid_t pid_of[JOBS_MAX] = { 0 };
+	uint32_t n_running = 0;
+	uint64_t failures;
+
+	if (t == MAP_FAILED)
+		return 1;
+	for (uint64_t seed = b->first; seed <= b->last; seed++) {
+		if (b->stop_at_failure && t->failures)
+			break;
+		while (n_running >= b->jobs)
+			reap(t, seed_of, pid_of, b->jobs, &n_running);
+		start_seed(seed, b, t, seed_of, pid_of);
+		n_running++;
+	}
+	while (n_running)
+		reap(t, seed_of, pid_of, b->jobs, &n_running);
+	failures = t->failures;
+	printf("%llu seeds, %llu failed; per seed: %.1f operations, %.1f server crashes, %.1f client crashes, "
+	       "%.1f partitions, %.0f events, %.1f virtual s\n",
+	       (unsigned long long)t->runs, (unsigned long long)failures, (double)t->ops / (double)t->runs,
+	       (double)t->server_crashes / (double)t->runs, (double)t->client_crashes / (double)t->runs,
+	       (double)t->partitions / (double)t->runs, (double)t->events / (double)t->runs,
+	       (double)t->virtual_ms / 1000.0 / (double)t->runs);
+	munmap(t, sizeof(*t));
+	return failures;
+}
+
+static struct batch defaults(void)
+{
+	return (struct batch){ .first = 1, .last = 1, .n_ops = 40, .n_clients = 2, .jobs = 2 };
+}
+
+/* ---- the tests that `make check` runs ---- */
+
+static int test_seeds(void)
+{
+	struct batch b = defaults();
+
+	b.last = 1000;
+	return run_batch(&b) ? 1 : 0;
+}
+
+/* Equal seeds give equal runs, event by event. */
+static int test_deterministic(void)
+{
+	uint64_t hash[2];
+
+	for (int i = 0; i < 2; i++) {
+		int fds[2];
+		if (pipe(fds) < 0)
+			return 1;
+		fflush(stdout);
+		pid_t pid = fork();
+		if (pid == 0) {
+			struct plan plan = { .seed = 4711, .n_clients = 2, .n_ops = 20, .crash_servers = true,
+					     .cut_network = true, .damage_frames = true };
+			static struct cluster c;
+			if (cluster_start(&c, &plan) < 0)
+				_exit(1);
+			workload_now = workload_create(&c);
+			cluster_start_client(&c, 0);
+			cluster_start_client(&c, 1);
+			cluster_start_faults(&c);
+			cluster_run(&c, workload_done, workload_now, 7200);
+			uint64_t h = sim_trace_hash(c.sim);
+			_exit(write(fds[1], &h, sizeof(h)) == sizeof(h) && !c.failed ? 0 : 1);
+		}
+		int status;
+		if (waitpid(pid, &status, 0) < 0 || status != 0 || read(fds[0], &hash[i], 8) != 8)
+			return 1;
+		close(fds[0]);
+		close(fds[1]);
+	}
+	printf("trace hashes %016llx %016llx\n", (unsigned long long)hash[0], (unsigned long long)hash[1]);
+	return hash[0] == hash[1] ? 0 : 1;
+}
+
+/* A planted bug must be found, or the whole suite proves nothing. */
+static int found(const char *plant)
+{
+	struct batch b = defaults();
+
+	b.last = 200;
+	b.plant = plant;
+	b.stop_at_failure = true;
+	return run_batch(&b) > 0 ? 0 : 1;
+}
+static int test_finds_mds_no_dedupe(void) { return found("mds_no_dedupe"); }
+static int test_finds_mds_early_ack(void) { return found("mds_early_ack"); }
+static int test_finds_oss_no_dedupe(void) { return found("oss_no_dedupe"); }
+static int test_finds_oss_early_ack(void) { return found("oss_early_ack"); }
+
+static const struct {
+	const char *name;
+	int (*fn)(void);
+} tests[] = {
+	{ "cluster_1000_seeds", test_seeds },
+	{ "deterministic", test_deterministic },
+	{ "finds_mds_no_dedupe", test_finds_mds_no_dedupe },
+	{ "finds_mds_early_ack", test_finds_mds_early_ack },
+	{ "finds_oss_no_dedupe", test_finds_oss_no_dedupe },
+	{ "finds_oss_early_ack", test_finds_oss_early_ack },
+};
+
+static int run_command(int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "seed", required_argument, NULL, 's' },    { "seeds", required_argument, NULL, 'S' },
+		{ "ops", required_argument, NULL, 'o' },     { "clients", required_argument, NULL, 'c' },
+		{ "plant", required_argument, NULL, 'p' },   { "jobs", required_argument, NULL, 'j' },
+		{ "verbose", no_argument, NULL, 'v' },       { NULL, 0, NULL, 0 },
+	};
+	struct batch b = defaults();
+	int c;
+
+	while ((c = getopt_long(argc, argv, "vj:", longs, NULL)) != -1) {
+		unsigned long long from, to;
+		if (c == 's') {
+			b.first = b.last = strtoull(optarg, NULL, 0);
+			b.verbose = true;
+		} else if (c == 'S' && sscanf(optarg, "%llu..%llu", &from, &to) == 2) {
+			b.first = from;
+			b.last = to;
+		} else if (c == 'o') {
+			b.n_ops = (uint32_t)atoi(optarg);
+		} else if (c == 'c') {
+			b.n_clients = (uint32_t)atoi(optarg);
+		} else if (c == 'p') {
+			b.plant = optarg;
+		} else if (c == 'j') {
+			b.jobs = (uint32_t)atoi(optarg);
+		} else if (c == 'v') {
+			b.verbose = true;
+		} else {
+			return 2;
+		}
+	}
+	if (b.n_clients < 1 || b.n_clients > CLIENTS_MAX || b.jobs < 1 || b.jobs > JOBS_MAX)
+		return 2;
+	return run_batch(&b) ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+	log_init("sim", getenv("LEAT_SIM_LOG") ? LOG_DEBUG : LOG_ERROR);
+	if (argc >= 2 && strcmp(argv[1], "--list") == 0) {
+		for (size_t i = 0; i < ARRAY_SIZE(tests); i++)
+			puts(tests[i].name);
+		return 0;
+	}
+	if (argc >= 2 && strcmp(argv[1], "run") == 0)
+		return run_command(argc - 1, argv + 1);
+	for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(tests); i++)
+		if (strcmp(argv[1], tests[i].name) == 0)
+			return tests[i].fn();
+	fprintf(stderr, "usage: leat-sim --list | NAME | run [--seed N | --seeds A..B] [--ops N] [--clients N] "
+			"[--plant BUG] [--jobs N] [-v]\n");
+	return 2;
+}

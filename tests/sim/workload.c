@@ -1,0 +1,688 @@
+/* The random clients and their model. See workload.h. */
+#include "tests/sim/workload.h"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/hmap.h"
+
+#define FILES 6
+#define DIRS 4
+#define FILE_MAX (260u << 10)
+#define RACES 64
+#define RECORD 64
+#define RECORDS_MAX 512
+
+struct mfile {
+	bool exists, unsure, dirty;
+	uint64_t size;
+	uint8_t *data;
+};
+
+struct mclient {
+	bool made, done;
+	struct ino dir;
+	struct mfile file[FILES];
+	bool subdir[DIRS], subdir_unsure[DIRS];
+	uint64_t xattr;
+	bool xattr_unsure;
+	uint32_t ops_left;
+	uint32_t n_records;            /* appended or tried */
+	bool record_acked[RECORDS_MAX];
+	uint64_t fill;
+};
+
+struct workload {
+	struct cluster *c;
+	struct mclient client[CLIENTS_MAX];
+	uint32_t winners[RACES], unsure[RACES];
+	bool verified;
+};
+
+struct workload *workload_now;
+
+static const struct cred root = { .uid = 0, .gid = 0 };
+
+/* What a client's operation works with. */
+struct run {
+	struct cluster *c;
+	struct workload *w;
+	struct mclient *m;
+	struct client *client;
+	uint32_t index;
+};
+
+static uint64_t rnd(struct run *r, uint64_t n)
+{
+	return sim_random_below(r->c->sim, n);
+}
+
+/* True when status is what it must be; else the run has failed. */
+static bool expect(struct run *r, const char *what, int64_t status, int64_t want)
+{
+	if (status == want || r->c->failed)
+		return !r->c->failed;
+	cluster_fail(r->c, "client %u %s: %s (%lld), expected %lld", r->index, what,
+		     status < 0 ? status_name((int)status) : "ok", (long long)status, (long long)want);
+	return false;
+}
+
+static struct bytes name_of(char buf[16], const char *prefix, uint32_t i)
+{
+	snprintf(buf, 16, "%s%u", prefix, i);
+	return bytes_str(buf);
+}
+
+/* ---- the content of one file ---- */
+
+static void model_resize(struct mfile *f, uint64_t size)
+{
+	if (size > f->size)
+		memset(f->data + f->size, 0, size - f->size);
+	f->size = size;
+}
+
+static void compare(struct run *r, struct ll_file *file, struct mfile *f, uint32_t i, uint64_t off,
+		    uint64_t len)
+{
+	uint64_t want = off >= f->size ? 0 : f->size - off < len ? f->size - off : len;
+	uint8_t *got = malloc(len ? len : 1);
+	int64_t n = got ? ll_pread(file, got, len, off) : -LE_NOMEM;
+
+	if (expect(r, "read", n, (int64_t)want) && memcmp(got, f->data + off, want) != 0) {
+		uint64_t at = 0;
+		while (got[at] == f->data[off + at])
+			at++;
+		cluster_fail(r->c, "client %u file %u of size %llu: wrong byte at %llu: %02x, must be %02x",
+			     r->index, i, (unsigned long long)f->size, (unsigned long long)(off + at), got[at],
+			     f->data[off + at]);
+	}
+	free(got);
+}
+
+static void write_some(struct run *r, struct ll_file *file, struct mfile *f)
+{
+	uint64_t off = rnd(r, 3) == 0 ? f->size : rnd(r, f->size + 20000);
+	uint64_t len = 1 + rnd(r, rnd(r, 2) ? 3000 : 140000);
+
+	if (off >= FILE_MAX)
+		off = FILE_MAX - 1;
+	if (off + len > FILE_MAX)
+		len = FILE_MAX - off;
+	if (off + len > f->size)
+		model_resize(f, off + len);
+	for (uint64_t i = 0; i < len; i++)
+		f->data[off + i] = (uint8_t)hash_u64(++r->m->fill);
+	f->dirty = true;
+	expect(r, "write", ll_pwrite(file, f->data + off, len, off), (int64_t)len);
+}
+
+static void punch_some(struct run *r, struct ll_file *file, struct mfile *f)
+{
+	uint64_t off, len;
+
+	if (f->size < 2)
+		return;
+	off = rnd(r, f->size - 1);
+	len = 1 + rnd(r, f->size - off);
+	f->unsure = true;
+	memset(f->data + off, 0, len);
+	expect(r, "punch", ll_fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, len), 0);
+	f->unsure = f->dirty;
+}
+
+static void truncate_file(struct run *r, struct ll_file *file, struct ino ino, struct mfile *f)
+{
+	struct attr set = { .size = rnd(r, 2) ? rnd(r, f->size + 1) : rnd(r, FILE_MAX) }, got;
+
+	f->unsure = true;
+	if (!expect(r, "truncate", ll_setattr(r->client, &root, ino, file, SET_SIZE, &set, &got), 0))
+		return;
+	model_resize(f, set.size);
+	expect(r, "size after truncate", (int64_t)got.size, (int64_t)set.size);
+	f->unsure = f->dirty;
+}
+
+static void check_size(struct run *r, struct ino ino, struct mfile *f)
+{
+	struct attr a;
+
+	if (expect(r, "getattr", ll_getattr(r->client, &root, ino, &a), 0))
+		expect(r, "size", (int64_t)a.size, (int64_t)f->size);
+}
+
+static int open_file(struct run *r, uint32_t i, struct ll_file **ret_file, struct attr *ret_attr)
+{
+	struct mfile *f = &r->m->file[i];
+	char buf[16];
+	struct bytes name = name_of(buf, "f", i);
+	bool changed;
+	int status;
+
+	if (!f->exists) {
+		f->unsure = true;
+		status = ll_create(r->client, &root, r->m->dir, name, 0644, O_RDWR | O_EXCL | O_CREAT, ret_file,
+				   ret_attr);
+		if (!expect(r, "create", status, 0))
+			return -1;
+		f->exists = true;
+		f->size = 0;
+		f->unsure = f->dirty = false;
+		return 0;
+	}
+	if (!expect(r, "lookup", ll_lookup(r->client, &root, r->m->dir, name, ret_attr), 0))
+		return -1;
+	uint32_t flags = O_RDWR | (rnd(r, 6) == 0 ? O_TRUNC : 0);
+	f->unsure = (flags & O_TRUNC) != 0;
+	status = ll_open(r->client, &root, ret_attr->ino, flags, ret_file, ret_attr, &changed);
+	if (!expect(r, "open", status, 0))
+		return -1;
+	if (flags & O_TRUNC)
+		f->size = 0;
+	f->unsure = false;
+	return 0;
+}
+
+static void use_file(struct run *r)
+{
+	uint32_t i = (uint32_t)rnd(r, FILES), n = 1 + (uint32_t)rnd(r, 5);
+	struct mfile *f = &r->m->file[i];
+	struct ll_file *file;
+	struct attr a;
+
+	if (open_file(r, i, &file, &a) < 0)
+		return;
+	while (n-- > 0 && !r->c->failed) {
+		switch (rnd(r, 8)) {
+		case 0: case 1: case 2: case 3:
+			write_some(r, file, f);
+			break;
+		case 4:
+			compare(r, file, f, i, rnd(r, f->size + 1), 1 + rnd(r, 150000));
+			break;
+		case 5:
+			truncate_file(r, file, a.ino, f);
+			break;
+		case 6:
+			if (expect(r, "fsync", ll_fsync(file, rnd(r, 2)), 0))
+				f->dirty = f->unsure = false;
+			break;
+		default:
+			punch_some(r, file, f);
+			check_size(r, a.ino, f);
+		}
+	}
+	if (expect(r, "flush", ll_flush(file), 0))
+		f->dirty = f->unsure = false;
+	ll_release(file);
+	if (rnd(r, 2))
+		check_size(r, a.ino, f);
+}
+
+static void read_file(struct run *r, uint32_t i)
+{
+	struct mfile *f = &r->m->file[i];
+	char buf[16];
+	struct ll_file *file;
+	struct attr a;
+	bool changed;
+	int status = ll_lookup(r->client, &root, r->m->dir, name_of(buf, "f", i), &a);
+
+	if (!expect(r, "lookup", status, f->exists ? 0 : -LE_NOENT) || !f->exists)
+		return;
+	if (!expect(r, "open", ll_open(r->client, &root, a.ino, O_RDONLY, &file, &a, &changed), 0))
+		return;
+	expect(r, "size at open", (int64_t)a.size, (int64_t)f->size);
+	compare(r, file, f, i, 0, FILE_MAX);
+	ll_release(file);
+}
+
+/* ---- names ---- */
+
+static void rename_file(struct run *r)
+{
+	uint32_t i = (uint32_t)rnd(r, FILES), j = (uint32_t)rnd(r, FILES);
+	struct mfile *a = &r->m->file[i], *b = &r->m->file[j];
+	char from[16], to[16];
+
+	if (i == j || !a->exists)
+		return;
+	a->unsure = b->unsure = true;
+	if (!expect(r, "rename",
+		    ll_rename(r->client, &root, r->m->dir, name_of(from, "f", i), r->m->dir,
+			      name_of(to, "f", j), 0),
+		    0))
+		return;
+	struct mfile old = *b;
+	*b = *a;
+	*a = (struct mfile){ .data = old.data };
+	b->unsure = false;
+}
+
+static void unlink_file(struct run *r)
+{
+	uint32_t i = (uint32_t)rnd(r, FILES);
+	struct mfile *f = &r->m->file[i];
+	char buf[16];
+	int want = f->exists ? 0 : -LE_NOENT;
+
+	f->unsure = true;
+	if (!expect(r, "unlink", ll_unlink(r->client, &root, r->m->dir, name_of(buf, "f", i)), want))
+		return;
+	*f = (struct mfile){ .data = f->data };
+}
+
+static void link_file(struct run *r)
+{
+	uint32_t i = (uint32_t)rnd(r, FILES);
+	char buf[16];
+	struct attr a;
+
+	if (!r->m->file[i].exists)
+		return;
+	if (!expect(r, "lookup", ll_lookup(r->client, &root, r->m->dir, name_of(buf, "f", i), &a), 0))
+		return;
+	struct bytes name = bytes_str("hardlink");
+	if (expect(r, "link", ll_link(r->client, &root, a.ino, r->m->dir, name, &a), 0) &&
+	    expect(r, "nlink", a.nlink, 2))
+		expect(r, "unlink of link", ll_unlink(r->client, &root, r->m->dir, name), 0);
+}
+
+static void use_symlink(struct run *r)
+{
+	char target[LEAT_SYMLINK_MAX + 1];
+	struct bytes name = bytes_str("symlink");
+	struct attr a;
+	int status = ll_symlink(r->client, &root, r->m->dir, name, bytes_str("some/where"), &a);
+
+	if (!expect(r, "symlink", status, 0))
+		return;
+	if (expect(r, "readlink", ll_readlink(r->client, &root, a.ino, target, sizeof(target)), 0))
+		expect(r, "link target", strcmp(target, "some/where"), 0);
+	expect(r, "unlink of symlink", ll_unlink(r->client, &root, r->m->dir, name), 0);
+}
+
+static void use_subdir(struct run *r)
+{
+	uint32_t i = (uint32_t)rnd(r, DIRS);
+	bool there = r->m->subdir[i];
+	char buf[16];
+	struct bytes name = name_of(buf, "d", i);
+	struct attr a;
+
+	r->m->subdir_unsure[i] = true;
+	if (rnd(r, 2)) {
+		if (!expect(r, "mkdir", ll_mkdir(r->client, &root, r->m->dir, name, 0755, &a),
+			    there ? -LE_EXIST : 0))
+			return;
+		r->m->subdir[i] = true;
+	} else {
+		if (!expect(r, "rmdir", ll_rmdir(r->client, &root, r->m->dir, name), there ? 0 : -LE_NOENT))
+			return;
+		r->m->subdir[i] = false;
+	}
+	r->m->subdir_unsure[i] = false;
+}
+
+struct listing {
+	struct run *r;
+	uint64_t cookie;
+	uint32_t files, dirs, others;
+};
+
+static int take_name(void *arg, const struct ll_dirent *e)
+{
+	struct listing *l = arg;
+	char name[LEAT_NAME_MAX + 1];
+	uint32_t i;
+
+	memcpy(name, e->name.data, e->name.len);
+	name[e->name.len] = '\0';
+	l->cookie = e->cookie;
+	if (sscanf(name, "f%u", &i) == 1 && i < FILES && l->r->m->file[i].exists)
+		l->files++;
+	else if (sscanf(name, "d%u", &i) == 1 && i < DIRS && l->r->m->subdir[i])
+		l->dirs++;
+	else
+		l->others++;
+	return 0;
+}
+
+static void list_dir(struct run *r)
+{
+	struct listing l = { .r = r };
+	uint32_t files = 0, dirs = 0;
+	bool eof = false;
+
+	while (!eof && !r->c->failed)
+		if (!expect(r, "readdir",
+			    ll_readdir(r->client, &root, r->m->dir, l.cookie, rnd(r, 2), take_name, &l, &eof),
+			    0))
+			return;
+	for (int i = 0; i < FILES; i++)
+		files += r->m->file[i].exists;
+	for (int i = 0; i < DIRS; i++)
+		dirs += r->m->subdir[i];
+	expect(r, "files listed", l.files, files);
+	expect(r, "directories listed", l.dirs, dirs);
+	expect(r, "strangers listed", l.others, 0);
+}
+
+static void use_xattr(struct run *r)
+{
+	struct bytes name = bytes_str("user.count");
+	uint64_t v;
+
+	if (rnd(r, 2)) {
+		v = r->m->xattr + 1;
+		r->m->xattr_unsure = true;
+		if (expect(r, "setxattr",
+			   ll_setxattr(r->client, &root, r->m->dir, name, bytes_of(&v, sizeof(v)), 0), 0)) {
+			r->m->xattr = v;
+			r->m->xattr_unsure = false;
+		}
+	} else if (r->m->xattr) {
+		if (expect(r, "getxattr", ll_getxattr(r->client, &root, r->m->dir, name, &v, sizeof(v)),
+			   sizeof(v)))
+			expect(r, "xattr value", (int64_t)v, (int64_t)r->m->xattr);
+	}
+}
+
+/* ---- shared: one winner per O_EXCL, every appended record once ---- */
+
+static void race(struct run *r)
+{
+	uint32_t i = (uint32_t)rnd(r, RACES);
+	struct ll_file *file;
+	struct attr a;
+	char buf[16];
+
+	r->w->unsure[i]++;
+	int status = ll_create(r->client, &root, LEAT_ROOT_INO, name_of(buf, "race", i), 0644,
+			       O_RDWR | O_CREAT | O_EXCL, &file, &a);
+	r->w->unsure[i]--;
+	if (status == -LE_EXIST)
+		return;
+	if (!expect(r, "race", status, 0))
+		return;
+	ll_release(file);
+	if (++r->w->winners[i] > 1)
+		cluster_fail(r->c, "race %u has two winners", i);
+}
+
+static void record_fill(uint8_t rec[RECORD], uint32_t client, uint32_t seq)
+{
+	memset(rec, 0x5a, RECORD);
+	memcpy(rec, &client, 4);
+	memcpy(rec + 4, &seq, 4);
+}
+
+static void append_record(struct run *r)
+{
+	struct ll_file *file;
+	uint8_t rec[RECORD];
+	struct attr a;
+
+	if (r->m->n_records == RECORDS_MAX)
+		return;
+	if (!expect(r, "open log",
+		    ll_create(r->client, &root, LEAT_ROOT_INO, bytes_str("log"), 0644,
+			      O_WRONLY | O_CREAT | O_APPEND, &file, &a),
+		    0))
+		return;
+	uint32_t seq = r->m->n_records++;
+	record_fill(rec, r->index, seq);
+	if (expect(r, "append", ll_pwrite(file, rec, RECORD, 0), RECORD))
+		r->m->record_acked[seq] = true;
+	if (!expect(r, "flush log", ll_flush(file), 0))
+		r->m->record_acked[seq] = false;
+	ll_release(file);
+}
+
+/* ---- a client's life ---- */
+
+static void make_home(struct run *r)
+{
+	char buf[16];
+	struct bytes name = name_of(buf, "c", r->index);
+	struct attr a;
+	int status = ll_mkdir(r->client, &root, LEAT_ROOT_INO, name, 0755, &a);
+
+	if (status == -LE_EXIST)
+		status = ll_lookup(r->client, &root, LEAT_ROOT_INO, name, &a);
+	if (!expect(r, "home", status, 0))
+		return;
+	r->m->dir = a.ino;
+	r->m->made = true;
+}
+
+/* Takes what is there as the truth, where the crash left it open. */
+static void adopt_file(struct run *r, uint32_t i)
+{
+	struct mfile *f = &r->m->file[i];
+	char buf[16];
+	struct ll_file *file;
+	struct attr a;
+	bool changed;
+	int status = ll_lookup(r->client, &root, r->m->dir, name_of(buf, "f", i), &a);
+
+	f->exists = status == 0;
+	f->unsure = f->dirty = false;
+	f->size = 0;
+	if (status == -LE_NOENT || !expect(r, "adopt", status, 0))
+		return;
+	if (!expect(r, "adopt open", ll_open(r->client, &root, a.ino, O_RDONLY, &file, &a, &changed), 0))
+		return;
+	int64_t n = ll_pread(file, f->data, FILE_MAX, 0);
+	if (expect(r, "adopt read", n < 0 ? n : 0, 0))
+		f->size = (uint64_t)n;
+	expect(r, "adopt size", (int64_t)a.size, (int64_t)f->size);
+	ll_release(file);
+}
+
+static void adopt(struct run *r)
+{
+	char buf[16];
+	struct attr a;
+
+	if (!r->m->made)
+		return;
+	for (uint32_t i = 0; i < FILES; i++) {
+		struct mfile *f = &r->m->file[i];
+		if (f->unsure || f->dirty)
+			adopt_file(r, i);
+		else
+			read_file(r, i);
+	}
+	for (uint32_t i = 0; i < DIRS; i++)
+		if (r->m->subdir_unsure[i]) {
+			r->m->subdir[i] =
+				ll_lookup(r->client, &root, r->m->dir, name_of(buf, "d", i), &a) == 0;
+			r->m->subdir_unsure[i] = false;
+		}
+	(void)!ll_unlink(r->client, &root, r->m->dir, bytes_str("hardlink"));
+	(void)!ll_unlink(r->client, &root, r->m->dir, bytes_str("symlink"));
+	if (r->m->xattr_unsure) {
+		uint64_t v = 0;
+		if (ll_getxattr(r->client, &root, r->m->dir, bytes_str("user.count"), &v, sizeof(v)) == 8)
+			r->m->xattr = v;
+		r->m->xattr_unsure = false;
+	}
+}
+
+static void one_op(struct run *r)
+{
+	static void (*const ops[])(struct run *) = {
+		use_file, use_file, use_file, use_file, rename_file, unlink_file, link_file,
+		use_symlink, use_subdir, list_dir, use_xattr, race, append_record, append_record,
+	};
+	uint64_t i = rnd(r, ARRAY_SIZE(ops) + 1);
+
+	if (i == ARRAY_SIZE(ops))
+		read_file(r, (uint32_t)rnd(r, FILES));
+	else
+		ops[i](r);
+	r->c->count.ops++;
+}
+
+/* ---- the last client: everything must be as the models say ---- */
+
+static void verify_log(struct run *r)
+{
+	uint8_t rec[RECORD], want[RECORD];
+	struct ll_file *file;
+	struct attr a;
+	bool changed;
+	uint8_t(*seen)[RECORDS_MAX] = calloc(CLIENTS_MAX, RECORDS_MAX);
+	int status = ll_lookup(r->client, &root, LEAT_ROOT_INO, bytes_str("log"), &a);
+
+	if (status == 0 &&
+	    expect(r, "open log", ll_open(r->client, &root, a.ino, O_RDONLY, &file, &a, &changed), 0)) {
+		for (uint64_t off = 0; off < a.size && !r->c->failed; off += RECORD) {
+			if (!expect(r, "read log", ll_pread(file, rec, RECORD, off), RECORD))
+				break;
+			uint32_t who, seq;
+			memcpy(&who, rec, 4);
+			memcpy(&seq, rec + 4, 4);
+			if (who == 0 && seq == 0 && rec[8] == 0)
+				continue; /* reserved by a client that died before it wrote */
+			record_fill(want, who, seq);
+			if (who >= CLIENTS_MAX || seq >= RECORDS_MAX || memcmp(rec, want, RECORD) != 0)
+				cluster_fail(r->c, "log: garbage at %llu", (unsigned long long)off);
+			else if (seen[who][seq]++)
+				cluster_fail(r->c, "log: record %u of client %u twice", seq, who);
+		}
+		ll_release(file);
+	}
+	for (uint32_t i = 0; i < r->c->plan.n_clients; i++)
+		for (uint32_t j = 0; j < r->w->client[i].n_records; j++)
+			if (r->w->client[i].record_acked[j] && !seen[i][j])
+				cluster_fail(r->c, "log: acknowledged record %u of client %u is lost", j, i);
+	free(seen);
+}
+
+static void verify_races(struct run *r)
+{
+	struct attr a;
+	char buf[16];
+
+	for (uint32_t i = 0; i < RACES; i++) {
+		bool there = ll_lookup(r->client, &root, LEAT_ROOT_INO, name_of(buf, "race", i), &a) == 0;
+		if (!there && r->w->winners[i])
+			cluster_fail(r->c, "race %u: what the winner created is gone", i);
+		if (there && !r->w->winners[i] && !r->w->unsure[i])
+			cluster_fail(r->c, "race %u: exists, but nobody won", i);
+		if (there)
+			expect(r, "remove race", ll_unlink(r->client, &root, LEAT_ROOT_INO, bytes_str(buf)), 0);
+	}
+}
+
+static void remove_home(struct run *r)
+{
+	char buf[16];
+
+	for (uint32_t i = 0; i < FILES; i++)
+		if (r->m->file[i].exists)
+			expect(r, "remove",
+			       ll_unlink(r->client, &root, r->m->dir, name_of(buf, "f", i)), 0);
+	for (uint32_t i = 0; i < DIRS; i++)
+		if (r->m->subdir[i])
+			expect(r, "remove", ll_rmdir(r->client, &root, r->m->dir, name_of(buf, "d", i)), 0);
+	uint32_t index = (uint32_t)(r->m - r->w->client);
+	expect(r, "remove home", ll_rmdir(r->client, &root, LEAT_ROOT_INO, name_of(buf, "c", index)), 0);
+}
+
+/* Everything was removed: 10 s later the object servers hold nothing. */
+static void verify_space(struct run *r)
+{
+	struct ll_statfs st;
+
+	(void)!ll_unlink(r->client, &root, LEAT_ROOT_INO, bytes_str("log"));
+	for (int i = 0; i < 100; i++) {
+		if (!expect(r, "statfs", ll_statfs(r->client, &st), 0))
+			return;
+		if (st.total - st.free < (1u << 20))
+			return;
+		fiber_sleep_us(1000000);
+	}
+	cluster_fail(r->c, "space does not come back: %llu bytes still used",
+		     (unsigned long long)(st.total - st.free));
+}
+
+static void verify(struct run *r)
+{
+	for (uint32_t i = 0; i < r->c->plan.n_clients && !r->c->failed; i++) {
+		r->m = &r->w->client[i];
+		r->index = i;
+		for (uint32_t j = 0; j < FILES; j++)
+			read_file(r, j);
+		list_dir(r);
+		remove_home(r);
+	}
+	verify_races(r);
+	verify_log(r);
+	verify_space(r);
+	r->w->verified = true;
+}
+
+void workload_client(struct cluster *c, uint32_t index, struct client *client)
+{
+	struct workload *w = workload_now;
+	struct run r = { .c = c, .w = w, .client = client, .index = index };
+
+	if (index == CLIENTS_MAX) {
+		verify(&r);
+		return;
+	}
+	r.m = &w->client[index];
+	if (!r.m->made)
+		make_home(&r);
+	adopt(&r);
+	while (r.m->ops_left > 0 && !c->failed) {
+		r.m->ops_left--;
+		one_op(&r);
+	}
+	/* A crash after this must not leave anything open. */
+	c->client[index].running = false;
+	client_destroy(client);
+	r.m->done = true;
+}
+
+bool workload_done(void *arg)
+{
+	struct workload *w = arg;
+
+	for (uint32_t i = 0; i < w->c->plan.n_clients; i++)
+		if (!w->client[i].done)
+			return false;
+	return true;
+}
+
+bool workload_verified(void *arg)
+{
+	struct workload *w = arg;
+
+	return w->verified;
+}
+
+struct workload *workload_create(struct cluster *c)
+{
+	struct workload *w = calloc(1, sizeof(*w));
+
+	if (!w)
+		return NULL;
+	w->c = c;
+	for (uint32_t i = 0; i < c->plan.n_clients; i++) {
+		w->client[i].ops_left = c->plan.n_ops;
+		for (int j = 0; j < FILES; j++) {
+			w->client[i].file[j].data = calloc(1, FILE_MAX);
+			if (!w->client[i].file[j].data)
+				return NULL;
+		}
+	}
+	c->client_main = workload_client;
+	return w;
+}
