@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+"""The namespace as programs see it, through one real mount."""
+import errno
+import os
+import stat
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
+from cluster import expect_errno, run_tests, wait_until
+
+
+def put(path, data=b"x"):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def get(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def test_create_read_write(c):
+    p = c.mnt() + "/a"
+    put(p, b"hello")
+    assert get(p) == b"hello"
+    assert os.stat(p).st_size == 5 and os.stat(p).st_nlink == 1
+    with open(p, "r+b") as f:
+        f.seek(3)
+        f.write(b"PED!")
+        f.seek(0)
+        assert f.read() == b"helPED!"
+    expect_errno(errno.EEXIST, os.open, p, os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    expect_errno(errno.ENOENT, os.open, p + "-not", os.O_RDONLY)
+    expect_errno(errno.ENOTDIR, os.open, p + "/x", os.O_RDONLY)
+    expect_errno(errno.ENAMETOOLONG, os.open, c.mnt() + "/" + "n" * 256, os.O_CREAT | os.O_WRONLY)
+    put(c.mnt() + "/" + "n" * 255)
+    os.unlink(c.mnt() + "/" + "n" * 255)
+    os.unlink(p)
+    expect_errno(errno.ENOENT, os.stat, p)
+
+
+def test_big_file_over_all_targets(c):
+    p = c.mnt() + "/big"
+    block = os.urandom(1 << 20)
+    with open(p, "wb") as f:
+        for i in range(64):
+            f.write(block[i:] + block[:i])
+        os.fsync(f.fileno())
+    with open(p, "rb") as f:
+        for i in range(64):
+            assert f.read(1 << 20) == block[i:] + block[:i], "MiB %d" % i
+        assert f.read(1) == b""
+    os.unlink(p)
+
+
+def test_directories(c):
+    d = c.mnt() + "/d"
+    before = os.stat(c.mnt()).st_nlink
+    os.mkdir(d)
+    assert os.stat(d).st_nlink == 2 and os.stat(c.mnt()).st_nlink == before + 1
+    os.makedirs(d + "/e/f/g")
+    put(d + "/e/file")
+    expect_errno(errno.ENOTEMPTY, os.rmdir, d)
+    expect_errno(errno.EEXIST, os.mkdir, d)
+    expect_errno(errno.ENOTDIR, os.rmdir, d + "/e/file")
+    assert sorted(os.listdir(d + "/e")) == ["f", "file"]
+    os.unlink(d + "/e/file")
+    os.removedirs(d + "/e/f/g")
+    assert os.stat(c.mnt()).st_nlink == before
+
+
+def test_rename(c):
+    m = c.mnt()
+    put(m + "/r1", b"1")
+    put(m + "/r2", b"2")
+    os.rename(m + "/r1", m + "/r2")
+    assert get(m + "/r2") == b"1"
+    expect_errno(errno.ENOENT, os.stat, m + "/r1")
+    os.mkdir(m + "/rd")
+    os.mkdir(m + "/rd/sub")
+    expect_errno(errno.EISDIR, os.rename, m + "/r2", m + "/rd")
+    expect_errno(errno.ENOTDIR, os.rename, m + "/rd", m + "/r2")
+    expect_errno(errno.EINVAL, os.rename, m + "/rd", m + "/rd/sub/x")
+    os.rename(m + "/r2", m + "/rd/sub/moved")
+    os.mkdir(m + "/re")
+    expect_errno(errno.ENOTEMPTY, os.rename, m + "/re", m + "/rd")
+    os.rename(m + "/rd", m + "/re")
+    assert get(m + "/re/sub/moved") == b"1"
+    os.link(m + "/re/sub/moved", m + "/same")
+    os.rename(m + "/same", m + "/re/sub/moved")  # the same file: nothing happens
+    assert os.stat(m + "/same").st_nlink == 2
+    for p in ("/same", "/re/sub/moved"):
+        os.unlink(m + p)
+    os.removedirs(m + "/re/sub")
+
+
+def test_links(c):
+    m = c.mnt()
+    put(m + "/l1", b"data")
+    os.link(m + "/l1", m + "/l2")
+    assert os.stat(m + "/l1").st_ino == os.stat(m + "/l2").st_ino
+    assert os.stat(m + "/l1").st_nlink == 2
+    os.unlink(m + "/l1")
+    assert get(m + "/l2") == b"data" and os.stat(m + "/l2").st_nlink == 1
+    os.symlink("l2", m + "/s")
+    assert os.readlink(m + "/s") == "l2" and get(m + "/s") == b"data"
+    assert stat.S_ISLNK(os.lstat(m + "/s").st_mode) and os.lstat(m + "/s").st_size == 2
+    expect_errno(errno.EPERM, os.link, m, m + "/x")
+    os.symlink("loop", m + "/loop")
+    expect_errno(errno.ELOOP, os.stat, m + "/loop")
+    os.symlink("t" * 4095, m + "/long")
+    assert os.readlink(m + "/long") == "t" * 4095
+    for p in ("/l2", "/s", "/loop", "/long"):
+        os.unlink(m + p)
+
+
+def test_special_files(c):
+    m = c.mnt()
+    os.mkfifo(m + "/fifo", 0o640)
+    os.mknod(m + "/dev", stat.S_IFCHR | 0o600, os.makedev(1, 3))
+    st = os.stat(m + "/dev")
+    assert stat.S_ISFIFO(os.stat(m + "/fifo").st_mode)
+    assert stat.S_ISCHR(st.st_mode) and st.st_rdev == os.makedev(1, 3)
+    os.unlink(m + "/fifo")
+    os.unlink(m + "/dev")
+
+
+def test_attributes(c):
+    p = c.mnt() + "/attr"
+    put(p)
+    os.chmod(p, 0o4755)
+    assert stat.S_IMODE(os.stat(p).st_mode) == 0o4755
+    os.chown(p, 1000, 1001)
+    st = os.stat(p)
+    assert (st.st_uid, st.st_gid) == (1000, 1001)
+    assert stat.S_IMODE(st.st_mode) == 0o755, "chown takes set-user-id away"
+    os.utime(p, ns=(1_234_567_890_123_456_789, 987_654_321_987_654_321))
+    st = os.stat(p)
+    assert (st.st_atime_ns, st.st_mtime_ns) == (1_234_567_890_123_456_789, 987_654_321_987_654_321)
+    before = st.st_ctime_ns
+    time.sleep(0.01)
+    os.chmod(p, 0o600)
+    assert os.stat(p).st_ctime_ns > before
+    dir_mtime = os.stat(c.mnt()).st_mtime_ns
+    time.sleep(0.01)
+    put(p + "2")
+    assert os.stat(c.mnt()).st_mtime_ns > dir_mtime
+    os.unlink(p)
+    os.unlink(p + "2")
+
+
+def test_truncate_and_holes(c):
+    p = c.mnt() + "/t"
+    put(p, b"a" * 100000)
+    os.truncate(p, 10)
+    assert get(p) == b"a" * 10
+    os.truncate(p, 5 << 20)
+    assert get(p) == b"a" * 10 + bytes((5 << 20) - 10)
+    with open(p, "r+b") as f:
+        f.seek(3 << 20)
+        f.write(b"island")
+    data = get(p)
+    assert data[3 << 20:(3 << 20) + 6] == b"island" and data.count(0) == (5 << 20) - 16
+    fd = os.open(p, os.O_RDWR)
+    assert os.lseek(fd, 0, os.SEEK_DATA) == 0
+    assert os.lseek(fd, 1 << 20, os.SEEK_DATA) <= 3 << 20
+    assert 0 < os.lseek(fd, 0, os.SEEK_HOLE) < 3 << 20
+    os.close(fd)
+    os.truncate(p, 0)
+    assert get(p) == b""
+    os.unlink(p)
+
+
+def test_xattrs(c):
+    p = c.mnt() + "/x"
+    put(p)
+    os.setxattr(p, "user.a", b"1")
+    os.setxattr(p, "user.b", b"2" * 1000)
+    assert sorted(os.listxattr(p)) == ["user.a", "user.b"]
+    assert os.getxattr(p, "user.b") == b"2" * 1000
+    expect_errno(errno.EEXIST, os.setxattr, p, "user.a", b"3", os.XATTR_CREATE)
+    expect_errno(errno.ENODATA, os.setxattr, p, "user.c", b"3", os.XATTR_REPLACE)
+    os.removexattr(p, "user.a")
+    expect_errno(errno.ENODATA, os.getxattr, p, "user.a")
+    os.unlink(p)
+
+
+def test_unlinked_open_file_lives(c):
+    p = c.mnt() + "/u"
+    fd = os.open(p, os.O_CREAT | os.O_RDWR)
+    os.write(fd, b"still here")
+    os.unlink(p)
+    assert os.fstat(fd).st_nlink == 0
+    os.fsync(fd)
+    assert os.pread(fd, 100, 0) == b"still here"
+    os.write(fd, b" and written")
+    assert os.pread(fd, 100, 0) == b"still here and written"
+    os.close(fd)
+
+
+def test_many_entries(c):
+    d = c.mnt() + "/many"
+    os.mkdir(d)
+    for i in range(3000):
+        os.mkdir("%s/%05d" % (d, i)) if i % 10 == 0 else put("%s/%05d" % (d, i), b"")
+    assert sorted(os.listdir(d)) == ["%05d" % i for i in range(3000)]
+    seen = []
+    with os.scandir(d) as it:  # entries go while we list: every one that stays comes exactly once
+        for e in it:
+            seen.append(e.name)
+            if len(seen) == 1000:
+                for i in range(1, 3000, 2):
+                    os.unlink("%s/%05d" % (d, i))
+    assert len(seen) == len(set(seen))
+    assert set("%05d" % i for i in range(0, 3000, 2)) <= set(seen)
+    for i in range(0, 3000, 2):
+        (os.rmdir if i % 10 == 0 else os.unlink)("%s/%05d" % (d, i))
+    os.rmdir(d)
+
+
+def test_permissions(c):
+    m = c.mnt()
+    os.mkdir(m + "/perm", 0o755)
+    os.mkdir(m + "/sticky")
+    os.chmod(m + "/sticky", 0o1777)
+    os.mkdir(m + "/setgid")
+    os.chown(m + "/setgid", 0, 2000)
+    os.chmod(m + "/setgid", 0o2777)
+    put(m + "/sticky/roots")
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setgroups([3000])
+            os.setgid(1000)
+            os.setuid(1000)
+            expect_errno(errno.EACCES, put, m + "/perm/x")
+            expect_errno(errno.EPERM, os.unlink, m + "/sticky/roots")
+            put(m + "/sticky/mine")
+            os.unlink(m + "/sticky/mine")
+            put(m + "/setgid/f")
+            os.mkdir(m + "/setgid/d")
+            assert os.stat(m + "/setgid/f").st_gid == 2000
+            assert os.stat(m + "/setgid/d").st_gid == 2000
+            assert os.stat(m + "/setgid/d").st_mode & stat.S_ISGID
+            os._exit(0)
+        except BaseException as e:
+            print(repr(e), flush=True)
+            os._exit(1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert os.stat(m + "/setgid/f").st_uid == 1000
+
+
+def test_statfs_and_space_comes_back(c):
+    used = lambda: (lambda s: (s.f_blocks - s.f_bfree) * s.f_frsize)(os.statvfs(c.mnt()))
+    before = used()
+    put(c.mnt() + "/space", os.urandom(64 << 20))
+    wait_until(lambda: used() >= before + (60 << 20), 5, "64 MiB are used")
+    os.unlink(c.mnt() + "/space")
+    wait_until(lambda: used() < before + (4 << 20), 10, "64 MiB are free again")
+
+
+if __name__ == "__main__":
+    run_tests(globals())

@@ -1,0 +1,138 @@
+"""A development cluster for integration tests: real servers, two real mounts, all below TMPDIR.
+
+    with Cluster() as c:
+        open(c.mnt(1) + "/file", "w")...
+        c.kill("ossd2"); c.start("ossd2")
+
+The cluster is taken down at the end, whatever happened.
+"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+BUILD = os.environ.get("BUILD") or SRC + "/build"
+DEV_CLUSTER = SRC + "/deploy/dev-cluster"
+SERVERS = ["mds", "ossd1", "ossd2", "ossd3", "ossd4"]
+
+
+class Cluster:
+    """conf: extra lines for leat.conf, {"section": {"name": value}}."""
+
+    def __init__(self, conf=None, ossd=4, size="512M", keep=False):
+        self.dir = tempfile.mkdtemp(prefix="leat-", dir=os.environ.get("TMPDIR", "/tmp"))
+        self.dev = self.dir + "/dev"
+        self.env = dict(os.environ, LEAT_DEV=self.dev, LEAT_DEV_OSSD=str(ossd), LEAT_DEV_SIZE=size,
+                        BUILD=BUILD)
+        self.ossd = ["ossd%d" % (i + 1) for i in range(ossd)]
+        self.keep = keep
+        if conf:
+            path = self.dir + "/extra.conf"
+            with open(path, "w") as f:
+                for section, values in conf.items():
+                    f.write("[%s]\n" % section)
+                    for name, value in values.items():
+                        f.write("%s = %s\n" % (name, value))
+            self.env["LEAT_DEV_CONF"] = path
+
+    def run(self, *args, check=True, timeout=120, **kw):
+        return subprocess.run([DEV_CLUSTER] + list(args), env=self.env, check=check, timeout=timeout,
+                              stdin=subprocess.DEVNULL, **kw)
+
+    def __enter__(self):
+        try:
+            self.run("up", stdout=subprocess.DEVNULL)
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            self.show_logs()
+        self.run("down", check=False, stdout=subprocess.DEVNULL)
+        subprocess.run(["rm", "-rf", self.dir], check=False)
+
+    def show_logs(self, lines=15):
+        for name in sorted(os.listdir(self.dev + "/log")) if os.path.isdir(self.dev + "/log") else []:
+            print("--- %s" % name)
+            sys.stdout.write("".join(self.log(name[:-4]).splitlines(True)[-lines:]))
+        sys.stdout.flush()
+
+    def mnt(self, n=1):
+        return "%s/mnt%d" % (self.dev, n)
+
+    def pid(self, name):
+        with open("%s/pids/%s" % (self.dev, name)) as f:
+            return int(f.read().split()[1])
+
+    def alive(self, name):
+        try:
+            with open("/proc/%d/stat" % self.pid(name)) as f:
+                return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
+    def kill(self, name, sig=signal.SIGKILL):
+        os.kill(self.pid(name), sig)
+        if sig == signal.SIGKILL:
+            wait_until(lambda: not self.alive(name), 10, name + " is gone")
+
+    def start(self, name):
+        self.run("start", name)
+
+    def stop(self, name):
+        self.run("stop", name)
+
+    def log(self, name):
+        with open("%s/log/%s.log" % (self.dev, name), errors="replace") as f:
+            return f.read()
+
+    def leat(self, *args, check=True, timeout=120):
+        return subprocess.run([BUILD + "/leat", "--conf", self.dev + "/conf"] + list(args), env=self.env,
+                              check=check, timeout=timeout, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def status(self):
+        return json.loads(self.leat("status", "--json").stdout)
+
+    def check_stores(self):
+        """Everything is taken down and examined offline; servers stay down."""
+        self.run("down", "--keep", stdout=subprocess.DEVNULL)
+        return self.run("check")
+
+    def status_of_mount(self, n=1):
+        return json.loads(os.getxattr(self.mnt(n), "leat.status"))
+
+
+def wait_until(predicate, seconds, what):
+    end = time.monotonic() + seconds
+    while not predicate():
+        if time.monotonic() > end:
+            raise AssertionError("not within %s s: %s" % (seconds, what))
+        time.sleep(0.02)
+
+
+def expect_errno(number, fn, *args, **kw):
+    try:
+        fn(*args, **kw)
+    except OSError as e:
+        assert e.errno == number, "errno %s, expected %s" % (os.strerror(e.errno), os.strerror(number))
+        return e
+    raise AssertionError("no error, expected %s" % os.strerror(number))
+
+
+def run_tests(namespace):
+    """Runs every test_* function with one cluster, in order of definition; a module may set CONF."""
+    names = [n for n in namespace if n.startswith("test_") and callable(namespace[n])]
+    with Cluster(**namespace.get("CLUSTER", {})) as c:
+        for name in names:
+            started = time.monotonic()
+            namespace[name](c)
+            print("%-50s %.2f s" % (name, time.monotonic() - started))
+            sys.stdout.flush()
