@@ -8,19 +8,19 @@
 #include "common/base/assert.h"
 #include "common/rt/env.h"
 
-#define STATUS_WIDTH 32 /* object servers asked at once */
+#define STATUS_WIDTH      32 /* object servers asked at once */
 #define TARGET_TIMEOUT_MS 2000
 
 const char *target_state_name(uint32_t state)
 {
-	static const char *const names[] = { "new", "up", "down" };
+	static const char *const names[] = {"new", "up", "down"};
 
 	return state < ARRAY_SIZE(names) ? names[state] : "unknown";
 }
 
 int cluster_call(struct cluster *c, uint16_t op, const void *req, void *rep, struct rpc_call *call)
 {
-	*call = (struct rpc_call){ .op = op, .req = req, .rep = rep, .deadline_us = c->deadline_us };
+	*call = (struct rpc_call){.op = op, .req = req, .rep = rep, .deadline_us = c->deadline_us};
 	return rpc_call(c->mds, call);
 }
 
@@ -43,9 +43,15 @@ static int add_target(struct cluster *c, const struct target_info *info)
 		return -LE_NOMEM;
 	c->targets = v;
 	v += c->n_targets++;
-	*v = (struct target_view){ .id = info->id, .state = info->state, .loop = info->loop,
-				   .epoch = info->epoch, .capacity = info->capacity, .used = info->used,
-				   .free = info->free, .uuid = info->uuid, .cluster = c };
+	*v = (struct target_view){.id = info->id,
+				  .state = info->state,
+				  .loop = info->loop,
+				  .epoch = info->epoch,
+				  .capacity = info->capacity,
+				  .used = info->used,
+				  .free = info->free,
+				  .uuid = info->uuid,
+				  .cluster = c};
 	copy_text(v->addrs, sizeof(v->addrs), info->addrs);
 	copy_text(v->host, sizeof(v->host), info->host);
 	if (info->state == TARGET_UP)
@@ -64,7 +70,7 @@ static int parse_map(struct cluster *c, const struct mds_map_get_rep *rep)
 	c->uuid = rep->cluster;
 	wire_r_init(&r, rep->targets.data, rep->targets.len);
 	while (!wire_r_end(&r)) {
-		struct target_info info = { 0 };
+		struct target_info info = {0};
 
 		wire_get_target_info(&r, &info);
 		if (r.status < 0 || c->n_targets == TARGETS_MAX)
@@ -74,7 +80,7 @@ static int parse_map(struct cluster *c, const struct mds_map_get_rep *rep)
 	TRY(r.status);
 	wire_r_init(&r, rep->chains.data, rep->chains.len);
 	while (!wire_r_end(&r)) {
-		struct chain_info info = { 0 };
+		struct chain_info info = {0};
 
 		wire_get_chain_info(&r, &info);
 		c->n_chains += r.status == 0;
@@ -97,7 +103,7 @@ static int ask_target(struct cluster *c, struct target_view *v, struct rpc_clien
 {
 	struct oss_status_req req;
 	struct oss_status_rep rep;
-	struct rpc_call call = { .op = OP_oss_status, .req = &req, .rep = &rep, .target = v->id };
+	struct rpc_call call = {.op = OP_oss_status, .req = &req, .rep = &rep, .target = v->id};
 	uint64_t deadline_us = loop_deadline_ms(TARGET_TIMEOUT_MS);
 	int status;
 
@@ -118,8 +124,13 @@ static void fetch_target(void *arg)
 	struct target_view *v = arg;
 	struct cluster *c = v->cluster;
 	struct rpc_client_options opts = {
-		.transport = c->transport, .addrs = v->addrs, .name = "leat", .role = ROLE_TOOL,
-		.cluster = c->uuid, .key = c->key, .loop = v->loop,
+		.transport = c->transport,
+		.addrs = v->addrs,
+		.name = "leat",
+		.role = ROLE_TOOL,
+		.cluster = c->uuid,
+		.key = c->key,
+		.loop = v->loop,
 	};
 	struct rpc_client *rpc;
 
@@ -153,8 +164,8 @@ static int fetch_mds_status(struct cluster *c)
 
 int cluster_fetch(struct cluster *c, uint32_t flags)
 {
-	struct mds_map_get_req req = { .have_epoch = 0 };
-	struct mds_map_get_rep rep = { 0 };
+	struct mds_map_get_req req = {.have_epoch = 0};
+	struct mds_map_get_rep rep = {0};
 	struct rpc_client_stats stats;
 	struct rpc_call call;
 	int status = cluster_call(c, OP_mds_map_get, &req, &rep, &call);
@@ -169,8 +180,8 @@ int cluster_fetch(struct cluster *c, uint32_t flags)
 	if (flags & FETCH_MDS_STATUS)
 		TRY(fetch_mds_status(c));
 	if ((flags & FETCH_TARGET_STATUS) && c->n_targets)
-		fiber_parallel("target_status", fetch_target, c->targets, sizeof(*c->targets), c->n_targets,
-			       STATUS_WIDTH);
+		fiber_parallel("target_status", fetch_target, c->targets, sizeof(*c->targets),
+			       c->n_targets, STATUS_WIDTH);
 	return 0;
 }
 
@@ -188,8 +199,11 @@ static void run_fiber(void *arg)
 	struct run *r = arg;
 	struct cluster *c = &r->cluster;
 	struct rpc_client_options opts = {
-		.transport = c->transport, .addrs = c->tool->cluster.mds, .name = "leat",
-		.role = ROLE_TOOL, .key = c->key,
+		.transport = c->transport,
+		.addrs = c->tool->cluster.mds,
+		.name = "leat",
+		.role = ROLE_TOOL,
+		.key = c->key,
 	};
 
 	c->deadline_us = loop_deadline_ms(r->timeout_ms);
@@ -203,7 +217,8 @@ static void run_fiber(void *arg)
 
 static int explain(const struct tool *t, int status)
 {
-	const char *hint = "Is leat-mds running there, and is [cluster] mds in leat.conf its address?";
+	const char *hint =
+		"Is leat-mds running there, and is [cluster] mds in leat.conf its address?";
 	int code = exit_of_status(status);
 
 	if (status == -LE_AUTH)
@@ -214,13 +229,14 @@ static int explain(const struct tool *t, int status)
 		hint = "Is [cluster] mds in leat.conf the right server?";
 	else if (status == -LE_TIMEDOUT)
 		code = EXIT_UNREACHABLE;
-	return tool_error(t, code, hint, "metadata server at %s: %s", t->cluster.mds, status_text(status));
+	return tool_error(t, code, hint, "metadata server at %s: %s", t->cluster.mds,
+			  status_text(status));
 }
 
 static int prepare(struct run *r, struct env **ret_env)
 {
-	struct env_real_options eo = { .n_workers = 1 };
-	struct loop_options lo = { .name = "leat" };
+	struct env_real_options eo = {.n_workers = 1};
+	struct loop_options lo = {.name = "leat"};
 
 	TRY(env_real_create(&eo, ret_env));
 	TRY(transport_tcp_create(&r->cluster.transport));
@@ -236,9 +252,10 @@ static void release(struct cluster *c)
 	json_decref(c->mds_status);
 }
 
-int cluster_run(struct tool *t, uint32_t timeout_ms, int (*fn)(struct cluster *c, void *arg), void *arg)
+int cluster_run(struct tool *t, uint32_t timeout_ms, int (*fn)(struct cluster *c, void *arg),
+		void *arg)
 {
-	struct run r = { .cluster.tool = t, .timeout_ms = timeout_ms, .fn = fn, .arg = arg };
+	struct run r = {.cluster.tool = t, .timeout_ms = timeout_ms, .fn = fn, .arg = arg};
 	struct env *env = NULL;
 	int status = rpc_key_load(t->cluster.key_file, &r.cluster.key);
 

@@ -10,7 +10,7 @@
 #include "tools/tool.h"
 
 #define TARGETS_MAX 65536u
-#define ADDRS_SIZE 512u
+#define ADDRS_SIZE  512u
 
 struct target_view {
 	uint32_t id, state, loop, epoch;
@@ -39,17 +39,22 @@ struct cluster {
 };
 
 /* What to fetch beyond the map. */
-enum fetch_flags { FETCH_MDS_STATUS = 1, FETCH_TARGET_STATUS = 2 };
+enum fetch_flags {
+	FETCH_MDS_STATUS = 1,
+	FETCH_TARGET_STATUS = 2
+};
 
 /*
  * Connects, runs fn(c, arg) in a fiber, disconnects. Returns an exit status; messages have been
  * printed. fn returns a status (0 or negative): what the metadata server answered.
  */
-int cluster_run(struct tool *t, uint32_t timeout_ms, int (*fn)(struct cluster *c, void *arg), void *arg);
+int cluster_run(struct tool *t, uint32_t timeout_ms, int (*fn)(struct cluster *c, void *arg),
+		void *arg);
 /* One request to the metadata server. rpc_call_fini(call) always. Yields. */
-int cluster_call(struct cluster *c, uint16_t op, const void *req, void *rep, struct rpc_call *call)
-	CHECK_RESULT;
-/* The map, and by flags the status of the servers. A target that does not answer is no failure. Yields. */
+int cluster_call(struct cluster *c, uint16_t op, const void *req, void *rep,
+		 struct rpc_call *call) CHECK_RESULT;
+/* The map, and by flags the status of the servers. A target that does not answer is no failure.
+ * Yields. */
 int cluster_fetch(struct cluster *c, uint32_t flags) CHECK_RESULT;
 
 const char *target_state_name(uint32_t state);

@@ -2,7 +2,7 @@
  * leat bench: a small benchmark of a directory, for a first look and for comparing two mounts.
  *
  *   a folder of its own below DIR → one file: write + fsync, read → 4 KiB random reads by some
- *   threads → small files: create, stat, read, unlink → the folder is removed, also after Ctrl-C
+ *   threads → small files: create, stat, read, unlink → all is removed, also after Ctrl-C
  *
  * Reads come after posix_fadvise(DONTNEED): from the servers' memory rather than from this
  * machine's page cache, where the file system allows that. tests/bench measures properly.
@@ -22,10 +22,10 @@
 #include "common/base/hmap.h"
 #include "tools/tool.h"
 
-#define BLOCK (1u << 20)
+#define BLOCK        (1u << 20)
 #define RANDOM_BLOCK 4096u
-#define SMALL_FILE 4096u
-#define JOBS_MAX 256u
+#define SMALL_FILE   4096u
+#define JOBS_MAX     256u
 
 struct bench {
 	struct tool *tool;
@@ -148,7 +148,8 @@ static int read_random(struct bench *b, uint64_t *ret_n)
 	int rc = 0;
 
 	for (uint64_t i = 0; i < b->jobs && rc == 0; i++) {
-		r[i] = (struct reader){ .b = b, .seed = i + 1, .until_s = now_s() + (double)b->seconds };
+		r[i] = (struct reader){
+			.b = b, .seed = i + 1, .until_s = now_s() + (double)b->seconds};
 		rc = -pthread_create(&r[i].thread, NULL, random_reader, &r[i]);
 		n_started += rc == 0;
 	}
@@ -227,14 +228,14 @@ static int unlink_files(struct bench *b, uint64_t *ret_n)
 }
 
 static const struct phase phases[] = {
-	{ "seq_write", "MiB/s", "sequential write, 1 MiB, with fsync", write_file },
-	{ "seq_read", "MiB/s", "sequential read", read_first },
-	{ "seq_read_again", "MiB/s", "the same again", read_again },
-	{ "rand_read", "IOPS", "random read, 4 KiB", read_random },
-	{ "create", "files/s", "create and write 4 KiB, one process", create_files },
-	{ "stat", "files/s", "stat", stat_files },
-	{ "read", "files/s", "open, read, close", read_files },
-	{ "unlink", "files/s", "unlink", unlink_files },
+	{"seq_write", "MiB/s", "sequential write, 1 MiB, with fsync", write_file},
+	{"seq_read", "MiB/s", "sequential read", read_first},
+	{"seq_read_again", "MiB/s", "the same again", read_again},
+	{"rand_read", "IOPS", "random read, 4 KiB", read_random},
+	{"create", "files/s", "create and write 4 KiB, one process", create_files},
+	{"stat", "files/s", "stat", stat_files},
+	{"read", "files/s", "open, read, close", read_files},
+	{"unlink", "files/s", "unlink", unlink_files},
 };
 
 static int run_phases(struct bench *b)
@@ -251,13 +252,13 @@ static int run_phases(struct bench *b)
 		if (rc == -EINTR)
 			return tool_error(b->tool, EXIT_INTERRUPTED, NULL, "interrupted");
 		if (rc < 0)
-			return tool_error(b->tool, exit_of_errno(-rc), NULL, "%s: %s: %s", b->dir, p->what,
-					  strerror(-rc));
+			return tool_error(b->tool, exit_of_errno(-rc), NULL, "%s: %s: %s", b->dir,
+					  p->what, strerror(-rc));
 		double value = (double)n / (now_s() - start_s);
 		if (strcmp(p->unit, "MiB/s") == 0)
 			value /= 1 << 20;
-		json_array_append_new(b->figures, json_pack("{s:s,s:f,s:s}", "figure", p->name, "value", value,
-							    "unit", p->unit));
+		json_array_append_new(b->figures, json_pack("{s:s,s:f,s:s}", "figure", p->name,
+							    "value", value, "unit", p->unit));
 		if (!b->tool->json) {
 			printf("%-38s %10.*f %s\n", p->what, value < 100 ? 1 : 0, value, p->unit);
 			fflush(stdout);
@@ -277,7 +278,8 @@ static void tidy_up(struct bench *b)
 		if (unlink(path) < 0 && errno == ENOENT && i > 0)
 			break;
 	}
-	/* Unlinking was interrupted at its start: the others are there although the first is not. */
+	/* Unlinking was interrupted at its start: the others are there although the first is not.
+	 */
 	if (rmdir(b->dir) < 0 && errno == ENOTEMPTY) {
 		for (uint64_t i = 0; i < b->n_files; i++) {
 			snprintf(path, sizeof(path), "%s/small%06" PRIu64, b->dir, i);
@@ -290,20 +292,20 @@ static void tidy_up(struct bench *b)
 static int parse(struct tool *t, int argc, char **argv, struct bench *b)
 {
 	static const struct option longs[] = {
-		{ "size", required_argument, NULL, 's' },
-		{ "files", required_argument, NULL, 'f' },
-		{ "jobs", required_argument, NULL, 'j' },
-		{ "seconds", required_argument, NULL, 't' },
-		{ NULL, 0, NULL, 0 },
+		{"size", required_argument, NULL, 's'},
+		{"files", required_argument, NULL, 'f'},
+		{"jobs", required_argument, NULL, 'j'},
+		{"seconds", required_argument, NULL, 't'},
+		{NULL, 0, NULL, 0},
 	};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-		bool good = c == 's'   ? parse_size_arg(t, "--size", optarg, &b->size) :
-			    c == 'f' ? parse_number_arg(t, "--files", optarg, 999999, &b->n_files) :
-			    c == 'j' ? parse_number_arg(t, "--jobs", optarg, JOBS_MAX, &b->jobs) :
-			    c == 't' ? parse_number_arg(t, "--seconds", optarg, 3600, &b->seconds) :
-				       (tool_usage(t, "wrong options"), false);
+		bool good = c == 's'   ? parse_size_arg(t, "--size", optarg, &b->size)
+			    : c == 'f' ? parse_number_arg(t, "--files", optarg, 999999, &b->n_files)
+			    : c == 'j' ? parse_number_arg(t, "--jobs", optarg, JOBS_MAX, &b->jobs)
+			    : c == 't' ? parse_number_arg(t, "--seconds", optarg, 3600, &b->seconds)
+				       : (tool_usage(t, "wrong options"), false);
 		if (!good)
 			return EXIT_USAGE;
 	}
@@ -321,7 +323,7 @@ static int run(struct tool *t, int argc, char **argv)
 	static struct bench b;
 	int code;
 
-	b = (struct bench){ .tool = t, .size = 256 << 20, .n_files = 1000, .jobs = 16, .seconds = 3 };
+	b = (struct bench){.tool = t, .size = 256 << 20, .n_files = 1000, .jobs = 16, .seconds = 3};
 	code = parse(t, argc, argv, &b);
 	if (code != EXIT_OK)
 		return code;
@@ -344,9 +346,10 @@ static int run(struct tool *t, int argc, char **argv)
 	tidy_up(&b);
 	free(b.block);
 	if (t->json && code == EXIT_OK)
-		return tool_print_json(json_pack("{s:s,s:I,s:I,s:I,s:o}", "directory", argv[optind], "size",
-						 (json_int_t)b.size, "files", (json_int_t)b.n_files, "jobs",
-						 (json_int_t)b.jobs, "figures", b.figures));
+		return tool_print_json(json_pack("{s:s,s:I,s:I,s:I,s:o}", "directory", argv[optind],
+						 "size", (json_int_t)b.size, "files",
+						 (json_int_t)b.n_files, "jobs", (json_int_t)b.jobs,
+						 "figures", b.figures));
 	json_decref(b.figures);
 	return code;
 }
@@ -355,8 +358,8 @@ const struct command command_bench = {
 	.name = "bench",
 	.summary = "a small benchmark of a directory",
 	.usage = "usage: leat bench [--size SIZE] [--files N] [--jobs N] [--seconds N] DIRECTORY\n"
-		 "Writes, reads, random reads, small files, in a folder of its own that is removed afterwards.\n"
-		 "Works on any file system.\n"
+		 "Writes, reads, random reads and small files, in a folder of its own below\n"
+		 "DIRECTORY that is removed afterwards. Works on any file system.\n"
 		 "  --size SIZE   of the large file (256M)\n"
 		 "  --files N     small files (1000)\n"
 		 "  --jobs N      threads of the random read (16)\n"

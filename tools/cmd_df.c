@@ -26,8 +26,8 @@ static void print_header(const char *what)
 
 static json_t *row_json(const char *key, json_t *name, uint64_t size, uint64_t used, uint64_t avail)
 {
-	return json_pack("{s:o,s:I,s:I,s:I}", key, name, "size", (json_int_t)size, "used", (json_int_t)used,
-			 "avail", (json_int_t)avail);
+	return json_pack("{s:o,s:I,s:I,s:I}", key, name, "size", (json_int_t)size, "used",
+			 (json_int_t)used, "avail", (json_int_t)avail);
 }
 
 static void print_cluster(const struct cluster *c, const struct mds_statfs_rep *st)
@@ -38,11 +38,13 @@ static void print_cluster(const struct cluster *c, const struct mds_statfs_rep *
 		char name[300];
 
 		snprintf(name, sizeof(name), "%u %s%s%s", v->id, v->host,
-			 v->state == TARGET_UP ? "" : ", ", v->state == TARGET_UP ? "" : target_state_name(v->state));
+			 v->state == TARGET_UP ? "" : ", ",
+			 v->state == TARGET_UP ? "" : target_state_name(v->state));
 		print_row(name, v->capacity, v->used, v->free);
 	}
 	print_row("all", st->total, st->total - st->free, st->avail);
-	printf("%" PRIu64 " inodes used, %" PRIu64 " free\n", st->inodes - st->inodes_free, st->inodes_free);
+	printf("%" PRIu64 " inodes used, %" PRIu64 " free\n", st->inodes - st->inodes_free,
+	       st->inodes_free);
 }
 
 static json_t *cluster_json(const struct cluster *c, const struct mds_statfs_rep *st)
@@ -57,8 +59,9 @@ static json_t *cluster_json(const struct cluster *c, const struct mds_statfs_rep
 		json_array_append_new(targets, row);
 	}
 	all = json_pack("{s:I,s:I,s:I,s:I,s:I,s:o}", "size", (json_int_t)st->total, "used",
-			(json_int_t)(st->total - st->free), "avail", (json_int_t)st->avail, "inodes",
-			(json_int_t)st->inodes, "inodes_free", (json_int_t)st->inodes_free, "targets", targets);
+			(json_int_t)(st->total - st->free), "avail", (json_int_t)st->avail,
+			"inodes", (json_int_t)st->inodes, "inodes_free",
+			(json_int_t)st->inodes_free, "targets", targets);
 	return all;
 }
 
@@ -95,18 +98,21 @@ static int df_paths(struct tool *t, char **paths)
 		struct statvfs st;
 
 		if (!mount_of_path(*paths, &m)) {
-			code = tool_error(t, EXIT_MISSING, NULL, "%s is not on a Leat mount", *paths);
+			code = tool_error(t, EXIT_MISSING, NULL, "%s is not on a Leat mount",
+					  *paths);
 			continue;
 		}
 		if (statvfs(*paths, &st) < 0) {
 			code = tool_error(t, exit_of_errno(errno), NULL, "%s: %m", *paths);
 			continue;
 		}
-		uint64_t size = st.f_blocks * st.f_frsize, used = (st.f_blocks - st.f_bfree) * st.f_frsize;
+		uint64_t size = st.f_blocks * st.f_frsize,
+			 used = (st.f_blocks - st.f_bfree) * st.f_frsize;
 		uint64_t avail = st.f_bavail * st.f_frsize;
 		if (t->json)
-			json_array_append_new(rows, row_json("mountpoint", json_string(m.mountpoint), size, used,
-							     avail));
+			json_array_append_new(rows,
+					      row_json("mountpoint", json_string(m.mountpoint),
+						       size, used, avail));
 		else
 			print_row(m.mountpoint, size, used, avail);
 	}
@@ -118,7 +124,7 @@ static int df_paths(struct tool *t, char **paths)
 
 static int run(struct tool *t, int argc, char **argv)
 {
-	static const struct option longs[] = { { NULL, 0, NULL, 0 } };
+	static const struct option longs[] = {{NULL, 0, NULL, 0}};
 
 	if (getopt_long(argc, argv, "", longs, NULL) != -1)
 		return tool_usage(t, "wrong options");
@@ -132,8 +138,8 @@ const struct command command_df = {
 	.name = "df",
 	.summary = "space used and free, by target or by mount",
 	.usage = "usage: leat df [PATH ...]\n"
-		 "Without PATH: the space of every target and of the whole cluster. With PATHs: that of the\n"
-		 "mounts they lie on.\n"
+		 "Without PATH: the space of every target and of the whole cluster. With PATHs:\n"
+		 "that of the mounts they lie on.\n"
 		 "Examples:\n"
 		 "  leat df\n"
 		 "  leat df --json /mnt/leat | jq .mounts[0].avail\n",

@@ -12,7 +12,7 @@
 
 #define CHUNK_SIZE_MIN (64ULL << 10)
 #define CHUNK_SIZE_MAX (64ULL << 20)
-#define WIDTH_MAX 65536u
+#define WIDTH_MAX      65536u
 
 /* "name=number name=number" to an object. */
 static json_t *parse_layout(char *text)
@@ -46,7 +46,8 @@ static int fetch(struct tool *t, const char *path, json_t **ret_layout)
 	if (stat(path, &st) < 0)
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", path);
 	if (!mount_of_path(path, &m))
-		return tool_error(t, EXIT_MISSING, "Layouts belong to files and directories of a Leat mount.",
+		return tool_error(t, EXIT_MISSING,
+				  "Layouts belong to files and directories of a Leat mount.",
 				  "%s is not on a Leat mount", path);
 	text = virtual_attribute(path, "leat.layout");
 	if (!text)
@@ -54,7 +55,8 @@ static int fetch(struct tool *t, const char *path, json_t **ret_layout)
 	*ret_layout = parse_layout(text);
 	free(text);
 	json_object_set_new(*ret_layout, "path", json_string(path));
-	json_object_set_new(*ret_layout, "type", json_string(S_ISDIR(st.st_mode) ? "directory" : "file"));
+	json_object_set_new(*ret_layout, "type",
+			    json_string(S_ISDIR(st.st_mode) ? "directory" : "file"));
 	return EXIT_OK;
 }
 
@@ -110,9 +112,10 @@ static int apply(struct tool *t, const char *path, const char *text)
 	if (code != EXIT_OK)
 		return code;
 	if (setxattr(path, "leat.layout", text, strlen(text), 0) < 0) {
-		const char *hint = errno == EINVAL || errno == EBUSY || errno == ENOTEMPTY ?
-					   "The layout of a file can be set only while it has no data." :
-					   NULL;
+		const char *hint =
+			errno == EINVAL || errno == EBUSY || errno == ENOTEMPTY
+				? "The layout of a file can be set only while it has no data."
+				: NULL;
 		return tool_error(t, exit_of_errno(errno), hint, "%s: %m", path);
 	}
 	if (t->json)
@@ -127,9 +130,9 @@ static int apply(struct tool *t, const char *path, const char *text)
 static int set(struct tool *t, int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{ "width", required_argument, NULL, 'w' },
-		{ "chunk-size", required_argument, NULL, 'c' },
-		{ NULL, 0, NULL, 0 },
+		{"width", required_argument, NULL, 'w'},
+		{"chunk-size", required_argument, NULL, 'c'},
+		{NULL, 0, NULL, 0},
 	};
 	uint64_t width = 0, chunk_size = 0;
 	char text[128];
@@ -168,7 +171,8 @@ static int run(struct tool *t, int argc, char **argv)
 		return get(t, argc - 1, argv + 1);
 	if (argc >= 2 && strcmp(argv[1], "set") == 0)
 		return set(t, argc - 1, argv + 1);
-	return tool_usage(t, argc < 2 ? "get or set?" : "neither get nor set: '%s'", argc < 2 ? "" : argv[1]);
+	return tool_usage(t, argc < 2 ? "get or set?" : "neither get nor set: '%s'",
+			  argc < 2 ? "" : argv[1]);
 }
 
 const struct command command_layout = {
@@ -176,8 +180,9 @@ const struct command command_layout = {
 	.summary = "how files are laid over the targets",
 	.usage = "usage: leat layout get PATH ...\n"
 		 "       leat layout set [--width N] [--chunk-size SIZE] PATH ...\n"
-		 "A file is cut into chunks, laid over N chains in turn. Set on a directory, a layout counts for\n"
-		 "what is created in it later; set on a file, the file must have no data yet.\n"
+		 "A file is cut into chunks, laid over N chains in turn. Set on a directory, a\n"
+		 "layout counts for what is created in it later; set on a file, the file must\n"
+		 "have no data yet.\n"
 		 "  --width N           how many chains\n"
 		 "  --chunk-size SIZE   a power of two from 64K to 64M\n"
 		 "Examples:\n"

@@ -35,9 +35,11 @@ static int check_mountpoint(struct tool *t, const char *path, struct mount_reque
 
 	if (!realpath(path, m->mountpoint)) {
 		int err = errno;
-		return tool_error(t, exit_of_errno(err), err == ENOENT ? "Create it first: mkdir -p PATH" : NULL,
+		return tool_error(t, exit_of_errno(err),
+				  err == ENOENT ? "Create it first: mkdir -p PATH" : NULL,
 				  "%s: %s%s", path, strerror(err),
-				  err == ENOTCONN ? " (a mount whose daemon has died: leat umount)" : "");
+				  err == ENOTCONN ? " (a mount whose daemon has died: leat umount)"
+						  : "");
 	}
 	if (mount_find(m->mountpoint, &there))
 		return tool_error(t, EXIT_FAILED, "`leat umount` first, or use another directory.",
@@ -52,8 +54,8 @@ static int check_mountpoint(struct tool *t, const char *path, struct mount_reque
 static int parse(struct tool *t, int argc, char **argv, struct mount_request *m)
 {
 	static const struct option longs[] = {
-		{ "options", required_argument, NULL, 'o' },
-		{ NULL, 0, NULL, 0 },
+		{"options", required_argument, NULL, 'o'},
+		{NULL, 0, NULL, 0},
 	};
 	char conf[PATH_MAX], text[PATH_MAX + 8];
 	int c, code;
@@ -89,11 +91,13 @@ static int run(struct tool *t, int argc, char **argv)
 	if (code != EXIT_OK)
 		return code;
 	if (access("/dev/fuse", F_OK) < 0)
-		return tool_error(t, EXIT_FAILED, "Load the module: modprobe fuse", "there is no /dev/fuse");
+		return tool_error(t, EXIT_FAILED, "Load the module: modprobe fuse",
+				  "there is no /dev/fuse");
 	if (!find_program("mount.leat", program, sizeof(program)))
-		return tool_error(t, EXIT_FAILED, "It belongs beside leat or into an sbin folder: make install",
+		return tool_error(t, EXIT_FAILED,
+				  "It belongs beside leat or into an sbin folder: make install",
 				  "mount.leat is not installed");
-	const char *args[8] = { program, m.source, m.mountpoint };
+	const char *args[8] = {program, m.source, m.mountpoint};
 	if (m.options[0]) {
 		args[3] = "-o";
 		args[4] = m.options;
@@ -106,8 +110,8 @@ static int run(struct tool *t, int argc, char **argv)
 				  "See above; `leat status` tells whether the servers answer.",
 				  "%s: not mounted", m.mountpoint);
 	if (t->json)
-		return tool_print_json(json_pack("{s:s,s:s,s:b}", "mountpoint", m.mountpoint, "source", m.source,
-						 "mounted", 1));
+		return tool_print_json(json_pack("{s:s,s:s,s:b}", "mountpoint", m.mountpoint,
+						 "source", m.source, "mounted", 1));
 	printf("%s mounted at %s\n", m.source, m.mountpoint);
 	return EXIT_OK;
 }
@@ -116,8 +120,8 @@ const struct command command_mount = {
 	.name = "mount",
 	.summary = "mount the namespace",
 	.usage = "usage: leat mount [-o OPTION[=VALUE],...] [SOURCE] MOUNTPOINT\n"
-		 "Mounts the namespace of a cluster. SOURCE: host:port of the metadata server; without it as\n"
-		 "leat.conf says. Options: see mount.leat(8).\n"
+		 "Mounts the namespace of a cluster. SOURCE: host:port of the metadata server;\n"
+		 "without it, as leat.conf says. Options: see mount.leat(8).\n"
 		 "Examples:\n"
 		 "  leat mount /mnt/leat\n"
 		 "  leat mount -o attr_cache_ms=0,ro mds1:7440 /mnt/leat\n",

@@ -16,12 +16,14 @@ struct status_options {
 	int code; /* of --check */
 };
 
-/* Servers say "durability": "none" or "sync": false when they acknowledge what is not on stable storage. */
+/* Servers say "durability": "none" or "sync": false when they acknowledge what is not on stable
+ * storage. */
 static bool is_durable(const json_t *status)
 {
 	const char *word = json_string_value(json_object_get(status, "durability"));
 
-	return !json_is_false(json_object_get(status, "sync")) && (!word || strcmp(word, "none") != 0);
+	return !json_is_false(json_object_get(status, "sync")) &&
+	       (!word || strcmp(word, "none") != 0);
 }
 
 static const char *durability(const struct cluster *c)
@@ -41,8 +43,9 @@ static json_t *target_json(const struct target_view *v)
 	uuid_format(&v->uuid, uuid);
 	o = json_pack("{s:i,s:s,s:s,s:s,s:I,s:I,s:I,s:i,s:i,s:s}", "id", (int)v->id, "state",
 		      target_state_name(v->state), "addr", v->addrs, "host", v->host, "capacity",
-		      (json_int_t)v->capacity, "used", (json_int_t)v->used, "free", (json_int_t)v->free,
-		      "loop", (int)v->loop, "epoch", (int)v->epoch, "uuid", uuid);
+		      (json_int_t)v->capacity, "used", (json_int_t)v->used, "free",
+		      (json_int_t)v->free, "loop", (int)v->loop, "epoch", (int)v->epoch, "uuid",
+		      uuid);
 	if (v->status)
 		json_object_set(o, "server", v->status);
 	else if (v->error)
@@ -61,10 +64,11 @@ static json_t *view_json(const struct cluster *c, const struct status_options *o
 	mds = json_pack("{s:s,s:s}", "state", "up", "addr", c->mds_addr);
 	json_object_update_missing(mds, c->mds_status);
 	all = json_pack("{s:{s:s,s:s,s:i,s:s,s:i,s:i,s:i,s:I,s:I,s:I},s:o,s:o}", "cluster", "name",
-			c->tool->cluster.name, "uuid", uuid, "map_epoch", (int)c->epoch, "durability",
-			durability(c), "targets", (int)c->n_targets, "targets_up", (int)c->n_targets_up,
-			"chains", (int)c->n_chains, "capacity", (json_int_t)c->capacity, "used",
-			(json_int_t)c->used, "free", (json_int_t)c->free, "mds", mds, "targets", targets);
+			c->tool->cluster.name, "uuid", uuid, "map_epoch", (int)c->epoch,
+			"durability", durability(c), "targets", (int)c->n_targets, "targets_up",
+			(int)c->n_targets_up, "chains", (int)c->n_chains, "capacity",
+			(json_int_t)c->capacity, "used", (json_int_t)c->used, "free",
+			(json_int_t)c->free, "mds", mds, "targets", targets);
 	if (o->mount)
 		json_object_set(all, "mount", o->mount);
 	return all;
@@ -76,7 +80,8 @@ static void print_scalars(const json_t *object)
 	const char *name;
 	json_t *v;
 
-	json_object_foreach((json_t *)(uintptr_t)object, name, v) {
+	json_object_foreach((json_t *)(uintptr_t)object, name, v)
+	{
 		if (json_is_integer(v))
 			printf("  %s %" JSON_INTEGER_FORMAT, name, json_integer_value(v));
 		else if (json_is_string(v) && *json_string_value(v))
@@ -90,7 +95,8 @@ static void print_target(const struct target_view *v)
 	char a[SIZE_TEXT], b[SIZE_TEXT], used[16] = "-";
 
 	if (v->capacity)
-		snprintf(used, sizeof(used), "%.0f%%", 100.0 * (double)v->used / (double)v->capacity);
+		snprintf(used, sizeof(used), "%.0f%%",
+			 100.0 * (double)v->used / (double)v->capacity);
 	printf("%-7u %-7s %10s %10s %5s  %-21s %s%s%s\n", v->id, target_state_name(v->state),
 	       format_size(v->capacity, a), format_size(v->free, b), used, v->addrs, v->host,
 	       v->error ? "  " : "", v->error ? status_text(v->error) : "");
@@ -102,11 +108,10 @@ static void print_view(const struct cluster *c, const struct status_options *o)
 	bool full = strcmp(durability(c), "full") == 0;
 
 	uuid_format(&c->uuid, uuid);
-	printf("cluster     %s  %s  map epoch %u, %u chains\n", c->tool->cluster.name, uuid, c->epoch,
-	       c->n_chains);
-	printf("durability  %s\n",
-	       full ? "full: what is acknowledged is on stable storage" :
-		      "NONE: a crash loses what was acknowledged (sync = no)");
+	printf("cluster     %s  %s  map epoch %u, %u chains\n", c->tool->cluster.name, uuid,
+	       c->epoch, c->n_chains);
+	printf("durability  %s\n", full ? "full: what is acknowledged is on stable storage"
+					: "NONE: a crash loses what was acknowledged (sync = no)");
 	printf("mds         up at %s\n", c->mds_addr);
 	if (c->mds_status && json_object_size(c->mds_status)) {
 		fputs("          ", stdout);
@@ -147,7 +152,8 @@ static int ask_mount(struct tool *t, struct status_options *o)
 	char *text;
 
 	if (!mount_of_path(o->path, &m))
-		return tool_error(t, EXIT_MISSING, "`findmnt -t fuse.leat` lists the mounts of this machine.",
+		return tool_error(t, EXIT_MISSING,
+				  "`findmnt -t fuse.leat` lists the mounts of this machine.",
 				  "%s is not on a Leat mount", o->path);
 	text = virtual_attribute(o->path, "leat.status");
 	if (!text)
@@ -155,7 +161,8 @@ static int ask_mount(struct tool *t, struct status_options *o)
 	o->mount = json_loads(text, 0, NULL);
 	free(text);
 	if (!o->mount)
-		return tool_error(t, EXIT_FAILED, NULL, "%s: the mount's answer is not understood", o->path);
+		return tool_error(t, EXIT_FAILED, NULL, "%s: the mount's answer is not understood",
+				  o->path);
 	json_object_set_new(o->mount, "mountpoint", json_string(m.mountpoint));
 	json_object_set_new(o->mount, "source", json_string(m.source));
 	if (strchr(m.source, ':')) {
@@ -170,9 +177,9 @@ static int ask_mount(struct tool *t, struct status_options *o)
 static int parse(struct tool *t, int argc, char **argv, struct status_options *o)
 {
 	static const struct option longs[] = {
-		{ "check", no_argument, NULL, 'k' },
-		{ "timeout", required_argument, NULL, 't' },
-		{ NULL, 0, NULL, 0 },
+		{"check", no_argument, NULL, 'k'},
+		{"timeout", required_argument, NULL, 't'},
+		{NULL, 0, NULL, 0},
 	};
 	uint64_t seconds;
 	int c;
@@ -196,7 +203,7 @@ static int parse(struct tool *t, int argc, char **argv, struct status_options *o
 
 static int run(struct tool *t, int argc, char **argv)
 {
-	struct status_options o = { .timeout_ms = 5000 };
+	struct status_options o = {.timeout_ms = 5000};
 	int code = parse(t, argc, argv, &o);
 
 	if (code == EXIT_OK)

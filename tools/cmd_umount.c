@@ -34,7 +34,8 @@ static int unmount(const char *mountpoint, bool lazy)
 		return 0;
 	if (errno != EPERM || !find_program("fusermount3", program, sizeof(program)))
 		return -errno;
-	const char *args[] = { program, "-u", lazy ? "-z" : mountpoint, lazy ? mountpoint : NULL, NULL };
+	const char *args[] = {program, "-u", lazy ? "-z" : mountpoint, lazy ? mountpoint : NULL,
+			      NULL};
 	return run_program(args) == 0 ? 0 : -EPERM;
 }
 
@@ -64,7 +65,8 @@ static bool canonical(const char *path, char ret_path[PATH_MAX])
 	slash = strrchr(copy, '/');
 	if (!slash) {
 		size_t n = getcwd(ret_path, PATH_MAX) ? strlen(ret_path) : 0;
-		return n > 0 && snprintf(ret_path + n, PATH_MAX - n, "/%s", copy) < (int)(PATH_MAX - n);
+		return n > 0 &&
+		       snprintf(ret_path + n, PATH_MAX - n, "/%s", copy) < (int)(PATH_MAX - n);
 	}
 	if (slash == copy)
 		return snprintf(ret_path, PATH_MAX, "%s", copy) < PATH_MAX;
@@ -77,7 +79,7 @@ static bool canonical(const char *path, char ret_path[PATH_MAX])
 
 static int run(struct tool *t, int argc, char **argv)
 {
-	static const struct option longs[] = { { "lazy", no_argument, NULL, 'l' }, { NULL, 0, NULL, 0 } };
+	static const struct option longs[] = {{"lazy", no_argument, NULL, 'l'}, {NULL, 0, NULL, 0}};
 	char path[PATH_MAX];
 	struct leat_mount m;
 	bool lazy = false;
@@ -91,20 +93,24 @@ static int run(struct tool *t, int argc, char **argv)
 	if (argc - optind != 1)
 		return tool_usage(t, "which MOUNTPOINT?");
 	if (!canonical(argv[optind], path) || !mount_find(path, &m))
-		return tool_error(t, EXIT_MISSING, "`findmnt -t fuse.leat` lists the mounts of this machine.",
+		return tool_error(t, EXIT_MISSING,
+				  "`findmnt -t fuse.leat` lists the mounts of this machine.",
 				  "no Leat mount at %s", argv[optind]);
 	catch_interrupts();
 	pid_t pid = daemon_pid(path);
 	status = unmount(path, lazy);
 	if (status == -EBUSY)
 		return tool_error(t, EXIT_FAILED,
-				  "`fuser -vm MOUNTPOINT` lists who uses it; --lazy unmounts when they have ended.",
+				  "`fuser -vm MOUNTPOINT` lists who uses it; --lazy unmounts when "
+				  "they have ended.",
 				  "%s is in use", path);
 	if (status < 0)
-		return tool_error(t, exit_of_errno(-status), NULL, "%s: %s", path, strerror(-status));
+		return tool_error(t, exit_of_errno(-status), NULL, "%s: %s", path,
+				  strerror(-status));
 	if (pid && !lazy && !daemon_ended(pid))
 		return tool_error(t, interrupted() ? EXIT_INTERRUPTED : EXIT_TIMEOUT, NULL,
-				  "%s is unmounted, but its daemon (process %d) still runs", path, (int)pid);
+				  "%s is unmounted, but its daemon (process %d) still runs", path,
+				  (int)pid);
 	if (t->json)
 		return tool_print_json(json_pack("{s:s,s:b}", "mountpoint", path, "mounted", 0));
 	printf("%s unmounted\n", path);
@@ -115,7 +121,8 @@ const struct command command_umount = {
 	.name = "umount",
 	.summary = "unmount, and wait until all is written",
 	.usage = "usage: leat umount [--lazy] MOUNTPOINT\n"
-		 "Unmounts and waits until the mount's daemon has ended. Works too when that has died.\n"
+		 "Unmounts, and waits until the mount's daemon has ended. Works too when that has\n"
+		 "died.\n"
 		 "  -l, --lazy   unmount now for new users, later for those who have files open\n"
 		 "Example: leat umount /mnt/leat\n",
 	.run = run,

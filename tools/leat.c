@@ -1,7 +1,7 @@
 /*
  * leat: the command line. A table of subcommands, each in a file of its own (cmd_NAME.c).
  *
- *   global options (anywhere) → subcommand by name → its run() → exit status of enum exit_status
+ *   global options (anywhere) → subcommand by name → its run() → enum exit_status
  */
 #include <signal.h>
 #include <stdio.h>
@@ -12,8 +12,8 @@
 #include "tools/tool.h"
 
 static const struct command *const commands[] = {
-	&command_mount,	  &command_umount, &command_status, &command_df,     &command_layout,
-	&command_bench,  &command_config,
+	&command_mount,  &command_umount, &command_status, &command_df,
+	&command_layout, &command_bench,  &command_config,
 };
 
 static void usage(FILE *out)
@@ -77,7 +77,7 @@ static int take_globals(struct globals *g, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	struct globals g = { .tool.command = "" };
+	struct globals g = {.tool.command = ""};
 	const struct command *command;
 
 	log_init("leat", LOG_ERROR);
@@ -95,7 +95,9 @@ int main(int argc, char **argv)
 	}
 	command = find_command(argv[1]);
 	if (!command)
-		return tool_usage(&g.tool, argv[1][0] == '-' ? "unknown option '%s'" : "no command '%s'", argv[1]);
+		return tool_usage(&g.tool,
+				  argv[1][0] == '-' ? "unknown option '%s'" : "no command '%s'",
+				  argv[1]);
 	g.tool.command = command->name;
 	if (g.help) {
 		fputs(command->usage, stdout);

@@ -28,7 +28,8 @@ static void unescape(char *s)
 }
 
 /* Calls match for each Leat mount; the last one it accepts counts (later mounts lie on top). */
-static bool search(bool (*match)(const struct leat_mount *m, unsigned major, unsigned minor, const void *arg),
+static bool search(bool (*match)(const struct leat_mount *m, unsigned major, unsigned minor,
+				 const void *arg),
 		   const void *arg, struct leat_mount *ret_mount)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
@@ -42,8 +43,10 @@ static bool search(bool (*match)(const struct leat_mount *m, unsigned major, uns
 		char type[64];
 		char *rest = strstr(line, " - ");
 
-		if (!rest || sscanf(line, "%*d %*d %u:%u %*s %4095s", &major, &minor, m.mountpoint) != 3 ||
-		    sscanf(rest, " - %63s %1023s", type, m.source) != 2 || strcmp(type, "fuse.leat") != 0)
+		if (!rest ||
+		    sscanf(line, "%*d %*d %u:%u %*s %4095s", &major, &minor, m.mountpoint) != 3 ||
+		    sscanf(rest, " - %63s %1023s", type, m.source) != 2 ||
+		    strcmp(type, "fuse.leat") != 0)
 			continue;
 		unescape(m.mountpoint);
 		unescape(m.source);

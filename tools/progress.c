@@ -1,17 +1,20 @@
-/* The progress line: a bar on a TTY, plain lines every 10 s elsewhere. On stderr, so that stdout stays clean. */
+/* The progress line: a bar on a TTY, plain lines every 10 s elsewhere. On stderr, so that stdout
+ * stays clean. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tools/tool.h"
 
-enum { BAR_WIDTH = 28 };
-#define TTY_INTERVAL_S 0.1
+enum {
+	BAR_WIDTH = 28
+};
+#define TTY_INTERVAL_S   0.1
 #define PLAIN_INTERVAL_S 10.0
 
 void progress_init(struct progress *p, const char *what)
 {
-	*p = (struct progress){ .what = what, .start_s = now_s(), .tty = isatty(STDERR_FILENO) };
+	*p = (struct progress){.what = what, .start_s = now_s(), .tty = isatty(STDERR_FILENO)};
 	p->shown_s = p->start_s;
 }
 

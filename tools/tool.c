@@ -23,7 +23,8 @@ static void print_error(const struct tool *t, int code, const char *hint, const 
 	if (hint)
 		fprintf(stderr, "  %s\n", hint);
 	if (t->json) {
-		json_t *e = json_pack("{s:{s:i,s:s,s:s*}}", "error", "exit", code, "message", text, "hint", hint);
+		json_t *e = json_pack("{s:{s:i,s:s,s:s*}}", "error", "exit", code, "message", text,
+				      "hint", hint);
 		if (e)
 			tool_print_json(e);
 		fflush(stdout);
@@ -58,23 +59,32 @@ int tool_usage(const struct tool *t, const char *fmt, ...)
 int exit_of_errno(int err)
 {
 	switch (err) {
-	case 0: return EXIT_OK;
+	case 0:
+		return EXIT_OK;
 	case ENOENT:
 	case ENOTDIR:
-	case ESTALE: return EXIT_MISSING;
+	case ESTALE:
+		return EXIT_MISSING;
 	case EPERM:
 	case EACCES:
-	case EROFS: return EXIT_PERMISSION;
+	case EROFS:
+		return EXIT_PERMISSION;
 	case ENOSPC:
-	case EDQUOT: return EXIT_NO_SPACE;
-	case ETIMEDOUT: return EXIT_TIMEOUT;
+	case EDQUOT:
+		return EXIT_NO_SPACE;
+	case ETIMEDOUT:
+		return EXIT_TIMEOUT;
 	case ECONNREFUSED:
 	case ENOTCONN:
 	case EHOSTUNREACH:
-	case ENETUNREACH: return EXIT_UNREACHABLE;
-	case EINTR: return EXIT_INTERRUPTED;
-	case EINVAL: return EXIT_USAGE;
-	default: return EXIT_FAILED;
+	case ENETUNREACH:
+		return EXIT_UNREACHABLE;
+	case EINTR:
+		return EXIT_INTERRUPTED;
+	case EINVAL:
+		return EXIT_USAGE;
+	default:
+		return EXIT_FAILED;
 	}
 }
 
@@ -87,28 +97,35 @@ int exit_of_status(int status)
 	case LE_DISCONNECTED:
 	case LE_SHUTDOWN:
 	case LE_TARGET_DOWN:
-	case LE_NOT_READY: return EXIT_UNREACHABLE;
+	case LE_NOT_READY:
+		return EXIT_UNREACHABLE;
 	case LE_AUTH:
-	case LE_WRONG_CLUSTER: return EXIT_PERMISSION;
-	case LE_CONFIG: return EXIT_USAGE;
-	default: return exit_of_errno(s == 0 ? 0 : status_errno(status));
+	case LE_WRONG_CLUSTER:
+		return EXIT_PERMISSION;
+	case LE_CONFIG:
+		return EXIT_USAGE;
+	default:
+		return exit_of_errno(s == 0 ? 0 : status_errno(status));
 	}
 }
 
 int tool_load_conf(struct tool *t)
 {
-	struct config_section section = { "cluster", cluster_param_table, n_cluster_params, &t->cluster };
+	struct config_section section = {"cluster", cluster_param_table, n_cluster_params,
+					 &t->cluster};
 	char err[1536] = "";
 
 	if (config_load(t->conf, &section, 1, err, sizeof(err)) < 0)
-		return tool_error(t, EXIT_USAGE, "`leat config sample` prints every parameter with its range.",
+		return tool_error(t, EXIT_USAGE,
+				  "`leat config sample` prints every parameter with its range.",
 				  "%s", err);
 	return EXIT_OK;
 }
 
 int tool_print_json(json_t *value)
 {
-	size_t flags = JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(7) | (isatty(STDOUT_FILENO) ? JSON_INDENT(2) : JSON_COMPACT);
+	size_t flags = JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(7) |
+		       (isatty(STDOUT_FILENO) ? JSON_INDENT(2) : JSON_COMPACT);
 	int rc = value ? json_dumpf(value, stdout, flags) : -1;
 
 	json_decref(value);
@@ -118,7 +135,7 @@ int tool_print_json(json_t *value)
 
 const char *format_size(uint64_t bytes, char buf[SIZE_TEXT])
 {
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
 	double v = (double)bytes;
 	size_t u = 0;
 
@@ -148,7 +165,8 @@ bool parse_number_arg(const struct tool *t, const char *name, const char *text, 
 	if (*text >= '0' && *text <= '9')
 		v = strtoull(text, &end, 10);
 	if (!end || *end || errno || v > max) {
-		tool_usage(t, "%s: '%s' is no number up to %llu", name, text, (unsigned long long)max);
+		tool_usage(t, "%s: '%s' is no number up to %llu", name, text,
+			   (unsigned long long)max);
 		return false;
 	}
 	*ret_number = v;
@@ -173,7 +191,7 @@ static void on_interrupt(int signo)
 
 void catch_interrupts(void)
 {
-	struct sigaction sa = { .sa_handler = on_interrupt };
+	struct sigaction sa = {.sa_handler = on_interrupt};
 
 	sigaction(SIGINT, &sa, NULL);
 	sigaction(SIGTERM, &sa, NULL);
@@ -185,7 +203,8 @@ bool interrupted(void)
 	return was_interrupted;
 }
 
-static bool try_folder(const char *folder, size_t folder_len, const char *name, char *ret_path, size_t size)
+static bool try_folder(const char *folder, size_t folder_len, const char *name, char *ret_path,
+		       size_t size)
 {
 	int n = snprintf(ret_path, size, "%.*s/%s", (int)folder_len, folder, name);
 
@@ -194,7 +213,7 @@ static bool try_folder(const char *folder, size_t folder_len, const char *name, 
 
 bool find_program(const char *name, char *ret_path, size_t size)
 {
-	static const char *const usual[] = { "/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin" };
+	static const char *const usual[] = {"/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin"};
 	char self[4096], sbin[4200];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
 	const char *path = getenv("PATH");
@@ -222,7 +241,8 @@ bool find_program(const char *name, char *ret_path, size_t size)
 int run_program(const char *const argv[])
 {
 	pid_t pid;
-	int status, err = posix_spawn(&pid, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ);
+	int status, err = posix_spawn(&pid, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv,
+				      environ);
 
 	if (err)
 		return -err;

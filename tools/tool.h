@@ -15,9 +15,9 @@
 /* Exit statuses: stable, and the same for every subcommand. In leat.1. */
 enum exit_status {
 	EXIT_OK = 0,
-	EXIT_FAILED = 1,       /* input/output errors, and what should not happen */
-	EXIT_USAGE = 2,        /* command line or leat.conf */
-	EXIT_NOT_READY = 3,    /* asked whether it is ready, and it is not */
+	EXIT_FAILED = 1,    /* input/output errors, and what should not happen */
+	EXIT_USAGE = 2,     /* command line or leat.conf */
+	EXIT_NOT_READY = 3, /* asked whether it is ready, and it is not */
 	EXIT_TIMEOUT = 4,
 	EXIT_PARTIAL = 5,
 	EXIT_SOURCE_CORRUPT = 6,
@@ -41,12 +41,14 @@ struct command {
 	const char *name;
 	const char *summary;
 	const char *usage; /* whole text of --help */
-	int (*run)(struct tool *t, int argc, char **argv); /* argv[0]: the name. Returns an exit status */
+	int (*run)(struct tool *t, int argc,
+		   char **argv); /* argv[0]: the name. Returns an exit status */
 };
-extern const struct command command_mount, command_umount, command_status, command_df, command_layout,
-	command_stage, command_dataset, command_bench, command_config;
+extern const struct command command_mount, command_umount, command_status, command_df,
+	command_layout, command_stage, command_dataset, command_bench, command_config;
 
-/* "leat COMMAND: message", then a line with what to do next (hint may be NULL) on stderr; with --json also
+/* "leat COMMAND: message", then a line with what to do next (hint may be NULL) on stderr; with
+ * --json also
  * {"error":{...}} on stdout. Returns code. */
 int tool_error(const struct tool *t, int code, const char *hint, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
@@ -69,12 +71,13 @@ bool parse_number_arg(const struct tool *t, const char *name, const char *text, 
 		      uint64_t *ret_number);
 double now_s(void); /* monotonic */
 
-/* Ctrl-C and SIGTERM raise a flag instead of ending the process, so that what was begun is tidied away. A second
- * one ends it. */
+/* Ctrl-C and SIGTERM raise a flag instead of ending the process, so that what was begun is tidied
+ * away. A second one ends it. */
 void catch_interrupts(void);
 bool interrupted(void);
 
-/* The first of: beside this program, ../sbin from there, PATH, the usual sbin folders. False: nowhere. */
+/* The first of: beside this program, ../sbin from there, PATH, the usual sbin folders. False:
+ * nowhere. */
 bool find_program(const char *name, char *ret_path, size_t size);
 /* Runs argv[0] (a path) and waits: its exit status, 128 + signal, or -errno. */
 int run_program(const char *const argv[]);
@@ -99,7 +102,8 @@ struct progress {
 	bool tty, drawn;
 };
 void progress_init(struct progress *p, const char *what);
-/* done of total bytes; text: what else to say (may be NULL). Cheap: draws at most 10 times a second. */
+/* done of total bytes; text: what else to say (may be NULL). Cheap: draws at most 10 times a
+ * second. */
 void progress_update(struct progress *p, uint64_t done, uint64_t total, const char *text);
 /* Ends the line. */
 void progress_finish(struct progress *p);
