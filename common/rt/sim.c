@@ -3,8 +3,8 @@
  * thread; every decision is drawn from one generator, in an order that depends on nothing but
  * the seed (no addresses, no real time), so that a run can be repeated exactly.
  *
- * A step: all loops that have something ready or due are turned, in drawn order and in drawn
- * portions, until nothing is ready; then time jumps to the next event or timer.
+ * A step: all loops that have something ready or due are turned, one fiber at a time and in drawn
+ * order, until nothing is ready; then time jumps to the next event or timer.
  */
 #include "common/rt/sim.h"
 
@@ -20,7 +20,6 @@
 #define START_US 1000000           /* not 0: that means "none" to some */
 #define START_WALL_NS 1767225600000000000ULL /* 2026-01-01 */
 #define ROUNDS_MAX 2000            /* then a fiber is busy waiting: let time pass */
-#define PORTION_MAX 8              /* fibers in a row on one loop */
 
 struct sim_event {
 	uint64_t at_us, tie, seq;
@@ -574,7 +573,8 @@ static bool run_ready(struct sim *s)
 		if (i > 0)
 			sl = ready_loop(s, i, &n);
 		sim_trace(s, i);
-		loop_turn(sl->loop, 1 + (uint32_t)sim_random_below(s, PORTION_MAX));
+		/* One fiber, so that one whose process is to crash does not come back. */
+		loop_turn(sl->loop, 1);
 		run_pending_crashes(s);
 	}
 	s->now_us++;
@@ -618,8 +618,16 @@ int sim_run(struct sim *s, bool (*until)(void *arg), void *arg, uint64_t limit_u
 	while (until == NULL || !until(arg)) {
 		if (s->now_us > limit_us)
 			return -LE_TIMEDOUT;
-		if (!sim_step(s))
-			return until != NULL && until(arg) ? 0 : -LE_NODATA;
+		if (run_ready(s))
+			continue;
+		uint64_t next = next_time(s);
+		if (next == NO_DEADLINE)
+			return -LE_NODATA;
+		if (next > limit_us) {
+			s->now_us = limit_us;
+			return -LE_TIMEDOUT;
+		}
+		sim_step(s);
 	}
 	return 0;
 }
