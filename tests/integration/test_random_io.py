@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+"""Random reads and writes of every kind on one file, against the same bytes in memory."""
+import ctypes
+import errno
+import mmap
+import os
+import random
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
+from cluster import expect_errno, run_tests
+
+MAX = 6 << 20
+libc = ctypes.CDLL(None, use_errno=True)
+KEEP_SIZE, PUNCH, ZERO = 1, 2, 16
+
+
+def fallocate(fd, mode, off, length):
+    if libc.fallocate(fd, mode, ctypes.c_long(off), ctypes.c_long(length)) < 0:
+        raise OSError(ctypes.get_errno(), "fallocate")
+
+
+class Model:
+    def __init__(self, path, seed):
+        self.path, self.data, self.rng = path, bytearray(), random.Random(seed)
+        self.fd = os.open(path, os.O_RDWR | os.O_CREAT)
+
+    def span(self, limit):
+        off = self.rng.randrange(MAX - 1)
+        if self.rng.random() < 0.3:
+            off = off // 4096 * 4096
+        length = 1 + self.rng.randrange(self.rng.choice((10, 5000, 70000, limit)))
+        return off, min(length, MAX - off)
+
+    def grow(self, size):
+        if size > len(self.data):
+            self.data.extend(bytes(size - len(self.data)))
+
+    def write(self):
+        off, length = self.span(2 << 20)
+        payload = self.rng.randbytes(length)
+        assert os.pwrite(self.fd, payload, off) == length
+        self.grow(off + length)
+        self.data[off:off + length] = payload
+
+    def read(self):
+        off, length = self.span(2 << 20)
+        assert os.pread(self.fd, length, off) == self.data[off:off + length], (off, length)
+
+    def truncate(self):
+        size = self.rng.randrange(MAX)
+        os.ftruncate(self.fd, size)
+        del self.data[size:]
+        self.grow(size)
+
+    def punch(self):
+        off, length = self.span(1 << 20)
+        fallocate(self.fd, PUNCH | KEEP_SIZE, off, length)
+        end = min(off + length, len(self.data))
+        if off < end:
+            self.data[off:end] = bytes(end - off)
+
+    def zero(self):
+        off, length = self.span(1 << 20)
+        fallocate(self.fd, ZERO, off, length)
+        self.grow(off + length)
+        self.data[off:off + length] = bytes(length)
+
+    def allocate(self):
+        off, length = self.span(1 << 20)
+        fallocate(self.fd, 0, off, length)
+        self.grow(off + length)
+
+    def map_shared(self):
+        if len(self.data) < 8192:
+            return
+        with mmap.mmap(self.fd, len(self.data)) as m:
+            off = self.rng.randrange(len(self.data) - 4096)
+            assert m[off:off + 4096] == self.data[off:off + 4096], off
+            payload = self.rng.randbytes(3000)
+            m[off:off + 3000] = payload
+            m.flush()
+        self.data[off:off + 3000] = payload
+
+    def direct(self):
+        fd = os.open(self.path, os.O_RDWR | os.O_DIRECT)
+        buf = mmap.mmap(-1, 1 << 18)
+        length = 4096 * (1 + self.rng.randrange(64))
+        off = self.rng.randrange((MAX - length) // 4096) * 4096
+        if self.rng.random() < 0.5:
+            payload = self.rng.randbytes(length)
+            buf[:length] = payload
+            assert os.pwritev(fd, [memoryview(buf)[:length]], off) == length
+            self.grow(off + length)
+            self.data[off:off + length] = payload
+        else:
+            n = os.preadv(fd, [memoryview(buf)[:length]], off)
+            assert buf[:n] == self.data[off:off + length], (off, length, n)
+        os.close(fd)
+
+    def reopen(self):
+        os.close(self.fd)
+        assert os.stat(self.path).st_size == len(self.data)
+        self.fd = os.open(self.path, os.O_RDWR)
+
+    def sync(self):
+        os.fsync(self.fd)
+
+    def check(self):
+        assert os.fstat(self.fd).st_size == len(self.data)
+        got = os.pread(self.fd, MAX + 1, 0)
+        if got != self.data:
+            at = next(i for i in range(len(self.data)) if i >= len(got) or got[i] != self.data[i])
+            raise AssertionError("wrong byte at %d" % at)
+
+
+OPS = (["write"] * 8 + ["read"] * 8 + ["truncate", "punch", "zero", "allocate", "map_shared", "direct",
+                                       "direct", "reopen", "sync"])
+
+
+def test_random_operations(c):
+    for seed in range(6):
+        m = Model("%s/io%d" % (c.mnt(), seed), seed)
+        for step in range(120):
+            op = m.rng.choice(OPS)
+            try:
+                getattr(m, op)()
+            except BaseException:
+                print("seed %d step %d: %s" % (seed, step, op))
+                raise
+        m.check()
+        os.close(m.fd)
+        with open(m.path.replace(c.mnt(1), c.mnt(2)), "rb") as f:
+            assert f.read() == m.data, "seen through the other mount"
+        os.unlink(m.path)
+
+
+def test_private_mapping_changes_nothing(c):
+    p = c.mnt() + "/private"
+    with open(p, "wb") as f:
+        f.write(b"p" * 100000)
+    with open(p, "r+b") as f, mmap.mmap(f.fileno(), 0, mmap.MAP_PRIVATE) as m:
+        m[0:5] = b"other"
+    with open(p, "rb") as f:
+        assert f.read(5) == b"ppppp"
+
+
+def test_offsets_at_the_limit(c):
+    fd = os.open(c.mnt() + "/limit", os.O_RDWR | os.O_CREAT)
+    assert os.pwrite(fd, b"far", 1 << 40) == 3
+    assert os.fstat(fd).st_size == (1 << 40) + 3
+    assert os.pread(fd, 10, 1 << 40) == b"far" and os.pread(fd, 5, 1 << 39) == bytes(5)
+    assert os.fstat(fd).st_blocks * 512 < 1 << 20
+    os.close(fd)
+    os.unlink(c.mnt() + "/limit")
+
+
+if __name__ == "__main__":
+    run_tests(globals())
