@@ -20,9 +20,10 @@ _Noreturn void assert_failed(const char *file, int line, const char *func, const
 	va_start(ap, fmt);
 	vsnprintf(text + n, sizeof(text) - (size_t)n - 1, fmt, ap);
 	va_end(ap);
-	strcat(text, "\n");
+	n = (int)strlen(text);
+	text[n] = '\n';
 	/* stdio may be what is broken, so the line goes out by write(2) alone. */
-	ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+	ssize_t ignored = write(STDERR_FILENO, text, (size_t)n + 1);
 	(void)ignored;
 
 	void *frames[FRAMES_MAX];
