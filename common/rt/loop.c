@@ -7,6 +7,7 @@
  */
 #include "common/rt/loop.h"
 
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,8 @@ void loop_destroy(struct loop *l)
 	bool parked = l->n_fibers > 0;
 
 	ASSERT(loop_current != l && !l->thread_started);
+	while (atomic_load(&l->n_posting) > 0)
+		sched_yield();
 	list_for_each(n, &l->fibers)
 		log_warn("loop %s ends with fiber %s waiting", l->name,
 			 container_of(n, struct fiber, all)->name);
@@ -164,14 +167,18 @@ uint64_t loop_deadline_ms(uint64_t ms)
 
 void loop_post(struct loop *to, struct mail *m)
 {
-	struct mail *head = atomic_load_explicit(&to->mailbox, memory_order_relaxed);
+	struct mail *head;
 
+	/* The mail may be what the loop waited for to end: loop_destroy waits for us to be out. */
+	atomic_fetch_add(&to->n_posting, 1);
+	head = atomic_load_explicit(&to->mailbox, memory_order_relaxed);
 	do
 		m->next = head;
 	while (!atomic_compare_exchange_weak(&to->mailbox, &head, m));
 	/* Who puts a second letter into the box can rely on the first one's kick. */
 	if (head == NULL && atomic_load(&to->asleep))
 		to->backend->kick(to);
+	atomic_fetch_sub(&to->n_posting, 1);
 }
 
 static bool take_mail(struct loop *l)
@@ -377,9 +384,11 @@ void loop_join(struct loop *l)
 
 void loop_stop(struct loop *l)
 {
+	atomic_fetch_add(&l->n_posting, 1);
 	atomic_store(&l->stop, true);
 	if (atomic_load(&l->asleep))
 		l->backend->kick(l);
+	atomic_fetch_sub(&l->n_posting, 1);
 }
 
 bool loop_stopping(const struct loop *l)

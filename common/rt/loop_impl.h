@@ -117,6 +117,7 @@ struct loop {
 	_Atomic(struct mail *) mailbox; /* any thread pushes; newest first */
 	atomic_bool asleep;             /* mail needs a kick */
 	atomic_bool stop;               /* any thread */
+	atomic_uint n_posting;          /* threads inside of loop_post, loop_stop */
 	pthread_t thread;
 	bool thread_started;
 	pthread_mutex_t call_lock; /* guards the next two */
