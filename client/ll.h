@@ -19,6 +19,11 @@
 struct client;
 struct ll_file;
 
+/* The most that one ll_read or ll_write moves. */
+#define LL_IO_MAX (1u << 20)
+/* Size of the slots of ll_slots(): LL_IO_MAX bytes and a page in front or behind. */
+#define LL_SLOT_SIZE (LL_IO_MAX + 4096u)
+
 struct client_options {
 	struct transport *transport;
 	struct rpc_key key;
@@ -110,7 +115,7 @@ struct ll_data {
 	uint32_t n;
 	uint64_t len; /* short at the end of the file */
 };
-/* At most params.io_max (1 MiB) per call. Verified. Holes come as slots of zeros. */
+/* At most LL_IO_MAX per call. Verified. Holes come as slots of zeros. */
 int ll_read(struct ll_file *f, uint64_t off, uint32_t len, struct ll_data *ret_data) CHECK_RESULT;
 void ll_data_release(struct ll_data *d);
 /* For callers with memory of their own: any length; copies out. Returns bytes read. */

@@ -1,0 +1,197 @@
+#include "client/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "client/dir.h"
+#include "client/io.h"
+#include "client/session.h"
+#include "common/base/log.h"
+
+#define TICK_US 100000u
+#define SMALL_SHARE 8u /* of slot_memory is for small slots */
+#define SLOTS_MIN 16u
+
+/* ---- background ---- */
+
+int client_bg_spawn(struct client *c, const char *name, void (*fn)(void *arg), void *arg)
+{
+	int rc;
+
+	latch_add(&c->bg, 1);
+	rc = fiber_spawn_on(c->loop, name, fn, arg);
+	if (rc < 0)
+		latch_done(&c->bg);
+	return rc;
+}
+
+void client_bg_end(struct client *c)
+{
+	latch_done(&c->bg);
+}
+
+uint64_t client_deadline(const struct client *c)
+{
+	uint64_t at = loop_deadline_ms(c->params.request_timeout_ms);
+
+	return at < fiber_deadline() ? at : fiber_deadline();
+}
+
+/* Outside of fibers: sends what is old, forgets what is stale. */
+static void tick(struct timer *t)
+{
+	struct client *c = container_of(t, struct client, tick);
+	uint64_t now = loop_now_us(), age = (uint64_t)c->params.dirty_ms * 1000;
+
+	if (c->stopping)
+		return;
+	if (now >= age)
+		gather_submit_all(c, now - age + 1);
+	ra_expire(c);
+	timer_set(&c->tick, now + TICK_US);
+}
+
+/* ---- start and end ---- */
+
+static int make_slots(struct client *c)
+{
+	uint64_t memory = c->params.slot_memory, small = memory / SMALL_SHARE;
+	uint64_t n = (memory - small) / LL_SLOT_SIZE;
+
+	TRY(slot_pool_create(LL_SLOT_SIZE, n < SLOTS_MIN ? SLOTS_MIN : (uint32_t)n, &c->slots));
+	TRY(slot_pool_create(SMALL_SLOT_SIZE, (uint32_t)(small / SMALL_SLOT_SIZE), &c->small));
+	if (c->transport->ops->add_pool != NULL) {
+		TRY(c->transport->ops->add_pool(c->transport, c->slots));
+		TRY(c->transport->ops->add_pool(c->transport, c->small));
+	}
+	return 0;
+}
+
+static void set_name(struct client *c, const char *name)
+{
+	char host[40] = "";
+
+	if (name != NULL) {
+		snprintf(c->name, sizeof(c->name), "%s", name);
+		return;
+	}
+	if (gethostname(host, sizeof(host) - 1) != 0)
+		snprintf(host, sizeof(host), "client");
+	snprintf(c->name, sizeof(c->name), "%s.%d", host, (int)getpid());
+}
+
+static void free_files(struct client *c)
+{
+	struct list *l;
+
+	while ((l = list_pop(&c->free_files)) != NULL)
+		free(list_entry(l, struct ll_file, link));
+}
+
+/* Also of a client that was made by half. Yields. */
+static void destroy(struct client *c)
+{
+	c->stopping = true;
+	timer_cancel(&c->tick);
+	if (c->keepalive != NULL)
+		fiber_interrupt(c->keepalive);
+	latch_wait(&c->bg);
+	dir_forget_all(c);
+	session_stop(c);
+	map_fini(&c->map);
+	seq_table_fini(&c->mds_seqs);
+	inode_table_fini(c);
+	wb_fini(&c->wb);
+	ra_fini(&c->ra);
+	free_files(c);
+	if (c->slots != NULL)
+		slot_pool_destroy(c->slots);
+	if (c->small != NULL)
+		slot_pool_destroy(c->small);
+	c->magic = 0;
+	free(c);
+}
+
+int client_create(const struct client_options *opts, struct client **ret_client)
+{
+	struct client *c = calloc(1, sizeof(*c));
+	uint64_t deadline;
+	int rc;
+
+	if (c == NULL)
+		return -LE_NOMEM;
+	c->magic = CLIENT_MAGIC;
+	c->loop = loop_self();
+	c->env = loop_env(c->loop);
+	c->transport = opts->transport;
+	c->key = opts->key;
+	c->params = opts->params;
+	c->invalidate = opts->invalidate;
+	c->arg = opts->arg;
+	set_name(c, opts->name);
+	env_random(c->env, &c->id, sizeof(c->id));
+	latch_init(&c->bg, 0);
+	timer_init(&c->tick, tick);
+	list_init(&c->free_files);
+	inode_table_init(c);
+	wb_init(&c->wb);
+	ra_init(&c->ra);
+	deadline = loop_deadline_ms(c->params.mount_timeout_ms);
+	rc = map_init(&c->map);
+	if (rc >= 0)
+		rc = make_slots(c);
+	if (rc >= 0)
+		rc = session_start(c, opts->mds_addrs, deadline);
+	if (rc >= 0) {
+		uint64_t outer = fiber_deadline();
+
+		fiber_set_deadline(deadline < outer ? deadline : outer);
+		rc = map_refresh(c, deadline);
+		fiber_set_deadline(outer);
+	}
+	if (rc < 0) {
+		destroy(c);
+		return rc;
+	}
+	timer_set(&c->tick, loop_now_us() + TICK_US);
+	*ret_client = c;
+	return 0;
+}
+
+void client_destroy(struct client *c)
+{
+	ASSERT(c->magic == CLIENT_MAGIC);
+	if (c->n_files > 0)
+		log_debug("client %s: %u files are being closed", c->name, c->n_files);
+	/* Requests under way end by their own deadlines: that bounds the wait for them. */
+	gather_submit_all(c, UINT64_MAX);
+	destroy(c);
+}
+
+struct slot_pool *ll_slots(struct client *c)
+{
+	return c->slots;
+}
+
+void ll_stats(struct client *c, struct ll_stats *ret_stats)
+{
+	struct ll_stats st = c->stats;
+
+	st.session = c->session;
+	st.map_epoch = c->map.epoch;
+	for (struct hmap_node *n = hmap_next(&c->map.targets, NULL); n != NULL;
+	     n = hmap_next(&c->map.targets, n)) {
+		const struct target *t = container_of(n, struct target, node);
+
+		st.n_targets++;
+		st.n_targets_up += t->state == TARGET_UP;
+		st.grant_bytes += t->grant;
+	}
+	st.dirty_bytes = c->wb.dirty;
+	st.slots_total = slot_pool_total(c->slots) + slot_pool_total(c->small);
+	st.slots_free = slot_pool_free(c->slots) + slot_pool_free(c->small);
+	st.n_inodes = (uint32_t)c->inodes.map.n;
+	st.n_open = c->n_files;
+	*ret_stats = st;
+}

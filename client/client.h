@@ -1,0 +1,85 @@
+/*
+ * The inside of a client: one mount or one library instance. All of it is owned by the loop that
+ * made it; the other headers of this folder are parts of it. Nobody outside of client/ includes this.
+ */
+#ifndef LEAT_CLIENT_CLIENT_H
+#define LEAT_CLIENT_CLIENT_H
+
+#include "client/cluster_map.h"
+#include "client/inode.h"
+#include "client/ll.h"
+#include "client/readahead.h"
+#include "client/seq_table.h"
+#include "client/writeback.h"
+#include "common/rt/env.h"
+
+#define CLIENT_MAGIC 0x434c4e54u /* CLNT */
+#define CLIENT_IN_FLIGHT_MAX 512u
+#define CLIENT_NAME_SIZE 64u
+#define SMALL_SLOT_SIZE (64u << 10)
+/* Mutations at the MDS at once. */
+#define MDS_SLOTS 128u
+#define READDIR_CACHE 16u
+
+/* The rest of a readdir reply, kept for the call that goes on behind it. */
+struct dir_batch {
+	struct ino ino;
+	uint64_t cookie; /* the next call's; the entries behind it start at pos */
+	uint32_t pos, uid;
+	bool plus, eof, used;
+	uint64_t at_us;
+	struct mds_readdir_rep rep;
+	struct rpc_call call;
+};
+
+struct client {
+	uint32_t magic;
+	struct loop *loop;
+	struct env *env;
+	struct transport *transport;
+	struct rpc_key key;
+	struct client_params params;
+	char name[CLIENT_NAME_SIZE];
+	void (*invalidate)(void *arg, struct ino ino, bool data);
+	void *arg;
+	bool stopping;
+
+	/* session.c */
+	struct rpc_client *mds;
+	struct uuid id;
+	uint64_t session; /* 0: none yet */
+	uint32_t session_gen; /* counts sessions: capabilities of former ones are void */
+	uint64_t incarnation; /* of the MDS */
+	uint32_t ttl_ms;
+	int setup_status; /* of the last attempt to get a session */
+	struct fmutex session_lock;
+	struct seq_table mds_seqs;
+	uint32_t setup_slot;
+	struct fiber *keepalive;
+
+	struct cluster_map map;
+	struct slot_pool *slots, *small;
+	struct inode_table inodes;
+	struct writeback wb;
+	struct readahead ra;
+	struct dir_batch dirs[READDIR_CACHE];
+
+	/* Fibers in the background, which destroy waits for. */
+	struct latch bg;
+	struct timer tick;
+	struct list free_files;
+	uint32_t n_files, n_free_files;
+	struct ll_stats stats;
+};
+
+/* A fiber that client_destroy waits for; fn calls client_bg_end last. 0 or why there is none. */
+int client_bg_spawn(struct client *c, const char *name, void (*fn)(void *arg), void *arg) CHECK_RESULT;
+void client_bg_end(struct client *c);
+/* A fiber's own deadline or the client's for one operation, whichever comes first. */
+uint64_t client_deadline(const struct client *c);
+static inline uint64_t client_attr_us(const struct client *c)
+{
+	return (uint64_t)c->params.attr_cache_ms * 1000;
+}
+
+#endif

@@ -1,0 +1,564 @@
+/*
+ * Open files: open and create, flush, close behind, truncation, allocation, holes and checksums.
+ *
+ * Closing does not wait for the MDS: a fiber flushes what is left and sends the size, and a later open of the
+ * same inode by this client waits for it.
+ */
+#include "client/io.h"
+
+#include <stdlib.h>
+
+#include "client/retry.h"
+#include "common/base/log.h"
+
+#define OPEN_FLAGS (O_ACCMODE | O_TRUNC | O_APPEND | O_EXCL)
+#define FREE_FILES_MAX 256u
+#define SUMS_WIDTH 8u
+/* A whole chunk's pieces: at most so many. */
+#define SUMS_MAX LEAT_BLOCKS_PER_CHUNK_MAX
+#define SECTOR 512u
+
+/* ---- opening ---- */
+
+static struct ll_file *file_make(struct client *c, struct inode *i, struct idata *d, const struct cred *cred,
+				 uint32_t flags)
+{
+	struct list *l = list_pop(&c->free_files);
+	struct ll_file *f;
+
+	if (l != NULL) {
+		c->n_free_files--;
+		f = list_entry(l, struct ll_file, link);
+	} else {
+		f = malloc(sizeof(*f));
+		if (f == NULL)
+			return NULL;
+	}
+	*f = (struct ll_file){
+		.magic = LL_FILE_MAGIC,
+		.c = c,
+		.inode = i,
+		.d = d,
+		.flags = flags,
+		.can_read = (flags & O_ACCMODE) != O_WRONLY,
+		.can_write = (flags & O_ACCMODE) != O_RDONLY,
+		.sync = (flags & (O_SYNC | O_DSYNC)) != 0,
+		.append = (flags & O_APPEND) != 0,
+		.direct = (flags & O_DIRECT) != 0,
+		.err_seen = d->err_gen,
+	};
+	list_init(&f->link);
+	d->renew_uid = cred->uid;
+	d->renew_gid = cred->gid;
+	c->n_files++;
+	return f;
+}
+
+static void file_free(struct ll_file *f)
+{
+	struct client *c = f->c;
+
+	f->magic = 0;
+	c->n_files--;
+	if (c->n_free_files < FREE_FILES_MAX) {
+		c->n_free_files++;
+		list_push_front(&c->free_files, &f->link);
+	} else {
+		free(f);
+	}
+}
+
+static bool for_writing(uint32_t flags)
+{
+	return (flags & O_ACCMODE) != O_RDONLY;
+}
+
+static void count_open(struct idata *d, uint32_t flags, int by)
+{
+	uint32_t *n = for_writing(flags) ? &d->n_write : &d->n_read;
+
+	*n += (uint32_t)by;
+}
+
+/* The MDS has opened it: our side. Takes a reference of the caller's over on success. */
+static int opened(struct client *c, struct inode *i, const struct cred *cred, uint32_t flags,
+		  const struct cap *cap, struct ll_file **ret_file)
+{
+	struct idata *d;
+	struct ll_file *f;
+
+	TRY(inode_data(c, i, &d));
+	f = file_make(c, i, d, cred, flags);
+	if (f == NULL)
+		return -LE_NOMEM;
+	count_open(d, flags, 1);
+	io_take_cap(d, cap);
+	d->suid_checked = false;
+	if (for_writing(flags)) {
+		/* Unless it is empty or full, nobody knows what it occupies. */
+		if (i->attr.blocks * SECTOR < i->attr.size)
+			d->sparse = true;
+		if (i->attr.size == 0 && list_empty(&d->writes))
+			d->sparse = false;
+		if (!(flags & (O_SYNC | O_DSYNC | O_DIRECT | O_APPEND)))
+			grant_ask(d);
+	}
+	*ret_file = f;
+	return 0;
+}
+
+/* An open that the client could not take: the MDS must not count it. */
+static void undo_open(struct client *c, struct ino ino, uint32_t flags)
+{
+	struct mds_close_req req = { .ino = ino, .flags = flags & O_ACCMODE };
+	struct mds_close_rep rep;
+	struct rpc_call call;
+	int rc = mds_call(c, OP_mds_close, &req, &rep, &call);
+
+	rpc_call_fini(&call);
+	if (rc < 0)
+		log_debug("close of ino %llu: %s", (unsigned long long)ino.v, status_name(rc));
+}
+
+/* Truncated by O_TRUNC: nothing of what we knew holds. */
+static void truncated(struct inode *i, uint64_t size)
+{
+	struct idata *d = i->data;
+
+	i->settled_us = 0;
+	i->attr.size = size;
+	if (d == NULL)
+		return;
+	ra_drop_all(d);
+	d->size = size;
+	d->durable_end = 0;
+	d->mtime_ns = 0;
+	if (size == 0)
+		d->sparse = false;
+}
+
+static bool take_change(struct inode *i)
+{
+	bool changed = !i->opened || i->open_change != i->attr.change;
+
+	i->opened = true;
+	i->open_change = i->attr.change;
+	return changed;
+}
+
+static int open_inode(struct client *c, const struct cred *cred, struct inode *i, uint32_t flags,
+		      struct ll_file **ret_file)
+{
+	struct mds_open_req req = { .cred = *cred, .ino = i->ino, .flags = flags & OPEN_FLAGS & ~(uint32_t)O_EXCL };
+	struct mds_open_rep rep;
+	struct rpc_call call;
+	int rc;
+
+	TRY(io_wait_closing(i));
+	if ((flags & O_TRUNC) && i->data != NULL)
+		TRY(wb_flush(i->data));
+	rc = mds_call(c, OP_mds_open, &req, &rep, &call);
+	if (rc >= 0) {
+		inode_update(i, &rep.attr, for_writing(flags));
+		if (flags & O_TRUNC)
+			truncated(i, rep.attr.size);
+		rc = opened(c, i, cred, flags, &rep.cap, ret_file);
+		if (rc < 0)
+			undo_open(c, i->ino, flags);
+	}
+	if (rc >= 0) {
+		/* Others write it: its size is with the chains. A reader must know it. */
+		if (rep.attr.flags & ATTR_UNSETTLED)
+			rc = io_settle(c, i, &rep.attr);
+		if (rc < 0) {
+			rpc_call_fini(&call);
+			inode_ref(i);
+			ll_release(*ret_file);
+			return rc;
+		}
+	}
+	rpc_call_fini(&call);
+	return rc;
+}
+
+int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t flags, struct ll_file **ret_file,
+	    struct attr *ret_attr, bool *ret_changed)
+{
+	struct inode *i = inode_get(c, ino);
+	struct ll_file *f;
+	int rc;
+
+	if (i == NULL)
+		return -LE_NOMEM;
+	rc = open_inode(c, cred, i, flags, &f);
+	if (rc < 0) {
+		inode_put(c, i);
+		return rc;
+	}
+	*ret_changed = take_change(i);
+	if (*ret_changed)
+		ra_drop_all(f->d);
+	if (ret_attr != NULL)
+		inode_attr(c, i, ret_attr);
+	*ret_file = f;
+	return 0;
+}
+
+int ll_create(struct client *c, const struct cred *cred, struct ino parent, struct bytes name, uint32_t mode,
+	      uint32_t flags, struct ll_file **ret_file, struct attr *ret_attr)
+{
+	struct mds_create_req req = {
+		.cred = *cred, .parent = parent, .name = name, .mode = mode, .flags = flags & OPEN_FLAGS,
+	};
+	struct mds_create_rep rep;
+	struct rpc_call call;
+	struct inode *i;
+	int rc = mds_call(c, OP_mds_create, &req, &rep, &call);
+
+	rpc_call_fini(&call);
+	TRY(rc);
+	i = inode_get(c, rep.attr.ino);
+	if (i == NULL) {
+		undo_open(c, rep.attr.ino, flags);
+		return -LE_NOMEM;
+	}
+	inode_update(i, &rep.attr, true);
+	if (rep.created)
+		i->created_us = loop_now_us();
+	if (rep.created || (flags & O_TRUNC))
+		truncated(i, rep.attr.size);
+	rc = opened(c, i, cred, flags, &rep.cap, ret_file);
+	if (rc < 0) {
+		undo_open(c, i->ino, flags);
+		inode_put(c, i);
+		return rc;
+	}
+	if (!rep.created)
+		rc = io_settle(c, i, &rep.attr);
+	if (rc < 0) {
+		ll_release(*ret_file);
+		return rc;
+	}
+	(void)take_change(i);
+	if (ret_attr != NULL)
+		inode_attr(c, i, ret_attr);
+	return 0;
+}
+
+struct ino ll_file_ino(const struct ll_file *f)
+{
+	return f->inode->ino;
+}
+
+/* ---- flushing and closing ---- */
+
+int ll_flush(struct ll_file *file)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+
+	TRY(wb_flush(f->d));
+	return io_take_error(f);
+}
+
+int ll_fsync(struct ll_file *f, bool data_only)
+{
+	/* Acknowledged data is durable, and so is every reply of the MDS; an unsettled size is found
+	 * by the chunks. So there is nothing else to sync. */
+	(void)data_only;
+	return ll_flush(f);
+}
+
+/* Bytes that the file occupies, for its record: by asking, where they are not simply its size. */
+static uint64_t used_space(struct idata *d)
+{
+	struct io_stored st;
+
+	if (!d->sparse || io_stat(d, &st) < 0)
+		return UINT64_MAX;
+	return st.used;
+}
+
+static int send_close(struct ll_file *f)
+{
+	struct client *c = f->c;
+	struct inode *i = f->inode;
+	struct idata *d = f->d;
+	struct mds_close_req req = {
+		.ino = i->ino,
+		.flags = f->flags & O_ACCMODE,
+		.dirty = f->wrote && d->durable_end > 0,
+		.used = UINT64_MAX,
+	};
+	struct mds_close_rep rep;
+	struct rpc_call call;
+	int rc;
+
+	if (req.dirty) {
+		req.size = i->attr.size > d->durable_end ? i->attr.size : d->durable_end;
+		req.mtime_ns = d->mtime_ns != 0 ? d->mtime_ns : i->attr.mtime_ns;
+		req.used = used_space(d);
+	}
+	rc = mds_call(c, OP_mds_close, &req, &rep, &call);
+	rpc_call_fini(&call);
+	TRY(rc);
+	if (i->open_change == i->attr.change && rep.change - i->attr.change <= 1)
+		i->open_change = rep.change;
+	/* What the MDS has now is not what we were told when the file was opened. */
+	if (for_writing(f->flags))
+		i->attr_us = 0;
+	return 0;
+}
+
+static void close_fiber(void *arg)
+{
+	struct ll_file *f = CAST_OBJ(arg, struct ll_file, LL_FILE_MAGIC);
+	struct client *c = f->c;
+	struct inode *i = f->inode;
+	struct idata *d = f->d;
+	int rc;
+
+	if (f->can_write)
+		while (wb_flush(d) == -LE_INTR)
+			continue;
+	rc = send_close(f);
+	if (rc < 0)
+		log_warn("client %s: close of ino %llu: %s", c->name, (unsigned long long)i->ino.v, status_name(rc));
+	count_open(d, f->flags, -1);
+	d->n_closing--;
+	if (d->n_closing == 0)
+		waitq_wake_all(&d->closing_q);
+	file_free(f);
+	inode_put(c, i);
+	client_bg_end(c);
+}
+
+void ll_release(struct ll_file *file)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+
+	f->d->n_closing++;
+	if (client_bg_spawn(f->c, "close", close_fiber, f) < 0) {
+		latch_add(&f->c->bg, 1);
+		close_fiber(f);
+	}
+}
+
+/* ---- size and space ---- */
+
+/* Flushes what a change of size or times must come after. */
+static int settle_before(struct client *c, struct inode *i, uint32_t mask)
+{
+	(void)c;
+	if (i->data == NULL || !(mask & (SET_SIZE | SET_MTIME | SET_MTIME_NOW)))
+		return 0;
+	TRY(wb_flush(i->data));
+	return 0;
+}
+
+int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct ll_file *file, uint32_t mask,
+	       const struct attr *attr, struct attr *ret_attr)
+{
+	struct mds_setattr_req req = { .cred = *cred, .ino = ino, .mask = mask, .attr = *attr };
+	struct mds_setattr_rep rep;
+	struct rpc_call call;
+	struct inode *i = inode_get(c, ino);
+	int rc;
+
+	if (i == NULL)
+		return -LE_NOMEM;
+	/* The right to truncate came with the open. */
+	if (file != NULL && file->can_write && (mask & SET_SIZE))
+		req.cred.flags |= CRED_CHECKED;
+	rc = settle_before(c, i, mask);
+	if (rc >= 0 && i->data != NULL && (mask & SET_SIZE))
+		ra_drop_all(i->data);
+	if (rc >= 0) {
+		rc = mds_call(c, OP_mds_setattr, &req, &rep, &call);
+		rpc_call_fini(&call);
+	}
+	if (rc >= 0) {
+		inode_update(i, &rep.attr, true);
+		if (mask & SET_SIZE) {
+			if (i->data != NULL && attr->size > i->data->size)
+				i->data->sparse = true;
+			truncated(i, attr->size);
+			if (i->data != NULL && attr->size > 0)
+				i->data->sparse = true;
+		}
+		if (i->data != NULL && (mask & (SET_MTIME | SET_MTIME_NOW)))
+			i->data->mtime_ns = 0;
+		if (i->data != NULL && (mask & (SET_MODE | SET_UID | SET_GID)))
+			i->data->suid_checked = false;
+		rc = io_settle(c, i, &rep.attr);
+		if (rc == -LE_ACCES || rc == -LE_PERM)
+			rc = 0;
+	}
+	if (rc >= 0 && ret_attr != NULL)
+		inode_attr(c, i, ret_attr);
+	inode_put(c, i);
+	return rc;
+}
+
+int ll_fallocate(struct ll_file *file, uint32_t mode, uint64_t off, uint64_t len)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+	struct mds_fallocate_req req = {
+		.cred = io_renew_cred(f->d), .ino = f->inode->ino, .mode = mode, .off = off, .len = len,
+	};
+	struct mds_fallocate_rep rep;
+	struct rpc_call call;
+	int rc;
+
+	if (!f->can_write)
+		return -LE_BADF;
+	TRY(wb_flush(f->d));
+	/* Data that servers have but the MDS has not heard of must not be taken for beyond the end. */
+	rc = mds_call(f->c, OP_mds_fallocate, &req, &rep, &call);
+	rpc_call_fini(&call);
+	TRY(rc);
+	f->d->sparse = true;
+	ra_drop_all(f->d);
+	inode_update(f->inode, &rep.attr, true);
+	f->inode->settled_us = 0;
+	return 0;
+}
+
+/* ---- holes and checksums ---- */
+
+struct sums_part {
+	struct ll_file *f;
+	uint64_t idx;
+	int status;
+	uint32_t n;
+	struct piece pieces[SUMS_MAX];
+};
+
+static int sums_decode(struct sums_part *p, struct bytes in)
+{
+	uint32_t at = 0;
+
+	if (in.len % PIECE_WIRE_SIZE != 0 || in.len / PIECE_WIRE_SIZE > SUMS_MAX)
+		return -LE_BAD_MESSAGE;
+	p->n = in.len / PIECE_WIRE_SIZE;
+	for (uint32_t i = 0; i < p->n; i++) {
+		piece_decode((const uint8_t *)in.data + (size_t)i * PIECE_WIRE_SIZE, &p->pieces[i]);
+		if (p->pieces[i].off != at || p->pieces[i].len == 0)
+			return -LE_BAD_MESSAGE;
+		at += p->pieces[i].len;
+	}
+	return 0;
+}
+
+static void sums_part(void *arg)
+{
+	struct sums_part *p = arg;
+	struct oss_sums_req req = { .chunk = { .ino = p->f->inode->ino, .idx = p->idx } };
+	struct oss_sums_rep rep;
+	struct rpc_call call = { .op = OP_oss_sums, .req = &req, .rep = &rep };
+	struct io_auth auth = { .right = IO_READ, .cap = &req.cap, .gen = &req.chunk.gen };
+	struct target *t;
+
+	p->n = 0;
+	p->status = io_call(p->f->d, p->idx, &call, &auth, &t);
+	if (p->status >= 0)
+		p->status = sums_decode(p, rep.pieces);
+	rpc_call_fini(&call);
+}
+
+/* Calls each piece of the file from chunk first on, in order; the part of a chunk without data is one hole. */
+static int each_piece(struct ll_file *f, uint64_t from, uint64_t size,
+		      int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole), void *arg)
+{
+	uint64_t chunk_size = f->inode->attr.layout.chunk_size;
+	uint64_t idx = from / chunk_size, n_chunks = (size + chunk_size - 1) / chunk_size;
+	struct sums_part *parts = calloc(SUMS_WIDTH, sizeof(*parts));
+	int rc = 0;
+
+	if (parts == NULL)
+		return -LE_NOMEM;
+	while (rc == 0 && idx < n_chunks) {
+		uint32_t n = n_chunks - idx < SUMS_WIDTH ? (uint32_t)(n_chunks - idx) : SUMS_WIDTH;
+
+		for (uint32_t i = 0; i < n; i++) {
+			parts[i].f = f;
+			parts[i].idx = idx + i;
+		}
+		fiber_parallel("oss_sums", sums_part, parts, sizeof(*parts), n, n);
+		for (uint32_t i = 0; i < n && rc == 0; i++) {
+			uint64_t at = parts[i].idx * chunk_size;
+			uint64_t end = at + chunk_size < size ? at + chunk_size : size;
+
+			rc = parts[i].status;
+			for (uint32_t j = 0; j < parts[i].n && rc == 0 && at < end; j++) {
+				const struct piece *p = &parts[i].pieces[j];
+
+				rc = each(arg, at, p->len, p->sum, (p->flags & PIECE_HOLE) != 0);
+				at += p->len;
+			}
+			if (rc == 0 && at < end)
+				rc = each(arg, at, (uint32_t)(end - at), 0, true);
+		}
+		idx += n;
+	}
+	free(parts);
+	return rc < 0 ? rc : 0;
+}
+
+struct seek {
+	uint64_t off, found;
+	bool want_hole, done;
+};
+
+static int seek_piece(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole)
+{
+	struct seek *s = arg;
+
+	(void)sum;
+	if (off + len <= s->off || hole != s->want_hole)
+		return 0;
+	s->found = off > s->off ? off : s->off;
+	s->done = true;
+	return 1;
+}
+
+/* Everything written is with the servers, and the size is the true one. */
+static int flushed_size(struct ll_file *f, uint64_t *ret_size)
+{
+	struct cred cred = io_renew_cred(f->d);
+	struct attr attr;
+
+	TRY(wb_flush(f->d));
+	TRY(io_attr(f->c, &cred, f->inode, client_attr_us(f->c), &attr));
+	if (attr.layout.chunk_size < LEAT_CHUNK_SIZE_MIN)
+		return -LE_IO;
+	*ret_size = attr.size;
+	return 0;
+}
+
+int64_t ll_seek(struct ll_file *file, uint64_t off, int whence)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+	struct seek s = { .off = off, .want_hole = whence == SEEK_HOLE };
+	uint64_t size;
+
+	if (whence != SEEK_DATA && whence != SEEK_HOLE)
+		return -LE_INVAL;
+	TRY(flushed_size(f, &size));
+	if (off >= size)
+		return -LE_NXIO;
+	TRY(each_piece(f, off, size, seek_piece, &s));
+	if (s.done && s.found < size)
+		return (int64_t)s.found;
+	/* There is a hole at the end of every file. */
+	return s.want_hole ? (int64_t)size : -LE_NXIO;
+}
+
+int ll_sums(struct ll_file *file, int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole),
+	    void *arg)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+	uint64_t size;
+
+	TRY(flushed_size(f, &size));
+	return each_piece(f, 0, size, each, arg);
+}

@@ -1,0 +1,310 @@
+#include "client/inode.h"
+
+#include <stdlib.h>
+
+#include "client/client.h"
+
+#define FREE_INODES_MAX 1024u
+#define FREE_DATA_MAX 256u
+#define SECTOR 512u
+
+void inode_table_init(struct client *c)
+{
+	struct inode_table *t = &c->inodes;
+
+	hmap_init(&t->map, 1024);
+	list_init(&t->attr_lru);
+	list_init(&t->opened_lru);
+	list_init(&t->open);
+	list_init(&t->free);
+	list_init(&t->free_data);
+	list_init(&t->deferred);
+}
+
+static void inode_destroy(struct client *c, struct inode *i)
+{
+	struct inode_table *t = &c->inodes;
+
+	hmap_remove(&t->map, &i->node);
+	if (t->n_free < FREE_INODES_MAX) {
+		t->n_free++;
+		list_push_front(&t->free, &i->lru);
+	} else {
+		free(i);
+	}
+}
+
+static void free_list(struct list *l, size_t offset)
+{
+	struct list *n;
+
+	while ((n = list_pop(l)) != NULL)
+		free((char *)n - offset);
+}
+
+void inode_table_fini(struct client *c)
+{
+	struct inode_table *t = &c->inodes;
+	struct hmap_node *n = hmap_next(&t->map, NULL);
+
+	while (n != NULL) {
+		struct inode *i = container_of(n, struct inode, node);
+
+		n = hmap_next(&t->map, n);
+		free(i->data);
+		free(i);
+	}
+	hmap_fini(&t->map);
+	free_list(&t->free, offsetof(struct inode, lru));
+	free_list(&t->free_data, offsetof(struct idata, open_link));
+}
+
+struct inode *inode_peek(struct client *c, struct ino ino)
+{
+	struct hmap_node *n = hmap_find(&c->inodes.map, hash_u64(ino.v));
+
+	for (; n != NULL; n = hmap_find_next(n)) {
+		struct inode *i = container_of(n, struct inode, node);
+
+		if (!ino_equal(i->ino, ino))
+			continue;
+		if (i->refs++ == 0) {
+			list_remove(&i->lru);
+			if (i->opened)
+				c->inodes.n_opened_unused--;
+		}
+		return i;
+	}
+	return NULL;
+}
+
+/* Keeps the unused ones within their bounds; a few at a time, so that no call pays for all. */
+static void evict(struct client *c)
+{
+	struct inode_table *t = &c->inodes;
+	uint64_t now = loop_now_us();
+
+	for (int n = 0; n < 4 && !list_empty(&t->attr_lru); n++) {
+		struct inode *i = list_entry(t->attr_lru.next, struct inode, lru);
+
+		if (i->attr_us + client_attr_us(c) > now && t->map.n <= c->params.inodes_max)
+			break;
+		list_remove(&i->lru);
+		inode_destroy(c, i);
+	}
+	while (t->n_opened_unused > c->params.inodes_max) {
+		struct inode *i = list_entry(t->opened_lru.next, struct inode, lru);
+
+		list_remove(&i->lru);
+		t->n_opened_unused--;
+		inode_destroy(c, i);
+	}
+}
+
+struct inode *inode_get(struct client *c, struct ino ino)
+{
+	struct inode *i = inode_peek(c, ino);
+	struct list *l;
+
+	if (i != NULL)
+		return i;
+	evict(c);
+	l = list_pop(&c->inodes.free);
+	if (l != NULL) {
+		c->inodes.n_free--;
+		i = list_entry(l, struct inode, lru);
+	} else {
+		i = malloc(sizeof(*i));
+		if (i == NULL)
+			return NULL;
+	}
+	*i = (struct inode){ .ino = ino, .refs = 1 };
+	list_init(&i->lru);
+	hmap_insert(&c->inodes.map, &i->node, hash_u64(ino.v));
+	return i;
+}
+
+void inode_put(struct client *c, struct inode *i)
+{
+	ASSERT(i->refs > 0);
+	if (i->refs == 1)
+		inode_data_trim(c, i);
+	if (--i->refs > 0)
+		return;
+	if (i->opened) {
+		list_push(&c->inodes.opened_lru, &i->lru);
+		c->inodes.n_opened_unused++;
+	} else {
+		list_push(&c->inodes.attr_lru, &i->lru);
+	}
+}
+
+void inode_put_later(struct client *c, struct inode *i)
+{
+	/* The caller stands on the inode's place in the list of open ones, which therefore must stay. */
+	if (i->refs > 1)
+		i->refs--;
+	else
+		list_push(&c->inodes.deferred, &i->lru);
+}
+
+void inode_put_deferred(struct client *c)
+{
+	struct list *l;
+
+	while ((l = list_pop(&c->inodes.deferred)) != NULL)
+		inode_put(c, list_entry(l, struct inode, lru));
+}
+
+int inode_data(struct client *c, struct inode *i, struct idata **ret_data)
+{
+	struct idata *d = i->data;
+	struct list *l;
+
+	if (d != NULL) {
+		*ret_data = d;
+		return 0;
+	}
+	l = list_pop(&c->inodes.free_data);
+	if (l != NULL) {
+		c->inodes.n_free_data--;
+		d = list_entry(l, struct idata, open_link);
+	} else {
+		d = malloc(sizeof(*d));
+		if (d == NULL)
+			return -LE_NOMEM;
+	}
+	*d = (struct idata){ .inode = i, .c = c, .size = i->attr.size, .durable_end = 0 };
+	waitq_init(&d->closing_q);
+	waitq_init(&d->write_q);
+	fmutex_init(&d->cap_lock);
+	list_init(&d->writes);
+	list_init(&d->units);
+	list_init(&d->gather.link);
+	list_push(&c->inodes.open, &d->open_link);
+	i->data = d;
+	*ret_data = d;
+	return 0;
+}
+
+void inode_data_trim(struct client *c, struct inode *i)
+{
+	struct idata *d = i->data;
+
+	if (d == NULL || d->n_read + d->n_write + d->n_closing > 0 || d->gather.slot != NULL ||
+	    !list_empty(&d->writes) || i->refs > 1)
+		return;
+	ra_drop_all(d);
+	if (d->n_units > 0)
+		return; /* fetches under way still know it: they trim when they end */
+	list_remove(&d->open_link);
+	i->data = NULL;
+	if (c->inodes.n_free_data < FREE_DATA_MAX) {
+		c->inodes.n_free_data++;
+		list_push_front(&c->inodes.free_data, &d->open_link);
+	} else {
+		free(d);
+	}
+}
+
+static bool has_own_writes(const struct idata *d)
+{
+	return d != NULL && (d->gather.slot != NULL || !list_empty(&d->writes));
+}
+
+void inode_update(struct inode *i, const struct attr *attr, bool own)
+{
+	struct idata *d = i->data;
+	uint64_t step = attr->change - i->attr.change;
+	bool known = i->attr.ino.v != 0;
+
+	/* Answers may overtake each other. */
+	if (known && attr->change < i->attr.change)
+		return;
+	if (own && known && step <= 1 && i->open_change == i->attr.change)
+		i->open_change = attr->change;
+	if (d != NULL && known && attr->change != i->attr.change && !own)
+		ra_drop_all(d);
+	i->attr_us = loop_now_us();
+	if ((attr->flags & ATTR_UNSETTLED) && known && i->settled_us != 0 && !own &&
+	    attr->layout.gen == i->attr.layout.gen) {
+		/* What the chains said last stays until they are asked again. */
+		uint64_t size = i->attr.size, blocks = i->attr.blocks;
+		int64_t mtime = i->attr.mtime_ns;
+
+		i->attr = *attr;
+		i->attr.size = size > attr->size ? size : attr->size;
+		i->attr.blocks = blocks > attr->blocks ? blocks : attr->blocks;
+		i->attr.mtime_ns = mtime > attr->mtime_ns ? mtime : attr->mtime_ns;
+	} else {
+		i->attr = *attr;
+		i->settled_us = 0;
+	}
+	if (!(attr->flags & ATTR_UNSETTLED))
+		i->created_us = 0;
+	if (d == NULL)
+		return;
+	if (!has_own_writes(d) && d->n_write == 0)
+		d->size = i->attr.size;
+	else if (d->size < i->attr.size)
+		d->size = i->attr.size;
+}
+
+void inode_saw(struct client *c, const struct attr *attr, bool own)
+{
+	struct inode *i;
+
+	if (attr->ino.v == 0)
+		return;
+	i = inode_get(c, attr->ino);
+	if (i == NULL)
+		return;
+	inode_update(i, attr, own);
+	inode_put(c, i);
+}
+
+void inode_invalidated(struct client *c, struct ino ino)
+{
+	struct inode *i = inode_peek(c, ino);
+
+	if (i != NULL) {
+		i->attr_us = 0;
+		i->settled_us = 0;
+		i->created_us = 0;
+		if (i->data != NULL)
+			ra_drop_all(i->data);
+		inode_put(c, i);
+	}
+	if (c->invalidate != NULL)
+		c->invalidate(c->arg, ino, true);
+}
+
+bool inode_attr_fresh(const struct client *c, const struct inode *i)
+{
+	return i->attr_us != 0 && loop_now_us() < i->attr_us + client_attr_us(c);
+}
+
+void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_attr)
+{
+	const struct idata *d = i->data;
+	int64_t mtime;
+
+	(void)c;
+	*ret_attr = i->attr;
+	if (d == NULL || !S_ISREG(i->attr.mode))
+		return;
+	if (d->size > ret_attr->size)
+		ret_attr->size = d->size;
+	mtime = d->mtime_guess_ns > d->mtime_ns ? d->mtime_guess_ns : d->mtime_ns;
+	if (mtime > ret_attr->mtime_ns) {
+		ret_attr->mtime_ns = mtime;
+		if (mtime > ret_attr->ctime_ns)
+			ret_attr->ctime_ns = mtime;
+	}
+	if (!d->sparse && (d->n_write > 0 || has_own_writes(d))) {
+		uint64_t blocks = (ret_attr->size + SECTOR - 1) / SECTOR;
+
+		if (blocks > ret_attr->blocks)
+			ret_attr->blocks = blocks;
+	}
+}

@@ -1,0 +1,125 @@
+/*
+ * What the client knows of inodes: attributes as of the last answer, and for those in use (open, being
+ * closed, or with data under way) a struct idata: capability, own size, data under way, prefetched
+ * data. Owned by the client's loop.
+ *
+ * Inodes without users stay in memory for their attributes (attr_cache_ms), or, when they were open once, for
+ * the change counter that tells whether data cached by the kernel is still good; params.inodes_max bounds these.
+ */
+#ifndef LEAT_CLIENT_INODE_H
+#define LEAT_CLIENT_INODE_H
+
+#include <fcntl.h>
+
+#include "common/base/hmap.h"
+#include "common/base/list.h"
+#include "common/proto/types.h"
+#include "common/rt/fiber.h"
+#include "common/rt/slot.h"
+
+struct client;
+struct idata;
+
+struct inode {
+	struct hmap_node node; /* by ino */
+	struct list lru;       /* while refs == 0 */
+	struct ino ino;
+	uint32_t refs;
+	bool opened; /* ever: open_change means something */
+	struct attr attr;    /* settled at settled_us, as far as it needs to be */
+	uint64_t attr_us;    /* when it was asked for; 0: must be asked for */
+	uint64_t settled_us; /* when the chains were asked; 0: not since the attributes became unsettled */
+	uint64_t created_us;  /* when this client made it: nobody else is believed to write so soon; or 0 */
+	uint64_t open_change; /* the change counter that cached data belongs to */
+	struct idata *data;  /* NULL when not in use */
+};
+
+/* Small writes on their way to becoming a large one. */
+struct gather {
+	struct list link; /* of writeback.gathers, oldest first */
+	struct slot *slot; /* NULL: nothing gathered */
+	uint64_t idx;      /* of the chunk */
+	uint32_t base;     /* chunk offset of the slot's first byte */
+	uint32_t lo, hi;   /* the bytes that are there, in the slot */
+	uint64_t reserved; /* of the target's grant */
+	struct target *target;
+	uint64_t since_us;
+};
+
+/* Of an inode in use. */
+struct idata {
+	struct inode *inode;
+	struct client *c;
+	struct list open_link; /* of inode_table.open */
+
+	/* opens as the MDS counts them, those being closed included */
+	uint32_t n_read, n_write, n_closing;
+	struct waitq closing_q;
+	/* capabilities: [0] to read, [1] to write; valid when cap_gen is the client's session_gen */
+	struct cap caps[2];
+	uint32_t cap_gens[2];
+	struct fmutex cap_lock;
+	uint32_t renew_uid, renew_gid;
+
+	/* own writes */
+	uint64_t size;        /* largest end of anything written or known */
+	uint64_t durable_end; /* largest end that a server has confirmed */
+	int64_t mtime_ns;     /* of the newest confirmed write; 0: none since the last setattr */
+	int64_t mtime_guess_ns; /* of the newest write that is not confirmed; 0: none */
+	bool sparse;          /* used space is not simply the size */
+	bool suid_checked;    /* SET_KILL_SUID is done, or there is nothing to clear */
+	struct list writes;   /* struct wreq, oldest first */
+	uint64_t write_seq;
+	struct waitq write_q; /* a write has ended */
+	struct gather gather;
+	int err;              /* the newest error of a write-behind */
+	uint32_t err_gen;     /* counts them: each open file reports one once */
+
+	/* readahead.c */
+	struct list units;
+	uint32_t n_units;
+	uint64_t ra_window;
+};
+
+struct inode_table {
+	struct hmap map;
+	struct list attr_lru;   /* unused, never opened: oldest first */
+	struct list opened_lru; /* unused, once opened: oldest first */
+	uint32_t n_opened_unused;
+	struct list open;       /* struct idata */
+	struct list free, free_data, deferred;
+	uint32_t n_free, n_free_data;
+};
+
+void inode_table_init(struct client *c);
+void inode_table_fini(struct client *c);
+
+/* The inode with a reference, known or new: NULL without memory. */
+struct inode *inode_get(struct client *c, struct ino ino);
+/* The same, NULL when it is not known. */
+struct inode *inode_peek(struct client *c, struct ino ino);
+static inline void inode_ref(struct inode *i)
+{
+	i->refs++;
+}
+void inode_put(struct client *c, struct inode *i);
+/* For walks over inode_table.open: the reference falls with inode_put_deferred. */
+void inode_put_later(struct client *c, struct inode *i);
+void inode_put_deferred(struct client *c);
+/* Its idata; made when there is none. -LE_NOMEM. The caller holds a reference. */
+int inode_data(struct client *c, struct inode *i, struct idata **ret_data) CHECK_RESULT;
+/* Frees the idata when nothing needs it any more. */
+void inode_data_trim(struct client *c, struct inode *i);
+
+/* An answer of the MDS: newer attributes. own: the answer to a change that this client made, so a step of the change
+ * counter by one is ours. */
+void inode_update(struct inode *i, const struct attr *attr, bool own);
+/* Get, update, put: for answers about names. */
+void inode_saw(struct client *c, const struct attr *attr, bool own);
+/* The MDS says that somebody else changed it. */
+void inode_invalidated(struct client *c, struct ino ino);
+/* The attributes with what this client wrote itself. */
+void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_attr);
+bool inode_attr_fresh(const struct client *c, const struct inode *i);
+
+#endif

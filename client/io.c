@@ -1,0 +1,233 @@
+#include "client/io.h"
+
+#include "client/retry.h"
+#include "common/base/log.h"
+
+#define CAP_TRIES 4
+#define STAT_WIDTH 16u
+#define STAT_CHAINS_MAX 1024u
+#define SECTOR 512u
+
+struct cred io_renew_cred(const struct idata *d)
+{
+	/* Rights were checked when the file was opened and stay, as POSIX wants it. */
+	return (struct cred){ .uid = d->renew_uid, .gid = d->renew_gid, .flags = CRED_CHECKED };
+}
+
+void io_take_cap(struct idata *d, const struct cap *cap)
+{
+	if (cap->rights & CAP_READ) {
+		d->caps[IO_READ] = *cap;
+		d->cap_gens[IO_READ] = d->c->session_gen;
+	}
+	if (cap->rights & CAP_WRITE) {
+		d->caps[IO_WRITE] = *cap;
+		d->cap_gens[IO_WRITE] = d->c->session_gen;
+	}
+}
+
+static bool cap_good(const struct idata *d, enum io_right right)
+{
+	return d->cap_gens[right] == d->c->session_gen &&
+	       d->caps[right].gen == d->inode->attr.layout.gen;
+}
+
+/* A capability comes with an open: one that is closed again at once. */
+static int renew(struct idata *d, enum io_right right)
+{
+	uint32_t flags = right == IO_WRITE ? O_RDWR : O_RDONLY;
+	struct mds_open_req req = { .cred = io_renew_cred(d), .ino = d->inode->ino, .flags = flags };
+	struct mds_close_req creq = { .ino = d->inode->ino, .flags = flags };
+	struct mds_open_rep rep;
+	struct mds_close_rep crep;
+	struct rpc_call call;
+	int rc = mds_call(d->c, OP_mds_open, &req, &rep, &call);
+
+	if (rc >= 0) {
+		inode_update(d->inode, &rep.attr, false);
+		io_take_cap(d, &rep.cap);
+	}
+	rpc_call_fini(&call);
+	TRY(rc);
+	rc = mds_call(d->c, OP_mds_close, &creq, &crep, &call);
+	rpc_call_fini(&call);
+	if (rc < 0)
+		log_debug("close of ino %llu after renewing: %s", (unsigned long long)d->inode->ino.v,
+			  status_name(rc));
+	return cap_good(d, right) ? 0 : -LE_STALE;
+}
+
+static int get_cap(struct idata *d, enum io_right right, struct cap *ret_cap)
+{
+	int rc = 0;
+
+	if (!cap_good(d, right)) {
+		fmutex_lock(&d->cap_lock);
+		if (!cap_good(d, right))
+			rc = renew(d, right);
+		fmutex_unlock(&d->cap_lock);
+	}
+	if (rc >= 0)
+		*ret_cap = d->caps[right];
+	return rc;
+}
+
+/* Refused: not to be used again, unless it has been replaced already. */
+static void void_cap(struct idata *d, const struct cap *cap, enum io_right right)
+{
+	if (d->caps[right].mac_lo == cap->mac_lo && d->caps[right].mac_hi == cap->mac_hi)
+		d->cap_gens[right] = 0;
+}
+
+int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth *auth,
+	    struct target **ret_target)
+{
+	struct layout layout;
+	int rc;
+
+	*ret_target = NULL;
+	for (int tries = 1;; tries++) {
+		TRY(get_cap(d, auth->right, auth->cap));
+		if (auth->session_gen != 0 && auth->session_gen != d->c->session_gen)
+			return -LE_IO;
+		layout = d->inode->attr.layout;
+		*auth->gen = auth->cap->gen;
+		rc = oss_call(d->c, &layout, idx, call, ret_target);
+		if ((rc != -LE_BAD_CAP && rc != -LE_SESSION_GONE) || tries == CAP_TRIES)
+			break;
+		if (rc == -LE_BAD_CAP)
+			void_cap(d, auth->cap, auth->right);
+	}
+	return rc == -LE_SESSION_GONE ? -LE_IO : rc;
+}
+
+/* ---- size and times of a file with writers ---- */
+
+struct stat_part {
+	struct idata *d;
+	uint64_t idx;
+	struct io_stored stored;
+	int status;
+};
+
+static void stat_part(void *arg)
+{
+	struct stat_part *p = arg;
+	struct oss_stat_req req = {
+		.ino = p->d->inode->ino,
+		.chunk_size = p->d->inode->attr.layout.chunk_size,
+	};
+	struct oss_stat_rep rep;
+	struct rpc_call call = { .op = OP_oss_stat, .req = &req, .rep = &rep };
+	struct io_auth auth = { .right = IO_READ, .cap = &req.cap, .gen = &req.gen };
+	struct target *t;
+
+	p->status = io_call(p->d, p->idx, &call, &auth, &t);
+	if (p->status >= 0)
+		p->stored = (struct io_stored){ rep.size, rep.used, rep.mtime_ns };
+	rpc_call_fini(&call);
+}
+
+int io_stat(struct idata *d, struct io_stored *ret_stored)
+{
+	struct stat_part parts[STAT_WIDTH];
+	struct io_stored sum = { 0 };
+	uint32_t width = map_width(d->c, &d->inode->attr.layout);
+
+	if (width > STAT_CHAINS_MAX)
+		width = STAT_CHAINS_MAX;
+	for (uint32_t at = 0; at < width;) {
+		uint32_t n = width - at < STAT_WIDTH ? width - at : STAT_WIDTH;
+
+		for (uint32_t i = 0; i < n; i++)
+			parts[i] = (struct stat_part){ .d = d, .idx = at + i };
+		fiber_parallel("oss_stat", stat_part, parts, sizeof(*parts), n, n);
+		for (uint32_t i = 0; i < n; i++) {
+			TRY(parts[i].status);
+			if (parts[i].stored.size > sum.size)
+				sum.size = parts[i].stored.size;
+			if (parts[i].stored.mtime_ns > sum.mtime_ns)
+				sum.mtime_ns = parts[i].stored.mtime_ns;
+			sum.used += parts[i].stored.used;
+		}
+		at += n;
+	}
+	*ret_stored = sum;
+	return 0;
+}
+
+static bool settle_due(const struct client *c, const struct inode *i)
+{
+	uint64_t now = loop_now_us();
+
+	if (!(i->attr.flags & ATTR_UNSETTLED) || !S_ISREG(i->attr.mode))
+		return false;
+	if (i->created_us != 0 && now < i->created_us + client_attr_us(c))
+		return false;
+	return i->settled_us == 0 || now >= i->settled_us + client_attr_us(c);
+}
+
+int io_settle(struct client *c, struct inode *i, const struct attr *attr)
+{
+	struct io_stored st;
+	struct idata *d;
+	uint64_t now = loop_now_us(), seq;
+
+	if (!settle_due(c, i))
+		return 0;
+	TRY(inode_data(c, i, &d));
+	seq = d->write_seq;
+	TRY(io_stat(d, &st));
+	i->settled_us = now;
+	i->attr.size = st.size > attr->size ? st.size : attr->size;
+	i->attr.blocks = (st.used + SECTOR - 1) / SECTOR;
+	if (st.mtime_ns > attr->mtime_ns && (d->mtime_ns != 0 || d->n_write == 0))
+		i->attr.mtime_ns = st.mtime_ns;
+	if (d->write_seq == seq && list_empty(&d->writes) && d->gather.slot == NULL)
+		d->size = i->attr.size;
+	else if (d->size < i->attr.size)
+		d->size = i->attr.size;
+	return 0;
+}
+
+int io_wait_closing(struct inode *i)
+{
+	while (i->data != NULL && i->data->n_closing > 0)
+		TRY(waitq_wait(&i->data->closing_q, fiber_deadline()));
+	return 0;
+}
+
+static int ask_attr(struct client *c, const struct cred *cred, struct inode *i)
+{
+	struct mds_getattr_req req = { .cred = *cred, .ino = i->ino };
+	struct mds_getattr_rep rep;
+	struct rpc_call call;
+	int rc = mds_call(c, OP_mds_getattr, &req, &rep, &call);
+
+	rpc_call_fini(&call);
+	TRY(rc);
+	inode_update(i, &rep.attr, false);
+	/* Somebody who may not read the file still gets the MDS's idea of it. */
+	rc = io_settle(c, i, &rep.attr);
+	return rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_STALE || rc == -LE_NOENT ? 0 : rc;
+}
+
+int io_attr(struct client *c, const struct cred *cred, struct inode *i, uint64_t max_age_us,
+	    struct attr *ret_attr)
+{
+	if (i->attr_us == 0 || loop_now_us() >= i->attr_us + max_age_us) {
+		TRY(io_wait_closing(i));
+		TRY(ask_attr(c, cred, i));
+	}
+	inode_attr(c, i, ret_attr);
+	ret_attr->flags &= ~(uint32_t)ATTR_UNSETTLED;
+	return 0;
+}
+
+int io_take_error(struct ll_file *f)
+{
+	if (f->err_seen == f->d->err_gen)
+		return 0;
+	f->err_seen = f->d->err_gen;
+	return f->d->err;
+}

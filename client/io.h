@@ -1,0 +1,66 @@
+/*
+ * What the data path shares: capabilities, requests to object servers on behalf of an inode,
+ * fetching verified bytes, the true size of a file that has writers; and the open file itself.
+ * Owned by the client's loop.
+ */
+#ifndef LEAT_CLIENT_IO_H
+#define LEAT_CLIENT_IO_H
+
+#include "client/client.h"
+
+#define LL_FILE_MAGIC 0x4c4c464cu /* LLFL */
+
+struct ll_file {
+	uint32_t magic;
+	struct client *c;
+	struct inode *inode;
+	struct idata *d;
+	uint32_t flags; /* of open(2) */
+	bool can_read, can_write, sync, append, direct;
+	bool wrote;        /* through this file, since it was opened */
+	uint32_t err_seen; /* idata.err_gen up to which errors were reported */
+	struct ra_state ra;
+	struct list link; /* of client.free_files */
+};
+
+enum io_right { IO_READ = 0, IO_WRITE = 1 };
+
+/* Where a request keeps what depends on the capability: filled in anew for each attempt. */
+struct io_auth {
+	enum io_right right;
+	struct cap *cap;
+	uint32_t *gen;
+	uint32_t session_gen; /* 0: any; else -LE_IO when the session has changed */
+};
+
+/* Who asks for a capability again on behalf of an open file. */
+struct cred io_renew_cred(const struct idata *d);
+void io_take_cap(struct idata *d, const struct cap *cap);
+/* oss_call for chunk idx of the inode, with capabilities renewed where they are refused. Yields. */
+int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth *auth,
+	    struct target **ret_target) CHECK_RESULT;
+
+/* Fills len bytes at at of the slot with [off, off + len) of the file, all chunks at once; verified, holes and
+ * what lies behind the chunks' ends as zeros. Yields. */
+int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot, uint32_t at) CHECK_RESULT;
+
+/* Asks the chains for size, time and space of an inode with writers, at most once per attr_cache_ms; attr: as the
+ * MDS just gave it. Yields. */
+int io_settle(struct client *c, struct inode *i, const struct attr *attr) CHECK_RESULT;
+/* The bytes in store for the inode, of all chains: size, used, mtime. Yields. */
+struct io_stored {
+	uint64_t size, used;
+	int64_t mtime_ns;
+};
+int io_stat(struct idata *d, struct io_stored *ret_stored) CHECK_RESULT;
+
+/* The attributes not older than attr_cache_ms (max_age_us: than that), from the MDS if need be, settled. Yields. */
+int io_attr(struct client *c, const struct cred *cred, struct inode *i, uint64_t max_age_us,
+	    struct attr *ret_attr) CHECK_RESULT;
+/* Waits for closings of the inode that were sent behind. Yields. */
+int io_wait_closing(struct inode *i) CHECK_RESULT;
+
+/* The error of writes behind that this file has not reported yet. */
+int io_take_error(struct ll_file *f) CHECK_RESULT;
+
+#endif

@@ -1,0 +1,258 @@
+/*
+ * Reading: what is not prefetched is asked of the object servers, all chunks at once, straight
+ * into a slot, and verified there. A checksum that is wrong may mean damage on the way or on the
+ * disk: the server is asked once more to look itself, and either sends good bytes or says that
+ * its copy is bad, which is an I/O error and a line in the log.
+ */
+#include "client/io.h"
+#include "client/retry.h"
+#include "client/stripe.h"
+#include "common/base/log.h"
+
+#define FETCH_PARTS (LL_IO_MAX / LEAT_CHUNK_SIZE_MIN + 1)
+#define DAMAGE_TRIES 5
+#define PREAD_WIDTH 8u
+
+struct fetch_part {
+	struct idata *d;
+	struct stripe_part part;
+	struct slot_vec to;
+	int status;
+};
+
+static int fetch_once(struct fetch_part *p, uint32_t flags)
+{
+	struct oss_read_req req = {
+		.chunk = { .ino = p->d->inode->ino, .idx = p->part.idx },
+		.off = p->part.off,
+		.len = p->part.len,
+		.flags = flags,
+	};
+	struct oss_read_rep rep;
+	struct rpc_call call = {
+		.op = OP_oss_read,
+		.req = &req,
+		.rep = &rep,
+		.bulk_in = &p->to,
+		.n_bulk_in = 1,
+	};
+	struct io_auth auth = { .right = IO_READ, .cap = &req.cap, .gen = &req.chunk.gen };
+	uint8_t *data = p->to.slot->data + p->to.off;
+	struct target *t;
+	int rc = io_call(p->d, p->part.idx, &call, &auth, &t);
+
+	if (rc >= 0) {
+		rc = pieces_verify(rep.pieces, p->part.off, call.ret_bulk_len, data);
+		/* Behind the end of the chunk: a hole up to the end of the file. */
+		if (rc >= 0 && call.ret_bulk_len < p->part.len)
+			memset(data + call.ret_bulk_len, 0, p->part.len - call.ret_bulk_len);
+	}
+	rpc_call_fini(&call);
+	if (rc == -LE_CORRUPT) {
+		log_error("ino %llu chunk %llu on target %u: stored data does not match its checksum",
+			  (unsigned long long)p->d->inode->ino.v, (unsigned long long)p->part.idx,
+			  t != NULL ? t->id : 0);
+		return -LE_IO;
+	}
+	if (rc == -LE_CORRUPT_WIRE) {
+		p->d->c->stats.checksum_errors++;
+		log_warn("ino %llu chunk %llu from target %u: checksum mismatch, asking again",
+			 (unsigned long long)p->d->inode->ino.v, (unsigned long long)p->part.idx,
+			 t != NULL ? t->id : 0);
+	}
+	return rc;
+}
+
+static void fetch_part(void *arg)
+{
+	struct fetch_part *p = arg;
+	uint32_t flags = 0;
+
+	for (int tries = 0; tries < DAMAGE_TRIES; tries++) {
+		p->status = fetch_once(p, flags);
+		if (p->status != -LE_CORRUPT_WIRE)
+			return;
+		flags = READ_VERIFY;
+	}
+	p->status = -LE_IO;
+}
+
+int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot, uint32_t at)
+{
+	struct stripe_part cut[FETCH_PARTS];
+	struct fetch_part parts[FETCH_PARTS];
+	uint64_t covered;
+	uint32_t n;
+
+	if (d->inode->attr.layout.chunk_size < LEAT_CHUNK_SIZE_MIN)
+		return -LE_IO;
+	n = stripe_cut(d->inode->attr.layout.chunk_size, off, len, cut, FETCH_PARTS, &covered);
+	if (covered != len)
+		return -LE_INVAL;
+	for (uint32_t i = 0; i < n; i++)
+		parts[i] = (struct fetch_part){
+			.d = d,
+			.part = cut[i],
+			.to = { slot, at + (uint32_t)cut[i].at, cut[i].len },
+		};
+	if (n == 1)
+		fetch_part(&parts[0]);
+	else
+		fiber_parallel("oss_read", fetch_part, parts, sizeof(*parts), n, n);
+	for (uint32_t i = 0; i < n; i++)
+		TRY(parts[i].status);
+	return 0;
+}
+
+static int get_slot(struct client *c, uint32_t len, struct slot **ret_slot)
+{
+	int rc;
+
+	if (len <= SMALL_SLOT_SIZE) {
+		*ret_slot = slot_try_get(c->small);
+		if (*ret_slot != NULL)
+			return 0;
+	}
+	*ret_slot = slot_try_get(c->slots);
+	if (*ret_slot != NULL)
+		return 0;
+	/* What is gathered holds slots and goes away only when it is sent. */
+	gather_submit_all(c, UINT64_MAX);
+	rc = slot_get(c->slots, client_deadline(c), ret_slot);
+	return rc == -LE_TIMEDOUT ? -LE_IO : rc;
+}
+
+static int read_direct(struct idata *d, uint64_t off, uint32_t len, struct ll_data *data)
+{
+	struct slot *s;
+	int rc;
+
+	TRY(get_slot(d->c, len, &s));
+	rc = io_fetch(d, off, len, s, 0);
+	if (rc < 0) {
+		slot_unref(s);
+		return rc;
+	}
+	data->vec[data->n++] = (struct slot_vec){ s, 0, len };
+	data->len += len;
+	return 0;
+}
+
+/* The file's size as far as this read needs to know it: asked anew only when the read goes beyond it. */
+static int read_size(struct ll_file *f, uint64_t end, uint64_t *ret_size)
+{
+	struct cred cred;
+	struct attr attr;
+
+	inode_attr(f->c, f->inode, &attr);
+	if (end > attr.size && !(attr.flags & ATTR_SEALED)) {
+		cred = io_renew_cred(f->d);
+		TRY(io_attr(f->c, &cred, f->inode, client_attr_us(f->c), &attr));
+	}
+	*ret_size = attr.size;
+	return 0;
+}
+
+int ll_read(struct ll_file *file, uint64_t off, uint32_t len, struct ll_data *ret_data)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+	struct ll_data data;
+	uint64_t size;
+	int rc = 0;
+
+	if (!f->can_read)
+		return -LE_BADF;
+	if (len > LL_IO_MAX || off > LEAT_FILE_SIZE_MAX)
+		return -LE_INVAL;
+	data.n = 0;
+	data.len = 0;
+	TRY(read_size(f, off + len, &size));
+	if (off >= size)
+		len = 0;
+	else if (size - off < len)
+		len = (uint32_t)(size - off);
+	if (len > 0)
+		TRY(wb_flush_range(f->d, off, len));
+	if (!f->direct && len > 0)
+		ra_note(f->d, &f->ra, off, len, size);
+	while (data.len < len && rc >= 0) {
+		uint32_t left = len - (uint32_t)data.len;
+		uint64_t at = off + data.len;
+
+		rc = f->direct ? 0 : ra_take(f->d, at, left, &data);
+		if (rc == 0)
+			rc = read_direct(f->d, at, f->direct ? left : ra_gap(f->d, at, left), &data);
+	}
+	if (rc < 0) {
+		ll_data_release(&data);
+		return rc;
+	}
+	f->c->stats.read_ops++;
+	f->c->stats.read_bytes += len;
+	ret_data->n = data.n;
+	ret_data->len = data.len;
+	memcpy(ret_data->vec, data.vec, data.n * sizeof(data.vec[0]));
+	return 0;
+}
+
+void ll_data_release(struct ll_data *d)
+{
+	for (uint32_t i = 0; i < d->n; i++)
+		slot_unref(d->vec[i].slot);
+	d->n = 0;
+	d->len = 0;
+}
+
+struct pread_part {
+	struct ll_file *f;
+	uint8_t *to;
+	uint64_t off;
+	uint32_t len;
+	int64_t done; /* bytes or a status */
+};
+
+static void pread_part(void *arg)
+{
+	struct pread_part *p = arg;
+	struct ll_data data;
+	int rc = ll_read(p->f, p->off, p->len, &data);
+
+	p->done = rc;
+	if (rc < 0)
+		return;
+	vec_copy_out(data.vec, data.n, p->to);
+	p->done = (int64_t)data.len;
+	ll_data_release(&data);
+}
+
+int64_t ll_pread(struct ll_file *f, void *buf, uint64_t len, uint64_t off)
+{
+	struct pread_part parts[PREAD_WIDTH];
+	uint64_t done = 0;
+
+	while (done < len) {
+		uint64_t at = done;
+		uint32_t n = 0;
+
+		for (; n < PREAD_WIDTH && at < len; n++) {
+			/* Cut where prefetched units are cut. */
+			uint64_t room = LL_IO_MAX - (off + at) % LL_IO_MAX;
+			uint64_t take = len - at < room ? len - at : room;
+
+			parts[n] = (struct pread_part){ f, (uint8_t *)buf + at, off + at, (uint32_t)take, 0 };
+			at += take;
+		}
+		if (n == 1)
+			pread_part(&parts[0]);
+		else
+			fiber_parallel("ll_pread", pread_part, parts, sizeof(*parts), n, n);
+		for (uint32_t i = 0; i < n; i++) {
+			if (parts[i].done < 0)
+				return done > 0 ? (int64_t)done : parts[i].done;
+			done += (uint64_t)parts[i].done;
+			if (parts[i].done < parts[i].len)
+				return (int64_t)done;
+		}
+	}
+	return (int64_t)done;
+}

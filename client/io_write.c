@@ -1,0 +1,202 @@
+/*
+ * Writing. Large writes go to the servers at once from the caller's slots, small ones are gathered. Written
+ * behind is what the targets' space grants cover; everything else waits for the servers' answer.
+ */
+#include "client/io.h"
+#include "client/retry.h"
+#include "client/stripe.h"
+
+#define WRITE_PARTS (LL_IO_MAX / LEAT_CHUNK_SIZE_MIN + 2)
+
+/* What must be right before bytes are accepted: attributes (another client may have truncated to a new
+ * data generation) and the set-id bits. */
+static int write_prepare(struct ll_file *f)
+{
+	struct idata *d = f->d;
+	struct cred cred = io_renew_cred(d);
+	struct attr attr;
+
+	if (!inode_attr_fresh(f->c, f->inode))
+		TRY(io_attr(f->c, &cred, f->inode, client_attr_us(f->c), &attr));
+	if (d->suid_checked)
+		return 0;
+	d->suid_checked = true;
+	if (f->inode->attr.mode & (S_ISUID | S_ISGID)) {
+		struct mds_setattr_req req = { .cred = cred, .ino = f->inode->ino, .mask = SET_KILL_SUID };
+		struct mds_setattr_rep rep;
+		struct rpc_call call;
+		int rc = mds_call(f->c, OP_mds_setattr, &req, &rep, &call);
+
+		if (rc >= 0)
+			inode_update(f->inode, &rep.attr, true);
+		rpc_call_fini(&call);
+		TRY(rc);
+	}
+	return 0;
+}
+
+/* The bytes are accepted: what the file looks like to its own client from now on. */
+static void note_written(struct ll_file *f, uint64_t off, uint64_t len)
+{
+	struct idata *d = f->d;
+
+	if (off > d->size)
+		d->sparse = true;
+	if (off + len > d->size)
+		d->size = off + len;
+	if (!list_empty(&d->writes) || d->gather.slot != NULL)
+		d->mtime_guess_ns = env_wall_ns(f->c->env);
+	f->wrote = true;
+	f->c->stats.write_ops++;
+	f->c->stats.written_bytes += len;
+}
+
+static int wait_all(struct wreq **waits, uint32_t n)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		int one = wb_wait(waits[i]);
+		if (one < 0 && rc == 0)
+			rc = one;
+	}
+	return rc;
+}
+
+static int write_large(struct ll_file *f, uint64_t off, uint64_t len, const struct slot_vec *vec, uint32_t n,
+		       bool behind)
+{
+	struct stripe_part parts[WRITE_PARTS];
+	struct wreq *waits[WRITE_PARTS];
+	uint32_t n_parts, n_waits = 0;
+	uint64_t covered;
+	int rc = 0, rc2;
+
+	n_parts = stripe_cut(f->inode->attr.layout.chunk_size, off, len, parts, WRITE_PARTS, &covered);
+	if (covered != len)
+		return -LE_INVAL;
+	gather_submit(f->d);
+	if (n_parts == 1 && !behind)
+		return wb_write_now(f->d, &parts[0], vec, n);
+	for (uint32_t i = 0; i < n_parts && rc >= 0; i++) {
+		struct wreq *w;
+
+		rc = wb_submit(f->d, &parts[i], vec, n, behind, &w);
+		if (rc >= 0 && w != NULL)
+			waits[n_waits++] = w;
+	}
+	rc2 = wait_all(waits, n_waits);
+	return rc < 0 ? rc : rc2;
+}
+
+static int write_small(struct ll_file *f, uint64_t off, uint64_t len, const struct slot_vec *vec, uint32_t n)
+{
+	uint32_t chunk_size = f->inode->attr.layout.chunk_size;
+	uint32_t unit = chunk_size < LL_IO_MAX ? chunk_size : LL_IO_MAX;
+
+	for (uint64_t at = 0; at < len;) {
+		/* Units divide chunks, so a part of one lies in one chunk. */
+		struct stripe_part part = stripe_first(unit, off + at, len - at);
+		bool taken;
+
+		part.idx = (off + at) / chunk_size;
+		part.off = (uint32_t)((off + at) % chunk_size);
+		part.at = at;
+		TRY(gather_write(f->d, &part, vec, n, &taken));
+		if (!taken) {
+			gather_submit(f->d);
+			TRY(wb_write_now(f->d, &part, vec, n));
+		}
+		at += part.len;
+	}
+	return 0;
+}
+
+static int reserve_append(struct ll_file *f, uint64_t len, uint64_t *ret_off)
+{
+	struct mds_append_req req = { .ino = f->inode->ino, .len = len, .size = f->d->size };
+	struct mds_append_rep rep;
+	struct rpc_call call;
+	int rc = mds_call(f->c, OP_mds_append, &req, &rep, &call);
+
+	rpc_call_fini(&call);
+	TRY(rc);
+	*ret_off = rep.off;
+	return 0;
+}
+
+int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+	uint64_t len = vec_len(vec, n);
+	bool through = f->sync || f->append || f->direct || f->c->params.dirty_max == 0;
+
+	if (!f->can_write)
+		return -LE_BADF;
+	if (len > LL_IO_MAX || n > LL_VECS_MAX)
+		return -LE_INVAL;
+	if (len == 0)
+		return 0;
+	if (f->inode->attr.flags & ATTR_SEALED)
+		return -LE_PERM;
+	TRY(write_prepare(f));
+	if (f->append)
+		TRY(reserve_append(f, len, &off));
+	if (off > LEAT_FILE_SIZE_MAX - len)
+		return -LE_FBIG;
+	if (f->inode->attr.layout.chunk_size < LEAT_CHUNK_SIZE_MIN)
+		return -LE_IO;
+	ra_drop_range(f->d, off, len);
+	if (!through)
+		grant_ask(f->d);
+	if (len < GATHER_BELOW && !through)
+		TRY(write_small(f, off, len, vec, n));
+	else
+		TRY(write_large(f, off, len, vec, n, !through));
+	note_written(f, off, len);
+	/* Fetched while the write was on its way: may be old or new. */
+	ra_drop_range(f->d, off, len);
+	if (!through)
+		TRY(wb_throttle(f->c));
+	return (int64_t)len;
+}
+
+/* One slot's worth of the caller's memory. */
+static int64_t write_copy(struct ll_file *f, const uint8_t *buf, uint32_t len, uint64_t off)
+{
+	struct client *c = f->c;
+	struct slot_vec vec = { NULL, 0, len };
+	int64_t rc;
+
+	if (len <= SMALL_SLOT_SIZE)
+		vec.slot = slot_try_get(c->small);
+	if (vec.slot == NULL)
+		vec.slot = slot_try_get(c->slots);
+	if (vec.slot == NULL) {
+		gather_submit_all(c, UINT64_MAX);
+		rc = slot_get(c->slots, client_deadline(c), &vec.slot);
+		if (rc < 0)
+			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
+	}
+	memcpy(vec.slot->data, buf, len);
+	rc = ll_write(f, off, &vec, 1);
+	slot_unref(vec.slot);
+	return rc;
+}
+
+int64_t ll_pwrite(struct ll_file *f, const void *buf, uint64_t len, uint64_t off)
+{
+	uint64_t done = 0;
+
+	while (done < len) {
+		/* Cut where chunks of the usual size end: each slot is one request. */
+		uint64_t room = f->append ? LL_IO_MAX : LL_IO_MAX - (off + done) % LL_IO_MAX;
+		uint32_t take = (uint32_t)(len - done < room ? len - done : room);
+		int64_t rc = write_copy(f, (const uint8_t *)buf + done, take, off + done);
+
+		if (rc < 0)
+			return done > 0 ? (int64_t)done : rc;
+		done += (uint64_t)rc;
+	}
+	return (int64_t)done;
+}

@@ -1,0 +1,372 @@
+/* Names and attributes: one request to the MDS each, and what its answer tells about inodes. */
+#include "client/io.h"
+#include "client/retry.h"
+
+static bool name_ok(struct bytes name, int *ret_status)
+{
+	if (name.len == 0 || name.len > LEAT_NAME_MAX) {
+		*ret_status = name.len == 0 ? -LE_NOENT : -LE_NAMETOOLONG;
+		return false;
+	}
+	return true;
+}
+
+/* The answer is about an inode that this client may have open, be closing, or share with others. */
+static int seen(struct client *c, const struct cred *cred, const struct attr *attr, bool own,
+		struct attr *ret_attr)
+{
+	struct inode *i;
+	int rc;
+
+	i = inode_get(c, attr->ino);
+	if (i == NULL)
+		return -LE_NOMEM;
+	inode_update(i, attr, own);
+	rc = 0;
+	if ((attr->flags & ATTR_UNSETTLED) && S_ISREG(attr->mode)) {
+		if (i->data != NULL && i->data->n_closing > 0) {
+			/* Our own close is on its way and settles it. */
+			rc = io_attr(c, cred, i, 0, ret_attr != NULL ? ret_attr : &(struct attr){ 0 });
+		} else {
+			rc = io_settle(c, i, attr);
+		}
+		if (rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_STALE)
+			rc = 0;
+	}
+	if (rc >= 0 && ret_attr != NULL) {
+		inode_attr(c, i, ret_attr);
+		ret_attr->flags &= ~(uint32_t)ATTR_UNSETTLED;
+	}
+	inode_put(c, i);
+	return rc;
+}
+
+int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
+	      struct attr *ret_attr)
+{
+	struct mds_lookup_req req = { .cred = *cred, .parent = parent, .name = name };
+	struct mds_lookup_rep rep;
+	struct rpc_call call;
+	int rc;
+
+	if (!name_ok(name, &rc))
+		return rc;
+	rc = mds_call(c, OP_mds_lookup, &req, &rep, &call);
+	rpc_call_fini(&call);
+	TRY(rc);
+	return seen(c, cred, &rep.attr, false, ret_attr);
+}
+
+int ll_getattr(struct client *c, const struct cred *cred, struct ino ino, struct attr *ret_attr)
+{
+	struct inode *i = inode_get(c, ino);
+	struct attr attr;
+	int rc;
+
+	if (i == NULL)
+		return -LE_NOMEM;
+	rc = io_attr(c, cred, i, client_attr_us(c), &attr);
+	if (rc >= 0 && ret_attr != NULL)
+		*ret_attr = attr;
+	inode_put(c, i);
+	return rc;
+}
+
+/* What the operations that make a name have in common: the answer's attributes. */
+static int made(struct client *c, const struct attr *attr, int rc, struct rpc_call *call, struct attr *ret_attr)
+{
+	rpc_call_fini(call);
+	TRY(rc);
+	inode_saw(c, attr, true);
+	if (ret_attr != NULL)
+		*ret_attr = *attr;
+	return 0;
+}
+
+int ll_mknod(struct client *c, const struct cred *cred, struct ino parent, struct bytes name, uint32_t mode,
+	     uint32_t rdev, struct attr *ret_attr)
+{
+	struct mds_mknod_req req = { .cred = *cred, .parent = parent, .name = name, .mode = mode, .rdev = rdev };
+	struct mds_mknod_rep rep;
+	struct rpc_call call;
+	int rc;
+
+	if (!name_ok(name, &rc))
+		return rc;
+	rc = mds_call(c, OP_mds_mknod, &req, &rep, &call);
+	return made(c, &rep.attr, rc, &call, ret_attr);
+}
+
+int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struct bytes name, uint32_t mode,
+	     struct attr *ret_attr)
+{
+	struct mds_mkdir_req req = { .cred = *cred, .parent = parent, .name = name, .mode = mode };
+	struct mds_mkdir_rep rep;
+	struct rpc_call call;
+	int rc;
+
+	if (!name_ok(name, &rc))
+		return rc;
+	rc = mds_call(c, OP_mds_mkdir, &req, &rep, &call);
+	return made(c, &rep.attr, rc, &call, ret_attr);
+}
+
+int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
+	       struct bytes target, struct attr *ret_attr)
+{
+	struct mds_symlink_req req = { .cred = *cred, .parent = parent, .name = name, .target = target };
+	struct mds_symlink_rep rep;
+	struct rpc_call call;
+	int rc;
+
+	if (!name_ok(name, &rc))
+		return rc;
+	if (target.len == 0 || target.len > LEAT_SYMLINK_MAX)
+		return target.len == 0 ? -LE_NOENT : -LE_NAMETOOLONG;
+	rc = mds_call(c, OP_mds_symlink, &req, &rep, &call);
+	return made(c, &rep.attr, rc, &call, ret_attr);
+}
+
+int ll_readlink(struct client *c, const struct cred *cred, struct ino ino, char *buf, size_t size)
+{
+	struct mds_readlink_req req = { .cred = *cred, .ino = ino };
+	struct mds_readlink_rep rep;
+	struct rpc_call call;
+	int rc = mds_call(c, OP_mds_readlink, &req, &rep, &call);
+
+	if (rc >= 0 && rep.target.len >= size)
+		rc = -LE_RANGE;
+	if (rc >= 0) {
+		memcpy(buf, rep.target.data, rep.target.len);
+		buf[rep.target.len] = '\0';
+	}
+	rpc_call_fini(&call);
+	return rc < 0 ? rc : 0;
+}
+
+int ll_link(struct client *c, const struct cred *cred, struct ino ino, struct ino parent, struct bytes name,
+	    struct attr *ret_attr)
+{
+	struct mds_link_req req = { .cred = *cred, .ino = ino, .parent = parent, .name = name };
+	struct mds_link_rep rep;
+	struct rpc_call call;
+	int rc;
+
+	if (!name_ok(name, &rc))
+		return rc;
+	rc = mds_call(c, OP_mds_link, &req, &rep, &call);
+	rpc_call_fini(&call);
+	TRY(rc);
+	return seen(c, cred, &rep.attr, true, ret_attr);
+}
+
+int ll_unlink(struct client *c, const struct cred *cred, struct ino parent, struct bytes name)
+{
+	struct mds_unlink_req req = { .cred = *cred, .parent = parent, .name = name };
+	struct mds_unlink_rep rep;
+	struct rpc_call call;
+	struct inode *i;
+	int rc;
+
+	if (!name_ok(name, &rc))
+		return rc;
+	rc = mds_call(c, OP_mds_unlink, &req, &rep, &call);
+	rpc_call_fini(&call);
+	TRY(rc);
+	i = inode_peek(c, rep.attr.ino);
+	if (i != NULL) {
+		inode_update(i, &rep.attr, true);
+		inode_put(c, i);
+	}
+	return 0;
+}
+
+int ll_rmdir(struct client *c, const struct cred *cred, struct ino parent, struct bytes name)
+{
+	struct mds_rmdir_req req = { .cred = *cred, .parent = parent, .name = name };
+	struct mds_rmdir_rep rep;
+	struct rpc_call call;
+	int rc;
+
+	if (!name_ok(name, &rc))
+		return rc;
+	rc = mds_call(c, OP_mds_rmdir, &req, &rep, &call);
+	rpc_call_fini(&call);
+	return rc < 0 ? rc : 0;
+}
+
+/* A rename is how programs publish a file: its data goes ahead. */
+static int flush_renamed(struct client *c, const struct cred *cred, struct ino parent, struct bytes name)
+{
+	struct mds_lookup_req req = { .cred = *cred, .parent = parent, .name = name };
+	struct mds_lookup_rep rep;
+	struct rpc_call call;
+	struct inode *i;
+	int rc = 0;
+
+	/* Only files that are written to right now are worth the question. */
+	if (c->wb.dirty == 0)
+		return 0;
+	rc = mds_call(c, OP_mds_lookup, &req, &rep, &call);
+	rpc_call_fini(&call);
+	TRY(rc);
+	i = inode_peek(c, rep.attr.ino);
+	if (i == NULL)
+		return 0;
+	if (i->data != NULL)
+		rc = wb_flush(i->data);
+	inode_put(c, i);
+	return rc;
+}
+
+int ll_rename(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
+	      struct ino new_parent, struct bytes new_name, uint32_t flags)
+{
+	struct mds_rename_req req = {
+		.cred = *cred,
+		.parent = parent,
+		.name = name,
+		.new_parent = new_parent,
+		.new_name = new_name,
+		.flags = flags,
+	};
+	struct mds_rename_rep rep;
+	struct rpc_call call;
+	struct inode *i;
+	int rc;
+
+	if (!name_ok(name, &rc) || !name_ok(new_name, &rc))
+		return rc;
+	TRY(flush_renamed(c, cred, parent, name));
+	rc = mds_call(c, OP_mds_rename, &req, &rep, &call);
+	rpc_call_fini(&call);
+	TRY(rc);
+	inode_saw(c, &rep.attr, true);
+	i = rep.replaced.v != 0 ? inode_peek(c, rep.replaced) : NULL;
+	if (i != NULL) {
+		i->attr_us = 0;
+		inode_put(c, i);
+	}
+	return 0;
+}
+
+int ll_access(struct client *c, const struct cred *cred, struct ino ino, uint32_t mask)
+{
+	struct mds_access_req req = { .cred = *cred, .ino = ino, .mask = mask };
+	struct mds_access_rep rep;
+	struct rpc_call call;
+	int rc = mds_call(c, OP_mds_access, &req, &rep, &call);
+
+	rpc_call_fini(&call);
+	return rc < 0 ? rc : 0;
+}
+
+/* A value for a caller's buffer: its length, or the need for a larger one. */
+static int64_t value_out(struct bytes value, int rc, struct rpc_call *call, void *buf, size_t size)
+{
+	int64_t ret = rc;
+
+	if (rc >= 0) {
+		ret = value.len;
+		if (size > 0 && value.len > size)
+			ret = -LE_RANGE;
+		else if (size > 0 && value.len > 0)
+			memcpy(buf, value.data, value.len);
+	}
+	rpc_call_fini(call);
+	return ret;
+}
+
+int64_t ll_getxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name, void *buf,
+		    size_t size)
+{
+	struct mds_getxattr_req req = { .cred = *cred, .ino = ino, .name = name };
+	struct mds_getxattr_rep rep;
+	struct rpc_call call;
+	int rc = mds_call(c, OP_mds_getxattr, &req, &rep, &call);
+
+	return value_out(rep.value, rc, &call, buf, size);
+}
+
+int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, void *buf, size_t size)
+{
+	struct mds_listxattr_req req = { .cred = *cred, .ino = ino };
+	struct mds_listxattr_rep rep;
+	struct rpc_call call;
+	int rc = mds_call(c, OP_mds_listxattr, &req, &rep, &call);
+
+	return value_out(rep.names, rc, &call, buf, size);
+}
+
+/* The change time of an inode moved by an answer that does not carry its attributes. */
+static void attr_outdated(struct client *c, struct ino ino)
+{
+	struct inode *i = inode_peek(c, ino);
+
+	if (i == NULL)
+		return;
+	i->attr_us = 0;
+	inode_put(c, i);
+}
+
+int ll_setxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name,
+		struct bytes value, uint32_t flags)
+{
+	struct mds_setxattr_req req = {
+		.cred = *cred, .ino = ino, .name = name, .value = value, .flags = flags,
+	};
+	struct mds_setxattr_rep rep;
+	struct rpc_call call;
+	int rc;
+
+	if (name.len > LEAT_XATTR_NAME_MAX)
+		return -LE_RANGE;
+	if (value.len > LEAT_XATTR_VALUE_MAX)
+		return -LE_2BIG;
+	rc = mds_call(c, OP_mds_setxattr, &req, &rep, &call);
+	rpc_call_fini(&call);
+	TRY(rc);
+	attr_outdated(c, ino);
+	return 0;
+}
+
+int ll_removexattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name)
+{
+	struct mds_removexattr_req req = { .cred = *cred, .ino = ino, .name = name };
+	struct mds_removexattr_rep rep;
+	struct rpc_call call;
+	int rc = mds_call(c, OP_mds_removexattr, &req, &rep, &call);
+
+	rpc_call_fini(&call);
+	TRY(rc);
+	attr_outdated(c, ino);
+	return 0;
+}
+
+int ll_statfs(struct client *c, struct ll_statfs *ret_st)
+{
+	struct mds_statfs_req req;
+	struct mds_statfs_rep rep;
+	struct rpc_call call;
+	int rc;
+
+	memset(&req, 0, sizeof(req));
+	rc = mds_call(c, OP_mds_statfs, &req, &rep, &call);
+	rpc_call_fini(&call);
+	TRY(rc);
+	*ret_st = (struct ll_statfs){ rep.total, rep.free, rep.avail, rep.inodes, rep.inodes_free };
+	return 0;
+}
+
+int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino, const struct layout *layout,
+		  struct attr *ret_attr)
+{
+	struct mds_layout_set_req req = { .cred = *cred, .ino = ino, .layout = *layout };
+	struct mds_layout_set_rep rep;
+	struct rpc_call call;
+	int rc = mds_call(c, OP_mds_layout_set, &req, &rep, &call);
+
+	rpc_call_fini(&call);
+	TRY(rc);
+	return seen(c, cred, &rep.attr, true, ret_attr);
+}

@@ -1,0 +1,351 @@
+#include "client/session.h"
+
+#include <stdlib.h>
+
+#include "client/client.h"
+#include "client/io.h"
+#include "common/base/log.h"
+
+#define RECLAIM_ENTRY 16u
+#define RECLAIM_BATCH 1024u
+#define SETUP_TIMEOUT_MS 5000u
+#define PING_MIN_MS 100u
+#define PING_MAX_MS 5000u
+
+static int setup_call(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call)
+{
+	uint16_t flags = call->flags;
+
+	*call = (struct rpc_call){
+		.op = op,
+		.flags = flags,
+		.req = req,
+		.rep = rep,
+		.session = c->session,
+		.deadline_us = loop_deadline_ms(SETUP_TIMEOUT_MS),
+	};
+	return rpc_call(c->mds, call);
+}
+
+static int reclaim_send(struct client *c, uint16_t flags, const uint8_t *opens, uint32_t len, bool done)
+{
+	struct mds_reclaim_req req = { .opens = bytes_of(opens, len), .done = done };
+	struct mds_reclaim_rep rep = { 0 };
+	struct rpc_call call = { .flags = flags };
+	int rc = setup_call(c, OP_mds_reclaim, &req, &rep, &call);
+
+	if (rc >= 0 && rep.n_lost > 0)
+		log_warn("client %s: %u open files are gone after the server's restart", c->name, rep.n_lost);
+	rpc_call_fini(&call);
+	return rc;
+}
+
+static void reclaim_put(uint8_t *p, uint64_t ino, uint32_t flags, uint32_t count)
+{
+	struct wire_w w;
+
+	wire_w_init(&w, p, RECLAIM_ENTRY);
+	wire_put_u64(&w, &ino);
+	wire_put_u32(&w, &flags);
+	wire_put_u32(&w, &count);
+}
+
+/* Tells a restarted MDS what this session has open. */
+static int reclaim(struct client *c, uint16_t flags)
+{
+	uint8_t *buf = malloc((size_t)RECLAIM_BATCH * RECLAIM_ENTRY);
+	uint32_t n = 0;
+	int rc = 0;
+
+	if (buf == NULL)
+		return -LE_NOMEM;
+	/* The list may change while a batch is sent: then one file may come twice or an opening that
+	 * waits for this very connection is missed, and made anew by its own request. */
+	list_for_each_safe(l, &c->inodes.open)
+	{
+		struct idata *d = list_entry(l, struct idata, open_link);
+		uint32_t counts[2] = { d->n_read, d->n_write };
+
+		for (int i = 0; i < 2; i++) {
+			if (counts[i] == 0)
+				continue;
+			reclaim_put(buf + (size_t)n++ * RECLAIM_ENTRY, d->inode->ino.v,
+				    i == 0 ? O_RDONLY : O_RDWR, counts[i]);
+		}
+		if (n + 2 > RECLAIM_BATCH) {
+			struct idata *next = list_entry(l_next, struct idata, open_link);
+			bool more = l_next != &c->inodes.open;
+
+			if (more)
+				inode_ref(next->inode);
+			rc = reclaim_send(c, flags, buf, n * RECLAIM_ENTRY, false);
+			n = 0;
+			if (more)
+				inode_put(c, next->inode);
+			if (rc < 0)
+				break;
+		}
+	}
+	if (rc >= 0)
+		rc = reclaim_send(c, flags, buf, n * RECLAIM_ENTRY, true);
+	free(buf);
+	return rc;
+}
+
+/* One open of a file in the new session: counts and capability. */
+static int reopen_one(struct client *c, uint16_t flags, struct idata *d, uint32_t mode)
+{
+	struct mds_open_req req = { .cred = io_renew_cred(d), .ino = d->inode->ino, .flags = mode };
+	struct mds_open_rep rep = { 0 };
+	struct rpc_call call = { .flags = flags };
+	int rc;
+
+	call = (struct rpc_call){
+		.op = OP_mds_open,
+		.flags = flags,
+		.req = &req,
+		.rep = &rep,
+		.session = c->session,
+		.slot = c->setup_slot,
+		.seq = ++c->mds_seqs.seqs[c->setup_slot],
+		.deadline_us = loop_deadline_ms(SETUP_TIMEOUT_MS),
+	};
+	rc = rpc_call(c->mds, &call);
+	if (rc >= 0)
+		io_take_cap(d, &rep.cap);
+	rpc_call_fini(&call);
+	return rc;
+}
+
+/* The files that are open, in the new session. A file that is gone stays stale: its next use tells. */
+static int reopen_all(struct client *c, uint16_t flags)
+{
+	uint32_t n_lost = 0;
+	int rc = 0;
+
+	list_for_each(l, &c->inodes.open)
+	{
+		struct idata *d = list_entry(l, struct idata, open_link);
+
+		inode_ref(d->inode);
+		for (uint32_t i = 0; rc >= 0 && i < d->n_read; i++)
+			rc = reopen_one(c, flags, d, O_RDONLY);
+		for (uint32_t i = 0; rc >= 0 && i < d->n_write; i++)
+			rc = reopen_one(c, flags, d, O_RDWR);
+		if (rc < 0 && status_retry(rc) == RETRY_NEVER) {
+			n_lost++;
+			rc = 0;
+		}
+		inode_put_later(c, d->inode);
+		if (rc < 0)
+			break;
+	}
+	inode_put_deferred(c);
+	if (n_lost > 0)
+		log_warn("client %s: %u open files could not be opened again", c->name, n_lost);
+	return rc;
+}
+
+static void session_lost_data(struct client *c, uint64_t old)
+{
+	log_warn("client %s: session %llu is gone, now %llu", c->name, (unsigned long long)old,
+		 (unsigned long long)c->session);
+	list_for_each(l, &c->inodes.open)
+		wb_session_gone(list_entry(l, struct idata, open_link));
+}
+
+static int session_open(struct client *c, uint16_t flags, uint64_t former)
+{
+	struct mds_session_open_req req = {
+		.client = c->id,
+		.name = bytes_str(c->name),
+		.session = former,
+		.slots = MDS_SLOTS,
+	};
+	struct mds_session_open_rep rep = { 0 };
+	struct rpc_call call = { .flags = flags };
+	uint64_t old = c->session;
+	int rc;
+
+	rc = setup_call(c, OP_mds_session_open, &req, &rep, &call);
+	rpc_call_fini(&call);
+	if (rc == -LE_SESSION_GONE && former != 0)
+		return session_open(c, flags, 0);
+	TRY(rc);
+	c->session = rep.session;
+	c->incarnation = rep.incarnation;
+	c->ttl_ms = rep.ttl_ms;
+	seq_table_limit(&c->mds_seqs, rep.slots);
+	if (old != rep.session) {
+		c->session_gen++;
+		if (old != 0)
+			session_lost_data(c, old);
+	}
+	if (rep.reclaim)
+		TRY(reclaim(c, flags));
+	else if (old != 0 && old != rep.session)
+		TRY(reopen_all(c, flags));
+	if (c->map.epoch != 0)
+		map_saw_epoch(c, rep.map_epoch);
+	return 0;
+}
+
+static int connected(void *arg, struct rpc_client *rpc)
+{
+	struct client *c = CAST_OBJ(arg, struct client, CLIENT_MAGIC);
+	int rc;
+
+	/* The very first call comes from within rpc_client_create. */
+	if (c->mds == NULL)
+		c->mds = rpc;
+	fmutex_lock(&c->session_lock);
+	rc = session_open(c, RPC_CALL_SETUP, c->session);
+	c->setup_status = rc;
+	fmutex_unlock(&c->session_lock);
+	if (rc < 0)
+		log_debug("client %s: no session: %s", c->name, status_name(rc));
+	return rc;
+}
+
+static int callback(void *arg, struct rpc_client *rpc, uint16_t op, const void *req, void *rep)
+{
+	struct client *c = CAST_OBJ(arg, struct client, CLIENT_MAGIC);
+
+	(void)rpc, (void)rep;
+	if (op == OP_cb_map_changed) {
+		map_saw_epoch(c, ((const struct cb_map_changed_req *)req)->epoch);
+		return 0;
+	}
+	if (op == OP_cb_invalidate) {
+		inode_invalidated(c, ((const struct cb_invalidate_req *)req)->ino);
+		return 0;
+	}
+	return -LE_UNKNOWN_OP;
+}
+
+int session_renew(struct client *c, uint64_t gone)
+{
+	int rc = 0;
+
+	fmutex_lock(&c->session_lock);
+	if (c->session == gone) {
+		/* Never waits for a connection: the connected hook needs the lock we hold. */
+		rc = session_open(c, RPC_CALL_NO_WAIT, 0);
+	}
+	fmutex_unlock(&c->session_lock);
+	return rc;
+}
+
+int session_check(struct client *c)
+{
+	struct mds_ping_req req = { .map_epoch = c->map.epoch };
+	struct mds_ping_rep rep = { 0 };
+	struct rpc_call call = { .flags = RPC_CALL_NO_WAIT };
+	uint64_t session = c->session;
+	int rc = setup_call(c, OP_mds_ping, &req, &rep, &call);
+
+	rpc_call_fini(&call);
+	if (rc >= 0)
+		map_saw_epoch(c, rep.map_epoch);
+	if (rc != -LE_SESSION_GONE)
+		return rc;
+	if (session == c->session)
+		TRY(session_renew(c, session));
+	return -LE_SESSION_GONE;
+}
+
+static void keepalive_fiber(void *arg)
+{
+	struct client *c = CAST_OBJ(arg, struct client, CLIENT_MAGIC);
+
+	c->keepalive = fiber_self();
+	while (!c->stopping) {
+		uint32_t ms = c->ttl_ms / 4;
+		int rc;
+
+		if (ms < PING_MIN_MS)
+			ms = PING_MIN_MS;
+		if (ms > PING_MAX_MS)
+			ms = PING_MAX_MS;
+		rc = fiber_sleep_us((uint64_t)ms * 1000);
+		if (c->stopping)
+			break;
+		if (rc >= 0)
+			rc = session_check(c);
+		if (rc < 0)
+			log_debug("client %s: ping: %s", c->name, status_name(rc));
+	}
+	c->keepalive = NULL;
+	client_bg_end(c);
+}
+
+int session_start(struct client *c, const char *mds_addrs, uint64_t deadline_us)
+{
+	struct rpc_client_options opts = {
+		.transport = c->transport,
+		.addrs = mds_addrs,
+		.name = c->name,
+		.role = ROLE_CLIENT,
+		.key = c->key,
+		.in_flight_max = CLIENT_IN_FLIGHT_MAX,
+		.arg = c,
+		.connected = connected,
+		.callback = callback,
+	};
+	uint64_t seq;
+	int rc = -LE_CONNREFUSED;
+
+	fmutex_init(&c->session_lock);
+	TRY(seq_table_init(&c->mds_seqs, MDS_SLOTS));
+	TRY(seq_take(&c->mds_seqs, NO_DEADLINE, &c->setup_slot, &seq));
+	TRY(rpc_client_create(&opts, &c->mds));
+	/* Any call waits for the connection and so for the session. */
+	while (rc < 0 && loop_now_us() < deadline_us) {
+		struct mds_ping_req req = { 0 };
+		struct mds_ping_rep rep = { 0 };
+		struct rpc_call call = {
+			.op = OP_mds_ping,
+			.req = &req,
+			.rep = &rep,
+			.session = c->session,
+			.deadline_us = deadline_us,
+		};
+
+		rc = rpc_call(c->mds, &call);
+		rpc_call_fini(&call);
+		if (rc == -LE_SESSION_GONE && c->session != 0)
+			rc = 0; /* was asked for with the number before the hook ran */
+		if (rc < 0 && (status_retry(rc) == RETRY_NEVER || fiber_sleep_us(1000) < 0))
+			break;
+	}
+	if (rc < 0)
+		return rc == -LE_TIMEDOUT && c->setup_status < 0 ? c->setup_status : rc;
+	return client_bg_spawn(c, "keepalive", keepalive_fiber, c);
+}
+
+void session_stop(struct client *c)
+{
+	struct mds_session_close_req req = { .session = c->session };
+	struct mds_session_close_rep rep;
+	struct rpc_call call;
+	int rc = 0;
+
+	if (c->mds == NULL)
+		return;
+	if (c->session != 0) {
+		call = (struct rpc_call){
+			.op = OP_mds_session_close,
+			.flags = RPC_CALL_NO_WAIT,
+			.req = &req,
+			.rep = &rep,
+			.session = c->session,
+			.deadline_us = loop_deadline_ms(1000),
+		};
+		rc = rpc_call(c->mds, &call);
+		rpc_call_fini(&call);
+	}
+	if (rc < 0)
+		log_debug("client %s: session not closed: %s", c->name, status_name(rc));
+	rpc_client_destroy(c->mds);
+	c->mds = NULL;
+}

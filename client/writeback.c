@@ -1,0 +1,417 @@
+#include "client/writeback.h"
+
+#include <stdlib.h>
+
+#include "client/io.h"
+#include "client/retry.h"
+#include "common/base/log.h"
+
+#define FREE_WREQS_MAX 256u
+#define GRANT_AGAIN_US 200000u
+#define GRANT_TIMEOUT_MS 5000u
+
+void wb_init(struct writeback *wb)
+{
+	*wb = (struct writeback){ 0 };
+	list_init(&wb->gathers);
+	list_init(&wb->free);
+	waitq_init(&wb->q);
+}
+
+void wb_fini(struct writeback *wb)
+{
+	struct list *l;
+
+	while ((l = list_pop(&wb->free)) != NULL)
+		free(list_entry(l, struct wreq, link));
+}
+
+void wb_set_error(struct idata *d, int status)
+{
+	d->err = status;
+	d->err_gen++;
+	log_warn("client %s: write behind to ino %llu failed: %s", d->c->name,
+		 (unsigned long long)d->inode->ino.v, status_name(status));
+}
+
+/* ---- space grants ---- */
+
+bool grant_reserve(struct target *t, uint64_t len)
+{
+	if (t->reserved + len > t->grant)
+		return false;
+	t->reserved += len;
+	return true;
+}
+
+void grant_release(struct target *t, uint64_t len)
+{
+	t->reserved -= len < t->reserved ? len : t->reserved;
+}
+
+uint64_t grant_need(uint32_t block_size, uint64_t off, uint64_t len)
+{
+	uint64_t first = off / block_size, end = (off + len + block_size - 1) / block_size;
+
+	return (end - first) * block_size;
+}
+
+uint64_t grant_want(const struct client *c)
+{
+	return c->params.dirty_max;
+}
+
+static void grant_fiber(void *arg)
+{
+	struct target *t = arg;
+	struct client *c = t->c;
+	struct oss_grant_req req = { .want = grant_want(c) };
+	struct oss_grant_rep rep = { 0 };
+	struct rpc_call call = {
+		.op = OP_oss_grant,
+		.req = &req,
+		.rep = &rep,
+		.session = c->session,
+		.target = t->id,
+		.deadline_us = loop_deadline_ms(GRANT_TIMEOUT_MS),
+	};
+	int rc = t->rpc != NULL ? rpc_call(t->rpc, &call) : -LE_DISCONNECTED;
+
+	if (rc >= 0)
+		t->grant = rep.grant;
+	rpc_call_fini(&call);
+	t->grant_asking = false;
+	client_bg_end(c);
+}
+
+void grant_ask(struct idata *d)
+{
+	struct client *c = d->c;
+	const struct layout *l = &d->inode->attr.layout;
+	uint32_t width = map_width(c, l), epoch;
+	uint64_t now = loop_now_us();
+	struct target *t;
+
+	if (grant_want(c) == 0)
+		return;
+	for (uint32_t i = 0; i < width && i < 64; i++) {
+		if (map_find(c, l, i, &t, &epoch) < 0 || t->grant_asking || t->grant > grant_want(c) / 4)
+			continue;
+		if (t->grant_asked_us != 0 && now < t->grant_asked_us + GRANT_AGAIN_US)
+			continue;
+		t->grant_asked_us = now;
+		t->grant_asking = true;
+		if (client_bg_spawn(c, "oss_grant", grant_fiber, t) < 0)
+			t->grant_asking = false;
+	}
+}
+
+/* ---- write requests ---- */
+
+static struct wreq *wreq_alloc(struct client *c)
+{
+	struct list *l = list_pop(&c->wb.free);
+
+	if (l == NULL)
+		return malloc(sizeof(struct wreq));
+	c->wb.n_free--;
+	return list_entry(l, struct wreq, link);
+}
+
+static void wreq_free(struct wreq *w)
+{
+	struct client *c = w->d->c;
+
+	if (c->wb.n_free < FREE_WREQS_MAX) {
+		c->wb.n_free++;
+		list_push_front(&c->wb.free, &w->link);
+	} else {
+		free(w);
+	}
+}
+
+/* An older write to a block of ours must be durable first: the servers apply in the order of arrival. */
+static bool must_wait(const struct wreq *w)
+{
+	for (struct list *l = w->link.prev; l != &w->d->writes; l = l->prev) {
+		const struct wreq *o = list_entry(l, struct wreq, link);
+
+		if (o->idx == w->idx && o->block_first <= w->block_last && w->block_first <= o->block_last)
+			return true;
+	}
+	return false;
+}
+
+static int wreq_send(struct wreq *w)
+{
+	struct idata *d = w->d;
+	struct client *c = d->c;
+	uint32_t chunk_size = d->inode->attr.layout.chunk_size;
+	uint32_t n_pieces = pieces_cut(chunk_block_size(chunk_size), w->off, w->len, w->vec, w->pieces);
+	struct oss_write_req req = {
+		.chunk = { .ino = d->inode->ino, .idx = w->idx },
+		.chunk_size = chunk_size,
+		.off = w->off,
+		.len = w->len,
+		.pieces = bytes_of(w->pieces, n_pieces * PIECE_WIRE_SIZE),
+		.grant_want = grant_want(c),
+	};
+	struct oss_write_rep rep;
+	struct rpc_call call = {
+		.op = OP_oss_write,
+		.req = &req,
+		.rep = &rep,
+		.bulk_out = w->vec,
+		.n_bulk_out = w->n_vec,
+	};
+	struct io_auth auth = {
+		.right = IO_WRITE,
+		.cap = &req.cap,
+		.gen = &req.chunk.gen,
+		/* What was written behind under a session that is gone must not reach the file any more. */
+		.session_gen = w->behind ? w->session_gen : 0,
+	};
+	struct target *t;
+	int rc = io_call(d, w->idx, &call, &auth, &t);
+
+	if (rc >= 0) {
+		uint64_t end = w->idx * chunk_size + w->off + w->len;
+
+		t->grant = rep.grant;
+		if (end > d->durable_end)
+			d->durable_end = end;
+		if (rep.mtime_ns > d->mtime_ns)
+			d->mtime_ns = rep.mtime_ns;
+	}
+	rpc_call_fini(&call);
+	return rc;
+}
+
+static void wreq_end(struct wreq *w, int status)
+{
+	struct idata *d = w->d;
+	struct client *c = d->c;
+
+	for (uint32_t i = 0; i < w->n_vec; i++)
+		slot_unref(w->vec[i].slot);
+	w->n_vec = 0;
+	if (w->target != NULL) {
+		grant_release(w->target, w->reserved);
+		c->wb.dirty -= w->len;
+	}
+	list_remove(&w->link);
+	if (list_empty(&d->writes) && d->gather.slot == NULL)
+		d->mtime_guess_ns = 0;
+	w->status = status;
+	w->done = true;
+	waitq_wake_all(&d->write_q);
+	waitq_wake_all(&c->wb.q);
+	if (!w->behind)
+		return;
+	if (status < 0)
+		wb_set_error(d, status);
+	inode_put(c, d->inode);
+	wreq_free(w);
+}
+
+static void wreq_run(struct wreq *w)
+{
+	int rc = 0;
+
+	/* Not for interruption: the bytes were promised, and older ones end by their own deadlines. */
+	while (must_wait(w))
+		if (waitq_wait(&w->d->write_q, NO_DEADLINE) < 0)
+			continue;
+	rc = wreq_send(w);
+	wreq_end(w, rc);
+}
+
+static void wreq_fiber(void *arg)
+{
+	struct wreq *w = arg;
+	struct client *c = w->d->c;
+
+	fiber_set_deadline(w->deadline_us);
+	wreq_run(w);
+	client_bg_end(c);
+}
+
+/* In order behind the inode's others. References to slots: the caller's affair. */
+static struct wreq *wreq_make(struct idata *d, uint64_t idx, uint32_t off, uint32_t len)
+{
+	struct client *c = d->c;
+	struct wreq *w = wreq_alloc(c);
+	uint32_t bs = chunk_block_size(d->inode->attr.layout.chunk_size);
+
+	if (w == NULL)
+		return NULL;
+	w->d = d;
+	w->seq = ++d->write_seq;
+	w->idx = idx;
+	w->off = off;
+	w->len = len;
+	w->block_first = off / bs;
+	w->block_last = (off + len - 1) / bs;
+	w->deadline_us = client_deadline(c);
+	w->session_gen = c->session_gen;
+	w->target = NULL;
+	w->reserved = 0;
+	w->behind = false;
+	w->done = false;
+	w->status = 0;
+	w->n_vec = 0;
+	inode_ref(d->inode);
+	list_push(&d->writes, &w->link);
+	return w;
+}
+
+static void wreq_start(struct wreq *w)
+{
+	/* Without a fiber of its own it ends at once with an error: the caller may not yield here. */
+	if (client_bg_spawn(w->d->c, "oss_write", wreq_fiber, w) < 0)
+		wreq_end(w, -LE_NOMEM);
+}
+
+static int wreq_begin(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec, uint32_t n,
+		      struct wreq **ret_w)
+{
+	struct wreq *w;
+
+	if (part->len > WREQ_LEN_MAX || d->inode->attr.layout.chunk_size < LEAT_CHUNK_SIZE_MIN)
+		return -LE_INVAL;
+	w = wreq_make(d, part->idx, part->off, part->len);
+	if (w == NULL)
+		return -LE_NOMEM;
+	w->n_vec = vec_slice(vec, n, part->at, part->len, w->vec, LL_VECS_MAX);
+	for (uint32_t i = 0; i < w->n_vec; i++)
+		slot_ref(w->vec[i].slot);
+	*ret_w = w;
+	return 0;
+}
+
+int wb_submit(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec, uint32_t n, bool behind,
+	      struct wreq **ret_wait)
+{
+	struct client *c = d->c;
+	const struct layout *l = &d->inode->attr.layout;
+	uint64_t need;
+	struct target *t;
+	struct wreq *w;
+	uint32_t epoch;
+
+	TRY(wreq_begin(d, part, vec, n, &w));
+	need = grant_need(chunk_block_size(l->chunk_size), part->off, part->len);
+	if (behind && map_find(c, l, part->idx, &t, &epoch) >= 0 && grant_reserve(t, need)) {
+		w->behind = true;
+		w->target = t;
+		w->reserved = need;
+		c->wb.dirty += w->len;
+	}
+	*ret_wait = w->behind ? NULL : w;
+	wreq_start(w);
+	return 0;
+}
+
+int wb_wait(struct wreq *w)
+{
+	struct idata *d = w->d;
+	int rc;
+
+	while (!w->done) {
+		if (waitq_wait(&d->write_q, NO_DEADLINE) < 0 && !w->done) {
+			w->behind = true;
+			return -LE_INTR;
+		}
+	}
+	rc = w->status;
+	wreq_free(w);
+	inode_put(d->c, d->inode);
+	return rc;
+}
+
+int wb_write_now(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec, uint32_t n)
+{
+	uint64_t deadline = fiber_deadline();
+	struct wreq *w;
+
+	TRY(wreq_begin(d, part, vec, n, &w));
+	fiber_set_deadline(w->deadline_us);
+	wreq_run(w);
+	fiber_set_deadline(deadline);
+	return wb_wait(w);
+}
+
+void wb_submit_gathered(struct idata *d, uint64_t idx, uint32_t off, struct slot_vec vec, struct target *t,
+			uint64_t reserved)
+{
+	struct wreq *w = wreq_make(d, idx, off, vec.len);
+
+	if (w == NULL) {
+		grant_release(t, reserved);
+		d->c->wb.dirty -= vec.len;
+		slot_unref(vec.slot);
+		wb_set_error(d, -LE_NOMEM);
+		return;
+	}
+	w->vec[0] = vec;
+	w->n_vec = 1;
+	w->behind = true;
+	w->target = t;
+	w->reserved = reserved;
+	wreq_start(w);
+}
+
+/* ---- flushing ---- */
+
+int wb_flush(struct idata *d)
+{
+	uint64_t seq;
+
+	gather_submit(d);
+	seq = d->write_seq;
+	while (!list_empty(&d->writes) && list_entry(d->writes.next, struct wreq, link)->seq <= seq)
+		TRY(waitq_wait(&d->write_q, NO_DEADLINE));
+	return 0;
+}
+
+static bool writes_overlap(const struct idata *d, uint64_t off, uint64_t len)
+{
+	uint64_t chunk_size = d->inode->attr.layout.chunk_size;
+
+	list_for_each(l, &d->writes)
+	{
+		const struct wreq *w = list_entry(l, struct wreq, link);
+
+		if (range_overlaps(w->idx * chunk_size + w->off, w->len, off, len))
+			return true;
+	}
+	return false;
+}
+
+int wb_flush_range(struct idata *d, uint64_t off, uint64_t len)
+{
+	if (gather_overlaps(d, off, len))
+		gather_submit(d);
+	while (writes_overlap(d, off, len))
+		TRY(waitq_wait(&d->write_q, NO_DEADLINE));
+	return 0;
+}
+
+int wb_throttle(struct client *c)
+{
+	/* A quarter of the slots is for readers and for requests that come in. */
+	while (c->wb.dirty > 0 && (c->wb.dirty > c->params.dirty_max ||
+				   slot_pool_free(c->slots) < slot_pool_total(c->slots) / 4)) {
+		gather_submit_all(c, UINT64_MAX);
+		if (c->wb.dirty == 0)
+			break;
+		TRY(waitq_wait(&c->wb.q, NO_DEADLINE));
+	}
+	return 0;
+}
+
+void wb_session_gone(struct idata *d)
+{
+	if (gather_drop(d))
+		wb_set_error(d, -LE_IO);
+}
