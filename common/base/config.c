@@ -17,13 +17,13 @@
 
 #include "common/base/assert.h"
 
-#define LINE_SIZE (CONFIG_STR_MAX + 256)
+#define LINE_SIZE  (CONFIG_STR_MAX + 256)
 #define LONG_VALUE "\x01"
 
-static const char *const all_sections[] = { "cluster", "mds", "ossd", "client", "mount", "agent" };
+static const char *const all_sections[] = {"cluster", "mds", "ossd", "client", "mount", "agent"};
 
 #define ROW(...) CONFIG_ROW(struct cluster_params, __VA_ARGS__)
-const struct config_param cluster_param_table[] = { CLUSTER_PARAMS(ROW) };
+const struct config_param cluster_param_table[] = {CLUSTER_PARAMS(ROW)};
 #undef ROW
 const int n_cluster_params = ARRAY_SIZE(cluster_param_table);
 
@@ -48,18 +48,27 @@ static void *member(const struct config_section *s, const struct config_param *p
 static void set_number(const struct config_section *s, const struct config_param *p, uint64_t v)
 {
 	switch (p->type) {
-	case CONFIG_bool: *(bool *)member(s, p) = v != 0; break;
-	case CONFIG_u32: *(uint32_t *)member(s, p) = (uint32_t)v; break;
-	default: *(uint64_t *)member(s, p) = v; break;
+	case CONFIG_bool:
+		*(bool *)member(s, p) = v != 0;
+		break;
+	case CONFIG_u32:
+		*(uint32_t *)member(s, p) = (uint32_t)v;
+		break;
+	default:
+		*(uint64_t *)member(s, p) = v;
+		break;
 	}
 }
 
 static uint64_t get_number(const struct config_section *s, const struct config_param *p)
 {
 	switch (p->type) {
-	case CONFIG_bool: return *(const bool *)member(s, p);
-	case CONFIG_u32: return *(const uint32_t *)member(s, p);
-	default: return *(const uint64_t *)member(s, p);
+	case CONFIG_bool:
+		return *(const bool *)member(s, p);
+	case CONFIG_u32:
+		return *(const uint32_t *)member(s, p);
+	default:
+		return *(const uint64_t *)member(s, p);
 	}
 }
 
@@ -142,8 +151,8 @@ static int parse_number(const char *s, uint64_t *ret_value)
 
 static int parse_bool(const char *s, uint64_t *ret_value)
 {
-	static const char *const yes[] = { "yes", "true", "on", "1" };
-	static const char *const no[] = { "no", "false", "off", "0" };
+	static const char *const yes[] = {"yes", "true", "on", "1"};
+	static const char *const no[] = {"no", "false", "off", "0"};
 	for (size_t i = 0; i < ARRAY_SIZE(yes); i++) {
 		if (strcasecmp(s, yes[i]) == 0 || strcasecmp(s, no[i]) == 0) {
 			*ret_value = strcasecmp(s, yes[i]) == 0;
@@ -156,18 +165,24 @@ static int parse_bool(const char *s, uint64_t *ret_value)
 static int parse_value(const struct config_param *p, const char *value, uint64_t *ret_value)
 {
 	switch (p->type) {
-	case CONFIG_bool: return parse_bool(value, ret_value);
-	case CONFIG_size: return config_parse_size(value, ret_value);
-	default: return parse_number(value, ret_value);
+	case CONFIG_bool:
+		return parse_bool(value, ret_value);
+	case CONFIG_size:
+		return config_parse_size(value, ret_value);
+	default:
+		return parse_number(value, ret_value);
 	}
 }
 
 static const char *type_word(enum config_type type)
 {
 	switch (type) {
-	case CONFIG_bool: return "yes or no";
-	case CONFIG_size: return "a size (4096, 64K, 1G)";
-	default: return "a number";
+	case CONFIG_bool:
+		return "yes or no";
+	case CONFIG_size:
+		return "a size (4096, 64K, 1G)";
+	default:
+		return "a number";
 	}
 }
 
@@ -204,12 +219,14 @@ int config_set(const struct config_section *section, const char *name, const cha
 {
 	const struct config_param *p = param_find(section, name);
 	if (p == NULL) {
-		snprintf(ret_err, err_size, "unknown parameter '%s' in [%s]", name, section->section);
+		snprintf(ret_err, err_size, "unknown parameter '%s' in [%s]", name,
+			 section->section);
 		return -LE_CONFIG;
 	}
 	if (p->type == CONFIG_str) {
 		if (strlen(value) >= CONFIG_STR_MAX) {
-			snprintf(ret_err, err_size, "%s: longer than %d bytes", name, CONFIG_STR_MAX - 1);
+			snprintf(ret_err, err_size, "%s: longer than %d bytes", name,
+				 CONFIG_STR_MAX - 1);
 			return -LE_CONFIG;
 		}
 		snprintf(member(section, p), CONFIG_STR_MAX, "%s", value);
@@ -365,8 +382,11 @@ int config_load(const char *path, const struct config_section *sections, int n_s
 		path = "/etc/leat/leat.conf";
 		may_be_missing = true;
 	}
-	struct parse p = { .path = path, .sections = sections, .n_sections = n_sections,
-			   .err = ret_err, .err_size = err_size };
+	struct parse p = {.path = path,
+			  .sections = sections,
+			  .n_sections = n_sections,
+			  .err = ret_err,
+			  .err_size = err_size};
 	p.file = fopen(path, "re");
 	if (p.file == NULL) {
 		if (may_be_missing && errno == ENOENT)
@@ -387,7 +407,8 @@ static void print_param(const struct config_section *s, const struct config_para
 		fprintf(out, "# %s", p->help);
 		if (p->type != CONFIG_str && p->type != CONFIG_bool)
 			fprintf(out, " (%s%s%s..%s)", p->unit, *p->unit != '\0' ? ", " : "",
-				format_number(p->type, p->min, a), format_number(p->type, p->max, b));
+				format_number(p->type, p->min, a),
+				format_number(p->type, p->max, b));
 		fprintf(out, "\n#");
 	}
 	const char *value;

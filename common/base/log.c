@@ -28,7 +28,7 @@ void log_set_level(enum log_level level)
 
 int log_level_parse(const char *s, enum log_level *ret_level)
 {
-	static const char *const names[] = { "error", "warn", "info", "debug" };
+	static const char *const names[] = {"error", "warn", "info", "debug"};
 	for (int i = 0; i < 4; i++) {
 		if (strcmp(s, names[i]) == 0) {
 			*ret_level = (enum log_level)i;
@@ -50,7 +50,8 @@ static size_t add_prefix(char *line, size_t size, enum log_level level)
 	struct tm tm;
 	gmtime_r(&ts.tv_sec, &tm);
 	size_t n = strftime(line, size, "%Y-%m-%dT%H:%M:%S", &tm);
-	int m = snprintf(line + n, size - n, ".%06ldZ %c %s ", ts.tv_nsec / 1000, "EWID"[level], program);
+	int m = snprintf(line + n, size - n, ".%06ldZ %c %s ", ts.tv_nsec / 1000, "EWID"[level],
+			 program);
 	return n + (m > 0 ? (size_t)m : 0);
 }
 

@@ -34,8 +34,8 @@ static void print_hist(FILE *out, const struct metric_desc *d, const struct metr
 	for (int i = 0; i < METRIC_BUCKETS; i++) {
 		count += load_relaxed(&h->bucket[i]);
 		if (i < METRIC_BUCKETS - 1)
-			fprintf(out, "%s_bucket{%s%sle=\"%.9g\"} %" PRIu64 "\n", d->name, labels, comma,
-				(double)(1ULL << i) / 1e6, count);
+			fprintf(out, "%s_bucket{%s%sle=\"%.9g\"} %" PRIu64 "\n", d->name, labels,
+				comma, (double)(1ULL << i) / 1e6, count);
 	}
 	fprintf(out, "%s_bucket{%s%sle=\"+Inf\"} %" PRIu64 "\n", d->name, labels, comma, count);
 	fprintf(out, "%s_sum%s%s%s %.6f\n", d->name, open, labels, close,
@@ -45,7 +45,7 @@ static void print_hist(FILE *out, const struct metric_desc *d, const struct metr
 
 static void print_one(FILE *out, const struct metric_desc *d, const void *value, const char *labels)
 {
-	static const char *const kinds[] = { "counter", "gauge", "histogram" };
+	static const char *const kinds[] = {"counter", "gauge", "histogram"};
 	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", d->name, d->help, d->name, kinds[d->kind]);
 	if (d->kind == METRIC_HIST) {
 		print_hist(out, d, value, labels);

@@ -19,9 +19,9 @@
 
 #include "common/base/assert.h"
 
-#define METRICS_MAGIC 0x4d545253u
+#define METRICS_MAGIC   0x4d545253u
 #define CONNECTIONS_MAX 16
-#define IDLE_TIMEOUT_S 10
+#define IDLE_TIMEOUT_S  10
 
 struct metrics_server {
 	uint32_t magic;
@@ -63,7 +63,7 @@ static size_t split(const char *text, struct block *blocks, size_t max)
 			at++;
 		const char *next = strstr(at, "\n# HELP ");
 		const char *end = next != NULL ? next + 1 : at + strlen(at);
-		blocks[n++] = (struct block){ .start = at, .end = end };
+		blocks[n++] = (struct block){.start = at, .end = end};
 		at = next;
 	}
 	return n;
@@ -162,8 +162,9 @@ static int resolve(const char *addr, struct addrinfo **ret_info)
 		host[n - 1] = '\0';
 		name = host + 1;
 	}
-	struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_family = AF_UNSPEC,
-				  .ai_socktype = SOCK_STREAM };
+	struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
+				 .ai_family = AF_UNSPEC,
+				 .ai_socktype = SOCK_STREAM};
 	if (getaddrinfo(*name != '\0' ? name : NULL, colon + 1, &hints, ret_info) != 0)
 		return -LE_INVAL;
 	return 0;
@@ -209,10 +210,10 @@ int metrics_server_start(const char *addr,
 	s->render = render;
 	s->arg = arg;
 	s->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_AUTO, 0, NULL, NULL,
-				     on_request, s,
-				     MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
-				     (unsigned int)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-				     (unsigned int)IDLE_TIMEOUT_S, MHD_OPTION_END);
+				     on_request, s, MHD_OPTION_LISTEN_SOCKET, fd,
+				     MHD_OPTION_CONNECTION_LIMIT, (unsigned int)CONNECTIONS_MAX,
+				     MHD_OPTION_CONNECTION_TIMEOUT, (unsigned int)IDLE_TIMEOUT_S,
+				     MHD_OPTION_END);
 	if (s->daemon == NULL) {
 		close(fd);
 		free(s);

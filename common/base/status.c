@@ -12,44 +12,52 @@ static int number_of(int status)
 const char *status_name(int status)
 {
 	switch (number_of(status)) {
-#define X(name, number, parent, retry, text) \
-	case number: return #name;
+#define X(name, number, parent, retry, text)                                                       \
+	case number:                                                                               \
+		return #name;
 		STATUS_TABLE(X)
 #undef X
-	default: return "?";
+	default:
+		return "?";
 	}
 }
 
 const char *status_text(int status)
 {
 	switch (number_of(status)) {
-#define X(name, number, parent, retry, text) \
-	case number: return text;
+#define X(name, number, parent, retry, text)                                                       \
+	case number:                                                                               \
+		return text;
 		STATUS_TABLE(X)
 #undef X
-	default: return "unknown status";
+	default:
+		return "unknown status";
 	}
 }
 
 int status_errno(int status)
 {
 	switch (number_of(status)) {
-#define X(name, number, parent, retry, text) \
-	case number: return parent;
+#define X(name, number, parent, retry, text)                                                       \
+	case number:                                                                               \
+		return parent;
 		STATUS_TABLE(X)
 #undef X
-	default: return EIO;
+	default:
+		return EIO;
 	}
 }
 
 enum status_retry status_retry(int status)
 {
 	switch (number_of(status)) {
-#define X(name, number, parent, retry, text) \
-	case number: return RETRY_##retry;
+#define X(name, number, parent, retry, text)                                                       \
+	case number:                                                                               \
+		return RETRY_##retry;
 		STATUS_TABLE(X)
 #undef X
-	default: return RETRY_NEVER;
+	default:
+		return RETRY_NEVER;
 	}
 }
 
@@ -59,10 +67,12 @@ int status_from_errno(int err)
 	if (err <= 0 || err >= 1000)
 		return -LE_IO;
 	switch (err) {
-#define X(name, number, parent, retry, text) \
-	case number: return -number;
+#define X(name, number, parent, retry, text)                                                       \
+	case number:                                                                               \
+		return -number;
 		STATUS_TABLE(X)
 #undef X
-	default: return -LE_IO;
+	default:
+		return -LE_IO;
 	}
 }

@@ -7,7 +7,7 @@
 #include "common/base/assert.h"
 #include "common/kv/kv_engine.h"
 
-#define BATCH_MAGIC 0x4b564254u
+#define BATCH_MAGIC    0x4b564254u
 #define BATCH_SIZE_MIN 512
 #define BATCH_KEEP_MAX (256 << 10) /* a cleared batch gives memory above this back */
 
@@ -176,7 +176,7 @@ bool kv_batch_next(const uint8_t *rep, size_t len, size_t *at, struct kv_record 
 	if (*at >= len)
 		return false;
 	const uint8_t *p = rep + *at;
-	struct kv_record r = { .op = (enum kv_op)*p++ };
+	struct kv_record r = {.op = (enum kv_op) * p++};
 	p = get_string(p, &r.key, &r.key_len);
 	if (r.op != KV_OP_DELETE)
 		p = get_string(p, &r.value, &r.value_len);
@@ -214,7 +214,7 @@ void kv_value_fini(struct kv_value *v)
 		free((char *)v->own - 1);
 	else if (v->own != NULL)
 		kv_rocksdb_value_fini(v);
-	*v = (struct kv_value){ 0 };
+	*v = (struct kv_value){0};
 }
 
 int kv_commit(struct kv *kv, struct kv_batch *b, bool sync)
@@ -241,7 +241,8 @@ int kv_scan(struct kv *kv, struct kv_snapshot *snap, const void *begin, size_t b
 	    int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len),
 	    void *arg, bool *ret_more)
 {
-	return kv->ops->scan(kv, snap, begin, begin_len, end, end_len, max_items, each, arg, ret_more);
+	return kv->ops->scan(kv, snap, begin, begin_len, end, end_len, max_items, each, arg,
+			     ret_more);
 }
 
 int kv_checkpoint(struct kv *kv, const char *path)

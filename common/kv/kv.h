@@ -16,7 +16,7 @@
 #include "common/base/status.h"
 #include "common/rt/env.h"
 
-#define KV_KEY_MAX 1024
+#define KV_KEY_MAX   1024
 #define KV_VALUE_MAX (1u << 20)
 
 struct kv;
@@ -25,11 +25,11 @@ struct kv_iter;
 struct kv_snapshot;
 
 struct kv_options {
-	bool create;               /* make it if it is not there; else -LE_NOENT */
-	uint64_t cache_size;       /* bytes of block cache, 0: 64 MiB */
-	uint64_t write_buffer_size; /* 0: 32 MiB */
+	bool create;                 /* make it if it is not there; else -LE_NOENT */
+	uint64_t cache_size;         /* bytes of block cache, 0: 64 MiB */
+	uint64_t write_buffer_size;  /* 0: 32 MiB */
 	uint32_t background_threads; /* compactions and flushes, 0: 1 */
-	bool no_sync;              /* durability = none, and proof that the tests notice */
+	bool no_sync;                /* durability = none, and proof that the tests notice */
 };
 
 struct kv_value {
@@ -39,7 +39,8 @@ struct kv_value {
 };
 
 /* -LE_STORE_IN_USE, -LE_CORRUPT_STORE (with a log line), -LE_NOENT, -LE_IO. Yields. */
-int kv_open(struct env *env, const char *path, const struct kv_options *opts, struct kv **ret_kv) CHECK_RESULT;
+int kv_open(struct env *env, const char *path, const struct kv_options *opts,
+	    struct kv **ret_kv) CHECK_RESULT;
 /* No call may be pending. Yields. */
 void kv_close(struct kv *kv);
 
@@ -47,13 +48,15 @@ void kv_close(struct kv *kv);
  * ret_value is valid until kv_value_fini. */
 int kv_get(struct kv *kv, const void *key, size_t key_len, struct kv_value *ret_value) CHECK_RESULT;
 /* Like kv_get but never yields: -LE_MISS when it would have to. */
-int kv_try_get(struct kv *kv, const void *key, size_t key_len, struct kv_value *ret_value) CHECK_RESULT;
+int kv_try_get(struct kv *kv, const void *key, size_t key_len,
+	       struct kv_value *ret_value) CHECK_RESULT;
 void kv_value_fini(struct kv_value *v);
 
 struct kv_batch *kv_batch_create(void); /* NULL without memory */
 void kv_batch_destroy(struct kv_batch *b);
 void kv_batch_clear(struct kv_batch *b);
-void kv_batch_put(struct kv_batch *b, const void *key, size_t key_len, const void *value, size_t len);
+void kv_batch_put(struct kv_batch *b, const void *key, size_t key_len, const void *value,
+		  size_t len);
 void kv_batch_delete(struct kv_batch *b, const void *key, size_t key_len);
 /* [begin, end) */
 void kv_batch_delete_range(struct kv_batch *b, const void *begin, size_t begin_len, const void *end,
@@ -75,10 +78,10 @@ void kv_snapshot_drop(struct kv *kv, struct kv_snapshot *snap);
  * each() runs on the loop after a chunk has been read, so it may call what it likes except yield.
  * ret_more: whether the range goes on behind the last item. end NULL: to the end of the store.
  */
-int kv_scan(struct kv *kv, struct kv_snapshot *snap, const void *begin, size_t begin_len, const void *end,
-	    size_t end_len, uint32_t max_items,
-	    int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len), void *arg,
-	    bool *ret_more) CHECK_RESULT;
+int kv_scan(struct kv *kv, struct kv_snapshot *snap, const void *begin, size_t begin_len,
+	    const void *end, size_t end_len, uint32_t max_items,
+	    int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len),
+	    void *arg, bool *ret_more) CHECK_RESULT;
 
 /* A complete, openable copy at path (must not exist), consistent and durable. Yields. */
 int kv_checkpoint(struct kv *kv, const char *path) CHECK_RESULT;
@@ -90,21 +93,24 @@ struct kv_stats {
 void kv_stats(struct kv *kv, struct kv_stats *ret_stats);
 
 /* The engines, for struct env_real_options and struct sim_options. */
-int kv_rocksdb_open(struct env *env, const char *path, const struct kv_options *opts, struct kv **ret_kv)
-	CHECK_RESULT;
-int kv_sim_open(struct env *env, const char *path, const struct kv_options *opts, struct kv **ret_kv) CHECK_RESULT;
+int kv_rocksdb_open(struct env *env, const char *path, const struct kv_options *opts,
+		    struct kv **ret_kv) CHECK_RESULT;
+int kv_sim_open(struct env *env, const char *path, const struct kv_options *opts,
+		struct kv **ret_kv) CHECK_RESULT;
 
 /* Engines embed this. */
 struct kv_ops {
 	void (*close)(struct kv *kv);
-	int (*get)(struct kv *kv, const void *key, size_t key_len, bool may_wait, struct kv_value *ret_value);
+	int (*get)(struct kv *kv, const void *key, size_t key_len, bool may_wait,
+		   struct kv_value *ret_value);
 	void (*value_fini)(struct kv_value *v);
 	int (*commit)(struct kv *kv, struct kv_batch *b, bool sync);
 	int (*snapshot_take)(struct kv *kv, struct kv_snapshot **ret_snap);
 	void (*snapshot_drop)(struct kv *kv, struct kv_snapshot *snap);
-	int (*scan)(struct kv *kv, struct kv_snapshot *snap, const void *begin, size_t begin_len, const void *end,
-		    size_t end_len, uint32_t max_items,
-		    int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len),
+	int (*scan)(struct kv *kv, struct kv_snapshot *snap, const void *begin, size_t begin_len,
+		    const void *end, size_t end_len, uint32_t max_items,
+		    int (*each)(void *arg, const void *key, size_t key_len, const void *value,
+				size_t len),
 		    void *arg, bool *ret_more);
 	int (*checkpoint)(struct kv *kv, const char *path);
 	void (*stats)(struct kv *kv, struct kv_stats *ret_stats);

@@ -19,7 +19,7 @@
 #include "common/base/assert.h"
 #include "common/rt/loop.h"
 
-#define SPIN_US 50
+#define SPIN_US         50
 #define GROUP_BYTES_MAX (4u << 20)
 
 /* On the stack of the committing fiber. The thread owns it from its queueing to the mail. */
@@ -140,7 +140,7 @@ static void *committer_thread(void *arg)
 
 int kv_committer_commit(struct kv_committer *c, struct kv_batch *b, bool sync)
 {
-	struct request r = { .mail.fn = on_group_done, .batch = b, .sync = sync };
+	struct request r = {.mail.fn = on_group_done, .batch = b, .sync = sync};
 	latch_init(&r.done, 1);
 	pthread_mutex_lock(&c->lock);
 	if (c->first == NULL)

@@ -18,8 +18,8 @@ struct kv_committer_options {
 	void *arg;
 };
 
-int kv_committer_start(const struct kv_committer_options *opts, struct kv_committer **ret_committer)
-	CHECK_RESULT;
+int kv_committer_start(const struct kv_committer_options *opts,
+		       struct kv_committer **ret_committer) CHECK_RESULT;
 /* Nothing may be pending. Joins the thread: not on a loop. */
 void kv_committer_stop(struct kv_committer *c);
 /* Yields until the batch is written (and synced). b is not changed. */

@@ -1,9 +1,9 @@
 /*
  * What kv.c and the engines of this folder know of each other. Nobody else includes this.
  *
- * A batch is kept in RocksDB's own write batch format (db/write_batch.cc; the same bytes stand in its
- * log, so the format is stable): 8 bytes of sequence, 4 bytes of count, then records. So
- * the committer merges batches by joining their records, and encodes nothing twice.
+ * A batch is kept in RocksDB's own write batch format (db/write_batch.cc; the same bytes stand in
+ * its log, so the format is stable): 8 bytes of sequence, 4 bytes of count, then records. So the
+ * committer merges batches by joining their records, and encodes nothing twice.
  *
  *   0x01 key value | 0x00 key | 0x0f begin end     each string with a varint32 length before it
  */
@@ -14,7 +14,11 @@
 
 #define KV_BATCH_HEAD 12
 
-enum kv_op { KV_OP_DELETE = 0x0, KV_OP_PUT = 0x1, KV_OP_DELETE_RANGE = 0xf };
+enum kv_op {
+	KV_OP_DELETE = 0x0,
+	KV_OP_PUT = 0x1,
+	KV_OP_DELETE_RANGE = 0xf
+};
 
 struct kv_batch {
 	uint32_t magic;

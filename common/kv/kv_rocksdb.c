@@ -7,8 +7,8 @@
  *
  * Recovery: the log is opened in the mode that takes a log which ends within a record but
  * refuses damaged records. A power cut can also leave the unsynced tail full-length but with
- * holes, which looks like damage: then kv_wal.c tells whether anything whole comes behind it. If not,
- * only unsynced bytes are broken, and point-in-time recovery drops them. If so, acknowledged
+ * holes, which looks like damage: then kv_wal.c tells whether anything whole comes behind it. If
+ * not, only unsynced bytes are broken, and point-in-time recovery drops them. If so, acknowledged
  * data is broken and the store is not opened: -LE_CORRUPT_STORE.
  */
 #include <errno.h>
@@ -23,17 +23,20 @@
 #include "common/kv/kv_committer.h"
 #include "common/kv/kv_engine.h"
 
-#define KV_ROCKSDB_MAGIC 0x4b565244u
-#define CACHE_SIZE_DEFAULT (64ULL << 20)
+#define KV_ROCKSDB_MAGIC     0x4b565244u
+#define CACHE_SIZE_DEFAULT   (64ULL << 20)
 #define WRITE_BUFFER_DEFAULT (32ULL << 20)
-#define WRITE_BUFFERS 3
-#define OPEN_FILES_MAX 512
-#define CHUNK_ITEMS 256
-#define CHUNK_BYTES (128u << 10)
+#define WRITE_BUFFERS        3
+#define OPEN_FILES_MAX       512
+#define CHUNK_ITEMS          256
+#define CHUNK_BYTES          (128u << 10)
 /* An inline scan gives up after that many tombstones: a worker shall wade through them. */
 #define INLINE_SKIP_MAX 512
 
-enum { READ_ALL_TIERS = 0, READ_CACHE_TIER = 1 };
+enum {
+	READ_ALL_TIERS = 0,
+	READ_CACHE_TIER = 1
+};
 
 struct kv_rocksdb {
 	struct kv kv;
@@ -57,7 +60,8 @@ struct kv_snapshot {
 
 static struct kv_rocksdb *self(struct kv *kv)
 {
-	return CAST_OBJ(container_of(kv, struct kv_rocksdb, kv), struct kv_rocksdb, KV_ROCKSDB_MAGIC);
+	return CAST_OBJ(container_of(kv, struct kv_rocksdb, kv), struct kv_rocksdb,
+			KV_ROCKSDB_MAGIC);
 }
 
 /* Frees err. RocksDB tells the kind of an error only by words. */
@@ -92,7 +96,8 @@ static void set_table_options(struct kv_rocksdb *k)
 	rocksdb_block_based_options_set_block_cache(t, k->cache);
 	rocksdb_block_based_options_set_block_size(t, 4096);
 	rocksdb_block_based_options_set_format_version(t, 5);
-	rocksdb_block_based_options_set_filter_policy(t, rocksdb_filterpolicy_create_bloom_full(10));
+	rocksdb_block_based_options_set_filter_policy(t,
+						      rocksdb_filterpolicy_create_bloom_full(10));
 	rocksdb_block_based_options_set_whole_key_filtering(t, 1);
 	rocksdb_block_based_options_set_index_type(
 		t, rocksdb_block_based_table_index_type_two_level_index_search);
@@ -265,7 +270,7 @@ static int rocks_get(struct kv *kv, const void *key, size_t key_len, bool may_wa
 		     struct kv_value *ret_value)
 {
 	struct kv_rocksdb *k = self(kv);
-	struct get_job job = { .k = k, .key = key, .key_len = key_len, .opts = k->read_inline };
+	struct get_job job = {.k = k, .key = key, .key_len = key_len, .opts = k->read_inline};
 	k->stats.gets++;
 	get_run(&job);
 	if (job.status == -LE_MISS && may_wait) {
@@ -351,7 +356,7 @@ static int add_item(struct scan *s)
 		s->buf = buf;
 		s->size = size;
 	}
-	s->items[s->n++] = (struct item){ (uint32_t)s->used, (uint32_t)key_len, (uint32_t)len };
+	s->items[s->n++] = (struct item){(uint32_t)s->used, (uint32_t)key_len, (uint32_t)len};
 	memcpy(s->buf + s->used, key, key_len);
 	memcpy(s->buf + s->used + key_len, value, len);
 	s->used += key_len + len;
@@ -434,7 +439,7 @@ static int rocks_scan(struct kv *kv, struct kv_snapshot *snap, const void *begin
 	struct scan *s = malloc(sizeof(*s));
 	if (s == NULL)
 		return -LE_NOMEM;
-	*s = (struct scan){ .k = k, .begin = begin, .begin_len = begin_len, .left = max_items };
+	*s = (struct scan){.k = k, .begin = begin, .begin_len = begin_len, .left = max_items};
 	k->stats.scans++;
 	/* In memory the whole of a short scan costs less than the way to a worker. */
 	scan_begin(s, snap, end, end_len, true);
@@ -487,7 +492,7 @@ static void checkpoint_run(void *arg)
 
 static int rocks_checkpoint(struct kv *kv, const char *path)
 {
-	struct checkpoint_job job = { .k = self(kv), .path = path };
+	struct checkpoint_job job = {.k = self(kv), .path = path};
 	TRY(env_offload(kv->env, checkpoint_run, &job));
 	TRY(job.status);
 	/* The files are synced by RocksDB; the name of the folder by us. */
@@ -531,7 +536,7 @@ int kv_rocksdb_open(struct env *env, const char *path, const struct kv_options *
 	struct kv_rocksdb *k = calloc(1, sizeof(*k));
 	if (k == NULL)
 		return -LE_NOMEM;
-	k->kv = (struct kv){ .ops = &rocks_ops, .env = env };
+	k->kv = (struct kv){.ops = &rocks_ops, .env = env};
 	k->magic = KV_ROCKSDB_MAGIC;
 	k->loop = loop_self();
 	k->opts = *opts;
@@ -540,12 +545,12 @@ int kv_rocksdb_open(struct env *env, const char *path, const struct kv_options *
 	if (k->opts.write_buffer_size == 0)
 		k->opts.write_buffer_size = WRITE_BUFFER_DEFAULT;
 	k->path = strdup(path);
-	struct open_job job = { .k = k, .status = -LE_NOMEM };
+	struct open_job job = {.k = k, .status = -LE_NOMEM};
 	int rc = k->path != NULL ? env_offload(env, open_on_worker, &job) : -LE_NOMEM;
 	rc = rc < 0 ? rc : job.status;
 	if (rc == 0) {
-		struct kv_committer_options copts = { .loop = k->loop, .write = write_rocksdb,
-						      .arg = k };
+		struct kv_committer_options copts = {
+			.loop = k->loop, .write = write_rocksdb, .arg = k};
 		rc = kv_committer_start(&copts, &k->committer);
 	}
 	if (rc < 0) {

@@ -20,9 +20,9 @@
 #include "common/rt/sim.h"
 
 #define KV_SIM_MAGIC 0x4b565353u
-#define LEVELS 12
-#define CHUNK_ITEMS 64
-#define SWEEP_EVERY 1024 /* groups */
+#define LEVELS       12
+#define CHUNK_ITEMS  64
+#define SWEEP_EVERY  1024   /* groups */
 #define GET_MISS_PPM 250000 /* gets that have to wait although they might not */
 
 struct version {
@@ -55,7 +55,7 @@ struct store {
 	struct sim *sim;
 	struct node *head[LEVELS];
 	uint64_t seq, synced_seq;
-	struct list pins; /* struct kv_snapshot: sequence numbers that are being read */
+	struct list pins;       /* struct kv_snapshot: sequence numbers that are being read */
 	struct kv_batch *group; /* being written; kept when that failed */
 	bool group_sync, group_pending;
 	struct kv_sim *handle; /* who has it open */
@@ -91,7 +91,8 @@ static int compare(const struct node *n, const void *key, size_t len)
 }
 
 /* The first node at or behind key; ret_prev: where the links to it are. */
-static struct node *seek(struct store *s, const void *key, size_t len, struct node **ret_prev[LEVELS])
+static struct node *seek(struct store *s, const void *key, size_t len,
+			 struct node **ret_prev[LEVELS])
 {
 	struct node **links = s->head;
 	for (int i = LEVELS - 1; i >= 0; i--) {
@@ -146,7 +147,7 @@ static const struct version *visible(const struct node *n, uint64_t seq)
 static uint64_t horizon(const struct store *s)
 {
 	uint64_t seq = s->synced_seq;
-	list_for_each(l, &s->pins) {
+	list_for_each (l, &s->pins) {
 		const struct kv_snapshot *p = list_entry(l, struct kv_snapshot, link);
 		seq = p->seq < seq ? p->seq : seq;
 	}
@@ -166,7 +167,7 @@ static void add_version(struct store *s, struct node *n, bool deleted, const voi
 {
 	struct version *v = malloc(sizeof(*v) + len);
 	ASSERT(v != NULL);
-	*v = (struct version){ .older = n->newest, .seq = s->seq, .deleted = deleted, .len = len };
+	*v = (struct version){.older = n->newest, .seq = s->seq, .deleted = deleted, .len = len};
 	if (len > 0)
 		memcpy(v->data, data, len);
 	n->newest = v;
@@ -235,8 +236,9 @@ static void settle(struct store *s)
 static void store_crash(struct sim_durable *d)
 {
 	struct store *s = container_of(d, struct store, durable);
-	/* The snapshots and the handle were memory of the process. */
+	/* The snapshots were memory of the process. */
 	list_init(&s->pins);
+	free(s->handle);
 	s->handle = NULL;
 	settle(s);
 	if (s->seq > s->synced_seq)
@@ -253,15 +255,17 @@ static void store_destroy(struct sim_durable *d)
 		free(n);
 	}
 	kv_batch_destroy(s->group);
+	free(s->handle);
 	free(s);
 }
 
-static int store_create(struct sim_proc *p, struct sim *sim, const char *path, struct store **ret_store)
+static int store_create(struct sim_proc *p, struct sim *sim, const char *path,
+			struct store **ret_store)
 {
 	struct store *s = calloc(1, sizeof(*s));
 	if (s == NULL)
 		return -LE_NOMEM;
-	s->durable = (struct sim_durable){ .crash = store_crash, .destroy = store_destroy };
+	s->durable = (struct sim_durable){.crash = store_crash, .destroy = store_destroy};
 	s->sim = sim;
 	s->group = kv_batch_create();
 	list_init(&s->pins);
@@ -298,8 +302,8 @@ static int sim_get(struct kv *kv, const void *key, size_t key_len, bool may_wait
 	if (copy == NULL)
 		return -LE_NOMEM;
 	memcpy(copy, v->data, v->len);
-	*ret_value = (struct kv_value){ .data = copy, .len = v->len,
-					.own = kv_value_tag_malloc(copy) };
+	*ret_value =
+		(struct kv_value){.data = copy, .len = v->len, .own = kv_value_tag_malloc(copy)};
 	return 0;
 }
 
@@ -380,7 +384,7 @@ static int lead(struct kv_sim *k, struct request *own)
 static int sim_commit(struct kv *kv, struct kv_batch *b, bool sync)
 {
 	struct kv_sim *k = self(kv);
-	struct request r = { .batch = b, .sync = sync };
+	struct request r = {.batch = b, .sync = sync};
 	latch_init(&r.done, 1);
 	k->stats.commits++;
 	k->stats.batch_ops += kv_batch_count(b);
@@ -496,7 +500,7 @@ static int sim_scan(struct kv *kv, struct kv_snapshot *snap, const void *begin, 
 		    void *arg, bool *ret_more)
 {
 	struct kv_sim *k = self(kv);
-	struct range r = { begin, end, begin_len, end_len };
+	struct range r = {begin, end, begin_len, end_len};
 	struct kv_snapshot own;
 	struct chunk *c = malloc(sizeof(*c));
 	if (c == NULL)
@@ -527,7 +531,8 @@ static int sim_checkpoint(struct kv *kv, const char *path)
 	for (struct node *n = k->store->head[0]; n != NULL; n = n->next[0]) {
 		const struct version *v = visible(n, k->store->seq);
 		if (v != NULL)
-			add_version(copy, node_get(copy, n->key, n->key_len), false, v->data, v->len);
+			add_version(copy, node_get(copy, n->key, n->key_len), false, v->data,
+				    v->len);
 	}
 	return 0;
 }
@@ -559,7 +564,8 @@ static const struct kv_ops sim_kv_ops = {
 	.stats = sim_stats,
 };
 
-int kv_sim_open(struct env *env, const char *path, const struct kv_options *opts, struct kv **ret_kv)
+int kv_sim_open(struct env *env, const char *path, const struct kv_options *opts,
+		struct kv **ret_kv)
 {
 	struct sim_proc *p = sim_proc_of_env(env);
 	struct sim *sim = sim_of_env(env);
@@ -575,7 +581,7 @@ int kv_sim_open(struct env *env, const char *path, const struct kv_options *opts
 	struct kv_sim *k = calloc(1, sizeof(*k));
 	if (k == NULL)
 		return -LE_NOMEM;
-	k->kv = (struct kv){ .ops = &sim_kv_ops, .env = env };
+	k->kv = (struct kv){.ops = &sim_kv_ops, .env = env};
 	k->magic = KV_SIM_MAGIC;
 	k->store = s;
 	k->no_sync = opts->no_sync;

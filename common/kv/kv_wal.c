@@ -1,6 +1,6 @@
 /*
- * Reads a RocksDB write-ahead log (db/log_format.h) just well enough to tell a torn tail from damage
- * inside: blocks of 32 KiB with records of {masked crc32c, length, type} and data, cut into
+ * Reads a RocksDB write-ahead log (db/log_format.h) just well enough to tell a torn tail from
+ * damage inside: blocks of 32 KiB with records of {masked crc32c, length, type} and data, cut into
  * fragments at the ends of blocks. Only ever called for a log that RocksDB has refused.
  *
  * Limit: damage within the very last write cannot be told from a torn one. That the store went
@@ -14,13 +14,17 @@
 #include "common/kv/kv_engine.h"
 
 #define BLOCK_SIZE 32768
-#define HEAD_SIZE 7
-#define LOGS_MAX 64
+#define HEAD_SIZE  7
+#define LOGS_MAX   64
 
-enum { RECORD_FULL = 1, RECORD_FIRST = 2, RECORD_LAST = 4 };
+enum {
+	RECORD_FULL = 1,
+	RECORD_FIRST = 2,
+	RECORD_LAST = 4
+};
 
 struct wal_state {
-	uint32_t n_whole;  /* whole records before the first damage */
+	uint32_t n_whole; /* whole records before the first damage */
 	bool damaged;
 	bool whole_behind; /* a write begins whole behind the damage */
 };
@@ -43,8 +47,8 @@ static bool record_ok(const uint8_t *p, size_t left, size_t *ret_len)
 	size_t len = (size_t)p[4] | (size_t)p[5] << 8;
 	if (p[6] < RECORD_FULL || p[6] > RECORD_LAST || HEAD_SIZE + len > left)
 		return false;
-	uint32_t stored = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
-			  (uint32_t)p[3] << 24;
+	uint32_t stored =
+		(uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 	uint32_t crc = crc32c(p + 6, len + 1);
 	*ret_len = HEAD_SIZE + len;
 	return stored == (crc >> 15 | crc << 17) + 0xa282ead8u;
@@ -113,7 +117,7 @@ bool kv_wal_damage_is_tail(const char *path)
 	int n = list_logs(path, numbers);
 	for (int i = 0; i < n; i++) {
 		char file[4096 + 32];
-		struct wal_state s = { 0 };
+		struct wal_state s = {0};
 		int len = snprintf(file, sizeof(file), "%s/%06llu.log", path,
 				   (unsigned long long)numbers[i]);
 		if (len >= (int)sizeof(file) || !check_log(file, &s))

@@ -17,9 +17,9 @@
 #include "common/rt/loop_impl.h"
 #include "common/rt/sim_impl.h"
 
-#define START_US 1000000           /* not 0: that means "none" to some */
+#define START_US      1000000                /* not 0: that means "none" to some */
 #define START_WALL_NS 1767225600000000000ULL /* 2026-01-01 */
-#define ROUNDS_MAX 2000            /* then a fiber is busy waiting: let time pass */
+#define ROUNDS_MAX    2000                   /* then a fiber is busy waiting: let time pass */
 
 struct sim_event {
 	uint64_t at_us, tie, seq;
@@ -73,7 +73,8 @@ uint64_t sim_random_below(struct sim *s, uint64_t n)
 
 bool sim_chance_ppm(struct sim *s, uint32_t ppm)
 {
-	/* No draw for what never happens: switching a fault on changes no other decision's meaning. */
+	/* No draw for what never happens: switching a fault on changes no other decision's meaning.
+	 */
 	return ppm > 0 && sim_random_below(s, 1000000) < ppm;
 }
 
@@ -200,7 +201,7 @@ static void run_event(struct sim *s)
 
 int sim_after(struct sim *s, uint64_t delay_us, struct loop *loop, void (*fn)(void *arg), void *arg)
 {
-	struct sim_event e = { .at_us = s->now_us + delay_us, .loop = loop, .fn = fn, .arg = arg };
+	struct sim_event e = {.at_us = s->now_us + delay_us, .loop = loop, .fn = fn, .arg = arg};
 	if (loop != NULL)
 		e.proc = sim_env_of(loop_env(loop))->proc;
 	return push_event(s, e);
@@ -231,7 +232,7 @@ static void backend_destroy(struct loop *l)
 	free(sl);
 }
 
-static const struct loop_backend sim_backend = { .kick = backend_kick, .destroy = backend_destroy };
+static const struct loop_backend sim_backend = {.kick = backend_kick, .destroy = backend_destroy};
 
 static uint32_t pick_fiber(void *arg, uint32_t n_ready)
 {
@@ -314,12 +315,14 @@ static void on_wait_over(void *arg)
 static int wait_random(struct env *env, uint64_t max_us, void (*fn)(void *arg), void *arg)
 {
 	struct sim_proc *p = sim_env_of(env)->proc;
-	struct sim_wait w = { .fiber = fiber_self(), .loop = loop_self(), .fn = fn, .arg = arg };
+	struct sim_wait w = {.fiber = fiber_self(), .loop = loop_self(), .fn = fn, .arg = arg};
 	ASSERT(w.fiber != NULL);
 	while (p->crash_pending)
 		fiber_block_forever();
-	struct sim_event e = { .at_us = p->sim->now_us + 1 + sim_random_below(p->sim, max_us),
-			       .proc = p, .fn = on_wait_over, .arg = &w };
+	struct sim_event e = {.at_us = p->sim->now_us + 1 + sim_random_below(p->sim, max_us),
+			      .proc = p,
+			      .fn = on_wait_over,
+			      .arg = &w};
 	TRY(push_event(p->sim, e));
 	while (!w.done)
 		fiber_block_forever();
@@ -432,12 +435,12 @@ static void start_fiber(void *arg)
 
 int sim_proc_start(struct sim_proc *p, void (*fn)(struct loop *loop, void *arg), void *arg)
 {
-	struct loop_options opts = { .name = p->name };
+	struct loop_options opts = {.name = p->name};
 	struct loop *l;
 	struct start *st = malloc(sizeof(*st));
 	if (st == NULL)
 		return -LE_NOMEM;
-	*st = (struct start){ .fn = fn, .arg = arg };
+	*st = (struct start){.fn = fn, .arg = arg};
 	int rc = loop_create(&p->env->env, &opts, &l);
 	if (rc == 0) {
 		rc = fiber_spawn_on(l, "main", start_fiber, st);
@@ -468,14 +471,14 @@ static void crash_now(struct sim_proc *p)
 	p->alive = false;
 	p->crash_pending = false;
 	sim_disk_crash(p->disk);
-	list_for_each(n, &p->durables) {
+	list_for_each (n, &p->durables) {
 		struct sim_durable *d = list_entry(n, struct durable_entry, link)->durable;
 		if (d->crash != NULL)
 			d->crash(d);
 	}
 	sim_disk_free_files(p->env);
 	ASSERT(new_incarnation(p) == 0);
-	list_for_each(n, &s->hooks) {
+	list_for_each (n, &s->hooks) {
 		struct crash_hook *h = list_entry(n, struct crash_hook, link);
 		h->fn(h->arg, p);
 	}
@@ -525,7 +528,7 @@ int sim_durable_put(struct sim_proc *p, const char *name, struct sim_durable *d)
 
 struct sim_durable *sim_durable_find(struct sim_proc *p, const char *name)
 {
-	list_for_each(n, &p->durables) {
+	list_for_each (n, &p->durables) {
 		struct durable_entry *e = list_entry(n, struct durable_entry, link);
 		if (strcmp(e->name, name) == 0)
 			return e->durable;
@@ -540,9 +543,9 @@ static struct sim_loop *ready_loop(struct sim *s, uint64_t i, uint64_t *ret_n)
 {
 	struct sim_loop *found = NULL;
 	uint64_t n = 0;
-	list_for_each(pn, &s->procs) {
+	list_for_each (pn, &s->procs) {
 		struct sim_proc *p = list_entry(pn, struct sim_proc, link);
-		list_for_each(ln, &p->loops) {
+		list_for_each (ln, &p->loops) {
 			struct sim_loop *sl = list_entry(ln, struct sim_loop, link);
 			if (loop_next_us(sl->loop) <= s->now_us && n++ == i)
 				found = sl;
@@ -554,7 +557,7 @@ static struct sim_loop *ready_loop(struct sim *s, uint64_t i, uint64_t *ret_n)
 
 static void run_pending_crashes(struct sim *s)
 {
-	list_for_each(n, &s->procs) {
+	list_for_each (n, &s->procs) {
 		struct sim_proc *p = list_entry(n, struct sim_proc, link);
 		if (p->crash_pending)
 			crash_now(p);
@@ -584,9 +587,9 @@ static bool run_ready(struct sim *s)
 static uint64_t next_time(const struct sim *s)
 {
 	uint64_t next = s->n_queued > 0 ? s->events[0].at_us : NO_DEADLINE;
-	list_for_each(pn, &s->procs) {
+	list_for_each (pn, &s->procs) {
 		struct sim_proc *p = list_entry(pn, struct sim_proc, link);
-		list_for_each(ln, &p->loops) {
+		list_for_each (ln, &p->loops) {
 			uint64_t at = loop_next_us(list_entry(ln, struct sim_loop, link)->loop);
 			next = at < next ? at : next;
 		}

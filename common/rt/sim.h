@@ -24,12 +24,13 @@ struct sim;
 struct sim_proc;
 
 struct sim_options {
-	uint64_t disk_us_max;     /* latency of a disk operation is 1..this; 0: 500 */
-	uint64_t worker_us_max;   /* of offloaded work; 0: 300 */
-	uint32_t disk_error_ppm;  /* chance of -LE_IO per disk operation */
-	uint64_t start_wall_ns;   /* 0: a fixed date */
+	uint64_t disk_us_max;    /* latency of a disk operation is 1..this; 0: 500 */
+	uint64_t worker_us_max;  /* of offloaded work; 0: 300 */
+	uint32_t disk_error_ppm; /* chance of -LE_IO per disk operation */
+	uint64_t start_wall_ns;  /* 0: a fixed date */
 	/* The key-value engine (kv_sim_open). May be NULL. */
-	int (*kv_open)(struct env *env, const char *path, const struct kv_options *opts, struct kv **ret_kv);
+	int (*kv_open)(struct env *env, const char *path, const struct kv_options *opts,
+		       struct kv **ret_kv);
 };
 
 int sim_create(uint64_t seed, const struct sim_options *opts, struct sim **ret_sim) CHECK_RESULT;
@@ -43,7 +44,8 @@ const char *sim_proc_name(const struct sim_proc *p);
 bool sim_proc_alive(const struct sim_proc *p);
 uint32_t sim_proc_incarnation(const struct sim_proc *p);
 /* Runs fn(arg) in a first fiber on a new loop of the process. */
-int sim_proc_start(struct sim_proc *p, void (*fn)(struct loop *loop, void *arg), void *arg) CHECK_RESULT;
+int sim_proc_start(struct sim_proc *p, void (*fn)(struct loop *loop, void *arg),
+		   void *arg) CHECK_RESULT;
 /* At once: loops, fibers, timers, open files vanish; the disk forgets. Calls the crash hooks. From
  * within a fiber of that very process: as soon as that fiber yields. */
 void sim_proc_crash(struct sim_proc *p);
@@ -60,7 +62,8 @@ struct sim *sim_of_env(struct env *env); /* NULL for a real env */
 /* One event (completion, timer, delivery) and all that becomes ready by it. False: nothing will
  * ever happen again. */
 bool sim_step(struct sim *s);
-/* Steps until the predicate holds (0) or virtual time passes limit_us (-LE_TIMEDOUT) or nothing is left
+/* Steps until the predicate holds (0) or virtual time passes limit_us (-LE_TIMEDOUT) or nothing is
+ * left
  * (-LE_NODATA). */
 int sim_run(struct sim *s, bool (*until)(void *arg), void *arg, uint64_t limit_us) CHECK_RESULT;
 uint64_t sim_now_us(const struct sim *s);
@@ -88,8 +91,8 @@ uint64_t sim_random_below(struct sim *s, uint64_t n);
 bool sim_chance_ppm(struct sim *s, uint32_t ppm);
 /* fn(arg) after delay_us, outside of loops; inside loop's context when loop is given (dropped if
  * the loop's process has crashed by then). */
-int sim_after(struct sim *s, uint64_t delay_us, struct loop *loop, void (*fn)(void *arg), void *arg)
-	CHECK_RESULT;
+int sim_after(struct sim *s, uint64_t delay_us, struct loop *loop, void (*fn)(void *arg),
+	      void *arg) CHECK_RESULT;
 /* A running hash of every event: equal seeds must give equal traces. */
 uint64_t sim_trace_hash(const struct sim *s);
 

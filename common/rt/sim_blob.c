@@ -11,7 +11,7 @@ void sim_blob_fini(struct sim_blob *b)
 	for (uint64_t i = 0; i < b->n_pages; i++)
 		free(b->pages[i]);
 	free(b->pages);
-	*b = (struct sim_blob){ 0 };
+	*b = (struct sim_blob){0};
 }
 
 size_t sim_blob_read(const struct sim_blob *b, void *buf, size_t len, uint64_t off)

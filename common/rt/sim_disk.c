@@ -1,8 +1,8 @@
 /*
  * The simulated disk of one process: a tree of files in memory of which every file and every
  * name has two states, the current one (what calls see) and the durable one, and a log of the
- * changes between them. A sync moves changes of the log into the durable state; a crash moves some of
- * them, and throws the current state away:
+ * changes between them. A sync moves changes of the log into the durable state; a crash moves some
+ * of them, and throws the current state away:
  *
  * Data: per sector a prefix of the writes to it (a sector is written as a whole, in some state that
  * the cache had), now and then ending in garbage. Names: each change by itself, a rename as one.
@@ -21,12 +21,16 @@
 #include "common/rt/sim_blob.h"
 #include "common/rt/sim_impl.h"
 
-#define SECTOR 512u
-#define GARBAGE_PPM 3000
+#define SECTOR        512u
+#define GARBAGE_PPM   3000
 #define FILE_SIZE_MAX (1ULL << 40)
-#define DIRECT_ALIGN 512u
+#define DIRECT_ALIGN  512u
 
-enum change_kind { CHANGE_WRITE, CHANGE_ZERO, CHANGE_RESIZE };
+enum change_kind {
+	CHANGE_WRITE,
+	CHANGE_ZERO,
+	CHANGE_RESIZE
+};
 
 struct change {
 	struct list link;
@@ -102,7 +106,7 @@ static struct inode *inode_create(struct sim_disk *d, bool is_dir, mode_t mode)
 
 static struct name *name_find(struct inode *dir, const char *text)
 {
-	list_for_each(n, &dir->names) {
+	list_for_each (n, &dir->names) {
 		struct name *name = list_entry(n, struct name, link);
 		if (strcmp(name->text, text) == 0)
 			return name;
@@ -125,7 +129,7 @@ static struct name *name_get(struct inode *dir, const char *text)
 
 static bool dir_empty(const struct inode *dir)
 {
-	list_for_each(n, &dir->names) {
+	list_for_each (n, &dir->names) {
 		if (list_entry(n, struct name, link)->cur != NULL)
 			return false;
 	}
@@ -153,7 +157,8 @@ static int next_component(const char **path, char text[NAME_MAX + 1])
 }
 
 /* The directory that holds the last component, and that in text ("" for the root itself). */
-static int walk(struct sim_disk *d, const char *path, struct inode **ret_dir, char text[NAME_MAX + 1])
+static int walk(struct sim_disk *d, const char *path, struct inode **ret_dir,
+		char text[NAME_MAX + 1])
 {
 	struct inode *dir = d->root;
 	char next[NAME_MAX + 1];
@@ -228,7 +233,7 @@ static bool share_name(const struct name_change *a, const struct name_change *b)
 static bool choose_earlier(struct sim_disk *d, const struct name_change *of)
 {
 	bool more = false;
-	list_for_each(n, &d->name_changes) {
+	list_for_each (n, &d->name_changes) {
 		struct name_change *c = list_entry(n, struct name_change, link);
 		if (c == of)
 			break;
@@ -242,18 +247,18 @@ static bool choose_earlier(struct sim_disk *d, const struct name_change *of)
 
 static void sync_names(struct sim_disk *d, struct inode *dir)
 {
-	list_for_each(n, &d->name_changes) {
+	list_for_each (n, &d->name_changes) {
 		struct name_change *c = list_entry(n, struct name_change, link);
 		c->chosen = c->set[0].dir == dir || (c->n > 1 && c->set[1].dir == dir);
 	}
 	for (bool more = true; more;) {
 		more = false;
-		list_for_each(n, &d->name_changes) {
+		list_for_each (n, &d->name_changes) {
 			struct name_change *c = list_entry(n, struct name_change, link);
 			more = (c->chosen && choose_earlier(d, c)) || more;
 		}
 	}
-	list_for_each_safe(n, &d->name_changes) {
+	list_for_each_safe (n, &d->name_changes) {
 		struct name_change *c = list_entry(n, struct name_change, link);
 		if (c->chosen) {
 			name_change_apply(c);
@@ -268,9 +273,12 @@ static void sync_names(struct sim_disk *d, struct inode *dir)
 static int apply(struct sim_blob *b, const struct change *c)
 {
 	switch (c->kind) {
-	case CHANGE_WRITE: return sim_blob_write(b, c->data, c->len, c->off);
-	case CHANGE_ZERO: return sim_blob_write(b, NULL, c->len, c->off);
-	default: return sim_blob_resize(b, c->len);
+	case CHANGE_WRITE:
+		return sim_blob_write(b, c->data, c->len, c->off);
+	case CHANGE_ZERO:
+		return sim_blob_write(b, NULL, c->len, c->off);
+	default:
+		return sim_blob_resize(b, c->len);
 	}
 }
 
@@ -312,7 +320,7 @@ static int change_add(struct sim_disk *d, struct inode *i, const struct change *
 
 static int sync_data(struct inode *i, uint64_t up_to_seq)
 {
-	list_for_each_safe(n, &i->changes) {
+	list_for_each_safe (n, &i->changes) {
 		struct change *c = list_entry(n, struct change, link);
 		if (c->seq > up_to_seq)
 			break;
@@ -339,8 +347,8 @@ static void crash_sector(struct sim_disk *d, struct inode *i, const struct chang
 	ASSERT(sim_blob_write(&i->durable, data, len, off) == 0);
 }
 
-static void crash_change(struct sim_disk *d, struct inode *i, const struct change *c, uint32_t keep_ppm,
-			 uint8_t *stopped)
+static void crash_change(struct sim_disk *d, struct inode *i, const struct change *c,
+			 uint32_t keep_ppm, uint8_t *stopped)
 {
 	if (c->kind == CHANGE_RESIZE) {
 		if (sim_chance_ppm(d->sim, keep_ppm))
@@ -366,7 +374,7 @@ static void crash_data(struct sim_disk *d, struct inode *i, uint32_t keep_ppm)
 	uint64_t end = 0;
 	if (list_empty(&i->changes))
 		return;
-	list_for_each(n, &i->changes) {
+	list_for_each (n, &i->changes) {
 		struct change *c = list_entry(n, struct change, link);
 		uint64_t e = c->kind == CHANGE_RESIZE ? 0 : c->off + c->len;
 		end = e > end ? e : end;
@@ -385,18 +393,19 @@ static void crash_data(struct sim_disk *d, struct inode *i, uint32_t keep_ppm)
 
 void sim_disk_crash(struct sim_disk *d)
 {
-	static const uint32_t keeps[] = { 0, 500000, 900000, 1000000 };
+	static const uint32_t keeps[] = {0, 500000, 900000, 1000000};
 	uint32_t keep_ppm = keeps[sim_random_below(d->sim, ARRAY_SIZE(keeps))];
-	for (struct list *n = list_pop(&d->name_changes); n != NULL; n = list_pop(&d->name_changes)) {
+	for (struct list *n = list_pop(&d->name_changes); n != NULL;
+	     n = list_pop(&d->name_changes)) {
 		struct name_change *c = list_entry(n, struct name_change, link);
 		if (sim_chance_ppm(d->sim, keep_ppm))
 			name_change_apply(c);
 		free(c);
 	}
-	list_for_each(n, &d->inodes) {
+	list_for_each (n, &d->inodes) {
 		struct inode *i = list_entry(n, struct inode, link);
 		crash_data(d, i, keep_ppm);
-		list_for_each(m, &i->names) {
+		list_for_each (m, &i->names) {
 			struct name *name = list_entry(m, struct name, link);
 			name->cur = name->durable;
 		}
@@ -498,7 +507,7 @@ static int open_or_create(struct sim_disk *d, const char *path, int flags, mode_
 		i = name != NULL ? inode_create(d, false, mode) : NULL;
 		if (i == NULL)
 			return -LE_NOMEM;
-		struct name_change c = { .n = 1, .set = { { dir, name, i } } };
+		struct name_change c = {.n = 1, .set = {{dir, name, i}}};
 		rc = name_change_add(d, c);
 	}
 	TRY(rc);
@@ -507,7 +516,7 @@ static int open_or_create(struct sim_disk *d, const char *path, int flags, mode_
 	if (!i->is_dir && (flags & O_DIRECTORY) != 0)
 		return -LE_NOTDIR;
 	if ((flags & O_TRUNC) != 0 && i->cur.size > 0)
-		TRY(change_add(d, i, &(struct change){ .kind = CHANGE_RESIZE }, NULL, 0));
+		TRY(change_add(d, i, &(struct change){.kind = CHANGE_RESIZE}, NULL, 0));
 	*ret_inode = i;
 	return 0;
 }
@@ -538,7 +547,8 @@ static void file_close(struct env_file *f)
 }
 
 /* The length in all; what O_DIRECT asks of addresses, lengths and offsets is checked. */
-static int64_t iov_length(const struct sim_file *f, const struct iovec *iov, int n_iov, uint64_t off)
+static int64_t iov_length(const struct sim_file *f, const struct iovec *iov, int n_iov,
+			  uint64_t off)
 {
 	uint64_t len = 0, bits = off;
 	for (int i = 0; i < n_iov; i++) {
@@ -588,7 +598,7 @@ static int64_t write_now(struct sim_file *f, const struct iovec *iov, int n_iov,
 	if (f->disk->full && off + len > room)
 		return -LE_NOSPC;
 	len = maybe_short(f->disk, len);
-	struct change c = { .kind = CHANGE_WRITE, .off = off, .len = len };
+	struct change c = {.kind = CHANGE_WRITE, .off = off, .len = len};
 	TRY(change_add(f->disk, i, &c, iov, n_iov));
 	return (int64_t)len;
 }
@@ -636,14 +646,14 @@ static int file_fallocate(struct env_file *ef, int mode, uint64_t off, uint64_t 
 		return -LE_NOSPC;
 	if (punch || (mode & FALLOC_FL_ZERO_RANGE) != 0) {
 		uint64_t end = off + len < i->cur.size ? off + len : i->cur.size;
-		struct change c = { .kind = CHANGE_ZERO, .off = off, .len = end - off };
+		struct change c = {.kind = CHANGE_ZERO, .off = off, .len = end - off};
 		if (end > off)
 			TRY(change_add(f->disk, i, &c, NULL, 0));
 	}
 	if (!punch && off + len > i->allocated)
 		i->allocated = off + len;
 	if (grow) {
-		struct change c = { .kind = CHANGE_RESIZE, .len = off + len };
+		struct change c = {.kind = CHANGE_RESIZE, .len = off + len};
 		return change_add(f->disk, i, &c, NULL, 0);
 	}
 	return 0;
@@ -657,17 +667,17 @@ static int file_truncate(struct env_file *ef, uint64_t size)
 		return -LE_FBIG;
 	if (size < f->inode->allocated)
 		f->inode->allocated = size;
-	return change_add(f->disk, f->inode, &(struct change){ .kind = CHANGE_RESIZE, .len = size },
+	return change_add(f->disk, f->inode, &(struct change){.kind = CHANGE_RESIZE, .len = size},
 			  NULL, 0);
 }
 
 static void fill_stat(const struct inode *i, struct stat *ret_st)
 {
-	*ret_st = (struct stat){ .st_ino = i->ino,
-				 .st_mode = i->mode,
-				 .st_nlink = 1,
-				 .st_size = (off_t)i->cur.size,
-				 .st_blksize = 4096 };
+	*ret_st = (struct stat){.st_ino = i->ino,
+				.st_mode = i->mode,
+				.st_nlink = 1,
+				.st_size = (off_t)i->cur.size,
+				.st_blksize = 4096};
 	ret_st->st_blocks = (blkcnt_t)(sim_blob_used(&i->cur) / 512);
 	ret_st->st_mtim.tv_sec = (time_t)(i->mtime_us / 1000000);
 	ret_st->st_mtim.tv_nsec = (long)(i->mtime_us % 1000000) * 1000;
@@ -710,7 +720,7 @@ static int path_mkdir(struct env *env, const char *path, mode_t mode)
 	struct inode *i = inode_create(d, true, mode);
 	if (i == NULL)
 		return -LE_NOMEM;
-	return name_change_add(d, (struct name_change){ .n = 1, .set = { { dir, name, i } } });
+	return name_change_add(d, (struct name_change){.n = 1, .set = {{dir, name, i}}});
 }
 
 static int remove_name(struct env *env, const char *path, bool is_dir)
@@ -727,7 +737,7 @@ static int remove_name(struct env *env, const char *path, bool is_dir)
 		return is_dir ? -LE_NOTDIR : -LE_ISDIR;
 	if (is_dir && !dir_empty(name->cur))
 		return -LE_NOTEMPTY;
-	return name_change_add(d, (struct name_change){ .n = 1, .set = { { dir, name, NULL } } });
+	return name_change_add(d, (struct name_change){.n = 1, .set = {{dir, name, NULL}}});
 }
 
 static int path_unlink(struct env *env, const char *path)
@@ -761,7 +771,7 @@ static int path_rename(struct env *env, const char *from, const char *to)
 		return i->is_dir ? -LE_NOTDIR : -LE_ISDIR;
 	if (b->cur != NULL && i->is_dir && !dir_empty(b->cur))
 		return -LE_NOTEMPTY;
-	struct name_change c = { .n = 2, .set = { { from_dir, a, NULL }, { to_dir, b, i } } };
+	struct name_change c = {.n = 2, .set = {{from_dir, a, NULL}, {to_dir, b, i}}};
 	return name_change_add(d, c);
 }
 
@@ -790,13 +800,13 @@ static int path_list(struct env *env, const char *path,
 	if (!dir->is_dir)
 		return -LE_NOTDIR;
 	uint32_t n = 0, max = 0;
-	list_for_each(l, &dir->names)
+	list_for_each (l, &dir->names)
 		max++;
 	/* A copy: each() may yield or change the directory. */
 	struct listed *all = calloc(max + 1, sizeof(*all));
 	if (all == NULL)
 		return -LE_NOMEM;
-	list_for_each(l, &dir->names) {
+	list_for_each (l, &dir->names) {
 		struct name *name = list_entry(l, struct name, link);
 		if (name->cur != NULL) {
 			all[n].is_dir = name->cur->is_dir;
@@ -805,7 +815,7 @@ static int path_list(struct env *env, const char *path,
 	}
 	int rc = 0;
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		struct env_dirent e = { .name = all[i].text, .is_dir = all[i].is_dir };
+		struct env_dirent e = {.name = all[i].text, .is_dir = all[i].is_dir};
 		rc = each(arg, &e);
 	}
 	free(all);

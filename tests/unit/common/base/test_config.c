@@ -14,17 +14,17 @@
 #include "common/base/config.h"
 #include "common/base/log.h"
 
-#define PARAMS(P) \
-	P(bool, fast, "", 0, 1, true, "be fast") \
-	P(u32, wait_ms, "ms", 1, 1000, 5, "how long to wait") \
-	P(u64, big, "", 0, UINT64_MAX, 7, "a big number") \
-	P(size, cache, "B", 4096, 1ULL << 40, 64 << 20, "bytes of cache") \
+#define PARAMS(P)                                                                                  \
+	P(bool, fast, "", 0, 1, true, "be fast")                                                   \
+	P(u32, wait_ms, "ms", 1, 1000, 5, "how long to wait")                                      \
+	P(u64, big, "", 0, UINT64_MAX, 7, "a big number")                                          \
+	P(size, cache, "B", 4096, 1ULL << 40, 64 << 20, "bytes of cache")                          \
 	P(str, dir, "", 0, 0, "/var", "where")
 struct params {
 	PARAMS(CONFIG_MEMBER)
 };
 #define ROW(...) CONFIG_ROW(struct params, __VA_ARGS__)
-static const struct config_param table[] = { PARAMS(ROW) };
+static const struct config_param table[] = {PARAMS(ROW)};
 
 static struct params got;
 static struct cluster_params cluster;
@@ -35,8 +35,8 @@ static int load(const char *text)
 {
 	static char file[64];
 	struct config_section sections[2] = {
-		{ "ossd", table, ARRAY_SIZE(table), &got },
-		{ "cluster", cluster_param_table, n_cluster_params, &cluster },
+		{"ossd", table, ARRAY_SIZE(table), &got},
+		{"cluster", cluster_param_table, n_cluster_params, &cluster},
 	};
 	snprintf(file, sizeof(file), "/tmp/leat-test-config-%d", getpid());
 	FILE *f = fopen(file, "w");
@@ -106,7 +106,7 @@ static void says_what_is_wrong_where(void **state)
 
 static void missing_file(void **state)
 {
-	struct config_section s = { "ossd", table, ARRAY_SIZE(table), &got };
+	struct config_section s = {"ossd", table, ARRAY_SIZE(table), &got};
 	(void)state;
 	assert_int_equal(config_load("/nowhere/leat.conf", &s, 1, err, sizeof(err)), -LE_CONFIG);
 	assert_non_null(strstr(err, "/nowhere/leat.conf"));
@@ -121,11 +121,11 @@ static void sizes(void **state)
 	static const struct {
 		const char *text;
 		uint64_t bytes;
-	} good[] = { { "0", 0 },	{ "4096", 4096 },       { "64K", 65536 },
-		     { "64k", 65536 },	{ "1.5G", 3ULL << 29 }, { "2TiB", 2ULL << 40 },
-		     { "8MB", 8 << 20 }, { "0.5K", 512 },       { "18446744073709551615", UINT64_MAX } };
-	static const char *const bad[] = { "", "K", "-1", "1.K", "1KK", "16E", "1 K", "0x10",
-					   "18446744073709551616" };
+	} good[] = {{"0", 0},         {"4096", 4096},       {"64K", 65536},
+		    {"64k", 65536},   {"1.5G", 3ULL << 29}, {"2TiB", 2ULL << 40},
+		    {"8MB", 8 << 20}, {"0.5K", 512},        {"18446744073709551615", UINT64_MAX}};
+	static const char *const bad[] = {
+		"", "K", "-1", "1.K", "1KK", "16E", "1 K", "0x10", "18446744073709551616"};
 	uint64_t v;
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
@@ -139,7 +139,7 @@ static void sizes(void **state)
 /* The sample is a configuration: with its comment signs taken off it loads as the defaults. */
 static void printed_forms_load(void **state)
 {
-	struct config_section s = { "ossd", table, ARRAY_SIZE(table), &got };
+	struct config_section s = {"ossd", table, ARRAY_SIZE(table), &got};
 	char *text = NULL;
 	size_t len = 0;
 	(void)state;
@@ -204,10 +204,14 @@ static void log_lines(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(takes_good_files), cmocka_unit_test(takes_long_values),
-		cmocka_unit_test(says_what_is_wrong_where), cmocka_unit_test(missing_file),
-		cmocka_unit_test(sizes), cmocka_unit_test(printed_forms_load),
-		cmocka_unit_test(log_levels), cmocka_unit_test(log_lines),
+		cmocka_unit_test(takes_good_files),
+		cmocka_unit_test(takes_long_values),
+		cmocka_unit_test(says_what_is_wrong_where),
+		cmocka_unit_test(missing_file),
+		cmocka_unit_test(sizes),
+		cmocka_unit_test(printed_forms_load),
+		cmocka_unit_test(log_levels),
+		cmocka_unit_test(log_lines),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,7 +29,9 @@ static struct thing *find(const struct hmap *m, uint64_t hash, uint64_t key)
 
 static void insert_find_remove(void **state)
 {
-	enum { N = 10000 };
+	enum {
+		N = 10000
+	};
 	struct thing *t = calloc(N, sizeof(*t));
 	struct hmap m;
 	(void)state;
@@ -88,7 +90,7 @@ static void lists(void **state)
 	list_push_front(&b, &n[3]);
 	list_splice(&a, &b);
 	assert_true(list_empty(&b));
-	static const int expect[] = { 0, 1, 3, 2 };
+	static const int expect[] = {0, 1, 3, 2};
 	for (int i = 0; i < 4; i++)
 		assert_ptr_equal(list_pop(&a), &n[expect[i]]);
 	assert_null(list_pop(&a));
@@ -103,7 +105,7 @@ static void checksums(void **state)
 	uint8_t data[1000];
 	for (size_t i = 0; i < sizeof(data); i++)
 		data[i] = (uint8_t)(i * 7);
-	struct iovec iov[4] = { { data, 1 }, { data + 1, 0 }, { data + 1, 500 }, { data + 501, 499 } };
+	struct iovec iov[4] = {{data, 1}, {data + 1, 0}, {data + 1, 500}, {data + 501, 499}};
 	assert_true(checksum64_iov(iov, 4) == checksum64(data, sizeof(data)));
 	assert_true(checksum64_iov(iov, 1) == checksum64(data, 1));
 	assert_true(checksum64_iov(NULL, 0) == checksum64("", 0));

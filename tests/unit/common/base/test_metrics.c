@@ -15,15 +15,15 @@
 #include "common/base/assert.h"
 #include "common/base/metrics.h"
 
-#define METRICS(M) \
-	M(COUNTER, reads, "leat_test_reads_total", "reads served") \
-	M(GAUGE, free_bytes, "leat_test_free_bytes", "bytes free") \
+#define METRICS(M)                                                                                 \
+	M(COUNTER, reads, "leat_test_reads_total", "reads served")                                 \
+	M(GAUGE, free_bytes, "leat_test_free_bytes", "bytes free")                                 \
 	M(HIST, wait, "leat_test_wait_seconds", "time waited")
 struct test_metrics {
 	METRICS(METRIC_MEMBER)
 };
 #define ROW(...) METRIC_ROW(struct test_metrics, __VA_ARGS__)
-static const struct metric_desc table[] = { METRICS(ROW) };
+static const struct metric_desc table[] = {METRICS(ROW)};
 static struct test_metrics m;
 
 static void prints(void **state)
@@ -39,7 +39,8 @@ static void prints(void **state)
 	metric_hist_add(&m.wait, 1);
 	metric_hist_add(&m.wait, 3);
 	metric_hist_add(&m.wait, UINT32_MAX);
-	assert_int_equal(metrics_print(table, ARRAY_SIZE(table), &m, "target=\"3\"", &text, &len), 0);
+	assert_int_equal(metrics_print(table, ARRAY_SIZE(table), &m, "target=\"3\"", &text, &len),
+			 0);
 	assert_int_equal(len, strlen(text));
 	assert_non_null(strstr(text, "# TYPE leat_test_reads_total counter\n"
 				     "leat_test_reads_total{target=\"3\"} 5\n"));
@@ -71,7 +72,7 @@ static int render(void *arg, char **ret_text, size_t *ret_len)
 
 static void request(int port, const char *line, char *ret_page, size_t size)
 {
-	struct sockaddr_in sa = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+	struct sockaddr_in sa = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
 	char text[128];
 	inet_pton(AF_INET, "127.0.0.1", &sa.sin_addr);
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
@@ -120,13 +121,14 @@ static void serves(void **state)
 	char *help = strstr(page, "# HELP leat_test_reads_total");
 	assert_non_null(help);
 	assert_null(strstr(help + 1, "# HELP leat_test_reads_total"));
-	assert_non_null(strstr(page, "reads_total{target=\"1\"} 5\nleat_test_reads_total{target=\"2\"}"));
+	assert_non_null(
+		strstr(page, "reads_total{target=\"1\"} 5\nleat_test_reads_total{target=\"2\"}"));
 	check_by_promtool(strstr(page, "\r\n\r\n") + 4);
 	metrics_server_stop(s);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(prints), cmocka_unit_test(serves) };
+	const struct CMUnitTest tests[] = {cmocka_unit_test(prints), cmocka_unit_test(serves)};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

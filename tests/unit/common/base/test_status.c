@@ -34,8 +34,8 @@ static void errno_maps_both_ways(void **state)
 	assert_int_equal(status_from_errno(1000), -LE_IO);
 	assert_int_equal(status_from_errno(0), -LE_IO);
 	/* Below 1000 a number is the errno of the same name. */
-#define X(name, number, parent, retry, text) \
-	if (number > 0 && number < 1000 && number != LE_CANCELED) \
+#define X(name, number, parent, retry, text)                                                       \
+	if (number > 0 && number < 1000 && number != LE_CANCELED)                                  \
 		assert_int_equal(parent, number);
 	STATUS_TABLE(X)
 #undef X
@@ -64,10 +64,12 @@ static void uuid_text(void **state)
 	assert_string_equal(text, "01234567-89ab-cdef-0123-456789abcdef");
 	assert_int_equal(uuid_parse(text, &v), 0);
 	assert_true(uuid_equal(&u, &v) && !uuid_is_zero(&u));
-	static const char *const bad[] = { "", "0", "01234567-89ab-cdef-0123-456789abcde",
-					   "01234567-89ab-cdef-0123-456789abcdef0",
-					   "0123456789ab-cdef-0123-456789abcdef-",
-					   "g1234567-89ab-cdef-0123-456789abcdef" };
+	static const char *const bad[] = {"",
+					  "0",
+					  "01234567-89ab-cdef-0123-456789abcde",
+					  "01234567-89ab-cdef-0123-456789abcdef0",
+					  "0123456789ab-cdef-0123-456789abcdef-",
+					  "g1234567-89ab-cdef-0123-456789abcdef"};
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(uuid_parse(bad[i], &v), -LE_INVAL);
 }

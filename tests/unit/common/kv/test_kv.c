@@ -1,6 +1,6 @@
 /*
- * One set of tests for both engines: RocksDB on a real loop, and the simulated one. The bodies run in
- * a fiber, where cmocka cannot unwind: they use ASSERT.
+ * One set of tests for both engines: RocksDB on a real loop, and the simulated one. The bodies run
+ * in a fiber, where cmocka cannot unwind: they use ASSERT.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,8 +25,8 @@ struct run {
 	bool real, done;
 };
 
-static struct kv_options make = { .create = true, .cache_size = 4 << 20,
-				  .write_buffer_size = 1 << 20 };
+static struct kv_options make = {
+	.create = true, .cache_size = 4 << 20, .write_buffer_size = 1 << 20};
 
 /* ---- small helpers ---- */
 
@@ -89,8 +89,8 @@ static bool scan(struct kv *kv, struct kv_snapshot *snap, const char *begin, con
 		 uint32_t max, struct seen *s)
 {
 	bool more = false;
-	ASSERT(kv_scan(kv, snap, begin, strlen(begin), end, end != NULL ? strlen(end) : 0, max, see, s,
-		       &more) == 0);
+	ASSERT(kv_scan(kv, snap, begin, strlen(begin), end, end != NULL ? strlen(end) : 0, max, see,
+		       s, &more) == 0);
 	return more;
 }
 
@@ -138,7 +138,7 @@ static void batches(struct env *env, const char *dir)
 	kv_batch_delete(b, "nothing", 7);
 	kv_batch_delete(b, "a", 1);
 	ASSERT(kv_commit(kv, b, true) == 0);
-	struct seen s = { 0 };
+	struct seen s = {0};
 	ASSERT(!scan(kv, NULL, "", NULL, 100, &s));
 	ASSERT(strcmp(s.all, "b d f g h i j ") == 0);
 	ASSERT(holds(kv, "d", "new") && holds(kv, "k", NULL) && holds(kv, "e", NULL));
@@ -184,7 +184,7 @@ static void scans(struct env *env, const char *dir)
 	ASSERT(kv_commit(kv, b, true) == 0);
 	kv_batch_destroy(b);
 
-	struct seen all = { 0 }, now = { 0 }, some = { 0 }, part = { 0 }, none = { 0 }, stop = { 0 };
+	struct seen all = {0}, now = {0}, some = {0}, part = {0}, none = {0}, stop = {0};
 	ASSERT(!scan(kv, snap, "", NULL, 5000, &all) && all.n == 2000);
 	ASSERT(!scan(kv, NULL, "", NULL, 5000, &now) && now.n == 201);
 	ASSERT(scan(kv, snap, "", NULL, 700, &some) && some.n == 700);
@@ -229,11 +229,11 @@ static void groups(struct env *env, const char *dir)
 	struct committing c[N_FIBERS];
 	latch_init(&left, N_FIBERS);
 	for (int i = 0; i < N_FIBERS; i++) {
-		c[i] = (struct committing){ kv, &left, i };
+		c[i] = (struct committing){kv, &left, i};
 		ASSERT(fiber_spawn("commit", commit_some, &c[i]) == 0);
 	}
 	latch_wait(&left);
-	struct seen s = { 0 };
+	struct seen s = {0};
 	ASSERT(!scan(kv, NULL, "", NULL, 1000, &s) && s.n == N_FIBERS * 5 + 1);
 	struct kv_stats st;
 	kv_stats(kv, &st);
@@ -250,7 +250,7 @@ static void checkpoints(struct env *env, const char *dir)
 	put(kv, "k", "new", true);
 	ASSERT(kv_checkpoint(kv, copy) == -LE_EXIST);
 	struct kv *other;
-	struct kv_options must = { .create = false };
+	struct kv_options must = {.create = false};
 	ASSERT(kv_open(env, copy, &must, &other) == 0);
 	ASSERT(holds(other, "k", "old") && holds(kv, "k", "new"));
 	kv_close(other);
@@ -261,7 +261,9 @@ static void checkpoints(struct env *env, const char *dir)
 /* Random changes, compared with an array after reopening. */
 static void model(struct env *env, const char *dir)
 {
-	enum { KEYS = 200 };
+	enum {
+		KEYS = 200
+	};
 	static int values[KEYS];
 	memset(values, 0, sizeof(values));
 	struct kv *kv = open_kv(env, dir, "a");
@@ -316,10 +318,10 @@ static void fiber_body(void *arg)
 
 static void run_real_in(void (*body)(struct env *env, const char *dir), const char *dir)
 {
-	struct env_real_options opts = { .n_workers = 2, .kv_open = kv_rocksdb_open };
-	struct loop_options lopts = { .name = "test" };
+	struct env_real_options opts = {.n_workers = 2, .kv_open = kv_rocksdb_open};
+	struct loop_options lopts = {.name = "test"};
 	struct loop *l;
-	struct run r = { .dir = dir, .body = body, .real = true };
+	struct run r = {.dir = dir, .body = body, .real = true};
 	assert_int_equal(env_real_create(&opts, &r.env), 0);
 	assert_int_equal(loop_create(r.env, &lopts, &l), 0);
 	assert_int_equal(fiber_spawn_on(l, "test", fiber_body, &r), 0);
@@ -358,9 +360,9 @@ static bool is_done(void *arg)
 static void run_sim(void (*body)(struct env *env, const char *dir))
 {
 	for (uint64_t seed = 1; seed <= 5; seed++) {
-		struct sim_options opts = { .kv_open = kv_sim_open };
+		struct sim_options opts = {.kv_open = kv_sim_open};
 		struct sim *s;
-		struct run r = { .dir = "/d", .body = body };
+		struct run r = {.dir = "/d", .body = body};
 		assert_int_equal(sim_create(seed, &opts, &s), 0);
 		struct sim_proc *p = sim_proc_create(s, "p");
 		r.env = sim_proc_env(p);
@@ -370,16 +372,16 @@ static void run_sim(void (*body)(struct env *env, const char *dir))
 	}
 }
 
-#define BOTH(name) \
-	static void rocksdb_##name(void **state) \
-	{ \
-		(void)state; \
-		run_real(name); \
-	} \
-	static void sim_##name(void **state) \
-	{ \
-		(void)state; \
-		run_sim(name); \
+#define BOTH(name)                                                                                 \
+	static void rocksdb_##name(void **state)                                                   \
+	{                                                                                          \
+		(void)state;                                                                       \
+		run_real(name);                                                                    \
+	}                                                                                          \
+	static void sim_##name(void **state)                                                       \
+	{                                                                                          \
+		(void)state;                                                                       \
+		run_sim(name);                                                                     \
 	}
 BOTH(basics)
 BOTH(batches)
@@ -411,7 +413,7 @@ static uint32_t expect_records;
 static void read_records(struct env *env, const char *dir)
 {
 	struct kv *kv = open_kv(env, dir, "a");
-	struct seen s = { 0 };
+	struct seen s = {0};
 	ASSERT(!scan(kv, NULL, "", NULL, 100, &s));
 	ASSERT(s.n == expect_records);
 	kv_close(kv);
@@ -482,13 +484,14 @@ struct crashing {
 	uint32_t begun, synced; /* batches 1..synced must survive */
 	uint32_t found;
 	bool done;
+	struct kv_batch *batch; /* here, because the writing fiber will vanish */
 };
 
 static void write_until_crash(struct loop *l, void *arg)
 {
 	struct crashing *c = arg;
 	struct kv *kv = open_kv(loop_env(l), "/d", "a");
-	struct kv_batch *b = kv_batch_create();
+	struct kv_batch *b = c->batch;
 	for (;;) {
 		uint32_t i = ++c->begun;
 		bool sync = i % 3 == 0;
@@ -510,7 +513,7 @@ static void read_after_crash(struct loop *l, void *arg)
 	struct kv *kv = open_kv(loop_env(l), "/d", "a");
 	c->found = 0;
 	for (uint32_t k = 0; k < 4; k++) {
-		struct kv_value v = { 0 };
+		struct kv_value v = {0};
 		uint32_t i = 0;
 		char key[16];
 		snprintf(key, sizeof(key), "k%u", k);
@@ -537,9 +540,9 @@ static void sim_crash_keeps_synced(void **state)
 	(void)state;
 	bool lost = false, kept_unsynced = false;
 	for (uint64_t seed = 1; seed <= 200; seed++) {
-		struct sim_options opts = { .kv_open = kv_sim_open };
+		struct sim_options opts = {.kv_open = kv_sim_open};
 		struct sim *s;
-		struct crashing c = { 0 };
+		struct crashing c = {.batch = kv_batch_create()};
 		assert_int_equal(sim_create(seed, &opts, &s), 0);
 		struct sim_proc *p = sim_proc_create(s, "p");
 		for (int round = 0; round < 3; round++) {
@@ -557,6 +560,7 @@ static void sim_crash_keeps_synced(void **state)
 			c.begun = c.synced = c.found;
 			sim_proc_crash(p);
 		}
+		kv_batch_destroy(c.batch);
 		sim_destroy(s);
 	}
 	assert_true(lost && kept_unsynced);
@@ -584,9 +588,9 @@ static void fail_body(struct env *env, const char *dir)
 static void sim_failure_is_final(void **state)
 {
 	(void)state;
-	struct sim_options opts = { .kv_open = kv_sim_open, .disk_error_ppm = 200000 };
+	struct sim_options opts = {.kv_open = kv_sim_open, .disk_error_ppm = 200000};
 	struct sim *s;
-	struct run r = { .dir = "/d", .body = fail_body };
+	struct run r = {.dir = "/d", .body = fail_body};
 	assert_int_equal(sim_create(7, &opts, &s), 0);
 	struct sim_proc *p = sim_proc_create(s, "p");
 	r.env = sim_proc_env(p);

@@ -46,7 +46,7 @@ static void busy_fiber(void *arg)
 
 static void busy_main(struct loop *l, void *arg)
 {
-	static uint32_t ids[8] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+	static uint32_t ids[8] = {0, 1, 2, 3, 4, 5, 6, 7};
 	struct env_file *f;
 	(void)arg;
 	for (int i = 0; i < 8; i++)
@@ -256,7 +256,7 @@ static void files_main(struct loop *l, void *arg)
 	struct env *env = loop_env(l);
 	struct env_file *f;
 	struct stat st;
-	char buf[16] = { 0 };
+	char buf[16] = {0};
 	int n = 0;
 	(void)arg;
 	ASSERT(env_mkdirs(env, "/a/b", 0755) == 0 && env_mkdir(env, "/a", 0755) == -LE_EXIST);
@@ -423,7 +423,7 @@ static void failing_main(struct loop *l, void *arg)
 static void disk_errors_come(void **state)
 {
 	(void)state;
-	struct sim_options opts = { .disk_error_ppm = 100000 };
+	struct sim_options opts = {.disk_error_ppm = 100000};
 	struct sim *s;
 	int n_failed = 0;
 	assert_int_equal(sim_create(1, &opts, &s), 0);
