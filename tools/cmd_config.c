@@ -125,9 +125,9 @@ static int run(struct tool *t, int argc, char **argv)
 const struct command command_config = {
 	.name = "config",
 	.summary = "print or check a configuration",
-	.usage = "usage: leat config sample          every parameter: unit, range, default, meaning\n"
-		 "       leat config check [FILE]    is it right for all programs?\n"
-		 "       leat config show            the values in force\n"
+	.usage = "usage: leat config sample         every parameter with range, default, meaning\n"
+		 "       leat config check [FILE]   is it right for all programs?\n"
+		 "       leat config show           the values in force\n"
 		 "Example: leat config sample > /etc/leat/leat.conf && leat config check\n",
 	.run = run,
 };

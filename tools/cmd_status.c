@@ -220,7 +220,7 @@ const struct command command_status = {
 	.name = "status",
 	.summary = "the servers, their targets, and a mount",
 	.usage = "usage: leat status [--check] [--timeout SECONDS] [PATH]\n"
-		 "Shows the metadata server and all targets. With a PATH on a mount, the mount too.\n"
+		 "Shows the metadata server and all targets. With a PATH, its mount too.\n"
 		 "  --check       exit with 3 unless every target is up and answers\n"
 		 "  --timeout S   how long to wait for the metadata server (5)\n"
 		 "Examples:\n"
