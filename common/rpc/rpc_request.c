@@ -194,7 +194,9 @@ static void request_end(struct request *q)
 	drop_bulk(q->pub.reply_bulk, q->pub.n_reply_bulk);
 	list_remove(&q->link);
 	hmap_remove(&sc->by_id, &q->node);
-	sc->n_running--;
+	/* The last one of a connection that has ended: now nothing of it is left to be stopped. */
+	if (--sc->n_running == 0 && sc->reader == NULL)
+		list_remove(&sc->link);
 	request_put(s, q);
 	if (--s->n_requests == 0)
 		waitq_wake_all(&s->idle);

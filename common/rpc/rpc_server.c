@@ -202,7 +202,8 @@ static void conn_main(void *arg)
 	sc->reader = NULL;
 	no_stranger(sc);
 	conn_kill(&sc->conn, -LE_DISCONNECTED);
-	list_remove(&sc->link);
+	if (sc->n_running == 0)
+		list_remove(&sc->link);
 	if (--s->n_conns == 0)
 		waitq_wake_all(&s->idle);
 	conn_unref(&sc->conn);

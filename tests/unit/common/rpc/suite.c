@@ -1,0 +1,799 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/rpc/auth.h"
+#include "tests/unit/common/rpc/suite.h"
+
+static uint64_t rng;
+static uint64_t next_random(void)
+{
+	rng ^= rng << 13;
+	rng ^= rng >> 7;
+	return rng ^= rng << 17;
+}
+
+static uint8_t req_bytes[8192], rep_bytes[8192];
+static size_t req_len, rep_len;
+
+static void random_message(void (*get)(struct wire_r *, void *), void (*put)(struct wire_w *, const void *),
+			   uint64_t *m, uint8_t *to, size_t *len)
+{
+	static uint8_t junk[2][1024];
+	static int turn;
+	struct wire_r r;
+	struct wire_w w;
+
+	/* The message's bytes point into it while the call is under way. */
+	uint8_t *from = junk[turn++ % 2];
+	for (size_t i = 0; i < sizeof(junk[0]); i++)
+		from[i] = (uint8_t)(next_random() % 7 == 0 ? next_random() % 4 : 0);
+	wire_r_init(&r, from, 1 + next_random() % (sizeof(junk[0]) - 1));
+	get(&r, m);
+	wire_w_init(&w, to, 8192);
+	put(&w, m);
+	assert_int_equal(w.status, 0);
+	*len = w.len;
+}
+
+/* What arrives is what was sent; answers with random fields. */
+static int on_any(struct rpc_req *r, const void *in, void *out)
+{
+	static uint64_t again[MSG_STRUCT_MAX / 8];
+	uint8_t bytes[8192];
+	struct wire_w w;
+
+	wire_w_init(&w, bytes, sizeof(bytes));
+	r->desc->put_req(&w, in);
+	assert_int_equal(w.len, req_len);
+	assert_memory_equal(bytes, req_bytes, req_len);
+	assert_true(r->hdr.session == 5 && r->hdr.seq == 6 && r->hdr.slot == 7 && r->hdr.epoch == 8 &&
+		    r->hdr.target == 9);
+	random_message(r->desc->get_rep, r->desc->put_rep, again, rep_bytes, &rep_len);
+	memcpy(out, again, r->desc->rep_size);
+	return 0;
+}
+
+static void test_all_messages(struct bed *b)
+{
+	struct rpc_server_options o = suite_server_options(b);
+	static struct rpc_handler all[256];
+	uint64_t req[MSG_STRUCT_MAX / 8], rep[MSG_STRUCT_MAX / 8];
+	uint8_t bytes[8192];
+	uint32_t n;
+	const struct msg_desc *d = msg_table(&n);
+
+	for (uint32_t i = 0; i < n; i++)
+		all[i] = (struct rpc_handler){ d[i].op, on_any };
+	o.handlers = all;
+	o.n_handlers = n;
+	suite_server_start(b, &o);
+	struct rpc_client *c = suite_client(b);
+	for (uint32_t i = 0; i < n; i++) {
+		struct wire_w w;
+		random_message(d[i].get_req, d[i].put_req, req, req_bytes, &req_len);
+		struct rpc_call call = { .op = d[i].op, .req = req, .rep = rep, .session = 5, .seq = 6,
+					 .slot = 7, .epoch = 8, .target = 9 };
+		assert_int_equal(rpc_call(c, &call), 0);
+		wire_w_init(&w, bytes, sizeof(bytes));
+		d[i].put_rep(&w, rep);
+		assert_int_equal(w.len, rep_len);
+		assert_memory_equal(bytes, rep_bytes, rep_len);
+		rpc_call_fini(&call);
+	}
+	assert_true(uuid_equal(rpc_client_cluster(c), &b->cluster));
+	struct rpc_client_stats st;
+	rpc_client_stats(c, &st);
+	assert_int_equal(st.calls, n);
+	assert_int_equal(st.replies, n);
+	assert_int_equal(st.in_flight, 0);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+static void test_statuses(struct bed *b)
+{
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	struct mds_statfs_req q;
+	struct mds_statfs_rep p;
+	struct rpc_call call = { .op = OP_mds_statfs, .req = &q, .rep = &p };
+
+	assert_int_equal(rpc_call(c, &call), -LE_NOSPC);
+	rpc_call_fini(&call);
+	struct mds_lookup_req lq = { .name = bytes_str("x") };
+	struct mds_lookup_rep lp;
+	call = (struct rpc_call){ .op = OP_mds_lookup, .req = &lq, .rep = &lp };
+	assert_int_equal(rpc_call(c, &call), -LE_UNKNOWN_OP); /* known, but not served here */
+	call.op = 0x3ff;
+	assert_int_equal(rpc_call(c, &call), -LE_UNKNOWN_OP);
+	/* Bodies small, larger than the receive buffer, larger than allowed. */
+	static const uint64_t sizes[] = { 0, 1, 8000, 8192, 20000, FRAME_BODY_MAX - 4 };
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct mds_readlink_req rq = { .ino = { sizes[i] } };
+		struct mds_readlink_rep rp;
+		call = (struct rpc_call){ .op = OP_mds_readlink, .req = &rq, .rep = &rp };
+		assert_int_equal(rpc_call(c, &call), 0);
+		assert_int_equal(rp.target.len, sizes[i]);
+		for (uint32_t k = 0; k < rp.target.len; k++)
+			assert_int_equal(((const char *)rp.target.data)[k], 'x');
+		rpc_call_fini(&call);
+	}
+	struct mds_readlink_req rq = { .ino = { FRAME_BODY_MAX } };
+	struct mds_readlink_rep rp;
+	call = (struct rpc_call){ .op = OP_mds_readlink, .req = &rq, .rep = &rp };
+	assert_int_equal(rpc_call(c, &call), -LE_TOO_BIG);
+	rq.ino.v = RPC_ARENA_MAX + 1;
+	assert_int_equal(rpc_call(c, &call), -LE_NOMEM);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+static void test_bulk(struct bed *b)
+{
+	static const uint32_t sizes[] = { 0, 1, 511, 4096, 16383, 65537, SLOT_SIZE, SLOT_SIZE + 1,
+					  (1u << 20) - 3, 8u << 20, (8u << 20) - 1 };
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	struct slot_vec vec[RPC_BULK_VECS_MAX];
+
+	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		uint32_t n = suite_slots(b->client_pool, sizes[i], vec);
+		suite_fill(vec, n, i);
+		assert_int_equal(suite_write(c, sizes[i], i, vec, n, SHORT_MS), 0);
+		assert_int_equal(suite_read(c, sizes[i], 100 + i, vec, n, SHORT_MS), 0);
+		suite_slots_put(vec, n);
+	}
+	/* More than there is room for: the data is thrown away, the connection goes on. */
+	uint32_t n = suite_slots(b->client_pool, 100, vec);
+	vec[0].len = 100;
+	assert_int_equal(suite_read(c, 101, 1, vec, n, SHORT_MS), -LE_BAD_MESSAGE);
+	assert_int_equal(suite_read(c, 100000, 1, vec, 0, SHORT_MS), -LE_BAD_MESSAGE);
+	assert_int_equal(suite_read(c, 100, 1, vec, n, SHORT_MS), 0);
+	suite_slots_put(vec, n);
+	/* More than the server takes. */
+	n = suite_slots(b->client_pool, 0, vec);
+	struct slot *s;
+	assert_int_equal(slot_get(b->client_pool, NO_DEADLINE, &s), 0);
+	for (n = 0; n < RPC_BULK_VECS_MAX; n++)
+		vec[n] = (struct slot_vec){ s, 0, SLOT_SIZE };
+	vec[n - 1].len = 0;
+	assert_int_equal(suite_write(c, 63 * SLOT_SIZE, 0, vec, n, SHORT_MS), -LE_CORRUPT_WIRE);
+	struct slot_vec more[128];
+	for (n = 0; n < 66; n++)
+		more[n] = (struct slot_vec){ s, 0, SLOT_SIZE };
+	assert_int_equal(suite_write(c, 66 * SLOT_SIZE, 0, more, n, SHORT_MS), -LE_TOO_BIG);
+	slot_unref(s);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	rpc_client_destroy(c);
+	assert_int_equal(slot_pool_free(b->client_pool), slot_pool_total(b->client_pool));
+	suite_server_stop(b, 0);
+}
+
+struct caller {
+	struct bed *bed;
+	struct rpc_client *c;
+	struct latch *done;
+	uint32_t i;
+	uint64_t nap_ms, deadline_ms;
+	struct fiber *fiber;
+	int rc;
+};
+
+static void caller_mixed(void *arg)
+{
+	struct caller *a = arg;
+	struct slot_vec vec[8];
+
+	for (uint32_t k = 0; k < 10; k++) {
+		uint32_t len = (a->i * 7919 + k * 104729) % 60000;
+		assert_int_equal(suite_ping(a->c, a->i, SHORT_MS), 0);
+		if (a->i % 4 == 0) {
+			uint32_t n = suite_slots(a->bed->client_pool, len, vec);
+			suite_fill(vec, n, k);
+			assert_int_equal(suite_write(a->c, len, k, vec, n, SHORT_MS), 0);
+			assert_int_equal(suite_read(a->c, len, k + 1, vec, n, SHORT_MS), 0);
+			suite_slots_put(vec, n);
+		}
+	}
+	latch_done(a->done);
+}
+
+static void caller_nap(void *arg)
+{
+	struct caller *a = arg;
+
+	a->fiber = fiber_self();
+	a->rc = suite_nap(a->c, a->nap_ms, a->deadline_ms);
+	a->fiber = NULL;
+	latch_done(a->done);
+}
+
+static void spawn_callers(struct caller *a, uint32_t n, void (*fn)(void *), struct latch *done,
+			  const struct caller *like)
+{
+	latch_init(done, n);
+	for (uint32_t i = 0; i < n; i++) {
+		a[i] = *like;
+		a[i].i = i;
+		a[i].done = done;
+		assert_int_equal(fiber_spawn("caller", fn, &a[i]), 0);
+	}
+}
+
+static void test_many_callers(struct bed *b)
+{
+	static struct caller a[300];
+	struct latch done;
+
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	spawn_callers(a, 300, caller_mixed, &done, &(struct caller){ .bed = b, .c = c });
+	latch_wait(&done);
+	/* The last request ends after its reply was sent. */
+	(void)fiber_sleep_us(5000);
+	assert_int_equal(suite_seen.served, 300 * 10 + 75 * 20);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+static void test_timeout(struct bed *b)
+{
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+
+	assert_int_equal(suite_nap(c, 60, 10), -LE_TIMEDOUT);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	assert_int_equal(suite_seen.running, 1);
+	(void)fiber_sleep_us(100000);
+	assert_int_equal(suite_seen.canceled, 1);
+	/* The late reply was dropped, its place in the window is free again. */
+	struct rpc_client_stats st;
+	rpc_client_stats(c, &st);
+	assert_int_equal(st.timeouts, 1);
+	assert_int_equal(st.replies, 2);
+	assert_int_equal(st.connects, 1);
+	/* The deadline of the fiber counts too. */
+	fiber_set_deadline(loop_deadline_ms(10));
+	assert_int_equal(suite_nap(c, 60, SHORT_MS), -LE_TIMEDOUT);
+	fiber_set_deadline(NO_DEADLINE);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+/* Data that comes too late does not land in buffers that belong to somebody else by now. */
+static void test_late_data(struct bed *b)
+{
+	struct slot_vec vec[8];
+
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	uint32_t n = suite_slots(b->client_pool, 1u << 20, vec);
+	struct oss_read_req q = { .len = 1u << 20, .off = 40, .flags = 3 };
+	struct oss_read_rep p;
+	struct rpc_call call = { .op = OP_oss_read, .req = &q, .rep = &p, .bulk_in = vec, .n_bulk_in = n,
+				 .deadline_us = loop_deadline_ms(10) };
+
+	suite_fill(vec, n, 9);
+	assert_int_equal(rpc_call(c, &call), -LE_TIMEDOUT);
+	rpc_call_fini(&call);
+	(void)fiber_sleep_us(80000);
+	assert_true(suite_is_pattern(vec, n, 1u << 20, 9));
+	assert_int_equal(suite_read(c, 1u << 20, 4, vec, n, SHORT_MS), 0);
+	suite_slots_put(vec, n);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+static void test_interrupt(struct bed *b)
+{
+	static struct caller a[1];
+	struct latch done;
+
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	spawn_callers(a, 1, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 50, .deadline_ms = SHORT_MS });
+	(void)fiber_sleep_us(10000);
+	fiber_interrupt(a[0].fiber);
+	latch_wait(&done);
+	assert_int_equal(a[0].rc, -LE_INTR);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	(void)fiber_sleep_us(60000);
+	assert_int_equal(suite_seen.canceled, 1);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+static int hook_connected(void *arg, struct rpc_client *c)
+{
+	struct mds_session_open_req q = { .slots = 1 };
+	struct mds_session_open_rep p;
+	struct rpc_call call = { .op = OP_mds_session_open, .flags = RPC_CALL_SETUP, .req = &q, .rep = &p,
+				 .deadline_us = loop_deadline_ms(SHORT_MS) };
+
+	(void)arg;
+	int rc = rpc_call(c, &call);
+	rpc_call_fini(&call);
+	if (rc == 0) {
+		assert_int_equal(p.session, 17);
+		assert_false(rpc_client_connected(c));
+		suite_seen.connected++;
+	}
+	return rc;
+}
+
+static void hook_disconnected(void *arg, struct rpc_client *c, int why)
+{
+	(void)arg, (void)c;
+	assert_true(why < 0);
+	suite_seen.disconnected++;
+}
+
+static void kill_one(void *arg, struct rpc_peer *p)
+{
+	(void)arg;
+	rpc_peer_kill(p);
+}
+
+static void kill_peers(void *arg)
+{
+	struct bed *b = arg;
+
+	rpc_server_each_peer(b->server, kill_one, NULL);
+}
+
+static void test_broken_connection(struct bed *b)
+{
+	static struct caller a[20];
+	struct rpc_client_options o;
+	struct latch done;
+
+	suite_server_start(b, NULL);
+	suite_client_options(b, &o);
+	o.connected = hook_connected;
+	o.disconnected = hook_disconnected;
+	struct rpc_client *c = suite_client_of(&o);
+	for (uint32_t round = 1; round <= 3; round++) {
+		assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+		assert_true(rpc_client_connected(c));
+		spawn_callers(a, 20, caller_nap, &done,
+			      &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
+		(void)fiber_sleep_us(10000);
+		assert_int_equal(suite_seen.running, 20);
+		b->at_server(b, kill_peers, b);
+		latch_wait(&done);
+		for (int i = 0; i < 20; i++)
+			assert_int_equal(a[i].rc, -LE_DISCONNECTED);
+		/* And reconnects by itself. */
+		assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+		assert_int_equal(suite_seen.connected, round + 1);
+		assert_int_equal(suite_seen.disconnected, round);
+		(void)fiber_sleep_us(50000);
+	}
+	assert_int_equal(suite_seen.canceled, 60);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 100);
+	assert_int_equal(suite_seen.opened, 4);
+	assert_int_equal(suite_seen.closed, 4);
+}
+
+static void test_credits(struct bed *b)
+{
+	static struct caller a[40];
+	struct rpc_server_options o = suite_server_options(b);
+	struct latch done;
+
+	o.in_flight_max = 4;
+	suite_server_start(b, &o);
+	struct rpc_client *c = suite_client(b);
+	spawn_callers(a, 40, caller_nap, &done,
+		      &(struct caller){ .c = c, .nap_ms = 2, .deadline_ms = SHORT_MS });
+	latch_wait(&done);
+	for (int i = 0; i < 40; i++)
+		assert_int_equal(a[i].rc, 0);
+	/* A request leaves the handler a little before its place in the window is free. */
+	assert_int_equal(suite_seen.most_running, 4);
+	/* Waiting for room has the deadline of the call. */
+	spawn_callers(a, 6, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 50, .deadline_ms = 20 });
+	latch_wait(&done);
+	for (int i = 0; i < 6; i++)
+		assert_int_equal(a[i].rc, -LE_TIMEDOUT);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 100);
+}
+
+static void test_overload(struct bed *b)
+{
+	static struct caller a[10];
+	struct rpc_server_options o = suite_server_options(b);
+	struct latch done;
+	int ok = 0, refused = 0;
+
+	o.requests_max = 4;
+	suite_server_start(b, &o);
+	struct rpc_client *c = suite_client(b);
+	spawn_callers(a, 10, caller_nap, &done,
+		      &(struct caller){ .c = c, .nap_ms = 20, .deadline_ms = SHORT_MS });
+	latch_wait(&done);
+	for (int i = 0; i < 10; i++) {
+		ok += a[i].rc == 0;
+		refused += a[i].rc == -LE_OVERLOAD;
+	}
+	assert_int_equal(ok, 4);
+	assert_int_equal(refused, 6);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+/* The server has room for few: the others wait, nobody waits for ever. */
+static void caller_write(void *arg)
+{
+	struct caller *a = arg;
+	struct slot_vec vec[8];
+	uint32_t n = suite_slots(a->bed->client_pool, 2 * SLOT_SIZE + 5, vec);
+
+	suite_fill(vec, n, a->i);
+	a->rc = suite_write(a->c, 2 * SLOT_SIZE + 5, a->i, vec, n, SHORT_MS);
+	suite_slots_put(vec, n);
+	latch_done(a->done);
+}
+
+static struct slot_pool *small_pool;
+static void make_small_pool(void *arg)
+{
+	(void)arg;
+	assert_int_equal(slot_pool_create(SLOT_SIZE, 4, &small_pool), 0);
+}
+
+static void drop_small_pool(void *arg)
+{
+	(void)arg;
+	slot_pool_destroy(small_pool);
+}
+
+static void test_few_slots(struct bed *b)
+{
+	static struct caller a[12];
+	struct rpc_server_options o = suite_server_options(b);
+	struct rpc_client *c[3];
+	struct latch done;
+
+	b->at_server(b, make_small_pool, NULL);
+	o.bulk_pool = small_pool;
+	suite_server_start(b, &o);
+	latch_init(&done, 12);
+	for (uint32_t i = 0; i < 12; i++) {
+		if (i % 4 == 0)
+			c[i / 4] = suite_client(b);
+		a[i] = (struct caller){ .bed = b, .c = c[i / 4], .done = &done, .i = i };
+		assert_int_equal(fiber_spawn("caller", caller_write, &a[i]), 0);
+	}
+	latch_wait(&done);
+	for (int i = 0; i < 12; i++)
+		assert_int_equal(a[i].rc, 0);
+	for (int i = 0; i < 3; i++)
+		rpc_client_destroy(c[i]);
+	suite_server_stop(b, 100);
+	assert_int_equal(slot_pool_free(small_pool), 4);
+	b->at_server(b, drop_small_pool, NULL);
+}
+
+static int hook_callback(void *arg, struct rpc_client *c, uint16_t op, const void *req, void *rep)
+{
+	const struct cb_map_changed_req *q = req;
+
+	(void)arg, (void)rep;
+	assert_int_equal(op, OP_cb_map_changed);
+	suite_seen.callbacks++;
+	/* May itself call. */
+	TRY(suite_ping(c, q->epoch, SHORT_MS));
+	return q->epoch % 2 == 0 ? 0 : -LE_BUSY;
+}
+
+static int map_get(struct rpc_client *c, uint32_t epoch)
+{
+	struct mds_map_get_req q = { .have_epoch = epoch };
+	struct mds_map_get_rep p;
+	struct rpc_call call = { .op = OP_mds_map_get, .req = &q, .rep = &p,
+				 .deadline_us = loop_deadline_ms(SHORT_MS) };
+	int rc = rpc_call(c, &call);
+
+	rpc_call_fini(&call);
+	return rc;
+}
+
+static void caller_map(void *arg)
+{
+	struct caller *a = arg;
+
+	for (uint32_t k = 0; k < 5; k++)
+		assert_int_equal(map_get(a->c, a->i + k), (a->i + k) % 2 == 0 ? 0 : -LE_BUSY);
+	latch_done(a->done);
+}
+
+static void test_callbacks(struct bed *b)
+{
+	static struct caller a[100];
+	struct rpc_client_options o;
+	struct latch done;
+
+	suite_server_start(b, NULL);
+	suite_client_options(b, &o);
+	o.callback = hook_callback;
+	struct rpc_client *c = suite_client_of(&o);
+	/* More at once than the window of callbacks holds. */
+	spawn_callers(a, 100, caller_map, &done, &(struct caller){ .c = c });
+	latch_wait(&done);
+	assert_int_equal(suite_seen.callbacks, 500);
+	rpc_client_destroy(c);
+	o.callback = NULL;
+	c = suite_client_of(&o);
+	assert_int_equal(map_get(c, 2), -LE_UNKNOWN_OP);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+static void test_wrong_key_and_cluster(struct bed *b)
+{
+	struct rpc_client_options o;
+
+	suite_server_start(b, NULL);
+	suite_client_options(b, &o);
+	o.key.b[31] ^= 1;
+	struct rpc_client *c = suite_client_of(&o);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), -LE_AUTH);
+	assert_false(rpc_client_connected(c));
+	rpc_client_destroy(c);
+	assert_int_equal(suite_seen.opened, 0);
+
+	suite_client_options(b, &o);
+	o.cluster.b[0] = 99;
+	c = suite_client_of(&o);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), -LE_WRONG_CLUSTER);
+	rpc_client_destroy(c);
+	o.cluster = b->cluster;
+	c = suite_client_of(&o);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	rpc_client_destroy(c);
+
+	/* Refused by the program: the client hears why. */
+	suite_seen.refuse_open = -LE_FENCED;
+	c = suite_client_of(&o);
+	assert_int_equal(suite_ping(c, 1, 50), -LE_TIMEDOUT);
+	struct rpc_client_stats st;
+	rpc_client_stats(c, &st);
+	assert_non_null(strstr(st.peer, status_text(-LE_FENCED)));
+	suite_seen.refuse_open = 0;
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+/* A link without a client behind it. */
+static struct link *raw_connect(struct bed *b)
+{
+	struct link *k;
+
+	assert_int_equal(b->transport->ops->connect(b->transport, b->addrs, loop_deadline_ms(SHORT_MS), &k), 0);
+	return k;
+}
+
+static void test_wrong_version(struct bed *b)
+{
+	uint8_t body[200] = { 0 };
+	struct link_rx rx;
+	struct wire_w w;
+	struct wire_r r;
+	int32_t status;
+	uint32_t min, max;
+
+	suite_server_start(b, NULL);
+	struct link *k = raw_connect(b);
+	wire_w_init(&w, body + 32, sizeof(body) - 32);
+	wire_put_u32(&w, &(uint32_t){ PROTO_VERSION_MAX + 1 });
+	wire_put_u32(&w, &(uint32_t){ PROTO_VERSION_MAX + 5 });
+	struct link_tx tx = { .hdr = { .type = FRAME_HELLO, .id = 1 }, .body = body,
+			      .body_len = 32 + (uint32_t)w.len };
+	assert_int_equal(k->ops->send(k, &tx, NO_DEADLINE), 0);
+	assert_int_equal(k->ops->recv(k, &rx), 0);
+	assert_true(rx.hdr.type == FRAME_HELLO && rx.hdr.id == 2);
+	wire_r_init(&r, rx.body + 32, rx.hdr.body_len - 32);
+	wire_get_i32(&r, &status);
+	wire_get_u32(&r, &min);
+	wire_get_u32(&r, &max);
+	assert_int_equal(status, -LE_VERSION);
+	assert_true(min == PROTO_VERSION_MIN && max == PROTO_VERSION_MAX);
+	assert_int_equal(k->ops->recv(k, &rx), -LE_DISCONNECTED);
+	k->ops->close(k);
+	suite_server_stop(b, 0);
+}
+
+/* Frames that nobody should send: each ends its own connection and nothing else. */
+static void test_bad_frames(struct bed *b)
+{
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	static const uint8_t zeros[100];
+
+	for (uint8_t type = FRAME_HELLO; type <= FRAME_GOODBYE; type++) {
+		struct link *k = raw_connect(b);
+		struct link_tx tx = { .hdr = { .type = type, .id = 3 }, .body = zeros, .body_len = 100 };
+		struct link_rx rx;
+		assert_int_equal(k->ops->send(k, &tx, NO_DEADLINE), 0);
+		int rc = k->ops->recv(k, &rx);
+		assert_int_equal(rc, -LE_DISCONNECTED);
+		k->ops->close(k);
+		assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	}
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+/* Somebody with the key who ignores the credits is cut off. */
+static void test_flood(struct bed *b)
+{
+	struct rpc_server_options o = suite_server_options(b);
+	struct mds_getattr_req q = { .ino = { 60 } };
+	struct auth_peer peer;
+	struct link_rx rx;
+	uint8_t body[200];
+	struct wire_w w;
+	int rc = 0;
+
+	o.in_flight_max = 4;
+	suite_server_start(b, &o);
+	struct link *k = raw_connect(b);
+	struct auth_self self = { .role = ROLE_TOOL, .name = "tester", .key = &b->key };
+	assert_int_equal(auth_client(k, &self, &peer), 0);
+	assert_int_equal(peer.credits, 4);
+	wire_w_init(&w, body, sizeof(body));
+	wire_put_mds_getattr_req(&w, &q);
+	for (uint64_t i = 1; i <= 9 && rc == 0; i++) {
+		struct link_tx tx = { .hdr = { .type = FRAME_REQUEST, .id = i, .op = OP_mds_getattr },
+				      .body = body, .body_len = (uint32_t)w.len };
+		rc = k->ops->send(k, &tx, NO_DEADLINE);
+	}
+	(void)fiber_sleep_us(20000);
+	assert_int_equal(suite_seen.running, 8);
+	assert_int_equal(k->ops->recv(k, &rx), -LE_DISCONNECTED);
+	k->ops->close(k);
+	suite_server_stop(b, 100);
+}
+
+static void test_no_server(struct bed *b)
+{
+	struct rpc_client_options o;
+	struct mds_ping_req q = { 0 };
+	struct mds_ping_rep p;
+	struct rpc_call call = { .op = OP_mds_ping, .flags = RPC_CALL_NO_WAIT, .req = &q, .rep = &p };
+
+	suite_server_start(b, NULL);
+	suite_server_stop(b, 0);
+	suite_client_options(b, &o);
+	struct rpc_client *c = suite_client_of(&o);
+	assert_int_equal(rpc_call(c, &call), -LE_DISCONNECTED);
+	assert_int_equal(suite_ping(c, 1, 50), -LE_CONNREFUSED);
+	/* It comes back while a call waits. */
+	static struct caller a[1];
+	struct latch done;
+	spawn_callers(a, 1, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 1, .deadline_ms = SHORT_MS });
+	(void)fiber_sleep_us(20000);
+	suite_server_start(b, NULL);
+	latch_wait(&done);
+	assert_int_equal(a[0].rc, 0);
+	rpc_client_destroy(c);
+	/* The second address works. */
+	char two[2 * sizeof(b->addrs) + 4];
+	snprintf(two, sizeof(two), "%s1, %s", b->addrs, b->addrs);
+	two[strlen(b->addrs)] = ' ';
+	char *last = two + strlen(b->addrs) - 1;
+	*last = *last == '9' ? '0' : (char)(*last + 1);
+	o.addrs = two;
+	c = suite_client_of(&o);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+static void test_shutdown(struct bed *b)
+{
+	static struct caller a[5];
+	struct latch done;
+
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	/* What runs may finish. */
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	spawn_callers(a, 5, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
+	(void)fiber_sleep_us(10000);
+	suite_server_stop(b, 1000);
+	latch_wait(&done);
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(a[i].rc, 0);
+	assert_int_equal(suite_ping(c, 1, 20), -LE_CONNREFUSED);
+	/* Without patience it is interrupted. */
+	suite_server_start(b, NULL);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	spawn_callers(a, 5, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 500, .deadline_ms = SHORT_MS });
+	(void)fiber_sleep_us(10000);
+	suite_server_stop(b, 0);
+	latch_wait(&done);
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(a[i].rc, -LE_DISCONNECTED);
+	/* A client that goes ends its own calls. */
+	suite_server_start(b, NULL);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	spawn_callers(a, 5, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
+	(void)fiber_sleep_us(10000);
+	rpc_client_destroy(c);
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(a[i].rc, -LE_SHUTDOWN);
+	suite_server_stop(b, 100);
+}
+
+static void test_crash(struct bed *b)
+{
+	static struct caller a[5];
+	struct latch done;
+
+	if (b->crash_server == NULL)
+		return;
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	spawn_callers(a, 5, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
+	(void)fiber_sleep_us(10000);
+	b->crash_server(b);
+	suite_seen.running = 0;
+	latch_wait(&done);
+	for (int i = 0; i < 5; i++)
+		assert_int_equal(a[i].rc, -LE_DISCONNECTED);
+	assert_int_equal(suite_ping(c, 1, 20), -LE_CONNREFUSED);
+	suite_server_start(b, NULL);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	if (b->partition != NULL) {
+		b->partition(b, true);
+		assert_int_equal(suite_ping(c, 1, 20), -LE_TIMEDOUT);
+		b->partition(b, false);
+		assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+		/* A server that is silent for long is given up. */
+		b->partition(b, true);
+		assert_int_equal(suite_ping(c, 1, 11000), -LE_TIMEDOUT);
+		assert_false(rpc_client_connected(c));
+		b->partition(b, false);
+		assert_int_equal(suite_ping(c, 1, 5000), 0);
+	}
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+/* ---- running ---- */
+
+static suite_run *runner;
+#define SUITE(T) \
+	T(all_messages) T(statuses) T(bulk) T(many_callers) T(timeout) T(late_data) T(interrupt) \
+	T(broken_connection) T(credits) T(overload) T(few_slots) T(callbacks) T(wrong_key_and_cluster) \
+	T(wrong_version) T(bad_frames) T(flood) T(no_server) T(shutdown) T(crash)
+
+#define ENTRY(name) \
+	static void run_##name(void **state) \
+	{ \
+		(void)state; \
+		memset(&suite_seen, 0, sizeof(suite_seen)); \
+		rng = 88172645463325252ull; \
+		runner(test_##name); \
+	}
+SUITE(ENTRY)
+
+int suite_main(const char *name, suite_run *run)
+{
+#define ROW(test) { #test, run_##test, NULL, NULL, NULL },
+	const struct CMUnitTest tests[] = { SUITE(ROW) };
+
+	runner = run;
+	log_init("test", LOG_ERROR);
+	return _cmocka_run_group_tests(name, tests, sizeof(tests) / sizeof(tests[0]), NULL, NULL);
+}
