@@ -1,0 +1,201 @@
+/*
+ * Makes a manifest of a directory. Checksums are imported where the volume knows them (no data is
+ * read), else computed while reading: several files at once, and several chunks of a large one. A file that changes
+ * meanwhile ends it with -LE_STALE.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/stage/manifest.h"
+#include "common/base/checksum.h"
+#include "common/rt/fiber.h"
+#include "common/rt/slot.h"
+
+#define WIDTH 8u         /* files at once, and chunks of one file */
+#define BUFFERS 16u
+#define SMALL_CHUNKS 4u  /* a file of so many is read by one fiber */
+
+struct making {
+	struct vol *v;
+	const char *dir;
+	const struct scan *scan;
+	struct manifest *m;
+	struct slot_pool *pool;
+	const struct progress *progress;
+	struct detail *d;
+	uint64_t bytes;
+	uint32_t next; /* file nobody works on yet */
+	int rc;        /* the first failure */
+};
+
+struct chunk_job {
+	struct making *mk;
+	struct vol_file *file;
+	struct manifest_file *f;
+	uint64_t next, n; /* chunks: shared by the fibers of one file */
+};
+
+static void fail(struct making *mk, int rc, const char *path, const char *what)
+{
+	detail_set(mk->d, rc, path, UINT64_MAX, "%s: %s", what, status_text(rc));
+	if (mk->rc == 0)
+		mk->rc = rc;
+}
+
+static bool stopped(struct making *mk)
+{
+	if (mk->rc == 0 && mk->progress && mk->progress->cancel && *mk->progress->cancel)
+		mk->rc = -LE_CANCELED;
+	return mk->rc != 0;
+}
+
+static int sum_chunk(struct making *mk, struct vol_file *file, struct manifest_file *f, uint64_t chunk)
+{
+	struct slot *s;
+	uint32_t len = manifest_chunk_len(f, chunk);
+	TRY(slot_get(mk->pool, NO_DEADLINE, &s));
+	int rc = vol_pread_all(file, s->data, len, chunk * MANIFEST_CHUNK);
+	if (rc == 0) {
+		uint64_t b = f->first_sum + chunk * (MANIFEST_CHUNK / f->block);
+		for (uint32_t at = 0; at < len; at += f->block)
+			mk->m->sums[b++] = checksum64(s->data + at, len - at < f->block ? len - at : f->block);
+		mk->bytes += len;
+		if (mk->progress && mk->progress->report)
+			mk->progress->report(mk->progress->arg, mk->bytes);
+	}
+	slot_unref(s);
+	return rc;
+}
+
+static void sum_chunks(void *arg)
+{
+	struct chunk_job *job = *(struct chunk_job **)arg;
+	while (job->next < job->n && !stopped(job->mk)) {
+		uint64_t chunk = job->next++;
+		int rc = sum_chunk(job->mk, job->file, job->f, chunk);
+		if (rc < 0)
+			fail(job->mk, rc == -LE_NODATA ? -LE_STALE : rc, job->f->path, "cannot read it");
+	}
+}
+
+static void read_sums(struct making *mk, struct vol_file *file, struct manifest_file *f)
+{
+	struct chunk_job job = { mk, file, f, 0, manifest_file_chunks(f) }, *jobs[WIDTH];
+	for (uint32_t i = 0; i < WIDTH; i++)
+		jobs[i] = &job;
+	uint32_t width = job.n <= SMALL_CHUNKS ? 1 : WIDTH;
+	fiber_parallel("sum_chunks", sum_chunks, jobs, sizeof(jobs[0]), width, width);
+}
+
+struct import {
+	struct manifest *m;
+	struct manifest_file *f;
+	uint64_t at; /* how far the blocks go without a gap */
+};
+
+static int on_sum(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole)
+{
+	static const uint8_t zeros[256u << 10];
+	struct import *im = arg;
+	uint64_t want = im->f->size - im->at;
+	if (want > im->f->block)
+		want = im->f->block;
+	if (off != im->at || len != want || (hole && len > sizeof(zeros)))
+		return 1; /* cut differently: read it */
+	im->m->sums[im->f->first_sum + off / im->f->block] = hole ? checksum64(zeros, len) : sum;
+	im->at += len;
+	return 0;
+}
+
+static bool import_sums(struct making *mk, struct vol_file *file, struct manifest_file *f)
+{
+	struct import im = { mk->m, f, 0 };
+	if (mk->v->ops->sums(file, on_sum, &im) != 0 || im.at != f->size)
+		return false;
+	mk->bytes += f->size;
+	if (mk->progress && mk->progress->report)
+		mk->progress->report(mk->progress->arg, mk->bytes);
+	return true;
+}
+
+static void make_file(struct making *mk, uint32_t i)
+{
+	char path[4096];
+	struct vol_file *file;
+	struct vol_stat after;
+	const struct vol_stat *before = &mk->scan->files[i].st;
+	struct manifest_file *f = &mk->m->files[i];
+	if (snprintf(path, sizeof(path), "%s/%s", mk->dir, f->path) >= (int)sizeof(path)) {
+		fail(mk, -LE_NAMETOOLONG, f->path, "its path");
+		return;
+	}
+	int rc = vol_open(mk->v, path, &file);
+	if (rc < 0) {
+		fail(mk, rc, path, "cannot open it");
+		return;
+	}
+	if (f->size > 0 && !import_sums(mk, file, f))
+		read_sums(mk, file, f);
+	vol_close(file);
+	if (mk->rc)
+		return;
+	rc = vol_stat(mk->v, path, &after);
+	if (rc < 0)
+		fail(mk, rc, path, "cannot look at it");
+	else if (after.size != before->size || after.mtime_ns != before->mtime_ns || after.ino != before->ino)
+		fail(mk, -LE_STALE, path, "it changed while it was read");
+}
+
+static void make_files(void *arg)
+{
+	struct making *mk = *(struct making **)arg;
+	while (mk->next < mk->m->n_files && !stopped(mk))
+		make_file(mk, mk->next++);
+}
+
+int manifest_make_from(struct vol *v, const char *dir, const struct scan *s, struct manifest **ret_manifest,
+		       const struct progress *p, struct detail *d)
+{
+	struct making mk = { .v = v, .dir = dir, .scan = s, .progress = p, .d = d }, *mks[WIDTH];
+	int rc = manifest_create(&mk.m);
+	if (rc < 0)
+		return rc;
+	for (uint32_t i = 0; i < s->n && rc == 0; i++) {
+		const struct vol_stat *st = &s->files[i].st;
+		bool known = st->block >= MANIFEST_BLOCK_MIN && MANIFEST_CHUNK % st->block == 0;
+		rc = manifest_add(mk.m, s->files[i].path, st, known ? st->block : MANIFEST_BLOCK_DEFAULT);
+		if (rc < 0)
+			detail_set(d, rc, s->files[i].path, UINT64_MAX, "cannot be in a data set: %s", status_text(rc));
+	}
+	if (rc == 0)
+		rc = slot_pool_create(MANIFEST_CHUNK, BUFFERS, &mk.pool);
+	if (rc == 0) {
+		for (uint32_t i = 0; i < WIDTH; i++)
+			mks[i] = &mk;
+		if (mk.m->n_files)
+			fiber_parallel("make_files", make_files, mks, sizeof(mks[0]), WIDTH, WIDTH);
+		slot_pool_destroy(mk.pool);
+		rc = mk.rc;
+	}
+	if (rc < 0) {
+		manifest_destroy(mk.m);
+		return rc;
+	}
+	snprintf(mk.m->source, sizeof(mk.m->source), "%s", dir);
+	manifest_finish(mk.m);
+	*ret_manifest = mk.m;
+	return 0;
+}
+
+int manifest_make(struct vol *v, const char *dir, struct manifest **ret_manifest, uint32_t *ret_skipped,
+		  const struct progress *p, struct detail *d)
+{
+	struct scan s;
+	TRY(scan_tree(v, dir, &s, d));
+	int rc = manifest_make_from(v, dir, &s, ret_manifest, p, d);
+	if (rc == 0)
+		*ret_skipped = s.n_skipped;
+	scan_fini(&s);
+	return rc;
+}

@@ -1,0 +1,188 @@
+/* A volume that is the local file system, through the env. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/stage/vol.h"
+#include "common/base/assert.h"
+#include "common/rt/env.h"
+
+struct local {
+	struct vol vol;
+	struct env *env;
+};
+
+struct local_file {
+	struct vol_file file;
+	struct env_file *f;
+};
+
+static struct env *env_of(struct vol *v)
+{
+	return container_of(v, struct local, vol)->env;
+}
+
+static struct env_file *file_of(struct vol_file *f)
+{
+	return container_of(f, struct local_file, file)->f;
+}
+
+static int64_t ns_of(struct timespec t)
+{
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void take_stat(const struct stat *from, struct vol_stat *to)
+{
+	*to = (struct vol_stat){ .size = (uint64_t)from->st_size, .mtime_ns = ns_of(from->st_mtim),
+		.ino = from->st_ino & INT64_MAX, .ver = (uint64_t)ns_of(from->st_ctim), .mode = from->st_mode };
+}
+
+static int local_stat(struct vol *v, const char *path, struct vol_stat *ret_st)
+{
+	struct stat st;
+	TRY(env_stat(env_of(v), path, &st));
+	take_stat(&st, ret_st);
+	return 0;
+}
+
+struct listing {
+	int (*each)(void *arg, const struct vol_entry *e);
+	void *arg;
+};
+
+static int on_entry(void *arg, const struct env_dirent *e)
+{
+	struct listing *l = arg;
+	struct vol_entry entry = { .name = e->name };
+	entry.st.mode = e->is_dir ? S_IFDIR : 0;
+	return l->each(l->arg, &entry);
+}
+
+static int local_list(struct vol *v, const char *path, int (*each)(void *arg, const struct vol_entry *e), void *arg)
+{
+	struct listing l = { each, arg };
+	return env_list(env_of(v), path, on_entry, &l);
+}
+
+static int local_open(struct vol *v, const char *path, int flags, uint32_t mode, struct vol_file **ret_file)
+{
+	struct local_file *f = calloc(1, sizeof(*f));
+	if (!f)
+		return -LE_NOMEM;
+	int rc = env_file_open(env_of(v), path, flags, mode, &f->f);
+	if (rc < 0) {
+		free(f);
+		return rc;
+	}
+	f->file.vol = v;
+	*ret_file = &f->file;
+	return 0;
+}
+
+static void local_close(struct vol_file *file)
+{
+	struct local_file *f = container_of(file, struct local_file, file);
+	env_file_close(f->f);
+	free(f);
+}
+
+static int64_t local_pread(struct vol_file *f, void *buf, uint64_t len, uint64_t off)
+{
+	uint64_t got = 0;
+	while (got < len) {
+		int64_t n = env_file_pread_some(file_of(f), (char *)buf + got, len - got, off + got);
+		if (n < 0)
+			return n;
+		if (n == 0)
+			break;
+		got += (uint64_t)n;
+	}
+	return (int64_t)got;
+}
+
+static int local_pwrite(struct vol_file *f, const void *buf, uint64_t len, uint64_t off)
+{
+	return env_file_pwrite(file_of(f), buf, len, off);
+}
+
+static int local_sync(struct vol_file *f)
+{
+	return env_file_datasync(file_of(f));
+}
+
+static int local_sums(struct vol_file *f,
+		      int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole), void *arg)
+{
+	(void)f;
+	(void)each;
+	(void)arg;
+	return -LE_NOTSUP;
+}
+
+static int local_mkdir(struct vol *v, const char *path, uint32_t mode)
+{
+	return env_mkdir(env_of(v), path, mode);
+}
+
+static int local_unlink(struct vol *v, const char *path)
+{
+	return env_unlink(env_of(v), path);
+}
+
+static int local_rmdir(struct vol *v, const char *path)
+{
+	return env_rmdir(env_of(v), path);
+}
+
+static int local_rename(struct vol *v, const char *from, const char *to)
+{
+	return env_rename(env_of(v), from, to);
+}
+
+static int local_syncdir(struct vol *v, const char *path)
+{
+	return env_syncdir(env_of(v), path);
+}
+
+static int local_seal(struct vol *v, const char *path)
+{
+	(void)v;
+	(void)path;
+	return -LE_NOTSUP;
+}
+
+static void local_destroy(struct vol *v)
+{
+	free(container_of(v, struct local, vol));
+}
+
+static const struct vol_ops local_ops = {
+	.stat = local_stat,
+	.list = local_list,
+	.open = local_open,
+	.close = local_close,
+	.pread = local_pread,
+	.pwrite = local_pwrite,
+	.sync = local_sync,
+	.sums = local_sums,
+	.mkdir = local_mkdir,
+	.unlink = local_unlink,
+	.rmdir = local_rmdir,
+	.rename = local_rename,
+	.syncdir = local_syncdir,
+	.seal = local_seal,
+	.destroy = local_destroy,
+};
+
+int vol_local_create(struct env *env, struct vol **ret_vol)
+{
+	struct local *l = calloc(1, sizeof(*l));
+	if (!l)
+		return -LE_NOMEM;
+	l->vol.ops = &local_ops;
+	l->vol.origin = ORIGIN_LOCAL;
+	l->env = env;
+	*ret_vol = &l->vol;
+	return 0;
+}
