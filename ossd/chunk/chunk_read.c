@@ -13,6 +13,7 @@
 
 #define RUNS_MAX 32u
 #define RUNS_WIDTH 8u
+#define REPLACED 1 /* the record is no longer the chunk's: read that one */
 
 struct run {
 	struct chunk_store *s;
@@ -26,6 +27,9 @@ struct run {
 struct reader {
 	struct chunk_store *s;
 	struct chunk_read *r;
+	struct chunk_ent *ent;
+	struct read_pin pin;
+	bool pinned;
 	const struct chunk_record *rec;
 	uint32_t end;		/* of what is asked for, in the chunk */
 	uint32_t first, last;	/* blocks */
@@ -58,6 +62,24 @@ static void drop_slots(struct chunk_read *r)
 	r->n_vec = 0;
 }
 
+/*
+ * Waiting for slots may take long (they go out to slow clients), and a pin keeps freed space from
+ * being used: so it is not held meanwhile.
+ */
+static int get_slot(struct reader *rd, struct slot_pool *pool, struct slot **ret_slot)
+{
+	struct slot *slot = slot_try_get(pool);
+
+	if (slot) {
+		*ret_slot = slot;
+		return 0;
+	}
+	if (rd->pinned)
+		read_pin_end(&rd->s->space, &rd->pin);
+	rd->pinned = false;
+	return slot_get(pool, fiber_deadline(), ret_slot);
+}
+
 static int get_slots(struct reader *rd)
 {
 	struct chunk_store *s = rd->s;
@@ -77,7 +99,7 @@ static int get_slots(struct reader *rd)
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
 		uint32_t room = rd->per_slot * rd->rec->block_size - skip;
 
-		rc = slot_get(pool, fiber_deadline(), &r->vec[i].slot);
+		rc = get_slot(rd, pool, &r->vec[i].slot);
 		if (rc < 0)
 			break;
 		r->n_vec++;
@@ -231,6 +253,13 @@ static int read_record(struct reader *rd)
 	rd->last = (rd->end - 1) / rd->rec->block_size;
 	zeros = !has_data(rd);
 	TRY(zeros ? zero_slots(rd) : get_slots(rd));
+	if (!rd->pinned && rd->ent->rec != rd->rec) {
+		drop_slots(r);
+		return REPLACED;
+	}
+	if (!rd->pinned)
+		read_pin_begin(&rd->s->space, &rd->pin);
+	rd->pinned = true;
 	if (!zeros)
 		rc = read_blocks(rd);
 	for (uint32_t i = rd->first; i <= rd->last && rc == 0; i++)
@@ -240,35 +269,52 @@ static int read_record(struct reader *rd)
 	return rc;
 }
 
+/* The committed record as it is now. */
+static int read_once(struct reader *rd)
+{
+	struct chunk_store *s = rd->s;
+	struct chunk_read *r = rd->r;
+	struct chunk_record *rec;
+	int rc = 0;
+
+	TRY(store_ent_load(s, rd->ent));
+	rec = rd->ent->rec;
+	r->n_pieces = 0;
+	r->version = rec ? rec->version : 0;
+	r->end = rec ? rec->end : 0;
+	r->mtime_ns = rec ? rec->mtime_ns : 0;
+	if (!rec || r->len == 0 || r->off >= rec->end)
+		return 0;
+	rd->rec = chunk_record_ref(rec);
+	rd->end = r->len < rec->end - r->off ? r->off + r->len : rec->end;
+	read_pin_begin(&s->space, &rd->pin);
+	rd->pinned = true;
+	rc = read_record(rd);
+	if (rd->pinned)
+		read_pin_end(&s->space, &rd->pin);
+	chunk_record_unref(&s->cache, rec);
+	if (rc == 0) {
+		metric_add(&s->metrics->reads, 1);
+		metric_add(&s->metrics->read_bytes, rd->end - r->off);
+	}
+	return rc;
+}
+
 int chunk_read(struct chunk_store *s, struct chunk_read *r)
 {
 	struct reader rd = { .s = s, .r = r };
-	struct chunk_record *rec = NULL;
-	struct read_pin pin;
 	int rc;
 
-	r->n_pieces = r->n_vec = 0;
-	r->version = r->end = 0;
-	r->mtime_ns = 0;
+	r->n_vec = 0;
 	if (r->len > s->p->bulk_max)
 		return -LE_TOO_BIG;
-	TRY(chunk_store_record(s, &r->id, &rec));
-	if (!rec)
-		return 0;
-	read_pin_begin(&s->space, &pin); /* nothing has yielded since the record was current */
-	r->version = rec->version;
-	r->end = rec->end;
-	r->mtime_ns = rec->mtime_ns;
-	rc = 0;
-	if (r->len && r->off < rec->end) {
-		rd.rec = rec;
-		rd.end = r->len < rec->end - r->off ? r->off + r->len : rec->end;
-		rc = read_record(&rd);
-		metric_add(&s->metrics->reads, 1);
-		metric_add(&s->metrics->read_bytes, rc == 0 ? rd.end - r->off : 0);
-	}
-	read_pin_end(&s->space, &pin);
-	chunk_record_unref(&s->cache, rec);
+	rd.ent = chunk_ent_get(&s->cache, &r->id);
+	if (!rd.ent)
+		return -LE_NOMEM;
+	do {
+		rc = read_once(&rd);
+	} while (rc == REPLACED);
+	chunk_ent_put(&s->cache, rd.ent);
 	return rc;
 }
 

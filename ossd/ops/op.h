@@ -1,0 +1,72 @@
+/*
+ * What the operations share: the target they work on, who may do what, and exactly once.
+ * A handler is found by its name: ops/read.c has op_read. Every handler runs in the fiber of
+ * its request on the target's loop; r->arg is the struct target.
+ */
+#ifndef LEAT_OSSD_OP_H
+#define LEAT_OSSD_OP_H
+
+#include "common/rpc/cap.h"
+#include "common/rpc/rpc.h"
+#include "ossd/chunk/chunk_store.h"
+
+#define TARGET_MAGIC 0x7467726cu
+#define CAP_MEMO 1024u
+
+/* The one target of this process; owned by its loop. */
+struct target {
+	uint32_t magic;
+	struct env *env;
+	const struct ossd_params *p;
+	struct ossd_metrics *metrics;
+	struct chunk_store *store;
+	struct cap_key cap_key;
+	struct cap memo[CAP_MEMO]; /* verified ones, by session and inode */
+	/* From the MDS: */
+	bool ready;
+	uint32_t id, chain, epoch;
+	uint64_t start_us;
+	const char *addrs;
+};
+
+static inline struct target *op_target(const struct rpc_req *r)
+{
+	return CAST_OBJ(r->arg, struct target, TARGET_MAGIC);
+}
+
+/* Is this the target, is it in service, does the client know the present epoch?
+ * -LE_NOT_READY, -LE_NO_TARGET, -LE_STALE_EPOCH */
+int op_admit(struct rpc_req *r) CHECK_RESULT;
+/* The capability, unless the MDS asks. -LE_BAD_CAP */
+int op_check_cap(struct rpc_req *r, const struct cap *cap, struct ino ino, uint32_t gen,
+		 uint32_t rights) CHECK_RESULT;
+
+/* A request that changes something. */
+struct mutation {
+	struct rpc_req *r;
+	struct target *t;
+	struct replay_ent *ent; /* NULL: the MDS asks without a sequence number */
+};
+/* Admits, runs fn unless it was answered before. fn calls op_answer and then, without a yield
+ * between, joins the group commit for whose end it waits. */
+int op_mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *in, void *out),
+	      const void *in, void *out) CHECK_RESULT;
+void op_answer(struct mutation *m, const void *out);
+/* For changes that are durable already: their answer in a group of its own. */
+int op_answer_durable(struct mutation *m, const void *out) CHECK_RESULT;
+
+/* The connection works for this session from now on (0: it has ended). */
+void op_peer_session(struct target *t, struct rpc_peer *p, uint64_t session);
+
+int op_read(struct rpc_req *r, const void *in, void *out);
+int op_write(struct rpc_req *r, const void *in, void *out);
+int op_trim(struct rpc_req *r, const void *in, void *out);
+int op_punch(struct rpc_req *r, const void *in, void *out);
+int op_remove(struct rpc_req *r, const void *in, void *out);
+int op_stat(struct rpc_req *r, const void *in, void *out);
+int op_list(struct rpc_req *r, const void *in, void *out);
+int op_sums(struct rpc_req *r, const void *in, void *out);
+int op_grant(struct rpc_req *r, const void *in, void *out);
+int op_status(struct rpc_req *r, const void *in, void *out);
+
+#endif

@@ -1,0 +1,80 @@
+/* oss_read and oss_sums: data of a chunk with its checksums, and the checksums alone. */
+#include "ossd/ops/op.h"
+
+static int encode_pieces(struct rpc_req *r, const struct piece *pieces, uint32_t n,
+			 struct bytes *ret_bytes)
+{
+	uint8_t *buf = rpc_req_alloc(r, (size_t)n * PIECE_WIRE_SIZE);
+
+	if (!buf && n)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		piece_encode(&pieces[i], buf + (size_t)i * PIECE_WIRE_SIZE);
+	*ret_bytes = bytes_of(buf, n * PIECE_WIRE_SIZE);
+	return 0;
+}
+
+static void drop_vec(struct chunk_read *cr)
+{
+	for (uint32_t i = 0; i < cr->n_vec; i++)
+		slot_unref(cr->vec[i].slot);
+}
+
+int op_read(struct rpc_req *r, const void *in, void *out)
+{
+	const struct oss_read_req *req = in;
+	struct oss_read_rep *rep = out;
+	struct target *t = op_target(r);
+	struct chunk_read cr = { .id = req->chunk, .off = req->off, .len = req->len,
+				 .verify = req->flags & READ_VERIFY };
+	int rc;
+
+	TRY(op_admit(r));
+	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_READ));
+	if (req->len > t->p->bulk_max)
+		return -LE_TOO_BIG;
+	if (rpc_req_canceled(r))
+		return -LE_CANCELED;
+	cr.n_pieces_max = chunk_read_pieces_max(req->len);
+	cr.pieces = rpc_req_alloc(r, cr.n_pieces_max * sizeof(*cr.pieces));
+	if (!cr.pieces)
+		return -LE_NOMEM;
+	TRY(chunk_read(t->store, &cr));
+	rc = encode_pieces(r, cr.pieces, cr.n_pieces, &rep->pieces);
+	if (rc < 0) {
+		drop_vec(&cr);
+		return rc;
+	}
+	rep->version = cr.version;
+	rep->end = cr.end;
+	rep->mtime_ns = cr.mtime_ns;
+	for (uint32_t i = 0; i < cr.n_vec; i++)
+		r->reply_bulk[i] = cr.vec[i];
+	r->n_reply_bulk = cr.n_vec;
+	return 0;
+}
+
+int op_sums(struct rpc_req *r, const void *in, void *out)
+{
+	const struct oss_sums_req *req = in;
+	struct oss_sums_rep *rep = out;
+	struct target *t = op_target(r);
+	struct chunk_record *rec;
+	uint32_t max = 2 * LEAT_BLOCKS_PER_CHUNK_MAX + 2;
+	struct piece *pieces;
+	int rc;
+
+	TRY(op_admit(r));
+	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_READ));
+	pieces = rpc_req_alloc(r, max * sizeof(*pieces));
+	if (!pieces)
+		return -LE_NOMEM;
+	TRY(chunk_store_record(t->store, &req->chunk, &rec));
+	if (!rec)
+		return 0;
+	rep->version = rec->version;
+	rep->end = rec->end;
+	rc = encode_pieces(r, pieces, chunk_record_pieces(rec, pieces, max), &rep->pieces);
+	chunk_record_unref(&t->store->cache, rec);
+	return rc;
+}

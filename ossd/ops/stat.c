@@ -1,0 +1,70 @@
+/* oss_stat, oss_list, oss_grant: questions about files, the store's content, space. */
+#include "ossd/ops/op.h"
+
+int op_stat(struct rpc_req *r, const void *in, void *out)
+{
+	const struct oss_stat_req *req = in;
+	struct oss_stat_rep *rep = out;
+	struct chunk_stat st;
+
+	TRY(op_admit(r));
+	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, 0));
+	TRY(chunk_stat(op_target(r)->store, req->ino, req->gen, req->chunk_size, &st));
+	rep->size = st.size;
+	rep->used = st.used;
+	rep->mtime_ns = st.mtime_ns;
+	rep->n_chunks = st.n_chunks;
+	return 0;
+}
+
+#define LIST_MAX 1024u
+#define SUMMARY_ROOM 96u /* of one chunk_summary on the wire, with room for fields to come */
+
+static int list_one(void *arg, const struct chunk_summary *c)
+{
+	struct wire_w *w = arg;
+
+	wire_put_chunk_summary(w, c);
+	return w->status;
+}
+
+/* For servers and tools: it names every file that has data here. */
+int op_list(struct rpc_req *r, const void *in, void *out)
+{
+	const struct oss_list_req *req = in;
+	struct oss_list_rep *rep = out;
+	uint32_t max = req->max < LIST_MAX ? req->max : LIST_MAX;
+	struct wire_w w;
+	void *buf;
+	bool more = false;
+
+	if (r->peer->role != ROLE_MDS && r->peer->role != ROLE_TOOL && r->peer->role != ROLE_OSSD)
+		return -LE_PERM;
+	if (!op_target(r)->ready)
+		return -LE_NOT_READY;
+	if (r->hdr.target != op_target(r)->id)
+		return -LE_NO_TARGET;
+	if (max == 0)
+		return -LE_INVAL;
+	buf = rpc_req_alloc(r, (size_t)max * SUMMARY_ROOM);
+	if (!buf)
+		return -LE_NOMEM;
+	wire_w_init(&w, buf, (size_t)max * SUMMARY_ROOM);
+	TRY(chunk_list(op_target(r)->store, &req->from, max, list_one, &w, &more));
+	rep->chunks = bytes_of(buf, (uint32_t)w.len);
+	rep->more = more;
+	return 0;
+}
+
+int op_grant(struct rpc_req *r, const void *in, void *out)
+{
+	const struct oss_grant_req *req = in;
+	struct oss_grant_rep *rep = out;
+	struct target *t = op_target(r);
+
+	TRY(op_admit(r));
+	if (r->hdr.session == 0)
+		return -LE_INVAL;
+	rep->grant = space_grant(&t->store->space, r->hdr.session, req->want, env_now_us(t->env));
+	return 0;
+}

@@ -1,0 +1,245 @@
+#include "ossd/registration.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+
+#define CALL_MS 5000u
+#define EXPIRE_STEP 1024u
+
+static uint64_t earlier(uint64_t now, uint64_t ms)
+{
+	return now > ms * 1000 ? now - ms * 1000 : 0;
+}
+
+/* ---- register ---- */
+
+static bool hopeless(int rc)
+{
+	return rc == -LE_STORE_OLD || rc == -LE_WRONG_CLUSTER;
+}
+
+/* Says each kind of failure once. */
+static void report(struct registration *g, int rc)
+{
+	if (hopeless(rc) && !g->failed) {
+		log_error("target %u: the metadata server refuses this store: %s", g->t->id,
+			  status_text(rc));
+		g->failed = rc;
+	} else if (rc < 0 && rc != g->last_logged && rc != -LE_SHUTDOWN && rc != -LE_INTR) {
+		log_warn("target %u: metadata server: %s", g->t->id, status_text(rc));
+	}
+	g->last_logged = rc;
+}
+
+static int accepted(struct registration *g, struct rpc_client *c,
+		    const struct mds_target_register_rep *rep)
+{
+	struct target *t = g->t;
+	struct store_super *super = &t->store->super;
+	const struct uuid *cluster = rpc_client_cluster(c);
+
+	if (super->target != rep->target || !uuid_equal(&super->cluster, cluster))
+		TRY(chunk_store_set_owner(t->store, cluster, rep->target));
+	t->id = rep->target;
+	t->chain = rep->chain;
+	t->epoch = rep->epoch;
+	if (rep->heartbeat_ms)
+		g->heartbeat_ms = rep->heartbeat_ms;
+	if (!t->ready)
+		log_info("target %u of chain %u, epoch %u, serves at %s", t->id, t->chain, t->epoch,
+			 g->addrs);
+	t->ready = true;
+	metric_set(&t->metrics->registered, 1);
+	return 0;
+}
+
+static int register_target(struct registration *g, struct rpc_client *c, uint16_t flags)
+{
+	struct target *t = g->t;
+	struct chunk_store *s = t->store;
+	struct mds_target_register_rep rep = { 0 };
+	struct mds_target_register_req req = {
+		.cluster = s->super.cluster, .uuid = s->super.uuid, .target = s->super.target,
+		.commits = s->commits, .addrs = bytes_str(g->addrs), .host = bytes_str(t->p->host),
+		.capacity = space_total(&s->space), .used = space_used(&s->space),
+		.free = space_usable(&s->space), .incarnation = g->incarnation,
+	};
+	struct rpc_call call = { .op = OP_mds_target_register, .flags = flags, .req = &req,
+				 .rep = &rep, .deadline_us = loop_deadline_ms(CALL_MS) };
+	int rc = rpc_call(c, &call);
+
+	if (rc == 0)
+		rc = accepted(g, c, &rep);
+	rpc_call_fini(&call);
+	report(g, rc);
+	return rc;
+}
+
+static int connected(void *arg, struct rpc_client *c)
+{
+	struct registration *g = arg;
+	int rc = register_target(g, c, RPC_CALL_SETUP);
+
+	/* The connection is kept where it is no use to come again at once. */
+	g->again = rc < 0;
+	return rc < 0 && !hopeless(rc) ? rc : 0;
+}
+
+/* ---- sessions ---- */
+
+static int compare_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+struct live {
+	uint64_t *ids;
+	size_t n;
+};
+
+static bool is_alive(void *arg, uint64_t session)
+{
+	const struct live *l = arg;
+
+	return session == 1 || bsearch(&session, l->ids, l->n, sizeof(*l->ids), compare_u64);
+}
+
+/* Rows that were used since the list was asked for may belong to a newer session: they stay. */
+static int expire_rows(struct chunk_store *s, struct live *l, uint64_t asked_us)
+{
+	uint32_t n;
+
+	do {
+		TRY(chunk_store_status(s));
+		n = replay_expire(&s->replay, group_commit_batch(&s->gc), asked_us, EXPIRE_STEP, is_alive,
+				  l);
+		if (n)
+			TRY(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)));
+	} while (n == EXPIRE_STEP);
+	return 0;
+}
+
+static int drop_dead_sessions(struct registration *g)
+{
+	struct mds_session_list_req req = { 0 };
+	struct mds_session_list_rep rep = { 0 };
+	struct rpc_call call = { .op = OP_mds_session_list, .req = &req, .rep = &rep,
+				 .deadline_us = loop_deadline_ms(CALL_MS) };
+	uint64_t asked_us = env_now_us(g->t->env);
+	struct live l = { 0 };
+	struct wire_r w;
+	int rc = rpc_call(g->client, &call);
+
+	if (rc < 0)
+		goto out;
+	l.n = rep.sessions.len / sizeof(uint64_t);
+	l.ids = calloc(l.n + 1, sizeof(*l.ids));
+	rc = l.ids ? 0 : -LE_NOMEM;
+	if (rc < 0)
+		goto out;
+	wire_r_init(&w, rep.sessions.data, rep.sessions.len);
+	for (size_t i = 0; i < l.n; i++)
+		wire_get_u64(&w, &l.ids[i]);
+	qsort(l.ids, l.n, sizeof(*l.ids), compare_u64);
+	rc = expire_rows(g->t->store, &l, asked_us);
+	if (rc == 0)
+		g->sessions_gen = rep.gen;
+out:
+	free(l.ids);
+	rpc_call_fini(&call);
+	return rc;
+}
+
+/* ---- heartbeat ---- */
+
+static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
+{
+	struct target *t = g->t;
+	struct chunk_store *s = t->store;
+	struct mds_target_heartbeat_req req = {
+		.target = t->id, .uuid = s->super.uuid, .commits = s->commits,
+		.capacity = space_total(&s->space), .used = space_used(&s->space),
+		.free = space_usable(&s->space), .incarnation = g->incarnation,
+	};
+	struct mds_target_heartbeat_rep rep = { 0 };
+	struct rpc_call call = { .op = OP_mds_target_heartbeat, .req = &req, .rep = &rep,
+				 .deadline_us = loop_deadline_ms(CALL_MS) };
+	int rc = rpc_call(g->client, &call);
+
+	if (rc == 0) {
+		t->epoch = rep.epoch;
+		*ret_sessions_gen = rep.sessions_gen;
+	}
+	rpc_call_fini(&call);
+	return rc;
+}
+
+static void beat(struct registration *g)
+{
+	uint64_t gen = g->sessions_gen;
+	int rc = g->again && g->t->ready ? register_target(g, g->client, 0) : heartbeat(g, &gen);
+
+	if (g->again && rc == 0)
+		g->again = false;
+	/* It does not know us (any more): register anew next time. */
+	if (rc < 0 && status_retry(rc) != RETRY_CONN && status_retry(rc) != RETRY_SAME)
+		g->again = true;
+	if (g->t->ready || hopeless(rc))
+		report(g, rc);
+	if (rc == 0 && gen != g->sessions_gen)
+		report(g, drop_dead_sessions(g));
+}
+
+static void heartbeat_fiber(void *arg)
+{
+	struct registration *g = arg;
+	struct target *t = g->t;
+
+	g->fiber = fiber_self();
+	while (!g->stopping) {
+		beat(g);
+		space_expire(&t->store->space, earlier(env_now_us(t->env), t->p->grant_ttl_ms));
+		chunk_store_gauges(t->store);
+		if (g->stopping)
+			break;
+		if (fiber_sleep_us((uint64_t)g->heartbeat_ms * 1000) < 0)
+			break;
+	}
+	g->fiber = NULL;
+	latch_done(&g->running);
+}
+
+int registration_start(struct registration *g, struct target *t,
+		       const struct registration_options *o)
+{
+	struct rpc_client_options co = {
+		.transport = o->transport, .addrs = o->mds_addrs, .name = t->p->host, .role = ROLE_OSSD,
+		.cluster = t->store->super.cluster, .key = *o->key, .arg = g, .connected = connected,
+	};
+	int rc;
+
+	*g = (struct registration){ .t = t, .heartbeat_ms = t->p->heartbeat_ms };
+	snprintf(g->addrs, sizeof(g->addrs), "%s", o->addrs);
+	g->incarnation = env_random_u64(t->env);
+	latch_init(&g->running, 0);
+	TRY(rpc_client_create(&co, &g->client));
+	latch_add(&g->running, 1);
+	rc = fiber_spawn("heartbeat", heartbeat_fiber, g);
+	if (rc < 0) {
+		latch_done(&g->running);
+		rpc_client_destroy(g->client);
+	}
+	return rc;
+}
+
+void registration_stop(struct registration *g)
+{
+	g->stopping = true;
+	if (g->fiber)
+		fiber_interrupt(g->fiber);
+	latch_wait(&g->running);
+	rpc_client_destroy(g->client);
+}

@@ -1,0 +1,34 @@
+/*
+ * The target's side of its life in the cluster: connect to the MDS, register, heartbeat, learn
+ * the chain's epoch and which sessions live. Runs in the background on the target's loop.
+ */
+#ifndef LEAT_OSSD_REGISTRATION_H
+#define LEAT_OSSD_REGISTRATION_H
+
+#include "ossd/ops/op.h"
+
+struct registration {
+	struct target *t;
+	struct rpc_client *client;
+	char addrs[CONFIG_STR_MAX];
+	uint64_t incarnation, sessions_gen;
+	uint32_t heartbeat_ms;
+	int failed; /* the MDS will never take this store */
+	int last_logged;
+	bool stopping, again;
+	struct fiber *fiber;
+	struct latch running;
+};
+
+struct registration_options {
+	struct transport *transport;
+	const struct rpc_key *key;
+	const char *mds_addrs;
+	const char *addrs; /* what clients are told */
+};
+
+int registration_start(struct registration *g, struct target *t,
+		       const struct registration_options *o) CHECK_RESULT;
+void registration_stop(struct registration *g);
+
+#endif

@@ -1,0 +1,173 @@
+/*
+ * One object server: chunk store, RPC server, registration, put together and taken apart. Start: open
+ * the store → listen → register in the background; requests get -LE_NOT_READY until the MDS has
+ * accepted the target. Stop: no more requests, what runs ends → registration → store.
+ */
+#include "ossd/server.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "ossd/dispatch.h"
+#include "ossd/registration.h"
+
+#define DRAIN_MS 5000u
+
+struct ossd {
+	struct ossd_params p;
+	struct ossd_metrics metrics;
+	struct target target;
+	struct slot_pool *bulk_pool;
+	struct rpc_server *server;
+	struct registration reg;
+	char addrs[CONFIG_STR_MAX];
+};
+
+static void served(void *arg, const struct rpc_req *r, int status, uint64_t us)
+{
+	struct target *t = CAST_OBJ(arg, struct target, TARGET_MAGIC);
+	struct ossd_metrics *m = t->metrics;
+
+	metric_add(&m->requests, 1);
+	if (status < 0)
+		metric_add(&m->errors, 1);
+	metric_hist_add(&m->request_us, us);
+	if (r->hdr.op == OP_oss_read)
+		metric_hist_add(&m->read_us, us);
+	else if (r->hdr.op == OP_oss_write)
+		metric_hist_add(&m->write_us, us);
+}
+
+static void closed(void *arg, struct rpc_peer *p)
+{
+	op_peer_session(CAST_OBJ(arg, struct target, TARGET_MAGIC), p, 0);
+}
+
+/* Clients cannot connect to a wildcard: they get the host's name instead. */
+static void tell_addrs(struct ossd *s)
+{
+	const char *from = rpc_server_addrs(s->server);
+	size_t len = 0;
+
+	if (s->p.advertise[0]) {
+		snprintf(s->addrs, sizeof(s->addrs), "%s", s->p.advertise);
+		return;
+	}
+	while (*from && len + 1 < sizeof(s->addrs)) {
+		size_t n = strcspn(from, " "), skip = 0;
+		const char *host = "";
+
+		if (strncmp(from, "0.0.0.0:", 8) == 0)
+			skip = 7;
+		else if (strncmp(from, "[::]:", 5) == 0)
+			skip = 4;
+		if (skip)
+			host = s->p.host[0] ? s->p.host : "localhost";
+		len += (size_t)snprintf(s->addrs + len, sizeof(s->addrs) - len, "%s%s%.*s",
+					len ? " " : "", host, (int)(n - skip), from + skip);
+		from += n + strspn(from + n, " ");
+	}
+}
+
+static int listen_and_serve(struct ossd *s, const struct ossd_options *o)
+{
+	struct rpc_server_options so = {
+		.transport = o->transport, .addrs = s->p.listen, .name = s->p.host, .role = ROLE_OSSD,
+		.cluster = s->target.store->super.cluster, .key = o->key, .bulk_pool = s->bulk_pool,
+		.bulk_max = (uint32_t)s->p.bulk_max, .in_flight_max = s->p.in_flight_max,
+		.requests_max = s->p.requests_max, .connections_max = s->p.connections_max,
+		.slow_ms = s->p.slow_ms, .handlers = ossd_handlers, .n_handlers = n_ossd_handlers,
+		.arg = &s->target, .closed = closed, .served = served,
+	};
+
+	TRY(rpc_server_create(&so, &s->server));
+	tell_addrs(s);
+	return 0;
+}
+
+static int add_pools(struct ossd *s, struct transport *t)
+{
+	TRY(slot_pool_create(OSSD_SLOT_SIZE, s->p.slots, &s->bulk_pool));
+	if (!t->ops->add_pool)
+		return 0;
+	TRY(t->ops->add_pool(t, s->bulk_pool));
+	TRY(t->ops->add_pool(t, s->target.store->read_pool));
+	return t->ops->add_pool(t, s->target.store->small_pool);
+}
+
+static void server_free(struct ossd *s)
+{
+	if (s->server)
+		rpc_server_destroy(s->server, DRAIN_MS);
+	if (s->target.store)
+		chunk_store_close(s->target.store);
+	if (s->bulk_pool)
+		slot_pool_destroy(s->bulk_pool);
+	free(s);
+}
+
+int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
+{
+	struct ossd *s = calloc(1, sizeof(*s));
+	struct registration_options ro = { .transport = o->transport, .key = &o->key,
+					   .mds_addrs = o->mds_addrs };
+	struct target *t;
+	int rc;
+
+	if (!s)
+		return -LE_NOMEM;
+	s->p = o->params;
+	t = &s->target;
+	*t = (struct target){ .magic = TARGET_MAGIC, .env = loop_env(loop_self()), .p = &s->p,
+			      .metrics = &s->metrics, .addrs = s->addrs };
+	t->start_us = env_now_us(t->env);
+	cap_key_derive(&o->key, &t->cap_key);
+	rc = chunk_store_open(t->env, &s->p, &s->metrics, &t->store);
+	if (rc < 0)
+		goto out;
+	t->id = t->store->super.target;
+	rc = add_pools(s, o->transport);
+	if (rc == 0)
+		rc = listen_and_serve(s, o);
+	if (rc < 0)
+		goto out;
+	ro.addrs = s->addrs;
+	rc = registration_start(&s->reg, t, &ro);
+	if (rc < 0)
+		goto out;
+	if (!s->p.sync)
+		log_warn("target %u: sync=false: a crash of this machine loses data", t->id);
+	*ret_ossd = s;
+	return 0;
+out:
+	server_free(s);
+	return rc;
+}
+
+void ossd_stop(struct ossd *s)
+{
+	rpc_server_destroy(s->server, DRAIN_MS);
+	s->server = NULL;
+	registration_stop(&s->reg);
+	server_free(s);
+}
+
+const char *ossd_addrs(const struct ossd *s)
+{
+	return s->addrs;
+}
+
+bool ossd_ready(const struct ossd *s)
+{
+	return s->target.ready;
+}
+
+int ossd_failed(const struct ossd *s)
+{
+	return s->reg.failed ? s->reg.failed : chunk_store_status(s->target.store);
+}
+
+const struct ossd_metrics *ossd_metrics(const struct ossd *s)
+{
+	return &s->metrics;
+}
