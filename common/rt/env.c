@@ -71,7 +71,8 @@ static void cursor_advance(struct iov_cursor *c, size_t len)
 	c->done += len;
 }
 
-static int move_all(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off, bool write)
+static int move_all(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off,
+		    bool write)
 {
 	const struct env_ops *ops = f->env->ops;
 	struct iov_cursor c = { .iov = iov, .n = n_iov };
@@ -266,7 +267,8 @@ static int sync_parent(struct env *env, const char *path)
 	return env_syncdir(env, dir);
 }
 
-static int write_synced(struct env *env, const char *path, const void *data, size_t len, mode_t mode)
+static int write_synced(struct env *env, const char *path, const void *data, size_t len,
+			mode_t mode)
 {
 	struct env_file *f;
 	int rc;

@@ -24,7 +24,6 @@
 
 #define REAL_MAGIC 0x5245414cu /* REAL */
 #define IO_MAX (1u << 30)      /* bytes per call */
-#define NOWAIT_MAX (64u << 10) /* reads that are tried in place first */
 
 struct env_real {
 	struct env env;
@@ -198,33 +197,21 @@ static void real_file_close(struct env_file *f)
 	free(container_of(f, struct real_file, file));
 }
 
-static size_t iov_len(const struct iovec *iov, int n_iov)
+static unsigned io_len(const struct iovec *iov)
 {
-	size_t len = 0;
-
-	for (int i = 0; i < n_iov; i++)
-		len += iov[i].iov_len;
-	return len;
+	return iov->iov_len < IO_MAX ? (unsigned)iov->iov_len : IO_MAX;
 }
 
-static int64_t real_file_preadv(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off)
+static int64_t real_file_preadv(struct env_file *f, const struct iovec *iov, int n_iov,
+				uint64_t off)
 {
-	size_t len = iov_len(iov, n_iov);
-	struct io_uring_sqe *sqe;
 	struct uring_op op;
+	struct io_uring_sqe *sqe = uring_begin(&op);
 	int n;
 
-	/* What is in the page cache needs no switch of fibers. */
-	if (!f->direct && len <= NOWAIT_MAX) {
-		ssize_t got = preadv2(real_fd(f), iov, n_iov, (off_t)off, RWF_NOWAIT);
-
-		if (got >= 0)
-			return got;
-	}
-	sqe = uring_begin(&op);
+	/* No try in place first (RWF_NOWAIT): the ring does that, and in batches it is quicker. */
 	if (n_iov == 1)
-		io_uring_prep_read(sqe, real_fd(f), iov->iov_base, (unsigned)(len < IO_MAX ? len : IO_MAX),
-				   off);
+		io_uring_prep_read(sqe, real_fd(f), iov->iov_base, io_len(iov), off);
 	else
 		io_uring_prep_readv(sqe, real_fd(f), iov, (unsigned)n_iov, off);
 	n = uring_end(&op, sqe);
@@ -235,15 +222,14 @@ static int64_t real_file_preadv(struct env_file *f, const struct iovec *iov, int
 	return n;
 }
 
-static int64_t real_file_pwritev(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off)
+static int64_t real_file_pwritev(struct env_file *f, const struct iovec *iov, int n_iov,
+				 uint64_t off)
 {
 	struct uring_op op;
 	struct io_uring_sqe *sqe = uring_begin(&op);
-	size_t len = iov[0].iov_len;
 
 	if (n_iov == 1)
-		io_uring_prep_write(sqe, real_fd(f), iov->iov_base, (unsigned)(len < IO_MAX ? len : IO_MAX),
-				    off);
+		io_uring_prep_write(sqe, real_fd(f), iov->iov_base, io_len(iov), off);
 	else
 		io_uring_prep_writev(sqe, real_fd(f), iov, (unsigned)n_iov, off);
 	return uring_end(&op, sqe);
@@ -458,7 +444,8 @@ static int real_path_rename(struct env *env, const char *from, const char *to)
 
 /* ---- life ---- */
 
-static int real_loop_create(struct env *env, const struct loop_options *opts, struct loop **ret_loop)
+static int real_loop_create(struct env *env, const struct loop_options *opts,
+			    struct loop **ret_loop)
 {
 	return uring_loop_create(env, opts, ret_loop);
 }

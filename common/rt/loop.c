@@ -341,7 +341,8 @@ void loop_run(struct loop *l)
 		if (until <= l->now_us || (drain_end == NO_DEADLINE && loop_stopping(l)))
 			l->backend->wait(l, 0);
 		else
-			loop_idle(l, drain_end != NO_DEADLINE, until < drain_end ? until : drain_end);
+			loop_idle(l, drain_end != NO_DEADLINE,
+				  until < drain_end ? until : drain_end);
 	}
 	atomic_store(&l->asleep, true);
 	close_calls(l);
@@ -431,7 +432,8 @@ static void call_mail(struct mail *m)
 
 int loop_call(struct loop *to, const char *name, void (*fn)(void *arg), void *arg)
 {
-	struct call c = { .mail = { .fn = call_mail }, .loop = to, .name = name, .fn = fn, .arg = arg };
+	struct call c = { .mail = { .fn = call_mail }, .loop = to, .name = name, .fn = fn,
+			  .arg = arg };
 
 	ASSERT(loop_current == NULL);
 	pthread_cond_init(&c.cond, NULL);

@@ -185,7 +185,7 @@ static int try_failed(int err)
 	return err == ETIMEDOUT ? -LE_DISCONNECTED : transfer_status(status_from_errno(err));
 }
 
-/* The end of a transfer in the ring. A connection that the kernel gave up is no deadline of ours. */
+/* The end of a transfer in the ring. A connection that the kernel gave up is no deadline. */
 static int transfer_end(struct uring_op *op, struct io_uring_sqe *sqe, uint64_t deadline_us)
 {
 	int rc = uring_end_until(op, sqe, deadline_us);

@@ -40,7 +40,8 @@ static uint8_t *map_memory(uint64_t len, uint64_t *ret_map_len)
 		*ret_map_len = huge_len;
 		return p;
 	}
-	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE,
+		 -1, 0);
 	if (p == MAP_FAILED)
 		return NULL;
 	madvise(p, len, MADV_HUGEPAGE);

@@ -6,8 +6,8 @@
  * has flagged no work. Completions unblock fibers and do nothing else.
  *
  * Where the kernel has it, the ring belongs to one thread (SINGLE_ISSUER, DEFER_TASKRUN): it is
- * made disabled and enabled by the first wait, because loops are often made on one thread and run on
- * another. A kick from another thread writes to an eventfd, of which a read is always in flight.
+ * made disabled and enabled by the first wait, because loops are often made on one thread and run
+ * on another. A kick from another thread writes to an eventfd, of which a read is always in flight.
  */
 #include "common/rt/uring.h"
 

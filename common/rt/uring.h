@@ -33,8 +33,9 @@ struct io_uring_sqe *uring_begin(struct uring_op *op);
 /* Waits for the end, whatever happens: a count or a negative status. Yields. */
 int uring_end(struct uring_op *op, struct io_uring_sqe *sqe) CHECK_RESULT;
 /* The same, but at the deadline or an interruption the operation is cancelled; -LE_TIMEDOUT or
- * -LE_INTR then, or its result if it was quicker (an interruption stays pending then). In each case the
- * kernel is done with the operation and its buffers on return. */
-int uring_end_until(struct uring_op *op, struct io_uring_sqe *sqe, uint64_t deadline_us) CHECK_RESULT;
+ * -LE_INTR then, or its result if it was quicker (an interruption stays pending then). In each case
+ * the kernel is done with the operation and its buffers on return. */
+int uring_end_until(struct uring_op *op, struct io_uring_sqe *sqe, uint64_t deadline_us)
+	CHECK_RESULT;
 
 #endif

@@ -97,17 +97,17 @@ static void direct_main(void *arg)
 	struct env *env = loop_env(loop_self());
 	struct env_file *f = NULL;
 	uint8_t *buf = NULL;
+	int flags = O_RDWR | O_CREAT | O_EXCL | O_DIRECT;
 
 	(void)arg;
 	assert_int_equal(posix_memalign((void **)&buf, 4096, 8192), 0);
-	assert_int_equal(env_file_open(env, in_dir("d"), O_RDWR | O_CREAT | O_EXCL | O_DIRECT, 0644, &f), 0);
+	assert_int_equal(env_file_open(env, in_dir("d"), flags, 0644, &f), 0);
 	memset(buf, 7, 4096);
 	assert_int_equal(env_file_pwrite(f, buf, 4096, 4096), 0);
 	assert_int_equal(env_file_pread(f, buf, 8192, 0), 0);
 	assert_int_equal(buf[0], 0);
 	assert_int_equal(buf[4096], 7);
-	assert_int_equal(env_file_open(env, in_dir("d"), O_RDWR | O_CREAT | O_EXCL | O_DIRECT, 0644, &f),
-			 -LE_EXIST);
+	assert_int_equal(env_file_open(env, in_dir("d"), flags, 0644, &f), -LE_EXIST);
 	env_file_close(f);
 	free(buf);
 	assert_int_equal(env_unlink(env, in_dir("d")), 0);

@@ -163,7 +163,8 @@ static void mail_main(void *arg)
 	box.reader = fiber_self();
 	for (uint32_t i = 0; i < N_POSTERS; i++) {
 		box.next[i] = 0;
-		posts[i] = (struct post){ loop_self(), i, calloc(N_LETTERS, sizeof(struct letter)) };
+		posts[i] = (struct post){ loop_self(), i, NULL };
+		posts[i].letters = calloc(N_LETTERS, sizeof(struct letter));
 		assert_int_equal(pthread_create(&threads[i], NULL, poster, &posts[i]), 0);
 	}
 	fiber_park();

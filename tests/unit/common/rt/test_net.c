@@ -82,7 +82,9 @@ struct sender {
 static void send_big(void *arg)
 {
 	struct sender *s = arg;
-	struct iovec iov[3] = { { s->data, 1000 }, { s->data + 1000, 0 }, { s->data + 1000, BIG - 1000 } };
+	struct iovec iov[3] = { { s->data, 1000 },
+				{ s->data + 1000, 0 },
+				{ s->data + 1000, BIG - 1000 } };
 
 	s->status = net_send_all(s->fd, iov, 3, loop_deadline_ms(5000));
 }
