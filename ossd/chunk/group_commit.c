@@ -1,5 +1,6 @@
 #include "ossd/chunk/group_commit.h"
 
+#include "common/base/fault.h"
 #include "common/base/log.h"
 #include "ossd/metrics.h"
 
@@ -31,6 +32,11 @@ static void fail(struct group_commit *g, int rc, const char *what)
 	log_error("op=commit: %s failed, the store takes no more writes: %s", what, status_text(rc));
 }
 
+static bool must_sync(const struct group_commit *g)
+{
+	return g->o.sync && !FAULT(OSS_EARLY_ACK);
+}
+
 static void sync_data(struct group_commit *g)
 {
 	uint64_t start = env_now_us(g->o.env);
@@ -56,7 +62,7 @@ static void sync_fiber(void *arg)
 			wait_on(&g->room);
 		struct commit_group *c = g->open;
 		group_open(g);
-		if (c->data && g->o.sync && g->status == 0)
+		if (c->data && must_sync(g) && g->status == 0)
 			sync_data(g);
 		list_push(&g->synced, &c->link);
 		waitq_wake_one(&g->synced_work);
@@ -103,7 +109,7 @@ static void commit_fiber(void *arg)
 			uint64_t start = env_now_us(g->o.env);
 
 			g->o.before(g->o.arg, c->batch);
-			int rc = kv_commit(g->o.kv, c->batch, g->o.sync);
+			int rc = kv_commit(g->o.kv, c->batch, must_sync(g));
 			metric_hist_add(&g->o.metrics->commit_us, env_now_us(g->o.env) - start);
 			if (rc < 0)
 				fail(g, rc, "commit of the index");

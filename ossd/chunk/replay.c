@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/fault.h"
 #include "common/rt/loop.h"
 
 WIRE_DEFINE_MESSAGE(replay_row)
@@ -113,12 +114,16 @@ int replay_begin(struct replay *r, uint64_t session, uint32_t slot, uint64_t seq
 	e->waiting--;
 	TRY(rc);
 	e->last_us = loop_now_us();
+	if (FAULT(OSS_NO_DEDUPE) && !e->running_seq)
+		goto execute;
 	if (seq < e->seq || (e->running_seq && seq < e->running_seq) ||
 	    (seq == e->seq && op != e->op))
 		return -LE_STALE_SEQ;
 	*ret_ent = e;
 	if (seq == e->seq)
 		return 1;
+execute:
+	*ret_ent = e;
 	e->running_seq = seq;
 	e->next_op = op;
 	e->next_len = 0;

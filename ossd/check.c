@@ -1,0 +1,209 @@
+/*
+ * leat-ossd check: reads the whole index of a store that is not in use. Each record decodes,
+ * its extents lie inside the file and belong to nobody else, its end is where its blocks allow;
+ * with data every block is read and compared with its checksum. One line per problem.
+ */
+#include <stdlib.h>
+
+#include "common/base/checksum.h"
+#include "ossd/chunk/chunk_store.h"
+#include "ossd/chunk/store_impl.h"
+#include "ossd/server.h"
+
+#define CHECK_BATCH 256u
+
+struct check {
+	struct env *env;
+	const struct ossd_params *p;
+	FILE *report;
+	struct kv *kv;
+	struct store_super super;
+	struct data_file data;
+	struct extent_alloc alloc;
+	struct replay replay;
+	uint64_t problems, n_chunks, n_blocks, bytes;
+	uint8_t next[KV_KEY_MAX + 1];
+	size_t next_len;
+	/* One batch of decoded records, whose data is read after the scan (which must not yield). */
+	bool verify;
+	struct chunk_id ids[CHECK_BATCH];
+	struct chunk_record *recs[CHECK_BATCH];
+	uint32_t n;
+	struct slot_pool *pool;
+	struct slot *buf;
+};
+
+static void chunk_problem(struct check *c, const struct chunk_id *id, int block, const char *what)
+{
+	c->problems++;
+	fprintf(c->report, "inode=%llu gen=%u chunk=%llu", (unsigned long long)id->ino.v, id->gen,
+		(unsigned long long)id->idx);
+	if (block >= 0)
+		fprintf(c->report, " block=%d", block);
+	fprintf(c->report, ": %s\n", what);
+}
+
+static void check_extents(struct check *c, const struct chunk_id *id, const struct chunk_record *r)
+{
+	for (uint32_t i = 0; i < r->n_blocks; i++) {
+		const struct chunk_block *b = &r->blocks[i];
+
+		if (!b->len)
+			continue;
+		c->n_blocks++;
+		c->bytes += b->len;
+		if (b->unit + (uint64_t)block_units(b) > c->alloc.limit)
+			chunk_problem(c, id, (int)i, "its extent lies outside of the data file");
+		else if (extent_take(&c->alloc, b->unit, block_units(b)) < 0)
+			chunk_problem(c, id, (int)i, "its extent belongs to another block as well");
+	}
+}
+
+static int check_chunk(struct check *c, const void *key, size_t key_len, const void *value,
+		       size_t len)
+{
+	struct chunk_id id = { 0 };
+	struct chunk_record *r = c->recs[c->n];
+
+	if (chunk_key_decode(key, key_len, &id) < 0) {
+		c->problems++;
+		fprintf(c->report, "a key of %zu bytes is no chunk's\n", key_len);
+		return 0;
+	}
+	c->n_chunks++;
+	if (chunk_record_decode(&id, value, len, r, LEAT_BLOCKS_PER_CHUNK_MAX) < 0) {
+		chunk_problem(c, &id, -1, "its record is damaged");
+		return 0;
+	}
+	if (r->version == 0)
+		chunk_problem(c, &id, -1, "its version is 0");
+	check_extents(c, &id, r);
+	c->ids[c->n++] = id;
+	return 0;
+}
+
+static int check_row(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct check *c = arg;
+
+	memcpy(c->next, key, key_len);
+	c->next[key_len] = 0;
+	c->next_len = key_len + 1;
+	switch (*(const uint8_t *)key) {
+	case 'K':
+		return check_chunk(c, key, key_len, value, len);
+	case 'R':
+		if (replay_load(&c->replay, key, key_len, value, len) < 0) {
+			c->problems++;
+			fprintf(c->report, "a remembered answer is damaged\n");
+		}
+		return 0;
+	case 'M':
+		return 0;
+	}
+	c->problems++;
+	fprintf(c->report, "a key of unknown kind 0x%02x\n", *(const uint8_t *)key);
+	return 0;
+}
+
+static void check_data(struct check *c, const struct chunk_id *id, const struct chunk_record *r)
+{
+	for (uint32_t i = 0; i < r->n_blocks; i++) {
+		const struct chunk_block *b = &r->blocks[i];
+		int rc;
+
+		if (!b->len || b->unit + (uint64_t)block_units(b) > c->alloc.limit)
+			continue;
+		rc = env_file_pread(c->data.f, c->buf->data, (size_t)block_units(b) * UNIT_SIZE,
+				    block_file_off(b));
+		if (rc < 0)
+			chunk_problem(c, id, (int)i, "cannot be read");
+		else if (checksum64(c->buf->data, b->len) != b->sum)
+			chunk_problem(c, id, (int)i, "its data does not match its checksum");
+	}
+}
+
+static int check_index(struct check *c)
+{
+	bool more = true;
+
+	while (more) {
+		c->n = 0;
+		TRY(kv_scan(c->kv, NULL, c->next, c->next_len, NULL, 0, CHECK_BATCH, check_row, c, &more));
+		for (uint32_t i = 0; c->verify && i < c->n; i++)
+			check_data(c, &c->ids[i], c->recs[i]);
+	}
+	return 0;
+}
+
+static int check_open(struct check *c)
+{
+	struct kv_options ko = { .cache_size = c->p->kv_cache_size };
+	char path[STORE_PATH_MAX];
+	struct kv_value v;
+	struct wire_r r;
+	int rc;
+
+	for (uint32_t i = 0; i < CHECK_BATCH; i++) {
+		c->recs[i] = calloc(1, chunk_record_size(LEAT_BLOCKS_PER_CHUNK_MAX));
+		if (!c->recs[i])
+			return -LE_NOMEM;
+	}
+	TRY(slot_pool_create(LEAT_CHUNK_SIZE_MAX / LEAT_BLOCKS_PER_CHUNK_MAX, 1, &c->pool));
+	c->buf = slot_try_get(c->pool);
+	snprintf(path, sizeof(path), "%s/index", c->p->data_dir);
+	TRY(kv_open(c->env, path, &ko, &c->kv));
+	rc = kv_get(c->kv, SUPER_KEY, SUPER_KEY_SIZE, &v);
+	if (rc < 0)
+		return rc == -LE_NOENT ? -LE_STORE_FORMAT : rc;
+	wire_r_init(&r, v.data, v.len);
+	wire_get_store_super(&r, &c->super);
+	kv_value_fini(&v);
+	if (r.status < 0 || c->super.format != STORE_FORMAT)
+		return -LE_STORE_FORMAT;
+	snprintf(path, sizeof(path), "%s/data", c->p->data_dir);
+	TRY(data_file_open(c->env, path, c->super.capacity, &c->data));
+	return extent_alloc_init(&c->alloc, c->super.capacity / UNIT_SIZE, c->data.size / UNIT_SIZE);
+}
+
+static void check_close(struct check *c)
+{
+	extent_alloc_fini(&c->alloc);
+	replay_fini(&c->replay);
+	data_file_close(&c->data);
+	if (c->kv)
+		kv_close(c->kv);
+	slot_unref(c->buf);
+	if (c->pool)
+		slot_pool_destroy(c->pool);
+	for (uint32_t i = 0; i < CHECK_BATCH; i++)
+		free(c->recs[i]);
+	free(c);
+}
+
+int ossd_check(struct env *env, const struct ossd_params *p, bool verify_data, FILE *report,
+	       uint64_t *ret_problems)
+{
+	struct check *c = calloc(1, sizeof(*c));
+	int rc;
+
+	if (!c)
+		return -LE_NOMEM;
+	c->env = env;
+	c->p = p;
+	c->report = report;
+	c->verify = verify_data;
+	replay_init(&c->replay, UINT32_MAX);
+	rc = check_open(c);
+	if (rc == 0)
+		rc = check_index(c);
+	if (rc == 0) {
+		fprintf(report, "%s: %llu chunks, %llu blocks, %llu bytes%s: %llu problems\n",
+			p->data_dir, (unsigned long long)c->n_chunks,
+			(unsigned long long)c->n_blocks, (unsigned long long)c->bytes,
+			verify_data ? ", all read" : "", (unsigned long long)c->problems);
+		*ret_problems = c->problems;
+	}
+	check_close(c);
+	return rc;
+}

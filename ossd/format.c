@@ -1,0 +1,104 @@
+/*
+ * Making an empty store: data_dir/data (empty, grows) and data_dir/index with the super row.
+ * The super row comes last: a folder without it is no store, and formatting it again is fine.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/statvfs.h>
+
+#include "common/base/log.h"
+#include "ossd/chunk/chunk_store.h"
+#include "ossd/chunk/store_impl.h"
+#include "ossd/server.h"
+
+#define SIZE_DEFAULT (1ULL << 30)
+#define SIZE_MIN (1ULL << 20)
+#define SIZE_MAX_ (1ULL << 44) /* unit numbers have 32 bits */
+
+static uint64_t choose_size(const struct ossd_params *p)
+{
+	struct statvfs v;
+	uint64_t size = p->data_size;
+
+	if (!size)
+		size = statvfs(p->data_dir, &v) == 0 ? (uint64_t)v.f_bavail * v.f_frsize / 10 * 9
+						     : SIZE_DEFAULT;
+	if (size > SIZE_MAX_)
+		size = SIZE_MAX_;
+	return size / UNIT_SIZE * UNIT_SIZE;
+}
+
+static int make_data_file(struct env *env, const struct ossd_params *p)
+{
+	char path[STORE_PATH_MAX];
+	struct env_file *f;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/data", p->data_dir);
+	TRY(env_file_open(env, path, O_RDWR | O_CREAT, 0600, &f));
+	rc = env_file_truncate(f, 0);
+	if (rc == 0)
+		rc = env_file_datasync(f);
+	env_file_close(f);
+	return rc;
+}
+
+static int put_super(struct env *env, struct kv *kv, uint64_t capacity)
+{
+	struct store_super super = { .format = STORE_FORMAT, .capacity = capacity };
+	struct kv_batch *b = kv_batch_create();
+	uint8_t buf[SUPER_MAX], zero[8] = { 0 };
+	struct wire_w w;
+	int rc;
+
+	if (!b)
+		return -LE_NOMEM;
+	env_random(env, &super.uuid, sizeof(super.uuid));
+	wire_w_init(&w, buf, sizeof(buf));
+	wire_put_store_super(&w, &super);
+	kv_batch_put(b, SUPER_KEY, SUPER_KEY_SIZE, buf, w.len);
+	kv_batch_put(b, COMMITS_KEY, COMMITS_KEY_SIZE, zero, sizeof(zero));
+	rc = kv_commit(kv, b, true);
+	kv_batch_destroy(b);
+	return rc;
+}
+
+static int make_index(struct env *env, const struct ossd_params *p, uint64_t capacity)
+{
+	struct kv_options ko = { .create = true };
+	struct kv_value v;
+	char path[STORE_PATH_MAX];
+	struct kv *kv;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/index", p->data_dir);
+	TRY(kv_open(env, path, &ko, &kv));
+	rc = kv_get(kv, SUPER_KEY, SUPER_KEY_SIZE, &v);
+	if (rc == 0) {
+		kv_value_fini(&v);
+		rc = -LE_EXIST;
+	} else if (rc == -LE_NOENT) {
+		rc = make_data_file(env, p);
+		if (rc == 0)
+			rc = put_super(env, kv, capacity);
+	}
+	kv_close(kv);
+	return rc;
+}
+
+int ossd_format(struct env *env, const struct ossd_params *p)
+{
+	uint64_t capacity;
+
+	TRY(env_mkdirs(env, p->data_dir, 0700));
+	capacity = choose_size(p);
+	if (capacity < SIZE_MIN) {
+		log_error("%s: no room for a store (%llu bytes)", p->data_dir,
+			  (unsigned long long)capacity);
+		return -LE_NOSPC;
+	}
+	TRY(make_index(env, p, capacity));
+	TRY(env_syncdir(env, p->data_dir));
+	log_info("%s: a store of %llu MiB", p->data_dir, (unsigned long long)(capacity >> 20));
+	return 0;
+}

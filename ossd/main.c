@@ -1,0 +1,374 @@
+/*
+ * leat-ossd: the object server of one target. Command line, configuration, signals, /metrics; the
+ * server itself is server.c. One loop on the main thread; the metrics page has a thread of
+ * its own, RocksDB and worker threads theirs (see README.md).
+ *
+ * Exit status: 0 a clean stop or a check without problems, 1 failure, 2 bad usage or
+ * configuration, 3 the metadata server refuses the store.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/kv/kv.h"
+#include "common/rt/net.h"
+#include "ossd/server.h"
+
+#define SETS_MAX 64
+#define POLL_MS 100u
+#define EXIT_USAGE 2
+#define EXIT_REFUSED 3
+
+struct program {
+	struct cluster_params cluster;
+	struct ossd_params params;
+	const char *command, *ready_file;
+	bool check_data;
+	struct env *env;
+	struct loop *loop;
+	struct transport *transport;
+	struct ossd *ossd;
+	struct metrics_server *page;
+	int signal_fd;
+	int exit_status;
+};
+
+/* ---- command line ---- */
+
+static void usage(FILE *out)
+{
+	fputs("Usage: leat-ossd [-c FILE] [--set NAME=VALUE]... [--ready-file PATH] run\n"
+	      "       leat-ossd [-c FILE] [--set NAME=VALUE]... format\n"
+	      "       leat-ossd [-c FILE] [--set NAME=VALUE]... check [--data]\n"
+	      "\n"
+	      "The object server of Leat: keeps chunks of file data on local disks.\n"
+	      "\n"
+	      "  run       serve the store in data_dir until SIGTERM\n"
+	      "  format    make an empty store in data_dir\n"
+	      "  check     verify a store that is not in use; --data reads every block as well\n"
+	      "\n"
+	      "  -c, --config FILE    configuration (else $LEAT_CONF, /etc/leat/leat.conf)\n"
+	      "  --set NAME=VALUE     a parameter of section [ossd], or cluster.NAME=VALUE\n"
+	      "  --ready-file PATH    write the addresses there when the target is in service\n"
+	      "  --params             show all parameters with their defaults\n"
+	      "  --help, --version\n"
+	      "\n"
+	      "Example: leat-ossd --set data_dir=/srv/disk1 --set data_size=100G format\n",
+	      out);
+}
+
+static int sections(struct program *g, struct config_section s[2])
+{
+	s[0] = (struct config_section){ "cluster", cluster_param_table, n_cluster_params, &g->cluster };
+	s[1] = (struct config_section){ "ossd", ossd_param_table, n_ossd_params, &g->params };
+	return 2;
+}
+
+static int set_one(struct program *g, const char *text)
+{
+	struct config_section s[2];
+	const char *eq = strchr(text, '=');
+	char name[128], err[512];
+	int which = 1, rc = -LE_CONFIG;
+
+	(void)sections(g, s);
+	if (strncmp(text, "cluster.", 8) == 0) {
+		which = 0;
+		text += 8;
+	} else if (strncmp(text, "ossd.", 5) == 0) {
+		text += 5;
+	}
+	snprintf(err, sizeof(err), "--set %s: NAME=VALUE is asked for", text);
+	if (eq && eq > text && (size_t)(eq - text) < sizeof(name)) {
+		memcpy(name, text, (size_t)(eq - text));
+		name[eq - text] = 0;
+		rc = config_set(&s[which], name, eq + 1, err, sizeof(err));
+	}
+	if (rc < 0)
+		fprintf(stderr, "leat-ossd: %s\n", err);
+	return rc;
+}
+
+static int load_config(struct program *g, const char *file, char *const *sets, int n_sets)
+{
+	struct config_section s[2];
+	enum log_level level;
+	char err[512] = "";
+	int n = sections(g, s), rc = config_load(file, s, n, err, sizeof(err));
+
+	if (rc < 0) {
+		fprintf(stderr, "leat-ossd: %s\n", err);
+		return rc;
+	}
+	for (int i = 0; i < n_sets; i++)
+		TRY(set_one(g, sets[i]));
+	rc = log_level_parse(g->params.log_level, &level);
+	if (rc < 0)
+		fprintf(stderr, "leat-ossd: log_level: error, warn, info or debug\n");
+	else
+		log_set_level(level);
+	if (!g->params.host[0] && gethostname(g->params.host, sizeof(g->params.host) - 1) < 0)
+		g->params.host[0] = 0;
+	return rc;
+}
+
+static int show_params(struct program *g)
+{
+	struct config_section s[2];
+	int n = sections(g, s);
+
+	config_defaults(s, n);
+	config_print_sample(s, n, stdout);
+	return 0;
+}
+
+enum { OPT_SET = 256, OPT_READY, OPT_DATA, OPT_HELP, OPT_VERSION, OPT_PARAMS };
+
+/* 0 to go on, else the exit status + 1. */
+static int parse(struct program *g, int argc, char **argv)
+{
+	static const struct option options[] = {
+		{ "config", required_argument, NULL, 'c' },
+		{ "set", required_argument, NULL, OPT_SET },
+		{ "ready-file", required_argument, NULL, OPT_READY },
+		{ "data", no_argument, NULL, OPT_DATA },
+		{ "params", no_argument, NULL, OPT_PARAMS },
+		{ "help", no_argument, NULL, OPT_HELP },
+		{ "version", no_argument, NULL, OPT_VERSION },
+		{ 0 },
+	};
+	const char *file = NULL;
+	char *sets[SETS_MAX];
+	int n_sets = 0, c;
+
+	while ((c = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
+		if (c == 'c')
+			file = optarg;
+		else if (c == OPT_SET && n_sets < SETS_MAX)
+			sets[n_sets++] = optarg;
+		else if (c == OPT_READY)
+			g->ready_file = optarg;
+		else if (c == OPT_DATA)
+			g->check_data = true;
+		else if (c == OPT_PARAMS)
+			return show_params(g) + 1;
+		else if (c == OPT_VERSION)
+			return printf("leat-ossd %s\n", LEAT_VERSION) > 0 ? 1 : 2;
+		else if (c == OPT_HELP || c == 'h')
+			return usage(stdout), 1;
+		else
+			return usage(stderr), EXIT_USAGE + 1;
+	}
+	if (optind != argc - 1) {
+		usage(stderr);
+		return EXIT_USAGE + 1;
+	}
+	g->command = argv[optind];
+	return load_config(g, file, sets, n_sets) < 0 ? EXIT_USAGE + 1 : 0;
+}
+
+/* ---- run ---- */
+
+static int render(void *arg, char **ret_text, size_t *ret_len)
+{
+	const struct program *g = arg;
+
+	return metrics_print(ossd_metric_table, n_ossd_metrics, ossd_metrics(g->ossd), "", ret_text,
+			     ret_len);
+}
+
+static void start_page(struct program *g)
+{
+	int rc;
+
+	if (!g->params.metrics[0])
+		return;
+	rc = metrics_server_start(g->params.metrics, render, g, &g->page);
+	if (rc < 0)
+		log_warn("no /metrics page at %s: %s", g->params.metrics, status_text(rc));
+}
+
+static int write_ready_file(struct program *g)
+{
+	const char *addrs = ossd_addrs(g->ossd);
+	char text[CONFIG_STR_MAX + 1];
+
+	snprintf(text, sizeof(text), "%s\n", addrs);
+	return env_write_file(g->env, g->ready_file, text, strlen(text), 0644);
+}
+
+static void announce(struct program *g)
+{
+	int rc;
+
+	if (!g->ready_file || !ossd_ready(g->ossd))
+		return;
+	rc = write_ready_file(g);
+	if (rc < 0)
+		log_error("%s: %s", g->ready_file, status_text(rc));
+	g->ready_file = NULL;
+}
+
+/* Until a signal or a failure that makes going on useless. */
+static int serve(struct program *g)
+{
+	struct signalfd_siginfo info;
+
+	for (;;) {
+		int rc = net_poll(g->signal_fd, POLLIN, loop_deadline_ms(POLL_MS));
+
+		announce(g);
+		if (ossd_failed(g->ossd) < 0)
+			return ossd_failed(g->ossd);
+		if (rc > 0 && read(g->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+			log_info("signal %u: stopping", info.ssi_signo);
+			return 0;
+		}
+		if (rc < 0 && rc != -LE_TIMEDOUT && rc != -LE_INTR)
+			return rc;
+	}
+}
+
+static int exit_status_of(int rc)
+{
+	if (rc >= 0)
+		return EXIT_SUCCESS;
+	return rc == -LE_STORE_OLD || rc == -LE_WRONG_CLUSTER ? EXIT_REFUSED : EXIT_FAILURE;
+}
+
+static int run_server(struct program *g)
+{
+	struct ossd_options o = { .transport = g->transport, .params = g->params,
+				  .mds_addrs = g->cluster.mds };
+	int rc;
+
+	TRY(rpc_key_load(g->cluster.key_file, &o.key));
+	rc = ossd_start(&o, &g->ossd);
+	if (rc < 0) {
+		log_error("%s: %s", g->params.data_dir,
+			  rc == -LE_NOENT ? "no store here (leat-ossd format makes one)"
+					  : status_text(rc));
+		return rc;
+	}
+	log_info("listening at %s", ossd_addrs(g->ossd));
+	start_page(g);
+	rc = serve(g);
+	if (g->page)
+		metrics_server_stop(g->page);
+	ossd_stop(g->ossd);
+	return rc;
+}
+
+static int run_check(struct program *g)
+{
+	uint64_t problems = 0;
+	int rc = ossd_check(g->env, &g->params, g->check_data, stdout, &problems);
+
+	if (rc < 0)
+		fprintf(stderr, "leat-ossd: %s: %s\n", g->params.data_dir, status_text(rc));
+	return rc < 0 ? rc : problems ? -LE_CORRUPT_STORE : 0;
+}
+
+static int run_format(struct program *g)
+{
+	int rc = ossd_format(g->env, &g->params);
+
+	if (rc < 0)
+		fprintf(stderr, "leat-ossd: %s: %s\n", g->params.data_dir,
+			rc == -LE_EXIST ? "there is a store already" : status_text(rc));
+	return rc;
+}
+
+static void main_fiber(void *arg)
+{
+	struct program *g = arg;
+	int rc;
+
+	if (strcmp(g->command, "run") == 0)
+		rc = run_server(g);
+	else if (strcmp(g->command, "check") == 0)
+		rc = run_check(g);
+	else
+		rc = run_format(g);
+	g->exit_status = exit_status_of(rc);
+	loop_stop(g->loop);
+}
+
+/* ---- the process ---- */
+
+/* Before any thread is made, so that all of them leave the signals to signal_fd. */
+static int block_signals(struct program *g)
+{
+	sigset_t set;
+
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+		return status_from_errno(errno);
+	g->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return g->signal_fd < 0 ? status_from_errno(errno) : 0;
+}
+
+static int make_transport(struct program *g)
+{
+	const char *name = g->cluster.transport;
+
+	if (strcmp(name, "auto") == 0 || strcmp(name, "tcp") == 0)
+		return transport_tcp_create(&g->transport);
+	log_error("transport %s: not in this build; auto or tcp", name);
+	return -LE_CONFIG;
+}
+
+static int run(struct program *g)
+{
+	struct env_real_options eo = { .kv_open = kv_rocksdb_open };
+	struct loop_options lo = { .name = "ossd", .spin_us = g->params.spin_us };
+
+	TRY(block_signals(g));
+	TRY(env_real_create(&eo, &g->env));
+	TRY(make_transport(g));
+	TRY(loop_create(g->env, &lo, &g->loop));
+	TRY(fiber_spawn_on(g->loop, "main", main_fiber, g));
+	loop_run(g->loop);
+	loop_destroy(g->loop);
+	transport_destroy(g->transport);
+	env_real_destroy(g->env);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	struct program *g;
+	int rc, status;
+
+	/* What the caller left open is none of ours. */
+	(void)close_range(3, ~0U, 0);
+	log_init("ossd", LOG_INFO);
+	g = calloc(1, sizeof(*g));
+	if (!g)
+		return EXIT_FAILURE;
+	rc = parse(g, argc, argv);
+	if (rc == 0 && strcmp(g->command, "run") != 0 && strcmp(g->command, "check") != 0 &&
+	    strcmp(g->command, "format") != 0) {
+		fprintf(stderr, "leat-ossd: no command '%s', see --help\n", g->command);
+		rc = EXIT_USAGE + 1;
+	}
+	if (rc) {
+		free(g);
+		return rc - 1;
+	}
+	g->exit_status = EXIT_FAILURE;
+	rc = run(g);
+	if (rc < 0)
+		log_error("cannot start: %s", status_text(rc));
+	status = g->exit_status;
+	free(g);
+	return status;
+}
