@@ -30,16 +30,20 @@ struct env_dirent {
 };
 
 struct env_ops {
-	int (*loop_create)(struct env *env, const struct loop_options *opts, struct loop **ret_loop);
+	int (*loop_create)(struct env *env, const struct loop_options *opts,
+			   struct loop **ret_loop);
 	uint64_t (*now_us)(struct env *env);
 	int64_t (*wall_ns)(struct env *env);
 	void (*random)(struct env *env, void *buf, size_t len);
 
-	int (*file_open)(struct env *env, const char *path, int flags, mode_t mode, struct env_file **ret_file);
+	int (*file_open)(struct env *env, const char *path, int flags, mode_t mode,
+			 struct env_file **ret_file);
 	void (*file_close)(struct env_file *f);
 	/* Return bytes moved (0: end of file) or a negative status. */
-	int64_t (*file_preadv)(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off);
-	int64_t (*file_pwritev)(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off);
+	int64_t (*file_preadv)(struct env_file *f, const struct iovec *iov, int n_iov,
+			       uint64_t off);
+	int64_t (*file_pwritev)(struct env_file *f, const struct iovec *iov, int n_iov,
+				uint64_t off);
 	int (*file_datasync)(struct env_file *f);
 	int (*file_fallocate)(struct env_file *f, int mode, uint64_t off, uint64_t len);
 	int (*file_truncate)(struct env_file *f, uint64_t size);
@@ -55,7 +59,8 @@ struct env_ops {
 			 int (*each)(void *arg, const struct env_dirent *e), void *arg);
 
 	int (*offload)(struct env *env, void (*fn)(void *arg), void *arg);
-	int (*kv_open)(struct env *env, const char *path, const struct kv_options *opts, struct kv **ret_kv);
+	int (*kv_open)(struct env *env, const char *path, const struct kv_options *opts,
+		       struct kv **ret_kv);
 };
 
 struct env {
@@ -66,7 +71,8 @@ struct env {
 struct env_real_options {
 	uint32_t n_workers; /* threads for blocking libraries, 0: 4 */
 	/* The key-value engine (kv_rocksdb_open): handed in, because rt knows none. May be NULL. */
-	int (*kv_open)(struct env *env, const char *path, const struct kv_options *opts, struct kv **ret_kv);
+	int (*kv_open)(struct env *env, const char *path, const struct kv_options *opts,
+		       struct kv **ret_kv);
 };
 int env_real_create(const struct env_real_options *opts, struct env **ret_env) CHECK_RESULT;
 void env_real_destroy(struct env *env);
@@ -75,20 +81,25 @@ void env_real_destroy(struct env *env);
 static inline uint64_t env_now_us(struct env *env) { return env->ops->now_us(env); }
 /* Unix time in nanoseconds. */
 static inline int64_t env_wall_ns(struct env *env) { return env->ops->wall_ns(env); }
-static inline void env_random(struct env *env, void *buf, size_t len) { env->ops->random(env, buf, len); }
+static inline void env_random(struct env *env, void *buf, size_t len)
+{
+	env->ops->random(env, buf, len);
+}
 uint64_t env_random_u64(struct env *env);
 
 /* flags as for open(2), O_CLOEXEC implied. O_DIRECT is tried and, where the file system refuses
  * it, dropped: env_file_is_direct tells. */
-int env_file_open(struct env *env, const char *path, int flags, mode_t mode, struct env_file **ret_file)
-	CHECK_RESULT;
+int env_file_open(struct env *env, const char *path, int flags, mode_t mode,
+		  struct env_file **ret_file) CHECK_RESULT;
 bool env_file_is_direct(const struct env_file *f);
 void env_file_close(struct env_file *f); /* NULL is fine */
 /* All len bytes, or -LE_IO (short file: -LE_NODATA), or the error. */
 int env_file_pread(struct env_file *f, void *buf, size_t len, uint64_t off) CHECK_RESULT;
 int env_file_pwrite(struct env_file *f, const void *buf, size_t len, uint64_t off) CHECK_RESULT;
-int env_file_preadv(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off) CHECK_RESULT;
-int env_file_pwritev(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off) CHECK_RESULT;
+int env_file_preadv(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off)
+	CHECK_RESULT;
+int env_file_pwritev(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off)
+	CHECK_RESULT;
 /* One call, as far as it goes: bytes (0 at the end) or a negative status. */
 int64_t env_file_pread_some(struct env_file *f, void *buf, size_t len, uint64_t off) CHECK_RESULT;
 int env_file_datasync(struct env_file *f) CHECK_RESULT;
@@ -103,12 +114,14 @@ int env_rmdir(struct env *env, const char *path) CHECK_RESULT;
 int env_rename(struct env *env, const char *from, const char *to) CHECK_RESULT;
 int env_syncdir(struct env *env, const char *path) CHECK_RESULT; /* makes names durable */
 /* each: non-zero ends the walk and is returned. */
-int env_list(struct env *env, const char *path, int (*each)(void *arg, const struct env_dirent *e), void *arg)
-	CHECK_RESULT;
+int env_list(struct env *env, const char *path, int (*each)(void *arg, const struct env_dirent *e),
+	     void *arg) CHECK_RESULT;
 /* A whole small file. ret_data malloc'd, NUL-terminated behind len; -LE_FBIG above max. */
-int env_read_file(struct env *env, const char *path, size_t max, char **ret_data, size_t *ret_len) CHECK_RESULT;
+int env_read_file(struct env *env, const char *path, size_t max, char **ret_data, size_t *ret_len)
+	CHECK_RESULT;
 /* Durable and atomic: temporary file, sync, rename, sync of the directory. */
-int env_write_file(struct env *env, const char *path, const void *data, size_t len, mode_t mode) CHECK_RESULT;
+int env_write_file(struct env *env, const char *path, const void *data, size_t len, mode_t mode)
+	CHECK_RESULT;
 
 /* Runs fn(arg) on a worker thread, yields until it is done. In the simulator: after a random delay,
  * on the one thread. fn must not call into the loop. */

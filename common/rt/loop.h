@@ -29,7 +29,8 @@ struct loop_options {
 };
 
 /* Made through the env, so that a simulated env makes simulated loops (env_loop_create). */
-int loop_create(struct env *env, const struct loop_options *opts, struct loop **ret_loop) CHECK_RESULT;
+int loop_create(struct env *env, const struct loop_options *opts, struct loop **ret_loop)
+	CHECK_RESULT;
 /* All fibers must have ended (real loops), the loop must not be running. */
 void loop_destroy(struct loop *l);
 
@@ -39,8 +40,8 @@ void loop_run(struct loop *l);
 /* On a thread of its own; loop_join waits for it. */
 int loop_start_thread(struct loop *l) CHECK_RESULT;
 void loop_join(struct loop *l);
-/* Any thread, and signal handlers. Wakes interruptible waits of no fiber by itself: users stop their
- * fibers. loop_stopping tells them. */
+/* Any thread, and signal handlers. Wakes interruptible waits of no fiber by itself: users stop
+ * their fibers. loop_stopping tells them. */
 void loop_stop(struct loop *l);
 bool loop_stopping(const struct loop *l);
 

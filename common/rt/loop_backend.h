@@ -17,8 +17,9 @@ struct loop_backend {
 };
 
 /* For env implementations. backend_data is kept with the loop. */
-int loop_create_with(struct env *env, const struct loop_options *opts, const struct loop_backend *backend,
-		     void *backend_data, struct loop **ret_loop) CHECK_RESULT;
+int loop_create_with(struct env *env, const struct loop_options *opts,
+		     const struct loop_backend *backend, void *backend_data,
+		     struct loop **ret_loop) CHECK_RESULT;
 void *loop_backend_data(struct loop *l);
 
 /*
@@ -31,7 +32,8 @@ bool loop_turn(struct loop *l, uint32_t max_switches);
 uint64_t loop_next_us(const struct loop *l);
 void loop_enter(struct loop *l);
 void loop_leave(struct loop *l);
-/* Drops all fibers, timers and mail without running them (a crash in the simulator), frees the loop. */
+/* Drops all fibers, timers and mail without running them (a crash in the simulator), frees the
+ * loop. */
 void loop_abandon(struct loop *l);
 /* Which ready fiber runs next: the simulator shuffles. NULL: first in, first out. */
 void loop_set_pick(struct loop *l, uint32_t (*pick)(void *arg, uint32_t n_ready), void *arg);

@@ -29,7 +29,8 @@ int net_addr_parse(const char *text, struct net_addr *ret_addr) CHECK_RESULT;
 void net_addr_format(const struct net_addr *a, char ret_text[NET_ADDR_TEXT_SIZE]);
 
 /* Bound, listening, SO_REUSEADDR, close-on-exec. port 0 picks one: ret_addr has it. */
-int net_listen(const struct net_addr *addr, int backlog, int *ret_fd, struct net_addr *ret_addr) CHECK_RESULT;
+int net_listen(const struct net_addr *addr, int backlog, int *ret_fd, struct net_addr *ret_addr)
+	CHECK_RESULT;
 int net_accept(int listen_fd, int *ret_fd, struct net_addr *ret_peer) CHECK_RESULT;
 /* TCP_NODELAY is set on connected and accepted sockets, buffers are left to the kernel. */
 int net_connect(const struct net_addr *addr, uint64_t deadline_us, int *ret_fd) CHECK_RESULT;

@@ -1,3 +1,4 @@
+/* The real env: files, names, whole files, workers, more operations than the ring holds. */
 #include "tests/unit/common/rt/rt_test.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+/* Fibers: order, park and wake, interruption, waitq, fmutex, parallel, reuse of stacks. */
 #include "tests/unit/common/rt/rt_test.h"
 
 #include <string.h>

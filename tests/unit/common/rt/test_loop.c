@@ -1,3 +1,4 @@
+/* Loops: timers, mail under load, two loops, calls from threads and their end. */
 #include "tests/unit/common/rt/rt_test.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* Sockets over loopback: echo, deadlines, interruption, shutdown. */
 #include "tests/unit/common/rt/rt_test.h"
 
 #include <poll.h>
