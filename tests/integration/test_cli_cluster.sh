@@ -1,0 +1,108 @@
+#!/bin/bash
+# The command line against a development cluster: status, df, layout, bench, mount, umount.
+# timeout: 180
+. "$(dirname "$0")/cli.inc.sh"
+need_cluster
+
+expect 0 "$leat" status
+in_out "4 of 4 targets up"
+in_out "durability  full"
+expect 0 "$leat" status --json "$mnt"
+json '.targets | length' 4
+json '[.targets[] | select(.state == "up")] | length' 4
+json '.targets[0].capacity > 0' true
+json '.cluster.durability' full
+json '.mds.state' up
+json '.mount.mountpoint' "$mnt"
+json '.mount.checksum_errors' 0
+json '[.targets[].server | type] | unique[0]' object
+expect 0 "$leat" status --check
+
+expect 0 "$leat" df
+in_out "all"
+expect 0 "$leat" df --json
+json '.targets | length' 4
+json '.size > 0 and .avail > 0' true
+expect 0 "$leat" df --json "$mnt"
+json '.mounts[0].mountpoint' "$mnt"
+
+# Layouts: inherited, set on a directory, on an empty file, refused on one with data
+mkdir "$mnt/wide"
+expect 0 "$leat" layout get --json "$mnt/wide"
+json '.layouts[0].inherited' 1
+expect 0 "$leat" layout set --width 2 --chunk-size 4M --json "$mnt/wide"
+json '.layouts[0].chunk_size' 4194304
+json '.layouts[0].width' 2
+echo x >"$mnt/wide/file"
+expect 0 "$leat" layout get --json "$mnt/wide/file"
+json '.layouts[0].chunk_size' 4194304
+expect 0 "$leat" layout get "$mnt/wide/file"
+in_out "chunks of 4.0 MiB over 2 chains"
+"$leat" layout set --width 1 "$mnt/wide/file" >/dev/null 2>&1 && fail "layout of a file with data changed"
+touch "$mnt/empty"
+expect 0 "$leat" layout set --width 1 "$mnt/empty"
+in_out "over 1 chain"
+
+expect 0 "$leat" bench --json --size 8M --files 20 --jobs 4 --seconds 1 "$mnt"
+json '[.figures[] | select(.value > 0)] | length' 8
+rm -r "$mnt/wide" "$mnt/empty"
+[ -z "$(ls "$mnt")" ] || fail "something was left on the mount"
+
+# mount, umount
+mkdir "$tmp/m"
+expect 0 "$leat" mount "$tmp/m"
+in_out "mounted at $tmp/m"
+echo hello >"$tmp/m/greeting"
+expect 1 "$leat" mount "$tmp/m"
+in_err "mounted there already"
+expect 0 cat "$mnt/greeting"
+in_out hello
+exec 5<"$tmp/m/greeting"
+expect 1 "$leat" umount "$tmp/m"
+in_err "in use"
+exec 5<&-
+pid=$(getfattr --only-values -n leat.status "$tmp/m" 2>/dev/null | jq .pid)
+expect 0 "$leat" umount "$tmp/m" --json
+json .mounted false
+[ ! -d "/proc/$pid" ] || fail "the daemon still runs after umount"
+expect 9 "$leat" umount "$tmp/m"
+
+# By address, read-only, without an attribute cache
+addr=$(sed -n 's/^mds = //p' "$LEAT_CONF")
+expect 0 "$leat" --conf "$LEAT_CONF" mount -o ro,attr_cache_ms=0 "$addr" "$tmp/m" --json
+json .source "$addr"
+touch "$tmp/m/x" 2>/dev/null && fail "written to a read-only mount"
+expect 0 "$leat" status --json "$tmp/m"
+json .mount.source "$addr"
+# A mount whose daemon was killed can be taken away
+pid=$(getfattr --only-values -n leat.status "$tmp/m" 2>/dev/null | jq .pid)
+kill -9 "$pid"
+expect 0 "$leat" umount "$tmp/m"
+
+# Wrong options and a wrong key
+expect 2 "$leat" mount -o no_such_option=1 "$tmp/m"
+in_err "no_such_option"
+expect 2 "$leat" mount -o attr_cache_ms=5000 "$tmp/m"
+in_err "attr_cache_ms"
+(umask 077; od -An -tx1 -N32 /dev/urandom | tr -d ' \n' >"$tmp/wrong")
+sed "s|^key_file = .*|key_file = $tmp/wrong|" "$LEAT_CONF" >"$tmp/wrong.conf"
+expect 10 "$leat" --conf "$tmp/wrong.conf" status --timeout 2
+in_err "wrong cluster key"
+"$leat" --conf "$tmp/wrong.conf" mount -o mount_timeout_ms=1000 "$tmp/m" >/dev/null 2>&1 &&
+	fail "mounted with a wrong key"
+
+# A dead server shows
+"$src/deploy/dev-cluster" stop ossd3
+for _ in $(seq 100); do
+	"$leat" status --check >/dev/null 2>&1 || break
+	sleep 0.1
+done
+expect 3 "$leat" status --check
+in_out "3 of 4 targets up"
+"$src/deploy/dev-cluster" start ossd3
+for _ in $(seq 100); do
+	"$leat" status --check >/dev/null 2>&1 && break
+	sleep 0.1
+done
+expect 0 "$leat" status --check
+finish
