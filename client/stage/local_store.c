@@ -1,0 +1,353 @@
+#include "client/stage/local_store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "client/stage/vol.h"
+#include "common/base/assert.h"
+
+#define BITMAP_MAGIC 0x31504d425441454cULL /* "LEATBMP1" */
+
+struct bitmap_head {
+	uint64_t magic, n_chunks;
+};
+
+static int join(char ret_path[STORE_PATH_SIZE], const char *dir, const char *name)
+{
+	int n = snprintf(ret_path, STORE_PATH_SIZE, "%s/%s", dir, name);
+	return n < 0 || n >= (int)STORE_PATH_SIZE ? -LE_NAMETOOLONG : 0;
+}
+
+int store_init(struct local_store *s, struct env *env, const char *to, const char *id)
+{
+	memset(s, 0, sizeof(*s));
+	s->env = env;
+	s->lock_fd = -1;
+	/* Room for the longest name behind it. */
+	if (strlen(to) + 64 + MANIFEST_ID_SIZE > STORE_PATH_SIZE)
+		return -LE_NAMETOOLONG;
+	TRY(join(s->base, to, ".leat"));
+	TRY(join(s->dir, s->base, id));
+	snprintf(s->id, sizeof(s->id), "%s", id);
+	return 0;
+}
+
+void store_fini(struct local_store *s)
+{
+	env_file_close(s->bitmap_file);
+	s->bitmap_file = NULL;
+	free(s->bitmap);
+	s->bitmap = NULL;
+	store_unlock(s);
+}
+
+int store_make_dirs(struct local_store *s)
+{
+	static const char *const below[] = { "part", "data" };
+	char path[STORE_PATH_SIZE];
+	TRY(env_mkdirs(s->env, s->dir, 0755));
+	for (size_t i = 0; i < ARRAY_SIZE(below); i++) {
+		TRY(join(path, s->dir, below[i]));
+		TRY(env_mkdirs(s->env, path, 0755));
+	}
+	return 0;
+}
+
+/* ---- locks ---- */
+
+static void lock_path(const struct local_store *s, char ret_path[STORE_PATH_SIZE])
+{
+	/* Fits: store_init left room. */
+	snprintf(ret_path, STORE_PATH_SIZE, "%.3900s.lock", s->dir);
+}
+
+static int flock_file(const char *path, int how)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	/* A lease needs no right to write. */
+	if (fd < 0 && how == LOCK_SH)
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return status_from_errno(errno);
+	if (flock(fd, how | LOCK_NB) < 0) {
+		int rc = errno == EWOULDBLOCK ? -LE_BUSY : status_from_errno(errno);
+		close(fd);
+		return rc;
+	}
+	return fd;
+}
+
+/* Whoever removed the copy removed this file too, while holding it: then it locks nothing any more. */
+static bool still_there(int fd, const char *path)
+{
+	struct stat a, b;
+	return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
+int store_try_lock(struct local_store *s)
+{
+	char path[STORE_PATH_SIZE];
+	ASSERT(s->lock_fd < 0);
+	lock_path(s, path);
+	TRY(env_mkdirs(s->env, s->base, 0755));
+	for (;;) {
+		int fd = flock_file(path, LOCK_EX);
+		if (fd < 0)
+			return fd;
+		if (still_there(fd, path)) {
+			s->lock_fd = fd;
+			return 0;
+		}
+		close(fd);
+	}
+}
+
+bool store_is_locked(const struct local_store *s)
+{
+	char path[STORE_PATH_SIZE];
+	lock_path(s, path);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	bool locked = flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+	close(fd);
+	return locked;
+}
+
+void store_unlock(struct local_store *s)
+{
+	if (s->lock_fd >= 0)
+		close(s->lock_fd);
+	s->lock_fd = -1;
+}
+
+int store_lease(const struct local_store *s)
+{
+	char path[STORE_PATH_SIZE];
+	TRY(join(path, s->dir, "lease"));
+	int fd = flock_file(path, LOCK_SH);
+	if (fd >= 0 && !still_there(fd, path)) {
+		close(fd);
+		return -LE_NOENT;
+	}
+	return fd;
+}
+
+bool store_is_leased(const struct local_store *s)
+{
+	char path[STORE_PATH_SIZE];
+	if (join(path, s->dir, "lease") < 0)
+		return false;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	bool leased = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
+	close(fd);
+	return leased;
+}
+
+/* ---- READY ---- */
+
+bool store_is_ready(struct local_store *s)
+{
+	char path[STORE_PATH_SIZE], *text;
+	size_t len;
+	if (join(path, s->dir, "READY") < 0 || env_read_file(s->env, path, 4096, &text, &len) < 0)
+		return false;
+	bool ready = strncmp(text, s->id, strlen(s->id)) == 0;
+	free(text);
+	return ready;
+}
+
+int store_set_ready(struct local_store *s, const struct manifest *m)
+{
+	char path[STORE_PATH_SIZE], text[256];
+	int n = snprintf(text, sizeof(text), "%s %u files %llu bytes\n", s->id, m->n_files,
+			 (unsigned long long)m->bytes);
+	TRY(join(path, s->dir, "READY"));
+	return env_write_file(s->env, path, text, (size_t)n, 0644);
+}
+
+int store_clear_ready(struct local_store *s)
+{
+	char path[STORE_PATH_SIZE];
+	TRY(join(path, s->dir, "READY"));
+	int rc = env_unlink(s->env, path);
+	if (rc == -LE_NOENT)
+		return 0;
+	return rc < 0 ? rc : env_syncdir(s->env, s->dir);
+}
+
+/* ---- bitmap ---- */
+
+void store_set_chunk(struct local_store *s, uint64_t chunk, bool on)
+{
+	uint8_t bit = (uint8_t)(1u << chunk % 8);
+	if (on)
+		s->bitmap[chunk / 8] |= bit;
+	else
+		s->bitmap[chunk / 8] &= (uint8_t)~bit;
+}
+
+int store_load_bitmap(struct local_store *s, const struct manifest *m)
+{
+	char path[STORE_PATH_SIZE];
+	struct bitmap_head head = { 0 };
+	struct stat st;
+	size_t len = m->n_chunks / 8 + 1;
+	ASSERT(!s->bitmap);
+	s->n_chunks = m->n_chunks;
+	s->bitmap = calloc(1, len);
+	if (!s->bitmap)
+		return -LE_NOMEM;
+	TRY(join(path, s->dir, "bitmap"));
+	TRY(env_file_open(s->env, path, O_RDWR | O_CREAT, 0644, &s->bitmap_file));
+	TRY(env_file_stat(s->bitmap_file, &st));
+	if ((uint64_t)st.st_size == sizeof(head) + len) {
+		TRY(env_file_pread(s->bitmap_file, &head, sizeof(head), 0));
+		if (head.magic == BITMAP_MAGIC && head.n_chunks == s->n_chunks)
+			return env_file_pread(s->bitmap_file, s->bitmap, len, sizeof(head));
+	}
+	TRY(env_file_truncate(s->bitmap_file, 0));
+	TRY(store_save_bitmap(s));
+	return env_syncdir(s->env, s->dir);
+}
+
+int store_save_bitmap(struct local_store *s)
+{
+	struct bitmap_head head = { BITMAP_MAGIC, s->n_chunks };
+	TRY(env_file_pwrite(s->bitmap_file, &head, sizeof(head), 0));
+	TRY(env_file_pwrite(s->bitmap_file, s->bitmap, s->n_chunks / 8 + 1, sizeof(head)));
+	return env_file_datasync(s->bitmap_file);
+}
+
+/* ---- files ---- */
+
+void store_part_path(const struct local_store *s, uint32_t file, char ret_path[STORE_PATH_SIZE])
+{
+	snprintf(ret_path, STORE_PATH_SIZE, "%.4000s/part/%u", s->dir, file);
+}
+
+int store_data_path(const struct local_store *s, const char *path, char ret_path[STORE_PATH_SIZE])
+{
+	int n = snprintf(ret_path, STORE_PATH_SIZE, "%s/data/%s", s->dir, path);
+	return n < 0 || n >= (int)STORE_PATH_SIZE ? -LE_NAMETOOLONG : 0;
+}
+
+bool store_looks_whole(struct local_store *s, const struct manifest *m)
+{
+	char path[STORE_PATH_SIZE];
+	struct stat st;
+	for (uint32_t i = 0; i < m->n_files; i++) {
+		if (store_data_path(s, m->files[i].path, path) < 0 || env_stat(s->env, path, &st) < 0 ||
+		    !S_ISREG(st.st_mode) || (uint64_t)st.st_size != m->files[i].size)
+			return false;
+	}
+	return true;
+}
+
+struct removal {
+	struct env *env;
+	char **names;
+	bool *is_dir;
+	size_t n, cap;
+};
+
+static int note_entry(void *arg, const struct env_dirent *e)
+{
+	struct removal *r = arg;
+	if (r->n == r->cap) {
+		size_t cap = r->cap ? r->cap * 2 : 64;
+		char **names = realloc(r->names, cap * sizeof(*names));
+		if (names)
+			r->names = names;
+		bool *is_dir = names ? realloc(r->is_dir, cap * sizeof(*is_dir)) : NULL;
+		if (!is_dir)
+			return -LE_NOMEM;
+		r->is_dir = is_dir;
+		r->cap = cap;
+	}
+	r->names[r->n] = strdup(e->name);
+	if (!r->names[r->n])
+		return -LE_NOMEM;
+	r->is_dir[r->n++] = e->is_dir;
+	return 0;
+}
+
+/* Depth is bounded by the length of a path: the paths live on the heap, not on the fiber's stack. */
+static int remove_tree(struct env *env, const char *path)
+{
+	struct removal r = { .env = env };
+	int rc = env_list(env, path, note_entry, &r);
+	for (size_t i = 0; i < r.n; i++) {
+		char *child = NULL;
+		if (rc == 0 && asprintf(&child, "%s/%s", path, r.names[i]) < 0)
+			rc = -LE_NOMEM;
+		if (rc == 0)
+			rc = r.is_dir[i] ? remove_tree(env, child) : env_unlink(env, child);
+		free(child);
+		free(r.names[i]);
+	}
+	free(r.names);
+	free(r.is_dir);
+	if (rc == -LE_NOENT)
+		return 0;
+	return rc < 0 ? rc : env_rmdir(env, path);
+}
+
+int store_remove(struct local_store *s)
+{
+	char path[STORE_PATH_SIZE], lock[STORE_PATH_SIZE];
+	ASSERT(s->lock_fd >= 0);
+	TRY(join(path, s->dir, "lease"));
+	/* Held until the lease file itself is gone: nobody takes a lease on a copy that is going. */
+	int fd = flock_file(path, LOCK_EX);
+	if (fd < 0 && fd != -LE_NOENT)
+		return fd;
+	int rc = store_clear_ready(s);
+	if (rc == -LE_NOENT)
+		rc = 0;
+	if (rc == 0)
+		rc = remove_tree(s->env, s->dir);
+	if (fd >= 0)
+		close(fd);
+	TRY(rc);
+	lock_path(s, lock);
+	rc = env_unlink(s->env, lock);
+	return rc == -LE_NOENT ? 0 : rc;
+}
+
+/* ---- sources ---- */
+
+static int source_path(const char *to, const char *key, char ret_path[STORE_PATH_SIZE])
+{
+	int n = snprintf(ret_path, STORE_PATH_SIZE, "%s/.leat/sources/%s", to, key);
+	return n < 0 || n >= (int)STORE_PATH_SIZE ? -LE_NAMETOOLONG : 0;
+}
+
+int store_recall_source(struct env *env, const char *to, const char *key, char ret_id[MANIFEST_ID_SIZE])
+{
+	char path[STORE_PATH_SIZE], *text;
+	size_t len;
+	TRY(source_path(to, key, path));
+	TRY(env_read_file(env, path, 4096, &text, &len));
+	bool good = len == MANIFEST_ID_SIZE - 1 && strspn(text, "0123456789abcdef") == len;
+	if (good)
+		memcpy(ret_id, text, len + 1);
+	free(text);
+	return good ? 0 : -LE_NOENT;
+}
+
+int store_note_source(struct env *env, const char *to, const char *key, const char *id)
+{
+	char path[STORE_PATH_SIZE], dir[STORE_PATH_SIZE];
+	TRY(source_path(to, key, path));
+	snprintf(dir, sizeof(dir), "%.3900s/.leat/sources", to);
+	TRY(env_mkdirs(env, dir, 0755));
+	return env_write_file(env, path, id, MANIFEST_ID_SIZE - 1, 0644);
+}
