@@ -10,7 +10,8 @@
 
 /* Descriptors are handed over as structs and travel as they lie in memory. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "descriptors are copied unconverted");
-_Static_assert(sizeof(struct frame_desc) == FRAME_DESC_SIZE && offsetof(struct frame_desc, len) == 8 &&
+_Static_assert(sizeof(struct frame_desc) == FRAME_DESC_SIZE &&
+		       offsetof(struct frame_desc, len) == 8 &&
 		       offsetof(struct frame_desc, key) == 12,
 	       "struct frame_desc has the layout of the wire");
 
@@ -87,8 +88,8 @@ int frame_decode(const uint8_t in[FRAME_HEADER_SIZE], struct frame_hdr *ret_hdr)
 	return 0;
 }
 
-int frame_check(const uint8_t header[FRAME_HEADER_SIZE], const struct frame_hdr *h, const void *descs,
-		const void *body)
+int frame_check(const uint8_t header[FRAME_HEADER_SIZE], const struct frame_hdr *h,
+		const void *descs, const void *body)
 {
 	return frame_hash(header, h, descs, body) == h->hash ? 0 : -LE_BAD_HASH;
 }

@@ -62,7 +62,7 @@ void frame_encode(const struct frame_hdr *h, const void *descs, const void *body
 /* Checks magic and limits (-LE_BAD_FRAME, -LE_TOO_BIG), not the hash. */
 int frame_decode(const uint8_t in[FRAME_HEADER_SIZE], struct frame_hdr *ret_hdr) CHECK_RESULT;
 /* -LE_BAD_HASH */
-int frame_check(const uint8_t header[FRAME_HEADER_SIZE], const struct frame_hdr *h, const void *descs,
-		const void *body) CHECK_RESULT;
+int frame_check(const uint8_t header[FRAME_HEADER_SIZE], const struct frame_hdr *h,
+		const void *descs, const void *body) CHECK_RESULT;
 
 #endif

@@ -53,9 +53,10 @@
 /* ---- sessions and cluster ---- */
 /* client: random, made once per mount; session: a former one to take up again (0: new). */
 #define mds_session_open_req_FIELDS(F) F(uuid, client) F(bytes, name) F(u64, session) F(u32, slots)
-/* incarnation changes when the MDS restarts: reclaim opens. slots: how many this session may use. */
-#define mds_session_open_rep_FIELDS(F) F(u64, session) F(u32, slots) F(u32, ttl_ms) F(u64, incarnation) \
-	F(u32, map_epoch) F(u8, reclaim)
+/* incarnation changes when the MDS restarts: reclaim opens. slots: how many it may use. */
+#define mds_session_open_rep_FIELDS(F) \
+	F(u64, session) F(u32, slots) F(u32, ttl_ms) F(u64, incarnation) F(u32, map_epoch) \
+	F(u8, reclaim)
 #define mds_session_close_req_FIELDS(F) F(u64, session)
 #define mds_session_close_rep_FIELDS(F)
 /* sessions: packed u64 of all live ones; gen changes with the set. */
@@ -64,19 +65,24 @@
 /* Keeps the session alive. */
 #define mds_ping_req_FIELDS(F) F(u32, map_epoch)
 #define mds_ping_rep_FIELDS(F) F(u32, map_epoch) F(u64, incarnation)
-/* opens: packed (u64 ino, u32 open flags, u32 count) of all files this session has open. done: the last one. */
+/* opens: packed (u64 ino, u32 open flags, u32 count) of all files this session has open. done: the
+ * last one. */
 #define mds_reclaim_req_FIELDS(F) F(bytes, opens) F(u8, done)
 #define mds_reclaim_rep_FIELDS(F) F(u32, n_lost)
 /* targets, chains, tables: encoded target_info, chain_info, table_info one behind the other. */
 #define mds_map_get_req_FIELDS(F) F(u32, have_epoch)
-#define mds_map_get_rep_FIELDS(F) F(u32, epoch) F(uuid, cluster) F(bytes, targets) F(bytes, chains) F(bytes, tables)
-/* target 0: first registration. commits: the store's commit counter, must not go back. addrs "host:port host:port". */
-#define mds_target_register_req_FIELDS(F) F(uuid, cluster) F(uuid, uuid) F(u32, target) F(u64, commits) \
-	F(bytes, addrs) F(u32, loop) F(bytes, host) F(u64, capacity) F(u64, used) F(u64, free) F(u64, incarnation)
-#define mds_target_register_rep_FIELDS(F) F(u32, target) F(u32, chain) F(u32, epoch) F(u32, map_epoch) \
-	F(u32, heartbeat_ms)
-#define mds_target_heartbeat_req_FIELDS(F) F(u32, target) F(uuid, uuid) F(u64, commits) F(u64, capacity) \
-	F(u64, used) F(u64, free) F(u64, incarnation)
+#define mds_map_get_rep_FIELDS(F) \
+	F(u32, epoch) F(uuid, cluster) F(bytes, targets) F(bytes, chains) F(bytes, tables)
+/* target 0: first registration. commits: the store's commit counter, must not go back. addrs
+ * "host:port host:port". */
+#define mds_target_register_req_FIELDS(F) \
+	F(uuid, cluster) F(uuid, uuid) F(u32, target) F(u64, commits) F(bytes, addrs) \
+	F(u32, loop) F(bytes, host) F(u64, capacity) F(u64, used) F(u64, free) F(u64, incarnation)
+#define mds_target_register_rep_FIELDS(F) \
+	F(u32, target) F(u32, chain) F(u32, epoch) F(u32, map_epoch) F(u32, heartbeat_ms)
+#define mds_target_heartbeat_req_FIELDS(F) \
+	F(u32, target) F(uuid, uuid) F(u64, commits) F(u64, capacity) F(u64, used) F(u64, free) \
+	F(u64, incarnation)
 #define mds_target_heartbeat_rep_FIELDS(F) F(u32, epoch) F(u32, map_epoch) F(u64, sessions_gen)
 /* json: a JSON object for `leat status` (sessions, rates, store, recovery). */
 #define mds_status_req_FIELDS(F)
@@ -87,14 +93,16 @@
 #define mds_lookup_rep_FIELDS(F) F(attr, attr)
 #define mds_getattr_req_FIELDS(F) F(cred, cred) F(ino, ino)
 #define mds_getattr_rep_FIELDS(F) F(attr, attr)
-/* mask: enum attr_mask, values in attr. With SET_SIZE the reply comes when the chunks are trimmed. */
+/* mask: enum attr_mask, values in attr. With SET_SIZE the reply comes when chunks are trimmed. */
 #define mds_setattr_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, mask) F(attr, attr)
 #define mds_setattr_rep_FIELDS(F) F(attr, attr)
 /* Regular file, created or (without O_EXCL) found, and opened with flags. created tells which. */
-#define mds_create_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name) F(u32, mode) F(u32, flags)
+#define mds_create_req_FIELDS(F) \
+	F(cred, cred) F(ino, parent) F(bytes, name) F(u32, mode) F(u32, flags)
 #define mds_create_rep_FIELDS(F) F(attr, attr) F(cap, cap) F(u8, created)
 /* Any type but directory and symlink, not opened. */
-#define mds_mknod_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name) F(u32, mode) F(u32, rdev)
+#define mds_mknod_req_FIELDS(F) \
+	F(cred, cred) F(ino, parent) F(bytes, name) F(u32, mode) F(u32, rdev)
 #define mds_mknod_rep_FIELDS(F) F(attr, attr)
 #define mds_mkdir_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name) F(u32, mode)
 #define mds_mkdir_rep_FIELDS(F) F(attr, attr)
@@ -116,22 +124,25 @@
 #define mds_rename_rep_FIELDS(F) F(attr, attr) F(ino, replaced)
 enum readdir_flags { READDIR_PLUS = 1 };
 /* Entries after cookie (0: from the start), at most max_bytes of encoded dirent_wire. */
-#define mds_readdir_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u64, cookie) F(u32, max_bytes) F(u32, flags)
+#define mds_readdir_req_FIELDS(F) \
+	F(cred, cred) F(ino, ino) F(u64, cookie) F(u32, max_bytes) F(u32, flags)
 #define mds_readdir_rep_FIELDS(F) F(bytes, entries) F(u8, eof) F(u64, change)
 #define mds_access_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, mask)
 #define mds_access_rep_FIELDS(F)
 
 /* ---- open files ---- */
-/* flags: O_ACCMODE, O_TRUNC, O_APPEND of open(2). Opens are counted per (session, inode, writing or not).
- * The first open for writing marks the inode unsettled in the same batch; read opens write nothing. */
+/* flags: O_ACCMODE, O_TRUNC, O_APPEND of open(2). Opens are counted per (session, inode, writing or
+ * not). The first open for writing marks the inode unsettled in the same batch; read opens write
+ * nothing. */
 #define mds_open_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, flags)
 #define mds_open_rep_FIELDS(F) F(attr, attr) F(cap, cap)
-/* Ends one open. For a writer that wrote: dirty 1 with the file's size and mtime as this client knows them
- * and used bytes (UINT64_MAX: like the size). The last writer's close settles the inode. */
-#define mds_close_req_FIELDS(F) F(ino, ino) F(u32, flags) F(u8, dirty) F(u64, size) F(i64, mtime_ns) F(u64, used)
+/* Ends one open. For a writer that wrote: dirty 1 with the file's size and mtime as this client
+ * knows them and used bytes (UINT64_MAX: like the size). The last writer's close settles it. */
+#define mds_close_req_FIELDS(F) \
+	F(ino, ino) F(u32, flags) F(u8, dirty) F(u64, size) F(i64, mtime_ns) F(u64, used)
 #define mds_close_rep_FIELDS(F) F(u64, change)
-/* Reserves [off, off + len) at the end of the file for one O_APPEND write, durably. size: the size as this client
- * knows it (its own writes). */
+/* Reserves [off, off + len) at the end of the file for one O_APPEND write, durably. size: the size
+ * as this client knows it (its own writes). */
 #define mds_append_req_FIELDS(F) F(ino, ino) F(u64, len) F(u64, size)
 #define mds_append_rep_FIELDS(F) F(u64, off)
 /* mode of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE|KEEP_SIZE, ZERO_RANGE[|KEEP_SIZE]. */
@@ -142,7 +153,8 @@ enum readdir_flags { READDIR_PLUS = 1 };
 #define mds_getxattr_req_FIELDS(F) F(cred, cred) F(ino, ino) F(bytes, name)
 #define mds_getxattr_rep_FIELDS(F) F(bytes, value)
 /* flags: XATTR_CREATE, XATTR_REPLACE */
-#define mds_setxattr_req_FIELDS(F) F(cred, cred) F(ino, ino) F(bytes, name) F(bytes, value) F(u32, flags)
+#define mds_setxattr_req_FIELDS(F) \
+	F(cred, cred) F(ino, ino) F(bytes, name) F(bytes, value) F(u32, flags)
 #define mds_setxattr_rep_FIELDS(F)
 /* names: each with its NUL, as listxattr(2) gives them. */
 #define mds_listxattr_req_FIELDS(F) F(cred, cred) F(ino, ino)
@@ -150,8 +162,10 @@ enum readdir_flags { READDIR_PLUS = 1 };
 #define mds_removexattr_req_FIELDS(F) F(cred, cred) F(ino, ino) F(bytes, name)
 #define mds_removexattr_rep_FIELDS(F)
 #define mds_statfs_req_FIELDS(F)
-#define mds_statfs_rep_FIELDS(F) F(u64, total) F(u64, free) F(u64, avail) F(u64, inodes) F(u64, inodes_free)
-/* Of a directory (default for what is made in it) or of a file without data. Zero members keep the old value. */
+#define mds_statfs_rep_FIELDS(F) \
+	F(u64, total) F(u64, free) F(u64, avail) F(u64, inodes) F(u64, inodes_free)
+/* Of a directory (default for what is made in it) or of a file without data. Zero members keep the
+ * old value. */
 #define mds_layout_set_req_FIELDS(F) F(cred, cred) F(ino, ino) F(layout, layout)
 #define mds_layout_set_rep_FIELDS(F) F(attr, attr)
 

@@ -1,3 +1,4 @@
+/* The code of every message and the table of them, generated from the op lists. */
 #include "common/proto/message.h"
 
 WIRE_DEFINE(chunk_summary)
@@ -7,7 +8,8 @@ WIRE_DEFINE(chunk_summary)
 /* The table's functions take void *: a call through a pointer of another type is undefined. */
 #define DEFINE_ONE(msg) \
 	WIRE_DEFINE_MESSAGE(msg) \
-	_Static_assert(sizeof(struct msg) <= MSG_STRUCT_MAX, #msg " is larger than MSG_STRUCT_MAX"); \
+	_Static_assert(sizeof(struct msg) <= MSG_STRUCT_MAX, \
+		       #msg " is larger than MSG_STRUCT_MAX"); \
 	static void put_##msg(struct wire_w *w, const void *m) \
 	{ \
 		wire_put_##msg(w, m); \

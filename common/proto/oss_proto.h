@@ -21,38 +21,46 @@
 
 /*
  * Bytes [off, off + len) of a chunk. The bulk reply is [off, min(off + len, end)), holes as zeros;
- * pieces (packed struct piece, in order, without gaps) tell what each part is and its checksum: whole blocks
- * with the stored one (the server did not verify these unless READ_VERIFY), parts of blocks verified by
- * the server and checksummed anew. A chunk that does not exist: end 0, no bulk.
+ * pieces (packed struct piece, in order, without gaps) tell what each part is and its checksum:
+ * whole blocks with the stored one (the server did not verify these unless READ_VERIFY), parts of
+ * blocks verified by the server and checksummed anew. A chunk that does not exist: end 0, no bulk.
  */
 enum read_flags { READ_VERIFY = 1 };
 #define oss_read_req_FIELDS(F) F(cap, cap) F(chunk_id, chunk) F(u32, off) F(u32, len) F(u32, flags)
 #define oss_read_rep_FIELDS(F) F(u64, version) F(u32, end) F(i64, mtime_ns) F(bytes, pieces)
 /*
- * Writes the bulk data at off: pieces say where each block or fragment lies and its checksum, in order,
- * without gaps, cut at block boundaries. Durable when answered. grant_want: bytes of space the client would
- * like to hold in reserve; grant: what it now holds in all on this target. chunk_size: of the layout.
+ * Writes the bulk data at off: pieces say where each block or fragment lies and its checksum, in
+ * order, without gaps, cut at block boundaries. Durable when answered. grant_want: bytes of space
+ * the client would like to hold in reserve; grant: what it now holds in all on this target.
+ * chunk_size: of the layout.
  */
-#define oss_write_req_FIELDS(F) F(cap, cap) F(chunk_id, chunk) F(u32, chunk_size) F(u32, off) F(u32, len) \
-	F(bytes, pieces) F(u32, flags) F(u64, grant_want)
+#define oss_write_req_FIELDS(F) \
+	F(cap, cap) \
+	F(chunk_id, chunk) F(u32, chunk_size) F(u32, off) F(u32, len) F(bytes, pieces) \
+		F(u32, flags) F(u64, grant_want)
 #define oss_write_rep_FIELDS(F) F(u64, version) F(u32, end) F(i64, mtime_ns) F(u64, grant)
 /* Of one inode generation, on this target: nothing at or beyond file offset size survives. */
 #define oss_trim_req_FIELDS(F) F(cap, cap) F(ino, ino) F(u32, gen) F(u32, chunk_size) F(u64, size)
 #define oss_trim_rep_FIELDS(F) F(u64, n_chunks)
-/* [off, off + len) of the file reads as zeros afterwards; whole blocks give their space back. Ends stay. */
-#define oss_punch_req_FIELDS(F) F(cap, cap) F(ino, ino) F(u32, gen) F(u32, chunk_size) F(u64, off) F(u64, len)
+/* [off, off + len) of the file reads as zeros afterwards; whole blocks give their space back. Ends
+ * stay. */
+#define oss_punch_req_FIELDS(F) \
+	F(cap, cap) F(ino, ino) F(u32, gen) F(u32, chunk_size) F(u64, off) F(u64, len)
 #define oss_punch_rep_FIELDS(F) F(u64, n_chunks)
 /* files: packed (u64 ino, u32 gen): all their chunks go. Sent by the MDS. */
 #define oss_remove_req_FIELDS(F) F(bytes, files)
 #define oss_remove_rep_FIELDS(F) F(u64, n_chunks)
-/* size: largest file offset behind a written byte (0: no chunk), used: stored bytes, mtime: newest. */
+/* size: largest file offset behind a written byte (0: no chunk), used: stored bytes, mtime: newest.
+ */
 #define oss_stat_req_FIELDS(F) F(cap, cap) F(ino, ino) F(u32, gen) F(u32, chunk_size)
 #define oss_stat_rep_FIELDS(F) F(u64, size) F(u64, used) F(i64, mtime_ns) F(u64, n_chunks)
 /* Chunks from id on, at most max: chunk_summary one behind the other. more: there are others. */
-#define chunk_summary_FIELDS(F) F(chunk_id, chunk) F(u64, version) F(u32, end) F(u64, used) F(i64, mtime_ns)
+#define chunk_summary_FIELDS(F) \
+	F(chunk_id, chunk) F(u64, version) F(u32, end) F(u64, used) F(i64, mtime_ns)
 #define oss_list_req_FIELDS(F) F(chunk_id, from) F(u32, max)
 #define oss_list_rep_FIELDS(F) F(bytes, chunks) F(u8, more)
-/* The pieces of a whole chunk with their stored checksums and holes, no data: for manifests and SEEK_HOLE. */
+/* The pieces of a whole chunk with their stored checksums and holes, no data: for manifests and
+ * SEEK_HOLE. */
 #define oss_sums_req_FIELDS(F) F(cap, cap) F(chunk_id, chunk)
 #define oss_sums_rep_FIELDS(F) F(u64, version) F(u32, end) F(bytes, pieces)
 /* want: bytes the session would like to hold in all (0 gives everything back). */

@@ -100,8 +100,10 @@ enum cred_flags {
 };
 
 /* A right to one inode's data, signed by the MDS, verified by object servers (rpc/cap.h). */
-#define cap_FIELDS(F) F(ino, ino) F(u32, gen) F(u32, rights) F(u32, epoch) F(u64, session) F(i64, expiry_s) \
-	F(u64, mac_lo) F(u64, mac_hi)
+#define cap_FIELDS(F) \
+	F(ino, ino) \
+	F(u32, gen) F(u32, rights) F(u32, epoch) F(u64, session) F(i64, expiry_s) F(u64, mac_lo) \
+		F(u64, mac_hi)
 #define WIRE_CTYPE_cap struct cap
 WIRE_STRUCT(cap)
 enum cap_rights { CAP_READ = 1, CAP_WRITE = 2 };
@@ -130,7 +132,8 @@ WIRE_STRUCT(table_info)
 #define WIRE_CTYPE_dirent_wire struct dirent_wire
 WIRE_STRUCT(dirent_wire)
 
-/* One block or part of a block in a data request or reply: plain bytes [off, off + len) of the chunk. */
+/* One block or part of a block in a data request or reply: plain bytes [off, off + len) of the
+ * chunk. */
 enum piece_flags { PIECE_HOLE = 1, PIECE_FRAGMENT = 2, PIECE_LZ4 = 4 };
 struct piece {
 	uint32_t off, len;

@@ -7,8 +7,8 @@
  * sides apart, so that a message sent back to its sender proves nothing; the nonces make each
  * transcript a new one.
  *
- * A refusal in step 2 or 3 is not authenticated: it can come from somebody without the key, who could
- * as well have cut the connection.
+ * A refusal in step 2 or 3 is not authenticated: it can come from somebody without the key, who
+ * could as well have cut the connection.
  */
 #include "common/rpc/auth.h"
 
@@ -46,8 +46,8 @@ static void state_init(struct auth_state *st, const struct rpc_key *key)
 {
 	static const char purpose[] = "leat handshake 1";
 
-	crypto_generichash(st->key, sizeof(st->key), (const uint8_t *)purpose, sizeof(purpose) - 1, key->b,
-			   sizeof(key->b));
+	crypto_generichash(st->key, sizeof(st->key), (const uint8_t *)purpose, sizeof(purpose) - 1,
+			   key->b, sizeof(key->b));
 	st->len = 0;
 }
 
@@ -74,8 +74,8 @@ static void mac_of(const struct auth_state *st, uint8_t step, uint8_t out[MAC_SI
 }
 
 /* body holds MAC_SIZE bytes of room and the message. */
-static int hello_send(struct link *k, struct auth_state *st, uint8_t step, uint8_t *body, uint32_t len,
-		      bool proven)
+static int hello_send(struct link *k, struct auth_state *st, uint8_t step, uint8_t *body,
+		      uint32_t len, bool proven)
 {
 	TRY(transcript_add(st, body + MAC_SIZE, len));
 	memset(body, 0, MAC_SIZE);
@@ -86,7 +86,8 @@ static int hello_send(struct link *k, struct auth_state *st, uint8_t step, uint8
 	return k->ops->send(k, &tx, NO_DEADLINE);
 }
 
-/* The message of this step; ret_proven: its MAC is right. The bytes are valid until the next recv. */
+/* The message of this step; ret_proven: its MAC is right. The bytes are valid until the next recv.
+ */
 static int hello_recv(struct link *k, struct auth_state *st, uint8_t step, struct wire_r *ret_r,
 		      bool *ret_proven)
 {
@@ -144,9 +145,15 @@ static int client_step1(struct link *k, struct auth_state *st, const struct auth
 
 	env_random(loop_env(loop_self()), nonce, sizeof(nonce));
 	struct hello_client m = {
-		.version_min = PROTO_VERSION_MIN, .version_max = PROTO_VERSION_MAX, .cluster = self->cluster,
-		.role = (uint8_t)self->role, .loop = self->loop, .name = short_name(self->name),
-		.nonce = bytes_of(nonce, sizeof(nonce)), .credits = self->credits, .bulk_max = self->bulk_max,
+		.version_min = PROTO_VERSION_MIN,
+		.version_max = PROTO_VERSION_MAX,
+		.cluster = self->cluster,
+		.role = (uint8_t)self->role,
+		.loop = self->loop,
+		.name = short_name(self->name),
+		.nonce = bytes_of(nonce, sizeof(nonce)),
+		.credits = self->credits,
+		.bulk_max = self->bulk_max,
 	};
 	wire_w_init(&w, body + MAC_SIZE, HELLO_MAX);
 	wire_put_hello_client(&w, &m);
@@ -204,7 +211,8 @@ int auth_client(struct link *k, const struct auth_self *self, struct auth_peer *
 
 /* ---- server ---- */
 
-static int server_check(const struct hello_client *m, const struct auth_self *self, uint32_t *ret_version)
+static int server_check(const struct hello_client *m, const struct auth_self *self,
+			uint32_t *ret_version)
 {
 	uint32_t v = m->version_max < PROTO_VERSION_MAX ? m->version_max : PROTO_VERSION_MAX;
 
@@ -219,18 +227,24 @@ static int server_check(const struct hello_client *m, const struct auth_self *se
 	return 0;
 }
 
-static int server_step2(struct link *k, struct auth_state *st, const struct auth_self *self, int status,
-			uint32_t version)
+static int server_step2(struct link *k, struct auth_state *st, const struct auth_self *self,
+			int status, uint32_t version)
 {
 	uint8_t nonce[NONCE_SIZE], body[MAC_SIZE + HELLO_MAX];
 	struct wire_w w;
 
 	env_random(loop_env(loop_self()), nonce, sizeof(nonce));
 	struct hello_server m = {
-		.status = status, .version_min = PROTO_VERSION_MIN, .version_max = PROTO_VERSION_MAX,
-		.version = version, .cluster = self->cluster, .role = (uint8_t)self->role,
-		.name = short_name(self->name), .nonce = bytes_of(nonce, sizeof(nonce)),
-		.credits = self->credits, .bulk_max = self->bulk_max,
+		.status = status,
+		.version_min = PROTO_VERSION_MIN,
+		.version_max = PROTO_VERSION_MAX,
+		.version = version,
+		.cluster = self->cluster,
+		.role = (uint8_t)self->role,
+		.name = short_name(self->name),
+		.nonce = bytes_of(nonce, sizeof(nonce)),
+		.credits = self->credits,
+		.bulk_max = self->bulk_max,
 	};
 	wire_w_init(&w, body + MAC_SIZE, HELLO_MAX);
 	wire_put_hello_server(&w, &m);
@@ -252,7 +266,9 @@ int auth_server(struct link *k, const struct auth_self *self, struct auth_state 
 	TRY(hello_recv(k, st, 1, &r, &proven));
 	wire_get_hello_client(&r, &m);
 	TRY(r.status);
-	struct auth_peer p = { .role = m.role, .cluster = m.cluster, .loop = m.loop, .bulk_max = m.bulk_max };
+	struct auth_peer p = {
+		.role = m.role, .cluster = m.cluster, .loop = m.loop, .bulk_max = m.bulk_max
+	};
 	p.credits = m.credits > 0 && m.credits < self->credits ? m.credits : self->credits;
 	copy_name(p.name, m.name);
 	/* Also for the log of a failure. */
@@ -289,7 +305,8 @@ static int key_parse(const char *text, size_t len, struct rpc_key *ret_key)
 
 	while (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r' || text[len - 1] == ' '))
 		len--;
-	if (len != 2 * RPC_KEY_SIZE || sodium_hex2bin(key.b, sizeof(key.b), text, len, NULL, &n, &end) != 0 ||
+	if (len != 2 * RPC_KEY_SIZE ||
+	    sodium_hex2bin(key.b, sizeof(key.b), text, len, NULL, &n, &end) != 0 ||
 	    n != RPC_KEY_SIZE)
 		return -LE_CONFIG;
 	*ret_key = key;
@@ -318,7 +335,9 @@ int rpc_key_load(const char *path, struct rpc_key *ret_key)
 		log_error("%s: others than the owner may use the cluster key: chmod 0600 it", path);
 	} else if (key_parse(text, (size_t)n, ret_key) < 0) {
 		rc = -LE_CONFIG;
-		log_error("%s: the cluster key is not 64 hex digits (make one: openssl rand -hex 32)", path);
+		log_error(
+			"%s: the cluster key is not 64 hex digits (make one: openssl rand -hex 32)",
+			path);
 	}
 	close(fd);
 	sodium_memzero(text, sizeof(text));

@@ -1,7 +1,7 @@
 /*
- * The handshake: protocol version, cluster, roles, limits, and proof on both sides that the other one
- * has the cluster key. PROTOCOL.md has the messages. Yields; the caller sets the deadline by shutting
- * the link down.
+ * The handshake: protocol version, cluster, roles, limits, and proof on both sides that the other
+ * one has the cluster key. PROTOCOL.md has the messages. Yields; the caller sets the deadline by
+ * shutting the link down.
  */
 #ifndef LEAT_RPC_AUTH_H
 #define LEAT_RPC_AUTH_H
@@ -37,8 +37,10 @@ struct auth_state {
 };
 
 /* 0, -LE_VERSION, -LE_WRONG_CLUSTER, -LE_AUTH, what the server answered, or why the link broke. */
-int auth_client(struct link *k, const struct auth_self *self, struct auth_peer *ret_peer) CHECK_RESULT;
-/* 0: the client is who it says, and waits for auth_server_finish. The refused client has been told. */
+int auth_client(struct link *k, const struct auth_self *self,
+		struct auth_peer *ret_peer) CHECK_RESULT;
+/* 0: the client is who it says, and waits for auth_server_finish. The refused client has been told.
+ */
 int auth_server(struct link *k, const struct auth_self *self, struct auth_state *ret_state,
 		struct auth_peer *ret_peer) CHECK_RESULT;
 /* Tells the client that it is accepted (0) or why not. */

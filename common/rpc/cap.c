@@ -10,8 +10,8 @@ void cap_key_derive(const struct rpc_key *cluster_key, struct cap_key *ret_key)
 {
 	static const char purpose[] = "leat capability 1";
 
-	crypto_generichash(ret_key->b, sizeof(ret_key->b), (const uint8_t *)purpose, sizeof(purpose) - 1,
-			   cluster_key->b, sizeof(cluster_key->b));
+	crypto_generichash(ret_key->b, sizeof(ret_key->b), (const uint8_t *)purpose,
+			   sizeof(purpose) - 1, cluster_key->b, sizeof(cluster_key->b));
 }
 
 /* The bytes are those of the wire without the MAC, so that new fields need a new purpose string. */
@@ -42,8 +42,8 @@ void cap_sign(const struct cap_key *k, struct cap *cap)
 	wire_get_u64(&r, &cap->mac_hi);
 }
 
-int cap_check(const struct cap_key *k, const struct cap *cap, struct ino ino, uint32_t gen, uint64_t session,
-	      uint32_t rights, int64_t now_s)
+int cap_check(const struct cap_key *k, const struct cap *cap, struct ino ino, uint32_t gen,
+	      uint64_t session, uint32_t rights, int64_t now_s)
 {
 	uint8_t want[16], have[16];
 	struct wire_w w;
@@ -52,8 +52,9 @@ int cap_check(const struct cap_key *k, const struct cap *cap, struct ino ino, ui
 	wire_w_init(&w, have, sizeof(have));
 	wire_put_u64(&w, &cap->mac_lo);
 	wire_put_u64(&w, &cap->mac_hi);
-	if (sodium_memcmp(want, have, sizeof(want)) != 0 || !ino_equal(cap->ino, ino) || cap->gen != gen ||
-	    cap->session != session || (cap->rights & rights) != rights || cap->expiry_s < now_s)
+	if (sodium_memcmp(want, have, sizeof(want)) != 0 || !ino_equal(cap->ino, ino) ||
+	    cap->gen != gen || cap->session != session || (cap->rights & rights) != rights ||
+	    cap->expiry_s < now_s)
 		return -LE_BAD_CAP;
 	return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * Capabilities: the MDS signs, object servers verify (BLAKE2b-128, libsodium, keyed by a key derived
- * from the cluster key), so that nobody reads or writes a chunk by guessing its id.
+ * Capabilities: the MDS signs, object servers verify (BLAKE2b-128, libsodium, keyed by a key
+ * derived from the cluster key), so that nobody reads or writes a chunk by guessing its id.
  */
 #ifndef LEAT_RPC_CAP_H
 #define LEAT_RPC_CAP_H
@@ -16,7 +16,7 @@ void cap_key_derive(const struct rpc_key *cluster_key, struct cap_key *ret_key);
 void cap_sign(const struct cap_key *k, struct cap *cap);
 /* 0 when the signature is right, it is for this inode, generation and session, has the rights, and
  * has not expired at now_s; else -LE_BAD_CAP. The MDS's own requests carry session 1. */
-int cap_check(const struct cap_key *k, const struct cap *cap, struct ino ino, uint32_t gen, uint64_t session,
-	      uint32_t rights, int64_t now_s) CHECK_RESULT;
+int cap_check(const struct cap_key *k, const struct cap *cap, struct ino ino, uint32_t gen,
+	      uint64_t session, uint32_t rights, int64_t now_s) CHECK_RESULT;
 
 #endif

@@ -115,7 +115,8 @@ static void watchdog_fired(struct timer *t)
 	conn_kill(container_of(t, struct conn, watchdog), -LE_TIMEDOUT);
 }
 
-void conn_init(struct conn *c, struct link *k, struct body_pool *bodies, void (*destroy)(struct conn *c))
+void conn_init(struct conn *c, struct link *k, struct body_pool *bodies,
+	       void (*destroy)(struct conn *c))
 {
 	c->magic = CONN_MAGIC;
 	c->refs = 1;
@@ -277,11 +278,19 @@ static int send_request(struct conn *c, const struct rpc_call *call, const struc
 {
 	struct body *body;
 	struct link_tx tx = {
-		.hdr = { .type = (uint8_t)type, .op = call->op, .id = id, .session = call->session,
-			 .slot = call->slot, .epoch = call->epoch, .seq = call->seq, .target = call->target,
+		.hdr = { .type = (uint8_t)type,
+			 .op = call->op,
+			 .id = id,
+			 .session = call->session,
+			 .slot = call->slot,
+			 .epoch = call->epoch,
+			 .seq = call->seq,
+			 .target = call->target,
 			 .timeout_ms = timeout_ms(deadline_us) },
-		.bulk = call->bulk_out, .n_bulk = call->n_bulk_out,
-		.bulk_in = call->bulk_in, .n_bulk_in = call->n_bulk_in,
+		.bulk = call->bulk_out,
+		.n_bulk = call->n_bulk_out,
+		.bulk_in = call->bulk_in,
+		.n_bulk_in = call->n_bulk_in,
 	};
 
 	TRY(body_encode(c->bodies, d->put_req, call->req, &body, &tx.body_len));
@@ -330,7 +339,8 @@ static int wait_reply(struct conn *c, struct pending *p, uint32_t i, uint64_t de
 			give_up(c, i, rc);
 			return rc;
 		}
-		/* The data is arriving in the caller's buffers just now: let it, but not for ever. */
+		/* The data is arriving in the caller's buffers just now: let it, but not for ever.
+		 */
 		interrupted |= rc == -LE_INTR;
 		if (rc == -LE_TIMEDOUT && until != deadline_us) {
 			conn_kill(c, -LE_TIMEDOUT);
@@ -422,7 +432,8 @@ static int clip(const struct rpc_call *call, uint32_t len, struct slot_vec *vec,
 	return len > 0 ? -LE_BAD_MESSAGE : 0;
 }
 
-static int receive_bulk(struct conn *c, const struct link_rx *rx, struct pending *p, int *ret_status)
+static int receive_bulk(struct conn *c, const struct link_rx *rx, struct pending *p,
+			int *ret_status)
 {
 	struct slot_vec vec[RPC_BULK_VECS_MAX];
 	uint32_t n;

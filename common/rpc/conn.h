@@ -65,12 +65,14 @@ struct conn {
 };
 
 /* Takes the link over: closes it with the last reference. c is zeroed. */
-void conn_init(struct conn *c, struct link *k, struct body_pool *bodies, void (*destroy)(struct conn *c));
+void conn_init(struct conn *c, struct link *k, struct body_pool *bodies,
+	       void (*destroy)(struct conn *c));
 /* How many calls this side may have under way; before the first call, once. */
 int conn_set_window(struct conn *c, uint32_t n) CHECK_RESULT;
 void conn_ref(struct conn *c);
 void conn_unref(struct conn *c);
-/* Ends the connection: calls in flight get -LE_DISCONNECTED. Does not yield. The first reason stays. */
+/* Ends the connection: calls in flight get -LE_DISCONNECTED. Does not yield. The first reason
+ * stays. */
 void conn_kill(struct conn *c, int why);
 /* Kill it if conn_watch_end does not come within ms. */
 void conn_watch(struct conn *c, uint64_t ms);
@@ -79,10 +81,12 @@ void conn_watch_end(struct conn *c);
 /* As rpc_call, over this connection. ret_sent: the peer may have seen it. */
 int conn_call(struct conn *c, struct rpc_call *call, enum frame_type type, uint64_t deadline_us,
 	      bool *ret_sent) CHECK_RESULT;
-/* The reader has received a reply: hands it to its caller, with the bulk data. An error ends the connection. */
+/* The reader has received a reply: hands it to its caller, with the bulk data. An error ends the
+ * connection. */
 int conn_reply_arrived(struct conn *c, const struct link_rx *rx) CHECK_RESULT;
 /* A frame without anything behind it. */
-int conn_send_plain(struct conn *c, enum frame_type type, uint64_t id, uint64_t deadline_us) CHECK_RESULT;
+int conn_send_plain(struct conn *c, enum frame_type type, uint64_t id,
+		    uint64_t deadline_us) CHECK_RESULT;
 /* The earlier of the call's own deadline (0: none) and the fiber's. */
 uint64_t conn_deadline(const struct rpc_call *call);
 

@@ -1,7 +1,7 @@
 /*
  * Requests and replies over a transport link: handshake with version and mutual authentication,
- * many requests in flight, credits, deadlines, cancellation, reconnect with back-off, callbacks from
- * server to client. Both sides are owned by one loop.
+ * many requests in flight, credits, deadlines, cancellation, reconnect with back-off, callbacks
+ * from server to client. Both sides are owned by one loop.
  *
  * Client:  rpc_client_create (reconnects for ever in the background) → rpc_call, any number of
  *          fibers at once → rpc_client_destroy.
@@ -19,8 +19,8 @@
 struct rpc_key {
 	uint8_t b[RPC_KEY_SIZE];
 };
-/* Reads the cluster key file: 64 hex digits. -LE_CONFIG with a log line when malformed, -LE_ACCES when others
- * may read it. Blocking: at start only. */
+/* Reads the cluster key file: 64 hex digits. -LE_CONFIG with a log line when malformed, -LE_ACCES
+ * when others may read it. Blocking: at start only. */
 int rpc_key_load(const char *path, struct rpc_key *ret_key) CHECK_RESULT;
 
 enum rpc_role { ROLE_CLIENT = 1, ROLE_MDS = 2, ROLE_OSSD = 3, ROLE_AGENT = 4, ROLE_TOOL = 5 };
@@ -40,8 +40,8 @@ struct rpc_client_options {
 	uint32_t connect_timeout_ms; /* 0: 2000 */
 	uint32_t backoff_max_ms;     /* 0: 500; first retry after about 1 ms */
 	void *arg;
-	/* In a fiber of their own, in order. connected: before other calls go out (open a session here with
-	 * RPC_CALL_SETUP); non-zero breaks the connection again. Either may be NULL. */
+	/* In a fiber of their own, in order. connected: before other calls go out (open a session
+	 * here with RPC_CALL_SETUP); non-zero breaks the connection again. Either may be NULL. */
 	int (*connected)(void *arg, struct rpc_client *c);
 	void (*disconnected)(void *arg, struct rpc_client *c, int why);
 	/* A callback from the server; returns the reply's status. */
@@ -49,7 +49,8 @@ struct rpc_client_options {
 };
 
 /* On the current loop. Starts connecting; does not wait for it. */
-int rpc_client_create(const struct rpc_client_options *opts, struct rpc_client **ret_client) CHECK_RESULT;
+int rpc_client_create(const struct rpc_client_options *opts,
+		      struct rpc_client **ret_client) CHECK_RESULT;
 /* Calls under way end with -LE_SHUTDOWN. Yields. */
 void rpc_client_destroy(struct rpc_client *c);
 
@@ -69,22 +70,24 @@ struct rpc_call {
 	uint32_t slot, epoch, target;
 	const struct slot_vec *bulk_out;
 	uint32_t n_bulk_out;
-	const struct slot_vec *bulk_in; /* room for the reply's data; a larger reply is -LE_BAD_MESSAGE */
+	const struct slot_vec
+		*bulk_in; /* room for the reply's data; a larger reply is -LE_BAD_MESSAGE */
 	uint32_t n_bulk_in;
 	uint32_t ret_bulk_len; /* bytes that came */
 	void *body;            /* held until rpc_call_fini */
 };
 /*
- * Sends and waits for the reply. Returns the reply's status, or -LE_TIMEDOUT (the server is told to cancel),
- * -LE_INTR, -LE_DISCONNECTED (sent, answer unknown), -LE_CONNREFUSED, -LE_AUTH, -LE_VERSION, -LE_WRONG_CLUSTER (also
- * after the deadline while nothing but that was heard), -LE_SHUTDOWN. After it returned, no buffer is touched.
- * rpc_call_fini always. Yields.
+ * Sends and waits for the reply. Returns the reply's status, or -LE_TIMEDOUT (the server is told to
+ * cancel), -LE_INTR, -LE_DISCONNECTED (sent, answer unknown), -LE_CONNREFUSED, -LE_AUTH,
+ * -LE_VERSION, -LE_WRONG_CLUSTER (also after the deadline while nothing but that was heard),
+ * -LE_SHUTDOWN. After it returned, no buffer is touched. rpc_call_fini always. Yields.
  */
 int rpc_call(struct rpc_client *c, struct rpc_call *call) CHECK_RESULT;
 void rpc_call_fini(struct rpc_call *call);
 
 bool rpc_client_connected(const struct rpc_client *c);
-const struct uuid *rpc_client_cluster(const struct rpc_client *c); /* zero before the first connection */
+const struct uuid *
+rpc_client_cluster(const struct rpc_client *c); /* zero before the first connection */
 struct rpc_client_stats {
 	uint64_t calls, replies, timeouts, disconnects, connects, bytes_out, bytes_in;
 	uint32_t in_flight;
@@ -96,7 +99,8 @@ void rpc_client_stats(const struct rpc_client *c, struct rpc_client_stats *ret_s
 struct rpc_server;
 struct rpc_req;
 
-/* A connected client, as the server sees it. Lives until `closed` has returned and its last request has ended. */
+/* A connected client, as the server sees it. Lives until `closed` has returned and its last request
+ * has ended. */
 struct rpc_peer {
 	enum rpc_role role;
 	char name[64];      /* as it called itself */
@@ -118,15 +122,18 @@ struct rpc_req {
 	struct frame_hdr hdr;      /* session, slot, seq, epoch, target */
 	const void *in;
 	void *out;
-	struct slot_vec bulk[RPC_BULK_VECS_MAX]; /* data that came with it; unref'd after the reply */
+	struct slot_vec
+		bulk[RPC_BULK_VECS_MAX]; /* data that came with it; unref'd after the reply */
 	uint32_t n_bulk, bulk_len;
-	struct slot_vec reply_bulk[RPC_BULK_VECS_MAX]; /* data to go back; one ref per entry is taken over */
+	struct slot_vec reply_bulk[RPC_BULK_VECS_MAX]; /* data to go back; one ref per entry is
+							  taken over */
 	uint32_t n_reply_bulk;
 	uint64_t deadline_us;
 	uint64_t start_us;
 	void *arg; /* of the server options */
 };
-/* From the request's arena; freed after the reply is sent. NULL above RPC_ARENA_MAX or without memory. */
+/* From the request's arena; freed after the reply is sent. NULL above RPC_ARENA_MAX or without
+ * memory. */
 #define RPC_ARENA_MAX (1u << 19)
 void *rpc_req_alloc(struct rpc_req *r, size_t size);
 /* The client has cancelled, or its connection is gone: work that changes nothing may stop. */
@@ -153,22 +160,26 @@ struct rpc_server_options {
 	const struct rpc_handler *handlers;
 	uint32_t n_handlers;
 	void *arg;
-	int (*opened)(void *arg, struct rpc_peer *p);  /* after authentication; non-zero refuses. May be NULL */
+	int (*opened)(void *arg,
+		      struct rpc_peer *p); /* after authentication; non-zero refuses. May be NULL */
 	void (*closed)(void *arg, struct rpc_peer *p); /* may be NULL */
 	/* Called after each request with its status, for metrics. May be NULL. */
 	void (*served)(void *arg, const struct rpc_req *r, int status, uint64_t us);
 };
-int rpc_server_create(const struct rpc_server_options *opts, struct rpc_server **ret_server) CHECK_RESULT;
+int rpc_server_create(const struct rpc_server_options *opts,
+		      struct rpc_server **ret_server) CHECK_RESULT;
 /* The addresses it listens on, as "host:port host:port" with real ports. */
 const char *rpc_server_addrs(const struct rpc_server *s);
 /* No new connections and requests; waits for running ones (at most drain_ms), closes. Yields. */
 void rpc_server_destroy(struct rpc_server *s, uint32_t drain_ms);
-/* To a client, over its own connection; like rpc_call. Yields. The reply's bytes live until rpc_call_fini. */
+/* To a client, over its own connection; like rpc_call. Yields. The reply's bytes live until
+ * rpc_call_fini. */
 int rpc_callback(struct rpc_peer *p, struct rpc_call *call) CHECK_RESULT;
 void rpc_peer_ref(struct rpc_peer *p);
 void rpc_peer_unref(struct rpc_peer *p);
 /* Breaks the connection (a session was fenced or taken over by a newer connection). */
 void rpc_peer_kill(struct rpc_peer *p);
-void rpc_server_each_peer(struct rpc_server *s, void (*fn)(void *arg, struct rpc_peer *p), void *arg);
+void rpc_server_each_peer(struct rpc_server *s, void (*fn)(void *arg, struct rpc_peer *p),
+			  void *arg);
 
 #endif

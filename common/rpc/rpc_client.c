@@ -1,9 +1,10 @@
 /*
- * The client's side. One fiber, the manager, connects, shakes hands, then reads until the connection
- * ends, backs off and begins again. Calls run in the fibers of their callers over the connection of the
- * moment (conn.c); without one they wait for it.
+ * The client's side. One fiber, the manager, connects, shakes hands, then reads until the
+ * connection ends, backs off and begins again. Calls run in the fibers of their callers over the
+ * connection of the moment (conn.c); without one they wait for it.
  *
- *   connect → handshake → setup (the connected hook, in a fiber of its own) → up → lost → back-off → …
+ *   connect → handshake → setup (the connected hook, in a fiber of its own) → up → lost → back-off
+ * → …
  *
  * A failure that time does not heal (wrong key, version or cluster at every address) is given to
  * the callers at once, while the manager goes on trying.
@@ -91,7 +92,9 @@ static void callback_reply(struct callback *cb, int status)
 {
 	struct conn *conn = &cb->cc->conn;
 	struct body *body = NULL;
-	struct link_tx tx = { .hdr = { .type = FRAME_CALLBACK_REPLY, .op = cb->hdr.op, .id = cb->hdr.id } };
+	struct link_tx tx = {
+		.hdr = { .type = FRAME_CALLBACK_REPLY, .op = cb->hdr.op, .id = cb->hdr.id }
+	};
 
 	if (status >= 0)
 		status = body_encode(conn->bodies, cb->desc->put_rep, cb->out, &body, &tx.body_len);
@@ -219,7 +222,8 @@ static void wait_setup(struct client_conn *cc)
 {
 	while (cc->setting_up) {
 		int rc = waitq_wait(&cc->setup_done, NO_DEADLINE);
-		(void)rc; /* an interrupt means that the client is closing: the hook's calls fail by themselves */
+		(void)rc; /* an interrupt means that the client is closing: the hook's calls fail by
+			     themselves */
 	}
 }
 
@@ -258,7 +262,8 @@ static void run_connection(struct rpc_client *c, struct client_conn *cc)
 	add_stats(&c->stats, &cc->conn);
 	c->stats.in_flight = in_flight;
 	log_debug("rpc: lost %s: %s", c->stats.peer, status_name(cc->conn.why));
-	snprintf(c->stats.peer, sizeof(c->stats.peer), "not connected: %s", status_text(cc->conn.why));
+	snprintf(c->stats.peer, sizeof(c->stats.peer), "not connected: %s",
+		 status_text(cc->conn.why));
 	if (cc->was_up && c->opts.disconnected != NULL)
 		c->opts.disconnected(c->opts.arg, c, cc->conn.why);
 }
@@ -344,7 +349,8 @@ static int connect_any(struct rpc_client *c, struct client_conn **ret_cc)
 	/* The clearest of what was heard. */
 	c->last_error = hard < 0 ? hard : rc;
 	c->hard_error = all_hard ? hard : 0;
-	snprintf(c->stats.peer, sizeof(c->stats.peer), "not connected: %s", status_text(c->last_error));
+	snprintf(c->stats.peer, sizeof(c->stats.peer), "not connected: %s",
+		 status_text(c->last_error));
 	if (c->hard_error < 0)
 		waitq_wake_all(&c->ready);
 	return c->last_error;
@@ -354,7 +360,8 @@ static int connect_any(struct rpc_client *c, struct client_conn **ret_cc)
 static void back_off(struct rpc_client *c, uint64_t *backoff_us)
 {
 	uint64_t max = c->opts.backoff_max_ms * 1000ull;
-	uint64_t us = *backoff_us / 2 + env_random_u64(loop_env(loop_self())) % (*backoff_us / 2 + 1);
+	uint64_t us =
+		*backoff_us / 2 + env_random_u64(loop_env(loop_self())) % (*backoff_us / 2 + 1);
 
 	*backoff_us = *backoff_us * 2 < max ? *backoff_us * 2 : max;
 	if (!c->closing)
@@ -389,14 +396,14 @@ static void manager_main(void *arg)
 static int copy_text(struct rpc_client *c, const struct rpc_client_options *opts)
 {
 	const char *name = opts->name != NULL ? opts->name : "";
-	size_t addrs_len = strlen(opts->addrs);
+	size_t addrs_len = strlen(opts->addrs), name_len = strlen(name);
 	char *save = NULL;
 
-	c->text = malloc(addrs_len + strlen(name) + 2);
+	c->text = malloc(addrs_len + name_len + 2);
 	if (c->text == NULL)
 		return -LE_NOMEM;
 	memcpy(c->text, opts->addrs, addrs_len + 1);
-	c->opts.name = strcpy(c->text + addrs_len + 1, name);
+	c->opts.name = memcpy(c->text + addrs_len + 1, name, name_len + 1);
 	c->opts.addrs = NULL;
 	for (char *a = strtok_r(c->text, " ,\t", &save); a != NULL && c->n_addrs < ADDRS_MAX;
 	     a = strtok_r(NULL, " ,\t", &save))
@@ -455,7 +462,8 @@ void rpc_client_destroy(struct rpc_client *c)
 		struct conn *conn = &c->conn->conn;
 		conn_ref(conn);
 		if (c->state != CLIENT_CONNECTING)
-			(void)!conn_send_plain(conn, FRAME_GOODBYE, 0, loop_deadline_ms(GOODBYE_MS));
+			(void)!conn_send_plain(conn, FRAME_GOODBYE, 0,
+					       loop_deadline_ms(GOODBYE_MS));
 		conn_kill(conn, -LE_SHUTDOWN);
 		conn_unref(conn);
 	}
@@ -496,7 +504,8 @@ static int wait_connection(struct rpc_client *c, const struct rpc_call *call, ui
 	}
 }
 
-static int call_once(struct rpc_client *c, struct rpc_call *call, uint64_t deadline_us, bool *ret_sent)
+static int call_once(struct rpc_client *c, struct rpc_call *call, uint64_t deadline_us,
+		     bool *ret_sent)
 {
 	*ret_sent = false;
 	call->body = NULL;

@@ -1,6 +1,6 @@
 /*
- * A request on the server, from its frame to its reply: checks, buffers for its data, a fiber, the handler,
- * the reply. Request objects are reused; a small request and its reply cost no allocation.
+ * A request on the server, from its frame to its reply: checks, buffers for its data, a fiber, the
+ * handler, the reply. Request objects are reused; a small request and its reply cost no allocation.
  *
  * Whatever is wrong with one request is its reply's status. What breaks the rules of the connection
  * (more requests than granted) ends it.
@@ -86,7 +86,8 @@ bool rpc_req_canceled(const struct rpc_req *r)
 
 static struct request *find(struct server_conn *sc, uint64_t id)
 {
-	for (struct hmap_node *n = hmap_find(&sc->by_id, hash_u64(id)); n != NULL; n = hmap_find_next(n)) {
+	for (struct hmap_node *n = hmap_find(&sc->by_id, hash_u64(id)); n != NULL;
+	     n = hmap_find_next(n)) {
 		struct request *q = container_of(n, struct request, node);
 		if (q->pub.hdr.id == id)
 			return q;
@@ -137,7 +138,10 @@ static int send_reply(struct server_conn *sc, struct link_tx *tx)
 
 static int reply_plain(struct server_conn *sc, const struct frame_hdr *h, int status)
 {
-	struct link_tx tx = { .hdr = { .type = FRAME_REPLY, .op = h->op, .id = h->id, .status = status,
+	struct link_tx tx = { .hdr = { .type = FRAME_REPLY,
+				       .op = h->op,
+				       .id = h->id,
+				       .status = status,
 				       .session = h->session } };
 
 	return send_reply(sc, &tx);
@@ -148,11 +152,15 @@ static void reply(struct request *q, int status)
 	struct server_conn *sc = q->sc;
 	const struct frame_hdr *h = &q->pub.hdr;
 	struct body *body = NULL;
-	struct link_tx tx = { .hdr = { .type = FRAME_REPLY, .op = h->op, .id = h->id, .session = h->session },
-			      .peer_descs = q->descs, .n_peer_descs = q->n_descs };
+	struct link_tx tx = {
+		.hdr = { .type = FRAME_REPLY, .op = h->op, .id = h->id, .session = h->session },
+		.peer_descs = q->descs,
+		.n_peer_descs = q->n_descs
+	};
 
 	if (status >= 0)
-		status = body_encode(sc->conn.bodies, q->pub.desc->put_rep, q->out, &body, &tx.body_len);
+		status = body_encode(sc->conn.bodies, q->pub.desc->put_rep, q->out, &body,
+				     &tx.body_len);
 	tx.hdr.status = status;
 	if (status == 0) {
 		tx.body = body->data;
@@ -173,9 +181,9 @@ static void served(struct request *q, int status)
 		s->opts.served(s->opts.arg, &q->pub, status, us);
 	if (s->opts.slow_ms > 0 && us > s->opts.slow_ms * 1000ull)
 		log_warn("slow request op=%s peer=%s (%s) session=%llu id=%llu status=%s ms=%llu",
-			 q->pub.desc->name, p->name, p->addr, (unsigned long long)q->pub.hdr.session,
-			 (unsigned long long)q->pub.hdr.id, status_name(status),
-			 (unsigned long long)(us / 1000));
+			 q->pub.desc->name, p->name, p->addr,
+			 (unsigned long long)q->pub.hdr.session, (unsigned long long)q->pub.hdr.id,
+			 status_name(status), (unsigned long long)(us / 1000));
 }
 
 static void drop_bulk(struct slot_vec *vec, uint32_t n)
@@ -225,8 +233,8 @@ static void request_main(void *arg)
 
 /* ---- the arrival ---- */
 
-/* The address of the data is known before it is received: so much room or none. Yields; the wait is what
- * holds back clients that send faster than the server works. */
+/* The address of the data is known before it is received: so much room or none. Yields; the wait is
+ * what holds back clients that send faster than the server works. */
 static int get_slots(struct rpc_server *s, uint32_t len, struct slot_vec *vec, uint32_t *ret_n)
 {
 	uint32_t size = slot_pool_size(s->opts.bulk_pool), n = 0;
@@ -255,7 +263,8 @@ static int check_bulk(const struct rpc_server *s, uint32_t len)
 		return 0;
 	if (s->opts.bulk_pool == NULL || len > s->opts.bulk_max)
 		return -LE_TOO_BIG;
-	uint64_t n = ((uint64_t)len + slot_pool_size(s->opts.bulk_pool) - 1) / slot_pool_size(s->opts.bulk_pool);
+	uint64_t n = ((uint64_t)len + slot_pool_size(s->opts.bulk_pool) - 1) /
+		     slot_pool_size(s->opts.bulk_pool);
 	return n > RPC_BULK_VECS_MAX || n > slot_pool_total(s->opts.bulk_pool) ? -LE_TOO_BIG : 0;
 }
 
@@ -268,7 +277,8 @@ static int refuse(struct server_conn *sc, const struct link_rx *rx, int status)
 	return reply_plain(sc, &h, status);
 }
 
-static int admit(const struct server_conn *sc, const struct frame_hdr *h, const struct rpc_handler **ret_handler)
+static int admit(const struct server_conn *sc, const struct frame_hdr *h,
+		 const struct rpc_handler **ret_handler)
 {
 	const struct rpc_server *s = sc->s;
 
@@ -304,7 +314,8 @@ static void request_init(struct request *q, struct server_conn *sc, const struct
 	r->n_bulk = r->n_reply_bulk = 0;
 	r->bulk_len = rx->hdr.bulk_len;
 	r->start_us = loop_now_us();
-	r->deadline_us = rx->hdr.timeout_ms > 0 ? r->start_us + rx->hdr.timeout_ms * 1000ull : NO_DEADLINE;
+	r->deadline_us =
+		rx->hdr.timeout_ms > 0 ? r->start_us + rx->hdr.timeout_ms * 1000ull : NO_DEADLINE;
 	r->arg = sc->s->opts.arg;
 	list_push(&sc->running, &q->link);
 	hmap_insert(&sc->by_id, &q->node, hash_u64(rx->hdr.id));
@@ -345,7 +356,8 @@ int request_arrived(struct server_conn *sc, const struct link_rx *rx)
 		return -LE_BAD_FRAME;
 	/* Doubled by the network: the first one will answer. */
 	if (find(sc, rx->hdr.id) != NULL)
-		return rx->hdr.bulk_len > 0 ? sc->conn.k->ops->recv_bulk(sc->conn.k, rx, NULL, 0) : 0;
+		return rx->hdr.bulk_len > 0 ? sc->conn.k->ops->recv_bulk(sc->conn.k, rx, NULL, 0)
+					    : 0;
 	/* Twice as many as granted: what the client gave up long ago may still run here. */
 	if (sc->n_running >= 2 * sc->credits)
 		return -LE_OVERLOAD;

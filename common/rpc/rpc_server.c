@@ -1,10 +1,10 @@
 /*
- * The server's side: one fiber per listening address accepts, one per connection shakes hands and reads;
- * requests are in rpc_request.c.
+ * The server's side: one fiber per listening address accepts, one per connection shakes hands and
+ * reads; requests are in rpc_request.c.
  *
- * A connection: accepted (a stranger, with a deadline; the oldest stranger makes room for a new one) →
- * authenticated → the opened hook → requests → the end, from either side → the closed hook → freed when its
- * last request and its last reference are gone.
+ * A connection: accepted (a stranger, with a deadline; the oldest stranger makes room for a new
+ * one) → authenticated → the opened hook → requests → the end, from either side → the closed hook →
+ * freed when its last request and its last reference are gone.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +24,7 @@
 #define ACCEPT_RETRY_US 50000u
 #define LOG_AGAIN_US 60000000u
 #define GOODBYE_MS 100u
+#define ADDRS_SIZE (LISTENERS_MAX * (NET_ADDR_TEXT_SIZE + 1))
 
 /* ---- peers ---- */
 
@@ -67,7 +68,8 @@ int rpc_callback(struct rpc_peer *p, struct rpc_call *call)
 	return rc;
 }
 
-void rpc_server_each_peer(struct rpc_server *s, void (*fn)(void *arg, struct rpc_peer *p), void *arg)
+void rpc_server_each_peer(struct rpc_server *s, void (*fn)(void *arg, struct rpc_peer *p),
+			  void *arg)
 {
 	list_for_each_safe(pos, &s->conns) {
 		struct server_conn *sc = list_entry(pos, struct server_conn, link);
@@ -91,8 +93,9 @@ static void conn_free(struct conn *conn)
 static bool may_log(struct rpc_server *s, const char *addr, int status)
 {
 	const char *port = strrchr(addr, ':');
-	uint64_t hash = hash_u64_2(checksum64(addr, port != NULL ? (size_t)(port - addr) : strlen(addr)),
-				   (uint64_t)(int64_t)status);
+	uint64_t hash =
+		hash_u64_2(checksum64(addr, port != NULL ? (size_t)(port - addr) : strlen(addr)),
+			   (uint64_t)(int64_t)status);
 	uint64_t now = loop_now_us();
 	struct log_peer *l = &s->logged[hash % LOG_PEERS];
 
@@ -115,8 +118,11 @@ static int welcome(struct server_conn *sc)
 {
 	struct rpc_server *s = sc->s;
 	struct conn *conn = &sc->conn;
-	struct auth_self self = { .role = s->opts.role, .name = s->opts.name, .cluster = s->opts.cluster,
-				  .key = &s->opts.key, .credits = s->opts.in_flight_max,
+	struct auth_self self = { .role = s->opts.role,
+				  .name = s->opts.name,
+				  .cluster = s->opts.cluster,
+				  .key = &s->opts.key,
+				  .credits = s->opts.in_flight_max,
 				  .bulk_max = s->opts.bulk_max };
 	struct auth_peer peer = { 0 };
 	struct auth_state st;
@@ -126,7 +132,8 @@ static int welcome(struct server_conn *sc)
 	if (rc < 0 && conn->dead)
 		rc = conn->why;
 	if (rc < 0 && may_log(s, sc->peer.addr, rc))
-		log_warn("refused %s '%s': %s (%s)", sc->peer.addr, peer.name, status_text(rc), status_name(rc));
+		log_warn("refused %s '%s': %s (%s)", sc->peer.addr, peer.name, status_text(rc),
+			 status_name(rc));
 	TRY(rc);
 	no_stranger(sc);
 	sc->peer.role = peer.role;
@@ -136,7 +143,9 @@ static int welcome(struct server_conn *sc)
 	TRY(conn_set_window(conn, CALLBACK_WINDOW));
 	/* The hook may take as long as it likes. */
 	conn_watch_end(conn);
-	rc = s->closing ? -LE_SHUTDOWN : s->opts.opened != NULL ? s->opts.opened(s->opts.arg, &sc->peer) : 0;
+	rc = s->closing               ? -LE_SHUTDOWN
+	     : s->opts.opened != NULL ? s->opts.opened(s->opts.arg, &sc->peer)
+				      : 0;
 	int sent = auth_server_finish(conn->k, &st, rc < 0 ? rc : 0);
 	if (rc == 0 && sent < 0 && s->opts.closed != NULL) {
 		sc->peer.gone = true;
@@ -301,9 +310,8 @@ static int listen_on(struct rpc_server *s, const char *addr)
 		return -LE_CONFIG;
 	TRY(ops->listen(s->opts.transport, loop_self(), addr, &s->listeners[i], real));
 	s->n_listeners++;
-	if (s->addrs[0] != 0)
-		strcat(s->addrs, " ");
-	strcat(s->addrs, real);
+	size_t used = strlen(s->addrs);
+	snprintf(s->addrs + used, ADDRS_SIZE - used, "%s%s", used > 0 ? " " : "", real);
 	a = malloc(sizeof(*a));
 	if (a == NULL)
 		return -LE_NOMEM;
@@ -335,7 +343,7 @@ static void set_defaults(struct rpc_server_options *o)
 static int server_init(struct rpc_server *s)
 {
 	const char *name = s->opts.name != NULL ? s->opts.name : "";
-	size_t len = strlen(s->opts.addrs) + 1;
+	size_t len = strlen(s->opts.addrs) + 1, name_len = strlen(name) + 1;
 
 	s->magic = SERVER_MAGIC;
 	set_defaults(&s->opts);
@@ -349,13 +357,13 @@ static int server_init(struct rpc_server *s)
 		ASSERT(h->op < OPS_MAX && msg_find(h->op) != NULL && s->by_op[h->op] == NULL);
 		s->by_op[h->op] = h;
 	}
-	s->text = malloc(len + strlen(name) + 1);
-	s->addrs = calloc(LISTENERS_MAX, NET_ADDR_TEXT_SIZE + 1);
+	s->text = malloc(len + name_len);
+	s->addrs = calloc(1, ADDRS_SIZE);
 	if (s->text == NULL || s->addrs == NULL)
 		return -LE_NOMEM;
 	memcpy(s->text, s->opts.addrs, len);
 	s->opts.addrs = NULL;
-	s->opts.name = strcpy(s->text + len, name);
+	s->opts.name = memcpy(s->text + len, name, name_len);
 	return body_pool_create(&s->bodies);
 }
 
@@ -413,7 +421,8 @@ static void say_goodbye(struct rpc_server *s)
 				continue;
 			sc->said_goodbye = true;
 			conn_ref(&sc->conn);
-			(void)!conn_send_plain(&sc->conn, FRAME_GOODBYE, 0, loop_deadline_ms(GOODBYE_MS));
+			(void)!conn_send_plain(&sc->conn, FRAME_GOODBYE, 0,
+					       loop_deadline_ms(GOODBYE_MS));
 			conn_unref(&sc->conn);
 			more = true;
 			break;

@@ -1,6 +1,6 @@
 /*
- * What rpc_server.c (listening, connections) and rpc_request.c (requests) know of each other. Nobody
- * else includes this. Everything is owned by the server's loop.
+ * What rpc_server.c (listening, connections) and rpc_request.c (requests) know of each other.
+ * Nobody else includes this. Everything is owned by the server's loop.
  */
 #ifndef LEAT_RPC_SERVER_IMPL_H
 #define LEAT_RPC_SERVER_IMPL_H
@@ -35,7 +35,8 @@ struct rpc_server {
 	uint32_t n_conns, n_strangers, n_acceptors;
 	uint32_t n_requests;
 	struct waitq idle; /* n_requests, n_conns or n_acceptors became 0 */
-	struct fmutex bulk_lock; /* one reader at a time collects slots: no two with half of them each */
+	struct fmutex
+		bulk_lock; /* one reader at a time collects slots: no two with half of them each */
 	struct body_pool *bodies;
 	struct list free_requests;
 	uint32_t n_free_requests;
@@ -82,7 +83,8 @@ struct request {
 	uint64_t arena[ARENA_INLINE / 8];
 };
 
-/* A request frame has come: starts its fiber or answers it at once. An error ends the connection. Yields. */
+/* A request frame has come: starts its fiber or answers it at once. An error ends the connection.
+ * Yields. */
 int request_arrived(struct server_conn *sc, const struct link_rx *rx) CHECK_RESULT;
 void request_cancel(struct server_conn *sc, uint64_t id);
 /* The connection is gone: whatever runs for it may stop. */

@@ -42,23 +42,26 @@ struct link_rx {
 struct transport_ops {
 	const char *name; /* "tcp" */
 	/* addr "host:port"; port 0 picks one; ret_addr (NET_ADDR_TEXT_SIZE) has the real one. */
-	int (*listen)(struct transport *t, struct loop *l, const char *addr, struct listener **ret_listener,
-		      char *ret_addr);
+	int (*listen)(struct transport *t, struct loop *l, const char *addr,
+		      struct listener **ret_listener, char *ret_addr);
 	/* Yields; -LE_SHUTDOWN after listener_close. */
 	int (*accept)(struct listener *ls, struct link **ret_link);
 	void (*listener_close)(struct listener *ls);
-	int (*connect)(struct transport *t, const char *addr, uint64_t deadline_us, struct link **ret_link);
-	/* One frame, whole. Several fibers may call at once: frames go out in the order of the calls, those that
-	 * wait together are sent together. Yields (the peer is slow): bytes are not touched after it returns.
-	 * -LE_TIMEDOUT, -LE_INTR: nothing of it was sent. -LE_DISCONNECTED: it may or may not have arrived. */
+	int (*connect)(struct transport *t, const char *addr, uint64_t deadline_us,
+		       struct link **ret_link);
+	/* One frame, whole. Several fibers may call at once: frames go out in the order of the
+	 * calls, those that wait together are sent together. Yields (the peer is slow): bytes are
+	 * not touched after it returns. -LE_TIMEDOUT, -LE_INTR: nothing of it was sent.
+	 * -LE_DISCONNECTED: it may or may not have arrived. */
 	int (*send)(struct link *k, const struct link_tx *tx, uint64_t deadline_us);
 	/* The next frame, checked by frame_decode and frame_check. One reader at a time. Yields. */
 	int (*recv)(struct link *k, struct link_rx *ret_rx);
-	/* After recv of a frame with bulk_len > 0, exactly once: the data into vec (of bulk_len bytes in all), or,
-	 * vec NULL, thrown away. */
-	int (*recv_bulk)(struct link *k, const struct link_rx *rx, const struct slot_vec *vec, uint32_t n);
-	/* Both directions, at once: whoever waits in send or recv gets -LE_DISCONNECTED. Idempotent. Does not
-	 * yield; fibers, timers and mail handlers may call it. */
+	/* After recv of a frame with bulk_len > 0, exactly once: the data into vec (of bulk_len
+	 * bytes in all), or, vec NULL, thrown away. */
+	int (*recv_bulk)(struct link *k, const struct link_rx *rx, const struct slot_vec *vec,
+			 uint32_t n);
+	/* Both directions, at once: whoever waits in send or recv gets -LE_DISCONNECTED.
+	 * Idempotent. Does not yield; fibers, timers and mail handlers may call it. */
 	void (*shutdown)(struct link *k);
 	/* Nobody may be in a call on the link any more. */
 	void (*close)(struct link *k);
@@ -79,15 +82,15 @@ struct link {
 int transport_tcp_create(struct transport **ret_transport) CHECK_RESULT;
 
 struct sim;
-/* The simulated network: frames between sim_procs, per frame and seed delayed, lost, doubled, reordered, links
- * broken; addresses are "NAME:port" of the listening process. */
+/* The simulated network: frames between sim_procs, per frame and seed delayed, lost, doubled,
+ * reordered, links broken; addresses are "NAME:port" of the listening process. */
 struct transport_sim_options {
 	uint64_t delay_us_max;  /* 0: 300 */
 	uint32_t lose_ppm, double_ppm, reorder_ppm, break_ppm;
 	uint32_t corrupt_ppm; /* a bit of the frame or of the bulk flips */
 };
-int transport_sim_create(struct sim *s, const struct transport_sim_options *opts, struct transport **ret_transport)
-	CHECK_RESULT;
+int transport_sim_create(struct sim *s, const struct transport_sim_options *opts,
+			 struct transport **ret_transport) CHECK_RESULT;
 void transport_sim_set_options(struct transport *t, const struct transport_sim_options *opts);
 /* No frames between two processes (by name) until healed. */
 void transport_sim_partition(struct transport *t, const char *a, const char *b, bool cut);

@@ -40,7 +40,8 @@ struct sim_end {
 	struct loop *loop;
 	bool shut;   /* by this side */
 	bool eof;    /* the other side is gone: what has arrived can still be read */
-	bool closed; /* closed, or the process has crashed: the loop and q are not touched any more */
+	bool closed; /* closed, or the process has crashed: the loop and q are not touched any more
+		      */
 	struct list rx;
 	struct waitq q;
 	struct packet *current; /* the frame that recv gave out */
@@ -251,7 +252,8 @@ static void link_close(struct link *k)
 
 static void flip_bit(struct sim_net *net, struct packet *p)
 {
-	uint64_t bit = sim_random_below(net->sim, 8ull * (FRAME_HEADER_SIZE + p->body_len + p->bulk_len));
+	uint64_t bit =
+		sim_random_below(net->sim, 8ull * (FRAME_HEADER_SIZE + p->body_len + p->bulk_len));
 
 	p->data[bit / 8] ^= (uint8_t)(1u << bit % 8);
 }
@@ -347,7 +349,8 @@ static int link_recv(struct link *k, struct link_rx *ret_rx)
 	return rc;
 }
 
-static int link_recv_bulk(struct link *k, const struct link_rx *rx, const struct slot_vec *vec, uint32_t n)
+static int link_recv_bulk(struct link *k, const struct link_rx *rx, const struct slot_vec *vec,
+			  uint32_t n)
 {
 	struct sim_end *e = end_of(k);
 
@@ -386,8 +389,8 @@ static struct sim_listener *find_listener(struct sim_net *net, const char *addr)
 	return NULL;
 }
 
-static int net_listen_sim(struct transport *t, struct loop *l, const char *addr, struct listener **ret_listener,
-			  char *ret_addr)
+static int net_listen_sim(struct transport *t, struct loop *l, const char *addr,
+			  struct listener **ret_listener, char *ret_addr)
 {
 	struct sim_net *net = net_of(t);
 	const char *colon = strrchr(addr, ':');
@@ -404,9 +407,11 @@ static int net_listen_sim(struct transport *t, struct loop *l, const char *addr,
 	struct sim_listener *ls = calloc(1, sizeof(*ls));
 	if (ls == NULL)
 		return -LE_NOMEM;
-	*ls = (struct sim_listener){
-		.magic = LISTENER_MAGIC, .net = net, .proc = sim_proc_of_env(loop_env(l)), .loop = l, .refs = 1
-	};
+	*ls = (struct sim_listener){ .magic = LISTENER_MAGIC,
+				     .net = net,
+				     .proc = sim_proc_of_env(loop_env(l)),
+				     .loop = l,
+				     .refs = 1 };
 	memcpy(ls->addr, text, sizeof(text));
 	waitq_init(&ls->q);
 	list_push(&net->listeners, &ls->link);
@@ -544,7 +549,8 @@ static void dial_arrive(void *arg)
 		dial_unref(d);
 }
 
-static int net_connect_sim(struct transport *t, const char *addr, uint64_t deadline_us, struct link **ret_link)
+static int net_connect_sim(struct transport *t, const char *addr, uint64_t deadline_us,
+			   struct link **ret_link)
 {
 	struct sim_net *net = net_of(t);
 	struct dial *d = calloc(1, sizeof(*d));

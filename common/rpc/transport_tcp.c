@@ -7,9 +7,9 @@
  *
  * Sending: each frame is an item in the link's queue, on the stack of the fiber that sends it. The
  * first of them leads: it lets the other ready fibers add their frames (nobody is ready when the
- * loop is idle, so that costs nothing then) and sends all with one sendmsg. sendmsg never blocks and
- * copies at once, so a fiber that gives up while it waits leaves no buffer behind; if its frame is
- * half sent, the link is broken.
+ * loop is idle, so that costs nothing then) and sends all with one sendmsg. sendmsg never blocks
+ * and copies at once, so a fiber that gives up while it waits leaves no buffer behind; if its frame
+ * is half sent, the link is broken.
  */
 #include "common/rpc/transport.h"
 
@@ -247,7 +247,8 @@ static int skip_bulk(struct tcp_link *k, uint32_t len)
 	return 0;
 }
 
-static int tcp_recv_bulk(struct link *base, const struct link_rx *rx, const struct slot_vec *vec, uint32_t n)
+static int tcp_recv_bulk(struct link *base, const struct link_rx *rx, const struct slot_vec *vec,
+			 uint32_t n)
 {
 	struct tcp_link *k = link_of(base);
 	struct iovec iov[TX_IOVS];
@@ -319,7 +320,9 @@ static int send_some(struct tcp_link *k, struct tx_item *own)
 	if (n < 0 && errno == EINTR)
 		return 0;
 	if (n < 0)
-		return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? -LE_AGAIN : -LE_DISCONNECTED;
+		return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS
+			       ? -LE_AGAIN
+			       : -LE_DISCONNECTED;
 	uint64_t left = (uint64_t)n;
 	while (left > 0) {
 		struct tx_item *it = list_entry(k->queue.next, struct tx_item, link);
@@ -416,8 +419,8 @@ static int tcp_send(struct link *base, const struct link_tx *tx, uint64_t deadli
 
 /* ---- listening and connecting ---- */
 
-static int tcp_listen(struct transport *t, struct loop *l, const char *addr, struct listener **ret_listener,
-		      char *ret_addr)
+static int tcp_listen(struct transport *t, struct loop *l, const char *addr,
+		      struct listener **ret_listener, char *ret_addr)
 {
 	struct net_addr a, bound;
 	struct tcp_listener *ls;
@@ -485,7 +488,8 @@ static void resolve_fn(void *arg)
 	r->status = net_addr_parse(r->text, &r->addr);
 }
 
-static int tcp_connect(struct transport *t, const char *addr, uint64_t deadline_us, struct link **ret_link)
+static int tcp_connect(struct transport *t, const char *addr, uint64_t deadline_us,
+		       struct link **ret_link)
 {
 	struct resolve r = { .text = addr };
 	int fd;

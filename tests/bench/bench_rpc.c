@@ -1,7 +1,7 @@
 /*
- * What a request costs over TCP on the loopback device: round trips of an empty request (both ends in one loop, in
- * two threads that sleep, in two that spin), empty requests per second with 64 callers, 1 MiB reads and
- * writes with their CPU time.
+ * What a request costs over TCP on the loopback device: round trips of an empty request (both ends
+ * in one loop, in two threads that sleep, in two that spin), empty requests per second with 64
+ * callers, 1 MiB reads and writes with their CPU time.
  *
  *   bench_rpc [seconds per measurement, default 1]
  */
@@ -82,9 +82,14 @@ static const struct rpc_key key = { { 1 } };
 static void start_server(void *arg)
 {
 	struct bench *b = arg;
-	struct rpc_server_options o = { .transport = b->transport, .addrs = "127.0.0.1:0", .role = ROLE_MDS,
-					.key = key, .bulk_max = SLOT_SIZE, .handlers = handlers,
-					.n_handlers = 3, .arg = b };
+	struct rpc_server_options o = { .transport = b->transport,
+					.addrs = "127.0.0.1:0",
+					.role = ROLE_MDS,
+					.key = key,
+					.bulk_max = SLOT_SIZE,
+					.handlers = handlers,
+					.n_handlers = 3,
+					.arg = b };
 
 	ASSERT(slot_pool_create(SLOT_SIZE, 64, &b->server_pool) == 0);
 	o.bulk_pool = b->server_pool;
@@ -117,8 +122,12 @@ static void move(struct bench *b, struct slot *s)
 	struct oss_write_rep wp;
 	struct oss_read_req rq = { .len = SLOT_SIZE };
 	struct oss_read_rep rp;
-	struct rpc_call w = { .op = OP_oss_write, .req = &wq, .rep = &wp, .bulk_out = &v, .n_bulk_out = 1 };
-	struct rpc_call r = { .op = OP_oss_read, .req = &rq, .rep = &rp, .bulk_in = &v, .n_bulk_in = 1 };
+	struct rpc_call w = {
+		.op = OP_oss_write, .req = &wq, .rep = &wp, .bulk_out = &v, .n_bulk_out = 1
+	};
+	struct rpc_call r = {
+		.op = OP_oss_read, .req = &rq, .rep = &rp, .bulk_in = &v, .n_bulk_in = 1
+	};
 	struct rpc_call *call = b->write ? &w : &r;
 
 	ASSERT(rpc_call(b->client, call) == 0);
@@ -175,7 +184,8 @@ static void move_caller(void *arg)
 	latch_done(&b->done);
 }
 
-static void together(struct bench *b, void (*fn)(void *), uint32_t callers, double *ret_rate, double *ret_cpu)
+static void together(struct bench *b, void (*fn)(void *), uint32_t callers, double *ret_rate,
+		     double *ret_cpu)
 {
 	double cpu = cpu_s();
 	uint64_t t = now_ns();
@@ -196,12 +206,13 @@ static void measure(struct bench *b, const char *what)
 
 	round_trips(b, what);
 	together(b, ping_caller, CALLERS, &rate, &cpu);
-	printf("%d callers, %-22s %8.0f requests/s   %.2f us of CPU each\n", CALLERS, what, rate, cpu * 1e6);
+	printf("%d callers, %-22s %8.0f requests/s   %.2f us of CPU each\n", CALLERS, what, rate,
+	       cpu * 1e6);
 	for (int w = 0; w < 2; w++) {
 		b->write = w == 1;
 		together(b, move_caller, 8, &rate, &cpu);
-		printf("%s 1 MiB, 8 at once, %-11s %5.2f GB/s   %.2f CPU-s per GB\n", w ? "write" : "read ",
-		       what, rate * SLOT_SIZE / 1e9, cpu * 1e9 / SLOT_SIZE);
+		printf("%s 1 MiB, 8 at once, %-11s %5.2f GB/s   %.2f CPU-s per GB\n",
+		       w ? "write" : "read ", what, rate * SLOT_SIZE / 1e9, cpu * 1e9 / SLOT_SIZE);
 	}
 }
 

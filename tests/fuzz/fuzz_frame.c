@@ -1,4 +1,5 @@
-/* Any 72 bytes as a header: what is accepted is within the limits and encodes to the same bytes again. */
+/* Any 72 bytes as a header: what is accepted is within the limits and encodes to the same bytes
+ * again. */
 #include <stdbool.h>
 #include <string.h>
 
@@ -14,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (size < FRAME_HEADER_SIZE || frame_decode(data, &h) < 0)
 		return 0;
-	ASSERT(h.body_len <= FRAME_BODY_MAX && h.bulk_len <= FRAME_BULK_MAX && h.n_desc <= FRAME_DESCS_MAX);
+	ASSERT(h.body_len <= FRAME_BODY_MAX && h.bulk_len <= FRAME_BULK_MAX &&
+	       h.n_desc <= FRAME_DESCS_MAX);
 	size_t left = size - FRAME_HEADER_SIZE, descs = h.n_desc * FRAME_DESC_SIZE;
 	if (left < descs + h.body_len)
 		return 0;

@@ -1,7 +1,7 @@
 /*
  * A client that has the key and sends what it likes to a simulated server: the input is a list of
- * (type, flags, op, id, body length, bulk length, body). The server must neither crash nor hang nor keep
- * slots. With the first byte odd the frames come before the handshake.
+ * (type, flags, op, id, body length, bulk length, body). The server must neither crash nor hang nor
+ * keep slots. With the first byte odd the frames come before the handshake.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -50,9 +50,15 @@ static void server_main(struct loop *l, void *arg)
 	(void)arg, (void)l;
 	for (uint32_t i = 0; i < n; i++)
 		all[i] = (struct rpc_handler){ d[i].op, on_any };
-	struct rpc_server_options o = { .transport = f.transport, .addrs = "server:1", .role = ROLE_MDS,
-					.key = key, .bulk_pool = f.pool, .bulk_max = 8 * SLOT,
-					.in_flight_max = 8, .handlers = all, .n_handlers = n };
+	struct rpc_server_options o = { .transport = f.transport,
+					.addrs = "server:1",
+					.role = ROLE_MDS,
+					.key = key,
+					.bulk_pool = f.pool,
+					.bulk_max = 8 * SLOT,
+					.in_flight_max = 8,
+					.handlers = all,
+					.n_handlers = n };
 	ASSERT(slot_pool_create(SLOT, 16, &f.pool) == 0);
 	o.bulk_pool = f.pool;
 	ASSERT(rpc_server_create(&o, &f.server) == 0);
@@ -67,8 +73,11 @@ static void server_main(struct loop *l, void *arg)
 static int send_one(struct link *k)
 {
 	static uint8_t body[4096];
-	struct link_tx tx = { .hdr = { .type = (uint8_t)take(1), .flags = (uint8_t)take(1),
-				       .op = (uint16_t)take(2), .id = take(2), .slot = (uint32_t)take(1),
+	struct link_tx tx = { .hdr = { .type = (uint8_t)take(1),
+				       .flags = (uint8_t)take(1),
+				       .op = (uint16_t)take(2),
+				       .id = take(2),
+				       .slot = (uint32_t)take(1),
 				       .epoch = (uint32_t)take(1) } };
 	uint32_t body_len = (uint32_t)take(2) % sizeof(body), bulk_len = (uint32_t)take(1) * 4096;
 	static uint8_t bulk[256 * 4096];

@@ -23,7 +23,7 @@ static const char golden[] =
 static void hex(const uint8_t *p, size_t n, char *out)
 {
 	for (size_t i = 0; i < n; i++)
-		sprintf(out + 2 * i, "%02x", p[i]);
+		snprintf(out + 2 * i, 3, "%02x", p[i]);
 }
 
 static void test_golden_bytes(void **state)
@@ -47,7 +47,8 @@ static void test_round_trip(void **state)
 	frame_encode(&sample, &desc, "hello", out);
 	assert_int_equal(frame_decode(out, &h), 0);
 	assert_int_equal(frame_check(out, &h, &desc, "hello"), 0);
-	assert_true(h.type == sample.type && h.flags == 1 && h.op == sample.op && h.id == sample.id);
+	assert_true(h.type == sample.type && h.flags == 1 && h.op == sample.op &&
+		    h.id == sample.id);
 	assert_true(h.session == 42 && h.slot == 3 && h.epoch == 7 && h.seq == 99);
 	assert_true(h.status == -LE_NOENT && h.body_len == 5 && h.bulk_len == 4096);
 	assert_true(h.n_desc == 1 && h.credits == 256 && h.timeout_ms == 5000 && h.target == 17);
@@ -63,7 +64,8 @@ static void test_every_flipped_bit_is_found(void **state)
 	frame_encode(&sample, &desc, "hello", out);
 	for (unsigned bit = 0; bit < 8 * FRAME_HEADER_SIZE; bit++) {
 		out[bit / 8] ^= (uint8_t)(1u << bit % 8);
-		/* The body and descriptors of another length would be read elsewhere: decode only. */
+		/* The body and descriptors of another length would be read elsewhere: decode only.
+		 */
 		if (frame_decode(out, &h) == 0 && h.body_len == 5 && h.n_desc == 1)
 			assert_int_equal(frame_check(out, &h, &desc, "hello"), -LE_BAD_HASH);
 		out[bit / 8] ^= (uint8_t)(1u << bit % 8);

@@ -163,8 +163,9 @@ static void test_piece_golden(void **state)
 	(void)state;
 
 	piece_encode(&p, out);
-	assert_memory_equal(out, "\0\x40\0\0\0\x20\0\0\x34\x12\0\0\2\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11",
-			    PIECE_WIRE_SIZE);
+	assert_memory_equal(
+		out, "\0\x40\0\0\0\x20\0\0\x34\x12\0\0\2\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11",
+		PIECE_WIRE_SIZE);
 	piece_decode(out, &q);
 	assert_memory_equal(&p, &q, sizeof(p));
 }

@@ -1,9 +1,11 @@
+/* The tests themselves; suite.h says what they run on. */
+#include "tests/unit/common/rpc/suite.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/log.h"
 #include "common/rpc/auth.h"
-#include "tests/unit/common/rpc/suite.h"
 
 static uint64_t rng;
 static uint64_t next_random(void)
@@ -16,8 +18,9 @@ static uint64_t next_random(void)
 static uint8_t req_bytes[8192], rep_bytes[8192];
 static size_t req_len, rep_len;
 
-static void random_message(void (*get)(struct wire_r *, void *), void (*put)(struct wire_w *, const void *),
-			   uint64_t *m, uint8_t *to, size_t *len)
+static void random_message(void (*get)(struct wire_r *, void *),
+			   void (*put)(struct wire_w *, const void *), uint64_t *m, uint8_t *to,
+			   size_t *len)
 {
 	static uint8_t junk[2][1024];
 	static int turn;
@@ -47,8 +50,8 @@ static int on_any(struct rpc_req *r, const void *in, void *out)
 	r->desc->put_req(&w, in);
 	assert_int_equal(w.len, req_len);
 	assert_memory_equal(bytes, req_bytes, req_len);
-	assert_true(r->hdr.session == 5 && r->hdr.seq == 6 && r->hdr.slot == 7 && r->hdr.epoch == 8 &&
-		    r->hdr.target == 9);
+	assert_true(r->hdr.session == 5 && r->hdr.seq == 6 && r->hdr.slot == 7 &&
+		    r->hdr.epoch == 8 && r->hdr.target == 9);
 	random_message(r->desc->get_rep, r->desc->put_rep, again, rep_bytes, &rep_len);
 	memcpy(out, again, r->desc->rep_size);
 	return 0;
@@ -72,8 +75,14 @@ static void test_all_messages(struct bed *b)
 	for (uint32_t i = 0; i < n; i++) {
 		struct wire_w w;
 		random_message(d[i].get_req, d[i].put_req, req, req_bytes, &req_len);
-		struct rpc_call call = { .op = d[i].op, .req = req, .rep = rep, .session = 5, .seq = 6,
-					 .slot = 7, .epoch = 8, .target = 9 };
+		struct rpc_call call = { .op = d[i].op,
+					 .req = req,
+					 .rep = rep,
+					 .session = 5,
+					 .seq = 6,
+					 .slot = 7,
+					 .epoch = 8,
+					 .target = 9 };
 		assert_int_equal(rpc_call(c, &call), 0);
 		wire_w_init(&w, bytes, sizeof(bytes));
 		d[i].put_rep(&w, rep);
@@ -272,7 +281,11 @@ static void test_late_data(struct bed *b)
 	uint32_t n = suite_slots(b->client_pool, 1u << 20, vec);
 	struct oss_read_req q = { .len = 1u << 20, .off = 40, .flags = 3 };
 	struct oss_read_rep p;
-	struct rpc_call call = { .op = OP_oss_read, .req = &q, .rep = &p, .bulk_in = vec, .n_bulk_in = n,
+	struct rpc_call call = { .op = OP_oss_read,
+				 .req = &q,
+				 .rep = &p,
+				 .bulk_in = vec,
+				 .n_bulk_in = n,
 				 .deadline_us = loop_deadline_ms(10) };
 
 	suite_fill(vec, n, 9);
@@ -294,7 +307,8 @@ static void test_interrupt(struct bed *b)
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-	spawn_callers(a, 1, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 50, .deadline_ms = SHORT_MS });
+	spawn_callers(a, 1, caller_nap, &done,
+		      &(struct caller){ .c = c, .nap_ms = 50, .deadline_ms = SHORT_MS });
 	(void)fiber_sleep_us(10000);
 	fiber_interrupt(a[0].fiber);
 	latch_wait(&done);
@@ -310,7 +324,10 @@ static int hook_connected(void *arg, struct rpc_client *c)
 {
 	struct mds_session_open_req q = { .slots = 1 };
 	struct mds_session_open_rep p;
-	struct rpc_call call = { .op = OP_mds_session_open, .flags = RPC_CALL_SETUP, .req = &q, .rep = &p,
+	struct rpc_call call = { .op = OP_mds_session_open,
+				 .flags = RPC_CALL_SETUP,
+				 .req = &q,
+				 .rep = &p,
 				 .deadline_us = loop_deadline_ms(SHORT_MS) };
 
 	(void)arg;
@@ -396,7 +413,8 @@ static void test_credits(struct bed *b)
 	/* A request leaves the handler a little before its place in the window is free. */
 	assert_int_equal(suite_seen.most_running, 4);
 	/* Waiting for room has the deadline of the call. */
-	spawn_callers(a, 6, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 50, .deadline_ms = 20 });
+	spawn_callers(a, 6, caller_nap, &done,
+		      &(struct caller){ .c = c, .nap_ms = 50, .deadline_ms = 20 });
 	latch_wait(&done);
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(a[i].rc, -LE_TIMEDOUT);
@@ -577,7 +595,9 @@ static struct link *raw_connect(struct bed *b)
 {
 	struct link *k;
 
-	assert_int_equal(b->transport->ops->connect(b->transport, b->addrs, loop_deadline_ms(SHORT_MS), &k), 0);
+	assert_int_equal(
+		b->transport->ops->connect(b->transport, b->addrs, loop_deadline_ms(SHORT_MS), &k),
+		0);
 	return k;
 }
 
@@ -620,7 +640,9 @@ static void test_bad_frames(struct bed *b)
 
 	for (uint8_t type = FRAME_HELLO; type <= FRAME_GOODBYE; type++) {
 		struct link *k = raw_connect(b);
-		struct link_tx tx = { .hdr = { .type = type, .id = 3 }, .body = zeros, .body_len = 100 };
+		struct link_tx tx = { .hdr = { .type = type, .id = 3 },
+				      .body = zeros,
+				      .body_len = 100 };
 		struct link_rx rx;
 		assert_int_equal(k->ops->send(k, &tx, NO_DEADLINE), 0);
 		int rc = k->ops->recv(k, &rx);
@@ -652,8 +674,11 @@ static void test_flood(struct bed *b)
 	wire_w_init(&w, body, sizeof(body));
 	wire_put_mds_getattr_req(&w, &q);
 	for (uint64_t i = 1; i <= 9 && rc == 0; i++) {
-		struct link_tx tx = { .hdr = { .type = FRAME_REQUEST, .id = i, .op = OP_mds_getattr },
-				      .body = body, .body_len = (uint32_t)w.len };
+		struct link_tx tx = {
+			.hdr = { .type = FRAME_REQUEST, .id = i, .op = OP_mds_getattr },
+			.body = body,
+			.body_len = (uint32_t)w.len
+		};
 		rc = k->ops->send(k, &tx, NO_DEADLINE);
 	}
 	(void)fiber_sleep_us(20000);
@@ -668,7 +693,9 @@ static void test_no_server(struct bed *b)
 	struct rpc_client_options o;
 	struct mds_ping_req q = { 0 };
 	struct mds_ping_rep p;
-	struct rpc_call call = { .op = OP_mds_ping, .flags = RPC_CALL_NO_WAIT, .req = &q, .rep = &p };
+	struct rpc_call call = {
+		.op = OP_mds_ping, .flags = RPC_CALL_NO_WAIT, .req = &q, .rep = &p
+	};
 
 	suite_server_start(b, NULL);
 	suite_server_stop(b, 0);
@@ -679,7 +706,8 @@ static void test_no_server(struct bed *b)
 	/* It comes back while a call waits. */
 	static struct caller a[1];
 	struct latch done;
-	spawn_callers(a, 1, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 1, .deadline_ms = SHORT_MS });
+	spawn_callers(a, 1, caller_nap, &done,
+		      &(struct caller){ .c = c, .nap_ms = 1, .deadline_ms = SHORT_MS });
 	(void)fiber_sleep_us(20000);
 	suite_server_start(b, NULL);
 	latch_wait(&done);
@@ -707,7 +735,8 @@ static void test_shutdown(struct bed *b)
 	struct rpc_client *c = suite_client(b);
 	/* What runs may finish. */
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-	spawn_callers(a, 5, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
+	spawn_callers(a, 5, caller_nap, &done,
+		      &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
 	(void)fiber_sleep_us(10000);
 	suite_server_stop(b, 1000);
 	latch_wait(&done);
@@ -717,7 +746,8 @@ static void test_shutdown(struct bed *b)
 	/* Without patience it is interrupted. */
 	suite_server_start(b, NULL);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-	spawn_callers(a, 5, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 500, .deadline_ms = SHORT_MS });
+	spawn_callers(a, 5, caller_nap, &done,
+		      &(struct caller){ .c = c, .nap_ms = 500, .deadline_ms = SHORT_MS });
 	(void)fiber_sleep_us(10000);
 	suite_server_stop(b, 0);
 	latch_wait(&done);
@@ -726,7 +756,8 @@ static void test_shutdown(struct bed *b)
 	/* A client that goes ends its own calls. */
 	suite_server_start(b, NULL);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-	spawn_callers(a, 5, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
+	spawn_callers(a, 5, caller_nap, &done,
+		      &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
 	(void)fiber_sleep_us(10000);
 	rpc_client_destroy(c);
 	for (int i = 0; i < 5; i++)
@@ -744,7 +775,8 @@ static void test_crash(struct bed *b)
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-	spawn_callers(a, 5, caller_nap, &done, &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
+	spawn_callers(a, 5, caller_nap, &done,
+		      &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
 	(void)fiber_sleep_us(10000);
 	b->crash_server(b);
 	suite_seen.running = 0;

@@ -1,6 +1,6 @@
 /*
- * What rpc promises, whatever carries it: the tests of suite.c run over each transport. A bed has a server's
- * place and a client's place; a test is a fiber in the client's. All on one thread.
+ * What rpc promises, whatever carries it: the tests of suite.c run over each transport. A bed has a
+ * server's place and a client's place; a test is a fiber in the client's. All on one thread.
  */
 #ifndef LEAT_TEST_RPC_SUITE_H
 #define LEAT_TEST_RPC_SUITE_H
@@ -19,7 +19,8 @@
 
 /* What the handlers of suite_bed.c saw. One thread, so plain variables. */
 struct suite_seen {
-	uint32_t running, most_running, canceled, served, opened, closed, connected, disconnected, callbacks;
+	uint32_t running, most_running, canceled, served, opened, closed, connected, disconnected,
+		callbacks;
 	int refuse_open;
 };
 extern struct suite_seen suite_seen;

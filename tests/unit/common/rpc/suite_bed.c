@@ -1,3 +1,4 @@
+/* Handlers, a server, and the calls that the tests are made of. */
 #include "tests/unit/common/rpc/suite.h"
 
 #include <stdio.h>
@@ -199,10 +200,19 @@ static void stop_fn(void *arg)
 struct rpc_server_options suite_server_options(struct bed *b)
 {
 	return (struct rpc_server_options){
-		.transport = b->transport, .addrs = b->addrs[0] != 0 ? b->addrs : b->listen, .name = "server",
-		.role = ROLE_MDS, .cluster = b->cluster, .key = b->key, .bulk_max = 16u << 20,
-		.handlers = handlers, .n_handlers = sizeof(handlers) / sizeof(handlers[0]), .slow_ms = 60000,
-		.opened = on_opened, .closed = on_closed, .served = on_served,
+		.transport = b->transport,
+		.addrs = b->addrs[0] != 0 ? b->addrs : b->listen,
+		.name = "server",
+		.role = ROLE_MDS,
+		.cluster = b->cluster,
+		.key = b->key,
+		.bulk_max = 16u << 20,
+		.handlers = handlers,
+		.n_handlers = sizeof(handlers) / sizeof(handlers[0]),
+		.slow_ms = 60000,
+		.opened = on_opened,
+		.closed = on_closed,
+		.served = on_served,
 	};
 }
 
@@ -223,8 +233,12 @@ void suite_server_stop(struct bed *b, uint32_t drain_ms)
 
 void suite_client_options(struct bed *b, struct rpc_client_options *o)
 {
-	*o = (struct rpc_client_options){ .transport = b->transport, .addrs = b->addrs, .name = "tester",
-					  .role = ROLE_TOOL, .key = b->key, .backoff_max_ms = 50 };
+	*o = (struct rpc_client_options){ .transport = b->transport,
+					  .addrs = b->addrs,
+					  .name = "tester",
+					  .role = ROLE_TOOL,
+					  .key = b->key,
+					  .backoff_max_ms = 50 };
 }
 
 struct rpc_client *suite_client_of(const struct rpc_client_options *o)
@@ -293,7 +307,11 @@ int suite_read(struct rpc_client *c, uint32_t len, uint32_t seed, struct slot_ve
 {
 	struct oss_read_req q = { .len = len, .flags = seed };
 	struct oss_read_rep p;
-	struct rpc_call call = { .op = OP_oss_read, .req = &q, .rep = &p, .bulk_in = vec, .n_bulk_in = n,
+	struct rpc_call call = { .op = OP_oss_read,
+				 .req = &q,
+				 .rep = &p,
+				 .bulk_in = vec,
+				 .n_bulk_in = n,
 				 .deadline_us = loop_deadline_ms(deadline_ms) };
 	int rc = rpc_call(c, &call);
 
@@ -312,7 +330,11 @@ int suite_write(struct rpc_client *c, uint32_t len, uint32_t seed, struct slot_v
 {
 	struct oss_write_req q = { .len = len, .flags = seed };
 	struct oss_write_rep p;
-	struct rpc_call call = { .op = OP_oss_write, .req = &q, .rep = &p, .bulk_out = vec, .n_bulk_out = n,
+	struct rpc_call call = { .op = OP_oss_write,
+				 .req = &q,
+				 .rep = &p,
+				 .bulk_out = vec,
+				 .n_bulk_out = n,
 				 .deadline_us = loop_deadline_ms(deadline_ms) };
 	int rc = rpc_call(c, &call);
 

@@ -72,7 +72,8 @@ static int load(const char *text, mode_t mode, struct rpc_key *ret_key)
 
 static void test_key_file(void **state)
 {
-	static const char text[] = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1eFF\n";
+	static const char text[] =
+		"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1eFF\n";
 	struct rpc_key key;
 	(void)state;
 
@@ -83,7 +84,8 @@ static void test_key_file(void **state)
 	assert_int_equal(load(text, 0604, &key), -LE_ACCES);
 	assert_int_equal(load(text + 1, 0600, &key), -LE_CONFIG);
 	assert_int_equal(load("", 0600, &key), -LE_CONFIG);
-	assert_int_equal(load("zz0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1eff", 0600, &key),
+	assert_int_equal(load("zz0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1eff",
+			      0600, &key),
 			 -LE_CONFIG);
 	assert_int_equal(rpc_key_load("/nonexistent/key", &key), -LE_NOENT);
 }

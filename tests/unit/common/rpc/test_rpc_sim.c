@@ -1,4 +1,5 @@
-/* The suite over the simulated network, then with faults, and that a seed gives the same run again. */
+/* The suite over the simulated network, then with faults, and that a seed gives the same run again.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,8 +83,12 @@ static uint64_t run_seed(uint64_t seed, void (*test)(struct bed *b))
 {
 	static struct run r;
 
-	r = (struct run){ .bed = { .listen = "server:0", .at_server = at_server, .crash_server = crash_server,
-				   .partition = partition, .key = { { 1, 2, 3 } }, .cluster = { { 7, 7 } } },
+	r = (struct run){ .bed = { .listen = "server:0",
+				   .at_server = at_server,
+				   .crash_server = crash_server,
+				   .partition = partition,
+				   .key = { { 1, 2, 3 } },
+				   .cluster = { { 7, 7 } } },
 			  .test = test };
 	memset(&suite_seen, 0, sizeof(suite_seen));
 	assert_int_equal(sim_create(seed, NULL, &r.sim), 0);
@@ -114,8 +119,8 @@ struct caller {
 
 static bool worth_retrying(int rc)
 {
-	return rc == -LE_TIMEDOUT || rc == -LE_DISCONNECTED || rc == -LE_CONNREFUSED || rc == -LE_CORRUPT_WIRE ||
-	       rc == -LE_OVERLOAD;
+	return rc == -LE_TIMEDOUT || rc == -LE_DISCONNECTED || rc == -LE_CONNREFUSED ||
+	       rc == -LE_CORRUPT_WIRE || rc == -LE_OVERLOAD;
 }
 
 static void caller_main(void *arg)
@@ -152,8 +157,12 @@ static uint32_t n_failures;
 static void storm(struct bed *b)
 {
 	static struct caller a[8];
-	struct transport_sim_options bad = { .delay_us_max = 500, .lose_ppm = 20000, .double_ppm = 50000,
-					     .reorder_ppm = 50000, .break_ppm = 5000, .corrupt_ppm = 5000 };
+	struct transport_sim_options bad = { .delay_us_max = 500,
+					     .lose_ppm = 20000,
+					     .double_ppm = 50000,
+					     .reorder_ppm = 50000,
+					     .break_ppm = 5000,
+					     .corrupt_ppm = 5000 };
 	struct transport_sim_options good = { 0 };
 	struct latch done;
 

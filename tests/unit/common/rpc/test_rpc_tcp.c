@@ -34,8 +34,11 @@ static void main_fiber(void *arg)
 
 static void run(void (*test)(struct bed *b))
 {
-	struct run r = { .bed = { .listen = listen_addr, .at_server = at_server, .key = { { 1, 2, 3 } },
-				  .cluster = { { 7, 7 } } }, .test = test };
+	struct run r = { .bed = { .listen = listen_addr,
+				  .at_server = at_server,
+				  .key = { { 1, 2, 3 } },
+				  .cluster = { { 7, 7 } } },
+			 .test = test };
 	struct env_real_options eo = { .n_workers = 1 };
 	/* Room for the assertions' own buffers. */
 	struct loop_options lo = { .name = "test", .stack_size = 256u << 10 };
