@@ -1,0 +1,388 @@
+/*
+ * A file's data as a whole: asking the chains for its size, trimming and punching under an intent, settling
+ * the size of files whose writers are gone.
+ */
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "common/rt/loop.h"
+#include "mds/op.h"
+
+#define STRIPE_TARGETS_MAX 256u
+#define SETTLING_MAX 64u
+
+/* ---- all targets of a stripe at once ---- */
+
+struct job {
+	struct mds *m;
+	uint32_t target;
+	uint16_t op;
+	const void *req;
+	bool for_ever;
+	uint64_t deadline_us;
+	union {
+		struct oss_stat_rep stat;
+		struct oss_trim_rep trim;
+		struct oss_punch_rep punch;
+	} rep;
+	int status;
+};
+
+static void job_run(void *arg)
+{
+	struct job *j = arg;
+	uint64_t wait_ms = 50;
+
+	for (;;) {
+		j->status = oss_call(&j->m->oss, j->target, j->op, j->req, &j->rep, j->deadline_us);
+		if (j->status >= 0 || !j->for_ever || j->m->stopping)
+			return;
+		if (wait_ms >= 1000)
+			log_warn("target %u: %s fails: %s; trying on", j->target, msg_find(j->op)->name,
+				 status_name(j->status));
+		if (mds_sleep_ms(j->m, wait_ms) < 0)
+			return;
+		wait_ms = wait_ms * 2 > 5000 ? 5000 : wait_ms * 2;
+		j->deadline_us = loop_deadline_ms(j->m->params.oss_timeout_ms);
+	}
+}
+
+/* One job per target of the stripe, each target once. The caller frees. */
+static int jobs_make(struct mds *m, const struct layout *l, struct job **ret_jobs, uint32_t *ret_n)
+{
+	uint32_t width = l->width < l->table ? l->width : l->table, n = 0;
+	struct job *jobs;
+
+	if (width == 0 || width > STRIPE_TARGETS_MAX)
+		return -LE_CORRUPT_STORE;
+	jobs = calloc(width, sizeof(*jobs));
+	if (jobs == NULL)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < width; i++) {
+		struct target *t = cluster_chain_target(&m->cluster, l->table,
+							layout_chain_index(l, l->table, i));
+		bool known = false;
+
+		for (uint32_t k = 0; t != NULL && k < n; k++)
+			known |= jobs[k].target == t->info.id;
+		if (t != NULL && !known)
+			jobs[n++] = (struct job){ .m = m, .target = t->info.id };
+	}
+	*ret_jobs = jobs;
+	*ret_n = n;
+	return 0;
+}
+
+static int jobs_run(struct job *jobs, uint32_t n, uint16_t op, const void *req, uint64_t deadline_us)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		jobs[i].op = op;
+		jobs[i].req = req;
+		jobs[i].for_ever = deadline_us == NO_DEADLINE;
+		jobs[i].deadline_us = jobs[i].for_ever ? loop_deadline_ms(jobs[i].m->params.oss_timeout_ms) :
+							 deadline_us;
+	}
+	fiber_parallel("stripe", job_run, jobs, sizeof(*jobs), n, 16);
+	for (uint32_t i = 0; i < n; i++)
+		TRY(jobs[i].status);
+	return 0;
+}
+
+static struct cap own_cap(struct mds *m, struct ino ino, uint32_t gen)
+{
+	struct cap c = { .ino = ino, .gen = gen, .rights = CAP_READ | CAP_WRITE, .epoch = m->cluster.epoch,
+			 .session = SESSION_MDS,
+			 .expiry_s = env_wall_ns(m->env) / 1000000000 + m->params.cap_ttl_s };
+
+	cap_sign(&m->cap_key, &c);
+	return c;
+}
+
+int data_stat(struct mds *m, struct ino ino, const struct layout *l, uint64_t deadline_us,
+	      struct data_ends *ret_ends)
+{
+	struct oss_stat_req req = { own_cap(m, ino, l->gen), ino, l->gen, l->chunk_size };
+	struct data_ends e = { 0 };
+	struct job *jobs;
+	uint32_t n;
+	int rc;
+
+	if (l->width == 0) {
+		*ret_ends = e;
+		return 0;
+	}
+	TRY(jobs_make(m, l, &jobs, &n));
+	rc = jobs_run(jobs, n, OP_oss_stat, &req, deadline_us);
+	for (uint32_t i = 0; rc == 0 && i < n; i++) {
+		const struct oss_stat_rep *r = &jobs[i].rep.stat;
+
+		e.size = r->size > e.size ? r->size : e.size;
+		e.mtime_ns = r->mtime_ns > e.mtime_ns ? r->mtime_ns : e.mtime_ns;
+		e.used += r->used;
+		e.n_chunks += r->n_chunks;
+	}
+	free(jobs);
+	if (rc == 0)
+		*ret_ends = e;
+	return rc;
+}
+
+/* ---- intents ---- */
+
+uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode, bool final)
+{
+	uint64_t no = ++op->m->intent_seq;
+
+	rec->ino = inode->attr.ino;
+	rec->layout = inode->attr.layout;
+	if (final && op->session != NULL) {
+		rec->op = op->desc->op;
+		rec->session = op->session->id;
+		rec->slot = op->slot;
+		rec->seq = op->seq;
+	}
+	TXN_PUT(op->store, key_of('T', no), intent_rec, rec);
+	return no;
+}
+
+int data_apply(struct mds *m, const struct intent_rec *rec)
+{
+	const struct layout *l = &rec->layout;
+	struct oss_trim_req trim = { own_cap(m, rec->ino, l->gen), rec->ino, l->gen, l->chunk_size, rec->off };
+	struct oss_punch_req punch = { own_cap(m, rec->ino, l->gen), rec->ino, l->gen, l->chunk_size,
+				       rec->off, rec->len };
+	struct job *jobs;
+	uint32_t n;
+	int rc;
+
+	if (l->width == 0)
+		return 0;
+	TRY(jobs_make(m, l, &jobs, &n));
+	if (rec->kind == INTENT_TRIM)
+		rc = jobs_run(jobs, n, OP_oss_trim, &trim, NO_DEADLINE);
+	else
+		rc = jobs_run(jobs, n, OP_oss_punch, &punch, NO_DEADLINE);
+	free(jobs);
+	return rc;
+}
+
+struct finish {
+	uint64_t intent;
+	const struct intent_rec *rec;
+};
+
+static void finish_trim(struct op *op, const struct intent_rec *in, struct inode_rec *rec)
+{
+	struct open_file *f = open_file_find(&op->m->opens, in->ino);
+
+	rec->attr.size = in->off;
+	if (rec->attr.blocks > (in->off + 511) / 512)
+		rec->attr.blocks = (in->off + 511) / 512;
+	rec->append_end = 0;
+	if (f == NULL)
+		return;
+	/* What closes have reported so far is void. A sole writer who truncates knows that himself. */
+	f->size = f->used = 0;
+	if (open_file_other_writers(&op->m->opens, f, op->session, false))
+		f->ask_chains = true;
+}
+
+static int finish_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct finish *fi = vin;
+	const struct intent_rec *in = fi->rec;
+	const struct inode_rec *old;
+	struct attr *ret_attr = vout;
+	struct inode_rec *rec;
+	struct inode *i;
+	int rc = inode_get(op->store, in->ino, VIEW_NEWEST, &i, &old);
+
+	if (rc < 0 && rc != -LE_NOENT)
+		return rc;
+	txn_delete(op->store, key_of('T', fi->intent));
+	*ret_attr = (struct attr){ .ino = in->ino };
+	if (rc == -LE_NOENT)
+		return 0;
+	rec = inode_edit(op->store, i);
+	if (rec->attr.layout.gen == in->layout.gen) {
+		if (in->kind == INTENT_TRIM)
+			finish_trim(op, in, rec);
+		else if (in->extend > rec->attr.size)
+			rec->attr.size = in->extend;
+	}
+	inode_changed(op, rec);
+	if ((in->mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
+		rec->attr.mtime_ns = rec->attr.ctime_ns;
+	attr_apply(op, rec, in->mask & ~(uint32_t)SET_SIZE, &in->attr);
+	*ret_attr = rec->attr;
+	return 0;
+}
+
+int data_finish(struct op *op, uint64_t intent, const struct intent_rec *rec, struct attr *ret_attr)
+{
+	struct finish fi = { intent, rec };
+
+	op->final = rec->session != 0;
+	return op_mutate(op, finish_txn, &fi, ret_attr);
+}
+
+void data_drop(struct op *op, struct inode_rec *rec)
+{
+	struct open_file *f = open_file_find(&op->m->opens, rec->attr.ino);
+
+	data_remove(op, &rec->attr);
+	rec->attr.layout.gen++;
+	rec->attr.size = rec->attr.blocks = 0;
+	rec->append_end = 0;
+	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED; /* nobody can write the new generation yet */
+	if (f != NULL)
+		f->size = f->used = 0;
+}
+
+/* ---- settling ---- */
+
+struct settle {
+	struct mds *m;
+	struct open_file *file;
+	struct layout layout;
+	struct data_ends ends;
+};
+
+static int settle_look(struct op *op, const void *in, void *vout)
+{
+	struct settle *st = vout;
+	const struct inode_rec *rec;
+
+	(void)in;
+	TRY(file_get(op, st->file->ino, VIEW_NEWEST, NULL, &rec));
+	if ((rec->attr.flags & ATTR_UNSETTLED) == 0 || st->file->n_writers > 0 || rec->attr.nlink == 0)
+		return -LE_BUSY;
+	st->layout = rec->attr.layout;
+	return 0;
+}
+
+static int settle_txn(struct op *op, const void *in, void *vout)
+{
+	struct settle *st = vout;
+	const struct open_file *f = st->file;
+	const struct inode_rec *old;
+	struct inode_rec *rec;
+	struct inode *i;
+
+	(void)in;
+	TRY(file_get(op, f->ino, VIEW_NEWEST, &i, &old));
+	if ((old->attr.flags & ATTR_UNSETTLED) == 0 || f->n_writers > 0 ||
+	    old->attr.layout.gen != st->layout.gen)
+		return -LE_BUSY;
+	rec = inode_edit(op->store, i);
+	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
+	rec->append_end = 0;
+	rec->attr.blocks = (st->ends.used + 511) / 512;
+	if (st->ends.size > rec->attr.size)
+		rec->attr.size = st->ends.size;
+	if (!f->mtime_set && f->mtime_ns > rec->attr.mtime_ns)
+		rec->attr.mtime_ns = f->mtime_ns;
+	if (!f->mtime_set && st->ends.mtime_ns > rec->attr.mtime_ns)
+		rec->attr.mtime_ns = st->ends.mtime_ns;
+	inode_changed(op, rec);
+	return 0;
+}
+
+static void settle(void *arg)
+{
+	struct settle *st = arg;
+	struct mds *m = st->m;
+	struct op op;
+	int rc;
+
+	op_init(&op, m);
+	fmutex_lock(&st->file->busy);
+	for (uint32_t tries = 0; tries < 10 && !m->stopping; tries++) {
+		rc = op_read(&op, settle_look, NULL, st);
+		if (rc == 0)
+			rc = data_stat(m, st->file->ino, &st->layout,
+				       loop_deadline_ms(m->params.oss_timeout_ms), &st->ends);
+		if (rc == 0)
+			rc = op_mutate(&op, settle_txn, NULL, st);
+		if (rc == 0)
+			metric_add(&m->metrics.settled, 1);
+		/* Who is left unsettled is tried again by the next that looks at it. */
+		if (rc != -LE_TARGET_DOWN || mds_sleep_ms(m, 500) < 0)
+			break;
+	}
+	fmutex_unlock(&st->file->busy);
+	op_fini(&op);
+	st->file->settling = false;
+	open_file_put(&m->opens, st->file);
+	m->n_settling--;
+	latch_done(&m->fibers);
+	free(st);
+}
+
+void data_settle_start(struct mds *m, struct ino ino)
+{
+	struct open_file *f = open_file_find(&m->opens, ino);
+	struct settle *st;
+
+	if (m->stopping || !m->recovery.sessions_back || m->n_settling >= SETTLING_MAX ||
+	    (f != NULL && (f->n_writers > 0 || f->settling)))
+		return;
+	st = calloc(1, sizeof(*st));
+	if (st == NULL)
+		return;
+	if (open_file_get(&m->opens, ino, &st->file) < 0) {
+		free(st);
+		return;
+	}
+	st->m = m;
+	latch_add(&m->fibers, 1);
+	if (fiber_spawn("settle", settle, st) < 0) {
+		latch_done(&m->fibers);
+		open_file_put(&m->opens, st->file);
+		free(st);
+		return;
+	}
+	st->file->settling = true;
+	m->n_settling++;
+}
+
+/* ---- the last opener has gone ---- */
+
+static int idle_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct ino *ino = vin;
+	bool *unsettled = vout;
+	const struct open_file *f = open_file_find(&op->m->opens, *ino);
+	const struct inode_rec *rec;
+	struct inode *i;
+	int rc = inode_get(op->store, *ino, VIEW_NEWEST, &i, &rec);
+
+	*unsettled = false;
+	if (rc < 0)
+		return rc == -LE_NOENT ? 0 : rc;
+	if (rec->attr.nlink == 0) {
+		if (!inode_not_open(op, *ino))
+			return 0;
+		inode_remove(op, i);
+		txn_delete(op->store, key_of('O', ino->v));
+	} else if ((rec->attr.flags & ATTR_UNSETTLED) != 0 && (f == NULL || f->n_writers == 0)) {
+		*unsettled = true;
+	}
+	return 0;
+}
+
+int data_idle(struct mds *m, struct ino ino)
+{
+	bool unsettled = false;
+	struct op op;
+	int rc;
+
+	op_init(&op, m);
+	rc = op_mutate(&op, idle_txn, &ino, &unsettled);
+	if (op.removed)
+		reclaim_kick(m);
+	op_fini(&op);
+	if (unsettled)
+		data_settle_start(m, ino);
+	return rc;
+}

@@ -1,0 +1,148 @@
+/*
+ * One request from rpc to its operation: session, replay rows, execution, and what follows it.
+ */
+#include "mds/dispatch.h"
+
+#include <stdlib.h>
+
+#include "common/rt/loop.h"
+#include "mds/op.h"
+
+static const struct op_desc op_table[] = {
+	{ OP_mds_session_open, OP_CTRL, mds_session_open },
+	{ OP_mds_session_close, OP_CTRL, mds_session_close },
+	{ OP_mds_session_list, OP_CTRL, mds_session_list },
+	{ OP_mds_ping, OP_CTRL, mds_ping },
+	{ OP_mds_reclaim, OP_CTRL, mds_reclaim },
+	{ OP_mds_map_get, OP_CTRL, mds_map_get },
+	{ OP_mds_target_register, OP_CTRL, mds_target_register },
+	{ OP_mds_target_heartbeat, OP_CTRL, mds_target_heartbeat },
+	{ OP_mds_status, OP_CTRL, mds_status },
+	{ OP_mds_lookup, OP_READ, mds_lookup },
+	{ OP_mds_getattr, OP_READ, mds_getattr },
+	{ OP_mds_setattr, OP_FLOW, mds_setattr },
+	{ OP_mds_create, OP_FLOW, mds_create },
+	{ OP_mds_mknod, OP_TXN, mds_mknod },
+	{ OP_mds_mkdir, OP_TXN, mds_mkdir },
+	{ OP_mds_symlink, OP_TXN, mds_symlink },
+	{ OP_mds_readlink, OP_READ, mds_readlink },
+	{ OP_mds_link, OP_TXN, mds_link },
+	{ OP_mds_unlink, OP_TXN, mds_unlink },
+	{ OP_mds_rmdir, OP_TXN, mds_rmdir },
+	{ OP_mds_rename, OP_TXN, mds_rename },
+	{ OP_mds_readdir, OP_READ, mds_readdir },
+	{ OP_mds_open, OP_FLOW, mds_open },
+	{ OP_mds_close, OP_FLOW, mds_close },
+	{ OP_mds_append, OP_FLOW, mds_append },
+	{ OP_mds_fallocate, OP_FLOW, mds_fallocate },
+	{ OP_mds_getxattr, OP_READ, mds_getxattr },
+	{ OP_mds_setxattr, OP_FLOW, mds_setxattr },
+	{ OP_mds_listxattr, OP_READ, mds_listxattr },
+	{ OP_mds_removexattr, OP_FLOW, mds_removexattr },
+	{ OP_mds_statfs, OP_READ, mds_statfs },
+	{ OP_mds_layout_set, OP_TXN, mds_layout_set },
+	{ OP_mds_access, OP_READ, mds_access },
+};
+
+static const struct op_desc *op_find(uint16_t op)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(op_table); i++)
+		if (op_table[i].op == op)
+			return &op_table[i];
+	return NULL;
+}
+
+/* A failure that says nothing about the operation itself may be followed by another try. */
+static bool answer_is_final(int rc)
+{
+	return rc >= 0 || (status_retry(rc) == RETRY_NEVER && rc != -LE_IO && rc != -LE_NOMEM &&
+			   rc != -LE_SESSION_GONE && rc != -LE_INTR);
+}
+
+static int answer_again(struct op *op, const struct op_desc *d, const void *in, void *out)
+{
+	struct replay_slot *row = &op->session->slots[op->slot];
+	void *buf = op_alloc(op, row->reply_len + 1u);
+
+	if (buf == NULL)
+		return -LE_NOMEM;
+	metric_add(&op->m->metrics.replays, 1);
+	TRY(replay_answer(row, op->desc, buf, out));
+	if (!row->from_store)
+		return 0;
+	/* The former incarnation counted an open, or ended one; that knowledge went with it. */
+	row->from_store = false;
+	if (d->op == OP_mds_create || d->op == OP_mds_open || d->op == OP_mds_close)
+		return open_state_redo(op, d->op, in, out);
+	return 0;
+}
+
+static int run_mutation(struct op *op, const struct op_desc *d, const void *in, void *out)
+{
+	enum replay_verdict verdict;
+	struct replay_slot *row;
+	int rc;
+
+	TRY(replay_begin(op->session, op->slot, op->seq, &verdict));
+	if (verdict == REPLAY_ANSWER)
+		return answer_again(op, d, in, out);
+	row = &op->session->slots[op->slot];
+	op->final = d->kind == OP_TXN;
+	rc = d->kind == OP_TXN ? op_mutate(op, d->fn, in, out) : d->fn(op, in, out);
+	if (rc >= 0 && !op->kept && replay_encode(row, op->desc, out) < 0)
+		PANIC("reply of %s is too long", op->desc->name);
+	replay_end(row, op->desc->op, rc, answer_is_final(rc));
+	if (op->removed)
+		reclaim_kick(op->m);
+	return rc;
+}
+
+int op_run(struct op *op, const struct frame_hdr *hdr, const void *in, void *out)
+{
+	const struct op_desc *d = op_find(hdr->op);
+	struct session *se;
+	int rc;
+
+	if (d == NULL)
+		return -LE_UNKNOWN_OP;
+	op->desc = msg_find(hdr->op);
+	se = hdr->session != 0 ? session_find(&op->m->sessions, hdr->session) : NULL;
+	if (se != NULL && (op->r == NULL || se->peer == op->r->peer)) {
+		se->heard_us = loop_now_us();
+		op->session = se;
+	}
+	if (d->kind == OP_CTRL)
+		return d->fn(op, in, out);
+	if (d->kind == OP_READ)
+		return op_read(op, d->fn, in, out);
+	if (op->session == NULL)
+		return se == NULL ? -LE_SESSION_GONE : -LE_DISCONNECTED;
+	op->slot = hdr->slot;
+	op->seq = hdr->seq;
+	session_ref(se);
+	rc = run_mutation(op, d, in, out);
+	session_unref(se);
+	return rc;
+}
+
+static int handle(struct rpc_req *r, const void *in, void *out)
+{
+	struct mds *m = CAST_OBJ(r->arg, struct mds, MDS_MAGIC);
+	struct op op;
+	int rc;
+
+	op_init(&op, m);
+	op.r = r;
+	rc = op_run(&op, &r->hdr, in, out);
+	op_fini(&op);
+	return rc;
+}
+
+#define HANDLER(num, name, kind) { num, handle },
+static const struct rpc_handler handlers[] = { MDS_OPS(HANDLER) };
+
+const struct rpc_handler *dispatch_handlers(uint32_t *ret_n)
+{
+	*ret_n = ARRAY_SIZE(handlers);
+	return handlers;
+}

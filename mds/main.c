@@ -1,0 +1,375 @@
+/*
+ * leat-mds: the metadata server. Threads: the loop (this one), the store's own, one for /metrics.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "common/base/assert.h"
+#include "common/base/log.h"
+#include "common/kv/kv.h"
+#include "common/rt/loop.h"
+#include "mds/server.h"
+
+enum { EXIT_USAGE = 2, EXIT_STORE = 3, EXIT_PROBLEMS = 4 };
+
+struct program {
+	struct cluster_params cluster;
+	struct mds_params params;
+	const char *command, *argument, *ready_file;
+	bool repair;
+	struct uuid uuid;
+	struct env *env;
+	struct loop *loop;
+	struct mds *mds;
+	int exit_code;
+};
+
+/* Set before the signal handlers are, never changed: the one thing a handler can reach. */
+static struct loop *stop_on_signal;
+
+static const char usage_text[] =
+	"usage: leat-mds [-c FILE] [--set NAME=VALUE]... COMMAND\n"
+	"\n"
+	"  run                   serve (the default)\n"
+	"  format                make an empty file system in data_dir (--cluster UUID to choose its name)\n"
+	"  check [--repair]      compare all records with each other (the server must not run)\n"
+	"  backup DIR            a consistent copy of the store (the server must not run)\n"
+	"  restore DIR           put such a copy in place of a missing store\n"
+	"  params                all parameters with their meanings, as for leat.conf\n"
+	"\n"
+	"  -c, --config FILE     default $LEAT_CONF, else /etc/leat/leat.conf\n"
+	"      --set NAME=VALUE  a parameter of [mds], or cluster.NAME=VALUE\n"
+	"      --ready-file PATH gets the addresses once requests are served\n"
+	"      --version, --help\n"
+	"\n"
+	"example: leat-mds --set data_dir=/srv/mds format && leat-mds --set data_dir=/srv/mds run\n"
+	"exit codes: 0 ended as asked, 1 failed, 2 bad usage or configuration, 3 the store failed (start again),\n"
+	"            4 check found problems\n";
+
+static void sections_of(struct program *p, struct config_section s[2])
+{
+	s[0] = (struct config_section){ "cluster", cluster_param_table, n_cluster_params, &p->cluster };
+	s[1] = (struct config_section){ "mds", mds_param_table, n_mds_params, &p->params };
+}
+
+/* ---- command line ---- */
+
+static int bad(const char *fmt, const char *arg)
+{
+	fputs("leat-mds: ", stderr);
+	fprintf(stderr, fmt, arg);
+	fputs("\n", stderr);
+	return EXIT_USAGE;
+}
+
+static int set_param(struct program *p, char *text)
+{
+	struct config_section s[2];
+	char err[512], *eq = strchr(text, '=');
+	bool of_cluster = strncmp(text, "cluster.", 8) == 0;
+
+	if (eq == NULL)
+		return bad("--set %s: NAME=VALUE is wanted", text);
+	*eq = '\0';
+	sections_of(p, s);
+	if (config_set(of_cluster ? &s[0] : &s[1], of_cluster ? text + 8 : text, eq + 1, err, sizeof(err)) < 0)
+		return bad("--set: %s", err);
+	return 0;
+}
+
+enum { OPT_SET = 256, OPT_VERSION, OPT_HELP, OPT_REPAIR, OPT_READY, OPT_CLUSTER };
+static const struct option options[] = {
+	{ "config", required_argument, NULL, 'c' },
+	{ "set", required_argument, NULL, OPT_SET },
+	{ "version", no_argument, NULL, OPT_VERSION },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ "repair", no_argument, NULL, OPT_REPAIR },
+	{ "ready-file", required_argument, NULL, OPT_READY },
+	{ "cluster", required_argument, NULL, OPT_CLUSTER },
+	{ NULL, 0, NULL, 0 },
+};
+
+/* The file is read before any --set counts, wherever they stand. -1: go on. */
+static int read_config(struct program *p, int argc, char **argv)
+{
+	struct config_section s[2];
+	const char *path = NULL;
+	char err[512];
+	int c;
+
+	while ((c = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
+		if (c == 'c')
+			path = optarg;
+		if (c == '?')
+			return EXIT_USAGE;
+	}
+	optind = 1;
+	sections_of(p, s);
+	if (config_load(path, s, 2, err, sizeof(err)) < 0)
+		return bad("%s", err);
+	return -1;
+}
+
+static int read_options(struct program *p, int argc, char **argv)
+{
+	int c, rc;
+
+	while ((c = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
+		switch (c) {
+		case 'c': break;
+		case OPT_SET:
+			rc = set_param(p, optarg);
+			if (rc != 0)
+				return rc;
+			break;
+		case OPT_VERSION: printf("leat-mds %s\n", LEAT_VERSION); return 0;
+		case 'h':
+		case OPT_HELP: fputs(usage_text, stdout); return 0;
+		case OPT_REPAIR: p->repair = true; break;
+		case OPT_READY: p->ready_file = optarg; break;
+		case OPT_CLUSTER:
+			if (uuid_parse(optarg, &p->uuid) < 0)
+				return bad("--cluster %s: not a uuid", optarg);
+			break;
+		default: return EXIT_USAGE;
+		}
+	}
+	p->command = optind < argc ? argv[optind++] : "run";
+	p->argument = optind < argc ? argv[optind++] : NULL;
+	return optind < argc ? bad("too many arguments: %s", argv[optind]) : -1;
+}
+
+/* ---- commands ---- */
+
+static int fail(struct program *p, const char *what, int rc)
+{
+	log_error("%s: %s", what, status_text(rc));
+	p->exit_code = EXIT_FAILURE;
+	return rc;
+}
+
+static void do_format(struct program *p)
+{
+	int rc = mds_format(p->env, &p->params, &p->uuid);
+
+	if (rc < 0)
+		fail(p, rc == -LE_EXIST ? "format: there is a file system already" : "format", rc);
+	else
+		log_info("made an empty file system in %s", p->params.data_dir);
+}
+
+static void do_check(struct program *p)
+{
+	uint64_t problems = 0;
+	int rc = mds_check(p->env, &p->params, p->repair, stdout, &problems);
+
+	if (rc < 0)
+		fail(p, "check", rc);
+	else if (problems > 0 && !p->repair)
+		p->exit_code = EXIT_PROBLEMS;
+}
+
+static void do_backup(struct program *p)
+{
+	int rc = mds_backup(p->env, &p->params, p->argument);
+
+	if (rc < 0)
+		fail(p, "backup", rc);
+}
+
+static void do_restore(struct program *p)
+{
+	int rc = mds_restore(p->env, &p->params, p->argument);
+
+	if (rc < 0)
+		fail(p, "restore", rc);
+}
+
+/* ---- run ---- */
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	loop_stop(stop_on_signal);
+}
+
+static void on_store_failed(void *arg, int status)
+{
+	struct program *p = arg;
+
+	(void)status;
+	p->exit_code = EXIT_STORE;
+	loop_stop(p->loop);
+}
+
+static int render_metrics(void *arg, char **ret_text, size_t *ret_len)
+{
+	return metrics_print(mds_metric_table, n_mds_metrics, mds_metrics_of(arg), "", ret_text, ret_len);
+}
+
+static int write_ready(struct program *p)
+{
+	const char *addrs = mds_addrs(p->mds);
+	char line[CONFIG_STR_MAX + 2];
+	int n = snprintf(line, sizeof(line), "%s\n", addrs);
+
+	log_info("listening %s", addrs);
+	return p->ready_file == NULL ? 0 : env_write_file(p->env, p->ready_file, line, (size_t)n, 0644);
+}
+
+static int start(struct program *p, struct transport **ret_transport)
+{
+	struct mds_options mo = { .params = p->params, .failed = on_store_failed, .arg = p };
+
+	TRY(rpc_key_load(p->cluster.key_file, &mo.key));
+	TRY(transport_tcp_create(ret_transport));
+	mo.transport = *ret_transport;
+	TRY(mds_start(&mo, &p->mds));
+	return write_ready(p);
+}
+
+static void do_run(struct program *p)
+{
+	struct metrics_server *ms = NULL;
+	struct transport *t = NULL;
+	int rc = start(p, &t);
+
+	if (rc < 0)
+		fail(p, "start", rc);
+	if (rc == 0 && p->params.metrics[0] != '\0') {
+		rc = metrics_server_start(p->params.metrics, render_metrics, p->mds, &ms);
+		if (rc < 0)
+			fail(p, "metrics", rc);
+	}
+	while (rc == 0 && !loop_stopping(p->loop))
+		if (fiber_sleep_us(20000) < 0)
+			break;
+	if (ms != NULL)
+		metrics_server_stop(ms);
+	if (p->mds != NULL)
+		mds_stop(p->mds);
+	if (t != NULL)
+		transport_destroy(t);
+	log_info("stopped");
+}
+
+static const struct command {
+	const char *name;
+	bool argument;
+	void (*fn)(struct program *p);
+} commands[] = {
+	{ "run", false, do_run },       { "format", false, do_format }, { "check", false, do_check },
+	{ "backup", true, do_backup },  { "restore", true, do_restore },
+};
+
+struct job {
+	struct program *p;
+	void (*fn)(struct program *p);
+};
+
+static void job_fiber(void *arg)
+{
+	struct job *j = arg;
+
+	j->fn(j->p);
+	loop_stop(j->p->loop);
+}
+
+static int run_on_loop(struct program *p, void (*fn)(struct program *p))
+{
+	struct env_real_options eo = { .n_workers = p->params.workers, .kv_open = kv_rocksdb_open };
+	struct loop_options lo = { .name = "leat-mds", .spin_us = p->params.spin_us };
+	struct sigaction sa = { .sa_handler = on_signal };
+	struct job j = { p, fn };
+	int rc = env_real_create(&eo, &p->env);
+
+	if (rc == 0)
+		rc = loop_create(p->env, &lo, &p->loop);
+	if (rc == 0)
+		rc = fiber_spawn_on(p->loop, "main", job_fiber, &j);
+	if (rc < 0) {
+		fail(p, "start", rc);
+		return EXIT_FAILURE;
+	}
+	stop_on_signal = p->loop;
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGINT, &sa, NULL);
+	loop_run(p->loop);
+	loop_destroy(p->loop);
+	env_real_destroy(p->env);
+	return p->exit_code;
+}
+
+/* "a:1, b:2" of [cluster] as the space separated list that rpc wants. */
+static void default_listen(struct program *p)
+{
+	if (p->params.listen[0] == '\0')
+		snprintf(p->params.listen, sizeof(p->params.listen), "%s", p->cluster.mds);
+	for (char *c = p->params.listen; *c != '\0'; c++)
+		if (*c == ',')
+			*c = ' ';
+}
+
+static int dispatch_command(struct program *p)
+{
+	struct config_section s[2];
+
+	if (strcmp(p->command, "params") == 0) {
+		sections_of(p, s);
+		config_print_sample(s, 2, stdout);
+		return 0;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(commands); i++) {
+		if (strcmp(p->command, commands[i].name) != 0)
+			continue;
+		if (commands[i].argument != (p->argument != NULL))
+			return bad(commands[i].argument ? "%s: a folder is wanted" : "%s takes no argument",
+				   p->command);
+		return run_on_loop(p, commands[i].fn);
+	}
+	return bad("no such command: %s (see --help)", p->command);
+}
+
+static void raise_files(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) == 0) {
+		r.rlim_cur = r.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &r);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct program *p = calloc(1, sizeof(*p));
+	enum log_level level;
+	int rc;
+
+	if (p == NULL)
+		return EXIT_FAILURE;
+	close_range(3, ~0u, 0); /* what a parent left open is none of ours */
+	signal(SIGPIPE, SIG_IGN);
+	log_init("mds", LOG_INFO);
+	for (int i = 1; i < argc; i++)
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--version") == 0)
+			return read_options(p, argc, argv);
+	rc = read_config(p, argc, argv);
+	if (rc < 0)
+		rc = read_options(p, argc, argv);
+	if (rc < 0 && log_level_parse(p->params.log_level, &level) < 0)
+		rc = bad("log_level: %s", p->params.log_level);
+	if (rc < 0) {
+		log_set_level(level);
+		raise_files();
+		default_listen(p);
+		rc = dispatch_command(p);
+	}
+	free(p);
+	return rc;
+}

@@ -1,0 +1,234 @@
+#include "mds/op.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "common/base/log.h"
+
+struct op_memory {
+	struct list link;
+	_Alignas(16) uint8_t data[];
+};
+
+void op_init(struct op *op, struct mds *m)
+{
+	*op = (struct op){ .m = m, .store = &m->store };
+	list_init(&op->memory);
+}
+
+void op_fini(struct op *op)
+{
+	struct list *n;
+
+	while ((n = list_pop(&op->memory)) != NULL)
+		free(list_entry(n, struct op_memory, link));
+}
+
+void *op_alloc(struct op *op, size_t size)
+{
+	struct op_memory *mem;
+
+	if (op->r != NULL)
+		return rpc_req_alloc(op->r, size);
+	mem = malloc(sizeof(*mem) + size);
+	if (mem == NULL)
+		return NULL;
+	list_push(&op->memory, &mem->link);
+	return mem->data;
+}
+
+/* What the connection had queued when its session was taken over or ended is not executed. */
+static int op_alive(struct op *op)
+{
+	if (op->session == NULL)
+		return 0;
+	if (op->session->ended)
+		return -LE_SESSION_GONE;
+	if (op->r != NULL && op->session->peer != op->r->peer)
+		return -LE_DISCONNECTED;
+	return 0;
+}
+
+int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in, void *out)
+{
+	struct store *s = op->store;
+	uint64_t no, depends;
+	int rc;
+
+	for (;;) {
+		TRY(txn_begin(s));
+		TRY(op_alive(op));
+		rc = fn(op, in, out);
+		if (rc != -LE_MISS)
+			break;
+		ASSERT(!s->wrote);
+		TRY(store_load(s));
+	}
+	depends = s->depends;
+	if (rc < 0) {
+		ASSERT(!s->wrote);
+		/* Why it failed may itself not be durable yet. */
+		TRY(store_wait(s, depends));
+		return rc;
+	}
+	if (s->wrote && op->session != NULL && op->desc != NULL && op->final) {
+		struct replay_slot *row = &op->session->slots[op->slot];
+
+		if (replay_encode(row, op->desc, out) < 0)
+			PANIC("reply of %s is too long", op->desc->name);
+		replay_put(s, op->session, op->slot);
+		op->kept = true;
+	}
+	no = txn_end(s);
+	return store_wait(s, no != 0 ? no : depends);
+}
+
+int op_read(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in, void *out)
+{
+	int rc;
+
+	while ((rc = fn(op, in, out)) == -LE_MISS)
+		TRY(store_load(op->store));
+	return rc;
+}
+
+/* ---- for critical sections ---- */
+
+int64_t op_now(struct op *op)
+{
+	return env_wall_ns(op->m->env);
+}
+
+int name_check(struct bytes name)
+{
+	if (name.len > LEAT_NAME_MAX)
+		return -LE_NAMETOOLONG;
+	if (name.len == 0 || memchr(name.data, '/', name.len) != NULL || memchr(name.data, 0, name.len) != NULL)
+		return -LE_INVAL;
+	if (memcmp(name.data, "..", name.len) == 0 && name.len <= 2)
+		return -LE_EXIST;
+	return 0;
+}
+
+int dir_get(struct op *op, struct ino ino, struct inode **ret_dir, const struct inode_rec **ret_rec)
+{
+	const struct inode_rec *rec;
+
+	TRY(file_get(op, ino, VIEW_NEWEST, ret_dir, &rec));
+	if (!S_ISDIR(rec->attr.mode))
+		return -LE_NOTDIR;
+	if (rec->attr.nlink == 0)
+		return -LE_NOENT;
+	*ret_rec = rec;
+	return 0;
+}
+
+int dir_get_for_change(struct op *op, const struct cred *c, struct ino ino, struct inode **ret_dir,
+		       const struct inode_rec **ret_rec)
+{
+	TRY(cred_check(c));
+	TRY(dir_get(op, ino, ret_dir, ret_rec));
+	return perm_access(c, &(*ret_rec)->attr, PERM_W | PERM_X);
+}
+
+int file_get(struct op *op, struct ino ino, enum view view, struct inode **ret_i, const struct inode_rec **ret_rec)
+{
+	int rc = inode_get(op->store, ino, view, ret_i, ret_rec);
+
+	return rc == -LE_NOENT ? -LE_STALE : rc;
+}
+
+void inode_changed(struct op *op, struct inode_rec *rec)
+{
+	rec->attr.ctime_ns = op_now(op);
+	rec->attr.change++;
+}
+
+void dir_changed(struct op *op, struct inode *dir, int delta, int links)
+{
+	struct inode_rec *rec = inode_edit(op->store, dir);
+
+	inode_changed(op, rec);
+	rec->attr.mtime_ns = rec->attr.ctime_ns;
+	rec->entries = (uint64_t)((int64_t)rec->entries + delta);
+	rec->attr.nlink = (uint32_t)((int64_t)rec->attr.nlink + links);
+}
+
+struct inode *inode_make(struct op *op, const struct cred *c, const struct inode_rec *dir, uint32_t mode,
+			 struct inode_rec **ret_rec)
+{
+	struct inode_rec *rec;
+	struct inode *i;
+	int64_t now = op_now(op);
+	uint32_t gid;
+
+	perm_new(c, &dir->attr, &mode, &gid);
+	i = inode_create(op->store, &rec);
+	rec->attr.mode = mode;
+	rec->attr.nlink = S_ISDIR(mode) ? 2 : 1;
+	rec->attr.uid = c->uid;
+	rec->attr.gid = gid;
+	rec->attr.atime_ns = rec->attr.mtime_ns = rec->attr.ctime_ns = rec->attr.btime_ns = now;
+	rec->attr.change = 1;
+	*ret_rec = rec;
+	return i;
+}
+
+bool inode_has_no_data(const struct inode_rec *rec)
+{
+	return !S_ISREG(rec->attr.mode) || rec->attr.layout.width == 0 ||
+	       (rec->attr.size == 0 && rec->attr.blocks == 0 && rec->append_end == 0 &&
+		(rec->attr.flags & ATTR_UNSETTLED) == 0);
+}
+
+bool inode_not_open(struct op *op, struct ino ino)
+{
+	return op->m->recovery.sessions_back && !open_file_is_open(open_file_find(&op->m->opens, ino));
+}
+
+void data_remove(struct op *op, const struct attr *a)
+{
+	struct removal_rec rec = { a->ino, a->layout };
+
+	TXN_PUT(op->store, key_of('Q', ++op->m->removal_seq), removal_rec, &rec);
+	op->removed = true;
+}
+
+void inode_remove(struct op *op, struct inode *i)
+{
+	struct inode_rec *rec = inode_edit(op->store, i);
+
+	if (!inode_has_no_data(rec))
+		data_remove(op, &rec->attr);
+	inode_delete(op->store, i);
+}
+
+void inode_unlink(struct op *op, struct inode *i, struct attr *ret_attr)
+{
+	struct inode_rec *rec = inode_edit(op->store, i);
+
+	rec->attr.nlink = S_ISDIR(rec->attr.mode) ? 0 : rec->attr.nlink - 1;
+	inode_changed(op, rec);
+	*ret_attr = rec->attr;
+	if (rec->attr.nlink > 0)
+		return;
+	if (inode_not_open(op, i->ino))
+		inode_remove(op, i);
+	else
+		txn_put(op->store, key_of('O', i->ino.v), NULL, 0);
+}
+
+void op_cap(struct op *op, const struct attr *a, uint32_t flags, struct cap *ret_cap)
+{
+	struct mds *m = op->m;
+	uint32_t acc = flags & O_ACCMODE;
+
+	*ret_cap = (struct cap){
+		.ino = a->ino, .gen = a->layout.gen, .epoch = m->cluster.epoch,
+		/* Writers read too: parts of blocks are filled up by reading. */
+		.rights = acc == O_RDONLY ? CAP_READ : CAP_READ | CAP_WRITE,
+		.session = op->session != NULL ? op->session->id : SESSION_MDS,
+		.expiry_s = op_now(op) / 1000000000 + m->params.cap_ttl_s,
+	};
+	cap_sign(&m->cap_key, ret_cap);
+}

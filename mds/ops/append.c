@@ -1,0 +1,80 @@
+/*
+ * Reserves the place of an O_APPEND write: behind everything that is reserved, known, reported, and, where somebody
+ * else may write without reserving, stored. append_end is kept apart from the size, so that nobody reads reserved
+ * bytes before they are written.
+ */
+#include "common/rt/loop.h"
+#include "mds/op.h"
+
+struct append {
+	const struct mds_append_req *in;
+	struct open_file *file;
+	struct layout layout;
+	uint64_t ends;
+	bool asked; /* ends is what the chains say */
+};
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static int append_txn(struct op *op, const void *vin, void *vout)
+{
+	struct append *a = (struct append *)vin;
+	struct mds_append_rep *out = vout;
+	const struct inode_rec *old;
+	struct inode *i;
+	uint64_t off;
+
+	TRY(file_get(op, a->in->ino, VIEW_NEWEST, &i, &old));
+	if (!S_ISREG(old->attr.mode))
+		return -LE_INVAL;
+	if ((old->attr.flags & ATTR_SEALED) != 0)
+		return -LE_PERM;
+	if ((old->attr.flags & ATTR_UNSETTLED) != 0 && !a->asked &&
+	    (!a->file->ends_known || open_file_other_writers(&op->m->opens, a->file, op->session, true))) {
+		a->layout = old->attr.layout;
+		return -LE_BUSY;
+	}
+	off = max_u64(max_u64(old->append_end, old->attr.size), max_u64(a->in->size, a->ends));
+	off = max_u64(off, a->file->size);
+	if (off > LEAT_FILE_SIZE_MAX || a->in->len > LEAT_FILE_SIZE_MAX - off)
+		return -LE_FBIG;
+	inode_edit(op->store, i)->append_end = off + a->in->len;
+	out->off = off;
+	return 0;
+}
+
+static int append_locked(struct op *op, struct append *a, void *out)
+{
+	struct data_ends ends;
+	int rc = op_mutate(op, append_txn, a, out);
+
+	if (rc != -LE_BUSY)
+		return rc;
+	fmutex_lock(&a->file->busy);
+	rc = data_stat(op->m, a->in->ino, &a->layout, loop_deadline_ms(op->m->params.oss_timeout_ms), &ends);
+	if (rc == 0) {
+		a->ends = ends.size;
+		a->asked = true;
+		rc = op_mutate(op, append_txn, a, out);
+		/* Who writes without reserving is still open (and asked about again) or reports when closing. */
+		if (rc == 0)
+			a->file->ends_known = true;
+	}
+	fmutex_unlock(&a->file->busy);
+	return rc;
+}
+
+int mds_append(struct op *op, const void *vin, void *vout)
+{
+	struct append a = { .in = vin };
+	int rc;
+
+	TRY(open_file_get(&op->m->opens, a.in->ino, &a.file));
+	op->final = true;
+	rc = append_locked(op, &a, vout);
+	open_file_put(&op->m->opens, a.file);
+	return rc;
+}

@@ -1,0 +1,93 @@
+/*
+ * One open less. The last writer's close settles the inode: when one session alone wrote and nobody else truncated,
+ * with the size it reports; otherwise the chains are asked afterwards (data_settle_start), and until then the inode
+ * stays unsettled, so that whoever looks at it asks the chains too.
+ */
+#include "mds/ops/open.h"
+
+struct close_args {
+	const struct mds_close_req *in;
+	bool ask_chains;
+};
+
+static void note_report(struct open_file *f, const struct mds_close_req *in)
+{
+	uint64_t used = in->used == UINT64_MAX ? in->size : in->used;
+
+	f->dirty = true;
+	if (in->size > f->size)
+		f->size = in->size;
+	if (used > f->used)
+		f->used = used;
+	if (in->mtime_ns > f->mtime_ns)
+		f->mtime_ns = in->mtime_ns;
+}
+
+static struct inode_rec *settle_reported(struct op *op, struct inode *i, const struct open_file *f)
+{
+	struct inode_rec *rec = inode_edit(op->store, i);
+
+	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
+	rec->append_end = 0;
+	if (!f->dirty)
+		return rec;
+	if (f->size > rec->attr.size)
+		rec->attr.size = f->size;
+	rec->attr.blocks = (f->used + 511) / 512;
+	inode_changed(op, rec);
+	if (f->mtime_ns > 0 && (!f->mtime_set || f->mtime_ns > rec->attr.mtime_ns))
+		rec->attr.mtime_ns = f->mtime_ns;
+	return rec;
+}
+
+static int close_txn(struct op *op, const void *vin, void *vout)
+{
+	struct close_args *a = (struct close_args *)vin;
+	const struct mds_close_req *in = a->in;
+	struct mds_close_rep *out = vout;
+	struct open *o = open_find(&op->m->opens, op->session, in->ino);
+	const struct inode_rec *rec;
+	struct open_file *f;
+	struct inode *i;
+	int rc = inode_get(op->store, in->ino, VIEW_NEWEST, &i, &rec);
+
+	if (rc == -LE_MISS || (rc < 0 && rc != -LE_NOENT))
+		return rc;
+	if (o == NULL) { /* a second time, or lost with a former incarnation */
+		out->change = rc == 0 ? rec->attr.change : 0;
+		return 0;
+	}
+	f = o->file;
+	f->refs++;
+	if (in->dirty != 0 && open_flags_write(in->flags))
+		note_report(f, in);
+	open_drop(&op->m->opens, o, in->flags);
+	if (rc == 0 && rec->attr.nlink == 0 && inode_not_open(op, in->ino)) {
+		inode_remove(op, i);
+		txn_delete(op->store, key_of('O', in->ino.v));
+	} else if (rc == 0 && f->n_writers == 0 && open_flags_write(in->flags) &&
+		   (rec->attr.flags & ATTR_UNSETTLED) != 0) {
+		a->ask_chains = f->ask_chains;
+		if (!f->ask_chains)
+			rec = settle_reported(op, i, f);
+	}
+	out->change = rc == 0 && rec->attr.mode != 0 ? rec->attr.change : 0;
+	open_file_put(&op->m->opens, f);
+	return 0;
+}
+
+int close_file(struct op *op, const struct mds_close_req *in, struct mds_close_rep *out)
+{
+	struct close_args a = { in, false };
+
+	TRY(op_mutate(op, close_txn, &a, out));
+	if (a.ask_chains)
+		data_settle_start(op->m, in->ino);
+	return 0;
+}
+
+int mds_close(struct op *op, const void *vin, void *vout)
+{
+	op->final = true;
+	return close_file(op, vin, vout);
+}

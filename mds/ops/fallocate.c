@@ -1,0 +1,84 @@
+#include <linux/falloc.h>
+
+#include "mds/op.h"
+
+struct falloc {
+	const struct mds_fallocate_req *in;
+	struct open_file *file;
+	struct intent_rec intent;
+	uint64_t intent_no;
+};
+
+static int check(struct op *op, const struct mds_fallocate_req *in, struct inode **ret_i,
+		 const struct inode_rec **ret_rec)
+{
+	const struct inode_rec *rec;
+
+	TRY(cred_check(&in->cred));
+	TRY(file_get(op, in->ino, VIEW_NEWEST, ret_i, &rec));
+	if (!S_ISREG(rec->attr.mode))
+		return S_ISDIR(rec->attr.mode) ? -LE_ISDIR : -LE_NODEV;
+	TRY(perm_access(&in->cred, &rec->attr, PERM_W));
+	if ((rec->attr.flags & ATTR_SEALED) != 0)
+		return -LE_PERM;
+	*ret_rec = rec;
+	return 0;
+}
+
+static int falloc_txn(struct op *op, const void *vin, void *vout)
+{
+	struct falloc *a = (struct falloc *)vin;
+	const struct mds_fallocate_req *in = a->in;
+	struct attr *ret_attr = vout;
+	uint64_t end = in->off + in->len;
+	uint64_t extend = (in->mode & FALLOC_FL_KEEP_SIZE) != 0 ? 0 : end;
+	const struct inode_rec *old;
+	struct inode_rec *rec;
+	struct inode *i;
+
+	TRY(check(op, in, &i, &old));
+	if ((in->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) != 0 && !inode_has_no_data(old)) {
+		op->final = false;
+		a->intent = (struct intent_rec){ .kind = INTENT_PUNCH, .off = in->off, .len = in->len,
+						 .extend = extend };
+		a->intent_no = data_begin(op, &a->intent, old, true);
+		return 0;
+	}
+	op->final = true;
+	rec = inode_edit(op->store, i);
+	if (extend > rec->attr.size)
+		rec->attr.size = extend;
+	inode_changed(op, rec);
+	rec->attr.mtime_ns = rec->attr.ctime_ns;
+	if (in->cred.uid != 0)
+		rec->attr.mode = perm_kill_suid(rec->attr.mode);
+	*ret_attr = rec->attr;
+	return 0;
+}
+
+int mds_fallocate(struct op *op, const void *vin, void *vout)
+{
+	struct falloc a = { .in = vin };
+	struct mds_fallocate_rep *out = vout;
+	uint32_t mode = a.in->mode;
+	int rc;
+
+	if (mode != 0 && mode != (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE) && mode != FALLOC_FL_ZERO_RANGE &&
+	    mode != (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE))
+		return -LE_NOTSUP;
+	if (a.in->len == 0 || a.in->off > LEAT_FILE_SIZE_MAX)
+		return -LE_INVAL;
+	if (a.in->len > LEAT_FILE_SIZE_MAX - a.in->off)
+		return -LE_FBIG;
+	TRY(open_file_get(&op->m->opens, a.in->ino, &a.file));
+	fmutex_lock(&a.file->busy);
+	rc = op_mutate(op, falloc_txn, &a, &out->attr);
+	if (rc == 0 && a.intent_no != 0) {
+		rc = data_apply(op->m, &a.intent);
+		if (rc == 0)
+			rc = data_finish(op, a.intent_no, &a.intent, &out->attr);
+	}
+	fmutex_unlock(&a.file->busy);
+	open_file_put(&op->m->opens, a.file);
+	return rc;
+}

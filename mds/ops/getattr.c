@@ -1,0 +1,14 @@
+#include "mds/op.h"
+
+int mds_getattr(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_getattr_req *in = vin;
+	struct mds_getattr_rep *out = vout;
+	const struct inode_rec *rec;
+
+	TRY(file_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
+	out->attr = rec->attr;
+	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)
+		data_settle_start(op->m, in->ino); /* nothing if it has writers */
+	return 0;
+}

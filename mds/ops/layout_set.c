@@ -1,0 +1,47 @@
+#include "mds/op.h"
+#include "mds/placement.h"
+
+static void merge(struct layout *l, const struct layout *new)
+{
+	if (new->width != 0)
+		l->width = new->width;
+	if (new->chunk_size != 0)
+		l->chunk_size = new->chunk_size;
+	if (new->storage_class != 0)
+		l->storage_class = new->storage_class;
+	if (new->compression != 0)
+		l->compression = new->compression;
+}
+
+int mds_layout_set(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_layout_set_req *in = vin;
+	struct mds_layout_set_rep *out = vout;
+	const struct inode_rec *old;
+	struct inode_rec *rec;
+	struct layout l;
+	struct inode *i;
+
+	TRY(cred_check(&in->cred));
+	TRY(placement_check(&in->layout));
+	TRY(file_get(op, in->ino, VIEW_NEWEST, &i, &old));
+	TRY(perm_owner(&in->cred, &old->attr));
+	l = old->attr.layout;
+	merge(&l, &in->layout);
+	if (S_ISDIR(old->attr.mode)) {
+		l.flags &= (uint8_t)~LAYOUT_F_INHERITED;
+	} else {
+		if (!S_ISREG(old->attr.mode))
+			return -LE_INVAL;
+		if (!inode_has_no_data(old) || !inode_not_open(op, in->ino))
+			return -LE_BUSY;
+		TRY(placement_choose(&op->m->cluster, &op->m->params, &l, in->ino, &l));
+		l.gen = old->attr.layout.gen + 1;
+	}
+
+	rec = inode_edit(op->store, i);
+	rec->attr.layout = l;
+	inode_changed(op, rec);
+	out->attr = rec->attr;
+	return 0;
+}

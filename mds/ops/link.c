@@ -1,0 +1,34 @@
+#include "mds/op.h"
+
+int mds_link(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_link_req *in = vin;
+	struct mds_link_rep *out = vout;
+	const struct inode_rec *drec, *old;
+	struct dentry_val val;
+	struct inode_rec *rec;
+	struct inode *dir, *i;
+	struct dentry *d;
+	int rc;
+
+	TRY(name_check(in->name));
+	TRY(dir_get_for_change(op, &in->cred, in->parent, &dir, &drec));
+	TRY(file_get(op, in->ino, VIEW_NEWEST, &i, &old));
+	if (S_ISDIR(old->attr.mode))
+		return -LE_PERM;
+	if (old->attr.nlink == 0)
+		return -LE_NOENT;
+	if (old->attr.nlink >= LEAT_LINK_MAX)
+		return -LE_MLINK;
+	rc = dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val);
+	if (rc != -LE_NOENT)
+		return rc == 0 ? -LE_EXIST : rc;
+
+	rec = inode_edit(op->store, i);
+	rec->attr.nlink++;
+	inode_changed(op, rec);
+	dentry_put(op->store, d, i->ino, rec->attr.mode);
+	dir_changed(op, dir, 1, 0);
+	out->attr = rec->attr;
+	return 0;
+}

@@ -1,0 +1,51 @@
+#include "mds/ops/xattr.h"
+
+#define NAMES_MAX 65536u
+
+struct names {
+	const struct cred *cred;
+	char *buf;
+	uint32_t len, cap;
+	int status;
+};
+
+static int each_name(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct names *n = arg;
+	struct bytes name = bytes_of((const char *)key + 9, (uint32_t)key_len - 9);
+
+	(void)value, (void)len;
+	if (!xattr_visible(n->cred, name))
+		return 0;
+	if (n->len + name.len + 1 > n->cap) {
+		n->status = -LE_2BIG;
+		return 1;
+	}
+	memcpy(n->buf + n->len, name.data, name.len);
+	n->len += name.len;
+	n->buf[n->len++] = '\0';
+	return 0;
+}
+
+int mds_listxattr(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_listxattr_req *in = vin;
+	struct mds_listxattr_rep *out = vout;
+	struct key begin = key_of('X', in->ino.v), end = key_after(begin);
+	struct names n = { .cred = &in->cred };
+	const struct inode_rec *rec;
+	bool more;
+
+	TRY(cred_check(&in->cred));
+	TRY(file_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
+	if (rec->n_xattrs == 0)
+		return 0;
+	n.cap = rec->n_xattrs > NAMES_MAX / 256 ? NAMES_MAX : (rec->n_xattrs + 16) * 256;
+	n.buf = op_alloc(op, n.cap);
+	if (n.buf == NULL)
+		return -LE_NOMEM;
+	TRY(kv_scan(op->store->kv, NULL, begin.b, begin.len, end.b, end.len, UINT32_MAX, each_name, &n, &more));
+	TRY(n.status);
+	out->names = bytes_of(n.buf, n.len);
+	return store_settle(op->store);
+}

@@ -1,0 +1,39 @@
+#include "mds/op.h"
+
+/* . and .. are there for those who hold an inode without its path. */
+static int lookup_dots(struct op *op, const struct inode_rec *dir, struct bytes name, struct attr *ret_attr)
+{
+	const struct inode_rec *rec;
+
+	if (name.len == 1) {
+		*ret_attr = dir->attr;
+		return 0;
+	}
+	TRY(file_get(op, dir->parent, VIEW_DURABLE, NULL, &rec));
+	*ret_attr = rec->attr;
+	return 0;
+}
+
+int mds_lookup(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_lookup_req *in = vin;
+	struct mds_lookup_rep *out = vout;
+	const struct inode_rec *dir, *rec;
+	struct dentry_val val;
+	struct dentry *d;
+	int rc = name_check(in->name);
+
+	TRY(cred_check(&in->cred));
+	if (rc < 0 && rc != -LE_EXIST)
+		return rc;
+	TRY(file_get(op, in->parent, VIEW_DURABLE, NULL, &dir));
+	if (!S_ISDIR(dir->attr.mode))
+		return -LE_NOTDIR;
+	TRY(perm_access(&in->cred, &dir->attr, PERM_X));
+	if (rc == -LE_EXIST)
+		return lookup_dots(op, dir, in->name, &out->attr);
+	TRY(dentry_find(op->store, in->parent, in->name, VIEW_DURABLE, &d, &val));
+	TRY(file_get(op, val.ino, VIEW_DURABLE, NULL, &rec));
+	out->attr = rec->attr;
+	return 0;
+}

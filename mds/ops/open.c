@@ -1,0 +1,154 @@
+/*
+ * Opening by inode, and what create shares with it. The open is counted in the critical section, so that
+ * whoever unlinks afterwards sees it; the first writer marks the inode unsettled in the same batch.
+ */
+#include "mds/ops/open.h"
+
+#include <fcntl.h>
+
+int open_existing(struct op *op, struct opening *o, const struct cred *c, struct inode *i,
+		  const struct inode_rec *old, uint32_t flags, struct attr *ret_attr, struct cap *ret_cap)
+{
+	bool write = open_flags_write(flags), settled = (old->attr.flags & ATTR_UNSETTLED) == 0;
+	bool trunc = (flags & O_TRUNC) != 0 && !o->truncated;
+	struct inode_rec *rec;
+	struct open *open;
+	uint32_t mask = 0;
+
+	if (S_ISDIR(old->attr.mode))
+		return -LE_ISDIR;
+	if (!S_ISREG(old->attr.mode))
+		return S_ISLNK(old->attr.mode) ? -LE_LOOP : -LE_NXIO;
+	if (old->attr.nlink == 0 && !open_file_is_open(open_file_find(&op->m->opens, i->ino)))
+		return -LE_STALE;
+	if ((flags & O_ACCMODE) != O_WRONLY)
+		mask |= PERM_R;
+	if (write || trunc)
+		mask |= PERM_W;
+	TRY(perm_access(c, &old->attr, mask));
+	if ((write || trunc) && (old->attr.flags & ATTR_SEALED) != 0)
+		return -LE_PERM;
+	trunc = trunc && !inode_has_no_data(old);
+	if (trunc && !inode_not_open(op, i->ino)) {
+		o->truncate_first = true;
+		return -LE_BUSY;
+	}
+	TRY(open_prepare(&op->m->opens, op->session, i->ino, &open));
+
+	if (trunc || (write && settled)) {
+		rec = inode_edit(op->store, i);
+		if (trunc) {
+			data_drop(op, rec);
+			inode_changed(op, rec);
+			rec->attr.mtime_ns = rec->attr.ctime_ns;
+			if (c->uid != 0)
+				rec->attr.mode = perm_kill_suid(rec->attr.mode);
+			settled = true;
+		}
+		if (write)
+			rec->attr.flags |= ATTR_UNSETTLED;
+		old = rec;
+	}
+	open_add(&op->m->opens, open, flags, 1, settled);
+	*ret_attr = old->attr;
+	op_cap(op, &old->attr, flags, ret_cap);
+	return 0;
+}
+
+struct open_args {
+	const struct mds_open_req *in;
+	struct opening *o;
+};
+
+static int open_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct open_args *a = vin;
+	struct mds_open_rep *out = vout;
+	const struct inode_rec *rec;
+	struct inode *i;
+
+	TRY(cred_check(&a->in->cred));
+	TRY(file_get(op, a->in->ino, VIEW_NEWEST, &i, &rec));
+	return open_existing(op, a->o, &a->in->cred, i, rec, a->in->flags, &out->attr, &out->cap);
+}
+
+int open_truncate(struct op *op, struct opening *o, const struct cred *c, struct ino ino)
+{
+	struct mds_setattr_req req = { .cred = *c, .ino = ino, .mask = SET_SIZE };
+	struct attr attr;
+
+	o->truncate_first = false;
+	req.cred.flags |= CRED_CHECKED; /* open_existing has checked */
+	TRY(truncate_file(op, &req, false, &attr));
+	o->truncated = true;
+	return 0;
+}
+
+int mds_open(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_open_req *in = vin;
+	struct opening o = { 0 };
+	struct open_args a = { in, &o };
+	int rc;
+
+	for (;;) {
+		op->final = true;
+		rc = op_mutate(op, open_txn, &a, vout);
+		if (rc != -LE_BUSY || !o.truncate_first)
+			return rc;
+		TRY(open_truncate(op, &o, &in->cred, in->ino));
+	}
+}
+
+/* ---- after a restart ---- */
+
+struct reclaim_args {
+	struct ino ino;
+	uint32_t flags, n;
+};
+
+static int reclaim_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct reclaim_args *a = vin;
+	const struct inode_rec *rec;
+	struct inode *i;
+	struct open *open;
+	bool settled;
+
+	(void)vout;
+	TRY(file_get(op, a->ino, VIEW_NEWEST, &i, &rec));
+	if (!S_ISREG(rec->attr.mode))
+		return -LE_STALE;
+	settled = (rec->attr.flags & ATTR_UNSETTLED) == 0;
+	TRY(open_prepare(&op->m->opens, op->session, a->ino, &open));
+	if (open_flags_write(a->flags) && settled)
+		inode_edit(op->store, i)->attr.flags |= ATTR_UNSETTLED;
+	open_add(&op->m->opens, open, a->flags, a->n, settled);
+	if (open_flags_write(a->flags))
+		open->file->ask_chains = true; /* what others have reported before is not known */
+	return 0;
+}
+
+int open_reclaim(struct op *op, struct ino ino, uint32_t flags, uint32_t n)
+{
+	struct reclaim_args a = { ino, flags, n };
+
+	op->final = false;
+	return op_mutate(op, reclaim_txn, &a, NULL);
+}
+
+int open_state_redo(struct op *op, uint16_t what, const void *in, void *out)
+{
+	const struct mds_create_req *create = in;
+	const struct mds_open_req *open = in;
+	const struct mds_close_req *close = in;
+
+	if (what == OP_mds_create)
+		return open_reclaim(op, ((struct mds_create_rep *)out)->attr.ino, create->flags, 1);
+	if (what == OP_mds_open)
+		return open_reclaim(op, open->ino, open->flags, 1);
+	if (open_find(&op->m->opens, op->session, close->ino) == NULL)
+		return 0;
+	op->final = false;
+	return close_file(op, close, out);
+}

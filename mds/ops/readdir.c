@@ -1,0 +1,131 @@
+/*
+ * Entries in the order of their cookies, straight from the store: what a scan sees is durable. It may see a batch
+ * whose changes are not published yet, so that one is waited for, lest a later look at the cache see less.
+ * Cookies stay while entries come and go (docs/decisions/0001-dentry-cookies.md).
+ */
+#include "mds/op.h"
+
+#define REPLY_MAX (200u << 10)
+#define ENTRY_OVERHEAD 200u /* encoded entry without its name, at least */
+
+struct entry {
+	uint64_t cookie;
+	struct ino ino;
+	uint8_t type, name_len;
+};
+
+struct listing {
+	uint8_t *buf; /* struct entry and name, packed */
+	uint32_t len, cap;
+	uint32_t room; /* of the reply that is still free */
+	bool full;
+	int status;
+};
+
+static int each_entry(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct listing *l = arg;
+	struct dentry_rec rec;
+	struct entry e;
+	struct wire_r r;
+
+	wire_r_init(&r, value, len);
+	wire_get_dentry_rec(&r, &rec);
+	if (key_len != 17 || r.status < 0 || rec.name.len > LEAT_NAME_MAX) {
+		l->status = -LE_CORRUPT_STORE;
+		return 1;
+	}
+	if (rec.ino.v == 0)
+		return 0;
+	if (l->room < ENTRY_OVERHEAD + rec.name.len || l->len + sizeof(e) + rec.name.len > l->cap) {
+		l->full = true;
+		return 1;
+	}
+	l->room -= ENTRY_OVERHEAD + rec.name.len;
+	e = (struct entry){ get_be((const uint8_t *)key + 9, 8), rec.ino, rec.type, (uint8_t)rec.name.len };
+	memcpy(l->buf + l->len, &e, sizeof(e));
+	memcpy(l->buf + l->len + sizeof(e), rec.name.data, rec.name.len);
+	l->len += (uint32_t)(sizeof(e) + rec.name.len);
+	return 0;
+}
+
+static int entry_attr(struct op *op, const struct entry *e, bool plus, struct attr *ret_attr)
+{
+	const struct inode_rec *rec;
+	int rc;
+
+	*ret_attr = (struct attr){ .ino = e->ino, .mode = (uint32_t)e->type << 12 };
+	if (!plus)
+		return 0;
+	while ((rc = inode_get(op->store, e->ino, VIEW_DURABLE, NULL, &rec)) == -LE_MISS)
+		TRY(store_load(op->store));
+	if (rc == 0)
+		*ret_attr = rec->attr;
+	return rc == -LE_NOENT ? 0 : rc; /* removed since the scan: the type alone */
+}
+
+static int encode(struct op *op, const struct listing *l, bool plus, struct mds_readdir_rep *out)
+{
+	size_t size = l->len + l->len / sizeof(struct entry) * (ENTRY_OVERHEAD + 64) + 64;
+	struct wire_w w;
+	void *buf;
+
+	if (size > REPLY_MAX + REPLY_MAX / 4)
+		size = REPLY_MAX + REPLY_MAX / 4;
+	buf = op_alloc(op, size);
+	if (buf == NULL)
+		return -LE_NOMEM;
+	wire_w_init(&w, buf, size);
+	for (uint32_t at = 0; at < l->len;) {
+		struct dirent_wire d;
+		struct entry e;
+		size_t before = w.len;
+
+		memcpy(&e, l->buf + at, sizeof(e));
+		d.cookie = e.cookie;
+		d.name = bytes_of(l->buf + at + sizeof(e), e.name_len);
+		TRY(entry_attr(op, &e, plus, &d.attr));
+		wire_put_dirent_wire(&w, &d);
+		if (w.status < 0) { /* does not fit after all */
+			w.len = before;
+			out->eof = 0;
+			break;
+		}
+		at += (uint32_t)sizeof(e) + e.name_len;
+	}
+	out->entries = bytes_of(buf, (uint32_t)w.len);
+	return 0;
+}
+
+int mds_readdir(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_readdir_req *in = vin;
+	struct mds_readdir_rep *out = vout;
+	struct key begin = key_dentry(in->ino, in->cookie + 1), end = key_after(key_of('D', in->ino.v));
+	struct listing l = { .room = in->max_bytes < REPLY_MAX ? in->max_bytes : REPLY_MAX };
+	const struct inode_rec *rec;
+	bool more;
+
+	TRY(cred_check(&in->cred));
+	TRY(file_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
+	if (!S_ISDIR(rec->attr.mode))
+		return -LE_NOTDIR;
+	TRY(perm_access(&in->cred, &rec->attr, PERM_R));
+	if (in->cookie >= UINT64_MAX / 2) {
+		out->eof = 1;
+		return 0;
+	}
+	if (l.room < 512)
+		l.room = 512;
+	out->change = rec->attr.change;
+	l.cap = l.room;
+	l.buf = op_alloc(op, l.cap);
+	if (l.buf == NULL)
+		return -LE_NOMEM;
+	TRY(kv_scan(op->store->kv, NULL, begin.b, begin.len, end.b, end.len, l.room / ENTRY_OVERHEAD + 1, each_entry,
+		    &l, &more));
+	TRY(l.status);
+	out->eof = !l.full && !more;
+	TRY(store_settle(op->store));
+	return encode(op, &l, (in->flags & READDIR_PLUS) != 0, out);
+}

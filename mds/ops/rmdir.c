@@ -1,0 +1,31 @@
+#include "mds/op.h"
+
+int mds_rmdir(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_rmdir_req *in = vin;
+	const struct inode_rec *drec, *rec;
+	struct dentry_val val;
+	struct inode *dir, *i;
+	struct dentry *d;
+	struct attr gone;
+	int rc = name_check(in->name);
+
+	(void)vout;
+	if (rc == -LE_EXIST)
+		return in->name.len == 1 ? -LE_INVAL : -LE_NOTEMPTY;
+	TRY(rc);
+	TRY(dir_get_for_change(op, &in->cred, in->parent, &dir, &drec));
+	TRY(dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val));
+	TRY(file_get(op, val.ino, VIEW_NEWEST, &i, &rec));
+	TRY(perm_sticky(&in->cred, &drec->attr, &rec->attr));
+	if (!S_ISDIR(rec->attr.mode))
+		return -LE_NOTDIR;
+	if (rec->entries > 0)
+		return -LE_NOTEMPTY;
+
+	if (dentry_remove(op->store, d))
+		inode_edit(op->store, dir)->flags |= INODE_TOMBS;
+	dir_changed(op, dir, -1, -1);
+	inode_unlink(op, i, &gone);
+	return 0;
+}

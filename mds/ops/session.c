@@ -1,0 +1,146 @@
+/* Sessions from the client's side: open, close, ping, reclaim; and the list of them for object servers. */
+#include "common/base/checksum.h"
+#include "common/base/log.h"
+#include "common/rt/loop.h"
+#include "mds/op.h"
+
+static int session_get(struct op *op, const struct mds_session_open_req *in, struct session **ret_session)
+{
+	struct sessions *ss = &op->m->sessions;
+	struct session *se = session_find_client(ss, &in->client);
+
+	if (se != NULL && se->ended)
+		return -LE_NOT_READY; /* its end is not durable yet */
+	if (in->session != 0 && (se == NULL || se->id != in->session))
+		return -LE_SESSION_GONE;
+	if (se == NULL) {
+		TRY(session_create(ss, &in->client, in->name, in->slots, &se));
+		log_info("session %llu of %s opened", (unsigned long long)se->id, se->name);
+	}
+	*ret_session = se;
+	return 0;
+}
+
+int mds_session_open(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_session_open_req *in = vin;
+	struct mds_session_open_rep *out = vout;
+	struct mds *m = op->m;
+	struct session *se;
+	int rc;
+
+	if (uuid_is_zero(&in->client))
+		return -LE_INVAL;
+	fmutex_lock(&m->sessions.lock);
+	rc = op->r != NULL && op->r->peer->gone ? -LE_DISCONNECTED : session_get(op, in, &se);
+	if (rc == 0) {
+		if (op->r != NULL && !op->r->peer->gone) {
+			struct session *before = op->r->peer->user;
+
+			if (before != NULL && before != se)
+				session_detach(before, op->r->peer);
+			op->r->peer->user = se;
+			session_attach(se, op->r->peer);
+		}
+		se->heard_us = loop_now_us();
+		*out = (struct mds_session_open_rep){
+			.session = se->id, .slots = se->n_slots, .ttl_ms = m->params.session_ttl_ms,
+			.incarnation = op->store->cluster.incarnation, .map_epoch = m->cluster.epoch,
+			.reclaim = se->from_store,
+		};
+	}
+	fmutex_unlock(&m->sessions.lock);
+	return rc;
+}
+
+int mds_session_close(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_session_close_req *in = vin;
+
+	(void)vout;
+	if (op->session == NULL || op->session->id != in->session)
+		return session_find(&op->m->sessions, in->session) == NULL ? 0 : -LE_PERM;
+	op->session->closing = true;
+	return session_end(op->m, op->session);
+}
+
+int mds_session_list(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_session_list_req *in = vin;
+	struct mds_session_list_rep *out = vout;
+	struct sessions *ss = &op->m->sessions;
+	struct wire_w w;
+	void *buf;
+
+	out->gen = ss->gen;
+	if (in->have_gen == ss->gen)
+		return 0;
+	buf = op_alloc(op, 8u * ss->n + 8);
+	if (buf == NULL)
+		return -LE_NOMEM;
+	wire_w_init(&w, buf, 8u * ss->n + 8);
+	list_for_each(n, &ss->all)
+		wire_put_u64(&w, &list_entry(n, struct session, link)->id);
+	out->sessions = bytes_of(buf, (uint32_t)w.len);
+	return w.status;
+}
+
+int mds_ping(struct op *op, const void *vin, void *vout)
+{
+	struct mds_ping_rep *out = vout;
+
+	(void)vin;
+	if (op->session == NULL && op->r != NULL && op->r->hdr.session != 0)
+		return -LE_SESSION_GONE;
+	out->map_epoch = op->m->cluster.epoch;
+	out->incarnation = op->store->cluster.incarnation;
+	return 0;
+}
+
+static int reclaim_all(struct op *op, struct bytes opens, uint32_t *ret_lost)
+{
+	struct wire_r r;
+
+	wire_r_init(&r, opens.data, opens.len);
+	while (!wire_r_end(&r)) {
+		struct ino ino;
+		uint32_t flags, n;
+		int rc;
+
+		wire_get_ino(&r, &ino);
+		wire_get_u32(&r, &flags);
+		wire_get_u32(&r, &n);
+		TRY(r.status);
+		rc = open_reclaim(op, ino, flags, n);
+		if (rc == -LE_STALE)
+			++*ret_lost;
+		else
+			TRY(rc);
+	}
+	return 0;
+}
+
+int mds_reclaim(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_reclaim_req *in = vin;
+	struct mds_reclaim_rep *out = vout;
+	struct session *se = op->session;
+	uint64_t sum = checksum64(in->opens.data, in->opens.len) | 1;
+	int rc = 0;
+
+	if (se == NULL)
+		return -LE_SESSION_GONE;
+	if (in->opens.len % 16 != 0)
+		return -LE_BAD_MESSAGE;
+	if (!se->from_store)
+		return 0;
+	session_ref(se);
+	if (sum != se->reclaimed_sum || in->opens.len == 0) { /* else it is the same message again */
+		rc = reclaim_all(op, in->opens, &out->n_lost);
+		se->reclaimed_sum = sum;
+	}
+	if (rc == 0 && in->done != 0 && session_returned(&op->m->sessions, se))
+		recovery_session(op->m);
+	session_unref(se);
+	return rc;
+}

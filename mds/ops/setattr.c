@@ -1,0 +1,163 @@
+/*
+ * Attributes, and the size among them. A new size is: nothing but a record when nothing is cut off; another
+ * data generation when the file becomes empty and nobody has it open; otherwise an intent, a trim on all targets, and
+ * the record (data.c).
+ */
+#include "mds/ops/open.h"
+
+void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struct attr *new)
+{
+	struct open_file *f;
+	int64_t now = op_now(op);
+
+	if ((mask & SET_MODE) != 0)
+		rec->attr.mode = (rec->attr.mode & S_IFMT) | (new->mode & 07777);
+	if ((mask & SET_UID) != 0)
+		rec->attr.uid = new->uid;
+	if ((mask & SET_GID) != 0)
+		rec->attr.gid = new->gid;
+	if ((mask & (SET_UID | SET_GID | SET_KILL_SUID)) != 0 && (mask & SET_MODE) == 0 &&
+	    !S_ISDIR(rec->attr.mode))
+		rec->attr.mode = perm_kill_suid(rec->attr.mode);
+	if ((mask & SET_ATIME) != 0)
+		rec->attr.atime_ns = new->atime_ns;
+	if ((mask & SET_ATIME_NOW) != 0)
+		rec->attr.atime_ns = now;
+	if ((mask & SET_MTIME) != 0)
+		rec->attr.mtime_ns = new->mtime_ns;
+	if ((mask & SET_MTIME_NOW) != 0)
+		rec->attr.mtime_ns = now;
+	if ((mask & SET_SEALED) != 0)
+		rec->attr.flags |= new->flags & ATTR_SEALED;
+	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
+		return;
+	f = open_file_find(&op->m->opens, rec->attr.ino);
+	if (f != NULL) {
+		f->mtime_set = true;
+		f->mtime_ns = 0;
+	}
+}
+
+static int check(struct op *op, const struct mds_setattr_req *in, const struct inode_rec *rec)
+{
+	const struct open_file *f = open_file_find(&op->m->opens, in->ino);
+
+	TRY(cred_check(&in->cred));
+	TRY(perm_setattr(&in->cred, &rec->attr, in->mask, &in->attr));
+	if ((in->mask & SET_SEALED) == 0)
+		return 0;
+	if (!S_ISREG(rec->attr.mode))
+		return -LE_INVAL;
+	if ((rec->attr.flags & ATTR_SEALED) != 0 && (in->attr.flags & ATTR_SEALED) == 0)
+		return -LE_PERM;
+	return (rec->attr.flags & ATTR_UNSETTLED) != 0 || (f != NULL && f->n_writers > 0) ? -LE_BUSY : 0;
+}
+
+/* Without the right to it the kernel would not set S_ISGID either. */
+static void drop_sgid(const struct cred *c, struct inode_rec *rec, uint32_t mask)
+{
+	if ((mask & SET_MODE) != 0 && c->uid != 0 && (c->flags & CRED_CHECKED) == 0 &&
+	    !S_ISDIR(rec->attr.mode) && !cred_in_group(c, rec->attr.gid))
+		rec->attr.mode &= ~(uint32_t)S_ISGID;
+}
+
+static int setattr_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_setattr_req *in = vin;
+	struct mds_setattr_rep *out = vout;
+	const struct inode_rec *old;
+	struct inode_rec *rec;
+	struct inode *i;
+
+	TRY(file_get(op, in->ino, VIEW_NEWEST, &i, &old));
+	TRY(check(op, in, old));
+
+	rec = inode_edit(op->store, i);
+	attr_apply(op, rec, in->mask, &in->attr);
+	drop_sgid(&in->cred, rec, in->mask);
+	inode_changed(op, rec);
+	out->attr = rec->attr;
+	return 0;
+}
+
+struct truncate {
+	const struct mds_setattr_req *req;
+	struct open_file *file;
+	struct intent_rec intent;
+	uint64_t intent_no; /* 0: it is done without */
+	bool final;
+};
+
+/* All in one critical section where that is possible, else the intent. */
+static int truncate_txn(struct op *op, const void *vin, void *vout)
+{
+	struct truncate *t = (struct truncate *)vin;
+	struct attr *ret_attr = vout;
+	const struct mds_setattr_req *in = t->req;
+	uint64_t size = in->attr.size;
+	uint32_t mask = in->mask & ~(uint32_t)SET_SIZE;
+	const struct inode_rec *old;
+	struct inode_rec *rec;
+	struct inode *i;
+
+	TRY(file_get(op, in->ino, VIEW_NEWEST, &i, &old));
+	if (!S_ISREG(old->attr.mode))
+		return S_ISDIR(old->attr.mode) ? -LE_ISDIR : -LE_INVAL;
+	TRY(check(op, in, old));
+	if ((old->attr.flags & ATTR_SEALED) != 0)
+		return -LE_PERM;
+	if (size > LEAT_FILE_SIZE_MAX)
+		return -LE_FBIG;
+	if (in->cred.uid != 0 && (mask & SET_MODE) == 0)
+		mask |= SET_KILL_SUID;
+	bool settled = (old->attr.flags & ATTR_UNSETTLED) == 0 && old->append_end <= old->attr.size;
+	bool drop = size == 0 && !inode_has_no_data(old) && inode_not_open(op, in->ino);
+	if (!drop && !inode_has_no_data(old) && !(settled && size >= old->attr.size)) {
+		op->final = false;
+		t->intent = (struct intent_rec){ .kind = INTENT_TRIM, .off = size, .mask = mask,
+						 .attr = in->attr };
+		t->intent_no = data_begin(op, &t->intent, old, t->final);
+		return 0;
+	}
+
+	op->final = t->final;
+	rec = inode_edit(op->store, i);
+	if (drop)
+		data_drop(op, rec);
+	rec->attr.size = size;
+	inode_changed(op, rec);
+	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
+		rec->attr.mtime_ns = rec->attr.ctime_ns;
+	attr_apply(op, rec, mask, &in->attr);
+	*ret_attr = rec->attr;
+	return 0;
+}
+
+int truncate_file(struct op *op, const struct mds_setattr_req *req, bool final, struct attr *ret_attr)
+{
+	struct truncate t = { .req = req, .final = final };
+	int rc;
+
+	TRY(open_file_get(&op->m->opens, req->ino, &t.file));
+	fmutex_lock(&t.file->busy);
+	rc = op_mutate(op, truncate_txn, &t, ret_attr);
+	if (rc == 0 && t.intent_no != 0) {
+		rc = data_apply(op->m, &t.intent);
+		if (rc == 0)
+			rc = data_finish(op, t.intent_no, &t.intent, ret_attr);
+	}
+	fmutex_unlock(&t.file->busy);
+	open_file_put(&op->m->opens, t.file);
+	return rc;
+}
+
+int mds_setattr(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_setattr_req *in = vin;
+	struct mds_setattr_rep *out = vout;
+
+	if ((in->mask & SET_SIZE) != 0)
+		return truncate_file(op, in, true, &out->attr);
+	op->final = true;
+	return op_mutate(op, setattr_txn, in, out);
+}

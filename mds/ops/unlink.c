@@ -1,0 +1,27 @@
+#include "mds/op.h"
+
+int mds_unlink(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_unlink_req *in = vin;
+	struct mds_unlink_rep *out = vout;
+	const struct inode_rec *drec, *rec;
+	struct dentry_val val;
+	struct inode *dir, *i;
+	struct dentry *d;
+	int rc = name_check(in->name);
+
+	if (rc < 0)
+		return rc == -LE_EXIST ? -LE_ISDIR : rc;
+	TRY(dir_get_for_change(op, &in->cred, in->parent, &dir, &drec));
+	TRY(dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val));
+	TRY(file_get(op, val.ino, VIEW_NEWEST, &i, &rec));
+	TRY(perm_sticky(&in->cred, &drec->attr, &rec->attr));
+	if (S_ISDIR(rec->attr.mode))
+		return -LE_ISDIR;
+
+	if (dentry_remove(op->store, d))
+		inode_edit(op->store, dir)->flags |= INODE_TOMBS;
+	dir_changed(op, dir, -1, 0);
+	inode_unlink(op, i, &out->attr);
+	return 0;
+}

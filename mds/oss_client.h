@@ -1,0 +1,37 @@
+/*
+ * The MDS as a client of object servers: one connection per target, session 1, a few slots each. Requests
+ * are repeated under the same number until they are answered or the time is over. Numbers start at
+ * incarnation << 32, so none is ever used twice.
+ *
+ * Owned by the loop.
+ */
+#ifndef LEAT_MDS_OSS_CLIENT_H
+#define LEAT_MDS_OSS_CLIENT_H
+
+#include "mds/cluster.h"
+
+struct oss_target;
+
+struct oss {
+	struct cluster *cluster;
+	const struct mds_params *params;
+	struct transport *transport;
+	struct rpc_key key;
+	uint64_t incarnation;
+	struct oss_target **targets; /* id - 1 */
+	uint32_t n_targets;
+	bool stopping;
+};
+
+int oss_init(struct oss *o, struct cluster *c, const struct mds_params *p, struct transport *t,
+	     const struct rpc_key *key) CHECK_RESULT;
+/* Calls under way end with -LE_SHUTDOWN; nobody may call afterwards. Yields. */
+void oss_stop(struct oss *o);
+void oss_fini(struct oss *o);
+/* It is up, or at another address. Does not yield. */
+void oss_target_changed(struct oss *o, struct target *t);
+/* rep: without bytes members (those are cleared). Gives up at the deadline: -LE_TARGET_DOWN. Yields. */
+int oss_call(struct oss *o, uint32_t target, uint16_t op, const void *req, void *rep, uint64_t deadline_us)
+	CHECK_RESULT;
+
+#endif

@@ -1,0 +1,104 @@
+#include "mds/perm.h"
+
+#include <sys/stat.h>
+
+int cred_check(const struct cred *c)
+{
+	if (c->groups.len % 4 != 0 || c->groups.len > 4 * LEAT_GROUPS_MAX)
+		return -LE_INVAL;
+	return 0;
+}
+
+bool cred_in_group(const struct cred *c, uint32_t gid)
+{
+	const uint8_t *p = c->groups.data;
+
+	if (c->gid == gid)
+		return true;
+	for (uint32_t i = 0; i + 4 <= c->groups.len; i += 4) {
+		uint32_t g = (uint32_t)p[i] | (uint32_t)p[i + 1] << 8 | (uint32_t)p[i + 2] << 16 |
+			     (uint32_t)p[i + 3] << 24;
+
+		if (g == gid)
+			return true;
+	}
+	return false;
+}
+
+static bool trusted(const struct cred *c)
+{
+	return c->uid == 0 || (c->flags & CRED_CHECKED) != 0;
+}
+
+int perm_access(const struct cred *c, const struct attr *a, uint32_t mask)
+{
+	uint32_t bits = a->mode;
+
+	if ((c->flags & CRED_CHECKED) != 0)
+		return 0;
+	if (c->uid == 0) {
+		/* root executes only what somebody may execute */
+		if ((mask & PERM_X) != 0 && !S_ISDIR(a->mode) && (a->mode & 0111) == 0)
+			return -LE_ACCES;
+		return 0;
+	}
+	if (c->uid == a->uid)
+		bits >>= 6;
+	else if (cred_in_group(c, a->gid))
+		bits >>= 3;
+	return (bits & mask) == mask ? 0 : -LE_ACCES;
+}
+
+int perm_sticky(const struct cred *c, const struct attr *dir, const struct attr *victim)
+{
+	if ((dir->mode & S_ISVTX) == 0 || trusted(c))
+		return 0;
+	return c->uid == dir->uid || c->uid == victim->uid ? 0 : -LE_PERM;
+}
+
+int perm_owner(const struct cred *c, const struct attr *a)
+{
+	return trusted(c) || c->uid == a->uid ? 0 : -LE_PERM;
+}
+
+int perm_setattr(const struct cred *c, const struct attr *a, uint32_t mask, const struct attr *new)
+{
+	if (trusted(c))
+		return 0;
+	if ((mask & SET_UID) != 0 && new->uid != a->uid)
+		return -LE_PERM;
+	if ((mask & SET_UID) != 0 && c->uid != a->uid)
+		return -LE_PERM;
+	if ((mask & SET_GID) != 0 &&
+	    (c->uid != a->uid || (new->gid != a->gid && !cred_in_group(c, new->gid))))
+		return -LE_PERM;
+	if ((mask & (SET_MODE | SET_ATIME | SET_MTIME | SET_CTIME | SET_SEALED)) != 0 && c->uid != a->uid)
+		return -LE_PERM;
+	/* "now" may also be set by whoever may write */
+	if ((mask & (SET_ATIME_NOW | SET_MTIME_NOW)) != 0 && c->uid != a->uid)
+		TRY(perm_access(c, a, PERM_W));
+	if ((mask & SET_SIZE) != 0)
+		TRY(perm_access(c, a, PERM_W));
+	return 0;
+}
+
+void perm_new(const struct cred *c, const struct attr *dir, uint32_t *mode, uint32_t *ret_gid)
+{
+	*ret_gid = c->gid;
+	if ((dir->mode & S_ISGID) != 0) {
+		*ret_gid = dir->gid;
+		if (S_ISDIR(*mode))
+			*mode |= S_ISGID;
+		else if ((*mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && c->uid != 0 &&
+			 !cred_in_group(c, dir->gid))
+			*mode &= ~(uint32_t)S_ISGID;
+	}
+}
+
+uint32_t perm_kill_suid(uint32_t mode)
+{
+	mode &= ~(uint32_t)S_ISUID;
+	if ((mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP))
+		mode &= ~(uint32_t)S_ISGID;
+	return mode;
+}

@@ -1,0 +1,207 @@
+#include "mds/session/open_file.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+
+void open_files_init(struct open_files *of, uint32_t n_max)
+{
+	*of = (struct open_files){ .n_max = n_max };
+	hmap_init(&of->map, 256);
+	hmap_init(&of->opens, 256);
+}
+
+void open_files_fini(struct open_files *of)
+{
+	struct hmap_node *n = hmap_next(&of->map, NULL);
+
+	while (n != NULL) {
+		struct hmap_node *next = hmap_next(&of->map, n);
+		struct open_file *f = container_of(n, struct open_file, node);
+
+		list_for_each_safe(l, &f->opens) {
+			struct open *o = list_entry(l, struct open, by_file);
+
+			list_remove(&o->by_session);
+			free(o);
+		}
+		free(f);
+		n = next;
+	}
+	hmap_fini(&of->map);
+	hmap_fini(&of->opens);
+}
+
+struct open_file *open_file_find(struct open_files *of, struct ino ino)
+{
+	struct hmap_node *n = hmap_find(&of->map, hash_u64(ino.v));
+
+	for (; n != NULL; n = hmap_find_next(n)) {
+		struct open_file *f = container_of(n, struct open_file, node);
+
+		if (f->ino.v == ino.v)
+			return f;
+	}
+	return NULL;
+}
+
+int open_file_get(struct open_files *of, struct ino ino, struct open_file **ret_f)
+{
+	struct open_file *f = open_file_find(of, ino);
+
+	if (f == NULL) {
+		if (of->n >= of->n_max)
+			return -LE_NFILE;
+		f = calloc(1, sizeof(*f));
+		if (f == NULL)
+			return -LE_NOMEM;
+		f->ino = ino;
+		list_init(&f->opens);
+		fmutex_init(&f->busy);
+		hmap_insert(&of->map, &f->node, hash_u64(ino.v));
+		of->n++;
+	}
+	f->refs++;
+	*ret_f = f;
+	return 0;
+}
+
+void open_file_put(struct open_files *of, struct open_file *f)
+{
+	ASSERT(f->refs > 0);
+	if (--f->refs > 0 || !list_empty(&f->opens))
+		return;
+	hmap_remove(&of->map, &f->node);
+	of->n--;
+	free(f);
+}
+
+static uint64_t open_hash(const struct session *se, struct ino ino)
+{
+	return hash_u64_2(se->id, ino.v);
+}
+
+struct open *open_find(struct open_files *of, const struct session *se, struct ino ino)
+{
+	struct hmap_node *n = hmap_find(&of->opens, open_hash(se, ino));
+
+	for (; n != NULL; n = hmap_find_next(n)) {
+		struct open *o = container_of(n, struct open, node);
+
+		if (o->session == se && o->file->ino.v == ino.v)
+			return o;
+	}
+	return NULL;
+}
+
+int open_prepare(struct open_files *of, struct session *se, struct ino ino, struct open **ret_open)
+{
+	struct open *o = open_find(of, se, ino);
+	struct open_file *f;
+
+	if (o == NULL) {
+		TRY(open_file_get(of, ino, &f));
+		o = calloc(1, sizeof(*o));
+		if (o == NULL) {
+			open_file_put(of, f);
+			return -LE_NOMEM;
+		}
+		o->session = se;
+		o->file = f;
+		hmap_insert(&of->opens, &o->node, open_hash(se, ino));
+		list_push(&f->opens, &o->by_file);
+		list_push(&se->opens, &o->by_session);
+		f->refs--; /* it is in the list now */
+	}
+	*ret_open = o;
+	return 0;
+}
+
+void open_trim(struct open_files *of, struct open *o)
+{
+	struct open_file *f = o->file;
+
+	if (o->n_read + o->n_write > 0)
+		return;
+	hmap_remove(&of->opens, &o->node);
+	list_remove(&o->by_file);
+	list_remove(&o->by_session);
+	free(o);
+	f->refs++;
+	open_file_put(of, f);
+}
+
+void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n, bool settled)
+{
+	struct open_file *f = o->file;
+
+	of->n_opens += n;
+	if (!open_flags_write(flags)) {
+		o->n_read += n;
+		f->n_readers += n;
+		return;
+	}
+	if (f->n_writers == 0) {
+		f->dirty = f->mtime_set = false;
+		f->size = f->used = 0;
+		f->mtime_ns = 0;
+		f->ends_known = settled;
+		f->ask_chains = !settled;
+	}
+	o->n_write += n;
+	f->n_writers += n;
+	if ((flags & O_APPEND) != 0) {
+		o->n_append += n;
+		f->n_append += n;
+	}
+	if (f->n_writers > o->n_write)
+		f->ask_chains = true;
+}
+
+void open_drop(struct open_files *of, struct open *o, uint32_t flags)
+{
+	struct open_file *f = o->file;
+
+	if (open_flags_write(flags) && o->n_write > 0) {
+		o->n_write--;
+		f->n_writers--;
+		of->n_opens--;
+		if (((flags & O_APPEND) != 0 && o->n_append > 0) || o->n_append > o->n_write) {
+			o->n_append--;
+			f->n_append--;
+		}
+	} else if (!open_flags_write(flags) && o->n_read > 0) {
+		o->n_read--;
+		f->n_readers--;
+		of->n_opens--;
+	}
+	open_trim(of, o);
+}
+
+void open_drop_all(struct open_files *of, struct open *o)
+{
+	struct open_file *f = o->file;
+
+	f->n_readers -= o->n_read;
+	f->n_writers -= o->n_write;
+	f->n_append -= o->n_append;
+	of->n_opens -= o->n_read + o->n_write;
+	if (o->n_write > 0) {
+		f->ask_chains = true;
+		f->ends_known = false;
+	}
+	o->n_read = o->n_write = o->n_append = 0;
+	open_trim(of, o);
+}
+
+bool open_file_other_writers(struct open_files *of, const struct open_file *f, const struct session *se,
+			     bool but_append)
+{
+	const struct open *own = f == NULL || se == NULL ? NULL : open_find(of, se, f->ino);
+	uint32_t n, n_own;
+
+	if (f == NULL)
+		return false;
+	n = f->n_writers - (but_append ? f->n_append : 0);
+	n_own = own == NULL ? 0 : own->n_write - (but_append ? own->n_append : 0);
+	return n > n_own;
+}

@@ -1,0 +1,123 @@
+#include "mds/session/replay.h"
+
+#include <stdlib.h>
+
+#include "mds/session/session.h"
+
+int replay_begin(struct session *se, uint32_t slot, uint64_t seq, enum replay_verdict *ret_verdict)
+{
+	struct replay_slot *row;
+
+	if (slot >= se->n_slots || seq == 0)
+		return -LE_INVAL;
+	row = &se->slots[slot];
+	for (;;) {
+		if (se->ended)
+			return -LE_SESSION_GONE;
+		if (seq < row->seq || (row->running && seq < row->run_seq))
+			return -LE_STALE_SEQ;
+		if (seq == row->seq) {
+			*ret_verdict = REPLAY_ANSWER;
+			return 0;
+		}
+		if (!row->running)
+			break;
+		/* The same again, or the client has given up on the one that still runs. */
+		TRY(waitq_wait(&row->done, NO_DEADLINE));
+	}
+	row->running = true;
+	row->run_seq = seq;
+	*ret_verdict = REPLAY_EXECUTE;
+	return 0;
+}
+
+int replay_encode(struct replay_slot *row, const struct msg_desc *desc, const void *rep)
+{
+	uint8_t buf[REPLAY_REPLY_MAX];
+	struct wire_w w;
+
+	wire_w_init(&w, buf, sizeof(buf));
+	desc->put_rep(&w, rep);
+	if (w.status < 0)
+		return w.status;
+	if (w.len > row->reply_cap) {
+		uint16_t cap = (uint16_t)((w.len + 63) & ~63u);
+		uint8_t *p = realloc(row->reply, cap);
+
+		if (p == NULL)
+			return -LE_NOMEM;
+		row->reply = p;
+		row->reply_cap = cap;
+	}
+	if (w.len > 0)
+		memcpy(row->reply, buf, w.len);
+	row->reply_len = (uint16_t)w.len;
+	row->op = desc->op;
+	return 0;
+}
+
+void replay_put(struct store *s, const struct session *se, uint32_t slot)
+{
+	const struct replay_slot *row = &se->slots[slot];
+	struct replay_rec rec = { row->run_seq, row->op, 0, bytes_of(row->reply, row->reply_len) };
+	uint8_t buf[REPLAY_REPLY_MAX + 64];
+	struct wire_w w;
+
+	wire_w_init(&w, buf, sizeof(buf));
+	wire_put_replay_rec(&w, &rec);
+	ASSERT(w.status == 0);
+	txn_put(s, key_replay(se->id, slot), buf, w.len);
+}
+
+void replay_end(struct replay_slot *row, uint16_t op, int status, bool keep)
+{
+	ASSERT(row->running);
+	row->running = false;
+	if (keep) {
+		row->seq = row->run_seq;
+		row->op = op;
+		row->status = status;
+		row->from_store = false;
+		if (status < 0)
+			row->reply_len = 0;
+	}
+	waitq_wake_all(&row->done);
+}
+
+int replay_answer(const struct replay_slot *row, const struct msg_desc *desc, void *buf, void *rep)
+{
+	struct wire_r r;
+
+	if (row->op != desc->op)
+		return -LE_INVAL; /* a number used twice, for different things */
+	if (row->status < 0)
+		return row->status;
+	if (row->reply_len > 0)
+		memcpy(buf, row->reply, row->reply_len);
+	wire_r_init(&r, buf, row->reply_len);
+	desc->get_rep(&r, rep);
+	return r.status;
+}
+
+int replay_load_row(struct session *se, uint32_t slot, const void *value, size_t len)
+{
+	struct replay_slot *row;
+	struct replay_rec rec;
+	struct wire_r r;
+
+	wire_r_init(&r, value, len);
+	wire_get_replay_rec(&r, &rec);
+	if (r.status < 0 || slot >= se->n_slots || rec.reply.len > REPLAY_REPLY_MAX)
+		return -LE_CORRUPT_STORE;
+	row = &se->slots[slot];
+	row->reply = malloc(rec.reply.len + 1);
+	if (row->reply == NULL)
+		return -LE_NOMEM;
+	memcpy(row->reply, rec.reply.data, rec.reply.len);
+	row->reply_len = row->reply_cap = (uint16_t)rec.reply.len;
+	row->seq = rec.seq;
+	row->op = rec.op;
+	row->status = rec.status;
+	row->from_store = true;
+	return 0;
+}
