@@ -16,8 +16,8 @@
 #include "client/stage/detail.h"
 #include "common/base/status.h"
 
-struct client;
 struct env;
+struct leat_fs;
 struct vol;
 
 struct vol_stat {
@@ -54,7 +54,6 @@ struct vol_ops {
 	int (*rmdir)(struct vol *v, const char *path);
 	int (*rename)(struct vol *v, const char *from, const char *to);
 	int (*syncdir)(struct vol *v, const char *path);
-	int (*seal)(struct vol *v, const char *path);
 	void (*destroy)(struct vol *v);
 };
 
@@ -65,8 +64,8 @@ struct vol {
 
 /* The local file system. env is borrowed; files are opened on the loop that asks. */
 int vol_local_create(struct env *env, struct vol **ret_vol) CHECK_RESULT;
-/* A Leat namespace, with the rights of this process. c is borrowed. */
-int vol_leat_create(struct client *c, struct vol **ret_vol) CHECK_RESULT;
+/* A Leat namespace, with the rights of the instance, which is borrowed. */
+int vol_leat_create(struct leat_fs *fs, struct vol **ret_vol) CHECK_RESULT;
 void vol_destroy(struct vol *v); /* NULL is fine */
 
 static inline int vol_stat(struct vol *v, const char *path, struct vol_stat *ret_st)

@@ -145,13 +145,6 @@ static int local_syncdir(struct vol *v, const char *path)
 	return env_syncdir(env_of(v), path);
 }
 
-static int local_seal(struct vol *v, const char *path)
-{
-	(void)v;
-	(void)path;
-	return -LE_NOTSUP;
-}
-
 static void local_destroy(struct vol *v)
 {
 	free(container_of(v, struct local, vol));
@@ -171,7 +164,6 @@ static const struct vol_ops local_ops = {
 	.rmdir = local_rmdir,
 	.rename = local_rename,
 	.syncdir = local_syncdir,
-	.seal = local_seal,
 	.destroy = local_destroy,
 };
 

@@ -7,8 +7,8 @@
  * power cut, goes on where it was: what was synced is kept, what may not have been is verified again, only
  * what is missing or wrong is moved.
  *
- * Functions block, may be called from any thread, and return 0 or a negative errno; what is behind it is in the
- * result. Structs that begin with their size are to be set to zero and given their size by the
+ * Functions block, may be called from any thread, and return 0 or a negative status (leat_errno,
+ * leat_strerror); what is behind it is in the result. Structs that begin with their size are to be set to zero and given their size by the
  * caller, so that they can grow.
  */
 #ifndef LEAT_STAGE_H
@@ -20,12 +20,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#pragma GCC visibility push(default)
 
-struct leat; /* a connection to a Leat cluster, see leat.h */
-
-#ifndef LEAT_API
-#define LEAT_API __attribute__((visibility("default")))
-#endif
+struct leat_fs; /* a connection to a Leat cluster, see leat.h */
 
 #define LEAT_ID_SIZE 65 /* 64 hexadecimal digits and NUL */
 
@@ -47,7 +44,7 @@ enum leat_stage_code {
 	LEAT_STAGE_INTERRUPTED = 75 /* resumable */
 };
 /* One word: "done", "no capacity" */
-LEAT_API const char *leat_stage_code_text(int code);
+const char *leat_stage_code_text(int code);
 
 /* ---- staging in ---- */
 
@@ -63,7 +60,7 @@ struct leat_stage_progress {
 struct leat_stage_options {
 	size_t size;
 	/* Where the source lies: in this Leat namespace, or NULL for the local file system. */
-	struct leat *fs;
+	struct leat_fs *fs;
 	/* A directory (absolute), or a data set's alias "name@version". */
 	const char *source;
 	/* Where aliases are looked up; NULL: "/.leat/datasets". */
@@ -102,12 +99,12 @@ struct leat_stage_result {
 };
 
 /* Returns when the copy is READY, or with what prevented it. */
-LEAT_API int leat_stage_in(const struct leat_stage_options *opts, struct leat_stage_result *ret_result);
+int leat_stage_in(const struct leat_stage_options *opts, struct leat_stage_result *ret_result);
 
 /* ---- what is there. `what`: an id, the first 6 or more digits of one, "name@version", or a source directory ---- */
 
 enum leat_stage_state { LEAT_COPY_PARTIAL, LEAT_COPY_STAGING, LEAT_COPY_READY, LEAT_COPY_DEGRADED };
-LEAT_API const char *leat_stage_state_text(int state);
+const char *leat_stage_state_text(int state);
 
 struct leat_stage_copy {
 	size_t size;
@@ -120,22 +117,22 @@ struct leat_stage_copy {
 	int leased;            /* some process uses it */
 };
 /* each: non-zero ends the walk and is returned. */
-LEAT_API int leat_stage_list(const char *to, int (*each)(void *arg, const struct leat_stage_copy *c), void *arg);
-/* -ENOENT: there is none; -EEXIST: several match. */
-LEAT_API int leat_stage_status(const char *to, const char *what, struct leat_stage_copy *ret_copy);
-/* The directory with the files: only of a READY copy (-EAGAIN otherwise). */
-LEAT_API int leat_stage_path(const char *to, const char *what, char *ret_path, size_t size);
+int leat_stage_list(const char *to, int (*each)(void *arg, const struct leat_stage_copy *c), void *arg);
+/* The status of ENOENT: there is none; of EEXIST: several match. */
+int leat_stage_status(const char *to, const char *what, struct leat_stage_copy *ret_copy);
+/* The directory with the files: only of a READY copy (else the status of EAGAIN). */
+int leat_stage_path(const char *to, const char *what, char *ret_path, size_t size);
 /* Reads every block again. What is wrong is no longer READY afterwards and will be fetched again by
  * leat_stage_in; code is LEAT_STAGE_LOCAL_CORRUPT then. Of opts only to, progress, arg and cancel count. */
-LEAT_API int leat_stage_verify(const struct leat_stage_options *opts, const char *what,
+int leat_stage_verify(const struct leat_stage_options *opts, const char *what,
 			       struct leat_stage_result *ret_result);
-/* Removes a copy. -EBUSY while it is leased or being made. */
-LEAT_API int leat_stage_evict(const char *to, const char *what);
+/* Removes a copy. The status of EBUSY while it is leased or being made. */
+int leat_stage_evict(const char *to, const char *what);
 
 /* A lease keeps a copy from being evicted until it is given back or the process ends. */
 struct leat_stage_lease;
-LEAT_API int leat_stage_lease(const char *to, const char *what, struct leat_stage_lease **ret_lease);
-LEAT_API void leat_stage_release(struct leat_stage_lease *lease); /* NULL is fine */
+int leat_stage_lease(const char *to, const char *what, struct leat_stage_lease **ret_lease);
+void leat_stage_release(struct leat_stage_lease *lease); /* NULL is fine */
 
 /* ---- data sets: manifests with a name, kept in the file system that holds the data ---- */
 
@@ -150,18 +147,19 @@ struct leat_dataset_info {
 };
 
 /* Makes a manifest and a sample index of opts->source, a directory, and names it; checksums are imported without
- * reading the data where the source is a Leat namespace. An existing alias is -EEXIST. Of opts fs, source, catalog,
+ * reading the data where the source is a Leat namespace. An existing alias gives the status of EEXIST. Of opts fs, source, catalog,
  * progress, arg and cancel count. */
-LEAT_API int leat_dataset_create(const struct leat_stage_options *opts, const char *alias,
+int leat_dataset_create(const struct leat_stage_options *opts, const char *alias,
 				 struct leat_dataset_info *ret_info, struct leat_stage_result *ret_result);
 /* fs NULL: catalog is a local directory. catalog NULL: "/.leat/datasets" of fs. */
-LEAT_API int leat_dataset_list(struct leat *fs, const char *catalog,
+int leat_dataset_list(struct leat_fs *fs, const char *catalog,
 			       int (*each)(void *arg, const struct leat_dataset_info *i), void *arg);
-LEAT_API int leat_dataset_show(struct leat *fs, const char *catalog, const char *alias,
+int leat_dataset_show(struct leat_fs *fs, const char *catalog, const char *alias,
 			       struct leat_dataset_info *ret_info);
 /* Removes the name and its manifest, not the data. */
-LEAT_API int leat_dataset_remove(struct leat *fs, const char *catalog, const char *alias);
+int leat_dataset_remove(struct leat_fs *fs, const char *catalog, const char *alias);
 
+#pragma GCC visibility pop
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,218 @@
+/* A volume that is a Leat namespace: in fibers of the instance's own loop, with its rights. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/leat_impl.h"
+#include "client/stage/vol.h"
+#include "common/base/assert.h"
+
+struct remote {
+	struct vol vol;
+	struct leat_fs *fs;
+};
+
+struct remote_file {
+	struct vol_file file;
+	struct ll_file *ll;
+};
+
+static struct leat_fs *fs_of(struct vol *v)
+{
+	return container_of(v, struct remote, vol)->fs;
+}
+
+static struct ll_file *ll_of(struct vol_file *f)
+{
+	return container_of(f, struct remote_file, file)->ll;
+}
+
+static void take_attr(const struct attr *a, struct vol_stat *ret_st)
+{
+	*ret_st = (struct vol_stat){ .size = a->size, .mtime_ns = a->mtime_ns, .ino = a->ino.v,
+		.ver = a->change, .mode = a->mode, .block = chunk_block_size(a->layout.chunk_size) };
+}
+
+static int remote_stat(struct vol *v, const char *path, struct vol_stat *ret_st)
+{
+	struct leat_fs *fs = fs_of(v);
+	struct attr a;
+	TRY(path_find(fs, path, false, &a));
+	if (a.flags & ATTR_UNSETTLED)
+		TRY(ll_getattr(fs->client, &fs->cred, a.ino, &a));
+	take_attr(&a, ret_st);
+	return 0;
+}
+
+struct listing {
+	int (*each)(void *arg, const struct vol_entry *e);
+	void *arg;
+	uint64_t cookie;
+	int rc;
+};
+
+static int on_entry(void *arg, const struct ll_dirent *e)
+{
+	struct listing *l = arg;
+	char name[LEAT_NAME_MAX + 1];
+	struct vol_entry entry = { .name = name, .has_stat = !(e->attr.flags & ATTR_UNSETTLED) };
+	memcpy(name, e->name.data, e->name.len);
+	name[e->name.len] = 0;
+	take_attr(&e->attr, &entry.st);
+	l->cookie = e->cookie;
+	l->rc = l->each(l->arg, &entry);
+	return l->rc != 0;
+}
+
+static int remote_list(struct vol *v, const char *path, int (*each)(void *arg, const struct vol_entry *e), void *arg)
+{
+	struct leat_fs *fs = fs_of(v);
+	struct listing l = { each, arg, 0, 0 };
+	struct attr dir;
+	bool eof = false;
+	TRY(path_find(fs, path, true, &dir));
+	while (!eof && l.rc == 0)
+		TRY(ll_readdir(fs->client, &fs->cred, dir.ino, l.cookie, true, on_entry, &l, &eof));
+	return l.rc;
+}
+
+static int open_ll(struct vol *v, const char *path, int flags, uint32_t mode, struct ll_file **ret_ll)
+{
+	struct leat_fs *fs = fs_of(v);
+	char name[LEAT_NAME_MAX + 1];
+	struct ino parent;
+	struct attr a;
+	bool changed;
+	int rc = path_find(fs, path, true, &a);
+	if (rc == -LE_NOENT && (flags & O_CREAT)) {
+		TRY(path_parent(fs, path, &parent, name));
+		return ll_create(fs->client, &fs->cred, parent, bytes_of(name, (uint32_t)strlen(name)), mode,
+				 (uint32_t)flags, ret_ll, &a);
+	}
+	TRY(rc);
+	return ll_open(fs->client, &fs->cred, a.ino, (uint32_t)(flags & ~O_CREAT), ret_ll, &a, &changed);
+}
+
+static int remote_open(struct vol *v, const char *path, int flags, uint32_t mode, struct vol_file **ret_file)
+{
+	struct remote_file *f = calloc(1, sizeof(*f));
+	if (!f)
+		return -LE_NOMEM;
+	int rc = open_ll(v, path, flags, mode, &f->ll);
+	if (rc < 0) {
+		free(f);
+		return rc;
+	}
+	f->file.vol = v;
+	*ret_file = &f->file;
+	return 0;
+}
+
+static void remote_close(struct vol_file *file)
+{
+	struct remote_file *f = container_of(file, struct remote_file, file);
+	ll_release(f->ll);
+	free(f);
+}
+
+static int64_t remote_pread(struct vol_file *f, void *buf, uint64_t len, uint64_t off)
+{
+	return ll_pread(ll_of(f), buf, len, off);
+}
+
+static int remote_pwrite(struct vol_file *f, const void *buf, uint64_t len, uint64_t off)
+{
+	int64_t n = ll_pwrite(ll_of(f), buf, len, off);
+	return n < 0 ? (int)n : (uint64_t)n == len ? 0 : -LE_IO;
+}
+
+static int remote_sync(struct vol_file *f)
+{
+	return ll_fsync(ll_of(f), false);
+}
+
+static int remote_sums(struct vol_file *f,
+		       int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole), void *arg)
+{
+	return ll_sums(ll_of(f), each, arg);
+}
+
+static int remote_mkdir(struct vol *v, const char *path, uint32_t mode)
+{
+	struct leat_fs *fs = fs_of(v);
+	char name[LEAT_NAME_MAX + 1];
+	struct ino parent;
+	TRY(path_parent(fs, path, &parent, name));
+	return ll_mkdir(fs->client, &fs->cred, parent, bytes_of(name, (uint32_t)strlen(name)), mode, NULL);
+}
+
+static int remote_unlink(struct vol *v, const char *path)
+{
+	struct leat_fs *fs = fs_of(v);
+	char name[LEAT_NAME_MAX + 1];
+	struct ino parent;
+	TRY(path_parent(fs, path, &parent, name));
+	return ll_unlink(fs->client, &fs->cred, parent, bytes_of(name, (uint32_t)strlen(name)));
+}
+
+static int remote_rmdir(struct vol *v, const char *path)
+{
+	struct leat_fs *fs = fs_of(v);
+	char name[LEAT_NAME_MAX + 1];
+	struct ino parent;
+	TRY(path_parent(fs, path, &parent, name));
+	return ll_rmdir(fs->client, &fs->cred, parent, bytes_of(name, (uint32_t)strlen(name)));
+}
+
+static int remote_rename(struct vol *v, const char *from, const char *to)
+{
+	struct leat_fs *fs = fs_of(v);
+	char a[LEAT_NAME_MAX + 1], b[LEAT_NAME_MAX + 1];
+	struct ino dir_a, dir_b;
+	TRY(path_parent(fs, from, &dir_a, a));
+	TRY(path_parent(fs, to, &dir_b, b));
+	return ll_rename(fs->client, &fs->cred, dir_a, bytes_of(a, (uint32_t)strlen(a)), dir_b,
+			 bytes_of(b, (uint32_t)strlen(b)), 0);
+}
+
+/* Every acknowledged operation on names is durable already. */
+static int remote_syncdir(struct vol *v, const char *path)
+{
+	(void)v;
+	(void)path;
+	return 0;
+}
+
+static void remote_destroy(struct vol *v)
+{
+	free(container_of(v, struct remote, vol));
+}
+
+static const struct vol_ops remote_ops = {
+	.stat = remote_stat,
+	.list = remote_list,
+	.open = remote_open,
+	.close = remote_close,
+	.pread = remote_pread,
+	.pwrite = remote_pwrite,
+	.sync = remote_sync,
+	.sums = remote_sums,
+	.mkdir = remote_mkdir,
+	.unlink = remote_unlink,
+	.rmdir = remote_rmdir,
+	.rename = remote_rename,
+	.syncdir = remote_syncdir,
+	.destroy = remote_destroy,
+};
+
+int vol_leat_create(struct leat_fs *fs, struct vol **ret_vol)
+{
+	struct remote *r = calloc(1, sizeof(*r));
+	if (!r)
+		return -LE_NOMEM;
+	r->vol.ops = &remote_ops;
+	r->vol.origin = ORIGIN_SERVER;
+	r->fs = fs;
+	*ret_vol = &r->vol;
+	return 0;
+}
