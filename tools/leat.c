@@ -12,8 +12,8 @@
 #include "tools/tool.h"
 
 static const struct command *const commands[] = {
-	&command_mount,  &command_umount, &command_status, &command_df,
-	&command_layout, &command_bench,  &command_config,
+	&command_mount,   &command_umount, &command_status, &command_df,     &command_layout,
+	&command_bench,   &command_config,
 };
 
 static void usage(FILE *out)

@@ -181,7 +181,7 @@ double now_s(void)
 	return (double)ts.tv_sec + (double)ts.tv_nsec * 1e-9;
 }
 
-static volatile sig_atomic_t was_interrupted;
+static volatile int was_interrupted; /* written by the signal handler */
 
 static void on_interrupt(int signo)
 {
@@ -201,6 +201,11 @@ void catch_interrupts(void)
 bool interrupted(void)
 {
 	return was_interrupted;
+}
+
+const volatile int *interrupt_flag(void)
+{
+	return &was_interrupted;
 }
 
 static bool try_folder(const char *folder, size_t folder_len, const char *name, char *ret_path,

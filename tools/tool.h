@@ -75,6 +75,7 @@ double now_s(void); /* monotonic */
  * away. A second one ends it. */
 void catch_interrupts(void);
 bool interrupted(void);
+const volatile int *interrupt_flag(void); /* for libraries: non-zero after a signal */
 
 /* The first of: beside this program, ../sbin from there, PATH, the usual sbin folders. False:
  * nowhere. */
