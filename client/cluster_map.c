@@ -343,6 +343,7 @@ int map_find(struct client *c, const struct layout *l, uint64_t idx, struct targ
 		return -LE_NO_TARGET;
 	if (t->rpc == NULL)
 		TRY(target_connect(c, t));
+	t->epoch = ch->epoch;
 	*ret_target = t;
 	*ret_epoch = ch->epoch;
 	return 0;

@@ -24,7 +24,7 @@ struct target {
 	uint32_t id;
 	enum target_state state;
 	char addrs[TARGET_ADDRS_MAX];
-	uint32_t loop;
+	uint32_t loop, epoch; /* epoch: of its chain, when it was last looked up */
 	struct rpc_client *rpc; /* NULL until needed */
 	struct seq_table seqs;
 	/* Space: grant is what the target holds for us, reserved the part of it that data under way may use. */

@@ -78,6 +78,8 @@ static void count_open(struct idata *d, uint32_t flags, int by)
 	uint32_t *n = for_writing(flags) ? &d->n_write : &d->n_read;
 
 	*n += (uint32_t)by;
+	if (for_writing(flags) && (flags & O_APPEND))
+		d->n_append += (uint32_t)by;
 }
 
 /* The MDS has opened it: our side. Takes a reference of the caller's over on success. */
@@ -110,7 +112,7 @@ static int opened(struct client *c, struct inode *i, const struct cred *cred, ui
 /* An open that the client could not take: the MDS must not count it. */
 static void undo_open(struct client *c, struct ino ino, uint32_t flags)
 {
-	struct mds_close_req req = { .ino = ino, .flags = flags & O_ACCMODE };
+	struct mds_close_req req = { .ino = ino, .flags = flags & (O_ACCMODE | O_APPEND) };
 	struct mds_close_rep rep;
 	struct rpc_call call;
 	int rc = mds_call(c, OP_mds_close, &req, &rep, &call);
@@ -285,7 +287,7 @@ static int send_close(struct ll_file *f)
 	struct idata *d = f->d;
 	struct mds_close_req req = {
 		.ino = i->ino,
-		.flags = f->flags & O_ACCMODE,
+		.flags = f->flags & (O_ACCMODE | O_APPEND),
 		.dirty = f->wrote && d->durable_end > 0,
 		.used = UINT64_MAX,
 	};

@@ -40,54 +40,54 @@ static int reclaim_send(struct client *c, uint16_t flags, const uint8_t *opens, 
 	return rc;
 }
 
-static void reclaim_put(uint8_t *p, uint64_t ino, uint32_t flags, uint32_t count)
+static void reclaim_put(struct wire_w *w, struct ino ino, uint32_t flags, uint32_t count)
 {
-	struct wire_w w;
+	if (count == 0)
+		return;
+	wire_put_ino(w, &ino);
+	wire_put_u32(w, &flags);
+	wire_put_u32(w, &count);
+}
 
-	wire_w_init(&w, p, RECLAIM_ENTRY);
-	wire_put_u64(&w, &ino);
-	wire_put_u32(&w, &flags);
-	wire_put_u32(&w, &count);
+/* All that is open, as mds_reclaim wants it. */
+static int list_opens(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
+{
+	uint32_t n = 0;
+	struct wire_w w;
+	uint8_t *buf;
+
+	list_for_each(l, &c->inodes.open)
+		n++;
+	buf = malloc((size_t)n * 3 * RECLAIM_ENTRY + 1);
+	if (buf == NULL)
+		return -LE_NOMEM;
+	wire_w_init(&w, buf, (size_t)n * 3 * RECLAIM_ENTRY);
+	list_for_each(l, &c->inodes.open)
+	{
+		const struct idata *d = list_entry(l, struct idata, open_link);
+
+		reclaim_put(&w, d->inode->ino, O_RDONLY, d->n_read);
+		reclaim_put(&w, d->inode->ino, O_RDWR, d->n_write - d->n_append);
+		reclaim_put(&w, d->inode->ino, O_RDWR | O_APPEND, d->n_append);
+	}
+	*ret_buf = buf;
+	*ret_len = (uint32_t)w.len;
+	return 0;
 }
 
 /* Tells a restarted MDS what this session has open. */
 static int reclaim(struct client *c, uint16_t flags)
 {
-	uint8_t *buf = malloc((size_t)RECLAIM_BATCH * RECLAIM_ENTRY);
-	uint32_t n = 0;
+	const uint32_t batch = RECLAIM_BATCH * RECLAIM_ENTRY;
+	uint32_t len, at = 0;
+	uint8_t *buf;
 	int rc = 0;
 
-	if (buf == NULL)
-		return -LE_NOMEM;
-	/* The list may change while a batch is sent: then one file may come twice or an opening that
-	 * waits for this very connection is missed, and made anew by its own request. */
-	list_for_each_safe(l, &c->inodes.open)
-	{
-		struct idata *d = list_entry(l, struct idata, open_link);
-		uint32_t counts[2] = { d->n_read, d->n_write };
-
-		for (int i = 0; i < 2; i++) {
-			if (counts[i] == 0)
-				continue;
-			reclaim_put(buf + (size_t)n++ * RECLAIM_ENTRY, d->inode->ino.v,
-				    i == 0 ? O_RDONLY : O_RDWR, counts[i]);
-		}
-		if (n + 2 > RECLAIM_BATCH) {
-			struct idata *next = list_entry(l_next, struct idata, open_link);
-			bool more = l_next != &c->inodes.open;
-
-			if (more)
-				inode_ref(next->inode);
-			rc = reclaim_send(c, flags, buf, n * RECLAIM_ENTRY, false);
-			n = 0;
-			if (more)
-				inode_put(c, next->inode);
-			if (rc < 0)
-				break;
-		}
-	}
+	TRY(list_opens(c, &buf, &len));
+	for (; len - at > batch && rc >= 0; at += batch)
+		rc = reclaim_send(c, flags, buf + at, batch, false);
 	if (rc >= 0)
-		rc = reclaim_send(c, flags, buf, n * RECLAIM_ENTRY, true);
+		rc = reclaim_send(c, flags, buf + at, len - at, true);
 	free(buf);
 	return rc;
 }
@@ -131,7 +131,7 @@ static int reopen_all(struct client *c, uint16_t flags)
 		for (uint32_t i = 0; rc >= 0 && i < d->n_read; i++)
 			rc = reopen_one(c, flags, d, O_RDONLY);
 		for (uint32_t i = 0; rc >= 0 && i < d->n_write; i++)
-			rc = reopen_one(c, flags, d, O_RDWR);
+			rc = reopen_one(c, flags, d, i < d->n_append ? O_RDWR | O_APPEND : O_RDWR);
 		if (rc < 0 && status_retry(rc) == RETRY_NEVER) {
 			n_lost++;
 			rc = 0;

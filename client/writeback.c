@@ -73,6 +73,7 @@ static void grant_fiber(void *arg)
 		.rep = &rep,
 		.session = c->session,
 		.target = t->id,
+		.epoch = t->epoch,
 		.deadline_us = loop_deadline_ms(GRANT_TIMEOUT_MS),
 	};
 	int rc = t->rpc != NULL ? rpc_call(t->rpc, &call) : -LE_DISCONNECTED;
