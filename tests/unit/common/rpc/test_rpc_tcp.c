@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/rpc/auth.h"
 #include "common/rt/net.h"
 #include "tests/unit/common/rpc/suite.h"
 
@@ -81,6 +82,54 @@ static void garbage(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
+/* A client that asks and does not read the answers holds up nobody but itself. */
+static void slow_reader(struct bed *b)
+{
+	struct oss_read_req q = { .len = 8u << 20 };
+	struct auth_self self = { .role = ROLE_TOOL, .name = "tester", .key = &b->key };
+	struct slot_vec vec[RPC_BULK_VECS_MAX];
+	struct auth_peer peer;
+	struct link_rx rx;
+	struct link *k;
+	uint8_t body[200];
+	struct wire_w w;
+
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	assert_int_equal(
+		b->transport->ops->connect(b->transport, b->addrs, loop_deadline_ms(1000), &k), 0);
+	assert_int_equal(auth_client(k, &self, &peer), 0);
+	wire_w_init(&w, body, sizeof(body));
+	wire_put_oss_read_req(&w, &q);
+	for (uint64_t i = 1; i <= 2; i++) {
+		struct link_tx tx = { .hdr = { .type = FRAME_REQUEST, .id = i, .op = OP_oss_read },
+				      .body = body,
+				      .body_len = (uint32_t)w.len };
+		assert_int_equal(k->ops->send(k, &tx, NO_DEADLINE), 0);
+	}
+	(void)fiber_sleep_us(50000);
+	uint32_t n = suite_slots(b->client_pool, 1u << 20, vec);
+	assert_int_equal(suite_read(c, 1u << 20, 5, vec, n, 1000), 0);
+	suite_slots_put(vec, n);
+	/* It reads one after all, whole, and leaves in the middle of the other. */
+	n = suite_slots(b->client_pool, 8u << 20, vec);
+	assert_int_equal(k->ops->recv(k, &rx), 0);
+	assert_int_equal(rx.hdr.bulk_len, 8u << 20);
+	assert_int_equal(k->ops->recv_bulk(k, &rx, vec, n), 0);
+	assert_true(suite_is_pattern(vec, n, 8u << 20, 0));
+	suite_slots_put(vec, n);
+	k->ops->close(k);
+	assert_int_equal(suite_ping(c, 1, 1000), 0);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 1000);
+}
+
+static void test_slow_reader(void **state)
+{
+	(void)state;
+	run(slow_reader);
+}
+
 static void ipv6(struct bed *b)
 {
 	struct rpc_client *c;
@@ -110,6 +159,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_slow_reader),
 		cmocka_unit_test(test_ipv6),
 	};
 	int failed = suite_main("rpc over tcp", run);
