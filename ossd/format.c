@@ -86,6 +86,24 @@ static int make_index(struct env *env, const struct ossd_params *p, uint64_t cap
 	return rc;
 }
 
+/* The folder's own name, and those of its parents that may be new. */
+static int sync_names(struct env *env, const char *dir)
+{
+	char path[CONFIG_STR_MAX];
+
+	TRY(env_syncdir(env, dir));
+	snprintf(path, sizeof(path), "%s", dir);
+	for (char *slash = strrchr(path, '/'); slash; slash = strrchr(path, '/')) {
+		int rc;
+
+		*slash = 0;
+		rc = env_syncdir(env, path[0] ? path : "/");
+		if (rc < 0 && rc != -LE_ACCES)
+			return rc;
+	}
+	return dir[0] == '/' ? 0 : env_syncdir(env, ".");
+}
+
 int ossd_format(struct env *env, const struct ossd_params *p)
 {
 	uint64_t capacity;
@@ -98,7 +116,7 @@ int ossd_format(struct env *env, const struct ossd_params *p)
 		return -LE_NOSPC;
 	}
 	TRY(make_index(env, p, capacity));
-	TRY(env_syncdir(env, p->data_dir));
+	TRY(sync_names(env, p->data_dir));
 	log_info("%s: a store of %llu MiB", p->data_dir, (unsigned long long)(capacity >> 20));
 	return 0;
 }

@@ -1,0 +1,183 @@
+#include "tests/unit/ossd/chunk/store_rig.h"
+
+#include <stdlib.h>
+
+#include "common/base/checksum.h"
+#include "common/kv/kv.h"
+
+#define LIMIT_US (3600ULL * 1000000)
+
+void rig_init(struct rig *r, uint64_t seed)
+{
+	struct sim_options so = { .kv_open = kv_sim_open };
+	struct config_section s = { "ossd", ossd_param_table, n_ossd_params, &r->params };
+
+	memset(r, 0, sizeof(*r));
+	config_defaults(&s, 1);
+	snprintf(r->params.data_dir, sizeof(r->params.data_dir), "%s", RIG_DIR);
+	r->params.data_size = 16 << 20;
+	r->params.grow_step = 1 << 20;
+	r->params.zero_ahead = 1 << 20;
+	r->params.cache_size = 1 << 16;
+	r->params.read_slots = 4;
+	r->params.small_slots = 16;
+	r->params.merge_slots = 2;
+	ASSERT(sim_create(seed, &so, &r->sim) == 0);
+	r->proc = sim_proc_create(r->sim, "ossd");
+}
+
+void rig_fini(struct rig *r)
+{
+	sim_destroy(r->sim);
+}
+
+static void rig_main(struct loop *loop, void *arg)
+{
+	struct rig *r = arg;
+	struct env *env = loop_env(loop);
+
+	if (!r->formatted)
+		ASSERT(ossd_format(env, &r->params) == 0);
+	r->formatted = true;
+	ASSERT(chunk_store_open(env, &r->params, &r->metrics, &r->store) == 0);
+	ASSERT(slot_pool_create(OSSD_SLOT_SIZE, 8, &r->pool) == 0);
+	r->fn(r, r->arg);
+	slot_pool_destroy(r->pool);
+	chunk_store_close(r->store);
+	r->store = NULL;
+	r->done = true;
+}
+
+static bool is_done(void *arg)
+{
+	return ((struct rig *)arg)->done;
+}
+
+void rig_run(struct rig *r, void (*fn)(struct rig *r, void *arg), void *arg)
+{
+	r->fn = fn;
+	r->arg = arg;
+	r->done = false;
+	ASSERT(sim_proc_start(r->proc, rig_main, r) == 0);
+	ASSERT(sim_run(r->sim, is_done, r, sim_now_us(r->sim) + LIMIT_US) == 0);
+	sim_proc_crash(r->proc); /* closed: nothing to lose */
+}
+
+bool rig_run_crash(struct rig *r, void (*fn)(struct rig *r, void *arg), void *arg, uint64_t events)
+{
+	bool crashed;
+
+	r->fn = fn;
+	r->arg = arg;
+	r->done = false;
+	ASSERT(sim_proc_start(r->proc, rig_main, r) == 0);
+	while (events-- && !r->done)
+		ASSERT(sim_step(r->sim));
+	crashed = !r->done;
+	sim_proc_crash(r->proc);
+	r->store = NULL;
+	return crashed;
+}
+
+struct check_run {
+	struct rig *r;
+	bool verify;
+	uint64_t problems;
+};
+
+static void check_main(struct loop *loop, void *arg)
+{
+	struct check_run *c = arg;
+
+	int rc = ossd_check(loop_env(loop), &c->r->params, c->verify, stderr, &c->problems);
+
+	if (rc < 0)
+		PANIC("check: %s", status_name(rc));
+	c->r->done = true;
+}
+
+uint64_t rig_check(struct rig *r, bool verify)
+{
+	struct check_run c = { r, verify, 0 };
+
+	r->done = false;
+	ASSERT(sim_proc_start(r->proc, check_main, &c) == 0);
+	ASSERT(sim_run(r->sim, is_done, r, sim_now_us(r->sim) + LIMIT_US) == 0);
+	sim_proc_crash(r->proc);
+	return c.problems;
+}
+
+/* ---- data ---- */
+
+static uint32_t cut(const uint8_t *data, uint32_t bs, uint32_t off, uint32_t len, uint8_t *out)
+{
+	uint32_t n = 0;
+
+	for (uint32_t pos = 0; pos < len;) {
+		uint32_t room = bs - (off + pos) % bs, part = room < len - pos ? room : len - pos;
+		struct piece p = { off + pos, part, part, part < bs ? PIECE_FRAGMENT : 0,
+				   checksum64(data + pos, part) };
+
+		piece_encode(&p, out + (size_t)n++ * PIECE_WIRE_SIZE);
+		pos += part;
+	}
+	return n;
+}
+
+int rig_write(struct rig *r, const struct chunk_id *id, uint32_t chunk_size, uint32_t off,
+	      const void *data, uint32_t len, uint32_t shift)
+{
+	uint8_t pieces[(LEAT_BLOCKS_PER_CHUNK_MAX + 1) * PIECE_WIRE_SIZE];
+	uint32_t n = cut(data, chunk_block_size(chunk_size), off, len, pieces);
+	struct slot_vec v = { .off = shift, .len = len };
+	struct chunk_write w = { .id = *id, .chunk_size = chunk_size, .off = off, .len = len,
+				 .session = 7, .pieces = bytes_of(pieces, n * PIECE_WIRE_SIZE),
+				 .bulk = &v, .n_bulk = 1 };
+	struct chunk_tx tx;
+	int rc;
+
+	ASSERT(slot_get(r->pool, NO_DEADLINE, &v.slot) == 0);
+	memcpy(v.slot->data + shift, data, len);
+	rc = chunk_write_begin(r->store, &w, &tx);
+	if (rc == 0) {
+		chunk_tx_join(&tx);
+		rc = chunk_tx_wait(&tx);
+	}
+	slot_unref(v.slot);
+	return rc;
+}
+
+static void take_pieces(const struct chunk_read *cr, const uint8_t *buf, uint32_t off, uint32_t len)
+{
+	uint32_t pos = off;
+
+	for (uint32_t i = 0; i < cr->n_pieces; i++) {
+		const struct piece *p = &cr->pieces[i];
+
+		ASSERT(p->off == pos && p->len > 0);
+		if (!(p->flags & PIECE_HOLE))
+			ASSERT(checksum64(buf + p->off - off, p->len) == p->sum);
+		pos += p->len;
+	}
+	ASSERT(pos == off + len);
+}
+
+int64_t rig_read(struct rig *r, const struct chunk_id *id, uint32_t off, void *buf, uint32_t len,
+		 bool verify)
+{
+	struct piece pieces[1024];
+	struct chunk_read cr = { .id = *id, .off = off, .len = len, .verify = verify,
+				 .pieces = pieces, .n_pieces_max = chunk_read_pieces_max(len) };
+	uint32_t pos = 0;
+
+	TRY(chunk_read(r->store, &cr));
+	for (uint32_t i = 0; i < cr.n_vec; i++) {
+		memcpy((uint8_t *)buf + pos, cr.vec[i].slot->data + cr.vec[i].off, cr.vec[i].len);
+		pos += cr.vec[i].len;
+		slot_unref(cr.vec[i].slot);
+	}
+	ASSERT(pos == (off < cr.end ? (cr.end - off < len ? cr.end - off : len) : 0));
+	if (pos)
+		take_pieces(&cr, buf, off, pos);
+	return pos;
+}

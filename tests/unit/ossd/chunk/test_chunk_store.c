@@ -1,0 +1,576 @@
+/*
+ * The chunk store over a simulated disk: fixed cases, then random changes against arrays of
+ * bytes, by several fibers, with crashes: what was acknowledged is there, what was under way is
+ * there wholly or not at all, and check finds nothing.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/log.h"
+#include "tests/unit/ossd/chunk/store_rig.h"
+
+#define CS (256u << 10)
+#define BS 16384u
+
+static void fill(uint8_t *p, uint32_t len, uint64_t seed)
+{
+	for (uint32_t i = 0; i < len; i++)
+		p[i] = (uint8_t)hash_u64(seed + i / 7) + (uint8_t)i;
+}
+
+static void run_fresh(uint64_t seed, void (*fn)(struct rig *r, void *arg), void *arg)
+{
+	struct rig r;
+
+	rig_init(&r, seed);
+	rig_run(&r, fn, arg);
+	assert_int_equal(rig_check(&r, true), 0);
+	rig_fini(&r);
+}
+
+/* ---- fixed cases ---- */
+
+static void write_and_read(struct rig *r, void *arg)
+{
+	struct chunk_id id = { { 5 }, 1, 0 };
+	static uint8_t data[CS], got[CS];
+
+	(void)arg;
+	assert_int_equal(rig_read(r, &id, 0, got, CS, false), 0);
+	fill(data, CS, 1);
+	assert_int_equal(rig_write(r, &id, CS, 0, data, CS, 0), 0);
+	assert_int_equal(rig_read(r, &id, 0, got, CS, false), CS);
+	assert_memory_equal(data, got, CS);
+	/* a small part, then a fragment over a block boundary, unaligned in its slot */
+	assert_int_equal(rig_read(r, &id, 20000, got, 4096, false), 4096);
+	assert_memory_equal(data + 20000, got, 4096);
+	fill(data + BS - 100, 300, 2);
+	assert_int_equal(rig_write(r, &id, CS, BS - 100, data + BS - 100, 300, 13), 0);
+	assert_int_equal(rig_read(r, &id, 0, got, CS, true), CS);
+	assert_memory_equal(data, got, CS);
+	assert_int_equal(metric_get(&r->metrics.merges), 2);
+}
+
+static void test_write_and_read(void **state)
+{
+	(void)state;
+	run_fresh(1, write_and_read, NULL);
+}
+
+static void holes_and_short_blocks(struct rig *r, void *arg)
+{
+	struct chunk_id id = { { 5 }, 1, 4 };
+	static uint8_t want[CS], got[CS];
+	struct chunk_stat st;
+
+	(void)arg;
+	memset(want, 0, sizeof(want));
+	fill(want, 100, 1);
+	assert_int_equal(rig_write(r, &id, CS, 0, want, 100, 0), 0);
+	fill(want + 3 * BS + 50, 10, 2);
+	assert_int_equal(rig_write(r, &id, CS, 3 * BS + 50, want + 3 * BS + 50, 10, 0), 0);
+	assert_int_equal(rig_read(r, &id, 0, got, CS, true), 3 * BS + 60);
+	assert_memory_equal(want, got, 3 * BS + 60);
+	assert_int_equal(rig_read(r, &id, BS + 5, got, 77, true), 77);
+	assert_memory_equal(want + BS + 5, got, 77);
+	assert_int_equal(rig_read(r, &id, 90, got, 20, true), 20);
+	assert_memory_equal(want + 90, got, 20);
+	assert_int_equal(chunk_stat(r->store, id.ino, 1, CS, &st), 0);
+	assert_int_equal(st.size, 4 * CS + 3 * BS + 60);
+	assert_int_equal(st.used, 2 * UNIT_SIZE);
+	assert_int_equal(st.n_chunks, 1);
+	/* append to the short block */
+	fill(want + 100, 200, 3);
+	assert_int_equal(rig_write(r, &id, CS, 100, want + 100, 200, 0), 0);
+	assert_int_equal(rig_read(r, &id, 0, got, CS, true), 3 * BS + 60);
+	assert_memory_equal(want, got, 3 * BS + 60);
+}
+
+static void test_holes_and_short_blocks(void **state)
+{
+	(void)state;
+	run_fresh(2, holes_and_short_blocks, NULL);
+}
+
+static void bad_writes(struct rig *r, void *arg)
+{
+	struct chunk_id id = { { 5 }, 1, 0 };
+	static uint8_t data[BS];
+	uint8_t pieces[2 * PIECE_WIRE_SIZE];
+	struct piece p = { 0, BS, BS, 0, 1 };
+	struct slot_vec v = { .len = BS };
+	struct chunk_write w = { .id = id, .chunk_size = CS, .len = BS, .bulk = &v, .n_bulk = 1,
+				 .pieces = bytes_of(pieces, PIECE_WIRE_SIZE) };
+	struct chunk_tx tx;
+
+	(void)arg;
+	assert_int_equal(slot_get(r->pool, NO_DEADLINE, &v.slot), 0);
+	piece_encode(&p, pieces);
+	assert_int_equal(chunk_write_begin(r->store, &w, &tx), -LE_CORRUPT_WIRE);
+	p.len = 100;
+	piece_encode(&p, pieces);
+	assert_int_equal(chunk_write_begin(r->store, &w, &tx), -LE_INVAL);
+	w.len = BS + 1;
+	assert_int_equal(chunk_write_begin(r->store, &w, &tx), -LE_INVAL);
+	w.len = BS;
+	w.off = CS;
+	assert_int_equal(chunk_write_begin(r->store, &w, &tx), -LE_INVAL);
+	w.off = 0;
+	w.chunk_size = 1000;
+	assert_int_equal(chunk_write_begin(r->store, &w, &tx), -LE_INVAL);
+	w.chunk_size = CS;
+	w.id.idx = UINT64_MAX;
+	assert_int_equal(chunk_write_begin(r->store, &w, &tx), -LE_FBIG);
+	slot_unref(v.slot);
+	/* another chunk size than it was made with */
+	assert_int_equal(rig_write(r, &id, CS, 0, data, BS, 0), 0);
+	assert_int_equal(rig_write(r, &id, 2 * CS, 0, data, BS, 0), -LE_INVAL);
+}
+
+static void test_bad_writes_are_refused(void **state)
+{
+	(void)state;
+	run_fresh(3, bad_writes, NULL);
+}
+
+static void trim_and_remove(struct rig *r, void *arg)
+{
+	static uint8_t want[CS], got[CS];
+	struct ino ino = { 77 };
+	uint64_t n, before = r->store->space.alloc.free;
+	struct chunk_id other = { { 78 }, 1, 0 };
+
+	(void)arg;
+	fill(want, CS, 9);
+	for (uint64_t i = 0; i < 40; i++) {
+		struct chunk_id id = { ino, 2, i };
+
+		assert_int_equal(rig_write(r, &id, CS, 0, want, CS, 0), 0);
+	}
+	assert_int_equal(rig_write(r, &other, CS, 0, want, BS, 0), 0);
+	assert_int_equal(chunk_trim_file(r->store, ino, 2, CS, 38 * CS + BS + 10, &n), 0);
+	assert_int_equal(n, 2);
+	struct chunk_id id = { ino, 2, 38 };
+	assert_int_equal(rig_read(r, &id, 0, got, CS, true), BS + 10);
+	assert_memory_equal(want, got, BS + 10);
+	assert_int_equal(chunk_punch_file(r->store, ino, 2, CS, 100, 3 * CS, &n), 0);
+	assert_int_equal(n, 4);
+	id.idx = 3;
+	assert_int_equal(rig_read(r, &id, 0, got, CS, true), CS);
+	for (uint32_t i = 0; i < 100; i++)
+		assert_int_equal(got[i], 0);
+	assert_memory_equal(want + 100, got + 100, CS - 100);
+	assert_int_equal(chunk_remove_file(r->store, ino, 2, &n), 0);
+	assert_int_equal(n, 39);
+	assert_int_equal(chunk_remove_file(r->store, ino, 2, &n), 0);
+	assert_int_equal(n, 0);
+	assert_int_equal(rig_read(r, &other, 0, got, CS, true), BS);
+	assert_int_equal(chunk_remove_file(r->store, other.ino, 1, &n), 0);
+	assert_int_equal(space_used(&r->store->space), 0);
+	assert_true(r->store->space.alloc.free >= before);
+}
+
+static void test_trim_punch_remove(void **state)
+{
+	(void)state;
+	run_fresh(4, trim_and_remove, NULL);
+}
+
+/* ---- a full disk ---- */
+
+static void full(struct rig *r, void *arg)
+{
+	static uint8_t data[CS], got[CS];
+	uint64_t i = 0, n, granted;
+	int rc = 0;
+
+	(void)arg;
+	fill(data, CS, 3);
+	granted = space_grant(&r->store->space, 7, 2 << 20, 1);
+	assert_true(granted >= 1 << 20);
+	/* nobody's write may use what session 7 was promised: here session 8 is the writer */
+	space_grant(&r->store->space, 7, 0, 1);
+	space_grant(&r->store->space, 8, 2 << 20, 1);
+	for (; rc == 0; i++) {
+		struct chunk_id id = { { 9 }, 1, i };
+
+		rc = rig_write(r, &id, CS, 0, data, CS, 0);
+	}
+	assert_int_equal(rc, -LE_NOSPC);
+	assert_in_range(i, 30, 64);
+	/* reads and overwrites go on */
+	for (uint64_t k = 0; k < i - 1; k++) {
+		struct chunk_id id = { { 9 }, 1, k };
+
+		assert_int_equal(rig_write(r, &id, CS, 0, data, CS, 0), 0);
+		assert_int_equal(rig_read(r, &id, 0, got, CS, true), CS);
+	}
+	/* a granted write fits, while there is a grant */
+	space_grant(&r->store->space, 8, 0, 1);
+	assert_true(space_grant(&r->store->space, 7, CS, 1) > 0);
+	assert_int_equal(chunk_remove_file(r->store, (struct ino){ 9 }, 1, &n), 0);
+	assert_int_equal(n, i - 1);
+	assert_int_equal(space_used(&r->store->space), 0);
+}
+
+static void test_full_disk(void **state)
+{
+	(void)state;
+	run_fresh(5, full, NULL);
+}
+
+static void fill_up(struct rig *r, void *arg)
+{
+	static uint8_t data[CS];
+	uint64_t i = 0;
+	int rc = 0;
+
+	(void)arg;
+	for (; rc == 0; i++) {
+		struct chunk_id id = { { 9 }, 1, i };
+
+		rc = rig_write(r, &id, CS, 0, data, CS, 0);
+	}
+	assert_int_equal(rc, -LE_NOSPC);
+}
+
+/* The file system below is smaller than the capacity. */
+static void test_file_system_below_is_full(void **state)
+{
+	struct rig r;
+	uint64_t n;
+
+	(void)state;
+	(void)n;
+	rig_init(&r, 6);
+	sim_proc_disk_full(r.proc, false);
+	rig_run(&r, fill_up, NULL);
+	assert_int_equal(rig_check(&r, true), 0);
+	rig_fini(&r);
+}
+
+/* ---- damage ---- */
+
+static void write_one(struct rig *r, void *arg)
+{
+	struct chunk_id id = { { 5 }, 1, 0 };
+	static uint8_t data[CS];
+
+	(void)arg;
+	fill(data, CS, 8);
+	assert_int_equal(rig_write(r, &id, CS, 0, data, CS, 0), 0);
+}
+
+static void read_damaged(struct rig *r, void *arg)
+{
+	struct chunk_id id = { { 5 }, 1, 0 };
+	static uint8_t got[CS], data[CS];
+
+	(void)arg;
+	fill(data, CS, 8);
+	assert_int_equal(rig_read(r, &id, 0, got, CS, true), -LE_CORRUPT);
+	assert_int_equal(rig_read(r, &id, 10, got, 100, false), -LE_CORRUPT);
+	assert_int_equal(metric_get(&r->metrics.corrupt), 2);
+	/* a part of a damaged block cannot be written, the whole block can */
+	assert_int_equal(rig_write(r, &id, CS, 10, data, 100, 0), -LE_CORRUPT);
+	assert_int_equal(rig_read(r, &id, BS, got, BS, true), BS);
+	assert_memory_equal(data + BS, got, BS);
+	assert_int_equal(rig_write(r, &id, CS, 0, data, BS, 0), 0);
+	assert_int_equal(rig_read(r, &id, 0, got, CS, true), CS);
+}
+
+static void test_damage_is_found(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_init(&r, 7);
+	rig_run(&r, write_one, NULL);
+	assert_int_equal(sim_proc_corrupt(r.proc, RIG_DIR "/data", 0, BS), 0);
+	assert_int_equal(rig_check(&r, true), 1);
+	rig_run(&r, read_damaged, NULL);
+	assert_int_equal(rig_check(&r, true), 0);
+	rig_fini(&r);
+}
+
+/* ---- exactly once ---- */
+
+struct twice {
+	struct chunk_store *s;
+	struct latch *latch;
+	int rc;
+	struct replay_ent *ent;
+};
+
+static void second(void *arg)
+{
+	struct twice *t = arg;
+
+	t->rc = replay_begin(&t->s->replay, 3, 1, 5, 0x202, &t->ent);
+	latch_done(t->latch);
+}
+
+static void answer(struct chunk_store *s, struct replay_ent *e, const char *text)
+{
+	replay_join(e, group_commit_batch(&s->gc), text, (uint32_t)strlen(text));
+	assert_int_equal(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)), 0);
+	replay_end(e, true);
+}
+
+static void exactly_once(struct rig *r, void *arg)
+{
+	struct chunk_store *s = r->store;
+	struct replay_ent *e;
+	struct latch l;
+	struct twice t = { s, &l, -1, NULL };
+
+	(void)arg;
+	assert_int_equal(replay_begin(&s->replay, 3, 1, 5, 0x202, &e), 0);
+	latch_init(&l, 1);
+	assert_int_equal(fiber_spawn("second", second, &t), 0);
+	fiber_yield();
+	assert_int_equal(t.rc, -1); /* waits for the first */
+	answer(s, e, "five");
+	latch_wait(&l);
+	assert_int_equal(t.rc, 1);
+	assert_memory_equal(t.ent->reply, "five", 4);
+	assert_int_equal(replay_begin(&s->replay, 3, 1, 4, 0x202, &e), -LE_STALE_SEQ);
+	/* one that fails leaves the former answer */
+	assert_int_equal(replay_begin(&s->replay, 3, 1, 6, 0x202, &e), 0);
+	replay_end(e, false);
+	assert_int_equal(replay_begin(&s->replay, 3, 1, 5, 0x202, &e), 1);
+	assert_int_equal(replay_begin(&s->replay, 4, 1, 9, 0x203, &e), 0);
+	answer(s, e, "nine");
+}
+
+static bool only_four(void *arg, uint64_t session)
+{
+	(void)arg;
+	return session == 4;
+}
+
+static void after_restart(struct rig *r, void *arg)
+{
+	struct chunk_store *s = r->store;
+	struct replay_ent *e;
+
+	(void)arg;
+	assert_int_equal(replay_begin(&s->replay, 3, 1, 5, 0x202, &e), 1);
+	assert_memory_equal(e->reply, "five", 4);
+	assert_int_equal(replay_begin(&s->replay, 3, 1, 4, 0x202, &e), -LE_STALE_SEQ);
+	assert_int_equal(replay_begin(&s->replay, 4, 1, 9, 0x203, &e), 1);
+	assert_int_equal(replay_expire(&s->replay, group_commit_batch(&s->gc), UINT64_MAX, 10,
+				       only_four, NULL), 1);
+	assert_int_equal(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)), 0);
+}
+
+static void after_expiry(struct rig *r, void *arg)
+{
+	(void)arg;
+	assert_int_equal(r->store->replay.map.n, 1);
+}
+
+static void test_exactly_once(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_init(&r, 8);
+	rig_run(&r, exactly_once, NULL);
+	rig_run(&r, after_restart, NULL);
+	rig_run(&r, after_expiry, NULL);
+	rig_fini(&r);
+}
+
+/* ---- random, with crashes ---- */
+
+#define N_CHUNKS 6u
+
+struct model {
+	uint8_t data[CS];
+	uint32_t end;
+};
+
+struct world {
+	struct rig rig;
+	struct model now[N_CHUNKS];  /* acknowledged */
+	struct model next[N_CHUNKS]; /* what the change under way would make of it */
+	bool under_way[N_CHUNKS];
+	bool verified;
+	uint64_t ops;
+	struct latch latch;
+};
+
+struct writer {
+	struct world *w;
+	uint32_t chunk;
+};
+
+static uint32_t below(struct world *w, uint64_t n)
+{
+	return (uint32_t)sim_random_below(w->rig.sim, n);
+}
+
+static struct chunk_id id_of(uint32_t k)
+{
+	return (struct chunk_id){ { 100 + k / 3 }, 1, k % 3 };
+}
+
+static void compare(struct world *w, uint32_t k, const struct model *m)
+{
+	static uint8_t got[N_CHUNKS][CS];
+	struct chunk_id id = id_of(k);
+	uint32_t off = below(w, CS), len = 1 + below(w, CS - off);
+
+	if (below(w, 2)) {
+		off = 0;
+		len = CS;
+	}
+	int64_t n = rig_read(&w->rig, &id, off, got[k], len, below(w, 2));
+	assert_int_equal(n, off < m->end ? (m->end - off < len ? m->end - off : len) : 0);
+	if (n)
+		assert_memory_equal(got[k], m->data + off, n);
+}
+
+static int change(struct world *w, uint32_t k)
+{
+	struct model *m = &w->next[k];
+	struct chunk_id id = id_of(k);
+	uint32_t off = below(w, CS), len = 1 + below(w, below(w, 3) ? 20000 : CS);
+	uint32_t kind = below(w, 20);
+	struct chunk_tx tx;
+	int rc;
+
+	if (below(w, 2))
+		off = off / BS * BS;
+	len = len < CS - off ? len : CS - off;
+	if (kind < 16) {
+		fill(m->data + off, len, sim_random(w->rig.sim));
+		m->end = off + len > m->end ? off + len : m->end;
+		w->under_way[k] = true;
+		return rig_write(&w->rig, &id, CS, off, m->data + off, len, below(w, 3) ? 0 : 100);
+	}
+	if (kind < 18) {
+		off = below(w, 4) ? off : 0;
+		memset(m->data + off, 0, CS - off);
+		m->end = off < m->end ? off : m->end;
+		w->under_way[k] = true;
+		rc = chunk_trim_begin(w->rig.store, &id, off, &tx);
+	} else {
+		memset(m->data + off, 0, len);
+		w->under_way[k] = true;
+		rc = chunk_punch_begin(w->rig.store, &id, off, len, &tx);
+	}
+	if (rc == 0 && tx.changes) {
+		chunk_tx_join(&tx);
+		rc = chunk_tx_wait(&tx);
+	}
+	return rc;
+}
+
+static void writer(void *arg)
+{
+	struct writer *wr = arg;
+	struct world *w = wr->w;
+	uint32_t k = wr->chunk;
+
+	for (uint32_t i = 0; i < 60; i++) {
+		w->next[k] = w->now[k];
+		int rc = change(w, k);
+		assert_int_equal(rc, 0);
+		w->now[k] = w->next[k];
+		w->under_way[k] = false;
+		w->ops++;
+		if (below(w, 3) == 0)
+			compare(w, k, &w->now[k]);
+	}
+	latch_done(&w->latch);
+}
+
+/* After a restart: what was under way has happened, or not. */
+static void settle(struct world *w)
+{
+	static uint8_t got[CS];
+
+	for (uint32_t k = 0; k < N_CHUNKS; k++) {
+		struct chunk_id id = id_of(k);
+		int64_t n = rig_read(&w->rig, &id, 0, got, CS, true);
+
+		assert_true(n >= 0);
+		if (w->under_way[k] && n == w->next[k].end &&
+		    memcmp(got, w->next[k].data, (size_t)n) == 0)
+			w->now[k] = w->next[k];
+		w->under_way[k] = false;
+		assert_int_equal(n, w->now[k].end);
+		assert_memory_equal(got, w->now[k].data, (size_t)n);
+	}
+}
+
+static void storm(struct rig *r, void *arg)
+{
+	struct world *w = arg;
+	struct writer writers[N_CHUNKS];
+
+	(void)r;
+	settle(w);
+	latch_init(&w->latch, N_CHUNKS);
+	for (uint32_t k = 0; k < N_CHUNKS; k++) {
+		writers[k] = (struct writer){ w, k };
+		assert_int_equal(fiber_spawn("writer", writer, &writers[k]), 0);
+	}
+	latch_wait(&w->latch);
+}
+
+static void check_settled(struct rig *r, void *arg)
+{
+	(void)r;
+	settle(arg);
+}
+
+static void test_random_with_crashes(void **state)
+{
+	uint64_t n_crashes = 0, ops = 0;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= 12; seed++) {
+		struct world *w = calloc(1, sizeof(*w));
+
+		rig_init(&w->rig, seed);
+		for (int round = 0; round < 4; round++)
+			n_crashes += rig_run_crash(&w->rig, storm, w,
+						   60 + sim_random_below(w->rig.sim, 3000));
+		rig_run(&w->rig, check_settled, w);
+		assert_int_equal(rig_check(&w->rig, true), 0);
+		rig_run(&w->rig, storm, w);
+		assert_int_equal(rig_check(&w->rig, true), 0);
+		ops += w->ops;
+		rig_fini(&w->rig);
+		free(w);
+	}
+	print_message("%llu changes acknowledged, %llu crashes\n", (unsigned long long)ops,
+		      (unsigned long long)n_crashes);
+	assert_true(n_crashes > 20);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_write_and_read),
+		cmocka_unit_test(test_holes_and_short_blocks),
+		cmocka_unit_test(test_bad_writes_are_refused),
+		cmocka_unit_test(test_trim_punch_remove),
+		cmocka_unit_test(test_full_disk),
+		cmocka_unit_test(test_file_system_below_is_full),
+		cmocka_unit_test(test_damage_is_found),
+		cmocka_unit_test(test_exactly_once),
+		cmocka_unit_test(test_random_with_crashes),
+	};
+
+	log_init("test", LOG_ERROR);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
