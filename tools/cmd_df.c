@@ -42,7 +42,7 @@ static void print_cluster(const struct cluster *c, const struct mds_statfs_rep *
 			 v->state == TARGET_UP ? "" : target_state_name(v->state));
 		print_row(name, v->capacity, v->used, v->free);
 	}
-	print_row("all", st->total, st->total - st->free, st->avail);
+	print_row("all", st->total, c->used, st->avail);
 	printf("%" PRIu64 " inodes used, %" PRIu64 " free\n", st->inodes - st->inodes_free,
 	       st->inodes_free);
 }
@@ -59,9 +59,9 @@ static json_t *cluster_json(const struct cluster *c, const struct mds_statfs_rep
 		json_array_append_new(targets, row);
 	}
 	all = json_pack("{s:I,s:I,s:I,s:I,s:I,s:o}", "size", (json_int_t)st->total, "used",
-			(json_int_t)(st->total - st->free), "avail", (json_int_t)st->avail,
-			"inodes", (json_int_t)st->inodes, "inodes_free",
-			(json_int_t)st->inodes_free, "targets", targets);
+			(json_int_t)c->used, "avail", (json_int_t)st->avail, "inodes",
+			(json_int_t)st->inodes, "inodes_free", (json_int_t)st->inodes_free,
+			"targets", targets);
 	return all;
 }
 

@@ -16,14 +16,13 @@ struct status_options {
 	int code; /* of --check */
 };
 
-/* Servers say "durability": "none" or "sync": false when they acknowledge what is not on stable
- * storage. */
+/* Servers say "durability": "none" when they acknowledge what is not on stable storage. */
 static bool is_durable(const json_t *status)
 {
-	const char *word = json_string_value(json_object_get(status, "durability"));
+	const json_t *store = json_object_get(status, "store");
+	const char *word = json_string_value(json_object_get(store ? store : status, "durability"));
 
-	return !json_is_false(json_object_get(status, "sync")) &&
-	       (!word || strcmp(word, "none") != 0);
+	return !word || strcmp(word, "none") != 0;
 }
 
 static const char *durability(const struct cluster *c)
@@ -74,21 +73,42 @@ static json_t *view_json(const struct cluster *c, const struct status_options *o
 	return all;
 }
 
-/* The members of an object that are numbers or words, on one line. */
-static void print_scalars(const json_t *object)
+/* Some members of an object, as far as it has them: key and words, NULL at the end. */
+static void print_members(const json_t *object, const char *const words[][2])
 {
-	const char *name;
-	json_t *v;
+	char size[SIZE_TEXT];
+	const char *separator = "           ";
 
-	json_object_foreach((json_t *)(uintptr_t)object, name, v)
-	{
-		if (json_is_integer(v))
-			printf("  %s %" JSON_INTEGER_FORMAT, name, json_integer_value(v));
-		else if (json_is_string(v) && *json_string_value(v))
-			printf("  %s %s", name, json_string_value(v));
+	for (; (*words)[0]; words++) {
+		const json_t *v = json_object_get(object, (*words)[0]);
+
+		if (!v)
+			continue;
+		fputs(separator, stdout);
+		separator = ",";
+		if (strstr((*words)[0], "bytes"))
+			printf(" %s %s", format_size((uint64_t)json_integer_value(v), size),
+			       (*words)[1]);
+		else
+			printf(" %" JSON_INTEGER_FORMAT " %s", json_integer_value(v), (*words)[1]);
 	}
 	putchar('\n');
 }
+
+static const char *const mds_words[][2] = {
+	{"n_sessions", "sessions"},
+	{"inodes", "inodes"},
+	{"opens", "open files"},
+	{"requests", "requests"},
+	{"mutations", "mutations"},
+	{"removals_waiting", "removals waiting"},
+	{NULL, NULL},
+};
+static const char *const mount_words[][2] = {
+	{"read_bytes", "read"}, {"written_bytes", "written"},           {"dirty_bytes", "dirty"},
+	{"open", "open files"}, {"checksum_errors", "checksum errors"}, {"retries", "retries"},
+	{NULL, NULL},
+};
 
 static void print_target(const struct target_view *v)
 {
@@ -113,13 +133,11 @@ static void print_view(const struct cluster *c, const struct status_options *o)
 	printf("durability  %s\n", full ? "full: what is acknowledged is on stable storage"
 					: "NONE: a crash loses what was acknowledged (sync = no)");
 	printf("mds         up at %s\n", c->mds_addr);
-	if (c->mds_status && json_object_size(c->mds_status)) {
-		fputs("          ", stdout);
-		print_scalars(c->mds_status);
-	}
+	print_members(c->mds_status, mds_words);
 	if (o->mount) {
-		printf("mount       %s\n          ", o->path);
-		print_scalars(o->mount);
+		printf("mount       %s\n",
+		       json_string_value(json_object_get(o->mount, "mountpoint")));
+		print_members(o->mount, mount_words);
 	}
 	printf("\nTARGET  STATE         SIZE       FREE  USED  %-21s HOST\n", "ADDRESS");
 	for (uint32_t i = 0; i < c->n_targets; i++)
