@@ -22,7 +22,7 @@ def session(what, ops, sync, **how):
 
 
 def main():
-    cuts = session("kv", 400 if LONG else 60, True, seeds=range(6) if LONG else (1, 2))
+    cuts = session("kv", 600 if LONG else 120, True, seeds=range(6) if LONG else (1, 2))
     for f in cuts.failures[:5]:
         print(f)
     assert not cuts.failures and cuts.n > 100, (len(cuts.failures), cuts.n)
