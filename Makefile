@@ -325,7 +325,17 @@ $(foreach f,$(fault_tool_src),$(eval $(call program,$(BUILD)/tests/$(basename $(
 $(foreach f,$(bench_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(every),-lm)))
 $(foreach f,$(helper_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(under_client),-lcmocka -lm)))
 $(foreach f,$(fuzz_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(every),-fsanitize=fuzzer -lm)))
-$(eval $(call program,$(BUILD)/leat-sim,$(sim_src),$(every),-lm))
+# The simulator runs both servers and the client in one process. Their internal names are their own
+# affair, so each server becomes one object that shows nothing but its entry points (server.h).
+mds_entry  := mds_start mds_stop mds_addrs mds_format mds_check mds_metrics_of mds_param_table n_mds_params
+ossd_entry := ossd_start ossd_stop ossd_addrs ossd_format ossd_check ossd_ready ossd_failed \
+              ossd_param_table n_ossd_params
+$(BUILD)/%-whole.o: $(BUILD)/lib%.a
+	$(call say,MERGE)
+	$(Q)$(LD) -r --whole-archive $< -o $@.tmp
+	$(Q)objcopy $(addprefix --keep-global-symbol=,$($*_entry)) $@.tmp $@ && rm $@.tmp
+$(BUILD)/leat-sim: $(BUILD)/mds-whole.o $(BUILD)/ossd-whole.o
+$(eval $(call program,$(BUILD)/leat-sim,$(sim_src),$(libleat) $(libcommon) $(libtest),-lm))
 $(eval $(call program,$(BUILD)/powerfs,tests/fault/powerfs.c,,$(fuse_libs)))
 
 ifneq ($(filter-out $(passive),$(goals)),)
