@@ -128,10 +128,11 @@ static int load_kind(struct cluster *c, char kind,
 		     int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len))
 {
 	const uint8_t begin[2] = { 'C', (uint8_t)kind }, end[2] = { 'C', (uint8_t)(kind + 1) };
+	struct kv_range range = { begin, 2, end, 2, UINT32_MAX };
 	struct load l = { c, 0 };
 	bool more;
 
-	TRY(kv_scan(c->store->kv, NULL, begin, 2, end, 2, UINT32_MAX, each, &l, &more));
+	TRY(kv_scan(c->store->kv, NULL, &range, each, &l, &more));
 	return l.status;
 }
 

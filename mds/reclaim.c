@@ -59,8 +59,7 @@ static int each_row(void *arg, const void *key, size_t key_len, const void *valu
 		p->status = -LE_CORRUPT_STORE;
 		return 1;
 	}
-	p->n++;
-	return 0;
+	return ++p->n == BATCH;
 }
 
 static bool row_on_target(const struct mds *m, const struct row *row, uint32_t target)
@@ -148,7 +147,7 @@ static int delete_rows(struct pass *p, uint64_t *ret_first_left)
 /* From `from` to the end of the queue. ret_left: first row that stays. */
 static int pass(struct mds *m, uint64_t from, uint64_t *ret_left)
 {
-	struct key end = key_after((struct key){ .b = { 'Q' }, .len = 1 });
+	struct key end = key_after(key_kind('Q'));
 	struct pass p = { .m = m };
 	bool more = true;
 	int rc = 0;
@@ -160,9 +159,10 @@ static int pass(struct mds *m, uint64_t from, uint64_t *ret_left)
 	m->reclaim.n_waiting = 0;
 	while (rc == 0 && more && !m->stopping) {
 		struct key begin = key_of('Q', from);
+		struct kv_range range = { begin.b, begin.len, end.b, end.len, BATCH };
 
 		p.n = 0;
-		rc = kv_scan(m->store.kv, NULL, begin.b, begin.len, end.b, end.len, BATCH, each_row, &p, &more);
+		rc = kv_scan(m->store.kv, NULL, &range, each_row, &p, &more);
 		if (rc == 0)
 			rc = p.status;
 		if (rc < 0 || p.n == 0)

@@ -156,9 +156,10 @@ static int scan(struct scan *sc, char kind,
 		int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len))
 {
 	const uint8_t begin = (uint8_t)kind, end = (uint8_t)(kind + 1);
+	struct kv_range range = { &begin, 1, &end, 1, UINT32_MAX };
 	bool more;
 
-	TRY(kv_scan(sc->m->store.kv, NULL, &begin, 1, &end, 1, UINT32_MAX, each, sc, &more));
+	TRY(kv_scan(sc->m->store.kv, NULL, &range, each, sc, &more));
 	return sc->status;
 }
 

@@ -128,8 +128,11 @@ static int check_index(struct check *c)
 	bool more = true;
 
 	while (more) {
+		struct kv_range range = { .begin = c->next, .begin_len = c->next_len,
+					  .max_items = CHECK_BATCH };
+
 		c->n = 0;
-		TRY(kv_scan(c->kv, NULL, c->next, c->next_len, NULL, 0, CHECK_BATCH, check_row, c, &more));
+		TRY(kv_scan(c->kv, NULL, &range, check_row, c, &more));
 		for (uint32_t i = 0; c->verify && i < c->n; i++)
 			check_data(c, &c->ids[i], c->recs[i]);
 	}

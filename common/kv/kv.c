@@ -236,13 +236,11 @@ void kv_snapshot_drop(struct kv *kv, struct kv_snapshot *snap)
 		kv->ops->snapshot_drop(kv, snap);
 }
 
-int kv_scan(struct kv *kv, struct kv_snapshot *snap, const void *begin, size_t begin_len,
-	    const void *end, size_t end_len, uint32_t max_items,
+int kv_scan(struct kv *kv, struct kv_snapshot *snap, const struct kv_range *range,
 	    int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len),
 	    void *arg, bool *ret_more)
 {
-	return kv->ops->scan(kv, snap, begin, begin_len, end, end_len, max_items, each, arg,
-			     ret_more);
+	return kv->ops->scan(kv, snap, range, each, arg, ret_more);
 }
 
 int kv_checkpoint(struct kv *kv, const char *path)

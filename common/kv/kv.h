@@ -73,13 +73,22 @@ int kv_commit(struct kv *kv, struct kv_batch *b, bool sync) CHECK_RESULT;
 int kv_snapshot_take(struct kv *kv, struct kv_snapshot **ret_snap) CHECK_RESULT;
 void kv_snapshot_drop(struct kv *kv, struct kv_snapshot *snap);
 
+/* [begin, end); end NULL: to the end of the store. */
+struct kv_range {
+	const void *begin;
+	size_t begin_len;
+	const void *end;
+	size_t end_len;
+	uint32_t max_items; /* a scan delivers no more than that */
+};
+
 /*
- * Range read of [begin, end) in order, at most max_items items; each() non-zero ends it. Yields;
- * each() runs on the loop after a chunk has been read, so it may call what it likes except yield.
- * ret_more: whether the range goes on behind the last item. end NULL: to the end of the store.
+ * Reads a range in order; each() non-zero ends it. Yields; each() runs on the loop after a chunk
+ * has been read, so it may call what it likes except yield. `begin` may be overwritten from the
+ * first each() on, `end` must stay as it is until the scan returns.
+ * ret_more: whether the range goes on behind the last item.
  */
-int kv_scan(struct kv *kv, struct kv_snapshot *snap, const void *begin, size_t begin_len,
-	    const void *end, size_t end_len, uint32_t max_items,
+int kv_scan(struct kv *kv, struct kv_snapshot *snap, const struct kv_range *range,
 	    int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len),
 	    void *arg, bool *ret_more) CHECK_RESULT;
 
@@ -107,8 +116,7 @@ struct kv_ops {
 	int (*commit)(struct kv *kv, struct kv_batch *b, bool sync);
 	int (*snapshot_take)(struct kv *kv, struct kv_snapshot **ret_snap);
 	void (*snapshot_drop)(struct kv *kv, struct kv_snapshot *snap);
-	int (*scan)(struct kv *kv, struct kv_snapshot *snap, const void *begin, size_t begin_len,
-		    const void *end, size_t end_len, uint32_t max_items,
+	int (*scan)(struct kv *kv, struct kv_snapshot *snap, const struct kv_range *range,
 		    int (*each)(void *arg, const void *key, size_t key_len, const void *value,
 				size_t len),
 		    void *arg, bool *ret_more);

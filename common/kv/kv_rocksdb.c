@@ -331,8 +331,7 @@ struct scan {
 	struct kv_rocksdb *k;
 	rocksdb_readoptions_t *opts;
 	rocksdb_iterator_t *it;
-	const void *begin;
-	size_t begin_len;
+	const struct kv_range *range;
 	uint32_t left; /* items that may still be delivered */
 	bool more;     /* the iterator stands on an item behind the chunk */
 	int status;
@@ -370,7 +369,7 @@ static void scan_run(void *arg)
 	char *err = NULL;
 	if (s->it == NULL) {
 		s->it = rocksdb_create_iterator(s->k->db, s->opts);
-		rocksdb_iter_seek(s->it, s->begin, s->begin_len);
+		rocksdb_iter_seek(s->it, s->range->begin, s->range->begin_len);
 	}
 	s->n = 0;
 	s->used = 0;
@@ -396,8 +395,7 @@ static void scan_end(struct scan *s)
 	s->opts = NULL;
 }
 
-static void scan_begin(struct scan *s, struct kv_snapshot *snap, const void *end, size_t end_len,
-		       bool from_memory)
+static void scan_begin(struct scan *s, struct kv_snapshot *snap, bool from_memory)
 {
 	s->opts = rocksdb_readoptions_create();
 	if (from_memory) {
@@ -406,8 +404,9 @@ static void scan_begin(struct scan *s, struct kv_snapshot *snap, const void *end
 	}
 	if (snap != NULL)
 		rocksdb_readoptions_set_snapshot(s->opts, snap->snap);
-	if (end != NULL)
-		rocksdb_readoptions_set_iterate_upper_bound(s->opts, end, end_len);
+	if (s->range->end != NULL)
+		rocksdb_readoptions_set_iterate_upper_bound(s->opts, s->range->end,
+							    s->range->end_len);
 	rocksdb_readoptions_set_background_purge_on_iterator_cleanup(s->opts, 1);
 }
 
@@ -429,8 +428,7 @@ static int scan_deliver(struct scan *s,
 	return 0;
 }
 
-static int rocks_scan(struct kv *kv, struct kv_snapshot *snap, const void *begin, size_t begin_len,
-		      const void *end, size_t end_len, uint32_t max_items,
+static int rocks_scan(struct kv *kv, struct kv_snapshot *snap, const struct kv_range *range,
 		      int (*each)(void *arg, const void *key, size_t key_len, const void *value,
 				  size_t len),
 		      void *arg, bool *ret_more)
@@ -439,14 +437,14 @@ static int rocks_scan(struct kv *kv, struct kv_snapshot *snap, const void *begin
 	struct scan *s = malloc(sizeof(*s));
 	if (s == NULL)
 		return -LE_NOMEM;
-	*s = (struct scan){.k = k, .begin = begin, .begin_len = begin_len, .left = max_items};
+	*s = (struct scan){.k = k, .range = range, .left = range->max_items};
 	k->stats.scans++;
 	/* In memory the whole of a short scan costs less than the way to a worker. */
-	scan_begin(s, snap, end, end_len, true);
+	scan_begin(s, snap, true);
 	scan_run(s);
 	if (s->status < 0 || (s->more && s->n < s->left)) {
 		scan_end(s);
-		scan_begin(s, snap, end, end_len, false);
+		scan_begin(s, snap, false);
 		int rc = env_offload(kv->env, scan_run, s);
 		s->status = rc < 0 ? rc : s->status;
 	}

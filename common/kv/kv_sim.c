@@ -424,11 +424,6 @@ static void sim_snapshot_drop(struct kv *kv, struct kv_snapshot *snap)
 	free(snap);
 }
 
-struct range {
-	const void *begin, *end;
-	size_t begin_len, end_len;
-};
-
 /* Copies of items, as a chunk read by a worker would be; on the heap of the scanning fiber. */
 struct chunk {
 	uint64_t seq;
@@ -441,12 +436,12 @@ struct chunk {
 	} items[CHUNK_ITEMS];
 };
 
-static bool in_range(const struct node *n, const struct range *r)
+static bool in_range(const struct node *n, const struct kv_range *r)
 {
 	return n != NULL && (r->end == NULL || compare(n, r->end, r->end_len) < 0);
 }
 
-static void fill(struct store *s, const struct range *r, uint32_t max, struct chunk *c)
+static void fill(struct store *s, const struct kv_range *r, uint32_t max, struct chunk *c)
 {
 	c->n = 0;
 	struct node *n = seek(s, r->begin, r->begin_len, NULL);
@@ -462,12 +457,13 @@ static void fill(struct store *s, const struct range *r, uint32_t max, struct ch
 	c->more = in_range(n, r);
 }
 
-static int scan_chunks(struct kv_sim *k, struct range r, uint32_t left, struct chunk *c,
+static int scan_chunks(struct kv_sim *k, struct kv_range r, struct chunk *c,
 		       int (*each)(void *arg, const void *key, size_t key_len, const void *value,
 				   size_t len),
 		       void *arg)
 {
 	struct store *s = k->store;
+	uint32_t left = r.max_items;
 	do {
 		if (sim_random_below(s->sim, 2) == 0)
 			TRY(sim_disk_wait(k->kv.env, sim_worker_us_max(s->sim)));
@@ -493,14 +489,12 @@ static int scan_chunks(struct kv_sim *k, struct range r, uint32_t left, struct c
 	return 0;
 }
 
-static int sim_scan(struct kv *kv, struct kv_snapshot *snap, const void *begin, size_t begin_len,
-		    const void *end, size_t end_len, uint32_t max_items,
+static int sim_scan(struct kv *kv, struct kv_snapshot *snap, const struct kv_range *range,
 		    int (*each)(void *arg, const void *key, size_t key_len, const void *value,
 				size_t len),
 		    void *arg, bool *ret_more)
 {
 	struct kv_sim *k = self(kv);
-	struct range r = {begin, end, begin_len, end_len};
 	struct kv_snapshot own;
 	struct chunk *c = malloc(sizeof(*c));
 	if (c == NULL)
@@ -508,7 +502,7 @@ static int sim_scan(struct kv *kv, struct kv_snapshot *snap, const void *begin, 
 	k->stats.scans++;
 	pin(k->store, &own);
 	c->seq = snap != NULL ? snap->seq : own.seq;
-	int rc = scan_chunks(k, r, max_items, c, each, arg);
+	int rc = scan_chunks(k, *range, c, each, arg);
 	list_remove(&own.link);
 	if (rc == 0)
 		*ret_more = c->more;

@@ -31,10 +31,9 @@ int mds_listxattr(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_listxattr_req *in = vin;
 	struct mds_listxattr_rep *out = vout;
-	struct key begin = key_of('X', in->ino.v), end = key_after(begin);
+	struct kv_range range = { begin.b, begin.len, end.b, end.len, UINT32_MAX };
 	struct names n = { .cred = &in->cred };
 	const struct inode_rec *rec;
-	bool more;
 
 	TRY(cred_check(&in->cred));
 	TRY(file_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
@@ -44,7 +43,7 @@ int mds_listxattr(struct op *op, const void *vin, void *vout)
 	n.buf = op_alloc(op, n.cap);
 	if (n.buf == NULL)
 		return -LE_NOMEM;
-	TRY(kv_scan(op->store->kv, NULL, begin.b, begin.len, end.b, end.len, UINT32_MAX, each_name, &n, &more));
+	TRY(kv_scan(op->store->kv, NULL, &range, each_name, &n, &more));
 	TRY(n.status);
 	out->names = bytes_of(n.buf, n.len);
 	return store_settle(op->store);

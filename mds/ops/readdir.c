@@ -104,7 +104,7 @@ int mds_readdir(struct op *op, const void *vin, void *vout)
 	struct key begin = key_dentry(in->ino, in->cookie + 1), end = key_after(key_of('D', in->ino.v));
 	struct listing l = { .room = in->max_bytes < REPLY_MAX ? in->max_bytes : REPLY_MAX };
 	const struct inode_rec *rec;
-	bool more;
+	struct kv_range range;
 
 	TRY(cred_check(&in->cred));
 	TRY(file_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
@@ -122,10 +122,10 @@ int mds_readdir(struct op *op, const void *vin, void *vout)
 	l.buf = op_alloc(op, l.cap);
 	if (l.buf == NULL)
 		return -LE_NOMEM;
-	TRY(kv_scan(op->store->kv, NULL, begin.b, begin.len, end.b, end.len, l.room / ENTRY_OVERHEAD + 1, each_entry,
-		    &l, &more));
+	range = (struct kv_range){ begin.b, begin.len, end.b, end.len, l.room / ENTRY_OVERHEAD + 1 };
+	TRY(kv_scan(op->store->kv, NULL, &range, each_entry, &l, &more));
 	TRY(l.status);
-	out->eof = !l.full && !more;
+	out->eof = !l.full;
 	TRY(store_settle(op->store));
 	return encode(op, &l, (in->flags & READDIR_PLUS) != 0, out);
 }

@@ -227,10 +227,11 @@ static int load_kind(struct sessions *ss, char kind,
 		     int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len))
 {
 	const uint8_t begin = (uint8_t)kind, end = (uint8_t)(kind + 1);
+	struct kv_range range = { &begin, 1, &end, 1, UINT32_MAX };
 	struct load l = { ss, 0 };
 	bool more;
 
-	TRY(kv_scan(ss->store->kv, NULL, &begin, 1, &end, 1, UINT32_MAX, each, &l, &more));
+	TRY(kv_scan(ss->store->kv, NULL, &range, each, &l, &more));
 	if (l.status < 0)
 		log_error("sessions in the store are damaged");
 	return l.status;

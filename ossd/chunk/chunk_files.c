@@ -46,8 +46,9 @@ static int walk_row(void *arg, const void *key, size_t key_len, const void *valu
 
 static int walk_step(struct walk *w, uint32_t max)
 {
-	return kv_scan(w->s->kv, NULL, w->key, w->key_len, w->end, sizeof(w->end), max, walk_row, w,
-		       &w->more);
+	struct kv_range range = { w->key, w->key_len, w->end, sizeof(w->end), max };
+
+	return kv_scan(w->s->kv, NULL, &range, walk_row, w, &w->more);
 }
 
 /* ---- changes ---- */

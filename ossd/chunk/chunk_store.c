@@ -425,9 +425,11 @@ static int load_range(struct load *l, char first)
 
 	l->last[0] = (uint8_t)first;
 	l->last_len = 1;
-	while (more)
-		TRY(kv_scan(l->s->kv, NULL, l->last, l->last_len, end, sizeof(end), LOAD_BATCH, load_one,
-			    l, &more));
+	while (more) {
+		struct kv_range range = { l->last, l->last_len, end, sizeof(end), LOAD_BATCH };
+
+		TRY(kv_scan(l->s->kv, NULL, &range, load_one, l, &more));
+	}
 	return 0;
 }
 

@@ -89,8 +89,12 @@ static bool scan(struct kv *kv, struct kv_snapshot *snap, const char *begin, con
 		 uint32_t max, struct seen *s)
 {
 	bool more = false;
-	ASSERT(kv_scan(kv, snap, begin, strlen(begin), end, end != NULL ? strlen(end) : 0, max, see,
-		       s, &more) == 0);
+	struct kv_range range = {.begin = begin,
+				 .begin_len = strlen(begin),
+				 .end = end,
+				 .end_len = end != NULL ? strlen(end) : 0,
+				 .max_items = max};
+	ASSERT(kv_scan(kv, snap, &range, see, s, &more) == 0);
 	return more;
 }
 
