@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -532,29 +534,52 @@ static void check_settled(struct rig *r, void *arg)
 	settle(arg);
 }
 
+struct tally {
+	uint64_t crashes, ops;
+};
+
+static void one_seed(uint64_t seed, struct tally *t)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	rig_init(&w->rig, seed);
+	for (int round = 0; round < 4; round++)
+		t->crashes += rig_run_crash(&w->rig, storm, w,
+					    60 + sim_random_below(w->rig.sim, 3000));
+	rig_run(&w->rig, check_settled, w);
+	assert_int_equal(rig_check(&w->rig, true), 0);
+	rig_run(&w->rig, storm, w);
+	assert_int_equal(rig_check(&w->rig, true), 0);
+	t->ops += w->ops;
+	rig_fini(&w->rig);
+	free(w);
+}
+
+/* In a child: what a crashed process held is never freed. */
 static void test_random_with_crashes(void **state)
 {
-	uint64_t n_crashes = 0, ops = 0;
+	struct tally t = { 0 };
+	int pipe_fds[2], status = 0;
+	pid_t pid;
 
 	(void)state;
-	for (uint64_t seed = 1; seed <= 12; seed++) {
-		struct world *w = calloc(1, sizeof(*w));
-
-		rig_init(&w->rig, seed);
-		for (int round = 0; round < 4; round++)
-			n_crashes += rig_run_crash(&w->rig, storm, w,
-						   60 + sim_random_below(w->rig.sim, 3000));
-		rig_run(&w->rig, check_settled, w);
-		assert_int_equal(rig_check(&w->rig, true), 0);
-		rig_run(&w->rig, storm, w);
-		assert_int_equal(rig_check(&w->rig, true), 0);
-		ops += w->ops;
-		rig_fini(&w->rig);
-		free(w);
+	assert_int_equal(pipe(pipe_fds), 0);
+	fflush(NULL);
+	pid = fork();
+	assert_true(pid >= 0);
+	if (pid == 0) {
+		for (uint64_t seed = 1; seed <= 12; seed++)
+			one_seed(seed, &t);
+		_exit(write(pipe_fds[1], &t, sizeof(t)) == (ssize_t)sizeof(t) ? 0 : 1);
 	}
-	print_message("%llu changes acknowledged, %llu crashes\n", (unsigned long long)ops,
-		      (unsigned long long)n_crashes);
-	assert_true(n_crashes > 20);
+	close(pipe_fds[1]);
+	assert_int_equal(read(pipe_fds[0], &t, sizeof(t)), sizeof(t));
+	close(pipe_fds[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+	print_message("%llu changes acknowledged, %llu crashes\n", (unsigned long long)t.ops,
+		      (unsigned long long)t.crashes);
+	assert_true(t.crashes > 20);
 }
 
 int main(void)
