@@ -39,6 +39,7 @@ struct workload {
 	struct cluster *c;
 	struct mclient client[CLIENTS_MAX];
 	uint32_t winners[RACES], unsure[RACES];
+	uint64_t used_at_start;
 	bool verified;
 };
 
@@ -604,7 +605,7 @@ static void verify_space(struct run *r)
 	for (int i = 0; i < 100; i++) {
 		if (!expect(r, "statfs", ll_statfs(r->client, &st), 0))
 			return;
-		if (st.total - st.free < (1u << 20))
+		if (st.total - st.free <= r->w->used_at_start)
 			return;
 		fiber_sleep_us(1000000);
 	}
@@ -638,6 +639,12 @@ void workload_client(struct cluster *c, uint32_t index, struct client *client)
 		return;
 	}
 	r.m = &w->client[index];
+	if (w->used_at_start == 0) {
+		struct ll_statfs st;
+		if (!expect(&r, "statfs", ll_statfs(client, &st), 0))
+			return;
+		w->used_at_start = st.total - st.free;
+	}
 	if (!r.m->made)
 		make_home(&r);
 	adopt(&r);
