@@ -31,7 +31,6 @@ int mds_listxattr(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_listxattr_req *in = vin;
 	struct mds_listxattr_rep *out = vout;
-	struct kv_range range = { begin.b, begin.len, end.b, end.len, UINT32_MAX };
 	struct names n = { .cred = &in->cred };
 	const struct inode_rec *rec;
 
@@ -43,7 +42,7 @@ int mds_listxattr(struct op *op, const void *vin, void *vout)
 	n.buf = op_alloc(op, n.cap);
 	if (n.buf == NULL)
 		return -LE_NOMEM;
-	TRY(kv_scan(op->store->kv, NULL, &range, each_name, &n, &more));
+	TRY(store_scan_prefix(op->store, key_of('X', in->ino.v), each_name, &n));
 	TRY(n.status);
 	out->names = bytes_of(n.buf, n.len);
 	return store_settle(op->store);

@@ -105,6 +105,7 @@ int mds_readdir(struct op *op, const void *vin, void *vout)
 	struct listing l = { .room = in->max_bytes < REPLY_MAX ? in->max_bytes : REPLY_MAX };
 	const struct inode_rec *rec;
 	struct kv_range range;
+	bool more;
 
 	TRY(cred_check(&in->cred));
 	TRY(file_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
@@ -125,7 +126,7 @@ int mds_readdir(struct op *op, const void *vin, void *vout)
 	range = (struct kv_range){ begin.b, begin.len, end.b, end.len, l.room / ENTRY_OVERHEAD + 1 };
 	TRY(kv_scan(op->store->kv, NULL, &range, each_entry, &l, &more));
 	TRY(l.status);
-	out->eof = !l.full;
+	out->eof = !l.full && !more;
 	TRY(store_settle(op->store));
 	return encode(op, &l, (in->flags & READDIR_PLUS) != 0, out);
 }

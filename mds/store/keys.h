@@ -40,6 +40,11 @@ static inline struct key key_of(char kind, uint64_t id)
 	put_be(k.b + 1, id, 8);
 	return k;
 }
+/* The prefix of all keys of a kind. */
+static inline struct key key_kind(char kind)
+{
+	return (struct key){ .b = { (uint8_t)kind }, .len = 1 };
+}
 static inline struct key key_inode(struct ino ino)
 {
 	return key_of('I', ino.v);

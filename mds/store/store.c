@@ -27,7 +27,9 @@ static uint64_t dentry_hash(struct ino dir, uint64_t cookie)
 
 uint64_t dentry_cookie(const struct store *s, struct bytes name)
 {
-	uint64_t h = checksum64_seed(name.data, name.len, s->cluster.dentry_seed) >> (COLLISION_BITS + 1);
+	uint64_t h = checksum64_seed(name.data, name.len, s->cluster.dentry_seed) & s->hash_mask;
+
+	h >>= COLLISION_BITS + 1;
 
 	/* Positive as an off_t, and above the cookies of . and .. */
 	return (h == 0 ? 1 : h) << COLLISION_BITS;
@@ -296,6 +298,24 @@ int store_get_record(struct store *s, struct key k, struct kv_value *ret_v)
 	return kv_get(s->kv, k.b, k.len, ret_v);
 }
 
+int store_scan(struct store *s, const struct key *begin, const struct key *end,
+	       int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len), void *arg)
+{
+	struct kv_range range = { begin->b, begin->len, end->b, end->len, UINT32_MAX };
+	bool more;
+
+	return kv_scan(s->kv, NULL, &range, each, arg, &more);
+}
+
+int store_scan_prefix(struct store *s, struct key k,
+		      int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len),
+		      void *arg)
+{
+	struct key end = key_after(k);
+
+	return store_scan(s, &k, &end, each, arg);
+}
+
 static int inode_decode(struct inode *i, const void *value, size_t len)
 {
 	struct wire_r r;
@@ -499,7 +519,7 @@ int store_open(struct env *env, const struct store_options *opt, struct store *s
 	};
 	int rc;
 
-	*s = (struct store){ .env = env, .opt = *opt };
+	*s = (struct store){ .env = env, .opt = *opt, .hash_mask = UINT64_MAX };
 	TRY(kv_open(env, opt->path, &ko, &s->kv));
 	store_init(s);
 	rc = opt->create ? 0 : read_state(s);

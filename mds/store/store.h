@@ -111,6 +111,7 @@ struct store {
 	struct cluster_rec cluster;
 	struct counters_rec counters;
 	bool counters_dirty;
+	uint64_t hash_mask; /* of name hashes; tests make it small */
 };
 
 /* Opens or (opt->create) makes the kv store, reads cluster and counters records (unless create). -LE_STORE_FORMAT
@@ -141,6 +142,14 @@ void store_unpin(struct store *s, struct cobj *o);
 struct inode *inode_insert(struct store *s, struct ino ino);
 void store_shrink(struct store *s);
 size_t inode_encode(const struct inode_rec *rec, uint8_t *buf, size_t size);
+/* All records from begin up to end (not included); returns when each() does not return 0. Yields. */
+int store_scan(struct store *s, const struct key *begin, const struct key *end,
+	       int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len), void *arg)
+	CHECK_RESULT;
+/* All records whose keys begin with k. */
+int store_scan_prefix(struct store *s, struct key k,
+		      int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len),
+		      void *arg) CHECK_RESULT;
 int store_get_record(struct store *s, struct key k, struct kv_value *ret_v) CHECK_RESULT;
 
 #endif

@@ -1,0 +1,213 @@
+/* Names, links and renames: a table of steps, each with the status it must have. */
+#include <fcntl.h>
+#include <linux/fs.h>
+
+#include "tests/unit/mds/fixture.h"
+
+enum what { MKDIR, CREATE, UNLINK, RMDIR, RENAME, RENAME_NEW, LINK, LOOKUP, NLINK };
+struct step {
+	enum what what;
+	const char *path, *path2; /* at most two components */
+	int want;                 /* status, or nlink */
+};
+
+static int parent_of(struct fx *f, const char *path, struct ino *ret_dir, const char **ret_name)
+{
+	const char *slash = strchr(path, '/');
+	char dir[256];
+	struct attr a;
+
+	*ret_dir = LEAT_ROOT_INO;
+	*ret_name = path;
+	while (slash != NULL) {
+		snprintf(dir, sizeof(dir), "%.*s", (int)(slash - *ret_name), *ret_name);
+		TRY(fx_lookup(f, *ret_dir, dir, &a));
+		*ret_dir = a.ino;
+		*ret_name = slash + 1;
+		slash = strchr(*ret_name, '/');
+	}
+	return 0;
+}
+
+static int two(struct fx *f, const struct step *s, struct ino dir, const char *name)
+{
+	struct ino dir2;
+	const char *name2;
+	struct attr a;
+
+	TRY(parent_of(f, s->path2, &dir2, &name2));
+	if (s->what != LINK)
+		return fx_rename(f, dir, name, dir2, name2, s->what == RENAME_NEW ? RENAME_NOREPLACE : 0);
+	TRY(fx_lookup(f, dir, name, &a));
+	return fx_link(f, a.ino, dir2, name2);
+}
+
+static int run_step(struct fx *f, const struct step *s)
+{
+	const char *name;
+	struct attr a;
+	struct ino dir;
+	int rc = parent_of(f, s->path, &dir, &name);
+
+	if (rc < 0)
+		return rc;
+	switch (s->what) {
+	case MKDIR: return fx_mkdir(f, dir, name, NULL);
+	case CREATE:
+		TRY(fx_create_file(f, dir, name, O_EXCL | O_WRONLY, &a));
+		return fx_close(f, a.ino, O_WRONLY, 0);
+	case UNLINK: return fx_unlink(f, dir, name);
+	case RMDIR: return fx_rmdir(f, dir, name);
+	case RENAME:
+	case RENAME_NEW:
+	case LINK: return two(f, s, dir, name);
+	case LOOKUP: return fx_lookup(f, dir, name, &a);
+	case NLINK: TRY(fx_lookup(f, dir, name, &a)); return (int)a.nlink;
+	}
+	return -LE_INVAL;
+}
+
+static const struct step names[] = {
+	{ LOOKUP, "a", NULL, -LE_NOENT },
+	{ CREATE, "a", NULL, 0 },
+	{ CREATE, "a", NULL, -LE_EXIST },
+	{ LOOKUP, "a", NULL, 0 },
+	{ MKDIR, "a", NULL, -LE_EXIST },
+	{ MKDIR, "d", NULL, 0 },
+	{ NLINK, ".", NULL, 3 },
+	{ CREATE, "d/x", NULL, 0 },
+	{ CREATE, "a/x", NULL, -LE_NOTDIR },
+	{ RMDIR, "d", NULL, -LE_NOTEMPTY },
+	{ RMDIR, "a", NULL, -LE_NOTDIR },
+	{ UNLINK, "d", NULL, -LE_ISDIR },
+	{ LINK, "d/x", "y", 0 },
+	{ NLINK, "y", NULL, 2 },
+	{ LINK, "d", "e", -LE_PERM },
+	{ LINK, "y", "d/x", -LE_EXIST },
+	{ UNLINK, "d/x", NULL, 0 },
+	{ NLINK, "y", NULL, 1 },
+	{ RMDIR, "d", NULL, 0 },
+	{ NLINK, ".", NULL, 2 },
+	{ UNLINK, "y", NULL, 0 },
+	{ UNLINK, "y", NULL, -LE_NOENT },
+	{ MKDIR, ".", NULL, -LE_EXIST },
+	{ RMDIR, ".", NULL, -LE_INVAL },
+};
+
+static const struct step renames[] = {
+	{ MKDIR, "p", NULL, 0 },
+	{ MKDIR, "q", NULL, 0 },
+	{ MKDIR, "p/s", NULL, 0 },
+	{ CREATE, "p/f", NULL, 0 },
+	{ CREATE, "q/g", NULL, 0 },
+	{ RENAME, "p/none", "q/h", -LE_NOENT },
+	{ RENAME, "p/f", "p/f", 0 },             /* itself */
+	{ RENAME_NEW, "p/f", "q/g", -LE_EXIST },
+	{ RENAME_NEW, "p/f", "q/h", 0 },
+	{ LOOKUP, "p/f", NULL, -LE_NOENT },
+	{ RENAME, "q/h", "q/g", 0 },             /* over a file */
+	{ LOOKUP, "q/h", NULL, -LE_NOENT },
+	{ RENAME, "q/g", "p/s", -LE_ISDIR },
+	{ RENAME, "p/s", "q/g", -LE_NOTDIR },
+	{ RENAME, "p", "p/s/p", -LE_INVAL },     /* below itself */
+	{ RENAME, "p", "p/p", -LE_INVAL },
+	{ NLINK, "p", NULL, 3 },
+	{ NLINK, "q", NULL, 2 },
+	{ RENAME, "p/s", "q/t", 0 },             /* a directory elsewhere */
+	{ NLINK, "p", NULL, 2 },
+	{ NLINK, "q", NULL, 3 },
+	{ RENAME, "p", "q/t", 0 },               /* over an empty directory */
+	{ NLINK, "q", NULL, 3 },
+	{ NLINK, ".", NULL, 3 },
+	{ MKDIR, "r", NULL, 0 },
+	{ RENAME, "r", "q", -LE_NOTEMPTY },
+	{ LINK, "q/g", "q/g2", 0 },
+	{ RENAME, "q/g", "q/g2", 0 },            /* two names of one file: nothing happens */
+	{ LOOKUP, "q/g", NULL, 0 },
+	{ NLINK, "q/g2", NULL, 2 },
+	{ RENAME_NEW, "q/g", "q/g2", -LE_EXIST },
+};
+
+static void run_steps(struct fx *f, const struct step *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		int rc = run_step(f, &s[i]);
+
+		if (rc != s[i].want)
+			fail_msg("step %zu (%s): %d %s, want %d", i, s[i].path, rc, status_name(rc), s[i].want);
+	}
+}
+
+static void names_body(struct fx *f)
+{
+	run_steps(f, names, ARRAY_SIZE(names));
+}
+
+static void renames_body(struct fx *f)
+{
+	run_steps(f, renames, ARRAY_SIZE(renames));
+}
+
+/* All names of a directory get the same hash: the collision chain is the directory. */
+static void collisions_body(struct fx *f)
+{
+	struct store *s = &f->m->store;
+	struct ino dir;
+
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "c", &dir), 0);
+	s->hash_mask = 0;
+	for (char c = 'a'; c < 'a' + 16; c++)
+		assert_int_equal(fx_create_file(f, dir, (char[]){ c, 0 }, O_RDONLY, NULL), 0);
+	assert_int_equal(fx_create_file(f, dir, "q", O_RDONLY, NULL), -LE_NOSPC);
+	/* from the middle, so that tombstones stay, and in again */
+	assert_int_equal(fx_unlink(f, dir, "c"), 0);
+	assert_int_equal(fx_lookup(f, dir, "c", NULL), -LE_NOENT);
+	assert_int_equal(fx_lookup(f, dir, "p", NULL), 0);
+	assert_int_equal(fx_create_file(f, dir, "a rather long name that does not fit where c was", 0, NULL), 0);
+	assert_int_equal(fx_rename(f, dir, "a", dir, "p", 0), 0);
+	assert_int_equal(fx_rename(f, dir, "b", dir, "z", 0), 0);
+	for (char c = 'd'; c < 'a' + 16; c++)
+		assert_int_equal(fx_unlink(f, dir, (char[]){ c, 0 }), 0);
+	assert_int_equal(fx_unlink(f, dir, "z"), 0);
+	assert_int_equal(fx_unlink(f, dir, "a rather long name that does not fit where c was"), 0);
+	s->hash_mask = UINT64_MAX;
+	assert_int_equal(fx_rmdir(f, LEAT_ROOT_INO, "c"), 0);
+}
+
+static void run_and_check(void (*body)(struct fx *f))
+{
+	struct fx *f = fx_create(1);
+
+	fx_run(f, body);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
+static void test_names(void **state)
+{
+	(void)state;
+	run_and_check(names_body);
+}
+
+static void test_renames(void **state)
+{
+	(void)state;
+	run_and_check(renames_body);
+}
+
+static void test_collisions(void **state)
+{
+	(void)state;
+	run_and_check(collisions_body);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_names),
+		cmocka_unit_test(test_renames),
+		cmocka_unit_test(test_collisions),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
