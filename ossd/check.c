@@ -24,7 +24,8 @@ struct check {
 	uint64_t problems, n_chunks, n_blocks, bytes;
 	uint8_t next[KV_KEY_MAX + 1];
 	size_t next_len;
-	/* One batch of decoded records, whose data is read after the scan (which must not yield). */
+	/* One batch of decoded records, whose data is read after the scan (which must not yield).
+	 */
 	bool verify;
 	struct chunk_id ids[CHECK_BATCH];
 	struct chunk_record *recs[CHECK_BATCH];
@@ -62,7 +63,7 @@ static void check_extents(struct check *c, const struct chunk_id *id, const stru
 static int check_chunk(struct check *c, const void *key, size_t key_len, const void *value,
 		       size_t len)
 {
-	struct chunk_id id = { 0 };
+	struct chunk_id id = {0};
 	struct chunk_record *r = c->recs[c->n];
 
 	if (chunk_key_decode(key, key_len, &id) < 0) {
@@ -128,8 +129,8 @@ static int check_index(struct check *c)
 	bool more = true;
 
 	while (more) {
-		struct kv_range range = { .begin = c->next, .begin_len = c->next_len,
-					  .max_items = CHECK_BATCH };
+		struct kv_range range = {
+			.begin = c->next, .begin_len = c->next_len, .max_items = CHECK_BATCH};
 
 		c->n = 0;
 		TRY(kv_scan(c->kv, NULL, &range, check_row, c, &more));
@@ -141,7 +142,7 @@ static int check_index(struct check *c)
 
 static int check_open(struct check *c)
 {
-	struct kv_options ko = { .cache_size = c->p->kv_cache_size };
+	struct kv_options ko = {.cache_size = c->p->kv_cache_size};
 	char path[STORE_PATH_MAX];
 	struct kv_value v;
 	struct wire_r r;
@@ -166,7 +167,8 @@ static int check_open(struct check *c)
 		return -LE_STORE_FORMAT;
 	snprintf(path, sizeof(path), "%s/data", c->p->data_dir);
 	TRY(data_file_open(c->env, path, c->super.capacity, &c->data));
-	return extent_alloc_init(&c->alloc, c->super.capacity / UNIT_SIZE, c->data.size / UNIT_SIZE);
+	return extent_alloc_init(&c->alloc, c->super.capacity / UNIT_SIZE,
+				 c->data.size / UNIT_SIZE);
 }
 
 static void check_close(struct check *c)

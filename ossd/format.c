@@ -12,8 +12,8 @@
 #include "ossd/server.h"
 
 #define SIZE_DEFAULT (1ULL << 30)
-#define SIZE_MIN (1ULL << 20)
-#define SIZE_MAX_ (1ULL << 44) /* unit numbers have 32 bits */
+#define SIZE_MIN     (1ULL << 20)
+#define SIZE_MAX_    (1ULL << 44) /* unit numbers have 32 bits */
 
 static uint64_t choose_size(const struct ossd_params *p)
 {
@@ -45,9 +45,9 @@ static int make_data_file(struct env *env, const struct ossd_params *p)
 
 static int put_super(struct env *env, struct kv *kv, uint64_t capacity)
 {
-	struct store_super super = { .format = STORE_FORMAT, .capacity = capacity };
+	struct store_super super = {.format = STORE_FORMAT, .capacity = capacity};
 	struct kv_batch *b = kv_batch_create();
-	uint8_t buf[SUPER_MAX], zero[8] = { 0 };
+	uint8_t buf[SUPER_MAX], zero[8] = {0};
 	struct wire_w w;
 	int rc;
 
@@ -65,7 +65,7 @@ static int put_super(struct env *env, struct kv *kv, uint64_t capacity)
 
 static int make_index(struct env *env, const struct ossd_params *p, uint64_t capacity)
 {
-	struct kv_options ko = { .create = true };
+	struct kv_options ko = {.create = true};
 	struct kv_value v;
 	char path[STORE_PATH_MAX];
 	struct kv *kv;

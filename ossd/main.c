@@ -19,9 +19,9 @@
 #include "common/rt/net.h"
 #include "ossd/server.h"
 
-#define SETS_MAX 64
-#define POLL_MS 100u
-#define EXIT_USAGE 2
+#define SETS_MAX     64
+#define POLL_MS      100u
+#define EXIT_USAGE   2
 #define EXIT_REFUSED 3
 
 struct program {
@@ -64,8 +64,9 @@ static void usage(FILE *out)
 
 static int sections(struct program *g, struct config_section s[2])
 {
-	s[0] = (struct config_section){ "cluster", cluster_param_table, n_cluster_params, &g->cluster };
-	s[1] = (struct config_section){ "ossd", ossd_param_table, n_ossd_params, &g->params };
+	s[0] = (struct config_section){"cluster", cluster_param_table, n_cluster_params,
+				       &g->cluster};
+	s[1] = (struct config_section){"ossd", ossd_param_table, n_ossd_params, &g->params};
 	return 2;
 }
 
@@ -127,20 +128,27 @@ static int show_params(struct program *g)
 	return 0;
 }
 
-enum { OPT_SET = 256, OPT_READY, OPT_DATA, OPT_HELP, OPT_VERSION, OPT_PARAMS };
+enum {
+	OPT_SET = 256,
+	OPT_READY,
+	OPT_DATA,
+	OPT_HELP,
+	OPT_VERSION,
+	OPT_PARAMS
+};
 
 /* 0 to go on, else the exit status + 1. */
 static int parse(struct program *g, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "config", required_argument, NULL, 'c' },
-		{ "set", required_argument, NULL, OPT_SET },
-		{ "ready-file", required_argument, NULL, OPT_READY },
-		{ "data", no_argument, NULL, OPT_DATA },
-		{ "params", no_argument, NULL, OPT_PARAMS },
-		{ "help", no_argument, NULL, OPT_HELP },
-		{ "version", no_argument, NULL, OPT_VERSION },
-		{ 0 },
+		{"config", required_argument, NULL, 'c'},
+		{"set", required_argument, NULL, OPT_SET},
+		{"ready-file", required_argument, NULL, OPT_READY},
+		{"data", no_argument, NULL, OPT_DATA},
+		{"params", no_argument, NULL, OPT_PARAMS},
+		{"help", no_argument, NULL, OPT_HELP},
+		{"version", no_argument, NULL, OPT_VERSION},
+		{0},
 	};
 	const char *file = NULL;
 	char *sets[SETS_MAX];
@@ -243,8 +251,8 @@ static int exit_status_of(int rc)
 
 static int run_server(struct program *g)
 {
-	struct ossd_options o = { .transport = g->transport, .params = g->params,
-				  .mds_addrs = g->cluster.mds };
+	struct ossd_options o = {
+		.transport = g->transport, .params = g->params, .mds_addrs = g->cluster.mds};
 	int rc;
 
 	TRY(rpc_key_load(g->cluster.key_file, &o.key));
@@ -328,8 +336,8 @@ static int make_transport(struct program *g)
 
 static int run(struct program *g)
 {
-	struct env_real_options eo = { .kv_open = kv_rocksdb_open };
-	struct loop_options lo = { .name = "ossd", .spin_us = g->params.spin_us };
+	struct env_real_options eo = {.kv_open = kv_rocksdb_open};
+	struct loop_options lo = {.name = "ossd", .spin_us = g->params.spin_us};
 
 	TRY(block_signals(g));
 	TRY(env_real_create(&eo, &g->env));

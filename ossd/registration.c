@@ -4,7 +4,7 @@
 
 #include "common/base/log.h"
 
-#define CALL_MS 5000u
+#define CALL_MS     5000u
 #define EXPIRE_STEP 1024u
 
 static uint64_t earlier(uint64_t now, uint64_t ms)
@@ -58,15 +58,24 @@ static int register_target(struct registration *g, struct rpc_client *c, uint16_
 {
 	struct target *t = g->t;
 	struct chunk_store *s = t->store;
-	struct mds_target_register_rep rep = { 0 };
+	struct mds_target_register_rep rep = {0};
 	struct mds_target_register_req req = {
-		.cluster = s->super.cluster, .uuid = s->super.uuid, .target = s->super.target,
-		.commits = s->commits, .addrs = bytes_str(g->addrs), .host = bytes_str(t->p->host),
-		.capacity = space_total(&s->space), .used = space_used(&s->space),
-		.free = space_usable(&s->space), .incarnation = g->incarnation,
+		.cluster = s->super.cluster,
+		.uuid = s->super.uuid,
+		.target = s->super.target,
+		.commits = s->commits,
+		.addrs = bytes_str(g->addrs),
+		.host = bytes_str(t->p->host),
+		.capacity = space_total(&s->space),
+		.used = space_used(&s->space),
+		.free = space_usable(&s->space),
+		.incarnation = g->incarnation,
 	};
-	struct rpc_call call = { .op = OP_mds_target_register, .flags = flags, .req = &req,
-				 .rep = &rep, .deadline_us = loop_deadline_ms(CALL_MS) };
+	struct rpc_call call = {.op = OP_mds_target_register,
+				.flags = flags,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(CALL_MS)};
 	int rc = rpc_call(c, &call);
 
 	if (rc == 0)
@@ -114,8 +123,8 @@ static int expire_rows(struct chunk_store *s, struct live *l, uint64_t asked_us)
 
 	do {
 		TRY(chunk_store_status(s));
-		n = replay_expire(&s->replay, group_commit_batch(&s->gc), asked_us, EXPIRE_STEP, is_alive,
-				  l);
+		n = replay_expire(&s->replay, group_commit_batch(&s->gc), asked_us, EXPIRE_STEP,
+				  is_alive, l);
 		if (n)
 			TRY(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)));
 	} while (n == EXPIRE_STEP);
@@ -124,12 +133,14 @@ static int expire_rows(struct chunk_store *s, struct live *l, uint64_t asked_us)
 
 static int drop_dead_sessions(struct registration *g)
 {
-	struct mds_session_list_req req = { 0 };
-	struct mds_session_list_rep rep = { 0 };
-	struct rpc_call call = { .op = OP_mds_session_list, .req = &req, .rep = &rep,
-				 .deadline_us = loop_deadline_ms(CALL_MS) };
+	struct mds_session_list_req req = {0};
+	struct mds_session_list_rep rep = {0};
+	struct rpc_call call = {.op = OP_mds_session_list,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(CALL_MS)};
 	uint64_t asked_us = env_now_us(g->t->env);
-	struct live l = { 0 };
+	struct live l = {0};
 	struct wire_r w;
 	int rc = rpc_call(g->client, &call);
 
@@ -160,16 +171,24 @@ static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
 	struct target *t = g->t;
 	struct chunk_store *s = t->store;
 	struct mds_target_heartbeat_req req = {
-		.target = t->id, .uuid = s->super.uuid, .commits = s->commits,
-		.capacity = space_total(&s->space), .used = space_used(&s->space),
-		.free = space_usable(&s->space), .incarnation = g->incarnation,
+		.target = t->id,
+		.uuid = s->super.uuid,
+		.commits = s->commits,
+		.capacity = space_total(&s->space),
+		.used = space_used(&s->space),
+		.free = space_usable(&s->space),
+		.incarnation = g->incarnation,
 	};
-	struct mds_target_heartbeat_rep rep = { 0 };
-	struct rpc_call call = { .op = OP_mds_target_heartbeat, .req = &req, .rep = &rep,
-				 .deadline_us = loop_deadline_ms(CALL_MS) };
+	struct mds_target_heartbeat_rep rep = {0};
+	struct rpc_call call = {.op = OP_mds_target_heartbeat,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(CALL_MS)};
 	int rc = rpc_call(g->client, &call);
 
-	if (rc == 0) {
+	if (rc == -LE_NO_TARGET && req.target == 0)
+		rc = 0; /* asked before there was a number; the connection has registered since */
+	else if (rc == 0) {
 		t->epoch = rep.epoch;
 		*ret_sessions_gen = rep.sessions_gen;
 	}
@@ -216,12 +235,18 @@ int registration_start(struct registration *g, struct target *t,
 		       const struct registration_options *o)
 {
 	struct rpc_client_options co = {
-		.transport = o->transport, .addrs = o->mds_addrs, .name = t->p->host, .role = ROLE_OSSD,
-		.cluster = t->store->super.cluster, .key = *o->key, .arg = g, .connected = connected,
+		.transport = o->transport,
+		.addrs = o->mds_addrs,
+		.name = t->p->host,
+		.role = ROLE_OSSD,
+		.cluster = t->store->super.cluster,
+		.key = *o->key,
+		.arg = g,
+		.connected = connected,
 	};
 	int rc;
 
-	*g = (struct registration){ .t = t, .heartbeat_ms = t->p->heartbeat_ms };
+	*g = (struct registration){.t = t, .heartbeat_ms = t->p->heartbeat_ms};
 	snprintf(g->addrs, sizeof(g->addrs), "%s", o->addrs);
 	g->incarnation = env_random_u64(t->env);
 	latch_init(&g->running, 0);

@@ -1,7 +1,7 @@
 /*
- * One object server: chunk store, RPC server, registration, put together and taken apart. Start: open
- * the store → listen → register in the background; requests get -LE_NOT_READY until the MDS has
- * accepted the target. Stop: no more requests, what runs ends → registration → store.
+ * One object server: chunk store, RPC server, registration, put together and taken apart. Start:
+ * open the store → listen → register in the background; requests get -LE_NOT_READY until the MDS
+ * has accepted the target. Stop: no more requests, what runs ends → registration → store.
  */
 #include "ossd/server.h"
 
@@ -72,12 +72,23 @@ static void tell_addrs(struct ossd *s)
 static int listen_and_serve(struct ossd *s, const struct ossd_options *o)
 {
 	struct rpc_server_options so = {
-		.transport = o->transport, .addrs = s->p.listen, .name = s->p.host, .role = ROLE_OSSD,
-		.cluster = s->target.store->super.cluster, .key = o->key, .bulk_pool = s->bulk_pool,
-		.bulk_max = (uint32_t)s->p.bulk_max, .in_flight_max = s->p.in_flight_max,
-		.requests_max = s->p.requests_max, .connections_max = s->p.connections_max,
-		.slow_ms = s->p.slow_ms, .handlers = ossd_handlers, .n_handlers = n_ossd_handlers,
-		.arg = &s->target, .closed = closed, .served = served,
+		.transport = o->transport,
+		.addrs = s->p.listen,
+		.name = s->p.host,
+		.role = ROLE_OSSD,
+		.cluster = s->target.store->super.cluster,
+		.key = o->key,
+		.bulk_pool = s->bulk_pool,
+		.bulk_max = (uint32_t)s->p.bulk_max,
+		.in_flight_max = s->p.in_flight_max,
+		.requests_max = s->p.requests_max,
+		.connections_max = s->p.connections_max,
+		.slow_ms = s->p.slow_ms,
+		.handlers = ossd_handlers,
+		.n_handlers = n_ossd_handlers,
+		.arg = &s->target,
+		.closed = closed,
+		.served = served,
 	};
 
 	TRY(rpc_server_create(&so, &s->server));
@@ -109,8 +120,8 @@ static void server_free(struct ossd *s)
 int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
 {
 	struct ossd *s = calloc(1, sizeof(*s));
-	struct registration_options ro = { .transport = o->transport, .key = &o->key,
-					   .mds_addrs = o->mds_addrs };
+	struct registration_options ro = {
+		.transport = o->transport, .key = &o->key, .mds_addrs = o->mds_addrs};
 	struct target *t;
 	int rc;
 
@@ -118,8 +129,11 @@ int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
 		return -LE_NOMEM;
 	s->p = o->params;
 	t = &s->target;
-	*t = (struct target){ .magic = TARGET_MAGIC, .env = loop_env(loop_self()), .p = &s->p,
-			      .metrics = &s->metrics, .addrs = s->addrs };
+	*t = (struct target){.magic = TARGET_MAGIC,
+			     .env = loop_env(loop_self()),
+			     .p = &s->p,
+			     .metrics = &s->metrics,
+			     .addrs = s->addrs};
 	t->start_us = env_now_us(t->env);
 	cap_key_derive(&o->key, &t->cap_key);
 	rc = chunk_store_open(t->env, &s->p, &s->metrics, &t->store);

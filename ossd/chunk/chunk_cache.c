@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #define CLASS_SINGLE RECORD_CLASSES /* from malloc, when the slabs hold as much as they may */
-#define SLAB_MIN (64u << 10)
+#define SLAB_MIN     (64u << 10)
 
 struct slab {
 	struct slab *next;
@@ -104,7 +104,7 @@ static bool id_equal(const struct chunk_id *a, const struct chunk_id *b)
 
 void chunk_cache_init(struct chunk_cache *c, uint64_t bytes_max)
 {
-	*c = (struct chunk_cache){ .bytes_max = bytes_max };
+	*c = (struct chunk_cache){.bytes_max = bytes_max};
 	hmap_init(&c->map, 1024);
 	list_init(&c->lru);
 }
@@ -162,7 +162,7 @@ struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_id *id
 	e = take_free(&c->free_ents);
 	if (!e)
 		return NULL;
-	*e = (struct chunk_ent){ .id = *id, .refs = 1 };
+	*e = (struct chunk_ent){.id = *id, .refs = 1};
 	list_init(&e->lru);
 	fmutex_init(&e->lock);
 	hmap_insert(&c->map, &e->node, hash);

@@ -20,7 +20,7 @@ struct chunk_ent {
 	struct hmap_node node;
 	struct list lru; /* in the cache's list while refs is 0 and nothing is pending */
 	struct chunk_id id;
-	struct fmutex lock; /* writers of this chunk */
+	struct fmutex lock;        /* writers of this chunk */
 	struct chunk_record *rec;  /* committed; NULL: no such chunk (if known) */
 	struct chunk_record *pend; /* newest that is not committed; NULL: deletion (if n_pend) */
 	uint32_t refs, n_pend;

@@ -4,7 +4,7 @@
  */
 #include "ossd/chunk/store_impl.h"
 
-#define STEP 32u	/* chunks changed at once */
+#define STEP      32u   /* chunks changed at once */
 #define SCAN_STEP 1024u /* rows read at once */
 
 /* ---- walking the index ---- */
@@ -46,7 +46,7 @@ static int walk_row(void *arg, const void *key, size_t key_len, const void *valu
 
 static int walk_step(struct walk *w, uint32_t max)
 {
-	struct kv_range range = { w->key, w->key_len, w->end, sizeof(w->end), max };
+	struct kv_range range = {w->key, w->key_len, w->end, sizeof(w->end), max};
 
 	return kv_scan(w->s->kv, NULL, &range, walk_row, w, &w->more);
 }
@@ -101,7 +101,7 @@ static int edit_range(struct chunk_store *s, const struct edit *e, const struct 
 		      const struct chunk_id *last, uint64_t *ret_n)
 {
 	struct ids ids;
-	struct walk w = { .row = collect, .arg = &ids };
+	struct walk w = {.row = collect, .arg = &ids};
 	uint64_t n = 0;
 
 	/* What has joined a group already must be seen. */
@@ -126,8 +126,8 @@ static int begin_remove(const struct edit *e, struct chunk_store *s, const struc
 
 int chunk_remove_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint64_t *ret_n)
 {
-	struct edit e = { .begin = begin_remove };
-	struct chunk_id first = { ino, gen, 0 }, last = { ino, gen, UINT64_MAX };
+	struct edit e = {.begin = begin_remove};
+	struct chunk_id first = {ino, gen, 0}, last = {ino, gen, UINT64_MAX};
 
 	return edit_range(s, &e, &first, &last, ret_n);
 }
@@ -143,8 +143,8 @@ static int begin_trim(const struct edit *e, struct chunk_store *s, const struct 
 int chunk_trim_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
 		    uint64_t size, uint64_t *ret_n)
 {
-	struct edit e = { .begin = begin_trim, .chunk_size = chunk_size, .off = size };
-	struct chunk_id first = { ino, gen, 0 }, last = { ino, gen, UINT64_MAX };
+	struct edit e = {.begin = begin_trim, .chunk_size = chunk_size, .off = size};
+	struct chunk_id first = {ino, gen, 0}, last = {ino, gen, UINT64_MAX};
 
 	if (!chunk_size_valid(chunk_size) || size > LEAT_FILE_SIZE_MAX)
 		return -LE_INVAL;
@@ -163,11 +163,11 @@ static int begin_punch(const struct edit *e, struct chunk_store *s, const struct
 	return chunk_punch_begin(s, id, (uint32_t)from, (uint32_t)(to - from), tx);
 }
 
-int chunk_punch_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
+int chunk_punch_file(struct chunk_store *s, const struct chunk_id *file, uint32_t chunk_size,
 		     uint64_t off, uint64_t len, uint64_t *ret_n)
 {
-	struct edit e = { .begin = begin_punch, .chunk_size = chunk_size, .off = off };
-	struct chunk_id first = { ino, gen, 0 }, last = { ino, gen, 0 };
+	struct edit e = {.begin = begin_punch, .chunk_size = chunk_size, .off = off};
+	struct chunk_id first = *file, last = *file;
 
 	if (!chunk_size_valid(chunk_size) || off > LEAT_FILE_SIZE_MAX || len == 0)
 		return -LE_INVAL;
@@ -207,9 +207,9 @@ static int stat_row(struct walk *w, const struct chunk_id *id, const void *value
 int chunk_stat(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
 	       struct chunk_stat *ret_stat)
 {
-	struct stat_walk sw = { .chunk_size = chunk_size };
-	struct walk w = { .row = stat_row, .arg = &sw };
-	struct chunk_id first = { ino, gen, 0 }, last = { ino, gen, UINT64_MAX };
+	struct stat_walk sw = {.chunk_size = chunk_size};
+	struct walk w = {.row = stat_row, .arg = &sw};
+	struct chunk_id first = {ino, gen, 0}, last = {ino, gen, UINT64_MAX};
 
 	walk_init(&w, s, &first, &last);
 	while (w.more)
@@ -227,7 +227,7 @@ static int list_row(struct walk *w, const struct chunk_id *id, const void *value
 {
 	struct list_walk *lw = w->arg;
 	struct chunk_summary_info info;
-	struct chunk_summary c = { .chunk = *id };
+	struct chunk_summary c = {.chunk = *id};
 
 	if (chunk_record_summary(id, value, len, &info) == 0) {
 		c.version = info.version;
@@ -241,9 +241,9 @@ static int list_row(struct walk *w, const struct chunk_id *id, const void *value
 int chunk_list(struct chunk_store *s, const struct chunk_id *from, uint32_t max,
 	       int (*each)(void *arg, const struct chunk_summary *c), void *arg, bool *ret_more)
 {
-	struct list_walk lw = { each, arg };
-	struct walk w = { .row = list_row, .arg = &lw };
-	struct chunk_id last = { { UINT64_MAX }, UINT32_MAX, UINT64_MAX };
+	struct list_walk lw = {each, arg};
+	struct walk w = {.row = list_row, .arg = &lw};
+	struct chunk_id last = {{UINT64_MAX}, UINT32_MAX, UINT64_MAX};
 
 	walk_init(&w, s, from, &last);
 	TRY(walk_step(&w, max < SCAN_STEP ? max : SCAN_STEP));

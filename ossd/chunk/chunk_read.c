@@ -11,9 +11,9 @@
 #include "common/base/log.h"
 #include "ossd/chunk/store_impl.h"
 
-#define RUNS_MAX 32u
+#define RUNS_MAX   32u
 #define RUNS_WIDTH 8u
-#define REPLACED 1 /* the record is no longer the chunk's: read that one */
+#define REPLACED   1 /* the record is no longer the chunk's: read that one */
 
 struct run {
 	struct chunk_store *s;
@@ -31,9 +31,9 @@ struct reader {
 	struct read_pin pin;
 	bool pinned;
 	const struct chunk_record *rec;
-	uint32_t end;		/* of what is asked for, in the chunk */
-	uint32_t first, last;	/* blocks */
-	uint32_t per_slot;	/* blocks in a slot */
+	uint32_t end;         /* of what is asked for, in the chunk */
+	uint32_t first, last; /* blocks */
+	uint32_t per_slot;    /* blocks in a slot */
 	struct run runs[RUNS_MAX];
 	uint32_t n_runs;
 };
@@ -127,7 +127,7 @@ static int zero_slots(struct reader *rd)
 			drop_slots(r);
 			return -LE_TOO_BIG;
 		}
-		r->vec[r->n_vec++] = (struct slot_vec){ slot_ref(z), 0, len };
+		r->vec[r->n_vec++] = (struct slot_vec){slot_ref(z), 0, len};
 		left -= len;
 	}
 	return 0;
@@ -157,7 +157,8 @@ static int flush_runs(struct reader *rd)
 		if (run->rc == -LE_NODATA)
 			rc = store_corrupt(rd->s, &rd->r->id, run->block, block_at(rd, run->block));
 		else if (run->rc < 0)
-			log_error("inode=%llu gen=%u chunk=%llu block=%u target=%u: reading %u bytes at %llu: %s",
+			log_error("inode=%llu gen=%u chunk=%llu block=%u target=%u: reading %u "
+				  "bytes at %llu: %s",
 				  (unsigned long long)rd->r->id.ino.v, rd->r->id.gen,
 				  (unsigned long long)rd->r->id.idx, run->block,
 				  rd->s->super.target, run->len, (unsigned long long)run->off,
@@ -184,8 +185,7 @@ static int read_blocks(struct reader *rd)
 		}
 		if (rd->n_runs == RUNS_MAX)
 			TRY(flush_runs(rd));
-		rd->runs[rd->n_runs++] =
-			(struct run){ rd->s, buf, block_file_off(b), len, i, 0 };
+		rd->runs[rd->n_runs++] = (struct run){rd->s, buf, block_file_off(b), len, i, 0};
 	}
 	return flush_runs(rd);
 }
@@ -213,7 +213,7 @@ static int block_pieces(struct reader *rd, uint32_t i, bool zeros)
 
 	if (fs < data_end) {
 		bool whole = fs == 0 && data_end == b->len;
-		struct piece p = { begin + fs, data_end - fs, data_end - fs, 0, b->sum };
+		struct piece p = {begin + fs, data_end - fs, data_end - fs, 0, b->sum};
 
 		if ((!whole || rd->r->verify) && checksum64(buf, b->len) != b->sum)
 			return store_corrupt(rd->s, &rd->r->id, i, b);
@@ -226,7 +226,7 @@ static int block_pieces(struct reader *rd, uint32_t i, bool zeros)
 	if (data_end < fs)
 		data_end = fs;
 	if (data_end < fe) {
-		struct piece p = { begin + data_end, fe - data_end, 0, PIECE_HOLE, 0 };
+		struct piece p = {begin + data_end, fe - data_end, 0, PIECE_HOLE, 0};
 
 		if (buf)
 			memset(buf + data_end, 0, fe - data_end);
@@ -302,7 +302,7 @@ static int read_once(struct reader *rd)
 
 int chunk_read(struct chunk_store *s, struct chunk_read *r)
 {
-	struct reader rd = { .s = s, .r = r };
+	struct reader rd = {.s = s, .r = r};
 	int rc;
 
 	r->n_vec = 0;
@@ -330,11 +330,11 @@ uint32_t chunk_record_pieces(const struct chunk_record *r, struct piece *pieces,
 		if (len) {
 			const struct chunk_block *b = &r->blocks[i];
 
-			pieces[n++] = (struct piece){ begin, len, b->stored_len,
-						      b->flags & BLOCK_LZ4 ? PIECE_LZ4 : 0, b->sum };
+			pieces[n++] = (struct piece){begin, len, b->stored_len,
+						     b->flags & BLOCK_LZ4 ? PIECE_LZ4 : 0, b->sum};
 		}
 		if (len < limit)
-			pieces[n++] = (struct piece){ begin + len, limit - len, 0, PIECE_HOLE, 0 };
+			pieces[n++] = (struct piece){begin + len, limit - len, 0, PIECE_HOLE, 0};
 		pos += limit;
 	}
 	return n;

@@ -3,10 +3,16 @@
 #include "common/base/checksum.h"
 #include "common/base/hmap.h"
 
-enum { KIND_HOLE, KIND_NEXT, KIND_WHOLE, KIND_SHORT, KIND_SEALED };
+enum {
+	KIND_HOLE,
+	KIND_NEXT,
+	KIND_WHOLE,
+	KIND_SHORT,
+	KIND_SEALED
+};
 
 #define HEADER_SIZE 36u
-#define SUM_SIZE 8u
+#define SUM_SIZE    8u
 
 static uint64_t record_seed(const struct chunk_id *id)
 {
@@ -148,7 +154,7 @@ static uint64_t get_u64(struct wire_r *r)
 int chunk_record_summary(const struct chunk_id *id, const void *data, size_t len,
 			 struct chunk_summary_info *ret_info)
 {
-	struct chunk_summary_info s = { 0 };
+	struct chunk_summary_info s = {0};
 	struct wire_r r, tail;
 
 	if (len < HEADER_SIZE + SUM_SIZE || len > CHUNK_RECORD_MAX)
@@ -178,7 +184,7 @@ int chunk_record_summary(const struct chunk_id *id, const void *data, size_t len
 static int get_block(struct wire_r *r, const struct chunk_summary_info *s, uint8_t kind,
 		     const struct chunk_block *prev, struct chunk_block *b)
 {
-	*b = (struct chunk_block){ .len = s->block_size };
+	*b = (struct chunk_block){.len = s->block_size};
 	if (kind == KIND_NEXT) {
 		uint64_t unit = prev ? (uint64_t)prev->unit + block_units(prev) : 0;
 

@@ -22,15 +22,17 @@
 #include "ossd/chunk/extent_alloc.h"
 
 #define CHUNK_RECORD_FORMAT 1u
-#define CHUNK_RECORD_MAX (36u + LEAT_BLOCKS_PER_CHUNK_MAX * 30u + 8u)
+#define CHUNK_RECORD_MAX    (36u + LEAT_BLOCKS_PER_CHUNK_MAX * 30u + 8u)
 
-enum chunk_block_flags { BLOCK_LZ4 = 1 };
+enum chunk_block_flags {
+	BLOCK_LZ4 = 1
+};
 
 struct chunk_block {
-	uint64_t sum;	     /* xxh3 of the plain bytes */
+	uint64_t sum;        /* xxh3 of the plain bytes */
 	uint64_t stored_sum; /* of the stored bytes; equal to sum unless compressed */
-	uint32_t unit;	     /* first 4 KiB unit of the data file */
-	uint32_t len;	     /* plain bytes; 0: a hole */
+	uint32_t unit;       /* first 4 KiB unit of the data file */
+	uint32_t len;        /* plain bytes; 0: a hole */
 	uint32_t stored_len; /* bytes on disk, without padding to whole units */
 	uint32_t flags;
 };
@@ -41,7 +43,7 @@ struct chunk_record {
 	uint32_t end; /* one behind the last byte that was written */
 	uint32_t chunk_size, block_size;
 	uint32_t n_blocks; /* those behind are holes */
-	uint32_t refs;	   /* of the cache */
+	uint32_t refs;     /* of the cache */
 	uint32_t size_class;
 	struct chunk_block blocks[];
 };

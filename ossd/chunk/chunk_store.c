@@ -15,10 +15,10 @@
 
 WIRE_DEFINE_MESSAGE(store_super)
 
-#define LOAD_BATCH 4096u
-#define ZERO_STEP (1u << 20)
+#define LOAD_BATCH      4096u
+#define ZERO_STEP       (1u << 20)
 #define ZERO_SYNC_EVERY (32u << 20)
-#define ZERO_IDLE_US 300000u
+#define ZERO_IDLE_US    300000u
 
 /* ---- records ---- */
 
@@ -92,10 +92,11 @@ int store_corrupt(struct chunk_store *s, const struct chunk_id *id, uint32_t ind
 		  const struct chunk_block *b)
 {
 	metric_add(&s->metrics->corrupt, 1);
-	log_error("inode=%llu gen=%u chunk=%llu block=%u target=%u extent=%llu+%u: stored data does "
-		  "not match its checksum",
-		  (unsigned long long)id->ino.v, id->gen, (unsigned long long)id->idx, index,
-		  s->super.target, (unsigned long long)block_file_off(b), b->stored_len);
+	log_error(
+		"inode=%llu gen=%u chunk=%llu block=%u target=%u extent=%llu+%u: stored data does "
+		"not match its checksum",
+		(unsigned long long)id->ino.v, id->gen, (unsigned long long)id->idx, index,
+		s->super.target, (unsigned long long)block_file_off(b), b->stored_len);
 	return -LE_CORRUPT;
 }
 
@@ -155,7 +156,7 @@ int tx_begin(struct chunk_store *s, const struct chunk_id *id, struct chunk_tx *
 	int rc;
 
 	TRY(chunk_store_status(s));
-	*tx = (struct chunk_tx){ .s = s, .member.publish = tx_publish };
+	*tx = (struct chunk_tx){.s = s, .member.publish = tx_publish};
 	tx->ent = chunk_ent_get(&s->cache, id);
 	if (!tx->ent)
 		return -LE_NOMEM;
@@ -239,8 +240,7 @@ void chunk_tx_abort(struct chunk_tx *tx)
 		const struct chunk_block *o =
 			tx->old && i < tx->old->n_blocks ? &tx->old->blocks[i] : NULL;
 
-		if (n->len && !(n->flags & BLOCK_FRESH) &&
-		    !(o && o->len && o->unit == n->unit))
+		if (n->len && !(n->flags & BLOCK_FRESH) && !(o && o->len && o->unit == n->unit))
 			extent_put(&s->space.alloc, n->unit, block_units(n));
 	}
 	tx_end(tx);
@@ -348,7 +348,8 @@ int tx_allocate(struct chunk_tx *tx, const struct alloc_request *a)
 	for (int round = 0; round < 16 && rc == -LE_NOSPC; round++) {
 		if (round && !wait_for_frees(s))
 			break;
-		rc = space_admit(&s->space, a->session, a->len, need, a->privileged ? 0 : a->growth);
+		rc = space_admit(&s->space, a->session, a->len, need,
+				 a->privileged ? 0 : a->growth);
 		if (rc == 0 && need)
 			rc = get_extents(tx, a, need);
 	}
@@ -420,13 +421,13 @@ static int load_one(void *arg, const void *key, size_t key_len, const void *valu
 
 static int load_range(struct load *l, char first)
 {
-	uint8_t end[1] = { (uint8_t)first + 1u };
+	uint8_t end[1] = {(uint8_t)first + 1u};
 	bool more = true;
 
 	l->last[0] = (uint8_t)first;
 	l->last_len = 1;
 	while (more) {
-		struct kv_range range = { l->last, l->last_len, end, sizeof(end), LOAD_BATCH };
+		struct kv_range range = {l->last, l->last_len, end, sizeof(end), LOAD_BATCH};
 
 		TRY(kv_scan(l->s->kv, NULL, &range, load_one, l, &more));
 	}
@@ -439,10 +440,11 @@ static int load_replay(struct load *l, const void *key, size_t key_len, const vo
 	return replay_load(&l->s->replay, key, key_len, value, len);
 }
 
-static int load_chunk(struct load *l, const void *key, size_t key_len, const void *value, size_t len)
+static int load_chunk(struct load *l, const void *key, size_t key_len, const void *value,
+		      size_t len)
 {
 	struct chunk_store *s = l->s;
-	struct chunk_id id = { 0 };
+	struct chunk_id id = {0};
 	int rc = chunk_key_decode(key, key_len, &id);
 
 	if (rc == 0)
@@ -457,8 +459,9 @@ static int load_chunk(struct load *l, const void *key, size_t key_len, const voi
 		s->space.frozen = true;
 	if (rc < 0 && l->n_bad++ < 16)
 		log_error("inode=%llu gen=%u chunk=%llu target=%u: damaged record or extents: run "
-			  "leat-ossd check", (unsigned long long)id.ino.v, id.gen,
-			  (unsigned long long)id.idx, s->super.target);
+			  "leat-ossd check",
+			  (unsigned long long)id.ino.v, id.gen, (unsigned long long)id.idx,
+			  s->super.target);
 	return 0;
 }
 
@@ -537,8 +540,14 @@ static void commit_after(void *arg)
 static int start_fibers(struct chunk_store *s)
 {
 	struct group_commit_options g = {
-		.env = s->env, .kv = s->kv, .data = s->data.f, .sync = s->p->sync,
-		.metrics = s->metrics, .arg = s, .before = commit_before, .after = commit_after,
+		.env = s->env,
+		.kv = s->kv,
+		.data = s->data.f,
+		.sync = s->p->sync,
+		.metrics = s->metrics,
+		.arg = s,
+		.before = commit_before,
+		.after = commit_after,
 	};
 
 	TRY(group_commit_start(&s->gc, &g));

@@ -21,7 +21,8 @@
 
 #define STORE_FORMAT 1u
 /* What the store is: row 'M' "store" of the index. */
-#define store_super_FIELDS(F) F(u32, format) F(uuid, uuid) F(uuid, cluster) F(u32, target) F(u64, capacity)
+#define store_super_FIELDS(F)                                                                      \
+	F(u32, format) F(uuid, uuid) F(uuid, cluster) F(u32, target) F(u64, capacity)
 WIRE_STRUCT(store_super)
 
 struct chunk_store {
@@ -37,7 +38,8 @@ struct chunk_store {
 	struct group_commit gc;
 	struct replay replay;
 	struct slot_pool *read_pool, *small_pool, *merge_pool;
-	struct fmutex many_slots; /* of a reader that needs more than one: so that two do not share the last */
+	struct fmutex many_slots; /* of a reader that needs more than one: so that two do not share
+				     the last */
 	struct slot *zero;
 	uint32_t n_writing;
 	uint64_t last_write_us;
@@ -51,8 +53,8 @@ int chunk_store_open(struct env *env, const struct ossd_params *p, struct ossd_m
 		     struct chunk_store **ret_store) CHECK_RESULT;
 void chunk_store_close(struct chunk_store *s);
 /* Durable: who this store belongs to. */
-int chunk_store_set_owner(struct chunk_store *s, const struct uuid *cluster, uint32_t target)
-	CHECK_RESULT;
+int chunk_store_set_owner(struct chunk_store *s, const struct uuid *cluster,
+			  uint32_t target) CHECK_RESULT;
 /* 0, or the failure after which it takes no more writes. Does not yield. */
 int chunk_store_status(const struct chunk_store *s);
 void chunk_store_gauges(struct chunk_store *s);
@@ -87,8 +89,8 @@ struct chunk_write {
 };
 /* -LE_INVAL, -LE_CORRUPT_WIRE (data does not match its pieces), -LE_NOSPC, -LE_CORRUPT (an old
  * block to merge with is damaged), -LE_IO, -LE_NOTSUP (compressed). */
-int chunk_write_begin(struct chunk_store *s, const struct chunk_write *w, struct chunk_tx *tx)
-	CHECK_RESULT;
+int chunk_write_begin(struct chunk_store *s, const struct chunk_write *w,
+		      struct chunk_tx *tx) CHECK_RESULT;
 /* Cuts at end (< the present one), or deletes when end is 0. tx->changes tells whether there is
  * anything to join; if not, it has ended already. */
 int chunk_trim_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t end,
@@ -102,11 +104,11 @@ int chunk_punch_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t
 /* Nothing at or beyond file offset size survives. ret_n: chunks that changed. */
 int chunk_trim_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
 		    uint64_t size, uint64_t *ret_n) CHECK_RESULT;
-/* [off, off + len) of the file reads as zeros. */
-int chunk_punch_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
+/* [off, off + len) of the file (any of its chunks names it) reads as zeros. */
+int chunk_punch_file(struct chunk_store *s, const struct chunk_id *file, uint32_t chunk_size,
 		     uint64_t off, uint64_t len, uint64_t *ret_n) CHECK_RESULT;
-int chunk_remove_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint64_t *ret_n)
-	CHECK_RESULT;
+int chunk_remove_file(struct chunk_store *s, struct ino ino, uint32_t gen,
+		      uint64_t *ret_n) CHECK_RESULT;
 
 /* ---- reads ---- */
 
@@ -129,8 +131,8 @@ static inline uint32_t chunk_read_pieces_max(uint32_t len)
 {
 	return 2 * (len / LEAT_BLOCK_SIZE_MIN + 2);
 }
-/* -LE_CORRUPT with a log line, -LE_TOO_BIG, -LE_TIMEDOUT (no buffer in time), -LE_IO. A chunk that does
- * not exist: end 0. */
+/* -LE_CORRUPT with a log line, -LE_TOO_BIG, -LE_TIMEDOUT (no buffer in time), -LE_IO. A chunk that
+ * does not exist: end 0. */
 int chunk_read(struct chunk_store *s, struct chunk_read *r) CHECK_RESULT;
 
 /* The record, with a reference for the caller; NULL when there is no such chunk. */
@@ -147,7 +149,7 @@ int chunk_stat(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chu
 	       struct chunk_stat *ret_stat) CHECK_RESULT;
 /* Chunks from *from on, at most max; each must not yield. */
 int chunk_list(struct chunk_store *s, const struct chunk_id *from, uint32_t max,
-	       int (*each)(void *arg, const struct chunk_summary *c), void *arg, bool *ret_more)
-	CHECK_RESULT;
+	       int (*each)(void *arg, const struct chunk_summary *c), void *arg,
+	       bool *ret_more) CHECK_RESULT;
 
 #endif

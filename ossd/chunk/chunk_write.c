@@ -14,7 +14,7 @@
 #include "ossd/chunk/store_impl.h"
 
 #define WRITER_IOV 64
-#define BULK_IOV 8
+#define BULK_IOV   8
 
 struct writer {
 	struct chunk_store *s;
@@ -46,7 +46,7 @@ static int bulk_iov(const struct chunk_write *w, uint32_t pos, uint32_t len, str
 		if (n == max)
 			return 0;
 		part = v->len - pos < len ? v->len - pos : len;
-		iov[n++] = (struct iovec){ v->slot->data + v->off + pos, part };
+		iov[n++] = (struct iovec){v->slot->data + v->off + pos, part};
 		len -= part;
 		pos = 0;
 	}
@@ -206,7 +206,7 @@ static int merge_block(struct writer *wr, uint32_t index, uint32_t fs, uint32_t 
 	else
 		memset(buf + fs, 0, fe - fs);
 	b->sum = b->stored_sum = checksum64(buf, b->len);
-	iov = (struct iovec){ buf, size };
+	iov = (struct iovec){buf, size};
 	if (!wr->n_iov)
 		wr->file_off = block_file_off(b);
 	writer_add(wr, &iov, 1);
@@ -229,7 +229,7 @@ static int write_whole(struct writer *wr, uint32_t index, uint32_t pos, uint32_t
 		TRY(writer_stage(wr, size, &buf));
 		bulk_copy(wr->w, pos, len, buf);
 		memset(buf + len, 0, size - len);
-		iov[0] = (struct iovec){ buf, size };
+		iov[0] = (struct iovec){buf, size};
 		n = 1;
 		metric_add(&wr->s->metrics->copies, 1);
 	}
@@ -259,7 +259,7 @@ static int plan_write(struct chunk_tx *tx, const struct chunk_write *w)
 	uint32_t bs = chunk_block_size(w->chunk_size), end = w->off + w->len;
 	uint32_t first = w->off / bs, last = (end - 1) / bs;
 	uint32_t n_blocks = tx->old && tx->old->n_blocks > last ? tx->old->n_blocks : last + 1;
-	struct alloc_request a = { w->session, first, last, w->len, 0, false };
+	struct alloc_request a = {w->session, first, last, w->len, 0, false};
 	uint32_t take = 0, give = 0;
 
 	if (tx->old && tx->old->chunk_size != w->chunk_size)
@@ -275,7 +275,7 @@ static int plan_write(struct chunk_tx *tx, const struct chunk_write *w)
 		block_part(bs, w->off, end, i, &fs, &fe);
 		piece_decode((const uint8_t *)w->pieces.data + (i - first) * PIECE_WIRE_SIZE, &p);
 		give += b->len ? block_units(b) : 0;
-		*b = (struct chunk_block){ .sum = p.sum, .stored_sum = p.sum, .flags = BLOCK_FRESH };
+		*b = (struct chunk_block){.sum = p.sum, .stored_sum = p.sum, .flags = BLOCK_FRESH};
 		b->len = b->stored_len = fe > old_len ? fe : old_len;
 		take += block_units(b);
 	}
@@ -302,7 +302,7 @@ static int write_blocks(struct writer *wr)
 
 int chunk_write_begin(struct chunk_store *s, const struct chunk_write *w, struct chunk_tx *tx)
 {
-	struct writer wr = { .s = s, .tx = tx, .w = w };
+	struct writer wr = {.s = s, .tx = tx, .w = w};
 	int rc;
 
 	TRY(write_check(w));
@@ -333,7 +333,7 @@ static int cut_block(struct writer *wr, uint32_t index, uint32_t len)
 	if (b->len <= len)
 		return 0;
 	if (len == 0) {
-		*b = (struct chunk_block){ 0 };
+		*b = (struct chunk_block){0};
 		return 0;
 	}
 	TRY(writer_stage(wr, block_units(b) * UNIT_SIZE, &buf));
@@ -361,7 +361,7 @@ static int punch_blocks(struct writer *wr, uint32_t off, uint32_t end)
 {
 	struct chunk_tx *tx = wr->tx;
 	uint32_t bs = tx->old->block_size, n = tx->old->n_blocks, first = off / bs;
-	struct alloc_request a = { .first = first, .privileged = true };
+	struct alloc_request a = {.first = first, .privileged = true};
 
 	TRY(tx_new_record(tx, tx->old->chunk_size, n));
 	for (uint32_t i = first; i < n && i <= (end - 1) / bs; i++) {
@@ -408,7 +408,7 @@ static int edit_end(struct chunk_tx *tx, struct writer *wr, int rc)
 int chunk_trim_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t end,
 		     struct chunk_tx *tx)
 {
-	struct writer wr = { .s = s, .tx = tx };
+	struct writer wr = {.s = s, .tx = tx};
 
 	TRY(tx_begin(s, id, tx));
 	if (!tx->old || (end && tx->old->end <= end)) {
@@ -426,7 +426,7 @@ int chunk_trim_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t 
 int chunk_punch_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t off, uint32_t len,
 		      struct chunk_tx *tx)
 {
-	struct writer wr = { .s = s, .tx = tx };
+	struct writer wr = {.s = s, .tx = tx};
 
 	TRY(tx_begin(s, id, tx));
 	if (!tx->old || len == 0 || off >= tx->old->end) {

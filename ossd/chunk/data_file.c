@@ -10,7 +10,7 @@ int data_file_open(struct env *env, const char *path, uint64_t capacity, struct 
 	struct stat st;
 	int rc;
 
-	*d = (struct data_file){ .capacity = capacity / UNIT_SIZE * UNIT_SIZE };
+	*d = (struct data_file){.capacity = capacity / UNIT_SIZE * UNIT_SIZE};
 	fmutex_init(&d->growing);
 	TRY(env_file_open(env, path, O_RDWR | O_DIRECT, 0600, &d->f));
 	rc = env_file_stat(d->f, &st);

@@ -15,8 +15,8 @@ struct data_file {
 };
 
 /* Yields, like all that follow. */
-int data_file_open(struct env *env, const char *path, uint64_t capacity, struct data_file *d)
-	CHECK_RESULT;
+int data_file_open(struct env *env, const char *path, uint64_t capacity,
+		   struct data_file *d) CHECK_RESULT;
 void data_file_close(struct data_file *d);
 /* Extends the file by about step bytes unless somebody else has in the meantime (size is no longer
  * seen_size). When the file system is full the capacity becomes what there is: -LE_NOSPC. */

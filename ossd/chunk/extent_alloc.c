@@ -4,9 +4,9 @@
 
 #include "common/base/assert.h"
 
-#define QUAD_LOW 0x1111111111111111ULL
+#define QUAD_LOW         0x1111111111111111ULL
 #define SMALL_SCAN_WORDS 1024u /* how far a small extent looks for a broken group */
-#define RUNS_SCAN 4096u	       /* runs looked at before the longest so far is good enough */
+#define RUNS_SCAN        4096u /* runs looked at before the longest so far is good enough */
 
 /* The lowest bit of each group of four that is free as a whole. */
 static uint64_t whole_quads(uint64_t x)
@@ -53,7 +53,7 @@ static void set_used(struct extent_alloc *a, uint64_t start, uint64_t end)
 
 int extent_alloc_init(struct extent_alloc *a, uint64_t n_units, uint64_t limit)
 {
-	*a = (struct extent_alloc){ .n_units = n_units, .n_words = (n_units + 63) / 64 };
+	*a = (struct extent_alloc){.n_units = n_units, .n_words = (n_units + 63) / 64};
 	a->map = calloc(a->n_words + 1, sizeof(*a->map));
 	a->summary = calloc(a->n_words / 64 + 2, sizeof(*a->summary));
 	if (!a->map || !a->summary) {

@@ -18,12 +18,12 @@
 
 struct extent_alloc {
 	uint64_t *map, *summary;
-	uint64_t n_units;   /* of the whole area */
-	uint64_t limit;     /* units at and behind it cannot be had yet (the file ends there) */
+	uint64_t n_units; /* of the whole area */
+	uint64_t limit;   /* units at and behind it cannot be had yet (the file ends there) */
 	uint64_t n_words;
-	uint64_t free;      /* units below limit */
+	uint64_t free; /* units below limit */
 	uint64_t free_quads;
-	uint64_t high;      /* one behind the highest unit ever taken */
+	uint64_t high; /* one behind the highest unit ever taken */
 	uint64_t cursor, small_cursor;
 };
 

@@ -29,7 +29,8 @@ static void fail(struct group_commit *g, int rc, const char *what)
 		return;
 	g->status = rc;
 	metric_set(&g->o.metrics->failed, 1);
-	log_error("op=commit: %s failed, the store takes no more writes: %s", what, status_text(rc));
+	log_error("op=commit: %s failed, the store takes no more writes: %s", what,
+		  status_text(rc));
 }
 
 static bool must_sync(const struct group_commit *g)
@@ -75,7 +76,7 @@ static void sync_fiber(void *arg)
 static void end_group(struct group_commit *g, struct commit_group *c)
 {
 	if (g->status == 0) {
-		list_for_each_safe(l, &c->members) {
+		list_for_each_safe (l, &c->members) {
 			struct commit_member *m = list_entry(l, struct commit_member, link);
 
 			list_remove(l);
@@ -144,7 +145,7 @@ int group_commit_start(struct group_commit *g, const struct group_commit_options
 {
 	int rc;
 
-	*g = (struct group_commit){ .o = *o, .next_number = 1 };
+	*g = (struct group_commit){.o = *o, .next_number = 1};
 	list_init(&g->free);
 	list_init(&g->synced);
 	waitq_init(&g->work);

@@ -57,7 +57,7 @@ struct group_commit {
 	struct waitq work, synced_work, room;
 	uint64_t next_number;
 	uint64_t done, durable; /* groups up to here have ended; have ended well */
-	int status;		/* sticky */
+	int status;             /* sticky */
 	bool stopping, sync_ended;
 	struct latch fibers;
 };

@@ -8,7 +8,7 @@
 WIRE_DEFINE_MESSAGE(replay_row)
 
 #define ROW_KEY_SIZE 13u
-#define ROW_MAX (REPLAY_REPLY_MAX + 32u)
+#define ROW_MAX      (REPLAY_REPLY_MAX + 32u)
 
 static void row_key(uint64_t session, uint32_t slot, uint8_t out[ROW_KEY_SIZE])
 {
@@ -132,7 +132,7 @@ execute:
 
 void replay_join(struct replay_ent *e, struct kv_batch *b, const void *reply, uint32_t len)
 {
-	struct replay_row row = { e->running_seq, 0, e->next_op, bytes_of(reply, len) };
+	struct replay_row row = {e->running_seq, 0, e->next_op, bytes_of(reply, len)};
 	uint8_t key[ROW_KEY_SIZE], buf[ROW_MAX];
 	struct wire_w w;
 

@@ -24,7 +24,7 @@ struct replay_ent {
 	uint32_t slot;
 	uint16_t op;
 	uint16_t reply_len;
-	uint64_t seq;	      /* answered: the reply is here. 0: none yet */
+	uint64_t seq;         /* answered: the reply is here. 0: none yet */
 	uint64_t running_seq; /* 0: none */
 	uint64_t last_us;     /* last use; 0: not since start */
 	uint32_t waiting;
@@ -43,11 +43,11 @@ struct replay {
 void replay_init(struct replay *r, uint32_t max);
 void replay_fini(struct replay *r);
 /* A row of the index, at start. -LE_CORRUPT_STORE, -LE_NOMEM */
-int replay_load(struct replay *r, const void *key, size_t key_len, const void *value, size_t len)
-	CHECK_RESULT;
+int replay_load(struct replay *r, const void *key, size_t key_len, const void *value,
+		size_t len) CHECK_RESULT;
 
-/* 0: execute it. 1: answered before, the reply is in (*ret_ent)->reply. -LE_STALE_SEQ, -LE_OVERLOAD,
- * -LE_TIMEDOUT. Yields while an earlier request of the slot runs. */
+/* 0: execute it. 1: answered before, the reply is in (*ret_ent)->reply. -LE_STALE_SEQ,
+ * -LE_OVERLOAD, -LE_TIMEDOUT. Yields while an earlier request of the slot runs. */
 int replay_begin(struct replay *r, uint64_t session, uint32_t slot, uint64_t seq, uint16_t op,
 		 struct replay_ent **ret_ent) CHECK_RESULT;
 /* Puts the answer into the batch. */

@@ -10,7 +10,7 @@
 int space_init(struct space *s, uint64_t n_units, uint64_t limit, uint64_t reserve,
 	       uint64_t grant_max)
 {
-	*s = (struct space){ .grant_max = grant_max, .gen = 1 };
+	*s = (struct space){.grant_max = grant_max, .gen = 1};
 	s->reserve = reserve < n_units * UNIT_SIZE / 8 ? reserve : n_units * UNIT_SIZE / 8;
 	list_init(&s->pins);
 	hmap_init(&s->sessions, 64);
@@ -105,11 +105,11 @@ void space_free(struct space *s, uint64_t start, uint32_t n)
 		return;
 	}
 	if (s->ring_head - s->ring_tail == QUARANTINE_MAX) {
-		/* Tens of thousands of extents freed during one read: these stay in use until the next
-		 * start. Giving them out now could change what that reader sees. */
+		/* Tens of thousands of extents freed during one read: these stay in use until the
+		 * next start. Giving them out now could change what that reader sees. */
 		return;
 	}
-	s->ring[s->ring_head++ % QUARANTINE_MAX] = (struct freed){ start, s->gen, n };
+	s->ring[s->ring_head++ % QUARANTINE_MAX] = (struct freed){start, s->gen, n};
 	s->quarantined += n;
 	s->gen++;
 }
@@ -190,8 +190,8 @@ uint64_t space_grant_held(const struct space *s, uint64_t session)
 
 void space_peer(struct space *s, uint64_t session, int delta, uint64_t now_us)
 {
-	struct space_session *e = delta > 0 ? session_get(s, session, now_us)
-					    : session_find(s, session);
+	struct space_session *e =
+		delta > 0 ? session_get(s, session, now_us) : session_find(s, session);
 
 	if (!e)
 		return;

@@ -17,7 +17,7 @@
 #include "ossd/chunk/extent_alloc.h"
 
 #define SPACE_SESSIONS_MAX 65536u
-#define QUARANTINE_MAX 65536u
+#define QUARANTINE_MAX     65536u
 
 struct space_session {
 	struct hmap_node node;
@@ -46,16 +46,18 @@ struct space {
 	struct freed *ring; /* freed while somebody was reading */
 	uint64_t ring_head, ring_tail;
 	uint64_t quarantined; /* units in the ring */
-	bool frozen; /* the index is damaged: who owns what is not sure, so nothing is given out twice */
+	bool frozen; /* the index is damaged: who owns what is not sure, so nothing is given out
+			twice */
 };
 
 int space_init(struct space *s, uint64_t n_units, uint64_t limit, uint64_t reserve,
 	       uint64_t grant_max) CHECK_RESULT;
 void space_fini(struct space *s);
 
-uint64_t space_total(const struct space *s);  /* bytes, like the following */
+uint64_t space_total(const struct space *s); /* bytes, like the following */
 uint64_t space_used(const struct space *s);
-uint64_t space_usable(const struct space *s); /* for new data, promised or not; without the reserve */
+uint64_t
+space_usable(const struct space *s); /* for new data, promised or not; without the reserve */
 
 void read_pin_begin(struct space *s, struct read_pin *p);
 void read_pin_end(struct space *s, struct read_pin *p);
@@ -64,8 +66,8 @@ void space_free(struct space *s, uint64_t start, uint32_t n);
 
 /* May a write of len bytes that takes need units, growth of them in addition to what it will
  * free, go ahead? Uses up the session's grant. -LE_NOSPC. */
-int space_admit(struct space *s, uint64_t session, uint32_t len, uint32_t need, uint32_t growth)
-	CHECK_RESULT;
+int space_admit(struct space *s, uint64_t session, uint32_t len, uint32_t need,
+		uint32_t growth) CHECK_RESULT;
 /* Sets what the session holds towards want as far as there is space: what it holds now. */
 uint64_t space_grant(struct space *s, uint64_t session, uint64_t want, uint64_t now_us);
 uint64_t space_grant_held(const struct space *s, uint64_t session);

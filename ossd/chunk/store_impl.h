@@ -5,12 +5,12 @@
 #include "ossd/chunk/chunk_store.h"
 
 /* Row 'M' "store"; 'M' "commits". */
-#define SUPER_KEY "Mstore"
-#define SUPER_KEY_SIZE 6u
-#define COMMITS_KEY "Mcommits"
+#define SUPER_KEY        "Mstore"
+#define SUPER_KEY_SIZE   6u
+#define COMMITS_KEY      "Mcommits"
 #define COMMITS_KEY_SIZE 8u
-#define SUPER_MAX 256u
-#define STORE_PATH_MAX (CONFIG_STR_MAX + 32)
+#define SUPER_MAX        256u
+#define STORE_PATH_MAX   (CONFIG_STR_MAX + 32)
 
 static inline uint64_t block_file_off(const struct chunk_block *b)
 {
@@ -45,7 +45,7 @@ void tx_cancel(struct chunk_tx *tx);
 struct alloc_request {
 	uint64_t session;
 	uint32_t first, last;
-	uint32_t len;	 /* bytes that the client writes (of its grant) */
+	uint32_t len;    /* bytes that the client writes (of its grant) */
 	uint32_t growth; /* units in addition to what will be freed */
 	bool privileged; /* punch: may use the reserve */
 };

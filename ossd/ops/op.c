@@ -95,7 +95,7 @@ int op_answer_durable(struct mutation *m, const void *out)
 int op_mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *in, void *out),
 	      const void *in, void *out)
 {
-	struct mutation m = { .r = r, .t = op_target(r) };
+	struct mutation m = {.r = r, .t = op_target(r)};
 	int rc;
 
 	TRY(op_admit(r));

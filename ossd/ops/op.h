@@ -11,7 +11,7 @@
 #include "ossd/chunk/chunk_store.h"
 
 #define TARGET_MAGIC 0x7467726cu
-#define CAP_MEMO 1024u
+#define CAP_MEMO     1024u
 
 /* The one target of this process; owned by its loop. */
 struct target {

@@ -25,8 +25,10 @@ int op_read(struct rpc_req *r, const void *in, void *out)
 	const struct oss_read_req *req = in;
 	struct oss_read_rep *rep = out;
 	struct target *t = op_target(r);
-	struct chunk_read cr = { .id = req->chunk, .off = req->off, .len = req->len,
-				 .verify = req->flags & READ_VERIFY };
+	struct chunk_read cr = {.id = req->chunk,
+				.off = req->off,
+				.len = req->len,
+				.verify = req->flags & READ_VERIFY};
 	int rc;
 
 	TRY(op_admit(r));

@@ -17,7 +17,7 @@ int op_stat(struct rpc_req *r, const void *in, void *out)
 	return 0;
 }
 
-#define LIST_MAX 1024u
+#define LIST_MAX     1024u
 #define SUMMARY_ROOM 96u /* of one chunk_summary on the wire, with room for fields to come */
 
 static int list_one(void *arg, const struct chunk_summary *c)

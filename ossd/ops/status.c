@@ -6,14 +6,13 @@
 
 static json_t *space_json(const struct chunk_store *s)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-			 "capacity", (json_int_t)space_total(&s->space),
-			 "used", (json_int_t)space_used(&s->space),
-			 "free", (json_int_t)space_usable(&s->space),
-			 "reserve", (json_int_t)s->space.reserve,
-			 "granted", (json_int_t)s->space.granted,
-			 "data_file", (json_int_t)s->data.size,
-			 "being_freed", (json_int_t)(s->space.quarantined * UNIT_SIZE));
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "capacity",
+			 (json_int_t)space_total(&s->space), "used",
+			 (json_int_t)space_used(&s->space), "free",
+			 (json_int_t)space_usable(&s->space), "reserve",
+			 (json_int_t)s->space.reserve, "granted", (json_int_t)s->space.granted,
+			 "data_file", (json_int_t)s->data.size, "being_freed",
+			 (json_int_t)(s->space.quarantined * UNIT_SIZE));
 }
 
 static json_t *cache_json(const struct target *t)
@@ -22,27 +21,25 @@ static json_t *cache_json(const struct target *t)
 	struct kv_stats ks;
 
 	kv_stats(s->kv, &ks);
-	return json_pack("{s:I, s:I, s:I, s:I, s:I}",
-			 "record_bytes", (json_int_t)s->cache.bytes,
-			 "record_bytes_max", (json_int_t)s->cache.bytes_max,
-			 "hits", (json_int_t)metric_get(&t->metrics->cache_hits),
-			 "misses", (json_int_t)metric_get(&t->metrics->cache_misses),
-			 "index_bytes", (json_int_t)ks.mem_bytes);
+	return json_pack("{s:I, s:I, s:I, s:I, s:I}", "record_bytes", (json_int_t)s->cache.bytes,
+			 "record_bytes_max", (json_int_t)s->cache.bytes_max, "hits",
+			 (json_int_t)metric_get(&t->metrics->cache_hits), "misses",
+			 (json_int_t)metric_get(&t->metrics->cache_misses), "index_bytes",
+			 (json_int_t)ks.mem_bytes);
 }
 
 static json_t *counts_json(const struct ossd_metrics *m)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-			 "reads", (json_int_t)metric_get(&m->reads),
-			 "read_bytes", (json_int_t)metric_get(&m->read_bytes),
-			 "writes", (json_int_t)metric_get(&m->writes),
-			 "write_bytes", (json_int_t)metric_get(&m->write_bytes),
-			 "merges", (json_int_t)metric_get(&m->merges),
-			 "copies", (json_int_t)metric_get(&m->copies),
-			 "replays", (json_int_t)metric_get(&m->replays),
-			 "errors", (json_int_t)metric_get(&m->errors),
-			 "corrupt", (json_int_t)metric_get(&m->corrupt),
-			 "data_syncs", (json_int_t)metric_get(&m->syncs));
+	return json_pack(
+		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "reads",
+		(json_int_t)metric_get(&m->reads), "read_bytes",
+		(json_int_t)metric_get(&m->read_bytes), "writes",
+		(json_int_t)metric_get(&m->writes), "write_bytes",
+		(json_int_t)metric_get(&m->write_bytes), "merges",
+		(json_int_t)metric_get(&m->merges), "copies", (json_int_t)metric_get(&m->copies),
+		"replays", (json_int_t)metric_get(&m->replays), "errors",
+		(json_int_t)metric_get(&m->errors), "corrupt", (json_int_t)metric_get(&m->corrupt),
+		"data_syncs", (json_int_t)metric_get(&m->syncs));
 }
 
 static json_t *status_json(const struct target *t)
@@ -55,23 +52,15 @@ static json_t *status_json(const struct target *t)
 	uuid_format(&s->super.uuid, uuid);
 	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:f, s:f, "
 			 "s:o, s:o, s:o}",
-			 "role", "ossd",
-			 "target", (json_int_t)t->id,
-			 "chain", (json_int_t)t->chain,
-			 "epoch", (json_int_t)t->epoch,
-			 "ready", (int)t->ready,
-			 "uuid", uuid,
-			 "durability", t->p->sync ? "sync" : "none",
-			 "direct_io", (int)env_file_is_direct(s->data.f),
-			 "failed", (int)(chunk_store_status(s) < 0),
-			 "commits", (json_int_t)s->commits,
-			 "group_commits", (json_int_t)commits,
-			 "group_commit_ops", (json_int_t)ops,
+			 "role", "ossd", "target", (json_int_t)t->id, "chain", (json_int_t)t->chain,
+			 "epoch", (json_int_t)t->epoch, "ready", (int)t->ready, "uuid", uuid,
+			 "durability", t->p->sync ? "sync" : "none", "direct_io",
+			 (int)env_file_is_direct(s->data.f), "failed",
+			 (int)(chunk_store_status(s) < 0), "commits", (json_int_t)s->commits,
+			 "group_commits", (json_int_t)commits, "group_commit_ops", (json_int_t)ops,
 			 "ops_per_commit", commits ? (double)ops / (double)commits : 0.0,
-			 "uptime_s", (double)(env_now_us(t->env) - t->start_us) / 1e6,
-			 "space", space_json(s),
-			 "cache", cache_json(t),
-			 "totals", counts_json(t->metrics));
+			 "uptime_s", (double)(env_now_us(t->env) - t->start_us) / 1e6, "space",
+			 space_json(s), "cache", cache_json(t), "totals", counts_json(t->metrics));
 }
 
 int op_status(struct rpc_req *r, const void *in, void *out)

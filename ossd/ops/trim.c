@@ -28,7 +28,9 @@ static int punch(struct mutation *m, const void *in, void *out)
 	const struct oss_punch_req *req = in;
 	struct oss_punch_rep *rep = out;
 
-	TRY(chunk_punch_file(m->t->store, req->ino, req->gen, req->chunk_size, req->off, req->len,
+	struct chunk_id file = {req->ino, req->gen, 0};
+
+	TRY(chunk_punch_file(m->t->store, &file, req->chunk_size, req->off, req->len,
 			     &rep->n_chunks));
 	return op_answer_durable(m, rep);
 }
@@ -52,7 +54,7 @@ static int remove_files(struct mutation *m, const void *in, void *out)
 
 	wire_r_init(&w, req->files.data, req->files.len);
 	while (!wire_r_end(&w)) {
-		struct ino ino = { 0 };
+		struct ino ino = {0};
 		uint32_t gen = 0;
 		uint64_t n;
 

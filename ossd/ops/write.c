@@ -7,8 +7,13 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 	struct oss_write_rep *rep = out;
 	struct chunk_store *s = m->t->store;
 	struct chunk_write w = {
-		.id = req->chunk, .chunk_size = req->chunk_size, .off = req->off, .len = req->len,
-		.session = m->r->hdr.session, .pieces = req->pieces, .bulk = m->r->bulk,
+		.id = req->chunk,
+		.chunk_size = req->chunk_size,
+		.off = req->off,
+		.len = req->len,
+		.session = m->r->hdr.session,
+		.pieces = req->pieces,
+		.bulk = m->r->bulk,
 		.n_bulk = m->r->n_bulk,
 	};
 	struct chunk_tx tx;

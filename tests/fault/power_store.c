@@ -169,7 +169,8 @@ static int do_many(struct run *r, unsigned int who, unsigned int n, const struct
 	uint64_t n_chunks;
 
 	if (op->kind == PUNCH)
-		TRY(chunk_punch_file(r->store, ino, 1, CHUNK, op->off, op->len, &n_chunks));
+		TRY(chunk_punch_file(r->store, &(struct chunk_id){ ino, 1, 0 }, CHUNK, op->off, op->len,
+				     &n_chunks));
 	else if (op->kind == TRIM)
 		TRY(chunk_trim_file(r->store, ino, 1, CHUNK, op->off, &n_chunks));
 	else

@@ -22,9 +22,10 @@ static void check_bounds(const struct chunk_record *r)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static uint64_t one[(sizeof(struct chunk_record) + 256 * sizeof(struct chunk_block)) / 8 + 1];
+	static uint64_t
+		one[(sizeof(struct chunk_record) + 256 * sizeof(struct chunk_block)) / 8 + 1];
 	static uint64_t two[sizeof(one) / 8];
-	static const struct chunk_id id = { { 1 }, 2, 3 };
+	static const struct chunk_id id = {{1}, 2, 3};
 	struct chunk_record *a = (struct chunk_record *)one, *b = (struct chunk_record *)two;
 	uint8_t buf[CHUNK_RECORD_MAX], again[CHUNK_RECORD_MAX];
 	uint64_t sum;

@@ -9,8 +9,8 @@
 
 void rig_init(struct rig *r, uint64_t seed)
 {
-	struct sim_options so = { .kv_open = kv_sim_open };
-	struct config_section s = { "ossd", ossd_param_table, n_ossd_params, &r->params };
+	struct sim_options so = {.kv_open = kv_sim_open};
+	struct config_section s = {"ossd", ossd_param_table, n_ossd_params, &r->params};
 
 	memset(r, 0, sizeof(*r));
 	config_defaults(&s, 1);
@@ -98,7 +98,7 @@ static void check_main(struct loop *loop, void *arg)
 
 uint64_t rig_check(struct rig *r, bool verify)
 {
-	struct check_run c = { r, verify, 0 };
+	struct check_run c = {r, verify, 0};
 
 	r->done = false;
 	ASSERT(sim_proc_start(r->proc, check_main, &c) == 0);
@@ -115,8 +115,8 @@ static uint32_t cut(const uint8_t *data, uint32_t bs, uint32_t off, uint32_t len
 
 	for (uint32_t pos = 0; pos < len;) {
 		uint32_t room = bs - (off + pos) % bs, part = room < len - pos ? room : len - pos;
-		struct piece p = { off + pos, part, part, part < bs ? PIECE_FRAGMENT : 0,
-				   checksum64(data + pos, part) };
+		struct piece p = {off + pos, part, part, part < bs ? PIECE_FRAGMENT : 0,
+				  checksum64(data + pos, part)};
 
 		piece_encode(&p, out + (size_t)n++ * PIECE_WIRE_SIZE);
 		pos += part;
@@ -129,10 +129,15 @@ int rig_write(struct rig *r, const struct chunk_id *id, uint32_t chunk_size, uin
 {
 	uint8_t pieces[(LEAT_BLOCKS_PER_CHUNK_MAX + 1) * PIECE_WIRE_SIZE];
 	uint32_t n = cut(data, chunk_block_size(chunk_size), off, len, pieces);
-	struct slot_vec v = { .off = shift, .len = len };
-	struct chunk_write w = { .id = *id, .chunk_size = chunk_size, .off = off, .len = len,
-				 .session = 7, .pieces = bytes_of(pieces, n * PIECE_WIRE_SIZE),
-				 .bulk = &v, .n_bulk = 1 };
+	struct slot_vec v = {.off = shift, .len = len};
+	struct chunk_write w = {.id = *id,
+				.chunk_size = chunk_size,
+				.off = off,
+				.len = len,
+				.session = 7,
+				.pieces = bytes_of(pieces, n * PIECE_WIRE_SIZE),
+				.bulk = &v,
+				.n_bulk = 1};
 	struct chunk_tx tx;
 	int rc;
 
@@ -166,8 +171,12 @@ int64_t rig_read(struct rig *r, const struct chunk_id *id, uint32_t off, void *b
 		 bool verify)
 {
 	struct piece pieces[1024];
-	struct chunk_read cr = { .id = *id, .off = off, .len = len, .verify = verify,
-				 .pieces = pieces, .n_pieces_max = chunk_read_pieces_max(len) };
+	struct chunk_read cr = {.id = *id,
+				.off = off,
+				.len = len,
+				.verify = verify,
+				.pieces = pieces,
+				.n_pieces_max = chunk_read_pieces_max(len)};
 	uint32_t pos = 0;
 
 	TRY(chunk_read(r->store, &cr));

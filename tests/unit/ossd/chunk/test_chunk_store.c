@@ -39,7 +39,7 @@ static void run_fresh(uint64_t seed, void (*fn)(struct rig *r, void *arg), void 
 
 static void write_and_read(struct rig *r, void *arg)
 {
-	struct chunk_id id = { { 5 }, 1, 0 };
+	struct chunk_id id = {{5}, 1, 0};
 	static uint8_t data[CS], got[CS];
 
 	(void)arg;
@@ -66,7 +66,7 @@ static void test_write_and_read(void **state)
 
 static void holes_and_short_blocks(struct rig *r, void *arg)
 {
-	struct chunk_id id = { { 5 }, 1, 4 };
+	struct chunk_id id = {{5}, 1, 4};
 	static uint8_t want[CS], got[CS];
 	struct chunk_stat st;
 
@@ -101,13 +101,17 @@ static void test_holes_and_short_blocks(void **state)
 
 static void bad_writes(struct rig *r, void *arg)
 {
-	struct chunk_id id = { { 5 }, 1, 0 };
+	struct chunk_id id = {{5}, 1, 0};
 	static uint8_t data[BS];
 	uint8_t pieces[2 * PIECE_WIRE_SIZE];
-	struct piece p = { 0, BS, BS, 0, 1 };
-	struct slot_vec v = { .len = BS };
-	struct chunk_write w = { .id = id, .chunk_size = CS, .len = BS, .bulk = &v, .n_bulk = 1,
-				 .pieces = bytes_of(pieces, PIECE_WIRE_SIZE) };
+	struct piece p = {0, BS, BS, 0, 1};
+	struct slot_vec v = {.len = BS};
+	struct chunk_write w = {.id = id,
+				.chunk_size = CS,
+				.len = BS,
+				.bulk = &v,
+				.n_bulk = 1,
+				.pieces = bytes_of(pieces, PIECE_WIRE_SIZE)};
 	struct chunk_tx tx;
 
 	(void)arg;
@@ -143,24 +147,24 @@ static void test_bad_writes_are_refused(void **state)
 static void trim_and_remove(struct rig *r, void *arg)
 {
 	static uint8_t want[CS], got[CS];
-	struct ino ino = { 77 };
+	struct ino ino = {77};
 	uint64_t n, before = r->store->space.alloc.free;
-	struct chunk_id other = { { 78 }, 1, 0 };
+	struct chunk_id other = {{78}, 1, 0};
 
 	(void)arg;
 	fill(want, CS, 9);
 	for (uint64_t i = 0; i < 40; i++) {
-		struct chunk_id id = { ino, 2, i };
+		struct chunk_id id = {ino, 2, i};
 
 		assert_int_equal(rig_write(r, &id, CS, 0, want, CS, 0), 0);
 	}
 	assert_int_equal(rig_write(r, &other, CS, 0, want, BS, 0), 0);
 	assert_int_equal(chunk_trim_file(r->store, ino, 2, CS, 38 * CS + BS + 10, &n), 0);
 	assert_int_equal(n, 2);
-	struct chunk_id id = { ino, 2, 38 };
+	struct chunk_id id = {ino, 2, 38};
 	assert_int_equal(rig_read(r, &id, 0, got, CS, true), BS + 10);
 	assert_memory_equal(want, got, BS + 10);
-	assert_int_equal(chunk_punch_file(r->store, ino, 2, CS, 100, 3 * CS, &n), 0);
+	assert_int_equal(chunk_punch_file(r->store, &id, CS, 100, 3 * CS, &n), 0);
 	assert_int_equal(n, 4);
 	id.idx = 3;
 	assert_int_equal(rig_read(r, &id, 0, got, CS, true), CS);
@@ -199,7 +203,7 @@ static void full(struct rig *r, void *arg)
 	space_grant(&r->store->space, 7, 0, 1);
 	space_grant(&r->store->space, 8, 2 << 20, 1);
 	for (; rc == 0; i++) {
-		struct chunk_id id = { { 9 }, 1, i };
+		struct chunk_id id = {{9}, 1, i};
 
 		rc = rig_write(r, &id, CS, 0, data, CS, 0);
 	}
@@ -207,7 +211,7 @@ static void full(struct rig *r, void *arg)
 	assert_in_range(i, 30, 64);
 	/* reads and overwrites go on */
 	for (uint64_t k = 0; k < i - 1; k++) {
-		struct chunk_id id = { { 9 }, 1, k };
+		struct chunk_id id = {{9}, 1, k};
 
 		assert_int_equal(rig_write(r, &id, CS, 0, data, CS, 0), 0);
 		assert_int_equal(rig_read(r, &id, 0, got, CS, true), CS);
@@ -215,7 +219,7 @@ static void full(struct rig *r, void *arg)
 	/* a granted write fits, while there is a grant */
 	space_grant(&r->store->space, 8, 0, 1);
 	assert_true(space_grant(&r->store->space, 7, CS, 1) > 0);
-	assert_int_equal(chunk_remove_file(r->store, (struct ino){ 9 }, 1, &n), 0);
+	assert_int_equal(chunk_remove_file(r->store, (struct ino){9}, 1, &n), 0);
 	assert_int_equal(n, i - 1);
 	assert_int_equal(space_used(&r->store->space), 0);
 }
@@ -234,7 +238,7 @@ static void fill_up(struct rig *r, void *arg)
 
 	(void)arg;
 	for (; rc == 0; i++) {
-		struct chunk_id id = { { 9 }, 1, i };
+		struct chunk_id id = {{9}, 1, i};
 
 		rc = rig_write(r, &id, CS, 0, data, CS, 0);
 	}
@@ -260,7 +264,7 @@ static void test_file_system_below_is_full(void **state)
 
 static void write_one(struct rig *r, void *arg)
 {
-	struct chunk_id id = { { 5 }, 1, 0 };
+	struct chunk_id id = {{5}, 1, 0};
 	static uint8_t data[CS];
 
 	(void)arg;
@@ -270,7 +274,7 @@ static void write_one(struct rig *r, void *arg)
 
 static void read_damaged(struct rig *r, void *arg)
 {
-	struct chunk_id id = { { 5 }, 1, 0 };
+	struct chunk_id id = {{5}, 1, 0};
 	static uint8_t got[CS], data[CS];
 
 	(void)arg;
@@ -329,7 +333,7 @@ static void exactly_once(struct rig *r, void *arg)
 	struct chunk_store *s = r->store;
 	struct replay_ent *e;
 	struct latch l;
-	struct twice t = { s, &l, -1, NULL };
+	struct twice t = {s, &l, -1, NULL};
 
 	(void)arg;
 	assert_int_equal(replay_begin(&s->replay, 3, 1, 5, 0x202, &e), 0);
@@ -367,7 +371,8 @@ static void after_restart(struct rig *r, void *arg)
 	assert_int_equal(replay_begin(&s->replay, 3, 1, 4, 0x202, &e), -LE_STALE_SEQ);
 	assert_int_equal(replay_begin(&s->replay, 4, 1, 9, 0x203, &e), 1);
 	assert_int_equal(replay_expire(&s->replay, group_commit_batch(&s->gc), UINT64_MAX, 10,
-				       only_four, NULL), 1);
+				       only_four, NULL),
+			 1);
 	assert_int_equal(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)), 0);
 }
 
@@ -420,7 +425,7 @@ static uint32_t below(struct world *w, uint64_t n)
 
 static struct chunk_id id_of(uint32_t k)
 {
-	return (struct chunk_id){ { 100 + k / 3 }, 1, k % 3 };
+	return (struct chunk_id){{100 + k / 3}, 1, k % 3};
 }
 
 static void compare(struct world *w, uint32_t k, const struct model *m)
@@ -522,7 +527,7 @@ static void storm(struct rig *r, void *arg)
 	settle(w);
 	latch_init(&w->latch, N_CHUNKS);
 	for (uint32_t k = 0; k < N_CHUNKS; k++) {
-		writers[k] = (struct writer){ w, k };
+		writers[k] = (struct writer){w, k};
 		assert_int_equal(fiber_spawn("writer", writer, &writers[k]), 0);
 	}
 	latch_wait(&w->latch);
@@ -544,8 +549,8 @@ static void one_seed(uint64_t seed, struct tally *t)
 
 	rig_init(&w->rig, seed);
 	for (int round = 0; round < 4; round++)
-		t->crashes += rig_run_crash(&w->rig, storm, w,
-					    60 + sim_random_below(w->rig.sim, 3000));
+		t->crashes +=
+			rig_run_crash(&w->rig, storm, w, 60 + sim_random_below(w->rig.sim, 3000));
 	rig_run(&w->rig, check_settled, w);
 	assert_int_equal(rig_check(&w->rig, true), 0);
 	rig_run(&w->rig, storm, w);
@@ -558,7 +563,7 @@ static void one_seed(uint64_t seed, struct tally *t)
 /* In a child: what a crashed process held is never freed. */
 static void test_random_with_crashes(void **state)
 {
-	struct tally t = { 0 };
+	struct tally t = {0};
 	int pipe_fds[2], status = 0;
 	pid_t pid;
 

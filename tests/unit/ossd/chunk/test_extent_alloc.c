@@ -118,7 +118,7 @@ static void test_random_against_model(void **state)
 			assert_in_range(n, min, want);
 			for (uint32_t i = 0; i < n; i++)
 				assert_int_equal(used[start + i]++, 0);
-			held[n_held++] = (struct held){ start, n };
+			held[n_held++] = (struct held){start, n};
 			total += n;
 		} else if (n_held) {
 			uint32_t k = (uint32_t)draw(&seed, n_held);
