@@ -1,0 +1,99 @@
+/* What scripts rely on: exit statuses, sizes for people, and finding out about mounts. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/assert.h"
+#include "common/base/status.h"
+#include "tools/tool.h"
+
+static void exit_statuses_are_frozen(void **state)
+{
+	static const struct {
+		int status, code;
+	} rows[] = {
+		{ 0, 0 },
+		{ -LE_IO, 1 },
+		{ -LE_INVAL, 2 },
+		{ -LE_CONFIG, 2 },
+		{ -LE_TIMEDOUT, 4 },
+		{ -LE_NOSPC, 8 },
+		{ -LE_NOENT, 9 },
+		{ -LE_ACCES, 10 },
+		{ -LE_AUTH, 10 },
+		{ -LE_WRONG_CLUSTER, 10 },
+		{ -LE_CONNREFUSED, 11 },
+		{ -LE_DISCONNECTED, 11 },
+		{ -LE_INTR, 75 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_int_equal(exit_of_status(rows[i].status), rows[i].code);
+	assert_int_equal(exit_of_errno(ENOENT), 9);
+	assert_int_equal(exit_of_errno(EDQUOT), 8);
+	assert_int_equal(exit_of_errno(ELOOP), 1);
+}
+
+static void sizes_for_people(void **state)
+{
+	static const struct {
+		uint64_t bytes;
+		const char *text;
+	} rows[] = {
+		{ 0, "0 B" },
+		{ 1023, "1023 B" },
+		{ 1024, "1.0 KiB" },
+		{ 1536, "1.5 KiB" },
+		{ 100ULL << 20, "100 MiB" },
+		{ 5ULL << 40, "5.0 TiB" },
+		{ UINT64_MAX, "16.0 EiB" },
+	};
+	char buf[SIZE_TEXT];
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+		assert_string_equal(format_size(rows[i].bytes, buf), rows[i].text);
+}
+
+static void other_mounts_are_not_ours(void **state)
+{
+	struct leat_mount m = { .source = "untouched" };
+
+	(void)state;
+	assert_false(mount_of_path("/proc", &m));
+	assert_false(mount_of_path("/no/such/path", &m));
+	assert_false(mount_find("/proc", &m));
+	assert_string_equal(m.source, "untouched");
+	assert_null(virtual_attribute("/proc", "leat.status"));
+}
+
+static void programs_are_found_and_run(void **state)
+{
+	char path[4096];
+
+	(void)state;
+	assert_true(find_program("true", path, sizeof(path)));
+	assert_int_equal(run_program((const char *const[]){ path, NULL }), 0);
+	assert_true(find_program("false", path, sizeof(path)));
+	assert_int_equal(run_program((const char *const[]){ path, NULL }), 1);
+	assert_false(find_program("no-such-program-at-all", path, sizeof(path)));
+	assert_int_equal(run_program((const char *const[]){ "/no/such", NULL }), -ENOENT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(exit_statuses_are_frozen),
+		cmocka_unit_test(sizes_for_people),
+		cmocka_unit_test(other_mounts_are_not_ours),
+		cmocka_unit_test(programs_are_found_and_run),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
