@@ -212,10 +212,13 @@ void inode_unlink(struct op *op, struct inode *i, struct attr *ret_attr)
 	*ret_attr = rec->attr;
 	if (rec->attr.nlink > 0)
 		return;
-	if (inode_not_open(op, i->ino))
+	if (inode_not_open(op, i->ino)) {
 		inode_remove(op, i);
-	else
-		txn_put(op->store, key_of('O', i->ino.v), NULL, 0);
+		return;
+	}
+	txn_put(op->store, key_of('O', i->ino.v), NULL, 0);
+	if (!op->m->recovery.sessions_back && recovery_orphan(op->m, i->ino) < 0)
+		log_warn("orphan inode %llu stays until the next start", (unsigned long long)i->ino.v);
 }
 
 void op_cap(struct op *op, const struct attr *a, uint32_t flags, struct cap *ret_cap)

@@ -128,28 +128,33 @@ static int each_intent(void *arg, const void *key, size_t key_len, const void *v
 	return 0;
 }
 
+int recovery_orphan(struct mds *m, struct ino ino)
+{
+	struct recovery *rv = &m->recovery;
+
+	if (rv->n_orphans == rv->cap_orphans) {
+		uint32_t cap = rv->cap_orphans == 0 ? 64 : rv->cap_orphans * 2;
+		uint64_t *p = realloc(rv->orphans, cap * sizeof(*p));
+
+		if (p == NULL)
+			return -LE_NOMEM;
+		rv->orphans = p;
+		rv->cap_orphans = cap;
+	}
+	rv->orphans[rv->n_orphans++] = ino.v;
+	return 0;
+}
+
 static int each_orphan(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
 	struct scan *sc = arg;
-	struct recovery *rv = &sc->m->recovery;
 
 	(void)value, (void)len;
 	sc->status = -LE_CORRUPT_STORE;
 	if (key_len != 9)
 		return 1;
-	if (rv->n_orphans == rv->cap_orphans) {
-		uint32_t cap = rv->cap_orphans == 0 ? 64 : rv->cap_orphans * 2;
-		uint64_t *p = realloc(rv->orphans, cap * sizeof(*p));
-
-		sc->status = -LE_NOMEM;
-		if (p == NULL)
-			return 1;
-		rv->orphans = p;
-		rv->cap_orphans = cap;
-	}
-	rv->orphans[rv->n_orphans++] = get_be((const uint8_t *)key + 1, 8);
-	sc->status = 0;
-	return 0;
+	sc->status = recovery_orphan(sc->m, (struct ino){ get_be((const uint8_t *)key + 1, 8) });
+	return sc->status < 0;
 }
 
 static int scan(struct scan *sc, char kind,

@@ -9,13 +9,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "common/base/status.h"
+#include "common/proto/types.h"
 
 struct mds;
 
 struct recovery {
 	bool sessions_back;  /* every session has returned or expired */
-	uint64_t *orphans;   /* inode numbers, found at start */
+	uint64_t *orphans;   /* inode numbers, found at start or unlinked since */
 	uint32_t n_orphans, cap_orphans;
 	uint32_t n_intents;  /* not yet finished */
 };
@@ -24,6 +24,8 @@ struct recovery {
  * served. Yields. */
 int recovery_start(struct mds *m) CHECK_RESULT;
 void recovery_fini(struct mds *m);
+/* An inode lost its last name while opens are still being reclaimed: it is looked at when they all are. */
+int recovery_orphan(struct mds *m, struct ino ino) CHECK_RESULT;
 /* A session has returned or ended: if it was the last one, the orphans go. */
 void recovery_session(struct mds *m);
 
