@@ -1,0 +1,225 @@
+/* leat dataset: data sets, which are manifests with a name. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "tools/source.h"
+
+struct dataset_args {
+	struct source catalog;
+	const char *catalog_name; /* NULL: the default one */
+	char **args;
+	int n_args;
+};
+
+static int parse(struct tool *t, int argc, char **argv, int n_args, struct dataset_args *a)
+{
+	static const struct option longs[] = {
+		{"catalog", required_argument, NULL, 'g'},
+		{NULL, 0, NULL, 0},
+	};
+	int c, code;
+
+	memset(a, 0, sizeof(*a));
+	optind = 0;
+	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+		if (c != 'g')
+			return tool_usage(t, "%s: wrong options", argv[0]);
+		code = source_parse(t, optarg, &a->catalog);
+		if (code != EXIT_OK)
+			return code;
+		a->catalog_name = a->catalog.name;
+	}
+	a->args = argv + optind;
+	a->n_args = argc - optind;
+	if (a->n_args != n_args)
+		return tool_usage(t, "%s: %d arguments, not %d", argv[0], n_args, a->n_args);
+	return EXIT_OK;
+}
+
+static json_t *info_json(const struct leat_dataset_info *i)
+{
+	return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:s}", "name", i->name, "version",
+			 i->version, "id", i->id, "source", i->source, "files",
+			 (json_int_t)i->files, "bytes", (json_int_t)i->bytes, "samples",
+			 (json_int_t)i->samples, "format", i->format);
+}
+
+static void print_info(const struct leat_dataset_info *i)
+{
+	char alias[300], size[SIZE_TEXT];
+
+	snprintf(alias, sizeof(alias), "%s@%s", i->name, i->version);
+	printf("%-24s %10s %8" PRIu64 " %10" PRIu64 " %-5s  %.12s  %s\n", alias,
+	       format_size(i->bytes, size), i->files, i->samples, i->format, i->id, i->source);
+}
+
+static void print_header(const struct tool *t)
+{
+	if (!t->json)
+		printf("%-24s %10s %8s %10s %-5s  %-12s  %s\n", "DATA SET", "SIZE", "FILES",
+		       "SAMPLES", "FORM", "ID", "SOURCE");
+}
+
+static int print_one(const struct tool *t, const struct leat_dataset_info *i)
+{
+	if (t->json)
+		return tool_print_json(info_json(i));
+	print_header(t);
+	print_info(i);
+	return EXIT_OK;
+}
+
+static int create(struct tool *t, int argc, char **argv)
+{
+	static struct leat_stage_result r = {.size = sizeof(r)};
+	static struct leat_dataset_info info = {.size = sizeof(info)};
+	struct leat_stage_options o;
+	struct dataset_args a;
+	struct source source;
+	struct progress p;
+	struct leat_fs *fs = NULL;
+	int code = parse(t, argc, argv, 2, &a), rc;
+
+	if (code == EXIT_OK)
+		code = source_parse(t, a.args[1], &source);
+	if (code == EXIT_OK && source.local && !a.catalog_name)
+		code = tool_usage(t, "%s is not on a Leat mount: --catalog DIRECTORY?", a.args[1]);
+	if (code == EXIT_OK && a.catalog_name && a.catalog.local != source.local)
+		code = tool_usage(
+			t, "data set and catalogue must both be local or both in the namespace");
+	if (code == EXIT_OK)
+		code = source_connect(t, &source, &fs);
+	if (code != EXIT_OK)
+		return code;
+	stage_options_init(&o, &p, "data set");
+	o.fs = fs;
+	o.source = source.name;
+	o.catalog = a.catalog_name;
+	rc = leat_dataset_create(&o, a.args[0], &info, &r);
+	stage_done(&p);
+	if (fs)
+		leat_close_fs(fs);
+	if (rc == -EEXIST)
+		return tool_error(t, EXIT_FAILED, "Data sets never change: make another version.",
+				  "%s exists already", a.args[0]);
+	return rc < 0 || r.code ? stage_failed(t, rc, &r) : print_one(t, &info);
+}
+
+static int connect_catalog(struct tool *t, struct dataset_args *a, struct leat_fs **ret_fs)
+{
+	return source_connect(t, a->catalog_name ? &a->catalog : NULL, ret_fs);
+}
+
+struct listing {
+	const struct tool *t;
+	json_t *all;
+};
+
+static int list_one(void *arg, const struct leat_dataset_info *i)
+{
+	struct listing *l = arg;
+
+	if (l->t->json)
+		json_array_append_new(l->all, info_json(i));
+	else
+		print_info(i);
+	return 0;
+}
+
+static int list(struct tool *t, int argc, char **argv)
+{
+	struct dataset_args a;
+	struct listing l = {.t = t};
+	struct leat_fs *fs = NULL;
+	int code = parse(t, argc, argv, 0, &a), rc;
+
+	if (code == EXIT_OK)
+		code = connect_catalog(t, &a, &fs);
+	if (code != EXIT_OK)
+		return code;
+	l.all = json_array();
+	print_header(t);
+	rc = leat_dataset_list(fs, a.catalog_name, list_one, &l);
+	if (fs)
+		leat_close_fs(fs);
+	/* Without a catalogue there are no data sets: no error. */
+	if (rc < 0 && rc != -ENOENT)
+		code = stage_error(t, rc, a.catalog_name ? a.catalog_name : "the catalogue");
+	else if (t->json)
+		return tool_print_json(json_pack("{s:o}", "datasets", l.all));
+	json_decref(l.all);
+	return code;
+}
+
+static int show(struct tool *t, int argc, char **argv)
+{
+	static struct leat_dataset_info info = {.size = sizeof(info)};
+	struct dataset_args a;
+	struct leat_fs *fs = NULL;
+	int code = parse(t, argc, argv, 1, &a), rc;
+
+	if (code == EXIT_OK)
+		code = connect_catalog(t, &a, &fs);
+	if (code != EXIT_OK)
+		return code;
+	rc = leat_dataset_show(fs, a.catalog_name, a.args[0], &info);
+	if (fs)
+		leat_close_fs(fs);
+	return rc < 0 ? stage_error(t, rc, a.args[0]) : print_one(t, &info);
+}
+
+static int remove_one(struct tool *t, int argc, char **argv)
+{
+	struct dataset_args a;
+	struct leat_fs *fs = NULL;
+	int code = parse(t, argc, argv, 1, &a), rc;
+
+	if (code == EXIT_OK)
+		code = connect_catalog(t, &a, &fs);
+	if (code != EXIT_OK)
+		return code;
+	rc = leat_dataset_remove(fs, a.catalog_name, a.args[0]);
+	if (fs)
+		leat_close_fs(fs);
+	if (rc < 0)
+		return stage_error(t, rc, a.args[0]);
+	if (t->json)
+		return tool_print_json(json_pack("{s:s,s:b}", "dataset", a.args[0], "removed", 1));
+	printf("%s removed; its files stay\n", a.args[0]);
+	return EXIT_OK;
+}
+
+static const struct {
+	const char *name;
+	int (*run)(struct tool *t, int argc, char **argv);
+} verbs[] = {{"create", create}, {"ls", list}, {"show", show}, {"rm", remove_one}};
+
+static int run(struct tool *t, int argc, char **argv)
+{
+	if (argc < 2)
+		return tool_usage(t, "create, ls, show or rm?");
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
+		if (strcmp(argv[1], verbs[i].name) == 0)
+			return verbs[i].run(t, argc - 1, argv + 1);
+	return tool_usage(t, "no such verb: '%s'", argv[1]);
+}
+
+const struct command command_dataset = {
+	.name = "dataset",
+	.summary = "name data sets, list them",
+	.usage = "usage: leat dataset create NAME@VERSION SOURCE [--catalog PATH]\n"
+		 "       leat dataset ls [--catalog PATH]\n"
+		 "       leat dataset show NAME[@VERSION] [--catalog PATH]\n"
+		 "       leat dataset rm NAME@VERSION [--catalog PATH]\n"
+		 "A data set is a manifest of a directory: files, sizes, checksums, samples. It "
+		 "never\n"
+		 "changes. SOURCE: a directory on a mount, or leat:/DIRECTORY of the namespace.\n"
+		 "rm removes the name, not the files.\n"
+		 "  --catalog PATH   where data sets are kept (leat:/.leat/datasets)\n"
+		 "Example: leat dataset create imagenet@v1 /mnt/leat/imagenet\n",
+	.run = run,
+};

@@ -1,0 +1,151 @@
+#include "tools/source.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define SCHEME "leat:"
+
+/* dir, a canonical path on mount m, as the namespace calls it. */
+static const char *below_mount(const char *dir, const struct leat_mount *m)
+{
+	size_t n = strcmp(m->mountpoint, "/") == 0 ? 0 : strlen(m->mountpoint);
+
+	if (strncmp(dir, m->mountpoint, n) != 0)
+		return dir;
+	return dir[n] ? dir + n : "/";
+}
+
+static bool is_alias(const char *text)
+{
+	struct stat st;
+
+	return !strchr(text, '/') && stat(text, &st) < 0 && strcmp(text, ".") != 0;
+}
+
+int source_parse(const struct tool *t, const char *text, struct source *ret_source)
+{
+	struct source s = {.local = false};
+	struct leat_mount m;
+	char dir[PATH_MAX];
+
+	if (strncmp(text, SCHEME, strlen(SCHEME)) == 0) {
+		text += strlen(SCHEME);
+		snprintf(s.name, sizeof(s.name), "%s%s", *text == '/' ? "" : "/", text);
+	} else if (is_alias(text)) {
+		snprintf(s.name, sizeof(s.name), "%s", text);
+	} else if (!realpath(text, dir)) {
+		return tool_error(t, exit_of_errno(errno),
+				  "A directory that is not mounted here is written leat:/PATH.",
+				  "%s: %m", text);
+	} else if (mount_of_path(dir, &m)) {
+		snprintf(s.name, sizeof(s.name), "%s", below_mount(dir, &m));
+		if (strchr(m.source, ':'))
+			snprintf(s.mds, sizeof(s.mds), "%s", m.source);
+		for (char *p = s.mds; *p; p++)
+			if (*p == ',')
+				*p = ' ';
+	} else {
+		s.local = true;
+		snprintf(s.name, sizeof(s.name), "%s", dir);
+	}
+	*ret_source = s;
+	return EXIT_OK;
+}
+
+int source_connect(const struct tool *t, const struct source *source, struct leat_fs **ret_fs)
+{
+	struct leat_options o = {.size = sizeof(o), .name = "leat"};
+	int rc;
+
+	if (source && source->local)
+		return EXIT_OK;
+	if (source && source->mds[0])
+		o.mds = source->mds;
+	rc = leat_open_fs(t->conf, &o, ret_fs);
+	if (rc == 0)
+		return EXIT_OK;
+	int code = exit_of_status(rc);
+	if (code == EXIT_TIMEOUT || code == EXIT_FAILED)
+		code = EXIT_UNREACHABLE;
+	return tool_error(t, code, "`leat status` says more.", "no connection to the cluster: %s",
+			  leat_strerror(rc));
+}
+
+static void on_progress(void *arg, const struct leat_stage_progress *p)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "%s, %llu of %llu files", p->phase,
+		 (unsigned long long)p->files, (unsigned long long)p->files_total);
+	progress_update(arg, p->bytes, p->bytes_total, text);
+}
+
+void stage_options_init(struct leat_stage_options *o, struct progress *p, const char *what)
+{
+	catch_interrupts();
+	progress_init(p, what);
+	memset(o, 0, sizeof(*o));
+	o->size = sizeof(*o);
+	o->progress = on_progress;
+	o->arg = p;
+	o->cancel = interrupt_flag();
+}
+
+void stage_done(struct progress *p)
+{
+	progress_finish(p);
+}
+
+static const char *hint_of(int code)
+{
+	switch (code) {
+	case EXIT_INTERRUPTED:
+		return "The same command goes on where it stopped.";
+	case EXIT_NO_SPACE:
+		return "`leat stage ls` shows the copies there, `leat stage evict` removes one.";
+	case EXIT_LOCAL_CORRUPT:
+		return "`leat stage in` fetches again what is wrong.";
+	case EXIT_SOURCE_CORRUPT:
+		return "The copy on the servers is damaged; nothing wrong was kept.";
+	case EXIT_MISSING:
+		return "`leat dataset ls` shows the data sets.";
+	default:
+		return NULL;
+	}
+}
+
+int stage_failed(const struct tool *t, int rc, const struct leat_stage_result *r)
+{
+	char size[SIZE_TEXT], missing[64] = "";
+	int code = r->code ? r->code : exit_of_errno(-rc);
+
+	if (interrupted())
+		code = EXIT_INTERRUPTED;
+	if (r->code == LEAT_STAGE_NO_CAPACITY && r->bytes_missing)
+		snprintf(missing, sizeof(missing), " (%s more needed)",
+			 format_size(r->bytes_missing, size));
+	return tool_error(t, code, hint_of(code), "%s%s%s%s", leat_stage_code_text(code),
+			  r->message[0] ? ": " : "", r->message, missing);
+}
+
+int stage_error(const struct tool *t, int rc, const char *what)
+{
+	int code = exit_of_errno(-rc);
+
+	switch (-rc) {
+	case EAGAIN:
+		return tool_error(t, EXIT_NOT_READY, "`leat stage status` shows how far it is.",
+				  "%s is not ready", what);
+	case EEXIST:
+		return tool_error(t, EXIT_USAGE, NULL, "%s: several match, or it exists already",
+				  what);
+	case EBUSY:
+		return tool_error(t, EXIT_FAILED, "Wait for the processes that use it.",
+				  "%s is in use", what);
+	default:
+		return tool_error(t, code, NULL, "%s: %s", what, strerror(-rc));
+	}
+}
