@@ -1,0 +1,125 @@
+#include "client/loader/build.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/loader/formats/tar.h"
+#include "common/rt/fiber.h"
+
+#define ARCHIVES_AT_ONCE 16u
+
+struct archive {
+	struct building *b;
+	const struct files_entry *entry;
+	struct sample_index *index;
+};
+
+struct building {
+	struct vol *v;
+	const char *dir;
+	struct detail *d;
+	struct archive *archives;
+	uint32_t n, next;
+	int rc;
+};
+
+static bool is_tar(const char *path)
+{
+	size_t len = strlen(path);
+	return len > 4 && strcmp(path + len - 4, ".tar") == 0;
+}
+
+static int64_t read_archive(void *arg, void *buf, size_t len, uint64_t off)
+{
+	return vol_pread(arg, buf, len, off);
+}
+
+static int index_archive(struct building *b, struct archive *a)
+{
+	char path[4096];
+	struct vol_file *f;
+	struct tar_fault fault = { 0, "" };
+	struct index_builder *one;
+	if (snprintf(path, sizeof(path), "%s/%s", b->dir, a->entry->path) >= (int)sizeof(path))
+		return -LE_NAMETOOLONG;
+	int rc = vol_open(b->v, path, &f);
+	if (rc < 0)
+		return detail_set(b->d, rc, path, UINT64_MAX, "cannot open it: %s", status_text(rc));
+	rc = index_builder_create(INDEX_TAR, &one);
+	if (rc == 0) {
+		struct tar_input in = { read_archive, f, a->entry->size };
+		index_add_file(one, a->entry->path, a->entry->size);
+		rc = tar_index(one, &in, &fault);
+		if (rc == 0)
+			rc = index_builder_finish(one, &a->index);
+		index_builder_destroy(one);
+	}
+	vol_close(f);
+	if (rc < 0)
+		detail_set(b->d, rc, path, fault.off, "%s", fault.what[0] ? fault.what : status_text(rc));
+	return rc;
+}
+
+static void index_archives(void *arg)
+{
+	struct building *b = *(struct building **)arg;
+	while (b->next < b->n && b->rc == 0) {
+		int rc = index_archive(b, &b->archives[b->next++]);
+		if (rc < 0 && b->rc == 0)
+			b->rc = rc;
+	}
+}
+
+/* The archives' indexes, one behind the other. */
+static void append(struct index_builder *all, const struct sample_index *x)
+{
+	index_add_file(all, index_string(x, x->files[0].path), x->files[0].size);
+	for (uint64_t s = 0; s < x->n_samples; s++) {
+		const char *key = index_string(x, x->samples[s].key);
+		index_add_sample(all, key, strlen(key), x->samples[s].label);
+		for (uint64_t m = x->samples[s].first; m < x->samples[s + 1].first; m++) {
+			const char *field = index_string(x, x->fields[x->members[m].field]);
+			index_add_member(all, field, strlen(field), x->members[m].off, x->members[m].len);
+		}
+	}
+}
+
+static int build_tar(struct building *b, struct index_builder *all)
+{
+	struct building *bs[ARCHIVES_AT_ONCE];
+	for (uint32_t i = 0; i < ARCHIVES_AT_ONCE; i++)
+		bs[i] = b;
+	uint32_t width = b->n < ARCHIVES_AT_ONCE ? b->n : ARCHIVES_AT_ONCE;
+	fiber_parallel("index", index_archives, bs, sizeof(bs[0]), width, width);
+	for (uint32_t i = 0; i < b->n; i++) {
+		if (b->rc == 0)
+			append(all, b->archives[i].index);
+		index_destroy(b->archives[i].index);
+	}
+	return b->rc;
+}
+
+int index_build(struct vol *v, const char *dir, const struct files_entry *entries, uint32_t n,
+		struct sample_index **ret_index, struct detail *d)
+{
+	struct building b = { .v = v, .dir = dir, .d = d };
+	struct index_builder *all = NULL;
+	b.archives = calloc((size_t)n + 1, sizeof(*b.archives));
+	if (!b.archives)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		if (is_tar(entries[i].path))
+			b.archives[b.n++] = (struct archive){ .b = &b, .entry = &entries[i] };
+	}
+	int rc = index_builder_create(b.n ? INDEX_TAR : INDEX_FILES, &all);
+	if (rc == 0)
+		rc = b.n ? build_tar(&b, all) : files_index(all, entries, n);
+	if (rc == 0)
+		rc = index_builder_finish(all, ret_index);
+	index_builder_destroy(all);
+	free(b.archives);
+	if (rc < 0)
+		detail_set(d, rc, dir, UINT64_MAX, "cannot make a sample index: %s", status_text(rc));
+	return rc;
+}

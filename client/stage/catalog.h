@@ -1,0 +1,32 @@
+/*
+ * The catalog of data sets: a directory (of the namespace: /.leat/datasets) with
+ *   NAME@VERSION                            one line: the id
+ *   by-id/ID/manifest, sums, samples        what it is
+ * A name is written last and removed first, so what it names is always whole. Everything yields.
+ */
+#ifndef LEAT_STAGE_CATALOG_H
+#define LEAT_STAGE_CATALOG_H
+
+#include "client/loader/index.h"
+#include "client/stage/manifest.h"
+
+#define CATALOG_DEFAULT "/.leat/datasets"
+
+/* -LE_NOENT: there is no such name. */
+int catalog_lookup(struct vol *v, const char *catalog, const char *alias,
+		   char ret_id[MANIFEST_ID_SIZE]) CHECK_RESULT;
+/* The folder of an id: -LE_NAMETOOLONG. */
+int catalog_dir(const char *catalog, const char *id, char ret_dir[4096]) CHECK_RESULT;
+/* Under the manifest's name and version: -LE_EXIST if there is one. index may be NULL. */
+int catalog_add(struct vol *v, const char *catalog, const struct manifest *m,
+		const struct sample_index *index) CHECK_RESULT;
+/* Names, "name@version" each; may yield inside of each. */
+int catalog_list(struct vol *v, const char *catalog, int (*each)(void *arg, const char *alias), void *arg)
+	CHECK_RESULT;
+int catalog_remove(struct vol *v, const char *catalog, const char *alias) CHECK_RESULT;
+
+/* The sample index beside a manifest: -LE_NOENT if there is none. */
+int samples_load(struct vol *v, const char *dir, struct sample_index **ret_index) CHECK_RESULT;
+int samples_store(struct vol *v, const char *dir, const struct sample_index *x) CHECK_RESULT;
+
+#endif

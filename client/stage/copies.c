@@ -1,0 +1,281 @@
+#include "client/stage/copies.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/stage/fetch.h"
+#include "client/stage/manifest.h"
+
+#define ID_LEN (MANIFEST_ID_SIZE - 1)
+
+static bool is_id(const char *s, size_t min)
+{
+	size_t len = strlen(s);
+	return len >= min && len <= ID_LEN && strspn(s, "0123456789abcdef") == len;
+}
+
+struct ids {
+	char (*ids)[MANIFEST_ID_SIZE];
+	size_t n, cap;
+};
+
+static int note_id(void *arg, const struct env_dirent *e)
+{
+	struct ids *l = arg;
+	if (!e->is_dir || !is_id(e->name, ID_LEN))
+		return 0;
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 16;
+		void *more = realloc(l->ids, cap * sizeof(*l->ids));
+		if (!more)
+			return -LE_NOMEM;
+		l->ids = more;
+		l->cap = cap;
+	}
+	memcpy(l->ids[l->n++], e->name, MANIFEST_ID_SIZE);
+	return 0;
+}
+
+static uint64_t bytes_marked(const struct local_store *s, const struct manifest *m)
+{
+	char path[STORE_PATH_SIZE], *data;
+	size_t len;
+	uint64_t bytes = 0;
+	snprintf(path, sizeof(path), "%.4000s/bitmap", s->dir);
+	if (env_read_file(s->env, path, (size_t)1 << 32, &data, &len) < 0)
+		return 0;
+	if (len == 16 + m->n_chunks / 8 + 1) {
+		for (uint32_t i = 0; i < m->n_files; i++) {
+			const struct manifest_file *f = &m->files[i];
+			for (uint64_t c = 0; c < manifest_file_chunks(f); c++) {
+				uint64_t bit = f->first_chunk + c;
+				if ((uint8_t)data[16 + bit / 8] >> (bit % 8) & 1)
+					bytes += manifest_chunk_len(f, c);
+			}
+		}
+	}
+	free(data);
+	return bytes;
+}
+
+static int look_at(struct stage_io *io, const char *to, const char *id, struct leat_stage_copy *c)
+{
+	struct local_store s;
+	struct manifest *m;
+	struct detail ignored = { 0 };
+	memset(c, 0, sizeof(*c));
+	c->size = sizeof(*c);
+	TRY(store_init(&s, io->env, to, id));
+	memcpy(c->id, id, sizeof(c->id));
+	snprintf(c->path, sizeof(c->path), "%.4000s/data", s.dir);
+	c->leased = store_is_leased(&s);
+	bool locked = store_is_locked(&s), ready = store_is_ready(&s);
+	c->state = locked && !ready ? LEAT_COPY_STAGING : LEAT_COPY_PARTIAL;
+	/* Without a readable manifest nothing is known of it, but it is there and may be evicted. */
+	if (manifest_load(io->local, s.dir, &m, &ignored) < 0)
+		return 0;
+	memcpy(c->name, m->name, sizeof(m->name));
+	memcpy(c->version, m->version, sizeof(m->version));
+	memcpy(c->source, m->source, sizeof(c->source));
+	c->files = m->n_files;
+	c->bytes = m->bytes;
+	c->bytes_verified = bytes_marked(&s, m);
+	if (ready)
+		c->state = store_looks_whole(&s, m) && c->bytes_verified == c->bytes ? LEAT_COPY_READY :
+										       LEAT_COPY_DEGRADED;
+	manifest_destroy(m);
+	return 0;
+}
+
+static int by_id(const void *a, const void *b)
+{
+	return strcmp(a, b);
+}
+
+int copies_list(struct stage_io *io, const char *to, int (*each)(void *arg, const struct leat_stage_copy *c),
+		void *arg)
+{
+	struct ids l = { 0 };
+	char base[STORE_PATH_SIZE];
+	struct leat_stage_copy *c = malloc(sizeof(*c));
+	int rc = c ? 0 : -LE_NOMEM;
+	if (snprintf(base, sizeof(base), "%s/.leat", to) >= (int)sizeof(base))
+		rc = -LE_NAMETOOLONG;
+	if (rc == 0)
+		rc = env_list(io->env, base, note_id, &l);
+	if (rc == -LE_NOENT)
+		rc = 0;
+	if (l.n)
+		qsort(l.ids, l.n, sizeof(*l.ids), by_id);
+	for (size_t i = 0; i < l.n && rc == 0; i++) {
+		rc = look_at(io, to, l.ids[i], c);
+		if (rc == 0)
+			rc = each(arg, c);
+	}
+	free(l.ids);
+	free(c);
+	return rc;
+}
+
+struct finding {
+	const char *what;
+	char name[MANIFEST_NAME_MAX + 1], version[MANIFEST_NAME_MAX + 1];
+	bool by_name;
+	struct leat_stage_copy *copy;
+	uint32_t n;
+};
+
+static int note_match(void *arg, const struct leat_stage_copy *c)
+{
+	struct finding *f = arg;
+	bool match = is_id(f->what, 6) && strncmp(c->id, f->what, strlen(f->what)) == 0;
+	if (f->what[0] == '/')
+		match = strcmp(c->source, f->what) == 0;
+	else if (!match && f->by_name && c->name[0])
+		match = strcmp(c->name, f->name) == 0 &&
+			(strcmp(c->version, f->version) == 0 || !strchr(f->what, '@'));
+	if (!match)
+		return 0;
+	/* A source directory that has changed since has several copies: the ready one, else the last. */
+	if (f->n == 0 || f->copy->state != LEAT_COPY_READY)
+		*f->copy = *c;
+	f->n++;
+	return 0;
+}
+
+int copies_find(struct stage_io *io, const char *to, const char *what, struct leat_stage_copy *ret_copy)
+{
+	struct finding f = { .what = what, .copy = ret_copy };
+	f.by_name = manifest_parse_alias(what, f.name, f.version) == 0;
+	if (!f.by_name && what[0] != '/')
+		return -LE_INVAL;
+	TRY(copies_list(io, to, note_match, &f));
+	if (f.n == 0)
+		return -LE_NOENT;
+	return f.n == 1 || what[0] == '/' ? 0 : -LE_EXIST;
+}
+
+static int find_store(struct stage_io *io, const char *to, const char *what, struct leat_stage_copy *c,
+		      struct local_store *s)
+{
+	TRY(copies_find(io, to, what, c));
+	return store_init(s, io->env, to, c->id);
+}
+
+int copies_evict(struct stage_io *io, const char *to, const char *what)
+{
+	struct leat_stage_copy *c = malloc(sizeof(*c));
+	struct local_store s;
+	if (!c)
+		return -LE_NOMEM;
+	int rc = find_store(io, to, what, c, &s);
+	free(c);
+	TRY(rc);
+	rc = store_try_lock(&s);
+	if (rc == 0)
+		rc = store_remove(&s);
+	store_fini(&s);
+	return rc;
+}
+
+int copies_lease(struct stage_io *io, const char *to, const char *what, struct leat_stage_copy *ret_copy,
+		 int *ret_fd)
+{
+	struct local_store s;
+	TRY(find_store(io, to, what, ret_copy, &s));
+	if (ret_copy->state != LEAT_COPY_READY)
+		return -LE_AGAIN;
+	int fd = store_lease(&s);
+	if (fd < 0)
+		return fd;
+	/* It may have been evicted between the look and the lease. */
+	if (!store_is_ready(&s)) {
+		close(fd);
+		return -LE_AGAIN;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+/* ---- verifying ---- */
+
+static void on_verify(void *arg, const struct fetch_report *f)
+{
+	struct stage_job *job = arg;
+	job->r->bytes_verified = f->bytes_verified;
+	stage_report(job, "verify", f->bytes_verified, job->r->bytes, f->files);
+}
+
+static int verify_locked(struct stage_job *job)
+{
+	struct fetch_options fo = { .store = &job->store, .manifest = job->m, .report = on_verify, .arg = job,
+		.cancel = job->o.cancel };
+	struct fetch_report report = { 0 };
+	uint64_t n_bad = 0;
+	int code = LEAT_STAGE_INTERNAL;
+	bool ready = store_is_ready(&job->store);
+	TRY(store_load_bitmap(&job->store, job->m));
+	int rc = fetch_verify(&fo, &report, &n_bad, &code, &job->d);
+	job->r->bytes_verified = report.bytes_verified;
+	if (rc == 0 && n_bad) {
+		/* READY goes before the bits do, and both before anybody is told. */
+		rc = store_clear_ready(&job->store);
+		if (rc == 0)
+			rc = store_save_bitmap(&job->store);
+		if (rc == 0)
+			rc = -LE_CORRUPT;
+	} else if (rc == 0 && !ready) {
+		code = LEAT_STAGE_PARTIAL;
+		rc = detail_set(&job->d, -LE_AGAIN, job->store.dir, UINT64_MAX, "the copy was never finished");
+	}
+	if (rc < 0)
+		stage_fail(job, rc, code);
+	return rc;
+}
+
+static int verify(struct stage_job *job, const char *what)
+{
+	struct leat_stage_copy *c = malloc(sizeof(*c));
+	if (!c)
+		return -LE_NOMEM;
+	int rc = find_store(&job->io, job->o.to, what, c, &job->store);
+	if (rc == 0) {
+		memcpy(job->r->id, c->id, sizeof(job->r->id));
+		memcpy(job->r->path, c->path, sizeof(job->r->path));
+	} else {
+		stage_fail(job, detail_set(&job->d, rc, what, UINT64_MAX, "no such copy: %s", status_text(rc)),
+			   rc == -LE_NOENT ? LEAT_STAGE_NOT_READY : LEAT_STAGE_USAGE);
+	}
+	free(c);
+	TRY(rc);
+	job->store_open = true;
+	rc = store_try_lock(&job->store);
+	if (rc < 0) {
+		stage_fail(job, detail_set(&job->d, rc, job->store.dir, UINT64_MAX, "it is being made or verified"),
+			   LEAT_STAGE_NOT_READY);
+		return rc;
+	}
+	rc = manifest_load(job->io.local, job->store.dir, &job->m, &job->d);
+	if (rc < 0) {
+		stage_fail(job, rc, LEAT_STAGE_LOCAL_CORRUPT);
+		return rc;
+	}
+	job->r->files = job->m->n_files;
+	job->r->bytes = job->m->bytes;
+	return verify_locked(job);
+}
+
+void copies_verify(struct stage_job *job, const char *what)
+{
+	job->start_us = env_now_us(job->io.env);
+	int rc = verify(job, what);
+	if (rc < 0) {
+		detail_set(&job->d, rc, job->o.to, UINT64_MAX, "%s", status_text(rc));
+		stage_fail(job, rc, LEAT_STAGE_INTERNAL);
+	}
+	if (job->store_open)
+		store_fini(&job->store);
+	job->r->elapsed_us = env_now_us(job->io.env) - job->start_us;
+}

@@ -1,0 +1,187 @@
+/* The public calls for data sets: making, listing, showing and removing manifests with a name. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/include/leat/leat_stage.h"
+#include "client/loader/build.h"
+#include "client/stage/catalog.h"
+#include "client/stage/stage.h"
+
+struct info_call {
+	struct stage_io io;
+	struct stage_job *job; /* for create */
+	const char *catalog, *alias;
+	int (*each)(void *arg, const struct leat_dataset_info *i);
+	void *arg;
+	struct leat_dataset_info info;
+	int rc;
+};
+
+static void fill_info(struct leat_dataset_info *i, const struct manifest *m, const struct sample_index *x)
+{
+	memset(i, 0, sizeof(*i));
+	i->size = sizeof(*i);
+	memcpy(i->id, m->id, sizeof(i->id));
+	memcpy(i->name, m->name, sizeof(m->name));
+	memcpy(i->version, m->version, sizeof(m->version));
+	memcpy(i->source, m->source, sizeof(i->source));
+	i->files = m->n_files;
+	i->bytes = m->bytes;
+	if (x) {
+		i->samples = x->n_samples;
+		snprintf(i->format, sizeof(i->format), "%s", x->format == INDEX_TAR ? "tar" : "files");
+	}
+}
+
+static int show(struct info_call *c, const char *alias)
+{
+	char id[MANIFEST_ID_SIZE], dir[4096];
+	struct manifest *m;
+	struct sample_index *x = NULL;
+	struct detail ignored = { 0 };
+	struct vol *v = io_source(&c->io);
+	TRY(catalog_lookup(v, c->catalog, alias, id));
+	TRY(catalog_dir(c->catalog, id, dir));
+	TRY(manifest_load(v, dir, &m, &ignored));
+	if (samples_load(v, dir, &x) < 0)
+		x = NULL;
+	fill_info(&c->info, m, x);
+	/* Two names may stand for the same content: this is the one that was asked for. */
+	int rc = manifest_parse_alias(alias, c->info.name, c->info.version);
+	manifest_destroy(m);
+	index_destroy(x);
+	return rc;
+}
+
+static void show_fiber(void *arg)
+{
+	struct info_call *c = arg;
+	c->rc = show(c, c->alias);
+}
+
+static int show_one(void *arg, const char *alias)
+{
+	struct info_call *c = arg;
+	TRY(show(c, alias));
+	return c->each(c->arg, &c->info);
+}
+
+static void list_fiber(void *arg)
+{
+	struct info_call *c = arg;
+	c->rc = catalog_list(io_source(&c->io), c->catalog, show_one, c);
+}
+
+static void remove_fiber(void *arg)
+{
+	struct info_call *c = arg;
+	c->rc = catalog_remove(io_source(&c->io), c->catalog, c->alias);
+}
+
+static int run(struct leat_fs *fs, struct info_call *c, void (*fn)(void *arg))
+{
+	if (!c->catalog)
+		c->catalog = CATALOG_DEFAULT;
+	TRY(io_init(&c->io, fs, "leat-dataset"));
+	int rc = io_run(&c->io, fn, c);
+	io_fini(&c->io);
+	return rc < 0 ? rc : c->rc;
+}
+
+static void give_info(struct leat_dataset_info *to, const struct leat_dataset_info *from)
+{
+	size_t size = to->size;
+	memcpy(to, from, size < sizeof(*from) ? size : sizeof(*from));
+	to->size = size;
+}
+
+int leat_dataset_list(struct leat_fs *fs, const char *catalog,
+		      int (*each)(void *arg, const struct leat_dataset_info *i), void *arg)
+{
+	struct info_call c = { .catalog = catalog, .each = each, .arg = arg };
+	return run(fs, &c, list_fiber);
+}
+
+int leat_dataset_show(struct leat_fs *fs, const char *catalog, const char *alias,
+		      struct leat_dataset_info *ret_info)
+{
+	struct info_call c = { .catalog = catalog, .alias = alias };
+	TRY(run(fs, &c, show_fiber));
+	give_info(ret_info, &c.info);
+	return 0;
+}
+
+int leat_dataset_remove(struct leat_fs *fs, const char *catalog, const char *alias)
+{
+	struct info_call c = { .catalog = catalog, .alias = alias };
+	return run(fs, &c, remove_fiber);
+}
+
+/* ---- create ---- */
+
+struct create_call {
+	struct stage_job *job;
+	const char *alias;
+	struct leat_dataset_info info;
+};
+
+static int build_samples(struct stage_job *job, struct sample_index **ret_index)
+{
+	struct files_entry *entries = calloc((size_t)job->m->n_files + 1, sizeof(*entries));
+	if (!entries)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < job->m->n_files; i++)
+		entries[i] = (struct files_entry){ job->m->files[i].path, job->m->files[i].size };
+	int rc = index_build(io_source(&job->io), job->o.source, entries, job->m->n_files, ret_index, &job->d);
+	free(entries);
+	return rc;
+}
+
+static int create(struct create_call *c)
+{
+	struct stage_job *job = c->job;
+	const char *catalog = job->o.catalog ? job->o.catalog : CATALOG_DEFAULT;
+	struct sample_index *x = NULL;
+	char id[MANIFEST_ID_SIZE];
+	if (catalog_lookup(io_source(&job->io), catalog, c->alias, id) == 0)
+		return detail_set(&job->d, -LE_EXIST, c->alias, UINT64_MAX, "there is a data set of this name");
+	TRY(stage_find_manifest(job));
+	TRY(manifest_parse_alias(c->alias, job->m->name, job->m->version));
+	TRY(build_samples(job, &x));
+	int rc = catalog_add(io_source(&job->io), catalog, job->m, x);
+	if (rc == 0)
+		fill_info(&c->info, job->m, x);
+	index_destroy(x);
+	return rc;
+}
+
+static void create_fiber(void *arg)
+{
+	struct create_call *c = arg;
+	struct stage_job *job = c->job;
+	job->start_us = env_now_us(job->io.env);
+	int rc = create(c);
+	if (rc < 0) {
+		detail_set(&job->d, rc, job->o.source, UINT64_MAX, "%s", status_text(rc));
+		stage_code_of_source(job, rc);
+	}
+	job->r->elapsed_us = env_now_us(job->io.env) - job->start_us;
+}
+
+int leat_dataset_create(const struct leat_stage_options *opts, const char *alias,
+			struct leat_dataset_info *ret_info, struct leat_stage_result *ret_result)
+{
+	char name[MANIFEST_NAME_MAX + 1], version[MANIFEST_NAME_MAX + 1];
+	struct create_call c = { .alias = alias };
+	TRY(stage_job_create(opts, &c.job));
+	c.job->o.to = NULL;
+	if (manifest_parse_alias(alias, name, version) < 0 || !c.job->o.source || c.job->o.source[0] != '/')
+		stage_fail(c.job, detail_set(&c.job->d, -LE_INVAL, alias, UINT64_MAX,
+					     "a name (letters, digits, . _ - and @version) and an absolute directory "
+					     "are needed"), LEAT_STAGE_USAGE);
+	int rc = stage_job_run(c.job, create_fiber, &c, ret_result);
+	if (rc == 0)
+		give_info(ret_info, &c.info);
+	return rc;
+}

@@ -1,0 +1,288 @@
+/* The public calls of leat_stage.h: each runs as a fiber, on the instance's loop or on one of its own. */
+#include "client/include/leat/leat_stage.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/stage/copies.h"
+#include "client/stage/stage.h"
+
+const char *leat_stage_code_text(int code)
+{
+	static const struct {
+		int code;
+		const char *text;
+	} texts[] = {
+		{ LEAT_STAGE_DONE, "done" },
+		{ LEAT_STAGE_INTERNAL, "internal error" },
+		{ LEAT_STAGE_USAGE, "wrong usage" },
+		{ LEAT_STAGE_NOT_READY, "not ready yet" },
+		{ LEAT_STAGE_TIMEOUT, "timed out" },
+		{ LEAT_STAGE_PARTIAL, "partial" },
+		{ LEAT_STAGE_SOURCE_CORRUPT, "source corrupt" },
+		{ LEAT_STAGE_LOCAL_CORRUPT, "local copy corrupt" },
+		{ LEAT_STAGE_NO_CAPACITY, "no capacity" },
+		{ LEAT_STAGE_SOURCE_GONE, "source missing or changed" },
+		{ LEAT_STAGE_PERMISSION, "permission denied" },
+		{ LEAT_STAGE_AGENT, "agent unreachable" },
+		{ LEAT_STAGE_CANCELLED, "cancelled" },
+		{ LEAT_STAGE_INTERRUPTED, "interrupted, resumable" },
+	};
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+		if (texts[i].code == code)
+			return texts[i].text;
+	}
+	return "unknown";
+}
+
+const char *leat_stage_state_text(int state)
+{
+	static const char *const texts[] = { "PARTIAL", "STAGING", "READY", "DEGRADED" };
+	return state >= 0 && state <= LEAT_COPY_DEGRADED ? texts[state] : "unknown";
+}
+
+/* ---- structs of other versions ---- */
+
+static void take(void *to, size_t size, const void *from)
+{
+	size_t theirs;
+	memcpy(&theirs, from, sizeof(theirs));
+	memset(to, 0, size);
+	memcpy(to, from, theirs < size ? theirs : size);
+}
+
+static void give(void *to, const void *from, size_t size)
+{
+	size_t theirs;
+	memcpy(&theirs, to, sizeof(theirs));
+	memcpy(to, from, theirs < size ? theirs : size);
+	memcpy(to, &theirs, sizeof(theirs));
+}
+
+/* ---- jobs ---- */
+
+int stage_job_create(const struct leat_stage_options *opts, struct stage_job **ret_job)
+{
+	struct stage_job *job = calloc(1, sizeof(*job));
+	if (!job)
+		return -LE_NOMEM;
+	job->r = calloc(1, sizeof(*job->r));
+	if (!job->r) {
+		free(job);
+		return -LE_NOMEM;
+	}
+	take(&job->o, sizeof(job->o), opts);
+	job->store.lock_fd = -1;
+	job->r->fail_offset = UINT64_MAX;
+	*ret_job = job;
+	return 0;
+}
+
+static void tell(struct stage_job *job)
+{
+	struct leat_stage_result *r = job->r;
+	const struct detail *d = &job->d;
+	if (job->rc == 0)
+		return;
+	if (r->code == LEAT_STAGE_DONE)
+		r->code = LEAT_STAGE_INTERNAL;
+	memcpy(r->fail_path, d->path, sizeof(r->fail_path));
+	r->fail_offset = d->off;
+	const char *what = d->what[0] ? d->what : status_text(job->rc);
+	if (d->path[0] && d->off != UINT64_MAX)
+		snprintf(r->message, sizeof(r->message), "%.200s at offset %llu: %s", d->path,
+			 (unsigned long long)d->off, what);
+	else if (d->path[0])
+		snprintf(r->message, sizeof(r->message), "%.230s: %s", d->path, what);
+	else
+		snprintf(r->message, sizeof(r->message), "%s", what);
+}
+
+int stage_job_run(struct stage_job *job, void (*fn)(void *arg), void *arg,
+		  struct leat_stage_result *ret_result)
+{
+	int rc = job->rc;
+	if (rc == 0)
+		rc = io_init(&job->io, job->o.fs, "leat-stage");
+	if (rc == 0) {
+		rc = io_run(&job->io, fn, arg);
+		io_fini(&job->io);
+	}
+	if (rc < 0)
+		stage_fail(job, rc, LEAT_STAGE_INTERNAL);
+	tell(job);
+	rc = job->rc;
+	if (ret_result)
+		give(ret_result, job->r, sizeof(*job->r));
+	manifest_destroy(job->m);
+	free(job->r);
+	free(job);
+	return rc;
+}
+
+static void refuse(struct stage_job *job, const char *what)
+{
+	stage_fail(job, detail_set(&job->d, -LE_INVAL, NULL, UINT64_MAX, "%s", what), LEAT_STAGE_USAGE);
+}
+
+int leat_stage_in(const struct leat_stage_options *opts, struct leat_stage_result *ret_result)
+{
+	struct stage_job *job;
+	TRY(stage_job_create(opts, &job));
+	if (!job->o.source || !job->o.source[0] || !job->o.to || job->o.to[0] != '/')
+		refuse(job, "a source and an absolute local directory are needed");
+	return stage_job_run(job, stage_in_fiber, job, ret_result);
+}
+
+static void verify_fiber(void *arg)
+{
+	struct stage_job *job = arg;
+	/* The source of a verification is what to verify. */
+	copies_verify(job, job->o.source);
+}
+
+int leat_stage_verify(const struct leat_stage_options *opts, const char *what,
+		      struct leat_stage_result *ret_result)
+{
+	struct stage_job *job;
+	TRY(stage_job_create(opts, &job));
+	job->o.source = what;
+	job->o.fs = NULL;
+	if (!what || !job->o.to || job->o.to[0] != '/')
+		refuse(job, "a copy and an absolute local directory are needed");
+	return stage_job_run(job, verify_fiber, job, ret_result);
+}
+
+/* ---- what is there ---- */
+
+struct call {
+	struct stage_io io;
+	const char *to, *what;
+	int (*each)(void *arg, const struct leat_stage_copy *c);
+	void *arg;
+	struct leat_stage_copy *copy;
+	int fd, rc;
+};
+
+static int call_run(struct call *c, void (*fn)(void *arg))
+{
+	TRY(io_init(&c->io, NULL, "leat-stage"));
+	int rc = io_run(&c->io, fn, c);
+	io_fini(&c->io);
+	return rc < 0 ? rc : c->rc;
+}
+
+static void list_fiber(void *arg)
+{
+	struct call *c = arg;
+	c->rc = copies_list(&c->io, c->to, c->each, c->arg);
+}
+
+int leat_stage_list(const char *to, int (*each)(void *arg, const struct leat_stage_copy *c), void *arg)
+{
+	struct call c = { .to = to, .each = each, .arg = arg };
+	return call_run(&c, list_fiber);
+}
+
+static void find_fiber(void *arg)
+{
+	struct call *c = arg;
+	c->rc = copies_find(&c->io, c->to, c->what, c->copy);
+}
+
+static void evict_fiber(void *arg)
+{
+	struct call *c = arg;
+	c->rc = copies_evict(&c->io, c->to, c->what);
+}
+
+static void lease_fiber(void *arg)
+{
+	struct call *c = arg;
+	c->rc = copies_lease(&c->io, c->to, c->what, c->copy, &c->fd);
+}
+
+/* Runs fn with room for a copy's description, and gives it to `use` on success. */
+static int with_copy(const char *to, const char *what, void (*fn)(void *arg),
+		     int (*use)(void *arg, const struct call *c), void *arg)
+{
+	struct call c = { .to = to, .what = what, .fd = -1 };
+	c.copy = calloc(1, sizeof(*c.copy));
+	if (!c.copy)
+		return -LE_NOMEM;
+	int rc = call_run(&c, fn);
+	if (rc == 0)
+		rc = use(arg, &c);
+	free(c.copy);
+	return rc;
+}
+
+static int give_copy(void *arg, const struct call *c)
+{
+	give(arg, c->copy, sizeof(*c->copy));
+	return 0;
+}
+
+int leat_stage_status(const char *to, const char *what, struct leat_stage_copy *ret_copy)
+{
+	return with_copy(to, what, find_fiber, give_copy, ret_copy);
+}
+
+struct path_out {
+	char *path;
+	size_t size;
+};
+
+static int give_path(void *arg, const struct call *c)
+{
+	struct path_out *out = arg;
+	if (c->copy->state != LEAT_COPY_READY)
+		return -LE_AGAIN;
+	if (strlen(c->copy->path) >= out->size)
+		return -LE_RANGE;
+	memcpy(out->path, c->copy->path, strlen(c->copy->path) + 1);
+	return 0;
+}
+
+int leat_stage_path(const char *to, const char *what, char *ret_path, size_t size)
+{
+	struct path_out out = { ret_path, size };
+	return with_copy(to, what, find_fiber, give_path, &out);
+}
+
+int leat_stage_evict(const char *to, const char *what)
+{
+	struct call c = { .to = to, .what = what };
+	return call_run(&c, evict_fiber);
+}
+
+struct leat_stage_lease {
+	int fd;
+};
+
+static int give_lease(void *arg, const struct call *c)
+{
+	struct leat_stage_lease *lease = malloc(sizeof(*lease));
+	if (!lease) {
+		close(c->fd);
+		return -LE_NOMEM;
+	}
+	lease->fd = c->fd;
+	*(struct leat_stage_lease **)arg = lease;
+	return 0;
+}
+
+int leat_stage_lease(const char *to, const char *what, struct leat_stage_lease **ret_lease)
+{
+	return with_copy(to, what, lease_fiber, give_lease, ret_lease);
+}
+
+void leat_stage_release(struct leat_stage_lease *lease)
+{
+	if (!lease)
+		return;
+	close(lease->fd);
+	free(lease);
+}

@@ -1,0 +1,347 @@
+/*
+ * Staging in, step by step: the manifest; the lock (or wait for whoever has it); READY already?
+ * done, nothing moved; is there room; fetch; sample index; READY.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+
+#include "client/loader/build.h"
+#include "client/stage/catalog.h"
+#include "client/stage/copies.h"
+#include "client/stage/fetch.h"
+#include "client/stage/stage.h"
+#include "common/rt/fiber.h"
+
+#define WAIT_US 50000u /* between looks at a lock that another process holds */
+#define SPARE_BYTES (16u << 20) /* bitmap, manifest, the file system's own */
+
+void stage_fail(struct stage_job *job, int rc, int code)
+{
+	if (job->rc == 0) {
+		job->rc = rc;
+		job->r->code = code;
+	}
+}
+
+void stage_report(struct stage_job *job, const char *phase, uint64_t bytes, uint64_t total, uint64_t files)
+{
+	uint64_t now = env_now_us(job->io.env);
+	if (!job->o.progress || (phase == job->phase && now < job->next_report_us && bytes < total))
+		return;
+	job->phase = phase;
+	job->next_report_us = now + 100000;
+	struct leat_stage_progress p = { .size = sizeof(p), .phase = phase, .bytes = bytes, .bytes_total = total,
+		.bytes_moved = job->r->bytes_moved, .files = files, .files_total = job->r->files,
+		.elapsed_us = now - job->start_us };
+	job->o.progress(job->o.arg, &p);
+}
+
+static bool cancelled(struct stage_job *job)
+{
+	if (job->o.cancel && *job->o.cancel)
+		stage_fail(job, -LE_CANCELED, LEAT_STAGE_CANCELLED);
+	return job->rc != 0;
+}
+
+static void on_sums(void *arg, uint64_t bytes)
+{
+	struct stage_job *job = arg;
+	stage_report(job, "checksum", bytes, job->r->bytes, 0);
+}
+
+void stage_code_of_source(struct stage_job *job, int rc)
+{
+	int code = LEAT_STAGE_INTERNAL;
+	if (rc == -LE_NOENT || rc == -LE_STALE || rc == -LE_NOTDIR)
+		code = LEAT_STAGE_SOURCE_GONE;
+	else if (rc == -LE_CORRUPT)
+		code = LEAT_STAGE_SOURCE_CORRUPT;
+	else if (rc == -LE_ACCES || rc == -LE_PERM)
+		code = LEAT_STAGE_PERMISSION;
+	else if (rc == -LE_CANCELED)
+		code = LEAT_STAGE_CANCELLED;
+	else if (rc == -LE_INVAL || rc == -LE_NAMETOOLONG)
+		code = LEAT_STAGE_USAGE;
+	stage_fail(job, rc, code);
+}
+
+/* ---- the manifest ---- */
+
+static int manifest_of_alias(struct stage_job *job)
+{
+	char id[MANIFEST_ID_SIZE], dir[4096];
+	const char *catalog = job->o.catalog ? job->o.catalog : CATALOG_DEFAULT;
+	struct vol *v = io_source(&job->io);
+	int rc = catalog_lookup(v, catalog, job->o.source, id);
+	if (rc < 0)
+		return detail_set(&job->d, rc, job->o.source, UINT64_MAX, "there is no such data set");
+	TRY(catalog_dir(catalog, id, dir));
+	return manifest_load(v, dir, &job->m, &job->d);
+}
+
+/* One that was made of a directory that looked exactly like this one, beside a copy of it. */
+static bool manifest_of_before(struct stage_job *job, const char *key)
+{
+	char id[MANIFEST_ID_SIZE];
+	struct local_store s;
+	struct detail ignored = { 0 };
+	return job->o.to && store_recall_source(job->io.env, job->o.to, key, id) == 0 &&
+	       store_init(&s, job->io.env, job->o.to, id) == 0 &&
+	       manifest_load(job->io.local, s.dir, &job->m, &ignored) == 0;
+}
+
+static int manifest_of_dir(struct stage_job *job)
+{
+	struct vol *v = io_source(&job->io);
+	struct scan scan;
+	char key[MANIFEST_ID_SIZE];
+	stage_report(job, "scan", 0, 0, 0);
+	TRY(scan_tree(v, job->o.source, &scan, &job->d));
+	job->r->skipped = scan.n_skipped;
+	job->r->bytes = scan.bytes;
+	job->r->files = scan.n;
+	manifest_scan_key(job->o.source, &scan, key);
+	int rc = 0;
+	if (!manifest_of_before(job, key)) {
+		struct progress p = { on_sums, job, job->o.cancel };
+		rc = manifest_make_from(v, job->o.source, &scan, &job->m, &p, &job->d);
+		if (rc == 0 && job->o.to)
+			rc = store_note_source(job->io.env, job->o.to, key, job->m->id);
+	}
+	scan_fini(&scan);
+	return rc;
+}
+
+int stage_find_manifest(struct stage_job *job)
+{
+	int rc = job->o.source[0] == '/' ? manifest_of_dir(job) : manifest_of_alias(job);
+	if (rc < 0) {
+		stage_code_of_source(job, rc);
+		return rc;
+	}
+	memcpy(job->r->id, job->m->id, sizeof(job->r->id));
+	job->r->files = job->m->n_files;
+	job->r->bytes = job->m->bytes;
+	return 0;
+}
+
+/* ---- single flight ---- */
+
+/* What the process that makes the copy has got so far. */
+static uint64_t bytes_of_others(struct stage_job *job)
+{
+	char path[STORE_PATH_SIZE], *data;
+	size_t len;
+	uint64_t chunks = 0;
+	snprintf(path, sizeof(path), "%.4000s/bitmap", job->store.dir);
+	if (env_read_file(job->io.env, path, 1u << 30, &data, &len) < 0)
+		return 0;
+	for (size_t i = 16; i < len; i++)
+		chunks += (uint64_t)__builtin_popcount((uint8_t)data[i]);
+	free(data);
+	uint64_t bytes = chunks * MANIFEST_CHUNK;
+	return bytes < job->r->bytes ? bytes : job->r->bytes;
+}
+
+static int lock_store(struct stage_job *job)
+{
+	uint64_t give_up = job->o.timeout_ms ? loop_deadline_ms(job->o.timeout_ms) : NO_DEADLINE;
+	for (uint32_t tries = 0;; tries++) {
+		int rc = store_try_lock(&job->store);
+		if (rc == 0)
+			return 0;
+		if (rc != -LE_BUSY) {
+			stage_fail(job, detail_set(&job->d, rc, job->store.base, UINT64_MAX,
+						   "cannot keep copies here: %s", status_text(rc)),
+				   rc == -LE_ACCES || rc == -LE_ROFS ? LEAT_STAGE_PERMISSION : LEAT_STAGE_INTERNAL);
+			return rc;
+		}
+		if (tries % 4 == 0)
+			stage_report(job, "wait", bytes_of_others(job), job->r->bytes, 0);
+		if (cancelled(job))
+			return job->rc;
+		if (loop_now_us() >= give_up) {
+			stage_fail(job, detail_set(&job->d, -LE_TIMEDOUT, job->store.dir, UINT64_MAX,
+						   "another process is still making this copy"),
+				   LEAT_STAGE_TIMEOUT);
+			return job->rc;
+		}
+		rc = fiber_sleep_us(WAIT_US);
+		if (rc < 0)
+			return rc;
+	}
+}
+
+/* ---- room ---- */
+
+static uint64_t bytes_wanted(struct stage_job *job)
+{
+	uint64_t bytes = 0;
+	for (uint32_t i = 0; i < job->m->n_files; i++) {
+		const struct manifest_file *f = &job->m->files[i];
+		for (uint64_t c = 0; c < manifest_file_chunks(f); c++) {
+			if (!store_has_chunk(&job->store, f->first_chunk + c))
+				bytes += manifest_chunk_len(f, c);
+		}
+	}
+	return bytes;
+}
+
+struct usage {
+	const char *id;
+	uint64_t others;
+};
+
+static int add_usage(void *arg, const struct leat_stage_copy *c)
+{
+	struct usage *u = arg;
+	if (strcmp(c->id, u->id) != 0)
+		u->others += c->bytes;
+	return 0;
+}
+
+/* Space that other jobs have been promised but not yet used is not known; allocation per file, before its
+ * first byte, catches that case. */
+static int check_room(struct stage_job *job)
+{
+	struct statvfs st;
+	uint64_t want = bytes_wanted(job), missing = 0;
+	if (statvfs(job->store.base, &st) == 0) {
+		uint64_t room = (uint64_t)st.f_bavail * st.f_frsize;
+		if (want && want + SPARE_BYTES > room)
+			missing = want + SPARE_BYTES - room;
+	}
+	if (job->o.capacity) {
+		struct usage u = { job->m->id, 0 };
+		int rc = copies_list(&job->io, job->o.to, add_usage, &u);
+		(void)rc; /* what cannot be read does not count */
+		if (u.others + job->m->bytes > job->o.capacity &&
+		    u.others + job->m->bytes - job->o.capacity > missing)
+			missing = u.others + job->m->bytes - job->o.capacity;
+	}
+	if (missing == 0)
+		return 0;
+	job->r->bytes_missing = missing;
+	stage_fail(job, detail_set(&job->d, -LE_NOSPC, job->o.to, UINT64_MAX,
+				   "%llu bytes more are needed: free some, or evict a copy",
+				   (unsigned long long)missing), LEAT_STAGE_NO_CAPACITY);
+	return job->rc;
+}
+
+/* ---- the copy ---- */
+
+static void on_fetch(void *arg, const struct fetch_report *f)
+{
+	struct stage_job *job = arg;
+	job->r->bytes_verified = f->bytes_verified;
+	job->r->bytes_moved = f->bytes_moved;
+	stage_report(job, "copy", f->bytes_verified, job->r->bytes, f->files);
+}
+
+static void on_verify(void *arg, const struct fetch_report *f)
+{
+	struct stage_job *job = arg;
+	stage_report(job, "verify", f->bytes_verified, job->r->bytes, f->files);
+}
+
+static int read_back(struct stage_job *job)
+{
+	struct fetch_options fo = { .store = &job->store, .manifest = job->m, .report = on_verify, .arg = job,
+		.cancel = job->o.cancel };
+	struct fetch_report report;
+	uint64_t n_bad;
+	int code, rc = fetch_verify(&fo, &report, &n_bad, &code, &job->d);
+	if (rc == 0 && n_bad)
+		rc = -LE_CORRUPT;
+	if (rc < 0) {
+		int saved = store_save_bitmap(&job->store);
+		(void)saved;
+		stage_fail(job, rc, code);
+	}
+	return rc;
+}
+
+/* Only a help for the loader, which can do without. */
+static void make_samples(struct stage_job *job)
+{
+	struct sample_index *x;
+	struct detail ignored = { 0 };
+	char dir[STORE_PATH_SIZE];
+	if (samples_load(job->io.local, job->store.dir, &x) == 0) {
+		index_destroy(x);
+		return;
+	}
+	struct files_entry *entries = calloc((size_t)job->m->n_files + 1, sizeof(*entries));
+	if (!entries)
+		return;
+	for (uint32_t i = 0; i < job->m->n_files; i++)
+		entries[i] = (struct files_entry){ job->m->files[i].path, job->m->files[i].size };
+	snprintf(dir, sizeof(dir), "%.4000s/data", job->store.dir);
+	if (index_build(job->io.local, dir, entries, job->m->n_files, &x, &ignored) == 0) {
+		int rc = samples_store(job->io.local, job->store.dir, x);
+		(void)rc;
+		index_destroy(x);
+	}
+	free(entries);
+}
+
+static int make_copy(struct stage_job *job)
+{
+	struct fetch_options fo = { .store = &job->store, .manifest = job->m, .source = io_source(&job->io),
+		.source_dir = job->o.source[0] == '/' ? job->o.source : job->m->source, .report = on_fetch,
+		.arg = job, .cancel = job->o.cancel };
+	struct fetch_report report = { 0 };
+	int code = LEAT_STAGE_INTERNAL, rc = store_clear_ready(&job->store);
+	if (rc == 0)
+		rc = manifest_store(job->io.local, job->store.dir, job->m);
+	if (rc == 0)
+		rc = fetch_run(&fo, &report, &code, &job->d);
+	job->r->bytes_verified = report.bytes_verified;
+	job->r->bytes_moved = report.bytes_moved;
+	if (rc < 0) {
+		stage_fail(job, rc, rc == -LE_NOSPC ? LEAT_STAGE_NO_CAPACITY : code);
+		return rc;
+	}
+	if (job->o.readback)
+		TRY(read_back(job));
+	make_samples(job);
+	return store_set_ready(&job->store, job->m);
+}
+
+static int run(struct stage_job *job)
+{
+	TRY(env_mkdirs(job->io.env, job->o.to, 0755));
+	TRY(stage_find_manifest(job));
+	TRY(store_init(&job->store, job->io.env, job->o.to, job->m->id));
+	job->store_open = true;
+	snprintf(job->r->path, sizeof(job->r->path), "%.4000s/data", job->store.dir);
+	TRY(lock_store(job));
+	if (store_is_ready(&job->store) && store_looks_whole(&job->store, job->m)) {
+		job->r->bytes_verified = job->m->bytes;
+		stage_report(job, "copy", job->m->bytes, job->m->bytes, job->m->n_files);
+		return 0;
+	}
+	TRY(store_make_dirs(&job->store));
+	TRY(store_load_bitmap(&job->store, job->m));
+	TRY(check_room(job));
+	return make_copy(job);
+}
+
+void stage_in_fiber(void *arg)
+{
+	struct stage_job *job = arg;
+	job->start_us = env_now_us(job->io.env);
+	int rc = run(job);
+	if (rc < 0) {
+		int code = rc == -LE_NOSPC ? LEAT_STAGE_NO_CAPACITY :
+			   rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS ? LEAT_STAGE_PERMISSION :
+			   LEAT_STAGE_INTERNAL;
+		detail_set(&job->d, rc, job->o.to, UINT64_MAX, "%s", status_text(rc));
+		stage_fail(job, rc, code);
+	}
+	if (job->store_open)
+		store_fini(&job->store);
+	job->r->elapsed_us = env_now_us(job->io.env) - job->start_us;
+}
