@@ -32,6 +32,13 @@ static void report(struct registration *g, int rc)
 	g->last_logged = rc;
 }
 
+/* Requests overtake each other, so a commit counter that is lower than one the MDS has seen proves
+ * something only if it is still the present one. */
+static int judge(const struct registration *g, int rc, uint64_t commits)
+{
+	return rc == -LE_STORE_OLD && g->t->store->commits != commits ? -LE_AGAIN : rc;
+}
+
 static int accepted(struct registration *g, struct rpc_client *c,
 		    const struct mds_target_register_rep *rep)
 {
@@ -54,7 +61,7 @@ static int accepted(struct registration *g, struct rpc_client *c,
 	return 0;
 }
 
-static int register_target(struct registration *g, struct rpc_client *c, uint16_t flags)
+static int register_once(struct registration *g, struct rpc_client *c, uint16_t flags)
 {
 	struct target *t = g->t;
 	struct chunk_store *s = t->store;
@@ -81,6 +88,16 @@ static int register_target(struct registration *g, struct rpc_client *c, uint16_
 	if (rc == 0)
 		rc = accepted(g, c, &rep);
 	rpc_call_fini(&call);
+	return judge(g, rc, req.commits);
+}
+
+static int register_target(struct registration *g, struct rpc_client *c, uint16_t flags)
+{
+	int rc;
+
+	do {
+		rc = register_once(g, c, flags);
+	} while (rc == -LE_AGAIN);
 	report(g, rc);
 	return rc;
 }
@@ -193,7 +210,7 @@ static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
 		*ret_sessions_gen = rep.sessions_gen;
 	}
 	rpc_call_fini(&call);
-	return rc;
+	return judge(g, rc, req.commits);
 }
 
 static void beat(struct registration *g)
