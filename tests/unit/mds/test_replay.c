@@ -1,0 +1,190 @@
+/* Exactly once: repeated requests, also over a crash, and what a batch that was never synced leaves behind. */
+#include <fcntl.h>
+
+#include "tests/unit/mds/fixture.h"
+
+static struct mds_create_req create_req(const char *name, uint32_t flags)
+{
+	return (struct mds_create_req){ .parent = LEAT_ROOT_INO, .name = bytes_str(name), .mode = 0600,
+					.flags = flags };
+}
+
+/* The same request again gets the same answer, in whatever way it came about. */
+static void repeat_body(struct fx *f)
+{
+	struct mds_create_req q = create_req("a", O_EXCL | O_RDWR);
+	struct mds_create_rep p, again;
+
+	assert_int_equal(fx_call_as(f, f->session, 0, 1, OP_mds_create, &q, &p), 0);
+	assert_int_equal(fx_call_as(f, f->session, 0, 1, OP_mds_create, &q, &again), 0);
+	assert_int_equal(p.attr.ino.v, again.attr.ino.v);
+	assert_int_equal(p.cap.mac_lo, again.cap.mac_lo);
+	assert_int_equal(f->m->opens.n_opens, 1);
+	assert_int_equal(fx_call_as(f, f->session, 0, 2, OP_mds_create, &q, &again), -LE_EXIST);
+	assert_int_equal(fx_call_as(f, f->session, 0, 2, OP_mds_create, &q, &again), -LE_EXIST);
+	assert_int_equal(fx_call_as(f, f->session, 0, 1, OP_mds_create, &q, &again), -LE_STALE_SEQ);
+	assert_int_equal(fx_call_as(f, f->session, FX_SLOTS, 1, OP_mds_create, &q, &again), -LE_INVAL);
+	assert_int_equal(fx_call_as(f, 999, 0, 1, OP_mds_create, &q, &again), -LE_SESSION_GONE);
+	q.parent = p.attr.ino;
+	assert_int_equal(fx_call_as(f, f->session, 0, 7, OP_mds_create, &q, &again), -LE_NOTDIR);
+}
+
+static uint64_t remembered;
+
+static void before_crash(struct fx *f)
+{
+	struct mds_create_req q = create_req("b", O_EXCL | O_RDWR);
+	struct mds_create_rep p;
+
+	assert_int_equal(fx_call_as(f, f->session, 3, 41, OP_mds_create, &q, &p), 0);
+	remembered = p.attr.ino.v;
+}
+
+static void after_crash(struct fx *f)
+{
+	struct mds_create_req q = create_req("b", O_EXCL | O_RDWR);
+	struct mds_create_rep p;
+	struct attr a;
+
+	assert_int_equal(fx_call_as(f, f->session, 3, 41, OP_mds_create, &q, &p), 0);
+	assert_int_equal(p.attr.ino.v, remembered);
+	assert_int_equal(f->m->opens.n_opens, 1); /* counted anew */
+	assert_int_equal(fx_call_as(f, f->session, 3, 42, OP_mds_create, &q, &p), -LE_EXIST);
+	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "b", &a), 0);
+	assert_int_equal(a.ino.v, remembered);
+}
+
+struct parallel {
+	struct fx *f;
+	uint64_t seq;
+	struct mds_mkdir_rep rep;
+	int rc;
+};
+
+static void mkdir_fiber(void *arg)
+{
+	struct parallel *p = arg;
+	struct mds_mkdir_req q = { .parent = LEAT_ROOT_INO, .name = bytes_str("m"), .mode = 0755 };
+	struct frame_hdr hdr = { .op = OP_mds_mkdir, .session = p->f->session, .slot = 1, .seq = p->seq };
+	struct op op;
+
+	op_init(&op, p->f->m);
+	p->rc = op_run(&op, &hdr, &q, &p->rep);
+	op_fini(&op);
+}
+
+/* A repetition that comes while the first still runs waits for it. */
+static void while_running_body(struct fx *f)
+{
+	struct parallel p[3] = { 0 };
+
+	for (int i = 0; i < 3; i++) {
+		p[i].f = f;
+		p[i].seq = 9;
+	}
+	fiber_parallel("same", mkdir_fiber, p, sizeof(p[0]), 3, 3);
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(p[i].rc, 0);
+		assert_int_equal(p[i].rep.attr.ino.v, p[0].rep.attr.ino.v);
+	}
+	p[0].seq = 10;
+	mkdir_fiber(&p[0]);
+	assert_int_equal(p[0].rc, -LE_EXIST);
+}
+
+struct storm {
+	struct fx *f;
+	uint32_t slot, n, done;
+	uint64_t session;
+};
+
+static void storm_fiber(void *arg)
+{
+	struct storm *s = arg;
+
+	for (uint32_t i = 0; i < s->n; i++) {
+		char name[32];
+		struct mds_mkdir_req q = { .parent = LEAT_ROOT_INO, .mode = 0755 };
+		struct frame_hdr hdr = { .op = OP_mds_mkdir, .session = s->session, .slot = s->slot, .seq = 100 + i };
+		struct mds_mkdir_rep p = { 0 };
+		struct op op;
+
+		snprintf(name, sizeof(name), "s%u-%u", s->slot, i);
+		q.name = bytes_str(name);
+		op_init(&op, s->f->m);
+		if (op_run(&op, &hdr, &q, &p) == 0)
+			s->done = i + 1;
+		op_fini(&op);
+	}
+}
+
+static struct storm storms[FX_SLOTS];
+
+static void storm_start(struct fx *f)
+{
+	for (uint32_t i = 0; i < FX_SLOTS; i++) {
+		storms[i] = (struct storm){ f, i, 200, 0, f->session };
+		assert_int_equal(fiber_spawn("storm", storm_fiber, &storms[i]), 0);
+	}
+}
+
+static void storm_verify(struct fx *f)
+{
+	for (uint32_t i = 0; i < FX_SLOTS; i++) {
+		for (uint32_t k = 0; k < storms[i].done; k++) {
+			char name[32];
+
+			snprintf(name, sizeof(name), "s%u-%u", i, k);
+			assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, name, NULL), 0);
+		}
+		/* What came after the crash executes once more, or is answered from its row. */
+		storms[i].f = f;
+		storms[i].n = storms[i].done + 1;
+	}
+}
+
+/* Whatever was answered is there after a crash at any moment. */
+static void test_crash_storm(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		struct fx *f = fx_create(seed);
+		uint32_t done = 0;
+
+		fx_run(f, storm_start);
+		assert_int_not_equal(sim_run(f->sim, NULL, NULL, sim_now_us(f->sim) + 1000 * seed), 0);
+		fx_crash(f);
+		fx_run(f, storm_verify);
+		for (uint32_t i = 0; i < FX_SLOTS; i++)
+			done += storms[i].done;
+		assert_true(done > 0);
+		assert_int_equal(fx_check(f, false), 0);
+		fx_destroy(f);
+	}
+}
+
+static void test_over_crash(void **state)
+{
+	struct fx *f = fx_create(1);
+
+	(void)state;
+	fx_run(f, before_crash);
+	fx_crash(f);
+	fx_run(f, after_crash);
+	fx_destroy(f);
+}
+
+TEST(test_repeat, repeat_body)
+TEST(test_while_running, while_running_body)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_repeat),
+		cmocka_unit_test(test_while_running),
+		cmocka_unit_test(test_over_crash),
+		cmocka_unit_test(test_crash_storm),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
