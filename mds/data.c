@@ -158,6 +158,8 @@ int data_apply(struct mds *m, const struct intent_rec *rec)
 	if (l->width == 0)
 		return 0;
 	TRY(jobs_make(m, l, &jobs, &n));
+	/* The intent is durable: it must be carried out, however long whoever asked is willing to wait. */
+	fiber_set_deadline(NO_DEADLINE);
 	if (rec->kind == INTENT_TRIM)
 		rc = jobs_run(jobs, n, OP_oss_trim, &trim, NO_DEADLINE);
 	else
