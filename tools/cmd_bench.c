@@ -248,7 +248,7 @@ static int run_phases(struct bench *b)
 
 		progress_init(&b->progress, "leat bench");
 		rc = p->run(b, &n);
-		progress_finish(&b->progress);
+		progress_finish(&b->progress, 0);
 		if (rc == -EINTR)
 			return tool_error(b->tool, EXIT_INTERRUPTED, NULL, "interrupted");
 		if (rc < 0)

@@ -100,7 +100,7 @@ static int create(struct tool *t, int argc, char **argv)
 	o.source = source.name;
 	o.catalog = a.catalog_name;
 	rc = leat_dataset_create(&o, a.args[0], &info, &r);
-	stage_done(&p);
+	progress_finish(&p, 0);
 	if (fs)
 		leat_close_fs(fs);
 	if (rc == -EEXIST)

@@ -65,11 +65,12 @@ static int copy_name(const struct tool *t, const char *what, struct source *ret_
 
 static json_t *result_json(const struct leat_stage_result *r, const char *to)
 {
-	return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:f}", "state", "ready", "id", r->id,
-			 "to", to, "path", r->path, "files", (json_int_t)r->files, "bytes",
-			 (json_int_t)r->bytes, "bytes_verified", (json_int_t)r->bytes_verified,
-			 "bytes_moved", (json_int_t)r->bytes_moved, "skipped", (int)r->skipped,
-			 "seconds", (double)r->elapsed_us / 1e6);
+	return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:f}", "state",
+			 leat_stage_state_text(LEAT_COPY_READY), "id", r->id, "to", to, "path",
+			 r->path, "files", (json_int_t)r->files, "bytes", (json_int_t)r->bytes,
+			 "bytes_verified", (json_int_t)r->bytes_verified, "bytes_moved",
+			 (json_int_t)r->bytes_moved, "skipped", (int)r->skipped, "seconds",
+			 (double)r->elapsed_us / 1e6);
 }
 
 static int report(const struct tool *t, const struct leat_stage_result *r, const char *to)
@@ -79,7 +80,7 @@ static int report(const struct tool *t, const struct leat_stage_result *r, const
 
 	if (t->json)
 		return tool_print_json(result_json(r, to));
-	printf("ready: %" PRIu64 " files, %s, verified in %.2f s (%s/s), %s moved\n%s\n", r->files,
+	printf("READY: %" PRIu64 " files, %s, verified in %.2f s (%s/s), %s moved\n%s\n", r->files,
 	       format_size(r->bytes, a), seconds,
 	       format_size(seconds > 0 ? (uint64_t)((double)r->bytes / seconds) : 0, b),
 	       format_size(r->bytes_moved, c), r->path);
@@ -113,7 +114,7 @@ static int stage_in(struct tool *t, int argc, char **argv)
 	o.timeout_ms = (uint32_t)a.timeout_s * 1000;
 	o.readback = a.readback;
 	rc = leat_stage_in(&o, &r);
-	stage_done(&p);
+	progress_finish(&p, rc < 0 || r.code ? 0 : r.bytes);
 	if (fs)
 		leat_close_fs(fs);
 	return rc < 0 || r.code ? stage_failed(t, rc, &r) : report(t, &r, a.to);
@@ -135,7 +136,7 @@ static int stage_verify(struct tool *t, int argc, char **argv)
 	stage_options_init(&o, &p, "verifying");
 	o.to = a.to;
 	rc = leat_stage_verify(&o, source.name, &r);
-	stage_done(&p);
+	progress_finish(&p, rc < 0 || r.code ? 0 : r.bytes);
 	return rc < 0 || r.code ? stage_failed(t, rc, &r) : report(t, &r, a.to);
 }
 

@@ -57,11 +57,12 @@ void progress_update(struct progress *p, uint64_t done, uint64_t total, const ch
 	draw(p, now, done, total, text);
 }
 
-void progress_finish(struct progress *p)
+void progress_finish(struct progress *p, uint64_t total)
 {
-	if (p->tty && p->drawn) {
-		fputs("\r\033[K", stderr);
-		fflush(stderr);
-	}
+	if (p->tty && total)
+		draw(p, now_s(), total, total, NULL);
+	if (p->tty && p->drawn)
+		fputs(total ? "\n" : "\r\033[K", stderr);
+	fflush(stderr);
 	p->drawn = false;
 }

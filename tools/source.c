@@ -94,11 +94,6 @@ void stage_options_init(struct leat_stage_options *o, struct progress *p, const 
 	o->cancel = interrupt_flag();
 }
 
-void stage_done(struct progress *p)
-{
-	progress_finish(p);
-}
-
 static const char *hint_of(int code)
 {
 	switch (code) {

@@ -27,9 +27,8 @@ int source_parse(const struct tool *t, const char *text, struct source *ret_sour
 int source_connect(const struct tool *t, const struct source *source, struct leat_fs **ret_fs);
 
 /* Progress of the library's operations: a progress line, and cancelling by Ctrl-C. what is a
- * literal. Call stage_done at the end. */
+ * literal. progress_finish at the end. */
 void stage_options_init(struct leat_stage_options *o, struct progress *p, const char *what);
-void stage_done(struct progress *p);
 /* What a failed operation has to say. Returns its exit status. */
 int stage_failed(const struct tool *t, int rc, const struct leat_stage_result *r);
 /* The exit status for a plain negative errno of the library, after a message about what. */

@@ -1,0 +1,90 @@
+#!/bin/bash
+# leat dataset and leat stage: names, copies, what is damaged or missing, exit statuses.
+# timeout: 180
+. "$(dirname "$0")/cli.inc.sh"
+need_cluster
+node=$tmp/node
+mkdir "$node" "$mnt/data" "$mnt/data/sub"
+for i in 1 2 3; do head -c $((i * 3000000 + i)) /dev/urandom >"$mnt/data/sub/file$i"; done
+echo small >"$mnt/data/small"
+: >"$mnt/data/empty"
+
+expect 0 "$leat" dataset ls --json
+json '.datasets | length' 0
+expect 0 "$leat" dataset create set@v1 "$mnt/data" --json
+json .files 5
+json .name set
+id=$(jq -r .id <<<"$out")
+expect 1 "$leat" dataset create set@v1 "$mnt/data"
+in_err "exists already"
+expect 2 "$leat" dataset create 'no good name' "$mnt/data"
+expect 9 "$leat" dataset create other@v1 "$mnt/none"
+expect 9 "$leat" dataset create other@v1 leat:/none
+expect 0 "$leat" dataset ls --json
+json '.datasets[0].id' "$id"
+expect 0 "$leat" dataset show set@v1
+in_out "set@v1"
+expect 9 "$leat" dataset show none@v1
+
+expect 9 "$leat" stage in none@v1 --to "$node"
+expect 9 "$leat" stage status set@v1 --to "$node"
+expect 2 "$leat" stage in set@v1
+in_err "--to"
+expect 8 "$leat" stage in set@v1 --to "$node" --capacity 1M
+in_err "more needed"
+expect 0 "$leat" stage in set@v1 --to "$node" --json
+json .id "$id"
+json '.bytes == .bytes_moved' true
+path=$(jq -r .path <<<"$out")
+diff -r "$mnt/data" "$path" || fail "the copy differs"
+expect 0 "$leat" stage in set@v1 --to "$node" --json
+json .bytes_moved 0
+LEAT_STAGE_DIR=$node expect 0 "$leat" stage path set@v1
+in_out "$path"
+expect 0 "$leat" stage path "${id:0:8}" --to "$node" --json
+json .path "$path"
+expect 0 "$leat" stage status set@v1 --to "$node" --json
+json .state READY
+expect 0 "$leat" stage ls --to "$node" --json
+json '.copies[0].id' "$id"
+expect 0 "$leat" stage verify set@v1 --to "$node"
+
+# A damaged copy is found, is not ready any more, and only what is wrong is fetched again
+chmod u+w "$path/sub/file2"
+printf X | dd of="$path/sub/file2" bs=1 seek=2000000 conv=notrunc 2>/dev/null
+expect 7 "$leat" stage verify set@v1 --to "$node"
+expect 3 "$leat" stage path set@v1 --to "$node"
+expect 0 "$leat" stage in set@v1 --to "$node" --json
+json '.bytes_moved > 0 and .bytes_moved < .bytes' true
+diff -r "$mnt/data" "$path" || fail "the repaired copy differs"
+
+# By directory, of the namespace and of a local file system
+mkdir "$tmp/plain" "$tmp/node2"
+echo local >"$tmp/plain/file"
+expect 0 "$leat" stage in "$tmp/plain" --to "$tmp/node2" --json
+diff -r "$tmp/plain" "$(jq -r .path <<<"$out")" || fail "the copy of a local directory differs"
+expect 0 "$leat" stage in leat:/data/sub --to "$tmp/node2" --verify readback
+expect 0 "$leat" stage path "$mnt/data/sub" --to "$tmp/node2"
+expect 0 "$leat" stage ls --to "$tmp/node2" --json
+json '.copies | length' 2
+
+# Interrupted, and resumed
+mkdir "$mnt/large"
+for i in 1 2 3; do head -c 100000000 /dev/urandom >"$mnt/large/$i"; done
+"$leat" stage in "$mnt/large" --to "$node" >/dev/null 2>&1 &
+pid=$!
+sleep 0.15
+kill -INT $pid
+wait $pid
+rc=$?
+[ $rc = 75 ] || [ $rc = 0 ] || fail "interrupted: exit status $rc"
+expect 0 "$leat" stage in "$mnt/large" --to "$node"
+diff -r "$mnt/large" "$("$leat" stage path "$mnt/large" --to "$node")" || fail "the resumed copy differs"
+
+expect 0 "$leat" stage evict set@v1 --to "$node"
+[ ! -e "$path" ] || fail "evicted, but still there"
+expect 9 "$leat" stage path set@v1 --to "$node"
+expect 0 "$leat" dataset rm set@v1
+expect 9 "$leat" dataset rm set@v1
+[ -e "$mnt/data/small" ] || fail "rm removed the data"
+finish
