@@ -117,7 +117,7 @@ def test_target_of_another_cluster(c):
 
 def test_two_servers_on_one_store(c):
     p = subprocess.run([BUILD + "/leat-ossd", "-c", c.dev + "/conf", "--set",
-                        "data_dir=%s/ossd1/store" % c.dev, "--set", "bind=127.0.0.1:0", "run"],
+                        "data_dir=%s/ossd1/store" % c.dev, "--set", "listen=127.0.0.1:0", "run"],
                        timeout=60, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert p.returncode != 0 and "in use" in p.stderr, p
     p = subprocess.run([BUILD + "/leat-mds", "-c", c.dev + "/conf", "check"], timeout=60,

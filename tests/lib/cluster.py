@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 
 SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
@@ -21,11 +22,18 @@ DEV_CLUSTER = SRC + "/deploy/dev-cluster"
 SERVERS = ["mds", "ossd1", "ossd2", "ossd3", "ossd4"]
 
 
+def on_term(number, frame):
+    raise SystemExit("ended by signal %d" % number)
+
+
 class Cluster:
     """conf: extra lines for leat.conf, {"section": {"name": value}}."""
 
     def __init__(self, conf=None, ossd=4, size="512M", keep=False):
         self.dir = tempfile.mkdtemp(prefix="leat-", dir=os.environ.get("TMPDIR", "/tmp"))
+        for folder in {self.dir, os.path.dirname(self.dir)}:  # tests become other users
+            if os.path.basename(folder).startswith("leat-"):
+                os.chmod(folder, 0o711)
         self.dev = self.dir + "/dev"
         self.env = dict(os.environ, LEAT_DEV=self.dev, LEAT_DEV_OSSD=str(ossd), LEAT_DEV_SIZE=size,
                         BUILD=BUILD)
@@ -39,6 +47,8 @@ class Cluster:
                     for name, value in values.items():
                         f.write("%s = %s\n" % (name, value))
             self.env["LEAT_DEV_CONF"] = path
+
+        signal.signal(signal.SIGTERM, on_term)  # so that __exit__ runs
 
     def run(self, *args, check=True, timeout=120, **kw):
         return subprocess.run([DEV_CLUSTER] + list(args), env=self.env, check=check, timeout=timeout,
@@ -128,11 +138,23 @@ def expect_errno(number, fn, *args, **kw):
 
 
 def run_tests(namespace):
-    """Runs every test_* function with one cluster, in order of definition; a module may set CONF."""
-    names = [n for n in namespace if n.startswith("test_") and callable(namespace[n])]
+    """Runs every test_* function with one cluster, in order of definition, also after a failure; a
+    module may set CLUSTER. Arguments of the program: only these tests."""
+    names = [n for n in namespace if n.startswith("test_") and callable(namespace[n]) and
+             (len(sys.argv) < 2 or n in sys.argv[1:])]
+    failed = []
     with Cluster(**namespace.get("CLUSTER", {})) as c:
         for name in names:
-            started = time.monotonic()
-            namespace[name](c)
-            print("%-50s %.2f s" % (name, time.monotonic() - started))
+            started, result = time.monotonic(), ""
+            try:
+                namespace[name](c)
+            except Exception:
+                traceback.print_exc(file=sys.stdout)
+                failed.append(name)
+                result = "  FAILED"
+            print("%-50s %.2f s%s" % (name, time.monotonic() - started, result))
             sys.stdout.flush()
+        if failed:
+            c.show_logs()
+    if failed:
+        sys.exit("failed: " + " ".join(failed))
