@@ -1,0 +1,370 @@
+/* Open files: orphans, sizes of closed and of dead writers, truncation, appends, reclaim after a restart. */
+#include <fcntl.h>
+#include <linux/falloc.h>
+
+#include "tests/unit/mds/fixture.h"
+
+static struct attr attr_of(struct fx *f, struct ino ino)
+{
+	struct attr a;
+
+	assert_int_equal(fx_getattr(f, ino, &a), 0);
+	return a;
+}
+
+static void sleep_ms(uint32_t ms)
+{
+	assert_int_equal(fiber_sleep_us(ms * 1000ull), 0);
+}
+
+static bool gone(struct fx *f, struct ino ino)
+{
+	struct attr a;
+
+	return fx_getattr(f, ino, &a) == -LE_STALE;
+}
+
+/* Unlinked while open: there until the last close, then its space comes back. */
+static void orphan_body(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "o", O_RDWR, &a), 0);
+	assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
+	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "o"), 0);
+	assert_int_equal(attr_of(f, a.ino).nlink, 0);
+	assert_int_equal(fx_close(f, a.ino, O_RDWR, 5000), 0);
+	assert_int_equal(attr_of(f, a.ino).size, 5000);
+	assert_int_equal(fx_link(f, a.ino, LEAT_ROOT_INO, "again"), -LE_NOENT);
+	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
+	assert_true(gone(f, a.ino));
+	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0); /* harmless */
+	sleep_ms(500);
+	assert_int_equal(f->n_removed, 3); /* by each target of the stripe */
+	assert_int_equal(f->m->opens.n, 0);
+	assert_int_equal(f->m->opens.n_opens, 0);
+}
+
+static void size_body(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "s", O_WRONLY, &a), 0);
+	assert_int_equal(a.flags, ATTR_UNSETTLED);
+	assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 700), 0);
+	assert_int_equal(attr_of(f, a.ino).flags, ATTR_UNSETTLED);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 300), 0);
+	a = attr_of(f, a.ino);
+	assert_int_equal(a.flags, 0);
+	assert_int_equal(a.size, 700);
+	assert_int_equal(a.blocks, 2);
+	/* opened for reading: nothing is written */
+	uint64_t batches = f->m->store.durable_no, change = a.change;
+	assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
+	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
+	assert_int_equal(f->m->store.durable_no, batches);
+	assert_int_equal(attr_of(f, a.ino).change, change);
+}
+
+/* Two sessions write: the chains are asked. */
+static void two_writers_body(struct fx *f)
+{
+	uint64_t first = f->session;
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "w", O_WRONLY, &a), 0);
+	f->session = fx_session(f, 2);
+	f->slot = 1;
+	assert_int_equal(fx_open(f, a.ino, O_RDWR), 0);
+	f->stat = (struct oss_stat_rep){ .size = 123456, .used = 4096, .mtime_ns = 77, .n_chunks = 1 };
+	assert_int_equal(fx_close(f, a.ino, O_RDWR, 100), 0);
+	f->session = first;
+	f->slot = 2;
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 50), 0);
+	sleep_ms(100);
+	a = attr_of(f, a.ino);
+	assert_int_equal(a.flags, 0);
+	assert_int_equal(a.size, 123456);
+	assert_int_equal(a.blocks, 3 * 4096 / 512);
+	assert_int_equal(metric_get(&f->m->metrics.settled), 1);
+}
+
+/* A writer's session ends: its files get their sizes from the chains. */
+static void dead_writer_body(struct fx *f)
+{
+	uint64_t first = f->session, second = fx_session(f, 2);
+	struct mds_session_close_req q = { second };
+	struct mds_session_close_rep p;
+	struct attr a, o;
+
+	f->session = second;
+	f->slot = 1;
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "dead", O_WRONLY, &a), 0);
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "orphan", O_WRONLY, &o), 0);
+	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "orphan"), 0);
+	f->stat.size = 999;
+	assert_int_equal(fx_call_as(f, second, 0, 0, OP_mds_session_close, &q, &p), 0);
+	sleep_ms(100);
+	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_SESSION_GONE);
+	f->session = first;
+	assert_int_equal(attr_of(f, a.ino).size, 999);
+	assert_int_equal(attr_of(f, a.ino).flags, 0);
+	assert_true(gone(f, o.ino));
+	assert_int_equal(f->m->opens.n_opens, 0);
+}
+
+static void truncate_body(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "t", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
+	assert_int_equal(fx_truncate(f, a.ino, 200000), 0); /* longer: the record alone */
+	assert_int_equal(f->n_trims, 0);
+	assert_int_equal(fx_truncate(f, a.ino, 50000), 0); /* shorter: trimmed on three targets */
+	assert_int_equal(f->n_trims, 3);
+	assert_int_equal(attr_of(f, a.ino).size, 50000);
+	assert_int_equal(attr_of(f, a.ino).layout.gen, 1);
+	assert_int_equal(fx_truncate(f, a.ino, 0), 0); /* empty, not open: another generation */
+	assert_int_equal(f->n_trims, 3);
+	assert_int_equal(attr_of(f, a.ino).layout.gen, 2);
+	/* while it is open the generation stays, because capabilities name it */
+	assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 10), 0);
+	assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
+	assert_int_equal(fx_open(f, a.ino, O_WRONLY | O_TRUNC), 0);
+	assert_int_equal(f->n_trims, 6);
+	assert_int_equal(attr_of(f, a.ino).size, 0);
+	assert_int_equal(attr_of(f, a.ino).layout.gen, 2);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, UINT64_MAX), 0);
+	assert_int_equal(attr_of(f, a.ino).size, 0);
+	/* a truncation by somebody else is not undone by what an older close reports */
+	assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0);
+	uint64_t first = f->session;
+	f->session = fx_session(f, 2);
+	f->slot = 1;
+	assert_int_equal(fx_truncate(f, a.ino, 7), 0);
+	f->session = first;
+	f->slot = 0;
+	f->stat.size = 5;
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 4444), 0);
+	sleep_ms(100);
+	assert_int_equal(attr_of(f, a.ino).size, 7);
+}
+
+static void fallocate_body(struct fx *f)
+{
+	struct mds_fallocate_req q = { .off = 1000, .len = 500 };
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "f", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100), 0);
+	q.ino = a.ino;
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
+	assert_int_equal(attr_of(f, a.ino).size, 1500);
+	q.mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+	q.off = 1400;
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
+	assert_int_equal(f->n_punches, 3);
+	assert_int_equal(attr_of(f, a.ino).size, 1500);
+	q.mode = FALLOC_FL_ZERO_RANGE;
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
+	assert_int_equal(attr_of(f, a.ino).size, 1900);
+	q.mode = FALLOC_FL_KEEP_SIZE;
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_NOTSUP);
+	q.mode = 0;
+	q.off = INT64_MAX;
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_FBIG);
+}
+
+static uint64_t append(struct fx *f, struct ino ino, uint64_t len, uint64_t size)
+{
+	struct mds_append_req q = { ino, len, size };
+	struct mds_append_rep p;
+
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
+	return p.off;
+}
+
+static void append_body(struct fx *f)
+{
+	uint64_t first = f->session, second = fx_session(f, 2);
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "log", O_WRONLY | O_APPEND, &a), 0);
+	assert_int_equal(append(f, a.ino, 10, 0), 0);
+	f->session = second;
+	f->slot = 1;
+	assert_int_equal(fx_open(f, a.ino, O_WRONLY | O_APPEND), 0);
+	f->oss_fail = true; /* nobody needs the chains as long as all append */
+	assert_int_equal(append(f, a.ino, 20, 0), 10);
+	assert_int_equal(append(f, a.ino, 5, 100), 100); /* its own knowledge counts */
+	assert_int_equal(attr_of(f, a.ino).size, 0);     /* reserved is not written */
+	f->oss_fail = false;
+	f->session = first;
+	f->slot = 0;
+	assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0); /* somebody writes anywhere */
+	f->stat.size = 5000;
+	assert_int_equal(append(f, a.ino, 1, 0), 105);
+	f->session = second;
+	f->slot = 1;
+	assert_int_equal(append(f, a.ino, 1, 0), 5000);
+	assert_int_equal(append(f, a.ino, 1, 0), 5001);
+}
+
+static struct ino kept;
+
+static void reclaim_before(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "r", O_WRONLY, &a), 0);
+	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "r"), 0);
+	kept = a.ino;
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "lost", O_WRONLY, &a), 0);
+	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "lost"), 0);
+}
+
+static int reclaim(struct fx *f, struct ino ino, uint32_t flags, bool done, uint32_t *ret_lost)
+{
+	uint8_t buf[16];
+	struct wire_w w;
+	struct mds_reclaim_req q = { .done = done };
+	struct mds_reclaim_rep p;
+
+	wire_w_init(&w, buf, sizeof(buf));
+	wire_put_u64(&w, &ino.v);
+	wire_put_u32(&w, &flags);
+	wire_put_u32(&w, &(uint32_t){ 1 });
+	q.opens = bytes_of(buf, 16);
+	TRY(fx_call(f, OP_mds_reclaim, &q, &p));
+	*ret_lost = p.n_lost;
+	return 0;
+}
+
+/* Orphans wait for those who had them open, and for nobody longer. */
+static void reclaim_after(struct fx *f)
+{
+	struct mds_session_open_req so = { .client = { { 1, 1 } }, .session = f->session };
+	struct mds_session_open_rep sp;
+	struct ino never = { 12345 };
+	uint32_t lost;
+
+	assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_session_open, &so, &sp), 0);
+	assert_int_equal(sp.session, f->session);
+	assert_int_equal(sp.reclaim, 1);
+	sleep_ms(1000);
+	assert_int_equal(f->m->recovery.n_orphans, 2);
+	assert_int_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0);
+	assert_int_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0); /* the same message again */
+	assert_int_equal(f->m->opens.n_opens, 1);
+	assert_int_equal(reclaim(f, never, O_RDONLY, true, &lost), 0);
+	assert_int_equal(lost, 1);
+	sleep_ms(1000);
+	assert_int_equal(f->m->recovery.n_orphans, 0);
+	assert_int_equal(attr_of(f, kept).nlink, 0);
+	assert_int_equal(f->m->store.counters.n_inodes, 2);
+	assert_int_equal(fx_close(f, kept, O_WRONLY, 1), 0);
+	assert_true(gone(f, kept));
+}
+
+static void test_reclaim(void **state)
+{
+	struct fx *f = fx_create(1);
+
+	(void)state;
+	fx_run(f, reclaim_before);
+	fx_crash(f);
+	fx_run(f, reclaim_after);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
+static struct ino cut;
+
+static void intent_fiber(void *arg)
+{
+	struct fx *f = arg;
+
+	(void)fx_truncate(f, cut, 10);
+}
+
+static void intent_before(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
+	cut = a.ino;
+	f->oss_fail = true;
+	assert_int_equal(fiber_spawn("truncate", intent_fiber, f), 0);
+	sleep_ms(300);
+	assert_int_equal(attr_of(f, cut).size, 100000);
+}
+
+/* A truncation that a crash cut short is finished, and whoever repeats it gets its answer. */
+static void intent_after(struct fx *f)
+{
+	struct mds_setattr_req q = { .ino = cut, .mask = SET_SIZE, .attr = { .size = 10 } };
+	struct mds_setattr_rep p;
+	uint64_t trims;
+
+	assert_int_equal(f->m->recovery.n_intents, 1);
+	f->oss_fail = false;
+	assert_int_equal(fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
+	assert_int_equal(p.attr.size, 10);
+	trims = f->n_trims;
+	assert_int_equal(f->m->recovery.n_intents, 0);
+	assert_int_equal(attr_of(f, cut).size, 10);
+	assert_int_equal(fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
+	assert_int_equal(f->n_trims, trims);
+}
+
+static void test_intent(void **state)
+{
+	struct fx *f = fx_create(1);
+
+	(void)state;
+	fx_run(f, intent_before);
+	fx_crash(f);
+	fx_run(f, intent_after);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
+static void expiry_body(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "x", O_WRONLY, &a), 0);
+	f->stat.size = 42;
+	sleep_ms(f->params.session_ttl_ms - 5000);
+	assert_int_equal(f->m->sessions.n, 1);
+	sleep_ms(10000);
+	assert_int_equal(f->m->sessions.n, 0);
+	assert_int_equal(attr_of(f, a.ino).size, 42);
+	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_SESSION_GONE);
+}
+
+TEST(test_orphan, orphan_body)
+TEST(test_size, size_body)
+TEST(test_two_writers, two_writers_body)
+TEST(test_dead_writer, dead_writer_body)
+TEST(test_truncate, truncate_body)
+TEST(test_fallocate, fallocate_body)
+TEST(test_append, append_body)
+TEST(test_expiry, expiry_body)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_orphan),      cmocka_unit_test(test_size),
+		cmocka_unit_test(test_two_writers), cmocka_unit_test(test_dead_writer),
+		cmocka_unit_test(test_truncate),    cmocka_unit_test(test_fallocate),
+		cmocka_unit_test(test_append),      cmocka_unit_test(test_reclaim),
+		cmocka_unit_test(test_intent),      cmocka_unit_test(test_expiry),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
