@@ -1,0 +1,404 @@
+/* Staging between local directories, through the public calls. timeout: 120 */
+#include "client/include/leat/leat_stage.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/status.h"
+
+#define BIG (9u << 20)
+
+struct world {
+	char root[64], src[96], to[96];
+};
+
+static void put_file(const char *dir, const char *name, size_t len, uint32_t seed)
+{
+	char path[256];
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	FILE *f = fopen(path, "w");
+	assert_non_null(f);
+	for (size_t i = 0; i < len; i += 4) {
+		seed = seed * 1664525 + 1013904223;
+		fwrite(&seed, 1, len - i < 4 ? len - i : 4, f);
+	}
+	assert_int_equal(fclose(f), 0);
+}
+
+static int setup(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	char path[256];
+	const char *tmp = getenv("TMPDIR");
+	snprintf(w->root, sizeof(w->root), "%.40s/stage.XXXXXX", tmp ? tmp : "/tmp");
+	assert_non_null(mkdtemp(w->root));
+	snprintf(w->src, sizeof(w->src), "%s/src", w->root);
+	snprintf(w->to, sizeof(w->to), "%s/to", w->root);
+	assert_int_equal(mkdir(w->src, 0755), 0);
+	assert_int_equal(mkdir(w->to, 0755), 0);
+	snprintf(path, sizeof(path), "%s/sub", w->src);
+	assert_int_equal(mkdir(path, 0755), 0);
+	put_file(w->src, "big", BIG + 12345, 1);
+	put_file(w->src, "empty", 0, 0);
+	put_file(w->src, "sub/small", 100, 2);
+	put_file(w->src, "sub/chunk", 1u << 20, 3);
+	snprintf(path, sizeof(path), "%s/link", w->src);
+	assert_int_equal(symlink("big", path), 0);
+	*state = w;
+	return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+	(void)st;
+	(void)flag;
+	(void)ftw;
+	return remove(path);
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+	nftw(w->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	free(w);
+	return 0;
+}
+
+static struct leat_stage_options options(const struct world *w)
+{
+	return (struct leat_stage_options){ .size = sizeof(struct leat_stage_options), .source = w->src,
+		.to = w->to };
+}
+
+static struct leat_stage_result *result(void)
+{
+	static struct leat_stage_result r;
+	memset(&r, 0, sizeof(r));
+	r.size = sizeof(r);
+	return &r;
+}
+
+static void assert_same(const struct world *w, const char *copy)
+{
+	char *cmd;
+	assert_true(asprintf(&cmd, "diff -r --no-dereference -x link %s %s", w->src, copy) > 0);
+	assert_int_equal(system(cmd), 0);
+	free(cmd);
+}
+
+static uint64_t total_bytes(void)
+{
+	return BIG + 12345 + 100 + (1u << 20);
+}
+
+static void test_a_second_run_moves_nothing(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_int_equal(r->code, LEAT_STAGE_DONE);
+	assert_int_equal(r->bytes, total_bytes());
+	assert_int_equal(r->bytes_moved, total_bytes());
+	assert_int_equal(r->bytes_verified, total_bytes());
+	assert_int_equal(r->files, 4);
+	assert_int_equal(r->skipped, 1);
+	assert_same(w, r->path);
+	o.readback = 1;
+	r = result();
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_int_equal(r->bytes_moved, 0);
+	assert_int_equal(r->bytes_verified, total_bytes());
+}
+
+static void test_status_path_lease_and_evict(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	struct leat_stage_copy c = { .size = sizeof(c) };
+	struct leat_stage_lease *lease;
+	char path[4096], prefix[9];
+	assert_int_equal(leat_stage_status(w->to, w->src, &c), -LE_NOENT);
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_int_equal(leat_stage_status(w->to, w->src, &c), 0);
+	assert_int_equal(c.state, LEAT_COPY_READY);
+	assert_int_equal(c.leased, 0);
+	assert_int_equal(c.bytes_verified, total_bytes());
+	snprintf(prefix, sizeof(prefix), "%.8s", c.id);
+	assert_int_equal(leat_stage_path(w->to, prefix, path, sizeof(path)), 0);
+	assert_string_equal(path, r->path);
+	assert_int_equal(leat_stage_path(w->to, prefix, path, 10), -LE_RANGE);
+	assert_int_equal(leat_stage_lease(w->to, c.id, &lease), 0);
+	assert_int_equal(leat_stage_evict(w->to, c.id), -LE_BUSY);
+	assert_int_equal(leat_stage_status(w->to, c.id, &c), 0);
+	assert_int_equal(c.leased, 1);
+	leat_stage_release(lease);
+	assert_int_equal(leat_stage_evict(w->to, c.id), 0);
+	assert_int_equal(leat_stage_status(w->to, c.id, &c), -LE_NOENT);
+	assert_int_not_equal(access(path, F_OK), 0);
+}
+
+static void damage(const char *dir, const char *name, off_t off)
+{
+	char path[4200];
+	char c;
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	chmod(path, 0644);
+	int fd = open(path, O_RDWR);
+	assert_true(fd >= 0);
+	assert_int_equal(pread(fd, &c, 1, off), 1);
+	c ^= 1;
+	assert_int_equal(pwrite(fd, &c, 1, off), 1);
+	close(fd);
+}
+
+static void test_damage_is_found_named_and_healed(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	struct leat_stage_copy c = { .size = sizeof(c) };
+	char copy[4096];
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	memcpy(copy, r->path, sizeof(copy));
+	assert_int_equal(leat_stage_verify(&o, w->src, result()), 0);
+	damage(copy, "big", 5000000);
+	r = result();
+	assert_int_equal(leat_stage_verify(&o, w->src, r), -LE_CORRUPT);
+	assert_int_equal(r->code, LEAT_STAGE_LOCAL_CORRUPT);
+	assert_string_equal(r->fail_path, "big");
+	assert_int_equal(r->fail_offset, 5000000 / 16384 * 16384);
+	assert_int_equal(leat_stage_status(w->to, w->src, &c), 0);
+	assert_int_equal(c.state, LEAT_COPY_PARTIAL);
+	r = result();
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_int_equal(r->bytes_moved, 1u << 20);
+	assert_same(w, copy);
+	/* A missing file is noticed without reading. */
+	char path[4200];
+	snprintf(path, sizeof(path), "%s/sub/chunk", copy);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(leat_stage_status(w->to, w->src, &c), 0);
+	assert_int_equal(c.state, LEAT_COPY_DEGRADED);
+	r = result();
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_int_equal(r->bytes_moved, 1u << 20);
+	assert_same(w, copy);
+}
+
+static volatile int cancel_flag;
+static uint64_t die_at;
+
+static void on_progress(void *arg, const struct leat_stage_progress *p)
+{
+	if (strcmp(p->phase, "copy") == 0 && p->bytes >= die_at) {
+		if (arg)
+			cancel_flag = 1;
+		else
+			raise(SIGKILL);
+	}
+}
+
+static void test_a_killed_process_is_gone_on_from(void **state)
+{
+	struct world *w = *state;
+	uint64_t moved = 0;
+	for (int round = 0; round < 3; round++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			struct leat_stage_options o = options(w);
+			o.progress = on_progress;
+			die_at = (uint64_t)(round + 1) << 20;
+			leat_stage_in(&o, result());
+			_exit(1);
+		}
+		int status;
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSIGNALED(status));
+		struct leat_stage_copy c = { .size = sizeof(c) };
+		assert_int_equal(leat_stage_status(w->to, w->src, &c), 0);
+		assert_int_equal(c.state, LEAT_COPY_PARTIAL);
+	}
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	moved += r->bytes_moved;
+	assert_int_equal(r->bytes_verified, total_bytes());
+	/* What the killed ones wrote is in the page cache still, and is verified, not moved again. */
+	assert_true(moved < total_bytes());
+	assert_same(w, r->path);
+}
+
+static void test_cancelled_and_resumed(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	cancel_flag = 0;
+	die_at = 1;
+	o.progress = on_progress;
+	o.arg = w;
+	o.cancel = &cancel_flag;
+	assert_int_equal(leat_stage_in(&o, r), -LE_CANCELED);
+	assert_int_equal(r->code, LEAT_STAGE_CANCELLED);
+	uint64_t before = r->bytes_moved;
+	cancel_flag = 0;
+	o.progress = NULL;
+	r = result();
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_int_equal(before + r->bytes_moved, total_bytes());
+	assert_same(w, r->path);
+}
+
+static void *stage_thread(void *arg)
+{
+	struct leat_stage_options o = options(arg);
+	struct leat_stage_result *r = calloc(1, sizeof(*r));
+	r->size = sizeof(*r);
+	if (leat_stage_in(&o, r) < 0)
+		r->bytes_moved = UINT64_MAX;
+	return r;
+}
+
+static void test_one_copies_and_all_wait(void **state)
+{
+	struct world *w = *state;
+	pthread_t threads[4];
+	uint64_t moved = 0;
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, stage_thread, w), 0);
+	for (int i = 0; i < 4; i++) {
+		void *r;
+		pthread_join(threads[i], &r);
+		assert_int_equal(((struct leat_stage_result *)r)->bytes_verified, total_bytes());
+		moved += ((struct leat_stage_result *)r)->bytes_moved;
+		free(r);
+	}
+	assert_int_equal(moved, total_bytes());
+}
+
+static void test_failures_have_their_codes(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	o.source = "relative/dir";
+	assert_true(leat_stage_in(&o, r) < 0);
+	assert_int_equal(r->code, LEAT_STAGE_USAGE);
+	o.source = "/no/such/directory";
+	r = result();
+	assert_int_equal(leat_stage_in(&o, r), -LE_NOENT);
+	assert_int_equal(r->code, LEAT_STAGE_SOURCE_GONE);
+	assert_non_null(strstr(r->message, "/no/such/directory"));
+	o.source = w->src;
+	o.capacity = 1000;
+	r = result();
+	assert_int_equal(leat_stage_in(&o, r), -LE_NOSPC);
+	assert_int_equal(r->code, LEAT_STAGE_NO_CAPACITY);
+	assert_int_equal(r->bytes_missing, total_bytes() - 1000);
+	assert_int_equal(r->bytes_moved, 0);
+}
+
+static void test_a_source_that_lies_is_refused(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_dataset_info info = { .size = sizeof(info) };
+	struct leat_stage_result *r = result();
+	char catalog[128];
+	snprintf(catalog, sizeof(catalog), "%s/catalog", w->root);
+	o.catalog = catalog;
+	assert_int_equal(leat_dataset_create(&o, "pictures@v1", &info, r), 0);
+	struct stat st;
+	char path[256];
+	snprintf(path, sizeof(path), "%s/big", w->src);
+	assert_int_equal(stat(path, &st), 0);
+	damage(w->src, "big", 77777);
+	/* The time stands still: damaged. */
+	struct timespec times[2] = { st.st_atim, st.st_mtim };
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+	o.source = "pictures@v1";
+	r = result();
+	assert_int_equal(leat_stage_in(&o, r), -LE_CORRUPT);
+	assert_int_equal(r->code, LEAT_STAGE_SOURCE_CORRUPT);
+	assert_string_equal(r->fail_path, "big");
+	assert_int_equal(r->fail_offset, 77777 / 16384 * 16384);
+	/* It moves: another version. */
+	times[1].tv_sec++;
+	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
+	r = result();
+	assert_int_equal(leat_stage_in(&o, r), -LE_STALE);
+	assert_int_equal(r->code, LEAT_STAGE_SOURCE_GONE);
+	damage(w->src, "big", 77777);
+	r = result();
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_same(w, r->path);
+}
+
+static int count_info(void *arg, const struct leat_dataset_info *i)
+{
+	assert_int_equal(i->bytes, total_bytes());
+	++*(int *)arg;
+	return 0;
+}
+
+static void test_datasets(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_dataset_info info = { .size = sizeof(info) };
+	char catalog[128];
+	int n = 0;
+	snprintf(catalog, sizeof(catalog), "%s/catalog", w->root);
+	o.catalog = catalog;
+	assert_int_equal(leat_dataset_create(&o, "../evil", &info, result()), -LE_INVAL);
+	assert_int_equal(leat_dataset_create(&o, "a@1", &info, result()), 0);
+	assert_int_equal(info.files, 4);
+	assert_int_equal(info.samples, 4);
+	assert_string_equal(info.format, "files");
+	assert_int_equal(leat_dataset_create(&o, "a@1", &info, result()), -LE_EXIST);
+	assert_int_equal(leat_dataset_create(&o, "b", &info, result()), 0);
+	assert_string_equal(info.version, "latest");
+	assert_int_equal(leat_dataset_list(NULL, catalog, count_info, &n), 0);
+	assert_int_equal(n, 2);
+	o.source = "a@1";
+	assert_int_equal(leat_stage_in(&o, result()), 0);
+	assert_int_equal(leat_dataset_remove(NULL, catalog, "a@1"), 0);
+	assert_int_equal(leat_dataset_show(NULL, catalog, "a@1", &info), -LE_NOENT);
+	assert_int_equal(leat_dataset_show(NULL, catalog, "b", &info), 0);
+	assert_int_equal(leat_dataset_remove(NULL, catalog, "b@latest"), 0);
+	o.source = "b";
+	struct leat_stage_result *r = result();
+	assert_int_equal(leat_stage_in(&o, r), -LE_NOENT);
+	assert_int_equal(r->code, LEAT_STAGE_SOURCE_GONE);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(test_a_second_run_moves_nothing),
+		T(test_status_path_lease_and_evict),
+		T(test_damage_is_found_named_and_healed),
+		T(test_a_killed_process_is_gone_on_from),
+		T(test_cancelled_and_resumed),
+		T(test_one_copies_and_all_wait),
+		T(test_failures_have_their_codes),
+		T(test_a_source_that_lies_is_refused),
+		T(test_datasets),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
