@@ -38,7 +38,8 @@ expect 0 "$leat" layout get --json "$mnt/wide/file"
 json '.layouts[0].chunk_size' 4194304
 expect 0 "$leat" layout get "$mnt/wide/file"
 in_out "chunks of 4.0 MiB over 2 chains"
-"$leat" layout set --width 1 "$mnt/wide/file" >/dev/null 2>&1 && fail "layout of a file with data changed"
+"$leat" layout set --width 1 "$mnt/wide/file" >/dev/null 2>&1 &&
+	fail "layout of a file with data changed"
 touch "$mnt/empty"
 expect 0 "$leat" layout set --width 1 "$mnt/empty"
 in_out "over 1 chain"

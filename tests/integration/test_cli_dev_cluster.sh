@@ -5,9 +5,9 @@
 need_cluster
 dev=$src/deploy/dev-cluster
 
-mds=$("$dev" pids | awk '$1 == "meta" { print $2 }')
+mds=$("$dev" pids | grep meta)
 expect 0 "$dev" up
-[ "$("$dev" pids | awk '$1 == "meta" { print $2 }')" = "$mds" ] || fail "a second up started another mds"
+[ "$("$dev" pids | grep meta)" = "$mds" ] || fail "a second up started another mds"
 roles=$("$dev" pids | cut -d' ' -f1 | sort | uniq -c | xargs)
 [ "$roles" = "2 client 4 data 1 meta" ] || fail "pids: $roles"
 

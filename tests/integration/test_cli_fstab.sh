@@ -12,7 +12,8 @@ need_cluster
 sbin=$(realpath /sbin)
 mkdir "$tmp/upper" "$tmp/work" "$tmp/m"
 for p in mount.leat mount.fuse.leat; do ln -s "$bin/mount.leat" "$tmp/upper/$p"; done
-mount -t overlay -o "lowerdir=$sbin,upperdir=$tmp/upper,workdir=$tmp/work" overlay "$sbin" 2>/dev/null || {
+layers=lowerdir=$sbin,upperdir=$tmp/upper,workdir=$tmp/work
+mount -t overlay -o "$layers" overlay "$sbin" 2>/dev/null || {
 	mkdir "$tmp/sbin" # no overlay here: all of sbin as links
 	mount --bind "$sbin" "$tmp/sbin"
 	mount -t tmpfs tmpfs "$sbin"
@@ -35,7 +36,8 @@ expect 0 mount -t leat leat "$tmp/m" -o "conf=$LEAT_CONF"
 expect 0 cat "$tmp/m/file"
 expect 0 umount "$tmp/m"
 
-echo "leat $tmp/m fuse.leat conf=$LEAT_CONF,_netdev,nofail,x-systemd.automount,nosuid,ro 0 0" >"$tmp/fstab"
+options=conf=$LEAT_CONF,_netdev,nofail,x-systemd.automount,nosuid,ro
+echo "leat $tmp/m fuse.leat $options 0 0" >"$tmp/fstab"
 expect 0 mount -T "$tmp/fstab" "$tmp/m"
 expect 0 findmnt -no OPTIONS "$tmp/m"
 in_out nosuid

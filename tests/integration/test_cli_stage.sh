@@ -79,7 +79,8 @@ wait $pid
 rc=$?
 [ $rc = 75 ] || [ $rc = 0 ] || fail "interrupted: exit status $rc"
 expect 0 "$leat" stage in "$mnt/large" --to "$node"
-diff -r "$mnt/large" "$("$leat" stage path "$mnt/large" --to "$node")" || fail "the resumed copy differs"
+path2=$("$leat" stage path "$mnt/large" --to "$node")
+diff -r "$mnt/large" "$path2" || fail "the resumed copy differs"
 
 expect 0 "$leat" stage evict set@v1 --to "$node"
 [ ! -e "$path" ] || fail "evicted, but still there"
