@@ -37,6 +37,7 @@ enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 	X(ISDIR, 21, EISDIR, NEVER, "is a directory") \
 	X(INVAL, 22, EINVAL, NEVER, "invalid argument") \
 	X(NFILE, 23, ENFILE, NEVER, "too many open files in the system") \
+	X(MFILE, 24, EMFILE, NEVER, "too many open files in the process") \
 	X(FBIG, 27, EFBIG, NEVER, "file too large") \
 	X(NOSPC, 28, ENOSPC, NEVER, "no space left") \
 	X(ROFS, 30, EROFS, NEVER, "read-only file system") \
@@ -50,8 +51,15 @@ enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 	X(OVERFLOW, 75, EOVERFLOW, NEVER, "value too large") \
 	X(NOTSUP, 95, EOPNOTSUPP, NEVER, "not supported") \
 	X(ADDRINUSE, 98, EADDRINUSE, NEVER, "address already in use") \
+	X(ADDRNOTAVAIL, 99, EADDRNOTAVAIL, SAME, "address is not one of this machine's") \
+	X(NETDOWN, 100, ENETDOWN, CONN, "network is down") \
+	X(NETUNREACH, 101, ENETUNREACH, CONN, "network is not reachable") \
+	X(CONNABORTED, 103, ECONNABORTED, CONN, "connection aborted") \
+	X(CONNRESET, 104, ECONNRESET, CONN, "connection reset by the peer") \
 	X(TIMEDOUT, 110, ETIMEDOUT, SAME, "timed out") \
 	X(CONNREFUSED, 111, ECONNREFUSED, CONN, "connection refused") \
+	X(HOSTDOWN, 112, EHOSTDOWN, CONN, "host is down") \
+	X(HOSTUNREACH, 113, EHOSTUNREACH, CONN, "host is not reachable") \
 	X(STALE, 116, ESTALE, NEVER, "stale file handle") \
 	X(DQUOT, 122, EDQUOT, NEVER, "quota exceeded") \
 	X(CANCELED, 125, EINTR, NEVER, "canceled") \

@@ -30,6 +30,7 @@
 #define OPEN_FILES_MAX       512
 #define CHUNK_ITEMS          256
 #define CHUNK_BYTES          (128u << 10)
+#define CHUNK_BYTES_MIN      (4u << 10)
 /* An inline scan gives up after that many tombstones: a worker shall wade through them. */
 #define INLINE_SKIP_MAX 512
 
@@ -204,7 +205,9 @@ static int open_db(struct kv_rocksdb *k)
 	k->db = rocksdb_open(k->options, k->path, &err);
 	if (err == NULL)
 		return 0;
-	if (strncmp(err, "Corruption", 10) == 0 && kv_wal_damage_is_tail(k->path)) {
+	/* Without syncs the tail may reach over several logs. */
+	if (strncmp(err, "Corruption", 10) == 0 &&
+	    (k->opts.no_sync || kv_wal_damage_is_tail(k->path))) {
 		log_warn("kv %s: dropping the log's unsynced tail: %s", k->path, err);
 		rocksdb_free(err);
 		err = NULL;
@@ -245,6 +248,20 @@ static void rocks_close(struct kv *kv)
 	/* Without a worker it blocks the loop, once, at the end of the program. */
 	if (env_offload(kv->env, close_on_worker, k) < 0)
 		free_all(k);
+}
+
+/* RocksDB syncs what lies in its folder; the name of the folder is ours. */
+static int sync_name(struct env *env, const char *path)
+{
+	char *parent = strdup(path);
+	if (parent == NULL)
+		return -LE_NOMEM;
+	char *slash = strrchr(parent, '/');
+	if (slash != NULL)
+		slash[slash == parent ? 1 : 0] = '\0';
+	int rc = env_syncdir(env, slash != NULL ? parent : ".");
+	free(parent);
+	return rc;
 }
 
 /* ---- get ---- */
@@ -347,8 +364,10 @@ static int add_item(struct scan *s)
 	const char *key = rocksdb_iter_key(s->it, &key_len);
 	const char *value = rocksdb_iter_value(s->it, &len);
 	if (s->used + key_len + len > s->size) {
-		size_t size = s->used + key_len + len;
-		size = size > CHUNK_BYTES ? size : CHUNK_BYTES;
+		/* Most scans are short: a directory of a few names, the attributes of a file. */
+		size_t size = s->size * 2 > CHUNK_BYTES_MIN ? s->size * 2 : CHUNK_BYTES_MIN;
+		size_t need = s->used + key_len + len;
+		size = size > need ? size : need;
 		uint8_t *buf = realloc(s->buf, size);
 		if (buf == NULL)
 			return -LE_NOMEM;
@@ -493,16 +512,7 @@ static int rocks_checkpoint(struct kv *kv, const char *path)
 	struct checkpoint_job job = {.k = self(kv), .path = path};
 	TRY(env_offload(kv->env, checkpoint_run, &job));
 	TRY(job.status);
-	/* The files are synced by RocksDB; the name of the folder by us. */
-	char *parent = strdup(path);
-	if (parent == NULL)
-		return -LE_NOMEM;
-	char *slash = strrchr(parent, '/');
-	if (slash != NULL)
-		slash[slash == parent ? 1 : 0] = '\0';
-	int rc = env_syncdir(kv->env, slash != NULL ? parent : ".");
-	free(parent);
-	return rc;
+	return sync_name(kv->env, path);
 }
 
 static void rocks_stats(struct kv *kv, struct kv_stats *ret_stats)
@@ -546,13 +556,15 @@ int kv_rocksdb_open(struct env *env, const char *path, const struct kv_options *
 	struct open_job job = {.k = k, .status = -LE_NOMEM};
 	int rc = k->path != NULL ? env_offload(env, open_on_worker, &job) : -LE_NOMEM;
 	rc = rc < 0 ? rc : job.status;
+	if (rc == 0 && opts->create)
+		rc = sync_name(env, k->path);
 	if (rc == 0) {
 		struct kv_committer_options copts = {
 			.loop = k->loop, .write = write_rocksdb, .arg = k};
 		rc = kv_committer_start(&copts, &k->committer);
 	}
 	if (rc < 0) {
-		free_all(k);
+		rocks_close(&k->kv);
 		return rc;
 	}
 	*ret_kv = &k->kv;

@@ -572,6 +572,8 @@ int kv_sim_open(struct env *env, const char *path, const struct kv_options *opts
 		return -LE_NOENT;
 	if (s == NULL)
 		TRY(store_create(p, sim, path, &s));
+	/* What is found in the log goes into tables, synced, before anybody may read it. */
+	s->synced_seq = s->seq;
 	struct kv_sim *k = calloc(1, sizeof(*k));
 	if (k == NULL)
 		return -LE_NOMEM;

@@ -21,10 +21,23 @@ uint64_t env_random_u64(struct env *env)
 
 /* ---- files ---- */
 
+/*
+ * Nobody interrupts file I/O here, but some file systems (tmpfs and Btrfs in fallocate, FUSE, NFS)
+ * give up when anything at all is pending for the thread, which may be the ring's own work: the
+ * call has done nothing and is made again.
+ */
+#define UNTIL_DONE(rc, call) \
+	do \
+		(rc) = (call); \
+	while ((rc) == -LE_INTR)
+
 int env_file_open(struct env *env, const char *path, int flags, mode_t mode,
 		  struct env_file **ret_file)
 {
-	return env->ops->file_open(env, path, flags | O_CLOEXEC, mode, ret_file);
+	int rc;
+
+	UNTIL_DONE(rc, env->ops->file_open(env, path, flags | O_CLOEXEC, mode, ret_file));
+	return rc;
 }
 
 bool env_file_is_direct(const struct env_file *f)
@@ -85,9 +98,9 @@ static int move_all(struct env_file *f, const struct iovec *iov, int n_iov, uint
 		if (n == 0)
 			return 0;
 		if (write)
-			moved = ops->file_pwritev(f, window, n, off);
+			UNTIL_DONE(moved, ops->file_pwritev(f, window, n, off));
 		else
-			moved = ops->file_preadv(f, window, n, off);
+			UNTIL_DONE(moved, ops->file_preadv(f, window, n, off));
 		if (moved < 0)
 			return (int)moved;
 		if (moved == 0)
@@ -124,18 +137,26 @@ int env_file_pwritev(struct env_file *f, const struct iovec *iov, int n_iov, uin
 int64_t env_file_pread_some(struct env_file *f, void *buf, size_t len, uint64_t off)
 {
 	struct iovec iov = { buf, len };
+	int64_t n;
 
-	return f->env->ops->file_preadv(f, &iov, 1, off);
+	UNTIL_DONE(n, f->env->ops->file_preadv(f, &iov, 1, off));
+	return n;
 }
 
 int env_file_datasync(struct env_file *f)
 {
-	return f->env->ops->file_datasync(f);
+	int rc;
+
+	UNTIL_DONE(rc, f->env->ops->file_datasync(f));
+	return rc;
 }
 
 int env_file_fallocate(struct env_file *f, int mode, uint64_t off, uint64_t len)
 {
-	return f->env->ops->file_fallocate(f, mode, off, len);
+	int rc;
+
+	UNTIL_DONE(rc, f->env->ops->file_fallocate(f, mode, off, len));
+	return rc;
 }
 
 int env_file_truncate(struct env_file *f, uint64_t size)
@@ -160,27 +181,49 @@ int env_mkdir(struct env *env, const char *path, mode_t mode)
 	return env->ops->path_mkdir(env, path, mode);
 }
 
-int env_mkdirs(struct env *env, const char *path, mode_t mode)
+/* Makes the name of path durable. Cuts path, which is the caller's own copy. */
+static int sync_parent(struct env *env, char *path)
+{
+	char *slash;
+
+	for (size_t len = strlen(path); len > 1 && path[len - 1] == '/'; len--)
+		path[len - 1] = '\0';
+	slash = strrchr(path, '/');
+	if (slash == NULL)
+		return env_syncdir(env, ".");
+	slash[slash == path ? 1 : 0] = '\0';
+	return env_syncdir(env, path);
+}
+
+/* One directory, its name durable; one that exists is fine. */
+static int mkdir_synced(struct env *env, const char *path, size_t len, mode_t mode)
 {
 	char part[PATH_TEXT_MAX];
-	size_t len = strlen(path);
-	int rc = env_mkdir(env, path, mode);
+	int rc;
 
-	if (rc == -LE_EXIST)
-		return 0;
+	memcpy(part, path, len);
+	part[len] = '\0';
+	rc = env_mkdir(env, part, mode);
+	if (rc < 0)
+		return rc == -LE_EXIST ? 0 : rc;
+	rc = sync_parent(env, part);
+	/* A directory that we may write but not read cannot be synced by us. */
+	return rc == -LE_ACCES ? 0 : rc;
+}
+
+int env_mkdirs(struct env *env, const char *path, mode_t mode)
+{
+	size_t len = strlen(path);
+	int rc;
+
+	if (len >= PATH_TEXT_MAX)
+		return -LE_NAMETOOLONG;
+	rc = mkdir_synced(env, path, len, mode);
 	if (rc != -LE_NOENT)
 		return rc;
-	if (len >= sizeof(part))
-		return -LE_NAMETOOLONG;
-	for (size_t i = 1; i <= len; i++) {
-		if (path[i] != '/' && path[i] != '\0')
-			continue;
-		memcpy(part, path, i);
-		part[i] = '\0';
-		rc = env_mkdir(env, part, mode);
-		if (rc < 0 && rc != -LE_EXIST)
-			return rc;
-	}
+	for (size_t i = 1; i <= len; i++)
+		if (path[i] == '/' || path[i] == '\0')
+			TRY(mkdir_synced(env, path, i, mode));
 	return 0;
 }
 
@@ -250,23 +293,6 @@ out:
 	return rc;
 }
 
-static int sync_parent(struct env *env, const char *path)
-{
-	char dir[PATH_TEXT_MAX];
-	const char *slash = strrchr(path, '/');
-	size_t len = slash != NULL ? (size_t)(slash - path) : 0;
-
-	if (slash == NULL)
-		return env_syncdir(env, ".");
-	if (len == 0)
-		return env_syncdir(env, "/");
-	if (len >= sizeof(dir))
-		return -LE_NAMETOOLONG;
-	memcpy(dir, path, len);
-	dir[len] = '\0';
-	return env_syncdir(env, dir);
-}
-
 static int write_synced(struct env *env, const char *path, const void *data, size_t len,
 			mode_t mode)
 {
@@ -294,7 +320,7 @@ int env_write_file(struct env *env, const char *path, const void *data, size_t l
 	if (rc == 0)
 		rc = env_rename(env, tmp, path);
 	if (rc == 0)
-		return sync_parent(env, path);
+		return sync_parent(env, tmp); /* which is in the same directory */
 	ignored = env_unlink(env, tmp);
 	(void)ignored;
 	return rc;

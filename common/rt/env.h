@@ -108,7 +108,8 @@ int env_file_truncate(struct env_file *f, uint64_t size) CHECK_RESULT;
 int env_file_stat(struct env_file *f, struct stat *ret_st) CHECK_RESULT;
 int env_stat(struct env *env, const char *path, struct stat *ret_st) CHECK_RESULT;
 int env_mkdir(struct env *env, const char *path, mode_t mode) CHECK_RESULT;
-int env_mkdirs(struct env *env, const char *path, mode_t mode) CHECK_RESULT; /* and its parents */
+/* And its parents. The names that it made are durable when it returns. */
+int env_mkdirs(struct env *env, const char *path, mode_t mode) CHECK_RESULT;
 int env_unlink(struct env *env, const char *path) CHECK_RESULT;
 int env_rmdir(struct env *env, const char *path) CHECK_RESULT;
 int env_rename(struct env *env, const char *from, const char *to) CHECK_RESULT;

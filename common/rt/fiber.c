@@ -34,7 +34,8 @@
 #define STACKS_PER_SLAB 32
 #define WARM_MAX 256 /* free stacks that keep their pages */
 #define COLD_KEEP 8192 /* upper end of a free stack: fiber_main is still on it */
-#define GUARD 4096u
+/* Frames with a buffer of a path or two must not reach over it into the next stack. */
+#define GUARD (32u << 10)
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102 /* Linux 6.13: a guard that costs no mapping */
 #endif

@@ -15,9 +15,11 @@
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/base/log.h"
 #include "common/rt/env.h"
 #include "common/rt/loop_impl.h"
 
@@ -46,6 +48,24 @@ static const struct loop_backend uring_backend = {
 
 /* ---- life ---- */
 
+/* What whoever runs this can do about it: the error alone would send people after file rights. */
+static const char *setup_hint(int err)
+{
+	switch (err) {
+	case EPERM:
+		return " (forbidden by sysctl kernel.io_uring_disabled or the container's seccomp"
+		       " profile)";
+	case ENOSYS:
+		return " (needs Linux 5.11 or later, and a seccomp profile that allows it)";
+	case ENOMEM:
+		return " (raise the limit of locked memory: ulimit -l, LimitMEMLOCK=)";
+	case EMFILE:
+		return " (raise the limit of open files: ulimit -n, LimitNOFILE=)";
+	default:
+		return "";
+	}
+}
+
 static int ring_init(struct uring *u, uint32_t entries)
 {
 	/* Best first; older kernels refuse flags that they do not know. */
@@ -72,6 +92,8 @@ static int ring_init(struct uring *u, uint32_t entries)
 			rc = -ENOSYS; /* older than Linux 5.11 */
 		}
 	}
+	if (rc < 0)
+		log_error("io_uring cannot be set up: %s%s", strerror(-rc), setup_hint(-rc));
 	return rc < 0 ? status_from_errno(-rc) : 0;
 }
 

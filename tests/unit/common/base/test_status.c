@@ -33,6 +33,11 @@ static void errno_maps_both_ways(void **state)
 	assert_int_equal(status_from_errno(EPROTO), -LE_IO);
 	assert_int_equal(status_from_errno(1000), -LE_IO);
 	assert_int_equal(status_from_errno(0), -LE_IO);
+	/* A server's machine that is gone is asked again, whatever the network calls it. */
+	static const int gone[] = {ECONNREFUSED, ECONNRESET, EHOSTUNREACH, ENETUNREACH, EHOSTDOWN,
+				   ENETDOWN};
+	for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++)
+		assert_int_equal(status_retry(status_from_errno(gone[i])), RETRY_CONN);
 	/* Below 1000 a number is the errno of the same name. */
 #define X(name, number, parent, retry, text)                                                       \
 	if (number > 0 && number < 1000 && number != LE_CANCELED)                                  \

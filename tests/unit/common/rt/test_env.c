@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/rt/env_backend.h"
+
 static char dir[64];
 
 static const char *in_dir(const char *name)
@@ -285,6 +287,64 @@ static void test_clock_and_randomness(void **state)
 	env_real_destroy(env);
 }
 
+/* An env of which every call says -LE_INTR once. */
+static struct {
+	int n_calls;
+	struct env_file file;
+} flaky;
+
+static bool give_up(void)
+{
+	return flaky.n_calls++ % 2 == 0;
+}
+
+static int flaky_open(struct env *env, const char *path, int flags, mode_t mode,
+		      struct env_file **ret_file)
+{
+	(void)path, (void)flags, (void)mode;
+	flaky.file.env = env;
+	*ret_file = &flaky.file;
+	return give_up() ? -LE_INTR : 0;
+}
+
+static int64_t flaky_move(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off)
+{
+	(void)f, (void)n_iov, (void)off;
+	return give_up() ? -LE_INTR : (int64_t)iov->iov_len;
+}
+
+static int flaky_sync(struct env_file *f)
+{
+	(void)f;
+	return give_up() ? -LE_INTR : 0;
+}
+
+static int flaky_fallocate(struct env_file *f, int mode, uint64_t off, uint64_t len)
+{
+	(void)f, (void)mode, (void)off, (void)len;
+	return give_up() ? -LE_INTR : 0;
+}
+
+static void test_file_calls_are_not_interrupted(void **state)
+{
+	static const struct env_ops ops = { .file_open = flaky_open, .file_preadv = flaky_move,
+					    .file_pwritev = flaky_move,
+					    .file_datasync = flaky_sync,
+					    .file_fallocate = flaky_fallocate };
+	struct env env = { .ops = &ops };
+	struct env_file *f = NULL;
+	char buf[8];
+
+	(void)state;
+	assert_int_equal(env_file_open(&env, "f", O_RDWR, 0, &f), 0);
+	assert_int_equal(env_file_pwrite(f, "12345678", 8, 0), 0);
+	assert_int_equal(env_file_pread(f, buf, 8, 0), 0);
+	assert_int_equal(env_file_pread_some(f, buf, 8, 0), 8);
+	assert_int_equal(env_file_datasync(f), 0);
+	assert_int_equal(env_file_fallocate(f, 0, 0, 8), 0);
+	assert_int_equal(flaky.n_calls, 12);
+}
+
 static int make_dir(void **state)
 {
 	(void)state;
@@ -309,6 +369,7 @@ int main(void)
 		cmocka_unit_test(test_offload),
 		cmocka_unit_test(test_more_than_the_ring_holds),
 		cmocka_unit_test(test_clock_and_randomness),
+		cmocka_unit_test(test_file_calls_are_not_interrupted),
 	};
 
 	return cmocka_run_group_tests(tests, make_dir, remove_dir);

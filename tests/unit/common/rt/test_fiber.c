@@ -1,9 +1,13 @@
 /* Fibers: order, park and wake, interruption, waitq, fmutex, parallel, reuse of stacks. */
 #include "tests/unit/common/rt/rt_test.h"
 
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include "common/rt/loop_backend.h"
+#include "common/rt/loop_impl.h"
 
 struct trace {
 	char text[256];
@@ -348,6 +352,41 @@ static void test_number_of_fibers_is_bounded(void **state)
 	rt_run_opts(limit_main, NULL, &opts);
 }
 
+/* Just below a stack that lies above another one. */
+static void write_below(void *arg)
+{
+	struct fiber *f = fiber_self();
+	struct rlimit none = { 0, 0 };
+
+	setrlimit(RLIMIT_CORE, &none);
+	signal(SIGSEGV, SIG_DFL);
+	f->stack[-*(int *)arg] = 1;
+	_exit(0);
+}
+
+static void below_main(void *arg)
+{
+	spawn("below", write_below, arg);
+	fiber_park();
+}
+
+static void test_a_large_frame_does_not_reach_the_next_stack(void **state)
+{
+	static int distances[] = { 1, 4096, 9000, 21000, 32768 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(distances) / sizeof(distances[0]); i++) {
+		int status = 0;
+		pid_t pid = fork();
+
+		if (pid == 0)
+			rt_run(below_main, &distances[i]);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		/* Sanitizers report it themselves and exit. */
+		assert_true(WIFSIGNALED(status) || WEXITSTATUS(status) != 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -360,6 +399,7 @@ int main(void)
 		cmocka_unit_test(test_parallel),
 		cmocka_unit_test(test_stacks_are_reused),
 		cmocka_unit_test(test_number_of_fibers_is_bounded),
+		cmocka_unit_test(test_a_large_frame_does_not_reach_the_next_stack),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -434,6 +434,43 @@ static void disk_errors_come(void **state)
 	sim_destroy(s);
 }
 
+static void make_dirs(struct loop *l, void *arg)
+{
+	struct env *env = loop_env(l);
+	(void)arg;
+	ASSERT(env_mkdirs(env, "/a/b/c", 0755) == 0);
+	ASSERT(env_mkdirs(env, "/a/b/d/", 0755) == 0);
+	ASSERT(env_mkdirs(env, "/a/b/c", 0755) == 0);
+	ASSERT(env_mkdirs(env, "/", 0755) == 0);
+	done = true;
+	fiber_park();
+}
+
+static void dirs_are_there(struct loop *l, void *arg)
+{
+	(void)arg;
+	ASSERT(there(loop_env(l), "/a/b/c") && there(loop_env(l), "/a/b/d"));
+	done = true;
+}
+
+/* A store whose folder is forgotten is lost with all that was synced inside. */
+static void made_directories_survive_a_crash(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 20; seed++) {
+		struct sim *s = new_sim(seed);
+		struct sim_proc *p = sim_proc_create(s, "p");
+		done = false;
+		assert_int_equal(sim_proc_start(p, make_dirs, NULL), 0);
+		assert_int_equal(sim_run(s, is_set, &done, FOREVER), 0);
+		sim_proc_crash(p);
+		done = false;
+		assert_int_equal(sim_proc_start(p, dirs_are_there, NULL), 0);
+		assert_int_equal(sim_run(s, is_set, &done, FOREVER), 0);
+		sim_destroy(s);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -445,6 +482,7 @@ int main(void)
 		cmocka_unit_test(crash_forgets_the_unsynced),
 		cmocka_unit_test(direct_io_is_picky),
 		cmocka_unit_test(disk_errors_come),
+		cmocka_unit_test(made_directories_survive_a_crash),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
