@@ -281,7 +281,7 @@ static void draw_fault(void *arg)
 		cut_network(c);
 	else if (kind == 8 && c->plan.crash_clients)
 		crash_client(c);
-	if (sim_after(c->sim, 1 + sim_random_below(c->sim, 4000000), NULL, draw_fault, c) < 0)
+	if (sim_after(c->sim, 1 + sim_random_below(c->sim, 1500000), NULL, draw_fault, c) < 0)
 		cluster_fail(c, "no memory");
 }
 
@@ -394,4 +394,48 @@ void cluster_check_stores(struct cluster *c)
 			cluster_fail(c, "cannot start the check of %s", n->name);
 	}
 	cluster_run(c, all_checked, c, 600);
+}
+
+/* ---- for people: what is still on the disks when it should not be ---- */
+
+static int print_chunk(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	const uint8_t *k = key;
+	struct node *n = arg;
+
+	(void)value;
+	printf("  %s:", n->name);
+	for (size_t i = 0; i < key_len; i++)
+		printf(i == 1 || i == 9 || i == 13 ? " %02x" : "%02x", k[i]);
+	printf(" (%zu bytes)\n", len);
+	return 0;
+}
+
+static void dump_main(struct loop *loop, void *arg)
+{
+	struct node *n = arg;
+	struct kv_options o = { .create = false };
+	char path[64];
+	struct kv *kv;
+	bool more;
+
+	snprintf(path, sizeof(path), "%s/index", n->dir);
+	struct kv_range range = { "K", 1, "L", 1, 1000 };
+	if (kv_open(loop_env(loop), path, &o, &kv) == 0 &&
+	    kv_scan(kv, NULL, &range, print_chunk, n, &more) < 0)
+		printf("  %s: cannot be read\n", n->name);
+	n->running = true;
+}
+
+void cluster_dump_chunks(struct cluster *c)
+{
+	for (int i = 0; i < N_OSSD; i++) {
+		cluster_crash(&c->ossd[i]);
+		if (sim_proc_start(c->ossd[i].proc, dump_main, &c->ossd[i]) < 0)
+			return;
+	}
+	c->mds.running = true;
+	c->failed = false;
+	cluster_run(c, all_checked, c, 10);
+	c->failed = true;
 }

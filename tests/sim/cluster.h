@@ -67,6 +67,8 @@ void cluster_heal(struct cluster *c);
 void cluster_run(struct cluster *c, bool (*until)(void *arg), void *arg, uint64_t limit_s);
 /* Crashes all servers and runs the offline checks on what their disks hold. */
 void cluster_check_stores(struct cluster *c);
+/* Prints the ids of all chunks on all disks; the cluster is of no use afterwards. */
+void cluster_dump_chunks(struct cluster *c);
 /* Remembers the first failure; the run ends. */
 void cluster_fail(struct cluster *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -65,6 +65,12 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 		if (!c.failed)
 			cluster_check_stores(&c);
 	}
+	if (c.failed && b->verbose && strstr(c.failure, "space")) {
+		char why[512];
+		snprintf(why, sizeof(why), "%s", c.failure);
+		cluster_dump_chunks(&c);
+		snprintf(c.failure, sizeof(c.failure), "%s", why);
+	}
 	t->runs++;
 	t->ops += c.count.ops;
 	t->server_crashes += c.count.server_crashes;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "common/base/hmap.h"
+#include "common/base/log.h"
 
 #define FILES 6
 #define DIRS 4
@@ -77,6 +78,12 @@ static struct bytes name_of(char buf[16], const char *prefix, uint32_t i)
 	return bytes_str(buf);
 }
 
+static void trace(struct run *r, const char *what, uint64_t a, uint64_t b)
+{
+	log_debug("%llu us: client %u %s %llu %llu", (unsigned long long)sim_now_us(r->c->sim), r->index, what,
+		  (unsigned long long)a, (unsigned long long)b);
+}
+
 /* ---- the content of one file ---- */
 
 static void model_resize(struct mfile *f, uint64_t size)
@@ -118,6 +125,7 @@ static void write_some(struct run *r, struct ll_file *file, struct mfile *f)
 	for (uint64_t i = 0; i < len; i++)
 		f->data[off + i] = (uint8_t)hash_u64(++r->m->fill);
 	f->dirty = true;
+	trace(r, "write", off, len);
 	expect(r, "write", ll_pwrite(file, f->data + off, len, off), (int64_t)len);
 }
 
@@ -130,6 +138,7 @@ static void punch_some(struct run *r, struct ll_file *file, struct mfile *f)
 	off = rnd(r, f->size - 1);
 	len = 1 + rnd(r, f->size - off);
 	f->unsure = true;
+	trace(r, "punch", off, len);
 	memset(f->data + off, 0, len);
 	expect(r, "punch", ll_fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, len), 0);
 	f->unsure = f->dirty;
@@ -140,6 +149,7 @@ static void truncate_file(struct run *r, struct ll_file *file, struct ino ino, s
 	struct attr set = { .size = rnd(r, 2) ? rnd(r, f->size + 1) : rnd(r, FILE_MAX) }, got;
 
 	f->unsure = true;
+	trace(r, "truncate to", set.size, 0);
 	if (!expect(r, "truncate", ll_setattr(r->client, &root, ino, file, SET_SIZE, &set, &got), 0))
 		return;
 	model_resize(f, set.size);
@@ -196,6 +206,7 @@ static void use_file(struct run *r)
 
 	if (open_file(r, i, &file, &a) < 0)
 		return;
+	trace(r, "has opened", i, a.ino.v);
 	while (n-- > 0 && !r->c->failed) {
 		switch (rnd(r, 8)) {
 		case 0: case 1: case 2: case 3:
@@ -216,8 +227,10 @@ static void use_file(struct run *r)
 			check_size(r, a.ino, f);
 		}
 	}
+	trace(r, "flush", i, f->size);
 	if (expect(r, "flush", ll_flush(file), 0))
 		f->dirty = f->unsure = false;
+	trace(r, "flushed", i, f->size);
 	ll_release(file);
 	if (rnd(r, 2))
 		check_size(r, a.ino, f);
@@ -232,6 +245,7 @@ static void read_file(struct run *r, uint32_t i)
 	bool changed;
 	int status = ll_lookup(r->client, &root, r->m->dir, name_of(buf, "f", i), &a);
 
+	trace(r, "reads", i, a.ino.v);
 	if (!expect(r, "lookup", status, f->exists ? 0 : -LE_NOENT) || !f->exists)
 		return;
 	if (!expect(r, "open", ll_open(r->client, &root, a.ino, O_RDONLY, &file, &a, &changed), 0))
@@ -470,18 +484,22 @@ static void adopt_file(struct run *r, uint32_t i)
 	bool changed;
 	int status = ll_lookup(r->client, &root, r->m->dir, name_of(buf, "f", i), &a);
 
-	f->exists = status == 0;
-	f->unsure = f->dirty = false;
-	f->size = 0;
-	if (status == -LE_NOENT || !expect(r, "adopt", status, 0))
+	if (status == -LE_NOENT) {
+		*f = (struct mfile){ .data = f->data };
+		return;
+	}
+	if (!expect(r, "adopt", status, 0))
 		return;
 	if (!expect(r, "adopt open", ll_open(r->client, &root, a.ino, O_RDONLY, &file, &a, &changed), 0))
 		return;
 	int64_t n = ll_pread(file, f->data, FILE_MAX, 0);
-	if (expect(r, "adopt read", n < 0 ? n : 0, 0))
-		f->size = (uint64_t)n;
-	expect(r, "adopt size", (int64_t)a.size, (int64_t)f->size);
 	ll_release(file);
+	if (!expect(r, "adopt read", n < 0 ? n : 0, 0))
+		return;
+	expect(r, "adopt size", (int64_t)a.size, n);
+	f->exists = true;
+	f->size = (uint64_t)n;
+	f->unsure = f->dirty = false;
 }
 
 static void adopt(struct run *r)
@@ -491,6 +509,8 @@ static void adopt(struct run *r)
 
 	if (!r->m->made)
 		return;
+	/* Requests of the dead predecessor may still be under way: no fencing before leases. */
+	fiber_sleep_us(3000000);
 	for (uint32_t i = 0; i < FILES; i++) {
 		struct mfile *f = &r->m->file[i];
 		if (f->unsure || f->dirty)
