@@ -2,9 +2,9 @@
 """pictures.py ICONS BACKGROUNDS OUT SHARDS: sorts pictures into folders, one for each shard to be.
 
 Each picture becomes a sample of two files with the same key, as WebDataset wants it: KEY.img, a
-hard link or copy of the picture, and KEY.cls, the number of its class (the name
-of its folder). OUT gets
-icons-NNN and large-NNN folders, and originals.tsv: key, class, SHA-256, path of the original.
+hard link or copy of the picture, and KEY.cls, the number of its class (the name of its folder).
+OUT gets icons-NNN and large-NNN folders, and originals.tsv: key, class, SHA-256, path of the
+original.
 """
 import hashlib
 import os
