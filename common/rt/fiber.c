@@ -33,6 +33,7 @@
 
 #define STACKS_PER_SLAB 32
 #define WARM_MAX 256 /* free stacks that keep their pages */
+#define DEEPEST_SLABS 8 /* that fiber_deepest looks at: the oldest are the busiest */
 #define COLD_KEEP 8192 /* upper end of a free stack: fiber_main is still on it */
 /* Frames with a buffer of a path or two must not reach over it into the next stack. */
 #define GUARD (32u << 10)
@@ -117,6 +118,37 @@ static void slab_destroy(struct loop *l, struct stack_slab *s)
 	ASAN_UNPOISON_MEMORY_REGION(s->base, s->len);
 #endif
 	munmap(s->base, s->len);
+}
+
+size_t fiber_deepest(const struct loop *l)
+{
+	size_t deepest = 0;
+
+#if !defined(RT_ASAN) && !defined(RT_TSAN)
+	uint32_t n_slabs = 0;
+
+#ifdef RT_VALGRIND
+	if (RUNNING_ON_VALGRIND)
+		return 0; /* which knows better than to let us read there */
+#endif
+	for (struct stack_slab *s = l->slabs; s != NULL; s = s->next)
+		n_slabs++;
+	for (struct stack_slab *s = l->slabs; s != NULL; s = s->next, n_slabs--) {
+		for (uint32_t i = 0; i < s->n_used && n_slabs <= DEEPEST_SLABS; i++) {
+			struct fiber *f = stack_fiber(l, s, i);
+			const uint64_t *end = (const uint64_t *)f, *p = (const uint64_t *)f->stack;
+
+			/* New pages are zeros: the lowest byte that is none was written. */
+			while (p < end && *p == 0)
+				p++;
+			if ((size_t)((const uint8_t *)end - (const uint8_t *)p) > deepest)
+				deepest = (size_t)((const uint8_t *)end - (const uint8_t *)p);
+		}
+	}
+#else
+	(void)l;
+#endif
+	return deepest;
 }
 
 void fiber_loop_fini(struct loop *l)

@@ -96,6 +96,19 @@ static void loop_free(struct loop *l, bool keep_stacks)
 	free(l);
 }
 
+/* A stack that was nearly used up is an accident to come. */
+static void report_stacks(const struct loop *l)
+{
+	size_t deepest = fiber_deepest(l);
+
+	if (deepest > l->stack_size / 4 * 3)
+		log_warn("loop %s: a fiber used %zu of its %zu bytes of stack", l->name, deepest,
+			 l->stack_size);
+	else
+		log_debug("loop %s: stacks used up to %zu of %zu bytes", l->name, deepest,
+			  l->stack_size);
+}
+
 void loop_destroy(struct loop *l)
 {
 	bool parked = l->n_fibers > 0;
@@ -106,6 +119,7 @@ void loop_destroy(struct loop *l)
 	list_for_each(n, &l->fibers)
 		log_warn("loop %s ends with fiber %s waiting", l->name,
 			 container_of(n, struct fiber, all)->name);
+	report_stacks(l);
 	if (l->backend->destroy != NULL)
 		l->backend->destroy(l);
 	/* The kernel may still write to the stacks of operations in flight. */
