@@ -18,11 +18,13 @@
 static uint64_t choose_size(const struct ossd_params *p)
 {
 	struct statvfs v;
-	uint64_t size = p->data_size;
+	bool known = statvfs(p->data_dir, &v) == 0;
+	uint64_t room = known ? (uint64_t)v.f_bavail * v.f_frsize / 10 * 9 : SIZE_DEFAULT;
+	uint64_t size = p->data_size ? p->data_size : room;
 
-	if (!size)
-		size = statvfs(p->data_dir, &v) == 0 ? (uint64_t)v.f_bavail * v.f_frsize / 10 * 9
-						     : SIZE_DEFAULT;
+	if (known && size > room)
+		log_warn("%s: data_size leaves no room for the index: 90 %% of what is free "
+			 "is %llu MiB", p->data_dir, (unsigned long long)(room >> 20));
 	if (size > SIZE_MAX_)
 		size = SIZE_MAX_;
 	return size / UNIT_SIZE * UNIT_SIZE;

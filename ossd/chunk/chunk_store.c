@@ -578,7 +578,7 @@ static int open_files(struct chunk_store *s)
 	char path[STORE_PATH_MAX];
 
 	snprintf(path, sizeof(path), "%s/index", s->p->data_dir);
-	TRY(s->env->ops->kv_open(s->env, path, &ko, &s->kv));
+	TRY(kv_open(s->env, path, &ko, &s->kv));
 	TRY(load_super(s));
 	snprintf(path, sizeof(path), "%s/data", s->p->data_dir);
 	TRY(data_file_open(s->env, path, s->super.capacity, &s->data));
