@@ -105,7 +105,7 @@ int name_check(struct bytes name)
 		return -LE_NAMETOOLONG;
 	if (name.len == 0 || memchr(name.data, '/', name.len) != NULL || memchr(name.data, 0, name.len) != NULL)
 		return -LE_INVAL;
-	if (memcmp(name.data, "..", name.len) == 0 && name.len <= 2)
+	if (name.len <= 2 && memcmp(name.data, "..", name.len) == 0)
 		return -LE_EXIST;
 	return 0;
 }

@@ -346,9 +346,7 @@ static void init_parts(struct mds *m)
 	open_files_init(&m->opens, m->params.opens_max);
 	reclaim_init(&m->reclaim);
 	waitq_init(&m->cluster.changed);
-	hmap_init(&m->sessions.by_id, 0);
-	hmap_init(&m->sessions.by_client, 0);
-	list_init(&m->sessions.all);
+	sessions_init(&m->sessions);
 }
 
 int mds_start(const struct mds_options *o, struct mds **ret_mds)

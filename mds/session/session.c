@@ -237,12 +237,19 @@ static int load_kind(struct sessions *ss, char kind,
 	return l.status;
 }
 
-int sessions_load(struct sessions *ss, struct store *s, const struct mds_params *p)
+void sessions_init(struct sessions *ss)
 {
-	*ss = (struct sessions){ .store = s, .params = p, .gen = s->cluster.incarnation << 32 };
+	*ss = (struct sessions){ 0 };
 	hmap_init(&ss->by_id, 64);
 	hmap_init(&ss->by_client, 64);
 	list_init(&ss->all);
+}
+
+int sessions_load(struct sessions *ss, struct store *s, const struct mds_params *p)
+{
+	ss->store = s;
+	ss->params = p;
+	ss->gen = s->cluster.incarnation << 32;
 	fmutex_init(&ss->lock);
 	TRY(load_kind(ss, 'S', load_session));
 	return load_kind(ss, 'R', load_row);

@@ -46,6 +46,7 @@ struct sessions {
 	struct fmutex lock; /* opening and ending */
 };
 
+void sessions_init(struct sessions *ss);
 /* Reads all sessions and their replay rows. Yields. */
 int sessions_load(struct sessions *ss, struct store *s, const struct mds_params *p) CHECK_RESULT;
 void sessions_fini(struct sessions *ss);

@@ -73,6 +73,11 @@ static void oss_main(struct loop *l, void *arg)
 		ASSERT(rpc_server_create(&o, &f->oss[i]) == 0);
 		snprintf(f->oss_addr[i], sizeof(f->oss_addr[i]), "%s", rpc_server_addrs(f->oss[i]));
 	}
+	while (!f->oss_stop)
+		fiber_sleep_us(1000);
+	for (uint32_t i = 0; i < FX_TARGETS; i++)
+		rpc_server_destroy(f->oss[i], 100);
+	f->done = true;
 }
 
 /* ---- the server ---- */
@@ -128,6 +133,21 @@ static bool is_done(void *arg)
 	return ((struct fx *)arg)->done;
 }
 
+/* Of the leak sanitizer, where there is one. */
+void __lsan_disable(void) __attribute__((weak));
+void __lsan_enable(void) __attribute__((weak));
+
+struct fx *fx_create_to_crash(uint64_t seed)
+{
+	struct fx *f;
+
+	if (__lsan_disable != NULL)
+		__lsan_disable();
+	f = fx_create(seed);
+	f->to_crash = true;
+	return f;
+}
+
 struct fx *fx_create(uint64_t seed)
 {
 	struct fx *f = calloc(1, sizeof(*f));
@@ -142,7 +162,7 @@ struct fx *fx_create(uint64_t seed)
 	f->params.reclaim_delay_ms = 10;
 	f->params.target_down_ms = 600000; /* nobody sends heartbeats here */
 	memset(f->key.b, 3, sizeof(f->key.b));
-	op_init(&f->op, NULL);
+	list_init(&f->op.memory);
 	assert_int_equal(sim_create(seed, &so, &f->sim), 0);
 	assert_int_equal(transport_sim_create(f->sim, &no, &f->net), 0);
 	f->mds_proc = sim_proc_create(f->sim, "mds");
@@ -152,11 +172,25 @@ struct fx *fx_create(uint64_t seed)
 	return f;
 }
 
+static void stop_body(struct fx *f)
+{
+	mds_stop(f->m);
+	f->m = NULL;
+}
+
 void fx_destroy(struct fx *f)
 {
 	op_fini(&f->op);
+	if (f->m != NULL && sim_proc_alive(f->mds_proc))
+		fx_run(f, stop_body);
+	f->oss_stop = true;
+	f->done = false;
+	assert_int_equal(sim_run(f->sim, is_done, f, sim_now_us(f->sim) + 10000000), 0);
+	op_fini(&f->op);
 	sim_destroy(f->sim);
 	transport_destroy(f->net);
+	if (f->to_crash && __lsan_enable != NULL)
+		__lsan_enable();
 	free(f);
 }
 
@@ -327,8 +361,12 @@ uint64_t fx_check(struct fx *f, bool repair)
 {
 	struct check c = { .f = f, .repair = repair };
 
+	if (f->m != NULL && !f->to_crash)
+		fx_run(f, stop_body);
+	op_fini(&f->op);
+	f->m = NULL;
 	if (sim_proc_alive(f->mds_proc))
-		fx_crash(f);
+		sim_proc_crash(f->mds_proc);
 	c.report = fopen(getenv("LEAT_TEST_LOG") != NULL ? "/dev/stderr" : "/dev/null", "w");
 	assert_int_equal(sim_proc_start(f->mds_proc, check_main, &c), 0);
 	assert_int_equal(sim_run(f->sim, check_done, &c, sim_now_us(f->sim) + 600000000), 0);

@@ -37,11 +37,13 @@ struct fx {
 	struct rpc_server *oss[FX_TARGETS];
 	char oss_addr[FX_TARGETS][64];
 	uint64_t n_trims, n_punches, n_removed;
-	bool oss_fail;
+	bool oss_fail, oss_stop, to_crash;
 	struct oss_stat_rep stat; /* what they answer; size only by the first */
 };
 
 struct fx *fx_create(uint64_t seed);
+/* For fx_crash: what the server's process had allocated then is no leak. */
+struct fx *fx_create_to_crash(uint64_t seed);
 void fx_destroy(struct fx *f);
 /* Runs the body in the server's process, which is started (and formatted, and its targets registered) first if
  * need be. */
@@ -68,7 +70,7 @@ int fx_link(struct fx *f, struct ino ino, struct ino dir, const char *name);
 int fx_open(struct fx *f, struct ino ino, uint32_t flags);
 int fx_close(struct fx *f, struct ino ino, uint32_t flags, uint64_t size);
 int fx_truncate(struct fx *f, struct ino ino, uint64_t size);
-/* Problems that mds_check finds in the store as a crash now would leave it. Stops the server. */
+/* Problems that mds_check finds in the store. Stops (to_crash: crashes) the server first. */
 uint64_t fx_check(struct fx *f, bool repair);
 
 #define TEST(name, body) \

@@ -271,7 +271,7 @@ static void reclaim_after(struct fx *f)
 
 static void test_reclaim(void **state)
 {
-	struct fx *f = fx_create(1);
+	struct fx *f = fx_create_to_crash(1);
 
 	(void)state;
 	fx_run(f, reclaim_before);
@@ -323,7 +323,7 @@ static void intent_after(struct fx *f)
 
 static void test_intent(void **state)
 {
-	struct fx *f = fx_create(1);
+	struct fx *f = fx_create_to_crash(1);
 
 	(void)state;
 	fx_run(f, intent_before);

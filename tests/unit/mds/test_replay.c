@@ -148,7 +148,7 @@ static void test_crash_storm(void **state)
 {
 	(void)state;
 	for (uint64_t seed = 1; seed <= 20; seed++) {
-		struct fx *f = fx_create(seed);
+		struct fx *f = fx_create_to_crash(seed);
 		uint32_t done = 0;
 
 		fx_run(f, storm_start);
@@ -165,7 +165,7 @@ static void test_crash_storm(void **state)
 
 static void test_over_crash(void **state)
 {
-	struct fx *f = fx_create(1);
+	struct fx *f = fx_create_to_crash(1);
 
 	(void)state;
 	fx_run(f, before_crash);
