@@ -162,18 +162,20 @@ static bool settle_due(const struct client *c, const struct inode *i)
 
 	if (!(i->attr.flags & ATTR_UNSETTLED) || !S_ISREG(i->attr.mode))
 		return false;
-	if (i->created_us != 0 && now < i->created_us + client_attr_us(c))
+	/* A file that this client has just made and still writes has nobody else's data yet. */
+	if (i->created_us != 0 && now < i->created_us + client_attr_us(c) && i->data != NULL &&
+	    i->data->n_write > 0)
 		return false;
 	return i->settled_us == 0 || now >= i->settled_us + client_attr_us(c);
 }
 
-int io_settle(struct client *c, struct inode *i, const struct attr *attr)
+int io_settle(struct client *c, struct inode *i, const struct attr *attr, bool force)
 {
 	struct io_stored st;
 	struct idata *d;
 	uint64_t now = loop_now_us(), seq;
 
-	if (!settle_due(c, i))
+	if (!settle_due(c, i) && !(force && (i->attr.flags & ATTR_UNSETTLED)))
 		return 0;
 	TRY(inode_data(c, i, &d));
 	seq = d->write_seq;
@@ -197,6 +199,14 @@ int io_wait_closing(struct inode *i)
 	return 0;
 }
 
+/* Somebody who may not read the file still gets the MDS's idea of it. */
+static int settle_if_allowed(struct client *c, struct inode *i, const struct attr *attr)
+{
+	int rc = io_settle(c, i, attr, false);
+
+	return rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_STALE || rc == -LE_NOENT ? 0 : rc;
+}
+
 static int ask_attr(struct client *c, const struct cred *cred, struct inode *i)
 {
 	struct mds_getattr_req req = { .cred = *cred, .ino = i->ino };
@@ -207,9 +217,7 @@ static int ask_attr(struct client *c, const struct cred *cred, struct inode *i)
 	rpc_call_fini(&call);
 	TRY(rc);
 	inode_update(i, &rep.attr, false);
-	/* Somebody who may not read the file still gets the MDS's idea of it. */
-	rc = io_settle(c, i, &rep.attr);
-	return rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_STALE || rc == -LE_NOENT ? 0 : rc;
+	return settle_if_allowed(c, i, &rep.attr);
 }
 
 int io_attr(struct client *c, const struct cred *cred, struct inode *i, uint64_t max_age_us,
@@ -218,6 +226,10 @@ int io_attr(struct client *c, const struct cred *cred, struct inode *i, uint64_t
 	if (i->attr_us == 0 || loop_now_us() >= i->attr_us + max_age_us) {
 		TRY(io_wait_closing(i));
 		TRY(ask_attr(c, cred, i));
+	} else if (settle_due(c, i)) {
+		const struct attr attr = i->attr;
+
+		TRY(settle_if_allowed(c, i, &attr));
 	}
 	inode_attr(c, i, ret_attr);
 	ret_attr->flags &= ~(uint32_t)ATTR_UNSETTLED;
