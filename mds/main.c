@@ -148,7 +148,8 @@ static int read_options(struct program *p, int argc, char **argv)
 
 static int fail(struct program *p, const char *what, int rc)
 {
-	log_error("%s: %s", what, status_text(rc));
+	log_error("%s: %s: %s", p->params.data_dir, what,
+		  rc == -LE_NOENT ? "no store here (leat-mds format makes one)" : status_text(rc));
 	p->exit_code = EXIT_FAILURE;
 	return rc;
 }
