@@ -202,6 +202,13 @@ def start_and_see(c, name, folder):
     return (None if serves else p.returncode), said
 
 
+def mds_check(c, folder):
+    p = subprocess.run([BUILD + "/leat-mds", "-c", c.dev + "/conf", "--set", "data_dir=" + folder,
+                        "check"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT, text=True, timeout=60)
+    return p.returncode, p.stdout
+
+
 def damage_store_files(c, name, store, sub):
     """Every kind of file of the store, damaged in every way, on a copy. That the last records of a log
     are gone cannot be seen in the store: the metadata server sees it for the object servers."""
@@ -227,6 +234,10 @@ def damage_store_files(c, name, store, sub):
             if code is not None:
                 words = ("damaged", "corrupt", "format", "no store", "no such file", "back in time")
                 assert (copy in said or "target" in said) and any(w in said.lower() for w in words), said
+            elif kind == "sst":  # what was damaged has not been read yet
+                code, said = mds_check(c, copy)
+                assert code == 1 or code == 4, results[-1] + ", and check says\n" + said
+                assert "damaged" in said or "orrupt" in said, said
             else:
                 assert name == "mds" and kind == "log" and how != garbage_in_the_middle, results[-1]
     subprocess.run(["rm", "-rf", copy, pristine], check=True)
