@@ -7,6 +7,7 @@
 
 #include "common/rpc/cap.h"
 #include "mds/cluster.h"
+#include "mds/linger.h"
 #include "mds/oss_client.h"
 #include "mds/recovery.h"
 #include "mds/reclaim.h"
@@ -35,6 +36,7 @@ struct mds {
 	struct oss oss;
 	struct recovery recovery;
 	struct reclaim reclaim;
+	struct linger linger;
 	struct rpc_server *server;
 	struct mds_metrics metrics;
 	uint64_t start_us;

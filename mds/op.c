@@ -203,7 +203,7 @@ void inode_remove(struct op *op, struct inode *i)
 	inode_delete(op->store, i);
 }
 
-void inode_unlink(struct op *op, struct inode *i, struct attr *ret_attr)
+void inode_unlink(struct op *op, struct inode *i, bool replaced, struct attr *ret_attr)
 {
 	struct inode_rec *rec = inode_edit(op->store, i);
 
@@ -212,7 +212,7 @@ void inode_unlink(struct op *op, struct inode *i, struct attr *ret_attr)
 	*ret_attr = rec->attr;
 	if (rec->attr.nlink > 0)
 		return;
-	if (inode_not_open(op, i->ino)) {
+	if (inode_not_open(op, i->ino) && !(replaced && S_ISREG(rec->attr.mode) && linger_add(op->m, i->ino))) {
 		inode_remove(op, i);
 		return;
 	}

@@ -58,8 +58,9 @@ void inode_changed(struct op *op, struct inode_rec *rec); /* ctime and change co
 /* A new inode of that mode (with type) in the directory, owned by c. Writes. */
 struct inode *inode_make(struct op *op, const struct cred *c, const struct inode_rec *dir, uint32_t mode,
 			 struct inode_rec **ret_rec);
-/* Takes one link away. At none the inode goes, or becomes an orphan while it is open. Writes. */
-void inode_unlink(struct op *op, struct inode *i, struct attr *ret_attr);
+/* Takes one link away. At none the inode goes, or becomes an orphan while it is open (or, a file that was
+ * replaced by a rename, for a moment: linger.h). Writes. */
+void inode_unlink(struct op *op, struct inode *i, bool replaced, struct attr *ret_attr);
 /* The last of an inode: record and data. Writes. */
 void inode_remove(struct op *op, struct inode *i);
 /* Queues data for removal. Writes. */

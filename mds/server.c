@@ -335,6 +335,7 @@ static int start_parts(struct mds *m)
 	TRY(mds_spawn(m, "expire", expire_sessions));
 	TRY(mds_spawn(m, "tell-map", tell_map));
 	TRY(mds_spawn(m, "reclaim", reclaim_run));
+	TRY(mds_spawn(m, "linger", linger_run));
 	return mds_spawn(m, "figures", figures);
 }
 
@@ -345,6 +346,7 @@ static void init_parts(struct mds *m)
 	latch_init(&m->fibers, 0);
 	open_files_init(&m->opens, m->params.opens_max);
 	reclaim_init(&m->reclaim);
+	linger_init(&m->linger);
 	waitq_init(&m->cluster.changed);
 	sessions_init(&m->sessions);
 }
@@ -388,6 +390,7 @@ void mds_stop(struct mds *m)
 	m->stopping = true;
 	waitq_wake_all(&m->stop);
 	waitq_wake_all(&m->reclaim.work);
+	waitq_wake_all(&m->linger.work);
 	waitq_wake_all(&m->cluster.changed);
 	oss_stop(&m->oss);
 	if (m->server != NULL)

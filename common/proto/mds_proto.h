@@ -134,6 +134,10 @@ enum readdir_flags { READDIR_PLUS = 1 };
 /* flags: O_ACCMODE, O_TRUNC, O_APPEND of open(2). Opens are counted per (session, inode, writing or
  * not). The first open for writing marks the inode unsettled in the same batch; read opens write
  * nothing. */
+/* OPEN_ORPHAN: an inode without a name may be opened too: by a client that has just looked it up,
+ * and was told -LE_STALE because a rename came in between. The MDS keeps what a rename replaced
+ * for about two seconds. */
+enum open_flags { OPEN_ORPHAN = 1 << 30 };
 #define mds_open_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, flags)
 #define mds_open_rep_FIELDS(F) F(attr, attr) F(cap, cap)
 /* Ends one open. For a writer that wrote: dirty 1 with the file's size and mtime as this client

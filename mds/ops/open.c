@@ -19,7 +19,8 @@ int open_existing(struct op *op, struct opening *o, const struct cred *c, struct
 		return -LE_ISDIR;
 	if (!S_ISREG(old->attr.mode))
 		return S_ISLNK(old->attr.mode) ? -LE_LOOP : -LE_NXIO;
-	if (old->attr.nlink == 0 && !open_file_is_open(open_file_find(&op->m->opens, i->ino)))
+	if (old->attr.nlink == 0 && (flags & OPEN_ORPHAN) == 0 &&
+	    !open_file_is_open(open_file_find(&op->m->opens, i->ino)))
 		return -LE_STALE;
 	if ((flags & O_ACCMODE) != O_WRONLY)
 		mask |= PERM_R;

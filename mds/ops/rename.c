@@ -107,7 +107,7 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 		dentry_replace(op->store, rn.to, rn.moved->ino, rec->attr.mode);
 		out->replaced = rn.replaced->ino;
 		dir_changed(op, rn.to_dir, 0, 0); /* a replaced directory's link becomes the moved one's */
-		inode_unlink(op, rn.replaced, &gone);
+		inode_unlink(op, rn.replaced, true, &gone);
 	} else {
 		dentry_put(op->store, rn.to, rn.moved->ino, rec->attr.mode);
 		dir_changed(op, rn.to_dir, 1, dir);

@@ -26,6 +26,6 @@ int mds_rmdir(struct op *op, const void *vin, void *vout)
 	if (dentry_remove(op->store, d))
 		inode_edit(op->store, dir)->flags |= INODE_TOMBS;
 	dir_changed(op, dir, -1, -1);
-	inode_unlink(op, i, &gone);
+	inode_unlink(op, i, false, &gone);
 	return 0;
 }

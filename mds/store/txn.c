@@ -54,8 +54,13 @@ uint64_t txn_end(struct store *s)
 
 int store_wait(struct store *s, uint64_t no)
 {
-	while (s->durable_no < no && s->failed == 0)
-		TRY(waitq_wait(&s->batch[no & 1].done, NO_DEADLINE));
+	while (s->durable_no < no && s->failed == 0) {
+		int rc = waitq_wait(&s->batch[no & 1].done, NO_DEADLINE);
+
+		/* What has been written is waited for, even by those who are told to hurry. */
+		if (rc < 0 && rc != -LE_INTR)
+			return rc;
+	}
 	return s->durable_no >= no ? 0 : -LE_IO;
 }
 

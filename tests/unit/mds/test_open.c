@@ -333,6 +333,30 @@ static void test_intent(void **state)
 	fx_destroy(f);
 }
 
+/* What a rename replaced can be opened for a moment by whoever found it just before. */
+static void linger_body(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cur", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 10), 0);
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "new", O_WRONLY, NULL), 0);
+	assert_int_equal(fx_rename(f, LEAT_ROOT_INO, "new", LEAT_ROOT_INO, "cur", 0), 0);
+	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_STALE);
+	assert_int_equal(fx_open(f, a.ino, O_RDONLY | OPEN_ORPHAN), 0);
+	sleep_ms(5000);
+	assert_int_equal(attr_of(f, a.ino).nlink, 0);
+	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
+	assert_true(gone(f, a.ino));
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "new", O_RDONLY, NULL), 0);
+	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "cur", &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, UINT64_MAX), 0);
+	assert_int_equal(fx_rename(f, LEAT_ROOT_INO, "new", LEAT_ROOT_INO, "cur", 0), 0);
+	assert_int_equal(attr_of(f, a.ino).nlink, 0);
+	sleep_ms(5000);
+	assert_true(gone(f, a.ino));
+}
+
 static void expiry_body(struct fx *f)
 {
 	struct attr a;
@@ -354,6 +378,7 @@ TEST(test_dead_writer, dead_writer_body)
 TEST(test_truncate, truncate_body)
 TEST(test_fallocate, fallocate_body)
 TEST(test_append, append_body)
+TEST(test_linger, linger_body)
 TEST(test_expiry, expiry_body)
 
 int main(void)
@@ -363,7 +388,8 @@ int main(void)
 		cmocka_unit_test(test_two_writers), cmocka_unit_test(test_dead_writer),
 		cmocka_unit_test(test_truncate),    cmocka_unit_test(test_fallocate),
 		cmocka_unit_test(test_append),      cmocka_unit_test(test_reclaim),
-		cmocka_unit_test(test_intent),      cmocka_unit_test(test_expiry),
+		cmocka_unit_test(test_intent),      cmocka_unit_test(test_linger),
+		cmocka_unit_test(test_expiry),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
