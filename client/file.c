@@ -169,9 +169,9 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 			undo_open(c, i->ino, flags);
 	}
 	if (rc >= 0) {
-		/* Others write it: its size is with the chains. A reader must know it. */
-		if (rep.attr.flags & ATTR_UNSETTLED)
-			rc = io_settle(c, i, &rep.attr);
+		/* It has writers: what the last one who closed it has written is with the chains. */
+		if ((flags & O_ACCMODE) != O_WRONLY && !(flags & O_TRUNC))
+			rc = io_settle(c, i, &rep.attr, true);
 		if (rc < 0) {
 			rpc_call_fini(&call);
 			inode_ref(i);
@@ -235,8 +235,8 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 		inode_put(c, i);
 		return rc;
 	}
-	if (!rep.created)
-		rc = io_settle(c, i, &rep.attr);
+	if (!rep.created && (flags & O_ACCMODE) != O_WRONLY && !(flags & O_TRUNC))
+		rc = io_settle(c, i, &rep.attr, true);
 	if (rc < 0) {
 		ll_release(*ret_file);
 		return rc;
@@ -306,8 +306,11 @@ static int send_close(struct ll_file *f)
 	if (i->open_change == i->attr.change && rep.change - i->attr.change <= 1)
 		i->open_change = rep.change;
 	/* What the MDS has now is not what we were told when the file was opened. */
-	if (for_writing(f->flags))
+	if (for_writing(f->flags)) {
 		i->attr_us = 0;
+		i->settled_us = 0;
+		i->created_us = 0;
+	}
 	return 0;
 }
 
@@ -391,7 +394,7 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 			i->data->mtime_ns = 0;
 		if (i->data != NULL && (mask & (SET_MODE | SET_UID | SET_GID)))
 			i->data->suid_checked = false;
-		rc = io_settle(c, i, &rep.attr);
+		rc = io_settle(c, i, &rep.attr, false);
 		if (rc == -LE_ACCES || rc == -LE_PERM)
 			rc = 0;
 	}

@@ -44,9 +44,9 @@ int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth
  * what lies behind the chunks' ends as zeros. Yields. */
 int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot, uint32_t at) CHECK_RESULT;
 
-/* Asks the chains for size, time and space of an inode with writers, at most once per attr_cache_ms; attr: as the
- * MDS just gave it. Yields. */
-int io_settle(struct client *c, struct inode *i, const struct attr *attr) CHECK_RESULT;
+/* Asks the chains for size, time and space of an inode with writers, at most once per attr_cache_ms, or with force in any
+ * case; attr: as the MDS just gave it. Yields. */
+int io_settle(struct client *c, struct inode *i, const struct attr *attr, bool force) CHECK_RESULT;
 /* The bytes in store for the inode, of all chains: size, used, mtime. Yields. */
 struct io_stored {
 	uint64_t size, used;

@@ -28,7 +28,7 @@ static int seen(struct client *c, const struct cred *cred, const struct attr *at
 			/* Our own close is on its way and settles it. */
 			rc = io_attr(c, cred, i, 0, ret_attr != NULL ? ret_attr : &(struct attr){ 0 });
 		} else {
-			rc = io_settle(c, i, attr);
+			rc = io_settle(c, i, attr, false);
 		}
 		if (rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_STALE)
 			rc = 0;

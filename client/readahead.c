@@ -132,6 +132,9 @@ static bool unit_start(struct idata *d, uint64_t idx, uint64_t size)
 	struct slot *s;
 	struct unit *u;
 
+	/* What the servers have there is not what this client has written. */
+	if (wb_pending(d, idx * RA_UNIT, RA_UNIT))
+		return false;
 	/* Prefetching never takes the last slots: they are for those who wait. */
 	if (slot_pool_free(c->slots) <= slot_pool_total(c->slots) / 3)
 		return false;

@@ -389,6 +389,11 @@ static bool writes_overlap(const struct idata *d, uint64_t off, uint64_t len)
 	return false;
 }
 
+bool wb_pending(const struct idata *d, uint64_t off, uint64_t len)
+{
+	return gather_overlaps(d, off, len) || writes_overlap(d, off, len);
+}
+
 int wb_flush_range(struct idata *d, uint64_t off, uint64_t len)
 {
 	if (gather_overlaps(d, off, len))

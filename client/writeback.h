@@ -72,6 +72,8 @@ int wb_write_now(struct idata *d, const struct stripe_part *part, const struct s
 int wb_flush(struct idata *d) CHECK_RESULT;
 /* The same for what touches [off, off + len) of the file. */
 int wb_flush_range(struct idata *d, uint64_t off, uint64_t len) CHECK_RESULT;
+/* Is something of [off, off + len) of the file gathered or under way? */
+bool wb_pending(const struct idata *d, uint64_t off, uint64_t len);
 /* Holds a writer back while too much is dirty. Yields. */
 int wb_throttle(struct client *c) CHECK_RESULT;
 /* The session is gone: gathered data is dropped with an error. Does not yield. */
