@@ -9,6 +9,7 @@
 
 #define SUMS_MAGIC 0x314d55535441454cULL /* "LEATSUM1" */
 #define FILE_SIZE_MAX ((uint64_t)16 << 30)
+#define DEPTH_MAX     8 /* of JSON; ours is 3 deep */
 
 /* ---- writing ---- */
 
@@ -223,8 +224,28 @@ static int take_end(struct parse *p, const json_t *o)
 	return strcmp(id, p->m->id) == 0 ? 0 : bad(p, "the id does not match the content");
 }
 
+/* The parser calls itself for each level, up to 2048 of them, and a fiber's stack is small. */
+static bool too_deep(const char *line, size_t len)
+{
+	int depth = 0;
+	bool in_string = false;
+	for (size_t i = 0; i < len; i++) {
+		if (in_string && line[i] == '\\')
+			i++;
+		else if (line[i] == '"')
+			in_string = !in_string;
+		else if (!in_string && (line[i] == '[' || line[i] == '{') && ++depth > DEPTH_MAX)
+			return true;
+		else if (!in_string && (line[i] == ']' || line[i] == '}'))
+			depth--;
+	}
+	return false;
+}
+
 static int take_line(struct parse *p, const char *line, size_t len, bool *ret_end)
 {
+	if (too_deep(line, len))
+		return bad(p, "nested too deep");
 	json_t *o = json_loadb(line, len, JSON_REJECT_DUPLICATES, NULL);
 	int rc;
 	if (!json_is_object(o))
