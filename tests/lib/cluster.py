@@ -8,7 +8,9 @@ The cluster is taken down at the end, whatever happened.
 """
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -29,16 +31,15 @@ def on_term(number, frame):
 class Cluster:
     """conf: extra lines for leat.conf, {"section": {"name": value}}."""
 
-    def __init__(self, conf=None, ossd=4, size="512M", keep=False):
+    def __init__(self, conf=None, ossd=4, size="512M", mounts=2):
         self.dir = tempfile.mkdtemp(prefix="leat-", dir=os.environ.get("TMPDIR", "/tmp"))
         for folder in {self.dir, os.path.dirname(self.dir)}:  # tests become other users
             if os.path.basename(folder).startswith("leat-"):
                 os.chmod(folder, 0o711)
         self.dev = self.dir + "/dev"
         self.env = dict(os.environ, LEAT_DEV=self.dev, LEAT_DEV_OSSD=str(ossd), LEAT_DEV_SIZE=size,
-                        BUILD=BUILD)
+                        LEAT_DEV_MOUNTS=str(mounts), BUILD=BUILD)
         self.ossd = ["ossd%d" % (i + 1) for i in range(ossd)]
-        self.keep = keep
         if conf:
             path = self.dir + "/extra.conf"
             with open(path, "w") as f:
@@ -111,10 +112,25 @@ class Cluster:
     def status(self):
         return json.loads(self.leat("status", "--json").stdout)
 
-    def check_stores(self):
+    def check_stores(self, **kw):
         """Everything is taken down and examined offline; servers stay down."""
         self.run("down", "--keep", stdout=subprocess.DEVNULL)
-        return self.run("check")
+        return self.run("check", **kw)
+
+    def new_ports(self, conf):
+        """The text of a configuration, with ports that are free now instead of those in it."""
+        sockets = {}
+
+        def replace(match):
+            if match.group(1) not in sockets:
+                sockets[match.group(1)] = socket.socket()
+                sockets[match.group(1)].bind(("127.0.0.1", 0))
+            return "127.0.0.1:%d" % sockets[match.group(1)].getsockname()[1]
+
+        text = re.sub(r"127\.0\.0\.1:(\d+)", replace, conf)
+        for s in sockets.values():
+            s.close()
+        return text
 
     def status_of_mount(self, n=1):
         return json.loads(os.getxattr(self.mnt(n), "leat.status"))

@@ -1,0 +1,8 @@
+#!/usr/bin/env python3
+# long: yes
+# timeout: 7200
+"""The same as test_power_servers.py with a longer workload, cut at every sync."""
+from test_power_servers import main
+
+if __name__ == "__main__":
+    main(ops=150, n_cuts=1 << 30, seeds=(1, 2))
