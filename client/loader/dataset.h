@@ -1,0 +1,75 @@
+/*
+ * An open data set: its sample index, where its files are, and the loops that read them. Immutable after
+ * dataset_open except for the bits of verified blocks, which any loop sets; refcounted by loaders and batches.
+ */
+#ifndef LEAT_LOADER_DATASET_H
+#define LEAT_LOADER_DATASET_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "client/include/leat/leat_loader.h"
+#include "client/loader/index.h"
+#include "client/loader/order.h"
+#include "client/loader/reader.h"
+#include "client/stage/detail.h"
+#include "client/stage/io.h"
+#include "client/stage/manifest.h"
+
+#define DATASET_MAGIC 0x4c445354u /* LDST */
+#define DATASET_THREADS_MAX 16u
+
+struct leat_dataset {
+	uint32_t magic;
+	_Atomic uint32_t refs;
+	pid_t pid;
+	struct stage_io io;
+	struct loop *extra[DATASET_THREADS_MAX]; /* threads beyond the first */
+	uint32_t n_extra;
+	struct reader readers[DATASET_THREADS_MAX + 1]; /* one per loop */
+	uint32_t n_readers;
+	struct vol *vol;   /* where the files are */
+	char root[4096];
+	const char *source;
+	struct sample_index *x;
+	uint64_t order_word;
+	struct manifest *m;      /* of a staged copy; NULL: nothing to verify with */
+	uint32_t *manifest_file; /* of each file of x */
+	_Atomic uint64_t *verified; /* a bit per block of m */
+	char id[MANIFEST_ID_SIZE];
+	int lease_fd;
+};
+
+static inline uint32_t dataset_n_loops(const struct leat_dataset *ds)
+{
+	return 1 + ds->n_extra;
+}
+static inline struct loop *dataset_loop(const struct leat_dataset *ds, uint32_t i)
+{
+	return i == 0 ? ds->io.loop : ds->extra[i - 1];
+}
+static inline bool dataset_block_verified(const struct leat_dataset *ds, uint64_t block)
+{
+	return atomic_load_explicit(&ds->verified[block / 64], memory_order_relaxed) >> (block % 64) & 1;
+}
+static inline void dataset_set_verified(struct leat_dataset *ds, uint64_t block)
+{
+	atomic_fetch_or_explicit(&ds->verified[block / 64], (uint64_t)1 << (block % 64), memory_order_relaxed);
+}
+
+void dataset_ref(struct leat_dataset *ds);
+void dataset_unref(struct leat_dataset *ds);
+/* 0, or fails with a word in leat_last_error when this is a forked child. */
+int dataset_check_pid(const struct leat_dataset *ds) CHECK_RESULT;
+
+/* ---- leat_last_error: of the calling thread. Both return rc ---- */
+int error_set(int rc, const struct detail *d);
+int error_say(int rc, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* In fibers of io.loop: finds and opens what. Part of leat_dataset_open. */
+int dataset_resolve(struct leat_dataset *ds, const char *what, const struct leat_dataset_options *o,
+		    struct detail *d) CHECK_RESULT;
+
+#endif

@@ -1,0 +1,205 @@
+/* From what the user called it to an index and a place to read from. */
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/loader/build.h"
+#include "client/loader/dataset.h"
+#include "client/stage/catalog.h"
+#include "client/stage/copies.h"
+
+static int entries_of_manifest(const struct manifest *m, struct files_entry **ret_entries)
+{
+	struct files_entry *e = calloc((size_t)m->n_files + 1, sizeof(*e));
+	if (!e)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < m->n_files; i++)
+		e[i] = (struct files_entry){ m->files[i].path, m->files[i].size };
+	*ret_entries = e;
+	return 0;
+}
+
+/* The index kept beside the manifest, or a new one. */
+static int load_index(struct leat_dataset *ds, struct vol *beside, const char *dir, const struct manifest *m,
+		      struct detail *d)
+{
+	struct files_entry *e;
+	int rc = samples_load(beside, dir, &ds->x);
+	if (rc != -LE_NOENT && rc != -LE_CORRUPT)
+		return rc;
+	TRY(entries_of_manifest(m, &e));
+	rc = index_build(ds->vol, ds->root, e, m->n_files, &ds->x, d);
+	free(e);
+	return rc;
+}
+
+/* Every file of the index is one of the manifest, of the same size. */
+static int match_manifest(struct leat_dataset *ds, struct detail *d)
+{
+	const struct sample_index *x = ds->x;
+	ds->manifest_file = calloc((size_t)x->n_files + 1, sizeof(*ds->manifest_file));
+	ds->verified = calloc(ds->m->n_sums / 64 + 1, sizeof(*ds->verified));
+	if (!ds->manifest_file || !ds->verified)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < x->n_files; i++) {
+		const char *path = index_string(x, x->files[i].path);
+		int64_t f = manifest_find(ds->m, path);
+		if (f < 0 || ds->m->files[f].size != x->files[i].size)
+			return detail_set(d, -LE_CORRUPT, path, UINT64_MAX,
+					  "the sample index does not belong to the manifest");
+		ds->manifest_file[i] = (uint32_t)f;
+	}
+	return 0;
+}
+
+/* dir: DIR/.leat/ID, READY. */
+static int open_copy(struct leat_dataset *ds, const char *dir, bool verify, struct detail *d)
+{
+	ds->vol = ds->io.local;
+	ds->source = "copy";
+	snprintf(ds->root, sizeof(ds->root), "%.4000s/data", dir);
+	TRY(manifest_load(ds->io.local, dir, &ds->m, d));
+	memcpy(ds->id, ds->m->id, sizeof(ds->id));
+	TRY(load_index(ds, ds->io.local, dir, ds->m, d));
+	TRY(match_manifest(ds, d));
+	if (!verify) {
+		manifest_destroy(ds->m);
+		ds->m = NULL;
+	}
+	return 0;
+}
+
+/* Is this path a copy, named by its folder or its data folder? Then ret_dir is the folder. */
+static bool is_copy(struct leat_dataset *ds, const char *what, char ret_dir[4096])
+{
+	char path[4096];
+	struct vol_stat st;
+	size_t len = strlen(what);
+	while (len > 1 && what[len - 1] == '/')
+		len--;
+	if (len > 5 && strncmp(what + len - 5, "/data", 5) == 0)
+		len -= 5;
+	snprintf(ret_dir, 4096, "%.*s", (int)len, what);
+	const char *name = strrchr(ret_dir, '/');
+	if (!name || strlen(name + 1) != MANIFEST_ID_SIZE - 1)
+		return false;
+	snprintf(path, sizeof(path), "%.4000s/manifest", ret_dir);
+	return vol_stat(ds->io.local, path, &st) == 0;
+}
+
+static int open_copy_at(struct leat_dataset *ds, const char *dir, bool verify, struct detail *d)
+{
+	char base[4096], id[MANIFEST_ID_SIZE];
+	struct leat_stage_copy *c = malloc(sizeof(*c));
+	if (!c)
+		return -LE_NOMEM;
+	snprintf(base, sizeof(base), "%s", dir);
+	snprintf(id, sizeof(id), "%s", strrchr(base, '/') + 1);
+	*strrchr(base, '/') = 0;
+	char *leat = strrchr(base, '/');
+	int rc = -LE_NOENT;
+	if (leat && strcmp(leat, "/.leat") == 0) {
+		*leat = 0;
+		rc = copies_lease(&ds->io, base[0] ? base : "/", id, c, &ds->lease_fd);
+	}
+	free(c);
+	if (rc < 0)
+		return detail_set(d, rc, dir, UINT64_MAX, "not a copy that is ready: %s", status_text(rc));
+	return open_copy(ds, dir, verify, d);
+}
+
+/* A READY copy in stage_dir, by whatever name. */
+static int try_staged(struct leat_dataset *ds, const char *what, const struct leat_dataset_options *o,
+		      struct detail *d, bool *ret_found)
+{
+	struct leat_stage_copy *c = malloc(sizeof(*c));
+	char dir[4096];
+	*ret_found = false;
+	if (!c)
+		return -LE_NOMEM;
+	int rc = copies_lease(&ds->io, o->stage_dir, what, c, &ds->lease_fd);
+	snprintf(dir, sizeof(dir), "%.4000s/.leat/%s", o->stage_dir, c->id);
+	free(c);
+	if (rc < 0)
+		return 0;
+	*ret_found = true;
+	return open_copy(ds, dir, !o->no_verify, d);
+}
+
+static int open_alias(struct leat_dataset *ds, const char *what, const struct leat_dataset_options *o,
+		      struct detail *d)
+{
+	char id[MANIFEST_ID_SIZE], dir[4096];
+	struct manifest *m;
+	const char *catalog = o->catalog ? o->catalog : CATALOG_DEFAULT;
+	struct vol *v = io_source(&ds->io);
+	int rc = catalog_lookup(v, catalog, what, id);
+	if (rc < 0)
+		return detail_set(d, rc, what, UINT64_MAX, "there is no such data set");
+	TRY(catalog_dir(catalog, id, dir));
+	TRY(manifest_load(v, dir, &m, d));
+	ds->vol = v;
+	ds->source = ds->io.remote ? "server" : "local";
+	memcpy(ds->root, m->source, sizeof(ds->root));
+	memcpy(ds->id, m->id, sizeof(ds->id));
+	rc = load_index(ds, v, dir, m, d);
+	/* What servers send is verified by the client already; a local source is verified like a copy of it. */
+	if (rc == 0 && !ds->io.remote && !o->no_verify) {
+		ds->m = m;
+		return match_manifest(ds, d);
+	}
+	manifest_destroy(m);
+	return rc;
+}
+
+/* The wildcards of the last component: pattern is where it begins, or NULL. */
+static const char *split_pattern(const char *what, char ret_dir[4096])
+{
+	const char *slash = strrchr(what, '/');
+	snprintf(ret_dir, 4096, "%s", what);
+	if (!slash || !strpbrk(slash, "*?["))
+		return NULL;
+	ret_dir[slash == what ? 1 : slash - what] = 0;
+	return slash + 1;
+}
+
+static int open_dir(struct leat_dataset *ds, const char *what, struct detail *d)
+{
+	const char *pattern = split_pattern(what, ds->root);
+	struct scan scan;
+	uint32_t n = 0;
+	ds->vol = io_source(&ds->io);
+	ds->source = ds->io.remote ? "server" : "local";
+	TRY(scan_tree(ds->vol, ds->root, &scan, d));
+	struct files_entry *e = calloc((size_t)scan.n + 1, sizeof(*e));
+	int rc = e ? 0 : -LE_NOMEM;
+	for (uint32_t i = 0; i < scan.n && rc == 0; i++) {
+		if (!pattern || fnmatch(pattern, scan.files[i].path, FNM_PATHNAME | FNM_PERIOD) == 0)
+			e[n++] = (struct files_entry){ scan.files[i].path, scan.files[i].st.size };
+	}
+	if (rc == 0 && n == 0)
+		rc = detail_set(d, -LE_NOENT, what, UINT64_MAX, "no files");
+	if (rc == 0)
+		rc = index_build(ds->vol, ds->root, e, n, &ds->x, d);
+	free(e);
+	scan_fini(&scan);
+	return rc;
+}
+
+int dataset_resolve(struct leat_dataset *ds, const char *what, const struct leat_dataset_options *o,
+		    struct detail *d)
+{
+	char dir[4096];
+	bool found = false;
+	if (o->stage_dir)
+		TRY(try_staged(ds, what, o, d, &found));
+	if (found)
+		return 0;
+	if (what[0] != '/')
+		return open_alias(ds, what, o, d);
+	if (!o->fs && is_copy(ds, what, dir))
+		return open_copy_at(ds, dir, !o->no_verify, d);
+	return open_dir(ds, what, d);
+}

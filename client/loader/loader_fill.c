@@ -1,0 +1,311 @@
+/* The side of the loops: claims steps, fills slots. */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "client/loader/loader.h"
+#include "common/base/assert.h"
+
+/* ---- with the lock ---- */
+
+struct leat_batch *loader_wanted(struct leat_loader *ld)
+{
+	for (uint32_t i = 0; i < ld->n_slots; i++) {
+		struct leat_batch *b = &ld->slots[i];
+		if (b->state != BATCH_FREE && b->state != BATCH_HELD && b->gen == ld->gen &&
+		    b->epoch == ld->want_epoch && b->step == ld->want_step)
+			return b;
+	}
+	return NULL;
+}
+
+static uint32_t count(const struct leat_loader *ld, enum batch_state state)
+{
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < ld->n_slots; i++)
+		n += ld->slots[i].state == state;
+	return n;
+}
+
+bool loader_is_held(const struct leat_loader *ld)
+{
+	if (count(ld, BATCH_HELD) == ld->n_slots)
+		return true;
+	if (count(ld, BATCH_HELD) == 0 || count(ld, BATCH_FILL) || count(ld, BATCH_READY) || count(ld, BATCH_ERROR))
+		return false;
+	/* Memory: tried since the last one came back, and in vain. */
+	for (uint32_t i = 0; i < ld->n_slots; i++) {
+		if (ld->slots[i].state == BATCH_PLANNED && ld->slots[i].starved_at == ld->given_back)
+			return true;
+	}
+	return false;
+}
+
+bool loader_at_end(const struct leat_loader *ld)
+{
+	return ld->epochs && ld->want_epoch >= ld->first_epoch + ld->epochs;
+}
+
+void loader_update_event(struct leat_loader *ld)
+{
+	struct leat_batch *b = loader_wanted(ld);
+	bool ready = ld->want_step >= ld->steps || loader_at_end(ld) ||
+		     (b && (b->state == BATCH_READY || b->state == BATCH_ERROR));
+	if (ready && !ld->event_set)
+		ld->event_set = eventfd_write(ld->event_fd, 1) == 0;
+	if (!ready && ld->event_set) {
+		eventfd_t v;
+		ld->event_set = eventfd_read(ld->event_fd, &v) < 0;
+	}
+}
+
+static void on_mail(struct mail *m)
+{
+	struct filler *f = container_of(m, struct filler, mail);
+	atomic_store(&f->posted, false);
+	waitq_wake_all(&f->idle);
+}
+
+void loader_wake(struct leat_loader *ld)
+{
+	for (uint32_t i = 0; i < ld->n_fillers; i++) {
+		struct filler *f = &ld->fillers[i];
+		if (f->started && !atomic_exchange(&f->posted, true))
+			loop_post(f->reader->loop, &f->mail);
+	}
+}
+
+void loader_jump(struct leat_loader *ld, uint64_t epoch, uint64_t step)
+{
+	ld->gen++;
+	for (uint32_t i = 0; i < ld->n_slots; i++) {
+		struct leat_batch *b = &ld->slots[i];
+		if (b->state == BATCH_READY || b->state == BATCH_ERROR || b->state == BATCH_PLANNED)
+			b->state = BATCH_FREE;
+	}
+	ld->want_epoch = ld->issue_epoch = epoch;
+	ld->want_step = ld->issue_step = step;
+	loader_update_event(ld);
+	loader_wake(ld);
+}
+
+static int use_epoch(struct leat_loader *ld, uint64_t epoch)
+{
+	if (ld->have_order && ld->order_epoch == epoch)
+		return 0;
+	struct order_spec spec = { .mode = ld->mode, .window = ld->window, .seed = ld->seed, .epoch = epoch,
+		.dataset = ld->ds->order_word, .n = ld->deal.n, .n_shards = ld->ds->x->n_files,
+		.shard_first = ld->shard_first };
+	if (ld->have_order)
+		order_fini(&ld->order);
+	int rc = order_init(&ld->order, &spec);
+	ld->have_order = rc == 0;
+	ld->order_epoch = epoch;
+	return rc;
+}
+
+static int plan_step(struct leat_loader *ld, struct leat_batch *b)
+{
+	uint64_t from;
+	uint32_t n;
+	TRY(use_epoch(ld, b->epoch));
+	order_share(&ld->deal, b->step, ld->rank, &from, &n);
+	ASSERT(n <= b->cap);
+	for (uint32_t i = 0; i < n; i++)
+		b->ids[i] = order_at(&ld->order, (from + i) % ld->deal.n);
+	b->n = n;
+	return batch_plan(b);
+}
+
+/* Memory for b out of what is left under the cap, taken from free slots if need be. */
+static bool reserve(struct leat_loader *ld, struct leat_batch *b)
+{
+	uint64_t want = batch_memory_for(b->need);
+	if (b->mapped >= b->need)
+		return true;
+	for (uint32_t i = 0; i < ld->n_slots && ld->memory - b->mapped + want > ld->memory_limit; i++) {
+		struct leat_batch *other = &ld->slots[i];
+		if (other == b || other->state != BATCH_FREE || !other->mapped)
+			continue;
+		ld->memory -= other->mapped;
+		int rc = batch_set_memory(other, 0);
+		(void)rc; /* shrinking an existing file: nothing to be done about a failure */
+	}
+	if (ld->memory - b->mapped + want > ld->memory_limit)
+		return false;
+	ld->memory = ld->memory - b->mapped + want;
+	return true;
+}
+
+/* The slot for the next step: one that is planned already, else the free one with the most memory. */
+static struct leat_batch *next_slot(struct leat_loader *ld)
+{
+	struct leat_batch *best = NULL;
+	for (uint32_t i = 0; i < ld->n_slots; i++) {
+		struct leat_batch *b = &ld->slots[i];
+		if (b->state == BATCH_PLANNED)
+			return b;
+		if (b->state == BATCH_FREE && (!best || b->mapped > best->mapped))
+			best = b;
+	}
+	if (!best)
+		return NULL;
+	if (ld->issue_step >= ld->steps) {
+		ld->issue_epoch++;
+		ld->issue_step = 0;
+	}
+	if (ld->epochs && ld->issue_epoch >= ld->first_epoch + ld->epochs)
+		return NULL;
+	best->gen = ld->gen;
+	best->epoch = ld->issue_epoch;
+	best->step = ld->issue_step;
+	best->skip_bad = ld->on_error == LEAT_ON_ERROR_SKIP;
+	best->rc = plan_step(ld, best);
+	if (best->rc == 0 && batch_memory_for(best->need) > ld->memory_limit)
+		best->rc = detail_set(&best->d, -LE_2BIG, NULL, UINT64_MAX,
+				      "one batch needs %llu bytes and memory_limit is %llu",
+				      (unsigned long long)batch_memory_for(best->need),
+				      (unsigned long long)ld->memory_limit);
+	best->state = BATCH_PLANNED;
+	return best;
+}
+
+static struct leat_batch *claim(struct leat_loader *ld)
+{
+	struct leat_batch *b = NULL;
+	pthread_mutex_lock(&ld->lock);
+	if (!ld->stopping && ld->steps > 0)
+		b = next_slot(ld);
+	if (b && b->rc == 0 && !reserve(ld, b)) {
+		b->starved_at = ld->given_back;
+		b = NULL;
+		pthread_cond_broadcast(&ld->changed); /* who waits may have to be told that he holds all */
+	}
+	if (b) {
+		b->state = BATCH_FILL;
+		ld->issue_step++;
+	}
+	pthread_mutex_unlock(&ld->lock);
+	return b;
+}
+
+/* ---- fibers ---- */
+
+static void account(struct leat_loader *ld, const struct leat_batch *b)
+{
+	if (ld->ds->vol->origin == ORIGIN_SERVER)
+		ld->m.bytes_server += b->bytes_read;
+	else
+		ld->m.bytes_local += b->bytes_read;
+	ld->m.bytes_verified += b->bytes_verified;
+	ld->m.errors += b->rc < 0 || b->n_skipped;
+}
+
+static void finish(struct leat_loader *ld, struct leat_batch *b)
+{
+	pthread_mutex_lock(&ld->lock);
+	account(ld, b);
+	if (b->gen != ld->gen)
+		b->state = BATCH_FREE;
+	else
+		b->state = b->rc < 0 ? BATCH_ERROR : BATCH_READY;
+	loader_update_event(ld);
+	pthread_cond_broadcast(&ld->changed);
+	pthread_mutex_unlock(&ld->lock);
+}
+
+static void fill(struct leat_loader *ld, struct leat_batch *b, struct reader *r)
+{
+	if (b->rc == 0 && b->mapped < b->need) {
+		uint64_t had = b->mapped, want = batch_memory_for(b->need);
+		b->rc = batch_set_memory(b, want);
+		if (b->rc < 0) {
+			pthread_mutex_lock(&ld->lock);
+			ld->memory -= want;
+			pthread_mutex_unlock(&ld->lock);
+			detail_set(&b->d, b->rc, NULL, UINT64_MAX, "no memory for a batch of %llu bytes (had %llu)",
+				   (unsigned long long)want, (unsigned long long)had);
+		}
+	}
+	if (b->rc == 0)
+		batch_fill(b, r);
+	finish(ld, b);
+}
+
+static void fill_fiber(void *arg)
+{
+	struct filler *f = arg;
+	struct leat_loader *ld = f->ld;
+	while (!ld->stopping) {
+		struct leat_batch *b = claim(ld);
+		if (b) {
+			fill(ld, b, f->reader);
+			continue;
+		}
+		/* No mail can come in between: it is taken when this fiber yields. */
+		if (!ld->stopping) {
+			int rc = waitq_wait(&f->idle, NO_DEADLINE);
+			(void)rc;
+		}
+	}
+	latch_done(&f->running);
+}
+
+static void start_fibers(void *arg)
+{
+	struct filler *f = arg;
+	uint32_t n = (f->ld->n_slots + f->ld->n_fillers - 1) / f->ld->n_fillers;
+	waitq_init(&f->idle);
+	latch_init(&f->running, 0);
+	for (uint32_t i = 0; i < n; i++) {
+		int rc = fiber_spawn("fill", fill_fiber, f);
+		if (rc < 0) {
+			f->rc = i ? 0 : rc;
+			return;
+		}
+		latch_add(&f->running, 1);
+	}
+}
+
+static void stop_fibers(void *arg)
+{
+	struct filler *f = arg;
+	waitq_wake_all(&f->idle);
+	latch_wait(&f->running);
+}
+
+int loader_start(struct leat_loader *ld)
+{
+	for (uint32_t i = 0; i < ld->n_fillers; i++) {
+		struct filler *f = &ld->fillers[i];
+		f->ld = ld;
+		f->reader = &ld->ds->readers[i];
+		f->mail.fn = on_mail;
+		TRY(loop_call(f->reader->loop, "start_fill", start_fibers, f));
+		TRY(f->rc);
+		pthread_mutex_lock(&ld->lock);
+		f->started = true;
+		pthread_mutex_unlock(&ld->lock);
+	}
+	return 0;
+}
+
+void loader_stop(struct leat_loader *ld)
+{
+	bool started[DATASET_THREADS_MAX + 1] = { false };
+	pthread_mutex_lock(&ld->lock);
+	ld->stopping = true;
+	for (uint32_t i = 0; i < ld->n_fillers; i++) {
+		started[i] = ld->fillers[i].started;
+		ld->fillers[i].started = false; /* no more mail */
+	}
+	pthread_mutex_unlock(&ld->lock);
+	for (uint32_t i = 0; i < ld->n_fillers; i++) {
+		/* Behind all mail that was posted, so none is left when the loader goes. */
+		if (started[i]) {
+			int rc = loop_call(ld->fillers[i].reader->loop, "stop_fill", stop_fibers, &ld->fillers[i]);
+			(void)rc;
+		}
+	}
+}
