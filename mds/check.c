@@ -1,10 +1,9 @@
 /*
  * leat-mds check: every record is read once and compared with the others. What is found is kept per
- * inode (about 100 bytes each), and judged at the end. Repairs are made afterwards, by the same transactions the
- * server uses:
- *   an entry whose inode or directory is missing, or a second entry of a directory   is removed
- *   an inode without a name          goes to /lost+found as "ino.NUMBER" (to the orphans if it has no links)
- *   wrong counts and parents         are set right
+ * inode (about 100 bytes each), and judged at the end. Repairs are made afterwards, by the same
+ * transactions the server uses: an entry whose inode or directory is missing, or a second entry of
+ * a directory   is removed an inode without a name          goes to /lost+found as "ino.NUMBER" (to
+ * the orphans if it has no links) wrong counts and parents         are set right
  */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -40,7 +39,11 @@ struct check {
 	uint32_t n_tables;
 	struct entry_fix *entries; /* to be removed */
 	uint32_t n_entries, cap_entries;
-	struct { struct ino dir; uint64_t cookie; bool more; } last; /* entry seen before */
+	struct {
+		struct ino dir;
+		uint64_t cookie;
+		bool more;
+	} last; /* entry seen before */
 	int status;
 };
 
@@ -80,7 +83,7 @@ static int entry_to_remove(struct check *c, struct ino dir, uint64_t cookie)
 		c->entries = p;
 		c->cap_entries = cap;
 	}
-	c->entries[c->n_entries++] = (struct entry_fix){ dir, cookie };
+	c->entries[c->n_entries++] = (struct entry_fix){dir, cookie};
 	return 0;
 }
 
@@ -89,7 +92,7 @@ static int entry_to_remove(struct check *c, struct ino dir, uint64_t cookie)
 static int each_inode(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
 	struct check *c = arg;
-	struct ino ino = { key_len == 9 ? get_be((const uint8_t *)key + 1, 8) : 0 };
+	struct ino ino = {key_len == 9 ? get_be((const uint8_t *)key + 1, 8) : 0};
 	struct inode_rec rec;
 	struct wire_r r;
 	struct node *n;
@@ -115,40 +118,46 @@ static int each_inode(void *arg, const void *key, size_t key_len, const void *va
 		c->max_ino = ino.v;
 	if (S_ISREG(rec.attr.mode) && rec.attr.layout.width != 0 &&
 	    (rec.attr.layout.table == 0 || rec.attr.layout.table > c->n_tables))
-		problem(c, "inode %" PRIu64 ": chain table %u does not exist", ino.v, rec.attr.layout.table);
+		problem(c, "inode %" PRIu64 ": chain table %u does not exist", ino.v,
+			rec.attr.layout.table);
 	return 0;
 }
 
 /* Collision indexes: one in use has a predecessor that says so, or lookups would not get to it. */
 static bool chain_ok(struct check *c, struct ino dir, uint64_t cookie)
 {
-	return (cookie & 15) == 0 || (c->last.dir.v == dir.v && c->last.cookie == cookie - 1 && c->last.more);
+	return (cookie & 15) == 0 ||
+	       (c->last.dir.v == dir.v && c->last.cookie == cookie - 1 && c->last.more);
 }
 
-static int count_entry(struct check *c, struct ino dir, uint64_t cookie, const struct dentry_rec *rec)
+static int count_entry(struct check *c, struct ino dir, uint64_t cookie,
+		       const struct dentry_rec *rec)
 {
 	struct node *d = node_find(c, dir), *n = node_find(c, rec->ino);
 	int len = (int)rec->name.len;
 	const char *name = rec->name.data;
 
 	if (d == NULL || !S_ISDIR(d->mode)) {
-		problem(c, "entry '%.*s': its directory %" PRIu64 " does not exist", len, name, dir.v);
+		problem(c, "entry '%.*s': its directory %" PRIu64 " does not exist", len, name,
+			dir.v);
 		return entry_to_remove(c, dir, cookie);
 	}
 	if (n == NULL) {
-		problem(c, "entry '%.*s' in %" PRIu64 ": inode %" PRIu64 " does not exist", len, name, dir.v,
-			rec->ino.v);
+		problem(c, "entry '%.*s' in %" PRIu64 ": inode %" PRIu64 " does not exist", len,
+			name, dir.v, rec->ino.v);
 		d->found_entries++; /* until it is removed */
 		return entry_to_remove(c, dir, cookie);
 	}
 	d->found_entries++;
 	if (rec->type != (uint8_t)(n->mode >> 12))
 		problem(c, "entry '%.*s' in %" PRIu64 ": wrong type", len, name, dir.v);
-	if ((dentry_cookie(&c->s, rec->name) | (cookie & 15)) != cookie && c->s.hash_mask == UINT64_MAX)
-		problem(c, "entry '%.*s' in %" PRIu64 ": not where its name is looked for", len, name, dir.v);
+	if ((dentry_cookie(&c->s, rec->name) | (cookie & 15)) != cookie &&
+	    c->s.hash_mask == UINT64_MAX)
+		problem(c, "entry '%.*s' in %" PRIu64 ": not where its name is looked for", len,
+			name, dir.v);
 	if (S_ISDIR(n->mode) && n->names > 0) {
-		problem(c, "entry '%.*s' in %" PRIu64 ": directory %" PRIu64 " has another name", len, name, dir.v,
-			rec->ino.v);
+		problem(c, "entry '%.*s' in %" PRIu64 ": directory %" PRIu64 " has another name",
+			len, name, dir.v, rec->ino.v);
 		return entry_to_remove(c, dir, cookie);
 	}
 	n->names++;
@@ -175,8 +184,8 @@ static int each_entry(void *arg, const void *key, size_t key_len, const void *va
 	dir.v = get_be(k + 1, 8);
 	cookie = get_be(k + 9, 8);
 	if (!chain_ok(c, dir, cookie))
-		problem(c, "entry '%.*s' in %" PRIu64 ": out of reach in its collision chain", (int)rec.name.len,
-			(const char *)rec.name.data, dir.v);
+		problem(c, "entry '%.*s' in %" PRIu64 ": out of reach in its collision chain",
+			(int)rec.name.len, (const char *)rec.name.data, dir.v);
 	c->last.dir = dir;
 	c->last.cookie = cookie;
 	c->last.more = (rec.flags & DENTRY_MORE) != 0;
@@ -189,7 +198,9 @@ static int each_entry(void *arg, const void *key, size_t key_len, const void *va
 static int each_xattr(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
 	struct check *c = arg;
-	struct node *n = key_len < 10 ? NULL : node_find(c, (struct ino){ get_be((const uint8_t *)key + 1, 8) });
+	struct node *n = key_len < 10
+				 ? NULL
+				 : node_find(c, (struct ino){get_be((const uint8_t *)key + 1, 8)});
 
 	(void)value, (void)len;
 	if (n == NULL)
@@ -202,7 +213,7 @@ static int each_xattr(void *arg, const void *key, size_t key_len, const void *va
 static int each_orphan(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
 	struct check *c = arg;
-	struct ino ino = { key_len == 9 ? get_be((const uint8_t *)key + 1, 8) : 0 };
+	struct ino ino = {key_len == 9 ? get_be((const uint8_t *)key + 1, 8) : 0};
 	struct node *n = node_find(c, ino);
 
 	(void)value, (void)len;
@@ -215,17 +226,18 @@ static int each_orphan(void *arg, const void *key, size_t key_len, const void *v
 	return 0;
 }
 
-#define EACH_DECODES(kind, what) \
-	static int each_##kind(void *arg, const void *key, size_t key_len, const void *value, size_t len) \
-	{ \
-		struct kind rec; \
-		struct wire_r r; \
-		(void)key, (void)key_len; \
-		wire_r_init(&r, value, len); \
-		wire_get_##kind(&r, &rec); \
-		if (r.status < 0) \
-			problem(arg, what ": record is damaged"); \
-		return 0; \
+#define EACH_DECODES(kind, what)                                                                   \
+	static int each_##kind(void *arg, const void *key, size_t key_len, const void *value,      \
+			       size_t len)                                                         \
+	{                                                                                          \
+		struct kind rec;                                                                   \
+		struct wire_r r;                                                                   \
+		(void)key, (void)key_len;                                                          \
+		wire_r_init(&r, value, len);                                                       \
+		wire_get_##kind(&r, &rec);                                                         \
+		if (r.status < 0)                                                                  \
+			problem(arg, what ": record is damaged");                                  \
+		return 0;                                                                          \
 	}
 EACH_DECODES(session_rec, "session")
 EACH_DECODES(replay_rec, "replay row")
@@ -254,19 +266,20 @@ static int read_all(struct check *c)
 {
 	const struct {
 		struct key prefix;
-		int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len);
+		int (*each)(void *arg, const void *key, size_t key_len, const void *value,
+			    size_t len);
 	} passes[] = {
-		{ { .b = { 'C', 't' }, .len = 2 }, each_target_rec },
-		{ { .b = { 'C', 'c' }, .len = 2 }, each_chain_info },
-		{ { .b = { 'C', 'v' }, .len = 2 }, each_table },
-		{ key_kind('I'), each_inode },
-		{ key_kind('D'), each_entry },
-		{ key_kind('X'), each_xattr },
-		{ key_kind('O'), each_orphan },
-		{ key_kind('S'), each_session_rec },
-		{ key_kind('R'), each_replay_rec },
-		{ key_kind('T'), each_intent_rec },
-		{ key_kind('Q'), each_removal_rec },
+		{{.b = {'C', 't'}, .len = 2}, each_target_rec},
+		{{.b = {'C', 'c'}, .len = 2}, each_chain_info},
+		{{.b = {'C', 'v'}, .len = 2}, each_table},
+		{key_kind('I'), each_inode},
+		{key_kind('D'), each_entry},
+		{key_kind('X'), each_xattr},
+		{key_kind('O'), each_orphan},
+		{key_kind('S'), each_session_rec},
+		{key_kind('R'), each_replay_rec},
+		{key_kind('T'), each_intent_rec},
+		{key_kind('Q'), each_removal_rec},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(passes); i++) {
@@ -308,7 +321,7 @@ static int remove_entry(struct store *s, struct repair *r)
 
 	if (rc == -LE_MISS)
 		return rc;
-	TRY(dentry_at(s, r->entry.dir, r->entry.cookie, VIEW_NEWEST, 0, &d, &val));
+	TRY(dentry_at(s, r->entry.dir, r->entry.cookie, VIEW_NEWEST, &d, &val));
 	if (dentry_remove(s, d) && rc == 0)
 		inode_edit(s, dir)->flags |= INODE_TOMBS;
 	if (rc == 0)
@@ -395,7 +408,8 @@ static int to_lost_found(struct store *s, struct repair *r)
 	rc = find_lost_found(s, &dir);
 	if (rc < 0)
 		return rc;
-	/* A directory just made has no such entry, and one that was there is looked into before any write. */
+	/* A directory just made has no such entry, and one that was there is looked into before any
+	 * write. */
 	rc = dentry_find(s, dir->ino, bytes_str(name), VIEW_NEWEST, &d, &val);
 	if (rc != -LE_NOENT)
 		return rc == 0 ? -LE_EXIST : rc;
@@ -426,7 +440,9 @@ static void mark_reachable(struct check *c, struct node *n)
 	uint32_t depth = 0;
 
 	while (at != NULL && !at->reachable && depth++ < 65536)
-		at = at->ino.v == LEAT_ROOT_INO.v ? at : (at->names > 0 ? node_find(c, at->named_in) : NULL);
+		at = at->ino.v == LEAT_ROOT_INO.v
+			     ? at
+			     : (at->names > 0 ? node_find(c, at->named_in) : NULL);
 	if (at == NULL || !at->reachable)
 		return;
 	for (at = n; !at->reachable; at = node_find(c, at->named_in))
@@ -439,22 +455,23 @@ static bool counts_wrong(struct check *c, const struct node *n)
 	uint64_t before = c->n_problems;
 
 	if ((n->names > 0 || root) && n->nlink != right_nlink(n))
-		problem(c, "inode %" PRIu64 ": link count %u should be %u", n->ino.v, n->nlink, right_nlink(n));
+		problem(c, "inode %" PRIu64 ": link count %u should be %u", n->ino.v, n->nlink,
+			right_nlink(n));
 	if (n->n_xattrs != n->found_xattrs)
-		problem(c, "inode %" PRIu64 ": count of extended attributes %u should be %u", n->ino.v,
-			n->n_xattrs, n->found_xattrs);
+		problem(c, "inode %" PRIu64 ": count of extended attributes %u should be %u",
+			n->ino.v, n->n_xattrs, n->found_xattrs);
 	if (S_ISDIR(n->mode) && n->entries != n->found_entries)
-		problem(c, "directory %" PRIu64 ": %" PRIu64 " entries should be %" PRIu64, n->ino.v, n->entries,
-			n->found_entries);
+		problem(c, "directory %" PRIu64 ": %" PRIu64 " entries should be %" PRIu64,
+			n->ino.v, n->entries, n->found_entries);
 	if (S_ISDIR(n->mode) && !root && n->names > 0 && n->parent.v != n->named_in.v)
-		problem(c, "directory %" PRIu64 ": parent %" PRIu64 " should be %" PRIu64, n->ino.v, n->parent.v,
-			n->named_in.v);
+		problem(c, "directory %" PRIu64 ": parent %" PRIu64 " should be %" PRIu64, n->ino.v,
+			n->parent.v, n->named_in.v);
 	return c->n_problems > before;
 }
 
 static int judge(struct check *c, struct node *n)
 {
-	struct repair r = { .c = c, .node = n };
+	struct repair r = {.c = c, .node = n};
 	bool root = n->ino.v == LEAT_ROOT_INO.v;
 
 	if (counts_wrong(c, n) && c->repair)
@@ -476,7 +493,7 @@ static int judge(struct check *c, struct node *n)
 static int judge_all(struct check *c)
 {
 	struct node *root = node_find(c, LEAT_ROOT_INO);
-	struct repair r = { .c = c };
+	struct repair r = {.c = c};
 
 	if (root == NULL) {
 		problem(c, "the root directory does not exist");
@@ -484,9 +501,11 @@ static int judge_all(struct check *c)
 	}
 	root->reachable = true;
 	if (c->s.counters.next_ino <= c->max_ino)
-		problem(c, "next inode number %" PRIu64 " is in use already", c->s.counters.next_ino);
+		problem(c, "next inode number %" PRIu64 " is in use already",
+			c->s.counters.next_ino);
 	if (c->s.counters.n_inodes != c->n_inodes) {
-		problem(c, "number of inodes %" PRIu64 " should be %" PRIu64, c->s.counters.n_inodes, c->n_inodes);
+		problem(c, "number of inodes %" PRIu64 " should be %" PRIu64,
+			c->s.counters.n_inodes, c->n_inodes);
 		c->s.counters.n_inodes = c->n_inodes;
 		c->s.counters_dirty = true; /* goes with the next repair */
 	}
@@ -500,14 +519,16 @@ static int judge_all(struct check *c)
 			dir->entries--;
 		}
 	}
-	for (struct hmap_node *h = hmap_next(&c->nodes, NULL); h != NULL; h = hmap_next(&c->nodes, h)) {
+	for (struct hmap_node *h = hmap_next(&c->nodes, NULL); h != NULL;
+	     h = hmap_next(&c->nodes, h)) {
 		struct node *n = container_of(h, struct node, hash);
 
 		TRY(judge(c, n));
 		if (S_ISDIR(n->mode) && n->names > 0)
 			mark_reachable(c, n);
 		if (S_ISDIR(n->mode) && n->names > 0 && !n->reachable)
-			problem(c, "directory %" PRIu64 ": cannot be reached from the root", n->ino.v);
+			problem(c, "directory %" PRIu64 ": cannot be reached from the root",
+				n->ino.v);
 	}
 	return 0;
 }
@@ -518,9 +539,13 @@ static int open_check(struct env *env, const struct mds_params *p, struct check 
 {
 	char path[CONFIG_STR_MAX + 16];
 	struct store_options so = {
-		.path = path, .sync = true, .cache_bytes = (uint64_t)p->cache_mib << 20,
-		.kv_cache_bytes = (uint64_t)p->kv_cache_mib << 20, .batch_ops_max = 1024,
-		.batch_bytes_max = 1 << 22, .metrics = &c->metrics,
+		.path = path,
+		.sync = true,
+		.cache_bytes = (uint64_t)p->cache_mib << 20,
+		.kv_cache_bytes = (uint64_t)p->kv_cache_mib << 20,
+		.batch_ops_max = 1024,
+		.batch_bytes_max = 1 << 22,
+		.metrics = &c->metrics,
 	};
 
 	snprintf(path, sizeof(path), "%s/store", p->data_dir);
@@ -546,10 +571,11 @@ static void close_check(struct check *c)
 	store_close(&c->s);
 }
 
-int mds_check(struct env *env, const struct mds_params *p, bool repair, FILE *report, uint64_t *ret_problems)
+int mds_check(struct env *env, const struct mds_params *p, bool repair, FILE *report,
+	      uint64_t *ret_problems)
 {
 	struct check *c = calloc(1, sizeof(*c));
-	struct repair r = { .c = c };
+	struct repair r = {.c = c};
 	int rc;
 
 	if (c == NULL)
@@ -571,7 +597,8 @@ int mds_check(struct env *env, const struct mds_params *p, bool repair, FILE *re
 		rc = judge_all(c);
 	if (rc == 0) {
 		*ret_problems = c->n_problems;
-		fprintf(report, "%" PRIu64 " inodes, %" PRIu64 " problems%s\n", c->n_inodes, c->n_problems,
+		fprintf(report, "%" PRIu64 " inodes, %" PRIu64 " problems%s\n", c->n_inodes,
+			c->n_problems,
 			repair && c->n_problems > 0 ? ", what can be was repaired" : "");
 	}
 	close_check(c);

@@ -1,3 +1,4 @@
+/* The cluster map and its changes; see cluster.h. */
 #include "mds/cluster.h"
 
 #include <stdlib.h>
@@ -5,8 +6,9 @@
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 
-#define ADDRS_MAX 1023u
-#define HOST_MAX 255u
+#define ADDRS_MAX  1023u
+#define HOST_MAX   255u
+#define CHAINS_MAX 256u /* the maximum of targets_max: the whole map must fit into one message */
 
 struct target *cluster_target(const struct cluster *c, uint32_t id)
 {
@@ -118,18 +120,19 @@ static int load_chain(void *arg, const void *key, size_t key_len, const void *va
 		l->status = -LE_CORRUPT_STORE;
 		return 1;
 	}
-	l->c->chains[l->c->table_n++] = (struct chain){ rec.id, rec.epoch, 0 };
+	l->c->chains[l->c->table_n++] = (struct chain){rec.id, rec.epoch, 0};
 	wire_r_init(&r, rec.members.data, 4);
 	wire_get_u32(&r, &l->c->chains[rec.id - 1].member);
 	return 0;
 }
 
 static int load_kind(struct cluster *c, char kind,
-		     int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len))
+		     int (*each)(void *arg, const void *key, size_t key_len, const void *value,
+				 size_t len))
 {
-	const uint8_t begin[2] = { 'C', (uint8_t)kind }, end[2] = { 'C', (uint8_t)(kind + 1) };
-	struct kv_range range = { begin, 2, end, 2, UINT32_MAX };
-	struct load l = { c, 0 };
+	const uint8_t begin[2] = {'C', (uint8_t)kind}, end[2] = {'C', (uint8_t)(kind + 1)};
+	struct kv_range range = {begin, 2, end, 2, UINT32_MAX};
+	struct load l = {c, 0};
 	bool more;
 
 	TRY(kv_scan(c->store->kv, NULL, &range, each, &l, &more));
@@ -140,7 +143,7 @@ int cluster_load(struct cluster *c, struct store *s, const struct mds_params *p)
 {
 	int rc;
 
-	*c = (struct cluster){ .store = s, .params = p, .epoch = s->cluster.map_epoch };
+	*c = (struct cluster){.store = s, .params = p, .epoch = s->cluster.map_epoch};
 	c->rotor = (uint32_t)env_random_u64(s->env);
 	fmutex_init(&c->lock);
 	waitq_init(&c->changed);
@@ -168,7 +171,7 @@ void cluster_fini(struct cluster *c)
 
 static void put_target(struct cluster *c, const struct target *t, const struct target_info *info)
 {
-	struct target_rec rec = { *info, t->commits, t->chain };
+	struct target_rec rec = {*info, t->commits, t->chain};
 
 	TXN_PUT(c->store, key_cluster('t', info->id), target_rec, &rec);
 }
@@ -176,16 +179,18 @@ static void put_target(struct cluster *c, const struct target *t, const struct t
 static void put_new_chain(struct cluster *c, uint32_t id)
 {
 	struct store *s = c->store;
-	uint8_t member[4], *chains = alloca(4u * id);
+	uint8_t member[4], chains[4 * CHAINS_MAX];
 	struct wire_w w;
 
 	wire_w_init(&w, member, sizeof(member));
 	wire_put_u32(&w, &id);
-	TXN_PUT(s, key_cluster('c', id), chain_info, &((struct chain_info){ id, 1, bytes_of(member, 4) }));
-	wire_w_init(&w, chains, 4u * id);
+	TXN_PUT(s, key_cluster('c', id), chain_info,
+		&((struct chain_info){id, 1, bytes_of(member, 4)}));
+	wire_w_init(&w, chains, sizeof(chains));
 	for (uint32_t k = 1; k <= id; k++)
 		wire_put_u32(&w, &k);
-	TXN_PUT(s, key_cluster('v', id), table_info, &((struct table_info){ id, bytes_of(chains, 4 * id) }));
+	TXN_PUT(s, key_cluster('v', id), table_info,
+		&((struct table_info){id, bytes_of(chains, 4 * id)}));
 }
 
 /* Makes the new epoch and what goes with it durable; then it counts. */
@@ -207,7 +212,8 @@ static void tell(struct cluster *c, struct target *t)
 	waitq_wake_all(&c->changed);
 }
 
-static int register_new(struct cluster *c, const struct mds_target_register_req *in, struct target **ret_t)
+static int register_new(struct cluster *c, const struct mds_target_register_req *in,
+			struct target **ret_t)
 {
 	uint32_t id = c->n_targets + 1;
 	struct target *t;
@@ -218,9 +224,14 @@ static int register_new(struct cluster *c, const struct mds_target_register_req 
 	t = calloc(1, sizeof(*t));
 	if (t == NULL)
 		return -LE_NOMEM;
-	t->info = (struct target_info){ .id = id, .state = TARGET_UP, .uuid = in->uuid, .loop = in->loop,
-					.capacity = in->capacity, .used = in->used, .free = in->free,
-					.epoch = 1 };
+	t->info = (struct target_info){.id = id,
+				       .state = TARGET_UP,
+				       .uuid = in->uuid,
+				       .loop = in->loop,
+				       .capacity = in->capacity,
+				       .used = in->used,
+				       .free = in->free,
+				       .epoch = 1};
 	t->commits = t->commits_stored = in->commits;
 	t->incarnation = in->incarnation;
 	t->chain = id;
@@ -238,21 +249,23 @@ static int register_new(struct cluster *c, const struct mds_target_register_req 
 	}
 	t->heard_us = loop_now_us();
 	c->targets[c->n_targets++] = t;
-	c->chains[c->table_n++] = (struct chain){ id, 1, id };
+	c->chains[c->table_n++] = (struct chain){id, 1, id};
 	log_info("target %u registered at %s, chain table version %u", id, t->addrs, c->table_n);
 	*ret_t = t;
 	return 0;
 }
 
-static int register_again(struct cluster *c, struct target *t, const struct mds_target_register_req *in)
+static int register_again(struct cluster *c, struct target *t,
+			  const struct mds_target_register_req *in)
 {
 	bool moved = !bytes_equal(t->info.addrs, in->addrs) || t->info.loop != in->loop;
 	bool changed = moved || t->info.state != TARGET_UP;
 	struct target_info info = t->info;
 
 	if (in->commits < t->commits) {
-		log_error("target %u: its store went back in time (commit %llu, was %llu): refused", t->info.id,
-			  (unsigned long long)in->commits, (unsigned long long)t->commits);
+		log_error("target %u: its store went back in time (commit %llu, was %llu): refused",
+			  t->info.id, (unsigned long long)in->commits,
+			  (unsigned long long)t->commits);
 		return -LE_STORE_OLD;
 	}
 	info.addrs = in->addrs;
@@ -284,7 +297,8 @@ static int register_locked(struct cluster *c, const struct mds_target_register_r
 	struct target *t = target_find(c, &in->uuid);
 	const struct uuid *ours = &c->store->cluster.cluster;
 
-	if (uuid_is_zero(&in->uuid) || in->addrs.len == 0 || in->addrs.len > ADDRS_MAX || in->host.len > HOST_MAX)
+	if (uuid_is_zero(&in->uuid) || in->addrs.len == 0 || in->addrs.len > ADDRS_MAX ||
+	    in->host.len > HOST_MAX)
 		return -LE_INVAL;
 	if (!uuid_is_zero(&in->cluster) && !uuid_equal(&in->cluster, ours))
 		return -LE_WRONG_CLUSTER;
@@ -298,8 +312,11 @@ static int register_locked(struct cluster *c, const struct mds_target_register_r
 	else
 		TRY(register_again(c, t, in));
 	*out = (struct mds_target_register_rep){
-		.target = t->info.id, .chain = t->chain, .epoch = cluster_chain_epoch(c, t),
-		.map_epoch = c->epoch, .heartbeat_ms = c->params->heartbeat_ms,
+		.target = t->info.id,
+		.chain = t->chain,
+		.epoch = cluster_chain_epoch(c, t),
+		.map_epoch = c->epoch,
+		.heartbeat_ms = c->params->heartbeat_ms,
 	};
 	tell(c, t);
 	return 0;
@@ -326,7 +343,8 @@ static int set_state(struct cluster *c, struct target *t, enum target_state stat
 	TRY(commit_epoch(c));
 	t->commits_stored = t->commits;
 	t->info.state = state;
-	log_info("target %u is %s, map epoch %u", info.id, state == TARGET_UP ? "up" : "down", c->epoch);
+	log_info("target %u is %s, map epoch %u", info.id, state == TARGET_UP ? "up" : "down",
+		 c->epoch);
 	tell(c, t);
 	return 0;
 }
@@ -395,14 +413,14 @@ size_t cluster_map_size(const struct cluster *c)
 
 static void encode_tables(const struct cluster *c, struct wire_w *w)
 {
-	uint8_t *chains = alloca(4u * c->table_n + 4);
+	uint8_t chains[4 * CHAINS_MAX];
 	struct wire_w cw;
 
-	wire_w_init(&cw, chains, 4u * c->table_n);
+	wire_w_init(&cw, chains, sizeof(chains));
 	for (uint32_t i = 0; i < c->table_n; i++)
 		wire_put_u32(&cw, &c->chains[i].id);
 	for (uint32_t v = 1; v <= c->table_n; v++) {
-		struct table_info info = { v, bytes_of(chains, 4 * v) };
+		struct table_info info = {v, bytes_of(chains, 4 * v)};
 
 		wire_put_table_info(w, &info);
 	}
@@ -422,7 +440,7 @@ int cluster_map_encode(const struct cluster *c, void *buf, size_t size, struct m
 	for (uint32_t i = 0; i < c->table_n; i++) {
 		uint8_t member[4];
 		struct wire_w mw;
-		struct chain_info info = { c->chains[i].id, c->chains[i].epoch, bytes_of(member, 4) };
+		struct chain_info info = {c->chains[i].id, c->chains[i].epoch, bytes_of(member, 4)};
 
 		wire_w_init(&mw, member, 4);
 		wire_put_u32(&mw, &c->chains[i].member);

@@ -1,7 +1,7 @@
 /*
- * The cluster map: targets, chains, chain tables, and their epoch. Chains have one member now. Chain k is
- * made when target k registers first, and table version n is chains 1..n in this order: append-only, as the
- * architecture wants it. Each change is durable before it is acted on or told.
+ * The cluster map: targets, chains, chain tables, and their epoch. Chains have one member now.
+ * Chain k is made when target k registers first, and table version n is chains 1..n in this order:
+ * append-only, as the architecture wants it. Each change is durable before it is acted on or told.
  *
  * Owned by the loop.
  */
@@ -18,8 +18,8 @@ struct target {
 	uint64_t commits_stored;
 	uint64_t incarnation;
 	uint64_t heard_us;
-	uint32_t chain;          /* id */
-	char *addrs, *host;      /* NUL-terminated */
+	uint32_t chain;     /* id */
+	char *addrs, *host; /* NUL-terminated */
 };
 
 struct chain {
@@ -29,12 +29,12 @@ struct chain {
 struct cluster {
 	struct store *store;
 	const struct mds_params *params;
-	struct target **targets; /* id - 1 */
-	struct chain *chains;    /* id - 1 */
+	struct target **targets;     /* id - 1 */
+	struct chain *chains;        /* id - 1 */
 	uint32_t n_targets, table_n; /* table_n: newest version, and number of chains */
-	uint32_t epoch;          /* of the map, durable */
-	uint32_t rotor;          /* for placement */
-	struct fmutex lock;      /* changes */
+	uint32_t epoch;              /* of the map, durable */
+	uint32_t rotor;              /* for placement */
+	struct fmutex lock;          /* changes */
 	struct waitq changed;
 	/* A target has come up or has another address. Does not yield. */
 	void (*target_changed)(void *arg, struct target *t);
@@ -59,7 +59,8 @@ int cluster_heartbeat(struct cluster *c, const struct mds_target_heartbeat_req *
 void cluster_watch(struct cluster *c, bool store_commits);
 /* Encodes the map; buf has cluster_map_size bytes. */
 size_t cluster_map_size(const struct cluster *c);
-int cluster_map_encode(const struct cluster *c, void *buf, size_t size, struct mds_map_get_rep *out) CHECK_RESULT;
+int cluster_map_encode(const struct cluster *c, void *buf, size_t size,
+		       struct mds_map_get_rep *out) CHECK_RESULT;
 void cluster_space(const struct cluster *c, uint64_t *ret_total, uint64_t *ret_free);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * A file's data as a whole: asking the chains for its size, trimming and punching under an intent, settling
- * the size of files whose writers are gone.
+ * A file's data as a whole: asking the chains for its size, trimming and punching under an intent,
+ * settling the size of files whose writers are gone.
  */
 #include <stdlib.h>
 
@@ -9,7 +9,7 @@
 #include "mds/op.h"
 
 #define STRIPE_TARGETS_MAX 256u
-#define SETTLING_MAX 64u
+#define SETTLING_MAX       64u
 
 /* ---- all targets of a stripe at once ---- */
 
@@ -38,8 +38,8 @@ static void job_run(void *arg)
 		if (j->status >= 0 || !j->for_ever || j->m->stopping)
 			return;
 		if (wait_ms >= 1000)
-			log_warn("target %u: %s fails: %s; trying on", j->target, msg_find(j->op)->name,
-				 status_name(j->status));
+			log_warn("target %u: %s fails: %s; trying on", j->target,
+				 msg_find(j->op)->name, status_name(j->status));
 		if (mds_sleep_ms(j->m, wait_ms) < 0)
 			return;
 		wait_ms = wait_ms * 2 > 5000 ? 5000 : wait_ms * 2;
@@ -66,21 +66,23 @@ static int jobs_make(struct mds *m, const struct layout *l, struct job **ret_job
 		for (uint32_t k = 0; t != NULL && k < n; k++)
 			known |= jobs[k].target == t->info.id;
 		if (t != NULL && !known)
-			jobs[n++] = (struct job){ .m = m, .target = t->info.id };
+			jobs[n++] = (struct job){.m = m, .target = t->info.id};
 	}
 	*ret_jobs = jobs;
 	*ret_n = n;
 	return 0;
 }
 
-static int jobs_run(struct job *jobs, uint32_t n, uint16_t op, const void *req, uint64_t deadline_us)
+static int jobs_run(struct job *jobs, uint32_t n, uint16_t op, const void *req,
+		    uint64_t deadline_us)
 {
 	for (uint32_t i = 0; i < n; i++) {
 		jobs[i].op = op;
 		jobs[i].req = req;
 		jobs[i].for_ever = deadline_us == NO_DEADLINE;
-		jobs[i].deadline_us = jobs[i].for_ever ? loop_deadline_ms(jobs[i].m->params.oss_timeout_ms) :
-							 deadline_us;
+		jobs[i].deadline_us = jobs[i].for_ever
+					      ? loop_deadline_ms(jobs[i].m->params.oss_timeout_ms)
+					      : deadline_us;
 	}
 	fiber_parallel("stripe", job_run, jobs, sizeof(*jobs), n, 16);
 	for (uint32_t i = 0; i < n; i++)
@@ -90,9 +92,12 @@ static int jobs_run(struct job *jobs, uint32_t n, uint16_t op, const void *req, 
 
 static struct cap own_cap(struct mds *m, struct ino ino, uint32_t gen)
 {
-	struct cap c = { .ino = ino, .gen = gen, .rights = CAP_READ | CAP_WRITE, .epoch = m->cluster.epoch,
-			 .session = SESSION_MDS,
-			 .expiry_s = env_wall_ns(m->env) / 1000000000 + m->params.cap_ttl_s };
+	struct cap c = {.ino = ino,
+			.gen = gen,
+			.rights = CAP_READ | CAP_WRITE,
+			.epoch = m->cluster.epoch,
+			.session = SESSION_MDS,
+			.expiry_s = env_wall_ns(m->env) / 1000000000 + m->params.cap_ttl_s};
 
 	cap_sign(&m->cap_key, &c);
 	return c;
@@ -101,8 +106,8 @@ static struct cap own_cap(struct mds *m, struct ino ino, uint32_t gen)
 int data_stat(struct mds *m, struct ino ino, const struct layout *l, uint64_t deadline_us,
 	      struct data_ends *ret_ends)
 {
-	struct oss_stat_req req = { own_cap(m, ino, l->gen), ino, l->gen, l->chunk_size };
-	struct data_ends e = { 0 };
+	struct oss_stat_req req = {own_cap(m, ino, l->gen), ino, l->gen, l->chunk_size};
+	struct data_ends e = {0};
 	struct job *jobs;
 	uint32_t n;
 	int rc;
@@ -129,7 +134,8 @@ int data_stat(struct mds *m, struct ino ino, const struct layout *l, uint64_t de
 
 /* ---- intents ---- */
 
-uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode, bool final)
+uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode,
+		    bool final)
 {
 	uint64_t no = ++op->m->intent_seq;
 
@@ -148,9 +154,10 @@ uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_re
 int data_apply(struct mds *m, const struct intent_rec *rec)
 {
 	const struct layout *l = &rec->layout;
-	struct oss_trim_req trim = { own_cap(m, rec->ino, l->gen), rec->ino, l->gen, l->chunk_size, rec->off };
-	struct oss_punch_req punch = { own_cap(m, rec->ino, l->gen), rec->ino, l->gen, l->chunk_size,
-				       rec->off, rec->len };
+	struct oss_trim_req trim = {own_cap(m, rec->ino, l->gen), rec->ino, l->gen, l->chunk_size,
+				    rec->off};
+	struct oss_punch_req punch = {
+		own_cap(m, rec->ino, l->gen), rec->ino, l->gen, l->chunk_size, rec->off, rec->len};
 	struct job *jobs;
 	uint32_t n;
 	int rc;
@@ -158,7 +165,8 @@ int data_apply(struct mds *m, const struct intent_rec *rec)
 	if (l->width == 0)
 		return 0;
 	TRY(jobs_make(m, l, &jobs, &n));
-	/* The intent is durable: it must be carried out, however long whoever asked is willing to wait. */
+	/* The intent is durable: it must be carried out, however long whoever asked is willing to
+	 * wait. */
 	fiber_set_deadline(NO_DEADLINE);
 	if (rec->kind == INTENT_TRIM)
 		rc = jobs_run(jobs, n, OP_oss_trim, &trim, NO_DEADLINE);
@@ -183,7 +191,8 @@ static void finish_trim(struct op *op, const struct intent_rec *in, struct inode
 	rec->append_end = 0;
 	if (f == NULL)
 		return;
-	/* What closes have reported so far is void. A sole writer who truncates knows that himself. */
+	/* What closes have reported so far is void. A sole writer who truncates knows that himself.
+	 */
 	f->size = f->used = 0;
 	if (open_file_other_writers(&op->m->opens, f, op->session, false))
 		f->ask_chains = true;
@@ -202,7 +211,7 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 	if (rc < 0 && rc != -LE_NOENT)
 		return rc;
 	txn_delete(op->store, key_of('T', fi->intent));
-	*ret_attr = (struct attr){ .ino = in->ino };
+	*ret_attr = (struct attr){.ino = in->ino};
 	if (rc == -LE_NOENT)
 		return 0;
 	rec = inode_edit(op->store, i);
@@ -222,7 +231,7 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 
 int data_finish(struct op *op, uint64_t intent, const struct intent_rec *rec, struct attr *ret_attr)
 {
-	struct finish fi = { intent, rec };
+	struct finish fi = {intent, rec};
 
 	op->final = rec->session != 0;
 	return op_mutate(op, finish_txn, &fi, ret_attr);
@@ -257,7 +266,8 @@ static int settle_look(struct op *op, const void *in, void *vout)
 
 	(void)in;
 	TRY(file_get(op, st->file->ino, VIEW_NEWEST, NULL, &rec));
-	if ((rec->attr.flags & ATTR_UNSETTLED) == 0 || st->file->n_writers > 0 || rec->attr.nlink == 0)
+	if ((rec->attr.flags & ATTR_UNSETTLED) == 0 || st->file->n_writers > 0 ||
+	    rec->attr.nlink == 0)
 		return -LE_BUSY;
 	st->layout = rec->attr.layout;
 	return 0;

@@ -9,39 +9,39 @@
 #include "mds/op.h"
 
 static const struct op_desc op_table[] = {
-	{ OP_mds_session_open, OP_CTRL, mds_session_open },
-	{ OP_mds_session_close, OP_CTRL, mds_session_close },
-	{ OP_mds_session_list, OP_CTRL, mds_session_list },
-	{ OP_mds_ping, OP_CTRL, mds_ping },
-	{ OP_mds_reclaim, OP_CTRL, mds_reclaim },
-	{ OP_mds_map_get, OP_CTRL, mds_map_get },
-	{ OP_mds_target_register, OP_CTRL, mds_target_register },
-	{ OP_mds_target_heartbeat, OP_CTRL, mds_target_heartbeat },
-	{ OP_mds_status, OP_CTRL, mds_status },
-	{ OP_mds_lookup, OP_READ, mds_lookup },
-	{ OP_mds_getattr, OP_READ, mds_getattr },
-	{ OP_mds_setattr, OP_FLOW, mds_setattr },
-	{ OP_mds_create, OP_FLOW, mds_create },
-	{ OP_mds_mknod, OP_TXN, mds_mknod },
-	{ OP_mds_mkdir, OP_TXN, mds_mkdir },
-	{ OP_mds_symlink, OP_TXN, mds_symlink },
-	{ OP_mds_readlink, OP_READ, mds_readlink },
-	{ OP_mds_link, OP_TXN, mds_link },
-	{ OP_mds_unlink, OP_TXN, mds_unlink },
-	{ OP_mds_rmdir, OP_TXN, mds_rmdir },
-	{ OP_mds_rename, OP_TXN, mds_rename },
-	{ OP_mds_readdir, OP_READ, mds_readdir },
-	{ OP_mds_open, OP_FLOW, mds_open },
-	{ OP_mds_close, OP_FLOW, mds_close },
-	{ OP_mds_append, OP_FLOW, mds_append },
-	{ OP_mds_fallocate, OP_FLOW, mds_fallocate },
-	{ OP_mds_getxattr, OP_READ, mds_getxattr },
-	{ OP_mds_setxattr, OP_FLOW, mds_setxattr },
-	{ OP_mds_listxattr, OP_READ, mds_listxattr },
-	{ OP_mds_removexattr, OP_FLOW, mds_removexattr },
-	{ OP_mds_statfs, OP_READ, mds_statfs },
-	{ OP_mds_layout_set, OP_TXN, mds_layout_set },
-	{ OP_mds_access, OP_READ, mds_access },
+	{OP_mds_session_open, OP_CTRL, mds_session_open},
+	{OP_mds_session_close, OP_CTRL, mds_session_close},
+	{OP_mds_session_list, OP_CTRL, mds_session_list},
+	{OP_mds_ping, OP_CTRL, mds_ping},
+	{OP_mds_reclaim, OP_CTRL, mds_reclaim},
+	{OP_mds_map_get, OP_CTRL, mds_map_get},
+	{OP_mds_target_register, OP_CTRL, mds_target_register},
+	{OP_mds_target_heartbeat, OP_CTRL, mds_target_heartbeat},
+	{OP_mds_status, OP_CTRL, mds_status},
+	{OP_mds_lookup, OP_READ, mds_lookup},
+	{OP_mds_getattr, OP_READ, mds_getattr},
+	{OP_mds_setattr, OP_FLOW, mds_setattr},
+	{OP_mds_create, OP_FLOW, mds_create},
+	{OP_mds_mknod, OP_TXN, mds_mknod},
+	{OP_mds_mkdir, OP_TXN, mds_mkdir},
+	{OP_mds_symlink, OP_TXN, mds_symlink},
+	{OP_mds_readlink, OP_READ, mds_readlink},
+	{OP_mds_link, OP_TXN, mds_link},
+	{OP_mds_unlink, OP_TXN, mds_unlink},
+	{OP_mds_rmdir, OP_TXN, mds_rmdir},
+	{OP_mds_rename, OP_TXN, mds_rename},
+	{OP_mds_readdir, OP_READ, mds_readdir},
+	{OP_mds_open, OP_FLOW, mds_open},
+	{OP_mds_close, OP_FLOW, mds_close},
+	{OP_mds_append, OP_FLOW, mds_append},
+	{OP_mds_fallocate, OP_FLOW, mds_fallocate},
+	{OP_mds_getxattr, OP_READ, mds_getxattr},
+	{OP_mds_setxattr, OP_FLOW, mds_setxattr},
+	{OP_mds_listxattr, OP_READ, mds_listxattr},
+	{OP_mds_removexattr, OP_FLOW, mds_removexattr},
+	{OP_mds_statfs, OP_READ, mds_statfs},
+	{OP_mds_layout_set, OP_TXN, mds_layout_set},
+	{OP_mds_access, OP_READ, mds_access},
 };
 
 static const struct op_desc *op_find(uint16_t op)
@@ -138,8 +138,8 @@ static int handle(struct rpc_req *r, const void *in, void *out)
 	return rc;
 }
 
-#define HANDLER(num, name, kind) { num, handle },
-static const struct rpc_handler handlers[] = { MDS_OPS(HANDLER) };
+#define HANDLER(num, name, kind) {num, handle},
+static const struct rpc_handler handlers[] = {MDS_OPS(HANDLER)};
 
 const struct rpc_handler *dispatch_handlers(uint32_t *ret_n)
 {

@@ -7,7 +7,7 @@
 #include "mds/store/store.h"
 
 /* Skipped after a restore: more than can have been given out since any backup. */
-#define RESTORE_INODES (1ull << 40)
+#define RESTORE_INODES       (1ull << 40)
 #define RESTORE_INCARNATIONS (1ull << 20)
 
 static void store_path(const struct mds_params *p, char ret_path[CONFIG_STR_MAX + 16])
@@ -15,15 +15,15 @@ static void store_path(const struct mds_params *p, char ret_path[CONFIG_STR_MAX 
 	snprintf(ret_path, CONFIG_STR_MAX + 16, "%s/store", p->data_dir);
 }
 
-#define BATCH_PUT(b, k, name, rec) \
-	do { \
-		struct key k_ = (k); \
-		uint8_t buf_[RECORD_MAX]; \
-		struct wire_w w_; \
-		wire_w_init(&w_, buf_, sizeof(buf_)); \
-		wire_put_##name(&w_, rec); \
-		ASSERT(w_.status == 0); \
-		kv_batch_put(b, k_.b, k_.len, buf_, w_.len); \
+#define BATCH_PUT(b, k, name, rec)                                                                 \
+	do {                                                                                       \
+		struct key k_ = (k);                                                               \
+		uint8_t buf_[RECORD_MAX];                                                          \
+		struct wire_w w_;                                                                  \
+		wire_w_init(&w_, buf_, sizeof(buf_));                                              \
+		wire_put_##name(&w_, rec);                                                         \
+		ASSERT(w_.status == 0);                                                            \
+		kv_batch_put(b, k_.b, k_.len, buf_, w_.len);                                       \
 	} while (0)
 
 static void make_uuid(struct env *env, const struct uuid *cluster, struct uuid *ret)
@@ -40,12 +40,21 @@ static void make_uuid(struct env *env, const struct uuid *cluster, struct uuid *
 static void put_first(struct env *env, struct kv_batch *b, const struct uuid *cluster)
 {
 	int64_t now = env_wall_ns(env);
-	struct cluster_rec c = { .format = STORE_FORMAT, .dentry_seed = env_random_u64(env), .map_epoch = 1 };
-	struct counters_rec n = { .next_ino = 2, .next_session = 16, .n_inodes = 1 };
+	struct cluster_rec c = {
+		.format = STORE_FORMAT, .dentry_seed = env_random_u64(env), .map_epoch = 1};
+	struct counters_rec n = {.next_ino = 2, .next_session = 16, .n_inodes = 1};
 	struct inode_rec root = {
-		.attr = { .ino = LEAT_ROOT_INO, .mode = S_IFDIR | 0755, .nlink = 2, .size = 4096, .blocks = 8,
-			  .atime_ns = now, .mtime_ns = now, .ctime_ns = now, .btime_ns = now, .change = 1,
-			  .layout = { .flags = LAYOUT_F_INHERITED } },
+		.attr = {.ino = LEAT_ROOT_INO,
+			 .mode = S_IFDIR | 0755,
+			 .nlink = 2,
+			 .size = 4096,
+			 .blocks = 8,
+			 .atime_ns = now,
+			 .mtime_ns = now,
+			 .ctime_ns = now,
+			 .btime_ns = now,
+			 .change = 1,
+			 .layout = {.flags = LAYOUT_F_INHERITED}},
 		.parent = LEAT_ROOT_INO,
 	};
 
@@ -68,7 +77,7 @@ static int is_empty(struct kv *kv)
 
 int mds_format(struct env *env, const struct mds_params *p, const struct uuid *cluster)
 {
-	struct kv_options ko = { .create = true };
+	struct kv_options ko = {.create = true};
 	char path[CONFIG_STR_MAX + 16];
 	struct kv_batch *b;
 	struct kv *kv;
@@ -91,7 +100,7 @@ int mds_format(struct env *env, const struct mds_params *p, const struct uuid *c
 
 int mds_backup(struct env *env, const struct mds_params *p, const char *path)
 {
-	struct kv_options ko = { 0 };
+	struct kv_options ko = {0};
 	char from[CONFIG_STR_MAX + 16];
 	struct kv *kv;
 	int rc;
@@ -178,8 +187,8 @@ static int copy_folder(struct env *env, const char *from, const char *to)
 
 static int skip_numbers(struct env *env, const char *path)
 {
-	struct mds_metrics mm = { 0 };
-	struct store_options so = { .path = path, .sync = true, .metrics = &mm };
+	struct mds_metrics mm = {0};
+	struct store_options so = {.path = path, .sync = true, .metrics = &mm};
 	struct kv_batch *b = kv_batch_create();
 	struct store s;
 	int rc;
@@ -211,7 +220,8 @@ int mds_restore(struct env *env, const struct mds_params *p, const char *from)
 		return -LE_EXIST;
 	snprintf(part, sizeof(part), "%s.part", path);
 	if (env_stat(env, part, &st) == 0) {
-		log_error("%s is left over from a restore that was cut short: remove it first", part);
+		log_error("%s is left over from a restore that was cut short: remove it first",
+			  part);
 		return -LE_EXIST;
 	}
 	TRY(env_mkdirs(env, p->data_dir, 0700));

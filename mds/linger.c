@@ -1,3 +1,4 @@
+/* A ring of inodes and one fiber that removes them in time; see linger.h. */
 #include "mds/linger.h"
 
 #include "common/base/log.h"

@@ -1,7 +1,7 @@
 /*
- * What a rename replaced stays for a moment as an orphan, even if nobody has it open: whoever looked the
- * name up just before can still open what he found (OPEN_ORPHAN), so that a name which is always there can always be
- * opened. Bounded: what does not fit goes at once.
+ * What a rename replaced stays for a moment as an orphan, even if nobody has it open: whoever
+ * looked the name up just before can still open what he found (OPEN_ORPHAN), so that a name which
+ * is always there can always be opened. Bounded: what does not fit goes at once.
  */
 #ifndef LEAT_MDS_LINGER_H
 #define LEAT_MDS_LINGER_H

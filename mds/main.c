@@ -15,7 +15,11 @@
 #include "common/rt/loop.h"
 #include "mds/server.h"
 
-enum { EXIT_USAGE = 2, EXIT_STORE = 3, EXIT_PROBLEMS = 4 };
+enum {
+	EXIT_USAGE = 2,
+	EXIT_STORE = 3,
+	EXIT_PROBLEMS = 4
+};
 
 struct program {
 	struct cluster_params cluster;
@@ -36,7 +40,8 @@ static const char usage_text[] =
 	"usage: leat-mds [-c FILE] [--set NAME=VALUE]... COMMAND\n"
 	"\n"
 	"  run                   serve (the default)\n"
-	"  format                make an empty file system in data_dir (--cluster UUID to choose its name)\n"
+	"  format                make an empty file system in data_dir (--cluster UUID to choose "
+	"its name)\n"
 	"  check [--repair]      compare all records with each other (the server must not run)\n"
 	"  backup DIR            a consistent copy of the store (the server must not run)\n"
 	"  restore DIR           put such a copy in place of a missing store\n"
@@ -48,13 +53,15 @@ static const char usage_text[] =
 	"      --version, --help\n"
 	"\n"
 	"example: leat-mds --set data_dir=/srv/mds format && leat-mds --set data_dir=/srv/mds run\n"
-	"exit codes: 0 ended as asked, 1 failed, 2 bad usage or configuration, 3 the store failed (start again),\n"
+	"exit codes: 0 ended as asked, 1 failed, 2 bad usage or configuration, 3 the store failed "
+	"(start again),\n"
 	"            4 check found problems\n";
 
 static void sections_of(struct program *p, struct config_section s[2])
 {
-	s[0] = (struct config_section){ "cluster", cluster_param_table, n_cluster_params, &p->cluster };
-	s[1] = (struct config_section){ "mds", mds_param_table, n_mds_params, &p->params };
+	s[0] = (struct config_section){"cluster", cluster_param_table, n_cluster_params,
+				       &p->cluster};
+	s[1] = (struct config_section){"mds", mds_param_table, n_mds_params, &p->params};
 }
 
 /* ---- command line ---- */
@@ -77,21 +84,29 @@ static int set_param(struct program *p, char *text)
 		return bad("--set %s: NAME=VALUE is wanted", text);
 	*eq = '\0';
 	sections_of(p, s);
-	if (config_set(of_cluster ? &s[0] : &s[1], of_cluster ? text + 8 : text, eq + 1, err, sizeof(err)) < 0)
+	if (config_set(of_cluster ? &s[0] : &s[1], of_cluster ? text + 8 : text, eq + 1, err,
+		       sizeof(err)) < 0)
 		return bad("--set: %s", err);
 	return 0;
 }
 
-enum { OPT_SET = 256, OPT_VERSION, OPT_HELP, OPT_REPAIR, OPT_READY, OPT_CLUSTER };
+enum {
+	OPT_SET = 256,
+	OPT_VERSION,
+	OPT_HELP,
+	OPT_REPAIR,
+	OPT_READY,
+	OPT_CLUSTER
+};
 static const struct option options[] = {
-	{ "config", required_argument, NULL, 'c' },
-	{ "set", required_argument, NULL, OPT_SET },
-	{ "version", no_argument, NULL, OPT_VERSION },
-	{ "help", no_argument, NULL, OPT_HELP },
-	{ "repair", no_argument, NULL, OPT_REPAIR },
-	{ "ready-file", required_argument, NULL, OPT_READY },
-	{ "cluster", required_argument, NULL, OPT_CLUSTER },
-	{ NULL, 0, NULL, 0 },
+	{"config", required_argument, NULL, 'c'},
+	{"set", required_argument, NULL, OPT_SET},
+	{"version", no_argument, NULL, OPT_VERSION},
+	{"help", no_argument, NULL, OPT_HELP},
+	{"repair", no_argument, NULL, OPT_REPAIR},
+	{"ready-file", required_argument, NULL, OPT_READY},
+	{"cluster", required_argument, NULL, OPT_CLUSTER},
+	{NULL, 0, NULL, 0},
 };
 
 /* The file is read before any --set counts, wherever they stand. -1: go on. */
@@ -121,22 +136,32 @@ static int read_options(struct program *p, int argc, char **argv)
 
 	while ((c = getopt_long(argc, argv, "c:h", options, NULL)) != -1) {
 		switch (c) {
-		case 'c': break;
+		case 'c':
+			break;
 		case OPT_SET:
 			rc = set_param(p, optarg);
 			if (rc != 0)
 				return rc;
 			break;
-		case OPT_VERSION: printf("leat-mds %s\n", LEAT_VERSION); return 0;
+		case OPT_VERSION:
+			printf("leat-mds %s\n", LEAT_VERSION);
+			return 0;
 		case 'h':
-		case OPT_HELP: fputs(usage_text, stdout); return 0;
-		case OPT_REPAIR: p->repair = true; break;
-		case OPT_READY: p->ready_file = optarg; break;
+		case OPT_HELP:
+			fputs(usage_text, stdout);
+			return 0;
+		case OPT_REPAIR:
+			p->repair = true;
+			break;
+		case OPT_READY:
+			p->ready_file = optarg;
+			break;
 		case OPT_CLUSTER:
 			if (uuid_parse(optarg, &p->uuid) < 0)
 				return bad("--cluster %s: not a uuid", optarg);
 			break;
-		default: return EXIT_USAGE;
+		default:
+			return EXIT_USAGE;
 		}
 	}
 	p->command = optind < argc ? argv[optind++] : "run";
@@ -210,7 +235,8 @@ static void on_store_failed(void *arg, int status)
 
 static int render_metrics(void *arg, char **ret_text, size_t *ret_len)
 {
-	return metrics_print(mds_metric_table, n_mds_metrics, mds_metrics_of(arg), "", ret_text, ret_len);
+	return metrics_print(mds_metric_table, n_mds_metrics, mds_metrics_of(arg), "", ret_text,
+			     ret_len);
 }
 
 static int write_ready(struct program *p)
@@ -220,12 +246,13 @@ static int write_ready(struct program *p)
 	int n = snprintf(line, sizeof(line), "%s\n", addrs);
 
 	log_info("listening %s", addrs);
-	return p->ready_file == NULL ? 0 : env_write_file(p->env, p->ready_file, line, (size_t)n, 0644);
+	return p->ready_file == NULL ? 0
+				     : env_write_file(p->env, p->ready_file, line, (size_t)n, 0644);
 }
 
 static int start(struct program *p, struct transport **ret_transport)
 {
-	struct mds_options mo = { .params = p->params, .failed = on_store_failed, .arg = p };
+	struct mds_options mo = {.params = p->params, .failed = on_store_failed, .arg = p};
 
 	TRY(rpc_key_load(p->cluster.key_file, &mo.key));
 	TRY(transport_tcp_create(ret_transport));
@@ -264,8 +291,8 @@ static const struct command {
 	bool argument;
 	void (*fn)(struct program *p);
 } commands[] = {
-	{ "run", false, do_run },       { "format", false, do_format }, { "check", false, do_check },
-	{ "backup", true, do_backup },  { "restore", true, do_restore },
+	{"run", false, do_run},      {"format", false, do_format},  {"check", false, do_check},
+	{"backup", true, do_backup}, {"restore", true, do_restore},
 };
 
 struct job {
@@ -283,10 +310,10 @@ static void job_fiber(void *arg)
 
 static int run_on_loop(struct program *p, void (*fn)(struct program *p))
 {
-	struct env_real_options eo = { .n_workers = p->params.workers, .kv_open = kv_rocksdb_open };
-	struct loop_options lo = { .name = "leat-mds", .spin_us = p->params.spin_us };
-	struct sigaction sa = { .sa_handler = on_signal };
-	struct job j = { p, fn };
+	struct env_real_options eo = {.n_workers = p->params.workers, .kv_open = kv_rocksdb_open};
+	struct loop_options lo = {.name = "leat-mds", .spin_us = p->params.spin_us};
+	struct sigaction sa = {.sa_handler = on_signal};
+	struct job j = {p, fn};
 	int rc = env_real_create(&eo, &p->env);
 
 	if (rc == 0)
@@ -329,7 +356,8 @@ static int dispatch_command(struct program *p)
 		if (strcmp(p->command, commands[i].name) != 0)
 			continue;
 		if (commands[i].argument != (p->argument != NULL))
-			return bad(commands[i].argument ? "%s: a folder is wanted" : "%s takes no argument",
+			return bad(commands[i].argument ? "%s: a folder is wanted"
+							: "%s takes no argument",
 				   p->command);
 		return run_on_loop(p, commands[i].fn);
 	}

@@ -1,3 +1,4 @@
+/* Running an operation, and what critical sections share; see op.h. */
 #include "mds/op.h"
 
 #include <fcntl.h>
@@ -12,7 +13,7 @@ struct op_memory {
 
 void op_init(struct op *op, struct mds *m)
 {
-	*op = (struct op){ .m = m, .store = &m->store };
+	*op = (struct op){.m = m, .store = &m->store};
 	list_init(&op->memory);
 }
 
@@ -49,7 +50,8 @@ static int op_alive(struct op *op)
 	return 0;
 }
 
-int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in, void *out)
+int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in,
+	      void *out)
 {
 	struct store *s = op->store;
 	uint64_t no, depends;
@@ -83,7 +85,8 @@ int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out)
 	return store_wait(s, no != 0 ? no : depends);
 }
 
-int op_read(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in, void *out)
+int op_read(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in,
+	    void *out)
 {
 	int rc;
 
@@ -103,7 +106,8 @@ int name_check(struct bytes name)
 {
 	if (name.len > LEAT_NAME_MAX)
 		return -LE_NAMETOOLONG;
-	if (name.len == 0 || memchr(name.data, '/', name.len) != NULL || memchr(name.data, 0, name.len) != NULL)
+	if (name.len == 0 || memchr(name.data, '/', name.len) != NULL ||
+	    memchr(name.data, 0, name.len) != NULL)
 		return -LE_INVAL;
 	if (name.len <= 2 && memcmp(name.data, "..", name.len) == 0)
 		return -LE_EXIST;
@@ -131,7 +135,8 @@ int dir_get_for_change(struct op *op, const struct cred *c, struct ino ino, stru
 	return perm_access(c, &(*ret_rec)->attr, PERM_W | PERM_X);
 }
 
-int file_get(struct op *op, struct ino ino, enum view view, struct inode **ret_i, const struct inode_rec **ret_rec)
+int file_get(struct op *op, struct ino ino, enum view view, struct inode **ret_i,
+	     const struct inode_rec **ret_rec)
 {
 	int rc = inode_get(op->store, ino, view, ret_i, ret_rec);
 
@@ -154,8 +159,8 @@ void dir_changed(struct op *op, struct inode *dir, int delta, int links)
 	rec->attr.nlink = (uint32_t)((int64_t)rec->attr.nlink + links);
 }
 
-struct inode *inode_make(struct op *op, const struct cred *c, const struct inode_rec *dir, uint32_t mode,
-			 struct inode_rec **ret_rec)
+struct inode *inode_make(struct op *op, const struct cred *c, const struct inode_rec *dir,
+			 uint32_t mode, struct inode_rec **ret_rec)
 {
 	struct inode_rec *rec;
 	struct inode *i;
@@ -183,12 +188,13 @@ bool inode_has_no_data(const struct inode_rec *rec)
 
 bool inode_not_open(struct op *op, struct ino ino)
 {
-	return op->m->recovery.sessions_back && !open_file_is_open(open_file_find(&op->m->opens, ino));
+	return op->m->recovery.sessions_back &&
+	       !open_file_is_open(open_file_find(&op->m->opens, ino));
 }
 
 void data_remove(struct op *op, const struct attr *a)
 {
-	struct removal_rec rec = { a->ino, a->layout };
+	struct removal_rec rec = {a->ino, a->layout};
 
 	TXN_PUT(op->store, key_of('Q', ++op->m->removal_seq), removal_rec, &rec);
 	op->removed = true;
@@ -212,13 +218,15 @@ void inode_unlink(struct op *op, struct inode *i, bool replaced, struct attr *re
 	*ret_attr = rec->attr;
 	if (rec->attr.nlink > 0)
 		return;
-	if (inode_not_open(op, i->ino) && !(replaced && S_ISREG(rec->attr.mode) && linger_add(op->m, i->ino))) {
+	if (inode_not_open(op, i->ino) &&
+	    !(replaced && S_ISREG(rec->attr.mode) && linger_add(op->m, i->ino))) {
 		inode_remove(op, i);
 		return;
 	}
 	txn_put(op->store, key_of('O', i->ino.v), NULL, 0);
 	if (!op->m->recovery.sessions_back && recovery_orphan(op->m, i->ino) < 0)
-		log_warn("orphan inode %llu stays until the next start", (unsigned long long)i->ino.v);
+		log_warn("orphan inode %llu stays until the next start",
+			 (unsigned long long)i->ino.v);
 }
 
 void op_cap(struct op *op, const struct attr *a, uint32_t flags, struct cap *ret_cap)
@@ -227,7 +235,9 @@ void op_cap(struct op *op, const struct attr *a, uint32_t flags, struct cap *ret
 	uint32_t acc = flags & O_ACCMODE;
 
 	*ret_cap = (struct cap){
-		.ino = a->ino, .gen = a->layout.gen, .epoch = m->cluster.epoch,
+		.ino = a->ino,
+		.gen = a->layout.gen,
+		.epoch = m->cluster.epoch,
 		/* Writers read too: parts of blocks are filled up by reading. */
 		.rights = acc == O_RDONLY ? CAP_READ : CAP_READ | CAP_WRITE,
 		.session = op->session != NULL ? op->session->id : SESSION_MDS,

@@ -1,10 +1,11 @@
 /*
  * An operation under way, and what the files of ops/ share.
  *
- * A mutation is written as a critical section (store/txn.h): a function that reads the newest state, makes all
- * checks, writes, fills in the reply, and does not yield. op_mutate runs it, loads what it missed and
- * runs it again, adds the replay row, and waits until it is durable. Operations that read are run
- * again after a miss as well, so both kinds may return -LE_MISS anywhere before they have changed anything.
+ * A mutation is written as a critical section (store/txn.h): a function that reads the newest
+ * state, makes all checks, writes, fills in the reply, and does not yield. op_mutate runs it, loads
+ * what it missed and runs it again, adds the replay row, and waits until it is durable. Operations
+ * that read are run again after a miss as well, so both kinds may return -LE_MISS anywhere before
+ * they have changed anything.
  */
 #ifndef LEAT_MDS_OP_H
 #define LEAT_MDS_OP_H
@@ -30,10 +31,10 @@ struct op {
 };
 
 /* A critical section, or an operation that reads. */
-int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in, void *out)
-	CHECK_RESULT;
-int op_read(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in, void *out)
-	CHECK_RESULT;
+int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in,
+	      void *out) CHECK_RESULT;
+int op_read(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in,
+	    void *out) CHECK_RESULT;
 /* Memory for the reply, until the operation ends. */
 void *op_alloc(struct op *op, size_t size);
 void op_init(struct op *op, struct mds *m);
@@ -45,7 +46,8 @@ int op_run(struct op *op, const struct frame_hdr *hdr, const void *in, void *out
 int64_t op_now(struct op *op);
 int name_check(struct bytes name) CHECK_RESULT;
 /* The newest record of a directory that still has a name. -LE_NOTDIR, -LE_NOENT. */
-int dir_get(struct op *op, struct ino ino, struct inode **ret_dir, const struct inode_rec **ret_rec) CHECK_RESULT;
+int dir_get(struct op *op, struct ino ino, struct inode **ret_dir,
+	    const struct inode_rec **ret_rec) CHECK_RESULT;
 /* The same, which the caller may change. */
 int dir_get_for_change(struct op *op, const struct cred *c, struct ino ino, struct inode **ret_dir,
 		       const struct inode_rec **ret_rec) CHECK_RESULT;
@@ -56,10 +58,10 @@ int file_get(struct op *op, struct ino ino, enum view view, struct inode **ret_i
 void dir_changed(struct op *op, struct inode *dir, int delta, int links);
 void inode_changed(struct op *op, struct inode_rec *rec); /* ctime and change counter */
 /* A new inode of that mode (with type) in the directory, owned by c. Writes. */
-struct inode *inode_make(struct op *op, const struct cred *c, const struct inode_rec *dir, uint32_t mode,
-			 struct inode_rec **ret_rec);
-/* Takes one link away. At none the inode goes, or becomes an orphan while it is open (or, a file that was
- * replaced by a rename, for a moment: linger.h). Writes. */
+struct inode *inode_make(struct op *op, const struct cred *c, const struct inode_rec *dir,
+			 uint32_t mode, struct inode_rec **ret_rec);
+/* Takes one link away. At none the inode goes, or becomes an orphan while it is open (or, a file
+ * that was replaced by a rename, for a moment: linger.h). Writes. */
 void inode_unlink(struct op *op, struct inode *i, bool replaced, struct attr *ret_attr);
 /* The last of an inode: record and data. Writes. */
 void inode_remove(struct op *op, struct inode *i);
@@ -73,7 +75,8 @@ void op_cap(struct op *op, const struct attr *a, uint32_t flags, struct cap *ret
 
 /* Sets what mask says (enum attr_mask, not SET_SIZE). Writes. */
 void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struct attr *new);
-/* Empties a file that nobody has open: another data generation, the old data is queued for removal. Writes. */
+/* Empties a file that nobody has open: another data generation, the old data is queued for removal.
+ * Writes. */
 void data_drop(struct op *op, struct inode_rec *rec);
 
 /* ---- data.c: a file's data as a whole ---- */
@@ -85,22 +88,28 @@ struct data_ends {
 int data_stat(struct mds *m, struct ino ino, const struct layout *l, uint64_t deadline_us,
 	      struct data_ends *ret_ends) CHECK_RESULT;
 /*
- * A change of many chunks: data_begin writes the intent, in a critical section; data_apply trims or punches on all
- * targets, and tries until it is done or the server stops (then it is finished after the next start);
- * data_finish clears the intent and sets the new attributes. The file's `busy` is held all the time. The last two
- * yield. final: it is the whole operation, whose reply is the attributes: the replay row goes with the end of it.
+ * A change of many chunks: data_begin writes the intent, in a critical section; data_apply trims or
+ * punches on all targets, and tries until it is done or the server stops (then it is finished after
+ * the next start); data_finish clears the intent and sets the new attributes. The file's `busy` is
+ * held all the time. The last two yield. final: it is the whole operation, whose reply is the
+ * attributes: the replay row goes with the end of it.
  */
-uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode, bool final);
+uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode,
+		    bool final);
 int data_apply(struct mds *m, const struct intent_rec *rec) CHECK_RESULT;
-int data_finish(struct op *op, uint64_t intent, const struct intent_rec *rec, struct attr *ret_attr) CHECK_RESULT;
-/* Makes the inode settled with the size that the chains tell, if nobody writes it. In the background. */
+int data_finish(struct op *op, uint64_t intent, const struct intent_rec *rec,
+		struct attr *ret_attr) CHECK_RESULT;
+/* Makes the inode settled with the size that the chains tell, if nobody writes it. In the
+ * background. */
 void data_settle_start(struct mds *m, struct ino ino);
 /* What is to be done when an inode has lost an opener: remove an orphan, settle a size. Yields. */
 int data_idle(struct mds *m, struct ino ino) CHECK_RESULT;
 
-/* The answer in out was given by a former incarnation: makes the open or close of which it tells count again. Yields. */
+/* The answer in out was given by a former incarnation: makes the open or close of which it tells
+ * count again. Yields. */
 int open_state_redo(struct op *op, uint16_t what, const void *in, void *out) CHECK_RESULT;
-/* Counts an open again that was known to a former incarnation. -LE_STALE: the inode is gone. Yields. */
+/* Counts an open again that was known to a former incarnation. -LE_STALE: the inode is gone.
+ * Yields. */
 int open_reclaim(struct op *op, struct ino ino, uint32_t flags, uint32_t n) CHECK_RESULT;
 /* A session is over: ends it and all its opens. Yields. */
 int session_end(struct mds *m, struct session *se) CHECK_RESULT;
@@ -108,7 +117,12 @@ int session_end(struct mds *m, struct session *se) CHECK_RESULT;
 /* ---- the operations: ops/NAME.c ---- */
 struct op_desc {
 	uint16_t op;
-	enum { OP_CTRL, OP_READ, OP_TXN, OP_FLOW } kind; /* TXN: fn is a critical section; FLOW: runs its own */
+	enum {
+		OP_CTRL,
+		OP_READ,
+		OP_TXN,
+		OP_FLOW
+	} kind; /* TXN: fn is a critical section; FLOW: runs its own */
 	int (*fn)(struct op *op, const void *in, void *out);
 };
 #define OP_DECLARE(num, name, kind) int name(struct op *op, const void *in, void *out) CHECK_RESULT;

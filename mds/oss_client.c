@@ -1,3 +1,4 @@
+/* Connections to object servers, their slots and numbers; see oss_client.h. */
 #include "mds/oss_client.h"
 
 #include <stdlib.h>
@@ -18,8 +19,11 @@ struct oss_target {
 int oss_init(struct oss *o, struct cluster *c, const struct mds_params *p, struct transport *t,
 	     const struct rpc_key *key)
 {
-	*o = (struct oss){ .cluster = c, .params = p, .transport = t, .key = *key,
-			   .incarnation = c->store->cluster.incarnation };
+	*o = (struct oss){.cluster = c,
+			  .params = p,
+			  .transport = t,
+			  .key = *key,
+			  .incarnation = c->store->cluster.incarnation};
 	o->targets = calloc(p->targets_max, sizeof(struct oss_target *));
 	return o->targets == NULL ? -LE_NOMEM : 0;
 }
@@ -108,8 +112,13 @@ void oss_target_changed(struct oss *o, struct target *tg)
 	if (t->addrs == NULL)
 		return;
 	struct rpc_client_options ro = {
-		.transport = o->transport, .addrs = t->addrs, .name = "mds", .role = ROLE_MDS,
-		.cluster = o->cluster->store->cluster.cluster, .key = o->key, .loop = t->loop,
+		.transport = o->transport,
+		.addrs = t->addrs,
+		.name = "mds",
+		.role = ROLE_MDS,
+		.cluster = o->cluster->store->cluster.cluster,
+		.key = o->key,
+		.loop = t->loop,
 	};
 	int rc = rpc_client_create(&ro, &t->client);
 
@@ -135,8 +144,8 @@ static int slot_take(struct oss *o, struct oss_target *t, uint64_t deadline_us, 
 	}
 }
 
-static int call_once(struct oss *o, struct oss_target *t, struct rpc_call *call, size_t rep_size, void *rep,
-		     uint64_t deadline_us)
+static int call_once(struct oss *o, struct oss_target *t, struct rpc_call *call, size_t rep_size,
+		     void *rep, uint64_t deadline_us)
 {
 	uint64_t own = loop_deadline_ms(o->params->oss_timeout_ms);
 	struct target *tg = cluster_target(o->cluster, t->id);
@@ -154,11 +163,13 @@ static int call_once(struct oss *o, struct oss_target *t, struct rpc_call *call,
 	return rc;
 }
 
-int oss_call(struct oss *o, uint32_t target, uint16_t op, const void *req, void *rep, uint64_t deadline_us)
+int oss_call(struct oss *o, uint32_t target, uint16_t op, const void *req, void *rep,
+	     uint64_t deadline_us)
 {
-	struct oss_target *t = target >= 1 && target <= o->n_targets ? o->targets[target - 1] : NULL;
+	struct oss_target *t =
+		target >= 1 && target <= o->n_targets ? o->targets[target - 1] : NULL;
 	const struct msg_desc *desc = msg_find(op);
-	struct rpc_call call = { .op = op, .req = req, .session = SESSION_MDS, .target = target };
+	struct rpc_call call = {.op = op, .req = req, .session = SESSION_MDS, .target = target};
 	uint64_t wait_us = 2000;
 	int rc;
 
@@ -169,7 +180,8 @@ int oss_call(struct oss *o, uint32_t target, uint16_t op, const void *req, void 
 		call.seq = ++t->seq[call.slot];
 	}
 	for (;;) {
-		rc = o->stopping ? -LE_SHUTDOWN : call_once(o, t, &call, desc->rep_size, rep, deadline_us);
+		rc = o->stopping ? -LE_SHUTDOWN
+				 : call_once(o, t, &call, desc->rep_size, rep, deadline_us);
 		if (rc >= 0 || o->stopping || status_retry(rc) == RETRY_NEVER)
 			break;
 		if (loop_now_us() + wait_us >= deadline_us) {

@@ -1,7 +1,7 @@
 /*
- * The MDS as a client of object servers: one connection per target, session 1, a few slots each. Requests
- * are repeated under the same number until they are answered or the time is over. Numbers start at
- * incarnation << 32, so none is ever used twice.
+ * The MDS as a client of object servers: one connection per target, session 1, a few slots each.
+ * Requests are repeated under the same number until they are answered or the time is over. Numbers
+ * start at incarnation << 32, so none is ever used twice.
  *
  * Owned by the loop.
  */
@@ -30,8 +30,9 @@ void oss_stop(struct oss *o);
 void oss_fini(struct oss *o);
 /* It is up, or at another address. Does not yield. */
 void oss_target_changed(struct oss *o, struct target *t);
-/* rep: without bytes members (those are cleared). Gives up at the deadline: -LE_TARGET_DOWN. Yields. */
-int oss_call(struct oss *o, uint32_t target, uint16_t op, const void *req, void *rep, uint64_t deadline_us)
-	CHECK_RESULT;
+/* rep: without bytes members (those are cleared). Gives up at the deadline: -LE_TARGET_DOWN.
+ * Yields. */
+int oss_call(struct oss *o, uint32_t target, uint16_t op, const void *req, void *rep,
+	     uint64_t deadline_us) CHECK_RESULT;
 
 #endif

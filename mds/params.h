@@ -4,37 +4,42 @@
 
 #include "common/base/config.h"
 
-#define MDS_PARAMS(P) \
-	P(str, data_dir, "", 0, 0, "/var/lib/leat/mds", "folder that holds the metadata store") \
-	P(str, listen, "", 0, 0, "", "addresses to listen on, space separated (empty: those of [cluster] mds)") \
-	P(str, metrics, "", 0, 0, "", "address of the /metrics page, host:port (empty: none)") \
-	P(str, log_level, "", 0, 0, "info", "error | warn | info | debug") \
-	P(bool, sync, "", 0, 1, true, \
-	  "acknowledge only what is on stable storage; false is for scratch file systems") \
-	P(u32, cache_mib, "MiB", 1, 1 << 20, 256, "memory for inodes and directory entries") \
-	P(u32, kv_cache_mib, "MiB", 1, 1 << 20, 128, "memory for blocks of the store") \
-	P(u32, kv_write_buffer_mib, "MiB", 1, 1 << 16, 64, "write buffer of the store") \
-	P(u32, kv_threads, "", 1, 64, 1, "background threads of the store") \
-	P(u32, workers, "", 1, 256, 4, "threads for reads that miss all caches") \
-	P(u32, spin_us, "us", 0, 10000, 50, "longest busy wait of the loop before it sleeps") \
-	P(u32, batch_ops_max, "", 1, 1 << 20, 1024, "mutations that share one sync, at most") \
-	P(size, batch_bytes_max, "B", 4096, 64 << 20, 4 << 20, "bytes that share one sync, at most") \
-	P(u32, session_ttl_ms, "ms", 1000, 86400000, 60000, "silence after which a session expires") \
+#define MDS_PARAMS(P)                                                                              \
+	P(str, data_dir, "", 0, 0, "/var/lib/leat/mds", "folder that holds the metadata store")    \
+	P(str, listen, "", 0, 0, "",                                                               \
+	  "addresses to listen on, space separated (empty: those of [cluster] mds)")               \
+	P(str, metrics, "", 0, 0, "", "address of the /metrics page, host:port (empty: none)")     \
+	P(str, log_level, "", 0, 0, "info", "error | warn | info | debug")                         \
+	P(bool, sync, "", 0, 1, true,                                                              \
+	  "acknowledge only what is on stable storage; false is for scratch file systems")         \
+	P(u32, cache_mib, "MiB", 1, 1 << 20, 256, "memory for inodes and directory entries")       \
+	P(u32, kv_cache_mib, "MiB", 1, 1 << 20, 128, "memory for blocks of the store")             \
+	P(u32, kv_write_buffer_mib, "MiB", 1, 1 << 16, 64, "write buffer of the store")            \
+	P(u32, kv_threads, "", 1, 64, 1, "background threads of the store")                        \
+	P(u32, workers, "", 1, 256, 4, "threads for reads that miss all caches")                   \
+	P(u32, spin_us, "us", 0, 10000, 50, "longest busy wait of the loop before it sleeps")      \
+	P(u32, batch_ops_max, "", 1, 1 << 20, 1024, "mutations that share one sync, at most")      \
+	P(size, batch_bytes_max, "B", 4096, 64 << 20, 4 << 20,                                     \
+	  "bytes that share one sync, at most")                                                    \
+	P(u32, session_ttl_ms, "ms", 1000, 86400000, 60000,                                        \
+	  "silence after which a session expires")                                                 \
 	P(u32, session_slots_max, "", 1, 4096, 128, "mutations that a session may have under way") \
-	P(u32, sessions_max, "", 1, 1 << 20, 16384, "sessions, at most") \
-	P(u32, opens_max, "", 16, 1 << 26, 1 << 20, "open files of all sessions, at most") \
-	P(u32, requests_max, "", 16, 1 << 20, 8192, "requests under way, at most") \
-	P(u32, connections_max, "", 16, 1 << 20, 16384, "connections, at most") \
-	P(u32, slow_ms, "ms", 0, 3600000, 1000, "requests that take longer are logged (0: none)") \
-	P(u32, heartbeat_ms, "ms", 10, 60000, 500, "interval of the targets' heartbeats") \
-	P(u32, target_down_ms, "ms", 50, 600000, 3000, "silence after which a target is down") \
-	P(u32, targets_max, "", 1, 256, 256, "targets, at most") \
-	P(size, default_chunk_size, "B", 65536, 64 << 20, 1 << 20, "chunk size of new files") \
-	P(u32, default_width, "", 1, 65536, 4, "chains that a new file is laid over") \
-	P(u32, cap_ttl_s, "s", 60, 31536000, 604800, "life of a capability for a file's data") \
-	P(u32, oss_timeout_ms, "ms", 50, 600000, 5000, "deadline of one request to an object server") \
-	P(u32, oss_in_flight, "", 1, 1024, 16, "requests to one object server at once") \
-	P(u32, reclaim_delay_ms, "ms", 0, 10000, 100, "how long removals gather before they are sent")
+	P(u32, sessions_max, "", 1, 1 << 20, 16384, "sessions, at most")                           \
+	P(u32, opens_max, "", 16, 1 << 26, 1 << 20, "open files of all sessions, at most")         \
+	P(u32, requests_max, "", 16, 1 << 20, 8192, "requests under way, at most")                 \
+	P(u32, connections_max, "", 16, 1 << 20, 16384, "connections, at most")                    \
+	P(u32, slow_ms, "ms", 0, 3600000, 1000, "requests that take longer are logged (0: none)")  \
+	P(u32, heartbeat_ms, "ms", 10, 60000, 500, "interval of the targets' heartbeats")          \
+	P(u32, target_down_ms, "ms", 50, 600000, 3000, "silence after which a target is down")     \
+	P(u32, targets_max, "", 1, 256, 256, "targets, at most")                                   \
+	P(size, default_chunk_size, "B", 65536, 64 << 20, 1 << 20, "chunk size of new files")      \
+	P(u32, default_width, "", 1, 65536, 4, "chains that a new file is laid over")              \
+	P(u32, cap_ttl_s, "s", 60, 31536000, 604800, "life of a capability for a file's data")     \
+	P(u32, oss_timeout_ms, "ms", 50, 600000, 5000,                                             \
+	  "deadline of one request to an object server")                                           \
+	P(u32, oss_in_flight, "", 1, 1024, 16, "requests to one object server at once")            \
+	P(u32, reclaim_delay_ms, "ms", 0, 10000, 100,                                              \
+	  "how long removals gather before they are sent")
 
 struct mds_params {
 	MDS_PARAMS(CONFIG_MEMBER)

@@ -1,3 +1,4 @@
+/* POSIX permission rules; see perm.h. */
 #include "mds/perm.h"
 
 #include <sys/stat.h>
@@ -72,7 +73,8 @@ int perm_setattr(const struct cred *c, const struct attr *a, uint32_t mask, cons
 	if ((mask & SET_GID) != 0 &&
 	    (c->uid != a->uid || (new->gid != a->gid && !cred_in_group(c, new->gid))))
 		return -LE_PERM;
-	if ((mask & (SET_MODE | SET_ATIME | SET_MTIME | SET_CTIME | SET_SEALED)) != 0 && c->uid != a->uid)
+	if ((mask & (SET_MODE | SET_ATIME | SET_MTIME | SET_CTIME | SET_SEALED)) != 0 &&
+	    c->uid != a->uid)
 		return -LE_PERM;
 	/* "now" may also be set by whoever may write */
 	if ((mask & (SET_ATIME_NOW | SET_MTIME_NOW)) != 0 && c->uid != a->uid)

@@ -1,7 +1,7 @@
 /*
- * Stripes are `width` consecutive chains of the newest table, from a start that rotates, so that files of
- * one chunk spread evenly too. Starts whose chains have a target that is down or nearly full are passed over
- * while there are others.
+ * Stripes are `width` consecutive chains of the newest table, from a start that rotates, so that
+ * files of one chunk spread evenly too. Starts whose chains have a target that is down or nearly
+ * full are passed over while there are others.
  */
 #include "mds/placement.h"
 
@@ -16,8 +16,8 @@ static bool chain_good(const struct cluster *c, uint32_t index)
 	return t != NULL && t->info.state == TARGET_UP && t->info.free > t->info.capacity / 20;
 }
 
-int placement_choose(struct cluster *c, const struct mds_params *p, const struct layout *dir, struct ino ino,
-		     struct layout *ret_layout)
+int placement_choose(struct cluster *c, const struct mds_params *p, const struct layout *dir,
+		     struct ino ino, struct layout *ret_layout)
 {
 	uint32_t n = c->table_n, width = dir->width, start, best = 0, best_good = 0;
 
@@ -44,7 +44,8 @@ int placement_choose(struct cluster *c, const struct mds_params *p, const struct
 		.table = n, /* version n has n chains */
 		.width = width,
 		.seed = best,
-		.chunk_size = dir->chunk_size != 0 ? dir->chunk_size : (uint32_t)p->default_chunk_size,
+		.chunk_size =
+			dir->chunk_size != 0 ? dir->chunk_size : (uint32_t)p->default_chunk_size,
 		.storage_class = dir->storage_class,
 		.replicas = 1,
 		.compression = dir->compression,
@@ -55,8 +56,9 @@ int placement_choose(struct cluster *c, const struct mds_params *p, const struct
 
 int placement_check(const struct layout *l)
 {
-	if (l->chunk_size != 0 && (l->chunk_size < LEAT_CHUNK_SIZE_MIN || l->chunk_size > LEAT_CHUNK_SIZE_MAX ||
-				   (l->chunk_size & (l->chunk_size - 1)) != 0))
+	if (l->chunk_size != 0 &&
+	    (l->chunk_size < LEAT_CHUNK_SIZE_MIN || l->chunk_size > LEAT_CHUNK_SIZE_MAX ||
+	     (l->chunk_size & (l->chunk_size - 1)) != 0))
 		return -LE_INVAL;
 	if (l->width > 65536 || l->replicas > 1 || l->compression > 1 || l->storage_class > 16)
 		return -LE_INVAL;

@@ -1,7 +1,7 @@
 /*
- * One pass: read up to BATCH rows from `from` on, send every target one oss_remove with the files that
- * have chunks there, delete the rows whose targets all answered. Rows that stay are seen again by the next pass
- * that starts at the beginning, after a pause.
+ * One pass: read up to BATCH rows from `from` on, send every target one oss_remove with the files
+ * that have chunks there, delete the rows whose targets all answered. Rows that stay are seen again
+ * by the next pass that starts at the beginning, after a pause.
  */
 #include "mds/reclaim.h"
 
@@ -11,9 +11,9 @@
 #include "common/rt/loop.h"
 #include "mds/op.h"
 
-#define BATCH 512u
+#define BATCH          512u
 #define FILE_WIRE_SIZE 12u
-#define RETRY_MS 1000u
+#define RETRY_MS       1000u
 
 struct row {
 	uint64_t seq;
@@ -36,7 +36,7 @@ struct send {
 
 void reclaim_init(struct reclaim *r)
 {
-	*r = (struct reclaim){ .kicked = true };
+	*r = (struct reclaim){.kicked = true};
 	waitq_init(&r->work);
 }
 
@@ -52,7 +52,7 @@ static int each_row(void *arg, const void *key, size_t key_len, const void *valu
 	struct row *row = &p->rows[p->n];
 	struct wire_r r;
 
-	*row = (struct row){ .seq = get_be((const uint8_t *)key + 1, 8) };
+	*row = (struct row){.seq = get_be((const uint8_t *)key + 1, 8)};
 	wire_r_init(&r, value, len);
 	wire_get_removal_rec(&r, &row->rec);
 	if (key_len != 9 || r.status < 0) {
@@ -98,8 +98,8 @@ static void send_target(void *arg)
 		wire_put_u32(&w, &row->rec.layout.gen);
 	}
 	req.files = bytes_of(buf, (uint32_t)w.len);
-	sd->status = w.len == 0 ? 0 :
-				  oss_call(&m->oss, sd->target, OP_oss_remove, &req, &rep,
+	sd->status = w.len == 0 ? 0
+				: oss_call(&m->oss, sd->target, OP_oss_remove, &req, &rep,
 					   loop_deadline_ms(m->params.oss_timeout_ms));
 	free(buf);
 	if (sd->status == 0)
@@ -117,7 +117,7 @@ static int send_all(struct pass *p)
 	if (sends == NULL)
 		return -LE_NOMEM;
 	for (uint32_t i = 0; i < n; i++)
-		sends[i] = (struct send){ p, i + 1, 0 };
+		sends[i] = (struct send){p, i + 1, 0};
 	fiber_parallel("remove", send_target, sends, sizeof(*sends), n, 16);
 	free(sends);
 	return 0;
@@ -148,7 +148,7 @@ static int delete_rows(struct pass *p, uint64_t *ret_first_left)
 static int pass(struct mds *m, uint64_t from, uint64_t *ret_left)
 {
 	struct key end = key_after(key_kind('Q'));
-	struct pass p = { .m = m };
+	struct pass p = {.m = m};
 	bool more = true;
 	int rc = 0;
 
@@ -159,7 +159,7 @@ static int pass(struct mds *m, uint64_t from, uint64_t *ret_left)
 	m->reclaim.n_waiting = 0;
 	while (rc == 0 && more && !m->stopping) {
 		struct key begin = key_of('Q', from);
-		struct kv_range range = { begin.b, begin.len, end.b, end.len, BATCH };
+		struct kv_range range = {begin.b, begin.len, end.b, end.len, BATCH};
 
 		p.n = 0;
 		rc = kv_scan(m->store.kv, NULL, &range, each_row, &p, &more);

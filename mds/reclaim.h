@@ -1,7 +1,7 @@
 /*
  * Space comes back: the queue of removed data ('Q' rows) is worked off by one fiber, which sends
- * batched oss_remove to every target of each file's layout and deletes a row when all have answered. Rows whose
- * target is down stay, and are tried again for ever.
+ * batched oss_remove to every target of each file's layout and deletes a row when all have
+ * answered. Rows whose target is down stay, and are tried again for ever.
  */
 #ifndef LEAT_MDS_RECLAIM_H
 #define LEAT_MDS_RECLAIM_H
@@ -16,7 +16,7 @@ struct mds;
 struct reclaim {
 	struct waitq work;
 	bool kicked;
-	uint64_t from;    /* rows before this one are gone: spares the scan their tombstones */
+	uint64_t from;      /* rows before this one are gone: spares the scan their tombstones */
 	uint64_t n_waiting; /* rows of the last pass that stayed */
 };
 

@@ -1,3 +1,4 @@
+/* Intents and orphans after a start; see recovery.h. */
 #include "mds/recovery.h"
 
 #include <stdlib.h>
@@ -54,7 +55,8 @@ static void intent_run(void *arg)
 		rc = data_finish(&op, in->no, &in->rec, &attr);
 	}
 	if (rc < 0 && !m->stopping)
-		log_error("intent on inode %llu: %s", (unsigned long long)in->rec.ino.v, status_text(rc));
+		log_error("intent on inode %llu: %s", (unsigned long long)in->rec.ino.v,
+			  status_text(rc));
 	if (in->session != NULL) {
 		replay_end(&in->session->slots[in->rec.slot], in->rec.op, rc, rc >= 0 && op.kept);
 		session_unref(in->session);
@@ -94,7 +96,10 @@ static int intent_start(struct mds *m, uint64_t no, const struct intent_rec *rec
 
 struct scan {
 	struct mds *m;
-	struct { uint64_t no; struct intent_rec rec; } *intents;
+	struct {
+		uint64_t no;
+		struct intent_rec rec;
+	} * intents;
 	uint32_t n, cap;
 	int status;
 };
@@ -153,15 +158,16 @@ static int each_orphan(void *arg, const void *key, size_t key_len, const void *v
 	sc->status = -LE_CORRUPT_STORE;
 	if (key_len != 9)
 		return 1;
-	sc->status = recovery_orphan(sc->m, (struct ino){ get_be((const uint8_t *)key + 1, 8) });
+	sc->status = recovery_orphan(sc->m, (struct ino){get_be((const uint8_t *)key + 1, 8)});
 	return sc->status < 0;
 }
 
 static int scan(struct scan *sc, char kind,
-		int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len))
+		int (*each)(void *arg, const void *key, size_t key_len, const void *value,
+			    size_t len))
 {
 	const uint8_t begin = (uint8_t)kind, end = (uint8_t)(kind + 1);
-	struct kv_range range = { &begin, 1, &end, 1, UINT32_MAX };
+	struct kv_range range = {&begin, 1, &end, 1, UINT32_MAX};
 	bool more;
 
 	TRY(kv_scan(sc->m->store.kv, NULL, &range, each, sc, &more));
@@ -175,12 +181,14 @@ static void remove_orphans(struct mds *m)
 	struct recovery *rv = &m->recovery;
 
 	while (rv->n_orphans > 0 && !m->stopping) {
-		struct ino ino = { rv->orphans[rv->n_orphans - 1] };
-		int rc = data_idle(m, ino); /* nothing if somebody has it open: the last close removes it */
+		struct ino ino = {rv->orphans[rv->n_orphans - 1]};
+		int rc = data_idle(
+			m, ino); /* nothing if somebody has it open: the last close removes it */
 
 		if (rc < 0) {
 			if (!m->stopping)
-				log_error("orphan inode %llu: %s", (unsigned long long)ino.v, status_text(rc));
+				log_error("orphan inode %llu: %s", (unsigned long long)ino.v,
+					  status_text(rc));
 			if (rc == -LE_IO)
 				return;
 		}
@@ -194,14 +202,15 @@ void recovery_session(struct mds *m)
 		return;
 	m->recovery.sessions_back = true;
 	metric_set(&m->metrics.recovering, 0);
-	log_info("recovery: every session has returned or expired; %u orphans", m->recovery.n_orphans);
+	log_info("recovery: every session has returned or expired; %u orphans",
+		 m->recovery.n_orphans);
 	if (mds_spawn(m, "orphans", remove_orphans) < 0)
 		log_warn("orphans stay until the next start");
 }
 
 int recovery_start(struct mds *m)
 {
-	struct scan sc = { .m = m };
+	struct scan sc = {.m = m};
 	int rc = scan(&sc, 'O', each_orphan);
 
 	if (rc == 0)
@@ -212,8 +221,8 @@ int recovery_start(struct mds *m)
 	TRY(rc);
 	metric_set(&m->metrics.recovering, 1);
 	if (m->sessions.n_from_store > 0)
-		log_info("recovery: waiting for %u sessions; %u orphans, %u intents", m->sessions.n_from_store,
-			 m->recovery.n_orphans, m->recovery.n_intents);
+		log_info("recovery: waiting for %u sessions; %u orphans, %u intents",
+			 m->sessions.n_from_store, m->recovery.n_orphans, m->recovery.n_intents);
 	recovery_session(m);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * After a start: intents are finished as soon as their targets are up (operations on those files wait for it);
- * orphans are removed when every session of the former incarnation has reclaimed its opens or has expired. Until
- * then no file counts as not open. Nothing ends after a fixed grace.
+ * After a start: intents are finished as soon as their targets are up (operations on those files
+ * wait for it); orphans are removed when every session of the former incarnation has reclaimed its
+ * opens or has expired. Until then no file counts as not open. Nothing ends after a fixed grace.
  */
 #ifndef LEAT_MDS_RECOVERY_H
 #define LEAT_MDS_RECOVERY_H
@@ -14,17 +14,18 @@
 struct mds;
 
 struct recovery {
-	bool sessions_back;  /* every session has returned or expired */
-	uint64_t *orphans;   /* inode numbers, found at start or unlinked since */
+	bool sessions_back; /* every session has returned or expired */
+	uint64_t *orphans;  /* inode numbers, found at start or unlinked since */
 	uint32_t n_orphans, cap_orphans;
-	uint32_t n_intents;  /* not yet finished */
+	uint32_t n_intents; /* not yet finished */
 };
 
-/* Reads intents and orphans, takes hold of the intents' files, starts the fibers. Before requests are
- * served. Yields. */
+/* Reads intents and orphans, takes hold of the intents' files, starts the fibers. Before requests
+ * are served. Yields. */
 int recovery_start(struct mds *m) CHECK_RESULT;
 void recovery_fini(struct mds *m);
-/* An inode lost its last name while opens are still being reclaimed: it is looked at when they all are. */
+/* An inode lost its last name while opens are still being reclaimed: it is looked at when they all
+ * are. */
 int recovery_orphan(struct mds *m, struct ino ino) CHECK_RESULT;
 /* A session has returned or ended: if it was the last one, the orphans go. */
 void recovery_session(struct mds *m);

@@ -1,6 +1,6 @@
 /*
- * Start and stop, and what runs in the background: the watch over targets, expiry of sessions, news of the
- * map to clients, removal of data, the figures.
+ * Start and stop, and what runs in the background: the watch over targets, expiry of sessions, news
+ * of the map to clients, removal of data, the figures.
  */
 #include "mds/server.h"
 
@@ -11,10 +11,10 @@
 #include "mds/dispatch.h"
 #include "mds/op.h"
 
-#define TICK_MS 1000u
+#define TICK_MS             1000u
 #define STORE_COMMITS_TICKS 8u
-#define DRAIN_MS 3000u
-#define PEERS_TOLD_MAX 16384u
+#define DRAIN_MS            3000u
+#define PEERS_TOLD_MAX      16384u
 
 /* ---- background fibers ---- */
 
@@ -39,7 +39,7 @@ int mds_spawn(struct mds *m, const char *name, void (*fn)(struct mds *m))
 
 	if (b == NULL)
 		return -LE_NOMEM;
-	*b = (struct background){ m, fn };
+	*b = (struct background){m, fn};
 	latch_add(&m->fibers, 1);
 	rc = fiber_spawn(name, background, b);
 	if (rc < 0) {
@@ -71,7 +71,7 @@ static struct session *find_expired(struct mds *m)
 {
 	uint64_t ttl_us = m->params.session_ttl_ms * 1000ull;
 
-	list_for_each(n, &m->sessions.all) {
+	list_for_each (n, &m->sessions.all) {
 		struct session *se = list_entry(n, struct session, link);
 
 		if (!se->ended && se->heard_us + ttl_us < loop_now_us())
@@ -83,7 +83,7 @@ static struct session *find_expired(struct mds *m)
 /* If this process stood still, nobody could be heard. */
 static void forgive(struct mds *m, uint64_t lost_us)
 {
-	list_for_each(n, &m->sessions.all)
+	list_for_each (n, &m->sessions.all)
 		list_entry(n, struct session, link)->heard_us += lost_us;
 }
 
@@ -99,7 +99,8 @@ static void expire_sessions(struct mds *m)
 			forgive(m, late_us);
 		last_us = loop_now_us();
 		while (!m->stopping && (se = find_expired(m)) != NULL) {
-			log_warn("session %llu of %s expired", (unsigned long long)se->id, se->name);
+			log_warn("session %llu of %s expired", (unsigned long long)se->id,
+				 se->name);
 			if (session_end(m, se) < 0)
 				break;
 		}
@@ -109,7 +110,8 @@ static void expire_sessions(struct mds *m)
 static void sample(struct mds *m)
 {
 	struct mds_metrics *mm = &m->metrics;
-	uint64_t now = loop_now_us(), requests = metric_get(&mm->requests), mutations = metric_get(&mm->mutations);
+	uint64_t now = loop_now_us(), requests = metric_get(&mm->requests),
+		 mutations = metric_get(&mm->mutations);
 	double s = (double)(now - m->sampled.at_us) / 1e6;
 	uint64_t total, free, up = 0;
 
@@ -150,13 +152,16 @@ struct tell {
 static void tell_peer(void *arg)
 {
 	struct tell *t = arg;
-	struct cb_map_changed_req req = { t->m->cluster.epoch };
+	struct cb_map_changed_req req = {t->m->cluster.epoch};
 	struct cb_map_changed_rep rep;
-	struct rpc_call call = { .op = OP_cb_map_changed, .req = &req, .rep = &rep,
-				 .deadline_us = loop_deadline_ms(1000) };
+	struct rpc_call call = {.op = OP_cb_map_changed,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(1000)};
 
 	if (!t->peer->gone && rpc_callback(t->peer, &call) < 0)
-		log_debug("%s was not told of the new map", t->peer->name); /* it asks when it needs to */
+		log_debug("%s was not told of the new map",
+			  t->peer->name); /* it asks when it needs to */
 	rpc_call_fini(&call);
 	rpc_peer_unref(t->peer);
 }
@@ -183,7 +188,7 @@ static void collect(void *arg, struct rpc_peer *p)
 		ts->cap = cap;
 	}
 	rpc_peer_ref(p);
-	ts->list[ts->n++] = (struct tell){ ts->m, p };
+	ts->list[ts->n++] = (struct tell){ts->m, p};
 }
 
 static void tell_map(struct mds *m)
@@ -191,7 +196,7 @@ static void tell_map(struct mds *m)
 	uint32_t told = m->cluster.epoch;
 
 	while (!m->stopping) {
-		struct tells ts = { .m = m };
+		struct tells ts = {.m = m};
 
 		if (told == m->cluster.epoch) {
 			if (waitq_wait(&m->cluster.changed, NO_DEADLINE) < 0)
@@ -219,9 +224,10 @@ int session_end(struct mds *m, struct session *se)
 	else
 		silent = false; /* somebody else was quicker */
 	fmutex_unlock(&m->sessions.lock);
-	list_for_each(n, &se->opens)
+	list_for_each (n, &se->opens)
 		writers |= list_entry(n, struct open, by_session)->n_write > 0;
-	/* What a silent client may still have on its way to object servers is refused once they know. */
+	/* What a silent client may still have on its way to object servers is refused once they
+	 * know. */
 	if (rc == 0 && silent && writers)
 		rc = mds_sleep_ms(m, 2 * m->params.heartbeat_ms);
 	while (rc == 0 && !list_empty(&se->opens)) {
@@ -261,10 +267,18 @@ static void request_served(void *arg, const struct rpc_req *r, int status, uint6
 static int serve(struct mds *m)
 {
 	struct rpc_server_options ro = {
-		.transport = m->transport, .addrs = m->params.listen, .name = "mds", .role = ROLE_MDS,
-		.cluster = m->store.cluster.cluster, .key = m->key,
-		.requests_max = m->params.requests_max, .connections_max = m->params.connections_max,
-		.slow_ms = m->params.slow_ms, .arg = m, .closed = peer_closed, .served = request_served,
+		.transport = m->transport,
+		.addrs = m->params.listen,
+		.name = "mds",
+		.role = ROLE_MDS,
+		.cluster = m->store.cluster.cluster,
+		.key = m->key,
+		.requests_max = m->params.requests_max,
+		.connections_max = m->params.connections_max,
+		.slow_ms = m->params.slow_ms,
+		.arg = m,
+		.closed = peer_closed,
+		.served = request_served,
 	};
 
 	ro.handlers = dispatch_handlers(&ro.n_handlers);
@@ -291,7 +305,9 @@ static int open_store(struct mds *m)
 		.kv_threads = m->params.kv_threads,
 		.batch_ops_max = m->params.batch_ops_max,
 		.batch_bytes_max = m->params.batch_bytes_max,
-		.metrics = &m->metrics, .failed = store_failed, .arg = m,
+		.metrics = &m->metrics,
+		.failed = store_failed,
+		.arg = m,
 	};
 	char path[CONFIG_STR_MAX + 16];
 
@@ -379,8 +395,9 @@ int mds_start(const struct mds_options *o, struct mds **ret_mds)
 		return rc;
 	}
 	log_info("incarnation %llu, %llu inodes, %u sessions, %u targets%s",
-		 (unsigned long long)m->store.cluster.incarnation, (unsigned long long)m->store.counters.n_inodes,
-		 m->sessions.n, m->cluster.n_targets, m->params.sync ? "" : ", durability none");
+		 (unsigned long long)m->store.cluster.incarnation,
+		 (unsigned long long)m->store.counters.n_inodes, m->sessions.n,
+		 m->cluster.n_targets, m->params.sync ? "" : ", durability none");
 	*ret_mds = m;
 	return 0;
 }

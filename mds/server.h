@@ -17,13 +17,15 @@ struct mds_options {
 	struct transport *transport;
 	struct rpc_key key;
 	struct mds_params params; /* listen must be set */
-	/* Called once, in a fiber, when the store has failed: the instance answers every mutation with an error
-	 * from then on, and the process should end, so that a supervisor starts it again. May be NULL. */
+	/* Called once, in a fiber, when the store has failed: the instance answers every mutation
+	 * with an error from then on, and the process should end, so that a supervisor starts it
+	 * again. May be NULL. */
 	void (*failed)(void *arg, int status);
 	void *arg;
 };
-/* In a fiber of the loop: opens the store in params.data_dir, recovers, listens. Yields. -LE_STORE_FORMAT when
- * there is none (mds_format makes one), and what kv_open and rpc_server_create give. */
+/* In a fiber of the loop: opens the store in params.data_dir, recovers, listens. Yields.
+ * -LE_STORE_FORMAT when there is none (mds_format makes one), and what kv_open and
+ * rpc_server_create give. */
 int mds_start(const struct mds_options *o, struct mds **ret_mds) CHECK_RESULT;
 /* Requests under way are finished, then everything is closed and freed. Yields. */
 void mds_stop(struct mds *m);
@@ -32,15 +34,19 @@ const char *mds_addrs(const struct mds *m);
 /* Readable from any thread. */
 const struct mds_metrics *mds_metrics_of(const struct mds *m);
 
-/* Makes an empty file system in params.data_dir; cluster zero: a random uuid. -LE_EXIST when there is one. */
-int mds_format(struct env *env, const struct mds_params *p, const struct uuid *cluster) CHECK_RESULT;
-/* Compares everything with everything; a line to report for each problem. With repair what can be mended is. */
+/* Makes an empty file system in params.data_dir; cluster zero: a random uuid. -LE_EXIST when there
+ * is one. */
+int mds_format(struct env *env, const struct mds_params *p,
+	       const struct uuid *cluster) CHECK_RESULT;
+/* Compares everything with everything; a line to report for each problem. With repair what can be
+ * mended is. */
 int mds_check(struct env *env, const struct mds_params *p, bool repair, FILE *report,
 	      uint64_t *ret_problems) CHECK_RESULT;
-/* A consistent copy of the store (of a server that is not running) at path, which must not exist. */
+/* A consistent copy of the store (of a server that is not running) at path, which must not exist.
+ */
 int mds_backup(struct env *env, const struct mds_params *p, const char *path) CHECK_RESULT;
-/* Puts a copy made by mds_backup in the place of a store that must not exist. Inode numbers and request numbers
- * given out since the backup are skipped, so that none is used twice. */
+/* Puts a copy made by mds_backup in the place of a store that must not exist. Inode numbers and
+ * request numbers given out since the backup are skipped, so that none is used twice. */
 int mds_restore(struct env *env, const struct mds_params *p, const char *path) CHECK_RESULT;
 
 #endif

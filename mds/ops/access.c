@@ -1,3 +1,4 @@
+/* access(2): only the question, nothing changes. */
 #include "mds/op.h"
 
 int mds_access(struct op *op, const void *vin, void *vout)

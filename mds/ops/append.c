@@ -1,7 +1,7 @@
 /*
- * Reserves the place of an O_APPEND write: behind everything that is reserved, known, reported, and, where somebody
- * else may write without reserving, stored. append_end is kept apart from the size, so that nobody reads reserved
- * bytes before they are written.
+ * Reserves the place of an O_APPEND write: behind everything that is reserved, known, reported,
+ * and, where somebody else may write without reserving, stored. append_end is kept apart from the
+ * size, so that nobody reads reserved bytes before they are written.
  */
 #include "common/rt/loop.h"
 #include "mds/op.h"
@@ -33,7 +33,8 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
 	if ((old->attr.flags & ATTR_UNSETTLED) != 0 && !a->asked &&
-	    (!a->file->ends_known || open_file_other_writers(&op->m->opens, a->file, op->session, true))) {
+	    (!a->file->ends_known ||
+	     open_file_other_writers(&op->m->opens, a->file, op->session, true))) {
 		a->layout = old->attr.layout;
 		return -LE_BUSY;
 	}
@@ -54,12 +55,14 @@ static int append_locked(struct op *op, struct append *a, void *out)
 	if (rc != -LE_BUSY)
 		return rc;
 	fmutex_lock(&a->file->busy);
-	rc = data_stat(op->m, a->in->ino, &a->layout, loop_deadline_ms(op->m->params.oss_timeout_ms), &ends);
+	rc = data_stat(op->m, a->in->ino, &a->layout,
+		       loop_deadline_ms(op->m->params.oss_timeout_ms), &ends);
 	if (rc == 0) {
 		a->ends = ends.size;
 		a->asked = true;
 		rc = op_mutate(op, append_txn, a, out);
-		/* Who writes without reserving is still open (and asked about again) or reports when closing. */
+		/* Who writes without reserving is still open (and asked about again) or reports
+		 * when closing. */
 		if (rc == 0)
 			a->file->ends_known = true;
 	}
@@ -69,7 +72,7 @@ static int append_locked(struct op *op, struct append *a, void *out)
 
 int mds_append(struct op *op, const void *vin, void *vout)
 {
-	struct append a = { .in = vin };
+	struct append a = {.in = vin};
 	int rc;
 
 	TRY(open_file_get(&op->m->opens, a.in->ino, &a.file));

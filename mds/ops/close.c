@@ -1,7 +1,8 @@
 /*
- * One open less. The last writer's close settles the inode: when one session alone wrote and nobody else truncated,
- * with the size it reports; otherwise the chains are asked afterwards (data_settle_start), and until then the inode
- * stays unsettled, so that whoever looks at it asks the chains too.
+ * One open less. The last writer's close settles the inode: when one session alone wrote and nobody
+ * else truncated, with the size it reports; otherwise the chains are asked afterwards
+ * (data_settle_start), and until then the inode stays unsettled, so that whoever looks at it asks
+ * the chains too.
  */
 #include "mds/ops/open.h"
 
@@ -78,7 +79,7 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 
 int close_file(struct op *op, const struct mds_close_req *in, struct mds_close_rep *out)
 {
-	struct close_args a = { in, false };
+	struct close_args a = {in, false};
 
 	TRY(op_mutate(op, close_txn, &a, out));
 	if (a.ask_chains)

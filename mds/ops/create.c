@@ -1,3 +1,4 @@
+/* Creates a regular file, or finds it, and opens it: one request, one batch. */
 #include <fcntl.h>
 
 #include "mds/ops/open.h"
@@ -12,7 +13,7 @@ struct create_args {
 static int create_new(struct op *op, const struct mds_create_req *in, struct inode *dir,
 		      const struct inode_rec *drec, struct dentry *d, struct mds_create_rep *out)
 {
-	struct ino next = { op->store->counters.next_ino };
+	struct ino next = {op->store->counters.next_ino};
 	struct layout layout;
 	struct inode_rec *rec;
 	struct open *open;
@@ -20,8 +21,8 @@ static int create_new(struct op *op, const struct mds_create_req *in, struct ino
 	TRY(placement_choose(&op->m->cluster, &op->m->params, &drec->attr.layout, next, &layout));
 	TRY(open_prepare(&op->m->opens, op->session, next, &open));
 
-	struct inode *i = inode_make(op, &in->cred, drec, S_IFREG | (in->mode & 07777 & ~(in->cred.umask & 0777)),
-				     &rec);
+	struct inode *i = inode_make(op, &in->cred, drec,
+				     S_IFREG | (in->mode & 07777 & ~(in->cred.umask & 0777)), &rec);
 	ASSERT(ino_equal(i->ino, next));
 	rec->attr.layout = layout;
 	if (open_flags_write(in->flags))
@@ -59,13 +60,13 @@ static int create_txn(struct op *op, const void *vin, void *vout)
 		return -LE_EXIST;
 	TRY(file_get(op, val.ino, VIEW_NEWEST, &i, &rec));
 	a->found = val.ino;
-	return open_existing(op, &a->o, &in->cred, i, rec, in->flags, &out->attr, &out->cap);
+	return open_existing(op, &a->o, i, rec, &out->attr, &out->cap);
 }
 
 int mds_create(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_create_req *in = vin;
-	struct create_args a = { .in = in };
+	struct create_args a = {.in = in, .o = {.cred = &in->cred, .flags = in->flags}};
 	int rc = name_check(in->name);
 
 	if (rc < 0)
@@ -75,6 +76,6 @@ int mds_create(struct op *op, const void *vin, void *vout)
 		rc = op_mutate(op, create_txn, &a, vout);
 		if (rc != -LE_BUSY || !a.o.truncate_first)
 			return rc;
-		TRY(open_truncate(op, &a.o, &in->cred, a.found));
+		TRY(open_truncate(op, &a.o, a.found));
 	}
 }

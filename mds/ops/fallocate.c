@@ -1,3 +1,4 @@
+/* fallocate(2): allocate only extends the size; punch and zero range are intents (data.c). */
 #include <linux/falloc.h>
 
 #include "mds/op.h"
@@ -37,10 +38,11 @@ static int falloc_txn(struct op *op, const void *vin, void *vout)
 	struct inode *i;
 
 	TRY(check(op, in, &i, &old));
-	if ((in->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) != 0 && !inode_has_no_data(old)) {
+	if ((in->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) != 0 &&
+	    !inode_has_no_data(old)) {
 		op->final = false;
-		a->intent = (struct intent_rec){ .kind = INTENT_PUNCH, .off = in->off, .len = in->len,
-						 .extend = extend };
+		a->intent = (struct intent_rec){
+			.kind = INTENT_PUNCH, .off = in->off, .len = in->len, .extend = extend};
 		a->intent_no = data_begin(op, &a->intent, old, true);
 		return 0;
 	}
@@ -58,13 +60,13 @@ static int falloc_txn(struct op *op, const void *vin, void *vout)
 
 int mds_fallocate(struct op *op, const void *vin, void *vout)
 {
-	struct falloc a = { .in = vin };
+	struct falloc a = {.in = vin};
 	struct mds_fallocate_rep *out = vout;
 	uint32_t mode = a.in->mode;
 	int rc;
 
-	if (mode != 0 && mode != (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE) && mode != FALLOC_FL_ZERO_RANGE &&
-	    mode != (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE))
+	if (mode != 0 && mode != (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE) &&
+	    mode != FALLOC_FL_ZERO_RANGE && mode != (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE))
 		return -LE_NOTSUP;
 	if (a.in->len == 0 || a.in->off > LEAT_FILE_SIZE_MAX)
 		return -LE_INVAL;

@@ -1,3 +1,4 @@
+/* Attributes by inode number, from memory. */
 #include "mds/op.h"
 
 int mds_getattr(struct op *op, const void *vin, void *vout)

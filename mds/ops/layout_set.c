@@ -1,3 +1,5 @@
+/* The layout that a directory gives to what is made in it, or that a file without data will have.
+ */
 #include "mds/op.h"
 #include "mds/placement.h"
 

@@ -1,3 +1,4 @@
+/* link(2). */
 #include "mds/op.h"
 
 int mds_link(struct op *op, const void *vin, void *vout)

@@ -1,3 +1,4 @@
+/* listxattr(2). */
 #include "mds/ops/xattr.h"
 
 #define NAMES_MAX 65536u
@@ -31,7 +32,7 @@ int mds_listxattr(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_listxattr_req *in = vin;
 	struct mds_listxattr_rep *out = vout;
-	struct names n = { .cred = &in->cred };
+	struct names n = {.cred = &in->cred};
 	const struct inode_rec *rec;
 
 	TRY(cred_check(&in->cred));

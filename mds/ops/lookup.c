@@ -1,7 +1,9 @@
+/* A name in a directory, from memory. */
 #include "mds/op.h"
 
 /* . and .. are there for those who hold an inode without its path. */
-static int lookup_dots(struct op *op, const struct inode_rec *dir, struct bytes name, struct attr *ret_attr)
+static int lookup_dots(struct op *op, const struct inode_rec *dir, struct bytes name,
+		       struct attr *ret_attr)
 {
 	const struct inode_rec *rec;
 

@@ -1,3 +1,4 @@
+/* mkdir(2). */
 #include "mds/op.h"
 
 int mds_mkdir(struct op *op, const void *vin, void *vout)

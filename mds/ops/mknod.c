@@ -1,13 +1,13 @@
+/* mknod(2): any type but directory and symlink, not opened. */
 #include "mds/op.h"
 #include "mds/placement.h"
 
-/* Any type but directory and symlink, not opened. */
 int mds_mknod(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_mknod_req *in = vin;
 	struct mds_mknod_rep *out = vout;
 	const struct inode_rec *drec;
-	struct layout layout = { 0 };
+	struct layout layout = {0};
 	struct dentry_val val;
 	struct inode_rec *rec;
 	struct inode *dir;
@@ -15,8 +15,8 @@ int mds_mknod(struct op *op, const void *vin, void *vout)
 	int rc;
 
 	TRY(name_check(in->name));
-	if (!S_ISREG(in->mode) && !S_ISFIFO(in->mode) && !S_ISSOCK(in->mode) && !S_ISCHR(in->mode) &&
-	    !S_ISBLK(in->mode))
+	if (!S_ISREG(in->mode) && !S_ISFIFO(in->mode) && !S_ISSOCK(in->mode) &&
+	    !S_ISCHR(in->mode) && !S_ISBLK(in->mode))
 		return -LE_INVAL;
 	TRY(dir_get_for_change(op, &in->cred, in->parent, &dir, &drec));
 	if ((S_ISCHR(in->mode) || S_ISBLK(in->mode)) && in->cred.uid != 0 &&
@@ -27,9 +27,10 @@ int mds_mknod(struct op *op, const void *vin, void *vout)
 		return rc == 0 ? -LE_EXIST : rc;
 	if (S_ISREG(in->mode))
 		TRY(placement_choose(&op->m->cluster, &op->m->params, &drec->attr.layout,
-				     (struct ino){ op->store->counters.next_ino }, &layout));
+				     (struct ino){op->store->counters.next_ino}, &layout));
 
-	struct inode *i = inode_make(op, &in->cred, drec, in->mode & ~(in->cred.umask & 0777), &rec);
+	struct inode *i =
+		inode_make(op, &in->cred, drec, in->mode & ~(in->cred.umask & 0777), &rec);
 	rec->attr.layout = layout;
 	rec->attr.rdev = S_ISCHR(in->mode) || S_ISBLK(in->mode) ? in->rdev : 0;
 	dentry_put(op->store, d, i->ino, in->mode);

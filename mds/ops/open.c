@@ -1,14 +1,17 @@
 /*
- * Opening by inode, and what create shares with it. The open is counted in the critical section, so that
- * whoever unlinks afterwards sees it; the first writer marks the inode unsettled in the same batch.
+ * Opening by inode, and what create shares with it. The open is counted in the critical section, so
+ * that whoever unlinks afterwards sees it; the first writer marks the inode unsettled in the same
+ * batch.
  */
 #include "mds/ops/open.h"
 
 #include <fcntl.h>
 
-int open_existing(struct op *op, struct opening *o, const struct cred *c, struct inode *i,
-		  const struct inode_rec *old, uint32_t flags, struct attr *ret_attr, struct cap *ret_cap)
+int open_existing(struct op *op, struct opening *o, struct inode *i, const struct inode_rec *old,
+		  struct attr *ret_attr, struct cap *ret_cap)
 {
+	const struct cred *c = o->cred;
+	uint32_t flags = o->flags;
 	bool write = open_flags_write(flags), settled = (old->attr.flags & ATTR_UNSETTLED) == 0;
 	bool trunc = (flags & O_TRUNC) != 0 && !o->truncated;
 	struct inode_rec *rec;
@@ -70,12 +73,12 @@ static int open_txn(struct op *op, const void *vin, void *vout)
 
 	TRY(cred_check(&a->in->cred));
 	TRY(file_get(op, a->in->ino, VIEW_NEWEST, &i, &rec));
-	return open_existing(op, a->o, &a->in->cred, i, rec, a->in->flags, &out->attr, &out->cap);
+	return open_existing(op, a->o, i, rec, &out->attr, &out->cap);
 }
 
-int open_truncate(struct op *op, struct opening *o, const struct cred *c, struct ino ino)
+int open_truncate(struct op *op, struct opening *o, struct ino ino)
 {
-	struct mds_setattr_req req = { .cred = *c, .ino = ino, .mask = SET_SIZE };
+	struct mds_setattr_req req = {.cred = *o->cred, .ino = ino, .mask = SET_SIZE};
 	struct attr attr;
 
 	o->truncate_first = false;
@@ -88,8 +91,8 @@ int open_truncate(struct op *op, struct opening *o, const struct cred *c, struct
 int mds_open(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_open_req *in = vin;
-	struct opening o = { 0 };
-	struct open_args a = { in, &o };
+	struct opening o = {.cred = &in->cred, .flags = in->flags};
+	struct open_args a = {in, &o};
 	int rc;
 
 	for (;;) {
@@ -97,7 +100,7 @@ int mds_open(struct op *op, const void *vin, void *vout)
 		rc = op_mutate(op, open_txn, &a, vout);
 		if (rc != -LE_BUSY || !o.truncate_first)
 			return rc;
-		TRY(open_truncate(op, &o, &in->cred, in->ino));
+		TRY(open_truncate(op, &o, in->ino));
 	}
 }
 
@@ -132,7 +135,7 @@ static int reclaim_txn(struct op *op, const void *vin, void *vout)
 
 int open_reclaim(struct op *op, struct ino ino, uint32_t flags, uint32_t n)
 {
-	struct reclaim_args a = { ino, flags, n };
+	struct reclaim_args a = {ino, flags, n};
 
 	op->final = false;
 	return op_mutate(op, reclaim_txn, &a, NULL);

@@ -5,18 +5,21 @@
 #include "mds/op.h"
 
 struct opening {
-	bool truncate_first; /* out, with -LE_BUSY: O_TRUNC of a file that is open: call open_truncate */
+	const struct cred *cred;
+	uint32_t flags;
+	bool truncate_first; /* out, with -LE_BUSY: O_TRUNC of an open file: call open_truncate */
 	bool truncated;      /* that has been done */
 };
 /* In a critical section; op->session opens i. Writes. */
-int open_existing(struct op *op, struct opening *o, const struct cred *c, struct inode *i,
-		  const struct inode_rec *old, uint32_t flags, struct attr *ret_attr, struct cap *ret_cap)
-	CHECK_RESULT;
+int open_existing(struct op *op, struct opening *o, struct inode *i, const struct inode_rec *old,
+		  struct attr *ret_attr, struct cap *ret_cap) CHECK_RESULT;
 /* Yields. */
-int open_truncate(struct op *op, struct opening *o, const struct cred *c, struct ino ino) CHECK_RESULT;
+int open_truncate(struct op *op, struct opening *o, struct ino ino) CHECK_RESULT;
 /* SET_SIZE and whatever else req says. final: it is the whole operation. Yields. */
-int truncate_file(struct op *op, const struct mds_setattr_req *req, bool final, struct attr *ret_attr) CHECK_RESULT;
+int truncate_file(struct op *op, const struct mds_setattr_req *req, bool final,
+		  struct attr *ret_attr) CHECK_RESULT;
 /* Ends one open of op->session. op->final as the caller wants it. Yields. */
-int close_file(struct op *op, const struct mds_close_req *in, struct mds_close_rep *out) CHECK_RESULT;
+int close_file(struct op *op, const struct mds_close_req *in,
+	       struct mds_close_rep *out) CHECK_RESULT;
 
 #endif

@@ -1,11 +1,12 @@
 /*
- * Entries in the order of their cookies, straight from the store: what a scan sees is durable. It may see a batch
- * whose changes are not published yet, so that one is waited for, lest a later look at the cache see less.
- * Cookies stay while entries come and go (docs/decisions/0001-dentry-cookies.md).
+ * Entries in the order of their cookies, straight from the store: what a scan sees is durable. It
+ * may see a batch whose changes are not published yet, so that one is waited for, lest a later look
+ * at the cache see less. Cookies stay while entries come and go
+ * (docs/decisions/0001-dentry-cookies.md).
  */
 #include "mds/op.h"
 
-#define REPLY_MAX (200u << 10)
+#define REPLY_MAX      (200u << 10)
 #define ENTRY_OVERHEAD 200u /* encoded entry without its name, at least */
 
 struct entry {
@@ -42,7 +43,8 @@ static int each_entry(void *arg, const void *key, size_t key_len, const void *va
 		return 1;
 	}
 	l->room -= ENTRY_OVERHEAD + rec.name.len;
-	e = (struct entry){ get_be((const uint8_t *)key + 9, 8), rec.ino, rec.type, (uint8_t)rec.name.len };
+	e = (struct entry){get_be((const uint8_t *)key + 9, 8), rec.ino, rec.type,
+			   (uint8_t)rec.name.len};
 	memcpy(l->buf + l->len, &e, sizeof(e));
 	memcpy(l->buf + l->len + sizeof(e), rec.name.data, rec.name.len);
 	l->len += (uint32_t)(sizeof(e) + rec.name.len);
@@ -54,7 +56,7 @@ static int entry_attr(struct op *op, const struct entry *e, bool plus, struct at
 	const struct inode_rec *rec;
 	int rc;
 
-	*ret_attr = (struct attr){ .ino = e->ino, .mode = (uint32_t)e->type << 12 };
+	*ret_attr = (struct attr){.ino = e->ino, .mode = (uint32_t)e->type << 12};
 	if (!plus)
 		return 0;
 	while ((rc = inode_get(op->store, e->ino, VIEW_DURABLE, NULL, &rec)) == -LE_MISS)
@@ -101,8 +103,9 @@ int mds_readdir(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_readdir_req *in = vin;
 	struct mds_readdir_rep *out = vout;
-	struct key begin = key_dentry(in->ino, in->cookie + 1), end = key_after(key_of('D', in->ino.v));
-	struct listing l = { .room = in->max_bytes < REPLY_MAX ? in->max_bytes : REPLY_MAX };
+	struct key begin = key_dentry(in->ino, in->cookie + 1),
+		   end = key_after(key_of('D', in->ino.v));
+	struct listing l = {.room = in->max_bytes < REPLY_MAX ? in->max_bytes : REPLY_MAX};
 	const struct inode_rec *rec;
 	struct kv_range range;
 	bool more;
@@ -123,7 +126,7 @@ int mds_readdir(struct op *op, const void *vin, void *vout)
 	l.buf = op_alloc(op, l.cap);
 	if (l.buf == NULL)
 		return -LE_NOMEM;
-	range = (struct kv_range){ begin.b, begin.len, end.b, end.len, l.room / ENTRY_OVERHEAD + 1 };
+	range = (struct kv_range){begin.b, begin.len, end.b, end.len, l.room / ENTRY_OVERHEAD + 1};
 	TRY(kv_scan(op->store->kv, NULL, &range, each_entry, &l, &more));
 	TRY(l.status);
 	out->eof = !l.full && !more;

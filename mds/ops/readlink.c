@@ -1,3 +1,4 @@
+/* readlink(2). */
 #include "mds/op.h"
 
 int mds_readlink(struct op *op, const void *vin, void *vout)

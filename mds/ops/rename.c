@@ -1,7 +1,7 @@
 /*
- * rename(2): all in one critical section. A directory may not move below itself: its new parent's ancestors are
- * walked through the parent pointers; directories move only here and the sections run one after another, so no
- * two renames can make a circle.
+ * rename(2): all in one critical section. A directory may not move below itself: its new parent's
+ * ancestors are walked through the parent pointers; directories move only here and the sections run
+ * one after another, so no two renames can make a circle.
  */
 #include <linux/fs.h>
 
@@ -79,7 +79,7 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_rename_req *in = vin;
 	struct mds_rename_rep *out = vout;
-	struct rename rn = { 0 };
+	struct rename rn = {0};
 	struct inode_rec *rec;
 	struct attr gone;
 	int rc;
@@ -106,7 +106,8 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 	if (replaced) {
 		dentry_replace(op->store, rn.to, rn.moved->ino, rec->attr.mode);
 		out->replaced = rn.replaced->ino;
-		dir_changed(op, rn.to_dir, 0, 0); /* a replaced directory's link becomes the moved one's */
+		dir_changed(op, rn.to_dir, 0,
+			    0); /* a replaced directory's link becomes the moved one's */
 		inode_unlink(op, rn.replaced, true, &gone);
 	} else {
 		dentry_put(op->store, rn.to, rn.moved->ino, rec->attr.mode);

@@ -1,3 +1,4 @@
+/* rmdir(2). Empty is what the count of entries says; tombstones do not count. */
 #include "mds/op.h"
 
 int mds_rmdir(struct op *op, const void *vin, void *vout)

@@ -1,10 +1,12 @@
-/* Sessions from the client's side: open, close, ping, reclaim; and the list of them for object servers. */
+/* Sessions from the client's side: open, close, ping, reclaim; and the list of them for object
+ * servers. */
 #include "common/base/checksum.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/op.h"
 
-static int session_get(struct op *op, const struct mds_session_open_req *in, struct session **ret_session)
+static int session_get(struct op *op, const struct mds_session_open_req *in,
+		       struct session **ret_session)
 {
 	struct sessions *ss = &op->m->sessions;
 	struct session *se = session_find_client(ss, &in->client);
@@ -44,8 +46,11 @@ int mds_session_open(struct op *op, const void *vin, void *vout)
 		}
 		se->heard_us = loop_now_us();
 		*out = (struct mds_session_open_rep){
-			.session = se->id, .slots = se->n_slots, .ttl_ms = m->params.session_ttl_ms,
-			.incarnation = op->store->cluster.incarnation, .map_epoch = m->cluster.epoch,
+			.session = se->id,
+			.slots = se->n_slots,
+			.ttl_ms = m->params.session_ttl_ms,
+			.incarnation = op->store->cluster.incarnation,
+			.map_epoch = m->cluster.epoch,
 			.reclaim = se->from_store,
 		};
 	}
@@ -79,7 +84,7 @@ int mds_session_list(struct op *op, const void *vin, void *vout)
 	if (buf == NULL)
 		return -LE_NOMEM;
 	wire_w_init(&w, buf, 8u * ss->n + 8);
-	list_for_each(n, &ss->all)
+	list_for_each (n, &ss->all)
 		wire_put_u64(&w, &list_entry(n, struct session, link)->id);
 	out->sessions = bytes_of(buf, (uint32_t)w.len);
 	return w.status;
@@ -135,7 +140,8 @@ int mds_reclaim(struct op *op, const void *vin, void *vout)
 	if (!se->from_store)
 		return 0;
 	session_ref(se);
-	if (sum != se->reclaimed_sum || in->opens.len == 0) { /* else it is the same message again */
+	if (sum != se->reclaimed_sum ||
+	    in->opens.len == 0) { /* else it is the same message again */
 		rc = reclaim_all(op, in->opens, &out->n_lost);
 		se->reclaimed_sum = sum;
 	}

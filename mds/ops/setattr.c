@@ -1,7 +1,7 @@
 /*
- * Attributes, and the size among them. A new size is: nothing but a record when nothing is cut off; another
- * data generation when the file becomes empty and nobody has it open; otherwise an intent, a trim on all targets, and
- * the record (data.c).
+ * Attributes, and the size among them. A new size is: nothing but a record when nothing is cut off;
+ * another data generation when the file becomes empty and nobody has it open; otherwise an intent,
+ * a trim on all targets, and the record (data.c).
  */
 #include "mds/ops/open.h"
 
@@ -28,7 +28,7 @@ void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struc
 	if ((mask & SET_MTIME_NOW) != 0)
 		rec->attr.mtime_ns = now;
 	if ((mask & SET_SEALED) != 0)
-		rec->attr.flags |= new->flags & ATTR_SEALED;
+		rec->attr.flags |= new->flags &ATTR_SEALED;
 	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
 		return;
 	f = open_file_find(&op->m->opens, rec->attr.ino);
@@ -50,7 +50,8 @@ static int check(struct op *op, const struct mds_setattr_req *in, const struct i
 		return -LE_INVAL;
 	if ((rec->attr.flags & ATTR_SEALED) != 0 && (in->attr.flags & ATTR_SEALED) == 0)
 		return -LE_PERM;
-	return (rec->attr.flags & ATTR_UNSETTLED) != 0 || (f != NULL && f->n_writers > 0) ? -LE_BUSY : 0;
+	return (rec->attr.flags & ATTR_UNSETTLED) != 0 || (f != NULL && f->n_writers > 0) ? -LE_BUSY
+											  : 0;
 }
 
 /* Without the right to it the kernel would not set S_ISGID either. */
@@ -114,8 +115,8 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 	bool drop = size == 0 && !inode_has_no_data(old) && inode_not_open(op, in->ino);
 	if (!drop && !inode_has_no_data(old) && !(settled && size >= old->attr.size)) {
 		op->final = false;
-		t->intent = (struct intent_rec){ .kind = INTENT_TRIM, .off = size, .mask = mask,
-						 .attr = in->attr };
+		t->intent = (struct intent_rec){
+			.kind = INTENT_TRIM, .off = size, .mask = mask, .attr = in->attr};
 		t->intent_no = data_begin(op, &t->intent, old, t->final);
 		return 0;
 	}
@@ -133,9 +134,10 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 	return 0;
 }
 
-int truncate_file(struct op *op, const struct mds_setattr_req *req, bool final, struct attr *ret_attr)
+int truncate_file(struct op *op, const struct mds_setattr_req *req, bool final,
+		  struct attr *ret_attr)
 {
-	struct truncate t = { .req = req, .final = final };
+	struct truncate t = {.req = req, .final = final};
 	int rc;
 
 	TRY(open_file_get(&op->m->opens, req->ino, &t.file));

@@ -1,3 +1,4 @@
+/* statfs(2), from the last heartbeats of the targets. */
 #include "mds/op.h"
 
 #define INODES_MAX 1000000000u

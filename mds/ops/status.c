@@ -9,9 +9,12 @@
 static const char *state_name(uint32_t state)
 {
 	switch (state) {
-	case TARGET_UP: return "up";
-	case TARGET_DOWN: return "down";
-	default: return "new";
+	case TARGET_UP:
+		return "up";
+	case TARGET_DOWN:
+		return "down";
+	default:
+		return "new";
 	}
 }
 
@@ -24,13 +27,13 @@ static json_t *targets(const struct cluster *c)
 		char uuid[UUID_TEXT_SIZE];
 
 		uuid_format(&t->info.uuid, uuid);
-		json_array_append_new(a, json_pack("{s:i,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i}", "id",
-						   (int)t->info.id, "state", state_name(t->info.state), "uuid",
-						   uuid, "addrs", t->addrs, "host", t->host, "capacity",
-						   (json_int_t)t->info.capacity, "used",
-						   (json_int_t)t->info.used, "free", (json_int_t)t->info.free,
-						   "commits", (json_int_t)t->commits, "chain",
-						   (int)t->chain));
+		json_array_append_new(
+			a, json_pack("{s:i,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i}", "id",
+				     (int)t->info.id, "state", state_name(t->info.state), "uuid",
+				     uuid, "addrs", t->addrs, "host", t->host, "capacity",
+				     (json_int_t)t->info.capacity, "used", (json_int_t)t->info.used,
+				     "free", (json_int_t)t->info.free, "commits",
+				     (json_int_t)t->commits, "chain", (int)t->chain));
 	}
 	return a;
 }
@@ -39,24 +42,26 @@ static json_t *sessions(const struct sessions *ss)
 {
 	json_t *a = json_array();
 
-	list_for_each(n, &ss->all) {
+	list_for_each (n, &ss->all) {
 		const struct session *se = list_entry(n, struct session, link);
 
 		if (json_array_size(a) >= LISTED_MAX)
 			break;
-		json_array_append_new(a, json_pack("{s:I,s:s,s:b,s:I,s:b}", "id", (json_int_t)se->id, "name",
-						   se->name, "connected", se->peer != NULL, "idle_ms",
-						   (json_int_t)((loop_now_us() - se->heard_us) / 1000),
-						   "to_reclaim", se->from_store));
+		json_array_append_new(
+			a, json_pack("{s:I,s:s,s:b,s:I,s:b}", "id", (json_int_t)se->id, "name",
+				     se->name, "connected", se->peer != NULL, "idle_ms",
+				     (json_int_t)((loop_now_us() - se->heard_us) / 1000),
+				     "to_reclaim", se->from_store));
 	}
 	return a;
 }
 
 static json_t *recovery(const struct mds *m)
 {
-	return json_pack("{s:s,s:i,s:i,s:i}", "state", m->recovery.sessions_back ? "done" : "waiting for sessions",
-			 "sessions_missing", (int)m->sessions.n_from_store, "orphans", (int)m->recovery.n_orphans,
-			 "intents", (int)m->recovery.n_intents);
+	return json_pack("{s:s,s:i,s:i,s:i}", "state",
+			 m->recovery.sessions_back ? "done" : "waiting for sessions",
+			 "sessions_missing", (int)m->sessions.n_from_store, "orphans",
+			 (int)m->recovery.n_orphans, "intents", (int)m->recovery.n_intents);
 }
 
 static json_t *store_info(struct store *s)
@@ -64,10 +69,11 @@ static json_t *store_info(struct store *s)
 	struct kv_stats ks;
 
 	kv_stats(s->kv, &ks);
-	return json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:s}", "durability", s->opt.sync ? "sync" : "none", "batches",
-			 (json_int_t)s->durable_no, "commits", (json_int_t)ks.commits, "syncs",
-			 (json_int_t)ks.syncs, "cache_bytes", (json_int_t)s->mem, "kv_bytes",
-			 (json_int_t)ks.mem_bytes, "state", s->failed == 0 ? "ok" : "failed");
+	return json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:s}", "durability",
+			 s->opt.sync ? "sync" : "none", "batches", (json_int_t)s->durable_no,
+			 "commits", (json_int_t)ks.commits, "syncs", (json_int_t)ks.syncs,
+			 "cache_bytes", (json_int_t)s->mem, "kv_bytes", (json_int_t)ks.mem_bytes,
+			 "state", s->failed == 0 ? "ok" : "failed");
 }
 
 static json_t *status_json(struct mds *m)
@@ -76,16 +82,18 @@ static json_t *status_json(struct mds *m)
 	char uuid[UUID_TEXT_SIZE];
 
 	uuid_format(&m->store.cluster.cluster, uuid);
-	return json_pack("{s:s,s:s,s:I,s:I,s:i,s:i,s:I,s:i,s:I,s:I,s:I,s:f,s:f,s:i,s:o,s:o,s:o,s:o}", "program",
-			 "leat-mds", "cluster", uuid, "incarnation", (json_int_t)m->store.cluster.incarnation,
-			 "uptime_s", (json_int_t)((loop_now_us() - m->start_us) / 1000000), "map_epoch",
-			 (int)m->cluster.epoch, "table", (int)m->cluster.table_n, "inodes",
-			 (json_int_t)m->store.counters.n_inodes, "n_sessions", (int)m->sessions.n, "opens",
-			 (json_int_t)m->opens.n_opens, "requests", (json_int_t)metric_get(&mm->requests),
-			 "mutations", (json_int_t)metric_get(&mm->mutations), "requests_per_s", m->requests_s,
-			 "mutations_per_s", m->mutations_s, "removals_waiting", (int)m->reclaim.n_waiting,
-			 "store", store_info(&m->store), "recovery", recovery(m), "targets",
-			 targets(&m->cluster), "sessions", sessions(&m->sessions));
+	return json_pack(
+		"{s:s,s:s,s:I,s:I,s:i,s:i,s:I,s:i,s:I,s:I,s:I,s:f,s:f,s:i,s:o,s:o,s:o,s:o}",
+		"program", "leat-mds", "cluster", uuid, "incarnation",
+		(json_int_t)m->store.cluster.incarnation, "uptime_s",
+		(json_int_t)((loop_now_us() - m->start_us) / 1000000), "map_epoch",
+		(int)m->cluster.epoch, "table", (int)m->cluster.table_n, "inodes",
+		(json_int_t)m->store.counters.n_inodes, "n_sessions", (int)m->sessions.n, "opens",
+		(json_int_t)m->opens.n_opens, "requests", (json_int_t)metric_get(&mm->requests),
+		"mutations", (json_int_t)metric_get(&mm->mutations), "requests_per_s",
+		m->requests_s, "mutations_per_s", m->mutations_s, "removals_waiting",
+		(int)m->reclaim.n_waiting, "store", store_info(&m->store), "recovery", recovery(m),
+		"targets", targets(&m->cluster), "sessions", sessions(&m->sessions));
 }
 
 int mds_status(struct op *op, const void *vin, void *vout)

@@ -1,3 +1,4 @@
+/* symlink(2). The target is part of the inode record. */
 #include <stdlib.h>
 
 #include "mds/op.h"

@@ -1,3 +1,4 @@
+/* unlink(2). */
 #include "mds/op.h"
 
 int mds_unlink(struct op *op, const void *vin, void *vout)

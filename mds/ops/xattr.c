@@ -1,7 +1,7 @@
 /*
- * Extended attributes are not cached: an inode counts those it has, so that the many that have none need no look
- * into the store. Changes of one inode follow one another (the file's busy lock, held until they are
- * durable), so the store always has their latest state.
+ * Extended attributes are not cached: an inode counts those it has, so that the many that have none
+ * need no look into the store. Changes of one inode follow one another (the file's busy lock, held
+ * until they are durable), so the store always has their latest state.
  */
 #include "mds/ops/xattr.h"
 
@@ -21,7 +21,8 @@ bool xattr_visible(const struct cred *c, struct bytes name)
 
 int xattr_check(const struct cred *c, const struct attr *a, struct bytes name, bool write)
 {
-	if (name.len == 0 || name.len > LEAT_XATTR_NAME_MAX || memchr(name.data, 0, name.len) != NULL)
+	if (name.len == 0 || name.len > LEAT_XATTR_NAME_MAX ||
+	    memchr(name.data, 0, name.len) != NULL)
 		return -LE_RANGE;
 	TRY(cred_check(c));
 	if (has_prefix(name, "trusted.")) {
@@ -114,7 +115,7 @@ static int change(struct op *op, struct change *ch, void *out)
 int mds_setxattr(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_setxattr_req *in = vin;
-	struct change ch = { &in->cred, in->ino, in->name, in->value, in->flags, false, false };
+	struct change ch = {&in->cred, in->ino, in->name, in->value, in->flags, false, false};
 
 	if ((in->flags & ~(uint32_t)(XATTR_CREATE | XATTR_REPLACE)) != 0)
 		return -LE_INVAL;
@@ -126,7 +127,7 @@ int mds_setxattr(struct op *op, const void *vin, void *vout)
 int mds_removexattr(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_removexattr_req *in = vin;
-	struct change ch = { &in->cred, in->ino, in->name, { NULL, 0 }, 0, true, false };
+	struct change ch = {&in->cred, in->ino, in->name, {NULL, 0}, 0, true, false};
 
 	return change(op, &ch, vout);
 }

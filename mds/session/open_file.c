@@ -1,3 +1,4 @@
+/* Counts of opens; see open_file.h. */
 #include "mds/session/open_file.h"
 
 #include <fcntl.h>
@@ -5,7 +6,7 @@
 
 void open_files_init(struct open_files *of, uint32_t n_max)
 {
-	*of = (struct open_files){ .n_max = n_max };
+	*of = (struct open_files){.n_max = n_max};
 	hmap_init(&of->map, 256);
 	hmap_init(&of->opens, 256);
 }
@@ -18,7 +19,7 @@ void open_files_fini(struct open_files *of)
 		struct hmap_node *next = hmap_next(&of->map, n);
 		struct open_file *f = container_of(n, struct open_file, node);
 
-		list_for_each_safe(l, &f->opens) {
+		list_for_each_safe (l, &f->opens) {
 			struct open *o = list_entry(l, struct open, by_file);
 
 			list_remove(&o->by_session);
@@ -193,8 +194,8 @@ void open_drop_all(struct open_files *of, struct open *o)
 	open_trim(of, o);
 }
 
-bool open_file_other_writers(struct open_files *of, const struct open_file *f, const struct session *se,
-			     bool but_append)
+bool open_file_other_writers(struct open_files *of, const struct open_file *f,
+			     const struct session *se, bool but_append)
 {
 	const struct open *own = f == NULL || se == NULL ? NULL : open_find(of, se, f->ino);
 	uint32_t n, n_own;

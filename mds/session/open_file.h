@@ -1,7 +1,7 @@
 /*
- * Open files: soft state, counted per (session, inode), reclaimed by the clients after a restart. What
- * several writers and truncations in between mean for the size is kept here while anybody has the file open or some
- * longer operation on its data is under way.
+ * Open files: soft state, counted per (session, inode), reclaimed by the clients after a restart.
+ * What several writers and truncations in between mean for the size is kept here while anybody has
+ * the file open or some longer operation on its data is under way.
  *
  * Owned by the loop.
  */
@@ -14,15 +14,17 @@ struct open_file {
 	struct hmap_node node;
 	struct ino ino;
 	struct list opens; /* struct open, by_file */
-	uint32_t n_readers, n_writers, n_append; /* opens, of all sessions; n_append are among n_writers */
-	uint32_t refs;     /* who works with it just now */
+	uint32_t n_readers, n_writers,
+		n_append;   /* opens, of all sessions; n_append are among n_writers */
+	uint32_t refs;      /* who works with it just now */
 	struct fmutex busy; /* data as a whole: truncate, punch, settle, append over unknown ends */
 	/* Since the first of the present writers opened: */
-	bool dirty;        /* some close said so */
-	bool mtime_set;    /* by utimes, so chunks do not tell */
-	bool ask_chains;   /* what closes report does not suffice: several sessions wrote, or a truncation */
-	bool settling;     /* a fiber is at it */
-	bool ends_known;   /* appends need not ask the chains */
+	bool dirty;          /* some close said so */
+	bool mtime_set;      /* by utimes, so chunks do not tell */
+	bool ask_chains;     /* what closes report does not suffice: several sessions wrote, or a
+				truncation */
+	bool settling;       /* a fiber is at it */
+	bool ends_known;     /* appends need not ask the chains */
 	uint64_t size, used; /* as reported by closes */
 	int64_t mtime_ns;
 };
@@ -45,13 +47,15 @@ struct open_files {
 void open_files_init(struct open_files *of, uint32_t n_max);
 void open_files_fini(struct open_files *of);
 
-struct open_file *open_file_find(struct open_files *of, struct ino ino); /* NULL: not open, not worked with */
+struct open_file *open_file_find(struct open_files *of,
+				 struct ino ino); /* NULL: not open, not worked with */
 /* Finds or makes it and takes a reference. -LE_NFILE, -LE_NOMEM. Does not yield. */
 int open_file_get(struct open_files *of, struct ino ino, struct open_file **ret_f) CHECK_RESULT;
 void open_file_put(struct open_files *of, struct open_file *f);
 
 /* Makes room for an open that open_add then counts without failing. -LE_NFILE, -LE_NOMEM. */
-int open_prepare(struct open_files *of, struct session *se, struct ino ino, struct open **ret_open) CHECK_RESULT;
+int open_prepare(struct open_files *of, struct session *se, struct ino ino,
+		 struct open **ret_open) CHECK_RESULT;
 /* flags of open(2). settled: the inode was not marked as unsettled before. */
 void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n, bool settled);
 /* Undoes a prepare that was not used. */
@@ -67,8 +71,8 @@ static inline bool open_file_is_open(const struct open_file *f)
 	return f != NULL && !list_empty(&f->opens);
 }
 /* Somebody else than this session may write other than by append. */
-bool open_file_other_writers(struct open_files *of, const struct open_file *f, const struct session *se,
-			     bool but_append);
+bool open_file_other_writers(struct open_files *of, const struct open_file *f,
+			     const struct session *se, bool but_append);
 
 static inline bool open_flags_write(uint32_t flags)
 {

@@ -1,3 +1,4 @@
+/* Replay rows; see replay.h. */
 #include "mds/session/replay.h"
 
 #include <stdlib.h>
@@ -59,7 +60,7 @@ int replay_encode(struct replay_slot *row, const struct msg_desc *desc, const vo
 void replay_put(struct store *s, const struct session *se, uint32_t slot)
 {
 	const struct replay_slot *row = &se->slots[slot];
-	struct replay_rec rec = { row->run_seq, row->op, 0, bytes_of(row->reply, row->reply_len) };
+	struct replay_rec rec = {row->run_seq, row->op, 0, bytes_of(row->reply, row->reply_len)};
 	uint8_t buf[REPLAY_REPLY_MAX + 64];
 	struct wire_w w;
 

@@ -1,7 +1,7 @@
 /*
  * Exactly once: each mutation carries (session, slot, seq). Per slot the last answer is kept, in
- * memory and, when the mutation changed anything, in the store, in the same batch. What is repeated gets the same
- * answer; what is repeated while the first is still running waits for it.
+ * memory and, when the mutation changed anything, in the store, in the same batch. What is repeated
+ * gets the same answer; what is repeated while the first is still running waits for it.
  *
  * An operation that failed for a passing reason (retry class not NEVER) leaves no row: it may be
  * repeated under its number.
@@ -28,17 +28,26 @@ struct replay_slot {
 	struct waitq done;
 };
 
-enum replay_verdict { REPLAY_EXECUTE, REPLAY_ANSWER };
-/* What is to be done with (slot, seq). EXECUTE: it is marked as running; replay_end must follow. ANSWER: the row has
- * the answer. -LE_STALE_SEQ, -LE_INVAL (no such slot), -LE_SESSION_GONE. Yields. */
-int replay_begin(struct session *se, uint32_t slot, uint64_t seq, enum replay_verdict *ret_verdict) CHECK_RESULT;
-/* In the critical section of the mutation that succeeded: puts the row into its batch. rep NULL: empty. */
-int replay_encode(struct replay_slot *row, const struct msg_desc *desc, const void *rep) CHECK_RESULT;
+enum replay_verdict {
+	REPLAY_EXECUTE,
+	REPLAY_ANSWER
+};
+/* What is to be done with (slot, seq). EXECUTE: it is marked as running; replay_end must follow.
+ * ANSWER: the row has the answer. -LE_STALE_SEQ, -LE_INVAL (no such slot), -LE_SESSION_GONE.
+ * Yields. */
+int replay_begin(struct session *se, uint32_t slot, uint64_t seq,
+		 enum replay_verdict *ret_verdict) CHECK_RESULT;
+/* In the critical section of the mutation that succeeded: puts the row into its batch. rep NULL:
+ * empty. */
+int replay_encode(struct replay_slot *row, const struct msg_desc *desc,
+		  const void *rep) CHECK_RESULT;
 void replay_put(struct store *s, const struct session *se, uint32_t slot);
-/* The end of the running operation. keep: this answer stays (the reply as replay_encode left it). */
+/* The end of the running operation. keep: this answer stays (the reply as replay_encode left it).
+ */
 void replay_end(struct replay_slot *row, uint16_t op, int status, bool keep);
 /* Decodes the kept reply into rep, whose bytes members point into buf (at least row->reply_len). */
-int replay_answer(const struct replay_slot *row, const struct msg_desc *desc, void *buf, void *rep) CHECK_RESULT;
+int replay_answer(const struct replay_slot *row, const struct msg_desc *desc, void *buf,
+		  void *rep) CHECK_RESULT;
 
 int replay_load_row(struct session *se, uint32_t slot, const void *value, size_t len) CHECK_RESULT;
 

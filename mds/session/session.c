@@ -1,3 +1,4 @@
+/* The table of sessions; see session.h. */
 #include "mds/session/session.h"
 
 #include <stdlib.h>
@@ -37,7 +38,8 @@ struct session *session_find_client(struct sessions *ss, const struct uuid *clie
 	return NULL;
 }
 
-static struct session *session_alloc(uint64_t id, const struct uuid *client, struct bytes name, uint32_t slots)
+static struct session *session_alloc(uint64_t id, const struct uuid *client, struct bytes name,
+				     uint32_t slots)
 {
 	struct session *se = calloc(1, sizeof(*se));
 
@@ -55,7 +57,8 @@ static struct session *session_alloc(uint64_t id, const struct uuid *client, str
 	se->n_slots = slots;
 	se->refs = 1;
 	se->heard_us = loop_now_us();
-	snprintf(se->name, sizeof(se->name), "%.*s", (int)name.len, name.len > 0 ? (const char *)name.data : "");
+	snprintf(se->name, sizeof(se->name), "%.*s", (int)name.len,
+		 name.len > 0 ? (const char *)name.data : "");
 	list_init(&se->opens);
 	list_init(&se->link);
 	return se;
@@ -89,8 +92,8 @@ void session_unref(struct session *se)
 	free(se);
 }
 
-int session_create(struct sessions *ss, const struct uuid *client, struct bytes name, uint32_t slots,
-		   struct session **ret_session)
+int session_create(struct sessions *ss, const struct uuid *client, struct bytes name,
+		   uint32_t slots, struct session **ret_session)
 {
 	struct store *s = ss->store;
 	struct session *se;
@@ -108,7 +111,7 @@ int session_create(struct sessions *ss, const struct uuid *client, struct bytes 
 		return -LE_NOMEM;
 	s->counters.next_session++;
 	txn_counters(s);
-	TXN_PUT(s, key_of('S', se->id), session_rec, &((struct session_rec){ *client, name, slots }));
+	TXN_PUT(s, key_of('S', se->id), session_rec, &((struct session_rec){*client, name, slots}));
 	rc = store_wait(s, txn_end(s));
 	if (rc < 0) {
 		session_unref(se);
@@ -224,11 +227,12 @@ static int load_row(void *arg, const void *key, size_t key_len, const void *valu
 }
 
 static int load_kind(struct sessions *ss, char kind,
-		     int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len))
+		     int (*each)(void *arg, const void *key, size_t key_len, const void *value,
+				 size_t len))
 {
 	const uint8_t begin = (uint8_t)kind, end = (uint8_t)(kind + 1);
-	struct kv_range range = { &begin, 1, &end, 1, UINT32_MAX };
-	struct load l = { ss, 0 };
+	struct kv_range range = {&begin, 1, &end, 1, UINT32_MAX};
+	struct load l = {ss, 0};
 	bool more;
 
 	TRY(kv_scan(ss->store->kv, NULL, &range, each, &l, &more));
@@ -239,7 +243,7 @@ static int load_kind(struct sessions *ss, char kind,
 
 void sessions_init(struct sessions *ss)
 {
-	*ss = (struct sessions){ 0 };
+	*ss = (struct sessions){0};
 	hmap_init(&ss->by_id, 64);
 	hmap_init(&ss->by_client, 64);
 	list_init(&ss->all);
@@ -257,7 +261,7 @@ int sessions_load(struct sessions *ss, struct store *s, const struct mds_params 
 
 void sessions_fini(struct sessions *ss)
 {
-	list_for_each_safe(n, &ss->all) {
+	list_for_each_safe (n, &ss->all) {
 		struct session *se = list_entry(n, struct session, link);
 
 		list_remove(&se->link);

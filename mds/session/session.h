@@ -1,8 +1,8 @@
 /*
  * Sessions: one per mount (client uuid), durable, with replay rows (replay.h) and open files
- * (open_file.h). A session lives while something is heard of it, and session_ttl_ms longer. A new connection
- * with the same client uuid takes its session over; the old connection is broken and what it
- * still had queued is not executed.
+ * (open_file.h). A session lives while something is heard of it, and session_ttl_ms longer. A new
+ * connection with the same client uuid takes its session over; the old connection is broken and
+ * what it still had queued is not executed.
  *
  * Owned by the loop.
  */
@@ -15,7 +15,7 @@
 #include "mds/session/replay.h"
 #include "mds/store/txn.h"
 
-#define SESSION_MDS 1u    /* of the MDS itself, at object servers */
+#define SESSION_MDS   1u  /* of the MDS itself, at object servers */
 #define SESSION_FIRST 16u /* below are reserved */
 
 struct session {
@@ -30,9 +30,10 @@ struct session {
 	uint64_t heard_us;
 	uint32_t refs;
 	bool ended;
-	bool closing;            /* by its client, not by silence */
-	uint64_t reclaimed_sum;  /* of the last reclaim message */
-	bool from_store; /* of a former incarnation of this server, has not reclaimed its opens yet */
+	bool closing;           /* by its client, not by silence */
+	uint64_t reclaimed_sum; /* of the last reclaim message */
+	bool from_store; /* of a former incarnation of this server, has not reclaimed its opens yet
+			  */
 	struct list opens; /* struct open */
 };
 
@@ -42,7 +43,7 @@ struct sessions {
 	struct hmap by_id, by_client;
 	struct list all;
 	uint32_t n, n_from_store;
-	uint64_t gen; /* changes with the set of live sessions */
+	uint64_t gen;       /* changes with the set of live sessions */
 	struct fmutex lock; /* opening and ending */
 };
 
@@ -54,13 +55,13 @@ void sessions_fini(struct sessions *ss);
 struct session *session_find(struct sessions *ss, uint64_t id); /* NULL: none alive */
 struct session *session_find_client(struct sessions *ss, const struct uuid *client);
 /* A new one, durable when this returns. Under ss->lock. Yields. */
-int session_create(struct sessions *ss, const struct uuid *client, struct bytes name, uint32_t slots,
-		   struct session **ret_session) CHECK_RESULT;
+int session_create(struct sessions *ss, const struct uuid *client, struct bytes name,
+		   uint32_t slots, struct session **ret_session) CHECK_RESULT;
 /* Binds the connection, breaks the former one. */
 void session_attach(struct session *se, struct rpc_peer *p);
 void session_detach(struct session *se, struct rpc_peer *p);
-/* Removes it and its rows durably and takes it out of the tables; its opens are left in se->opens to the caller. Under
- * ss->lock. The caller holds a reference. Yields. */
+/* Removes it and its rows durably and takes it out of the tables; its opens are left in se->opens
+ * to the caller. Under ss->lock. The caller holds a reference. Yields. */
 int session_remove(struct sessions *ss, struct session *se) CHECK_RESULT;
 /* It has reclaimed. True: it was the last one. */
 bool session_returned(struct sessions *ss, struct session *se);

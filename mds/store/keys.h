@@ -35,7 +35,7 @@ static inline uint64_t get_be(const uint8_t *p, int n)
 
 static inline struct key key_of(char kind, uint64_t id)
 {
-	struct key k = { .len = 9 };
+	struct key k = {.len = 9};
 	k.b[0] = (uint8_t)kind;
 	put_be(k.b + 1, id, 8);
 	return k;
@@ -43,7 +43,7 @@ static inline struct key key_of(char kind, uint64_t id)
 /* The prefix of all keys of a kind. */
 static inline struct key key_kind(char kind)
 {
-	return (struct key){ .b = { (uint8_t)kind }, .len = 1 };
+	return (struct key){.b = {(uint8_t)kind}, .len = 1};
 }
 static inline struct key key_inode(struct ino ino)
 {
@@ -73,7 +73,7 @@ static inline struct key key_replay(uint64_t session, uint32_t slot)
 }
 static inline struct key key_cluster(char kind, uint32_t id)
 {
-	struct key k = { .b = { 'C', (uint8_t)kind }, .len = 2 };
+	struct key k = {.b = {'C', (uint8_t)kind}, .len = 2};
 	if (kind != 'm' && kind != 'n') {
 		put_be(k.b + 2, id, 4);
 		k.len = 6;

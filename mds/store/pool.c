@@ -1,3 +1,4 @@
+/* Free lists over slabs; see pool.h. */
 #include "mds/store/pool.h"
 
 #include <stdlib.h>
@@ -10,7 +11,7 @@
 
 void pool_init(struct pool *p, size_t size)
 {
-	*p = (struct pool){ .size = (size + 15) & ~(size_t)15 };
+	*p = (struct pool){.size = (size + 15) & ~(size_t)15};
 }
 
 void pool_fini(struct pool *p)
@@ -21,7 +22,7 @@ void pool_fini(struct pool *p)
 		p->slabs = *(void **)slab;
 		free(slab);
 	}
-	*p = (struct pool){ .size = p->size };
+	*p = (struct pool){.size = p->size};
 }
 
 int pool_reserve(struct pool *p, uint32_t n)

@@ -1,3 +1,4 @@
+/* Encoding of what is on disk, generated from the lists in records.h. */
 #include "mds/store/records.h"
 
 WIRE_DEFINE_MESSAGE(inode_rec)

@@ -8,32 +8,42 @@
 #include "common/proto/types.h"
 
 #define STORE_FORMAT 1u
-#define RECORD_MAX 8192u /* no encoded record but tables and replay rows is longer */
+#define RECORD_MAX   8192u /* no encoded record but tables and replay rows is longer */
 
 /*
- * append_end: how far appends have been reserved; apart from attr.size so that nobody reads reserved bytes
- * that were never written. parent: of directories. entries: of a directory. mode 0: no such inode (in memory
- * only).
+ * append_end: how far appends have been reserved; apart from attr.size so that nobody reads
+ * reserved bytes that were never written. parent: of directories. entries: of a directory. mode 0:
+ * no such inode (in memory only).
  */
-enum inode_rec_flags { INODE_TOMBS = 1 /* a directory that has (had) tombstones */ };
-#define inode_rec_FIELDS(F) \
-	F(attr, attr) F(u64, append_end) F(ino, parent) F(u64, entries) F(u32, n_xattrs) F(u32, flags) \
-	F(bytes, symlink)
+enum inode_rec_flags {
+	INODE_TOMBS = 1 /* a directory that has (had) tombstones */
+};
+#define inode_rec_FIELDS(F)                                                                        \
+	F(attr, attr)                                                                              \
+	F(u64, append_end)                                                                         \
+	F(ino, parent) F(u64, entries) F(u32, n_xattrs) F(u32, flags) F(bytes, symlink)
 WIRE_STRUCT(inode_rec)
 
 /* ino 0: a tombstone, which only tells that higher collision indexes may be in use. */
-enum dentry_rec_flags { DENTRY_MORE = 1 /* a higher collision index is or was in use */ };
+enum dentry_rec_flags {
+	DENTRY_MORE = 1 /* a higher collision index is or was in use */
+};
 #define dentry_rec_FIELDS(F) F(ino, ino) F(u8, type) F(u8, flags) F(bytes, name)
 WIRE_STRUCT(dentry_rec)
 
 /*
- * A change of many chunks under way, finished after a crash. op, session, slot, seq: whose answer it is
- * (0: nobody's). mask and attr: what setattr changes with it.
+ * A change of many chunks under way, finished after a crash. op, session, slot, seq: whose answer
+ * it is (0: nobody's). mask and attr: what setattr changes with it.
  */
-enum intent_kind { INTENT_TRIM = 1, INTENT_PUNCH = 2 };
-#define intent_rec_FIELDS(F) \
-	F(u8, kind) F(ino, ino) F(layout, layout) F(u64, off) F(u64, len) F(u32, mask) F(attr, attr) \
-	F(u16, op) F(u64, session) F(u32, slot) F(u64, seq) F(u64, extend)
+enum intent_kind {
+	INTENT_TRIM = 1,
+	INTENT_PUNCH = 2
+};
+#define intent_rec_FIELDS(F)                                                                       \
+	F(u8, kind)                                                                                \
+	F(ino, ino)                                                                                \
+	F(layout, layout) F(u64, off) F(u64, len) F(u32, mask) F(attr, attr) F(u16, op)            \
+		F(u64, session) F(u32, slot) F(u64, seq) F(u64, extend)
 WIRE_STRUCT(intent_rec)
 
 #define removal_rec_FIELDS(F) F(ino, ino) F(layout, layout)
@@ -45,7 +55,7 @@ WIRE_STRUCT(session_rec)
 #define replay_rec_FIELDS(F) F(u64, seq) F(u16, op) F(i32, status) F(bytes, reply)
 WIRE_STRUCT(replay_rec)
 
-#define cluster_rec_FIELDS(F) \
+#define cluster_rec_FIELDS(F)                                                                      \
 	F(u32, format) F(uuid, cluster) F(u64, dentry_seed) F(u64, incarnation) F(u32, map_epoch)
 WIRE_STRUCT(cluster_rec)
 

@@ -1,8 +1,8 @@
 /*
  * Cache and loading. A cached object without pending versions is in the clock list `lru` and may be
- * evicted; one with pending versions or being loaded is not in it. An object that is not cached has no pending
- * versions, so its record in the kv store is its newest. While a record is read a placeholder
- * stands in the cache, so that nobody reads it twice or changes it meanwhile.
+ * evicted; one with pending versions or being loaded is not in it. An object that is not cached has
+ * no pending versions, so its record in the kv store is its newest. While a record is read a
+ * placeholder stands in the cache, so that nobody reads it twice or changes it meanwhile.
  */
 #include "mds/store/store.h"
 
@@ -11,9 +11,9 @@
 #include "common/base/checksum.h"
 #include "common/base/log.h"
 
-static const uint32_t name_class_size[NAME_CLASSES] = { 32, 96, 256 };
+static const uint32_t name_class_size[NAME_CLASSES] = {32, 96, 256};
 #define COLLISION_BITS 4u
-#define COLLISIONS (1u << COLLISION_BITS)
+#define COLLISIONS     (1u << COLLISION_BITS)
 
 static uint64_t inode_hash(struct ino ino)
 {
@@ -117,13 +117,14 @@ struct inode *inode_insert(struct store *s, struct ino ino)
 	return i;
 }
 
-static struct dentry *dentry_insert_place(struct store *s, struct ino dir, uint64_t cookie, uint32_t name_len)
+static struct dentry *dentry_insert_place(struct store *s, struct ino dir, uint64_t cookie,
+					  uint32_t name_len)
 {
 	uint8_t class = 0;
 	struct dentry *d;
 
 	while (name_class_size[class] < name_len)
-		class++;
+		class ++;
 	d = pool_get(&s->name_pool[class]);
 	d->name_class = class;
 	d->name = d->inline_name;
@@ -206,7 +207,7 @@ int inode_get(struct store *s, struct ino ino, enum view view, struct inode **re
 	return 0;
 }
 
-int dentry_at(struct store *s, struct ino dir, uint64_t cookie, enum view view, uint32_t name_len,
+int dentry_at(struct store *s, struct ino dir, uint64_t cookie, enum view view,
 	      struct dentry **ret_d, struct dentry_val *ret_val)
 {
 	struct dentry *d = dentry_cached(s, dir, cookie);
@@ -216,7 +217,7 @@ int dentry_at(struct store *s, struct ino dir, uint64_t cookie, enum view view, 
 		s->miss.kind = COBJ_DENTRY;
 		s->miss.ino = dir;
 		s->miss.cookie = cookie;
-		s->miss.name_len = name_len;
+		s->miss.name_len = s->name_len;
 		s->miss.batch = 0;
 		return -LE_MISS;
 	}
@@ -257,16 +258,18 @@ static int dentry_take_name(struct store *s, struct dentry *d, struct bytes name
 	return 0;
 }
 
-int dentry_find(struct store *s, struct ino dir, struct bytes name, enum view view, struct dentry **ret_d,
-		struct dentry_val *ret_val)
+int dentry_find(struct store *s, struct ino dir, struct bytes name, enum view view,
+		struct dentry **ret_d, struct dentry_val *ret_val)
 {
 	uint64_t cookie = dentry_cookie(s, name);
 	struct dentry *free_place = NULL, *d;
-	struct dentry_val val, free_val = { 0 };
+	struct dentry_val val, free_val = {0};
 	bool more = true;
 
+	s->name_len = name.len;
+
 	for (uint32_t idx = 0; idx < COLLISIONS && more; idx++) {
-		TRY(dentry_at(s, dir, cookie | idx, view, name.len, &d, &val));
+		TRY(dentry_at(s, dir, cookie | idx, view, &d, &val));
 		if (val.state == DENTRY_LIVE && dentry_is(d, name)) {
 			*ret_d = d;
 			*ret_val = val;
@@ -278,7 +281,7 @@ int dentry_find(struct store *s, struct ino dir, struct bytes name, enum view vi
 		}
 		more = val.state != DENTRY_ABSENT && (val.flags & DENTRY_MORE) != 0;
 		if (!more && free_place == NULL && idx + 1 < COLLISIONS && view == VIEW_NEWEST) {
-			TRY(dentry_at(s, dir, cookie | (idx + 1), view, name.len, &free_place, &free_val));
+			TRY(dentry_at(s, dir, cookie | (idx + 1), view, &free_place, &free_val));
 		}
 	}
 	if (view == VIEW_DURABLE)
@@ -299,16 +302,19 @@ int store_get_record(struct store *s, struct key k, struct kv_value *ret_v)
 }
 
 int store_scan(struct store *s, const struct key *begin, const struct key *end,
-	       int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len), void *arg)
+	       int (*each)(void *arg, const void *key, size_t key_len, const void *value,
+			   size_t len),
+	       void *arg)
 {
-	struct kv_range range = { begin->b, begin->len, end->b, end->len, UINT32_MAX };
+	struct kv_range range = {begin->b, begin->len, end->b, end->len, UINT32_MAX};
 	bool more;
 
 	return kv_scan(s->kv, NULL, &range, each, arg, &more);
 }
 
 int store_scan_prefix(struct store *s, struct key k,
-		      int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len),
+		      int (*each)(void *arg, const void *key, size_t key_len, const void *value,
+				  size_t len),
 		      void *arg)
 {
 	struct key end = key_after(k);
@@ -354,8 +360,8 @@ static int dentry_decode(struct dentry *d, const void *value, size_t len)
 	wire_get_dentry_rec(&r, &rec);
 	if (r.status < 0 || rec.name.len > LEAT_NAME_MAX)
 		return -LE_CORRUPT_STORE;
-	d->durable = (struct dentry_val){ rec.ino, rec.ino.v == 0 ? DENTRY_TOMB : DENTRY_LIVE, rec.type,
-					  rec.flags };
+	d->durable = (struct dentry_val){rec.ino, rec.ino.v == 0 ? DENTRY_TOMB : DENTRY_LIVE,
+					 rec.type, rec.flags};
 	if (rec.name.len > name_class_size[d->name_class]) {
 		d->name = malloc(LEAT_NAME_MAX);
 		if (d->name == NULL)
@@ -384,11 +390,12 @@ static int load_record(struct store *s, struct cobj *o, struct key k)
 	rc = kv_get(s->kv, k.b, k.len, &v);
 	o->loading = false;
 	if (rc == 0) {
-		rc = o->kind == COBJ_INODE ?
-			     inode_decode(container_of(o, struct inode, o), v.data, v.len) :
-			     dentry_decode(container_of(o, struct dentry, o), v.data, v.len);
+		rc = o->kind == COBJ_INODE
+			     ? inode_decode(container_of(o, struct inode, o), v.data, v.len)
+			     : dentry_decode(container_of(o, struct dentry, o), v.data, v.len);
 		if (rc == -LE_CORRUPT_STORE)
-			log_error("record of %s %llu is damaged", o->kind == COBJ_INODE ? "inode" : "directory",
+			log_error("record of %s %llu is damaged",
+				  o->kind == COBJ_INODE ? "inode" : "directory",
 				  (unsigned long long)get_be(k.b + 1, 8));
 		kv_value_fini(&v);
 	} else if (rc == -LE_NOENT) {
@@ -514,12 +521,15 @@ static void store_init(struct store *s)
 int store_open(struct env *env, const struct store_options *opt, struct store *s)
 {
 	struct kv_options ko = {
-		.create = opt->create, .cache_size = opt->kv_cache_bytes, .no_sync = !opt->sync,
-		.write_buffer_size = opt->kv_write_buffer_bytes, .background_threads = opt->kv_threads,
+		.create = opt->create,
+		.cache_size = opt->kv_cache_bytes,
+		.no_sync = !opt->sync,
+		.write_buffer_size = opt->kv_write_buffer_bytes,
+		.background_threads = opt->kv_threads,
 	};
 	int rc;
 
-	*s = (struct store){ .env = env, .opt = *opt, .hash_mask = UINT64_MAX };
+	*s = (struct store){.env = env, .opt = *opt, .hash_mask = UINT64_MAX};
 	TRY(kv_open(env, opt->path, &ko, &s->kv));
 	store_init(s);
 	rc = opt->create ? 0 : read_state(s);

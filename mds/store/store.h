@@ -1,11 +1,11 @@
 /*
  * The metadata store: a bounded in-memory cache of inodes and directory entries over common/kv, in
- * which each object may have up to three versions: the durable one, the one in the batch that is being
- * synced, and the one in the open batch. Mutations see the newest (VIEW_NEWEST); everybody else the durable one
- * (VIEW_DURABLE), so nothing is ever seen that a crash could take back.
+ * which each object may have up to three versions: the durable one, the one in the batch that is
+ * being synced, and the one in the open batch. Mutations see the newest (VIEW_NEWEST); everybody
+ * else the durable one (VIEW_DURABLE), so nothing is ever seen that a crash could take back.
  *
- * Nothing here that answers from memory yields: what is not in memory is -LE_MISS, and is noted; leave
- * the critical section, call store_load, and run it again.
+ * Nothing here that answers from memory yields: what is not in memory is -LE_MISS, and is noted;
+ * leave the critical section, call store_load, and run it again.
  *
  * Owned by one loop. Returned pointers are good until the caller yields.
  */
@@ -21,8 +21,14 @@
 #include "mds/store/pool.h"
 #include "mds/store/records.h"
 
-enum view { VIEW_DURABLE, VIEW_NEWEST };
-enum cobj_kind { COBJ_INODE, COBJ_DENTRY };
+enum view {
+	VIEW_DURABLE,
+	VIEW_NEWEST
+};
+enum cobj_kind {
+	COBJ_INODE,
+	COBJ_DENTRY
+};
 
 /* What cached inodes and dentries share. */
 struct cobj {
@@ -43,7 +49,11 @@ struct inode {
 	struct inode_rec *ver[2];
 };
 
-enum dentry_state { DENTRY_ABSENT, DENTRY_LIVE, DENTRY_TOMB };
+enum dentry_state {
+	DENTRY_ABSENT,
+	DENTRY_LIVE,
+	DENTRY_TOMB
+};
 struct dentry_val {
 	struct ino ino;
 	uint8_t state, type, flags;
@@ -105,8 +115,9 @@ struct store {
 		uint32_t name_len;
 		uint64_t batch; /* not 0: wait for this batch instead */
 	} miss;
-	uint64_t depends; /* newest batch whose changes the running section has seen */
-	bool wrote;       /* the running section has begun to write */
+	uint32_t name_len; /* of the name that is looked for: how large a place must be */
+	uint64_t depends;  /* newest batch whose changes the running section has seen */
+	bool wrote;        /* the running section has begun to write */
 
 	struct cluster_rec cluster;
 	struct counters_rec counters;
@@ -114,8 +125,8 @@ struct store {
 	uint64_t hash_mask; /* of name hashes; tests make it small */
 };
 
-/* Opens or (opt->create) makes the kv store, reads cluster and counters records (unless create). -LE_STORE_FORMAT
- * when they are missing or of another version. Yields. */
+/* Opens or (opt->create) makes the kv store, reads cluster and counters records (unless create).
+ * -LE_STORE_FORMAT when they are missing or of another version. Yields. */
 int store_open(struct env *env, const struct store_options *opt, struct store *ret_s) CHECK_RESULT;
 /* After store_stop (txn.h) if the committer ran. Yields. */
 void store_close(struct store *s);
@@ -124,11 +135,12 @@ void store_close(struct store *s);
 int inode_get(struct store *s, struct ino ino, enum view view, struct inode **ret_i,
 	      const struct inode_rec **ret_rec) CHECK_RESULT;
 
-/* Looks for a name. -LE_NOENT: *ret_d (if wanted) is the place where it would be inserted. -LE_NOSPC: no place. */
-int dentry_find(struct store *s, struct ino dir, struct bytes name, enum view view, struct dentry **ret_d,
-		struct dentry_val *ret_val) CHECK_RESULT;
+/* Looks for a name. -LE_NOENT: *ret_d (if wanted) is the place where it would be inserted.
+ * -LE_NOSPC: no place. */
+int dentry_find(struct store *s, struct ino dir, struct bytes name, enum view view,
+		struct dentry **ret_d, struct dentry_val *ret_val) CHECK_RESULT;
 /* The place with this cookie. */
-int dentry_at(struct store *s, struct ino dir, uint64_t cookie, enum view view, uint32_t name_len,
+int dentry_at(struct store *s, struct ino dir, uint64_t cookie, enum view view,
 	      struct dentry **ret_d, struct dentry_val *ret_val) CHECK_RESULT;
 uint64_t dentry_cookie(const struct store *s, struct bytes name); /* with collision index 0 */
 
@@ -142,13 +154,16 @@ void store_unpin(struct store *s, struct cobj *o);
 struct inode *inode_insert(struct store *s, struct ino ino);
 void store_shrink(struct store *s);
 size_t inode_encode(const struct inode_rec *rec, uint8_t *buf, size_t size);
-/* All records from begin up to end (not included); returns when each() does not return 0. Yields. */
+/* All records from begin up to end (not included); returns when each() does not return 0. Yields.
+ */
 int store_scan(struct store *s, const struct key *begin, const struct key *end,
-	       int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len), void *arg)
-	CHECK_RESULT;
+	       int (*each)(void *arg, const void *key, size_t key_len, const void *value,
+			   size_t len),
+	       void *arg) CHECK_RESULT;
 /* All records whose keys begin with k. */
 int store_scan_prefix(struct store *s, struct key k,
-		      int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len),
+		      int (*each)(void *arg, const void *key, size_t key_len, const void *value,
+				  size_t len),
 		      void *arg) CHECK_RESULT;
 int store_get_record(struct store *s, struct key k, struct kv_value *ret_v) CHECK_RESULT;
 

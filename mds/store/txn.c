@@ -1,6 +1,6 @@
 /*
- * The committer and the writing half of critical sections. Inodes and entries are encoded when their
- * batch closes, once each, however often they were changed in it.
+ * The committer and the writing half of critical sections. Inodes and entries are encoded when
+ * their batch closes, once each, however often they were changed in it.
  */
 #include "mds/store/txn.h"
 
@@ -97,7 +97,7 @@ struct inode_rec *inode_edit(struct store *s, struct inode *i)
 
 struct inode *inode_create(struct store *s, struct inode_rec **ret_rec)
 {
-	struct ino ino = { s->counters.next_ino++ };
+	struct ino ino = {s->counters.next_ino++};
 	struct inode *i = inode_insert(s, ino);
 
 	i->o.hot = true;
@@ -116,7 +116,7 @@ void inode_delete(struct store *s, struct inode *i)
 		txn_delete_prefix(s, key_of('X', i->ino.v));
 	if (S_ISDIR(rec->attr.mode) && (rec->flags & INODE_TOMBS) != 0)
 		dentry_remove_range(s, i->ino);
-	*rec = (struct inode_rec){ 0 };
+	*rec = (struct inode_rec){0};
 	s->counters.n_inodes--;
 	s->counters_dirty = true;
 }
@@ -136,12 +136,13 @@ void dentry_put(struct store *s, struct dentry *d, struct ino ino, uint32_t mode
 	struct dentry_val *v = dentry_edit(s, d), before;
 	struct dentry *prev;
 
-	*v = (struct dentry_val){ ino, DENTRY_LIVE, (uint8_t)(mode >> 12), v->flags };
+	*v = (struct dentry_val){ino, DENTRY_LIVE, (uint8_t)(mode >> 12), v->flags};
 	if ((d->cookie & 15) == 0)
 		return;
 	/* It was in the way of the search, so it is in memory. */
-	if (dentry_at(s, d->parent, d->cookie - 1, VIEW_NEWEST, 0, &prev, &before) < 0)
-		PANIC("collision chain of directory %llu is not in memory", (unsigned long long)d->parent.v);
+	if (dentry_at(s, d->parent, d->cookie - 1, VIEW_NEWEST, &prev, &before) < 0)
+		PANIC("collision chain of directory %llu is not in memory",
+		      (unsigned long long)d->parent.v);
 	if ((before.flags & DENTRY_MORE) == 0)
 		dentry_edit(s, prev)->flags |= DENTRY_MORE;
 }
@@ -159,8 +160,8 @@ bool dentry_remove(struct store *s, struct dentry *d)
 	struct dentry_val *v = dentry_edit(s, d);
 	bool tomb = (v->flags & DENTRY_MORE) != 0;
 
-	*v = (struct dentry_val){ .state = tomb ? DENTRY_TOMB : DENTRY_ABSENT,
-				  .flags = tomb ? DENTRY_MORE : 0 };
+	*v = (struct dentry_val){.state = tomb ? DENTRY_TOMB : DENTRY_ABSENT,
+				 .flags = tomb ? DENTRY_MORE : 0};
 	return tomb;
 }
 
@@ -218,7 +219,7 @@ static void encode_dentry(struct batch *b, struct dentry *d)
 {
 	const struct dentry_val *v = &d->ver[b->no & 1];
 	struct key k = key_dentry(d->parent, d->cookie);
-	struct dentry_rec rec = { v->ino, v->type, v->flags, { NULL, 0 } };
+	struct dentry_rec rec = {v->ino, v->type, v->flags, {NULL, 0}};
 	uint8_t buf[512];
 	struct wire_w w;
 
@@ -236,7 +237,7 @@ static void encode_dentry(struct batch *b, struct dentry *d)
 
 static void encode(struct store *s, struct batch *b)
 {
-	list_for_each(n, &b->dirty) {
+	list_for_each (n, &b->dirty) {
 		struct cobj *o = list_entry(n, struct cobj, dirty[b->no & 1]);
 
 		if (o->kind == COBJ_INODE)

@@ -1,15 +1,16 @@
 /*
- * Mutations. A fiber runs a critical section: it reads by inode_get and dentry_find with VIEW_NEWEST, makes
- * all its checks, and then writes by the calls below. It does not yield and it does not fail once it has
- * begun to write. What it wrote joins the open batch; store_wait waits until that batch is durable.
+ * Mutations. A fiber runs a critical section: it reads by inode_get and dentry_find with
+ * VIEW_NEWEST, makes all its checks, and then writes by the calls below. It does not yield and it
+ * does not fail once it has begun to write. What it wrote joins the open batch; store_wait waits
+ * until that batch is durable.
  *
  *     txn_begin(s)            may yield: waits while the open batch is full
  *     … -LE_MISS: store_load, and from the start …
  *     no = txn_end(s)         the batch that has it
  *     store_wait(s, no)       yields
  *
- * One batch is in sync at a time; what comes meanwhile makes the next. A failed commit is final: every later
- * txn_begin and store_wait gives -LE_IO.
+ * One batch is in sync at a time; what comes meanwhile makes the next. A failed commit is final:
+ * every later txn_begin and store_wait gives -LE_IO.
  */
 #ifndef LEAT_MDS_STORE_TXN_H
 #define LEAT_MDS_STORE_TXN_H
@@ -32,7 +33,8 @@ int store_settle(struct store *s) CHECK_RESULT;
 
 /* The record of the open batch, to be changed in place. */
 struct inode_rec *inode_edit(struct store *s, struct inode *i);
-/* A new inode with the next number; ret_rec has only attr.ino set. symlink: copied (malloc'd before), taken over. */
+/* A new inode with the next number; ret_rec has only attr.ino set. symlink: copied (malloc'd
+ * before), taken over. */
 struct inode *inode_create(struct store *s, struct inode_rec **ret_rec);
 /* Its record, its attributes in key space X; not its data. */
 void inode_delete(struct store *s, struct inode *i);
@@ -50,14 +52,14 @@ void txn_put(struct store *s, struct key k, const void *value, size_t len);
 void txn_delete(struct store *s, struct key k);
 void txn_delete_prefix(struct store *s, struct key k);
 /* Encodes a record of records.h: TXN_PUT(s, key, session_rec, &rec) */
-#define TXN_PUT(s, k, name, rec) \
-	do { \
-		uint8_t txn_buf_[RECORD_MAX]; \
-		struct wire_w txn_w_; \
-		wire_w_init(&txn_w_, txn_buf_, sizeof(txn_buf_)); \
-		wire_put_##name(&txn_w_, rec); \
-		ASSERT(txn_w_.status == 0); \
-		txn_put(s, k, txn_buf_, txn_w_.len); \
+#define TXN_PUT(s, k, name, rec)                                                                   \
+	do {                                                                                       \
+		uint8_t txn_buf_[RECORD_MAX];                                                      \
+		struct wire_w txn_w_;                                                              \
+		wire_w_init(&txn_w_, txn_buf_, sizeof(txn_buf_));                                  \
+		wire_put_##name(&txn_w_, rec);                                                     \
+		ASSERT(txn_w_.status == 0);                                                        \
+		txn_put(s, k, txn_buf_, txn_w_.len);                                               \
 	} while (0)
 /* s->counters was changed. */
 void txn_counters(struct store *s);

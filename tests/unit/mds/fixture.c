@@ -48,13 +48,13 @@ static int on_stat(struct rpc_req *r, const void *in, void *out)
 }
 
 static const struct rpc_handler oss_handlers[] = {
-	{ OP_oss_trim, on_trim },
-	{ OP_oss_punch, on_punch },
-	{ OP_oss_remove, on_remove },
-	{ OP_oss_stat, on_stat },
+	{OP_oss_trim, on_trim},
+	{OP_oss_punch, on_punch},
+	{OP_oss_remove, on_remove},
+	{OP_oss_stat, on_stat},
 };
 
-static const struct uuid test_cluster = { { 7, 7, 7 } };
+static const struct uuid test_cluster = {{7, 7, 7}};
 
 static void oss_main(struct loop *l, void *arg)
 {
@@ -64,9 +64,15 @@ static void oss_main(struct loop *l, void *arg)
 	for (uint32_t i = 0; i < FX_TARGETS; i++) {
 		char addr[32];
 		struct rpc_server_options o = {
-			.transport = f->net, .addrs = addr, .name = "oss", .role = ROLE_OSSD,
-			.cluster = test_cluster, .key = f->key, .handlers = oss_handlers,
-			.n_handlers = ARRAY_SIZE(oss_handlers), .arg = f,
+			.transport = f->net,
+			.addrs = addr,
+			.name = "oss",
+			.role = ROLE_OSSD,
+			.cluster = test_cluster,
+			.key = f->key,
+			.handlers = oss_handlers,
+			.n_handlers = ARRAY_SIZE(oss_handlers),
+			.arg = f,
 		};
 
 		snprintf(addr, sizeof(addr), "oss:%u", 9000 + i);
@@ -86,8 +92,11 @@ static void register_targets(struct fx *f)
 {
 	for (uint32_t i = 0; i < FX_TARGETS; i++) {
 		struct mds_target_register_req q = {
-			.uuid = { { 100, (uint8_t)i } }, .commits = 1,
-			.addrs = bytes_str(f->oss_addr[i]), .capacity = 1 << 30, .free = 1 << 29,
+			.uuid = {{100, (uint8_t)i}},
+			.commits = 1,
+			.addrs = bytes_str(f->oss_addr[i]),
+			.capacity = 1 << 30,
+			.free = 1 << 29,
 		};
 		struct mds_target_register_rep p;
 
@@ -99,7 +108,7 @@ static void register_targets(struct fx *f)
 static void start_server(struct fx *f)
 {
 	struct env *env = loop_env(loop_self());
-	struct mds_options o = { .transport = f->net, .key = f->key, .params = f->params };
+	struct mds_options o = {.transport = f->net, .key = f->key, .params = f->params};
 	int rc = mds_start(&o, &f->m);
 
 	if (rc < 0) {
@@ -151,9 +160,9 @@ struct fx *fx_create_to_crash(uint64_t seed)
 struct fx *fx_create(uint64_t seed)
 {
 	struct fx *f = calloc(1, sizeof(*f));
-	struct sim_options so = { .kv_open = kv_sim_open };
-	struct transport_sim_options no = { .delay_us_max = 100 };
-	struct config_section section = { "mds", mds_param_table, n_mds_params, &f->params };
+	struct sim_options so = {.kv_open = kv_sim_open};
+	struct transport_sim_options no = {.delay_us_max = 100};
+	struct config_section section = {"mds", mds_param_table, n_mds_params, &f->params};
 
 	log_init("test", getenv("LEAT_TEST_LOG") != NULL ? LOG_DEBUG : LOG_ERROR);
 	config_defaults(&section, 1);
@@ -212,17 +221,18 @@ void fx_crash(struct fx *f)
 
 uint64_t fx_session(struct fx *f, uint8_t client)
 {
-	struct mds_session_open_req q = { .client = { { client, 1 } }, .name = bytes_str("test"),
-					  .slots = FX_SLOTS };
+	struct mds_session_open_req q = {
+		.client = {{client, 1}}, .name = bytes_str("test"), .slots = FX_SLOTS};
 	struct mds_session_open_rep p;
 
 	ASSERT(fx_call_as(f, 0, 0, 0, OP_mds_session_open, &q, &p) == 0);
 	return p.session;
 }
 
-int fx_call_as(struct fx *f, uint64_t session, uint32_t slot, uint64_t seq, uint16_t op, const void *in, void *out)
+int fx_call_as(struct fx *f, uint64_t session, uint32_t slot, uint64_t seq, uint16_t op,
+	       const void *in, void *out)
 {
-	struct frame_hdr hdr = { .op = op, .session = session, .slot = slot, .seq = seq };
+	struct frame_hdr hdr = {.op = op, .session = session, .slot = slot, .seq = seq};
 
 	op_fini(&f->op);
 	op_init(&f->op, f->m);
@@ -240,9 +250,10 @@ int fx_call(struct fx *f, uint16_t op, const void *in, void *out)
 
 /* ---- shorthands ---- */
 
-int fx_create_file(struct fx *f, struct ino dir, const char *name, uint32_t flags, struct attr *ret_attr)
+int fx_create_file(struct fx *f, struct ino dir, const char *name, uint32_t flags,
+		   struct attr *ret_attr)
 {
-	struct mds_create_req q = { f->cred, dir, bytes_str(name), 0644, flags };
+	struct mds_create_req q = {f->cred, dir, bytes_str(name), 0644, flags};
 	struct mds_create_rep p;
 
 	TRY(fx_call(f, OP_mds_create, &q, &p));
@@ -253,7 +264,7 @@ int fx_create_file(struct fx *f, struct ino dir, const char *name, uint32_t flag
 
 int fx_mkdir(struct fx *f, struct ino dir, const char *name, struct ino *ret_ino)
 {
-	struct mds_mkdir_req q = { f->cred, dir, bytes_str(name), 0755 };
+	struct mds_mkdir_req q = {f->cred, dir, bytes_str(name), 0755};
 	struct mds_mkdir_rep p;
 
 	TRY(fx_call(f, OP_mds_mkdir, &q, &p));
@@ -264,7 +275,7 @@ int fx_mkdir(struct fx *f, struct ino dir, const char *name, struct ino *ret_ino
 
 int fx_lookup(struct fx *f, struct ino dir, const char *name, struct attr *ret_attr)
 {
-	struct mds_lookup_req q = { f->cred, dir, bytes_str(name) };
+	struct mds_lookup_req q = {f->cred, dir, bytes_str(name)};
 	struct mds_lookup_rep p;
 
 	TRY(fx_call(f, OP_mds_lookup, &q, &p));
@@ -275,7 +286,7 @@ int fx_lookup(struct fx *f, struct ino dir, const char *name, struct attr *ret_a
 
 int fx_getattr(struct fx *f, struct ino ino, struct attr *ret_attr)
 {
-	struct mds_getattr_req q = { f->cred, ino };
+	struct mds_getattr_req q = {f->cred, ino};
 	struct mds_getattr_rep p;
 
 	TRY(fx_call(f, OP_mds_getattr, &q, &p));
@@ -285,42 +296,43 @@ int fx_getattr(struct fx *f, struct ino ino, struct attr *ret_attr)
 
 int fx_unlink(struct fx *f, struct ino dir, const char *name)
 {
-	struct mds_unlink_req q = { f->cred, dir, bytes_str(name) };
+	struct mds_unlink_req q = {f->cred, dir, bytes_str(name)};
 
 	return fx_call(f, OP_mds_unlink, &q, NULL);
 }
 
 int fx_rmdir(struct fx *f, struct ino dir, const char *name)
 {
-	struct mds_rmdir_req q = { f->cred, dir, bytes_str(name) };
+	struct mds_rmdir_req q = {f->cred, dir, bytes_str(name)};
 
 	return fx_call(f, OP_mds_rmdir, &q, NULL);
 }
 
-int fx_rename(struct fx *f, struct ino dir, const char *name, struct ino dir2, const char *name2, uint32_t flags)
+int fx_rename(struct fx *f, struct ino dir, const char *name, struct ino dir2, const char *name2,
+	      uint32_t flags)
 {
-	struct mds_rename_req q = { f->cred, dir, bytes_str(name), dir2, bytes_str(name2), flags };
+	struct mds_rename_req q = {f->cred, dir, bytes_str(name), dir2, bytes_str(name2), flags};
 
 	return fx_call(f, OP_mds_rename, &q, NULL);
 }
 
 int fx_link(struct fx *f, struct ino ino, struct ino dir, const char *name)
 {
-	struct mds_link_req q = { f->cred, ino, dir, bytes_str(name) };
+	struct mds_link_req q = {f->cred, ino, dir, bytes_str(name)};
 
 	return fx_call(f, OP_mds_link, &q, NULL);
 }
 
 int fx_open(struct fx *f, struct ino ino, uint32_t flags)
 {
-	struct mds_open_req q = { f->cred, ino, flags };
+	struct mds_open_req q = {f->cred, ino, flags};
 
 	return fx_call(f, OP_mds_open, &q, NULL);
 }
 
 int fx_close(struct fx *f, struct ino ino, uint32_t flags, uint64_t size)
 {
-	struct mds_close_req q = { ino, flags, size != UINT64_MAX, size, 5, UINT64_MAX };
+	struct mds_close_req q = {ino, flags, size != UINT64_MAX, size, 5, UINT64_MAX};
 
 	if (size == UINT64_MAX)
 		q.size = 0;
@@ -329,7 +341,7 @@ int fx_close(struct fx *f, struct ino ino, uint32_t flags, uint64_t size)
 
 int fx_truncate(struct fx *f, struct ino ino, uint64_t size)
 {
-	struct mds_setattr_req q = { f->cred, ino, SET_SIZE, { .size = size } };
+	struct mds_setattr_req q = {f->cred, ino, SET_SIZE, {.size = size}};
 
 	return fx_call(f, OP_mds_setattr, &q, NULL);
 }
@@ -348,7 +360,8 @@ static void check_main(struct loop *l, void *arg)
 	struct check *c = arg;
 
 	(void)l;
-	ASSERT(mds_check(loop_env(loop_self()), &c->f->params, c->repair, c->report, &c->problems) == 0);
+	ASSERT(mds_check(loop_env(loop_self()), &c->f->params, c->repair, c->report,
+			 &c->problems) == 0);
 	c->done = true;
 }
 
@@ -359,7 +372,7 @@ static bool check_done(void *arg)
 
 uint64_t fx_check(struct fx *f, bool repair)
 {
-	struct check c = { .f = f, .repair = repair };
+	struct check c = {.f = f, .repair = repair};
 
 	if (f->m != NULL && !f->to_crash)
 		fx_run(f, stop_body);

@@ -1,6 +1,7 @@
 /*
- * A metadata server in the simulator, called without rpc, and object servers that only note what they are
- * asked. A test body runs in a fiber; fx_restart crashes the server's process between two bodies.
+ * A metadata server in the simulator, called without rpc, and object servers that only note what
+ * they are asked. A test body runs in a fiber; fx_restart crashes the server's process between two
+ * bodies.
  */
 #ifndef LEAT_TESTS_UNIT_MDS_FIXTURE_H
 #define LEAT_TESTS_UNIT_MDS_FIXTURE_H
@@ -17,7 +18,7 @@
 #include "mds/op.h"
 
 #define FX_TARGETS 3
-#define FX_SLOTS 8
+#define FX_SLOTS   8
 
 struct fx {
 	struct sim *sim;
@@ -45,8 +46,8 @@ struct fx *fx_create(uint64_t seed);
 /* For fx_crash: what the server's process had allocated then is no leak. */
 struct fx *fx_create_to_crash(uint64_t seed);
 void fx_destroy(struct fx *f);
-/* Runs the body in the server's process, which is started (and formatted, and its targets registered) first if
- * need be. */
+/* Runs the body in the server's process, which is started (and formatted, and its targets
+ * registered) first if need be. */
 void fx_run(struct fx *f, void (*body)(struct fx *f));
 /* The server's process dies at once; the next fx_run starts it again. */
 void fx_crash(struct fx *f);
@@ -56,16 +57,19 @@ uint64_t fx_session(struct fx *f, uint8_t client);
 /* One request of f->session, slot f->slot; mutations get the next number. */
 int fx_call(struct fx *f, uint16_t op, const void *in, void *out);
 /* The same with numbers of one's own choice. */
-int fx_call_as(struct fx *f, uint64_t session, uint32_t slot, uint64_t seq, uint16_t op, const void *in, void *out);
+int fx_call_as(struct fx *f, uint64_t session, uint32_t slot, uint64_t seq, uint16_t op,
+	       const void *in, void *out);
 
 /* Shorthands; path-less: parent and name. Status as result. */
-int fx_create_file(struct fx *f, struct ino dir, const char *name, uint32_t flags, struct attr *ret_attr);
+int fx_create_file(struct fx *f, struct ino dir, const char *name, uint32_t flags,
+		   struct attr *ret_attr);
 int fx_mkdir(struct fx *f, struct ino dir, const char *name, struct ino *ret_ino);
 int fx_lookup(struct fx *f, struct ino dir, const char *name, struct attr *ret_attr);
 int fx_getattr(struct fx *f, struct ino ino, struct attr *ret_attr);
 int fx_unlink(struct fx *f, struct ino dir, const char *name);
 int fx_rmdir(struct fx *f, struct ino dir, const char *name);
-int fx_rename(struct fx *f, struct ino dir, const char *name, struct ino dir2, const char *name2, uint32_t flags);
+int fx_rename(struct fx *f, struct ino dir, const char *name, struct ino dir2, const char *name2,
+	      uint32_t flags);
 int fx_link(struct fx *f, struct ino ino, struct ino dir, const char *name);
 int fx_open(struct fx *f, struct ino ino, uint32_t flags);
 int fx_close(struct fx *f, struct ino ino, uint32_t flags, uint64_t size);
@@ -73,13 +77,13 @@ int fx_truncate(struct fx *f, struct ino ino, uint64_t size);
 /* Problems that mds_check finds in the store. Stops (to_crash: crashes) the server first. */
 uint64_t fx_check(struct fx *f, bool repair);
 
-#define TEST(name, body) \
-	static void name(void **state) \
-	{ \
-		struct fx *f = fx_create(1); \
-		(void)state; \
-		fx_run(f, body); \
-		fx_destroy(f); \
+#define TEST(name, body)                                                                           \
+	static void name(void **state)                                                             \
+	{                                                                                          \
+		struct fx *f = fx_create(1);                                                       \
+		(void)state;                                                                       \
+		fx_run(f, body);                                                                   \
+		fx_destroy(f);                                                                     \
 	}
 
 #endif

@@ -1,4 +1,5 @@
-/* mds_check finds each kind of planted damage, repairs it, and then finds none; records survive their encoding. */
+/* mds_check finds each kind of planted damage, repairs it, and then finds none; records survive
+ * their encoding. */
 #include <fcntl.h>
 
 #include "tests/unit/mds/fixture.h"
@@ -7,7 +8,7 @@ static struct ino dir_ino, file_ino;
 
 static void tree(struct fx *f)
 {
-	struct mds_setxattr_req q = { .name = bytes_str("user.x"), .value = bytes_str("v") };
+	struct mds_setxattr_req q = {.name = bytes_str("user.x"), .value = bytes_str("v")};
 	struct attr a;
 
 	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "dir", &dir_ino), 0);
@@ -122,15 +123,15 @@ static const struct {
 	void (*plant)(struct fx *f);
 	bool mended; /* by repair, wholly */
 } cases[] = {
-	{ "dangling entry", dangling, false }, /* its attribute stays */
-	{ "file without a name", lost_file, true },
-	{ "directory without a name", lost_dir, true },
-	{ "link counts", links, true },
-	{ "entry count", entries, true },
-	{ "parent", parent, true },
-	{ "attribute lost", xattr_lost, true },
-	{ "orphan with a name", false_orphan, false },
-	{ "damaged record", record, false },
+	{"dangling entry", dangling, false}, /* its attribute stays */
+	{"file without a name", lost_file, true},
+	{"directory without a name", lost_dir, true},
+	{"link counts", links, true},
+	{"entry count", entries, true},
+	{"parent", parent, true},
+	{"attribute lost", xattr_lost, true},
+	{"orphan with a name", false_orphan, false},
+	{"damaged record", record, false},
 };
 
 static void test_damage(void **state)
@@ -165,9 +166,13 @@ static void test_sound(void **state)
 /* Every prefix of a record decodes to something or is refused, and never reads past its end. */
 static void test_records(void **state)
 {
-	struct inode_rec in = { .attr = { .mode = S_IFLNK | 0777, .size = 4, .btime_ns = -5,
-					  .layout = { .table = 3, .width = 2, .gen = 7 } },
-				.append_end = 99, .parent = { 12 }, .symlink = bytes_str("abcd") };
+	struct inode_rec in = {.attr = {.mode = S_IFLNK | 0777,
+					.size = 4,
+					.btime_ns = -5,
+					.layout = {.table = 3, .width = 2, .gen = 7}},
+			       .append_end = 99,
+			       .parent = {12},
+			       .symlink = bytes_str("abcd")};
 	struct inode_rec out;
 	uint8_t buf[RECORD_MAX];
 	size_t len = inode_encode(&in, buf, sizeof(buf));

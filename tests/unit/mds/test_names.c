@@ -4,7 +4,17 @@
 
 #include "tests/unit/mds/fixture.h"
 
-enum what { MKDIR, CREATE, UNLINK, RMDIR, RENAME, RENAME_NEW, LINK, LOOKUP, NLINK };
+enum what {
+	MKDIR,
+	CREATE,
+	UNLINK,
+	RMDIR,
+	RENAME,
+	RENAME_NEW,
+	LINK,
+	LOOKUP,
+	NLINK
+};
 struct step {
 	enum what what;
 	const char *path, *path2; /* at most two components */
@@ -37,7 +47,8 @@ static int two(struct fx *f, const struct step *s, struct ino dir, const char *n
 
 	TRY(parent_of(f, s->path2, &dir2, &name2));
 	if (s->what != LINK)
-		return fx_rename(f, dir, name, dir2, name2, s->what == RENAME_NEW ? RENAME_NOREPLACE : 0);
+		return fx_rename(f, dir, name, dir2, name2,
+				 s->what == RENAME_NEW ? RENAME_NOREPLACE : 0);
 	TRY(fx_lookup(f, dir, name, &a));
 	return fx_link(f, a.ino, dir2, name2);
 }
@@ -52,80 +63,87 @@ static int run_step(struct fx *f, const struct step *s)
 	if (rc < 0)
 		return rc;
 	switch (s->what) {
-	case MKDIR: return fx_mkdir(f, dir, name, NULL);
+	case MKDIR:
+		return fx_mkdir(f, dir, name, NULL);
 	case CREATE:
 		TRY(fx_create_file(f, dir, name, O_EXCL | O_WRONLY, &a));
 		return fx_close(f, a.ino, O_WRONLY, 0);
-	case UNLINK: return fx_unlink(f, dir, name);
-	case RMDIR: return fx_rmdir(f, dir, name);
+	case UNLINK:
+		return fx_unlink(f, dir, name);
+	case RMDIR:
+		return fx_rmdir(f, dir, name);
 	case RENAME:
 	case RENAME_NEW:
-	case LINK: return two(f, s, dir, name);
-	case LOOKUP: return fx_lookup(f, dir, name, &a);
-	case NLINK: TRY(fx_lookup(f, dir, name, &a)); return (int)a.nlink;
+	case LINK:
+		return two(f, s, dir, name);
+	case LOOKUP:
+		return fx_lookup(f, dir, name, &a);
+	case NLINK:
+		TRY(fx_lookup(f, dir, name, &a));
+		return (int)a.nlink;
 	}
 	return -LE_INVAL;
 }
 
 static const struct step names[] = {
-	{ LOOKUP, "a", NULL, -LE_NOENT },
-	{ CREATE, "a", NULL, 0 },
-	{ CREATE, "a", NULL, -LE_EXIST },
-	{ LOOKUP, "a", NULL, 0 },
-	{ MKDIR, "a", NULL, -LE_EXIST },
-	{ MKDIR, "d", NULL, 0 },
-	{ NLINK, ".", NULL, 3 },
-	{ CREATE, "d/x", NULL, 0 },
-	{ CREATE, "a/x", NULL, -LE_NOTDIR },
-	{ RMDIR, "d", NULL, -LE_NOTEMPTY },
-	{ RMDIR, "a", NULL, -LE_NOTDIR },
-	{ UNLINK, "d", NULL, -LE_ISDIR },
-	{ LINK, "d/x", "y", 0 },
-	{ NLINK, "y", NULL, 2 },
-	{ LINK, "d", "e", -LE_PERM },
-	{ LINK, "y", "d/x", -LE_EXIST },
-	{ UNLINK, "d/x", NULL, 0 },
-	{ NLINK, "y", NULL, 1 },
-	{ RMDIR, "d", NULL, 0 },
-	{ NLINK, ".", NULL, 2 },
-	{ UNLINK, "y", NULL, 0 },
-	{ UNLINK, "y", NULL, -LE_NOENT },
-	{ MKDIR, ".", NULL, -LE_EXIST },
-	{ RMDIR, ".", NULL, -LE_INVAL },
+	{LOOKUP, "a", NULL, -LE_NOENT},
+	{CREATE, "a", NULL, 0},
+	{CREATE, "a", NULL, -LE_EXIST},
+	{LOOKUP, "a", NULL, 0},
+	{MKDIR, "a", NULL, -LE_EXIST},
+	{MKDIR, "d", NULL, 0},
+	{NLINK, ".", NULL, 3},
+	{CREATE, "d/x", NULL, 0},
+	{CREATE, "a/x", NULL, -LE_NOTDIR},
+	{RMDIR, "d", NULL, -LE_NOTEMPTY},
+	{RMDIR, "a", NULL, -LE_NOTDIR},
+	{UNLINK, "d", NULL, -LE_ISDIR},
+	{LINK, "d/x", "y", 0},
+	{NLINK, "y", NULL, 2},
+	{LINK, "d", "e", -LE_PERM},
+	{LINK, "y", "d/x", -LE_EXIST},
+	{UNLINK, "d/x", NULL, 0},
+	{NLINK, "y", NULL, 1},
+	{RMDIR, "d", NULL, 0},
+	{NLINK, ".", NULL, 2},
+	{UNLINK, "y", NULL, 0},
+	{UNLINK, "y", NULL, -LE_NOENT},
+	{MKDIR, ".", NULL, -LE_EXIST},
+	{RMDIR, ".", NULL, -LE_INVAL},
 };
 
 static const struct step renames[] = {
-	{ MKDIR, "p", NULL, 0 },
-	{ MKDIR, "q", NULL, 0 },
-	{ MKDIR, "p/s", NULL, 0 },
-	{ CREATE, "p/f", NULL, 0 },
-	{ CREATE, "q/g", NULL, 0 },
-	{ RENAME, "p/none", "q/h", -LE_NOENT },
-	{ RENAME, "p/f", "p/f", 0 },             /* itself */
-	{ RENAME_NEW, "p/f", "q/g", -LE_EXIST },
-	{ RENAME_NEW, "p/f", "q/h", 0 },
-	{ LOOKUP, "p/f", NULL, -LE_NOENT },
-	{ RENAME, "q/h", "q/g", 0 },             /* over a file */
-	{ LOOKUP, "q/h", NULL, -LE_NOENT },
-	{ RENAME, "q/g", "p/s", -LE_ISDIR },
-	{ RENAME, "p/s", "q/g", -LE_NOTDIR },
-	{ RENAME, "p", "p/s/p", -LE_INVAL },     /* below itself */
-	{ RENAME, "p", "p/p", -LE_INVAL },
-	{ NLINK, "p", NULL, 3 },
-	{ NLINK, "q", NULL, 2 },
-	{ RENAME, "p/s", "q/t", 0 },             /* a directory elsewhere */
-	{ NLINK, "p", NULL, 2 },
-	{ NLINK, "q", NULL, 3 },
-	{ RENAME, "p", "q/t", 0 },               /* over an empty directory */
-	{ NLINK, "q", NULL, 3 },
-	{ NLINK, ".", NULL, 3 },
-	{ MKDIR, "r", NULL, 0 },
-	{ RENAME, "r", "q", -LE_NOTEMPTY },
-	{ LINK, "q/g", "q/g2", 0 },
-	{ RENAME, "q/g", "q/g2", 0 },            /* two names of one file: nothing happens */
-	{ LOOKUP, "q/g", NULL, 0 },
-	{ NLINK, "q/g2", NULL, 2 },
-	{ RENAME_NEW, "q/g", "q/g2", -LE_EXIST },
+	{MKDIR, "p", NULL, 0},
+	{MKDIR, "q", NULL, 0},
+	{MKDIR, "p/s", NULL, 0},
+	{CREATE, "p/f", NULL, 0},
+	{CREATE, "q/g", NULL, 0},
+	{RENAME, "p/none", "q/h", -LE_NOENT},
+	{RENAME, "p/f", "p/f", 0}, /* itself */
+	{RENAME_NEW, "p/f", "q/g", -LE_EXIST},
+	{RENAME_NEW, "p/f", "q/h", 0},
+	{LOOKUP, "p/f", NULL, -LE_NOENT},
+	{RENAME, "q/h", "q/g", 0}, /* over a file */
+	{LOOKUP, "q/h", NULL, -LE_NOENT},
+	{RENAME, "q/g", "p/s", -LE_ISDIR},
+	{RENAME, "p/s", "q/g", -LE_NOTDIR},
+	{RENAME, "p", "p/s/p", -LE_INVAL}, /* below itself */
+	{RENAME, "p", "p/p", -LE_INVAL},
+	{NLINK, "p", NULL, 3},
+	{NLINK, "q", NULL, 2},
+	{RENAME, "p/s", "q/t", 0}, /* a directory elsewhere */
+	{NLINK, "p", NULL, 2},
+	{NLINK, "q", NULL, 3},
+	{RENAME, "p", "q/t", 0}, /* over an empty directory */
+	{NLINK, "q", NULL, 3},
+	{NLINK, ".", NULL, 3},
+	{MKDIR, "r", NULL, 0},
+	{RENAME, "r", "q", -LE_NOTEMPTY},
+	{LINK, "q/g", "q/g2", 0},
+	{RENAME, "q/g", "q/g2", 0}, /* two names of one file: nothing happens */
+	{LOOKUP, "q/g", NULL, 0},
+	{NLINK, "q/g2", NULL, 2},
+	{RENAME_NEW, "q/g", "q/g2", -LE_EXIST},
 };
 
 static void run_steps(struct fx *f, const struct step *s, size_t n)
@@ -134,7 +152,8 @@ static void run_steps(struct fx *f, const struct step *s, size_t n)
 		int rc = run_step(f, &s[i]);
 
 		if (rc != s[i].want)
-			fail_msg("step %zu (%s): %d %s, want %d", i, s[i].path, rc, status_name(rc), s[i].want);
+			fail_msg("step %zu (%s): %d %s, want %d", i, s[i].path, rc, status_name(rc),
+				 s[i].want);
 	}
 }
 
@@ -157,17 +176,19 @@ static void collisions_body(struct fx *f)
 	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "c", &dir), 0);
 	s->hash_mask = 0;
 	for (char c = 'a'; c < 'a' + 16; c++)
-		assert_int_equal(fx_create_file(f, dir, (char[]){ c, 0 }, O_RDONLY, NULL), 0);
+		assert_int_equal(fx_create_file(f, dir, (char[]){c, 0}, O_RDONLY, NULL), 0);
 	assert_int_equal(fx_create_file(f, dir, "q", O_RDONLY, NULL), -LE_NOSPC);
 	/* from the middle, so that tombstones stay, and in again */
 	assert_int_equal(fx_unlink(f, dir, "c"), 0);
 	assert_int_equal(fx_lookup(f, dir, "c", NULL), -LE_NOENT);
 	assert_int_equal(fx_lookup(f, dir, "p", NULL), 0);
-	assert_int_equal(fx_create_file(f, dir, "a rather long name that does not fit where c was", 0, NULL), 0);
+	assert_int_equal(
+		fx_create_file(f, dir, "a rather long name that does not fit where c was", 0, NULL),
+		0);
 	assert_int_equal(fx_rename(f, dir, "a", dir, "p", 0), 0);
 	assert_int_equal(fx_rename(f, dir, "b", dir, "z", 0), 0);
 	for (char c = 'd'; c < 'a' + 16; c++)
-		assert_int_equal(fx_unlink(f, dir, (char[]){ c, 0 }), 0);
+		assert_int_equal(fx_unlink(f, dir, (char[]){c, 0}), 0);
 	assert_int_equal(fx_unlink(f, dir, "z"), 0);
 	assert_int_equal(fx_unlink(f, dir, "a rather long name that does not fit where c was"), 0);
 	s->hash_mask = UINT64_MAX;

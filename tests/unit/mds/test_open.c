@@ -1,4 +1,5 @@
-/* Open files: orphans, sizes of closed and of dead writers, truncation, appends, reclaim after a restart. */
+/* Open files: orphans, sizes of closed and of dead writers, truncation, appends, reclaim after a
+ * restart. */
 #include <fcntl.h>
 #include <linux/falloc.h>
 
@@ -77,7 +78,8 @@ static void two_writers_body(struct fx *f)
 	f->session = fx_session(f, 2);
 	f->slot = 1;
 	assert_int_equal(fx_open(f, a.ino, O_RDWR), 0);
-	f->stat = (struct oss_stat_rep){ .size = 123456, .used = 4096, .mtime_ns = 77, .n_chunks = 1 };
+	f->stat =
+		(struct oss_stat_rep){.size = 123456, .used = 4096, .mtime_ns = 77, .n_chunks = 1};
 	assert_int_equal(fx_close(f, a.ino, O_RDWR, 100), 0);
 	f->session = first;
 	f->slot = 2;
@@ -94,7 +96,7 @@ static void two_writers_body(struct fx *f)
 static void dead_writer_body(struct fx *f)
 {
 	uint64_t first = f->session, second = fx_session(f, 2);
-	struct mds_session_close_req q = { second };
+	struct mds_session_close_req q = {second};
 	struct mds_session_close_rep p;
 	struct attr a, o;
 
@@ -155,7 +157,7 @@ static void truncate_body(struct fx *f)
 
 static void fallocate_body(struct fx *f)
 {
-	struct mds_fallocate_req q = { .off = 1000, .len = 500 };
+	struct mds_fallocate_req q = {.off = 1000, .len = 500};
 	struct attr a;
 
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "f", O_WRONLY, &a), 0);
@@ -180,7 +182,7 @@ static void fallocate_body(struct fx *f)
 
 static uint64_t append(struct fx *f, struct ino ino, uint64_t len, uint64_t size)
 {
-	struct mds_append_req q = { ino, len, size };
+	struct mds_append_req q = {ino, len, size};
 	struct mds_append_rep p;
 
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
@@ -230,13 +232,13 @@ static int reclaim(struct fx *f, struct ino ino, uint32_t flags, bool done, uint
 {
 	uint8_t buf[16];
 	struct wire_w w;
-	struct mds_reclaim_req q = { .done = done };
+	struct mds_reclaim_req q = {.done = done};
 	struct mds_reclaim_rep p;
 
 	wire_w_init(&w, buf, sizeof(buf));
 	wire_put_u64(&w, &ino.v);
 	wire_put_u32(&w, &flags);
-	wire_put_u32(&w, &(uint32_t){ 1 });
+	wire_put_u32(&w, &(uint32_t){1});
 	q.opens = bytes_of(buf, 16);
 	TRY(fx_call(f, OP_mds_reclaim, &q, &p));
 	*ret_lost = p.n_lost;
@@ -246,9 +248,9 @@ static int reclaim(struct fx *f, struct ino ino, uint32_t flags, bool done, uint
 /* Orphans wait for those who had them open, and for nobody longer. */
 static void reclaim_after(struct fx *f)
 {
-	struct mds_session_open_req so = { .client = { { 1, 1 } }, .session = f->session };
+	struct mds_session_open_req so = {.client = {{1, 1}}, .session = f->session};
 	struct mds_session_open_rep sp;
-	struct ino never = { 12345 };
+	struct ino never = {12345};
 	uint32_t lost;
 
 	assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_session_open, &so, &sp), 0);
@@ -306,18 +308,20 @@ static void intent_before(struct fx *f)
 /* A truncation that a crash cut short is finished, and whoever repeats it gets its answer. */
 static void intent_after(struct fx *f)
 {
-	struct mds_setattr_req q = { .ino = cut, .mask = SET_SIZE, .attr = { .size = 10 } };
+	struct mds_setattr_req q = {.ino = cut, .mask = SET_SIZE, .attr = {.size = 10}};
 	struct mds_setattr_rep p;
 	uint64_t trims;
 
 	assert_int_equal(f->m->recovery.n_intents, 1);
 	f->oss_fail = false;
-	assert_int_equal(fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
+	assert_int_equal(
+		fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
 	assert_int_equal(p.attr.size, 10);
 	trims = f->n_trims;
 	assert_int_equal(f->m->recovery.n_intents, 0);
 	assert_int_equal(attr_of(f, cut).size, 10);
-	assert_int_equal(fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
+	assert_int_equal(
+		fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
 	assert_int_equal(f->n_trims, trims);
 }
 

@@ -14,9 +14,10 @@ struct list_state {
 	bool eof;
 };
 
-static void list_some(struct fx *f, struct ino dir, uint32_t max_bytes, bool plus, struct list_state *l)
+static void list_some(struct fx *f, struct ino dir, uint32_t max_bytes, bool plus,
+		      struct list_state *l)
 {
-	struct mds_readdir_req q = { f->cred, dir, l->cookie, max_bytes, plus ? READDIR_PLUS : 0 };
+	struct mds_readdir_req q = {f->cred, dir, l->cookie, max_bytes, plus ? READDIR_PLUS : 0};
 	struct mds_readdir_rep p;
 	struct wire_r r;
 
@@ -44,7 +45,7 @@ static void list_some(struct fx *f, struct ino dir, uint32_t max_bytes, bool plu
 
 static void make(struct fx *f, struct ino dir, uint32_t i)
 {
-	struct mds_mknod_req q = { f->cred, dir, { NULL, 0 }, S_IFREG | 0600, 0 };
+	struct mds_mknod_req q = {f->cred, dir, {NULL, 0}, S_IFREG | 0600, 0};
 	char name[16];
 
 	snprintf(name, sizeof(name), "f%u", i);
@@ -63,7 +64,7 @@ static void drop(struct fx *f, struct ino dir, uint32_t i)
 /* What is there all the time is seen exactly once, whatever comes and goes meanwhile. */
 static void change_body(struct fx *f)
 {
-	struct list_state l = { 0 };
+	struct list_state l = {0};
 	struct ino dir;
 	uint32_t turn = 0;
 
@@ -93,8 +94,8 @@ static void change_body(struct fx *f)
 
 static void empty_body(struct fx *f)
 {
-	struct list_state l = { 0 };
-	struct mds_readdir_req q = { .ino = LEAT_ROOT_INO, .cookie = UINT64_MAX, .max_bytes = 4096 };
+	struct list_state l = {0};
+	struct mds_readdir_req q = {.ino = LEAT_ROOT_INO, .cookie = UINT64_MAX, .max_bytes = 4096};
 	struct mds_readdir_rep p;
 
 	list_some(f, LEAT_ROOT_INO, 4096, true, &l);
@@ -102,7 +103,7 @@ static void empty_body(struct fx *f)
 	assert_int_equal(fx_call(f, OP_mds_readdir, &q, &p), 0);
 	assert_int_equal(p.eof, 1);
 	make(f, LEAT_ROOT_INO, 1);
-	l = (struct list_state){ 0 };
+	l = (struct list_state){0};
 	list_some(f, LEAT_ROOT_INO, 1, true, &l); /* at least one, however little room */
 	assert_int_equal(l.n, 1);
 }
@@ -110,7 +111,7 @@ static void empty_body(struct fx *f)
 /* A cache much smaller than what it is asked for: everything is loaded again and again. */
 static void small_cache_body(struct fx *f)
 {
-	struct list_state l = { 0 };
+	struct list_state l = {0};
 
 	f->m->store.opt.cache_bytes = 64 << 10;
 	for (uint32_t i = 0; i < 1000; i++)
@@ -123,21 +124,21 @@ static void small_cache_body(struct fx *f)
 	assert_true(metric_get(&f->m->metrics.evictions) > 0);
 	for (uint32_t i = 0; i < 1000; i++)
 		drop(f, LEAT_ROOT_INO, i);
-	l = (struct list_state){ 0 };
+	l = (struct list_state){0};
 	list_some(f, LEAT_ROOT_INO, 20000, false, &l);
 	assert_true(l.eof && l.n == 0);
 }
 
 static int set(struct fx *f, struct ino ino, const char *name, struct bytes value, uint32_t flags)
 {
-	struct mds_setxattr_req q = { f->cred, ino, bytes_str(name), value, flags };
+	struct mds_setxattr_req q = {f->cred, ino, bytes_str(name), value, flags};
 
 	return fx_call(f, OP_mds_setxattr, &q, NULL);
 }
 
 static int get(struct fx *f, struct ino ino, const char *name, struct bytes *ret_value)
 {
-	struct mds_getxattr_req q = { f->cred, ino, bytes_str(name) };
+	struct mds_getxattr_req q = {f->cred, ino, bytes_str(name)};
 	struct mds_getxattr_rep p;
 	int rc = fx_call(f, OP_mds_getxattr, &q, &p);
 
@@ -147,8 +148,8 @@ static int get(struct fx *f, struct ino ino, const char *name, struct bytes *ret
 
 static void xattr_body(struct fx *f)
 {
-	struct mds_listxattr_req lq = { .ino = LEAT_ROOT_INO };
-	struct mds_removexattr_req rq = { .ino = LEAT_ROOT_INO, .name = bytes_str("user.a") };
+	struct mds_listxattr_req lq = {.ino = LEAT_ROOT_INO};
+	struct mds_removexattr_req rq = {.ino = LEAT_ROOT_INO, .name = bytes_str("user.a")};
 	struct mds_listxattr_rep lp;
 	char *large = calloc(1, LEAT_XATTR_VALUE_MAX + 1);
 	struct bytes v;
@@ -157,14 +158,17 @@ static void xattr_body(struct fx *f)
 	assert_non_null(large);
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "f", O_RDONLY, &a), 0);
 	assert_int_equal(get(f, a.ino, "user.a", &v), -LE_NODATA);
-	assert_int_equal(set(f, LEAT_ROOT_INO, "user.a", bytes_str("one"), XATTR_REPLACE), -LE_NODATA);
+	assert_int_equal(set(f, LEAT_ROOT_INO, "user.a", bytes_str("one"), XATTR_REPLACE),
+			 -LE_NODATA);
 	assert_int_equal(set(f, LEAT_ROOT_INO, "user.a", bytes_str("one"), XATTR_CREATE), 0);
-	assert_int_equal(set(f, LEAT_ROOT_INO, "user.a", bytes_str("one"), XATTR_CREATE), -LE_EXIST);
+	assert_int_equal(set(f, LEAT_ROOT_INO, "user.a", bytes_str("one"), XATTR_CREATE),
+			 -LE_EXIST);
 	assert_int_equal(set(f, LEAT_ROOT_INO, "user.a", bytes_str("two"), 0), 0);
 	assert_int_equal(get(f, LEAT_ROOT_INO, "user.a", &v), 0);
 	assert_true(bytes_equal(v, bytes_str("two")));
 	assert_int_equal(set(f, a.ino, "user.big", bytes_of(large, LEAT_XATTR_VALUE_MAX), 0), 0);
-	assert_int_equal(set(f, a.ino, "user.big", bytes_of(large, LEAT_XATTR_VALUE_MAX + 1), 0), -LE_2BIG);
+	assert_int_equal(set(f, a.ino, "user.big", bytes_of(large, LEAT_XATTR_VALUE_MAX + 1), 0),
+			 -LE_2BIG);
 	assert_int_equal(get(f, a.ino, "user.big", &v), 0);
 	assert_int_equal(v.len, LEAT_XATTR_VALUE_MAX);
 	assert_int_equal(set(f, a.ino, "system.posix_acl_access", bytes_str("x"), 0), -LE_NOTSUP);
@@ -181,13 +185,15 @@ static void xattr_body(struct fx *f)
 	assert_int_equal(fx_call(f, OP_mds_removexattr, &rq, NULL), 0);
 	assert_int_equal(fx_call(f, OP_mds_removexattr, &rq, NULL), -LE_NODATA);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
-	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "f"), 0); /* its attributes go with it: fx_check */
+	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "f"),
+			 0); /* its attributes go with it: fx_check */
 	free(large);
 }
 
 static void link_body(struct fx *f)
 {
-	struct mds_symlink_req q = { f->cred, LEAT_ROOT_INO, bytes_str("l"), bytes_str("to/somewhere") };
+	struct mds_symlink_req q = {f->cred, LEAT_ROOT_INO, bytes_str("l"),
+				    bytes_str("to/somewhere")};
 	struct mds_symlink_rep p;
 	struct mds_readlink_req rq;
 	struct mds_readlink_rep rp;
@@ -210,11 +216,11 @@ static void run_and_check(void (*body)(struct fx *f))
 	fx_destroy(f);
 }
 
-#define CHECKED(name, body) \
-	static void name(void **state) \
-	{ \
-		(void)state; \
-		run_and_check(body); \
+#define CHECKED(name, body)                                                                        \
+	static void name(void **state)                                                             \
+	{                                                                                          \
+		(void)state;                                                                       \
+		run_and_check(body);                                                               \
 	}
 CHECKED(test_change, change_body)
 CHECKED(test_empty, empty_body)
@@ -225,8 +231,9 @@ CHECKED(test_link, link_body)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_change), cmocka_unit_test(test_empty), cmocka_unit_test(test_small_cache),
-		cmocka_unit_test(test_xattr),  cmocka_unit_test(test_link),
+		cmocka_unit_test(test_change),      cmocka_unit_test(test_empty),
+		cmocka_unit_test(test_small_cache), cmocka_unit_test(test_xattr),
+		cmocka_unit_test(test_link),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

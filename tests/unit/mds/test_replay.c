@@ -1,12 +1,13 @@
-/* Exactly once: repeated requests, also over a crash, and what a batch that was never synced leaves behind. */
+/* Exactly once: repeated requests, also over a crash, and what a batch that was never synced leaves
+ * behind. */
 #include <fcntl.h>
 
 #include "tests/unit/mds/fixture.h"
 
 static struct mds_create_req create_req(const char *name, uint32_t flags)
 {
-	return (struct mds_create_req){ .parent = LEAT_ROOT_INO, .name = bytes_str(name), .mode = 0600,
-					.flags = flags };
+	return (struct mds_create_req){
+		.parent = LEAT_ROOT_INO, .name = bytes_str(name), .mode = 0600, .flags = flags};
 }
 
 /* The same request again gets the same answer, in whatever way it came about. */
@@ -23,7 +24,8 @@ static void repeat_body(struct fx *f)
 	assert_int_equal(fx_call_as(f, f->session, 0, 2, OP_mds_create, &q, &again), -LE_EXIST);
 	assert_int_equal(fx_call_as(f, f->session, 0, 2, OP_mds_create, &q, &again), -LE_EXIST);
 	assert_int_equal(fx_call_as(f, f->session, 0, 1, OP_mds_create, &q, &again), -LE_STALE_SEQ);
-	assert_int_equal(fx_call_as(f, f->session, FX_SLOTS, 1, OP_mds_create, &q, &again), -LE_INVAL);
+	assert_int_equal(fx_call_as(f, f->session, FX_SLOTS, 1, OP_mds_create, &q, &again),
+			 -LE_INVAL);
 	assert_int_equal(fx_call_as(f, 999, 0, 1, OP_mds_create, &q, &again), -LE_SESSION_GONE);
 	q.parent = p.attr.ino;
 	assert_int_equal(fx_call_as(f, f->session, 0, 7, OP_mds_create, &q, &again), -LE_NOTDIR);
@@ -64,8 +66,9 @@ struct parallel {
 static void mkdir_fiber(void *arg)
 {
 	struct parallel *p = arg;
-	struct mds_mkdir_req q = { .parent = LEAT_ROOT_INO, .name = bytes_str("m"), .mode = 0755 };
-	struct frame_hdr hdr = { .op = OP_mds_mkdir, .session = p->f->session, .slot = 1, .seq = p->seq };
+	struct mds_mkdir_req q = {.parent = LEAT_ROOT_INO, .name = bytes_str("m"), .mode = 0755};
+	struct frame_hdr hdr = {
+		.op = OP_mds_mkdir, .session = p->f->session, .slot = 1, .seq = p->seq};
 	struct op op;
 
 	op_init(&op, p->f->m);
@@ -76,7 +79,7 @@ static void mkdir_fiber(void *arg)
 /* A repetition that comes while the first still runs waits for it. */
 static void while_running_body(struct fx *f)
 {
-	struct parallel p[3] = { 0 };
+	struct parallel p[3] = {0};
 
 	for (int i = 0; i < 3; i++) {
 		p[i].f = f;
@@ -104,9 +107,10 @@ static void storm_fiber(void *arg)
 
 	for (uint32_t i = 0; i < s->n; i++) {
 		char name[32];
-		struct mds_mkdir_req q = { .parent = LEAT_ROOT_INO, .mode = 0755 };
-		struct frame_hdr hdr = { .op = OP_mds_mkdir, .session = s->session, .slot = s->slot, .seq = 100 + i };
-		struct mds_mkdir_rep p = { 0 };
+		struct mds_mkdir_req q = {.parent = LEAT_ROOT_INO, .mode = 0755};
+		struct frame_hdr hdr = {
+			.op = OP_mds_mkdir, .session = s->session, .slot = s->slot, .seq = 100 + i};
+		struct mds_mkdir_rep p = {0};
 		struct op op;
 
 		snprintf(name, sizeof(name), "s%u-%u", s->slot, i);
@@ -123,7 +127,7 @@ static struct storm storms[FX_SLOTS];
 static void storm_start(struct fx *f)
 {
 	for (uint32_t i = 0; i < FX_SLOTS; i++) {
-		storms[i] = (struct storm){ f, i, 200, 0, f->session };
+		storms[i] = (struct storm){f, i, 200, 0, f->session};
 		assert_int_equal(fiber_spawn("storm", storm_fiber, &storms[i]), 0);
 	}
 }
@@ -152,7 +156,8 @@ static void test_crash_storm(void **state)
 		uint32_t done = 0;
 
 		fx_run(f, storm_start);
-		assert_int_not_equal(sim_run(f->sim, NULL, NULL, sim_now_us(f->sim) + 1000 * seed), 0);
+		assert_int_not_equal(sim_run(f->sim, NULL, NULL, sim_now_us(f->sim) + 1000 * seed),
+				     0);
 		fx_crash(f);
 		fx_run(f, storm_verify);
 		for (uint32_t i = 0; i < FX_SLOTS; i++)
