@@ -9,9 +9,9 @@
 #include "client/session.h"
 #include "common/base/log.h"
 
-#define TICK_US 100000u
+#define TICK_US     100000u
 #define SMALL_SHARE 8u /* of slot_memory is for small slots */
-#define SLOTS_MIN 16u
+#define SLOTS_MIN   16u
 
 /* ---- background ---- */
 

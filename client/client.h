@@ -1,6 +1,7 @@
 /*
  * The inside of a client: one mount or one library instance. All of it is owned by the loop that
- * made it; the other headers of this folder are parts of it. Nobody outside of client/ includes this.
+ * made it; the other headers of this folder are parts of it. Nobody outside of client/ includes
+ * this.
  */
 #ifndef LEAT_CLIENT_CLIENT_H
 #define LEAT_CLIENT_CLIENT_H
@@ -13,12 +14,12 @@
 #include "client/writeback.h"
 #include "common/rt/env.h"
 
-#define CLIENT_MAGIC 0x434c4e54u /* CLNT */
+#define CLIENT_MAGIC         0x434c4e54u /* CLNT */
 #define CLIENT_IN_FLIGHT_MAX 512u
-#define CLIENT_NAME_SIZE 64u
-#define SMALL_SLOT_SIZE (64u << 10)
+#define CLIENT_NAME_SIZE     64u
+#define SMALL_SLOT_SIZE      (64u << 10)
 /* Mutations at the MDS at once. */
-#define MDS_SLOTS 128u
+#define MDS_SLOTS     128u
 #define READDIR_CACHE 16u
 
 /* The rest of a readdir reply, kept for the call that goes on behind it. */
@@ -47,7 +48,7 @@ struct client {
 	/* session.c */
 	struct rpc_client *mds;
 	struct uuid id;
-	uint64_t session; /* 0: none yet */
+	uint64_t session;     /* 0: none yet */
 	uint32_t session_gen; /* counts sessions: capabilities of former ones are void */
 	uint64_t incarnation; /* of the MDS */
 	uint32_t ttl_ms;
@@ -73,7 +74,8 @@ struct client {
 };
 
 /* A fiber that client_destroy waits for; fn calls client_bg_end last. 0 or why there is none. */
-int client_bg_spawn(struct client *c, const char *name, void (*fn)(void *arg), void *arg) CHECK_RESULT;
+int client_bg_spawn(struct client *c, const char *name, void (*fn)(void *arg),
+		    void *arg) CHECK_RESULT;
 void client_bg_end(struct client *c);
 /* A fiber's own deadline or the client's for one operation, whichever comes first. */
 uint64_t client_deadline(const struct client *c);

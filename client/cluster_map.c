@@ -15,7 +15,7 @@ struct new_map {
 
 int map_init(struct cluster_map *m)
 {
-	*m = (struct cluster_map){ 0 };
+	*m = (struct cluster_map){0};
 	hmap_init(&m->targets, 64);
 	waitq_init(&m->q);
 	return 0;
@@ -106,9 +106,11 @@ static int parse_chains(struct bytes in, struct new_map *nm)
 			nm->chains = ch;
 		}
 		ch = &nm->chains[nm->n_chains++];
-		*ch = (struct chain){ .id = info.id, .epoch = info.epoch };
-		for (uint32_t i = 0; i + 4 <= info.members.len && ch->n_members < CHAIN_MEMBERS_MAX; i += 4)
-			ch->members[ch->n_members++] = load_u32((const uint8_t *)info.members.data + i);
+		*ch = (struct chain){.id = info.id, .epoch = info.epoch};
+		for (uint32_t i = 0; i + 4 <= info.members.len && ch->n_members < CHAIN_MEMBERS_MAX;
+		     i += 4)
+			ch->members[ch->n_members++] =
+				load_u32((const uint8_t *)info.members.data + i);
 	}
 	if (nm->n_chains > 0)
 		qsort(nm->chains, nm->n_chains, sizeof(*nm->chains), compare_chains);
@@ -132,7 +134,7 @@ static int parse_tables(struct bytes in, struct new_map *nm)
 			return -LE_NOMEM;
 		nm->tables = t;
 		t += nm->n_tables;
-		*t = (struct chain_table){ .version = info.version, .n = info.chains.len / 4 };
+		*t = (struct chain_table){.version = info.version, .n = info.chains.len / 4};
 		t->chains = calloc(t->n + 1, sizeof(*t->chains));
 		if (t->chains == NULL)
 			return -LE_NOMEM;
@@ -164,7 +166,8 @@ static int take_target(struct client *c, const struct target_info *info)
 {
 	struct target *t = target_find(&c->map, info->id);
 	char addrs[TARGET_ADDRS_MAX];
-	uint32_t len = info->addrs.len < sizeof(addrs) - 1 ? info->addrs.len : (uint32_t)sizeof(addrs) - 1;
+	uint32_t len =
+		info->addrs.len < sizeof(addrs) - 1 ? info->addrs.len : (uint32_t)sizeof(addrs) - 1;
 
 	if (len > 0)
 		memcpy(addrs, info->addrs.data, len);
@@ -210,7 +213,7 @@ static int take_targets(struct client *c, struct bytes in)
 int map_apply(struct client *c, const struct mds_map_get_rep *rep)
 {
 	struct cluster_map *m = &c->map;
-	struct new_map nm = { 0 };
+	struct new_map nm = {0};
 	int rc = parse_chains(rep->chains, &nm);
 
 	if (rc == 0)
@@ -234,7 +237,7 @@ int map_apply(struct client *c, const struct mds_map_get_rep *rep)
 
 static int fetch(struct client *c)
 {
-	struct mds_map_get_req req = { .have_epoch = 0 };
+	struct mds_map_get_req req = {.have_epoch = 0};
 	struct mds_map_get_rep rep;
 	struct rpc_call call;
 	int rc = mds_call(c, OP_mds_map_get, &req, &rep, &call);

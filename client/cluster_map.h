@@ -16,7 +16,7 @@
 struct client;
 
 #define CHAIN_MEMBERS_MAX 8u
-#define TARGET_ADDRS_MAX 512u
+#define TARGET_ADDRS_MAX  512u
 
 struct target {
 	struct hmap_node node; /* by id */
@@ -24,10 +24,11 @@ struct target {
 	uint32_t id;
 	enum target_state state;
 	char addrs[TARGET_ADDRS_MAX];
-	uint32_t loop, epoch; /* epoch: of its chain, when it was last looked up */
+	uint32_t loop, epoch;   /* epoch: of its chain, when it was last looked up */
 	struct rpc_client *rpc; /* NULL until needed */
 	struct seq_table seqs;
-	/* Space: grant is what the target holds for us, reserved the part of it that data under way may use. */
+	/* Space: grant is what the target holds for us, reserved the part of it that data under way
+	 * may use. */
 	uint64_t grant, reserved;
 	uint64_t grant_asked_us;
 	bool grant_asking;
@@ -46,7 +47,7 @@ struct chain_table {
 };
 
 struct cluster_map {
-	uint32_t epoch; /* 0: none yet */
+	uint32_t epoch;  /* 0: none yet */
 	uint32_t wanted; /* an epoch that somebody has seen */
 	struct hmap targets;
 	struct chain *chains; /* by id */

@@ -1,7 +1,7 @@
 /*
  * Directories. A batch of entries is fetched at once; what the caller does not take is kept for
- * a moment for the call that goes on behind it (a few batches in all), so that readers with small buffers do
- * not fetch the same entries again and again.
+ * a moment for the call that goes on behind it (a few batches in all), so that readers with small
+ * buffers do not fetch the same entries again and again.
  */
 #include "client/dir.h"
 
@@ -98,8 +98,8 @@ static void entry_attr(struct client *c, struct ll_dirent *e)
 }
 
 /* Hands entries out until the caller has enough (1) or the batch ends (0). */
-static int batch_walk(struct client *c, struct dir_batch *b, int (*each)(void *arg, const struct ll_dirent *e),
-		      void *arg)
+static int batch_walk(struct client *c, struct dir_batch *b,
+		      int (*each)(void *arg, const struct ll_dirent *e), void *arg)
 {
 	struct wire_r r;
 
@@ -111,7 +111,7 @@ static int batch_walk(struct client *c, struct dir_batch *b, int (*each)(void *a
 		memset(&dw, 0, sizeof(dw));
 		wire_get_dirent_wire(&r, &dw);
 		TRY(r.status);
-		e = (struct ll_dirent){ .cookie = dw.cookie, .name = dw.name, .attr = dw.attr };
+		e = (struct ll_dirent){.cookie = dw.cookie, .name = dw.name, .attr = dw.attr};
 		if (b->plus)
 			entry_attr(c, &e);
 		if (each(arg, &e) > 0)
@@ -122,10 +122,11 @@ static int batch_walk(struct client *c, struct dir_batch *b, int (*each)(void *a
 	return 0;
 }
 
-int ll_readdir(struct client *c, const struct cred *cred, struct ino ino, uint64_t cookie, bool plus,
-	       int (*each)(void *arg, const struct ll_dirent *e), void *arg, bool *ret_eof)
+int ll_readdir(struct client *c, const struct cred *cred, struct ino ino, uint64_t cookie,
+	       bool plus, int (*each)(void *arg, const struct ll_dirent *e), void *arg,
+	       bool *ret_eof)
 {
-	struct dir_batch b = { .ino = ino, .cookie = cookie, .plus = plus, .uid = cred->uid };
+	struct dir_batch b = {.ino = ino, .cookie = cookie, .plus = plus, .uid = cred->uid};
 	int rc = 0;
 
 	if (cookie == 0 || !batch_take(c, &b, &b))

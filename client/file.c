@@ -1,8 +1,8 @@
 /*
  * Open files: open and create, flush, close behind, truncation, allocation, holes and checksums.
  *
- * Closing does not wait for the MDS: a fiber flushes what is left and sends the size, and a later open of the
- * same inode by this client waits for it.
+ * Closing does not wait for the MDS: a fiber flushes what is left and sends the size, and a later
+ * open of the same inode by this client waits for it.
  */
 #include "client/io.h"
 
@@ -11,17 +11,17 @@
 #include "client/retry.h"
 #include "common/base/log.h"
 
-#define OPEN_FLAGS (O_ACCMODE | O_TRUNC | O_APPEND | O_EXCL)
+#define OPEN_FLAGS     (O_ACCMODE | O_TRUNC | O_APPEND | O_EXCL)
 #define FREE_FILES_MAX 256u
-#define SUMS_WIDTH 8u
+#define SUMS_WIDTH     8u
 /* A whole chunk's pieces: at most so many. */
 #define SUMS_MAX LEAT_BLOCKS_PER_CHUNK_MAX
-#define SECTOR 512u
+#define SECTOR   512u
 
 /* ---- opening ---- */
 
-static struct ll_file *file_make(struct client *c, struct inode *i, struct idata *d, const struct cred *cred,
-				 uint32_t flags)
+static struct ll_file *file_make(struct client *c, struct inode *i, struct idata *d,
+				 const struct cred *cred, uint32_t flags)
 {
 	struct list *l = list_pop(&c->free_files);
 	struct ll_file *f;
@@ -112,7 +112,7 @@ static int opened(struct client *c, struct inode *i, const struct cred *cred, ui
 /* An open that the client could not take: the MDS must not count it. */
 static void undo_open(struct client *c, struct ino ino, uint32_t flags)
 {
-	struct mds_close_req req = { .ino = ino, .flags = flags & (O_ACCMODE | O_APPEND) };
+	struct mds_close_req req = {.ino = ino, .flags = flags & (O_ACCMODE | O_APPEND)};
 	struct mds_close_rep rep;
 	struct rpc_call call;
 	int rc = mds_call(c, OP_mds_close, &req, &rep, &call);
@@ -151,7 +151,8 @@ static bool take_change(struct inode *i)
 static int open_inode(struct client *c, const struct cred *cred, struct inode *i, uint32_t flags,
 		      struct ll_file **ret_file)
 {
-	struct mds_open_req req = { .cred = *cred, .ino = i->ino, .flags = flags & OPEN_FLAGS & ~(uint32_t)O_EXCL };
+	struct mds_open_req req = {
+		.cred = *cred, .ino = i->ino, .flags = flags & OPEN_FLAGS & ~(uint32_t)O_EXCL};
 	struct mds_open_rep rep;
 	struct rpc_call call;
 	int rc;
@@ -169,7 +170,8 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 			undo_open(c, i->ino, flags);
 	}
 	if (rc >= 0) {
-		/* It has writers: what the last one who closed it has written is with the chains. */
+		/* It has writers: what the last one who closed it has written is with the chains.
+		 */
 		if ((flags & O_ACCMODE) != O_WRONLY && !(flags & O_TRUNC))
 			rc = io_settle(c, i, &rep.attr, true);
 		if (rc < 0) {
@@ -183,8 +185,8 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	return rc;
 }
 
-int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t flags, struct ll_file **ret_file,
-	    struct attr *ret_attr, bool *ret_changed)
+int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t flags,
+	    struct ll_file **ret_file, struct attr *ret_attr, bool *ret_changed)
 {
 	struct inode *i = inode_get(c, ino);
 	struct ll_file *f;
@@ -206,11 +208,15 @@ int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t 
 	return 0;
 }
 
-int ll_create(struct client *c, const struct cred *cred, struct ino parent, struct bytes name, uint32_t mode,
-	      uint32_t flags, struct ll_file **ret_file, struct attr *ret_attr)
+int ll_create(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
+	      uint32_t mode, uint32_t flags, struct ll_file **ret_file, struct attr *ret_attr)
 {
 	struct mds_create_req req = {
-		.cred = *cred, .parent = parent, .name = name, .mode = mode, .flags = flags & OPEN_FLAGS,
+		.cred = *cred,
+		.parent = parent,
+		.name = name,
+		.mode = mode,
+		.flags = flags & OPEN_FLAGS,
 	};
 	struct mds_create_rep rep;
 	struct rpc_call call;
@@ -264,8 +270,8 @@ int ll_flush(struct ll_file *file)
 
 int ll_fsync(struct ll_file *f, bool data_only)
 {
-	/* Acknowledged data is durable, and so is every reply of the MDS; an unsettled size is found
-	 * by the chunks. So there is nothing else to sync. */
+	/* Acknowledged data is durable, and so is every reply of the MDS; an unsettled size is
+	 * found by the chunks. So there is nothing else to sync. */
 	(void)data_only;
 	return ll_flush(f);
 }
@@ -327,7 +333,8 @@ static void close_fiber(void *arg)
 			continue;
 	rc = send_close(f);
 	if (rc < 0)
-		log_warn("client %s: close of ino %llu: %s", c->name, (unsigned long long)i->ino.v, status_name(rc));
+		log_warn("client %s: close of ino %llu: %s", c->name, (unsigned long long)i->ino.v,
+			 status_name(rc));
 	count_open(d, f->flags, -1);
 	d->n_closing--;
 	if (d->n_closing == 0)
@@ -360,10 +367,10 @@ static int settle_before(struct client *c, struct inode *i, uint32_t mask)
 	return 0;
 }
 
-int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct ll_file *file, uint32_t mask,
-	       const struct attr *attr, struct attr *ret_attr)
+int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct ll_file *file,
+	       uint32_t mask, const struct attr *attr, struct attr *ret_attr)
 {
-	struct mds_setattr_req req = { .cred = *cred, .ino = ino, .mask = mask, .attr = *attr };
+	struct mds_setattr_req req = {.cred = *cred, .ino = ino, .mask = mask, .attr = *attr};
 	struct mds_setattr_rep rep;
 	struct rpc_call call;
 	struct inode *i = inode_get(c, ino);
@@ -408,7 +415,11 @@ int ll_fallocate(struct ll_file *file, uint32_t mode, uint64_t off, uint64_t len
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	struct mds_fallocate_req req = {
-		.cred = io_renew_cred(f->d), .ino = f->inode->ino, .mode = mode, .off = off, .len = len,
+		.cred = io_renew_cred(f->d),
+		.ino = f->inode->ino,
+		.mode = mode,
+		.off = off,
+		.len = len,
 	};
 	struct mds_fallocate_rep rep;
 	struct rpc_call call;
@@ -417,7 +428,8 @@ int ll_fallocate(struct ll_file *file, uint32_t mode, uint64_t off, uint64_t len
 	if (!f->can_write)
 		return -LE_BADF;
 	TRY(wb_flush(f->d));
-	/* Data that servers have but the MDS has not heard of must not be taken for beyond the end. */
+	/* Data that servers have but the MDS has not heard of must not be taken for beyond the end.
+	 */
 	rc = mds_call(f->c, OP_mds_fallocate, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);
@@ -457,10 +469,10 @@ static int sums_decode(struct sums_part *p, struct bytes in)
 static void sums_part(void *arg)
 {
 	struct sums_part *p = arg;
-	struct oss_sums_req req = { .chunk = { .ino = p->f->inode->ino, .idx = p->idx } };
+	struct oss_sums_req req = {.chunk = {.ino = p->f->inode->ino, .idx = p->idx}};
 	struct oss_sums_rep rep;
-	struct rpc_call call = { .op = OP_oss_sums, .req = &req, .rep = &rep };
-	struct io_auth auth = { .right = IO_READ, .cap = &req.cap, .gen = &req.chunk.gen };
+	struct rpc_call call = {.op = OP_oss_sums, .req = &req, .rep = &rep};
+	struct io_auth auth = {.right = IO_READ, .cap = &req.cap, .gen = &req.chunk.gen};
 	struct target *t;
 
 	p->n = 0;
@@ -470,9 +482,11 @@ static void sums_part(void *arg)
 	rpc_call_fini(&call);
 }
 
-/* Calls each piece of the file from chunk first on, in order; the part of a chunk without data is one hole. */
+/* Calls each piece of the file from chunk first on, in order; the part of a chunk without data is
+ * one hole. */
 static int each_piece(struct ll_file *f, uint64_t from, uint64_t size,
-		      int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole), void *arg)
+		      int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole),
+		      void *arg)
 {
 	uint64_t chunk_size = f->inode->attr.layout.chunk_size;
 	uint64_t idx = from / chunk_size, n_chunks = (size + chunk_size - 1) / chunk_size;
@@ -543,7 +557,7 @@ static int flushed_size(struct ll_file *f, uint64_t *ret_size)
 int64_t ll_seek(struct ll_file *file, uint64_t off, int whence)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
-	struct seek s = { .off = off, .want_hole = whence == SEEK_HOLE };
+	struct seek s = {.off = off, .want_hole = whence == SEEK_HOLE};
 	uint64_t size;
 
 	if (whence != SEEK_DATA && whence != SEEK_HOLE)
@@ -558,8 +572,8 @@ int64_t ll_seek(struct ll_file *file, uint64_t off, int whence)
 	return s.want_hole ? (int64_t)size : -LE_NXIO;
 }
 
-int ll_sums(struct ll_file *file, int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole),
-	    void *arg)
+int ll_sums(struct ll_file *file,
+	    int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole), void *arg)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	uint64_t size;

@@ -1,7 +1,7 @@
 /*
- * Small writes, gathered into one slot per inode: a contiguous run of bytes within 1 MiB of one chunk. It is sent
- * when it is full, when a write does not continue it, at a flush, when it is dirty_ms old, and when slots
- * or dirty bytes run short.
+ * Small writes, gathered into one slot per inode: a contiguous run of bytes within 1 MiB of one
+ * chunk. It is sent when it is full, when a write does not continue it, at a flush, when it is
+ * dirty_ms old, and when slots or dirty bytes run short.
  */
 #include "client/io.h"
 #include "client/writeback.h"
@@ -24,7 +24,7 @@ static void forget(struct idata *d)
 void gather_submit(struct idata *d)
 {
 	struct gather *g = &d->gather;
-	struct slot_vec vec = { g->slot, g->lo, g->hi - g->lo };
+	struct slot_vec vec = {g->slot, g->lo, g->hi - g->lo};
 	uint64_t reserved = g->reserved;
 
 	if (g->slot == NULL)
@@ -35,8 +35,7 @@ void gather_submit(struct idata *d)
 
 void gather_submit_all(struct client *c, uint64_t since_before_us)
 {
-	list_for_each_safe(l, &c->wb.gathers)
-	{
+	list_for_each_safe (l, &c->wb.gathers) {
 		struct gather *g = list_entry(l, struct gather, link);
 
 		if (g->since_us >= since_before_us)
@@ -120,8 +119,8 @@ static bool reserve(struct idata *d, uint32_t lo, uint32_t hi)
 	return true;
 }
 
-int gather_write(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec, uint32_t n,
-		 bool *ret_taken)
+int gather_write(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
+		 uint32_t n, bool *ret_taken)
 {
 	struct gather *g = &d->gather;
 	uint32_t unit = unit_size(d), base = part->off / unit * unit;
@@ -144,7 +143,13 @@ int gather_write(struct idata *d, const struct stripe_part *part, const struct s
 		if (!started)
 			return 0;
 	}
-	if (!reserve(d, started ? lo : lo < g->lo ? lo : g->lo, started ? hi : hi > g->hi ? hi : g->hi)) {
+	if (!reserve(d,
+		     started      ? lo
+		     : lo < g->lo ? lo
+				  : g->lo,
+		     started      ? hi
+		     : hi > g->hi ? hi
+				  : g->hi)) {
 		if (started) {
 			slot_unref(g->slot);
 			forget(d);
@@ -152,7 +157,8 @@ int gather_write(struct idata *d, const struct stripe_part *part, const struct s
 		return 0;
 	}
 	old = g->hi - g->lo;
-	vec_copy_out(cut, vec_slice(vec, n, part->at, part->len, cut, LL_VECS_MAX), g->slot->data + lo);
+	vec_copy_out(cut, vec_slice(vec, n, part->at, part->len, cut, LL_VECS_MAX),
+		     g->slot->data + lo);
 	if (started) {
 		g->lo = lo;
 		g->hi = hi;

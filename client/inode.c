@@ -5,8 +5,8 @@
 #include "client/client.h"
 
 #define FREE_INODES_MAX 1024u
-#define FREE_DATA_MAX 256u
-#define SECTOR 512u
+#define FREE_DATA_MAX   256u
+#define SECTOR          512u
 
 void inode_table_init(struct client *c)
 {
@@ -118,7 +118,7 @@ struct inode *inode_get(struct client *c, struct ino ino)
 		if (i == NULL)
 			return NULL;
 	}
-	*i = (struct inode){ .ino = ino, .refs = 1 };
+	*i = (struct inode){.ino = ino, .refs = 1};
 	list_init(&i->lru);
 	hmap_insert(&c->inodes.map, &i->node, hash_u64(ino.v));
 	return i;
@@ -141,7 +141,8 @@ void inode_put(struct client *c, struct inode *i)
 
 void inode_put_later(struct client *c, struct inode *i)
 {
-	/* The caller stands on the inode's place in the list of open ones, which therefore must stay. */
+	/* The caller stands on the inode's place in the list of open ones, which therefore must
+	 * stay. */
 	if (i->refs > 1)
 		i->refs--;
 	else
@@ -174,7 +175,7 @@ int inode_data(struct client *c, struct inode *i, struct idata **ret_data)
 		if (d == NULL)
 			return -LE_NOMEM;
 	}
-	*d = (struct idata){ .inode = i, .c = c, .size = i->attr.size, .durable_end = 0 };
+	*d = (struct idata){.inode = i, .c = c, .size = i->attr.size, .durable_end = 0};
 	waitq_init(&d->closing_q);
 	waitq_init(&d->write_q);
 	fmutex_init(&d->cap_lock);

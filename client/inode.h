@@ -1,10 +1,11 @@
 /*
- * What the client knows of inodes: attributes as of the last answer, and for those in use (open, being
- * closed, or with data under way) a struct idata: capability, own size, data under way, prefetched
- * data. Owned by the client's loop.
+ * What the client knows of inodes: attributes as of the last answer, and for those in use (open,
+ * being closed, or with data under way) a struct idata: capability, own size, data under way,
+ * prefetched data. Owned by the client's loop.
  *
- * Inodes without users stay in memory for their attributes (attr_cache_ms), or, when they were open once, for
- * the change counter that tells whether data cached by the kernel is still good; params.inodes_max bounds these.
+ * Inodes without users stay in memory for their attributes (attr_cache_ms), or, when they were open
+ * once, for the change counter that tells whether data cached by the kernel is still good;
+ * params.inodes_max bounds these.
  */
 #ifndef LEAT_CLIENT_INODE_H
 #define LEAT_CLIENT_INODE_H
@@ -25,18 +26,20 @@ struct inode {
 	struct list lru;       /* while refs == 0 */
 	struct ino ino;
 	uint32_t refs;
-	bool opened; /* ever: open_change means something */
-	struct attr attr;    /* settled at settled_us, as far as it needs to be */
-	uint64_t attr_us;    /* when it was asked for; 0: must be asked for */
-	uint64_t settled_us; /* when the chains were asked; 0: not since the attributes became unsettled */
-	uint64_t created_us;  /* when this client made it: nobody else is believed to write so soon; or 0 */
+	bool opened;          /* ever: open_change means something */
+	struct attr attr;     /* settled at settled_us, as far as it needs to be */
+	uint64_t attr_us;     /* when it was asked for; 0: must be asked for */
+	uint64_t settled_us;  /* when the chains were asked; 0: not since the attributes became
+				 unsettled */
+	uint64_t created_us;  /* when this client made it: nobody else is believed to write so soon;
+				 or 0 */
 	uint64_t open_change; /* the change counter that cached data belongs to */
-	struct idata *data;  /* NULL when not in use */
+	struct idata *data;   /* NULL when not in use */
 };
 
 /* Small writes on their way to becoming a large one. */
 struct gather {
-	struct list link; /* of writeback.gathers, oldest first */
+	struct list link;  /* of writeback.gathers, oldest first */
 	struct slot *slot; /* NULL: nothing gathered */
 	uint64_t idx;      /* of the chunk */
 	uint32_t base;     /* chunk offset of the slot's first byte */
@@ -55,25 +58,26 @@ struct idata {
 	/* opens as the MDS counts them, those being closed included */
 	uint32_t n_read, n_write, n_append, n_closing; /* n_append of n_write are O_APPEND */
 	struct waitq closing_q;
-	/* capabilities: [0] to read, [1] to write; valid when cap_gen is the client's session_gen */
+	/* capabilities: [0] to read, [1] to write; valid when cap_gen is the client's session_gen
+	 */
 	struct cap caps[2];
 	uint32_t cap_gens[2];
 	struct fmutex cap_lock;
 	uint32_t renew_uid, renew_gid;
 
 	/* own writes */
-	uint64_t size;        /* largest end of anything written or known */
-	uint64_t durable_end; /* largest end that a server has confirmed */
-	int64_t mtime_ns;     /* of the newest confirmed write; 0: none since the last setattr */
+	uint64_t size;          /* largest end of anything written or known */
+	uint64_t durable_end;   /* largest end that a server has confirmed */
+	int64_t mtime_ns;       /* of the newest confirmed write; 0: none since the last setattr */
 	int64_t mtime_guess_ns; /* of the newest write that is not confirmed; 0: none */
-	bool sparse;          /* used space is not simply the size */
-	bool suid_checked;    /* SET_KILL_SUID is done, or there is nothing to clear */
-	struct list writes;   /* struct wreq, oldest first */
+	bool sparse;            /* used space is not simply the size */
+	bool suid_checked;      /* SET_KILL_SUID is done, or there is nothing to clear */
+	struct list writes;     /* struct wreq, oldest first */
 	uint64_t write_seq;
 	struct waitq write_q; /* a write has ended */
 	struct gather gather;
-	int err;              /* the newest error of a write-behind */
-	uint32_t err_gen;     /* counts them: each open file reports one once */
+	int err;          /* the newest error of a write-behind */
+	uint32_t err_gen; /* counts them: each open file reports one once */
 
 	/* readahead.c */
 	struct list units;
@@ -86,7 +90,7 @@ struct inode_table {
 	struct list attr_lru;   /* unused, never opened: oldest first */
 	struct list opened_lru; /* unused, once opened: oldest first */
 	uint32_t n_opened_unused;
-	struct list open;       /* struct idata */
+	struct list open; /* struct idata */
 	struct list free, free_data, deferred;
 	uint32_t n_free, n_free_data;
 };
@@ -111,8 +115,8 @@ int inode_data(struct client *c, struct inode *i, struct idata **ret_data) CHECK
 /* Frees the idata when nothing needs it any more. */
 void inode_data_trim(struct client *c, struct inode *i);
 
-/* An answer of the MDS: newer attributes. own: the answer to a change that this client made, so a step of the change
- * counter by one is ours. */
+/* An answer of the MDS: newer attributes. own: the answer to a change that this client made, so a
+ * step of the change counter by one is ours. */
 void inode_update(struct inode *i, const struct attr *attr, bool own);
 /* Get, update, put: for answers about names. */
 void inode_saw(struct client *c, const struct attr *attr, bool own);

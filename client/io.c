@@ -3,15 +3,15 @@
 #include "client/retry.h"
 #include "common/base/log.h"
 
-#define CAP_TRIES 4
-#define STAT_WIDTH 16u
+#define CAP_TRIES       4
+#define STAT_WIDTH      16u
 #define STAT_CHAINS_MAX 1024u
-#define SECTOR 512u
+#define SECTOR          512u
 
 struct cred io_renew_cred(const struct idata *d)
 {
 	/* Rights were checked when the file was opened and stay, as POSIX wants it. */
-	return (struct cred){ .uid = d->renew_uid, .gid = d->renew_gid, .flags = CRED_CHECKED };
+	return (struct cred){.uid = d->renew_uid, .gid = d->renew_gid, .flags = CRED_CHECKED};
 }
 
 void io_take_cap(struct idata *d, const struct cap *cap)
@@ -36,8 +36,8 @@ static bool cap_good(const struct idata *d, enum io_right right)
 static int renew(struct idata *d, enum io_right right)
 {
 	uint32_t flags = right == IO_WRITE ? O_RDWR : O_RDONLY;
-	struct mds_open_req req = { .cred = io_renew_cred(d), .ino = d->inode->ino, .flags = flags };
-	struct mds_close_req creq = { .ino = d->inode->ino, .flags = flags };
+	struct mds_open_req req = {.cred = io_renew_cred(d), .ino = d->inode->ino, .flags = flags};
+	struct mds_close_req creq = {.ino = d->inode->ino, .flags = flags};
 	struct mds_open_rep rep;
 	struct mds_close_rep crep;
 	struct rpc_call call;
@@ -52,8 +52,8 @@ static int renew(struct idata *d, enum io_right right)
 	rc = mds_call(d->c, OP_mds_close, &creq, &crep, &call);
 	rpc_call_fini(&call);
 	if (rc < 0)
-		log_debug("close of ino %llu after renewing: %s", (unsigned long long)d->inode->ino.v,
-			  status_name(rc));
+		log_debug("close of ino %llu after renewing: %s",
+			  (unsigned long long)d->inode->ino.v, status_name(rc));
 	return cap_good(d, right) ? 0 : -LE_STALE;
 }
 
@@ -118,20 +118,20 @@ static void stat_part(void *arg)
 		.chunk_size = p->d->inode->attr.layout.chunk_size,
 	};
 	struct oss_stat_rep rep;
-	struct rpc_call call = { .op = OP_oss_stat, .req = &req, .rep = &rep };
-	struct io_auth auth = { .right = IO_READ, .cap = &req.cap, .gen = &req.gen };
+	struct rpc_call call = {.op = OP_oss_stat, .req = &req, .rep = &rep};
+	struct io_auth auth = {.right = IO_READ, .cap = &req.cap, .gen = &req.gen};
 	struct target *t;
 
 	p->status = io_call(p->d, p->idx, &call, &auth, &t);
 	if (p->status >= 0)
-		p->stored = (struct io_stored){ rep.size, rep.used, rep.mtime_ns };
+		p->stored = (struct io_stored){rep.size, rep.used, rep.mtime_ns};
 	rpc_call_fini(&call);
 }
 
 int io_stat(struct idata *d, struct io_stored *ret_stored)
 {
 	struct stat_part parts[STAT_WIDTH];
-	struct io_stored sum = { 0 };
+	struct io_stored sum = {0};
 	uint32_t width = map_width(d->c, &d->inode->attr.layout);
 
 	if (width > STAT_CHAINS_MAX)
@@ -140,7 +140,7 @@ int io_stat(struct idata *d, struct io_stored *ret_stored)
 		uint32_t n = width - at < STAT_WIDTH ? width - at : STAT_WIDTH;
 
 		for (uint32_t i = 0; i < n; i++)
-			parts[i] = (struct stat_part){ .d = d, .idx = at + i };
+			parts[i] = (struct stat_part){.d = d, .idx = at + i};
 		fiber_parallel("oss_stat", stat_part, parts, sizeof(*parts), n, n);
 		for (uint32_t i = 0; i < n; i++) {
 			TRY(parts[i].status);
@@ -209,7 +209,7 @@ static int settle_if_allowed(struct client *c, struct inode *i, const struct att
 
 static int ask_attr(struct client *c, const struct cred *cred, struct inode *i)
 {
-	struct mds_getattr_req req = { .cred = *cred, .ino = i->ino };
+	struct mds_getattr_req req = {.cred = *cred, .ino = i->ino};
 	struct mds_getattr_rep rep;
 	struct rpc_call call;
 	int rc = mds_call(c, OP_mds_getattr, &req, &rep, &call);

@@ -23,7 +23,10 @@ struct ll_file {
 	struct list link; /* of client.free_files */
 };
 
-enum io_right { IO_READ = 0, IO_WRITE = 1 };
+enum io_right {
+	IO_READ = 0,
+	IO_WRITE = 1
+};
 
 /* Where a request keeps what depends on the capability: filled in anew for each attempt. */
 struct io_auth {
@@ -40,12 +43,13 @@ void io_take_cap(struct idata *d, const struct cap *cap);
 int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth *auth,
 	    struct target **ret_target) CHECK_RESULT;
 
-/* Fills len bytes at at of the slot with [off, off + len) of the file, all chunks at once; verified, holes and
- * what lies behind the chunks' ends as zeros. Yields. */
-int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot, uint32_t at) CHECK_RESULT;
+/* Fills len bytes at at of the slot with [off, off + len) of the file, all chunks at once;
+ * verified, holes and what lies behind the chunks' ends as zeros. Yields. */
+int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot,
+	     uint32_t at) CHECK_RESULT;
 
-/* Asks the chains for size, time and space of an inode with writers, at most once per attr_cache_ms, or with force in any
- * case; attr: as the MDS just gave it. Yields. */
+/* Asks the chains for size, time and space of an inode with writers, at most once per
+ * attr_cache_ms, or with force in any case; attr: as the MDS just gave it. Yields. */
 int io_settle(struct client *c, struct inode *i, const struct attr *attr, bool force) CHECK_RESULT;
 /* The bytes in store for the inode, of all chains: size, used, mtime. Yields. */
 struct io_stored {
@@ -54,7 +58,8 @@ struct io_stored {
 };
 int io_stat(struct idata *d, struct io_stored *ret_stored) CHECK_RESULT;
 
-/* The attributes not older than attr_cache_ms (max_age_us: than that), from the MDS if need be, settled. Yields. */
+/* The attributes not older than attr_cache_ms (max_age_us: than that), from the MDS if need be,
+ * settled. Yields. */
 int io_attr(struct client *c, const struct cred *cred, struct inode *i, uint64_t max_age_us,
 	    struct attr *ret_attr) CHECK_RESULT;
 /* Waits for closings of the inode that were sent behind. Yields. */

@@ -9,9 +9,9 @@
 #include "client/stripe.h"
 #include "common/base/log.h"
 
-#define FETCH_PARTS (LL_IO_MAX / LEAT_CHUNK_SIZE_MIN + 1)
+#define FETCH_PARTS  (LL_IO_MAX / LEAT_CHUNK_SIZE_MIN + 1)
 #define DAMAGE_TRIES 5
-#define PREAD_WIDTH 8u
+#define PREAD_WIDTH  8u
 
 struct fetch_part {
 	struct idata *d;
@@ -23,7 +23,7 @@ struct fetch_part {
 static int fetch_once(struct fetch_part *p, uint32_t flags)
 {
 	struct oss_read_req req = {
-		.chunk = { .ino = p->d->inode->ino, .idx = p->part.idx },
+		.chunk = {.ino = p->d->inode->ino, .idx = p->part.idx},
 		.off = p->part.off,
 		.len = p->part.len,
 		.flags = flags,
@@ -36,7 +36,7 @@ static int fetch_once(struct fetch_part *p, uint32_t flags)
 		.bulk_in = &p->to,
 		.n_bulk_in = 1,
 	};
-	struct io_auth auth = { .right = IO_READ, .cap = &req.cap, .gen = &req.chunk.gen };
+	struct io_auth auth = {.right = IO_READ, .cap = &req.cap, .gen = &req.chunk.gen};
 	uint8_t *data = p->to.slot->data + p->to.off;
 	struct target *t;
 	int rc = io_call(p->d, p->part.idx, &call, &auth, &t);
@@ -49,9 +49,10 @@ static int fetch_once(struct fetch_part *p, uint32_t flags)
 	}
 	rpc_call_fini(&call);
 	if (rc == -LE_CORRUPT) {
-		log_error("ino %llu chunk %llu on target %u: stored data does not match its checksum",
-			  (unsigned long long)p->d->inode->ino.v, (unsigned long long)p->part.idx,
-			  t != NULL ? t->id : 0);
+		log_error(
+			"ino %llu chunk %llu on target %u: stored data does not match its checksum",
+			(unsigned long long)p->d->inode->ino.v, (unsigned long long)p->part.idx,
+			t != NULL ? t->id : 0);
 		return -LE_IO;
 	}
 	if (rc == -LE_CORRUPT_WIRE) {
@@ -93,7 +94,7 @@ int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot, uin
 		parts[i] = (struct fetch_part){
 			.d = d,
 			.part = cut[i],
-			.to = { slot, at + (uint32_t)cut[i].at, cut[i].len },
+			.to = {slot, at + (uint32_t)cut[i].at, cut[i].len},
 		};
 	if (n == 1)
 		fetch_part(&parts[0]);
@@ -133,12 +134,13 @@ static int read_direct(struct idata *d, uint64_t off, uint32_t len, struct ll_da
 		slot_unref(s);
 		return rc;
 	}
-	data->vec[data->n++] = (struct slot_vec){ s, 0, len };
+	data->vec[data->n++] = (struct slot_vec){s, 0, len};
 	data->len += len;
 	return 0;
 }
 
-/* The file's size as far as this read needs to know it: asked anew only when the read goes beyond it. */
+/* The file's size as far as this read needs to know it: asked anew only when the read goes beyond
+ * it. */
 static int read_size(struct ll_file *f, uint64_t end, uint64_t *ret_size)
 {
 	struct cred cred;
@@ -181,7 +183,8 @@ int ll_read(struct ll_file *file, uint64_t off, uint32_t len, struct ll_data *re
 
 		rc = f->direct ? 0 : ra_take(f->d, at, left, &data);
 		if (rc == 0)
-			rc = read_direct(f->d, at, f->direct ? left : ra_gap(f->d, at, left), &data);
+			rc = read_direct(f->d, at, f->direct ? left : ra_gap(f->d, at, left),
+					 &data);
 	}
 	if (rc < 0) {
 		ll_data_release(&data);
@@ -239,7 +242,8 @@ int64_t ll_pread(struct ll_file *f, void *buf, uint64_t len, uint64_t off)
 			uint64_t room = LL_IO_MAX - (off + at) % LL_IO_MAX;
 			uint64_t take = len - at < room ? len - at : room;
 
-			parts[n] = (struct pread_part){ f, (uint8_t *)buf + at, off + at, (uint32_t)take, 0 };
+			parts[n] = (struct pread_part){f, (uint8_t *)buf + at, off + at,
+						       (uint32_t)take, 0};
 			at += take;
 		}
 		if (n == 1)

@@ -1,6 +1,7 @@
 /*
- * Writing. Large writes go to the servers at once from the caller's slots, small ones are gathered. Written
- * behind is what the targets' space grants cover; everything else waits for the servers' answer.
+ * Writing. Large writes go to the servers at once from the caller's slots, small ones are gathered.
+ * Written behind is what the targets' space grants cover; everything else waits for the servers'
+ * answer.
  */
 #include "client/io.h"
 #include "client/retry.h"
@@ -8,8 +9,8 @@
 
 #define WRITE_PARTS (LL_IO_MAX / LEAT_CHUNK_SIZE_MIN + 2)
 
-/* What must be right before bytes are accepted: attributes (another client may have truncated to a new
- * data generation) and the set-id bits. */
+/* What must be right before bytes are accepted: attributes (another client may have truncated to a
+ * new data generation) and the set-id bits. */
 static int write_prepare(struct ll_file *f)
 {
 	struct idata *d = f->d;
@@ -22,7 +23,8 @@ static int write_prepare(struct ll_file *f)
 		return 0;
 	d->suid_checked = true;
 	if (f->inode->attr.mode & (S_ISUID | S_ISGID)) {
-		struct mds_setattr_req req = { .cred = cred, .ino = f->inode->ino, .mask = SET_KILL_SUID };
+		struct mds_setattr_req req = {
+			.cred = cred, .ino = f->inode->ino, .mask = SET_KILL_SUID};
 		struct mds_setattr_rep rep;
 		struct rpc_call call;
 		int rc = mds_call(f->c, OP_mds_setattr, &req, &rep, &call);
@@ -63,8 +65,8 @@ static int wait_all(struct wreq **waits, uint32_t n)
 	return rc;
 }
 
-static int write_large(struct ll_file *f, uint64_t off, uint64_t len, const struct slot_vec *vec, uint32_t n,
-		       bool behind)
+static int write_large(struct ll_file *f, uint64_t off, uint64_t len, const struct slot_vec *vec,
+		       uint32_t n, bool behind)
 {
 	struct stripe_part parts[WRITE_PARTS];
 	struct wreq *waits[WRITE_PARTS];
@@ -72,7 +74,8 @@ static int write_large(struct ll_file *f, uint64_t off, uint64_t len, const stru
 	uint64_t covered;
 	int rc = 0, rc2;
 
-	n_parts = stripe_cut(f->inode->attr.layout.chunk_size, off, len, parts, WRITE_PARTS, &covered);
+	n_parts = stripe_cut(f->inode->attr.layout.chunk_size, off, len, parts, WRITE_PARTS,
+			     &covered);
 	if (covered != len)
 		return -LE_INVAL;
 	gather_submit(f->d);
@@ -89,7 +92,8 @@ static int write_large(struct ll_file *f, uint64_t off, uint64_t len, const stru
 	return rc < 0 ? rc : rc2;
 }
 
-static int write_small(struct ll_file *f, uint64_t off, uint64_t len, const struct slot_vec *vec, uint32_t n)
+static int write_small(struct ll_file *f, uint64_t off, uint64_t len, const struct slot_vec *vec,
+		       uint32_t n)
 {
 	uint32_t chunk_size = f->inode->attr.layout.chunk_size;
 	uint32_t unit = chunk_size < LL_IO_MAX ? chunk_size : LL_IO_MAX;
@@ -114,7 +118,7 @@ static int write_small(struct ll_file *f, uint64_t off, uint64_t len, const stru
 
 static int reserve_append(struct ll_file *f, uint64_t len, uint64_t *ret_off)
 {
-	struct mds_append_req req = { .ino = f->inode->ino, .len = len, .size = f->d->size };
+	struct mds_append_req req = {.ino = f->inode->ino, .len = len, .size = f->d->size};
 	struct mds_append_rep rep;
 	struct rpc_call call;
 	int rc = mds_call(f->c, OP_mds_append, &req, &rep, &call);
@@ -165,7 +169,7 @@ int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec,
 static int64_t write_copy(struct ll_file *f, const uint8_t *buf, uint32_t len, uint64_t off)
 {
 	struct client *c = f->c;
-	struct slot_vec vec = { NULL, 0, len };
+	struct slot_vec vec = {NULL, 0, len};
 	int64_t rc;
 
 	if (len <= SMALL_SLOT_SIZE)

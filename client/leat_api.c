@@ -54,15 +54,17 @@ struct settings {
 };
 
 /* A member of the caller's options, if the caller's version has it. */
-#define OPT(opts, member) \
-	((opts) != NULL && (opts)->size >= offsetof(struct leat_options, member) + sizeof((opts)->member) ? \
-		 (opts)->member : NULL)
+#define OPT(opts, member)                                                                          \
+	((opts) != NULL && (opts)->size >=                                                         \
+				   offsetof(struct leat_options, member) + sizeof((opts)->member)  \
+		 ? (opts)->member                                                                  \
+		 : NULL)
 
 static int load_settings(const char *conf, const struct leat_options *opts, struct settings *s)
 {
 	struct config_section sections[] = {
-		{ "cluster", cluster_param_table, n_cluster_params, &s->cluster },
-		{ "client", client_param_table, n_client_params, &s->client },
+		{"cluster", cluster_param_table, n_cluster_params, &s->cluster},
+		{"client", client_param_table, n_client_params, &s->client},
 	};
 	const char *mds = OPT(opts, mds), *key_file = OPT(opts, key_file);
 	const char *const *params = OPT(opts, params);
@@ -115,7 +117,7 @@ static void take_cred(struct leat_fs *fs)
 	gid_t groups[LEAT_GROUPS_MAX];
 	int n = getgroups(LEAT_GROUPS_MAX, groups);
 
-	fs->cred = (struct cred){ .uid = geteuid(), .gid = getegid() };
+	fs->cred = (struct cred){.uid = geteuid(), .gid = getegid()};
 	for (int i = 0; i < n; i++) {
 		uint8_t *p = fs->groups + (size_t)i * 4;
 
@@ -165,9 +167,9 @@ static void end(struct leat_fs *fs)
 
 static int begin(struct leat_fs *fs, const struct settings *s)
 {
-	struct loop_options lo = { .name = "leat", .spin_us = s->client.spin_us };
-	struct env_real_options eo = { .n_workers = 1 };
-	struct api_call a = { .fn = create_fn, .in = s };
+	struct loop_options lo = {.name = "leat", .spin_us = s->client.spin_us};
+	struct env_real_options eo = {.n_workers = 1};
+	struct api_call a = {.fn = create_fn, .in = s};
 	struct loop *loop;
 
 	TRY(env_real_create(&eo, &fs->env));
@@ -209,7 +211,7 @@ int leat_open_fs(const char *conf, const struct leat_options *opts, struct leat_
 
 void leat_close_fs(struct leat_fs *fs)
 {
-	struct api_call a = { .fn = destroy_fn };
+	struct api_call a = {.fn = destroy_fn};
 
 	api_run(fs, &a);
 	end(fs);
@@ -223,13 +225,13 @@ static int64_t statfs_fn(struct api_call *a)
 	struct ll_statfs ll;
 
 	TRY(ll_statfs(a->fs->client, &ll));
-	*st = (struct leat_statvfs){ ll.total, ll.free, ll.avail, ll.inodes, ll.inodes_free };
+	*st = (struct leat_statvfs){ll.total, ll.free, ll.avail, ll.inodes, ll.inodes_free};
 	return 0;
 }
 
 int leat_statvfs(struct leat_fs *fs, struct leat_statvfs *ret_st)
 {
-	struct api_call a = { .fn = statfs_fn, .buf = ret_st };
+	struct api_call a = {.fn = statfs_fn, .buf = ret_st};
 
 	return (int)api_run(fs, &a);
 }
@@ -248,27 +250,28 @@ static json_t *stats_json(const struct ll_stats *stats)
 		const char *name;
 		uint64_t v;
 	} values[] = {
-		{ "session", st.session },
-		{ "map_epoch", st.map_epoch },
-		{ "targets", st.n_targets },
-		{ "targets_up", st.n_targets_up },
-		{ "read_bytes", st.read_bytes },
-		{ "written_bytes", st.written_bytes },
-		{ "read_ops", st.read_ops },
-		{ "write_ops", st.write_ops },
-		{ "meta_ops", st.meta_ops },
-		{ "retries", st.retries },
-		{ "checksum_errors", st.checksum_errors },
-		{ "dirty_bytes", st.dirty_bytes },
-		{ "grant_bytes", st.grant_bytes },
-		{ "slots_total", st.slots_total },
-		{ "slots_free", st.slots_free },
-		{ "inodes", st.n_inodes },
-		{ "open_files", st.n_open },
+		{"session", st.session},
+		{"map_epoch", st.map_epoch},
+		{"targets", st.n_targets},
+		{"targets_up", st.n_targets_up},
+		{"read_bytes", st.read_bytes},
+		{"written_bytes", st.written_bytes},
+		{"read_ops", st.read_ops},
+		{"write_ops", st.write_ops},
+		{"meta_ops", st.meta_ops},
+		{"retries", st.retries},
+		{"checksum_errors", st.checksum_errors},
+		{"dirty_bytes", st.dirty_bytes},
+		{"grant_bytes", st.grant_bytes},
+		{"slots_total", st.slots_total},
+		{"slots_free", st.slots_free},
+		{"inodes", st.n_inodes},
+		{"open_files", st.n_open},
 	};
 
 	for (size_t i = 0; o != NULL && i < ARRAY_SIZE(values); i++) {
-		if (json_object_set_new(o, values[i].name, json_integer((json_int_t)values[i].v)) < 0) {
+		if (json_object_set_new(o, values[i].name, json_integer((json_int_t)values[i].v)) <
+		    0) {
 			json_decref(o);
 			return NULL;
 		}
@@ -279,7 +282,7 @@ static json_t *stats_json(const struct ll_stats *stats)
 int leat_status_json(struct leat_fs *fs, char **ret_json)
 {
 	struct ll_stats st;
-	struct api_call a = { .fn = stats_fn, .buf = &st };
+	struct api_call a = {.fn = stats_fn, .buf = &st};
 	json_t *o;
 	char *text;
 

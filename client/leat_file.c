@@ -45,7 +45,8 @@ static int open_or_create(struct api_call *a, struct ll_file **ret_ll)
 		return -LE_ISDIR;
 	TRY(rc);
 	if (!(a->flags & O_EXCL)) {
-		/* What is there already may be a link, a directory, or a file that needs other rights. */
+		/* What is there already may be a link, a directory, or a file that needs other
+		 * rights. */
 		rc = open_existing(a, follow, ret_ll);
 		if (rc != -LE_NOENT)
 			return rc;
@@ -53,7 +54,8 @@ static int open_or_create(struct api_call *a, struct ll_file **ret_ll)
 		    S_ISLNK(attr.mode))
 			return -LE_NOENT; /* a dangling link: its target is not made */
 	}
-	return ll_create(a->fs->client, &a->fs->cred, parent, bytes_str(name), a->mode, a->flags, ret_ll, NULL);
+	return ll_create(a->fs->client, &a->fs->cred, parent, bytes_str(name), a->mode, a->flags,
+			 ret_ll, NULL);
 }
 
 static int64_t open_fn(struct api_call *a)
@@ -63,7 +65,8 @@ static int64_t open_fn(struct api_call *a)
 	return open_existing(a, !(a->flags & O_NOFOLLOW), &a->file->ll);
 }
 
-int leat_open(struct leat_fs *fs, const char *path, int flags, mode_t mode, struct leat_file **ret_file)
+int leat_open(struct leat_fs *fs, const char *path, int flags, mode_t mode,
+	      struct leat_file **ret_file)
 {
 	struct leat_file *f = calloc(1, sizeof(*f));
 	struct api_call a = {
@@ -101,7 +104,7 @@ static int64_t close_fn(struct api_call *a)
 int leat_close(struct leat_file *file)
 {
 	struct leat_file *f = check_file(file);
-	struct api_call a = { .fn = close_fn, .file = f };
+	struct api_call a = {.fn = close_fn, .file = f};
 	int rc = (int)api_run(f->fs, &a);
 
 	pthread_mutex_destroy(&f->pos_lock);
@@ -120,7 +123,7 @@ static int64_t pread_fn(struct api_call *a)
 int64_t leat_pread(struct leat_file *file, void *buf, size_t len, uint64_t off)
 {
 	struct leat_file *f = check_file(file);
-	struct api_call a = { .fn = pread_fn, .file = f, .buf = buf, .a = len, .b = off };
+	struct api_call a = {.fn = pread_fn, .file = f, .buf = buf, .a = len, .b = off};
 
 	return api_run(f->fs, &a);
 }
@@ -133,7 +136,7 @@ static int64_t pwrite_fn(struct api_call *a)
 int64_t leat_pwrite(struct leat_file *file, const void *buf, size_t len, uint64_t off)
 {
 	struct leat_file *f = check_file(file);
-	struct api_call a = { .fn = pwrite_fn, .file = f, .in = buf, .a = len, .b = off };
+	struct api_call a = {.fn = pwrite_fn, .file = f, .in = buf, .a = len, .b = off};
 
 	return api_run(f->fs, &a);
 }
@@ -163,7 +166,7 @@ static int64_t fstat_fn(struct api_call *a)
 int leat_fstat(struct leat_file *file, struct leat_stat *ret_st)
 {
 	struct leat_file *f = check_file(file);
-	struct api_call a = { .fn = fstat_fn, .file = f, .buf = ret_st };
+	struct api_call a = {.fn = fstat_fn, .file = f, .buf = ret_st};
 
 	return (int)api_run(f->fs, &a);
 }
@@ -209,7 +212,8 @@ static int64_t seek_to(struct leat_file *f, int64_t off, int whence)
 		break;
 	case SEEK_DATA:
 	case SEEK_HOLE: {
-		struct api_call a = { .fn = seek_fn, .file = f, .a = (uint64_t)off, .flags = (uint32_t)whence };
+		struct api_call a = {
+			.fn = seek_fn, .file = f, .a = (uint64_t)off, .flags = (uint32_t)whence};
 
 		return off < 0 ? -LE_NXIO : api_run(f->fs, &a);
 	}
@@ -242,7 +246,7 @@ static int64_t fsync_fn(struct api_call *a)
 int leat_fsync(struct leat_file *file)
 {
 	struct leat_file *f = check_file(file);
-	struct api_call a = { .fn = fsync_fn, .file = f };
+	struct api_call a = {.fn = fsync_fn, .file = f};
 
 	return (int)api_run(f->fs, &a);
 }
@@ -250,24 +254,25 @@ int leat_fsync(struct leat_file *file)
 int leat_fdatasync(struct leat_file *file)
 {
 	struct leat_file *f = check_file(file);
-	struct api_call a = { .fn = fsync_fn, .file = f, .flags = 1 };
+	struct api_call a = {.fn = fsync_fn, .file = f, .flags = 1};
 
 	return (int)api_run(f->fs, &a);
 }
 
 static int64_t ftruncate_fn(struct api_call *a)
 {
-	struct attr attr = { .size = a->a };
+	struct attr attr = {.size = a->a};
 
 	if ((a->file->flags & O_ACCMODE) == O_RDONLY)
 		return -LE_INVAL;
-	return ll_setattr(a->fs->client, &a->fs->cred, ll_file_ino(a->file->ll), a->file->ll, SET_SIZE, &attr, NULL);
+	return ll_setattr(a->fs->client, &a->fs->cred, ll_file_ino(a->file->ll), a->file->ll,
+			  SET_SIZE, &attr, NULL);
 }
 
 int leat_ftruncate(struct leat_file *file, uint64_t size)
 {
 	struct leat_file *f = check_file(file);
-	struct api_call a = { .fn = ftruncate_fn, .file = f, .a = size };
+	struct api_call a = {.fn = ftruncate_fn, .file = f, .a = size};
 
 	return (int)api_run(f->fs, &a);
 }
@@ -280,7 +285,8 @@ static int64_t fallocate_fn(struct api_call *a)
 int leat_fallocate(struct leat_file *file, int mode, uint64_t off, uint64_t len)
 {
 	struct leat_file *f = check_file(file);
-	struct api_call a = { .fn = fallocate_fn, .file = f, .mode = (uint32_t)mode, .a = off, .b = len };
+	struct api_call a = {
+		.fn = fallocate_fn, .file = f, .mode = (uint32_t)mode, .a = off, .b = len};
 
 	return (int)api_run(f->fs, &a);
 }
@@ -313,7 +319,7 @@ static int64_t opendir_fn(struct api_call *a)
 int leat_opendir(struct leat_fs *fs, const char *path, int want_stat, struct leat_dir **ret_dir)
 {
 	struct leat_dir *d = calloc(1, sizeof(*d));
-	struct api_call a = { .fn = opendir_fn, .path = path, .buf = d };
+	struct api_call a = {.fn = opendir_fn, .path = path, .buf = d};
 	int rc;
 
 	if (d == NULL)
@@ -354,13 +360,14 @@ static int64_t readdir_fn(struct api_call *a)
 
 	d->n = 0;
 	d->at = 0;
-	return ll_readdir(a->fs->client, &a->fs->cred, d->ino, d->cookie, d->want_stat, take_entry, d, &d->eof);
+	return ll_readdir(a->fs->client, &a->fs->cred, d->ino, d->cookie, d->want_stat, take_entry,
+			  d, &d->eof);
 }
 
 int leat_readdir(struct leat_dir *dir, struct leat_dirent *ret_entry)
 {
 	struct leat_dir *d = CAST_OBJ(dir, struct leat_dir, LEAT_DIR_MAGIC);
-	struct api_call a = { .fn = readdir_fn, .buf = d };
+	struct api_call a = {.fn = readdir_fn, .buf = d};
 
 	if (d->at == d->n) {
 		if (d->eof)
@@ -398,7 +405,8 @@ struct io_mail {
 	struct mail mail;
 	struct leat_io *io;
 };
-_Static_assert(sizeof(struct io_mail) <= sizeof(((struct leat_io *)0)->private_), "private_ is too small");
+_Static_assert(sizeof(struct io_mail) <= sizeof(((struct leat_io *)0)->private_),
+	       "private_ is too small");
 
 static void io_done(struct leat_io *io, int64_t result)
 {
@@ -444,7 +452,8 @@ static void io_start(struct mail *m)
 int leat_aio_submit(struct leat_fs *fs, struct leat_io *const *ios, unsigned n)
 {
 	for (unsigned i = 0; i < n; i++) {
-		if (ios[i]->op < LEAT_IO_READ || ios[i]->op > LEAT_IO_FSYNC || check_file(ios[i]->file)->fs != fs)
+		if (ios[i]->op < LEAT_IO_READ || ios[i]->op > LEAT_IO_FSYNC ||
+		    check_file(ios[i]->file)->fs != fs)
 			return -LE_INVAL;
 	}
 	for (unsigned i = 0; i < n; i++) {

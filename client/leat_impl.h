@@ -11,10 +11,10 @@
 #include "client/ll.h"
 #include "common/rt/env.h"
 
-#define LEAT_FS_MAGIC 0x4c465353u   /* LFSS */
+#define LEAT_FS_MAGIC   0x4c465353u /* LFSS */
 #define LEAT_FILE_MAGIC 0x4c46494cu /* LFIL */
-#define LEAT_DIR_MAGIC 0x4c444952u  /* LDIR */
-#define LEAT_PATH_MAX 4096u
+#define LEAT_DIR_MAGIC  0x4c444952u /* LDIR */
+#define LEAT_PATH_MAX   4096u
 
 /* Immutable after leat_open_fs, except for what the loop owns behind client. */
 struct leat_fs {
@@ -55,10 +55,12 @@ int64_t api_run(struct leat_fs *fs, struct api_call *a);
 
 /* ---- leat_path.c, in fibers ---- */
 /* The inode that a path leads to. follow: also a link at its end. */
-int path_find(struct leat_fs *fs, const char *path, bool follow, struct attr *ret_attr) CHECK_RESULT;
-/* The directory of the last component and its name (into name, LEAT_NAME_MAX + 1 bytes). -LE_BUSY for paths without
- * one ("/", "a/.."). */
-int path_parent(struct leat_fs *fs, const char *path, struct ino *ret_parent, char *ret_name) CHECK_RESULT;
+int path_find(struct leat_fs *fs, const char *path, bool follow,
+	      struct attr *ret_attr) CHECK_RESULT;
+/* The directory of the last component and its name (into name, LEAT_NAME_MAX + 1 bytes). -LE_BUSY
+ * for paths without one ("/", "a/.."). */
+int path_parent(struct leat_fs *fs, const char *path, struct ino *ret_parent,
+		char *ret_name) CHECK_RESULT;
 
 void stat_from_attr(const struct attr *a, struct leat_stat *ret_st);
 

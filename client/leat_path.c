@@ -106,7 +106,7 @@ static int walk_begin(struct leat_fs *fs, const char *path, struct walk **ret_wa
 	w->dirs[0] = LEAT_ROOT_INO;
 	w->depth = 1;
 	w->n_links = 0;
-	strcpy(w->rest, path);
+	memcpy(w->rest, path, strlen(path) + 1);
 	*ret_walk = w;
 	return 0;
 }
@@ -122,7 +122,8 @@ static int walk_all(struct walk *w, bool follow, struct attr *ret_attr)
 		have = false;
 		if (step_dots(w))
 			continue;
-		TRY(ll_lookup(fs->client, &fs->cred, w->dirs[w->depth - 1], bytes_str(w->name), ret_attr));
+		TRY(ll_lookup(fs->client, &fs->cred, w->dirs[w->depth - 1], bytes_str(w->name),
+			      ret_attr));
 		if (S_ISLNK(ret_attr->mode) && (!at_end(w) || slash || follow)) {
 			TRY(enter_link(w, ret_attr->ino));
 			continue;
@@ -172,7 +173,8 @@ static int walk_parent(struct walk *w, char *ret_name)
 		}
 		if (dots)
 			continue;
-		TRY(ll_lookup(fs->client, &fs->cred, w->dirs[w->depth - 1], bytes_str(w->name), &attr));
+		TRY(ll_lookup(fs->client, &fs->cred, w->dirs[w->depth - 1], bytes_str(w->name),
+			      &attr));
 		if (S_ISLNK(attr.mode))
 			TRY(enter_link(w, attr.ino));
 		else if (S_ISDIR(attr.mode))
@@ -206,7 +208,7 @@ static struct timespec time_from_ns(int64_t ns)
 		s--;
 		rest += 1000000000;
 	}
-	return (struct timespec){ s, rest };
+	return (struct timespec){s, rest};
 }
 
 void stat_from_attr(const struct attr *a, struct leat_stat *ret_st)
@@ -240,14 +242,14 @@ static int64_t stat_fn(struct api_call *a)
 
 int leat_stat(struct leat_fs *fs, const char *path, struct leat_stat *ret_st)
 {
-	struct api_call a = { .fn = stat_fn, .path = path, .buf = ret_st, .flags = 1 };
+	struct api_call a = {.fn = stat_fn, .path = path, .buf = ret_st, .flags = 1};
 
 	return (int)api_run(fs, &a);
 }
 
 int leat_lstat(struct leat_fs *fs, const char *path, struct leat_stat *ret_st)
 {
-	struct api_call a = { .fn = stat_fn, .path = path, .buf = ret_st };
+	struct api_call a = {.fn = stat_fn, .path = path, .buf = ret_st};
 
 	return (int)api_run(fs, &a);
 }
@@ -261,30 +263,32 @@ static int64_t setattr_fn(struct api_call *a)
 	return ll_setattr(a->fs->client, &a->fs->cred, attr.ino, NULL, a->mode, a->in, NULL);
 }
 
-static int setattr(struct leat_fs *fs, const char *path, bool follow, uint32_t mask, const struct attr *attr)
+static int setattr(struct leat_fs *fs, const char *path, bool follow, uint32_t mask,
+		   const struct attr *attr)
 {
-	struct api_call a = { .fn = setattr_fn, .path = path, .flags = follow, .mode = mask, .in = attr };
+	struct api_call a = {
+		.fn = setattr_fn, .path = path, .flags = follow, .mode = mask, .in = attr};
 
 	return (int)api_run(fs, &a);
 }
 
 int leat_truncate(struct leat_fs *fs, const char *path, uint64_t size)
 {
-	struct attr attr = { .size = size };
+	struct attr attr = {.size = size};
 
 	return setattr(fs, path, true, SET_SIZE, &attr);
 }
 
 int leat_chmod(struct leat_fs *fs, const char *path, mode_t mode)
 {
-	struct attr attr = { .mode = mode & 07777 };
+	struct attr attr = {.mode = mode & 07777};
 
 	return setattr(fs, path, true, SET_MODE, &attr);
 }
 
 static int set_owner(struct leat_fs *fs, const char *path, bool follow, uid_t uid, gid_t gid)
 {
-	struct attr attr = { .uid = uid, .gid = gid };
+	struct attr attr = {.uid = uid, .gid = gid};
 	uint32_t mask = (uid != (uid_t)-1 ? SET_UID : 0) | (gid != (gid_t)-1 ? SET_GID : 0);
 
 	return setattr(fs, path, follow, mask, &attr);
@@ -300,10 +304,11 @@ int leat_lchown(struct leat_fs *fs, const char *path, uid_t uid, gid_t gid)
 	return set_owner(fs, path, false, uid, gid);
 }
 
-static int set_times(struct leat_fs *fs, const char *path, bool follow, const struct timespec times[2])
+static int set_times(struct leat_fs *fs, const char *path, bool follow,
+		     const struct timespec times[2])
 {
-	const struct timespec now[2] = { { 0, UTIME_NOW }, { 0, UTIME_NOW } };
-	struct attr attr = { 0 };
+	const struct timespec now[2] = {{0, UTIME_NOW}, {0, UTIME_NOW}};
+	struct attr attr = {0};
 	uint32_t mask = 0;
 
 	if (times == NULL)
@@ -341,7 +346,7 @@ static int64_t access_fn(struct api_call *a)
 
 int leat_access(struct leat_fs *fs, const char *path, int mask)
 {
-	struct api_call a = { .fn = access_fn, .path = path, .mode = (uint32_t)mask };
+	struct api_call a = {.fn = access_fn, .path = path, .mode = (uint32_t)mask};
 
 	return (int)api_run(fs, &a);
 }
@@ -360,7 +365,7 @@ static int64_t mkdir_fn(struct api_call *a)
 
 int leat_mkdir(struct leat_fs *fs, const char *path, mode_t mode)
 {
-	struct api_call a = { .fn = mkdir_fn, .path = path, .mode = mode & 07777 & ~fs->umask };
+	struct api_call a = {.fn = mkdir_fn, .path = path, .mode = mode & 07777 & ~fs->umask};
 
 	return (int)api_run(fs, &a);
 }
@@ -371,12 +376,13 @@ static int64_t mknod_fn(struct api_call *a)
 	struct ino parent;
 
 	TRY(path_parent(a->fs, a->path, &parent, name));
-	return ll_mknod(a->fs->client, &a->fs->cred, parent, bytes_str(name), a->mode, (uint32_t)a->a, NULL);
+	return ll_mknod(a->fs->client, &a->fs->cred, parent, bytes_str(name), a->mode,
+			(uint32_t)a->a, NULL);
 }
 
 int leat_mknod(struct leat_fs *fs, const char *path, mode_t mode, dev_t dev)
 {
-	struct api_call a = { .fn = mknod_fn, .path = path, .mode = mode & ~fs->umask, .a = dev };
+	struct api_call a = {.fn = mknod_fn, .path = path, .mode = mode & ~fs->umask, .a = dev};
 
 	return (int)api_run(fs, &a);
 }
@@ -394,14 +400,14 @@ static int64_t remove_fn(struct api_call *a)
 
 int leat_rmdir(struct leat_fs *fs, const char *path)
 {
-	struct api_call a = { .fn = remove_fn, .path = path, .flags = 1 };
+	struct api_call a = {.fn = remove_fn, .path = path, .flags = 1};
 
 	return (int)api_run(fs, &a);
 }
 
 int leat_unlink(struct leat_fs *fs, const char *path)
 {
-	struct api_call a = { .fn = remove_fn, .path = path };
+	struct api_call a = {.fn = remove_fn, .path = path};
 
 	return (int)api_run(fs, &a);
 }
@@ -413,12 +419,13 @@ static int64_t rename_fn(struct api_call *a)
 
 	TRY(path_parent(a->fs, a->path, &from_dir, from));
 	TRY(path_parent(a->fs, a->path2, &to_dir, to));
-	return ll_rename(a->fs->client, &a->fs->cred, from_dir, bytes_str(from), to_dir, bytes_str(to), a->flags);
+	return ll_rename(a->fs->client, &a->fs->cred, from_dir, bytes_str(from), to_dir,
+			 bytes_str(to), a->flags);
 }
 
 int leat_rename(struct leat_fs *fs, const char *from, const char *to, unsigned flags)
 {
-	struct api_call a = { .fn = rename_fn, .path = from, .path2 = to, .flags = flags };
+	struct api_call a = {.fn = rename_fn, .path = from, .path2 = to, .flags = flags};
 
 	return (int)api_run(fs, &a);
 }
@@ -436,7 +443,7 @@ static int64_t link_fn(struct api_call *a)
 
 int leat_link(struct leat_fs *fs, const char *from, const char *to)
 {
-	struct api_call a = { .fn = link_fn, .path = from, .path2 = to };
+	struct api_call a = {.fn = link_fn, .path = from, .path2 = to};
 
 	return (int)api_run(fs, &a);
 }
@@ -447,12 +454,13 @@ static int64_t symlink_fn(struct api_call *a)
 	struct ino parent;
 
 	TRY(path_parent(a->fs, a->path, &parent, name));
-	return ll_symlink(a->fs->client, &a->fs->cred, parent, bytes_str(name), bytes_str(a->path2), NULL);
+	return ll_symlink(a->fs->client, &a->fs->cred, parent, bytes_str(name), bytes_str(a->path2),
+			  NULL);
 }
 
 int leat_symlink(struct leat_fs *fs, const char *target, const char *path)
 {
-	struct api_call a = { .fn = symlink_fn, .path = path, .path2 = target };
+	struct api_call a = {.fn = symlink_fn, .path = path, .path2 = target};
 
 	return (int)api_run(fs, &a);
 }
@@ -470,7 +478,7 @@ static int64_t readlink_fn(struct api_call *a)
 
 int64_t leat_readlink(struct leat_fs *fs, const char *path, char *buf, size_t size)
 {
-	struct api_call a = { .fn = readlink_fn, .path = path, .buf = buf, .a = size };
+	struct api_call a = {.fn = readlink_fn, .path = path, .buf = buf, .a = size};
 
 	return api_run(fs, &a);
 }
@@ -484,19 +492,21 @@ static int64_t getxattr_fn(struct api_call *a)
 	TRY(path_find(a->fs, a->path, true, &attr));
 	if (a->path2 == NULL)
 		return ll_listxattr(a->fs->client, &a->fs->cred, attr.ino, a->buf, a->a);
-	return ll_getxattr(a->fs->client, &a->fs->cred, attr.ino, bytes_str(a->path2), a->buf, a->a);
+	return ll_getxattr(a->fs->client, &a->fs->cred, attr.ino, bytes_str(a->path2), a->buf,
+			   a->a);
 }
 
-int64_t leat_getxattr(struct leat_fs *fs, const char *path, const char *name, void *buf, size_t size)
+int64_t leat_getxattr(struct leat_fs *fs, const char *path, const char *name, void *buf,
+		      size_t size)
 {
-	struct api_call a = { .fn = getxattr_fn, .path = path, .path2 = name, .buf = buf, .a = size };
+	struct api_call a = {.fn = getxattr_fn, .path = path, .path2 = name, .buf = buf, .a = size};
 
 	return api_run(fs, &a);
 }
 
 int64_t leat_listxattr(struct leat_fs *fs, const char *path, char *buf, size_t size)
 {
-	struct api_call a = { .fn = getxattr_fn, .path = path, .buf = buf, .a = size };
+	struct api_call a = {.fn = getxattr_fn, .path = path, .buf = buf, .a = size};
 
 	return api_run(fs, &a);
 }
@@ -512,7 +522,8 @@ static int64_t setxattr_fn(struct api_call *a)
 			   bytes_of(a->in, (uint32_t)a->a), a->flags);
 }
 
-int leat_setxattr(struct leat_fs *fs, const char *path, const char *name, const void *value, size_t size, int flags)
+int leat_setxattr(struct leat_fs *fs, const char *path, const char *name, const void *value,
+		  size_t size, int flags)
 {
 	struct api_call a = {
 		.fn = setxattr_fn,
@@ -528,7 +539,7 @@ int leat_setxattr(struct leat_fs *fs, const char *path, const char *name, const 
 
 int leat_removexattr(struct leat_fs *fs, const char *path, const char *name)
 {
-	struct api_call a = { .fn = setxattr_fn, .path = path, .path2 = name };
+	struct api_call a = {.fn = setxattr_fn, .path = path, .path2 = name};
 
 	return (int)api_run(fs, &a);
 }
@@ -557,7 +568,7 @@ static int64_t layout_get_fn(struct api_call *a)
 
 int leat_layout_get(struct leat_fs *fs, const char *path, struct leat_layout *ret_layout)
 {
-	struct api_call a = { .fn = layout_get_fn, .path = path, .buf = ret_layout };
+	struct api_call a = {.fn = layout_get_fn, .path = path, .buf = ret_layout};
 
 	return (int)api_run(fs, &a);
 }
@@ -580,7 +591,7 @@ static int64_t layout_set_fn(struct api_call *a)
 
 int leat_layout_set(struct leat_fs *fs, const char *path, const struct leat_layout *layout)
 {
-	struct api_call a = { .fn = layout_set_fn, .path = path, .in = layout };
+	struct api_call a = {.fn = layout_set_fn, .path = path, .in = layout};
 
 	if (layout->size < sizeof(*layout))
 		return -LE_INVAL;

@@ -28,9 +28,11 @@ struct client_options {
 	struct transport *transport;
 	struct rpc_key key;
 	const char *mds_addrs;
-	const char *name;          /* of this node or mount, for the servers' logs; NULL: host name and pid */
+	/* Of this node or mount, for the servers' logs; NULL: host name and pid. */
+	const char *name;
 	struct client_params params;
-	/* Kernel caches to drop (fuse); called from a fiber. attr only (off == UINT64_MAX) or data too. May be NULL. */
+	/* Kernel caches to drop (fuse); called from a fiber. attr only (off == UINT64_MAX) or data
+	 * too. May be NULL. */
 	void (*invalidate)(void *arg, struct ino ino, bool data);
 	void *arg;
 };
@@ -44,64 +46,75 @@ void client_destroy(struct client *c);
 /* ---- names. cred is borrowed; ret_attr may be NULL ---- */
 int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      struct attr *ret_attr) CHECK_RESULT;
-/* Settled: for files with writers the size, mtime and blocks come from this client's own open file, else
- * from the chains. Cached for at most params.attr_cache_ms. */
-int ll_getattr(struct client *c, const struct cred *cred, struct ino ino, struct attr *ret_attr) CHECK_RESULT;
-/* file: an open one to which this belongs (ftruncate), or NULL. Flushes dirty data first where the size changes. */
-int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct ll_file *file, uint32_t mask,
-	       const struct attr *attr, struct attr *ret_attr) CHECK_RESULT;
-int ll_mknod(struct client *c, const struct cred *cred, struct ino parent, struct bytes name, uint32_t mode,
-	     uint32_t rdev, struct attr *ret_attr) CHECK_RESULT;
-int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struct bytes name, uint32_t mode,
-	     struct attr *ret_attr) CHECK_RESULT;
+/* Settled: for files with writers the size, mtime and blocks come from this client's own open file,
+ * else from the chains. Cached for at most params.attr_cache_ms. */
+int ll_getattr(struct client *c, const struct cred *cred, struct ino ino,
+	       struct attr *ret_attr) CHECK_RESULT;
+/* file: an open one to which this belongs (ftruncate), or NULL. Flushes dirty data first where the
+ * size changes. */
+int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct ll_file *file,
+	       uint32_t mask, const struct attr *attr, struct attr *ret_attr) CHECK_RESULT;
+int ll_mknod(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
+	     uint32_t mode, uint32_t rdev, struct attr *ret_attr) CHECK_RESULT;
+int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
+	     uint32_t mode, struct attr *ret_attr) CHECK_RESULT;
 int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	       struct bytes target, struct attr *ret_attr) CHECK_RESULT;
 /* buf of at least LEAT_SYMLINK_MAX + 1; NUL-terminated. */
-int ll_readlink(struct client *c, const struct cred *cred, struct ino ino, char *buf, size_t size) CHECK_RESULT;
-int ll_link(struct client *c, const struct cred *cred, struct ino ino, struct ino parent, struct bytes name,
-	    struct attr *ret_attr) CHECK_RESULT;
-int ll_unlink(struct client *c, const struct cred *cred, struct ino parent, struct bytes name) CHECK_RESULT;
-int ll_rmdir(struct client *c, const struct cred *cred, struct ino parent, struct bytes name) CHECK_RESULT;
+int ll_readlink(struct client *c, const struct cred *cred, struct ino ino, char *buf,
+		size_t size) CHECK_RESULT;
+int ll_link(struct client *c, const struct cred *cred, struct ino ino, struct ino parent,
+	    struct bytes name, struct attr *ret_attr) CHECK_RESULT;
+int ll_unlink(struct client *c, const struct cred *cred, struct ino parent,
+	      struct bytes name) CHECK_RESULT;
+int ll_rmdir(struct client *c, const struct cred *cred, struct ino parent,
+	     struct bytes name) CHECK_RESULT;
 /* Flushes the moved file's dirty data first. flags: RENAME_NOREPLACE. */
 int ll_rename(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      struct ino new_parent, struct bytes new_name, uint32_t flags) CHECK_RESULT;
-int ll_access(struct client *c, const struct cred *cred, struct ino ino, uint32_t mask) CHECK_RESULT;
+int ll_access(struct client *c, const struct cred *cred, struct ino ino,
+	      uint32_t mask) CHECK_RESULT;
 
 struct ll_dirent {
 	uint64_t cookie; /* pass it to go on behind this entry */
 	struct bytes name;
-	struct attr attr; /* plus: everything (settled where cheap; flags say ATTR_UNSETTLED otherwise), else ino and
-	                     type in mode */
+	struct attr attr; /* plus: everything (settled where cheap; flags say ATTR_UNSETTLED
+			     otherwise), else ino and type in mode */
 };
-/* Entries behind cookie (0: start, without . and ..). each() must not yield; non-zero (> 0) ends it. Returns 0, ret_eof
- * tells whether the directory has ended. Fetches at least one batch when there is more. */
-int ll_readdir(struct client *c, const struct cred *cred, struct ino ino, uint64_t cookie, bool plus,
-	       int (*each)(void *arg, const struct ll_dirent *e), void *arg, bool *ret_eof) CHECK_RESULT;
+/* Entries behind cookie (0: start, without . and ..). each() must not yield; non-zero (> 0) ends
+ * it. Returns 0, ret_eof tells whether the directory has ended. Fetches at least one batch when
+ * there is more. */
+int ll_readdir(struct client *c, const struct cred *cred, struct ino ino, uint64_t cookie,
+	       bool plus, int (*each)(void *arg, const struct ll_dirent *e), void *arg,
+	       bool *ret_eof) CHECK_RESULT;
 
 /* value buffer size 0: only the size. Returns the length, or a negative status (-LE_RANGE). */
-int64_t ll_getxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name, void *buf,
-		    size_t size) CHECK_RESULT;
-int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, void *buf, size_t size)
-	CHECK_RESULT;
+int64_t ll_getxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name,
+		    void *buf, size_t size) CHECK_RESULT;
+int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, void *buf,
+		     size_t size) CHECK_RESULT;
 int ll_setxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name,
 		struct bytes value, uint32_t flags) CHECK_RESULT;
-int ll_removexattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name) CHECK_RESULT;
+int ll_removexattr(struct client *c, const struct cred *cred, struct ino ino,
+		   struct bytes name) CHECK_RESULT;
 struct ll_statfs {
 	uint64_t total, free, avail, inodes, inodes_free;
 };
 int ll_statfs(struct client *c, struct ll_statfs *ret_st) CHECK_RESULT;
-int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino, const struct layout *layout,
-		  struct attr *ret_attr) CHECK_RESULT;
+int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino,
+		  const struct layout *layout, struct attr *ret_attr) CHECK_RESULT;
 
 /* ---- files ---- */
-/* flags of open(2): O_ACCMODE, O_TRUNC, O_APPEND, O_DIRECT, O_SYNC, O_DSYNC. ret_changed: data cached by the kernel from
- * an earlier open of this client must be dropped (the change counter moved). */
-int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t flags, struct ll_file **ret_file,
-	    struct attr *ret_attr, bool *ret_changed) CHECK_RESULT;
-int ll_create(struct client *c, const struct cred *cred, struct ino parent, struct bytes name, uint32_t mode,
-	      uint32_t flags, struct ll_file **ret_file, struct attr *ret_attr) CHECK_RESULT;
-/* close(2) of one descriptor: all dirty data of the file is at the servers, durable; reports a write-behind error
- * once. */
+/* flags of open(2): O_ACCMODE, O_TRUNC, O_APPEND, O_DIRECT, O_SYNC, O_DSYNC. ret_changed: data
+ * cached by the kernel from an earlier open of this client must be dropped (the change counter
+ * moved). */
+int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t flags,
+	    struct ll_file **ret_file, struct attr *ret_attr, bool *ret_changed) CHECK_RESULT;
+int ll_create(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
+	      uint32_t mode, uint32_t flags, struct ll_file **ret_file,
+	      struct attr *ret_attr) CHECK_RESULT;
+/* close(2) of one descriptor: all dirty data of the file is at the servers, durable; reports a
+ * write-behind error once. */
 int ll_flush(struct ll_file *f) CHECK_RESULT;
 int ll_fsync(struct ll_file *f, bool data_only) CHECK_RESULT;
 /* The last reference: tells the MDS without waiting for it. Never fails. */
@@ -121,10 +134,12 @@ void ll_data_release(struct ll_data *d);
 /* For callers with memory of their own: any length; copies out. Returns bytes read. */
 int64_t ll_pread(struct ll_file *f, void *buf, uint64_t len, uint64_t off) CHECK_RESULT;
 
-/* Data that lies in slots (the caller's references are kept by it, the client takes its own while it needs them; the bytes
- * must not change until then, that is until slot refs fall back). With O_APPEND off is ignored. Returns len: accepted (written
- * behind against a space grant; errors come at flush), with O_SYNC, O_DSYNC, O_DIRECT or without grant: durable. */
-int64_t ll_write(struct ll_file *f, uint64_t off, const struct slot_vec *vec, uint32_t n) CHECK_RESULT;
+/* Data that lies in slots (the caller's references are kept by it, the client takes its own while
+ * it needs them; the bytes must not change until then, that is until slot refs fall back). With
+ * O_APPEND off is ignored. Returns len: accepted (written behind against a space grant; errors come
+ * at flush), with O_SYNC, O_DSYNC, O_DIRECT or without grant: durable. */
+int64_t ll_write(struct ll_file *f, uint64_t off, const struct slot_vec *vec,
+		 uint32_t n) CHECK_RESULT;
 /* Copies from memory first. Any length. */
 int64_t ll_pwrite(struct ll_file *f, const void *buf, uint64_t len, uint64_t off) CHECK_RESULT;
 int ll_fallocate(struct ll_file *f, uint32_t mode, uint64_t off, uint64_t len) CHECK_RESULT;
@@ -144,9 +159,10 @@ struct ll_stats {
 };
 void ll_stats(struct client *c, struct ll_stats *ret_stats);
 
-/* The plain checksums of a file's blocks, imported without reading data (for manifests): each(off, len, sum, hole) in file
- * order; must not yield. */
-int ll_sums(struct ll_file *f, int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole), void *arg)
-	CHECK_RESULT;
+/* The plain checksums of a file's blocks, imported without reading data (for manifests): each(off,
+ * len, sum, hole) in file order; must not yield. */
+int ll_sums(struct ll_file *f,
+	    int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole),
+	    void *arg) CHECK_RESULT;
 
 #endif

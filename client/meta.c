@@ -26,7 +26,8 @@ static int seen(struct client *c, const struct cred *cred, const struct attr *at
 	if ((attr->flags & ATTR_UNSETTLED) && S_ISREG(attr->mode)) {
 		if (i->data != NULL && i->data->n_closing > 0) {
 			/* Our own close is on its way and settles it. */
-			rc = io_attr(c, cred, i, 0, ret_attr != NULL ? ret_attr : &(struct attr){ 0 });
+			rc = io_attr(c, cred, i, 0,
+				     ret_attr != NULL ? ret_attr : &(struct attr){0});
 		} else {
 			rc = io_settle(c, i, attr, false);
 		}
@@ -44,7 +45,7 @@ static int seen(struct client *c, const struct cred *cred, const struct attr *at
 int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      struct attr *ret_attr)
 {
-	struct mds_lookup_req req = { .cred = *cred, .parent = parent, .name = name };
+	struct mds_lookup_req req = {.cred = *cred, .parent = parent, .name = name};
 	struct mds_lookup_rep rep;
 	struct rpc_call call;
 	int rc;
@@ -73,7 +74,8 @@ int ll_getattr(struct client *c, const struct cred *cred, struct ino ino, struct
 }
 
 /* What the operations that make a name have in common: the answer's attributes. */
-static int made(struct client *c, const struct attr *attr, int rc, struct rpc_call *call, struct attr *ret_attr)
+static int made(struct client *c, const struct attr *attr, int rc, struct rpc_call *call,
+		struct attr *ret_attr)
 {
 	rpc_call_fini(call);
 	TRY(rc);
@@ -83,10 +85,11 @@ static int made(struct client *c, const struct attr *attr, int rc, struct rpc_ca
 	return 0;
 }
 
-int ll_mknod(struct client *c, const struct cred *cred, struct ino parent, struct bytes name, uint32_t mode,
-	     uint32_t rdev, struct attr *ret_attr)
+int ll_mknod(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
+	     uint32_t mode, uint32_t rdev, struct attr *ret_attr)
 {
-	struct mds_mknod_req req = { .cred = *cred, .parent = parent, .name = name, .mode = mode, .rdev = rdev };
+	struct mds_mknod_req req = {
+		.cred = *cred, .parent = parent, .name = name, .mode = mode, .rdev = rdev};
 	struct mds_mknod_rep rep;
 	struct rpc_call call;
 	int rc;
@@ -97,10 +100,10 @@ int ll_mknod(struct client *c, const struct cred *cred, struct ino parent, struc
 	return made(c, &rep.attr, rc, &call, ret_attr);
 }
 
-int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struct bytes name, uint32_t mode,
-	     struct attr *ret_attr)
+int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
+	     uint32_t mode, struct attr *ret_attr)
 {
-	struct mds_mkdir_req req = { .cred = *cred, .parent = parent, .name = name, .mode = mode };
+	struct mds_mkdir_req req = {.cred = *cred, .parent = parent, .name = name, .mode = mode};
 	struct mds_mkdir_rep rep;
 	struct rpc_call call;
 	int rc;
@@ -114,7 +117,8 @@ int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struc
 int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	       struct bytes target, struct attr *ret_attr)
 {
-	struct mds_symlink_req req = { .cred = *cred, .parent = parent, .name = name, .target = target };
+	struct mds_symlink_req req = {
+		.cred = *cred, .parent = parent, .name = name, .target = target};
 	struct mds_symlink_rep rep;
 	struct rpc_call call;
 	int rc;
@@ -129,7 +133,7 @@ int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, str
 
 int ll_readlink(struct client *c, const struct cred *cred, struct ino ino, char *buf, size_t size)
 {
-	struct mds_readlink_req req = { .cred = *cred, .ino = ino };
+	struct mds_readlink_req req = {.cred = *cred, .ino = ino};
 	struct mds_readlink_rep rep;
 	struct rpc_call call;
 	int rc = mds_call(c, OP_mds_readlink, &req, &rep, &call);
@@ -144,10 +148,10 @@ int ll_readlink(struct client *c, const struct cred *cred, struct ino ino, char 
 	return rc < 0 ? rc : 0;
 }
 
-int ll_link(struct client *c, const struct cred *cred, struct ino ino, struct ino parent, struct bytes name,
-	    struct attr *ret_attr)
+int ll_link(struct client *c, const struct cred *cred, struct ino ino, struct ino parent,
+	    struct bytes name, struct attr *ret_attr)
 {
-	struct mds_link_req req = { .cred = *cred, .ino = ino, .parent = parent, .name = name };
+	struct mds_link_req req = {.cred = *cred, .ino = ino, .parent = parent, .name = name};
 	struct mds_link_rep rep;
 	struct rpc_call call;
 	int rc;
@@ -162,7 +166,7 @@ int ll_link(struct client *c, const struct cred *cred, struct ino ino, struct in
 
 int ll_unlink(struct client *c, const struct cred *cred, struct ino parent, struct bytes name)
 {
-	struct mds_unlink_req req = { .cred = *cred, .parent = parent, .name = name };
+	struct mds_unlink_req req = {.cred = *cred, .parent = parent, .name = name};
 	struct mds_unlink_rep rep;
 	struct rpc_call call;
 	struct inode *i;
@@ -183,7 +187,7 @@ int ll_unlink(struct client *c, const struct cred *cred, struct ino parent, stru
 
 int ll_rmdir(struct client *c, const struct cred *cred, struct ino parent, struct bytes name)
 {
-	struct mds_rmdir_req req = { .cred = *cred, .parent = parent, .name = name };
+	struct mds_rmdir_req req = {.cred = *cred, .parent = parent, .name = name};
 	struct mds_rmdir_rep rep;
 	struct rpc_call call;
 	int rc;
@@ -196,9 +200,10 @@ int ll_rmdir(struct client *c, const struct cred *cred, struct ino parent, struc
 }
 
 /* A rename is how programs publish a file: its data goes ahead. */
-static int flush_renamed(struct client *c, const struct cred *cred, struct ino parent, struct bytes name)
+static int flush_renamed(struct client *c, const struct cred *cred, struct ino parent,
+			 struct bytes name)
 {
-	struct mds_lookup_req req = { .cred = *cred, .parent = parent, .name = name };
+	struct mds_lookup_req req = {.cred = *cred, .parent = parent, .name = name};
 	struct mds_lookup_rep rep;
 	struct rpc_call call;
 	struct inode *i;
@@ -252,7 +257,7 @@ int ll_rename(struct client *c, const struct cred *cred, struct ino parent, stru
 
 int ll_access(struct client *c, const struct cred *cred, struct ino ino, uint32_t mask)
 {
-	struct mds_access_req req = { .cred = *cred, .ino = ino, .mask = mask };
+	struct mds_access_req req = {.cred = *cred, .ino = ino, .mask = mask};
 	struct mds_access_rep rep;
 	struct rpc_call call;
 	int rc = mds_call(c, OP_mds_access, &req, &rep, &call);
@@ -277,10 +282,10 @@ static int64_t value_out(struct bytes value, int rc, struct rpc_call *call, void
 	return ret;
 }
 
-int64_t ll_getxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name, void *buf,
-		    size_t size)
+int64_t ll_getxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name,
+		    void *buf, size_t size)
 {
-	struct mds_getxattr_req req = { .cred = *cred, .ino = ino, .name = name };
+	struct mds_getxattr_req req = {.cred = *cred, .ino = ino, .name = name};
 	struct mds_getxattr_rep rep;
 	struct rpc_call call;
 	int rc = mds_call(c, OP_mds_getxattr, &req, &rep, &call);
@@ -288,9 +293,10 @@ int64_t ll_getxattr(struct client *c, const struct cred *cred, struct ino ino, s
 	return value_out(rep.value, rc, &call, buf, size);
 }
 
-int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, void *buf, size_t size)
+int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, void *buf,
+		     size_t size)
 {
-	struct mds_listxattr_req req = { .cred = *cred, .ino = ino };
+	struct mds_listxattr_req req = {.cred = *cred, .ino = ino};
 	struct mds_listxattr_rep rep;
 	struct rpc_call call;
 	int rc = mds_call(c, OP_mds_listxattr, &req, &rep, &call);
@@ -313,7 +319,11 @@ int ll_setxattr(struct client *c, const struct cred *cred, struct ino ino, struc
 		struct bytes value, uint32_t flags)
 {
 	struct mds_setxattr_req req = {
-		.cred = *cred, .ino = ino, .name = name, .value = value, .flags = flags,
+		.cred = *cred,
+		.ino = ino,
+		.name = name,
+		.value = value,
+		.flags = flags,
 	};
 	struct mds_setxattr_rep rep;
 	struct rpc_call call;
@@ -332,7 +342,7 @@ int ll_setxattr(struct client *c, const struct cred *cred, struct ino ino, struc
 
 int ll_removexattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name)
 {
-	struct mds_removexattr_req req = { .cred = *cred, .ino = ino, .name = name };
+	struct mds_removexattr_req req = {.cred = *cred, .ino = ino, .name = name};
 	struct mds_removexattr_rep rep;
 	struct rpc_call call;
 	int rc = mds_call(c, OP_mds_removexattr, &req, &rep, &call);
@@ -354,14 +364,14 @@ int ll_statfs(struct client *c, struct ll_statfs *ret_st)
 	rc = mds_call(c, OP_mds_statfs, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);
-	*ret_st = (struct ll_statfs){ rep.total, rep.free, rep.avail, rep.inodes, rep.inodes_free };
+	*ret_st = (struct ll_statfs){rep.total, rep.free, rep.avail, rep.inodes, rep.inodes_free};
 	return 0;
 }
 
-int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino, const struct layout *layout,
-		  struct attr *ret_attr)
+int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino,
+		  const struct layout *layout, struct attr *ret_attr)
 {
-	struct mds_layout_set_req req = { .cred = *cred, .ino = ino, .layout = *layout };
+	struct mds_layout_set_req req = {.cred = *cred, .ino = ino, .layout = *layout};
 	struct mds_layout_set_rep rep;
 	struct rpc_call call;
 	int rc = mds_call(c, OP_mds_layout_set, &req, &rep, &call);

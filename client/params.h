@@ -1,22 +1,29 @@
-/* Parameters of the client library: section [client] of leat.conf, and mount options of the same name. */
+/* Parameters of the client library: section [client] of leat.conf, and mount options of the same
+ * name. */
 #ifndef LEAT_CLIENT_PARAMS_H
 #define LEAT_CLIENT_PARAMS_H
 
 #include "common/base/config.h"
 
-#define CLIENT_PARAMS(P) \
-	P(u32, request_timeout_ms, "ms", 100, 3600000, 30000, \
-	  "how long one operation may take, reconnects and retries included, before it fails with EIO") \
-	P(u32, mount_timeout_ms, "ms", 100, 3600000, 10000, "how long a mount waits for the metadata server") \
-	P(u32, attr_cache_ms, "ms", 0, 1000, 1000, "how long attributes are believed without asking") \
-	P(size, slot_memory, "B", 16 << 20, 1ULL << 40, 128 << 20, \
-	  "memory for data on its way: read-ahead, write-behind, requests; never exceeded") \
-	P(size, readahead, "B", 0, 1 << 30, 8 << 20, "how far sequential reads run ahead; 0: not at all") \
-	P(size, dirty_max, "B", 0, 1ULL << 40, 64 << 20, \
-	  "bytes that may be written behind in all; 0: every write waits for the servers") \
-	P(u32, dirty_ms, "ms", 0, 60000, 1000, "written data goes to the servers after at most this time") \
-	P(u32, writes_in_flight, "", 1, 256, 32, "write requests under way to one target") \
-	P(u32, inodes_max, "", 1024, 100000000, 1000000, "inodes kept in memory beyond those in use") \
+#define CLIENT_PARAMS(P)                                                                           \
+	P(u32, request_timeout_ms, "ms", 100, 3600000, 30000,                                      \
+	  "how long one operation may take, reconnects and retries included, before it fails "     \
+	  "with EIO")                                                                              \
+	P(u32, mount_timeout_ms, "ms", 100, 3600000, 10000,                                        \
+	  "how long a mount waits for the metadata server")                                        \
+	P(u32, attr_cache_ms, "ms", 0, 1000, 1000,                                                 \
+	  "how long attributes are believed without asking")                                       \
+	P(size, slot_memory, "B", 16 << 20, 1ULL << 40, 128 << 20,                                 \
+	  "memory for data on its way: read-ahead, write-behind, requests; never exceeded")        \
+	P(size, readahead, "B", 0, 1 << 30, 8 << 20,                                               \
+	  "how far sequential reads run ahead; 0: not at all")                                     \
+	P(size, dirty_max, "B", 0, 1ULL << 40, 64 << 20,                                           \
+	  "bytes that may be written behind in all; 0: every write waits for the servers")         \
+	P(u32, dirty_ms, "ms", 0, 60000, 1000,                                                     \
+	  "written data goes to the servers after at most this time")                              \
+	P(u32, writes_in_flight, "", 1, 256, 32, "write requests under way to one target")         \
+	P(u32, inodes_max, "", 1024, 100000000, 100000,                                           \
+	  "inodes kept in memory beyond those in use")                                             \
 	P(u32, spin_us, "us", 0, 1000, 50, "busy wait for a reply before the thread sleeps")
 
 struct client_params {

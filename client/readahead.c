@@ -4,14 +4,14 @@
 
 #include "client/io.h"
 
-#define FREE_UNITS_MAX 64u
+#define FREE_UNITS_MAX  64u
 #define UNITS_TAKEN_MAX 8
 /* A mount's reader sends several requests at once, which may overtake each other by this much. */
 #define RA_SLACK (2u * RA_UNIT)
 
 void ra_init(struct readahead *ra)
 {
-	*ra = (struct readahead){ 0 };
+	*ra = (struct readahead){0};
 	list_init(&ra->units);
 	list_init(&ra->free);
 }
@@ -26,8 +26,7 @@ void ra_fini(struct readahead *ra)
 
 static struct unit *unit_find(struct idata *d, uint64_t idx)
 {
-	list_for_each(l, &d->units)
-	{
+	list_for_each (l, &d->units) {
 		struct unit *u = list_entry(l, struct unit, link);
 		if (u->idx == idx)
 			return u;
@@ -67,14 +66,13 @@ static void unit_drop(struct unit *u)
 
 void ra_drop_all(struct idata *d)
 {
-	list_for_each_safe(l, &d->units)
+	list_for_each_safe (l, &d->units)
 		unit_drop(list_entry(l, struct unit, link));
 }
 
 void ra_drop_range(struct idata *d, uint64_t off, uint64_t len)
 {
-	list_for_each_safe(l, &d->units)
-	{
+	list_for_each_safe (l, &d->units) {
 		struct unit *u = list_entry(l, struct unit, link);
 
 		if (range_overlaps(u->idx * RA_UNIT, RA_UNIT, off, len))
@@ -86,8 +84,7 @@ void ra_expire(struct client *c)
 {
 	uint64_t now = loop_now_us();
 
-	list_for_each_safe(l, &c->ra.units)
-	{
+	list_for_each_safe (l, &c->ra.units) {
 		struct unit *u = list_entry(l, struct unit, all);
 
 		if (u->at_us + RA_LIFE_US > now)
@@ -178,7 +175,7 @@ static bool in_sequence(struct ra_state *s, uint64_t off, uint32_t len)
 	bool seq = s->n_in_seq > 1 ? off >= low && off <= s->next + RA_SLACK : off == s->next;
 
 	if (!seq && !first) {
-		*s = (struct ra_state){ .next = off + len };
+		*s = (struct ra_state){.next = off + len};
 		return false;
 	}
 	if (off + len > s->next)
@@ -240,7 +237,7 @@ int ra_take(struct idata *d, uint64_t off, uint32_t len, struct ll_data *data)
 		return 0;
 	}
 	take = u->len - at < len ? u->len - at : len;
-	data->vec[data->n++] = (struct slot_vec){ slot_ref(u->slot), at, take };
+	data->vec[data->n++] = (struct slot_vec){slot_ref(u->slot), at, take};
 	data->len += take;
 	u->used += take;
 	if (u->used >= u->len)

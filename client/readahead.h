@@ -1,7 +1,7 @@
 /*
- * Prefetch of sequential reads: units of 1 MiB in slots, fetched ahead of the reader, dropped when read,
- * on writes and truncation, when the change counter moves, and after about a second. The window
- * grows while it pays. Owned by the client's loop.
+ * Prefetch of sequential reads: units of 1 MiB in slots, fetched ahead of the reader, dropped when
+ * read, on writes and truncation, when the change counter moves, and after about a second. The
+ * window grows while it pays. Owned by the client's loop.
  */
 #ifndef LEAT_CLIENT_READAHEAD_H
 #define LEAT_CLIENT_READAHEAD_H
@@ -11,10 +11,14 @@
 struct client;
 struct idata;
 
-#define RA_UNIT LL_IO_MAX
+#define RA_UNIT    LL_IO_MAX
 #define RA_LIFE_US 1000000u
 
-enum unit_state { UNIT_FETCHING, UNIT_READY, UNIT_FAILED };
+enum unit_state {
+	UNIT_FETCHING,
+	UNIT_READY,
+	UNIT_FAILED
+};
 
 struct unit {
 	struct list link; /* of idata.units */
@@ -45,10 +49,11 @@ struct ra_state {
 
 void ra_init(struct readahead *ra);
 void ra_fini(struct readahead *ra);
-/* A read of [off, off + len) comes: starts prefetching when it pays; size: of the file. Does not yield. */
+/* A read of [off, off + len) comes: starts prefetching when it pays; size: of the file. Does not
+ * yield. */
 void ra_note(struct idata *d, struct ra_state *s, uint64_t off, uint32_t len, uint64_t size);
-/* Serves the start of [off, off + len) from prefetched data: appends to data, returns how many bytes; 0: not
- * there; -LE_INTR. Yields. */
+/* Serves the start of [off, off + len) from prefetched data: appends to data, returns how many
+ * bytes; 0: not there; -LE_INTR. Yields. */
 int ra_take(struct idata *d, uint64_t off, uint32_t len, struct ll_data *data) CHECK_RESULT;
 /* How many bytes from off on (at most len) are not prefetched. */
 uint32_t ra_gap(struct idata *d, uint64_t off, uint32_t len);

@@ -5,10 +5,10 @@
 #include "common/base/log.h"
 
 #define BACKOFF_FIRST_US 1000u
-#define BACKOFF_MAX_US 200000u
+#define BACKOFF_MAX_US   200000u
 /* The first attempt may take this long before it is repeated; later ones longer and longer. */
 #define ATTEMPT_FIRST_US 3000000u
-#define ATTEMPT_MAX_US 12000000u
+#define ATTEMPT_MAX_US   12000000u
 
 void retry_begin(struct retry *r, struct client *c)
 {
@@ -83,7 +83,7 @@ int mds_call(struct client *c, uint16_t op, const void *req, void *rep, struct r
 	struct retry r;
 	int rc;
 
-	*call = (struct rpc_call){ .op = op, .req = req, .rep = rep };
+	*call = (struct rpc_call){.op = op, .req = req, .rep = rep};
 	memset(rep, 0, desc->rep_size);
 	retry_begin(&r, c);
 	if (mutation) {

@@ -1,8 +1,9 @@
 /*
  * Requests that are repeated until they are answered: the one place that knows when and how.
- * By the class of the status (common/base/status.h): never; the same server after a back-off; after a
- * reconnect (which rpc does by itself); after a refresh of the cluster map. All within the deadline:
- * params.request_timeout_ms, or the fiber's own if that is earlier. What is left of transport errors then is -LE_IO.
+ * By the class of the status (common/base/status.h): never; the same server after a back-off; after
+ * a reconnect (which rpc does by itself); after a refresh of the cluster map. All within the
+ * deadline: params.request_timeout_ms, or the fiber's own if that is earlier. What is left of
+ * transport errors then is -LE_IO.
  *
  * Owned by the client's loop. All of it yields.
  */
@@ -31,12 +32,14 @@ int retry_next(struct retry *r, int status) CHECK_RESULT;
  * One operation at the MDS. rep is zeroed first; its bytes point into call, which the caller ends
  * with rpc_call_fini whatever was returned. Mutations get a (slot, seq) of the session.
  */
-int mds_call(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call) CHECK_RESULT;
+int mds_call(struct client *c, uint16_t op, const void *req, void *rep,
+	     struct rpc_call *call) CHECK_RESULT;
 
 /*
- * One operation at the object server that has chunk idx of the layout. call: op, req, rep and bulk are
- * filled in by the caller, who also calls rpc_call_fini. ret_target: who answered last (NULL: nobody was asked).
- * -LE_BAD_CAP and -LE_SESSION_GONE come back to the caller, who has to renew what is in req.
+ * One operation at the object server that has chunk idx of the layout. call: op, req, rep and bulk
+ * are filled in by the caller, who also calls rpc_call_fini. ret_target: who answered last (NULL:
+ * nobody was asked). -LE_BAD_CAP and -LE_SESSION_GONE come back to the caller, who has to renew
+ * what is in req.
  */
 int oss_call(struct client *c, const struct layout *l, uint64_t idx, struct rpc_call *call,
 	     struct target **ret_target) CHECK_RESULT;

@@ -4,7 +4,7 @@
 
 int seq_table_init(struct seq_table *t, uint32_t n_max)
 {
-	*t = (struct seq_table){ .n_max = n_max, .n = n_max };
+	*t = (struct seq_table){.n_max = n_max, .n = n_max};
 	waitq_init(&t->q);
 	t->seqs = calloc(n_max, sizeof(*t->seqs));
 	t->stack = calloc(n_max, sizeof(*t->stack));

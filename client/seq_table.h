@@ -27,7 +27,8 @@ void seq_table_fini(struct seq_table *t);
 /* The server allows only n slots: the others are never taken again. More than before: no change. */
 void seq_table_limit(struct seq_table *t, uint32_t n);
 /* Waits for a free slot: -LE_TIMEDOUT, -LE_INTR. Yields. */
-int seq_take(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot, uint64_t *ret_seq) CHECK_RESULT;
+int seq_take(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot,
+	     uint64_t *ret_seq) CHECK_RESULT;
 void seq_give(struct seq_table *t, uint32_t slot);
 
 #endif

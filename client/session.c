@@ -6,13 +6,14 @@
 #include "client/io.h"
 #include "common/base/log.h"
 
-#define RECLAIM_ENTRY 16u
-#define RECLAIM_BATCH 1024u
+#define RECLAIM_ENTRY    16u
+#define RECLAIM_BATCH    1024u
 #define SETUP_TIMEOUT_MS 5000u
-#define PING_MIN_MS 100u
-#define PING_MAX_MS 5000u
+#define PING_MIN_MS      100u
+#define PING_MAX_MS      5000u
 
-static int setup_call(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call)
+static int setup_call(struct client *c, uint16_t op, const void *req, void *rep,
+		      struct rpc_call *call)
 {
 	uint16_t flags = call->flags;
 
@@ -27,15 +28,17 @@ static int setup_call(struct client *c, uint16_t op, const void *req, void *rep,
 	return rpc_call(c->mds, call);
 }
 
-static int reclaim_send(struct client *c, uint16_t flags, const uint8_t *opens, uint32_t len, bool done)
+static int reclaim_send(struct client *c, uint16_t flags, const uint8_t *opens, uint32_t len,
+			bool done)
 {
-	struct mds_reclaim_req req = { .opens = bytes_of(opens, len), .done = done };
-	struct mds_reclaim_rep rep = { 0 };
-	struct rpc_call call = { .flags = flags };
+	struct mds_reclaim_req req = {.opens = bytes_of(opens, len), .done = done};
+	struct mds_reclaim_rep rep = {0};
+	struct rpc_call call = {.flags = flags};
 	int rc = setup_call(c, OP_mds_reclaim, &req, &rep, &call);
 
 	if (rc >= 0 && rep.n_lost > 0)
-		log_warn("client %s: %u open files are gone after the server's restart", c->name, rep.n_lost);
+		log_warn("client %s: %u open files are gone after the server's restart", c->name,
+			 rep.n_lost);
 	rpc_call_fini(&call);
 	return rc;
 }
@@ -56,14 +59,13 @@ static int list_opens(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
 	struct wire_w w;
 	uint8_t *buf;
 
-	list_for_each(l, &c->inodes.open)
+	list_for_each (l, &c->inodes.open)
 		n++;
 	buf = malloc((size_t)n * 3 * RECLAIM_ENTRY + 1);
 	if (buf == NULL)
 		return -LE_NOMEM;
 	wire_w_init(&w, buf, (size_t)n * 3 * RECLAIM_ENTRY);
-	list_for_each(l, &c->inodes.open)
-	{
+	list_for_each (l, &c->inodes.open) {
 		const struct idata *d = list_entry(l, struct idata, open_link);
 
 		reclaim_put(&w, d->inode->ino, O_RDONLY, d->n_read);
@@ -95,9 +97,9 @@ static int reclaim(struct client *c, uint16_t flags)
 /* One open of a file in the new session: counts and capability. */
 static int reopen_one(struct client *c, uint16_t flags, struct idata *d, uint32_t mode)
 {
-	struct mds_open_req req = { .cred = io_renew_cred(d), .ino = d->inode->ino, .flags = mode };
-	struct mds_open_rep rep = { 0 };
-	struct rpc_call call = { .flags = flags };
+	struct mds_open_req req = {.cred = io_renew_cred(d), .ino = d->inode->ino, .flags = mode};
+	struct mds_open_rep rep = {0};
+	struct rpc_call call = {.flags = flags};
 	int rc;
 
 	call = (struct rpc_call){
@@ -117,14 +119,14 @@ static int reopen_one(struct client *c, uint16_t flags, struct idata *d, uint32_
 	return rc;
 }
 
-/* The files that are open, in the new session. A file that is gone stays stale: its next use tells. */
+/* The files that are open, in the new session. A file that is gone stays stale: its next use tells.
+ */
 static int reopen_all(struct client *c, uint16_t flags)
 {
 	uint32_t n_lost = 0;
 	int rc = 0;
 
-	list_for_each(l, &c->inodes.open)
-	{
+	list_for_each (l, &c->inodes.open) {
 		struct idata *d = list_entry(l, struct idata, open_link);
 
 		inode_ref(d->inode);
@@ -150,7 +152,7 @@ static void session_lost_data(struct client *c, uint64_t old)
 {
 	log_warn("client %s: session %llu is gone, now %llu", c->name, (unsigned long long)old,
 		 (unsigned long long)c->session);
-	list_for_each(l, &c->inodes.open)
+	list_for_each (l, &c->inodes.open)
 		wb_session_gone(list_entry(l, struct idata, open_link));
 }
 
@@ -162,8 +164,8 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 		.session = former,
 		.slots = MDS_SLOTS,
 	};
-	struct mds_session_open_rep rep = { 0 };
-	struct rpc_call call = { .flags = flags };
+	struct mds_session_open_rep rep = {0};
+	struct rpc_call call = {.flags = flags};
 	uint64_t old = c->session;
 	int rc;
 
@@ -238,9 +240,9 @@ int session_renew(struct client *c, uint64_t gone)
 
 int session_check(struct client *c)
 {
-	struct mds_ping_req req = { .map_epoch = c->map.epoch };
-	struct mds_ping_rep rep = { 0 };
-	struct rpc_call call = { .flags = RPC_CALL_NO_WAIT };
+	struct mds_ping_req req = {.map_epoch = c->map.epoch};
+	struct mds_ping_rep rep = {0};
+	struct rpc_call call = {.flags = RPC_CALL_NO_WAIT};
 	uint64_t session = c->session;
 	int rc = setup_call(c, OP_mds_ping, &req, &rep, &call);
 
@@ -301,8 +303,8 @@ int session_start(struct client *c, const char *mds_addrs, uint64_t deadline_us)
 	TRY(rpc_client_create(&opts, &c->mds));
 	/* Any call waits for the connection and so for the session. */
 	while (rc < 0 && loop_now_us() < deadline_us) {
-		struct mds_ping_req req = { 0 };
-		struct mds_ping_rep rep = { 0 };
+		struct mds_ping_req req = {0};
+		struct mds_ping_rep rep = {0};
 		struct rpc_call call = {
 			.op = OP_mds_ping,
 			.req = &req,
@@ -325,7 +327,7 @@ int session_start(struct client *c, const char *mds_addrs, uint64_t deadline_us)
 
 void session_stop(struct client *c)
 {
-	struct mds_session_close_req req = { .session = c->session };
+	struct mds_session_close_req req = {.session = c->session};
 	struct mds_session_close_rep rep;
 	struct rpc_call call;
 	int rc = 0;

@@ -1,7 +1,7 @@
 /*
  * The client's session at the MDS: opened by the connected hook of the connection, taken up again
- * after each reconnect, kept alive by pings, replaced when the MDS has forgotten it. What was written
- * behind under a session that is gone is lost, and its files report it once.
+ * after each reconnect, kept alive by pings, replaced when the MDS has forgotten it. What was
+ * written behind under a session that is gone is lost, and its files report it once.
  *
  * Owned by the client's loop.
  */
@@ -17,9 +17,11 @@ struct client;
 int session_start(struct client *c, const char *mds_addrs, uint64_t deadline_us) CHECK_RESULT;
 /* Closes the session (best effort, a second at most) and the connection. Yields. */
 void session_stop(struct client *c);
-/* The MDS says that session `gone` is no more: a new one, unless somebody has got it already. Yields. */
+/* The MDS says that session `gone` is no more: a new one, unless somebody has got it already.
+ * Yields. */
 int session_renew(struct client *c, uint64_t gone) CHECK_RESULT;
-/* Asks the MDS whether the session lives: 0, -LE_SESSION_GONE (then a new one was made), or why it is not known. */
+/* Asks the MDS whether the session lives: 0, -LE_SESSION_GONE (then a new one was made), or why it
+ * is not known. */
 int session_check(struct client *c) CHECK_RESULT;
 
 #endif

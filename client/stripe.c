@@ -31,7 +31,7 @@ static uint64_t sum_next(const struct slot_vec **vec, uint32_t *pos, uint32_t le
 
 		if (take > 0) {
 			ASSERT(n < PIECE_IOV_MAX);
-			iov[n++] = (struct iovec){ (*vec)->slot->data + (*vec)->off + *pos, take };
+			iov[n++] = (struct iovec){(*vec)->slot->data + (*vec)->off + *pos, take};
 			*pos += take;
 			len -= take;
 		}
@@ -45,7 +45,8 @@ static uint64_t sum_next(const struct slot_vec **vec, uint32_t *pos, uint32_t le
 	return checksum64_iov(iov, n);
 }
 
-uint32_t pieces_cut(uint32_t block_size, uint32_t off, uint32_t len, const struct slot_vec *vec, uint8_t *out)
+uint32_t pieces_cut(uint32_t block_size, uint32_t off, uint32_t len, const struct slot_vec *vec,
+		    uint8_t *out)
 {
 	uint32_t pos = 0, n = 0;
 
@@ -79,7 +80,8 @@ int pieces_verify(struct bytes pieces, uint32_t off, uint32_t len, uint8_t *data
 		struct piece pc;
 
 		piece_decode(p + (size_t)i * PIECE_WIRE_SIZE, &pc);
-		if (pc.off != off + done || pc.len == 0 || pc.len > len - done || (pc.flags & PIECE_LZ4))
+		if (pc.off != off + done || pc.len == 0 || pc.len > len - done ||
+		    (pc.flags & PIECE_LZ4))
 			return -LE_BAD_MESSAGE;
 		if (pc.flags & PIECE_HOLE)
 			memset(data + done, 0, pc.len);
@@ -90,8 +92,8 @@ int pieces_verify(struct bytes pieces, uint32_t off, uint32_t len, uint8_t *data
 	return done == len ? 0 : -LE_BAD_MESSAGE;
 }
 
-uint32_t vec_slice(const struct slot_vec *vec, uint32_t n, uint64_t at, uint64_t len, struct slot_vec *ret_vec,
-		   uint32_t max)
+uint32_t vec_slice(const struct slot_vec *vec, uint32_t n, uint64_t at, uint64_t len,
+		   struct slot_vec *ret_vec, uint32_t max)
 {
 	uint32_t n_ret = 0;
 
@@ -106,7 +108,7 @@ uint32_t vec_slice(const struct slot_vec *vec, uint32_t n, uint64_t at, uint64_t
 		take = vec[i].len - (uint32_t)at;
 		if (take > len)
 			take = (uint32_t)len;
-		ret_vec[n_ret++] = (struct slot_vec){ vec[i].slot, vec[i].off + (uint32_t)at, take };
+		ret_vec[n_ret++] = (struct slot_vec){vec[i].slot, vec[i].off + (uint32_t)at, take};
 		len -= take;
 		at = 0;
 	}

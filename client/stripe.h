@@ -22,10 +22,12 @@ static inline struct stripe_part stripe_first(uint32_t chunk_size, uint64_t off,
 	uint32_t in_chunk = (uint32_t)(off % chunk_size);
 	uint32_t room = chunk_size - in_chunk;
 
-	return (struct stripe_part){ off / chunk_size, in_chunk, len < room ? (uint32_t)len : room, 0 };
+	return (struct stripe_part){off / chunk_size, in_chunk, len < room ? (uint32_t)len : room,
+				    0};
 }
 
-/* Cuts [off, off + len) at chunk boundaries: the number of parts, at most max; *ret_len bytes are covered. */
+/* Cuts [off, off + len) at chunk boundaries: the number of parts, at most max; *ret_len bytes are
+ * covered. */
 uint32_t stripe_cut(uint32_t chunk_size, uint64_t off, uint64_t len, struct stripe_part *ret_parts,
 		    uint32_t max, uint64_t *ret_len);
 
@@ -36,14 +38,16 @@ static inline uint32_t pieces_max(uint32_t block_size, uint32_t len)
 }
 
 /*
- * Cuts the len bytes of vec, which go to chunk offset off, at block boundaries, checksums each piece and
- * encodes it into out (PIECE_WIRE_SIZE * pieces_max bytes). Returns the number of pieces.
+ * Cuts the len bytes of vec, which go to chunk offset off, at block boundaries, checksums each
+ * piece and encodes it into out (PIECE_WIRE_SIZE * pieces_max bytes). Returns the number of pieces.
  */
-uint32_t pieces_cut(uint32_t block_size, uint32_t off, uint32_t len, const struct slot_vec *vec, uint8_t *out);
+uint32_t pieces_cut(uint32_t block_size, uint32_t off, uint32_t len, const struct slot_vec *vec,
+		    uint8_t *out);
 
 /*
  * Checks len bytes read from chunk offset off against the pieces of the reply; makes holes zero.
- * -LE_BAD_MESSAGE: the pieces do not cover exactly these bytes; -LE_CORRUPT_WIRE: a checksum is wrong.
+ * -LE_BAD_MESSAGE: the pieces do not cover exactly these bytes; -LE_CORRUPT_WIRE: a checksum is
+ * wrong.
  */
 int pieces_verify(struct bytes pieces, uint32_t off, uint32_t len, uint8_t *data) CHECK_RESULT;
 
@@ -53,9 +57,10 @@ static inline bool range_overlaps(uint64_t a, uint64_t a_len, uint64_t b, uint64
 	return a_len > 0 && b_len > 0 && a < b + b_len && b < a + a_len;
 }
 
-/* Cuts vec at its offset at: the part [at, at + len), as vecs without references. Returns their number, at most max. */
-uint32_t vec_slice(const struct slot_vec *vec, uint32_t n, uint64_t at, uint64_t len, struct slot_vec *ret_vec,
-		   uint32_t max);
+/* Cuts vec at its offset at: the part [at, at + len), as vecs without references. Returns their
+ * number, at most max. */
+uint32_t vec_slice(const struct slot_vec *vec, uint32_t n, uint64_t at, uint64_t len,
+		   struct slot_vec *ret_vec, uint32_t max);
 uint64_t vec_len(const struct slot_vec *vec, uint32_t n);
 void vec_copy_out(const struct slot_vec *vec, uint32_t n, uint8_t *to);
 

@@ -6,13 +6,13 @@
 #include "client/retry.h"
 #include "common/base/log.h"
 
-#define FREE_WREQS_MAX 256u
-#define GRANT_AGAIN_US 200000u
+#define FREE_WREQS_MAX   256u
+#define GRANT_AGAIN_US   200000u
 #define GRANT_TIMEOUT_MS 5000u
 
 void wb_init(struct writeback *wb)
 {
-	*wb = (struct writeback){ 0 };
+	*wb = (struct writeback){0};
 	list_init(&wb->gathers);
 	list_init(&wb->free);
 	waitq_init(&wb->q);
@@ -65,8 +65,8 @@ static void grant_fiber(void *arg)
 {
 	struct target *t = arg;
 	struct client *c = t->c;
-	struct oss_grant_req req = { .want = grant_want(c) };
-	struct oss_grant_rep rep = { 0 };
+	struct oss_grant_req req = {.want = grant_want(c)};
+	struct oss_grant_rep rep = {0};
 	struct rpc_call call = {
 		.op = OP_oss_grant,
 		.req = &req,
@@ -96,7 +96,8 @@ void grant_ask(struct idata *d)
 	if (grant_want(c) == 0)
 		return;
 	for (uint32_t i = 0; i < width && i < 64; i++) {
-		if (map_find(c, l, i, &t, &epoch) < 0 || t->grant_asking || t->grant > grant_want(c) / 4)
+		if (map_find(c, l, i, &t, &epoch) < 0 || t->grant_asking ||
+		    t->grant > grant_want(c) / 4)
 			continue;
 		if (t->grant_asked_us != 0 && now < t->grant_asked_us + GRANT_AGAIN_US)
 			continue;
@@ -131,13 +132,15 @@ static void wreq_free(struct wreq *w)
 	}
 }
 
-/* An older write to a block of ours must be durable first: the servers apply in the order of arrival. */
+/* An older write to a block of ours must be durable first: the servers apply in the order of
+ * arrival. */
 static bool must_wait(const struct wreq *w)
 {
 	for (struct list *l = w->link.prev; l != &w->d->writes; l = l->prev) {
 		const struct wreq *o = list_entry(l, struct wreq, link);
 
-		if (o->idx == w->idx && o->block_first <= w->block_last && w->block_first <= o->block_last)
+		if (o->idx == w->idx && o->block_first <= w->block_last &&
+		    w->block_first <= o->block_last)
 			return true;
 	}
 	return false;
@@ -148,9 +151,10 @@ static int wreq_send(struct wreq *w)
 	struct idata *d = w->d;
 	struct client *c = d->c;
 	uint32_t chunk_size = d->inode->attr.layout.chunk_size;
-	uint32_t n_pieces = pieces_cut(chunk_block_size(chunk_size), w->off, w->len, w->vec, w->pieces);
+	uint32_t n_pieces =
+		pieces_cut(chunk_block_size(chunk_size), w->off, w->len, w->vec, w->pieces);
 	struct oss_write_req req = {
-		.chunk = { .ino = d->inode->ino, .idx = w->idx },
+		.chunk = {.ino = d->inode->ino, .idx = w->idx},
 		.chunk_size = chunk_size,
 		.off = w->off,
 		.len = w->len,
@@ -169,7 +173,8 @@ static int wreq_send(struct wreq *w)
 		.right = IO_WRITE,
 		.cap = &req.cap,
 		.gen = &req.chunk.gen,
-		/* What was written behind under a session that is gone must not reach the file any more. */
+		/* What was written behind under a session that is gone must not reach the file any
+		   more. */
 		.session_gen = w->behind ? w->session_gen : 0,
 	};
 	struct target *t;
@@ -219,7 +224,8 @@ static void wreq_run(struct wreq *w)
 {
 	int rc = 0;
 
-	/* Not for interruption: the bytes were promised, and older ones end by their own deadlines. */
+	/* Not for interruption: the bytes were promised, and older ones end by their own deadlines.
+	 */
 	while (must_wait(w))
 		if (waitq_wait(&w->d->write_q, NO_DEADLINE) < 0)
 			continue;
@@ -268,13 +274,14 @@ static struct wreq *wreq_make(struct idata *d, uint64_t idx, uint32_t off, uint3
 
 static void wreq_start(struct wreq *w)
 {
-	/* Without a fiber of its own it ends at once with an error: the caller may not yield here. */
+	/* Without a fiber of its own it ends at once with an error: the caller may not yield here.
+	 */
 	if (client_bg_spawn(w->d->c, "oss_write", wreq_fiber, w) < 0)
 		wreq_end(w, -LE_NOMEM);
 }
 
-static int wreq_begin(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec, uint32_t n,
-		      struct wreq **ret_w)
+static int wreq_begin(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
+		      uint32_t n, struct wreq **ret_w)
 {
 	struct wreq *w;
 
@@ -290,8 +297,8 @@ static int wreq_begin(struct idata *d, const struct stripe_part *part, const str
 	return 0;
 }
 
-int wb_submit(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec, uint32_t n, bool behind,
-	      struct wreq **ret_wait)
+int wb_submit(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
+	      uint32_t n, bool behind, struct wreq **ret_wait)
 {
 	struct client *c = d->c;
 	const struct layout *l = &d->inode->attr.layout;
@@ -330,7 +337,8 @@ int wb_wait(struct wreq *w)
 	return rc;
 }
 
-int wb_write_now(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec, uint32_t n)
+int wb_write_now(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
+		 uint32_t n)
 {
 	uint64_t deadline = fiber_deadline();
 	struct wreq *w;
@@ -342,8 +350,8 @@ int wb_write_now(struct idata *d, const struct stripe_part *part, const struct s
 	return wb_wait(w);
 }
 
-void wb_submit_gathered(struct idata *d, uint64_t idx, uint32_t off, struct slot_vec vec, struct target *t,
-			uint64_t reserved)
+void wb_submit_gathered(struct idata *d, uint64_t idx, uint32_t off, struct slot_vec vec,
+			struct target *t, uint64_t reserved)
 {
 	struct wreq *w = wreq_make(d, idx, off, vec.len);
 
@@ -379,8 +387,7 @@ static bool writes_overlap(const struct idata *d, uint64_t off, uint64_t len)
 {
 	uint64_t chunk_size = d->inode->attr.layout.chunk_size;
 
-	list_for_each(l, &d->writes)
-	{
+	list_for_each (l, &d->writes) {
 		const struct wreq *w = list_entry(l, struct wreq, link);
 
 		if (range_overlaps(w->idx * chunk_size + w->off, w->len, off, len))

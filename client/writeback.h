@@ -1,12 +1,12 @@
 /*
- * Writes on their way to the object servers. A wreq is one write of a part of one chunk; it runs in a
- * fiber of its own, after all older ones of the same inode that touch one of its blocks. Small writes
- * are gathered first (one slot per inode). Written behind is only what a target's space
+ * Writes on their way to the object servers. A wreq is one write of a part of one chunk; it runs in
+ * a fiber of its own, after all older ones of the same inode that touch one of its blocks. Small
+ * writes are gathered first (one slot per inode). Written behind is only what a target's space
  * grant covers; the rest has a waiter, who gets the status. What is written behind and fails is
  * kept as the inode's error, which each open file reports once.
  *
- * Bounds: params.writes_in_flight per target (its slot table), params.dirty_max bytes, the slot pool.
- * Owned by the client's loop.
+ * Bounds: params.writes_in_flight per target (its slot table), params.dirty_max bytes, the slot
+ * pool. Owned by the client's loop.
  */
 #ifndef LEAT_CLIENT_WRITEBACK_H
 #define LEAT_CLIENT_WRITEBACK_H
@@ -18,8 +18,9 @@ struct client;
 struct idata;
 struct target;
 
-/* The most that one ll_write or one write request carries, and the smallest block: so many pieces at most. */
-#define WREQ_LEN_MAX LL_IO_MAX
+/* The most that one ll_write or one write request carries, and the smallest block: so many pieces
+ * at most. */
+#define WREQ_LEN_MAX    LL_IO_MAX
 #define WREQ_PIECES_MAX (WREQ_LEN_MAX / LEAT_BLOCK_SIZE_MIN + 2)
 /* At least this much is sent at once and not gathered. */
 #define GATHER_BELOW (128u << 10)
@@ -56,19 +57,20 @@ void wb_init(struct writeback *wb);
 void wb_fini(struct writeback *wb);
 
 /*
- * Starts writing part of a chunk; takes references of its own to the slots. With behind, and when the
- * grant covers it, *ret_wait is NULL and the bytes count as dirty. Else *ret_wait has to be waited for with
- * wb_wait. Does not yield.
+ * Starts writing part of a chunk; takes references of its own to the slots. With behind, and when
+ * the grant covers it, *ret_wait is NULL and the bytes count as dirty. Else *ret_wait has to be
+ * waited for with wb_wait. Does not yield.
  */
-int wb_submit(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec, uint32_t n, bool behind,
-	      struct wreq **ret_wait) CHECK_RESULT;
+int wb_submit(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
+	      uint32_t n, bool behind, struct wreq **ret_wait) CHECK_RESULT;
 /* The status of the write; frees it. -LE_INTR: the write goes on behind. Yields. */
 int wb_wait(struct wreq *w) CHECK_RESULT;
 /* The same as wb_submit without behind and wb_wait, in the caller's fiber. */
-int wb_write_now(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec, uint32_t n) CHECK_RESULT;
+int wb_write_now(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
+		 uint32_t n) CHECK_RESULT;
 
-/* Sends what is gathered and waits until everything written so far is durable or has failed. Errors are
- * left with the inode. -LE_INTR. Yields. */
+/* Sends what is gathered and waits until everything written so far is durable or has failed. Errors
+ * are left with the inode. -LE_INTR. Yields. */
 int wb_flush(struct idata *d) CHECK_RESULT;
 /* The same for what touches [off, off + len) of the file. */
 int wb_flush_range(struct idata *d, uint64_t off, uint64_t len) CHECK_RESULT;
@@ -81,19 +83,20 @@ void wb_session_gone(struct idata *d);
 void wb_set_error(struct idata *d, int status);
 
 /* ---- gather.c ---- */
-/* Copies len bytes at part of a chunk to what is gathered. *ret_taken: false when there is no grant or
- * memory for it; then it has to be written through. May send what was there. Yields. */
-int gather_write(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec, uint32_t n,
-		 bool *ret_taken) CHECK_RESULT;
+/* Copies len bytes at part of a chunk to what is gathered. *ret_taken: false when there is no grant
+ * or memory for it; then it has to be written through. May send what was there. Yields. */
+int gather_write(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
+		 uint32_t n, bool *ret_taken) CHECK_RESULT;
 /* Sends what is gathered; nothing if there is nothing. Does not yield. */
 void gather_submit(struct idata *d);
 void gather_submit_all(struct client *c, uint64_t since_before_us);
 /* Its bytes are gone: the session's end. Returns whether there were any. */
 bool gather_drop(struct idata *d);
 bool gather_overlaps(const struct idata *d, uint64_t off, uint64_t len);
-/* The gathered bytes with their reservation, for gather_submit: written behind. Takes the slot over. */
-void wb_submit_gathered(struct idata *d, uint64_t idx, uint32_t off, struct slot_vec vec, struct target *t,
-			uint64_t reserved);
+/* The gathered bytes with their reservation, for gather_submit: written behind. Takes the slot
+ * over. */
+void wb_submit_gathered(struct idata *d, uint64_t idx, uint32_t off, struct slot_vec vec,
+			struct target *t, uint64_t reserved);
 
 /* ---- space grants ---- */
 bool grant_reserve(struct target *t, uint64_t len);

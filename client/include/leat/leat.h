@@ -11,8 +11,8 @@
  * as open(2) and friends do. Rights are those of the process at the time of leat_open_fs.
  *
  * Coherence: close-to-open. What was closed by one client is seen by whoever opens afterwards;
- * attributes may be a second old. A write is acknowledged when leat_fsync or leat_close has returned 0, or at once
- * with O_SYNC, O_DSYNC, O_DIRECT or O_APPEND.
+ * attributes may be a second old. A write is acknowledged when leat_fsync or leat_close has
+ * returned 0, or at once with O_SYNC, O_DSYNC, O_DIRECT or O_APPEND.
  */
 #ifndef LEAT_H
 #define LEAT_H
@@ -41,15 +41,15 @@ const char *leat_version(void);
 
 /* ---- instances ---- */
 struct leat_options {
-	size_t size;      /* sizeof(struct leat_options): later versions append members */
-	const char *mds;  /* instead of [cluster] mds of the configuration: "host:port ..." */
+	size_t size;          /* sizeof(struct leat_options): later versions append members */
+	const char *mds;      /* instead of [cluster] mds of the configuration: "host:port ..." */
 	const char *key_file; /* instead of [cluster] key_file */
-	const char *name; /* of this client in the servers' logs; NULL: host name and pid */
+	const char *name;     /* of this client in the servers' logs; NULL: host name and pid */
 	/* "name=value" of section [client], NULL at the end; see leat.conf(5). May be NULL. */
 	const char *const *params;
 };
-/* Connects. conf: path of leat.conf; NULL: $LEAT_CONF, else /etc/leat/leat.conf. opts may be NULL. A wrong
- * configuration is told on stderr. */
+/* Connects. conf: path of leat.conf; NULL: $LEAT_CONF, else /etc/leat/leat.conf. opts may be NULL.
+ * A wrong configuration is told on stderr. */
 int leat_open_fs(const char *conf, const struct leat_options *opts, struct leat_fs **ret_fs);
 /* All files and directories must have been closed. Flushes, ends the session. */
 void leat_close_fs(struct leat_fs *fs);
@@ -64,13 +64,16 @@ struct leat_statvfs {
 int leat_statvfs(struct leat_fs *fs, struct leat_statvfs *ret_st);
 
 /* ---- files ---- */
-/* flags and mode as for open(2): O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND, O_DIRECT, O_SYNC,
- * O_DSYNC, O_NOFOLLOW, O_DIRECTORY (refused for files). The umask of the process at leat_open_fs applies. */
-int leat_open(struct leat_fs *fs, const char *path, int flags, mode_t mode, struct leat_file **ret_file);
-/* Waits until all that was written is durable: the first error since the last leat_fsync or leat_close. The file is
- * closed whatever is returned. */
+/* flags and mode as for open(2): O_RDONLY, O_WRONLY, O_RDWR, O_CREAT, O_EXCL, O_TRUNC, O_APPEND,
+ * O_DIRECT, O_SYNC, O_DSYNC, O_NOFOLLOW, O_DIRECTORY (refused for files). The umask of the process
+ * at leat_open_fs applies. */
+int leat_open(struct leat_fs *fs, const char *path, int flags, mode_t mode,
+	      struct leat_file **ret_file);
+/* Waits until all that was written is durable: the first error since the last leat_fsync or
+ * leat_close. The file is closed whatever is returned. */
 int leat_close(struct leat_file *file);
-/* Any length. Bytes moved: fewer than asked for only at the end of the file, or when an error came after some. */
+/* Any length. Bytes moved: fewer than asked for only at the end of the file, or when an error came
+ * after some. */
 int64_t leat_pread(struct leat_file *file, void *buf, size_t len, uint64_t off);
 int64_t leat_pwrite(struct leat_file *file, const void *buf, size_t len, uint64_t off);
 /* At the file's position, which moves on. Calls for one file wait for each other. */
@@ -85,7 +88,9 @@ int leat_ftruncate(struct leat_file *file, uint64_t size);
 int leat_fallocate(struct leat_file *file, int mode, uint64_t off, uint64_t len);
 
 /* ---- attributes ---- */
-enum { LEAT_STAT_SEALED = 1 }; /* immutable for ever */
+enum {
+	LEAT_STAT_SEALED = 1
+}; /* immutable for ever */
 struct leat_stat {
 	uint64_t ino, size, blocks; /* blocks of 512 bytes */
 	uint32_t mode, nlink, uid, gid, rdev, flags;
@@ -123,7 +128,8 @@ int64_t leat_readlink(struct leat_fs *fs, const char *path, char *buf, size_t si
 struct leat_dirent {
 	uint64_t cookie; /* for leat_seekdir: the entry behind this one */
 	char name[256];
-	struct leat_stat st; /* with leat_opendir's want_stat everything; else ino and the type in mode */
+	struct leat_stat
+		st; /* with leat_opendir's want_stat everything; else ino and the type in mode */
 };
 int leat_opendir(struct leat_fs *fs, const char *path, int want_stat, struct leat_dir **ret_dir);
 /* 1 and an entry, 0 at the end. Without . and .. . One thread at a time per directory. */
@@ -134,27 +140,36 @@ int leat_closedir(struct leat_dir *dir);
 
 /* ---- extended attributes: of the last component itself, links are followed ---- */
 /* size 0: only the length. */
-int64_t leat_getxattr(struct leat_fs *fs, const char *path, const char *name, void *buf, size_t size);
+int64_t leat_getxattr(struct leat_fs *fs, const char *path, const char *name, void *buf,
+		      size_t size);
 int64_t leat_listxattr(struct leat_fs *fs, const char *path, char *buf, size_t size);
 /* flags: 0, XATTR_CREATE, XATTR_REPLACE */
-int leat_setxattr(struct leat_fs *fs, const char *path, const char *name, const void *value, size_t size, int flags);
+int leat_setxattr(struct leat_fs *fs, const char *path, const char *name, const void *value,
+		  size_t size, int flags);
 int leat_removexattr(struct leat_fs *fs, const char *path, const char *name);
 
 /* ---- layout ---- */
 struct leat_layout {
-	size_t size; /* sizeof(struct leat_layout) */
-	uint32_t stripe_count; /* chains that the file lies on; of a directory 0: as many as there are */
+	size_t size;           /* sizeof(struct leat_layout) */
+	uint32_t stripe_count; /* chains that the file lies on; of a directory 0: as many as there
+				  are */
 	uint32_t chunk_size;   /* bytes */
 	uint32_t storage_class, replicas, compression;
-	uint32_t inherited;    /* of a directory: not set on itself */
-	uint32_t table, seed;  /* which version of the chain table, and where the stripe starts; cannot be set */
+	uint32_t inherited;   /* of a directory: not set on itself */
+	uint32_t table, seed; /* which version of the chain table, and where the stripe starts;
+				 cannot be set */
 };
 int leat_layout_get(struct leat_fs *fs, const char *path, struct leat_layout *ret_layout);
-/* Of a directory: for what will be made in it. Of a file without data. Members that are 0 stay as they are. */
+/* Of a directory: for what will be made in it. Of a file without data. Members that are 0 stay as
+ * they are. */
 int leat_layout_set(struct leat_fs *fs, const char *path, const struct leat_layout *layout);
 
 /* ---- asynchronous I/O ---- */
-enum leat_io_op { LEAT_IO_READ = 1, LEAT_IO_WRITE = 2, LEAT_IO_FSYNC = 3 };
+enum leat_io_op {
+	LEAT_IO_READ = 1,
+	LEAT_IO_WRITE = 2,
+	LEAT_IO_FSYNC = 3
+};
 /* Zeroed, then filled in by the caller, who keeps it and buf until the end. */
 struct leat_io {
 	struct leat_file *file;
@@ -162,8 +177,9 @@ struct leat_io {
 	void *buf;
 	size_t len;
 	uint64_t off;
-	/* Called by the instance's thread when it is done; must not block and not call this library,
-	 * leat_aio_submit excepted. May be NULL. The struct is the caller's again when it is called. */
+	/* Called by the instance's thread when it is done; must not block and not call this
+	 * library, leat_aio_submit excepted. May be NULL. The struct is the caller's again when it
+	 * is called. */
 	void (*done)(struct leat_io *io);
 	void *arg;      /* the caller's */
 	int event_fd;   /* an eventfd(2) to which 1 is added after done; 0: none */

@@ -22,7 +22,7 @@ static void need_is_whole_blocks(void **state)
 
 static void reserve_within_grant(void **state)
 {
-	struct target t = { .grant = 4 * BLOCK };
+	struct target t = {.grant = 4 * BLOCK};
 
 	(void)state;
 	assert_true(grant_reserve(&t, 3 * BLOCK));

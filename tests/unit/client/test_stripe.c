@@ -8,7 +8,7 @@
 #include "client/stripe.h"
 #include "common/base/checksum.h"
 
-#define MIB (1u << 20)
+#define MIB   (1u << 20)
 #define BLOCK (16u << 10)
 
 static void cut_at_chunks(void **state)
@@ -48,7 +48,7 @@ static void make_slots(struct slot *s, uint32_t n, uint32_t size, uint8_t *mem)
 	for (uint32_t i = 0; i < n * size; i++)
 		mem[i] = (uint8_t)(i * 7 + i / 251);
 	for (uint32_t i = 0; i < n; i++)
-		s[i] = (struct slot){ .data = mem + (size_t)i * size, .size = size, .refs = 1 };
+		s[i] = (struct slot){.data = mem + (size_t)i * size, .size = size, .refs = 1};
 }
 
 static void pieces_at_block_boundaries(void **state)
@@ -56,7 +56,7 @@ static void pieces_at_block_boundaries(void **state)
 	uint8_t *mem = malloc(MIB);
 	uint8_t out[8 * PIECE_WIRE_SIZE];
 	struct slot s[1];
-	struct slot_vec v = { &s[0], 0, 3 * BLOCK };
+	struct slot_vec v = {&s[0], 0, 3 * BLOCK};
 	struct piece p;
 
 	(void)state;
@@ -90,7 +90,7 @@ static void pieces_over_several_slots(void **state)
 	(void)state;
 	make_slots(s, 8, 10000, mem);
 	for (int i = 0; i < 8; i++)
-		v[i] = (struct slot_vec){ &s[i], 0, 10000 };
+		v[i] = (struct slot_vec){&s[i], 0, 10000};
 	assert_int_equal(pieces_cut(BLOCK, 0, 80000, v, out), 5);
 	for (uint32_t i = 0; i < 4; i++) {
 		piece_decode(out + (size_t)i * PIECE_WIRE_SIZE, &p);
@@ -108,7 +108,7 @@ static void verify(void **state)
 	uint8_t *mem = malloc(MIB);
 	uint8_t out[8 * PIECE_WIRE_SIZE];
 	struct slot s[1];
-	struct slot_vec v = { &s[0], 0, 2 * BLOCK };
+	struct slot_vec v = {&s[0], 0, 2 * BLOCK};
 	struct bytes pieces = bytes_of(out, 2 * PIECE_WIRE_SIZE);
 	struct piece p;
 
@@ -127,7 +127,7 @@ static void verify(void **state)
 	assert_int_equal(pieces_verify(pieces, 0, 2 * BLOCK, mem), -LE_BAD_MESSAGE);
 	pieces.len++;
 	/* Bytes of a hole are zeros whatever came. */
-	p = (struct piece){ .off = BLOCK, .len = BLOCK, .flags = PIECE_HOLE };
+	p = (struct piece){.off = BLOCK, .len = BLOCK, .flags = PIECE_HOLE};
 	piece_encode(&p, out + PIECE_WIRE_SIZE);
 	assert_int_equal(pieces_verify(pieces, 0, 2 * BLOCK, mem), 0);
 	for (uint32_t i = BLOCK; i < 2 * BLOCK; i++)
@@ -145,7 +145,7 @@ static void slices(void **state)
 	(void)state;
 	make_slots(s, 3, 100, mem);
 	for (int i = 0; i < 3; i++)
-		v[i] = (struct slot_vec){ &s[i], 10, 50 };
+		v[i] = (struct slot_vec){&s[i], 10, 50};
 	assert_int_equal(vec_len(v, 3), 150);
 	assert_int_equal(vec_slice(v, 3, 40, 80, cut, 3), 3);
 	assert_int_equal(cut[0].off, 50);
