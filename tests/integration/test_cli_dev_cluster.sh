@@ -30,4 +30,15 @@ cmp "$tmp/data" "$mnt/data" || fail "data did not outlive down --keep"
 expect 0 "$dev" down
 [ ! -e "$LEAT_DEV" ] || fail "down left $LEAT_DEV"
 expect 0 "$dev" down
+
+# A scratch cluster says what it is; extra lines of configuration, one mount, two object servers
+printf '[ossd]\nsync = no\n' >"$tmp/extra"
+export LEAT_DEV_CONF=$tmp/extra LEAT_DEV_OSSD=2 LEAT_DEV_MOUNTS=1
+expect 0 "$dev" up
+expect 0 "$leat" status --json
+json .cluster.durability none
+json '.targets | length' 2
+expect 0 "$leat" status
+in_out "durability  NONE"
+expect 0 "$dev" down
 finish
