@@ -5,4 +5,4 @@
 from test_power_servers import main
 
 if __name__ == "__main__":
-    main(ops=150, n_cuts=1 << 30, seeds=(1, 2))
+    main(ops=150, n_cuts=None, seeds=(1, 2))
