@@ -99,7 +99,7 @@ void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t le
 		fiber_sleep_us(200);
 		pthread_mutex_lock(&v->lock);
 	}
-	v->ring[(v->head + v->n++) % RING] = (struct job){ ino, off, len };
+	v->ring[(v->head + v->n++) % RING] = (struct job){ino, off, len};
 	pthread_cond_signal(&v->wake);
 	pthread_mutex_unlock(&v->lock);
 }

@@ -31,15 +31,21 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
 	static const uint64_t want[] = {
-		FUSE_CAP_PARALLEL_DIROPS,     FUSE_CAP_ASYNC_READ,   FUSE_CAP_ASYNC_DIO,
-		FUSE_CAP_EXPLICIT_INVAL_DATA, FUSE_CAP_READDIRPLUS,  FUSE_CAP_READDIRPLUS_AUTO,
-		FUSE_CAP_DONT_MASK,           FUSE_CAP_ATOMIC_O_TRUNC, FUSE_CAP_DIRECT_IO_ALLOW_MMAP,
+		FUSE_CAP_PARALLEL_DIROPS,
+		FUSE_CAP_ASYNC_READ,
+		FUSE_CAP_ASYNC_DIO,
+		FUSE_CAP_EXPLICIT_INVAL_DATA,
+		FUSE_CAP_READDIRPLUS,
+		FUSE_CAP_READDIRPLUS_AUTO,
+		FUSE_CAP_DONT_MASK,
+		FUSE_CAP_ATOMIC_O_TRUNC,
+		FUSE_CAP_DIRECT_IO_ALLOW_MMAP,
 		FUSE_CAP_HANDLE_KILLPRIV_V2,
 	};
 	static const uint64_t do_not_want[] = {
-		FUSE_CAP_SPLICE_READ,  FUSE_CAP_SPLICE_WRITE,    FUSE_CAP_SPLICE_MOVE,
+		FUSE_CAP_SPLICE_READ,     FUSE_CAP_SPLICE_WRITE,    FUSE_CAP_SPLICE_MOVE,
 		FUSE_CAP_WRITEBACK_CACHE, FUSE_CAP_AUTO_INVAL_DATA, FUSE_CAP_FLOCK_LOCKS,
-		FUSE_CAP_POSIX_LOCKS,  FUSE_CAP_HANDLE_KILLPRIV,
+		FUSE_CAP_POSIX_LOCKS,     FUSE_CAP_HANDLE_KILLPRIV,
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
 		fuse_set_feature_flag(conn, want[i]);
@@ -48,11 +54,12 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 #else
 	conn->want |= conn->capable &
 		      (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO |
-		       FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
-		       FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC);
-	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
-				  FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA |
-				  FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_HANDLE_KILLPRIV);
+		       FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_READDIRPLUS |
+		       FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC);
+	conn->want &=
+		~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
+			    FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA |
+			    FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_HANDLE_KILLPRIV);
 #endif
 	conn->max_write = fs->max_write;
 	conn->max_readahead = fs->max_write;
@@ -177,11 +184,13 @@ static int start(struct daemon *d)
 	int status = client_create(&co, &fs->client);
 
 	if (status < 0) {
-		log_error("cannot reach the metadata server at %s: %s", opts.cluster.mds, status_text(status));
+		log_error("cannot reach the metadata server at %s: %s", opts.cluster.mds,
+			  status_text(status));
 		return status;
 	}
 	fs->max_write = 1 << 20;
-	status = slot_pool_create(fs->max_write + (64 << 10), opts.mount.requests_max, &fs->requests);
+	status = slot_pool_create(fs->max_write + (64 << 10), opts.mount.requests_max,
+				  &fs->requests);
 	if (status == 0 && d->transport->ops->add_pool)
 		status = d->transport->ops->add_pool(d->transport, fs->requests);
 	if (status == 0)
@@ -229,14 +238,15 @@ static int render_metrics(void *arg, char **ret_text, size_t *ret_len)
 {
 	struct leatfs *fs = arg;
 
-	return metrics_print(mount_metric_table, n_mount_metrics, &fs->metrics, "", ret_text, ret_len);
+	return metrics_print(mount_metric_table, n_mount_metrics, &fs->metrics, "", ret_text,
+			     ret_len);
 }
 
 static int serve(int ready_fd)
 {
 	static struct daemon d;
-	struct env_real_options eo = { .n_workers = 2 };
-	struct loop_options lo = { .name = "mount", .spin_us = opts.client.spin_us };
+	struct env_real_options eo = {.n_workers = 2};
+	struct loop_options lo = {.name = "mount", .spin_us = opts.client.spin_us};
 	struct metrics_server *metrics = NULL;
 	sigset_t set;
 
@@ -259,7 +269,8 @@ static int serve(int ready_fd)
 	if (status == 0)
 		status = loop_create(d.fs.env, &lo, &d.fs.loop);
 	if (status == 0 && opts.mount.metrics_addr[0])
-		status = metrics_server_start(opts.mount.metrics_addr, render_metrics, &d.fs, &metrics);
+		status = metrics_server_start(opts.mount.metrics_addr, render_metrics, &d.fs,
+					      &metrics);
 	if (status == 0)
 		status = fiber_spawn_on(d.fs.loop, "main", run, &d);
 	if (status < 0) {
@@ -305,7 +316,9 @@ int main(int argc, char **argv)
 	if (status != 0)
 		return status < 0 ? 1 : 0;
 	if (access("/dev/fuse", R_OK | W_OK) < 0) {
-		fprintf(stderr, "mount.leat: /dev/fuse: %s. Load the fuse module (modprobe fuse) and run as root.\n",
+		fprintf(stderr,
+			"mount.leat: /dev/fuse: %s. Load the fuse module (modprobe fuse) and run "
+			"as root.\n",
 			strerror(errno));
 		return 32;
 	}

@@ -4,14 +4,16 @@
 
 #include "common/base/metrics.h"
 
-#define MOUNT_METRICS(M) \
-	M(COUNTER, requests, "leat_mount_requests_total", "requests read from the kernel") \
-	M(COUNTER, errors, "leat_mount_errors_total", "requests answered with an error other than ENOENT") \
-	M(COUNTER, read_bytes, "leat_mount_read_bytes_total", "bytes given to the kernel") \
+#define MOUNT_METRICS(M)                                                                           \
+	M(COUNTER, requests, "leat_mount_requests_total", "requests read from the kernel")         \
+	M(COUNTER, errors, "leat_mount_errors_total",                                              \
+	  "requests answered with an error other than ENOENT")                                     \
+	M(COUNTER, read_bytes, "leat_mount_read_bytes_total", "bytes given to the kernel")         \
 	M(COUNTER, written_bytes, "leat_mount_written_bytes_total", "bytes taken from the kernel") \
-	M(COUNTER, invalidations, "leat_mount_invalidations_total", "kernel cache invalidations") \
-	M(GAUGE, running, "leat_mount_running_requests", "requests under way") \
-	M(HIST, request_us, "leat_mount_request_seconds", "time from reading a request to its reply")
+	M(COUNTER, invalidations, "leat_mount_invalidations_total", "kernel cache invalidations")  \
+	M(GAUGE, running, "leat_mount_running_requests", "requests under way")                     \
+	M(HIST, request_us, "leat_mount_request_seconds",                                          \
+	  "time from reading a request to its reply")
 
 struct mount_metrics {
 	MOUNT_METRICS(METRIC_MEMBER)

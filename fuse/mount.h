@@ -45,13 +45,15 @@ struct mount_file {
 /* The request that the current fiber serves. */
 struct mount_request {
 	struct leatfs *fs;
-	struct slot *slot; /* holds the request's bytes; NULL when they were copied to a small buffer */
+	struct slot
+		*slot; /* holds the request's bytes; NULL when they were copied to a small buffer */
 	const uint8_t *data;
 };
 
 /* session.c */
 int session_mount(struct leatfs *fs, struct fuse_args *args);
-/* Reads requests until the kernel has unmounted us or the loop stops; then all fibers have ended. */
+/* Reads requests until the kernel has unmounted us or the loop stops; then all fibers have ended.
+ */
 void session_serve(struct leatfs *fs);
 struct mount_request *session_request(void);
 
@@ -73,7 +75,7 @@ void reply_status(fuse_req_t req, int status);
 void reply_entry(fuse_req_t req, const struct attr *attr);
 static inline struct ino ino_of(fuse_ino_t id)
 {
-	return (struct ino){ id };
+	return (struct ino){id};
 }
 
 extern const struct fuse_lowlevel_ops mount_ops;
@@ -122,14 +124,17 @@ OP(fallocate, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_i
 OP(lseek, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
 #undef OP
 
-/* virtual.c: extended attributes "leat.*", which are no stored ones: layout and status. True: answered. */
+/* virtual.c: extended attributes "leat.*", which are no stored ones: layout and status. True:
+ * answered. */
 bool virtual_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size);
-bool virtual_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size);
+bool virtual_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+		      size_t size);
 
 /* invalidate.c */
 int invalidator_start(struct leatfs *fs);
 void invalidator_stop(struct leatfs *fs);
-/* Queues it; yields only while 4096 others are queued. off -1: attributes only; len 0: to the end. */
+/* Queues it; yields only while 4096 others are queued. off -1: attributes only; len 0: to the end.
+ */
 void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);
 
 #endif

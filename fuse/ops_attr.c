@@ -15,7 +15,10 @@ void req_cred_init(fuse_req_t req, struct req_cred *rc)
 
 	/* The kernel has checked (default_permissions): groups would change nothing. */
 	rc->cred = (struct cred){
-		.uid = ctx->uid, .gid = ctx->gid, .flags = CRED_CHECKED, .umask = ctx->umask,
+		.uid = ctx->uid,
+		.gid = ctx->gid,
+		.flags = CRED_CHECKED,
+		.umask = ctx->umask,
 	};
 }
 
@@ -31,9 +34,9 @@ void attr_to_stat(const struct attr *a, struct stat *ret_st)
 		.st_size = (off_t)a->size,
 		.st_blocks = (blkcnt_t)a->blocks,
 		.st_blksize = a->layout.chunk_size ? a->layout.chunk_size : 4096,
-		.st_atim = { a->atime_ns / 1000000000, a->atime_ns % 1000000000 },
-		.st_mtim = { a->mtime_ns / 1000000000, a->mtime_ns % 1000000000 },
-		.st_ctim = { a->ctime_ns / 1000000000, a->ctime_ns % 1000000000 },
+		.st_atim = {a->atime_ns / 1000000000, a->atime_ns % 1000000000},
+		.st_mtim = {a->mtime_ns / 1000000000, a->mtime_ns % 1000000000},
+		.st_ctim = {a->ctime_ns / 1000000000, a->ctime_ns % 1000000000},
 	};
 }
 
@@ -84,8 +87,8 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
 static struct statx_timestamp statx_time(int64_t ns)
 {
-	return (struct statx_timestamp){ .tv_sec = ns / 1000000000,
-					 .tv_nsec = (uint32_t)(ns % 1000000000) };
+	return (struct statx_timestamp){.tv_sec = ns / 1000000000,
+					.tv_nsec = (uint32_t)(ns % 1000000000)};
 }
 
 void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_file_info *fi)
@@ -134,16 +137,16 @@ static uint32_t set_mask(int to_set)
 		int fuse;
 		uint32_t leat;
 	} map[] = {
-		{ FUSE_SET_ATTR_MODE, SET_MODE },
-		{ FUSE_SET_ATTR_UID, SET_UID },
-		{ FUSE_SET_ATTR_GID, SET_GID },
-		{ FUSE_SET_ATTR_SIZE, SET_SIZE },
-		{ FUSE_SET_ATTR_ATIME, SET_ATIME },
-		{ FUSE_SET_ATTR_MTIME, SET_MTIME },
-		{ FUSE_SET_ATTR_ATIME_NOW, SET_ATIME_NOW },
-		{ FUSE_SET_ATTR_MTIME_NOW, SET_MTIME_NOW },
+		{FUSE_SET_ATTR_MODE, SET_MODE},
+		{FUSE_SET_ATTR_UID, SET_UID},
+		{FUSE_SET_ATTR_GID, SET_GID},
+		{FUSE_SET_ATTR_SIZE, SET_SIZE},
+		{FUSE_SET_ATTR_ATIME, SET_ATIME},
+		{FUSE_SET_ATTR_MTIME, SET_MTIME},
+		{FUSE_SET_ATTR_ATIME_NOW, SET_ATIME_NOW},
+		{FUSE_SET_ATTR_MTIME_NOW, SET_MTIME_NOW},
 #ifdef FUSE_SET_ATTR_KILL_SUID
-		{ FUSE_SET_ATTR_KILL_SUID, SET_KILL_SUID },
+		{FUSE_SET_ATTR_KILL_SUID, SET_KILL_SUID},
 #endif
 	};
 	uint32_t mask = 0;
@@ -154,7 +157,8 @@ static uint32_t set_mask(int to_set)
 	return mask;
 }
 
-void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set, struct fuse_file_info *fi)
+void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set,
+		struct fuse_file_info *fi)
 {
 	struct leatfs *fs = req_fs(req);
 	uint32_t mask = set_mask(to_set);
@@ -175,7 +179,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set, str
 	if (mask == 0)
 		status = ll_getattr(fs->client, &rc.cred, ino_of(ino), &ret);
 	else
-		status = ll_setattr(fs->client, &rc.cred, ino_of(ino), file_of(fi), mask, &set, &ret);
+		status = ll_setattr(fs->client, &rc.cred, ino_of(ino), file_of(fi), mask, &set,
+				    &ret);
 	if (status < 0) {
 		reply_status(req, status);
 		return;
@@ -232,7 +237,8 @@ void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- extended attributes ---- */
 
-void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size, int flags)
+void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
+		 int flags)
 {
 	struct req_cred rc;
 
@@ -303,5 +309,6 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 	struct req_cred rc;
 
 	req_cred_init(req, &rc);
-	reply_status(req, ll_removexattr(req_fs(req)->client, &rc.cred, ino_of(ino), bytes_str(name)));
+	reply_status(req,
+		     ll_removexattr(req_fs(req)->client, &rc.cred, ino_of(ino), bytes_str(name)));
 }

@@ -62,7 +62,8 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 
 	req_cred_init(req, &rc);
 	reply_made(req,
-		   ll_mkdir(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name), mode, &attr),
+		   ll_mkdir(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name), mode,
+			    &attr),
 		   &attr);
 }
 
@@ -73,8 +74,8 @@ void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, const char 
 
 	req_cred_init(req, &rc);
 	reply_made(req,
-		   ll_symlink(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name), bytes_str(link),
-			      &attr),
+		   ll_symlink(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name),
+			      bytes_str(link), &attr),
 		   &attr);
 }
 
@@ -95,7 +96,8 @@ void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct req_cred rc;
 
 	req_cred_init(req, &rc);
-	reply_status(req, ll_unlink(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name)));
+	reply_status(req,
+		     ll_unlink(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name)));
 }
 
 void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -123,7 +125,7 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
  * at a time. A listing that goes on where the last one ended is served from it.
  */
 #define MOUNT_DIR_MAGIC 0x4c444952u
-#define BATCH_MAX 1024u
+#define BATCH_MAX       1024u
 struct entry {
 	struct attr attr;
 	uint64_t cookie;
@@ -187,8 +189,8 @@ static int take_entry(void *arg, const struct ll_dirent *e)
 }
 
 /* Makes d->at the first entry behind cookie; -LE_NODATA at the end. */
-static int seek_entry(struct leatfs *fs, const struct cred *cred, struct mount_dir *d, struct ino ino,
-		      uint64_t cookie, bool plus)
+static int seek_entry(struct leatfs *fs, const struct cred *cred, struct mount_dir *d,
+		      struct ino ino, uint64_t cookie, bool plus)
 {
 	bool here = d->at < d->n && d->plus == plus &&
 		    (d->at > 0 ? d->entries[d->at - 1].cookie == cookie : false);
@@ -214,7 +216,7 @@ static size_t add_entry(fuse_req_t req, char *buf, size_t size, const struct ent
 	struct leatfs *fs = req_fs(req);
 
 	if (!plus) {
-		struct stat st = { .st_ino = e->attr.ino.v, .st_mode = e->attr.mode };
+		struct stat st = {.st_ino = e->attr.ino.v, .st_mode = e->attr.mode};
 		return fuse_add_direntry(req, buf, size, e->name, &st, (off_t)e->cookie);
 	}
 	struct fuse_entry_param p = {
@@ -230,13 +232,14 @@ static size_t add_entry(fuse_req_t req, char *buf, size_t size, const struct ent
 }
 
 /* "." and ".." have the cookies 1 and 2; real ones are above 15. */
-static size_t add_dots(fuse_req_t req, char *buf, size_t size, struct ino ino, uint64_t *cookie, bool plus)
+static size_t add_dots(fuse_req_t req, char *buf, size_t size, struct ino ino, uint64_t *cookie,
+		       bool plus)
 {
 	size_t len = 0;
 
 	while (*cookie < 2) {
-		struct entry e = { .attr = { .ino = ino, .mode = S_IFDIR, .flags = ATTR_UNSETTLED },
-				   .cookie = *cookie + 1 };
+		struct entry e = {.attr = {.ino = ino, .mode = S_IFDIR, .flags = ATTR_UNSETTLED},
+				  .cookie = *cookie + 1};
 		memcpy(e.name, "..", *cookie == 0 ? 1 : 2);
 		size_t n = add_entry(req, buf + len, size - len, &e, plus);
 		if (n > size - len)
@@ -247,7 +250,8 @@ static size_t add_dots(fuse_req_t req, char *buf, size_t size, struct ino ino, u
 	return len;
 }
 
-static void list(fuse_req_t req, struct ino ino, size_t size, uint64_t cookie, struct mount_dir *d, bool plus)
+static void list(fuse_req_t req, struct ino ino, size_t size, uint64_t cookie, struct mount_dir *d,
+		 bool plus)
 {
 	struct req_cred rc;
 	char *buf;
@@ -291,7 +295,8 @@ void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	fmutex_unlock(&d->lock);
 }
 
-void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		    struct fuse_file_info *fi)
 {
 	struct mount_dir *d = CAST_OBJ((uintptr_t)fi->fh, struct mount_dir, MOUNT_DIR_MAGIC);
 

@@ -45,7 +45,7 @@ static int attach(struct fuse_file_info *fi, struct ll_file *file)
 		ll_release(file);
 		return -LE_NOMEM;
 	}
-	*mf = (struct mount_file){ MOUNT_FILE_MAGIC, (uint32_t)fi->flags, file };
+	*mf = (struct mount_file){MOUNT_FILE_MAGIC, (uint32_t)fi->flags, file};
 	fi->fh = (uintptr_t)mf;
 	return 0;
 }
@@ -64,7 +64,8 @@ static void detach(struct fuse_file_info *fi)
 	free(mf);
 }
 
-void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi)
+void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
+	       struct fuse_file_info *fi)
 {
 	struct leatfs *fs = req_fs(req);
 	struct ll_file *file;
@@ -73,8 +74,8 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	int status;
 
 	req_cred_init(req, &rc);
-	status = ll_create(fs->client, &rc.cred, ino_of(parent), bytes_str(name), mode, (uint32_t)fi->flags,
-			   &file, &attr);
+	status = ll_create(fs->client, &rc.cred, ino_of(parent), bytes_str(name), mode,
+			   (uint32_t)fi->flags, &file, &attr);
 	if (status == 0)
 		status = attach(fi, file);
 	if (status < 0) {
@@ -102,7 +103,8 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int status;
 
 	req_cred_init(req, &rc);
-	status = ll_open(fs->client, &rc.cred, ino_of(ino), (uint32_t)fi->flags, &file, &attr, &changed);
+	status = ll_open(fs->client, &rc.cred, ino_of(ino), (uint32_t)fi->flags, &file, &attr,
+			 &changed);
 	if (status == 0)
 		status = attach(fi, file);
 	if (status < 0) {
@@ -110,8 +112,8 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	set_caching(fi, changed);
-	/* The open reply carries no attributes: make the kernel ask for the new size. Attributes only: takes
-	 * no page lock, so it may be done here, and must be, ahead of the reply. */
+	/* The open reply carries no attributes: make the kernel ask for the new size. Attributes
+	 * only: takes no page lock, so it may be done here, and must be, ahead of the reply. */
 	if (changed)
 		fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
 	if (fuse_reply_open(req, fi) == -ENOENT)
@@ -134,7 +136,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 		return;
 	}
 	for (uint32_t i = 0; i < d.n; i++)
-		iov[i] = (struct iovec){ d.vec[i].slot->data + d.vec[i].off, d.vec[i].len };
+		iov[i] = (struct iovec){d.vec[i].slot->data + d.vec[i].off, d.vec[i].len};
 	fuse_reply_iov(req, iov, (int)d.n);
 	metric_add(&fs->metrics.read_bytes, d.len);
 	ll_data_release(&d);
@@ -143,7 +145,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 /* A write by someone who may not keep set-user-id takes it off the file. */
 static int kill_suid(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino)
 {
-	struct attr attr, none = { .mode = 0 };
+	struct attr attr, none = {.mode = 0};
 	struct req_cred rc;
 
 	req_cred_init(req, &rc);
@@ -169,7 +171,9 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 #endif
 	if (n == 0 && mr && mr->slot) {
 		struct slot_vec v = {
-			mr->slot, (uint32_t)((const uint8_t *)buf - mr->slot->data), (uint32_t)size,
+			mr->slot,
+			(uint32_t)((const uint8_t *)buf - mr->slot->data),
+			(uint32_t)size,
 		};
 		n = ll_write(mf->file, (uint64_t)off, &v, 1);
 	} else if (n == 0) {
@@ -205,10 +209,12 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	reply_status(req, status);
 }
 
-void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi)
+void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
+		  struct fuse_file_info *fi)
 {
 	(void)ino;
-	reply_status(req, ll_fallocate(file_of(fi)->file, (uint32_t)mode, (uint64_t)off, (uint64_t)len));
+	reply_status(req,
+		     ll_fallocate(file_of(fi)->file, (uint32_t)mode, (uint64_t)off, (uint64_t)len));
 }
 
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)

@@ -11,34 +11,42 @@
 #include "fuse/mount.h"
 
 #define PARAM_ROW(...) CONFIG_ROW(struct mount_params, __VA_ARGS__)
-const struct config_param mount_param_table[] = { MOUNT_PARAMS(PARAM_ROW) };
+const struct config_param mount_param_table[] = {MOUNT_PARAMS(PARAM_ROW)};
 const int n_mount_params = ARRAY_SIZE(mount_param_table);
 
 #define METRICS_ROW(...) METRIC_ROW(struct mount_metrics, __VA_ARGS__)
-const struct metric_desc mount_metric_table[] = { MOUNT_METRICS(METRICS_ROW) };
+const struct metric_desc mount_metric_table[] = {MOUNT_METRICS(METRICS_ROW)};
 const int n_mount_metrics = ARRAY_SIZE(mount_metric_table);
 
-enum { SECTION_CLUSTER, SECTION_CLIENT, SECTION_MOUNT, N_SECTIONS };
+enum {
+	SECTION_CLUSTER,
+	SECTION_CLIENT,
+	SECTION_MOUNT,
+	N_SECTIONS
+};
 
 static void sections_of(struct mount_options *o, struct config_section ret[N_SECTIONS])
 {
-	ret[SECTION_CLUSTER] =
-		(struct config_section){ "cluster", cluster_param_table, n_cluster_params, &o->cluster };
+	ret[SECTION_CLUSTER] = (struct config_section){"cluster", cluster_param_table,
+						       n_cluster_params, &o->cluster};
 	ret[SECTION_CLIENT] =
-		(struct config_section){ "client", client_param_table, n_client_params, &o->client };
+		(struct config_section){"client", client_param_table, n_client_params, &o->client};
 	ret[SECTION_MOUNT] =
-		(struct config_section){ "mount", mount_param_table, n_mount_params, &o->mount };
+		(struct config_section){"mount", mount_param_table, n_mount_params, &o->mount};
 }
 
 static void usage(FILE *out)
 {
 	fputs("usage: mount.leat SOURCE MOUNTPOINT [-f] [-v] [-o OPTION[=VALUE],...]\n"
-	      "Mounts the namespace of a Leat cluster. SOURCE: host:port[,host:port] of the metadata\n"
+	      "Mounts the namespace of a Leat cluster. SOURCE: host:port[,host:port] of the "
+	      "metadata\n"
 	      "server, or \"leat\" to take it from leat.conf.\n"
 	      "  -f, --foreground   do not go to the background\n"
 	      "  -o conf=FILE       configuration (default /etc/leat/leat.conf or $LEAT_CONF)\n"
-	      "  -o log=FILE        append the log there (default: stderr while in the foreground)\n"
-	      "  -o NAME=VALUE      any parameter of [cluster], [client] and [mount]: see leat.conf(5)\n"
+	      "  -o log=FILE        append the log there (default: stderr while in the "
+	      "foreground)\n"
+	      "  -o NAME=VALUE      any parameter of [cluster], [client] and [mount]: see "
+	      "leat.conf(5)\n"
 	      "  -o ro,nosuid,...   the usual options of mount(8)\n"
 	      "Example: mount.leat mds1:7440 /mnt/leat -o attr_cache_ms=500\n",
 	      out);
@@ -55,8 +63,17 @@ static void append_kernel_opt(struct mount_options *o, const char *opt)
 static bool is_ignored(const char *name)
 {
 	static const char *const ignored[] = {
-		"rw", "auto", "noauto", "user", "nouser", "users", "_netdev", "nofail", "defaults",
-		"remount", "default_permissions",
+		"rw",
+		"auto",
+		"noauto",
+		"user",
+		"nouser",
+		"users",
+		"_netdev",
+		"nofail",
+		"defaults",
+		"remount",
+		"default_permissions",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
@@ -68,8 +85,8 @@ static bool is_ignored(const char *name)
 static bool is_kernel_opt(const char *name)
 {
 	static const char *const kernel[] = {
-		"ro", "nosuid", "suid", "nodev", "dev", "noexec", "exec", "noatime", "atime", "nodiratime",
-		"relatime", "sync", "dirsync",
+		"ro",      "nosuid", "suid",       "nodev",    "dev",  "noexec",  "exec",
+		"noatime", "atime",  "nodiratime", "relatime", "sync", "dirsync",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(kernel); i++)
@@ -102,8 +119,8 @@ static int set_option(struct mount_options *o, char *word)
 	for (int i = 0; i < N_SECTIONS; i++)
 		for (int j = 0; j < sections[i].n_params; j++)
 			if (strcmp(sections[i].params[j].name, word) == 0) {
-				int status = config_set(&sections[i], word, value ? value : "true", err,
-							sizeof(err));
+				int status = config_set(&sections[i], word, value ? value : "true",
+							err, sizeof(err));
 				if (status < 0)
 					fprintf(stderr, "mount.leat: %s\n", err);
 				return status;
@@ -156,10 +173,10 @@ static int take_positional(int argc, char **argv, struct mount_options *o)
 int mount_options_parse(int argc, char **argv, struct mount_options *ret_opts)
 {
 	static const struct option longs[] = {
-		{ "help", no_argument, NULL, 'h' },
-		{ "version", no_argument, NULL, 'V' },
-		{ "foreground", no_argument, NULL, 'f' },
-		{ NULL, 0, NULL, 0 },
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{"foreground", no_argument, NULL, 'f'},
+		{NULL, 0, NULL, 0},
 	};
 	struct mount_options *o = ret_opts;
 	struct config_section sections[N_SECTIONS];
@@ -205,8 +222,9 @@ int mount_options_fuse_args(const struct mount_options *o, struct fuse_args *ret
 {
 	char text[4096];
 
-	snprintf(text, sizeof(text), "-ofsname=%s,subtype=leat,default_permissions%s%s%s", o->source,
-		 o->mount.allow_other ? ",allow_other" : "", o->kernel_opts[0] ? "," : "", o->kernel_opts);
+	snprintf(text, sizeof(text), "-ofsname=%s,subtype=leat,default_permissions%s%s%s",
+		 o->source, o->mount.allow_other ? ",allow_other" : "",
+		 o->kernel_opts[0] ? "," : "", o->kernel_opts);
 	if (fuse_opt_add_arg(ret_args, "mount.leat") < 0 || fuse_opt_add_arg(ret_args, text) < 0)
 		return -LE_NOMEM;
 	return 0;

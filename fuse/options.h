@@ -1,14 +1,16 @@
-/* The command line of mount.leat, as mount(8) calls it: SOURCE MOUNTPOINT [-sfnvh] [-o name=value,...]. */
+/* The command line of mount.leat, as mount(8) calls it: SOURCE MOUNTPOINT [-sfnvh] [-o
+ * name=value,...]. */
 #ifndef LEAT_FUSE_OPTIONS_H
 #define LEAT_FUSE_OPTIONS_H
 
-#include "client/params.h"
+#include "client/ll.h"
 #include "fuse/params.h"
 
 struct fuse_args;
 
 struct mount_options {
-	char source[1024]; /* "host:port,host:port" of the metadata server, or "leat": as leat.conf says */
+	char source[1024]; /* "host:port,host:port" of the metadata server, or "leat": as leat.conf
+			      says */
 	char mountpoint[4096];
 	char conf[1024];
 	char log_file[1024];

@@ -1,14 +1,17 @@
-/* Parameters of the mount: section [mount] of leat.conf, and options of mount(8) of the same name. */
+/* Parameters of the mount: section [mount] of leat.conf, and options of mount(8) of the same name.
+ */
 #ifndef LEAT_FUSE_PARAMS_H
 #define LEAT_FUSE_PARAMS_H
 
 #include "common/base/config.h"
 
-#define MOUNT_PARAMS(P) \
-	P(str, metrics_addr, "", 0, 0, "", "host:port of the /metrics page; empty: none") \
-	P(u32, requests_max, "", 8, 1024, 48, "large requests (1 MiB) that may be under way at once") \
-	P(u32, max_background, "", 8, 4096, 128, "read-ahead and asynchronous requests of the kernel at once") \
-	P(bool, allow_other, "", 0, 1, 1, "other users than the one who mounts may use it") \
+#define MOUNT_PARAMS(P)                                                                            \
+	P(str, metrics_addr, "", 0, 0, "", "host:port of the /metrics page; empty: none")          \
+	P(u32, requests_max, "", 8, 1024, 48,                                                      \
+	  "large requests (1 MiB) that may be under way at once")                                  \
+	P(u32, max_background, "", 8, 4096, 128,                                                   \
+	  "read-ahead and asynchronous requests of the kernel at once")                            \
+	P(bool, allow_other, "", 0, 1, 1, "other users than the one who mounts may use it")        \
 	P(str, log_level, "", 0, 0, "info", "error | warn | info | debug")
 
 struct mount_params {

@@ -18,7 +18,7 @@
 #include "common/base/log.h"
 #include "common/rt/net.h"
 
-#define SMALL_MAX 8192
+#define SMALL_MAX      8192
 #define SMALL_POOL_MAX 256
 #define READS_PER_TURN 32
 
@@ -52,7 +52,7 @@ static struct request *request_get(struct leatfs *fs)
 		if (!r)
 			return NULL;
 	}
-	r->pub = (struct mount_request){ .fs = fs };
+	r->pub = (struct mount_request){.fs = fs};
 	return r;
 }
 
@@ -72,7 +72,7 @@ static void serve_request(void *arg)
 {
 	struct request *r = arg;
 	struct leatfs *fs = r->pub.fs;
-	struct fuse_buf buf = { .mem = (void *)r->pub.data, .size = r->len };
+	struct fuse_buf buf = {.mem = (void *)r->pub.data, .size = r->len};
 
 	/* The handler picks it up before it first yields (session_request). */
 	starting = r;
@@ -174,7 +174,8 @@ static void raise_readahead(const struct leatfs *fs)
 		if (sscanf(line, "%*d %*d %u:%u %*s %4095s", &dev_major, &dev_minor, point) != 3 ||
 		    strcmp(point, fs->mountpoint) != 0)
 			continue;
-		snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", dev_major, dev_minor);
+		snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", dev_major,
+			 dev_minor);
 	}
 	fclose(f);
 	f = fopen(path, "we");

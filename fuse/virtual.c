@@ -37,8 +37,8 @@ static void get_layout(fuse_req_t req, fuse_ino_t ino, size_t size)
 		return;
 	}
 	snprintf(text, sizeof(text),
-		 "table=%u width=%u seed=%u chunk_size=%u gen=%u inherited=%u replicas=%u", a.layout.table,
-		 a.layout.width, a.layout.seed, a.layout.chunk_size, a.layout.gen,
+		 "table=%u width=%u seed=%u chunk_size=%u gen=%u inherited=%u replicas=%u",
+		 a.layout.table, a.layout.width, a.layout.seed, a.layout.chunk_size, a.layout.gen,
 		 (a.layout.flags & LAYOUT_F_INHERITED) ? 1u : 0u, a.layout.replicas);
 	reply_text(req, text, size);
 }
@@ -51,10 +51,12 @@ static void get_status(fuse_req_t req, size_t size)
 
 	ll_stats(fs->client, &s);
 	snprintf(text, sizeof(text),
-		 "{\"pid\":%d,\"session\":%" PRIu64 ",\"map_epoch\":%u,\"targets\":%u,\"targets_up\":%u,"
+		 "{\"pid\":%d,\"session\":%" PRIu64
+		 ",\"map_epoch\":%u,\"targets\":%u,\"targets_up\":%u,"
 		 "\"read_bytes\":%" PRIu64 ",\"written_bytes\":%" PRIu64 ",\"read_ops\":%" PRIu64
 		 ",\"write_ops\":%" PRIu64 ",\"meta_ops\":%" PRIu64 ",\"retries\":%" PRIu64
-		 ",\"checksum_errors\":%" PRIu64 ",\"dirty_bytes\":%" PRIu64 ",\"grant_bytes\":%" PRIu64
+		 ",\"checksum_errors\":%" PRIu64 ",\"dirty_bytes\":%" PRIu64
+		 ",\"grant_bytes\":%" PRIu64
 		 ",\"slots_total\":%u,\"slots_free\":%u,\"inodes\":%u,\"open\":%u,\"running\":%u,"
 		 "\"fuse\":\"%s\",\"passthrough\":false}",
 		 (int)getpid(), s.session, s.map_epoch, s.n_targets, s.n_targets_up, s.read_bytes,
@@ -79,7 +81,7 @@ bool virtual_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t s
 static int parse_layout(const char *text, size_t size, struct layout *ret_layout)
 {
 	char copy[256], *save = NULL;
-	struct layout l = { .table = 0 };
+	struct layout l = {.table = 0};
 
 	if (size >= sizeof(copy))
 		return -LE_INVAL;
@@ -107,7 +109,8 @@ static int parse_layout(const char *text, size_t size, struct layout *ret_layout
 	return 0;
 }
 
-bool virtual_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size)
+bool virtual_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
+		      size_t size)
 {
 	struct req_cred rc;
 	struct layout l;
