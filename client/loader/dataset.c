@@ -83,23 +83,28 @@ static void reader_fini_fiber(void *arg)
 	reader_fini(arg);
 }
 
-static void destroy(struct leat_dataset *ds)
+static void end_io(struct leat_dataset *ds)
 {
-	/* In a forked child the threads do not exist: only memory goes. */
-	bool here = getpid() == ds->pid;
-	for (uint32_t i = 0; i < ds->n_readers && here; i++) {
+	for (uint32_t i = 0; i < ds->n_readers; i++) {
 		int rc = loop_call(dataset_loop(ds, i), "reader_fini", reader_fini_fiber, &ds->readers[i]);
-		(void)rc; /* a loop that has stopped has closed them */
+		(void)rc; /* a loop that has stopped has no files any more */
 	}
-	for (uint32_t i = 0; i < ds->n_extra && here; i++) {
+	ds->n_readers = 0;
+	for (uint32_t i = 0; i < ds->n_extra; i++) {
 		loop_stop(ds->extra[i]);
 		loop_join(ds->extra[i]);
 		loop_destroy(ds->extra[i]);
 	}
-	if (here)
-		io_fini(&ds->io);
+	ds->n_extra = 0;
+	io_fini(&ds->io);
+	ds->vol = NULL;
 	if (ds->lease_fd >= 0)
 		close(ds->lease_fd);
+	ds->lease_fd = -1;
+}
+
+static void destroy(struct leat_dataset *ds)
+{
 	index_destroy(ds->x);
 	manifest_destroy(ds->m);
 	free(ds->manifest_file);
@@ -115,8 +120,22 @@ void dataset_ref(struct leat_dataset *ds)
 
 void dataset_unref(struct leat_dataset *ds)
 {
-	if (ds && atomic_fetch_sub(&ds->refs, 1) == 1)
+	if (atomic_fetch_sub(&ds->refs, 1) == 1)
 		destroy(ds);
+}
+
+void dataset_use(struct leat_dataset *ds)
+{
+	atomic_fetch_add(&ds->users, 1);
+	dataset_ref(ds);
+}
+
+void dataset_unuse(struct leat_dataset *ds)
+{
+	/* In a forked child the threads do not exist: nothing is ended there, only memory goes. */
+	if (atomic_fetch_sub(&ds->users, 1) == 1 && getpid() == ds->pid)
+		end_io(ds);
+	dataset_unref(ds);
 }
 
 struct open_call {
@@ -147,7 +166,7 @@ int leat_dataset_open(const char *what, const struct leat_dataset_options *opts,
 	struct open_call *c = calloc(1, sizeof(*c));
 	int rc = ds && c ? 0 : -LE_NOMEM;
 	if (rc == 0) {
-		*ds = (struct leat_dataset){ .magic = DATASET_MAGIC, .refs = 1, .pid = getpid(), .lease_fd = -1 };
+		*ds = (struct leat_dataset){ .magic = DATASET_MAGIC, .refs = 1, .users = 1, .pid = getpid(), .lease_fd = -1 };
 		rc = io_init(&ds->io, o.fs, "leat-load-0");
 	}
 	if (rc == 0) {
@@ -161,7 +180,7 @@ int leat_dataset_open(const char *what, const struct leat_dataset_options *opts,
 	if (rc < 0) {
 		error_set(rc, c ? &c->d : &(struct detail){ 0 });
 		if (ds)
-			destroy(ds);
+			dataset_unuse(ds);
 	} else {
 		ds->order_word = index_order_word(ds->x);
 		ds->n_readers = dataset_n_loops(ds);
@@ -175,7 +194,8 @@ int leat_dataset_open(const char *what, const struct leat_dataset_options *opts,
 
 void leat_dataset_close(struct leat_dataset *ds)
 {
-	dataset_unref(ds);
+	if (ds)
+		dataset_unuse(ds);
 }
 
 /* ---- what it is ---- */

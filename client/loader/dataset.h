@@ -1,6 +1,7 @@
 /*
  * An open data set: its sample index, where its files are, and the loops that read them. Immutable after
- * dataset_open except for the bits of verified blocks, which any loop sets; refcounted by loaders and batches.
+ * dataset_open except for the bits of verified blocks, which any loop sets. Two counts: its users (the caller's handle
+ * and loaders) keep loops and files, references (users and batches) keep its memory.
  */
 #ifndef LEAT_LOADER_DATASET_H
 #define LEAT_LOADER_DATASET_H
@@ -23,7 +24,7 @@
 
 struct leat_dataset {
 	uint32_t magic;
-	_Atomic uint32_t refs;
+	_Atomic uint32_t refs, users;
 	pid_t pid;
 	struct stage_io io;
 	struct loop *extra[DATASET_THREADS_MAX]; /* threads beyond the first */
@@ -61,6 +62,9 @@ static inline void dataset_set_verified(struct leat_dataset *ds, uint64_t block)
 
 void dataset_ref(struct leat_dataset *ds);
 void dataset_unref(struct leat_dataset *ds);
+/* A use holds a reference too. The last one ends loops and files: not from a loop's thread. */
+void dataset_use(struct leat_dataset *ds);
+void dataset_unuse(struct leat_dataset *ds);
 /* 0, or fails with a word in leat_last_error when this is a forked child. */
 int dataset_check_pid(const struct leat_dataset *ds) CHECK_RESULT;
 

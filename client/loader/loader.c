@@ -106,12 +106,12 @@ int leat_loader_open(struct leat_dataset *ds, const struct leat_loader_options *
 	ld->refs = 1;
 	ld->ds = ds;
 	ld->event_fd = -1;
-	dataset_ref(ds);
+	dataset_use(ds);
+	dataset_ref(ds); /* for as long as there are batches */
 	init_sync(ld);
 	int rc = open_loader(ld, &o);
 	if (rc < 0) {
-		loader_stop(ld);
-		loader_unref(ld);
+		leat_loader_close(ld);
 		return rc;
 	}
 	*ret_loader = ld;
@@ -142,8 +142,10 @@ void leat_loader_close(struct leat_loader *ld)
 	/* In a forked child nothing of it runs: its memory goes with the process. */
 	if (!ld || getpid() != ld->ds->pid)
 		return;
+	struct leat_dataset *ds = ld->ds;
 	loader_stop(ld);
 	loader_unref(ld);
+	dataset_unuse(ds);
 }
 
 uint64_t leat_loader_steps(const struct leat_loader *ld)

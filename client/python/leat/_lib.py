@@ -1,0 +1,154 @@
+"""libleat.so through ctypes: structs and prototypes of leat.h, leat_loader.h and leat_stage.h, nothing more."""
+import ctypes
+import ctypes.util
+import os
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_uint64,
+                    c_void_p)
+
+STALLS = ("local", "server", "verify", "consumer", "start")
+WAIT_BUCKETS = 24
+
+
+class Error(Structure):
+    _fields_ = [("status", c_int), ("origin", c_char_p), ("offset", c_uint64), ("path", c_char * 4096),
+                ("message", c_char * 512)]
+
+
+class Options(Structure):
+    _fields_ = [("size", c_size_t), ("mds", c_char_p), ("key_file", c_char_p), ("name", c_char_p),
+                ("params", c_void_p)]
+
+
+class DatasetOptions(Structure):
+    _fields_ = [("size", c_size_t), ("fs", c_void_p), ("stage_dir", c_char_p), ("catalog", c_char_p),
+                ("threads", c_uint32), ("no_verify", c_int)]
+
+
+class DatasetStat(Structure):
+    _fields_ = [("size", c_size_t), ("samples", c_uint64), ("files", c_uint64), ("bytes", c_uint64),
+                ("order_word", c_uint64), ("n_fields", c_uint32), ("n_classes", c_uint32), ("id", c_char * 65),
+                ("format", c_char * 16), ("source", c_char * 16), ("path", c_char * 4096)]
+
+
+class LoaderOptions(Structure):
+    _fields_ = [("size", c_size_t), ("order", c_char_p), ("tail", c_char_p), ("seed", c_uint64),
+                ("epoch", c_uint64), ("batch", c_uint32), ("rank", c_uint32), ("world", c_uint32),
+                ("epochs", c_uint64), ("depth", c_uint32), ("memory_limit", c_uint64), ("on_error", c_int),
+                ("fields", POINTER(c_char_p))]
+
+
+class View(Structure):
+    _fields_ = [("size", c_size_t), ("base", c_void_p), ("offsets", POINTER(c_uint64)),
+                ("lengths", POINTER(c_uint64)), ("n", c_uint64), ("verified", c_int)]
+
+
+class Metrics(Structure):
+    _fields_ = [("size", c_size_t), ("batches", c_uint64), ("samples", c_uint64), ("skipped", c_uint64),
+                ("bytes_local", c_uint64), ("bytes_server", c_uint64), ("bytes_verified", c_uint64),
+                ("errors", c_uint64), ("wait_us", c_uint64), ("busy_us", c_uint64),
+                ("stall_us", c_uint64 * len(STALLS)), ("wait_histogram", c_uint64 * WAIT_BUCKETS),
+                ("depth", c_uint32), ("ready", c_uint32), ("held", c_uint32), ("filling", c_uint32),
+                ("memory", c_uint64), ("memory_limit", c_uint64)]
+
+
+class StageProgress(Structure):
+    _fields_ = [("size", c_size_t), ("phase", c_char_p), ("bytes", c_uint64), ("bytes_total", c_uint64),
+                ("bytes_moved", c_uint64), ("files", c_uint64), ("files_total", c_uint64),
+                ("elapsed_us", c_uint64)]
+
+
+PROGRESS = CFUNCTYPE(None, c_void_p, POINTER(StageProgress))
+
+
+class StageOptions(Structure):
+    _fields_ = [("size", c_size_t), ("fs", c_void_p), ("source", c_char_p), ("catalog", c_char_p),
+                ("to", c_char_p), ("capacity", c_uint64), ("timeout_ms", c_uint32), ("readback", c_int),
+                ("progress", PROGRESS), ("arg", c_void_p), ("cancel", c_void_p)]
+
+
+class StageResult(Structure):
+    _fields_ = [("size", c_size_t), ("code", c_int), ("id", c_char * 65), ("path", c_char * 4096),
+                ("files", c_uint64), ("bytes", c_uint64), ("bytes_verified", c_uint64),
+                ("bytes_moved", c_uint64), ("bytes_missing", c_uint64), ("elapsed_us", c_uint64),
+                ("skipped", c_uint32), ("message", c_char * 512), ("fail_path", c_char * 4096),
+                ("fail_offset", c_uint64)]
+
+
+def sized(cls, **members):
+    """A struct that begins with its size."""
+    s = cls(**members)
+    s.size = ctypes.sizeof(cls)
+    return s
+
+
+P = c_void_p
+PROTOTYPES = {
+    "leat_strerror": (c_char_p, [c_int64]),
+    "leat_errno": (c_int, [c_int64]),
+    "leat_version": (c_char_p, []),
+    "leat_open_fs": (c_int, [c_char_p, POINTER(Options), POINTER(P)]),
+    "leat_close_fs": (None, [P]),
+    "leat_last_error": (POINTER(Error), []),
+    "leat_dataset_open": (c_int, [c_char_p, POINTER(DatasetOptions), POINTER(P)]),
+    "leat_dataset_close": (None, [P]),
+    "leat_dataset_stat": (c_int, [P, POINTER(DatasetStat)]),
+    "leat_dataset_field": (c_char_p, [P, c_uint32]),
+    "leat_dataset_class": (c_char_p, [P, c_uint32]),
+    "leat_dataset_key": (c_char_p, [P, c_uint64]),
+    "leat_dataset_read": (c_int, [P, POINTER(c_uint64), c_uint32, POINTER(P)]),
+    "leat_order_open": (c_int, [P, c_char_p, c_uint64, c_uint64, c_uint32, POINTER(P)]),
+    "leat_order_at": (c_int64, [P, c_uint64]),
+    "leat_order_close": (None, [P]),
+    "leat_loader_open": (c_int, [P, POINTER(LoaderOptions), POINTER(P)]),
+    "leat_loader_close": (None, [P]),
+    "leat_loader_steps": (c_uint64, [P]),
+    "leat_next_within": (c_int, [P, c_uint32, POINTER(P)]),
+    "leat_loader_event_fd": (c_int, [P]),
+    "leat_loader_set_epoch": (c_int, [P, c_uint64]),
+    "leat_loader_state": (c_int, [P, c_char_p, c_size_t]),
+    "leat_loader_set_state": (c_int, [P, c_char_p]),
+    "leat_batch_unref": (None, [P]),
+    "leat_batch_len": (c_uint32, [P]),
+    "leat_batch_epoch": (c_uint64, [P]),
+    "leat_batch_step": (c_uint64, [P]),
+    "leat_batch_ids": (POINTER(c_uint64), [P]),
+    "leat_batch_labels": (POINTER(c_int64), [P]),
+    "leat_batch_field": (c_int, [P, c_char_p, POINTER(View)]),
+    "leat_batch_memory": (None, [P, POINTER(P), POINTER(c_uint64), POINTER(c_int)]),
+    "leat_loader_metrics": (c_int, [P, POINTER(Metrics)]),
+    "leat_stage_in": (c_int, [POINTER(StageOptions), POINTER(StageResult)]),
+}
+
+
+def _candidates():
+    here = os.path.dirname(os.path.abspath(__file__))
+    if os.environ.get("LEAT_LIBRARY"):
+        yield os.environ["LEAT_LIBRARY"]
+        return
+    if os.environ.get("BUILD"):
+        yield os.path.join(os.environ["BUILD"], "libleat.so")
+    yield os.path.join(here, "libleat.so")
+    yield os.path.join(here, "..", "..", "..", "build", "libleat.so")
+    found = ctypes.util.find_library("leat")
+    if found:
+        yield found
+    for folder in ("/usr/local/lib", "/usr/lib"):
+        yield os.path.join(folder, "libleat.so")
+
+
+def load():
+    tried = []
+    for path in _candidates():
+        if "/" in path and not os.path.exists(path):
+            tried.append(path)
+            continue
+        lib = ctypes.CDLL(path)
+        for name, (result, arguments) in PROTOTYPES.items():
+            function = getattr(lib, name)
+            function.restype, function.argtypes = result, arguments
+        return lib
+    raise ImportError("libleat.so was not found: build it (make), install it, or set LEAT_LIBRARY. Tried: "
+                      + ", ".join(tried))
+
+
+lib = load()
