@@ -13,6 +13,10 @@
 
 #define OPEN_FLAGS     (O_ACCMODE | O_TRUNC | O_APPEND | O_EXCL)
 #define FREE_FILES_MAX 256u
+/* A lookup belongs to the open that comes within this time: if the name was replaced in between, the
+ * open is as good as one that came before. Short, and good for one open, so that an open by a name
+ * that the kernel has cached is never taken for one. */
+#define FOUND_US 20000u
 #define SUMS_WIDTH     8u
 /* A whole chunk's pieces: at most so many. */
 #define SUMS_MAX LEAT_BLOCKS_PER_CHUNK_MAX
@@ -154,13 +158,20 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	struct mds_open_req req = {
 		.cred = *cred, .ino = i->ino, .flags = flags & OPEN_FLAGS & ~(uint32_t)O_EXCL};
 	struct mds_open_rep rep;
+	bool just_found = i->found_us != 0 && loop_now_us() < i->found_us + FOUND_US;
 	struct rpc_call call;
 	int rc;
 
+	i->found_us = 0;
 	TRY(io_wait_closing(i));
 	if ((flags & O_TRUNC) && i->data != NULL)
 		TRY(wb_flush(i->data));
 	rc = mds_call(c, OP_mds_open, &req, &rep, &call);
+	if (rc == -LE_STALE && just_found) {
+		rpc_call_fini(&call);
+		req.flags |= OPEN_ORPHAN;
+		rc = mds_call(c, OP_mds_open, &req, &rep, &call);
+	}
 	if (rc >= 0) {
 		inode_update(i, &rep.attr, for_writing(flags));
 		if (flags & O_TRUNC)
@@ -231,8 +242,10 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 		return -LE_NOMEM;
 	}
 	inode_update(i, &rep.attr, true);
-	if (rep.created)
+	if (rep.created) {
+		inode_outdated(c, parent);
 		i->created_us = loop_now_us();
+	}
 	if (rep.created || (flags & O_TRUNC))
 		truncated(i, rep.attr.size);
 	rc = opened(c, i, cred, flags, &rep.cap, ret_file);

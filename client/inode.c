@@ -264,6 +264,16 @@ void inode_saw(struct client *c, const struct attr *attr, bool own)
 	inode_put(c, i);
 }
 
+void inode_outdated(struct client *c, struct ino ino)
+{
+	struct inode *i = inode_peek(c, ino);
+
+	if (i == NULL)
+		return;
+	i->attr_us = 0;
+	inode_put(c, i);
+}
+
 void inode_invalidated(struct client *c, struct ino ino)
 {
 	struct inode *i = inode_peek(c, ino);

@@ -31,6 +31,7 @@ struct inode {
 	uint64_t attr_us;     /* when it was asked for; 0: must be asked for */
 	uint64_t settled_us;  /* when the chains were asked; 0: not since the attributes became
 				 unsettled */
+	uint64_t found_us;    /* when the MDS told us its name's inode; 0: or it was opened since */
 	uint64_t created_us;  /* when this client made it: nobody else is believed to write so soon;
 				 or 0 */
 	uint64_t open_change; /* the change counter that cached data belongs to */
@@ -122,6 +123,9 @@ void inode_update(struct inode *i, const struct attr *attr, bool own);
 void inode_saw(struct client *c, const struct attr *attr, bool own);
 /* The MDS says that somebody else changed it. */
 void inode_invalidated(struct client *c, struct ino ino);
+/* We have changed it ourselves, by an answer that does not carry its attributes: a name more or less in
+ * a directory, extended attributes. */
+void inode_outdated(struct client *c, struct ino ino);
 /* The attributes with what this client wrote itself. */
 void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_attr);
 bool inode_attr_fresh(const struct client *c, const struct inode *i);

@@ -38,6 +38,7 @@ static int seen(struct client *c, const struct cred *cred, const struct attr *at
 		inode_attr(c, i, ret_attr);
 		ret_attr->flags &= ~(uint32_t)ATTR_UNSETTLED;
 	}
+	i->found_us = loop_now_us();
 	inode_put(c, i);
 	return rc;
 }
@@ -74,11 +75,12 @@ int ll_getattr(struct client *c, const struct cred *cred, struct ino ino, struct
 }
 
 /* What the operations that make a name have in common: the answer's attributes. */
-static int made(struct client *c, const struct attr *attr, int rc, struct rpc_call *call,
+static int made(struct client *c, struct ino parent, const struct attr *attr, int rc, struct rpc_call *call,
 		struct attr *ret_attr)
 {
 	rpc_call_fini(call);
 	TRY(rc);
+	inode_outdated(c, parent);
 	inode_saw(c, attr, true);
 	if (ret_attr != NULL)
 		*ret_attr = *attr;
@@ -97,7 +99,7 @@ int ll_mknod(struct client *c, const struct cred *cred, struct ino parent, struc
 	if (!name_ok(name, &rc))
 		return rc;
 	rc = mds_call(c, OP_mds_mknod, &req, &rep, &call);
-	return made(c, &rep.attr, rc, &call, ret_attr);
+	return made(c, parent, &rep.attr, rc, &call, ret_attr);
 }
 
 int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
@@ -111,7 +113,7 @@ int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struc
 	if (!name_ok(name, &rc))
 		return rc;
 	rc = mds_call(c, OP_mds_mkdir, &req, &rep, &call);
-	return made(c, &rep.attr, rc, &call, ret_attr);
+	return made(c, parent, &rep.attr, rc, &call, ret_attr);
 }
 
 int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
@@ -128,7 +130,7 @@ int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, str
 	if (target.len == 0 || target.len > LEAT_SYMLINK_MAX)
 		return target.len == 0 ? -LE_NOENT : -LE_NAMETOOLONG;
 	rc = mds_call(c, OP_mds_symlink, &req, &rep, &call);
-	return made(c, &rep.attr, rc, &call, ret_attr);
+	return made(c, parent, &rep.attr, rc, &call, ret_attr);
 }
 
 int ll_readlink(struct client *c, const struct cred *cred, struct ino ino, char *buf, size_t size)
@@ -161,6 +163,7 @@ int ll_link(struct client *c, const struct cred *cred, struct ino ino, struct in
 	rc = mds_call(c, OP_mds_link, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);
+	inode_outdated(c, parent);
 	return seen(c, cred, &rep.attr, true, ret_attr);
 }
 
@@ -177,6 +180,7 @@ int ll_unlink(struct client *c, const struct cred *cred, struct ino parent, stru
 	rc = mds_call(c, OP_mds_unlink, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);
+	inode_outdated(c, parent);
 	i = inode_peek(c, rep.attr.ino);
 	if (i != NULL) {
 		inode_update(i, &rep.attr, true);
@@ -196,7 +200,9 @@ int ll_rmdir(struct client *c, const struct cred *cred, struct ino parent, struc
 		return rc;
 	rc = mds_call(c, OP_mds_rmdir, &req, &rep, &call);
 	rpc_call_fini(&call);
-	return rc < 0 ? rc : 0;
+	TRY(rc);
+	inode_outdated(c, parent);
+	return 0;
 }
 
 /* A rename is how programs publish a file: its data goes ahead. */
@@ -246,6 +252,8 @@ int ll_rename(struct client *c, const struct cred *cred, struct ino parent, stru
 	rc = mds_call(c, OP_mds_rename, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);
+	inode_outdated(c, parent);
+	inode_outdated(c, new_parent);
 	inode_saw(c, &rep.attr, true);
 	i = rep.replaced.v != 0 ? inode_peek(c, rep.replaced) : NULL;
 	if (i != NULL) {
@@ -304,17 +312,6 @@ int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, 
 	return value_out(rep.names, rc, &call, buf, size);
 }
 
-/* The change time of an inode moved by an answer that does not carry its attributes. */
-static void attr_outdated(struct client *c, struct ino ino)
-{
-	struct inode *i = inode_peek(c, ino);
-
-	if (i == NULL)
-		return;
-	i->attr_us = 0;
-	inode_put(c, i);
-}
-
 int ll_setxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name,
 		struct bytes value, uint32_t flags)
 {
@@ -336,7 +333,7 @@ int ll_setxattr(struct client *c, const struct cred *cred, struct ino ino, struc
 	rc = mds_call(c, OP_mds_setxattr, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);
-	attr_outdated(c, ino);
+	inode_outdated(c, ino);
 	return 0;
 }
 
@@ -349,7 +346,7 @@ int ll_removexattr(struct client *c, const struct cred *cred, struct ino ino, st
 
 	rpc_call_fini(&call);
 	TRY(rc);
-	attr_outdated(c, ino);
+	inode_outdated(c, ino);
 	return 0;
 }
 

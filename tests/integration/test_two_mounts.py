@@ -122,6 +122,14 @@ print(n)
     assert all(int(o) > 5 for o in outs), outs
 
 
+def test_a_replaced_file_is_opened_anew(c):
+    for i in range(50):
+        put(c.mnt(1) + "/new", b"%03d" % i)
+        os.rename(c.mnt(1) + "/new", c.mnt(1) + "/now")
+        assert get(c.mnt(2) + "/now") == b"%03d" % i, "the kernel's cached name must not do"
+        assert get(c.mnt(1) + "/now") == b"%03d" % i
+
+
 def test_unlinked_elsewhere_stays_readable(c):
     put(c.mnt(1) + "/keep", b"k" * 300000)
     with open(c.mnt(2) + "/keep", "rb") as f:
