@@ -232,9 +232,13 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 int data_finish(struct op *op, uint64_t intent, const struct intent_rec *rec, struct attr *ret_attr)
 {
 	struct finish fi = {intent, rec};
+	int rc;
 
 	op->final = rec->session != 0;
-	return op_mutate(op, finish_txn, &fi, ret_attr);
+	op->owed = true;
+	rc = op_mutate(op, finish_txn, &fi, ret_attr);
+	op->owed = false;
+	return rc;
 }
 
 void data_drop(struct op *op, struct inode_rec *rec)

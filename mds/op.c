@@ -41,7 +41,7 @@ void *op_alloc(struct op *op, size_t size)
 /* What the connection had queued when its session was taken over or ended is not executed. */
 static int op_alive(struct op *op)
 {
-	if (op->session == NULL)
+	if (op->session == NULL || op->owed)
 		return 0;
 	if (op->session->ended)
 		return -LE_SESSION_GONE;
@@ -73,7 +73,8 @@ int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out)
 		TRY(store_wait(s, depends));
 		return rc;
 	}
-	if (s->wrote && op->session != NULL && op->desc != NULL && op->final) {
+	if (s->wrote && op->session != NULL && !op->session->ended && op->desc != NULL &&
+	    op->final) {
 		struct replay_slot *row = &op->session->slots[op->slot];
 
 		if (replay_encode(row, op->desc, out) < 0)

@@ -41,7 +41,7 @@ static void intent_run(void *arg)
 	int rc;
 
 	op_init(&op, m);
-	if (in->session != NULL && !in->session->ended) {
+	if (in->session != NULL) {
 		op.session = in->session;
 		op.slot = in->rec.slot;
 		op.seq = in->rec.seq;
@@ -50,10 +50,6 @@ static void intent_run(void *arg)
 	rc = data_apply(m, &in->rec);
 	if (rc == 0)
 		rc = data_finish(&op, in->no, &in->rec, &attr);
-	if (rc == -LE_SESSION_GONE) {
-		op.session = NULL;
-		rc = data_finish(&op, in->no, &in->rec, &attr);
-	}
 	if (rc < 0 && !m->stopping)
 		log_error("intent on inode %llu: %s", (unsigned long long)in->rec.ino.v,
 			  status_text(rc));
