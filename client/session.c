@@ -301,8 +301,10 @@ int session_start(struct client *c, const char *mds_addrs, uint64_t deadline_us)
 	TRY(seq_table_init(&c->mds_seqs, MDS_SLOTS));
 	TRY(seq_take(&c->mds_seqs, NO_DEADLINE, &c->setup_slot, &seq));
 	TRY(rpc_client_create(&opts, &c->mds));
-	/* Any call waits for the connection and so for the session. */
+	/* Any call waits for the connection and so for the session. A call may also be lost on the
+	 * way, so none gets the whole time. */
 	while (rc < 0 && loop_now_us() < deadline_us) {
+		uint64_t once_us = loop_deadline_ms(SETUP_TIMEOUT_MS);
 		struct mds_ping_req req = {0};
 		struct mds_ping_rep rep = {0};
 		struct rpc_call call = {
@@ -310,7 +312,7 @@ int session_start(struct client *c, const char *mds_addrs, uint64_t deadline_us)
 			.req = &req,
 			.rep = &rep,
 			.session = c->session,
-			.deadline_us = deadline_us,
+			.deadline_us = once_us < deadline_us ? once_us : deadline_us,
 		};
 
 		rc = rpc_call(c->mds, &call);
