@@ -65,7 +65,7 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 		if (!c.failed)
 			cluster_check_stores(&c);
 	}
-	if (c.failed && b->verbose && strstr(c.failure, "space")) {
+	if (c.failed && b->verbose) {
 		char why[512];
 		snprintf(why, sizeof(why), "%s", c.failure);
 		cluster_dump_chunks(&c);

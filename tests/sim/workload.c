@@ -474,6 +474,24 @@ static void make_home(struct run *r)
 	r->m->made = true;
 }
 
+/*
+ * A truncation or punch that the dead predecessor asked for may be durable as an intent, and still
+ * wait for a target that is down: it may take effect at any time until somebody is told that it has.
+ * Another operation on the file's data as a whole, here one without effect, comes after it.
+ */
+static void wait_for_intents(struct run *r, struct ino ino)
+{
+	const uint32_t mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+	struct ll_file *file;
+	struct attr a;
+	bool changed;
+
+	if (!expect(r, "adopt open", ll_open(r->client, &root, ino, O_RDWR, &file, &a, &changed), 0))
+		return;
+	expect(r, "adopt punch", ll_fallocate(file, mode, 2 * FILE_MAX, 1), 0);
+	ll_release(file);
+}
+
 /* Takes what is there as the truth, where the crash left it open. */
 static void adopt_file(struct run *r, uint32_t i)
 {
@@ -490,6 +508,7 @@ static void adopt_file(struct run *r, uint32_t i)
 	}
 	if (!expect(r, "adopt", status, 0))
 		return;
+	wait_for_intents(r, a.ino);
 	if (!expect(r, "adopt open", ll_open(r->client, &root, a.ino, O_RDONLY, &file, &a, &changed), 0))
 		return;
 	int64_t n = ll_pread(file, f->data, FILE_MAX, 0);
@@ -511,7 +530,7 @@ static void adopt(struct run *r)
 		return;
 	/* Requests of the dead predecessor may still be under way: no fencing before leases. */
 	fiber_sleep_us(3000000);
-	for (uint32_t i = 0; i < FILES; i++) {
+	for (uint32_t i = 0; i < FILES && !r->c->failed; i++) {
 		struct mfile *f = &r->m->file[i];
 		if (f->unsure || f->dirty)
 			adopt_file(r, i);
