@@ -130,6 +130,18 @@ def test_a_replaced_file_is_opened_anew(c):
         assert get(c.mnt(1) + "/now") == b"%03d" % i
 
 
+def test_a_replaced_file_is_opened_anew_while_others_have_it_open(c):
+    held = []
+    for i in range(20):
+        put(c.mnt(1) + "/new", b"%03d" % i)
+        os.rename(c.mnt(1) + "/new", c.mnt(1) + "/now")
+        assert get(c.mnt(2) + "/now") == b"%03d" % i
+        held.append(open(c.mnt(1 + i % 2) + "/now", "rb"))
+    for i, f in enumerate(held):
+        assert f.read() == b"%03d" % i
+        f.close()
+
+
 def test_unlinked_elsewhere_stays_readable(c):
     put(c.mnt(1) + "/keep", b"k" * 300000)
     with open(c.mnt(2) + "/keep", "rb") as f:
