@@ -32,8 +32,7 @@ int source_parse(const struct tool *t, const char *text, struct source *ret_sour
 	char dir[PATH_MAX];
 
 	if (strncmp(text, SCHEME, strlen(SCHEME)) == 0) {
-		text += strlen(SCHEME);
-		snprintf(s.name, sizeof(s.name), "%s%s", *text == '/' ? "" : "/", text);
+		snprintf(s.name, sizeof(s.name), "%s", text + strlen(SCHEME));
 	} else if (is_alias(text)) {
 		snprintf(s.name, sizeof(s.name), "%s", text);
 	} else if (!realpath(text, dir)) {

@@ -1,7 +1,8 @@
 /*
  * Where a data set lies, as people write it:
  *   NAME or NAME@VERSION   an alias, looked up in the catalogue
- *   leat:/PATH             a directory of the namespace, mounted here or not
+ *   leat:/PATH             a directory of the namespace, mounted here or not; leat:NAME@VERSION
+ *                          is an alias, whatever lies here under that name
  *   PATH                   on a Leat mount: the same directory of the namespace; else a local one
  */
 #ifndef LEAT_TOOLS_SOURCE_H
