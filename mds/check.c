@@ -36,6 +36,7 @@ struct check {
 	uint64_t n_problems;
 	struct hmap nodes;
 	uint64_t max_ino, n_inodes;
+	struct ino lost_found; /* 0: not needed so far */
 	uint32_t n_tables;
 	struct entry_fix *entries; /* to be removed */
 	uint32_t n_entries, cap_entries;
@@ -427,8 +428,37 @@ static int make_lost_found(struct store *s, struct repair *r)
 {
 	struct inode *dir;
 
-	(void)r;
-	return find_lost_found(s, &dir);
+	TRY(find_lost_found(s, &dir));
+	r->c->lost_found = dir->ino;
+	return 0;
+}
+
+/* What has been counted by now does not know of what a repair adds. */
+static void count_added(struct check *c, struct ino dir, bool is_dir)
+{
+	struct node *n = node_find(c, dir);
+
+	if (n == NULL)
+		return;
+	n->entries++;
+	n->found_entries++;
+	n->nlink += is_dir;
+	n->subdirs += is_dir;
+}
+
+static int rescue(struct check *c, struct node *n)
+{
+	struct repair r = { .c = c, .node = n };
+	uint64_t before = c->s.counters.n_inodes;
+
+	if (c->lost_found.v == 0) {
+		TRY(mutate(c, make_lost_found, &r));
+		if (c->s.counters.n_inodes > before)
+			count_added(c, LEAT_ROOT_INO, true);
+	}
+	TRY(mutate(c, to_lost_found, &r));
+	count_added(c, c->lost_found, S_ISDIR(n->mode));
+	return 0;
 }
 
 /* ---- judging ---- */
@@ -487,7 +517,7 @@ static int judge(struct check *c, struct node *n)
 		return c->repair ? mutate(c, add_orphan, &r) : 0;
 	}
 	problem(c, "inode %" PRIu64 ": has no name", n->ino.v);
-	return c->repair ? mutate(c, to_lost_found, &r) : 0;
+	return c->repair ? rescue(c, n) : 0;
 }
 
 static int judge_all(struct check *c)
@@ -575,7 +605,6 @@ int mds_check(struct env *env, const struct mds_params *p, bool repair, FILE *re
 	      uint64_t *ret_problems)
 {
 	struct check *c = calloc(1, sizeof(*c));
-	struct repair r = {.c = c};
 	int rc;
 
 	if (c == NULL)
@@ -589,8 +618,6 @@ int mds_check(struct env *env, const struct mds_params *p, bool repair, FILE *re
 	}
 	hmap_init(&c->nodes, 1024);
 	rc = repair ? store_run(&c->s) : 0;
-	if (rc == 0 && repair) /* first, so that no repair must make it and look into it at once */
-		rc = mutate(c, make_lost_found, &r);
 	if (rc == 0)
 		rc = read_all(c);
 	if (rc == 0)
