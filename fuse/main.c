@@ -252,6 +252,7 @@ static int serve(int ready_fd)
 
 	d.ready_fd = ready_fd;
 	snprintf(d.fs.mountpoint, sizeof(d.fs.mountpoint), "%s", opts.mountpoint);
+	d.fs.slow_ms = opts.mount.slow_ms;
 	d.fs.attr_timeout_s = opts.client.attr_cache_ms / 1000.0;
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);

@@ -28,6 +28,7 @@ struct leatfs {
 	struct invalidator *invalidator;
 	struct mount_metrics metrics;
 	uint32_t max_write;
+	uint32_t slow_ms;
 	double attr_timeout_s;
 	uint32_t n_running; /* request fibers */
 	bool mounted;

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/mount.h>
@@ -68,17 +69,70 @@ static void request_put(struct request *r)
 	n_free_requests++;
 }
 
+/* The opcode's name, as linux/fuse.h has it; NULL for the rare ones. */
+static const char *opcode_name(uint32_t opcode)
+{
+	static const char *const names[] = {
+		[FUSE_LOOKUP] = "lookup",
+		[FUSE_GETATTR] = "getattr",
+		[FUSE_SETATTR] = "setattr",
+		[FUSE_READLINK] = "readlink",
+		[FUSE_SYMLINK] = "symlink",
+		[FUSE_MKNOD] = "mknod",
+		[FUSE_MKDIR] = "mkdir",
+		[FUSE_UNLINK] = "unlink",
+		[FUSE_RMDIR] = "rmdir",
+		[FUSE_RENAME] = "rename",
+		[FUSE_LINK] = "link",
+		[FUSE_OPEN] = "open",
+		[FUSE_READ] = "read",
+		[FUSE_WRITE] = "write",
+		[FUSE_STATFS] = "statfs",
+		[FUSE_RELEASE] = "release",
+		[FUSE_FSYNC] = "fsync",
+		[FUSE_SETXATTR] = "setxattr",
+		[FUSE_GETXATTR] = "getxattr",
+		[FUSE_LISTXATTR] = "listxattr",
+		[FUSE_REMOVEXATTR] = "removexattr",
+		[FUSE_FLUSH] = "flush",
+		[FUSE_CREATE] = "create",
+		[FUSE_READDIR] = "readdir",
+		[FUSE_READDIRPLUS] = "readdirplus",
+		[FUSE_FALLOCATE] = "fallocate",
+		[FUSE_LSEEK] = "lseek",
+		[FUSE_RENAME2] = "rename",
+	};
+
+	return opcode < ARRAY_SIZE(names) ? names[opcode] : NULL;
+}
+
+static void log_if_slow(const struct leatfs *fs, const struct fuse_in_header *h, uint64_t us)
+{
+	const char *name = opcode_name(h->opcode);
+
+	if (fs->slow_ms == 0 || us < (uint64_t)fs->slow_ms * 1000)
+		return;
+	log_warn("slow request: %s inode=%llu pid=%u: %llu ms", name ? name : "other",
+		 (unsigned long long)h->nodeid, h->pid, (unsigned long long)(us / 1000));
+}
+
 static void serve_request(void *arg)
 {
 	struct request *r = arg;
 	struct leatfs *fs = r->pub.fs;
 	struct fuse_buf buf = {.mem = (void *)r->pub.data, .size = r->len};
+	struct fuse_in_header header = {0};
+	uint64_t us;
+
+	memcpy(&header, r->pub.data, r->len < sizeof(header) ? r->len : sizeof(header));
 
 	/* The handler picks it up before it first yields (session_request). */
 	starting = r;
 	fuse_session_process_buf(fs->session, &buf);
 	starting = NULL;
-	metric_hist_add(&fs->metrics.request_us, env_now_us(fs->env) - r->start_us);
+	us = env_now_us(fs->env) - r->start_us;
+	metric_hist_add(&fs->metrics.request_us, us);
+	log_if_slow(fs, &header, us);
 	request_put(r);
 	fs->n_running--;
 	metric_set(&fs->metrics.running, fs->n_running);
