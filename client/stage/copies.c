@@ -123,6 +123,7 @@ struct finding {
 	const char *what;
 	char name[MANIFEST_NAME_MAX + 1], version[MANIFEST_NAME_MAX + 1];
 	bool by_name;
+	char noted[MANIFEST_ID_SIZE]; /* what the name stood for when it was staged last; or "" */
 	struct leat_stage_copy *copy;
 	uint32_t n;
 };
@@ -133,6 +134,8 @@ static int note_match(void *arg, const struct leat_stage_copy *c)
 	bool match = is_id(f->what, 6) && strncmp(c->id, f->what, strlen(f->what)) == 0;
 	if (f->what[0] == '/')
 		match = strcmp(c->source, f->what) == 0;
+	else if (!match && f->noted[0])
+		match = strcmp(c->id, f->noted) == 0;
 	else if (!match && f->by_name && c->name[0])
 		match = strcmp(c->name, f->name) == 0 &&
 			(strcmp(c->version, f->version) == 0 || !strchr(f->what, '@'));
@@ -151,6 +154,10 @@ int copies_find(struct stage_io *io, const char *to, const char *what, struct le
 	f.by_name = manifest_parse_alias(what, f.name, f.version) == 0;
 	if (!f.by_name && what[0] != '/')
 		return -LE_INVAL;
+	char alias[2 * MANIFEST_NAME_MAX + 4];
+	snprintf(alias, sizeof(alias), "%s@%s", f.name, f.version);
+	if (!f.by_name || store_recall_source(io->env, to, alias, f.noted) < 0)
+		f.noted[0] = 0;
 	TRY(copies_list(io, to, note_match, &f));
 	if (f.n == 0)
 		return -LE_NOENT;

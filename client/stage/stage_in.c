@@ -287,6 +287,17 @@ static void make_samples(struct stage_job *job)
 	free(entries);
 }
 
+/* So that a copy made under another name, or from the directory itself, is found by this one too. */
+static void note_alias(struct stage_job *job)
+{
+	char alias[2 * MANIFEST_NAME_MAX + 4];
+	if (job->o.source[0] == '/')
+		return;
+	snprintf(alias, sizeof(alias), "%s%s", job->o.source, strchr(job->o.source, '@') ? "" : "@latest");
+	int rc = store_note_source(job->io.env, job->o.to, alias, job->m->id);
+	(void)rc; /* it can still be found by its id */
+}
+
 static int make_copy(struct stage_job *job)
 {
 	struct fetch_options fo = { .store = &job->store, .manifest = job->m, .source = io_source(&job->io),
@@ -307,6 +318,7 @@ static int make_copy(struct stage_job *job)
 	if (job->o.readback)
 		TRY(read_back(job));
 	make_samples(job);
+	note_alias(job);
 	return store_set_ready(&job->store, job->m);
 }
 
@@ -320,6 +332,7 @@ static int run(struct stage_job *job)
 	TRY(lock_store(job));
 	if (store_is_ready(&job->store) && store_looks_whole(&job->store, job->m)) {
 		job->r->bytes_verified = job->m->bytes;
+		note_alias(job);
 		stage_report(job, "copy", job->m->bytes, job->m->bytes, job->m->n_files);
 		return 0;
 	}

@@ -16,13 +16,17 @@ A batch's arrays lie in the loader's own memory, which is used again when the la
 to be kept. The order is a pure function of seed, epoch and data set, the same in C and for every number of
 threads; state_dict() says where training stands and load_state_dict() goes on from there, exactly.
 """
+import array
 import ctypes
 import json
 import os
 import sys
 import weakref
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:  # then samples are memoryviews
+    np = None
 
 from . import _lib
 from ._lib import lib as _c
@@ -104,12 +108,13 @@ class Order:
 
 
 class Batch(dict):
-    """field -> list of arrays, one per sample, None where a sample has no such field. Also:
+    """field -> list of uint8 arrays, one per sample, None where a sample has no such field. Also:
 
-    ids     sample numbers, uint64 array (a copy)
-    labels  classes of plain files, int64 array, -1 where there is none (a copy)
-    keys    names of the samples
-    epoch, step, verified
+    ids       sample numbers, uint64 array (a copy)
+    labels    classes of plain files, int64 array, -1 where there is none (a copy)
+    names     names of the samples
+    epoch, step
+    verified  every byte was checked against the checksum made when it was written
     """
 
     def __init__(self, pointer, ds, fields, framework, decode):
@@ -121,23 +126,23 @@ class Batch(dict):
         memory = (ctypes.c_uint8 * (size.value if base.value else 0)).from_address(base.value or id(self))
         # The slot is free when neither this nor any array made from it is left.
         weakref.finalize(memory, _c.leat_batch_unref, pointer).atexit = False
-        slot = np.frombuffer(memory, np.uint8) if len(memory) else np.zeros(0, np.uint8)
+        slot = _as(framework, memory)
         self._memory = memory
         self._ds = ds
-        self.ids = _copy(_c.leat_batch_ids(pointer), n, np.uint64)
-        self.labels = _copy(_c.leat_batch_labels(pointer), n, np.int64)
+        self.ids = _copy(_c.leat_batch_ids(pointer), n, "Q")
+        self.labels = _copy(_c.leat_batch_labels(pointer), n, "q")
         self.verified = True
         for field in fields:
             view = _lib.sized(_lib.View)
             _check(_c.leat_batch_field(pointer, field.encode(), ctypes.byref(view)))
             self.verified = bool(view.verified)
-            samples = _cut(slot, view, n, framework)
+            samples = _cut(slot, view, n)
             function = decode.get(field)
             self[field] = [s if s is None else function(s) for s in samples] if function else samples
 
     @property
-    def keys_of_samples(self):
-        return [self._ds.key(i) for i in self.ids]
+    def names(self):
+        return [self._ds.key(i) for i in self.ids.tolist()]
 
     def __len__(self):
         return len(self.ids)
@@ -146,27 +151,35 @@ class Batch(dict):
         return len(self.ids) > 0
 
 
-def _copy(pointer, n, dtype):
-    return np.ctypeslib.as_array(pointer, (n,)).astype(dtype, copy=True) if n else np.zeros(0, dtype)
+def _copy(pointer, n, kind):
+    words = array.array(kind, bytes(8 * n))
+    if n:
+        ctypes.memmove(words.buffer_info()[0], pointer, 8 * n)
+    return words if np is None else np.frombuffer(words, np.uint64 if kind == "Q" else np.int64)
 
 
-def _cut(slot, view, n, framework):
-    if n == 0:
-        return []
-    offsets = np.ctypeslib.as_array(view.offsets, (n,)).tolist()
-    ends = np.ctypeslib.as_array(view.lengths, (n,)).tolist()
+def _as(framework, memory):
+    """The whole slot, without a copy, as what slices of it are to be."""
+    if framework == "memoryview":
+        return memoryview(memory).cast("B")
+    whole = np.frombuffer(memory, np.uint8) if len(memory) else np.zeros(0, np.uint8)
     if framework == "torch":
         import torch
-        slot = torch.from_numpy(slot)
+        return torch.from_numpy(whole)
+    return whole
+
+
+def _cut(slot, view, n):
     none = (1 << 64) - 1
-    return [None if o == none else slot[o:o + e] for o, e in zip(offsets, ends)]
+    return [None if o == none else slot[o:o + length]
+            for o, length in zip(view.offsets[:n], view.lengths[:n])]
 
 
 def _framework(name):
     if name == "auto":
-        return "torch" if "torch" in sys.modules else "numpy"
-    if name not in ("numpy", "torch"):
-        raise ValueError("framework is auto, numpy or torch, not %r" % name)
+        return "memoryview" if np is None else "torch" if "torch" in sys.modules else "numpy"
+    if name not in ("numpy", "torch", "memoryview"):
+        raise ValueError("framework is auto, numpy, torch or memoryview, not %r" % name)
     return name
 
 
@@ -253,7 +266,7 @@ class Dataset:
 
     def __getitem__(self, i):
         """One sample as a dict, or a Batch for a list."""
-        if isinstance(i, (list, tuple, np.ndarray)):
+        if hasattr(i, "__len__"):
             return self.read(i)
         return self._samples(self.read([i]))[0]
 
@@ -283,7 +296,7 @@ class DataLoader:
     depth         batches in memory, those in use included; memory_limit in bytes
     on_error      "raise", or "skip": a sample that cannot be read shortens its batch
     fields        which to read (all); decode: field -> function of one array
-    framework     "numpy" or "torch" arrays; "auto": torch if it has been imported
+    framework     "numpy" or "torch" arrays, or "memoryview"; "auto": torch if it has been imported, else numpy
 
     Iterating yields Batch dicts to the end of the epoch; iterating again goes on with the next epoch, and after a break
     with the next batch. set_epoch() goes to an epoch's start.
