@@ -42,9 +42,9 @@ static inline void power_fiber(void *arg)
 /* Runs fn as a fiber; returns when it and all that it spawned have ended. */
 static inline void power_run(void (*fn)(struct env *env, void *arg), void *arg)
 {
-	struct env_real_options eo = { .n_workers = 2, .kv_open = kv_rocksdb_open };
-	struct loop_options lo = { .name = "power" };
-	struct power_main m = { .fn = fn, .arg = arg };
+	struct env_real_options eo = {.n_workers = 2, .kv_open = kv_rocksdb_open};
+	struct loop_options lo = {.name = "power"};
+	struct power_main m = {.fn = fn, .arg = arg};
 	struct loop *l;
 
 	must(env_real_create(&eo, &m.env), "env");

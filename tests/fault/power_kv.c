@@ -10,8 +10,9 @@
 
 #include "common/base/log.h"
 
-#define WORKERS 6u
-#define KEYS 24u
+#define WORKERS   6u
+#define KEYS      24u
+#define KEY_SIZE  32u
 #define VALUE_MAX 3000u
 
 struct run {
@@ -31,13 +32,15 @@ struct worker {
 static struct kv_options options(const struct run *r)
 {
 	/* Small buffers: so that the workload flushes and compacts. */
-	return (struct kv_options){ .create = true, .cache_size = 1 << 20,
-				    .write_buffer_size = 96 << 10, .no_sync = r->nosync };
+	return (struct kv_options){.create = true,
+				   .cache_size = 1 << 20,
+				   .write_buffer_size = 96 << 10,
+				   .no_sync = r->nosync};
 }
 
 static size_t key_of(char *key, unsigned int who, unsigned int k)
 {
-	return (size_t)sprintf(key, "w%u/%03u", who, k);
+	return (size_t)snprintf(key, KEY_SIZE, "w%u/%03u", who, k);
 }
 
 static size_t value_of(char *value, unsigned int who, unsigned int k, unsigned int n)
@@ -49,11 +52,12 @@ static size_t value_of(char *value, unsigned int who, unsigned int k, unsigned i
 	return len;
 }
 
-/* What batch n does to `state` (per key: number of the batch that wrote it, 0: absent), and to b. */
+/* What batch n does to `state` (per key: number of the batch that wrote it, 0: absent), and to b.
+ */
 static void step(unsigned int who, unsigned int n, unsigned int *state, struct kv_batch *b)
 {
 	unsigned int puts = 1 + (unsigned int)(power_hash(who, n, 1) % 6);
-	char key[32], end[32], value[VALUE_MAX];
+	char key[KEY_SIZE], end[KEY_SIZE], value[VALUE_MAX];
 
 	if (n % 11 == 0) {
 		unsigned int from = (unsigned int)(power_hash(who, n, 2) % (KEYS - 4));
@@ -73,18 +77,19 @@ static void step(unsigned int who, unsigned int n, unsigned int *state, struct k
 			continue;
 		}
 		if (b)
-			kv_batch_put(b, key, key_of(key, who, k), value, value_of(value, who, k, n));
+			kv_batch_put(b, key, key_of(key, who, k), value,
+				     value_of(value, who, k, n));
 		state[k] = n;
 	}
 	if (b)
-		kv_batch_put(b, key, (size_t)sprintf(key, "n%u", who), &n, sizeof(n));
+		kv_batch_put(b, key, (size_t)snprintf(key, KEY_SIZE, "n%u", who), &n, sizeof(n));
 }
 
 static void work(void *arg)
 {
 	struct worker *w = arg;
 	struct kv_batch *b = kv_batch_create();
-	unsigned int state[KEYS] = { 0 };
+	unsigned int state[KEYS] = {0};
 
 	for (unsigned int n = 1; n <= w->run->ops; n++) {
 		kv_batch_clear(b);
@@ -108,7 +113,7 @@ static void run(struct env *env, void *arg)
 	must(kv_open(env, r->store, &o, &r->kv), "open");
 	latch_init(&r->left, WORKERS);
 	for (unsigned int i = 0; i < WORKERS; i++) {
-		w[i] = (struct worker){ r, i };
+		w[i] = (struct worker){r, i};
 		must(fiber_spawn("worker", work, &w[i]), "spawn");
 	}
 	latch_wait(&r->left);
@@ -118,10 +123,10 @@ static void run(struct env *env, void *arg)
 
 static void check_worker(struct kv *kv, unsigned int who, unsigned int acknowledged)
 {
-	unsigned int state[KEYS] = { 0 }, n = 0;
-	char key[32], want[VALUE_MAX];
+	unsigned int state[KEYS] = {0}, n = 0;
+	char key[KEY_SIZE], want[VALUE_MAX];
 	struct kv_value v;
-	int rc = kv_get(kv, key, (size_t)sprintf(key, "n%u", who), &v);
+	int rc = kv_get(kv, key, (size_t)snprintf(key, KEY_SIZE, "n%u", who), &v);
 
 	if (rc == 0) {
 		memcpy(&n, v.data, sizeof(n));
@@ -150,7 +155,7 @@ static void verify(struct env *env, void *arg)
 	struct run *r = arg;
 	struct kv_options o = options(r);
 	struct kv_batch *b = kv_batch_create();
-	unsigned int last[WORKERS] = { 0 };
+	unsigned int last[WORKERS] = {0};
 
 	power_marks_read(r->marks, last, WORKERS);
 	must(kv_open(env, r->store, &o, &r->kv), "open after the cut");
@@ -165,17 +170,19 @@ static void verify(struct env *env, void *arg)
 
 int main(int argc, char **argv)
 {
-	struct run r = { 0 };
+	struct run r = {0};
 
 	log_init("power_kv", LOG_ERROR);
 	if (argc >= 5 && strcmp(argv[1], "run") == 0) {
-		r = (struct run){ .store = argv[2], .mark = argv[3], .ops = (unsigned int)atoi(argv[4]),
-				  .nosync = argc > 5 };
+		r = (struct run){.store = argv[2],
+				 .mark = argv[3],
+				 .ops = (unsigned int)atoi(argv[4]),
+				 .nosync = argc > 5};
 		power_run(run, &r);
 		return 0;
 	}
 	if (argc == 4 && strcmp(argv[1], "verify") == 0) {
-		r = (struct run){ .store = argv[2], .marks = argv[3] };
+		r = (struct run){.store = argv[2], .marks = argv[3]};
 		power_run(verify, &r);
 		return 0;
 	}

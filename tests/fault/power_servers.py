@@ -49,8 +49,8 @@ class Model:
         if len(files) < 3 or rng.random() < 0.2:
             return "create", fresh, rng.choice((0o600, 0o644))
         kind = rng.choice(("write", "write", "write", "write", "replace", "rename", "rename_over",
-                           "unlink", "mkdir", "rmdir", "symlink", "link", "chmod", "xattr", "truncate",
-                           "append", "punch"))
+                           "unlink", "mkdir", "rmdir", "symlink", "link", "chmod", "xattr",
+                           "truncate", "append", "punch"))
         name = rng.choice(files)
         size = len(self.names[name].data)
         if kind == "write":
@@ -90,7 +90,8 @@ class Model:
             self.names[name] = File(op[2])
         elif kind in ("write", "append"):
             off, length = (op[2], op[3]) if kind == "write" else (len(f.data), op[2])
-            f.data = f.data[:off].ljust(off, b"\0") + self.payload(n, length) + f.data[off + length:]
+            f.data = (f.data[:off].ljust(off, b"\0") + self.payload(n, length) +
+                      f.data[off + length:])
         elif kind == "replace":
             self.names[name] = File(0o644)
             self.names[name].data = self.payload(n, op[2])
@@ -224,7 +225,7 @@ def snapshot(folder):
             f = File(stat.S_IMODE(st.st_mode))
             with open(path, "rb") as src:
                 f.data = src.read()
-            assert len(f.data) == st.st_size, "%s: size %d, data %d" % (name, st.st_size, len(f.data))
+            assert len(f.data) == st.st_size, (name, st.st_size, len(f.data))
             f.xattrs = {x: os.getxattr(path, x) for x in os.listxattr(path)}
             f.ino, f.nlink = st.st_ino, st.st_nlink
             found[name] = f
@@ -240,7 +241,8 @@ def same(got, want):
 def describe(v):
     if not isinstance(v, File):
         return str(v)
-    return "%d bytes %s mode %o %s" % (len(v.data), hashlib.md5(v.data).hexdigest()[:8], v.mode, v.xattrs)
+    digest = hashlib.md5(v.data).hexdigest()[:8]
+    return "%d bytes %s mode %o %s" % (len(v.data), digest, v.mode, v.xattrs)
 
 
 def blockwise(got, old, new):
@@ -327,7 +329,8 @@ def verify(disk, marks):
                 with open("%s/w%d/after" % (c.mnt(), who), "rb") as f:
                     assert f.read() == b"it goes on" * 1000
         assert not wrong, "\n".join(wrong)
-        result = c.check_stores(check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        result = c.check_stores(check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                text=True)
         assert result.returncode == 0, result.stdout
 
 

@@ -1,11 +1,9 @@
 /*
  * power_store run DIR MARK OPS [nosync|nodatasync]
- *                                           workers change chunks of one store; each acknowledgement
- *                                           is marked
- * power_store verify DIR MARKS              what a cut left: the check finds nothing, each worker's
- *                                           bytes and remembered answer stand where its last
- *                                           acknowledged operation left them, or the next; then every
- *                                           worker goes on
+ *                                           workers change chunks of one store; each
+ * acknowledgement is marked power_store verify DIR MARKS              what a cut left: the check
+ * finds nothing, each worker's bytes and remembered answer stand where its last acknowledged
+ * operation left them, or the next; then every worker goes on
  *
  * Worker w owns a file of its own (inode 100 + w) and every WORKERS-th cell of one shared chunk, so
  * that fragments of different workers meet in one block. Operation n and what the bytes are after
@@ -19,16 +17,22 @@
 #include "ossd/chunk/chunk_store.h"
 #include "ossd/server.h"
 
-#define WORKERS 6u
-#define CHUNK (64u << 10)
-#define CHUNKS 3u
-#define FILE_SIZE (CHUNKS * CHUNK)
-#define CELL 700u
-#define CELLS 15u
+#define WORKERS    6u
+#define CHUNK      (64u << 10)
+#define CHUNKS     3u
+#define FILE_SIZE  (CHUNKS * CHUNK)
+#define CELL       700u
+#define CELLS      15u
 #define SHARED_INO 99u
-#define CAPACITY "3M"
+#define CAPACITY   "3M"
 
-enum kind { WRITE, CELL_WRITE, PUNCH, TRIM, REMOVE };
+enum kind {
+	WRITE,
+	CELL_WRITE,
+	PUNCH,
+	TRIM,
+	REMOVE
+};
 
 struct op {
 	enum kind kind;
@@ -61,10 +65,11 @@ struct worker {
 static struct op op_of(unsigned int who, unsigned int n)
 {
 	uint64_t h = power_hash(who, n, 1), pick = h % 100;
-	struct op op = { .kind = WRITE };
+	struct op op = {.kind = WRITE};
 
 	if (pick < 45) {
-		uint32_t chunk = (uint32_t)(h >> 8) % CHUNKS * CHUNK, at = (uint32_t)(h >> 16) % CHUNK;
+		uint32_t chunk = (uint32_t)(h >> 8) % CHUNKS * CHUNK,
+			 at = (uint32_t)(h >> 16) % CHUNK;
 
 		if (pick < 10) { /* whole blocks */
 			at = at / LEAT_BLOCK_SIZE_MIN * LEAT_BLOCK_SIZE_MIN;
@@ -78,14 +83,14 @@ static struct op op_of(unsigned int who, unsigned int n)
 	} else if (pick < 70) {
 		uint32_t cell = (uint32_t)(h >> 8) % CELLS;
 
-		op = (struct op){ CELL_WRITE, (cell * WORKERS + who) * CELL, CELL };
+		op = (struct op){CELL_WRITE, (cell * WORKERS + who) * CELL, CELL};
 	} else if (pick < 82) {
-		op = (struct op){ PUNCH, (uint32_t)(h >> 8) % (FILE_SIZE - 1), 0 };
+		op = (struct op){PUNCH, (uint32_t)(h >> 8) % (FILE_SIZE - 1), 0};
 		op.len = 1 + (uint32_t)(h >> 40) % 60000;
 		if (op.len > FILE_SIZE - op.off)
 			op.len = FILE_SIZE - op.off;
 	} else {
-		op = (struct op){ pick < 95 ? TRIM : REMOVE, (uint32_t)(h >> 8) % FILE_SIZE, 0 };
+		op = (struct op){pick < 95 ? TRIM : REMOVE, (uint32_t)(h >> 8) % FILE_SIZE, 0};
 	}
 	return op;
 }
@@ -133,10 +138,14 @@ static int do_write(struct run *r, unsigned int who, unsigned int n, const struc
 		    struct replay_ent *e)
 {
 	bool cell = op->kind == CELL_WRITE;
-	struct slot_vec vec = { .len = op->len };
+	struct slot_vec vec = {.len = op->len};
 	struct chunk_write w = {
-		.id = { { cell ? SHARED_INO : 100 + who }, 1, cell ? 0 : op->off / CHUNK },
-		.chunk_size = CHUNK, .off = op->off % CHUNK, .len = op->len, .bulk = &vec, .n_bulk = 1,
+		.id = {{cell ? SHARED_INO : 100 + who}, 1, cell ? 0 : op->off / CHUNK},
+		.chunk_size = CHUNK,
+		.off = op->off % CHUNK,
+		.len = op->len,
+		.bulk = &vec,
+		.n_bulk = 1,
 	};
 	uint8_t pieces[PIECE_WIRE_SIZE * 8];
 	uint32_t bs = chunk_block_size(CHUNK);
@@ -146,8 +155,9 @@ static int do_write(struct run *r, unsigned int who, unsigned int n, const struc
 	must(slot_get(r->pool, NO_DEADLINE, &vec.slot), "slot");
 	fill(vec.slot->data, op->len, who, n);
 	for (uint32_t pos = 0; pos < op->len;) {
-		uint32_t room = bs - (w.off + pos) % bs, len = room < op->len - pos ? room : op->len - pos;
-		struct piece p = { w.off + pos, len, len, 0, checksum64(vec.slot->data + pos, len) };
+		uint32_t room = bs - (w.off + pos) % bs,
+			 len = room < op->len - pos ? room : op->len - pos;
+		struct piece p = {w.off + pos, len, len, 0, checksum64(vec.slot->data + pos, len)};
 
 		if (len < bs)
 			p.flags = PIECE_FRAGMENT;
@@ -165,12 +175,12 @@ static int do_many(struct run *r, unsigned int who, unsigned int n, const struct
 		   struct replay_ent *e)
 {
 	struct group_commit *g = &r->store->gc;
-	struct ino ino = { 100 + who };
+	struct ino ino = {100 + who};
 	uint64_t n_chunks;
 
 	if (op->kind == PUNCH)
-		TRY(chunk_punch_file(r->store, &(struct chunk_id){ ino, 1, 0 }, CHUNK, op->off, op->len,
-				     &n_chunks));
+		TRY(chunk_punch_file(r->store, &(struct chunk_id){ino, 1, 0}, CHUNK, op->off,
+				     op->len, &n_chunks));
 	else if (op->kind == TRIM)
 		TRY(chunk_trim_file(r->store, ino, 1, CHUNK, op->off, &n_chunks));
 	else
@@ -202,11 +212,17 @@ static void do_op(struct run *r, unsigned int who, unsigned int n)
 
 static void params_init(struct run *r, bool nosync)
 {
-	struct config_section s = { "ossd", ossd_param_table, n_ossd_params, &r->params };
+	struct config_section s = {"ossd", ossd_param_table, n_ossd_params, &r->params};
 	static const char *const values[][2] = {
-		{ "data_size", CAPACITY }, { "zero_ahead", "0" }, { "grow_step", "1M" },
-		{ "reserve", "256K" }, { "kv_write_buffer_size", "64K" }, { "cache_size", "1M" },
-		{ "read_slots", "8" }, { "merge_slots", "8" }, { "small_slots", "16" },
+		{"data_size", CAPACITY},
+		{"zero_ahead", "0"},
+		{"grow_step", "1M"},
+		{"reserve", "256K"},
+		{"kv_write_buffer_size", "64K"},
+		{"cache_size", "1M"},
+		{"read_slots", "8"},
+		{"merge_slots", "8"},
+		{"small_slots", "16"},
 	};
 	char err[256];
 
@@ -267,7 +283,7 @@ static void run(struct env *env, void *arg)
 	open_store(env, r);
 	latch_init(&r->left, WORKERS);
 	for (unsigned int i = 0; i < WORKERS; i++) {
-		w[i] = (struct worker){ r, i };
+		w[i] = (struct worker){r, i};
 		must(fiber_spawn("worker", work, &w[i]), "spawn");
 	}
 	latch_wait(&r->left);
@@ -280,8 +296,8 @@ static void run(struct env *env, void *arg)
 static void read_chunk(struct run *r, struct chunk_id id, uint8_t *to)
 {
 	struct piece pieces[16];
-	struct chunk_read rd = { .id = id, .len = CHUNK, .verify = true, .pieces = pieces,
-				 .n_pieces_max = 16 };
+	struct chunk_read rd = {
+		.id = id, .len = CHUNK, .verify = true, .pieces = pieces, .n_pieces_max = 16};
 	uint32_t at = 0;
 	int rc = chunk_read(r->store, &rd);
 
@@ -327,8 +343,9 @@ static void compare(const uint8_t *got, const uint8_t *now, const uint8_t *next,
 		return;
 	for (uint32_t i = 0; i < len; i++)
 		if (got[i] != now[i])
-			die("worker %u after operation %u: %s, byte %u is %u, not %u%s", who, n, what, i,
-			    got[i], now[i], next ? ", and not as after the next operation either" : "");
+			die("worker %u after operation %u: %s, byte %u is %u, not %u%s", who, n,
+			    what, i, got[i], now[i],
+			    next ? ", and not as after the next operation either" : "");
 }
 
 static unsigned int verify_worker(struct run *r, unsigned int who, unsigned int acknowledged)
@@ -346,12 +363,12 @@ static unsigned int verify_worker(struct run *r, unsigned int who, unsigned int 
 	next = now;
 	state_apply(&next, who, n + 1);
 	for (unsigned int i = 0; i < CHUNKS; i++) {
-		read_chunk(r, (struct chunk_id){ { 100 + who }, 1, i }, got);
+		read_chunk(r, (struct chunk_id){{100 + who}, 1, i}, got);
 		snprintf(what, sizeof(what), "chunk %u", i);
-		compare(got, now.file + i * CHUNK, partly ? next.file + i * CHUNK : NULL, CHUNK, what,
-			who, n);
+		compare(got, now.file + i * CHUNK, partly ? next.file + i * CHUNK : NULL, CHUNK,
+			what, who, n);
 	}
-	read_chunk(r, (struct chunk_id){ { SHARED_INO }, 1, 0 }, got);
+	read_chunk(r, (struct chunk_id){{SHARED_INO}, 1, 0}, got);
 	for (unsigned int i = 0; i < CELLS; i++) {
 		snprintf(what, sizeof(what), "shared cell %u", i);
 		compare(got + (i * WORKERS + who) * CELL, now.cells[i], NULL, CELL, what, who, n);
@@ -362,7 +379,7 @@ static unsigned int verify_worker(struct run *r, unsigned int who, unsigned int 
 static void verify(struct env *env, void *arg)
 {
 	struct run *r = arg;
-	unsigned int last[WORKERS] = { 0 };
+	unsigned int last[WORKERS] = {0};
 	uint64_t problems = 0;
 
 	power_marks_read(r->marks, last, WORKERS);
@@ -385,18 +402,20 @@ int main(int argc, char **argv)
 
 	log_init("power_store", LOG_ERROR);
 	if (argc >= 5 && strcmp(argv[1], "run") == 0) {
-		r = (struct run){ .dir = argv[2], .mark = argv[3], .ops = (unsigned int)atoi(argv[4]) };
+		r = (struct run){
+			.dir = argv[2], .mark = argv[3], .ops = (unsigned int)atoi(argv[4])};
 		params_init(&r, argc > 5 && strcmp(argv[5], "nosync") == 0);
 		r.nodatasync = argc > 5 && strcmp(argv[5], "nodatasync") == 0;
 		power_run(run, &r);
 		return 0;
 	}
 	if (argc == 4 && strcmp(argv[1], "verify") == 0) {
-		r = (struct run){ .dir = argv[2], .marks = argv[3] };
+		r = (struct run){.dir = argv[2], .marks = argv[3]};
 		params_init(&r, false);
 		power_run(verify, &r);
 		return 0;
 	}
-	fprintf(stderr, "usage: power_store run DIR MARK OPS [nosync|nodatasync] | verify DIR MARKS\n");
+	fprintf(stderr,
+		"usage: power_store run DIR MARK OPS [nosync|nodatasync] | verify DIR MARKS\n");
 	return 2;
 }

@@ -60,10 +60,10 @@ static void append(struct record r, const char *path, const char *path2, const v
 	r.path_len = path ? (uint32_t)strlen(path) : 0;
 	r.path2_len = path2 ? (uint32_t)strlen(path2) : 0;
 	struct iovec iov[] = {
-		{ &r, sizeof(r) },
-		{ (void *)path, r.path_len },
-		{ (void *)path2, r.path2_len },
-		{ (void *)data, r.data_len },
+		{&r, sizeof(r)},
+		{(void *)path, r.path_len},
+		{(void *)path2, r.path2_len},
+		{(void *)data, r.data_len},
 	};
 	ssize_t want = (ssize_t)(sizeof(r) + r.path_len + r.path2_len + r.data_len);
 	if (writev(journal, iov, 4) != want) {
@@ -80,7 +80,8 @@ static const char *real(const char *path)
 	return buf;
 }
 
-/* The backing inode number names a file in the journal; tmpfs and ext4 may reuse it, which a new REC_CREATE tells. */
+/* The backing inode number names a file in the journal; tmpfs and ext4 may reuse it, which a new
+ * REC_CREATE tells. */
 static uint32_t id_of(int fd)
 {
 	struct stat st;
@@ -98,7 +99,7 @@ static int is_mark(const char *path)
 static int p_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
 {
 	if (is_mark(path)) {
-		*st = (struct stat){ .st_mode = S_IFREG | 0666, .st_nlink = 1 };
+		*st = (struct stat){.st_mode = S_IFREG | 0666, .st_nlink = 1};
 		return 0;
 	}
 	int rc = fi ? fstat((int)fi->fh, st) : lstat(real(path), st);
@@ -109,7 +110,7 @@ static int p_mkdir(const char *path, mode_t mode)
 {
 	if (mkdir(real(path), mode) < 0)
 		return -errno;
-	append((struct record){ .type = REC_MKDIR }, path, NULL, NULL);
+	append((struct record){.type = REC_MKDIR}, path, NULL, NULL);
 	return 0;
 }
 
@@ -117,7 +118,7 @@ static int p_unlink(const char *path)
 {
 	if (unlink(real(path)) < 0)
 		return -errno;
-	append((struct record){ .type = REC_UNLINK }, path, NULL, NULL);
+	append((struct record){.type = REC_UNLINK}, path, NULL, NULL);
 	return 0;
 }
 
@@ -125,7 +126,7 @@ static int p_rmdir(const char *path)
 {
 	if (rmdir(real(path)) < 0)
 		return -errno;
-	append((struct record){ .type = REC_RMDIR }, path, NULL, NULL);
+	append((struct record){.type = REC_RMDIR}, path, NULL, NULL);
 	return 0;
 }
 
@@ -138,7 +139,7 @@ static int p_rename(const char *from, const char *to, unsigned int flags)
 	snprintf(a, sizeof(a), "%s", real(from));
 	if (rename(a, real(to)) < 0)
 		return -errno;
-	append((struct record){ .type = REC_RENAME }, from, to, NULL);
+	append((struct record){.type = REC_RENAME}, from, to, NULL);
 	return 0;
 }
 
@@ -149,7 +150,7 @@ static int p_link(const char *from, const char *to)
 	snprintf(a, sizeof(a), "%s", real(from));
 	if (link(a, real(to)) < 0)
 		return -errno;
-	append((struct record){ .type = REC_LINK }, from, to, NULL);
+	append((struct record){.type = REC_LINK}, from, to, NULL);
 	return 0;
 }
 
@@ -161,7 +162,7 @@ static int p_create(const char *path, mode_t mode, struct fuse_file_info *fi)
 		return -errno;
 	fi->fh = (uint64_t)fd;
 	fi->direct_io = 1;
-	append((struct record){ .type = REC_CREATE, .id = id_of(fd) }, path, NULL, NULL);
+	append((struct record){.type = REC_CREATE, .id = id_of(fd)}, path, NULL, NULL);
 	return 0;
 }
 
@@ -177,7 +178,7 @@ static int p_open(const char *path, struct fuse_file_info *fi)
 	if (fi->flags & O_TRUNC) {
 		if (ftruncate(fd, 0) < 0)
 			return -errno;
-		append((struct record){ .type = REC_TRUNCATE, .id = id_of(fd) }, NULL, NULL, NULL);
+		append((struct record){.type = REC_TRUNCATE, .id = id_of(fd)}, NULL, NULL, NULL);
 	}
 	return 0;
 }
@@ -197,17 +198,21 @@ static int p_read(const char *path, char *buf, size_t size, off_t off, struct fu
 	return n < 0 ? -errno : (int)n;
 }
 
-static int p_write(const char *path, const char *buf, size_t size, off_t off, struct fuse_file_info *fi)
+static int p_write(const char *path, const char *buf, size_t size, off_t off,
+		   struct fuse_file_info *fi)
 {
 	if (path && is_mark(path)) {
-		append((struct record){ .type = REC_MARK, .data_len = size }, NULL, NULL, buf);
+		append((struct record){.type = REC_MARK, .data_len = size}, NULL, NULL, buf);
 		return (int)size;
 	}
 	ssize_t n = pwrite((int)fi->fh, buf, size, off);
 	if (n < 0)
 		return -errno;
-	append((struct record){ .type = REC_WRITE, .id = id_of((int)fi->fh), .off = (uint64_t)off,
-				.len = (uint64_t)n, .data_len = (uint64_t)n },
+	append((struct record){.type = REC_WRITE,
+			       .id = id_of((int)fi->fh),
+			       .off = (uint64_t)off,
+			       .len = (uint64_t)n,
+			       .data_len = (uint64_t)n},
 	       NULL, NULL, buf);
 	return (int)n;
 }
@@ -222,8 +227,10 @@ static int p_truncate(const char *path, off_t size, struct fuse_file_info *fi)
 	if (ftruncate(fd, size) < 0)
 		rc = -errno;
 	else
-		append((struct record){ .type = REC_TRUNCATE, .id = id_of(fd), .off = (uint64_t)size }, NULL,
-		       NULL, NULL);
+		append((struct record){.type = REC_TRUNCATE,
+				       .id = id_of(fd),
+				       .off = (uint64_t)size},
+		       NULL, NULL, NULL);
 	if (!fi)
 		close(fd);
 	return rc;
@@ -238,12 +245,14 @@ static int p_fallocate(const char *path, int mode, off_t off, off_t len, struct 
 	if (fallocate((int)fi->fh, mode, off, len) < 0)
 		return -errno;
 	if (mode & ~FALLOC_FL_KEEP_SIZE)
-		append((struct record){ .type = REC_ZERO, .id = id, .off = (uint64_t)off,
-					.len = (uint64_t)len },
+		append((struct record){.type = REC_ZERO,
+				       .id = id,
+				       .off = (uint64_t)off,
+				       .len = (uint64_t)len},
 		       NULL, NULL, NULL);
 	if (!(mode & FALLOC_FL_KEEP_SIZE) && fstat((int)fi->fh, &st) == 0)
-		append((struct record){ .type = REC_TRUNCATE, .id = id, .off = (uint64_t)st.st_size }, NULL,
-		       NULL, NULL);
+		append((struct record){.type = REC_TRUNCATE, .id = id, .off = (uint64_t)st.st_size},
+		       NULL, NULL, NULL);
 	return 0;
 }
 
@@ -252,14 +261,14 @@ static int p_fsync(const char *path, int datasync, struct fuse_file_info *fi)
 	(void)datasync;
 	if (path && is_mark(path))
 		return 0;
-	append((struct record){ .type = REC_SYNC, .id = id_of((int)fi->fh) }, NULL, NULL, NULL);
+	append((struct record){.type = REC_SYNC, .id = id_of((int)fi->fh)}, NULL, NULL, NULL);
 	return 0;
 }
 
 static int p_fsyncdir(const char *path, int datasync, struct fuse_file_info *fi)
 {
 	(void)datasync, (void)fi;
-	append((struct record){ .type = REC_SYNCDIR }, path, NULL, NULL);
+	append((struct record){.type = REC_SYNCDIR}, path, NULL, NULL);
 	return 0;
 }
 
@@ -273,7 +282,7 @@ static int p_readdir(const char *path, void *buf, fuse_fill_dir_t fill, off_t of
 	if (!dir)
 		return -errno;
 	for (struct dirent *e; (e = readdir(dir));) {
-		struct stat st = { .st_ino = e->d_ino, .st_mode = (mode_t)e->d_type << 12 };
+		struct stat st = {.st_ino = e->d_ino, .st_mode = (mode_t)e->d_type << 12};
 		if (fill(buf, e->d_name, &st, 0, 0))
 			break;
 	}
@@ -333,7 +342,7 @@ static const struct fuse_operations ops = {
 
 int main(int argc, char **argv)
 {
-	char *args[] = { argv[0], NULL, "-s", "-f", "-o", "fsname=powerfs,allow_other", NULL };
+	char *args[] = {argv[0], NULL, "-s", "-f", "-o", "fsname=powerfs,allow_other", NULL};
 
 	if (argc < 4) {
 		fprintf(stderr, "usage: powerfs BACKING JOURNAL MOUNTPOINT\n");

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 300
 """leat-mds and leat-ossd with a mount, the power of both cut at some of the syncs: servers start on
-what is left, everything acknowledged is there, both checks are clean. A server that does not sync is
-caught. (test_power_servers_all.py cuts at every sync.)"""
+what is left, everything acknowledged is there, both checks are clean. A server that does not sync
+is caught. (test_power_servers_all.py cuts at every sync.)"""
 import sys
 import time
 

@@ -106,7 +106,8 @@ def test_target_of_another_cluster(c):
         other.stop("ossd1")
         c.stop("ossd1")
         os.rename(c.dev + "/ossd1/store", c.dir + "/mine")
-        shutil.copytree(other.dev + "/ossd1/store", c.dev + "/ossd1/store", copy_function=copy_sparse)
+        shutil.copytree(other.dev + "/ossd1/store", c.dev + "/ossd1/store",
+                        copy_function=copy_sparse)
         refused(c, "ossd1", "another cluster")
         shutil.rmtree(c.dev + "/ossd1/store")
         os.rename(c.dir + "/mine", c.dev + "/ossd1/store")
@@ -143,8 +144,7 @@ def copy_sparse(src, dst):
 def refused(c, name, word):
     """The server must end by itself, and say why."""
     before = len(c.log(name))
-    subprocess.run([os.path.join(os.environ.get("LEAT_SRC", "."), "deploy/dev-cluster"), "start", name],
-                   env=c.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+    c.run("start", name, check=False, capture_output=True, timeout=60)
     wait_until(lambda: word in c.log(name)[before:], 20, "%s says '%s'" % (name, word))
     wait_until(lambda: not c.alive(name), 20, name + " has ended")
 

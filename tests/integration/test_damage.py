@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Damage on the servers' disks: it is found, said clearly, never served, and nothing else suffers."""
+"""Damage on the servers' disks: it is found, said clearly, never served; nothing else suffers."""
 import errno
 import os
 import shutil
@@ -147,7 +147,8 @@ def check(c, name, data=True):
         argv = ["leat-ossd", "-c", c.dev + "/conf", "--set",
                 "data_dir=%s/%s/store" % (c.dev, name), "check"] + (["--data"] if data else [])
     argv[0] = BUILD + "/" + argv[0]
-    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=60)
 
 
 # --- store files ----------------------------------------------------------------------------------
@@ -210,8 +211,8 @@ def mds_check(c, folder):
 
 
 def damage_store_files(c, name, store, sub):
-    """Every kind of file of the store, damaged in every way, on a copy. That the last records of a log
-    are gone cannot be seen in the store: the metadata server sees it for the object servers."""
+    """Every kind of file of the store, damaged in every way, on a copy. That the last records of a
+    log are gone cannot be seen in the store: the metadata server sees it for the object servers."""
     pristine, copy = c.dir + "/pristine", c.dir + "/copy"
     subprocess.run(["rm", "-rf", copy, pristine], check=True)
     subprocess.run(["cp", "-a", "--sparse=always", store, pristine], check=True)
@@ -233,7 +234,8 @@ def damage_store_files(c, name, store, sub):
                                           "refused with %d" % code))
             if code is not None:
                 words = ("damaged", "corrupt", "format", "no store", "no such file", "back in time")
-                assert (copy in said or "target" in said) and any(w in said.lower() for w in words), said
+                assert copy in said or "target" in said, said
+                assert any(w in said.lower() for w in words), said
             elif kind == "sst":  # what was damaged has not been read yet
                 code, said = mds_check(c, copy)
                 assert code == 1 or code == 4, results[-1] + ", and check says\n" + said

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Dead servers: requests wait for them, then fail with EIO; nobody becomes unkillable; unmounting works."""
+"""Dead servers: requests wait for them, then fail with EIO; nobody becomes unkillable; unmounting
+works."""
 import errno
 import os
 import signal
@@ -31,7 +32,8 @@ def test_a_dead_server_gives_eio_after_the_deadline(c):
     expect_errno(errno.EIO, os.mkdir, c.mnt() + "/never")
     assert 2 < time.monotonic() - started < 8
     c.start("mds")
-    wait_until(lambda: subprocess.call(["mkdir", "-p", c.mnt() + "/later"], stderr=-3) == 0, 10, "mkdir")
+    wait_until(lambda: subprocess.call(["mkdir", "-p", c.mnt() + "/later"], stderr=-3) == 0, 10,
+               "mkdir")
 
 
 def test_a_waiting_process_can_be_killed(c):
@@ -39,8 +41,8 @@ def test_a_waiting_process_can_be_killed(c):
         f.write(os.urandom(16 << 20))
     for o in c.ossd:
         c.kill(o, signal.SIGSTOP)
-    p = subprocess.Popen(["cat", c.mnt(2) + "/k"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                         stderr=subprocess.DEVNULL)
+    p = subprocess.Popen(["cat", c.mnt(2) + "/k"], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(0.5)
     p.kill()
     p.wait(10)
@@ -58,7 +60,8 @@ def test_unmount_under_load(c):
     assert subprocess.call(["umount", c.mnt(2)], stderr=subprocess.DEVNULL) != 0, "busy: refused"
     os.killpg(p.pid, signal.SIGKILL)
     p.wait(10)
-    wait_until(lambda: subprocess.call(["umount", c.mnt(2)], stderr=subprocess.DEVNULL) == 0, 10, "umount")
+    wait_until(lambda: subprocess.call(["umount", c.mnt(2)], stderr=subprocess.DEVNULL) == 0, 10,
+               "umount")
     wait_until(lambda: not c.alive("mnt2"), 10, "the daemon ends")
     c.start("mnt2")
     assert os.path.exists(c.mnt(2) + "/load")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # timeout: 900
-"""kill -9 of the metadata server, of object servers and of the mount, at random moments of write and
-metadata storms: nothing acknowledged is lost, the stores are clean, clients go on without remount."""
+"""kill -9 of the metadata server, of object servers and of the mount, at random moments of write
+and metadata storms: nothing acknowledged is lost, the stores are clean, clients go on without
+remount."""
 import hashlib
 import os
 import random

@@ -114,8 +114,9 @@ class Model:
             raise AssertionError("wrong byte at %d" % at)
 
 
-OPS = (["write"] * 8 + ["read"] * 8 + ["truncate", "punch", "zero", "allocate", "map_shared", "direct",
-                                       "direct", "reopen", "sync"])
+OPS = (["write"] * 8 + ["read"] * 8 +
+       ["truncate", "punch", "zero", "allocate", "map_shared", "direct", "direct",
+        "reopen", "sync"])
 
 
 def test_random_operations(c):

@@ -52,8 +52,8 @@ class Cluster:
         signal.signal(signal.SIGTERM, on_term)  # so that __exit__ runs
 
     def run(self, *args, check=True, timeout=120, **kw):
-        return subprocess.run([DEV_CLUSTER] + list(args), env=self.env, check=check, timeout=timeout,
-                              stdin=subprocess.DEVNULL, **kw)
+        return subprocess.run([DEV_CLUSTER] + list(args), env=self.env, check=check,
+                              timeout=timeout, stdin=subprocess.DEVNULL, **kw)
 
     def __enter__(self):
         try:
@@ -70,7 +70,9 @@ class Cluster:
         subprocess.run(["rm", "-rf", self.dir], check=False)
 
     def show_logs(self, lines=15):
-        for name in sorted(os.listdir(self.dev + "/log")) if os.path.isdir(self.dev + "/log") else []:
+        if not os.path.isdir(self.dev + "/log"):
+            return
+        for name in sorted(os.listdir(self.dev + "/log")):
             print("--- %s" % name)
             sys.stdout.write("".join(self.log(name[:-4]).splitlines(True)[-lines:]))
         sys.stdout.flush()
@@ -105,7 +107,8 @@ class Cluster:
             return f.read()
 
     def leat(self, *args, check=True, timeout=120):
-        return subprocess.run([BUILD + "/leat", "--conf", self.dev + "/conf"] + list(args), env=self.env,
+        argv = [BUILD + "/leat", "--conf", self.dev + "/conf"] + list(args)
+        return subprocess.run(argv, env=self.env,
                               check=check, timeout=timeout, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -148,7 +151,7 @@ def expect_errno(number, fn, *args, **kw):
     try:
         fn(*args, **kw)
     except OSError as e:
-        assert e.errno == number, "errno %s, expected %s" % (os.strerror(e.errno), os.strerror(number))
+        assert e.errno == number, (os.strerror(e.errno), "expected: " + os.strerror(number))
         return e
     raise AssertionError("no error, expected %s" % os.strerror(number))
 
