@@ -26,6 +26,11 @@ bool linger_add(struct mds *m, struct ino ino)
 	return true;
 }
 
+bool linger_wanted(const struct open_file *f)
+{
+	return f->replaced_us != 0 && loop_now_us() < f->replaced_us + LINGER_MS * 1000;
+}
+
 void linger_run(struct mds *m)
 {
 	struct linger *l = &m->linger;

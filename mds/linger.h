@@ -13,6 +13,7 @@
 #include "common/rt/fiber.h"
 
 struct mds;
+struct open_file;
 
 #define LINGER_MAX 4096u /* a power of two */
 
@@ -28,6 +29,8 @@ struct linger {
 void linger_init(struct linger *l);
 /* False: there is no room. Does not yield. */
 bool linger_add(struct mds *m, struct ino ino);
+/* Its last name was taken away by a rename, just now. */
+bool linger_wanted(const struct open_file *f);
 /* The fiber's body. */
 void linger_run(struct mds *m);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/rt/loop.h"
 
 struct op_memory {
 	struct list link;
@@ -212,6 +213,7 @@ void inode_remove(struct op *op, struct inode *i)
 
 void inode_unlink(struct op *op, struct inode *i, bool replaced, struct attr *ret_attr)
 {
+	struct open_file *f = open_file_find(&op->m->opens, i->ino);
 	struct inode_rec *rec = inode_edit(op->store, i);
 
 	rec->attr.nlink = S_ISDIR(rec->attr.mode) ? 0 : rec->attr.nlink - 1;
@@ -225,6 +227,8 @@ void inode_unlink(struct op *op, struct inode *i, bool replaced, struct attr *re
 		return;
 	}
 	txn_put(op->store, key_of('O', i->ino.v), NULL, 0);
+	if (replaced && f != NULL)
+		f->replaced_us = loop_now_us();
 	if (!op->m->recovery.sessions_back && recovery_orphan(op->m, i->ino) < 0)
 		log_warn("orphan inode %llu stays until the next start",
 			 (unsigned long long)i->ino.v);

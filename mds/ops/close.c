@@ -64,6 +64,8 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 		note_report(f, in);
 	open_drop(&op->m->opens, o, in->flags);
 	if (rc == 0 && rec->attr.nlink == 0 && inode_not_open(op, in->ino)) {
+		if (linger_wanted(f) && linger_add(op->m, in->ino))
+			goto out; /* it goes a little later: linger.h */
 		inode_remove(op, i);
 		txn_delete(op->store, key_of('O', in->ino.v));
 	} else if (rc == 0 && f->n_writers == 0 && open_flags_write(in->flags) &&
@@ -72,6 +74,7 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 		if (!f->ask_chains)
 			rec = settle_reported(op, i, f);
 	}
+out:
 	out->change = rc == 0 && rec->attr.mode != 0 ? rec->attr.change : 0;
 	open_file_put(&op->m->opens, f);
 	return 0;

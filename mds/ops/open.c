@@ -22,8 +22,9 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 		return -LE_ISDIR;
 	if (!S_ISREG(old->attr.mode))
 		return S_ISLNK(old->attr.mode) ? -LE_LOOP : -LE_NXIO;
-	if (old->attr.nlink == 0 && (flags & OPEN_ORPHAN) == 0 &&
-	    !open_file_is_open(open_file_find(&op->m->opens, i->ino)))
+	/* Even if somebody has it open: its name may be another file's by now, and whoever opens by
+	 * an old entry must find that. */
+	if (old->attr.nlink == 0 && (flags & OPEN_ORPHAN) == 0)
 		return -LE_STALE;
 	if ((flags & O_ACCMODE) != O_WRONLY)
 		mask |= PERM_R;

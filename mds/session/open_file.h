@@ -19,13 +19,14 @@ struct open_file {
 	uint32_t refs;      /* who works with it just now */
 	struct fmutex busy; /* data as a whole: truncate, punch, settle, append over unknown ends */
 	/* Since the first of the present writers opened: */
-	bool dirty;          /* some close said so */
-	bool mtime_set;      /* by utimes, so chunks do not tell */
-	bool ask_chains;     /* what closes report does not suffice: several sessions wrote, or a
-				truncation */
-	bool settling;       /* a fiber is at it */
-	bool ends_known;     /* appends need not ask the chains */
-	uint64_t size, used; /* as reported by closes */
+	bool dirty;           /* some close said so */
+	bool mtime_set;       /* by utimes, so chunks do not tell */
+	bool ask_chains;      /* what closes report does not suffice: several sessions wrote, or a
+				 truncation */
+	uint64_t replaced_us; /* when a rename took its last name away; 0: none did */
+	bool settling;        /* a fiber is at it */
+	bool ends_known;      /* appends need not ask the chains */
+	uint64_t size, used;  /* as reported by closes */
 	int64_t mtime_ns;
 };
 
