@@ -73,7 +73,8 @@ static inline void list_splice(struct list *to, struct list *from)
 }
 
 #define list_entry(ptr, type, member) container_of(ptr, type, member)
-#define list_for_each(pos, head) for (struct list *pos = (head)->next; pos != (head); pos = pos->next)
+#define list_for_each(pos, head) \
+	for (struct list *pos = (head)->next; pos != (head); pos = pos->next)
 /* The body may remove pos. */
 #define list_for_each_safe(pos, head) \
 	for (struct list *pos = (head)->next, *pos##_next = pos->next; pos != (head); \

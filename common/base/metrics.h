@@ -48,8 +48,9 @@ struct metric_desc {
 
 static inline void metric_add(struct metric *m, uint64_t n)
 {
-	__atomic_store_n((uint64_t *)&m->v, __atomic_load_n((uint64_t *)&m->v, __ATOMIC_RELAXED) + n,
-			 __ATOMIC_RELAXED);
+	uint64_t *v = (uint64_t *)&m->v;
+
+	__atomic_store_n(v, __atomic_load_n(v, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
 }
 
 static inline void metric_set(struct metric *m, uint64_t n)
@@ -71,8 +72,9 @@ int metrics_print(const struct metric_desc *table, int n, const void *values, co
 /* The HTTP page: GET /metrics calls render (on the server's own thread, must be thread-safe),
  * which returns a malloc'd text. Uses libmicrohttpd. addr "host:port"; port 0 picks one. */
 struct metrics_server;
-int metrics_server_start(const char *addr, int (*render)(void *arg, char **ret_text, size_t *ret_len),
-			 void *arg, struct metrics_server **ret_server) CHECK_RESULT;
+int metrics_server_start(const char *addr,
+			 int (*render)(void *arg, char **ret_text, size_t *ret_len), void *arg,
+			 struct metrics_server **ret_server) CHECK_RESULT;
 int metrics_server_port(const struct metrics_server *s);
 void metrics_server_stop(struct metrics_server *s);
 

@@ -26,7 +26,7 @@ static int decode(const char *line)
 
 static void nested(void *arg)
 {
-	char line[6000];
+	char line[6000], quoted[2100];
 
 	(void)arg;
 	for (size_t depth = 1; depth <= 2000; depth = depth * 3 / 2 + 1) {
@@ -38,11 +38,10 @@ static void nested(void *arg)
 		ASSERT(decode(line) == -LE_CORRUPT);
 	}
 	/* Brackets in names are no levels. */
-	memset(line, 0, sizeof(line));
-	strcpy(line, "{\"a\":\"\\\"");
-	memset(line + strlen(line), '[', 2000);
-	strcat(line, "\"}");
-	ASSERT(decode(line) == -LE_CORRUPT);
+	memset(line, '[', 2000);
+	line[2000] = '\0';
+	snprintf(quoted, sizeof(quoted), "{\"a\":\"\\\"%.2000s\"}", line);
+	ASSERT(decode(quoted) == -LE_CORRUPT);
 	loop_stop(loop_self());
 }
 
