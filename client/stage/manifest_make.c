@@ -94,17 +94,22 @@ struct import {
 	uint64_t at; /* how far the blocks go without a gap */
 };
 
+/* One block of the file, or a hole of whole blocks. Non-zero: cut differently, so it has to be read. */
 static int on_sum(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole)
 {
 	static const uint8_t zeros[256u << 10];
 	struct import *im = arg;
-	uint64_t want = im->f->size - im->at;
-	if (want > im->f->block)
-		want = im->f->block;
-	if (off != im->at || len != want || (hole && len > sizeof(zeros)))
-		return 1; /* cut differently: read it */
-	im->m->sums[im->f->first_sum + off / im->f->block] = hole ? checksum64(zeros, len) : sum;
-	im->at += len;
+	if (off != im->at || len > im->f->size - im->at)
+		return 1;
+	for (uint32_t done = 0; done < len;) {
+		uint64_t left = im->f->size - im->at;
+		uint32_t want = left < im->f->block ? (uint32_t)left : im->f->block;
+		if (len - done < want || (!hole && len != want) || want > sizeof(zeros))
+			return 1;
+		im->m->sums[im->f->first_sum + im->at / im->f->block] = hole ? checksum64(zeros, want) : sum;
+		im->at += want;
+		done += want;
+	}
 	return 0;
 }
 
