@@ -1,0 +1,161 @@
+#!/usr/bin/python3
+"""Loader and staging against real servers. timeout: 300"""
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BUILD = os.environ.get("BUILD") or SRC + "/build"
+sys.path[:0] = [SRC + "/client/python", SRC + "/tests/python"]
+import leat  # noqa: E402
+import test_loader  # noqa: E402
+
+BIG = 64 << 20
+
+
+def why_not():
+    if os.getuid() != 0:
+        return "mounting needs root"
+    if not os.path.exists("/dev/fuse"):
+        return "no /dev/fuse"
+    return None
+
+
+@unittest.skipIf(why_not(), why_not())
+class Cluster(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.tmp = tempfile.mkdtemp()
+        with open(cls.tmp + "/more.conf", "w") as f:
+            f.write("[client]\nrequest_timeout_ms = 3000\n")
+        cls.env = dict(os.environ, LEAT_DEV=cls.tmp + "/dev", LEAT_DEV_SIZE=str(1 << 30), BUILD=BUILD,
+                       LEAT_DEV_CONF=cls.tmp + "/more.conf", LEAT_DEV_MOUNTS="1")
+        try:
+            cls.dev("up")
+            os.environ["LEAT_CONF"] = cls.env["LEAT_CONF"] = cls.tmp + "/dev/conf"
+            cls.mount = cls.dev("mountpoint").strip()
+            os.mkdir(cls.mount + "/shards")
+            test_loader.make_shards(cls.mount + "/shards")
+            os.mkdir(cls.tmp + "/local")
+            test_loader.make_shards(cls.tmp + "/local")
+            os.mkdir(cls.mount + "/big")
+            for i in range(4):
+                with open("%s/big/%d" % (cls.mount, i), "wb") as f:
+                    f.write(random.Random(i).randbytes(BIG // 4))
+        except BaseException:
+            cls.tearDownClass()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.dev("down")
+        shutil.rmtree(cls.tmp, ignore_errors=True)
+
+    @classmethod
+    def dev(cls, *words):
+        return subprocess.run([SRC + "/deploy/dev-cluster", *words], env=cls.env, check=True, text=True,
+                              stdout=subprocess.PIPE).stdout
+
+    def tool(self, *words, code=0):
+        done = subprocess.run([BUILD + "/leat", *words], env=self.env, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, code, done.stdout + done.stderr)
+        return done.stdout
+
+    def to(self, name):
+        path = self.tmp + "/" + name
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def epoch(self, ds, **more):
+        with leat.DataLoader(ds, 8, seed=1, tail="shorter", framework="numpy", **more) as loader:
+            ids = []
+            for batch in loader:
+                for k, s in enumerate(batch.ids.tolist()):
+                    self.assertEqual(test_loader.raw(batch["bin"][k]), test_loader.payload(s))
+                ids += batch.ids.tolist()
+            return ids, batch.verified, loader.metrics()
+
+    def test_servers_copies_and_local_files_give_the_same_epoch(self):
+        with leat.Dataset(self.tmp + "/local") as ds:
+            want, verified, _ = self.epoch(ds)
+            self.assertFalse(verified)
+        with leat.Dataset("leat:/shards") as ds:
+            got, verified, metrics = self.epoch(ds)
+            self.assertEqual((ds.source, got, verified), ("server", want, True))
+            self.assertGreater(metrics["bytes_server"], 0)
+        to = self.to("same")
+        path = leat.stage_in("leat:/shards", to)
+        with leat.Dataset("leat:/shards", stage_dir=to) as ds:
+            got, verified, metrics = self.epoch(ds)
+            self.assertEqual((ds.source, ds.path, got, verified), ("copy", path, want, True))
+            self.assertEqual(metrics["bytes_server"], 0)
+        self.tool("dataset", "create", "shards@v1", "leat:/shards")
+        with leat.Dataset("leat:shards@v1") as ds:
+            got, verified, _ = self.epoch(ds)
+            self.assertEqual((ds.source, got, verified), ("server", want, True))
+
+    def test_killed_at_random_and_never_ready_too_early(self):
+        to, rng, moved = self.to("killed"), random.Random(7), 0
+        for _ in range(8):
+            child = subprocess.Popen([BUILD + "/leat", "stage", "in", "leat:/big", "--to", to], env=self.env,
+                                     stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(rng.uniform(0.005, 0.12))
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+            copies = json.loads(self.tool("stage", "ls", "--to", to, "--json"))["copies"]
+            for copy in copies:
+                if copy["state"] == "READY":
+                    self.same("/big", copy["path"])
+        result = json.loads(self.tool("stage", "in", "leat:/big", "--to", to, "--json"))
+        moved = result["bytes_moved"]
+        self.assertEqual((result["state"], result["bytes_verified"]), ("READY", BIG))
+        self.assertLessEqual(moved, BIG)
+        self.same("/big", result["path"])
+        again = json.loads(self.tool("stage", "in", "leat:/big", "--to", to, "--json"))
+        self.assertEqual(again["bytes_moved"], 0)
+        self.tool("stage", "verify", result["id"], "--to", to)
+
+    def same(self, source, copy):
+        subprocess.run(["diff", "-r", self.mount + source, copy], check=True)
+
+    def test_a_changed_source_is_told(self):
+        os.mkdir(self.mount + "/moving")
+        with open(self.mount + "/moving/a", "wb") as f:
+            f.write(b"a" * 100000)
+        self.tool("dataset", "create", "moving@v1", "leat:/moving")
+        with open(self.mount + "/moving/a", "r+b") as f:
+            f.write(b"b")
+        self.tool("stage", "in", "moving@v1", "--to", self.to("moving"), code=9)
+
+    def test_a_dead_server_is_an_error_and_then_goes_on(self):
+        with leat.Dataset("leat:/big") as ds, leat.DataLoader(ds, 1, depth=2, order="sequential") as loader:
+            loader.next()
+            self.dev("stop", "ossd2")
+            try:
+                with self.assertRaises(leat.LeatError) as raised:
+                    for _ in range(8):
+                        loader.next()
+                self.assertEqual(raised.exception.origin, "server")
+                self.assertIsNotNone(raised.exception.filename)
+            finally:
+                self.dev("start", "ossd2")
+            deadline = time.monotonic() + 60
+            while True:
+                try:
+                    batch = loader.next()
+                    break
+                except leat.LeatError:
+                    self.assertLess(time.monotonic(), deadline)
+            want = random.Random(int(batch.names[0])).randbytes(BIG // 4)
+            self.assertEqual(test_loader.raw(batch["data"][0]), want)
+
+
+if __name__ == "__main__":
+    unittest.main()
