@@ -259,6 +259,7 @@ void data_drop(struct op *op, struct inode_rec *rec)
 struct settle {
 	struct mds *m;
 	struct open_file *file;
+	uint32_t write_opens; /* of the file, when the chains were asked */
 	struct layout layout;
 	struct data_ends ends;
 };
@@ -274,6 +275,7 @@ static int settle_look(struct op *op, const void *in, void *vout)
 	    rec->attr.nlink == 0)
 		return -LE_BUSY;
 	st->layout = rec->attr.layout;
+	st->write_opens = st->file->write_opens;
 	return 0;
 }
 
@@ -290,6 +292,9 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	if ((old->attr.flags & ATTR_UNSETTLED) == 0 || f->n_writers > 0 ||
 	    old->attr.layout.gen != st->layout.gen)
 		return -LE_BUSY;
+	/* Opened, written and closed while the chains answered: what they said may be too old. */
+	if (f->write_opens != st->write_opens)
+		return -LE_AGAIN;
 	rec = inode_edit(op->store, i);
 	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
 	rec->append_end = 0;
@@ -323,7 +328,7 @@ static void settle(void *arg)
 		if (rc == 0)
 			metric_add(&m->metrics.settled, 1);
 		/* Who is left unsettled is tried again by the next that looks at it. */
-		if (rc != -LE_TARGET_DOWN || mds_sleep_ms(m, 500) < 0)
+		if (rc != -LE_AGAIN && (rc != -LE_TARGET_DOWN || mds_sleep_ms(m, 500) < 0))
 			break;
 	}
 	fmutex_unlock(&st->file->busy);

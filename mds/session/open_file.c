@@ -148,6 +148,7 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 		f->ends_known = settled;
 		f->ask_chains = !settled;
 	}
+	f->write_opens++;
 	o->n_write += n;
 	f->n_writers += n;
 	if ((flags & O_APPEND) != 0) {
