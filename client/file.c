@@ -13,11 +13,11 @@
 
 #define OPEN_FLAGS     (O_ACCMODE | O_TRUNC | O_APPEND | O_EXCL)
 #define FREE_FILES_MAX 256u
-/* A lookup belongs to the open that comes within this time: if the name was replaced in between, the
- * open is as good as one that came before. Short, and good for one open, so that an open by a name
- * that the kernel has cached is never taken for one. */
-#define FOUND_US 20000u
-#define SUMS_WIDTH     8u
+/* A lookup belongs to the open that comes within this time: if the name was replaced in between,
+ * the open is as good as one that came before. Short, and good for one open, so that an open by a
+ * name that the kernel has cached is never taken for one. */
+#define FOUND_US   20000u
+#define SUMS_WIDTH 8u
 /* A whole chunk's pieces: at most so many. */
 #define SUMS_MAX LEAT_BLOCKS_PER_CHUNK_MAX
 #define SECTOR   512u
@@ -321,6 +321,9 @@ static int send_close(struct ll_file *f)
 	}
 	rc = mds_call(c, OP_mds_close, &req, &rep, &call);
 	rpc_call_fini(&call);
+	log_debug("client %s: close of ino %llu, dirty %u, size %llu: %s", c->name,
+		  (unsigned long long)i->ino.v, req.dirty, (unsigned long long)req.size,
+		  status_name(rc));
 	TRY(rc);
 	if (i->open_change == i->attr.change && rep.change - i->attr.change <= 1)
 		i->open_change = rep.change;

@@ -123,8 +123,8 @@ void inode_update(struct inode *i, const struct attr *attr, bool own);
 void inode_saw(struct client *c, const struct attr *attr, bool own);
 /* The MDS says that somebody else changed it. */
 void inode_invalidated(struct client *c, struct ino ino);
-/* We have changed it ourselves, by an answer that does not carry its attributes: a name more or less in
- * a directory, extended attributes. */
+/* We have changed it ourselves, by an answer that does not carry its attributes: a name more or
+ * less in a directory, extended attributes. */
 void inode_outdated(struct client *c, struct ino ino);
 /* The attributes with what this client wrote itself. */
 void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_attr);

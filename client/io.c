@@ -194,8 +194,12 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr, bool f
 
 int io_wait_closing(struct inode *i)
 {
-	while (i->data != NULL && i->data->n_closing > 0)
-		TRY(waitq_wait(&i->data->closing_q, fiber_deadline()));
+	while (i->data != NULL && i->data->n_closing > 0) {
+		int rc = waitq_wait(&i->data->closing_q, fiber_deadline());
+
+		if (rc < 0)
+			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
+	}
 	return 0;
 }
 

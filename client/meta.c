@@ -75,8 +75,8 @@ int ll_getattr(struct client *c, const struct cred *cred, struct ino ino, struct
 }
 
 /* What the operations that make a name have in common: the answer's attributes. */
-static int made(struct client *c, struct ino parent, const struct attr *attr, int rc, struct rpc_call *call,
-		struct attr *ret_attr)
+static int made(struct client *c, struct ino parent, const struct attr *attr, int rc,
+		struct rpc_call *call, struct attr *ret_attr)
 {
 	rpc_call_fini(call);
 	TRY(rc);
