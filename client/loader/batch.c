@@ -11,11 +11,11 @@
 #include "common/rt/fiber.h"
 
 #define READS_AT_ONCE 32u
-#define PIECE_MAX (4u << 20)  /* a multiple of every block size */
-#define GAP_MAX (16u << 10)   /* read what lies between rather than twice */
-#define RUN_MAX (64u << 20)
-#define ALIGN 64u             /* memory and file agree modulo this */
-#define GROW (2u << 20)
+#define PIECE_MAX     (4u << 20)  /* a multiple of every block size */
+#define GAP_MAX       (16u << 10) /* read what lies between rather than twice */
+#define RUN_MAX       (64u << 20)
+#define ALIGN         64u /* memory and file agree modulo this */
+#define GROW          (2u << 20)
 
 int field_set_init(struct field_set *s, const struct leat_dataset *ds, const char *const *names)
 {
@@ -41,9 +41,10 @@ int field_set_init(struct field_set *s, const struct leat_dataset *ds, const cha
 	return 0;
 }
 
-int batch_init(struct leat_batch *b, struct leat_dataset *ds, const struct field_set *set, uint32_t cap)
+int batch_init(struct leat_batch *b, struct leat_dataset *ds, const struct field_set *set,
+	       uint32_t cap)
 {
-	*b = (struct leat_batch){ .magic = BATCH_MAGIC, .ds = ds, .set = set, .cap = cap, .fd = -1 };
+	*b = (struct leat_batch){.magic = BATCH_MAGIC, .ds = ds, .set = set, .cap = cap, .fd = -1};
 	size_t n = cap ? cap : 1, fields = set->n ? set->n : 1;
 	b->ids = calloc(n, sizeof(*b->ids));
 	b->labels = calloc(n, sizeof(*b->labels));
@@ -85,7 +86,7 @@ static int add_piece(struct leat_batch *b, uint32_t file, uint64_t off, uint32_t
 		b->pieces = more;
 		b->cap_pieces = cap;
 	}
-	b->pieces[b->n_pieces++] = (struct piece_io){ b, file, len, off, dst };
+	b->pieces[b->n_pieces++] = (struct piece_io){b, file, len, off, dst};
 	return 0;
 }
 
@@ -116,8 +117,8 @@ static void widen(const struct leat_dataset *ds, uint32_t file, uint64_t *lo, ui
 	*hi = (last + 1) * f->block < f->size ? (last + 1) * f->block : f->size;
 }
 
-static int plan_member(struct leat_batch *b, struct run *r, uint32_t file, const struct index_member *m,
-		       uint64_t *ret_off)
+static int plan_member(struct leat_batch *b, struct run *r, uint32_t file,
+		       const struct index_member *m, uint64_t *ret_off)
 {
 	uint64_t lo = m->off, hi = m->off + m->len;
 	if (m->len == 0) {
@@ -131,7 +132,7 @@ static int plan_member(struct leat_batch *b, struct run *r, uint32_t file, const
 	if (!join) {
 		TRY(end_run(b, r));
 		uint64_t dst = (b->need + ALIGN - 1) / ALIGN * ALIGN + lo % ALIGN;
-		*r = (struct run){ file, lo, hi, dst };
+		*r = (struct run){file, lo, hi, dst};
 	} else if (hi > r->hi) {
 		r->hi = hi;
 	}
@@ -143,7 +144,7 @@ static int plan_member(struct leat_batch *b, struct run *r, uint32_t file, const
 int batch_plan(struct leat_batch *b)
 {
 	const struct sample_index *x = b->ds->x;
-	struct run r = { 0 };
+	struct run r = {0};
 	b->n_pieces = 0;
 	b->need = 0;
 	b->rc = 0;
@@ -163,7 +164,8 @@ int batch_plan(struct leat_batch *b)
 			int32_t place = b->set->place[x->members[k].field];
 			if (place < 0)
 				continue;
-			TRY(plan_member(b, &r, s->file, &x->members[k], &b->off[(size_t)place * b->cap + i]));
+			TRY(plan_member(b, &r, s->file, &x->members[k],
+					&b->off[(size_t)place * b->cap + i]));
 			b->len[(size_t)place * b->cap + i] = x->members[k].len;
 		}
 	}
@@ -214,20 +216,20 @@ static void add_bad(struct leat_batch *b, uint64_t dst, uint64_t len)
 		b->bad = more;
 		b->cap_bad = cap;
 	}
-	b->bad[b->n_bad++] = (struct bad_range){ dst, len };
+	b->bad[b->n_bad++] = (struct bad_range){dst, len};
 }
 
 /* Bytes [off, off + len) of the piece's file cannot be had. */
-static void fail_piece(struct leat_batch *b, const struct piece_io *p, int rc, uint64_t off, uint64_t len,
-		       const char *what)
+static void fail_piece(struct leat_batch *b, const struct piece_io *p, int rc, uint64_t off,
+		       uint64_t len, const char *what)
 {
 	const struct leat_dataset *ds = b->ds;
 	add_bad(b, p->dst + (off - p->off), len);
 	if (b->d.rc == 0) {
 		b->d.origin = ds->vol->origin;
 		b->d.what[0] = 0;
-		detail_set(&b->d, rc, index_string(ds->x, ds->x->files[p->file].path), off, "%s: %s", what,
-			   status_text(rc));
+		detail_set(&b->d, rc, index_string(ds->x, ds->x->files[p->file].path), off,
+			   "%s: %s", what, status_text(rc));
 	}
 }
 
@@ -238,12 +240,14 @@ static void verify_piece(struct leat_batch *b, const struct piece_io *p)
 	const struct manifest_file *f = &ds->m->files[ds->manifest_file[p->file]];
 	uint64_t end = p->off + p->len;
 	for (uint64_t i = (p->off + f->block - 1) / f->block; i * f->block < end; i++) {
-		uint64_t at = i * f->block, stop = at + f->block < f->size ? at + f->block : f->size;
+		uint64_t at = i * f->block,
+			 stop = at + f->block < f->size ? at + f->block : f->size;
 		if (stop > end)
 			break;
 		if (dataset_block_verified(ds, f->first_sum + i))
 			continue;
-		if (checksum64(b->base + p->dst + (at - p->off), stop - at) != ds->m->sums[f->first_sum + i]) {
+		if (checksum64(b->base + p->dst + (at - p->off), stop - at) !=
+		    ds->m->sums[f->first_sum + i]) {
 			fail_piece(b, p, -LE_CORRUPT, at, stop - at, "the copy is damaged");
 			if (!b->skip_bad)
 				return;
@@ -266,7 +270,8 @@ static void read_piece(struct leat_batch *b, struct piece_io *p)
 	rc = vol_pread_all(f->file, b->base + p->dst, p->len, p->off);
 	reader_put(b->reader, f);
 	if (rc < 0) {
-		fail_piece(b, p, rc, p->off, p->len, rc == -LE_NODATA ? "the file is shorter than it was" : "cannot read it");
+		fail_piece(b, p, rc, p->off, p->len,
+			   rc == -LE_NODATA ? "the file is shorter than it was" : "cannot read it");
 		return;
 	}
 	b->bytes_read += p->len;
@@ -287,7 +292,8 @@ static void read_pieces(void *arg)
 static bool touches(const struct leat_batch *b, uint32_t sample, const struct bad_range *r)
 {
 	for (uint32_t f = 0; f < b->set->n; f++) {
-		uint64_t off = b->off[(size_t)f * b->cap + sample], len = b->len[(size_t)f * b->cap + sample];
+		uint64_t off = b->off[(size_t)f * b->cap + sample],
+			 len = b->len[(size_t)f * b->cap + sample];
 		if (off != UINT64_MAX && len && off < r->dst + r->len && off + len > r->dst)
 			return true;
 	}
@@ -374,13 +380,18 @@ int leat_batch_field(const struct leat_batch *b, const char *field, struct leat_
 	if (f < 0 || b->set->place[f] < 0)
 		return error_say(-LE_NOENT, "the batch has no field %s", field);
 	size_t at = (size_t)b->set->place[f] * b->cap, size = ret_view->size;
-	struct leat_view v = { .size = size, .base = b->base, .offsets = b->off + at, .lengths = b->len + at,
-		.n = b->n, .verified = b->verified };
+	struct leat_view v = {.size = size,
+			      .base = b->base,
+			      .offsets = b->off + at,
+			      .lengths = b->len + at,
+			      .n = b->n,
+			      .verified = b->verified};
 	memcpy(ret_view, &v, size < sizeof(v) ? size : sizeof(v));
 	return 0;
 }
 
-void leat_batch_memory(const struct leat_batch *b, const void **ret_base, uint64_t *ret_len, int *ret_fd)
+void leat_batch_memory(const struct leat_batch *b, const void **ret_base, uint64_t *ret_len,
+		       int *ret_fd)
 {
 	*ret_base = b->base;
 	*ret_len = b->mapped;

@@ -1,8 +1,10 @@
 /*
- * A batch and the slot it lies in. The plan says which bytes of which files land where; filling reads and
- * verifies them. A slot's memory is a shared mapping of a memfd, grown when a larger batch comes, reused for ever.
+ * A batch and the slot it lies in. The plan says which bytes of which files land where; filling
+ * reads and verifies them. A slot's memory is a shared mapping of a memfd, grown when a larger
+ * batch comes, reused for ever.
  *
- *   batch_plan (any thread, under the owner's lock) -> memory -> batch_fill (a fiber of a reader's loop)
+ *   batch_plan (any thread, under the owner's lock) -> memory -> batch_fill (a fiber of a reader's
+ * loop)
  */
 #ifndef LEAT_LOADER_BATCH_H
 #define LEAT_LOADER_BATCH_H
@@ -13,7 +15,7 @@
 #include "client/loader/dataset.h"
 #include "client/loader/reader.h"
 
-#define BATCH_MAGIC 0x4c424154u /* LBAT */
+#define BATCH_MAGIC       0x4c424154u /* LBAT */
 #define BATCH_SAMPLES_MAX (1u << 20)
 
 /* Which fields a batch carries: shared by the batches of a loader. */
@@ -23,7 +25,8 @@ struct field_set {
 	int32_t place[INDEX_FIELDS_MAX];   /* of each field of the index in this set, or -1 */
 };
 /* names NULL: all. -LE_NOENT for an unknown one, which is named in leat_last_error. */
-int field_set_init(struct field_set *s, const struct leat_dataset *ds, const char *const *names) CHECK_RESULT;
+int field_set_init(struct field_set *s, const struct leat_dataset *ds,
+		   const char *const *names) CHECK_RESULT;
 
 /* Bytes of a file that are read at once. */
 struct piece_io {
@@ -38,8 +41,19 @@ struct bad_range {
 	uint64_t dst, len;
 };
 
-enum batch_state { BATCH_FREE, BATCH_PLANNED, BATCH_FILL, BATCH_READY, BATCH_ERROR, BATCH_HELD };
-enum batch_phase { PHASE_OPEN, PHASE_READ, PHASE_VERIFY };
+enum batch_state {
+	BATCH_FREE,
+	BATCH_PLANNED,
+	BATCH_FILL,
+	BATCH_READY,
+	BATCH_ERROR,
+	BATCH_HELD
+};
+enum batch_phase {
+	PHASE_OPEN,
+	PHASE_READ,
+	PHASE_VERIFY
+};
 
 struct leat_batch {
 	uint32_t magic;
@@ -52,13 +66,14 @@ struct leat_batch {
 	/* Guarded by the loader's lock. */
 	enum batch_state state;
 	uint64_t gen, epoch, step;
-	uint64_t starved_at; /* PLANNED, but for want of memory when so many batches had been given back */
+	uint64_t starved_at; /* PLANNED, but for want of memory when so many batches had been given
+				back */
 
 	/* Of whoever plans and fills; read-only while held. */
-	uint32_t n, cap;       /* samples */
-	uint64_t *ids;         /* cap */
-	int64_t *labels;       /* cap */
-	uint64_t *off, *len;   /* set->n times cap: field by field */
+	uint32_t n, cap;     /* samples */
+	uint64_t *ids;       /* cap */
+	int64_t *labels;     /* cap */
+	uint64_t *off, *len; /* set->n times cap: field by field */
 	struct piece_io *pieces;
 	uint32_t n_pieces, cap_pieces, next_piece;
 	uint64_t need;         /* bytes of the slot */
@@ -70,7 +85,7 @@ struct leat_batch {
 	uint32_t n_skipped;
 	uint64_t bytes_read, bytes_verified;
 	int rc;
-	struct detail d;       /* of the failure */
+	struct detail d; /* of the failure */
 
 	int fd;
 	uint8_t *base;
@@ -78,7 +93,8 @@ struct leat_batch {
 };
 
 /* Arrays for cap samples; no slot memory yet. */
-int batch_init(struct leat_batch *b, struct leat_dataset *ds, const struct field_set *set, uint32_t cap) CHECK_RESULT;
+int batch_init(struct leat_batch *b, struct leat_dataset *ds, const struct field_set *set,
+	       uint32_t cap) CHECK_RESULT;
 void batch_fini(struct leat_batch *b);
 
 /* For the b->n samples in b->ids: pieces, offsets, lengths, labels, need. -LE_NOMEM. */
@@ -87,8 +103,8 @@ int batch_plan(struct leat_batch *b) CHECK_RESULT;
 uint64_t batch_memory_for(uint64_t need);
 /* At least that much; what it had is gone. 0 gives it all back. Not while anybody reads it. */
 int batch_set_memory(struct leat_batch *b, uint64_t bytes) CHECK_RESULT;
-/* Reads and verifies all pieces on the reader's loop, in parallel; leaves out bad samples if skip_bad. Sets b->rc and
- * b->d on failure. Yields. */
+/* Reads and verifies all pieces on the reader's loop, in parallel; leaves out bad samples if
+ * skip_bad. Sets b->rc and b->d on failure. Yields. */
 void batch_fill(struct leat_batch *b, struct reader *r);
 
 #endif

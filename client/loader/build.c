@@ -39,16 +39,17 @@ static int index_archive(struct building *b, struct archive *a)
 {
 	char path[4096];
 	struct vol_file *f;
-	struct tar_fault fault = { 0, "" };
+	struct tar_fault fault = {0, ""};
 	struct index_builder *one;
 	if (snprintf(path, sizeof(path), "%s/%s", b->dir, a->entry->path) >= (int)sizeof(path))
 		return -LE_NAMETOOLONG;
 	int rc = vol_open(b->v, path, &f);
 	if (rc < 0)
-		return detail_set(b->d, rc, path, UINT64_MAX, "cannot open it: %s", status_text(rc));
+		return detail_set(b->d, rc, path, UINT64_MAX, "cannot open it: %s",
+				  status_text(rc));
 	rc = index_builder_create(INDEX_TAR, &one);
 	if (rc == 0) {
-		struct tar_input in = { read_archive, f, a->entry->size };
+		struct tar_input in = {read_archive, f, a->entry->size};
 		index_add_file(one, a->entry->path, a->entry->size);
 		rc = tar_index(one, &in, &fault);
 		if (rc == 0)
@@ -57,7 +58,8 @@ static int index_archive(struct building *b, struct archive *a)
 	}
 	vol_close(f);
 	if (rc < 0)
-		detail_set(b->d, rc, path, fault.off, "%s", fault.what[0] ? fault.what : status_text(rc));
+		detail_set(b->d, rc, path, fault.off, "%s",
+			   fault.what[0] ? fault.what : status_text(rc));
 	return rc;
 }
 
@@ -80,7 +82,8 @@ static void append(struct index_builder *all, const struct sample_index *x)
 		index_add_sample(all, key, strlen(key), x->samples[s].label);
 		for (uint64_t m = x->samples[s].first; m < x->samples[s + 1].first; m++) {
 			const char *field = index_string(x, x->fields[x->members[m].field]);
-			index_add_member(all, field, strlen(field), x->members[m].off, x->members[m].len);
+			index_add_member(all, field, strlen(field), x->members[m].off,
+					 x->members[m].len);
 		}
 	}
 }
@@ -103,14 +106,14 @@ static int build_tar(struct building *b, struct index_builder *all)
 int index_build(struct vol *v, const char *dir, const struct files_entry *entries, uint32_t n,
 		struct sample_index **ret_index, struct detail *d)
 {
-	struct building b = { .v = v, .dir = dir, .d = d };
+	struct building b = {.v = v, .dir = dir, .d = d};
 	struct index_builder *all = NULL;
 	b.archives = calloc((size_t)n + 1, sizeof(*b.archives));
 	if (!b.archives)
 		return -LE_NOMEM;
 	for (uint32_t i = 0; i < n; i++) {
 		if (is_tar(entries[i].path))
-			b.archives[b.n++] = (struct archive){ .b = &b, .entry = &entries[i] };
+			b.archives[b.n++] = (struct archive){.b = &b, .entry = &entries[i]};
 	}
 	int rc = index_builder_create(b.n ? INDEX_TAR : INDEX_FILES, &all);
 	if (rc == 0)
@@ -120,6 +123,7 @@ int index_build(struct vol *v, const char *dir, const struct files_entry *entrie
 	index_builder_destroy(all);
 	free(b.archives);
 	if (rc < 0)
-		detail_set(d, rc, dir, UINT64_MAX, "cannot make a sample index: %s", status_text(rc));
+		detail_set(d, rc, dir, UINT64_MAX, "cannot make a sample index: %s",
+			   status_text(rc));
 	return rc;
 }

@@ -11,7 +11,7 @@
 
 /* ---- errors ---- */
 
-static _Thread_local struct leat_error last_error = { .origin = "" };
+static _Thread_local struct leat_error last_error = {.origin = ""};
 
 const struct leat_error *leat_last_error(void)
 {
@@ -22,7 +22,7 @@ int error_say(int rc, const char *fmt, ...)
 {
 	struct leat_error *e = &last_error;
 	va_list ap;
-	*e = (struct leat_error){ .status = rc, .origin = "", .offset = UINT64_MAX };
+	*e = (struct leat_error){.status = rc, .origin = "", .offset = UINT64_MAX};
 	va_start(ap, fmt);
 	vsnprintf(e->message, sizeof(e->message), fmt, ap);
 	va_end(ap);
@@ -31,10 +31,10 @@ int error_say(int rc, const char *fmt, ...)
 
 int error_set(int rc, const struct detail *d)
 {
-	static const char *const origins[] = { "", "local", "server" };
+	static const char *const origins[] = {"", "local", "server"};
 	struct leat_error *e = &last_error;
 	const char *what = d->what[0] ? d->what : status_text(rc);
-	*e = (struct leat_error){ .status = rc, .origin = origins[d->origin], .offset = d->off };
+	*e = (struct leat_error){.status = rc, .origin = origins[d->origin], .offset = d->off};
 	memcpy(e->path, d->path, sizeof(e->path));
 	if (d->path[0] && d->off != UINT64_MAX)
 		snprintf(e->message, sizeof(e->message), "%.200s at offset %llu: %s", d->path,
@@ -50,8 +50,11 @@ int dataset_check_pid(const struct leat_dataset *ds)
 {
 	if (getpid() == ds->pid)
 		return 0;
-	return error_say(-LE_NOTSUP, "the data set was opened by process %d and this is its forked child: open it "
-			 "here, or start the child by spawn", (int)ds->pid);
+	return error_say(
+		-LE_NOTSUP,
+		"the data set was opened by process %d and this is its forked child: open it "
+		"here, or start the child by spawn",
+		(int)ds->pid);
 }
 
 /* ---- open and close ---- */
@@ -61,7 +64,7 @@ static int start_extra(struct leat_dataset *ds, uint32_t n)
 	for (uint32_t i = 0; i < n; i++) {
 		char *name;
 		struct loop *l;
-		struct loop_options lo = { 0 };
+		struct loop_options lo = {0};
 		if (asprintf(&name, "leat-load-%u", i + 1) < 0)
 			return -LE_NOMEM;
 		lo.name = name;
@@ -86,7 +89,8 @@ static void reader_fini_fiber(void *arg)
 static void end_io(struct leat_dataset *ds)
 {
 	for (uint32_t i = 0; i < ds->n_readers; i++) {
-		int rc = loop_call(dataset_loop(ds, i), "reader_fini", reader_fini_fiber, &ds->readers[i]);
+		int rc = loop_call(dataset_loop(ds, i), "reader_fini", reader_fini_fiber,
+				   &ds->readers[i]);
 		(void)rc; /* a loop that has stopped has no files any more */
 	}
 	ds->n_readers = 0;
@@ -154,23 +158,29 @@ static void open_fiber(void *arg)
 		c->d.origin = c->ds->vol->origin;
 }
 
-int leat_dataset_open(const char *what, const struct leat_dataset_options *opts, struct leat_dataset **ret_dataset)
+int leat_dataset_open(const char *what, const struct leat_dataset_options *opts,
+		      struct leat_dataset **ret_dataset)
 {
-	struct leat_dataset_options o = { 0 };
+	struct leat_dataset_options o = {0};
 	if (opts)
 		memcpy(&o, opts, opts->size < sizeof(o) ? opts->size : sizeof(o));
 	if (!what || !what[0] || strlen(what) > 4000 || o.threads > DATASET_THREADS_MAX)
-		return error_say(-LE_INVAL, "a directory or a name is needed, and at most %u threads",
+		return error_say(-LE_INVAL,
+				 "a directory or a name is needed, and at most %u threads",
 				 DATASET_THREADS_MAX);
 	struct leat_dataset *ds = calloc(1, sizeof(*ds));
 	struct open_call *c = calloc(1, sizeof(*c));
 	int rc = ds && c ? 0 : -LE_NOMEM;
 	if (rc == 0) {
-		*ds = (struct leat_dataset){ .magic = DATASET_MAGIC, .refs = 1, .users = 1, .pid = getpid(), .lease_fd = -1 };
+		*ds = (struct leat_dataset){.magic = DATASET_MAGIC,
+					    .refs = 1,
+					    .users = 1,
+					    .pid = getpid(),
+					    .lease_fd = -1};
 		rc = io_init(&ds->io, o.fs, "leat-load-0");
 	}
 	if (rc == 0) {
-		*c = (struct open_call){ .ds = ds, .what = what, .o = &o };
+		*c = (struct open_call){.ds = ds, .what = what, .o = &o};
 		rc = io_run(&ds->io, open_fiber, c);
 		if (rc == 0)
 			rc = c->rc;
@@ -178,7 +188,7 @@ int leat_dataset_open(const char *what, const struct leat_dataset_options *opts,
 	if (rc == 0 && !o.fs && o.threads > 1)
 		rc = start_extra(ds, o.threads - 1);
 	if (rc < 0) {
-		error_set(rc, c ? &c->d : &(struct detail){ 0 });
+		error_set(rc, c ? &c->d : &(struct detail){0});
 		if (ds)
 			dataset_unuse(ds);
 	} else {
@@ -203,9 +213,13 @@ void leat_dataset_close(struct leat_dataset *ds)
 int leat_dataset_stat(const struct leat_dataset *ds, struct leat_dataset_stat *ret_stat)
 {
 	size_t size = ret_stat->size;
-	struct leat_dataset_stat st = { .size = size, .samples = ds->x->n_samples, .files = ds->x->n_files,
-		.bytes = index_bytes(ds->x), .order_word = ds->order_word, .n_fields = ds->x->n_fields,
-		.n_classes = ds->x->n_classes };
+	struct leat_dataset_stat st = {.size = size,
+				       .samples = ds->x->n_samples,
+				       .files = ds->x->n_files,
+				       .bytes = index_bytes(ds->x),
+				       .order_word = ds->order_word,
+				       .n_fields = ds->x->n_fields,
+				       .n_classes = ds->x->n_classes};
 	memcpy(st.id, ds->id, sizeof(st.id));
 	snprintf(st.format, sizeof(st.format), "%s", ds->x->format == INDEX_TAR ? "tar" : "files");
 	snprintf(st.source, sizeof(st.source), "%s", ds->source);
@@ -235,13 +249,18 @@ struct leat_order {
 	struct order order;
 };
 
-int leat_order_open(const struct leat_dataset *ds, const char *mode, uint64_t seed, uint64_t epoch, uint32_t batch,
-		    struct leat_order **ret_order)
+int leat_order_open(const struct leat_dataset *ds, const char *mode, uint64_t seed, uint64_t epoch,
+		    uint32_t batch, struct leat_order **ret_order)
 {
-	struct order_spec spec = { .seed = seed, .epoch = epoch, .dataset = ds->order_word,
-		.n = ds->x->n_samples, .n_shards = ds->x->n_files };
+	struct order_spec spec = {.seed = seed,
+				  .epoch = epoch,
+				  .dataset = ds->order_word,
+				  .n = ds->x->n_samples,
+				  .n_shards = ds->x->n_files};
 	if (order_mode_parse(mode ? mode : "global", &spec.mode, &spec.window) < 0)
-		return error_say(-LE_INVAL, "order is global, window, window:N, sequential or file, not %s", mode);
+		return error_say(-LE_INVAL,
+				 "order is global, window, window:N, sequential or file, not %s",
+				 mode);
 	if (spec.window == 0)
 		spec.window = order_default_window(spec.n, spec.n_shards, batch ? batch : 1);
 	uint64_t *first = index_shard_firsts(ds->x);

@@ -1,7 +1,8 @@
 /*
- * An open data set: its sample index, where its files are, and the loops that read them. Immutable after
- * dataset_open except for the bits of verified blocks, which any loop sets. Two counts: its users (the caller's handle
- * and loaders) keep loops and files, references (users and batches) keep its memory.
+ * An open data set: its sample index, where its files are, and the loops that read them. Immutable
+ * after dataset_open except for the bits of verified blocks, which any loop sets. Two counts: its
+ * users (the caller's handle and loaders) keep loops and files, references (users and batches) keep
+ * its memory.
  */
 #ifndef LEAT_LOADER_DATASET_H
 #define LEAT_LOADER_DATASET_H
@@ -19,7 +20,7 @@
 #include "client/stage/io.h"
 #include "client/stage/manifest.h"
 
-#define DATASET_MAGIC 0x4c445354u /* LDST */
+#define DATASET_MAGIC       0x4c445354u /* LDST */
 #define DATASET_THREADS_MAX 16u
 
 struct leat_dataset {
@@ -31,13 +32,13 @@ struct leat_dataset {
 	uint32_t n_extra;
 	struct reader readers[DATASET_THREADS_MAX + 1]; /* one per loop */
 	uint32_t n_readers;
-	struct vol *vol;   /* where the files are */
+	struct vol *vol; /* where the files are */
 	char root[4096];
 	const char *source;
 	struct sample_index *x;
 	uint64_t order_word;
-	struct manifest *m;      /* of a staged copy; NULL: nothing to verify with */
-	uint32_t *manifest_file; /* of each file of x */
+	struct manifest *m;         /* of a staged copy; NULL: nothing to verify with */
+	uint32_t *manifest_file;    /* of each file of x */
 	_Atomic uint64_t *verified; /* a bit per block of m */
 	char id[MANIFEST_ID_SIZE];
 	int lease_fd;
@@ -53,11 +54,14 @@ static inline struct loop *dataset_loop(const struct leat_dataset *ds, uint32_t 
 }
 static inline bool dataset_block_verified(const struct leat_dataset *ds, uint64_t block)
 {
-	return atomic_load_explicit(&ds->verified[block / 64], memory_order_relaxed) >> (block % 64) & 1;
+	return atomic_load_explicit(&ds->verified[block / 64], memory_order_relaxed) >>
+		       (block % 64) &
+	       1;
 }
 static inline void dataset_set_verified(struct leat_dataset *ds, uint64_t block)
 {
-	atomic_fetch_or_explicit(&ds->verified[block / 64], (uint64_t)1 << (block % 64), memory_order_relaxed);
+	atomic_fetch_or_explicit(&ds->verified[block / 64], (uint64_t)1 << (block % 64),
+				 memory_order_relaxed);
 }
 
 void dataset_ref(struct leat_dataset *ds);

@@ -16,14 +16,14 @@ static int entries_of_manifest(const struct manifest *m, struct files_entry **re
 	if (!e)
 		return -LE_NOMEM;
 	for (uint32_t i = 0; i < m->n_files; i++)
-		e[i] = (struct files_entry){ m->files[i].path, m->files[i].size };
+		e[i] = (struct files_entry){m->files[i].path, m->files[i].size};
 	*ret_entries = e;
 	return 0;
 }
 
 /* The index kept beside the manifest, or a new one. */
-static int load_index(struct leat_dataset *ds, struct vol *beside, const char *dir, const struct manifest *m,
-		      struct detail *d)
+static int load_index(struct leat_dataset *ds, struct vol *beside, const char *dir,
+		      const struct manifest *m, struct detail *d)
 {
 	struct files_entry *e;
 	int rc = samples_load(beside, dir, &ds->x);
@@ -106,13 +106,14 @@ static int open_copy_at(struct leat_dataset *ds, const char *dir, bool verify, s
 	}
 	free(c);
 	if (rc < 0)
-		return detail_set(d, rc, dir, UINT64_MAX, "not a copy that is ready: %s", status_text(rc));
+		return detail_set(d, rc, dir, UINT64_MAX, "not a copy that is ready: %s",
+				  status_text(rc));
 	return open_copy(ds, dir, verify, d);
 }
 
 /* A READY copy in stage_dir, by whatever name. */
-static int try_staged(struct leat_dataset *ds, const char *what, const struct leat_dataset_options *o,
-		      struct detail *d, bool *ret_found)
+static int try_staged(struct leat_dataset *ds, const char *what,
+		      const struct leat_dataset_options *o, struct detail *d, bool *ret_found)
 {
 	struct leat_stage_copy *c = malloc(sizeof(*c));
 	char dir[4096];
@@ -128,8 +129,8 @@ static int try_staged(struct leat_dataset *ds, const char *what, const struct le
 	return open_copy(ds, dir, !o->no_verify, d);
 }
 
-static int open_alias(struct leat_dataset *ds, const char *what, const struct leat_dataset_options *o,
-		      struct detail *d)
+static int open_alias(struct leat_dataset *ds, const char *what,
+		      const struct leat_dataset_options *o, struct detail *d)
 {
 	char id[MANIFEST_ID_SIZE], dir[4096];
 	struct manifest *m;
@@ -145,7 +146,8 @@ static int open_alias(struct leat_dataset *ds, const char *what, const struct le
 	memcpy(ds->root, m->source, sizeof(ds->root));
 	memcpy(ds->id, m->id, sizeof(ds->id));
 	rc = load_index(ds, v, dir, m, d);
-	/* What servers send is verified by the client already; a local source is verified like a copy of it. */
+	/* What servers send is verified by the client already; a local source is verified like a
+	 * copy of it. */
 	if (rc == 0 && !ds->io.remote && !o->no_verify) {
 		ds->m = m;
 		return match_manifest(ds, d);
@@ -176,8 +178,9 @@ static int open_dir(struct leat_dataset *ds, const char *what, struct detail *d)
 	struct files_entry *e = calloc((size_t)scan.n + 1, sizeof(*e));
 	int rc = e ? 0 : -LE_NOMEM;
 	for (uint32_t i = 0; i < scan.n && rc == 0; i++) {
-		if (!pattern || fnmatch(pattern, scan.files[i].path, FNM_PATHNAME | FNM_PERIOD) == 0)
-			e[n++] = (struct files_entry){ scan.files[i].path, scan.files[i].st.size };
+		if (!pattern ||
+		    fnmatch(pattern, scan.files[i].path, FNM_PATHNAME | FNM_PERIOD) == 0)
+			e[n++] = (struct files_entry){scan.files[i].path, scan.files[i].st.size};
 	}
 	if (rc == 0 && n == 0)
 		rc = detail_set(d, -LE_NOENT, what, UINT64_MAX, "no files");

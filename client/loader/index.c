@@ -1,12 +1,12 @@
 #include "client/loader/index.h"
 
 #include <endian.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/checksum.h"
+#include "common/base/content_hash.h"
 
 _Static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "the index lies in memory as it lies in the file");
 
@@ -63,19 +63,20 @@ uint64_t *index_shard_firsts(const struct sample_index *x)
 uint64_t index_order_word(const struct sample_index *x)
 {
 	static const char head[] = "leat order 1\n";
-	crypto_generichash_state st;
-	uint8_t hash[32];
+	struct content_hash h;
+	uint8_t hash[CONTENT_HASH_LEN];
 	char size[24];
 	uint64_t word;
-	crypto_generichash_init(&st, NULL, 0, sizeof(hash));
-	crypto_generichash_update(&st, (const uint8_t *)head, sizeof(head) - 1);
+	content_hash_init(&h);
+	content_hash_add(&h, head, sizeof(head) - 1);
 	for (uint32_t i = 0; i < x->n_files; i++) {
 		const char *path = index_string(x, x->files[i].path);
-		int n = snprintf(size, sizeof(size), "%llu\n", (unsigned long long)x->files[i].size);
-		crypto_generichash_update(&st, (const uint8_t *)path, strlen(path) + 1);
-		crypto_generichash_update(&st, (const uint8_t *)size, (size_t)n);
+		int n = snprintf(size, sizeof(size), "%llu\n",
+				 (unsigned long long)x->files[i].size);
+		content_hash_add(&h, path, strlen(path) + 1);
+		content_hash_add(&h, size, (size_t)n);
 	}
-	crypto_generichash_final(&st, hash, sizeof(hash));
+	content_hash_final(&h, hash);
 	memcpy(&word, hash, sizeof(word));
 	return word;
 }
@@ -246,7 +247,7 @@ void index_add_member(struct index_builder *b, const char *field, size_t field_l
 		x->fields[f] = add_string(b, field, field_len);
 	}
 	x->members[x->n_members++] =
-		(struct index_member){ .off = off, .len = len, .field = (uint32_t)f };
+		(struct index_member){.off = off, .len = len, .field = (uint32_t)f};
 }
 
 void index_add_class(struct index_builder *b, const char *name, size_t len)
@@ -263,12 +264,13 @@ int index_builder_finish(struct index_builder *b, struct sample_index **ret_inde
 	(void)grow(b, &x->files, &b->cap_files, (uint64_t)x->n_files + 1, sizeof(*x->files));
 	(void)grow(b, &x->samples, &b->cap_samples, x->n_samples + 1, sizeof(*x->samples));
 	(void)grow(b, &x->members, &b->cap_members, x->n_members + 1, sizeof(*x->members));
-	(void)grow(b, &x->classes, &b->cap_classes, (uint64_t)x->n_classes + 1, sizeof(*x->classes));
+	(void)grow(b, &x->classes, &b->cap_classes, (uint64_t)x->n_classes + 1,
+		   sizeof(*x->classes));
 	uint64_t empty = add_string(b, "", 0);
 	if (b->error)
 		return b->error;
-	x->files[x->n_files] = (struct index_file){ .path = empty, .first = x->n_samples };
-	x->samples[x->n_samples] = (struct index_sample){ .first = x->n_members, .key = empty };
+	x->files[x->n_files] = (struct index_file){.path = empty, .first = x->n_samples};
+	x->samples[x->n_samples] = (struct index_sample){.first = x->n_members, .key = empty};
 	struct sample_index *done = malloc(sizeof(*done));
 	if (!done)
 		return -LE_NOMEM;
@@ -289,12 +291,12 @@ struct part {
 #define N_PARTS 6
 static void parts_of(struct sample_index *x, struct part p[N_PARTS])
 {
-	p[0] = (struct part){ (void **)&x->files, (uint64_t)x->n_files + 1, sizeof(*x->files) };
-	p[1] = (struct part){ (void **)&x->samples, x->n_samples + 1, sizeof(*x->samples) };
-	p[2] = (struct part){ (void **)&x->members, x->n_members, sizeof(*x->members) };
-	p[3] = (struct part){ (void **)&x->fields, x->n_fields, sizeof(uint64_t) };
-	p[4] = (struct part){ (void **)&x->classes, x->n_classes, sizeof(uint64_t) };
-	p[5] = (struct part){ (void **)&x->strings, x->strings_len, 1 };
+	p[0] = (struct part){(void **)&x->files, (uint64_t)x->n_files + 1, sizeof(*x->files)};
+	p[1] = (struct part){(void **)&x->samples, x->n_samples + 1, sizeof(*x->samples)};
+	p[2] = (struct part){(void **)&x->members, x->n_members, sizeof(*x->members)};
+	p[3] = (struct part){(void **)&x->fields, x->n_fields, sizeof(uint64_t)};
+	p[4] = (struct part){(void **)&x->classes, x->n_classes, sizeof(uint64_t)};
+	p[5] = (struct part){(void **)&x->strings, x->strings_len, 1};
 }
 
 static uint64_t file_sum(const struct header *h, const void *body, size_t len)
@@ -321,9 +323,15 @@ int index_encode(const struct sample_index *x, void **ret_data, size_t *ret_len)
 			memcpy(at, *parts[i].array, n);
 		at += n;
 	}
-	struct header h = { .magic = MAGIC, .version = 1, .format = x->format, .n_files = x->n_files,
-		.n_fields = x->n_fields, .n_classes = x->n_classes, .n_samples = x->n_samples,
-		.n_members = x->n_members, .strings_len = x->strings_len };
+	struct header h = {.magic = MAGIC,
+			   .version = 1,
+			   .format = x->format,
+			   .n_files = x->n_files,
+			   .n_fields = x->n_fields,
+			   .n_classes = x->n_classes,
+			   .n_samples = x->n_samples,
+			   .n_members = x->n_members,
+			   .strings_len = x->strings_len};
 	h.sum = file_sum(&h, data + sizeof(h), len - sizeof(h));
 	memcpy(data, &h, sizeof(h));
 	*ret_data = data;
@@ -374,7 +382,8 @@ static bool samples_are_sound(const struct sample_index *x)
 				return false;
 			for (uint64_t m = sample[0].first; m < sample[1].first; m++) {
 				const struct index_member *member = &x->members[m];
-				if (member->field >= x->n_fields || member->off > x->files[i].size ||
+				if (member->field >= x->n_fields ||
+				    member->off > x->files[i].size ||
 				    member->len > x->files[i].size - member->off)
 					return false;
 			}

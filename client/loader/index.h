@@ -16,17 +16,20 @@
 
 #include "common/base/status.h"
 
-#define INDEX_FIELDS_MAX 64u             /* names of fields in a data set */
-#define INDEX_MEMBERS_MAX 64u            /* members of one sample: each field at most once */
-#define INDEX_FILES_MAX (1u << 28)
+#define INDEX_FIELDS_MAX  64u /* names of fields in a data set */
+#define INDEX_MEMBERS_MAX 64u /* members of one sample: each field at most once */
+#define INDEX_FILES_MAX   (1u << 28)
 #define INDEX_SAMPLES_MAX ((uint64_t)1 << 34)
-#define INDEX_PATH_MAX 4095u
+#define INDEX_PATH_MAX    4095u
 
-enum index_format { INDEX_FILES, INDEX_TAR };
+enum index_format {
+	INDEX_FILES,
+	INDEX_TAR
+};
 
 /* These lie in the file as they lie in memory: little-endian, no padding. */
 struct index_file {
-	uint64_t path;  /* offset in strings */
+	uint64_t path; /* offset in strings */
 	uint64_t size;
 	uint64_t first; /* its first sample */
 };
@@ -46,12 +49,12 @@ struct sample_index {
 	enum index_format format;
 	uint32_t n_files, n_fields, n_classes;
 	uint64_t n_samples, n_members, strings_len;
-	struct index_file *files;     /* n_files + 1: the last one only says where the samples end */
+	struct index_file *files; /* n_files + 1: the last one only says where the samples end */
 	struct index_sample *samples; /* n_samples + 1: the same */
 	struct index_member *members;
-	uint64_t *fields;             /* names, offsets in strings */
+	uint64_t *fields; /* names, offsets in strings */
 	uint64_t *classes;
-	char *strings;                /* NUL-terminated each, and at the end */
+	char *strings; /* NUL-terminated each, and at the end */
 };
 
 static inline const char *index_string(const struct sample_index *x, uint64_t off)
@@ -68,7 +71,8 @@ uint64_t index_order_word(const struct sample_index *x);
 /* Bytes of all members. */
 uint64_t index_bytes(const struct sample_index *x);
 
-/* ---- building: calls in this order; the first error stays and index_builder_finish returns it ---- */
+/* ---- building: calls in this order; the first error stays and index_builder_finish returns it
+ * ---- */
 struct index_builder;
 int index_builder_create(enum index_format format, struct index_builder **ret_builder) CHECK_RESULT;
 void index_builder_destroy(struct index_builder *b); /* NULL is fine */

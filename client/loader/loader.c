@@ -26,17 +26,24 @@ static int take_order(struct leat_loader *ld, const struct leat_loader_options *
 {
 	struct order_deal *d = &ld->deal;
 	if (order_mode_parse(o->order ? o->order : "global", &ld->mode, &ld->window) < 0)
-		return error_say(-LE_INVAL, "order is global, window, window:N, sequential or file, not %s", o->order);
+		return error_say(-LE_INVAL,
+				 "order is global, window, window:N, sequential or file, not %s",
+				 o->order);
 	if (order_tail_parse(o->tail ? o->tail : "drop", &d->tail) < 0)
 		return error_say(-LE_INVAL, "tail is drop, pad or shorter, not %s", o->tail);
 	d->n = ld->ds->x->n_samples;
 	d->batch = o->batch;
 	d->world = o->world ? o->world : 1;
-	if (d->batch == 0 || d->batch > ORDER_BATCH_MAX || d->batch % d->world != 0 || o->rank >= d->world)
-		return error_say(-LE_INVAL, "batch %u (of all ranks together) must be a multiple of world %u, and rank %u "
-				 "below it", o->batch, d->world, o->rank);
+	if (d->batch == 0 || d->batch > ORDER_BATCH_MAX || d->batch % d->world != 0 ||
+	    o->rank >= d->world)
+		return error_say(-LE_INVAL,
+				 "batch %u (of all ranks together) must be a multiple of world %u, "
+				 "and rank %u "
+				 "below it",
+				 o->batch, d->world, o->rank);
 	if (d->batch / d->world > BATCH_SAMPLES_MAX)
-		return error_say(-LE_INVAL, "at most %u samples per rank and batch", BATCH_SAMPLES_MAX);
+		return error_say(-LE_INVAL, "at most %u samples per rank and batch",
+				 BATCH_SAMPLES_MAX);
 	ld->rank = o->rank;
 	ld->world = d->world;
 	ld->seed = o->seed;
@@ -97,7 +104,7 @@ static int open_loader(struct leat_loader *ld, const struct leat_loader_options 
 int leat_loader_open(struct leat_dataset *ds, const struct leat_loader_options *opts,
 		     struct leat_loader **ret_loader)
 {
-	struct leat_loader_options o = { 0 };
+	struct leat_loader_options o = {0};
 	memcpy(&o, opts, opts->size < sizeof(o) ? opts->size : sizeof(o));
 	struct leat_loader *ld = calloc(1, sizeof(*ld));
 	if (!ld)
@@ -237,9 +244,11 @@ static int next_locked(struct leat_loader *ld, uint64_t until_us, struct leat_ba
 		if (b && b->state == BATCH_ERROR)
 			return hand_error(ld, b);
 		if (loader_is_held(ld))
-			return error_say(-LE_BUSY, "all batches that fit are held by the caller: give some back, or raise "
-					 "depth (%u) or memory_limit (%llu)", ld->n_slots,
-					 (unsigned long long)ld->memory_limit);
+			return error_say(-LE_BUSY,
+					 "all batches that fit are held by the caller: give some "
+					 "back, or raise "
+					 "depth (%u) or memory_limit (%llu)",
+					 ld->n_slots, (unsigned long long)ld->memory_limit);
 		if (until_us == 0)
 			return error_say(-LE_AGAIN, "no batch is ready");
 		if (now_us() >= until_us)
@@ -334,7 +343,7 @@ static void read_fiber(void *arg)
 
 static int read_batch(struct leat_dataset *ds, struct leat_batch *b)
 {
-	struct read_call c = { b, &ds->readers[0] };
+	struct read_call c = {b, &ds->readers[0]};
 	TRY(batch_plan(b));
 	if (b->need)
 		TRY(batch_set_memory(b, batch_memory_for(b->need)));
@@ -342,7 +351,8 @@ static int read_batch(struct leat_dataset *ds, struct leat_batch *b)
 	return b->rc;
 }
 
-int leat_dataset_read(struct leat_dataset *ds, const uint64_t *samples, uint32_t n, struct leat_batch **ret_batch)
+int leat_dataset_read(struct leat_dataset *ds, const uint64_t *samples, uint32_t n,
+		      struct leat_batch **ret_batch)
 {
 	struct field_set set;
 	TRY(dataset_check_pid(ds));
@@ -350,7 +360,8 @@ int leat_dataset_read(struct leat_dataset *ds, const uint64_t *samples, uint32_t
 		return error_say(-LE_INVAL, "at most %u samples at once", BATCH_SAMPLES_MAX);
 	for (uint32_t i = 0; i < n; i++) {
 		if (samples[i] >= ds->x->n_samples)
-			return error_say(-LE_RANGE, "there is no sample %llu", (unsigned long long)samples[i]);
+			return error_say(-LE_RANGE, "there is no sample %llu",
+					 (unsigned long long)samples[i]);
 	}
 	struct leat_batch *b = malloc(sizeof(*b));
 	if (!b)

@@ -1,10 +1,11 @@
 /*
- * The pipeline of one loader: a few slots, filled ahead in the order in which they will be wanted by fibers of
- * the data set's loops, handed out by leat_next, given back by leat_batch_unref.
+ * The pipeline of one loader: a few slots, filled ahead in the order in which they will be wanted
+ * by fibers of the data set's loops, handed out by leat_next, given back by leat_batch_unref.
  *
- * Slots go FREE -> (PLANNED) -> FILL -> READY or ERROR -> HELD -> FREE. Steps are claimed, and their memory is
- * reserved, in order: a later step never takes what an earlier one needs. PLANNED is the one step that waits for
- * memory. A jump (epoch, state, error) raises gen: what belongs to an older one is freed when it comes back.
+ * Slots go FREE -> (PLANNED) -> FILL -> READY or ERROR -> HELD -> FREE. Steps are claimed, and
+ * their memory is reserved, in order: a later step never takes what an earlier one needs. PLANNED
+ * is the one step that waits for memory. A jump (epoch, state, error) raises gen: what belongs to
+ * an older one is freed when it comes back.
  *
  * `lock` guards everything but the contents of slots; user threads and loops take it briefly.
  */
@@ -16,9 +17,9 @@
 #include "client/loader/batch.h"
 #include "client/loader/order.h"
 
-#define LOADER_MAGIC 0x4c4c4452u /* LLDR */
-#define LOADER_DEPTH_MAX 64u
-#define LOADER_DEPTH_DEFAULT 6u
+#define LOADER_MAGIC          0x4c4c4452u /* LLDR */
+#define LOADER_DEPTH_MAX      64u
+#define LOADER_DEPTH_DEFAULT  6u
 #define LOADER_MEMORY_DEFAULT ((uint64_t)1 << 30)
 
 /* The loader's fibers on one loop. */

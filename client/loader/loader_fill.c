@@ -32,11 +32,13 @@ bool loader_is_held(const struct leat_loader *ld)
 {
 	if (count(ld, BATCH_HELD) == ld->n_slots)
 		return true;
-	if (count(ld, BATCH_HELD) == 0 || count(ld, BATCH_FILL) || count(ld, BATCH_READY) || count(ld, BATCH_ERROR))
+	if (count(ld, BATCH_HELD) == 0 || count(ld, BATCH_FILL) || count(ld, BATCH_READY) ||
+	    count(ld, BATCH_ERROR))
 		return false;
 	/* Memory: tried since the last one came back, and in vain. */
 	for (uint32_t i = 0; i < ld->n_slots; i++) {
-		if (ld->slots[i].state == BATCH_PLANNED && ld->slots[i].starved_at == ld->given_back)
+		if (ld->slots[i].state == BATCH_PLANNED &&
+		    ld->slots[i].starved_at == ld->given_back)
 			return true;
 	}
 	return false;
@@ -94,9 +96,14 @@ static int use_epoch(struct leat_loader *ld, uint64_t epoch)
 {
 	if (ld->have_order && ld->order_epoch == epoch)
 		return 0;
-	struct order_spec spec = { .mode = ld->mode, .window = ld->window, .seed = ld->seed, .epoch = epoch,
-		.dataset = ld->ds->order_word, .n = ld->deal.n, .n_shards = ld->ds->x->n_files,
-		.shard_first = ld->shard_first };
+	struct order_spec spec = {.mode = ld->mode,
+				  .window = ld->window,
+				  .seed = ld->seed,
+				  .epoch = epoch,
+				  .dataset = ld->ds->order_word,
+				  .n = ld->deal.n,
+				  .n_shards = ld->ds->x->n_files,
+				  .shard_first = ld->shard_first};
 	if (ld->have_order)
 		order_fini(&ld->order);
 	int rc = order_init(&ld->order, &spec);
@@ -124,7 +131,8 @@ static bool reserve(struct leat_loader *ld, struct leat_batch *b)
 	uint64_t want = batch_memory_for(b->need);
 	if (b->mapped >= b->need)
 		return true;
-	for (uint32_t i = 0; i < ld->n_slots && ld->memory - b->mapped + want > ld->memory_limit; i++) {
+	for (uint32_t i = 0; i < ld->n_slots && ld->memory - b->mapped + want > ld->memory_limit;
+	     i++) {
 		struct leat_batch *other = &ld->slots[i];
 		if (other == b || other->state != BATCH_FREE || !other->mapped)
 			continue;
@@ -138,7 +146,8 @@ static bool reserve(struct leat_loader *ld, struct leat_batch *b)
 	return true;
 }
 
-/* The slot for the next step: one that is planned already, else the free one with the most memory. */
+/* The slot for the next step: one that is planned already, else the free one with the most memory.
+ */
 static struct leat_batch *next_slot(struct leat_loader *ld)
 {
 	struct leat_batch *best = NULL;
@@ -180,7 +189,8 @@ static struct leat_batch *claim(struct leat_loader *ld)
 	if (b && b->rc == 0 && !reserve(ld, b)) {
 		b->starved_at = ld->given_back;
 		b = NULL;
-		pthread_cond_broadcast(&ld->changed); /* who waits may have to be told that he holds all */
+		pthread_cond_broadcast(
+			&ld->changed); /* who waits may have to be told that he holds all */
 	}
 	if (b) {
 		b->state = BATCH_FILL;
@@ -224,7 +234,8 @@ static void fill(struct leat_loader *ld, struct leat_batch *b, struct reader *r)
 			pthread_mutex_lock(&ld->lock);
 			ld->memory -= want;
 			pthread_mutex_unlock(&ld->lock);
-			detail_set(&b->d, b->rc, NULL, UINT64_MAX, "no memory for a batch of %llu bytes (had %llu)",
+			detail_set(&b->d, b->rc, NULL, UINT64_MAX,
+				   "no memory for a batch of %llu bytes (had %llu)",
 				   (unsigned long long)want, (unsigned long long)had);
 		}
 	}
@@ -293,7 +304,7 @@ int loader_start(struct leat_loader *ld)
 
 void loader_stop(struct leat_loader *ld)
 {
-	bool started[DATASET_THREADS_MAX + 1] = { false };
+	bool started[DATASET_THREADS_MAX + 1] = {false};
 	pthread_mutex_lock(&ld->lock);
 	ld->stopping = true;
 	for (uint32_t i = 0; i < ld->n_fillers; i++) {
@@ -304,7 +315,8 @@ void loader_stop(struct leat_loader *ld)
 	for (uint32_t i = 0; i < ld->n_fillers; i++) {
 		/* Behind all mail that was posted, so none is left when the loader goes. */
 		if (started[i]) {
-			int rc = loop_call(ld->fillers[i].reader->loop, "stop_fill", stop_fibers, &ld->fillers[i]);
+			int rc = loop_call(ld->fillers[i].reader->loop, "stop_fill", stop_fibers,
+					   &ld->fillers[i]);
 			(void)rc;
 		}
 	}

@@ -25,8 +25,10 @@ int leat_loader_state(struct leat_loader *ld, char *ret_json, size_t size)
 	uint64_t epoch = ld->want_epoch, pos = ld->want_step * ld->deal.batch;
 	pthread_mutex_unlock(&ld->lock);
 	int n = snprintf(text, sizeof(text),
-			 "{\"v\":%d,\"ds\":\"%016llx\",\"n\":%llu,\"order\":\"%s\",\"seed\":\"%llu\",\"epoch\":%llu,"
-			 "\"pos\":%llu,\"G\":%u}", ORDER_VERSION, (unsigned long long)ld->ds->order_word,
+			 "{\"v\":%d,\"ds\":\"%016llx\",\"n\":%llu,\"order\":\"%s\",\"seed\":\"%"
+			 "llu\",\"epoch\":%llu,"
+			 "\"pos\":%llu,\"G\":%u}",
+			 ORDER_VERSION, (unsigned long long)ld->ds->order_word,
 			 (unsigned long long)ld->deal.n, order, (unsigned long long)ld->seed,
 			 (unsigned long long)epoch, (unsigned long long)pos, ld->deal.batch);
 	if (n < 0 || n >= STATE_MAX || (size_t)n >= size)
@@ -57,19 +59,24 @@ static int take_state(struct leat_loader *ld, const json_t *o)
 	snprintf(ds, sizeof(ds), "%016llx", (unsigned long long)ld->ds->order_word);
 	snprintf(seed, sizeof(seed), "%llu", (unsigned long long)ld->seed);
 	order_text(ld, order, sizeof(order));
-	if (!number(o, "v", &v) || !number(o, "n", &n) || !number(o, "epoch", &epoch) || !number(o, "pos", &pos) ||
-	    !number(o, "G", &batch))
+	if (!number(o, "v", &v) || !number(o, "n", &n) || !number(o, "epoch", &epoch) ||
+	    !number(o, "pos", &pos) || !number(o, "G", &batch))
 		return error_say(-LE_INVAL, "not the state of a loader");
 	if (v != ORDER_VERSION)
-		return error_say(-LE_INVAL, "the state is of order version %llu, this library has %d",
+		return error_say(-LE_INVAL,
+				 "the state is of order version %llu, this library has %d",
 				 (unsigned long long)v, ORDER_VERSION);
 	if (!is_text(o, "ds", ds) || n != ld->deal.n)
 		return error_say(-LE_INVAL, "the state is of another data set");
 	if (!is_text(o, "order", order) || !is_text(o, "seed", seed) || batch != ld->deal.batch)
-		return error_say(-LE_INVAL, "the state is of another order, seed or global batch: %s, seed %s, batch %u "
-				 "are needed", order, seed, ld->deal.batch);
+		return error_say(-LE_INVAL,
+				 "the state is of another order, seed or global batch: %s, seed "
+				 "%s, batch %u "
+				 "are needed",
+				 order, seed, ld->deal.batch);
 	if (pos % batch != 0 || pos / batch > ld->steps)
-		return error_say(-LE_INVAL, "the state's position %llu is none of this epoch", (unsigned long long)pos);
+		return error_say(-LE_INVAL, "the state's position %llu is none of this epoch",
+				 (unsigned long long)pos);
 	pthread_mutex_lock(&ld->lock);
 	loader_jump(ld, epoch, pos / batch);
 	pthread_mutex_unlock(&ld->lock);
@@ -82,7 +89,8 @@ int leat_loader_set_state(struct leat_loader *ld, const char *json)
 	if (strnlen(json, 4096) == 4096)
 		return error_say(-LE_INVAL, "not the state of a loader");
 	json_t *o = json_loads(json, JSON_REJECT_DUPLICATES, NULL);
-	int rc = json_is_object(o) ? take_state(ld, o) : error_say(-LE_INVAL, "not the state of a loader");
+	int rc = json_is_object(o) ? take_state(ld, o)
+				   : error_say(-LE_INVAL, "not the state of a loader");
 	json_decref(o);
 	return rc;
 }
@@ -92,7 +100,8 @@ int leat_loader_set_epoch(struct leat_loader *ld, uint64_t epoch)
 	TRY(dataset_check_pid(ld->ds));
 	pthread_mutex_lock(&ld->lock);
 	if (ld->want_step >= ld->steps && epoch == ld->want_epoch + 1) {
-		/* The end of the epoch before it, which nobody has asked for: what was read ahead is right. */
+		/* The end of the epoch before it, which nobody has asked for: what was read ahead
+		 * is right. */
 		ld->want_epoch = epoch;
 		ld->want_step = 0;
 		loader_update_event(ld);
@@ -106,7 +115,7 @@ int leat_loader_set_epoch(struct leat_loader *ld, uint64_t epoch)
 
 const char *leat_stall_name(int stall)
 {
-	static const char *const names[] = { "local", "server", "verify", "consumer", "start" };
+	static const char *const names[] = {"local", "server", "verify", "consumer", "start"};
 	return stall >= 0 && stall < LEAT_STALLS ? names[stall] : "unknown";
 }
 

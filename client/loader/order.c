@@ -8,8 +8,8 @@
 #include "common/base/assert.h"
 #include "common/base/hmap.h"
 
-#define GOLDEN 0x9e3779b97f4a7c15ULL
-#define WORD_SHARD 0x5348415244ULL
+#define GOLDEN      0x9e3779b97f4a7c15ULL
+#define WORD_SHARD  0x5348415244ULL
 #define WORD_WINDOW 0x57494e444f57ULL
 
 /* mix64 of ORDER.md is hash_u64: the finaliser of splitmix64. */
@@ -75,13 +75,13 @@ int order_mode_parse(const char *s, enum order_mode *ret_mode, uint32_t *ret_win
 
 const char *order_mode_name(enum order_mode mode)
 {
-	static const char *const names[] = { "global", "window", "sequential", "file" };
+	static const char *const names[] = {"global", "window", "sequential", "file"};
 	return names[mode];
 }
 
 int order_tail_parse(const char *s, enum order_tail *ret_tail)
 {
-	static const char *const names[] = { "drop", "pad", "shorter" };
+	static const char *const names[] = {"drop", "pad", "shorter"};
 	for (int i = 0; i < 3; i++) {
 		if (strcmp(s, names[i]) == 0) {
 			*ret_tail = (enum order_tail)i;

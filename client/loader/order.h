@@ -1,6 +1,6 @@
 /*
- * The order of samples, as ORDER.md defines it: which sample stands at position p of an epoch, a pure
- * function of (seed, epoch, data set, p). Immutable after order_init; any thread may ask.
+ * The order of samples, as ORDER.md defines it: which sample stands at position p of an epoch, a
+ * pure function of (seed, epoch, data set, p). Immutable after order_init; any thread may ask.
  */
 #ifndef LEAT_LOADER_ORDER_H
 #define LEAT_LOADER_ORDER_H
@@ -11,12 +11,21 @@
 
 #include "common/base/status.h"
 
-#define ORDER_VERSION 1
-#define ORDER_ROUNDS 8
+#define ORDER_VERSION   1
+#define ORDER_ROUNDS    8
 #define ORDER_BATCH_MAX (1u << 24) /* samples in a global batch */
 
-enum order_mode { ORDER_GLOBAL, ORDER_WINDOW, ORDER_SEQUENTIAL, ORDER_FILE };
-enum order_tail { ORDER_TAIL_DROP, ORDER_TAIL_PAD, ORDER_TAIL_SHORTER };
+enum order_mode {
+	ORDER_GLOBAL,
+	ORDER_WINDOW,
+	ORDER_SEQUENTIAL,
+	ORDER_FILE
+};
+enum order_tail {
+	ORDER_TAIL_DROP,
+	ORDER_TAIL_PAD,
+	ORDER_TAIL_SHORTER
+};
 
 /* "global", "window", "window:64", "sequential", "file"; ret_window is 0 where none is named. */
 int order_mode_parse(const char *s, enum order_mode *ret_mode, uint32_t *ret_window) CHECK_RESULT;
@@ -57,7 +66,8 @@ struct order {
 /* -LE_INVAL for a spec that contradicts itself, -LE_NOMEM. */
 int order_init(struct order *o, const struct order_spec *spec) CHECK_RESULT;
 void order_fini(struct order *o);
-/* The sample at position p < n. O(1); in window and file mode two binary searches over the shards. */
+/* The sample at position p < n. O(1); in window and file mode two binary searches over the shards.
+ */
 uint64_t order_at(const struct order *o, uint64_t p);
 
 uint32_t order_default_window(uint64_t n, uint32_t n_shards, uint32_t global_batch);
@@ -69,7 +79,8 @@ struct order_deal {
 	enum order_tail tail;
 };
 uint64_t order_steps(const struct order_deal *d);
-/* The positions [ret_from, ret_from + ret_count) of a rank in a step; with ORDER_TAIL_PAD they may be
+/* The positions [ret_from, ret_from + ret_count) of a rank in a step; with ORDER_TAIL_PAD they may
+ * be
  * >= n and stand for p mod n. */
 void order_share(const struct order_deal *d, uint64_t step, uint32_t rank, uint64_t *ret_from,
 		 uint32_t *ret_count);

@@ -8,7 +8,7 @@
 
 void reader_init(struct reader *r, struct leat_dataset *ds, struct loop *loop)
 {
-	*r = (struct reader){ .ds = ds, .loop = loop };
+	*r = (struct reader){.ds = ds, .loop = loop};
 	hmap_init(&r->files, 64);
 	list_init(&r->idle);
 }
@@ -53,7 +53,8 @@ static int open_file(struct reader *r, struct reader_file *f)
 {
 	const struct leat_dataset *ds = r->ds;
 	char path[4096];
-	int n = snprintf(path, sizeof(path), "%s/%s", ds->root, index_string(ds->x, ds->x->files[f->index].path));
+	int n = snprintf(path, sizeof(path), "%s/%s", ds->root,
+			 index_string(ds->x, ds->x->files[f->index].path));
 	return n >= (int)sizeof(path) ? -LE_NAMETOOLONG : vol_open(ds->vol, path, &f->file);
 }
 

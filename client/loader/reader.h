@@ -1,6 +1,6 @@
 /*
- * Open files of a data set on one loop: each is opened once, kept while there is room, and shared by the
- * fibers that read it. Owned by its loop; everything yields.
+ * Open files of a data set on one loop: each is opened once, kept while there is room, and shared
+ * by the fibers that read it. Owned by its loop; everything yields.
  */
 #ifndef LEAT_LOADER_READER_H
 #define LEAT_LOADER_READER_H

@@ -20,7 +20,8 @@ int catalog_dir(const char *catalog, const char *id, char ret_dir[4096])
 	return n >= 4096 ? -LE_NAMETOOLONG : 0;
 }
 
-int catalog_lookup(struct vol *v, const char *catalog, const char *alias, char ret_id[MANIFEST_ID_SIZE])
+int catalog_lookup(struct vol *v, const char *catalog, const char *alias,
+		   char ret_id[MANIFEST_ID_SIZE])
 {
 	char path[4096], *text;
 	size_t len;
@@ -36,7 +37,8 @@ int catalog_lookup(struct vol *v, const char *catalog, const char *alias, char r
 	return good ? 0 : -LE_CORRUPT;
 }
 
-int catalog_add(struct vol *v, const char *catalog, const struct manifest *m, const struct sample_index *index)
+int catalog_add(struct vol *v, const char *catalog, const struct manifest *m,
+		const struct sample_index *index)
 {
 	char alias[2 * MANIFEST_NAME_MAX + 4], path[4096], dir[4096], line[MANIFEST_ID_SIZE + 1];
 	struct vol_stat st;
@@ -81,9 +83,10 @@ static int by_name(const void *a, const void *b)
 	return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-int catalog_list(struct vol *v, const char *catalog, int (*each)(void *arg, const char *alias), void *arg)
+int catalog_list(struct vol *v, const char *catalog, int (*each)(void *arg, const char *alias),
+		 void *arg)
 {
-	struct names l = { 0 };
+	struct names l = {0};
 	int rc = v->ops->list(v, catalog, note_name, &l);
 	if (l.n)
 		qsort(l.names, l.n, sizeof(*l.names), by_name);
@@ -114,13 +117,13 @@ static int note_use(void *arg, const char *alias)
 
 int catalog_remove(struct vol *v, const char *catalog, const char *alias)
 {
-	static const char *const parts[] = { "manifest", "sums", "samples" };
+	static const char *const parts[] = {"manifest", "sums", "samples"};
 	char path[4096], dir[4096], part[4096], id[MANIFEST_ID_SIZE];
 	TRY(alias_path(catalog, alias, path));
 	TRY(catalog_lookup(v, catalog, alias, id));
 	TRY(catalog_dir(catalog, id, dir));
 	TRY(v->ops->unlink(v, path));
-	struct use u = { v, catalog, id, false };
+	struct use u = {v, catalog, id, false};
 	TRY(catalog_list(v, catalog, note_use, &u));
 	if (u.used)
 		return 0;

@@ -21,8 +21,8 @@ int catalog_dir(const char *catalog, const char *id, char ret_dir[4096]) CHECK_R
 int catalog_add(struct vol *v, const char *catalog, const struct manifest *m,
 		const struct sample_index *index) CHECK_RESULT;
 /* Names, "name@version" each; may yield inside of each. */
-int catalog_list(struct vol *v, const char *catalog, int (*each)(void *arg, const char *alias), void *arg)
-	CHECK_RESULT;
+int catalog_list(struct vol *v, const char *catalog, int (*each)(void *arg, const char *alias),
+		 void *arg) CHECK_RESULT;
 int catalog_remove(struct vol *v, const char *catalog, const char *alias) CHECK_RESULT;
 
 /* The sample index beside a manifest: -LE_NOENT if there is none. */

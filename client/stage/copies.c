@@ -64,7 +64,7 @@ static int look_at(struct stage_io *io, const char *to, const char *id, struct l
 {
 	struct local_store s;
 	struct manifest *m;
-	struct detail ignored = { 0 };
+	struct detail ignored = {0};
 	memset(c, 0, sizeof(*c));
 	c->size = sizeof(*c);
 	TRY(store_init(&s, io->env, to, id));
@@ -73,7 +73,8 @@ static int look_at(struct stage_io *io, const char *to, const char *id, struct l
 	c->leased = store_is_leased(&s);
 	bool locked = store_is_locked(&s), ready = store_is_ready(&s);
 	c->state = locked && !ready ? LEAT_COPY_STAGING : LEAT_COPY_PARTIAL;
-	/* Without a readable manifest nothing is known of it, but it is there and may be evicted. */
+	/* Without a readable manifest nothing is known of it, but it is there and may be evicted.
+	 */
 	if (manifest_load(io->local, s.dir, &m, &ignored) < 0)
 		return 0;
 	memcpy(c->name, m->name, sizeof(m->name));
@@ -83,8 +84,9 @@ static int look_at(struct stage_io *io, const char *to, const char *id, struct l
 	c->bytes = m->bytes;
 	c->bytes_verified = bytes_marked(&s, m);
 	if (ready)
-		c->state = store_looks_whole(&s, m) && c->bytes_verified == c->bytes ? LEAT_COPY_READY :
-										       LEAT_COPY_DEGRADED;
+		c->state = store_looks_whole(&s, m) && c->bytes_verified == c->bytes
+				   ? LEAT_COPY_READY
+				   : LEAT_COPY_DEGRADED;
 	manifest_destroy(m);
 	return 0;
 }
@@ -94,10 +96,10 @@ static int by_id(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-int copies_list(struct stage_io *io, const char *to, int (*each)(void *arg, const struct leat_stage_copy *c),
-		void *arg)
+int copies_list(struct stage_io *io, const char *to,
+		int (*each)(void *arg, const struct leat_stage_copy *c), void *arg)
 {
-	struct ids l = { 0 };
+	struct ids l = {0};
 	char base[STORE_PATH_SIZE];
 	struct leat_stage_copy *c = malloc(sizeof(*c));
 	int rc = c ? 0 : -LE_NOMEM;
@@ -141,16 +143,18 @@ static int note_match(void *arg, const struct leat_stage_copy *c)
 			(strcmp(c->version, f->version) == 0 || !strchr(f->what, '@'));
 	if (!match)
 		return 0;
-	/* A source directory that has changed since has several copies: the ready one, else the last. */
+	/* A source directory that has changed since has several copies: the ready one, else the
+	 * last. */
 	if (f->n == 0 || f->copy->state != LEAT_COPY_READY)
 		*f->copy = *c;
 	f->n++;
 	return 0;
 }
 
-int copies_find(struct stage_io *io, const char *to, const char *what, struct leat_stage_copy *ret_copy)
+int copies_find(struct stage_io *io, const char *to, const char *what,
+		struct leat_stage_copy *ret_copy)
 {
-	struct finding f = { .what = what, .copy = ret_copy };
+	struct finding f = {.what = what, .copy = ret_copy};
 	f.by_name = manifest_parse_alias(what, f.name, f.version) == 0;
 	if (!f.by_name && what[0] != '/')
 		return -LE_INVAL;
@@ -164,8 +168,8 @@ int copies_find(struct stage_io *io, const char *to, const char *what, struct le
 	return f.n == 1 || what[0] == '/' ? 0 : -LE_EXIST;
 }
 
-static int find_store(struct stage_io *io, const char *to, const char *what, struct leat_stage_copy *c,
-		      struct local_store *s)
+static int find_store(struct stage_io *io, const char *to, const char *what,
+		      struct leat_stage_copy *c, struct local_store *s)
 {
 	TRY(copies_find(io, to, what, c));
 	return store_init(s, io->env, to, c->id);
@@ -187,8 +191,8 @@ int copies_evict(struct stage_io *io, const char *to, const char *what)
 	return rc;
 }
 
-int copies_lease(struct stage_io *io, const char *to, const char *what, struct leat_stage_copy *ret_copy,
-		 int *ret_fd)
+int copies_lease(struct stage_io *io, const char *to, const char *what,
+		 struct leat_stage_copy *ret_copy, int *ret_fd)
 {
 	struct local_store s;
 	TRY(find_store(io, to, what, ret_copy, &s));
@@ -217,9 +221,12 @@ static void on_verify(void *arg, const struct fetch_report *f)
 
 static int verify_locked(struct stage_job *job)
 {
-	struct fetch_options fo = { .store = &job->store, .manifest = job->m, .report = on_verify, .arg = job,
-		.cancel = job->o.cancel };
-	struct fetch_report report = { 0 };
+	struct fetch_options fo = {.store = &job->store,
+				   .manifest = job->m,
+				   .report = on_verify,
+				   .arg = job,
+				   .cancel = job->o.cancel};
+	struct fetch_report report = {0};
 	uint64_t n_bad = 0;
 	int code = LEAT_STAGE_INTERNAL;
 	bool ready = store_is_ready(&job->store);
@@ -235,7 +242,8 @@ static int verify_locked(struct stage_job *job)
 			rc = -LE_CORRUPT;
 	} else if (rc == 0 && !ready) {
 		code = LEAT_STAGE_PARTIAL;
-		rc = detail_set(&job->d, -LE_AGAIN, job->store.dir, UINT64_MAX, "the copy was never finished");
+		rc = detail_set(&job->d, -LE_AGAIN, job->store.dir, UINT64_MAX,
+				"the copy was never finished");
 	}
 	if (rc < 0)
 		stage_fail(job, rc, code);
@@ -252,7 +260,9 @@ static int verify(struct stage_job *job, const char *what)
 		memcpy(job->r->id, c->id, sizeof(job->r->id));
 		memcpy(job->r->path, c->path, sizeof(job->r->path));
 	} else {
-		stage_fail(job, detail_set(&job->d, rc, what, UINT64_MAX, "no such copy: %s", status_text(rc)),
+		stage_fail(job,
+			   detail_set(&job->d, rc, what, UINT64_MAX, "no such copy: %s",
+				      status_text(rc)),
 			   rc == -LE_NOENT ? LEAT_STAGE_NOT_READY : LEAT_STAGE_USAGE);
 	}
 	free(c);
@@ -260,7 +270,9 @@ static int verify(struct stage_job *job, const char *what)
 	job->store_open = true;
 	rc = store_try_lock(&job->store);
 	if (rc < 0) {
-		stage_fail(job, detail_set(&job->d, rc, job->store.dir, UINT64_MAX, "it is being made or verified"),
+		stage_fail(job,
+			   detail_set(&job->d, rc, job->store.dir, UINT64_MAX,
+				      "it is being made or verified"),
 			   LEAT_STAGE_NOT_READY);
 		return rc;
 	}

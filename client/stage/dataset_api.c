@@ -18,7 +18,8 @@ struct info_call {
 	int rc;
 };
 
-static void fill_info(struct leat_dataset_info *i, const struct manifest *m, const struct sample_index *x)
+static void fill_info(struct leat_dataset_info *i, const struct manifest *m,
+		      const struct sample_index *x)
 {
 	memset(i, 0, sizeof(*i));
 	i->size = sizeof(*i);
@@ -30,7 +31,8 @@ static void fill_info(struct leat_dataset_info *i, const struct manifest *m, con
 	i->bytes = m->bytes;
 	if (x) {
 		i->samples = x->n_samples;
-		snprintf(i->format, sizeof(i->format), "%s", x->format == INDEX_TAR ? "tar" : "files");
+		snprintf(i->format, sizeof(i->format), "%s",
+			 x->format == INDEX_TAR ? "tar" : "files");
 	}
 }
 
@@ -39,7 +41,7 @@ static int show(struct info_call *c, const char *alias)
 	char id[MANIFEST_ID_SIZE], dir[4096];
 	struct manifest *m;
 	struct sample_index *x = NULL;
-	struct detail ignored = { 0 };
+	struct detail ignored = {0};
 	struct vol *v = io_source(&c->io);
 	TRY(catalog_lookup(v, c->catalog, alias, id));
 	TRY(catalog_dir(c->catalog, id, dir));
@@ -99,14 +101,14 @@ static void give_info(struct leat_dataset_info *to, const struct leat_dataset_in
 int leat_dataset_list(struct leat_fs *fs, const char *catalog,
 		      int (*each)(void *arg, const struct leat_dataset_info *i), void *arg)
 {
-	struct info_call c = { .catalog = catalog, .each = each, .arg = arg };
+	struct info_call c = {.catalog = catalog, .each = each, .arg = arg};
 	return run(fs, &c, list_fiber);
 }
 
 int leat_dataset_show(struct leat_fs *fs, const char *catalog, const char *alias,
 		      struct leat_dataset_info *ret_info)
 {
-	struct info_call c = { .catalog = catalog, .alias = alias };
+	struct info_call c = {.catalog = catalog, .alias = alias};
 	TRY(run(fs, &c, show_fiber));
 	give_info(ret_info, &c.info);
 	return 0;
@@ -114,7 +116,7 @@ int leat_dataset_show(struct leat_fs *fs, const char *catalog, const char *alias
 
 int leat_dataset_remove(struct leat_fs *fs, const char *catalog, const char *alias)
 {
-	struct info_call c = { .catalog = catalog, .alias = alias };
+	struct info_call c = {.catalog = catalog, .alias = alias};
 	return run(fs, &c, remove_fiber);
 }
 
@@ -132,8 +134,9 @@ static int build_samples(struct stage_job *job, struct sample_index **ret_index)
 	if (!entries)
 		return -LE_NOMEM;
 	for (uint32_t i = 0; i < job->m->n_files; i++)
-		entries[i] = (struct files_entry){ job->m->files[i].path, job->m->files[i].size };
-	int rc = index_build(io_source(&job->io), job->o.source, entries, job->m->n_files, ret_index, &job->d);
+		entries[i] = (struct files_entry){job->m->files[i].path, job->m->files[i].size};
+	int rc = index_build(io_source(&job->io), job->o.source, entries, job->m->n_files,
+			     ret_index, &job->d);
 	free(entries);
 	return rc;
 }
@@ -145,7 +148,8 @@ static int create(struct create_call *c)
 	struct sample_index *x = NULL;
 	char id[MANIFEST_ID_SIZE];
 	if (catalog_lookup(io_source(&job->io), catalog, c->alias, id) == 0)
-		return detail_set(&job->d, -LE_EXIST, c->alias, UINT64_MAX, "there is a data set of this name");
+		return detail_set(&job->d, -LE_EXIST, c->alias, UINT64_MAX,
+				  "there is a data set of this name");
 	TRY(stage_find_manifest(job));
 	TRY(manifest_parse_alias(c->alias, job->m->name, job->m->version));
 	TRY(build_samples(job, &x));
@@ -173,13 +177,17 @@ int leat_dataset_create(const struct leat_stage_options *opts, const char *alias
 			struct leat_dataset_info *ret_info, struct leat_stage_result *ret_result)
 {
 	char name[MANIFEST_NAME_MAX + 1], version[MANIFEST_NAME_MAX + 1];
-	struct create_call c = { .alias = alias };
+	struct create_call c = {.alias = alias};
 	TRY(stage_job_create(opts, &c.job));
 	c.job->o.to = NULL;
-	if (manifest_parse_alias(alias, name, version) < 0 || !c.job->o.source || c.job->o.source[0] != '/')
-		stage_fail(c.job, detail_set(&c.job->d, -LE_INVAL, alias, UINT64_MAX,
-					     "a name (letters, digits, . _ - and @version) and an absolute directory "
-					     "are needed"), LEAT_STAGE_USAGE);
+	if (manifest_parse_alias(alias, name, version) < 0 || !c.job->o.source ||
+	    c.job->o.source[0] != '/')
+		stage_fail(c.job,
+			   detail_set(&c.job->d, -LE_INVAL, alias, UINT64_MAX,
+				      "a name (letters, digits, . _ - and @version) and an "
+				      "absolute directory "
+				      "are needed"),
+			   LEAT_STAGE_USAGE);
 	int rc = stage_job_run(c.job, create_fiber, &c, ret_result);
 	if (rc == 0)
 		give_info(ret_info, &c.info);

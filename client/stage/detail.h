@@ -1,6 +1,6 @@
 /*
- * What a status alone cannot say: where something failed, and what. The first failure stays. Owned by
- * whoever runs the operation; only its loop writes.
+ * What a status alone cannot say: where something failed, and what. The first failure stays. Owned
+ * by whoever runs the operation; only its loop writes.
  */
 #ifndef LEAT_STAGE_DETAIL_H
 #define LEAT_STAGE_DETAIL_H
@@ -9,7 +9,11 @@
 
 #include "common/base/status.h"
 
-enum detail_origin { ORIGIN_NONE, ORIGIN_LOCAL, ORIGIN_SERVER };
+enum detail_origin {
+	ORIGIN_NONE,
+	ORIGIN_LOCAL,
+	ORIGIN_SERVER
+};
 
 struct detail {
 	int rc; /* 0: nothing failed */

@@ -1,13 +1,13 @@
 /*
  * How a file arrives:
  *   1. data/NAME with all its bits: done. part/N with all its bits: rename, done.
- *   2. Otherwise part/N is opened (data/NAME, if it is there but was found wrong, becomes it) and gets its
- *      full size allocated.
- *   3. Each chunk without a bit: if the part file existed before, what is there is verified first, and kept if right;
- *      else it is read from the source, verified block by block, and written.
- *   4. A checkpoint, at least once a second, syncs all part files with new chunks, then sets their bits and syncs
- *      the bitmap, then renames the finished ones.
- * A failure stops all fibers after the chunk at hand; a last checkpoint keeps what was verified.
+ *   2. Otherwise part/N is opened (data/NAME, if it is there but was found wrong, becomes it) and
+ * gets its full size allocated.
+ *   3. Each chunk without a bit: if the part file existed before, what is there is verified first,
+ * and kept if right; else it is read from the source, verified block by block, and written.
+ *   4. A checkpoint, at least once a second, syncs all part files with new chunks, then sets their
+ * bits and syncs the bitmap, then renames the finished ones. A failure stops all fibers after the
+ * chunk at hand; a last checkpoint keeps what was verified.
  */
 #include "client/stage/fetch.h"
 
@@ -24,12 +24,12 @@
 #include "common/rt/loop.h"
 #include "common/rt/slot.h"
 
-#define WIDTH 8u /* files at once, and chunks of one file */
-#define BUFFERS 16u
-#define SMALL_CHUNKS 2u
-#define SYNC_AT_ONCE 16u
-#define OPEN_MAX 256u             /* part files that wait for a checkpoint */
-#define CHECKPOINT_US 1000000u
+#define WIDTH            8u /* files at once, and chunks of one file */
+#define BUFFERS          16u
+#define SMALL_CHUNKS     2u
+#define SYNC_AT_ONCE     16u
+#define OPEN_MAX         256u /* part files that wait for a checkpoint */
+#define CHECKPOINT_US    1000000u
 #define CHECKPOINT_BYTES (256u << 20)
 
 /* A part file with chunks that are not yet durable. */
@@ -41,10 +41,11 @@ struct part {
 	struct env_file *file;
 	struct vol_file *source; /* opened with the first missing chunk */
 	struct fmutex source_lock;
-	bool existed;  /* may hold chunks from before */
-	bool complete; /* every chunk verified: rename at the next checkpoint */
+	bool existed;       /* may hold chunks from before */
+	bool complete;      /* every chunk verified: rename at the next checkpoint */
 	uint64_t next, end; /* chunks */
-	uint8_t *fresh, *syncing; /* bits of chunks written since the last checkpoint, and under sync */
+	uint8_t *fresh,
+		*syncing; /* bits of chunks written since the last checkpoint, and under sync */
 	int rc;
 };
 
@@ -83,7 +84,8 @@ static int code_of(int rc, int otherwise)
 	}
 }
 
-static void fail(struct fetch *ft, int rc, int code, const char *path, uint64_t off, const char *what)
+static void fail(struct fetch *ft, int rc, int code, const char *path, uint64_t off,
+		 const char *what)
 {
 	if (ft->rc)
 		return;
@@ -97,7 +99,8 @@ static void fail_local(struct fetch *ft, int rc, const char *path, const char *w
 	fail(ft, rc, code_of(rc, LEAT_STAGE_INTERNAL), path, UINT64_MAX, what);
 }
 
-static void fail_source(struct fetch *ft, int rc, const struct manifest_file *f, uint64_t off, const char *what)
+static void fail_source(struct fetch *ft, int rc, const struct manifest_file *f, uint64_t off,
+			const char *what)
 {
 	int code = LEAT_STAGE_SOURCE_GONE;
 	if (rc == -LE_CORRUPT)
@@ -148,8 +151,8 @@ static int publish(struct fetch *ft, const struct part *p)
 	char from[STORE_PATH_SIZE], to[STORE_PATH_SIZE];
 	store_part_path(ft->o.store, p->index, from);
 	TRY(store_data_path(ft->o.store, p->f->path, to));
-	struct timespec t = { p->f->mtime_ns / 1000000000, p->f->mtime_ns % 1000000000 };
-	struct timespec times[2] = { { 0, UTIME_OMIT }, t };
+	struct timespec t = {p->f->mtime_ns / 1000000000, p->f->mtime_ns % 1000000000};
+	struct timespec times[2] = {{0, UTIME_OMIT}, t};
 	if (t.tv_nsec < 0) {
 		times[1].tv_nsec += 1000000000;
 		times[1].tv_sec--;
@@ -184,7 +187,7 @@ static void take_bits(struct fetch *ft, struct part *p)
 static uint32_t gather(struct fetch *ft, struct part **ret_parts, bool *ret_complete)
 {
 	uint32_t n = 0;
-	list_for_each(pos, &ft->parts) {
+	list_for_each (pos, &ft->parts) {
 		struct part *p = list_entry(pos, struct part, link);
 		if (!any_bit(p->fresh, bits_len(p)) && !p->complete)
 			continue;
@@ -242,7 +245,8 @@ static void checkpoint(struct fetch *ft)
 static void checkpoint_if_due(struct fetch *ft)
 {
 	if (!ft->checkpoint_lock.held &&
-	    (ft->n_parts >= OPEN_MAX || ft->fresh_bytes >= CHECKPOINT_BYTES || loop_now_us() >= ft->checkpoint_us))
+	    (ft->n_parts >= OPEN_MAX || ft->fresh_bytes >= CHECKPOINT_BYTES ||
+	     loop_now_us() >= ft->checkpoint_us))
 		checkpoint(ft);
 }
 
@@ -265,7 +269,8 @@ static int source_file(struct part *p, struct vol_file **ret_file)
 	fmutex_lock(&p->source_lock);
 	if (!p->source) {
 		int n = snprintf(path, sizeof(path), "%s/%s", p->fetch->o.source_dir, p->f->path);
-		rc = n >= (int)sizeof(path) ? -LE_NAMETOOLONG : vol_open(p->fetch->o.source, path, &p->source);
+		rc = n >= (int)sizeof(path) ? -LE_NAMETOOLONG
+					    : vol_open(p->fetch->o.source, path, &p->source);
 	}
 	fmutex_unlock(&p->source_lock);
 	*ret_file = p->source;
@@ -281,7 +286,8 @@ static void fail_mismatch(struct part *p, uint64_t off)
 	snprintf(path, sizeof(path), "%.2000s/%.2000s", ft->o.source_dir, p->f->path);
 	int rc = vol_stat(ft->o.source, path, &st);
 	if (rc < 0 || st.size != p->f->size || st.mtime_ns != p->f->mtime_ns)
-		fail_source(ft, -LE_STALE, p->f, off, "the source has changed since its manifest was made");
+		fail_source(ft, -LE_STALE, p->f, off,
+			    "the source has changed since its manifest was made");
 	else
 		fail_source(ft, -LE_CORRUPT, p->f, off, "the source is damaged");
 }
@@ -301,7 +307,8 @@ static void fetch_chunk(struct part *p, uint64_t chunk, struct slot *s)
 	if (rc == 0)
 		rc = vol_pread_all(source, s->data, len, off);
 	if (rc < 0) {
-		fail_source(ft, rc == -LE_NODATA ? -LE_STALE : rc, p->f, off, "cannot read the source");
+		fail_source(ft, rc == -LE_NODATA ? -LE_STALE : rc, p->f, off,
+			    "cannot read the source");
 		return;
 	}
 	ft->report.bytes_moved += len;
@@ -493,9 +500,10 @@ static int sync_dirs(struct fetch *ft)
 	return env_syncdir(env, ft->o.store->base);
 }
 
-static int fetch_init(struct fetch *ft, const struct fetch_options *opts, int *ret_code, struct detail *d)
+static int fetch_init(struct fetch *ft, const struct fetch_options *opts, int *ret_code,
+		      struct detail *d)
 {
-	*ft = (struct fetch){ .o = *opts, .d = d, .code = ret_code };
+	*ft = (struct fetch){.o = *opts, .d = d, .code = ret_code};
 	*ret_code = LEAT_STAGE_INTERNAL;
 	list_init(&ft->parts);
 	fmutex_init(&ft->checkpoint_lock);
@@ -596,8 +604,8 @@ static void verify_files(void *arg)
 		verify_file(ft, ft->next++);
 }
 
-int fetch_verify(const struct fetch_options *opts, struct fetch_report *ret_report, uint64_t *ret_n_bad,
-		 int *ret_code, struct detail *d)
+int fetch_verify(const struct fetch_options *opts, struct fetch_report *ret_report,
+		 uint64_t *ret_n_bad, int *ret_code, struct detail *d)
 {
 	struct fetch *ft = malloc(sizeof(*ft));
 	if (!ft)

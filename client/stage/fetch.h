@@ -1,6 +1,6 @@
 /*
- * Brings one copy to READY: verifies what is there, fetches what is missing, block by block, and makes it
- * durable. Runs as fibers of one loop; the store is locked by the caller.
+ * Brings one copy to READY: verifies what is there, fetches what is missing, block by block, and
+ * makes it durable. Runs as fibers of one loop; the store is locked by the caller.
  */
 #ifndef LEAT_STAGE_FETCH_H
 #define LEAT_STAGE_FETCH_H
@@ -29,8 +29,9 @@ struct fetch_options {
 int fetch_run(const struct fetch_options *opts, struct fetch_report *ret_report, int *ret_code,
 	      struct detail *d) CHECK_RESULT;
 
-/* Reads every block of the finished files; clears the bits of chunks that are wrong and counts them. Yields. */
-int fetch_verify(const struct fetch_options *opts, struct fetch_report *ret_report, uint64_t *ret_n_bad,
-		 int *ret_code, struct detail *d) CHECK_RESULT;
+/* Reads every block of the finished files; clears the bits of chunks that are wrong and counts
+ * them. Yields. */
+int fetch_verify(const struct fetch_options *opts, struct fetch_report *ret_report,
+		 uint64_t *ret_n_bad, int *ret_code, struct detail *d) CHECK_RESULT;
 
 #endif

@@ -12,8 +12,8 @@ int io_init(struct stage_io *io, struct leat_fs *fs, const char *name)
 		io->env = fs->env;
 		io->loop = fs->loop;
 	} else {
-		struct env_real_options eo = { .n_workers = 2 };
-		struct loop_options lo = { .name = name };
+		struct env_real_options eo = {.n_workers = 2};
+		struct loop_options lo = {.name = name};
 		io->own = true;
 		int rc = env_real_create(&eo, &io->env);
 		if (rc == 0)

@@ -48,7 +48,7 @@ void store_fini(struct local_store *s)
 
 int store_make_dirs(struct local_store *s)
 {
-	static const char *const below[] = { "part", "data" };
+	static const char *const below[] = {"part", "data"};
 	char path[STORE_PATH_SIZE];
 	TRY(env_mkdirs(s->env, s->dir, 0755));
 	for (size_t i = 0; i < ARRAY_SIZE(below); i++) {
@@ -82,11 +82,13 @@ static int flock_file(const char *path, int how)
 	return fd;
 }
 
-/* Whoever removed the copy removed this file too, while holding it: then it locks nothing any more. */
+/* Whoever removed the copy removed this file too, while holding it: then it locks nothing any more.
+ */
 static bool still_there(int fd, const char *path)
 {
 	struct stat a, b;
-	return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+	return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino &&
+	       a.st_dev == b.st_dev;
 }
 
 int store_try_lock(struct local_store *s)
@@ -197,7 +199,7 @@ void store_set_chunk(struct local_store *s, uint64_t chunk, bool on)
 int store_load_bitmap(struct local_store *s, const struct manifest *m)
 {
 	char path[STORE_PATH_SIZE];
-	struct bitmap_head head = { 0 };
+	struct bitmap_head head = {0};
 	struct stat st;
 	size_t len = m->n_chunks / 8 + 1;
 	ASSERT(!s->bitmap);
@@ -220,7 +222,7 @@ int store_load_bitmap(struct local_store *s, const struct manifest *m)
 
 int store_save_bitmap(struct local_store *s)
 {
-	struct bitmap_head head = { BITMAP_MAGIC, s->n_chunks };
+	struct bitmap_head head = {BITMAP_MAGIC, s->n_chunks};
 	TRY(env_file_pwrite(s->bitmap_file, &head, sizeof(head), 0));
 	TRY(env_file_pwrite(s->bitmap_file, s->bitmap, s->n_chunks / 8 + 1, sizeof(head)));
 	return env_file_datasync(s->bitmap_file);
@@ -244,8 +246,9 @@ bool store_looks_whole(struct local_store *s, const struct manifest *m)
 	char path[STORE_PATH_SIZE];
 	struct stat st;
 	for (uint32_t i = 0; i < m->n_files; i++) {
-		if (store_data_path(s, m->files[i].path, path) < 0 || env_stat(s->env, path, &st) < 0 ||
-		    !S_ISREG(st.st_mode) || (uint64_t)st.st_size != m->files[i].size)
+		if (store_data_path(s, m->files[i].path, path) < 0 ||
+		    env_stat(s->env, path, &st) < 0 || !S_ISREG(st.st_mode) ||
+		    (uint64_t)st.st_size != m->files[i].size)
 			return false;
 	}
 	return true;
@@ -279,10 +282,11 @@ static int note_entry(void *arg, const struct env_dirent *e)
 	return 0;
 }
 
-/* Depth is bounded by the length of a path: the paths live on the heap, not on the fiber's stack. */
+/* Depth is bounded by the length of a path: the paths live on the heap, not on the fiber's stack.
+ */
 static int remove_tree(struct env *env, const char *path)
 {
-	struct removal r = { .env = env };
+	struct removal r = {.env = env};
 	int rc = env_list(env, path, note_entry, &r);
 	for (size_t i = 0; i < r.n; i++) {
 		char *child = NULL;
@@ -305,7 +309,8 @@ int store_remove(struct local_store *s)
 	char path[STORE_PATH_SIZE], lock[STORE_PATH_SIZE];
 	ASSERT(s->lock_fd >= 0);
 	TRY(join(path, s->dir, "lease"));
-	/* Held until the lease file itself is gone: nobody takes a lease on a copy that is going. */
+	/* Held until the lease file itself is gone: nobody takes a lease on a copy that is going.
+	 */
 	int fd = flock_file(path, LOCK_EX);
 	if (fd < 0 && fd != -LE_NOENT)
 		return fd;
@@ -330,7 +335,8 @@ static int source_path(const char *to, const char *key, char ret_path[STORE_PATH
 	return n < 0 || n >= (int)STORE_PATH_SIZE ? -LE_NAMETOOLONG : 0;
 }
 
-int store_recall_source(struct env *env, const char *to, const char *key, char ret_id[MANIFEST_ID_SIZE])
+int store_recall_source(struct env *env, const char *to, const char *key,
+			char ret_id[MANIFEST_ID_SIZE])
 {
 	char path[STORE_PATH_SIZE], *text;
 	size_t len;

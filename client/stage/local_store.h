@@ -10,9 +10,9 @@
  *                READY    written last
  *   DIR/.leat/sources/KEY the id of what was made of a source directory that looked like KEY
  *
- * Locks are the kernel's and die with their holders, whatever happens to these; no file's mere existence is
- * a lock. A bit is set only for data that is durable, so that the bitmap may be believed after any crash; all
- * else is verified again. Owned by one loop; what yields says so.
+ * Locks are the kernel's and die with their holders, whatever happens to these; no file's mere
+ * existence is a lock. A bit is set only for data that is durable, so that the bitmap may be
+ * believed after any crash; all else is verified again. Owned by one loop; what yields says so.
  */
 #ifndef LEAT_STAGE_LOCAL_STORE_H
 #define LEAT_STAGE_LOCAL_STORE_H
@@ -30,7 +30,7 @@ struct local_store {
 	char base[STORE_PATH_SIZE]; /* DIR/.leat */
 	char dir[STORE_PATH_SIZE];  /* DIR/.leat/ID */
 	char id[MANIFEST_ID_SIZE];
-	int lock_fd;                /* -1: not locked */
+	int lock_fd; /* -1: not locked */
 	struct env_file *bitmap_file;
 	uint8_t *bitmap;
 	uint64_t n_chunks;
@@ -43,7 +43,8 @@ void store_fini(struct local_store *s);
 
 /* DIR/.leat/ID and what is in it. Yields. */
 int store_make_dirs(struct local_store *s) CHECK_RESULT;
-/* Exclusive: -LE_BUSY when another process (or another store of this one) has it. Makes DIR/.leat. */
+/* Exclusive: -LE_BUSY when another process (or another store of this one) has it. Makes DIR/.leat.
+ */
 int store_try_lock(struct local_store *s) CHECK_RESULT;
 /* Does somebody else hold it? */
 bool store_is_locked(const struct local_store *s);
@@ -70,7 +71,8 @@ int store_save_bitmap(struct local_store *s) CHECK_RESULT;
 
 void store_part_path(const struct local_store *s, uint32_t file, char ret_path[STORE_PATH_SIZE]);
 /* -LE_NAMETOOLONG */
-int store_data_path(const struct local_store *s, const char *path, char ret_path[STORE_PATH_SIZE]) CHECK_RESULT;
+int store_data_path(const struct local_store *s, const char *path,
+		    char ret_path[STORE_PATH_SIZE]) CHECK_RESULT;
 /* Every file of m is there with its size: what can be told without reading. Yields. */
 bool store_looks_whole(struct local_store *s, const struct manifest *m);
 
@@ -80,6 +82,7 @@ int store_remove(struct local_store *s) CHECK_RESULT;
 /* What was made of a source that looked like key: the id, or -LE_NOENT. Yields. */
 int store_recall_source(struct env *env, const char *to, const char *key,
 			char ret_id[MANIFEST_ID_SIZE]) CHECK_RESULT;
-int store_note_source(struct env *env, const char *to, const char *key, const char *id) CHECK_RESULT;
+int store_note_source(struct env *env, const char *to, const char *key,
+		      const char *id) CHECK_RESULT;
 
 #endif

@@ -1,13 +1,13 @@
 #include "client/stage/manifest.h"
 
 #include <ctype.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
+#include "common/base/content_hash.h"
 
 void manifest_destroy(struct manifest *m)
 {
@@ -35,7 +35,8 @@ bool manifest_path_is_safe(const char *path)
 		return false;
 	for (const char *c = path;;) {
 		size_t len = strcspn(c, "/");
-		if (len == 0 || len > 255 || (len == 1 && c[0] == '.') || (len == 2 && c[0] == '.' && c[1] == '.'))
+		if (len == 0 || len > 255 || (len == 1 && c[0] == '.') ||
+		    (len == 2 && c[0] == '.' && c[1] == '.'))
 			return false;
 		if (c[len] == 0)
 			return true;
@@ -83,8 +84,8 @@ int64_t manifest_find(const struct manifest *m, const char *path)
 	return -1;
 }
 
-int64_t manifest_check(const struct manifest *m, const struct manifest_file *f, uint64_t off, const void *data,
-		       uint64_t len)
+int64_t manifest_check(const struct manifest *m, const struct manifest_file *f, uint64_t off,
+		       const void *data, uint64_t len)
 {
 	ASSERT(off % f->block == 0 && (len % f->block == 0 || off + len == f->size));
 	uint64_t b = off / f->block;
@@ -98,8 +99,8 @@ int64_t manifest_check(const struct manifest *m, const struct manifest_file *f, 
 
 int manifest_add(struct manifest *m, const char *path, const struct vol_stat *st, uint32_t block)
 {
-	if (!manifest_path_is_safe(path) || block < MANIFEST_BLOCK_MIN || MANIFEST_CHUNK % block != 0 ||
-	    st->size > INT64_MAX - MANIFEST_CHUNK)
+	if (!manifest_path_is_safe(path) || block < MANIFEST_BLOCK_MIN ||
+	    MANIFEST_CHUNK % block != 0 || st->size > INT64_MAX - MANIFEST_CHUNK)
 		return -LE_INVAL;
 	if (m->n_files && strcmp(m->files[m->n_files - 1].path, path) >= 0)
 		return -LE_INVAL;
@@ -114,13 +115,19 @@ int manifest_add(struct manifest *m, const char *path, const struct vol_stat *st
 		m->cap_files = cap;
 	}
 	struct manifest_file *f = &m->files[m->n_files];
-	*f = (struct manifest_file){ .size = st->size, .ino = st->ino, .ver = st->ver,
-		.mtime_ns = st->mtime_ns, .mode = st->mode & 07777, .block = block,
-		.first_sum = m->n_sums, .first_chunk = m->n_chunks };
+	*f = (struct manifest_file){.size = st->size,
+				    .ino = st->ino,
+				    .ver = st->ver,
+				    .mtime_ns = st->mtime_ns,
+				    .mode = st->mode & 07777,
+				    .block = block,
+				    .first_sum = m->n_sums,
+				    .first_chunk = m->n_chunks};
 	uint64_t n = m->n_sums + manifest_file_blocks(f);
 	if (n > m->cap_sums) {
 		uint64_t cap = n + m->cap_sums / 2 + 64;
-		uint64_t *more = cap < (uint64_t)1 << 40 ? realloc(m->sums, cap * sizeof(*more)) : NULL;
+		uint64_t *more =
+			cap < (uint64_t)1 << 40 ? realloc(m->sums, cap * sizeof(*more)) : NULL;
 		if (!more)
 			return -LE_NOMEM;
 		m->sums = more;
@@ -139,35 +146,34 @@ int manifest_add(struct manifest *m, const char *path, const struct vol_stat *st
 static uint64_t chunk_sum(const struct manifest *m, const struct manifest_file *f, uint64_t chunk)
 {
 	uint64_t per = MANIFEST_CHUNK / f->block, n = manifest_file_blocks(f) - chunk * per;
-	return checksum64(m->sums + f->first_sum + chunk * per, (n < per ? n : per) * sizeof(uint64_t));
+	return checksum64(m->sums + f->first_sum + chunk * per,
+			  (n < per ? n : per) * sizeof(uint64_t));
 }
 
-static void add_number(crypto_generichash_state *st, uint64_t v)
+static void add_number(struct content_hash *h, uint64_t v)
 {
 	char text[24];
 	int n = snprintf(text, sizeof(text), "%llu", (unsigned long long)v);
-	crypto_generichash_update(st, (const uint8_t *)text, (size_t)n + 1);
+	content_hash_add(h, text, (size_t)n + 1);
 }
 
 static void content_id(const struct manifest *m, char ret_id[MANIFEST_ID_SIZE])
 {
 	static const char head[] = "leat manifest 1\n";
-	crypto_generichash_state st;
-	uint8_t hash[32];
-	crypto_generichash_init(&st, NULL, 0, sizeof(hash));
-	crypto_generichash_update(&st, (const uint8_t *)head, sizeof(head) - 1);
+	struct content_hash h;
+	content_hash_init(&h);
+	content_hash_add(&h, head, sizeof(head) - 1);
 	for (uint32_t i = 0; i < m->n_files; i++) {
 		const struct manifest_file *f = &m->files[i];
-		crypto_generichash_update(&st, (const uint8_t *)f->path, strlen(f->path) + 1);
-		add_number(&st, f->size);
-		add_number(&st, f->block);
+		content_hash_add(&h, f->path, strlen(f->path) + 1);
+		add_number(&h, f->size);
+		add_number(&h, f->block);
 		for (uint64_t c = 0; c < manifest_file_chunks(f); c++) {
 			uint64_t sum = chunk_sum(m, f, c);
-			crypto_generichash_update(&st, (const uint8_t *)&sum, sizeof(sum));
+			content_hash_add(&h, &sum, sizeof(sum));
 		}
 	}
-	crypto_generichash_final(&st, hash, sizeof(hash));
-	sodium_bin2hex(ret_id, MANIFEST_ID_SIZE, hash, sizeof(hash));
+	content_hash_final_text(&h, ret_id);
 }
 
 void manifest_finish(struct manifest *m)
@@ -178,19 +184,17 @@ void manifest_finish(struct manifest *m)
 void manifest_scan_key(const char *dir, const struct scan *s, char ret_key[MANIFEST_ID_SIZE])
 {
 	static const char head[] = "leat source 1\n";
-	crypto_generichash_state st;
-	uint8_t hash[32];
-	crypto_generichash_init(&st, NULL, 0, sizeof(hash));
-	crypto_generichash_update(&st, (const uint8_t *)head, sizeof(head) - 1);
-	crypto_generichash_update(&st, (const uint8_t *)dir, strlen(dir) + 1);
+	struct content_hash h;
+	content_hash_init(&h);
+	content_hash_add(&h, head, sizeof(head) - 1);
+	content_hash_add(&h, dir, strlen(dir) + 1);
 	for (uint32_t i = 0; i < s->n; i++) {
 		const struct scan_file *f = &s->files[i];
-		crypto_generichash_update(&st, (const uint8_t *)f->path, strlen(f->path) + 1);
-		add_number(&st, f->st.size);
-		add_number(&st, (uint64_t)f->st.mtime_ns);
-		add_number(&st, f->st.ino);
-		add_number(&st, f->st.ver);
+		content_hash_add(&h, f->path, strlen(f->path) + 1);
+		add_number(&h, f->st.size);
+		add_number(&h, (uint64_t)f->st.mtime_ns);
+		add_number(&h, f->st.ino);
+		add_number(&h, f->st.ver);
 	}
-	crypto_generichash_final(&st, hash, sizeof(hash));
-	sodium_bin2hex(ret_key, MANIFEST_ID_SIZE, hash, sizeof(hash));
+	content_hash_final_text(&h, ret_key);
 }

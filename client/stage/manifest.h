@@ -1,20 +1,21 @@
 /*
- * A manifest: what a data set is, file by file, with a checksum for every block. Immutable once made;
- * any thread may read it. Two files:
+ * A manifest: what a data set is, file by file, with a checksum for every block. Immutable once
+ * made; any thread may read it. Two files:
  *
  * `manifest`, JSON Lines, sorted by the bytes of the path:
  *   {"leat":"dataset","v":1,"hash":"xxh3-64","chunk":1048576,"name":..,"version":..,"source":..}
- *   {"path":"a/b.tar","size":N,"block":16384,"mode":420,"mtime":NS,"ino":N,"ver":N,"chunks":["16 hex",..]}
+ *   {"path":"a/b.tar","size":N,"block":16384,"mode":420,"mtime":NS,"ino":N,"ver":N,"chunks":["16
+ * hex",..]}
  *   {"end":true,"files":N,"bytes":N,"id":"64 hex"}
- * A chunk is 1 MiB (the last one of a file shorter); its checksum is the xxh3 of its blocks' checksums, each as 8
- * little-endian bytes. `block` divides the chunk.
+ * A chunk is 1 MiB (the last one of a file shorter); its checksum is the xxh3 of its blocks'
+ * checksums, each as 8 little-endian bytes. `block` divides the chunk.
  *
- * `sums`: the blocks' checksums (xxh3 of the plain bytes), 8 little-endian bytes each, all files in a row, behind
- * the 8 bytes "LEATSUM1". Believed only as far as the chunks' checksums confirm it.
+ * `sums`: the blocks' checksums (xxh3 of the plain bytes), 8 little-endian bytes each, all files in
+ * a row, behind the 8 bytes "LEATSUM1". Believed only as far as the chunks' checksums confirm it.
  *
  * The id is BLAKE2b-256 over "leat manifest 1\n" and for each file
- *   path 0x00 decimal size 0x00 decimal block 0x00 checksums of the chunks, 8 little-endian bytes each
- * so it names the content: not the name, source, owner or times.
+ *   path 0x00 decimal size 0x00 decimal block 0x00 checksums of the chunks, 8 little-endian bytes
+ * each so it names the content: not the name, source, owner or times.
  */
 #ifndef LEAT_STAGE_MANIFEST_H
 #define LEAT_STAGE_MANIFEST_H
@@ -27,13 +28,13 @@
 #include "client/stage/vol.h"
 #include "common/base/status.h"
 
-#define MANIFEST_CHUNK (1u << 20)
+#define MANIFEST_CHUNK         (1u << 20)
 #define MANIFEST_BLOCK_DEFAULT (16u << 10)
-#define MANIFEST_BLOCK_MIN 4096u
-#define MANIFEST_FILES_MAX (1u << 26)
-#define MANIFEST_LINE_MAX (256u << 20)
-#define MANIFEST_NAME_MAX 128u /* of a data set and of a version */
-#define MANIFEST_ID_SIZE 65u   /* hex and NUL */
+#define MANIFEST_BLOCK_MIN     4096u
+#define MANIFEST_FILES_MAX     (1u << 26)
+#define MANIFEST_LINE_MAX      (256u << 20)
+#define MANIFEST_NAME_MAX      128u /* of a data set and of a version */
+#define MANIFEST_ID_SIZE       65u  /* hex and NUL */
 
 struct manifest_file {
 	char *path; /* relative, no empty, "." or ".." component */
@@ -78,15 +79,16 @@ int manifest_parse_alias(const char *alias, char ret_name[MANIFEST_NAME_MAX + 1]
 			 char ret_version[MANIFEST_NAME_MAX + 1]) CHECK_RESULT;
 /* -1: not in it */
 int64_t manifest_find(const struct manifest *m, const char *path);
-/* The index of the first block of data[0..len) that does not match; -1: all match. off is a multiple of the
- * block, data ends at a multiple or at the file's end. */
-int64_t manifest_check(const struct manifest *m, const struct manifest_file *f, uint64_t off, const void *data,
-		       uint64_t len);
+/* The index of the first block of data[0..len) that does not match; -1: all match. off is a
+ * multiple of the block, data ends at a multiple or at the file's end. */
+int64_t manifest_check(const struct manifest *m, const struct manifest_file *f, uint64_t off,
+		       const void *data, uint64_t len);
 
 /* ---- making one ---- */
 int manifest_create(struct manifest **ret_manifest) CHECK_RESULT;
 /* Files in ascending order of their path; room for its sums, which the caller fills in. */
-int manifest_add(struct manifest *m, const char *path, const struct vol_stat *st, uint32_t block) CHECK_RESULT;
+int manifest_add(struct manifest *m, const char *path, const struct vol_stat *st,
+		 uint32_t block) CHECK_RESULT;
 /* Once all sums are there: the id. */
 void manifest_finish(struct manifest *m);
 
@@ -97,14 +99,16 @@ struct progress {
 	const volatile int *cancel; /* non-zero: stop with -LE_CANCELED. May be NULL */
 };
 
-/* From the files of dir: imports checksums where the volume has them, else reads everything. Yields.
- * -LE_STALE when a file changed meanwhile. */
-int manifest_make(struct vol *v, const char *dir, struct manifest **ret_manifest, uint32_t *ret_skipped,
-		  const struct progress *p, struct detail *d) CHECK_RESULT;
-/* Of a scan without reading anything: what the source looks like, to find again what was made of it. */
+/* From the files of dir: imports checksums where the volume has them, else reads everything.
+ * Yields. -LE_STALE when a file changed meanwhile. */
+int manifest_make(struct vol *v, const char *dir, struct manifest **ret_manifest,
+		  uint32_t *ret_skipped, const struct progress *p, struct detail *d) CHECK_RESULT;
+/* Of a scan without reading anything: what the source looks like, to find again what was made of
+ * it. */
 void manifest_scan_key(const char *dir, const struct scan *s, char ret_key[MANIFEST_ID_SIZE]);
-int manifest_make_from(struct vol *v, const char *dir, const struct scan *s, struct manifest **ret_manifest,
-		       const struct progress *p, struct detail *d) CHECK_RESULT;
+int manifest_make_from(struct vol *v, const char *dir, const struct scan *s,
+		       struct manifest **ret_manifest, const struct progress *p,
+		       struct detail *d) CHECK_RESULT;
 
 /* ---- the files ---- */
 int manifest_encode(const struct manifest *m, char **ret_text, size_t *ret_len) CHECK_RESULT;
@@ -113,7 +117,8 @@ int manifest_encode_sums(const struct manifest *m, void **ret_data, size_t *ret_
 int manifest_decode(const char *text, size_t len, const void *sums, size_t sums_len,
 		    struct manifest **ret_manifest, struct detail *d) CHECK_RESULT;
 /* From the files manifest and sums in dir. Yields. */
-int manifest_load(struct vol *v, const char *dir, struct manifest **ret_manifest, struct detail *d) CHECK_RESULT;
+int manifest_load(struct vol *v, const char *dir, struct manifest **ret_manifest,
+		  struct detail *d) CHECK_RESULT;
 int manifest_store(struct vol *v, const char *dir, const struct manifest *m) CHECK_RESULT;
 
 #endif

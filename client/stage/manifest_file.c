@@ -7,7 +7,7 @@
 #include "client/stage/manifest.h"
 #include "common/base/checksum.h"
 
-#define SUMS_MAGIC 0x314d55535441454cULL /* "LEATSUM1" */
+#define SUMS_MAGIC    0x314d55535441454cULL /* "LEATSUM1" */
 #define FILE_SIZE_MAX ((uint64_t)16 << 30)
 #define DEPTH_MAX     8 /* of JSON; ours is 3 deep */
 
@@ -55,7 +55,8 @@ static json_t *chunk_sums(const struct manifest *m, const struct manifest_file *
 		uint64_t n = blocks - b < per ? blocks - b : per;
 		char hex[17];
 		snprintf(hex, sizeof(hex), "%016llx",
-			 (unsigned long long)checksum64(m->sums + f->first_sum + b, n * sizeof(uint64_t)));
+			 (unsigned long long)checksum64(m->sums + f->first_sum + b,
+							n * sizeof(uint64_t)));
 		if (json_array_append_new(list, json_string(hex)) < 0) {
 			json_decref(list);
 			return NULL;
@@ -66,21 +67,23 @@ static json_t *chunk_sums(const struct manifest *m, const struct manifest_file *
 
 int manifest_encode(const struct manifest *m, char **ret_text, size_t *ret_len)
 {
-	struct text t = { 0 };
-	int rc = put_line(&t, json_pack("{s:s, s:i, s:s, s:i, s:s, s:s, s:s}", "leat", "dataset", "v", 1, "hash",
-					"xxh3-64", "chunk", MANIFEST_CHUNK, "name", m->name, "version",
-					m->version, "source", m->source));
+	struct text t = {0};
+	int rc = put_line(&t, json_pack("{s:s, s:i, s:s, s:i, s:s, s:s, s:s}", "leat", "dataset",
+					"v", 1, "hash", "xxh3-64", "chunk", MANIFEST_CHUNK, "name",
+					m->name, "version", m->version, "source", m->source));
 	for (uint32_t i = 0; i < m->n_files && rc == 0; i++) {
 		const struct manifest_file *f = &m->files[i];
-		rc = put_line(&t, json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "path", f->path, "size",
-					    (json_int_t)f->size, "block", (json_int_t)f->block, "mode",
-					    (json_int_t)f->mode, "mtime", (json_int_t)f->mtime_ns, "ino",
-					    (json_int_t)f->ino, "ver", (json_int_t)f->ver, "chunks",
-					    chunk_sums(m, f)));
+		rc = put_line(&t,
+			      json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "path", f->path,
+					"size", (json_int_t)f->size, "block", (json_int_t)f->block,
+					"mode", (json_int_t)f->mode, "mtime",
+					(json_int_t)f->mtime_ns, "ino", (json_int_t)f->ino, "ver",
+					(json_int_t)f->ver, "chunks", chunk_sums(m, f)));
 	}
 	if (rc == 0)
-		rc = put_line(&t, json_pack("{s:b, s:I, s:I, s:s}", "end", 1, "files", (json_int_t)m->n_files,
-					    "bytes", (json_int_t)m->bytes, "id", m->id));
+		rc = put_line(&t, json_pack("{s:b, s:I, s:I, s:s}", "end", 1, "files",
+					    (json_int_t)m->n_files, "bytes", (json_int_t)m->bytes,
+					    "id", m->id));
 	if (rc < 0) {
 		free(t.data);
 		return rc;
@@ -117,8 +120,8 @@ struct parse {
 
 static int bad(const struct parse *p, const char *what)
 {
-	return detail_set(p->d, -LE_CORRUPT, "manifest", p->line, "line %llu: %s", (unsigned long long)p->line,
-			  what);
+	return detail_set(p->d, -LE_CORRUPT, "manifest", p->line, "line %llu: %s",
+			  (unsigned long long)p->line, what);
 }
 
 static bool get_u64(const json_t *o, const char *key, uint64_t *ret_value)
@@ -189,13 +192,14 @@ static int take_file(struct parse *p, const json_t *o)
 {
 	char path[4096];
 	uint64_t block, mode;
-	struct vol_stat st = { 0 };
+	struct vol_stat st = {0};
 	const json_t *mtime = json_object_get(o, "mtime");
 	if (!get_string(o, "path", path, sizeof(path)) || !manifest_path_is_safe(path))
 		return bad(p, "bad path");
-	if (!get_u64(o, "size", &st.size) || !get_u64(o, "block", &block) || !get_u64(o, "mode", &mode) ||
-	    !get_u64(o, "ino", &st.ino) || !get_u64(o, "ver", &st.ver) || !json_is_integer(mtime) ||
-	    block < MANIFEST_BLOCK_MIN || block > MANIFEST_CHUNK || (block & (block - 1)) || mode > 07777)
+	if (!get_u64(o, "size", &st.size) || !get_u64(o, "block", &block) ||
+	    !get_u64(o, "mode", &mode) || !get_u64(o, "ino", &st.ino) ||
+	    !get_u64(o, "ver", &st.ver) || !json_is_integer(mtime) || block < MANIFEST_BLOCK_MIN ||
+	    block > MANIFEST_CHUNK || (block & (block - 1)) || mode > 07777)
 		return bad(p, "bad file");
 	st.mtime_ns = json_integer_value(mtime);
 	st.mode = (uint32_t)mode;
@@ -281,7 +285,7 @@ static int take_lines(struct parse *p, const char *text, size_t len)
 int manifest_decode(const char *text, size_t len, const void *sums, size_t sums_len,
 		    struct manifest **ret_manifest, struct detail *d)
 {
-	struct parse p = { .d = d };
+	struct parse p = {.d = d};
 	uint64_t magic;
 	if (sums_len < 8 || sums_len % 8 != 0 || (memcpy(&magic, sums, 8), magic != SUMS_MAGIC))
 		return detail_set(d, -LE_CORRUPT, "sums", 0, "not a file of checksums");
@@ -296,14 +300,15 @@ int manifest_decode(const char *text, size_t len, const void *sums, size_t sums_
 	return rc;
 }
 
-static int read_part(struct vol *v, const char *dir, const char *name, char **ret_data, size_t *ret_len,
-		     struct detail *d)
+static int read_part(struct vol *v, const char *dir, const char *name, char **ret_data,
+		     size_t *ret_len, struct detail *d)
 {
 	char path[4096];
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
 		return -LE_NAMETOOLONG;
 	int rc = vol_read_file(v, path, FILE_SIZE_MAX, ret_data, ret_len);
-	return rc < 0 ? detail_set(d, rc, path, UINT64_MAX, "cannot read it: %s", status_text(rc)) : 0;
+	return rc < 0 ? detail_set(d, rc, path, UINT64_MAX, "cannot read it: %s", status_text(rc))
+		      : 0;
 }
 
 int manifest_load(struct vol *v, const char *dir, struct manifest **ret_manifest, struct detail *d)
@@ -320,7 +325,8 @@ int manifest_load(struct vol *v, const char *dir, struct manifest **ret_manifest
 	return rc;
 }
 
-static int write_part(struct vol *v, const char *dir, const char *name, const void *data, size_t len)
+static int write_part(struct vol *v, const char *dir, const char *name, const void *data,
+		      size_t len)
 {
 	char path[4096];
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))

@@ -1,7 +1,7 @@
 /*
  * Makes a manifest of a directory. Checksums are imported where the volume knows them (no data is
- * read), else computed while reading: several files at once, and several chunks of a large one. A file that changes
- * meanwhile ends it with -LE_STALE.
+ * read), else computed while reading: several files at once, and several chunks of a large one. A
+ * file that changes meanwhile ends it with -LE_STALE.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 #include "common/rt/fiber.h"
 #include "common/rt/slot.h"
 
-#define WIDTH 8u         /* files at once, and chunks of one file */
-#define BUFFERS 16u
-#define SMALL_CHUNKS 4u  /* a file of so many is read by one fiber */
+#define WIDTH        8u /* files at once, and chunks of one file */
+#define BUFFERS      16u
+#define SMALL_CHUNKS 4u /* a file of so many is read by one fiber */
 
 struct making {
 	struct vol *v;
@@ -50,7 +50,8 @@ static bool stopped(struct making *mk)
 	return mk->rc != 0;
 }
 
-static int sum_chunk(struct making *mk, struct vol_file *file, struct manifest_file *f, uint64_t chunk)
+static int sum_chunk(struct making *mk, struct vol_file *file, struct manifest_file *f,
+		     uint64_t chunk)
 {
 	struct slot *s;
 	uint32_t len = manifest_chunk_len(f, chunk);
@@ -59,7 +60,8 @@ static int sum_chunk(struct making *mk, struct vol_file *file, struct manifest_f
 	if (rc == 0) {
 		uint64_t b = f->first_sum + chunk * (MANIFEST_CHUNK / f->block);
 		for (uint32_t at = 0; at < len; at += f->block)
-			mk->m->sums[b++] = checksum64(s->data + at, len - at < f->block ? len - at : f->block);
+			mk->m->sums[b++] =
+				checksum64(s->data + at, len - at < f->block ? len - at : f->block);
 		mk->bytes += len;
 		if (mk->progress && mk->progress->report)
 			mk->progress->report(mk->progress->arg, mk->bytes);
@@ -75,13 +77,14 @@ static void sum_chunks(void *arg)
 		uint64_t chunk = job->next++;
 		int rc = sum_chunk(job->mk, job->file, job->f, chunk);
 		if (rc < 0)
-			fail(job->mk, rc == -LE_NODATA ? -LE_STALE : rc, job->f->path, "cannot read it");
+			fail(job->mk, rc == -LE_NODATA ? -LE_STALE : rc, job->f->path,
+			     "cannot read it");
 	}
 }
 
 static void read_sums(struct making *mk, struct vol_file *file, struct manifest_file *f)
 {
-	struct chunk_job job = { mk, file, f, 0, manifest_file_chunks(f) }, *jobs[WIDTH];
+	struct chunk_job job = {mk, file, f, 0, manifest_file_chunks(f)}, *jobs[WIDTH];
 	for (uint32_t i = 0; i < WIDTH; i++)
 		jobs[i] = &job;
 	uint32_t width = job.n <= SMALL_CHUNKS ? 1 : WIDTH;
@@ -94,7 +97,8 @@ struct import {
 	uint64_t at; /* how far the blocks go without a gap */
 };
 
-/* One block of the file, or a hole of whole blocks. Non-zero: cut differently, so it has to be read. */
+/* One block of the file, or a hole of whole blocks. Non-zero: cut differently, so it has to be
+ * read. */
 static int on_sum(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole)
 {
 	static const uint8_t zeros[256u << 10];
@@ -106,7 +110,8 @@ static int on_sum(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole
 		uint32_t want = left < im->f->block ? (uint32_t)left : im->f->block;
 		if (len - done < want || (!hole && len != want) || want > sizeof(zeros))
 			return 1;
-		im->m->sums[im->f->first_sum + im->at / im->f->block] = hole ? checksum64(zeros, want) : sum;
+		im->m->sums[im->f->first_sum + im->at / im->f->block] =
+			hole ? checksum64(zeros, want) : sum;
 		im->at += want;
 		done += want;
 	}
@@ -115,7 +120,7 @@ static int on_sum(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole
 
 static bool import_sums(struct making *mk, struct vol_file *file, struct manifest_file *f)
 {
-	struct import im = { mk->m, f, 0 };
+	struct import im = {mk->m, f, 0};
 	if (mk->v->ops->sums(file, on_sum, &im) != 0 || im.at != f->size)
 		return false;
 	mk->bytes += f->size;
@@ -148,7 +153,8 @@ static void make_file(struct making *mk, uint32_t i)
 	rc = vol_stat(mk->v, path, &after);
 	if (rc < 0)
 		fail(mk, rc, path, "cannot look at it");
-	else if (after.size != before->size || after.mtime_ns != before->mtime_ns || after.ino != before->ino)
+	else if (after.size != before->size || after.mtime_ns != before->mtime_ns ||
+		 after.ino != before->ino)
 		fail(mk, -LE_STALE, path, "it changed while it was read");
 }
 
@@ -159,19 +165,21 @@ static void make_files(void *arg)
 		make_file(mk, mk->next++);
 }
 
-int manifest_make_from(struct vol *v, const char *dir, const struct scan *s, struct manifest **ret_manifest,
-		       const struct progress *p, struct detail *d)
+int manifest_make_from(struct vol *v, const char *dir, const struct scan *s,
+		       struct manifest **ret_manifest, const struct progress *p, struct detail *d)
 {
-	struct making mk = { .v = v, .dir = dir, .scan = s, .progress = p, .d = d }, *mks[WIDTH];
+	struct making mk = {.v = v, .dir = dir, .scan = s, .progress = p, .d = d}, *mks[WIDTH];
 	int rc = manifest_create(&mk.m);
 	if (rc < 0)
 		return rc;
 	for (uint32_t i = 0; i < s->n && rc == 0; i++) {
 		const struct vol_stat *st = &s->files[i].st;
 		bool known = st->block >= MANIFEST_BLOCK_MIN && MANIFEST_CHUNK % st->block == 0;
-		rc = manifest_add(mk.m, s->files[i].path, st, known ? st->block : MANIFEST_BLOCK_DEFAULT);
+		rc = manifest_add(mk.m, s->files[i].path, st,
+				  known ? st->block : MANIFEST_BLOCK_DEFAULT);
 		if (rc < 0)
-			detail_set(d, rc, s->files[i].path, UINT64_MAX, "cannot be in a data set: %s", status_text(rc));
+			detail_set(d, rc, s->files[i].path, UINT64_MAX,
+				   "cannot be in a data set: %s", status_text(rc));
 	}
 	if (rc == 0)
 		rc = slot_pool_create(MANIFEST_CHUNK, BUFFERS, &mk.pool);
@@ -193,8 +201,8 @@ int manifest_make_from(struct vol *v, const char *dir, const struct scan *s, str
 	return 0;
 }
 
-int manifest_make(struct vol *v, const char *dir, struct manifest **ret_manifest, uint32_t *ret_skipped,
-		  const struct progress *p, struct detail *d)
+int manifest_make(struct vol *v, const char *dir, struct manifest **ret_manifest,
+		  uint32_t *ret_skipped, const struct progress *p, struct detail *d)
 {
 	struct scan s;
 	TRY(scan_tree(v, dir, &s, d));

@@ -8,7 +8,7 @@
 #include "common/rt/fiber.h"
 
 #define STATS_AT_ONCE 32u
-#define PATH_SIZE 4096u
+#define PATH_SIZE     4096u
 
 struct entry {
 	struct walk *w;
@@ -23,8 +23,8 @@ struct walk {
 	const char *root;
 	struct entry *entries; /* of the directory at hand */
 	uint32_t n, cap;
-	const char *prefix;    /* below the root, with a slash at its end, or "" */
-	char **dirs;           /* still to be walked */
+	const char *prefix; /* below the root, with a slash at its end, or "" */
+	char **dirs;        /* still to be walked */
 	uint32_t n_dirs, cap_dirs;
 };
 
@@ -55,7 +55,7 @@ static int collect(void *arg, const struct vol_entry *e)
 		w->cap = cap;
 	}
 	struct entry *x = &w->entries[w->n];
-	*x = (struct entry){ .w = w, .path = strdup(path), .st = e->st, .has_stat = e->has_stat };
+	*x = (struct entry){.w = w, .path = strdup(path), .st = e->st, .has_stat = e->has_stat};
 	if (!x->path)
 		return -LE_NOMEM;
 	w->n++;
@@ -98,7 +98,7 @@ static int add_file(struct scan *s, struct entry *x)
 		s->files = more;
 		s->cap = cap;
 	}
-	s->files[s->n++] = (struct scan_file){ x->path, x->st };
+	s->files[s->n++] = (struct scan_file){x->path, x->st};
 	s->bytes += x->st.size;
 	x->path = NULL;
 	return 0;
@@ -110,7 +110,8 @@ static int sort_out(struct walk *w, struct scan *s, struct detail *d)
 		struct entry *x = &w->entries[i];
 		int rc = x->rc;
 		if (rc < 0)
-			return detail_set(d, rc, x->path, UINT64_MAX, "cannot look at it: %s", status_text(rc));
+			return detail_set(d, rc, x->path, UINT64_MAX, "cannot look at it: %s",
+					  status_text(rc));
 		if (S_ISDIR(x->st.mode)) {
 			char *path = x->path;
 			x->path = NULL;
@@ -136,7 +137,8 @@ static int walk_dir(struct walk *w, const char *path, struct scan *s, struct det
 		detail_set(d, rc, full, UINT64_MAX, "cannot list it: %s", status_text(rc));
 	} else {
 		if (w->n)
-			fiber_parallel("scan", ask, w->entries, sizeof(*w->entries), w->n, STATS_AT_ONCE);
+			fiber_parallel("scan", ask, w->entries, sizeof(*w->entries), w->n,
+				       STATS_AT_ONCE);
 		rc = sort_out(w, s, d);
 	}
 	for (uint32_t i = 0; i < w->n; i++)
@@ -151,8 +153,8 @@ static int by_path(const void *a, const void *b)
 
 int scan_tree(struct vol *v, const char *dir, struct scan *ret_scan, struct detail *d)
 {
-	struct walk w = { .v = v, .root = dir };
-	struct scan s = { 0 };
+	struct walk w = {.v = v, .root = dir};
+	struct scan s = {0};
 	int rc = walk_dir(&w, "", &s, d);
 	while (rc == 0 && w.n_dirs) {
 		char *path = w.dirs[--w.n_dirs];
@@ -178,5 +180,5 @@ void scan_fini(struct scan *s)
 	for (uint32_t i = 0; i < s->n; i++)
 		free(s->files[i].path);
 	free(s->files);
-	*s = (struct scan){ 0 };
+	*s = (struct scan){0};
 }

@@ -22,18 +22,21 @@ struct stage_job {
 };
 
 /* With the caller's options. */
-int stage_job_create(const struct leat_stage_options *opts, struct stage_job **ret_job) CHECK_RESULT;
-/* Runs fn(arg) as a fiber unless the job has failed already, tells the result, frees the job. Returns job->rc. */
+int stage_job_create(const struct leat_stage_options *opts,
+		     struct stage_job **ret_job) CHECK_RESULT;
+/* Runs fn(arg) as a fiber unless the job has failed already, tells the result, frees the job.
+ * Returns job->rc. */
 int stage_job_run(struct stage_job *job, void (*fn)(void *arg), void *arg,
 		  struct leat_stage_result *ret_result) CHECK_RESULT;
 /* At most ten times a second, and always when the phase is new. */
-void stage_report(struct stage_job *job, const char *phase, uint64_t bytes, uint64_t total, uint64_t files);
+void stage_report(struct stage_job *job, const char *phase, uint64_t bytes, uint64_t total,
+		  uint64_t files);
 void stage_fail(struct stage_job *job, int rc, int code);
 
 /* In a fiber. */
 void stage_in_fiber(void *job);
-/* The source's manifest: by alias, by what was made of the same directory before, or anew. 0 or sets rc and code.
- * Yields. */
+/* The source's manifest: by alias, by what was made of the same directory before, or anew. 0 or
+ * sets rc and code. Yields. */
 int stage_find_manifest(struct stage_job *job);
 void stage_code_of_source(struct stage_job *job, int rc);
 

@@ -1,4 +1,5 @@
-/* The public calls of leat_stage.h: each runs as a fiber, on the instance's loop or on one of its own. */
+/* The public calls of leat_stage.h: each runs as a fiber, on the instance's loop or on one of its
+ * own. */
 #include "client/include/leat/leat_stage.h"
 
 #include <stdio.h>
@@ -15,20 +16,20 @@ const char *leat_stage_code_text(int code)
 		int code;
 		const char *text;
 	} texts[] = {
-		{ LEAT_STAGE_DONE, "done" },
-		{ LEAT_STAGE_INTERNAL, "internal error" },
-		{ LEAT_STAGE_USAGE, "wrong usage" },
-		{ LEAT_STAGE_NOT_READY, "not ready yet" },
-		{ LEAT_STAGE_TIMEOUT, "timed out" },
-		{ LEAT_STAGE_PARTIAL, "partial" },
-		{ LEAT_STAGE_SOURCE_CORRUPT, "source corrupt" },
-		{ LEAT_STAGE_LOCAL_CORRUPT, "local copy corrupt" },
-		{ LEAT_STAGE_NO_CAPACITY, "no capacity" },
-		{ LEAT_STAGE_SOURCE_GONE, "source missing or changed" },
-		{ LEAT_STAGE_PERMISSION, "permission denied" },
-		{ LEAT_STAGE_AGENT, "agent unreachable" },
-		{ LEAT_STAGE_CANCELLED, "cancelled" },
-		{ LEAT_STAGE_INTERRUPTED, "interrupted, resumable" },
+		{LEAT_STAGE_DONE, "done"},
+		{LEAT_STAGE_INTERNAL, "internal error"},
+		{LEAT_STAGE_USAGE, "wrong usage"},
+		{LEAT_STAGE_NOT_READY, "not ready yet"},
+		{LEAT_STAGE_TIMEOUT, "timed out"},
+		{LEAT_STAGE_PARTIAL, "partial"},
+		{LEAT_STAGE_SOURCE_CORRUPT, "source corrupt"},
+		{LEAT_STAGE_LOCAL_CORRUPT, "local copy corrupt"},
+		{LEAT_STAGE_NO_CAPACITY, "no capacity"},
+		{LEAT_STAGE_SOURCE_GONE, "source missing or changed"},
+		{LEAT_STAGE_PERMISSION, "permission denied"},
+		{LEAT_STAGE_AGENT, "agent unreachable"},
+		{LEAT_STAGE_CANCELLED, "cancelled"},
+		{LEAT_STAGE_INTERRUPTED, "interrupted, resumable"},
 	};
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		if (texts[i].code == code)
@@ -39,7 +40,7 @@ const char *leat_stage_code_text(int code)
 
 const char *leat_stage_state_text(int state)
 {
-	static const char *const texts[] = { "PARTIAL", "STAGING", "READY", "DEGRADED" };
+	static const char *const texts[] = {"PARTIAL", "STAGING", "READY", "DEGRADED"};
 	return state >= 0 && state <= LEAT_COPY_DEGRADED ? texts[state] : "unknown";
 }
 
@@ -124,7 +125,8 @@ int stage_job_run(struct stage_job *job, void (*fn)(void *arg), void *arg,
 
 static void refuse(struct stage_job *job, const char *what)
 {
-	stage_fail(job, detail_set(&job->d, -LE_INVAL, NULL, UINT64_MAX, "%s", what), LEAT_STAGE_USAGE);
+	stage_fail(job, detail_set(&job->d, -LE_INVAL, NULL, UINT64_MAX, "%s", what),
+		   LEAT_STAGE_USAGE);
 }
 
 int leat_stage_in(const struct leat_stage_options *opts, struct leat_stage_result *ret_result)
@@ -180,9 +182,10 @@ static void list_fiber(void *arg)
 	c->rc = copies_list(&c->io, c->to, c->each, c->arg);
 }
 
-int leat_stage_list(const char *to, int (*each)(void *arg, const struct leat_stage_copy *c), void *arg)
+int leat_stage_list(const char *to, int (*each)(void *arg, const struct leat_stage_copy *c),
+		    void *arg)
 {
-	struct call c = { .to = to, .each = each, .arg = arg };
+	struct call c = {.to = to, .each = each, .arg = arg};
 	return call_run(&c, list_fiber);
 }
 
@@ -208,7 +211,7 @@ static void lease_fiber(void *arg)
 static int with_copy(const char *to, const char *what, void (*fn)(void *arg),
 		     int (*use)(void *arg, const struct call *c), void *arg)
 {
-	struct call c = { .to = to, .what = what, .fd = -1 };
+	struct call c = {.to = to, .what = what, .fd = -1};
 	c.copy = calloc(1, sizeof(*c.copy));
 	if (!c.copy)
 		return -LE_NOMEM;
@@ -248,13 +251,13 @@ static int give_path(void *arg, const struct call *c)
 
 int leat_stage_path(const char *to, const char *what, char *ret_path, size_t size)
 {
-	struct path_out out = { ret_path, size };
+	struct path_out out = {ret_path, size};
 	return with_copy(to, what, find_fiber, give_path, &out);
 }
 
 int leat_stage_evict(const char *to, const char *what)
 {
-	struct call c = { .to = to, .what = what };
+	struct call c = {.to = to, .what = what};
 	return call_run(&c, evict_fiber);
 }
 

@@ -14,7 +14,7 @@
 #include "client/stage/stage.h"
 #include "common/rt/fiber.h"
 
-#define WAIT_US 50000u /* between looks at a lock that another process holds */
+#define WAIT_US     50000u      /* between looks at a lock that another process holds */
 #define SPARE_BYTES (16u << 20) /* bitmap, manifest, the file system's own */
 
 void stage_fail(struct stage_job *job, int rc, int code)
@@ -25,16 +25,22 @@ void stage_fail(struct stage_job *job, int rc, int code)
 	}
 }
 
-void stage_report(struct stage_job *job, const char *phase, uint64_t bytes, uint64_t total, uint64_t files)
+void stage_report(struct stage_job *job, const char *phase, uint64_t bytes, uint64_t total,
+		  uint64_t files)
 {
 	uint64_t now = env_now_us(job->io.env);
 	if (!job->o.progress || (phase == job->phase && now < job->next_report_us && bytes < total))
 		return;
 	job->phase = phase;
 	job->next_report_us = now + 100000;
-	struct leat_stage_progress p = { .size = sizeof(p), .phase = phase, .bytes = bytes, .bytes_total = total,
-		.bytes_moved = job->r->bytes_moved, .files = files, .files_total = job->r->files,
-		.elapsed_us = now - job->start_us };
+	struct leat_stage_progress p = {.size = sizeof(p),
+					.phase = phase,
+					.bytes = bytes,
+					.bytes_total = total,
+					.bytes_moved = job->r->bytes_moved,
+					.files = files,
+					.files_total = job->r->files,
+					.elapsed_us = now - job->start_us};
 	job->o.progress(job->o.arg, &p);
 }
 
@@ -76,7 +82,8 @@ static int manifest_of_alias(struct stage_job *job)
 	struct vol *v = io_source(&job->io);
 	int rc = catalog_lookup(v, catalog, job->o.source, id);
 	if (rc < 0)
-		return detail_set(&job->d, rc, job->o.source, UINT64_MAX, "there is no such data set");
+		return detail_set(&job->d, rc, job->o.source, UINT64_MAX,
+				  "there is no such data set");
 	TRY(catalog_dir(catalog, id, dir));
 	return manifest_load(v, dir, &job->m, &job->d);
 }
@@ -86,7 +93,7 @@ static bool manifest_of_before(struct stage_job *job, const char *key)
 {
 	char id[MANIFEST_ID_SIZE];
 	struct local_store s;
-	struct detail ignored = { 0 };
+	struct detail ignored = {0};
 	return job->o.to && store_recall_source(job->io.env, job->o.to, key, id) == 0 &&
 	       store_init(&s, job->io.env, job->o.to, id) == 0 &&
 	       manifest_load(job->io.local, s.dir, &job->m, &ignored) == 0;
@@ -105,7 +112,7 @@ static int manifest_of_dir(struct stage_job *job)
 	manifest_scan_key(job->o.source, &scan, key);
 	int rc = 0;
 	if (!manifest_of_before(job, key)) {
-		struct progress p = { on_sums, job, job->o.cancel };
+		struct progress p = {on_sums, job, job->o.cancel};
 		rc = manifest_make_from(v, job->o.source, &scan, &job->m, &p, &job->d);
 		if (rc == 0 && job->o.to)
 			rc = store_note_source(job->io.env, job->o.to, key, job->m->id);
@@ -153,9 +160,11 @@ static int lock_store(struct stage_job *job)
 		if (rc == 0)
 			return 0;
 		if (rc != -LE_BUSY) {
-			stage_fail(job, detail_set(&job->d, rc, job->store.base, UINT64_MAX,
-						   "cannot keep copies here: %s", status_text(rc)),
-				   rc == -LE_ACCES || rc == -LE_ROFS ? LEAT_STAGE_PERMISSION : LEAT_STAGE_INTERNAL);
+			stage_fail(job,
+				   detail_set(&job->d, rc, job->store.base, UINT64_MAX,
+					      "cannot keep copies here: %s", status_text(rc)),
+				   rc == -LE_ACCES || rc == -LE_ROFS ? LEAT_STAGE_PERMISSION
+								     : LEAT_STAGE_INTERNAL);
 			return rc;
 		}
 		if (tries % 4 == 0)
@@ -163,8 +172,9 @@ static int lock_store(struct stage_job *job)
 		if (cancelled(job))
 			return job->rc;
 		if (loop_now_us() >= give_up) {
-			stage_fail(job, detail_set(&job->d, -LE_TIMEDOUT, job->store.dir, UINT64_MAX,
-						   "another process is still making this copy"),
+			stage_fail(job,
+				   detail_set(&job->d, -LE_TIMEDOUT, job->store.dir, UINT64_MAX,
+					      "another process is still making this copy"),
 				   LEAT_STAGE_TIMEOUT);
 			return job->rc;
 		}
@@ -202,8 +212,8 @@ static int add_usage(void *arg, const struct leat_stage_copy *c)
 	return 0;
 }
 
-/* Space that other jobs have been promised but not yet used is not known; allocation per file, before its
- * first byte, catches that case. */
+/* Space that other jobs have been promised but not yet used is not known; allocation per file,
+ * before its first byte, catches that case. */
 static int check_room(struct stage_job *job)
 {
 	struct statvfs st;
@@ -214,7 +224,7 @@ static int check_room(struct stage_job *job)
 			missing = want + SPARE_BYTES - room;
 	}
 	if (job->o.capacity) {
-		struct usage u = { job->m->id, 0 };
+		struct usage u = {job->m->id, 0};
 		int rc = copies_list(&job->io, job->o.to, add_usage, &u);
 		(void)rc; /* what cannot be read does not count */
 		if (u.others + job->m->bytes > job->o.capacity &&
@@ -224,9 +234,11 @@ static int check_room(struct stage_job *job)
 	if (missing == 0)
 		return 0;
 	job->r->bytes_missing = missing;
-	stage_fail(job, detail_set(&job->d, -LE_NOSPC, job->o.to, UINT64_MAX,
-				   "%llu bytes more are needed: free some, or evict a copy",
-				   (unsigned long long)missing), LEAT_STAGE_NO_CAPACITY);
+	stage_fail(job,
+		   detail_set(&job->d, -LE_NOSPC, job->o.to, UINT64_MAX,
+			      "%llu bytes more are needed: free some, or evict a copy",
+			      (unsigned long long)missing),
+		   LEAT_STAGE_NO_CAPACITY);
 	return job->rc;
 }
 
@@ -248,8 +260,11 @@ static void on_verify(void *arg, const struct fetch_report *f)
 
 static int read_back(struct stage_job *job)
 {
-	struct fetch_options fo = { .store = &job->store, .manifest = job->m, .report = on_verify, .arg = job,
-		.cancel = job->o.cancel };
+	struct fetch_options fo = {.store = &job->store,
+				   .manifest = job->m,
+				   .report = on_verify,
+				   .arg = job,
+				   .cancel = job->o.cancel};
 	struct fetch_report report;
 	uint64_t n_bad;
 	int code, rc = fetch_verify(&fo, &report, &n_bad, &code, &job->d);
@@ -267,7 +282,7 @@ static int read_back(struct stage_job *job)
 static void make_samples(struct stage_job *job)
 {
 	struct sample_index *x;
-	struct detail ignored = { 0 };
+	struct detail ignored = {0};
 	char dir[STORE_PATH_SIZE];
 	if (samples_load(job->io.local, job->store.dir, &x) == 0) {
 		index_destroy(x);
@@ -277,7 +292,7 @@ static void make_samples(struct stage_job *job)
 	if (!entries)
 		return;
 	for (uint32_t i = 0; i < job->m->n_files; i++)
-		entries[i] = (struct files_entry){ job->m->files[i].path, job->m->files[i].size };
+		entries[i] = (struct files_entry){job->m->files[i].path, job->m->files[i].size};
 	snprintf(dir, sizeof(dir), "%.4000s/data", job->store.dir);
 	if (index_build(job->io.local, dir, entries, job->m->n_files, &x, &ignored) == 0) {
 		int rc = samples_store(job->io.local, job->store.dir, x);
@@ -287,23 +302,30 @@ static void make_samples(struct stage_job *job)
 	free(entries);
 }
 
-/* So that a copy made under another name, or from the directory itself, is found by this one too. */
+/* So that a copy made under another name, or from the directory itself, is found by this one too.
+ */
 static void note_alias(struct stage_job *job)
 {
 	char alias[2 * MANIFEST_NAME_MAX + 4];
 	if (job->o.source[0] == '/')
 		return;
-	snprintf(alias, sizeof(alias), "%s%s", job->o.source, strchr(job->o.source, '@') ? "" : "@latest");
+	snprintf(alias, sizeof(alias), "%s%s", job->o.source,
+		 strchr(job->o.source, '@') ? "" : "@latest");
 	int rc = store_note_source(job->io.env, job->o.to, alias, job->m->id);
 	(void)rc; /* it can still be found by its id */
 }
 
 static int make_copy(struct stage_job *job)
 {
-	struct fetch_options fo = { .store = &job->store, .manifest = job->m, .source = io_source(&job->io),
-		.source_dir = job->o.source[0] == '/' ? job->o.source : job->m->source, .report = on_fetch,
-		.arg = job, .cancel = job->o.cancel };
-	struct fetch_report report = { 0 };
+	struct fetch_options fo = {.store = &job->store,
+				   .manifest = job->m,
+				   .source = io_source(&job->io),
+				   .source_dir =
+					   job->o.source[0] == '/' ? job->o.source : job->m->source,
+				   .report = on_fetch,
+				   .arg = job,
+				   .cancel = job->o.cancel};
+	struct fetch_report report = {0};
 	int code = LEAT_STAGE_INTERNAL, rc = store_clear_ready(&job->store);
 	if (rc == 0)
 		rc = manifest_store(job->io.local, job->store.dir, job->m);
@@ -348,9 +370,10 @@ void stage_in_fiber(void *arg)
 	job->start_us = env_now_us(job->io.env);
 	int rc = run(job);
 	if (rc < 0) {
-		int code = rc == -LE_NOSPC ? LEAT_STAGE_NO_CAPACITY :
-			   rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS ? LEAT_STAGE_PERMISSION :
-			   LEAT_STAGE_INTERNAL;
+		int code = rc == -LE_NOSPC ? LEAT_STAGE_NO_CAPACITY
+			   : rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS
+				   ? LEAT_STAGE_PERMISSION
+				   : LEAT_STAGE_INTERNAL;
 		detail_set(&job->d, rc, job->o.to, UINT64_MAX, "%s", status_text(rc));
 		stage_fail(job, rc, code);
 	}

@@ -1,9 +1,10 @@
 /*
  * A volume: a tree of files to read data sets from and to keep manifests in, either the local file
- * system or a Leat namespace, so that staging and the loader are written once and can be tested without servers.
+ * system or a Leat namespace, so that staging and the loader are written once and can be tested
+ * without servers.
  *
- * Everything here yields and must run in a fiber, for a Leat volume of the client's own loop. A file belongs to
- * the loop that opened it. Paths are absolute. Errors are statuses.
+ * Everything here yields and must run in a fiber, for a Leat volume of the client's own loop. A
+ * file belongs to the loop that opened it. Paths are absolute. Errors are statuses.
  */
 #ifndef LEAT_STAGE_VOL_H
 #define LEAT_STAGE_VOL_H
@@ -23,7 +24,8 @@ struct vol;
 struct vol_stat {
 	uint64_t size;
 	int64_t mtime_ns;
-	uint64_t ino, ver; /* ver moves whenever the content does: ctime, or Leat's change counter */
+	uint64_t ino,
+		ver; /* ver moves whenever the content does: ctime, or Leat's change counter */
 	uint32_t mode;
 	uint32_t block; /* of the checksums that sums() knows; 0: none */
 };
@@ -39,15 +41,19 @@ struct vol_file {
 };
 
 struct vol_ops {
-	int (*stat)(struct vol *v, const char *path, struct vol_stat *ret_st); /* does not follow links */
+	int (*stat)(struct vol *v, const char *path,
+		    struct vol_stat *ret_st); /* does not follow links */
 	/* each must not yield; non-zero ends the walk and is returned. */
-	int (*list)(struct vol *v, const char *path, int (*each)(void *arg, const struct vol_entry *e), void *arg);
-	int (*open)(struct vol *v, const char *path, int flags, uint32_t mode, struct vol_file **ret_file);
+	int (*list)(struct vol *v, const char *path,
+		    int (*each)(void *arg, const struct vol_entry *e), void *arg);
+	int (*open)(struct vol *v, const char *path, int flags, uint32_t mode,
+		    struct vol_file **ret_file);
 	void (*close)(struct vol_file *f);
 	int64_t (*pread)(struct vol_file *f, void *buf, uint64_t len, uint64_t off);
 	int (*pwrite)(struct vol_file *f, const void *buf, uint64_t len, uint64_t off);
 	int (*sync)(struct vol_file *f);
-	int (*sums)(struct vol_file *f, int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole),
+	int (*sums)(struct vol_file *f,
+		    int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole),
 		    void *arg);
 	int (*mkdir)(struct vol *v, const char *path, uint32_t mode);
 	int (*unlink)(struct vol *v, const char *path);
@@ -88,8 +94,10 @@ static inline int64_t vol_pread(struct vol_file *f, void *buf, uint64_t len, uin
 }
 /* All of them; -LE_NODATA when the file is shorter. */
 int vol_pread_all(struct vol_file *f, void *buf, uint64_t len, uint64_t off) CHECK_RESULT;
-/* A whole file of at most max bytes, malloc'd, NUL-terminated behind len. -LE_FBIG if it is larger. */
-int vol_read_file(struct vol *v, const char *path, uint64_t max, char **ret_data, size_t *ret_len) CHECK_RESULT;
+/* A whole file of at most max bytes, malloc'd, NUL-terminated behind len. -LE_FBIG if it is larger.
+ */
+int vol_read_file(struct vol *v, const char *path, uint64_t max, char **ret_data,
+		  size_t *ret_len) CHECK_RESULT;
 /* Durable and atomic: a temporary file beside it, sync, rename, sync of the folder. */
 int vol_write_file(struct vol *v, const char *path, const void *data, size_t len) CHECK_RESULT;
 /* With its parents; fine if it is there. */
@@ -107,7 +115,8 @@ struct scan {
 	uint64_t bytes;
 };
 #define SCAN_FILES_MAX (1u << 26)
-/* Names that begin with ".leat" are left out. The walk is bounded: path 4095 bytes, SCAN_FILES_MAX files. */
+/* Names that begin with ".leat" are left out. The walk is bounded: path 4095 bytes, SCAN_FILES_MAX
+ * files. */
 int scan_tree(struct vol *v, const char *dir, struct scan *ret_scan, struct detail *d) CHECK_RESULT;
 void scan_fini(struct scan *s);
 

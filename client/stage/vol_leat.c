@@ -29,8 +29,12 @@ static struct ll_file *ll_of(struct vol_file *f)
 
 static void take_attr(const struct attr *a, struct vol_stat *ret_st)
 {
-	*ret_st = (struct vol_stat){ .size = a->size, .mtime_ns = a->mtime_ns, .ino = a->ino.v,
-		.ver = a->change, .mode = a->mode, .block = chunk_block_size(a->layout.chunk_size) };
+	*ret_st = (struct vol_stat){.size = a->size,
+				    .mtime_ns = a->mtime_ns,
+				    .ino = a->ino.v,
+				    .ver = a->change,
+				    .mode = a->mode,
+				    .block = chunk_block_size(a->layout.chunk_size)};
 }
 
 static int remote_stat(struct vol *v, const char *path, struct vol_stat *ret_st)
@@ -55,7 +59,7 @@ static int on_entry(void *arg, const struct ll_dirent *e)
 {
 	struct listing *l = arg;
 	char name[LEAT_NAME_MAX + 1];
-	struct vol_entry entry = { .name = name, .has_stat = !(e->attr.flags & ATTR_UNSETTLED) };
+	struct vol_entry entry = {.name = name, .has_stat = !(e->attr.flags & ATTR_UNSETTLED)};
 	memcpy(name, e->name.data, e->name.len);
 	name[e->name.len] = 0;
 	take_attr(&e->attr, &entry.st);
@@ -64,10 +68,11 @@ static int on_entry(void *arg, const struct ll_dirent *e)
 	return l->rc != 0;
 }
 
-static int remote_list(struct vol *v, const char *path, int (*each)(void *arg, const struct vol_entry *e), void *arg)
+static int remote_list(struct vol *v, const char *path,
+		       int (*each)(void *arg, const struct vol_entry *e), void *arg)
 {
 	struct leat_fs *fs = fs_of(v);
-	struct listing l = { each, arg, 0, 0 };
+	struct listing l = {each, arg, 0, 0};
 	struct attr dir;
 	bool eof = false;
 	TRY(path_find(fs, path, true, &dir));
@@ -76,7 +81,8 @@ static int remote_list(struct vol *v, const char *path, int (*each)(void *arg, c
 	return l.rc;
 }
 
-static int open_ll(struct vol *v, const char *path, int flags, uint32_t mode, struct ll_file **ret_ll)
+static int open_ll(struct vol *v, const char *path, int flags, uint32_t mode,
+		   struct ll_file **ret_ll)
 {
 	struct leat_fs *fs = fs_of(v);
 	char name[LEAT_NAME_MAX + 1];
@@ -86,14 +92,17 @@ static int open_ll(struct vol *v, const char *path, int flags, uint32_t mode, st
 	int rc = path_find(fs, path, true, &a);
 	if (rc == -LE_NOENT && (flags & O_CREAT)) {
 		TRY(path_parent(fs, path, &parent, name));
-		return ll_create(fs->client, &fs->cred, parent, bytes_of(name, (uint32_t)strlen(name)), mode,
-				 (uint32_t)flags, ret_ll, &a);
+		return ll_create(fs->client, &fs->cred, parent,
+				 bytes_of(name, (uint32_t)strlen(name)), mode, (uint32_t)flags,
+				 ret_ll, &a);
 	}
 	TRY(rc);
-	return ll_open(fs->client, &fs->cred, a.ino, (uint32_t)(flags & ~O_CREAT), ret_ll, &a, &changed);
+	return ll_open(fs->client, &fs->cred, a.ino, (uint32_t)(flags & ~O_CREAT), ret_ll, &a,
+		       &changed);
 }
 
-static int remote_open(struct vol *v, const char *path, int flags, uint32_t mode, struct vol_file **ret_file)
+static int remote_open(struct vol *v, const char *path, int flags, uint32_t mode,
+		       struct vol_file **ret_file)
 {
 	struct remote_file *f = calloc(1, sizeof(*f));
 	if (!f)
@@ -132,7 +141,8 @@ static int remote_sync(struct vol_file *f)
 }
 
 static int remote_sums(struct vol_file *f,
-		       int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole), void *arg)
+		       int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole),
+		       void *arg)
 {
 	return ll_sums(ll_of(f), each, arg);
 }
@@ -143,7 +153,8 @@ static int remote_mkdir(struct vol *v, const char *path, uint32_t mode)
 	char name[LEAT_NAME_MAX + 1];
 	struct ino parent;
 	TRY(path_parent(fs, path, &parent, name));
-	return ll_mkdir(fs->client, &fs->cred, parent, bytes_of(name, (uint32_t)strlen(name)), mode, NULL);
+	return ll_mkdir(fs->client, &fs->cred, parent, bytes_of(name, (uint32_t)strlen(name)), mode,
+			NULL);
 }
 
 static int remote_unlink(struct vol *v, const char *path)

@@ -34,8 +34,11 @@ static int64_t ns_of(struct timespec t)
 
 static void take_stat(const struct stat *from, struct vol_stat *to)
 {
-	*to = (struct vol_stat){ .size = (uint64_t)from->st_size, .mtime_ns = ns_of(from->st_mtim),
-		.ino = from->st_ino & INT64_MAX, .ver = (uint64_t)ns_of(from->st_ctim), .mode = from->st_mode };
+	*to = (struct vol_stat){.size = (uint64_t)from->st_size,
+				.mtime_ns = ns_of(from->st_mtim),
+				.ino = from->st_ino & INT64_MAX,
+				.ver = (uint64_t)ns_of(from->st_ctim),
+				.mode = from->st_mode};
 }
 
 static int local_stat(struct vol *v, const char *path, struct vol_stat *ret_st)
@@ -54,18 +57,20 @@ struct listing {
 static int on_entry(void *arg, const struct env_dirent *e)
 {
 	struct listing *l = arg;
-	struct vol_entry entry = { .name = e->name };
+	struct vol_entry entry = {.name = e->name};
 	entry.st.mode = e->is_dir ? S_IFDIR : 0;
 	return l->each(l->arg, &entry);
 }
 
-static int local_list(struct vol *v, const char *path, int (*each)(void *arg, const struct vol_entry *e), void *arg)
+static int local_list(struct vol *v, const char *path,
+		      int (*each)(void *arg, const struct vol_entry *e), void *arg)
 {
-	struct listing l = { each, arg };
+	struct listing l = {each, arg};
 	return env_list(env_of(v), path, on_entry, &l);
 }
 
-static int local_open(struct vol *v, const char *path, int flags, uint32_t mode, struct vol_file **ret_file)
+static int local_open(struct vol *v, const char *path, int flags, uint32_t mode,
+		      struct vol_file **ret_file)
 {
 	struct local_file *f = calloc(1, sizeof(*f));
 	if (!f)
@@ -91,7 +96,8 @@ static int64_t local_pread(struct vol_file *f, void *buf, uint64_t len, uint64_t
 {
 	uint64_t got = 0;
 	while (got < len) {
-		int64_t n = env_file_pread_some(file_of(f), (char *)buf + got, len - got, off + got);
+		int64_t n =
+			env_file_pread_some(file_of(f), (char *)buf + got, len - got, off + got);
 		if (n < 0)
 			return n;
 		if (n == 0)
@@ -112,7 +118,8 @@ static int local_sync(struct vol_file *f)
 }
 
 static int local_sums(struct vol_file *f,
-		      int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole), void *arg)
+		      int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole),
+		      void *arg)
 {
 	(void)f;
 	(void)each;

@@ -1,4 +1,5 @@
-/* Any bytes as a tar archive, and any bytes as a sample index: no crash, and what is accepted is sound. */
+/* Any bytes as a tar archive, and any bytes as a sample index: no crash, and what is accepted is
+ * sound. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,8 +62,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		abort();
 	memcpy(copy, data, size);
 	mend_sums(copy, size);
-	struct bytes_in in = { copy, size };
-	struct tar_input input = { read_bytes, &in, size };
+	struct bytes_in in = {copy, size};
+	struct tar_input input = {read_bytes, &in, size};
 	index_add_file(b, "a.tar", size);
 	if (tar_index(b, &input, &fault) == 0 && index_builder_finish(b, &x) == 0)
 		check(x);

@@ -1,19 +1,21 @@
 /*
- * The loader: shuffled batches of samples, exactly once per epoch, straight from verified copies or from the
- * servers into memory that the training code reads in place.
+ * The loader: shuffled batches of samples, exactly once per epoch, straight from verified copies or
+ * from the servers into memory that the training code reads in place.
  *
- * The order is a pure function of seed, epoch, data set and position (client/loader/ORDER.md), so what is needed next is
- * known: worker fibers read ahead into slots of shared memory, and a batch is handed out only when all its bytes
- * are there and verified. A batch is a set of pointers into a slot; the slot is used again when the last reference
- * to the batch is gone.
+ * The order is a pure function of seed, epoch, data set and position (client/loader/ORDER.md), so
+ * what is needed next is known: worker fibers read ahead into slots of shared memory, and a batch
+ * is handed out only when all its bytes are there and verified. A batch is a set of pointers into a
+ * slot; the slot is used again when the last reference to the batch is gone.
  *
- * Results are 0, a count, or a negative status (leat_errno, leat_strerror of leat.h); leat_last_error says what is
- * behind it. Structs that begin with their size are zeroed and given their size by the caller.
+ * Results are 0, a count, or a negative status (leat_errno, leat_strerror of leat.h);
+ * leat_last_error says what is behind it. Structs that begin with their size are zeroed and given
+ * their size by the caller.
  *
- * Threads: a data set may be used by any threads at once; a loader by one thread at a time, except that
- * leat_batch_ref, leat_batch_unref, the leat_batch_ views, leat_loader_metrics and leat_loader_event_fd may be called by any
- * thread at any time. After fork() the child can only read batches it has; every call that needs the library's threads
- * fails there with the status of EOPNOTSUPP.
+ * Threads: a data set may be used by any threads at once; a loader by one thread at a time, except
+ * that leat_batch_ref, leat_batch_unref, the leat_batch_ views, leat_loader_metrics and
+ * leat_loader_event_fd may be called by any thread at any time. After fork() the child can only
+ * read batches it has; every call that needs the library's threads fails there with the status of
+ * EOPNOTSUPP.
  */
 #ifndef LEAT_LOADER_H
 #define LEAT_LOADER_H
@@ -39,7 +41,7 @@ struct leat_error {
 	const char *origin; /* "local", "server" or "" */
 	uint64_t offset;    /* UINT64_MAX: the file as a whole */
 	char path[4096];
-	char message[512];  /* one sentence with path and offset */
+	char message[512]; /* one sentence with path and offset */
 };
 /* Of the last failed call of this header in this thread. Valid until the next one. */
 const struct leat_error *leat_last_error(void);
@@ -48,24 +50,29 @@ const struct leat_error *leat_last_error(void);
 
 struct leat_dataset_options {
 	size_t size;
-	/* Where it lies: this Leat namespace; NULL: the local file system. Must outlive the data set. */
+	/* Where it lies: this Leat namespace; NULL: the local file system. Must outlive the data
+	 * set. */
 	struct leat_fs *fs;
 	/* Where staged copies are looked for first; NULL: nowhere. */
 	const char *stage_dir;
 	/* Where names are looked up; NULL: "/.leat/datasets". */
 	const char *catalog;
-	/* Loops that read and verify, each a thread; 0: 1. With fs the instance's own thread reads. */
+	/* Loops that read and verify, each a thread; 0: 1. With fs the instance's own thread reads.
+	 */
 	uint32_t threads;
-	/* Non-zero: do not verify staged copies. Otherwise every block is verified when it is first touched. */
+	/* Non-zero: do not verify staged copies. Otherwise every block is verified when it is first
+	 * touched. */
 	int no_verify;
 };
 /*
- * what: "name@version"; a directory (absolute); the path of a staged copy (DIR/.leat/ID or its data/); a pattern for files
- * of one directory ("/data/train-*.tar", the wildcards in the last component only). If any file is called *.tar, the
- * archives are the data set (WebDataset: one field per extension), else each file is a sample with the field "data", and
- * the first folder of its path is its class. A READY copy in stage_dir is preferred and kept from being evicted.
+ * what: "name@version"; a directory (absolute); the path of a staged copy (DIR/.leat/ID or its
+ * data/); a pattern for files of one directory ("/data/train-*.tar", the wildcards in the last
+ * component only). If any file is called *.tar, the archives are the data set (WebDataset: one
+ * field per extension), else each file is a sample with the field "data", and the first folder of
+ * its path is its class. A READY copy in stage_dir is preferred and kept from being evicted.
  */
-int leat_dataset_open(const char *what, const struct leat_dataset_options *opts, struct leat_dataset **ret_dataset);
+int leat_dataset_open(const char *what, const struct leat_dataset_options *opts,
+		      struct leat_dataset **ret_dataset);
 /* Loaders and batches keep what they need of it. NULL is fine. */
 void leat_dataset_close(struct leat_dataset *ds);
 
@@ -74,10 +81,10 @@ struct leat_dataset_stat {
 	uint64_t samples, files, bytes; /* bytes of all fields */
 	uint64_t order_word;            /* of ORDER.md */
 	uint32_t n_fields, n_classes;
-	char id[65];       /* of the manifest, "" without one */
-	char format[16];   /* "tar" or "files" */
-	char source[16];   /* "copy", "local", "server" */
-	char path[4096];   /* where the files are read */
+	char id[65];     /* of the manifest, "" without one */
+	char format[16]; /* "tar" or "files" */
+	char source[16]; /* "copy", "local", "server" */
+	char path[4096]; /* where the files are read */
 };
 int leat_dataset_stat(const struct leat_dataset *ds, struct leat_dataset_stat *ret_stat);
 /* Valid as long as the data set; NULL beyond the end. */
@@ -85,33 +92,38 @@ const char *leat_dataset_field(const struct leat_dataset *ds, uint32_t i);
 const char *leat_dataset_class(const struct leat_dataset *ds, uint32_t i);
 const char *leat_dataset_key(const struct leat_dataset *ds, uint64_t sample);
 /* Any samples, in the order asked for (repeats allowed), all their fields, as one batch. */
-int leat_dataset_read(struct leat_dataset *ds, const uint64_t *samples, uint32_t n, struct leat_batch **ret_batch);
+int leat_dataset_read(struct leat_dataset *ds, const uint64_t *samples, uint32_t n,
+		      struct leat_batch **ret_batch);
 
 /* ---- order ---- */
 
-/* mode: "global", "window", "window:N", "sequential", "file". batch: the global batch, which decides on the default
- * window. */
-int leat_order_open(const struct leat_dataset *ds, const char *mode, uint64_t seed, uint64_t epoch, uint32_t batch,
-		    struct leat_order **ret_order);
+/* mode: "global", "window", "window:N", "sequential", "file". batch: the global batch, which
+ * decides on the default window. */
+int leat_order_open(const struct leat_dataset *ds, const char *mode, uint64_t seed, uint64_t epoch,
+		    uint32_t batch, struct leat_order **ret_order);
 /* The sample at a position of the epoch, or -1 beyond its end. Pure, any thread. */
 int64_t leat_order_at(const struct leat_order *order, uint64_t position);
 void leat_order_close(struct leat_order *order);
 
 /* ---- loaders ---- */
 
-enum leat_on_error { LEAT_ON_ERROR_RAISE = 0, LEAT_ON_ERROR_SKIP = 1 };
+enum leat_on_error {
+	LEAT_ON_ERROR_RAISE = 0,
+	LEAT_ON_ERROR_SKIP = 1
+};
 
 struct leat_loader_options {
 	size_t size;
-	const char *order;      /* NULL: "global" */
-	const char *tail;       /* "drop" (NULL), "pad", "shorter" */
+	const char *order; /* NULL: "global" */
+	const char *tail;  /* "drop" (NULL), "pad", "shorter" */
 	uint64_t seed, epoch;
-	uint32_t batch;         /* of all ranks together; world divides it */
-	uint32_t rank, world;   /* world 0: 1 */
-	uint64_t epochs;        /* then leat_next ends; 0: for ever */
-	uint32_t depth;         /* batches in memory, held ones included, 2..64; 0: 6 */
-	uint64_t memory_limit;  /* bytes of all batches, held ones included; 0: 1 GiB */
-	int on_error;           /* enum leat_on_error; SKIP: a sample that cannot be read shortens its batch */
+	uint32_t batch;        /* of all ranks together; world divides it */
+	uint32_t rank, world;  /* world 0: 1 */
+	uint64_t epochs;       /* then leat_next ends; 0: for ever */
+	uint32_t depth;        /* batches in memory, held ones included, 2..64; 0: 6 */
+	uint64_t memory_limit; /* bytes of all batches, held ones included; 0: 1 GiB */
+	int on_error; /* enum leat_on_error; SKIP: a sample that cannot be read shortens its batch
+		       */
 	const char *const *fields; /* NULL-terminated; NULL: all */
 };
 int leat_loader_open(struct leat_dataset *ds, const struct leat_loader_options *opts,
@@ -122,9 +134,10 @@ void leat_loader_close(struct leat_loader *ld);
 uint64_t leat_loader_steps(const struct leat_loader *ld);
 
 /*
- * The next batch: 1 and a reference to it. 0 at the end of an epoch; the call after that begins the next one. Negative
- * statuses: of a read error (raise), after which the same batch is tried again by the next call; of EBUSY when the
- * caller holds all slots or all memory, so that no batch can ever come (leat_last_error says how many).
+ * The next batch: 1 and a reference to it. 0 at the end of an epoch; the call after that begins the
+ * next one. Negative statuses: of a read error (raise), after which the same batch is tried again
+ * by the next call; of EBUSY when the caller holds all slots or all memory, so that no batch can
+ * ever come (leat_last_error says how many).
  */
 int leat_next(struct leat_loader *ld, struct leat_batch **ret_batch);
 /* The status of EAGAIN when none is ready; with a timeout: of ETIMEDOUT. */
@@ -135,10 +148,11 @@ int leat_loader_event_fd(const struct leat_loader *ld);
 
 /* Goes to the start of an epoch; does nothing if that is where it is. */
 int leat_loader_set_epoch(struct leat_loader *ld, uint64_t epoch);
-/* What was handed out so far, as JSON of at most 256 bytes with NUL; returns its length. Independent of rank, depth and
- * threads; world may be another when it is set. */
+/* What was handed out so far, as JSON of at most 256 bytes with NUL; returns its length.
+ * Independent of rank, depth and threads; world may be another when it is set. */
 int leat_loader_state(struct leat_loader *ld, char *ret_json, size_t size);
-/* Goes on from there. The status of EINVAL where it belongs to another data set, order or global batch. */
+/* Goes on from there. The status of EINVAL where it belongs to another data set, order or global
+ * batch. */
 int leat_loader_set_state(struct leat_loader *ld, const char *json);
 
 /* ---- batches ---- */
@@ -149,35 +163,46 @@ void leat_batch_unref(struct leat_batch *b); /* NULL is fine */
 uint32_t leat_batch_len(const struct leat_batch *b);
 uint64_t leat_batch_epoch(const struct leat_batch *b);
 uint64_t leat_batch_step(const struct leat_batch *b);
-const uint64_t *leat_batch_ids(const struct leat_batch *b);    /* sample numbers */
-const int64_t *leat_batch_labels(const struct leat_batch *b);  /* classes, -1: none */
+const uint64_t *leat_batch_ids(const struct leat_batch *b);   /* sample numbers */
+const int64_t *leat_batch_labels(const struct leat_batch *b); /* classes, -1: none */
 
 struct leat_view {
 	size_t size;
 	const uint8_t *base;     /* of the slot */
-	const uint64_t *offsets; /* of each sample's bytes, from base; UINT64_MAX: the sample has no such field */
+	const uint64_t *offsets; /* of each sample's bytes, from base; UINT64_MAX: the sample has no
+				    such field */
 	const uint64_t *lengths; /* in bytes */
 	uint64_t n;              /* samples */
-	int verified;            /* every byte was checked against the checksum made when it was written */
+	int verified; /* every byte was checked against the checksum made when it was written */
 };
-/* One field, one entry per sample. Valid as long as a reference to the batch. -ENOENT's status: no such field. */
+/* One field, one entry per sample. Valid as long as a reference to the batch. -ENOENT's status: no
+ * such field. */
 int leat_batch_field(const struct leat_batch *b, const char *field, struct leat_view *ret_view);
 /* The slot: address, length, and the memfd that it is a shared mapping of (borrowed). */
-void leat_batch_memory(const struct leat_batch *b, const void **ret_base, uint64_t *ret_len, int *ret_fd);
+void leat_batch_memory(const struct leat_batch *b, const void **ret_base, uint64_t *ret_len,
+		       int *ret_fd);
 
 /* ---- metrics ---- */
 
 /* Why leat_next had to wait. */
-enum leat_stall { LEAT_STALL_LOCAL, LEAT_STALL_SERVER, LEAT_STALL_VERIFY, LEAT_STALL_CONSUMER, LEAT_STALL_START,
-		  LEAT_STALLS };
+enum leat_stall {
+	LEAT_STALL_LOCAL,
+	LEAT_STALL_SERVER,
+	LEAT_STALL_VERIFY,
+	LEAT_STALL_CONSUMER,
+	LEAT_STALL_START,
+	LEAT_STALLS
+};
 #define LEAT_WAIT_BUCKETS 24
 struct leat_loader_metrics {
 	size_t size;
 	uint64_t batches, samples, skipped;
 	uint64_t bytes_local, bytes_server, bytes_verified, errors;
-	uint64_t wait_us, busy_us; /* in leat_next; between two calls of it. Their share is the accelerator's utilisation */
+	uint64_t wait_us, busy_us; /* in leat_next; between two calls of it. Their share is the
+				      accelerator's utilisation */
 	uint64_t stall_us[LEAT_STALLS];
-	uint64_t wait_histogram[LEAT_WAIT_BUCKETS]; /* bucket i: waits below 2^i us, the last one the rest */
+	uint64_t wait_histogram[LEAT_WAIT_BUCKETS]; /* bucket i: waits below 2^i us, the last one
+						       the rest */
 	uint32_t depth, ready, held, filling;
 	uint64_t memory, memory_limit;
 };

@@ -1,15 +1,15 @@
 /*
  * Staging: verified copies of data sets on node-local storage, and the data sets themselves.
  *
- * A copy lies in DIR/.leat/ID/data as plain files, ID being the content of the data set. It is READY when every
- * block of it has been verified in memory and synced to storage; the mark is the last thing written. N processes
- * that ask for the same data set at once make one copy. A copy that was interrupted, even by kill -9 or a
- * power cut, goes on where it was: what was synced is kept, what may not have been is verified again, only
- * what is missing or wrong is moved.
+ * A copy lies in DIR/.leat/ID/data as plain files, ID being the content of the data set. It is
+ * READY when every block of it has been verified in memory and synced to storage; the mark is the
+ * last thing written. N processes that ask for the same data set at once make one copy. A copy that
+ * was interrupted, even by kill -9 or a power cut, goes on where it was: what was synced is kept,
+ * what may not have been is verified again, only what is missing or wrong is moved.
  *
  * Functions block, may be called from any thread, and return 0 or a negative status (leat_errno,
- * leat_strerror); what is behind it is in the result. Structs that begin with their size are to be set to zero and given their size by the
- * caller, so that they can grow.
+ * leat_strerror); what is behind it is in the result. Structs that begin with their size are to be
+ * set to zero and given their size by the caller, so that they can grow.
  */
 #ifndef LEAT_STAGE_H
 #define LEAT_STAGE_H
@@ -50,9 +50,10 @@ const char *leat_stage_code_text(int code);
 
 struct leat_stage_progress {
 	size_t size;
-	const char *phase; /* "wait" for another process, "scan", "checksum" the source, "copy", "verify" */
-	uint64_t bytes, bytes_total;       /* verified so far, of how many */
-	uint64_t bytes_moved;              /* of them read from the source */
+	const char *phase; /* "wait" for another process, "scan", "checksum" the source, "copy",
+			      "verify" */
+	uint64_t bytes, bytes_total; /* verified so far, of how many */
+	uint64_t bytes_moved;        /* of them read from the source */
 	uint64_t files, files_total;
 	uint64_t elapsed_us;
 };
@@ -73,11 +74,12 @@ struct leat_stage_options {
 	uint32_t timeout_ms;
 	/* Read every block back from storage before READY. */
 	int readback;
-	/* Called at most 10 times a second, from a thread of the library; must not call back into it. */
+	/* Called at most 10 times a second, from a thread of the library; must not call back into
+	 * it. */
 	void (*progress)(void *arg, const struct leat_stage_progress *p);
 	void *arg;
-	/* Non-zero ends the call with LEAT_STAGE_CANCELLED; may be set from a signal handler. The copy can be
-	 * resumed. */
+	/* Non-zero ends the call with LEAT_STAGE_CANCELLED; may be set from a signal handler. The
+	 * copy can be resumed. */
 	const volatile int *cancel;
 };
 
@@ -91,19 +93,25 @@ struct leat_stage_result {
 	uint64_t bytes_moved;    /* read from the source by this call */
 	uint64_t bytes_missing;  /* NO_CAPACITY: so much more space is needed */
 	uint64_t elapsed_us;
-	uint32_t skipped;        /* links and special files of the source, not copied */
+	uint32_t skipped; /* links and special files of the source, not copied */
 	/* Of a failure. */
-	char message[512];       /* one sentence with path and offset */
+	char message[512]; /* one sentence with path and offset */
 	char fail_path[4096];
-	uint64_t fail_offset;    /* UINT64_MAX: the file as a whole */
+	uint64_t fail_offset; /* UINT64_MAX: the file as a whole */
 };
 
 /* Returns when the copy is READY, or with what prevented it. */
 int leat_stage_in(const struct leat_stage_options *opts, struct leat_stage_result *ret_result);
 
-/* ---- what is there. `what`: an id, the first 6 or more digits of one, "name@version", or a source directory ---- */
+/* ---- what is there. `what`: an id, the first 6 or more digits of one, "name@version", or a source
+ * directory ---- */
 
-enum leat_stage_state { LEAT_COPY_PARTIAL, LEAT_COPY_STAGING, LEAT_COPY_READY, LEAT_COPY_DEGRADED };
+enum leat_stage_state {
+	LEAT_COPY_PARTIAL,
+	LEAT_COPY_STAGING,
+	LEAT_COPY_READY,
+	LEAT_COPY_DEGRADED
+};
 const char *leat_stage_state_text(int state);
 
 struct leat_stage_copy {
@@ -112,20 +120,22 @@ struct leat_stage_copy {
 	char name[132], version[132]; /* "" where it was staged from a directory */
 	char source[4096];
 	char path[4096];
-	int state;             /* enum leat_stage_state; DEGRADED: marked ready, but files are missing */
+	int state; /* enum leat_stage_state; DEGRADED: marked ready, but files are missing */
 	uint64_t files, bytes, bytes_verified;
-	int leased;            /* some process uses it */
+	int leased; /* some process uses it */
 };
 /* each: non-zero ends the walk and is returned. */
-int leat_stage_list(const char *to, int (*each)(void *arg, const struct leat_stage_copy *c), void *arg);
+int leat_stage_list(const char *to, int (*each)(void *arg, const struct leat_stage_copy *c),
+		    void *arg);
 /* The status of ENOENT: there is none; of EEXIST: several match. */
 int leat_stage_status(const char *to, const char *what, struct leat_stage_copy *ret_copy);
 /* The directory with the files: only of a READY copy (else the status of EAGAIN). */
 int leat_stage_path(const char *to, const char *what, char *ret_path, size_t size);
 /* Reads every block again. What is wrong is no longer READY afterwards and will be fetched again by
- * leat_stage_in; code is LEAT_STAGE_LOCAL_CORRUPT then. Of opts only to, progress, arg and cancel count. */
+ * leat_stage_in; code is LEAT_STAGE_LOCAL_CORRUPT then. Of opts only to, progress, arg and cancel
+ * count. */
 int leat_stage_verify(const struct leat_stage_options *opts, const char *what,
-			       struct leat_stage_result *ret_result);
+		      struct leat_stage_result *ret_result);
 /* Removes a copy. The status of EBUSY while it is leased or being made. */
 int leat_stage_evict(const char *to, const char *what);
 
@@ -146,16 +156,16 @@ struct leat_dataset_info {
 	char format[16];  /* "tar", "files", or "" */
 };
 
-/* Makes a manifest and a sample index of opts->source, a directory, and names it; checksums are imported without
- * reading the data where the source is a Leat namespace. An existing alias gives the status of EEXIST. Of opts fs, source, catalog,
- * progress, arg and cancel count. */
+/* Makes a manifest and a sample index of opts->source, a directory, and names it; checksums are
+ * imported without reading the data where the source is a Leat namespace. An existing alias gives
+ * the status of EEXIST. Of opts fs, source, catalog, progress, arg and cancel count. */
 int leat_dataset_create(const struct leat_stage_options *opts, const char *alias,
-				 struct leat_dataset_info *ret_info, struct leat_stage_result *ret_result);
+			struct leat_dataset_info *ret_info, struct leat_stage_result *ret_result);
 /* fs NULL: catalog is a local directory. catalog NULL: "/.leat/datasets" of fs. */
 int leat_dataset_list(struct leat_fs *fs, const char *catalog,
-			       int (*each)(void *arg, const struct leat_dataset_info *i), void *arg);
+		      int (*each)(void *arg, const struct leat_dataset_info *i), void *arg);
 int leat_dataset_show(struct leat_fs *fs, const char *catalog, const char *alias,
-			       struct leat_dataset_info *ret_info);
+		      struct leat_dataset_info *ret_info);
 /* Removes the name and its manifest, not the data. */
 int leat_dataset_remove(struct leat_fs *fs, const char *catalog, const char *alias);
 

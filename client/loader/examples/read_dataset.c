@@ -14,7 +14,7 @@
 /* Where training would happen: all samples of a batch, in place. */
 static uint64_t use(const struct leat_batch *batch, const char *field)
 {
-	struct leat_view view = { .size = sizeof(view) };
+	struct leat_view view = {.size = sizeof(view)};
 	uint64_t sum = 0;
 	if (leat_batch_field(batch, field, &view) < 0)
 		return 0;
@@ -27,8 +27,8 @@ static uint64_t use(const struct leat_batch *batch, const char *field)
 
 static int run(struct leat_dataset *ds)
 {
-	struct leat_loader_options options = { .size = sizeof(options), .batch = 32, .seed = 42, .tail = "shorter",
-		.epochs = 2 };
+	struct leat_loader_options options = {
+		.size = sizeof(options), .batch = 32, .seed = 42, .tail = "shorter", .epochs = 2};
 	struct leat_loader *loader;
 	struct leat_batch *batch;
 	uint64_t samples = 0, sum = 0;
@@ -42,7 +42,8 @@ static int run(struct leat_dataset *ds)
 			leat_batch_unref(batch);
 		}
 		if (rc == 0)
-			printf("epoch %d: %" PRIu64 " samples so far, sum %" PRIu64 "\n", epoch, samples, sum);
+			printf("epoch %d: %" PRIu64 " samples so far, sum %" PRIu64 "\n", epoch,
+			       samples, sum);
 	}
 	leat_loader_close(loader);
 	return rc;
@@ -50,7 +51,7 @@ static int run(struct leat_dataset *ds)
 
 int main(int argc, char **argv)
 {
-	struct leat_dataset_options options = { .size = sizeof(options) };
+	struct leat_dataset_options options = {.size = sizeof(options)};
 	struct leat_dataset *ds;
 	int remote = argc == 3 && strcmp(argv[1], "-l") == 0;
 	if (argc != 2 + remote)

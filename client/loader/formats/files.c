@@ -24,7 +24,7 @@ static uint32_t find_classes(const struct files_entry *entries, uint32_t n, stru
 		const char *slash = strchr(entries[i].path, '/');
 		if (!slash)
 			return 0;
-		struct name c = { entries[i].path, (size_t)(slash - entries[i].path) };
+		struct name c = {entries[i].path, (size_t)(slash - entries[i].path)};
 		if (n_names == 0 || by_bytes(&ret_names[n_names - 1], &c) != 0)
 			ret_names[n_names++] = c;
 	}
@@ -44,8 +44,9 @@ int files_index(struct index_builder *b, const struct files_entry *entries, uint
 		const char *path = entries[i].path;
 		int32_t label = -1;
 		if (n_classes) {
-			struct name key = { path, (size_t)(strchr(path, '/') - path) };
-			const struct name *c = bsearch(&key, classes, n_classes, sizeof(*classes), by_bytes);
+			struct name key = {path, (size_t)(strchr(path, '/') - path)};
+			const struct name *c =
+				bsearch(&key, classes, n_classes, sizeof(*classes), by_bytes);
 			label = (int32_t)(c - classes);
 		}
 		index_add_file(b, path, entries[i].size);

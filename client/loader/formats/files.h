@@ -1,7 +1,8 @@
 /*
- * Plain files, one sample each: field "data" is the whole file, the key is its path. Where every file
- * lies in a folder, the first folder of the path is the class ("cat/1.png"): classes are numbered in the order of
- * their names' bytes, as torchvision's ImageFolder does, and a sample's label is its class.
+ * Plain files, one sample each: field "data" is the whole file, the key is its path. Where every
+ * file lies in a folder, the first folder of the path is the class ("cat/1.png"): classes are
+ * numbered in the order of their names' bytes, as torchvision's ImageFolder does, and a sample's
+ * label is its class.
  */
 #ifndef LEAT_LOADER_FILES_H
 #define LEAT_LOADER_FILES_H
@@ -14,6 +15,7 @@ struct files_entry {
 };
 
 /* Adds files and their samples. Entries sorted by the bytes of their path. */
-int files_index(struct index_builder *b, const struct files_entry *entries, uint32_t n) CHECK_RESULT;
+int files_index(struct index_builder *b, const struct files_entry *entries,
+		uint32_t n) CHECK_RESULT;
 
 #endif

@@ -6,8 +6,8 @@
 #include <string.h>
 
 /* Headers of small members follow one another closely: one large read finds many of them. */
-#define WINDOW_LARGE (128u << 10)
-#define WINDOW_SMALL (2u << 10)
+#define WINDOW_LARGE  (128u << 10)
+#define WINDOW_SMALL  (2u << 10)
 #define FIELD_LEN_MAX 64u
 
 struct header {
@@ -94,7 +94,8 @@ static bool sum_is_right(const struct header *h)
 	if (!number(h->sum, sizeof(h->sum), &want))
 		return false;
 	for (size_t i = 0; i < TAR_BLOCK; i++) {
-		bool in_sum = i >= offsetof(struct header, sum) && i < offsetof(struct header, type);
+		bool in_sum =
+			i >= offsetof(struct header, sum) && i < offsetof(struct header, type);
 		uint8_t c = in_sum ? ' ' : p[i];
 		plain += c;
 		with_sign += (int8_t)c;
@@ -246,7 +247,7 @@ static int take_member(struct scan *s, const struct header *h, uint64_t *off,
 	if (h->type == '0' || h->type == 0 || h->type == '7') {
 		if (!s->has_name)
 			header_name(s, h);
-		struct tar_member m = { s->name, s->name_len, data, size };
+		struct tar_member m = {s->name, s->name_len, data, size};
 		bool is_dir = m.name_len > 0 && m.name[m.name_len - 1] == '/';
 		rc = is_dir ? 0 : each(arg, &m);
 	}
@@ -276,12 +277,12 @@ static int walk(struct scan *s, int (*each)(void *arg, const struct tar_member *
 	}
 }
 
-int tar_scan(const struct tar_input *in, int (*each)(void *arg, const struct tar_member *m), void *arg,
-	     struct tar_fault *ret_fault)
+int tar_scan(const struct tar_input *in, int (*each)(void *arg, const struct tar_member *m),
+	     void *arg, struct tar_fault *ret_fault)
 {
 	struct scan *s = calloc(1, sizeof(*s));
 	int rc = -LE_NOMEM;
-	*ret_fault = (struct tar_fault){ 0, "" };
+	*ret_fault = (struct tar_fault){0, ""};
 	if (!s)
 		return -LE_NOMEM;
 	s->in = in;
@@ -330,7 +331,7 @@ static int group_member(void *arg, const struct tar_member *m)
 		return 0;
 	size_t field_len = m->name_len - key_len - 1;
 	if (field_len > FIELD_LEN_MAX) {
-		*g->fault = (struct tar_fault){ m->off, "extension too long" };
+		*g->fault = (struct tar_fault){m->off, "extension too long"};
 		return -LE_CORRUPT;
 	}
 	for (size_t i = 0; i < field_len; i++)
@@ -341,13 +342,13 @@ static int group_member(void *arg, const struct tar_member *m)
 		g->open = true;
 		index_add_sample(g->b, g->key, key_len, -1);
 	} else if (index_has_member(g->b, field, field_len)) {
-		*g->fault = (struct tar_fault){ m->off, "the same field twice in one sample" };
+		*g->fault = (struct tar_fault){m->off, "the same field twice in one sample"};
 		return -LE_CORRUPT;
 	}
 	index_add_member(g->b, field, field_len, m->off, m->len);
 	int rc = index_builder_error(g->b);
 	if (rc < 0)
-		*g->fault = (struct tar_fault){ m->off, "too many fields" };
+		*g->fault = (struct tar_fault){m->off, "too many fields"};
 	return rc;
 }
 
@@ -357,7 +358,7 @@ int tar_index(struct index_builder *b, const struct tar_input *in, struct tar_fa
 	if (!g)
 		return -LE_NOMEM;
 	struct tar_fault scan_fault;
-	*ret_fault = (struct tar_fault){ 0, "" };
+	*ret_fault = (struct tar_fault){0, ""};
 	g->b = b;
 	g->fault = ret_fault;
 	int rc = tar_scan(in, group_member, g, &scan_fault);

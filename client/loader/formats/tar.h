@@ -1,7 +1,7 @@
 /*
  * Reading tar archives: POSIX ustar, GNU (long names, base-256 numbers) and pax headers, as
- * pax(1) of POSIX.1-2017 and the GNU tar manual ("Basic Tar Format") describe them. Only headers are
- * read, so an archive of any size is scanned with a few small reads per member.
+ * pax(1) of POSIX.1-2017 and the GNU tar manual ("Basic Tar Format") describe them. Only headers
+ * are read, so an archive of any size is scanned with a few small reads per member.
  *
  * The bytes are not trusted: every number is checked against the archive's size, names and pax
  * headers are bounded, and no name is ever used as a path.
@@ -14,12 +14,13 @@
 
 #include "client/loader/index.h"
 
-#define TAR_BLOCK 512u
+#define TAR_BLOCK    512u
 #define TAR_NAME_MAX 4096u
-#define TAR_PAX_MAX (1u << 20)
+#define TAR_PAX_MAX  (1u << 20)
 
 struct tar_input {
-	/* Up to len bytes at off: how many (short only at the end of the file), or a negative status. */
+	/* Up to len bytes at off: how many (short only at the end of the file), or a negative
+	 * status. */
 	int64_t (*read)(void *arg, void *buf, size_t len, uint64_t off);
 	void *arg;
 	uint64_t size;
@@ -37,19 +38,22 @@ struct tar_fault {
 	const char *what;
 };
 
-/* Calls each for every regular file; non-zero ends the scan and is returned. -LE_CORRUPT with *ret_fault for
- * a damaged or truncated archive, -LE_NOTSUP for a sparse member. Needs 1.2 MiB of memory meanwhile. */
-int tar_scan(const struct tar_input *in, int (*each)(void *arg, const struct tar_member *m), void *arg,
-	     struct tar_fault *ret_fault) CHECK_RESULT;
+/* Calls each for every regular file; non-zero ends the scan and is returned. -LE_CORRUPT with
+ * *ret_fault for a damaged or truncated archive, -LE_NOTSUP for a sparse member. Needs 1.2 MiB of
+ * memory meanwhile. */
+int tar_scan(const struct tar_input *in, int (*each)(void *arg, const struct tar_member *m),
+	     void *arg, struct tar_fault *ret_fault) CHECK_RESULT;
 
 /*
- * The WebDataset convention (github.com/webdataset/webdataset, "tariterators"): a member "dir/name.ext" has the
- * key "dir/name", up to the first dot of the last component, and the field "ext", in lower case; successive
- * members of one key are one sample. Members without a key or extension, and those whose key begins and ends with
+ * The WebDataset convention (github.com/webdataset/webdataset, "tariterators"): a member
+ * "dir/name.ext" has the key "dir/name", up to the first dot of the last component, and the field
+ * "ext", in lower case; successive members of one key are one sample. Members without a key or
+ * extension, and those whose key begins and ends with
  * "__", are left out. A field that comes twice in a sample is -LE_CORRUPT.
  *
  * Adds the archive's samples to b, to which the archive was added as a file.
  */
-int tar_index(struct index_builder *b, const struct tar_input *in, struct tar_fault *ret_fault) CHECK_RESULT;
+int tar_index(struct index_builder *b, const struct tar_input *in,
+	      struct tar_fault *ret_fault) CHECK_RESULT;
 
 #endif

@@ -46,7 +46,10 @@ static uint8_t *put(struct archive *a, char type, const char *name, const void *
 	memcpy(h, name, strlen(name) < 100 ? strlen(name) : 100);
 	snprintf((char *)h + 124, 12, "%011zo", len);
 	h[156] = (uint8_t)type;
-	memcpy(h + 257, "ustar\0" "00", 8);
+	memcpy(h + 257,
+	       "ustar\0"
+	       "00",
+	       8);
 	set_sum(h);
 	memset(h + 512, 0, (len + 511) / 512 * 512);
 	memcpy(h + 512, data, len);
@@ -63,7 +66,7 @@ static void put_end(struct archive *a)
 static int index_of(struct archive *a, struct sample_index **ret_index, struct tar_fault *ret_fault)
 {
 	struct index_builder *b;
-	struct tar_input in = { read_archive, a, a->len };
+	struct tar_input in = {read_archive, a, a->len};
 	assert_int_equal(index_builder_create(INDEX_TAR, &b), 0);
 	index_add_file(b, "x.tar", a->len);
 	int rc = tar_index(b, &in, ret_fault);
@@ -126,7 +129,7 @@ static void test_long_names(void **state)
 	struct tar_fault fault;
 	char name[600], pax[700];
 	memset(name, 'n', sizeof(name));
-	strcpy(name + 500, ".bin");
+	memcpy(name + 500, ".bin", 5);
 	put(a, 'L', "././@LongLink", name, strlen(name) + 1);
 	put(a, '0', name, "gnu", 3);
 	name[0] = 'm';
@@ -246,8 +249,8 @@ static void test_large_members_are_skipped_over(void **state)
 static void test_classes_of_plain_files(void **state)
 {
 	(void)state;
-	static const struct files_entry entries[] = { { "a-b/1.png", 5 }, { "a/2.png", 0 }, { "a/x/3.png", 7 },
-		{ "z/4.png", 1 } };
+	static const struct files_entry entries[] = {
+		{"a-b/1.png", 5}, {"a/2.png", 0}, {"a/x/3.png", 7}, {"z/4.png", 1}};
 	struct index_builder *b;
 	struct sample_index *x;
 	assert_int_equal(index_builder_create(INDEX_FILES, &b), 0);

@@ -19,9 +19,9 @@
 #include "client/include/leat/leat_stage.h"
 #include "common/base/status.h"
 
-#define SHARDS 7u
+#define SHARDS    7u
 #define PER_SHARD 31u
-#define SAMPLES (SHARDS * PER_SHARD)
+#define SAMPLES   (SHARDS * PER_SHARD)
 
 struct world {
 	char root[64], src[96], to[96];
@@ -44,12 +44,15 @@ static void sample_bytes(uint32_t s, uint8_t *buf)
 
 static void put_member(FILE *f, const char *name, const void *data, size_t len)
 {
-	uint8_t h[512] = { 0 }, zeros[512] = { 0 };
+	uint8_t h[512] = {0}, zeros[512] = {0};
 	uint32_t sum = 0;
 	snprintf((char *)h, 100, "%s", name);
 	snprintf((char *)h + 124, 12, "%011zo", len);
 	h[156] = '0';
-	memcpy(h + 257, "ustar\0" "00", 8);
+	memcpy(h + 257,
+	       "ustar\0"
+	       "00",
+	       8);
 	memset(h + 148, ' ', 8);
 	for (int i = 0; i < 512; i++)
 		sum += h[i];
@@ -114,7 +117,7 @@ static int teardown(void **state)
 
 static struct leat_dataset *open_dir(const struct world *w)
 {
-	struct leat_dataset_options o = { .size = sizeof(o) };
+	struct leat_dataset_options o = {.size = sizeof(o)};
 	struct leat_dataset *ds;
 	assert_int_equal(leat_dataset_open(w->src, &o, &ds), 0);
 	return ds;
@@ -122,18 +125,18 @@ static struct leat_dataset *open_dir(const struct world *w)
 
 static void stage(const struct world *w, char *ret_path)
 {
-	struct leat_stage_options o = { .size = sizeof(o), .source = w->src, .to = w->to };
+	struct leat_stage_options o = {.size = sizeof(o), .source = w->src, .to = w->to};
 	struct leat_stage_result *r = calloc(1, sizeof(*r));
 	r->size = sizeof(*r);
 	assert_int_equal(leat_stage_in(&o, r), 0);
-	strcpy(ret_path, r->path);
+	memcpy(ret_path, r->path, sizeof(r->path));
 	free(r);
 }
 
 static void check_batch(const struct leat_batch *b, uint32_t *seen)
 {
 	static uint8_t want[200000];
-	struct leat_view bin = { .size = sizeof(bin) }, cls = { .size = sizeof(cls) };
+	struct leat_view bin = {.size = sizeof(bin)}, cls = {.size = sizeof(cls)};
 	assert_int_equal(leat_batch_field(b, "bin", &bin), 0);
 	assert_int_equal(leat_batch_field(b, "cls", &cls), 0);
 	assert_int_equal(leat_batch_field(b, "jpg", &cls), -LE_NOENT);
@@ -162,11 +165,16 @@ static void run_epoch(struct leat_loader *ld, uint32_t *seen, uint32_t *ret_batc
 	assert_int_equal(rc, 0);
 }
 
-static struct leat_loader *open_loader(struct leat_dataset *ds, const char *order, const char *tail, uint32_t batch,
-				       uint32_t rank, uint32_t world)
+static struct leat_loader *open_loader(struct leat_dataset *ds, const char *order, const char *tail,
+				       uint32_t batch, uint32_t rank, uint32_t world)
 {
-	struct leat_loader_options o = { .size = sizeof(o), .order = order, .tail = tail, .batch = batch,
-		.rank = rank, .world = world, .seed = 5 };
+	struct leat_loader_options o = {.size = sizeof(o),
+					.order = order,
+					.tail = tail,
+					.batch = batch,
+					.rank = rank,
+					.world = world,
+					.seed = 5};
 	struct leat_loader *ld;
 	assert_int_equal(leat_loader_open(ds, &o, &ld), 0);
 	return ld;
@@ -174,13 +182,13 @@ static struct leat_loader *open_loader(struct leat_dataset *ds, const char *orde
 
 static void test_each_sample_exactly_once_per_epoch(void **state)
 {
-	static const char *const orders[] = { "global", "window:2", "sequential", "file" };
+	static const char *const orders[] = {"global", "window:2", "sequential", "file"};
 	struct leat_dataset *ds = open_dir(*state);
 	for (int i = 0; i < 4; i++) {
 		struct leat_loader *ld = open_loader(ds, orders[i], "shorter", 16, 0, 1);
 		assert_int_equal(leat_loader_steps(ld), (SAMPLES + 15) / 16);
 		for (int epoch = 0; epoch < 2; epoch++) {
-			uint32_t seen[SAMPLES] = { 0 }, batches = 0;
+			uint32_t seen[SAMPLES] = {0}, batches = 0;
 			run_epoch(ld, seen, &batches);
 			assert_int_equal(batches, (SAMPLES + 15) / 16);
 			for (uint32_t s = 0; s < SAMPLES; s++)
@@ -202,7 +210,8 @@ static void test_the_order_is_the_specified_one(void **state)
 		assert_int_equal(leat_batch_step(b), step);
 		assert_int_equal(leat_batch_len(b), 5);
 		for (uint32_t i = 0; i < 5; i++)
-			assert_int_equal(leat_batch_ids(b)[i], leat_order_at(order, step * 20 + 5 + i));
+			assert_int_equal(leat_batch_ids(b)[i],
+					 leat_order_at(order, step * 20 + 5 + i));
 		leat_batch_unref(b);
 	}
 	assert_int_equal(leat_order_at(order, SAMPLES), -1);
@@ -214,7 +223,7 @@ static void test_the_order_is_the_specified_one(void **state)
 static void test_resume_with_another_world(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state);
-	uint32_t seen[SAMPLES] = { 0 }, batches = 0;
+	uint32_t seen[SAMPLES] = {0}, batches = 0;
 	char json[256];
 	struct leat_batch *b;
 	struct leat_loader *ld = open_loader(ds, "window:3", "shorter", 12, 0, 1);
@@ -272,7 +281,7 @@ static void test_set_epoch(void **state)
 static void test_holding_everything_is_told(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state);
-	struct leat_loader_options o = { .size = sizeof(o), .batch = 8, .depth = 3 };
+	struct leat_loader_options o = {.size = sizeof(o), .batch = 8, .depth = 3};
 	struct leat_loader *ld;
 	struct leat_batch *b[4];
 	assert_int_equal(leat_loader_open(ds, &o, &ld), 0);
@@ -294,9 +303,12 @@ static void test_holding_everything_is_told(void **state)
 static void test_memory_is_capped(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state);
-	struct leat_loader_options o = { .size = sizeof(o), .batch = 60, .depth = 8, .memory_limit = 8u << 20,
-		.tail = "pad" };
-	struct leat_loader_metrics m = { .size = sizeof(m) };
+	struct leat_loader_options o = {.size = sizeof(o),
+					.batch = 60,
+					.depth = 8,
+					.memory_limit = 8u << 20,
+					.tail = "pad"};
+	struct leat_loader_metrics m = {.size = sizeof(m)};
 	struct leat_loader *ld;
 	struct leat_batch *b, *held[8];
 	int rc, n = 0;
@@ -328,12 +340,12 @@ static void test_memory_is_capped(void **state)
 static void test_event_fd_and_try_next(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state);
-	struct leat_loader_options o = { .size = sizeof(o), .batch = 32, .epochs = 2 };
+	struct leat_loader_options o = {.size = sizeof(o), .batch = 32, .epochs = 2};
 	struct leat_loader *ld;
 	struct leat_batch *b;
 	int batches = 0, ends = 0;
 	assert_int_equal(leat_loader_open(ds, &o, &ld), 0);
-	struct pollfd p = { .fd = leat_loader_event_fd(ld), .events = POLLIN };
+	struct pollfd p = {.fd = leat_loader_event_fd(ld), .events = POLLIN};
 	while (ends < 2) {
 		assert_int_equal(poll(&p, 1, 10000), 1);
 		int rc = leat_try_next(ld, &b);
@@ -355,10 +367,10 @@ static void test_staged_copies_are_verified(void **state)
 	struct world *w = *state;
 	char path[4096], shard[4200];
 	struct leat_dataset *ds;
-	struct leat_dataset_options o = { .size = sizeof(o), .stage_dir = w->to };
-	struct leat_dataset_stat st = { .size = sizeof(st) };
-	struct leat_loader_metrics m = { .size = sizeof(m) };
-	uint32_t seen[SAMPLES] = { 0 }, batches = 0;
+	struct leat_dataset_options o = {.size = sizeof(o), .stage_dir = w->to};
+	struct leat_dataset_stat st = {.size = sizeof(st)};
+	struct leat_loader_metrics m = {.size = sizeof(m)};
+	uint32_t seen[SAMPLES] = {0}, batches = 0;
 	struct leat_batch *b;
 	stage(w, path);
 	/* By the source's name, and by the copy's own path. */
@@ -400,8 +412,11 @@ static void test_staged_copies_are_verified(void **state)
 		assert_string_equal(leat_last_error()->origin, "local");
 	}
 	leat_loader_close(ld);
-	struct leat_loader_options lo = { .size = sizeof(lo), .order = "sequential", .batch = PER_SHARD,
-		.on_error = LEAT_ON_ERROR_SKIP, .epochs = 1 };
+	struct leat_loader_options lo = {.size = sizeof(lo),
+					 .order = "sequential",
+					 .batch = PER_SHARD,
+					 .on_error = LEAT_ON_ERROR_SKIP,
+					 .epochs = 1};
 	assert_int_equal(leat_loader_open(ds, &lo, &ld), 0);
 	memset(seen, 0, sizeof(seen));
 	batches = 0;
@@ -417,7 +432,7 @@ static void test_staged_copies_are_verified(void **state)
 static void test_random_access(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state);
-	static const uint64_t ids[] = { 100, 3, 3, SAMPLES - 1, 7 };
+	static const uint64_t ids[] = {100, 3, 3, SAMPLES - 1, 7};
 	uint64_t beyond = SAMPLES;
 	struct leat_batch *b;
 	assert_int_equal(leat_dataset_read(ds, ids, 5, &b), 0);
@@ -433,11 +448,11 @@ static void test_random_access(void **state)
 static void test_fields_patterns_and_threads(void **state)
 {
 	struct world *w = *state;
-	static const char *const fields[] = { "cls", NULL }, *const none[] = { "jpg", NULL };
-	struct leat_dataset_options o = { .size = sizeof(o), .threads = 3 };
-	struct leat_loader_options lo = { .size = sizeof(lo), .batch = 1, .fields = none };
-	struct leat_view v = { .size = sizeof(v) };
-	struct leat_dataset_stat st = { .size = sizeof(st) };
+	static const char *const fields[] = {"cls", NULL}, *const none[] = {"jpg", NULL};
+	struct leat_dataset_options o = {.size = sizeof(o), .threads = 3};
+	struct leat_loader_options lo = {.size = sizeof(lo), .batch = 1, .fields = none};
+	struct leat_view v = {.size = sizeof(v)};
+	struct leat_dataset_stat st = {.size = sizeof(st)};
 	struct leat_dataset *ds;
 	struct leat_loader *ld;
 	struct leat_batch *b;
@@ -499,7 +514,8 @@ static void test_a_forked_child_gets_a_clear_error(void **state)
 	pid_t pid = fork();
 	if (pid == 0) {
 		struct leat_batch *c;
-		int bad = leat_next(ld, &c) != -LE_NOTSUP || !strstr(leat_last_error()->message, "forked");
+		int bad = leat_next(ld, &c) != -LE_NOTSUP ||
+			  !strstr(leat_last_error()->message, "forked");
 		bad |= leat_dataset_read(ds, &id, 1, &c) != -LE_NOTSUP;
 		bad |= leat_batch_len(b) != 8;
 		leat_batch_unref(b);
@@ -530,8 +546,8 @@ static void test_plain_files_with_classes(void **state)
 		fprintf(f, "picture %d", i);
 		fclose(f);
 	}
-	struct leat_dataset_options o = { .size = sizeof(o) };
-	struct leat_view v = { .size = sizeof(v) };
+	struct leat_dataset_options o = {.size = sizeof(o)};
+	struct leat_view v = {.size = sizeof(v)};
 	struct leat_dataset *ds;
 	struct leat_batch *b;
 	assert_int_equal(leat_dataset_open(dir, &o, &ds), 0);

@@ -31,11 +31,13 @@ static void check_vector(const char *line)
 	struct shard_rule rule;
 	uint64_t stride, want, h = 0xcbf29ce484222325ULL;
 	uint32_t unused, k = 0;
-	struct order_spec spec = { .mode = ORDER_GLOBAL };
-	assert_int_equal(sscanf(line, "%31s %" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNx64
-				      " %llu:%llu:%llu:%llu %" SCNu64 " %" SCNx64 " %255s",
+	struct order_spec spec = {.mode = ORDER_GLOBAL};
+	assert_int_equal(sscanf(line,
+				"%31s %" SCNu32 " %" SCNu64 " %" SCNu64 " %" SCNx64
+				" %llu:%llu:%llu:%llu %" SCNu64 " %" SCNx64 " %255s",
 				mode, &spec.window, &spec.seed, &spec.epoch, &spec.dataset, &rule.a,
-				&rule.b, &rule.c, &rule.n, &stride, &want, head), 12);
+				&rule.b, &rule.c, &rule.n, &stride, &want, head),
+			 12);
 	assert_int_equal(order_mode_parse(mode, &spec.mode, &unused), 0);
 	uint64_t *first = shard_firsts(&rule);
 	spec.n_shards = (uint32_t)rule.n;
@@ -46,7 +48,8 @@ static void check_vector(const char *line)
 	for (uint64_t p = 0; p < spec.n; p += stride, k++) {
 		uint64_t v = order_at(&o, p);
 		if (k < 8)
-			snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s%" PRIu64, k ? "," : "", v);
+			snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s%" PRIu64,
+				 k ? "," : "", v);
 		for (int i = 0; i < 8; i++)
 			h = (h ^ (v >> 8 * i & 255)) * 0x100000001b3ULL;
 	}
@@ -61,7 +64,8 @@ static void test_frozen_vectors(void **state)
 	(void)state;
 	const char *src = getenv("LEAT_SRC");
 	char path[4096], line[1024];
-	snprintf(path, sizeof(path), "%s/tests/unit/client/loader/order_vectors.txt", src ? src : ".");
+	snprintf(path, sizeof(path), "%s/tests/unit/client/loader/order_vectors.txt",
+		 src ? src : ".");
 	FILE *f = fopen(path, "r");
 	assert_non_null(f);
 	int n = 0;
@@ -95,21 +99,25 @@ static void test_every_sample_exactly_once(void **state)
 {
 	(void)state;
 	for (uint64_t n = 0; n < 300; n++) {
-		struct order_spec spec = { .mode = ORDER_GLOBAL, .seed = n, .epoch = 1, .n = n };
+		struct order_spec spec = {.mode = ORDER_GLOBAL, .seed = n, .epoch = 1, .n = n};
 		assert_permutation(&spec);
 	}
-	struct shard_rule rule = { 0, 37, 101, 777 };
+	struct shard_rule rule = {0, 37, 101, 777};
 	uint64_t *first = shard_firsts(&rule);
-	static const uint32_t windows[] = { 1, 2, 7, 64, 776, 777, 5000 };
+	static const uint32_t windows[] = {1, 2, 7, 64, 776, 777, 5000};
 	for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
 		for (int mode = ORDER_GLOBAL; mode <= ORDER_FILE; mode++) {
-			struct order_spec spec = { .mode = (enum order_mode)mode, .window = windows[i],
-				.seed = i, .dataset = 99, .n = first[777], .n_shards = 777,
-				.shard_first = first };
+			struct order_spec spec = {.mode = (enum order_mode)mode,
+						  .window = windows[i],
+						  .seed = i,
+						  .dataset = 99,
+						  .n = first[777],
+						  .n_shards = 777,
+						  .shard_first = first};
 			assert_permutation(&spec);
 		}
 	}
-	struct order_spec big = { .mode = ORDER_GLOBAL, .seed = 5, .n = 1000003 };
+	struct order_spec big = {.mode = ORDER_GLOBAL, .seed = 5, .n = 1000003};
 	assert_permutation(&big);
 	free(first);
 }
@@ -118,10 +126,14 @@ static void test_every_sample_exactly_once(void **state)
 static void test_windows_stay_apart(void **state)
 {
 	(void)state;
-	struct shard_rule rule = { 10, 0, 1, 100 };
+	struct shard_rule rule = {10, 0, 1, 100};
 	uint64_t *first = shard_firsts(&rule);
-	struct order_spec spec = { .mode = ORDER_WINDOW, .window = 8, .seed = 3, .n = 1000, .n_shards = 100,
-		.shard_first = first };
+	struct order_spec spec = {.mode = ORDER_WINDOW,
+				  .window = 8,
+				  .seed = 3,
+				  .n = 1000,
+				  .n_shards = 100,
+				  .shard_first = first};
 	struct order o;
 	assert_int_equal(order_init(&o, &spec), 0);
 	int window_of_shard[100];
@@ -141,7 +153,7 @@ static double chi_square(uint64_t n, uint32_t seeds)
 	uint32_t *count = calloc(n * n, sizeof(*count));
 	assert_non_null(count);
 	for (uint32_t s = 0; s < seeds; s++) {
-		struct order_spec spec = { .mode = ORDER_GLOBAL, .seed = s, .dataset = 7, .n = n };
+		struct order_spec spec = {.mode = ORDER_GLOBAL, .seed = s, .dataset = 7, .n = n};
 		struct order o;
 		assert_int_equal(order_init(&o, &spec), 0);
 		for (uint64_t p = 0; p < n; p++)
@@ -158,7 +170,7 @@ static double chi_square(uint64_t n, uint32_t seeds)
 static void test_positions_are_uniform(void **state)
 {
 	(void)state;
-	static const uint64_t sizes[] = { 2, 3, 5, 8, 10, 17, 32, 100 };
+	static const uint64_t sizes[] = {2, 3, 5, 8, 10, 17, 32, 100};
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		double n = (double)sizes[i], df = (n - 1) * (n - 1);
 		double chi = chi_square(sizes[i], 20000);
@@ -168,13 +180,16 @@ static void test_positions_are_uniform(void **state)
 	}
 }
 
-/* Neighbours in the order are as far apart as in a random permutation, and so are successive epochs. */
+/* Neighbours in the order are as far apart as in a random permutation, and so are successive
+ * epochs. */
 static void test_neighbours_and_epochs_are_unrelated(void **state)
 {
 	(void)state;
-	enum { N = 100000 };
+	enum {
+		N = 100000
+	};
 	struct order a, b;
-	struct order_spec spec = { .mode = ORDER_GLOBAL, .seed = 1, .n = N };
+	struct order_spec spec = {.mode = ORDER_GLOBAL, .seed = 1, .n = N};
 	assert_int_equal(order_init(&a, &spec), 0);
 	spec.epoch = 1;
 	assert_int_equal(order_init(&b, &spec), 0);
@@ -199,11 +214,11 @@ static void test_neighbours_and_epochs_are_unrelated(void **state)
 static void test_shares_are_equal_and_complete(void **state)
 {
 	(void)state;
-	static const uint32_t batches[] = { 1, 8, 60, 100 }, worlds[] = { 1, 2, 4, 5, 20 };
+	static const uint32_t batches[] = {1, 8, 60, 100}, worlds[] = {1, 2, 4, 5, 20};
 	for (uint64_t n = 0; n < 250; n += 7) {
 		for (int i = 0; i < 4 * 5 * 3; i++) {
-			struct order_deal d = { n, batches[i % 4], worlds[i / 4 % 5],
-				(enum order_tail)(i / 20) };
+			struct order_deal d = {n, batches[i % 4], worlds[i / 4 % 5],
+					       (enum order_tail)(i / 20)};
 			if (d.batch % d.world)
 				continue;
 			uint64_t at = 0;
@@ -229,15 +244,17 @@ static void test_shares_are_equal_and_complete(void **state)
 static void test_bad_specs_are_refused(void **state)
 {
 	(void)state;
-	static const uint64_t wrong_end[] = { 0, 5, 9 }, falling[] = { 0, 8, 5, 10 }, late[] = { 1, 10 };
+	static const uint64_t wrong_end[] = {0, 5, 9}, falling[] = {0, 8, 5, 10}, late[] = {1, 10};
 	struct order o;
-	struct order_spec spec = { .mode = ORDER_FILE, .n = 10, .n_shards = 2, .shard_first = wrong_end };
+	struct order_spec spec = {
+		.mode = ORDER_FILE, .n = 10, .n_shards = 2, .shard_first = wrong_end};
 	assert_int_equal(order_init(&o, &spec), -LE_INVAL);
-	spec = (struct order_spec){ .mode = ORDER_FILE, .n = 10, .n_shards = 3, .shard_first = falling };
+	spec = (struct order_spec){
+		.mode = ORDER_FILE, .n = 10, .n_shards = 3, .shard_first = falling};
 	assert_int_equal(order_init(&o, &spec), -LE_INVAL);
-	spec = (struct order_spec){ .mode = ORDER_FILE, .n = 10, .n_shards = 1, .shard_first = late };
+	spec = (struct order_spec){.mode = ORDER_FILE, .n = 10, .n_shards = 1, .shard_first = late};
 	assert_int_equal(order_init(&o, &spec), -LE_INVAL);
-	spec = (struct order_spec){ .mode = ORDER_WINDOW, .n = 10 };
+	spec = (struct order_spec){.mode = ORDER_WINDOW, .n = 10};
 	assert_int_equal(order_init(&o, &spec), -LE_INVAL);
 	enum order_mode mode;
 	uint32_t w;

@@ -47,7 +47,7 @@ static void nested(void *arg)
 
 static void deep_nesting_is_refused(void **state)
 {
-	struct loop_options lo = { .name = "test" };
+	struct loop_options lo = {.name = "test"};
 	struct env *env = NULL;
 	struct loop *l = NULL;
 
@@ -62,7 +62,7 @@ static void deep_nesting_is_refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(deep_nesting_is_refused) };
+	const struct CMUnitTest tests[] = {cmocka_unit_test(deep_nesting_is_refused)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,8 +78,8 @@ static int teardown(void **state)
 
 static struct leat_stage_options options(const struct world *w)
 {
-	return (struct leat_stage_options){ .size = sizeof(struct leat_stage_options), .source = w->src,
-		.to = w->to };
+	return (struct leat_stage_options){
+		.size = sizeof(struct leat_stage_options), .source = w->src, .to = w->to};
 }
 
 static struct leat_stage_result *result(void)
@@ -128,7 +128,7 @@ static void test_status_path_lease_and_evict(void **state)
 	struct world *w = *state;
 	struct leat_stage_options o = options(w);
 	struct leat_stage_result *r = result();
-	struct leat_stage_copy c = { .size = sizeof(c) };
+	struct leat_stage_copy c = {.size = sizeof(c)};
 	struct leat_stage_lease *lease;
 	char path[4096], prefix[9];
 	assert_int_equal(leat_stage_status(w->to, w->src, &c), -LE_NOENT);
@@ -170,7 +170,7 @@ static void test_damage_is_found_named_and_healed(void **state)
 	struct world *w = *state;
 	struct leat_stage_options o = options(w);
 	struct leat_stage_result *r = result();
-	struct leat_stage_copy c = { .size = sizeof(c) };
+	struct leat_stage_copy c = {.size = sizeof(c)};
 	char copy[4096];
 	assert_int_equal(leat_stage_in(&o, r), 0);
 	memcpy(copy, r->path, sizeof(copy));
@@ -228,7 +228,7 @@ static void test_a_killed_process_is_gone_on_from(void **state)
 		int status;
 		assert_int_equal(waitpid(pid, &status, 0), pid);
 		assert_true(WIFSIGNALED(status));
-		struct leat_stage_copy c = { .size = sizeof(c) };
+		struct leat_stage_copy c = {.size = sizeof(c)};
 		assert_int_equal(leat_stage_status(w->to, w->src, &c), 0);
 		assert_int_equal(c.state, LEAT_COPY_PARTIAL);
 	}
@@ -237,7 +237,8 @@ static void test_a_killed_process_is_gone_on_from(void **state)
 	assert_int_equal(leat_stage_in(&o, r), 0);
 	moved += r->bytes_moved;
 	assert_int_equal(r->bytes_verified, total_bytes());
-	/* What the killed ones wrote is in the page cache still, and is verified, not moved again. */
+	/* What the killed ones wrote is in the page cache still, and is verified, not moved again.
+	 */
 	assert_true(moved < total_bytes());
 	assert_same(w, r->path);
 }
@@ -316,7 +317,7 @@ static void test_a_source_that_lies_is_refused(void **state)
 {
 	struct world *w = *state;
 	struct leat_stage_options o = options(w);
-	struct leat_dataset_info info = { .size = sizeof(info) };
+	struct leat_dataset_info info = {.size = sizeof(info)};
 	struct leat_stage_result *r = result();
 	char catalog[128];
 	snprintf(catalog, sizeof(catalog), "%s/catalog", w->root);
@@ -328,7 +329,7 @@ static void test_a_source_that_lies_is_refused(void **state)
 	assert_int_equal(stat(path, &st), 0);
 	damage(w->src, "big", 77777);
 	/* The time stands still: damaged. */
-	struct timespec times[2] = { st.st_atim, st.st_mtim };
+	struct timespec times[2] = {st.st_atim, st.st_mtim};
 	assert_int_equal(utimensat(AT_FDCWD, path, times, 0), 0);
 	o.source = "pictures@v1";
 	r = result();
@@ -359,7 +360,7 @@ static void test_datasets(void **state)
 {
 	struct world *w = *state;
 	struct leat_stage_options o = options(w);
-	struct leat_dataset_info info = { .size = sizeof(info) };
+	struct leat_dataset_info info = {.size = sizeof(info)};
 	char catalog[128];
 	int n = 0;
 	snprintf(catalog, sizeof(catalog), "%s/catalog", w->root);
