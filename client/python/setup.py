@@ -1,4 +1,5 @@
-"""pip install ./client/python: pure Python over libleat.so, which is taken along where it has been built."""
+"""pip install ./client/python: pure Python over libleat.so, which is taken along where it has
+been built."""
 import os
 import re
 import shutil
@@ -21,12 +22,15 @@ def version():
 class with_library(build_py):
     def run(self):
         super().run()
-        for path in (os.environ.get("LEAT_LIBRARY"), os.path.join(os.environ.get("BUILD", ""), "libleat.so"),
+        for path in (os.environ.get("LEAT_LIBRARY"),
+                     os.path.join(os.environ.get("BUILD", ""), "libleat.so"),
                      os.path.join(ROOT, "build", "libleat.so")):
             if path and os.path.isfile(path):
                 shutil.copy(path, os.path.join(self.build_lib, "leat", "libleat.so"))
                 break
 
 
-setup(name="leat", version=version(), description="Loader and staging of the Leat parallel file system",
-      packages=["leat"], python_requires=">=3.8", install_requires=["numpy"], cmdclass={"build_py": with_library})
+setup(name="leat", version=version(),
+      description="Loader and staging of the Leat parallel file system",
+      packages=["leat"], python_requires=">=3.8", extras_require={"numpy": ["numpy"]},
+      cmdclass={"build_py": with_library})

@@ -11,7 +11,8 @@ import tempfile
 import time
 import unittest
 
-SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
 BUILD = os.environ.get("BUILD") or SRC + "/build"
 sys.path[:0] = [SRC + "/client/python", SRC + "/tests/python"]
 import leat  # noqa: E402
@@ -35,7 +36,8 @@ class Cluster(unittest.TestCase):
         cls.tmp = tempfile.mkdtemp()
         with open(cls.tmp + "/more.conf", "w") as f:
             f.write("[client]\nrequest_timeout_ms = 3000\n")
-        cls.env = dict(os.environ, LEAT_DEV=cls.tmp + "/dev", LEAT_DEV_SIZE=str(1 << 30), BUILD=BUILD,
+        cls.env = dict(os.environ, LEAT_DEV=cls.tmp + "/dev", LEAT_DEV_SIZE=str(1 << 30),
+                       BUILD=BUILD,
                        LEAT_DEV_CONF=cls.tmp + "/more.conf", LEAT_DEV_MOUNTS="1")
         try:
             cls.dev("up")
@@ -60,11 +62,13 @@ class Cluster(unittest.TestCase):
 
     @classmethod
     def dev(cls, *words):
-        return subprocess.run([SRC + "/deploy/dev-cluster", *words], env=cls.env, check=True, text=True,
+        return subprocess.run([SRC + "/deploy/dev-cluster", *words], env=cls.env, check=True,
+                              text=True,
                               stdout=subprocess.PIPE).stdout
 
     def tool(self, *words, code=0):
-        done = subprocess.run([BUILD + "/leat", *words], env=self.env, capture_output=True, text=True, check=False)
+        done = subprocess.run([BUILD + "/leat", *words], env=self.env, capture_output=True,
+                              text=True, check=False)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout
 
@@ -104,7 +108,8 @@ class Cluster(unittest.TestCase):
     def test_killed_at_random_and_never_ready_too_early(self):
         to, rng, moved = self.to("killed"), random.Random(7), 0
         for _ in range(8):
-            child = subprocess.Popen([BUILD + "/leat", "stage", "in", "leat:/big", "--to", to], env=self.env,
+            child = subprocess.Popen([BUILD + "/leat", "stage", "in", "leat:/big", "--to", to],
+                                     env=self.env,
                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             time.sleep(rng.uniform(0.005, 0.12))
             child.send_signal(signal.SIGKILL)
@@ -135,7 +140,8 @@ class Cluster(unittest.TestCase):
         self.tool("stage", "in", "moving@v1", "--to", self.to("moving"), code=9)
 
     def test_a_dead_server_is_an_error_and_then_goes_on(self):
-        with leat.Dataset("leat:/big") as ds, leat.DataLoader(ds, 1, depth=2, order="sequential") as loader:
+        with leat.Dataset("leat:/big") as ds, leat.DataLoader(ds, 1, depth=2,
+                                                              order="sequential") as loader:
             loader.next()
             self.dev("stop", "ossd2")
             try:

@@ -13,7 +13,8 @@ import unittest
 
 import numpy as np
 
-SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
 sys.path[:0] = [SRC + "/client/python", SRC + "/tests/python"]
 import leat  # noqa: E402
 import order_ref  # noqa: E402
@@ -50,7 +51,8 @@ def make_shards(folder):
         kind = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)[i % 3]
         with tarfile.open(folder + "/train-%02d.tar" % i, "w", format=kind) as tar:
             for s in range(i * PER_SHARD, (i + 1) * PER_SHARD):
-                name = "d/" * (40 if kind != tarfile.USTAR_FORMAT and s % 5 == 0 else 1) + "s%04d" % s
+                deep = kind != tarfile.USTAR_FORMAT and s % 5 == 0
+                name = "d/" * (40 if deep else 1) + "s%04d" % s
                 add(tar, name + ".bin", payload(s))
                 add(tar, name + ".cls", str(s % 7).encode())
 
@@ -90,7 +92,8 @@ class Shards(unittest.TestCase):
             self.assertNotEqual(orders[0], orders[1])
 
     def test_the_order_is_that_of_the_specification(self):
-        files = sorted((f.encode(), os.path.getsize(self.src + "/" + f)) for f in os.listdir(self.src))
+        sizes = {f: os.path.getsize(self.src + "/" + f) for f in os.listdir(self.src)}
+        files = sorted((name.encode(), size) for name, size in sizes.items())
         word = order_ref.dataset_word(files)
         with leat.Dataset(self.src) as ds:
             self.assertEqual(ds.order_word, word)
@@ -105,7 +108,8 @@ class Shards(unittest.TestCase):
 
     def test_state_and_resume(self):
         with leat.Dataset(self.src) as ds:
-            with leat.DataLoader(ds, global_batch=12, seed=1, tail="shorter", rank=0, world=1) as loader:
+            with leat.DataLoader(ds, global_batch=12, seed=1, tail="shorter", rank=0,
+                                 world=1) as loader:
                 seen = []
                 for k, batch in enumerate(loader):
                     seen += batch.ids.tolist()
@@ -114,7 +118,8 @@ class Shards(unittest.TestCase):
                 state = json.loads(json.dumps(loader.state_dict()))
             self.assertLessEqual(len(json.dumps(state, separators=(",", ":"))), 256)
             for rank in range(3):
-                with leat.DataLoader(ds, global_batch=12, seed=1, tail="shorter", rank=rank, world=3) as loader:
+                with leat.DataLoader(ds, global_batch=12, seed=1, tail="shorter", rank=rank,
+                                     world=3) as loader:
                     loader.load_state_dict(state)
                     seen += [i for b in loader for i in b.ids.tolist()]
             self.assertEqual(sorted(seen), list(range(SAMPLES)))
@@ -124,7 +129,7 @@ class Shards(unittest.TestCase):
 
     def test_staged_copy_is_preferred_and_verified(self):
         phases = []
-        path = leat.stage_in(self.src, self.to, progress=lambda phase, done, total: phases.append(phase))
+        path = leat.stage_in(self.src, self.to, progress=lambda *what: phases.append(what[0]))
         self.assertIn("copy", phases)
         self.assertEqual(leat.stage_in(self.src, self.to), path)
         with leat.Dataset(self.src, stage_dir=self.to) as ds:
@@ -136,7 +141,8 @@ class Shards(unittest.TestCase):
                 metrics = loader.metrics()
                 self.assertGreater(metrics["bytes_verified"], 0)
                 self.assertEqual(metrics["batches"], SAMPLES // 16)
-                self.assertEqual(set(metrics["stall_us"]), {"local", "server", "verify", "consumer", "start"})
+                self.assertEqual(set(metrics["stall_us"]),
+                                 {"local", "server", "verify", "consumer", "start"})
 
     def test_random_access(self):
         with leat.Dataset(self.src) as ds:
@@ -145,7 +151,8 @@ class Shards(unittest.TestCase):
             self.assertEqual(sample["__key__"], "d/s0007")
             self.assertEqual(raw(ds[-1]["bin"]), payload(SAMPLES - 1))
             self.check(ds[[5, 5, 99]])
-            self.assertEqual([s["__key__"] for s in ds.__getitems__([1, 2])], ["d/s0001", "d/s0002"])
+            self.assertEqual([s["__key__"] for s in ds.__getitems__([1, 2])],
+                             ["d/s0001", "d/s0002"])
             with self.assertRaises(IndexError):
                 ds[SAMPLES]
 
@@ -176,7 +183,8 @@ class Shards(unittest.TestCase):
     def test_errors_name_the_file(self):
         with self.assertRaises(leat.LeatError) as raised:
             leat.Dataset("/no/such/folder")
-        self.assertEqual((raised.exception.errno, raised.exception.filename), (2, "/no/such/folder"))
+        self.assertEqual((raised.exception.errno, raised.exception.filename),
+                         (2, "/no/such/folder"))
         again = pickle.loads(pickle.dumps(raised.exception))
         self.assertEqual((again.errno, again.filename), (2, "/no/such/folder"))
         with leat.Dataset(self.src) as ds:
@@ -187,7 +195,8 @@ class Shards(unittest.TestCase):
 
     def test_fields_and_decode(self):
         with leat.Dataset(self.src) as ds:
-            with leat.DataLoader(ds, 10, fields=["cls"], decode={"cls": lambda a: int(raw(a))}) as loader:
+            with leat.DataLoader(ds, 10, fields=["cls"],
+                                 decode={"cls": lambda a: int(raw(a))}) as loader:
                 for batch in loader:
                     self.assertEqual(list(batch), ["cls"])
                     self.assertEqual(batch["cls"], [s % 7 for s in batch.ids.tolist()])
@@ -196,7 +205,8 @@ class Shards(unittest.TestCase):
         def broken(array):
             raise RuntimeError("decode")
 
-        with leat.Dataset(self.src) as ds, leat.DataLoader(ds, 10, decode={"bin": broken}, depth=2) as loader:
+        with leat.Dataset(self.src) as ds, leat.DataLoader(ds, 10, decode={"bin": broken},
+                                                           depth=2) as loader:
             for _ in range(5):
                 with self.assertRaises(RuntimeError):
                     loader.next()
@@ -204,7 +214,8 @@ class Shards(unittest.TestCase):
     def test_interpreter_exit_with_batches_alive(self):
         code = ("import leat; ds = leat.Dataset(%r); loader = leat.DataLoader(ds, 5);"
                 "it = iter(loader); batch = next(it); print(len(batch))" % self.src)
-        done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True, text=True,
+        done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True,
+                              text=True,
                               env=dict(os.environ, PYTHONPATH=SRC + "/client/python"), check=False)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "5\n", ""))
 
@@ -223,7 +234,8 @@ class Shards(unittest.TestCase):
 
     @unittest.skipIf(torch is None, "torch is not installed")
     def test_torch_tensors_without_a_copy(self):
-        with leat.Dataset(self.src) as ds, leat.DataLoader(ds, 8, depth=2, framework="torch") as loader:
+        with leat.Dataset(self.src) as ds, leat.DataLoader(ds, 8, depth=2,
+                                                           framework="torch") as loader:
             for batch in loader:
                 tensor = batch["bin"][0]
                 self.assertIsInstance(tensor, torch.Tensor)
@@ -251,9 +263,11 @@ class Files(unittest.TestCase):
 class Ranks(unittest.TestCase):
     def test_environment(self):
         self.assertEqual(leat.rank_and_world("auto", "auto", {}), (0, 1))
-        self.assertEqual(leat.rank_and_world("auto", "auto", {"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}), (3, 8))
+        self.assertEqual(leat.rank_and_world("auto", "auto",
+                                             {"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}), (3, 8))
         with self.assertRaises(ValueError):
-            leat.rank_and_world("auto", "auto", {"RANK": "0", "WORLD_SIZE": "2", "PMI_RANK": "1", "PMI_SIZE": "2"})
+            leat.rank_and_world("auto", "auto",
+                                {"RANK": "0", "WORLD_SIZE": "2", "PMI_RANK": "1", "PMI_SIZE": "2"})
         with self.assertRaises(ValueError):
             leat.rank_and_world(1, "auto", {})
 
@@ -263,14 +277,18 @@ class Package(unittest.TestCase):
         with tempfile.TemporaryDirectory() as tmp:
             copy = tmp + "/src"
             subprocess.run(["cp", "-r", SRC + "/client/python", copy], check=True)
-            done = subprocess.run([sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--quiet",
-                                   "--no-build-isolation", "--target", tmp + "/site", copy], capture_output=True, text=True,
-                                  env=dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1"), check=False)
+            done = subprocess.run([sys.executable, "-m", "pip", "install", "--no-index",
+                                   "--no-deps", "--quiet",
+                                   "--no-build-isolation", "--target", tmp + "/site", copy],
+                                  capture_output=True, text=True,
+                                  env=dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1"),
+                                  check=False)
             if "No module named pip" in done.stderr:
                 self.skipTest("pip is not installed")
             self.assertEqual(done.returncode, 0, done.stderr)
             code = "import leat; print(leat.__version__, leat.__file__)"
-            out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=tmp,
+            out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
+                                 text=True, cwd=tmp,
                                  env=dict(os.environ, PYTHONPATH=tmp + "/site"))
             self.assertIn(tmp + "/site", out.stdout)
 

@@ -5,7 +5,8 @@ import unittest
 
 import order_ref
 
-SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HERE = os.path.dirname(os.path.abspath(__file__))
+SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
 VECTORS = SRC + "/tests/unit/client/loader/order_vectors.txt"
 
 
@@ -27,7 +28,8 @@ class Vectors(unittest.TestCase):
                 mode, window, seed, epoch, ds, rule, stride, digest, head = line.split()
                 a, b, c, s = map(int, rule.split(":"))
                 counts = [a + i * b % c for i in range(s)]
-                order = order_ref.Order(mode, int(window), int(seed), int(epoch), int(ds, 16), counts)
+                order = order_ref.Order(mode, int(window), int(seed), int(epoch), int(ds, 16),
+                                        counts)
                 values = [order(p) for p in range(0, order.n, int(stride))]
                 self.assertEqual([int(x) for x in head.split(",")], values[:8], line)
                 self.assertEqual(int(digest, 16), fnv(values), line)
@@ -44,7 +46,8 @@ class Vectors(unittest.TestCase):
                             a, k = order_ref.share(n, batch, world, tail, step, rank)
                             got += range(a, a + k)
                     self.assertEqual(got, list(range(len(got))))
-                    whole = {"drop": n // batch * batch, "pad": -(-n // batch) * batch, "shorter": n}[tail]
+                    whole = {"drop": n // batch * batch, "pad": -(-n // batch) * batch,
+                             "shorter": n}[tail]
                     self.assertEqual(len(got), whole)
 
 

@@ -4,7 +4,7 @@
 
     ds = leat.Dataset("/nvme/.leat/<id>/data")           # a staged copy, or any directory
     ds = leat.Dataset("leat:/datasets/train")            # straight from the servers (LEAT_CONF)
-    ds = leat.Dataset("leat:imagenet@v1", stage_dir="/nvme")   # staged copy if there is one, else servers
+    ds = leat.Dataset("leat:imagenet@v1", stage_dir="/nvme")   # the staged copy, else the servers
 
     loader = leat.DataLoader(ds, batch_size=256, seed=1)
     for epoch in range(90):
@@ -12,9 +12,10 @@
         for batch in loader:              # a dict: field -> list of uint8 arrays
             images, labels = batch["jpg"], batch["cls"]
 
-A batch's arrays lie in the loader's own memory, which is used again when the last of them is gone: copy what is
-to be kept. The order is a pure function of seed, epoch and data set, the same in C and for every number of
-threads; state_dict() says where training stands and load_state_dict() goes on from there, exactly.
+A batch's arrays lie in the loader's own memory, which is used again when the last of them is
+gone: copy what is to be kept. The order is a pure function of seed, epoch and data set, the same
+in C and for every number of threads; state_dict() says where training stands and
+load_state_dict() goes on from there, exactly.
 """
 import array
 import ctypes
@@ -32,7 +33,8 @@ from . import _lib
 from ._lib import lib as _c
 from ._ranks import rank_and_world
 
-__all__ = ["Batch", "DataLoader", "Dataset", "FileSystem", "LeatError", "Order", "connect", "stage_in"]
+__all__ = ["Batch", "DataLoader", "Dataset", "FileSystem", "LeatError", "Order", "connect",
+           "stage_in"]
 __version__ = _c.leat_version().decode()
 
 _BUSY = 16
@@ -41,7 +43,8 @@ _TICK_MS = 200  # how long a call stays in C before Python may take a Ctrl-C
 
 
 class LeatError(OSError):
-    """errno and filename as in any OSError; `offset` in the file (None: all of it); `origin` "local", "server" or ""."""
+    """errno and filename as in any OSError; `offset` in the file (None: all of it); `origin`
+    "local", "server" or ""."""
 
     def __init__(self, errno, message, filename=None, offset=None, origin=""):
         # All in args, so that it survives pickling between processes.
@@ -60,7 +63,8 @@ def _check(rc):
         return rc
     e = _c.leat_last_error().contents
     offset = None if e.offset == (1 << 64) - 1 else e.offset
-    raise LeatError(_c.leat_errno(rc), e.message.decode(errors="replace"), os.fsdecode(e.path) or None, offset,
+    raise LeatError(_c.leat_errno(rc), e.message.decode(errors="replace"),
+                    os.fsdecode(e.path) or None, offset,
                     e.origin.decode())
 
 
@@ -69,7 +73,8 @@ def _text(s):
 
 
 class FileSystem:
-    """A connection to a Leat cluster; conf: path of leat.conf, else $LEAT_CONF, else /etc/leat/leat.conf."""
+    """A connection to a Leat cluster; conf: path of leat.conf, else $LEAT_CONF, else
+    /etc/leat/leat.conf."""
 
     def __init__(self, conf=None):
         fs = ctypes.c_void_p()
@@ -123,7 +128,8 @@ class Batch(dict):
         self.epoch, self.step = _c.leat_batch_epoch(pointer), _c.leat_batch_step(pointer)
         base, size, fd = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_int()
         _c.leat_batch_memory(pointer, ctypes.byref(base), ctypes.byref(size), ctypes.byref(fd))
-        memory = (ctypes.c_uint8 * (size.value if base.value else 0)).from_address(base.value or id(self))
+        length = size.value if base.value else 0
+        memory = (ctypes.c_uint8 * length).from_address(base.value or id(self))
         # The slot is free when neither this nor any array made from it is left.
         weakref.finalize(memory, _c.leat_batch_unref, pointer).atexit = False
         slot = _as(framework, memory)
@@ -138,7 +144,9 @@ class Batch(dict):
             self.verified = bool(view.verified)
             samples = _cut(slot, view, n)
             function = decode.get(field)
-            self[field] = [s if s is None else function(s) for s in samples] if function else samples
+            if function:
+                samples = [s if s is None else function(s) for s in samples]
+            self[field] = samples
 
     @property
     def names(self):
@@ -184,7 +192,8 @@ def _framework(name):
 
 
 class Dataset:
-    """Samples of a directory, a pattern for files ("/data/train-*.tar"), a staged copy or a named data set.
+    """Samples of a directory, a pattern for files ("/data/train-*.tar"), a staged copy or a
+    named data set.
 
     what       an absolute path, or "leat:/path" or "leat:name@version" of a Leat file system
     fs         a FileSystem to use; else one is opened for "leat:" names with conf
@@ -192,12 +201,12 @@ class Dataset:
     threads    loops that read and verify (local files; a Leat file system reads in its own)
     verify     check the blocks of staged copies when they are first read
 
-    *.tar files are read by the WebDataset convention, one field per extension; other files are a sample each, with the
-    field "data" and the first folder as class. Errors are LeatError.
+    *.tar files are read by the WebDataset convention, one field per extension; other files are a
+    sample each, with the field "data" and the first folder as class. Errors are LeatError.
     """
 
-    def __init__(self, what, *, fs=None, conf=None, stage_dir=None, catalog=None, threads=1, verify=True,
-                 framework="auto"):
+    def __init__(self, what, *, fs=None, conf=None, stage_dir=None, catalog=None, threads=1,
+                 verify=True, framework="auto"):
         self._fs, self._own_fs = fs, None
         if what.startswith("leat:"):
             what = what[len("leat:"):]
@@ -213,7 +222,8 @@ class Dataset:
         stat = _lib.sized(_lib.DatasetStat)
         _c.leat_dataset_stat(p, ctypes.byref(stat))
         self._n = stat.samples
-        self.id, self.format, self.source = stat.id.decode(), stat.format.decode(), stat.source.decode()
+        self.id, self.format = stat.id.decode(), stat.format.decode()
+        self.source = stat.source.decode()
         self.path, self.bytes, self.order_word = os.fsdecode(stat.path), stat.bytes, stat.order_word
         self.fields = [_c.leat_dataset_field(p, i).decode() for i in range(stat.n_fields)]
         self.classes = [os.fsdecode(_c.leat_dataset_class(p, i)) for i in range(stat.n_classes)]
@@ -291,19 +301,22 @@ class DataLoader:
     seed, epoch   where the order begins
     order         "global", "window", "window:N" (shards), "sequential", "file"
     tail          what becomes of the last, incomplete step: "drop", "pad", "shorter"
-    rank, world   "auto": of torch.distributed if it is initialised, else RANK and WORLD_SIZE, OMPI_*, PMI_*,
-                  SLURM_*, HOROVOD_*, else 0 and 1
+    rank, world   "auto": of torch.distributed if it is initialised, else RANK and WORLD_SIZE,
+                  OMPI_*, PMI_*, SLURM_*, HOROVOD_*, else 0 and 1
     depth         batches in memory, those in use included; memory_limit in bytes
     on_error      "raise", or "skip": a sample that cannot be read shortens its batch
     fields        which to read (all); decode: field -> function of one array
-    framework     "numpy" or "torch" arrays, or "memoryview"; "auto": torch if it has been imported, else numpy
+    framework     "numpy" or "torch" arrays, or "memoryview"; "auto": torch if it has been
+                  imported, else numpy
 
-    Iterating yields Batch dicts to the end of the epoch; iterating again goes on with the next epoch, and after a break
-    with the next batch. set_epoch() goes to an epoch's start.
+    Iterating yields Batch dicts to the end of the epoch; iterating again goes on with the next
+    epoch, and after a break with the next batch. set_epoch() goes to an epoch's start.
     """
 
-    def __init__(self, ds, batch_size=None, *, global_batch=None, seed=0, epoch=0, order="global", tail="drop",
-                 rank="auto", world="auto", depth=0, memory_limit=0, on_error="raise", fields=None, decode=None,
+    def __init__(self, ds, batch_size=None, *, global_batch=None, seed=0, epoch=0, order="global",
+                 tail="drop",
+                 rank="auto", world="auto", depth=0, memory_limit=0, on_error="raise", fields=None,
+                 decode=None,
                  framework="auto"):
         rank, world = rank_and_world(rank, world)
         if (batch_size is None) == (global_batch is None):
@@ -315,9 +328,12 @@ class DataLoader:
         self.decode, self.framework = dict(decode or {}), framework
         names = None
         if fields is not None:
-            names = (ctypes.c_char_p * (len(self.fields) + 1))(*[f.encode() for f in self.fields], None)
-        options = _lib.sized(_lib.LoaderOptions, order=order.encode(), tail=tail.encode(), seed=seed, epoch=epoch,
-                             batch=global_batch or batch_size * world, rank=rank, world=world, depth=depth,
+            encoded = [f.encode() for f in self.fields] + [None]
+            names = (ctypes.c_char_p * len(encoded))(*encoded)
+        options = _lib.sized(_lib.LoaderOptions, order=order.encode(), tail=tail.encode(),
+                             seed=seed, epoch=epoch,
+                             batch=global_batch or batch_size * world, rank=rank, world=world,
+                             depth=depth,
                              memory_limit=memory_limit, on_error=on_error == "skip")
         options.fields = names
         p = ctypes.c_void_p()
@@ -377,7 +393,8 @@ class DataLoader:
         _check(_c.leat_loader_set_epoch(self._handle(), epoch))
 
     def state_dict(self):
-        """Where training stands: batches handed out, never those read ahead. Small, JSON-able, the same on all ranks."""
+        """Where training stands: batches handed out, never those read ahead. Small, JSON-able,
+        the same on all ranks."""
         text = ctypes.create_string_buffer(256)
         _check(_c.leat_loader_state(self._handle(), text, 256))
         return json.loads(text.value)
@@ -387,7 +404,8 @@ class DataLoader:
         _check(_c.leat_loader_set_state(self._handle(), json.dumps(state).encode()))
 
     def metrics(self):
-        """Counters; `utilisation`: the share of time not spent waiting; `stall_us`: waits by their cause."""
+        """Counters; `utilisation`: the share of time not spent waiting; `stall_us`: waits by
+        their cause."""
         m = _lib.sized(_lib.Metrics)
         _c.leat_loader_metrics(self._handle(), ctypes.byref(m))
         result = {name: getattr(m, name) for name, kind in m._fields_
@@ -400,10 +418,11 @@ class DataLoader:
 
 
 def stage_in(source, to, *, fs=None, conf=None, catalog=None, readback=False, progress=None):
-    """Copies a data set to the local directory `to`, verified, and returns the path of the copy's files.
+    """Copies a data set to the local directory `to`, verified, and returns the path of the
+    copy's files.
 
-    source: an absolute directory, "leat:/path" or "leat:name@version". progress(phase, bytes, total) is called
-    now and then. What is there already is not moved again.
+    source: an absolute directory, "leat:/path" or "leat:name@version". progress(phase, bytes,
+    total) is called now and then. What is there already is not moved again.
     """
     own = None
     if source.startswith("leat:"):
@@ -416,7 +435,8 @@ def stage_in(source, to, *, fs=None, conf=None, catalog=None, readback=False, pr
             progress(p.contents.phase.decode(), p.contents.bytes, p.contents.bytes_total)
 
     callback = _lib.PROGRESS(report)
-    options = _lib.sized(_lib.StageOptions, fs=fs._p if fs else None, source=_text(source), to=_text(to),
+    options = _lib.sized(_lib.StageOptions, fs=fs._p if fs else None, source=_text(source),
+                         to=_text(to),
                          catalog=_text(catalog), readback=readback, progress=callback)
     result = _lib.sized(_lib.StageResult)
     try:

@@ -1,8 +1,10 @@
-"""libleat.so through ctypes: structs and prototypes of leat.h, leat_loader.h and leat_stage.h, nothing more."""
+"""libleat.so through ctypes: structs and prototypes of leat.h, leat_loader.h and leat_stage.h,
+nothing more."""
 import ctypes
 import ctypes.util
 import os
-from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_uint64,
+from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_int, c_int64, c_size_t,
+                    c_uint32, c_uint64,
                     c_void_p)
 
 STALLS = ("local", "server", "verify", "consumer", "start")
@@ -10,7 +12,8 @@ WAIT_BUCKETS = 24
 
 
 class Error(Structure):
-    _fields_ = [("status", c_int), ("origin", c_char_p), ("offset", c_uint64), ("path", c_char * 4096),
+    _fields_ = [("status", c_int), ("origin", c_char_p), ("offset", c_uint64),
+                ("path", c_char * 4096),
                 ("message", c_char * 512)]
 
 
@@ -20,20 +23,23 @@ class Options(Structure):
 
 
 class DatasetOptions(Structure):
-    _fields_ = [("size", c_size_t), ("fs", c_void_p), ("stage_dir", c_char_p), ("catalog", c_char_p),
+    _fields_ = [("size", c_size_t), ("fs", c_void_p), ("stage_dir", c_char_p),
+                ("catalog", c_char_p),
                 ("threads", c_uint32), ("no_verify", c_int)]
 
 
 class DatasetStat(Structure):
     _fields_ = [("size", c_size_t), ("samples", c_uint64), ("files", c_uint64), ("bytes", c_uint64),
-                ("order_word", c_uint64), ("n_fields", c_uint32), ("n_classes", c_uint32), ("id", c_char * 65),
+                ("order_word", c_uint64), ("n_fields", c_uint32), ("n_classes", c_uint32),
+                ("id", c_char * 65),
                 ("format", c_char * 16), ("source", c_char * 16), ("path", c_char * 4096)]
 
 
 class LoaderOptions(Structure):
     _fields_ = [("size", c_size_t), ("order", c_char_p), ("tail", c_char_p), ("seed", c_uint64),
                 ("epoch", c_uint64), ("batch", c_uint32), ("rank", c_uint32), ("world", c_uint32),
-                ("epochs", c_uint64), ("depth", c_uint32), ("memory_limit", c_uint64), ("on_error", c_int),
+                ("epochs", c_uint64), ("depth", c_uint32), ("memory_limit", c_uint64),
+                ("on_error", c_int),
                 ("fields", POINTER(c_char_p))]
 
 
@@ -43,7 +49,8 @@ class View(Structure):
 
 
 class Metrics(Structure):
-    _fields_ = [("size", c_size_t), ("batches", c_uint64), ("samples", c_uint64), ("skipped", c_uint64),
+    _fields_ = [("size", c_size_t), ("batches", c_uint64), ("samples", c_uint64),
+                ("skipped", c_uint64),
                 ("bytes_local", c_uint64), ("bytes_server", c_uint64), ("bytes_verified", c_uint64),
                 ("errors", c_uint64), ("wait_us", c_uint64), ("busy_us", c_uint64),
                 ("stall_us", c_uint64 * len(STALLS)), ("wait_histogram", c_uint64 * WAIT_BUCKETS),
@@ -52,7 +59,8 @@ class Metrics(Structure):
 
 
 class StageProgress(Structure):
-    _fields_ = [("size", c_size_t), ("phase", c_char_p), ("bytes", c_uint64), ("bytes_total", c_uint64),
+    _fields_ = [("size", c_size_t), ("phase", c_char_p), ("bytes", c_uint64),
+                ("bytes_total", c_uint64),
                 ("bytes_moved", c_uint64), ("files", c_uint64), ("files_total", c_uint64),
                 ("elapsed_us", c_uint64)]
 
@@ -62,7 +70,8 @@ PROGRESS = CFUNCTYPE(None, c_void_p, POINTER(StageProgress))
 
 class StageOptions(Structure):
     _fields_ = [("size", c_size_t), ("fs", c_void_p), ("source", c_char_p), ("catalog", c_char_p),
-                ("to", c_char_p), ("capacity", c_uint64), ("timeout_ms", c_uint32), ("readback", c_int),
+                ("to", c_char_p), ("capacity", c_uint64), ("timeout_ms", c_uint32),
+                ("readback", c_int),
                 ("progress", PROGRESS), ("arg", c_void_p), ("cancel", c_void_p)]
 
 
@@ -147,8 +156,8 @@ def load():
             function = getattr(lib, name)
             function.restype, function.argtypes = result, arguments
         return lib
-    raise ImportError("libleat.so was not found: build it (make), install it, or set LEAT_LIBRARY. Tried: "
-                      + ", ".join(tried))
+    raise ImportError("libleat.so was not found: build it (make), install it, or set "
+                      "LEAT_LIBRARY. Tried: " + ", ".join(tried))
 
 
 lib = load()

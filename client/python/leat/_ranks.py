@@ -2,7 +2,8 @@
 import os
 import sys
 
-SOURCES = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE"),
+SOURCES = (("RANK", "WORLD_SIZE"), ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+           ("PMI_RANK", "PMI_SIZE"),
            ("SLURM_PROCID", "SLURM_NTASKS"), ("HOROVOD_RANK", "HOROVOD_SIZE"))
 
 
@@ -15,7 +16,8 @@ def _of_torch():
 
 
 def rank_and_world(rank="auto", world="auto", env=None):
-    """What is given wins; then torch.distributed; then the environment, where contradictions are an error."""
+    """What is given wins; then torch.distributed; then the environment, where contradictions are
+    an error."""
     if rank != "auto" and world != "auto":
         return rank, world
     if (rank == "auto") != (world == "auto"):
@@ -29,6 +31,8 @@ def rank_and_world(rank="auto", world="auto", env=None):
         if all(env.get(name, "").isdigit() for name in names):
             told[names] = tuple(int(env[name]) for name in names)
     if len(set(told.values())) > 1:
-        raise ValueError("the environment contradicts itself about rank and world: " + ", ".join(
-            "%s=%d %s=%d" % (n[0], v[0], n[1], v[1]) for n, v in told.items()) + ". Give rank= and world=.")
+        words = ["%s=%d %s=%d" % (names[0], value[0], names[1], value[1])
+                 for names, value in told.items()]
+        raise ValueError("the environment contradicts itself about rank and world: "
+                         + ", ".join(words) + ". Give rank= and world=.")
     return next(iter(told.values()), (0, 1))
