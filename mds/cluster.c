@@ -263,9 +263,13 @@ static int register_again(struct cluster *c, struct target *t,
 	struct target_info info = t->info;
 
 	if (in->commits < t->commits) {
-		log_error("target %u: its store went back in time (commit %llu, was %llu): refused",
-			  t->info.id, (unsigned long long)in->commits,
-			  (unsigned long long)t->commits);
+		/* Of the process that we have heard already, this is an older message overtaken by a
+		 * newer one; it asks again. */
+		if (in->incarnation != t->incarnation)
+			log_error("target %u: its store went back in time (commit %llu, was %llu): "
+				  "refused",
+				  t->info.id, (unsigned long long)in->commits,
+				  (unsigned long long)t->commits);
 		return -LE_STORE_OLD;
 	}
 	info.addrs = in->addrs;
@@ -357,9 +361,9 @@ int cluster_heartbeat(struct cluster *c, const struct mds_target_heartbeat_req *
 
 	if (t == NULL || !uuid_equal(&t->info.uuid, &in->uuid) || t->incarnation != in->incarnation)
 		return -LE_NO_TARGET;
-	if (in->commits < t->commits)
-		return -LE_STORE_OLD;
-	t->commits = in->commits;
+	/* Of one and the same process: fewer commits mean an older message, overtaken by another. */
+	if (in->commits > t->commits)
+		t->commits = in->commits;
 	t->info.capacity = in->capacity;
 	t->info.used = in->used;
 	t->info.free = in->free;
