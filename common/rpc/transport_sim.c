@@ -310,7 +310,10 @@ static int link_send(struct link *k, const struct link_tx *tx, uint64_t deadline
 		if (sim_chance_ppm(s, net->opts.corrupt_ppm))
 			flip_bit(net, p);
 		uint64_t d = delay(net);
-		launch(p, sim_chance_ppm(s, net->opts.reorder_ppm) ? d : in_order(e, d));
+		if (i == 1 && net->opts.double_late_us_max > 0)
+			launch(p, d + sim_random_below(s, net->opts.double_late_us_max));
+		else
+			launch(p, sim_chance_ppm(s, net->opts.reorder_ppm) ? d : in_order(e, d));
 	}
 	if (sim_chance_ppm(s, net->opts.break_ppm)) {
 		send_break(e, 0);
