@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 
@@ -84,6 +85,8 @@ int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out)
 		op->kept = true;
 	}
 	no = txn_end(s);
+	if (FAULT(MDS_EARLY_ACK))
+		return 0;
 	return store_wait(s, no != 0 ? no : depends);
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/fault.h"
 #include "mds/session/session.h"
 
 int replay_begin(struct session *se, uint32_t slot, uint64_t seq, enum replay_verdict *ret_verdict)
@@ -15,6 +16,8 @@ int replay_begin(struct session *se, uint32_t slot, uint64_t seq, enum replay_ve
 	for (;;) {
 		if (se->ended)
 			return -LE_SESSION_GONE;
+		if (FAULT(MDS_NO_DEDUPE) && !row->running)
+			break;
 		if (seq < row->seq || (row->running && seq < row->run_seq))
 			return -LE_STALE_SEQ;
 		if (seq == row->seq) {
