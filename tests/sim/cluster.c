@@ -297,6 +297,10 @@ void cluster_start_faults(struct cluster *c)
 	};
 
 	c->faults_on = true;
+	if (c->plan.late_copies) {
+		wild.double_ppm = 50000;
+		wild.double_late_us_max = 30000;
+	}
 	if (c->plan.damage_frames)
 		transport_sim_set_options(c->transport, &wild);
 	draw_fault(c);

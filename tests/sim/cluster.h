@@ -22,6 +22,7 @@ struct plan {
 	uint32_t n_clients;
 	uint32_t n_ops;         /* per client */
 	bool crash_servers, crash_clients, cut_network, damage_frames;
+	bool late_copies; /* many frames come twice, the second time much later */
 	bool verbose;
 };
 

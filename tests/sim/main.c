@@ -46,6 +46,7 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 		.cut_network = seed % 3 != 0,
 		.damage_frames = seed % 5 != 0,
 		.crash_clients = seed % 2 != 0,
+		.late_copies = seed % 7 < 3,
 		.verbose = b->verbose,
 	};
 	static struct cluster c;

@@ -129,6 +129,28 @@ static void write_some(struct run *r, struct ll_file *file, struct mfile *f)
 	expect(r, "write", ll_pwrite(file, f->data + off, len, off), (int64_t)len);
 }
 
+/* The same bytes again and again, each time acknowledged: what comes late must not undo it. */
+static void rewrite_some(struct run *r, struct ll_file *file, struct mfile *f)
+{
+	uint64_t off = rnd(r, f->size + 1), len = 1 + rnd(r, 20000);
+
+	if (off + len > FILE_MAX)
+		len = FILE_MAX - off;
+	if (len > 0 && off + len > f->size)
+		model_resize(f, off + len);
+	for (uint64_t n = 2 + rnd(r, 4); n > 0 && len > 0 && !r->c->failed; n--) {
+		for (uint64_t i = 0; i < len; i++)
+			f->data[off + i] = (uint8_t)hash_u64(++r->m->fill);
+		f->dirty = true;
+		trace(r, "rewrite", off, len);
+		expect(r, "rewrite", ll_pwrite(file, f->data + off, len, off), (int64_t)len);
+		if (expect(r, "fsync", ll_fsync(file, true), 0))
+			f->dirty = false;
+		if (rnd(r, 2))
+			fiber_sleep_us(rnd(r, 10000));
+	}
+}
+
 static void punch_some(struct run *r, struct ll_file *file, struct mfile *f)
 {
 	uint64_t off, len;
@@ -208,7 +230,7 @@ static void use_file(struct run *r)
 		return;
 	trace(r, "has opened", i, a.ino.v);
 	while (n-- > 0 && !r->c->failed) {
-		switch (rnd(r, 8)) {
+		switch (rnd(r, 9)) {
 		case 0: case 1: case 2: case 3:
 			write_some(r, file, f);
 			break;
@@ -221,6 +243,9 @@ static void use_file(struct run *r)
 		case 6:
 			if (expect(r, "fsync", ll_fsync(file, rnd(r, 2)), 0))
 				f->dirty = f->unsure = false;
+			break;
+		case 7:
+			rewrite_some(r, file, f);
 			break;
 		default:
 			punch_some(r, file, f);
