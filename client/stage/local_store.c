@@ -282,10 +282,11 @@ static int note_entry(void *arg, const struct env_dirent *e)
 	return 0;
 }
 
-/* Depth is bounded by the length of a path: the paths live on the heap, not on the fiber's stack.
- */
-static int remove_tree(struct env *env, const char *path)
+/* Paths live on the heap, not on the fiber's stack, and the depth is bounded. */
+static int remove_tree(struct env *env, const char *path, int depth)
 {
+	if (depth > MANIFEST_DEPTH_MAX + 4)
+		return -LE_NOTEMPTY;
 	struct removal r = {.env = env};
 	int rc = env_list(env, path, note_entry, &r);
 	for (size_t i = 0; i < r.n; i++) {
@@ -293,7 +294,8 @@ static int remove_tree(struct env *env, const char *path)
 		if (rc == 0 && asprintf(&child, "%s/%s", path, r.names[i]) < 0)
 			rc = -LE_NOMEM;
 		if (rc == 0)
-			rc = r.is_dir[i] ? remove_tree(env, child) : env_unlink(env, child);
+			rc = r.is_dir[i] ? remove_tree(env, child, depth + 1)
+					 : env_unlink(env, child);
 		free(child);
 		free(r.names[i]);
 	}
@@ -318,7 +320,7 @@ int store_remove(struct local_store *s)
 	if (rc == -LE_NOENT)
 		rc = 0;
 	if (rc == 0)
-		rc = remove_tree(s->env, s->dir);
+		rc = remove_tree(s->env, s->dir, 0);
 	if (fd >= 0)
 		close(fd);
 	TRY(rc);

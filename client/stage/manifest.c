@@ -31,9 +31,12 @@ int manifest_create(struct manifest **ret_manifest)
 
 bool manifest_path_is_safe(const char *path)
 {
+	int depth = 0;
 	if (strlen(path) > 4095)
 		return false;
 	for (const char *c = path;;) {
+		if (++depth > MANIFEST_DEPTH_MAX)
+			return false;
 		size_t len = strcspn(c, "/");
 		if (len == 0 || len > 255 || (len == 1 && c[0] == '.') ||
 		    (len == 2 && c[0] == '.' && c[1] == '.'))

@@ -32,6 +32,7 @@
 #define MANIFEST_BLOCK_DEFAULT (16u << 10)
 #define MANIFEST_BLOCK_MIN     4096u
 #define MANIFEST_FILES_MAX     (1u << 26)
+#define MANIFEST_DEPTH_MAX 64 /* components of a path */
 #define MANIFEST_LINE_MAX      (256u << 20)
 #define MANIFEST_NAME_MAX      128u /* of a data set and of a version */
 #define MANIFEST_ID_SIZE       65u  /* hex and NUL */
@@ -72,7 +73,7 @@ static inline uint32_t manifest_chunk_len(const struct manifest_file *f, uint64_
 }
 
 void manifest_destroy(struct manifest *m); /* NULL is fine */
-/* A relative path that stays below where it is put. */
+/* A relative path that stays below where it is put, and not too deep below. */
 bool manifest_path_is_safe(const char *path);
 /* "name@version" (letters, digits, . _ -; each 1 to 128) or "name", with version "latest". */
 int manifest_parse_alias(const char *alias, char ret_name[MANIFEST_NAME_MAX + 1],
