@@ -77,6 +77,16 @@ class PowerFS:
         shutil.rmtree(self.mem, ignore_errors=True)
 
 
+def end_child(child):
+    """First in a way that lets it end the servers that it has started."""
+    child.terminate()
+    try:
+        child.wait(10)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
 class Cuts:
     """Verifies cut disks, as many at once as there are processors."""
 
@@ -102,8 +112,7 @@ class Cuts:
         try:
             child.wait(120)
         except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+            end_child(child)
         self.n += 1
         if child.returncode != 0:
             out.seek(0)
@@ -151,8 +160,9 @@ def check_cuts(fs, command, seeds=(1, 2), at_marks=False, skip_before_mark=True,
         cuts.finish()
     finally:
         for _, _, child, _ in cuts.running:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
+            child.terminate()
+        for _, _, child, _ in cuts.running:
+            end_child(child)
     return cuts
 
 
