@@ -200,8 +200,9 @@ static int test_deterministic(void)
 		fflush(stdout);
 		pid_t pid = fork();
 		if (pid == 0) {
-			struct plan plan = { .seed = 4711, .n_clients = 2, .n_ops = 20, .crash_servers = true,
-					     .cut_network = true, .damage_frames = true };
+			struct plan plan = { .seed = 4711, .n_clients = 2, .n_ops = 40, .crash_servers = true,
+					     .cut_network = true, .damage_frames = true,
+					     .crash_clients = true, .late_copies = true };
 			static struct cluster c;
 			if (cluster_start(&c, &plan) < 0)
 				_exit(1);

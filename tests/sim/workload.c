@@ -266,7 +266,7 @@ static void read_file(struct run *r, uint32_t i)
 	struct mfile *f = &r->m->file[i];
 	char buf[16];
 	struct ll_file *file;
-	struct attr a;
+	struct attr a = {0};
 	bool changed;
 	int status = ll_lookup(r->client, &root, r->m->dir, name_of(buf, "f", i), &a);
 
