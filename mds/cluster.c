@@ -263,8 +263,8 @@ static int register_again(struct cluster *c, struct target *t,
 	struct target_info info = t->info;
 
 	if (in->commits < t->commits) {
-		/* Of the process that we have heard already, this is an older message overtaken by a
-		 * newer one; it asks again. */
+		/* Of the process that we have heard already it is an older message, overtaken by
+		 * a newer one; it asks again. */
 		if (in->incarnation != t->incarnation)
 			log_error("target %u: its store went back in time (commit %llu, was %llu): "
 				  "refused",
@@ -361,7 +361,7 @@ int cluster_heartbeat(struct cluster *c, const struct mds_target_heartbeat_req *
 
 	if (t == NULL || !uuid_equal(&t->info.uuid, &in->uuid) || t->incarnation != in->incarnation)
 		return -LE_NO_TARGET;
-	/* Of one and the same process: fewer commits mean an older message, overtaken by another. */
+	/* Of one and the same process: fewer commits mean an older message, overtaken. */
 	if (in->commits > t->commits)
 		t->commits = in->commits;
 	t->info.capacity = in->capacity;

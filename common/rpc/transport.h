@@ -87,7 +87,8 @@ struct sim;
 struct transport_sim_options {
 	uint64_t delay_us_max;  /* 0: 300 */
 	uint32_t lose_ppm, double_ppm, reorder_ppm, break_ppm;
-	uint64_t double_late_us_max; /* the copy of a doubled frame comes so much later; 0: as any other */
+	/* the copy of a doubled frame comes so much later; 0: as any other */
+	uint64_t double_late_us_max;
 	uint32_t corrupt_ppm; /* a bit of the frame or of the bulk flips */
 };
 int transport_sim_create(struct sim *s, const struct transport_sim_options *opts,

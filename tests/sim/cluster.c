@@ -8,7 +8,7 @@
 #include "common/base/log.h"
 #include "common/kv/kv.h"
 
-static const struct transport_sim_options calm = { .delay_us_max = 300 };
+static const struct transport_sim_options calm = {.delay_us_max = 300};
 
 void cluster_fail(struct cluster *c, const char *fmt, ...)
 {
@@ -26,7 +26,7 @@ void cluster_fail(struct cluster *c, const char *fmt, ...)
 
 static void mds_params_of(struct node *n, struct mds_params *p)
 {
-	struct config_section s = { "mds", mds_param_table, n_mds_params, p };
+	struct config_section s = {"mds", mds_param_table, n_mds_params, p};
 
 	config_defaults(&s, 1);
 	snprintf(p->data_dir, sizeof(p->data_dir), "%s", n->dir);
@@ -38,7 +38,7 @@ static void mds_params_of(struct node *n, struct mds_params *p)
 
 static void ossd_params_of(struct node *n, struct ossd_params *p)
 {
-	struct config_section s = { "ossd", ossd_param_table, n_ossd_params, p };
+	struct config_section s = {"ossd", ossd_param_table, n_ossd_params, p};
 
 	config_defaults(&s, 1);
 	snprintf(p->data_dir, sizeof(p->data_dir), "%s", n->dir);
@@ -54,7 +54,7 @@ static void ossd_params_of(struct node *n, struct ossd_params *p)
 
 static void client_params_of(struct client_params *p)
 {
-	struct config_section s = { "client", client_param_table, n_client_params, p };
+	struct config_section s = {"client", client_param_table, n_client_params, p};
 
 	config_defaults(&s, 1);
 	p->request_timeout_ms = 3600000; /* nothing fails: servers always return */
@@ -67,7 +67,7 @@ static void client_params_of(struct client_params *p)
 static void mds_main(struct loop *loop, void *arg)
 {
 	struct node *n = arg;
-	struct mds_options o = { .transport = n->cluster->transport, .key = n->cluster->key };
+	struct mds_options o = {.transport = n->cluster->transport, .key = n->cluster->key};
 	int status = 0;
 
 	n->loop = loop;
@@ -85,9 +85,9 @@ static void mds_main(struct loop *loop, void *arg)
 static void ossd_main(struct loop *loop, void *arg)
 {
 	struct node *n = arg;
-	struct ossd_options o = { .transport = n->cluster->transport,
-				  .key = n->cluster->key,
-				  .mds_addrs = n->cluster->mds.addr };
+	struct ossd_options o = {.transport = n->cluster->transport,
+				 .key = n->cluster->key,
+				 .mds_addrs = n->cluster->mds.addr};
 	int status = 0;
 
 	n->loop = loop;
@@ -143,7 +143,7 @@ static bool servers_up(void *arg)
 
 int cluster_start(struct cluster *c, const struct plan *plan)
 {
-	struct sim_options so = { .kv_open = kv_sim_open };
+	struct sim_options so = {.kv_open = kv_sim_open};
 	char name[16];
 
 	memset(c, 0, sizeof(*c));
@@ -172,10 +172,10 @@ static void client_main(struct loop *loop, void *arg)
 {
 	struct node *n = arg;
 	struct cluster *c = n->cluster;
-	struct client_options o = { .transport = c->transport,
-				    .key = c->key,
-				    .mds_addrs = c->mds.addr,
-				    .name = n->name };
+	struct client_options o = {.transport = c->transport,
+				   .key = c->key,
+				   .mds_addrs = c->mds.addr,
+				   .name = n->name};
 	struct client *client;
 
 	n->loop = loop;
@@ -336,7 +336,7 @@ static bool until_or_failed(void *arg)
 
 void cluster_run(struct cluster *c, bool (*until)(void *arg), void *arg, uint64_t limit_s)
 {
-	struct until u = { c, until, arg };
+	struct until u = {c, until, arg};
 	int status = sim_run(c->sim, until_or_failed, &u, sim_now_us(c->sim) + limit_s * 1000000);
 
 	if (status < 0)
@@ -418,13 +418,13 @@ static int print_chunk(void *arg, const void *key, size_t key_len, const void *v
 static void dump_main(struct loop *loop, void *arg)
 {
 	struct node *n = arg;
-	struct kv_options o = { .create = false };
+	struct kv_options o = {.create = false};
 	char path[64];
 	struct kv *kv;
 	bool more;
 
 	snprintf(path, sizeof(path), "%s/index", n->dir);
-	struct kv_range range = { "K", 1, "L", 1, 1000 };
+	struct kv_range range = {"K", 1, "L", 1, 1000};
 	if (kv_open(loop_env(loop), path, &o, &kv) == 0 &&
 	    kv_scan(kv, NULL, &range, print_chunk, n, &more) < 0)
 		printf("  %s: cannot be read\n", n->name);

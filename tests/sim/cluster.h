@@ -14,13 +14,13 @@
 #include "mds/server.h"
 #include "ossd/server.h"
 
-#define N_OSSD 4
+#define N_OSSD      4
 #define CLIENTS_MAX 4
 
 struct plan {
 	uint64_t seed;
 	uint32_t n_clients;
-	uint32_t n_ops;         /* per client */
+	uint32_t n_ops; /* per client */
 	bool crash_servers, crash_clients, cut_network, damage_frames;
 	bool late_copies; /* many frames come twice, the second time much later */
 	bool verbose;

@@ -80,12 +80,14 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 	t->events += c.count.events;
 	t->virtual_ms += c.count.virtual_ms;
 	if (b->verbose)
-		printf("seed %llu: %llu ops, %llu server crashes, %llu client crashes, %llu partitions, %llu "
+		printf("seed %llu: %llu ops, %llu server crashes, %llu client crashes, %llu "
+		       "partitions, %llu "
 		       "events, %llu virtual ms, trace %016llx%s%s\n",
 		       (unsigned long long)seed, (unsigned long long)c.count.ops,
 		       (unsigned long long)c.count.server_crashes,
-		       (unsigned long long)c.count.client_crashes, (unsigned long long)c.count.partitions,
-		       (unsigned long long)c.count.events, (unsigned long long)c.count.virtual_ms,
+		       (unsigned long long)c.count.client_crashes,
+		       (unsigned long long)c.count.partitions, (unsigned long long)c.count.events,
+		       (unsigned long long)c.count.virtual_ms,
 		       (unsigned long long)sim_trace_hash(c.sim), c.failed ? ": " : "",
 		       c.failed ? c.failure : "");
 	if (c.failed) {
@@ -98,7 +100,8 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 	fflush(stdout);
 }
 
-static void reap(struct totals *t, uint64_t seed_of[], pid_t pid_of[], uint32_t jobs, uint32_t *n_running)
+static void reap(struct totals *t, uint64_t seed_of[], pid_t pid_of[], uint32_t jobs,
+		 uint32_t *n_running)
 {
 	int status;
 	pid_t pid = wait(&status);
@@ -144,9 +147,10 @@ static void start_seed(uint64_t seed, const struct batch *b, struct totals *t, u
 /* Returns the number of failing seeds. */
 static uint64_t run_batch(const struct batch *b)
 {
-	struct totals *t = mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct totals *t =
+		mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint64_t seed_of[JOBS_MAX];
-	pid_t pid_of[JOBS_MAX] = { 0 };
+	pid_t pid_of[JOBS_MAX] = {0};
 	uint32_t n_running = 0;
 	uint64_t failures;
 
@@ -163,11 +167,13 @@ static uint64_t run_batch(const struct batch *b)
 	while (n_running)
 		reap(t, seed_of, pid_of, b->jobs, &n_running);
 	failures = t->failures;
-	printf("%llu seeds, %llu failed; per seed: %.1f operations, %.1f server crashes, %.1f client crashes, "
+	printf("%llu seeds, %llu failed; per seed: %.1f operations, %.1f server crashes, %.1f "
+	       "client crashes, "
 	       "%.1f partitions, %.0f events, %.1f virtual s\n",
-	       (unsigned long long)t->runs, (unsigned long long)failures, (double)t->ops / (double)t->runs,
-	       (double)t->server_crashes / (double)t->runs, (double)t->client_crashes / (double)t->runs,
-	       (double)t->partitions / (double)t->runs, (double)t->events / (double)t->runs,
+	       (unsigned long long)t->runs, (unsigned long long)failures,
+	       (double)t->ops / (double)t->runs, (double)t->server_crashes / (double)t->runs,
+	       (double)t->client_crashes / (double)t->runs, (double)t->partitions / (double)t->runs,
+	       (double)t->events / (double)t->runs,
 	       (double)t->virtual_ms / 1000.0 / (double)t->runs);
 	munmap(t, sizeof(*t));
 	return failures;
@@ -175,7 +181,7 @@ static uint64_t run_batch(const struct batch *b)
 
 static struct batch defaults(void)
 {
-	return (struct batch){ .first = 1, .last = 1, .n_ops = 40, .n_clients = 2, .jobs = 2 };
+	return (struct batch){.first = 1, .last = 1, .n_ops = 40, .n_clients = 2, .jobs = 2};
 }
 
 /* ---- the tests that `make check` runs ---- */
@@ -200,9 +206,14 @@ static int test_deterministic(void)
 		fflush(stdout);
 		pid_t pid = fork();
 		if (pid == 0) {
-			struct plan plan = { .seed = 4711, .n_clients = 2, .n_ops = 40, .crash_servers = true,
-					     .cut_network = true, .damage_frames = true,
-					     .crash_clients = true, .late_copies = true };
+			struct plan plan = {.seed = 4711,
+					    .n_clients = 2,
+					    .n_ops = 40,
+					    .crash_servers = true,
+					    .cut_network = true,
+					    .damage_frames = true,
+					    .crash_clients = true,
+					    .late_copies = true};
 			static struct cluster c;
 			if (cluster_start(&c, &plan) < 0)
 				_exit(1);
@@ -220,7 +231,8 @@ static int test_deterministic(void)
 		close(fds[0]);
 		close(fds[1]);
 	}
-	printf("trace hashes %016llx %016llx\n", (unsigned long long)hash[0], (unsigned long long)hash[1]);
+	printf("trace hashes %016llx %016llx\n", (unsigned long long)hash[0],
+	       (unsigned long long)hash[1]);
 	return hash[0] == hash[1] ? 0 : 1;
 }
 
@@ -234,30 +246,42 @@ static int found(const char *plant)
 	b.stop_at_failure = true;
 	return run_batch(&b) > 0 ? 0 : 1;
 }
-static int test_finds_mds_no_dedupe(void) { return found("mds_no_dedupe"); }
-static int test_finds_mds_early_ack(void) { return found("mds_early_ack"); }
-static int test_finds_oss_no_dedupe(void) { return found("oss_no_dedupe"); }
-static int test_finds_oss_early_ack(void) { return found("oss_early_ack"); }
+static int test_finds_mds_no_dedupe(void)
+{
+	return found("mds_no_dedupe");
+}
+static int test_finds_mds_early_ack(void)
+{
+	return found("mds_early_ack");
+}
+static int test_finds_oss_no_dedupe(void)
+{
+	return found("oss_no_dedupe");
+}
+static int test_finds_oss_early_ack(void)
+{
+	return found("oss_early_ack");
+}
 
 static const struct {
 	const char *name;
 	int (*fn)(void);
 } tests[] = {
-	{ "cluster_1000_seeds", test_seeds },
-	{ "deterministic", test_deterministic },
-	{ "finds_mds_no_dedupe", test_finds_mds_no_dedupe },
-	{ "finds_mds_early_ack", test_finds_mds_early_ack },
-	{ "finds_oss_no_dedupe", test_finds_oss_no_dedupe },
-	{ "finds_oss_early_ack", test_finds_oss_early_ack },
+	{"cluster_1000_seeds", test_seeds},
+	{"deterministic", test_deterministic},
+	{"finds_mds_no_dedupe", test_finds_mds_no_dedupe},
+	{"finds_mds_early_ack", test_finds_mds_early_ack},
+	{"finds_oss_no_dedupe", test_finds_oss_no_dedupe},
+	{"finds_oss_early_ack", test_finds_oss_early_ack},
 };
 
 static int run_command(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{ "seed", required_argument, NULL, 's' },    { "seeds", required_argument, NULL, 'S' },
-		{ "ops", required_argument, NULL, 'o' },     { "clients", required_argument, NULL, 'c' },
-		{ "plant", required_argument, NULL, 'p' },   { "jobs", required_argument, NULL, 'j' },
-		{ "verbose", no_argument, NULL, 'v' },       { NULL, 0, NULL, 0 },
+		{"seed", required_argument, NULL, 's'},  {"seeds", required_argument, NULL, 'S'},
+		{"ops", required_argument, NULL, 'o'},   {"clients", required_argument, NULL, 'c'},
+		{"plant", required_argument, NULL, 'p'}, {"jobs", required_argument, NULL, 'j'},
+		{"verbose", no_argument, NULL, 'v'},     {NULL, 0, NULL, 0},
 	};
 	struct batch b = defaults();
 	int c;
@@ -302,7 +326,8 @@ int main(int argc, char **argv)
 	for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(tests); i++)
 		if (strcmp(argv[1], tests[i].name) == 0)
 			return tests[i].fn();
-	fprintf(stderr, "usage: leat-sim --list | NAME | run [--seed N | --seeds A..B] [--ops N] [--clients N] "
+	fprintf(stderr, "usage: leat-sim --list | NAME | run [--seed N | --seeds A..B] [--ops N] "
+			"[--clients N] "
 			"[--plant BUG] [--jobs N] [-v]\n");
 	return 2;
 }

@@ -10,11 +10,11 @@
 #include "common/base/hmap.h"
 #include "common/base/log.h"
 
-#define FILES 6
-#define DIRS 4
-#define FILE_MAX (260u << 10)
-#define RACES 64
-#define RECORD 64
+#define FILES       6
+#define DIRS        4
+#define FILE_MAX    (260u << 10)
+#define RACES       64
+#define RECORD      64
 #define RECORDS_MAX 512
 
 struct mfile {
@@ -31,7 +31,7 @@ struct mclient {
 	uint64_t xattr;
 	bool xattr_unsure;
 	uint32_t ops_left;
-	uint32_t n_records;            /* appended or tried */
+	uint32_t n_records; /* appended or tried */
 	bool record_acked[RECORDS_MAX];
 	uint64_t fill;
 };
@@ -46,7 +46,7 @@ struct workload {
 
 struct workload *workload_now;
 
-static const struct cred root = { .uid = 0, .gid = 0 };
+static const struct cred root = {.uid = 0, .gid = 0};
 
 /* What a client's operation works with. */
 struct run {
@@ -68,7 +68,8 @@ static bool expect(struct run *r, const char *what, int64_t status, int64_t want
 	if (status == want || r->c->failed)
 		return !r->c->failed;
 	cluster_fail(r->c, "client %u %s: %s (%lld), expected %lld", r->index, what,
-		     status < 0 ? status_name((int)status) : "ok", (long long)status, (long long)want);
+		     status < 0 ? status_name((int)status) : "ok", (long long)status,
+		     (long long)want);
 	return false;
 }
 
@@ -80,8 +81,8 @@ static struct bytes name_of(char buf[16], const char *prefix, uint32_t i)
 
 static void trace(struct run *r, const char *what, uint64_t a, uint64_t b)
 {
-	log_debug("%llu us: client %u %s %llu %llu", (unsigned long long)sim_now_us(r->c->sim), r->index, what,
-		  (unsigned long long)a, (unsigned long long)b);
+	log_debug("%llu us: client %u %s %llu %llu", (unsigned long long)sim_now_us(r->c->sim),
+		  r->index, what, (unsigned long long)a, (unsigned long long)b);
 }
 
 /* ---- the content of one file ---- */
@@ -104,9 +105,11 @@ static void compare(struct run *r, struct ll_file *file, struct mfile *f, uint32
 		uint64_t at = 0;
 		while (got[at] == f->data[off + at])
 			at++;
-		cluster_fail(r->c, "client %u file %u of size %llu: wrong byte at %llu: %02x, must be %02x",
-			     r->index, i, (unsigned long long)f->size, (unsigned long long)(off + at), got[at],
-			     f->data[off + at]);
+		cluster_fail(
+			r->c,
+			"client %u file %u of size %llu: wrong byte at %llu: %02x, must be %02x",
+			r->index, i, (unsigned long long)f->size, (unsigned long long)(off + at),
+			got[at], f->data[off + at]);
 	}
 	free(got);
 }
@@ -162,17 +165,19 @@ static void punch_some(struct run *r, struct ll_file *file, struct mfile *f)
 	f->unsure = true;
 	trace(r, "punch", off, len);
 	memset(f->data + off, 0, len);
-	expect(r, "punch", ll_fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, len), 0);
+	expect(r, "punch", ll_fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off, len),
+	       0);
 	f->unsure = f->dirty;
 }
 
 static void truncate_file(struct run *r, struct ll_file *file, struct ino ino, struct mfile *f)
 {
-	struct attr set = { .size = rnd(r, 2) ? rnd(r, f->size + 1) : rnd(r, FILE_MAX) }, got;
+	struct attr set = {.size = rnd(r, 2) ? rnd(r, f->size + 1) : rnd(r, FILE_MAX)}, got;
 
 	f->unsure = true;
 	trace(r, "truncate to", set.size, 0);
-	if (!expect(r, "truncate", ll_setattr(r->client, &root, ino, file, SET_SIZE, &set, &got), 0))
+	if (!expect(r, "truncate", ll_setattr(r->client, &root, ino, file, SET_SIZE, &set, &got),
+		    0))
 		return;
 	model_resize(f, set.size);
 	expect(r, "size after truncate", (int64_t)got.size, (int64_t)set.size);
@@ -197,8 +202,8 @@ static int open_file(struct run *r, uint32_t i, struct ll_file **ret_file, struc
 
 	if (!f->exists) {
 		f->unsure = true;
-		status = ll_create(r->client, &root, r->m->dir, name, 0644, O_RDWR | O_EXCL | O_CREAT, ret_file,
-				   ret_attr);
+		status = ll_create(r->client, &root, r->m->dir, name, 0644,
+				   O_RDWR | O_EXCL | O_CREAT, ret_file, ret_attr);
 		if (!expect(r, "create", status, 0))
 			return -1;
 		f->exists = true;
@@ -231,7 +236,10 @@ static void use_file(struct run *r)
 	trace(r, "has opened", i, a.ino.v);
 	while (n-- > 0 && !r->c->failed) {
 		switch (rnd(r, 9)) {
-		case 0: case 1: case 2: case 3:
+		case 0:
+		case 1:
+		case 2:
+		case 3:
 			write_some(r, file, f);
 			break;
 		case 4:
@@ -298,7 +306,7 @@ static void rename_file(struct run *r)
 		return;
 	struct mfile old = *b;
 	*b = *a;
-	*a = (struct mfile){ .data = old.data };
+	*a = (struct mfile){.data = old.data};
 	b->unsure = false;
 }
 
@@ -310,9 +318,10 @@ static void unlink_file(struct run *r)
 	int want = f->exists ? 0 : -LE_NOENT;
 
 	f->unsure = true;
-	if (!expect(r, "unlink", ll_unlink(r->client, &root, r->m->dir, name_of(buf, "f", i)), want))
+	if (!expect(r, "unlink", ll_unlink(r->client, &root, r->m->dir, name_of(buf, "f", i)),
+		    want))
 		return;
-	*f = (struct mfile){ .data = f->data };
+	*f = (struct mfile){.data = f->data};
 }
 
 static void link_file(struct run *r)
@@ -323,7 +332,8 @@ static void link_file(struct run *r)
 
 	if (!r->m->file[i].exists)
 		return;
-	if (!expect(r, "lookup", ll_lookup(r->client, &root, r->m->dir, name_of(buf, "f", i), &a), 0))
+	if (!expect(r, "lookup", ll_lookup(r->client, &root, r->m->dir, name_of(buf, "f", i), &a),
+		    0))
 		return;
 	struct bytes name = bytes_str("hardlink");
 	if (expect(r, "link", ll_link(r->client, &root, a.ino, r->m->dir, name, &a), 0) &&
@@ -360,7 +370,8 @@ static void use_subdir(struct run *r)
 			return;
 		r->m->subdir[i] = true;
 	} else {
-		if (!expect(r, "rmdir", ll_rmdir(r->client, &root, r->m->dir, name), there ? 0 : -LE_NOENT))
+		if (!expect(r, "rmdir", ll_rmdir(r->client, &root, r->m->dir, name),
+			    there ? 0 : -LE_NOENT))
 			return;
 		r->m->subdir[i] = false;
 	}
@@ -393,13 +404,14 @@ static int take_name(void *arg, const struct ll_dirent *e)
 
 static void list_dir(struct run *r)
 {
-	struct listing l = { .r = r };
+	struct listing l = {.r = r};
 	uint32_t files = 0, dirs = 0;
 	bool eof = false;
 
 	while (!eof && !r->c->failed)
 		if (!expect(r, "readdir",
-			    ll_readdir(r->client, &root, r->m->dir, l.cookie, rnd(r, 2), take_name, &l, &eof),
+			    ll_readdir(r->client, &root, r->m->dir, l.cookie, rnd(r, 2), take_name,
+				       &l, &eof),
 			    0))
 			return;
 	for (int i = 0; i < FILES; i++)
@@ -420,12 +432,15 @@ static void use_xattr(struct run *r)
 		v = r->m->xattr + 1;
 		r->m->xattr_unsure = true;
 		if (expect(r, "setxattr",
-			   ll_setxattr(r->client, &root, r->m->dir, name, bytes_of(&v, sizeof(v)), 0), 0)) {
+			   ll_setxattr(r->client, &root, r->m->dir, name, bytes_of(&v, sizeof(v)),
+				       0),
+			   0)) {
 			r->m->xattr = v;
 			r->m->xattr_unsure = false;
 		}
 	} else if (r->m->xattr) {
-		if (expect(r, "getxattr", ll_getxattr(r->client, &root, r->m->dir, name, &v, sizeof(v)),
+		if (expect(r, "getxattr",
+			   ll_getxattr(r->client, &root, r->m->dir, name, &v, sizeof(v)),
 			   sizeof(v)))
 			expect(r, "xattr value", (int64_t)v, (int64_t)r->m->xattr);
 	}
@@ -501,8 +516,8 @@ static void make_home(struct run *r)
 
 /*
  * A truncation or punch that the dead predecessor asked for may be durable as an intent, and still
- * wait for a target that is down: it may take effect at any time until somebody is told that it has.
- * Another operation on the file's data as a whole, here one without effect, comes after it.
+ * wait for a target that is down: it may take effect at any time until somebody is told that it
+ * has. Another operation on the file's data as a whole, here one without effect, comes after it.
  */
 static void wait_for_intents(struct run *r, struct ino ino)
 {
@@ -511,7 +526,8 @@ static void wait_for_intents(struct run *r, struct ino ino)
 	struct attr a;
 	bool changed;
 
-	if (!expect(r, "adopt open", ll_open(r->client, &root, ino, O_RDWR, &file, &a, &changed), 0))
+	if (!expect(r, "adopt open", ll_open(r->client, &root, ino, O_RDWR, &file, &a, &changed),
+		    0))
 		return;
 	expect(r, "adopt punch", ll_fallocate(file, mode, 2 * FILE_MAX, 1), 0);
 	ll_release(file);
@@ -528,13 +544,14 @@ static void adopt_file(struct run *r, uint32_t i)
 	int status = ll_lookup(r->client, &root, r->m->dir, name_of(buf, "f", i), &a);
 
 	if (status == -LE_NOENT) {
-		*f = (struct mfile){ .data = f->data };
+		*f = (struct mfile){.data = f->data};
 		return;
 	}
 	if (!expect(r, "adopt", status, 0))
 		return;
 	wait_for_intents(r, a.ino);
-	if (!expect(r, "adopt open", ll_open(r->client, &root, a.ino, O_RDONLY, &file, &a, &changed), 0))
+	if (!expect(r, "adopt open",
+		    ll_open(r->client, &root, a.ino, O_RDONLY, &file, &a, &changed), 0))
 		return;
 	int64_t n = ll_pread(file, f->data, FILE_MAX, 0);
 	ll_release(file);
@@ -564,15 +581,16 @@ static void adopt(struct run *r)
 	}
 	for (uint32_t i = 0; i < DIRS; i++)
 		if (r->m->subdir_unsure[i]) {
-			r->m->subdir[i] =
-				ll_lookup(r->client, &root, r->m->dir, name_of(buf, "d", i), &a) == 0;
+			r->m->subdir[i] = ll_lookup(r->client, &root, r->m->dir,
+						    name_of(buf, "d", i), &a) == 0;
 			r->m->subdir_unsure[i] = false;
 		}
 	(void)!ll_unlink(r->client, &root, r->m->dir, bytes_str("hardlink"));
 	(void)!ll_unlink(r->client, &root, r->m->dir, bytes_str("symlink"));
 	if (r->m->xattr_unsure) {
 		uint64_t v = 0;
-		if (ll_getxattr(r->client, &root, r->m->dir, bytes_str("user.count"), &v, sizeof(v)) == 8)
+		if (ll_getxattr(r->client, &root, r->m->dir, bytes_str("user.count"), &v,
+				sizeof(v)) == 8)
 			r->m->xattr = v;
 		r->m->xattr_unsure = false;
 	}
@@ -581,8 +599,9 @@ static void adopt(struct run *r)
 static void one_op(struct run *r)
 {
 	static void (*const ops[])(struct run *) = {
-		use_file, use_file, use_file, use_file, rename_file, unlink_file, link_file,
-		use_symlink, use_subdir, list_dir, use_xattr, race, append_record, append_record,
+		use_file,    use_file,  use_file,      use_file,      rename_file,
+		unlink_file, link_file, use_symlink,   use_subdir,    list_dir,
+		use_xattr,   race,      append_record, append_record,
 	};
 	uint64_t i = rnd(r, ARRAY_SIZE(ops) + 1);
 
@@ -605,7 +624,8 @@ static void verify_log(struct run *r)
 	int status = ll_lookup(r->client, &root, LEAT_ROOT_INO, bytes_str("log"), &a);
 
 	if (status == 0 &&
-	    expect(r, "open log", ll_open(r->client, &root, a.ino, O_RDONLY, &file, &a, &changed), 0)) {
+	    expect(r, "open log", ll_open(r->client, &root, a.ino, O_RDONLY, &file, &a, &changed),
+		   0)) {
 		for (uint64_t off = 0; off < a.size && !r->c->failed; off += RECORD) {
 			if (!expect(r, "read log", ll_pread(file, rec, RECORD, off), RECORD))
 				break;
@@ -615,7 +635,8 @@ static void verify_log(struct run *r)
 			if (who == 0 && seq == 0 && rec[8] == 0)
 				continue; /* reserved by a client that died before it wrote */
 			record_fill(want, who, seq);
-			if (who >= CLIENTS_MAX || seq >= RECORDS_MAX || memcmp(rec, want, RECORD) != 0)
+			if (who >= CLIENTS_MAX || seq >= RECORDS_MAX ||
+			    memcmp(rec, want, RECORD) != 0)
 				cluster_fail(r->c, "log: garbage at %llu", (unsigned long long)off);
 			else if (seen[who][seq]++)
 				cluster_fail(r->c, "log: record %u of client %u twice", seq, who);
@@ -625,7 +646,9 @@ static void verify_log(struct run *r)
 	for (uint32_t i = 0; i < r->c->plan.n_clients; i++)
 		for (uint32_t j = 0; j < r->w->client[i].n_records; j++)
 			if (r->w->client[i].record_acked[j] && !seen[i][j])
-				cluster_fail(r->c, "log: acknowledged record %u of client %u is lost", j, i);
+				cluster_fail(r->c,
+					     "log: acknowledged record %u of client %u is lost", j,
+					     i);
 	free(seen);
 }
 
@@ -635,13 +658,15 @@ static void verify_races(struct run *r)
 	char buf[16];
 
 	for (uint32_t i = 0; i < RACES; i++) {
-		bool there = ll_lookup(r->client, &root, LEAT_ROOT_INO, name_of(buf, "race", i), &a) == 0;
+		bool there = ll_lookup(r->client, &root, LEAT_ROOT_INO, name_of(buf, "race", i),
+				       &a) == 0;
 		if (!there && r->w->winners[i])
 			cluster_fail(r->c, "race %u: what the winner created is gone", i);
 		if (there && !r->w->winners[i] && !r->w->unsure[i])
 			cluster_fail(r->c, "race %u: exists, but nobody won", i);
 		if (there)
-			expect(r, "remove race", ll_unlink(r->client, &root, LEAT_ROOT_INO, bytes_str(buf)), 0);
+			expect(r, "remove race",
+			       ll_unlink(r->client, &root, LEAT_ROOT_INO, bytes_str(buf)), 0);
 	}
 }
 
@@ -655,9 +680,11 @@ static void remove_home(struct run *r)
 			       ll_unlink(r->client, &root, r->m->dir, name_of(buf, "f", i)), 0);
 	for (uint32_t i = 0; i < DIRS; i++)
 		if (r->m->subdir[i])
-			expect(r, "remove", ll_rmdir(r->client, &root, r->m->dir, name_of(buf, "d", i)), 0);
+			expect(r, "remove",
+			       ll_rmdir(r->client, &root, r->m->dir, name_of(buf, "d", i)), 0);
 	uint32_t index = (uint32_t)(r->m - r->w->client);
-	expect(r, "remove home", ll_rmdir(r->client, &root, LEAT_ROOT_INO, name_of(buf, "c", index)), 0);
+	expect(r, "remove home",
+	       ll_rmdir(r->client, &root, LEAT_ROOT_INO, name_of(buf, "c", index)), 0);
 }
 
 /* Everything was removed: 10 s later the object servers hold nothing. */
@@ -696,7 +723,7 @@ static void verify(struct run *r)
 void workload_client(struct cluster *c, uint32_t index, struct client *client)
 {
 	struct workload *w = workload_now;
-	struct run r = { .c = c, .w = w, .client = client, .index = index };
+	struct run r = {.c = c, .w = w, .client = client, .index = index};
 
 	if (index == CLIENTS_MAX) {
 		verify(&r);
