@@ -174,18 +174,21 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr, bool f
 	struct io_stored st;
 	struct idata *d;
 	uint64_t now = loop_now_us(), seq;
+	bool quiet;
 
 	if (!settle_due(c, i) && !(force && (i->attr.flags & ATTR_UNSETTLED)))
 		return 0;
 	TRY(inode_data(c, i, &d));
+	/* The chains need not know of writes that are under way, even if these end meanwhile. */
 	seq = d->write_seq;
+	quiet = list_empty(&d->writes) && d->gather.slot == NULL;
 	TRY(io_stat(d, &st));
 	i->settled_us = now;
 	i->attr.size = st.size > attr->size ? st.size : attr->size;
 	i->attr.blocks = (st.used + SECTOR - 1) / SECTOR;
 	if (st.mtime_ns > attr->mtime_ns && (d->mtime_ns != 0 || d->n_write == 0))
 		i->attr.mtime_ns = st.mtime_ns;
-	if (d->write_seq == seq && list_empty(&d->writes) && d->gather.slot == NULL)
+	if (quiet && d->write_seq == seq && d->gather.slot == NULL)
 		d->size = i->attr.size;
 	else if (d->size < i->attr.size)
 		d->size = i->attr.size;
