@@ -34,6 +34,7 @@ enum frame_type {
 	FRAME_CALLBACK_REPLY = 5,
 	FRAME_CANCEL = 6,     /* client gave up on request id */
 	FRAME_GOODBYE = 7,    /* orderly end: no more requests are taken */
+	FRAME_ACCEPTED = 8,   /* server to client: request id has taken effect, its reply follows */
 };
 
 struct frame_hdr {

@@ -30,7 +30,8 @@ enum read_flags { READ_VERIFY = 1 };
 #define oss_read_rep_FIELDS(F) F(u64, version) F(u32, end) F(i64, mtime_ns) F(bytes, pieces)
 /*
  * Writes the bulk data at off: pieces say where each block or fragment lies and its checksum, in
- * order, without gaps, cut at block boundaries. Durable when answered. grant_want: bytes of space
+ * order, without gaps, cut at block boundaries. Seen by all readers when accepted (FRAME_ACCEPTED,
+ * PROTOCOL.md), durable when answered. grant_want: bytes of space
  * the client would like to hold in reserve; grant: what it now holds in all on this target.
  * chunk_size: of the layout.
  */

@@ -383,6 +383,7 @@ int conn_call(struct conn *c, struct rpc_call *call, enum frame_type type, uint6
 	*ret_sent = false;
 	call->body = NULL;
 	call->ret_bulk_len = 0;
+	call->ret_accepted = false;
 	if (d == NULL)
 		return -LE_UNKNOWN_OP;
 	TRY(slot_acquire(c, deadline_us, &i));
@@ -449,6 +450,20 @@ static int receive_bulk(struct conn *c, const struct link_rx *rx, struct pending
 	p->receiving = false;
 	p->call->ret_bulk_len = rx->hdr.bulk_len;
 	return rc;
+}
+
+void conn_accepted(struct conn *c, uint64_t id)
+{
+	uint32_t i = id & 0xffff;
+	struct window_slot *s = i < c->n_window ? &c->window[i] : NULL;
+	struct pending *p = s != NULL && id != 0 && s->id == id ? s->pending : NULL;
+
+	/* Doubled by the network, or overtaken by the reply, or nobody waits any more. */
+	if (p == NULL || p->done || p->call->ret_accepted)
+		return;
+	p->call->ret_accepted = true;
+	if (p->call->accepted != NULL)
+		p->call->accepted(p->call->accepted_arg);
 }
 
 int conn_reply_arrived(struct conn *c, const struct link_rx *rx)

@@ -84,6 +84,8 @@ int conn_call(struct conn *c, struct rpc_call *call, enum frame_type type, uint6
 /* The reader has received a reply: hands it to its caller, with the bulk data. An error ends the
  * connection. */
 int conn_reply_arrived(struct conn *c, const struct link_rx *rx) CHECK_RESULT;
+/* The reader has received the word that a call is accepted. Does not yield. */
+void conn_accepted(struct conn *c, uint64_t id);
 /* A frame without anything behind it. */
 int conn_send_plain(struct conn *c, enum frame_type type, uint64_t id,
 		    uint64_t deadline_us) CHECK_RESULT;

@@ -74,7 +74,12 @@ struct rpc_call {
 		*bulk_in; /* room for the reply's data; a larger reply is -LE_BAD_MESSAGE */
 	uint32_t n_bulk_in;
 	uint32_t ret_bulk_len; /* bytes that came */
-	void *body;            /* held until rpc_call_fini */
+	/* May be NULL. The server has accepted the request (rpc_accept): called in the fiber that
+	 * reads the connection, while rpc_call waits on; must not yield. */
+	void (*accepted)(void *arg);
+	void *accepted_arg;
+	bool ret_accepted; /* that has happened in the last attempt, whatever it returned */
+	void *body;        /* held until rpc_call_fini */
 };
 /*
  * Sends and waits for the reply. Returns the reply's status, or -LE_TIMEDOUT (the server is told to
@@ -136,6 +141,12 @@ struct rpc_req {
  * memory. */
 #define RPC_ARENA_MAX (1u << 19)
 void *rpc_req_alloc(struct rpc_req *r, size_t size);
+/*
+ * From the handler: tells the client that what it asked for has taken effect, though the reply has
+ * to wait (until it is durable). Once; harmless when the connection is gone. Yields, so that what
+ * is accepted in one turn goes out together.
+ */
+void rpc_accept(struct rpc_req *r);
 /* The client has cancelled, or its connection is gone: work that changes nothing may stop. */
 bool rpc_req_canceled(const struct rpc_req *r);
 

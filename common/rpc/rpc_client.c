@@ -172,6 +172,9 @@ static int dispatch(struct client_conn *cc, const struct link_rx *rx)
 	switch (rx->hdr.type) {
 	case FRAME_CALLBACK:
 		return callback_arrived(cc, rx);
+	case FRAME_ACCEPTED:
+		conn_accepted(&cc->conn, rx->hdr.id);
+		return 0;
 	case FRAME_HELLO: /* doubled by the network */
 		return 0;
 	case FRAME_GOODBYE:
@@ -510,6 +513,7 @@ static int call_once(struct rpc_client *c, struct rpc_call *call, uint64_t deadl
 	*ret_sent = false;
 	call->body = NULL;
 	call->ret_bulk_len = 0;
+	call->ret_accepted = false;
 	TRY(wait_connection(c, call, deadline_us));
 	struct conn *conn = &c->conn->conn;
 	conn_ref(conn);

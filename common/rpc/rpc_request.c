@@ -171,6 +171,20 @@ static void reply(struct request *q, int status)
 	body_put(body);
 }
 
+void rpc_accept(struct rpc_req *r)
+{
+	struct request *q = container_of(r, struct request, pub);
+	struct link_tx tx = {
+		.hdr = { .type = FRAME_ACCEPTED, .op = r->hdr.op, .id = r->hdr.id }
+	};
+
+	ASSERT(q->magic == REQUEST_MAGIC);
+	if (q->accepted || q->sc->conn.dead)
+		return;
+	q->accepted = true;
+	(void)!send_reply(q->sc, &tx);
+}
+
 static void served(struct request *q, int status)
 {
 	struct rpc_server *s = q->sc->s;
@@ -297,7 +311,7 @@ static void request_init(struct request *q, struct server_conn *sc, const struct
 {
 	struct rpc_req *r = &q->pub;
 
-	q->canceled = false;
+	q->canceled = q->accepted = false;
 	q->sc = sc;
 	q->fiber = NULL;
 	q->handler = handler;

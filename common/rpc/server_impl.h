@@ -66,7 +66,7 @@ struct arena_chunk {
 #define REQUEST_MAGIC 0x52504352u
 struct request {
 	uint32_t magic;
-	bool canceled;
+	bool canceled, accepted;
 	struct server_conn *sc;
 	struct fiber *fiber;
 	const struct rpc_handler *handler;

@@ -638,7 +638,7 @@ static void test_bad_frames(struct bed *b)
 	struct rpc_client *c = suite_client(b);
 	static const uint8_t zeros[100];
 
-	for (uint8_t type = FRAME_HELLO; type <= FRAME_GOODBYE; type++) {
+	for (uint8_t type = FRAME_HELLO; type <= FRAME_ACCEPTED; type++) {
 		struct link *k = raw_connect(b);
 		struct link_tx tx = { .hdr = { .type = type, .id = 3 },
 				      .body = zeros,
@@ -650,6 +650,65 @@ static void test_bad_frames(struct bed *b)
 		k->ops->close(k);
 		assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	}
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+struct nap {
+	struct rpc_client *c;
+	uint64_t ms, started_us, accepted_us, deadline_ms;
+	uint32_t n_accepted;
+	int rc;
+	bool ret_accepted;
+};
+
+static void nap_accepted(void *arg)
+{
+	struct nap *n = arg;
+
+	n->n_accepted++;
+	n->accepted_us = loop_now_us();
+}
+
+static void nap_once(void *arg)
+{
+	struct nap *n = arg;
+	struct mds_getattr_req q = { .ino = { n->ms } };
+	struct mds_getattr_rep p;
+	struct rpc_call call = { .op = OP_mds_getattr, .req = &q, .rep = &p,
+				 .deadline_us = loop_deadline_ms(n->deadline_ms),
+				 .accepted = nap_accepted, .accepted_arg = n };
+
+	n->started_us = loop_now_us();
+	n->rc = rpc_call(n->c, &call);
+	n->ret_accepted = call.ret_accepted;
+	rpc_call_fini(&call);
+}
+
+/* The word comes once, long before the reply, and not to those who have given up. */
+static void test_accepted(struct bed *b)
+{
+	struct nap naps[8];
+
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	for (uint32_t i = 0; i < 8; i++)
+		naps[i] = (struct nap){ .c = c, .ms = 200 + i, .deadline_ms = SHORT_MS };
+	fiber_parallel("nap", nap_once, naps, sizeof(naps[0]), 8, 8);
+	for (uint32_t i = 0; i < 8; i++) {
+		assert_int_equal(naps[i].rc, 0);
+		assert_int_equal(naps[i].n_accepted, 1);
+		assert_true(naps[i].ret_accepted);
+		assert_true(naps[i].accepted_us - naps[i].started_us < 150000);
+	}
+	/* Without somebody who listens. */
+	assert_int_equal(suite_nap(c, 3, SHORT_MS), 0);
+	/* Accepted, but not answered in time. */
+	struct nap n = { .c = c, .ms = 500, .deadline_ms = 100 };
+	nap_once(&n);
+	assert_int_equal(n.rc, -LE_TIMEDOUT);
+	assert_true(n.n_accepted == 1 && n.ret_accepted);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	rpc_client_destroy(c);
 	suite_server_stop(b, 0);
 }
@@ -808,7 +867,7 @@ static suite_run *runner;
 #define SUITE(T) \
 	T(all_messages) T(statuses) T(bulk) T(many_callers) T(timeout) T(late_data) T(interrupt) \
 	T(broken_connection) T(credits) T(overload) T(few_slots) T(callbacks) T(wrong_key_and_cluster) \
-	T(wrong_version) T(bad_frames) T(flood) T(no_server) T(shutdown) T(crash)
+	T(wrong_version) T(bad_frames) T(accepted) T(flood) T(no_server) T(shutdown) T(crash)
 
 #define ENTRY(name) \
 	static void run_##name(void **state) \

@@ -44,7 +44,7 @@ static int on_ping(struct rpc_req *r, const void *in, void *out)
 	return 0;
 }
 
-/* Sleeps ino ms. */
+/* Sleeps ino ms, having accepted; an odd number of them says so twice. */
 static int on_getattr(struct rpc_req *r, const void *in, void *out)
 {
 	const struct mds_getattr_req *q = in;
@@ -52,6 +52,9 @@ static int on_getattr(struct rpc_req *r, const void *in, void *out)
 
 	if (++suite_seen.running > suite_seen.most_running)
 		suite_seen.most_running = suite_seen.running;
+	rpc_accept(r);
+	if (q->ino.v % 2)
+		rpc_accept(r);
 	int rc = fiber_sleep_us(q->ino.v * 1000);
 	suite_seen.running--;
 	suite_seen.canceled += rpc_req_canceled(r);
