@@ -62,6 +62,7 @@ struct client {
 	struct slot_pool *slots, *small;
 	struct inode_table inodes;
 	struct writeback wb;
+	uint64_t n_retracted; /* writes that were accepted and have to be repeated: a counter */
 	struct readahead ra;
 	struct dir_batch dirs[READDIR_CACHE];
 

@@ -1,8 +1,9 @@
 /*
  * Open files: open and create, flush, close behind, truncation, allocation, holes and checksums.
  *
- * Closing does not wait for the MDS: a fiber flushes what is left and sends the size, and a later
- * open of the same inode by this client waits for it.
+ * Closing waits only until every client sees the data. Behind it a fiber waits until the data is
+ * durable, then sends the size, which so never is durable before its data; a later open of the same
+ * inode by this client waits for that.
  */
 #include "client/io.h"
 
@@ -277,16 +278,19 @@ int ll_flush(struct ll_file *file)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 
-	TRY(wb_flush(f->d));
+	TRY(wb_show(f->d));
 	return io_take_error(f);
 }
 
-int ll_fsync(struct ll_file *f, bool data_only)
+int ll_fsync(struct ll_file *file, bool data_only)
 {
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+
 	/* Acknowledged data is durable, and so is every reply of the MDS; an unsettled size is
 	 * found by the chunks. So there is nothing else to sync. */
 	(void)data_only;
-	return ll_flush(f);
+	TRY(wb_flush(f->d));
+	return io_take_error(f);
 }
 
 /* Bytes that the file occupies, for its record: by asking, where they are not simply its size. */

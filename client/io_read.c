@@ -155,41 +155,63 @@ static int read_size(struct ll_file *f, uint64_t end, uint64_t *ret_size)
 	return 0;
 }
 
+static int read_parts(struct ll_file *f, uint64_t off, uint32_t len, struct ll_data *data)
+{
+	int rc = 0;
+
+	data->n = 0;
+	data->len = 0;
+	while (data->len < len && rc >= 0) {
+		uint32_t left = len - (uint32_t)data->len;
+		uint64_t at = off + data->len;
+
+		rc = f->direct ? 0 : ra_take(f->d, at, left, data);
+		if (rc == 0)
+			rc = read_direct(f->d, at, f->direct ? left : ra_gap(f->d, at, left), data);
+	}
+	if (rc < 0)
+		ll_data_release(data);
+	return rc < 0 ? rc : 0;
+}
+
+/* What this client has written itself is seen, also when a server dies that had only accepted it:
+ * then the read is repeated after the write has been. */
+static int read_own(struct ll_file *f, uint64_t off, uint32_t len, struct ll_data *data)
+{
+	for (;;) {
+		uint64_t seen;
+		bool own;
+
+		TRY(wb_show_range(f->d, off, len));
+		own = wb_pending(f->d, off, len);
+		seen = f->c->n_retracted;
+		TRY(read_parts(f, off, len, data));
+		if (!own || seen == f->c->n_retracted)
+			return 0;
+		ll_data_release(data);
+	}
+}
+
 int ll_read(struct ll_file *file, uint64_t off, uint32_t len, struct ll_data *ret_data)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	struct ll_data data;
 	uint64_t size;
-	int rc = 0;
 
+	data.n = 0;
+	data.len = 0;
 	if (!f->can_read)
 		return -LE_BADF;
 	if (len > LL_IO_MAX || off > LEAT_FILE_SIZE_MAX)
 		return -LE_INVAL;
-	data.n = 0;
-	data.len = 0;
 	TRY(read_size(f, off + len, &size));
 	if (off >= size)
 		len = 0;
 	else if (size - off < len)
 		len = (uint32_t)(size - off);
-	if (len > 0)
-		TRY(wb_flush_range(f->d, off, len));
 	if (!f->direct && len > 0)
 		ra_note(f->d, &f->ra, off, len, size);
-	while (data.len < len && rc >= 0) {
-		uint32_t left = len - (uint32_t)data.len;
-		uint64_t at = off + data.len;
-
-		rc = f->direct ? 0 : ra_take(f->d, at, left, &data);
-		if (rc == 0)
-			rc = read_direct(f->d, at, f->direct ? left : ra_gap(f->d, at, left),
-					 &data);
-	}
-	if (rc < 0) {
-		ll_data_release(&data);
-		return rc;
-	}
+	TRY(len > 0 ? read_own(f, off, len, &data) : 0);
 	f->c->stats.read_ops++;
 	f->c->stats.read_bytes += len;
 	ret_data->n = data.n;

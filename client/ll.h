@@ -113,9 +113,10 @@ int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t 
 int ll_create(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      uint32_t mode, uint32_t flags, struct ll_file **ret_file,
 	      struct attr *ret_attr) CHECK_RESULT;
-/* close(2) of one descriptor: all dirty data of the file is at the servers, durable; reports a
- * write-behind error once. */
+/* close(2) of one descriptor: all dirty data of the file is with the servers and seen by every
+ * client, though not durable yet; reports a write-behind error once. */
 int ll_flush(struct ll_file *f) CHECK_RESULT;
+/* The same, and durable. */
 int ll_fsync(struct ll_file *f, bool data_only) CHECK_RESULT;
 /* The last reference: tells the MDS without waiting for it. Never fails. */
 void ll_release(struct ll_file *f);

@@ -158,6 +158,9 @@ int oss_call(struct client *c, const struct layout *l, uint64_t idx, struct rpc_
 				break;
 			rpc_call_fini(call);
 			call->body = NULL;
+			/* The server may have died and forgotten what it had accepted. */
+			c->n_retracted += call->ret_accepted;
+			call->ret_accepted = false;
 		}
 		if (rc == -LE_SESSION_GONE)
 			rc = session_doubted(&r, call->session);

@@ -146,6 +146,19 @@ static bool must_wait(const struct wreq *w)
 	return false;
 }
 
+static void wreq_accepted(void *arg)
+{
+	struct wreq *w = arg;
+
+	waitq_wake_all(&w->d->write_q);
+}
+
+/* Do readers see it? */
+static bool is_shown(const struct wreq *w)
+{
+	return w->call != NULL && w->call->ret_accepted;
+}
+
 static int wreq_send(struct wreq *w)
 {
 	struct idata *d = w->d;
@@ -168,6 +181,8 @@ static int wreq_send(struct wreq *w)
 		.rep = &rep,
 		.bulk_out = w->vec,
 		.n_bulk_out = w->n_vec,
+		.accepted = wreq_accepted,
+		.accepted_arg = w,
 	};
 	struct io_auth auth = {
 		.right = IO_WRITE,
@@ -178,8 +193,10 @@ static int wreq_send(struct wreq *w)
 		.session_gen = w->behind ? w->session_gen : 0,
 	};
 	struct target *t;
-	int rc = io_call(d, w->idx, &call, &auth, &t);
+	int rc;
 
+	w->call = &call;
+	rc = io_call(d, w->idx, &call, &auth, &t);
 	if (rc >= 0) {
 		uint64_t end = w->idx * chunk_size + w->off + w->len;
 
@@ -189,6 +206,7 @@ static int wreq_send(struct wreq *w)
 		if (rep.mtime_ns > d->mtime_ns)
 			d->mtime_ns = rep.mtime_ns;
 	}
+	w->call = NULL;
 	rpc_call_fini(&call);
 	return rc;
 }
@@ -266,6 +284,7 @@ static struct wreq *wreq_make(struct idata *d, uint64_t idx, uint32_t off, uint3
 	w->behind = false;
 	w->done = false;
 	w->status = 0;
+	w->call = NULL;
 	w->n_vec = 0;
 	inode_ref(d->inode);
 	list_push(&d->writes, &w->link);
@@ -383,14 +402,40 @@ int wb_flush(struct idata *d)
 	return 0;
 }
 
-static bool writes_overlap(const struct idata *d, uint64_t off, uint64_t len)
+/* Is there a write up to seq that not everybody sees? */
+static bool hidden(const struct idata *d, uint64_t seq)
+{
+	list_for_each (l, &d->writes) {
+		const struct wreq *w = list_entry(l, struct wreq, link);
+
+		if (w->seq > seq)
+			return false;
+		if (!is_shown(w))
+			return true;
+	}
+	return false;
+}
+
+int wb_show(struct idata *d)
+{
+	uint64_t seq;
+
+	gather_submit(d);
+	seq = d->write_seq;
+	while (hidden(d, seq))
+		TRY(waitq_wait(&d->write_q, NO_DEADLINE));
+	return 0;
+}
+
+static bool writes_overlap(const struct idata *d, uint64_t off, uint64_t len, bool shown_too)
 {
 	uint64_t chunk_size = d->inode->attr.layout.chunk_size;
 
 	list_for_each (l, &d->writes) {
 		const struct wreq *w = list_entry(l, struct wreq, link);
 
-		if (range_overlaps(w->idx * chunk_size + w->off, w->len, off, len))
+		if ((shown_too || !is_shown(w)) &&
+		    range_overlaps(w->idx * chunk_size + w->off, w->len, off, len))
 			return true;
 	}
 	return false;
@@ -398,14 +443,14 @@ static bool writes_overlap(const struct idata *d, uint64_t off, uint64_t len)
 
 bool wb_pending(const struct idata *d, uint64_t off, uint64_t len)
 {
-	return gather_overlaps(d, off, len) || writes_overlap(d, off, len);
+	return gather_overlaps(d, off, len) || writes_overlap(d, off, len, true);
 }
 
-int wb_flush_range(struct idata *d, uint64_t off, uint64_t len)
+int wb_show_range(struct idata *d, uint64_t off, uint64_t len)
 {
 	if (gather_overlaps(d, off, len))
 		gather_submit(d);
-	while (writes_overlap(d, off, len))
+	while (writes_overlap(d, off, len, false))
 		TRY(waitq_wait(&d->write_q, NO_DEADLINE));
 	return 0;
 }

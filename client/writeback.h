@@ -5,6 +5,12 @@
  * grant covers; the rest has a waiter, who gets the status. What is written behind and fails is
  * kept as the inode's error, which each open file reports once.
  *
+ *   sent → accepted (every reader of the server sees it) → durable
+ *
+ * close(2) and reads wait for accepted, fsync and all that must be ordered for durable. Until then
+ * the wreq keeps its data, and repeats the request, with the same slot and sequence, when the
+ * connection breaks: it is back to sent then.
+ *
  * Bounds: params.writes_in_flight per target (its slot table), params.dirty_max bytes, the slot
  * pool. Owned by the client's loop.
  */
@@ -39,6 +45,7 @@ struct wreq {
 	bool behind; /* nobody waits: errors go to the inode */
 	bool done;
 	int status;
+	const struct rpc_call *call; /* while it is with the server */
 	uint32_t n_vec;
 	struct slot_vec vec[LL_VECS_MAX];
 	uint8_t pieces[WREQ_PIECES_MAX * PIECE_WIRE_SIZE];
@@ -72,8 +79,10 @@ int wb_write_now(struct idata *d, const struct stripe_part *part, const struct s
 /* Sends what is gathered and waits until everything written so far is durable or has failed. Errors
  * are left with the inode. -LE_INTR. Yields. */
 int wb_flush(struct idata *d) CHECK_RESULT;
+/* The same, but waits only until every client sees it: a server has accepted it. */
+int wb_show(struct idata *d) CHECK_RESULT;
 /* The same for what touches [off, off + len) of the file. */
-int wb_flush_range(struct idata *d, uint64_t off, uint64_t len) CHECK_RESULT;
+int wb_show_range(struct idata *d, uint64_t off, uint64_t len) CHECK_RESULT;
 /* Is something of [off, off + len) of the file gathered or under way? */
 bool wb_pending(const struct idata *d, uint64_t off, uint64_t len);
 /* Holds a writer back while too much is dirty. Yields. */

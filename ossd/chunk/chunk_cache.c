@@ -188,7 +188,7 @@ void chunk_ent_set_pending(struct chunk_cache *c, struct chunk_ent *e, struct ch
 	e->n_pend++;
 }
 
-void chunk_ent_publish(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec)
+void chunk_ent_committed(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec)
 {
 	ASSERT(e->n_pend > 0 && e->refs > 0);
 	chunk_record_unref(c, e->rec);

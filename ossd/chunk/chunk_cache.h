@@ -1,7 +1,8 @@
 /*
- * The chunks in memory: for each an entry with its lock, its committed record (what readers
- * see) and its newest pending one (what the next writer builds on). Bounded: entries that
- * nobody uses go, least recently used first, when records need more than bytes_max.
+ * The chunks in memory: for each an entry with its lock, its committed record and its newest
+ * pending one, which has joined a group commit: what readers see and the next writer builds on.
+ * Bounded: entries that nobody uses and that are committed go, least recently used first, when
+ * records need more than bytes_max.
  *
  * Owned by the store's loop; nothing here yields. Records and entries come from slabs that
  * are kept, so a steady state allocates nothing.
@@ -22,7 +23,7 @@ struct chunk_ent {
 	struct chunk_id id;
 	struct fmutex lock;        /* writers of this chunk */
 	struct chunk_record *rec;  /* committed; NULL: no such chunk (if known) */
-	struct chunk_record *pend; /* newest that is not committed; NULL: deletion (if n_pend) */
+	struct chunk_record *pend; /* newest, not committed yet; NULL: deletion (if n_pend) */
 	uint32_t refs, n_pend;
 	bool known; /* rec tells what the index holds */
 };
@@ -43,13 +44,14 @@ void chunk_cache_fini(struct chunk_cache *c);
 /* Found or made, one reference for the caller. NULL without memory. */
 struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_id *id);
 void chunk_ent_put(struct chunk_cache *c, struct chunk_ent *e);
-/* After a commit: rec (a reference is taken over, NULL for a deletion) is what readers see. */
-void chunk_ent_publish(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec);
+/* After a commit: rec (a reference is taken over, NULL for a deletion) is what the index has. */
+void chunk_ent_committed(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec);
 /* What was read from the index, unless a commit came first. Takes over the reference. */
 void chunk_ent_load(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec);
-/* Of a writer under the entry's lock; a reference is taken over (NULL: deletion). */
+/* Of a writer under the entry's lock; a reference is taken over (NULL: deletion). Readers see it
+ * from now on; the entry stays until it is committed. */
 void chunk_ent_set_pending(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec);
-/* The newest, pending or committed. Only if known. */
+/* The newest, pending or committed. Only if known or pending. */
 static inline struct chunk_record *chunk_ent_newest(const struct chunk_ent *e)
 {
 	return e->n_pend ? e->pend : e->rec;

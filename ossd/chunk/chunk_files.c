@@ -104,9 +104,8 @@ static int edit_range(struct chunk_store *s, const struct edit *e, const struct 
 	struct walk w = {.row = collect, .arg = &ids};
 	uint64_t n = 0;
 
-	/* What has joined a group already must be seen. */
-	if (s->gc.open->n || s->gc.done + 2 < s->gc.next_number)
-		TRY(group_commit_wait(&s->gc, s->gc.next_number - (s->gc.open->n ? 1 : 2)));
+	/* The index has only what is committed. */
+	TRY(group_commit_barrier(&s->gc));
 	walk_init(&w, s, first, last);
 	while (w.more) {
 		ids.n = 0;
@@ -211,6 +210,8 @@ int chunk_stat(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chu
 	struct walk w = {.row = stat_row, .arg = &sw};
 	struct chunk_id first = {ino, gen, 0}, last = {ino, gen, UINT64_MAX};
 
+	/* So that a size that is told is a size that stays. */
+	TRY(group_commit_barrier(&s->gc));
 	walk_init(&w, s, &first, &last);
 	while (w.more)
 		TRY(walk_step(&w, SCAN_STEP));
@@ -245,6 +246,7 @@ int chunk_list(struct chunk_store *s, const struct chunk_id *from, uint32_t max,
 	struct walk w = {.row = list_row, .arg = &lw};
 	struct chunk_id last = {{UINT64_MAX}, UINT32_MAX, UINT64_MAX};
 
+	TRY(group_commit_barrier(&s->gc));
 	walk_init(&w, s, from, &last);
 	TRY(walk_step(&w, max < SCAN_STEP ? max : SCAN_STEP));
 	*ret_more = w.more;

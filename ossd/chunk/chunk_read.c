@@ -253,7 +253,7 @@ static int read_record(struct reader *rd)
 	rd->last = (rd->end - 1) / rd->rec->block_size;
 	zeros = !has_data(rd);
 	TRY(zeros ? zero_slots(rd) : get_slots(rd));
-	if (!rd->pinned && rd->ent->rec != rd->rec) {
+	if (!rd->pinned && store_ent_seen(rd->s, rd->ent) != rd->rec) {
 		drop_slots(r);
 		return REPLACED;
 	}
@@ -269,7 +269,7 @@ static int read_record(struct reader *rd)
 	return rc;
 }
 
-/* The committed record as it is now. */
+/* The record as it is now. */
 static int read_once(struct reader *rd)
 {
 	struct chunk_store *s = rd->s;
@@ -278,7 +278,7 @@ static int read_once(struct reader *rd)
 	int rc = 0;
 
 	TRY(store_ent_load(s, rd->ent));
-	rec = rd->ent->rec;
+	rec = store_ent_seen(s, rd->ent);
 	r->n_pieces = 0;
 	r->version = rec ? rec->version : 0;
 	r->end = rec ? rec->end : 0;

@@ -54,7 +54,7 @@ int store_ent_load(struct chunk_store *s, struct chunk_ent *e)
 	struct kv_value v;
 	int rc;
 
-	if (e->known) {
+	if (e->known || store_ent_pending(s, e)) {
 		metric_add(&s->metrics->cache_hits, 1);
 		return 0;
 	}
@@ -83,7 +83,7 @@ int chunk_store_record(struct chunk_store *s, const struct chunk_id *id,
 		return -LE_NOMEM;
 	rc = store_ent_load(s, e);
 	if (rc == 0)
-		*ret_rec = chunk_record_ref(e->rec);
+		*ret_rec = chunk_record_ref(store_ent_seen(s, e));
 	chunk_ent_put(&s->cache, e);
 	return rc;
 }
@@ -127,13 +127,13 @@ static void free_difference(struct chunk_store *s, const struct chunk_record *ol
 	}
 }
 
-static void tx_publish(struct commit_member *m)
+static void tx_committed(struct commit_member *m)
 {
 	struct chunk_tx *tx = container_of(m, struct chunk_tx, member);
 	struct chunk_store *s = tx->s;
 
 	free_difference(s, tx->old, tx->rec);
-	chunk_ent_publish(&s->cache, tx->ent, chunk_record_ref(tx->rec));
+	chunk_ent_committed(&s->cache, tx->ent, chunk_record_ref(tx->rec));
 }
 
 static void tx_end(struct chunk_tx *tx)
@@ -156,14 +156,14 @@ int tx_begin(struct chunk_store *s, const struct chunk_id *id, struct chunk_tx *
 	int rc;
 
 	TRY(chunk_store_status(s));
-	*tx = (struct chunk_tx){.s = s, .member.publish = tx_publish};
+	*tx = (struct chunk_tx){.s = s, .member.committed = tx_committed};
 	tx->ent = chunk_ent_get(&s->cache, id);
 	if (!tx->ent)
 		return -LE_NOMEM;
 	s->n_writing++;
 	fmutex_lock(&tx->ent->lock);
 	tx->locked = true;
-	rc = tx->ent->n_pend ? 0 : store_ent_load(s, tx->ent);
+	rc = store_ent_load(s, tx->ent);
 	if (rc == 0)
 		rc = chunk_store_status(s);
 	if (rc < 0) {

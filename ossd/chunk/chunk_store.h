@@ -1,10 +1,12 @@
 /*
  * The chunks of one target: an index (common/kv) and a data file. Copy-on-write per block,
- * every block with the checksum of its plain bytes, every change durable when its wait
- * returns, all changes of a moment in one group commit. See README.md for what happens when.
+ * every block with the checksum of its plain bytes, every change seen by readers when it joins
+ * and durable when its wait returns, all changes of a moment in one group commit. See README.md
+ * for what happens when.
  *
  * Owned by the loop that opened it; calls come from its fibers and yield unless said
- * otherwise. Reads take no lock and see what is committed.
+ * otherwise. Reads of a chunk take no lock and see what has joined; what concerns all chunks of
+ * a file waits until that is durable.
  */
 #ifndef LEAT_OSSD_CHUNK_STORE_H
 #define LEAT_OSSD_CHUNK_STORE_H
@@ -63,9 +65,9 @@ void chunk_store_gauges(struct chunk_store *s);
 
 /*
  * One change of one chunk. begin takes the chunk's lock, checks everything, writes the data
- * and leaves the new record in `rec` (NULL: deletion). join puts it into the open group and
- * gives up the lock; wait returns when it is durable. After a successful begin exactly one of
- * join (then wait) and abort.
+ * and leaves the new record in `rec` (NULL: deletion). join puts it into the open group, shows
+ * it to readers and gives up the lock; wait returns when it is durable. A crash between the two
+ * leaves the old record. After a successful begin exactly one of join (then wait) and abort.
  */
 struct chunk_tx {
 	struct commit_member member;

@@ -80,7 +80,7 @@ static void end_group(struct group_commit *g, struct commit_group *c)
 			struct commit_member *m = list_entry(l, struct commit_member, link);
 
 			list_remove(l);
-			m->publish(m);
+			m->committed(m);
 		}
 		g->durable = c->number;
 		metric_add(&g->o.metrics->commits, 1);
@@ -212,4 +212,11 @@ int group_commit_wait(struct group_commit *g, uint64_t number)
 		wait_on(&c->waiters);
 	}
 	return number <= g->durable ? 0 : g->status;
+}
+
+int group_commit_barrier(struct group_commit *g)
+{
+	uint64_t last = g->next_number - (g->open->n ? 1 : 2);
+
+	return g->done < last ? group_commit_wait(g, last) : 0;
 }

@@ -3,10 +3,11 @@
  * pipelined: while the index commits one group, the data file is synced for the next, and a
  * third collects.
  *
- *   join → [open] → fdatasync of the data file → [synced] → commit of the index → publish → wake
+ *   join → [open] → fdatasync of the data file → [synced] → commit of the index → committed → wake
  *
- * A failed sync or commit is final: this and all later groups fail with it, nothing of them is
- * published. Owned by the store's loop.
+ * Groups are committed in the order they were open, and rows of one key end up in the order in
+ * which they joined. A failed sync or commit is final: this and all later groups fail with it.
+ * Owned by the store's loop.
  */
 #ifndef LEAT_OSSD_GROUP_COMMIT_H
 #define LEAT_OSSD_GROUP_COMMIT_H
@@ -33,7 +34,7 @@ struct commit_group {
 struct commit_member {
 	struct list link;
 	/* The group is durable. Must not yield. Not called when it failed. */
-	void (*publish)(struct commit_member *m);
+	void (*committed)(struct commit_member *m);
 };
 
 struct group_commit_options {
@@ -45,7 +46,7 @@ struct group_commit_options {
 	void *arg;
 	/* Before a group goes to the index: add to its batch (the commit counter). */
 	void (*before)(void *arg, struct kv_batch *b);
-	/* It is durable, members are published. */
+	/* It is durable, and so its members know. */
 	void (*after)(void *arg);
 };
 
@@ -69,9 +70,11 @@ void group_commit_stop(struct group_commit *g);
 
 /* The batch of the open group, to put rows into; then, without a yield between, join. */
 struct kv_batch *group_commit_batch(struct group_commit *g);
-/* m may be NULL (rows without anything to publish). Returns the group's number. */
+/* m may be NULL (rows that nobody has to hear of). Returns the group's number. */
 uint64_t group_commit_join(struct group_commit *g, struct commit_member *m, bool data);
 /* Until the group is durable: 0 or the final failure. Not interruptible. Yields. */
 int group_commit_wait(struct group_commit *g, uint64_t number) CHECK_RESULT;
+/* The same for everything that has joined so far. */
+int group_commit_barrier(struct group_commit *g) CHECK_RESULT;
 
 #endif

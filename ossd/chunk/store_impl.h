@@ -21,7 +21,19 @@ static inline uint32_t round_units(uint32_t bytes)
 	return (bytes + UNIT_SIZE - 1) / UNIT_SIZE;
 }
 
-/* Makes ent->rec known. */
+/* Changes of the chunk have joined a group and are seen. A store that has failed shows what it had
+ * committed: what came later may not have reached the disk. */
+static inline bool store_ent_pending(const struct chunk_store *s, const struct chunk_ent *e)
+{
+	return e->n_pend && s->gc.status == 0;
+}
+/* The record that readers see; NULL: there is no chunk. Only after store_ent_load. */
+static inline struct chunk_record *store_ent_seen(const struct chunk_store *s,
+						  const struct chunk_ent *e)
+{
+	return store_ent_pending(s, e) ? e->pend : e->rec;
+}
+/* Makes ent->rec known, unless a later one is seen. */
 int store_ent_load(struct chunk_store *s, struct chunk_ent *e) CHECK_RESULT;
 /* One record from its row. -LE_CORRUPT with a log line. */
 int store_record_decode(struct chunk_store *s, const struct chunk_id *id, const void *data,

@@ -1,4 +1,5 @@
-/* oss_write: a part of a chunk, durable and answered exactly once in the same group commit. */
+/* oss_write: a part of a chunk, accepted as soon as readers see it, durable and answered exactly once
+ * in the same group commit. */
 #include "ossd/ops/op.h"
 
 static int write_chunk(struct mutation *m, const void *in, void *out)
@@ -27,6 +28,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 				     : space_grant_held(&s->space, w.session);
 	op_answer(m, rep);
 	chunk_tx_join(&tx);
+	rpc_accept(m->r);
 	return chunk_tx_wait(&tx);
 }
 
