@@ -32,6 +32,7 @@ struct target {
 	uint64_t grant, reserved;
 	uint64_t grant_asked_us;
 	bool grant_asking;
+	bool syncing, sync_again; /* an oss_sync is under way; another one must follow */
 	uint64_t total, free;
 };
 

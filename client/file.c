@@ -349,7 +349,7 @@ static void close_fiber(void *arg)
 	int rc;
 
 	if (f->can_write)
-		while (wb_flush(d) == -LE_INTR)
+		while (wb_drain(d) == -LE_INTR)
 			continue;
 	rc = send_close(f);
 	if (rc < 0)

@@ -197,6 +197,8 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr, bool f
 
 int io_wait_closing(struct inode *i)
 {
+	if (i->data != NULL && i->data->n_closing > 0)
+		wb_hurry(i->data);
 	while (i->data != NULL && i->data->n_closing > 0) {
 		int rc = waitq_wait(&i->data->closing_q, fiber_deadline());
 

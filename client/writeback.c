@@ -146,11 +146,73 @@ static bool must_wait(const struct wreq *w)
 	return false;
 }
 
+/* What the target has accepted so far becomes durable without delay. */
+static void sync_fiber(void *arg)
+{
+	struct target *t = arg;
+	struct client *c = t->c;
+
+	do {
+		struct oss_sync_req req;
+		struct oss_sync_rep rep;
+		struct rpc_call call = {
+			.op = OP_oss_sync,
+			.req = &req,
+			.rep = &rep,
+			.session = c->session,
+			.target = t->id,
+			.epoch = t->epoch,
+			.deadline_us = loop_deadline_ms(GRANT_TIMEOUT_MS),
+		};
+
+		t->sync_again = false;
+		/* Without it the answers come a little later. */
+		if (t->rpc != NULL)
+			(void)!rpc_call(t->rpc, &call);
+		rpc_call_fini(&call);
+	} while (t->sync_again);
+	t->syncing = false;
+	client_bg_end(c);
+}
+
+static void sync_target(struct client *c, struct target *t)
+{
+	t->sync_again = true;
+	if (t->syncing)
+		return;
+	t->syncing = true;
+	if (client_bg_spawn(c, "oss_sync", sync_fiber, t) < 0)
+		t->syncing = false;
+}
+
 static void wreq_accepted(void *arg)
 {
 	struct wreq *w = arg;
 
+	/* Sent as lazy, and somebody has begun to wait since. */
+	if (!w->lazy && w->sent_lazy)
+		sync_target(w->d->c, w->target);
 	waitq_wake_all(&w->d->write_q);
+}
+
+static void hurry_up_to(struct idata *d, uint64_t seq)
+{
+	list_for_each (l, &d->writes) {
+		struct wreq *w = list_entry(l, struct wreq, link);
+
+		if (w->seq > seq)
+			break;
+		if (!w->lazy)
+			continue;
+		w->lazy = false;
+		if (w->sent_lazy && w->call != NULL && w->call->ret_accepted)
+			sync_target(d->c, w->target);
+	}
+}
+
+void wb_hurry(struct idata *d)
+{
+	hurry_up_to(d, d->write_seq);
 }
 
 /* Do readers see it? */
@@ -172,6 +234,7 @@ static int wreq_send(struct wreq *w)
 		.off = w->off,
 		.len = w->len,
 		.pieces = bytes_of(w->pieces, n_pieces * PIECE_WIRE_SIZE),
+		.flags = w->lazy ? WRITE_LAZY : 0,
 		.grant_want = grant_want(c),
 	};
 	struct oss_write_rep rep;
@@ -196,6 +259,7 @@ static int wreq_send(struct wreq *w)
 	int rc;
 
 	w->call = &call;
+	w->sent_lazy = w->lazy;
 	rc = io_call(d, w->idx, &call, &auth, &t);
 	if (rc >= 0) {
 		uint64_t end = w->idx * chunk_size + w->off + w->len;
@@ -244,6 +308,8 @@ static void wreq_run(struct wreq *w)
 
 	/* Not for interruption: the bytes were promised, and older ones end by their own deadlines.
 	 */
+	if (must_wait(w))
+		hurry_up_to(w->d, w->seq - 1);
 	while (must_wait(w))
 		if (waitq_wait(&w->d->write_q, NO_DEADLINE) < 0)
 			continue;
@@ -285,6 +351,7 @@ static struct wreq *wreq_make(struct idata *d, uint64_t idx, uint32_t off, uint3
 	w->done = false;
 	w->status = 0;
 	w->call = NULL;
+	w->lazy = w->sent_lazy = false;
 	w->n_vec = 0;
 	inode_ref(d->inode);
 	list_push(&d->writes, &w->link);
@@ -384,6 +451,7 @@ void wb_submit_gathered(struct idata *d, uint64_t idx, uint32_t off, struct slot
 	w->vec[0] = vec;
 	w->n_vec = 1;
 	w->behind = true;
+	w->lazy = true;
 	w->target = t;
 	w->reserved = reserved;
 	wreq_start(w);
@@ -392,6 +460,13 @@ void wb_submit_gathered(struct idata *d, uint64_t idx, uint32_t off, struct slot
 /* ---- flushing ---- */
 
 int wb_flush(struct idata *d)
+{
+	gather_submit(d);
+	wb_hurry(d);
+	return wb_drain(d);
+}
+
+int wb_drain(struct idata *d)
 {
 	uint64_t seq;
 

@@ -46,6 +46,7 @@ struct wreq {
 	bool done;
 	int status;
 	const struct rpc_call *call; /* while it is with the server */
+	bool lazy, sent_lazy;        /* nobody waits until it is durable; when it was sent */
 	uint32_t n_vec;
 	struct slot_vec vec[LL_VECS_MAX];
 	uint8_t pieces[WREQ_PIECES_MAX * PIECE_WIRE_SIZE];
@@ -79,7 +80,11 @@ int wb_write_now(struct idata *d, const struct stripe_part *part, const struct s
 /* Sends what is gathered and waits until everything written so far is durable or has failed. Errors
  * are left with the inode. -LE_INTR. Yields. */
 int wb_flush(struct idata *d) CHECK_RESULT;
-/* The same, but waits only until every client sees it: a server has accepted it. */
+/* The same without haste: nobody waits for who waits here. */
+int wb_drain(struct idata *d) CHECK_RESULT;
+/* Somebody waits until what was written so far is durable. Does not yield. */
+void wb_hurry(struct idata *d);
+/* The same as wb_flush, but waits only until every client sees it: a server has accepted it. */
 int wb_show(struct idata *d) CHECK_RESULT;
 /* The same for what touches [off, off + len) of the file. */
 int wb_show_range(struct idata *d, uint64_t off, uint64_t len) CHECK_RESULT;

@@ -17,7 +17,8 @@
 	M(0x0207, oss_list, READ) \
 	M(0x0208, oss_sums, READ) \
 	M(0x0209, oss_grant, CTRL) \
-	M(0x020a, oss_status, CTRL)
+	M(0x020a, oss_status, CTRL) \
+	M(0x020b, oss_sync, CTRL)
 
 /*
  * Bytes [off, off + len) of a chunk. The bulk reply is [off, min(off + len, end)), holes as zeros;
@@ -33,8 +34,10 @@ enum read_flags { READ_VERIFY = 1 };
  * order, without gaps, cut at block boundaries. Seen by all readers when accepted (FRAME_ACCEPTED,
  * PROTOCOL.md), durable when answered. grant_want: bytes of space
  * the client would like to hold in reserve; grant: what it now holds in all on this target.
- * chunk_size: of the layout.
+ * chunk_size: of the layout. WRITE_LAZY: nobody waits for the answer, it may take some
+ * milliseconds longer so that others share its commit; oss_sync ends that.
  */
+enum write_flags { WRITE_LAZY = 1 };
 #define oss_write_req_FIELDS(F) \
 	F(cap, cap) \
 	F(chunk_id, chunk) F(u32, chunk_size) F(u32, off) F(u32, len) F(bytes, pieces) \
@@ -67,6 +70,9 @@ enum read_flags { READ_VERIFY = 1 };
 /* want: bytes the session would like to hold in all (0 gives everything back). */
 #define oss_grant_req_FIELDS(F) F(u64, want)
 #define oss_grant_rep_FIELDS(F) F(u64, grant)
+/* What was accepted before is durable when this is answered. */
+#define oss_sync_req_FIELDS(F)
+#define oss_sync_rep_FIELDS(F)
 #define oss_status_req_FIELDS(F)
 #define oss_status_rep_FIELDS(F) F(bytes, json)
 

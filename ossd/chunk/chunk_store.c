@@ -218,7 +218,8 @@ void chunk_tx_join(struct chunk_tx *tx)
 		kv_batch_delete(b, key, sizeof(key));
 	}
 	chunk_ent_set_pending(&s->cache, tx->ent, chunk_record_ref(tx->rec));
-	tx->group = group_commit_join(&s->gc, &tx->member, tx->data);
+	tx->group = tx->lazy ? group_commit_join_lazy(&s->gc, &tx->member, tx->data)
+			     : group_commit_join(&s->gc, &tx->member, tx->data);
 	fmutex_unlock(&tx->ent->lock);
 	tx->locked = false;
 }
@@ -333,6 +334,7 @@ static bool wait_for_frees(struct chunk_store *s)
 {
 	if (s->gc.done + 1 >= s->gc.next_number - (s->gc.open->n == 0))
 		return s->space.quarantined > 0 && fiber_sleep_us(1000) == 0;
+	group_commit_hurry(&s->gc);
 	return group_commit_wait(&s->gc, s->gc.done + 1) == 0;
 }
 

@@ -76,6 +76,7 @@ struct chunk_tx {
 	struct chunk_record *old, *rec;
 	uint64_t group;
 	bool data, locked, changes;
+	bool lazy; /* set before join: others may wait with it for a commit */
 };
 void chunk_tx_join(struct chunk_tx *tx); /* does not yield */
 int chunk_tx_wait(struct chunk_tx *tx) CHECK_RESULT;

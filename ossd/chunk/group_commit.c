@@ -2,6 +2,7 @@
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
+#include "common/rt/loop.h"
 #include "ossd/metrics.h"
 
 static void wait_on(struct waitq *q)
@@ -20,6 +21,7 @@ static void group_open(struct group_commit *g)
 	g->open->number = g->next_number++;
 	g->open->n = 0;
 	g->open->data = false;
+	g->open->urgent = false;
 	kv_batch_clear(g->open->batch);
 }
 
@@ -49,15 +51,29 @@ static void sync_data(struct group_commit *g)
 		fail(g, rc, "sync of the data file");
 }
 
+/* Until the open group should be committed. False: there will be none. */
+static bool wait_ripe(struct group_commit *g)
+{
+	for (;;) {
+		const struct commit_group *c = g->open;
+		uint64_t deadline = c->n == 0 ? NO_DEADLINE : c->since_us + LAZY_US;
+		int rc;
+
+		if (g->stopping || (c->n > 0 && (c->urgent || c->n >= LAZY_OPS)))
+			return c->n > 0;
+		rc = waitq_wait(&g->work, deadline);
+		if (rc == -LE_TIMEDOUT)
+			return true;
+	}
+}
+
 /* Stage one: closes the open group and syncs the data it needs. */
 static void sync_fiber(void *arg)
 {
 	struct group_commit *g = arg;
 
 	for (;;) {
-		while (g->open->n == 0 && !g->stopping)
-			wait_on(&g->work);
-		if (g->open->n == 0)
+		if (!wait_ripe(g))
 			break;
 		while (list_empty(&g->free))
 			wait_on(&g->room);
@@ -188,16 +204,35 @@ struct kv_batch *group_commit_batch(struct group_commit *g)
 	return g->open->batch;
 }
 
-uint64_t group_commit_join(struct group_commit *g, struct commit_member *m, bool data)
+uint64_t group_commit_join_lazy(struct group_commit *g, struct commit_member *m, bool data)
 {
 	struct commit_group *c = g->open;
 
 	if (m)
 		list_push(&c->members, &m->link);
-	c->n++;
+	if (c->n++ == 0)
+		c->since_us = loop_now_us();
 	c->data |= data;
-	waitq_wake_one(&g->work);
+	/* The first sets the clock, the last ends the wait. */
+	if (c->n == 1 || c->n == LAZY_OPS)
+		waitq_wake_one(&g->work);
 	return c->number;
+}
+
+uint64_t group_commit_join(struct group_commit *g, struct commit_member *m, bool data)
+{
+	uint64_t number = group_commit_join_lazy(g, m, data);
+
+	group_commit_hurry(g);
+	return number;
+}
+
+void group_commit_hurry(struct group_commit *g)
+{
+	if (g->open->n == 0 || g->open->urgent)
+		return;
+	g->open->urgent = true;
+	waitq_wake_one(&g->work);
 }
 
 int group_commit_wait(struct group_commit *g, uint64_t number)
@@ -218,5 +253,6 @@ int group_commit_barrier(struct group_commit *g)
 {
 	uint64_t last = g->next_number - (g->open->n ? 1 : 2);
 
+	group_commit_hurry(g);
 	return g->done < last ? group_commit_wait(g, last) : 0;
 }

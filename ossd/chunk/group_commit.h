@@ -19,6 +19,8 @@
 struct ossd_metrics;
 
 #define COMMIT_GROUPS 3u
+#define LAZY_OPS      32u
+#define LAZY_US       8000u
 
 struct commit_group {
 	struct kv_batch *batch;
@@ -26,6 +28,8 @@ struct commit_group {
 	uint32_t n;
 	uint64_t number;
 	bool data; /* something was written to the data file */
+	bool urgent; /* somebody waits for it */
+	uint64_t since_us; /* the first has joined */
 	struct waitq waiters;
 	struct list link;
 };
@@ -72,9 +76,14 @@ void group_commit_stop(struct group_commit *g);
 struct kv_batch *group_commit_batch(struct group_commit *g);
 /* m may be NULL (rows that nobody has to hear of). Returns the group's number. */
 uint64_t group_commit_join(struct group_commit *g, struct commit_member *m, bool data);
+/* The same for what nobody waits for: the group is committed when somebody urgent joins, when it has
+ * LAZY_OPS members, or after LAZY_US. */
+uint64_t group_commit_join_lazy(struct group_commit *g, struct commit_member *m, bool data);
+/* Somebody waits now for what has joined. Does not yield. */
+void group_commit_hurry(struct group_commit *g);
 /* Until the group is durable: 0 or the final failure. Not interruptible. Yields. */
 int group_commit_wait(struct group_commit *g, uint64_t number) CHECK_RESULT;
-/* The same for everything that has joined so far. */
+/* Hurries and waits for everything that has joined so far. */
 int group_commit_barrier(struct group_commit *g) CHECK_RESULT;
 
 #endif

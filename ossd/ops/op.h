@@ -68,5 +68,6 @@ int op_list(struct rpc_req *r, const void *in, void *out);
 int op_sums(struct rpc_req *r, const void *in, void *out);
 int op_grant(struct rpc_req *r, const void *in, void *out);
 int op_status(struct rpc_req *r, const void *in, void *out);
+int op_sync(struct rpc_req *r, const void *in, void *out);
 
 #endif

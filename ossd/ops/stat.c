@@ -1,4 +1,5 @@
-/* oss_stat, oss_list, oss_grant: questions about files, the store's content, space. */
+/* oss_stat, oss_list, oss_grant, oss_sync: questions about files, the store's content, space; waiting
+ * for what others have begun. */
 #include "ossd/ops/op.h"
 
 int op_stat(struct rpc_req *r, const void *in, void *out)
@@ -54,6 +55,13 @@ int op_list(struct rpc_req *r, const void *in, void *out)
 	rep->chunks = bytes_of(buf, (uint32_t)w.len);
 	rep->more = more;
 	return 0;
+}
+
+int op_sync(struct rpc_req *r, const void *in, void *out)
+{
+	(void)in, (void)out;
+	TRY(op_admit(r));
+	return group_commit_barrier(&op_target(r)->store->gc);
 }
 
 int op_grant(struct rpc_req *r, const void *in, void *out)

@@ -26,6 +26,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 	rep->grant = req->grant_want ? space_grant(&s->space, w.session, req->grant_want,
 						   env_now_us(s->env))
 				     : space_grant_held(&s->space, w.session);
+	tx.lazy = req->flags & WRITE_LAZY;
 	op_answer(m, rep);
 	chunk_tx_join(&tx);
 	rpc_accept(m->r);

@@ -145,7 +145,10 @@ int rig_write(struct rig *r, const struct chunk_id *id, uint32_t chunk_size, uin
 	memcpy(v.slot->data + shift, data, len);
 	rc = chunk_write_begin(r->store, &w, &tx);
 	if (rc == 0) {
+		tx.lazy = sim_random_below(r->sim, 2);
 		chunk_tx_join(&tx);
+		if (r->joined)
+			r->joined(r->joined_arg, id);
 		rc = chunk_tx_wait(&tx);
 	}
 	slot_unref(v.slot);

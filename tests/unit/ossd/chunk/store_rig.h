@@ -9,6 +9,9 @@
 #define RIG_DIR "/store"
 
 struct rig {
+	/* After a write has joined its group, before it is durable. May be NULL. */
+	void (*joined)(void *arg, const struct chunk_id *id);
+	void *joined_arg;
 	struct sim *sim;
 	struct sim_proc *proc;
 	struct ossd_params params;

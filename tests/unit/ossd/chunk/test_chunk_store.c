@@ -474,10 +474,22 @@ static int change(struct world *w, uint32_t k)
 		rc = chunk_punch_begin(w->rig.store, &id, off, len, &tx);
 	}
 	if (rc == 0 && tx.changes) {
+		tx.lazy = below(w, 2);
 		chunk_tx_join(&tx);
+		compare(w, k, m);
 		rc = chunk_tx_wait(&tx);
 	}
 	return rc;
+}
+
+/* Readers see it before it is durable. */
+static void joined(void *arg, const struct chunk_id *id)
+{
+	struct world *w = arg;
+
+	for (uint32_t k = 0; k < N_CHUNKS; k++)
+		if (id_of(k).ino.v == id->ino.v && id_of(k).gen == id->gen && id_of(k).idx == id->idx)
+			compare(w, k, &w->next[k]);
 }
 
 static void writer(void *arg)
@@ -523,7 +535,8 @@ static void storm(struct rig *r, void *arg)
 	struct world *w = arg;
 	struct writer writers[N_CHUNKS];
 
-	(void)r;
+	r->joined = joined;
+	r->joined_arg = w;
 	settle(w);
 	latch_init(&w->latch, N_CHUNKS);
 	for (uint32_t k = 0; k < N_CHUNKS; k++) {
