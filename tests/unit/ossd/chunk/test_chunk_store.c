@@ -487,9 +487,12 @@ static void joined(void *arg, const struct chunk_id *id)
 {
 	struct world *w = arg;
 
-	for (uint32_t k = 0; k < N_CHUNKS; k++)
-		if (id_of(k).ino.v == id->ino.v && id_of(k).gen == id->gen && id_of(k).idx == id->idx)
+	for (uint32_t k = 0; k < N_CHUNKS; k++) {
+		struct chunk_id own = id_of(k);
+
+		if (own.ino.v == id->ino.v && own.gen == id->gen && own.idx == id->idx)
 			compare(w, k, &w->next[k]);
+	}
 }
 
 static void writer(void *arg)
