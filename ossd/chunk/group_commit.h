@@ -27,8 +27,8 @@ struct commit_group {
 	struct list members; /* struct commit_member, in the order they joined */
 	uint32_t n;
 	uint64_t number;
-	bool data; /* something was written to the data file */
-	bool urgent; /* somebody waits for it */
+	bool data;         /* something was written to the data file */
+	bool urgent;       /* somebody waits for it */
 	uint64_t since_us; /* the first has joined */
 	struct waitq waiters;
 	struct list link;
@@ -76,8 +76,8 @@ void group_commit_stop(struct group_commit *g);
 struct kv_batch *group_commit_batch(struct group_commit *g);
 /* m may be NULL (rows that nobody has to hear of). Returns the group's number. */
 uint64_t group_commit_join(struct group_commit *g, struct commit_member *m, bool data);
-/* The same for what nobody waits for: the group is committed when somebody urgent joins, when it has
- * LAZY_OPS members, or after LAZY_US. */
+/* The same for what nobody waits for: the group is committed when somebody urgent joins, when it
+ * has LAZY_OPS members, or after LAZY_US. */
 uint64_t group_commit_join_lazy(struct group_commit *g, struct commit_member *m, bool data);
 /* Somebody waits now for what has joined. Does not yield. */
 void group_commit_hurry(struct group_commit *g);

@@ -1,5 +1,5 @@
-/* oss_stat, oss_list, oss_grant, oss_sync: questions about files, the store's content, space; waiting
- * for what others have begun. */
+/* oss_stat, oss_list, oss_grant, oss_sync: questions about files, the store's content, space;
+ * waiting for what others have begun. */
 #include "ossd/ops/op.h"
 
 int op_stat(struct rpc_req *r, const void *in, void *out)

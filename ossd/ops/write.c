@@ -1,5 +1,5 @@
-/* oss_write: a part of a chunk, accepted as soon as readers see it, durable and answered exactly once
- * in the same group commit. */
+/* oss_write: a part of a chunk, accepted as soon as readers see it, durable and answered exactly
+ * once in the same group commit. */
 #include "ossd/ops/op.h"
 
 static int write_chunk(struct mutation *m, const void *in, void *out)

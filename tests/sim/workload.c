@@ -261,7 +261,8 @@ static void use_file(struct run *r)
 		}
 	}
 	trace(r, "flush", i, f->size);
-	/* What was closed without fsync outlives a crash of the client or of a server, not of both. */
+	/* What was closed without fsync outlives a crash of the client or of a server, not of both.
+	 */
 	if (expect(r, "flush", ll_flush(file), 0))
 		f->unsure = f->dirty;
 	trace(r, "flushed", i, f->size);
