@@ -22,6 +22,7 @@
 #include "common/base/log.h"
 #include "common/kv/kv_committer.h"
 #include "common/kv/kv_engine.h"
+#include "common/kv/kv_wal_ahead.h"
 
 #define KV_ROCKSDB_MAGIC     0x4b565244u
 #define CACHE_SIZE_DEFAULT   (64ULL << 20)
@@ -51,6 +52,7 @@ struct kv_rocksdb {
 	rocksdb_readoptions_t *read_inline, *read_worker;
 	rocksdb_writeoptions_t *write_sync, *write_nosync;
 	struct kv_committer *committer;
+	struct kv_wal_ahead ahead; /* the committer's */
 	struct kv_stats stats;  /* the loop's */
 	_Atomic uint64_t syncs; /* the committer's */
 };
@@ -157,6 +159,8 @@ static int write_rocksdb(void *arg, struct kv_batch *group, bool sync)
 	rocksdb_writebatch_t *wb = rocksdb_writebatch_create_from((const char *)rep, len);
 	char *err = NULL;
 	sync = sync && !k->opts.no_sync;
+	if (sync)
+		kv_wal_ahead_write(&k->ahead, len);
 	rocksdb_write(k->db, sync ? k->write_sync : k->write_nosync, wb, &err);
 	rocksdb_writebatch_destroy(wb);
 	if (err != NULL) {
@@ -171,6 +175,7 @@ static int write_rocksdb(void *arg, struct kv_batch *group, bool sync)
 static void free_all(struct kv_rocksdb *k)
 {
 	kv_committer_stop(k->committer);
+	kv_wal_ahead_fini(&k->ahead);
 	if (k->db != NULL)
 		rocksdb_close(k->db);
 	if (k->options != NULL)
@@ -553,6 +558,7 @@ int kv_rocksdb_open(struct env *env, const char *path, const struct kv_options *
 	if (k->opts.write_buffer_size == 0)
 		k->opts.write_buffer_size = WRITE_BUFFER_DEFAULT;
 	k->path = strdup(path);
+	kv_wal_ahead_init(&k->ahead, k->path);
 	struct open_job job = {.k = k, .status = -LE_NOMEM};
 	int rc = k->path != NULL ? env_offload(env, open_on_worker, &job) : -LE_NOMEM;
 	rc = rc < 0 ? rc : job.status;

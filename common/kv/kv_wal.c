@@ -3,6 +3,9 @@
  * damage inside: blocks of 32 KiB with records of {masked crc32c, length, type} and data, cut into
  * fragments at the ends of blocks. Only ever called for a log that RocksDB has refused.
  *
+ * Zeros up to the end are no damage: they were written ahead of the log. A record that they cut off
+ * is.
+ *
  * Limit: damage within the very last write cannot be told from a torn one. That the store went
  * back in time is noticed by whoever keeps its commit counter elsewhere.
  */
@@ -26,6 +29,8 @@ enum {
 struct wal_state {
 	uint32_t n_whole; /* whole records before the first damage */
 	bool damaged;
+	bool zeros;        /* written ahead (kv_wal_ahead.h): the end, if nothing comes behind */
+	bool in_record;    /* the last whole fragment was not the last of its record */
 	bool whole_behind; /* a write begins whole behind the damage */
 };
 
@@ -54,6 +59,11 @@ static bool record_ok(const uint8_t *p, size_t left, size_t *ret_len)
 	return stored == (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
+static bool all_zeros(const uint8_t *p, size_t len)
+{
+	return len == 0 || (p[0] == 0 && memcmp(p, p + 1, len - 1) == 0);
+}
+
 /* After damage the lengths cannot be trusted: every byte may begin a record. */
 static void check_block(struct wal_state *s, const uint8_t *block, size_t size)
 {
@@ -62,9 +72,16 @@ static void check_block(struct wal_state *s, const uint8_t *block, size_t size)
 		size_t len;
 		if (record_ok(block + at, size - at, &len)) {
 			bool begins = block[at + 6] == RECORD_FULL || block[at + 6] == RECORD_FIRST;
+			/* Something behind zeros: part of a write whose start was lost. */
+			s->damaged = s->damaged || s->zeros;
 			s->whole_behind = s->damaged && begins;
 			s->n_whole += !s->damaged;
+			s->in_record = block[at + 6] != RECORD_FULL && block[at + 6] != RECORD_LAST;
 			at += len;
+		} else if (size - at >= HEAD_SIZE && all_zeros(block + at, size - at)) {
+			s->damaged = s->damaged || s->in_record;
+			s->zeros = true;
+			return;
 		} else {
 			/* Less than a head at the end of a block is padding. */
 			s->damaged = s->damaged || size < BLOCK_SIZE || size - at >= HEAD_SIZE;
