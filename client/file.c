@@ -323,7 +323,11 @@ static int send_close(struct ll_file *f)
 		req.mtime_ns = d->mtime_ns != 0 ? d->mtime_ns : i->attr.mtime_ns;
 		req.used = used_space(d);
 	}
+	if (d->n_close_waiters == 0)
+		req.flags |= CLOSE_LAZY;
+	d->n_lazy++;
 	rc = mds_call(c, OP_mds_close, &req, &rep, &call);
+	d->n_lazy--;
 	rpc_call_fini(&call);
 	log_debug("client %s: close of ino %llu, dirty %u, size %llu: %s", c->name,
 		  (unsigned long long)i->ino.v, req.dirty, (unsigned long long)req.size,

@@ -195,17 +195,35 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr, bool f
 	return 0;
 }
 
+/* The MDS takes its time with a lazy close, unless somebody asks for the file. */
+static void hurry_closing(struct idata *d)
+{
+	struct cred cred = io_renew_cred(d);
+	struct mds_getattr_req req = {.cred = cred, .ino = d->inode->ino};
+	struct mds_getattr_rep rep;
+	struct rpc_call call;
+	int rc = mds_call(d->c, OP_mds_getattr, &req, &rep, &call);
+
+	/* Without it the close takes as long as it takes. */
+	(void)rc;
+	rpc_call_fini(&call);
+}
+
 int io_wait_closing(struct inode *i)
 {
-	if (i->data != NULL && i->data->n_closing > 0)
-		wb_hurry(i->data);
-	while (i->data != NULL && i->data->n_closing > 0) {
-		int rc = waitq_wait(&i->data->closing_q, fiber_deadline());
+	struct idata *d = i->data;
+	int rc = 0;
 
-		if (rc < 0)
-			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
-	}
-	return 0;
+	if (d == NULL || d->n_closing == 0)
+		return 0;
+	wb_hurry(d);
+	d->n_close_waiters++;
+	if (d->n_lazy > 0)
+		hurry_closing(d);
+	while (rc == 0 && d->n_closing > 0)
+		rc = waitq_wait(&d->closing_q, fiber_deadline());
+	d->n_close_waiters--;
+	return rc == -LE_TIMEDOUT ? -LE_IO : rc;
 }
 
 /* Somebody who may not read the file still gets the MDS's idea of it. */

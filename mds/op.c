@@ -84,10 +84,11 @@ int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out)
 		replay_put(s, op->session, op->slot);
 		op->kept = true;
 	}
-	no = txn_end(s);
+	no = op->lazy ? txn_end_lazy(s) : txn_end(s);
 	if (FAULT(MDS_EARLY_ACK))
 		return 0;
-	return store_wait(s, no != 0 ? no : depends);
+	no = no != 0 ? no : depends;
+	return op->lazy ? store_wait_lazy(s, no) : store_wait(s, no);
 }
 
 int op_read(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in,

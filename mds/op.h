@@ -25,6 +25,7 @@ struct op {
 	uint64_t seq;
 	bool final;      /* the next critical section is the last: its batch takes the replay row */
 	bool kept;       /* the replay row has the answer */
+	bool lazy;       /* nobody waits for it: what it writes may wait for company */
 	bool owed;       /* ends a durable intent: done even for a lost connection */
 	bool removed;    /* data was queued for removal */
 	bool from_store; /* repeated, and first answered by a former incarnation */

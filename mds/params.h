@@ -21,6 +21,8 @@
 	P(u32, batch_ops_max, "", 1, 1 << 20, 1024, "mutations that share one sync, at most")      \
 	P(size, batch_bytes_max, "B", 4096, 64 << 20, 4 << 20,                                     \
 	  "bytes that share one sync, at most")                                                    \
+	P(u32, lazy_us, "us", 0, 1000000, 2000,                                                    \
+	  "how long a change that nobody waits for may wait for others to share a sync")           \
 	P(u32, session_ttl_ms, "ms", 1000, 86400000, 60000,                                        \
 	  "silence after which a session expires")                                                 \
 	P(u32, session_slots_max, "", 1, 4096, 128, "mutations that a session may have under way") \

@@ -304,6 +304,7 @@ static int open_store(struct mds *m)
 		.kv_write_buffer_bytes = (uint64_t)m->params.kv_write_buffer_mib << 20,
 		.kv_threads = m->params.kv_threads,
 		.batch_ops_max = m->params.batch_ops_max,
+		.lazy_us = m->params.lazy_us,
 		.batch_bytes_max = m->params.batch_bytes_max,
 		.metrics = &m->metrics,
 		.failed = store_failed,

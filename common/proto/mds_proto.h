@@ -142,6 +142,9 @@ enum open_flags { OPEN_ORPHAN = 1 << 30 };
 #define mds_open_rep_FIELDS(F) F(attr, attr) F(cap, cap)
 /* Ends one open. For a writer that wrote: dirty 1 with the file's size and mtime as this client
  * knows them and used bytes (UINT64_MAX: like the size). The last writer's close settles it. */
+/* CLOSE_LAZY: nobody waits for it, so it need not be durable at once; whoever looks at the inode
+ * then makes the MDS hurry. */
+enum close_flags { CLOSE_LAZY = 1 << 29 };
 #define mds_close_req_FIELDS(F) \
 	F(ino, ino) F(u32, flags) F(u8, dirty) F(u64, size) F(i64, mtime_ns) F(u64, used)
 #define mds_close_rep_FIELDS(F) F(u64, change)

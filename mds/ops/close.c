@@ -92,6 +92,9 @@ int close_file(struct op *op, const struct mds_close_req *in, struct mds_close_r
 
 int mds_close(struct op *op, const void *vin, void *vout)
 {
+	const struct mds_close_req *in = vin;
+
 	op->final = true;
-	return close_file(op, vin, vout);
+	op->lazy = (in->flags & CLOSE_LAZY) != 0;
+	return close_file(op, in, vout);
 }

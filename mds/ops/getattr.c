@@ -6,9 +6,11 @@ int mds_getattr(struct op *op, const void *vin, void *vout)
 	const struct mds_getattr_req *in = vin;
 	struct mds_getattr_rep *out = vout;
 	const struct inode_rec *rec;
+	struct inode *i;
 
-	TRY(file_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
+	TRY(file_get(op, in->ino, VIEW_DURABLE, &i, &rec));
 	out->attr = rec->attr;
+	inode_hurry(op->store, i);
 	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)
 		data_settle_start(op->m, in->ino); /* nothing if it has writers */
 	return 0;

@@ -23,6 +23,7 @@ int mds_lookup(struct op *op, const void *vin, void *vout)
 	const struct inode_rec *dir, *rec;
 	struct dentry_val val;
 	struct dentry *d;
+	struct inode *i;
 	int rc = name_check(in->name);
 
 	TRY(cred_check(&in->cred));
@@ -35,7 +36,9 @@ int mds_lookup(struct op *op, const void *vin, void *vout)
 	if (rc == -LE_EXIST)
 		return lookup_dots(op, dir, in->name, &out->attr);
 	TRY(dentry_find(op->store, in->parent, in->name, VIEW_DURABLE, &d, &val));
-	TRY(file_get(op, val.ino, VIEW_DURABLE, NULL, &rec));
+	TRY(file_get(op, val.ino, VIEW_DURABLE, &i, &rec));
 	out->attr = rec->attr;
+	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)
+		inode_hurry(op->store, i);
 	return 0;
 }

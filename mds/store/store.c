@@ -447,6 +447,7 @@ int store_load(struct store *s)
 	if (s->miss.batch != 0) {
 		uint64_t no = s->miss.batch;
 
+		store_hurry(s, no);
 		while (s->durable_no < no && s->failed == 0)
 			TRY(waitq_wait(&s->batch[no & 1].done, NO_DEADLINE));
 		return 0;

@@ -76,6 +76,8 @@ struct batch {
 	struct kv_batch *kv;
 	struct list dirty;
 	uint32_t n_ops;
+	bool due;              /* somebody waits for it */
+	uint64_t commit_by_us; /* if nobody does: when to commit it (0: it has no lazy change) */
 	struct waitq done;
 };
 
@@ -87,6 +89,7 @@ struct store_options {
 	uint32_t kv_threads;
 	uint32_t batch_ops_max;
 	uint64_t batch_bytes_max;
+	uint32_t lazy_us; /* how long a lazy change may wait for company */
 	struct mds_metrics *metrics;
 	void (*failed)(void *arg, int status); /* in the committer's fiber */
 	void *arg;
@@ -148,6 +151,9 @@ uint64_t dentry_cookie(const struct store *s, struct bytes name); /* with collis
 int store_load(struct store *s) CHECK_RESULT;
 /* Puts a record that was read by a scan into the cache, unless it is there. */
 void inode_cache_record(struct store *s, struct ino ino, const void *value, size_t len);
+
+/* What is in that batch shall be durable soon: somebody waits for it (txn.h). */
+void store_hurry(struct store *s, uint64_t no);
 
 /* For txn.c: */
 void store_unpin(struct store *s, struct cobj *o);

@@ -27,8 +27,10 @@ static bool batch_full(struct store *s)
 
 int txn_begin(struct store *s)
 {
-	while (s->failed == 0 && !s->stopping && batch_full(s))
+	while (s->failed == 0 && !s->stopping && batch_full(s)) {
+		store_hurry(s, s->open_no);
 		TRY(waitq_wait(&s->room, NO_DEADLINE));
+	}
 	if (s->failed < 0)
 		return -LE_IO;
 	if (s->stopping)
@@ -42,17 +44,61 @@ int txn_begin(struct store *s)
 	return 0;
 }
 
-uint64_t txn_end(struct store *s)
+static uint64_t section_end(struct store *s)
 {
 	if (!s->wrote)
 		return 0;
 	s->wrote = false;
 	open_batch(s)->n_ops++;
-	waitq_wake_one(&s->work);
 	return s->open_no;
 }
 
+void store_hurry(struct store *s, uint64_t no)
+{
+	struct batch *b = open_batch(s);
+
+	if (no != s->open_no || b->n_ops == 0 || b->due)
+		return;
+	b->due = true;
+	waitq_wake_one(&s->work);
+}
+
+void inode_hurry(struct store *s, const struct inode *i)
+{
+	if (i->o.in[s->open_no & 1])
+		store_hurry(s, s->open_no);
+}
+
+uint64_t txn_end(struct store *s)
+{
+	uint64_t no = section_end(s);
+
+	store_hurry(s, no);
+	return no;
+}
+
+uint64_t txn_end_lazy(struct store *s)
+{
+	uint64_t no = section_end(s);
+	struct batch *b = open_batch(s);
+
+	if (no != 0 && s->opt.lazy_us == 0) {
+		store_hurry(s, no);
+	} else if (no != 0 && b->commit_by_us == 0) {
+		b->commit_by_us = loop_now_us() + s->opt.lazy_us;
+		if (!b->due)
+			waitq_wake_one(&s->work);
+	}
+	return no;
+}
+
 int store_wait(struct store *s, uint64_t no)
+{
+	store_hurry(s, no);
+	return store_wait_lazy(s, no);
+}
+
+int store_wait_lazy(struct store *s, uint64_t no)
 {
 	while (s->durable_no < no && s->failed == 0) {
 		int rc = waitq_wait(&s->batch[no & 1].done, NO_DEADLINE);
@@ -282,6 +328,8 @@ static void publish(struct store *s, struct batch *b)
 	}
 	kv_batch_clear(b->kv);
 	b->n_ops = 0;
+	b->due = false;
+	b->commit_by_us = 0;
 	s->durable_no = b->no;
 	store_shrink(s);
 }
@@ -316,19 +364,32 @@ static bool commit_open(struct store *s)
 	return true;
 }
 
+/* Until the open batch is to be committed. False: the store stops, and the batch is empty. */
+static bool wait_due(struct store *s)
+{
+	for (;;) {
+		struct batch *b = open_batch(s);
+		bool lazy = b->n_ops > 0 && b->commit_by_us != 0;
+
+		if (b->n_ops == 0 && s->stopping)
+			return false;
+		if (b->n_ops > 0 && (b->due || s->stopping))
+			return true;
+		if (lazy && loop_now_us() >= b->commit_by_us)
+			return true;
+		/* Interrupted or in time: it is looked at again. */
+		if (waitq_wait(&s->work, lazy ? b->commit_by_us : NO_DEADLINE) < 0)
+			continue;
+	}
+}
+
 static void committer(void *arg)
 {
 	struct store *s = arg;
 	bool ok = true;
 
-	while (ok) {
-		if (open_batch(s)->n_ops > 0)
-			ok = commit_open(s);
-		else if (s->stopping)
-			break;
-		else if (waitq_wait(&s->work, NO_DEADLINE) < 0)
-			continue;
-	}
+	while (ok && wait_due(s))
+		ok = commit_open(s);
 	if (!ok && s->opt.failed != NULL)
 		s->opt.failed(s->opt.arg, s->failed);
 	s->running = false;

@@ -9,6 +9,9 @@
  *     no = txn_end(s)         the batch that has it
  *     store_wait(s, no)       yields
  *
+ * A lazy section (txn_end_lazy, store_wait_lazy) is for changes whose end nobody waits for: its
+ * batch is committed when somebody else waits for it, or after opt.lazy_us.
+ *
  * One batch is in sync at a time; what comes meanwhile makes the next. A failed commit is final:
  * every later txn_begin and store_wait gives -LE_IO.
  */
@@ -25,8 +28,12 @@ void store_stop(struct store *s);
 int txn_begin(struct store *s) CHECK_RESULT;
 /* 0 when nothing was written: then *depends tells the newest batch that was read. */
 uint64_t txn_end(struct store *s);
+uint64_t txn_end_lazy(struct store *s);
 /* Waits until the batch (0: none) is durable. Yields. */
 int store_wait(struct store *s, uint64_t no) CHECK_RESULT;
+int store_wait_lazy(struct store *s, uint64_t no) CHECK_RESULT;
+/* What is being changed in this inode shall be durable soon: somebody looks at it. */
+void inode_hurry(struct store *s, const struct inode *i);
 /* Waits until the batch that is being synced just now is published, so that what a scan of the
  * kv store may have seen of it is seen by all. Yields. */
 int store_settle(struct store *s) CHECK_RESULT;
