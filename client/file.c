@@ -244,7 +244,7 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 	}
 	inode_update(i, &rep.attr, true);
 	if (rep.created) {
-		inode_outdated(c, parent);
+		inode_dir_changed(c, parent, &rep.dir);
 		i->created_us = loop_now_us();
 	}
 	if (rep.created || (flags & O_TRUNC))

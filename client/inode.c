@@ -274,6 +274,14 @@ void inode_outdated(struct client *c, struct ino ino)
 	inode_put(c, i);
 }
 
+void inode_dir_changed(struct client *c, struct ino ino, const struct attr *attr)
+{
+	if (attr->ino.v == ino.v)
+		inode_saw(c, attr, true);
+	else
+		inode_outdated(c, ino);
+}
+
 void inode_invalidated(struct client *c, struct ino ino)
 {
 	struct inode *i = inode_peek(c, ino);

@@ -126,6 +126,8 @@ void inode_invalidated(struct client *c, struct ino ino);
 /* We have changed it ourselves, by an answer that does not carry its attributes: a name more or
  * less in a directory, extended attributes. */
 void inode_outdated(struct client *c, struct ino ino);
+/* This client has changed the names in a directory: its attributes then, if the MDS has told. */
+void inode_dir_changed(struct client *c, struct ino ino, const struct attr *attr);
 /* The attributes with what this client wrote itself. */
 void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_attr);
 bool inode_attr_fresh(const struct client *c, const struct inode *i);

@@ -75,12 +75,10 @@ int ll_getattr(struct client *c, const struct cred *cred, struct ino ino, struct
 }
 
 /* What the operations that make a name have in common: the answer's attributes. */
-static int made(struct client *c, struct ino parent, const struct attr *attr, int rc,
-		struct rpc_call *call, struct attr *ret_attr)
+static int made(struct client *c, struct ino parent, const struct attr *dir,
+		const struct attr *attr, struct attr *ret_attr)
 {
-	rpc_call_fini(call);
-	TRY(rc);
-	inode_outdated(c, parent);
+	inode_dir_changed(c, parent, dir);
 	inode_saw(c, attr, true);
 	if (ret_attr != NULL)
 		*ret_attr = *attr;
@@ -99,7 +97,9 @@ int ll_mknod(struct client *c, const struct cred *cred, struct ino parent, struc
 	if (!name_ok(name, &rc))
 		return rc;
 	rc = mds_call(c, OP_mds_mknod, &req, &rep, &call);
-	return made(c, parent, &rep.attr, rc, &call, ret_attr);
+	rpc_call_fini(&call);
+	TRY(rc);
+	return made(c, parent, &rep.dir, &rep.attr, ret_attr);
 }
 
 int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
@@ -113,7 +113,9 @@ int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struc
 	if (!name_ok(name, &rc))
 		return rc;
 	rc = mds_call(c, OP_mds_mkdir, &req, &rep, &call);
-	return made(c, parent, &rep.attr, rc, &call, ret_attr);
+	rpc_call_fini(&call);
+	TRY(rc);
+	return made(c, parent, &rep.dir, &rep.attr, ret_attr);
 }
 
 int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
@@ -130,7 +132,9 @@ int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, str
 	if (target.len == 0 || target.len > LEAT_SYMLINK_MAX)
 		return target.len == 0 ? -LE_NOENT : -LE_NAMETOOLONG;
 	rc = mds_call(c, OP_mds_symlink, &req, &rep, &call);
-	return made(c, parent, &rep.attr, rc, &call, ret_attr);
+	rpc_call_fini(&call);
+	TRY(rc);
+	return made(c, parent, &rep.dir, &rep.attr, ret_attr);
 }
 
 int ll_readlink(struct client *c, const struct cred *cred, struct ino ino, char *buf, size_t size)
@@ -163,7 +167,7 @@ int ll_link(struct client *c, const struct cred *cred, struct ino ino, struct in
 	rc = mds_call(c, OP_mds_link, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);
-	inode_outdated(c, parent);
+	inode_dir_changed(c, parent, &rep.dir);
 	return seen(c, cred, &rep.attr, true, ret_attr);
 }
 
@@ -180,7 +184,7 @@ int ll_unlink(struct client *c, const struct cred *cred, struct ino parent, stru
 	rc = mds_call(c, OP_mds_unlink, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);
-	inode_outdated(c, parent);
+	inode_dir_changed(c, parent, &rep.dir);
 	i = inode_peek(c, rep.attr.ino);
 	if (i != NULL) {
 		inode_update(i, &rep.attr, true);
@@ -201,7 +205,7 @@ int ll_rmdir(struct client *c, const struct cred *cred, struct ino parent, struc
 	rc = mds_call(c, OP_mds_rmdir, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);
-	inode_outdated(c, parent);
+	inode_dir_changed(c, parent, &rep.dir);
 	return 0;
 }
 
@@ -252,8 +256,9 @@ int ll_rename(struct client *c, const struct cred *cred, struct ino parent, stru
 	rc = mds_call(c, OP_mds_rename, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);
-	inode_outdated(c, parent);
-	inode_outdated(c, new_parent);
+	inode_dir_changed(c, parent, &rep.dir);
+	if (!ino_equal(parent, new_parent))
+		inode_dir_changed(c, new_parent, &rep.new_dir);
 	inode_saw(c, &rep.attr, true);
 	i = rep.replaced.v != 0 ? inode_peek(c, rep.replaced) : NULL;
 	if (i != NULL) {

@@ -155,7 +155,7 @@ void inode_changed(struct op *op, struct inode_rec *rec)
 	rec->attr.change++;
 }
 
-void dir_changed(struct op *op, struct inode *dir, int delta, int links)
+void dir_changed(struct op *op, struct inode *dir, int delta, int links, struct attr *ret_attr)
 {
 	struct inode_rec *rec = inode_edit(op->store, dir);
 
@@ -163,6 +163,7 @@ void dir_changed(struct op *op, struct inode *dir, int delta, int links)
 	rec->attr.mtime_ns = rec->attr.ctime_ns;
 	rec->entries = (uint64_t)((int64_t)rec->entries + delta);
 	rec->attr.nlink = (uint32_t)((int64_t)rec->attr.nlink + links);
+	*ret_attr = rec->attr;
 }
 
 struct inode *inode_make(struct op *op, const struct cred *c, const struct inode_rec *dir,

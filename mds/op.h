@@ -57,7 +57,7 @@ int dir_get_for_change(struct op *op, const struct cred *c, struct ino ino, stru
 int file_get(struct op *op, struct ino ino, enum view view, struct inode **ret_i,
 	     const struct inode_rec **ret_rec) CHECK_RESULT;
 /* An entry more or less (delta), a subdirectory more or less (links). */
-void dir_changed(struct op *op, struct inode *dir, int delta, int links);
+void dir_changed(struct op *op, struct inode *dir, int delta, int links, struct attr *ret_attr);
 void inode_changed(struct op *op, struct inode_rec *rec); /* ctime and change counter */
 /* A new inode of that mode (with type) in the directory, owned by c. Writes. */
 struct inode *inode_make(struct op *op, const struct cred *c, const struct inode_rec *dir,

@@ -89,6 +89,7 @@
 #define mds_status_rep_FIELDS(F) F(bytes, json)
 
 /* ---- names ---- */
+/* dir, new_dir: the directories as the operation left them (ino 0: not told, or not changed). */
 #define mds_lookup_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name)
 #define mds_lookup_rep_FIELDS(F) F(attr, attr)
 #define mds_getattr_req_FIELDS(F) F(cred, cred) F(ino, ino)
@@ -99,29 +100,29 @@
 /* Regular file, created or (without O_EXCL) found, and opened with flags. created tells which. */
 #define mds_create_req_FIELDS(F) \
 	F(cred, cred) F(ino, parent) F(bytes, name) F(u32, mode) F(u32, flags)
-#define mds_create_rep_FIELDS(F) F(attr, attr) F(cap, cap) F(u8, created)
+#define mds_create_rep_FIELDS(F) F(attr, attr) F(cap, cap) F(u8, created) F(attr, dir)
 /* Any type but directory and symlink, not opened. */
 #define mds_mknod_req_FIELDS(F) \
 	F(cred, cred) F(ino, parent) F(bytes, name) F(u32, mode) F(u32, rdev)
-#define mds_mknod_rep_FIELDS(F) F(attr, attr)
+#define mds_mknod_rep_FIELDS(F) F(attr, attr) F(attr, dir)
 #define mds_mkdir_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name) F(u32, mode)
-#define mds_mkdir_rep_FIELDS(F) F(attr, attr)
+#define mds_mkdir_rep_FIELDS(F) F(attr, attr) F(attr, dir)
 #define mds_symlink_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name) F(bytes, target)
-#define mds_symlink_rep_FIELDS(F) F(attr, attr)
+#define mds_symlink_rep_FIELDS(F) F(attr, attr) F(attr, dir)
 #define mds_readlink_req_FIELDS(F) F(cred, cred) F(ino, ino)
 #define mds_readlink_rep_FIELDS(F) F(bytes, target)
 #define mds_link_req_FIELDS(F) F(cred, cred) F(ino, ino) F(ino, parent) F(bytes, name)
-#define mds_link_rep_FIELDS(F) F(attr, attr)
+#define mds_link_rep_FIELDS(F) F(attr, attr) F(attr, dir)
 #define mds_unlink_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name)
 /* attr of what was unlinked (nlink 0: gone or an orphan). */
-#define mds_unlink_rep_FIELDS(F) F(attr, attr)
+#define mds_unlink_rep_FIELDS(F) F(attr, attr) F(attr, dir)
 #define mds_rmdir_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name)
-#define mds_rmdir_rep_FIELDS(F)
+#define mds_rmdir_rep_FIELDS(F) F(attr, dir)
 /* flags: RENAME_NOREPLACE, RENAME_EXCHANGE (-LE_INVAL for now) of linux/fs.h. */
 #define mds_rename_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name) F(ino, new_parent) \
 	F(bytes, new_name) F(u32, flags)
 /* attr of the moved; replaced: inode that lost its name (0: none). */
-#define mds_rename_rep_FIELDS(F) F(attr, attr) F(ino, replaced)
+#define mds_rename_rep_FIELDS(F) F(attr, attr) F(ino, replaced) F(attr, dir) F(attr, new_dir)
 enum readdir_flags { READDIR_PLUS = 1 };
 /* Entries after cookie (0: from the start), at most max_bytes of encoded dirent_wire. */
 #define mds_readdir_req_FIELDS(F) \

@@ -28,7 +28,7 @@ static int create_new(struct op *op, const struct mds_create_req *in, struct ino
 	if (open_flags_write(in->flags))
 		rec->attr.flags |= ATTR_UNSETTLED;
 	dentry_put(op->store, d, i->ino, S_IFREG);
-	dir_changed(op, dir, 1, 0);
+	dir_changed(op, dir, 1, 0, &out->dir);
 	open_add(&op->m->opens, open, in->flags, 1, true);
 	out->attr = rec->attr;
 	out->created = 1;

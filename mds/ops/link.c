@@ -29,7 +29,7 @@ int mds_link(struct op *op, const void *vin, void *vout)
 	rec->attr.nlink++;
 	inode_changed(op, rec);
 	dentry_put(op->store, d, i->ino, rec->attr.mode);
-	dir_changed(op, dir, 1, 0);
+	dir_changed(op, dir, 1, 0, &out->dir);
 	out->attr = rec->attr;
 	return 0;
 }

@@ -28,7 +28,7 @@ int mds_mkdir(struct op *op, const void *vin, void *vout)
 	rec->attr.size = 4096;
 	rec->attr.blocks = 8;
 	dentry_put(op->store, d, i->ino, S_IFDIR);
-	dir_changed(op, dir, 1, 1);
+	dir_changed(op, dir, 1, 1, &out->dir);
 	out->attr = rec->attr;
 	return 0;
 }

@@ -34,7 +34,7 @@ int mds_mknod(struct op *op, const void *vin, void *vout)
 	rec->attr.layout = layout;
 	rec->attr.rdev = S_ISCHR(in->mode) || S_ISBLK(in->mode) ? in->rdev : 0;
 	dentry_put(op->store, d, i->ino, in->mode);
-	dir_changed(op, dir, 1, 0);
+	dir_changed(op, dir, 1, 0, &out->dir);
 	out->attr = rec->attr;
 	return 0;
 }

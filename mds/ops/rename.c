@@ -106,16 +106,16 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 	if (replaced) {
 		dentry_replace(op->store, rn.to, rn.moved->ino, rec->attr.mode);
 		out->replaced = rn.replaced->ino;
-		dir_changed(op, rn.to_dir, 0,
-			    0); /* a replaced directory's link becomes the moved one's */
+		/* A replaced directory's link becomes the moved one's. */
+		dir_changed(op, rn.to_dir, 0, 0, &out->new_dir);
 		inode_unlink(op, rn.replaced, true, &gone);
 	} else {
 		dentry_put(op->store, rn.to, rn.moved->ino, rec->attr.mode);
-		dir_changed(op, rn.to_dir, 1, dir);
+		dir_changed(op, rn.to_dir, 1, dir, &out->new_dir);
 	}
 	/* Behind the insertion, which may need this place to lead to a higher collision index. */
 	if (dentry_remove(op->store, rn.from))
 		inode_edit(op->store, rn.from_dir)->flags |= INODE_TOMBS;
-	dir_changed(op, rn.from_dir, -1, -dir);
+	dir_changed(op, rn.from_dir, -1, -dir, &out->dir);
 	return 0;
 }

@@ -4,6 +4,7 @@
 int mds_rmdir(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_rmdir_req *in = vin;
+	struct mds_rmdir_rep *out = vout;
 	const struct inode_rec *drec, *rec;
 	struct dentry_val val;
 	struct inode *dir, *i;
@@ -11,7 +12,6 @@ int mds_rmdir(struct op *op, const void *vin, void *vout)
 	struct attr gone;
 	int rc = name_check(in->name);
 
-	(void)vout;
 	if (rc == -LE_EXIST)
 		return in->name.len == 1 ? -LE_INVAL : -LE_NOTEMPTY;
 	TRY(rc);
@@ -26,7 +26,7 @@ int mds_rmdir(struct op *op, const void *vin, void *vout)
 
 	if (dentry_remove(op->store, d))
 		inode_edit(op->store, dir)->flags |= INODE_TOMBS;
-	dir_changed(op, dir, -1, -1);
+	dir_changed(op, dir, -1, -1, &out->dir);
 	inode_unlink(op, i, false, &gone);
 	return 0;
 }

@@ -35,7 +35,7 @@ int mds_symlink(struct op *op, const void *vin, void *vout)
 	rec->symlink = bytes_of(target, in->target.len);
 	rec->attr.size = in->target.len;
 	dentry_put(op->store, d, i->ino, S_IFLNK);
-	dir_changed(op, dir, 1, 0);
+	dir_changed(op, dir, 1, 0, &out->dir);
 	out->attr = rec->attr;
 	return 0;
 }

@@ -22,7 +22,7 @@ int mds_unlink(struct op *op, const void *vin, void *vout)
 
 	if (dentry_remove(op->store, d))
 		inode_edit(op->store, dir)->flags |= INODE_TOMBS;
-	dir_changed(op, dir, -1, 0);
+	dir_changed(op, dir, -1, 0, &out->dir);
 	inode_unlink(op, i, false, &out->attr);
 	return 0;
 }

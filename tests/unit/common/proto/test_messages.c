@@ -64,7 +64,7 @@ static void test_golden_bytes(void **state)
 	       "1800" "e8030000" "64000000" "01000000" "04000000" "0a000000" "12000000"
 	       "0100000000000000" "03000000" "616263");
 	GOLDEN(mds_ping_req, V(.map_epoch = 0x01020304), "04030201");
-	GOLDEN(mds_rmdir_rep, V(), "");
+	GOLDEN(mds_removexattr_rep, V(), "");
 	GOLDEN(oss_read_req,
 	       V(.cap = { { 2 }, 3, CAP_READ, 4, 5, -6, 7, 8 }, .chunk = { { 2 }, 3, 9 }, .off = 10,
 		 .len = 11, .flags = READ_VERIFY),
