@@ -7,6 +7,8 @@
 
 #include <fcntl.h>
 
+#include "common/rt/loop.h"
+
 int open_existing(struct op *op, struct opening *o, struct inode *i, const struct inode_rec *old,
 		  struct attr *ret_attr, struct cap *ret_cap)
 {
@@ -39,6 +41,9 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 		return -LE_BUSY;
 	}
 	TRY(open_prepare(&op->m->opens, op->session, i->ino, &open));
+	/* Others may have found it at the same time: it lingers on when this open has ended. */
+	if (old->attr.nlink == 0 && open->file->replaced_us == 0)
+		open->file->replaced_us = loop_now_us();
 
 	if (trunc || (write && settled)) {
 		rec = inode_edit(op->store, i);
