@@ -3,7 +3,10 @@
     idle    memory and CPU of the file system's own processes while nothing happens
     seq     one large file: written in pieces of 1 MiB and an fsync, read cold, read warm
     rand    4 KiB random reads of that file by 4 jobs 16 deep, through the page cache and O_DIRECT
-    meta    mdops.c with 2 and with 16 processes
+    meta    mdops.c with 2 and with 16 processes. On the local disk also *_sync_limit: operations per
+            second of as many threads whose operations are a synced write of 4 KiB each, in
+            groups (syncrate.c); on the others *_sync_ratio: the slowest of create, rename and
+            remove, divided by that
     small   files of 100 KiB: created, read cold and warm in random order, compared, removed
 
 Figures named *_cpu_client, *_cpu_servers and *_cpu_machine are CPU seconds per GiB moved (of the
@@ -25,6 +28,7 @@ WORK = "leat-bench-work"
 SECTIONS = ("idle", "seq", "rand", "meta", "small")
 FILE_KIB, FILES_PER_DIR, JOBS = 100, 1000, 4
 STEP_TIMEOUT_S = 1800
+MUTATIONS = ("dir_create", "create", "rename", "unlink", "dir_remove")  # phases of mdops
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -38,6 +42,7 @@ class System:
     def __init__(self, label, path):
         self.label, self.path = label, path
         self.pids_command = self.cold_command = None
+        self.local = False  # the disk below, without any network
 
     def pids(self):
         if not self.pids_command:
@@ -98,13 +103,15 @@ class Measure:
 
     def __init__(self, sizes, add):
         self.sizes, self.add_result = sizes, add
+        self.limits = {}
 
     def __enter__(self):
         # In memory, so that the load comes from no disk.
         self.tmp = tempfile.mkdtemp(prefix="leat-bench-", dir="/dev/shm")
         here = os.path.dirname(os.path.abspath(__file__))
-        subprocess.run(["cc", "-O2", "-D_GNU_SOURCE", "-pthread", "-o", self.tmp + "/mdops",
-                        here + "/mdops.c"], check=True)
+        for name in ("mdops", "syncrate"):
+            subprocess.run(["cc", "-O2", "-D_GNU_SOURCE", "-pthread", "-o", self.tmp + "/" + name,
+                            "%s/%s.c" % (here, name)], check=True)
         return self
 
     def __exit__(self, *_):
@@ -198,6 +205,12 @@ class Measure:
 
     # --- metadata
 
+    def sync_limit(self, name, threads):
+        done = self.command([self.tmp + "/syncrate", self.work + "/syncrate", "2", str(threads)],
+                            stdout=subprocess.PIPE, text=True)
+        self.limits[name] = float(done.stdout.split()[0])
+        self.add(name + "_sync_limit", self.limits[name], "ops/s")
+
     def meta(self):
         for name, processes in (("md", 2), ("md16", 16)):
             folder = self.work + "/meta"
@@ -211,9 +224,14 @@ class Measure:
             except subprocess.SubprocessError:
                 self.add(name, "fail", "ops/s")
                 continue
-            for line in done.stdout.splitlines():
-                phase, rate = line.split()
-                self.add("%s_%s" % (name, phase), float(rate), "ops/s")
+            rates = {phase: float(rate) for phase, rate in map(str.split, done.stdout.splitlines())}
+            for phase, rate in rates.items():
+                self.add("%s_%s" % (name, phase), rate, "ops/s")
+            if self.system.local:
+                self.sync_limit(name, processes)
+            elif name in self.limits:
+                slowest = min(rate for phase, rate in rates.items() if phase in MUTATIONS)
+                self.add(name + "_sync_ratio", slowest / self.limits[name], "ratio")
             self.add_cpu(name, cpu, 1, "s")
             self.add_memory(name)
             os.rmdir(folder)

@@ -17,7 +17,6 @@
 
 #define BLOCK     4096
 #define N_BLOCKS  4096
-#define PATIENCE  64
 #define N_THREADS 64
 
 static struct {
@@ -28,7 +27,6 @@ static struct {
 	/* guarded by lock: the batch that gathers, the last durable one; operations and syncs */
 	uint64_t open, durable, n_ops, n_syncs, at;
 	bool syncing;
-	bool extend; /* the file is not written before: it grows */
 } g = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER, .open = 1};
 
 static double now_s(void)
@@ -50,7 +48,7 @@ static void must(int ok, const char *what)
 static void sync_batch(void)
 {
 	uint64_t batch = g.open++;
-	uint64_t at = g.extend ? g.at++ : g.at++ % N_BLOCKS;
+	uint64_t at = g.at++ % N_BLOCKS;
 	char block[BLOCK];
 
 	g.syncing = true;
@@ -97,8 +95,7 @@ int main(int argc, char **argv)
 	}
 	g.fd = open(argv[1], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	must(g.fd >= 0, argv[1]);
-	g.extend = argc > 4;
-	for (int i = 0; i < N_BLOCKS && !g.extend; i++)
+	for (int i = 0; i < N_BLOCKS; i++)
 		must(write(g.fd, block, BLOCK) == BLOCK, "write");
 	must(fsync(g.fd) == 0, "sync");
 	double start = now_s();
