@@ -57,7 +57,8 @@ struct idata {
 	struct list open_link; /* of inode_table.open */
 
 	/* opens as the MDS counts them, those being closed included */
-	uint32_t n_read, n_write, n_append, n_closing, n_lazy, n_close_waiters; /* n_append of n_write are O_APPEND */
+	uint32_t n_read, n_write, n_append, n_closing; /* n_append of n_write are O_APPEND */
+	uint32_t n_lazy, n_close_waiters; /* closes that the MDS may take its time with; waiters */
 	struct waitq closing_q;
 	/* capabilities: [0] to read, [1] to write; valid when cap_gen is the client's session_gen
 	 */

@@ -3,8 +3,8 @@
     idle    memory and CPU of the file system's own processes while nothing happens
     seq     one large file: written in pieces of 1 MiB and an fsync, read cold, read warm
     rand    4 KiB random reads of that file by 4 jobs 16 deep, through the page cache and O_DIRECT
-    meta    mdops.c with 2 and with 16 processes. On the local disk also *_sync_limit: operations per
-            second of as many threads whose operations are a synced write of 4 KiB each, in
+    meta    mdops.c with 2 and with 16 processes. On the local disk also *_sync_limit: operations
+            per second of as many threads whose operations are a synced write of 4 KiB each, in
             groups (syncrate.c); on the others *_sync_ratio: the slowest of create, rename and
             remove, divided by that
     small   files of 100 KiB: created, read cold and warm in random order, compared, removed
