@@ -323,6 +323,8 @@ static int send_close(struct ll_file *f)
 		req.mtime_ns = d->mtime_ns != 0 ? d->mtime_ns : i->attr.mtime_ns;
 		req.used = used_space(d);
 	}
+	if (d->err_gen != 0 && for_writing(f->flags))
+		req.flags |= CLOSE_ASK;
 	if (d->n_close_waiters == 0)
 		req.flags |= CLOSE_LAZY;
 	d->n_lazy++;

@@ -145,7 +145,9 @@ enum open_flags { OPEN_ORPHAN = 1 << 30 };
  * knows them and used bytes (UINT64_MAX: like the size). The last writer's close settles it. */
 /* CLOSE_LAZY: nobody waits for it, so it need not be durable at once; whoever looks at the inode
  * then makes the MDS hurry. */
-enum close_flags { CLOSE_LAZY = 1 << 29 };
+/* CLOSE_ASK: some of this client's writes have failed or got no answer: its size is not to be
+ * believed, the chains shall be asked. */
+enum close_flags { CLOSE_LAZY = 1 << 29, CLOSE_ASK = 1 << 28 };
 #define mds_close_req_FIELDS(F) \
 	F(ino, ino) F(u32, flags) F(u8, dirty) F(u64, size) F(i64, mtime_ns) F(u64, used)
 #define mds_close_rep_FIELDS(F) F(u64, change)
