@@ -211,7 +211,8 @@ int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t 
 		inode_put(c, i);
 		return rc;
 	}
-	*ret_changed = take_change(i);
+	/* With writers the change counter does not tell: it moves when their closes arrive. */
+	*ret_changed = take_change(i) || (i->attr.flags & ATTR_UNSETTLED) != 0;
 	if (*ret_changed)
 		ra_drop_all(f->d);
 	if (ret_attr != NULL)
