@@ -82,6 +82,10 @@ enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 	X(NO_TARGET, 1016, EAGAIN, MAP, "target is not served here") \
 	X(TARGET_DOWN, 1017, EIO, MAP, "target is not available") \
 	X(BAD_CAP, 1018, EACCES, NEVER, "capability refused") \
+	X(PENDING, 1019, EAGAIN, MAP, "a newer version is on its way: the head of the chain knows") \
+	X(NOT_HEAD, 1020, EAGAIN, MAP, "not the head of this chain") \
+	X(NO_LEASE, 1021, EAGAIN, MAP, "out of touch with the metadata server") \
+	X(ABORTED, 1022, EAGAIN, SAME, "an earlier write of the same chunk failed: ask again") \
 	X(CORRUPT, 1100, EIO, NEVER, "stored data does not match its checksum") \
 	X(CORRUPT_WIRE, 1101, EIO, SAME, "data damaged in flight") \
 	X(CORRUPT_STORE, 1102, EIO, NEVER, "store is damaged") \

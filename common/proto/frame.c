@@ -51,6 +51,8 @@ void frame_encode(const struct frame_hdr *h, const void *descs, const void *body
 	wire_put_u16(&w, &h->credits);
 	wire_put_u32(&w, &h->timeout_ms);
 	wire_put_u32(&w, &h->target);
+	wire_put_u32(&w, &h->chain);
+	wire_put_u32(&w, &(uint32_t){ 0 });
 	uint64_t hash = frame_hash(out, h, descs, body);
 	wire_put_u64(&w, &hash);
 }
@@ -59,7 +61,7 @@ int frame_decode(const uint8_t in[FRAME_HEADER_SIZE], struct frame_hdr *ret_hdr)
 {
 	struct frame_hdr h;
 	struct wire_r r;
-	uint32_t magic;
+	uint32_t magic, reserved;
 
 	wire_r_init(&r, in, FRAME_HEADER_SIZE);
 	wire_get_u32(&r, &magic);
@@ -78,9 +80,11 @@ int frame_decode(const uint8_t in[FRAME_HEADER_SIZE], struct frame_hdr *ret_hdr)
 	wire_get_u16(&r, &h.credits);
 	wire_get_u32(&r, &h.timeout_ms);
 	wire_get_u32(&r, &h.target);
+	wire_get_u32(&r, &h.chain);
+	wire_get_u32(&r, &reserved);
 	wire_get_u64(&r, &h.hash);
 	if (magic != FRAME_MAGIC || h.type < FRAME_HELLO || h.type > FRAME_ACCEPTED ||
-	    h.n_desc > FRAME_DESCS_MAX || h.status > 0)
+	    h.n_desc > FRAME_DESCS_MAX || h.status > 0 || reserved != 0)
 		return -LE_BAD_FRAME;
 	if (h.body_len > FRAME_BODY_MAX || h.bulk_len > FRAME_BULK_MAX)
 		return -LE_TOO_BIG;

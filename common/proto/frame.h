@@ -4,7 +4,8 @@
  *
  *   0 magic "LEAT"   4 type   5 flags   6 op      8 id        16 session   24 slot   28 epoch
  *  32 seq           40 status 44 body_len  48 bulk_len  52 n_desc  54 credits  56 timeout_ms
- *  60 target        64 hash = xxh3(header without hash, then descriptors, then body)
+ *  60 target        64 chain    68 reserved (0)
+ *  72 hash = xxh3(header without hash, then descriptors, then body)
  *
  * Bulk data is not hashed: it has its own block checksums. n_desc descriptors (16 bytes each:
  * address u64, length u32, key u32) follow the header on transports with remote memory access.
@@ -17,7 +18,7 @@
 #include "common/base/status.h"
 
 #define FRAME_MAGIC 0x5441454cu /* "LEAT" */
-#define FRAME_HEADER_SIZE 72u
+#define FRAME_HEADER_SIZE 80u
 #define FRAME_DESC_SIZE 16u
 #define FRAME_DESCS_MAX 64u
 #define FRAME_BODY_MAX (1u << 18)
@@ -48,7 +49,7 @@ struct frame_hdr {
 	uint32_t body_len, bulk_len;
 	uint16_t n_desc, credits;
 	uint32_t timeout_ms;
-	uint32_t target;
+	uint32_t target, chain;
 	uint64_t hash;
 };
 

@@ -286,6 +286,7 @@ static int send_request(struct conn *c, const struct rpc_call *call, const struc
 			 .epoch = call->epoch,
 			 .seq = call->seq,
 			 .target = call->target,
+			 .chain = call->chain,
 			 .timeout_ms = timeout_ms(deadline_us) },
 		.bulk = call->bulk_out,
 		.n_bulk = call->n_bulk_out,

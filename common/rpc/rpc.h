@@ -67,7 +67,7 @@ struct rpc_call {
 	void *rep;       /* struct NAME_rep, filled on success; its bytes point into `body` */
 	uint64_t deadline_us;
 	uint64_t session, seq;
-	uint32_t slot, epoch, target;
+	uint32_t slot, epoch, target, chain;
 	const struct slot_vec *bulk_out;
 	uint32_t n_bulk_out;
 	const struct slot_vec
@@ -124,7 +124,7 @@ struct rpc_req {
 	struct rpc_server *server;
 	struct rpc_peer *peer;
 	const struct msg_desc *desc;
-	struct frame_hdr hdr;      /* session, slot, seq, epoch, target */
+	struct frame_hdr hdr;      /* session, slot, seq, epoch, target, chain */
 	const void *in;
 	void *out;
 	struct slot_vec

