@@ -90,7 +90,7 @@ in       = $(filter $(1)/%,$(sources))
 obj      = $(addprefix $(BUILD)/obj/,$(addsuffix .o,$(basename $(1))))
 has      = $(filter $(1),$(sources))
 
-common_src := $(filter-out $(if $(HAVE_VERBS),,%_verbs.c),$(call in,common))
+common_src := $(filter-out $(if $(HAVE_VERBS),,%_verbs.c common/rpc/verbs_%.c),$(call in,common))
 mds_src    := $(filter-out mds/main.c,$(call in,mds))
 ossd_src   := $(filter-out ossd/main.c,$(call in,ossd))
 example_src := $(foreach f,$(call in,client),$(if $(findstring /examples/,$(f)),$(f)))

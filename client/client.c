@@ -61,11 +61,8 @@ static int make_slots(struct client *c)
 
 	TRY(slot_pool_create(LL_SLOT_SIZE, n < SLOTS_MIN ? SLOTS_MIN : (uint32_t)n, &c->slots));
 	TRY(slot_pool_create(SMALL_SLOT_SIZE, (uint32_t)(small / SMALL_SLOT_SIZE), &c->small));
-	if (c->transport->ops->add_pool != NULL) {
-		TRY(c->transport->ops->add_pool(c->transport, c->slots));
-		TRY(c->transport->ops->add_pool(c->transport, c->small));
-	}
-	return 0;
+	TRY(c->transport->ops->add_pool(c->transport, c->slots, POOL_REMOTE));
+	return c->transport->ops->add_pool(c->transport, c->small, POOL_REMOTE);
 }
 
 static void set_name(struct client *c, const char *name)

@@ -191,8 +191,8 @@ static int start(struct daemon *d)
 	fs->max_write = 1 << 20;
 	status = slot_pool_create(fs->max_write + (64 << 10), opts.mount.requests_max,
 				  &fs->requests);
-	if (status == 0 && d->transport->ops->add_pool)
-		status = d->transport->ops->add_pool(d->transport, fs->requests);
+	if (status == 0)
+		status = d->transport->ops->add_pool(d->transport, fs->requests, POOL_REMOTE);
 	if (status == 0)
 		status = mount_options_fuse_args(&opts, &args);
 	if (status == 0)

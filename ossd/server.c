@@ -99,11 +99,10 @@ static int listen_and_serve(struct ossd *s, const struct ossd_options *o)
 static int add_pools(struct ossd *s, struct transport *t)
 {
 	TRY(slot_pool_create(OSSD_SLOT_SIZE, s->p.slots, &s->bulk_pool));
-	if (!t->ops->add_pool)
-		return 0;
-	TRY(t->ops->add_pool(t, s->bulk_pool));
-	TRY(t->ops->add_pool(t, s->target.store->read_pool));
-	return t->ops->add_pool(t, s->target.store->small_pool);
+	/* The rpc server adds bulk_pool. */
+	TRY(t->ops->add_pool(t, s->target.store->read_pool, POOL_SOURCE));
+	TRY(t->ops->add_pool(t, s->target.store->small_pool, POOL_SOURCE));
+	return t->ops->add_pool(t, s->target.store->merge_pool, POOL_SOURCE);
 }
 
 static void server_free(struct ossd *s)

@@ -377,7 +377,8 @@ int rpc_server_create(const struct rpc_server_options *opts, struct rpc_server *
 	s->opts = *opts;
 	int rc = server_init(s);
 	if (rc == 0 && opts->bulk_pool != NULL)
-		rc = opts->transport->ops->add_pool(opts->transport, opts->bulk_pool);
+		rc = opts->transport->ops->add_pool(opts->transport, opts->bulk_pool,
+						    POOL_SINK);
 	if (rc == 0)
 		for (char *a = strtok_r(s->text, " ,\t", &save); a != NULL && rc == 0;
 		     a = strtok_r(NULL, " ,\t", &save))

@@ -1,15 +1,18 @@
 /*
- * What carries frames between two processes: tcp, sim, later verbs. One small table of operations;
+ * What carries frames between two processes: tcp, verbs, sim. One small table of operations;
  * everything that differs between them is behind it. A link belongs to the loop that made it.
  *
  * Bulk data on tcp and sim follows the frame into the receiver's slots. With remote memory access
- * (verbs) requests carry descriptors instead: send() adds those of tx->bulk_out / tx->bulk_in
+ * (verbs) requests carry descriptors instead: send() adds those of tx->bulk and tx->bulk_in
  * (request) or does the RDMA WRITE before the SEND (reply); recv_bulk() does the RDMA READ
- * (server) or has nothing to do (client). rpc code is the same for all.
+ * (server) or has nothing to do (client). rpc code is the same for all, but for two things that
+ * ops says: whether the data may be fetched apart from the frames, and how to take memory back
+ * from the peer (sever).
  */
 #ifndef LEAT_RPC_TRANSPORT_H
 #define LEAT_RPC_TRANSPORT_H
 
+#include <stdbool.h>
 #include <sys/uio.h>
 
 #include "common/proto/frame.h"
@@ -28,7 +31,8 @@ struct link_tx {
 	uint32_t n_bulk;
 	const struct slot_vec *bulk_in; /* request only: where the reply's data shall land */
 	uint32_t n_bulk_in;
-	/* reply only: the descriptors that came with the request (verbs) */
+	/* reply only: where the request's sender wants the data, from the descriptors that came
+	 * with it (verbs). More data than that is refused: the peer gets -LE_BAD_MESSAGE. */
 	const struct frame_desc *peer_descs;
 	uint32_t n_peer_descs;
 };
@@ -39,8 +43,31 @@ struct link_rx {
 	struct frame_desc descs[FRAME_DESCS_MAX];
 };
 
+/* What the slots of a pool are used for, which decides who may touch them. */
+enum pool_use {
+	POOL_SOURCE, /* data goes out of them: nobody else does anything with them */
+	POOL_SINK,   /* requests' data is received into them (a server's bulk_pool) */
+	POOL_REMOTE, /* calls carry them: the server reads and writes them meanwhile */
+};
+
+/* Counted since the link was made; what does not apply stays 0. */
+struct link_stats {
+	uint64_t frames_out, frames_in;
+	uint64_t bulk_out, bulk_in;   /* bytes of bulk data */
+	uint64_t bytes_copied;        /* of bulk data, by this library */
+	uint64_t sends, recvs, writes, reads; /* work requests */
+	uint64_t posts, completions;  /* doorbells rung, completions seen */
+	uint64_t wakeups;             /* of the loop, by all its links */
+	uint64_t credit_stalls, queue_stalls; /* a frame waited for credits, for room */
+	uint64_t credit_frames;       /* sent for nothing but returning credits */
+	char device[32];              /* "rxe0"; "" without one */
+	uint16_t port;
+};
+
 struct transport_ops {
 	const char *name; /* "tcp" */
+	/* recv_bulk of a request may be called by any fiber and after further calls of recv. */
+	bool bulk_apart;
 	/* addr "host:port"; port 0 picks one; ret_addr (NET_ADDR_TEXT_SIZE) has the real one. */
 	int (*listen)(struct transport *t, struct loop *l, const char *addr,
 		      struct listener **ret_listener, char *ret_addr);
@@ -63,11 +90,16 @@ struct transport_ops {
 	/* Both directions, at once: whoever waits in send or recv gets -LE_DISCONNECTED.
 	 * Idempotent. Does not yield; fibers, timers and mail handlers may call it. */
 	void (*shutdown)(struct link *k);
+	/* NULL where the peer never touches our memory by itself. Shuts down, and when it returns
+	 * nothing that the peer or the device still has under way can touch a slot of ours. */
+	void (*sever)(struct link *k);
 	/* Nobody may be in a call on the link any more. */
 	void (*close)(struct link *k);
 	void (*peer_name)(struct link *k, char *buf, size_t size); /* "tcp 10.0.0.1:7440" */
-	/* Registers the memory of a pool (verbs), so that its slots may travel; nothing on tcp. */
-	int (*add_pool)(struct transport *t, struct slot_pool *pool);
+	void (*stats)(struct link *k, struct link_stats *ret_stats);
+	/* Registers the memory of a pool (verbs), so that its slots may travel; nothing on tcp.
+	 * On the pool's loop, at any time; the end of the pool ends it. */
+	int (*add_pool)(struct transport *t, struct slot_pool *pool, enum pool_use use);
 	void (*destroy)(struct transport *t);
 };
 
@@ -80,6 +112,33 @@ struct link {
 };
 
 int transport_tcp_create(struct transport **ret_transport) CHECK_RESULT;
+
+#ifdef HAVE_VERBS
+enum verbs_srq { VERBS_SRQ_AUTO, VERBS_SRQ_ON, VERBS_SRQ_OFF };
+
+/* RDMA by libibverbs and librdmacm. Zero is the default everywhere; all are upper limits that a
+ * card may lower further. Addresses are "host:port", the device is the one that reaches them. */
+struct transport_verbs_options {
+	const char *devices;    /* the only ones to use: "mlx5_0 mlx5_1"; NULL: any */
+	uint32_t credits;       /* receive buffers per connection, 32 */
+	uint32_t recv_size;     /* of a receive buffer, 8 KiB; larger frames go in several sends */
+	uint32_t qps_max;       /* queue pairs per device, as many as it has */
+	uint32_t wrs_max;       /* work requests in a queue, 128; at least 8 */
+	uint32_t sges_max;      /* pieces of a WRITE, 16 */
+	uint32_t inline_max;    /* bytes sent without a buffer, 256; UINT32_MAX: none */
+	uint32_t mrs_max;       /* memory regions per device, as many as it has */
+	uint32_t reads_max;     /* RDMA READs outstanding per connection, 16 */
+	uint32_t ack_timeout;   /* 4.096 us << this, eight times: a silent peer is gone, 16 */
+	uint32_t keepalive_ms;  /* an idle link is tried so often, 10000 */
+	enum verbs_srq srq;     /* AUTO: not for iWARP: there an empty one breaks all links */
+};
+/* opts may be NULL. -LE_NODEV with a log line when there is no RDMA on this machine. */
+int transport_verbs_create(const struct transport_verbs_options *opts,
+			   struct transport **ret_transport) CHECK_RESULT;
+#endif
+/* Whether there is RDMA on this machine, and what there is ("rxe0 siw0") or why there is none. Also
+ * in a program built without it. Blocking: at start. */
+bool transport_verbs_available(char *ret_text, size_t size);
 
 struct sim;
 /* The simulated network: frames between sim_procs, per frame and seed delayed, lost, doubled,

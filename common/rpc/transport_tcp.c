@@ -37,6 +37,7 @@ struct tcp_link {
 	int fd;
 	bool dead;
 	struct net_addr peer;
+	struct link_stats stats;
 
 	struct list queue; /* of tx_item: the first one may be partly sent */
 	bool leading;      /* a fiber is in charge of the queue */
@@ -227,6 +228,7 @@ static int tcp_recv(struct link *base, struct link_rx *ret_rx)
 	}
 	memcpy(ret_rx->descs, data, desc_len);
 	ret_rx->body = data + desc_len;
+	k->stats.frames_in++;
 	rc = frame_check(header, h, ret_rx->descs, ret_rx->body);
 	return rc < 0 ? broken(k, rc) : 0;
 }
@@ -263,6 +265,8 @@ static int tcp_recv_bulk(struct link *base, const struct link_rx *rx, const stru
 			have = len;
 		memcpy(to, k->rx + k->start, have);
 		k->start += have;
+		k->stats.bulk_in += len;
+		k->stats.bytes_copied += have;
 		if (have == len)
 			continue;
 		iov[n_iov++] = (struct iovec){ to + have, len - have };
@@ -317,6 +321,7 @@ static int send_some(struct tcp_link *k, struct tx_item *own)
 	}
 	struct msghdr msg = { .msg_iov = g.iov, .msg_iovlen = (size_t)g.n };
 	ssize_t n = sendmsg(k->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+	k->stats.posts++;
 	if (n < 0 && errno == EINTR)
 		return 0;
 	if (n < 0)
@@ -406,6 +411,10 @@ static int tcp_send(struct link *base, const struct link_tx *tx, uint64_t deadli
 	if (it.lead && it.len <= TX_GATHER_MAX)
 		fiber_yield();
 	int rc = send_item(k, &it, deadline_us);
+	if (rc == 0) {
+		k->stats.frames_out++;
+		k->stats.bulk_out += bulk_len;
+	}
 	if (it.lead) {
 		k->leading = !list_empty(&k->queue);
 		if (k->leading) {
@@ -513,9 +522,14 @@ static void tcp_peer_name(struct link *base, char *buf, size_t size)
 	snprintf(buf, size, "tcp %s", text);
 }
 
-static int tcp_add_pool(struct transport *t, struct slot_pool *pool)
+static void tcp_stats(struct link *base, struct link_stats *ret_stats)
 {
-	(void)t, (void)pool;
+	*ret_stats = link_of(base)->stats;
+}
+
+static int tcp_add_pool(struct transport *t, struct slot_pool *pool, enum pool_use use)
+{
+	(void)t, (void)pool, (void)use;
 	return 0;
 }
 
@@ -536,6 +550,7 @@ static const struct transport_ops tcp_ops = {
 	.shutdown = tcp_shutdown,
 	.close = tcp_close,
 	.peer_name = tcp_peer_name,
+	.stats = tcp_stats,
 	.add_pool = tcp_add_pool,
 	.destroy = tcp_destroy,
 };
