@@ -167,6 +167,8 @@ struct rpc_server_options {
 	uint32_t in_flight_max;      /* per connection (credits), 0: 256 */
 	uint32_t requests_max;       /* in all, 0: 8192: beyond it -LE_OVERLOAD */
 	uint32_t connections_max;    /* 0: 16384 */
+	uint32_t data_stall_ms;      /* who takes nothing of a reply with data for so long, 0: 4000,
+					is cut off: it holds slots that others wait for */
 	uint32_t slow_ms;            /* log requests that take longer, 0: never */
 	const struct rpc_handler *handlers;
 	uint32_t n_handlers;

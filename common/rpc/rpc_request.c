@@ -120,16 +120,34 @@ void request_interrupt_all(struct server_conn *sc)
 
 /* ---- the reply ---- */
 
+static uint64_t stall_deadline(const struct rpc_server *s, const struct link_tx *tx)
+{
+	uint64_t len = 0;
+
+	for (uint32_t i = 0; i < tx->n_bulk; i++)
+		len += tx->bulk[i].len;
+	return loop_deadline_ms(len > 0 ? s->opts.data_stall_ms + len / SLOWEST_BYTES_PER_MS
+					: SEND_STALL_MS);
+}
+
 static int send_reply(struct server_conn *sc, struct link_tx *tx)
 {
 	struct conn *conn = &sc->conn;
-	uint64_t deadline_us = loop_deadline_ms(SEND_STALL_MS);
+	uint64_t deadline_us = stall_deadline(sc->s, tx), n_sent = sc->n_sent;
 	int rc;
 
 	conn_ref(conn);
-	do {
+	for (;;) {
 		rc = conn->dead ? -LE_DISCONNECTED : conn->k->ops->send(conn->k, tx, deadline_us);
-	} while (rc == -LE_INTR);
+		/* It waited behind others, and they went out: the peer is slow, not deaf. */
+		if (rc == -LE_TIMEDOUT && sc->n_sent != n_sent) {
+			n_sent = sc->n_sent;
+			deadline_us = stall_deadline(sc->s, tx);
+		} else if (rc != -LE_INTR) {
+			break;
+		}
+	}
+	sc->n_sent += rc == 0;
 	if (rc < 0)
 		conn_kill(conn, rc);
 	conn_unref(conn);

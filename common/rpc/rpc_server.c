@@ -336,6 +336,8 @@ static void set_defaults(struct rpc_server_options *o)
 		o->requests_max = 8192;
 	if (o->connections_max == 0)
 		o->connections_max = 16384;
+	if (o->data_stall_ms == 0)
+		o->data_stall_ms = 4000;
 	if (o->bulk_max > FRAME_BULK_MAX)
 		o->bulk_max = FRAME_BULK_MAX;
 }

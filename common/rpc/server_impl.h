@@ -13,6 +13,8 @@
 #define ARENA_INLINE 8192u
 #define SEND_STALL_MS 30000u /* a peer that takes no bytes for so long is cut off */
 #define BULK_STALL_MS 30000u
+/* A reply with data may take so much longer than data_stall_ms. */
+#define SLOWEST_BYTES_PER_MS 4096u
 #define LOG_PEERS 32u
 
 /* When something was last logged about a peer: once a minute is enough. */
@@ -55,6 +57,7 @@ struct server_conn {
 	struct list running; /* struct request.link */
 	struct hmap by_id;   /* of running */
 	uint32_t n_running, credits;
+	uint64_t n_sent; /* replies: whether there is progress */
 	bool said_goodbye;
 };
 
