@@ -2,6 +2,7 @@
 #include "tests/unit/common/rpc/suite.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/log.h"
@@ -180,19 +181,9 @@ static void test_bulk(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
-struct caller {
-	struct bed *bed;
-	struct rpc_client *c;
-	struct latch *done;
-	uint32_t i;
-	uint64_t nap_ms, deadline_ms;
-	struct fiber *fiber;
-	int rc;
-};
-
 static void caller_mixed(void *arg)
 {
-	struct caller *a = arg;
+	struct suite_caller *a = arg;
 	struct slot_vec vec[8];
 
 	for (uint32_t k = 0; k < 10; k++) {
@@ -211,7 +202,7 @@ static void caller_mixed(void *arg)
 
 static void caller_nap(void *arg)
 {
-	struct caller *a = arg;
+	struct suite_caller *a = arg;
 
 	a->fiber = fiber_self();
 	a->rc = suite_nap(a->c, a->nap_ms, a->deadline_ms);
@@ -219,26 +210,14 @@ static void caller_nap(void *arg)
 	latch_done(a->done);
 }
 
-static void spawn_callers(struct caller *a, uint32_t n, void (*fn)(void *), struct latch *done,
-			  const struct caller *like)
-{
-	latch_init(done, n);
-	for (uint32_t i = 0; i < n; i++) {
-		a[i] = *like;
-		a[i].i = i;
-		a[i].done = done;
-		assert_int_equal(fiber_spawn("caller", fn, &a[i]), 0);
-	}
-}
-
 static void test_many_callers(struct bed *b)
 {
-	static struct caller a[300];
+	static struct suite_caller a[300];
 	struct latch done;
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
-	spawn_callers(a, 300, caller_mixed, &done, &(struct caller){ .bed = b, .c = c });
+	suite_spawn(a, 300, caller_mixed, &done, &(struct suite_caller){ .bed = b, .c = c });
 	latch_wait(&done);
 	/* The last request ends after its reply was sent. */
 	(void)fiber_sleep_us(5000);
@@ -301,14 +280,14 @@ static void test_late_data(struct bed *b)
 
 static void test_interrupt(struct bed *b)
 {
-	static struct caller a[1];
+	static struct suite_caller a[1];
 	struct latch done;
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-	spawn_callers(a, 1, caller_nap, &done,
-		      &(struct caller){ .c = c, .nap_ms = 50, .deadline_ms = SHORT_MS });
+	suite_spawn(a, 1, caller_nap, &done,
+		      &(struct suite_caller){ .c = c, .nap_ms = 50, .deadline_ms = SHORT_MS });
 	(void)fiber_sleep_us(10000);
 	fiber_interrupt(a[0].fiber);
 	latch_wait(&done);
@@ -363,7 +342,7 @@ static void kill_peers(void *arg)
 
 static void test_broken_connection(struct bed *b)
 {
-	static struct caller a[20];
+	static struct suite_caller a[20];
 	struct rpc_client_options o;
 	struct latch done;
 
@@ -375,8 +354,9 @@ static void test_broken_connection(struct bed *b)
 	for (uint32_t round = 1; round <= 3; round++) {
 		assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 		assert_true(rpc_client_connected(c));
-		spawn_callers(a, 20, caller_nap, &done,
-			      &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
+		suite_spawn(a, 20, caller_nap, &done,
+			      &(struct suite_caller){
+				      .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
 		(void)fiber_sleep_us(10000);
 		assert_int_equal(suite_seen.running, 20);
 		b->at_server(b, kill_peers, b);
@@ -398,23 +378,23 @@ static void test_broken_connection(struct bed *b)
 
 static void test_credits(struct bed *b)
 {
-	static struct caller a[40];
+	static struct suite_caller a[40];
 	struct rpc_server_options o = suite_server_options(b);
 	struct latch done;
 
 	o.in_flight_max = 4;
 	suite_server_start(b, &o);
 	struct rpc_client *c = suite_client(b);
-	spawn_callers(a, 40, caller_nap, &done,
-		      &(struct caller){ .c = c, .nap_ms = 2, .deadline_ms = SHORT_MS });
+	suite_spawn(a, 40, caller_nap, &done,
+		      &(struct suite_caller){ .c = c, .nap_ms = 2, .deadline_ms = SHORT_MS });
 	latch_wait(&done);
 	for (int i = 0; i < 40; i++)
 		assert_int_equal(a[i].rc, 0);
 	/* A request leaves the handler a little before its place in the window is free. */
 	assert_int_equal(suite_seen.most_running, 4);
 	/* Waiting for room has the deadline of the call. */
-	spawn_callers(a, 6, caller_nap, &done,
-		      &(struct caller){ .c = c, .nap_ms = 50, .deadline_ms = 20 });
+	suite_spawn(a, 6, caller_nap, &done,
+		      &(struct suite_caller){ .c = c, .nap_ms = 50, .deadline_ms = 20 });
 	latch_wait(&done);
 	for (int i = 0; i < 6; i++)
 		assert_int_equal(a[i].rc, -LE_TIMEDOUT);
@@ -425,7 +405,7 @@ static void test_credits(struct bed *b)
 
 static void test_overload(struct bed *b)
 {
-	static struct caller a[10];
+	static struct suite_caller a[10];
 	struct rpc_server_options o = suite_server_options(b);
 	struct latch done;
 	int ok = 0, refused = 0;
@@ -433,8 +413,8 @@ static void test_overload(struct bed *b)
 	o.requests_max = 4;
 	suite_server_start(b, &o);
 	struct rpc_client *c = suite_client(b);
-	spawn_callers(a, 10, caller_nap, &done,
-		      &(struct caller){ .c = c, .nap_ms = 20, .deadline_ms = SHORT_MS });
+	suite_spawn(a, 10, caller_nap, &done,
+		      &(struct suite_caller){ .c = c, .nap_ms = 20, .deadline_ms = SHORT_MS });
 	latch_wait(&done);
 	for (int i = 0; i < 10; i++) {
 		ok += a[i].rc == 0;
@@ -449,7 +429,7 @@ static void test_overload(struct bed *b)
 /* The server has room for few: the others wait, nobody waits for ever. */
 static void caller_write(void *arg)
 {
-	struct caller *a = arg;
+	struct suite_caller *a = arg;
 	struct slot_vec vec[8];
 	uint32_t n = suite_slots(a->bed->client_pool, 2 * SLOT_SIZE + 5, vec);
 
@@ -474,7 +454,7 @@ static void drop_small_pool(void *arg)
 
 static void test_few_slots(struct bed *b)
 {
-	static struct caller a[12];
+	static struct suite_caller a[12];
 	struct rpc_server_options o = suite_server_options(b);
 	struct rpc_client *c[3];
 	struct latch done;
@@ -486,7 +466,7 @@ static void test_few_slots(struct bed *b)
 	for (uint32_t i = 0; i < 12; i++) {
 		if (i % 4 == 0)
 			c[i / 4] = suite_client(b);
-		a[i] = (struct caller){ .bed = b, .c = c[i / 4], .done = &done, .i = i };
+		a[i] = (struct suite_caller){ .bed = b, .c = c[i / 4], .done = &done, .i = i };
 		assert_int_equal(fiber_spawn("caller", caller_write, &a[i]), 0);
 	}
 	latch_wait(&done);
@@ -525,7 +505,7 @@ static int map_get(struct rpc_client *c, uint32_t epoch)
 
 static void caller_map(void *arg)
 {
-	struct caller *a = arg;
+	struct suite_caller *a = arg;
 
 	for (uint32_t k = 0; k < 5; k++)
 		assert_int_equal(map_get(a->c, a->i + k), (a->i + k) % 2 == 0 ? 0 : -LE_BUSY);
@@ -534,7 +514,7 @@ static void caller_map(void *arg)
 
 static void test_callbacks(struct bed *b)
 {
-	static struct caller a[100];
+	static struct suite_caller a[100];
 	struct rpc_client_options o;
 	struct latch done;
 
@@ -543,7 +523,7 @@ static void test_callbacks(struct bed *b)
 	o.callback = hook_callback;
 	struct rpc_client *c = suite_client_of(&o);
 	/* More at once than the window of callbacks holds. */
-	spawn_callers(a, 100, caller_map, &done, &(struct caller){ .c = c });
+	suite_spawn(a, 100, caller_map, &done, &(struct suite_caller){ .c = c });
 	latch_wait(&done);
 	assert_int_equal(suite_seen.callbacks, 500);
 	rpc_client_destroy(c);
@@ -766,10 +746,10 @@ static void test_no_server(struct bed *b)
 	assert_int_equal(rpc_call(c, &call), -LE_DISCONNECTED);
 	assert_int_equal(suite_ping(c, 1, 50), -LE_CONNREFUSED);
 	/* It comes back while a call waits. */
-	static struct caller a[1];
+	static struct suite_caller a[1];
 	struct latch done;
-	spawn_callers(a, 1, caller_nap, &done,
-		      &(struct caller){ .c = c, .nap_ms = 1, .deadline_ms = SHORT_MS });
+	suite_spawn(a, 1, caller_nap, &done,
+		      &(struct suite_caller){ .c = c, .nap_ms = 1, .deadline_ms = SHORT_MS });
 	(void)fiber_sleep_us(20000);
 	suite_server_start(b, NULL);
 	latch_wait(&done);
@@ -790,15 +770,15 @@ static void test_no_server(struct bed *b)
 
 static void test_shutdown(struct bed *b)
 {
-	static struct caller a[5];
+	static struct suite_caller a[5];
 	struct latch done;
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
 	/* What runs may finish. */
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-	spawn_callers(a, 5, caller_nap, &done,
-		      &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
+	suite_spawn(a, 5, caller_nap, &done,
+		      &(struct suite_caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
 	(void)fiber_sleep_us(10000);
 	suite_server_stop(b, 1000);
 	latch_wait(&done);
@@ -808,8 +788,8 @@ static void test_shutdown(struct bed *b)
 	/* Without patience it is interrupted. */
 	suite_server_start(b, NULL);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-	spawn_callers(a, 5, caller_nap, &done,
-		      &(struct caller){ .c = c, .nap_ms = 500, .deadline_ms = SHORT_MS });
+	suite_spawn(a, 5, caller_nap, &done,
+		      &(struct suite_caller){ .c = c, .nap_ms = 500, .deadline_ms = SHORT_MS });
 	(void)fiber_sleep_us(10000);
 	suite_server_stop(b, 0);
 	latch_wait(&done);
@@ -818,8 +798,8 @@ static void test_shutdown(struct bed *b)
 	/* A client that goes ends its own calls. */
 	suite_server_start(b, NULL);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-	spawn_callers(a, 5, caller_nap, &done,
-		      &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
+	suite_spawn(a, 5, caller_nap, &done,
+		      &(struct suite_caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
 	(void)fiber_sleep_us(10000);
 	rpc_client_destroy(c);
 	for (int i = 0; i < 5; i++)
@@ -829,7 +809,7 @@ static void test_shutdown(struct bed *b)
 
 static void test_crash(struct bed *b)
 {
-	static struct caller a[5];
+	static struct suite_caller a[5];
 	struct latch done;
 
 	if (b->crash_server == NULL)
@@ -837,8 +817,8 @@ static void test_crash(struct bed *b)
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-	spawn_callers(a, 5, caller_nap, &done,
-		      &(struct caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
+	suite_spawn(a, 5, caller_nap, &done,
+		      &(struct suite_caller){ .c = c, .nap_ms = 30, .deadline_ms = SHORT_MS });
 	(void)fiber_sleep_us(10000);
 	b->crash_server(b);
 	suite_seen.running = 0;
@@ -867,27 +847,60 @@ static void test_crash(struct bed *b)
 /* ---- running ---- */
 
 static suite_run *runner;
-#define SUITE(T) \
-	T(all_messages) T(statuses) T(bulk) T(many_callers) T(timeout) T(late_data) T(interrupt) \
-	T(broken_connection) T(credits) T(overload) T(few_slots) T(callbacks) T(wrong_key_and_cluster) \
-	T(wrong_version) T(bad_frames) T(accepted) T(flood) T(no_server) T(shutdown) T(crash)
 
-#define ENTRY(name) \
-	static void run_##name(void **state) \
-	{ \
-		(void)state; \
-		memset(&suite_seen, 0, sizeof(suite_seen)); \
-		rng = 88172645463325252ull; \
-		runner(test_##name); \
-	}
-SUITE(ENTRY)
+const struct suite_test suite_basic_tests[] = {
+	{ "all_messages", test_all_messages },
+	{ "statuses", test_statuses },
+	{ "bulk", test_bulk },
+	{ "many_callers", test_many_callers },
+	{ "timeout", test_timeout },
+	{ "late_data", test_late_data },
+	{ "interrupt", test_interrupt },
+	{ "broken_connection", test_broken_connection },
+	{ "credits", test_credits },
+	{ "overload", test_overload },
+	{ "few_slots", test_few_slots },
+	{ "callbacks", test_callbacks },
+	{ "wrong_key_and_cluster", test_wrong_key_and_cluster },
+	{ "wrong_version", test_wrong_version },
+	{ "bad_frames", test_bad_frames },
+	{ "accepted", test_accepted },
+	{ "flood", test_flood },
+	{ "no_server", test_no_server },
+	{ "shutdown", test_shutdown },
+	{ "crash", test_crash },
+	{ NULL, NULL },
+};
 
+static void run_one(void **state)
+{
+	const struct suite_test *t = *state;
+
+	memset(&suite_seen, 0, sizeof(suite_seen));
+	rng = 88172645463325252ull;
+	runner(t->fn);
+}
+
+/* SUITE_ONLY: a part of the names of those to run. */
 int suite_main(const char *name, suite_run *run)
 {
-#define ROW(test) { #test, run_##test, NULL, NULL, NULL },
-	const struct CMUnitTest tests[] = { SUITE(ROW) };
+	static const struct suite_test *const parts[] = { suite_basic_tests, suite_bulk_tests,
+							  suite_flow_tests,  suite_late_tests,
+							  suite_load_tests,  suite_kill_tests };
+	static struct CMUnitTest tests[64];
+	const char *only = getenv("SUITE_ONLY");
+	size_t n = 0;
 
+	for (size_t p = 0; p < sizeof(parts) / sizeof(parts[0]); p++) {
+		for (const struct suite_test *t = parts[p]; t->name != NULL; t++) {
+			assert_true(n < sizeof(tests) / sizeof(tests[0]));
+			if (only == NULL || strstr(t->name, only) != NULL)
+				tests[n++] = (struct CMUnitTest){ .name = t->name,
+								  .test_func = run_one,
+								  .initial_state = (void *)t };
+		}
+	}
 	runner = run;
 	log_init("test", LOG_ERROR);
-	return _cmocka_run_group_tests(name, tests, sizeof(tests) / sizeof(tests[0]), NULL, NULL);
+	return _cmocka_run_group_tests(name, tests, n, NULL, NULL);
 }

@@ -7,6 +7,66 @@
 
 struct suite_seen suite_seen;
 
+/* ---- pieces ---- */
+
+static uint32_t cut_even(uint32_t size, uint32_t len, struct slot_vec *vec)
+{
+	uint32_t n = 0;
+
+	while (len > 0) {
+		vec[n] = (struct slot_vec){ NULL, 0, len < size ? len : size };
+		len -= vec[n++].len;
+	}
+	return n;
+}
+
+/* Pieces of odd lengths at odd offsets, as far as n_max of them leave room for that. */
+static uint32_t cut_odd(uint32_t size, uint32_t len, uint32_t seed, struct slot_vec *vec,
+			uint32_t n_max)
+{
+	uint64_t rng = seed * 2654435761ull + len + 1;
+	uint32_t n = 0;
+
+	while (len > 0) {
+		uint32_t left = n_max - n, fair = (len + left - 1) / left;
+		assert_true(left > 0 && fair <= size);
+		uint32_t off = (uint32_t)suite_random(&rng) % (size - fair + 1);
+		uint32_t take = fair + (uint32_t)suite_random(&rng) % (size - off - fair + 1);
+		if (take > len)
+			take = len;
+		if (take % 2 == 0 && take > fair && take < len)
+			take--;
+		if (off % 2 == 0 && off > 0)
+			off--;
+		vec[n++] = (struct slot_vec){ NULL, off, take };
+		len -= take;
+	}
+	return n;
+}
+
+static void get_all(struct slot_pool *p, struct slot_vec *vec, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		assert_int_equal(slot_get(p, NO_DEADLINE, &vec[i].slot), 0);
+}
+
+uint32_t suite_slots(struct slot_pool *p, uint32_t len, struct slot_vec *vec)
+{
+	uint32_t n = cut_even(slot_pool_size(p), len, vec);
+
+	get_all(p, vec, n);
+	return n;
+}
+
+uint32_t suite_slots_odd(struct slot_pool *p, uint32_t len, uint32_t seed, struct slot_vec *vec,
+			 uint32_t n_max)
+{
+	uint32_t n = cut_odd(slot_pool_size(p), len, seed, vec, n_max);
+
+	get_all(p, vec, n);
+	return n;
+}
+
 /* ---- handlers ---- */
 
 static uint8_t pattern(uint32_t seed, uint64_t i)
@@ -32,6 +92,38 @@ bool suite_is_pattern(const struct slot_vec *v, uint32_t n, uint32_t len, uint32
 			if (v[i].slot->data[v[i].off + k] != pattern(seed, at++))
 				return false;
 	return at == len;
+}
+
+static struct waitq gate;
+
+static void pass_gate(void)
+{
+	if (!suite_seen.gate_shut)
+		return;
+	if (++suite_seen.at_gate > suite_seen.most_at_gate)
+		suite_seen.most_at_gate = suite_seen.at_gate;
+	/* Also a request that nobody wants any more stays: that is what the gate is for. */
+	while (suite_seen.gate_shut)
+		(void)!waitq_wait(&gate, NO_DEADLINE);
+	suite_seen.at_gate--;
+}
+
+void suite_gate_shut(void)
+{
+	waitq_init(&gate);
+	suite_seen.gate_shut = true;
+}
+
+static void gate_open_fn(void *arg)
+{
+	(void)arg;
+	suite_seen.gate_shut = false;
+	waitq_wake_all(&gate);
+}
+
+void suite_gate_open(struct bed *b)
+{
+	b->at_server(b, gate_open_fn, NULL);
 }
 
 static int on_ping(struct rpc_req *r, const void *in, void *out)
@@ -88,28 +180,37 @@ static int on_write(struct rpc_req *r, const void *in, void *out)
 	const struct oss_write_req *q = in;
 	struct oss_write_rep *p = out;
 
-	if (r->bulk_len != q->len || !suite_is_pattern(r->bulk, r->n_bulk, q->len, q->flags))
+	suite_seen.writes++;
+	if (r->bulk_len != q->len || !suite_is_pattern(r->bulk, r->n_bulk, q->len, q->flags)) {
+		suite_seen.wrong_data++;
 		return -LE_CORRUPT_WIRE;
+	}
 	p->end = q->len;
 	if (q->grant_want > 0)
 		return fiber_sleep_us(q->grant_want);
 	return 0;
 }
 
-/* off: milliseconds to wait first. */
+/* off: milliseconds to wait first. flags: the seed of the pattern, SUITE_GATE, SUITE_ODD. */
 static int on_read(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_read_req *q = in;
 	struct oss_read_rep *p = out;
-	uint32_t left = q->len;
+	struct slot_pool *pool = *(struct slot_pool **)r->arg;
 
-	(void)fiber_sleep_us(q->off * 1000ull);
-	while (left > 0) {
-		struct slot *s;
-		TRY(slot_get(*(struct slot_pool **)r->arg, NO_DEADLINE, &s));
-		uint32_t len = left < SLOT_SIZE ? left : SLOT_SIZE;
-		r->reply_bulk[r->n_reply_bulk++] = (struct slot_vec){ s, 0, len };
-		left -= len;
+	suite_seen.running++;
+	if (q->off > 0)
+		(void)fiber_sleep_us(q->off * 1000ull);
+	if ((q->flags & SUITE_GATE) != 0)
+		pass_gate();
+	suite_seen.running--;
+	uint32_t size = slot_pool_size(pool);
+	uint32_t n = (q->flags & SUITE_ODD) != 0
+			     ? cut_odd(size, q->len, q->flags, r->reply_bulk, RPC_BULK_VECS_MAX)
+			     : cut_even(size, q->len, r->reply_bulk);
+	while (r->n_reply_bulk < n) {
+		TRY(slot_get(pool, NO_DEADLINE, &r->reply_bulk[r->n_reply_bulk].slot));
+		r->n_reply_bulk++;
 	}
 	suite_fill(r->reply_bulk, r->n_reply_bulk, q->flags);
 	p->end = q->len;
@@ -171,6 +272,44 @@ static void on_served(void *arg, const struct rpc_req *r, int status, uint64_t u
 
 /* ---- server and client of a test ---- */
 
+struct slot_pool *suite_pool(struct bed *b, uint32_t n_slots, enum pool_use use)
+{
+	struct slot_pool *p;
+
+	assert_int_equal(slot_pool_create(b->slot_size, n_slots, &p), 0);
+	assert_int_equal(b->transport->ops->add_pool(b->transport, p, use), 0);
+	return p;
+}
+
+void suite_spawn(struct suite_caller *a, uint32_t n, void (*fn)(void *), struct latch *done,
+		 const struct suite_caller *like)
+{
+	latch_init(done, n);
+	for (uint32_t i = 0; i < n; i++) {
+		a[i] = *like;
+		a[i].i = i;
+		a[i].done = done;
+		assert_int_equal(fiber_spawn("caller", fn, &a[i]), 0);
+	}
+}
+
+void suite_until(const uint32_t *n, uint32_t value)
+{
+	uint64_t limit_us = loop_deadline_ms(10000);
+
+	while (*(const volatile uint32_t *)n < value) {
+		assert_true(loop_now_us() < limit_us);
+		(void)fiber_sleep_us(50);
+	}
+}
+
+uint64_t suite_random(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	return *state ^= *state << 17;
+}
+
 struct starting {
 	struct bed *bed;
 	const struct rpc_server_options *opts;
@@ -183,9 +322,13 @@ static void start_fn(void *arg)
 	struct bed *b = st->bed;
 	struct rpc_server_options o = *st->opts;
 
-	assert_int_equal(slot_pool_create(SLOT_SIZE, 80, &b->server_pool), 0);
-	if (o.bulk_pool == NULL)
+	if (o.bulk_pool == NULL) {
+		/* The server registers it. */
+		assert_int_equal(slot_pool_create(b->slot_size, b->n_slots, &b->server_pool), 0);
 		o.bulk_pool = b->server_pool;
+	} else {
+		b->server_pool = suite_pool(b, b->n_slots, POOL_SOURCE);
+	}
 	o.arg = &b->server_pool;
 	assert_int_equal(rpc_server_create(&o, &b->server), 0);
 	snprintf(b->addrs, sizeof(b->addrs), "%s", rpc_server_addrs(b->server));
@@ -286,17 +429,21 @@ int suite_nap(struct rpc_client *c, uint64_t nap_ms, uint64_t deadline_ms)
 	return rc;
 }
 
-uint32_t suite_slots(struct slot_pool *p, uint32_t len, struct slot_vec *vec)
+int suite_body(struct rpc_client *c, uint32_t len, uint64_t deadline_ms)
 {
-	uint32_t n = 0;
+	struct mds_readlink_req q = { .ino = { len } };
+	struct mds_readlink_rep p;
+	struct rpc_call call = { .op = OP_mds_readlink, .req = &q, .rep = &p,
+				 .deadline_us = loop_deadline_ms(deadline_ms) };
+	int rc = rpc_call(c, &call);
 
-	while (len > 0) {
-		struct slot *s;
-		assert_int_equal(slot_get(p, NO_DEADLINE, &s), 0);
-		vec[n] = (struct slot_vec){ s, 0, len < SLOT_SIZE ? len : SLOT_SIZE };
-		len -= vec[n++].len;
-	}
-	return n;
+	if (rc == 0)
+		assert_int_equal(p.target.len, len);
+	for (uint32_t k = 0; rc == 0 && k < len; k++)
+		if (((const char *)p.target.data)[k] != 'x')
+			rc = -LE_CORRUPT_WIRE;
+	rpc_call_fini(&call);
+	return rc;
 }
 
 void suite_slots_put(struct slot_vec *vec, uint32_t n)

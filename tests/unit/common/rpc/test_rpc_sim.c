@@ -68,7 +68,7 @@ static void client_main(struct loop *l, void *arg)
 	struct bed *b = &r->bed;
 
 	(void)l;
-	assert_int_equal(slot_pool_create(SLOT_SIZE, 80, &b->client_pool), 0);
+	b->client_pool = suite_pool(b, b->n_slots, POOL_REMOTE);
 	r->test(b);
 	slot_pool_destroy(b->client_pool);
 	r->ended = true;
@@ -87,6 +87,10 @@ static uint64_t run_seed(uint64_t seed, void (*test)(struct bed *b))
 				   .at_server = at_server,
 				   .crash_server = crash_server,
 				   .partition = partition,
+				   .unbounded = true,
+				   .slot_size = SLOT_SIZE,
+				   .n_slots = 80,
+				   .scale = 1,
 				   .key = { { 1, 2, 3 } },
 				   .cluster = { { 7, 7 } } },
 			  .test = test };

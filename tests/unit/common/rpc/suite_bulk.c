@@ -1,0 +1,116 @@
+/* Bulk data of every size up to the largest, at odd offsets over many slots, both ways. */
+#include "tests/unit/common/rpc/suite.h"
+
+#define BIG_SLOT ((1u << 20) + (64u << 10))
+#define BIG_MAX  (64u << 20)
+#define BULK_MS  60000
+
+static void both_ways(struct bed *b, struct rpc_client *c, uint32_t len, uint32_t seed)
+{
+	static struct slot_vec vec[RPC_BULK_VECS_MAX];
+	uint32_t n = suite_slots_odd(b->client_pool, len, seed, vec, RPC_BULK_VECS_MAX);
+
+	suite_fill(vec, n, seed);
+	assert_int_equal(suite_write(c, len, seed, vec, n, BULK_MS), 0);
+	assert_int_equal(suite_read(c, len, seed | SUITE_ODD, vec, n, BULK_MS), 0);
+	suite_slots_put(vec, n);
+}
+
+static void with_big_slots(struct bed *b, void (*fn)(struct bed *b, struct rpc_client *c))
+{
+	uint32_t slot_size = b->slot_size;
+	struct slot_pool *usual = b->client_pool;
+
+	b->slot_size = BIG_SLOT;
+	/* As many pieces as a frame may have, and nothing to spare. */
+	uint32_t n_slots = b->n_slots;
+	b->n_slots = RPC_BULK_VECS_MAX;
+	b->client_pool = suite_pool(b, RPC_BULK_VECS_MAX, POOL_REMOTE);
+	struct rpc_server_options o = suite_server_options(b);
+	o.bulk_max = BIG_MAX;
+	suite_server_start(b, &o);
+	struct rpc_client *c = suite_client(b);
+	fn(b, c);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+	slot_pool_destroy(b->client_pool);
+	b->client_pool = usual;
+	b->slot_size = slot_size;
+	b->n_slots = n_slots;
+}
+
+static void every_size(struct bed *b, struct rpc_client *c)
+{
+	uint64_t rng = 42;
+
+	for (uint32_t len = 0; len < 70; len++)
+		both_ways(b, c, len, len + 1);
+	for (uint32_t bits = 7; bits <= 23; bits++)
+		for (int d = -1; d <= 1; d++)
+			both_ways(b, c, (1u << bits) + (uint32_t)d, bits);
+	for (uint32_t i = 0; i < 20 * b->scale; i++)
+		both_ways(b, c, (uint32_t)(suite_random(&rng) % (4u << 20)), 100 + i);
+}
+
+static void largest(struct bed *b, struct rpc_client *c)
+{
+	static const uint32_t sizes[] = {(32u << 20) - 1, BIG_MAX - 1, BIG_MAX};
+
+	for (uint32_t i = 0; i < 3; i++)
+		both_ways(b, c, sizes[i], 7 + i);
+	/* One byte more fits no frame; the connection goes on. */
+	static struct slot_vec vec[RPC_BULK_VECS_MAX];
+	uint32_t n = suite_slots(b->client_pool, BIG_MAX, vec);
+	vec[n - 1].len++;
+	assert_int_equal(suite_write(c, BIG_MAX + 1, 0, vec, n, BULK_MS), -LE_TOO_BIG);
+	suite_slots_put(vec, n);
+	both_ways(b, c, 4097, 3);
+}
+
+static void test_bulk_every_size(struct bed *b)
+{
+	with_big_slots(b, every_size);
+}
+
+static void test_bulk_largest(struct bed *b)
+{
+	with_big_slots(b, largest);
+}
+
+/* Nothing but the pieces is touched. */
+static void test_bulk_edges(struct bed *b)
+{
+	struct slot_vec vec[RPC_BULK_VECS_MAX], all[RPC_BULK_VECS_MAX], one;
+
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	for (uint32_t i = 0; i < 16; i++) {
+		uint32_t n = suite_slots_odd(b->client_pool, 300000 + 4099 * i, i + 1, vec, 16);
+		for (uint32_t k = 0; k < n; k++) {
+			all[k] = (struct slot_vec){vec[k].slot, 0, b->slot_size};
+			suite_fill(&all[k], 1, 1000 + k);
+		}
+		assert_int_equal(suite_read(c, 300000 + 4099 * i, i | SUITE_ODD, vec, n, BULK_MS),
+				 0);
+		/* Put back what was before: then all is as it was, or more was touched. */
+		for (uint32_t k = 0; k < n; k++) {
+			struct slot *tmp;
+			assert_int_equal(slot_get(b->client_pool, NO_DEADLINE, &tmp), 0);
+			one = (struct slot_vec){tmp, 0, b->slot_size};
+			suite_fill(&one, 1, 1000 + k);
+			memcpy(vec[k].slot->data + vec[k].off, tmp->data + vec[k].off, vec[k].len);
+			slot_unref(tmp);
+			assert_true(suite_is_pattern(&all[k], 1, b->slot_size, 1000 + k));
+		}
+		suite_slots_put(vec, n);
+	}
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+const struct suite_test suite_bulk_tests[] = {
+	{"bulk_every_size", test_bulk_every_size},
+	{"bulk_largest", test_bulk_largest},
+	{"bulk_edges", test_bulk_edges},
+	{NULL, NULL},
+};

@@ -1,0 +1,419 @@
+/*
+ * Processes that are killed at every stage. The other end of the connection is this program,
+ * started again: it ends itself by SIGKILL before or after its n-th operation on the transport, for
+ * all n until the script runs through; then at moments in the middle of bulk transfers.
+ */
+#include "tests/unit/common/rpc/suite.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define KILL_LEN  ((4u << 20) + 777u)
+#define KILL_MS   20000
+#define STEPS_MAX 400u
+#define MOMENTS   12u
+
+extern char **environ;
+
+/* ---- in the child ---- */
+
+static struct {
+	bool server;
+	const char *addr;
+	uint32_t die_at_op;    /* 0: never */
+	uint32_t die_after_us; /* from the first bulk data on; 0: never */
+	uint32_t n_ops;
+	bool armed;
+	const struct transport_ops *real;
+	struct transport_ops ops;
+} child;
+
+static void step(void)
+{
+	if (++child.n_ops == child.die_at_op)
+		kill(getpid(), SIGKILL);
+}
+
+static void bulk_begins(void)
+{
+	struct itimerval it = {
+		.it_value = {child.die_after_us / 1000000, child.die_after_us % 1000000}};
+
+	if (child.armed || child.die_after_us == 0)
+		return;
+	child.armed = true;
+	/* SIGALRM ends the process as SIGKILL does: nobody catches it. */
+	setitimer(ITIMER_REAL, &it, NULL);
+}
+
+static int hook_connect(struct transport *t, const char *addr, uint64_t deadline_us,
+			struct link **ret_link)
+{
+	step();
+	int rc = child.real->connect(t, addr, deadline_us, ret_link);
+	if (rc == 0)
+		(*ret_link)->ops = &child.ops;
+	step();
+	return rc;
+}
+
+static int hook_accept(struct listener *ls, struct link **ret_link)
+{
+	int rc = child.real->accept(ls, ret_link);
+
+	if (rc == 0)
+		(*ret_link)->ops = &child.ops;
+	step();
+	return rc;
+}
+
+static int hook_send(struct link *k, const struct link_tx *tx, uint64_t deadline_us)
+{
+	if (tx->n_bulk > 0 || tx->n_bulk_in > 0)
+		bulk_begins();
+	step();
+	int rc = child.real->send(k, tx, deadline_us);
+	step();
+	return rc;
+}
+
+static int hook_recv(struct link *k, struct link_rx *ret_rx)
+{
+	int rc = child.real->recv(k, ret_rx);
+
+	step();
+	return rc;
+}
+
+static int hook_recv_bulk(struct link *k, const struct link_rx *rx, const struct slot_vec *vec,
+			  uint32_t n)
+{
+	bulk_begins();
+	step();
+	int rc = child.real->recv_bulk(k, rx, vec, n);
+	step();
+	return rc;
+}
+
+/* Links check their own magic number, not their table, so theirs may be replaced. */
+static void hook(struct transport *t)
+{
+	child.real = t->ops;
+	child.ops = *t->ops;
+	child.ops.connect = hook_connect;
+	child.ops.accept = hook_accept;
+	child.ops.send = hook_send;
+	child.ops.recv = hook_recv;
+	child.ops.recv_bulk = hook_recv_bulk;
+	t->ops = &child.ops;
+}
+
+static int callback(void *arg, struct rpc_client *c, uint16_t op, const void *req, void *rep)
+{
+	(void)arg, (void)c, (void)op, (void)req, (void)rep;
+	return 0;
+}
+
+static int ask_for_callback(struct rpc_client *c)
+{
+	struct mds_map_get_req q = {0};
+	struct mds_map_get_rep p;
+	struct rpc_call call = {.op = OP_mds_map_get,
+				.req = &q,
+				.rep = &p,
+				.deadline_us = loop_deadline_ms(KILL_MS)};
+	int rc = rpc_call(c, &call);
+
+	rpc_call_fini(&call);
+	return rc;
+}
+
+/* One of each kind; the first failure ends it. */
+static int script(struct rpc_client *c, struct slot_vec *vec, uint32_t n)
+{
+	TRY(suite_ping(c, 1, KILL_MS));
+	suite_fill(vec, n, 1);
+	TRY(suite_write(c, KILL_LEN, 1, vec, n, KILL_MS));
+	TRY(suite_read(c, KILL_LEN, 2 | SUITE_ODD, vec, n, KILL_MS));
+	TRY(ask_for_callback(c));
+	return suite_body(c, 100000, KILL_MS);
+}
+
+static void child_client(struct bed *b)
+{
+	struct slot_vec vec[RPC_BULK_VECS_MAX];
+	struct rpc_client_options o;
+
+	snprintf(b->addrs, sizeof(b->addrs), "%s", child.addr);
+	suite_client_options(b, &o);
+	o.callback = callback;
+	struct rpc_client *c = suite_client_of(&o);
+	uint32_t n = suite_slots_odd(b->client_pool, KILL_LEN, 9, vec, RPC_BULK_VECS_MAX);
+	int rc = script(c, vec, n);
+	if (rc < 0)
+		fprintf(stderr, "suite-peer: %s\n", status_name(rc));
+	/* Cleaning up is for those who are not killed. */
+	suite_slots_put(vec, n);
+	rpc_client_destroy(c);
+	if (rc < 0)
+		_exit(3);
+}
+
+/* Until the parent kills it. */
+static void child_server(struct bed *b)
+{
+	suite_server_start(b, NULL);
+	if (dprintf(1, "%s\n", b->addrs) < 0)
+		_exit(3);
+	for (;;)
+		(void)fiber_sleep_us(1000000);
+}
+
+static void child_main(struct bed *b)
+{
+	hook(b->transport);
+	if (child.server)
+		child_server(b);
+	else
+		child_client(b);
+}
+
+int suite_peer_main(int argc, char **argv, const struct suite_real *how)
+{
+	if (argc != 6 || strcmp(argv[1], "suite-peer") != 0)
+		return -1;
+	child.server = strcmp(argv[2], "server") == 0;
+	child.addr = argv[3];
+	child.die_at_op = (uint32_t)strtoul(argv[4], NULL, 10);
+	child.die_after_us = (uint32_t)strtoul(argv[5], NULL, 10);
+	suite_real_run(how, child_main);
+	return 0;
+}
+
+/* ---- in the parent ---- */
+
+struct peer {
+	pid_t pid;
+	int out;
+};
+
+static struct peer start_peer(struct bed *b, bool server, uint32_t die_at_op, uint32_t die_after_us)
+{
+	posix_spawn_file_actions_t fa;
+	char op[16], us[16];
+	char *argv[] = {(char *)b->program,
+			"suite-peer",
+			server ? "server" : "client",
+			server ? "-" : b->addrs,
+			op,
+			us,
+			NULL};
+	struct peer p;
+	int fd[2];
+
+	snprintf(op, sizeof(op), "%u", die_at_op);
+	snprintf(us, sizeof(us), "%u", die_after_us);
+	assert_int_equal(pipe2(fd, O_CLOEXEC | O_NONBLOCK), 0);
+	posix_spawn_file_actions_init(&fa);
+	posix_spawn_file_actions_adddup2(&fa, fd[1], 1);
+	/* Not fork: a copy of registered memory is what devices do not like. */
+	assert_int_equal(posix_spawn(&p.pid, b->program, &fa, NULL, argv, environ), 0);
+	posix_spawn_file_actions_destroy(&fa);
+	close(fd[1]);
+	p.out = fd[0];
+	return p;
+}
+
+/* The address it listens on; false: it died before. */
+static bool peer_addr(struct peer *p, char *buf, size_t size)
+{
+	uint64_t limit_us = loop_deadline_ms(KILL_MS);
+	size_t have = 0;
+
+	for (;;) {
+		ssize_t n = read(p->out, buf + have, size - 1 - have);
+		if (n == 0)
+			return false;
+		if (n > 0)
+			have += (size_t)n;
+		buf[have] = 0;
+		if (have > 0 && buf[have - 1] == '\n') {
+			buf[have - 1] = 0;
+			return true;
+		}
+		assert_true(n > 0 || errno == EAGAIN);
+		assert_true(loop_now_us() < limit_us);
+		(void)fiber_sleep_us(200);
+	}
+}
+
+/* Waits for its end: true if it ran through. The well-behaved client beside it is served all the
+ * time. */
+static bool peer_end(struct peer *p, struct rpc_client *beside)
+{
+	uint64_t limit_us = loop_deadline_ms(2 * KILL_MS);
+	int status;
+
+	while (waitpid(p->pid, &status, WNOHANG) == 0) {
+		assert_true(loop_now_us() < limit_us);
+		if (beside != NULL)
+			assert_int_equal(suite_ping(beside, 1, KILL_MS), 0);
+		(void)fiber_sleep_us(200);
+	}
+	close(p->out);
+	if (WIFSIGNALED(status))
+		assert_true(WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGALRM);
+	else
+		assert_int_equal(WEXITSTATUS(status), 0);
+	return WIFEXITED(status);
+}
+
+/* Everything of a client that is gone is given back, and no part of its data was taken for all. */
+static void after_client(struct bed *b, struct rpc_client *beside)
+{
+	uint64_t limit_us = loop_deadline_ms(KILL_MS);
+
+	while (suite_seen.closed + 1 < suite_seen.opened ||
+	       slot_pool_free(b->server_pool) < slot_pool_total(b->server_pool)) {
+		assert_true(loop_now_us() < limit_us);
+		(void)fiber_sleep_us(200);
+	}
+	assert_int_equal(suite_seen.wrong_data, 0);
+	assert_int_equal(suite_ping(beside, 1, KILL_MS), 0);
+}
+
+static void test_killed_client(struct bed *b)
+{
+	uint32_t n = 0;
+	bool through = false;
+
+	if (b->program == NULL)
+		return;
+	suite_server_start(b, NULL);
+	struct rpc_client *beside = suite_client(b);
+	assert_int_equal(suite_ping(beside, 1, KILL_MS), 0);
+	while (!through) {
+		struct peer p = start_peer(b, false, ++n, 0);
+		assert_true(n < STEPS_MAX);
+		through = peer_end(&p, beside);
+		after_client(b, beside);
+	}
+	/* Four of the handshake, two or more for each call, connect twice. */
+	assert_true(n > 20);
+	rpc_client_destroy(beside);
+	suite_server_stop(b, 1000);
+}
+
+static uint64_t whole_us(struct bed *b, struct rpc_client *c)
+{
+	struct slot_vec vec[RPC_BULK_VECS_MAX];
+	uint32_t n = suite_slots_odd(b->client_pool, KILL_LEN, 9, vec, RPC_BULK_VECS_MAX);
+
+	fiber_yield();
+	uint64_t t = loop_now_us();
+	assert_int_equal(suite_read(c, KILL_LEN, 2 | SUITE_ODD, vec, n, KILL_MS), 0);
+	suite_fill(vec, n, 1);
+	assert_int_equal(suite_write(c, KILL_LEN, 1, vec, n, KILL_MS), 0);
+	fiber_yield();
+	suite_slots_put(vec, n);
+	return loop_now_us() - t;
+}
+
+static void test_killed_client_in_bulk(struct bed *b)
+{
+	if (b->program == NULL)
+		return;
+	suite_server_start(b, NULL);
+	struct rpc_client *beside = suite_client(b);
+	uint64_t us = whole_us(b, beside);
+	for (uint32_t i = 1; i <= MOMENTS * b->scale; i++) {
+		struct peer p =
+			start_peer(b, false, 0, (uint32_t)(us * i / (MOMENTS * b->scale)) + 1);
+		(void)peer_end(&p, beside);
+		after_client(b, beside);
+	}
+	rpc_client_destroy(beside);
+	suite_server_stop(b, 1000);
+}
+
+/* The server dies under a client: every call ends, no buffer is touched afterwards. True: it did
+ * not die. */
+static bool with_dying_server(struct bed *b, uint32_t die_at_op, uint32_t die_after_us,
+			      uint64_t patience_ms)
+{
+	struct peer p = start_peer(b, true, die_at_op, die_after_us);
+	struct slot_vec vec[RPC_BULK_VECS_MAX];
+	struct rpc_client_options o;
+
+	if (!peer_addr(&p, b->addrs, sizeof(b->addrs))) {
+		(void)peer_end(&p, NULL);
+		return false;
+	}
+	suite_client_options(b, &o);
+	o.callback = callback;
+	o.connect_timeout_ms = 500;
+	struct rpc_client *c = suite_client_of(&o);
+	uint32_t n = suite_slots_odd(b->client_pool, KILL_LEN, 9, vec, RPC_BULK_VECS_MAX);
+	uint64_t limit_us = loop_deadline_ms(patience_ms + KILL_MS / 2);
+	fiber_set_deadline(loop_deadline_ms(patience_ms));
+	int rc = script(c, vec, n);
+	fiber_set_deadline(NO_DEADLINE);
+	assert_true(loop_now_us() < limit_us);
+	suite_fill(vec, n, 99);
+	if (rc == 0)
+		kill(p.pid, SIGKILL);
+	(void)peer_end(&p, NULL);
+	assert_true(rc == 0 || rc == -LE_DISCONNECTED || rc == -LE_CONNREFUSED ||
+		    rc == -LE_TIMEDOUT);
+	rpc_client_destroy(c);
+	assert_true(suite_is_pattern(vec, n, KILL_LEN, 99));
+	suite_slots_put(vec, n);
+	assert_int_equal(slot_pool_free(b->client_pool), slot_pool_total(b->client_pool));
+	return rc == 0;
+}
+
+/* How long the script takes, several times over. */
+static uint64_t patience(struct bed *b)
+{
+	uint64_t t = loop_now_us();
+
+	assert_true(with_dying_server(b, 0, 0, KILL_MS));
+	return (loop_now_us() - t) * 3 / 1000 + 20;
+}
+
+static void test_killed_server(struct bed *b)
+{
+	uint32_t n = 0;
+
+	if (b->program == NULL)
+		return;
+	uint64_t patience_ms = patience(b);
+	while (!with_dying_server(b, ++n, 0, patience_ms))
+		assert_true(n < STEPS_MAX);
+	assert_true(n > 15);
+}
+
+static void test_killed_server_in_bulk(struct bed *b)
+{
+	if (b->program == NULL)
+		return;
+	uint64_t patience_ms = patience(b), us = patience_ms * 300;
+	for (uint32_t i = 1; i <= MOMENTS * b->scale; i++)
+		(void)with_dying_server(b, 0, (uint32_t)(us * i / (MOMENTS * b->scale)) + 1,
+					patience_ms);
+}
+
+const struct suite_test suite_kill_tests[] = {
+	{"killed_client", test_killed_client},
+	{"killed_client_in_bulk", test_killed_client_in_bulk},
+	{"killed_server", test_killed_server},
+	{"killed_server_in_bulk", test_killed_server_in_bulk},
+	{NULL, NULL},
+};
