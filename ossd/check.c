@@ -27,24 +27,24 @@ struct check {
 	/* One batch of decoded records, whose data is read after the scan (which must not yield).
 	 */
 	bool verify;
-	struct chunk_id ids[CHECK_BATCH];
+	struct chunk_key ids[CHECK_BATCH];
 	struct chunk_record *recs[CHECK_BATCH];
 	uint32_t n;
 	struct slot_pool *pool;
 	struct slot *buf;
 };
 
-static void chunk_problem(struct check *c, const struct chunk_id *id, int block, const char *what)
+static void chunk_problem(struct check *c, const struct chunk_key *id, int block, const char *what)
 {
 	c->problems++;
-	fprintf(c->report, "inode=%llu gen=%u chunk=%llu", (unsigned long long)id->ino.v, id->gen,
-		(unsigned long long)id->idx);
+	fprintf(c->report, "chain=%u inode=%llu gen=%u chunk=%llu", id->chain,
+		(unsigned long long)id->ino.v, id->gen, (unsigned long long)id->idx);
 	if (block >= 0)
 		fprintf(c->report, " block=%d", block);
 	fprintf(c->report, ": %s\n", what);
 }
 
-static void check_extents(struct check *c, const struct chunk_id *id, const struct chunk_record *r)
+static void check_extents(struct check *c, const struct chunk_key *id, const struct chunk_record *r)
 {
 	for (uint32_t i = 0; i < r->n_blocks; i++) {
 		const struct chunk_block *b = &r->blocks[i];
@@ -63,10 +63,11 @@ static void check_extents(struct check *c, const struct chunk_id *id, const stru
 static int check_chunk(struct check *c, const void *key, size_t key_len, const void *value,
 		       size_t len)
 {
-	struct chunk_id id = {0};
+	struct chunk_key id = {0};
 	struct chunk_record *r = c->recs[c->n];
+	struct chunk_summary_info info;
 
-	if (chunk_key_decode(key, key_len, &id) < 0) {
+	if (chunk_row_decode(ROW_CHUNK, key, key_len, &id) < 0) {
 		c->problems++;
 		fprintf(c->report, "a key of %zu bytes is no chunk's\n", key_len);
 		return 0;
@@ -76,11 +77,36 @@ static int check_chunk(struct check *c, const void *key, size_t key_len, const v
 		chunk_problem(c, &id, -1, "its record is damaged");
 		return 0;
 	}
+	if (chunk_record_summary(&id, value, len, &info) < 0 || info.sum != chunk_record_sum(r))
+		chunk_problem(c, &id, -1, "its content sum is not that of its blocks");
 	if (r->version == 0)
 		chunk_problem(c, &id, -1, "its version is 0");
 	check_extents(c, &id, r);
 	c->ids[c->n++] = id;
 	return 0;
+}
+
+/* Rows that say something about a chunk or a chain, besides its records. */
+static bool chain_row_valid(enum row_kind kind, const void *key, size_t key_len, const void *value,
+			    size_t len)
+{
+	struct chain_info info;
+	struct chunk_key k;
+	struct wire_r r;
+	uint32_t chain, epoch;
+	uint64_t version;
+
+	if (kind == ROW_PENDING || kind == ROW_CHANGED)
+		return chunk_row_decode(kind, key, key_len, &k) == 0 && len == 0;
+	if (chain_row_decode(kind, key, key_len, &chain) < 0)
+		return false;
+	if (kind == ROW_LOG)
+		return log_value_decode(value, len, &epoch) == 0;
+	if (kind == ROW_FLOOR)
+		return floor_value_decode(value, len, &version) == 0;
+	wire_r_init(&r, value, len);
+	wire_get_chain_info(&r, &info);
+	return r.status == 0 && info.id == chain;
 }
 
 static int check_row(void *arg, const void *key, size_t key_len, const void *value, size_t len)
@@ -91,15 +117,26 @@ static int check_row(void *arg, const void *key, size_t key_len, const void *val
 	c->next[key_len] = 0;
 	c->next_len = key_len + 1;
 	switch (*(const uint8_t *)key) {
-	case 'K':
+	case ROW_CHUNK:
 		return check_chunk(c, key, key_len, value, len);
-	case 'R':
+	case ROW_REPLAY:
 		if (replay_load(&c->replay, key, key_len, value, len) < 0) {
 			c->problems++;
 			fprintf(c->report, "a remembered answer is damaged\n");
 		}
 		return 0;
-	case 'M':
+	case ROW_META:
+		return 0;
+	case ROW_PENDING:
+	case ROW_CHANGED:
+	case ROW_LOG:
+	case ROW_CHAIN:
+	case ROW_FLOOR:
+		if (!chain_row_valid(*(const uint8_t *)key, key, key_len, value, len)) {
+			c->problems++;
+			fprintf(c->report, "a row of kind %c is damaged\n",
+				*(const char *)key);
+		}
 		return 0;
 	}
 	c->problems++;
@@ -107,7 +144,7 @@ static int check_row(void *arg, const void *key, size_t key_len, const void *val
 	return 0;
 }
 
-static void check_data(struct check *c, const struct chunk_id *id, const struct chunk_record *r)
+static void check_data(struct check *c, const struct chunk_key *id, const struct chunk_record *r)
 {
 	for (uint32_t i = 0; i < r->n_blocks; i++) {
 		const struct chunk_block *b = &r->blocks[i];

@@ -92,16 +92,6 @@ void chunk_record_unref(struct chunk_cache *c, struct chunk_record *r)
 
 /* ---- entries ---- */
 
-static uint64_t id_hash(const struct chunk_id *id)
-{
-	return hash_u64_2(hash_u64_2(id->ino.v, id->gen), id->idx);
-}
-
-static bool id_equal(const struct chunk_id *a, const struct chunk_id *b)
-{
-	return a->ino.v == b->ino.v && a->gen == b->gen && a->idx == b->idx;
-}
-
 void chunk_cache_init(struct chunk_cache *c, uint64_t bytes_max)
 {
 	*c = (struct chunk_cache){.bytes_max = bytes_max};
@@ -143,14 +133,14 @@ static void evict(struct chunk_cache *c)
 	}
 }
 
-struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_id *id)
+struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_key *id)
 {
-	uint64_t hash = id_hash(id);
+	uint64_t hash = chunk_key_hash(id);
 	struct chunk_ent *e;
 
 	for (struct hmap_node *n = hmap_find(&c->map, hash); n; n = hmap_find_next(n)) {
 		e = container_of(n, struct chunk_ent, node);
-		if (id_equal(&e->id, id)) {
+		if (chunk_key_equal(&e->id, id)) {
 			e->refs++;
 			list_remove(&e->lru);
 			return e;

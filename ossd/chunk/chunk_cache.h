@@ -20,7 +20,7 @@
 struct chunk_ent {
 	struct hmap_node node;
 	struct list lru; /* in the cache's list while refs is 0 and nothing is pending */
-	struct chunk_id id;
+	struct chunk_key id;
 	struct fmutex lock;        /* writers of this chunk */
 	struct chunk_record *rec;  /* committed; NULL: no such chunk (if known) */
 	struct chunk_record *pend; /* newest, not committed yet; NULL: deletion (if n_pend) */
@@ -42,7 +42,7 @@ void chunk_cache_init(struct chunk_cache *c, uint64_t bytes_max);
 void chunk_cache_fini(struct chunk_cache *c);
 
 /* Found or made, one reference for the caller. NULL without memory. */
-struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_id *id);
+struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_key *id);
 void chunk_ent_put(struct chunk_cache *c, struct chunk_ent *e);
 /* After a commit: rec (a reference is taken over, NULL for a deletion) is what the index has. */
 void chunk_ent_committed(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec);

@@ -11,33 +11,33 @@
 
 struct walk {
 	struct chunk_store *s;
-	uint8_t key[CHUNK_KEY_SIZE + 1]; /* where to go on */
+	uint8_t key[CHUNK_ROW_SIZE + 1]; /* where to go on */
 	size_t key_len;
-	uint8_t end[CHUNK_KEY_SIZE + 1]; /* exclusive */
+	uint8_t end[CHUNK_ROW_SIZE + 1]; /* exclusive */
 	bool more;
 	/* what to do with a row */
-	int (*row)(struct walk *w, const struct chunk_id *id, const void *value, size_t len);
+	int (*row)(struct walk *w, const struct chunk_key *id, const void *value, size_t len);
 	void *arg;
 };
 
-/* Chunks [first, last] of one inode generation (or of everything between two ids). */
-static void walk_init(struct walk *w, struct chunk_store *s, const struct chunk_id *first,
-		      const struct chunk_id *last)
+/* Chunks [first, last] of one inode generation (or of everything between two ids of a chain). */
+static void walk_init(struct walk *w, struct chunk_store *s, const struct chunk_key *first,
+		      const struct chunk_key *last)
 {
 	w->s = s;
 	w->more = true;
-	chunk_key_encode(first, w->key);
-	w->key_len = CHUNK_KEY_SIZE;
-	chunk_key_encode(last, w->end);
-	w->end[CHUNK_KEY_SIZE] = 0;
+	chunk_row_encode(ROW_CHUNK, first, w->key);
+	w->key_len = CHUNK_ROW_SIZE;
+	chunk_row_encode(ROW_CHUNK, last, w->end);
+	w->end[CHUNK_ROW_SIZE] = 0;
 }
 
 static int walk_row(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
 	struct walk *w = arg;
-	struct chunk_id id;
+	struct chunk_key id;
 
-	TRY(chunk_key_decode(key, key_len, &id));
+	TRY(chunk_row_decode(ROW_CHUNK, key, key_len, &id));
 	memcpy(w->key, key, key_len);
 	w->key[key_len] = 0;
 	w->key_len = key_len + 1;
@@ -54,11 +54,11 @@ static int walk_step(struct walk *w, uint32_t max)
 /* ---- changes ---- */
 
 struct ids {
-	struct chunk_id id[STEP];
+	struct chunk_key id[STEP];
 	uint32_t n;
 };
 
-static int collect(struct walk *w, const struct chunk_id *id, const void *value, size_t len)
+static int collect(struct walk *w, const struct chunk_key *id, const void *value, size_t len)
 {
 	struct ids *ids = w->arg;
 
@@ -70,7 +70,7 @@ static int collect(struct walk *w, const struct chunk_id *id, const void *value,
 
 struct edit {
 	/* Begins the change of one chunk. */
-	int (*begin)(const struct edit *e, struct chunk_store *s, const struct chunk_id *id,
+	int (*begin)(const struct edit *e, struct chunk_store *s, const struct chunk_key *id,
 		     struct chunk_tx *tx);
 	uint32_t chunk_size;
 	uint64_t off, end; /* of the file */
@@ -97,8 +97,8 @@ static int edit_step(struct chunk_store *s, const struct edit *e, const struct i
 	return rc;
 }
 
-static int edit_range(struct chunk_store *s, const struct edit *e, const struct chunk_id *first,
-		      const struct chunk_id *last, uint64_t *ret_n)
+static int edit_range(struct chunk_store *s, const struct edit *e, const struct chunk_key *first,
+		      const struct chunk_key *last, uint64_t *ret_n)
 {
 	struct ids ids;
 	struct walk w = {.row = collect, .arg = &ids};
@@ -116,22 +116,25 @@ static int edit_range(struct chunk_store *s, const struct edit *e, const struct 
 	return 0;
 }
 
-static int begin_remove(const struct edit *e, struct chunk_store *s, const struct chunk_id *id,
+static int begin_remove(const struct edit *e, struct chunk_store *s, const struct chunk_key *id,
 			struct chunk_tx *tx)
 {
 	(void)e;
 	return chunk_trim_begin(s, id, 0, tx);
 }
 
-int chunk_remove_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint64_t *ret_n)
+int chunk_remove_file(struct chunk_store *s, const struct chunk_key *file, uint64_t *ret_n)
 {
 	struct edit e = {.begin = begin_remove};
-	struct chunk_id first = {ino, gen, 0}, last = {ino, gen, UINT64_MAX};
+	struct chunk_key first = *file, last = *file;
+
+	first.idx = 0;
+	last.idx = UINT64_MAX;
 
 	return edit_range(s, &e, &first, &last, ret_n);
 }
 
-static int begin_trim(const struct edit *e, struct chunk_store *s, const struct chunk_id *id,
+static int begin_trim(const struct edit *e, struct chunk_store *s, const struct chunk_key *id,
 		      struct chunk_tx *tx)
 {
 	uint64_t start = id->idx * e->chunk_size;
@@ -139,19 +142,20 @@ static int begin_trim(const struct edit *e, struct chunk_store *s, const struct 
 	return chunk_trim_begin(s, id, start >= e->off ? 0 : (uint32_t)(e->off - start), tx);
 }
 
-int chunk_trim_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
+int chunk_trim_file(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
 		    uint64_t size, uint64_t *ret_n)
 {
 	struct edit e = {.begin = begin_trim, .chunk_size = chunk_size, .off = size};
-	struct chunk_id first = {ino, gen, 0}, last = {ino, gen, UINT64_MAX};
+	struct chunk_key first = *file, last = *file;
 
 	if (!chunk_size_valid(chunk_size) || size > LEAT_FILE_SIZE_MAX)
 		return -LE_INVAL;
 	first.idx = size / chunk_size;
+	last.idx = UINT64_MAX;
 	return edit_range(s, &e, &first, &last, ret_n);
 }
 
-static int begin_punch(const struct edit *e, struct chunk_store *s, const struct chunk_id *id,
+static int begin_punch(const struct edit *e, struct chunk_store *s, const struct chunk_key *id,
 		       struct chunk_tx *tx)
 {
 	uint64_t start = id->idx * e->chunk_size;
@@ -162,11 +166,11 @@ static int begin_punch(const struct edit *e, struct chunk_store *s, const struct
 	return chunk_punch_begin(s, id, (uint32_t)from, (uint32_t)(to - from), tx);
 }
 
-int chunk_punch_file(struct chunk_store *s, const struct chunk_id *file, uint32_t chunk_size,
+int chunk_punch_file(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
 		     uint64_t off, uint64_t len, uint64_t *ret_n)
 {
 	struct edit e = {.begin = begin_punch, .chunk_size = chunk_size, .off = off};
-	struct chunk_id first = *file, last = *file;
+	struct chunk_key first = *file, last = *file;
 
 	if (!chunk_size_valid(chunk_size) || off > LEAT_FILE_SIZE_MAX || len == 0)
 		return -LE_INVAL;
@@ -185,7 +189,7 @@ struct stat_walk {
 	uint32_t chunk_size;
 };
 
-static int stat_row(struct walk *w, const struct chunk_id *id, const void *value, size_t len)
+static int stat_row(struct walk *w, const struct chunk_key *id, const void *value, size_t len)
 {
 	struct stat_walk *sw = w->arg;
 	struct chunk_summary_info info;
@@ -203,13 +207,15 @@ static int stat_row(struct walk *w, const struct chunk_id *id, const void *value
 	return 0;
 }
 
-int chunk_stat(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
+int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
 	       struct chunk_stat *ret_stat)
 {
 	struct stat_walk sw = {.chunk_size = chunk_size};
 	struct walk w = {.row = stat_row, .arg = &sw};
-	struct chunk_id first = {ino, gen, 0}, last = {ino, gen, UINT64_MAX};
+	struct chunk_key first = *file, last = *file;
 
+	first.idx = 0;
+	last.idx = UINT64_MAX;
 	/* So that a size that is told is a size that stays. */
 	TRY(group_commit_barrier(&s->gc));
 	walk_init(&w, s, &first, &last);
@@ -224,27 +230,28 @@ struct list_walk {
 	void *arg;
 };
 
-static int list_row(struct walk *w, const struct chunk_id *id, const void *value, size_t len)
+static int list_row(struct walk *w, const struct chunk_key *id, const void *value, size_t len)
 {
 	struct list_walk *lw = w->arg;
 	struct chunk_summary_info info;
-	struct chunk_summary c = {.chunk = *id};
+	struct chunk_summary c = {.chunk = chunk_key_id(id)};
 
 	if (chunk_record_summary(id, value, len, &info) == 0) {
 		c.version = info.version;
 		c.end = info.end;
 		c.used = info.used;
+		c.sum = info.sum;
 		c.mtime_ns = info.mtime_ns;
 	} /* else version 0: it is there, but damaged */
 	return lw->each(lw->arg, &c);
 }
 
-int chunk_list(struct chunk_store *s, const struct chunk_id *from, uint32_t max,
+int chunk_list(struct chunk_store *s, const struct chunk_key *from, uint32_t max,
 	       int (*each)(void *arg, const struct chunk_summary *c), void *arg, bool *ret_more)
 {
 	struct list_walk lw = {each, arg};
 	struct walk w = {.row = list_row, .arg = &lw};
-	struct chunk_id last = {{UINT64_MAX}, UINT32_MAX, UINT64_MAX};
+	struct chunk_key last = {from->chain, {UINT64_MAX}, UINT32_MAX, UINT64_MAX};
 
 	TRY(group_commit_barrier(&s->gc));
 	walk_init(&w, s, from, &last);

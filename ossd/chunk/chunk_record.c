@@ -1,7 +1,7 @@
 #include "ossd/chunk/chunk_record.h"
 
+#include "common/base/assert.h"
 #include "common/base/checksum.h"
-#include "common/base/hmap.h"
 
 enum {
 	KIND_HOLE,
@@ -11,12 +11,12 @@ enum {
 	KIND_SEALED
 };
 
-#define HEADER_SIZE 36u
+#define HEADER_SIZE 44u
 #define SUM_SIZE    8u
 
-static uint64_t record_seed(const struct chunk_id *id)
+static uint64_t record_seed(const struct chunk_key *id)
 {
-	return hash_u64_2(hash_u64_2(id->ino.v, id->gen), id->idx);
+	return chunk_key_hash(id);
 }
 
 uint64_t chunk_record_used(const struct chunk_record *r)
@@ -57,6 +57,24 @@ static void put_u64(struct wire_w *w, uint64_t v)
 	wire_put_u64(w, &v);
 }
 
+uint64_t chunk_record_sum(const struct chunk_record *r)
+{
+	uint8_t buf[4 + LEAT_BLOCKS_PER_CHUNK_MAX * 12u];
+	uint32_t n = r->n_blocks;
+	struct wire_w w;
+
+	while (n && r->blocks[n - 1].len == 0)
+		n--;
+	wire_w_init(&w, buf, sizeof(buf));
+	put_u32(&w, r->end);
+	for (uint32_t i = 0; i < n; i++) {
+		put_u32(&w, r->blocks[i].len);
+		put_u64(&w, r->blocks[i].len ? r->blocks[i].sum : 0);
+	}
+	ASSERT(w.status == 0);
+	return checksum64(buf, w.len);
+}
+
 static void put_block(struct wire_w *w, const struct chunk_record *r, uint32_t i)
 {
 	const struct chunk_block *b = &r->blocks[i];
@@ -85,7 +103,7 @@ static void put_block(struct wire_w *w, const struct chunk_record *r, uint32_t i
 	put_u64(w, b->sum);
 }
 
-size_t chunk_record_encode(const struct chunk_id *id, const struct chunk_record *r, uint8_t *out)
+size_t chunk_record_encode(const struct chunk_key *id, const struct chunk_record *r, uint8_t *out)
 {
 	struct wire_w w;
 
@@ -99,6 +117,7 @@ size_t chunk_record_encode(const struct chunk_id *id, const struct chunk_record 
 	put_u32(&w, (uint32_t)(chunk_record_used(r) / UNIT_SIZE));
 	put_u64(&w, r->version);
 	wire_put_i64(&w, &r->mtime_ns);
+	put_u64(&w, chunk_record_sum(r));
 	for (uint32_t i = 0; i < r->n_blocks; i++) {
 		uint32_t n = 0;
 
@@ -151,7 +170,7 @@ static uint64_t get_u64(struct wire_r *r)
 	return v;
 }
 
-int chunk_record_summary(const struct chunk_id *id, const void *data, size_t len,
+int chunk_record_summary(const struct chunk_key *id, const void *data, size_t len,
 			 struct chunk_summary_info *ret_info)
 {
 	struct chunk_summary_info s = {0};
@@ -172,6 +191,7 @@ int chunk_record_summary(const struct chunk_id *id, const void *data, size_t len
 	s.used = (uint64_t)get_u32(&r) * UNIT_SIZE;
 	s.version = get_u64(&r);
 	wire_get_i64(&r, &s.mtime_ns);
+	s.sum = get_u64(&r);
 	if (r.status < 0 || !chunk_size_valid(s.chunk_size) || s.end > s.chunk_size ||
 	    s.block_size != chunk_block_size(s.chunk_size) ||
 	    s.n_blocks > LEAT_BLOCKS_PER_CHUNK_MAX ||
@@ -237,7 +257,7 @@ static int get_blocks(struct wire_r *r, const struct chunk_summary_info *s,
 	return 0;
 }
 
-int chunk_record_decode(const struct chunk_id *id, const void *data, size_t len,
+int chunk_record_decode(const struct chunk_key *id, const void *data, size_t len,
 			struct chunk_record *rec, uint32_t n_blocks_max)
 {
 	struct chunk_summary_info s;
@@ -257,41 +277,4 @@ int chunk_record_decode(const struct chunk_id *id, const void *data, size_t len,
 	rec->block_size = s.block_size;
 	rec->n_blocks = s.n_blocks;
 	return chunk_record_used(rec) == s.used ? 0 : -LE_CORRUPT_STORE;
-}
-
-/* ---- keys ---- */
-
-static void put_be(uint8_t *p, uint64_t v, int n)
-{
-	for (int i = 0; i < n; i++)
-		p[i] = (uint8_t)(v >> (8 * (n - 1 - i)));
-}
-
-static uint64_t get_be(const uint8_t *p, int n)
-{
-	uint64_t v = 0;
-
-	for (int i = 0; i < n; i++)
-		v = v << 8 | p[i];
-	return v;
-}
-
-void chunk_key_encode(const struct chunk_id *id, uint8_t out[CHUNK_KEY_SIZE])
-{
-	out[0] = 'K';
-	put_be(out + 1, id->ino.v, 8);
-	put_be(out + 9, id->gen, 4);
-	put_be(out + 13, id->idx, 8);
-}
-
-int chunk_key_decode(const void *key, size_t len, struct chunk_id *ret_id)
-{
-	const uint8_t *p = key;
-
-	if (len != CHUNK_KEY_SIZE || p[0] != 'K')
-		return -LE_CORRUPT_STORE;
-	ret_id->ino.v = get_be(p + 1, 8);
-	ret_id->gen = (uint32_t)get_be(p + 9, 4);
-	ret_id->idx = get_be(p + 13, 8);
-	return 0;
 }

@@ -3,10 +3,10 @@
  * long it is, and the xxh3 of its plain bytes. In memory immutable once committed, counted by
  * references, owned by the store's loop.
  *
- * On disk, little-endian, format 1:
+ * On disk, little-endian, format 2:
  *
- *   u8 format (1)  u8 flags (0)  u16 n_blocks  u32 end  u32 chunk_size  u32 block_size
- *   u32 used_units  u64 version  i64 mtime_ns
+ *   u8 format (2)  u8 flags (0)  u16 n_blocks  u32 end  u32 chunk_size  u32 block_size
+ *   u32 used_units  u64 version  i64 mtime_ns  u64 content sum
  *   then the blocks, each begun by a byte:
  *     0  hole:   u8 count - 1                                  (1 to 256 blocks)
  *     1  next:   u64 sum                                       (whole, right behind the one before)
@@ -20,9 +20,10 @@
 
 #include "common/proto/types.h"
 #include "ossd/chunk/extent_alloc.h"
+#include "ossd/chunk/rows.h"
 
-#define CHUNK_RECORD_FORMAT 1u
-#define CHUNK_RECORD_MAX    (36u + LEAT_BLOCKS_PER_CHUNK_MAX * 30u + 8u)
+#define CHUNK_RECORD_FORMAT 2u
+#define CHUNK_RECORD_MAX    (44u + LEAT_BLOCKS_PER_CHUNK_MAX * 30u + 8u)
 
 enum chunk_block_flags {
 	BLOCK_LZ4 = 1
@@ -50,7 +51,7 @@ struct chunk_record {
 
 /* The fixed part, enough for stat and list. */
 struct chunk_summary_info {
-	uint64_t version, used;
+	uint64_t version, used, sum;
 	int64_t mtime_ns;
 	uint32_t end, chunk_size, block_size, n_blocks;
 };
@@ -64,22 +65,20 @@ static inline size_t chunk_record_size(uint32_t n_blocks)
 	return sizeof(struct chunk_record) + n_blocks * sizeof(struct chunk_block);
 }
 uint64_t chunk_record_used(const struct chunk_record *r); /* bytes on disk */
+/* The content sum: of end, and length and checksum of every block. Where the blocks lie, and
+ * holes behind the last one, do not count. */
+uint64_t chunk_record_sum(const struct chunk_record *r);
 
 /* Whether chunks of this size can be stored: 64 KiB to 64 MiB, blocks of whole units. */
 bool chunk_size_valid(uint32_t chunk_size);
 /* Into out, CHUNK_RECORD_MAX bytes: length. */
-size_t chunk_record_encode(const struct chunk_id *id, const struct chunk_record *r, uint8_t *out);
+size_t chunk_record_encode(const struct chunk_key *id, const struct chunk_record *r, uint8_t *out);
 /* Checks checksum and every bound: -LE_CORRUPT_STORE. r has room for n_blocks_max blocks: ask
  * chunk_record_summary for n_blocks first. */
-int chunk_record_decode(const struct chunk_id *id, const void *data, size_t len,
+int chunk_record_decode(const struct chunk_key *id, const void *data, size_t len,
 			struct chunk_record *r, uint32_t n_blocks_max) CHECK_RESULT;
 /* Checks checksum and header only. */
-int chunk_record_summary(const struct chunk_id *id, const void *data, size_t len,
+int chunk_record_summary(const struct chunk_key *id, const void *data, size_t len,
 			 struct chunk_summary_info *ret_info) CHECK_RESULT;
-
-/* ---- keys of the index ---- */
-#define CHUNK_KEY_SIZE 21u
-void chunk_key_encode(const struct chunk_id *id, uint8_t out[CHUNK_KEY_SIZE]);
-int chunk_key_decode(const void *key, size_t len, struct chunk_id *ret_id) CHECK_RESULT;
 
 #endif

@@ -22,7 +22,7 @@ WIRE_DEFINE_MESSAGE(store_super)
 
 /* ---- records ---- */
 
-int store_record_decode(struct chunk_store *s, const struct chunk_id *id, const void *data,
+int store_record_decode(struct chunk_store *s, const struct chunk_key *id, const void *data,
 			size_t len, struct chunk_record **ret_rec)
 {
 	struct chunk_summary_info info;
@@ -50,7 +50,7 @@ int store_record_decode(struct chunk_store *s, const struct chunk_id *id, const 
 int store_ent_load(struct chunk_store *s, struct chunk_ent *e)
 {
 	struct chunk_record *rec = NULL;
-	uint8_t key[CHUNK_KEY_SIZE];
+	uint8_t key[CHUNK_ROW_SIZE];
 	struct kv_value v;
 	int rc;
 
@@ -59,7 +59,7 @@ int store_ent_load(struct chunk_store *s, struct chunk_ent *e)
 		return 0;
 	}
 	metric_add(&s->metrics->cache_misses, 1);
-	chunk_key_encode(&e->id, key);
+	chunk_row_encode(ROW_CHUNK, &e->id, key);
 	rc = kv_get(s->kv, key, sizeof(key), &v);
 	if (rc < 0 && rc != -LE_NOENT)
 		return rc;
@@ -73,7 +73,7 @@ int store_ent_load(struct chunk_store *s, struct chunk_ent *e)
 	return 0;
 }
 
-int chunk_store_record(struct chunk_store *s, const struct chunk_id *id,
+int chunk_store_record(struct chunk_store *s, const struct chunk_key *id,
 		       struct chunk_record **ret_rec)
 {
 	struct chunk_ent *e = chunk_ent_get(&s->cache, id);
@@ -88,7 +88,7 @@ int chunk_store_record(struct chunk_store *s, const struct chunk_id *id,
 	return rc;
 }
 
-int store_corrupt(struct chunk_store *s, const struct chunk_id *id, uint32_t index,
+int store_corrupt(struct chunk_store *s, const struct chunk_key *id, uint32_t index,
 		  const struct chunk_block *b)
 {
 	metric_add(&s->metrics->corrupt, 1);
@@ -100,7 +100,7 @@ int store_corrupt(struct chunk_store *s, const struct chunk_id *id, uint32_t ind
 	return -LE_CORRUPT;
 }
 
-int store_block_read(struct chunk_store *s, const struct chunk_id *id,
+int store_block_read(struct chunk_store *s, const struct chunk_key *id,
 		     const struct chunk_record *rec, uint32_t index, uint8_t *buf)
 {
 	const struct chunk_block *b = &rec->blocks[index];
@@ -151,7 +151,7 @@ static void tx_end(struct chunk_tx *tx)
 	s->last_write_us = env_now_us(s->env);
 }
 
-int tx_begin(struct chunk_store *s, const struct chunk_id *id, struct chunk_tx *tx)
+int tx_begin(struct chunk_store *s, const struct chunk_key *id, struct chunk_tx *tx)
 {
 	int rc;
 
@@ -206,10 +206,10 @@ void chunk_tx_join(struct chunk_tx *tx)
 {
 	struct chunk_store *s = tx->s;
 	struct kv_batch *b = group_commit_batch(&s->gc);
-	uint8_t key[CHUNK_KEY_SIZE];
+	uint8_t key[CHUNK_ROW_SIZE];
 
 	ASSERT(tx->locked);
-	chunk_key_encode(&tx->ent->id, key);
+	chunk_row_encode(ROW_CHUNK, &tx->ent->id, key);
 	if (tx->rec) {
 		size_t len = chunk_record_encode(&tx->ent->id, tx->rec, s->scratch);
 
@@ -446,8 +446,8 @@ static int load_chunk(struct load *l, const void *key, size_t key_len, const voi
 		      size_t len)
 {
 	struct chunk_store *s = l->s;
-	struct chunk_id id = {0};
-	int rc = chunk_key_decode(key, key_len, &id);
+	struct chunk_key id = {0};
+	int rc = chunk_row_decode(ROW_CHUNK, key, key_len, &id);
 
 	if (rc == 0)
 		rc = chunk_record_decode(&id, value, len, l->rec, LEAT_BLOCKS_PER_CHUNK_MAX);

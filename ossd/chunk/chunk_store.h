@@ -21,7 +21,7 @@
 #include "ossd/metrics.h"
 #include "ossd/params.h"
 
-#define STORE_FORMAT 1u
+#define STORE_FORMAT 2u
 /* What the store is: row 'M' "store" of the index. */
 #define store_super_FIELDS(F)                                                                      \
 	F(u32, format) F(uuid, uuid) F(uuid, cluster) F(u32, target) F(u64, capacity)
@@ -83,7 +83,7 @@ int chunk_tx_wait(struct chunk_tx *tx) CHECK_RESULT;
 void chunk_tx_abort(struct chunk_tx *tx); /* does not yield */
 
 struct chunk_write {
-	struct chunk_id id;
+	struct chunk_key id;
 	uint32_t chunk_size, off, len;
 	uint64_t session; /* whose grant is used */
 	struct bytes pieces;
@@ -96,28 +96,29 @@ int chunk_write_begin(struct chunk_store *s, const struct chunk_write *w,
 		      struct chunk_tx *tx) CHECK_RESULT;
 /* Cuts at end (< the present one), or deletes when end is 0. tx->changes tells whether there is
  * anything to join; if not, it has ended already. */
-int chunk_trim_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t end,
+int chunk_trim_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t end,
 		     struct chunk_tx *tx) CHECK_RESULT;
 /* [off, off + len) becomes zeros; whole blocks give their space back. */
-int chunk_punch_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t off, uint32_t len,
+int chunk_punch_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t off, uint32_t len,
 		      struct chunk_tx *tx) CHECK_RESULT;
 
-/* ---- many chunks: durable when they return ---- */
+/* ---- many chunks: durable when they return ----
+ * file: any chunk of the file, on the chain that is meant. */
 
 /* Nothing at or beyond file offset size survives. ret_n: chunks that changed. */
-int chunk_trim_file(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
+int chunk_trim_file(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
 		    uint64_t size, uint64_t *ret_n) CHECK_RESULT;
-/* [off, off + len) of the file (any of its chunks names it) reads as zeros. */
-int chunk_punch_file(struct chunk_store *s, const struct chunk_id *file, uint32_t chunk_size,
+/* [off, off + len) of the file reads as zeros. */
+int chunk_punch_file(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
 		     uint64_t off, uint64_t len, uint64_t *ret_n) CHECK_RESULT;
-int chunk_remove_file(struct chunk_store *s, struct ino ino, uint32_t gen,
+int chunk_remove_file(struct chunk_store *s, const struct chunk_key *file,
 		      uint64_t *ret_n) CHECK_RESULT;
 
 /* ---- reads ---- */
 
 #define CHUNK_READ_VECS 32u
 struct chunk_read {
-	struct chunk_id id;
+	struct chunk_key id;
 	uint32_t off, len;
 	bool verify;
 	/* Room for pieces, at least chunk_read_pieces_max(len). */
@@ -139,7 +140,7 @@ static inline uint32_t chunk_read_pieces_max(uint32_t len)
 int chunk_read(struct chunk_store *s, struct chunk_read *r) CHECK_RESULT;
 
 /* The record, with a reference for the caller; NULL when there is no such chunk. */
-int chunk_store_record(struct chunk_store *s, const struct chunk_id *id,
+int chunk_store_record(struct chunk_store *s, const struct chunk_key *id,
 		       struct chunk_record **ret_rec) CHECK_RESULT;
 /* Pieces of a whole chunk without data: how many. */
 uint32_t chunk_record_pieces(const struct chunk_record *r, struct piece *pieces, uint32_t max);
@@ -148,10 +149,10 @@ struct chunk_stat {
 	uint64_t size, used, n_chunks;
 	int64_t mtime_ns;
 };
-int chunk_stat(struct chunk_store *s, struct ino ino, uint32_t gen, uint32_t chunk_size,
+int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
 	       struct chunk_stat *ret_stat) CHECK_RESULT;
-/* Chunks from *from on, at most max; each must not yield. */
-int chunk_list(struct chunk_store *s, const struct chunk_id *from, uint32_t max,
+/* Chunks of the chain from *from on, at most max; each must not yield. */
+int chunk_list(struct chunk_store *s, const struct chunk_key *from, uint32_t max,
 	       int (*each)(void *arg, const struct chunk_summary *c), void *arg,
 	       bool *ret_more) CHECK_RESULT;
 

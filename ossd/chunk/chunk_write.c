@@ -405,7 +405,7 @@ static int edit_end(struct chunk_tx *tx, struct writer *wr, int rc)
 	return 0;
 }
 
-int chunk_trim_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t end,
+int chunk_trim_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t end,
 		     struct chunk_tx *tx)
 {
 	struct writer wr = {.s = s, .tx = tx};
@@ -423,7 +423,7 @@ int chunk_trim_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t 
 	return edit_end(tx, &wr, trim_blocks(&wr, end));
 }
 
-int chunk_punch_begin(struct chunk_store *s, const struct chunk_id *id, uint32_t off, uint32_t len,
+int chunk_punch_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t off, uint32_t len,
 		      struct chunk_tx *tx)
 {
 	struct writer wr = {.s = s, .tx = tx};

@@ -7,17 +7,7 @@
 
 WIRE_DEFINE_MESSAGE(replay_row)
 
-#define ROW_KEY_SIZE 13u
-#define ROW_MAX      (REPLAY_REPLY_MAX + 32u)
-
-static void row_key(uint64_t session, uint32_t slot, uint8_t out[ROW_KEY_SIZE])
-{
-	out[0] = 'R';
-	for (int i = 0; i < 8; i++)
-		out[1 + i] = (uint8_t)(session >> (56 - 8 * i));
-	for (int i = 0; i < 4; i++)
-		out[9 + i] = (uint8_t)(slot >> (24 - 8 * i));
-}
+#define ROW_MAX (REPLAY_REPLY_MAX + 32u)
 
 void replay_init(struct replay *r, uint32_t max)
 {
@@ -38,53 +28,51 @@ void replay_fini(struct replay *r)
 	hmap_fini(&r->map);
 }
 
-static struct replay_ent *find(struct replay *r, uint64_t session, uint32_t slot)
+static uint64_t key_hash(const struct replay_key *k)
 {
-	struct hmap_node *n = hmap_find(&r->map, hash_u64_2(session, slot));
+	return hash_u64_2(hash_u64_2(k->session, k->slot), k->chain);
+}
+
+static struct replay_ent *find(struct replay *r, const struct replay_key *k)
+{
+	struct hmap_node *n = hmap_find(&r->map, key_hash(k));
 
 	for (; n; n = hmap_find_next(n)) {
 		struct replay_ent *e = container_of(n, struct replay_ent, node);
 
-		if (e->session == session && e->slot == slot)
+		if (e->key.session == k->session && e->key.slot == k->slot &&
+		    e->key.chain == k->chain)
 			return e;
 	}
 	return NULL;
 }
 
-/* Once per session and slot, not per request. */
-static struct replay_ent *add(struct replay *r, uint64_t session, uint32_t slot)
+/* Once per chain, session and slot, not per request. */
+static struct replay_ent *add(struct replay *r, const struct replay_key *k)
 {
 	struct replay_ent *e = calloc(1, sizeof(*e));
 
 	if (!e)
 		return NULL;
-	e->session = session;
-	e->slot = slot;
+	e->key = *k;
 	waitq_init(&e->q);
-	hmap_insert(&r->map, &e->node, hash_u64_2(session, slot));
+	hmap_insert(&r->map, &e->node, key_hash(k));
 	return e;
 }
 
 int replay_load(struct replay *r, const void *key, size_t key_len, const void *value, size_t len)
 {
-	const uint8_t *k = key;
+	struct replay_key k = {0};
 	struct replay_row row;
 	struct replay_ent *e;
 	struct wire_r w;
-	uint64_t session = 0;
-	uint32_t slot = 0;
 
-	if (key_len != ROW_KEY_SIZE)
-		return -LE_CORRUPT_STORE;
-	for (int i = 0; i < 8; i++)
-		session = session << 8 | k[1 + i];
-	for (int i = 0; i < 4; i++)
-		slot = slot << 8 | k[9 + i];
+	TRY(replay_row_decode(key, key_len, &k));
 	wire_r_init(&w, value, len);
 	wire_get_replay_row(&w, &row);
 	if (w.status < 0 || row.seq == 0 || row.reply.len > REPLAY_REPLY_MAX)
 		return -LE_CORRUPT_STORE;
-	e = add(r, session, slot);
+	e = add(r, &k);
 	if (!e)
 		return -LE_NOMEM;
 	e->seq = row.seq;
@@ -95,16 +83,16 @@ int replay_load(struct replay *r, const void *key, size_t key_len, const void *v
 	return 0;
 }
 
-int replay_begin(struct replay *r, uint64_t session, uint32_t slot, uint64_t seq, uint16_t op,
+int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
 		 struct replay_ent **ret_ent)
 {
-	struct replay_ent *e = find(r, session, slot);
+	struct replay_ent *e = find(r, key);
 	int rc = 0;
 
 	if (!e) {
 		if (r->map.n >= r->max)
 			return -LE_OVERLOAD;
-		e = add(r, session, slot);
+		e = add(r, key);
 		if (!e)
 			return -LE_NOMEM;
 	}
@@ -133,7 +121,7 @@ execute:
 void replay_join(struct replay_ent *e, struct kv_batch *b, const void *reply, uint32_t len)
 {
 	struct replay_row row = {e->running_seq, 0, e->next_op, bytes_of(reply, len)};
-	uint8_t key[ROW_KEY_SIZE], buf[ROW_MAX];
+	uint8_t key[REPLAY_ROW_SIZE], buf[ROW_MAX];
 	struct wire_w w;
 
 	ASSERT(len <= REPLAY_REPLY_MAX);
@@ -143,7 +131,7 @@ void replay_join(struct replay_ent *e, struct kv_batch *b, const void *reply, ui
 	wire_w_init(&w, buf, sizeof(buf));
 	wire_put_replay_row(&w, &row);
 	ASSERT(w.status == 0);
-	row_key(e->session, e->slot, key);
+	replay_row_encode(&e->key, key);
 	kv_batch_put(b, key, sizeof(key), buf, w.len);
 }
 
@@ -163,7 +151,7 @@ uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us,
 		       bool (*alive)(void *arg, uint64_t session), void *arg)
 {
 	struct hmap_node *n = hmap_next(&r->map, NULL);
-	uint8_t key[ROW_KEY_SIZE];
+	uint8_t key[REPLAY_ROW_SIZE];
 	uint32_t n_dropped = 0;
 
 	while (n && n_dropped < max) {
@@ -171,9 +159,9 @@ uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us,
 
 		n = hmap_next(&r->map, n);
 		if (e->running_seq || e->waiting || e->last_us >= before_us ||
-		    alive(arg, e->session))
+		    alive(arg, e->key.session))
 			continue;
-		row_key(e->session, e->slot, key);
+		replay_row_encode(&e->key, key);
 		kv_batch_delete(b, key, sizeof(key));
 		hmap_remove(&r->map, &e->node);
 		free(e);

@@ -1,6 +1,6 @@
 /*
- * Exactly once: the last answer of each (session, slot), in memory and as row 'R' of the index,
- * written in the same batch as the change it answers. Owned by the store's loop.
+ * Exactly once: the last answer of each (chain, session, slot), in memory and as row 'R' of the
+ * index, written in the same batch as the change it answers. Owned by the store's loop.
  *
  * replay_begin → (execute; the last change joins a group together with replay_join) →
  * replay_end. A request that comes again while the first one runs waits for it.
@@ -12,6 +12,7 @@
 #include "common/kv/kv.h"
 #include "common/proto/wire.h"
 #include "common/rt/fiber.h"
+#include "ossd/chunk/rows.h"
 
 #define REPLAY_REPLY_MAX 64u
 
@@ -20,8 +21,7 @@ WIRE_STRUCT(replay_row)
 
 struct replay_ent {
 	struct hmap_node node;
-	uint64_t session;
-	uint32_t slot;
+	struct replay_key key;
 	uint16_t op;
 	uint16_t reply_len;
 	uint64_t seq;         /* answered: the reply is here. 0: none yet */
@@ -48,7 +48,7 @@ int replay_load(struct replay *r, const void *key, size_t key_len, const void *v
 
 /* 0: execute it. 1: answered before, the reply is in (*ret_ent)->reply. -LE_STALE_SEQ,
  * -LE_OVERLOAD, -LE_TIMEDOUT. Yields while an earlier request of the slot runs. */
-int replay_begin(struct replay *r, uint64_t session, uint32_t slot, uint64_t seq, uint16_t op,
+int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
 		 struct replay_ent **ret_ent) CHECK_RESULT;
 /* Puts the answer into the batch. */
 void replay_join(struct replay_ent *e, struct kv_batch *b, const void *reply, uint32_t len);

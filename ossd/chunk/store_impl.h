@@ -36,18 +36,18 @@ static inline struct chunk_record *store_ent_seen(const struct chunk_store *s,
 /* Makes ent->rec known, unless a later one is seen. */
 int store_ent_load(struct chunk_store *s, struct chunk_ent *e) CHECK_RESULT;
 /* One record from its row. -LE_CORRUPT with a log line. */
-int store_record_decode(struct chunk_store *s, const struct chunk_id *id, const void *data,
+int store_record_decode(struct chunk_store *s, const struct chunk_key *id, const void *data,
 			size_t len, struct chunk_record **ret_rec) CHECK_RESULT;
 
 /* Logs and counts a damaged block: -LE_CORRUPT. */
-int store_corrupt(struct chunk_store *s, const struct chunk_id *id, uint32_t index,
+int store_corrupt(struct chunk_store *s, const struct chunk_key *id, uint32_t index,
 		  const struct chunk_block *b);
 /* Block index of rec into buf (whole units), verified. */
-int store_block_read(struct chunk_store *s, const struct chunk_id *id,
+int store_block_read(struct chunk_store *s, const struct chunk_key *id,
 		     const struct chunk_record *rec, uint32_t index, uint8_t *buf) CHECK_RESULT;
 
 /* Lock, load, tx->old. Nothing to undo when it fails. */
-int tx_begin(struct chunk_store *s, const struct chunk_id *id, struct chunk_tx *tx) CHECK_RESULT;
+int tx_begin(struct chunk_store *s, const struct chunk_key *id, struct chunk_tx *tx) CHECK_RESULT;
 /* A copy of tx->old (or an empty record) with room for n_blocks, version and mtime set. */
 int tx_new_record(struct chunk_tx *tx, uint32_t chunk_size, uint32_t n_blocks) CHECK_RESULT;
 /* Ends a tx that changes nothing. */

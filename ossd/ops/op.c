@@ -96,14 +96,14 @@ int op_mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *in, v
 	      const void *in, void *out)
 {
 	struct mutation m = {.r = r, .t = op_target(r)};
+	struct replay_key key = {op_chain(r), r->hdr.slot, r->hdr.session};
 	int rc;
 
 	TRY(op_admit(r));
 	if (r->hdr.seq == 0 && r->peer->role != ROLE_MDS)
 		return -LE_INVAL;
 	if (r->hdr.seq) {
-		rc = replay_begin(&m.t->store->replay, r->hdr.session, r->hdr.slot, r->hdr.seq,
-				  r->hdr.op, &m.ent);
+		rc = replay_begin(&m.t->store->replay, &key, r->hdr.seq, r->hdr.op, &m.ent);
 		if (rc == 1)
 			return answer_again(r, m.ent, out);
 		TRY(rc);

@@ -34,6 +34,11 @@ static inline struct target *op_target(const struct rpc_req *r)
 	return CAST_OBJ(r->arg, struct target, TARGET_MAGIC);
 }
 
+/* The chain that a request means. Clients that do not name one yet mean the target's own. */
+static inline uint32_t op_chain(const struct rpc_req *r)
+{
+	return r->hdr.chain ? r->hdr.chain : op_target(r)->chain;
+}
 /* Is this the target, is it in service, does the client know the present epoch?
  * -LE_NOT_READY, -LE_NO_TARGET, -LE_STALE_EPOCH */
 int op_admit(struct rpc_req *r) CHECK_RESULT;

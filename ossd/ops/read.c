@@ -25,7 +25,7 @@ int op_read(struct rpc_req *r, const void *in, void *out)
 	const struct oss_read_req *req = in;
 	struct oss_read_rep *rep = out;
 	struct target *t = op_target(r);
-	struct chunk_read cr = {.id = req->chunk,
+	struct chunk_read cr = {.id = chunk_key_of(op_chain(r), &req->chunk),
 				.off = req->off,
 				.len = req->len,
 				.verify = req->flags & READ_VERIFY};
@@ -61,6 +61,7 @@ int op_sums(struct rpc_req *r, const void *in, void *out)
 	const struct oss_sums_req *req = in;
 	struct oss_sums_rep *rep = out;
 	struct target *t = op_target(r);
+	struct chunk_key id = chunk_key_of(op_chain(r), &req->chunk);
 	struct chunk_record *rec;
 	uint32_t max = 2 * LEAT_BLOCKS_PER_CHUNK_MAX + 2;
 	struct piece *pieces;
@@ -71,7 +72,7 @@ int op_sums(struct rpc_req *r, const void *in, void *out)
 	pieces = rpc_req_alloc(r, max * sizeof(*pieces));
 	if (!pieces)
 		return -LE_NOMEM;
-	TRY(chunk_store_record(t->store, &req->chunk, &rec));
+	TRY(chunk_store_record(t->store, &id, &rec));
 	if (!rec)
 		return 0;
 	rep->version = rec->version;

@@ -6,11 +6,12 @@ int op_stat(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_stat_req *req = in;
 	struct oss_stat_rep *rep = out;
+	struct chunk_key file = {op_chain(r), req->ino, req->gen, 0};
 	struct chunk_stat st;
 
 	TRY(op_admit(r));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, 0));
-	TRY(chunk_stat(op_target(r)->store, req->ino, req->gen, req->chunk_size, &st));
+	TRY(chunk_stat(op_target(r)->store, &file, req->chunk_size, &st));
 	rep->size = st.size;
 	rep->used = st.used;
 	rep->mtime_ns = st.mtime_ns;
@@ -35,6 +36,7 @@ int op_list(struct rpc_req *r, const void *in, void *out)
 	const struct oss_list_req *req = in;
 	struct oss_list_rep *rep = out;
 	uint32_t max = req->max < LIST_MAX ? req->max : LIST_MAX;
+	struct chunk_key from = chunk_key_of(op_chain(r), &req->from);
 	struct wire_w w;
 	void *buf;
 	bool more = false;
@@ -51,7 +53,7 @@ int op_list(struct rpc_req *r, const void *in, void *out)
 	if (!buf)
 		return -LE_NOMEM;
 	wire_w_init(&w, buf, (size_t)max * SUMMARY_ROOM);
-	TRY(chunk_list(op_target(r)->store, &req->from, max, list_one, &w, &more));
+	TRY(chunk_list(op_target(r)->store, &from, max, list_one, &w, &more));
 	rep->chunks = bytes_of(buf, (uint32_t)w.len);
 	rep->more = more;
 	return 0;

@@ -8,9 +8,9 @@ static int trim(struct mutation *m, const void *in, void *out)
 {
 	const struct oss_trim_req *req = in;
 	struct oss_trim_rep *rep = out;
+	struct chunk_key file = {op_chain(m->r), req->ino, req->gen, 0};
 
-	TRY(chunk_trim_file(m->t->store, req->ino, req->gen, req->chunk_size, req->size,
-			    &rep->n_chunks));
+	TRY(chunk_trim_file(m->t->store, &file, req->chunk_size, req->size, &rep->n_chunks));
 	return op_answer_durable(m, rep);
 }
 
@@ -27,8 +27,7 @@ static int punch(struct mutation *m, const void *in, void *out)
 {
 	const struct oss_punch_req *req = in;
 	struct oss_punch_rep *rep = out;
-
-	struct chunk_id file = {req->ino, req->gen, 0};
+	struct chunk_key file = {op_chain(m->r), req->ino, req->gen, 0};
 
 	TRY(chunk_punch_file(m->t->store, &file, req->chunk_size, req->off, req->len,
 			     &rep->n_chunks));
@@ -54,14 +53,13 @@ static int remove_files(struct mutation *m, const void *in, void *out)
 
 	wire_r_init(&w, req->files.data, req->files.len);
 	while (!wire_r_end(&w)) {
-		struct ino ino = {0};
-		uint32_t gen = 0;
+		struct chunk_key file = {.chain = op_chain(m->r)};
 		uint64_t n;
 
-		wire_get_u64(&w, &ino.v);
-		wire_get_u32(&w, &gen);
+		wire_get_u64(&w, &file.ino.v);
+		wire_get_u32(&w, &file.gen);
 		TRY(w.status);
-		TRY(chunk_remove_file(m->t->store, ino, gen, &n));
+		TRY(chunk_remove_file(m->t->store, &file, &n));
 		rep->n_chunks += n;
 	}
 	return op_answer_durable(m, rep);

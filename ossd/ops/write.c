@@ -8,7 +8,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 	struct oss_write_rep *rep = out;
 	struct chunk_store *s = m->t->store;
 	struct chunk_write w = {
-		.id = req->chunk,
+		.id = chunk_key_of(op_chain(m->r), &req->chunk),
 		.chunk_size = req->chunk_size,
 		.off = req->off,
 		.len = req->len,

@@ -140,7 +140,7 @@ static int do_write(struct run *r, unsigned int who, unsigned int n, const struc
 	bool cell = op->kind == CELL_WRITE;
 	struct slot_vec vec = {.len = op->len};
 	struct chunk_write w = {
-		.id = {{cell ? SHARED_INO : 100 + who}, 1, cell ? 0 : op->off / CHUNK},
+		.id = {1, {cell ? SHARED_INO : 100 + who}, 1, cell ? 0 : op->off / CHUNK},
 		.chunk_size = CHUNK,
 		.off = op->off % CHUNK,
 		.len = op->len,
@@ -171,20 +171,27 @@ static int do_write(struct run *r, unsigned int who, unsigned int n, const struc
 	return rc;
 }
 
+static int begin_answer(struct replay *rp, unsigned int who, unsigned int n,
+			struct replay_ent **ret_ent)
+{
+	struct replay_key key = {.chain = 1, .session = 1000 + who};
+
+	return replay_begin(rp, &key, n, 1, ret_ent);
+}
+
 static int do_many(struct run *r, unsigned int who, unsigned int n, const struct op *op,
 		   struct replay_ent *e)
 {
 	struct group_commit *g = &r->store->gc;
-	struct ino ino = {100 + who};
+	struct chunk_key file = {1, {100 + who}, 1, 0};
 	uint64_t n_chunks;
 
 	if (op->kind == PUNCH)
-		TRY(chunk_punch_file(r->store, &(struct chunk_id){ino, 1, 0}, CHUNK, op->off,
-				     op->len, &n_chunks));
+		TRY(chunk_punch_file(r->store, &file, CHUNK, op->off, op->len, &n_chunks));
 	else if (op->kind == TRIM)
-		TRY(chunk_trim_file(r->store, ino, 1, CHUNK, op->off, &n_chunks));
+		TRY(chunk_trim_file(r->store, &file, CHUNK, op->off, &n_chunks));
 	else
-		TRY(chunk_remove_file(r->store, ino, 1, &n_chunks));
+		TRY(chunk_remove_file(r->store, &file, &n_chunks));
 	replay_join(e, group_commit_batch(g), &n, sizeof(n));
 	return group_commit_wait(g, group_commit_join(g, NULL, false));
 }
@@ -193,7 +200,7 @@ static void do_op(struct run *r, unsigned int who, unsigned int n)
 {
 	struct op op = op_of(who, n);
 	struct replay_ent *e;
-	int rc = replay_begin(&r->store->replay, 1000 + who, 0, n, 1, &e);
+	int rc = begin_answer(&r->store->replay, who, n, &e);
 
 	if (rc != 0)
 		die("worker %u: operation %u has been answered before (%d)", who, n, rc);
@@ -293,7 +300,7 @@ static void run(struct env *env, void *arg)
 
 /* ---- verify ---- */
 
-static void read_chunk(struct run *r, struct chunk_id id, uint8_t *to)
+static void read_chunk(struct run *r, struct chunk_key id, uint8_t *to)
 {
 	struct piece pieces[16];
 	struct chunk_read rd = {
@@ -318,13 +325,13 @@ static unsigned int last_answered(struct run *r, unsigned int who, unsigned int 
 	struct replay *rp = &r->store->replay;
 	unsigned int n = acknowledged + 1, reply;
 	struct replay_ent *e;
-	int rc = replay_begin(rp, 1000 + who, 0, n, 1, &e);
+	int rc = begin_answer(rp, who, n, &e);
 
 	if (rc == 0) {
 		replay_end(e, false);
 		if (--n == 0)
 			return 0;
-		rc = replay_begin(rp, 1000 + who, 0, n, 1, &e);
+		rc = begin_answer(rp, who, n, &e);
 		if (rc == 0)
 			replay_end(e, false);
 	}
@@ -363,12 +370,12 @@ static unsigned int verify_worker(struct run *r, unsigned int who, unsigned int 
 	next = now;
 	state_apply(&next, who, n + 1);
 	for (unsigned int i = 0; i < CHUNKS; i++) {
-		read_chunk(r, (struct chunk_id){{100 + who}, 1, i}, got);
+		read_chunk(r, (struct chunk_key){1, {100 + who}, 1, i}, got);
 		snprintf(what, sizeof(what), "chunk %u", i);
 		compare(got, now.file + i * CHUNK, partly ? next.file + i * CHUNK : NULL, CHUNK,
 			what, who, n);
 	}
-	read_chunk(r, (struct chunk_id){{SHARED_INO}, 1, 0}, got);
+	read_chunk(r, (struct chunk_key){1, {SHARED_INO}, 1, 0}, got);
 	for (unsigned int i = 0; i < CELLS; i++) {
 		snprintf(what, sizeof(what), "shared cell %u", i);
 		compare(got + (i * WORKERS + who) * CELL, now.cells[i], NULL, CELL, what, who, n);

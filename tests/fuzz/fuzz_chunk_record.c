@@ -4,7 +4,6 @@
 
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
-#include "common/base/hmap.h"
 #include "ossd/chunk/chunk_record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -25,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static uint64_t
 		one[(sizeof(struct chunk_record) + 256 * sizeof(struct chunk_block)) / 8 + 1];
 	static uint64_t two[sizeof(one) / 8];
-	static const struct chunk_id id = {{1}, 2, 3};
+	static const struct chunk_key id = {4, {1}, 2, 3};
 	struct chunk_record *a = (struct chunk_record *)one, *b = (struct chunk_record *)two;
 	uint8_t buf[CHUNK_RECORD_MAX], again[CHUNK_RECORD_MAX];
 	uint64_t sum;
@@ -33,13 +32,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size > CHUNK_RECORD_MAX - 8)
 		return 0;
 	memcpy(buf, data, size);
-	sum = checksum64_seed(buf, size, hash_u64_2(hash_u64_2(1, 2), 3));
+	sum = checksum64_seed(buf, size, chunk_key_hash(&id));
 	memcpy(buf + size, &sum, 8); /* little-endian machines only, as libFuzzer's are */
 	if (chunk_record_decode(&id, buf, size + 8, a, LEAT_BLOCKS_PER_CHUNK_MAX) < 0)
 		return 0;
 	check_bounds(a);
 	size_t len = chunk_record_encode(&id, a, again);
 	ASSERT(chunk_record_decode(&id, again, len, b, LEAT_BLOCKS_PER_CHUNK_MAX) == 0);
+	ASSERT(chunk_record_sum(a) == chunk_record_sum(b));
 	ASSERT(a->version == b->version && a->end == b->end && a->n_blocks == b->n_blocks);
 	ASSERT(memcmp(a->blocks, b->blocks, a->n_blocks * sizeof(a->blocks[0])) == 0);
 	return 0;

@@ -124,7 +124,7 @@ static uint32_t cut(const uint8_t *data, uint32_t bs, uint32_t off, uint32_t len
 	return n;
 }
 
-int rig_write(struct rig *r, const struct chunk_id *id, uint32_t chunk_size, uint32_t off,
+int rig_write(struct rig *r, const struct chunk_key *id, uint32_t chunk_size, uint32_t off,
 	      const void *data, uint32_t len, uint32_t shift)
 {
 	uint8_t pieces[(LEAT_BLOCKS_PER_CHUNK_MAX + 1) * PIECE_WIRE_SIZE];
@@ -170,7 +170,7 @@ static void take_pieces(const struct chunk_read *cr, const uint8_t *buf, uint32_
 	ASSERT(pos == off + len);
 }
 
-int64_t rig_read(struct rig *r, const struct chunk_id *id, uint32_t off, void *buf, uint32_t len,
+int64_t rig_read(struct rig *r, const struct chunk_key *id, uint32_t off, void *buf, uint32_t len,
 		 bool verify)
 {
 	struct piece pieces[1024];

@@ -10,7 +10,7 @@
 
 struct rig {
 	/* After a write has joined its group, before it is durable. May be NULL. */
-	void (*joined)(void *arg, const struct chunk_id *id);
+	void (*joined)(void *arg, const struct chunk_key *id);
 	void *joined_arg;
 	struct sim *sim;
 	struct sim_proc *proc;
@@ -34,10 +34,10 @@ bool rig_run_crash(struct rig *r, void (*fn)(struct rig *r, void *arg), void *ar
 uint64_t rig_check(struct rig *r, bool verify);
 
 /* Writes data at off; shift moves it inside its slot (unaligned when not 0). Durable. */
-int rig_write(struct rig *r, const struct chunk_id *id, uint32_t chunk_size, uint32_t off,
+int rig_write(struct rig *r, const struct chunk_key *id, uint32_t chunk_size, uint32_t off,
 	      const void *data, uint32_t len, uint32_t shift);
 /* Reads and verifies pieces; buf has room for len. Returns bytes (up to the end) or a status. */
-int64_t rig_read(struct rig *r, const struct chunk_id *id, uint32_t off, void *buf, uint32_t len,
+int64_t rig_read(struct rig *r, const struct chunk_key *id, uint32_t off, void *buf, uint32_t len,
 		 bool verify);
 
 #endif

@@ -12,7 +12,7 @@
 
 #define BS 16384u
 
-static const struct chunk_id ID = {{0x1122334455667788}, 9, 3};
+static const struct chunk_key ID = {0x0a0b0c0d, {0x1122334455667788}, 9, 3};
 
 static struct chunk_record *record(uint32_t n_blocks)
 {
@@ -52,32 +52,34 @@ static struct chunk_record *sample(void)
 static void test_golden_bytes(void **state)
 {
 	static const uint8_t golden[] = {
-		0x01, 0x00, 0x06, 0x00, 0x64, 0x40, 0x01, 0x00, 0x00, 0x00, 0x10, 0x00, 0x00,
+		0x02, 0x00, 0x06, 0x00, 0x64, 0x40, 0x01, 0x00, 0x00, 0x00, 0x10, 0x00, 0x00,
 		0x40, 0x00, 0x00, 0x0d, 0x00, 0x00, 0x00, 0x05, 0x00, 0x00, 0x00, 0x00, 0x00,
-		0x00, 0x00, 0x15, 0xcd, 0x85, 0x3d, 0xfe, 0x9c, 0x97, 0x17, 0x02, 0x64, 0x00,
-		0x00, 0x00, 0x00, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x01, 0x10,
-		0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x02, 0x07, 0x00, 0x00, 0x00,
-		0x04, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x03, 0x00, 0x00, 0x00,
-		0x64, 0x00, 0x00, 0x00, 0x05, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+		0x00, 0x00, 0x15, 0xcd, 0x85, 0x3d, 0xfe, 0x9c, 0x97, 0x17, 0x81, 0x4a, 0xbc,
+		0x19, 0xcf, 0x87, 0x5b, 0xaa, 0x02, 0x64, 0x00, 0x00, 0x00, 0x00, 0x10, 0x00,
+		0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x01, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00,
+		0x00, 0x00, 0x01, 0x02, 0x07, 0x00, 0x00, 0x00, 0x04, 0x10, 0x00, 0x00, 0x00,
+		0x00, 0x00, 0x00, 0x03, 0x03, 0x00, 0x00, 0x00, 0x64, 0x00, 0x00, 0x00, 0x05,
+		0x10, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
 	};
-	uint8_t buf[CHUNK_RECORD_MAX], key[CHUNK_KEY_SIZE];
-	static const uint8_t golden_key[CHUNK_KEY_SIZE] = {
-		'K', 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0, 0,
-		0,   9,    0,    0,    0,    0,    0,    0,    0,    3,
+	uint8_t buf[CHUNK_RECORD_MAX], key[CHUNK_ROW_SIZE];
+	static const uint8_t golden_key[CHUNK_ROW_SIZE] = {
+		'K', 0x0a, 0x0b, 0x0c, 0x0d, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88,
+		0,   0,    0,    9,    0,    0,    0,    0,    0,    0,    0,    3,
 	};
 	struct chunk_record *r = sample();
-	struct chunk_id id;
+	struct chunk_key id;
 
 	(void)state;
 	assert_int_equal(chunk_record_encode(&ID, r, buf), sizeof(golden) + 8);
 	assert_memory_equal(buf, golden, sizeof(golden));
-	chunk_key_encode(&ID, key);
+	chunk_row_encode(ROW_CHUNK, &ID, key);
 	assert_memory_equal(key, golden_key, sizeof(key));
-	assert_int_equal(chunk_key_decode(key, sizeof(key), &id), 0);
-	assert_memory_equal(&id.ino, &ID.ino, sizeof(id.ino));
+	assert_int_equal(chunk_row_decode(ROW_CHUNK, key, sizeof(key), &id), 0);
+	assert_int_equal(id.chain, ID.chain);
+	assert_int_equal(id.ino.v, ID.ino.v);
 	assert_int_equal(id.gen, 9);
 	assert_int_equal(id.idx, 3);
-	assert_int_equal(chunk_key_decode(key, sizeof(key) - 1, &id), -LE_CORRUPT_STORE);
+	assert_int_equal(chunk_row_decode(ROW_CHUNK, key, sizeof(key) - 1, &id), -LE_CORRUPT_STORE);
 	free(r);
 }
 
@@ -132,7 +134,7 @@ static void test_round_trips(void **state)
 static void test_any_damage_is_found(void **state)
 {
 	struct chunk_record *r = sample(), *out = record(0);
-	struct chunk_id other = ID;
+	struct chunk_key other = ID;
 	uint8_t buf[CHUNK_RECORD_MAX];
 	size_t len = chunk_record_encode(&ID, r, buf);
 
@@ -176,10 +178,39 @@ static void test_impossible_contents_are_refused(void **state)
 	free(out);
 }
 
+/* Equal contents have equal sums, wherever they lie. */
+static void test_content_sum(void **state)
+{
+	struct chunk_record *r = sample();
+	uint64_t sum = chunk_record_sum(r);
+
+	(void)state;
+	assert_true(sum == 0xaa5b87cf19bc4a81);
+	r->version++;
+	r->mtime_ns++;
+	r->blocks[0].unit = 900;
+	memset(&r->blocks[6], 0, 2 * sizeof(r->blocks[0]));
+	r->n_blocks = 8; /* holes behind the last block */
+	assert_true(chunk_record_sum(r) == sum);
+	r->end++;
+	assert_true(chunk_record_sum(r) != sum);
+	r->end--;
+	r->blocks[5].len++;
+	assert_true(chunk_record_sum(r) != sum);
+	r->blocks[5].len--;
+	r->blocks[4].sum ^= 1;
+	assert_true(chunk_record_sum(r) != sum);
+	r->blocks[4].sum ^= 1;
+	r->blocks[7] = r->blocks[5];
+	assert_true(chunk_record_sum(r) != sum);
+	free(r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_golden_bytes),
+		cmocka_unit_test(test_content_sum),
 		cmocka_unit_test(test_round_trips),
 		cmocka_unit_test(test_any_damage_is_found),
 		cmocka_unit_test(test_impossible_contents_are_refused),

@@ -39,7 +39,7 @@ static void run_fresh(uint64_t seed, void (*fn)(struct rig *r, void *arg), void 
 
 static void write_and_read(struct rig *r, void *arg)
 {
-	struct chunk_id id = {{5}, 1, 0};
+	struct chunk_key id = {1, {5}, 1, 0};
 	static uint8_t data[CS], got[CS];
 
 	(void)arg;
@@ -66,7 +66,7 @@ static void test_write_and_read(void **state)
 
 static void holes_and_short_blocks(struct rig *r, void *arg)
 {
-	struct chunk_id id = {{5}, 1, 4};
+	struct chunk_key id = {1, {5}, 1, 4};
 	static uint8_t want[CS], got[CS];
 	struct chunk_stat st;
 
@@ -82,7 +82,7 @@ static void holes_and_short_blocks(struct rig *r, void *arg)
 	assert_memory_equal(want + BS + 5, got, 77);
 	assert_int_equal(rig_read(r, &id, 90, got, 20, true), 20);
 	assert_memory_equal(want + 90, got, 20);
-	assert_int_equal(chunk_stat(r->store, id.ino, 1, CS, &st), 0);
+	assert_int_equal(chunk_stat(r->store, &id, CS, &st), 0);
 	assert_int_equal(st.size, 4 * CS + 3 * BS + 60);
 	assert_int_equal(st.used, 2 * UNIT_SIZE);
 	assert_int_equal(st.n_chunks, 1);
@@ -101,7 +101,7 @@ static void test_holes_and_short_blocks(void **state)
 
 static void bad_writes(struct rig *r, void *arg)
 {
-	struct chunk_id id = {{5}, 1, 0};
+	struct chunk_key id = {1, {5}, 1, 0};
 	static uint8_t data[BS];
 	uint8_t pieces[2 * PIECE_WIRE_SIZE];
 	struct piece p = {0, BS, BS, 0, 1};
@@ -149,19 +149,20 @@ static void trim_and_remove(struct rig *r, void *arg)
 	static uint8_t want[CS], got[CS];
 	struct ino ino = {77};
 	uint64_t n, before = r->store->space.alloc.free;
-	struct chunk_id other = {{78}, 1, 0};
+	struct chunk_key other = {1, {78}, 1, 0}, elsewhere = {2, ino, 2, 3};
 
 	(void)arg;
 	fill(want, CS, 9);
 	for (uint64_t i = 0; i < 40; i++) {
-		struct chunk_id id = {ino, 2, i};
+		struct chunk_key id = {1, ino, 2, i};
 
 		assert_int_equal(rig_write(r, &id, CS, 0, want, CS, 0), 0);
 	}
 	assert_int_equal(rig_write(r, &other, CS, 0, want, BS, 0), 0);
-	assert_int_equal(chunk_trim_file(r->store, ino, 2, CS, 38 * CS + BS + 10, &n), 0);
+	assert_int_equal(rig_write(r, &elsewhere, CS, 0, want, BS, 0), 0);
+	struct chunk_key id = {1, ino, 2, 38};
+	assert_int_equal(chunk_trim_file(r->store, &id, CS, 38 * CS + BS + 10, &n), 0);
 	assert_int_equal(n, 2);
-	struct chunk_id id = {ino, 2, 38};
 	assert_int_equal(rig_read(r, &id, 0, got, CS, true), BS + 10);
 	assert_memory_equal(want, got, BS + 10);
 	assert_int_equal(chunk_punch_file(r->store, &id, CS, 100, 3 * CS, &n), 0);
@@ -171,12 +172,16 @@ static void trim_and_remove(struct rig *r, void *arg)
 	for (uint32_t i = 0; i < 100; i++)
 		assert_int_equal(got[i], 0);
 	assert_memory_equal(want + 100, got + 100, CS - 100);
-	assert_int_equal(chunk_remove_file(r->store, ino, 2, &n), 0);
+	assert_int_equal(chunk_remove_file(r->store, &id, &n), 0);
 	assert_int_equal(n, 39);
-	assert_int_equal(chunk_remove_file(r->store, ino, 2, &n), 0);
+	assert_int_equal(chunk_remove_file(r->store, &id, &n), 0);
 	assert_int_equal(n, 0);
 	assert_int_equal(rig_read(r, &other, 0, got, CS, true), BS);
-	assert_int_equal(chunk_remove_file(r->store, other.ino, 1, &n), 0);
+	assert_int_equal(chunk_remove_file(r->store, &other, &n), 0);
+	/* the same file on another chain is another matter */
+	assert_int_equal(rig_read(r, &elsewhere, 0, got, CS, true), BS);
+	assert_int_equal(chunk_remove_file(r->store, &elsewhere, &n), 0);
+	assert_int_equal(n, 1);
 	assert_int_equal(space_used(&r->store->space), 0);
 	assert_true(r->store->space.alloc.free >= before);
 }
@@ -203,7 +208,7 @@ static void full(struct rig *r, void *arg)
 	space_grant(&r->store->space, 7, 0, 1);
 	space_grant(&r->store->space, 8, 2 << 20, 1);
 	for (; rc == 0; i++) {
-		struct chunk_id id = {{9}, 1, i};
+		struct chunk_key id = {1, {9}, 1, i};
 
 		rc = rig_write(r, &id, CS, 0, data, CS, 0);
 	}
@@ -211,7 +216,7 @@ static void full(struct rig *r, void *arg)
 	assert_in_range(i, 30, 64);
 	/* reads and overwrites go on */
 	for (uint64_t k = 0; k < i - 1; k++) {
-		struct chunk_id id = {{9}, 1, k};
+		struct chunk_key id = {1, {9}, 1, k};
 
 		assert_int_equal(rig_write(r, &id, CS, 0, data, CS, 0), 0);
 		assert_int_equal(rig_read(r, &id, 0, got, CS, true), CS);
@@ -219,7 +224,7 @@ static void full(struct rig *r, void *arg)
 	/* a granted write fits, while there is a grant */
 	space_grant(&r->store->space, 8, 0, 1);
 	assert_true(space_grant(&r->store->space, 7, CS, 1) > 0);
-	assert_int_equal(chunk_remove_file(r->store, (struct ino){9}, 1, &n), 0);
+	assert_int_equal(chunk_remove_file(r->store, &(struct chunk_key){1, {9}, 1, 0}, &n), 0);
 	assert_int_equal(n, i - 1);
 	assert_int_equal(space_used(&r->store->space), 0);
 }
@@ -238,7 +243,7 @@ static void fill_up(struct rig *r, void *arg)
 
 	(void)arg;
 	for (; rc == 0; i++) {
-		struct chunk_id id = {{9}, 1, i};
+		struct chunk_key id = {1, {9}, 1, i};
 
 		rc = rig_write(r, &id, CS, 0, data, CS, 0);
 	}
@@ -264,7 +269,7 @@ static void test_file_system_below_is_full(void **state)
 
 static void write_one(struct rig *r, void *arg)
 {
-	struct chunk_id id = {{5}, 1, 0};
+	struct chunk_key id = {1, {5}, 1, 0};
 	static uint8_t data[CS];
 
 	(void)arg;
@@ -274,7 +279,7 @@ static void write_one(struct rig *r, void *arg)
 
 static void read_damaged(struct rig *r, void *arg)
 {
-	struct chunk_id id = {{5}, 1, 0};
+	struct chunk_key id = {1, {5}, 1, 0};
 	static uint8_t got[CS], data[CS];
 
 	(void)arg;
@@ -313,11 +318,19 @@ struct twice {
 	struct replay_ent *ent;
 };
 
+static int begin(struct chunk_store *s, uint64_t session, uint64_t seq, uint16_t op,
+		 struct replay_ent **ret_ent)
+{
+	struct replay_key key = {.chain = 1, .slot = 1, .session = session};
+
+	return replay_begin(&s->replay, &key, seq, op, ret_ent);
+}
+
 static void second(void *arg)
 {
 	struct twice *t = arg;
 
-	t->rc = replay_begin(&t->s->replay, 3, 1, 5, 0x202, &t->ent);
+	t->rc = begin(t->s, 3, 5, 0x202, &t->ent);
 	latch_done(t->latch);
 }
 
@@ -336,7 +349,7 @@ static void exactly_once(struct rig *r, void *arg)
 	struct twice t = {s, &l, -1, NULL};
 
 	(void)arg;
-	assert_int_equal(replay_begin(&s->replay, 3, 1, 5, 0x202, &e), 0);
+	assert_int_equal(begin(s, 3, 5, 0x202, &e), 0);
 	latch_init(&l, 1);
 	assert_int_equal(fiber_spawn("second", second, &t), 0);
 	fiber_yield();
@@ -345,12 +358,12 @@ static void exactly_once(struct rig *r, void *arg)
 	latch_wait(&l);
 	assert_int_equal(t.rc, 1);
 	assert_memory_equal(t.ent->reply, "five", 4);
-	assert_int_equal(replay_begin(&s->replay, 3, 1, 4, 0x202, &e), -LE_STALE_SEQ);
+	assert_int_equal(begin(s, 3, 4, 0x202, &e), -LE_STALE_SEQ);
 	/* one that fails leaves the former answer */
-	assert_int_equal(replay_begin(&s->replay, 3, 1, 6, 0x202, &e), 0);
+	assert_int_equal(begin(s, 3, 6, 0x202, &e), 0);
 	replay_end(e, false);
-	assert_int_equal(replay_begin(&s->replay, 3, 1, 5, 0x202, &e), 1);
-	assert_int_equal(replay_begin(&s->replay, 4, 1, 9, 0x203, &e), 0);
+	assert_int_equal(begin(s, 3, 5, 0x202, &e), 1);
+	assert_int_equal(begin(s, 4, 9, 0x203, &e), 0);
 	answer(s, e, "nine");
 }
 
@@ -366,10 +379,10 @@ static void after_restart(struct rig *r, void *arg)
 	struct replay_ent *e;
 
 	(void)arg;
-	assert_int_equal(replay_begin(&s->replay, 3, 1, 5, 0x202, &e), 1);
+	assert_int_equal(begin(s, 3, 5, 0x202, &e), 1);
 	assert_memory_equal(e->reply, "five", 4);
-	assert_int_equal(replay_begin(&s->replay, 3, 1, 4, 0x202, &e), -LE_STALE_SEQ);
-	assert_int_equal(replay_begin(&s->replay, 4, 1, 9, 0x203, &e), 1);
+	assert_int_equal(begin(s, 3, 4, 0x202, &e), -LE_STALE_SEQ);
+	assert_int_equal(begin(s, 4, 9, 0x203, &e), 1);
 	assert_int_equal(replay_expire(&s->replay, group_commit_batch(&s->gc), UINT64_MAX, 10,
 				       only_four, NULL),
 			 1);
@@ -423,15 +436,15 @@ static uint32_t below(struct world *w, uint64_t n)
 	return (uint32_t)sim_random_below(w->rig.sim, n);
 }
 
-static struct chunk_id id_of(uint32_t k)
+static struct chunk_key id_of(uint32_t k)
 {
-	return (struct chunk_id){{100 + k / 3}, 1, k % 3};
+	return (struct chunk_key){1, {100 + k / 3}, 1, k % 3};
 }
 
 static void compare(struct world *w, uint32_t k, const struct model *m)
 {
 	static uint8_t got[N_CHUNKS][CS];
-	struct chunk_id id = id_of(k);
+	struct chunk_key id = id_of(k);
 	uint32_t off = below(w, CS), len = 1 + below(w, CS - off);
 
 	if (below(w, 2)) {
@@ -447,7 +460,7 @@ static void compare(struct world *w, uint32_t k, const struct model *m)
 static int change(struct world *w, uint32_t k)
 {
 	struct model *m = &w->next[k];
-	struct chunk_id id = id_of(k);
+	struct chunk_key id = id_of(k);
 	uint32_t off = below(w, CS), len = 1 + below(w, below(w, 3) ? 20000 : CS);
 	uint32_t kind = below(w, 20);
 	struct chunk_tx tx;
@@ -483,12 +496,12 @@ static int change(struct world *w, uint32_t k)
 }
 
 /* Readers see it before it is durable. */
-static void joined(void *arg, const struct chunk_id *id)
+static void joined(void *arg, const struct chunk_key *id)
 {
 	struct world *w = arg;
 
 	for (uint32_t k = 0; k < N_CHUNKS; k++) {
-		struct chunk_id own = id_of(k);
+		struct chunk_key own = id_of(k);
 
 		if (own.ino.v == id->ino.v && own.gen == id->gen && own.idx == id->idx)
 			compare(w, k, &w->next[k]);
@@ -520,7 +533,7 @@ static void settle(struct world *w)
 	static uint8_t got[CS];
 
 	for (uint32_t k = 0; k < N_CHUNKS; k++) {
-		struct chunk_id id = id_of(k);
+		struct chunk_key id = id_of(k);
 		int64_t n = rig_read(&w->rig, &id, 0, got, CS, true);
 
 		assert_true(n >= 0);
