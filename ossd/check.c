@@ -203,9 +203,9 @@ static int check_open(struct check *c)
 	if (r.status < 0 || c->super.format != STORE_FORMAT)
 		return -LE_STORE_FORMAT;
 	snprintf(path, sizeof(path), "%s/data", c->p->data_dir);
-	TRY(data_file_open(c->env, path, c->super.capacity, &c->data));
-	return extent_alloc_init(&c->alloc, c->super.capacity / UNIT_SIZE,
-				 c->data.size / UNIT_SIZE);
+	TRY(data_file_open(c->env, path, c->super.capacity, &c->super.uuid, &c->data));
+	TRY(extent_alloc_init(&c->alloc, c->super.capacity / UNIT_SIZE, c->data.size / UNIT_SIZE));
+	return c->data.device ? extent_take(&c->alloc, 0, DATA_LABEL_UNITS) : 0;
 }
 
 static void check_close(struct check *c)

@@ -1,10 +1,13 @@
 /*
- * Making an empty store: data_dir/data (empty, grows) and data_dir/index with the super row.
- * The super row comes last: a folder without it is no store, and formatting it again is fine.
+ * Making an empty store: data_dir/data (an empty file that grows, or a symbolic link to a labelled
+ * device) and data_dir/index with the super row. The super row comes last: a folder without it is no
+ * store, and formatting it again is fine.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
 #include "ossd/chunk/chunk_store.h"
@@ -45,9 +48,21 @@ static int make_data_file(struct env *env, const struct ossd_params *p)
 	return rc;
 }
 
-static int put_super(struct env *env, struct kv *kv, uint64_t capacity)
+/* data_dir/data names the device; the label comes first, so a link never leads to a device without
+ * one. */
+static int make_data_link(struct env *env, const struct ossd_params *p, const struct uuid *uuid)
 {
-	struct store_super super = {.format = STORE_FORMAT, .capacity = capacity};
+	char path[STORE_PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/data", p->data_dir);
+	TRY(data_device_label(env, p->data_device, uuid));
+	if (unlink(path) < 0 && errno != ENOENT)
+		return status_from_errno(errno);
+	return symlink(p->data_device, path) < 0 ? status_from_errno(errno) : 0;
+}
+
+static int put_super(struct kv *kv, const struct store_super *super)
+{
 	struct kv_batch *b = kv_batch_create();
 	uint8_t buf[SUPER_MAX], zero[8] = {0};
 	struct wire_w w;
@@ -55,9 +70,8 @@ static int put_super(struct env *env, struct kv *kv, uint64_t capacity)
 
 	if (!b)
 		return -LE_NOMEM;
-	env_random(env, &super.uuid, sizeof(super.uuid));
 	wire_w_init(&w, buf, sizeof(buf));
-	wire_put_store_super(&w, &super);
+	wire_put_store_super(&w, super);
 	kv_batch_put(b, SUPER_KEY, SUPER_KEY_SIZE, buf, w.len);
 	kv_batch_put(b, COMMITS_KEY, COMMITS_KEY_SIZE, zero, sizeof(zero));
 	rc = kv_commit(kv, b, true);
@@ -67,6 +81,7 @@ static int put_super(struct env *env, struct kv *kv, uint64_t capacity)
 
 static int make_index(struct env *env, const struct ossd_params *p, uint64_t capacity)
 {
+	struct store_super super = {.format = STORE_FORMAT, .capacity = capacity};
 	struct kv_options ko = {.create = true};
 	struct kv_value v;
 	char path[STORE_PATH_MAX];
@@ -74,15 +89,17 @@ static int make_index(struct env *env, const struct ossd_params *p, uint64_t cap
 	int rc;
 
 	snprintf(path, sizeof(path), "%s/index", p->data_dir);
+	env_random(env, &super.uuid, sizeof(super.uuid));
 	TRY(kv_open(env, path, &ko, &kv));
 	rc = kv_get(kv, SUPER_KEY, SUPER_KEY_SIZE, &v);
 	if (rc == 0) {
 		kv_value_fini(&v);
 		rc = -LE_EXIST;
 	} else if (rc == -LE_NOENT) {
-		rc = make_data_file(env, p);
+		rc = p->data_device[0] ? make_data_link(env, p, &super.uuid)
+				       : make_data_file(env, p);
 		if (rc == 0)
-			rc = put_super(env, kv, capacity);
+			rc = put_super(kv, &super);
 	}
 	kv_close(kv);
 	return rc;
@@ -106,12 +123,31 @@ static int sync_names(struct env *env, const char *dir)
 	return dir[0] == '/' ? 0 : env_syncdir(env, ".");
 }
 
-int ossd_format(struct env *env, const struct ossd_params *p)
+static int device_size(struct env *env, const struct ossd_params *p, bool force,
+		       uint64_t *ret_size)
+{
+	uint64_t size;
+
+	if (p->data_device[0] != '/') {
+		log_error("data_device %s: give the whole path", p->data_device);
+		return -LE_INVAL;
+	}
+	TRY(data_device_examine(env, p->data_device, force, &size));
+	*ret_size = p->data_size && p->data_size < size ? p->data_size : size;
+	if (*ret_size > SIZE_MAX_)
+		*ret_size = SIZE_MAX_;
+	return 0;
+}
+
+int ossd_format(struct env *env, const struct ossd_params *p, bool force)
 {
 	uint64_t capacity;
 
 	TRY(env_mkdirs(env, p->data_dir, 0700));
-	capacity = choose_size(p);
+	if (p->data_device[0])
+		TRY(device_size(env, p, force, &capacity));
+	else
+		capacity = choose_size(p);
 	if (capacity < SIZE_MIN) {
 		log_error("%s: no room for a store (%llu bytes)", p->data_dir,
 			  (unsigned long long)capacity);

@@ -28,7 +28,7 @@ struct program {
 	struct cluster_params cluster;
 	struct ossd_params params;
 	const char *command, *ready_file;
-	bool check_data;
+	bool check_data, force;
 	struct env *env;
 	struct loop *loop;
 	struct transport *transport;
@@ -43,13 +43,14 @@ struct program {
 static void usage(FILE *out)
 {
 	fputs("Usage: leat-ossd [-c FILE] [--set NAME=VALUE]... [--ready-file PATH] run\n"
-	      "       leat-ossd [-c FILE] [--set NAME=VALUE]... format\n"
+	      "       leat-ossd [-c FILE] [--set NAME=VALUE]... format [--force]\n"
 	      "       leat-ossd [-c FILE] [--set NAME=VALUE]... check [--data]\n"
 	      "\n"
 	      "The object server of Leat: keeps chunks of file data on local disks.\n"
 	      "\n"
 	      "  run       serve the store in data_dir until SIGTERM\n"
-	      "  format    make an empty store in data_dir\n"
+	      "  format    make an empty store in data_dir; --force takes a data_device that is not\n"
+	      "            empty\n"
 	      "  check     verify a store that is not in use; --data reads every block as well\n"
 	      "\n"
 	      "  -c, --config FILE    configuration (else $LEAT_CONF, /etc/leat/leat.conf)\n"
@@ -132,6 +133,7 @@ enum {
 	OPT_SET = 256,
 	OPT_READY,
 	OPT_DATA,
+	OPT_FORCE,
 	OPT_HELP,
 	OPT_VERSION,
 	OPT_PARAMS
@@ -145,6 +147,7 @@ static int parse(struct program *g, int argc, char **argv)
 		{"set", required_argument, NULL, OPT_SET},
 		{"ready-file", required_argument, NULL, OPT_READY},
 		{"data", no_argument, NULL, OPT_DATA},
+		{"force", no_argument, NULL, OPT_FORCE},
 		{"params", no_argument, NULL, OPT_PARAMS},
 		{"help", no_argument, NULL, OPT_HELP},
 		{"version", no_argument, NULL, OPT_VERSION},
@@ -163,6 +166,8 @@ static int parse(struct program *g, int argc, char **argv)
 			g->ready_file = optarg;
 		else if (c == OPT_DATA)
 			g->check_data = true;
+		else if (c == OPT_FORCE)
+			g->force = true;
 		else if (c == OPT_PARAMS)
 			return show_params(g) + 1;
 		else if (c == OPT_VERSION)
@@ -284,7 +289,7 @@ static int run_check(struct program *g)
 
 static int run_format(struct program *g)
 {
-	int rc = ossd_format(g->env, &g->params);
+	int rc = ossd_format(g->env, &g->params, g->force);
 
 	if (rc < 0)
 		fprintf(stderr, "leat-ossd: %s: %s\n", g->params.data_dir,

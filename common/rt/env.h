@@ -105,6 +105,7 @@ int64_t env_file_pread_some(struct env_file *f, void *buf, size_t len, uint64_t 
 int env_file_datasync(struct env_file *f) CHECK_RESULT;
 int env_file_fallocate(struct env_file *f, int mode, uint64_t off, uint64_t len) CHECK_RESULT;
 int env_file_truncate(struct env_file *f, uint64_t size) CHECK_RESULT;
+/* st_size of a block device: its size. */
 int env_file_stat(struct env_file *f, struct stat *ret_st) CHECK_RESULT;
 int env_stat(struct env *env, const char *path, struct stat *ret_st) CHECK_RESULT;
 int env_mkdir(struct env *env, const char *path, mode_t mode) CHECK_RESULT;

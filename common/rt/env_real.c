@@ -10,10 +10,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -260,6 +262,13 @@ static int real_file_stat(struct env_file *f, struct stat *ret_st)
 	/* In place: the inode of an open file is in memory. */
 	if (fstat(real_fd(f), &st) < 0)
 		return status_from_errno(errno);
+	if (S_ISBLK(st.st_mode)) {
+		uint64_t size;
+
+		if (ioctl(real_fd(f), BLKGETSIZE64, &size) < 0)
+			return status_from_errno(errno);
+		st.st_size = (off_t)size;
+	}
 	*ret_st = st;
 	return 0;
 }

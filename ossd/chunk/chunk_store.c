@@ -583,9 +583,11 @@ static int open_files(struct chunk_store *s)
 	TRY(kv_open(s->env, path, &ko, &s->kv));
 	TRY(load_super(s));
 	snprintf(path, sizeof(path), "%s/data", s->p->data_dir);
-	TRY(data_file_open(s->env, path, s->super.capacity, &s->data));
+	TRY(data_file_open(s->env, path, s->super.capacity, &s->super.uuid, &s->data));
 	TRY(space_init(&s->space, s->data.capacity / UNIT_SIZE, s->data.size / UNIT_SIZE,
 		       s->p->reserve, s->p->grant_max));
+	if (s->data.device)
+		TRY(extent_take(&s->space.alloc, 0, DATA_LABEL_UNITS));
 	return load_index(s);
 }
 

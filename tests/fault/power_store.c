@@ -280,7 +280,7 @@ static void run(struct env *env, void *arg)
 	struct run *r = arg;
 	struct worker w[WORKERS];
 
-	must(ossd_format(env, &r->params), "format");
+	must(ossd_format(env, &r->params, false), "format");
 	r->mark_fd = power_mark_open(r->mark);
 	if (r->nodatasync) {
 		ops = *env->ops;

@@ -93,7 +93,7 @@ static void ossd_main(struct loop *loop, void *arg)
 	n->loop = loop;
 	ossd_params_of(n, &o.params);
 	if (!n->formatted)
-		status = ossd_format(loop_env(loop), &o.params);
+		status = ossd_format(loop_env(loop), &o.params, false);
 	n->formatted = true;
 	if (status == 0)
 		status = ossd_start(&o, &n->ossd);

@@ -37,7 +37,7 @@ static void rig_main(struct loop *loop, void *arg)
 	struct env *env = loop_env(loop);
 
 	if (!r->formatted)
-		ASSERT(ossd_format(env, &r->params) == 0);
+		ASSERT(ossd_format(env, &r->params, false) == 0);
 	r->formatted = true;
 	ASSERT(chunk_store_open(env, &r->params, &r->metrics, &r->store) == 0);
 	ASSERT(slot_pool_create(OSSD_SLOT_SIZE, 8, &r->pool) == 0);
