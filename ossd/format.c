@@ -1,7 +1,7 @@
 /*
  * Making an empty store: data_dir/data (an empty file that grows, or a symbolic link to a labelled
- * device) and data_dir/index with the super row. The super row comes last: a folder without it is no
- * store, and formatting it again is fine.
+ * device) and data_dir/index with the super row. The super row comes last: a folder without it is
+ * no store, and formatting it again is fine.
  */
 #include <errno.h>
 #include <fcntl.h>

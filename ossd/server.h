@@ -37,8 +37,8 @@ int ossd_failed(const struct ossd *s);
 /* Values that any thread may read while the server lives. */
 const struct ossd_metrics *ossd_metrics(const struct ossd *s);
 
-/* Makes an empty store in params.data_dir. -LE_EXIST when there is one, -LE_BUSY when params.data_device
- * is in use or, without force, not empty. Yields. */
+/* Makes an empty store in params.data_dir. -LE_EXIST when there is one, -LE_BUSY when
+ * params.data_device is in use or, without force, not empty. Yields. */
 int ossd_format(struct env *env, const struct ossd_params *p, bool force) CHECK_RESULT;
 /* Offline: reads the whole index (and with verify_data every block), one line per problem on
  * report. -LE_STORE_IN_USE while a server runs. Yields. */

@@ -35,7 +35,8 @@ int data_file_grow(struct data_file *d, uint64_t seen_size, uint64_t step) CHECK
 int data_file_zero(struct data_file *d, const void *zeros, uint64_t len) CHECK_RESULT;
 
 /* Size of a device that may be taken for a store: -LE_BUSY when it is in use, or,
- * with a log line, when its first MiB is not empty and force is not set; -LE_INVAL: no block device. */
+ * with a log line, when its first MiB is not empty and force is not set; -LE_INVAL: no block
+ * device. */
 int data_device_examine(struct env *env, const char *device, bool force,
 			uint64_t *ret_size) CHECK_RESULT;
 /* Makes it the store's: label, durable. */

@@ -55,8 +55,9 @@ def test_format_keeps_off(device, other, folder):
         assert f.read(8) == b"precious"
     out = ossd(folder + "/b", "--set", "data_device=relative", "format")
     assert out.returncode != 0 and "whole path" in out.stdout, out.stdout
-    assert ossd(folder + "/a", "--set", "data_device=" + device, "format", "--force").returncode == 0
-    assert ossd(folder + "/b", "--set", "data_device=" + other, "format").returncode == 0
+    for store, name, force in ((folder + "/a", device, ["--force"]), (folder + "/b", other, [])):
+        out = ossd(store, "--set", "data_device=" + name, "format", *force)
+        assert out.returncode == 0, out.stdout
     # The names have changed: each index meets the other's device.
     for store, wrong in ((folder + "/a", other), (folder + "/b", device)):
         assert ossd(store, "check", "--data").returncode == 0
