@@ -2,6 +2,8 @@
 #include "common/proto/message.h"
 
 WIRE_DEFINE(chunk_summary)
+WIRE_DEFINE(version_note)
+WIRE_DEFINE(version_state)
 
 #define ALL_OPS(M) MDS_OPS(M) MDS_CALLBACKS(M) OSS_OPS(M)
 

@@ -18,7 +18,11 @@
 	M(0x0208, oss_sums, READ) \
 	M(0x0209, oss_grant, CTRL) \
 	M(0x020a, oss_status, CTRL) \
-	M(0x020b, oss_sync, CTRL)
+	M(0x020b, oss_sync, CTRL) \
+	M(0x020c, oss_chain_set, CTRL) \
+	M(0x020d, oss_forward, CTRL) \
+	M(0x020e, oss_commit, CTRL) \
+	M(0x020f, oss_resolve, CTRL)
 
 /*
  * Bytes [off, off + len) of a chunk. The bulk reply is [off, min(off + len, end)), holes as zeros;
@@ -78,6 +82,56 @@ enum write_flags { WRITE_LAZY = 1 };
 #define oss_status_req_FIELDS(F)
 #define oss_status_rep_FIELDS(F) F(bytes, json)
 
+/* ---- between the members of a chain (ossd/chain/README.md) ---- */
+
+/*
+ * From the MDS: chain_info of chains that this target is or was a member of, to be adopted where
+ * the epoch is newer; answered when they are durable. targets: target_info of their members, of
+ * which id and addrs are used.
+ */
+#define oss_chain_set_req_FIELDS(F) F(bytes, chains) F(bytes, targets)
+#define oss_chain_set_rep_FIELDS(F)
+/*
+ * A version of a chunk for the next member. base: the version it is made of, 0: there was no chunk.
+ * end, mtime_ns, sum (content sum) are those of the new record. WRITE: pieces are whole blocks, their
+ * data is the bulk, one behind the other. PUNCH: [off, off + len) becomes zeros. TRIM: cut at end.
+ * REMOVE: no record is left. ABORT: version and all behind it are taken back, base is the newest
+ * again. ANSWER: no chunk, only the answer. session, slot, seq, op, answer: the request that this
+ * version answers (seq 0: none). committed: the newest version of the chunk that the sender knows
+ * to be committed. Answered twice: ACCEPTED when all members behind hold it in memory, the reply
+ * when it is durable there.
+ */
+enum forward_kind {
+	FORWARD_WRITE = 1,
+	FORWARD_TRIM,
+	FORWARD_PUNCH,
+	FORWARD_REMOVE,
+	FORWARD_ABORT,
+	FORWARD_ANSWER,
+};
+enum forward_flags { FORWARD_LAZY = 1 };
+#define oss_forward_req_FIELDS(F) \
+	F(u32, kind) F(u32, flags) F(chunk_id, chunk) F(u64, version) F(u64, base) F(u64, committed) \
+		F(u32, chunk_size) F(u32, end) F(i64, mtime_ns) F(u64, sum) F(u32, off) F(u32, len) \
+			F(bytes, pieces) F(u64, session) F(u32, slot) F(u64, seq) F(u16, op) \
+				F(bytes, answer)
+#define oss_forward_rep_FIELDS(F)
+/* versions: version_note of what the sender has committed, passed on to the member behind. COMMIT_HURRY:
+ * somebody waits for what is pending. */
+#define version_note_FIELDS(F) F(chunk_id, chunk) F(u64, version)
+enum commit_flags { COMMIT_HURRY = 1 };
+#define oss_commit_req_FIELDS(F) F(u32, flags) F(bytes, versions)
+#define oss_commit_rep_FIELDS(F)
+/* Asked of the head about chunks with versions that nobody has spoken of for long. answers: one
+ * version_state for each of versions (version_note). committed, newest: 0 when there is no chunk. */
+#define version_state_FIELDS(F) F(u64, committed) F(u64, newest)
+#define oss_resolve_req_FIELDS(F) F(bytes, versions)
+#define oss_resolve_rep_FIELDS(F) F(bytes, answers)
+
+#define WIRE_CTYPE_version_note struct version_note
+WIRE_STRUCT(version_note)
+#define WIRE_CTYPE_version_state struct version_state
+WIRE_STRUCT(version_state)
 #define WIRE_CTYPE_chunk_summary struct chunk_summary
 WIRE_STRUCT(chunk_summary)
 OSS_OPS(MSG_STRUCTS)
