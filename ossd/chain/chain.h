@@ -1,0 +1,164 @@
+/*
+ * The chains that this target is a member of: who the members are, in which state, in which epoch,
+ * and whether this target may act (lease). README.md is the protocol.
+ *
+ * Owned by the target's loop. What the metadata server decided is durable (row E) before it is acted
+ * on; what was under way then goes on under the new epoch (commit.h, forward.h).
+ */
+#ifndef LEAT_OSSD_CHAIN_H
+#define LEAT_OSSD_CHAIN_H
+
+#include "common/rpc/rpc.h"
+#include "ossd/chunk/chunk_store.h"
+
+struct chains;
+struct chain;
+struct version;
+
+/* CHAIN_ADOPTED: known, but the metadata server has not spoken since the start. CHAIN_FENCED: the
+ * lease has run out. CHAIN_DROPPED: not a member any more. */
+enum chain_phase { CHAIN_NONE, CHAIN_ADOPTED, CHAIN_SERVING, CHAIN_FENCED, CHAIN_DROPPED };
+#define N_CHAIN_PHASES 5
+
+struct chain_member {
+	uint32_t target;
+	uint8_t state; /* enum member_state */
+};
+
+struct chain {
+	struct hmap_node node;
+	struct chains *all;
+	uint32_t id, epoch;
+	int phase; /* enum chain_phase */
+	struct chain_member members[CHAIN_MEMBERS_MAX];
+	uint32_t n_members, n_sync;
+	uint32_t self;       /* position of this target; n_members: not a member */
+	uint64_t floor;      /* highest version of a removed chunk */
+	struct list pending; /* struct version.chain_link, oldest first */
+	uint32_t n_pending;
+	struct waitq settled; /* a version has ended, the epoch has changed */
+	/* What was committed and the member behind has not been told. */
+	struct version_note *notes;
+	uint32_t n_notes;
+	bool notifier, hurry;
+	void *resync; /* of resync.c */
+	void *log;    /* of chain_log.c */
+};
+
+/* Another target, as far as this one talks to it. */
+struct chain_peer {
+	struct list link;
+	uint32_t target;
+	char addrs[CONFIG_STR_MAX];
+	struct rpc_client *client; /* NULL: address unknown */
+	uint32_t users;
+};
+
+/* What resync.c and chain_log.c want to hear. Any may be NULL; none yields unless said. */
+struct chain_hooks {
+	/* The chunk changes in this batch. first: it had no pending version before. */
+	void (*join)(struct chain *c, const struct chunk_key *k, struct kv_batch *b, bool first);
+	/* The chunk has no pending version any more. */
+	void (*quiet)(struct chain *c, const struct chunk_key *k);
+	/* Does this SYNCING member get new versions of the chunk? Asked at the tail. */
+	bool (*fills)(struct chain *c, uint32_t target, const struct chunk_key *k);
+	/* It could not be reached or could not apply one: it must not become SYNC as it is. */
+	void (*failed)(struct chain *c, uint32_t target, int status);
+	/* The epoch has changed; c->phase may be CHAIN_DROPPED. Yields not, may spawn fibers. */
+	void (*adopted)(struct chain *c);
+	/* These rows go into the batch that stores the new epoch: info is what is being adopted. */
+	void (*adopting)(struct chain *c, const struct chain_info *info, struct kv_batch *b);
+};
+
+struct chains_options {
+	struct chunk_store *store;
+	struct transport *transport;
+	const struct rpc_key *key;
+	const char *name;
+	uint32_t window_max;
+	/* Peers' addresses are wanted that nobody has told yet. Does not yield. */
+	void (*want_addrs)(void *arg);
+	void *arg;
+};
+
+struct chains {
+	struct chains_options o;
+	struct chunk_store *store;
+	struct env *env;
+	struct ossd_metrics *metrics;
+	uint32_t target; /* own number; 0: not registered yet */
+	struct hmap by_id;
+	struct list peers;
+	struct fmutex adopting;
+	uint64_t lease_until_us;
+	struct chain_hooks hooks;
+	struct list free_versions;
+	uint32_t n_versions;
+	bool stopping;
+	struct latch fibers;
+};
+
+/* Reads the E and F rows. Yields. */
+int chains_open(const struct chains_options *o, struct chains **ret_chains) CHECK_RESULT;
+/* Whoever waits for a version gets -LE_SHUTDOWN. Before the server's requests are drained. */
+void chains_stop(struct chains *cs);
+/* After that and before the store is closed. Yields. */
+void chains_close(struct chains *cs);
+
+struct chain *chain_find(const struct chains *cs, uint32_t id); /* NULL: none */
+/* All in no order: NULL first. The set must not change meanwhile (it only grows). */
+struct chain *chain_next(const struct chains *cs, const struct chain *c);
+
+/* More than one member, so versions have to be committed by all; the chain's own copy is not all
+ * there is. */
+static inline bool chain_replicated(const struct chain *c)
+{
+	return c->n_members > 1;
+}
+static inline bool chain_is_sync(const struct chain *c)
+{
+	return c->self < c->n_sync;
+}
+static inline bool chain_is_head(const struct chain *c)
+{
+	return c->self == 0 && c->n_sync > 0;
+}
+static inline bool chain_is_tail(const struct chain *c)
+{
+	return c->n_sync > 0 && c->self == c->n_sync - 1;
+}
+enum member_state chain_state_of(const struct chain *c, uint32_t target); /* MEMBER_OUT: none */
+
+/* ---- membership ---- */
+
+/*
+ * chains: encoded chain_info one behind the other. Each that is newer than what is known becomes
+ * durable, then is acted on. present: this is an answer of the metadata server to this process, so
+ * what it says of epochs known already holds too. Yields. -LE_BAD_MESSAGE, -LE_IO.
+ */
+int chains_adopt(struct chains *cs, struct bytes chains, bool present) CHECK_RESULT;
+/* targets: encoded target_info: addresses of other members. Yields. */
+int chains_addrs(struct chains *cs, struct bytes targets) CHECK_RESULT;
+/* The metadata server has answered what was sent at sent_us. Chains of one member need no lease. */
+void chains_lease(struct chains *cs, uint64_t sent_us, uint32_t lease_ms);
+bool chains_leased(const struct chains *cs);
+/* Packed (u32 chain, u32 epoch) of all that was adopted; from malloc. */
+int chains_held(const struct chains *cs, void **ret_data, uint32_t *ret_len) CHECK_RESULT;
+
+enum chain_need {
+	CHAIN_MEMBER, /* any that is not OUT: messages of other members */
+	CHAIN_SYNC,   /* reads */
+	CHAIN_HEAD,   /* everything else */
+};
+/* -LE_NO_TARGET, -LE_NOT_READY, -LE_STALE_EPOCH, -LE_NO_LEASE, -LE_NOT_HEAD. Looks at a fresh clock,
+ * does not yield. */
+int chain_admit(struct chains *cs, uint32_t id, uint32_t epoch, enum chain_need need,
+		struct chain **ret_chain) CHECK_RESULT;
+
+/* ---- talking to other members ---- */
+
+/* One call to a member, under the chain's present epoch. The caller's rpc_call has op, req, rep,
+ * deadline and data. -LE_TARGET_DOWN without an address. Yields. */
+int chain_call(struct chain *c, uint32_t target, struct rpc_call *call) CHECK_RESULT;
+
+#endif
