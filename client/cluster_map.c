@@ -311,6 +311,7 @@ static int target_connect(struct client *c, struct target *t)
 		.cluster = *rpc_client_cluster(c->mds),
 		.loop = t->loop,
 		.in_flight_max = CLIENT_IN_FLIGHT_MAX,
+		.rails_max = c->params.rails,
 		.arg = t,
 		.disconnected = target_disconnected,
 	};

@@ -11,6 +11,8 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/rpc/transport_mux.h"
+#include "common/rt/cpus.h"
 
 const char *leat_strerror(int64_t status)
 {
@@ -141,7 +143,8 @@ static int64_t create_fn(struct api_call *a)
 		.params = s->client,
 	};
 
-	return client_create(&opts, &a->fs->client);
+	TRY(client_create(&opts, &a->fs->client));
+	return cpus_use(s->client.cores, transport_numa_node(a->fs->transport));
 }
 
 static int64_t destroy_fn(struct api_call *a)
@@ -173,7 +176,7 @@ static int begin(struct leat_fs *fs, const struct settings *s)
 	struct loop *loop;
 
 	TRY(env_real_create(&eo, &fs->env));
-	TRY(transport_tcp_create(&fs->transport));
+	TRY(transport_mux_create(s->cluster.transport, &fs->transport));
 	TRY(loop_create(fs->env, &lo, &loop));
 	if (loop_start_thread(loop) < 0) {
 		loop_destroy(loop);

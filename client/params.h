@@ -24,6 +24,10 @@
 	P(u32, writes_in_flight, "", 1, 256, 32, "write requests under way to one target")         \
 	P(u32, inodes_max, "", 1024, 100000000, 100000,                                           \
 	  "inodes kept in memory beyond those in use")                                             \
+	P(u32, rails, "", 1, 8, 4,                                                                 \
+	  "connections to one object server, each over another of its RDMA ports")                 \
+	P(str, cores, "", 0, 0, "auto",                                                            \
+	  "processors of the loop: auto (near the RDMA device), all, or a list such as 0-3,8")     \
 	P(u32, spin_us, "us", 0, 1000, 50, "busy wait for a reply before the thread sleeps")
 
 struct client_params {

@@ -19,7 +19,8 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "common/rpc/rpc.h"
+#include "common/rpc/transport_mux.h"
+#include "common/rt/cpus.h"
 #include "common/rt/net.h"
 #include "fuse/options.h"
 
@@ -188,6 +189,9 @@ static int start(struct daemon *d)
 			  status_text(status));
 		return status;
 	}
+	status = cpus_use(opts.client.cores, transport_numa_node(d->transport));
+	if (status < 0)
+		return status;
 	fs->max_write = 1 << 20;
 	status = slot_pool_create(fs->max_write + (64 << 10), opts.mount.requests_max,
 				  &fs->requests);
@@ -266,7 +270,7 @@ static int serve(int ready_fd)
 	if (status == 0)
 		status = env_real_create(&eo, &d.fs.env);
 	if (status == 0)
-		status = transport_tcp_create(&d.transport);
+		status = transport_mux_create(opts.cluster.transport, &d.transport);
 	if (status == 0)
 		status = loop_create(d.fs.env, &lo, &d.fs.loop);
 	if (status == 0 && opts.mount.metrics_addr[0])

@@ -12,6 +12,8 @@
 #include "common/base/assert.h"
 #include "common/base/log.h"
 #include "common/kv/kv.h"
+#include "common/rpc/transport_mux.h"
+#include "common/rt/cpus.h"
 #include "common/rt/loop.h"
 #include "mds/server.h"
 
@@ -255,9 +257,10 @@ static int start(struct program *p, struct transport **ret_transport)
 	struct mds_options mo = {.params = p->params, .failed = on_store_failed, .arg = p};
 
 	TRY(rpc_key_load(p->cluster.key_file, &mo.key));
-	TRY(transport_tcp_create(ret_transport));
+	TRY(transport_mux_create(p->cluster.transport, ret_transport));
 	mo.transport = *ret_transport;
 	TRY(mds_start(&mo, &p->mds));
+	TRY(cpus_use(p->params.cores, transport_numa_node(*ret_transport)));
 	return write_ready(p);
 }
 

@@ -17,6 +17,8 @@
 	P(u32, kv_write_buffer_mib, "MiB", 1, 1 << 16, 64, "write buffer of the store")            \
 	P(u32, kv_threads, "", 1, 64, 1, "background threads of the store")                        \
 	P(u32, workers, "", 1, 256, 4, "threads for reads that miss all caches")                   \
+	P(str, cores, "", 0, 0, "auto",                                                            \
+	  "processors of the loop: auto (near the RDMA device), all, or a list such as 0-3,8")     \
 	P(u32, spin_us, "us", 0, 10000, 50, "longest busy wait of the loop before it sleeps")      \
 	P(u32, batch_ops_max, "", 1, 1 << 20, 1024, "mutations that share one sync, at most")      \
 	P(size, batch_bytes_max, "B", 4096, 64 << 20, 4 << 20,                                     \

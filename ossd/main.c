@@ -16,6 +16,8 @@
 
 #include "common/base/log.h"
 #include "common/kv/kv.h"
+#include "common/rpc/transport_mux.h"
+#include "common/rt/cpus.h"
 #include "common/rt/net.h"
 #include "ossd/server.h"
 
@@ -269,8 +271,11 @@ static int run_server(struct program *g)
 		return rc;
 	}
 	log_info("listening at %s", ossd_addrs(g->ossd));
+	/* Only this thread: the store's threads are made, and have their own work. */
+	rc = cpus_use(g->params.cores, transport_numa_node(g->transport));
 	start_page(g);
-	rc = serve(g);
+	if (rc == 0)
+		rc = serve(g);
 	if (g->page)
 		metrics_server_stop(g->page);
 	ossd_stop(g->ossd);
@@ -329,16 +334,6 @@ static int block_signals(struct program *g)
 	return g->signal_fd < 0 ? status_from_errno(errno) : 0;
 }
 
-static int make_transport(struct program *g)
-{
-	const char *name = g->cluster.transport;
-
-	if (strcmp(name, "auto") == 0 || strcmp(name, "tcp") == 0)
-		return transport_tcp_create(&g->transport);
-	log_error("transport %s: not in this build; auto or tcp", name);
-	return -LE_CONFIG;
-}
-
 static int run(struct program *g)
 {
 	struct env_real_options eo = {.kv_open = kv_rocksdb_open};
@@ -346,7 +341,7 @@ static int run(struct program *g)
 
 	TRY(block_signals(g));
 	TRY(env_real_create(&eo, &g->env));
-	TRY(make_transport(g));
+	TRY(transport_mux_create(g->cluster.transport, &g->transport));
 	TRY(loop_create(g->env, &lo, &g->loop));
 	TRY(fiber_spawn_on(g->loop, "main", main_fiber, g));
 	loop_run(g->loop);

@@ -49,6 +49,8 @@
 	P(u32, heartbeat_ms, "ms", 10, 60000, 1000, \
 	  "time between heartbeats unless the metadata server says otherwise") \
 	P(u32, slow_ms, "ms", 0, 3600000, 1000, "requests that take longer are logged; 0: none") \
+	P(str, cores, "", 0, 0, "auto", \
+	  "processors of the loop: auto (near the RDMA device), all, or a list such as 0-3,8") \
 	P(u32, spin_us, "us", 0, 1000, 20, "longest busy wait before the loop sleeps")
 
 struct ossd_params {

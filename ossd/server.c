@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/rpc/addr.h"
 #include "ossd/dispatch.h"
 #include "ossd/registration.h"
 
@@ -46,26 +47,22 @@ static void closed(void *arg, struct rpc_peer *p)
 /* Clients cannot connect to a wildcard: they get the host's name instead. */
 static void tell_addrs(struct ossd *s)
 {
-	const char *from = rpc_server_addrs(s->server);
+	char told[ADDR_LIST_SIZE], *save = NULL;
 	size_t len = 0;
 
-	if (s->p.advertise[0]) {
-		snprintf(s->addrs, sizeof(s->addrs), "%s", s->p.advertise);
-		return;
-	}
-	while (*from && len + 1 < sizeof(s->addrs)) {
-		size_t n = strcspn(from, " "), skip = 0;
-		const char *host = "";
+	rpc_server_told(s->server, told, sizeof(told));
+	for (char *a = strtok_r(told, " ", &save); a; a = strtok_r(NULL, " ", &save)) {
+		const char *rest, *host = s->p.host[0] ? s->p.host : "localhost";
+		enum addr_scheme scheme = addr_split(a, &rest);
+		bool any = addr_is_wildcard(rest);
 
-		if (strncmp(from, "0.0.0.0:", 8) == 0)
-			skip = 7;
-		else if (strncmp(from, "[::]:", 5) == 0)
-			skip = 4;
-		if (skip)
-			host = s->p.host[0] ? s->p.host : "localhost";
-		len += (size_t)snprintf(s->addrs + len, sizeof(s->addrs) - len, "%s%s%.*s",
-					len ? " " : "", host, (int)(n - skip), from + skip);
-		from += n + strspn(from + n, " ");
+		if (len + 1 >= sizeof(s->addrs))
+			break;
+		len += (size_t)snprintf(s->addrs + len, sizeof(s->addrs) - len, "%s%s%s%s%s",
+					len ? " " : "",
+					any && scheme ? addr_scheme_name(scheme) : "",
+					any && scheme ? ":" : "", any ? host : a,
+					any ? strrchr(rest, ':') : "");
 	}
 }
 
@@ -74,6 +71,7 @@ static int listen_and_serve(struct ossd *s, const struct ossd_options *o)
 	struct rpc_server_options so = {
 		.transport = o->transport,
 		.addrs = s->p.listen,
+		.advertise = s->p.advertise,
 		.name = s->p.host,
 		.role = ROLE_OSSD,
 		.cluster = s->target.store->super.cluster,

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/assert.h"
+#include "common/rpc/transport_mux.h"
 #include "common/rt/env.h"
 
 #define STATUS_WIDTH      32 /* object servers asked at once */
@@ -239,7 +240,7 @@ static int prepare(struct run *r, struct env **ret_env)
 	struct loop_options lo = {.name = "leat"};
 
 	TRY(env_real_create(&eo, ret_env));
-	TRY(transport_tcp_create(&r->cluster.transport));
+	TRY(transport_mux_create(r->cluster.tool->cluster.transport, &r->cluster.transport));
 	TRY(loop_create(*ret_env, &lo, &r->loop));
 	return fiber_spawn_on(r->loop, "tool", run_fiber, r);
 }

@@ -25,14 +25,14 @@
 
 #define MAC_SIZE 32u
 #define NONCE_SIZE 32u
-#define HELLO_MAX 320u
+#define HELLO_MAX (320u + ADDR_LIST_SIZE)
 
 #define hello_client_FIELDS(F) \
 	F(u32, version_min) F(u32, version_max) F(uuid, cluster) F(u8, role) F(u32, loop) F(bytes, name) \
 	F(bytes, nonce) F(u32, credits) F(u32, bulk_max)
 #define hello_server_FIELDS(F) \
 	F(i32, status) F(u32, version_min) F(u32, version_max) F(u32, version) F(uuid, cluster) F(u8, role) \
-	F(bytes, name) F(bytes, nonce) F(u32, credits) F(u32, bulk_max)
+	F(bytes, name) F(bytes, nonce) F(u32, credits) F(u32, bulk_max) F(bytes, addrs)
 #define hello_status_FIELDS(F) F(i32, status)
 WIRE_STRUCT(hello_client)
 WIRE_STRUCT(hello_server)
@@ -120,6 +120,20 @@ static void copy_name(char to[64], struct bytes name)
 	to[n] = 0;
 }
 
+/* Nothing but what an address may consist of; it goes to logs too. */
+static void copy_addrs(char to[ADDR_LIST_SIZE], struct bytes addrs)
+{
+	uint32_t n = addrs.len < ADDR_LIST_SIZE - 1 ? addrs.len : ADDR_LIST_SIZE - 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		char c = ((const char *)addrs.data)[i];
+		bool fits = (c >= '0' && c <= ':') || (c >= 'a' && c <= 'z') ||
+			    (c >= 'A' && c <= 'Z') || (c != 0 && strchr("-_.[]%*", c) != NULL);
+		to[i] = fits ? c : ' ';
+	}
+	to[n] = 0;
+}
+
 static struct bytes short_name(const char *name)
 {
 	return bytes_of(name != NULL ? name : "", name != NULL ? (uint32_t)strnlen(name, 63) : 0);
@@ -198,6 +212,7 @@ int auth_client(struct link *k, const struct auth_self *self, struct auth_peer *
 	struct auth_peer p = { .role = m.role, .cluster = m.cluster, .version = m.version,
 			       .credits = m.credits, .bulk_max = m.bulk_max };
 	copy_name(p.name, m.name);
+	copy_addrs(p.addrs, m.addrs);
 	TRY(send_status(k, &st, 3, 0, true));
 	TRY(hello_recv(k, &st, 4, &r, &proven));
 	wire_get_hello_status(&r, &fin);
@@ -245,6 +260,7 @@ static int server_step2(struct link *k, struct auth_state *st, const struct auth
 		.nonce = bytes_of(nonce, sizeof(nonce)),
 		.credits = self->credits,
 		.bulk_max = self->bulk_max,
+		.addrs = bytes_str(self->addrs != NULL ? self->addrs : ""),
 	};
 	wire_w_init(&w, body + MAC_SIZE, HELLO_MAX);
 	wire_put_hello_server(&w, &m);

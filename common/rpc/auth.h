@@ -6,9 +6,10 @@
 #ifndef LEAT_RPC_AUTH_H
 #define LEAT_RPC_AUTH_H
 
+#include "common/rpc/addr.h"
 #include "common/rpc/rpc.h"
 
-#define AUTH_TRANSCRIPT_MAX 1024u
+#define AUTH_TRANSCRIPT_MAX 2048u
 
 /* What a side says of itself. */
 struct auth_self {
@@ -19,6 +20,7 @@ struct auth_self {
 	uint32_t loop;       /* client: of the server */
 	uint32_t credits;    /* client: wishes, server: grants */
 	uint32_t bulk_max;
+	const char *addrs;   /* server: where else it can be reached; NULL: says nothing */
 };
 
 /* What it has learned of the other one, and what both agreed upon. */
@@ -27,6 +29,7 @@ struct auth_peer {
 	char name[64];
 	struct uuid cluster;
 	uint32_t version, loop, credits, bulk_max;
+	char addrs[ADDR_LIST_SIZE]; /* of a server, blank-separated */
 };
 
 /* Kept between auth_server and auth_server_finish. */

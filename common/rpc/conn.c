@@ -203,6 +203,15 @@ void conn_watch_end(struct conn *c)
 	timer_cancel(&c->watchdog);
 }
 
+void conn_net(const struct conn *c, struct rpc_net *ret_net)
+{
+	ret_net->transport = c->k->ops->name;
+	ret_net->calls = c->n_calls;
+	ret_net->replies = c->n_replies;
+	ret_net->in_flight = c->in_flight;
+	c->k->ops->stats(c->k, &ret_net->link);
+}
+
 /* ---- the window ---- */
 
 static void slot_release(struct conn *c, uint32_t i)

@@ -92,4 +92,7 @@ int conn_send_plain(struct conn *c, enum frame_type type, uint64_t id,
 /* The earlier of the call's own deadline (0: none) and the fiber's. */
 uint64_t conn_deadline(const struct rpc_call *call);
 
+/* What a connection counts, for people; the rest of ret_net is left alone. */
+void conn_net(const struct conn *c, struct rpc_net *ret_net);
+
 #endif

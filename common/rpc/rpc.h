@@ -30,7 +30,9 @@ struct rpc_client;
 
 struct rpc_client_options {
 	struct transport *transport;
-	const char *addrs;           /* "host:port host:port": tried in turn */
+	/* "host:port verbs:host:port ..." of one server (addr.h): tried in turn, the best that
+	 * the transport knows first, and what the server tells about itself too */
+	const char *addrs;
 	const char *name;            /* of this node, for the server's log */
 	enum rpc_role role;
 	struct uuid cluster;         /* zero: take the server's (and check it for ever after) */
@@ -39,6 +41,9 @@ struct rpc_client_options {
 	uint32_t in_flight_max;      /* 0: 256; further calls wait */
 	uint32_t connect_timeout_ms; /* 0: 2000 */
 	uint32_t backoff_max_ms;     /* 0: 500; first retry after about 1 ms */
+	/* 0: 1. Connections over different rails to the same server, requests spread over them;
+	 * needs a server that binds no session to a connection, so not with `connected`. */
+	uint32_t rails_max;
 	void *arg;
 	/* In a fiber of their own, in order. connected: before other calls go out (open a session
 	 * here with RPC_CALL_SETUP); non-zero breaks the connection again. Either may be NULL. */
@@ -95,10 +100,32 @@ const struct uuid *
 rpc_client_cluster(const struct rpc_client *c); /* zero before the first connection */
 struct rpc_client_stats {
 	uint64_t calls, replies, timeouts, disconnects, connects, bytes_out, bytes_in;
+	uint64_t moves;  /* to a better address while a connection was there */
+	uint64_t broken; /* calls whose connection broke before the answer */
 	uint32_t in_flight;
 	char peer[96]; /* "tcp 127.0.0.1:7440", or why there is no connection */
 };
 void rpc_client_stats(const struct rpc_client *c, struct rpc_client_stats *ret_stats);
+
+/* One connection, for people. The strings are borrowed for the call. */
+struct rpc_net {
+	const char *state;     /* "up", "setup", "leaving", "connecting" */
+	const char *transport; /* "verbs" */
+	const char *name;      /* of the other side, as it called itself */
+	const char *addr;      /* of the other side */
+	enum rpc_role role;    /* of the other side; 0: not known */
+	uint32_t rail;         /* client: number of the lane */
+	int why;               /* there is no connection */
+	uint64_t age_us;
+	uint64_t calls, replies; /* server: frames that came and went */
+	uint32_t in_flight;
+	/* client, of all its connections so far: */
+	uint64_t reconnects, moves, repeated;
+	struct link_stats link;
+};
+/* fn for each connection, or once for the lack of one; must not yield. */
+void rpc_client_net(const struct rpc_client *c, void (*fn)(void *arg, const struct rpc_net *n),
+		    void *arg);
 
 /* ---- server ---- */
 struct rpc_server;
@@ -157,7 +184,8 @@ struct rpc_handler {
 
 struct rpc_server_options {
 	struct transport *transport;
-	const char *addrs;          /* to listen on, space separated */
+	const char *addrs;          /* to listen on, space separated (addr.h) */
+	const char *advertise;      /* told to clients instead of those; NULL or empty: those */
 	const char *name;
 	enum rpc_role role;
 	struct uuid cluster;
@@ -181,8 +209,15 @@ struct rpc_server_options {
 };
 int rpc_server_create(const struct rpc_server_options *opts,
 		      struct rpc_server **ret_server) CHECK_RESULT;
-/* The addresses it listens on, as "host:port host:port" with real ports. */
+/* The addresses it listens on, as "host:port host:port" with real ports (and schemes, where the
+ * transport has several). */
 const char *rpc_server_addrs(const struct rpc_server *s);
+/* What clients are told: no wildcards but "scheme:*:port", which stands for the host that the
+ * client used. */
+void rpc_server_told(const struct rpc_server *s, char *buf, size_t size);
+/* fn for each authenticated connection; must not yield. */
+void rpc_server_net(struct rpc_server *s, void (*fn)(void *arg, const struct rpc_net *n),
+		    void *arg);
 /* No new connections and requests; waits for running ones (at most drain_ms), closes. Yields. */
 void rpc_server_destroy(struct rpc_server *s, uint32_t drain_ms);
 /* To a client, over its own connection; like rpc_call. Yields. The reply's bytes live until

@@ -13,6 +13,7 @@
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
 #include "common/base/log.h"
+#include "common/rpc/addr.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/server_impl.h"
 #include "common/rt/env.h"
@@ -24,7 +25,7 @@
 #define ACCEPT_RETRY_US 50000u
 #define LOG_AGAIN_US 60000000u
 #define GOODBYE_MS 100u
-#define ADDRS_SIZE (LISTENERS_MAX * (NET_ADDR_TEXT_SIZE + 1))
+#define ADDRS_SIZE (LISTENERS_MAX * (ADDR_TEXT_SIZE + 1))
 
 /* ---- peers ---- */
 
@@ -126,7 +127,10 @@ static int welcome(struct server_conn *sc)
 				  .bulk_max = s->opts.bulk_max };
 	struct auth_peer peer = { 0 };
 	struct auth_state st;
+	char told[ADDR_LIST_SIZE];
 
+	rpc_server_told(s, told, sizeof(told));
+	self.addrs = told;
 	conn_watch(conn, HANDSHAKE_MS);
 	int rc = auth_server(conn->k, &self, &st, &peer);
 	if (rc < 0 && conn->dead)
@@ -230,6 +234,7 @@ static struct server_conn *conn_create(struct rpc_server *s, struct link *k)
 	}
 	sc->magic = SERVER_CONN_MAGIC;
 	sc->s = s;
+	sc->since_us = loop_now_us();
 	hmap_init(&sc->by_id, 16);
 	list_init(&sc->running);
 	list_init(&sc->link);
@@ -299,10 +304,10 @@ static void accept_main(void *arg)
 		waitq_wake_all(&s->idle);
 }
 
-static int listen_on(struct rpc_server *s, const char *addr)
+static int listen_at(struct rpc_server *s, const char *addr)
 {
 	const struct transport_ops *ops = s->opts.transport->ops;
-	char real[NET_ADDR_TEXT_SIZE];
+	char real[ADDR_TEXT_SIZE];
 	uint32_t i = s->n_listeners;
 	struct acceptor *a;
 
@@ -322,6 +327,30 @@ static int listen_on(struct rpc_server *s, const char *addr)
 	else
 		s->n_acceptors++;
 	return rc;
+}
+
+/* One address of the configuration, which may stand for several. It is enough when one of them
+ * works: verbs may be missing where tcp is not. */
+static int listen_on(struct rpc_server *s, const char *addr)
+{
+	struct transport *t = s->opts.transport;
+	char list[2 * ADDR_TEXT_SIZE + 2] = "", *save = NULL;
+	uint32_t before = s->n_listeners;
+	int failed = -LE_CONFIG;
+
+	if (t->ops->expand == NULL)
+		return listen_at(s, addr);
+	int rc = t->ops->expand(t, addr, ADDR_LISTEN, list, sizeof(list));
+	if (rc < 0 || list[0] == '\0')
+		log_error("listen at %s: not an address for this transport", addr);
+	for (char *a = strtok_r(list, " ", &save); a != NULL && rc == 0;
+	     a = strtok_r(NULL, " ", &save)) {
+		int one = listen_at(s, a);
+		if (one < 0)
+			log_warn("cannot listen at %s: %s", a, status_text(one));
+		failed = one < 0 ? one : failed;
+	}
+	return rc < 0 ? rc : s->n_listeners > before ? 0 : failed;
 }
 
 /* ---- the interface ---- */
@@ -359,6 +388,10 @@ static int server_init(struct rpc_server *s)
 		ASSERT(h->op < OPS_MAX && msg_find(h->op) != NULL && s->by_op[h->op] == NULL);
 		s->by_op[h->op] = h;
 	}
+	s->advertise = s->opts.advertise != NULL ? strdup(s->opts.advertise) : NULL;
+	if (s->opts.advertise != NULL && s->advertise == NULL)
+		return -LE_NOMEM;
+	s->opts.advertise = s->advertise;
 	s->text = malloc(len + name_len);
 	s->addrs = calloc(1, ADDRS_SIZE);
 	if (s->text == NULL || s->addrs == NULL)
@@ -398,6 +431,45 @@ int rpc_server_create(const struct rpc_server_options *opts, struct rpc_server *
 const char *rpc_server_addrs(const struct rpc_server *s)
 {
 	return s->addrs;
+}
+
+void rpc_server_told(const struct rpc_server *s, char *buf, size_t size)
+{
+	struct transport *t = s->opts.transport;
+	char copy[ADDRS_SIZE], list[ADDR_LIST_SIZE], *save = NULL, *save2 = NULL;
+	bool given = s->opts.advertise != NULL && s->opts.advertise[0] != '\0';
+
+	buf[0] = '\0';
+	snprintf(copy, sizeof(copy), "%s", given ? s->opts.advertise : s->addrs);
+	for (char *a = strtok_r(copy, " ,\t", &save); a != NULL;
+	     a = strtok_r(NULL, " ,\t", &save)) {
+		snprintf(list, sizeof(list), "%s", a);
+		if (!given && t->ops->expand != NULL) {
+			list[0] = '\0';
+			(void)!t->ops->expand(t, a, ADDR_TELL, list, sizeof(list));
+		}
+		for (char *b = strtok_r(list, " ", &save2); b != NULL;
+		     b = strtok_r(NULL, " ", &save2))
+			(void)addr_list_add(buf, size, b);
+	}
+}
+
+void rpc_server_net(struct rpc_server *s, void (*fn)(void *arg, const struct rpc_net *n), void *arg)
+{
+	list_for_each (pos, &s->conns) {
+		const struct server_conn *sc = list_entry(pos, struct server_conn, link);
+		struct rpc_net n = { .state = "up", .name = sc->peer.name, .addr = sc->peer.addr,
+				     .role = sc->peer.role,
+				     .age_us = loop_now_us() - sc->since_us };
+
+		if (sc->peer.version == 0 || sc->peer.gone)
+			continue;
+		conn_net(&sc->conn, &n);
+		n.calls = n.link.frames_in;
+		n.replies = n.link.frames_out;
+		n.in_flight = sc->n_running;
+		fn(arg, &n);
+	}
 }
 
 static void stop_accepting(struct rpc_server *s)
@@ -465,6 +537,7 @@ void rpc_server_destroy(struct rpc_server *s, uint32_t drain_ms)
 	request_pool_free(s);
 	body_pool_unref(s->bodies);
 	free(s->text);
+	free(s->advertise);
 	free(s->addrs);
 	s->magic = 0;
 	free(s);

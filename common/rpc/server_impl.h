@@ -8,7 +8,7 @@
 #include "common/base/hmap.h"
 #include "common/rpc/conn.h"
 
-#define LISTENERS_MAX 8u
+#define LISTENERS_MAX 16u
 #define OPS_MAX 0x400u /* op numbers are below */
 #define ARENA_INLINE 8192u
 #define SEND_STALL_MS 30000u /* a peer that takes no bytes for so long is cut off */
@@ -27,6 +27,7 @@ struct rpc_server {
 	uint32_t magic;
 	struct rpc_server_options opts;
 	char *text; /* of opts.addrs and opts.name */
+	char *advertise;
 	char *addrs;
 	struct listener *listeners[LISTENERS_MAX];
 	struct fiber *acceptors[LISTENERS_MAX];
@@ -58,6 +59,7 @@ struct server_conn {
 	struct hmap by_id;   /* of running */
 	uint32_t n_running, credits;
 	uint64_t n_sent; /* replies: whether there is progress */
+	uint64_t since_us;
 	bool said_goodbye;
 };
 

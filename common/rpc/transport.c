@@ -8,6 +8,11 @@ void transport_destroy(struct transport *t)
 		t->ops->destroy(t);
 }
 
+int transport_numa_node(struct transport *t)
+{
+	return t->ops->numa_node != NULL ? t->ops->numa_node(t) : -1;
+}
+
 #ifndef HAVE_VERBS
 bool transport_verbs_available(char *ret_text, size_t size)
 {

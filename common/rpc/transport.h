@@ -64,11 +64,13 @@ struct link_stats {
 	uint16_t port;
 };
 
+enum addr_use { ADDR_LISTEN, ADDR_CONNECT, ADDR_TELL };
+
 struct transport_ops {
 	const char *name; /* "tcp" */
 	/* recv_bulk of a request may be called by any fiber and after further calls of recv. */
 	bool bulk_apart;
-	/* addr "host:port"; port 0 picks one; ret_addr (NET_ADDR_TEXT_SIZE) has the real one. */
+	/* addr "host:port"; port 0 picks one; ret_addr (ADDR_TEXT_SIZE) has the real one. */
 	int (*listen)(struct transport *t, struct loop *l, const char *addr,
 		      struct listener **ret_listener, char *ret_addr);
 	/* Yields; -LE_SHUTDOWN after listener_close. */
@@ -101,6 +103,17 @@ struct transport_ops {
 	 * On the pool's loop, at any time; the end of the pool ends it. */
 	int (*add_pool)(struct transport *t, struct slot_pool *pool, enum pool_use use);
 	void (*destroy)(struct transport *t);
+	/* NULL: addresses are taken as they are. What an address of the configuration stands for
+	 * ("scheme:host:port ...", blank-separated, of at most size bytes; "": it is of no use
+	 * here), or, ADDR_TELL, what others are told of an address that listen returned. */
+	int (*expand)(struct transport *t, const char *addr, enum addr_use use, char *buf,
+		      size_t size);
+	/* NULL: one address is as good as another. Lower is better; negative: it cannot be used. */
+	int (*rank)(struct transport *t, const char *addr);
+	/* NULL: nothing to say. A JSON object: which transports there are, and why not verbs. */
+	void (*describe)(struct transport *t, char *buf, size_t size);
+	/* NULL or negative: none. The NUMA node of its device. */
+	int (*numa_node)(struct transport *t);
 };
 
 struct transport {
@@ -111,6 +124,7 @@ struct link {
 	const struct transport_ops *ops;
 };
 
+int transport_numa_node(struct transport *t); /* -1: none, or unknown. In a fiber. */
 int transport_tcp_create(struct transport **ret_transport) CHECK_RESULT;
 
 #ifdef HAVE_VERBS
