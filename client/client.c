@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "client/dir.h"
@@ -65,17 +66,16 @@ static int make_slots(struct client *c)
 	return c->transport->ops->add_pool(c->transport, c->small, POOL_REMOTE);
 }
 
-static void set_name(struct client *c, const char *name)
+static void set_name(struct client *c, const char *name, const char *host)
 {
-	char host[40] = "";
-
-	if (name != NULL) {
+	if (host != NULL)
+		snprintf(c->host, sizeof(c->host), "%s", host);
+	else if (gethostname(c->host, sizeof(c->host) - 1) != 0)
+		snprintf(c->host, sizeof(c->host), "client");
+	if (name != NULL)
 		snprintf(c->name, sizeof(c->name), "%s", name);
-		return;
-	}
-	if (gethostname(host, sizeof(host) - 1) != 0)
-		snprintf(host, sizeof(host), "client");
-	snprintf(c->name, sizeof(c->name), "%s.%d", host, (int)getpid());
+	else
+		snprintf(c->name, sizeof(c->name), "%.40s.%d", c->host, (int)getpid());
 }
 
 static void free_files(struct client *c)
@@ -126,8 +126,9 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	c->params = opts->params;
 	c->invalidate = opts->invalidate;
 	c->arg = opts->arg;
-	set_name(c, opts->name);
+	set_name(c, opts->name, opts->host);
 	env_random(c->env, &c->id, sizeof(c->id));
+	memcpy(&c->spread, &c->id, sizeof(c->spread));
 	latch_init(&c->bg, 0);
 	timer_init(&c->tick, tick);
 	list_init(&c->free_files);

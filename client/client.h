@@ -7,6 +7,7 @@
 #define LEAT_CLIENT_CLIENT_H
 
 #include "client/cluster_map.h"
+#include "client/hedge.h"
 #include "client/inode.h"
 #include "client/ll.h"
 #include "client/readahead.h"
@@ -41,6 +42,8 @@ struct client {
 	struct rpc_key key;
 	struct client_params params;
 	char name[CLIENT_NAME_SIZE];
+	char host[CLIENT_NAME_SIZE]; /* as the targets of this machine call it */
+	uint64_t spread;             /* makes its choices among members its own */
 	void (*invalidate)(void *arg, struct ino ino, bool data);
 	void *arg;
 	bool stopping;
@@ -64,6 +67,7 @@ struct client {
 	struct writeback wb;
 	uint64_t n_retracted; /* writes that were accepted and have to be repeated: a counter */
 	struct readahead ra;
+	struct latencies latencies; /* of reads from the member asked first */
 	struct dir_batch dirs[READDIR_CACHE];
 
 	/* Fibers in the background, which destroy waits for. */

@@ -2,8 +2,9 @@
  * The client's copy of the cluster map, and the connections to the object servers: one per target,
  * made when first needed. Owned by the client's loop.
  *
- * Targets are never freed before the client is, so a pointer to one may be kept across yields;
- * chains and tables may move with every refresh and are looked up anew for each attempt.
+ * Targets and chains are never freed before the client is, so pointers to them may be kept across
+ * yields; members may change with every refresh, tables move, and both are looked up anew for each
+ * attempt.
  */
 #ifndef LEAT_CLIENT_CLUSTER_MAP_H
 #define LEAT_CLIENT_CLUSTER_MAP_H
@@ -15,8 +16,9 @@
 
 struct client;
 
-#define CHAIN_MEMBERS_MAX 8u
+#define MAP_MEMBERS_MAX 8u
 #define TARGET_ADDRS_MAX  512u
+#define TARGET_HOST_MAX   256u
 
 struct target {
 	struct hmap_node node; /* by id */
@@ -24,9 +26,14 @@ struct target {
 	uint32_t id;
 	enum target_state state;
 	char addrs[TARGET_ADDRS_MAX];
-	uint32_t loop, epoch;   /* epoch: of its chain, when it was last looked up */
+	uint32_t loop;
+	uint32_t chain, epoch;  /* one that it was asked for last, and its epoch */
 	struct rpc_client *rpc; /* NULL until needed */
-	struct seq_table seqs;
+	bool near;              /* on this client's host */
+	bool up;                /* the connection is there */
+	bool lost;              /* it was, and no other has come since */
+	uint64_t slow_until_us; /* somebody else was quicker: not asked first until then */
+	struct waitq up_q;      /* the connection has come */
 	/* Space: grant is what the target holds for us, reserved the part of it that data under way
 	 * may use. */
 	uint64_t grant, reserved;
@@ -36,23 +43,42 @@ struct target {
 	uint64_t total, free;
 };
 
+struct map_member {
+	struct target *target;
+	bool sync; /* holds everything that was ever acknowledged */
+};
+
 struct chain {
+	struct hmap_node node; /* by id */
 	uint32_t id, epoch;
-	uint32_t members[CHAIN_MEMBERS_MAX];
+	struct map_member members[MAP_MEMBERS_MAX]; /* the first is the head */
 	uint32_t n_members;
+	/* The mutations of this client's session: their identity is the chain's, whoever leads it.
+	 * Made with the first one. */
+	struct seq_table seqs;
+	bool has_seqs;
+	struct list flights; /* struct flight: requests that a member has been sent */
+};
+
+/* A request under way. When the map says that who was asked is no longer the right one, the wait
+ * for the answer ends at once: an interrupt that the sender takes back (flight_end). */
+struct flight {
+	struct list link;
+	struct fiber *fiber;
+	const struct target *target;
+	bool head;  /* it must be the head; else any that is in sync */
+	bool moved; /* has been interrupted */
 };
 
 struct chain_table {
 	uint32_t version, n;
-	uint32_t *chains; /* positions in cluster_map.chains, UINT32_MAX: unknown chain */
+	struct chain **chains; /* NULL: unknown chain */
 };
 
 struct cluster_map {
 	uint32_t epoch;  /* 0: none yet */
 	uint32_t wanted; /* an epoch that somebody has seen */
-	struct hmap targets;
-	struct chain *chains; /* by id */
-	uint32_t n_chains;
+	struct hmap targets, chains;
 	struct chain_table *tables;
 	uint32_t n_tables;
 	bool refreshing;
@@ -68,14 +94,29 @@ int map_refresh(struct client *c, uint64_t deadline_us) CHECK_RESULT;
 /* Somebody saw this epoch: refreshes in the background when ours is older. */
 void map_saw_epoch(struct client *c, uint32_t epoch);
 
-/*
- * The target to talk to for chunk idx of a layout (the head of its chain), with its connection, and
- * the chain's epoch. -LE_NO_TARGET when the map does not know. Does not yield.
- */
-int map_find(struct client *c, const struct layout *l, uint64_t idx, struct target **ret_target,
-	     uint32_t *ret_epoch) CHECK_RESULT;
+/* The chain of chunk idx of a layout; NULL: the map does not know. Does not yield. */
+struct chain *map_chain(const struct client *c, const struct layout *l, uint64_t idx);
+/* The head of that chain, whose space grant covers what is written there; NULL: nobody. */
+struct target *map_head(const struct client *c, const struct layout *l, uint64_t idx);
+/* NULL: unknown. */
+struct target *map_target(const struct client *c, uint32_t id);
 /* How many different places a file of this layout can use: at most its width. */
 uint32_t map_width(const struct client *c, const struct layout *l);
+
+/* Starts connecting where that has not begun: -LE_NO_TARGET without an address. Does not yield. */
+int target_connect(struct target *t) CHECK_RESULT;
+/* Waits a moment for its connection: -LE_DISCONNECTED. Yields. */
+int target_await_up(struct target *t, uint64_t deadline_us) CHECK_RESULT;
+/* The target is asked about this chain: its operations without a chunk name the same. */
+static inline void target_asked(struct target *t, const struct chain *ch)
+{
+	t->chain = ch->id;
+	t->epoch = ch->epoch;
+}
+
+/* Around rpc_call. The end returns its status, -LE_STALE_EPOCH where the map ended the wait. */
+void flight_begin(struct chain *ch, struct flight *f, const struct target *t, bool head);
+int flight_end(struct flight *f, int status);
 
 /* Takes a decoded reply over into the map: -LE_BAD_MESSAGE, -LE_NOMEM; then the old one stays. */
 int map_apply(struct client *c, const struct mds_map_get_rep *rep) CHECK_RESULT;

@@ -500,10 +500,10 @@ static void sums_part(void *arg)
 	struct oss_sums_rep rep;
 	struct rpc_call call = {.op = OP_oss_sums, .req = &req, .rep = &rep};
 	struct io_auth auth = {.right = IO_READ, .cap = &req.cap, .gen = &req.chunk.gen};
-	struct target *t;
+	struct route route = {.spread = io_spread(p->f->c, p->f->inode->ino, p->idx)};
 
 	p->n = 0;
-	p->status = io_call(p->f->d, p->idx, &call, &auth, &t);
+	p->status = io_call(p->f->d, p->idx, &call, &auth, &route);
 	if (p->status >= 0)
 		p->status = sums_decode(p, rep.pieces);
 	rpc_call_fini(&call);

@@ -127,7 +127,6 @@ int gather_write(struct idata *d, const struct stripe_part *part, const struct s
 	uint32_t lo = part->off - base, hi = lo + part->len, old;
 	struct slot_vec cut[LL_VECS_MAX];
 	struct target *t;
-	uint32_t epoch;
 	bool started = false;
 
 	*ret_taken = false;
@@ -135,7 +134,8 @@ int gather_write(struct idata *d, const struct stripe_part *part, const struct s
 	if (!continues(g, part->idx, base, lo, hi))
 		gather_submit(d);
 	if (g->slot == NULL) {
-		if (map_find(d->c, &d->inode->attr.layout, part->idx, &t, &epoch) < 0)
+		t = map_head(d->c, &d->inode->attr.layout, part->idx);
+		if (t == NULL)
 			return 0;
 		if (t->reserved + part->len > t->grant)
 			return 0;

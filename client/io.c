@@ -80,25 +80,29 @@ static void void_cap(struct idata *d, const struct cap *cap, enum io_right right
 }
 
 int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth *auth,
-	    struct target **ret_target)
+	    struct route *route)
 {
 	struct layout layout;
 	int rc;
 
-	*ret_target = NULL;
 	for (int tries = 1;; tries++) {
 		TRY(get_cap(d, auth->right, auth->cap));
 		if (auth->session_gen != 0 && auth->session_gen != d->c->session_gen)
 			return -LE_IO;
 		layout = d->inode->attr.layout;
 		*auth->gen = auth->cap->gen;
-		rc = oss_call(d->c, &layout, idx, call, ret_target);
+		rc = oss_call(d->c, &layout, idx, call, route);
 		if ((rc != -LE_BAD_CAP && rc != -LE_SESSION_GONE) || tries == CAP_TRIES)
 			break;
 		if (rc == -LE_BAD_CAP)
 			void_cap(d, auth->cap, auth->right);
 	}
 	return rc == -LE_SESSION_GONE ? -LE_IO : rc;
+}
+
+uint64_t io_spread(const struct client *c, struct ino ino, uint64_t idx)
+{
+	return hash_u64_2(hash_u64_2(ino.v, idx), c->spread);
 }
 
 /* ---- size and times of a file with writers ---- */
@@ -120,9 +124,9 @@ static void stat_part(void *arg)
 	struct oss_stat_rep rep;
 	struct rpc_call call = {.op = OP_oss_stat, .req = &req, .rep = &rep};
 	struct io_auth auth = {.right = IO_READ, .cap = &req.cap, .gen = &req.gen};
-	struct target *t;
+	struct route route = {0};
 
-	p->status = io_call(p->d, p->idx, &call, &auth, &t);
+	p->status = io_call(p->d, p->idx, &call, &auth, &route);
 	if (p->status >= 0)
 		p->stored = (struct io_stored){rep.size, rep.used, rep.mtime_ns};
 	rpc_call_fini(&call);

@@ -7,6 +7,7 @@
 #define LEAT_CLIENT_IO_H
 
 #include "client/client.h"
+#include "client/route.h"
 
 #define LL_FILE_MAGIC 0x4c4c464cu /* LLFL */
 
@@ -39,10 +40,13 @@ struct io_auth {
 /* Who asks for a capability again on behalf of an open file. */
 struct cred io_renew_cred(const struct idata *d);
 void io_take_cap(struct idata *d, const struct cap *cap);
-/* oss_call for chunk idx of the inode, with capabilities renewed where they are refused. Yields. */
+/* oss_call for chunk idx of the inode, with capabilities renewed where they are refused; route as
+ * there. Yields. */
 int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth *auth,
-	    struct target **ret_target) CHECK_RESULT;
+	    struct route *route) CHECK_RESULT;
 
+/* The number by which this client spreads its reads of a chunk over the members. */
+uint64_t io_spread(const struct client *c, struct ino ino, uint64_t idx);
 /* Fills len bytes at at of the slot with [off, off + len) of the file, all chunks at once;
  * verified, holes and what lies behind the chunks' ends as zeros. Yields. */
 int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot,

@@ -1,11 +1,10 @@
 /*
  * Reading: what is not prefetched is asked of the object servers, all chunks at once, straight
  * into a slot, and verified there. A checksum that is wrong may mean damage on the way or on the
- * disk: the server is asked once more to look itself, and either sends good bytes or says that
- * its copy is bad, which is an I/O error and a line in the log.
+ * disk: another member of the chain is asked, if there is one, to look itself, and either sends
+ * good bytes or says that its copy is bad too, which is an I/O error and a line in the log.
  */
 #include "client/io.h"
-#include "client/retry.h"
 #include "client/stripe.h"
 #include "common/base/log.h"
 
@@ -17,11 +16,32 @@ struct fetch_part {
 	struct idata *d;
 	struct stripe_part part;
 	struct slot_vec to;
+	struct route route;
 	int status;
 };
 
+/* What came is what was stored, and behind the end of the chunk is a hole up to the end of the
+ * file. */
+static int fetch_check(struct fetch_part *p, const struct oss_read_rep *rep, uint32_t len)
+{
+	uint8_t *data = p->to.slot->data + p->to.off;
+
+	TRY(pieces_verify(rep->pieces, p->part.off, len, data));
+	memset(data + len, 0, p->part.len - len);
+	return 0;
+}
+
+static void log_damage(const struct fetch_part *p, int status)
+{
+	log_write(status == -LE_CORRUPT ? LOG_ERROR : LOG_WARN,
+		  "ino %llu chunk %llu on target %u: %s",
+		  (unsigned long long)p->d->inode->ino.v, (unsigned long long)p->part.idx,
+		  p->route.target != NULL ? p->route.target->id : 0, status_text(status));
+}
+
 static int fetch_once(struct fetch_part *p, uint32_t flags)
 {
+	struct client *c = p->d->c;
 	struct oss_read_req req = {
 		.chunk = {.ino = p->d->inode->ino, .idx = p->part.idx},
 		.off = p->part.off,
@@ -37,42 +57,40 @@ static int fetch_once(struct fetch_part *p, uint32_t flags)
 		.n_bulk_in = 1,
 	};
 	struct io_auth auth = {.right = IO_READ, .cap = &req.cap, .gen = &req.chunk.gen};
+	struct hedge hedge = {.c = c, .req = &req, .call = &call, .route = &p->route};
 	uint8_t *data = p->to.slot->data + p->to.off;
-	struct target *t;
-	int rc = io_call(p->d, p->part.idx, &call, &auth, &t);
+	uint32_t len;
+	int rc;
 
-	if (rc >= 0) {
-		rc = pieces_verify(rep.pieces, p->part.off, call.ret_bulk_len, data);
-		/* Behind the end of the chunk: a hole up to the end of the file. */
-		if (rc >= 0 && call.ret_bulk_len < p->part.len)
-			memset(data + call.ret_bulk_len, 0, p->part.len - call.ret_bulk_len);
-	}
+	hedge_begin(&hedge);
+	rc = io_call(p->d, p->part.idx, &call, &auth, &p->route);
+	if (hedge_end(&hedge, &rc, data, &len))
+		memset(data + len, 0, p->part.len - len);
+	else if (rc >= 0)
+		rc = fetch_check(p, &rep, call.ret_bulk_len);
 	rpc_call_fini(&call);
-	if (rc == -LE_CORRUPT) {
-		log_error(
-			"ino %llu chunk %llu on target %u: stored data does not match its checksum",
-			(unsigned long long)p->d->inode->ino.v, (unsigned long long)p->part.idx,
-			t != NULL ? t->id : 0);
-		return -LE_IO;
-	}
-	if (rc == -LE_CORRUPT_WIRE) {
-		p->d->c->stats.checksum_errors++;
-		log_warn("ino %llu chunk %llu from target %u: checksum mismatch, asking again",
-			 (unsigned long long)p->d->inode->ino.v, (unsigned long long)p->part.idx,
-			 t != NULL ? t->id : 0);
+	if (rc == -LE_CORRUPT || rc == -LE_CORRUPT_WIRE) {
+		c->stats.checksum_errors++;
+		log_damage(p, rc);
 	}
 	return rc;
 }
 
+/* Damage on the way or in a member's store: asks again, another one where there is one, and lets
+ * it look at what it has stored. */
 static void fetch_part(void *arg)
 {
 	struct fetch_part *p = arg;
 	uint32_t flags = 0;
 
+	p->route = (struct route){.spread = io_spread(p->d->c, p->d->inode->ino, p->part.idx)};
 	for (int tries = 0; tries < DAMAGE_TRIES; tries++) {
 		p->status = fetch_once(p, flags);
+		if (p->status == -LE_CORRUPT)
+			break;
 		if (p->status != -LE_CORRUPT_WIRE)
 			return;
+		route_failed(&p->route, false);
 		flags = READ_VERIFY;
 	}
 	p->status = -LE_IO;

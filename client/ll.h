@@ -30,6 +30,8 @@ struct client_options {
 	const char *mds_addrs;
 	/* Of this node or mount, for the servers' logs; NULL: host name and pid. */
 	const char *name;
+	/* Targets of this host or failure domain are near; NULL: host name. */
+	const char *host;
 	struct client_params params;
 	/* Kernel caches to drop (fuse); called from a fiber. attr only (off == UINT64_MAX) or data
 	 * too. May be NULL. */
@@ -155,6 +157,9 @@ struct ll_stats {
 	uint64_t session;
 	uint32_t map_epoch, n_targets, n_targets_up;
 	uint64_t read_bytes, written_bytes, read_ops, write_ops, meta_ops, retries, checksum_errors;
+	/* reads that were asked of a second member too, those that it won, and requests given to
+	 * another member because one failed */
+	uint64_t hedges, hedges_won, failovers;
 	uint64_t dirty_bytes, grant_bytes;
 	uint32_t slots_total, slots_free, n_inodes, n_open;
 };

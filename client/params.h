@@ -21,7 +21,10 @@
 	  "bytes that may be written behind in all; 0: every write waits for the servers")         \
 	P(u32, dirty_ms, "ms", 0, 60000, 1000,                                                     \
 	  "written data goes to the servers after at most this time")                              \
-	P(u32, writes_in_flight, "", 1, 256, 32, "write requests under way to one target")         \
+	P(u32, writes_in_flight, "", 1, 256, 32, "write requests under way to one chain")          \
+	P(u32, hedge_ms, "ms", 0, 10000, 50,                                                       \
+	  "a read that takes longer is asked of another member of the chain too; sooner, from "    \
+	  "10 ms on, while reads are quick; 0: never")                                             \
 	P(u32, inodes_max, "", 1024, 100000000, 100000,                                           \
 	  "inodes kept in memory beyond those in use")                                             \
 	P(u32, rails, "", 1, 8, 4,                                                                 \

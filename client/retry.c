@@ -1,6 +1,7 @@
 #include "client/retry.h"
 
 #include "client/client.h"
+#include "client/route.h"
 #include "client/session.h"
 #include "common/base/log.h"
 
@@ -9,6 +10,11 @@
 /* The first attempt may take this long before it is repeated; later ones longer and longer. */
 #define ATTEMPT_FIRST_US 3000000u
 #define ATTEMPT_MAX_US   12000000u
+/* The same where others may have taken over meanwhile. */
+#define ATTEMPT_CHAIN_US 700000u
+/* Whoever let an attempt time out is not asked first for so long. */
+#define SLOW_US 1000000u
+#define MOVES_MAX 8u
 
 void retry_begin(struct retry *r, struct client *c)
 {
@@ -39,9 +45,19 @@ static bool worth_repeating(const struct retry *r, int status)
 	return status_retry(status) != RETRY_NEVER;
 }
 
+/* May another member have taken over from the one that did not answer? */
+static bool map_doubted(const struct retry *r, int status)
+{
+	if (status_retry(status) == RETRY_MAP)
+		return true;
+	return r->chain != NULL && r->chain->n_members > 1 &&
+	       (status_retry(status) == RETRY_CONN || status == -LE_TIMEDOUT);
+}
+
 int retry_next(struct retry *r, int status)
 {
 	uint64_t now = loop_now_us(), jitter;
+	uint32_t epoch = r->chain != NULL ? r->chain->epoch : 0;
 
 	if (!worth_repeating(r, status))
 		return status == -LE_CANCELED ? -LE_INTR : status;
@@ -50,10 +66,12 @@ int retry_next(struct retry *r, int status)
 	r->c->stats.retries++;
 	if (status_retry(status) == RETRY_CONN || status == -LE_TIMEDOUT)
 		r->unknown = true;
-	if (status_retry(status) == RETRY_MAP) {
+	if (map_doubted(r, status)) {
 		int rc = map_refresh(r->c, r->deadline_us);
 		if (rc == -LE_INTR)
 			return rc;
+		if (r->chain != NULL && r->chain->epoch != epoch && r->n_moves++ < MOVES_MAX)
+			return 0;
 	}
 	jitter = env_random_u64(r->c->env) % (r->backoff_us / 2 + 1);
 	TRY(fiber_sleep_us(r->backoff_us + jitter));
@@ -123,53 +141,140 @@ static int session_doubted(struct retry *r, uint64_t session)
 	return retry_next(r, -LE_NOT_READY);
 }
 
-int oss_call(struct client *c, const struct layout *l, uint64_t idx, struct rpc_call *call,
-	     struct target **ret_target)
+/* ---- chains ---- */
+
+/* One operation at a chain. */
+struct chain_call {
+	struct client *c;
+	struct rpc_call *call;
+	struct route *route;
+	struct retry retry;
+	bool mutation;
+	struct chain *held; /* whose slot the call has; NULL: none */
+};
+
+/* The member to ask; a slot and sequence for the first attempt of a mutation. */
+static int find_member(struct chain_call *cc, const struct layout *l, uint64_t idx)
 {
-	const struct msg_desc *desc = msg_find(call->op);
-	bool mutation = desc->kind == MSG_WRITE;
-	struct target *t = NULL, *held = NULL; /* held: whose slot we have */
-	struct retry r;
+	struct route *r = cc->route;
+	struct client *c = cc->c;
+	struct chain *ch = map_chain(c, l, idx);
+
+	r->target = NULL;
+	r->chain = ch;
+	if (ch == NULL)
+		return -LE_NO_TARGET;
+	if (cc->retry.chain == NULL && ch->n_members > 1)
+		cc->retry.attempt_us = ATTEMPT_CHAIN_US;
+	cc->retry.chain = ch;
+	if (cc->mutation && cc->held != ch) {
+		if (!ch->has_seqs)
+			TRY(seq_table_init(&ch->seqs, c->params.writes_in_flight));
+		ch->has_seqs = true;
+		TRY(seq_take(&ch->seqs, cc->retry.deadline_us, &cc->call->slot, &cc->call->seq));
+		cc->held = ch;
+	}
+	r->target = route_pick(r, ch, loop_now_us());
+	if (r->target == NULL) {
+		route_again(r);
+		r->target = route_pick(r, ch, loop_now_us());
+	}
+	if (r->target == NULL)
+		return r->n_asked > 0 ? -LE_CORRUPT : -LE_NO_TARGET;
+	TRY(target_connect(r->target));
+	/* Alone it is waited for in the call. */
+	return ch->n_members > 1 ? target_await_up(r->target, cc->retry.deadline_us) : 0;
+}
+
+static int ask_member(struct chain_call *cc)
+{
+	struct route *r = cc->route;
+	struct rpc_call *call = cc->call;
+	struct flight f;
 	int rc;
 
-	*ret_target = NULL;
+	/* The wait for the connection may have seen it move. */
+	TRY(target_connect(r->target));
+	call->target = r->target->id;
+	call->chain = r->chain->id;
+	call->epoch = r->chain->epoch;
+	call->deadline_us = retry_attempt_deadline(&cc->retry);
+	target_asked(r->target, r->chain);
+	flight_begin(r->chain, &f, r->target, r->head);
+	rc = flight_end(&f, rpc_call(r->target->rpc, call));
+	if (rc >= 0)
+		return rc;
+	rpc_call_fini(call);
+	call->body = NULL;
+	/* Accepted is what every member in sync holds in memory, so it outlives any one of them;
+	 * but how many have died cannot be told from here: readers of their own data look again. */
+	cc->c->n_retracted += call->ret_accepted;
+	call->ret_accepted = false;
+	return rc;
+}
+
+/* What this member holds is of no use; others hold the same. */
+static bool is_damage(int status)
+{
+	return status == -LE_CORRUPT || status == -LE_CORRUPT_STORE || status == -LE_IO;
+}
+
+/* A member has not answered a request that others can answer too: true when one of them is to be
+ * asked at once. */
+static bool try_another(struct chain_call *cc, int status)
+{
+	struct route *r = cc->route;
+
+	if (r->head || r->target == NULL || status == -LE_INTR || status == -LE_STALE_EPOCH)
+		return false;
+	if (status == -LE_PENDING || status == -LE_NOT_HEAD) {
+		r->head = true;
+		return true;
+	}
+	if (!is_damage(status) && !worth_repeating(&cc->retry, status))
+		return false;
+	if (status == -LE_TIMEDOUT)
+		r->target->slow_until_us = loop_now_us() + SLOW_US;
+	route_failed(r, is_damage(status));
+	if (route_pick(r, r->chain, loop_now_us()) == NULL)
+		return false;
+	cc->c->stats.failovers++;
+	return true;
+}
+
+int oss_call(struct client *c, const struct layout *l, uint64_t idx, struct rpc_call *call,
+	     struct route *route)
+{
+	const struct msg_desc *desc = msg_find(call->op);
+	struct chain_call cc = {
+		.c = c,
+		.call = call,
+		.route = route,
+		.mutation = desc->kind == MSG_WRITE,
+	};
+	int rc;
+
 	call->session = c->session;
-	retry_begin(&r, c);
+	if (!route_any_member(call->op))
+		route->head = true;
+	retry_begin(&cc.retry, c);
 	for (;;) {
 		memset(call->rep, 0, desc->rep_size);
-		rc = map_find(c, l, idx, &t, &call->epoch);
-		if (rc >= 0 && mutation && held != t) {
-			if (held != NULL)
-				seq_give(&held->seqs, call->slot);
-			held = NULL;
-			rc = seq_take(&t->seqs, r.deadline_us, &call->slot, &call->seq);
-			if (rc >= 0)
-				held = t;
-			/* The wait may have seen a new map. */
-			if (rc >= 0 && t->rpc == NULL)
-				rc = map_find(c, l, idx, &t, &call->epoch);
-		}
-		if (rc >= 0) {
-			*ret_target = t;
-			call->target = t->id;
-			call->deadline_us = retry_attempt_deadline(&r);
-			rc = rpc_call(t->rpc, call);
-			if (rc >= 0)
-				break;
-			rpc_call_fini(call);
-			call->body = NULL;
-			/* The server may have died and forgotten what it had accepted. */
-			c->n_retracted += call->ret_accepted;
-			call->ret_accepted = false;
-		}
+		rc = find_member(&cc, l, idx);
+		if (rc >= 0)
+			rc = ask_member(&cc);
+		if (rc >= 0)
+			break;
+		if (loop_now_us() < cc.retry.deadline_us && try_another(&cc, rc))
+			continue;
 		if (rc == -LE_SESSION_GONE)
-			rc = session_doubted(&r, call->session);
+			rc = session_doubted(&cc.retry, call->session);
 		else
-			rc = retry_next(&r, rc);
+			rc = retry_next(&cc.retry, rc);
 		if (rc < 0)
 			break;
 	}
-	if (held != NULL)
-		seq_give(&held->seqs, call->slot);
+	if (cc.held != NULL)
+		seq_give(&cc.held->seqs, call->slot);
 	return rc;
 }

@@ -12,7 +12,9 @@
 
 #include "common/rpc/rpc.h"
 
+struct chain;
 struct client;
+struct route;
 struct target;
 
 struct retry {
@@ -20,6 +22,10 @@ struct retry {
 	uint64_t deadline_us;
 	uint64_t backoff_us, attempt_us;
 	bool unknown; /* a former attempt may have been executed */
+	/* Whose members answer, NULL: nobody's or not known yet. When it has others beside the one
+	 * that was asked, a failure means that the map may have changed. */
+	const struct chain *chain;
+	uint32_t n_moves; /* attempts made at once because the chain had changed */
 };
 
 void retry_begin(struct retry *r, struct client *c);
@@ -36,12 +42,13 @@ int mds_call(struct client *c, uint16_t op, const void *req, void *rep,
 	     struct rpc_call *call) CHECK_RESULT;
 
 /*
- * One operation at the object server that has chunk idx of the layout. call: op, req, rep and bulk
- * are filled in by the caller, who also calls rpc_call_fini. ret_target: who answered last (NULL:
- * nobody was asked). -LE_BAD_CAP and -LE_SESSION_GONE come back to the caller, who has to renew
- * what is in req.
+ * One operation at a member of the chain that has chunk idx of the layout; which one, and who has
+ * answered, is in route (route.h), zeroed or left by a former call for the same chunk. call: op,
+ * req, rep and bulk are filled in by the caller, who also calls rpc_call_fini. A mutation keeps its
+ * (slot, seq) of the chain whoever answers in the end. -LE_BAD_CAP and -LE_SESSION_GONE come back
+ * to the caller, who has to renew what is in req; -LE_CORRUPT when every member's copy is damaged.
  */
 int oss_call(struct client *c, const struct layout *l, uint64_t idx, struct rpc_call *call,
-	     struct target **ret_target) CHECK_RESULT;
+	     struct route *route) CHECK_RESULT;
 
 #endif

@@ -73,6 +73,7 @@ static void grant_fiber(void *arg)
 		.rep = &rep,
 		.session = c->session,
 		.target = t->id,
+		.chain = t->chain,
 		.epoch = t->epoch,
 		.deadline_us = loop_deadline_ms(GRANT_TIMEOUT_MS),
 	};
@@ -89,18 +90,23 @@ void grant_ask(struct idata *d)
 {
 	struct client *c = d->c;
 	const struct layout *l = &d->inode->attr.layout;
-	uint32_t width = map_width(c, l), epoch;
+	uint32_t width = map_width(c, l);
 	uint64_t now = loop_now_us();
 	struct target *t;
 
 	if (grant_want(c) == 0)
 		return;
 	for (uint32_t i = 0; i < width && i < 64; i++) {
-		if (map_find(c, l, i, &t, &epoch) < 0 || t->grant_asking ||
-		    t->grant > grant_want(c) / 4)
+		const struct chain *ch = map_chain(c, l, i);
+
+		t = map_head(c, l, i);
+		if (t == NULL || t->grant_asking || t->grant > grant_want(c) / 4)
 			continue;
 		if (t->grant_asked_us != 0 && now < t->grant_asked_us + GRANT_AGAIN_US)
 			continue;
+		if (target_connect(t) < 0)
+			continue;
+		target_asked(t, ch);
 		t->grant_asked_us = now;
 		t->grant_asking = true;
 		if (client_bg_spawn(c, "oss_grant", grant_fiber, t) < 0)
@@ -161,6 +167,7 @@ static void sync_fiber(void *arg)
 			.rep = &rep,
 			.session = c->session,
 			.target = t->id,
+			.chain = t->chain,
 			.epoch = t->epoch,
 			.deadline_us = loop_deadline_ms(GRANT_TIMEOUT_MS),
 		};
@@ -175,8 +182,13 @@ static void sync_fiber(void *arg)
 	client_bg_end(c);
 }
 
-static void sync_target(struct client *c, struct target *t)
+/* Whoever has accepted the write: the head of its chain may have changed since it was begun. */
+static void sync_target(struct client *c, const struct wreq *w)
 {
+	struct target *t = map_target(c, w->call->target);
+
+	if (t == NULL)
+		return;
 	t->sync_again = true;
 	if (t->syncing)
 		return;
@@ -191,7 +203,7 @@ static void wreq_accepted(void *arg)
 
 	/* Sent as lazy, and somebody has begun to wait since. */
 	if (!w->lazy && w->sent_lazy)
-		sync_target(w->d->c, w->target);
+		sync_target(w->d->c, w);
 	waitq_wake_all(&w->d->write_q);
 }
 
@@ -206,7 +218,7 @@ static void hurry_up_to(struct idata *d, uint64_t seq)
 			continue;
 		w->lazy = false;
 		if (w->sent_lazy && w->call != NULL && w->call->ret_accepted)
-			sync_target(d->c, w->target);
+			sync_target(d->c, w);
 	}
 }
 
@@ -255,16 +267,16 @@ static int wreq_send(struct wreq *w)
 		   more. */
 		.session_gen = w->behind ? w->session_gen : 0,
 	};
-	struct target *t;
+	struct route route = {.spread = 0};
 	int rc;
 
 	w->call = &call;
 	w->sent_lazy = w->lazy;
-	rc = io_call(d, w->idx, &call, &auth, &t);
+	rc = io_call(d, w->idx, &call, &auth, &route);
 	if (rc >= 0) {
 		uint64_t end = w->idx * chunk_size + w->off + w->len;
 
-		t->grant = rep.grant;
+		route.target->grant = rep.grant;
 		if (end > d->durable_end)
 			d->durable_end = end;
 		if (rep.mtime_ns > d->mtime_ns)
@@ -391,11 +403,11 @@ int wb_submit(struct idata *d, const struct stripe_part *part, const struct slot
 	uint64_t need;
 	struct target *t;
 	struct wreq *w;
-	uint32_t epoch;
 
 	TRY(wreq_begin(d, part, vec, n, &w));
 	need = grant_need(chunk_block_size(l->chunk_size), part->off, part->len);
-	if (behind && map_find(c, l, part->idx, &t, &epoch) >= 0 && grant_reserve(t, need)) {
+	t = behind ? map_head(c, l, part->idx) : NULL;
+	if (t != NULL && grant_reserve(t, need)) {
 		w->behind = true;
 		w->target = t;
 		w->reserved = need;

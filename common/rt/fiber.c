@@ -475,6 +475,15 @@ void fiber_interrupt(struct fiber *f)
 		f->interrupted = true;
 }
 
+bool fiber_interrupt_clear(void)
+{
+	struct fiber *f = self_checked();
+	bool was = f->interrupted;
+
+	f->interrupted = false;
+	return was;
+}
+
 uint64_t fiber_deadline(void)
 {
 	struct fiber *f = fiber_self();

@@ -45,6 +45,8 @@ int fiber_sleep_us(uint64_t us); /* 0 or -LE_INTR; yields */
 /* The next or present fiber_park_until (and what is built on it: waitq, sleep, rpc) returns
  * -LE_INTR, once. File I/O is not interrupted. */
 void fiber_interrupt(struct fiber *f);
+/* Takes an interruption back that the present fiber has not seen yet: was there one? */
+bool fiber_interrupt_clear(void);
 /* The deadline that requests made on behalf of this fiber inherit; NO_DEADLINE by default. */
 uint64_t fiber_deadline(void);
 void fiber_set_deadline(uint64_t deadline_us);

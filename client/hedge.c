@@ -1,0 +1,235 @@
+/*
+ * The second request of a hedged read. A timer begins it; it runs in a fiber of its own with all it
+ * needs in a struct of its own, so whoever is served need not wait until it has ended.
+ *
+ *   good answer     the first one's wait is interrupted, hedge_end takes the bytes
+ *   bad answer      the next member that has not been asked; when there is none it ends, unseen
+ *   first is done   it is told so (of = NULL), interrupted, and frees itself
+ */
+#include "client/hedge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "client/route.h"
+#include "client/stripe.h"
+
+/* Whoever was too slow is not asked first for so many times the wait. */
+#define SLOW_FACTOR 10u
+
+struct hedge_run {
+	struct client *c;
+	struct hedge *of; /* NULL: nobody waits any more */
+	struct fiber *fiber;
+	struct slot *slot;
+	struct route route;
+	struct chain *chain;
+	struct target *first;
+	uint64_t session, deadline_us;
+	struct oss_read_req req;
+	bool won;
+	uint32_t len;
+};
+
+/* ---- how long is too long ---- */
+
+void latencies_add(struct latencies *l, uint64_t us)
+{
+	uint64_t i = us / LATENCY_STEP_US;
+
+	l->bucket[i < LATENCY_BUCKETS ? i : LATENCY_BUCKETS - 1]++;
+	if (++l->n < LATENCIES_HALVED)
+		return;
+	l->n = 0;
+	for (uint32_t b = 0; b < LATENCY_BUCKETS; b++) {
+		l->bucket[b] /= 2;
+		l->n += l->bucket[b];
+	}
+}
+
+uint64_t latencies_p99_us(const struct latencies *l)
+{
+	uint32_t beyond = 0;
+
+	for (uint32_t b = LATENCY_BUCKETS; b-- > 0;) {
+		beyond += l->bucket[b];
+		if (beyond > l->n / 100)
+			return (uint64_t)(b + 1) * LATENCY_STEP_US;
+	}
+	return 0;
+}
+
+uint64_t hedge_after_us(const struct latencies *l, uint32_t hedge_ms)
+{
+	uint64_t us = 3 * latencies_p99_us(l), max = (uint64_t)hedge_ms * 1000;
+
+	if (us < HEDGE_MIN_US)
+		us = HEDGE_MIN_US;
+	return us < max ? us : max;
+}
+
+/* ---- the second request ---- */
+
+static void run_free(struct hedge_run *r)
+{
+	slot_unref(r->slot);
+	free(r);
+}
+
+static int ask(struct hedge_run *r, struct target *t)
+{
+	struct slot_vec to = {r->slot, 0, r->req.len};
+	struct oss_read_rep rep = {0};
+	struct rpc_call call = {
+		.op = OP_oss_read,
+		.req = &r->req,
+		.rep = &rep,
+		.session = r->session,
+		.target = t->id,
+		.chain = r->chain->id,
+		.epoch = r->chain->epoch,
+		.deadline_us = r->deadline_us,
+		.bulk_in = &to,
+		.n_bulk_in = 1,
+	};
+	struct flight f;
+	int rc;
+
+	TRY(target_connect(t));
+	TRY(target_await_up(t, r->deadline_us));
+	TRY(target_connect(t));
+	flight_begin(r->chain, &f, t, false);
+	rc = flight_end(&f, rpc_call(t->rpc, &call));
+	if (rc >= 0)
+		rc = pieces_verify(rep.pieces, r->req.off, call.ret_bulk_len, r->slot->data);
+	r->len = call.ret_bulk_len;
+	rpc_call_fini(&call);
+	return rc;
+}
+
+static void run_fiber(void *arg)
+{
+	struct hedge_run *r = arg;
+	struct client *c = r->c;
+	int rc = -LE_DISCONNECTED;
+
+	r->fiber = fiber_self();
+	while (r->of != NULL && rc < 0) {
+		r->route.target = route_pick(&r->route, r->chain, loop_now_us());
+		if (r->route.target == NULL)
+			break;
+		rc = ask(r, r->route.target);
+		route_failed(&r->route, false);
+	}
+	if (r->of == NULL) {
+		run_free(r);
+	} else if (rc < 0) {
+		r->of->run = NULL;
+		run_free(r);
+	} else {
+		r->won = true;
+		r->of->kicked = true;
+		fiber_interrupt(r->of->fiber);
+	}
+	client_bg_end(c);
+}
+
+static bool has_others(const struct chain *ch)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < ch->n_members; i++)
+		n += ch->members[i].sync;
+	return n > 1;
+}
+
+/* Too long. Outside of fibers. */
+static void fired(struct timer *timer)
+{
+	struct hedge *h = container_of(timer, struct hedge, timer);
+	struct client *c = h->c;
+	const struct route *route = h->route;
+	struct hedge_run *r;
+
+	if (route->head || c->stopping)
+		return;
+	if (route->target == NULL || h->call->chain == 0) {
+		/* It waits for something else yet: a capability, the map. */
+		timer_set(timer, loop_now_us() + HEDGE_MIN_US);
+		return;
+	}
+	if (!has_others(route->chain))
+		return;
+	r = malloc(sizeof(*r));
+	if (r == NULL)
+		return;
+	*r = (struct hedge_run){
+		.c = c,
+		.of = h,
+		.slot = slot_try_get(h->req->len <= SMALL_SLOT_SIZE ? c->small : c->slots),
+		.route = *route,
+		.chain = route->chain,
+		.first = route->target,
+		.session = h->call->session,
+		.deadline_us = client_deadline(c),
+		.req = *h->req,
+	};
+	route_failed(&r->route, false);
+	if (r->slot == NULL || client_bg_spawn(c, "hedge", run_fiber, r) < 0) {
+		run_free(r);
+		return;
+	}
+	h->run = r;
+	c->stats.hedges++;
+}
+
+void hedge_begin(struct hedge *h)
+{
+	const struct client *c = h->c;
+
+	timer_init(&h->timer, fired);
+	h->fiber = fiber_self();
+	h->run = NULL;
+	h->kicked = false;
+	h->start_us = loop_now_us();
+	if (c->params.hedge_ms > 0)
+		timer_set(&h->timer,
+			  h->start_us + hedge_after_us(&c->latencies, c->params.hedge_ms));
+}
+
+static void take(struct hedge *h, uint8_t *data, uint32_t *ret_len)
+{
+	struct hedge_run *r = h->run;
+	uint64_t now = loop_now_us();
+
+	memcpy(data, r->slot->data, r->len);
+	*ret_len = r->len;
+	r->first->slow_until_us = now + SLOW_FACTOR * (now - h->start_us);
+	h->c->stats.hedges_won++;
+}
+
+bool hedge_end(struct hedge *h, int *status, uint8_t *data, uint32_t *ret_len)
+{
+	struct hedge_run *r = h->run;
+	bool won = r != NULL && r->won && *status < 0;
+
+	timer_cancel(&h->timer);
+	if (!h->route->head)
+		latencies_add(&h->c->latencies, loop_now_us() - h->start_us);
+	/* The first one's answer may have come in the same moment. */
+	if (h->kicked && *status != -LE_INTR)
+		(void)fiber_interrupt_clear();
+	if (won) {
+		take(h, data, ret_len);
+		*status = 0;
+	}
+	if (r != NULL && r->won) {
+		run_free(r);
+	} else if (r != NULL) {
+		r->of = NULL;
+		if (r->fiber != NULL)
+			fiber_interrupt(r->fiber);
+	}
+	return won;
+}
