@@ -317,8 +317,9 @@ under_client := $(libleat) $(libcommon) $(libtest)
 under_fuse   := $(libmount) $(libleat) $(libcommon) $(libtest)
 under_tools  := $(libtools) $(libleat) $(libcommon) $(libtest)
 under         = $(or $(under_$(firstword $(subst /, ,$(patsubst tests/unit/%,%,$(1))))),$(every))
-# Helpers: the other .c files of the test's own folder.
-beside        = $(filter-out $(unit_src),$(filter $(dir $(1))%,$(wildcard $(dir $(1))*.c)))
+# Helpers: the other .c files of the test's own folder; of the object server those of all folders.
+beside        = $(filter-out $(unit_src),$(wildcard $(if $(filter tests/unit/ossd/%,$(1)), \
+                    tests/unit/ossd/*/*.c,$(dir $(1))*.c)))
 
 $(foreach f,$(unit_src),$(eval $(call program,$(call test_bin,$(f)),$(f) $(call beside,$(f)),$(call under,$(f)),-lcmocka -lm \
     $(if $(filter tests/unit/fuse/%,$(f)),$(fuse_libs)))))

@@ -100,8 +100,8 @@ static bool chain_row_valid(enum row_kind kind, const void *key, size_t key_len,
 		return chunk_row_decode(kind, key, key_len, &k) == 0 && len == 0;
 	if (chain_row_decode(kind, key, key_len, &chain) < 0)
 		return false;
-	if (kind == ROW_LOG)
-		return log_value_decode(value, len, &epoch) == 0;
+	if (kind == ROW_LOG || kind == ROW_SYNCED)
+		return epoch_value_decode(value, len, &epoch) == 0;
 	if (kind == ROW_FLOOR)
 		return floor_value_decode(value, len, &version) == 0;
 	wire_r_init(&r, value, len);
@@ -132,6 +132,7 @@ static int check_row(void *arg, const void *key, size_t key_len, const void *val
 	case ROW_LOG:
 	case ROW_CHAIN:
 	case ROW_FLOOR:
+	case ROW_SYNCED:
 		if (!chain_row_valid(*(const uint8_t *)key, key, key_len, value, len)) {
 			c->problems++;
 			fprintf(c->report, "a row of kind %c is damaged\n",

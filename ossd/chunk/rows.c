@@ -107,19 +107,19 @@ int chain_row_decode(enum row_kind kind, const void *key, size_t len, uint32_t *
 
 /* ---- values ---- */
 
-void log_value_encode(uint32_t epoch, uint8_t out[LOG_VALUE_SIZE])
+void epoch_value_encode(uint32_t epoch, uint8_t out[EPOCH_VALUE_SIZE])
 {
 	struct wire_w w;
 
-	wire_w_init(&w, out, LOG_VALUE_SIZE);
+	wire_w_init(&w, out, EPOCH_VALUE_SIZE);
 	wire_put_u32(&w, &epoch);
 }
 
-int log_value_decode(const void *value, size_t len, uint32_t *ret_epoch)
+int epoch_value_decode(const void *value, size_t len, uint32_t *ret_epoch)
 {
 	struct wire_r r;
 
-	if (len != LOG_VALUE_SIZE)
+	if (len != EPOCH_VALUE_SIZE)
 		return -LE_CORRUPT_STORE;
 	wire_r_init(&r, value, len);
 	wire_get_u32(&r, ret_epoch);

@@ -9,6 +9,7 @@
  *   L chain                  u32: epoch in which the D rows begin
  *   E chain                  chain_info as it was adopted
  *   F chain                  u64: highest version of a removed chunk
+ *   S chain                  u32: last epoch in which this target was SYNC
  *   M name                   store, commits, scrub
  */
 #ifndef LEAT_OSSD_ROWS_H
@@ -24,6 +25,7 @@ enum row_kind {
 	ROW_LOG = 'L',
 	ROW_CHAIN = 'E',
 	ROW_FLOOR = 'F',
+	ROW_SYNCED = 'S',
 	ROW_META = 'M',
 };
 
@@ -65,17 +67,17 @@ struct replay_key {
 void replay_row_encode(const struct replay_key *k, uint8_t out[REPLAY_ROW_SIZE]);
 int replay_row_decode(const void *key, size_t len, struct replay_key *ret_key) CHECK_RESULT;
 
-/* L, E and F */
+/* L, E, F and S */
 #define CHAIN_ROW_SIZE 5u
 void chain_row_encode(enum row_kind kind, uint32_t chain, uint8_t out[CHAIN_ROW_SIZE]);
 int chain_row_decode(enum row_kind kind, const void *key, size_t len,
 		     uint32_t *ret_chain) CHECK_RESULT;
 
-/* The values of L and F. */
-#define LOG_VALUE_SIZE   4u
+/* The values of L and S, and of F. */
+#define EPOCH_VALUE_SIZE 4u
 #define FLOOR_VALUE_SIZE 8u
-void log_value_encode(uint32_t epoch, uint8_t out[LOG_VALUE_SIZE]);
-int log_value_decode(const void *value, size_t len, uint32_t *ret_epoch) CHECK_RESULT;
+void epoch_value_encode(uint32_t epoch, uint8_t out[EPOCH_VALUE_SIZE]);
+int epoch_value_decode(const void *value, size_t len, uint32_t *ret_epoch) CHECK_RESULT;
 void floor_value_encode(uint64_t version, uint8_t out[FLOOR_VALUE_SIZE]);
 int floor_value_decode(const void *value, size_t len, uint64_t *ret_version) CHECK_RESULT;
 

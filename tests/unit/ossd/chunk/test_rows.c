@@ -79,15 +79,15 @@ static void test_rows_lie_in_the_order_of_chunks(void **state)
 
 static void test_values(void **state)
 {
-	uint8_t log[LOG_VALUE_SIZE], version[FLOOR_VALUE_SIZE];
+	uint8_t log[EPOCH_VALUE_SIZE], version[FLOOR_VALUE_SIZE];
 	uint32_t epoch;
 	uint64_t v;
 
 	(void)state;
-	log_value_encode(77, log);
-	assert_int_equal(log_value_decode(log, sizeof(log), &epoch), 0);
+	epoch_value_encode(77, log);
+	assert_int_equal(epoch_value_decode(log, sizeof(log), &epoch), 0);
 	assert_int_equal(epoch, 77);
-	assert_int_equal(log_value_decode(log, 3, &epoch), -LE_CORRUPT_STORE);
+	assert_int_equal(epoch_value_decode(log, 3, &epoch), -LE_CORRUPT_STORE);
 	floor_value_encode(1ULL << 40, version);
 	assert_int_equal(floor_value_decode(version, sizeof(version), &v), 0);
 	assert_true(v == 1ULL << 40);
