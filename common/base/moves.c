@@ -27,7 +27,8 @@ uint64_t move_taken(const struct move_table *t, int from, int to)
 	return __atomic_load_n((const uint64_t *)&t->taken[from][to], __ATOMIC_RELAXED);
 }
 
-void move_tables_each(void (*fn)(void *arg, const struct move_table *t, int from, int to), void *arg)
+void move_tables_each(void (*fn)(void *arg, const struct move_table *t, int from, int to),
+		      void *arg)
 {
 	for (struct move_table *t = tables; t; t = t->next)
 		for (uint32_t from = 0; from < t->n_states; from++)

@@ -37,6 +37,7 @@ int move_take(struct move_table *t, int from, int to);
 /* How often it was made. */
 uint64_t move_taken(const struct move_table *t, int from, int to);
 /* Every allowed move of every table, in no order of tables. */
-void move_tables_each(void (*fn)(void *arg, const struct move_table *t, int from, int to), void *arg);
+void move_tables_each(void (*fn)(void *arg, const struct move_table *t, int from, int to),
+		      void *arg);
 
 #endif

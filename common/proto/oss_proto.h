@@ -92,9 +92,10 @@ enum write_flags { WRITE_LAZY = 1 };
 #define oss_chain_set_req_FIELDS(F) F(bytes, chains) F(bytes, targets)
 #define oss_chain_set_rep_FIELDS(F)
 /*
- * A version of a chunk for the next member. base: the version it is made of, 0: there was no chunk.
- * end, mtime_ns, sum (content sum) are those of the new record. WRITE: pieces are whole blocks, their
- * data is the bulk, one behind the other. PUNCH: [off, off + len) becomes zeros. TRIM: cut at end.
+ * A version of a chunk for the next member. base: the version it is made of, 0: there was no
+ * chunk. end, mtime_ns, sum (content sum) are those of the new record. WRITE: pieces are whole
+ * blocks, their data is the bulk, one behind the other. PUNCH: [off, off + len) becomes
+ * zeros. TRIM: cut at end.
  * REMOVE: no record is left. ABORT: version and all behind it are taken back, base is the newest
  * again. ANSWER: no chunk, only the answer. session, slot, seq, op, answer: the request that this
  * version answers (seq 0: none). committed: the newest version of the chunk that the sender knows
@@ -111,19 +112,19 @@ enum forward_kind {
 };
 enum forward_flags { FORWARD_LAZY = 1 };
 #define oss_forward_req_FIELDS(F) \
-	F(u32, kind) F(u32, flags) F(chunk_id, chunk) F(u64, version) F(u64, base) F(u64, committed) \
-		F(u32, chunk_size) F(u32, end) F(i64, mtime_ns) F(u64, sum) F(u32, off) F(u32, len) \
-			F(bytes, pieces) F(u64, session) F(u32, slot) F(u64, seq) F(u16, op) \
-				F(bytes, answer)
+	F(u32, kind) F(u32, flags) F(chunk_id, chunk) F(u64, version) F(u64, base) \
+		F(u64, committed) F(u32, chunk_size) F(u32, end) F(i64, mtime_ns) F(u64, sum) \
+			F(u32, off) F(u32, len) F(bytes, pieces) F(u64, session) F(u32, slot) \
+				F(u64, seq) F(u16, op) F(bytes, answer)
 #define oss_forward_rep_FIELDS(F)
-/* versions: version_note of what the sender has committed, passed on to the member behind. COMMIT_HURRY:
- * somebody waits for what is pending. */
+/* versions: version_note of what the sender has committed, passed on to the member behind.
+ * COMMIT_HURRY: somebody waits for what is pending. */
 #define version_note_FIELDS(F) F(chunk_id, chunk) F(u64, version)
 enum commit_flags { COMMIT_HURRY = 1 };
 #define oss_commit_req_FIELDS(F) F(u32, flags) F(bytes, versions)
 #define oss_commit_rep_FIELDS(F)
 /* Asked of the head about chunks with versions that nobody has spoken of for long. answers: one
- * version_state for each of versions (version_note). committed, newest: 0 when there is no chunk. */
+ * version_state for each of versions (version_note). committed, newest: 0: there is no chunk. */
 #define version_state_FIELDS(F) F(u64, committed) F(u64, newest)
 #define oss_resolve_req_FIELDS(F) F(bytes, versions)
 #define oss_resolve_rep_FIELDS(F) F(bytes, answers)

@@ -2,8 +2,8 @@
  * The chains that this target is a member of: who the members are, in which state, in which epoch,
  * and whether this target may act (lease). README.md is the protocol.
  *
- * Owned by the target's loop. What the metadata server decided is durable (row E) before it is acted
- * on; what was under way then goes on under the new epoch (commit.h, forward.h).
+ * Owned by the target's loop. What the metadata server decided is durable (row E) before it is
+ * acted on; what was under way then goes on under the new epoch (commit.h, forward.h).
  */
 #ifndef LEAT_OSSD_CHAIN_H
 #define LEAT_OSSD_CHAIN_H
@@ -150,8 +150,8 @@ enum chain_need {
 	CHAIN_SYNC,   /* reads */
 	CHAIN_HEAD,   /* everything else */
 };
-/* -LE_NO_TARGET, -LE_NOT_READY, -LE_STALE_EPOCH, -LE_NO_LEASE, -LE_NOT_HEAD. Looks at a fresh clock,
- * does not yield. */
+/* -LE_NO_TARGET, -LE_NOT_READY, -LE_STALE_EPOCH, -LE_NO_LEASE, -LE_NOT_HEAD. Looks at a fresh
+ * clock, does not yield. */
 int chain_admit(struct chains *cs, uint32_t id, uint32_t epoch, enum chain_need need,
 		struct chain **ret_chain) CHECK_RESULT;
 

@@ -133,19 +133,28 @@ static void evict(struct chunk_cache *c)
 	}
 }
 
-struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_key *id)
+struct chunk_ent *chunk_ent_find(struct chunk_cache *c, const struct chunk_key *id)
 {
-	uint64_t hash = chunk_key_hash(id);
-	struct chunk_ent *e;
+	struct hmap_node *n = hmap_find(&c->map, chunk_key_hash(id));
 
-	for (struct hmap_node *n = hmap_find(&c->map, hash); n; n = hmap_find_next(n)) {
-		e = container_of(n, struct chunk_ent, node);
+	for (; n; n = hmap_find_next(n)) {
+		struct chunk_ent *e = container_of(n, struct chunk_ent, node);
+
 		if (chunk_key_equal(&e->id, id)) {
 			e->refs++;
 			list_remove(&e->lru);
 			return e;
 		}
 	}
+	return NULL;
+}
+
+struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_key *id)
+{
+	struct chunk_ent *e = chunk_ent_find(c, id);
+
+	if (e)
+		return e;
 	evict(c);
 	if (!c->free_ents)
 		slab_add(c, &c->free_ents, sizeof(*e));
@@ -154,8 +163,10 @@ struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_key *i
 		return NULL;
 	*e = (struct chunk_ent){.id = *id, .refs = 1};
 	list_init(&e->lru);
+	list_init(&e->held);
+	waitq_init(&e->moved);
 	fmutex_init(&e->lock);
-	hmap_insert(&c->map, &e->node, hash);
+	hmap_insert(&c->map, &e->node, chunk_key_hash(id));
 	c->bytes += sizeof(*e);
 	return e;
 }
@@ -176,6 +187,17 @@ void chunk_ent_set_pending(struct chunk_cache *c, struct chunk_ent *e, struct ch
 		chunk_record_unref(c, e->pend);
 	e->pend = rec;
 	e->n_pend++;
+}
+
+void chunk_ent_revert(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec)
+{
+	ASSERT(e->n_pend > 0 && e->refs > 0);
+	chunk_record_unref(c, e->pend);
+	e->pend = rec;
+	if (--e->n_pend == 0) {
+		chunk_record_unref(c, rec);
+		e->pend = NULL;
+	}
 }
 
 void chunk_ent_committed(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec)

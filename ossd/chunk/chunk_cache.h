@@ -26,6 +26,12 @@ struct chunk_ent {
 	struct chunk_record *pend; /* newest, not committed yet; NULL: deletion (if n_pend) */
 	uint32_t refs, n_pend;
 	bool known; /* rec tells what the index holds */
+	/* Of ossd/chain: pending versions that stay so until all members have them, oldest first,
+	 * and the highest number that was given to one in an epoch. */
+	struct list held;
+	struct waitq moved;
+	uint64_t seen;
+	uint32_t seen_epoch;
 };
 
 struct chunk_cache {
@@ -51,6 +57,10 @@ void chunk_ent_load(struct chunk_cache *c, struct chunk_ent *e, struct chunk_rec
 /* Of a writer under the entry's lock; a reference is taken over (NULL: deletion). Readers see it
  * from now on; the entry stays until it is committed. */
 void chunk_ent_set_pending(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec);
+/* The newest pending one is none any more; rec (a reference is taken over) is the one before it. */
+void chunk_ent_revert(struct chunk_cache *c, struct chunk_ent *e, struct chunk_record *rec);
+/* Found, not made: a reference for the caller, or NULL. */
+struct chunk_ent *chunk_ent_find(struct chunk_cache *c, const struct chunk_key *id);
 /* The newest, pending or committed. Only if known or pending. */
 static inline struct chunk_record *chunk_ent_newest(const struct chunk_ent *e)
 {

@@ -69,83 +69,122 @@ static int collect(struct walk *w, const struct chunk_key *id, const void *value
 }
 
 struct edit {
-	/* Begins the change of one chunk. */
-	int (*begin)(const struct edit *e, struct chunk_store *s, const struct chunk_key *id,
-		     struct chunk_tx *tx);
+	/* The change of one chunk: one of chunk_tx_*. */
+	int (*change)(const struct edit *e, struct chunk_tx *tx);
+	const struct chunk_edits *how;
 	uint32_t chunk_size;
 	uint64_t off, end; /* of the file */
 };
 
-static int edit_step(struct chunk_store *s, const struct edit *e, const struct ids *ids,
-		     uint64_t *n_changed)
-{
+/* The store's own way: one group commit for all of a step. */
+struct own {
+	struct chunk_store *s;
 	struct chunk_tx tx[STEP];
-	uint32_t n = 0;
+	uint32_t n;
+};
+
+static int own_begin(void *arg, const struct chunk_key *id, struct chunk_tx *tx)
+{
+	return chunk_tx_begin(((struct own *)arg)->s, id, tx);
+}
+
+static int own_join(void *arg, struct chunk_tx *tx)
+{
+	struct own *o = arg;
+
+	ASSERT(o->n < STEP);
+	o->tx[o->n] = *tx;
+	chunk_tx_join(&o->tx[o->n++]);
+	return 0;
+}
+
+static int own_wait(void *arg)
+{
+	struct own *o = arg;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < ids->n && rc == 0; i++) {
-		rc = e->begin(e, s, &ids->id[i], &tx[n]);
-		if (rc == 0 && tx[n].changes)
-			chunk_tx_join(&tx[n++]);
-	}
-	for (uint32_t i = 0; i < n; i++) {
-		int wait = chunk_tx_wait(&tx[i]);
+	for (uint32_t i = 0; i < o->n; i++) {
+		int wait = chunk_tx_wait(&o->tx[i]);
 
 		rc = rc < 0 ? rc : wait;
 	}
-	*n_changed += n;
+	o->n = 0;
 	return rc;
 }
 
-static int edit_range(struct chunk_store *s, const struct edit *e, const struct chunk_key *first,
+static int edit_step(const struct edit *e, const struct ids *ids, uint64_t *n_changed)
+{
+	void *arg = e->how->arg;
+	int rc = 0, wait;
+
+	for (uint32_t i = 0; i < ids->n && rc == 0; i++) {
+		struct chunk_tx tx;
+
+		rc = e->how->begin(arg, &ids->id[i], &tx);
+		if (rc == 0)
+			rc = e->change(e, &tx);
+		if (rc == 0 && tx.changes) {
+			(*n_changed)++;
+			rc = e->how->join(arg, &tx);
+		}
+	}
+	wait = e->how->wait(arg);
+	return rc < 0 ? rc : wait;
+}
+
+static int edit_range(struct chunk_store *s, struct edit *e, const struct chunk_key *first,
 		      const struct chunk_key *last, uint64_t *ret_n)
 {
+	struct own own = {.s = s};
+	const struct chunk_edits own_edits = {&own, own_begin, own_join, own_wait};
 	struct ids ids;
 	struct walk w = {.row = collect, .arg = &ids};
 	uint64_t n = 0;
 
+	if (!e->how)
+		e->how = &own_edits;
 	/* The index has only what is committed. */
 	TRY(group_commit_barrier(&s->gc));
 	walk_init(&w, s, first, last);
 	while (w.more) {
 		ids.n = 0;
 		TRY(walk_step(&w, STEP));
-		TRY(edit_step(s, e, &ids, &n));
+		TRY(edit_step(e, &ids, &n));
 	}
 	*ret_n = n;
 	return 0;
 }
 
-static int begin_remove(const struct edit *e, struct chunk_store *s, const struct chunk_key *id,
-			struct chunk_tx *tx)
+static int change_remove(const struct edit *e, struct chunk_tx *tx)
 {
 	(void)e;
-	return chunk_trim_begin(s, id, 0, tx);
+	return chunk_tx_remove(tx);
 }
 
-int chunk_remove_file(struct chunk_store *s, const struct chunk_key *file, uint64_t *ret_n)
+int chunk_remove_file(struct chunk_store *s, const struct chunk_edits *edits,
+		      const struct chunk_key *file, uint64_t *ret_n)
 {
-	struct edit e = {.begin = begin_remove};
+	struct edit e = {.change = change_remove, .how = edits};
 	struct chunk_key first = *file, last = *file;
 
 	first.idx = 0;
 	last.idx = UINT64_MAX;
-
 	return edit_range(s, &e, &first, &last, ret_n);
 }
 
-static int begin_trim(const struct edit *e, struct chunk_store *s, const struct chunk_key *id,
-		      struct chunk_tx *tx)
+static int change_trim(const struct edit *e, struct chunk_tx *tx)
 {
-	uint64_t start = id->idx * e->chunk_size;
+	uint64_t start = tx->ent->id.idx * e->chunk_size;
 
-	return chunk_trim_begin(s, id, start >= e->off ? 0 : (uint32_t)(e->off - start), tx);
+	return chunk_tx_trim(tx, start >= e->off ? 0 : (uint32_t)(e->off - start));
 }
 
-int chunk_trim_file(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
-		    uint64_t size, uint64_t *ret_n)
+int chunk_trim_file(struct chunk_store *s, const struct chunk_edits *edits,
+		    const struct chunk_key *file, uint32_t chunk_size, uint64_t size,
+		    uint64_t *ret_n)
 {
-	struct edit e = {.begin = begin_trim, .chunk_size = chunk_size, .off = size};
+	struct edit e = {
+		.change = change_trim, .how = edits, .chunk_size = chunk_size, .off = size};
 	struct chunk_key first = *file, last = *file;
 
 	if (!chunk_size_valid(chunk_size) || size > LEAT_FILE_SIZE_MAX)
@@ -155,30 +194,30 @@ int chunk_trim_file(struct chunk_store *s, const struct chunk_key *file, uint32_
 	return edit_range(s, &e, &first, &last, ret_n);
 }
 
-static int begin_punch(const struct edit *e, struct chunk_store *s, const struct chunk_key *id,
-		       struct chunk_tx *tx)
+static int change_punch(const struct edit *e, struct chunk_tx *tx)
 {
-	uint64_t start = id->idx * e->chunk_size;
+	uint64_t start = tx->ent->id.idx * e->chunk_size;
 	uint64_t from = e->off > start ? e->off - start : 0, to = e->end - start;
 
 	if (to > e->chunk_size)
 		to = e->chunk_size;
-	return chunk_punch_begin(s, id, (uint32_t)from, (uint32_t)(to - from), tx);
+	return chunk_tx_punch(tx, (uint32_t)from, (uint32_t)(to - from));
 }
 
-int chunk_punch_file(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
-		     uint64_t off, uint64_t len, uint64_t *ret_n)
+int chunk_punch_file(struct chunk_store *s, const struct chunk_edits *edits,
+		     const struct chunk_punch *p, uint64_t *ret_n)
 {
-	struct edit e = {.begin = begin_punch, .chunk_size = chunk_size, .off = off};
-	struct chunk_key first = *file, last = *file;
+	struct edit e = {
+		.change = change_punch, .how = edits, .chunk_size = p->chunk_size, .off = p->off};
+	struct chunk_key first = p->file, last = p->file;
 
-	if (!chunk_size_valid(chunk_size) || off > LEAT_FILE_SIZE_MAX || len == 0)
+	if (!chunk_size_valid(p->chunk_size) || p->off > LEAT_FILE_SIZE_MAX || p->len == 0)
 		return -LE_INVAL;
-	e.end = len > LEAT_FILE_SIZE_MAX - off ? LEAT_FILE_SIZE_MAX : off + len;
-	if (e.end <= off)
+	e.end = p->len > LEAT_FILE_SIZE_MAX - p->off ? LEAT_FILE_SIZE_MAX : p->off + p->len;
+	if (e.end <= p->off)
 		return -LE_INVAL;
-	first.idx = off / chunk_size;
-	last.idx = (e.end - 1) / chunk_size;
+	first.idx = p->off / p->chunk_size;
+	last.idx = (e.end - 1) / p->chunk_size;
 	return edit_range(s, &e, &first, &last, ret_n);
 }
 
@@ -189,13 +228,36 @@ struct stat_walk {
 	uint32_t chunk_size;
 };
 
+/* The row of a chunk that a chain has not committed yet tells too much: its committed record
+ * instead. False: there is no such chunk. */
+static bool row_info(struct chunk_store *s, const struct chunk_key *id, const void *value,
+		     size_t len, struct chunk_summary_info *ret_info, int *ret_status)
+{
+	struct chunk_ent *e = chunk_ent_find(&s->cache, id);
+	bool held = e && !list_empty(&e->held), exists = true;
+
+	*ret_status = 0;
+	if (held && e->rec)
+		chunk_record_info(e->rec, ret_info);
+	else if (held)
+		exists = false;
+	else
+		*ret_status = chunk_record_summary(id, value, len, ret_info);
+	if (e)
+		chunk_ent_put(&s->cache, e);
+	return exists;
+}
+
 static int stat_row(struct walk *w, const struct chunk_key *id, const void *value, size_t len)
 {
 	struct stat_walk *sw = w->arg;
 	struct chunk_summary_info info;
 	uint64_t end;
+	int rc;
 
-	if (chunk_record_summary(id, value, len, &info) < 0)
+	if (!row_info(w->s, id, value, len, &info, &rc))
+		return 0;
+	if (rc < 0)
 		return -LE_CORRUPT;
 	end = id->idx * (sw->chunk_size ? sw->chunk_size : info.chunk_size) + info.end;
 	if (end > sw->st.size)
@@ -235,8 +297,11 @@ static int list_row(struct walk *w, const struct chunk_key *id, const void *valu
 	struct list_walk *lw = w->arg;
 	struct chunk_summary_info info;
 	struct chunk_summary c = {.chunk = chunk_key_id(id)};
+	int rc;
 
-	if (chunk_record_summary(id, value, len, &info) == 0) {
+	if (!row_info(w->s, id, value, len, &info, &rc))
+		return 0;
+	if (rc == 0) {
 		c.version = info.version;
 		c.end = info.end;
 		c.used = info.used;

@@ -53,6 +53,12 @@ static const struct chunk_block *block_at(const struct reader *rd, uint32_t i)
 	return i < rd->rec->n_blocks ? &rd->rec->blocks[i] : &hole;
 }
 
+/* The record that this reader sees: NULL, there is no chunk. Only after store_ent_load. */
+static struct chunk_record *seen(const struct reader *rd)
+{
+	return rd->r->committed ? rd->ent->rec : store_ent_seen(rd->s, rd->ent);
+}
+
 /* ---- slots ---- */
 
 static void drop_slots(struct chunk_read *r)
@@ -253,7 +259,7 @@ static int read_record(struct reader *rd)
 	rd->last = (rd->end - 1) / rd->rec->block_size;
 	zeros = !has_data(rd);
 	TRY(zeros ? zero_slots(rd) : get_slots(rd));
-	if (!rd->pinned && store_ent_seen(rd->s, rd->ent) != rd->rec) {
+	if (!rd->pinned && seen(rd) != rd->rec) {
 		drop_slots(r);
 		return REPLACED;
 	}
@@ -278,7 +284,9 @@ static int read_once(struct reader *rd)
 	int rc = 0;
 
 	TRY(store_ent_load(s, rd->ent));
-	rec = store_ent_seen(s, rd->ent);
+	if (r->quiet && rd->ent->n_pend)
+		return -LE_PENDING;
+	rec = seen(rd);
 	r->n_pieces = 0;
 	r->version = rec ? rec->version : 0;
 	r->end = rec ? rec->end : 0;

@@ -170,6 +170,20 @@ static uint64_t get_u64(struct wire_r *r)
 	return v;
 }
 
+void chunk_record_info(const struct chunk_record *r, struct chunk_summary_info *ret_info)
+{
+	*ret_info = (struct chunk_summary_info){
+		.version = r->version,
+		.used = chunk_record_used(r),
+		.sum = chunk_record_sum(r),
+		.mtime_ns = r->mtime_ns,
+		.end = r->end,
+		.chunk_size = r->chunk_size,
+		.block_size = r->block_size,
+		.n_blocks = r->n_blocks,
+	};
+}
+
 int chunk_record_summary(const struct chunk_key *id, const void *data, size_t len,
 			 struct chunk_summary_info *ret_info)
 {

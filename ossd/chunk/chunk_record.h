@@ -77,6 +77,7 @@ size_t chunk_record_encode(const struct chunk_key *id, const struct chunk_record
  * chunk_record_summary for n_blocks first. */
 int chunk_record_decode(const struct chunk_key *id, const void *data, size_t len,
 			struct chunk_record *r, uint32_t n_blocks_max) CHECK_RESULT;
+void chunk_record_info(const struct chunk_record *r, struct chunk_summary_info *ret_info);
 /* Checks checksum and header only. */
 int chunk_record_summary(const struct chunk_key *id, const void *data, size_t len,
 			 struct chunk_summary_info *ret_info) CHECK_RESULT;

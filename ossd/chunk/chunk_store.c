@@ -132,8 +132,20 @@ static void tx_committed(struct commit_member *m)
 	struct chunk_tx *tx = container_of(m, struct chunk_tx, member);
 	struct chunk_store *s = tx->s;
 
+	if (tx->held) {
+		tx->held(tx, 0);
+		return;
+	}
 	free_difference(s, tx->old, tx->rec);
 	chunk_ent_committed(&s->cache, tx->ent, chunk_record_ref(tx->rec));
+}
+
+static void tx_failed(struct commit_member *m)
+{
+	struct chunk_tx *tx = container_of(m, struct chunk_tx, member);
+
+	if (tx->held)
+		tx->held(tx, -LE_IO);
 }
 
 static void tx_end(struct chunk_tx *tx)
@@ -146,17 +158,20 @@ static void tx_end(struct chunk_tx *tx)
 	chunk_record_unref(&s->cache, tx->old);
 	chunk_record_unref(&s->cache, tx->rec);
 	tx->old = tx->rec = NULL;
+	slot_unref(tx->stage);
+	tx->stage = NULL;
 	chunk_ent_put(&s->cache, tx->ent);
 	s->n_writing--;
 	s->last_write_us = env_now_us(s->env);
 }
 
-int tx_begin(struct chunk_store *s, const struct chunk_key *id, struct chunk_tx *tx)
+int chunk_tx_begin(struct chunk_store *s, const struct chunk_key *id, struct chunk_tx *tx)
 {
 	int rc;
 
 	TRY(chunk_store_status(s));
-	*tx = (struct chunk_tx){.s = s, .member.committed = tx_committed};
+	*tx = (struct chunk_tx){
+		.s = s, .member.committed = tx_committed, .member.failed = tx_failed};
 	tx->ent = chunk_ent_get(&s->cache, id);
 	if (!tx->ent)
 		return -LE_NOMEM;
@@ -171,10 +186,11 @@ int tx_begin(struct chunk_store *s, const struct chunk_key *id, struct chunk_tx 
 		return rc;
 	}
 	tx->old = chunk_record_ref(chunk_ent_newest(tx->ent));
+	tx->version = (tx->old ? tx->old->version : 0) + 1;
 	return 0;
 }
 
-void tx_cancel(struct chunk_tx *tx)
+void chunk_tx_cancel(struct chunk_tx *tx)
 {
 	tx_end(tx);
 }
@@ -191,7 +207,7 @@ int tx_new_record(struct chunk_tx *tx, uint32_t chunk_size, uint32_t n_blocks)
 	if (n_copy)
 		memcpy(rec->blocks, old->blocks, n_copy * sizeof(rec->blocks[0]));
 	memset(rec->blocks + n_copy, 0, (n_blocks - n_copy) * sizeof(rec->blocks[0]));
-	rec->version = old ? old->version + 1 : 1;
+	rec->version = tx->version;
 	rec->mtime_ns = env_wall_ns(s->env);
 	if (old && rec->mtime_ns < old->mtime_ns)
 		rec->mtime_ns = old->mtime_ns;
@@ -202,26 +218,55 @@ int tx_new_record(struct chunk_tx *tx, uint32_t chunk_size, uint32_t n_blocks)
 	return 0;
 }
 
-void chunk_tx_join(struct chunk_tx *tx)
+static void put_row(struct chunk_store *s, const struct chunk_key *id,
+		    const struct chunk_record *rec)
 {
-	struct chunk_store *s = tx->s;
 	struct kv_batch *b = group_commit_batch(&s->gc);
 	uint8_t key[CHUNK_ROW_SIZE];
 
-	ASSERT(tx->locked);
-	chunk_row_encode(ROW_CHUNK, &tx->ent->id, key);
-	if (tx->rec) {
-		size_t len = chunk_record_encode(&tx->ent->id, tx->rec, s->scratch);
-
-		kv_batch_put(b, key, sizeof(key), s->scratch, len);
-	} else {
+	chunk_row_encode(ROW_CHUNK, id, key);
+	if (rec)
+		kv_batch_put(b, key, sizeof(key), s->scratch,
+			     chunk_record_encode(id, rec, s->scratch));
+	else
 		kv_batch_delete(b, key, sizeof(key));
-	}
+}
+
+void chunk_tx_join(struct chunk_tx *tx)
+{
+	struct chunk_store *s = tx->s;
+
+	ASSERT(tx->locked);
+	put_row(s, &tx->ent->id, tx->rec);
 	chunk_ent_set_pending(&s->cache, tx->ent, chunk_record_ref(tx->rec));
 	tx->group = tx->lazy ? group_commit_join_lazy(&s->gc, &tx->member, tx->data)
 			     : group_commit_join(&s->gc, &tx->member, tx->data);
 	fmutex_unlock(&tx->ent->lock);
 	tx->locked = false;
+}
+
+void chunk_tx_commit(struct chunk_tx *tx)
+{
+	struct chunk_store *s = tx->s;
+
+	free_difference(s, tx->old, tx->rec);
+	chunk_ent_committed(&s->cache, tx->ent, chunk_record_ref(tx->rec));
+	tx_end(tx);
+}
+
+void chunk_tx_take_back(struct chunk_tx *tx)
+{
+	struct chunk_store *s = tx->s;
+
+	ASSERT(tx->ent->lock.held && chunk_ent_newest(tx->ent) == tx->rec);
+	put_row(s, &tx->ent->id, tx->old);
+	chunk_ent_revert(&s->cache, tx->ent, chunk_record_ref(tx->old));
+}
+
+void chunk_tx_taken_back(struct chunk_tx *tx)
+{
+	free_difference(tx->s, tx->rec, tx->old);
+	tx_end(tx);
 }
 
 int chunk_tx_wait(struct chunk_tx *tx)

@@ -68,29 +68,66 @@ void chunk_store_gauges(struct chunk_store *s);
  * and leaves the new record in `rec` (NULL: deletion). join puts it into the open group, shows
  * it to readers and gives up the lock; wait returns when it is durable. A crash between the two
  * leaves the old record. After a successful begin exactly one of join (then wait) and abort.
+ *
+ * With `held` set before join (chains), being durable is not the end: the change stays pending
+ * until chunk_tx_commit, or chunk_tx_take_back and chunk_tx_taken_back.
  */
+enum chunk_change { CHANGE_WRITE, CHANGE_TRIM, CHANGE_PUNCH, CHANGE_REMOVE };
+struct chunk_merged {
+	uint32_t block, off; /* where its bytes lie in tx->stage */
+};
 struct chunk_tx {
 	struct commit_member member;
 	struct chunk_store *s;
 	struct chunk_ent *ent;
 	struct chunk_record *old, *rec;
 	uint64_t group;
+	uint64_t version; /* of rec, or of the removal */
 	bool data, locked, changes;
 	bool lazy; /* set before join: others may wait with it for a commit */
+	/* It is durable (0), or never will be. Must not yield. */
+	void (*held)(struct chunk_tx *tx, int status);
+	/* What was done, so that it can be done elsewhere: of CHANGE_PUNCH [off, off + len). */
+	enum chunk_change change;
+	uint32_t off, len;
+	/* CHANGE_WRITE with w->keep: the blocks that were merged. A reference or NULL. */
+	struct slot *stage;
+	struct chunk_merged merged[2];
+	uint32_t n_merged;
 };
+/* Lock, load, tx->old: the newest record. Nothing to undo when it fails. Then one of the four,
+ * which end the tx when they fail, or chunk_tx_cancel. */
+int chunk_tx_begin(struct chunk_store *s, const struct chunk_key *id,
+		   struct chunk_tx *tx) CHECK_RESULT;
+void chunk_tx_cancel(struct chunk_tx *tx);
+
 void chunk_tx_join(struct chunk_tx *tx); /* does not yield */
 int chunk_tx_wait(struct chunk_tx *tx) CHECK_RESULT;
 void chunk_tx_abort(struct chunk_tx *tx); /* does not yield */
+/* A held one that is durable, and the oldest of its chunk: readers see it now. Ends it. */
+void chunk_tx_commit(struct chunk_tx *tx);
+/* A held one that is the newest of its chunk, under the chunk's lock: puts the record before it
+ * into the open group. When that is durable: taken_back, which ends it. */
+void chunk_tx_take_back(struct chunk_tx *tx);
+void chunk_tx_taken_back(struct chunk_tx *tx);
 
 struct chunk_write {
 	struct chunk_key id;
 	uint32_t chunk_size, off, len;
 	uint64_t session; /* whose grant is used */
+	bool keep;        /* the merged blocks stay in tx->stage */
 	struct bytes pieces;
 	const struct slot_vec *bulk; /* len bytes; their padding may be overwritten */
 	uint32_t n_bulk;
 };
-/* -LE_INVAL, -LE_CORRUPT_WIRE (data does not match its pieces), -LE_NOSPC, -LE_CORRUPT (an old
+/* Everything that can be told of a write without its chunk: limits, pieces against data. */
+int chunk_write_check(const struct chunk_write *w) CHECK_RESULT;
+int chunk_tx_write(struct chunk_tx *tx, const struct chunk_write *w) CHECK_RESULT;
+int chunk_tx_trim(struct chunk_tx *tx, uint32_t end) CHECK_RESULT;
+int chunk_tx_punch(struct chunk_tx *tx, uint32_t off, uint32_t len) CHECK_RESULT;
+int chunk_tx_remove(struct chunk_tx *tx) CHECK_RESULT;
+/* begin and the change in one.
+ * -LE_INVAL, -LE_CORRUPT_WIRE (data does not match its pieces), -LE_NOSPC, -LE_CORRUPT (an old
  * block to merge with is damaged), -LE_IO, -LE_NOTSUP (compressed). */
 int chunk_write_begin(struct chunk_store *s, const struct chunk_write *w,
 		      struct chunk_tx *tx) CHECK_RESULT;
@@ -102,17 +139,34 @@ int chunk_trim_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t
 int chunk_punch_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t off, uint32_t len,
 		      struct chunk_tx *tx) CHECK_RESULT;
 
+/* How the changes of many chunks are made, where that is not the store's own affair (chains). */
+struct chunk_edits {
+	void *arg;
+	/* Like chunk_tx_begin. */
+	int (*begin)(void *arg, const struct chunk_key *id, struct chunk_tx *tx);
+	/* Takes over what *tx holds (a copy of it may be made), also when it fails. */
+	int (*join)(void *arg, struct chunk_tx *tx);
+	/* All that was joined has ended. */
+	int (*wait)(void *arg);
+};
+
 /* ---- many chunks: durable when they return ----
- * file: any chunk of the file, on the chain that is meant. */
+ * file: any chunk of the file, on the chain that is meant. edits: NULL: the store's own. */
 
 /* Nothing at or beyond file offset size survives. ret_n: chunks that changed. */
-int chunk_trim_file(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
-		    uint64_t size, uint64_t *ret_n) CHECK_RESULT;
+int chunk_trim_file(struct chunk_store *s, const struct chunk_edits *edits,
+		    const struct chunk_key *file, uint32_t chunk_size, uint64_t size,
+		    uint64_t *ret_n) CHECK_RESULT;
 /* [off, off + len) of the file reads as zeros. */
-int chunk_punch_file(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
-		     uint64_t off, uint64_t len, uint64_t *ret_n) CHECK_RESULT;
-int chunk_remove_file(struct chunk_store *s, const struct chunk_key *file,
-		      uint64_t *ret_n) CHECK_RESULT;
+struct chunk_punch {
+	struct chunk_key file;
+	uint32_t chunk_size;
+	uint64_t off, len;
+};
+int chunk_punch_file(struct chunk_store *s, const struct chunk_edits *edits,
+		     const struct chunk_punch *p, uint64_t *ret_n) CHECK_RESULT;
+int chunk_remove_file(struct chunk_store *s, const struct chunk_edits *edits,
+		      const struct chunk_key *file, uint64_t *ret_n) CHECK_RESULT;
 
 /* ---- reads ---- */
 
@@ -121,6 +175,8 @@ struct chunk_read {
 	struct chunk_key id;
 	uint32_t off, len;
 	bool verify;
+	/* What is committed, though there be newer; or, with it, -LE_PENDING when there is. */
+	bool committed, quiet;
 	/* Room for pieces, at least chunk_read_pieces_max(len). */
 	struct piece *pieces;
 	uint32_t n_pieces_max;

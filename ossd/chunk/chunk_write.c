@@ -24,7 +24,7 @@ struct writer {
 	int n_iov;
 	uint64_t file_off, bytes;
 	struct slot *stage;
-	uint32_t stage_used;
+	uint32_t stage_used, stage_kept; /* the first bytes of it are for tx->merged */
 };
 
 /* ---- the incoming data ---- */
@@ -94,7 +94,7 @@ static int bulk_direct(const struct chunk_write *w, uint32_t pos, uint32_t len, 
 	return n;
 }
 
-static int write_check(const struct chunk_write *w)
+int chunk_write_check(const struct chunk_write *w)
 {
 	uint32_t bs = chunk_block_size(w->chunk_size), pos = 0, bulk = 0;
 
@@ -140,7 +140,7 @@ static int writer_flush(struct writer *wr)
 		rc = env_file_pwritev(wr->s->data.f, wr->iov, wr->n_iov, wr->file_off);
 	wr->n_iov = 0;
 	wr->bytes = 0;
-	wr->stage_used = 0;
+	wr->stage_used = wr->stage_kept;
 	return rc;
 }
 
@@ -207,6 +207,13 @@ static int merge_block(struct writer *wr, uint32_t index, uint32_t fs, uint32_t 
 		memset(buf + fs, 0, fe - fs);
 	b->sum = b->stored_sum = checksum64(buf, b->len);
 	iov = (struct iovec){buf, size};
+	if (wr->w && wr->w->keep) {
+		uint32_t at = (uint32_t)(buf - wr->stage->data);
+
+		tx->merged[tx->n_merged++] = (struct chunk_merged){index, at};
+		if (tx->n_merged == 1)
+			wr->stage_kept = wr->stage_used;
+	}
 	if (!wr->n_iov)
 		wr->file_off = block_file_off(b);
 	writer_add(wr, &iov, 1);
@@ -300,25 +307,35 @@ static int write_blocks(struct writer *wr)
 	return writer_flush(wr);
 }
 
-int chunk_write_begin(struct chunk_store *s, const struct chunk_write *w, struct chunk_tx *tx)
+int chunk_tx_write(struct chunk_tx *tx, const struct chunk_write *w)
 {
+	struct chunk_store *s = tx->s;
 	struct writer wr = {.s = s, .tx = tx, .w = w};
-	int rc;
+	int rc = plan_write(tx, w);
 
-	TRY(write_check(w));
-	TRY(tx_begin(s, &w->id, tx));
-	rc = plan_write(tx, w);
 	if (rc == 0)
 		rc = write_blocks(&wr);
+	if (rc == 0 && tx->n_merged)
+		tx->stage = slot_ref(wr.stage);
 	slot_unref(wr.stage);
 	if (rc < 0) {
 		chunk_tx_abort(tx);
 		return rc;
 	}
 	tx->changes = true;
+	tx->change = CHANGE_WRITE;
+	tx->off = w->off;
+	tx->len = w->len;
 	metric_add(&s->metrics->writes, 1);
 	metric_add(&s->metrics->write_bytes, w->len);
 	return 0;
+}
+
+int chunk_write_begin(struct chunk_store *s, const struct chunk_write *w, struct chunk_tx *tx)
+{
+	TRY(chunk_write_check(w));
+	TRY(chunk_tx_begin(s, &w->id, tx));
+	return chunk_tx_write(tx, w);
 }
 
 /* ---- making zeros, which also cuts ---- */
@@ -405,35 +422,57 @@ static int edit_end(struct chunk_tx *tx, struct writer *wr, int rc)
 	return 0;
 }
 
-int chunk_trim_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t end,
-		     struct chunk_tx *tx)
+int chunk_tx_remove(struct chunk_tx *tx)
 {
-	struct writer wr = {.s = s, .tx = tx};
+	tx->changes = tx->old != NULL;
+	tx->change = CHANGE_REMOVE;
+	if (!tx->changes)
+		chunk_tx_cancel(tx);
+	else
+		metric_add(&tx->s->metrics->removes, 1);
+	return 0;
+}
 
-	TRY(tx_begin(s, id, tx));
-	if (!tx->old || (end && tx->old->end <= end)) {
-		tx_cancel(tx);
-		return 0;
-	}
-	if (end == 0) {
-		tx->changes = true;
-		metric_add(&s->metrics->removes, 1);
+int chunk_tx_trim(struct chunk_tx *tx, uint32_t end)
+{
+	struct writer wr = {.s = tx->s, .tx = tx};
+
+	if (end == 0)
+		return chunk_tx_remove(tx);
+	tx->change = CHANGE_TRIM;
+	if (!tx->old || tx->old->end <= end) {
+		chunk_tx_cancel(tx);
 		return 0;
 	}
 	return edit_end(tx, &wr, trim_blocks(&wr, end));
 }
 
-int chunk_punch_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t off, uint32_t len,
-		      struct chunk_tx *tx)
+int chunk_tx_punch(struct chunk_tx *tx, uint32_t off, uint32_t len)
 {
-	struct writer wr = {.s = s, .tx = tx};
+	struct writer wr = {.s = tx->s, .tx = tx};
 
-	TRY(tx_begin(s, id, tx));
+	tx->change = CHANGE_PUNCH;
 	if (!tx->old || len == 0 || off >= tx->old->end) {
-		tx_cancel(tx);
+		chunk_tx_cancel(tx);
 		return 0;
 	}
 	if (len > tx->old->end - off)
 		len = tx->old->end - off;
+	tx->off = off;
+	tx->len = len;
 	return edit_end(tx, &wr, punch_blocks(&wr, off, off + len));
+}
+
+int chunk_trim_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t end,
+		     struct chunk_tx *tx)
+{
+	TRY(chunk_tx_begin(s, id, tx));
+	return chunk_tx_trim(tx, end);
+}
+
+int chunk_punch_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t off,
+		      uint32_t len, struct chunk_tx *tx)
+{
+	TRY(chunk_tx_begin(s, id, tx));
+	return chunk_tx_punch(tx, off, len);
 }

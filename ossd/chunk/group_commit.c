@@ -103,7 +103,12 @@ static void end_group(struct group_commit *g, struct commit_group *c)
 		metric_add(&g->o.metrics->commit_ops, c->n);
 		g->o.after(g->o.arg);
 	}
-	list_init(&c->members);
+	for (struct list *l; (l = list_pop(&c->members)) != NULL;) {
+		struct commit_member *m = list_entry(l, struct commit_member, link);
+
+		if (m->failed)
+			m->failed(m);
+	}
 	g->done = c->number;
 	waitq_wake_all(&c->waiters);
 	list_push(&g->free, &c->link);

@@ -39,6 +39,8 @@ struct commit_member {
 	struct list link;
 	/* The group is durable. Must not yield. Not called when it failed. */
 	void (*committed)(struct commit_member *m);
+	/* It will never be. Must not yield. May be NULL. */
+	void (*failed)(struct commit_member *m);
 };
 
 struct group_commit_options {

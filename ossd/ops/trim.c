@@ -10,7 +10,7 @@ static int trim(struct mutation *m, const void *in, void *out)
 	struct oss_trim_rep *rep = out;
 	struct chunk_key file = {op_chain(m->r), req->ino, req->gen, 0};
 
-	TRY(chunk_trim_file(m->t->store, &file, req->chunk_size, req->size, &rep->n_chunks));
+	TRY(chunk_trim_file(m->t->store, NULL, &file, req->chunk_size, req->size, &rep->n_chunks));
 	return op_answer_durable(m, rep);
 }
 
@@ -27,10 +27,10 @@ static int punch(struct mutation *m, const void *in, void *out)
 {
 	const struct oss_punch_req *req = in;
 	struct oss_punch_rep *rep = out;
-	struct chunk_key file = {op_chain(m->r), req->ino, req->gen, 0};
+	struct chunk_punch p = {
+		{op_chain(m->r), req->ino, req->gen, 0}, req->chunk_size, req->off, req->len};
 
-	TRY(chunk_punch_file(m->t->store, &file, req->chunk_size, req->off, req->len,
-			     &rep->n_chunks));
+	TRY(chunk_punch_file(m->t->store, NULL, &p, &rep->n_chunks));
 	return op_answer_durable(m, rep);
 }
 
@@ -59,7 +59,7 @@ static int remove_files(struct mutation *m, const void *in, void *out)
 		wire_get_u64(&w, &file.ino.v);
 		wire_get_u32(&w, &file.gen);
 		TRY(w.status);
-		TRY(chunk_remove_file(m->t->store, &file, &n));
+		TRY(chunk_remove_file(m->t->store, NULL, &file, &n));
 		rep->n_chunks += n;
 	}
 	return op_answer_durable(m, rep);

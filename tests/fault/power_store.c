@@ -187,11 +187,13 @@ static int do_many(struct run *r, unsigned int who, unsigned int n, const struct
 	uint64_t n_chunks;
 
 	if (op->kind == PUNCH)
-		TRY(chunk_punch_file(r->store, &file, CHUNK, op->off, op->len, &n_chunks));
+		TRY(chunk_punch_file(r->store, NULL,
+				     &(struct chunk_punch){file, CHUNK, op->off, op->len},
+				     &n_chunks));
 	else if (op->kind == TRIM)
-		TRY(chunk_trim_file(r->store, &file, CHUNK, op->off, &n_chunks));
+		TRY(chunk_trim_file(r->store, NULL, &file, CHUNK, op->off, &n_chunks));
 	else
-		TRY(chunk_remove_file(r->store, &file, &n_chunks));
+		TRY(chunk_remove_file(r->store, NULL, &file, &n_chunks));
 	replay_join(e, group_commit_batch(g), &n, sizeof(n));
 	return group_commit_wait(g, group_commit_join(g, NULL, false));
 }

@@ -161,26 +161,28 @@ static void trim_and_remove(struct rig *r, void *arg)
 	assert_int_equal(rig_write(r, &other, CS, 0, want, BS, 0), 0);
 	assert_int_equal(rig_write(r, &elsewhere, CS, 0, want, BS, 0), 0);
 	struct chunk_key id = {1, ino, 2, 38};
-	assert_int_equal(chunk_trim_file(r->store, &id, CS, 38 * CS + BS + 10, &n), 0);
+	assert_int_equal(chunk_trim_file(r->store, NULL, &id, CS, 38 * CS + BS + 10, &n), 0);
 	assert_int_equal(n, 2);
 	assert_int_equal(rig_read(r, &id, 0, got, CS, true), BS + 10);
 	assert_memory_equal(want, got, BS + 10);
-	assert_int_equal(chunk_punch_file(r->store, &id, CS, 100, 3 * CS, &n), 0);
+	assert_int_equal(chunk_punch_file(r->store, NULL,
+					  &(struct chunk_punch){id, CS, 100, 3 * CS}, &n),
+			 0);
 	assert_int_equal(n, 4);
 	id.idx = 3;
 	assert_int_equal(rig_read(r, &id, 0, got, CS, true), CS);
 	for (uint32_t i = 0; i < 100; i++)
 		assert_int_equal(got[i], 0);
 	assert_memory_equal(want + 100, got + 100, CS - 100);
-	assert_int_equal(chunk_remove_file(r->store, &id, &n), 0);
+	assert_int_equal(chunk_remove_file(r->store, NULL, &id, &n), 0);
 	assert_int_equal(n, 39);
-	assert_int_equal(chunk_remove_file(r->store, &id, &n), 0);
+	assert_int_equal(chunk_remove_file(r->store, NULL, &id, &n), 0);
 	assert_int_equal(n, 0);
 	assert_int_equal(rig_read(r, &other, 0, got, CS, true), BS);
-	assert_int_equal(chunk_remove_file(r->store, &other, &n), 0);
+	assert_int_equal(chunk_remove_file(r->store, NULL, &other, &n), 0);
 	/* the same file on another chain is another matter */
 	assert_int_equal(rig_read(r, &elsewhere, 0, got, CS, true), BS);
-	assert_int_equal(chunk_remove_file(r->store, &elsewhere, &n), 0);
+	assert_int_equal(chunk_remove_file(r->store, NULL, &elsewhere, &n), 0);
 	assert_int_equal(n, 1);
 	assert_int_equal(space_used(&r->store->space), 0);
 	assert_true(r->store->space.alloc.free >= before);
@@ -224,7 +226,8 @@ static void full(struct rig *r, void *arg)
 	/* a granted write fits, while there is a grant */
 	space_grant(&r->store->space, 8, 0, 1);
 	assert_true(space_grant(&r->store->space, 7, CS, 1) > 0);
-	assert_int_equal(chunk_remove_file(r->store, &(struct chunk_key){1, {9}, 1, 0}, &n), 0);
+	assert_int_equal(chunk_remove_file(r->store, NULL, &(struct chunk_key){1, {9}, 1, 0}, &n),
+			 0);
 	assert_int_equal(n, i - 1);
 	assert_int_equal(space_used(&r->store->space), 0);
 }
