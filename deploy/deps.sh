@@ -97,48 +97,6 @@ deps: as root: apt-get install --no-install-recommends $want"
         { tail -n 20 "$deps/apt.log" >&2; die "apt-get could not install: $want"; }
 }
 
-# A deb-src entry for suite sid, from the system's own apt sources: same mirror, same key.
-sid_source() {
-    python3 - <<'END'
-import glob, re, sys
-def found(uri, key):
-    print("Types: deb-src\nURIs: %s\nSuites: sid\nComponents: main" % uri)
-    if key:
-        print("Signed-By: " + key)
-    sys.exit(0)
-codename = ""
-for line in open("/etc/os-release"):
-    m = re.match(r'VERSION_CODENAME="?([^"\n]+)', line)
-    codename = m.group(1) if m else codename
-for path in glob.glob("/etc/apt/sources.list.d/*.sources"):
-    for stanza in re.split(r"\n\s*\n", open(path).read()):
-        field, key = {}, None
-        for line in stanza.splitlines():
-            if line.startswith("#"):
-                continue
-            m = re.match(r"(\S+?):\s*(.*)", line)
-            if m:
-                key = m.group(1).lower()
-                field[key] = m.group(2)
-            elif key:
-                field[key] += "\n" + line
-        has = lambda name, word: word in field.get(name, "").split()
-        if has("suites", codename) and has("components", "main"):
-            found(field["uris"].split()[0], field.get("signed-by"))
-for path in ["/etc/apt/sources.list"] + glob.glob("/etc/apt/sources.list.d/*.list"):
-    try:
-        lines = open(path).read().splitlines()
-    except OSError:
-        continue
-    for line in lines:
-        m = re.match(r"deb(?:-src)?\s+(?:\[(.*?)\]\s+)?(\S+)\s+(\S+)\s+(.*)", line)
-        if m and m.group(3) == codename and "main" in m.group(4).split():
-            key = re.search(r"signed-by=(\S+)", m.group(1) or "")
-            found(m.group(2), key and key.group(1))
-sys.exit("no Debian entry in the apt sources")
-END
-}
-
 fuse_version() { PKG_CONFIG_PATH=$1/lib/pkgconfig pkg-config --modversion fuse3; }
 
 # In a subshell: any failure ends it. Takes about half a minute.
@@ -147,7 +105,7 @@ build_libfuse() (
     work=$deps/libfuse-src
     rm -rf "$work" "$deps/libfuse.new"
     mkdir -p "$work"/{lists/partial,cache/archives/partial,sources}
-    sid_source >"$work/sources/sid.sources"
+    "$root/deploy/debian-unstable" deb-src >"$work/sources/sid.sources"
     private="-o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=$work/sources
         -o Dir::State::Lists=$work/lists -o Dir::Cache=$work/cache -o APT::Sandbox::User=root
         -o Acquire::Languages=none"
@@ -208,6 +166,12 @@ extract_promtool() {
         say "promtool is lacking (see $deps/promtool.log): the test of /metrics will be skipped"
 }
 
+# The guest kernel of the tests over RDMA, and an emulator to run it: into the user's cache.
+rdma_guest() {
+    "$root/tests/rdma/guest" --prepare >"$deps/rdma-guest.log" 2>&1 ||
+        say "tests over RDMA will be skipped: $(tail -n1 "$deps/rdma-guest.log")"
+}
+
 set_name=${1:-build}
 case $set_name in
     build) list=$packages_build ;;
@@ -227,5 +191,5 @@ install_packages $list
 # shellcheck disable=SC2046
 case $set_name in check | all) install_packages $(clang_extras) ;; esac
 libfuse
-case $set_name in check | all) extract_promtool ;; esac
+case $set_name in check | all) extract_promtool; rdma_guest ;; esac
 exit 0

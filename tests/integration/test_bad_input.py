@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import BUILD, Cluster, run_tests, wait_until
+from cluster import ADDR, BUILD, Cluster, ON_SERVER, run_tests, wait_until
 
 CLUSTER = {"size": "256M"}
 
@@ -117,8 +117,9 @@ def test_target_of_another_cluster(c):
 
 
 def test_two_servers_on_one_store(c):
-    p = subprocess.run([BUILD + "/leat-ossd", "-c", c.dev + "/conf", "--set",
-                        "data_dir=%s/ossd1/store" % c.dev, "--set", "listen=127.0.0.1:0", "run"],
+    p = subprocess.run(ON_SERVER + [BUILD + "/leat-ossd", "-c", c.dev + "/conf", "--set",
+                                    "data_dir=%s/ossd1/store" % c.dev, "--set",
+                                    "listen=%s:0" % ADDR, "run"],
                        timeout=60, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert p.returncode != 0 and "in use" in p.stderr, p
     p = subprocess.run([BUILD + "/leat-mds", "-c", c.dev + "/conf", "check"], timeout=60,

@@ -9,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import BUILD, Cluster, expect_errno, run_tests, wait_until
+from cluster import ADDR, BUILD, Cluster, ON_SERVER, expect_errno, run_tests, wait_until
 
 CLUSTER = {"ossd": 2, "size": "256M", "conf": {"client": {"request_timeout_ms": "5000"}}}
 BLOCK = 16384
@@ -184,8 +184,8 @@ def start_and_see(c, name, folder):
                 "--set", "metrics=", "--ready-file", ready, "run"]
     else:
         argv = [BUILD + "/leat-ossd", "-c", c.dev + "/conf", "--set", "data_dir=" + folder,
-                "--set", "metrics=", "--set", "listen=127.0.0.1:0", "--ready-file", ready, "run"]
-    p = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                "--set", "metrics=", "--set", "listen=%s:0" % ADDR, "--ready-file", ready, "run"]
+    p = subprocess.Popen(ON_SERVER + argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True)
     end = time.monotonic() + 20
     while p.poll() is None and not os.path.exists(ready) and time.monotonic() < end:

@@ -21,6 +21,9 @@ SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(os.path.dirn
     os.path.abspath(__file__))))
 BUILD = os.environ.get("BUILD") or SRC + "/build"
 DEV_CLUSTER = SRC + "/deploy/dev-cluster"
+# Where servers are, if not on 127.0.0.1, and the words before their command lines (dev-cluster).
+ADDR = os.environ.get("LEAT_DEV_ADDR") or "127.0.0.1"
+ON_SERVER = os.environ.get("LEAT_DEV_SERVER", "").split()
 SERVERS = ["mds", "ossd1", "ossd2", "ossd3", "ossd4"]
 
 
@@ -127,10 +130,10 @@ class Cluster:
         def replace(match):
             if match.group(1) not in sockets:
                 sockets[match.group(1)] = socket.socket()
-                sockets[match.group(1)].bind(("127.0.0.1", 0))
-            return "127.0.0.1:%d" % sockets[match.group(1)].getsockname()[1]
+                sockets[match.group(1)].bind(("", 0))
+            return "%s:%d" % (ADDR, sockets[match.group(1)].getsockname()[1])
 
-        text = re.sub(r"127\.0\.0\.1:(\d+)", replace, conf)
+        text = re.sub(re.escape(ADDR) + r":(\d+)", replace, conf)
         for s in sockets.values():
             s.close()
         return text

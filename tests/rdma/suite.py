@@ -1,0 +1,63 @@
+"""Which tests run in the guest: the table of the suite `rdma`, for tests/run."""
+import glob
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import cache
+import uml
+
+# Integration tests that do not run over verbs alone, and what they run over or why not at all.
+INTEGRATION = {
+    "bad_input": "auto",       # speaks TCP to the servers by itself
+    "cli": None,               # no cluster
+    "memory": None,            # hours in a guest; soak looks at memory
+}
+# What `make check` runs: (name, device, hosts), where the quick guest is at hand ...
+SHORT = [("conformance", "rxe", 1), ("conformance", "siw", 1), ("posix", "siw", 1),
+         ("two_mounts", "rxe", 2)]
+# ... and where only the emulated one can be had.
+SHORT_EMULATED = [("conformance", "rxe", 1)]
+
+
+def has_quick_guest():
+    try:
+        uml.prepare(None)
+    except cache.Unavailable:
+        return False
+    return True
+
+
+def commands(build):
+    """name: (command in the guest, seconds)"""
+    over = HERE + "/over-verbs"
+    found = {"conformance": ([build + "/tests/conformance"], 300),
+             "conformance-small-card": ([build + "/tests/conformance", "--card", "small"], 300),
+             "loader": ([over, "verbs", "env", "LD_LIBRARY_PATH=" + build,
+                         "/usr/bin/python3", "-m", "unittest", "-v",
+                         "tests/python/test_cluster.py"], 600)}
+    for path in sorted(glob.glob("tests/integration/test_*.py") +
+                       glob.glob("tests/integration/test_*.sh")):
+        name = os.path.basename(path)[len("test_"):-3]
+        transport = INTEGRATION.get(name, "verbs")
+        if transport and os.access(path, os.X_OK):
+            found[name] = ([over, transport, os.path.abspath(path)], 900)
+    return found
+
+
+def tests(build, long):
+    """(name, argv, seconds) of each test; which ones depends on `long` and on the guest at hand."""
+    quick, known = has_quick_guest(), commands(build)
+    yield "guest", [HERE + "/test_guest.sh"], 600
+    if not long:
+        wanted = SHORT if quick else SHORT_EMULATED
+    else:
+        wanted = [(name, device, hosts) for hosts in (1, 2) for device in ("rxe", "siw")
+                  for name in known if quick or (hosts == 1 and name == "conformance")]
+    for name, device, hosts in wanted:
+        command, seconds = known[name]
+        argv = [HERE + "/guest", "--rdma", device, "--hosts", str(hosts), "--mem", "4096",
+                "--timeout", str(seconds), "--", *command]
+        # What is downloaded first takes its time too.
+        yield "%s-%s%s" % (name, device, "-2hosts" * (hosts - 1)), argv, seconds + 300
