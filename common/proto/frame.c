@@ -83,7 +83,7 @@ int frame_decode(const uint8_t in[FRAME_HEADER_SIZE], struct frame_hdr *ret_hdr)
 	wire_get_u32(&r, &h.chain);
 	wire_get_u32(&r, &reserved);
 	wire_get_u64(&r, &h.hash);
-	if (magic != FRAME_MAGIC || h.type < FRAME_HELLO || h.type > FRAME_ACCEPTED ||
+	if (magic != FRAME_MAGIC || h.type < FRAME_HELLO || h.type > FRAME_RELEASED ||
 	    h.n_desc > FRAME_DESCS_MAX || h.status > 0 || reserved != 0)
 		return -LE_BAD_FRAME;
 	if (h.body_len > FRAME_BODY_MAX || h.bulk_len > FRAME_BULK_MAX)

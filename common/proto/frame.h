@@ -36,6 +36,9 @@ enum frame_type {
 	FRAME_CANCEL = 6,     /* client gave up on request id */
 	FRAME_GOODBYE = 7,    /* orderly end: no more requests are taken */
 	FRAME_ACCEPTED = 8,   /* server to client: request id has taken effect, its reply follows */
+	/* server to client: the memory described in request id is not touched any more; its reply
+	 * follows, without data */
+	FRAME_RELEASED = 9,
 };
 
 struct frame_hdr {

@@ -116,6 +116,9 @@ static int dispatch(struct client_conn *cc, const struct link_rx *rx)
 	case FRAME_ACCEPTED:
 		conn_accepted(&cc->conn, rx->hdr.id);
 		return 0;
+	case FRAME_RELEASED:
+		conn_released(&cc->conn, rx->hdr.id);
+		return 0;
 	case FRAME_HELLO: /* doubled by the network */
 		return 0;
 	case FRAME_GOODBYE:

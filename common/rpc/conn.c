@@ -8,6 +8,8 @@
 /* A call whose reply is arriving just now may finish beyond its deadline by so much. */
 #define GRACE_MS 1000u
 #define CANCEL_MS 100u
+/* So long a caller that gives up waits for its memory, before it takes it by force. */
+#define RELEASE_MS 500u
 /* So long after its caller gave up, a request that was never answered no longer counts. */
 #define FORGET_US 30000000u
 /* A connection that has been silent for so long when a call times out is given up. */
@@ -18,6 +20,8 @@ struct pending {
 	struct rpc_call *call;
 	struct fiber *fiber;
 	bool done, waiting, receiving;
+	bool lent;     /* the peer may touch its memory */
+	bool released; /* and does so no more */
 	int status;
 	struct body *body;
 	uint32_t body_len;
@@ -181,6 +185,9 @@ void conn_kill(struct conn *c, int why)
 	c->why = why;
 	timer_cancel(&c->watchdog);
 	c->k->ops->shutdown(c->k);
+	/* Their callers are about to be told that nothing is touched any more. */
+	if (c->n_lent > 0)
+		c->k->ops->sever(c->k);
 	for (uint32_t i = 0; i < c->n_window; i++) {
 		struct pending *p = c->window[i].pending;
 		/* Data is landing in the caller's buffers: the reader ends this one. */
@@ -313,15 +320,34 @@ static int send_request(struct conn *c, const struct rpc_call *call, const struc
 	return rc;
 }
 
+/* Until the peer has let go of the caller's memory. One that does not say so is cut off. */
+static void take_back(struct conn *c, struct pending *p)
+{
+	uint64_t until = loop_deadline_ms(RELEASE_MS);
+	bool interrupted = false;
+
+	while (!p->done && !p->released) {
+		p->waiting = true;
+		int rc = fiber_park_until(until);
+		p->waiting = false;
+		interrupted |= rc == -LE_INTR;
+		if (rc == -LE_TIMEDOUT && !p->done && !p->released)
+			conn_kill(c, -LE_TIMEDOUT);
+	}
+	if (interrupted)
+		fiber_interrupt(fiber_self());
+}
+
 /* The caller gives up: nothing of this call is touched any more, its slot waits for the reply. */
-static void give_up(struct conn *c, uint32_t i, int why)
+static void give_up(struct conn *c, struct pending *p, uint32_t i, int why)
 {
 	struct window_slot *s = &c->window[i];
 	uint64_t id = s->id, now = loop_now_us();
 
-	s->pending = NULL;
 	s->given_up_us = now;
 	c->n_timeouts += why == -LE_TIMEDOUT;
+	if (!p->lent)
+		s->pending = NULL;
 	if (why == -LE_TIMEDOUT && c->last_rx_us + SILENT_US < now) {
 		conn_kill(c, -LE_TIMEDOUT);
 		return;
@@ -329,6 +355,10 @@ static void give_up(struct conn *c, uint32_t i, int why)
 	int rc = conn_send_plain(c, FRAME_CANCEL, id, loop_deadline_ms(CANCEL_MS));
 	if (rc == -LE_INTR)
 		fiber_interrupt(fiber_self());
+	if (p->lent)
+		take_back(c, p);
+	if (s->id == id && s->pending == p)
+		s->pending = NULL;
 }
 
 /* Until the reply is there. On failure the call has been given up. */
@@ -346,7 +376,7 @@ static int wait_reply(struct conn *c, struct pending *p, uint32_t i, uint64_t de
 			continue;
 		}
 		if (!p->receiving) {
-			give_up(c, i, rc);
+			give_up(c, p, i, rc);
 			return rc;
 		}
 		/* The data is arriving in the caller's buffers just now: let it, but not for ever.
@@ -397,6 +427,8 @@ int conn_call(struct conn *c, struct rpc_call *call, enum frame_type type, uint6
 	if (d == NULL)
 		return -LE_UNKNOWN_OP;
 	TRY(slot_acquire(c, deadline_us, &i));
+	p.lent = call->n_bulk_in + call->n_bulk_out > 0 && c->k->ops->sever != NULL;
+	c->n_lent += p.lent;
 	c->window[i].pending = &p;
 	c->in_flight++;
 	c->n_calls++;
@@ -417,6 +449,7 @@ int conn_call(struct conn *c, struct rpc_call *call, enum frame_type type, uint6
 			body_put(p.body);
 	}
 	c->in_flight--;
+	c->n_lent -= p.lent;
 	return rc;
 }
 
@@ -474,6 +507,20 @@ void conn_accepted(struct conn *c, uint64_t id)
 	p->call->ret_accepted = true;
 	if (p->call->accepted != NULL)
 		p->call->accepted(p->call->accepted_arg);
+}
+
+void conn_released(struct conn *c, uint64_t id)
+{
+	uint32_t i = id & 0xffff;
+	struct window_slot *s = i < c->n_window ? &c->window[i] : NULL;
+	struct pending *p = s != NULL && id != 0 && s->id == id ? s->pending : NULL;
+
+	/* Nobody asked for it, or the reply was quicker. */
+	if (p == NULL || p->done)
+		return;
+	p->released = true;
+	if (p->waiting)
+		fiber_wake(p->fiber);
 }
 
 int conn_reply_arrived(struct conn *c, const struct link_rx *rx)

@@ -62,6 +62,7 @@ struct conn {
 
 	uint64_t n_calls, n_replies, n_timeouts, bytes_out, bytes_in;
 	uint32_t in_flight;
+	uint32_t n_lent; /* calls whose memory the peer may touch */
 };
 
 /* Takes the link over: closes it with the last reference. c is zeroed. */
@@ -86,6 +87,8 @@ int conn_call(struct conn *c, struct rpc_call *call, enum frame_type type, uint6
 int conn_reply_arrived(struct conn *c, const struct link_rx *rx) CHECK_RESULT;
 /* The reader has received the word that a call is accepted. Does not yield. */
 void conn_accepted(struct conn *c, uint64_t id);
+/* The peer does not touch the memory of a call any more. Does not yield. */
+void conn_released(struct conn *c, uint64_t id);
 /* A frame without anything behind it. */
 int conn_send_plain(struct conn *c, enum frame_type type, uint64_t id,
 		    uint64_t deadline_us) CHECK_RESULT;

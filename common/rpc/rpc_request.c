@@ -95,12 +95,26 @@ static struct request *find(struct server_conn *sc, uint64_t id)
 	return NULL;
 }
 
+/* The client wants its memory back, and gets it as soon as nothing is moving. Once. */
+static void release_memory(struct request *q)
+{
+	struct server_conn *sc = q->sc;
+
+	if (q->rx.hdr.n_desc == 0 || q->released || q->fetching || q->replying)
+		return;
+	q->released = true;
+	(void)!conn_send_plain(&sc->conn, FRAME_RELEASED, q->rx.hdr.id,
+			       loop_deadline_ms(SEND_STALL_MS));
+}
+
 void request_cancel(struct server_conn *sc, uint64_t id)
 {
 	struct request *q = find(sc, id);
 
-	if (q != NULL)
-		q->canceled = true;
+	if (q == NULL)
+		return;
+	q->canceled = true;
+	release_memory(q);
 }
 
 void request_cancel_all(struct server_conn *sc)
@@ -172,10 +186,13 @@ static void reply(struct request *q, int status)
 	struct body *body = NULL;
 	struct link_tx tx = {
 		.hdr = { .type = FRAME_REPLY, .op = h->op, .id = h->id, .session = h->session },
-		.peer_descs = q->descs,
-		.n_peer_descs = q->n_descs
+		.peer_descs = q->rx.descs + q->n_out,
+		.n_peer_descs = h->n_desc - q->n_out
 	};
 
+	q->replying = true;
+	if (status == 0 && q->released && q->pub.n_reply_bulk > 0)
+		status = -LE_CANCELED;
 	if (status >= 0)
 		status = body_encode(sc->conn.bodies, q->pub.desc->put_rep, q->out, &body,
 				     &tx.body_len);
@@ -243,26 +260,6 @@ static void request_end(struct request *q)
 	conn_unref(&sc->conn);
 }
 
-static void request_main(void *arg)
-{
-	struct request *q = CAST_OBJ(arg, struct request, REQUEST_MAGIC);
-	struct rpc_req *r = &q->pub;
-	struct wire_r w;
-
-	q->fiber = fiber_self();
-	fiber_set_deadline(r->deadline_us);
-	wire_r_init(&w, q->body, q->body_len);
-	r->desc->get_req(&w, q->in);
-	memset(q->out, 0, r->desc->rep_size);
-	int status = w.status;
-	if (status == 0)
-		status = q->handler->fn(r, q->in, q->out);
-	q->fiber = NULL;
-	reply(q, status);
-	served(q, status);
-	request_end(q);
-}
-
 /* ---- the arrival ---- */
 
 /* The address of the data is known before it is received: so much room or none. Yields; the wait is
@@ -286,6 +283,24 @@ static int get_slots(struct rpc_server *s, uint32_t len, struct slot_vec *vec, u
 		drop_bulk(vec, n);
 	else
 		*ret_n = n;
+	return rc;
+}
+
+/* In the request's own fiber, where the transport can: neither the wait for slots nor the transfer
+ * holds up the other frames of the connection. */
+static int fetch_bulk(struct request *q)
+{
+	struct conn *conn = &q->sc->conn;
+
+	TRY(get_slots(q->sc->s, q->pub.bulk_len, q->pub.bulk, &q->pub.n_bulk));
+	if (q->released)
+		return -LE_CANCELED;
+	q->fetching = true;
+	int rc = conn->dead ? -LE_DISCONNECTED
+			    : conn->k->ops->recv_bulk(conn->k, &q->rx, q->pub.bulk, q->pub.n_bulk);
+	q->fetching = false;
+	if (q->canceled)
+		release_memory(q);
 	return rc;
 }
 
@@ -324,19 +339,31 @@ static int admit(const struct server_conn *sc, const struct frame_hdr *h,
 	return check_bulk(s, h->bulk_len);
 }
 
+/* How many of the descriptors make up the first len bytes. */
+static uint32_t descs_of(const struct link_rx *rx, uint32_t len)
+{
+	uint32_t n = 0;
+
+	while (n < rx->hdr.n_desc && len > 0 && rx->descs[n].len <= len)
+		len -= rx->descs[n++].len;
+	return n;
+}
+
 static void request_init(struct request *q, struct server_conn *sc, const struct link_rx *rx,
 			 const struct rpc_handler *handler)
 {
 	struct rpc_req *r = &q->pub;
 
-	q->canceled = q->accepted = false;
+	q->canceled = q->accepted = q->fetching = q->replying = q->released = false;
 	q->sc = sc;
 	q->fiber = NULL;
 	q->handler = handler;
 	q->chunks = NULL;
 	q->arena_used = q->arena_total = 0;
-	q->n_descs = rx->hdr.n_desc;
-	memcpy(q->descs, rx->descs, q->n_descs * sizeof(q->descs[0]));
+	q->rx.hdr = rx->hdr;
+	q->rx.body = NULL;
+	memcpy(q->rx.descs, rx->descs, rx->hdr.n_desc * sizeof(rx->descs[0]));
+	q->n_out = descs_of(rx, rx->hdr.bulk_len);
 	r->server = sc->s;
 	r->peer = &sc->peer;
 	r->desc = msg_find(rx->hdr.op);
@@ -354,6 +381,28 @@ static void request_init(struct request *q, struct server_conn *sc, const struct
 	sc->n_running++;
 	sc->s->n_requests++;
 	conn_ref(&sc->conn);
+}
+
+static void request_main(void *arg)
+{
+	struct request *q = CAST_OBJ(arg, struct request, REQUEST_MAGIC);
+	struct rpc_req *r = &q->pub;
+	struct wire_r w;
+
+	q->fiber = fiber_self();
+	fiber_set_deadline(r->deadline_us);
+	wire_r_init(&w, q->body, q->body_len);
+	r->desc->get_req(&w, q->in);
+	memset(q->out, 0, r->desc->rep_size);
+	int status = w.status;
+	if (status == 0 && r->bulk_len > 0 && r->n_bulk == 0)
+		status = fetch_bulk(q);
+	if (status == 0)
+		status = q->handler->fn(r, q->in, q->out);
+	q->fiber = NULL;
+	reply(q, status);
+	served(q, status);
+	request_end(q);
 }
 
 static int take_body(struct request *q, const struct link_rx *rx)
@@ -401,7 +450,7 @@ int request_arrived(struct server_conn *sc, const struct link_rx *rx)
 		return refuse(sc, rx, -LE_NOMEM);
 	request_init(q, sc, rx, handler);
 	rc = take_body(q, rx);
-	if (rc == 0 && rx->hdr.bulk_len > 0) {
+	if (rc == 0 && rx->hdr.bulk_len > 0 && !sc->conn.k->ops->bulk_apart) {
 		rc = take_bulk(q, rx);
 		if (rc < 0) {
 			request_end(q);

@@ -72,6 +72,9 @@ struct arena_chunk {
 struct request {
 	uint32_t magic;
 	bool canceled, accepted;
+	bool fetching; /* its data is on its way into pub.bulk */
+	bool replying;
+	bool released; /* the client has its memory back */
 	struct server_conn *sc;
 	struct fiber *fiber;
 	const struct rpc_handler *handler;
@@ -79,18 +82,20 @@ struct request {
 	struct hmap_node node;
 	struct arena_chunk *chunks;
 	uint32_t arena_used, arena_total;
-	uint32_t n_descs;
+	/* Descriptors: so many say where its own data is, the others where to put the reply's. */
+	uint32_t n_out;
 	const uint8_t *body;
 	uint32_t body_len;
 	struct rpc_req pub;
 	uint64_t in[MSG_STRUCT_MAX / 8], out[MSG_STRUCT_MAX / 8];
-	struct frame_desc descs[FRAME_DESCS_MAX];
+	struct link_rx rx; /* header and descriptors */
 	uint64_t arena[ARENA_INLINE / 8];
 };
 
 /* A request frame has come: starts its fiber or answers it at once. An error ends the connection.
  * Yields. */
 int request_arrived(struct server_conn *sc, const struct link_rx *rx) CHECK_RESULT;
+/* Yields. */
 void request_cancel(struct server_conn *sc, uint64_t id);
 /* The connection is gone: whatever runs for it may stop. */
 void request_cancel_all(struct server_conn *sc);

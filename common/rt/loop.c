@@ -70,6 +70,7 @@ int loop_create_with(struct env *env, const struct loop_options *opts,
 		return rc;
 	}
 	fiber_loop_init(l, opts->fibers_max, opts->stack_size);
+	list_init(&l->pollers);
 	atomic_init(&l->mailbox, NULL);
 	atomic_init(&l->asleep, true);
 	atomic_init(&l->stop, false);
@@ -109,11 +110,26 @@ static void report_stacks(const struct loop *l)
 			  l->stack_size);
 }
 
+static void end_pollers(struct loop *l)
+{
+	struct list *n;
+
+	loop_enter(l);
+	while ((n = list_pop(&l->pollers)) != NULL) {
+		struct loop_poller *p = container_of(n, struct loop_poller, link);
+
+		list_init(&p->link);
+		p->gone(p);
+	}
+	loop_leave(l);
+}
+
 void loop_destroy(struct loop *l)
 {
 	bool parked = l->n_fibers > 0;
 
 	ASSERT(loop_current != l && !l->thread_started);
+	end_pollers(l);
 	while (atomic_load(&l->n_posting) > 0)
 		sched_yield();
 	list_for_each(n, &l->fibers)
@@ -217,6 +233,53 @@ static bool take_mail(struct loop *l)
 	return true;
 }
 
+/* ---- pollers and watches ---- */
+
+void loop_poller_add(struct loop_poller *p)
+{
+	list_push(&loop_current->pollers, &p->link);
+}
+
+void loop_poller_remove(struct loop_poller *p)
+{
+	list_remove(&p->link);
+	list_init(&p->link);
+}
+
+static void poll_all(struct loop *l)
+{
+	list_for_each_safe(n, &l->pollers) {
+		struct loop_poller *p = container_of(n, struct loop_poller, link);
+
+		p->poll(p);
+	}
+}
+
+/* Whether one of them has something to do. */
+static bool arm_all(struct loop *l)
+{
+	bool work = false;
+
+	list_for_each_safe(n, &l->pollers) {
+		struct loop_poller *p = container_of(n, struct loop_poller, link);
+
+		work |= p->arm(p);
+	}
+	return work;
+}
+
+int loop_watch_start(struct loop_watch *w, int fd)
+{
+	ASSERT(loop_current->backend->watch != NULL);
+	return loop_current->backend->watch(loop_current, w, fd);
+}
+
+void loop_watch_stop(struct loop_watch *w)
+{
+	if (w->internal != NULL)
+		loop_current->backend->unwatch(loop_current, w);
+}
+
 /* ---- turns ---- */
 
 void loop_enter(struct loop *l)
@@ -248,6 +311,7 @@ bool loop_turn(struct loop *l, uint32_t max_switches)
 	ran = take_mail(l);
 	ran |= timer_run_due(l) > 0;
 	ran |= fiber_run_ready(l, max_switches) > 0;
+	poll_all(l);
 	loop_leave(l);
 	return ran;
 }
@@ -287,6 +351,7 @@ static bool loop_spin(struct loop *l, bool stop_seen)
 		for (int i = 0; i < 8; i++)
 			cpu_relax();
 		l->backend->wait(l, 0);
+		poll_all(l);
 		last = l->now_us;
 		l->now_us = env_now_us(l->env);
 		if (loop_has_work(l, stop_seen)) {
@@ -305,6 +370,10 @@ static void loop_idle(struct loop *l, bool stop_seen, uint64_t until_us)
 
 	if (loop_spin(l, stop_seen))
 		return;
+	if (arm_all(l)) {
+		l->spin_now_us = l->spin_us;
+		return;
+	}
 	before = l->now_us;
 	atomic_store(&l->asleep, true);
 	if (atomic_load(&l->mailbox) == NULL && (stop_seen || !loop_stopping(l)))

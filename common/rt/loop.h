@@ -76,6 +76,34 @@ void timer_set(struct timer *t, uint64_t at_us); /* also moves one that is set *
 void timer_cancel(struct timer *t);
 bool timer_is_set(const struct timer *t);
 
+/* ---- pollers: what a loop looks at by itself (completion queues) ---- */
+/* Of the current loop; all three run outside of fibers and must not yield. */
+struct loop_poller {
+	/* At the end of every turn and while the loop spins: hands out what has collected in the
+	 * turn, takes what has come. */
+	void (*poll)(struct loop_poller *p);
+	/* The loop is about to sleep: sees to it that what comes from now on wakes it (by a watch).
+	 * True when something has come already. */
+	bool (*arm)(struct loop_poller *p);
+	/* The loop is being destroyed; the poller has been removed. */
+	void (*gone)(struct loop_poller *p);
+	struct list link;
+};
+void loop_poller_add(struct loop_poller *p);
+void loop_poller_remove(struct loop_poller *p); /* harmless when it is not there */
+
+/* ---- watches: descriptors that the loop waits for without a fiber; real loops only ---- */
+struct loop_watch {
+	/* fd is readable; outside of fibers, must not yield, may stop the watch. Called again until
+	 * everything has been read. */
+	void (*fn)(struct loop_watch *w);
+	void *internal; /* NULL: stopped */
+};
+/* On the current loop. -LE_NOMEM */
+int loop_watch_start(struct loop_watch *w, int fd) CHECK_RESULT;
+/* On the same loop; fn is not called any more. fd may be closed. */
+void loop_watch_stop(struct loop_watch *w);
+
 /* gdb: `source common/rt/gdb_fibers.py`, then `fibers` lists the parked ones with backtraces. */
 
 #endif

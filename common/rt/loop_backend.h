@@ -14,6 +14,9 @@ struct loop_backend {
 	/* Any thread: make wait return soon. */
 	void (*kick)(struct loop *l);
 	void (*destroy)(struct loop *l);
+	/* loop_watch_start and _stop; NULL where there are no descriptors. */
+	int (*watch)(struct loop *l, struct loop_watch *w, int fd);
+	void (*unwatch)(struct loop *l, struct loop_watch *w);
 };
 
 /* For env implementations. backend_data is kept with the loop. */

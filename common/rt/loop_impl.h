@@ -111,6 +111,7 @@ struct loop {
 	uint32_t n_timers, timers_max;
 
 	/* loop.c */
+	struct list pollers;
 	uint32_t (*pick)(void *arg, uint32_t n_ready);
 	void *pick_arg;
 	uint32_t spin_us, spin_now_us, drain_ms, ring_entries;

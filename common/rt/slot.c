@@ -23,7 +23,7 @@ struct slot_pool {
 	uint8_t *base;
 	uint64_t map_len;
 	uint32_t size, n_total, n_free;
-	struct list free, waiters;
+	struct list free, waiters, hooks;
 	struct slot slots[];
 };
 
@@ -69,6 +69,7 @@ int slot_pool_create(uint32_t size, uint32_t n_max, struct slot_pool **ret_pool)
 	p->n_total = p->n_free = n_max;
 	list_init(&p->free);
 	list_init(&p->waiters);
+	list_init(&p->hooks);
 	for (uint32_t i = 0; i < n_max; i++) {
 		struct slot *s = &p->slots[i];
 
@@ -81,9 +82,17 @@ int slot_pool_create(uint32_t size, uint32_t n_max, struct slot_pool **ret_pool)
 
 void slot_pool_destroy(struct slot_pool *p)
 {
+	struct list *n;
+
 	if (p == NULL)
 		return;
 	ASSERT(p->n_free == p->n_total && list_empty(&p->waiters));
+	while ((n = list_pop(&p->hooks)) != NULL) {
+		struct slot_pool_hook *h = container_of(n, struct slot_pool_hook, link);
+
+		list_init(&h->link);
+		h->gone(h);
+	}
 	munmap(p->base, p->map_len);
 	free(p);
 }
@@ -163,6 +172,23 @@ uint32_t slot_pool_size(const struct slot_pool *p)
 uint32_t slot_pool_total(const struct slot_pool *p)
 {
 	return p->n_total;
+}
+
+struct slot *slot_pool_at(struct slot_pool *p, uint32_t i)
+{
+	ASSERT(i < p->n_total);
+	return &p->slots[i];
+}
+
+void slot_pool_hook_add(struct slot_pool *p, struct slot_pool_hook *h)
+{
+	list_push(&p->hooks, &h->link);
+}
+
+void slot_pool_hook_remove(struct slot_pool_hook *h)
+{
+	list_remove(&h->link);
+	list_init(&h->link);
 }
 
 void slot_pool_memory(const struct slot_pool *p, void **ret_base, uint64_t *ret_len)

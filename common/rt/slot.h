@@ -50,6 +50,15 @@ void slot_unref(struct slot *s); /* NULL is fine */
 uint32_t slot_pool_free(const struct slot_pool *p);
 uint32_t slot_pool_size(const struct slot_pool *p); /* bytes per slot */
 uint32_t slot_pool_total(const struct slot_pool *p);
+/* The i-th of all, held or free. */
+struct slot *slot_pool_at(struct slot_pool *p, uint32_t i);
+/* gone is called before the pool's memory goes, on the pool's loop; the hook has been removed. */
+struct slot_pool_hook {
+	struct list link;
+	void (*gone)(struct slot_pool_hook *h);
+};
+void slot_pool_hook_add(struct slot_pool *p, struct slot_pool_hook *h);
+void slot_pool_hook_remove(struct slot_pool_hook *h);
 /* Base and length of the whole mapping, for registration. */
 void slot_pool_memory(const struct slot_pool *p, void **ret_base, uint64_t *ret_len);
 

@@ -26,7 +26,17 @@
 #define NOBODY 0u /* user_data of what nobody waits for */
 #define KICK 1u   /* of the read of the eventfd; all others are struct uring_op pointers */
 
+/* A watch as the ring has it. It outlives its owner until the kernel has let go of it. */
+struct watch {
+	struct loop_watch *owner; /* NULL: stopped */
+	struct list link;         /* of uring->watches */
+	int fd;
+	bool armed, firing;
+};
+#define WATCH 2u /* set in the user_data of the polls of watches, which are pointers otherwise */
+
 struct uring {
+	struct list watches;
 	struct io_uring ring;
 	int kick_fd;
 	uint64_t kick_count; /* the read's buffer */
@@ -39,11 +49,15 @@ struct uring {
 static void uring_wait(struct loop *l, uint64_t until_us);
 static void uring_kick(struct loop *l);
 static void uring_destroy(struct loop *l);
+static int uring_watch(struct loop *l, struct loop_watch *w, int fd);
+static void uring_unwatch(struct loop *l, struct loop_watch *w);
 
 static const struct loop_backend uring_backend = {
 	.wait = uring_wait,
 	.kick = uring_kick,
 	.destroy = uring_destroy,
+	.watch = uring_watch,
+	.unwatch = uring_unwatch,
 };
 
 /* ---- life ---- */
@@ -104,6 +118,7 @@ int uring_loop_create(struct env *env, const struct loop_options *opts, struct l
 
 	if (u == NULL)
 		return -LE_NOMEM;
+	list_init(&u->watches);
 	u->kick_fd = eventfd(0, EFD_CLOEXEC);
 	if (u->kick_fd < 0) {
 		rc = status_from_errno(errno);
@@ -129,8 +144,16 @@ out_free:
 static void uring_destroy(struct loop *l)
 {
 	struct uring *u = l->backend_data;
+	struct list *n;
 
 	io_uring_queue_exit(&u->ring);
+	while ((n = list_pop(&u->watches)) != NULL) {
+		struct watch *wa = container_of(n, struct watch, link);
+
+		if (wa->owner != NULL)
+			wa->owner->internal = NULL;
+		free(wa);
+	}
 	close(u->kick_fd);
 	free(u);
 }
@@ -190,12 +213,77 @@ static void arm_kick(struct uring *u)
 	u->kick_armed = true;
 }
 
+/* ---- watches ---- */
+
+static void watch_arm(struct uring *u, struct watch *wa)
+{
+	struct io_uring_sqe *sqe = get_sqe(u);
+
+	/* Once, so that what was left unread is seen again. */
+	io_uring_prep_poll_add(sqe, wa->fd, POLLIN);
+	io_uring_sqe_set_data64(sqe, (uint64_t)(uintptr_t)wa | WATCH);
+	wa->armed = true;
+}
+
+static void watch_free(struct watch *wa)
+{
+	list_remove(&wa->link);
+	free(wa);
+}
+
+static void watch_fired(struct uring *u, struct watch *wa)
+{
+	wa->armed = false;
+	if (wa->owner != NULL) {
+		wa->firing = true;
+		wa->owner->fn(wa->owner);
+		wa->firing = false;
+	}
+	if (wa->owner != NULL)
+		watch_arm(u, wa);
+	else
+		watch_free(wa);
+}
+
+static int uring_watch(struct loop *l, struct loop_watch *w, int fd)
+{
+	struct uring *u = l->backend_data;
+	struct watch *wa = calloc(1, sizeof(*wa));
+
+	if (wa == NULL)
+		return -LE_NOMEM;
+	*wa = (struct watch){ .owner = w, .fd = fd };
+	list_push(&u->watches, &wa->link);
+	w->internal = wa;
+	watch_arm(u, wa);
+	return 0;
+}
+
+static void uring_unwatch(struct loop *l, struct loop_watch *w)
+{
+	struct uring *u = l->backend_data;
+	struct watch *wa = w->internal;
+
+	w->internal = NULL;
+	wa->owner = NULL;
+	if (wa->armed) {
+		struct io_uring_sqe *sqe = get_sqe(u);
+
+		io_uring_prep_cancel64(sqe, (uint64_t)(uintptr_t)wa | WATCH, 0);
+		io_uring_sqe_set_data64(sqe, NOBODY);
+	} else if (!wa->firing) {
+		watch_free(wa);
+	}
+}
+
 static void complete(struct uring *u, const struct io_uring_cqe *cqe)
 {
 	uint64_t data = io_uring_cqe_get_data64(cqe);
 
 	if (data == KICK) {
 		u->kick_armed = false;
+	} else if (data & WATCH) {
+		watch_fired(u, (struct watch *)(uintptr_t)(data & ~(uint64_t)WATCH));
 	} else if (data != NOBODY) {
 		struct uring_op *op = (struct uring_op *)(uintptr_t)data;
 
