@@ -12,15 +12,15 @@
 
 /* A parsed reply, before it is taken over. */
 struct new_chain {
-	uint32_t id, epoch, n_members;
-	uint32_t members[MAP_MEMBERS_MAX];
-	bool sync[MAP_MEMBERS_MAX];
+	uint32_t id, epoch, replicas, n_members;
+	struct chain_member members[CHAIN_MEMBERS_MAX];
 	struct chain *chain;
 };
 
 struct new_map {
 	struct new_chain *chains;
-	struct chain_table *tables;
+	struct chain_class classes[LEAT_REPLICAS_MAX + 1];
+	struct table_info *tables;
 	uint32_t n_chains, n_tables;
 };
 
@@ -33,11 +33,10 @@ int map_init(struct cluster_map *m)
 	return 0;
 }
 
-static void free_tables(struct chain_table *tables, uint32_t n)
+static void free_classes(struct chain_class classes[LEAT_REPLICAS_MAX + 1])
 {
-	for (uint32_t i = 0; i < n; i++)
-		free(tables[i].chains);
-	free(tables);
+	for (uint32_t i = 0; i <= LEAT_REPLICAS_MAX; i++)
+		free(classes[i].chains);
 }
 
 void map_fini(struct cluster_map *m)
@@ -63,7 +62,8 @@ void map_fini(struct cluster_map *m)
 		free(ch);
 	}
 	hmap_fini(&m->chains);
-	free_tables(m->tables, m->n_tables);
+	free_classes(m->classes);
+	free(m->tables);
 }
 
 static struct target *target_find(const struct cluster_map *m, uint32_t id)
@@ -95,9 +95,34 @@ static struct chain *chain_find(const struct cluster_map *m, uint32_t id)
 	return NULL;
 }
 
-static uint32_t load_u32(const uint8_t *p)
+static int compare_chains(const void *a, const void *b)
 {
-	return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+	const struct new_chain *x = a, *y = b;
+
+	return x->id < y->id ? -1 : x->id > y->id;
+}
+
+static int add_chain(struct new_map *nm, uint32_t *room, const struct chain_info *info)
+{
+	struct new_chain *ch;
+	int n;
+
+	if (info->replicas < 1 || info->replicas > LEAT_REPLICAS_MAX)
+		return -LE_BAD_MESSAGE;
+	if (nm->n_chains == *room) {
+		*room = *room != 0 ? *room * 2 : 64;
+		ch = realloc(nm->chains, *room * sizeof(*ch));
+		if (ch == NULL)
+			return -LE_NOMEM;
+		nm->chains = ch;
+	}
+	ch = &nm->chains[nm->n_chains];
+	*ch = (struct new_chain){.id = info->id, .epoch = info->epoch, .replicas = info->replicas};
+	n = chain_members_get(info, ch->members);
+	TRY(n);
+	ch->n_members = (uint32_t)n;
+	nm->n_chains++;
+	return 0;
 }
 
 static int parse_chains(struct bytes in, struct new_map *nm)
@@ -108,56 +133,58 @@ static int parse_chains(struct bytes in, struct new_map *nm)
 	wire_r_init(&r, in.data, in.len);
 	while (!wire_r_end(&r)) {
 		struct chain_info info;
-		struct new_chain *ch;
 
 		memset(&info, 0, sizeof(info));
 		wire_get_chain_info(&r, &info);
 		TRY(r.status);
-		if (nm->n_chains == room) {
-			room = room != 0 ? room * 2 : 64;
-			ch = realloc(nm->chains, room * sizeof(*ch));
-			if (ch == NULL)
-				return -LE_NOMEM;
-			nm->chains = ch;
-		}
-		ch = &nm->chains[nm->n_chains++];
-		*ch = (struct new_chain){.id = info.id, .epoch = info.epoch};
-		for (uint32_t i = 0;
-		     i + 4 <= info.members.len && ch->n_members < MAP_MEMBERS_MAX; i += 4) {
-			ch->sync[ch->n_members] = true;
-			ch->members[ch->n_members++] =
-				load_u32((const uint8_t *)info.members.data + i);
-		}
+		TRY(add_chain(nm, &room, &info));
 	}
+	if (nm->n_chains > 0)
+		qsort(nm->chains, nm->n_chains, sizeof(*nm->chains), compare_chains);
 	return r.status;
 }
 
-static int parse_tables(struct client *c, struct bytes in, struct new_map *nm)
+static int make_classes(struct new_map *nm)
+{
+	for (uint32_t k = 1; k <= LEAT_REPLICAS_MAX; k++) {
+		struct chain_class *cl = &nm->classes[k];
+
+		cl->chains = calloc(nm->n_chains + 1, sizeof(struct chain *));
+		if (cl->chains == NULL)
+			return -LE_NOMEM;
+		for (uint32_t i = 0; i < nm->n_chains; i++)
+			if (nm->chains[i].replicas == k)
+				cl->chains[cl->n++] = nm->chains[i].chain;
+	}
+	return 0;
+}
+
+/* Versions are consecutive, so that they are found at once. */
+static int parse_tables(struct bytes in, struct new_map *nm)
 {
 	struct wire_r r;
+	uint32_t room = 0;
 
 	wire_r_init(&r, in.data, in.len);
 	while (!wire_r_end(&r)) {
 		struct table_info info;
-		struct chain_table *t;
 
 		memset(&info, 0, sizeof(info));
 		wire_get_table_info(&r, &info);
 		TRY(r.status);
-		t = realloc(nm->tables, (nm->n_tables + 1) * sizeof(*t));
-		if (t == NULL)
-			return -LE_NOMEM;
-		nm->tables = t;
-		t += nm->n_tables;
-		*t = (struct chain_table){.version = info.version, .n = info.chains.len / 4};
-		t->chains = calloc(t->n + 1, sizeof(*t->chains));
-		if (t->chains == NULL)
-			return -LE_NOMEM;
-		nm->n_tables++;
-		for (uint32_t i = 0; i < t->n; i++) {
-			uint32_t id = load_u32((const uint8_t *)info.chains.data + (size_t)i * 4);
-			t->chains[i] = chain_find(&c->map, id);
+		if (info.version != nm->n_tables + 1 || info.replicas < 1 || info.n == 0 ||
+		    info.replicas > LEAT_REPLICAS_MAX || info.n > nm->classes[info.replicas].n)
+			return -LE_BAD_MESSAGE;
+		if (nm->n_tables == room) {
+			struct table_info *t;
+
+			room = room != 0 ? room * 2 : 64;
+			t = realloc(nm->tables, room * sizeof(*t));
+			if (t == NULL)
+				return -LE_NOMEM;
+			nm->tables = t;
 		}
+		nm->tables[nm->n_tables++] = info;
 	}
 	return r.status;
 }
@@ -231,11 +258,12 @@ static void take_chain(struct client *c, const struct new_chain *nc)
 	ch->epoch = nc->epoch;
 	ch->n_members = 0;
 	for (uint32_t i = 0; i < nc->n_members; i++) {
-		struct target *t = target_find(&c->map, nc->members[i]);
+		struct target *t = target_find(&c->map, nc->members[i].target);
 
 		/* Whoever is not in the list of targets cannot be asked. */
 		if (t != NULL)
-			ch->members[ch->n_members++] = (struct map_member){t, nc->sync[i]};
+			ch->members[ch->n_members++] = (struct map_member){
+				t, nc->members[i].state == MEMBER_SYNC};
 	}
 	end_moved_flights(ch);
 }
@@ -312,35 +340,109 @@ int map_apply(struct client *c, const struct mds_map_get_rep *rep)
 	if (rc == 0)
 		rc = make_chains(c, &nm);
 	if (rc == 0)
-		rc = parse_tables(c, rep->tables, &nm);
+		rc = make_classes(&nm);
+	if (rc == 0)
+		rc = parse_tables(rep->tables, &nm);
 	if (rc == 0)
 		rc = take_targets(c, rep->targets);
 	if (rc < 0) {
 		free(nm.chains);
-		free_tables(nm.tables, nm.n_tables);
+		free_classes(nm.classes);
+		free(nm.tables);
 		return rc;
 	}
 	for (uint32_t i = 0; i < nm.n_chains; i++)
 		take_chain(c, &nm.chains[i]);
 	free(nm.chains);
-	free_tables(m->tables, m->n_tables);
+	free_classes(m->classes);
+	memcpy(m->classes, nm.classes, sizeof(m->classes));
+	free(m->tables);
 	m->tables = nm.tables;
 	m->n_tables = nm.n_tables;
 	m->epoch = rep->epoch;
 	return 0;
 }
 
-static int fetch(struct client *c)
+/* The map comes in pages, which are put together; a bound for what a server may say. */
+#define PAGES_BYTES_MAX (16u << 20)
+#define PAGE_RESTARTS   8u
+
+struct pages {
+	uint8_t *data[3]; /* targets, chains, tables */
+	uint32_t len[3];
+	uint32_t epoch, next;
+};
+
+static int pages_add(struct pages *p, const struct mds_map_get_rep *rep)
 {
-	struct mds_map_get_req req = {.have_epoch = c->map.epoch};
+	const struct bytes part[3] = {rep->targets, rep->chains, rep->tables};
+
+	for (uint32_t i = 0; i < 3; i++) {
+		uint8_t *d;
+
+		if (part[i].len == 0)
+			continue;
+		if (p->len[i] + part[i].len > PAGES_BYTES_MAX)
+			return -LE_BAD_MESSAGE;
+		d = realloc(p->data[i], p->len[i] + part[i].len);
+		if (d == NULL)
+			return -LE_NOMEM;
+		memcpy(d + p->len[i], part[i].data, part[i].len);
+		p->data[i] = d;
+		p->len[i] += part[i].len;
+	}
+	p->epoch = rep->epoch;
+	p->next = rep->next;
+	return 0;
+}
+
+static void pages_fini(struct pages *p)
+{
+	for (uint32_t i = 0; i < 3; i++)
+		free(p->data[i]);
+	*p = (struct pages){0};
+}
+
+/* The next page; 1: the map has changed meanwhile, the first one again. */
+static int fetch_page(struct client *c, struct pages *p, uint32_t *restarts)
+{
+	struct mds_map_get_req req = {.have_epoch = p->next == 0 ? c->map.epoch : 0,
+				      .from = p->next};
 	struct mds_map_get_rep rep;
 	struct rpc_call call;
 	int rc = mds_call(c, OP_mds_map_get, &req, &rep, &call);
 
-	/* Nothing in it: what we have is what there is. */
-	if (rc >= 0 && (rep.targets.len > 0 || rep.epoch != c->map.epoch))
-		rc = map_apply(c, &rep);
+	if (rc >= 0 && rep.next != 0 && rep.next <= req.from)
+		rc = -LE_BAD_MESSAGE;
+	if (rc >= 0 && req.from != 0 && rep.epoch != p->epoch) {
+		pages_fini(p);
+		rc = ++*restarts > PAGE_RESTARTS ? -LE_STALE_EPOCH : 1;
+	} else if (rc >= 0) {
+		rc = pages_add(p, &rep);
+	}
 	rpc_call_fini(&call);
+	return rc;
+}
+
+static int fetch(struct client *c)
+{
+	struct pages p = {0};
+	uint32_t restarts = 0;
+	int rc;
+
+	do
+		rc = fetch_page(c, &p, &restarts);
+	while (rc > 0 || (rc == 0 && p.next != 0));
+	/* Nothing in it: what we have is what there is. */
+	if (rc >= 0 && (p.len[0] > 0 || p.epoch != c->map.epoch)) {
+		struct mds_map_get_rep rep = {.epoch = p.epoch,
+					      .targets = bytes_of(p.data[0], p.len[0]),
+					      .chains = bytes_of(p.data[1], p.len[1]),
+					      .tables = bytes_of(p.data[2], p.len[2])};
+
+		rc = map_apply(c, &rep);
+	}
+	pages_fini(&p);
 	if (rc < 0)
 		log_debug("client %s: no cluster map: %s", c->name, status_name(rc));
 	return rc;
@@ -450,21 +552,24 @@ int target_await_up(struct target *t, uint64_t deadline_us)
 	return 0;
 }
 
-static const struct chain_table *table_find(const struct cluster_map *m, uint32_t version)
+/* NULL: unknown, or not of the layout's class. */
+static const struct table_info *table_find(const struct cluster_map *m, const struct layout *l)
 {
-	for (uint32_t i = m->n_tables; i-- > 0;)
-		if (m->tables[i].version == version)
-			return &m->tables[i];
-	return NULL;
+	const struct table_info *t;
+
+	if (l->table < 1 || l->table > m->n_tables)
+		return NULL;
+	t = &m->tables[l->table - 1];
+	return t->replicas == l->replicas ? t : NULL;
 }
 
 struct chain *map_chain(const struct client *c, const struct layout *l, uint64_t idx)
 {
-	const struct chain_table *ct = table_find(&c->map, l->table);
+	const struct table_info *t = table_find(&c->map, l);
 
-	if (ct == NULL || ct->n == 0 || l->width == 0)
+	if (t == NULL || l->width == 0)
 		return NULL;
-	return ct->chains[layout_chain_index(l, ct->n, idx)];
+	return c->map.classes[t->replicas].chains[layout_chain_index(l, t->n, idx)];
 }
 
 struct target *map_head(const struct client *c, const struct layout *l, uint64_t idx)
@@ -476,7 +581,7 @@ struct target *map_head(const struct client *c, const struct layout *l, uint64_t
 
 uint32_t map_width(const struct client *c, const struct layout *l)
 {
-	const struct chain_table *ct = table_find(&c->map, l->table);
+	const struct table_info *ct = table_find(&c->map, l);
 
 	if (ct == NULL)
 		return l->width;

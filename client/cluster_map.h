@@ -16,9 +16,9 @@
 
 struct client;
 
-#define MAP_MEMBERS_MAX 8u
-#define TARGET_ADDRS_MAX  512u
-#define TARGET_HOST_MAX   256u
+#define MAP_MEMBERS_MAX  CHAIN_MEMBERS_MAX
+#define TARGET_ADDRS_MAX 512u
+#define TARGET_HOST_MAX  256u
 
 struct target {
 	struct hmap_node node; /* by id */
@@ -70,16 +70,18 @@ struct flight {
 	bool moved; /* has been interrupted */
 };
 
-struct chain_table {
-	uint32_t version, n;
-	struct chain **chains; /* NULL: unknown chain */
+/* The chains of a class, by id. */
+struct chain_class {
+	struct chain **chains;
+	uint32_t n;
 };
 
 struct cluster_map {
 	uint32_t epoch;  /* 0: none yet */
 	uint32_t wanted; /* an epoch that somebody has seen */
 	struct hmap targets, chains;
-	struct chain_table *tables;
+	struct chain_class classes[LEAT_REPLICAS_MAX + 1]; /* by number of members */
+	struct table_info *tables;                         /* version - 1 */
 	uint32_t n_tables;
 	bool refreshing;
 	struct waitq q; /* the end of a refresh */

@@ -37,7 +37,8 @@ struct check {
 	struct hmap nodes;
 	uint64_t max_ino, n_inodes;
 	struct ino lost_found; /* 0: not needed so far */
-	uint32_t n_tables;
+	uint32_t n_targets, n_chains, n_tables;
+	uint32_t class_n[LEAT_REPLICAS_MAX + 1], tables[LEAT_REPLICAS_MAX + 1];
 	struct entry_fix *entries; /* to be removed */
 	uint32_t n_entries, cap_entries;
 	struct {
@@ -244,8 +245,49 @@ EACH_DECODES(session_rec, "session")
 EACH_DECODES(replay_rec, "replay row")
 EACH_DECODES(intent_rec, "intent")
 EACH_DECODES(removal_rec, "removal")
-EACH_DECODES(target_rec, "target")
-EACH_DECODES(chain_info, "chain")
+
+static int each_target(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct check *c = arg;
+	struct target_rec rec;
+	struct wire_r r;
+
+	(void)key, (void)key_len;
+	wire_r_init(&r, value, len);
+	wire_get_target_rec(&r, &rec);
+	if (r.status < 0 || rec.info.id != ++c->n_targets)
+		problem(c, "target %u: record is damaged", c->n_targets);
+	return 0;
+}
+
+static int each_chain(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct chain_member m[CHAIN_MEMBERS_MAX];
+	struct check *c = arg;
+	struct chain_info rec;
+	struct wire_r r;
+	int n;
+
+	(void)key, (void)key_len;
+	wire_r_init(&r, value, len);
+	wire_get_chain_info(&r, &rec);
+	c->n_chains++;
+	if (r.status < 0 || rec.id != c->n_chains || rec.epoch == 0 || rec.replicas < 1 ||
+	    rec.replicas > LEAT_REPLICAS_MAX) {
+		problem(c, "chain %u: record is damaged", c->n_chains);
+		return 0;
+	}
+	c->class_n[rec.replicas]++;
+	n = chain_members_get(&rec, m);
+	if (n < 0)
+		problem(c, "chain %u: its members are damaged", rec.id);
+	else if (m[0].state != MEMBER_SYNC)
+		problem(c, "chain %u: no member is complete", rec.id);
+	for (int i = 0; i < n; i++)
+		if (m[i].target < 1 || m[i].target > c->n_targets)
+			problem(c, "chain %u: member %u does not exist", rec.id, m[i].target);
+	return 0;
+}
 
 static int each_table(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
@@ -256,10 +298,15 @@ static int each_table(void *arg, const void *key, size_t key_len, const void *va
 	(void)key, (void)key_len;
 	wire_r_init(&r, value, len);
 	wire_get_table_info(&r, &rec);
-	if (r.status < 0 || rec.version != c->n_tables + 1 || rec.chains.len != 4 * rec.version)
-		problem(c, "chain table: record is damaged");
+	c->n_tables++;
+	if (r.status < 0 || rec.version != c->n_tables || rec.replicas < 1 ||
+	    rec.replicas > LEAT_REPLICAS_MAX)
+		problem(c, "chain table %u: record is damaged", c->n_tables);
+	else if (rec.n <= c->tables[rec.replicas] || rec.n > c->class_n[rec.replicas])
+		problem(c, "chain table %u: %u chains of %u", rec.version, rec.n,
+			c->class_n[rec.replicas]);
 	else
-		c->n_tables++;
+		c->tables[rec.replicas] = rec.n;
 	return 0;
 }
 
@@ -270,8 +317,8 @@ static int read_all(struct check *c)
 		int (*each)(void *arg, const void *key, size_t key_len, const void *value,
 			    size_t len);
 	} passes[] = {
-		{{.b = {'C', 't'}, .len = 2}, each_target_rec},
-		{{.b = {'C', 'c'}, .len = 2}, each_chain_info},
+		{{.b = {'C', 't'}, .len = 2}, each_target},
+		{{.b = {'C', 'c'}, .len = 2}, each_chain},
 		{{.b = {'C', 'v'}, .len = 2}, each_table},
 		{key_kind('I'), each_inode},
 		{key_kind('D'), each_entry},

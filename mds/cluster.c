@@ -8,23 +8,95 @@
 
 #define ADDRS_MAX  1023u
 #define HOST_MAX   255u
-#define CHAINS_MAX 256u /* the maximum of targets_max: the whole map must fit into one message */
+#define RACK_MAX   255u
 
 struct target *cluster_target(const struct cluster *c, uint32_t id)
 {
 	return id >= 1 && id <= c->n_targets ? c->targets[id - 1] : NULL;
 }
 
-struct target *cluster_chain_target(const struct cluster *c, uint32_t table, uint32_t index)
+struct chain *cluster_chain(const struct cluster *c, uint32_t id)
 {
-	if (table < 1 || table > c->table_n || index >= table)
+	return id >= 1 && id <= c->n_chains ? c->chains[id - 1] : NULL;
+}
+
+const struct table_info *cluster_table(const struct cluster *c, uint32_t version)
+{
+	return version >= 1 && version <= c->n_tables ? &c->tables[version - 1] : NULL;
+}
+
+uint32_t cluster_layout_width(const struct cluster *c, const struct layout *l)
+{
+	const struct table_info *t = cluster_table(c, l->table);
+
+	if (t == NULL || t->replicas != l->replicas)
+		return 0;
+	return l->width < t->n ? l->width : t->n;
+}
+
+struct chain *cluster_layout_chain(const struct cluster *c, const struct layout *l, uint64_t idx)
+{
+	if (cluster_layout_width(c, l) == 0)
 		return NULL;
-	return cluster_target(c, c->chains[index].member);
+	return c->classes[l->replicas]
+		.chains[layout_chain_index(l, c->tables[l->table - 1].n, idx)];
+}
+
+struct target *cluster_chain_head(const struct cluster *c, const struct chain *ch)
+{
+	if (ch->n_members == 0 || ch->members[0].state != MEMBER_SYNC)
+		return NULL;
+	return cluster_target(c, ch->members[0].target);
 }
 
 uint32_t cluster_chain_epoch(const struct cluster *c, const struct target *t)
 {
-	return t->chain >= 1 && t->chain <= c->table_n ? c->chains[t->chain - 1].epoch : 0;
+	const struct chain *ch = cluster_chain(c, t->chain);
+
+	return ch != NULL ? ch->epoch : 0;
+}
+
+/* An array with room for n + more pointers or structs. */
+static int grow(void *array, uint32_t *cap, uint32_t n, uint32_t more, size_t size)
+{
+	uint32_t want = *cap != 0 ? *cap : 64;
+	void *p;
+
+	if (n + more <= *cap)
+		return 0;
+	while (want < n + more)
+		want *= 2;
+	p = realloc(*(void **)array, want * size);
+	if (p == NULL)
+		return -LE_NOMEM;
+	*(void **)array = p;
+	*cap = want;
+	return 0;
+}
+
+int cluster_reserve(struct cluster *c, uint32_t replicas, uint32_t n)
+{
+	struct chain_class *cl = &c->classes[replicas];
+
+	TRY(grow(&c->chains, &c->cap_chains, c->n_chains, n, sizeof(*c->chains)));
+	TRY(grow(&cl->chains, &cl->cap, cl->n, n, sizeof(*cl->chains)));
+	return grow(&c->tables, &c->cap_tables, c->n_tables, 1, sizeof(*c->tables));
+}
+
+void cluster_add_chain(struct cluster *c, struct chain *ch)
+{
+	struct chain_class *cl = &c->classes[ch->replicas];
+
+	ASSERT(ch->id == c->n_chains + 1 && c->n_chains < c->cap_chains && cl->n < cl->cap);
+	c->chains[c->n_chains++] = ch;
+	cl->chains[cl->n++] = ch;
+}
+
+void cluster_add_table(struct cluster *c, const struct table_info *t)
+{
+	ASSERT(t->version == c->n_tables + 1 && c->n_tables < c->cap_tables);
+	c->tables[c->n_tables++] = *t;
+	c->classes[t->replicas].table = t->version;
 }
 
 static struct target *target_find(const struct cluster *c, const struct uuid *uuid)
@@ -41,6 +113,7 @@ static void target_free(struct target *t)
 		return;
 	free(t->addrs);
 	free(t->host);
+	free(t->rack);
 	free(t);
 }
 
@@ -49,21 +122,26 @@ static char *text_of(struct bytes b)
 	return strndup(b.len > 0 ? b.data : "", b.len);
 }
 
-static int target_set_text(struct target *t, struct bytes addrs, struct bytes host)
+static int target_set_text(struct target *t, struct bytes addrs, struct bytes host,
+			   struct bytes rack)
 {
-	char *a = text_of(addrs), *h = text_of(host);
+	char *a = text_of(addrs), *h = text_of(host), *r = text_of(rack);
 
-	if (a == NULL || h == NULL) {
+	if (a == NULL || h == NULL || r == NULL) {
 		free(a);
 		free(h);
+		free(r);
 		return -LE_NOMEM;
 	}
 	free(t->addrs);
 	free(t->host);
+	free(t->rack);
 	t->addrs = a;
 	t->host = h;
+	t->rack = r;
 	t->info.addrs = bytes_str(a);
 	t->info.host = bytes_str(h);
+	t->info.rack = bytes_str(r);
 	return 0;
 }
 
@@ -82,6 +160,7 @@ static int load_target(void *arg, const void *key, size_t key_len, const void *v
 	struct target *t;
 	struct wire_r r;
 
+	(void)key;
 	wire_r_init(&r, value, len);
 	wire_get_target_rec(&r, &rec);
 	l->status = -LE_CORRUPT_STORE;
@@ -92,12 +171,12 @@ static int load_target(void *arg, const void *key, size_t key_len, const void *v
 	l->status = -LE_NOMEM;
 	if (t == NULL)
 		return 1;
-	(void)key;
 	t->info = rec.info;
 	t->commits = t->commits_stored = rec.commits;
 	t->chain = rec.chain;
+	t->down_ns = rec.down_ns;
 	t->heard_us = loop_now_us();
-	if (target_set_text(t, rec.info.addrs, rec.info.host) < 0) {
+	if (target_set_text(t, rec.info.addrs, rec.info.host, rec.info.rack) < 0) {
 		free(t);
 		return 1;
 	}
@@ -106,23 +185,66 @@ static int load_target(void *arg, const void *key, size_t key_len, const void *v
 	return 0;
 }
 
+static int chain_of_record(const struct cluster *c, const void *value, size_t len,
+			   struct chain *ret_ch)
+{
+	struct chain_info rec;
+	struct wire_r r;
+	int n;
+
+	wire_r_init(&r, value, len);
+	wire_get_chain_info(&r, &rec);
+	if (r.status < 0 || rec.id != c->n_chains + 1 || rec.replicas < 1 ||
+	    rec.replicas > LEAT_REPLICAS_MAX)
+		return -LE_CORRUPT_STORE;
+	*ret_ch = (struct chain){.id = rec.id, .epoch = rec.epoch, .replicas = rec.replicas};
+	n = chain_members_get(&rec, ret_ch->members);
+	if (n < 0)
+		return -LE_CORRUPT_STORE;
+	ret_ch->n_members = (uint32_t)n;
+	for (int i = 0; i < n; i++)
+		if (cluster_target(c, ret_ch->members[i].target) == NULL)
+			return -LE_CORRUPT_STORE;
+	return 0;
+}
+
 static int load_chain(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
 	struct load *l = arg;
-	struct chain_info rec;
+	struct chain *ch = malloc(sizeof(*ch));
+
+	(void)key;
+	l->status = ch == NULL ? -LE_NOMEM : 0;
+	if (l->status == 0)
+		l->status = key_len == 6 ? chain_of_record(l->c, value, len, ch) : -LE_CORRUPT_STORE;
+	if (l->status == 0)
+		l->status = cluster_reserve(l->c, ch->replicas, 1);
+	if (l->status < 0) {
+		free(ch);
+		return 1;
+	}
+	cluster_add_chain(l->c, ch);
+	return 0;
+}
+
+static int load_table(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct load *l = arg;
+	struct table_info rec;
 	struct wire_r r;
 
 	(void)key;
 	wire_r_init(&r, value, len);
-	wire_get_chain_info(&r, &rec);
-	if (key_len != 6 || r.status < 0 || rec.id != l->c->table_n + 1 || rec.members.len != 4 ||
-	    rec.id > l->c->n_targets) {
-		l->status = -LE_CORRUPT_STORE;
+	wire_get_table_info(&r, &rec);
+	l->status = -LE_CORRUPT_STORE;
+	if (key_len != 6 || r.status < 0 || rec.version != l->c->n_tables + 1 ||
+	    rec.replicas < 1 || rec.replicas > LEAT_REPLICAS_MAX || rec.n == 0 ||
+	    rec.n > l->c->classes[rec.replicas].n)
 		return 1;
-	}
-	l->c->chains[l->c->table_n++] = (struct chain){rec.id, rec.epoch, 0};
-	wire_r_init(&r, rec.members.data, 4);
-	wire_get_u32(&r, &l->c->chains[rec.id - 1].member);
+	l->status = cluster_reserve(l->c, rec.replicas, 1);
+	if (l->status < 0)
+		return 1;
+	cluster_add_table(l->c, &rec);
 	return 0;
 }
 
@@ -148,12 +270,13 @@ int cluster_load(struct cluster *c, struct store *s, const struct mds_params *p)
 	fmutex_init(&c->lock);
 	waitq_init(&c->changed);
 	c->targets = calloc(p->targets_max, sizeof(struct target *));
-	c->chains = calloc(p->targets_max, sizeof(*c->chains));
-	if (c->targets == NULL || c->chains == NULL)
+	if (c->targets == NULL)
 		return -LE_NOMEM;
 	rc = load_kind(c, 't', load_target);
 	if (rc == 0)
 		rc = load_kind(c, 'c', load_chain);
+	if (rc == 0)
+		rc = load_kind(c, 'v', load_table);
 	if (rc < 0)
 		log_error("cluster map in the store: %s", status_text(rc));
 	return rc;
@@ -164,37 +287,38 @@ void cluster_fini(struct cluster *c)
 	for (uint32_t i = 0; i < c->n_targets; i++)
 		target_free(c->targets[i]);
 	free(c->targets);
+	for (uint32_t i = 0; i < c->n_chains; i++)
+		free(c->chains[i]);
 	free(c->chains);
+	for (uint32_t k = 0; k <= LEAT_REPLICAS_MAX; k++)
+		free(c->classes[k].chains);
+	free(c->tables);
 }
 
 /* ---- changes; under c->lock ---- */
 
 static void put_target(struct cluster *c, const struct target *t, const struct target_info *info)
 {
-	struct target_rec rec = {*info, t->commits, t->chain};
+	struct target_rec rec = {*info, t->commits, t->chain, t->down_ns};
 
 	TXN_PUT(c->store, key_cluster('t', info->id), target_rec, &rec);
 }
 
-static void put_new_chain(struct cluster *c, uint32_t id)
+void cluster_put_chain(struct cluster *c, const struct chain *ch)
 {
-	struct store *s = c->store;
-	uint8_t member[4], chains[4 * CHAINS_MAX];
-	struct wire_w w;
+	struct chain_info info = {.id = ch->id, .epoch = ch->epoch, .replicas = ch->replicas};
+	uint8_t buf[CHAIN_MEMBERS_BUF];
 
-	wire_w_init(&w, member, sizeof(member));
-	wire_put_u32(&w, &id);
-	TXN_PUT(s, key_cluster('c', id), chain_info,
-		&((struct chain_info){id, 1, bytes_of(member, 4)}));
-	wire_w_init(&w, chains, sizeof(chains));
-	for (uint32_t k = 1; k <= id; k++)
-		wire_put_u32(&w, &k);
-	TXN_PUT(s, key_cluster('v', id), table_info,
-		&((struct table_info){id, bytes_of(chains, 4 * id)}));
+	chain_members_put(ch->members, ch->n_members, buf, &info);
+	TXN_PUT(c->store, key_cluster('c', ch->id), chain_info, &info);
 }
 
-/* Makes the new epoch and what goes with it durable; then it counts. */
-static int commit_epoch(struct cluster *c)
+void cluster_put_table(struct cluster *c, const struct table_info *t)
+{
+	TXN_PUT(c->store, key_cluster('v', t->version), table_info, t);
+}
+
+int cluster_commit(struct cluster *c)
 {
 	struct store *s = c->store;
 
@@ -212,18 +336,12 @@ static void tell(struct cluster *c, struct target *t)
 	waitq_wake_all(&c->changed);
 }
 
-static int register_new(struct cluster *c, const struct mds_target_register_req *in,
-			struct target **ret_t)
+static struct target *target_make(const struct mds_target_register_req *in, uint32_t id)
 {
-	uint32_t id = c->n_targets + 1;
-	struct target *t;
-	int rc;
+	struct target *t = calloc(1, sizeof(*t));
 
-	if (c->n_targets >= c->params->targets_max)
-		return -LE_OVERLOAD;
-	t = calloc(1, sizeof(*t));
 	if (t == NULL)
-		return -LE_NOMEM;
+		return NULL;
 	t->info = (struct target_info){.id = id,
 				       .state = TARGET_UP,
 				       .uuid = in->uuid,
@@ -234,23 +352,47 @@ static int register_new(struct cluster *c, const struct mds_target_register_req 
 				       .epoch = 1};
 	t->commits = t->commits_stored = in->commits;
 	t->incarnation = in->incarnation;
-	t->chain = id;
-	rc = target_set_text(t, in->addrs, in->host);
-	if (rc == 0)
-		rc = txn_begin(c->store);
+	if (target_set_text(t, in->addrs, in->host, in->rack) < 0) {
+		free(t);
+		return NULL;
+	}
+	return t;
+}
+
+static int register_new(struct cluster *c, const struct mds_target_register_req *in,
+			struct target **ret_t)
+{
+	struct table_info table = {c->n_tables + 1, 1, c->classes[1].n + 1};
+	uint32_t id = c->n_targets + 1;
+	struct chain *ch;
+	struct target *t;
+	int rc;
+
+	if (c->n_targets >= c->params->targets_max)
+		return -LE_OVERLOAD;
+	TRY(cluster_reserve(c, 1, 1));
+	t = target_make(in, id);
+	ch = calloc(1, sizeof(*ch));
+	rc = t == NULL || ch == NULL ? -LE_NOMEM : txn_begin(c->store);
 	if (rc == 0) {
+		*ch = (struct chain){c->n_chains + 1, 1, 1, 1, {{id, MEMBER_SYNC}}};
+		t->chain = ch->id;
 		put_target(c, t, &t->info);
-		put_new_chain(c, id);
-		rc = commit_epoch(c);
+		cluster_put_chain(c, ch);
+		cluster_put_table(c, &table);
+		rc = cluster_commit(c);
 	}
 	if (rc < 0) {
 		target_free(t);
+		free(ch);
 		return rc;
 	}
 	t->heard_us = loop_now_us();
 	c->targets[c->n_targets++] = t;
-	c->chains[c->table_n++] = (struct chain){id, 1, id};
-	log_info("target %u registered at %s, chain table version %u", id, t->addrs, c->table_n);
+	cluster_add_chain(c, ch);
+	cluster_add_table(c, &table);
+	log_info("target %u registered at %s, chain table version %u", id, t->addrs,
+		 table.version);
 	*ret_t = t;
 	return 0;
 }
@@ -274,6 +416,7 @@ static int register_again(struct cluster *c, struct target *t,
 	}
 	info.addrs = in->addrs;
 	info.host = in->host;
+	info.rack = in->rack;
 	info.loop = in->loop;
 	info.state = TARGET_UP;
 	info.capacity = in->capacity;
@@ -283,11 +426,11 @@ static int register_again(struct cluster *c, struct target *t,
 	t->commits = in->commits;
 	put_target(c, t, &info);
 	if (changed)
-		TRY(commit_epoch(c));
+		TRY(cluster_commit(c));
 	else
 		TRY(store_wait(c->store, txn_end(c->store)));
 	t->info = info;
-	TRY(target_set_text(t, in->addrs, in->host));
+	TRY(target_set_text(t, in->addrs, in->host, in->rack));
 	t->commits_stored = t->commits;
 	t->incarnation = in->incarnation;
 	t->heard_us = loop_now_us();
@@ -302,7 +445,7 @@ static int register_locked(struct cluster *c, const struct mds_target_register_r
 	const struct uuid *ours = &c->store->cluster.cluster;
 
 	if (uuid_is_zero(&in->uuid) || in->addrs.len == 0 || in->addrs.len > ADDRS_MAX ||
-	    in->host.len > HOST_MAX)
+	    in->host.len > HOST_MAX || in->rack.len > RACK_MAX)
 		return -LE_INVAL;
 	if (!uuid_is_zero(&in->cluster) && !uuid_equal(&in->cluster, ours))
 		return -LE_WRONG_CLUSTER;
@@ -344,7 +487,7 @@ static int set_state(struct cluster *c, struct target *t, enum target_state stat
 	info.state = state;
 	TRY(txn_begin(c->store));
 	put_target(c, t, &info);
-	TRY(commit_epoch(c));
+	TRY(cluster_commit(c));
 	t->commits_stored = t->commits;
 	t->info.state = state;
 	log_info("target %u is %s, map epoch %u", info.id, state == TARGET_UP ? "up" : "down",
@@ -400,61 +543,6 @@ void cluster_watch(struct cluster *c, bool store_commits)
 		}
 	}
 	fmutex_unlock(&c->lock);
-}
-
-/* ---- the map on the wire ---- */
-
-size_t cluster_map_size(const struct cluster *c)
-{
-	size_t n = 64;
-
-	for (uint32_t i = 0; i < c->n_targets; i++)
-		n += 128 + c->targets[i]->info.addrs.len + c->targets[i]->info.host.len;
-	for (uint32_t v = 1; v <= c->table_n; v++)
-		n += 64 + 4u * v;
-	return n;
-}
-
-static void encode_tables(const struct cluster *c, struct wire_w *w)
-{
-	uint8_t chains[4 * CHAINS_MAX];
-	struct wire_w cw;
-
-	wire_w_init(&cw, chains, sizeof(chains));
-	for (uint32_t i = 0; i < c->table_n; i++)
-		wire_put_u32(&cw, &c->chains[i].id);
-	for (uint32_t v = 1; v <= c->table_n; v++) {
-		struct table_info info = {v, bytes_of(chains, 4 * v)};
-
-		wire_put_table_info(w, &info);
-	}
-}
-
-int cluster_map_encode(const struct cluster *c, void *buf, size_t size, struct mds_map_get_rep *out)
-{
-	struct wire_w w;
-	uint8_t *p = buf;
-	size_t at;
-
-	wire_w_init(&w, buf, size);
-	for (uint32_t i = 0; i < c->n_targets; i++)
-		wire_put_target_info(&w, &c->targets[i]->info);
-	out->targets = bytes_of(p, (uint32_t)w.len);
-	at = w.len;
-	for (uint32_t i = 0; i < c->table_n; i++) {
-		uint8_t member[4];
-		struct wire_w mw;
-		struct chain_info info = {c->chains[i].id, c->chains[i].epoch, bytes_of(member, 4)};
-
-		wire_w_init(&mw, member, 4);
-		wire_put_u32(&mw, &c->chains[i].member);
-		wire_put_chain_info(&w, &info);
-	}
-	out->chains = bytes_of(p + at, (uint32_t)(w.len - at));
-	at = w.len;
-	encode_tables(c, &w);
-	out->tables = bytes_of(p + at, (uint32_t)(w.len - at));
-	return w.status;
 }
 
 void cluster_space(const struct cluster *c, uint64_t *ret_total, uint64_t *ret_free)

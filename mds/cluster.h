@@ -1,7 +1,12 @@
 /*
- * The cluster map: targets, chains, chain tables, and their epoch. Chains have one member now.
- * Chain k is made when target k registers first, and table version n is chains 1..n in this order:
- * append-only, as the architecture wants it. Each change is durable before it is acted on or told.
+ * The cluster map: targets, chains, chain tables, and their epoch.
+ *
+ * Chains have numbers for ever and a class: how many members they shall have. A version of the
+ * chain table is "the first n chains of this class": growing adds chains and a version, nothing
+ * that a file's layout names ever changes but the members of chains. Class 1 has one chain for each
+ * target, made when it registers first; the others are built when they are first asked for
+ * (chain_table.h) and their members change (membership.h). Each change is durable before it is
+ * acted on or told.
  *
  * Owned by the loop.
  */
@@ -13,28 +18,37 @@
 #include "mds/store/txn.h"
 
 struct target {
-	struct target_info info; /* addrs and host: own memory */
+	struct target_info info; /* addrs, host and rack: own memory */
 	uint64_t commits;        /* of the target's store, as last heard */
 	uint64_t commits_stored;
 	uint64_t incarnation;
 	uint64_t heard_us;
-	uint32_t chain;     /* id */
-	char *addrs, *host; /* NUL-terminated */
+	int64_t down_ns; /* wall clock: since when it is away; 0: it is not */
+	uint32_t chain; /* id of the one of class 1 */
+	char *addrs, *host, *rack;
 };
 
 struct chain {
-	uint32_t id, epoch, member;
+	uint32_t id, epoch, replicas, n_members;
+	struct chain_member members[CHAIN_MEMBERS_MAX]; /* SYNC ones first */
 };
 
 struct cluster {
 	struct store *store;
 	const struct mds_params *params;
-	struct target **targets;     /* id - 1 */
-	struct chain *chains;        /* id - 1 */
-	uint32_t n_targets, table_n; /* table_n: newest version, and number of chains */
-	uint32_t epoch;              /* of the map, durable */
-	uint32_t rotor;              /* for placement */
-	struct fmutex lock;          /* changes */
+	struct target **targets; /* id - 1 */
+	uint32_t n_targets;
+	struct chain **chains; /* id - 1 */
+	uint32_t n_chains, cap_chains;
+	struct chain_class {
+		struct chain **chains; /* by id */
+		uint32_t n, cap, table; /* table: newest version, 0: none */
+	} classes[LEAT_REPLICAS_MAX + 1]; /* by number of members */
+	struct table_info *tables;        /* version - 1 */
+	uint32_t n_tables, cap_tables;
+	uint32_t epoch;     /* of the map, durable */
+	uint32_t rotor;     /* for placement */
+	struct fmutex lock; /* changes */
 	struct waitq changed;
 	/* A target has come up or has another address. Does not yield. */
 	void (*target_changed)(void *arg, struct target *t);
@@ -44,9 +58,16 @@ struct cluster {
 int cluster_load(struct cluster *c, struct store *s, const struct mds_params *p) CHECK_RESULT;
 void cluster_fini(struct cluster *c);
 
-struct target *cluster_target(const struct cluster *c, uint32_t id); /* NULL: none */
-/* Which target serves the chain at that position of a table. NULL: no such table or position. */
-struct target *cluster_chain_target(const struct cluster *c, uint32_t table, uint32_t index);
+struct target *cluster_target(const struct cluster *c, uint32_t id);     /* NULL: none */
+struct chain *cluster_chain(const struct cluster *c, uint32_t id);       /* NULL: none */
+const struct table_info *cluster_table(const struct cluster *c, uint32_t version); /* NULL: none */
+/* The chain of a file's chunk. NULL: the layout names no table, or one of another class. */
+struct chain *cluster_layout_chain(const struct cluster *c, const struct layout *l, uint64_t idx);
+/* How many different chains the layout's stripe has (0: no such table): chunks 0 … n - 1 are on
+ * them. */
+uint32_t cluster_layout_width(const struct cluster *c, const struct layout *l);
+/* Who serves the chain. NULL: nobody, no member is SYNC. */
+struct target *cluster_chain_head(const struct cluster *c, const struct chain *ch);
 uint32_t cluster_chain_epoch(const struct cluster *c, const struct target *t);
 
 /* -LE_WRONG_CLUSTER, -LE_STORE_OLD, -LE_OVERLOAD (targets_max), -LE_INVAL. Yields. */
@@ -57,10 +78,25 @@ int cluster_heartbeat(struct cluster *c, const struct mds_target_heartbeat_req *
 		      struct mds_target_heartbeat_rep *out) CHECK_RESULT;
 /* Marks silent targets as down, stores commit counters now and then. Yields. */
 void cluster_watch(struct cluster *c, bool store_commits);
-/* Encodes the map; buf has cluster_map_size bytes. */
-size_t cluster_map_size(const struct cluster *c);
-int cluster_map_encode(const struct cluster *c, void *buf, size_t size,
-		       struct mds_map_get_rep *out) CHECK_RESULT;
 void cluster_space(const struct cluster *c, uint64_t *ret_total, uint64_t *ret_free);
+
+/* ---- for the files of this folder that change the map; under c->lock ---- */
+/* Room for n more chains of the class and for one table version. */
+int cluster_reserve(struct cluster *c, uint32_t replicas, uint32_t n) CHECK_RESULT;
+/* Into the open batch. */
+void cluster_put_chain(struct cluster *c, const struct chain *ch);
+void cluster_put_table(struct cluster *c, const struct table_info *t);
+/* After they are durable: takes over malloc'd ones, for which there is room. */
+void cluster_add_chain(struct cluster *c, struct chain *ch);
+void cluster_add_table(struct cluster *c, const struct table_info *t);
+/* Makes the new epoch and what is in the open batch durable; then it counts. Yields. */
+int cluster_commit(struct cluster *c) CHECK_RESULT;
+
+/* ---- cluster_map.c: on the wire ---- */
+#define MAP_PAGE_BYTES (160u << 10)
+/* The page that begins with the given item (0: the first); buf has MAP_PAGE_BYTES. */
+int cluster_map_encode(const struct cluster *c, uint32_t from, void *buf,
+		       struct mds_map_get_rep *out) CHECK_RESULT;
+void chain_encode(const struct chain *ch, struct wire_w *w);
 
 #endif

@@ -8,14 +8,14 @@
 #include "common/rt/loop.h"
 #include "mds/op.h"
 
-#define STRIPE_TARGETS_MAX 256u
-#define SETTLING_MAX       64u
+#define STRIPE_MAX   65536u
+#define SETTLING_MAX 64u
 
-/* ---- all targets of a stripe at once ---- */
+/* ---- all chains of a stripe at once ---- */
 
 struct job {
 	struct mds *m;
-	uint32_t target;
+	uint32_t chain;
 	uint16_t op;
 	const void *req;
 	bool for_ever;
@@ -34,11 +34,11 @@ static void job_run(void *arg)
 	uint64_t wait_ms = 50;
 
 	for (;;) {
-		j->status = oss_call(&j->m->oss, j->target, j->op, j->req, &j->rep, j->deadline_us);
+		j->status = oss_call(&j->m->oss, j->chain, j->op, j->req, &j->rep, j->deadline_us);
 		if (j->status >= 0 || !j->for_ever || j->m->stopping)
 			return;
 		if (wait_ms >= 1000)
-			log_warn("target %u: %s fails: %s; trying on", j->target,
+			log_warn("chain %u: %s fails: %s; trying on", j->chain,
 				 msg_find(j->op)->name, status_name(j->status));
 		if (mds_sleep_ms(j->m, wait_ms) < 0)
 			return;
@@ -47,29 +47,22 @@ static void job_run(void *arg)
 	}
 }
 
-/* One job per target of the stripe, each target once. The caller frees. */
+/* One job per chain of the stripe. The caller frees. */
 static int jobs_make(struct mds *m, const struct layout *l, struct job **ret_jobs, uint32_t *ret_n)
 {
-	uint32_t width = l->width < l->table ? l->width : l->table, n = 0;
+	uint32_t width = cluster_layout_width(&m->cluster, l);
 	struct job *jobs;
 
-	if (width == 0 || width > STRIPE_TARGETS_MAX)
+	if (width == 0 || width > STRIPE_MAX)
 		return -LE_CORRUPT_STORE;
 	jobs = calloc(width, sizeof(*jobs));
 	if (jobs == NULL)
 		return -LE_NOMEM;
-	for (uint32_t i = 0; i < width; i++) {
-		struct target *t = cluster_chain_target(&m->cluster, l->table,
-							layout_chain_index(l, l->table, i));
-		bool known = false;
-
-		for (uint32_t k = 0; t != NULL && k < n; k++)
-			known |= jobs[k].target == t->info.id;
-		if (t != NULL && !known)
-			jobs[n++] = (struct job){.m = m, .target = t->info.id};
-	}
+	for (uint32_t i = 0; i < width; i++)
+		jobs[i] = (struct job){.m = m,
+				       .chain = cluster_layout_chain(&m->cluster, l, i)->id};
 	*ret_jobs = jobs;
-	*ret_n = n;
+	*ret_n = width;
 	return 0;
 }
 

@@ -86,12 +86,12 @@ struct data_ends {
 	uint64_t size, used, n_chunks;
 	int64_t mtime_ns;
 };
-/* Asks all targets of the layout. -LE_TARGET_DOWN at the deadline. Yields. */
+/* Asks all chains of the layout. -LE_TARGET_DOWN at the deadline. Yields. */
 int data_stat(struct mds *m, struct ino ino, const struct layout *l, uint64_t deadline_us,
 	      struct data_ends *ret_ends) CHECK_RESULT;
 /*
  * A change of many chunks: data_begin writes the intent, in a critical section; data_apply trims or
- * punches on all targets, and tries until it is done or the server stops (then it is finished after
+ * punches on all chains, and tries until it is done or the server stops (then it is finished after
  * the next start); data_finish clears the intent and sets the new attributes. The file's `busy` is
  * held all the time. The last two yield. final: it is the whole operation, whose reply is the
  * attributes: the replay row goes with the end of it.

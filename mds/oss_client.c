@@ -11,9 +11,15 @@ struct oss_target {
 	uint32_t id, loop;
 	char *addrs;               /* of the present connection */
 	struct rpc_client *client; /* NULL: being replaced */
-	uint64_t *seq;             /* per slot */
-	bool *busy;
-	struct waitq free_slot;
+};
+
+/* Of a chain, whoever is its head. */
+struct oss_slots {
+	struct waitq free;
+	struct {
+		uint64_t seq;
+		bool busy;
+	} slot[];
 };
 
 int oss_init(struct oss *o, struct cluster *c, const struct mds_params *p, struct transport *t,
@@ -31,20 +37,20 @@ int oss_init(struct oss *o, struct cluster *c, const struct mds_params *p, struc
 static void target_free(struct oss_target *t)
 {
 	free(t->addrs);
-	free(t->seq);
-	free(t->busy);
 	free(t);
 }
 
 void oss_stop(struct oss *o)
 {
 	o->stopping = true;
+	for (uint32_t i = 0; i < o->n_chains; i++)
+		if (o->chains[i] != NULL)
+			waitq_wake_all(&o->chains[i]->free);
 	for (uint32_t i = 0; i < o->n_targets; i++) {
 		struct oss_target *t = o->targets[i];
 
 		if (t == NULL)
 			continue;
-		waitq_wake_all(&t->free_slot);
 		if (t->client != NULL) {
 			struct rpc_client *c = t->client;
 
@@ -60,26 +66,9 @@ void oss_fini(struct oss *o)
 		if (o->targets[i] != NULL)
 			target_free(o->targets[i]);
 	free(o->targets);
-}
-
-static struct oss_target *target_make(struct oss *o, uint32_t id)
-{
-	uint32_t n = o->params->oss_in_flight;
-	struct oss_target *t = calloc(1, sizeof(*t));
-
-	if (t == NULL)
-		return NULL;
-	t->id = id;
-	t->seq = calloc(n, sizeof(*t->seq));
-	t->busy = calloc(n, sizeof(*t->busy));
-	waitq_init(&t->free_slot);
-	if (t->seq == NULL || t->busy == NULL) {
-		target_free(t);
-		return NULL;
-	}
-	for (uint32_t i = 0; i < n; i++)
-		t->seq[i] = o->incarnation << 32;
-	return t;
+	for (uint32_t i = 0; i < o->n_chains; i++)
+		free(o->chains[i]);
+	free(o->chains);
 }
 
 static void destroy_client(void *arg)
@@ -96,9 +85,10 @@ void oss_target_changed(struct oss *o, struct target *tg)
 		return;
 	t = o->targets[id - 1];
 	if (t == NULL)
-		t = o->targets[id - 1] = target_make(o, id);
+		t = o->targets[id - 1] = calloc(1, sizeof(*t));
 	if (t == NULL)
 		return;
+	t->id = id;
 	if (id > o->n_targets)
 		o->n_targets = id;
 	if (t->client != NULL && t->loop == tg->info.loop && strcmp(t->addrs, tg->addrs) == 0)
@@ -128,73 +118,135 @@ void oss_target_changed(struct oss *o, struct target *tg)
 	}
 }
 
-static int slot_take(struct oss *o, struct oss_target *t, uint64_t deadline_us, uint32_t *ret_slot)
+static struct oss_slots *slots_of(struct oss *o, uint32_t chain)
+{
+	uint32_t n_slots = o->params->oss_in_flight;
+	struct oss_slots *ss;
+
+	if (chain > o->n_chains) {
+		uint32_t n = chain * 2;
+		struct oss_slots **p = realloc(o->chains, n * sizeof(struct oss_slots *));
+
+		if (p == NULL)
+			return NULL;
+		memset(p + o->n_chains, 0, (n - o->n_chains) * sizeof(struct oss_slots *));
+		o->chains = p;
+		o->n_chains = n;
+	}
+	if (o->chains[chain - 1] != NULL)
+		return o->chains[chain - 1];
+	ss = calloc(1, sizeof(*ss) + n_slots * sizeof(ss->slot[0]));
+	if (ss == NULL)
+		return NULL;
+	waitq_init(&ss->free);
+	for (uint32_t i = 0; i < n_slots; i++)
+		ss->slot[i].seq = o->incarnation << 32;
+	return o->chains[chain - 1] = ss;
+}
+
+static int slot_take(struct oss *o, struct oss_slots *ss, uint64_t deadline_us, uint32_t *ret_slot)
 {
 	for (;;) {
 		if (o->stopping)
 			return -LE_SHUTDOWN;
 		for (uint32_t i = 0; i < o->params->oss_in_flight; i++) {
-			if (!t->busy[i]) {
-				t->busy[i] = true;
+			if (!ss->slot[i].busy) {
+				ss->slot[i].busy = true;
 				*ret_slot = i;
 				return 0;
 			}
 		}
-		TRY(waitq_wait(&t->free_slot, deadline_us));
+		TRY(waitq_wait(&ss->free, deadline_us));
 	}
 }
 
-static int call_once(struct oss *o, struct oss_target *t, struct rpc_call *call, size_t rep_size,
-		     void *rep, uint64_t deadline_us)
+static struct oss_target *find(const struct oss *o, uint32_t target)
+{
+	return target >= 1 && target <= o->n_targets ? o->targets[target - 1] : NULL;
+}
+
+static int attempt(struct oss *o, const struct oss_target *t, struct rpc_call *call,
+		   size_t rep_size, uint64_t deadline_us)
 {
 	uint64_t own = loop_deadline_ms(o->params->oss_timeout_ms);
-	struct target *tg = cluster_target(o->cluster, t->id);
 	int rc;
 
-	if (t->client == NULL || tg == NULL)
-		return -LE_DISCONNECTED;
+	call->session = SESSION_MDS;
+	call->target = t->id;
 	call->deadline_us = own < deadline_us ? own : deadline_us;
-	call->epoch = cluster_chain_epoch(o->cluster, tg);
-	call->rep = rep;
-	memset(rep, 0, rep_size);
+	memset(call->rep, 0, rep_size);
 	rc = rpc_call(t->client, call);
 	rpc_call_fini(call);
 	call->body = NULL;
 	return rc;
 }
 
-int oss_call(struct oss *o, uint32_t target, uint16_t op, const void *req, void *rep,
-	     uint64_t deadline_us)
+static int call_head(struct oss *o, uint32_t chain, struct rpc_call *call, size_t rep_size,
+		     uint64_t deadline_us)
 {
-	struct oss_target *t =
-		target >= 1 && target <= o->n_targets ? o->targets[target - 1] : NULL;
-	const struct msg_desc *desc = msg_find(op);
-	struct rpc_call call = {.op = op, .req = req, .session = SESSION_MDS, .target = target};
-	uint64_t wait_us = 2000;
-	int rc;
+	const struct chain *ch = cluster_chain(o->cluster, chain);
+	const struct target *head = cluster_chain_head(o->cluster, ch);
+	const struct oss_target *t = head != NULL ? find(o, head->info.id) : NULL;
 
-	if (t == NULL)
-		return -LE_TARGET_DOWN;
-	if (desc->kind == MSG_WRITE) {
-		TRY(slot_take(o, t, deadline_us, &call.slot));
-		call.seq = ++t->seq[call.slot];
-	}
+	if (t == NULL || t->client == NULL)
+		return -LE_DISCONNECTED;
+	call->chain = chain;
+	call->epoch = ch->epoch;
+	return attempt(o, t, call, rep_size, deadline_us);
+}
+
+/* Again and again, with pauses. */
+static int call_until(struct oss *o, uint32_t chain, struct rpc_call *call, size_t rep_size,
+		      uint64_t deadline_us)
+{
+	uint64_t wait_us = 2000;
+
 	for (;;) {
-		rc = o->stopping ? -LE_SHUTDOWN
-				 : call_once(o, t, &call, desc->rep_size, rep, deadline_us);
+		int rc = o->stopping ? -LE_SHUTDOWN
+				     : call_head(o, chain, call, rep_size, deadline_us);
+
 		if (rc >= 0 || o->stopping || status_retry(rc) == RETRY_NEVER)
-			break;
-		if (loop_now_us() + wait_us >= deadline_us) {
-			rc = -LE_TARGET_DOWN;
-			break;
-		}
+			return rc;
+		if (loop_now_us() + wait_us >= deadline_us)
+			return -LE_TARGET_DOWN;
 		if (fiber_sleep_us(wait_us) < 0)
-			break;
+			return rc;
 		wait_us = wait_us * 2 > 500000 ? 500000 : wait_us * 2;
 	}
-	if (desc->kind == MSG_WRITE) {
-		t->busy[call.slot] = false;
-		waitq_wake_one(&t->free_slot);
-	}
+}
+
+int oss_call(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *rep,
+	     uint64_t deadline_us)
+{
+	const struct msg_desc *desc = msg_find(op);
+	struct rpc_call call = {.op = op, .req = req, .rep = rep};
+	struct oss_slots *ss;
+	int rc;
+
+	if (cluster_chain(o->cluster, chain) == NULL)
+		return -LE_TARGET_DOWN;
+	if (desc->kind != MSG_WRITE)
+		return call_until(o, chain, &call, desc->rep_size, deadline_us);
+	ss = slots_of(o, chain);
+	if (ss == NULL)
+		return -LE_NOMEM;
+	TRY(slot_take(o, ss, deadline_us, &call.slot));
+	call.seq = ++ss->slot[call.slot].seq;
+	rc = call_until(o, chain, &call, desc->rep_size, deadline_us);
+	ss->slot[call.slot].busy = false;
+	waitq_wake_one(&ss->free);
 	return rc;
+}
+
+int oss_call_target(struct oss *o, uint32_t target, uint16_t op, const void *req, void *rep,
+		    uint64_t deadline_us)
+{
+	const struct oss_target *t = find(o, target);
+	struct rpc_call call = {.op = op, .req = req, .rep = rep, .flags = RPC_CALL_NO_WAIT};
+
+	if (o->stopping)
+		return -LE_SHUTDOWN;
+	if (t == NULL || t->client == NULL)
+		return -LE_TARGET_DOWN;
+	return attempt(o, t, &call, msg_find(op)->rep_size, deadline_us);
 }

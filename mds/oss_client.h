@@ -1,7 +1,7 @@
 /*
- * The MDS as a client of object servers: one connection per target, session 1, a few slots each.
- * Requests are repeated under the same number until they are answered or the time is over. Numbers
- * start at incarnation << 32, so none is ever used twice.
+ * The MDS as a client of object servers: one connection per target, session 1, a few slots for each
+ * chain. Requests are repeated under the same number, at whoever is the head by then, until they
+ * are answered or the time is over. Numbers start at incarnation << 32, so none is ever used twice.
  *
  * Owned by the loop.
  */
@@ -11,6 +11,7 @@
 #include "mds/cluster.h"
 
 struct oss_target;
+struct oss_slots;
 
 struct oss {
 	struct cluster *cluster;
@@ -20,6 +21,8 @@ struct oss {
 	uint64_t incarnation;
 	struct oss_target **targets; /* id - 1 */
 	uint32_t n_targets;
+	struct oss_slots **chains; /* id - 1; made when first needed */
+	uint32_t n_chains;
 	bool stopping;
 };
 
@@ -30,9 +33,13 @@ void oss_stop(struct oss *o);
 void oss_fini(struct oss *o);
 /* It is up, or at another address. Does not yield. */
 void oss_target_changed(struct oss *o, struct target *t);
-/* rep: without bytes members (those are cleared). Gives up at the deadline: -LE_TARGET_DOWN.
- * Yields. */
-int oss_call(struct oss *o, uint32_t target, uint16_t op, const void *req, void *rep,
+/* To the head of a chain. rep: without bytes members (those are cleared). Gives up at the deadline:
+ * -LE_TARGET_DOWN. Yields. */
+int oss_call(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *rep,
 	     uint64_t deadline_us) CHECK_RESULT;
+/* To a target itself, about no chain: one attempt, of kind CTRL. -LE_TARGET_DOWN at once when there
+ * is no connection. Yields. */
+int oss_call_target(struct oss *o, uint32_t target, uint16_t op, const void *req, void *rep,
+		    uint64_t deadline_us) CHECK_RESULT;
 
 #endif

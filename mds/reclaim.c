@@ -1,6 +1,6 @@
 /*
- * One pass: read up to BATCH rows from `from` on, send every target one oss_remove with the files
- * that have chunks there, delete the rows whose targets all answered. Rows that stay are seen again
+ * One pass: read up to BATCH rows from `from` on, send every chain one oss_remove with the files
+ * that have chunks there, delete the rows whose chains all answered. Rows that stay are seen again
  * by the next pass that starts at the beginning, after a pause.
  */
 #include "mds/reclaim.h"
@@ -28,9 +28,15 @@ struct pass {
 	int status;
 };
 
+/* A row and a chain that it is on; sorted by chain. */
+struct piece_of {
+	uint32_t chain, row;
+};
+
 struct send {
 	struct pass *pass;
-	uint32_t target;
+	const struct piece_of *pieces; /* of one chain */
+	uint32_t n;
 	int status;
 };
 
@@ -62,64 +68,87 @@ static int each_row(void *arg, const void *key, size_t key_len, const void *valu
 	return ++p->n == BATCH;
 }
 
-static bool row_on_target(const struct mds *m, const struct row *row, uint32_t target)
+static int compare_pieces(const void *a, const void *b)
 {
-	const struct layout *l = &row->rec.layout;
+	const struct piece_of *x = a, *y = b;
 
-	for (uint32_t i = 0; i < l->width && i < l->table; i++) {
-		struct target *t = cluster_chain_target(&m->cluster, l->table,
-							layout_chain_index(l, l->table, i));
-
-		if (t != NULL && t->info.id == target)
-			return true;
-	}
-	return false;
+	if (x->chain != y->chain)
+		return x->chain < y->chain ? -1 : 1;
+	return x->row < y->row ? -1 : x->row > y->row;
 }
 
-static void send_target(void *arg)
+static int pieces_make(const struct pass *p, struct piece_of **ret_v, uint32_t *ret_n)
+{
+	const struct cluster *c = &p->m->cluster;
+	struct piece_of *v;
+	uint32_t room = 0, n = 0;
+
+	for (uint32_t i = 0; i < p->n; i++)
+		room += cluster_layout_width(c, &p->rows[i].rec.layout);
+	v = calloc(room + 1, sizeof(*v));
+	if (v == NULL)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < p->n; i++) {
+		const struct layout *l = &p->rows[i].rec.layout;
+		uint32_t width = cluster_layout_width(c, l);
+
+		for (uint32_t k = 0; k < width; k++)
+			v[n++] = (struct piece_of){cluster_layout_chain(c, l, k)->id, i};
+	}
+	qsort(v, n, sizeof(*v), compare_pieces);
+	*ret_v = v;
+	*ret_n = n;
+	return 0;
+}
+
+static void send_chain(void *arg)
 {
 	struct send *sd = arg;
-	struct mds *m = sd->pass->m;
-	uint8_t *buf = malloc(BATCH * FILE_WIRE_SIZE);
+	struct pass *p = sd->pass;
+	struct mds *m = p->m;
+	uint8_t *buf = malloc(sd->n * FILE_WIRE_SIZE);
 	struct oss_remove_req req;
 	struct oss_remove_rep rep;
 	struct wire_w w;
 
 	sd->status = -LE_NOMEM;
-	if (buf == NULL)
-		return;
-	wire_w_init(&w, buf, BATCH * FILE_WIRE_SIZE);
-	for (uint32_t i = 0; i < sd->pass->n; i++) {
-		const struct row *row = &sd->pass->rows[i];
+	if (buf != NULL) {
+		wire_w_init(&w, buf, sd->n * FILE_WIRE_SIZE);
+		for (uint32_t i = 0; i < sd->n; i++) {
+			const struct removal_rec *rec = &p->rows[sd->pieces[i].row].rec;
 
-		if (!row_on_target(m, row, sd->target))
-			continue;
-		wire_put_u64(&w, &row->rec.ino.v);
-		wire_put_u32(&w, &row->rec.layout.gen);
+			wire_put_u64(&w, &rec->ino.v);
+			wire_put_u32(&w, &rec->layout.gen);
+		}
+		req.files = bytes_of(buf, (uint32_t)w.len);
+		sd->status = oss_call(&m->oss, sd->pieces[0].chain, OP_oss_remove, &req, &rep,
+				      loop_deadline_ms(m->params.oss_timeout_ms));
+		free(buf);
 	}
-	req.files = bytes_of(buf, (uint32_t)w.len);
-	sd->status = w.len == 0 ? 0
-				: oss_call(&m->oss, sd->target, OP_oss_remove, &req, &rep,
-					   loop_deadline_ms(m->params.oss_timeout_ms));
-	free(buf);
-	if (sd->status == 0)
-		return;
-	for (uint32_t i = 0; i < sd->pass->n; i++)
-		if (row_on_target(m, &sd->pass->rows[i], sd->target))
-			sd->pass->rows[i].failed = true;
+	for (uint32_t i = 0; i < sd->n && sd->status < 0; i++)
+		p->rows[sd->pieces[i].row].failed = true;
 }
 
 static int send_all(struct pass *p)
 {
-	uint32_t n = p->m->cluster.n_targets;
-	struct send *sends = calloc(n + 1, sizeof(*sends));
+	struct piece_of *pieces;
+	struct send *sends;
+	uint32_t n, n_sends = 0;
 
-	if (sends == NULL)
+	TRY(pieces_make(p, &pieces, &n));
+	sends = calloc(n + 1, sizeof(*sends));
+	if (sends == NULL) {
+		free(pieces);
 		return -LE_NOMEM;
-	for (uint32_t i = 0; i < n; i++)
-		sends[i] = (struct send){p, i + 1, 0};
-	fiber_parallel("remove", send_target, sends, sizeof(*sends), n, 16);
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (i == 0 || pieces[i].chain != pieces[i - 1].chain)
+			sends[n_sends++] = (struct send){p, &pieces[i], 0, 0};
+		sends[n_sends - 1].n++;
+	}
+	fiber_parallel("remove", send_chain, sends, sizeof(*sends), n_sends, 16);
 	free(sends);
+	free(pieces);
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /*
  * Space comes back: the queue of removed data ('Q' rows) is worked off by one fiber, which sends
- * batched oss_remove to every target of each file's layout and deletes a row when all have
- * answered. Rows whose target is down stay, and are tried again for ever.
+ * batched oss_remove to every chain of each file's layout and deletes a row when all have
+ * answered. Rows one of whose chains is down stay, and are tried again for ever.
  */
 #ifndef LEAT_MDS_RECLAIM_H
 #define LEAT_MDS_RECLAIM_H

@@ -163,18 +163,31 @@ static int fetch_mds_status(struct cluster *c)
 	return status;
 }
 
-int cluster_fetch(struct cluster *c, uint32_t flags)
+/* For people: it may show a change half when it comes between two pages. */
+static int fetch_page(struct cluster *c, uint32_t from, uint32_t *ret_next)
 {
-	struct mds_map_get_req req = {.have_epoch = 0};
+	struct mds_map_get_req req = {.from = from};
 	struct mds_map_get_rep rep = {0};
-	struct rpc_client_stats stats;
 	struct rpc_call call;
 	int status = cluster_call(c, OP_mds_map_get, &req, &rep, &call);
 
+	if (status == 0 && rep.next != 0 && rep.next <= from)
+		status = -LE_BAD_MESSAGE;
 	if (status == 0)
 		status = parse_map(c, &rep);
+	*ret_next = rep.next;
 	rpc_call_fini(&call);
-	TRY(status);
+	return status;
+}
+
+int cluster_fetch(struct cluster *c, uint32_t flags)
+{
+	struct rpc_client_stats stats;
+	uint32_t next = 0;
+
+	do
+		TRY(fetch_page(c, next, &next));
+	while (next != 0);
 	rpc_client_stats(c->mds, &stats);
 	snprintf(c->mds_addr, sizeof(c->mds_addr), "%s",
 		 strchr(stats.peer, ' ') ? strchr(stats.peer, ' ') + 1 : stats.peer);

@@ -20,6 +20,9 @@
 	M(0x0107, mds_target_register, CTRL) \
 	M(0x0108, mds_target_heartbeat, CTRL) \
 	M(0x0109, mds_status, CTRL) \
+	M(0x010a, mds_chain_synced, CTRL) \
+	M(0x010b, mds_target_bad, CTRL) \
+	M(0x010c, mds_target_admin, CTRL) \
 	M(0x0110, mds_lookup, READ) \
 	M(0x0111, mds_getattr, READ) \
 	M(0x0112, mds_setattr, WRITE) \
@@ -69,21 +72,54 @@
  * last one. */
 #define mds_reclaim_req_FIELDS(F) F(bytes, opens) F(u8, done)
 #define mds_reclaim_rep_FIELDS(F) F(u32, n_lost)
-/* targets, chains, tables: encoded target_info, chain_info, table_info one behind the other. */
-#define mds_map_get_req_FIELDS(F) F(u32, have_epoch)
+/* targets, chains, tables: encoded target_info, chain_info, table_info one behind the other. A large
+ * map comes in pages: next, when not 0, is `from` of the next request; pages of different epochs do
+ * not belong together. */
+#define mds_map_get_req_FIELDS(F) F(u32, have_epoch) F(u32, from)
 #define mds_map_get_rep_FIELDS(F) \
-	F(u32, epoch) F(uuid, cluster) F(bytes, targets) F(bytes, chains) F(bytes, tables)
-/* target 0: first registration. commits: the store's commit counter, must not go back. addrs
- * "host:port host:port". */
+	F(u32, epoch) F(uuid, cluster) F(bytes, targets) F(bytes, chains) F(bytes, tables) F(u32, next)
+/*
+ * target 0: first registration. commits: the store's commit counter, must not go back. addrs
+ * "host:port host:port". holds: packed (u32 chain, u32 epoch) of all chains it has adopted.
+ * In the reply and that of heartbeats: chains are encoded chain_info of the chains that the target
+ * is a member of (in any state), to be adopted (E row) where the epoch is newer; what it holds and
+ * is not among them it is no member of any more. lease_ms: how long after the sending of an answered
+ * heartbeat it may serve. chain, epoch: its chain of one member.
+ */
 #define mds_target_register_req_FIELDS(F) \
 	F(uuid, cluster) F(uuid, uuid) F(u32, target) F(u64, commits) F(bytes, addrs) \
-	F(u32, loop) F(bytes, host) F(u64, capacity) F(u64, used) F(u64, free) F(u64, incarnation)
+	F(u32, loop) F(bytes, host) F(u64, capacity) F(u64, used) F(u64, free) F(u64, incarnation) \
+	F(bytes, holds) F(bytes, rack)
 #define mds_target_register_rep_FIELDS(F) \
-	F(u32, target) F(u32, chain) F(u32, epoch) F(u32, map_epoch) F(u32, heartbeat_ms)
+	F(u32, target) F(u32, chain) F(u32, epoch) F(u32, map_epoch) F(u32, heartbeat_ms) \
+	F(bytes, chains) F(u32, lease_ms) F(u32, chains_epoch) F(bytes, targets)
+/* chains_epoch: as the last answer with chains told it; the reply has chains only when it is another
+ * one now. resync: packed (u32 chain, u32 target, u64 chunks done, u64 chunks in all) of the members
+ * that this target fills just now. */
 #define mds_target_heartbeat_req_FIELDS(F) \
 	F(u32, target) F(uuid, uuid) F(u64, commits) F(u64, capacity) F(u64, used) F(u64, free) \
-	F(u64, incarnation)
-#define mds_target_heartbeat_rep_FIELDS(F) F(u32, epoch) F(u32, map_epoch) F(u64, sessions_gen)
+	F(u64, incarnation) F(u32, chains_epoch) F(bytes, resync)
+#define mds_target_heartbeat_rep_FIELDS(F) \
+	F(u32, epoch) F(u32, map_epoch) F(u64, sessions_gen) F(bytes, chains) F(u32, lease_ms) \
+	F(u32, chains_epoch) F(bytes, targets)
+/* From the source of a resync: this SYNCING member is complete. epoch: of the chain, at the source;
+ * -LE_STALE_EPOCH when it is another one now: go on as that one says. */
+#define mds_chain_synced_req_FIELDS(F) F(u32, chain) F(u32, epoch) F(u32, target)
+#define mds_chain_synced_rep_FIELDS(F) F(u32, epoch)
+/* A target cannot trust its store: all its members are taken out, and filled anew when it
+ * registers under another uuid. */
+#define mds_target_bad_req_FIELDS(F) F(u32, target) F(uuid, uuid) F(u64, incarnation)
+#define mds_target_bad_rep_FIELDS(F)
+/* `leat target`: what is one of enum target_admin, target 0: all (REBALANCE). left: how much there
+ * is still to be moved. */
+enum target_admin {
+	TARGET_ADMIN_DRAIN = 1,
+	TARGET_ADMIN_UNDRAIN,
+	TARGET_ADMIN_REMOVE,
+	TARGET_ADMIN_REBALANCE,
+};
+#define mds_target_admin_req_FIELDS(F) F(u32, what) F(u32, target)
+#define mds_target_admin_rep_FIELDS(F) F(u32, left)
 /* json: a JSON object for `leat status` (sessions, rates, store, recovery). */
 #define mds_status_req_FIELDS(F)
 #define mds_status_rep_FIELDS(F) F(bytes, json)

@@ -45,9 +45,9 @@ static inline uint32_t chunk_block_size(uint32_t chunk_size)
 WIRE_STRUCT(chunk_id)
 
 /*
- * Where a file's data lies. Chunk i is on chain
- *     table[(layout_hash(seed) + i) mod width] of chain table `table`
- * (client/stripe.c and mds/placement.c have the one function: layout_chain_index below).
+ * Where a file's data lies: on chains of the class `replicas` (how many members they shall have).
+ * Version `table` of the chain table tells how many chains of that class there were; chunk i is on
+ * the one at position layout_chain_index(), counted in the order of their ids.
  * In a directory: the default for what is created in it. width 0 in a directory: as many
  * chains as the table has, at most placement_width_max.
  */
@@ -58,8 +58,8 @@ WIRE_STRUCT(chunk_id)
 WIRE_STRUCT(layout)
 enum { LAYOUT_F_INHERITED = 1 }; /* a directory's: not set on itself */
 
-/* The position in the chain table (n_chains long) of chunk idx: the stripe is `width` consecutive
- * chains from a start that the seed gives. */
+/* The position of chunk idx among the n_chains of the layout's table: the stripe is `width`
+ * consecutive chains from a start that the seed gives. */
 static inline uint32_t layout_chain_index(const struct layout *l, uint32_t n_chains, uint64_t idx)
 {
 	return (uint32_t)((l->seed + idx % l->width) % n_chains);
@@ -109,20 +109,50 @@ WIRE_STRUCT(cap)
 enum cap_rights { CAP_READ = 1, CAP_WRITE = 2 };
 
 /* ---- cluster map ---- */
+#define LEAT_REPLICAS_MAX 3u
+/* More than replicas only while a member is being replaced. */
+#define CHAIN_MEMBERS_MAX 8u
+
 enum target_state { TARGET_NEW, TARGET_UP, TARGET_DOWN };
+enum target_flags {
+	TARGET_DRAINING = 1, /* its members are being moved away, it gets no new ones */
+	TARGET_REMOVED = 2,  /* not part of the cluster any more; its number is not used again */
+	TARGET_BAD = 4,      /* it cannot trust its store: what it held is gone */
+};
+/* host, rack: failure domains. */
 #define target_info_FIELDS(F) \
 	F(u32, id) F(u32, state) F(uuid, uuid) F(bytes, addrs) F(u32, loop) F(u64, capacity) F(u64, used) \
-	F(u64, free) F(bytes, host) F(u32, epoch)
+	F(u64, free) F(bytes, host) F(u32, epoch) F(u32, flags) F(bytes, rack)
 #define WIRE_CTYPE_target_info struct target_info
 WIRE_STRUCT(target_info)
 
-/* members: packed u32 target ids, head first. */
-#define chain_info_FIELDS(F) F(u32, id) F(u32, epoch) F(bytes, members)
+enum member_state {
+	MEMBER_OUT = 0,     /* away */
+	MEMBER_SYNCING = 1, /* gets all new versions, is being filled */
+	MEMBER_SYNC = 2,    /* holds everything that was ever acknowledged */
+};
+/* members: packed u32 target ids, states: packed u8 (enum member_state), one for each. SYNC members
+ * come first: the first of all is the head, the last SYNC one the tail. replicas: the class. */
+#define chain_info_FIELDS(F) F(u32, id) F(u32, epoch) F(bytes, members) F(bytes, states) F(u32, replicas)
 #define WIRE_CTYPE_chain_info struct chain_info
 WIRE_STRUCT(chain_info)
 
-/* chains: packed u32 chain ids. Version numbers start at 1; a version is never changed. */
-#define table_info_FIELDS(F) F(u32, version) F(bytes, chains)
+/* members and states one by one, checked: sizes agree, at most CHAIN_MEMBERS_MAX, SYNC ones first,
+ * no target twice. */
+struct chain_member {
+	uint32_t target;
+	enum member_state state;
+};
+/* How many, or -LE_BAD_MESSAGE. */
+int chain_members_get(const struct chain_info *info,
+		      struct chain_member ret_m[CHAIN_MEMBERS_MAX]) CHECK_RESULT;
+/* The other way: info's bytes point into buf. */
+#define CHAIN_MEMBERS_BUF (5u * CHAIN_MEMBERS_MAX)
+void chain_members_put(const struct chain_member *m, uint32_t n, uint8_t buf[CHAIN_MEMBERS_BUF],
+		       struct chain_info *info);
+
+/* The first n chains of the class, by id. Version numbers start at 1; one is never changed. */
+#define table_info_FIELDS(F) F(u32, version) F(u32, replicas) F(u32, n)
 #define WIRE_CTYPE_table_info struct table_info
 WIRE_STRUCT(table_info)
 

@@ -11,6 +11,8 @@ static void merge(struct layout *l, const struct layout *new)
 		l->chunk_size = new->chunk_size;
 	if (new->storage_class != 0)
 		l->storage_class = new->storage_class;
+	if (new->replicas != 0)
+		l->replicas = new->replicas;
 	if (new->compression != 0)
 		l->compression = new->compression;
 }

@@ -6,17 +6,16 @@ int mds_map_get(struct op *op, const void *vin, void *vout)
 	const struct mds_map_get_req *in = vin;
 	struct mds_map_get_rep *out = vout;
 	struct cluster *c = &op->m->cluster;
-	size_t size = cluster_map_size(c);
 	void *buf;
 
 	out->epoch = c->epoch;
 	out->cluster = op->store->cluster.cluster;
 	if (in->have_epoch == c->epoch && c->epoch != 0)
 		return 0;
-	buf = op_alloc(op, size);
+	buf = op_alloc(op, MAP_PAGE_BYTES);
 	if (buf == NULL)
 		return -LE_NOMEM;
-	return cluster_map_encode(c, buf, size, out);
+	return cluster_map_encode(c, in->from, buf, out);
 }
 
 static int check_role(struct op *op)

@@ -87,7 +87,7 @@ static json_t *status_json(struct mds *m)
 		"program", "leat-mds", "cluster", uuid, "incarnation",
 		(json_int_t)m->store.cluster.incarnation, "uptime_s",
 		(json_int_t)((loop_now_us() - m->start_us) / 1000000), "map_epoch",
-		(int)m->cluster.epoch, "table", (int)m->cluster.table_n, "inodes",
+		(int)m->cluster.epoch, "table", (int)m->cluster.n_tables, "inodes",
 		(json_int_t)m->store.counters.n_inodes, "n_sessions", (int)m->sessions.n, "opens",
 		(json_int_t)m->opens.n_opens, "requests", (json_int_t)metric_get(&mm->requests),
 		"mutations", (json_int_t)metric_get(&mm->mutations), "requests_per_s",

@@ -7,7 +7,7 @@
 
 #include "common/proto/types.h"
 
-#define STORE_FORMAT 1u
+#define STORE_FORMAT 2u
 #define RECORD_MAX   8192u /* no encoded record but tables and replay rows is longer */
 
 /*
@@ -62,7 +62,8 @@ WIRE_STRUCT(cluster_rec)
 #define counters_rec_FIELDS(F) F(u64, next_ino) F(u64, next_session) F(u64, n_inodes)
 WIRE_STRUCT(counters_rec)
 
-#define target_rec_FIELDS(F) F(target_info, info) F(u64, commits) F(u32, chain)
+/* chain: its chain of class 1. down_ns: since when it is away (0: it is not). */
+#define target_rec_FIELDS(F) F(target_info, info) F(u64, commits) F(u32, chain) F(i64, down_ns)
 WIRE_STRUCT(target_rec)
 
 #endif

@@ -1,0 +1,53 @@
+/* The map on the wire: items are targets, then chains, then tables; a page takes as many as fit. */
+#include "mds/cluster.h"
+
+void chain_encode(const struct chain *ch, struct wire_w *w)
+{
+	struct chain_info info = {.id = ch->id, .epoch = ch->epoch, .replicas = ch->replicas};
+	uint8_t buf[CHAIN_MEMBERS_BUF];
+
+	chain_members_put(ch->members, ch->n_members, buf, &info);
+	wire_put_chain_info(w, &info);
+}
+
+static void encode_item(const struct cluster *c, uint32_t i, struct wire_w *w)
+{
+	if (i < c->n_targets)
+		wire_put_target_info(w, &c->targets[i]->info);
+	else if ((i -= c->n_targets) < c->n_chains)
+		chain_encode(c->chains[i], w);
+	else
+		wire_put_table_info(w, &c->tables[i - c->n_chains]);
+}
+
+int cluster_map_encode(const struct cluster *c, uint32_t from, void *buf,
+		       struct mds_map_get_rep *out)
+{
+	uint32_t ends[3] = {c->n_targets, c->n_targets + c->n_chains,
+			    c->n_targets + c->n_chains + c->n_tables};
+	struct bytes *parts[3] = {&out->targets, &out->chains, &out->tables};
+	struct wire_w w;
+	uint32_t i = from;
+
+	if (from > ends[2])
+		return -LE_INVAL;
+	wire_w_init(&w, buf, MAP_PAGE_BYTES);
+	for (uint32_t k = 0; k < 3; k++) {
+		size_t at = w.len;
+
+		while (w.status == 0 && i < ends[k]) {
+			size_t before = w.len;
+
+			encode_item(c, i, &w);
+			if (w.status < 0)
+				w.len = before; /* it goes into the next page */
+			else
+				i++;
+		}
+		*parts[k] = bytes_of((uint8_t *)buf + at, (uint32_t)(w.len - at));
+	}
+	if (i == from && from < ends[2])
+		return w.status; /* not even one: no item is that large */
+	out->next = i < ends[2] ? i : 0;
+	return 0;
+}
