@@ -216,7 +216,8 @@ static int load_chain(void *arg, const void *key, size_t key_len, const void *va
 	(void)key;
 	l->status = ch == NULL ? -LE_NOMEM : 0;
 	if (l->status == 0)
-		l->status = key_len == 6 ? chain_of_record(l->c, value, len, ch) : -LE_CORRUPT_STORE;
+		l->status = key_len == 6 ? chain_of_record(l->c, value, len, ch)
+					 : -LE_CORRUPT_STORE;
 	if (l->status == 0)
 		l->status = cluster_reserve(l->c, ch->replicas, 1);
 	if (l->status < 0) {

@@ -1,6 +1,6 @@
 /*
- * Stripes are `width` consecutive chains of the newest table of the class, from a start that rotates, so that
- * files of one chunk spread evenly too. Starts whose chains have a target that is down or nearly
+ * Stripes are `width` consecutive chains of the newest table of the class, from a start that
+ * rotates, so that files of one chunk spread evenly too. Starts whose chains have a target that is down or nearly
  * full are passed over while there are others.
  */
 #include "mds/placement.h"
@@ -69,7 +69,8 @@ int placement_check(const struct layout *l)
 	    (l->chunk_size < LEAT_CHUNK_SIZE_MIN || l->chunk_size > LEAT_CHUNK_SIZE_MAX ||
 	     (l->chunk_size & (l->chunk_size - 1)) != 0))
 		return -LE_INVAL;
-	if (l->width > 65536 || l->replicas > LEAT_REPLICAS_MAX || l->compression > 1 || l->storage_class > 16)
+	if (l->width > 65536 || l->replicas > LEAT_REPLICAS_MAX || l->compression > 1 ||
+	    l->storage_class > 16)
 		return -LE_INVAL;
 	return 0;
 }

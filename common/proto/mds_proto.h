@@ -72,9 +72,9 @@
  * last one. */
 #define mds_reclaim_req_FIELDS(F) F(bytes, opens) F(u8, done)
 #define mds_reclaim_rep_FIELDS(F) F(u32, n_lost)
-/* targets, chains, tables: encoded target_info, chain_info, table_info one behind the other. A large
- * map comes in pages: next, when not 0, is `from` of the next request; pages of different epochs do
- * not belong together. */
+/* targets, chains, tables: encoded target_info, chain_info, table_info one behind the other. A
+ * large map comes in pages: next, when not 0, is `from` of the next request; pages of different
+ * epochs do not belong together. */
 #define mds_map_get_req_FIELDS(F) F(u32, have_epoch) F(u32, from)
 #define mds_map_get_rep_FIELDS(F) \
 	F(u32, epoch) F(uuid, cluster) F(bytes, targets) F(bytes, chains) F(bytes, tables) F(u32, next)
@@ -93,9 +93,9 @@
 #define mds_target_register_rep_FIELDS(F) \
 	F(u32, target) F(u32, chain) F(u32, epoch) F(u32, map_epoch) F(u32, heartbeat_ms) \
 	F(bytes, chains) F(u32, lease_ms) F(u32, chains_epoch) F(bytes, targets)
-/* chains_epoch: as the last answer with chains told it; the reply has chains only when it is another
- * one now. resync: packed (u32 chain, u32 target, u64 chunks done, u64 chunks in all) of the members
- * that this target fills just now. */
+/* chains_epoch: as the last answer with chains told it; the reply has chains only when it is
+ * another one now. resync: packed (u32 chain, u32 target, u64 chunks done, u64 chunks in all) of
+ * the members that this target fills just now. */
 #define mds_target_heartbeat_req_FIELDS(F) \
 	F(u32, target) F(uuid, uuid) F(u64, commits) F(u64, capacity) F(u64, used) F(u64, free) \
 	F(u64, incarnation) F(u32, chains_epoch) F(bytes, resync)
