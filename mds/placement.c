@@ -1,7 +1,7 @@
 /*
  * Stripes are `width` consecutive chains of the newest table of the class, from a start that
- * rotates, so that files of one chunk spread evenly too. Starts whose chains have a target that is down or nearly
- * full are passed over while there are others.
+ * rotates, so that files of one chunk spread evenly too. Starts whose chains have a target that is
+ * down or nearly full are passed over while there are others.
  */
 #include "mds/placement.h"
 

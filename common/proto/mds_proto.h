@@ -82,9 +82,10 @@
  * target 0: first registration. commits: the store's commit counter, must not go back. addrs
  * "host:port host:port". holds: packed (u32 chain, u32 epoch) of all chains it has adopted.
  * In the reply and that of heartbeats: chains are encoded chain_info of the chains that the target
- * is a member of (in any state), to be adopted (E row) where the epoch is newer; what it holds and
- * is not among them it is no member of any more. lease_ms: how long after the sending of an answered
- * heartbeat it may serve. chain, epoch: its chain of one member.
+ * is a member of (in any state), to be adopted (E row) where the epoch is newer; what it holds
+ * and is not among them it is no member of any more. targets: encoded target_info of their
+ * members. lease_ms: how long after the sending of an answered heartbeat it may serve. chain,
+ * epoch: its chain of one member.
  */
 #define mds_target_register_req_FIELDS(F) \
 	F(uuid, cluster) F(uuid, uuid) F(u32, target) F(u64, commits) F(bytes, addrs) \
