@@ -20,11 +20,6 @@ struct version;
 enum chain_phase { CHAIN_NONE, CHAIN_ADOPTED, CHAIN_SERVING, CHAIN_FENCED, CHAIN_DROPPED };
 #define N_CHAIN_PHASES 5
 
-struct chain_member {
-	uint32_t target;
-	uint8_t state; /* enum member_state */
-};
-
 struct chain {
 	struct hmap_node node;
 	struct chains *all;
