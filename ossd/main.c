@@ -1,14 +1,12 @@
 /*
- * leat-ossd: the object server of one target. Command line, configuration, signals, /metrics; the
- * server itself is server.c. One loop on the main thread; the metrics page has a thread of
- * its own, RocksDB and worker threads theirs (see README.md).
+ * leat-ossd: the object server of one disk or several. Command line, configuration, signals; targets.c
+ * runs a server (server.c) for each disk on a loop of its own (see README.md for the threads).
  *
  * Exit status: 0 a clean stop or a check without problems, 1 failure, 2 bad usage or
  * configuration, 3 the metadata server refuses the store.
  */
 #include <errno.h>
 #include <getopt.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/signalfd.h>
@@ -16,13 +14,10 @@
 
 #include "common/base/log.h"
 #include "common/kv/kv.h"
-#include "common/rpc/transport_mux.h"
-#include "common/rt/cpus.h"
-#include "common/rt/net.h"
 #include "ossd/server.h"
+#include "ossd/targets.h"
 
 #define SETS_MAX     64
-#define POLL_MS      100u
 #define EXIT_USAGE   2
 #define EXIT_REFUSED 3
 
@@ -31,11 +26,9 @@ struct program {
 	struct ossd_params params;
 	const char *command, *ready_file;
 	bool check_data, force;
+	uint32_t n_made; /* by format */
 	struct env *env;
 	struct loop *loop;
-	struct transport *transport;
-	struct ossd *ossd;
-	struct metrics_server *page;
 	int signal_fd;
 	int exit_status;
 };
@@ -187,67 +180,7 @@ static int parse(struct program *g, int argc, char **argv)
 	return load_config(g, file, sets, n_sets) < 0 ? EXIT_USAGE + 1 : 0;
 }
 
-/* ---- run ---- */
-
-static int render(void *arg, char **ret_text, size_t *ret_len)
-{
-	const struct program *g = arg;
-
-	return metrics_print(ossd_metric_table, n_ossd_metrics, ossd_metrics(g->ossd), "", ret_text,
-			     ret_len);
-}
-
-static void start_page(struct program *g)
-{
-	int rc;
-
-	if (!g->params.metrics[0])
-		return;
-	rc = metrics_server_start(g->params.metrics, render, g, &g->page);
-	if (rc < 0)
-		log_warn("no /metrics page at %s: %s", g->params.metrics, status_text(rc));
-}
-
-static int write_ready_file(struct program *g)
-{
-	const char *addrs = ossd_addrs(g->ossd);
-	char text[CONFIG_STR_MAX + 1];
-
-	snprintf(text, sizeof(text), "%s\n", addrs);
-	return env_write_file(g->env, g->ready_file, text, strlen(text), 0644);
-}
-
-static void announce(struct program *g)
-{
-	int rc;
-
-	if (!g->ready_file || !ossd_ready(g->ossd))
-		return;
-	rc = write_ready_file(g);
-	if (rc < 0)
-		log_error("%s: %s", g->ready_file, status_text(rc));
-	g->ready_file = NULL;
-}
-
-/* Until a signal or a failure that makes going on useless. */
-static int serve(struct program *g)
-{
-	struct signalfd_siginfo info;
-
-	for (;;) {
-		int rc = net_poll(g->signal_fd, POLLIN, loop_deadline_ms(POLL_MS));
-
-		announce(g);
-		if (ossd_failed(g->ossd) < 0)
-			return ossd_failed(g->ossd);
-		if (rc > 0 && read(g->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
-			log_info("signal %u: stopping", info.ssi_signo);
-			return 0;
-		}
-		if (rc < 0 && rc != -LE_TIMEDOUT && rc != -LE_INTR)
-			return rc;
-	}
-}
+/* ---- commands ---- */
 
 static int exit_status_of(int rc)
 {
@@ -256,65 +189,62 @@ static int exit_status_of(int rc)
 	return rc == -LE_STORE_OLD || rc == -LE_WRONG_CLUSTER ? EXIT_REFUSED : EXIT_FAILURE;
 }
 
-static int run_server(struct program *g)
-{
-	struct ossd_options o = {
-		.transport = g->transport, .params = g->params, .mds_addrs = g->cluster.mds};
-	int rc;
-
-	TRY(rpc_key_load(g->cluster.key_file, &o.key));
-	rc = ossd_start(&o, &g->ossd);
-	if (rc < 0) {
-		log_error("%s: %s", g->params.data_dir,
-			  rc == -LE_NOENT ? "no store here (leat-ossd format makes one)"
-					  : status_text(rc));
-		return rc;
-	}
-	log_info("listening at %s", ossd_addrs(g->ossd));
-	/* Only this thread: the store's threads are made, and have their own work. */
-	rc = cpus_use(g->params.cores, transport_numa_node(g->transport));
-	start_page(g);
-	if (rc == 0)
-		rc = serve(g);
-	if (g->page)
-		metrics_server_stop(g->page);
-	ossd_stop(g->ossd);
-	return rc;
-}
-
 static int run_check(struct program *g)
 {
-	uint64_t problems = 0;
-	int rc = ossd_check(g->env, &g->params, g->check_data, stdout, &problems);
+	struct ossd_params p;
+	int rc, first = 0;
 
-	if (rc < 0)
-		fprintf(stderr, "leat-ossd: %s: %s\n", g->params.data_dir, status_text(rc));
-	return rc < 0 ? rc : problems ? -LE_CORRUPT_STORE : 0;
+	for (uint32_t i = 0; (rc = targets_params(&g->params, i, &p)) == 0; i++) {
+		uint64_t problems = 0;
+
+		rc = ossd_check(g->env, &p, g->check_data, stdout, &problems);
+		if (rc < 0)
+			fprintf(stderr, "leat-ossd: %s: %s\n", p.data_dir, status_text(rc));
+		if (first == 0)
+			first = rc < 0 ? rc : problems ? -LE_CORRUPT_STORE : 0;
+	}
+	return first == 0 && rc != -LE_NOENT ? rc : first;
 }
 
+/* Among several folders those that are stores already are left alone: a disk was added. */
 static int run_format(struct program *g)
 {
-	int rc = ossd_format(g->env, &g->params, g->force);
+	struct ossd_params p;
+	uint32_t n = 0;
+	int rc, first = 0;
 
-	if (rc < 0)
-		fprintf(stderr, "leat-ossd: %s: %s\n", g->params.data_dir,
-			rc == -LE_EXIST ? "there is a store already" : status_text(rc));
-	return rc;
+	for (; (rc = targets_params(&g->params, n, &p)) == 0; n++) {
+		rc = ossd_format(g->env, &p, g->force);
+		if (rc < 0)
+			fprintf(stderr, "leat-ossd: %s: %s\n", p.data_dir,
+				rc == -LE_EXIST ? "there is a store already" : status_text(rc));
+		g->n_made += rc == 0;
+		if (first == 0 || first == -LE_EXIST)
+			first = rc;
+	}
+	if (first == 0 && rc != -LE_NOENT)
+		first = rc;
+	return first == -LE_EXIST && g->n_made > 0 ? 0 : first;
 }
 
-static void main_fiber(void *arg)
+static void command_fiber(void *arg)
 {
 	struct program *g = arg;
-	int rc;
+	int rc = strcmp(g->command, "check") == 0 ? run_check(g) : run_format(g);
 
-	if (strcmp(g->command, "run") == 0)
-		rc = run_server(g);
-	else if (strcmp(g->command, "check") == 0)
-		rc = run_check(g);
-	else
-		rc = run_format(g);
 	g->exit_status = exit_status_of(rc);
 	loop_stop(g->loop);
+}
+
+static int run_command(struct program *g)
+{
+	struct loop_options lo = {.name = "ossd"};
+
+	TRY(loop_create(g->env, &lo, &g->loop));
+	TRY(fiber_spawn_on(g->loop, "main", command_fiber, g));
+	loop_run(g->loop);
+	loop_destroy(g->loop);
+	return 0;
 }
 
 /* ---- the process ---- */
@@ -334,21 +264,30 @@ static int block_signals(struct program *g)
 	return g->signal_fd < 0 ? status_from_errno(errno) : 0;
 }
 
+static int run_server(struct program *g)
+{
+	struct targets_options o = {.env = g->env,
+				    .params = &g->params,
+				    .mds_addrs = g->cluster.mds,
+				    .ready_file = g->ready_file,
+				    .signal_fd = g->signal_fd,
+				    .transport = g->cluster.transport};
+
+	TRY(rpc_key_load(g->cluster.key_file, &o.key));
+	g->exit_status = exit_status_of(targets_run(&o));
+	return 0;
+}
+
 static int run(struct program *g)
 {
 	struct env_real_options eo = {.kv_open = kv_rocksdb_open};
-	struct loop_options lo = {.name = "ossd", .spin_us = g->params.spin_us};
+	int rc;
 
 	TRY(block_signals(g));
 	TRY(env_real_create(&eo, &g->env));
-	TRY(transport_mux_create(g->cluster.transport, &g->transport));
-	TRY(loop_create(g->env, &lo, &g->loop));
-	TRY(fiber_spawn_on(g->loop, "main", main_fiber, g));
-	loop_run(g->loop);
-	loop_destroy(g->loop);
-	transport_destroy(g->transport);
+	rc = strcmp(g->command, "run") == 0 ? run_server(g) : run_command(g);
 	env_real_destroy(g->env);
-	return 0;
+	return rc;
 }
 
 int main(int argc, char **argv)

@@ -43,30 +43,35 @@ static void print_hist(FILE *out, const struct metric_desc *d, const struct metr
 	fprintf(out, "%s_count%s%s%s %" PRIu64 "\n", d->name, open, labels, close, count);
 }
 
-static void print_one(FILE *out, const struct metric_desc *d, const void *value, const char *labels)
+static void print_value(FILE *out, const struct metric_desc *d, const void *value,
+			const char *labels)
 {
-	static const char *const kinds[] = {"counter", "gauge", "histogram"};
-	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", d->name, d->help, d->name, kinds[d->kind]);
-	if (d->kind == METRIC_HIST) {
+	const char *open = *labels != '\0' ? "{" : "", *close = *labels != '\0' ? "}" : "";
+
+	if (d->kind == METRIC_HIST)
 		print_hist(out, d, value, labels);
-		return;
-	}
-	const struct metric *m = value;
-	fprintf(out, "%s%s%s%s %" PRIu64 "\n", d->name, *labels != '\0' ? "{" : "", labels,
-		*labels != '\0' ? "}" : "", metric_get(m));
+	else
+		fprintf(out, "%s%s%s%s %" PRIu64 "\n", d->name, open, labels, close,
+			metric_get(value));
 }
 
-int metrics_print(const struct metric_desc *table, int n, const void *values, const char *labels,
-		  char **ret_text, size_t *ret_len)
+int metrics_print_sets(const struct metric_desc *table, int n, const struct metric_set *sets,
+		       uint32_t n_sets, char **ret_text, size_t *ret_len)
 {
+	static const char *const kinds[] = {"counter", "gauge", "histogram"};
 	char *text = NULL;
 	size_t len = 0;
 	FILE *out = open_memstream(&text, &len);
+
 	if (out == NULL)
 		return -LE_NOMEM;
-	for (int i = 0; i < n; i++)
-		print_one(out, &table[i], (const char *)values + table[i].offset,
-			  labels != NULL ? labels : "");
+	for (int i = 0; i < n; i++) {
+		fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", table[i].name, table[i].help,
+			table[i].name, kinds[table[i].kind]);
+		for (uint32_t k = 0; k < n_sets; k++)
+			print_value(out, &table[i], (const char *)sets[k].values + table[i].offset,
+				    sets[k].labels);
+	}
 	int failed = ferror(out);
 	if (fclose(out) != 0 || failed) {
 		free(text);
@@ -75,4 +80,12 @@ int metrics_print(const struct metric_desc *table, int n, const void *values, co
 	*ret_text = text;
 	*ret_len = len;
 	return 0;
+}
+
+int metrics_print(const struct metric_desc *table, int n, const void *values, const char *labels,
+		  char **ret_text, size_t *ret_len)
+{
+	struct metric_set set = {values, labels != NULL ? labels : ""};
+
+	return metrics_print_sets(table, n, &set, 1, ret_text, ret_len);
 }

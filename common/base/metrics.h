@@ -69,6 +69,14 @@ void metric_hist_add(struct metric_hist *h, uint64_t us);
 int metrics_print(const struct metric_desc *table, int n, const void *values, const char *labels,
 		  char **ret_text, size_t *ret_len) CHECK_RESULT;
 
+/* Several sets of the same table on one page, told apart by their labels. */
+struct metric_set {
+	const void *values;
+	const char *labels;
+};
+int metrics_print_sets(const struct metric_desc *table, int n, const struct metric_set *sets,
+		       uint32_t n_sets, char **ret_text, size_t *ret_len) CHECK_RESULT;
+
 /* The HTTP page: GET /metrics calls render (on the server's own thread, must be thread-safe),
  * which returns a malloc'd text. Uses libmicrohttpd. addr "host:port"; port 0 picks one. */
 struct metrics_server;

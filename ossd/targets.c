@@ -1,0 +1,355 @@
+/*
+ * Each target's fiber "main": start → serve until told to stop or failed → stop. The first loop's
+ * also hears signals and looks after the others: the file that says "all are ready", the end when
+ * all have ended.
+ */
+#include "ossd/targets.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/rt/env.h"
+#include "common/rpc/transport_mux.h"
+#include "common/rt/cpus.h"
+#include "common/rt/net.h"
+#include "ossd/server.h"
+
+#define POLL_MS 100u
+
+enum phase { PHASE_STARTING, PHASE_SERVING, PHASE_READY, PHASE_ENDED };
+
+/* Owned by its loop; phase is read by the first loop, rc once it is PHASE_ENDED. */
+struct target_run {
+	struct targets *set;
+	uint32_t index;
+	struct ossd_params params;
+	struct loop *loop;
+	struct transport *transport;
+	struct ossd *ossd; /* written under set->lock, which the metrics page takes */
+	char addrs[CONFIG_STR_MAX]; /* from PHASE_SERVING on */
+	_Atomic int phase;
+	int rc;
+};
+
+struct targets {
+	const struct targets_options *o;
+	struct target_run *runs;
+	uint32_t n;
+	const char *ready_file;
+	struct metrics_server *page;
+	pthread_mutex_t lock;
+	atomic_bool stopping;
+};
+
+/* ---- parameters ---- */
+
+/* The i-th word of a list, "" when there are fewer. */
+static const char *word(const char *list, uint32_t i, int *ret_len)
+{
+	for (;;) {
+		list += strspn(list, " ");
+		*ret_len = (int)strcspn(list, " ");
+		if (*ret_len == 0 || i-- == 0)
+			return list;
+		list += *ret_len;
+	}
+}
+
+/* Each "host:port" of the list with port + i. */
+static int shift_ports(const char *list, uint32_t i, char *out, size_t size)
+{
+	size_t used = 0;
+	int len;
+
+	out[0] = 0;
+	for (uint32_t k = 0;; k++) {
+		const char *w = word(list, k, &len), *colon;
+		unsigned long port;
+
+		if (len == 0)
+			return 0;
+		colon = memrchr(w, ':', (size_t)len);
+		port = colon != NULL ? strtoul(colon + 1, NULL, 10) : 0;
+		if (colon == NULL || port + i > 65535) {
+			log_error("%.*s: no port for target %u of this process", len, w, i + 1);
+			return -LE_CONFIG;
+		}
+		used += (size_t)snprintf(out + used, size - used, "%s%.*s:%lu", used ? " " : "",
+					 (int)(colon - w), w, port != 0 ? port + i : 0);
+		if (used >= size)
+			return -LE_CONFIG;
+	}
+}
+
+int targets_params(const struct ossd_params *p, uint32_t i, struct ossd_params *ret_params)
+{
+	int len;
+	const char *w = word(p->data_dir, i, &len);
+
+	if (len == 0 || i >= TARGETS_MAX)
+		return -LE_NOENT;
+	*ret_params = *p;
+	snprintf(ret_params->data_dir, sizeof(ret_params->data_dir), "%.*s", len, w);
+	w = word(p->data_device, i, &len);
+	snprintf(ret_params->data_device, sizeof(ret_params->data_device), "%.*s", len, w);
+	TRY(shift_ports(p->listen, i, ret_params->listen, sizeof(ret_params->listen)));
+	return shift_ports(p->advertise, i, ret_params->advertise, sizeof(ret_params->advertise));
+}
+
+/* ---- the metrics page: on its own thread ---- */
+
+static int render(void *arg, char **ret_text, size_t *ret_len)
+{
+	struct targets *t = arg;
+	struct metric_set sets[TARGETS_MAX];
+	char labels[TARGETS_MAX][32];
+	uint32_t n = 0;
+	int rc;
+
+	pthread_mutex_lock(&t->lock);
+	for (uint32_t i = 0; i < t->n; i++) {
+		if (t->runs[i].ossd == NULL)
+			continue;
+		labels[n][0] = 0;
+		if (t->n > 1)
+			snprintf(labels[n], sizeof(labels[n]), "disk=\"%u\"", i);
+		sets[n] = (struct metric_set){ossd_metrics(t->runs[i].ossd), labels[n]};
+		n++;
+	}
+	rc = metrics_print_sets(ossd_metric_table, n_ossd_metrics, sets, n, ret_text, ret_len);
+	pthread_mutex_unlock(&t->lock);
+	return rc;
+}
+
+static void start_page(struct targets *t)
+{
+	int rc;
+
+	if (!t->o->params->metrics[0])
+		return;
+	rc = metrics_server_start(t->o->params->metrics, render, t, &t->page);
+	if (rc < 0)
+		log_warn("no /metrics page at %s: %s", t->o->params->metrics, status_text(rc));
+}
+
+/* ---- one target ---- */
+
+static void set_ossd(struct target_run *r, struct ossd *ossd)
+{
+	pthread_mutex_lock(&r->set->lock);
+	r->ossd = ossd;
+	pthread_mutex_unlock(&r->set->lock);
+}
+
+static int start(struct target_run *r)
+{
+	const struct targets_options *to = r->set->o;
+	struct ossd_options o = {.transport = r->transport,
+				 .params = r->params,
+				 .mds_addrs = to->mds_addrs,
+				 .key = to->key};
+	struct ossd *ossd;
+	int rc = ossd_start(&o, &ossd);
+
+	if (rc < 0) {
+		log_error("%s: %s", r->params.data_dir,
+			  rc == -LE_NOENT ? "no store here (leat-ossd format makes one)"
+					  : status_text(rc));
+		return rc;
+	}
+	set_ossd(r, ossd);
+	snprintf(r->addrs, sizeof(r->addrs), "%s", ossd_addrs(ossd));
+	log_info("%s: listening at %s", r->params.data_dir, r->addrs);
+	/* Only this thread: the store's threads are made, and have their own work. */
+	rc = cpus_use(r->params.cores, transport_numa_node(r->transport));
+	if (rc == 0)
+		atomic_store(&r->phase, PHASE_SERVING);
+	return rc;
+}
+
+static void end(struct target_run *r, int rc)
+{
+	struct ossd *ossd = r->ossd;
+
+	if (ossd != NULL) {
+		set_ossd(r, NULL);
+		ossd_stop(ossd);
+	}
+	r->rc = rc;
+	atomic_store(&r->phase, PHASE_ENDED);
+}
+
+/* While it serves: 0, or the failure that makes going on useless. */
+static int look_after(struct target_run *r)
+{
+	if (atomic_load(&r->phase) == PHASE_SERVING && ossd_ready(r->ossd))
+		atomic_store(&r->phase, PHASE_READY);
+	return ossd_failed(r->ossd);
+}
+
+static void other_main(void *arg)
+{
+	struct target_run *r = arg;
+	int rc = start(r);
+
+	while (rc == 0 && !atomic_load(&r->set->stopping)) {
+		rc = look_after(r);
+		if (rc == 0)
+			rc = fiber_sleep_us(POLL_MS * 1000);
+	}
+	end(r, rc);
+	loop_stop(r->loop);
+}
+
+/* ---- the first one, and the others seen from it ---- */
+
+static bool all_at(const struct targets *t, enum phase phase)
+{
+	for (uint32_t i = 0; i < t->n; i++)
+		if (atomic_load(&t->runs[i].phase) != (int)phase)
+			return false;
+	return true;
+}
+
+static void announce(struct targets *t)
+{
+	char text[CONFIG_STR_MAX * 4] = "";
+	size_t len = 0;
+	int rc;
+
+	if (t->ready_file == NULL || !all_at(t, PHASE_READY))
+		return;
+	for (uint32_t i = 0; i < t->n && len < sizeof(text); i++)
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s\n",
+					t->runs[i].addrs);
+	rc = env_write_file(t->o->env, t->ready_file, text, strlen(text), 0644);
+	if (rc < 0)
+		log_error("%s: %s", t->ready_file, status_text(rc));
+	t->ready_file = NULL;
+}
+
+/* True: a signal says stop, or signals cannot be heard any more. */
+static bool heard_signal(const struct targets *t)
+{
+	struct signalfd_siginfo info;
+	int rc = net_poll(t->o->signal_fd, POLLIN, loop_deadline_ms(POLL_MS));
+
+	if (rc > 0 && read(t->o->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		log_info("signal %u: stopping", info.ssi_signo);
+		return true;
+	}
+	return rc < 0 && rc != -LE_TIMEDOUT && rc != -LE_INTR;
+}
+
+static void first_main(void *arg)
+{
+	struct target_run *r = arg;
+	struct targets *t = r->set;
+	int rc = start(r);
+
+	start_page(t);
+	if (rc < 0)
+		end(r, rc);
+	while (!all_at(t, PHASE_ENDED) && !heard_signal(t)) {
+		if (atomic_load(&r->phase) != PHASE_ENDED) {
+			rc = look_after(r);
+			if (rc < 0)
+				end(r, rc);
+		}
+		announce(t);
+	}
+	atomic_store(&t->stopping, true);
+	if (t->page != NULL)
+		metrics_server_stop(t->page);
+	if (atomic_load(&r->phase) != PHASE_ENDED)
+		end(r, 0);
+	loop_stop(r->loop);
+}
+
+/* ---- together ---- */
+
+static int make_run(struct targets *t, uint32_t i)
+{
+	struct target_run *r = &t->runs[i];
+	struct loop_options lo = {.spin_us = t->o->params->spin_us};
+	char name[16] = "ossd";
+
+	if (i > 0)
+		snprintf(name, sizeof(name), "ossd-%u", i);
+	lo.name = name;
+	r->set = t;
+	r->index = i;
+	TRY(targets_params(t->o->params, i, &r->params));
+	TRY(transport_mux_create(t->o->transport, &r->transport));
+	return loop_create(t->o->env, &lo, &r->loop);
+}
+
+/* The first loop last, for this thread is its own: until all have ended. */
+static int run_all(struct targets *t)
+{
+	uint32_t started = 1;
+	int rc = fiber_spawn_on(t->runs[0].loop, "main", first_main, &t->runs[0]);
+
+	for (; rc == 0 && started < t->n; started++) {
+		rc = fiber_spawn_on(t->runs[started].loop, "main", other_main, &t->runs[started]);
+		if (rc == 0)
+			rc = loop_start_thread(t->runs[started].loop);
+	}
+	if (rc < 0) {
+		/* Threads run that look at all this: nothing can be taken apart any more. */
+		log_error("cannot start the threads: %s", status_text(rc));
+		exit(EXIT_FAILURE);
+	}
+	loop_run(t->runs[0].loop);
+	for (uint32_t i = 1; i < t->n; i++)
+		loop_join(t->runs[i].loop);
+	for (uint32_t i = 0; rc == 0 && i < t->n; i++)
+		rc = t->runs[i].rc;
+	return rc;
+}
+
+static uint32_t count(const struct ossd_params *p)
+{
+	uint32_t n = 0;
+	int len;
+
+	while (word(p->data_dir, n, &len), len > 0)
+		n++;
+	return n;
+}
+
+static void run_free(struct target_run *r)
+{
+	if (r->loop != NULL)
+		loop_destroy(r->loop);
+	if (r->transport != NULL)
+		transport_destroy(r->transport);
+}
+
+int targets_run(const struct targets_options *o)
+{
+	struct targets t = {.o = o, .ready_file = o->ready_file, .n = count(o->params)};
+	int rc = 0;
+
+	if (t.n == 0 || t.n > TARGETS_MAX)
+		return -LE_CONFIG;
+	pthread_mutex_init(&t.lock, NULL);
+	t.runs = calloc(t.n, sizeof(*t.runs));
+	if (t.runs == NULL)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; rc == 0 && i < t.n; i++)
+		rc = make_run(&t, i);
+	if (rc == 0)
+		rc = run_all(&t);
+	for (uint32_t i = 0; i < t.n; i++)
+		run_free(&t.runs[i]);
+	free(t.runs);
+	pthread_mutex_destroy(&t.lock);
+	return rc;
+}
