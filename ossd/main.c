@@ -1,6 +1,6 @@
 /*
- * leat-ossd: the object server of one disk or several. Command line, configuration, signals; targets.c
- * runs a server (server.c) for each disk on a loop of its own (see README.md for the threads).
+ * leat-ossd: the object server of one disk or several. Command line, configuration, signals;
+ * targets.c runs a server (server.c) for each disk on a loop of its own (README.md: the threads).
  *
  * Exit status: 0 a clean stop or a check without problems, 1 failure, 2 bad usage or
  * configuration, 3 the metadata server refuses the store.

@@ -9,13 +9,13 @@
 
 #define OSSD_PARAMS(P) \
 	P(str, data_dir, "", 0, 0, "/var/lib/leat/ossd", \
-	  "folder of the store: index and data file; several, space separated: one target for each") \
+	  "folder of the store: index and data file; several, space separated: a target for each") \
 	P(size, data_size, "B", 0, 1ULL << 44, 0, \
 	  "size of the data file, fixed when formatting; 0: 90 % of what is free there") \
 	P(str, data_device, "", 0, 0, "", \
 	  "whole path of a block device that takes the place of the data file; used by format") \
 	P(str, listen, "", 0, 0, "0.0.0.0:7450", \
-	  "addresses to listen on, host:port, space separated; further targets take the next ports") \
+	  "addresses to listen on, host:port, space separated; further targets: the next ports") \
 	P(str, advertise, "", 0, 0, "", "addresses that clients are told; empty: those of listen") \
 	P(str, host, "", 0, 0, "", "failure domain, told to the metadata server; empty: host name") \
 	P(str, metrics, "", 0, 0, "127.0.0.1:9450", "address of the /metrics page; empty: none") \

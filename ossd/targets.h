@@ -15,7 +15,7 @@
 #define TARGETS_MAX 64u
 
 /* Parameters of target i of a process that was configured with p: its folder, its device, and the
- * ports of listen and advertise + i (port 0 stays 0). -LE_NOENT: there is no i-th; -LE_CONFIG with a
+ * ports of listen and advertise + i (0 stays 0). -LE_NOENT: there is no i-th; -LE_CONFIG with a
  * log line. */
 int targets_params(const struct ossd_params *p, uint32_t i,
 		   struct ossd_params *ret_params) CHECK_RESULT;
