@@ -2,6 +2,7 @@
 #include "common/proto/message.h"
 
 WIRE_DEFINE(chunk_summary)
+WIRE_DEFINE(resync_row)
 WIRE_DEFINE(version_note)
 WIRE_DEFINE(version_state)
 

@@ -22,7 +22,11 @@
 	M(0x020c, oss_chain_set, CTRL) \
 	M(0x020d, oss_forward, CTRL) \
 	M(0x020e, oss_commit, CTRL) \
-	M(0x020f, oss_resolve, CTRL)
+	M(0x020f, oss_resolve, CTRL) \
+	M(0x0210, oss_resync_ask, CTRL) \
+	M(0x0211, oss_resync_chunk, CTRL) \
+	M(0x0212, oss_resync_rows, CTRL) \
+	M(0x0213, oss_fetch, READ)
 
 /*
  * Bytes [off, off + len) of a chunk. The bulk reply is [off, min(off + len, end)), holes as zeros;
@@ -129,6 +133,33 @@ enum commit_flags { COMMIT_HURRY = 1 };
 #define oss_resolve_req_FIELDS(F) F(bytes, versions)
 #define oss_resolve_rep_FIELDS(F) F(bytes, answers)
 
+/*
+ * Resync, from the tail to a SYNCING member. ask: synced_epoch is the last epoch in which it knew
+ * itself SYNC (0: never), incarnation changes with every start; chunks: chunk_id of those that may
+ * have been under way when it stopped, from `from` on.
+ */
+#define oss_resync_ask_req_FIELDS(F) F(chunk_id, from) F(u32, max)
+#define oss_resync_ask_rep_FIELDS(F) \
+	F(u64, incarnation) F(u32, synced_epoch) F(bytes, chunks) F(u8, more)
+/* The source holds the chunk still: it is to become of that version and content sum (version 0:
+ * there is none); what differs is fetched from target `source`. Durable when answered. */
+enum resync_done { RESYNC_SAME, RESYNC_COPIED, RESYNC_REMOVED };
+#define oss_resync_chunk_req_FIELDS(F) F(chunk_id, chunk) F(u64, version) F(u64, sum) F(u32, source)
+#define oss_resync_chunk_rep_FIELDS(F) F(u64, incarnation) F(u8, done) F(u64, bytes)
+/* rows: resync_row of answers given in the chain; floor: highest version of a removed chunk. */
+#define resync_row_FIELDS(F) F(u64, session) F(u32, slot) F(u64, seq) F(u16, op) F(bytes, reply)
+#define oss_resync_rows_req_FIELDS(F) F(bytes, rows) F(u64, floor)
+#define oss_resync_rows_rep_FIELDS(F) F(u64, incarnation)
+/*
+ * A chunk as it is stored, from block `first` on, for other members: if it has that version. record:
+ * as in the index (ossd/chunk/chunk_record.h). The bulk has the stored bytes of blocks first..next-1
+ * that are no holes, each padded to 4 KiB, not verified by the server. max: bytes.
+ */
+#define oss_fetch_req_FIELDS(F) F(chunk_id, chunk) F(u64, version) F(u32, first) F(u32, max)
+#define oss_fetch_rep_FIELDS(F) F(bytes, record) F(u32, next)
+
+#define WIRE_CTYPE_resync_row struct resync_row
+WIRE_STRUCT(resync_row)
 #define WIRE_CTYPE_version_note struct version_note
 WIRE_STRUCT(version_note)
 #define WIRE_CTYPE_version_state struct version_state

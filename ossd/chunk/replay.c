@@ -60,26 +60,70 @@ static struct replay_ent *add(struct replay *r, const struct replay_key *k)
 	return e;
 }
 
+int replay_parse(const void *value, size_t len, struct replay_row *ret_row)
+{
+	struct wire_r w;
+
+	wire_r_init(&w, value, len);
+	wire_get_replay_row(&w, ret_row);
+	return w.status < 0 || ret_row->seq == 0 || ret_row->reply.len > REPLAY_REPLY_MAX
+		       ? -LE_CORRUPT_STORE
+		       : 0;
+}
+
+static void set(struct replay_ent *e, const struct replay_row *row)
+{
+	e->seq = row->seq;
+	e->op = row->op;
+	e->reply_len = (uint16_t)row->reply.len;
+	if (row->reply.len)
+		memcpy(e->reply, row->reply.data, row->reply.len);
+}
+
 int replay_load(struct replay *r, const void *key, size_t key_len, const void *value, size_t len)
 {
 	struct replay_key k = {0};
 	struct replay_row row;
 	struct replay_ent *e;
-	struct wire_r w;
 
 	TRY(replay_row_decode(key, key_len, &k));
-	wire_r_init(&w, value, len);
-	wire_get_replay_row(&w, &row);
-	if (w.status < 0 || row.seq == 0 || row.reply.len > REPLAY_REPLY_MAX)
-		return -LE_CORRUPT_STORE;
+	TRY(replay_parse(value, len, &row));
 	e = add(r, &k);
 	if (!e)
 		return -LE_NOMEM;
-	e->seq = row.seq;
-	e->op = row.op;
-	e->reply_len = (uint16_t)row.reply.len;
-	if (row.reply.len)
-		memcpy(e->reply, row.reply.data, row.reply.len);
+	set(e, &row);
+	return 0;
+}
+
+static void put_row(const struct replay_key *k, const struct replay_row *row, struct kv_batch *b)
+{
+	uint8_t key[REPLAY_ROW_SIZE], buf[ROW_MAX];
+	struct wire_w w;
+
+	wire_w_init(&w, buf, sizeof(buf));
+	wire_put_replay_row(&w, row);
+	ASSERT(w.status == 0);
+	replay_row_encode(k, key);
+	kv_batch_put(b, key, sizeof(key), buf, w.len);
+}
+
+int replay_import(struct replay *r, const struct replay_key *key, const struct replay_row *row,
+		  struct kv_batch *b)
+{
+	struct replay_ent *e = find(r, key);
+
+	if (row->seq == 0 || row->reply.len > REPLAY_REPLY_MAX)
+		return -LE_BAD_MESSAGE;
+	if (!e && r->map.n >= r->max)
+		return -LE_OVERLOAD;
+	if (!e)
+		e = add(r, key);
+	if (!e)
+		return -LE_NOMEM;
+	if (e->seq >= row->seq || e->running_seq >= row->seq)
+		return 0;
+	set(e, row);
+	put_row(key, row, b);
 	return 0;
 }
 
@@ -121,18 +165,12 @@ execute:
 void replay_join(struct replay_ent *e, struct kv_batch *b, const void *reply, uint32_t len)
 {
 	struct replay_row row = {e->running_seq, 0, e->next_op, bytes_of(reply, len)};
-	uint8_t key[REPLAY_ROW_SIZE], buf[ROW_MAX];
-	struct wire_w w;
 
 	ASSERT(len <= REPLAY_REPLY_MAX);
 	if (len)
 		memcpy(e->next, reply, len);
 	e->next_len = (uint16_t)len;
-	wire_w_init(&w, buf, sizeof(buf));
-	wire_put_replay_row(&w, &row);
-	ASSERT(w.status == 0);
-	replay_row_encode(&e->key, key);
-	kv_batch_put(b, key, sizeof(key), buf, w.len);
+	put_row(&e->key, &row, b);
 }
 
 void replay_end(struct replay_ent *e, bool durable)

@@ -55,6 +55,13 @@ void replay_join(struct replay_ent *e, struct kv_batch *b, const void *reply, ui
 /* durable: the batch is committed. Wakes who waits. */
 void replay_end(struct replay_ent *e, bool durable);
 
+/* The value of a row. -LE_CORRUPT_STORE */
+int replay_parse(const void *value, size_t len, struct replay_row *ret_row) CHECK_RESULT;
+/* An answer that another member of the chain has given: taken over into memory and batch unless a
+ * later one is known. -LE_BAD_MESSAGE, -LE_OVERLOAD, -LE_NOMEM. */
+int replay_import(struct replay *r, const struct replay_key *key, const struct replay_row *row,
+		  struct kv_batch *b) CHECK_RESULT;
+
 /* Forgets the rows of sessions that are not alive and were not used since before_us: up to max
  * deletions go into the batch; returns how many. */
 uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us, uint32_t max,

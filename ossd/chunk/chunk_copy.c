@@ -1,0 +1,249 @@
+#include "ossd/chunk/chunk_copy.h"
+
+#include "common/base/checksum.h"
+#include "ossd/chunk/store_impl.h"
+
+#define QUIET_POLL_US 300u
+
+/* ---- source ---- */
+
+bool chunk_is_pending(struct chunk_store *s, const struct chunk_key *k)
+{
+	struct chunk_ent *e = chunk_ent_get(&s->cache, k);
+	bool pending = !e || e->n_pend > 0;
+
+	if (e)
+		chunk_ent_put(&s->cache, e);
+	return pending;
+}
+
+/* Under the lock nothing new joins, so this ends as soon as the chain has settled what there is. */
+static int wait_quiet(struct chunk_store *s, struct chunk_ent *e, uint64_t deadline_us)
+{
+	while (e->n_pend) {
+		TRY(chunk_store_status(s));
+		group_commit_hurry(&s->gc);
+		if (env_now_us(s->env) > deadline_us)
+			return -LE_TIMEDOUT;
+		TRY(fiber_sleep_us(QUIET_POLL_US));
+	}
+	return 0;
+}
+
+int chunk_hold(struct chunk_store *s, const struct chunk_key *k, uint64_t deadline_us,
+	       struct chunk_tx *tx)
+{
+	int rc;
+
+	TRY(chunk_tx_begin(s, k, tx));
+	rc = wait_quiet(s, tx->ent, deadline_us);
+	if (rc == 0)
+		rc = store_ent_load(s, tx->ent);
+	if (rc < 0) {
+		chunk_tx_cancel(tx);
+		return rc;
+	}
+	chunk_record_unref(&s->cache, tx->old);
+	tx->old = chunk_record_ref(chunk_ent_newest(tx->ent));
+	return 0;
+}
+
+void chunk_release(struct chunk_tx *tx)
+{
+	chunk_tx_cancel(tx);
+}
+
+static uint32_t padded(const struct chunk_block *b)
+{
+	return block_units(b) * UNIT_SIZE;
+}
+
+/* What the file does not have any more is zeros, and fails its checksum where it matters. */
+static int read_run(struct chunk_store *s, uint8_t *buf, uint32_t len, uint64_t off)
+{
+	int rc = env_file_pread(s->data.f, buf, len, off);
+
+	if (rc == -LE_NODATA) {
+		memset(buf, 0, len);
+		return 0;
+	}
+	return rc;
+}
+
+int chunk_part_read(struct chunk_store *s, const struct chunk_key *k,
+		    const struct chunk_record *rec, struct slot *slot, struct chunk_part *part)
+{
+	uint32_t i = part->first, run = 0, begin = 0;
+	uint64_t run_off = 0;
+
+	(void)k;
+	part->len = 0;
+	for (; i < rec->n_blocks; i++) {
+		const struct chunk_block *b = &rec->blocks[i];
+
+		if (!b->len)
+			continue;
+		if (part->len + padded(b) > slot->size)
+			break;
+		if (run && run_off + run != block_file_off(b)) {
+			TRY(read_run(s, slot->data + begin, run, run_off));
+			run = 0;
+		}
+		if (!run) {
+			run_off = block_file_off(b);
+			begin = part->len;
+		}
+		run += padded(b);
+		part->len += padded(b);
+	}
+	if (run)
+		TRY(read_run(s, slot->data + begin, run, run_off));
+	part->next = i;
+	return 0;
+}
+
+bool chunk_block_good(const struct chunk_block *b, const void *buf)
+{
+	return checksum64(buf, b->stored_len) == b->stored_sum;
+}
+
+/* ---- destination ---- */
+
+static int allocate(struct chunk_tx *tx, bool privileged)
+{
+	struct alloc_request a = {.privileged = privileged};
+	uint32_t take = 0, give = 0;
+
+	for (uint32_t i = 0; tx->old && i < tx->old->n_blocks; i++)
+		if (tx->old->blocks[i].len)
+			give += block_units(&tx->old->blocks[i]);
+	for (uint32_t i = 0; i < tx->rec->n_blocks; i++)
+		if (tx->rec->blocks[i].flags & BLOCK_FRESH)
+			take += block_units(&tx->rec->blocks[i]);
+	if (!take)
+		return 0;
+	a.last = tx->rec->n_blocks - 1;
+	a.growth = take > give ? take - give : 0;
+	a.len = take * UNIT_SIZE;
+	return tx_allocate(tx, &a);
+}
+
+int chunk_copy_begin(struct chunk_store *s, const struct chunk_key *k,
+		     const struct chunk_record *as, struct chunk_tx *tx)
+{
+	struct chunk_record *rec;
+	int rc;
+
+	TRY(chunk_hold(s, k, fiber_deadline(), tx));
+	rec = chunk_record_create(&s->cache, as->n_blocks);
+	if (!rec) {
+		chunk_release(tx);
+		return -LE_NOMEM;
+	}
+	rec->version = as->version;
+	rec->mtime_ns = as->mtime_ns;
+	rec->end = as->end;
+	rec->chunk_size = as->chunk_size;
+	rec->block_size = as->block_size;
+	memcpy(rec->blocks, as->blocks, as->n_blocks * sizeof(rec->blocks[0]));
+	for (uint32_t i = 0; i < rec->n_blocks; i++)
+		if (rec->blocks[i].len)
+			rec->blocks[i].flags |= BLOCK_FRESH;
+	tx->rec = rec;
+	rc = allocate(tx, false);
+	if (rc < 0) {
+		chunk_tx_abort(tx);
+		return rc;
+	}
+	tx->changes = true;
+	return 0;
+}
+
+static int write_run(struct chunk_tx *tx, uint8_t *buf, uint32_t len, uint64_t off)
+{
+	struct iovec iov = {buf, len};
+
+	tx->data = true;
+	return env_file_pwritev(tx->s->data.f, &iov, 1, off);
+}
+
+int chunk_part_write(struct chunk_tx *tx, const struct slot *slot, const struct chunk_part *part)
+{
+	uint32_t pos = 0, run = 0, begin = 0;
+	uint64_t run_off = 0;
+
+	for (uint32_t i = part->first; i < part->next; i++) {
+		const struct chunk_block *b = &tx->rec->blocks[i];
+
+		if (!b->len)
+			continue;
+		if (pos + padded(b) > part->len)
+			return -LE_BAD_MESSAGE;
+		if (run && run_off + run != block_file_off(b)) {
+			TRY(write_run(tx, slot->data + begin, run, run_off));
+			run = 0;
+		}
+		if (!run) {
+			run_off = block_file_off(b);
+			begin = pos;
+		}
+		run += padded(b);
+		pos += padded(b);
+	}
+	if (pos != part->len)
+		return -LE_BAD_MESSAGE;
+	return run ? write_run(tx, slot->data + begin, run, run_off) : 0;
+}
+
+int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k)
+{
+	struct chunk_tx tx;
+
+	TRY(chunk_hold(s, k, fiber_deadline(), &tx));
+	if (!tx.old) {
+		chunk_release(&tx);
+		return 0;
+	}
+	tx.changes = true;
+	chunk_tx_join(&tx);
+	TRY(chunk_tx_wait(&tx));
+	return 1;
+}
+
+int chunk_repair_begin(struct chunk_store *s, const struct chunk_key *k, uint64_t version,
+		       const struct chunk_mask *mask, struct chunk_tx *tx)
+{
+	const struct chunk_record *old;
+	int rc;
+
+	TRY(chunk_hold(s, k, fiber_deadline(), tx));
+	old = tx->old;
+	if (!old || old->version != version) {
+		chunk_release(tx);
+		return -LE_STALE;
+	}
+	rc = tx_new_record(tx, old->chunk_size, old->n_blocks);
+	if (rc < 0) {
+		chunk_release(tx);
+		return rc;
+	}
+	tx->rec->version = old->version;
+	tx->rec->mtime_ns = old->mtime_ns;
+	for (uint32_t i = 0; i < old->n_blocks; i++)
+		if (old->blocks[i].len && chunk_mask_has(mask, i))
+			tx->rec->blocks[i].flags |= BLOCK_FRESH;
+	rc = allocate(tx, true);
+	if (rc < 0) {
+		chunk_tx_abort(tx);
+		return rc;
+	}
+	tx->changes = true;
+	return 0;
+}
+
+int chunk_block_write(struct chunk_tx *tx, uint32_t index, const void *buf)
+{
+	const struct chunk_block *b = &tx->rec->blocks[index];
+
+	return write_run(tx, (uint8_t *)(uintptr_t)buf, padded(b), block_file_off(b));
+}

@@ -1,0 +1,72 @@
+/*
+ * Whole chunks as they are stored, between members of a chain: holding one still at the source,
+ * reading its blocks, and putting a chunk of the same version in the place of what there is at the
+ * destination. Blocks travel as they lie on disk, whole units, compressed or not.
+ *
+ * Owned by the store's loop; everything yields unless said.
+ */
+#ifndef LEAT_OSSD_CHUNK_COPY_H
+#define LEAT_OSSD_CHUNK_COPY_H
+
+#include "ossd/chunk/chunk_store.h"
+
+/* ---- source ---- */
+
+/* Takes the chunk's lock and waits until nothing of it is pending: tx->old is what there is (NULL:
+ * no such chunk) until chunk_release. -LE_TIMEDOUT, -LE_CORRUPT (its record is damaged), -LE_IO. */
+int chunk_hold(struct chunk_store *s, const struct chunk_key *k, uint64_t deadline_us,
+	       struct chunk_tx *tx) CHECK_RESULT;
+void chunk_release(struct chunk_tx *tx); /* does not yield */
+
+/* Something of the chunk has joined and is not committed everywhere. Does not yield. */
+bool chunk_is_pending(struct chunk_store *s, const struct chunk_key *k);
+
+/* Blocks from `first` on that have data, as many as the slot holds, in whole units one behind the
+ * other: ret_next is the first block that did not fit (n_blocks: none), ret_len bytes. The data is
+ * not verified. -LE_IO. A range that the file does not have reads as zeros. */
+struct chunk_part {
+	uint32_t first, next;
+	uint32_t len;
+};
+int chunk_part_read(struct chunk_store *s, const struct chunk_key *k,
+		    const struct chunk_record *rec, struct slot *slot,
+		    struct chunk_part *part) CHECK_RESULT;
+/* Whether the block in buf (whole units) is what its record says. Does not yield. */
+bool chunk_block_good(const struct chunk_block *b, const void *buf);
+
+/* ---- destination ---- */
+
+/*
+ * Begins putting a chunk like `as` (version, end, blocks with their sums) in place of what there
+ * is; then chunk_part_write for all parts, then join and wait, or abort. tx->old is what there is.
+ * repair: what there is has the same version already; only its blocks move.
+ * -LE_NOSPC, -LE_NOMEM, -LE_TIMEDOUT.
+ */
+int chunk_copy_begin(struct chunk_store *s, const struct chunk_key *k,
+		     const struct chunk_record *as, struct chunk_tx *tx) CHECK_RESULT;
+int chunk_part_write(struct chunk_tx *tx, const struct slot *slot,
+		     const struct chunk_part *part) CHECK_RESULT;
+/* Durable: there is no such chunk. 1 when there was one. */
+int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k) CHECK_RESULT;
+
+/* Puts new extents in place of some blocks of the present record, under the same version: mask says
+ * which (bit i of word i / 64). Then write them with chunk_blocks_write, join and wait, or abort.
+ * -LE_STALE: the chunk is not of that version any more. */
+#define CHUNK_MASK_WORDS (LEAT_BLOCKS_PER_CHUNK_MAX / 64u)
+struct chunk_mask {
+	uint64_t w[CHUNK_MASK_WORDS];
+};
+static inline bool chunk_mask_has(const struct chunk_mask *m, uint32_t i)
+{
+	return m->w[i / 64] >> (i % 64) & 1;
+}
+static inline void chunk_mask_set(struct chunk_mask *m, uint32_t i)
+{
+	m->w[i / 64] |= 1ULL << (i % 64);
+}
+int chunk_repair_begin(struct chunk_store *s, const struct chunk_key *k, uint64_t version,
+		       const struct chunk_mask *mask, struct chunk_tx *tx) CHECK_RESULT;
+/* One block, whole units. */
+int chunk_block_write(struct chunk_tx *tx, uint32_t index, const void *buf) CHECK_RESULT;
+
+#endif
