@@ -14,6 +14,8 @@
 #include "common/rpc/transport_mux.h"
 #include "common/rt/cpus.h"
 
+#define NET_SIZE (256u << 10)
+
 const char *leat_strerror(int64_t status)
 {
 	return status_text((int)status);
@@ -282,6 +284,27 @@ static json_t *stats_json(const struct ll_stats *stats)
 	return o;
 }
 
+static int64_t net_fn(struct api_call *a)
+{
+	return (int64_t)ll_net(a->fs->client, 0, a->buf, NET_SIZE);
+}
+
+/* The connections, as many as there is room for. */
+static json_t *net_json(struct leat_fs *fs)
+{
+	char *text = malloc(NET_SIZE);
+	struct api_call a = {.fn = net_fn, .buf = text};
+	json_t *j = NULL;
+
+	if (text != NULL) {
+		int64_t len = api_run(fs, &a);
+		if (len > 0)
+			j = json_loadb(text, (size_t)len, 0, NULL);
+	}
+	free(text);
+	return j != NULL ? j : json_null();
+}
+
 int leat_status_json(struct leat_fs *fs, char **ret_json)
 {
 	struct ll_stats st;
@@ -291,8 +314,10 @@ int leat_status_json(struct leat_fs *fs, char **ret_json)
 
 	TRY((int)api_run(fs, &a));
 	o = stats_json(&st);
-	if (o == NULL)
+	if (o == NULL || json_object_set_new(o, "net", net_json(fs)) < 0) {
+		json_decref(o);
 		return -LE_NOMEM;
+	}
 	text = json_dumps(o, JSON_INDENT(1) | JSON_PRESERVE_ORDER);
 	json_decref(o);
 	if (text == NULL)

@@ -165,6 +165,12 @@ struct ll_stats {
 };
 void ll_stats(struct client *c, struct ll_stats *ret_stats);
 
+/* The connections of this client as JSON (common/rpc/net_report.h) from number `from` on, into buf
+ * of at least 1024 bytes: its length. And what all of them carried, added to totals. */
+struct rpc_net_totals;
+size_t ll_net(struct client *c, uint32_t from, char *buf, size_t size);
+void ll_net_totals(struct client *c, struct rpc_net_totals *totals);
+
 /* The plain checksums of a file's blocks, imported without reading data (for manifests): each(off,
  * len, sum, hole) in file order; must not yield. */
 int ll_sums(struct ll_file *f,

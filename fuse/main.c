@@ -24,6 +24,8 @@
 #include "common/rt/net.h"
 #include "fuse/options.h"
 
+#define FIGURES_US 1000000u
+
 static struct mount_options opts;
 
 static void fs_init(void *userdata, struct fuse_conn_info *conn)
@@ -170,6 +172,21 @@ static void on_invalidate(void *arg, struct ino ino, bool data)
 	invalidate_inode(arg, ino, data ? 0 : -1, 0);
 }
 
+/* What is watched of the connections changes by itself, so somebody has to look. */
+static void net_figures(void *arg)
+{
+	struct leatfs *fs = arg;
+
+	while (fs->mounted) {
+		struct rpc_net_totals net = {0};
+
+		ll_net_totals(fs->client, &net);
+		NET_METRICS_SET(&fs->metrics, &net);
+		if (fiber_sleep_us(FIGURES_US) < 0)
+			break;
+	}
+}
+
 static int start(struct daemon *d)
 {
 	struct leatfs *fs = &d->fs;
@@ -217,7 +234,10 @@ static void run(void *arg)
 		log_info("%s mounted at %s", opts.source, fs->mountpoint);
 		tell_parent(d, 0);
 		status = fiber_spawn("signals", watch_signals, d);
+		if (status == 0)
+			status = fiber_spawn("figures", net_figures, fs);
 		session_serve(fs);
+		fs->mounted = false;
 		log_info("%s unmounted", fs->mountpoint);
 	} else {
 		d->exit_status = 32; /* mount(8): mount failure */

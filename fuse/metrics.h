@@ -3,6 +3,7 @@
 #define LEAT_FUSE_METRICS_H
 
 #include "common/base/metrics.h"
+#include "common/rpc/net_report.h"
 
 #define MOUNT_METRICS(M)                                                                           \
 	M(COUNTER, requests, "leat_mount_requests_total", "requests read from the kernel")         \
@@ -13,7 +14,8 @@
 	M(COUNTER, invalidations, "leat_mount_invalidations_total", "kernel cache invalidations")  \
 	M(GAUGE, running, "leat_mount_running_requests", "requests under way")                     \
 	M(HIST, request_us, "leat_mount_request_seconds",                                          \
-	  "time from reading a request to its reply")
+	  "time from reading a request to its reply")                                              \
+	NET_METRICS(M, "leat_mount")
 
 struct mount_metrics {
 	MOUNT_METRICS(METRIC_MEMBER)

@@ -3,6 +3,7 @@
  * need nothing but a path on the mount:
  *   leat.layout   text "table=1 width=4 chunk_size=1048576 ..."; setxattr changes it
  *   leat.status   JSON of this mount
+ *   leat.net      JSON of its connections; leat.net.N: from number N on, where they do not fit
  */
 #include "fuse/mount.h"
 
@@ -67,12 +68,31 @@ static void get_status(fuse_req_t req, size_t size)
 	reply_text(req, text, size);
 }
 
+/* "leat.net", or "leat.net.N" from connection N on. */
+static void get_net(fuse_req_t req, const char *number, size_t size)
+{
+	char *text = malloc(LEAT_XATTR_VALUE_MAX), *end = NULL;
+	unsigned long from = *number == '.' ? strtoul(number + 1, &end, 10) : 0;
+
+	if (end != NULL && (*end != '\0' || end == number + 1 || from > UINT32_MAX))
+		reply_status(req, -LE_NODATA);
+	else if (text == NULL)
+		reply_status(req, -LE_NOMEM);
+	else {
+		(void)ll_net(req_fs(req)->client, (uint32_t)from, text, LEAT_XATTR_VALUE_MAX - 512);
+		reply_text(req, text, size);
+	}
+	free(text);
+}
+
 bool virtual_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
 	if (strcmp(name, "leat.layout") == 0)
 		get_layout(req, ino, size);
 	else if (strcmp(name, "leat.status") == 0)
 		get_status(req, size);
+	else if (strncmp(name, "leat.net", 8) == 0 && (name[8] == '\0' || name[8] == '.'))
+		get_net(req, name + 8, size);
 	else
 		return false;
 	return true;

@@ -3,6 +3,7 @@
 #define LEAT_MDS_METRICS_H
 
 #include "common/base/metrics.h"
+#include "common/rpc/net_report.h"
 
 #define MDS_METRICS(M)                                                                             \
 	M(COUNTER, requests, "leat_mds_requests_total", "requests served")                         \
@@ -29,7 +30,8 @@
 	M(COUNTER, reclaimed, "leat_mds_reclaimed_files_total",                                    \
 	  "removed files whose space came back")                                                   \
 	M(COUNTER, settled, "leat_mds_settled_files_total", "sizes recovered from the chains")     \
-	M(GAUGE, recovering, "leat_mds_recovering", "1 while sessions have yet to return")
+	M(GAUGE, recovering, "leat_mds_recovering", "1 while sessions have yet to return")         \
+	NET_METRICS(M, "leat_mds")
 
 struct mds_metrics {
 	MDS_METRICS(METRIC_MEMBER)

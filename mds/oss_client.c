@@ -250,3 +250,34 @@ int oss_call_target(struct oss *o, uint32_t target, uint16_t op, const void *req
 		return -LE_TARGET_DOWN;
 	return attempt(o, t, &call, msg_find(op)->rep_size, deadline_us);
 }
+
+void oss_totals(const struct oss *o, struct rpc_net_totals *totals)
+{
+	for (uint32_t i = 0; i < o->n_targets; i++)
+		if (o->targets[i] != NULL && o->targets[i]->client != NULL)
+			rpc_client_totals(o->targets[i]->client, totals);
+}
+
+struct adding {
+	struct net_report *r;
+	char to[32];
+};
+
+static void add_net(void *arg, const struct rpc_net *n)
+{
+	struct adding *a = arg;
+
+	net_report_add(a->r, a->to, n);
+}
+
+void oss_net(const struct oss *o, struct net_report *r)
+{
+	for (uint32_t i = 0; i < o->n_targets; i++) {
+		struct adding a = {.r = r};
+
+		if (o->targets[i] == NULL || o->targets[i]->client == NULL)
+			continue;
+		snprintf(a.to, sizeof(a.to), "target %u", o->targets[i]->id);
+		rpc_client_net(o->targets[i]->client, add_net, &a);
+	}
+}

@@ -8,6 +8,7 @@
 #ifndef LEAT_MDS_OSS_CLIENT_H
 #define LEAT_MDS_OSS_CLIENT_H
 
+#include "common/rpc/net_report.h"
 #include "mds/cluster.h"
 
 struct oss_target;
@@ -41,5 +42,9 @@ int oss_call(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *
  * is no connection. Yields. */
 int oss_call_target(struct oss *o, uint32_t target, uint16_t op, const void *req, void *rep,
 		    uint64_t deadline_us) CHECK_RESULT;
+
+/* What the connections to object servers carried is added. */
+void oss_totals(const struct oss *o, struct rpc_net_totals *totals);
+void oss_net(const struct oss *o, struct net_report *r);
 
 #endif

@@ -113,6 +113,7 @@ static void sample(struct mds *m)
 	uint64_t now = loop_now_us(), requests = metric_get(&mm->requests),
 		 mutations = metric_get(&mm->mutations);
 	double s = (double)(now - m->sampled.at_us) / 1e6;
+	struct rpc_net_totals net = {0};
 	uint64_t total, free, up = 0;
 
 	if (s > 0) {
@@ -122,6 +123,9 @@ static void sample(struct mds *m)
 	m->sampled.at_us = now;
 	m->sampled.requests = requests;
 	m->sampled.mutations = mutations;
+	rpc_server_totals(m->server, &net);
+	oss_totals(&m->oss, &net);
+	NET_METRICS_SET(mm, &net);
 	cluster_space(&m->cluster, &total, &free);
 	for (uint32_t i = 0; i < m->cluster.n_targets; i++)
 		up += m->cluster.targets[i]->info.state == TARGET_UP;

@@ -3,6 +3,7 @@
 #define LEAT_OSSD_METRICS_H
 
 #include "common/base/metrics.h"
+#include "common/rpc/net_report.h"
 
 #define OSSD_METRICS(M) \
 	M(COUNTER, requests, "leat_ossd_requests_total", "requests answered") \
@@ -34,7 +35,8 @@
 	M(GAUGE, granted_bytes, "leat_ossd_granted_bytes", "space granted to sessions") \
 	M(GAUGE, zeroed_bytes, "leat_ossd_data_file_bytes", "present size of the data file") \
 	M(GAUGE, registered, "leat_ossd_registered", "1 when the metadata server knows this target") \
-	M(GAUGE, failed, "leat_ossd_store_failed", "1 after a failed sync: the store takes no writes")
+	M(GAUGE, failed, "leat_ossd_store_failed", "1 after a failed sync: the store takes no writes") \
+	NET_METRICS(M, "leat_ossd")
 
 struct ossd_metrics {
 	OSSD_METRICS(METRIC_MEMBER)

@@ -229,6 +229,17 @@ static void beat(struct registration *g)
 		report(g, drop_dead_sessions(g));
 }
 
+static void net_figures(struct registration *g)
+{
+	struct rpc_net_totals net = {0};
+
+	if (!g->server)
+		return;
+	rpc_server_totals(g->server, &net);
+	rpc_client_totals(g->client, &net);
+	NET_METRICS_SET(g->t->metrics, &net);
+}
+
 static void heartbeat_fiber(void *arg)
 {
 	struct registration *g = arg;
@@ -239,6 +250,7 @@ static void heartbeat_fiber(void *arg)
 		beat(g);
 		space_expire(&t->store->space, earlier(env_now_us(t->env), t->p->grant_ttl_ms));
 		chunk_store_gauges(t->store);
+		net_figures(g);
 		if (g->stopping)
 			break;
 		if (fiber_sleep_us((uint64_t)g->heartbeat_ms * 1000) < 0)
@@ -263,7 +275,7 @@ int registration_start(struct registration *g, struct target *t,
 	};
 	int rc;
 
-	*g = (struct registration){.t = t, .heartbeat_ms = t->p->heartbeat_ms};
+	*g = (struct registration){.t = t, .server = o->server, .heartbeat_ms = t->p->heartbeat_ms};
 	snprintf(g->addrs, sizeof(g->addrs), "%s", o->addrs);
 	g->incarnation = env_random_u64(t->env);
 	latch_init(&g->running, 0);

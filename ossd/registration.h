@@ -10,6 +10,7 @@
 struct registration {
 	struct target *t;
 	struct rpc_client *client;
+	struct rpc_server *server;
 	char addrs[CONFIG_STR_MAX];
 	uint64_t incarnation, sessions_gen;
 	uint32_t heartbeat_ms;
@@ -24,6 +25,7 @@ struct registration_options {
 	struct transport *transport;
 	const struct rpc_key *key;
 	const char *mds_addrs;
+	struct rpc_server *server; /* for the figures; must outlive it, or be taken away */
 	const char *addrs; /* what clients are told */
 };
 

@@ -143,6 +143,7 @@ int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
 	if (rc < 0)
 		goto out;
 	ro.addrs = s->addrs;
+	ro.server = s->server;
 	rc = registration_start(&s->reg, t, &ro);
 	if (rc < 0)
 		goto out;
@@ -157,6 +158,7 @@ out:
 
 void ossd_stop(struct ossd *s)
 {
+	s->reg.server = NULL;
 	rpc_server_destroy(s->server, DRAIN_MS);
 	s->server = NULL;
 	registration_stop(&s->reg);

@@ -241,6 +241,9 @@ static int explain(const struct tool *t, int status)
 		hint = "Use the leat that came with the servers.";
 	else if (status == -LE_WRONG_CLUSTER)
 		hint = "Is [cluster] mds in leat.conf the right server?";
+	else if (status == -LE_CONFIG)
+		hint = "None of its addresses goes with [cluster] transport, or with the devices "
+		       "of this machine.";
 	else if (status == -LE_TIMEDOUT)
 		code = EXIT_UNREACHABLE;
 	return tool_error(t, code, hint, "metadata server at %s: %s", t->cluster.mds,
@@ -279,7 +282,8 @@ int cluster_run(struct tool *t, uint32_t timeout_ms, int (*fn)(struct cluster *c
 				  "cluster key %s: %s", t->cluster.key_file, status_text(status));
 	status = prepare(&r, &env);
 	if (status < 0) {
-		status = tool_error(t, EXIT_FAILED, NULL, "cannot start: %s", status_text(status));
+		status = tool_error(t, exit_of_status(status), NULL, "cannot start: %s",
+				    status_text(status));
 	} else {
 		loop_run(r.loop);
 		status = r.status < 0 ? explain(t, r.status) : EXIT_OK;

@@ -7,12 +7,13 @@
 #include <string.h>
 
 #include "tools/cluster.h"
+#include "tools/net_view.h"
 
 struct status_options {
 	const char *path; /* a mount, or NULL */
-	bool check;
+	bool check, net;
 	uint64_t timeout_ms;
-	json_t *mount;
+	json_t *mount, *mount_net;
 	int code; /* of --check */
 };
 
@@ -52,6 +53,16 @@ static json_t *target_json(const struct target_view *v)
 	return o;
 }
 
+/* What this program itself can use. */
+static json_t *own_transport(const struct cluster *c)
+{
+	char text[512] = "{}";
+
+	if (c->transport->ops->describe)
+		c->transport->ops->describe(c->transport, text, sizeof(text));
+	return json_loads(text, 0, NULL);
+}
+
 static json_t *view_json(const struct cluster *c, const struct status_options *o)
 {
 	char uuid[UUID_TEXT_SIZE];
@@ -68,8 +79,11 @@ static json_t *view_json(const struct cluster *c, const struct status_options *o
 			(int)c->n_targets_up, "chains", (int)c->n_chains, "capacity",
 			(json_int_t)c->capacity, "used", (json_int_t)c->used, "free",
 			(json_int_t)c->free, "mds", mds, "targets", targets);
+	json_object_set_new(all, "transport", own_transport(c));
 	if (o->mount)
 		json_object_set(all, "mount", o->mount);
+	if (o->mount && o->mount_net)
+		json_object_set(o->mount, "net", o->mount_net);
 	return all;
 }
 
@@ -122,6 +136,22 @@ static void print_target(const struct target_view *v)
 	       v->error ? "  " : "", v->error ? status_text(v->error) : "");
 }
 
+/* With a path the mount's own connections, else those of every server. */
+static void print_net(const struct cluster *c, const struct status_options *o)
+{
+	char whose[64];
+
+	if (o->mount) {
+		net_print("mount", o->mount_net);
+		return;
+	}
+	net_print("mds", json_object_get(c->mds_status, "net"));
+	for (uint32_t i = 0; i < c->n_targets; i++) {
+		snprintf(whose, sizeof(whose), "target %u", c->targets[i].id);
+		net_print(whose, json_object_get(c->targets[i].status, "net"));
+	}
+}
+
 static void print_view(const struct cluster *c, const struct status_options *o)
 {
 	char uuid[UUID_TEXT_SIZE], a[SIZE_TEXT], b[SIZE_TEXT];
@@ -139,11 +169,16 @@ static void print_view(const struct cluster *c, const struct status_options *o)
 		       json_string_value(json_object_get(o->mount, "mountpoint")));
 		print_members(o->mount, mount_words);
 	}
+	json_t *own = own_transport(c);
+	net_print_transport(o->mount_net ? json_object_get(o->mount_net, "transport") : own);
+	json_decref(own);
 	printf("\nTARGET  STATE         SIZE       FREE  USED  %-21s HOST\n", "ADDRESS");
 	for (uint32_t i = 0; i < c->n_targets; i++)
 		print_target(&c->targets[i]);
 	printf("\n%u of %u targets up, %s free of %s\n", c->n_targets_up, c->n_targets,
 	       format_size(c->free, a), format_size(c->capacity, b));
+	if (o->net)
+		print_net(c, o);
 }
 
 static int run_status(struct cluster *c, void *arg)
@@ -181,6 +216,7 @@ static int ask_mount(struct tool *t, struct status_options *o)
 	if (!o->mount)
 		return tool_error(t, EXIT_FAILED, NULL, "%s: the mount's answer is not understood",
 				  o->path);
+	o->mount_net = net_of_mount(o->path);
 	json_object_set_new(o->mount, "mountpoint", json_string(m.mountpoint));
 	json_object_set_new(o->mount, "source", json_string(m.source));
 	if (strchr(m.source, ':')) {
@@ -196,6 +232,7 @@ static int parse(struct tool *t, int argc, char **argv, struct status_options *o
 {
 	static const struct option longs[] = {
 		{"check", no_argument, NULL, 'k'},
+		{"net", no_argument, NULL, 'n'},
 		{"timeout", required_argument, NULL, 't'},
 		{NULL, 0, NULL, 0},
 	};
@@ -205,6 +242,8 @@ static int parse(struct tool *t, int argc, char **argv, struct status_options *o
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
 		if (c == 'k') {
 			o->check = true;
+		} else if (c == 'n') {
+			o->net = true;
 		} else if (c == 't') {
 			if (!parse_number_arg(t, "--timeout", optarg, 3600, &seconds))
 				return EXIT_USAGE;
@@ -231,18 +270,21 @@ static int run(struct tool *t, int argc, char **argv)
 	if (code == EXIT_OK)
 		code = cluster_run(t, (uint32_t)o.timeout_ms, run_status, &o);
 	json_decref(o.mount);
+	json_decref(o.mount_net);
 	return code == EXIT_OK ? o.code : code;
 }
 
 const struct command command_status = {
 	.name = "status",
 	.summary = "the servers, their targets, and a mount",
-	.usage = "usage: leat status [--check] [--timeout SECONDS] [PATH]\n"
+	.usage = "usage: leat status [--check] [--net] [--timeout SECONDS] [PATH]\n"
 		 "Shows the metadata server and all targets. With a PATH, its mount too.\n"
 		 "  --check       exit with 3 unless every target is up and answers\n"
+		 "  --net         connections: of the mount at PATH, or of every server\n"
 		 "  --timeout S   how long to wait for the metadata server (5)\n"
 		 "Examples:\n"
 		 "  leat status /mnt/leat\n"
+		 "  leat status --net /mnt/leat\n"
 		 "  leat status --json | jq '.targets[] | select(.state != \"up\")'\n",
 	.run = run,
 };

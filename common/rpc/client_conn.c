@@ -171,6 +171,7 @@ static void ended(struct client_conn *cc)
 	c->stats.disconnects++;
 	client_add_stats(&c->stats, &cc->conn);
 	c->stats.in_flight = in_flight;
+	conn_total(&cc->conn, true, &c->ended);
 	log_debug("rpc: lost %s: %s", cc->addr, status_name(cc->conn.why));
 	if (cc->was_up && !cc->moved && c->opts.disconnected != NULL)
 		c->opts.disconnected(c->opts.arg, c, cc->conn.why);

@@ -84,6 +84,7 @@ struct rpc_client {
 	struct uuid cluster;
 	struct body_pool *bodies;
 	struct rpc_client_stats stats;
+	struct rpc_net_totals ended; /* of the connections that have */
 };
 
 /* What time does not heal. */

@@ -14,6 +14,7 @@
 #define FORGET_US 30000000u
 /* A connection that has been silent for so long when a call times out is given up. */
 #define SILENT_US 10000000u
+#define RATE_US 1000000u
 
 /* One call under way; on the stack of its fiber. */
 struct pending {
@@ -129,7 +130,7 @@ void conn_init(struct conn *c, struct link *k, struct body_pool *bodies,
 	c->bodies = bodies;
 	c->bodies->refs++;
 	c->destroy = destroy;
-	c->last_rx_us = loop_now_us();
+	c->last_rx_us = c->rate.at_us = loop_now_us();
 	timer_init(&c->watchdog, watchdog_fired);
 	waitq_init(&c->room);
 }
@@ -210,13 +211,66 @@ void conn_watch_end(struct conn *c)
 	timer_cancel(&c->watchdog);
 }
 
-void conn_net(const struct conn *c, struct rpc_net *ret_net)
+/* Whoever asks, the rate is that of the last second or longer. */
+static void take_rate(struct conn_rate *r, const struct link_stats *k)
+{
+	uint64_t now = loop_now_us(), us = now - r->at_us;
+
+	if (us < RATE_US)
+		return;
+	r->in_rate = (uint64_t)((double)(k->bulk_in - r->bulk_in) * 1e6 / (double)us);
+	r->out_rate = (uint64_t)((double)(k->bulk_out - r->bulk_out) * 1e6 / (double)us);
+	r->at_us = now;
+	r->bulk_in = k->bulk_in;
+	r->bulk_out = k->bulk_out;
+}
+
+void conn_total(struct conn *c, bool ended, struct rpc_net_totals *totals)
+{
+	struct rpc_net_sum *s =
+		strcmp(c->k->ops->name, "verbs") == 0 ? &totals->verbs : &totals->tcp;
+	struct link_stats k = { 0 };
+
+	c->k->ops->stats(c->k, &k);
+	take_rate(&c->rate, &k);
+	s->connections += !ended;
+	s->connects++;
+	s->frames_in += k.frames_in;
+	s->frames_out += k.frames_out;
+	s->bulk_in += k.bulk_in;
+	s->bulk_out += k.bulk_out;
+	s->copied += k.bytes_copied;
+	s->stalls += k.credit_stalls + k.queue_stalls;
+}
+
+static void sum_add(struct rpc_net_sum *to, const struct rpc_net_sum *from)
+{
+	to->connections += from->connections;
+	to->connects += from->connects;
+	to->frames_in += from->frames_in;
+	to->frames_out += from->frames_out;
+	to->bulk_in += from->bulk_in;
+	to->bulk_out += from->bulk_out;
+	to->copied += from->copied;
+	to->stalls += from->stalls;
+}
+
+void net_totals_add(struct rpc_net_totals *to, const struct rpc_net_totals *from)
+{
+	sum_add(&to->tcp, &from->tcp);
+	sum_add(&to->verbs, &from->verbs);
+}
+
+void conn_net(struct conn *c, struct rpc_net *ret_net)
 {
 	ret_net->transport = c->k->ops->name;
 	ret_net->calls = c->n_calls;
 	ret_net->replies = c->n_replies;
 	ret_net->in_flight = c->in_flight;
 	c->k->ops->stats(c->k, &ret_net->link);
+	take_rate(&c->rate, &ret_net->link);
+	ret_net->in_rate = c->rate.in_rate;
+	ret_net->out_rate = c->rate.out_rate;
 }
 
 /* ---- the window ---- */

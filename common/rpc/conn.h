@@ -63,6 +63,10 @@ struct conn {
 	uint64_t n_calls, n_replies, n_timeouts, bytes_out, bytes_in;
 	uint32_t in_flight;
 	uint32_t n_lent; /* calls whose memory the peer may touch */
+	/* When conn_net last looked, and what it saw: rates are of the time since. */
+	struct conn_rate {
+		uint64_t at_us, bulk_in, bulk_out, in_rate, out_rate;
+	} rate;
 };
 
 /* Takes the link over: closes it with the last reference. c is zeroed. */
@@ -96,6 +100,9 @@ int conn_send_plain(struct conn *c, enum frame_type type, uint64_t id,
 uint64_t conn_deadline(const struct rpc_call *call);
 
 /* What a connection counts, for people; the rest of ret_net is left alone. */
-void conn_net(const struct conn *c, struct rpc_net *ret_net);
+void conn_net(struct conn *c, struct rpc_net *ret_net);
+/* Adds it to the totals, as one that is there or as one that has ended. */
+void conn_total(struct conn *c, bool ended, struct rpc_net_totals *totals);
+void net_totals_add(struct rpc_net_totals *to, const struct rpc_net_totals *from);
 
 #endif

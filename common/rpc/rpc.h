@@ -118,6 +118,7 @@ struct rpc_net {
 	int why;               /* there is no connection */
 	uint64_t age_us;
 	uint64_t calls, replies; /* server: frames that came and went */
+	uint64_t in_rate, out_rate; /* bytes of data per second, over the last one or longer */
 	uint32_t in_flight;
 	/* client, of all its connections so far: */
 	uint64_t reconnects, moves, repeated;
@@ -126,6 +127,17 @@ struct rpc_net {
 /* fn for each connection, or once for the lack of one; must not yield. */
 void rpc_client_net(const struct rpc_client *c, void (*fn)(void *arg, const struct rpc_net *n),
 		    void *arg);
+/* Sums over connections, those that have ended too, by transport (whatever is not verbs counts as
+ * tcp). */
+struct rpc_net_sum {
+	uint64_t connections, connects; /* now, and in all */
+	uint64_t frames_in, frames_out, bulk_in, bulk_out, copied, stalls;
+};
+struct rpc_net_totals {
+	struct rpc_net_sum tcp, verbs;
+};
+/* Added to what is in totals. */
+void rpc_client_totals(const struct rpc_client *c, struct rpc_net_totals *totals);
 
 /* ---- server ---- */
 struct rpc_server;
@@ -209,12 +221,14 @@ struct rpc_server_options {
 };
 int rpc_server_create(const struct rpc_server_options *opts,
 		      struct rpc_server **ret_server) CHECK_RESULT;
+struct transport *rpc_server_transport(const struct rpc_server *s);
 /* The addresses it listens on, as "host:port host:port" with real ports (and schemes, where the
  * transport has several). */
 const char *rpc_server_addrs(const struct rpc_server *s);
 /* What clients are told: no wildcards but "scheme:*:port", which stands for the host that the
  * client used. */
 void rpc_server_told(const struct rpc_server *s, char *buf, size_t size);
+void rpc_server_totals(struct rpc_server *s, struct rpc_net_totals *totals);
 /* fn for each authenticated connection; must not yield. */
 void rpc_server_net(struct rpc_server *s, void (*fn)(void *arg, const struct rpc_net *n),
 		    void *arg);

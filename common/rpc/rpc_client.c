@@ -257,7 +257,7 @@ void rpc_client_stats(const struct rpc_client *c, struct rpc_client_stats *ret_s
 		client_add_stats(ret_stats, &list_entry(pos, struct client_conn, link)->conn);
 }
 
-static void fill_net(const struct rpc_client *c, const struct client_conn *cc, struct rpc_net *n)
+static void fill_net(const struct rpc_client *c, struct client_conn *cc, struct rpc_net *n)
 {
 	static const char *const states[] = {"setup", "up", "leaving"};
 
@@ -289,4 +289,11 @@ void rpc_client_net(const struct rpc_client *c, void (*fn)(void *arg, const stru
 			      .addr = c->n_candidates > 0 ? c->candidates[0].addr : "",
 			      .why = c->last_error, .reconnects = c->stats.connects };
 	fn(arg, &n);
+}
+
+void rpc_client_totals(const struct rpc_client *c, struct rpc_net_totals *totals)
+{
+	net_totals_add(totals, &c->ended);
+	list_for_each (pos, &c->conns)
+		conn_total(&list_entry(pos, struct client_conn, link)->conn, false, totals);
 }

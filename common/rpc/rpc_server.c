@@ -212,6 +212,7 @@ static void conn_main(void *arg)
 	if (welcome(sc) == 0)
 		serve(sc);
 	sc->peer.gone = true;
+	conn_total(&sc->conn, true, &s->ended);
 	sc->reader = NULL;
 	no_stranger(sc);
 	conn_kill(&sc->conn, -LE_DISCONNECTED);
@@ -428,6 +429,11 @@ int rpc_server_create(const struct rpc_server_options *opts, struct rpc_server *
 	return 0;
 }
 
+struct transport *rpc_server_transport(const struct rpc_server *s)
+{
+	return s->opts.transport;
+}
+
 const char *rpc_server_addrs(const struct rpc_server *s)
 {
 	return s->addrs;
@@ -457,7 +463,7 @@ void rpc_server_told(const struct rpc_server *s, char *buf, size_t size)
 void rpc_server_net(struct rpc_server *s, void (*fn)(void *arg, const struct rpc_net *n), void *arg)
 {
 	list_for_each (pos, &s->conns) {
-		const struct server_conn *sc = list_entry(pos, struct server_conn, link);
+		struct server_conn *sc = list_entry(pos, struct server_conn, link);
 		struct rpc_net n = { .state = "up", .name = sc->peer.name, .addr = sc->peer.addr,
 				     .role = sc->peer.role,
 				     .age_us = loop_now_us() - sc->since_us };
@@ -469,6 +475,16 @@ void rpc_server_net(struct rpc_server *s, void (*fn)(void *arg, const struct rpc
 		n.replies = n.link.frames_out;
 		n.in_flight = sc->n_running;
 		fn(arg, &n);
+	}
+}
+
+void rpc_server_totals(struct rpc_server *s, struct rpc_net_totals *totals)
+{
+	net_totals_add(totals, &s->ended);
+	list_for_each (pos, &s->conns) {
+		struct server_conn *sc = list_entry(pos, struct server_conn, link);
+		if (sc->reader != NULL)
+			conn_total(&sc->conn, false, totals);
 	}
 }
 

@@ -45,6 +45,7 @@ struct rpc_server {
 	uint32_t n_free_requests;
 	const struct rpc_handler *by_op[OPS_MAX];
 	struct log_peer logged[LOG_PEERS];
+	struct rpc_net_totals ended; /* of the connections that have */
 };
 
 #define SERVER_CONN_MAGIC 0x52504350u

@@ -1,10 +1,12 @@
 /* What `leat status` shows, as JSON. */
 #include <jansson.h>
+#include <stdlib.h>
 
 #include "common/rt/loop.h"
 #include "mds/op.h"
 
 #define LISTED_MAX 64u
+#define NET_SIZE   (48u << 10)
 
 static const char *state_name(uint32_t state)
 {
@@ -96,6 +98,28 @@ static json_t *status_json(struct mds *m)
 		"targets", targets(&m->cluster), "sessions", sessions(&m->sessions));
 }
 
+static void add_net(void *arg, const struct rpc_net *n)
+{
+	net_report_add(arg, NULL, n);
+}
+
+/* The connections to object servers and from clients, as many as NET_SIZE has room for. */
+static json_t *net_json(struct mds *m)
+{
+	char *text = malloc(NET_SIZE);
+	struct net_report r;
+	json_t *j;
+
+	if (text == NULL)
+		return json_null();
+	net_report_begin(&r, text, NET_SIZE, m->transport, 0);
+	oss_net(&m->oss, &r);
+	rpc_server_net(m->server, add_net, &r);
+	j = json_loadb(text, net_report_end(&r), 0, NULL);
+	free(text);
+	return j != NULL ? j : json_null();
+}
+
 int mds_status(struct op *op, const void *vin, void *vout)
 {
 	struct mds_status_rep *out = vout;
@@ -104,8 +128,10 @@ int mds_status(struct op *op, const void *vin, void *vout)
 	char *buf;
 
 	(void)vin;
-	if (j == NULL)
+	if (j == NULL || json_object_set_new(j, "net", net_json(op->m)) < 0) {
+		json_decref(j);
 		return -LE_NOMEM;
+	}
 	len = json_dumpb(j, NULL, 0, JSON_COMPACT);
 	buf = op_alloc(op, len + 1);
 	if (buf != NULL)

@@ -2,7 +2,10 @@
 #include <jansson.h>
 #include <stdlib.h>
 
+#include "common/rpc/net_report.h"
 #include "ossd/ops/op.h"
+
+#define NET_SIZE (48u << 10)
 
 static json_t *space_json(const struct chunk_store *s)
 {
@@ -63,11 +66,33 @@ static json_t *status_json(const struct target *t)
 			 space_json(s), "cache", cache_json(t), "totals", counts_json(t->metrics));
 }
 
+static void add_net(void *arg, const struct rpc_net *n)
+{
+	net_report_add(arg, NULL, n);
+}
+
+/* The clients' connections, as many as NET_SIZE has room for. */
+static json_t *net_json(struct rpc_server *s)
+{
+	char *text = malloc(NET_SIZE);
+	struct net_report r;
+	json_t *j;
+
+	if (!text)
+		return json_null();
+	net_report_begin(&r, text, NET_SIZE, rpc_server_transport(s), 0);
+	rpc_server_net(s, add_net, &r);
+	j = json_loadb(text, net_report_end(&r), 0, NULL);
+	free(text);
+	return j ? j : json_null();
+}
+
 int op_status(struct rpc_req *r, const void *in, void *out)
 {
 	struct oss_status_rep *rep = out;
 	json_t *j = status_json(op_target(r));
-	char *text = j ? json_dumps(j, JSON_COMPACT) : NULL;
+	int no_net = j ? json_object_set_new(j, "net", net_json(r->server)) : -1;
+	char *text = no_net == 0 ? json_dumps(j, JSON_COMPACT) : NULL;
 	size_t len = text ? strlen(text) : 0;
 	void *buf = text ? rpc_req_alloc(r, len) : NULL;
 

@@ -1,0 +1,49 @@
+/* What a client tells about its connections. Runs on the client's loop. */
+#include <stdio.h>
+
+#include "client/client.h"
+#include "common/rpc/net_report.h"
+
+struct adding {
+	struct net_report r;
+	char to[32];
+};
+
+static void add(void *arg, const struct rpc_net *n)
+{
+	struct adding *a = arg;
+
+	net_report_add(&a->r, a->to, n);
+}
+
+static struct target *next_target(struct client *c, struct target *t)
+{
+	struct hmap_node *n = hmap_next(&c->map.targets, t != NULL ? &t->node : NULL);
+
+	return n != NULL ? container_of(n, struct target, node) : NULL;
+}
+
+size_t ll_net(struct client *c, uint32_t from, char *buf, size_t size)
+{
+	struct adding a = {.to = "mds"};
+
+	net_report_begin(&a.r, buf, size, c->transport, from);
+	if (c->mds != NULL)
+		rpc_client_net(c->mds, add, &a);
+	for (struct target *t = next_target(c, NULL); t != NULL; t = next_target(c, t)) {
+		if (t->rpc == NULL)
+			continue;
+		snprintf(a.to, sizeof(a.to), "target %u", t->id);
+		rpc_client_net(t->rpc, add, &a);
+	}
+	return net_report_end(&a.r);
+}
+
+void ll_net_totals(struct client *c, struct rpc_net_totals *totals)
+{
+	if (c->mds != NULL)
+		rpc_client_totals(c->mds, totals);
+	for (struct target *t = next_target(c, NULL); t != NULL; t = next_target(c, t))
+		if (t->rpc != NULL)
+			rpc_client_totals(t->rpc, totals);
+}

@@ -1,0 +1,58 @@
+/*
+ * Connections for people and for /metrics: what rpc_client_net and rpc_server_net tell as JSON, and
+ * the counters of each transport. Plain functions on memory.
+ */
+#ifndef LEAT_RPC_NET_REPORT_H
+#define LEAT_RPC_NET_REPORT_H
+
+#include "common/base/metrics.h"
+#include "common/rpc/rpc.h"
+
+/*
+ * {"transport":{...},"from":F,"total":N,"connections":[{...},...]}: from connection `from` on as
+ * many as fit; a reader who wants the others asks again. Fill with net_report_add from the fn of
+ * rpc_client_net and rpc_server_net.
+ */
+struct net_report {
+	char *buf;
+	size_t size, len;
+	uint32_t from, n, n_listed; /* n: connections seen */
+	bool full;
+};
+void net_report_begin(struct net_report *r, char *buf, size_t size, struct transport *t,
+		      uint32_t from);
+/* to: "mds", "target 3", or, at a server, NULL. */
+void net_report_add(struct net_report *r, const char *to, const struct rpc_net *n);
+/* Returns the length of the text in buf. size must be at least 1024. */
+size_t net_report_end(struct net_report *r);
+
+/* Rows of a program's table of metrics; p is the prefix of the names: "leat_mds". */
+#define NET_METRICS(M, p) \
+	NET_METRICS_OF(M, tcp, p "_net_tcp", "tcp") NET_METRICS_OF(M, verbs, p "_net_verbs", "verbs")
+#define NET_METRICS_OF(M, t, p, w) \
+	M(GAUGE, net_##t##_connections, p "_connections", "connections over " w) \
+	M(COUNTER, net_##t##_connects, p "_connects_total", "connections made over " w) \
+	M(COUNTER, net_##t##_frames_in, p "_frames_in_total", "messages received over " w) \
+	M(COUNTER, net_##t##_frames_out, p "_frames_out_total", "messages sent over " w) \
+	M(COUNTER, net_##t##_bytes_in, p "_bytes_in_total", "bytes of data received over " w) \
+	M(COUNTER, net_##t##_bytes_out, p "_bytes_out_total", "bytes of data sent over " w) \
+	M(COUNTER, net_##t##_copied, p "_copied_bytes_total", "bytes of data copied on the way, " w) \
+	M(COUNTER, net_##t##_stalls, p "_stalls_total", "messages that waited for credits, " w)
+#define NET_METRICS_SET(m, totals) \
+	do { \
+		NET_METRICS_SET_OF(m, tcp, &(totals)->tcp); \
+		NET_METRICS_SET_OF(m, verbs, &(totals)->verbs); \
+	} while (0)
+#define NET_METRICS_SET_OF(m, t, c) \
+	do { \
+		metric_set(&(m)->net_##t##_connections, (c)->connections); \
+		metric_set(&(m)->net_##t##_connects, (c)->connects); \
+		metric_set(&(m)->net_##t##_frames_in, (c)->frames_in); \
+		metric_set(&(m)->net_##t##_frames_out, (c)->frames_out); \
+		metric_set(&(m)->net_##t##_bytes_in, (c)->bulk_in); \
+		metric_set(&(m)->net_##t##_bytes_out, (c)->bulk_out); \
+		metric_set(&(m)->net_##t##_copied, (c)->copied); \
+		metric_set(&(m)->net_##t##_stalls, (c)->stalls); \
+	} while (0)
+
+#endif
