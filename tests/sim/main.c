@@ -20,6 +20,7 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/linear_test.h"
 #include "tests/sim/workload.h"
 
 struct batch {
@@ -269,6 +270,10 @@ static const struct {
 } tests[] = {
 	{"cluster_1000_seeds", test_seeds},
 	{"deterministic", test_deterministic},
+	{"linear_registers", linear_test_registers},
+	{"linear_registers_random", linear_test_registers_random},
+	{"linear_names", linear_test_names},
+	{"linear_names_random", linear_test_names_random},
 	{"finds_mds_no_dedupe", test_finds_mds_no_dedupe},
 	{"finds_mds_early_ack", test_finds_mds_early_ack},
 	{"finds_oss_no_dedupe", test_finds_oss_no_dedupe},

@@ -1,0 +1,68 @@
+/*
+ * Was what the clients saw possible? Two checkers for histories of operations that overlap in time.
+ *
+ * Registers with values that are written once each: by zones (Gibbons and Korach, "Testing shared
+ * memories", SIAM J. Comput. 26, 1997), exact and n log n. Names of a directory: by search for an
+ * order of the operations (Wing and Gong, "Testing and verifying concurrent objects", J. Parallel
+ * Distrib. Comput. 17, 1993, with Lowe's memory of states seen).
+ *
+ * Times are of one clock, all different, from 1 on. An operation without an end (its client has
+ * died, or was told that it is not known) may have happened at any time since it began, or not at
+ * all.
+ */
+#ifndef LEAT_TESTS_SIM_LINEAR_H
+#define LEAT_TESTS_SIM_LINEAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LINEAR_NEVER    UINT64_MAX
+#define LINEAR_WHY_SIZE 400u
+
+/* ---- registers; 0 is what each holds in the beginning ---- */
+struct reg_op {
+	uint32_t reg, client;
+	bool write;
+	uint64_t value; /* read: what came out */
+	uint64_t begin, end;
+};
+
+struct reg_history {
+	struct reg_op *ops;
+	size_t n, room;
+};
+
+/* The operation's number; reads that never end tell nothing. */
+size_t reg_begin(struct reg_history *h, uint32_t reg, uint32_t client, uint64_t write_value,
+		 uint64_t at);
+void reg_end(struct reg_history *h, size_t op, uint64_t value, uint64_t at);
+/* False: impossible, and why. Sorts the history. */
+bool reg_check(struct reg_history *h, char why[LINEAR_WHY_SIZE]);
+void reg_free(struct reg_history *h);
+
+/* ---- names; all are absent in the beginning ---- */
+#define LINEAR_NAMES    4u
+enum name_kind { NAME_CREATE, NAME_UNLINK, NAME_LOOKUP, NAME_RENAME };
+
+struct name_op {
+	enum name_kind kind;
+	uint32_t client;
+	uint32_t a, b;  /* which names; b: rename's target */
+	uint32_t tag;   /* create: whom; lookup: who was found, 0: nobody */
+	bool ok;        /* create: was not there; unlink, rename: was there */
+	uint64_t begin, end;
+};
+
+struct name_history {
+	struct name_op *ops;
+	size_t n, room;
+};
+
+size_t name_begin(struct name_history *h, const struct name_op *op, uint64_t at);
+void name_end(struct name_history *h, size_t op, bool ok, uint32_t tag, uint64_t at);
+/* False: impossible, or (said so) not decided within the bound of the search. */
+bool name_check(const struct name_history *h, char why[LINEAR_WHY_SIZE]);
+void name_free(struct name_history *h);
+
+#endif

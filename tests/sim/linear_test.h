@@ -1,0 +1,10 @@
+/* Tests of the checkers themselves, run by name like the others: 0 is good. */
+#ifndef LEAT_TESTS_SIM_LINEAR_TEST_H
+#define LEAT_TESTS_SIM_LINEAR_TEST_H
+
+int linear_test_registers(void);
+int linear_test_registers_random(void);
+int linear_test_names(void);
+int linear_test_names_random(void);
+
+#endif
