@@ -27,7 +27,7 @@ struct plan {
 };
 
 struct counters {
-	uint64_t ops, server_crashes, client_crashes, partitions, retried;
+	uint64_t ops, shared_ops, server_crashes, client_crashes, partitions, retried;
 	uint64_t events, virtual_ms;
 };
 
@@ -49,6 +49,9 @@ struct cluster {
 	struct node mds, ossd[N_OSSD];
 	struct node client[CLIENTS_MAX + 1]; /* the last one verifies */
 	void (*client_main)(struct cluster *c, uint32_t index, struct client *client);
+	/* Where clients meet: one per number of replicas. Set by the workload. */
+	struct ino shared_dir[3];
+	uint32_t n_shared_dirs;
 	bool faults_on;
 	bool failed;
 	char failure[512];

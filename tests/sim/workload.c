@@ -9,6 +9,7 @@
 
 #include "common/base/hmap.h"
 #include "common/base/log.h"
+#include "tests/sim/shared.h"
 
 #define FILES       6
 #define DIRS        4
@@ -41,6 +42,7 @@ struct workload {
 	struct mclient client[CLIENTS_MAX];
 	uint32_t winners[RACES], unsure[RACES];
 	uint64_t used_at_start;
+	struct shared *shared;
 	bool verified;
 };
 
@@ -499,6 +501,18 @@ static void append_record(struct run *r)
 	ll_release(file);
 }
 
+/* ---- shared: every order must be possible ---- */
+
+static void use_shared_data(struct run *r)
+{
+	shared_data(r->w->shared, r->index);
+}
+
+static void use_shared_names(struct run *r)
+{
+	shared_names(r->w->shared, r->index);
+}
+
 /* ---- a client's life ---- */
 
 static void make_home(struct run *r)
@@ -604,6 +618,7 @@ static void one_op(struct run *r)
 		use_file,    use_file,  use_file,      use_file,      rename_file,
 		unlink_file, link_file, use_symlink,   use_subdir,    list_dir,
 		use_xattr,   race,      append_record, append_record,
+		use_shared_data, use_shared_data, use_shared_data, use_shared_names,
 	};
 	uint64_t i = rnd(r, ARRAY_SIZE(ops) + 1);
 
@@ -716,6 +731,7 @@ static void verify(struct run *r)
 		list_dir(r);
 		remove_home(r);
 	}
+	shared_verify(r->w->shared, CLIENTS_MAX);
 	verify_races(r);
 	verify_log(r);
 	verify_space(r);
@@ -727,6 +743,9 @@ void workload_client(struct cluster *c, uint32_t index, struct client *client)
 	struct workload *w = workload_now;
 	struct run r = {.c = c, .w = w, .client = client, .index = index};
 
+	c->shared_dir[0] = LEAT_ROOT_INO;
+	c->n_shared_dirs = 1;
+	shared_client_start(w->shared, index, client);
 	if (index == CLIENTS_MAX) {
 		verify(&r);
 		return;
@@ -745,6 +764,7 @@ void workload_client(struct cluster *c, uint32_t index, struct client *client)
 		r.m->ops_left--;
 		one_op(&r);
 	}
+	shared_client_end(w->shared, index);
 	/* A crash after this must not leave anything open. */
 	c->client[index].running = false;
 	client_destroy(client);
@@ -783,6 +803,7 @@ struct workload *workload_create(struct cluster *c)
 				return NULL;
 		}
 	}
+	w->shared = shared_create(c);
 	c->client_main = workload_client;
-	return w;
+	return w->shared != NULL ? w : NULL;
 }

@@ -1,0 +1,382 @@
+/* See shared.h. */
+#include "tests/sim/shared.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/hmap.h"
+#include "common/base/log.h"
+#include "tests/sim/linear.h"
+
+/*
+ * A cell is the least that is written: several make a block (16 KiB), so that most writes are
+ * fragments, some whole blocks, and some go over the border of two chunks (64 KiB), where they are
+ * two requests.
+ */
+#define FILES      3u
+#define CELL       4096u
+#define CELLS      40u
+#define CELLS_AT_ONCE 9u
+#define FILE_SIZE  ((uint64_t)CELL * CELLS)
+#define WIDTH      4u /* operations of one client at once */
+/* Registers: the cells of all files, and one attribute. */
+#define REG_ATTR   (FILES * CELLS)
+
+struct shared_client {
+	struct client *client;
+	struct ll_file *file[FILES];
+	struct ino attr_ino, names_ino;
+};
+
+struct shared {
+	struct cluster *c;
+	uint64_t tick, value;
+	uint32_t tag;
+	struct reg_history regs;
+	struct name_history names;
+	struct shared_client client[CLIENTS_MAX + 1];
+};
+
+static const struct cred root = {.uid = 0, .gid = 0, .flags = CRED_CHECKED};
+
+static uint64_t rnd(struct shared *s, uint64_t n)
+{
+	return sim_random_below(s->c->sim, n);
+}
+
+static bool expect(struct shared *s, const char *what, int64_t status, int64_t want)
+{
+	if (status == want || s->c->failed)
+		return !s->c->failed;
+	cluster_fail(s->c, "shared %s: %s (%lld), expected %lld", what,
+		     status < 0 ? status_name((int)status) : "ok", (long long)status,
+		     (long long)want);
+	return false;
+}
+
+static struct bytes name_of(char buf[24], const char *prefix, uint32_t i)
+{
+	snprintf(buf, 24, "%s%u", prefix, i);
+	return bytes_str(buf);
+}
+
+/* ---- cells: every word tells the value and where it belongs ---- */
+
+static void cell_fill(uint8_t *cell, uint64_t value)
+{
+	memcpy(cell, &value, 8);
+	for (uint32_t i = 8; i < CELL; i += 8) {
+		uint64_t word = hash_u64_2(value, i);
+		memcpy(cell + i, &word, 8);
+	}
+}
+
+static bool cell_value(const uint8_t *cell, uint64_t *ret_value)
+{
+	uint64_t value, word;
+
+	memcpy(&value, cell, 8);
+	for (uint32_t i = 8; i < CELL; i += 8) {
+		memcpy(&word, cell + i, 8);
+		if (word != (value == 0 ? 0 : hash_u64_2(value, i)))
+			return false;
+	}
+	*ret_value = value;
+	return true;
+}
+
+/* ---- opening ---- */
+
+static void open_file(struct shared *s, uint32_t index, uint32_t i)
+{
+	struct shared_client *sc = &s->client[index];
+	struct attr a, set = {.size = FILE_SIZE};
+	char name[24];
+	int status;
+
+	if (sc->file[i] != NULL)
+		return;
+	status = ll_create(sc->client, &root, s->c->shared_dir[i % s->c->n_shared_dirs],
+			   name_of(name, "shared", i), 0644, O_RDWR | O_CREAT | O_DIRECT,
+			   &sc->file[i], &a);
+	if (!expect(s, "open", status, 0))
+		return;
+	/* Whoever sees it short makes it long; nobody makes it short. */
+	if (a.size < FILE_SIZE)
+		expect(s, "set size",
+		       ll_setattr(sc->client, &root, a.ino, sc->file[i], SET_SIZE, &set, &a), 0);
+}
+
+static void make(struct shared *s, struct client *client, const char *name, uint32_t mode,
+		 struct ino *ret_ino)
+{
+	struct ino parent = s->c->shared_dir[0];
+	struct attr a;
+	int status = S_ISDIR(mode)
+			     ? ll_mkdir(client, &root, parent, bytes_str(name), 0755, &a)
+			     : ll_mknod(client, &root, parent, bytes_str(name), mode, 0, &a);
+
+	if (status == -LE_EXIST)
+		status = ll_lookup(client, &root, parent, bytes_str(name), &a);
+	if (expect(s, name, status, 0))
+		*ret_ino = a.ino;
+}
+
+void shared_client_start(struct shared *s, uint32_t index, struct client *client)
+{
+	struct shared_client *sc = &s->client[index];
+
+	*sc = (struct shared_client){.client = client};
+	make(s, client, "shared_attr", S_IFREG | 0644, &sc->attr_ino);
+	make(s, client, "shared_names", S_IFDIR, &sc->names_ino);
+}
+
+void shared_client_end(struct shared *s, uint32_t index)
+{
+	struct shared_client *sc = &s->client[index];
+
+	for (uint32_t i = 0; i < FILES; i++) {
+		if (sc->file[i] != NULL)
+			ll_release(sc->file[i]);
+		sc->file[i] = NULL;
+	}
+}
+
+/* ---- reading and writing cells ---- */
+
+struct transfer {
+	struct shared *s;
+	uint32_t index, file, first, n;
+	bool write;
+	uint8_t *buf;
+	size_t op[CELLS];
+	int64_t done;
+};
+
+static void transfer_begin(struct transfer *t)
+{
+	struct shared *s = t->s;
+
+	for (uint32_t i = 0; i < t->n; i++) {
+		uint32_t reg = t->file * CELLS + t->first + i;
+		uint64_t value = t->write ? ++s->value : 0;
+
+		if (t->write)
+			cell_fill(t->buf + (size_t)i * CELL, value);
+		t->op[i] = reg_begin(&s->regs, reg, t->index, value, ++s->tick);
+	}
+	log_debug("%llu us: client %u %s cells %u..%u of shared%u, tick %llu, values to %llu",
+		  (unsigned long long)sim_now_us(s->c->sim), t->index,
+		  t->write ? "writes" : "reads", t->first, t->first + t->n - 1, t->file,
+		  (unsigned long long)s->tick, (unsigned long long)s->value);
+}
+
+static void transfer_end(struct transfer *t)
+{
+	struct shared *s = t->s;
+
+	if (!expect(s, t->write ? "write" : "read", t->done, (int64_t)t->n * CELL))
+		return;
+	for (uint32_t i = 0; i < t->n; i++) {
+		uint64_t value = 0;
+
+		if (!t->write && !cell_value(t->buf + (size_t)i * CELL, &value)) {
+			cluster_fail(s->c, "client %u reads cell %u of shared%u: torn", t->index,
+				     t->first + i, t->file);
+			return;
+		}
+		reg_end(&s->regs, t->op[i], value, ++s->tick);
+		if (!t->write)
+			log_debug("client %u read %llu from cell %u of shared%u, tick %llu",
+				  t->index, (unsigned long long)value, t->first + i, t->file,
+				  (unsigned long long)s->tick);
+	}
+}
+
+static void transfer(void *arg)
+{
+	struct transfer *t = arg;
+	struct shared *s = t->s;
+	struct ll_file *file = s->client[t->index].file[t->file];
+	uint64_t len = (uint64_t)t->n * CELL, off = (uint64_t)t->first * CELL;
+
+	t->buf = malloc(len);
+	if (t->buf == NULL)
+		return;
+	if (rnd(s, 2))
+		fiber_sleep_us(rnd(s, 2000));
+	transfer_begin(t);
+	t->done = t->write ? ll_pwrite(file, t->buf, len, off) : ll_pread(file, t->buf, len, off);
+	transfer_end(t);
+	free(t->buf);
+}
+
+static void use_attr(struct shared *s, uint32_t index)
+{
+	struct shared_client *sc = &s->client[index];
+	struct attr a, set = {.uid = 0};
+	bool write = rnd(s, 2);
+	size_t op;
+
+	if (write)
+		set.uid = (uint32_t)++s->value;
+	op = reg_begin(&s->regs, REG_ATTR, index, set.uid, ++s->tick);
+	if (write)
+		expect(s, "set owner",
+		       ll_setattr(sc->client, &root, sc->attr_ino, NULL, SET_UID, &set, &a), 0);
+	else
+		expect(s, "look at owner",
+		       ll_lookup(sc->client, &root, s->c->shared_dir[0], bytes_str("shared_attr"),
+				 &a),
+		       0);
+	if (!s->c->failed)
+		reg_end(&s->regs, op, a.uid, ++s->tick);
+}
+
+void shared_data(struct shared *s, uint32_t index)
+{
+	struct transfer t[WIDTH];
+	uint32_t n = 1 + (uint32_t)rnd(s, WIDTH), file = (uint32_t)rnd(s, FILES);
+	/* Often all at the same place. */
+	uint32_t near = (uint32_t)rnd(s, CELLS), span = rnd(s, 2) ? 4 : CELLS;
+
+	if (rnd(s, 8) == 0) {
+		use_attr(s, index);
+		return;
+	}
+	open_file(s, index, file);
+	if (s->c->failed)
+		return;
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t first = (near + (uint32_t)rnd(s, span)) % CELLS;
+		uint32_t len = 1 + (uint32_t)rnd(s, rnd(s, 2) ? 3 : CELLS_AT_ONCE);
+
+		t[i] = (struct transfer){
+			.s = s,
+			.index = index,
+			.file = file,
+			.first = first,
+			.n = len < CELLS - first ? len : CELLS - first,
+			.write = rnd(s, 5) < 3,
+		};
+	}
+	fiber_parallel("transfer", transfer, t, sizeof(t[0]), n, n);
+}
+
+/* ---- names ---- */
+
+static int name_run(struct shared *s, uint32_t index, const struct name_op *op, uint32_t *ret_tag)
+{
+	struct shared_client *sc = &s->client[index];
+	struct cred who = {.uid = op->tag, .flags = CRED_CHECKED};
+	char a[24], b[24];
+	struct bytes from = name_of(a, "n", op->a), to = name_of(b, "n", op->b);
+	struct ll_file *file;
+	struct attr attr = {.uid = 0};
+	int status = 0;
+
+	switch (op->kind) {
+	case NAME_CREATE:
+		status = ll_create(sc->client, &who, sc->names_ino, from, 0644,
+				   O_RDWR | O_CREAT | O_EXCL, &file, &attr);
+		if (status == 0)
+			ll_release(file);
+		return status;
+	case NAME_UNLINK:
+		return ll_unlink(sc->client, &root, sc->names_ino, from);
+	case NAME_RENAME:
+		return ll_rename(sc->client, &root, sc->names_ino, from, sc->names_ino, to, 0);
+	case NAME_LOOKUP:
+		status = ll_lookup(sc->client, &root, sc->names_ino, from, &attr);
+		*ret_tag = status == 0 ? attr.uid : 0;
+		return status;
+	}
+	return status;
+}
+
+static void name_op(struct shared *s, uint32_t index, enum name_kind kind, uint32_t a)
+{
+	struct name_op op = {.kind = kind, .client = index, .a = a};
+	uint32_t tag = 0;
+	size_t at;
+	int status;
+
+	if (kind == NAME_RENAME)
+		op.b = (a + 1 + (uint32_t)rnd(s, LINEAR_NAMES - 1)) % LINEAR_NAMES;
+	if (kind == NAME_CREATE)
+		op.tag = ++s->tag;
+	at = name_begin(&s->names, &op, ++s->tick);
+	status = name_run(s, index, &op, &tag);
+	if (status != 0)
+		expect(s, "name", status, kind == NAME_CREATE ? -LE_EXIST : -LE_NOENT);
+	if (!s->c->failed)
+		name_end(&s->names, at, status == 0, tag, ++s->tick);
+	log_debug("%llu us: client %u name op %d of n%u n%u tag %u: %s, tag %u",
+		  (unsigned long long)sim_now_us(s->c->sim), index, kind, op.a, op.b, op.tag,
+		  status_name(status), tag);
+}
+
+void shared_names(struct shared *s, uint32_t index)
+{
+	for (uint64_t n = 1 + rnd(s, 4); n > 0 && !s->c->failed; n--)
+		name_op(s, index, (enum name_kind)rnd(s, 4), (uint32_t)rnd(s, LINEAR_NAMES));
+}
+
+/* ---- the end ---- */
+
+static void read_all(struct shared *s, uint32_t index)
+{
+	for (uint32_t i = 0; i < FILES && !s->c->failed; i++) {
+		struct transfer t = {.s = s, .index = index, .file = i, .n = CELLS};
+
+		open_file(s, index, i);
+		if (!s->c->failed)
+			transfer(&t);
+	}
+	for (uint32_t i = 0; i < LINEAR_NAMES && !s->c->failed; i++)
+		name_op(s, index, NAME_LOOKUP, i);
+}
+
+static void remove_all(struct shared *s, uint32_t index)
+{
+	struct shared_client *sc = &s->client[index];
+	struct ino *dir = s->c->shared_dir;
+	char name[24];
+
+	shared_client_end(s, index);
+	for (uint32_t i = 0; i < FILES; i++)
+		expect(s, "remove",
+		       ll_unlink(sc->client, &root, dir[i % s->c->n_shared_dirs],
+				 name_of(name, "shared", i)),
+		       0);
+	for (uint32_t i = 0; i < LINEAR_NAMES; i++)
+		(void)!ll_unlink(sc->client, &root, sc->names_ino, name_of(name, "n", i));
+	expect(s, "remove names", ll_rmdir(sc->client, &root, dir[0], bytes_str("shared_names")),
+	       0);
+	expect(s, "remove attr", ll_unlink(sc->client, &root, dir[0], bytes_str("shared_attr")),
+	       0);
+}
+
+void shared_verify(struct shared *s, uint32_t index)
+{
+	char why[LINEAR_WHY_SIZE];
+
+	read_all(s, index);
+	s->c->count.shared_ops += s->regs.n + s->names.n;
+	if (!s->c->failed && !reg_check(&s->regs, why))
+		cluster_fail(s->c, "not linearizable: %s", why);
+	if (!s->c->failed && !name_check(&s->names, why))
+		cluster_fail(s->c, "names not linearizable: %s", why);
+	if (!s->c->failed)
+		remove_all(s, index);
+}
+
+struct shared *shared_create(struct cluster *c)
+{
+	struct shared *s = calloc(1, sizeof(*s));
+
+	if (s != NULL)
+		s->c = c;
+	return s;
+}

@@ -1,0 +1,26 @@
+/*
+ * What all clients do to the same files and names at once, with every begin and end recorded, so
+ * that linear.h can say whether it was possible: reads and writes of cells in shared files, direct
+ * and several at a time; names created, removed, renamed and looked up; one attribute.
+ *
+ * All values ever written are different. Nothing here assumes who wins.
+ */
+#ifndef LEAT_TESTS_SIM_SHARED_H
+#define LEAT_TESTS_SIM_SHARED_H
+
+#include "tests/sim/cluster.h"
+
+struct shared;
+
+struct shared *shared_create(struct cluster *c);
+/* A client process has begun: what its predecessor had open is gone. In its first fiber. */
+void shared_client_start(struct shared *s, uint32_t index, struct client *client);
+/* One operation or a few at once. */
+void shared_data(struct shared *s, uint32_t index);
+void shared_names(struct shared *s, uint32_t index);
+/* Closes what is open. */
+void shared_client_end(struct shared *s, uint32_t index);
+/* By the last client: looks at everything once more, checks the histories, removes all. */
+void shared_verify(struct shared *s, uint32_t index);
+
+#endif
