@@ -382,10 +382,11 @@ static void make_list(struct search *s)
 
 	ASSERT(begin != NULL || h->n == 0);
 	for (size_t i = 0; i < h->n; i++) {
-		s->events[n++] = (struct event){h->ops[i].begin, (uint32_t)i, true, NULL, NULL, NULL};
-		if (h->ops[i].end != LINEAR_NEVER) {
-			s->events[n++] =
-				(struct event){h->ops[i].end, (uint32_t)i, false, NULL, NULL, NULL};
+		const struct name_op *op = &h->ops[i];
+
+		s->events[n++] = (struct event){.at = op->begin, .op = (uint32_t)i, .is_begin = true};
+		if (op->end != LINEAR_NEVER) {
+			s->events[n++] = (struct event){.at = op->end, .op = (uint32_t)i};
 			s->n_left++;
 		}
 	}
