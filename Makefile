@@ -145,6 +145,11 @@ unit-bin: $(unit_bin)
 fault-bin: $(fault_bin) $(fault_tool) $(powerfs) $(programs)
 fuzz-bin: $(fuzz_bin)
 sim-bin: $(sim_bin)
+
+SEEDS    ?= 1..1000
+REPLICAS ?= 3
+sim: $(sim_bin) ## simulate seeds: make sim SEEDS=1..5000 REPLICAS=3 (1: single copies only)
+	$(Q)$(sim_bin) run --seeds $(SEEDS) --replicas $(REPLICAS) --jobs $(or $(JOBS),$(shell nproc))
 lib: $(libcommon) $(libmds) $(libossd) $(libleat) $(shared)
 
 deps: ## install what building and testing need
@@ -333,8 +338,8 @@ $(foreach f,$(fuzz_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir
 # affair, so each server becomes one object that shows nothing but its entry points (server.h).
 mds_entry  := mds_start mds_stop mds_addrs mds_format mds_check mds_metrics_of mds_param_table n_mds_params
 ossd_entry := ossd_start ossd_stop ossd_addrs ossd_format ossd_check ossd_ready ossd_failed \
-              ossd_param_table n_ossd_params
-$(BUILD)/%-whole.o: $(BUILD)/lib%.a
+              ossd_param_table n_ossd_params chunk_row_decode chunk_record_summary
+$(BUILD)/%-whole.o: $(BUILD)/lib%.a Makefile
 	$(call say,MERGE)
 	$(Q)$(LD) -r --whole-archive $< -o $@.tmp
 	$(Q)objcopy $(addprefix --keep-global-symbol=,$($*_entry)) $@.tmp $@ && rm $@.tmp
@@ -346,5 +351,5 @@ ifneq ($(filter-out $(passive),$(goals)),)
 -include $(patsubst %.o,%.d,$(call obj,$(sources)))
 endif
 
-.PHONY: all programs tests unit-bin fault-bin fuzz-bin sim-bin helper-bin lib deps help clean distclean format \
+.PHONY: all programs tests unit-bin fault-bin fuzz-bin sim-bin sim helper-bin lib deps help clean distclean format \
         check check-long bench demo fuzz install $(addprefix check-,$(suites))

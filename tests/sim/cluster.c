@@ -7,6 +7,8 @@
 
 #include "common/base/log.h"
 #include "common/kv/kv.h"
+#include "tests/sim/peek.h"
+#include "tests/sim/stores.h"
 
 static const struct transport_sim_options calm = {.delay_us_max = 300};
 
@@ -141,6 +143,24 @@ static bool servers_up(void *arg)
 	return true;
 }
 
+/* Files can have as many copies as the plan says. */
+static bool classes_made(void *arg)
+{
+	struct cluster *c = arg;
+
+	for (uint32_t k = 1; k <= c->plan.replicas; k++)
+		if (!c->mds.running || !peek_has_class(c->mds.mds, k))
+			return false;
+	return true;
+}
+
+static bool chains_whole(void *arg)
+{
+	struct cluster *c = arg;
+
+	return c->mds.running && c->mds.mds != NULL && peek_all_sync(c->mds.mds);
+}
+
 int cluster_start(struct cluster *c, const struct plan *plan)
 {
 	struct sim_options so = {.kv_open = kv_sim_open};
@@ -163,6 +183,8 @@ int cluster_start(struct cluster *c, const struct plan *plan)
 		node_init(c, &c->client[i], name);
 	}
 	cluster_run(c, servers_up, c, 60);
+	if (!c->failed)
+		cluster_run(c, classes_made, c, 60);
 	return c->failed ? -LE_IO : 0;
 }
 
@@ -210,17 +232,43 @@ static void restart_node(void *arg)
 		node_start(n);
 }
 
-static void crash_server(struct cluster *c)
+/* With copies some stay away so long that others take their place. */
+static uint64_t away_us(struct cluster *c)
 {
-	uint64_t i = sim_random_below(c->sim, N_OSSD + 1);
-	struct node *n = i == N_OSSD ? &c->mds : &c->ossd[i];
+	bool longer = c->plan.replicas > 1 && sim_random_below(c->sim, 4) == 0;
+
+	return 1 + sim_random_below(c->sim, longer ? 12000000 : 3000000);
+}
+
+static void crash_one(struct node *n, uint64_t for_us)
+{
+	struct cluster *c = n->cluster;
 
 	if (!n->running)
 		return;
 	c->count.server_crashes++;
 	cluster_crash(n);
-	if (sim_after(c->sim, 1 + sim_random_below(c->sim, 3000000), NULL, restart_node, n) < 0)
+	if (sim_after(c->sim, for_us, NULL, restart_node, n) < 0)
 		cluster_fail(c, "no memory");
+}
+
+static void crash_server(struct cluster *c)
+{
+	uint64_t i = sim_random_below(c->sim, N_OSSD + 1);
+
+	crash_one(i == N_OSSD ? &c->mds : &c->ossd[i], away_us(c));
+}
+
+/* Everybody at once, or every object server. */
+static void cut_power(struct cluster *c)
+{
+	bool mds_too = sim_random_below(c->sim, 2);
+
+	c->count.power_cuts++;
+	for (int i = 0; i < N_OSSD; i++)
+		crash_one(&c->ossd[i], away_us(c));
+	if (mds_too)
+		crash_one(&c->mds, away_us(c));
 }
 
 struct cut {
@@ -236,25 +284,49 @@ static void heal_cut(void *arg)
 	free(cut);
 }
 
-static void cut_network(struct cluster *c)
+/* Servers first. */
+static struct node *node_at(struct cluster *c, uint64_t i)
+{
+	if (i < N_OSSD)
+		return &c->ossd[i];
+	return i == N_OSSD ? &c->mds : &c->client[i - N_OSSD - 1];
+}
+
+static void cut_pair(struct cluster *c, const struct node *a, const struct node *b, uint64_t for_us)
 {
 	struct cut *cut = malloc(sizeof(*cut));
-	uint64_t i = sim_random_below(c->sim, N_OSSD + 1);
-	uint64_t j = sim_random_below(c->sim, c->plan.n_clients + 1);
 
-	if (!cut)
+	if (cut == NULL)
 		return;
-	cut->cluster = c;
-	cut->a = i == N_OSSD ? c->mds.name : c->ossd[i].name;
-	cut->b = j == c->plan.n_clients ? c->mds.name : c->client[j].name;
-	if (cut->a == cut->b) {
-		free(cut);
-		return;
-	}
-	c->count.partitions++;
+	*cut = (struct cut){c, a->name, b->name};
 	transport_sim_partition(c->transport, cut->a, cut->b, true);
-	if (sim_after(c->sim, 1 + sim_random_below(c->sim, 5000000), NULL, heal_cut, cut) < 0)
+	if (sim_after(c->sim, for_us, NULL, heal_cut, cut) < 0)
 		cluster_fail(c, "no memory");
+}
+
+static void cut_network(struct cluster *c)
+{
+	/* Object servers have nothing to say to each other without copies. */
+	uint64_t first = c->plan.replicas > 1 ? 0 : N_OSSD;
+	uint64_t i = sim_random_below(c->sim, N_OSSD + 1);
+	uint64_t j = first + sim_random_below(c->sim, N_OSSD + 1 + c->plan.n_clients - first);
+
+	if (i == j)
+		return;
+	c->count.partitions++;
+	cut_pair(c, node_at(c, i), node_at(c, j), 1 + sim_random_below(c->sim, 5000000));
+}
+
+/* A server that nobody hears and that hears nobody, as one that stands still. */
+static void isolate(struct cluster *c)
+{
+	uint64_t i = sim_random_below(c->sim, N_OSSD + 1);
+	uint64_t for_us = 1 + sim_random_below(c->sim, 8000000);
+
+	c->count.isolations++;
+	for (uint64_t j = 0; j < N_OSSD + 1 + c->plan.n_clients; j++)
+		if (j != i)
+			cut_pair(c, node_at(c, i), node_at(c, j), for_us);
 }
 
 static void crash_client(struct cluster *c)
@@ -266,6 +338,14 @@ static void crash_client(struct cluster *c)
 	c->count.client_crashes++;
 	cluster_crash(n);
 	cluster_start_client(c, (uint32_t)(n - c->client));
+}
+
+static void draw_rare_fault(struct cluster *c)
+{
+	if (sim_random_below(c->sim, 3) == 0 && c->plan.crash_servers)
+		cut_power(c);
+	else if (c->plan.cut_network)
+		isolate(c);
 }
 
 static void draw_fault(void *arg)
@@ -281,6 +361,8 @@ static void draw_fault(void *arg)
 		cut_network(c);
 	else if (kind == 8 && c->plan.crash_clients)
 		crash_client(c);
+	else if (kind == 9 && c->plan.replicas > 1)
+		draw_rare_fault(c);
 	if (sim_after(c->sim, 1 + sim_random_below(c->sim, 1500000), NULL, draw_fault, c) < 0)
 		cluster_fail(c, "no memory");
 }
@@ -311,14 +393,16 @@ void cluster_heal(struct cluster *c)
 	c->faults_on = false;
 	transport_sim_set_options(c->transport, &calm);
 	for (int i = 0; i <= N_OSSD; i++) {
-		struct node *a = i == N_OSSD ? &c->mds : &c->ossd[i];
-		transport_sim_partition(c->transport, a->name, c->mds.name, false);
-		for (uint32_t j = 0; j < c->plan.n_clients; j++)
-			transport_sim_partition(c->transport, a->name, c->client[j].name, false);
+		struct node *a = node_at(c, (uint64_t)i);
+
+		for (uint64_t j = 0; j < N_OSSD + 1 + c->plan.n_clients; j++)
+			transport_sim_partition(c->transport, a->name, node_at(c, j)->name, false);
 		if (!a->want_up)
 			node_start(a);
 	}
 	cluster_run(c, servers_up, c, 120);
+	if (!c->failed && c->plan.replicas > 1)
+		cluster_run(c, chains_whole, c, 300);
 }
 
 struct until {
@@ -374,6 +458,10 @@ static void check_main(struct loop *loop, void *arg)
 		cluster_fail(c, "check of %s finds %llu problems: %.300s", n->name,
 			     (unsigned long long)problems, text);
 	free(text);
+	if (n != &c->mds && c->stores != NULL)
+		status = stores_read(c->stores, (uint32_t)(n - c->ossd), loop_env(loop));
+	if (status < 0)
+		cluster_fail(c, "index of %s: %s", n->name, status_name(status));
 	n->running = true;
 }
 
@@ -398,6 +486,39 @@ void cluster_check_stores(struct cluster *c)
 			cluster_fail(c, "cannot start the check of %s", n->name);
 	}
 	cluster_run(c, all_checked, c, 600);
+}
+
+static bool never(void *arg)
+{
+	(void)arg;
+	return false;
+}
+
+void cluster_compare_stores(struct cluster *c)
+{
+	int status;
+
+	/* What was told to nobody may still be under way: rows behind, notices. */
+	status = sim_run(c->sim, never, NULL, sim_now_us(c->sim) + 3000000);
+	if (status != -LE_TIMEDOUT)
+		cluster_fail(c, "nothing happens any more");
+	cluster_run(c, chains_whole, c, 60);
+	if (c->failed)
+		return;
+	c->stores = stores_create(c);
+	if (c->stores == NULL)
+		return;
+	stores_note_chains(c->stores);
+	cluster_check_stores(c);
+	if (!c->failed)
+		stores_compare(c->stores);
+	stores_destroy(c->stores);
+	c->stores = NULL;
+	for (int i = 0; i <= N_OSSD && !c->failed; i++) {
+		cluster_crash(node_at(c, (uint64_t)i));
+		node_start(node_at(c, (uint64_t)i));
+	}
+	cluster_run(c, servers_up, c, 120);
 }
 
 /* ---- for people: what is still on the disks when it should not be ---- */

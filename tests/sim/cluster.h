@@ -22,12 +22,15 @@ struct plan {
 	uint32_t n_clients;
 	uint32_t n_ops; /* per client */
 	bool crash_servers, crash_clients, cut_network, damage_frames;
+	uint32_t replicas; /* directories have 1 to so many copies, mixed; 1: as it was without chains */
 	bool late_copies; /* many frames come twice, the second time much later */
 	bool verbose;
 };
 
+struct stores;
+
 struct counters {
-	uint64_t ops, shared_ops, server_crashes, client_crashes, partitions, retried;
+	uint64_t ops, shared_ops, server_crashes, power_cuts, client_crashes, partitions, isolations;
 	uint64_t events, virtual_ms;
 };
 
@@ -52,6 +55,7 @@ struct cluster {
 	/* Where clients meet: one per number of replicas. Set by the workload. */
 	struct ino shared_dir[3];
 	uint32_t n_shared_dirs;
+	struct stores *stores; /* while what they hold is being read */
 	bool faults_on;
 	bool failed;
 	char failure[512];
@@ -65,8 +69,10 @@ void cluster_start_client(struct cluster *c, uint32_t index);
 void cluster_crash(struct node *n);
 /* Begins to draw faults. */
 void cluster_start_faults(struct cluster *c);
-/* Ends faults, heals the network, brings every server up again. */
+/* Ends faults, heals the network, brings every server up again; waits until every chain is whole. */
 void cluster_heal(struct cluster *c);
+/* Crashes all servers, runs the offline checks, compares the members of chains, starts them again. */
+void cluster_compare_stores(struct cluster *c);
 /* Steps until the predicate holds; fails the run after limit_s virtual seconds. */
 void cluster_run(struct cluster *c, bool (*until)(void *arg), void *arg, uint64_t limit_s);
 /* Crashes all servers and runs the offline checks on what their disks hold. */

@@ -19,23 +19,68 @@
 
 #include "common/base/fault.h"
 #include "common/base/log.h"
+#include "common/base/moves.h"
 #include "tests/sim/cluster.h"
 #include "tests/sim/linear_test.h"
 #include "tests/sim/workload.h"
 
 struct batch {
 	uint64_t first, last;
-	uint32_t n_ops, n_clients, jobs;
+	uint32_t n_ops, n_clients, jobs, replicas;
 	bool verbose, stop_at_failure;
 	const char *plant;
 };
 
+#define MOVES_MAX 512u
+
 /* In shared memory: what the children found. */
 struct totals {
 	_Atomic uint64_t runs, failures, first_failure;
-	_Atomic uint64_t ops, server_crashes, client_crashes, partitions, events, virtual_ms;
+	_Atomic uint64_t ops, shared_ops, server_crashes, power_cuts, client_crashes, partitions,
+		isolations, events, virtual_ms;
+	_Atomic uint64_t moves[MOVES_MAX]; /* in the order of move_tables_each */
 	char message[512];
 };
+
+/* ---- which moves of the tables of phases (common/base/moves.h) were made ---- */
+
+struct coverage {
+	struct totals *totals;
+	uint32_t n, n_taken;
+	char never[2000];
+};
+
+static void add_move(void *arg, const struct move_table *t, int from, int to)
+{
+	struct coverage *v = arg;
+
+	if (v->n < MOVES_MAX)
+		v->totals->moves[v->n++] += move_taken(t, from, to);
+}
+
+static void count_move(void *arg, const struct move_table *t, int from, int to)
+{
+	struct coverage *v = arg;
+	size_t len = strlen(v->never);
+
+	if (v->n == MOVES_MAX)
+		return;
+	if (v->totals->moves[v->n++] > 0)
+		v->n_taken++;
+	else
+		snprintf(v->never + len, sizeof(v->never) - len, "%s %s: %s -> %s",
+			 len > 0 ? "," : "", t->name, t->states[from], t->states[to]);
+}
+
+static void print_moves(struct totals *t)
+{
+	struct coverage v = {.totals = t};
+
+	move_tables_each(count_move, &v);
+	if (v.n > 0)
+		printf("moves: %u of %u taken; never:%s\n", v.n_taken, v.n,
+		       v.never[0] ? v.never : " none");
+}
 
 static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 {
@@ -48,6 +93,7 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 		.damage_frames = seed % 5 != 0,
 		.crash_clients = seed % 2 != 0,
 		.late_copies = seed % 7 < 3,
+		.replicas = b->replicas,
 		.verbose = b->verbose,
 	};
 	static struct cluster c;
@@ -60,6 +106,8 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 		cluster_run(&c, workload_done, workload_now, 7200);
 		if (!c.failed)
 			cluster_heal(&c);
+		if (!c.failed && plan.replicas > 1)
+			cluster_compare_stores(&c);
 		if (!c.failed) {
 			cluster_start_client(&c, CLIENTS_MAX);
 			cluster_run(&c, workload_verified, workload_now, 3600);
@@ -73,8 +121,12 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 		cluster_dump_chunks(&c);
 		snprintf(c.failure, sizeof(c.failure), "%s", why);
 	}
+	move_tables_each(add_move, &(struct coverage){.totals = t});
 	t->runs++;
 	t->ops += c.count.ops;
+	t->shared_ops += c.count.shared_ops;
+	t->power_cuts += c.count.power_cuts;
+	t->isolations += c.count.isolations;
 	t->server_crashes += c.count.server_crashes;
 	t->client_crashes += c.count.client_crashes;
 	t->partitions += c.count.partitions;
@@ -145,6 +197,21 @@ static void start_seed(uint64_t seed, const struct batch *b, struct totals *t, u
 	}
 }
 
+static void print_totals(struct totals *t, const struct batch *b)
+{
+	double n = t->runs > 0 ? (double)t->runs : 1;
+
+	printf("%llu seeds, %llu failed; per seed: %.1f operations, %.1f shared ones, %.1f server "
+	       "crashes, %.2f power cuts, %.1f client crashes, %.1f partitions, %.2f isolations, "
+	       "%.0f events, %.1f virtual s\n",
+	       (unsigned long long)t->runs, (unsigned long long)t->failures, (double)t->ops / n,
+	       (double)t->shared_ops / n, (double)t->server_crashes / n, (double)t->power_cuts / n,
+	       (double)t->client_crashes / n, (double)t->partitions / n, (double)t->isolations / n,
+	       (double)t->events / n, (double)t->virtual_ms / 1000.0 / n);
+	if (b->replicas > 1)
+		print_moves(t);
+}
+
 /* Returns the number of failing seeds. */
 static uint64_t run_batch(const struct batch *b)
 {
@@ -168,21 +235,14 @@ static uint64_t run_batch(const struct batch *b)
 	while (n_running)
 		reap(t, seed_of, pid_of, b->jobs, &n_running);
 	failures = t->failures;
-	printf("%llu seeds, %llu failed; per seed: %.1f operations, %.1f server crashes, %.1f "
-	       "client crashes, "
-	       "%.1f partitions, %.0f events, %.1f virtual s\n",
-	       (unsigned long long)t->runs, (unsigned long long)failures,
-	       (double)t->ops / (double)t->runs, (double)t->server_crashes / (double)t->runs,
-	       (double)t->client_crashes / (double)t->runs, (double)t->partitions / (double)t->runs,
-	       (double)t->events / (double)t->runs,
-	       (double)t->virtual_ms / 1000.0 / (double)t->runs);
+	print_totals(t, b);
 	munmap(t, sizeof(*t));
 	return failures;
 }
 
 static struct batch defaults(void)
 {
-	return (struct batch){.first = 1, .last = 1, .n_ops = 40, .n_clients = 2, .jobs = 2};
+	return (struct batch){.first = 1, .last = 1, .n_ops = 40, .n_clients = 2, .jobs = 2, .replicas = 1};
 }
 
 /* ---- the tests that `make check` runs ---- */
@@ -210,6 +270,7 @@ static int test_deterministic(void)
 			struct plan plan = {.seed = 4711,
 					    .n_clients = 2,
 					    .n_ops = 40,
+					    .replicas = 1,
 					    .crash_servers = true,
 					    .cut_network = true,
 					    .damage_frames = true,
@@ -286,6 +347,7 @@ static int run_command(int argc, char **argv)
 		{"seed", required_argument, NULL, 's'},  {"seeds", required_argument, NULL, 'S'},
 		{"ops", required_argument, NULL, 'o'},   {"clients", required_argument, NULL, 'c'},
 		{"plant", required_argument, NULL, 'p'}, {"jobs", required_argument, NULL, 'j'},
+		{"replicas", required_argument, NULL, 'r'},
 		{"verbose", no_argument, NULL, 'v'},     {NULL, 0, NULL, 0},
 	};
 	struct batch b = defaults();
@@ -307,13 +369,16 @@ static int run_command(int argc, char **argv)
 			b.plant = optarg;
 		} else if (c == 'j') {
 			b.jobs = (uint32_t)atoi(optarg);
+		} else if (c == 'r') {
+			b.replicas = (uint32_t)atoi(optarg);
 		} else if (c == 'v') {
 			b.verbose = true;
 		} else {
 			return 2;
 		}
 	}
-	if (b.n_clients < 1 || b.n_clients > CLIENTS_MAX || b.jobs < 1 || b.jobs > JOBS_MAX)
+	if (b.n_clients < 1 || b.n_clients > CLIENTS_MAX || b.jobs < 1 || b.jobs > JOBS_MAX ||
+	    b.replicas < 1 || b.replicas > 3)
 		return 2;
 	return run_batch(&b) ? 1 : 0;
 }

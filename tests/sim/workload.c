@@ -515,6 +515,41 @@ static void use_shared_names(struct run *r)
 
 /* ---- a client's life ---- */
 
+/* What is made in the directory from now on has so many copies. */
+static void set_replicas(struct run *r, struct ino dir, uint32_t replicas)
+{
+	struct layout l = {.replicas = (uint8_t)replicas};
+
+	expect(r, "layout", ll_layout_set(r->client, &root, dir, &l, NULL), 0);
+}
+
+/* One for each number of copies: which are mixed, for the root differs from seed to seed. */
+static void make_shared_dirs(struct run *r)
+{
+	struct cluster *c = r->c;
+	struct attr a;
+	char buf[16];
+
+	c->shared_dir[0] = LEAT_ROOT_INO;
+	if (c->plan.replicas == 1) {
+		c->n_shared_dirs = 1;
+		return;
+	}
+	set_replicas(r, LEAT_ROOT_INO, 1 + (uint32_t)(c->plan.seed % c->plan.replicas));
+	for (uint32_t i = 1; i < c->plan.replicas; i++) {
+		struct bytes name = name_of(buf, "r", i);
+		int status = ll_mkdir(r->client, &root, LEAT_ROOT_INO, name, 0755, &a);
+
+		if (status == -LE_EXIST)
+			status = ll_lookup(r->client, &root, LEAT_ROOT_INO, name, &a);
+		if (!expect(r, "shared directory", status, 0))
+			return;
+		c->shared_dir[i] = a.ino;
+		set_replicas(r, a.ino, 1 + (uint32_t)((c->plan.seed + i) % c->plan.replicas));
+	}
+	c->n_shared_dirs = c->plan.replicas;
+}
+
 static void make_home(struct run *r)
 {
 	char buf[16];
@@ -526,6 +561,9 @@ static void make_home(struct run *r)
 		status = ll_lookup(r->client, &root, LEAT_ROOT_INO, name, &a);
 	if (!expect(r, "home", status, 0))
 		return;
+	if (r->c->plan.replicas > 1)
+		set_replicas(r, a.ino, 1 + (uint32_t)((r->c->plan.seed + r->index) %
+						      r->c->plan.replicas));
 	r->m->dir = a.ino;
 	r->m->made = true;
 }
@@ -708,8 +746,12 @@ static void remove_home(struct run *r)
 static void verify_space(struct run *r)
 {
 	struct ll_statfs st;
+	char buf[16];
 
 	(void)!ll_unlink(r->client, &root, LEAT_ROOT_INO, bytes_str("log"));
+	for (uint32_t i = 1; i < r->c->n_shared_dirs; i++)
+		expect(r, "remove shared directory",
+		       ll_rmdir(r->client, &root, LEAT_ROOT_INO, name_of(buf, "r", i)), 0);
 	for (int i = 0; i < 100; i++) {
 		if (!expect(r, "statfs", ll_statfs(r->client, &st), 0))
 			return;
@@ -743,8 +785,9 @@ void workload_client(struct cluster *c, uint32_t index, struct client *client)
 	struct workload *w = workload_now;
 	struct run r = {.c = c, .w = w, .client = client, .index = index};
 
-	c->shared_dir[0] = LEAT_ROOT_INO;
-	c->n_shared_dirs = 1;
+	make_shared_dirs(&r);
+	if (c->failed)
+		return;
 	shared_client_start(w->shared, index, client);
 	if (index == CLIENTS_MAX) {
 		verify(&r);

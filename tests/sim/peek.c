@@ -1,0 +1,40 @@
+/* See peek.h. Only reads: the functions of the server are not visible here. */
+#include "tests/sim/peek.h"
+
+#include "mds/mds.h"
+
+uint32_t peek_n_chains(const struct mds *m)
+{
+	return m->cluster.n_chains;
+}
+
+struct peek_chain peek_chain(const struct mds *m, uint32_t i)
+{
+	const struct chain *ch = m->cluster.chains[i];
+	struct peek_chain p = {.id = ch->id, .epoch = ch->epoch, .replicas = ch->replicas};
+
+	for (uint32_t k = 0; k < ch->n_members && k < PEEK_MEMBERS_MAX; k++) {
+		uint32_t id = ch->members[k].target;
+
+		p.addrs[p.n_members++] =
+			id >= 1 && id <= m->cluster.n_targets ? m->cluster.targets[id - 1]->addrs : "";
+		p.n_sync += ch->members[k].state == MEMBER_SYNC;
+	}
+	return p;
+}
+
+bool peek_all_sync(const struct mds *m)
+{
+	for (uint32_t i = 0; i < m->cluster.n_chains; i++) {
+		struct peek_chain p = peek_chain(m, i);
+
+		if (p.n_members != p.replicas || p.n_sync != p.n_members)
+			return false;
+	}
+	return true;
+}
+
+bool peek_has_class(const struct mds *m, uint32_t replicas)
+{
+	return m->cluster.classes[replicas].table != 0;
+}

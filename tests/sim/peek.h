@@ -1,0 +1,21 @@
+/* What the simulator looks at inside of a running metadata server, without disturbing it. */
+#ifndef LEAT_TESTS_SIM_PEEK_H
+#define LEAT_TESTS_SIM_PEEK_H
+
+#include "mds/server.h"
+
+#define PEEK_MEMBERS_MAX 8u
+
+struct peek_chain {
+	uint32_t id, epoch, replicas, n_members, n_sync;
+	const char *addrs[PEEK_MEMBERS_MAX]; /* of the members' targets; live as long as the server */
+};
+
+uint32_t peek_n_chains(const struct mds *m);
+struct peek_chain peek_chain(const struct mds *m, uint32_t i);
+/* Every chain has as many members as it shall have, all in sync. */
+bool peek_all_sync(const struct mds *m);
+/* Is there a place for files with so many copies? */
+bool peek_has_class(const struct mds *m, uint32_t replicas);
+
+#endif
