@@ -173,8 +173,13 @@ static void ended(struct client_conn *cc)
 	c->stats.in_flight = in_flight;
 	conn_total(&cc->conn, true, &c->ended);
 	log_debug("rpc: lost %s: %s", cc->addr, status_name(cc->conn.why));
-	if (cc->was_up && !cc->moved && c->opts.disconnected != NULL)
-		c->opts.disconnected(c->opts.arg, c, cc->conn.why);
+	if (!cc->was_up || cc->moved || c->opts.disconnected == NULL)
+		return;
+	c->opts.disconnected(c->opts.arg, c, cc->conn.why);
+	/* One of several is lost: whatever that means for what the server granted, it is there. */
+	if (c->opts.rails_max > 1 && c->opts.connected != NULL && !c->closing &&
+	    rpc_client_connected(c))
+		(void)!c->opts.connected(c->opts.arg, c);
 }
 
 static void reader_main(void *arg)

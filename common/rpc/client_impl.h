@@ -87,6 +87,12 @@ struct rpc_client {
 	struct rpc_net_totals ended; /* of the connections that have */
 };
 
+/* The connected hook binds the server's idea of us to one connection: a move takes care of that. */
+static inline bool client_has_session(const struct rpc_client *c)
+{
+	return c->opts.connected != NULL && c->opts.rails_max == 1;
+}
+
 /* What time does not heal. */
 static inline bool is_hard(int status)
 {

@@ -4,9 +4,9 @@
  * a better candidate is known than the one in use, it is tried every few seconds, and when it
  * answers the lane moves there:
  *
- *   without a connected hook: new calls go to the new connection, the old one ends when its last
+ *   without a session: new calls go to the new connection, the old one ends when its last
  *   call has (at most DRAIN_MS later).
- *   with one (a session moves with it, which ends the old connection at the server): new calls wait
+ *   with one (it moves by the connected hook, and the server ends the old connection): new calls wait
  *   until the old connection is idle, at most QUIET_MS; what is still under way then is repeated by
  *   its caller, as after any reconnect.
  *
@@ -431,7 +431,7 @@ static int move_to(struct lane *lane, struct client_conn *cc)
 	conn_ref(&old->conn);
 	old->state = CONN_LEFT;
 	old->moved = true;
-	if (lane->c->opts.connected != NULL)
+	if (client_has_session(lane->c))
 		wait_idle(lane, old);
 	lane->c->stats.moves++;
 	int rc = adopt(lane, cc);

@@ -42,7 +42,9 @@ struct rpc_client_options {
 	uint32_t connect_timeout_ms; /* 0: 2000 */
 	uint32_t backoff_max_ms;     /* 0: 500; first retry after about 1 ms */
 	/* 0: 1. Connections over different rails to the same server, requests spread over them;
-	 * needs a server that binds no session to a connection, so not with `connected`. */
+	 * needs a server that binds no session to a connection. Above 1 `connected` is called for
+	 * each of them, and again after `disconnected` when one was lost and others are there;
+	 * it must not make calls then. */
 	uint32_t rails_max;
 	void *arg;
 	/* In a fiber of their own, in order. connected: before other calls go out (open a session

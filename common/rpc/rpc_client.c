@@ -54,8 +54,7 @@ static void set_defaults(struct rpc_client_options *o)
 		o->connect_timeout_ms = 2000;
 	if (o->backoff_max_ms == 0)
 		o->backoff_max_ms = 500;
-	/* A session is on one connection. */
-	if (o->rails_max == 0 || o->connected != NULL)
+	if (o->rails_max == 0)
 		o->rails_max = 1;
 }
 
@@ -208,7 +207,7 @@ static int call_once(struct rpc_client *c, struct rpc_call *call, uint64_t deadl
 	/* The last call of a connection that was left for another one ends it. */
 	if (cc->moved && conn->in_flight == 0) {
 		waitq_wake_all(&cc->lane->news);
-		if (c->opts.connected == NULL)
+		if (!client_has_session(c))
 			conn_kill(conn, -LE_SHUTDOWN);
 	}
 	conn_unref(conn);
