@@ -22,7 +22,7 @@ struct plan {
 	uint32_t n_clients;
 	uint32_t n_ops; /* per client */
 	bool crash_servers, crash_clients, cut_network, damage_frames;
-	uint32_t replicas; /* directories have 1 to so many copies, mixed; 1: as it was without chains */
+	uint32_t replicas; /* directories have 1 to so many copies, mixed */
 	bool late_copies; /* many frames come twice, the second time much later */
 	bool verbose;
 };
@@ -30,7 +30,8 @@ struct plan {
 struct stores;
 
 struct counters {
-	uint64_t ops, shared_ops, server_crashes, power_cuts, client_crashes, partitions, isolations;
+	uint64_t ops, shared_ops;
+	uint64_t server_crashes, power_cuts, client_crashes, partitions, isolations;
 	uint64_t events, virtual_ms;
 };
 
@@ -69,9 +70,9 @@ void cluster_start_client(struct cluster *c, uint32_t index);
 void cluster_crash(struct node *n);
 /* Begins to draw faults. */
 void cluster_start_faults(struct cluster *c);
-/* Ends faults, heals the network, brings every server up again; waits until every chain is whole. */
+/* Ends faults, heals the network, brings every server up again; then every chain becomes whole. */
 void cluster_heal(struct cluster *c);
-/* Crashes all servers, runs the offline checks, compares the members of chains, starts them again. */
+/* Crashes all servers, runs the offline checks, compares members of chains, starts all again. */
 void cluster_compare_stores(struct cluster *c);
 /* Steps until the predicate holds; fails the run after limit_s virtual seconds. */
 void cluster_run(struct cluster *c, bool (*until)(void *arg), void *arg, uint64_t limit_s);

@@ -384,7 +384,8 @@ static void make_list(struct search *s)
 	for (size_t i = 0; i < h->n; i++) {
 		const struct name_op *op = &h->ops[i];
 
-		s->events[n++] = (struct event){.at = op->begin, .op = (uint32_t)i, .is_begin = true};
+		s->events[n] = (struct event){.at = op->begin, .op = (uint32_t)i};
+		s->events[n++].is_begin = true;
 		if (op->end != LINEAR_NEVER) {
 			s->events[n++] = (struct event){.at = op->end, .op = (uint32_t)i};
 			s->n_left++;

@@ -242,7 +242,14 @@ static uint64_t run_batch(const struct batch *b)
 
 static struct batch defaults(void)
 {
-	return (struct batch){.first = 1, .last = 1, .n_ops = 40, .n_clients = 2, .jobs = 2, .replicas = 1};
+	return (struct batch){
+		.first = 1,
+		.last = 1,
+		.n_ops = 40,
+		.n_clients = 2,
+		.jobs = 2,
+		.replicas = 1,
+	};
 }
 
 /* ---- the tests that `make check` runs ---- */

@@ -15,9 +15,9 @@ struct peek_chain peek_chain(const struct mds *m, uint32_t i)
 
 	for (uint32_t k = 0; k < ch->n_members && k < PEEK_MEMBERS_MAX; k++) {
 		uint32_t id = ch->members[k].target;
+		bool known = id >= 1 && id <= m->cluster.n_targets;
 
-		p.addrs[p.n_members++] =
-			id >= 1 && id <= m->cluster.n_targets ? m->cluster.targets[id - 1]->addrs : "";
+		p.addrs[p.n_members++] = known ? m->cluster.targets[id - 1]->addrs : "";
 		p.n_sync += ch->members[k].state == MEMBER_SYNC;
 	}
 	return p;
