@@ -123,6 +123,8 @@ static int parse_layout(const char *text, size_t size, struct layout *ret_layout
 			l.width = (uint32_t)v;
 		else if (strcmp(word, "chunk_size") == 0)
 			l.chunk_size = (uint32_t)v;
+		else if (strcmp(word, "replicas") == 0 && v <= LEAT_REPLICAS_MAX)
+			l.replicas = (uint8_t)v;
 		else
 			return -LE_INVAL;
 	}

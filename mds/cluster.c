@@ -5,6 +5,9 @@
 
 #include "common/base/log.h"
 #include "common/rt/loop.h"
+#include "mds/chain_table.h"
+#include "mds/detect.h"
+#include "mds/membership.h"
 
 #define ADDRS_MAX  1023u
 #define HOST_MAX   255u
@@ -175,6 +178,8 @@ static int load_target(void *arg, const void *key, size_t key_len, const void *v
 	t->commits = t->commits_stored = rec.commits;
 	t->chain = rec.chain;
 	t->down_ns = rec.down_ns;
+	t->incarnation = rec.incarnation;
+	t->chains_epoch = c->epoch;
 	t->heard_us = loop_now_us();
 	if (target_set_text(t, rec.info.addrs, rec.info.host, rec.info.rack) < 0) {
 		free(t);
@@ -270,6 +275,11 @@ int cluster_load(struct cluster *c, struct store *s, const struct mds_params *p)
 	c->rotor = (uint32_t)env_random_u64(s->env);
 	fmutex_init(&c->lock);
 	waitq_init(&c->changed);
+	waitq_init(&c->settled);
+	waitq_init(&c->work);
+	latch_init(&c->tellers, 0);
+	c->quiet_us = loop_now_us();
+	c->judge_from_us = c->quiet_us + (p->lease_ms + (uint64_t)p->lease_margin_ms) * 1000;
 	c->targets = calloc(p->targets_max, sizeof(struct target *));
 	if (c->targets == NULL)
 		return -LE_NOMEM;
@@ -298,9 +308,10 @@ void cluster_fini(struct cluster *c)
 
 /* ---- changes; under c->lock ---- */
 
-static void put_target(struct cluster *c, const struct target *t, const struct target_info *info)
+void cluster_put_target(struct cluster *c, const struct target *t, const struct target_info *info)
 {
-	struct target_rec rec = {*info, t->commits, t->chain, t->down_ns};
+	struct target_rec rec = {*info, t->commits, t->chain, t->down_ns,
+				 t->incarnation};
 
 	TXN_PUT(c->store, key_cluster('t', info->id), target_rec, &rec);
 }
@@ -317,6 +328,12 @@ void cluster_put_chain(struct cluster *c, const struct chain *ch)
 void cluster_put_table(struct cluster *c, const struct table_info *t)
 {
 	TXN_PUT(c->store, key_cluster('v', t->version), table_info, t);
+}
+
+void cluster_chain_changed(struct cluster *c, const struct chain *ch)
+{
+	for (uint32_t i = 0; i < ch->n_members; i++)
+		c->targets[ch->members[i].target - 1]->chains_epoch = c->epoch;
 }
 
 int cluster_commit(struct cluster *c)
@@ -378,7 +395,7 @@ static int register_new(struct cluster *c, const struct mds_target_register_req 
 	if (rc == 0) {
 		*ch = (struct chain){c->n_chains + 1, 1, 1, 1, {{id, MEMBER_SYNC}}};
 		t->chain = ch->id;
-		put_target(c, t, &t->info);
+		cluster_put_target(c, t, &t->info);
 		cluster_put_chain(c, ch);
 		cluster_put_table(c, &table);
 		rc = cluster_commit(c);
@@ -389,6 +406,7 @@ static int register_new(struct cluster *c, const struct mds_target_register_req 
 		return rc;
 	}
 	t->heard_us = loop_now_us();
+	t->chains_epoch = c->epoch;
 	c->targets[c->n_targets++] = t;
 	cluster_add_chain(c, ch);
 	cluster_add_table(c, &table);
@@ -403,6 +421,7 @@ static int register_again(struct cluster *c, struct target *t,
 {
 	bool moved = !bytes_equal(t->info.addrs, in->addrs) || t->info.loop != in->loop;
 	bool changed = moved || t->info.state != TARGET_UP;
+	bool restarted = in->incarnation != t->incarnation;
 	struct target_info info = t->info;
 
 	if (in->commits < t->commits) {
@@ -425,7 +444,9 @@ static int register_again(struct cluster *c, struct target *t,
 	info.free = in->free;
 	TRY(txn_begin(c->store));
 	t->commits = in->commits;
-	put_target(c, t, &info);
+	t->incarnation = in->incarnation;
+	t->down_ns = 0;
+	cluster_put_target(c, t, &info);
 	if (changed)
 		TRY(cluster_commit(c));
 	else
@@ -433,14 +454,15 @@ static int register_again(struct cluster *c, struct target *t,
 	t->info = info;
 	TRY(target_set_text(t, in->addrs, in->host, in->rack));
 	t->commits_stored = t->commits;
-	t->incarnation = in->incarnation;
 	t->heard_us = loop_now_us();
+	t->dead = false;
+	t->restarted |= restarted;
 	log_info("target %u is back at %s", t->info.id, t->addrs);
 	return 0;
 }
 
 static int register_locked(struct cluster *c, const struct mds_target_register_req *in,
-			   struct mds_target_register_rep *out)
+			   struct target **ret_t)
 {
 	struct target *t = target_find(c, &in->uuid);
 	const struct uuid *ours = &c->store->cluster.cluster;
@@ -459,41 +481,53 @@ static int register_locked(struct cluster *c, const struct mds_target_register_r
 		TRY(register_new(c, in, &t));
 	else
 		TRY(register_again(c, t, in));
-	*out = (struct mds_target_register_rep){
-		.target = t->info.id,
-		.chain = t->chain,
-		.epoch = cluster_chain_epoch(c, t),
-		.map_epoch = c->epoch,
-		.heartbeat_ms = c->params->heartbeat_ms,
-	};
-	tell(c, t);
+	*ret_t = t;
 	return 0;
 }
 
 int cluster_register(struct cluster *c, const struct mds_target_register_req *in,
 		     struct mds_target_register_rep *out)
 {
+	struct target *t = NULL;
 	int rc;
 
 	fmutex_lock(&c->lock);
-	rc = register_locked(c, in, out);
+	rc = register_locked(c, in, &t);
+	if (rc == 0)
+		rc = chain_table_grow(c);
 	fmutex_unlock(&c->lock);
-	return rc;
+	TRY(rc);
+	tell(c, t);
+	detect_kick(c);
+	TRY(membership_settle(c, t));
+	*out = (struct mds_target_register_rep){
+		.target = t->info.id,
+		.chain = t->chain,
+		.epoch = cluster_chain_epoch(c, t),
+		.map_epoch = c->epoch,
+		.heartbeat_ms = c->params->heartbeat_ms,
+		.lease_ms = c->params->lease_ms,
+		.chains_epoch = t->chains_epoch,
+	};
+	return 0;
 }
 
-static int set_state(struct cluster *c, struct target *t, enum target_state state)
+/* It was silent, and is there again: the same process. */
+static int set_up(struct cluster *c, struct target *t)
 {
 	struct target_info info = t->info;
 
-	info.state = state;
+	info.state = TARGET_UP;
 	TRY(txn_begin(c->store));
-	put_target(c, t, &info);
+	t->down_ns = 0;
+	cluster_put_target(c, t, &info);
 	TRY(cluster_commit(c));
 	t->commits_stored = t->commits;
-	t->info.state = state;
-	log_info("target %u is %s, map epoch %u", info.id, state == TARGET_UP ? "up" : "down",
-		 c->epoch);
+	t->info.state = TARGET_UP;
+	t->dead = false;
+	log_info("target %u is up, map epoch %u", info.id, c->epoch);
 	tell(c, t);
+	detect_kick(c);
 	return 0;
 }
 
@@ -512,38 +546,50 @@ int cluster_heartbeat(struct cluster *c, const struct mds_target_heartbeat_req *
 	t->info.used = in->used;
 	t->info.free = in->free;
 	t->heard_us = loop_now_us();
-	if (t->info.state != TARGET_UP) {
+	/* Whoever has been judged gets no lease before it is told what it is now. */
+	if (t->info.state != TARGET_UP || t->dead) {
 		fmutex_lock(&c->lock);
 		if (t->info.state != TARGET_UP)
-			rc = set_state(c, t, TARGET_UP);
+			rc = set_up(c, t);
+		t->dead = rc < 0 && t->dead;
 		fmutex_unlock(&c->lock);
 	}
+	TRY(rc);
+	if (t->restarted)
+		return -LE_NO_TARGET; /* its registration is not answered yet */
 	out->epoch = cluster_chain_epoch(c, t);
 	out->map_epoch = c->epoch;
-	return rc;
+	out->lease_ms = c->params->lease_ms;
+	out->chains_epoch = t->chains_epoch;
+	return 0;
 }
 
-void cluster_watch(struct cluster *c, bool store_commits)
+void cluster_store_commits(struct cluster *c)
 {
-	uint64_t down_us = c->params->target_down_ms * 1000ull;
 	int rc = 0;
 
 	fmutex_lock(&c->lock);
 	for (uint32_t i = 0; rc == 0 && i < c->n_targets; i++) {
 		struct target *t = c->targets[i];
 
-		if (t->info.state == TARGET_UP && t->heard_us + down_us < loop_now_us()) {
-			rc = set_state(c, t, TARGET_DOWN);
-		} else if (store_commits && t->commits > t->commits_stored) {
-			rc = txn_begin(c->store);
-			if (rc < 0)
-				break;
-			put_target(c, t, &t->info);
-			t->commits_stored = t->commits;
-			rc = store_wait(c->store, txn_end(c->store));
-		}
+		if (t->commits <= t->commits_stored)
+			continue;
+		rc = txn_begin(c->store);
+		if (rc < 0)
+			break;
+		cluster_put_target(c, t, &t->info);
+		t->commits_stored = t->commits;
+		rc = store_wait(c->store, txn_end(c->store));
 	}
 	fmutex_unlock(&c->lock);
+}
+
+void cluster_stop(struct cluster *c)
+{
+	c->stopping = true;
+	waitq_wake_all(&c->changed);
+	waitq_wake_all(&c->settled);
+	waitq_wake_all(&c->work);
 }
 
 void cluster_space(const struct cluster *c, uint64_t *ret_total, uint64_t *ret_free)

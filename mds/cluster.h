@@ -24,7 +24,14 @@ struct target {
 	uint64_t incarnation;
 	uint64_t heard_us;
 	int64_t down_ns; /* wall clock: since when it is away; 0: it is not */
-	uint32_t chain; /* id of the one of class 1 */
+	uint32_t chain;        /* id of the one of class 1 */
+	uint32_t chains_epoch; /* map epoch of the last change of a chain that it is or was in */
+	/* For detect.c and membership.c: */
+	uint64_t peer;   /* connection that it was last heard on, 0: none */
+	bool ended;      /* that connection is over */
+	bool dead;       /* judged: it cannot act any more; not durable yet */
+	bool restarted;  /* another process than the one that was in sync: what that had under way
+			  * is to be settled before it may serve */
 	char *addrs, *host, *rack;
 };
 
@@ -50,12 +57,26 @@ struct cluster {
 	uint32_t rotor;     /* for placement */
 	struct fmutex lock; /* changes */
 	struct waitq changed;
+	struct waitq settled; /* a target may be told of its chains */
+	struct waitq work;    /* for detect.c */
+	bool kicked, stopping;
+	struct latch tellers;
+	uint64_t judge_from_us; /* nobody is judged by silence before */
+	uint64_t quiet_us;      /* since when no member has changed */
+	/* One attempt to tell a target of chains (encoded chain_info, target_info); empty: whether
+	 * it is alive. Yields. */
+	int (*send)(void *arg, uint32_t target, struct bytes chains, struct bytes targets,
+		    uint64_t deadline_us);
+	/* 0: nobody listens at the target's addresses, its process is gone. Yields. */
+	int (*probe)(void *arg, const struct target *t);
 	/* A target has come up or has another address. Does not yield. */
 	void (*target_changed)(void *arg, struct target *t);
 	void *arg;
 };
 
 int cluster_load(struct cluster *c, struct store *s, const struct mds_params *p) CHECK_RESULT;
+/* Whoever waits ends soon; then latch_wait(&c->tellers), then cluster_fini. */
+void cluster_stop(struct cluster *c);
 void cluster_fini(struct cluster *c);
 
 struct target *cluster_target(const struct cluster *c, uint32_t id);     /* NULL: none */
@@ -76,8 +97,8 @@ int cluster_register(struct cluster *c, const struct mds_target_register_req *in
 /* -LE_NO_TARGET: not known, register first. Yields when the target was down. */
 int cluster_heartbeat(struct cluster *c, const struct mds_target_heartbeat_req *in,
 		      struct mds_target_heartbeat_rep *out) CHECK_RESULT;
-/* Marks silent targets as down, stores commit counters now and then. Yields. */
-void cluster_watch(struct cluster *c, bool store_commits);
+/* Stores commit counters that have changed. Yields. */
+void cluster_store_commits(struct cluster *c);
 void cluster_space(const struct cluster *c, uint64_t *ret_total, uint64_t *ret_free);
 
 /* ---- for the files of this folder that change the map; under c->lock ---- */
@@ -89,6 +110,9 @@ void cluster_put_table(struct cluster *c, const struct table_info *t);
 /* After they are durable: takes over malloc'd ones, for which there is room. */
 void cluster_add_chain(struct cluster *c, struct chain *ch);
 void cluster_add_table(struct cluster *c, const struct table_info *t);
+void cluster_put_target(struct cluster *c, const struct target *t, const struct target_info *info);
+/* Its members will be told. After cluster_commit. */
+void cluster_chain_changed(struct cluster *c, const struct chain *ch);
 /* Makes the new epoch and what is in the open batch durable; then it counts. Yields. */
 int cluster_commit(struct cluster *c) CHECK_RESULT;
 
@@ -98,5 +122,12 @@ int cluster_commit(struct cluster *c) CHECK_RESULT;
 int cluster_map_encode(const struct cluster *c, uint32_t from, void *buf,
 		       struct mds_map_get_rep *out) CHECK_RESULT;
 void chain_encode(const struct chain *ch, struct wire_w *w);
+/* These chains, and the targets that are in them: two parts of one piece of memory, to be freed by
+ * the first one's data. */
+int cluster_chains_encode(const struct cluster *c, struct chain *const *chains, uint32_t n,
+			  struct bytes *ret_chains, struct bytes *ret_targets) CHECK_RESULT;
+/* All chains that a target is in. */
+int cluster_chains_of(const struct cluster *c, const struct target *t, struct bytes *ret_chains,
+		      struct bytes *ret_targets) CHECK_RESULT;
 
 #endif

@@ -1,6 +1,8 @@
 /* The map on the wire: items are targets, then chains, then tables; a page takes as many as fit. */
 #include "mds/cluster.h"
 
+#include <stdlib.h>
+
 void chain_encode(const struct chain *ch, struct wire_w *w)
 {
 	struct chain_info info = {.id = ch->id, .epoch = ch->epoch, .replicas = ch->replicas};
@@ -50,4 +52,62 @@ int cluster_map_encode(const struct cluster *c, uint32_t from, void *buf,
 		return w.status; /* not even one: no item is that large */
 	out->next = i < ends[2] ? i : 0;
 	return 0;
+}
+
+static bool is_member(const struct chain *ch, uint32_t target)
+{
+	for (uint32_t i = 0; i < ch->n_members; i++)
+		if (ch->members[i].target == target)
+			return true;
+	return false;
+}
+
+#define CHAIN_WIRE_MAX (64u + CHAIN_MEMBERS_BUF)
+
+int cluster_chains_encode(const struct cluster *c, struct chain *const *chains, uint32_t n,
+			  struct bytes *ret_chains, struct bytes *ret_targets)
+{
+	size_t size = n * CHAIN_WIRE_MAX;
+	uint8_t wanted[256] = {0}, *buf;
+	struct wire_w w;
+	size_t at;
+
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t k = 0; k < chains[i]->n_members; k++)
+			wanted[chains[i]->members[k].target - 1] = 1;
+	for (uint32_t i = 0; i < c->n_targets; i++)
+		if (wanted[i])
+			size += 192 + c->targets[i]->info.addrs.len +
+				c->targets[i]->info.host.len + c->targets[i]->info.rack.len;
+	buf = malloc(size + 1);
+	if (buf == NULL)
+		return -LE_NOMEM;
+	wire_w_init(&w, buf, size);
+	for (uint32_t i = 0; i < n; i++)
+		chain_encode(chains[i], &w);
+	at = w.len;
+	for (uint32_t i = 0; i < c->n_targets; i++)
+		if (wanted[i])
+			wire_put_target_info(&w, &c->targets[i]->info);
+	ASSERT(w.status == 0);
+	*ret_chains = bytes_of(buf, (uint32_t)at);
+	*ret_targets = bytes_of(buf + at, (uint32_t)(w.len - at));
+	return 0;
+}
+
+int cluster_chains_of(const struct cluster *c, const struct target *t, struct bytes *ret_chains,
+		      struct bytes *ret_targets)
+{
+	struct chain **v = calloc(c->n_chains + 1, sizeof(struct chain *));
+	uint32_t n = 0;
+	int rc;
+
+	if (v == NULL)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < c->n_chains; i++)
+		if (is_member(c->chains[i], t->info.id))
+			v[n++] = c->chains[i];
+	rc = cluster_chains_encode(c, v, n, ret_chains, ret_targets);
+	free(v);
+	return rc;
 }

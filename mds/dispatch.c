@@ -18,6 +18,8 @@ static const struct op_desc op_table[] = {
 	{OP_mds_target_register, OP_CTRL, mds_target_register},
 	{OP_mds_target_heartbeat, OP_CTRL, mds_target_heartbeat},
 	{OP_mds_status, OP_CTRL, mds_status},
+	{OP_mds_chain_synced, OP_CTRL, mds_chain_synced},
+	{OP_mds_target_bad, OP_CTRL, mds_target_bad},
 	{OP_mds_lookup, OP_READ, mds_lookup},
 	{OP_mds_getattr, OP_READ, mds_getattr},
 	{OP_mds_setattr, OP_FLOW, mds_setattr},
@@ -40,7 +42,7 @@ static const struct op_desc op_table[] = {
 	{OP_mds_listxattr, OP_READ, mds_listxattr},
 	{OP_mds_removexattr, OP_FLOW, mds_removexattr},
 	{OP_mds_statfs, OP_READ, mds_statfs},
-	{OP_mds_layout_set, OP_TXN, mds_layout_set},
+	{OP_mds_layout_set, OP_FLOW, mds_layout_set},
 	{OP_mds_access, OP_READ, mds_access},
 };
 

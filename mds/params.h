@@ -33,8 +33,18 @@
 	P(u32, requests_max, "", 16, 1 << 20, 8192, "requests under way, at most")                 \
 	P(u32, connections_max, "", 16, 1 << 20, 16384, "connections, at most")                    \
 	P(u32, slow_ms, "ms", 0, 3600000, 1000, "requests that take longer are logged (0: none)")  \
-	P(u32, heartbeat_ms, "ms", 10, 60000, 500, "interval of the targets' heartbeats")          \
-	P(u32, target_down_ms, "ms", 50, 600000, 3000, "silence after which a target is down")     \
+	P(u32, heartbeat_ms, "ms", 10, 60000, 250, "interval of the targets' heartbeats")          \
+	P(u32, lease_ms, "ms", 50, 600000, 1000,                                                   \
+	  "how long a target may serve replicated data after an answered heartbeat")               \
+	P(u32, lease_margin_ms, "ms", 10, 600000, 500,                                             \
+	  "a silent target is down so much later than its lease has ended")                        \
+	P(u32, replace_after_ms, "ms", 1000, 4294967295u, 600000,                                  \
+	  "absence after which a target's copies are made anew on others")                         \
+	P(u32, replace_parallel, "", 1, 4096, 16, "chains that get a new member at the same time") \
+	P(u32, heads_after_ms, "ms", 10, 86400000, 10000,                                          \
+	  "quiet time after which the lead of chains is spread evenly again")                      \
+	P(u32, chains_per_target, "", 1, 64, 8,                                                    \
+	  "chains of 2 and of 3 members that each target leads, at most")                          \
 	P(u32, targets_max, "", 1, 256, 256, "targets, at most")                                   \
 	P(size, default_chunk_size, "B", 65536, 64 << 20, 1 << 20, "chunk size of new files")      \
 	P(u32, default_width, "", 1, 65536, 4, "chains that a new file is laid over")              \

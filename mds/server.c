@@ -8,12 +8,14 @@
 
 #include "common/base/log.h"
 #include "common/rt/loop.h"
+#include "mds/detect.h"
 #include "mds/dispatch.h"
 #include "mds/op.h"
 
 #define TICK_MS             1000u
-#define STORE_COMMITS_TICKS 8u
+#define STORE_COMMITS_MS    4000u
 #define DRAIN_MS            3000u
+#define PROBE_MS            100u
 #define PEERS_TOLD_MAX      16384u
 
 /* ---- background fibers ---- */
@@ -59,12 +61,15 @@ int mds_sleep_ms(struct mds *m, uint64_t ms)
 	return m->stopping ? -LE_SHUTDOWN : rc == -LE_TIMEDOUT ? 0 : rc;
 }
 
+static void store_commits(struct mds *m)
+{
+	while (mds_sleep_ms(m, STORE_COMMITS_MS) == 0)
+		cluster_store_commits(&m->cluster);
+}
+
 static void watch_targets(struct mds *m)
 {
-	uint32_t ticks = 0;
-
-	while (mds_sleep_ms(m, m->params.heartbeat_ms) == 0)
-		cluster_watch(&m->cluster, ++ticks % STORE_COMMITS_TICKS == 0);
+	detect_run(&m->cluster);
 }
 
 static struct session *find_expired(struct mds *m)
@@ -251,7 +256,10 @@ int session_end(struct mds *m, struct session *se)
 
 static void peer_closed(void *arg, struct rpc_peer *p)
 {
-	(void)arg;
+	struct mds *m = arg;
+
+	if (p->role == ROLE_OSSD)
+		detect_peer_gone(&m->cluster, p->id);
 	if (p->user != NULL)
 		session_detach(p->user, p);
 	p->user = NULL;
@@ -340,6 +348,41 @@ static void target_changed(void *arg, struct target *t)
 	oss_target_changed(&((struct mds *)arg)->oss, t);
 }
 
+static int send_chains(void *arg, uint32_t target, struct bytes chains, struct bytes targets,
+		       uint64_t deadline_us)
+{
+	struct oss_chain_set_req req = {chains, targets};
+	struct oss_chain_set_rep rep;
+
+	return oss_call_target(&((struct mds *)arg)->oss, target, OP_oss_chain_set, &req, &rep,
+			       deadline_us);
+}
+
+/* 0 only when every address refuses: then no process is there that could. */
+static int probe_target(void *arg, const struct target *t)
+{
+	struct mds *m = arg;
+	char addrs[1024], *save = NULL;
+	bool refused = false;
+
+	snprintf(addrs, sizeof(addrs), "%s", t->addrs);
+	for (char *a = strtok_r(addrs, " ", &save); a != NULL; a = strtok_r(NULL, " ", &save)) {
+		struct link *k;
+		int rc = m->transport->ops->connect(m->transport, a, loop_deadline_ms(PROBE_MS),
+						    &k);
+
+		if (rc == 0) {
+			m->transport->ops->shutdown(k);
+			m->transport->ops->close(k);
+			return -LE_EXIST;
+		}
+		if (rc != -LE_CONNREFUSED)
+			return rc;
+		refused = true;
+	}
+	return refused ? 0 : -LE_NODATA;
+}
+
 static int start_parts(struct mds *m)
 {
 	TRY(new_incarnation(m));
@@ -347,12 +390,15 @@ static int start_parts(struct mds *m)
 	TRY(cluster_load(&m->cluster, &m->store, &m->params));
 	TRY(oss_init(&m->oss, &m->cluster, &m->params, m->transport, &m->key));
 	m->cluster.target_changed = target_changed;
+	m->cluster.send = send_chains;
+	m->cluster.probe = probe_target;
 	m->cluster.arg = m;
 	for (uint32_t i = 0; i < m->cluster.n_targets; i++)
 		oss_target_changed(&m->oss, m->cluster.targets[i]);
 	TRY(recovery_start(m));
 	TRY(serve(m));
 	TRY(mds_spawn(m, "watch-targets", watch_targets));
+	TRY(mds_spawn(m, "store-commits", store_commits));
 	TRY(mds_spawn(m, "expire", expire_sessions));
 	TRY(mds_spawn(m, "tell-map", tell_map));
 	TRY(mds_spawn(m, "reclaim", reclaim_run));
@@ -369,6 +415,9 @@ static void init_parts(struct mds *m)
 	reclaim_init(&m->reclaim);
 	linger_init(&m->linger);
 	waitq_init(&m->cluster.changed);
+	waitq_init(&m->cluster.settled);
+	waitq_init(&m->cluster.work);
+	latch_init(&m->cluster.tellers, 0);
 	sessions_init(&m->sessions);
 }
 
@@ -413,11 +462,12 @@ void mds_stop(struct mds *m)
 	waitq_wake_all(&m->stop);
 	waitq_wake_all(&m->reclaim.work);
 	waitq_wake_all(&m->linger.work);
-	waitq_wake_all(&m->cluster.changed);
+	cluster_stop(&m->cluster);
 	oss_stop(&m->oss);
 	if (m->server != NULL)
 		rpc_server_destroy(m->server, DRAIN_MS);
 	latch_wait(&m->fibers);
+	latch_wait(&m->cluster.tellers);
 	if (m->store.running)
 		store_stop(&m->store);
 	recovery_fini(m);

@@ -13,6 +13,7 @@
 #define CHUNK_SIZE_MIN (64ULL << 10)
 #define CHUNK_SIZE_MAX (64ULL << 20)
 #define WIDTH_MAX      65536u
+#define REPLICAS_MAX   3u
 
 /* "name=number name=number" to an object. */
 static json_t *parse_layout(char *text)
@@ -72,6 +73,8 @@ static void print_layout(const json_t *o, const char *path)
 		fputs("all chains", stdout);
 	else
 		printf("%" PRIu64 " chain%s", width, width == 1 ? "" : "s");
+	if (member(o, "replicas") > 1)
+		printf(" of %" PRIu64 " copies", member(o, "replicas"));
 	if (dir)
 		fputs(member(o, "inherited") ? " (inherited)" : " (set here)", stdout);
 	else
@@ -113,7 +116,10 @@ static int apply(struct tool *t, const char *path, const char *text)
 		return code;
 	if (setxattr(path, "leat.layout", text, strlen(text), 0) < 0) {
 		const char *hint =
-			errno == EINVAL || errno == EBUSY || errno == ENOTEMPTY
+			errno == ENODEV
+				? "Copies lie on different hosts, and there are not that many "
+				  "(`leat status`)."
+			: errno == EINVAL || errno == EBUSY || errno == ENOTEMPTY
 				? "The layout of a file can be set only while it has no data."
 				: NULL;
 		return tool_error(t, exit_of_errno(errno), hint, "%s: %m", path);
@@ -132,9 +138,10 @@ static int set(struct tool *t, int argc, char **argv)
 	static const struct option longs[] = {
 		{"width", required_argument, NULL, 'w'},
 		{"chunk-size", required_argument, NULL, 'c'},
+		{"replicas", required_argument, NULL, 'r'},
 		{NULL, 0, NULL, 0},
 	};
-	uint64_t width = 0, chunk_size = 0;
+	uint64_t width = 0, chunk_size = 0, replicas = 0;
 	char text[128];
 	int c, code = EXIT_OK;
 
@@ -144,17 +151,21 @@ static int set(struct tool *t, int argc, char **argv)
 			return EXIT_USAGE;
 		if (c == 'c' && !parse_size_arg(t, "--chunk-size", optarg, &chunk_size))
 			return EXIT_USAGE;
+		if (c == 'r' &&
+		    !parse_number_arg(t, "--replicas", optarg, REPLICAS_MAX, &replicas))
+			return EXIT_USAGE;
 		if (c == '?')
 			return tool_usage(t, "set: wrong options");
 	}
-	if (!width && !chunk_size)
-		return tool_usage(t, "set: give --width (1 or more), --chunk-size, or both");
+	if (!width && !chunk_size && !replicas)
+		return tool_usage(t, "set: give --width (1 or more), --chunk-size, --replicas");
 	if (chunk_size && (chunk_size < CHUNK_SIZE_MIN || chunk_size > CHUNK_SIZE_MAX ||
 			   (chunk_size & (chunk_size - 1)) != 0))
 		return tool_usage(t, "--chunk-size: a power of two from 64K to 64M");
 	if (!argv[optind])
 		return tool_usage(t, "set: which PATH?");
-	snprintf(text, sizeof(text), "width=%" PRIu64 " chunk_size=%" PRIu64, width, chunk_size);
+	snprintf(text, sizeof(text), "width=%" PRIu64 " chunk_size=%" PRIu64 " replicas=%" PRIu64,
+		 width, chunk_size, replicas);
 	char **paths = argv + optind;
 	int n = argc - optind;
 	for (int i = 0; i < n && code == EXIT_OK; i++)
@@ -179,12 +190,13 @@ const struct command command_layout = {
 	.name = "layout",
 	.summary = "how files are laid over the targets",
 	.usage = "usage: leat layout get PATH ...\n"
-		 "       leat layout set [--width N] [--chunk-size SIZE] PATH ...\n"
+		 "       leat layout set [--width N] [--chunk-size SIZE] [--replicas N] PATH ...\n"
 		 "A file is cut into chunks, laid over N chains in turn. Set on a directory, a\n"
 		 "layout counts for what is created in it later; set on a file, the file must\n"
 		 "have no data yet.\n"
 		 "  --width N           how many chains\n"
 		 "  --chunk-size SIZE   a power of two from 64K to 64M\n"
+		 "  --replicas N        how many copies of the data, 1 to 3, on different hosts\n"
 		 "Examples:\n"
 		 "  leat layout get /mnt/leat/data\n"
 		 "  leat layout set --width 4 --chunk-size 4M /mnt/leat/checkpoints\n",

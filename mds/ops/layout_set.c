@@ -1,5 +1,6 @@
 /* The layout that a directory gives to what is made in it, or that a file without data will have.
  */
+#include "mds/chain_table.h"
 #include "mds/op.h"
 #include "mds/placement.h"
 
@@ -17,7 +18,7 @@ static void merge(struct layout *l, const struct layout *new)
 		l->compression = new->compression;
 }
 
-int mds_layout_set(struct op *op, const void *vin, void *vout)
+static int layout_set_txn(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_layout_set_req *in = vin;
 	struct mds_layout_set_rep *out = vout;
@@ -48,4 +49,16 @@ int mds_layout_set(struct op *op, const void *vin, void *vout)
 	inode_changed(op, rec);
 	out->attr = rec->attr;
 	return 0;
+}
+
+int mds_layout_set(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_layout_set_req *in = vin;
+
+	TRY(placement_check(&in->layout));
+	/* Chains of that many members, if there are none yet. */
+	if (in->layout.replicas > 1)
+		TRY(chain_table_want(&op->m->cluster, in->layout.replicas));
+	op->final = true;
+	return op_mutate(op, layout_set_txn, vin, vout);
 }

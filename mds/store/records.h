@@ -63,7 +63,8 @@ WIRE_STRUCT(cluster_rec)
 WIRE_STRUCT(counters_rec)
 
 /* chain: its chain of class 1. down_ns: since when it is away (0: it is not). */
-#define target_rec_FIELDS(F) F(target_info, info) F(u64, commits) F(u32, chain) F(i64, down_ns)
+#define target_rec_FIELDS(F) F(target_info, info) F(u64, commits) F(u32, chain) F(i64, down_ns) \
+	F(u64, incarnation)
 WIRE_STRUCT(target_rec)
 
 #endif

@@ -184,7 +184,7 @@ int main(int argc, char **argv)
 	snprintf(b.params.data_dir, sizeof(b.params.data_dir), "%s", argc > 3 ? argv[3] : folder);
 	snprintf(b.params.listen, sizeof(b.params.listen), "127.0.0.1:0");
 	b.params.session_slots_max = b.n_fibers;
-	b.params.target_down_ms = 600000;
+	b.params.lease_ms = 600000;
 	b.seq = calloc(b.n_fibers + 1, sizeof(*b.seq));
 	if (b.seq == NULL || env_real_create(&eo, &env) < 0 || loop_create(env, &lo, &b.loop) < 0 ||
 	    fiber_spawn_on(b.loop, "run", run, &b) < 0)

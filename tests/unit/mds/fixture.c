@@ -169,7 +169,7 @@ struct fx *fx_create(uint64_t seed)
 	snprintf(f->params.data_dir, sizeof(f->params.data_dir), "/mds");
 	snprintf(f->params.listen, sizeof(f->params.listen), "mds:7440");
 	f->params.reclaim_delay_ms = 10;
-	f->params.target_down_ms = 600000; /* nobody sends heartbeats here */
+	f->params.lease_ms = 600000; /* nobody sends heartbeats here */
 	memset(f->key.b, 3, sizeof(f->key.b));
 	list_init(&f->op.memory);
 	assert_int_equal(sim_create(seed, &so, &f->sim), 0);

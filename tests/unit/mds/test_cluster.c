@@ -74,7 +74,9 @@ static void down_body(struct fx *f)
 	uint32_t epoch;
 
 	assert_int_equal(do_register(f, &q), 0);
-	f->m->params.target_down_ms = 3000;
+	f->m->params.lease_ms = 2500;
+	f->m->params.lease_margin_ms = 500;
+	f->m->cluster.judge_from_us = 0;
 	for (int i = 0; i < 10; i++) {
 		assert_int_equal(beat(f, 1, 20, &hp), 0);
 		assert_int_equal(fiber_sleep_us(500000), 0);

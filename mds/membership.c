@@ -1,0 +1,645 @@
+/*
+ * Deciding, making durable, telling; see membership.h. A crash between the second and the third
+ * changes nothing: targets register again and are told then.
+ */
+#include "mds/membership.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "common/base/moves.h"
+#include "common/rt/loop.h"
+#include "mds/chain_table.h"
+
+#define ASK_MS        200u  /* for an answer that decides who goes on */
+#define TELL_MS       1000u /* one attempt */
+#define SETTLE_MS     4000u /* a target that registers waits so long */
+#define TARGETS_BOUND 256u
+
+/* SYNCING to itself: from the start again. */
+MOVE_TABLE(member_moves, "member", 4, .states = {"out", "syncing", "sync", "none"},
+	   .allowed = {
+		   [MEMBER_OUT] = 1u << MEMBER_SYNCING | 1u << MEMBER_NONE,
+		   [MEMBER_SYNCING] = 1u << MEMBER_OUT | 1u << MEMBER_SYNC | 1u << MEMBER_NONE |
+				      1u << MEMBER_SYNCING,
+		   [MEMBER_SYNC] = 1u << MEMBER_OUT | 1u << MEMBER_SYNCING | 1u << MEMBER_NONE,
+		   [MEMBER_NONE] = 1u << MEMBER_SYNCING,
+	   });
+
+/* ---- sets of moves ---- */
+
+struct chain *moves_chain(struct moves *m, const struct chain *ch)
+{
+	for (uint32_t i = m->n; i-- > 0;)
+		if (m->next[i].id == ch->id)
+			return &m->next[i];
+	if (m->n == m->cap) {
+		uint32_t cap = m->cap != 0 ? m->cap * 2 : 32;
+		struct chain *v = realloc(m->next, cap * sizeof(*v));
+
+		if (v == NULL) {
+			m->status = -LE_NOMEM;
+			return NULL;
+		}
+		m->next = v;
+		m->cap = cap;
+	}
+	m->next[m->n] = *ch;
+	m->next[m->n].epoch++;
+	return &m->next[m->n++];
+}
+
+/* SYNC first, then SYNCING, then OUT; otherwise the order stays. */
+static void sort_members(struct chain *ch)
+{
+	for (uint32_t i = 1; i < ch->n_members; i++) {
+		struct chain_member m = ch->members[i];
+		uint32_t k = i;
+
+		for (; k > 0 && ch->members[k - 1].state < m.state; k--)
+			ch->members[k] = ch->members[k - 1];
+		ch->members[k] = m;
+	}
+}
+
+void member_move(struct chain *next, uint32_t target, int state)
+{
+	uint32_t i = 0;
+	int from;
+
+	while (i < next->n_members && next->members[i].target != target)
+		i++;
+	from = i < next->n_members ? (int)next->members[i].state : MEMBER_NONE;
+	state = move_take(&member_moves, from, state);
+	if (from == MEMBER_NONE) {
+		ASSERT(next->n_members < CHAIN_MEMBERS_MAX);
+		next->members[next->n_members++] =
+			(struct chain_member){target, (enum member_state)state};
+	} else if (state == MEMBER_NONE) {
+		next->n_members--;
+		memmove(&next->members[i], &next->members[i + 1],
+			(next->n_members - i) * sizeof(next->members[0]));
+	} else {
+		next->members[i].state = (enum member_state)state;
+	}
+	sort_members(next);
+}
+
+static int state_in(const struct chain *ch, uint32_t target)
+{
+	for (uint32_t i = 0; i < ch->n_members; i++)
+		if (ch->members[i].target == target)
+			return (int)ch->members[i].state;
+	return MEMBER_NONE;
+}
+
+/* ---- telling ---- */
+
+struct tell {
+	struct cluster *c;
+	uint32_t n;
+	struct chain *was; /* n of them: what they were */
+	uint8_t first[TARGETS_BOUND], then[TARGETS_BOUND]; /* whom, by id - 1 */
+};
+
+struct tell_one {
+	struct tell *tell;
+	uint32_t target;
+};
+
+/* The present value of all chains of the set that concern the target. */
+static int tell_encode(const struct tell *tl, uint32_t target, struct bytes *ret_chains,
+		       struct bytes *ret_targets)
+{
+	struct chain **v = calloc(tl->n + 1, sizeof(struct chain *));
+	uint32_t n = 0;
+	int rc;
+
+	if (v == NULL)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < tl->n; i++) {
+		struct chain *now = cluster_chain(tl->c, tl->was[i].id);
+
+		if (state_in(now, target) != MEMBER_NONE ||
+		    state_in(&tl->was[i], target) != MEMBER_NONE)
+			v[n++] = now;
+	}
+	rc = cluster_chains_encode(tl->c, v, n, ret_chains, ret_targets);
+	free(v);
+	return rc;
+}
+
+/* Until it has answered, or is no longer there: then it is told when it returns. */
+static void tell_target(void *arg)
+{
+	struct tell_one *one = arg;
+	struct cluster *c = one->tell->c;
+	const struct target *t = cluster_target(c, one->target);
+	uint64_t wait_us = 10000;
+
+	while (!c->stopping && t->info.state == TARGET_UP && !t->dead) {
+		struct bytes chains, targets;
+		int rc = tell_encode(one->tell, one->target, &chains, &targets);
+
+		if (rc == 0) {
+			rc = c->send(c->arg, one->target, chains, targets,
+				     loop_deadline_ms(TELL_MS));
+			free((void *)(uintptr_t)chains.data);
+		}
+		if (rc >= 0 || rc == -LE_UNKNOWN_OP)
+			return;
+		log_debug("target %u is not told of its chains: %s", one->target, status_name(rc));
+		if (fiber_sleep_us(wait_us) < 0)
+			return;
+		wait_us = wait_us * 2 > 200000 ? 200000 : wait_us * 2;
+	}
+}
+
+static void tell_some(struct tell *tl, const uint8_t whom[TARGETS_BOUND])
+{
+	struct tell_one ones[TARGETS_BOUND];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < TARGETS_BOUND; i++)
+		if (whom[i])
+			ones[n++] = (struct tell_one){tl, i + 1};
+	fiber_parallel("tell-chains", tell_target, ones, sizeof(ones[0]), n, 64);
+}
+
+static void tell_fiber(void *arg)
+{
+	struct tell *tl = arg;
+	struct cluster *c = tl->c;
+
+	tell_some(tl, tl->first);
+	tell_some(tl, tl->then);
+	waitq_wake_all(&c->changed); /* now the clients */
+	latch_done(&c->tellers);
+	free(tl->was);
+	free(tl);
+}
+
+/* A target that lives and served until now stops before the others go on without it. One that has
+ * restarted does not serve yet. */
+static void tell_whom(struct tell *tl, const struct chain *was, const struct chain *now)
+{
+	for (uint32_t i = 0; i < was->n_members; i++) {
+		uint32_t id = was->members[i].target;
+		const struct target *t = cluster_target(tl->c, id);
+		bool lost = was->members[i].state == MEMBER_SYNC &&
+			    state_in(now, id) != MEMBER_SYNC;
+
+		if (lost && t->info.state == TARGET_UP && !t->dead && !t->restarted)
+			tl->first[id - 1] = 1;
+		else
+			tl->then[id - 1] = 1;
+	}
+	for (uint32_t i = 0; i < now->n_members; i++)
+		tl->then[now->members[i].target - 1] = 1;
+}
+
+/* Takes what the chains were over. Without memory or fiber they learn it by their heartbeats. */
+static void tell_start(struct cluster *c, struct chain *was, uint32_t n)
+{
+	struct tell *tl = calloc(1, sizeof(*tl));
+
+	if (tl == NULL) {
+		free(was);
+		waitq_wake_all(&c->changed);
+		return;
+	}
+	*tl = (struct tell){.c = c, .n = n, .was = was};
+	for (uint32_t i = 0; i < n; i++)
+		tell_whom(tl, &was[i], cluster_chain(c, was[i].id));
+	latch_add(&c->tellers, 1);
+	if (fiber_spawn("tell-chains", tell_fiber, tl) < 0) {
+		latch_done(&c->tellers);
+		free(tl->was);
+		free(tl);
+		waitq_wake_all(&c->changed);
+	}
+}
+
+/* ---- making durable ---- */
+
+static const char *member_text(const struct chain *ch, char buf[128])
+{
+	static const char *const marks[] = {"-", "~", ""};
+	int at = 0;
+
+	buf[0] = '\0';
+	for (uint32_t i = 0; i < ch->n_members && at < 100; i++)
+		at += snprintf(buf + at, 128 - (size_t)at, " %s%u", marks[ch->members[i].state],
+			       ch->members[i].target);
+	return buf;
+}
+
+/* Targets that were judged dead and are not so on record. */
+static uint32_t put_dead(struct cluster *c)
+{
+	int64_t now = env_wall_ns(c->store->env);
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->n_targets; i++) {
+		struct target *t = c->targets[i];
+		struct target_info info = t->info;
+
+		if (!t->dead || t->info.state != TARGET_UP)
+			continue;
+		t->down_ns = now;
+		info.state = TARGET_DOWN;
+		cluster_put_target(c, t, &info);
+		n++;
+	}
+	return n;
+}
+
+static void dead_are_down(struct cluster *c)
+{
+	for (uint32_t i = 0; i < c->n_targets; i++) {
+		struct target *t = c->targets[i];
+
+		if (!t->dead || t->info.state != TARGET_UP)
+			continue;
+		t->info.state = TARGET_DOWN;
+		log_warn("target %u is down, map epoch %u", t->info.id, c->epoch);
+	}
+}
+
+static int moves_durable(struct moves *m)
+{
+	struct cluster *c = m->c;
+	uint32_t n_dead;
+
+	TRY(m->status);
+	TRY(txn_begin(c->store));
+	n_dead = put_dead(c);
+	for (uint32_t i = 0; i < m->n; i++)
+		cluster_put_chain(c, &m->next[i]);
+	if (n_dead == 0 && m->n == 0) {
+		(void)txn_end(c->store);
+		return 0;
+	}
+	TRY(cluster_commit(c));
+	dead_are_down(c);
+	return 1;
+}
+
+int moves_commit(struct moves *m)
+{
+	struct cluster *c = m->c;
+	char a[128], b[128];
+	int rc = moves_durable(m);
+
+	if (rc <= 0) {
+		free(m->next);
+		*m = (struct moves){.c = c};
+		return rc;
+	}
+	for (uint32_t i = 0; i < m->n; i++) {
+		struct chain *ch = cluster_chain(c, m->next[i].id), was = *ch;
+
+		*ch = m->next[i];
+		m->next[i] = was;
+		cluster_chain_changed(c, &was);
+		cluster_chain_changed(c, ch);
+		log_debug("chain %u: epoch %u,%s (was%s)", ch->id, ch->epoch, member_text(ch, a),
+			  member_text(&was, b));
+	}
+	if (m->n > 0)
+		c->quiet_us = loop_now_us();
+	tell_start(c, m->next, m->n);
+	*m = (struct moves){.c = c};
+	return 0;
+}
+
+/* ---- deciding ---- */
+
+static bool is_up(const struct target *t)
+{
+	return t->info.state == TARGET_UP && !t->dead;
+}
+
+/* Served until now and goes on. */
+static bool is_well(const struct target *t)
+{
+	return is_up(t) && !t->restarted;
+}
+
+struct ask {
+	struct cluster *c;
+	uint32_t target;
+	bool alive;
+};
+
+static void ask_one(void *arg)
+{
+	struct ask *a = arg;
+	struct bytes none = {NULL, 0};
+	int rc = a->c->send(a->c->arg, a->target, none, none, loop_deadline_ms(ASK_MS));
+
+	/* Any answer will do. */
+	a->alive = rc >= 0 || (status_retry(rc) != RETRY_CONN && rc != -LE_TIMEDOUT &&
+			       rc != -LE_TARGET_DOWN && rc != -LE_INTR);
+}
+
+/* Who could go on where others cannot: do they live? */
+static void ask_alive(struct cluster *c, bool ret_alive[TARGETS_BOUND])
+{
+	bool wanted[TARGETS_BOUND] = {false};
+	struct ask asks[TARGETS_BOUND];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->n_chains; i++) {
+		const struct chain *ch = c->chains[i];
+		bool trouble = false;
+
+		for (uint32_t k = 0; k < ch->n_members; k++)
+			trouble |= ch->members[k].state == MEMBER_SYNC &&
+				   !is_well(cluster_target(c, ch->members[k].target));
+		for (uint32_t k = 0; trouble && k < ch->n_members; k++)
+			if (ch->members[k].state == MEMBER_SYNC &&
+			    is_well(cluster_target(c, ch->members[k].target)))
+				wanted[ch->members[k].target - 1] = true;
+	}
+	memset(ret_alive, 0, TARGETS_BOUND * sizeof(bool));
+	for (uint32_t i = 0; i < c->n_targets; i++)
+		if (wanted[i])
+			asks[n++] = (struct ask){c, i + 1, false};
+	fiber_parallel("ask-alive", ask_one, asks, sizeof(asks[0]), n, 64);
+	for (uint32_t i = 0; i < n; i++)
+		ret_alive[asks[i].target - 1] = asks[i].alive;
+}
+
+struct judging {
+	struct moves moves;
+	bool alive[TARGETS_BOUND];
+	bool waits[TARGETS_BOUND]; /* it is not decided yet what a restarted one is */
+};
+
+/* Which SYNC member goes on: its id, 0: nobody now, and *ret_wait: somebody may yet answer. */
+static uint32_t leader_of(const struct judging *j, const struct chain *ch, bool *ret_wait)
+{
+	uint32_t back = 0;
+
+	*ret_wait = false;
+	for (uint32_t i = 0; i < ch->n_members && ch->members[i].state == MEMBER_SYNC; i++) {
+		uint32_t id = ch->members[i].target;
+		const struct target *t = cluster_target(j->moves.c, id);
+
+		if (is_well(t) && j->alive[id - 1])
+			return id;
+		if (is_well(t))
+			*ret_wait = true;
+		else if (is_up(t) && back == 0)
+			back = id;
+	}
+	return *ret_wait ? 0 : back;
+}
+
+/* SYNC members that are away or have restarted. True: the chain has somebody to go on with. */
+static bool judge_sync(struct judging *j, const struct chain *ch, bool trouble)
+{
+	struct cluster *c = j->moves.c;
+	uint32_t leader;
+	bool wait;
+
+	if (!trouble)
+		return true;
+	leader = leader_of(j, ch, &wait);
+	for (uint32_t i = 0; i < ch->n_members && ch->members[i].state == MEMBER_SYNC; i++) {
+		uint32_t id = ch->members[i].target;
+		const struct target *t = cluster_target(c, id);
+		struct chain *next;
+
+		if (leader == 0 && t->restarted)
+			j->waits[id - 1] = true;
+		if (leader == 0 || id == leader || is_well(t))
+			continue;
+		next = moves_chain(&j->moves, ch);
+		if (next != NULL)
+			member_move(next, id, is_up(t) ? MEMBER_SYNCING : MEMBER_OUT);
+	}
+	return leader != 0;
+}
+
+static void judge_chain(struct judging *j, const struct chain *ch)
+{
+	struct cluster *c = j->moves.c;
+	bool trouble = false, leads;
+
+	for (uint32_t i = 0; i < ch->n_members; i++)
+		trouble |= ch->members[i].state == MEMBER_SYNC &&
+			   !is_well(cluster_target(c, ch->members[i].target));
+	leads = judge_sync(j, ch, trouble);
+	for (uint32_t i = 0; i < ch->n_members; i++) {
+		uint32_t id = ch->members[i].target;
+		const struct target *t = cluster_target(c, id);
+		enum member_state is = ch->members[i].state;
+		struct chain *next = NULL;
+		int to = -1;
+
+		if (is == MEMBER_SYNCING && !is_up(t))
+			to = MEMBER_OUT;
+		else if (is == MEMBER_SYNCING && t->restarted)
+			to = MEMBER_SYNCING;
+		else if (is == MEMBER_OUT && is_up(t) && leads &&
+			 (t->info.flags & TARGET_BAD) == 0)
+			to = MEMBER_SYNCING;
+		if (to >= 0)
+			next = moves_chain(&j->moves, ch);
+		if (next != NULL)
+			member_move(next, id, to);
+	}
+}
+
+static void settle_restarted(struct judging *j)
+{
+	struct cluster *c = j->moves.c;
+
+	for (uint32_t i = 0; i < c->n_targets; i++)
+		if (c->targets[i]->restarted && !j->waits[i])
+			c->targets[i]->restarted = false;
+	waitq_wake_all(&c->settled);
+}
+
+int membership_reconcile(struct cluster *c)
+{
+	struct judging *j = calloc(1, sizeof(*j));
+	int rc;
+
+	if (j == NULL)
+		return -LE_NOMEM;
+	j->moves.c = c;
+	fmutex_lock(&c->lock);
+	ask_alive(c, j->alive);
+	for (uint32_t i = 0; i < c->n_chains; i++)
+		if (c->chains[i]->n_members > 1)
+			judge_chain(j, c->chains[i]);
+	rc = moves_commit(&j->moves);
+	if (rc == 0)
+		settle_restarted(j);
+	fmutex_unlock(&c->lock);
+	free(j);
+	return rc;
+}
+
+int membership_settle(struct cluster *c, struct target *t)
+{
+	uint64_t until = loop_deadline_ms(SETTLE_MS);
+
+	while (t->restarted) {
+		int rc = membership_reconcile(c);
+
+		if (rc == 0 && t->restarted)
+			rc = waitq_wait(&c->settled, loop_deadline_ms(c->params->heartbeat_ms));
+		if (rc < 0 && rc != -LE_TIMEDOUT)
+			return rc;
+		if (c->stopping || loop_now_us() > until)
+			return -LE_NOT_READY;
+	}
+	return 0;
+}
+
+static int synced(struct cluster *c, const struct mds_chain_synced_req *in,
+		  struct mds_chain_synced_rep *out)
+{
+	struct chain *ch = cluster_chain(c, in->chain), *next;
+	struct moves m = {.c = c};
+	int state;
+
+	if (ch == NULL)
+		return -LE_INVAL;
+	state = state_in(ch, in->target);
+	out->epoch = ch->epoch;
+	/* The answer to the first message may have been lost. */
+	if (state == MEMBER_SYNC)
+		return 0;
+	if (ch->epoch != in->epoch)
+		return -LE_STALE_EPOCH;
+	if (state != MEMBER_SYNCING || !is_well(cluster_target(c, in->target)))
+		return -LE_INVAL;
+	next = moves_chain(&m, ch);
+	if (next != NULL)
+		member_move(next, in->target, MEMBER_SYNC);
+	TRY(moves_commit(&m));
+	out->epoch = ch->epoch;
+	return 0;
+}
+
+int membership_synced(struct cluster *c, const struct mds_chain_synced_req *in,
+		      struct mds_chain_synced_rep *out)
+{
+	int rc;
+
+	fmutex_lock(&c->lock);
+	rc = synced(c, in, out);
+	fmutex_unlock(&c->lock);
+	return rc;
+}
+
+/* ---- the lead ---- */
+
+static bool is_whole(const struct cluster *c, const struct chain *ch)
+{
+	if (ch->n_members != ch->replicas)
+		return false;
+	for (uint32_t i = 0; i < ch->n_members; i++)
+		if (ch->members[i].state != MEMBER_SYNC ||
+		    !is_well(cluster_target(c, ch->members[i].target)))
+			return false;
+	return true;
+}
+
+static void even_class(struct moves *m, const struct chain_class *cl)
+{
+	uint32_t heads[TARGETS_BOUND] = {0};
+
+	for (uint32_t i = 0; i < cl->n; i++)
+		heads[cl->chains[i]->members[0].target - 1]++;
+	for (uint32_t i = 0; i < cl->n; i++) {
+		const struct chain *ch = cl->chains[i];
+		uint32_t best = 0, was = ch->members[0].target - 1;
+		struct chain *next;
+
+		for (uint32_t k = 1; k < ch->n_members; k++)
+			if (heads[ch->members[k].target - 1] < heads[ch->members[best].target - 1])
+				best = k;
+		if (!is_whole(m->c, ch) || heads[was] < heads[ch->members[best].target - 1] + 2)
+			continue;
+		next = moves_chain(m, ch);
+		if (next == NULL)
+			return;
+		next->members[0] = ch->members[best];
+		next->members[best] = ch->members[0];
+		heads[was]--;
+		heads[ch->members[best].target - 1]++;
+	}
+}
+
+int membership_even_heads(struct cluster *c)
+{
+	struct moves m = {.c = c};
+	int rc;
+
+	fmutex_lock(&c->lock);
+	for (uint32_t k = 2; k <= LEAT_REPLICAS_MAX; k++)
+		even_class(&m, &c->classes[k]);
+	rc = moves_commit(&m);
+	fmutex_unlock(&c->lock);
+	return rc;
+}
+
+int membership_bad(struct cluster *c, struct target *t)
+{
+	struct moves m = {.c = c};
+	struct target_info info;
+	int rc;
+
+	fmutex_lock(&c->lock);
+	info = t->info;
+	info.flags |= TARGET_BAD;
+	rc = txn_begin(c->store);
+	if (rc == 0) {
+		cluster_put_target(c, t, &info);
+		rc = cluster_commit(c);
+	}
+	if (rc == 0)
+		t->info.flags = info.flags;
+	for (uint32_t i = 0; rc == 0 && i < c->n_chains; i++) {
+		const struct chain *ch = c->chains[i];
+		int state = state_in(ch, t->info.id);
+		bool last = state == MEMBER_SYNC &&
+			    (ch->n_members == 1 || ch->members[1].state != MEMBER_SYNC);
+		struct chain *next;
+
+		if (state == MEMBER_NONE || state == MEMBER_OUT || last)
+			continue;
+		next = moves_chain(&m, ch);
+		if (next != NULL)
+			member_move(next, t->info.id, MEMBER_OUT);
+	}
+	if (rc == 0)
+		rc = moves_commit(&m);
+	fmutex_unlock(&c->lock);
+	return rc;
+}
+
+void membership_health(const struct cluster *c, struct chain_health *ret_h)
+{
+	*ret_h = (struct chain_health){0};
+	for (uint32_t i = 0; i < c->n_chains; i++) {
+		const struct chain *ch = c->chains[i];
+		uint32_t well = 0;
+		bool syncing = false;
+
+		for (uint32_t k = 0; k < ch->n_members; k++) {
+			well += ch->members[k].state == MEMBER_SYNC &&
+				is_up(cluster_target(c, ch->members[k].target));
+			syncing |= ch->members[k].state == MEMBER_SYNCING;
+		}
+		ret_h->down += well == 0;
+		ret_h->degraded += well > 0 && well < ch->replicas;
+		ret_h->syncing += syncing;
+	}
+}
