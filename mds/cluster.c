@@ -5,13 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/rt/loop.h"
-#include "mds/chain_table.h"
-#include "mds/detect.h"
-#include "mds/membership.h"
 
-#define ADDRS_MAX  1023u
-#define HOST_MAX   255u
-#define RACK_MAX   255u
 
 struct target *cluster_target(const struct cluster *c, uint32_t id)
 {
@@ -102,15 +96,7 @@ void cluster_add_table(struct cluster *c, const struct table_info *t)
 	c->classes[t->replicas].table = t->version;
 }
 
-static struct target *target_find(const struct cluster *c, const struct uuid *uuid)
-{
-	for (uint32_t i = 0; i < c->n_targets; i++)
-		if (uuid_equal(&c->targets[i]->info.uuid, uuid))
-			return c->targets[i];
-	return NULL;
-}
-
-static void target_free(struct target *t)
+void target_free(struct target *t)
 {
 	if (t == NULL)
 		return;
@@ -125,7 +111,7 @@ static char *text_of(struct bytes b)
 	return strndup(b.len > 0 ? b.data : "", b.len);
 }
 
-static int target_set_text(struct target *t, struct bytes addrs, struct bytes host,
+int target_set_text(struct target *t, struct bytes addrs, struct bytes host,
 			   struct bytes rack)
 {
 	char *a = text_of(addrs), *h = text_of(host), *r = text_of(rack);
@@ -344,223 +330,6 @@ int cluster_commit(struct cluster *c)
 	txn_cluster(s);
 	TRY(store_wait(s, txn_end(s)));
 	c->epoch = s->cluster.map_epoch;
-	return 0;
-}
-
-static void tell(struct cluster *c, struct target *t)
-{
-	if (t != NULL && c->target_changed != NULL)
-		c->target_changed(c->arg, t);
-	waitq_wake_all(&c->changed);
-}
-
-static struct target *target_make(const struct mds_target_register_req *in, uint32_t id)
-{
-	struct target *t = calloc(1, sizeof(*t));
-
-	if (t == NULL)
-		return NULL;
-	t->info = (struct target_info){.id = id,
-				       .state = TARGET_UP,
-				       .uuid = in->uuid,
-				       .loop = in->loop,
-				       .capacity = in->capacity,
-				       .used = in->used,
-				       .free = in->free,
-				       .epoch = 1};
-	t->commits = t->commits_stored = in->commits;
-	t->incarnation = in->incarnation;
-	if (target_set_text(t, in->addrs, in->host, in->rack) < 0) {
-		free(t);
-		return NULL;
-	}
-	return t;
-}
-
-static int register_new(struct cluster *c, const struct mds_target_register_req *in,
-			struct target **ret_t)
-{
-	struct table_info table = {c->n_tables + 1, 1, c->classes[1].n + 1};
-	uint32_t id = c->n_targets + 1;
-	struct chain *ch;
-	struct target *t;
-	int rc;
-
-	if (c->n_targets >= c->params->targets_max)
-		return -LE_OVERLOAD;
-	TRY(cluster_reserve(c, 1, 1));
-	t = target_make(in, id);
-	ch = calloc(1, sizeof(*ch));
-	rc = t == NULL || ch == NULL ? -LE_NOMEM : txn_begin(c->store);
-	if (rc == 0) {
-		*ch = (struct chain){c->n_chains + 1, 1, 1, 1, {{id, MEMBER_SYNC}}};
-		t->chain = ch->id;
-		cluster_put_target(c, t, &t->info);
-		cluster_put_chain(c, ch);
-		cluster_put_table(c, &table);
-		rc = cluster_commit(c);
-	}
-	if (rc < 0) {
-		target_free(t);
-		free(ch);
-		return rc;
-	}
-	t->heard_us = loop_now_us();
-	t->chains_epoch = c->epoch;
-	c->targets[c->n_targets++] = t;
-	cluster_add_chain(c, ch);
-	cluster_add_table(c, &table);
-	log_info("target %u registered at %s, chain table version %u", id, t->addrs,
-		 table.version);
-	*ret_t = t;
-	return 0;
-}
-
-static int register_again(struct cluster *c, struct target *t,
-			  const struct mds_target_register_req *in)
-{
-	bool moved = !bytes_equal(t->info.addrs, in->addrs) || t->info.loop != in->loop;
-	bool changed = moved || t->info.state != TARGET_UP;
-	bool restarted = in->incarnation != t->incarnation;
-	struct target_info info = t->info;
-
-	if (in->commits < t->commits) {
-		/* Of the process that we have heard already it is an older message, overtaken by
-		 * a newer one; it asks again. */
-		if (in->incarnation != t->incarnation)
-			log_error("target %u: its store went back in time (commit %llu, was %llu): "
-				  "refused",
-				  t->info.id, (unsigned long long)in->commits,
-				  (unsigned long long)t->commits);
-		return -LE_STORE_OLD;
-	}
-	info.addrs = in->addrs;
-	info.host = in->host;
-	info.rack = in->rack;
-	info.loop = in->loop;
-	info.state = TARGET_UP;
-	info.capacity = in->capacity;
-	info.used = in->used;
-	info.free = in->free;
-	TRY(txn_begin(c->store));
-	t->commits = in->commits;
-	t->incarnation = in->incarnation;
-	t->down_ns = 0;
-	cluster_put_target(c, t, &info);
-	if (changed)
-		TRY(cluster_commit(c));
-	else
-		TRY(store_wait(c->store, txn_end(c->store)));
-	t->info = info;
-	TRY(target_set_text(t, in->addrs, in->host, in->rack));
-	t->commits_stored = t->commits;
-	t->heard_us = loop_now_us();
-	t->dead = false;
-	t->restarted |= restarted;
-	log_info("target %u is back at %s", t->info.id, t->addrs);
-	return 0;
-}
-
-static int register_locked(struct cluster *c, const struct mds_target_register_req *in,
-			   struct target **ret_t)
-{
-	struct target *t = target_find(c, &in->uuid);
-	const struct uuid *ours = &c->store->cluster.cluster;
-
-	if (uuid_is_zero(&in->uuid) || in->addrs.len == 0 || in->addrs.len > ADDRS_MAX ||
-	    in->host.len > HOST_MAX || in->rack.len > RACK_MAX)
-		return -LE_INVAL;
-	if (!uuid_is_zero(&in->cluster) && !uuid_equal(&in->cluster, ours))
-		return -LE_WRONG_CLUSTER;
-	if (in->target != 0 && (t == NULL || t->info.id != in->target)) {
-		log_error("target %u at %.*s is not known here under its uuid: refused", in->target,
-			  (int)in->addrs.len, (const char *)in->addrs.data);
-		return -LE_WRONG_CLUSTER;
-	}
-	if (t == NULL)
-		TRY(register_new(c, in, &t));
-	else
-		TRY(register_again(c, t, in));
-	*ret_t = t;
-	return 0;
-}
-
-int cluster_register(struct cluster *c, const struct mds_target_register_req *in,
-		     struct mds_target_register_rep *out)
-{
-	struct target *t = NULL;
-	int rc;
-
-	fmutex_lock(&c->lock);
-	rc = register_locked(c, in, &t);
-	if (rc == 0)
-		rc = chain_table_grow(c);
-	fmutex_unlock(&c->lock);
-	TRY(rc);
-	tell(c, t);
-	detect_kick(c);
-	TRY(membership_settle(c, t));
-	*out = (struct mds_target_register_rep){
-		.target = t->info.id,
-		.chain = t->chain,
-		.epoch = cluster_chain_epoch(c, t),
-		.map_epoch = c->epoch,
-		.heartbeat_ms = c->params->heartbeat_ms,
-		.lease_ms = c->params->lease_ms,
-		.chains_epoch = t->chains_epoch,
-	};
-	return 0;
-}
-
-/* It was silent, and is there again: the same process. */
-static int set_up(struct cluster *c, struct target *t)
-{
-	struct target_info info = t->info;
-
-	info.state = TARGET_UP;
-	TRY(txn_begin(c->store));
-	t->down_ns = 0;
-	cluster_put_target(c, t, &info);
-	TRY(cluster_commit(c));
-	t->commits_stored = t->commits;
-	t->info.state = TARGET_UP;
-	t->dead = false;
-	log_info("target %u is up, map epoch %u", info.id, c->epoch);
-	tell(c, t);
-	detect_kick(c);
-	return 0;
-}
-
-int cluster_heartbeat(struct cluster *c, const struct mds_target_heartbeat_req *in,
-		      struct mds_target_heartbeat_rep *out)
-{
-	struct target *t = cluster_target(c, in->target);
-	int rc = 0;
-
-	if (t == NULL || !uuid_equal(&t->info.uuid, &in->uuid) || t->incarnation != in->incarnation)
-		return -LE_NO_TARGET;
-	/* Of one and the same process: fewer commits mean an older message, overtaken. */
-	if (in->commits > t->commits)
-		t->commits = in->commits;
-	t->info.capacity = in->capacity;
-	t->info.used = in->used;
-	t->info.free = in->free;
-	t->heard_us = loop_now_us();
-	/* Whoever has been judged gets no lease before it is told what it is now. */
-	if (t->info.state != TARGET_UP || t->dead) {
-		fmutex_lock(&c->lock);
-		if (t->info.state != TARGET_UP)
-			rc = set_up(c, t);
-		t->dead = rc < 0 && t->dead;
-		fmutex_unlock(&c->lock);
-	}
-	TRY(rc);
-	if (t->restarted)
-		return -LE_NO_TARGET; /* its registration is not answered yet */
-	out->epoch = cluster_chain_epoch(c, t);
-	out->map_epoch = c->epoch;
-	out->lease_ms = c->params->lease_ms;
-	out->chains_epoch = t->chains_epoch;
 	return 0;
 }
 

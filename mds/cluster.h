@@ -91,17 +91,15 @@ uint32_t cluster_layout_width(const struct cluster *c, const struct layout *l);
 struct target *cluster_chain_head(const struct cluster *c, const struct chain *ch);
 uint32_t cluster_chain_epoch(const struct cluster *c, const struct target *t);
 
-/* -LE_WRONG_CLUSTER, -LE_STORE_OLD, -LE_OVERLOAD (targets_max), -LE_INVAL. Yields. */
-int cluster_register(struct cluster *c, const struct mds_target_register_req *in,
-		     struct mds_target_register_rep *out) CHECK_RESULT;
-/* -LE_NO_TARGET: not known, register first. Yields when the target was down. */
-int cluster_heartbeat(struct cluster *c, const struct mds_target_heartbeat_req *in,
-		      struct mds_target_heartbeat_rep *out) CHECK_RESULT;
 /* Stores commit counters that have changed. Yields. */
 void cluster_store_commits(struct cluster *c);
 void cluster_space(const struct cluster *c, uint64_t *ret_total, uint64_t *ret_free);
 
 /* ---- for the files of this folder that change the map; under c->lock ---- */
+/* Copies. -LE_NOMEM: nothing has changed. */
+int target_set_text(struct target *t, struct bytes addrs, struct bytes host,
+		    struct bytes rack) CHECK_RESULT;
+void target_free(struct target *t); /* NULL is fine */
 /* Room for n more chains of the class and for one table version. */
 int cluster_reserve(struct cluster *c, uint32_t replicas, uint32_t n) CHECK_RESULT;
 /* Into the open batch. */
@@ -110,7 +108,8 @@ void cluster_put_table(struct cluster *c, const struct table_info *t);
 /* After they are durable: takes over malloc'd ones, for which there is room. */
 void cluster_add_chain(struct cluster *c, struct chain *ch);
 void cluster_add_table(struct cluster *c, const struct table_info *t);
-void cluster_put_target(struct cluster *c, const struct target *t, const struct target_info *info);
+void cluster_put_target(struct cluster *c, const struct target *t,
+			const struct target_info *info);
 /* Its members will be told. After cluster_commit. */
 void cluster_chain_changed(struct cluster *c, const struct chain *ch);
 /* Makes the new epoch and what is in the open batch durable; then it counts. Yields. */

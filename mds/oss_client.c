@@ -34,7 +34,7 @@ int oss_init(struct oss *o, struct cluster *c, const struct mds_params *p, struc
 	return o->targets == NULL ? -LE_NOMEM : 0;
 }
 
-static void target_free(struct oss_target *t)
+static void peer_free(struct oss_target *t)
 {
 	free(t->addrs);
 	free(t);
@@ -64,7 +64,7 @@ void oss_fini(struct oss *o)
 {
 	for (uint32_t i = 0; i < o->n_targets; i++)
 		if (o->targets[i] != NULL)
-			target_free(o->targets[i]);
+			peer_free(o->targets[i]);
 	free(o->targets);
 	for (uint32_t i = 0; i < o->n_chains; i++)
 		free(o->chains[i]);

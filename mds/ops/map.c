@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "mds/membership.h"
 #include "mds/op.h"
+#include "mds/targets.h"
 
 int mds_map_get(struct op *op, const void *vin, void *vout)
 {
@@ -62,7 +63,7 @@ int mds_target_register(struct op *op, const void *vin, void *vout)
 	struct mds_target_register_rep *out = vout;
 
 	TRY(check_role(op));
-	TRY(cluster_register(&op->m->cluster, vin, vout));
+	TRY(target_register(&op->m->cluster, vin, vout));
 	heard_on(op, out->target);
 	return tell_chains(op, out->target, &out->chains, &out->targets);
 }
@@ -73,7 +74,7 @@ int mds_target_heartbeat(struct op *op, const void *vin, void *vout)
 	struct mds_target_heartbeat_rep *out = vout;
 
 	TRY(check_role(op));
-	TRY(cluster_heartbeat(&op->m->cluster, vin, vout));
+	TRY(target_heartbeat(&op->m->cluster, vin, vout));
 	heard_on(op, in->target);
 	out->sessions_gen = op->m->sessions.gen;
 	if (in->chains_epoch == out->chains_epoch)
