@@ -7,5 +7,7 @@ const struct rpc_handler ossd_handlers[] = {
 	{ OP_oss_punch, op_punch },   { OP_oss_remove, op_remove }, { OP_oss_stat, op_stat },
 	{ OP_oss_list, op_list },     { OP_oss_sums, op_sums },	    { OP_oss_grant, op_grant },
 	{ OP_oss_status, op_status }, { OP_oss_sync, op_sync },
+	{ OP_oss_chain_set, op_chain_set }, { OP_oss_forward, op_forward },
+	{ OP_oss_commit, op_commit }, { OP_oss_resolve, op_resolve },
 };
 const uint32_t n_ossd_handlers = ARRAY_SIZE(ossd_handlers);

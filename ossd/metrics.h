@@ -28,6 +28,18 @@
 	M(HIST, commit_us, "leat_ossd_index_commit_seconds", "time of a commit of the index") \
 	M(COUNTER, cache_hits, "leat_ossd_record_cache_hits_total", "chunk records found in memory") \
 	M(COUNTER, cache_misses, "leat_ossd_record_cache_misses_total", "chunk records not in memory") \
+	M(COUNTER, forwards, "leat_ossd_forwards_total", "versions sent to a member behind") \
+	M(COUNTER, forward_bytes, "leat_ossd_forward_bytes_total", "data sent to members behind") \
+	M(COUNTER, forward_retries, "leat_ossd_forward_retries_total", "versions sent again") \
+	M(COUNTER, forward_reads, "leat_ossd_forward_reads_total", \
+	  "versions read from the disk to be sent") \
+	M(COUNTER, applies, "leat_ossd_applied_versions_total", "versions taken from the member before") \
+	M(COUNTER, versions_committed, "leat_ossd_committed_versions_total", \
+	  "versions that all members hold") \
+	M(COUNTER, versions_taken_back, "leat_ossd_taken_back_versions_total", \
+	  "versions aborted or dropped") \
+	M(COUNTER, resolves, "leat_ossd_resolves_total", "questions to a head about pending versions") \
+	M(GAUGE, pending, "leat_ossd_pending_versions", "versions that not all members hold yet") \
 	M(GAUGE, cache_bytes, "leat_ossd_record_cache_bytes", "memory of chunk records") \
 	M(GAUGE, capacity_bytes, "leat_ossd_capacity_bytes", "size of the data area") \
 	M(GAUGE, used_bytes, "leat_ossd_used_bytes", "space in use") \

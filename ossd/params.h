@@ -48,6 +48,8 @@
 	P(u32, connections_max, "", 1, 1 << 20, 16384, "connections") \
 	P(u32, replay_rows_max, "", 16, 1 << 24, 1 << 20, \
 	  "remembered answers, one per session and slot") \
+	P(u32, window_max, "", 1, 1024, 16, \
+	  "versions of one chunk that may be on their way to the other members of its chain") \
 	P(u32, heartbeat_ms, "ms", 10, 60000, 1000, \
 	  "time between heartbeats unless the metadata server says otherwise") \
 	P(u32, slow_ms, "ms", 0, 3600000, 1000, "requests that take longer are logged; 0: none") \

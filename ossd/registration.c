@@ -39,8 +39,26 @@ static int judge(const struct registration *g, int rc, uint64_t commits)
 	return rc == -LE_STORE_OLD && g->t->store->commits != commits ? -LE_AGAIN : rc;
 }
 
+/* A metadata server that names no chains means the target's own, of one member. */
+static int adopt_own(struct target *t, uint32_t epoch)
+{
+	struct chain_member own = {t->id, MEMBER_SYNC};
+	struct chain_info info = {.id = t->chain, .epoch = epoch, .replicas = 1};
+	uint8_t members[CHAIN_MEMBERS_BUF], buf[64];
+	const struct chain *c = chain_find(t->chains, t->chain);
+	struct wire_w w;
+
+	if (c && c->phase == CHAIN_SERVING && c->epoch == epoch)
+		return 0;
+	chain_members_put(&own, 1, members, &info);
+	wire_w_init(&w, buf, sizeof(buf));
+	wire_put_chain_info(&w, &info);
+	ASSERT(w.status == 0);
+	return chains_adopt(t->chains, bytes_of(buf, (uint32_t)w.len), false);
+}
+
 static int accepted(struct registration *g, struct rpc_client *c,
-		    const struct mds_target_register_rep *rep)
+		    const struct mds_target_register_rep *rep, uint64_t sent_us)
 {
 	struct target *t = g->t;
 	struct store_super *super = &t->store->super;
@@ -49,13 +67,20 @@ static int accepted(struct registration *g, struct rpc_client *c,
 	if (super->target != rep->target || !uuid_equal(&super->cluster, cluster))
 		TRY(chunk_store_set_owner(t->store, cluster, rep->target));
 	t->id = rep->target;
+	t->chains->target = rep->target;
 	t->chain = rep->chain;
-	t->epoch = rep->epoch;
+	TRY(chains_addrs(t->chains, rep->targets));
+	if (rep->chains.len)
+		TRY(chains_adopt(t->chains, rep->chains, true));
+	else
+		TRY(adopt_own(t, rep->epoch));
+	g->chains_epoch = rep->chains_epoch;
+	g->lease_ms = rep->lease_ms;
 	if (rep->heartbeat_ms)
 		g->heartbeat_ms = rep->heartbeat_ms;
+	chains_lease(t->chains, sent_us, g->lease_ms);
 	if (!t->ready)
-		log_info("target %u of chain %u, epoch %u, serves at %s", t->id, t->chain, t->epoch,
-			 g->addrs);
+		log_info("target %u serves at %s", t->id, g->addrs);
 	t->ready = true;
 	metric_set(&t->metrics->registered, 1);
 	return 0;
@@ -83,11 +108,17 @@ static int register_once(struct registration *g, struct rpc_client *c, uint16_t 
 				.req = &req,
 				.rep = &rep,
 				.deadline_us = loop_deadline_ms(CALL_MS)};
-	int rc = rpc_call(c, &call);
+	uint64_t sent_us = env_now_us(t->env);
+	void *held;
+	int rc;
 
+	TRY(chains_held(t->chains, &held, &req.holds.len));
+	req.holds.data = held;
+	rc = rpc_call(c, &call);
 	if (rc == 0)
-		rc = accepted(g, c, &rep);
+		rc = accepted(g, c, &rep, sent_us);
 	rpc_call_fini(&call);
+	free(held);
 	return judge(g, rc, req.commits);
 }
 
@@ -183,6 +214,49 @@ out:
 
 /* ---- heartbeat ---- */
 
+static int heard(struct registration *g, const struct mds_target_heartbeat_rep *rep,
+		 uint64_t sent_us)
+{
+	struct target *t = g->t;
+
+	TRY(chains_addrs(t->chains, rep->targets));
+	if (rep->chains.len)
+		TRY(chains_adopt(t->chains, rep->chains, true));
+	else if (rep->chains_epoch == 0)
+		TRY(adopt_own(t, rep->epoch));
+	g->chains_epoch = rep->chains_epoch;
+	if (rep->lease_ms)
+		g->lease_ms = rep->lease_ms;
+	chains_lease(t->chains, sent_us, g->lease_ms);
+	return 0;
+}
+
+/* Every address of the metadata server refuses: then no such process runs, and none has decided
+ * anything about this target since the attempts began. */
+static bool nobody_listens(struct registration *g)
+{
+	const char *at = g->mds_addrs;
+	uint32_t n = 0;
+
+	while (*(at += strspn(at, " ,\t"))) {
+		size_t len = strcspn(at, " ,\t");
+		char addr[CONFIG_STR_MAX];
+		struct link *k = NULL;
+		int rc;
+
+		snprintf(addr, sizeof(addr), "%.*s", (int)len, at);
+		rc = g->transport->ops->connect(g->transport, addr,
+						loop_deadline_ms(g->lease_ms / 4), &k);
+		if (rc == 0)
+			k->ops->close(k);
+		if (rc != -LE_CONNREFUSED)
+			return false;
+		n++;
+		at += len;
+	}
+	return n > 0;
+}
+
 static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
 {
 	struct target *t = g->t;
@@ -195,19 +269,29 @@ static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
 		.used = space_used(&s->space),
 		.free = space_usable(&s->space),
 		.incarnation = g->incarnation,
+		.chains_epoch = g->chains_epoch,
 	};
 	struct mds_target_heartbeat_rep rep = {0};
 	struct rpc_call call = {.op = OP_mds_target_heartbeat,
 				.req = &req,
 				.rep = &rep,
 				.deadline_us = loop_deadline_ms(CALL_MS)};
-	int rc = rpc_call(g->client, &call);
+	uint64_t sent_us = env_now_us(t->env);
+	int rc;
 
+	if (g->lease_ms) {
+		/* The next one must go out before the lease ends, whatever becomes of this one. */
+		call.flags = RPC_CALL_NO_WAIT;
+		call.deadline_us = loop_deadline_ms(g->lease_ms / 2);
+	}
+	rc = rpc_call(g->client, &call);
 	if (rc == -LE_NO_TARGET && req.target == 0)
 		rc = 0; /* asked before there was a number; the connection has registered since */
 	else if (rc == 0) {
-		t->epoch = rep.epoch;
 		*ret_sessions_gen = rep.sessions_gen;
+		rc = heard(g, &rep, sent_us);
+	} else if (g->lease_ms && rc != -LE_TIMEDOUT && nobody_listens(g)) {
+		chains_lease(t->chains, sent_us, g->lease_ms);
 	}
 	rpc_call_fini(&call);
 	return judge(g, rc, req.commits);
@@ -277,6 +361,8 @@ int registration_start(struct registration *g, struct target *t,
 
 	*g = (struct registration){.t = t, .server = o->server, .heartbeat_ms = t->p->heartbeat_ms};
 	snprintf(g->addrs, sizeof(g->addrs), "%s", o->addrs);
+	snprintf(g->mds_addrs, sizeof(g->mds_addrs), "%s", o->mds_addrs);
+	g->transport = o->transport;
 	g->incarnation = env_random_u64(t->env);
 	latch_init(&g->running, 0);
 	TRY(rpc_client_create(&co, &g->client));

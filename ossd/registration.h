@@ -1,6 +1,7 @@
 /*
- * The target's side of its life in the cluster: connect to the MDS, register, heartbeat, learn
- * the chain's epoch and which sessions live. Runs in the background on the target's loop.
+ * The target's side of its life in the cluster: connect to the MDS, register, heartbeat, keep the
+ * lease, learn of which chains it is a member and which sessions live. Runs in the background on
+ * the target's loop.
  */
 #ifndef LEAT_OSSD_REGISTRATION_H
 #define LEAT_OSSD_REGISTRATION_H
@@ -12,8 +13,11 @@ struct registration {
 	struct rpc_client *client;
 	struct rpc_server *server;
 	char addrs[CONFIG_STR_MAX];
+	char mds_addrs[CONFIG_STR_MAX];
+	struct transport *transport;
 	uint64_t incarnation, sessions_gen;
-	uint32_t heartbeat_ms;
+	uint32_t heartbeat_ms, lease_ms; /* lease_ms 0: the metadata server gives none */
+	uint32_t chains_epoch;           /* of the last answer that named chains */
 	int failed; /* the MDS will never take this store */
 	int last_logged;
 	bool stopping, again;

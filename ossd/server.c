@@ -17,6 +17,7 @@
 struct ossd {
 	struct ossd_params p;
 	struct ossd_metrics metrics;
+	struct rpc_key key;
 	struct target target;
 	struct slot_pool *bulk_pool;
 	struct rpc_server *server;
@@ -107,11 +108,30 @@ static void server_free(struct ossd *s)
 {
 	if (s->server)
 		rpc_server_destroy(s->server, DRAIN_MS);
+	if (s->target.chains)
+		chains_close(s->target.chains);
 	if (s->target.store)
 		chunk_store_close(s->target.store);
 	if (s->bulk_pool)
 		slot_pool_destroy(s->bulk_pool);
 	free(s);
+}
+
+static int open_chains(struct ossd *s, struct transport *t)
+{
+	struct chains_options o = {
+		.store = s->target.store,
+		.transport = t,
+		.key = &s->key,
+		.name = s->p.host,
+		.window_max = s->p.window_max,
+		.changed_max = 65536,
+		.waiting_max = s->p.slots / 4,
+		.kept_max = s->p.slots / 2,
+		.kept_merged_max = s->p.merge_slots / 2,
+	};
+
+	return chains_open(&o, &s->target.chains);
 }
 
 int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
@@ -125,6 +145,7 @@ int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
 	if (!s)
 		return -LE_NOMEM;
 	s->p = o->params;
+	s->key = o->key;
 	t = &s->target;
 	*t = (struct target){.magic = TARGET_MAGIC,
 			     .env = loop_env(loop_self()),
@@ -137,7 +158,9 @@ int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
 	if (rc < 0)
 		goto out;
 	t->id = t->store->super.target;
-	rc = add_pools(s, o->transport);
+	rc = open_chains(s, o->transport);
+	if (rc == 0)
+		rc = add_pools(s, o->transport);
 	if (rc == 0)
 		rc = listen_and_serve(s, o);
 	if (rc < 0)
@@ -159,6 +182,7 @@ out:
 void ossd_stop(struct ossd *s)
 {
 	s->reg.server = NULL;
+	chains_stop(s->target.chains);
 	rpc_server_destroy(s->server, DRAIN_MS);
 	s->server = NULL;
 	registration_stop(&s->reg);

@@ -12,7 +12,14 @@
 	X(MDS_NO_DEDUPE, "a repeated mutation is executed again") \
 	X(MDS_EARLY_ACK, "a mutation is answered before its batch is durable") \
 	X(OSS_NO_DEDUPE, "a repeated data write is executed again") \
-	X(OSS_EARLY_ACK, "a data write is answered before it is durable")
+	X(OSS_EARLY_ACK, "a data write is answered before it is durable") \
+	X(CHAIN_EARLY_ACK, "a version is committed before the members behind have it durably") \
+	X(CHAIN_SKIP_EPOCH, "members answer to any epoch of a chain") \
+	X(CHAIN_NO_DEDUPE, "members behind do not remember answers") \
+	X(CHAIN_SERVE_EARLY, "a version that is not committed is served") \
+	X(CHAIN_STALE_LEADER, "a member that was away may lead") \
+	X(CHAIN_SKIP_LEASE, "a member serves on without a lease") \
+	X(CHAIN_FORGET_PENDING, "a new head drops the versions that it holds")
 
 enum fault {
 #define X(name, text) FAULT_##name,

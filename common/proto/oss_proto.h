@@ -151,9 +151,9 @@ enum resync_done { RESYNC_SAME, RESYNC_COPIED, RESYNC_REMOVED };
 #define oss_resync_rows_req_FIELDS(F) F(bytes, rows) F(u64, floor)
 #define oss_resync_rows_rep_FIELDS(F) F(u64, incarnation)
 /*
- * A chunk as it is stored, from block `first` on, for other members: if it has that version. record:
- * as in the index (ossd/chunk/chunk_record.h). The bulk has the stored bytes of blocks first..next-1
- * that are no holes, each padded to 4 KiB, not verified by the server. max: bytes.
+ * A chunk as it is stored, from block `first` on, for other members: if it has that version.
+ * record: as in the index (ossd/chunk/chunk_record.h). The bulk has the stored bytes of blocks
+ * first..next-1 that are no holes, each padded to 4 KiB, not verified by the server. max: bytes.
  */
 #define oss_fetch_req_FIELDS(F) F(chunk_id, chunk) F(u64, version) F(u32, first) F(u32, max)
 #define oss_fetch_rep_FIELDS(F) F(bytes, record) F(u32, next)

@@ -9,11 +9,15 @@
 #define LEAT_OSSD_CHAIN_H
 
 #include "common/rpc/rpc.h"
+#include "ossd/chain/chain_log.h"
 #include "ossd/chunk/chunk_store.h"
 
 struct chains;
 struct chain;
 struct version;
+
+/* The session under which a head holds space at the members behind it: this | its target. */
+#define SESSION_CHAIN (1ull << 63)
 
 /* CHAIN_ADOPTED: known, but the metadata server has not spoken since the start. CHAIN_FENCED: the
  * lease has run out. CHAIN_DROPPED: not a member any more. */
@@ -31,13 +35,13 @@ struct chain {
 	uint64_t floor;      /* highest version of a removed chunk */
 	struct list pending; /* struct version.chain_link, oldest first */
 	uint32_t n_pending;
+	uint64_t serial; /* of the last version that has joined */
 	struct waitq settled; /* a version has ended, the epoch has changed */
 	/* What was committed and the member behind has not been told. */
 	struct version_note *notes;
 	uint32_t n_notes;
-	bool notifier, hurry;
+	bool notifier, hurry; /* of commit.c */
 	void *resync; /* of resync.c */
-	void *log;    /* of chain_log.c */
 };
 
 /* Another target, as far as this one talks to it. */
@@ -45,24 +49,17 @@ struct chain_peer {
 	struct list link;
 	uint32_t target;
 	char addrs[CONFIG_STR_MAX];
-	struct rpc_client *client; /* NULL: address unknown */
-	uint32_t users;
+	struct rpc_client *client; /* NULL: nothing was to be said yet */
 };
 
-/* What resync.c and chain_log.c want to hear. Any may be NULL; none yields unless said. */
+/* What resync.c wants to hear. Any may be NULL; none yields. */
 struct chain_hooks {
-	/* The chunk changes in this batch. first: it had no pending version before. */
-	void (*join)(struct chain *c, const struct chunk_key *k, struct kv_batch *b, bool first);
-	/* The chunk has no pending version any more. */
-	void (*quiet)(struct chain *c, const struct chunk_key *k);
 	/* Does this SYNCING member get new versions of the chunk? Asked at the tail. */
 	bool (*fills)(struct chain *c, uint32_t target, const struct chunk_key *k);
 	/* It could not be reached or could not apply one: it must not become SYNC as it is. */
 	void (*failed)(struct chain *c, uint32_t target, int status);
-	/* The epoch has changed; c->phase may be CHAIN_DROPPED. Yields not, may spawn fibers. */
+	/* The epoch has changed; c->phase may be CHAIN_DROPPED. May spawn fibers. */
 	void (*adopted)(struct chain *c);
-	/* These rows go into the batch that stores the new epoch: info is what is being adopted. */
-	void (*adopting)(struct chain *c, const struct chain_info *info, struct kv_batch *b);
 };
 
 struct chains_options {
@@ -70,7 +67,10 @@ struct chains_options {
 	struct transport *transport;
 	const struct rpc_key *key;
 	const char *name;
-	uint32_t window_max;
+	uint32_t window_max, changed_max;
+	uint32_t waiting_max; /* writers that wait for room in a window */
+	uint32_t kept_max, kept_merged_max; /* slots with data for members behind: of requests, of
+					       merged blocks */
 	/* Peers' addresses are wanted that nobody has told yet. Does not yield. */
 	void (*want_addrs)(void *arg);
 	void *arg;
@@ -83,13 +83,17 @@ struct chains {
 	struct ossd_metrics *metrics;
 	uint32_t target; /* own number; 0: not registered yet */
 	struct hmap by_id;
-	struct list peers;
+	struct list peers; /* struct chain_peer: those whose addresses are known */
 	struct fmutex adopting;
 	uint64_t lease_until_us;
+	struct chain_log *log;
 	struct chain_hooks hooks;
 	struct list free_versions;
-	uint32_t n_versions;
+	uint32_t n_pending, n_waiting;
+	uint32_t n_kept, n_kept_merged; /* slots held for members behind */
+	bool starved; /* a version could not be forwarded for want of a fiber */
 	bool stopping;
+	struct waitq stop;
 	struct latch fibers;
 };
 
@@ -127,11 +131,11 @@ enum member_state chain_state_of(const struct chain *c, uint32_t target); /* MEM
 /* ---- membership ---- */
 
 /*
- * chains: encoded chain_info one behind the other. Each that is newer than what is known becomes
- * durable, then is acted on. present: this is an answer of the metadata server to this process, so
- * what it says of epochs known already holds too. Yields. -LE_BAD_MESSAGE, -LE_IO.
+ * The metadata server speaks. chains: encoded chain_info one behind the other. Each that is newer
+ * than what is known becomes durable, then is acted on. all: this target is a member of no others.
+ * Yields. -LE_BAD_MESSAGE, -LE_IO.
  */
-int chains_adopt(struct chains *cs, struct bytes chains, bool present) CHECK_RESULT;
+int chains_adopt(struct chains *cs, struct bytes chains, bool all) CHECK_RESULT;
 /* targets: encoded target_info: addresses of other members. Yields. */
 int chains_addrs(struct chains *cs, struct bytes targets) CHECK_RESULT;
 /* The metadata server has answered what was sent at sent_us. Chains of one member need no lease. */

@@ -284,6 +284,8 @@ static int read_once(struct reader *rd)
 	int rc = 0;
 
 	TRY(store_ent_load(s, rd->ent));
+	if (r->admit)
+		TRY(r->admit(r->admit_arg));
 	if (r->quiet && rd->ent->n_pend)
 		return -LE_PENDING;
 	rec = seen(rd);
@@ -323,6 +325,50 @@ int chunk_read(struct chunk_store *s, struct chunk_read *r)
 		rc = read_once(&rd);
 	} while (rc == REPLACED);
 	chunk_ent_put(&s->cache, rd.ent);
+	return rc;
+}
+
+static int read_held(struct chunk_store *s, const struct chunk_key *id,
+		     const struct chunk_record *rec, uint32_t i, struct slot_vec *v)
+{
+	const struct chunk_block *b = &rec->blocks[i];
+
+	TRY(store_block_read(s, id, rec, i, v->slot->data + v->off + v->len));
+	v->len += b->len;
+	return 0;
+}
+
+int chunk_tx_read(const struct chunk_tx *tx, uint32_t first, uint32_t last,
+		  struct slot_vec vec[CHUNK_READ_VECS], uint32_t *ret_n)
+{
+	struct chunk_store *s = tx->s;
+	struct chunk_key id = tx->ent->id;
+	struct chunk_record *rec = chunk_record_ref(tx->rec);
+	uint32_t per_slot = slot_pool_size(s->read_pool) / rec->block_size, n = 0, got = 0;
+	uint32_t want = (last - first + per_slot) / per_slot;
+	struct read_pin pin;
+	int rc = want > CHUNK_READ_VECS || want >= slot_pool_total(s->read_pool) ? -LE_TOO_BIG : 0;
+
+	/* Its blocks are the chunk's until the tx ends; then the pin keeps them. */
+	read_pin_begin(&s->space, &pin);
+	if (want > 1)
+		fmutex_lock(&s->many_slots);
+	for (; got < want && rc == 0; got += rc == 0) {
+		vec[got] = (struct slot_vec){0};
+		rc = slot_get(s->read_pool, fiber_deadline(), &vec[got].slot);
+	}
+	if (want > 1)
+		fmutex_unlock(&s->many_slots);
+	for (uint32_t i = first; i <= last && rc == 0; i++) {
+		n = (i - first) / per_slot;
+		rc = read_held(s, &id, rec, i, &vec[n]);
+	}
+	read_pin_end(&s->space, &pin);
+	chunk_record_unref(&s->cache, rec);
+	for (uint32_t i = 0; i < got && rc < 0; i++)
+		slot_unref(vec[i].slot);
+	if (rc == 0)
+		*ret_n = want;
 	return rc;
 }
 

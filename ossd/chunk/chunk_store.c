@@ -88,6 +88,23 @@ int chunk_store_record(struct chunk_store *s, const struct chunk_key *id,
 	return rc;
 }
 
+int chunk_store_committed(struct chunk_store *s, const struct chunk_key *id, bool quiet,
+			  struct chunk_record **ret_rec)
+{
+	struct chunk_ent *e = chunk_ent_get(&s->cache, id);
+	int rc;
+
+	if (!e)
+		return -LE_NOMEM;
+	rc = store_ent_load(s, e);
+	if (rc == 0 && quiet && e->n_pend)
+		rc = -LE_PENDING;
+	if (rc == 0)
+		*ret_rec = chunk_record_ref(e->rec);
+	chunk_ent_put(&s->cache, e);
+	return rc;
+}
+
 int store_corrupt(struct chunk_store *s, const struct chunk_key *id, uint32_t index,
 		  const struct chunk_block *b)
 {

@@ -27,6 +27,7 @@
 	F(u32, format) F(uuid, uuid) F(uuid, cluster) F(u32, target) F(u64, capacity)
 WIRE_STRUCT(store_super)
 
+#define CHUNK_READ_VECS 32u
 struct chunk_store {
 	struct env *env;
 	const struct ossd_params *p;
@@ -104,6 +105,11 @@ void chunk_tx_cancel(struct chunk_tx *tx);
 void chunk_tx_join(struct chunk_tx *tx); /* does not yield */
 int chunk_tx_wait(struct chunk_tx *tx) CHECK_RESULT;
 void chunk_tx_abort(struct chunk_tx *tx); /* does not yield */
+/* Blocks [first, last] of tx->rec from the disk into slots of their own, one behind the other,
+ * verified. The slots of vec carry a reference each for the caller. Of a held tx, which may end
+ * meanwhile. -LE_CORRUPT, -LE_TOO_BIG, -LE_TIMEDOUT. Yields. */
+int chunk_tx_read(const struct chunk_tx *tx, uint32_t first, uint32_t last,
+		  struct slot_vec vec[CHUNK_READ_VECS], uint32_t *ret_n) CHECK_RESULT;
 /* A held one that is durable, and the oldest of its chunk: readers see it now. Ends it. */
 void chunk_tx_commit(struct chunk_tx *tx);
 /* A held one that is the newest of its chunk, under the chunk's lock: puts the record before it
@@ -170,13 +176,15 @@ int chunk_remove_file(struct chunk_store *s, const struct chunk_edits *edits,
 
 /* ---- reads ---- */
 
-#define CHUNK_READ_VECS 32u
 struct chunk_read {
 	struct chunk_key id;
 	uint32_t off, len;
 	bool verify;
 	/* What is committed, though there be newer; or, with it, -LE_PENDING when there is. */
 	bool committed, quiet;
+	/* Asked when the record is chosen: may it be read? Must not yield. May be NULL. */
+	int (*admit)(void *arg);
+	void *admit_arg;
 	/* Room for pieces, at least chunk_read_pieces_max(len). */
 	struct piece *pieces;
 	uint32_t n_pieces_max;
@@ -198,6 +206,9 @@ int chunk_read(struct chunk_store *s, struct chunk_read *r) CHECK_RESULT;
 /* The record, with a reference for the caller; NULL when there is no such chunk. */
 int chunk_store_record(struct chunk_store *s, const struct chunk_key *id,
 		       struct chunk_record **ret_rec) CHECK_RESULT;
+/* What is committed; -LE_PENDING with quiet when there is newer. */
+int chunk_store_committed(struct chunk_store *s, const struct chunk_key *id, bool quiet,
+			  struct chunk_record **ret_rec) CHECK_RESULT;
 /* Pieces of a whole chunk without data: how many. */
 uint32_t chunk_record_pieces(const struct chunk_record *r, struct piece *pieces, uint32_t max);
 

@@ -173,6 +173,37 @@ void replay_join(struct replay_ent *e, struct kv_batch *b, const void *reply, ui
 	put_row(&e->key, &row, b);
 }
 
+int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
+		 struct replay_ent **ret_ent)
+{
+	struct replay_ent *e = find(r, key);
+
+	if (!e)
+		e = add(r, key);
+	if (!e)
+		return -LE_NOMEM;
+	e->last_us = loop_now_us();
+	e->running_seq = seq;
+	e->next_op = op;
+	e->next_len = 0;
+	*ret_ent = e;
+	return 0;
+}
+
+void replay_settle(struct replay_ent *e, uint64_t seq, bool committed)
+{
+	if (e->running_seq == seq)
+		replay_end(e, committed);
+}
+
+void replay_forget(struct replay_ent *e, struct kv_batch *b)
+{
+	uint8_t key[REPLAY_ROW_SIZE];
+
+	replay_row_encode(&e->key, key);
+	kv_batch_delete(b, key, sizeof(key));
+}
+
 void replay_end(struct replay_ent *e, bool durable)
 {
 	if (durable) {

@@ -62,6 +62,15 @@ int replay_parse(const void *value, size_t len, struct replay_row *ret_row) CHEC
 int replay_import(struct replay *r, const struct replay_key *key, const struct replay_row *row,
 		  struct kv_batch *b) CHECK_RESULT;
 
+/* The answer comes with a change that another member of the chain has made (then replay_join): a
+ * request that is repeated here waits until replay_settle. -LE_NOMEM. Does not yield. */
+int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
+		 struct replay_ent **ret_ent) CHECK_RESULT;
+/* That change is committed, or was taken back. */
+void replay_settle(struct replay_ent *e, uint64_t seq, bool committed);
+/* The change that carried the answer is taken back in this batch. */
+void replay_forget(struct replay_ent *e, struct kv_batch *b);
+
 /* Forgets the rows of sessions that are not alive and were not used since before_us: up to max
  * deletions go into the batch; returns how many. */
 uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us, uint32_t max,

@@ -1,8 +1,11 @@
 #include "ossd/ops/op.h"
 
+#include "common/base/fault.h"
+#include "ossd/chain/commit.h"
+
 #define MDS_SESSION 1u
 
-int op_admit(struct rpc_req *r)
+int op_admit(struct rpc_req *r, enum chain_need need, struct chain **ret_chain)
 {
 	const struct target *t = op_target(r);
 
@@ -10,8 +13,7 @@ int op_admit(struct rpc_req *r)
 		return -LE_NOT_READY;
 	if (r->hdr.target != t->id)
 		return -LE_NO_TARGET;
-	if (r->hdr.epoch != t->epoch)
-		return -LE_STALE_EPOCH;
+	TRY(chain_admit(t->chains, op_chain(r), r->hdr.epoch, need, ret_chain));
 	if (r->peer->role != ROLE_MDS && r->hdr.session == MDS_SESSION)
 		return -LE_PERM;
 	op_peer_session(op_target(r), r->peer, r->hdr.session);
@@ -68,17 +70,60 @@ static int answer_again(struct rpc_req *r, const struct replay_ent *e, void *out
 	return w.status;
 }
 
+static uint32_t encode(const struct mutation *m, const void *out, uint8_t buf[REPLAY_REPLY_MAX])
+{
+	struct wire_w w;
+
+	wire_w_init(&w, buf, REPLAY_REPLY_MAX);
+	m->r->desc->put_rep(&w, out);
+	ASSERT(w.status == 0);
+	return (uint32_t)w.len;
+}
+
 void op_answer(struct mutation *m, const void *out)
 {
 	uint8_t buf[REPLAY_REPLY_MAX];
-	struct wire_w w;
 
+	if (m->ent)
+		replay_join(m->ent, group_commit_batch(&m->t->store->gc), buf, encode(m, out, buf));
+}
+
+void op_answer_version(struct mutation *m, const void *out, struct version *v)
+{
 	if (!m->ent)
 		return;
-	wire_w_init(&w, buf, sizeof(buf));
-	m->r->desc->put_rep(&w, out);
-	ASSERT(w.status == 0);
-	replay_join(m->ent, group_commit_batch(&m->t->store->gc), buf, (uint32_t)w.len);
+	v->session = m->r->hdr.session;
+	v->slot = m->r->hdr.slot;
+	v->seq = m->r->hdr.seq;
+	v->op = m->r->hdr.op;
+	v->answer_len = (uint8_t)encode(m, out, v->answer);
+	replay_join(m->ent, group_commit_batch(&m->t->store->gc), v->answer, v->answer_len);
+}
+
+int op_still_head(const struct mutation *m)
+{
+	const struct chain *c = m->chain;
+
+	if (c->epoch != m->r->hdr.epoch && !FAULT(CHAIN_SKIP_EPOCH))
+		return -LE_STALE_EPOCH;
+	return chain_is_head(c) ? 0 : -LE_NOT_HEAD;
+}
+
+static int answer_everywhere(struct mutation *m, const void *out)
+{
+	struct version *v = version_create(m->chain);
+	int rc;
+
+	if (!v)
+		return -LE_NOMEM;
+	rc = op_still_head(m);
+	if (rc == 0) {
+		op_answer_version(m, out, v);
+		version_join_answer(v);
+		rc = version_wait(v, m->r);
+	}
+	version_unref(v);
+	return rc;
 }
 
 int op_answer_durable(struct mutation *m, const void *out)
@@ -88,6 +133,8 @@ int op_answer_durable(struct mutation *m, const void *out)
 	if (!m->ent)
 		return 0;
 	TRY(chunk_store_status(m->t->store));
+	if (chain_replicated(m->chain))
+		return answer_everywhere(m, out);
 	op_answer(m, out);
 	return group_commit_wait(g, group_commit_join(g, NULL, false));
 }
@@ -99,7 +146,7 @@ int op_mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *in, v
 	struct replay_key key = {op_chain(r), r->hdr.slot, r->hdr.session};
 	int rc;
 
-	TRY(op_admit(r));
+	TRY(op_admit(r, CHAIN_HEAD, &m.chain));
 	if (r->hdr.seq == 0 && r->peer->role != ROLE_MDS)
 		return -LE_INVAL;
 	if (r->hdr.seq) {

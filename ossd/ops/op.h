@@ -8,7 +8,7 @@
 
 #include "common/rpc/cap.h"
 #include "common/rpc/rpc.h"
-#include "ossd/chunk/chunk_store.h"
+#include "ossd/chain/chain.h"
 
 #define TARGET_MAGIC 0x7467726cu
 #define CAP_MEMO     1024u
@@ -20,11 +20,12 @@ struct target {
 	const struct ossd_params *p;
 	struct ossd_metrics *metrics;
 	struct chunk_store *store;
+	struct chains *chains;
 	struct cap_key cap_key;
 	struct cap memo[CAP_MEMO]; /* verified ones, by session and inode */
 	/* From the MDS: */
 	bool ready;
-	uint32_t id, chain, epoch;
+	uint32_t id, chain; /* chain: its own, of one member */
 	uint64_t start_us;
 	const char *addrs;
 };
@@ -39,9 +40,9 @@ static inline uint32_t op_chain(const struct rpc_req *r)
 {
 	return r->hdr.chain ? r->hdr.chain : op_target(r)->chain;
 }
-/* Is this the target, is it in service, does the client know the present epoch?
- * -LE_NOT_READY, -LE_NO_TARGET, -LE_STALE_EPOCH */
-int op_admit(struct rpc_req *r) CHECK_RESULT;
+/* Is this the target, is it in service, does the client know the chain's present epoch, is this the
+ * member to ask? -LE_NOT_READY, -LE_NO_TARGET, -LE_STALE_EPOCH, -LE_NOT_HEAD, -LE_NO_LEASE */
+int op_admit(struct rpc_req *r, enum chain_need need, struct chain **ret_chain) CHECK_RESULT;
 /* The capability, unless the MDS asks. -LE_BAD_CAP */
 int op_check_cap(struct rpc_req *r, const struct cap *cap, struct ino ino, uint32_t gen,
 		 uint32_t rights) CHECK_RESULT;
@@ -50,6 +51,7 @@ int op_check_cap(struct rpc_req *r, const struct cap *cap, struct ino ino, uint3
 struct mutation {
 	struct rpc_req *r;
 	struct target *t;
+	struct chain *chain;
 	struct replay_ent *ent; /* NULL: the MDS asks without a sequence number */
 };
 /* Admits, runs fn unless it was answered before. fn calls op_answer and then, without a yield
@@ -57,7 +59,11 @@ struct mutation {
 int op_mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *in, void *out),
 	      const void *in, void *out) CHECK_RESULT;
 void op_answer(struct mutation *m, const void *out);
-/* For changes that are durable already: their answer in a group of its own. */
+/* The same in a replicated chain: the answer goes with the version to all members. */
+void op_answer_version(struct mutation *m, const void *out, struct version *v);
+/* Is this still the head, in the epoch that the client knows? After a yield, before a join. */
+int op_still_head(const struct mutation *m) CHECK_RESULT;
+/* For changes that are durable already: their answer in a group of its own, at every member. */
 int op_answer_durable(struct mutation *m, const void *out) CHECK_RESULT;
 
 /* The connection works for this session from now on (0: it has ended). */
@@ -74,5 +80,9 @@ int op_sums(struct rpc_req *r, const void *in, void *out);
 int op_grant(struct rpc_req *r, const void *in, void *out);
 int op_status(struct rpc_req *r, const void *in, void *out);
 int op_sync(struct rpc_req *r, const void *in, void *out);
+int op_chain_set(struct rpc_req *r, const void *in, void *out);
+int op_forward(struct rpc_req *r, const void *in, void *out);
+int op_commit(struct rpc_req *r, const void *in, void *out);
+int op_resolve(struct rpc_req *r, const void *in, void *out);
 
 #endif

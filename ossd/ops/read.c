@@ -1,6 +1,9 @@
 /* oss_read and oss_sums: data of a chunk with its checksums, and the checksums alone. */
 #include "ossd/ops/op.h"
 
+#include "common/base/fault.h"
+#include "ossd/chain/commit.h"
+
 static int encode_pieces(struct rpc_req *r, const struct piece *pieces, uint32_t n,
 			 struct bytes *ret_bytes)
 {
@@ -20,6 +23,23 @@ static void drop_vec(struct chunk_read *cr)
 		slot_unref(cr->vec[i].slot);
 }
 
+/* In a replicated chain only what is committed is seen: the head waits for what is pending when it
+ * is asked, for it may have been accepted; the others send the client there. */
+static int wait_committed(struct chain *c, struct chunk_read *cr)
+{
+	cr->committed = chain_replicated(c) && !FAULT(CHAIN_SERVE_EARLY);
+	cr->quiet = cr->committed && !chain_is_head(c);
+	return cr->committed && !cr->quiet ? chunk_barrier(c, &cr->id) : 0;
+}
+
+/* Time may have passed since the request came: the lease, the epoch. */
+static int still_admitted(void *arg)
+{
+	struct chain *c;
+
+	return op_admit(arg, CHAIN_SYNC, &c);
+}
+
 int op_read(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_read_req *req = in;
@@ -28,10 +48,13 @@ int op_read(struct rpc_req *r, const void *in, void *out)
 	struct chunk_read cr = {.id = chunk_key_of(op_chain(r), &req->chunk),
 				.off = req->off,
 				.len = req->len,
-				.verify = req->flags & READ_VERIFY};
+				.verify = req->flags & READ_VERIFY,
+				.admit = still_admitted,
+				.admit_arg = r};
+	struct chain *c;
 	int rc;
 
-	TRY(op_admit(r));
+	TRY(op_admit(r, CHAIN_SYNC, &c));
 	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_READ));
 	if (req->len > t->p->bulk_max)
 		return -LE_TOO_BIG;
@@ -41,6 +64,7 @@ int op_read(struct rpc_req *r, const void *in, void *out)
 	cr.pieces = rpc_req_alloc(r, cr.n_pieces_max * sizeof(*cr.pieces));
 	if (!cr.pieces)
 		return -LE_NOMEM;
+	TRY(wait_committed(c, &cr));
 	TRY(chunk_read(t->store, &cr));
 	rc = encode_pieces(r, cr.pieces, cr.n_pieces, &rep->pieces);
 	if (rc < 0) {
@@ -64,20 +88,26 @@ int op_sums(struct rpc_req *r, const void *in, void *out)
 	struct chunk_key id = chunk_key_of(op_chain(r), &req->chunk);
 	struct chunk_record *rec;
 	uint32_t max = 2 * LEAT_BLOCKS_PER_CHUNK_MAX + 2;
+	struct chunk_read cr = {.id = id};
 	struct piece *pieces;
+	struct chain *c;
 	int rc;
 
-	TRY(op_admit(r));
+	TRY(op_admit(r, CHAIN_SYNC, &c));
 	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_READ));
 	pieces = rpc_req_alloc(r, max * sizeof(*pieces));
 	if (!pieces)
 		return -LE_NOMEM;
-	TRY(chunk_store_record(t->store, &id, &rec));
+	TRY(wait_committed(c, &cr));
+	if (cr.committed)
+		TRY(chunk_store_committed(t->store, &id, cr.quiet, &rec));
+	else
+		TRY(chunk_store_record(t->store, &id, &rec));
 	if (!rec)
 		return 0;
 	rep->version = rec->version;
 	rep->end = rec->end;
 	rc = encode_pieces(r, pieces, chunk_record_pieces(rec, pieces, max), &rep->pieces);
 	chunk_record_unref(&t->store->cache, rec);
-	return rc;
+	return rc < 0 ? rc : op_admit(r, CHAIN_SYNC, &c);
 }

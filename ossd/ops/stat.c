@@ -2,16 +2,23 @@
  * waiting for what others have begun. */
 #include "ossd/ops/op.h"
 
+#include "ossd/chain/commit.h"
+
 int op_stat(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_stat_req *req = in;
 	struct oss_stat_rep *rep = out;
 	struct chunk_key file = {op_chain(r), req->ino, req->gen, 0};
 	struct chunk_stat st;
+	struct chain *c;
 
-	TRY(op_admit(r));
+	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, 0));
+	if (chain_replicated(c))
+		TRY(chain_barrier(c));
 	TRY(chunk_stat(op_target(r)->store, &file, req->chunk_size, &st));
+	/* It took a while: is this still who knows? */
+	TRY(op_admit(r, CHAIN_HEAD, &c));
 	rep->size = st.size;
 	rep->used = st.used;
 	rep->mtime_ns = st.mtime_ns;
@@ -61,8 +68,12 @@ int op_list(struct rpc_req *r, const void *in, void *out)
 
 int op_sync(struct rpc_req *r, const void *in, void *out)
 {
+	struct chain *c;
+
 	(void)in, (void)out;
-	TRY(op_admit(r));
+	TRY(op_admit(r, CHAIN_HEAD, &c));
+	if (chain_replicated(c))
+		return chain_barrier(c);
 	return group_commit_barrier(&op_target(r)->store->gc);
 }
 
@@ -71,8 +82,9 @@ int op_grant(struct rpc_req *r, const void *in, void *out)
 	const struct oss_grant_req *req = in;
 	struct oss_grant_rep *rep = out;
 	struct target *t = op_target(r);
+	struct chain *c;
 
-	TRY(op_admit(r));
+	TRY(op_admit(r, CHAIN_HEAD, &c));
 	if (r->hdr.session == 0)
 		return -LE_INVAL;
 	rep->grant = space_grant(&t->store->space, r->hdr.session, req->want, env_now_us(t->env));

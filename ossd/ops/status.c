@@ -45,6 +45,13 @@ static json_t *counts_json(const struct ossd_metrics *m)
 		"data_syncs", (json_int_t)metric_get(&m->syncs));
 }
 
+static uint32_t own_epoch(const struct target *t)
+{
+	const struct chain *c = chain_find(t->chains, t->chain);
+
+	return c ? c->epoch : 0;
+}
+
 static json_t *status_json(const struct target *t)
 {
 	const struct chunk_store *s = t->store;
@@ -56,7 +63,7 @@ static json_t *status_json(const struct target *t)
 	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:f, s:f, "
 			 "s:o, s:o, s:o}",
 			 "role", "ossd", "target", (json_int_t)t->id, "chain", (json_int_t)t->chain,
-			 "epoch", (json_int_t)t->epoch, "ready", (int)t->ready, "uuid", uuid,
+			 "epoch", (json_int_t)own_epoch(t), "ready", (int)t->ready, "uuid", uuid,
 			 "durability", t->p->sync ? "sync" : "none", "direct_io",
 			 (int)env_file_is_direct(s->data.f), "failed",
 			 (int)(chunk_store_status(s) < 0), "commits", (json_int_t)s->commits,

@@ -4,21 +4,102 @@
  */
 #include "ossd/ops/op.h"
 
+#include "ossd/chain/forward.h"
+
+/* ---- as versions of a replicated chain ---- */
+
+#define VERSIONS_MAX 64u /* of one step of chunk_files.c */
+
+struct versions {
+	struct mutation *m;
+	struct version *v[VERSIONS_MAX];
+	uint32_t n;
+	struct version *next; /* has begun, or has ended without a change */
+};
+
+static int begin_version(void *arg, const struct chunk_key *id, struct chunk_tx *tx)
+{
+	struct versions *vs = arg;
+
+	if (!vs->next)
+		vs->next = version_create(vs->m->chain);
+	if (!vs->next)
+		return -LE_NOMEM;
+	TRY(version_begin(vs->next, id));
+	*tx = vs->next->tx;
+	return 0;
+}
+
+static int join_version(void *arg, struct chunk_tx *tx)
+{
+	struct versions *vs = arg;
+	int rc = op_still_head(vs->m);
+
+	ASSERT(vs->n < VERSIONS_MAX);
+	if (rc < 0) {
+		chunk_tx_abort(tx);
+		return rc;
+	}
+	vs->next->tx = *tx;
+	version_join(vs->next);
+	vs->v[vs->n++] = vs->next;
+	vs->next = NULL;
+	return 0;
+}
+
+static int wait_versions(void *arg)
+{
+	struct versions *vs = arg;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < vs->n; i++) {
+		int one = version_wait(vs->v[i], vs->m->r);
+
+		rc = rc < 0 ? rc : one;
+		version_unref(vs->v[i]);
+	}
+	vs->n = 0;
+	return rc;
+}
+
+/* How this request changes chunks; NULL in a chain of one. */
+static const struct chunk_edits *edits_begin(struct versions *vs, struct chunk_edits *e,
+					     struct mutation *m)
+{
+	*vs = (struct versions){.m = m};
+	*e = (struct chunk_edits){vs, begin_version, join_version, wait_versions};
+	return chain_replicated(m->chain) ? e : NULL;
+}
+
+static void edits_end(struct versions *vs)
+{
+	if (vs->next)
+		version_unref(vs->next);
+}
+
+/* ---- the operations ---- */
+
 static int trim(struct mutation *m, const void *in, void *out)
 {
 	const struct oss_trim_req *req = in;
 	struct oss_trim_rep *rep = out;
 	struct chunk_key file = {op_chain(m->r), req->ino, req->gen, 0};
+	struct chunk_edits e;
+	struct versions vs;
+	int rc;
 
-	TRY(chunk_trim_file(m->t->store, NULL, &file, req->chunk_size, req->size, &rep->n_chunks));
-	return op_answer_durable(m, rep);
+	rc = chunk_trim_file(m->t->store, edits_begin(&vs, &e, m), &file, req->chunk_size,
+			     req->size, &rep->n_chunks);
+	edits_end(&vs);
+	return rc < 0 ? rc : op_answer_durable(m, rep);
 }
 
 int op_trim(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_trim_req *req = in;
+	struct chain *c;
 
-	TRY(op_admit(r));
+	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
 	return op_mutate(r, trim, in, out);
 }
@@ -29,16 +110,21 @@ static int punch(struct mutation *m, const void *in, void *out)
 	struct oss_punch_rep *rep = out;
 	struct chunk_punch p = {
 		{op_chain(m->r), req->ino, req->gen, 0}, req->chunk_size, req->off, req->len};
+	struct chunk_edits e;
+	struct versions vs;
+	int rc;
 
-	TRY(chunk_punch_file(m->t->store, NULL, &p, &rep->n_chunks));
-	return op_answer_durable(m, rep);
+	rc = chunk_punch_file(m->t->store, edits_begin(&vs, &e, m), &p, &rep->n_chunks);
+	edits_end(&vs);
+	return rc < 0 ? rc : op_answer_durable(m, rep);
 }
 
 int op_punch(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_punch_req *req = in;
+	struct chain *c;
 
-	TRY(op_admit(r));
+	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
 	return op_mutate(r, punch, in, out);
 }
@@ -49,17 +135,22 @@ static int remove_files(struct mutation *m, const void *in, void *out)
 {
 	const struct oss_remove_req *req = in;
 	struct oss_remove_rep *rep = out;
+	struct chunk_edits e;
+	struct versions vs;
 	struct wire_r w;
 
 	wire_r_init(&w, req->files.data, req->files.len);
 	while (!wire_r_end(&w)) {
 		struct chunk_key file = {.chain = op_chain(m->r)};
-		uint64_t n;
+		uint64_t n = 0;
+		int rc;
 
 		wire_get_u64(&w, &file.ino.v);
 		wire_get_u32(&w, &file.gen);
 		TRY(w.status);
-		TRY(chunk_remove_file(m->t->store, NULL, &file, &n));
+		rc = chunk_remove_file(m->t->store, edits_begin(&vs, &e, m), &file, &n);
+		edits_end(&vs);
+		TRY(rc);
 		rep->n_chunks += n;
 	}
 	return op_answer_durable(m, rep);

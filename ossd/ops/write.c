@@ -1,6 +1,62 @@
 /* oss_write: a part of a chunk, accepted as soon as readers see it, durable and answered exactly
- * once in the same group commit. */
+ * once in the same group commit; in a replicated chain, at every member. */
 #include "ossd/ops/op.h"
+
+#include "ossd/chain/forward.h"
+
+static void fill_rep(const struct mutation *m, const struct oss_write_req *req,
+		     const struct chunk_record *rec, struct oss_write_rep *rep)
+{
+	struct space *sp = &m->t->store->space;
+	uint64_t session = m->r->hdr.session;
+
+	rep->version = rec->version;
+	rep->end = rec->end;
+	rep->mtime_ns = rec->mtime_ns;
+	rep->grant = req->grant_want
+			     ? space_grant(sp, session, req->grant_want, env_now_us(m->t->env))
+			     : space_grant_held(sp, session);
+}
+
+/* The data is on the disk, and in v as long as there is room: the slots are for others now. */
+static void drop_bulk(struct rpc_req *r)
+{
+	for (uint32_t i = 0; i < r->n_bulk; i++)
+		slot_unref(r->bulk[i].slot);
+	r->n_bulk = 0;
+}
+
+static int write_version(struct mutation *m, const struct oss_write_req *req,
+			 struct chunk_write *w, struct oss_write_rep *rep)
+{
+	struct version *v = version_create(m->chain);
+	int rc;
+
+	if (!v)
+		return -LE_NOMEM;
+	w->keep = true;
+	rc = version_begin(v, &w->id);
+	if (rc < 0)
+		goto out;
+	rc = chunk_tx_write(&v->tx, w);
+	if (rc < 0)
+		goto out;
+	rc = op_still_head(m);
+	if (rc < 0) {
+		chunk_tx_abort(&v->tx);
+		goto out;
+	}
+	fill_rep(m, req, v->tx.rec, rep);
+	v->tx.lazy = req->flags & WRITE_LAZY;
+	op_answer_version(m, rep, v);
+	forward_keep(v, w);
+	version_join(v);
+	drop_bulk(m->r);
+	rc = version_wait(v, m->r);
+out:
+	version_unref(v);
+	return rc;
+}
 
 static int write_chunk(struct mutation *m, const void *in, void *out)
 {
@@ -8,7 +64,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 	struct oss_write_rep *rep = out;
 	struct chunk_store *s = m->t->store;
 	struct chunk_write w = {
-		.id = chunk_key_of(op_chain(m->r), &req->chunk),
+		.id = chunk_key_of(m->chain->id, &req->chunk),
 		.chunk_size = req->chunk_size,
 		.off = req->off,
 		.len = req->len,
@@ -19,13 +75,17 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 	};
 	struct chunk_tx tx;
 
-	TRY(chunk_write_begin(s, &w, &tx));
-	rep->version = tx.rec->version;
-	rep->end = tx.rec->end;
-	rep->mtime_ns = tx.rec->mtime_ns;
-	rep->grant = req->grant_want ? space_grant(&s->space, w.session, req->grant_want,
-						   env_now_us(s->env))
-				     : space_grant_held(&s->space, w.session);
+	TRY(chunk_write_check(&w));
+	if (chain_replicated(m->chain))
+		return write_version(m, req, &w, rep);
+	TRY(chunk_tx_begin(s, &w.id, &tx));
+	/* A chain that was replicated until now: what it holds back must be committed before. */
+	if (!list_empty(&tx.ent->held) || chain_replicated(m->chain)) {
+		chunk_tx_cancel(&tx);
+		return -LE_STALE_EPOCH;
+	}
+	TRY(chunk_tx_write(&tx, &w));
+	fill_rep(m, req, tx.rec, rep);
 	tx.lazy = req->flags & WRITE_LAZY;
 	op_answer(m, rep);
 	chunk_tx_join(&tx);
@@ -36,8 +96,9 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 int op_write(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_write_req *req = in;
+	struct chain *c;
 
-	TRY(op_admit(r));
+	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_WRITE));
 	return op_mutate(r, write_chunk, in, out);
 }

@@ -1,0 +1,359 @@
+#include "ossd/chain/apply.h"
+
+#include "common/base/fault.h"
+#include "common/base/log.h"
+#include "ossd/chain/forward.h"
+
+#define BASE_WAIT_US 1000000u /* a base that does not come in this time is asked for anew */
+
+enum verdict {
+	APPLY,    /* the base is the newest */
+	SAME,     /* it is pending already */
+	DONE,     /* it was here, and is history */
+	DROP,     /* what is behind the base is not the head's */
+	WAIT,     /* the base is on its way */
+	DIVERGED, /* never */
+};
+
+struct judgement {
+	enum verdict verdict;
+	struct version *version; /* SAME, DROP */
+};
+
+static bool same(const struct version *v, const struct oss_forward_req *req)
+{
+	return v->sum == req->sum && v->base == req->base && v->session == req->session &&
+	       v->slot == req->slot && v->seq == req->seq;
+}
+
+/* The first pending version behind the base, when the base itself is here. NULL: it is not. */
+static struct version *behind_base(const struct chunk_ent *e, uint64_t base)
+{
+	uint64_t before = e->rec ? e->rec->version : 0;
+
+	list_for_each(l, &e->held) {
+		struct version *v = list_entry(l, struct version, link);
+
+		if (before == base)
+			return v;
+		before = v->tx.rec ? v->number : 0;
+	}
+	return NULL;
+}
+
+/* What is to be done with a version, under the chunk's lock. */
+static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
+			      const struct oss_forward_req *req)
+{
+	const struct chunk_ent *e = tx->ent;
+	uint64_t newest = tx->old ? tx->old->version : 0;
+	struct version *v;
+
+	list_for_each(l, &e->held) {
+		struct version *h = list_entry(l, struct version, link);
+
+		if (!version_pending(h))
+			return (struct judgement){WAIT, NULL};
+		if (h->number == req->version)
+			return (struct judgement){same(h, req) ? SAME : DROP, h};
+	}
+	if (e->seen_epoch == c->epoch && req->version <= e->seen)
+		return (struct judgement){DONE, NULL};
+	if (e->rec && req->version <= e->rec->version)
+		return (struct judgement){DONE, NULL};
+	if (newest == req->base)
+		return (struct judgement){APPLY, NULL};
+	v = behind_base(e, req->base);
+	if (v)
+		return (struct judgement){DROP, v};
+	if (e->rec && list_empty(&e->held) && e->n_pend == 0 && e->rec->version > req->base)
+		return (struct judgement){DIVERGED, NULL};
+	return (struct judgement){WAIT, NULL};
+}
+
+/* ---- the change ---- */
+
+static void write_of(struct chain *c, const struct rpc_req *r, const struct oss_forward_req *req,
+		     struct chunk_write *w)
+{
+	struct piece first = {0};
+
+	if (req->pieces.len >= PIECE_WIRE_SIZE)
+		piece_decode(req->pieces.data, &first);
+	*w = (struct chunk_write){
+		.id = chunk_key_of(c->id, &req->chunk),
+		.chunk_size = req->chunk_size,
+		.off = first.off,
+		.len = r->bulk_len,
+		.session = SESSION_CHAIN | c->members[0].target,
+		.pieces = req->pieces,
+		.bulk = r->bulk,
+		.n_bulk = r->n_bulk,
+	};
+}
+
+static int change(struct version *v, const struct oss_forward_req *req, const struct chunk_write *w)
+{
+	switch (req->kind) {
+	case FORWARD_WRITE:
+		return chunk_tx_write(&v->tx, w);
+	case FORWARD_TRIM:
+		return chunk_tx_trim(&v->tx, req->end);
+	case FORWARD_PUNCH:
+		return chunk_tx_punch(&v->tx, req->off, req->len);
+	default:
+		return chunk_tx_remove(&v->tx);
+	}
+}
+
+/* The same change has made the same content? */
+static int compare(struct version *v, const struct oss_forward_req *req)
+{
+	struct chunk_record *rec = v->tx.rec;
+	const struct chunk_key *k = &v->tx.ent->id;
+
+	if (!rec)
+		return 0;
+	rec->mtime_ns = req->mtime_ns;
+	rec->end = req->end;
+	if (chunk_record_sum(rec) == req->sum)
+		return 0;
+	log_error("chain %u inode=%llu gen=%u chunk=%llu version=%llu: the same change has another "
+		  "content here than before",
+		  v->chain->id, (unsigned long long)k->ino.v, k->gen, (unsigned long long)k->idx,
+		  (unsigned long long)req->version);
+	return -LE_CORRUPT;
+}
+
+static int take_answer(struct version *v, const struct oss_forward_req *req)
+{
+	struct replay_key k = {v->chain->id, req->slot, req->session};
+
+	v->session = req->session;
+	v->slot = req->slot;
+	v->seq = req->seq;
+	v->op = req->op;
+	if (req->seq == 0 || FAULT(CHAIN_NO_DEDUPE))
+		return 0;
+	v->answer_len = (uint8_t)req->answer.len;
+	if (v->answer_len)
+		memcpy(v->answer, req->answer.data, v->answer_len);
+	return replay_apply(&v->chain->all->store->replay, &k, req->seq, req->op, &v->replay);
+}
+
+static void drop_bulk(struct rpc_req *r)
+{
+	for (uint32_t i = 0; i < r->n_bulk; i++)
+		slot_unref(r->bulk[i].slot);
+	r->n_bulk = 0;
+}
+
+/* v->tx has begun and its newest record is the base. */
+static int apply(struct version *v, struct rpc_req *r, const struct oss_forward_req *req,
+		 const struct chunk_write *w)
+{
+	struct chain *c = v->chain;
+	int rc;
+
+	v->tx.version = req->version;
+	TRY(change(v, req, w));
+	if (!v->tx.changes) {
+		log_error("chain %u: version %llu changes nothing here", c->id,
+			  (unsigned long long)req->version);
+		return -LE_CORRUPT;
+	}
+	rc = compare(v, req);
+	if (rc == 0 && c->epoch != r->hdr.epoch && !FAULT(CHAIN_SKIP_EPOCH))
+		rc = -LE_STALE_EPOCH;
+	if (rc == 0)
+		rc = take_answer(v, req);
+	if (rc < 0) {
+		chunk_tx_abort(&v->tx);
+		return rc;
+	}
+	v->tx.lazy = req->flags & FORWARD_LAZY;
+	if (req->kind == FORWARD_WRITE)
+		forward_keep(v, w);
+	version_join(v);
+	drop_bulk(r);
+	metric_add(&c->all->metrics->applies, 1);
+	return 0;
+}
+
+/* Until it is durable here and behind. */
+static int wait_durable(struct version *v, struct rpc_req *r)
+{
+	bool accepted = false;
+
+	for (;;) {
+		int rc;
+
+		if (v->state == VERSION_COMMITTED || (v->durable && v->durable_behind &&
+						      version_pending(v)))
+			return 0;
+		if (v->ended || !version_pending(v))
+			return v->status ? v->status : -LE_STALE_EPOCH;
+		if (v->behind)
+			return v->behind;
+		if (v->chain->all->stopping)
+			return -LE_SHUTDOWN;
+		if (v->accepted_behind && !accepted) {
+			accepted = true;
+			rpc_accept(r);
+			continue;
+		}
+		rc = waitq_wait(&v->q, NO_DEADLINE);
+		(void)rc; /* it has joined */
+	}
+}
+
+static int wait_for_base(struct chunk_tx *tx, uint64_t deadline_us)
+{
+	struct chunk_cache *cache = &tx->s->cache;
+	struct chunk_ent *e = tx->ent;
+	int rc;
+
+	e->refs++;
+	chunk_tx_cancel(tx);
+	rc = waitq_wait(&e->moved, deadline_us);
+	chunk_ent_put(cache, e);
+	return rc;
+}
+
+static void mark_committed(struct chunk_ent *e, uint64_t committed)
+{
+	list_for_each(l, &e->held) {
+		struct version *v = list_entry(l, struct version, link);
+
+		if (v->number <= committed)
+			v->told = true;
+	}
+}
+
+/* 0: *ret_version is pending here, a reference for the caller; 1: it is history. */
+static int place(struct chain *c, struct rpc_req *r, const struct oss_forward_req *req,
+		 struct version **ret_version)
+{
+	struct chunk_key key = chunk_key_of(c->id, &req->chunk);
+	uint64_t deadline = env_now_us(c->all->env) + BASE_WAIT_US;
+	struct version *v = *ret_version;
+	struct chunk_write w;
+
+	write_of(c, r, req, &w);
+	if (req->kind == FORWARD_WRITE)
+		TRY(chunk_write_check(&w));
+	for (;;) {
+		struct judgement j;
+		struct list gone;
+
+		TRY(chunk_tx_begin(c->all->store, &key, &v->tx));
+		if ((c->epoch != r->hdr.epoch && !FAULT(CHAIN_SKIP_EPOCH)) || c->all->stopping) {
+			chunk_tx_cancel(&v->tx);
+			return -LE_STALE_EPOCH;
+		}
+		mark_committed(v->tx.ent, req->committed);
+		j = judge(c, &v->tx, req);
+		switch (j.verdict) {
+		case APPLY:
+			return apply(v, r, req, &w);
+		case SAME:
+			version_ref(j.version);
+			chunk_tx_cancel(&v->tx);
+			version_unref(v);
+			*ret_version = j.version;
+			return 0;
+		case DROP:
+			list_init(&gone);
+			(void)versions_take_back(j.version, VERSION_DROPPED, -LE_STALE_EPOCH,
+						 &gone);
+			chunk_tx_cancel(&v->tx);
+			versions_gone(&gone);
+			break;
+		case WAIT:
+			TRY(wait_for_base(&v->tx, deadline));
+			break;
+		case DONE:
+			chunk_tx_cancel(&v->tx);
+			return 1;
+		case DIVERGED:
+			chunk_tx_cancel(&v->tx);
+			log_error("chain %u inode=%llu gen=%u chunk=%llu: committed here is what "
+				  "the head does not have: base %llu",
+				  c->id, (unsigned long long)key.ino.v, key.gen,
+				  (unsigned long long)key.idx, (unsigned long long)req->base);
+			return -LE_CORRUPT;
+		}
+	}
+}
+
+static int apply_answer(struct version *v, const struct oss_forward_req *req)
+{
+	TRY(chunk_store_status(v->chain->all->store));
+	TRY(take_answer(v, req));
+	v->told = true; /* all that it answers was committed before */
+	version_join_answer(v);
+	return 0;
+}
+
+/* ---- taking back ---- */
+
+static int apply_abort(struct chain *c, struct rpc_req *r, const struct oss_forward_req *req)
+{
+	struct chunk_store *s = c->all->store;
+	struct chunk_key key = chunk_key_of(c->id, &req->chunk);
+	struct version *v = NULL;
+	struct chunk_tx tx;
+	struct list gone;
+	uint64_t group = 0;
+	int rc = 0;
+
+	list_init(&gone);
+	TRY(chunk_tx_begin(s, &key, &tx));
+	if (c->epoch != r->hdr.epoch) {
+		chunk_tx_cancel(&tx);
+		return -LE_STALE_EPOCH;
+	}
+	list_for_each(l, &tx.ent->held) {
+		struct version *h = list_entry(l, struct version, link);
+
+		if (!v && version_pending(h) && h->number >= req->version)
+			v = h;
+	}
+	if (v)
+		group = versions_take_back(v, VERSION_ABORTED, -LE_ABORTED, &gone);
+	if (tx.ent->seen_epoch != c->epoch || tx.ent->seen < req->version) {
+		tx.ent->seen_epoch = c->epoch;
+		tx.ent->seen = req->version;
+	}
+	chunk_tx_cancel(&tx);
+	if (group)
+		rc = group_commit_wait(&s->gc, group);
+	if (rc == 0)
+		rc = forward_abort(c, &req->chunk, req->version, req->base);
+	versions_gone(&gone);
+	return rc;
+}
+
+int chain_apply(struct chain *c, struct rpc_req *r, const struct oss_forward_req *req)
+{
+	struct version *v;
+	int rc;
+
+	if (req->kind < FORWARD_WRITE || req->kind > FORWARD_ANSWER ||
+	    req->answer.len > REPLAY_REPLY_MAX || (req->kind != FORWARD_ANSWER && !req->version))
+		return -LE_BAD_MESSAGE;
+	if (chain_is_head(c))
+		return -LE_STALE_EPOCH;
+	if (req->kind == FORWARD_ABORT)
+		return apply_abort(c, r, req);
+	v = version_create(c);
+	if (!v)
+		return -LE_NOMEM;
+	rc = req->kind == FORWARD_ANSWER ? apply_answer(v, req) : place(c, r, req, &v);
+	if (rc == 0)
+		rc = wait_durable(v, r);
+	else if (rc == 1)
+		rc = 0;
+	version_unref(v);
+	return rc;
+}

@@ -1,0 +1,512 @@
+#include "ossd/chain/chain.h"
+
+#include <stdlib.h>
+
+#include "common/base/fault.h"
+#include "common/base/log.h"
+#include "common/base/moves.h"
+#include "ossd/chain/commit.h"
+
+#define LOAD_STEP      1024u
+#define CHAIN_INFO_MAX 256u /* encoded, with CHAIN_MEMBERS_MAX members */
+
+#define TO(phase) (1u << CHAIN_##phase)
+MOVE_TABLE(chain_moves, "chain", N_CHAIN_PHASES,
+	   .states = {"none", "adopted", "serving", "fenced", "dropped"},
+	   .allowed = {
+		   [CHAIN_NONE] = TO(ADOPTED) | TO(DROPPED),
+		   [CHAIN_ADOPTED] = TO(ADOPTED) | TO(SERVING) | TO(DROPPED),
+		   [CHAIN_SERVING] = TO(ADOPTED) | TO(FENCED) | TO(DROPPED),
+		   [CHAIN_FENCED] = TO(ADOPTED) | TO(SERVING) | TO(DROPPED),
+		   [CHAIN_DROPPED] = TO(ADOPTED),
+	   })
+
+static void chain_move(struct chain *c, int to)
+{
+	c->phase = move_take(&chain_moves, c->phase, to);
+}
+
+/* ---- the set ---- */
+
+struct chain *chain_find(const struct chains *cs, uint32_t id)
+{
+	struct hmap_node *n = hmap_find(&cs->by_id, hash_u64(id));
+
+	for (; n; n = hmap_find_next(n)) {
+		struct chain *c = container_of(n, struct chain, node);
+
+		if (c->id == id)
+			return c;
+	}
+	return NULL;
+}
+
+struct chain *chain_next(const struct chains *cs, const struct chain *c)
+{
+	struct hmap_node *n = hmap_next(&cs->by_id, c ? &c->node : NULL);
+
+	return n ? container_of(n, struct chain, node) : NULL;
+}
+
+static struct chain *chain_get(struct chains *cs, uint32_t id)
+{
+	struct chain *c = chain_find(cs, id);
+
+	if (c)
+		return c;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return NULL;
+	c->notes = calloc(CHAIN_NOTES_MAX, sizeof(*c->notes));
+	if (!c->notes) {
+		free(c);
+		return NULL;
+	}
+	c->all = cs;
+	c->id = id;
+	list_init(&c->pending);
+	waitq_init(&c->settled);
+	hmap_insert(&cs->by_id, &c->node, hash_u64(id));
+	return c;
+}
+
+enum member_state chain_state_of(const struct chain *c, uint32_t target)
+{
+	for (uint32_t i = 0; i < c->n_members; i++)
+		if (c->members[i].target == target)
+			return c->members[i].state;
+	return MEMBER_OUT;
+}
+
+/* ---- what the metadata server says ---- */
+
+/* The members of info into c (which may be a mere draft): -LE_BAD_MESSAGE. */
+static int take_members(struct chain *c, const struct chain_info *info, uint32_t own)
+{
+	int n = chain_members_get(info, c->members);
+
+	TRY(n);
+	if (n == 0 || info->id == 0)
+		return -LE_BAD_MESSAGE;
+	c->n_members = c->self = (uint32_t)n;
+	c->n_sync = 0;
+	for (uint32_t i = 0; i < c->n_members; i++) {
+		c->n_sync += c->members[i].state == MEMBER_SYNC;
+		if (c->members[i].target == own)
+			c->self = i;
+	}
+	return 0;
+}
+
+static void put_chain(const struct chain_info *info, struct kv_batch *b)
+{
+	uint8_t key[CHAIN_ROW_SIZE], value[CHAIN_INFO_MAX];
+	struct wire_w w;
+
+	wire_w_init(&w, value, sizeof(value));
+	wire_put_chain_info(&w, info);
+	ASSERT(w.status == 0);
+	chain_row_encode(ROW_CHAIN, info->id, key);
+	kv_batch_put(b, key, sizeof(key), value, w.len);
+}
+
+/* Durable before it is acted on. */
+static int store_chain(struct chains *cs, const struct chain *draft, const struct chain_info *info)
+{
+	struct group_commit *g = &cs->store->gc;
+	struct kv_batch *b = group_commit_batch(g);
+
+	TRY(chunk_store_status(cs->store));
+	if (draft->self < draft->n_members) {
+		struct log_adopt a = {.chain = info->id,
+				      .epoch = info->epoch,
+				      .others = draft->n_members > 1,
+				      .sync = draft->self < draft->n_sync,
+				      .all_sync = draft->n_sync == draft->n_members};
+
+		put_chain(info, b);
+		chain_log_adopt(cs->log, &a, b);
+	} else {
+		chain_log_forget(cs->log, info->id, b);
+	}
+	return group_commit_wait(g, group_commit_join(g, NULL, false));
+}
+
+static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
+{
+	bool was_head = c->epoch && chain_is_head(c);
+
+	c->epoch = epoch;
+	c->n_members = draft->n_members;
+	c->n_sync = draft->n_sync;
+	c->self = draft->self;
+	memcpy(c->members, draft->members, sizeof(c->members));
+	if (c->self == c->n_members) {
+		if (c->phase != CHAIN_DROPPED)
+			chain_move(c, CHAIN_DROPPED);
+	} else {
+		chain_move(c, CHAIN_ADOPTED);
+		chain_move(c, CHAIN_SERVING);
+	}
+	log_info("chain %u: epoch %u, member %u of %u (%u in sync)", c->id, c->epoch, c->self + 1,
+		 c->n_members, c->n_sync);
+	versions_adopted(c, was_head);
+	if (c->all->hooks.adopted)
+		c->all->hooks.adopted(c);
+}
+
+static int adopt_one(struct chains *cs, const struct chain_info *info)
+{
+	struct chain draft = {0}, *c;
+
+	TRY(take_members(&draft, info, cs->target));
+	c = chain_find(cs, info->id);
+	if (!c && draft.self == draft.n_members)
+		return 0;
+	if (!c)
+		c = chain_get(cs, info->id);
+	if (!c)
+		return -LE_NOMEM;
+	if (info->epoch > c->epoch) {
+		TRY(store_chain(cs, &draft, info));
+		act(c, &draft, info->epoch);
+	} else if (info->epoch == c->epoch && c->phase == CHAIN_ADOPTED) {
+		chain_move(c, CHAIN_SERVING);
+		if (cs->hooks.adopted)
+			cs->hooks.adopted(c);
+	}
+	return 0;
+}
+
+/* Those that the metadata server does not name any more. */
+static int drop_others(struct chains *cs, struct bytes chains)
+{
+	for (struct chain *c = chain_next(cs, NULL); c; c = chain_next(cs, c)) {
+		struct chain draft = {0};
+		struct chain_info info;
+		struct wire_r r;
+		bool named = false;
+
+		wire_r_init(&r, chains.data, chains.len);
+		while (!wire_r_end(&r)) {
+			wire_get_chain_info(&r, &info);
+			named |= info.id == c->id;
+		}
+		if (named || c->phase == CHAIN_DROPPED || c->phase == CHAIN_NONE)
+			continue;
+		info = (struct chain_info){.id = c->id, .epoch = c->epoch};
+		TRY(store_chain(cs, &draft, &info));
+		act(c, &draft, c->epoch);
+	}
+	return 0;
+}
+
+int chains_adopt(struct chains *cs, struct bytes chains, bool all)
+{
+	struct wire_r r;
+	int rc = 0;
+
+	fmutex_lock(&cs->adopting);
+	wire_r_init(&r, chains.data, chains.len);
+	while (!wire_r_end(&r) && rc == 0) {
+		struct chain_info info;
+
+		wire_get_chain_info(&r, &info);
+		rc = r.status < 0 ? r.status : adopt_one(cs, &info);
+	}
+	if (rc == 0)
+		rc = r.status;
+	if (rc == 0 && all)
+		rc = drop_others(cs, chains);
+	fmutex_unlock(&cs->adopting);
+	return rc;
+}
+
+/* ---- lease ---- */
+
+void chains_lease(struct chains *cs, uint64_t sent_us, uint32_t lease_ms)
+{
+	uint64_t until = sent_us + lease_ms * 1000ull;
+
+	if (until <= cs->lease_until_us)
+		return;
+	cs->lease_until_us = until;
+	for (struct chain *c = chain_next(cs, NULL); c && chains_leased(cs); c = chain_next(cs, c))
+		if (c->phase == CHAIN_FENCED)
+			chain_move(c, CHAIN_SERVING);
+}
+
+bool chains_leased(const struct chains *cs)
+{
+	return env_now_us(cs->env) < cs->lease_until_us || FAULT(CHAIN_SKIP_LEASE);
+}
+
+int chains_held(const struct chains *cs, void **ret_data, uint32_t *ret_len)
+{
+	size_t size = cs->by_id.n * 8;
+	struct wire_w w;
+	void *buf = malloc(size + 1);
+
+	if (!buf)
+		return -LE_NOMEM;
+	wire_w_init(&w, buf, size);
+	for (const struct chain *c = chain_next(cs, NULL); c; c = chain_next(cs, c)) {
+		if (c->phase == CHAIN_NONE || c->phase == CHAIN_DROPPED)
+			continue;
+		wire_put_u32(&w, &c->id);
+		wire_put_u32(&w, &c->epoch);
+	}
+	*ret_data = buf;
+	*ret_len = (uint32_t)w.len;
+	return 0;
+}
+
+int chain_admit(struct chains *cs, uint32_t id, uint32_t epoch, enum chain_need need,
+		struct chain **ret_chain)
+{
+	struct chain *c = chain_find(cs, id);
+
+	if (!c || c->phase == CHAIN_NONE || c->phase == CHAIN_DROPPED)
+		return -LE_NO_TARGET;
+	if (epoch != c->epoch && !FAULT(CHAIN_SKIP_EPOCH))
+		return -LE_STALE_EPOCH;
+	if (c->members[c->self].state == MEMBER_OUT)
+		return -LE_NO_TARGET;
+	if (need != CHAIN_MEMBER) {
+		if (c->phase == CHAIN_ADOPTED)
+			return -LE_NOT_READY;
+		if (chain_replicated(c) && !chains_leased(cs)) {
+			if (c->phase == CHAIN_SERVING)
+				chain_move(c, CHAIN_FENCED);
+			return -LE_NO_LEASE;
+		}
+		if (!chain_is_sync(c))
+			return -LE_NO_TARGET;
+		if (need == CHAIN_HEAD && !chain_is_head(c))
+			return -LE_NOT_HEAD;
+	}
+	*ret_chain = c;
+	return 0;
+}
+
+/* ---- the other members ---- */
+
+static struct chain_peer *peer_find(const struct chains *cs, uint32_t target)
+{
+	list_for_each(l, &cs->peers) {
+		struct chain_peer *p = list_entry(l, struct chain_peer, link);
+
+		if (p->target == target)
+			return p;
+	}
+	return NULL;
+}
+
+static int set_addrs(struct chains *cs, uint32_t target, struct bytes addrs)
+{
+	struct chain_peer *p = peer_find(cs, target);
+	struct rpc_client *old;
+
+	if (target == cs->target || addrs.len == 0)
+		return 0;
+	if (addrs.len >= CONFIG_STR_MAX)
+		return -LE_BAD_MESSAGE;
+	if (p && strlen(p->addrs) == addrs.len && memcmp(p->addrs, addrs.data, addrs.len) == 0)
+		return 0;
+	if (!p) {
+		p = calloc(1, sizeof(*p));
+		if (!p)
+			return -LE_NOMEM;
+		p->target = target;
+		list_push(&cs->peers, &p->link);
+	}
+	memcpy(p->addrs, addrs.data, addrs.len);
+	p->addrs[addrs.len] = '\0';
+	old = p->client;
+	p->client = NULL;
+	if (old)
+		rpc_client_destroy(old);
+	return 0;
+}
+
+int chains_addrs(struct chains *cs, struct bytes targets)
+{
+	struct wire_r r;
+
+	wire_r_init(&r, targets.data, targets.len);
+	while (!wire_r_end(&r)) {
+		struct target_info t;
+
+		wire_get_target_info(&r, &t);
+		TRY(r.status);
+		TRY(set_addrs(cs, t.id, t.addrs));
+	}
+	return r.status;
+}
+
+static int peer_client(struct chains *cs, uint32_t target, struct rpc_client **ret_client)
+{
+	struct chain_peer *p = peer_find(cs, target);
+
+	if (!p) {
+		if (cs->o.want_addrs)
+			cs->o.want_addrs(cs->o.arg);
+		return -LE_TARGET_DOWN;
+	}
+	if (!p->client) {
+		struct rpc_client_options o = {
+			.transport = cs->o.transport,
+			.addrs = p->addrs,
+			.name = cs->o.name,
+			.role = ROLE_OSSD,
+			.cluster = cs->store->super.cluster,
+			.key = *cs->o.key,
+			.backoff_max_ms = 50,
+		};
+
+		TRY(rpc_client_create(&o, &p->client));
+	}
+	*ret_client = p->client;
+	return 0;
+}
+
+int chain_call(struct chain *c, uint32_t target, struct rpc_call *call)
+{
+	struct rpc_client *client;
+
+	if (c->all->stopping)
+		return -LE_SHUTDOWN;
+	TRY(peer_client(c->all, target, &client));
+	call->target = target;
+	call->chain = c->id;
+	call->epoch = c->epoch;
+	return rpc_call(client, call);
+}
+
+/* ---- start and end ---- */
+
+struct load {
+	struct chains *cs;
+	uint8_t last[KV_KEY_MAX + 1];
+	size_t last_len;
+};
+
+static int load_chain(struct chains *cs, uint32_t id, const void *value, size_t len)
+{
+	struct chain *c = chain_get(cs, id);
+	struct chain_info info;
+	struct wire_r r;
+
+	if (!c)
+		return -LE_NOMEM;
+	wire_r_init(&r, value, len);
+	wire_get_chain_info(&r, &info);
+	if (r.status < 0 || info.id != id || take_members(c, &info, cs->target) < 0)
+		return -LE_CORRUPT_STORE;
+	c->epoch = info.epoch;
+	if (c->self < c->n_members)
+		chain_move(c, CHAIN_ADOPTED);
+	return 0;
+}
+
+static int load_row(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct load *l = arg;
+	enum row_kind kind = *(const uint8_t *)key;
+	struct chain *c;
+	uint32_t id = 0;
+
+	TRY(chain_row_decode(kind, key, key_len, &id));
+	memcpy(l->last, key, key_len);
+	l->last[key_len] = 0;
+	l->last_len = key_len + 1;
+	if (kind == ROW_CHAIN)
+		return load_chain(l->cs, id, value, len);
+	c = chain_get(l->cs, id);
+	return c ? floor_value_decode(value, len, &c->floor) : -LE_NOMEM;
+}
+
+static int load_rows(struct chains *cs, enum row_kind kind)
+{
+	struct load l = {.cs = cs, .last = {(uint8_t)kind}, .last_len = 1};
+	uint8_t end[1] = {(uint8_t)kind + 1u};
+	bool more = true;
+
+	while (more) {
+		struct kv_range range = {l.last, l.last_len, end, sizeof(end), LOAD_STEP};
+
+		TRY(kv_scan(cs->store->kv, NULL, &range, load_row, &l, &more));
+	}
+	return 0;
+}
+
+static void chains_free(struct chains *cs)
+{
+	struct list *l;
+
+	while ((l = list_pop(&cs->peers)) != NULL) {
+		struct chain_peer *p = list_entry(l, struct chain_peer, link);
+
+		if (p->client)
+			rpc_client_destroy(p->client);
+		free(p);
+	}
+	for (struct chain *c = chain_next(cs, NULL), *next; c; c = next) {
+		next = chain_next(cs, c);
+		free(c->notes);
+		free(c);
+	}
+	hmap_fini(&cs->by_id);
+	if (cs->log)
+		chain_log_close(cs->log);
+	versions_free(cs);
+	free(cs);
+}
+
+int chains_open(const struct chains_options *o, struct chains **ret_chains)
+{
+	struct chains *cs = calloc(1, sizeof(*cs));
+	int rc;
+
+	if (!cs)
+		return -LE_NOMEM;
+	cs->o = *o;
+	cs->store = o->store;
+	cs->env = o->store->env;
+	cs->metrics = o->store->metrics;
+	cs->target = o->store->super.target;
+	hmap_init(&cs->by_id, 64);
+	list_init(&cs->peers);
+	list_init(&cs->free_versions);
+	fmutex_init(&cs->adopting);
+	waitq_init(&cs->stop);
+	latch_init(&cs->fibers, 0);
+	rc = load_rows(cs, ROW_FLOOR);
+	if (rc == 0)
+		rc = load_rows(cs, ROW_CHAIN);
+	if (rc == 0)
+		rc = chain_log_open(cs->store, o->changed_max, &cs->log);
+	if (rc == 0)
+		rc = versions_start(cs);
+	if (rc < 0) {
+		chains_free(cs);
+		return rc;
+	}
+	*ret_chains = cs;
+	return 0;
+}
+
+void chains_stop(struct chains *cs)
+{
+	cs->stopping = true;
+	versions_stop(cs);
+	waitq_wake_all(&cs->stop);
+}
+
+void chains_close(struct chains *cs)
+{
+	chains_stop(cs);
+	latch_wait(&cs->fibers);
+	versions_end(cs);
+	chains_free(cs);
+}

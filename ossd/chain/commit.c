@@ -1,0 +1,856 @@
+#include "ossd/chain/commit.h"
+
+#include <stdlib.h>
+
+#include "common/base/fault.h"
+#include "common/base/log.h"
+#include "common/base/moves.h"
+#include "ossd/chain/forward.h"
+
+#define RESOLVE_US   1000000u /* without news of a version for so long, the head is asked */
+#define RESOLVE_TICK 250000u
+#define RESOLVE_MAX  64u
+#define NOTE_SIZE    48u /* of one version_note or version_state, encoded */
+#define CALL_MS      2000u
+
+#define TO(state) (1u << VERSION_##state)
+MOVE_TABLE(version_moves, "version", N_VERSION_PHASES,
+	   .states = {"new", "joined", "durable", "committed", "aborted", "dropped"},
+	   .allowed = {
+		   [VERSION_NEW] = TO(JOINED),
+		   [VERSION_JOINED] = TO(DURABLE) | TO(ABORTED) | TO(DROPPED),
+		   [VERSION_DURABLE] = TO(COMMITTED) | TO(ABORTED) | TO(DROPPED),
+	   })
+
+static void version_move(struct version *v, int to)
+{
+	v->state = move_take(&version_moves, v->state, to);
+}
+
+/* ---- life ---- */
+
+struct version *version_create(struct chain *c)
+{
+	struct list *l = list_pop(&c->all->free_versions);
+	struct version *v = l ? list_entry(l, struct version, link) : malloc(sizeof(*v));
+
+	if (!v)
+		return NULL;
+	memset(v, 0, sizeof(*v));
+	v->chain = c;
+	v->refs = 1;
+	list_init(&v->link);
+	list_init(&v->chain_link);
+	waitq_init(&v->q);
+	return v;
+}
+
+void version_ref(struct version *v)
+{
+	v->refs++;
+}
+
+void version_unref(struct version *v)
+{
+	ASSERT(v->refs > 0);
+	if (--v->refs)
+		return;
+	ASSERT(waitq_empty(&v->q) && list_empty(&v->chain_link));
+	forward_release(v);
+	list_push(&v->chain->all->free_versions, &v->link);
+}
+
+static void leave_pending(struct version *v)
+{
+	if (list_empty(&v->chain_link))
+		return;
+	list_remove(&v->chain_link);
+	v->chain->n_pending--;
+	metric_set(&v->chain->all->metrics->pending, --v->chain->all->n_pending);
+}
+
+static void enter_pending(struct version *v)
+{
+	struct chain *c = v->chain;
+
+	v->serial = ++c->serial;
+	v->heard_us = env_now_us(c->all->env);
+	list_push(&c->pending, &v->chain_link);
+	c->n_pending++;
+	metric_set(&c->all->metrics->pending, ++c->all->n_pending);
+	version_move(v, VERSION_JOINED);
+	version_ref(v); /* of the group commit */
+	version_ref(v); /* of the chain */
+}
+
+/* ---- telling the members behind ---- */
+
+static void notify(struct chain *c, const struct oss_commit_req *req)
+{
+	uint32_t targets[CHAIN_MEMBERS_MAX], n = forward_targets(c, NULL, targets);
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct oss_commit_rep rep;
+		struct rpc_call call = {.op = OP_oss_commit,
+					.req = req,
+					.rep = &rep,
+					.deadline_us = loop_deadline_ms(CALL_MS)};
+		int rc = chain_call(c, targets[i], &call);
+
+		rpc_call_fini(&call);
+		if (rc < 0)
+			log_debug("chain %u: notice to target %u: %s", c->id, targets[i],
+				  status_text(rc)); /* it will ask */
+	}
+}
+
+static void notify_main(void *arg)
+{
+	struct chain *c = arg;
+	uint8_t *buf = malloc((size_t)CHAIN_NOTES_MAX * NOTE_SIZE);
+
+	while (buf && (c->n_notes || c->hurry) && !c->all->stopping) {
+		struct oss_commit_req req = {.flags = c->hurry ? COMMIT_HURRY : 0};
+		struct wire_w w;
+
+		wire_w_init(&w, buf, (size_t)CHAIN_NOTES_MAX * NOTE_SIZE);
+		for (uint32_t i = 0; i < c->n_notes; i++)
+			wire_put_version_note(&w, &c->notes[i]);
+		ASSERT(w.status == 0);
+		req.versions = bytes_of(buf, (uint32_t)w.len);
+		c->n_notes = 0;
+		c->hurry = false;
+		notify(c, &req);
+	}
+	c->n_notes = 0;
+	c->hurry = false;
+	free(buf);
+	c->notifier = false;
+	latch_done(&c->all->fibers);
+}
+
+static void kick_notifier(struct chain *c)
+{
+	if (c->notifier || c->all->stopping)
+		return;
+	c->notifier = true;
+	latch_add(&c->all->fibers, 1);
+	if (fiber_spawn("chain-notify", notify_main, c) < 0) {
+		c->notifier = false;
+		c->n_notes = 0;
+		latch_done(&c->all->fibers);
+	}
+}
+
+static void note(struct chain *c, const struct chunk_key *k, uint64_t version)
+{
+	uint32_t targets[CHAIN_MEMBERS_MAX];
+
+	/* One too many is not told: that member will ask. */
+	if (c->n_notes == CHAIN_NOTES_MAX || forward_targets(c, NULL, targets) == 0)
+		return;
+	c->notes[c->n_notes++] = (struct version_note){chunk_key_id(k), version};
+	kick_notifier(c);
+}
+
+void chain_hurry(struct chain *c)
+{
+	uint32_t targets[CHAIN_MEMBERS_MAX];
+
+	group_commit_hurry(&c->all->store->gc);
+	if (c->n_pending == 0 || c->hurry || forward_targets(c, NULL, targets) == 0)
+		return;
+	c->hurry = true;
+	kick_notifier(c);
+}
+
+/* ---- the end of a version ---- */
+
+static bool ripe(const struct version *v)
+{
+	const struct chain *c = v->chain;
+
+	if (v->state == VERSION_DROPPED)
+		return v->keep && v->durable;
+	if (v->state != VERSION_DURABLE)
+		return false;
+	if (!chain_is_head(c))
+		return v->told;
+	return (v->durable_behind && !v->behind) || FAULT(CHAIN_EARLY_ACK);
+}
+
+static void end_waits(struct version *v)
+{
+	v->ended = true;
+	waitq_wake_all(&v->q);
+	waitq_wake_all(&v->chain->settled);
+}
+
+static void finish(struct version *v)
+{
+	struct chains *cs = v->chain->all;
+	bool committed = v->state == VERSION_DURABLE, quiet = false;
+
+	list_remove(&v->link);
+	leave_pending(v);
+	if (committed)
+		version_move(v, VERSION_COMMITTED);
+	if (v->replay && committed)
+		replay_settle(v->replay, v->seq, true);
+	if (!v->chunkless) {
+		quiet = v->tx.ent->n_pend == 1;
+		waitq_wake_all(&v->tx.ent->moved);
+		chunk_tx_commit(&v->tx);
+		if (committed)
+			note(v->chain, &v->key, v->number);
+		if (quiet)
+			chain_log_committed(cs->log, &v->key);
+	}
+	if (committed)
+		metric_add(&cs->metrics->versions_committed, 1);
+	forward_release(v);
+	end_waits(v);
+	version_unref(v);
+}
+
+void version_settle(struct version *v)
+{
+	struct chunk_cache *cache = &v->chain->all->store->cache;
+	struct chunk_ent *e;
+
+	if (!version_pending(v) && !(v->state == VERSION_DROPPED && v->keep))
+		return;
+	if (v->chunkless) {
+		if (ripe(v))
+			finish(v);
+		return;
+	}
+	e = chunk_ent_find(cache, &v->key);
+	ASSERT(e);
+	while (!list_empty(&e->held)) {
+		struct version *first = list_entry(e->held.next, struct version, link);
+
+		if (!ripe(first))
+			break;
+		finish(first);
+	}
+	chunk_ent_put(cache, e);
+}
+
+/* Its group is durable, or the store has failed. */
+static void version_durable(struct version *v, int status)
+{
+	if (status < 0) {
+		v->status = status;
+		end_waits(v);
+		version_unref(v);
+		return;
+	}
+	v->durable = true;
+	if (v->state == VERSION_JOINED)
+		version_move(v, VERSION_DURABLE);
+	waitq_wake_all(&v->q);
+	version_settle(v);
+	version_unref(v);
+}
+
+static void tx_durable(struct chunk_tx *tx, int status)
+{
+	version_durable(container_of(tx, struct version, tx), status);
+}
+
+static void answer_committed(struct commit_member *m)
+{
+	version_durable(container_of(m, struct version, tx.member), 0);
+}
+
+static void answer_failed(struct commit_member *m)
+{
+	version_durable(container_of(m, struct version, tx.member), -LE_IO);
+}
+
+/* ---- the beginning ---- */
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* A writer that has to wait keeps its data in slots that others need, those of other members among
+ * them: only so many may. */
+static int wait_for_room(struct version *v, struct chunk_ent *e)
+{
+	struct chains *cs = v->chain->all;
+	int rc;
+
+	if (cs->n_waiting >= cs->o.waiting_max)
+		return -LE_OVERLOAD;
+	cs->n_waiting++;
+	chain_hurry(v->chain);
+	rc = waitq_wait(&e->moved, fiber_deadline());
+	cs->n_waiting--;
+	return cs->stopping ? -LE_SHUTDOWN : rc;
+}
+
+int version_begin(struct version *v, const struct chunk_key *id)
+{
+	struct chain *c = v->chain;
+	struct chunk_store *s = c->all->store;
+	struct chunk_ent *e;
+
+	for (;;) {
+		int rc;
+
+		TRY(chunk_tx_begin(s, id, &v->tx));
+		e = v->tx.ent;
+		if (e->n_pend < c->all->o.window_max && !(e->n_pend && !e->pend))
+			break;
+		e->refs++;
+		chunk_tx_cancel(&v->tx);
+		rc = wait_for_room(v, e);
+		chunk_ent_put(&s->cache, e);
+		TRY(rc);
+	}
+	v->tx.version = max_u64(v->tx.version, e->seen + 1);
+	if (!v->tx.old)
+		v->tx.version = max_u64(v->tx.version, c->floor + 1);
+	return 0;
+}
+
+static void put_floor(struct chain *c, uint64_t version, struct kv_batch *b)
+{
+	uint8_t key[CHAIN_ROW_SIZE], value[FLOOR_VALUE_SIZE];
+
+	if (version <= c->floor)
+		return;
+	c->floor = version;
+	chain_row_encode(ROW_FLOOR, c->id, key);
+	floor_value_encode(version, value);
+	kv_batch_put(b, key, sizeof(key), value, sizeof(value));
+}
+
+void version_join(struct version *v)
+{
+	struct chain *c = v->chain;
+	struct chunk_tx *tx = &v->tx;
+	struct chunk_ent *e = tx->ent;
+	struct kv_batch *b = group_commit_batch(&c->all->store->gc);
+
+	v->key = e->id;
+	v->number = tx->version;
+	v->base = tx->old ? tx->old->version : 0;
+	v->sum = tx->rec ? chunk_record_sum(tx->rec) : 0;
+	chain_log_joined(c->all->log, &v->key, b);
+	if (!tx->rec)
+		put_floor(c, v->number, b);
+	if (v->replay)
+		replay_join(v->replay, b, v->answer, v->answer_len);
+	e->seen = max_u64(e->seen_epoch == c->epoch ? e->seen : 0, v->number);
+	e->seen_epoch = c->epoch;
+	list_push(&e->held, &v->link);
+	enter_pending(v);
+	tx->held = tx_durable;
+	waitq_wake_all(&e->moved);
+	chunk_tx_join(tx);
+	forward_start(v);
+}
+
+void version_join_answer(struct version *v)
+{
+	struct group_commit *g = &v->chain->all->store->gc;
+
+	v->chunkless = true;
+	v->tx.member.committed = answer_committed;
+	v->tx.member.failed = answer_failed;
+	if (v->replay)
+		replay_join(v->replay, group_commit_batch(g), v->answer, v->answer_len);
+	enter_pending(v);
+	(void)group_commit_join(g, &v->tx.member, false);
+	forward_start(v);
+}
+
+int version_wait(struct version *v, struct rpc_req *r)
+{
+	bool accepted = false;
+
+	while (!v->ended) {
+		int rc;
+
+		if (v->chain->all->stopping)
+			return -LE_SHUTDOWN;
+		if (v->accepted_behind && !accepted && version_pending(v)) {
+			accepted = true;
+			rpc_accept(r);
+			continue;
+		}
+		rc = waitq_wait(&v->q, NO_DEADLINE);
+		(void)rc; /* it has joined: only its end lets the request go */
+	}
+	return v->state == VERSION_COMMITTED ? 0 : v->status;
+}
+
+/* ---- taking back ---- */
+
+static void undone(struct commit_member *m)
+{
+	struct version *v = container_of(m, struct version, undo);
+
+	chunk_tx_taken_back(&v->tx);
+	version_unref(v);
+}
+
+static void forget_answer(const struct version *v, struct kv_batch *b)
+{
+	struct replay_key k = {v->chain->id, v->slot, v->session};
+	uint8_t key[REPLAY_ROW_SIZE];
+
+	if (v->seq == 0)
+		return;
+	replay_row_encode(&k, key);
+	kv_batch_delete(b, key, sizeof(key));
+	if (v->replay)
+		replay_settle(v->replay, v->seq, false);
+}
+
+uint64_t versions_take_back(struct version *v, int state, int status, struct list *gone)
+{
+	struct chains *cs = v->chain->all;
+	struct group_commit *g = &cs->store->gc;
+	struct chunk_ent *e = v->tx.ent;
+	struct version *last;
+	uint64_t group;
+
+	do {
+		last = list_entry(e->held.prev, struct version, link);
+		list_remove(&last->link);
+		list_push_front(gone, &last->link);
+		leave_pending(last);
+		last->status = last == v ? status : -LE_ABORTED;
+		version_move(last, state);
+		chunk_tx_take_back(&last->tx);
+		forget_answer(last, group_commit_batch(g));
+		last->undo.committed = undone;
+		version_ref(last);
+		group = group_commit_join(g, &last->undo, false);
+		metric_add(&cs->metrics->versions_taken_back, 1);
+		waitq_wake_all(&last->q);
+	} while (last != v);
+	if (e->n_pend == 0)
+		chain_log_committed(cs->log, &v->key);
+	waitq_wake_all(&e->moved);
+	return group;
+}
+
+void versions_gone(struct list *gone)
+{
+	struct list *l;
+
+	while ((l = list_pop(gone)) != NULL) {
+		struct version *v = list_entry(l, struct version, link);
+
+		end_waits(v);
+		version_unref(v);
+	}
+}
+
+/* ---- waiting for what is pending ---- */
+
+int chain_barrier(struct chain *c)
+{
+	uint64_t mark = c->serial;
+	uint32_t epoch = c->epoch;
+
+	chain_hurry(c);
+	while (!list_empty(&c->pending) &&
+	       list_entry(c->pending.next, struct version, chain_link)->serial <= mark) {
+		TRY(waitq_wait(&c->settled, fiber_deadline()));
+		if (c->epoch != epoch)
+			return -LE_STALE_EPOCH;
+		if (c->all->stopping)
+			return -LE_SHUTDOWN;
+		TRY(chunk_store_status(c->all->store));
+	}
+	return group_commit_barrier(&c->all->store->gc);
+}
+
+int chunk_barrier(struct chain *c, const struct chunk_key *id)
+{
+	struct chunk_cache *cache = &c->all->store->cache;
+	struct chunk_ent *e = chunk_ent_find(cache, id);
+	uint32_t epoch = c->epoch;
+	uint64_t mark;
+	int rc = 0;
+
+	if (!e)
+		return 0;
+	mark = list_empty(&e->held) ? 0 : list_entry(e->held.prev, struct version, link)->number;
+	if (mark)
+		chain_hurry(c);
+	while (rc == 0 && !list_empty(&e->held) &&
+	       list_entry(e->held.next, struct version, link)->number <= mark) {
+		rc = waitq_wait(&e->moved, fiber_deadline());
+		if (rc == 0 && c->epoch != epoch)
+			rc = -LE_STALE_EPOCH;
+		if (rc == 0 && c->all->stopping)
+			rc = -LE_SHUTDOWN;
+		if (rc == 0)
+			rc = chunk_store_status(c->all->store);
+	}
+	chunk_ent_put(cache, e);
+	return rc;
+}
+
+/* ---- what the head says ---- */
+
+static void told(struct chain *c, const struct version_note *n)
+{
+	struct chunk_cache *cache = &c->all->store->cache;
+	struct chunk_key k = chunk_key_of(c->id, &n->chunk);
+	struct chunk_ent *e = chunk_ent_find(cache, &k);
+
+	if (!e)
+		return;
+	list_for_each(l, &e->held) {
+		struct version *v = list_entry(l, struct version, link);
+
+		v->heard_us = env_now_us(c->all->env);
+		if (v->number <= n->version)
+			v->told = true;
+	}
+	if (!list_empty(&e->held))
+		version_settle(list_entry(e->held.next, struct version, link));
+	chunk_ent_put(cache, e);
+}
+
+int chain_committed(struct chain *c, const struct oss_commit_req *req)
+{
+	struct wire_r r;
+
+	if (chain_is_head(c))
+		return -LE_STALE_EPOCH;
+	wire_r_init(&r, req->versions.data, req->versions.len);
+	while (!wire_r_end(&r)) {
+		struct version_note n;
+
+		wire_get_version_note(&r, &n);
+		if (r.status == 0)
+			told(c, &n);
+	}
+	if (req->flags & COMMIT_HURRY)
+		chain_hurry(c);
+	return r.status;
+}
+
+static int state_of(struct chain *c, const struct chunk_key *k, struct version_state *ret_state)
+{
+	struct chunk_store *s = c->all->store;
+	struct chunk_ent *e = chunk_ent_get(&s->cache, k);
+	struct chunk_record *rec;
+	int rc;
+
+	if (!e)
+		return -LE_NOMEM;
+	rc = chunk_store_record(s, k, &rec);
+	if (rc == 0) {
+		chunk_record_unref(&s->cache, rec);
+		ret_state->committed = e->rec ? e->rec->version : 0;
+		ret_state->newest = ret_state->committed;
+		if (e->n_pend && e->pend)
+			ret_state->newest = e->pend->version;
+		if (!list_empty(&e->held))
+			ret_state->newest =
+				list_entry(e->held.prev, struct version, link)->number;
+	}
+	chunk_ent_put(&s->cache, e);
+	return rc;
+}
+
+int chain_resolve(struct chain *c, struct bytes notes, struct wire_w *answers)
+{
+	struct wire_r r;
+
+	wire_r_init(&r, notes.data, notes.len);
+	while (!wire_r_end(&r)) {
+		struct version_state st = {0};
+		struct version_note n;
+		struct chunk_key k;
+
+		wire_get_version_note(&r, &n);
+		TRY(r.status);
+		k = chunk_key_of(c->id, &n.chunk);
+		TRY(state_of(c, &k, &st));
+		wire_put_version_state(answers, &st);
+		TRY(answers->status);
+	}
+	return r.status;
+}
+
+/* ---- asking the head ---- */
+
+static void drop(struct chain *c, const struct chunk_key *k, uint64_t above, uint64_t upto)
+{
+	struct chunk_cache *cache = &c->all->store->cache;
+	struct chunk_ent *e = chunk_ent_find(cache, k);
+	struct version *v = NULL;
+	struct list gone;
+
+	if (!e)
+		return;
+	list_init(&gone);
+	fmutex_lock(&e->lock);
+	list_for_each(l, &e->held) {
+		struct version *h = list_entry(l, struct version, link);
+
+		if (!v && version_pending(h) && h->number > above && h->number <= upto)
+			v = h;
+	}
+	if (v)
+		(void)versions_take_back(v, VERSION_DROPPED, -LE_STALE_EPOCH, &gone);
+	fmutex_unlock(&e->lock);
+	versions_gone(&gone);
+	chunk_ent_put(cache, e);
+}
+
+static void resolve_one(struct chain *c, const struct version_note *n,
+			const struct version_state *st)
+{
+	struct chunk_cache *cache = &c->all->store->cache;
+	struct version_note committed = {n->chunk, st->committed};
+	struct chunk_key k = chunk_key_of(c->id, &n->chunk);
+	struct chunk_ent *e;
+	bool removed;
+
+	if (st->committed)
+		told(c, &committed);
+	if (st->newest) {
+		if (n->version > st->newest)
+			drop(c, &k, st->newest, n->version);
+		return;
+	}
+	/* The head has no such chunk: it has removed it, or never heard of it. */
+	e = chunk_ent_find(cache, &k);
+	if (!e)
+		return;
+	removed = e->n_pend && !e->pend;
+	chunk_ent_put(cache, e);
+	committed.version = n->version;
+	if (removed)
+		told(c, &committed);
+	else
+		drop(c, &k, 0, n->version);
+}
+
+static void resolve(struct chain *c, const struct version_note *notes, uint32_t n)
+{
+	uint8_t buf[RESOLVE_MAX * NOTE_SIZE];
+	struct oss_resolve_req req;
+	struct oss_resolve_rep rep = {0};
+	struct rpc_call call = {.op = OP_oss_resolve,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(CALL_MS)};
+	uint32_t epoch = c->epoch;
+	struct wire_w w;
+	struct wire_r r;
+	int rc;
+
+	wire_w_init(&w, buf, sizeof(buf));
+	for (uint32_t i = 0; i < n; i++)
+		wire_put_version_note(&w, &notes[i]);
+	ASSERT(w.status == 0);
+	req.versions = bytes_of(buf, (uint32_t)w.len);
+	rc = chain_call(c, c->members[0].target, &call);
+	metric_add(&c->all->metrics->resolves, 1);
+	wire_r_init(&r, rep.answers.data, rep.answers.len);
+	for (uint32_t i = 0; i < n && rc == 0 && c->epoch == epoch; i++) {
+		struct version_state st = {0};
+
+		wire_get_version_state(&r, &st);
+		rc = r.status;
+		if (rc == 0)
+			resolve_one(c, &notes[i], &st);
+	}
+	rpc_call_fini(&call);
+	if (rc < 0)
+		log_debug("chain %u: asking the head: %s", c->id, status_text(rc));
+}
+
+static void resolve_chain(struct chain *c)
+{
+	struct version_note notes[RESOLVE_MAX];
+	uint64_t now = env_now_us(c->all->env);
+	uint32_t n = 0;
+
+	list_for_each(l, &c->pending) {
+		struct version *v = list_entry(l, struct version, chain_link);
+
+		if (v->chunkless || v->told || now - v->heard_us < RESOLVE_US || n == RESOLVE_MAX)
+			continue;
+		v->heard_us = now;
+		notes[n++] = (struct version_note){chunk_key_id(&v->key), v->number};
+	}
+	if (n)
+		resolve(c, notes, n);
+}
+
+static void feed(struct chains *cs)
+{
+	cs->starved = false;
+	for (struct chain *c = chain_next(cs, NULL); c; c = chain_next(cs, c))
+		list_for_each(l, &c->pending) {
+			struct version *v = list_entry(l, struct version, chain_link);
+
+			if (!v->durable_behind && !v->behind)
+				forward_start(v);
+		}
+}
+
+static void resolve_main(void *arg)
+{
+	struct chains *cs = arg;
+
+	while (!cs->stopping) {
+		if (cs->starved)
+			feed(cs);
+		for (struct chain *c = chain_next(cs, NULL); c && !cs->stopping;
+		     c = chain_next(cs, c))
+			if (c->n_pending && !chain_is_head(c) && c->n_sync &&
+			    c->self < c->n_members)
+				resolve_chain(c);
+		chain_log_tick(cs->log);
+		int rc = waitq_wait(&cs->stop, env_now_us(cs->env) + RESOLVE_TICK);
+		(void)rc;
+	}
+	latch_done(&cs->fibers);
+}
+
+/* ---- another epoch ---- */
+
+/* What it holds stays as it is, to be compared by a resync: nobody will commit it here. */
+static void leave(struct chain *c)
+{
+	while (!list_empty(&c->pending)) {
+		struct version *v = list_entry(c->pending.next, struct version, chain_link);
+
+		version_ref(v);
+		leave_pending(v);
+		v->status = -LE_STALE_EPOCH;
+		v->keep = true;
+		forward_release(v);
+		version_move(v, VERSION_DROPPED);
+		if (v->replay)
+			replay_settle(v->replay, v->seq, false);
+		end_waits(v);
+		version_settle(v);
+		version_unref(v);
+	}
+}
+
+static void forget_main(void *arg)
+{
+	struct chain *c = arg;
+
+	while (!list_empty(&c->pending)) {
+		struct version *v = list_entry(c->pending.next, struct version, chain_link);
+		struct chunk_key k = v->key;
+
+		if (v->chunkless)
+			break;
+		drop(c, &k, 0, UINT64_MAX);
+	}
+	latch_done(&c->all->fibers);
+}
+
+static void take_over(struct chain *c, bool was_head)
+{
+	bool again;
+
+	if (FAULT(CHAIN_FORGET_PENDING) && !was_head) {
+		latch_add(&c->all->fibers, 1);
+		if (fiber_spawn("chain-forget", forget_main, c) < 0)
+			latch_done(&c->all->fibers);
+		return;
+	}
+	do {
+		again = false;
+		list_for_each(l, &c->pending) {
+			struct version *v = list_entry(l, struct version, chain_link);
+			uint32_t n = c->n_pending;
+
+			version_ref(v);
+			version_settle(v);
+			version_unref(v);
+			if (c->n_pending != n) {
+				again = true;
+				break;
+			}
+		}
+	} while (again);
+}
+
+void versions_adopted(struct chain *c, bool was_head)
+{
+	bool member = c->self < c->n_members && c->members[c->self].state != MEMBER_OUT;
+
+	if (!member)
+		leave(c);
+	list_for_each(l, &c->pending) {
+		struct version *v = list_entry(l, struct version, chain_link);
+
+		v->heard_us = env_now_us(c->all->env);
+		v->behind = 0;
+		forward_interrupt(v);
+		if (!v->durable_behind)
+			forward_start(v);
+		if (!v->chunkless)
+			waitq_wake_all(&v->tx.ent->moved);
+	}
+	if (member && chain_is_head(c))
+		take_over(c, was_head);
+	waitq_wake_all(&c->settled);
+}
+
+/* ---- start and end ---- */
+
+int versions_start(struct chains *cs)
+{
+	int rc;
+
+	latch_add(&cs->fibers, 1);
+	rc = fiber_spawn("chain-resolve", resolve_main, cs);
+	if (rc < 0)
+		latch_done(&cs->fibers);
+	return rc;
+}
+
+void versions_stop(struct chains *cs)
+{
+	for (struct chain *c = chain_next(cs, NULL); c; c = chain_next(cs, c)) {
+		list_for_each(l, &c->pending) {
+			struct version *v = list_entry(l, struct version, chain_link);
+
+			forward_interrupt(v);
+			waitq_wake_all(&v->q);
+			if (!v->chunkless)
+				waitq_wake_all(&v->tx.ent->moved);
+		}
+		waitq_wake_all(&c->settled);
+	}
+}
+
+void versions_end(struct chains *cs)
+{
+	int rc = group_commit_barrier(&cs->store->gc);
+
+	(void)rc; /* after a failure nothing is durable, and nobody asks */
+	for (struct chain *c = chain_next(cs, NULL); c; c = chain_next(cs, c))
+		leave(c);
+}
+
+void versions_free(struct chains *cs)
+{
+	struct list *l;
+
+	while ((l = list_pop(&cs->free_versions)) != NULL)
+		free(list_entry(l, struct version, link));
+}

@@ -1,0 +1,438 @@
+#include "ossd/chain/forward.h"
+
+#include "common/base/fault.h"
+#include "common/base/log.h"
+
+#define FORWARD_MS     20000u /* one attempt; a change of the epoch ends it sooner */
+#define RETRY_US       1000u
+#define RETRY_MAX_US   50000u
+#define FORWARD_PIECES (LEAT_BLOCKS_PER_CHUNK_MAX * PIECE_WIRE_SIZE)
+
+uint32_t forward_targets(struct chain *c, const struct chunk_key *key,
+			 uint32_t targets[CHAIN_MEMBERS_MAX])
+{
+	uint32_t n = 0;
+
+	if (!chain_is_sync(c))
+		return 0;
+	if (!chain_is_tail(c)) {
+		targets[0] = c->members[c->self + 1].target;
+		return 1;
+	}
+	for (uint32_t i = c->n_sync; i < c->n_members; i++) {
+		const struct chain_hooks *h = &c->all->hooks;
+		uint32_t target = c->members[i].target;
+
+		if (c->members[i].state == MEMBER_SYNCING && h->fills && h->fills(c, target, key))
+			targets[n++] = target;
+	}
+	return n;
+}
+
+bool forward_is_final(int status)
+{
+	switch (-status) {
+	case LE_NOSPC:
+	case LE_CORRUPT:
+	case LE_FBIG:
+	case LE_INVAL:
+	case LE_NOTSUP:
+	case LE_TOO_BIG:
+	case LE_BAD_MESSAGE:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* ---- the data ---- */
+
+static void add_vec(struct version *v, struct slot *slot, uint32_t off, uint32_t len)
+{
+	v->vec[v->n_vec++] = (struct slot_vec){slot_ref(slot), off, len};
+}
+
+static uint32_t n_kept(const struct version *v)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < v->n_vec; i++)
+		n += v->vec[i].slot->pool != v->chain->all->store->merge_pool;
+	return n;
+}
+
+void forward_release(struct version *v)
+{
+	struct chains *cs = v->chain->all;
+	uint32_t kept = n_kept(v);
+
+	cs->n_kept -= kept;
+	cs->n_kept_merged -= v->n_vec - kept;
+	for (uint32_t i = 0; i < v->n_vec; i++)
+		slot_unref(v->vec[i].slot);
+	v->n_vec = 0;
+}
+
+/* Bytes [pos, end) of the request's data. */
+static void add_bulk(struct version *v, const struct chunk_write *w, uint32_t pos, uint32_t end)
+{
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < w->n_bulk && pos < end; i++) {
+		const struct slot_vec *b = &w->bulk[i];
+		uint32_t from = pos - at, len = end - pos;
+
+		if (pos < at + b->len) {
+			if (len > b->len - from)
+				len = b->len - from;
+			add_vec(v, b->slot, b->off + from, len);
+			pos += len;
+		}
+		at += b->len;
+	}
+}
+
+void forward_keep(struct version *v, const struct chunk_write *w)
+{
+	struct chains *cs = v->chain->all;
+	struct chunk_tx *tx = &v->tx;
+	const struct chunk_record *rec = tx->rec;
+	uint32_t first = w->off / rec->block_size, pos = w->off, end = w->off + w->len;
+	uint32_t last = (end - 1) / rec->block_size, n = tx->n_merged, targets[CHAIN_MEMBERS_MAX];
+	bool last_merged = n && tx->merged[n - 1].block == last && last != first;
+	bool room = cs->n_kept + w->n_bulk <= cs->o.kept_max &&
+		    cs->n_kept_merged + n <= cs->o.kept_merged_max;
+
+	if (!room || w->n_bulk + n > VERSION_VECS || !forward_targets(v->chain, NULL, targets))
+		goto out;
+	if (n && tx->merged[0].block == first) {
+		add_vec(v, tx->stage, tx->merged[0].off, rec->blocks[first].len);
+		pos = (first + 1) * rec->block_size;
+	}
+	if (last_merged)
+		end = last * rec->block_size;
+	if (pos < end)
+		add_bulk(v, w, pos - w->off, end - w->off);
+	if (last_merged)
+		add_vec(v, tx->stage, tx->merged[n - 1].off, rec->blocks[last].len);
+	cs->n_kept += n_kept(v);
+	cs->n_kept_merged += v->n_vec - n_kept(v);
+out:
+	slot_unref(tx->stage);
+	tx->stage = NULL;
+}
+
+/* ---- one attempt ---- */
+
+struct attempt {
+	struct version *v;
+	struct oss_forward_req req;
+	struct slot_vec vec[CHUNK_READ_VECS];
+	uint32_t n_vec, bytes;
+	uint32_t n_legs, n_accepted;
+	uint8_t pieces[FORWARD_PIECES];
+};
+
+struct leg {
+	struct attempt *a;
+	uint32_t target;
+	int rc;
+};
+
+static void put_pieces(struct attempt *a)
+{
+	const struct chunk_tx *tx = &a->v->tx;
+	const struct chunk_record *rec = tx->rec;
+	uint32_t bs = rec->block_size, n = 0;
+
+	for (uint32_t i = tx->off / bs; i <= (tx->off + tx->len - 1) / bs; i++) {
+		const struct chunk_block *b = &rec->blocks[i];
+		struct piece p = {i * bs, b->len, b->len, 0, b->sum};
+
+		piece_encode(&p, a->pieces + (size_t)n++ * PIECE_WIRE_SIZE);
+		a->bytes += b->len;
+	}
+	a->req.pieces = bytes_of(a->pieces, n * PIECE_WIRE_SIZE);
+}
+
+static int get_data(struct attempt *a)
+{
+	struct version *v = a->v;
+	uint32_t bs = v->tx.rec->block_size;
+
+	if (v->n_vec) {
+		for (uint32_t i = 0; i < v->n_vec; i++) {
+			a->vec[i] = v->vec[i];
+			slot_ref(v->vec[i].slot);
+		}
+		a->n_vec = v->n_vec;
+		return 0;
+	}
+	metric_add(&v->chain->all->metrics->forward_reads, 1);
+	return chunk_tx_read(&v->tx, v->tx.off / bs, (v->tx.off + v->tx.len - 1) / bs, a->vec,
+			     &a->n_vec);
+}
+
+static const uint32_t kinds[] = {
+	[CHANGE_WRITE] = FORWARD_WRITE,
+	[CHANGE_TRIM] = FORWARD_TRIM,
+	[CHANGE_PUNCH] = FORWARD_PUNCH,
+	[CHANGE_REMOVE] = FORWARD_REMOVE,
+};
+
+/* Everything that the version's record tells, which may go once the version has ended. */
+static int attempt_init(struct attempt *a, struct version *v)
+{
+	const struct chunk_tx *tx = &v->tx;
+	const struct chunk_record *rec = tx->rec;
+
+	a->v = v;
+	a->n_vec = a->bytes = a->n_legs = a->n_accepted = 0;
+	a->req = (struct oss_forward_req){
+		.kind = v->chunkless ? FORWARD_ANSWER : kinds[tx->change],
+		.flags = tx->lazy ? FORWARD_LAZY : 0,
+		.chunk = chunk_key_id(&v->key),
+		.version = v->number,
+		.base = v->base,
+		.sum = v->sum,
+		.session = v->session,
+		.slot = v->slot,
+		.seq = v->seq,
+		.op = v->op,
+		.answer = bytes_of(v->answer, v->answer_len),
+	};
+	if (v->chunkless)
+		return 0;
+	a->req.committed = tx->ent->rec ? tx->ent->rec->version : 0;
+	a->req.off = tx->off;
+	a->req.len = tx->len;
+	if (rec) {
+		a->req.chunk_size = rec->chunk_size;
+		a->req.end = rec->end;
+		a->req.mtime_ns = rec->mtime_ns;
+	}
+	if (tx->change != CHANGE_WRITE)
+		return 0;
+	put_pieces(a);
+	return get_data(a);
+}
+
+static void leg_accepted(void *arg)
+{
+	struct leg *l = arg;
+	struct version *v = l->a->v;
+
+	if (++l->a->n_accepted < l->a->n_legs)
+		return;
+	v->accepted_behind = true;
+	waitq_wake_all(&v->q);
+}
+
+/* A SYNCING member that fails holds nobody up: its resync begins anew. */
+static int leg_status(struct chain *c, uint32_t target, int rc)
+{
+	if (rc == 0 || rc == -LE_STALE_EPOCH || rc == -LE_INTR || rc == -LE_SHUTDOWN ||
+	    chain_state_of(c, target) != MEMBER_SYNCING || !c->all->hooks.failed)
+		return rc;
+	c->all->hooks.failed(c, target, rc);
+	return 0;
+}
+
+static void leg_run(void *arg)
+{
+	struct leg *l = arg;
+	struct attempt *a = l->a;
+	struct chain *c = a->v->chain;
+	struct oss_forward_rep rep;
+	struct rpc_call call = {.op = OP_oss_forward,
+				.req = &a->req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(FORWARD_MS),
+				.bulk_out = a->vec,
+				.n_bulk_out = a->n_vec,
+				.accepted = leg_accepted,
+				.accepted_arg = l};
+	int rc = chain_call(c, l->target, &call);
+
+	metric_add(&c->all->metrics->forwards, 1);
+	metric_add(&c->all->metrics->forward_bytes, a->bytes);
+	rpc_call_fini(&call);
+	l->rc = leg_status(c, l->target, rc);
+	if (rc < 0)
+		log_debug("chain %u: version %llu to target %u: %s", c->id,
+			  (unsigned long long)a->v->number, l->target, status_text(rc));
+}
+
+static int run_legs(struct attempt *a, const uint32_t *targets, uint32_t n)
+{
+	struct leg legs[CHAIN_MEMBERS_MAX];
+	int rc = 0;
+
+	a->n_legs = n;
+	for (uint32_t i = 0; i < n; i++)
+		legs[i] = (struct leg){a, targets[i], 0};
+	if (n == 1)
+		leg_run(&legs[0]);
+	else
+		fiber_parallel("forward-leg", leg_run, legs, sizeof(legs[0]), n, n);
+	for (uint32_t i = 0; i < n; i++)
+		rc = rc < 0 ? rc : legs[i].rc;
+	return rc;
+}
+
+/* 0: everybody behind has it durably, in the chain's present epoch. */
+static int forward_once(struct version *v, struct attempt *a)
+{
+	struct chain *c = v->chain;
+	uint32_t targets[CHAIN_MEMBERS_MAX], epoch = c->epoch;
+	uint32_t n = forward_targets(c, &v->key, targets);
+	int rc = 0;
+
+	if (n) {
+		rc = attempt_init(a, v);
+		if (rc == 0)
+			rc = run_legs(a, targets, n);
+		for (uint32_t i = 0; i < a->n_vec; i++)
+			slot_unref(a->vec[i].slot);
+	}
+	if (rc == 0 && c->epoch != epoch)
+		return -LE_STALE_EPOCH;
+	return rc;
+}
+
+/* ---- aborting ---- */
+
+static int abort_once(struct chain *c, const struct oss_forward_req *req)
+{
+	uint32_t targets[CHAIN_MEMBERS_MAX], n;
+	struct chunk_key key = chunk_key_of(c->id, &req->chunk);
+	int rc = 0;
+
+	n = forward_targets(c, &key, targets);
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		struct oss_forward_rep rep;
+		struct rpc_call call = {.op = OP_oss_forward,
+					.req = req,
+					.rep = &rep,
+					.deadline_us = loop_deadline_ms(FORWARD_MS)};
+
+		rc = leg_status(c, targets[i], chain_call(c, targets[i], &call));
+		rpc_call_fini(&call);
+	}
+	return rc;
+}
+
+int forward_abort(struct chain *c, const struct chunk_id *chunk, uint64_t version, uint64_t base)
+{
+	struct oss_forward_req req = {
+		.kind = FORWARD_ABORT, .chunk = *chunk, .version = version, .base = base};
+	uint32_t epoch = c->epoch;
+	int rc;
+
+	while ((rc = abort_once(c, &req)) < 0) {
+		if (c->all->stopping)
+			return -LE_SHUTDOWN;
+		/* Another head decides what becomes of it. */
+		if (c->epoch != epoch && !chain_is_head(c))
+			return -LE_STALE_EPOCH;
+		(void)!fiber_sleep_us(RETRY_MAX_US);
+	}
+	return 0;
+}
+
+/* The head takes back what a member behind cannot have, there and here, before it answers. */
+static void abort_version(struct version *v)
+{
+	struct chain *c = v->chain;
+	struct chunk_store *s = c->all->store;
+	struct chunk_id chunk = chunk_key_id(&v->key);
+	struct chunk_ent *e = chunk_ent_find(&s->cache, &v->key);
+	struct list gone;
+	uint64_t group = 0;
+
+	if (!e)
+		return;
+	list_init(&gone);
+	fmutex_lock(&e->lock);
+	if (version_pending(v) && v->behind && chain_is_head(c))
+		group = versions_take_back(v, VERSION_ABORTED, v->behind, &gone);
+	fmutex_unlock(&e->lock);
+	chunk_ent_put(&s->cache, e);
+	if (!group)
+		return;
+	log_warn("chain %u inode=%llu gen=%u chunk=%llu version=%llu: taken back, a member behind "
+		 "cannot have it: %s",
+		 c->id, (unsigned long long)v->key.ino.v, v->key.gen,
+		 (unsigned long long)v->key.idx, (unsigned long long)v->number,
+		 status_text(v->behind));
+	if (group_commit_wait(&s->gc, group) == 0)
+		(void)!forward_abort(c, &chunk, v->number, v->base);
+	versions_gone(&gone);
+}
+
+/* ---- the fiber ---- */
+
+static void forward_main(void *arg)
+{
+	struct version *v = arg;
+	struct chain *c = v->chain;
+	struct attempt a = {0};
+	uint64_t pause = RETRY_US;
+
+	v->forwarder = fiber_self();
+	while (version_pending(v) && !v->durable_behind && !v->behind && !c->all->stopping) {
+		int rc = forward_once(v, &a);
+
+		if (rc == 0) {
+			v->accepted_behind = v->durable_behind = true;
+		} else if (forward_is_final(rc) && !v->chunkless) {
+			v->behind = rc;
+			waitq_wake_all(&v->q);
+			if (chain_is_head(c))
+				abort_version(v);
+		} else {
+			metric_add(&c->all->metrics->forward_retries, 1);
+			if (rc != -LE_INTR && fiber_sleep_us(pause) == 0 && pause < RETRY_MAX_US)
+				pause *= 2;
+		}
+	}
+	v->forwarder = NULL;
+	v->forwarding = false;
+	waitq_wake_all(&v->q);
+	if (v->durable_behind) {
+		forward_release(v);
+		version_settle(v);
+	}
+	version_unref(v);
+	latch_done(&c->all->fibers);
+}
+
+void forward_start(struct version *v)
+{
+	struct chains *cs = v->chain->all;
+	uint32_t targets[CHAIN_MEMBERS_MAX];
+
+	if (v->forwarding)
+		return;
+	if (forward_targets(v->chain, &v->key, targets) == 0) {
+		v->accepted_behind = v->durable_behind = true;
+		forward_release(v);
+		return;
+	}
+	v->forwarding = true;
+	version_ref(v);
+	latch_add(&cs->fibers, 1);
+	if (fiber_spawn("forward", forward_main, v) < 0) {
+		/* No fiber can be had: the resolver tries again. */
+		latch_done(&cs->fibers);
+		v->forwarding = false;
+		cs->starved = true;
+		version_unref(v);
+	}
+}
+
+void forward_interrupt(struct version *v)
+{
+	if (v->forwarder)
+		fiber_interrupt(v->forwarder);
+}

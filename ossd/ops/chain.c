@@ -1,0 +1,70 @@
+/* oss_chain_set, oss_forward, oss_commit, oss_resolve: what the metadata server and the members of
+ * a chain say to each other. */
+#include "ossd/ops/op.h"
+
+#include "ossd/chain/apply.h"
+
+int op_chain_set(struct rpc_req *r, const void *in, void *out)
+{
+	const struct oss_chain_set_req *req = in;
+	struct target *t = op_target(r);
+
+	(void)out;
+	if (r->peer->role != ROLE_MDS)
+		return -LE_PERM;
+	if (!t->ready)
+		return -LE_NOT_READY;
+	if (r->hdr.target != t->id)
+		return -LE_NO_TARGET;
+	TRY(chains_addrs(t->chains, req->targets));
+	return chains_adopt(t->chains, req->chains, false);
+}
+
+static int admit_member(struct rpc_req *r, enum chain_need need, struct chain **ret_chain)
+{
+	const struct target *t = op_target(r);
+
+	if (r->peer->role != ROLE_OSSD)
+		return -LE_PERM;
+	if (r->hdr.target != t->id)
+		return -LE_NO_TARGET;
+	return chain_admit(t->chains, r->hdr.chain, r->hdr.epoch, need, ret_chain);
+}
+
+int op_forward(struct rpc_req *r, const void *in, void *out)
+{
+	struct chain *c;
+
+	(void)out;
+	TRY(admit_member(r, CHAIN_MEMBER, &c));
+	return chain_apply(c, r, in);
+}
+
+int op_commit(struct rpc_req *r, const void *in, void *out)
+{
+	struct chain *c;
+
+	(void)out;
+	TRY(admit_member(r, CHAIN_MEMBER, &c));
+	return chain_committed(c, in);
+}
+
+int op_resolve(struct rpc_req *r, const void *in, void *out)
+{
+	const struct oss_resolve_req *req = in;
+	struct oss_resolve_rep *rep = out;
+	struct chain *c;
+	struct wire_w w;
+	/* An answer is no longer than its question. */
+	void *buf = rpc_req_alloc(r, req->versions.len + 1);
+
+	TRY(admit_member(r, CHAIN_MEMBER, &c));
+	if (!chain_is_head(c))
+		return -LE_NOT_HEAD;
+	if (!buf)
+		return -LE_NOMEM;
+	wire_w_init(&w, buf, req->versions.len);
+	TRY(chain_resolve(c, req->versions, &w));
+	rep->answers = bytes_of(buf, (uint32_t)w.len);
+	return 0;
+}
