@@ -9,7 +9,7 @@
 struct plan {
 	struct cluster *c;
 	uint32_t replicas, n; /* n: targets */
-	uint32_t *heads, *members;
+	uint32_t *heads, *members; /* heads: chains that it is to lead */
 	uint16_t *pairs; /* n * n: chains with both */
 	uint16_t *led;   /* n * n: chains with both that the first one leads */
 	struct chain **chains; /* new ones */
@@ -39,12 +39,12 @@ static void count(struct plan *p, const struct chain *ch)
 		uint32_t a = ch->members[i].target - 1;
 
 		p->members[a]++;
-		p->heads[a] += i == 0;
+		p->heads[a] += ch->lead == a + 1;
 		for (uint32_t k = 0; k < ch->n_members; k++) {
 			uint32_t b = ch->members[k].target - 1;
 
 			p->pairs[a * p->n + b] += i != k;
-			p->led[a * p->n + b] += i == 0 && k != 0;
+			p->led[a * p->n + b] += i != k && ch->lead == a + 1;
 		}
 	}
 }
@@ -149,7 +149,8 @@ static int add(struct plan *p, const uint32_t *chosen)
 	*ch = (struct chain){.id = p->c->n_chains + p->n_chains + 1,
 			     .epoch = 1,
 			     .replicas = p->replicas,
-			     .n_members = p->replicas};
+			     .n_members = p->replicas,
+			     .lead = chosen[0] + 1};
 	for (uint32_t i = 0; i < p->replicas; i++)
 		ch->members[i] = (struct chain_member){chosen[i] + 1, MEMBER_SYNC};
 	count(p, ch);

@@ -188,7 +188,8 @@ static int chain_of_record(const struct cluster *c, const void *value, size_t le
 	if (r.status < 0 || rec.id != c->n_chains + 1 || rec.replicas < 1 ||
 	    rec.replicas > LEAT_REPLICAS_MAX)
 		return -LE_CORRUPT_STORE;
-	*ret_ch = (struct chain){.id = rec.id, .epoch = rec.epoch, .replicas = rec.replicas};
+	*ret_ch = (struct chain){
+		.id = rec.id, .epoch = rec.epoch, .replicas = rec.replicas, .lead = rec.lead};
 	n = chain_members_get(&rec, ret_ch->members);
 	if (n < 0)
 		return -LE_CORRUPT_STORE;
@@ -302,12 +303,22 @@ void cluster_put_target(struct cluster *c, const struct target *t, const struct 
 	TXN_PUT(c->store, key_cluster('t', info->id), target_rec, &rec);
 }
 
-void cluster_put_chain(struct cluster *c, const struct chain *ch)
+struct chain_info chain_info_of(const struct chain *ch, uint8_t buf[CHAIN_MEMBERS_BUF])
 {
-	struct chain_info info = {.id = ch->id, .epoch = ch->epoch, .replicas = ch->replicas};
-	uint8_t buf[CHAIN_MEMBERS_BUF];
+	struct chain_info info = {.id = ch->id,
+				  .epoch = ch->epoch,
+				  .replicas = ch->replicas,
+				  .lead = ch->lead};
 
 	chain_members_put(ch->members, ch->n_members, buf, &info);
+	return info;
+}
+
+void cluster_put_chain(struct cluster *c, const struct chain *ch)
+{
+	uint8_t buf[CHAIN_MEMBERS_BUF];
+	struct chain_info info = chain_info_of(ch, buf);
+
 	TXN_PUT(c->store, key_cluster('c', ch->id), chain_info, &info);
 }
 

@@ -38,6 +38,7 @@ struct target {
 struct chain {
 	uint32_t id, epoch, replicas, n_members;
 	struct chain_member members[CHAIN_MEMBERS_MAX]; /* SYNC ones first */
+	uint32_t lead; /* who is to be the first */
 };
 
 struct cluster {
@@ -120,6 +121,7 @@ int cluster_commit(struct cluster *c) CHECK_RESULT;
 /* The page that begins with the given item (0: the first); buf has MAP_PAGE_BYTES. */
 int cluster_map_encode(const struct cluster *c, uint32_t from, void *buf,
 		       struct mds_map_get_rep *out) CHECK_RESULT;
+struct chain_info chain_info_of(const struct chain *ch, uint8_t buf[CHAIN_MEMBERS_BUF]);
 void chain_encode(const struct chain *ch, struct wire_w *w);
 /* These chains, and the targets that are in them: two parts of one piece of memory, to be freed by
  * the first one's data. */

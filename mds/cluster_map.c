@@ -5,10 +5,9 @@
 
 void chain_encode(const struct chain *ch, struct wire_w *w)
 {
-	struct chain_info info = {.id = ch->id, .epoch = ch->epoch, .replicas = ch->replicas};
 	uint8_t buf[CHAIN_MEMBERS_BUF];
+	struct chain_info info = chain_info_of(ch, buf);
 
-	chain_members_put(ch->members, ch->n_members, buf, &info);
 	wire_put_chain_info(w, &info);
 }
 

@@ -551,29 +551,19 @@ static bool is_whole(const struct cluster *c, const struct chain *ch)
 	return true;
 }
 
-static void even_class(struct moves *m, const struct chain_class *cl)
+static void lead_back(struct moves *m, const struct chain *ch)
 {
-	uint32_t heads[TARGETS_BOUND] = {0};
+	struct chain *next;
 
-	for (uint32_t i = 0; i < cl->n; i++)
-		heads[cl->chains[i]->members[0].target - 1]++;
-	for (uint32_t i = 0; i < cl->n; i++) {
-		const struct chain *ch = cl->chains[i];
-		uint32_t best = 0, was = ch->members[0].target - 1;
-		struct chain *next;
-
-		for (uint32_t k = 1; k < ch->n_members; k++)
-			if (heads[ch->members[k].target - 1] < heads[ch->members[best].target - 1])
-				best = k;
-		if (!is_whole(m->c, ch) || heads[was] < heads[ch->members[best].target - 1] + 2)
+	if (ch->n_members < 2 || ch->members[0].target == ch->lead || !is_whole(m->c, ch) ||
+	    state_in(ch, ch->lead) != MEMBER_SYNC)
+		return;
+	next = moves_chain(m, ch);
+	for (uint32_t k = 1; next != NULL && k < ch->n_members; k++) {
+		if (ch->members[k].target != ch->lead)
 			continue;
-		next = moves_chain(m, ch);
-		if (next == NULL)
-			return;
-		next->members[0] = ch->members[best];
-		next->members[best] = ch->members[0];
-		heads[was]--;
-		heads[ch->members[best].target - 1]++;
+		next->members[0] = ch->members[k];
+		next->members[k] = ch->members[0];
 	}
 }
 
@@ -583,8 +573,8 @@ int membership_even_heads(struct cluster *c)
 	int rc;
 
 	fmutex_lock(&c->lock);
-	for (uint32_t k = 2; k <= LEAT_REPLICAS_MAX; k++)
-		even_class(&m, &c->classes[k]);
+	for (uint32_t i = 0; i < c->n_chains; i++)
+		lead_back(&m, c->chains[i]);
 	rc = moves_commit(&m);
 	fmutex_unlock(&c->lock);
 	return rc;

@@ -26,7 +26,7 @@ int membership_settle(struct cluster *c, struct target *t) CHECK_RESULT;
 /* The source says that a member is complete. -LE_STALE_EPOCH, -LE_INVAL. Yields. */
 int membership_synced(struct cluster *c, const struct mds_chain_synced_req *in,
 		      struct mds_chain_synced_rep *out) CHECK_RESULT;
-/* Chains that are whole get another head where that makes the lead more even. Yields. */
+/* Chains that are whole are led by whom they were made for, so that the lead is even. Yields. */
 int membership_even_heads(struct cluster *c) CHECK_RESULT;
 /* Everything that target held is gone: out of all chains at once. Yields. */
 int membership_bad(struct cluster *c, struct target *t) CHECK_RESULT;

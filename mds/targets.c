@@ -67,7 +67,7 @@ static int register_new(struct cluster *c, const struct mds_target_register_req 
 	ch = calloc(1, sizeof(*ch));
 	rc = t == NULL || ch == NULL ? -LE_NOMEM : txn_begin(c->store);
 	if (rc == 0) {
-		*ch = (struct chain){c->n_chains + 1, 1, 1, 1, {{id, MEMBER_SYNC}}};
+		*ch = (struct chain){c->n_chains + 1, 1, 1, 1, {{id, MEMBER_SYNC}}, id};
 		t->chain = ch->id;
 		cluster_put_target(c, t, &t->info);
 		cluster_put_chain(c, ch);

@@ -132,9 +132,11 @@ enum member_state {
 	MEMBER_SYNC = 2,    /* holds everything that was ever acknowledged */
 };
 /* members: packed u32 target ids, states: packed u8 (enum member_state), one for each. SYNC members
- * come first: the first of all is the head, the last SYNC one the tail. replicas: the class. */
+ * come first: the first of all is the head, the last SYNC one the tail. replicas: the class. lead:
+ * who is to be the head when all is well. */
 #define chain_info_FIELDS(F) \
-	F(u32, id) F(u32, epoch) F(bytes, members) F(bytes, states) F(u32, replicas)
+	F(u32, id) F(u32, epoch) F(bytes, members) F(bytes, states) F(u32, replicas) \
+	F(u32, lead)
 #define WIRE_CTYPE_chain_info struct chain_info
 WIRE_STRUCT(chain_info)
 

@@ -203,12 +203,17 @@ void fx_destroy(struct fx *f)
 	free(f);
 }
 
-void fx_run(struct fx *f, void (*body)(struct fx *f))
+void fx_start(struct fx *f, void (*body)(struct fx *f))
 {
 	f->done = false;
 	f->body = body;
 	if (!sim_proc_alive(f->mds_proc))
 		assert_int_equal(sim_proc_start(f->mds_proc, mds_main, f), 0);
+}
+
+void fx_run(struct fx *f, void (*body)(struct fx *f))
+{
+	fx_start(f, body);
 	assert_int_equal(sim_run(f->sim, is_done, f, sim_now_us(f->sim) + 3600000000ull), 0);
 }
 

@@ -49,6 +49,8 @@ void fx_destroy(struct fx *f);
 /* Runs the body in the server's process, which is started (and formatted, and its targets
  * registered) first if need be. */
 void fx_run(struct fx *f, void (*body)(struct fx *f));
+/* The same without waiting for its end. */
+void fx_start(struct fx *f, void (*body)(struct fx *f));
 /* The server's process dies at once; the next fx_run starts it again. */
 void fx_crash(struct fx *f);
 

@@ -1,0 +1,443 @@
+/* Epochs, failures, returns: with targets that are made up, under the simulator's clock. */
+#include "mds/chain_table.h"
+#include "mds/detect.h"
+#include "mds/membership.h"
+#include "mds/targets.h"
+#include "tests/unit/mds/fixture.h"
+
+#define N        FX_TARGETS
+#define HOLD_MAX 64u
+
+/* What a target has been told, which survives the metadata server. */
+static struct world {
+	bool alive[N], lose[N]; /* lose: messages are answered by nobody */
+	uint64_t process[N];
+	uint32_t epoch[N][HOLD_MAX]; /* of chains, by id */
+	uint32_t n_sent;
+} w;
+
+/* Messages overtake each other, and the older one is ignored; but what is on record is never
+ * behind of what anybody was told: answers are as new. */
+static void take(uint32_t target, struct bytes chains, bool answer)
+{
+	struct wire_r r;
+
+	for (wire_r_init(&r, chains.data, chains.len); !wire_r_end(&r);) {
+		struct chain_info info;
+
+		wire_get_chain_info(&r, &info);
+		assert_int_equal(r.status, 0);
+		assert_true(info.id < HOLD_MAX);
+		assert_true(!answer || info.epoch >= w.epoch[target - 1][info.id]);
+		if (info.epoch > w.epoch[target - 1][info.id])
+			w.epoch[target - 1][info.id] = info.epoch;
+	}
+}
+
+static int send_fake(void *arg, uint32_t target, struct bytes chains, struct bytes targets,
+		     uint64_t deadline_us)
+{
+	(void)arg, (void)targets, (void)deadline_us;
+	fiber_sleep_us(50);
+	w.n_sent++;
+	if (!w.alive[target - 1] || w.lose[target - 1])
+		return -LE_TARGET_DOWN;
+	take(target, chains, false);
+	return 0;
+}
+
+static int probe_fake(void *arg, const struct target *t)
+{
+	(void)arg;
+	fiber_sleep_us(50);
+	return w.alive[t->info.id - 1] ? -LE_EXIST : 0;
+}
+
+/* The server is young: its own fiber looks at the targets by these functions from now on. */
+static struct cluster *cluster_of(struct fx *f)
+{
+	struct cluster *c = &f->m->cluster;
+
+	c->send = send_fake;
+	c->probe = probe_fake;
+	return c;
+}
+
+static int enroll(struct fx *f, uint32_t i)
+{
+	struct mds_target_register_req q = {.uuid = {{100, (uint8_t)i}},
+					    .commits = 1,
+					    .addrs = bytes_str(f->oss_addr[i]),
+					    .capacity = 1 << 30,
+					    .free = 1 << 29,
+					    .incarnation = w.process[i]};
+	struct mds_target_register_rep p;
+
+	TRY(fx_call_as(f, 0, 0, 0, OP_mds_target_register, &q, &p));
+	take(i + 1, p.chains, true);
+	return 0;
+}
+
+static int beat(struct fx *f, uint32_t i)
+{
+	struct mds_target_heartbeat_req q = {.target = i + 1,
+					     .uuid = {{100, (uint8_t)i}},
+					     .commits = 1,
+					     .capacity = 1 << 30,
+					     .free = 1 << 29,
+					     .incarnation = w.process[i]};
+	struct mds_target_heartbeat_rep p;
+
+	TRY(fx_call_as(f, 0, 0, 0, OP_mds_target_heartbeat, &q, &p));
+	take(i + 1, p.chains, true);
+	return 0;
+}
+
+static struct cluster *begin(struct fx *f)
+{
+	struct cluster *c = cluster_of(f);
+
+	memset(&w, 0, sizeof(w));
+	for (uint32_t i = 0; i < N; i++) {
+		w.alive[i] = true;
+		assert_int_equal(enroll(f, i), 0);
+	}
+	assert_int_equal(chain_table_want(c, 2), 0);
+	assert_int_equal(c->classes[2].n, N * (N - 1));
+	return c;
+}
+
+static enum member_state state_of(const struct chain *ch, uint32_t target)
+{
+	for (uint32_t i = 0; i < ch->n_members; i++)
+		if (ch->members[i].target == target)
+			return ch->members[i].state;
+	fail_msg("not a member");
+	return MEMBER_OUT;
+}
+
+static bool has(const struct chain *ch, uint32_t target)
+{
+	return ch->members[0].target == target || ch->members[1].target == target;
+}
+
+/* The chain whose first members these were when it was made: the first with both. */
+static struct chain *chain_with(const struct cluster *c, uint32_t a, uint32_t b)
+{
+	for (uint32_t i = 0; i < c->classes[2].n; i++)
+		if (has(c->classes[2].chains[i], a) && has(c->classes[2].chains[i], b))
+			return c->classes[2].chains[i];
+	return NULL;
+}
+
+static void die(struct cluster *c, uint32_t target)
+{
+	w.alive[target - 1] = false;
+	c->targets[target - 1]->ended = true;
+}
+
+static int come_back(struct fx *f, uint32_t target)
+{
+	w.alive[target - 1] = true;
+	w.process[target - 1]++;
+	f->m->cluster.targets[target - 1]->ended = false;
+	return enroll(f, target - 1);
+}
+
+static void look(struct cluster *c)
+{
+	detect_look(c, loop_now_us());
+	assert_int_equal(fiber_sleep_us(5000), 0); /* who stays is told */
+}
+
+static int sync_all(struct cluster *c, uint32_t target)
+{
+	for (uint32_t i = 0; i < c->classes[2].n; i++) {
+		const struct chain *ch = c->classes[2].chains[i];
+		struct mds_chain_synced_req q = {ch->id, ch->epoch, target};
+		struct mds_chain_synced_rep p;
+
+		if (has(ch, target) && state_of(ch, target) == MEMBER_SYNCING)
+			TRY(membership_synced(c, &q, &p));
+	}
+	return 0;
+}
+
+/* ---- one after the other ---- */
+
+static void death_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	struct chain *ch = chain_with(c, 1, 2);
+	struct mds_chain_synced_req q = {ch->id, 1, 1};
+	struct mds_chain_synced_rep p;
+	uint32_t heads = 0;
+
+	die(c, 1);
+	look(c);
+	for (uint32_t i = 0; i < c->classes[2].n; i++) {
+		const struct chain *each = c->classes[2].chains[i];
+
+		if (!has(each, 1)) {
+			assert_int_equal(each->epoch, 1);
+			continue;
+		}
+		assert_int_equal(each->epoch, 2);
+		assert_int_equal(each->members[1].target, 1);
+		assert_int_equal(each->members[1].state, MEMBER_OUT);
+		assert_int_equal(w.epoch[each->members[0].target - 1][each->id], 2);
+	}
+	assert_int_equal(c->targets[0]->info.state, TARGET_DOWN);
+	assert_int_not_equal(c->targets[0]->down_ns, 0);
+	look(c);
+	assert_int_equal(ch->epoch, 2); /* nothing more to be done */
+
+	assert_int_equal(come_back(f, 1), 0);
+	look(c);
+	assert_int_equal(ch->epoch, 3);
+	assert_int_equal(state_of(ch, 1), MEMBER_SYNCING);
+	assert_int_equal(w.epoch[0][ch->id], 3);
+	q.epoch = 2;
+	assert_int_equal(membership_synced(c, &q, &p), -LE_STALE_EPOCH);
+	q.epoch = 3;
+	q.target = 2;
+	assert_int_equal(membership_synced(c, &q, &p), 0); /* it is already */
+	assert_int_equal(sync_all(c, 1), 0);
+	q.target = 1;
+	assert_int_equal(membership_synced(c, &q, &p), 0); /* the answer was lost */
+	assert_int_equal(state_of(ch, 1), MEMBER_SYNC);
+	assert_int_equal(ch->members[1].target, 1); /* not the head at once */
+
+	assert_int_equal(membership_even_heads(c), 0);
+	for (uint32_t i = 0; i < c->classes[2].n; i++)
+		heads += c->classes[2].chains[i]->members[0].target == 1;
+	assert_int_equal(heads, N - 1);
+}
+
+/* Members that fail together: whoever is back first leads, no one is taken out for nothing. */
+static void together_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	struct chain *both = chain_with(c, 1, 2), *one = chain_with(c, 2, 3);
+	struct chain_health h;
+
+	die(c, 1);
+	die(c, 2);
+	look(c);
+	assert_int_equal(both->epoch, 1);
+	assert_int_equal(state_of(both, 1), MEMBER_SYNC);
+	assert_int_equal(state_of(both, 2), MEMBER_SYNC);
+	assert_int_equal(state_of(one, 2), MEMBER_OUT);
+	membership_health(c, &h);
+	assert_int_equal(h.down, 2 + 2); /* both ways, and those of one member */
+	assert_int_equal(h.degraded, 4);
+	assert_int_equal(come_back(f, 2), 0);
+	assert_int_equal(both->members[0].target, 2);
+	assert_int_equal(state_of(both, 1), MEMBER_OUT);
+	assert_int_equal(both->epoch, 2);
+	assert_int_equal(come_back(f, 1), 0);
+	look(c);
+	assert_int_equal(state_of(both, 1), MEMBER_SYNCING);
+	assert_int_equal(state_of(both, 2), MEMBER_SYNC);
+}
+
+/* One is taken out, then the last one dies: it has to return, the other is not complete. */
+static void last_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	struct chain *ch = chain_with(c, 1, 2);
+
+	die(c, 1);
+	look(c);
+	die(c, 2);
+	look(c);
+	assert_int_equal(state_of(ch, 2), MEMBER_SYNC);
+	assert_int_equal(come_back(f, 1), 0);
+	look(c);
+	assert_int_equal(state_of(ch, 1), MEMBER_OUT);
+	assert_int_equal(ch->epoch, 2);
+	assert_int_equal(come_back(f, 2), 0);
+	look(c);
+	assert_int_equal(ch->members[0].target, 2);
+	assert_int_equal(state_of(ch, 1), MEMBER_SYNCING);
+}
+
+/* Back before anybody noticed: never in sync by itself, while another one is. */
+static void restart_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	struct chain *ch = chain_with(c, 1, 2);
+
+	assert_int_equal(come_back(f, 1), 0);
+	assert_int_equal(ch->members[0].target, 2);
+	assert_int_equal(state_of(ch, 1), MEMBER_SYNCING);
+	assert_int_equal(ch->epoch, 2);
+	assert_int_equal(enroll(f, 0), 0); /* it only connected anew */
+	assert_int_equal(ch->epoch, 2);
+	assert_int_equal(sync_all(c, 1), 0);
+	/* The other one does not answer and is not known to be dead: this one waits, and is not
+	 * told of its chains, so it serves nothing. */
+	w.lose[1] = true;
+	assert_int_equal(come_back(f, 1), -LE_NOT_READY);
+	assert_int_equal(ch->epoch, 3);
+	assert_int_equal(state_of(ch, 1), MEMBER_SYNC);
+	assert_int_equal(state_of(ch, 2), MEMBER_SYNC);
+	die(c, 2);
+	look(c);
+	assert_int_equal(enroll(f, 0), 0);
+	assert_int_equal(ch->members[0].target, 1);
+	assert_int_equal(state_of(ch, 2), MEMBER_OUT);
+}
+
+/* ---- by the clock ---- */
+
+static void silence_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	struct chain *ch = chain_with(c, 1, 2);
+
+	c->params = &f->m->params;
+	f->m->params.lease_ms = 1000;
+	f->m->params.lease_margin_ms = 500;
+	c->judge_from_us = 0;
+	for (int i = 0; i < 14; i++) {
+		assert_int_equal(beat(f, 1) + beat(f, 2), 0);
+		assert_int_equal(fiber_sleep_us(100000), 0);
+	}
+	assert_int_equal(c->targets[0]->info.state, TARGET_UP);
+	w.alive[0] = false;
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(beat(f, 1) + beat(f, 2), 0);
+		assert_int_equal(fiber_sleep_us(100000), 0);
+	}
+	assert_int_equal(c->targets[0]->info.state, TARGET_DOWN);
+	assert_int_equal(state_of(ch, 1), MEMBER_OUT);
+	/* The same process is heard again: told, then filled up. */
+	w.alive[0] = true;
+	assert_int_equal(beat(f, 0), 0);
+	assert_int_equal(fiber_sleep_us(20000), 0);
+	assert_int_equal(state_of(ch, 1), MEMBER_SYNCING);
+	assert_int_equal(w.epoch[0][ch->id], ch->epoch);
+	/* This server stood still for long: it knows nothing of the others. */
+	detect_look(c, loop_now_us() - 1000000);
+	for (uint32_t i = 0; i < N; i++)
+		c->targets[i]->heard_us = 0;
+	detect_look(c, loop_now_us());
+	for (uint32_t i = 0; i < N; i++)
+		assert_int_equal(c->targets[i]->info.state, TARGET_UP);
+	assert_int_equal(fiber_sleep_us(1400000), 0);
+	assert_int_equal(c->targets[1]->info.state, TARGET_UP);
+	assert_int_equal(fiber_sleep_us(500000), 0);
+	for (uint32_t i = 0; i < N; i++)
+		assert_int_equal(c->targets[i]->info.state, TARGET_DOWN);
+}
+
+/* ---- the metadata server dies between any two steps ---- */
+
+static uint32_t seed;
+
+static void work_body(struct fx *f)
+{
+	struct cluster *c = cluster_of(f);
+
+	c->judge_from_us = UINT64_MAX;
+	if (w.n_sent == 0)
+		assert_int_equal(chain_table_want(c, 2), 0);
+	for (uint32_t i = 0; i < N; i++) {
+		c->targets[i]->ended = !w.alive[i];
+		if (w.alive[i] && enroll(f, i) < 0)
+			c->targets[i]->restarted = true;
+	}
+	for (uint32_t step = 0; step < 20; step++) {
+		uint32_t t = (uint32_t)sim_random_below(f->sim, N) + 1;
+
+		if (w.alive[t - 1] && sim_random_below(f->sim, 3) == 0) {
+			die(c, t);
+			detect_kick(c);
+		} else if (!w.alive[t - 1]) {
+			int rc = come_back(f, t);
+
+			assert_true(rc == 0 || rc == -LE_NOT_READY);
+		} else if (sync_all(c, t) < 0) {
+			continue;
+		}
+		w.lose[t - 1] = sim_random_below(f->sim, 4) == 0;
+		fiber_sleep_us(sim_random_below(f->sim, 2000));
+		for (uint32_t i = 0; i < c->n_chains; i++)
+			assert_int_equal(c->chains[i]->members[0].state, MEMBER_SYNC);
+	}
+}
+
+struct until {
+	uint64_t us;
+	struct fx *f;
+};
+
+static bool until_done(void *arg)
+{
+	struct until *u = arg;
+
+	return sim_now_us(u->f->sim) >= u->us;
+}
+
+static void all_up_body(struct fx *f)
+{
+	struct cluster *c = cluster_of(f);
+
+	memset(w.lose, 0, sizeof(w.lose));
+	for (uint32_t i = 0; i < N; i++)
+		c->targets[i]->ended = !w.alive[i];
+	look(c);
+	for (uint32_t i = 0; i < N; i++)
+		assert_int_equal(w.alive[i] ? enroll(f, i) : come_back(f, i + 1), 0);
+	for (uint32_t i = 0; i < 3; i++) {
+		look(c);
+		for (uint32_t t = 1; t <= N; t++)
+			assert_int_equal(sync_all(c, t), 0);
+	}
+	assert_int_equal(c->classes[2].n, N * (N - 1)); /* no more for all that */
+	for (uint32_t i = 0; i < c->classes[2].n; i++)
+		for (uint32_t k = 0; k < 2; k++)
+			assert_int_equal(c->classes[2].chains[i]->members[k].state, MEMBER_SYNC);
+}
+
+static void test_crashes(void **state)
+{
+	(void)state;
+	for (seed = 1; seed <= 30; seed++) {
+		struct fx *f = fx_create_to_crash(seed);
+
+		memset(&w, 0, sizeof(w));
+		for (uint32_t i = 0; i < N; i++)
+			w.alive[i] = true;
+		for (uint32_t round = 0; round < 6; round++) {
+			struct until u = {sim_now_us(f->sim) + 5000 +
+						  sim_random_below(f->sim, 40000),
+					  f};
+
+			fx_start(f, work_body);
+			assert_int_equal(sim_run(f->sim, until_done, &u, UINT64_MAX), 0);
+			fx_crash(f); /* whatever it was doing: epochs told must not go back */
+		}
+		fx_run(f, all_up_body);
+		assert_int_equal(fx_check(f, false), 0);
+		fx_destroy(f);
+	}
+}
+
+TEST(test_death_and_return, death_body)
+TEST(test_fail_together, together_body)
+TEST(test_last_member_stays, last_body)
+TEST(test_restart_unnoticed, restart_body)
+TEST(test_silence, silence_body)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_death_and_return), cmocka_unit_test(test_fail_together),
+		cmocka_unit_test(test_last_member_stays), cmocka_unit_test(test_restart_unnoticed),
+		cmocka_unit_test(test_silence),          cmocka_unit_test(test_crashes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
