@@ -3,6 +3,7 @@
 #include "client/client.h"
 #include "client/route.h"
 #include "client/session.h"
+#include "common/base/fault.h"
 #include "common/base/log.h"
 
 #define BACKOFF_FIRST_US 1000u
@@ -195,6 +196,8 @@ static int ask_member(struct chain_call *cc)
 
 	/* The wait for the connection may have seen it move. */
 	TRY(target_connect(r->target));
+	if (FAULT(CLIENT_NEW_SEQ) && cc->mutation && call->epoch != 0)
+		call->seq = ++r->chain->seqs.seqs[call->slot];
 	call->target = r->target->id;
 	call->chain = r->chain->id;
 	call->epoch = r->chain->epoch;

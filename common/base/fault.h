@@ -19,7 +19,8 @@
 	X(CHAIN_SERVE_EARLY, "a version that is not committed is served") \
 	X(CHAIN_STALE_LEADER, "a member that was away may lead") \
 	X(CHAIN_SKIP_LEASE, "a member serves on without a lease") \
-	X(CHAIN_FORGET_PENDING, "a new head drops the versions that it holds")
+	X(CHAIN_FORGET_PENDING, "a new head drops the versions that it holds") \
+	X(CLIENT_NEW_SEQ, "a data write that is repeated gets another identity")
 
 enum fault {
 #define X(name, text) FAULT_##name,

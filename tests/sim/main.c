@@ -331,6 +331,10 @@ static int test_finds_oss_early_ack(void)
 {
 	return found("oss_early_ack");
 }
+static int test_finds_client_new_seq(void)
+{
+	return found("client_new_seq");
+}
 
 static const struct {
 	const char *name;
@@ -346,6 +350,7 @@ static const struct {
 	{"finds_mds_early_ack", test_finds_mds_early_ack},
 	{"finds_oss_no_dedupe", test_finds_oss_no_dedupe},
 	{"finds_oss_early_ack", test_finds_oss_early_ack},
+	{"finds_client_new_seq", test_finds_client_new_seq},
 };
 
 static int run_command(int argc, char **argv)

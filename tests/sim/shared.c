@@ -10,15 +10,17 @@
 #include "tests/sim/linear.h"
 
 /*
- * A cell is the least that is written: several make a block (16 KiB), so that most writes are
- * fragments, some whole blocks, and some go over the border of two chunks (64 KiB), where they are
- * two requests.
+ * A cell is the least that is written: four make a block (16 KiB), so that most writes are
+ * fragments and some whole blocks. The cells lie around the border of two chunks (64 KiB), so some
+ * writes are two requests. They are few, so that clients meet.
  */
-#define FILES      3u
-#define CELL       4096u
-#define CELLS      40u
-#define CELLS_AT_ONCE 9u
-#define FILE_SIZE  ((uint64_t)CELL * CELLS)
+#define FILES         3u
+#define CELL          4096u
+#define CELLS         12u
+#define CELLS_AT_ONCE 8u
+#define FIRST_CELL_AT (40u << 10)
+#define FILE_SIZE     (FIRST_CELL_AT + (uint64_t)CELL * CELLS)
+#define HOT_US     2000000u
 #define WIDTH      4u /* operations of one client at once */
 /* Registers: the cells of all files, and one attribute. */
 #define REG_ATTR   (FILES * CELLS)
@@ -199,7 +201,7 @@ static void transfer(void *arg)
 	struct transfer *t = arg;
 	struct shared *s = t->s;
 	struct ll_file *file = s->client[t->index].file[t->file];
-	uint64_t len = (uint64_t)t->n * CELL, off = (uint64_t)t->first * CELL;
+	uint64_t len = (uint64_t)t->n * CELL, off = FIRST_CELL_AT + (uint64_t)t->first * CELL;
 
 	t->buf = malloc(len);
 	if (t->buf == NULL)
@@ -237,9 +239,11 @@ static void use_attr(struct shared *s, uint32_t index)
 void shared_data(struct shared *s, uint32_t index)
 {
 	struct transfer t[WIDTH];
-	uint32_t n = 1 + (uint32_t)rnd(s, WIDTH), file = (uint32_t)rnd(s, FILES);
-	/* Often all at the same place. */
-	uint32_t near = (uint32_t)rnd(s, CELLS), span = rnd(s, 2) ? 4 : CELLS;
+	/* Often all at the same place: where, goes by the clock. */
+	bool hot = rnd(s, 4) != 0;
+	uint64_t place = hot ? hash_u64(sim_now_us(s->c->sim) / HOT_US) : rnd(s, 1u << 20);
+	uint32_t n = 1 + (uint32_t)rnd(s, WIDTH), file = (uint32_t)(place % FILES);
+	uint32_t near = (uint32_t)(place / FILES % CELLS), span = rnd(s, 2) ? 2 : CELLS;
 
 	if (rnd(s, 8) == 0) {
 		use_attr(s, index);

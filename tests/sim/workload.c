@@ -656,7 +656,8 @@ static void one_op(struct run *r)
 		use_file,    use_file,  use_file,      use_file,      rename_file,
 		unlink_file, link_file, use_symlink,   use_subdir,    list_dir,
 		use_xattr,   race,      append_record, append_record,
-		use_shared_data, use_shared_data, use_shared_data, use_shared_names,
+		use_shared_data, use_shared_data, use_shared_data, use_shared_data,
+		use_shared_data, use_shared_names,
 	};
 	uint64_t i = rnd(r, ARRAY_SIZE(ops) + 1);
 
