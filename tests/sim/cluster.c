@@ -45,6 +45,7 @@ static void ossd_params_of(struct node *n, struct ossd_params *p)
 	config_defaults(&s, 1);
 	snprintf(p->data_dir, sizeof(p->data_dir), "%s", n->dir);
 	snprintf(p->listen, sizeof(p->listen), "%s", n->addr);
+	snprintf(p->host, sizeof(p->host), "%s", n->name);
 	p->metrics[0] = '\0';
 	p->data_size = 24 << 20;
 	p->grow_step = 4 << 20;
