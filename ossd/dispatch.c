@@ -9,5 +9,8 @@ const struct rpc_handler ossd_handlers[] = {
 	{ OP_oss_status, op_status }, { OP_oss_sync, op_sync },
 	{ OP_oss_chain_set, op_chain_set }, { OP_oss_forward, op_forward },
 	{ OP_oss_commit, op_commit }, { OP_oss_resolve, op_resolve },
+	{ OP_oss_resync_ask, op_resync_ask }, { OP_oss_resync_chunk, op_resync_chunk },
+	{ OP_oss_resync_rows, op_resync_rows }, { OP_oss_fetch, op_fetch },
+	{ OP_oss_scrub, op_scrub },
 };
 const uint32_t n_ossd_handlers = ARRAY_SIZE(ossd_handlers);

@@ -8,6 +8,8 @@
 #define OSSD_METRICS(M) \
 	M(COUNTER, requests, "leat_ossd_requests_total", "requests answered") \
 	M(COUNTER, errors, "leat_ossd_errors_total", "requests answered with an error") \
+	M(COUNTER, client_requests, "leat_ossd_client_requests_total", \
+	  "requests answered that came from clients or for them") \
 	M(HIST, request_us, "leat_ossd_request_seconds", "time to answer a request") \
 	M(HIST, read_us, "leat_ossd_read_seconds", "time to answer a read") \
 	M(HIST, write_us, "leat_ossd_write_seconds", "time to answer a write") \
@@ -21,6 +23,27 @@
 	M(COUNTER, trims, "leat_ossd_trimmed_chunks_total", "chunks cut or punched") \
 	M(COUNTER, replays, "leat_ossd_replays_total", "repeated requests answered from memory") \
 	M(COUNTER, corrupt, "leat_ossd_corrupt_blocks_total", "blocks that failed their checksum") \
+	M(COUNTER, resync_compared, "leat_ossd_resync_compared_chunks_total", \
+	  "chunks compared with a returning member") \
+	M(COUNTER, resync_copied, "leat_ossd_resync_copied_chunks_total", \
+	  "chunks that a returning member has copied from here") \
+	M(COUNTER, resync_removed, "leat_ossd_resync_removed_chunks_total", \
+	  "chunks that a returning member had too many") \
+	M(COUNTER, resync_bytes, "leat_ossd_resync_bytes_total", "bytes copied to returning members") \
+	M(COUNTER, resync_failures, "leat_ossd_resync_failures_total", \
+	  "resyncs that have to begin again") \
+	M(GAUGE, resync_jobs, "leat_ossd_resync_members", "members being filled from here") \
+	M(GAUGE, resync_left, "leat_ossd_resync_left_chunks", "chunks known to be left to compare") \
+	M(COUNTER, dropped, "leat_ossd_dropped_chunks_total", \
+	  "chunks removed because their chain has left this target") \
+	M(COUNTER, damaged_copies, "leat_ossd_damaged_copies_total", \
+	  "copies from other members with blocks that were damaged there") \
+	M(COUNTER, repaired, "leat_ossd_repaired_blocks_total", \
+	  "damaged blocks that were replaced from other members") \
+	M(COUNTER, scrubbed, "leat_ossd_scrubbed_chunks_total", "chunks read by scrubs") \
+	M(COUNTER, scrubbed_bytes, "leat_ossd_scrubbed_bytes_total", "bytes read by scrubs") \
+	M(COUNTER, scrub_differing, "leat_ossd_scrub_differing_chunks_total", \
+	  "chunks of other members that were not what the head has, and were replaced") \
 	M(COUNTER, commits, "leat_ossd_commits_total", "group commits") \
 	M(COUNTER, commit_ops, "leat_ossd_commit_ops_total", "changes in group commits") \
 	M(COUNTER, syncs, "leat_ossd_data_syncs_total", "syncs of the data file") \

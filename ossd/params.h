@@ -50,6 +50,17 @@
 	  "remembered answers, one per session and slot") \
 	P(u32, window_max, "", 1, 1024, 16, \
 	  "versions of one chunk that may be on their way to the other members of its chain") \
+	P(u32, resync_rate_mib_s, "MiB/s", 0, 1 << 20, 0, \
+	  "most that is copied to returning members; 0: as fast as it goes") \
+	P(u32, resync_share, "%", 1, 100, 30, \
+	  "part of the time that resync may work while clients are served") \
+	P(u32, resync_parallel, "", 1, 64, 4, "members that are filled at once") \
+	P(u32, resync_log_max, "", 0, 1 << 24, 65536, \
+	  "chunks that are logged while members are away; beyond that all are compared") \
+	P(u32, scrub_rate_mib_s, "MiB/s", 0, 1 << 20, 32, \
+	  "most that a scrub reads; 0: as fast as it goes") \
+	P(u32, scrub_interval_h, "h", 0, 100000, 168, \
+	  "a scrub begins by itself so long after the last one; 0: never") \
 	P(u32, heartbeat_ms, "ms", 10, 60000, 1000, \
 	  "time between heartbeats unless the metadata server says otherwise") \
 	P(u32, slow_ms, "ms", 0, 3600000, 1000, "requests that take longer are logged; 0: none") \

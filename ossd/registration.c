@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "ossd/chain/care.h"
 
 #define CALL_MS     5000u
 #define EXPIRE_STEP 1024u
@@ -57,6 +58,15 @@ static int adopt_own(struct target *t, uint32_t epoch)
 	return chains_adopt(t->chains, bytes_of(buf, (uint32_t)w.len), false);
 }
 
+/* chains: all that this target is a member of. */
+static int members_known(struct target *t, struct bytes chains)
+{
+	TRY(chains_adopt(t->chains, chains, true));
+	if (t->care)
+		care_members_known(t->care);
+	return 0;
+}
+
 static int accepted(struct registration *g, struct rpc_client *c,
 		    const struct mds_target_register_rep *rep, uint64_t sent_us)
 {
@@ -71,7 +81,7 @@ static int accepted(struct registration *g, struct rpc_client *c,
 	t->chain = rep->chain;
 	TRY(chains_addrs(t->chains, rep->targets));
 	if (rep->chains.len)
-		TRY(chains_adopt(t->chains, rep->chains, true));
+		TRY(members_known(t, rep->chains));
 	else
 		TRY(adopt_own(t, rep->epoch));
 	g->chains_epoch = rep->chains_epoch;
@@ -221,7 +231,7 @@ static int heard(struct registration *g, const struct mds_target_heartbeat_rep *
 
 	TRY(chains_addrs(t->chains, rep->targets));
 	if (rep->chains.len)
-		TRY(chains_adopt(t->chains, rep->chains, true));
+		TRY(members_known(t, rep->chains));
 	else if (rep->chains_epoch == 0)
 		TRY(adopt_own(t, rep->epoch));
 	g->chains_epoch = rep->chains_epoch;
@@ -372,6 +382,20 @@ int registration_start(struct registration *g, struct target *t,
 		latch_done(&g->running);
 		rpc_client_destroy(g->client);
 	}
+	return rc;
+}
+
+int registration_synced(struct registration *g, uint32_t chain, uint32_t epoch, uint32_t target)
+{
+	struct mds_chain_synced_req req = {chain, epoch, target};
+	struct mds_chain_synced_rep rep = {0};
+	struct rpc_call call = {.op = OP_mds_chain_synced,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(CALL_MS)};
+	int rc = g->client ? rpc_call(g->client, &call) : -LE_NOT_READY;
+
+	rpc_call_fini(&call);
 	return rc;
 }
 

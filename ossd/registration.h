@@ -36,5 +36,8 @@ struct registration_options {
 int registration_start(struct registration *g, struct target *t,
 		       const struct registration_options *o) CHECK_RESULT;
 void registration_stop(struct registration *g);
+/* mds_chain_synced: this target has filled a member. Yields. */
+int registration_synced(struct registration *g, uint32_t chain, uint32_t epoch,
+			uint32_t target) CHECK_RESULT;
 
 #endif

@@ -11,6 +11,7 @@
 #include "common/rpc/addr.h"
 #include "ossd/dispatch.h"
 #include "ossd/registration.h"
+#include "ossd/scrub/scrub.h"
 
 #define DRAIN_MS 5000u
 
@@ -34,6 +35,8 @@ static void served(void *arg, const struct rpc_req *r, int status, uint64_t us)
 	if (status < 0)
 		metric_add(&m->errors, 1);
 	metric_hist_add(&m->request_us, us);
+	if (r->peer->role != ROLE_OSSD)
+		metric_add(&m->client_requests, 1);
 	if (r->hdr.op == OP_oss_read)
 		metric_hist_add(&m->read_us, us);
 	else if (r->hdr.op == OP_oss_write)
@@ -108,8 +111,14 @@ static void server_free(struct ossd *s)
 {
 	if (s->server)
 		rpc_server_destroy(s->server, DRAIN_MS);
+	if (s->target.scrub)
+		scrub_close(s->target.scrub);
+	if (s->target.care)
+		care_stop(s->target.care);
 	if (s->target.chains)
 		chains_close(s->target.chains);
+	if (s->target.care)
+		care_free(s->target.care);
 	if (s->target.store)
 		chunk_store_close(s->target.store);
 	if (s->bulk_pool)
@@ -125,13 +134,31 @@ static int open_chains(struct ossd *s, struct transport *t)
 		.key = &s->key,
 		.name = s->p.host,
 		.window_max = s->p.window_max,
-		.changed_max = 65536,
+		.changed_max = s->p.resync_log_max,
 		.waiting_max = s->p.slots / 4,
 		.kept_max = s->p.slots / 2,
 		.kept_merged_max = s->p.merge_slots / 2,
 	};
 
 	return chains_open(&o, &s->target.chains);
+}
+
+static int synced(void *arg, uint32_t chain, uint32_t epoch, uint32_t target)
+{
+	return registration_synced(&((struct ossd *)arg)->reg, chain, epoch, target);
+}
+
+static int open_care(struct ossd *s, struct transport *t)
+{
+	struct care_options o = {.chains = s->target.chains,
+				 .transport = t,
+				 .p = &s->p,
+				 .metrics = &s->metrics,
+				 .synced = synced,
+				 .arg = s};
+
+	TRY(care_start(&o, &s->target.care));
+	return scrub_open(s->target.care, &s->target.scrub);
 }
 
 int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
@@ -160,6 +187,8 @@ int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
 	t->id = t->store->super.target;
 	rc = open_chains(s, o->transport);
 	if (rc == 0)
+		rc = open_care(s, o->transport);
+	if (rc == 0)
 		rc = add_pools(s, o->transport);
 	if (rc == 0)
 		rc = listen_and_serve(s, o);
@@ -183,6 +212,8 @@ void ossd_stop(struct ossd *s)
 {
 	s->reg.server = NULL;
 	chains_stop(s->target.chains);
+	scrub_close(s->target.scrub);
+	s->target.scrub = NULL;
 	rpc_server_destroy(s->server, DRAIN_MS);
 	s->server = NULL;
 	registration_stop(&s->reg);

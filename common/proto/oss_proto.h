@@ -26,7 +26,8 @@
 	M(0x0210, oss_resync_ask, CTRL) \
 	M(0x0211, oss_resync_chunk, CTRL) \
 	M(0x0212, oss_resync_rows, CTRL) \
-	M(0x0213, oss_fetch, READ)
+	M(0x0213, oss_fetch, READ) \
+	M(0x0214, oss_scrub, CTRL)
 
 /*
  * Bytes [off, off + len) of a chunk. The bulk reply is [off, min(off + len, end)), holes as zeros;
@@ -157,6 +158,14 @@ enum resync_done { RESYNC_SAME, RESYNC_COPIED, RESYNC_REMOVED };
  */
 #define oss_fetch_req_FIELDS(F) F(chunk_id, chunk) F(u64, version) F(u32, first) F(u32, max)
 #define oss_fetch_rep_FIELDS(F) F(bytes, record) F(u32, next)
+
+/* Starts or stops the scrub of the target, or only asks. Counts are of the present or last one:
+ * blocks that were damaged, repaired, not repaired, chunks of other members that differed. */
+enum scrub_what { SCRUB_STATUS, SCRUB_START, SCRUB_STOP };
+#define oss_scrub_req_FIELDS(F) F(u32, what)
+#define oss_scrub_rep_FIELDS(F) \
+	F(u8, running) F(u64, chunks) F(u64, bytes) F(u64, used) F(u64, damaged) F(u64, repaired) \
+		F(u64, unrepaired) F(u64, differing) F(i64, began_ns) F(i64, ended_ns)
 
 #define WIRE_CTYPE_resync_row struct resync_row
 WIRE_STRUCT(resync_row)

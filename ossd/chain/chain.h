@@ -54,6 +54,7 @@ struct chain_peer {
 
 /* What resync.c wants to hear. Any may be NULL; none yields. */
 struct chain_hooks {
+	void *arg; /* whose they are */
 	/* Does this SYNCING member get new versions of the chunk? Asked at the tail. */
 	bool (*fills)(struct chain *c, uint32_t target, const struct chunk_key *k);
 	/* It could not be reached or could not apply one: it must not become SYNC as it is. */

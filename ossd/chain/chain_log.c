@@ -311,6 +311,8 @@ void chain_log_joined(struct chain_log *l, const struct chunk_key *k, struct kv_
 	struct log_chain *c = log_chain_find(l, k->chain);
 	struct log_chunk *e;
 
+	if (l->watch)
+		l->watch(l->watch_arg, k);
 	if (!c || !c->others)
 		return;
 	e = log_chunk_get(l, k);
@@ -374,6 +376,22 @@ uint32_t chain_log_synced_epoch(const struct chain_log *l, uint32_t chain)
 	const struct log_chain *c = log_chain_find(l, chain);
 
 	return c ? c->synced_epoch : 0;
+}
+
+int chain_log_each_pending(struct chain_log *l, uint32_t chain,
+			   int (*each)(void *arg, const struct chunk_key *k), void *arg)
+{
+	for (struct hmap_node *n = hmap_next(&l->chunks, NULL); n; n = hmap_next(&l->chunks, n)) {
+		const struct log_chunk *c = container_of(n, struct log_chunk, node);
+		int rc;
+
+		if (c->key.chain != chain || !c->busy)
+			continue;
+		rc = each(arg, &c->key);
+		if (rc)
+			return rc;
+	}
+	return 0;
 }
 
 struct list_arg {

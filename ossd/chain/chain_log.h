@@ -7,8 +7,7 @@
  * D rows are bounded: when there would be more than the limit, the log is given up (its L row says
  * so), and whoever returns is compared in full.
  *
- * Owned by the store's loop; nothing yields unless said. chain.c's hooks call it: adopting, join,
- * quiet.
+ * Owned by the store's loop; nothing yields unless said. chain.c and commit.c call it.
  */
 #ifndef LEAT_OSSD_CHAIN_LOG_H
 #define LEAT_OSSD_CHAIN_LOG_H
@@ -22,6 +21,9 @@ struct chain_log {
 	struct hmap chunks; /* struct log_chunk: those with a P or D row */
 	struct list idle;   /* P rows whose chunk is not pending any more, oldest first */
 	uint32_t n_idle, n_changed, changed_max;
+	/* Hears of every change that joins, must not yield. NULL: nobody. */
+	void (*watch)(void *arg, const struct chunk_key *k);
+	void *watch_arg;
 	struct log_chunk *free;
 	void *slabs;
 };
@@ -54,6 +56,11 @@ uint32_t chain_log_epoch(const struct chain_log *l, uint32_t chain);
 /* The last epoch in which this target knew itself SYNC; 0: never. */
 uint32_t chain_log_synced_epoch(const struct chain_log *l, uint32_t chain);
 
+/* Chunks of the chain that are pending, or may have been when the store was opened. Does not yield,
+ * nor must each; non-zero ends it. */
+int chain_log_each_pending(struct chain_log *l, uint32_t chain,
+			   int (*each)(void *arg, const struct chunk_key *k),
+			   void *arg) CHECK_RESULT;
 /* Chunks of the chain that have such a row (ROW_PENDING, ROW_CHANGED), from *from on, at most max:
  * how many come. more: there may be others. Waits for what has joined. Yields. */
 struct chunk_keys {

@@ -3,28 +3,21 @@
 #include "common/base/checksum.h"
 #include "ossd/chunk/store_impl.h"
 
-#define QUIET_POLL_US 300u
+#define QUIET_POLL_US  300u
+#define QUIET_POLLS    100u
+#define QUIET_PAUSE_US 5000u
 
 /* ---- source ---- */
 
-bool chunk_is_pending(struct chunk_store *s, const struct chunk_key *k)
+/* Under the lock nothing new joins, so what there is gets settled soon, unless it has to be taken
+ * back, for which the lock is needed: 1. */
+static int wait_quiet(struct chunk_store *s, struct chunk_ent *e)
 {
-	struct chunk_ent *e = chunk_ent_get(&s->cache, k);
-	bool pending = !e || e->n_pend > 0;
-
-	if (e)
-		chunk_ent_put(&s->cache, e);
-	return pending;
-}
-
-/* Under the lock nothing new joins, so this ends as soon as the chain has settled what there is. */
-static int wait_quiet(struct chunk_store *s, struct chunk_ent *e, uint64_t deadline_us)
-{
-	while (e->n_pend) {
+	for (uint32_t i = 0; e->n_pend; i++) {
 		TRY(chunk_store_status(s));
+		if (i == QUIET_POLLS)
+			return 1;
 		group_commit_hurry(&s->gc);
-		if (env_now_us(s->env) > deadline_us)
-			return -LE_TIMEDOUT;
 		TRY(fiber_sleep_us(QUIET_POLL_US));
 	}
 	return 0;
@@ -35,13 +28,18 @@ int chunk_hold(struct chunk_store *s, const struct chunk_key *k, uint64_t deadli
 {
 	int rc;
 
-	TRY(chunk_tx_begin(s, k, tx));
-	rc = wait_quiet(s, tx->ent, deadline_us);
-	if (rc == 0)
-		rc = store_ent_load(s, tx->ent);
-	if (rc < 0) {
+	for (;;) {
+		TRY(chunk_tx_begin(s, k, tx));
+		rc = wait_quiet(s, tx->ent);
+		if (rc == 0)
+			rc = store_ent_load(s, tx->ent);
+		if (rc == 0)
+			break;
 		chunk_tx_cancel(tx);
-		return rc;
+		TRY(rc);
+		if (env_now_us(s->env) >= deadline_us)
+			return -LE_TIMEDOUT;
+		TRY(fiber_sleep_us(QUIET_PAUSE_US));
 	}
 	chunk_record_unref(&s->cache, tx->old);
 	tx->old = chunk_record_ref(chunk_ent_newest(tx->ent));
@@ -195,11 +193,31 @@ int chunk_part_write(struct chunk_tx *tx, const struct slot *slot, const struct 
 	return run ? write_run(tx, slot->data + begin, run, run_off) : 0;
 }
 
-int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k)
+/* Its extents are not known: they are free again after the next start. */
+static int discard(struct chunk_store *s, const struct chunk_key *k)
+{
+	uint8_t key[CHUNK_ROW_SIZE];
+
+	chunk_row_encode(ROW_CHUNK, k, key);
+	kv_batch_delete(group_commit_batch(&s->gc), key, sizeof(key));
+	return group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false));
+}
+
+int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k,
+		      bool (*may)(void *arg, const struct chunk_key *k), void *arg)
 {
 	struct chunk_tx tx;
+	int rc = chunk_hold(s, k, fiber_deadline(), &tx);
 
-	TRY(chunk_hold(s, k, fiber_deadline(), &tx));
+	if (rc == -LE_CORRUPT && (!may || may(arg, k))) {
+		TRY(discard(s, k));
+		return 1;
+	}
+	TRY(rc);
+	if (may && !may(arg, k)) {
+		chunk_release(&tx);
+		return -LE_CANCELED;
+	}
 	if (!tx.old) {
 		chunk_release(&tx);
 		return 0;

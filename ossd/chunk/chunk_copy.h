@@ -18,9 +18,6 @@ int chunk_hold(struct chunk_store *s, const struct chunk_key *k, uint64_t deadli
 	       struct chunk_tx *tx) CHECK_RESULT;
 void chunk_release(struct chunk_tx *tx); /* does not yield */
 
-/* Something of the chunk has joined and is not committed everywhere. Does not yield. */
-bool chunk_is_pending(struct chunk_store *s, const struct chunk_key *k);
-
 /* Blocks from `first` on that have data, as many as the slot holds, in whole units one behind the
  * other: ret_next is the first block that did not fit (n_blocks: none), ret_len bytes. The data is
  * not verified. -LE_IO. A range that the file does not have reads as zeros. */
@@ -46,8 +43,10 @@ int chunk_copy_begin(struct chunk_store *s, const struct chunk_key *k,
 		     const struct chunk_record *as, struct chunk_tx *tx) CHECK_RESULT;
 int chunk_part_write(struct chunk_tx *tx, const struct slot *slot,
 		     const struct chunk_part *part) CHECK_RESULT;
-/* Durable: there is no such chunk. 1 when there was one. */
-int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k) CHECK_RESULT;
+/* Durable: there is no such chunk, nor its damaged record. 1 when there was one. may: asked under
+ * the chunk's lock, false: -LE_CANCELED. NULL: it may. */
+int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k,
+		      bool (*may)(void *arg, const struct chunk_key *k), void *arg) CHECK_RESULT;
 
 /* Puts new extents in place of some blocks of the present record, under the same version: mask says
  * which (bit i of word i / 64). Then write them with chunk_blocks_write, join and wait, or abort.

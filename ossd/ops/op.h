@@ -14,6 +14,8 @@
 #define CAP_MEMO     1024u
 
 /* The one target of this process; owned by its loop. */
+struct care;
+struct scrub;
 struct target {
 	uint32_t magic;
 	struct env *env;
@@ -21,6 +23,8 @@ struct target {
 	struct ossd_metrics *metrics;
 	struct chunk_store *store;
 	struct chains *chains;
+	struct care *care;
+	struct scrub *scrub;
 	struct cap_key cap_key;
 	struct cap memo[CAP_MEMO]; /* verified ones, by session and inode */
 	/* From the MDS: */
@@ -84,5 +88,10 @@ int op_chain_set(struct rpc_req *r, const void *in, void *out);
 int op_forward(struct rpc_req *r, const void *in, void *out);
 int op_commit(struct rpc_req *r, const void *in, void *out);
 int op_resolve(struct rpc_req *r, const void *in, void *out);
+int op_resync_ask(struct rpc_req *r, const void *in, void *out);
+int op_resync_chunk(struct rpc_req *r, const void *in, void *out);
+int op_resync_rows(struct rpc_req *r, const void *in, void *out);
+int op_fetch(struct rpc_req *r, const void *in, void *out);
+int op_scrub(struct rpc_req *r, const void *in, void *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* What must be compared when a member returns is known, after a crash too; and no more than that. */
+/* What must be compared when a member returns is known, after a crash too, and no more. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

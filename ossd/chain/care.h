@@ -1,0 +1,79 @@
+/*
+ * What keeps the chunks of a target whole, put together: resync of other members, copies for this
+ * one, repair of damaged blocks, scrub, removal of what belongs to chains that have left. Owned by
+ * the target's loop.
+ */
+#ifndef LEAT_OSSD_CARE_H
+#define LEAT_OSSD_CARE_H
+
+#include "ossd/chain/resync.h"
+#include "ossd/chunk/chunk_copy.h"
+
+struct care {
+	struct chains *chains;
+	struct chunk_store *s;
+	struct env *env;
+	const struct ossd_params *p;
+	struct ossd_metrics *metrics;
+	struct pace pace;
+	struct resync *resync;
+	struct slot_pool *copies; /* data that comes from other members */
+	uint64_t incarnation;     /* changes with every start */
+	struct list repairing;    /* chunks that are being repaired just now */
+	bool drop_due, stopping;
+	struct fiber *dropper;
+	struct latch fibers;
+};
+
+struct care_options {
+	struct chains *chains; /* its log and hooks are used */
+	struct transport *transport;
+	const struct ossd_params *p;
+	struct ossd_metrics *metrics;
+	/* mds_chain_synced. Yields. */
+	int (*synced)(void *arg, uint32_t chain, uint32_t epoch, uint32_t target);
+	void *arg;
+};
+/* After chains_open, before anything is adopted. */
+int care_start(const struct care_options *o, struct care **ret_care) CHECK_RESULT;
+/* After chains_stop, before chains_close. Yields until all has ended. */
+void care_stop(struct care *k);
+/* Frees it, when no request is left either. */
+void care_free(struct care *k);
+
+/* The metadata server has named all chains that this target is a member of, and they are adopted:
+ * chunks of any others may go. Does not yield. */
+void care_members_known(struct care *k);
+
+/* ---- copies of chunks ---- */
+
+/* A part of a chunk as another member stores it. */
+struct fetched {
+	struct chunk_record *rec; /* one reference for the caller */
+	struct slot *slot;        /* of care->copies, for the caller */
+	struct chunk_part part;
+};
+/* -LE_STALE: it has no such version. Yields. */
+int fetch_part(struct care *k, struct chain *c, uint32_t from, const struct chunk_key *key,
+	       uint64_t version, uint32_t first, struct fetched *ret_part) CHECK_RESULT;
+void fetch_free(struct care *k, struct fetched *f);
+
+/* A member's side of oss_resync_chunk, oss_resync_rows: durable when they return. Yield. */
+int receive_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
+		  struct oss_resync_chunk_rep *rep) CHECK_RESULT;
+int receive_rows(struct care *k, struct chain *c,
+		 const struct oss_resync_rows_req *req) CHECK_RESULT;
+
+/* ---- repair ---- */
+
+/* Reads all blocks of the chunk; damaged ones are fetched from other SYNC members and put in their
+ * place, under the same version. 0: all are good now (or there is no such chunk); -LE_CORRUPT: some
+ * could not be repaired; -LE_BUSY: somebody else repaired it just now. found, repaired: blocks.
+ * Yields. */
+struct repair {
+	uint32_t found, repaired;
+	uint64_t bytes; /* read */
+};
+int repair_chunk(struct care *k, const struct chunk_key *key, struct repair *ret) CHECK_RESULT;
+
+#endif

@@ -1,0 +1,247 @@
+/* What comes from another member: parts of chunks, whole chunks, answers. */
+#include "common/base/log.h"
+#include "ossd/chain/care.h"
+#include "ossd/chunk/chunk_copy.h"
+
+#define FETCH_MS 10000u
+
+/* ---- a part of a chunk ---- */
+
+/* The record is as hostile as any message until it is decoded. */
+static int take_record(struct care *k, const struct chunk_key *key, struct bytes in,
+		       struct chunk_record **ret_rec)
+{
+	struct chunk_summary_info info;
+	struct chunk_record *rec;
+	int rc;
+
+	if (chunk_record_summary(key, in.data, in.len, &info) < 0)
+		return -LE_BAD_MESSAGE;
+	rec = chunk_record_create(&k->s->cache, info.n_blocks);
+	if (!rec)
+		return -LE_NOMEM;
+	rc = chunk_record_decode(key, in.data, in.len, rec, info.n_blocks);
+	if (rc == 0 && chunk_record_sum(rec) != info.sum)
+		rc = -LE_BAD_MESSAGE;
+	if (rc < 0) {
+		chunk_record_unref(&k->s->cache, rec);
+		return -LE_BAD_MESSAGE;
+	}
+	*ret_rec = rec;
+	return 0;
+}
+
+static uint64_t part_len(const struct chunk_record *rec, uint32_t first, uint32_t next)
+{
+	uint64_t units = 0;
+
+	for (uint32_t i = first; i < next; i++)
+		units += block_units(&rec->blocks[i]);
+	return units * UNIT_SIZE;
+}
+
+int fetch_part(struct care *k, struct chain *c, uint32_t from, const struct chunk_key *key,
+	       uint64_t version, uint32_t first, struct fetched *ret_part)
+{
+	struct fetched f = {.part.first = first};
+	struct oss_fetch_req req = {chunk_key_id(key), version, first, 0};
+	struct oss_fetch_rep rep = {0};
+	struct slot_vec vec = {0};
+	struct rpc_call call = {.op = OP_oss_fetch,
+				.req = &req,
+				.rep = &rep,
+				.bulk_in = &vec,
+				.n_bulk_in = 1,
+				.deadline_us = loop_deadline_ms(FETCH_MS)};
+	int rc;
+
+	TRY(slot_get(k->copies, call.deadline_us, &f.slot));
+	vec = (struct slot_vec){f.slot, 0, f.slot->size};
+	req.max = f.slot->size;
+	rc = chain_call(c, from, &call);
+	if (rc == 0)
+		rc = take_record(k, key, rep.record, &f.rec);
+	if (rc == 0 && (f.rec->version != version || rep.next > f.rec->n_blocks ||
+			rep.next < first || (rep.next == first && first < f.rec->n_blocks) ||
+			part_len(f.rec, first, rep.next) != call.ret_bulk_len))
+		rc = -LE_BAD_MESSAGE;
+	f.part.next = rep.next;
+	f.part.len = call.ret_bulk_len;
+	rpc_call_fini(&call);
+	if (rc < 0)
+		fetch_free(k, &f);
+	else
+		*ret_part = f;
+	return rc;
+}
+
+void fetch_free(struct care *k, struct fetched *f)
+{
+	chunk_record_unref(&k->s->cache, f->rec);
+	slot_unref(f->slot);
+	f->rec = NULL;
+	f->slot = NULL;
+}
+
+/* ---- a whole chunk ---- */
+
+static bool part_good(const struct fetched *f)
+{
+	const uint8_t *p = f->slot->data;
+
+	for (uint32_t i = f->part.first; i < f->part.next; i++) {
+		const struct chunk_block *b = &f->rec->blocks[i];
+
+		if (b->len && !chunk_block_good(b, p))
+			return false;
+		p += (size_t)block_units(b) * UNIT_SIZE;
+	}
+	return true;
+}
+
+/* What is damaged at the source stays so: it is told where it is read, and a member that has it too
+ * is better than none. But first it is asked again, for it may have been damaged on the way. */
+static int get_part(struct care *k, struct chain *c, uint32_t source, const struct chunk_key *key,
+		    uint64_t version, uint32_t first, struct fetched *ret_part)
+{
+	TRY(fetch_part(k, c, source, key, version, first, ret_part));
+	if (part_good(ret_part))
+		return 0;
+	fetch_free(k, ret_part);
+	TRY(fetch_part(k, c, source, key, version, first, ret_part));
+	if (!part_good(ret_part)) {
+		metric_add(&k->metrics->damaged_copies, 1);
+		log_error("chain=%u inode=%llu gen=%u chunk=%llu: a copy from target %u has "
+			  "damaged blocks",
+			  key->chain, (unsigned long long)key->ino.v, key->gen,
+			  (unsigned long long)key->idx, source);
+	}
+	return 0;
+}
+
+static int write_parts(struct care *k, struct chain *c, uint32_t source, struct fetched *f,
+		       struct chunk_tx *tx)
+{
+	struct chunk_key key = tx->ent->id;
+	uint64_t sum = chunk_record_sum(f->rec);
+
+	for (;;) {
+		uint32_t next = f->part.next;
+
+		TRY(chunk_part_write(tx, f->slot, &f->part));
+		if (next >= tx->rec->n_blocks)
+			return 0;
+		fetch_free(k, f);
+		TRY(get_part(k, c, source, &key, tx->rec->version, next, f));
+		if (chunk_record_sum(f->rec) != sum)
+			return -LE_STALE;
+	}
+}
+
+static int copy_chunk(struct care *k, struct chain *c, const struct chunk_key *key,
+		      const struct oss_resync_chunk_req *req, uint64_t *ret_bytes)
+{
+	uint32_t epoch = c->epoch;
+	struct fetched f = {0};
+	struct chunk_tx tx;
+	int rc;
+
+	TRY(get_part(k, c, req->source, key, req->version, 0, &f));
+	rc = chunk_record_sum(f.rec) == req->sum ? chunk_copy_begin(k->s, key, f.rec, &tx)
+						 : -LE_STALE;
+	if (rc == 0) {
+		rc = write_parts(k, c, req->source, &f, &tx);
+		/* Who was the source when this began may be nobody by now. */
+		if (rc == 0 && c->epoch != epoch)
+			rc = -LE_STALE_EPOCH;
+		if (rc < 0) {
+			chunk_tx_abort(&tx);
+		} else {
+			*ret_bytes = chunk_record_used(tx.rec);
+			chunk_tx_join(&tx);
+			rc = chunk_tx_wait(&tx);
+		}
+	}
+	fetch_free(k, &f);
+	return rc;
+}
+
+static int own_version(struct care *k, const struct chunk_key *key, uint64_t *ret_version,
+		       uint64_t *ret_sum)
+{
+	struct chunk_tx tx;
+
+	TRY(chunk_hold(k->s, key, fiber_deadline(), &tx));
+	*ret_version = tx.old ? tx.old->version : 0;
+	*ret_sum = tx.old ? chunk_record_sum(tx.old) : 0;
+	chunk_release(&tx);
+	return 0;
+}
+
+int receive_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
+		  struct oss_resync_chunk_rep *rep)
+{
+	struct chunk_key key = chunk_key_of(c->id, &req->chunk);
+	uint64_t version, sum;
+	int rc;
+
+	rep->incarnation = k->incarnation;
+	/* A chunk whose record cannot be read is like none: it is written anew. */
+	if (req->version == 0) {
+		rc = chunk_copy_remove(k->s, &key, NULL, NULL);
+		rep->done = rc == 1 ? RESYNC_REMOVED : RESYNC_SAME;
+		return rc < 0 ? rc : 0;
+	}
+	rc = own_version(k, &key, &version, &sum);
+	if (rc == -LE_CORRUPT) {
+		rc = chunk_copy_remove(k->s, &key, NULL, NULL);
+		version = sum = 0;
+	}
+	TRY(rc);
+	if (version == req->version && sum == req->sum) {
+		rep->done = RESYNC_SAME;
+		return 0;
+	}
+	rep->done = RESYNC_COPIED;
+	return copy_chunk(k, c, &key, req, &rep->bytes);
+}
+
+/* ---- answers ---- */
+
+static void put_floor(struct chain *c, uint64_t version, struct kv_batch *b)
+{
+	uint8_t key[CHAIN_ROW_SIZE], value[FLOOR_VALUE_SIZE];
+
+	if (version <= c->floor)
+		return;
+	c->floor = version;
+	chain_row_encode(ROW_FLOOR, c->id, key);
+	floor_value_encode(version, value);
+	kv_batch_put(b, key, sizeof(key), value, sizeof(value));
+}
+
+int receive_rows(struct care *k, struct chain *c, const struct oss_resync_rows_req *req)
+{
+	struct kv_batch *b = group_commit_batch(&k->s->gc);
+	struct wire_r r;
+	int rc = 0;
+
+	TRY(chunk_store_status(k->s));
+	wire_r_init(&r, req->rows.data, req->rows.len);
+	while (rc == 0 && !wire_r_end(&r)) {
+		struct resync_row row;
+		struct replay_row value;
+		struct replay_key key;
+
+		wire_get_resync_row(&r, &row);
+		rc = r.status;
+		key = (struct replay_key){c->id, row.slot, row.session};
+		value = (struct replay_row){row.seq, 0, row.op, row.reply};
+		if (rc == 0)
+			rc = replay_import(&k->s->replay, &key, &value, b);
+	}
+	put_floor(c, req->floor, b);
+	/* What was taken over before something was wrong is true all the same. */
+	TRY(group_commit_wait(&k->s->gc, group_commit_join(&k->s->gc, NULL, false)));
+	return rc < 0 ? rc : r.status;
+}

@@ -1,0 +1,245 @@
+/*
+ * A damaged block: read → its checksum is wrong → the same block of the same version from another
+ * SYNC member → into a new extent, the record keeps its version. Nothing else changes, so readers
+ * and members need not hear of it. Where no member has a good one, it stays as it is.
+ */
+#include "common/base/log.h"
+#include "ossd/chain/care.h"
+#include "ossd/chunk/chunk_copy.h"
+
+struct at_work {
+	struct list link;
+	struct chunk_key key;
+	struct waitq ended;
+	uint32_t waiting;
+	bool done;
+};
+
+/* ---- what is damaged ---- */
+
+static uint32_t check_part(const struct chunk_record *rec, const struct slot *slot,
+			   const struct chunk_part *part, struct chunk_mask *bad)
+{
+	const uint8_t *p = slot->data;
+	uint32_t n = 0;
+
+	for (uint32_t i = part->first; i < part->next; i++) {
+		const struct chunk_block *b = &rec->blocks[i];
+
+		if (b->len && !chunk_block_good(b, p)) {
+			chunk_mask_set(bad, i);
+			n++;
+		}
+		p += (size_t)block_units(b) * UNIT_SIZE;
+	}
+	return n;
+}
+
+/* An area of the disk that cannot be read: each of its blocks alone. */
+static int read_single(struct care *k, const struct chunk_key *key, const struct chunk_record *rec,
+		       struct slot *slot, struct chunk_part *part, struct chunk_mask *bad)
+{
+	uint32_t i = part->first;
+	struct chunk_record *one;
+
+	while (i < rec->n_blocks && !rec->blocks[i].len)
+		i++;
+	part->next = i < rec->n_blocks ? i + 1 : i;
+	part->len = 0;
+	if (i == rec->n_blocks)
+		return 0;
+	one = chunk_record_create(&k->s->cache, i + 1);
+	if (!one)
+		return -LE_NOMEM;
+	memset(one->blocks, 0, (i + 1) * sizeof(one->blocks[0]));
+	one->blocks[i] = rec->blocks[i];
+	if (chunk_part_read(k->s, key, one, slot, part) < 0)
+		chunk_mask_set(bad, i);
+	chunk_record_unref(&k->s->cache, one);
+	return 0;
+}
+
+static int find_damage(struct care *k, const struct chunk_key *key, const struct chunk_record *rec,
+		       struct chunk_mask *bad, struct repair *ret)
+{
+	struct chunk_part part = {0};
+	struct read_pin pin;
+	struct slot *slot;
+	int rc = 0;
+
+	TRY(slot_get(k->copies, fiber_deadline(), &slot));
+	while (part.first < rec->n_blocks && rc == 0) {
+		read_pin_begin(&k->s->space, &pin);
+		rc = chunk_part_read(k->s, key, rec, slot, &part);
+		if (rc == -LE_IO)
+			rc = read_single(k, key, rec, slot, &part, bad);
+		read_pin_end(&k->s->space, &pin);
+		if (rc == 0)
+			ret->found += check_part(rec, slot, &part, bad);
+		ret->bytes += part.len;
+		part.first = part.next;
+	}
+	slot_unref(slot);
+	return rc;
+}
+
+/* ---- good ones ---- */
+
+/* Good blocks out of a part from another member, into tx. */
+static int use_part(struct fetched *f, struct chunk_tx *tx, struct chunk_mask *bad, uint32_t *n)
+{
+	const uint8_t *p = f->slot->data;
+
+	for (uint32_t i = f->part.first; i < f->part.next; i++) {
+		const struct chunk_block *b = &f->rec->blocks[i];
+
+		if (b->len && chunk_mask_has(bad, i) && i < tx->rec->n_blocks &&
+		    b->sum == tx->rec->blocks[i].sum && b->len == tx->rec->blocks[i].len &&
+		    b->stored_len == tx->rec->blocks[i].stored_len && chunk_block_good(b, p)) {
+			TRY(chunk_block_write(tx, i, p));
+			bad->w[i / 64] &= ~(1ULL << (i % 64));
+			(*n)++;
+		}
+		p += (size_t)block_units(b) * UNIT_SIZE;
+	}
+	return 0;
+}
+
+static uint32_t first_bad(const struct chunk_mask *bad, uint32_t n_blocks)
+{
+	uint32_t i = 0;
+
+	while (i < n_blocks && !chunk_mask_has(bad, i))
+		i++;
+	return i;
+}
+
+static bool try_member(struct care *k, struct chain *c, uint32_t target, struct chunk_tx *tx,
+		       struct chunk_mask *bad, uint32_t *n)
+{
+	struct chunk_key key = tx->ent->id;
+	struct chunk_mask left = *bad;
+	uint32_t i;
+
+	while ((i = first_bad(&left, tx->rec->n_blocks)) < tx->rec->n_blocks) {
+		struct fetched f = {0};
+		int rc = fetch_part(k, c, target, &key, tx->rec->version, i, &f);
+
+		if (rc == 0)
+			rc = use_part(&f, tx, bad, n);
+		for (uint32_t b = i; rc == 0 && b < f.part.next; b++)
+			left.w[b / 64] &= ~(1ULL << (b % 64));
+		fetch_free(k, &f);
+		if (rc < 0)
+			return false;
+	}
+	return first_bad(bad, tx->rec->n_blocks) == tx->rec->n_blocks;
+}
+
+/* What no member could give keeps its place; its new extent would hold nothing. So only those that
+ * are good are moved: the others are tried without them. */
+static int replace(struct care *k, struct chain *c, const struct chunk_key *key,
+		   const struct chunk_record *rec, struct chunk_mask *bad, uint32_t *ret_n)
+{
+	struct chunk_mask left = *bad;
+	struct chunk_tx tx;
+	uint32_t n = 0;
+	int rc;
+
+	TRY(chunk_repair_begin(k->s, key, rec->version, bad, &tx));
+	for (uint32_t i = 0; i < c->n_sync; i++)
+		if (i != c->self && try_member(k, c, c->members[i].target, &tx, &left, &n))
+			break;
+	if (n == 0 || first_bad(&left, rec->n_blocks) < rec->n_blocks) {
+		chunk_tx_abort(&tx);
+		for (uint32_t w = 0; w < CHUNK_MASK_WORDS; w++)
+			bad->w[w] &= ~left.w[w]; /* those that can be had */
+		return n ? 1 : -LE_CORRUPT;
+	}
+	chunk_tx_join(&tx);
+	rc = chunk_tx_wait(&tx);
+	if (rc == 0)
+		*ret_n = n;
+	return rc;
+}
+
+static void report(const struct care *k, const struct chunk_key *key, const struct repair *r,
+		   int status)
+{
+	const char *text = r->repaired == r->found ? "repaired" : status_text(status);
+
+	log_error("chain=%u inode=%llu gen=%u chunk=%llu target=%u: %u damaged blocks, %u of them "
+		  "replaced from other members: %s",
+		  key->chain, (unsigned long long)key->ino.v, key->gen,
+		  (unsigned long long)key->idx, k->chains->target, r->found, r->repaired, text);
+}
+
+static int repair_record(struct care *k, const struct chunk_key *key, struct chunk_record *rec,
+			 struct repair *ret)
+{
+	struct chain *c = chain_find(k->chains, key->chain);
+	struct chunk_mask bad = {0};
+	int rc = find_damage(k, key, rec, &bad, ret);
+
+	if (rc < 0 || ret->found == 0)
+		return rc;
+	metric_add(&k->metrics->corrupt, ret->found);
+	rc = c && c->n_sync > 1 ? replace(k, c, key, rec, &bad, &ret->repaired) : -LE_CORRUPT;
+	if (rc == 1)
+		rc = replace(k, c, key, rec, &bad, &ret->repaired);
+	if (rc == 1 || (rc == 0 && ret->repaired < ret->found))
+		rc = -LE_CORRUPT;
+	metric_add(&k->metrics->repaired, ret->repaired);
+	report(k, key, ret, rc);
+	return rc;
+}
+
+/* ---- one at a time for each chunk ---- */
+
+static struct at_work *work_find(const struct care *k, const struct chunk_key *key)
+{
+	list_for_each(l, &k->repairing) {
+		struct at_work *w = list_entry(l, struct at_work, link);
+
+		if (chunk_key_equal(&w->key, key))
+			return w;
+	}
+	return NULL;
+}
+
+static int wait_for(struct at_work *w)
+{
+	int rc = 0;
+
+	w->waiting++;
+	while (!w->done && rc == 0)
+		rc = waitq_wait(&w->ended, fiber_deadline());
+	w->waiting--;
+	waitq_wake_all(&w->ended);
+	return rc < 0 ? rc : -LE_BUSY;
+}
+
+int repair_chunk(struct care *k, const struct chunk_key *key, struct repair *ret)
+{
+	struct at_work w = {.key = *key}, *other = work_find(k, key);
+	struct chunk_record *rec = NULL;
+	int rc;
+
+	*ret = (struct repair){0};
+	if (other)
+		return wait_for(other);
+	waitq_init(&w.ended);
+	list_push(&k->repairing, &w.link);
+	rc = chunk_store_record(k->s, key, &rec);
+	if (rc == 0 && rec)
+		rc = repair_record(k, key, rec, ret);
+	chunk_record_unref(&k->s->cache, rec);
+	list_remove(&w.link);
+	w.done = true;
+	waitq_wake_all(&w.ended);
+	while (w.waiting) {
+		int wait = waitq_wait(&w.ended, NO_DEADLINE);
+		(void)wait;
+	}
+	return rc;
+}

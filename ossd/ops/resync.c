@@ -1,0 +1,140 @@
+/*
+ * What members of a chain ask of each other to be equal: oss_resync_ask, oss_resync_chunk,
+ * oss_resync_rows of a member that is being filled; oss_fetch of one that has what another needs.
+ */
+#include "ossd/chain/care.h"
+#include "ossd/ops/op.h"
+
+#define ASK_MAX  1000u
+#define ID_ROOM  32u /* of one chunk_id on the wire */
+
+/* Another member of the chain, in the same epoch. */
+static int admit(struct rpc_req *r, struct chain **ret_chain)
+{
+	struct target *t = op_target(r);
+
+	if (r->peer->role != ROLE_OSSD)
+		return -LE_PERM;
+	if (!t->ready || !t->care)
+		return -LE_NOT_READY;
+	if (r->hdr.target != t->id)
+		return -LE_NO_TARGET;
+	return chain_admit(t->chains, r->hdr.chain, r->hdr.epoch, CHAIN_MEMBER, ret_chain);
+}
+
+static int put_suspects(struct rpc_req *r, struct chain *c, const struct oss_resync_ask_req *req,
+			struct oss_resync_ask_rep *rep)
+{
+	uint32_t max = req->max < ASK_MAX ? req->max : ASK_MAX;
+	struct chunk_key from = chunk_key_of(c->id, &req->from);
+	struct chunk_keys keys = {.k = rpc_req_alloc(r, max * sizeof(*keys.k))};
+	void *buf = rpc_req_alloc(r, (size_t)max * ID_ROOM);
+	struct wire_w w;
+
+	if (max == 0)
+		return -LE_INVAL;
+	if (!keys.k || !buf)
+		return -LE_NOMEM;
+	TRY(chain_log_list(c->all->log, ROW_PENDING, &from, max, &keys));
+	wire_w_init(&w, buf, (size_t)max * ID_ROOM);
+	for (uint32_t i = 0; i < keys.n; i++) {
+		struct chunk_id id = chunk_key_id(&keys.k[i]);
+
+		wire_put_chunk_id(&w, &id);
+	}
+	rep->chunks = bytes_of(buf, (uint32_t)w.len);
+	rep->more = keys.more;
+	return w.status;
+}
+
+int op_resync_ask(struct rpc_req *r, const void *in, void *out)
+{
+	struct oss_resync_ask_rep *rep = out;
+	struct chain *c;
+
+	TRY(admit(r, &c));
+	rep->incarnation = op_target(r)->care->incarnation;
+	rep->synced_epoch = chain_log_synced_epoch(c->all->log, c->id);
+	return put_suspects(r, c, in, rep);
+}
+
+int op_resync_chunk(struct rpc_req *r, const void *in, void *out)
+{
+	struct chain *c;
+
+	TRY(admit(r, &c));
+	if (chain_is_head(c))
+		return -LE_STALE_EPOCH;
+	return receive_chunk(op_target(r)->care, c, in, out);
+}
+
+int op_resync_rows(struct rpc_req *r, const void *in, void *out)
+{
+	struct oss_resync_rows_rep *rep = out;
+	struct chain *c;
+
+	TRY(admit(r, &c));
+	if (chain_is_head(c))
+		return -LE_STALE_EPOCH;
+	rep->incarnation = op_target(r)->care->incarnation;
+	return receive_rows(op_target(r)->care, c, in);
+}
+
+/* ---- the source ---- */
+
+static int put_record(struct rpc_req *r, const struct chunk_key *key,
+		      const struct chunk_record *rec, struct bytes *ret_bytes)
+{
+	uint8_t *buf = rpc_req_alloc(r, CHUNK_RECORD_MAX);
+
+	if (!buf)
+		return -LE_NOMEM;
+	*ret_bytes = bytes_of(buf, (uint32_t)chunk_record_encode(key, rec, buf));
+	return 0;
+}
+
+static int read_part(struct rpc_req *r, const struct chunk_key *key,
+		     const struct chunk_record *rec, const struct oss_fetch_req *req,
+		     struct oss_fetch_rep *rep)
+{
+	struct chunk_store *s = op_target(r)->store;
+	struct chunk_part part = {.first = req->first};
+	struct read_pin pin;
+	struct slot *slot;
+	int rc;
+
+	if (req->first > rec->n_blocks)
+		return -LE_INVAL;
+	TRY(put_record(r, key, rec, &rep->record));
+	TRY(slot_get(s->read_pool, r->deadline_us, &slot));
+	read_pin_begin(&s->space, &pin);
+	rc = chunk_part_read(s, key, rec, slot, &part);
+	read_pin_end(&s->space, &pin);
+	if (rc < 0 || part.len > req->max) {
+		slot_unref(slot);
+		return rc < 0 ? rc : -LE_TOO_BIG;
+	}
+	rep->next = part.next;
+	r->reply_bulk[0] = (struct slot_vec){slot, 0, part.len};
+	r->n_reply_bulk = 1;
+	return 0;
+}
+
+int op_fetch(struct rpc_req *r, const void *in, void *out)
+{
+	const struct oss_fetch_req *req = in;
+	struct chunk_store *s = op_target(r)->store;
+	struct chunk_record *rec;
+	struct chunk_key key;
+	struct chain *c;
+	int rc;
+
+	TRY(admit(r, &c));
+	key = chunk_key_of(c->id, &req->chunk);
+	TRY(chunk_store_record(s, &key, &rec));
+	if (!rec)
+		return -LE_STALE;
+	rc = rec->version == req->version ? read_part(r, &key, rec, req, out) : -LE_STALE;
+	chunk_record_unref(&s->cache, rec);
+	return rc;
+}

@@ -1,0 +1,405 @@
+#include "ossd/scrub/scrub.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+
+WIRE_DEFINE_MESSAGE(scrub_row)
+
+#define SCRUB_KEY      "Mscrub"
+#define SCRUB_KEY_SIZE 6u
+#define ROW_MAX        192u
+#define STEP           64u /* chunks between looks at the members of their chain */
+#define LIST_MAX       256u
+#define SAVE_US        5000000u
+#define IDLE_US        500000u
+#define CALL_MS        5000u
+#define HOLD_MS        2000u
+#define COPY_MS        20000u
+
+struct scrub {
+	struct care *k;
+	struct pace pace;
+	struct scrub_row row;
+	bool stopping;
+	uint64_t saved_us;
+	struct fiber *fiber;
+	struct latch running;
+};
+
+/* ---- where it stands ---- */
+
+static void put_row(struct scrub *s)
+{
+	struct kv_batch *b = group_commit_batch(&s->k->s->gc);
+	uint8_t buf[ROW_MAX];
+	struct wire_w w;
+
+	wire_w_init(&w, buf, sizeof(buf));
+	wire_put_scrub_row(&w, &s->row);
+	ASSERT(w.status == 0);
+	kv_batch_put(b, SCRUB_KEY, SCRUB_KEY_SIZE, buf, w.len);
+}
+
+static int save(struct scrub *s)
+{
+	TRY(chunk_store_status(s->k->s));
+	put_row(s);
+	return group_commit_wait(&s->k->s->gc, group_commit_join(&s->k->s->gc, NULL, false));
+}
+
+static int load(struct scrub *s)
+{
+	struct kv_value v;
+	struct wire_r r;
+	int rc = kv_get(s->k->s->kv, SCRUB_KEY, SCRUB_KEY_SIZE, &v);
+
+	if (rc < 0)
+		return rc == -LE_NOENT ? 0 : rc;
+	wire_r_init(&r, v.data, v.len);
+	wire_get_scrub_row(&r, &s->row);
+	kv_value_fini(&v);
+	return r.status < 0 ? -LE_CORRUPT_STORE : 0;
+}
+
+/* ---- chunks in order ---- */
+
+struct page {
+	struct chunk_key k[STEP];
+	uint64_t version[STEP], sum[STEP];
+	bool damaged[STEP]; /* not to be given to others */
+	uint32_t n;
+	bool more;
+};
+
+static int page_row(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct page *p = arg;
+	struct chunk_summary_info info;
+
+	TRY(chunk_row_decode(ROW_CHUNK, key, key_len, &p->k[p->n]));
+	p->damaged[p->n] = chunk_record_summary(&p->k[p->n], value, len, &info) < 0;
+	p->version[p->n] = p->damaged[p->n] ? 0 : info.version;
+	p->sum[p->n] = p->damaged[p->n] ? 0 : info.sum;
+	p->n++;
+	return 0;
+}
+
+static int read_page(struct scrub *s, struct page *p)
+{
+	struct chunk_key next = chunk_key_of(s->row.chain, &s->row.next);
+	uint8_t begin[CHUNK_ROW_SIZE], end = ROW_CHUNK + 1;
+	struct kv_range range = {begin, sizeof(begin), &end, 1, STEP};
+
+	chunk_row_encode(ROW_CHUNK, &next, begin);
+	p->n = 0;
+	TRY(group_commit_barrier(&s->k->s->gc));
+	return kv_scan(s->k->s->kv, NULL, &range, page_row, p, &p->more);
+}
+
+/* Only the chunks of one chain, so that they can be compared with one list of each member. */
+static void one_chain(struct page *p)
+{
+	uint32_t n = 0;
+
+	while (n < p->n && p->k[n].chain == p->k[0].chain)
+		n++;
+	p->more |= n < p->n;
+	p->n = n;
+}
+
+/* ---- this target's blocks ---- */
+
+static int check_chunk(struct scrub *s, struct page *p, uint32_t i)
+{
+	struct pace_work w;
+	struct repair r;
+	int rc;
+
+	pace_begin(&s->pace, &w);
+	rc = repair_chunk(s->k, &p->k[i], &r);
+	pace_end(&s->pace, &w, r.bytes);
+	s->row.chunks++;
+	s->row.bytes += r.bytes;
+	s->row.damaged += r.found;
+	s->row.repaired += r.repaired;
+	s->row.unrepaired += r.found - r.repaired;
+	metric_add(&s->k->metrics->scrubbed, 1);
+	metric_add(&s->k->metrics->scrubbed_bytes, r.bytes);
+	p->damaged[i] |= r.found > r.repaired;
+	/* What is damaged is counted; a record that cannot be read, too. */
+	if (rc == -LE_CORRUPT && r.found == 0) {
+		s->row.damaged++;
+		s->row.unrepaired++;
+		p->damaged[i] = true;
+	}
+	return rc == -LE_CORRUPT || rc == -LE_BUSY || rc == -LE_STALE ? 0 : rc;
+}
+
+/* ---- the other members ---- */
+
+/* Makes the member equal if it is not, while the chunk is held still. */
+static int settle_difference(struct scrub *s, struct chain *c, uint32_t target,
+			     const struct chunk_key *key)
+{
+	struct oss_resync_chunk_req req = {.chunk = chunk_key_id(key),
+					   .source = s->k->chains->target};
+	struct oss_resync_chunk_rep rep = {0};
+	struct rpc_call call = {.op = OP_oss_resync_chunk,
+				.flags = RPC_CALL_NO_WAIT,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(COPY_MS)};
+	struct chunk_tx tx;
+	int rc;
+
+	TRY(chunk_hold(s->k->s, key, loop_deadline_ms(HOLD_MS), &tx));
+	req.version = tx.old ? tx.old->version : 0;
+	req.sum = tx.old ? chunk_record_sum(tx.old) : 0;
+	rc = chain_is_head(c) ? chain_call(c, target, &call) : -LE_STALE_EPOCH;
+	rpc_call_fini(&call);
+	chunk_release(&tx);
+	TRY(rc);
+	if (rep.done == RESYNC_SAME)
+		return 0;
+	s->row.differing++;
+	metric_add(&s->k->metrics->scrub_differing, 1);
+	log_error("chain=%u inode=%llu gen=%u chunk=%llu: target %u had another content than the "
+		  "head: %s",
+		  key->chain, (unsigned long long)key->ino.v, key->gen,
+		  (unsigned long long)key->idx, target,
+		  rep.done == RESYNC_COPIED ? "replaced" : "removed");
+	return 0;
+}
+
+struct member_list {
+	struct chunk_key k[LIST_MAX];
+	uint64_t version[LIST_MAX], sum[LIST_MAX];
+	uint32_t n;
+	bool more;
+};
+
+static int list_member(struct chain *c, uint32_t target, const struct chunk_key *from,
+		       struct member_list *l)
+{
+	struct oss_list_req req = {chunk_key_id(from), LIST_MAX};
+	struct oss_list_rep rep = {0};
+	struct rpc_call call = {.op = OP_oss_list,
+				.flags = RPC_CALL_NO_WAIT,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(CALL_MS)};
+	int rc = chain_call(c, target, &call);
+	struct wire_r r;
+
+	wire_r_init(&r, rep.chunks.data, rep.chunks.len);
+	l->n = 0;
+	while (rc == 0 && l->n < LIST_MAX && !wire_r_end(&r)) {
+		struct chunk_summary m;
+
+		wire_get_chunk_summary(&r, &m);
+		rc = r.status;
+		l->k[l->n] = chunk_key_of(c->id, &m.chunk);
+		l->version[l->n] = m.version;
+		l->sum[l->n++] = m.sum;
+	}
+	l->more = rep.more;
+	rpc_call_fini(&call);
+	return rc;
+}
+
+/* Merges the page and the member's list of the same range. Writes are under way all the time, so a
+ * difference is one only if it is still there when the chunk is held. */
+static int compare_member(struct scrub *s, struct chain *c, uint32_t target, const struct page *p,
+			  const struct chunk_key *from)
+{
+	struct member_list *l = malloc(sizeof(*l));
+	uint32_t a = 0, b = 0;
+	int rc = l ? list_member(c, target, from, l) : -LE_NOMEM;
+
+	while (rc == 0 && (a < p->n || b < l->n)) {
+		int order = a == p->n ? 1 : b == l->n ? -1 : chunk_key_compare(&p->k[a], &l->k[b]);
+		bool ours = order <= 0, theirs = order >= 0;
+
+		if (!ours && p->more && chunk_key_compare(&l->k[b], &p->k[p->n - 1]) > 0)
+			break; /* of the next page */
+		if (!theirs && b == l->n && l->more)
+			break; /* its list ends before ours: surplus in between, seen next time */
+		if (!(ours && p->damaged[a]) &&
+		    !(ours && theirs && p->version[a] == l->version[b] && p->sum[a] == l->sum[b]))
+			rc = settle_difference(s, c, target, ours ? &p->k[a] : &l->k[b]);
+		if (rc == -LE_TIMEDOUT)
+			rc = 0; /* written all the time: next time */
+		a += ours;
+		b += theirs;
+	}
+	free(l);
+	return rc;
+}
+
+static int compare_members(struct scrub *s, const struct page *p, const struct chunk_key *from)
+{
+	struct chain *c = chain_find(s->k->chains, from->chain);
+
+	if (!c || !chain_is_head(c))
+		return 0;
+	for (uint32_t i = 1; i < c->n_sync; i++) {
+		uint32_t target = c->members[i].target;
+		int rc = compare_member(s, c, target, p, from);
+
+		/* A member that cannot be asked now is compared when it is filled. */
+		if (rc < 0)
+			log_debug("chain %u: comparing with target %u: %s", c->id, target,
+				  status_text(rc));
+	}
+	return 0;
+}
+
+/* ---- the walk ---- */
+
+static void advance(struct scrub *s, const struct page *p)
+{
+	const struct chunk_key *last = &p->k[p->n - 1];
+
+	s->row.chain = last->chain;
+	s->row.next = chunk_key_id(last);
+	s->row.next.idx++; /* no index is the last one */
+}
+
+static void finish(struct scrub *s)
+{
+	struct scrub_row *r = &s->row;
+
+	r->running = 0;
+	r->chain = 0;
+	r->next = (struct chunk_id){0};
+	r->ended_ns = env_wall_ns(s->k->env);
+	log_info("scrub: %llu chunks, %llu bytes: %llu damaged blocks, %llu repaired, %llu not; "
+		 "%llu chunks of other members differed",
+		 (unsigned long long)r->chunks, (unsigned long long)r->bytes,
+		 (unsigned long long)r->damaged, (unsigned long long)r->repaired,
+		 (unsigned long long)r->unrepaired, (unsigned long long)r->differing);
+}
+
+static int walk(struct scrub *s)
+{
+	struct chunk_key from = chunk_key_of(s->row.chain, &s->row.next);
+	struct page *p = calloc(1, sizeof(*p));
+	int rc = p ? read_page(s, p) : -LE_NOMEM;
+
+	if (rc == 0 && p->n == 0) {
+		finish(s);
+		rc = save(s);
+	} else if (rc == 0) {
+		one_chain(p);
+		if (p->k[0].chain != from.chain)
+			from = (struct chunk_key){.chain = p->k[0].chain};
+		for (uint32_t i = 0; i < p->n && rc == 0 && s->row.running && !s->stopping; i++)
+			rc = check_chunk(s, p, i);
+		if (rc == 0 && s->row.running && !s->stopping) {
+			rc = compare_members(s, p, &from);
+			advance(s, p);
+		}
+	}
+	free(p);
+	return rc;
+}
+
+static void maybe_save(struct scrub *s)
+{
+	uint64_t now = env_now_us(s->k->env);
+
+	if (now - s->saved_us < SAVE_US || chunk_store_status(s->k->s) < 0)
+		return;
+	s->saved_us = now;
+	put_row(s);
+	(void)group_commit_join_lazy(&s->k->s->gc, NULL, false);
+}
+
+static bool due(const struct scrub *s)
+{
+	uint64_t hours = s->k->p->scrub_interval_h;
+	int64_t last = s->row.ended_ns > s->row.began_ns ? s->row.ended_ns : s->row.began_ns;
+
+	return hours && env_wall_ns(s->k->env) - last > (int64_t)hours * 3600 * 1000000000;
+}
+
+static void scrub_fiber(void *arg)
+{
+	struct scrub *s = arg;
+
+	s->fiber = fiber_self();
+	while (!s->stopping) {
+		int rc = 0;
+
+		if (!s->row.running && due(s))
+			rc = scrub_start(s);
+		if (rc == 0 && s->row.running) {
+			rc = walk(s);
+			maybe_save(s);
+		}
+		if (rc < 0 && !s->stopping)
+			log_warn("scrub: %s", status_text(rc));
+		if ((rc < 0 || !s->row.running) && !s->stopping)
+			(void)fiber_sleep_us(IDLE_US);
+	}
+	s->fiber = NULL;
+	latch_done(&s->running);
+}
+
+/* ---- control ---- */
+
+int scrub_start(struct scrub *s)
+{
+	if (s->row.running)
+		return 0;
+	s->row = (struct scrub_row){.running = 1, .began_ns = env_wall_ns(s->k->env)};
+	return save(s);
+}
+
+int scrub_stop(struct scrub *s)
+{
+	if (!s->row.running)
+		return 0;
+	s->row.running = 0;
+	s->row.ended_ns = env_wall_ns(s->k->env);
+	return save(s);
+}
+
+const struct scrub_row *scrub_state(const struct scrub *s)
+{
+	return &s->row;
+}
+
+int scrub_open(struct care *k, struct scrub **ret_scrub)
+{
+	struct scrub *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return -LE_NOMEM;
+	s->k = k;
+	pace_init(&s->pace, k->env, k->metrics, k->p->scrub_rate_mib_s, k->p->resync_share);
+	latch_init(&s->running, 1);
+	rc = load(s);
+	/* A store that was never scrubbed is new: its first scrub is due in an interval. */
+	if (rc == 0 && s->row.began_ns == 0)
+		s->row.began_ns = env_wall_ns(k->env);
+	if (rc == 0)
+		rc = fiber_spawn("scrub", scrub_fiber, s);
+	if (rc < 0) {
+		free(s);
+		return rc;
+	}
+	*ret_scrub = s;
+	return 0;
+}
+
+void scrub_close(struct scrub *s)
+{
+	s->stopping = true;
+	if (s->fiber)
+		fiber_interrupt(s->fiber);
+	latch_wait(&s->running);
+	free(s);
+}

@@ -1,0 +1,222 @@
+/* A member that returns is filled until it is equal, whatever happens meanwhile. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/ossd/chain/resync_rig.h"
+
+#define LEN 20000u
+
+static uint64_t compared(const struct rrig *r)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < r->n_nodes; i++)
+		n += metric_get(&r->node[i].metrics.resync_compared);
+	return n;
+}
+
+static void write_some(struct rrig *r, uint64_t first, uint64_t n, uint8_t value)
+{
+	for (uint64_t i = 0; i < n; i++)
+		assert_int_equal(rrig_write(r, first + i, i % 3, value, LEN), 0);
+}
+
+static void fill(struct rrig *r, uint32_t node, const char *order, const char *states)
+{
+	rrig_set(r, order, states);
+	assert_true(rrig_wait_synced(r, node, 60000));
+}
+
+/* ---- a new member, a brief absence, a surplus ---- */
+
+static void absence(struct rrig *r, void *arg)
+{
+	uint64_t before;
+	uint8_t value;
+
+	(void)arg;
+	rrig_set(r, "0", "S");
+	write_some(r, 100, 150, 1);
+	/* a new member: everything */
+	fill(r, 1, "01", "SY");
+	rrig_set(r, "01", "SS");
+	assert_int_equal(rrig_same(r, 0, 1), 150);
+	assert_int_equal(rrig_read(r, 1, 100, 0, &value), 0);
+	assert_int_equal(value, 1);
+	/* it is away while some chunks change, come and go: only these are compared */
+	rrig_crash(r, 1);
+	rrig_set(r, "01", "SO");
+	write_some(r, 110, 5, 2);
+	write_some(r, 900, 3, 3);
+	assert_int_equal(rrig_remove(r, 120), 0);
+	rrig_start(r, 1);
+	before = compared(r);
+	fill(r, 1, "01", "SY");
+	assert_in_range(compared(r) - before, 9, 30);
+	rrig_set(r, "01", "SS");
+	assert_int_equal(rrig_same(r, 0, 1), 157);
+	/* too long away for the log: all are compared, but only the changed ones copied */
+	rrig_crash(r, 1);
+	rrig_set(r, "01", "SO");
+	write_some(r, 100, 40, 4);
+	rrig_start(r, 1);
+	before = metric_get(&r->node[0].metrics.resync_copied);
+	fill(r, 1, "01", "SY");
+	assert_in_range(metric_get(&r->node[0].metrics.resync_copied) - before, 40, 60);
+	rrig_set(r, "01", "SS");
+	assert_int_equal(rrig_same(r, 0, 1), 158);
+}
+
+static void test_absence(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 2, 1);
+	for (uint32_t i = 0; i < 2; i++)
+		r.node[i].params.resync_log_max = 30;
+	rrig_run(&r, absence, NULL);
+	rrig_fini(&r);
+}
+
+/* ---- under writes, with kills ---- */
+
+struct writer {
+	struct rrig *r;
+	bool stop;
+	uint64_t n, n_failed;
+	struct latch done;
+	uint8_t last[64]; /* acknowledged value of each chunk, 0: none */
+};
+
+static void writer_fiber(void *arg)
+{
+	struct writer *w = arg;
+	uint64_t x = w->r->seed;
+
+	while (!w->stop) {
+		uint64_t i = (x = hash_u64(x + 1)) % 64;
+		uint8_t value = (uint8_t)(1 + (x >> 8) % 250);
+
+		if (rrig_write(w->r, 500 + i, 0, value, 1 + (x >> 16) % RRIG_CS) == 0) {
+			w->last[i] = value;
+			w->n++;
+		} else {
+			w->n_failed++;
+			w->last[i] = 0; /* either */
+		}
+		(void)fiber_sleep_us((x >> 40) % 2000);
+	}
+	latch_done(&w->done);
+}
+
+static void kills(struct rrig *r, void *arg)
+{
+	struct writer w = {.r = r};
+	uint64_t x = r->seed * 77;
+	uint8_t value;
+
+	(void)arg;
+	latch_init(&w.done, 1);
+	rrig_set(r, "0", "S");
+	write_some(r, 1000, 60, 9);
+	assert_int_equal(fiber_spawn("writer", writer_fiber, &w), 0);
+	for (int round = 0; round < 6; round++) {
+		/* node 1 returns, is killed in the middle, returns again */
+		rrig_set(r, "01", "SY");
+		(void)fiber_sleep_us((x = hash_u64(x)) % 60000);
+		rrig_crash(r, 1);
+		rrig_set(r, "01", "SO");
+		(void)fiber_sleep_us((x = hash_u64(x)) % 20000);
+		rrig_start(r, 1);
+		fill(r, 1, "01", "SY");
+		rrig_set(r, "01", "SS");
+		(void)fiber_sleep_us((x = hash_u64(x)) % 50000);
+		if (round % 2) {
+			/* the source loses its power; it is the only one that knows all */
+			rrig_crash(r, 1);
+			rrig_set(r, "01", "SO");
+			(void)fiber_sleep_us((x = hash_u64(x)) % 30000);
+			rrig_crash(r, 0);
+			rrig_start(r, 0);
+			rrig_set(r, "01", "SO");
+		} else {
+			rrig_crash(r, 1);
+			rrig_set(r, "01", "SO");
+		}
+		rrig_start(r, 1);
+	}
+	fill(r, 1, "01", "SY");
+	rrig_set(r, "01", "SS");
+	w.stop = true;
+	latch_wait(&w.done);
+	assert_true(w.n > 100);
+	assert_true(rrig_same(r, 0, 1) >= 60);
+	for (uint32_t node = 0; node < 2; node++)
+		for (uint64_t i = 0; i < 64; i++) {
+			if (!w.last[i])
+				continue;
+			assert_int_equal(rrig_read(r, node, 500 + i, 0, &value), 0);
+			assert_int_equal(value, w.last[i]);
+		}
+}
+
+static void test_kills(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 1; seed <= 8; seed++) {
+		struct rrig r;
+
+		rrig_init(&r, 2, seed);
+		r.node[0].params.resync_log_max = r.node[1].params.resync_log_max =
+			seed % 2 ? 65536 : 20;
+		rrig_run(&r, kills, NULL);
+		rrig_fini(&r);
+	}
+}
+
+/* ---- two at once, and who is no member any more gives its space back ---- */
+
+static void two_at_once(struct rrig *r, void *arg)
+{
+	(void)arg;
+	rrig_set(r, "0", "S");
+	write_some(r, 1, 80, 5);
+	rrig_set(r, "012", "SYY");
+	assert_true(rrig_wait_synced(r, 1, 60000));
+	write_some(r, 1, 10, 6);
+	(void)fiber_sleep_us(2000000);
+	rrig_set(r, "012", "SSS");
+	assert_int_equal(rrig_same(r, 0, 1), 80);
+	assert_int_equal(rrig_same(r, 0, 2), 80);
+	rrig_set(r, "02", "SS");
+	(void)fiber_sleep_us(10000000);
+	assert_int_equal(metric_get(&r->node[1].metrics.dropped), 80);
+	assert_int_equal(space_used(&r->node[1].target->store->space), 0);
+	assert_int_equal(rrig_same(r, 0, 2), 80);
+}
+
+static void test_two_at_once(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 3, 5);
+	rrig_run(&r, two_at_once, NULL);
+	rrig_fini(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_absence),
+		cmocka_unit_test(test_kills),
+		cmocka_unit_test(test_two_at_once),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
