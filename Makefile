@@ -60,7 +60,7 @@ endif
 
 # --- probes ---------------------------------------------------------------------------------------
 
-needed  := liburing libxxhash liblz4 libsodium jansson inih libmicrohttpd
+needed  := liburing libxxhash liblz4 zlib libsodium jansson inih libmicrohttpd
 passive := help clean deps format distclean check check-% demo
 goals   := $(or $(MAKECMDGOALS),all)
 ifneq ($(filter-out $(passive),$(goals)),)

@@ -29,7 +29,7 @@ die() { printf 'deps: %s\n' "$*" >&2; exit 1; }
 version_ge() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1)" = "$2" ]; }
 
 packages_build="build-essential pkg-config liburing-dev librocksdb-dev libfuse3-dev libxxhash-dev
-    liblz4-dev libsodium-dev libjansson-dev libinih-dev libmicrohttpd-dev librdmacm-dev
+    liblz4-dev zlib1g-dev libsodium-dev libjansson-dev libinih-dev libmicrohttpd-dev librdmacm-dev
     libibverbs-dev libcmocka-dev meson ninja-build dpkg-dev libnuma-dev"
 packages_check="clang fuse3 python3 python3-numpy attr acl gdb valgrind fio jq mandoc
     universal-ctags iproute2"

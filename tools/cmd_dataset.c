@@ -11,6 +11,7 @@
 struct dataset_args {
 	struct source catalog;
 	const char *catalog_name; /* NULL: the default one */
+	const char *format;       /* NULL: guessed */
 	char **args;
 	int n_args;
 };
@@ -19,6 +20,7 @@ static int parse(struct tool *t, int argc, char **argv, int n_args, struct datas
 {
 	static const struct option longs[] = {
 		{"catalog", required_argument, NULL, 'g'},
+		{"format", required_argument, NULL, 'f'},
 		{NULL, 0, NULL, 0},
 	};
 	int c, code;
@@ -26,6 +28,10 @@ static int parse(struct tool *t, int argc, char **argv, int n_args, struct datas
 	memset(a, 0, sizeof(*a));
 	optind = 0;
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
+		if (c == 'f' && strcmp(argv[0], "create") == 0) {
+			a->format = optarg;
+			continue;
+		}
 		if (c != 'g')
 			return tool_usage(t, "%s: wrong options", argv[0]);
 		code = source_parse(t, optarg, &a->catalog);
@@ -99,6 +105,7 @@ static int create(struct tool *t, int argc, char **argv)
 	o.fs = fs;
 	o.source = source.name;
 	o.catalog = a.catalog_name;
+	o.format = a.format;
 	rc = leat_dataset_create(&o, a.args[0], &info, &r);
 	progress_finish(&p, 0);
 	if (fs)
@@ -220,6 +227,8 @@ const struct command command_dataset = {
 		 "changes. SOURCE: a directory on a mount, or leat:/DIRECTORY of the namespace.\n"
 		 "rm removes the name, not the files.\n"
 		 "  --catalog PATH   where data sets are kept (leat:/.leat/datasets)\n"
+		 "  --format FORMAT  create: tar, tfrecord, mds, ffrecord, npz, npy (a sample per\n"
+		 "                   row), fixed:BYTES[+HEADER], files; else told by the names\n"
 		 "Example: leat dataset create imagenet@v1 /mnt/leat/imagenet\n",
 	.run = run,
 };

@@ -8,7 +8,11 @@
 
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
+#include "common/base/crc32c.h"
+#include "common/base/inflate.h"
+#include "common/rt/env.h"
 #include "common/rt/fiber.h"
+#include "common/rt/loop.h"
 
 #define READS_AT_ONCE 32u
 #define PIECE_MAX     (4u << 20)  /* a multiple of every block size */
@@ -60,6 +64,7 @@ void batch_fini(struct leat_batch *b)
 	free(b->off);
 	free(b->len);
 	free(b->pieces);
+	free(b->jobs);
 	free(b->bad);
 	if (b->base)
 		munmap(b->base, b->mapped);
@@ -141,11 +146,42 @@ static int plan_member(struct leat_batch *b, struct run *r, uint32_t file,
 	return 0;
 }
 
+static int add_job(struct leat_batch *b, const struct index_member *m, uint32_t sample,
+		   uint32_t place)
+{
+	if (m->codec == INDEX_PLAIN && m->check == INDEX_UNCHECKED)
+		return 0;
+	if (b->n_jobs == b->cap_jobs) {
+		uint32_t cap = b->cap_jobs ? b->cap_jobs * 2 : 64;
+		struct member_job *more = realloc(b->jobs, cap * sizeof(*more));
+		if (!more)
+			return -LE_NOMEM;
+		b->jobs = more;
+		b->cap_jobs = cap;
+	}
+	uint64_t src = b->off[(size_t)place * b->cap + sample];
+	b->jobs[b->n_jobs++] = (struct member_job){b, m, src, sample, place};
+	return 0;
+}
+
+/* Behind everything that is read: the room for what is unpacked. */
+static void plan_unpacked(struct leat_batch *b)
+{
+	for (uint32_t i = 0; i < b->n_jobs; i++) {
+		const struct member_job *j = &b->jobs[i];
+		if (j->m->codec == INDEX_PLAIN)
+			continue;
+		uint64_t dst = (b->need + ALIGN - 1) / ALIGN * ALIGN;
+		b->off[(size_t)j->place * b->cap + j->sample] = dst;
+		b->need = dst + j->m->raw;
+	}
+}
+
 int batch_plan(struct leat_batch *b)
 {
 	const struct sample_index *x = b->ds->x;
 	struct run r = {0};
-	b->n_pieces = 0;
+	b->n_pieces = b->n_jobs = 0;
 	b->need = 0;
 	b->rc = 0;
 	b->d.rc = 0;
@@ -161,15 +197,18 @@ int batch_plan(struct leat_batch *b)
 			b->len[(size_t)f * b->cap + i] = 0;
 		}
 		for (uint64_t k = s[0].first; k < s[1].first; k++) {
-			int32_t place = b->set->place[x->members[k].field];
+			const struct index_member *m = &x->members[k];
+			int32_t place = b->set->place[m->field];
 			if (place < 0)
 				continue;
-			TRY(plan_member(b, &r, s->file, &x->members[k],
-					&b->off[(size_t)place * b->cap + i]));
-			b->len[(size_t)place * b->cap + i] = x->members[k].len;
+			TRY(plan_member(b, &r, s->file, m, &b->off[(size_t)place * b->cap + i]));
+			b->len[(size_t)place * b->cap + i] = m->raw;
+			TRY(add_job(b, m, i, (uint32_t)place));
 		}
 	}
-	return end_run(b, &r);
+	TRY(end_run(b, &r));
+	plan_unpacked(b);
+	return 0;
 }
 
 /* ---- memory ---- */
@@ -289,6 +328,77 @@ static void read_pieces(void *arg)
 		read_piece(b, &b->pieces[b->next_piece++]);
 }
 
+/* ---- members: unpacked, checked ---- */
+
+static bool is_bad(const struct leat_batch *b, uint64_t off, uint64_t len)
+{
+	for (uint32_t i = 0; i < b->n_bad; i++) {
+		if (off < b->bad[i].dst + b->bad[i].len && off + len > b->bad[i].dst)
+			return true;
+	}
+	return false;
+}
+
+struct inflating {
+	const struct member_job *j;
+	uint8_t *dst;
+	int rc;
+};
+
+/* On a worker thread. */
+static void inflate_member(void *arg)
+{
+	struct inflating *w = arg;
+	const struct index_member *m = w->j->m;
+	w->rc = inflate_raw(w->j->b->base + w->j->src, m->len, w->dst, m->raw);
+}
+
+static bool check_is_right(const struct index_member *m, const uint8_t *data)
+{
+	if (m->check == INDEX_CRC32C)
+		return crc32c(data, m->raw) == m->crc;
+	return m->check != INDEX_CRC32 || crc32_zip(data, m->raw) == m->crc;
+}
+
+static void fail_member(const struct member_job *j, uint64_t dst, int rc, const char *what)
+{
+	struct leat_batch *b = j->b;
+	const struct index_sample *s = &b->ds->x->samples[b->ids[j->sample]];
+	struct piece_io p = {.b = b, .file = s->file, .off = j->m->off, .dst = dst};
+	fail_piece(b, &p, rc, j->m->off, j->m->raw ? j->m->raw : 1, what);
+}
+
+static void do_job(struct member_job *j)
+{
+	struct leat_batch *b = j->b;
+	uint64_t dst = b->off[(size_t)j->place * b->cap + j->sample];
+	if (is_bad(b, j->src, j->m->len)) {
+		/* Its sample goes, whose bytes these are not. */
+		if (dst != j->src)
+			add_bad(b, dst, j->m->raw);
+		return;
+	}
+	if (j->m->codec == INDEX_DEFLATED) {
+		struct inflating w = {j, b->base + dst, 0};
+		int rc = env_offload(loop_env(loop_self()), inflate_member, &w);
+		rc = rc < 0 ? rc : w.rc;
+		if (rc < 0) {
+			fail_member(j, dst, rc, "cannot unpack it");
+			return;
+		}
+	}
+	if (!check_is_right(j->m, b->base + dst))
+		fail_member(j, dst, -LE_CORRUPT, "the checksum in the file is another");
+}
+
+static void do_jobs(void *arg)
+{
+	struct leat_batch *b = *(struct leat_batch **)arg;
+	b->phase = PHASE_VERIFY;
+	while (b->next_job < b->n_jobs && (b->d.rc == 0 || b->skip_bad))
+		do_job(&b->jobs[b->next_job++]);
+}
+
 static bool touches(const struct leat_batch *b, uint32_t sample, const struct bad_range *r)
 {
 	for (uint32_t f = 0; f < b->set->n; f++) {
@@ -339,6 +449,12 @@ void batch_fill(struct leat_batch *b, struct reader *r)
 		bs[i] = b;
 	if (width)
 		fiber_parallel("read_pieces", read_pieces, bs, sizeof(bs[0]), width, width);
+	b->next_job = 0;
+	width = b->n_jobs < READS_AT_ONCE ? b->n_jobs : READS_AT_ONCE;
+	for (uint32_t i = 0; i < width; i++)
+		bs[i] = b;
+	if (width)
+		fiber_parallel("unpack", do_jobs, bs, sizeof(bs[0]), width, width);
 	b->reader = NULL;
 	if (b->d.rc && b->skip_bad) {
 		leave_out_bad(b);

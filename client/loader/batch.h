@@ -36,6 +36,14 @@ struct piece_io {
 	uint64_t off, dst;
 };
 
+/* A member that is unpacked, or checked against what its format says. */
+struct member_job {
+	struct leat_batch *b;
+	const struct index_member *m;
+	uint64_t src;           /* in the slot, as read */
+	uint32_t sample, place; /* in the batch; in the field set */
+};
+
 /* Bytes of the slot that are not what they should be. */
 struct bad_range {
 	uint64_t dst, len;
@@ -76,6 +84,8 @@ struct leat_batch {
 	uint64_t *off, *len; /* set->n times cap: field by field */
 	struct piece_io *pieces;
 	uint32_t n_pieces, cap_pieces, next_piece;
+	struct member_job *jobs;
+	uint32_t n_jobs, cap_jobs, next_job;
 	uint64_t need;         /* bytes of the slot */
 	struct bad_range *bad; /* of those that could not be read, with skip_bad */
 	uint32_t n_bad, cap_bad;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/loader/formats/tar.h"
+#include "client/loader/formats/format.h"
 #include "common/rt/fiber.h"
 
 #define ARCHIVES_AT_ONCE 16u
@@ -16,6 +16,8 @@ struct archive {
 };
 
 struct building {
+	const struct format *format;
+	struct format_options options;
 	struct vol *v;
 	const char *dir;
 	struct detail *d;
@@ -23,12 +25,6 @@ struct building {
 	uint32_t n, next;
 	int rc;
 };
-
-static bool is_tar(const char *path)
-{
-	size_t len = strlen(path);
-	return len > 4 && strcmp(path + len - 4, ".tar") == 0;
-}
 
 static int64_t read_archive(void *arg, void *buf, size_t len, uint64_t off)
 {
@@ -39,7 +35,7 @@ static int index_archive(struct building *b, struct archive *a)
 {
 	char path[4096];
 	struct vol_file *f;
-	struct tar_fault fault = {0, ""};
+	struct format_fault fault = {0, ""};
 	struct index_builder *one;
 	if (snprintf(path, sizeof(path), "%s/%s", b->dir, a->entry->path) >= (int)sizeof(path))
 		return -LE_NAMETOOLONG;
@@ -47,11 +43,11 @@ static int index_archive(struct building *b, struct archive *a)
 	if (rc < 0)
 		return detail_set(b->d, rc, path, UINT64_MAX, "cannot open it: %s",
 				  status_text(rc));
-	rc = index_builder_create(INDEX_TAR, &one);
+	rc = index_builder_create(b->format->id, &one);
 	if (rc == 0) {
-		struct tar_input in = {read_archive, f, a->entry->size};
+		struct format_input in = {read_archive, f, a->entry->size, a->entry->path};
 		index_add_file(one, a->entry->path, a->entry->size);
-		rc = tar_index(one, &in, &fault);
+		rc = b->format->index(one, &in, &b->options, &fault);
 		if (rc == 0)
 			rc = index_builder_finish(one, &a->index);
 		index_builder_destroy(one);
@@ -82,13 +78,22 @@ static void append(struct index_builder *all, const struct sample_index *x)
 		index_add_sample(all, key, strlen(key), x->samples[s].label);
 		for (uint64_t m = x->samples[s].first; m < x->samples[s + 1].first; m++) {
 			const char *field = index_string(x, x->fields[x->members[m].field]);
-			index_add_member(all, field, strlen(field), x->members[m].off,
-					 x->members[m].len);
+			const struct index_member *from = &x->members[m];
+			index_add_member(all, field, strlen(field), from->off, from->len);
+			index_member_check(all, from->check, from->crc);
+			if (from->codec == INDEX_DEFLATED)
+				index_member_deflated(all, from->raw);
 		}
+	}
+	for (uint32_t f = 0; f < x->n_fields; f++) {
+		const char *field = index_string(x, x->fields[f]);
+		const char *type = index_string(x, x->types[f]);
+		if (type[0])
+			index_field_type(all, field, strlen(field), type);
 	}
 }
 
-static int build_tar(struct building *b, struct index_builder *all)
+static int build_archives(struct building *b, struct index_builder *all)
 {
 	struct building *bs[ARCHIVES_AT_ONCE];
 	for (uint32_t i = 0; i < ARCHIVES_AT_ONCE; i++)
@@ -103,21 +108,51 @@ static int build_tar(struct building *b, struct index_builder *all)
 	return b->rc;
 }
 
-int index_build(struct vol *v, const char *dir, const struct files_entry *entries, uint32_t n,
+/* The first of the table of which there is a file; plain files at last. */
+static const struct format *guess(const struct files_entry *entries, uint32_t n)
+{
+	for (const struct format *f = format_table; f->id != INDEX_FILES; f++) {
+		for (uint32_t i = 0; i < n; i++) {
+			if (format_matches(f, entries[i].path))
+				return f;
+		}
+	}
+	return format_of(INDEX_FILES);
+}
+
+static int choose(struct building *b, const char *format, const struct files_entry *entries,
+		  uint32_t n)
+{
+	b->format = format ? format_find(format, &b->options) : guess(entries, n);
+	if (!b->format)
+		return detail_set(b->d, -LE_INVAL, b->dir, UINT64_MAX,
+				  "no format '%s': tar, tfrecord, mds, ffrecord, npz, npy, "
+				  "fixed:BYTES, fixed:BYTES+HEADER or files",
+				  format);
+	for (uint32_t i = 0; b->format->index && i < n; i++) {
+		if (format_matches(b->format, entries[i].path))
+			b->archives[b->n++] = (struct archive){.b = b, .entry = &entries[i]};
+	}
+	if (b->format->index && b->n == 0)
+		return detail_set(b->d, -LE_NOENT, b->dir, UINT64_MAX, "no files of format %s",
+				  b->format->name);
+	return 0;
+}
+
+int index_build(struct vol *v, const char *dir, const struct index_source *from,
 		struct sample_index **ret_index, struct detail *d)
 {
 	struct building b = {.v = v, .dir = dir, .d = d};
 	struct index_builder *all = NULL;
-	b.archives = calloc((size_t)n + 1, sizeof(*b.archives));
+	b.archives = calloc((size_t)from->n + 1, sizeof(*b.archives));
 	if (!b.archives)
 		return -LE_NOMEM;
-	for (uint32_t i = 0; i < n; i++) {
-		if (is_tar(entries[i].path))
-			b.archives[b.n++] = (struct archive){.b = &b, .entry = &entries[i]};
-	}
-	int rc = index_builder_create(b.n ? INDEX_TAR : INDEX_FILES, &all);
+	int rc = choose(&b, from->format, from->entries, from->n);
 	if (rc == 0)
-		rc = b.n ? build_tar(&b, all) : files_index(all, entries, n);
+		rc = index_builder_create(b.format->id, &all);
+	if (rc == 0)
+		rc = b.format->index ? build_archives(&b, all)
+				     : files_index(all, from->entries, from->n);
 	if (rc == 0)
 		rc = index_builder_finish(all, ret_index);
 	index_builder_destroy(all);

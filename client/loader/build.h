@@ -1,5 +1,5 @@
 /* Makes the sample index of a set of files, reading only what the format needs: nothing of plain
- * files, the headers of tar archives. */
+ * files, headers and directories of the others (formats/format.h). */
 #ifndef LEAT_LOADER_BUILD_H
 #define LEAT_LOADER_BUILD_H
 
@@ -8,10 +8,17 @@
 #include "client/stage/detail.h"
 #include "client/stage/vol.h"
 
-/* Entries sorted by the bytes of their path, relative to dir. If any is called *.tar, the data set
- * consists of these (and other files are left out), else of plain files. Several archives are read
- * at once. Yields. On failure d names the archive and the offset. */
-int index_build(struct vol *v, const char *dir, const struct files_entry *entries, uint32_t n,
+struct index_source {
+	/* Sorted by the bytes of their path, relative to the folder. */
+	const struct files_entry *entries;
+	uint32_t n;
+	/* "tar", "tfrecord", …; NULL: the first of format_table of which there is a file. The files
+	 * of that format are the data set, others are left out. */
+	const char *format;
+};
+
+/* Several files are read at once. Yields. On failure d names the file and the offset. */
+int index_build(struct vol *v, const char *dir, const struct index_source *from,
 		struct sample_index **ret_index, struct detail *d) CHECK_RESULT;
 
 #endif

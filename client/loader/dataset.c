@@ -1,4 +1,5 @@
 #include "client/loader/dataset.h"
+#include "client/loader/formats/format.h"
 
 #include <fcntl.h>
 #include <stdarg.h>
@@ -221,7 +222,7 @@ int leat_dataset_stat(const struct leat_dataset *ds, struct leat_dataset_stat *r
 				       .n_fields = ds->x->n_fields,
 				       .n_classes = ds->x->n_classes};
 	memcpy(st.id, ds->id, sizeof(st.id));
-	snprintf(st.format, sizeof(st.format), "%s", ds->x->format == INDEX_TAR ? "tar" : "files");
+	snprintf(st.format, sizeof(st.format), "%s", format_of(ds->x->format)->name);
 	snprintf(st.source, sizeof(st.source), "%s", ds->source);
 	memcpy(st.path, ds->root, sizeof(st.path));
 	memcpy(ret_stat, &st, size < sizeof(st) ? size : sizeof(st));
@@ -231,6 +232,11 @@ int leat_dataset_stat(const struct leat_dataset *ds, struct leat_dataset_stat *r
 const char *leat_dataset_field(const struct leat_dataset *ds, uint32_t i)
 {
 	return i < ds->x->n_fields ? index_string(ds->x, ds->x->fields[i]) : NULL;
+}
+
+const char *leat_dataset_field_type(const struct leat_dataset *ds, uint32_t i)
+{
+	return i < ds->x->n_fields ? index_string(ds->x, ds->x->types[i]) : NULL;
 }
 
 const char *leat_dataset_class(const struct leat_dataset *ds, uint32_t i)

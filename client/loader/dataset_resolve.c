@@ -30,7 +30,8 @@ static int load_index(struct leat_dataset *ds, struct vol *beside, const char *d
 	if (rc != -LE_NOENT && rc != -LE_CORRUPT)
 		return rc;
 	TRY(entries_of_manifest(m, &e));
-	rc = index_build(ds->vol, ds->root, e, m->n_files, &ds->x, d);
+	struct index_source from = {e, m->n_files, NULL};
+	rc = index_build(ds->vol, ds->root, &from, &ds->x, d);
 	free(e);
 	return rc;
 }
@@ -167,7 +168,8 @@ static const char *split_pattern(const char *what, char ret_dir[4096])
 	return slash + 1;
 }
 
-static int open_dir(struct leat_dataset *ds, const char *what, struct detail *d)
+static int open_dir(struct leat_dataset *ds, const char *what, const char *format,
+		    struct detail *d)
 {
 	const char *pattern = split_pattern(what, ds->root);
 	struct scan scan;
@@ -184,8 +186,9 @@ static int open_dir(struct leat_dataset *ds, const char *what, struct detail *d)
 	}
 	if (rc == 0 && n == 0)
 		rc = detail_set(d, -LE_NOENT, what, UINT64_MAX, "no files");
+	struct index_source from = {e, n, format};
 	if (rc == 0)
-		rc = index_build(ds->vol, ds->root, e, n, &ds->x, d);
+		rc = index_build(ds->vol, ds->root, &from, &ds->x, d);
 	free(e);
 	scan_fini(&scan);
 	return rc;
@@ -204,5 +207,5 @@ int dataset_resolve(struct leat_dataset *ds, const char *what, const struct leat
 		return open_alias(ds, what, o, d);
 	if (!o->fs && is_copy(ds, what, dir))
 		return open_copy_at(ds, dir, !o->no_verify, d);
-	return open_dir(ds, what, d);
+	return open_dir(ds, what, o->format, d);
 }

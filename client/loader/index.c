@@ -10,7 +10,11 @@
 
 _Static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "the index lies in memory as it lies in the file");
 
-#define MAGIC 0x315844495441454cULL /* "LEATIDX1" */
+#define MAGIC   0x315844495441454cULL /* "LEATIDX1" */
+#define VERSION 2u
+/* Types of fields while the index is built. */
+#define TYPE_NONE  UINT64_MAX
+#define TYPE_MIXED (UINT64_MAX - 1)
 
 struct header {
 	uint64_t magic;
@@ -36,6 +40,7 @@ void index_destroy(struct sample_index *x)
 	free(x->samples);
 	free(x->members);
 	free(x->fields);
+	free(x->types);
 	free(x->classes);
 	free(x->strings);
 	free(x);
@@ -85,7 +90,7 @@ uint64_t index_bytes(const struct sample_index *x)
 {
 	uint64_t sum = 0;
 	for (uint64_t m = 0; m < x->n_members; m++)
-		sum += x->members[m].len;
+		sum += x->members[m].raw;
 	return sum;
 }
 
@@ -131,8 +136,9 @@ int index_builder_create(enum index_format format, struct index_builder **ret_bu
 		return -LE_NOMEM;
 	b->x.format = format;
 	b->x.fields = calloc(INDEX_FIELDS_MAX, sizeof(uint64_t));
-	if (!b->x.fields) {
-		free(b);
+	b->x.types = calloc(INDEX_FIELDS_MAX, sizeof(uint64_t));
+	if (!b->x.fields || !b->x.types) {
+		index_builder_destroy(b);
 		return -LE_NOMEM;
 	}
 	*ret_builder = b;
@@ -147,6 +153,7 @@ void index_builder_destroy(struct index_builder *b)
 	free(b->x.samples);
 	free(b->x.members);
 	free(b->x.fields);
+	free(b->x.types);
 	free(b->x.classes);
 	free(b->x.strings);
 	free(b);
@@ -225,29 +232,69 @@ bool index_has_member(const struct index_builder *b, const char *field, size_t f
 	return false;
 }
 
+/* The field's number, of a new one where there is none; negative: error. */
+static int need_field(struct index_builder *b, const char *name, size_t len)
+{
+	struct sample_index *x = &b->x;
+	int f = field_number(x, name, len);
+	if (f >= 0 || b->error)
+		return f;
+	if (x->n_fields == INDEX_FIELDS_MAX) {
+		b->error = -LE_2BIG;
+		return -1;
+	}
+	f = (int)x->n_fields++;
+	x->fields[f] = add_string(b, name, len);
+	x->types[f] = TYPE_NONE;
+	return f;
+}
+
+void index_field_type(struct index_builder *b, const char *field, size_t field_len,
+		      const char *type)
+{
+	struct sample_index *x = &b->x;
+	int f = need_field(b, field, field_len);
+	if (f < 0)
+		return;
+	if (x->types[f] == TYPE_NONE)
+		x->types[f] = add_string(b, type, strlen(type));
+	else if (x->types[f] != TYPE_MIXED && strcmp(index_string(x, x->types[f]), type) != 0)
+		x->types[f] = TYPE_MIXED;
+}
+
+void index_member_check(struct index_builder *b, enum index_check check, uint32_t crc)
+{
+	if (b->error || b->x.n_members == 0)
+		return;
+	b->x.members[b->x.n_members - 1].check = (uint8_t)check;
+	b->x.members[b->x.n_members - 1].crc = crc;
+}
+
+void index_member_deflated(struct index_builder *b, uint64_t raw)
+{
+	if (b->error || b->x.n_members == 0)
+		return;
+	b->x.members[b->x.n_members - 1].codec = INDEX_DEFLATED;
+	b->x.members[b->x.n_members - 1].raw = raw;
+}
+
 void index_add_member(struct index_builder *b, const char *field, size_t field_len, uint64_t off,
 		      uint64_t len)
 {
 	struct sample_index *x = &b->x;
 	if (!grow(b, &x->members, &b->cap_members, x->n_members + 1, sizeof(*x->members)))
 		return;
-	int f = field_number(x, field, field_len);
 	uint64_t size = x->n_files ? x->files[x->n_files - 1].size : 0;
 	if (x->n_samples == 0 || off > size || len > size - off ||
 	    x->n_members - x->samples[x->n_samples - 1].first >= INDEX_MEMBERS_MAX) {
 		b->error = -LE_INVAL;
 		return;
 	}
-	if (f < 0 && x->n_fields == INDEX_FIELDS_MAX) {
-		b->error = -LE_2BIG;
+	int f = need_field(b, field, field_len);
+	if (f < 0)
 		return;
-	}
-	if (f < 0) {
-		f = (int)x->n_fields++;
-		x->fields[f] = add_string(b, field, field_len);
-	}
 	x->members[x->n_members++] =
-		(struct index_member){.off = off, .len = len, .field = (uint32_t)f};
+		(struct index_member){.off = off, .len = len, .raw = len, .field = (uint16_t)f};
 }
 
 void index_add_class(struct index_builder *b, const char *name, size_t len)
@@ -269,6 +316,10 @@ int index_builder_finish(struct index_builder *b, struct sample_index **ret_inde
 	uint64_t empty = add_string(b, "", 0);
 	if (b->error)
 		return b->error;
+	for (uint32_t i = 0; i < x->n_fields; i++) {
+		if (x->types[i] >= TYPE_MIXED)
+			x->types[i] = empty;
+	}
 	x->files[x->n_files] = (struct index_file){.path = empty, .first = x->n_samples};
 	x->samples[x->n_samples] = (struct index_sample){.first = x->n_members, .key = empty};
 	struct sample_index *done = malloc(sizeof(*done));
@@ -288,15 +339,16 @@ struct part {
 	size_t size;
 };
 
-#define N_PARTS 6
+#define N_PARTS 7
 static void parts_of(struct sample_index *x, struct part p[N_PARTS])
 {
 	p[0] = (struct part){(void **)&x->files, (uint64_t)x->n_files + 1, sizeof(*x->files)};
 	p[1] = (struct part){(void **)&x->samples, x->n_samples + 1, sizeof(*x->samples)};
 	p[2] = (struct part){(void **)&x->members, x->n_members, sizeof(*x->members)};
 	p[3] = (struct part){(void **)&x->fields, x->n_fields, sizeof(uint64_t)};
-	p[4] = (struct part){(void **)&x->classes, x->n_classes, sizeof(uint64_t)};
-	p[5] = (struct part){(void **)&x->strings, x->strings_len, 1};
+	p[4] = (struct part){(void **)&x->types, x->n_fields, sizeof(uint64_t)};
+	p[5] = (struct part){(void **)&x->classes, x->n_classes, sizeof(uint64_t)};
+	p[6] = (struct part){(void **)&x->strings, x->strings_len, 1};
 }
 
 static uint64_t file_sum(const struct header *h, const void *body, size_t len)
@@ -324,7 +376,7 @@ int index_encode(const struct sample_index *x, void **ret_data, size_t *ret_len)
 		at += n;
 	}
 	struct header h = {.magic = MAGIC,
-			   .version = 1,
+			   .version = VERSION,
 			   .format = x->format,
 			   .n_files = x->n_files,
 			   .n_fields = x->n_fields,
@@ -344,7 +396,7 @@ static bool strings_are_sound(const struct sample_index *x)
 	if (x->strings_len == 0 || x->strings[x->strings_len - 1] != 0)
 		return false;
 	for (uint32_t f = 0; f < x->n_fields; f++) {
-		if (x->fields[f] >= x->strings_len)
+		if (x->fields[f] >= x->strings_len || x->types[f] >= x->strings_len)
 			return false;
 	}
 	for (uint32_t c = 0; c < x->n_classes; c++) {
@@ -368,6 +420,13 @@ static bool files_are_sound(const struct sample_index *x)
 	return true;
 }
 
+static bool member_is_sound(const struct index_member *m, uint32_t n_fields, uint64_t size)
+{
+	return m->field < n_fields && m->off <= size && m->len <= size - m->off &&
+	       m->codec <= INDEX_DEFLATED && m->check <= INDEX_CRC32 && m->raw <= INT64_MAX &&
+	       (m->codec != INDEX_PLAIN || m->raw == m->len);
+}
+
 static bool samples_are_sound(const struct sample_index *x)
 {
 	if (x->samples[0].first != 0 || x->samples[x->n_samples].first != x->n_members)
@@ -382,9 +441,7 @@ static bool samples_are_sound(const struct sample_index *x)
 				return false;
 			for (uint64_t m = sample[0].first; m < sample[1].first; m++) {
 				const struct index_member *member = &x->members[m];
-				if (member->field >= x->n_fields ||
-				    member->off > x->files[i].size ||
-				    member->len > x->files[i].size - member->off)
+				if (!member_is_sound(member, x->n_fields, x->files[i].size))
 					return false;
 			}
 		}
@@ -394,7 +451,8 @@ static bool samples_are_sound(const struct sample_index *x)
 
 static bool header_is_sound(const struct header *h, size_t len)
 {
-	if (h->magic != MAGIC || h->version != 1 || h->format > INDEX_TAR || h->zero != 0)
+	if (h->magic != MAGIC || h->version != VERSION || h->format >= INDEX_FORMATS ||
+	    h->zero != 0)
 		return false;
 	if (h->n_files > INDEX_FILES_MAX || h->n_fields > INDEX_FIELDS_MAX || h->n_samples > len ||
 	    h->n_members > len || h->strings_len > len || h->n_classes > len)
@@ -402,7 +460,8 @@ static bool header_is_sound(const struct header *h, size_t len)
 	uint64_t want = sizeof(*h) + ((uint64_t)h->n_files + 1) * sizeof(struct index_file) +
 			(h->n_samples + 1) * sizeof(struct index_sample) +
 			h->n_members * sizeof(struct index_member) +
-			((uint64_t)h->n_fields + h->n_classes) * sizeof(uint64_t) + h->strings_len;
+			(2 * (uint64_t)h->n_fields + h->n_classes) * sizeof(uint64_t) +
+			h->strings_len;
 	return want == len;
 }
 

@@ -24,7 +24,25 @@
 
 enum index_format {
 	INDEX_FILES,
-	INDEX_TAR
+	INDEX_TAR,
+	INDEX_TFRECORD,
+	INDEX_MDS,
+	INDEX_FFRECORD,
+	INDEX_NPZ,
+	INDEX_NPY,
+	INDEX_FIXED,
+	INDEX_FORMATS
+};
+
+/* How a member's bytes are packed in the file, and what its format says of them unpacked. */
+enum index_codec {
+	INDEX_PLAIN,
+	INDEX_DEFLATED /* RFC 1951 */
+};
+enum index_check {
+	INDEX_UNCHECKED,
+	INDEX_CRC32C,
+	INDEX_CRC32
 };
 
 /* These lie in the file as they lie in memory: little-endian, no padding. */
@@ -41,8 +59,10 @@ struct index_sample {
 };
 struct index_member {
 	uint64_t off, len; /* in the file */
-	uint32_t field;
-	uint32_t zero;
+	uint64_t raw;      /* bytes when unpacked */
+	uint32_t crc;
+	uint16_t field;
+	uint8_t codec, check;
 };
 
 struct sample_index {
@@ -53,6 +73,7 @@ struct sample_index {
 	struct index_sample *samples; /* n_samples + 1: the same */
 	struct index_member *members;
 	uint64_t *fields; /* names, offsets in strings */
+	uint64_t *types;  /* of fields: "<f4[3,224]", "npy", what the format calls it; "": bytes */
 	uint64_t *classes;
 	char *strings; /* NUL-terminated each, and at the end */
 };
@@ -68,7 +89,7 @@ int index_field(const struct sample_index *x, const char *name);
 uint64_t *index_shard_firsts(const struct sample_index *x);
 /* The order word of ORDER.md. */
 uint64_t index_order_word(const struct sample_index *x);
-/* Bytes of all members. */
+/* Bytes of all members, unpacked. */
 uint64_t index_bytes(const struct sample_index *x);
 
 /* ---- building: calls in this order; the first error stays and index_builder_finish returns it
@@ -83,6 +104,12 @@ void index_add_sample(struct index_builder *b, const char *key, size_t key_len, 
 /* Belongs to the sample added last. */
 void index_add_member(struct index_builder *b, const char *field, size_t field_len, uint64_t off,
 		      uint64_t len);
+/* Of the member added last. */
+void index_member_check(struct index_builder *b, enum index_check check, uint32_t crc);
+void index_member_deflated(struct index_builder *b, uint64_t raw);
+/* What the field's bytes are. Two different types make none. */
+void index_field_type(struct index_builder *b, const char *field, size_t field_len,
+		      const char *type);
 /* Takes back the sample added last, with its members. */
 void index_drop_sample(struct index_builder *b);
 void index_add_class(struct index_builder *b, const char *name, size_t len);

@@ -6,6 +6,7 @@
 #include "client/include/leat/leat_stage.h"
 #include "client/loader/build.h"
 #include "client/stage/catalog.h"
+#include "client/loader/formats/format.h"
 #include "client/stage/stage.h"
 
 struct info_call {
@@ -31,8 +32,7 @@ static void fill_info(struct leat_dataset_info *i, const struct manifest *m,
 	i->bytes = m->bytes;
 	if (x) {
 		i->samples = x->n_samples;
-		snprintf(i->format, sizeof(i->format), "%s",
-			 x->format == INDEX_TAR ? "tar" : "files");
+		snprintf(i->format, sizeof(i->format), "%s", format_of(x->format)->name);
 	}
 }
 
@@ -135,8 +135,8 @@ static int build_samples(struct stage_job *job, struct sample_index **ret_index)
 		return -LE_NOMEM;
 	for (uint32_t i = 0; i < job->m->n_files; i++)
 		entries[i] = (struct files_entry){job->m->files[i].path, job->m->files[i].size};
-	int rc = index_build(io_source(&job->io), job->o.source, entries, job->m->n_files,
-			     ret_index, &job->d);
+	struct index_source from = {entries, job->m->n_files, job->o.format};
+	int rc = index_build(io_source(&job->io), job->o.source, &from, ret_index, &job->d);
 	free(entries);
 	return rc;
 }

@@ -294,7 +294,8 @@ static void make_samples(struct stage_job *job)
 	for (uint32_t i = 0; i < job->m->n_files; i++)
 		entries[i] = (struct files_entry){job->m->files[i].path, job->m->files[i].size};
 	snprintf(dir, sizeof(dir), "%.4000s/data", job->store.dir);
-	if (index_build(job->io.local, dir, entries, job->m->n_files, &x, &ignored) == 0) {
+	struct index_source from = {entries, job->m->n_files, job->o.format};
+	if (index_build(job->io.local, dir, &from, &x, &ignored) == 0) {
 		int rc = samples_store(job->io.local, job->store.dir, x);
 		(void)rc;
 		index_destroy(x);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/crc32c.h"
 #include "common/kv/kv_engine.h"
 
 #define BLOCK_SIZE 32768
@@ -34,17 +35,6 @@ struct wal_state {
 	bool whole_behind; /* a write begins whole behind the damage */
 };
 
-static uint32_t crc32c(const uint8_t *p, size_t len)
-{
-	uint32_t crc = ~0u;
-	while (len-- > 0) {
-		crc ^= *p++;
-		for (int i = 0; i < 8; i++)
-			crc = crc >> 1 ^ (0x82f63b78u & -(crc & 1));
-	}
-	return ~crc;
-}
-
 static bool record_ok(const uint8_t *p, size_t left, size_t *ret_len)
 {
 	if (left < HEAD_SIZE)
@@ -54,9 +44,8 @@ static bool record_ok(const uint8_t *p, size_t left, size_t *ret_len)
 		return false;
 	uint32_t stored =
 		(uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-	uint32_t crc = crc32c(p + 6, len + 1);
 	*ret_len = HEAD_SIZE + len;
-	return stored == (crc >> 15 | crc << 17) + 0xa282ead8u;
+	return stored == crc32c_mask(crc32c(p + 6, len + 1));
 }
 
 static bool all_zeros(const uint8_t *p, size_t len)

@@ -56,14 +56,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct index_builder *b;
 	struct sample_index *x = NULL;
-	struct tar_fault fault;
+	struct format_fault fault;
 	uint8_t *copy = malloc(size ? size : 1);
 	if (!copy || index_builder_create(INDEX_TAR, &b) < 0)
 		abort();
 	memcpy(copy, data, size);
 	mend_sums(copy, size);
 	struct bytes_in in = {copy, size};
-	struct tar_input input = {read_bytes, &in, size};
+	struct format_input input = {read_bytes, &in, size, NULL};
 	index_add_file(b, "a.tar", size);
 	if (tar_index(b, &input, &fault) == 0 && index_builder_finish(b, &x) == 0)
 		check(x);

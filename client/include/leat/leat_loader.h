@@ -63,13 +63,19 @@ struct leat_dataset_options {
 	/* Non-zero: do not verify staged copies. Otherwise every block is verified when it is first
 	 * touched. */
 	int no_verify;
+	/* Of a directory or pattern: "tar", "tfrecord", "mds", "ffrecord", "npz", "npy" (each row a
+	 * sample), "fixed:BYTES", "fixed:BYTES+HEADER" or "files"; NULL: told by the names of
+	 * files. */
+	const char *format;
 };
 /*
  * what: "name@version"; a directory (absolute); the path of a staged copy (DIR/.leat/ID or its
  * data/); a pattern for files of one directory ("/data/train-*.tar", the wildcards in the last
- * component only). If any file is called *.tar, the archives are the data set (WebDataset: one
- * field per extension), else each file is a sample with the field "data", and the first folder of
- * its path is its class. A READY copy in stage_dir is preferred and kept from being evicted.
+ * component only). Files called *.tar are WebDataset archives (one field per extension), *.tfrecord
+ * TFRecords, *.mds shards of MosaicML Streaming, *.ffr FFRecords (field "record"), *.npz NumPy
+ * archives (one field per array); else each file is a sample with the field "data", and the first
+ * folder of its path is its class. A READY copy in stage_dir is preferred and kept from being
+ * evicted.
  */
 int leat_dataset_open(const char *what, const struct leat_dataset_options *opts,
 		      struct leat_dataset **ret_dataset);
@@ -82,13 +88,16 @@ struct leat_dataset_stat {
 	uint64_t order_word;            /* of ORDER.md */
 	uint32_t n_fields, n_classes;
 	char id[65];     /* of the manifest, "" without one */
-	char format[16]; /* "tar" or "files" */
+	char format[16]; /* "tar", "tfrecord", "mds", "ffrecord", "npz", "npy", "fixed", "files" */
 	char source[16]; /* "copy", "local", "server" */
 	char path[4096]; /* where the files are read */
 };
 int leat_dataset_stat(const struct leat_dataset *ds, struct leat_dataset_stat *ret_stat);
 /* Valid as long as the data set; NULL beyond the end. */
 const char *leat_dataset_field(const struct leat_dataset *ds, uint32_t i);
+/* What its bytes are: "" nothing known, "npy" a NumPy array with its header (leat_array_parse),
+ * "<f4", "<f4[3,224,224]" elements of this type and shape, else what the format calls it. */
+const char *leat_dataset_field_type(const struct leat_dataset *ds, uint32_t i);
 const char *leat_dataset_class(const struct leat_dataset *ds, uint32_t i);
 const char *leat_dataset_key(const struct leat_dataset *ds, uint64_t sample);
 /* Any samples, in the order asked for (repeats allowed), all their fields, as one batch. */
@@ -178,6 +187,19 @@ struct leat_view {
 /* One field, one entry per sample. Valid as long as a reference to the batch. -ENOENT's status: no
  * such field. */
 int leat_batch_field(const struct leat_batch *b, const char *field, struct leat_view *ret_view);
+/* A NumPy array in memory, as a field of type "npy" holds it. */
+#define LEAT_DIMS_MAX 32
+struct leat_array {
+	size_t size;
+	const void *data;
+	uint64_t len;   /* bytes of data */
+	char type[16];  /* as NumPy writes it: "<f4" */
+	int fortran;    /* the first index moves fastest */
+	uint32_t n_dims;
+	uint64_t shape[LEAT_DIMS_MAX];
+};
+/* The status of EINVAL: not an array of plain numbers, or truncated. */
+int leat_array_parse(const void *bytes, uint64_t len, struct leat_array *ret_array);
 /* The slot: address, length, and the memfd that it is a shared mapping of (borrowed). */
 void leat_batch_memory(const struct leat_batch *b, const void **ret_base, uint64_t *ret_len,
 		       int *ret_fd);

@@ -81,6 +81,9 @@ struct leat_stage_options {
 	/* Non-zero ends the call with LEAT_STAGE_CANCELLED; may be set from a signal handler. The
 	 * copy can be resumed. */
 	const volatile int *cancel;
+	/* leat_dataset_create: what the samples are, as in struct leat_dataset_options; NULL: told
+	 * by the files' names. */
+	const char *format;
 };
 
 struct leat_stage_result {
@@ -153,7 +156,7 @@ struct leat_dataset_info {
 	char source[4096];
 	uint64_t files, bytes;
 	uint64_t samples; /* 0 without a sample index */
-	char format[16];  /* "tar", "files", or "" */
+	char format[16];  /* as in struct leat_dataset_stat, or "" */
 };
 
 /* Makes a manifest and a sample index of opts->source, a directory, and names it; checksums are

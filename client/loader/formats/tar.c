@@ -19,8 +19,8 @@ struct header {
 _Static_assert(sizeof(struct header) == TAR_BLOCK, "a tar header is one block");
 
 struct scan {
-	const struct tar_input *in;
-	struct tar_fault *fault;
+	const struct format_input *in;
+	struct format_fault *fault;
 	uint8_t *window; /* WINDOW_LARGE bytes, bytes [at, at + have) of the archive */
 	uint64_t at, have;
 	char *pax; /* TAR_PAX_MAX */
@@ -277,12 +277,12 @@ static int walk(struct scan *s, int (*each)(void *arg, const struct tar_member *
 	}
 }
 
-int tar_scan(const struct tar_input *in, int (*each)(void *arg, const struct tar_member *m),
-	     void *arg, struct tar_fault *ret_fault)
+int tar_scan(const struct format_input *in, int (*each)(void *arg, const struct tar_member *m),
+	     void *arg, struct format_fault *ret_fault)
 {
 	struct scan *s = calloc(1, sizeof(*s));
 	int rc = -LE_NOMEM;
-	*ret_fault = (struct tar_fault){0, ""};
+	*ret_fault = (struct format_fault){0, ""};
 	if (!s)
 		return -LE_NOMEM;
 	s->in = in;
@@ -301,7 +301,7 @@ int tar_scan(const struct tar_input *in, int (*each)(void *arg, const struct tar
 
 struct grouping {
 	struct index_builder *b;
-	struct tar_fault *fault;
+	struct format_fault *fault;
 	char key[TAR_NAME_MAX + 1];
 	size_t key_len;
 	bool open; /* a sample with this key is being filled */
@@ -331,7 +331,7 @@ static int group_member(void *arg, const struct tar_member *m)
 		return 0;
 	size_t field_len = m->name_len - key_len - 1;
 	if (field_len > FIELD_LEN_MAX) {
-		*g->fault = (struct tar_fault){m->off, "extension too long"};
+		*g->fault = (struct format_fault){m->off, "extension too long"};
 		return -LE_CORRUPT;
 	}
 	for (size_t i = 0; i < field_len; i++)
@@ -342,23 +342,24 @@ static int group_member(void *arg, const struct tar_member *m)
 		g->open = true;
 		index_add_sample(g->b, g->key, key_len, -1);
 	} else if (index_has_member(g->b, field, field_len)) {
-		*g->fault = (struct tar_fault){m->off, "the same field twice in one sample"};
+		*g->fault = (struct format_fault){m->off, "the same field twice in one sample"};
 		return -LE_CORRUPT;
 	}
 	index_add_member(g->b, field, field_len, m->off, m->len);
 	int rc = index_builder_error(g->b);
 	if (rc < 0)
-		*g->fault = (struct tar_fault){m->off, "too many fields"};
+		*g->fault = (struct format_fault){m->off, "too many fields"};
 	return rc;
 }
 
-int tar_index(struct index_builder *b, const struct tar_input *in, struct tar_fault *ret_fault)
+int tar_index(struct index_builder *b, const struct format_input *in,
+	      struct format_fault *ret_fault)
 {
 	struct grouping *g = calloc(1, sizeof(*g));
 	if (!g)
 		return -LE_NOMEM;
-	struct tar_fault scan_fault;
-	*ret_fault = (struct tar_fault){0, ""};
+	struct format_fault scan_fault;
+	*ret_fault = (struct format_fault){0, ""};
 	g->b = b;
 	g->fault = ret_fault;
 	int rc = tar_scan(in, group_member, g, &scan_fault);

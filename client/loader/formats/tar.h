@@ -12,19 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/loader/index.h"
+#include "client/loader/formats/format.h"
 
 #define TAR_BLOCK    512u
 #define TAR_NAME_MAX 4096u
 #define TAR_PAX_MAX  (1u << 20)
-
-struct tar_input {
-	/* Up to len bytes at off: how many (short only at the end of the file), or a negative
-	 * status. */
-	int64_t (*read)(void *arg, void *buf, size_t len, uint64_t off);
-	void *arg;
-	uint64_t size;
-};
 
 struct tar_member {
 	const char *name; /* NUL-terminated, without leading "./" */
@@ -32,17 +24,11 @@ struct tar_member {
 	uint64_t off, len; /* of its bytes in the archive */
 };
 
-/* What was wrong, and where. */
-struct tar_fault {
-	uint64_t off;
-	const char *what;
-};
-
 /* Calls each for every regular file; non-zero ends the scan and is returned. -LE_CORRUPT with
  * *ret_fault for a damaged or truncated archive, -LE_NOTSUP for a sparse member. Needs 1.2 MiB of
  * memory meanwhile. */
-int tar_scan(const struct tar_input *in, int (*each)(void *arg, const struct tar_member *m),
-	     void *arg, struct tar_fault *ret_fault) CHECK_RESULT;
+int tar_scan(const struct format_input *in, int (*each)(void *arg, const struct tar_member *m),
+	     void *arg, struct format_fault *ret_fault) CHECK_RESULT;
 
 /*
  * The WebDataset convention (github.com/webdataset/webdataset, "tariterators"): a member
@@ -53,7 +39,7 @@ int tar_scan(const struct tar_input *in, int (*each)(void *arg, const struct tar
  *
  * Adds the archive's samples to b, to which the archive was added as a file.
  */
-int tar_index(struct index_builder *b, const struct tar_input *in,
-	      struct tar_fault *ret_fault) CHECK_RESULT;
+int tar_index(struct index_builder *b, const struct format_input *in,
+	      struct format_fault *ret_fault) CHECK_RESULT;
 
 #endif

@@ -19,8 +19,11 @@ load_state_dict() goes on from there, exactly.
 """
 import array
 import ctypes
+import functools
+import io
 import json
 import os
+import re
 import sys
 import weakref
 
@@ -144,6 +147,8 @@ class Batch(dict):
             self.verified = bool(view.verified)
             samples = _cut(slot, view, n)
             function = decode.get(field)
+            if function is None and framework != "memoryview":
+                function = _array_maker(ds.types.get(field, ""), framework)
             if function:
                 samples = [s if s is None else function(s) for s in samples]
             self[field] = samples
@@ -183,6 +188,40 @@ def _cut(slot, view, n):
             for o, length in zip(view.offsets[:n], view.lengths[:n])]
 
 
+def _array_maker(kind, framework):
+    """What turns the bytes of a field of this type (see Dataset.types) into an array, without a
+    copy; None where they stay bytes."""
+    if kind == "npy":
+        return functools.partial(_read_npy, framework)
+    m = re.fullmatch(r"([<>|=][biufc]\d+)(?:\[([\d,]*)\])?", kind)
+    if not m:
+        return None
+    dtype, shape = np.dtype(m[1]), tuple(int(n) for n in (m[2] or "").split(",") if n)
+    return lambda s: _view(framework, s, dtype, shape, 0, "C")
+
+
+def _view(framework, s, dtype, shape, offset, order):
+    memory = s if framework == "numpy" else s.numpy()
+    count = int(np.prod(shape, dtype=np.int64))
+    a = np.frombuffer(memory, dtype, count, offset).reshape(shape, order=order)
+    if framework == "numpy":
+        return a
+    import torch
+    return torch.from_numpy(a)
+
+
+def _read_npy(framework, s):
+    memory = s if framework == "numpy" else s.numpy()
+    head = io.BytesIO(memory[:min(len(memory), 1 << 16)].tobytes())
+    version = np.lib.format.read_magic(head)
+    read = (np.lib.format.read_array_header_1_0 if version == (1, 0)
+            else np.lib.format.read_array_header_2_0)
+    shape, fortran, dtype = read(head)
+    if dtype.hasobject:
+        raise ValueError("an array of objects cannot be read in place")
+    return _view(framework, s, dtype, shape, head.tell(), "F" if fortran else "C")
+
+
 def _framework(name):
     if name == "auto":
         return "memoryview" if np is None else "torch" if "torch" in sys.modules else "numpy"
@@ -201,12 +240,18 @@ class Dataset:
     threads    loops that read and verify (local files; a Leat file system reads in its own)
     verify     check the blocks of staged copies when they are first read
 
-    *.tar files are read by the WebDataset convention, one field per extension; other files are a
-    sample each, with the field "data" and the first folder as class. Errors are LeatError.
+    format     of a directory or pattern: tar, tfrecord, mds, ffrecord, npz, npy (each row a
+               sample), "fixed:BYTES", "fixed:BYTES+HEADER", files; else told by the files' names
+
+    *.tar files are read by the WebDataset convention, one field per extension; TFRecords and
+    FFRecords have the field "record", whose CRC is checked; *.npz one field per array; MosaicML
+    shards one per column; other files are a sample each, with the field "data" and the first folder as class.
+    types[field] says what its bytes are: "" nothing known, "npy" or "<f4[3,224,224]": delivered as
+    arrays of that dtype and shape, in place. Errors are LeatError.
     """
 
     def __init__(self, what, *, fs=None, conf=None, stage_dir=None, catalog=None, threads=1,
-                 verify=True, framework="auto"):
+                 verify=True, framework="auto", format=None):
         self._fs, self._own_fs = fs, None
         if what.startswith("leat:"):
             what = what[len("leat:"):]
@@ -214,7 +259,7 @@ class Dataset:
                 self._fs = self._own_fs = FileSystem(conf)
         options = _lib.sized(_lib.DatasetOptions, fs=self._fs._p if self._fs else None,
                              stage_dir=_text(stage_dir), catalog=_text(catalog), threads=threads,
-                             no_verify=not verify)
+                             no_verify=not verify, format=_text(format))
         p = ctypes.c_void_p()
         _check(_c.leat_dataset_open(_text(what), ctypes.byref(options), ctypes.byref(p)))
         self._p, self.framework = p, framework
@@ -226,6 +271,8 @@ class Dataset:
         self.source = stat.source.decode()
         self.path, self.bytes, self.order_word = os.fsdecode(stat.path), stat.bytes, stat.order_word
         self.fields = [_c.leat_dataset_field(p, i).decode() for i in range(stat.n_fields)]
+        self.types = {f: _c.leat_dataset_field_type(p, i).decode()
+                      for i, f in enumerate(self.fields)}
         self.classes = [os.fsdecode(_c.leat_dataset_class(p, i)) for i in range(stat.n_classes)]
 
     def close(self):

@@ -25,7 +25,7 @@ class Options(Structure):
 class DatasetOptions(Structure):
     _fields_ = [("size", c_size_t), ("fs", c_void_p), ("stage_dir", c_char_p),
                 ("catalog", c_char_p),
-                ("threads", c_uint32), ("no_verify", c_int)]
+                ("threads", c_uint32), ("no_verify", c_int), ("format", c_char_p)]
 
 
 class DatasetStat(Structure):
@@ -72,7 +72,8 @@ class StageOptions(Structure):
     _fields_ = [("size", c_size_t), ("fs", c_void_p), ("source", c_char_p), ("catalog", c_char_p),
                 ("to", c_char_p), ("capacity", c_uint64), ("timeout_ms", c_uint32),
                 ("readback", c_int),
-                ("progress", PROGRESS), ("arg", c_void_p), ("cancel", c_void_p)]
+                ("progress", PROGRESS), ("arg", c_void_p), ("cancel", c_void_p),
+                ("format", c_char_p)]
 
 
 class StageResult(Structure):
@@ -102,6 +103,7 @@ PROTOTYPES = {
     "leat_dataset_close": (None, [P]),
     "leat_dataset_stat": (c_int, [P, POINTER(DatasetStat)]),
     "leat_dataset_field": (c_char_p, [P, c_uint32]),
+    "leat_dataset_field_type": (c_char_p, [P, c_uint32]),
     "leat_dataset_class": (c_char_p, [P, c_uint32]),
     "leat_dataset_key": (c_char_p, [P, c_uint64]),
     "leat_dataset_read": (c_int, [P, POINTER(c_uint64), c_uint32, POINTER(P)]),

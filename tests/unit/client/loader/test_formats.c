@@ -63,10 +63,11 @@ static void put_end(struct archive *a)
 	a->len += 1024;
 }
 
-static int index_of(struct archive *a, struct sample_index **ret_index, struct tar_fault *ret_fault)
+static int index_of(struct archive *a, struct sample_index **ret_index,
+		    struct format_fault *ret_fault)
 {
 	struct index_builder *b;
-	struct tar_input in = {read_archive, a, a->len};
+	struct format_input in = {read_archive, a, a->len, NULL};
 	assert_int_equal(index_builder_create(INDEX_TAR, &b), 0);
 	index_add_file(b, "x.tar", a->len);
 	int rc = tar_index(b, &in, ret_fault);
@@ -93,7 +94,7 @@ static void test_webdataset_groups(void **state)
 	(void)state;
 	struct archive *a = archive();
 	struct sample_index *x;
-	struct tar_fault fault;
+	struct format_fault fault;
 	put(a, '5', "./train/", "", 0);
 	put(a, '0', "./train/0001.JPG", "jpeg", 4);
 	put(a, '0', "./train/0001.cls", "7", 1);
@@ -126,7 +127,7 @@ static void test_long_names(void **state)
 	(void)state;
 	struct archive *a = archive();
 	struct sample_index *x;
-	struct tar_fault fault;
+	struct format_fault fault;
 	char name[600], pax[700];
 	memset(name, 'n', sizeof(name));
 	memcpy(name + 500, ".bin", 5);
@@ -156,7 +157,7 @@ static void test_base256_and_pax_sizes(void **state)
 	(void)state;
 	struct archive *a = archive();
 	struct sample_index *x;
-	struct tar_fault fault;
+	struct format_fault fault;
 	uint8_t *h = put(a, '0', "a.bin", "12345", 5);
 	memset(h + 124, 0, 12);
 	h[124] = 0x80;
@@ -177,7 +178,7 @@ static void test_base256_and_pax_sizes(void **state)
 static void assert_refused(struct archive *a, int want, uint64_t off)
 {
 	struct sample_index *x;
-	struct tar_fault fault;
+	struct format_fault fault;
 	assert_int_equal(index_of(a, &x, &fault), want);
 	assert_true(fault.what[0] != 0);
 	assert_int_equal(fault.off, off);
@@ -234,7 +235,7 @@ static void test_large_members_are_skipped_over(void **state)
 	(void)state;
 	struct archive *a = archive();
 	struct sample_index *x;
-	struct tar_fault fault;
+	struct format_fault fault;
 	static uint8_t big[300000];
 	put(a, '0', "a.bin", big, sizeof(big));
 	put(a, '0', "b.bin", big, sizeof(big));
