@@ -18,7 +18,10 @@
 
 #define SEND_ID (1ull << 63)
 #define READ_STALL_MS 30000u
+/* Of siw; harmless elsewhere. */
 #define BY_REFERENCE_MIN 4000u
+#define TINY 64u
+#define PAGE 4096u
 #define QUEUE_KEPT 2u /* places in the send queue for credits and BYE */
 
 /* ---- work requests ---- */
@@ -72,6 +75,14 @@ static void ask_completion(const struct verbs_link *k, struct ibv_send_wr *wr, u
 		wr->send_flags |= IBV_SEND_SIGNALED;
 }
 
+/* siw sends wrong bytes when up to 32 of them lie on two pages: how many of len to take from addr. */
+static uint32_t avoid_edge(const struct verbs_link *k, uint64_t addr, uint32_t len)
+{
+	uint32_t to_edge = PAGE - (uint32_t)(addr % PAGE);
+
+	return k->dev->iwarp && to_edge < TINY && len > to_edge ? to_edge : len;
+}
+
 /* One SEND of len bytes, which already lie behind the head in buf. */
 static void stage_send(struct verbs_link *k, uint32_t buf, struct verbs_head head, uint32_t len,
 		       struct verbs_wait *wait)
@@ -105,7 +116,8 @@ static bool send_word(struct verbs_link *k, enum verbs_kind kind)
 	uint32_t buf = verbs_tx_get(k->group);
 	if (buf == VERBS_NO_BUF)
 		return false;
-	stage_send(k, buf, (struct verbs_head){ .kind = (uint8_t)kind }, 0, NULL);
+	memset(verbs_buf(k->group, buf), 0, sizeof(struct verbs_head) + TINY);
+	stage_send(k, buf, (struct verbs_head){ .kind = (uint8_t)kind }, TINY, NULL);
 	return true;
 }
 
@@ -261,6 +273,7 @@ static struct ibv_sge next_part(const struct verbs_link *k, struct walk *w, uint
 		len = max;
 	struct ibv_sge sge = { (uintptr_t)v->slot->data + v->off + w->v_off, len,
 			       reg_of(k, v->slot)->mr->lkey };
+	len = sge.length = avoid_edge(k, sge.addr, len);
 	w->v_off += len;
 	return sge;
 }
@@ -281,6 +294,7 @@ static void stage_rdma(struct verbs_link *k, struct walk *w, enum ibv_wr_opcode 
 		room = w->left;
 	if (room > k->dev->msg_max)
 		room = k->dev->msg_max;
+	room = avoid_edge(k, d->addr + w->d_off, room);
 	struct ibv_send_wr *wr = stage(k, VERBS_NO_BUF, NULL, false);
 	while (len < room && wr->num_sge < (int)sges_max) {
 		wr->sg_list[wr->num_sge] = next_part(k, w, room - len);

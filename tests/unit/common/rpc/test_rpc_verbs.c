@@ -97,6 +97,7 @@ int main(int argc, char **argv)
 	options.mrs_max = number("VERBS_MRS");
 	options.credits = number("VERBS_CREDITS");
 	options.recv_size = number("VERBS_RECV_SIZE");
+	options.reads_max = number("VERBS_READS");
 	options.srq = (enum verbs_srq)number("VERBS_SRQ");
 	how.listen = getenv("VERBS_LISTEN");
 	int rc = suite_peer_main(argc, argv, &how);
@@ -109,6 +110,11 @@ int main(int argc, char **argv)
 		return SKIPPED;
 	}
 	how.program = argv[0];
+	/* For the processes that tests start. */
+	(void)setenv("VERBS_LISTEN", how.listen, 1);
+	/* One test alone. */
+	if (getenv("VERBS_TEST") != NULL)
+		cmocka_set_test_filter(getenv("VERBS_TEST"));
 	return suite_main("rpc over verbs", run);
 }
 #else
