@@ -17,7 +17,7 @@
 #include "common/rpc/verbs_impl.h"
 
 #define SEND_ID (1ull << 63)
-#define READ_STALL_MS 30000u
+#define STALL_MS 30000u
 /* Of siw; harmless elsewhere. */
 #define BY_REFERENCE_MIN 4000u
 #define TINY 64u
@@ -226,17 +226,18 @@ static int wait_room(struct verbs_link *k, const struct need *need)
 	return rc;
 }
 
-/* Until the last request of a chain has completed, or its queue pair is no more. */
-static int wait_end(struct verbs_link *k, struct verbs_wait *w, uint64_t deadline_us)
+/* Until the last request of a chain has completed, or its queue pair is no more. What has been
+ * posted cannot be taken back, so it takes the time it takes, as long as anything completes. */
+static int wait_end(struct verbs_link *k, struct verbs_wait *w)
 {
 	bool interrupted = false;
 
 	while (!w->done) {
 		w->parked = true;
-		int rc = fiber_park_until(deadline_us);
+		int rc = fiber_park_until(k->active_us + STALL_MS * 1000ull);
 		w->parked = false;
 		interrupted |= rc == -LE_INTR;
-		if (rc == -LE_TIMEDOUT && !w->done)
+		if (!w->done && k->active_us + STALL_MS * 1000ull <= loop_now_us())
 			verbs_link_break(k, "the peer's memory does not answer", rc);
 	}
 	if (interrupted)
@@ -349,7 +350,7 @@ int verbs_recv_bulk(struct link *base, const struct link_rx *rx, const struct sl
 	struct verbs_link *k = verbs_link_of(base);
 	struct verbs_wait wait = { .fiber = fiber_self() };
 	struct walk w = { .vec = vec, .desc = rx->descs, .n_vec = n, .left = rx->hdr.bulk_len };
-	struct need need = { .deadline_us = loop_deadline_ms(READ_STALL_MS) };
+	struct need need = { .deadline_us = loop_deadline_ms(STALL_MS) };
 	int rc = 0;
 
 	/* Nothing has been fetched yet. Or it was a reply: its data came before it. */
@@ -369,7 +370,7 @@ int verbs_recv_bulk(struct link *base, const struct link_rx *rx, const struct sl
 	}
 	give_turn(k);
 	if (rc == 0)
-		rc = wait_end(k, &wait, need.deadline_us);
+		rc = wait_end(k, &wait);
 	else if (w.left < rx->hdr.bulk_len)
 		verbs_link_end_qp(k);
 	k->stats.bulk_in += rc == 0 ? rx->hdr.bulk_len : 0;
@@ -523,7 +524,7 @@ int verbs_send(struct link *base, const struct link_tx *tx, uint64_t deadline_us
 	}
 	TRY(rc);
 	if (o.write > 0)
-		TRY(wait_end(k, &wait, deadline_us));
+		TRY(wait_end(k, &wait));
 	k->stats.frames_out++;
 	k->stats.bulk_out += tx->hdr.type == FRAME_REQUEST ? vec_bytes(tx->bulk, tx->n_bulk)
 							   : o.write;

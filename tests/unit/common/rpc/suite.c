@@ -673,6 +673,7 @@ static void test_accepted(struct bed *b)
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	for (uint32_t i = 0; i < 8; i++)
 		naps[i] = (struct nap){ .c = c, .ms = 200 + i, .deadline_ms = SHORT_MS };
 	fiber_parallel("nap", nap_once, naps, sizeof(naps[0]), 8, 8);

@@ -191,6 +191,8 @@ static int on_write(struct rpc_req *r, const void *in, void *out)
 	return 0;
 }
 
+static struct fmutex collecting;
+
 /* off: milliseconds to wait first. flags: the seed of the pattern, SUITE_GATE, SUITE_ODD. */
 static int on_read(struct rpc_req *r, const void *in, void *out)
 {
@@ -208,10 +210,15 @@ static int on_read(struct rpc_req *r, const void *in, void *out)
 	uint32_t n = (q->flags & SUITE_ODD) != 0
 			     ? cut_odd(size, q->len, q->flags, r->reply_bulk, RPC_BULK_VECS_MAX)
 			     : cut_even(size, q->len, r->reply_bulk);
-	while (r->n_reply_bulk < n) {
-		TRY(slot_get(pool, NO_DEADLINE, &r->reply_bulk[r->n_reply_bulk].slot));
-		r->n_reply_bulk++;
+	/* One at a time, so that no two wait with half of them each. */
+	fmutex_lock(&collecting);
+	int rc = 0;
+	while (r->n_reply_bulk < n && rc == 0) {
+		rc = slot_get(pool, NO_DEADLINE, &r->reply_bulk[r->n_reply_bulk].slot);
+		r->n_reply_bulk += rc == 0;
 	}
+	fmutex_unlock(&collecting);
+	TRY(rc);
 	suite_fill(r->reply_bulk, r->n_reply_bulk, q->flags);
 	p->end = q->len;
 	return 0;
@@ -322,6 +329,7 @@ static void start_fn(void *arg)
 	struct bed *b = st->bed;
 	struct rpc_server_options o = *st->opts;
 
+	fmutex_init(&collecting);
 	if (o.bulk_pool == NULL) {
 		/* The server registers it. */
 		assert_int_equal(slot_pool_create(b->slot_size, b->n_slots, &b->server_pool), 0);

@@ -32,6 +32,7 @@ static void test_late_read(struct bed *b)
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	for (uint32_t round = 0; round < 5; round++) {
 		uint32_t n = suite_slots_odd(b->client_pool, LEN, round, vec, 8);
 		uint32_t served = suite_seen.served;
@@ -55,6 +56,7 @@ static void test_late_read_into_next(struct bed *b)
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	for (uint32_t round = 0; round < 5; round++) {
 		uint32_t n = suite_slots(b->client_pool, LEN, vec);
 		uint32_t served = suite_seen.served;
