@@ -3,7 +3,8 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 
-#define FORWARD_MS     20000u /* one attempt; a change of the epoch ends it sooner */
+#define FORWARD_MS     1500u  /* the first attempt; a change of the epoch ends it sooner */
+#define FORWARD_MAX_MS 12000u /* later ones wait longer: the member may just be slow */
 #define RETRY_US       1000u
 #define RETRY_MAX_US   50000u
 #define FORWARD_PIECES (LEAT_BLOCKS_PER_CHUNK_MAX * PIECE_WIRE_SIZE)
@@ -129,7 +130,7 @@ struct attempt {
 	struct oss_forward_req req;
 	struct slot_vec vec[CHUNK_READ_VECS];
 	uint32_t n_vec, bytes;
-	uint32_t n_legs, n_accepted;
+	uint32_t n_legs, n_accepted, timeout_ms;
 	uint8_t pieces[FORWARD_PIECES];
 };
 
@@ -247,7 +248,7 @@ static void leg_run(void *arg)
 	struct rpc_call call = {.op = OP_oss_forward,
 				.req = &a->req,
 				.rep = &rep,
-				.deadline_us = loop_deadline_ms(FORWARD_MS),
+				.deadline_us = loop_deadline_ms(a->timeout_ms),
 				.bulk_out = a->vec,
 				.n_bulk_out = a->n_vec,
 				.accepted = leg_accepted,
@@ -376,7 +377,7 @@ static void forward_main(void *arg)
 {
 	struct version *v = arg;
 	struct chain *c = v->chain;
-	struct attempt a = {0};
+	struct attempt a = {.timeout_ms = FORWARD_MS};
 	uint64_t pause = RETRY_US;
 
 	v->forwarder = fiber_self();
@@ -392,6 +393,8 @@ static void forward_main(void *arg)
 				abort_version(v);
 		} else {
 			metric_add(&c->all->metrics->forward_retries, 1);
+			if (rc == -LE_TIMEDOUT && a.timeout_ms < FORWARD_MAX_MS)
+				a.timeout_ms *= 2;
 			if (rc != -LE_INTR && fiber_sleep_us(pause) == 0 && pause < RETRY_MAX_US)
 				pause *= 2;
 		}

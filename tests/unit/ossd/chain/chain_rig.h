@@ -1,0 +1,81 @@
+/*
+ * Object servers that are the members of one chain, in simulated processes, with a stand-in for the
+ * metadata server: the rig itself decides on members and epochs and tells them. One client
+ * process writes and reads.
+ */
+#ifndef LEAT_TESTS_CHAIN_RIG_H
+#define LEAT_TESTS_CHAIN_RIG_H
+
+#include "common/rpc/rpc.h"
+#include "common/rt/sim.h"
+#include "ossd/ops/op.h"
+#include "ossd/chain/commit.h"
+
+#define RIG_MEMBERS 3
+#define RIG_CHAIN   9u
+#define RIG_CS      (256u << 10)
+#define RIG_BS      16384u
+
+struct chain_rig;
+
+struct member {
+	struct chain_rig *rig;
+	struct sim_proc *proc;
+	char name[16], dir[24];
+	struct ossd_params params;
+	struct ossd_metrics metrics;
+	struct target target;
+	struct rpc_server *server;
+	struct slot_pool *bulk;
+	bool formatted, running;
+	enum member_state state;
+	struct rpc_client *client; /* of the test's process, which calls itself a metadata server */
+};
+
+struct chain_rig {
+	struct sim *sim;
+	struct transport *transport;
+	struct rpc_key key;
+	struct member m[RIG_MEMBERS];
+	uint32_t n, epoch;
+	uint32_t order[RIG_MEMBERS]; /* positions in m, head first */
+	struct sim_proc *client;
+	struct slot_pool *pool;
+	void (*fn)(struct chain_rig *r);
+	bool done;
+	uint32_t lease_ms; /* 0: no lease is renewed any more */
+	uint64_t disk;     /* size of the data files, before the run */
+};
+
+/* Runs fn in a fiber of the client's process, with n servers up and all of them SYNC in epoch 1. */
+void chain_rig_run(uint64_t seed, uint32_t n, void (*fn)(struct chain_rig *r));
+void chain_rig_run_on(struct chain_rig *r, uint64_t seed, uint32_t n,
+		      void (*fn)(struct chain_rig *r));
+
+/* Members in this order, states of r->m[].state; tells all that live. Epoch + 1. */
+void crig_members(struct chain_rig *r);
+void crig_crash(struct chain_rig *r, uint32_t i);
+/* Starts it again; it knows what its disk tells. */
+void crig_restart(struct chain_rig *r, uint32_t i);
+
+struct crig_write {
+	struct chunk_id chunk;
+	uint32_t off, len;
+	const void *data;
+	uint64_t session, seq;
+	uint32_t slot;
+	bool accepted; /* out */
+};
+/* One attempt at member i. */
+int crig_write(struct chain_rig *r, uint32_t i, struct crig_write *w, uint64_t timeout_ms);
+/* Bytes (up to the end), or a status. */
+int64_t crig_read(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk, void *buf,
+		 uint32_t len);
+int crig_remove(struct chain_rig *r, uint32_t i, struct ino ino, uint64_t seq);
+int crig_trim(struct chain_rig *r, uint32_t i, const struct chunk_id *file, uint64_t size,
+	     uint64_t seq);
+/* Every member that runs has the same chunks, versions and sums, and nothing is pending. */
+void crig_wait_quiet(struct chain_rig *r);
+void crig_check_equal(struct chain_rig *r);
+
+#endif
