@@ -1,6 +1,7 @@
 #include "ossd/ops/op.h"
 
 #include "common/base/fault.h"
+#include "ossd/chain/care.h"
 #include "ossd/chain/commit.h"
 
 #define MDS_SESSION 1u
@@ -31,6 +32,17 @@ void op_peer_session(struct target *t, struct rpc_peer *p, uint64_t session)
 	if (session)
 		space_peer(&t->store->space, session, 1, env_now_us(t->env));
 	p->user = (void *)(uintptr_t)session;
+}
+
+bool op_repaired(struct target *t, const struct chain *c, const struct chunk_key *id)
+{
+	struct repair r;
+	int rc;
+
+	if (!t->care || c->n_sync < 2)
+		return false;
+	rc = repair_chunk(t->care, id, &r);
+	return rc == 0 || rc == -LE_BUSY || rc == -LE_STALE;
 }
 
 static bool cap_equal(const struct cap *a, const struct cap *b)

@@ -70,6 +70,9 @@ int op_still_head(const struct mutation *m) CHECK_RESULT;
 /* For changes that are durable already: their answer in a group of its own, at every member. */
 int op_answer_durable(struct mutation *m, const void *out) CHECK_RESULT;
 
+/* A block of the chunk does not match its checksum: it does now, other members had it. Yields. */
+bool op_repaired(struct target *t, const struct chain *c, const struct chunk_key *id);
+
 /* The connection works for this session from now on (0: it has ended). */
 void op_peer_session(struct target *t, struct rpc_peer *p, uint64_t session);
 

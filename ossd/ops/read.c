@@ -65,7 +65,10 @@ int op_read(struct rpc_req *r, const void *in, void *out)
 	if (!cr.pieces)
 		return -LE_NOMEM;
 	TRY(wait_committed(c, &cr));
-	TRY(chunk_read(t->store, &cr));
+	rc = chunk_read(t->store, &cr);
+	if (rc == -LE_CORRUPT && op_repaired(t, c, &cr.id))
+		rc = chunk_read(t->store, &cr);
+	TRY(rc);
 	rc = encode_pieces(r, cr.pieces, cr.n_pieces, &rep->pieces);
 	if (rc < 0) {
 		drop_vec(&cr);

@@ -97,8 +97,18 @@ int op_write(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_write_req *req = in;
 	struct chain *c;
+	int rc;
 
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_WRITE));
-	return op_mutate(r, write_chunk, in, out);
+	rc = op_mutate(r, write_chunk, in, out);
+	if (rc == -LE_CORRUPT) {
+		struct chunk_key id = chunk_key_of(c->id, &req->chunk);
+
+		/* An old block to merge with is damaged here: another member has it. The data is
+		 * still there: it is given up when the version has joined, not before. */
+		if (r->n_bulk && op_repaired(op_target(r), c, &id))
+			rc = op_mutate(r, write_chunk, in, out);
+	}
+	return rc;
 }

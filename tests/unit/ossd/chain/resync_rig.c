@@ -151,6 +151,9 @@ static void node_main(struct loop *loop, void *arg)
 	while (!n->stop) {
 		if (n->adopted != n->rig->orders)
 			follow(n);
+		if (n->fn)
+			n->fn(n, n->arg);
+		n->fn = NULL;
 		chains_lease(n->target->chains, env_now_us(loop_env(loop)), 5000);
 		ASSERT(fiber_sleep_us(POLL_US) == 0);
 	}
@@ -184,6 +187,16 @@ void rrig_crash(struct rrig *r, uint32_t node)
 	sim_proc_crash(n->proc);
 	n->up = false;
 	n->target = NULL;
+}
+
+void rrig_do(struct rrig *r, uint32_t node, void (*fn)(struct rnode *n, void *arg), void *arg)
+{
+	struct rnode *n = &r->node[node];
+
+	n->arg = arg;
+	n->fn = fn;
+	while (n->fn)
+		ASSERT(fiber_sleep_us(POLL_US) == 0);
 }
 
 void rrig_init(struct rrig *r, uint32_t n_nodes, uint64_t seed)

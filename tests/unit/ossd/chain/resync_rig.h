@@ -27,6 +27,8 @@ struct rnode {
 	struct slot_pool *pool;
 	bool formatted, stop, up;
 	uint32_t adopted; /* orders carried out */
+	void (*fn)(struct rnode *n, void *arg); /* to be run there */
+	void *arg;
 	uint32_t synced_target, synced_epoch; /* what it reported last */
 	struct rpc_client *client; /* of the test's process */
 };
@@ -59,6 +61,8 @@ void rrig_run(struct rrig *r, void (*fn)(struct rrig *r, void *arg), void *arg);
 void rrig_start(struct rrig *r, uint32_t node);
 /* Power loss: what was not synced is gone. */
 void rrig_crash(struct rrig *r, uint32_t node);
+/* Runs fn in a fiber of the node. */
+void rrig_do(struct rrig *r, uint32_t node, void (*fn)(struct rnode *n, void *arg), void *arg);
 /* A new epoch: states by node, 'S' SYNC, 'Y' SYNCING, 'O' OUT, '-' no member; in the order given by
  * `order` (node numbers). Waits until all nodes that are up have adopted it. */
 void rrig_set(struct rrig *r, const char *order, const char *states);

@@ -1,0 +1,229 @@
+/* Damaged blocks are found and replaced from other members, by reads and by scrubs; members that
+ * differ are made equal; a scrub goes on after a restart. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/ossd/chain/resync_rig.h"
+
+#define BS       16384u
+#define N_CHUNKS 20u
+
+/* Flips a bit in a block of the node's copy. */
+static void damage(struct rrig *r, uint32_t node, uint64_t ino, uint32_t block)
+{
+	struct rnode *n = &r->node[node];
+	struct chunk_key k = {RRIG_CHAIN, {ino}, 1, 0};
+	struct chunk_record *rec;
+	char path[64];
+
+	assert_int_equal(chunk_store_record(n->target->store, &k, &rec), 0);
+	assert_non_null(rec);
+	snprintf(path, sizeof(path), "%s/data", n->params.data_dir);
+	assert_int_equal(sim_proc_corrupt(n->proc, path,
+					  (uint64_t)rec->blocks[block].unit * UNIT_SIZE,
+					  rec->blocks[block].len),
+			 0);
+	chunk_record_unref(&n->target->store->cache, rec);
+}
+
+static uint64_t version_of(struct rrig *r, uint32_t node, uint64_t ino)
+{
+	struct chunk_store *s = r->node[node].target->store;
+	struct chunk_key k = {RRIG_CHAIN, {ino}, 1, 0};
+	struct chunk_record *rec;
+	uint64_t version = 0;
+
+	assert_int_equal(chunk_store_record(s, &k, &rec), 0);
+	if (rec)
+		version = rec->version;
+	chunk_record_unref(&s->cache, rec);
+	return version;
+}
+
+static void write_all(struct rrig *r)
+{
+	for (uint64_t i = 0; i < N_CHUNKS; i++)
+		assert_int_equal(rrig_write(r, 100 + i, 0, (uint8_t)(1 + i), RRIG_CS), 0);
+}
+
+static struct oss_scrub_rep scrub(struct rrig *r, uint32_t node, bool start)
+{
+	struct oss_scrub_req req = {start ? SCRUB_START : SCRUB_STATUS};
+	struct oss_scrub_rep rep = {0};
+
+	for (int i = 0; i < 10000; i++) {
+		struct rpc_call call = {.op = OP_oss_scrub,
+					.req = &req,
+					.rep = &rep,
+					.target = r->node[node].id,
+					.deadline_us = loop_deadline_ms(3000)};
+
+		assert_int_equal(rpc_call(r->node[node].client, &call), 0);
+		rpc_call_fini(&call);
+		if (!rep.running && (i || !start))
+			return rep;
+		req.what = SCRUB_STATUS;
+		(void)fiber_sleep_us(10000);
+	}
+	fail();
+	return rep;
+}
+
+/* ---- reads ---- */
+
+static void reads_repair(struct rrig *r, void *arg)
+{
+	struct ossd_metrics *m = &r->node[0].metrics;
+	uint64_t version, before;
+	uint8_t value;
+
+	(void)arg;
+	rrig_set(r, "01", "SS");
+	write_all(r);
+	version = version_of(r, 0, 103);
+	damage(r, 0, 103, 0);
+	damage(r, 0, 103, 2);
+	assert_int_equal(rrig_read(r, 0, 103, 0, &value), 0);
+	assert_int_equal(value, 4);
+	assert_int_equal(metric_get(&m->repaired), 2);
+	/* it is repaired where it lay, as the same version */
+	before = metric_get(&m->corrupt);
+	assert_int_equal(rrig_read(r, 0, 103, 0, &value), 0);
+	assert_int_equal(metric_get(&m->corrupt), before);
+	assert_int_equal(version_of(r, 0, 103), version);
+	/* a member that is not the head does the same */
+	damage(r, 1, 104, 3);
+	assert_int_equal(rrig_read(r, 1, 104, 0, &value), 0);
+	assert_int_equal(value, 5);
+	assert_int_equal(metric_get(&r->node[1].metrics.repaired), 1);
+	/* a write that needs the old block */
+	damage(r, 0, 105, 0);
+	assert_int_equal(rrig_write(r, 105, 0, 77, 100), 0);
+	assert_int_equal(rrig_read(r, 0, 105, 0, &value), 0);
+	assert_int_equal(value, 77);
+	/* both copies: an error, and only there; what replaces the block heals it */
+	damage(r, 0, 106, 1);
+	damage(r, 1, 106, 1);
+	assert_int_equal(rrig_read(r, 0, 106, 0, &value), -LE_CORRUPT);
+	assert_int_equal(rrig_read(r, 1, 106, 0, &value), -LE_CORRUPT);
+	assert_int_equal(rrig_read(r, 0, 107, 0, &value), 0);
+	assert_int_equal(rrig_write(r, 106, 0, 78, RRIG_CS), 0);
+	assert_int_equal(rrig_read(r, 0, 106, 0, &value), 0);
+	assert_int_equal(value, 78);
+	assert_int_equal(rrig_same(r, 0, 1), N_CHUNKS);
+}
+
+static void test_reads_repair(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 2, 3);
+	rrig_run(&r, reads_repair, NULL);
+	rrig_fini(&r);
+}
+
+/* ---- scrubs ---- */
+
+static void lose(struct rnode *n, void *arg)
+{
+	assert_int_equal(chunk_copy_remove(n->target->store, arg, NULL, NULL), 1);
+}
+
+static void scrub_repairs(struct rrig *r, void *arg)
+{
+	struct oss_scrub_rep rep;
+	struct chunk_key gone = {RRIG_CHAIN, {108}, 1, 0};
+	uint64_t before;
+
+	(void)arg;
+	rrig_set(r, "01", "SS");
+	write_all(r);
+	rep = scrub(r, 0, true);
+	assert_int_equal(rep.chunks, N_CHUNKS);
+	assert_int_equal(rep.bytes, N_CHUNKS * RRIG_CS);
+	assert_int_equal(rep.damaged + rep.differing, 0);
+	for (uint64_t i = 0; i < 6; i++)
+		damage(r, 1, 100 + i, (uint32_t)i % 4);
+	damage(r, 0, 110, 2);
+	damage(r, 1, 110, 2);
+	rep = scrub(r, 1, true);
+	assert_int_equal(rep.damaged, 7);
+	assert_int_equal(rep.repaired, 6);
+	assert_int_equal(rep.unrepaired, 1);
+	rep = scrub(r, 1, true);
+	assert_int_equal(rep.damaged, 1);
+	/* a chunk that the member has lost; the head finds it and puts it back */
+	(void)fiber_sleep_us(3000000);
+	rrig_do(r, 1, lose, &gone);
+	before = rrig_same(r, 0, 0);
+	rep = scrub(r, 0, true);
+	assert_int_equal(rep.differing, 1);
+	assert_int_equal(rrig_same(r, 0, 1), before);
+	rep = scrub(r, 0, true);
+	assert_int_equal(rep.differing, 0);
+}
+
+static void test_scrub_repairs(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 2, 4);
+	rrig_run(&r, scrub_repairs, NULL);
+	rrig_fini(&r);
+}
+
+static void goes_on(struct rrig *r, void *arg)
+{
+	struct oss_scrub_req req = {SCRUB_START};
+	struct oss_scrub_rep rep;
+	struct rpc_call call = {.op = OP_oss_scrub,
+				.req = &req,
+				.rep = &rep,
+				.target = r->node[0].id,
+				.deadline_us = loop_deadline_ms(3000)};
+
+	(void)arg;
+	rrig_set(r, "0", "S");
+	for (uint64_t i = 0; i < 300; i++)
+		assert_int_equal(rrig_write(r, 1000 + i, 0, 1, RRIG_CS), 0);
+	assert_int_equal(rpc_call(r->node[0].client, &call), 0);
+	rpc_call_fini(&call);
+	assert_true(rep.running);
+	/* 300 chunks at 1 MiB/s take about 19 s */
+	(void)fiber_sleep_us(12000000);
+	rrig_crash(r, 0);
+	rrig_start(r, 0);
+	rrig_set(r, "0", "S");
+	rep = scrub(r, 0, false);
+	assert_int_equal(rep.running, 0);
+	assert_in_range(rep.chunks, 300, 400); /* not from the beginning; some of them twice */
+	assert_true(metric_get(&r->node[0].metrics.scrubbed) < 550);
+}
+
+static void test_scrub_goes_on_after_a_restart(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 1, 5);
+	r.node[0].params.scrub_rate_mib_s = 1;
+	rrig_run(&r, goes_on, NULL);
+	rrig_fini(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_reads_repair),
+		cmocka_unit_test(test_scrub_repairs),
+		cmocka_unit_test(test_scrub_goes_on_after_a_restart),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
