@@ -336,6 +336,18 @@ static void set_down(struct verbs_device *dev, int port, bool down)
 		log_info("verbs: port %d of %s is up", port, dev->name);
 }
 
+bool verbs_device_port_down(struct verbs_device *dev, int port)
+{
+	struct ibv_port_attr a;
+
+	if (port < 1 || port > 31 || (atomic_load(&dev->down) & 1u << port) == 0)
+		return false;
+	if (ibv_query_port(dev->ctx, (uint8_t)port, &a) != 0 || a.state != IBV_PORT_ACTIVE)
+		return true;
+	set_down(dev, port, false);
+	return false;
+}
+
 static void tell_hubs(struct verbs *v)
 {
 	pthread_mutex_lock(&v->lock);

@@ -226,6 +226,9 @@ int verbs_device_all(struct verbs *v) CHECK_RESULT;
 void verbs_device_close(struct verbs_device *dev);
 /* Loop of the hub: somebody has to read what happens to the device. */
 int verbs_device_watch(struct verbs_device *dev, struct verbs_hub *hub) CHECK_RESULT;
+/* For a new connection. What was seen to go down may have come back unseen: while a process has no
+ * connection, nobody reads the device's events. */
+bool verbs_device_port_down(struct verbs_device *dev, int port);
 int verbs_pool_add(struct verbs *v, struct slot_pool *pool, enum pool_use use) CHECK_RESULT;
 void verbs_pools_free(struct verbs *v);
 struct ibv_mr *verbs_register(struct verbs_device *dev, void *base, uint64_t len, int access,

@@ -144,7 +144,7 @@ static int post_recv(struct verbs_link *k, uint32_t buf)
 int verbs_link_queue_pair(struct verbs_link *k)
 {
 	TRY(verbs_device_get(k->hub->v, k->id->verbs, &k->dev));
-	if (atomic_load(&k->dev->down) & 1u << (k->id->port_num & 31))
+	if (verbs_device_port_down(k->dev, k->id->port_num))
 		return -LE_NETDOWN;
 	TRY(count_qp(k->dev));
 	int rc = verbs_group_join(k);
