@@ -18,7 +18,7 @@ NAME = "emulated"
 # The modules that reach the host's root.
 BOOT_MODULES = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"]
 # And those that inside.sh loads, or what these load (siw needs iw_cm).
-MODULES = ["fuse", "dummy", "veth", "rdma_ucm", "ib_umad", "iw_cm", "rdma_rxe", "crc32_generic",
+MODULES = ["fuse", "dummy", "rdma_ucm", "ib_umad", "iw_cm", "rdma_rxe", "crc32_generic",
            "crc32c_generic", "libcrc32c", "ext4", "loop", "sch_netem"]
 INIT = """#!/bin/sh
 export PATH=/bin

@@ -51,7 +51,7 @@ load_modules() {
         "$(echo "$MODULES"/lib/*-linux-gnu)" "$MODULES" "$MODULES" >$loader
     chmod 755 $loader
     echo $loader >/proc/sys/kernel/modprobe
-    for module in crc32_generic crc32c_generic libcrc32c fuse dummy veth rdma_ucm; do
+    for module in crc32_generic crc32c_generic libcrc32c fuse dummy rdma_ucm; do
         $loader $module || note "no module $module"
     done
     case $RDMA in rxe | both) $loader rdma_rxe || give_up "no module rdma_rxe" ;; esac
@@ -70,17 +70,22 @@ add_devices() {
     esac
 }
 
-# One host: 10.9.0.1 on a dummy interface (siw refuses lo). Two hosts: a veth pair, the other end,
-# 10.9.0.2, in a name space of its own. An RDMA device lies on each.
+# One host: 10.9.0.1 on a dummy interface (siw refuses lo). Two hosts: 10.9.0.2 is in a name space
+# of its own, and a third one is the switch between them, so that a cable can be pulled (`cable`).
+# An RDMA device lies on each host's interface.
 network() {
     ip link set lo up
     if [ "$HOSTS" = 1 ]; then
         ip link add eth1 type dummy || give_up "no dummy interface"
     else
-        touch /run/netns/two
-        unshare --net mount --bind /proc/self/ns/net /run/netns/two || give_up "no name spaces"
-        ip link add eth1 type veth peer name eth2 netns two || give_up "no veth"
-        ip -n two link set lo up
+        name_space switch
+        name_space two
+        ip link add eth1 type veth peer name port1 netns switch || give_up "no veth"
+        ip -n two link add eth2 type veth peer name port2 netns switch
+        ip -n switch link add bridge mtu 9000 type bridge || give_up "no bridge"
+        ip -n switch link set port1 mtu 9000 master bridge up
+        ip -n switch link set port2 mtu 9000 master bridge up
+        ip -n switch link set bridge up
         ip -n two link set eth2 mtu 9000 up
         ip -n two addr add 10.9.0.2/24 dev eth2
     fi
@@ -89,6 +94,12 @@ network() {
     add_devices eth1
     [ "$HOSTS" = 1 ] || on_two add_devices eth2
     wait_active
+}
+
+name_space() {
+    touch "/run/netns/$1"
+    unshare --net mount --bind /proc/self/ns/net "/run/netns/$1" || give_up "no name spaces"
+    ip -n "$1" link set lo up
 }
 
 # on_two FUNCTION...: in the second host's name space
