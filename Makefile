@@ -127,7 +127,9 @@ fault_tool_src := $(filter tests/fault/power_%.c,$(sources))
 fault_tool := $(patsubst tests/fault/%.c,$(BUILD)/tests/%,$(fault_tool_src))
 bench_src := $(filter tests/bench/bench_%.c,$(sources))
 bench_bin := $(patsubst tests/bench/%.c,$(BUILD)/tests/%,$(bench_src))
-helper_src := $(call in,tests/integration) $(call in,tests/rdma) $(call in,tests/python)
+helper_src := $(call in,tests/integration) $(call in,tests/python) \
+              $(if $(HAVE_VERBS),$(filter-out %/raw.c,$(call in,tests/rdma)) \
+              $(filter tests/bench/rdma_%,$(sources)))
 helper_bin := $(foreach f,$(helper_src),$(BUILD)/tests/$(basename $(notdir $(f))))
 sim_src   := $(call in,tests/sim)
 sim_bin   := $(if $(sim_src),$(BUILD)/leat-sim)
@@ -333,6 +335,10 @@ $(foreach f,$(fault_src),$(eval $(call program,$(call test_bin,$(f)),$(f),$(ever
 $(foreach f,$(fault_tool_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(libossd) $(libcommon),-lm)))
 $(foreach f,$(bench_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(every),-lm)))
 $(foreach f,$(helper_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(under_client),-lcmocka -lm)))
+# The transports' suite runs over verbs in a guest.
+$(BUILD)/tests/conformance $(BUILD)/tests/hostile: \
+    $(call obj,$(filter-out $(unit_src),$(call in,tests/unit/common/rpc)))
+$(BUILD)/tests/hostile: $(call obj,tests/rdma/raw.c)
 $(foreach f,$(fuzz_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(every),-fsanitize=fuzzer -lm)))
 # The simulator runs both servers and the client in one process. Their internal names are their own
 # affair, so each server becomes one object that shows nothing but its entry points (server.h).

@@ -194,7 +194,10 @@ static void serve(struct server_conn *sc)
 			rc = dispatch(sc, &rx);
 	}
 	conn_kill(conn, rc < 0 ? rc : -LE_DISCONNECTED);
-	if (rc < 0 && rc != -LE_DISCONNECTED && rc != -LE_INTR && may_log(sc->s, sc->peer.addr, rc))
+	/* Who ended it first knows why. */
+	rc = conn->why;
+	bool usual = rc == -LE_DISCONNECTED || rc == -LE_INTR || rc == -LE_SHUTDOWN;
+	if (!usual && may_log(sc->s, sc->peer.addr, rc))
 		log_warn("cut off %s (%s): %s (%s)", sc->peer.name, sc->peer.addr, status_text(rc),
 			 status_name(rc));
 	sc->peer.gone = true;

@@ -13,6 +13,7 @@
  *
  * Events of the connection manager are read by the loop itself; nothing here has a fiber.
  */
+#include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,9 +114,28 @@ static void set_timeout(struct verbs_link *k)
 
 /* ---- listening ---- */
 
-static void reject(struct rdma_cm_id *id, int status)
+static void say_rejected(struct verbs *v, struct rdma_cm_id *id, int status)
+{
+	const struct sockaddr *sa = rdma_get_peer_addr(id);
+	char peer[INET6_ADDRSTRLEN] = "?";
+
+	if (!verbs_may_log(v, TROUBLE_PEER))
+		return;
+	if (sa->sa_family == AF_INET6)
+		inet_ntop(AF_INET6, &((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr,
+			  peer, sizeof(peer));
+	else
+		inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)sa)->sin_addr, peer,
+			  sizeof(peer));
+	log_warn("verbs: refused a connection from %s: %s (%s)", peer, status_text(status),
+		 status_name(status));
+}
+
+static void reject(struct verbs_listener *ls, struct rdma_cm_id *id, int status)
 {
 	uint8_t hello[HELLO_SIZE];
+
+	say_rejected(ls->hub->v, id, status);
 
 	put_hello(NULL, status, hello);
 	(void)rdma_reject(id, hello, sizeof(hello));
@@ -163,20 +183,21 @@ static void requested(struct verbs_listener *ls, struct rdma_cm_id *id,
 	struct hello h;
 
 	if (ls->closed || ls->n_pending >= PENDING_MAX || ls->n_ready >= READY_MAX) {
-		reject(id, -LE_OVERLOAD);
+		reject(ls, id, -LE_OVERLOAD);
 		return;
 	}
 	int rc = get_hello(data, wish->private_data_len, &h);
 	if (rc == 0)
 		rc = verbs_link_create(ls->hub, id, &k);
 	if (rc < 0) {
-		reject(id, rc);
+		reject(ls, id, rc);
 		return;
 	}
 	keep_peer(k);
 	rc = answer(ls, k, wish, &h);
 	if (rc < 0) {
 		uint8_t hello[HELLO_SIZE];
+		say_rejected(ls->hub->v, id, rc);
 		put_hello(NULL, rc, hello);
 		(void)rdma_reject(id, hello, sizeof(hello));
 		verbs_link_end_qp(k);

@@ -235,7 +235,7 @@ struct ibv_mr *verbs_register(struct verbs_device *dev, void *base, uint64_t len
 			      int *ret_status);
 /* May this be logged? Once a minute for each kind. */
 enum verbs_trouble { TROUBLE_MEMORY, TROUBLE_REGIONS, TROUBLE_QPS, TROUBLE_ADDR, TROUBLE_ROUTE,
-		     TROUBLE_QUEUES };
+		     TROUBLE_QUEUES, TROUBLE_PEER };
 bool verbs_may_log(struct verbs *v, enum verbs_trouble what);
 
 /* ---- verbs_hub.c: hubs, groups, completions ---- */

@@ -242,7 +242,8 @@ void verbs_link_break(struct verbs_link *k, const char *reason, int status)
 {
 	char peer[NET_ADDR_TEXT_SIZE];
 
-	if (k->qp != NULL && !k->dead && k->established) {
+	/* Also of one that failed before it was told that it was made. */
+	if (k->qp != NULL && !k->dead && k->credits_max > 0) {
 		net_addr_format(&k->peer, peer);
 		if (status == 0)
 			log_debug("verbs: %s %s: %s", k->stats.device, peer, reason);

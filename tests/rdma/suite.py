@@ -34,6 +34,7 @@ def commands(build):
     over = HERE + "/over-verbs"
     found = {"conformance": ([build + "/tests/conformance"], 300),
              "conformance-small-card": ([build + "/tests/conformance", "--card", "small"], 300),
+             "hostile": ([build + "/tests/hostile"], 200),
              "loader": ([over, "verbs", "env", "LD_LIBRARY_PATH=" + build,
                          "/usr/bin/python3", "-m", "unittest", "-v",
                          "tests/python/test_cluster.py"], 600)}

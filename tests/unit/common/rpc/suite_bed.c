@@ -6,6 +6,7 @@
 #include <string.h>
 
 struct suite_seen suite_seen;
+uint32_t suite_slowness = 1;
 
 /* ---- pieces ---- */
 
@@ -302,7 +303,7 @@ void suite_spawn(struct suite_caller *a, uint32_t n, void (*fn)(void *), struct 
 
 void suite_until(const uint32_t *n, uint32_t value)
 {
-	uint64_t limit_us = loop_deadline_ms(10000);
+	uint64_t limit_us = loop_deadline_ms(SLOWLY(10000));
 
 	while (*(const volatile uint32_t *)n < value) {
 		assert_true(loop_now_us() < limit_us);
