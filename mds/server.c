@@ -372,8 +372,8 @@ static int probe_target(void *arg, const struct target *t)
 						    &k);
 
 		if (rc == 0) {
-			m->transport->ops->shutdown(k);
-			m->transport->ops->close(k);
+			k->ops->shutdown(k);
+			k->ops->close(k);
 			return -LE_EXIST;
 		}
 		if (rc != -LE_CONNREFUSED)
