@@ -120,10 +120,9 @@ static int ask_target(struct cluster *c, struct target_view *v, struct rpc_clien
 	return status;
 }
 
-static void fetch_target(void *arg)
+static int connect_target(struct cluster *c, const struct target_view *v,
+			  struct rpc_client **ret_rpc)
 {
-	struct target_view *v = arg;
-	struct cluster *c = v->cluster;
 	struct rpc_client_options opts = {
 		.transport = c->transport,
 		.addrs = v->addrs,
@@ -133,11 +132,39 @@ static void fetch_target(void *arg)
 		.key = c->key,
 		.loop = v->loop,
 	};
+
+	return rpc_client_create(&opts, ret_rpc);
+}
+
+int cluster_target_call(struct cluster *c, const struct target_view *v, uint16_t op,
+			const void *req, void *rep)
+{
+	struct rpc_call call = {.op = op,
+				.req = req,
+				.rep = rep,
+				.target = v->id,
+				.deadline_us = loop_deadline_ms(TARGET_TIMEOUT_MS)};
+	struct rpc_client *rpc;
+	int rc;
+
+	if (v->state != TARGET_UP || !v->addrs[0])
+		return -LE_TARGET_DOWN;
+	TRY(connect_target(c, v, &rpc));
+	rc = rpc_call(rpc, &call);
+	rpc_call_fini(&call);
+	rpc_client_destroy(rpc);
+	return rc;
+}
+
+static void fetch_target(void *arg)
+{
+	struct target_view *v = arg;
+	struct cluster *c = v->cluster;
 	struct rpc_client *rpc;
 
 	if (v->state != TARGET_UP || !v->addrs[0])
 		return;
-	v->error = rpc_client_create(&opts, &rpc);
+	v->error = connect_target(c, v, &rpc);
 	if (v->error < 0)
 		return;
 	v->error = ask_target(c, v, rpc);

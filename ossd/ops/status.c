@@ -4,8 +4,10 @@
 
 #include "common/rpc/net_report.h"
 #include "ossd/ops/op.h"
+#include "ossd/scrub/scrub.h"
 
-#define NET_SIZE (48u << 10)
+#define NET_SIZE     (48u << 10)
+#define RESYNC_SHOWN 64u /* members being filled */
 
 static json_t *space_json(const struct chunk_store *s)
 {
@@ -52,6 +54,36 @@ static uint32_t own_epoch(const struct target *t)
 	return c ? c->epoch : 0;
 }
 
+static json_t *resync_json(const struct target *t)
+{
+	struct resync_progress p[RESYNC_SHOWN];
+	json_t *rows = json_array();
+	uint32_t n = t->care ? resync_progress(t->care->resync, p, RESYNC_SHOWN) : 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		json_array_append_new(
+			rows,
+			json_pack("{s:I, s:I, s:I, s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "chain",
+				  (json_int_t)p[i].chain, "target", (json_int_t)p[i].target,
+				  "epoch", (json_int_t)p[i].epoch, "phase",
+				  resync_phase_name(p[i].phase), "by_log", (int)p[i].logged,
+				  "compared", (json_int_t)p[i].compared, "copied",
+				  (json_int_t)p[i].copied, "removed", (json_int_t)p[i].removed,
+				  "bytes", (json_int_t)p[i].bytes, "left", (json_int_t)p[i].left));
+	return rows;
+}
+
+static json_t *scrub_json(const struct target *t)
+{
+	static const struct scrub_row none;
+	const struct scrub_row *s = t->scrub ? scrub_state(t->scrub) : &none;
+
+	return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "running", (int)s->running,
+			 "chunks", (json_int_t)s->chunks, "bytes", (json_int_t)s->bytes, "damaged",
+			 (json_int_t)s->damaged, "repaired", (json_int_t)s->repaired, "unrepaired",
+			 (json_int_t)s->unrepaired, "differing", (json_int_t)s->differing);
+}
+
 static json_t *status_json(const struct target *t)
 {
 	const struct chunk_store *s = t->store;
@@ -61,7 +93,7 @@ static json_t *status_json(const struct target *t)
 
 	uuid_format(&s->super.uuid, uuid);
 	return json_pack("{s:s, s:I, s:I, s:I, s:b, s:s, s:s, s:b, s:b, s:I, s:I, s:I, s:f, s:f, "
-			 "s:o, s:o, s:o}",
+			 "s:o, s:o, s:o, s:o, s:o}",
 			 "role", "ossd", "target", (json_int_t)t->id, "chain", (json_int_t)t->chain,
 			 "epoch", (json_int_t)own_epoch(t), "ready", (int)t->ready, "uuid", uuid,
 			 "durability", t->p->sync ? "sync" : "none", "direct_io",
@@ -70,7 +102,8 @@ static json_t *status_json(const struct target *t)
 			 "group_commits", (json_int_t)commits, "group_commit_ops", (json_int_t)ops,
 			 "ops_per_commit", commits ? (double)ops / (double)commits : 0.0,
 			 "uptime_s", (double)(env_now_us(t->env) - t->start_us) / 1e6, "space",
-			 space_json(s), "cache", cache_json(t), "totals", counts_json(t->metrics));
+			 space_json(s), "cache", cache_json(t), "totals", counts_json(t->metrics),
+			 "resync", resync_json(t), "scrub", scrub_json(t));
 }
 
 static void add_net(void *arg, const struct rpc_net *n)
