@@ -68,8 +68,8 @@ enum write_flags { WRITE_LAZY = 1 };
 #define oss_stat_req_FIELDS(F) F(cap, cap) F(ino, ino) F(u32, gen) F(u32, chunk_size)
 #define oss_stat_rep_FIELDS(F) F(u64, size) F(u64, used) F(i64, mtime_ns) F(u64, n_chunks)
 /* Chunks of the frame's chain from id on, at most max: chunk_summary one behind the other (version
- * 0: its record is damaged). sum: content sum, xxh3 of end (u32), and length (u32) and checksum
- * (u64) of every block up to the last one that is no hole. more: there are others. */
+ * 0: its record is damaged). sum: content sum, xxh3 of end (u32), mtime (i64), and length (u32)
+ * and checksum (u64) of every block up to the last one that is no hole. more: there are others. */
 #define chunk_summary_FIELDS(F) \
 	F(chunk_id, chunk) F(u64, version) F(u32, end) F(u64, used) F(i64, mtime_ns) F(u64, sum)
 #define oss_list_req_FIELDS(F) F(chunk_id, from) F(u32, max)

@@ -59,7 +59,7 @@ static void put_u64(struct wire_w *w, uint64_t v)
 
 uint64_t chunk_record_sum(const struct chunk_record *r)
 {
-	uint8_t buf[4 + LEAT_BLOCKS_PER_CHUNK_MAX * 12u];
+	uint8_t buf[12 + LEAT_BLOCKS_PER_CHUNK_MAX * 12u];
 	uint32_t n = r->n_blocks;
 	struct wire_w w;
 
@@ -67,6 +67,7 @@ uint64_t chunk_record_sum(const struct chunk_record *r)
 		n--;
 	wire_w_init(&w, buf, sizeof(buf));
 	put_u32(&w, r->end);
+	put_u64(&w, (uint64_t)r->mtime_ns);
 	for (uint32_t i = 0; i < n; i++) {
 		put_u32(&w, r->blocks[i].len);
 		put_u64(&w, r->blocks[i].len ? r->blocks[i].sum : 0);

@@ -65,7 +65,7 @@ static inline size_t chunk_record_size(uint32_t n_blocks)
 	return sizeof(struct chunk_record) + n_blocks * sizeof(struct chunk_block);
 }
 uint64_t chunk_record_used(const struct chunk_record *r); /* bytes on disk */
-/* The content sum: of end, and length and checksum of every block. Where the blocks lie, and
+/* The content sum: of end, mtime, and length and checksum of every block. Where the blocks lie, and
  * holes behind the last one, do not count. */
 uint64_t chunk_record_sum(const struct chunk_record *r);
 
