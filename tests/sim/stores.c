@@ -22,9 +22,12 @@ struct stores {
 	size_t n, room;
 	uint32_t *nodes; /* by chain: bits of the members */
 	uint32_t n_chains;
-	/* of the scan under way */
+};
+
+/* Of one disk; those of several servers run at the same time. */
+struct scan {
+	struct stores *s;
 	uint32_t node;
-	int status;
 	uint8_t next[KV_KEY_MAX + 1];
 	size_t next_len;
 };
@@ -67,7 +70,8 @@ void stores_note_chains(struct stores *s)
 
 static int take(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
-	struct stores *s = arg;
+	struct scan *sc = arg;
+	struct stores *s = sc->s;
 	struct held *h;
 
 	if (s->n == s->room) {
@@ -77,20 +81,21 @@ static int take(void *arg, const void *key, size_t key_len, const void *value, s
 			return -LE_NOMEM;
 	}
 	h = &s->held[s->n];
-	h->node = s->node;
+	h->node = sc->node;
 	TRY(chunk_row_decode(ROW_CHUNK, key, key_len, &h->key));
 	TRY(chunk_record_summary(&h->key, value, len, &h->info));
 	s->n++;
 	/* The scan goes on behind this key. */
-	memcpy(s->next, key, key_len);
-	s->next[key_len] = 0;
-	s->next_len = key_len + 1;
+	memcpy(sc->next, key, key_len);
+	sc->next[key_len] = 0;
+	sc->next_len = key_len + 1;
 	return 0;
 }
 
 int stores_read(struct stores *s, uint32_t node, struct env *env)
 {
 	struct kv_options o = {.create = false};
+	struct scan sc = {.s = s, .node = node, .next = {ROW_CHUNK}, .next_len = 1};
 	const uint8_t end = ROW_CHUNK + 1;
 	char path[64];
 	struct kv *kv;
@@ -99,15 +104,12 @@ int stores_read(struct stores *s, uint32_t node, struct env *env)
 
 	snprintf(path, sizeof(path), "%s/index", s->c->ossd[node].dir);
 	TRY(kv_open(env, path, &o, &kv));
-	s->next[0] = ROW_CHUNK;
-	s->next_len = 1;
-	s->node = node;
 	for (rc = 0; rc == 0 && more;) {
 		uint8_t from[KV_KEY_MAX + 1];
-		struct kv_range range = {from, s->next_len, &end, 1, SCAN_ROWS};
+		struct kv_range range = {from, sc.next_len, &end, 1, SCAN_ROWS};
 
-		memcpy(from, s->next, s->next_len);
-		rc = kv_scan(kv, NULL, &range, take, s, &more);
+		memcpy(from, sc.next, sc.next_len);
+		rc = kv_scan(kv, NULL, &range, take, &sc, &more);
 	}
 	kv_close(kv);
 	return rc;
