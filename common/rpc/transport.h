@@ -43,7 +43,8 @@ struct link_rx {
 	struct frame_desc descs[FRAME_DESCS_MAX];
 };
 
-/* What the slots of a pool are used for, which decides who may touch them. */
+/* What the slots of a pool are used for, which decides who may touch them; each includes those
+ * before it. A pool may be added again with a further use. */
 enum pool_use {
 	POOL_SOURCE, /* data goes out of them: nobody else does anything with them */
 	POOL_SINK,   /* requests' data is received into them (a server's bulk_pool) */

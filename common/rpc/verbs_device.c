@@ -137,12 +137,29 @@ static void pool_gone(struct slot_pool_hook *h)
 	pthread_mutex_unlock(&v->lock);
 }
 
-static bool has_pool(const struct verbs *v, const struct slot_pool *pool)
+static struct verbs_pool *find_pool(const struct verbs *v, const struct slot_pool *pool)
 {
-	list_for_each(n, &v->pools)
-		if (container_of(n, struct verbs_pool, link)->pool == pool)
-			return true;
-	return false;
+	list_for_each(n, &v->pools) {
+		struct verbs_pool *p = container_of(n, struct verbs_pool, link);
+		if (p->pool == pool)
+			return p;
+	}
+	return NULL;
+}
+
+/* A pool that is there already gets a further use; none of its slots may be in use just now. */
+static int pool_again(struct verbs_pool *p, enum pool_use use)
+{
+	int rc = 0;
+
+	if (use <= p->use)
+		return 0;
+	p->use = use;
+	for (uint32_t i = 0; i < p->v->n_devices && rc == 0; i++) {
+		pool_forget(p, p->v->devices[i]);
+		rc = pool_register(p, p->v->devices[i]);
+	}
+	return rc;
 }
 
 int verbs_pool_add(struct verbs *v, struct slot_pool *pool, enum pool_use use)
@@ -154,8 +171,10 @@ int verbs_pool_add(struct verbs *v, struct slot_pool *pool, enum pool_use use)
 		return -LE_NOMEM;
 	*p = (struct verbs_pool){ .hook.gone = pool_gone, .v = v, .pool = pool, .use = use };
 	pthread_mutex_lock(&v->lock);
-	if (has_pool(v, pool)) {
+	struct verbs_pool *there = find_pool(v, pool);
+	if (there != NULL) {
 		free(p);
+		rc = pool_again(there, use);
 	} else {
 		list_push(&v->pools, &p->link);
 		for (uint32_t i = 0; i < v->n_devices && rc == 0; i++)

@@ -75,7 +75,7 @@ static void ask_completion(const struct verbs_link *k, struct ibv_send_wr *wr, u
 		wr->send_flags |= IBV_SEND_SIGNALED;
 }
 
-/* siw sends wrong bytes when up to 32 of them lie on two pages: how many of len to take from addr. */
+/* siw sends wrong bytes when up to 32 of them lie on two pages: so many of len from addr on. */
 static uint32_t avoid_edge(const struct verbs_link *k, uint64_t addr, uint32_t len)
 {
 	uint32_t to_edge = PAGE - (uint32_t)(addr % PAGE);
