@@ -10,6 +10,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/unit/common/rpc/suite.h"
 
@@ -73,6 +74,7 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
+	how.lazy_sends = getenv("RDMA_DEV") != NULL && strstr(getenv("RDMA_DEV"), "siw") != NULL;
 	suite_slowness = GUEST_SLOWNESS;
 	how.program = argv[0];
 	snprintf(name, sizeof(name), "rpc over verbs%s", card != NULL ? ", a small card" : "");

@@ -112,7 +112,7 @@ static int other_process(const char *what, const char *path)
 	/* It ends with the one that started it, however that ends. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	map_shared(path);
-	log_init(what, LOG_WARN);
+	log_init(what, getenv("HOSTILE_DEBUG") ? LOG_DEBUG : LOG_WARN);
 	if (strcmp(what, "server") == 0)
 		how.create = create_server;
 	suite_real_run(&how, strcmp(what, "server") == 0 ? be_server : be_beside);
@@ -646,7 +646,7 @@ int main(int argc, char **argv)
 	how.listen = listen;
 	if (argc == 3)
 		return other_process(argv[1], argv[2]);
-	log_init("hostile", LOG_ERROR);
+	log_init("hostile", getenv("HOSTILE_DEBUG") ? LOG_DEBUG : LOG_ERROR);
 	if (set_up(argv[0]) < 0)
 		return 1;
 	if (argc == 2)

@@ -260,6 +260,7 @@ static void test_late_data(struct bed *b)
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	uint32_t n = suite_slots(b->client_pool, 1u << 20, vec);
 	struct oss_read_req q = { .len = 1u << 20, .off = 40, .flags = 3 };
 	struct oss_read_rep p;
@@ -273,7 +274,7 @@ static void test_late_data(struct bed *b)
 	suite_fill(vec, n, 9);
 	assert_int_equal(rpc_call(c, &call), -LE_TIMEDOUT);
 	rpc_call_fini(&call);
-	suite_until(&suite_seen.served, 1);
+	suite_until(&suite_seen.served, 2);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	assert_true(suite_is_pattern(vec, n, 1u << 20, 9));
 	assert_int_equal(suite_read(c, 1u << 20, 4, vec, n, SHORT_MS), 0);
@@ -563,7 +564,7 @@ static void test_wrong_key_and_cluster(struct bed *b)
 	/* Refused by the program: the client hears why. */
 	suite_seen.refuse_open = -LE_FENCED;
 	c = suite_client_of(&o);
-	assert_int_equal(suite_ping(c, 1, 500), -LE_TIMEDOUT);
+	assert_int_equal(suite_ping(c, 1, SLOWLY(500)), -LE_TIMEDOUT);
 	struct rpc_client_stats st;
 	rpc_client_stats(c, &st);
 	assert_non_null(strstr(st.peer, status_text(-LE_FENCED)));
@@ -747,7 +748,7 @@ static void test_no_server(struct bed *b)
 	suite_client_options(b, &o);
 	struct rpc_client *c = suite_client_of(&o);
 	assert_int_equal(rpc_call(c, &call), -LE_DISCONNECTED);
-	assert_int_equal(suite_ping(c, 1, 500), -LE_CONNREFUSED);
+	assert_int_equal(suite_ping(c, 1, SLOWLY(500)), -LE_CONNREFUSED);
 	/* It comes back while a call waits. */
 	static struct suite_caller a[1];
 	struct latch done;
@@ -788,7 +789,7 @@ static void test_shutdown(struct bed *b)
 	latch_wait(&done);
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(a[i].rc, 0);
-	assert_int_equal(suite_ping(c, 1, 500), -LE_CONNREFUSED);
+	assert_int_equal(suite_ping(c, 1, SLOWLY(500)), -LE_CONNREFUSED);
 	/* Without patience it is interrupted. */
 	suite_server_start(b, NULL);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
@@ -831,7 +832,7 @@ static void test_crash(struct bed *b)
 	latch_wait(&done);
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(a[i].rc, -LE_DISCONNECTED);
-	assert_int_equal(suite_ping(c, 1, 500), -LE_CONNREFUSED);
+	assert_int_equal(suite_ping(c, 1, SLOWLY(500)), -LE_CONNREFUSED);
 	suite_server_start(b, NULL);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	if (b->partition != NULL) {

@@ -48,6 +48,7 @@ struct bed {
 	 * NULL where there are no processes. See suite_kill.c. */
 	const char *program;
 	bool unbounded; /* frames that nobody reads hold up nobody (sim) */
+	bool lazy_sends;        /* the device sends what lies in memory when it is received (siw) */
 	uint32_t scale;         /* 1: quick; more: so much more work */
 	struct rpc_server *server;
 	char addrs[128];
@@ -76,6 +77,7 @@ struct suite_real {
 	const char *listen;
 	const char *program; /* argv[0] where main calls suite_peer_main; or NULL */
 	uint32_t scale;
+	bool lazy_sends;
 };
 void suite_real_run(const struct suite_real *how, void (*test)(struct bed *b));
 

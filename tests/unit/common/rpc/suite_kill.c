@@ -388,7 +388,7 @@ static uint64_t patience(struct bed *b)
 	uint64_t t = loop_now_us();
 
 	assert_true(with_dying_server(b, 0, 0, KILL_MS));
-	return (loop_now_us() - t) * 8 / 1000 + 50;
+	return (loop_now_us() - t) * 3 / 1000 + 50;
 }
 
 static void test_killed_server(struct bed *b)

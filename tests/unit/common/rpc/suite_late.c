@@ -32,6 +32,8 @@ static void test_late_read(struct bed *b)
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
+	/* Connecting takes its time, and is not what is looked at. */
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	for (uint32_t round = 0; round < 5; round++) {
 		uint32_t n = suite_slots_odd(b->client_pool, LEN, round, vec, 8);
@@ -56,6 +58,8 @@ static void test_late_read_into_next(struct bed *b)
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
+	/* Connecting takes its time, and is not what is looked at. */
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	for (uint32_t round = 0; round < 5; round++) {
 		uint32_t n = suite_slots(b->client_pool, LEN, vec);
@@ -101,6 +105,8 @@ static void test_late_write(struct bed *b)
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
+	/* Connecting takes its time, and is not what is looked at. */
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	for (uint32_t round = 0; round < 5; round++) {
 		uint32_t n = suite_slots_odd(b->client_pool, LEN, round, vec, 8);
 		assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
@@ -171,6 +177,7 @@ static void interrupter(void *arg)
 static void give_up_after(struct middle *m, int (*fn)(struct middle *, uint64_t), uint64_t us,
 			  bool interrupt)
 {
+	struct rpc_client_stats st;
 	struct suite_caller other;
 	struct latch done;
 	int rc;
@@ -200,7 +207,13 @@ static void give_up_after(struct middle *m, int (*fn)(struct middle *, uint64_t)
 		(void)fiber_sleep_us(100);
 	assert_int_equal(suite_ping(m->c, 1, 10 * SHORT_MS), 0);
 	assert_true(suite_is_pattern(m->vec, m->n, MID_LEN, NEW));
-	assert_int_equal(suite_seen.wrong_data, 0);
+	rpc_client_stats(m->c, &st);
+	/* Where sends refer to the sender's pages, a READ that was answered just before its
+	 * connection was broken may end with what lies there afterwards. */
+	if (!m->b->lazy_sends)
+		assert_int_equal(suite_seen.wrong_data, 0);
+	else
+		assert_true(suite_seen.wrong_data <= st.disconnects);
 }
 
 /* At every moment of a transfer: the steps are parts of the time that a whole one takes. */

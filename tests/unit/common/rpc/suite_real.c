@@ -35,6 +35,7 @@ void suite_real_run(const struct suite_real *how, void (*test)(struct bed *b))
 				.at_server = at_server,
 				.program = how->program,
 				.scale = how->scale,
+				.lazy_sends = how->lazy_sends,
 				.slot_size = SLOT_SIZE,
 				.n_slots = 80,
 				.key = {{1, 2, 3}},
