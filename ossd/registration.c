@@ -91,7 +91,7 @@ static int accepted(struct registration *g, struct rpc_client *c,
 	chains_lease(t->chains, sent_us, g->lease_ms);
 	if (!t->ready)
 		log_info("target %u serves at %s", t->id, g->addrs);
-	t->ready = true;
+	t->ready = !g->distrust;
 	metric_set(&t->metrics->registered, 1);
 	return 0;
 }
@@ -307,6 +307,23 @@ static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
 	return judge(g, rc, req.commits);
 }
 
+/* Told or not: a process that ends is noticed, too. */
+static void tell_distrust(struct registration *g)
+{
+	struct mds_target_bad_req req = {.target = g->t->id, .uuid = g->t->store->super.uuid};
+	struct mds_target_bad_rep rep;
+	struct rpc_call call = {.op = OP_mds_target_bad,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(CALL_MS)};
+	int rc = rpc_call(g->client, &call);
+
+	rpc_call_fini(&call);
+	if (rc < 0)
+		report(g, rc);
+	g->failed = -LE_CORRUPT_STORE;
+}
+
 static void beat(struct registration *g)
 {
 	uint64_t gen = g->sessions_gen;
@@ -341,6 +358,8 @@ static void heartbeat_fiber(void *arg)
 
 	g->fiber = fiber_self();
 	while (!g->stopping) {
+		if (g->distrust && !g->failed)
+			tell_distrust(g);
 		beat(g);
 		space_expire(&t->store->space, earlier(env_now_us(t->env), t->p->grant_ttl_ms));
 		chunk_store_gauges(t->store);
@@ -383,6 +402,16 @@ int registration_start(struct registration *g, struct target *t,
 		rpc_client_destroy(g->client);
 	}
 	return rc;
+}
+
+void registration_distrust(struct registration *g)
+{
+	if (g->distrust)
+		return;
+	g->distrust = true;
+	g->t->ready = false;
+	log_error("target %u: its index is damaged: it serves nothing any more; see leat-ossd(8), "
+		  "DAMAGE", g->t->id);
 }
 
 int registration_synced(struct registration *g, uint32_t chain, uint32_t epoch, uint32_t target)

@@ -21,6 +21,7 @@ struct registration {
 	int failed; /* the MDS will never take this store */
 	int last_logged;
 	bool stopping, again;
+	bool distrust; /* the index is damaged: this target serves nothing any more */
 	struct fiber *fiber;
 	struct latch running;
 };
@@ -36,6 +37,9 @@ struct registration_options {
 int registration_start(struct registration *g, struct target *t,
 		       const struct registration_options *o) CHECK_RESULT;
 void registration_stop(struct registration *g);
+/* The store cannot be trusted: requests are refused, the metadata server is told, so that members
+ * of chains are filled elsewhere, and then the program ends. Does not yield. */
+void registration_distrust(struct registration *g);
 /* mds_chain_synced: this target has filled a member. Yields. */
 int registration_synced(struct registration *g, uint32_t chain, uint32_t epoch,
 			uint32_t target) CHECK_RESULT;

@@ -32,6 +32,8 @@ static void served(void *arg, const struct rpc_req *r, int status, uint64_t us)
 	struct ossd_metrics *m = t->metrics;
 
 	metric_add(&m->requests, 1);
+	if (status == -LE_CORRUPT_STORE)
+		registration_distrust(&container_of(t, struct ossd, target)->reg);
 	if (status < 0)
 		metric_add(&m->errors, 1);
 	metric_hist_add(&m->request_us, us);

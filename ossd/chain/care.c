@@ -117,7 +117,7 @@ static int drop_all(struct care *k)
 
 void care_members_known(struct care *k)
 {
-	k->drop_due = true;
+	k->drop_due = k->members_known = true;
 	if (k->dropper)
 		fiber_wake(k->dropper);
 }
@@ -128,7 +128,7 @@ static void drop_fiber(void *arg)
 
 	k->dropper = fiber_self();
 	/* Not before care_members_known. */
-	while (!k->stopping && !k->drop_due)
+	while (!k->stopping && !k->members_known)
 		fiber_park();
 	while (!k->stopping) {
 		if (k->drop_due) {

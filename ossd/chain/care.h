@@ -20,7 +20,8 @@ struct care {
 	struct slot_pool *copies; /* data that comes from other members */
 	uint64_t incarnation;     /* changes with every start */
 	struct list repairing;    /* chunks that are being repaired just now */
-	bool drop_due, stopping;
+	uint64_t damage_seen;     /* blocks, since the last scrub began */
+	bool drop_due, members_known, stopping;
 	struct fiber *dropper;
 	struct latch fibers;
 };

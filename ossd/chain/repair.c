@@ -7,6 +7,8 @@
 #include "ossd/chain/care.h"
 #include "ossd/chunk/chunk_copy.h"
 
+#define LIST_MS 5000u
+
 struct at_work {
 	struct list link;
 	struct chunk_key key;
@@ -194,6 +196,61 @@ static int repair_record(struct care *k, const struct chunk_key *key, struct chu
 	return rc;
 }
 
+/* ---- a record that cannot be read ---- */
+
+/* What the member has under that name. 1: there is no such chunk. */
+static int ask_member(struct chain *c, uint32_t target, const struct chunk_key *key,
+		      struct oss_resync_chunk_req *ret_req)
+{
+	struct oss_list_req req = {chunk_key_id(key), 1};
+	struct oss_list_rep rep = {0};
+	struct rpc_call call = {.op = OP_oss_list,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(LIST_MS)};
+	struct chunk_summary m = {0};
+	struct chunk_key k;
+	struct wire_r r;
+	int rc = chain_call(c, target, &call);
+
+	if (rc == 0 && rep.chunks.len) {
+		wire_r_init(&r, rep.chunks.data, rep.chunks.len);
+		wire_get_chunk_summary(&r, &m);
+		rc = r.status;
+	}
+	rpc_call_fini(&call);
+	TRY(rc);
+	k = chunk_key_of(c->id, &m.chunk);
+	if (!chunk_key_equal(&k, key))
+		return 1;
+	*ret_req = (struct oss_resync_chunk_req){m.chunk, m.version, m.sum, target};
+	return m.version ? 0 : -LE_CORRUPT; /* damaged there too */
+}
+
+static int replace_record(struct care *k, const struct chunk_key *key)
+{
+	struct chain *c = chain_find(k->chains, key->chain);
+	int rc = -LE_CORRUPT;
+
+	for (uint32_t i = 0; c && i < c->n_sync && rc != 0; i++) {
+		struct oss_resync_chunk_req req;
+		struct oss_resync_chunk_rep rep = {0};
+
+		if (i == c->self)
+			continue;
+		rc = ask_member(c, c->members[i].target, key, &req);
+		if (rc == 1) /* the other members have seen its removal */
+			rc = chunk_copy_remove(k->s, key, NULL, NULL) < 0 ? -LE_CORRUPT : 0;
+		else if (rc == 0)
+			rc = receive_chunk(k, c, &req, &rep);
+	}
+	log_error("chain=%u inode=%llu gen=%u chunk=%llu target=%u: its damaged record: %s",
+		  key->chain, (unsigned long long)key->ino.v, key->gen,
+		  (unsigned long long)key->idx, k->chains->target,
+		  rc == 0 ? "the chunk was copied from another member" : status_text(rc));
+	return rc;
+}
+
 /* ---- one at a time for each chunk ---- */
 
 static struct at_work *work_find(const struct care *k, const struct chunk_key *key)
@@ -219,6 +276,16 @@ static int wait_for(struct at_work *w)
 	return rc < 0 ? rc : -LE_BUSY;
 }
 
+static int repair_without_record(struct care *k, const struct chunk_key *key, struct repair *ret)
+{
+	int rc = replace_record(k, key);
+
+	ret->found = 1;
+	ret->repaired = rc == 0;
+	metric_add(&k->metrics->repaired, ret->repaired);
+	return rc;
+}
+
 int repair_chunk(struct care *k, const struct chunk_key *key, struct repair *ret)
 {
 	struct at_work w = {.key = *key}, *other = work_find(k, key);
@@ -233,6 +300,9 @@ int repair_chunk(struct care *k, const struct chunk_key *key, struct repair *ret
 	rc = chunk_store_record(k->s, key, &rec);
 	if (rc == 0 && rec)
 		rc = repair_record(k, key, rec, ret);
+	else if (rc == -LE_CORRUPT)
+		rc = repair_without_record(k, key, ret);
+	k->damage_seen += ret->found;
 	chunk_record_unref(&k->s->cache, rec);
 	list_remove(&w.link);
 	w.done = true;

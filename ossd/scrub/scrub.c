@@ -12,6 +12,7 @@ WIRE_DEFINE_MESSAGE(scrub_row)
 #define STEP           64u /* chunks between looks at the members of their chain */
 #define LIST_MAX       256u
 #define SAVE_US        5000000u
+#define DAMAGE_MAX     16u /* damaged blocks after which all are looked at */
 #define IDLE_US        500000u
 #define CALL_MS        5000u
 #define HOLD_MS        2000u
@@ -21,7 +22,7 @@ struct scrub {
 	struct care *k;
 	struct pace pace;
 	struct scrub_row row;
-	bool stopping;
+	bool stopping, alarmed;
 	uint64_t saved_us;
 	struct fiber *fiber;
 	struct latch running;
@@ -127,12 +128,8 @@ static int check_chunk(struct scrub *s, struct page *p, uint32_t i)
 	metric_add(&s->k->metrics->scrubbed, 1);
 	metric_add(&s->k->metrics->scrubbed_bytes, r.bytes);
 	p->damaged[i] |= r.found > r.repaired;
-	/* What is damaged is counted; a record that cannot be read, too. */
-	if (rc == -LE_CORRUPT && r.found == 0) {
-		s->row.damaged++;
-		s->row.unrepaired++;
+	if (rc == 0 && p->version[i] == 0) /* the chunk is another one now than the list says */
 		p->damaged[i] = true;
-	}
 	return rc == -LE_CORRUPT || rc == -LE_BUSY || rc == -LE_STALE ? 0 : rc;
 }
 
@@ -319,8 +316,12 @@ static void maybe_save(struct scrub *s)
 static bool due(const struct scrub *s)
 {
 	uint64_t hours = s->k->p->scrub_interval_h;
+	bool suspicious = s->k->damage_seen >= DAMAGE_MAX || s->k->s->space.frozen;
 	int64_t last = s->row.ended_ns > s->row.began_ns ? s->row.ended_ns : s->row.began_ns;
 
+	/* Where there is that much, there is more: once, for what is left then cannot be healed. */
+	if (suspicious && !s->alarmed && s->k->members_known)
+		return true;
 	return hours && env_wall_ns(s->k->env) - last > (int64_t)hours * 3600 * 1000000000;
 }
 
@@ -332,8 +333,11 @@ static void scrub_fiber(void *arg)
 	while (!s->stopping) {
 		int rc = 0;
 
-		if (!s->row.running && due(s))
+		if (!s->row.running && due(s)) {
 			rc = scrub_start(s);
+			s->alarmed |= rc == 0 && s->k->damage_seen >= DAMAGE_MAX;
+			s->alarmed |= s->k->s->space.frozen;
+		}
 		if (rc == 0 && s->row.running) {
 			rc = walk(s);
 			maybe_save(s);
