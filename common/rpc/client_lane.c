@@ -265,8 +265,10 @@ static int try_one(struct lane *lane, const char *addr, bool last, struct client
 	lane->trying = false;
 	if (rc < 0 && rc != -LE_INTR)
 		failed(c, find(c, addr));
-	if (rc < 0)
+	if (rc < 0) {
+		log_debug("rpc: %s does not answer: %s", addr, status_name(rc));
 		log_failure(c, addr, rc);
+	}
 	if (rc < 0 && lane->i > 0 && !lane->fell && c->lanes[0].conn != NULL) {
 		lane->fell = true;
 		log_warn("rail %s does not answer: %s", addr, status_text(rc));

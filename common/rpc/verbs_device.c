@@ -343,28 +343,31 @@ void verbs_device_close(struct verbs_device *dev)
 
 static void set_down(struct verbs_device *dev, int port, bool down)
 {
+	uint32_t bit, before;
+
 	if (port < 1 || port > 31)
 		return;
-	if (down)
-		atomic_fetch_or(&dev->down, 1u << port);
-	else
-		atomic_fetch_and(&dev->down, ~(1u << port));
+	bit = 1u << port;
+	before = down ? atomic_fetch_or(&dev->down, bit) : atomic_fetch_and(&dev->down, ~bit);
+	if (((before & bit) != 0) == down)
+		return;
 	if (down)
 		log_warn("verbs: port %d of %s is down", port, dev->name);
 	else
 		log_info("verbs: port %d of %s is up", port, dev->name);
 }
 
+/* Asked each time: a port may have been down before anybody listened for events. */
 bool verbs_device_port_down(struct verbs_device *dev, int port)
 {
 	struct ibv_port_attr a;
 
-	if (port < 1 || port > 31 || (atomic_load(&dev->down) & 1u << port) == 0)
+	if (port < 1 || port > 31)
 		return false;
-	if (ibv_query_port(dev->ctx, (uint8_t)port, &a) != 0 || a.state != IBV_PORT_ACTIVE)
-		return true;
-	set_down(dev, port, false);
-	return false;
+	/* What cannot be asked fails by itself, with a better reason. */
+	if (ibv_query_port(dev->ctx, (uint8_t)port, &a) == 0)
+		set_down(dev, port, a.state != IBV_PORT_ACTIVE);
+	return (atomic_load(&dev->down) & 1u << port) != 0;
 }
 
 static void tell_hubs(struct verbs *v)
