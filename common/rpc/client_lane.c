@@ -475,7 +475,8 @@ static void try_better(struct lane *lane)
 		const struct candidate *k = find(lane->c, o.addrs[i]);
 		if (k == NULL || k->retry_us > loop_now_us())
 			continue;
-		if (try_one(lane, o.addrs[i], false, &cc) < 0) {
+		/* Nobody waits for it: it may take its time, to register memory for one. */
+		if (try_one(lane, o.addrs[i], true, &cc) < 0) {
 			if (lane->conn == NULL)
 				return;
 			continue;
