@@ -72,8 +72,8 @@ struct config_section {
 	P(str, name, "", 0, 0, "leat", "name of the cluster, for people") \
 	P(str, key_file, "", 0, 0, "/etc/leat/cluster.key", \
 	  "file with the shared cluster key: 64 hex digits, mode 0600") \
-	P(str, mds, "", 0, 0, "127.0.0.1:7440", "addresses of the metadata server, host:port, ...") \
-	P(str, transport, "", 0, 0, "auto", "auto | verbs | tcp")
+	P(str, mds, "", 0, 0, "127.0.0.1:7440", "addresses of the metadata server: host:port, tcp:host:port or verbs:host:port, ...") \
+	P(str, transport, "", 0, 0, "auto", "auto (RDMA where both ends have it, else TCP) | verbs | tcp")
 struct cluster_params {
 	CLUSTER_PARAMS(CONFIG_MEMBER)
 };

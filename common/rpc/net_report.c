@@ -54,7 +54,8 @@ static int row(char *buf, size_t size, const char *to, const struct rpc_net *n)
 		"\"age_s\":%.1f,\"in_flight\":%u,\"calls\":%" PRIu64 ",\"replies\":%" PRIu64
 		",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64 ",\"in_per_s\":%" PRIu64
 		",\"out_per_s\":%" PRIu64 ",\"copied_bytes\":%" PRIu64
-		",\"credit_stalls\":%" PRIu64 ",\"queue_stalls\":%" PRIu64 ",\"repeated\":%" PRIu64
+		",\"credit_stalls\":%" PRIu64 ",\"queue_stalls\":%" PRIu64
+		",\"repeated\":%" PRIu64
 		",\"reconnects\":%" PRIu64 ",\"moves\":%" PRIu64 "}",
 		clean(to, whom, sizeof(whom)), clean(n->name, name, sizeof(name)), role_name(n->role),
 		clean(n->addr, addr, sizeof(addr)), n->state, n->transport,

@@ -28,7 +28,8 @@ size_t net_report_end(struct net_report *r);
 
 /* Rows of a program's table of metrics; p is the prefix of the names: "leat_mds". */
 #define NET_METRICS(M, p) \
-	NET_METRICS_OF(M, tcp, p "_net_tcp", "tcp") NET_METRICS_OF(M, verbs, p "_net_verbs", "verbs")
+	NET_METRICS_OF(M, tcp, p "_net_tcp", "tcp") \
+	NET_METRICS_OF(M, verbs, p "_net_verbs", "verbs")
 #define NET_METRICS_OF(M, t, p, w) \
 	M(GAUGE, net_##t##_connections, p "_connections", "connections over " w) \
 	M(COUNTER, net_##t##_connects, p "_connects_total", "connections made over " w) \
@@ -36,7 +37,7 @@ size_t net_report_end(struct net_report *r);
 	M(COUNTER, net_##t##_frames_out, p "_frames_out_total", "messages sent over " w) \
 	M(COUNTER, net_##t##_bytes_in, p "_bytes_in_total", "bytes of data received over " w) \
 	M(COUNTER, net_##t##_bytes_out, p "_bytes_out_total", "bytes of data sent over " w) \
-	M(COUNTER, net_##t##_copied, p "_copied_bytes_total", "bytes of data copied on the way, " w) \
+	M(COUNTER, net_##t##_copied, p "_copied_bytes_total", "bytes of data copied, " w) \
 	M(COUNTER, net_##t##_stalls, p "_stalls_total", "messages that waited for credits, " w)
 #define NET_METRICS_SET(m, totals) \
 	do { \

@@ -12,10 +12,11 @@ import uml
 INTEGRATION = {
     "bad_input": "auto",       # speaks TCP to the servers by itself
     "cli": None,               # no cluster
+    "cli_net": None,           # what is said where there is no device
     "memory": None,            # hours in a guest; soak looks at memory
 }
 # What `make check` runs: (name, device, hosts), where the quick guest is at hand ...
-SHORT = [("conformance", "rxe", 1), ("conformance", "siw", 1), ("posix", "siw", 1),
+SHORT = [("conformance", "rxe", 1), ("conformance", "siw", 1), ("failover", "siw", 1), ("posix", "siw", 1),
          ("two_mounts", "rxe", 2)]
 # ... and where only the emulated one can be had.
 SHORT_EMULATED = [("conformance", "rxe", 1)]
@@ -34,6 +35,7 @@ def commands(build):
     over = HERE + "/over-verbs"
     found = {"conformance": ([build + "/tests/conformance"], 300),
              "conformance-small-card": ([build + "/tests/conformance", "--card", "small"], 300),
+             "failover": ([HERE + "/failover.py"], 200),
              "hostile": ([build + "/tests/hostile"], 200),
              "loader": ([over, "verbs", "env", "LD_LIBRARY_PATH=" + build,
                          "/usr/bin/python3", "-m", "unittest", "-v",
@@ -55,7 +57,8 @@ def tests(build, long):
         wanted = SHORT if quick else SHORT_EMULATED
     else:
         wanted = [(name, device, hosts) for hosts in (1, 2) for device in ("rxe", "siw")
-                  for name in known if quick or (hosts == 1 and name == "conformance")]
+                  for name in known if (quick or (hosts == 1 and name == "conformance"))
+                  and (name != "failover" or hosts == 1)]
     for name, device, hosts in wanted:
         command, seconds = known[name]
         argv = [HERE + "/guest", "--rdma", device, "--hosts", str(hosts), "--mem", "4096",
