@@ -7,8 +7,8 @@
  *   without a session: new calls go to the new connection, the old one ends when its last
  *   call has (at most DRAIN_MS later).
  *   with one (it moves by the connected hook, and the server ends the old connection): new calls
- *   wait until the old connection is idle, at most QUIET_MS; what is still under way then is repeated by
- *   its caller, as after any reconnect.
+ *   wait until the old connection is idle, at most QUIET_MS; what is still under way then is
+ *   repeated by its caller, as after any reconnect.
  *
  * A candidate that failed, or whose connection broke soon, is avoided for a while: longer each
  * time. A handshake that works proves little where larger messages do not (MTU).

@@ -57,7 +57,8 @@ static int row(char *buf, size_t size, const char *to, const struct rpc_net *n)
 		",\"credit_stalls\":%" PRIu64 ",\"queue_stalls\":%" PRIu64
 		",\"repeated\":%" PRIu64
 		",\"reconnects\":%" PRIu64 ",\"moves\":%" PRIu64 "}",
-		clean(to, whom, sizeof(whom)), clean(n->name, name, sizeof(name)), role_name(n->role),
+		clean(to, whom, sizeof(whom)), clean(n->name, name, sizeof(name)),
+		role_name(n->role),
 		clean(n->addr, addr, sizeof(addr)), n->state, n->transport,
 		clean(k->device, device, sizeof(device)), k->port, n->rail,
 		n->why < 0 ? status_text(n->why) : "", (double)n->age_us / 1e6, n->in_flight,

@@ -3,7 +3,10 @@
 # programs say where there is no RDMA device, and that nothing else is used than what was asked for.
 # timeout: 120
 . "$(dirname "$0")/cli.inc.sh"
-[ -n "$(ls /sys/class/infiniband 2>/dev/null)" ] && { echo "has RDMA devices: see tests/rdma"; exit 77; }
+if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
+	echo "has RDMA devices: see tests/rdma"
+	exit 77
+fi
 need_cluster
 
 dd if=/dev/urandom of="$mnt/data" bs=1M count=16 conv=fsync status=none || fail "dd"
@@ -26,7 +29,8 @@ json '[.mount.net.connections[].state] | unique[0]' up
 json '[.mount.net.connections[].bytes_out] | add >= 16777216' true
 json '.mount.net.total == (.mount.net.connections | length)' true
 # The servers tell the same story
-json '[.targets[].server.net.connections[] | select(.role == "client") | .bytes_in] | add >= 16777216' true
+of_clients='.targets[].server.net.connections[] | select(.role == "client")'
+json "[$of_clients | .bytes_in] | add >= 16777216" true
 # four that register, four that are asked to trim and remove
 json '[.mds.net.connections[] | select(.role == "ossd")] | length' 8
 
