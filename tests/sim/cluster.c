@@ -144,17 +144,6 @@ static bool servers_up(void *arg)
 	return true;
 }
 
-/* Files can have as many copies as the plan says. */
-static bool classes_made(void *arg)
-{
-	struct cluster *c = arg;
-
-	for (uint32_t k = 1; k <= c->plan.replicas; k++)
-		if (!c->mds.running || !peek_has_class(c->mds.mds, k))
-			return false;
-	return true;
-}
-
 static bool chains_whole(void *arg)
 {
 	struct cluster *c = arg;
@@ -184,8 +173,6 @@ int cluster_start(struct cluster *c, const struct plan *plan)
 		node_init(c, &c->client[i], name);
 	}
 	cluster_run(c, servers_up, c, 60);
-	if (!c->failed)
-		cluster_run(c, classes_made, c, 60);
 	return c->failed ? -LE_IO : 0;
 }
 

@@ -33,8 +33,3 @@ bool peek_all_sync(const struct mds *m)
 	}
 	return true;
 }
-
-bool peek_has_class(const struct mds *m, uint32_t replicas)
-{
-	return m->cluster.classes[replicas].table != 0;
-}

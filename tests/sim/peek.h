@@ -15,7 +15,5 @@ uint32_t peek_n_chains(const struct mds *m);
 struct peek_chain peek_chain(const struct mds *m, uint32_t i);
 /* Every chain has as many members as it shall have, all in sync. */
 bool peek_all_sync(const struct mds *m);
-/* Is there a place for files with so many copies? */
-bool peek_has_class(const struct mds *m, uint32_t replicas);
 
 #endif
