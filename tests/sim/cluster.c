@@ -216,7 +216,8 @@ static void restart_node(void *arg)
 {
 	struct node *n = arg;
 
-	if (!n->cluster->failed && !n->want_up)
+	/* When faults have ended, cluster_heal has started it. */
+	if (n->cluster->faults_on && !n->cluster->failed && !n->want_up)
 		node_start(n);
 }
 

@@ -305,15 +305,30 @@ static int test_deterministic(void)
 	return hash[0] == hash[1] ? 0 : 1;
 }
 
-/* A planted bug must be found, or the whole suite proves nothing. */
-static int found(const char *plant)
+/* The same with directories of one, two and three copies, with what else then can go wrong. */
+static int test_replicated_seeds(void)
 {
 	struct batch b = defaults();
 
 	b.last = 200;
+	b.replicas = 3;
+	return run_batch(&b) ? 1 : 0;
+}
+
+/* A planted bug must be found, or the whole suite proves nothing. */
+static int found_with(const char *plant, uint32_t replicas)
+{
+	struct batch b = defaults();
+
+	b.last = 200;
+	b.replicas = replicas;
 	b.plant = plant;
 	b.stop_at_failure = true;
 	return run_batch(&b) > 0 ? 0 : 1;
+}
+static int found(const char *plant)
+{
+	return found_with(plant, 1);
 }
 static int test_finds_mds_no_dedupe(void)
 {
@@ -335,12 +350,41 @@ static int test_finds_client_new_seq(void)
 {
 	return found("client_new_seq");
 }
+static int test_finds_chain_early_ack(void)
+{
+	return found_with("chain_early_ack", 3);
+}
+static int test_finds_chain_skip_epoch(void)
+{
+	return found_with("chain_skip_epoch", 3);
+}
+static int test_finds_chain_no_dedupe(void)
+{
+	return found_with("chain_no_dedupe", 3);
+}
+static int test_finds_chain_serve_early(void)
+{
+	return found_with("chain_serve_early", 3);
+}
+static int test_finds_chain_stale_leader(void)
+{
+	return found_with("chain_stale_leader", 3);
+}
+static int test_finds_chain_skip_lease(void)
+{
+	return found_with("chain_skip_lease", 3);
+}
+static int test_finds_chain_forget_pending(void)
+{
+	return found_with("chain_forget_pending", 3);
+}
 
 static const struct {
 	const char *name;
 	int (*fn)(void);
 } tests[] = {
 	{"cluster_1000_seeds", test_seeds},
+	{"replicated_200_seeds", test_replicated_seeds},
 	{"deterministic", test_deterministic},
 	{"linear_registers", linear_test_registers},
 	{"linear_registers_random", linear_test_registers_random},
@@ -351,6 +395,13 @@ static const struct {
 	{"finds_oss_no_dedupe", test_finds_oss_no_dedupe},
 	{"finds_oss_early_ack", test_finds_oss_early_ack},
 	{"finds_client_new_seq", test_finds_client_new_seq},
+	{"finds_chain_early_ack", test_finds_chain_early_ack},
+	{"finds_chain_skip_epoch", test_finds_chain_skip_epoch},
+	{"finds_chain_no_dedupe", test_finds_chain_no_dedupe},
+	{"finds_chain_serve_early", test_finds_chain_serve_early},
+	{"finds_chain_stale_leader", test_finds_chain_stale_leader},
+	{"finds_chain_skip_lease", test_finds_chain_skip_lease},
+	{"finds_chain_forget_pending", test_finds_chain_forget_pending},
 };
 
 static int run_command(int argc, char **argv)

@@ -519,8 +519,14 @@ static void use_shared_names(struct run *r)
 static void set_replicas(struct run *r, struct ino dir, uint32_t replicas)
 {
 	struct layout l = {.replicas = (uint8_t)replicas};
+	int status = ll_layout_set(r->client, &root, dir, &l, NULL);
 
-	expect(r, "layout", ll_layout_set(r->client, &root, dir, &l, NULL), 0);
+	/* The first one makes the chains, of targets that are there just now. */
+	while (status == -LE_NODEV && !r->c->failed) {
+		fiber_sleep_us(500000);
+		status = ll_layout_set(r->client, &root, dir, &l, NULL);
+	}
+	expect(r, "layout", status, 0);
 }
 
 /* One for each number of copies: which are mixed, for the root differs from seed to seed. */
