@@ -4,7 +4,9 @@
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/membership.h"
+#include "mds/replace.h"
 
+#define REPLACE_US    500000u
 #define TARGETS_BOUND 256u
 
 void detect_kick(struct cluster *c)
@@ -90,6 +92,10 @@ void detect_look(struct cluster *c, uint64_t due_us)
 	if (rc == 0 && now > c->quiet_us + c->params->heads_after_ms * 1000ull) {
 		c->quiet_us = now;
 		rc = membership_even_heads(c);
+	}
+	if (rc == 0 && now > c->replaced_us + REPLACE_US) {
+		c->replaced_us = now;
+		rc = replace_pass(c);
 	}
 	if (rc < 0 && !c->stopping)
 		log_error("chains: %s; trying on", status_text(rc));

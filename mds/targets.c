@@ -151,6 +151,11 @@ static int register_locked(struct cluster *c, const struct mds_target_register_r
 			  (int)in->addrs.len, (const char *)in->addrs.data);
 		return -LE_WRONG_CLUSTER;
 	}
+	if (t != NULL && (t->info.flags & TARGET_REMOVED) != 0) {
+		log_error("target %u was removed: refused (`leat target add` takes it back)",
+			  t->info.id);
+		return -LE_WRONG_CLUSTER;
+	}
 	if (t == NULL)
 		TRY(register_new(c, in, &t));
 	else

@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "mds/membership.h"
 #include "mds/op.h"
+#include "mds/replace.h"
 #include "mds/targets.h"
 
 int mds_map_get(struct op *op, const void *vin, void *vout)
@@ -99,4 +100,12 @@ int mds_target_bad(struct op *op, const void *vin, void *vout)
 		return -LE_NO_TARGET;
 	log_error("target %u does not trust its store", in->target);
 	return membership_bad(&op->m->cluster, t);
+}
+
+int mds_target_admin(struct op *op, const void *vin, void *vout)
+{
+	/* Whoever has the cluster key and no session acts for the administrator. */
+	if (op->r != NULL && op->r->peer->role != ROLE_TOOL)
+		return -LE_PERM;
+	return target_admin(&op->m->cluster, vin, vout);
 }

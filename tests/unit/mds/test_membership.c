@@ -2,6 +2,7 @@
 #include "mds/chain_table.h"
 #include "mds/detect.h"
 #include "mds/membership.h"
+#include "mds/replace.h"
 #include "mds/targets.h"
 #include "tests/unit/mds/fixture.h"
 
@@ -332,6 +333,142 @@ static void silence_body(struct fx *f)
 		assert_int_equal(c->targets[i]->info.state, TARGET_DOWN);
 }
 
+/* ---- members move ---- */
+
+static uint32_t add_spare(struct fx *f)
+{
+	struct mds_target_register_req q = {.uuid = {{100, N}},
+					    .commits = 1,
+					    .addrs = bytes_str("spare:1"),
+					    .capacity = 1 << 30,
+					    .free = 1 << 29};
+	struct mds_target_register_rep p;
+
+	assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_target_register, &q, &p), 0);
+	return p.target;
+}
+
+static int send_any(void *arg, uint32_t target, struct bytes chains, struct bytes targets,
+		    uint64_t deadline_us)
+{
+	if (target <= N)
+		return send_fake(arg, target, chains, targets, deadline_us);
+	return 0;
+}
+
+/* As the sources of the resyncs would. */
+static void fill_all(struct cluster *c)
+{
+	for (uint32_t i = 0; i < c->n_chains; i++) {
+		const struct chain *ch = c->chains[i];
+
+		for (uint32_t k = 0; k < ch->n_members; k++) {
+			struct mds_chain_synced_req q = {ch->id, ch->epoch, ch->members[k].target};
+			struct mds_chain_synced_rep p;
+
+			if (ch->members[k].state == MEMBER_SYNCING)
+				assert_int_equal(membership_synced(c, &q, &p), 0);
+		}
+	}
+}
+
+static void never_fewer(const struct cluster *c, uint32_t dead)
+{
+	for (uint32_t i = 0; i < c->n_chains; i++) {
+		const struct chain *ch = c->chains[i];
+		uint32_t sync = 0;
+
+		for (uint32_t k = 0; k < ch->n_members; k++)
+			sync += ch->members[k].state == MEMBER_SYNC &&
+				ch->members[k].target != dead;
+		assert_true(sync + (dead != 0) >= ch->replicas);
+	}
+}
+
+static uint32_t admin(struct cluster *c, uint32_t what, uint32_t target, int want)
+{
+	struct mds_target_admin_req q = {what, target};
+	struct mds_target_admin_rep p = {0};
+
+	assert_int_equal(target_admin(c, &q, &p), want);
+	return p.left;
+}
+
+static void move_until_done(struct cluster *c, uint32_t target, uint32_t dead)
+{
+	for (uint32_t i = 0; target_chains(c, target) > 0 && i < 50; i++) {
+		assert_int_equal(replace_pass(c), 0);
+		never_fewer(c, dead);
+		fill_all(c);
+		never_fewer(c, dead);
+	}
+	assert_int_equal(target_chains(c, target), 0);
+}
+
+static void drain_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	uint32_t spare, load[N + 1];
+
+	c->send = send_any;
+	spare = add_spare(f);
+	c->judge_from_us = UINT64_MAX;
+	f->m->params.replace_parallel = 2;
+	assert_int_equal(admin(c, TARGET_ADMIN_REMOVE, 1, -LE_BUSY), 0);
+	assert_true(admin(c, TARGET_ADMIN_DRAIN, 1, 0) > 0);
+	assert_int_equal(replace_pass(c), 0);
+	assert_int_equal(admin(c, TARGET_ADMIN_UNDRAIN, 1, 0), target_chains(c, 1));
+	for (uint32_t i = 0; i < 5; i++) { /* what was begun ends, and nothing is lost */
+		fill_all(c);
+		assert_int_equal(replace_pass(c), 0);
+		never_fewer(c, 0);
+	}
+	admin(c, TARGET_ADMIN_DRAIN, 1, 0);
+	move_until_done(c, 1, 0);
+	assert_int_equal(admin(c, TARGET_ADMIN_REMOVE, 1, 0), 0);
+	assert_int_equal(enroll(f, 0), -LE_WRONG_CLUSTER);
+	admin(c, TARGET_ADMIN_ADD, 1, 0);
+	assert_int_equal(enroll(f, 0), 0);
+	/* It is empty: others give it some of theirs. */
+	for (uint32_t i = 0; admin(c, TARGET_ADMIN_REBALANCE, 0, 0) > 0 && i < 100; i++) {
+		assert_int_equal(replace_pass(c), 0);
+		never_fewer(c, 0);
+		fill_all(c);
+	}
+	assert_int_equal(admin(c, TARGET_ADMIN_REBALANCE, 0, 0), 0);
+	for (uint32_t i = 0; i <= N; i++)
+		load[i] = target_chains(c, i + 1);
+	for (uint32_t i = 0; i <= N; i++)
+		assert_in_range(load[i], load[spare - 1] - 2, load[spare - 1] + 2);
+}
+
+static void absent_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	uint32_t spare;
+
+	c->send = send_any;
+	spare = add_spare(f);
+	die(c, 1);
+	look(c);
+	c->judge_from_us = UINT64_MAX;
+	assert_int_equal(replace_pass(c), 0);
+	assert_int_equal(target_chains(c, 1), 1 + 2 * N); /* not yet */
+	f->m->params.replace_after_ms = 1000;
+	assert_int_equal(fiber_sleep_us(1500000), 0);
+	for (uint32_t i = 0; i < 20; i++) {
+		assert_int_equal(replace_pass(c), 0);
+		fill_all(c);
+	}
+	/* All but the one of class 1, which has no other copy. */
+	assert_int_equal(target_chains(c, 1), 1);
+	assert_true(target_chains(c, spare) > N);
+	for (uint32_t i = 0; i < c->classes[2].n; i++) {
+		assert_int_equal(c->classes[2].chains[i]->n_members, 2);
+		assert_int_not_equal(c->classes[2].chains[i]->lead, 1);
+	}
+}
+
 /* ---- the metadata server dies between any two steps ---- */
 
 static uint32_t seed;
@@ -430,6 +567,8 @@ TEST(test_fail_together, together_body)
 TEST(test_last_member_stays, last_body)
 TEST(test_restart_unnoticed, restart_body)
 TEST(test_silence, silence_body)
+TEST(test_drain, drain_body)
+TEST(test_absent, absent_body)
 
 int main(void)
 {
@@ -437,6 +576,7 @@ int main(void)
 		cmocka_unit_test(test_death_and_return), cmocka_unit_test(test_fail_together),
 		cmocka_unit_test(test_last_member_stays), cmocka_unit_test(test_restart_unnoticed),
 		cmocka_unit_test(test_silence),          cmocka_unit_test(test_crashes),
+		cmocka_unit_test(test_drain),            cmocka_unit_test(test_absent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
