@@ -152,6 +152,23 @@ static void print_net(const struct cluster *c, const struct status_options *o)
 	}
 }
 
+static void print_chains(const struct cluster *c)
+{
+	const json_t *h = json_object_get(c->mds_status, "chains");
+	json_int_t degraded = json_integer_value(json_object_get(h, "degraded"));
+	json_int_t down = json_integer_value(json_object_get(h, "down"));
+
+	if (!h)
+		return;
+	printf("chains      ");
+	if (degraded == 0 && down == 0)
+		puts("all whole");
+	else
+		printf("%" JSON_INTEGER_FORMAT " without all copies, %" JSON_INTEGER_FORMAT
+		       " of them being filled; %" JSON_INTEGER_FORMAT " down\n",
+		       degraded, json_integer_value(json_object_get(h, "syncing")), down);
+}
+
 static void print_view(const struct cluster *c, const struct status_options *o)
 {
 	char uuid[UUID_TEXT_SIZE], a[SIZE_TEXT], b[SIZE_TEXT];
@@ -164,6 +181,7 @@ static void print_view(const struct cluster *c, const struct status_options *o)
 					: "NONE: a crash loses what was acknowledged (sync = no)");
 	printf("mds         up at %s\n", c->mds_addr);
 	print_members(c->mds_status, mds_words);
+	print_chains(c);
 	if (o->mount) {
 		printf("mount       %s\n",
 		       json_string_value(json_object_get(o->mount, "mountpoint")));

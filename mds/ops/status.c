@@ -3,7 +3,9 @@
 #include <stdlib.h>
 
 #include "common/rt/loop.h"
+#include "mds/membership.h"
 #include "mds/op.h"
+#include "mds/replace.h"
 
 #define LISTED_MAX 64u
 #define NET_SIZE   (48u << 10)
@@ -30,14 +32,25 @@ static json_t *targets(const struct cluster *c)
 
 		uuid_format(&t->info.uuid, uuid);
 		json_array_append_new(
-			a, json_pack("{s:i,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i}", "id",
+			a, json_pack("{s:i,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:i,s:i}", "id",
 				     (int)t->info.id, "state", state_name(t->info.state), "uuid",
 				     uuid, "addrs", t->addrs, "host", t->host, "capacity",
 				     (json_int_t)t->info.capacity, "used", (json_int_t)t->info.used,
 				     "free", (json_int_t)t->info.free, "commits",
-				     (json_int_t)t->commits, "chain", (int)t->chain));
+				     (json_int_t)t->commits, "chain", (int)t->chain, "flags",
+				     (int)t->info.flags, "chains",
+				     (int)target_chains(c, t->info.id)));
 	}
 	return a;
+}
+
+static json_t *chains(const struct cluster *c)
+{
+	struct chain_health h;
+
+	membership_health(c, &h);
+	return json_pack("{s:i,s:i,s:i,s:i}", "n", (int)c->n_chains, "degraded", (int)h.degraded,
+			 "down", (int)h.down, "syncing", (int)h.syncing);
 }
 
 static json_t *sessions(const struct sessions *ss)
@@ -85,7 +98,7 @@ static json_t *status_json(struct mds *m)
 
 	uuid_format(&m->store.cluster.cluster, uuid);
 	return json_pack(
-		"{s:s,s:s,s:I,s:I,s:i,s:i,s:I,s:i,s:I,s:I,s:I,s:f,s:f,s:i,s:o,s:o,s:o,s:o}",
+		"{s:s,s:s,s:I,s:I,s:i,s:i,s:I,s:i,s:I,s:I,s:I,s:f,s:f,s:i,s:o,s:o,s:o,s:o,s:o}",
 		"program", "leat-mds", "cluster", uuid, "incarnation",
 		(json_int_t)m->store.cluster.incarnation, "uptime_s",
 		(json_int_t)((loop_now_us() - m->start_us) / 1000000), "map_epoch",
@@ -95,7 +108,7 @@ static json_t *status_json(struct mds *m)
 		"mutations", (json_int_t)metric_get(&mm->mutations), "requests_per_s",
 		m->requests_s, "mutations_per_s", m->mutations_s, "removals_waiting",
 		(int)m->reclaim.n_waiting, "store", store_info(&m->store), "recovery", recovery(m),
-		"targets", targets(&m->cluster), "sessions", sessions(&m->sessions));
+		"targets", targets(&m->cluster), "chains", chains(&m->cluster), "sessions", sessions(&m->sessions));
 }
 
 static void add_net(void *arg, const struct rpc_net *n)
