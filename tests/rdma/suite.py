@@ -15,9 +15,13 @@ INTEGRATION = {
     "cli_net": None,           # what is said where there is no device
     "memory": None,            # hours in a guest; soak looks at memory
 }
+SOAK_S = 1800
+# The only number of hosts, or the only device and number, where a test does not run with each.
+HOSTS = {"failover": 1, "soak": 2}
+DEVICE = {"soak": "rxe"}
 # What `make check` runs: (name, device, hosts), where the quick guest is at hand ...
-SHORT = [("conformance", "rxe", 1), ("conformance", "siw", 1), ("failover", "siw", 1), ("posix", "siw", 1),
-         ("two_mounts", "rxe", 2)]
+SHORT = [("conformance", "rxe", 1), ("conformance", "siw", 1), ("failover", "siw", 1),
+         ("posix", "siw", 1), ("two_mounts", "rxe", 2)]
 # ... and where only the emulated one can be had.
 SHORT_EMULATED = [("conformance", "rxe", 1)]
 
@@ -40,6 +44,7 @@ def commands(build):
              "loader": ([over, "verbs", "env", "LD_LIBRARY_PATH=" + build,
                          "/usr/bin/python3", "-m", "unittest", "-v",
                          "tests/python/test_cluster.py"], 600)}
+    found["soak"] = ([over, "verbs", HERE + "/soak", "--seconds", str(SOAK_S)], SOAK_S + 900)
     for path in sorted(glob.glob("tests/integration/test_*.py") +
                        glob.glob("tests/integration/test_*.sh")):
         name = os.path.basename(path)[len("test_"):-3]
@@ -57,11 +62,12 @@ def tests(build, long):
         wanted = SHORT if quick else SHORT_EMULATED
     else:
         wanted = [(name, device, hosts) for hosts in (1, 2) for device in ("rxe", "siw")
-                  for name in known if (quick or (hosts == 1 and name == "conformance"))
-                  and (name != "failover" or hosts == 1)]
+                  for name in known
+                  if HOSTS.get(name, hosts) == hosts and DEVICE.get(name, device) == device and
+                  (quick or (hosts == 1 and name == "conformance"))]
     for name, device, hosts in wanted:
         command, seconds = known[name]
-        argv = [HERE + "/guest", "--rdma", device, "--hosts", str(hosts), "--mem", "4096",
+        argv = [HERE + "/guest", "--rdma", device, "--hosts", str(hosts), "--mem", "6144",
                 "--timeout", str(seconds), "--", *command]
         # What is downloaded first takes its time too.
         yield "%s-%s%s" % (name, device, "-2hosts" * (hosts - 1)), argv, seconds + 300
