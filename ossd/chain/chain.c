@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/base/moves.h"
 #include "ossd/chain/commit.h"
+#include "ossd/chain/reserve.h"
 
 #define LOAD_STEP      1024u
 #define CHAIN_INFO_MAX 256u /* encoded, with CHAIN_MEMBERS_MAX members */
@@ -488,7 +489,12 @@ int chains_open(const struct chains_options *o, struct chains **ret_chains)
 		rc = chain_log_open(cs->store, o->changed_max, &cs->log);
 	if (rc == 0)
 		rc = versions_start(cs);
+	if (rc == 0)
+		rc = reserves_start(cs);
 	if (rc < 0) {
+		cs->stopping = true;
+		waitq_wake_all(&cs->stop);
+		latch_wait(&cs->fibers);
 		chains_free(cs);
 		return rc;
 	}

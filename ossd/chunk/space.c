@@ -10,7 +10,7 @@
 int space_init(struct space *s, uint64_t n_units, uint64_t limit, uint64_t reserve,
 	       uint64_t grant_max)
 {
-	*s = (struct space){.grant_max = grant_max, .gen = 1};
+	*s = (struct space){.grant_max = grant_max, .promise_max = UINT64_MAX, .gen = 1};
 	s->reserve = reserve < n_units * UNIT_SIZE / 8 ? reserve : n_units * UNIT_SIZE / 8;
 	list_init(&s->pins);
 	hmap_init(&s->sessions, 64);
@@ -172,6 +172,8 @@ uint64_t space_grant(struct space *s, uint64_t session, uint64_t want, uint64_t 
 		return 0;
 	s->granted -= e->grant;
 	most = unpromised(s) / GRANT_FRACTION;
+	if (most > above(s->promise_max, s->granted))
+		most = above(s->promise_max, s->granted);
 	if (most < e->grant)
 		most = e->grant; /* what it holds is not taken away while it wants it */
 	if (most > s->grant_max)

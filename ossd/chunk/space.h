@@ -40,6 +40,7 @@ struct freed {
 struct space {
 	struct extent_alloc alloc;
 	uint64_t reserve, grant_max, granted;
+	uint64_t promise_max; /* of `granted`: what other members of chains have room for */
 	struct hmap sessions;
 	struct list pins; /* oldest first */
 	uint64_t gen;

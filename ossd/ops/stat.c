@@ -84,7 +84,12 @@ int op_grant(struct rpc_req *r, const void *in, void *out)
 	struct target *t = op_target(r);
 	struct chain *c;
 
-	TRY(op_admit(r, CHAIN_HEAD, &c));
+	/* A head asks the members behind it for what it promises its clients. */
+	bool member = r->peer->role == ROLE_OSSD && r->hdr.session & SESSION_CHAIN;
+
+	TRY(op_admit(r, member ? CHAIN_MEMBER : CHAIN_HEAD, &c));
+	if (r->peer->role != ROLE_OSSD && r->hdr.session & SESSION_CHAIN)
+		return -LE_PERM;
 	if (r->hdr.session == 0)
 		return -LE_INVAL;
 	rep->grant = space_grant(&t->store->space, r->hdr.session, req->want, env_now_us(t->env));

@@ -450,6 +450,30 @@ static void test_no_space(void **state)
 	chain_rig_run(71, 3, no_space);
 }
 
+/* A head promises no more than the members behind have kept for it. */
+static void reserves(struct chain_rig *r)
+{
+	struct space *head = &r->m[0].target.store->space;
+	struct space *last = &r->m[r->n - 1].target.store->space;
+	uint64_t session = SESSION_CHAIN | 1;
+
+	(void)!fiber_sleep_us(1500000);
+	assert_true(space_grant_held(last, session) > 0);
+	assert_true(head->promise_max <= space_grant_held(last, session));
+	last->reserve = last->alloc.n_units * UNIT_SIZE - (1 << 20);
+	assert_true(space_grant(head, 5, 16 << 20, 0) <= head->promise_max);
+	assert_true(head->granted <= head->promise_max);
+	assert_true(space_grant(head, 6, 64 << 20, 0) <= head->promise_max);
+	assert_true(head->granted <= head->promise_max);
+}
+
+static void test_reserves(void **state)
+{
+	(void)state;
+	chain_rig_run(75, 2, reserves);
+	chain_rig_run(76, 3, reserves);
+}
+
 /* A version that only a dead head's follower holds, and the new head does not: dropped. */
 static void orphan(struct chain_rig *r)
 {
@@ -591,7 +615,7 @@ int main(void)
 		cmocka_unit_test(test_window),		cmocka_unit_test(test_lost_follower),
 		cmocka_unit_test(test_lost_head),	cmocka_unit_test(test_no_space),
 		cmocka_unit_test(test_pending),		cmocka_unit_test(test_power_loss),
-		cmocka_unit_test(test_orphan),		cmocka_unit_test(test_bad_network),
+		cmocka_unit_test(test_reserves),	cmocka_unit_test(test_orphan),		cmocka_unit_test(test_bad_network),
 	};
 
 	log_set_level(getenv("LOGD") ? LOG_DEBUG : LOG_ERROR);
