@@ -42,7 +42,8 @@ static void write_and_read(struct chain_rig *r)
 	assert_true(w.accepted);
 	/* A fragment over a block's boundary: merged at the head, whole blocks behind it. */
 	fill(data + RIG_BS - 100, 300, 2);
-	w = (struct crig_write){one, RIG_BS - 100, 300, data + RIG_BS - 100, .session = 8, .seq = 2};
+	w = (struct crig_write){
+		one, RIG_BS - 100, 300, data + RIG_BS - 100, .session = 8, .seq = 2};
 	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
 	for (uint32_t i = 0; i < r->n; i++) {
 		assert_int_equal(read_any(r, i, got), RIG_CS);
@@ -615,7 +616,8 @@ int main(void)
 		cmocka_unit_test(test_window),		cmocka_unit_test(test_lost_follower),
 		cmocka_unit_test(test_lost_head),	cmocka_unit_test(test_no_space),
 		cmocka_unit_test(test_pending),		cmocka_unit_test(test_power_loss),
-		cmocka_unit_test(test_reserves),	cmocka_unit_test(test_orphan),		cmocka_unit_test(test_bad_network),
+		cmocka_unit_test(test_reserves),	cmocka_unit_test(test_orphan),
+		cmocka_unit_test(test_bad_network),
 	};
 
 	log_set_level(getenv("LOGD") ? LOG_DEBUG : LOG_ERROR);
