@@ -135,11 +135,10 @@ static void wait_for(struct end *e, uint32_t *count)
 	--*count;
 }
 
-static void serve(struct end *e, struct rdma_cm_id *listener)
+static void serve(struct end *e)
 {
 	struct rdma_conn_param param = {.retry_count = 7, .rnr_retry_count = 7};
 
-	must(rdma_listen(listener, 1) == 0, "rdma_listen");
 	e->id = expect(e, RDMA_CM_EVENT_CONNECT_REQUEST);
 	prepare(e);
 	must(rdma_accept(e->id, &param) == 0, "rdma_accept");
@@ -225,9 +224,10 @@ int main(int argc, char **argv)
 	must(rdma_create_id(e.events, &e.id, NULL, RDMA_PS_TCP) == 0, "rdma_create_id");
 	if (pid == 0) {
 		must(rdma_bind_addr(e.id, (struct sockaddr *)&addr) == 0, "rdma_bind_addr");
+		must(rdma_listen(e.id, 1) == 0, "rdma_listen");
 		uint16_t port = rdma_get_src_port(e.id);
 		must(write(to_parent[1], &port, sizeof(port)) == sizeof(port), "write");
-		serve(&e, e.id);
+		serve(&e);
 	}
 	must(read(to_parent[0], &addr.sin_port, sizeof(addr.sin_port)) == sizeof(addr.sin_port),
 	     "read");

@@ -599,7 +599,7 @@ static void keep_credits(struct bed *b, struct link *k)
 static void test_keeps_credits(void **state)
 {
 	(void)state;
-	traitor(keep_credits, "takes no more");
+	traitor(keep_credits, "cut off");
 }
 
 static int set_up(const char *program)

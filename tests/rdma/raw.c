@@ -287,6 +287,9 @@ void raw_link_send(struct link *base, const void *frame, uint32_t len)
 				 .num_sge = 1,
 				 .opcode = IBV_WR_SEND};
 	post_on(k, &wr);
+	/* They come back, which the link would take for a fault of the peer. */
+	if (k->credits > 0)
+		k->credits--;
 	/* Soon enough for a test: what it holds is read long before it is used again. */
 	verbs_tx_put(k->group, buf);
 }
