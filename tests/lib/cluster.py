@@ -34,7 +34,7 @@ def on_term(number, frame):
 class Cluster:
     """conf: extra lines for leat.conf, {"section": {"name": value}}."""
 
-    def __init__(self, conf=None, ossd=4, size="512M", mounts=2):
+    def __init__(self, conf=None, ossd=4, size="512M", mounts=2, replicas=1):
         self.dir = tempfile.mkdtemp(prefix="leat-", dir=os.environ.get("TMPDIR", "/tmp"))
         for folder in {self.dir, os.path.dirname(self.dir)}:  # tests become other users
             if os.path.basename(folder).startswith("leat-"):
@@ -42,6 +42,7 @@ class Cluster:
         self.dev = self.dir + "/dev"
         self.env = dict(os.environ, LEAT_DEV=self.dev, LEAT_DEV_OSSD=str(ossd), LEAT_DEV_SIZE=size,
                         LEAT_DEV_MOUNTS=str(mounts), BUILD=BUILD)
+        self.replicas = replicas
         self.ossd = ["ossd%d" % (i + 1) for i in range(ossd)]
         if conf:
             path = self.dir + "/extra.conf"
@@ -60,7 +61,7 @@ class Cluster:
 
     def __enter__(self):
         try:
-            self.run("up", stdout=subprocess.DEVNULL)
+            self.run("up", str(self.replicas), stdout=subprocess.DEVNULL)
         except BaseException:
             self.__exit__(*sys.exc_info())
             raise

@@ -245,7 +245,8 @@ class Dataset:
 
     *.tar files are read by the WebDataset convention, one field per extension; TFRecords and
     FFRecords have the field "record", whose CRC is checked; *.npz one field per array; MosaicML
-    shards one per column; other files are a sample each, with the field "data" and the first folder as class.
+    shards one per column; other files are a sample each, with the field "data" and the first folder
+    as class.
     types[field] says what its bytes are: "" nothing known, "npy" or "<f4[3,224,224]": delivered as
     arrays of that dtype and shape, in place. Errors are LeatError.
     """
