@@ -57,7 +57,8 @@ int cluster_call(struct cluster *c, uint16_t op, const void *req, void *rep,
  * Yields. */
 int cluster_fetch(struct cluster *c, uint32_t flags) CHECK_RESULT;
 
-/* One request to a target, over a connection of its own; rep has no bytes. -LE_TARGET_DOWN. Yields. */
+/* One request to a target, over a connection of its own; rep has no bytes. -LE_TARGET_DOWN.
+ * Yields. */
 int cluster_target_call(struct cluster *c, const struct target_view *v, uint16_t op,
 			const void *req, void *rep) CHECK_RESULT;
 

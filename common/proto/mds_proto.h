@@ -111,8 +111,9 @@
  * registers under another uuid. */
 #define mds_target_bad_req_FIELDS(F) F(u32, target) F(uuid, uuid) F(u64, incarnation)
 #define mds_target_bad_rep_FIELDS(F)
-/* `leat target`: what is one of enum target_admin; REBALANCE names no target and goes on as long as
- * it is asked for again every few seconds. left: how many copies of chains are still to be moved. */
+/* `leat target`: what is one of enum target_admin; REBALANCE names no target and goes on as long
+ * as it is asked for again every few seconds. left: how many copies of chains are still to be
+ * moved. */
 enum target_admin {
 	TARGET_ADMIN_DRAIN = 1,
 	TARGET_ADMIN_UNDRAIN,

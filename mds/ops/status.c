@@ -108,7 +108,8 @@ static json_t *status_json(struct mds *m)
 		"mutations", (json_int_t)metric_get(&mm->mutations), "requests_per_s",
 		m->requests_s, "mutations_per_s", m->mutations_s, "removals_waiting",
 		(int)m->reclaim.n_waiting, "store", store_info(&m->store), "recovery", recovery(m),
-		"targets", targets(&m->cluster), "chains", chains(&m->cluster), "sessions", sessions(&m->sessions));
+		"targets", targets(&m->cluster), "chains", chains(&m->cluster),
+		"sessions", sessions(&m->sessions));
 }
 
 static void add_net(void *arg, const struct rpc_net *n)

@@ -54,9 +54,15 @@ struct fetched {
 	struct slot *slot;        /* of care->copies, for the caller */
 	struct chunk_part part;
 };
+/* As many blocks of a version as fit into a slot, from the block first on. */
+struct part_at {
+	const struct chunk_key *key;
+	uint64_t version;
+	uint32_t first;
+};
 /* -LE_STALE: it has no such version. Yields. */
-int fetch_part(struct care *k, struct chain *c, uint32_t from, const struct chunk_key *key,
-	       uint64_t version, uint32_t first, struct fetched *ret_part) CHECK_RESULT;
+int fetch_part(struct care *k, struct chain *c, uint32_t from, const struct part_at *at,
+	       struct fetched *ret_part) CHECK_RESULT;
 void fetch_free(struct care *k, struct fetched *f);
 
 /* A member's side of oss_resync_chunk, oss_resync_rows: durable when they return. Yield. */

@@ -40,11 +40,11 @@ static uint64_t part_len(const struct chunk_record *rec, uint32_t first, uint32_
 	return units * UNIT_SIZE;
 }
 
-int fetch_part(struct care *k, struct chain *c, uint32_t from, const struct chunk_key *key,
-	       uint64_t version, uint32_t first, struct fetched *ret_part)
+int fetch_part(struct care *k, struct chain *c, uint32_t from, const struct part_at *at,
+	       struct fetched *ret_part)
 {
-	struct fetched f = {.part.first = first};
-	struct oss_fetch_req req = {chunk_key_id(key), version, first, 0};
+	struct fetched f = {.part.first = at->first};
+	struct oss_fetch_req req = {chunk_key_id(at->key), at->version, at->first, 0};
 	struct oss_fetch_rep rep = {0};
 	struct slot_vec vec = {0};
 	struct rpc_call call = {.op = OP_oss_fetch,
@@ -60,10 +60,11 @@ int fetch_part(struct care *k, struct chain *c, uint32_t from, const struct chun
 	req.max = f.slot->size;
 	rc = chain_call(c, from, &call);
 	if (rc == 0)
-		rc = take_record(k, key, rep.record, &f.rec);
-	if (rc == 0 && (f.rec->version != version || rep.next > f.rec->n_blocks ||
-			rep.next < first || (rep.next == first && first < f.rec->n_blocks) ||
-			part_len(f.rec, first, rep.next) != call.ret_bulk_len))
+		rc = take_record(k, at->key, rep.record, &f.rec);
+	if (rc == 0 && (f.rec->version != at->version || rep.next > f.rec->n_blocks ||
+			rep.next < at->first ||
+			(rep.next == at->first && at->first < f.rec->n_blocks) ||
+			part_len(f.rec, at->first, rep.next) != call.ret_bulk_len))
 		rc = -LE_BAD_MESSAGE;
 	f.part.next = rep.next;
 	f.part.len = call.ret_bulk_len;
@@ -101,14 +102,16 @@ static bool part_good(const struct fetched *f)
 
 /* What is damaged at the source stays so: it is told where it is read, and a member that has it too
  * is better than none. But first it is asked again, for it may have been damaged on the way. */
-static int get_part(struct care *k, struct chain *c, uint32_t source, const struct chunk_key *key,
-		    uint64_t version, uint32_t first, struct fetched *ret_part)
+static int get_part(struct care *k, struct chain *c, uint32_t source, const struct part_at *at,
+		    struct fetched *ret_part)
 {
-	TRY(fetch_part(k, c, source, key, version, first, ret_part));
+	const struct chunk_key *key = at->key;
+
+	TRY(fetch_part(k, c, source, at, ret_part));
 	if (part_good(ret_part))
 		return 0;
 	fetch_free(k, ret_part);
-	TRY(fetch_part(k, c, source, key, version, first, ret_part));
+	TRY(fetch_part(k, c, source, at, ret_part));
 	if (!part_good(ret_part)) {
 		metric_add(&k->metrics->damaged_copies, 1);
 		log_error("chain=%u inode=%llu gen=%u chunk=%llu: a copy from target %u has "
@@ -132,7 +135,7 @@ static int write_parts(struct care *k, struct chain *c, uint32_t source, struct 
 		if (next >= tx->rec->n_blocks)
 			return 0;
 		fetch_free(k, f);
-		TRY(get_part(k, c, source, &key, tx->rec->version, next, f));
+		TRY(get_part(k, c, source, &(struct part_at){&key, tx->rec->version, next}, f));
 		if (chunk_record_sum(f->rec) != sum)
 			return -LE_STALE;
 	}
@@ -146,7 +149,7 @@ static int copy_chunk(struct care *k, struct chain *c, const struct chunk_key *k
 	struct chunk_tx tx;
 	int rc;
 
-	TRY(get_part(k, c, req->source, key, req->version, 0, &f));
+	TRY(get_part(k, c, req->source, &(struct part_at){key, req->version, 0}, &f));
 	rc = chunk_record_sum(f.rec) == req->sum ? chunk_copy_begin(k->s, key, f.rec, &tx)
 						 : -LE_STALE;
 	if (rc == 0) {

@@ -125,7 +125,8 @@ static bool try_member(struct care *k, struct chain *c, uint32_t target, struct 
 
 	while ((i = first_bad(&left, tx->rec->n_blocks)) < tx->rec->n_blocks) {
 		struct fetched f = {0};
-		int rc = fetch_part(k, c, target, &key, tx->rec->version, i, &f);
+		struct part_at at = {&key, tx->rec->version, i};
+		int rc = fetch_part(k, c, target, &at, &f);
 
 		if (rc == 0)
 			rc = use_part(&f, tx, bad, n);

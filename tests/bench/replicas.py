@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What a second and a third copy cost: writes into directories of one, two and three replicas of one
-cluster, in turn, in one run.
+"""What a second and a third copy cost: writes into directories of one, two and three replicas of
+one cluster, in turn, in one run.
 
     tests/bench/replicas.py [--rounds N] [--mib N]
 
-All servers share one disk here, so R copies write R times: the best that two can reach is half of the
-rate of one. Prints MiB/s of a file written and fsynced, the mean of 4 KiB O_DSYNC writes, and files of
-100 KiB per second; medians of the rounds and the ratio to one copy.
+All servers share one disk here, so R copies write R times: the best that two can reach is half of
+the rate of one. Prints MiB/s of a file written and fsynced, the mean of 4 KiB O_DSYNC writes, and
+files of 100 KiB per second; medians of the rounds and the ratio to one copy.
 """
 import argparse
 import os
@@ -82,7 +82,8 @@ def main():
                             capture_output=True, text=True, check=False).stdout.strip()
     print("%s, %d CPUs, commit %s, %d rounds" % (platform.machine(), os.cpu_count(), commit,
                                                  o.rounds))
-    print("| copies | sequential MiB/s | ratio | 4 KiB O_DSYNC us | ratio | 100 KiB files/s | ratio |")
+    print("| copies | sequential MiB/s | ratio | 4 KiB O_DSYNC us | ratio "
+          "| 100 KiB files/s | ratio |")
     print("|---|---|---|---|---|---|---|")
     m = {k: statistics.median(v) for k, v in figures.items()}
     for r in (1, 2, 3):
