@@ -93,7 +93,7 @@ static void test_limits(void **state)
 	out[52] = 0;
 	out[4] = 0;
 	assert_int_equal(frame_decode(out, &r), -LE_BAD_FRAME);
-	out[4] = FRAME_ACCEPTED + 1;
+	out[4] = FRAME_RELEASED + 1;
 	assert_int_equal(frame_decode(out, &r), -LE_BAD_FRAME);
 	out[4] = FRAME_REPLY;
 	out[0] = 'l';
