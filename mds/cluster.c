@@ -164,7 +164,7 @@ static int load_target(void *arg, const void *key, size_t key_len, const void *v
 	t->commits = t->commits_stored = rec.commits;
 	t->chain = rec.chain;
 	t->down_ns = rec.down_ns;
-	t->incarnation = rec.incarnation;
+	t->incarnation = t->judged = rec.incarnation;
 	t->chains_epoch = c->epoch;
 	t->heard_us = loop_now_us();
 	if (target_set_text(t, rec.info.addrs, rec.info.host, rec.info.rack) < 0) {
@@ -298,7 +298,7 @@ void cluster_fini(struct cluster *c)
 void cluster_put_target(struct cluster *c, const struct target *t, const struct target_info *info)
 {
 	struct target_rec rec = {*info, t->commits, t->chain, t->down_ns,
-				 t->incarnation};
+				 t->judged};
 
 	TXN_PUT(c->store, key_cluster('t', info->id), target_rec, &rec);
 }

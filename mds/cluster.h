@@ -21,7 +21,7 @@ struct target {
 	struct target_info info; /* addrs, host and rack: own memory */
 	uint64_t commits;        /* of the target's store, as last heard */
 	uint64_t commits_stored;
-	uint64_t incarnation;
+	uint64_t incarnation, judged; /* judged: the one that its chains know, on record */
 	uint64_t heard_us;
 	int64_t down_ns; /* wall clock: since when it is away; 0: it is not */
 	uint32_t chain;        /* id of the one of class 1 */
@@ -32,6 +32,7 @@ struct target {
 	bool dead;       /* judged: it cannot act any more; not durable yet */
 	bool restarted;  /* another process than the one that was in sync: what that had under way
 			  * is to be settled before it may serve */
+	bool settling;   /* that is being made durable */
 	char *addrs, *host, *rack;
 };
 

@@ -98,7 +98,7 @@ static int state_in(const struct chain *ch, uint32_t target)
 struct tell {
 	struct cluster *c;
 	uint32_t n;
-	struct chain *was; /* n of them: what they were */
+	struct chain *was;                                 /* n of them: what they were */
 	uint8_t first[TARGETS_BOUND], then[TARGETS_BOUND]; /* whom, by id - 1 */
 };
 
@@ -186,8 +186,8 @@ static void tell_whom(struct tell *tl, const struct chain *was, const struct cha
 	for (uint32_t i = 0; i < was->n_members; i++) {
 		uint32_t id = was->members[i].target;
 		const struct target *t = cluster_target(tl->c, id);
-		bool lost = was->members[i].state == MEMBER_SYNC &&
-			    state_in(now, id) != MEMBER_SYNC;
+		bool lost =
+			was->members[i].state == MEMBER_SYNC && state_in(now, id) != MEMBER_SYNC;
 
 		if (lost && t->info.state == TARGET_UP && !t->dead && !t->restarted)
 			tl->first[id - 1] = 1;
@@ -234,8 +234,9 @@ static const char *member_text(const struct chain *ch, char buf[128])
 	return buf;
 }
 
-/* Targets that were judged dead and are not so on record. */
-static uint32_t put_dead(struct cluster *c)
+/* Targets that were judged dead and are not so on record; processes of which it is decided what
+ * they are: until that is durable, the record has the former one. */
+static uint32_t put_judged(struct cluster *c)
 {
 	int64_t now = env_wall_ns(c->store->env);
 	uint32_t n = 0;
@@ -244,10 +245,16 @@ static uint32_t put_dead(struct cluster *c)
 		struct target *t = c->targets[i];
 		struct target_info info = t->info;
 
-		if (!t->dead || t->info.state != TARGET_UP)
+		bool died = t->dead && t->info.state == TARGET_UP;
+
+		if (!died && !t->settling)
 			continue;
-		t->down_ns = now;
-		info.state = TARGET_DOWN;
+		if (died) {
+			t->down_ns = now;
+			info.state = TARGET_DOWN;
+		}
+		if (t->settling)
+			t->judged = t->incarnation;
 		cluster_put_target(c, t, &info);
 		n++;
 	}
@@ -269,14 +276,14 @@ static void dead_are_down(struct cluster *c)
 static int moves_durable(struct moves *m)
 {
 	struct cluster *c = m->c;
-	uint32_t n_dead;
+	uint32_t n_judged;
 
 	TRY(m->status);
 	TRY(txn_begin(c->store));
-	n_dead = put_dead(c);
+	n_judged = put_judged(c);
 	for (uint32_t i = 0; i < m->n; i++)
 		cluster_put_chain(c, &m->next[i]);
-	if (n_dead == 0 && m->n == 0) {
+	if (n_judged == 0 && m->n == 0) {
 		(void)txn_end(c->store);
 		return 0;
 	}
@@ -397,14 +404,23 @@ static uint32_t leader_of(const struct judging *j, const struct chain *ch, bool 
 	return *ret_wait ? 0 : back;
 }
 
+static bool has_trouble(const struct cluster *c, const struct chain *ch)
+{
+	for (uint32_t i = 0; i < ch->n_members; i++)
+		if (ch->members[i].state == MEMBER_SYNC &&
+		    !is_well(cluster_target(c, ch->members[i].target)))
+			return true;
+	return false;
+}
+
 /* SYNC members that are away or have restarted. True: the chain has somebody to go on with. */
-static bool judge_sync(struct judging *j, const struct chain *ch, bool trouble)
+static bool judge_sync(struct judging *j, const struct chain *ch)
 {
 	struct cluster *c = j->moves.c;
 	uint32_t leader;
 	bool wait;
 
-	if (!trouble)
+	if (!has_trouble(c, ch))
 		return true;
 	leader = leader_of(j, ch, &wait);
 	for (uint32_t i = 0; i < ch->n_members && ch->members[i].state == MEMBER_SYNC; i++) {
@@ -423,15 +439,13 @@ static bool judge_sync(struct judging *j, const struct chain *ch, bool trouble)
 	return leader != 0;
 }
 
-static void judge_chain(struct judging *j, const struct chain *ch)
+/* The other members. Who has restarted is filled from the start again, once: not before all that
+ * it is to be is decided. A leader that has restarted leads in another epoch: what it had under
+ * way is not what the members behind have heard of it. */
+static void judge_others(struct judging *j, const struct chain *ch, bool leads)
 {
 	struct cluster *c = j->moves.c;
-	bool trouble = false, leads;
 
-	for (uint32_t i = 0; i < ch->n_members; i++)
-		trouble |= ch->members[i].state == MEMBER_SYNC &&
-			   !is_well(cluster_target(c, ch->members[i].target));
-	leads = judge_sync(j, ch, trouble);
 	for (uint32_t i = 0; i < ch->n_members; i++) {
 		uint32_t id = ch->members[i].target;
 		const struct target *t = cluster_target(c, id);
@@ -439,12 +453,13 @@ static void judge_chain(struct judging *j, const struct chain *ch)
 		struct chain *next = NULL;
 		int to = -1;
 
-		if (is == MEMBER_SYNCING && !is_up(t))
+		if (is == MEMBER_SYNC && t->restarted && leads && !j->waits[id - 1])
+			(void)moves_chain(&j->moves, ch);
+		else if (is == MEMBER_SYNCING && !is_up(t))
 			to = MEMBER_OUT;
-		else if (is == MEMBER_SYNCING && t->restarted)
+		else if (is == MEMBER_SYNCING && t->restarted && !j->waits[id - 1])
 			to = MEMBER_SYNCING;
-		else if (is == MEMBER_OUT && is_up(t) && leads &&
-			 (t->info.flags & TARGET_BAD) == 0)
+		else if (is == MEMBER_OUT && is_up(t) && leads && (t->info.flags & TARGET_BAD) == 0)
 			to = MEMBER_SYNCING;
 		if (to >= 0)
 			next = moves_chain(&j->moves, ch);
@@ -453,33 +468,57 @@ static void judge_chain(struct judging *j, const struct chain *ch)
 	}
 }
 
-static void settle_restarted(struct judging *j)
+static void judge_all(struct judging *j, bool *leads)
 {
 	struct cluster *c = j->moves.c;
 
+	for (uint32_t i = 0; i < c->n_chains; i++)
+		leads[i] = c->chains[i]->n_members > 1 && judge_sync(j, c->chains[i]);
+	for (uint32_t i = 0; i < c->n_chains; i++)
+		if (c->chains[i]->n_members > 1)
+			judge_others(j, c->chains[i], leads[i]);
 	for (uint32_t i = 0; i < c->n_targets; i++)
-		if (c->targets[i]->restarted && !j->waits[i])
-			c->targets[i]->restarted = false;
-	waitq_wake_all(&c->settled);
+		c->targets[i]->settling = c->targets[i]->restarted && !j->waits[i];
+}
+
+/* What they are is durable, and so is that it was decided. */
+static void settle_restarted(struct cluster *c, bool decided)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < c->n_targets; i++) {
+		struct target *t = c->targets[i];
+
+		any |= t->settling && decided;
+		if (t->settling && decided)
+			t->restarted = false;
+		t->settling = false;
+	}
+	if (any)
+		waitq_wake_all(&c->settled);
 }
 
 int membership_reconcile(struct cluster *c)
 {
 	struct judging *j = calloc(1, sizeof(*j));
+	bool *leads = NULL;
 	int rc;
 
 	if (j == NULL)
 		return -LE_NOMEM;
 	j->moves.c = c;
 	fmutex_lock(&c->lock);
-	ask_alive(c, j->alive);
-	for (uint32_t i = 0; i < c->n_chains; i++)
-		if (c->chains[i]->n_members > 1)
-			judge_chain(j, c->chains[i]);
-	rc = moves_commit(&j->moves);
-	if (rc == 0)
-		settle_restarted(j);
+	leads = calloc(c->n_chains + 1, sizeof(*leads));
+	if (leads != NULL) {
+		ask_alive(c, j->alive);
+		judge_all(j, leads);
+		rc = moves_commit(&j->moves);
+		settle_restarted(c, rc == 0);
+	} else {
+		rc = -LE_NOMEM;
+	}
 	fmutex_unlock(&c->lock);
+	free(leads);
 	free(j);
 	return rc;
 }

@@ -43,7 +43,7 @@ static struct target *target_make(const struct mds_target_register_req *in, uint
 				       .free = in->free,
 				       .epoch = 1};
 	t->commits = t->commits_stored = in->commits;
-	t->incarnation = in->incarnation;
+	t->incarnation = t->judged = in->incarnation;
 	if (target_set_text(t, in->addrs, in->host, in->rack) < 0) {
 		free(t);
 		return NULL;

@@ -241,8 +241,9 @@ static int heard(struct registration *g, const struct mds_target_heartbeat_rep *
 	return 0;
 }
 
-/* Every address of the metadata server refuses: then no such process runs, and none has decided
- * anything about this target since the attempts began. */
+/* Every address of the metadata server refuses: then no such process runs. One that starts now
+ * waits for a lease before it judges anybody. What the last one may have decided before it died is
+ * another matter: see may_go_on. */
 static bool nobody_listens(struct registration *g)
 {
 	const char *at = g->mds_addrs;
@@ -265,6 +266,14 @@ static bool nobody_listens(struct registration *g)
 		at += len;
 	}
 	return n > 0;
+}
+
+/* No metadata server runs, so nobody takes the lease away that this target still has now. One that
+ * has run out may have been taken as the end of this target before that server died: others may
+ * have gone on without it, and told nobody who could tell it. */
+static bool may_go_on(struct registration *g)
+{
+	return chains_leased(g->t->chains) && nobody_listens(g) && chains_leased(g->t->chains);
 }
 
 static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
@@ -300,7 +309,7 @@ static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
 	else if (rc == 0) {
 		*ret_sessions_gen = rep.sessions_gen;
 		rc = heard(g, &rep, sent_us);
-	} else if (g->lease_ms && rc != -LE_TIMEDOUT && nobody_listens(g)) {
+	} else if (g->lease_ms && rc != -LE_TIMEDOUT && may_go_on(g)) {
 		chains_lease(t->chains, sent_us, g->lease_ms);
 	}
 	rpc_call_fini(&call);
@@ -411,7 +420,8 @@ void registration_distrust(struct registration *g)
 	g->distrust = true;
 	g->t->ready = false;
 	log_error("target %u: its index is damaged: it serves nothing any more; see leat-ossd(8), "
-		  "DAMAGE", g->t->id);
+		  "DAMAGE",
+		  g->t->id);
 }
 
 int registration_synced(struct registration *g, uint32_t chain, uint32_t epoch, uint32_t target)

@@ -290,6 +290,71 @@ static void restart_body(struct fx *f)
 	assert_int_equal(state_of(ch, 2), MEMBER_OUT);
 }
 
+/* The only one that is complete restarts, so fast that nobody notices: what it had under way is not
+ * what the member that it fills has heard of it, so they go on in another epoch. */
+static void lone_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	struct chain *ch = chain_with(c, 1, 2);
+	uint32_t epoch;
+
+	assert_int_equal(come_back(f, 1), 0);
+	assert_int_equal(state_of(ch, 1), MEMBER_SYNCING);
+	epoch = ch->epoch;
+	assert_int_equal(come_back(f, 2), 0);
+	assert_int_equal(ch->members[0].target, 2);
+	assert_int_equal(state_of(ch, 2), MEMBER_SYNC);
+	assert_int_equal(state_of(ch, 1), MEMBER_SYNCING);
+	assert_int_equal(ch->epoch, epoch + 1);
+	look(c);
+	assert_int_equal(ch->epoch, epoch + 1);
+}
+
+/* This server dies between a registration and its decision: the next one still has to decide. */
+static void undecided_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	uint64_t judged = c->targets[0]->judged;
+
+	w.lose[1] = w.lose[2] = true;
+	assert_int_equal(come_back(f, 1), -LE_NOT_READY);
+	assert_int_equal(c->targets[0]->judged, judged);
+	assert_true(c->targets[0]->restarted);
+	memset(w.lose, 0, sizeof(w.lose));
+	assert_int_equal(enroll(f, 0), 0);
+	assert_int_equal(c->targets[0]->judged, w.process[0]);
+	assert_int_equal(c->targets[0]->judged, c->targets[0]->incarnation);
+}
+
+/* Two that wait for a third one's answer do not keep each other busy. */
+struct enrolling {
+	struct fx *f;
+	uint32_t target;
+	int rc;
+};
+
+static void enroll_fiber(void *arg)
+{
+	struct enrolling *e = arg;
+
+	e->rc = come_back(e->f, e->target);
+}
+
+static void waiting_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	struct chain *both = chain_with(c, 1, 2);
+	struct enrolling e[2] = {{f, 1, 0}, {f, 2, 0}};
+	uint32_t sent = w.n_sent;
+
+	w.lose[2] = true;
+	fiber_parallel("enroll", enroll_fiber, e, sizeof(e[0]), 2, 2);
+	assert_int_equal(e[0].rc, -LE_NOT_READY);
+	assert_int_equal(e[1].rc, -LE_NOT_READY);
+	assert_in_range(both->epoch, 1, 4);
+	assert_in_range(w.n_sent - sent, 1, 400);
+}
+
 /* ---- by the clock ---- */
 
 static void silence_body(struct fx *f)
@@ -548,9 +613,8 @@ static void test_crashes(void **state)
 		for (uint32_t i = 0; i < N; i++)
 			w.alive[i] = true;
 		for (uint32_t round = 0; round < 6; round++) {
-			struct until u = {sim_now_us(f->sim) + 5000 +
-						  sim_random_below(f->sim, 40000),
-					  f};
+			struct until u = {
+				sim_now_us(f->sim) + 5000 + sim_random_below(f->sim, 40000), f};
 
 			fx_start(f, work_body);
 			assert_int_equal(sim_run(f->sim, until_done, &u, UINT64_MAX), 0);
@@ -566,6 +630,9 @@ TEST(test_death_and_return, death_body)
 TEST(test_fail_together, together_body)
 TEST(test_last_member_stays, last_body)
 TEST(test_restart_unnoticed, restart_body)
+TEST(test_lone_restart, lone_body)
+TEST(test_undecided, undecided_body)
+TEST(test_waiting, waiting_body)
 TEST(test_silence, silence_body)
 TEST(test_drain, drain_body)
 TEST(test_absent, absent_body)
@@ -573,10 +640,16 @@ TEST(test_absent, absent_body)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_death_and_return), cmocka_unit_test(test_fail_together),
-		cmocka_unit_test(test_last_member_stays), cmocka_unit_test(test_restart_unnoticed),
-		cmocka_unit_test(test_silence),          cmocka_unit_test(test_crashes),
-		cmocka_unit_test(test_drain),            cmocka_unit_test(test_absent),
+		cmocka_unit_test(test_death_and_return),
+		cmocka_unit_test(test_fail_together),
+		cmocka_unit_test(test_last_member_stays),
+		cmocka_unit_test(test_restart_unnoticed),
+		cmocka_unit_test(test_lone_restart),     cmocka_unit_test(test_undecided),
+		cmocka_unit_test(test_waiting),
+		cmocka_unit_test(test_silence),
+		cmocka_unit_test(test_crashes),
+		cmocka_unit_test(test_drain),
+		cmocka_unit_test(test_absent),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
