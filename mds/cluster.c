@@ -341,6 +341,7 @@ int cluster_commit(struct cluster *c)
 	txn_cluster(s);
 	TRY(store_wait(s, txn_end(s)));
 	c->epoch = s->cluster.map_epoch;
+	c->rebalance_idle = false;
 	return 0;
 }
 

@@ -65,6 +65,7 @@ struct cluster {
 	struct latch tellers;
 	uint64_t judge_from_us; /* nobody is judged by silence before */
 	uint64_t rebalance_us;  /* when a rebalance was last asked for, 0: never */
+	bool rebalance_idle;    /* it found nothing more to move, and nothing has changed since */
 	uint64_t replaced_us;   /* when replace.c looked last */
 	uint64_t quiet_us;      /* since when no member has changed */
 	/* One attempt to tell a target of chains (encoded chain_info, target_info); empty: whether

@@ -660,15 +660,19 @@ void membership_health(const struct cluster *c, struct chain_health *ret_h)
 	for (uint32_t i = 0; i < c->n_chains; i++) {
 		const struct chain *ch = c->chains[i];
 		uint32_t well = 0;
-		bool syncing = false;
+		bool syncing = false, moving = ch->n_members > ch->replicas;
 
 		for (uint32_t k = 0; k < ch->n_members; k++) {
 			well += ch->members[k].state == MEMBER_SYNC &&
 				is_up(cluster_target(c, ch->members[k].target));
 			syncing |= ch->members[k].state == MEMBER_SYNCING;
+			moving |= (cluster_target(c, ch->members[k].target)->info.flags &
+				   TARGET_DRAINING) != 0;
 		}
+		ret_h->whole += well >= ch->replicas;
 		ret_h->down += well == 0;
 		ret_h->degraded += well > 0 && well < ch->replicas;
 		ret_h->syncing += syncing;
+		ret_h->moving += moving;
 	}
 }

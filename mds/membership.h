@@ -31,9 +31,10 @@ int membership_even_heads(struct cluster *c) CHECK_RESULT;
 /* Everything that target held is gone: out of all chains at once. Yields. */
 int membership_bad(struct cluster *c, struct target *t) CHECK_RESULT;
 
-/* How many chains have lost copies, how many serve nobody. */
+/* How many chains have all their copies, have lost some, serve nobody; how many have a member that
+ * is being filled, a member that is to leave. */
 struct chain_health {
-	uint32_t degraded, down, syncing;
+	uint32_t whole, degraded, down, syncing, moving;
 };
 void membership_health(const struct cluster *c, struct chain_health *ret_h);
 

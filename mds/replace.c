@@ -71,8 +71,8 @@ static uint32_t candidate(const struct pass *p, const struct chain *ch, uint32_t
 	for (uint32_t i = 0; i < c->n_targets; i++) {
 		const struct target *t = c->targets[i];
 		uint32_t score = p->members[ch->replicas][i] << 4;
-		bool fits = target_usable(t) && !t->restarted &&
-			    t->info.free > t->info.capacity / 20;
+		bool fits =
+			target_usable(t) && !t->restarted && t->info.free > t->info.capacity / 20;
 
 		for (uint32_t k = 0; k < ch->n_members; k++) {
 			const struct target *m = cluster_target(c, ch->members[k].target);
@@ -80,7 +80,7 @@ static uint32_t candidate(const struct pass *p, const struct chain *ch, uint32_t
 
 			fits = fits && m != t && (!stays || targets_apart(m, t));
 			score += stays && m->info.rack.len > 0 &&
-				 bytes_equal(m->info.rack, t->info.rack)
+						 bytes_equal(m->info.rack, t->info.rack)
 					 ? 1u << 24
 					 : 0;
 		}
@@ -166,8 +166,7 @@ static void step(struct pass *p, const struct chain *ch)
 		const struct target *t = cluster_target(p->c, ch->members[k].target);
 
 		n_good += is_good(p, t);
-		n_whole += is_good(p, t) && target_usable(t) &&
-			   ch->members[k].state == MEMBER_SYNC;
+		n_whole += is_good(p, t) && target_usable(t) && ch->members[k].state == MEMBER_SYNC;
 	}
 	if (n_good < ch->replicas) {
 		add_member(p, ch, candidate(p, ch, 0));
@@ -226,8 +225,7 @@ static bool shift_member(struct pass *p, const struct chain_class *cl, uint32_t 
 	struct loads l;
 
 	loads_of(p, p->members[replicas], &l);
-	if (l.n < 2 ||
-	    p->members[replicas][l.most - 1] < p->members[replicas][l.least - 1] + 2)
+	if (l.n < 2 || p->members[replicas][l.most - 1] < p->members[replicas][l.least - 1] + 2)
 		return false;
 	for (uint32_t i = 0; i < cl->n; i++) {
 		const struct chain *ch = cl->chains[i];
@@ -268,6 +266,8 @@ static bool shift_lead(struct pass *p, const struct chain_class *cl, uint32_t re
 
 static void rebalance(struct pass *p)
 {
+	uint32_t n_before = p->moves.n;
+
 	for (uint32_t r = 1; r <= LEAT_REPLICAS_MAX; r++) {
 		const struct chain_class *cl = &p->c->classes[r];
 
@@ -276,9 +276,12 @@ static void rebalance(struct pass *p)
 		for (uint32_t i = 0; i < cl->n && shift_lead(p, cl, r); i++)
 			;
 	}
+	/* Hosts, racks and space may not allow more. */
+	p->c->rebalance_idle = p->moves.n == n_before && p->n_filling == 0;
 }
 
-/* Memberships that are to move yet: what everybody has beyond the mean, rounded up. */
+/* Memberships that are to move yet, what everybody has beyond the mean, rounded up, and those that
+ * are under way. */
 static uint32_t imbalance(struct cluster *c)
 {
 	struct pass *p = malloc(sizeof(*p));
@@ -287,7 +290,8 @@ static uint32_t imbalance(struct cluster *c)
 	if (p == NULL)
 		return 1;
 	pass_init(p, c);
-	for (uint32_t r = 1; r <= LEAT_REPLICAS_MAX; r++) {
+	for (uint32_t r = 1; r <= LEAT_REPLICAS_MAX && !c->rebalance_idle; r++) {
+		uint32_t more = 0;
 		struct loads l;
 
 		loads_of(p, p->members[r], &l);
@@ -297,12 +301,19 @@ static uint32_t imbalance(struct cluster *c)
 			uint32_t mean = (l.sum + l.n - 1) / l.n;
 
 			if (target_usable(c->targets[i]) && p->members[r][i] > mean)
-				left += p->members[r][i] - mean;
+				more += p->members[r][i] - mean;
 		}
-		left += p->n_filling;
+		left += more > 0 ? more : 1;
 	}
+	for (uint32_t i = 0; i < c->n_chains; i++)
+		left += c->chains[i]->n_members > c->chains[i]->replicas;
 	free(p);
 	return left;
+}
+
+bool rebalance_is_on(const struct cluster *c)
+{
+	return c->rebalance_us != 0 && loop_now_us() < c->rebalance_us + REBALANCE_US;
 }
 
 int replace_pass(struct cluster *c)
@@ -316,7 +327,7 @@ int replace_pass(struct cluster *c)
 	pass_init(p, c);
 	for (uint32_t i = 0; i < c->n_chains; i++)
 		step(p, c->chains[i]);
-	if (c->rebalance_us != 0 && loop_now_us() < c->rebalance_us + REBALANCE_US)
+	if (rebalance_is_on(c))
 		rebalance(p);
 	rc = moves_commit(&p->moves);
 	fmutex_unlock(&c->lock);
@@ -341,6 +352,35 @@ static int set_flags(struct cluster *c, struct target *t, uint32_t flags)
 	return 0;
 }
 
+/* Could the target leave? Its chains need members on enough other hosts, and room there. */
+static int can_leave(const struct cluster *c, const struct target *t)
+{
+	uint64_t room = 0;
+	uint32_t need = 0, hosts = 0;
+
+	for (uint32_t i = 0; i < c->n_chains; i++)
+		for (uint32_t k = 0; k < c->chains[i]->n_members; k++)
+			if (c->chains[i]->members[k].target == t->info.id &&
+			    c->chains[i]->replicas > need)
+				need = c->chains[i]->replicas;
+	for (uint32_t i = 0; i < c->n_targets; i++) {
+		const struct target *o = c->targets[i];
+		bool other = o != t && target_usable(o);
+
+		room += other && o->info.free > o->info.capacity / 20
+				? o->info.free - o->info.capacity / 20
+				: 0;
+		/* The first of each host. */
+		for (uint32_t k = 0; other && k < i; k++)
+			other = c->targets[k] == t || !target_usable(c->targets[k]) ||
+				targets_apart(c->targets[k], o);
+		hosts += other;
+	}
+	if (hosts < need)
+		return -LE_NODEV;
+	return room < t->info.used ? -LE_NOSPC : 0;
+}
+
 static int admin(struct cluster *c, uint32_t what, struct target *t)
 {
 	uint32_t flags = t->info.flags;
@@ -349,6 +389,8 @@ static int admin(struct cluster *c, uint32_t what, struct target *t)
 	case TARGET_ADMIN_DRAIN:
 		if ((flags & TARGET_REMOVED) != 0)
 			return -LE_NO_TARGET;
+		if ((flags & TARGET_DRAINING) == 0)
+			TRY(can_leave(c, t));
 		return set_flags(c, t, flags | TARGET_DRAINING);
 	case TARGET_ADMIN_UNDRAIN:
 		return set_flags(c, t, flags & ~(uint32_t)TARGET_DRAINING);
@@ -367,9 +409,12 @@ int target_admin(struct cluster *c, const struct mds_target_admin_req *in,
 		 struct mds_target_admin_rep *out)
 {
 	struct target *t = cluster_target(c, in->target);
-	int rc = 0;
+	uint32_t was;
+	int rc;
 
 	if (in->what == TARGET_ADMIN_REBALANCE) {
+		if (!rebalance_is_on(c))
+			c->rebalance_idle = false;
 		c->rebalance_us = loop_now_us();
 		out->left = imbalance(c);
 		return 0;
@@ -377,13 +422,15 @@ int target_admin(struct cluster *c, const struct mds_target_admin_req *in,
 	if (t == NULL)
 		return -LE_NO_TARGET;
 	fmutex_lock(&c->lock);
+	was = t->info.flags;
 	rc = admin(c, in->what, t);
 	fmutex_unlock(&c->lock);
-	if (rc == 0) {
-		out->left = target_chains(c, in->target);
-		log_info("target %u: flags %u, in %u chains", in->target, t->info.flags,
-			 out->left);
-		detect_kick(c);
-	}
-	return rc;
+	if (rc < 0)
+		return rc;
+	out->left = target_chains(c, in->target);
+	if (t->info.flags == was)
+		return 0;
+	log_info("target %u: flags %u, in %u chains", in->target, t->info.flags, out->left);
+	detect_kick(c);
+	return 0;
 }

@@ -14,9 +14,11 @@
 /* One step for every chain that needs one, at most replace_parallel being filled at a time.
  * Yields. */
 int replace_pass(struct cluster *c) CHECK_RESULT;
-/* `leat target`: -LE_NO_TARGET, -LE_BUSY (remove: it is still a member), -LE_INVAL. Yields. */
+/* `leat target`: -LE_NO_TARGET, -LE_BUSY (remove: it is still a member), -LE_NODEV and
+ * -LE_NOSPC (drain: the others cannot take what it holds), -LE_INVAL. Yields. */
 int target_admin(struct cluster *c, const struct mds_target_admin_req *in,
 		 struct mds_target_admin_rep *out) CHECK_RESULT;
+bool rebalance_is_on(const struct cluster *c);
 /* In how many chains it is. */
 uint32_t target_chains(const struct cluster *c, uint32_t target);
 

@@ -154,7 +154,7 @@ static int register_locked(struct cluster *c, const struct mds_target_register_r
 	if (t != NULL && (t->info.flags & TARGET_REMOVED) != 0) {
 		log_error("target %u was removed: refused (`leat target add` takes it back)",
 			  t->info.id);
-		return -LE_WRONG_CLUSTER;
+		return -LE_REMOVED;
 	}
 	if (t == NULL)
 		TRY(register_new(c, in, &t));

@@ -186,7 +186,8 @@ static int exit_status_of(int rc)
 {
 	if (rc >= 0)
 		return EXIT_SUCCESS;
-	return rc == -LE_STORE_OLD || rc == -LE_WRONG_CLUSTER ? EXIT_REFUSED : EXIT_FAILURE;
+	return rc == -LE_STORE_OLD || rc == -LE_WRONG_CLUSTER || rc == -LE_REMOVED ? EXIT_REFUSED
+									       : EXIT_FAILURE;
 }
 
 static int run_check(struct program *g)

@@ -17,7 +17,7 @@ static uint64_t earlier(uint64_t now, uint64_t ms)
 
 static bool hopeless(int rc)
 {
-	return rc == -LE_STORE_OLD || rc == -LE_WRONG_CLUSTER;
+	return rc == -LE_STORE_OLD || rc == -LE_WRONG_CLUSTER || rc == -LE_REMOVED;
 }
 
 /* Says each kind of failure once. */

@@ -12,6 +12,15 @@
 #define STATUS_WIDTH      32 /* object servers asked at once */
 #define TARGET_TIMEOUT_MS 2000
 
+const char *target_service_name(uint32_t flags)
+{
+	if (flags & TARGET_REMOVED)
+		return "removed";
+	if (flags & TARGET_BAD)
+		return "bad";
+	return flags & TARGET_DRAINING ? "draining" : "in use";
+}
+
 const char *target_state_name(uint32_t state)
 {
 	static const char *const names[] = {"new", "up", "down"};
@@ -48,6 +57,7 @@ static int add_target(struct cluster *c, const struct target_info *info)
 				  .state = info->state,
 				  .loop = info->loop,
 				  .epoch = info->epoch,
+				  .flags = info->flags,
 				  .capacity = info->capacity,
 				  .used = info->used,
 				  .free = info->free,

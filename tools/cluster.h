@@ -13,7 +13,7 @@
 #define ADDRS_SIZE  512u
 
 struct target_view {
-	uint32_t id, state, loop, epoch;
+	uint32_t id, state, loop, epoch, flags;
 	uint64_t capacity, used, free;
 	struct uuid uuid;
 	char addrs[ADDRS_SIZE];
@@ -63,5 +63,6 @@ int cluster_target_call(struct cluster *c, const struct target_view *v, uint16_t
 			const void *req, void *rep) CHECK_RESULT;
 
 const char *target_state_name(uint32_t state);
+const char *target_service_name(uint32_t flags); /* in use, draining, bad, removed */
 
 #endif

@@ -41,11 +41,11 @@ static json_t *target_json(const struct target_view *v)
 	json_t *o;
 
 	uuid_format(&v->uuid, uuid);
-	o = json_pack("{s:i,s:s,s:s,s:s,s:I,s:I,s:I,s:i,s:i,s:s}", "id", (int)v->id, "state",
-		      target_state_name(v->state), "addr", v->addrs, "host", v->host, "capacity",
-		      (json_int_t)v->capacity, "used", (json_int_t)v->used, "free",
-		      (json_int_t)v->free, "loop", (int)v->loop, "epoch", (int)v->epoch, "uuid",
-		      uuid);
+	o = json_pack("{s:i,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:i,s:i,s:s}", "id", (int)v->id, "state",
+		      target_state_name(v->state), "service", target_service_name(v->flags), "addr",
+		      v->addrs, "host", v->host, "capacity", (json_int_t)v->capacity, "used",
+		      (json_int_t)v->used, "free", (json_int_t)v->free, "loop", (int)v->loop,
+		      "epoch", (int)v->epoch, "uuid", uuid);
 	if (v->status)
 		json_object_set(o, "server", v->status);
 	else if (v->error)
@@ -127,13 +127,15 @@ static const char *const mount_words[][2] = {
 static void print_target(const struct target_view *v)
 {
 	char a[SIZE_TEXT], b[SIZE_TEXT], used[16] = "-";
+	const char *service = v->flags ? target_service_name(v->flags) : "";
 
 	if (v->capacity)
 		snprintf(used, sizeof(used), "%.0f%%",
 			 100.0 * (double)v->used / (double)v->capacity);
-	printf("%-7u %-7s %10s %10s %5s  %-21s %s%s%s\n", v->id, target_state_name(v->state),
+	printf("%-7u %-7s %10s %10s %5s  %-21s %s%s%s%s%s\n", v->id, target_state_name(v->state),
 	       format_size(v->capacity, a), format_size(v->free, b), used, v->addrs, v->host,
-	       v->error ? "  " : "", v->error ? status_text(v->error) : "");
+	       v->flags ? "  " : "", service, v->error ? "  " : "",
+	       v->error ? status_text(v->error) : "");
 }
 
 /* With a path the mount's own connections, else those of every server. */
@@ -157,16 +159,20 @@ static void print_chains(const struct cluster *c)
 	const json_t *h = json_object_get(c->mds_status, "chains");
 	json_int_t degraded = json_integer_value(json_object_get(h, "degraded"));
 	json_int_t down = json_integer_value(json_object_get(h, "down"));
+	json_int_t moving = json_integer_value(json_object_get(h, "moving"));
 
 	if (!h)
 		return;
 	printf("chains      ");
 	if (degraded == 0 && down == 0)
-		puts("all whole");
+		fputs("all whole", stdout);
 	else
 		printf("%" JSON_INTEGER_FORMAT " without all copies, %" JSON_INTEGER_FORMAT
-		       " of them being filled; %" JSON_INTEGER_FORMAT " down\n",
+		       " being filled; %" JSON_INTEGER_FORMAT " down",
 		       degraded, json_integer_value(json_object_get(h, "syncing")), down);
+	if (moving)
+		printf("; %" JSON_INTEGER_FORMAT " to move", moving);
+	puts(json_is_true(json_object_get(h, "rebalancing")) ? " (rebalance)" : "");
 }
 
 static void print_view(const struct cluster *c, const struct status_options *o)

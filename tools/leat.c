@@ -14,6 +14,7 @@
 static const struct command *const commands[] = {
 	&command_mount,   &command_umount, &command_status, &command_df,     &command_layout,
 	&command_dataset, &command_stage,  &command_scrub,  &command_bench,  &command_config,
+	&command_target,
 };
 
 static void usage(FILE *out)

@@ -18,43 +18,72 @@ void progress_init(struct progress *p, const char *what)
 	p->shown_s = p->start_s;
 }
 
-static void draw(struct progress *p, double now, uint64_t done, uint64_t total, const char *text)
+static void bar_of(double part, char bar[BAR_WIDTH + 1])
 {
-	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT], bar[BAR_WIDTH + 1];
-	double seconds = now - p->start_s;
-	double rate = seconds > 0 ? (double)done / seconds : 0;
-	double part = total ? (double)done / (double)total : 0;
-	size_t filled;
-
-	if (part > 1)
-		part = 1;
-	filled = (size_t)(part * BAR_WIDTH);
 	memset(bar, '.', BAR_WIDTH);
-	memset(bar, '#', filled);
+	memset(bar, '#', (size_t)(part * BAR_WIDTH));
 	bar[BAR_WIDTH] = '\0';
+}
+
+static void draw_head(struct progress *p, double part)
+{
+	char bar[BAR_WIDTH + 1];
+
+	bar_of(part, bar);
 	if (p->tty)
 		fprintf(stderr, "\r%s [%s] %3.0f%%", p->what, bar, part * 100);
 	else
 		fprintf(stderr, "%s: %.0f%%", p->what, part * 100);
+}
+
+static void draw_end(struct progress *p)
+{
+	fputs(p->tty ? "\033[K" : "\n", stderr);
+	fflush(stderr);
+	p->drawn = true;
+}
+
+static void draw(struct progress *p, double now, uint64_t done, uint64_t total, const char *text)
+{
+	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT];
+	double seconds = now - p->start_s;
+	double rate = seconds > 0 ? (double)done / seconds : 0;
+	double part = total ? (double)done / (double)total : 0;
+
+	draw_head(p, part > 1 ? 1 : part);
 	fprintf(stderr, " %s of %s, %s/s", format_size(done, a), format_size(total, b),
 		format_size((uint64_t)rate, c));
 	if (rate > 0 && done < total)
 		fprintf(stderr, ", %.0f s left", (double)(total - done) / rate);
 	if (text)
 		fprintf(stderr, ", %s", text);
-	fputs(p->tty ? "\033[K" : "\n", stderr);
-	fflush(stderr);
-	p->drawn = true;
+	draw_end(p);
 }
 
-void progress_update(struct progress *p, uint64_t done, uint64_t total, const char *text)
+/* Is it time for another line? */
+static bool is_due(struct progress *p)
 {
 	double now = now_s();
 
 	if (now - p->shown_s < (p->tty ? TTY_INTERVAL_S : PLAIN_INTERVAL_S))
-		return;
+		return false;
 	p->shown_s = now;
-	draw(p, now, done, total, text);
+	return true;
+}
+
+void progress_update(struct progress *p, uint64_t done, uint64_t total, const char *text)
+{
+	if (is_due(p))
+		draw(p, p->shown_s, done, total, text);
+}
+
+void progress_note(struct progress *p, uint64_t done, uint64_t total, const char *text)
+{
+	if (p->drawn && !is_due(p))
+		return;
+	draw_head(p, total ? (double)done / (double)total : 0);
+	fprintf(stderr, " %s", text);
+	draw_end(p);
 }
 
 void progress_finish(struct progress *p, uint64_t total)

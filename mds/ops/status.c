@@ -49,8 +49,10 @@ static json_t *chains(const struct cluster *c)
 	struct chain_health h;
 
 	membership_health(c, &h);
-	return json_pack("{s:i,s:i,s:i,s:i}", "n", (int)c->n_chains, "degraded", (int)h.degraded,
-			 "down", (int)h.down, "syncing", (int)h.syncing);
+	return json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:b}", "n", (int)c->n_chains, "whole",
+			 (int)h.whole, "degraded", (int)h.degraded, "down", (int)h.down, "syncing",
+			 (int)h.syncing, "moving", (int)h.moving, "rebalancing",
+			 rebalance_is_on(c));
 }
 
 static json_t *sessions(const struct sessions *ss)

@@ -491,7 +491,7 @@ static void drain_body(struct fx *f)
 	admin(c, TARGET_ADMIN_DRAIN, 1, 0);
 	move_until_done(c, 1, 0);
 	assert_int_equal(admin(c, TARGET_ADMIN_REMOVE, 1, 0), 0);
-	assert_int_equal(enroll(f, 0), -LE_WRONG_CLUSTER);
+	assert_int_equal(enroll(f, 0), -LE_REMOVED);
 	admin(c, TARGET_ADMIN_ADD, 1, 0);
 	assert_int_equal(enroll(f, 0), 0);
 	/* It is empty: others give it some of theirs. */
