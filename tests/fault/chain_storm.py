@@ -377,11 +377,8 @@ class Storm:
 
 
 def chains_whole(status):
-    chains = status["mds"].get("chains")
-    if chains is None:
-        time.sleep(5)
-        return all(t["state"] == "up" for t in status["mds"]["targets"])
-    return chains["total"] > 0 and chains["whole"] == chains["total"]
+    chains = status["mds"]["chains"]
+    return chains["n"] > 0 and chains["whole"] == chains["n"]
 
 
 def main(argv=None):

@@ -20,7 +20,7 @@ def ports(c):
     found = []
     for name in ["mds"] + c.ossd:
         with open("%s/%s/ready" % (c.dev, name)) as f:
-            host, port = f.read().split()[0].rsplit(":", 1)
+            host, port = f.read().split()[0].removeprefix("tcp:").rsplit(":", 1)
             found.append((host, int(port)))
     return found
 

@@ -13,10 +13,10 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) +
 from cluster import BUILD, Cluster, wait_until
 
 
-def write_files(c, n, tag):
+def write_files(c, n, tag, size=3000000):
     for i in range(n):
         with open("%s/%s%d" % (c.mnt(), tag, i), "wb") as f:
-            f.write(bytes([i]) * 3000000)
+            f.write(bytes([i]) * size)
             os.fsync(f.fileno())
 
 
@@ -85,7 +85,7 @@ def test_a_refused_store_ends_alone(c):
     c.stop("ossd1")
     subprocess.run(["cp", "-a", old, c.dir + "/old"], check=True)
     c.start("ossd1")
-    write_files(c, 12, "c")
+    write_files(c, 100, "c", 3000)  # so many that some are surely on that disk
     c.stop("ossd1")
     subprocess.run(["rm", "-r", old], check=True)
     subprocess.run(["mv", c.dir + "/old", old], check=True)
