@@ -9,7 +9,7 @@
 	M(COUNTER, requests, "leat_ossd_requests_total", "requests answered") \
 	M(COUNTER, errors, "leat_ossd_errors_total", "requests answered with an error") \
 	M(COUNTER, client_requests, "leat_ossd_client_requests_total", \
-	  "requests answered that came from clients or for them") \
+	  "requests answered that came from clients") \
 	M(HIST, request_us, "leat_ossd_request_seconds", "time to answer a request") \
 	M(HIST, read_us, "leat_ossd_read_seconds", "time to answer a read") \
 	M(HIST, write_us, "leat_ossd_write_seconds", "time to answer a write") \

@@ -37,7 +37,7 @@ static void served(void *arg, const struct rpc_req *r, int status, uint64_t us)
 	if (status < 0)
 		metric_add(&m->errors, 1);
 	metric_hist_add(&m->request_us, us);
-	if (r->peer->role != ROLE_OSSD)
+	if (r->peer->role == ROLE_CLIENT || r->peer->role == ROLE_AGENT)
 		metric_add(&m->client_requests, 1);
 	if (r->hdr.op == OP_oss_read)
 		metric_hist_add(&m->read_us, us);

@@ -55,8 +55,15 @@ static json_t *row_json(uint32_t id, const struct oss_scrub_rep *r)
 			 (double)r->began_ns / 1e9, "ended", (double)r->ended_ns / 1e9);
 }
 
+/* One document in JSON: a target that does not answer is a row of it. */
 static void failed(struct cluster *c, struct scrub_options *o, const struct target_view *v, int rc)
 {
+	if (c->tool->json) {
+		json_array_append_new(o->rows, json_pack("{s:I,s:s}", "target", (json_int_t)v->id,
+							 "error", status_text(rc)));
+		o->code = exit_of_status(rc);
+		return;
+	}
 	o->code = tool_error(c->tool, exit_of_status(rc), "leat status shows which servers answer",
 			     "target %u: %s", v->id, status_text(rc));
 }

@@ -175,6 +175,23 @@ static void print_chains(const struct cluster *c)
 	puts(json_is_true(json_object_get(h, "rebalancing")) ? " (rebalance)" : "");
 }
 
+/* Damage since the servers started, as far as their disks have shown it. */
+static void print_damage(const struct cluster *c)
+{
+	json_int_t found = 0, repaired = 0;
+
+	for (uint32_t i = 0; i < c->n_targets; i++) {
+		const json_t *totals = json_object_get(c->targets[i].status, "totals");
+
+		found += json_integer_value(json_object_get(totals, "corrupt"));
+		repaired += json_integer_value(json_object_get(totals, "repaired"));
+	}
+	if (found || repaired)
+		printf("damage      met %" JSON_INTEGER_FORMAT " times, %" JSON_INTEGER_FORMAT
+		       " blocks repaired from other copies\n",
+		       found, repaired);
+}
+
 static void print_view(const struct cluster *c, const struct status_options *o)
 {
 	char uuid[UUID_TEXT_SIZE], a[SIZE_TEXT], b[SIZE_TEXT];
@@ -188,6 +205,7 @@ static void print_view(const struct cluster *c, const struct status_options *o)
 	printf("mds         up at %s\n", c->mds_addr);
 	print_members(c->mds_status, mds_words);
 	print_chains(c);
+	print_damage(c);
 	if (o->mount) {
 		printf("mount       %s\n",
 		       json_string_value(json_object_get(o->mount, "mountpoint")));

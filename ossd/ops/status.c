@@ -36,7 +36,7 @@ static json_t *cache_json(const struct target *t)
 static json_t *counts_json(const struct ossd_metrics *m)
 {
 	return json_pack(
-		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "reads",
+		"{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "reads",
 		(json_int_t)metric_get(&m->reads), "read_bytes",
 		(json_int_t)metric_get(&m->read_bytes), "writes",
 		(json_int_t)metric_get(&m->writes), "write_bytes",
@@ -44,6 +44,7 @@ static json_t *counts_json(const struct ossd_metrics *m)
 		(json_int_t)metric_get(&m->merges), "copies", (json_int_t)metric_get(&m->copies),
 		"replays", (json_int_t)metric_get(&m->replays), "errors",
 		(json_int_t)metric_get(&m->errors), "corrupt", (json_int_t)metric_get(&m->corrupt),
+		"repaired", (json_int_t)metric_get(&m->repaired),
 		"data_syncs", (json_int_t)metric_get(&m->syncs));
 }
 

@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""Damage on the disks of some members of a chain: no program notices, the log and the counters tell,
+and it is made good without anybody's help. With one copy left: a clear error, and nothing else."""
+import errno
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
+from cluster import BUILD, expect_errno, run_tests, wait_until
+
+CLUSTER = {"ossd": 5, "size": "96M", "mounts": 2, "conf": {
+    "mds": {"replace_after_ms": "2000"}, "ossd": {"scrub_rate_mib_s": "0"},
+    "client": {"request_timeout_ms": "5000"}}}
+BLOCK = 16384
+SEED = int(os.environ.get("LEAT_SEED", "7"))
+GONE = []  # servers that have lost their only copies
+FILES = {}  # path below the mount -> (content, copies)
+
+
+def put(c, name, data, copies):
+    with open(c.mnt(1) + "/" + name, "wb") as f:
+        f.write(data)
+        os.fsync(f.fileno())
+    FILES[name] = (data, copies)
+
+
+def get(path, off=0, length=-1):
+    """From the servers, not from the page cache."""
+    with open(path, "rb") as f:
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        f.seek(off)
+        return f.read(length)
+
+
+def data_file(c, name):
+    return "%s/%s/store/data" % (c.dev, name)
+
+
+UNIT = 4096
+
+
+def units(c):
+    """Everything on the disks by its first bytes: {32 bytes: [(server, offset in its data file)]}"""
+    found = {}
+    for name in c.ossd:
+        with open(data_file(c, name), "rb") as f:
+            data = f.read()
+        for at in range(0, len(data), UNIT):
+            if data[at:at + 32] != bytes(32):
+                found.setdefault(data[at:at + 32], []).append((name, at, data))
+    return found
+
+
+def places(c, block, index=None):
+    """Where the block is, each of its bytes: (server, offset in its data file)."""
+    known = (index or units(c)).get(block[:32], [])
+    return [(n, at) for n, at, data in known if data[at:at + len(block)] == block]
+
+
+def flip(c, name, at):
+    fd = os.open(data_file(c, name), os.O_RDWR)
+    byte = os.pread(fd, 1, at)[0]
+    os.pwrite(fd, bytes([byte ^ 0x10]), at)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(fd)
+
+
+def chains_whole(c):
+    """But the chains of one member of targets that are gone for ever."""
+    h = c.status()["mds"]["chains"]
+    return h["degraded"] == h["syncing"] == 0 and h["down"] == len(GONE)
+
+
+def counted(c, what):
+    return sum(t["server"]["totals"][what] for t in c.status()["targets"] if "server" in t)
+
+
+def scrub(c):
+    """A whole scrub of every target: the sum of what it counted."""
+    def rows():
+        out = c.leat("scrub", "status", "--json", check=False).stdout
+        return [r for r in json.loads(out)["targets"] if "error" not in r]
+
+    c.leat("scrub", "start", check=False)
+    wait_until(lambda: not any(r["running"] for r in rows()), 60, "the scrub's end")
+    return {k: sum(r[k] for r in rows())
+            for k in ("damaged", "repaired", "unrepaired", "differing", "chunks")}
+
+
+def all_is_well(c, names=None):
+    for name in names or FILES:
+        for n in (1, 2):
+            assert get("%s/%s" % (c.mnt(n), name)) == FILES[name][0], (name, n)
+
+
+def redundant(c):
+    """Every block of every file is on as many disks as it has copies, bit by bit."""
+    index = units(c)
+    for name, (data, copies) in FILES.items():
+        for at in range(0, len(data), BLOCK):
+            n = len({server for server, _ in places(c, data[at:at + BLOCK], index)})
+            assert n >= copies, (name, at, n)
+
+
+def whole_again(c):
+    wait_until(lambda: chains_whole(c), 40, "all chains are whole")
+    all_is_well(c)
+    scrub(c)
+    again = scrub(c)
+    assert not again["damaged"] and not again["differing"], again
+    redundant(c)
+
+
+def damaged_files(c, copies):
+    return [n for n in FILES if FILES[n][1] == copies]
+
+
+def test_files_of_one_two_and_three_copies(c):
+    for copies in (1, 2, 3):
+        os.mkdir("%s/%d" % (c.mnt(1), copies))
+        wait_until(lambda: c.leat("layout", "set", "--replicas", str(copies),
+                                  "%s/%d" % (c.mnt(1), copies), check=False).returncode == 0,
+                   30, "chains of %d members" % copies)
+        for i in range(4):
+            put(c, "%d/f%d" % (copies, i), os.urandom((1 << 20) + 70001 * i), copies)
+    whole_again(c)
+    assert counted(c, "corrupt") == 0
+
+
+def test_bits_flipped_at_random(c):
+    rng = random.Random(SEED)
+    hurt = set()
+    index = units(c)
+    while len(hurt) < 24:
+        name = rng.choice(damaged_files(c, 2) + damaged_files(c, 3))
+        hurt.add((name, rng.randrange(len(FILES[name][0]) // BLOCK)))
+    for name, block in sorted(hurt):
+        data, copies = FILES[name]
+        where = places(c, data[block * BLOCK:(block + 1) * BLOCK], index)
+        assert len(where) == copies, (name, block, where)
+        for server, at in rng.sample(where, copies - 1):  # one good one is enough
+            flip(c, server, at + rng.randrange(BLOCK))
+    lost = sum(FILES[n][1] - 1 for n, _ in hurt)
+    all_is_well(c)  # while the damage is there
+    whole_again(c)
+    assert counted(c, "repaired") == lost, (lost, counted(c, "repaired"))
+    assert counted(c, "corrupt") >= lost, (lost, counted(c, "corrupt"))
+    assert "%d blocks repaired" % lost in c.leat("status").stdout, c.leat("status").stdout
+    logs = "".join(c.log(o) for o in c.ossd)
+    for name, block in hurt:
+        ino = os.stat("%s/%s" % (c.mnt(1), name)).st_ino
+        assert "inode=%d " % ino in logs, name
+
+
+def test_the_same_block_on_all_members(c):
+    for copies in (2, 3):
+        name = "%d/f1" % copies
+        data, block = FILES[name][0], 5 * BLOCK
+        where = places(c, data[block:block + BLOCK])
+        assert len(where) == copies
+        for server, at in where:
+            flip(c, server, at + 777)
+        path, ino = c.mnt(2) + "/" + name, os.stat(c.mnt(2) + "/" + name).st_ino
+        before = len(c.log("mnt2"))
+        expect_errno(errno.EIO, get, path)
+        expect_errno(errno.EIO, get, path, block + 8, 10)
+        assert "ino %d " % ino in c.log("mnt2")[before:], c.log("mnt2")[before:]
+        # Nothing else is hurt, neither of this file nor of the others.
+        assert get(path, block + 8 * BLOCK) == data[block + 8 * BLOCK:]
+        all_is_well(c, [n for n in FILES if n != name])
+        seen = scrub(c)
+        assert seen["unrepaired"] >= copies and not seen["differing"], seen
+        assert c.leat("scrub", "status", check=False).returncode == 7
+        # Writing the whole block makes it good everywhere.
+        fd = os.open(c.mnt(1) + "/" + name, os.O_RDWR)
+        os.pwrite(fd, data[block:block + BLOCK], block)
+        os.fsync(fd)
+        os.close(fd)
+        whole_again(c)
+
+
+def test_one_copy(c):
+    name, block = "1/f2", 3 * BLOCK
+    data = FILES[name][0]
+    (server, at), = places(c, data[block:block + BLOCK])
+    flip(c, server, at + 1)
+    path = c.mnt(2) + "/" + name
+    ino, before = os.stat(path).st_ino, len(c.log("mnt2"))
+    expect_errno(errno.EIO, get, path)
+    expect_errno(errno.EIO, get, path, block, 1)
+    said = [l for l in c.log("mnt2")[before:].splitlines() if "ino %d " % ino in l and " E " in l]
+    assert said and "chunk 0" in said[0], c.log("mnt2")[before:]
+    print("    " + said[0])
+    assert get(path, block + 8 * BLOCK) == data[block + 8 * BLOCK:]
+    all_is_well(c, [n for n in FILES if n != name])
+    fd = os.open(c.mnt(1) + "/" + name, os.O_RDWR)
+    os.pwrite(fd, data[block:block + BLOCK], block)
+    os.fsync(fd)
+    os.close(fd)
+    whole_again(c)
+
+
+def forget_single_copies(c):
+    """What follows loses a whole disk: files of one copy have no promise there."""
+    for name in damaged_files(c, 1):
+        os.unlink(c.mnt(1) + "/" + name)
+        del FILES[name]
+
+
+def test_a_data_file_cut_under_a_running_server(c):
+    forget_single_copies(c)
+    before = counted(c, "repaired")
+    os.truncate(data_file(c, "ossd2"), 1 << 20)
+    all_is_well(c)
+    put(c, "2/later", os.urandom(1 << 20), 2)
+    whole_again(c)
+    assert counted(c, "repaired") > before
+
+
+def test_a_data_file_cut_while_the_server_was_away(c):
+    c.stop("ossd3")
+    os.truncate(data_file(c, "ossd3"), 1 << 20)
+    all_is_well(c)
+    c.start("ossd3")
+    put(c, "3/later", os.urandom(1 << 20), 3)
+    whole_again(c)
+
+
+def damage_tables(c, server):
+    folder = "%s/%s/store/index" % (c.dev, server)
+    names = [f for f in os.listdir(folder) if f.endswith(".sst")]
+    assert names
+    for f in names:
+        size = os.path.getsize(folder + "/" + f)
+        with open(folder + "/" + f, "r+b") as t:
+            t.seek(size // 4)
+            t.write(os.urandom(min(size // 4, 2000)))
+
+
+def serves(c, server):
+    """Whether it serves: a damaged index is either refused by the program or left behind."""
+    try:
+        c.run("start", server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    except subprocess.CalledProcessError:
+        return False
+    return True
+
+
+def new_store(c, server):
+    """What the manual says: empty the folder, format, start."""
+    c.stop(server)
+    store = "%s/%s/store" % (c.dev, server)
+    shutil.rmtree(store)
+    subprocess.run([BUILD + "/leat-ossd", "-c", c.dev + "/conf", "--set", "data_dir=" + store,
+                    "--set", "data_size=96M", "format"], check=True, stderr=subprocess.DEVNULL,
+                   stdin=subprocess.DEVNULL, timeout=30)
+    c.start(server)
+
+
+def test_an_index_of_garbage(c):
+    forget_single_copies(c)
+    c.stop("ossd4")
+    c.start("ossd4")  # so that there is a table besides the log
+    wait_until(lambda: chains_whole(c), 30, "chains are whole")
+    c.stop("ossd4")
+    damage_tables(c, "ossd4")
+    all_is_well(c)
+    if not serves(c, "ossd4"):
+        GONE.append("ossd4")
+    put(c, "2/garbage", os.urandom(1 << 20), 2)
+    whole_again(c)
+    if "ossd4" not in GONE:
+        c.stop("ossd4")
+        GONE.append("ossd4")
+    new_store(c, "ossd4")
+    whole_again(c)
+
+
+def test_an_index_that_is_gone(c):
+    c.stop("ossd5")
+    shutil.rmtree("%s/ossd5/store/index" % c.dev)
+    os.truncate(data_file(c, "ossd5"), 0)  # so that redundant() counts the others
+    assert not serves(c, "ossd5")
+    GONE.append("ossd5")
+    assert "ossd5/store" in c.log("ossd5").splitlines()[-1], c.log("ossd5")
+    put(c, "3/after", os.urandom(1 << 20), 3)
+    whole_again(c)  # on the four others
+    new_store(c, "ossd5")
+    wait_until(lambda: c.status()["cluster"]["targets_up"] == 5, 30, "the new target is up")
+    put(c, "3/new", os.urandom(1 << 20), 3)
+    whole_again(c)
+
+
+def test_the_stores_are_sound(c):
+    assert c.check_stores(check=False, stdout=subprocess.PIPE, text=True).returncode == 0
+
+
+if __name__ == "__main__":
+    run_tests(globals())
