@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Damage on the disks of some members of a chain: no program notices, the log and the counters tell,
-and it is made good without anybody's help. With one copy left: a clear error, and nothing else."""
+"""Damage on the disks of some members of a chain: no program notices, logs and counters tell, and
+it is made good without anybody's help. With one copy left: a clear error, and nothing else."""
 import errno
 import json
 import os
@@ -44,7 +44,7 @@ UNIT = 4096
 
 
 def units(c):
-    """Everything on the disks by its first bytes: {32 bytes: [(server, offset in its data file)]}"""
+    """What is on the disks, by its first bytes: {32 bytes: [(server, offset, data file)]}"""
     found = {}
     for name in c.ossd:
         with open(data_file(c, name), "rb") as f:
