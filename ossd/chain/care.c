@@ -20,11 +20,11 @@ static bool fills(struct chain *c, uint32_t target, const struct chunk_key *key)
 	return resync_fills(care_of(c)->resync, c, target, key);
 }
 
-static void failed(struct chain *c, uint32_t target, int status)
+static bool failed(struct chain *c, uint32_t target, int status)
 {
 	log_debug("chain %u: target %u, which is being filled: %s", c->id, target,
 		  status_text(status));
-	resync_failed(care_of(c)->resync, c, target);
+	return resync_failed(care_of(c)->resync, c, target);
 }
 
 static void adopted(struct chain *c)

@@ -133,9 +133,28 @@ static int store_chain(struct chains *cs, const struct chain *draft, const struc
 	return group_commit_wait(g, group_commit_join(g, NULL, false));
 }
 
+/* May a SYNC member behind lack what this one knows to be durable behind it? Not if it was behind
+ * it in the epoch before, for it was SYNC then, or has been filled since. But after a change of
+ * the order who was before this one is behind it now. */
+static bool behind_may_lack(const struct chain *c, const struct chain *draft, uint32_t epoch)
+{
+	if (epoch != c->epoch + 1)
+		return true;
+	for (uint32_t i = draft->self + 1; i < draft->n_sync; i++) {
+		uint32_t k = c->self + 1;
+
+		while (k < c->n_members && c->members[k].target != draft->members[i].target)
+			k++;
+		if (k >= c->n_members || c->members[k].state == MEMBER_OUT)
+			return true;
+	}
+	return false;
+}
+
 static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
 {
-	bool was_head = c->epoch && chain_is_head(c);
+	struct adoption how = {.was_head = c->epoch && chain_is_head(c),
+			       .behind_may_lack = behind_may_lack(c, draft, epoch)};
 
 	c->epoch = epoch;
 	c->n_members = draft->n_members;
@@ -151,7 +170,7 @@ static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
 	}
 	log_info("chain %u: epoch %u, member %u of %u (%u in sync)", c->id, c->epoch, c->self + 1,
 		 c->n_members, c->n_sync);
-	versions_adopted(c, was_head);
+	versions_adopted(c, &how);
 	if (c->all->hooks.adopted)
 		c->all->hooks.adopted(c);
 }

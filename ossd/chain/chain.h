@@ -33,6 +33,7 @@ struct chain {
 	uint32_t n_members, n_sync;
 	uint32_t self;       /* position of this target; n_members: not a member */
 	uint64_t floor;      /* highest version of a removed chunk */
+	uint64_t taken_back; /* highest number of a version that was taken back */
 	struct list pending; /* struct version.chain_link, oldest first */
 	uint32_t n_pending;
 	uint64_t serial; /* of the last version that has joined */
@@ -57,8 +58,9 @@ struct chain_hooks {
 	void *arg; /* whose they are */
 	/* Does this SYNCING member get new versions of the chunk? Asked at the tail. */
 	bool (*fills)(struct chain *c, uint32_t target, const struct chunk_key *k);
-	/* It could not be reached or could not apply one: it must not become SYNC as it is. */
-	void (*failed)(struct chain *c, uint32_t target, int status);
+	/* It could not be reached or could not apply one. True: it will not become SYNC as it is.
+	 * False: it may be SYNC on record already, so the version is not committed without it. */
+	bool (*failed)(struct chain *c, uint32_t target, int status);
 	/* The epoch has changed; c->phase may be CHAIN_DROPPED. May spawn fibers. */
 	void (*adopted)(struct chain *c);
 };

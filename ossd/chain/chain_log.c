@@ -351,6 +351,22 @@ void chain_log_committed(struct chain_log *l, const struct chunk_key *k)
 	l->n_idle++;
 }
 
+void chain_log_kept(struct chain_log *l, const struct chunk_key *k)
+{
+	struct log_chunk *e = log_chunk_find(l, k);
+
+	if (e && e->pending)
+		e->suspect = true;
+}
+
+void chain_log_taken_back(struct chain_log *l, const struct chunk_key *k, bool quiet)
+{
+	if (l->watch)
+		l->watch(l->watch_arg, k);
+	if (quiet)
+		chain_log_committed(l, k);
+}
+
 void chain_log_tick(struct chain_log *l)
 {
 	uint64_t now = env_now_us(l->s->env);

@@ -203,8 +203,10 @@ static void finish(struct version *v)
 		chunk_tx_commit(&v->tx);
 		if (committed)
 			note(v->chain, &v->key, v->number);
-		if (quiet)
+		if (quiet && committed)
 			chain_log_committed(cs->log, &v->key);
+		else if (quiet)
+			chain_log_kept(cs->log, &v->key);
 	}
 	if (committed)
 		metric_add(&cs->metrics->versions_committed, 1);
@@ -311,7 +313,9 @@ int version_begin(struct version *v, const struct chunk_key *id)
 		chunk_ent_put(&s->cache, e);
 		TRY(rc);
 	}
-	v->tx.version = max_u64(v->tx.version, e->seen + 1);
+	/* Members behind take a number that they have heard in this epoch for history, and remember
+	 * it for longer than this cache may. */
+	v->tx.version = max_u64(v->tx.version, max_u64(e->seen, c->taken_back) + 1);
 	if (!v->tx.old)
 		v->tx.version = max_u64(v->tx.version, c->floor + 1);
 	return 0;
@@ -427,6 +431,7 @@ uint64_t versions_take_back(struct version *v, int state, int status, struct lis
 		leave_pending(last);
 		last->status = last == v ? status : -LE_ABORTED;
 		version_move(last, state);
+		last->chain->taken_back = max_u64(last->chain->taken_back, last->number);
 		chunk_tx_take_back(&last->tx);
 		forget_answer(last, group_commit_batch(g));
 		last->undo.committed = undone;
@@ -435,8 +440,7 @@ uint64_t versions_take_back(struct version *v, int state, int status, struct lis
 		metric_add(&cs->metrics->versions_taken_back, 1);
 		waitq_wake_all(&last->q);
 	} while (last != v);
-	if (e->n_pend == 0)
-		chain_log_committed(cs->log, &v->key);
+	chain_log_taken_back(cs->log, &v->key, e->n_pend == 0);
 	waitq_wake_all(&e->moved);
 	return group;
 }
@@ -788,7 +792,7 @@ static void take_over(struct chain *c, bool was_head)
 	} while (again);
 }
 
-void versions_adopted(struct chain *c, bool was_head)
+void versions_adopted(struct chain *c, const struct adoption *how)
 {
 	bool member = c->self < c->n_members && c->members[c->self].state != MEMBER_OUT;
 
@@ -799,6 +803,8 @@ void versions_adopted(struct chain *c, bool was_head)
 
 		v->heard_us = env_now_us(c->all->env);
 		v->behind = 0;
+		if (how->behind_may_lack)
+			v->durable_behind = false;
 		forward_interrupt(v);
 		if (!v->durable_behind)
 			forward_start(v);
@@ -806,7 +812,7 @@ void versions_adopted(struct chain *c, bool was_head)
 			waitq_wake_all(&v->tx.ent->moved);
 	}
 	if (member && chain_is_head(c))
-		take_over(c, was_head);
+		take_over(c, how->was_head);
 	waitq_wake_all(&c->settled);
 }
 

@@ -108,7 +108,11 @@ int chain_committed(struct chain *c, const struct oss_commit_req *req) CHECK_RES
 int chain_resolve(struct chain *c, struct bytes notes, struct wire_w *answers) CHECK_RESULT;
 
 /* ---- for chain.c ---- */
-void versions_adopted(struct chain *c, bool was_head);
+struct adoption {
+	bool was_head;
+	bool behind_may_lack; /* who is behind now may not have what was durable behind */
+};
+void versions_adopted(struct chain *c, const struct adoption *how);
 int versions_start(struct chains *cs) CHECK_RESULT;
 void versions_stop(struct chains *cs);
 /* After the last request has ended. Yields. */

@@ -235,8 +235,7 @@ static int leg_status(struct chain *c, uint32_t target, int rc)
 	if (rc == 0 || rc == -LE_STALE_EPOCH || rc == -LE_INTR || rc == -LE_SHUTDOWN ||
 	    chain_state_of(c, target) != MEMBER_SYNCING || !c->all->hooks.failed)
 		return rc;
-	c->all->hooks.failed(c, target, rc);
-	return 0;
+	return c->all->hooks.failed(c, target, rc) ? 0 : rc;
 }
 
 static void leg_run(void *arg)

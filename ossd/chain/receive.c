@@ -3,7 +3,8 @@
 #include "ossd/chain/care.h"
 #include "ossd/chunk/chunk_copy.h"
 
-#define FETCH_MS 10000u
+#define FETCH_MS  10000u
+#define NOTE_ROOM 48u /* of one version_note, encoded */
 
 /* ---- a part of a chunk ---- */
 
@@ -141,9 +142,21 @@ static int write_parts(struct care *k, struct chain *c, uint32_t source, struct 
 	}
 }
 
-static int copy_chunk(struct care *k, struct chain *c, const struct chunk_key *key,
-		      const struct oss_resync_chunk_req *req, uint64_t *ret_bytes)
+/* What is here when a chunk is taken over. */
+struct own {
+	uint64_t version, sum; /* 0: none, or one that cannot be read */
+};
+
+static bool is_own(const struct chunk_record *rec, const struct own *own)
 {
+	return rec ? rec->version == own->version && chunk_record_sum(rec) == own->sum
+		   : own->version == 0;
+}
+
+static int copy_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
+		      const struct own *own, uint64_t *ret_bytes)
+{
+	struct chunk_key id = chunk_key_of(c->id, &req->chunk), *key = &id;
 	uint32_t epoch = c->epoch;
 	struct fetched f = {0};
 	struct chunk_tx tx;
@@ -153,7 +166,8 @@ static int copy_chunk(struct care *k, struct chain *c, const struct chunk_key *k
 	rc = chunk_record_sum(f.rec) == req->sum ? chunk_copy_begin(k->s, key, f.rec, &tx)
 						 : -LE_STALE;
 	if (rc == 0) {
-		rc = write_parts(k, c, req->source, &f, &tx);
+		/* This may come late: then another attempt has been here, and newer versions. */
+		rc = is_own(tx.old, own) ? write_parts(k, c, req->source, &f, &tx) : -LE_STALE;
 		/* Who was the source when this began may be nobody by now. */
 		if (rc == 0 && c->epoch != epoch)
 			rc = -LE_STALE_EPOCH;
@@ -169,44 +183,87 @@ static int copy_chunk(struct care *k, struct chain *c, const struct chunk_key *k
 	return rc;
 }
 
-static int own_version(struct care *k, const struct chunk_key *key, uint64_t *ret_version,
-		       uint64_t *ret_sum)
+static int own_version(struct care *k, const struct chunk_key *key, struct own *ret_own)
 {
 	struct chunk_tx tx;
 
 	TRY(chunk_hold(k->s, key, fiber_deadline(), &tx));
-	*ret_version = tx.old ? tx.old->version : 0;
-	*ret_sum = tx.old ? chunk_record_sum(tx.old) : 0;
+	ret_own->version = tx.old ? tx.old->version : 0;
+	ret_own->sum = tx.old ? chunk_record_sum(tx.old) : 0;
 	chunk_release(&tx);
 	return 0;
+}
+
+struct removal {
+	struct chain *c;
+	uint32_t epoch, source;
+};
+
+/* Has the source no such chunk now? It has said so, but perhaps long ago, and it may have been made
+ * anew since. Asked under the chunk's lock here, so that nothing newer can come in between. */
+static bool still_none(void *arg, const struct chunk_key *key)
+{
+	struct removal *m = arg;
+	struct version_note note = {chunk_key_id(key), 0};
+	struct version_state st = {0};
+	uint8_t buf[NOTE_ROOM];
+	struct oss_resolve_req req;
+	struct oss_resolve_rep rep = {0};
+	struct rpc_call call = {.op = OP_oss_resolve,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(FETCH_MS)};
+	struct wire_w w;
+	struct wire_r r;
+	int rc;
+
+	wire_w_init(&w, buf, sizeof(buf));
+	wire_put_version_note(&w, &note);
+	ASSERT(w.status == 0);
+	req.versions = bytes_of(buf, (uint32_t)w.len);
+	rc = chain_call(m->c, m->source, &call);
+	if (rc == 0) {
+		wire_r_init(&r, rep.answers.data, rep.answers.len);
+		wire_get_version_state(&r, &st);
+		rc = r.status;
+	}
+	rpc_call_fini(&call);
+	return rc == 0 && st.newest == 0 && m->c->epoch == m->epoch;
+}
+
+static int remove_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
+			const struct chunk_key *key)
+{
+	struct removal m = {c, c->epoch, req->source};
+
+	return chunk_copy_remove(k->s, key, still_none, &m);
 }
 
 int receive_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
 		  struct oss_resync_chunk_rep *rep)
 {
 	struct chunk_key key = chunk_key_of(c->id, &req->chunk);
-	uint64_t version, sum;
+	struct own own = {0};
 	int rc;
 
 	rep->incarnation = k->incarnation;
 	/* A chunk whose record cannot be read is like none: it is written anew. */
 	if (req->version == 0) {
-		rc = chunk_copy_remove(k->s, &key, NULL, NULL);
+		rc = remove_chunk(k, c, req, &key);
 		rep->done = rc == 1 ? RESYNC_REMOVED : RESYNC_SAME;
 		return rc < 0 ? rc : 0;
 	}
-	rc = own_version(k, &key, &version, &sum);
-	if (rc == -LE_CORRUPT) {
+	rc = own_version(k, &key, &own);
+	if (rc == -LE_CORRUPT)
 		rc = chunk_copy_remove(k->s, &key, NULL, NULL);
-		version = sum = 0;
-	}
-	TRY(rc);
-	if (version == req->version && sum == req->sum) {
+	if (rc < 0)
+		return rc;
+	if (own.version == req->version && own.sum == req->sum) {
 		rep->done = RESYNC_SAME;
 		return 0;
 	}
 	rep->done = RESYNC_COPIED;
-	return copy_chunk(k, c, &key, req, &rep->bytes);
+	return copy_chunk(k, c, req, &own, &rep->bytes);
 }
 
 /* ---- answers ---- */

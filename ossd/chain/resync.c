@@ -16,6 +16,7 @@
 #define COPY_MS     20000u
 #define HOLD_MS     10000u
 #define PAUSE_MS    100u
+#define REPORT_MS   20u
 #define PAUSE_MAX   5000u
 
 #define TO(phase) (1u << RESYNC_##phase)
@@ -48,6 +49,7 @@ struct job {
 	int phase;
 	bool cancel;   /* another epoch, or the end */
 	bool spoilt;   /* a version has not reached the member */
+	bool reported; /* it may be SYNC on record: nothing is committed without it any more */
 	bool overflow; /* more changes than could be noted */
 	uint64_t incarnation; /* of the member */
 	struct fiber *fiber, *workers[WORKERS];
@@ -167,12 +169,15 @@ static void joined(void *arg, const struct chunk_key *k)
 	}
 }
 
-void resync_failed(struct resync *r, struct chain *c, uint32_t target)
+bool resync_failed(struct resync *r, struct chain *c, uint32_t target)
 {
 	struct job *j = job_find(r, c, target);
 
+	if (j && j->reported)
+		return false;
 	if (j)
 		j->spoilt = true;
+	return true;
 }
 
 static void window_open(struct job *j, const struct chunk_key *lo, const struct chunk_key *hi)
@@ -656,6 +661,27 @@ out:
 	return rc;
 }
 
+/* Whatever the answer, an earlier attempt may be carried out yet: only another epoch tells. */
+static int report(struct job *j)
+{
+	struct resync *r = j->r;
+	uint64_t pause_ms = REPORT_MS;
+
+	j->reported = true;
+	for (;;) {
+		int rc = r->o.synced(r->o.arg, j->c->id, j->epoch, j->target);
+
+		if (rc == 0 || ended(j))
+			return rc;
+		log_debug("chain %u: reporting target %u: %s", j->c->id, j->target,
+			  status_text(rc));
+		(void)fiber_sleep_us(pause_ms * 1000);
+		if (ended(j))
+			return rc;
+		pause_ms = pause_ms * 2 < PAUSE_MAX ? pause_ms * 2 : PAUSE_MAX;
+	}
+}
+
 static int run_job(struct job *j)
 {
 	uint32_t pages = TODO_MAX;
@@ -669,7 +695,7 @@ static int run_job(struct job *j)
 	if (rc == 0)
 		rc = run_rows(j);
 	if (rc == 0 && !ended(j))
-		rc = j->r->o.synced(j->r->o.arg, j->c->id, j->epoch, j->target);
+		rc = report(j);
 	if (rc == 0 && ended(j))
 		rc = -LE_CANCELED;
 	if (rc == 0) {

@@ -214,13 +214,13 @@ int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k,
 		return 1;
 	}
 	TRY(rc);
-	if (may && !may(arg, k)) {
-		chunk_release(&tx);
-		return -LE_CANCELED;
-	}
 	if (!tx.old) {
 		chunk_release(&tx);
 		return 0;
+	}
+	if (may && !may(arg, k)) {
+		chunk_release(&tx);
+		return -LE_CANCELED;
 	}
 	tx.changes = true;
 	chunk_tx_join(&tx);

@@ -59,7 +59,7 @@ int op_resolve(struct rpc_req *r, const void *in, void *out)
 	void *buf = rpc_req_alloc(r, req->versions.len + 1);
 
 	TRY(admit_member(r, CHAIN_MEMBER, &c));
-	if (!chain_is_head(c))
+	if (!chain_is_sync(c))
 		return -LE_NOT_HEAD;
 	if (!buf)
 		return -LE_NOMEM;

@@ -608,6 +608,76 @@ static void test_power_loss(void **state)
 		chain_rig_run(seed, 2 + seed % 2, power_loss);
 }
 
+/* The tail becomes the head. What was durable at the end of the chain is so at its beginning only
+ * when the other one has said so. */
+static void turned_round(struct chain_rig *r)
+{
+	static uint8_t data[RIG_CS];
+	struct async a = {.r = r,
+			  .w = {one, 0, RIG_BS, data, .session = 8, .seq = 1},
+			  .timeout_ms = 20000};
+	const struct chain *c = chain_find(r->m[1].target.chains, RIG_CHAIN);
+
+	fill(data, RIG_CS, 1);
+	start(&a);
+	while (c->n_pending == 0)
+		(void)!fiber_sleep_us(10);
+	cut_off(r, 0, 1, true);
+	r->order[0] = 1;
+	r->order[1] = 0;
+	crig_members(r);
+	(void)!fiber_sleep_us(200000);
+	assert_int_equal(c->n_pending, 1);
+	cut_off(r, 0, 1, false);
+	wait_async(&a);
+	crig_wait_quiet(r);
+	crig_check_equal(r);
+}
+
+static void test_turned_round(void **state)
+{
+	(void)state;
+	chain_rig_run(130, 2, turned_round);
+}
+
+/* A member that is out with what nobody else has heard of: however long that lasts, it has to be
+ * compared when it returns. */
+static int count_key(void *arg, const struct chunk_key *k)
+{
+	(void)k;
+	++*(uint32_t *)arg;
+	return 0;
+}
+
+static void kept_back(struct chain_rig *r)
+{
+	static uint8_t data[RIG_CS];
+	struct async a = {.r = r,
+			  .w = {one, 0, RIG_BS, data, .session = 8, .seq = 1},
+			  .timeout_ms = 500};
+	struct chain_log *log = r->m[0].target.chains->log;
+	uint32_t n = 0;
+
+	cut_off(r, 0, 1, true);
+	fill(data, RIG_CS, 1);
+	start(&a);
+	wait_async(&a);
+	assert_true(a.rc < 0);
+	r->m[0].state = MEMBER_OUT;
+	r->order[0] = 1;
+	r->order[1] = 0;
+	crig_members(r);
+	(void)!fiber_sleep_us(10000000);
+	assert_int_equal(chain_log_each_pending(log, RIG_CHAIN, count_key, &n), 0);
+	assert_int_equal(n, 1);
+}
+
+static void test_kept_back(void **state)
+{
+	(void)state;
+	chain_rig_run(131, 2, kept_back);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -617,7 +687,8 @@ int main(void)
 		cmocka_unit_test(test_lost_head),	cmocka_unit_test(test_no_space),
 		cmocka_unit_test(test_pending),		cmocka_unit_test(test_power_loss),
 		cmocka_unit_test(test_reserves),	cmocka_unit_test(test_orphan),
-		cmocka_unit_test(test_bad_network),
+		cmocka_unit_test(test_bad_network),	cmocka_unit_test(test_turned_round),
+		cmocka_unit_test(test_kept_back),
 	};
 
 	log_set_level(getenv("LOGD") ? LOG_DEBUG : LOG_ERROR);

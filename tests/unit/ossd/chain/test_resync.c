@@ -210,12 +210,63 @@ static void test_two_at_once(void **state)
 	rrig_fini(&r);
 }
 
+/* ---- reported as complete, so it may be in sync on record ---- */
+
+struct late_write {
+	struct rrig *r;
+	int rc;
+	bool ended;
+};
+
+static void late_writer(void *arg)
+{
+	struct late_write *w = arg;
+
+	w->rc = rrig_write(w->r, 300, 0, 7, LEN);
+	w->ended = true;
+}
+
+static void reported(struct rrig *r, void *arg)
+{
+	struct late_write w = {.r = r};
+	uint8_t value;
+
+	(void)arg;
+	rrig_set(r, "0", "S");
+	write_some(r, 300, 10, 5);
+	fill(r, 1, "01", "SY");
+	/* Nothing is acknowledged without it any more, whatever becomes of it. */
+	transport_sim_partition(r->net, r->node[0].name, r->node[1].name, true);
+	assert_int_equal(fiber_spawn("late", late_writer, &w), 0);
+	(void)fiber_sleep_us(8000000);
+	assert_false(w.ended);
+	transport_sim_partition(r->net, r->node[0].name, r->node[1].name, false);
+	rrig_set(r, "01", "SS");
+	while (!w.ended)
+		(void)fiber_sleep_us(1000);
+	assert_int_equal(w.rc, 0);
+	assert_int_equal(rrig_same(r, 0, 1), 10);
+	assert_int_equal(rrig_read(r, 1, 300, 0, &value), 0);
+	assert_int_equal(value, 7);
+}
+
+static void test_reported(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 2, 6);
+	rrig_run(&r, reported, NULL);
+	rrig_fini(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_absence),
 		cmocka_unit_test(test_kills),
 		cmocka_unit_test(test_two_at_once),
+		cmocka_unit_test(test_reported),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
