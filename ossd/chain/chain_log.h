@@ -48,11 +48,11 @@ void chain_log_forget(struct chain_log *l, uint32_t chain, struct kv_batch *b);
 void chain_log_joined(struct chain_log *l, const struct chunk_key *k, struct kv_batch *b);
 /* Nothing of the chunk is pending now: its P row may go. */
 void chain_log_committed(struct chain_log *l, const struct chunk_key *k);
-/* The same, but what is there was never committed, and stays to be compared: so does the P row, until
- * all members are SYNC. */
+/* The same, but what is there was never committed, and stays to be compared: so does the P row,
+ * until all members are SYNC. */
 void chain_log_kept(struct chain_log *l, const struct chunk_key *k);
-/* Versions of the chunk were taken back, which is a change like any other for who compares just now.
- * quiet: nothing of it is pending now. */
+/* Versions of the chunk were taken back, which is a change like any other for who compares just
+ * now. quiet: nothing of it is pending now. */
 void chain_log_taken_back(struct chain_log *l, const struct chunk_key *k, bool quiet);
 /* Deletes P rows that were idle for some seconds. Now and then, from a fiber. */
 void chain_log_tick(struct chain_log *l);

@@ -53,8 +53,8 @@ void resync_adopted(struct resync *r, struct chain *c);
 /* Does the SYNCING member get new versions of this chunk? To be asked when the version has joined,
  * not before. k NULL: is it being filled at all? */
 bool resync_fills(struct resync *r, struct chain *c, uint32_t target, const struct chunk_key *k);
-/* A version did not reach the member: what it has is not equal any more. False: it has been reported
- * as complete, so it must have the version. */
+/* A version did not reach the member: what it has is not equal any more. False: it has been
+ * reported as complete, so it must have the version. */
 bool resync_failed(struct resync *r, struct chain *c, uint32_t target);
 
 /* Of a running job, for status pages and heartbeats. */
