@@ -11,8 +11,10 @@
 #include "common/base/log.h"
 
 #define TICK_US     100000u
-#define SMALL_SHARE 8u /* of slot_memory is for small slots */
+#define SMALL_SHARE 8u  /* of slot_memory is for small slots */
+#define SEAL_SHARE  16u /* of it is for compressed writes */
 #define SLOTS_MIN   16u
+#define SEALS_MIN   2u
 
 /* ---- background ---- */
 
@@ -58,11 +60,17 @@ static void tick(struct timer *t)
 static int make_slots(struct client *c)
 {
 	uint64_t memory = c->params.slot_memory, small = memory / SMALL_SHARE;
-	uint64_t n = (memory - small) / LL_SLOT_SIZE;
+	uint64_t seals = memory / SEAL_SHARE, n = (memory - small - seals) / LL_SLOT_SIZE;
 
+	c->block = malloc(LEAT_BLOCK_SIZE_MAX);
+	if (c->block == NULL)
+		return -LE_NOMEM;
 	TRY(slot_pool_create(LL_SLOT_SIZE, n < SLOTS_MIN ? SLOTS_MIN : (uint32_t)n, &c->slots));
 	TRY(slot_pool_create(SMALL_SLOT_SIZE, (uint32_t)(small / SMALL_SLOT_SIZE), &c->small));
+	n = seals / SEAL_SLOT_SIZE;
+	TRY(slot_pool_create(SEAL_SLOT_SIZE, n < SEALS_MIN ? SEALS_MIN : (uint32_t)n, &c->seals));
 	TRY(c->transport->ops->add_pool(c->transport, c->slots, POOL_REMOTE));
+	TRY(c->transport->ops->add_pool(c->transport, c->seals, POOL_REMOTE));
 	return c->transport->ops->add_pool(c->transport, c->small, POOL_REMOTE);
 }
 
@@ -106,6 +114,9 @@ static void destroy(struct client *c)
 		slot_pool_destroy(c->slots);
 	if (c->small != NULL)
 		slot_pool_destroy(c->small);
+	if (c->seals != NULL)
+		slot_pool_destroy(c->seals);
+	free(c->block);
 	c->magic = 0;
 	free(c);
 }
@@ -187,8 +198,10 @@ void ll_stats(struct client *c, struct ll_stats *ret_stats)
 		st.grant_bytes += t->grant;
 	}
 	st.dirty_bytes = c->wb.dirty;
-	st.slots_total = slot_pool_total(c->slots) + slot_pool_total(c->small);
-	st.slots_free = slot_pool_free(c->slots) + slot_pool_free(c->small);
+	st.slots_total =
+		slot_pool_total(c->slots) + slot_pool_total(c->small) + slot_pool_total(c->seals);
+	st.slots_free =
+		slot_pool_free(c->slots) + slot_pool_free(c->small) + slot_pool_free(c->seals);
 	st.n_inodes = (uint32_t)c->inodes.map.n;
 	st.n_open = c->n_files;
 	*ret_stats = st;

@@ -63,6 +63,8 @@ struct client {
 
 	struct cluster_map map;
 	struct slot_pool *slots, *small;
+	struct slot_pool *seals; /* writes with compressed blocks, on their way: writeback.c */
+	uint8_t *block;          /* for what is done to one block without a yield */
 	struct inode_table inodes;
 	struct writeback wb;
 	uint64_t n_retracted; /* writes that were accepted and have to be repeated: a counter */

@@ -29,7 +29,7 @@ struct hedge_run {
 	uint64_t session, deadline_us;
 	struct oss_read_req req;
 	bool won;
-	uint32_t len;
+	uint32_t block_size, len;
 };
 
 /* ---- how long is too long ---- */
@@ -101,9 +101,19 @@ static int ask(struct hedge_run *r, struct target *t)
 	TRY(target_connect(t));
 	flight_begin(r->chain, &f, t, false);
 	rc = flight_end(&f, rpc_call(t->rpc, &call));
-	if (rc >= 0)
-		rc = pieces_verify(rep.pieces, r->req.off, call.ret_bulk_len, r->slot->data);
-	r->len = call.ret_bulk_len;
+	if (rc >= 0) {
+		struct pieces_in in = {
+			.pieces = rep.pieces,
+			.block_size = r->block_size,
+			.off = r->req.off,
+			.room = r->req.len,
+			.bulk_len = call.ret_bulk_len,
+			.data = r->slot->data,
+			.scratch = r->c->block,
+		};
+
+		rc = pieces_open(&in, &r->len);
+	}
 	rpc_call_fini(&call);
 	return rc;
 }
@@ -174,6 +184,7 @@ static void fired(struct timer *timer)
 		.session = h->call->session,
 		.deadline_us = client_deadline(c),
 		.req = *h->req,
+		.block_size = h->block_size,
 	};
 	route_failed(&r->route, false);
 	if (r->slot == NULL || client_bg_spawn(c, "hedge", run_fiber, r) < 0) {

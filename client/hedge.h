@@ -18,10 +18,10 @@ struct oss_read_req;
 struct route;
 struct rpc_call;
 
-#define HEDGE_MIN_US      10000u
-#define LATENCY_STEP_US   500u
-#define LATENCY_BUCKETS   128u
-#define LATENCIES_HALVED  4096u /* at so many the old ones count half */
+#define HEDGE_MIN_US     10000u
+#define LATENCY_STEP_US  500u
+#define LATENCY_BUCKETS  128u
+#define LATENCIES_HALVED 4096u /* at so many the old ones count half */
 
 /* How long reads took: a histogram that forgets. */
 struct latencies {
@@ -42,6 +42,7 @@ struct hedge {
 	const struct oss_read_req *req; /* as the first member is asked */
 	const struct rpc_call *call;    /* the same */
 	const struct route *route;      /* who that is */
+	uint32_t block_size;
 	uint64_t start_us;
 	struct hedge_run *run; /* the second request, NULL: none yet or without success */
 	bool kicked;           /* the second has won, and so the first one's wait was interrupted */

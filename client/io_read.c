@@ -1,8 +1,8 @@
 /*
  * Reading: what is not prefetched is asked of the object servers, all chunks at once, straight
- * into a slot, and verified there. A checksum that is wrong may mean damage on the way or on the
- * disk: another member of the chain is asked, if there is one, to look itself, and either sends
- * good bytes or says that its copy is bad too, which is an I/O error and a line in the log.
+ * into a slot, unpacked and verified there. A checksum that is wrong may mean damage on the way or
+ * on the disk: another member of the chain is asked, if there is one, to look itself, and either
+ * sends good bytes or says that its copy is bad too, which is an I/O error and a line in the log.
  */
 #include "client/io.h"
 #include "client/stripe.h"
@@ -22,20 +22,29 @@ struct fetch_part {
 
 /* What came is what was stored, and behind the end of the chunk is a hole up to the end of the
  * file. */
-static int fetch_check(struct fetch_part *p, const struct oss_read_rep *rep, uint32_t len)
+static int fetch_check(struct fetch_part *p, const struct oss_read_rep *rep, uint32_t bulk_len)
 {
-	uint8_t *data = p->to.slot->data + p->to.off;
+	struct pieces_in in = {
+		.pieces = rep->pieces,
+		.block_size = chunk_block_size(p->d->inode->attr.layout.chunk_size),
+		.off = p->part.off,
+		.room = p->part.len,
+		.bulk_len = bulk_len,
+		.data = p->to.slot->data + p->to.off,
+		.scratch = p->d->c->block,
+	};
+	uint32_t len = 0;
 
-	TRY(pieces_verify(rep->pieces, p->part.off, len, data));
-	memset(data + len, 0, p->part.len - len);
+	TRY(pieces_open(&in, &len));
+	memset(in.data + len, 0, p->part.len - len);
 	return 0;
 }
 
 static void log_damage(const struct fetch_part *p, int status)
 {
 	log_write(status == -LE_CORRUPT ? LOG_ERROR : LOG_WARN,
-		  "ino %llu chunk %llu on target %u: %s",
-		  (unsigned long long)p->d->inode->ino.v, (unsigned long long)p->part.idx,
+		  "ino %llu chunk %llu on target %u: %s", (unsigned long long)p->d->inode->ino.v,
+		  (unsigned long long)p->part.idx,
 		  p->route.target != NULL ? p->route.target->id : 0, status_text(status));
 }
 
@@ -57,7 +66,13 @@ static int fetch_once(struct fetch_part *p, uint32_t flags)
 		.n_bulk_in = 1,
 	};
 	struct io_auth auth = {.right = IO_READ, .cap = &req.cap, .gen = &req.chunk.gen};
-	struct hedge hedge = {.c = c, .req = &req, .call = &call, .route = &p->route};
+	struct hedge hedge = {
+		.c = c,
+		.req = &req,
+		.call = &call,
+		.route = &p->route,
+		.block_size = chunk_block_size(p->d->inode->attr.layout.chunk_size),
+	};
 	uint8_t *data = p->to.slot->data + p->to.off;
 	uint32_t len;
 	int rc;

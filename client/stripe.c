@@ -69,27 +69,126 @@ uint32_t pieces_cut(uint32_t block_size, uint32_t off, uint32_t len, const struc
 	return n;
 }
 
-int pieces_verify(struct bytes pieces, uint32_t off, uint32_t len, uint8_t *data)
+/* Do the pieces cover one range without gaps, and their room exactly what came? */
+static int pieces_check(const struct pieces_in *in, uint32_t *ret_len)
 {
-	const uint8_t *p = pieces.data;
-	uint32_t done = 0;
+	const uint8_t *p = in->pieces.data;
+	uint32_t len = 0, bulk = 0;
 
-	if (pieces.len % PIECE_WIRE_SIZE != 0)
+	if (in->pieces.len % PIECE_WIRE_SIZE != 0)
 		return -LE_BAD_MESSAGE;
-	for (uint32_t i = 0; i < pieces.len / PIECE_WIRE_SIZE; i++) {
+	for (uint32_t i = 0; i < in->pieces.len / PIECE_WIRE_SIZE; i++) {
 		struct piece pc;
 
 		piece_decode(p + (size_t)i * PIECE_WIRE_SIZE, &pc);
-		if (pc.off != off + done || pc.len == 0 || pc.len > len - done ||
-		    (pc.flags & PIECE_LZ4))
+		if (pc.off != in->off + len || pc.len == 0 || pc.len > in->room - len)
 			return -LE_BAD_MESSAGE;
-		if (pc.flags & PIECE_HOLE)
-			memset(data + done, 0, pc.len);
-		else if (checksum64(data + done, pc.len) != pc.sum)
-			return -LE_CORRUPT_WIRE;
-		done += pc.len;
+		if ((pc.flags & PIECE_LZ4) && !piece_packed_check(&pc, in->block_size))
+			return -LE_BAD_MESSAGE;
+		len += pc.len;
+		bulk += piece_room(&pc); /* never more than len */
 	}
-	return done == len ? 0 : -LE_BAD_MESSAGE;
+	if (bulk != in->bulk_len)
+		return -LE_BAD_MESSAGE;
+	*ret_len = len;
+	return 0;
+}
+
+static int piece_open(const struct pieces_in *in, const struct piece *p, const uint8_t *from,
+		      uint8_t *to)
+{
+	if (p->flags & PIECE_HOLE) {
+		memset(to, 0, p->len);
+		return 0;
+	}
+	if (p->flags & PIECE_LZ4) {
+		if (checksum64(from, p->stored_len) != p->stored_sum)
+			return -LE_CORRUPT_WIRE;
+		/* The two may overlap. */
+		memcpy(in->scratch, from, p->stored_len);
+		if (decompress_block(in->scratch, p->stored_len, to, p->len) < 0)
+			return -LE_CORRUPT_WIRE;
+	} else if (from != to) {
+		memmove(to, from, p->len);
+	}
+	return checksum64(to, p->len) == p->sum ? 0 : -LE_CORRUPT_WIRE;
+}
+
+int pieces_open(const struct pieces_in *in, uint32_t *ret_len)
+{
+	uint32_t pos = in->bulk_len, len = 0, at;
+
+	TRY(pieces_check(in, &len));
+	at = len;
+	for (uint32_t i = in->pieces.len / PIECE_WIRE_SIZE; i-- > 0;) {
+		struct piece p;
+
+		piece_decode((const uint8_t *)in->pieces.data + (size_t)i * PIECE_WIRE_SIZE, &p);
+		pos -= piece_room(&p);
+		at -= p.len;
+		TRY(piece_open(in, &p, in->data + pos, in->data + at));
+	}
+	*ret_len = len;
+	return 0;
+}
+
+/* Bytes of vec behind *pos, in a row: where they lie, or copied to scratch when they lie apart. */
+static const uint8_t *take_next(const struct slot_vec **vec, uint32_t *pos, uint32_t len,
+				uint8_t *scratch)
+{
+	uint32_t done = 0;
+
+	while (*pos == (*vec)->len) {
+		(*vec)++;
+		*pos = 0;
+	}
+	if ((*vec)->len - *pos >= len) {
+		const uint8_t *data = (*vec)->slot->data + (*vec)->off + *pos;
+
+		*pos += len;
+		return data;
+	}
+	while (done < len) {
+		uint32_t left = (*vec)->len - *pos, take = left < len - done ? left : len - done;
+
+		memcpy(scratch + done, (*vec)->slot->data + (*vec)->off + *pos, take);
+		done += take;
+		*pos += take;
+		if (*pos == (*vec)->len && done < len) {
+			(*vec)++;
+			*pos = 0;
+		}
+	}
+	return scratch;
+}
+
+uint32_t pieces_seal(const struct pieces_out *o, const struct slot_vec *vec, uint32_t *ret_n_packed)
+{
+	uint32_t off = o->off, end = o->off + o->len, at = 0, pos = 0;
+
+	*ret_n_packed = 0;
+	for (uint32_t n = 0; off < end; n++) {
+		uint32_t room = o->block_size - off % o->block_size;
+		uint32_t take = end - off < room ? end - off : room;
+		const uint8_t *data = take_next(&vec, &pos, take, o->scratch);
+		struct piece p = {.off = off, .len = take, .sum = checksum64(data, take)};
+
+		if (take == o->block_size)
+			p.stored_len = compress_block(data, take, o->to + at);
+		if (p.stored_len > 0) {
+			p.flags = PIECE_LZ4;
+			p.stored_sum = checksum64(o->to + at, p.stored_len);
+			++*ret_n_packed;
+		} else {
+			memcpy(o->to + at, data, take);
+			p.stored_len = take;
+			p.flags = take == o->block_size ? 0 : PIECE_FRAGMENT;
+		}
+		piece_encode(&p, o->pieces + (size_t)n * PIECE_WIRE_SIZE);
+		at += piece_room(&p);
+		off += take;
+	}
+	return at;
 }
 
 uint32_t vec_slice(const struct slot_vec *vec, uint32_t n, uint64_t at, uint64_t len,

@@ -1,6 +1,7 @@
 /*
  * Pure arithmetic of the data path: where bytes of a file lie, how a write is cut into block
- * pieces, whether what was read is what was written. No state, no yielding.
+ * pieces, whether what was read is what was written; whole blocks are packed and unpacked on the
+ * way, if the layout says so. No state, no yielding.
  */
 #ifndef LEAT_CLIENT_STRIPE_H
 #define LEAT_CLIENT_STRIPE_H
@@ -37,6 +38,14 @@ static inline uint32_t pieces_max(uint32_t block_size, uint32_t len)
 	return len / block_size + 2;
 }
 
+/* Is there a whole block in it? */
+static inline bool pieces_whole(uint32_t block_size, uint32_t off, uint32_t len)
+{
+	uint32_t skip = (block_size - off % block_size) % block_size;
+
+	return len >= skip && len - skip >= block_size;
+}
+
 /*
  * Cuts the len bytes of vec, which go to chunk offset off, at block boundaries, checksums each
  * piece and encodes it into out (PIECE_WIRE_SIZE * pieces_max bytes). Returns the number of pieces.
@@ -45,11 +54,33 @@ uint32_t pieces_cut(uint32_t block_size, uint32_t off, uint32_t len, const struc
 		    uint8_t *out);
 
 /*
- * Checks len bytes read from chunk offset off against the pieces of the reply; makes holes zero.
- * -LE_BAD_MESSAGE: the pieces do not cover exactly these bytes; -LE_CORRUPT_WIRE: a checksum is
- * wrong.
+ * The same for a file that is to be compressed: packs whole blocks where that pays, and puts all
+ * that is to be sent into `to`, with room for len bytes. Returns how many bytes that are.
+ * ret_n_packed: 0: the pieces are those of pieces_cut, and the bytes of vec as good. From any
+ * thread.
  */
-int pieces_verify(struct bytes pieces, uint32_t off, uint32_t len, uint8_t *data) CHECK_RESULT;
+struct pieces_out {
+	uint32_t block_size, off, len;
+	uint8_t *to, *pieces;
+	uint8_t *scratch; /* of block_size bytes */
+};
+uint32_t pieces_seal(const struct pieces_out *o, const struct slot_vec *vec,
+		     uint32_t *ret_n_packed);
+
+/*
+ * Checks the reply to a read of up to room bytes from chunk offset off: bulk_len bytes in data,
+ * which become the plain bytes that the pieces tell of, *ret_len of them: packed blocks are
+ * unpacked in place, from the last piece to the first, as none lies behind its plain place; holes
+ * become zeros. -LE_BAD_MESSAGE: the pieces do not cover exactly these bytes; -LE_CORRUPT_WIRE: a
+ * checksum is wrong.
+ */
+struct pieces_in {
+	struct bytes pieces;
+	uint32_t block_size, off, room, bulk_len;
+	uint8_t *data;    /* of room bytes */
+	uint8_t *scratch; /* of block_size bytes */
+};
+int pieces_open(const struct pieces_in *in, uint32_t *ret_len) CHECK_RESULT;
 
 /* Do [a, a + a_len) and [b, b + b_len) share a byte? Empty ranges share none. */
 static inline bool range_overlaps(uint64_t a, uint64_t a_len, uint64_t b, uint64_t b_len)

@@ -233,20 +233,75 @@ static bool is_shown(const struct wreq *w)
 	return w->call != NULL && w->call->ret_accepted;
 }
 
+/* ---- compression ---- */
+
+struct seal {
+	const struct wreq *w;
+	struct pieces_out out;
+	uint32_t len, n_packed;
+};
+
+/* On a worker thread. */
+static void seal_run(void *arg)
+{
+	struct seal *s = arg;
+
+	s->len = pieces_seal(&s->out, s->w->vec, &s->n_packed);
+}
+
+/* Compressing takes a millisecond or more, in which the loop has others to serve. */
+static int seal_blocks(struct wreq *w, uint32_t block_size)
+{
+	struct client *c = w->d->c;
+	struct seal s = {.w = w, .out = {block_size, w->off, w->len, NULL, w->pieces, NULL}};
+	struct slot *slot;
+	int rc = slot_get(c->seals, w->deadline_us, &slot);
+
+	if (rc < 0)
+		return rc == -LE_TIMEDOUT ? -LE_IO : rc;
+	s.out.to = slot->data;
+	s.out.scratch = slot->data + WREQ_LEN_MAX;
+	if (w->len < GATHER_BELOW || env_offload(c->env, seal_run, &s) < 0)
+		seal_run(&s);
+	if (s.n_packed == 0) {
+		slot_unref(slot);
+		return 0;
+	}
+	/* From here on what goes out is what was sealed: the plain bytes have done their service.
+	 */
+	for (uint32_t i = 0; i < w->n_vec; i++)
+		slot_unref(w->vec[i].slot);
+	w->vec[0] = (struct slot_vec){slot, 0, s.len};
+	w->n_vec = 1;
+	return 0;
+}
+
+/* Pieces and data as they are to travel: once for each wreq. */
+static int wreq_seal(struct wreq *w)
+{
+	const struct layout *l = &w->d->inode->attr.layout;
+	uint32_t bs = chunk_block_size(l->chunk_size);
+
+	w->n_pieces = w->block_last - w->block_first + 1;
+	if (l->compression == COMPRESSION_LZ4 && pieces_whole(bs, w->off, w->len))
+		return seal_blocks(w, bs);
+	pieces_cut(bs, w->off, w->len, w->vec, w->pieces);
+	return 0;
+}
+
 static int wreq_send(struct wreq *w)
 {
 	struct idata *d = w->d;
 	struct client *c = d->c;
 	uint32_t chunk_size = d->inode->attr.layout.chunk_size;
-	uint32_t n_pieces =
-		pieces_cut(chunk_block_size(chunk_size), w->off, w->len, w->vec, w->pieces);
+	bool pack = d->inode->attr.layout.compression == COMPRESSION_LZ4;
 	struct oss_write_req req = {
 		.chunk = {.ino = d->inode->ino, .idx = w->idx},
 		.chunk_size = chunk_size,
 		.off = w->off,
 		.len = w->len,
-		.pieces = bytes_of(w->pieces, n_pieces * PIECE_WIRE_SIZE),
-		.flags = w->lazy ? WRITE_LAZY : 0,
+		.pieces = bytes_of(w->pieces, w->n_pieces * PIECE_WIRE_SIZE),
+		.flags = (w->lazy ? WRITE_LAZY : 0u) | (pack ? WRITE_PACK : 0u),
 		.grant_want = grant_want(c),
 	};
 	struct oss_write_rep rep;
@@ -325,7 +380,9 @@ static void wreq_run(struct wreq *w)
 	while (must_wait(w))
 		if (waitq_wait(&w->d->write_q, NO_DEADLINE) < 0)
 			continue;
-	rc = wreq_send(w);
+	rc = wreq_seal(w);
+	if (rc >= 0)
+		rc = wreq_send(w);
 	wreq_end(w, rc);
 }
 

@@ -8,8 +8,8 @@
  *   sent → accepted (every reader of the server sees it) → durable
  *
  * close(2) and reads wait for accepted, fsync and all that must be ordered for durable. Until then
- * the wreq keeps its data, and repeats the request, with the same slot and sequence, when the
- * connection breaks: it is back to sent then.
+ * the wreq keeps its data (compressed once, if the layout asks for it), and repeats the request,
+ * with the same slot and sequence, when the connection breaks: it is back to sent then.
  *
  * Bounds: params.writes_in_flight per target (its slot table), params.dirty_max bytes, the slot
  * pool. Owned by the client's loop.
@@ -28,6 +28,8 @@ struct target;
  * at most. */
 #define WREQ_LEN_MAX    LL_IO_MAX
 #define WREQ_PIECES_MAX (WREQ_LEN_MAX / LEAT_BLOCK_SIZE_MIN + 2)
+/* What is compressed is put together in a slot, with room behind it for one block. */
+#define SEAL_SLOT_SIZE (WREQ_LEN_MAX + LEAT_BLOCK_SIZE_MAX)
 /* At least this much is sent at once and not gathered. */
 #define GATHER_BELOW (128u << 10)
 
@@ -47,7 +49,7 @@ struct wreq {
 	int status;
 	const struct rpc_call *call; /* while it is with the server */
 	bool lazy, sent_lazy;        /* nobody waits until it is durable; when it was sent */
-	uint32_t n_vec;
+	uint32_t n_vec, n_pieces;
 	struct slot_vec vec[LL_VECS_MAX];
 	uint8_t pieces[WREQ_PIECES_MAX * PIECE_WIRE_SIZE];
 };

@@ -38,9 +38,11 @@ static void get_layout(fuse_req_t req, fuse_ino_t ino, size_t size)
 		return;
 	}
 	snprintf(text, sizeof(text),
-		 "table=%u width=%u seed=%u chunk_size=%u gen=%u inherited=%u replicas=%u",
+		 "table=%u width=%u seed=%u chunk_size=%u gen=%u inherited=%u replicas=%u "
+		 "compression=%u",
 		 a.layout.table, a.layout.width, a.layout.seed, a.layout.chunk_size, a.layout.gen,
-		 (a.layout.flags & LAYOUT_F_INHERITED) ? 1u : 0u, a.layout.replicas);
+		 (a.layout.flags & LAYOUT_F_INHERITED) ? 1u : 0u, a.layout.replicas,
+		 a.layout.compression);
 	reply_text(req, text, size);
 }
 
@@ -56,9 +58,8 @@ static void get_status(fuse_req_t req, size_t size)
 		 ",\"map_epoch\":%u,\"targets\":%u,\"targets_up\":%u,"
 		 "\"read_bytes\":%" PRIu64 ",\"written_bytes\":%" PRIu64 ",\"read_ops\":%" PRIu64
 		 ",\"write_ops\":%" PRIu64 ",\"meta_ops\":%" PRIu64 ",\"retries\":%" PRIu64
-		 ",\"checksum_errors\":%" PRIu64 ",\"hedges\":%" PRIu64
-		 ",\"hedges_won\":%" PRIu64 ",\"failovers\":%" PRIu64 ",\"dirty_bytes\":%" PRIu64
-		 ",\"grant_bytes\":%" PRIu64
+		 ",\"checksum_errors\":%" PRIu64 ",\"hedges\":%" PRIu64 ",\"hedges_won\":%" PRIu64
+		 ",\"failovers\":%" PRIu64 ",\"dirty_bytes\":%" PRIu64 ",\"grant_bytes\":%" PRIu64
 		 ",\"slots_total\":%u,\"slots_free\":%u,\"inodes\":%u,\"open\":%u,\"running\":%u,"
 		 "\"fuse\":\"%s\",\"passthrough\":false}",
 		 (int)getpid(), s.session, s.map_epoch, s.n_targets, s.n_targets_up, s.read_bytes,
@@ -125,6 +126,8 @@ static int parse_layout(const char *text, size_t size, struct layout *ret_layout
 			l.chunk_size = (uint32_t)v;
 		else if (strcmp(word, "replicas") == 0 && v <= LEAT_REPLICAS_MAX)
 			l.replicas = (uint8_t)v;
+		else if (strcmp(word, "compression") == 0 && v <= COMPRESSION_OFF)
+			l.compression = (uint8_t)v;
 		else
 			return -LE_INVAL;
 	}

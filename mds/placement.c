@@ -69,8 +69,8 @@ int placement_check(const struct layout *l)
 	    (l->chunk_size < LEAT_CHUNK_SIZE_MIN || l->chunk_size > LEAT_CHUNK_SIZE_MAX ||
 	     (l->chunk_size & (l->chunk_size - 1)) != 0))
 		return -LE_INVAL;
-	if (l->width > 65536 || l->replicas > LEAT_REPLICAS_MAX || l->compression > 1 ||
-	    l->storage_class > 16)
+	if (l->width > 65536 || l->replicas > LEAT_REPLICAS_MAX ||
+	    l->compression > COMPRESSION_OFF || l->storage_class > 16)
 		return -LE_INVAL;
 	return 0;
 }

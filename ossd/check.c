@@ -31,7 +31,7 @@ struct check {
 	struct chunk_record *recs[CHECK_BATCH];
 	uint32_t n;
 	struct slot_pool *pool;
-	struct slot *buf;
+	struct slot *buf, *plain;
 };
 
 static void chunk_problem(struct check *c, const struct chunk_key *id, int block, const char *what)
@@ -135,8 +135,7 @@ static int check_row(void *arg, const void *key, size_t key_len, const void *val
 	case ROW_SYNCED:
 		if (!chain_row_valid(*(const uint8_t *)key, key, key_len, value, len)) {
 			c->problems++;
-			fprintf(c->report, "a row of kind %c is damaged\n",
-				*(const char *)key);
+			fprintf(c->report, "a row of kind %c is damaged\n", *(const char *)key);
 		}
 		return 0;
 	}
@@ -145,20 +144,35 @@ static int check_row(void *arg, const void *key, size_t key_len, const void *val
 	return 0;
 }
 
+/* What is wrong with a block that lies in c->buf; NULL: nothing. */
+static const char *block_fault(const struct check *c, const struct chunk_block *b)
+{
+	const uint8_t *plain = c->buf->data;
+
+	if (!chunk_block_good(b, c->buf->data))
+		return "its data does not match its checksum";
+	if (b->flags & BLOCK_LZ4) {
+		if (decompress_block(plain, b->stored_len, c->plain->data, b->len) < 0)
+			return "its data cannot be unpacked";
+		plain = c->plain->data;
+	}
+	return checksum64(plain, b->len) == b->sum ? NULL : "unpacked it has another checksum";
+}
+
 static void check_data(struct check *c, const struct chunk_key *id, const struct chunk_record *r)
 {
 	for (uint32_t i = 0; i < r->n_blocks; i++) {
 		const struct chunk_block *b = &r->blocks[i];
+		const char *fault;
 		int rc;
 
 		if (!b->len || b->unit + (uint64_t)block_units(b) > c->alloc.limit)
 			continue;
 		rc = env_file_pread(c->data.f, c->buf->data, (size_t)block_units(b) * UNIT_SIZE,
 				    block_file_off(b));
-		if (rc < 0)
-			chunk_problem(c, id, (int)i, "cannot be read");
-		else if (checksum64(c->buf->data, b->len) != b->sum)
-			chunk_problem(c, id, (int)i, "its data does not match its checksum");
+		fault = rc < 0 ? "cannot be read" : block_fault(c, b);
+		if (fault)
+			chunk_problem(c, id, (int)i, fault);
 	}
 }
 
@@ -191,8 +205,9 @@ static int check_open(struct check *c)
 		if (!c->recs[i])
 			return -LE_NOMEM;
 	}
-	TRY(slot_pool_create(LEAT_CHUNK_SIZE_MAX / LEAT_BLOCKS_PER_CHUNK_MAX, 1, &c->pool));
+	TRY(slot_pool_create(LEAT_BLOCK_SIZE_MAX, 2, &c->pool));
 	c->buf = slot_try_get(c->pool);
+	c->plain = slot_try_get(c->pool);
 	snprintf(path, sizeof(path), "%s/index", c->p->data_dir);
 	TRY(kv_open(c->env, path, &ko, &c->kv));
 	rc = kv_get(c->kv, SUPER_KEY, SUPER_KEY_SIZE, &v);
@@ -217,6 +232,7 @@ static void check_close(struct check *c)
 	if (c->kv)
 		kv_close(c->kv);
 	slot_unref(c->buf);
+	slot_unref(c->plain);
 	if (c->pool)
 		slot_pool_destroy(c->pool);
 	for (uint32_t i = 0; i < CHECK_BATCH; i++)

@@ -18,6 +18,9 @@
 	M(COUNTER, writes, "leat_ossd_writes_total", "chunk writes") \
 	M(COUNTER, write_bytes, "leat_ossd_write_bytes_total", "bytes taken") \
 	M(COUNTER, merges, "leat_ossd_merges_total", "blocks merged with a fragment") \
+	M(COUNTER, packed, "leat_ossd_packed_total", "blocks stored compressed") \
+	M(COUNTER, unpacks, "leat_ossd_unpacks_total", \
+	  "compressed blocks unpacked to read or change a part of them") \
 	M(COUNTER, copies, "leat_ossd_copies_total", "blocks copied because they came unaligned") \
 	M(COUNTER, removes, "leat_ossd_removed_chunks_total", "chunks removed") \
 	M(COUNTER, trims, "leat_ossd_trimmed_chunks_total", "chunks cut or punched") \

@@ -15,6 +15,17 @@
 #define WIDTH_MAX      65536u
 #define REPLICAS_MAX   3u
 
+/* To set: 0 leaves what there is. */
+enum {
+	COMPRESSION_LZ4 = 1,
+	COMPRESSION_OFF = 2
+};
+
+static uint64_t member(const json_t *o, const char *name)
+{
+	return (uint64_t)json_integer_value(json_object_get(o, name));
+}
+
 /* "name=number name=number" to an object. */
 static json_t *parse_layout(char *text)
 {
@@ -29,12 +40,10 @@ static json_t *parse_layout(char *text)
 		*value++ = '\0';
 		json_object_set_new(o, word, json_integer(strtoll(value, NULL, 10)));
 	}
+	json_object_set_new(
+		o, "compression",
+		json_string(member(o, "compression") == COMPRESSION_LZ4 ? "lz4" : "off"));
 	return o;
-}
-
-static uint64_t member(const json_t *o, const char *name)
-{
-	return (uint64_t)json_integer_value(json_object_get(o, name));
 }
 
 /* 0 or an exit status after a message. */
@@ -75,6 +84,9 @@ static void print_layout(const json_t *o, const char *path)
 		printf("%" PRIu64 " chain%s", width, width == 1 ? "" : "s");
 	if (member(o, "replicas") > 1)
 		printf(" of %" PRIu64 " copies", member(o, "replicas"));
+	if (strcmp(json_string_value(json_object_get(o, "compression")), "off") != 0)
+		printf(", compressed with %s",
+		       json_string_value(json_object_get(o, "compression")));
 	if (dir)
 		fputs(member(o, "inherited") ? " (inherited)" : " (set here)", stdout);
 	else
@@ -133,15 +145,24 @@ static int apply(struct tool *t, const char *path, const char *text)
 	return code;
 }
 
+static bool parse_compression(const char *arg, uint64_t *ret_value)
+{
+	bool lz4 = strcmp(arg, "lz4") == 0;
+
+	*ret_value = lz4 ? COMPRESSION_LZ4 : COMPRESSION_OFF;
+	return lz4 || strcmp(arg, "off") == 0;
+}
+
 static int set(struct tool *t, int argc, char **argv)
 {
 	static const struct option longs[] = {
 		{"width", required_argument, NULL, 'w'},
 		{"chunk-size", required_argument, NULL, 'c'},
 		{"replicas", required_argument, NULL, 'r'},
+		{"compression", required_argument, NULL, 'z'},
 		{NULL, 0, NULL, 0},
 	};
-	uint64_t width = 0, chunk_size = 0, replicas = 0;
+	uint64_t width = 0, chunk_size = 0, replicas = 0, compression = 0;
 	char text[128];
 	int c, code = EXIT_OK;
 
@@ -151,21 +172,25 @@ static int set(struct tool *t, int argc, char **argv)
 			return EXIT_USAGE;
 		if (c == 'c' && !parse_size_arg(t, "--chunk-size", optarg, &chunk_size))
 			return EXIT_USAGE;
-		if (c == 'r' &&
-		    !parse_number_arg(t, "--replicas", optarg, REPLICAS_MAX, &replicas))
+		if (c == 'r' && !parse_number_arg(t, "--replicas", optarg, REPLICAS_MAX, &replicas))
 			return EXIT_USAGE;
+		if (c == 'z' && !parse_compression(optarg, &compression))
+			return tool_usage(t, "--compression: off or lz4");
 		if (c == '?')
 			return tool_usage(t, "set: wrong options");
 	}
-	if (!width && !chunk_size && !replicas)
-		return tool_usage(t, "set: give --width (1 or more), --chunk-size, --replicas");
+	if (!width && !chunk_size && !replicas && !compression)
+		return tool_usage(t, "set: give --width (1 or more), --chunk-size, --replicas, "
+				     "--compression");
 	if (chunk_size && (chunk_size < CHUNK_SIZE_MIN || chunk_size > CHUNK_SIZE_MAX ||
 			   (chunk_size & (chunk_size - 1)) != 0))
 		return tool_usage(t, "--chunk-size: a power of two from 64K to 64M");
 	if (!argv[optind])
 		return tool_usage(t, "set: which PATH?");
-	snprintf(text, sizeof(text), "width=%" PRIu64 " chunk_size=%" PRIu64 " replicas=%" PRIu64,
-		 width, chunk_size, replicas);
+	snprintf(text, sizeof(text),
+		 "width=%" PRIu64 " chunk_size=%" PRIu64 " replicas=%" PRIu64
+		 " compression=%" PRIu64,
+		 width, chunk_size, replicas, compression);
 	char **paths = argv + optind;
 	int n = argc - optind;
 	for (int i = 0; i < n && code == EXIT_OK; i++)
@@ -190,13 +215,17 @@ const struct command command_layout = {
 	.name = "layout",
 	.summary = "how files are laid over the targets",
 	.usage = "usage: leat layout get PATH ...\n"
-		 "       leat layout set [--width N] [--chunk-size SIZE] [--replicas N] PATH ...\n"
+		 "       leat layout set [--width N] [--chunk-size SIZE] [--replicas N]\n"
+		 "                       [--compression off|lz4] PATH ...\n"
 		 "A file is cut into chunks, laid over N chains in turn. Set on a directory, a\n"
 		 "layout counts for what is created in it later; set on a file, the file must\n"
 		 "have no data yet.\n"
 		 "  --width N           how many chains\n"
 		 "  --chunk-size SIZE   a power of two from 64K to 64M\n"
 		 "  --replicas N        how many copies of the data, 1 to 3, on different hosts\n"
+		 "  --compression lz4   blocks are compressed where that saves space; off: they "
+		 "are\n"
+		 "                      not\n"
 		 "Examples:\n"
 		 "  leat layout get /mnt/leat/data\n"
 		 "  leat layout set --width 4 --chunk-size 4M /mnt/leat/checkpoints\n",

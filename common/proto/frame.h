@@ -24,8 +24,9 @@
 #define FRAME_BODY_MAX (1u << 18)
 #define FRAME_BULK_MAX (64u << 20)
 
-#define PROTO_VERSION_MIN 1u
-#define PROTO_VERSION_MAX 1u
+/* 2: struct piece has stored_sum. */
+#define PROTO_VERSION_MIN 2u
+#define PROTO_VERSION_MAX 2u
 
 enum frame_type {
 	FRAME_HELLO = 1,      /* handshake, client's and server's messages alike */

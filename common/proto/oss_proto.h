@@ -30,10 +30,11 @@
 	M(0x0214, oss_scrub, CTRL)
 
 /*
- * Bytes [off, off + len) of a chunk. The bulk reply is [off, min(off + len, end)), holes as zeros;
- * pieces (packed struct piece, in order, without gaps) tell what each part is and its checksum:
- * whole blocks with the stored one (the server did not verify these unless READ_VERIFY), parts of
- * blocks verified by the server and checksummed anew. A chunk that does not exist: end 0, no bulk.
+ * Bytes [off, off + len) of a chunk. The bulk reply is [off, min(off + len, end)), holes as zeros,
+ * compressed blocks as they are stored; pieces (packed struct piece, in order, without gaps) tell
+ * what each part is and its checksum: whole blocks with the stored one (the server did not verify
+ * these unless READ_VERIFY), parts of blocks unpacked and verified by the server and checksummed
+ * anew. A chunk that does not exist: end 0, no bulk.
  */
 enum read_flags { READ_VERIFY = 1 };
 #define oss_read_req_FIELDS(F) F(cap, cap) F(chunk_id, chunk) F(u32, off) F(u32, len) F(u32, flags)
@@ -44,9 +45,10 @@ enum read_flags { READ_VERIFY = 1 };
  * PROTOCOL.md), durable when answered. grant_want: bytes of space
  * the client would like to hold in reserve; grant: what it now holds in all on this target.
  * chunk_size: of the layout. WRITE_LAZY: nobody waits for the answer, it may take some
- * milliseconds longer so that others share its commit; oss_sync ends that.
+ * milliseconds longer so that others share its commit; oss_sync ends that. WRITE_PACK: the layout
+ * asks for compression: the server compresses what it has put together from fragments.
  */
-enum write_flags { WRITE_LAZY = 1 };
+enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2 };
 #define oss_write_req_FIELDS(F) \
 	F(cap, cap) \
 	F(chunk_id, chunk) F(u32, chunk_size) F(u32, off) F(u32, len) F(bytes, pieces) \

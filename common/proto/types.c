@@ -79,6 +79,7 @@ void piece_encode(const struct piece *p, uint8_t out[PIECE_WIRE_SIZE])
 	wire_put_u32(&w, &p->stored_len);
 	wire_put_u32(&w, &p->flags);
 	wire_put_u64(&w, &p->sum);
+	wire_put_u64(&w, &p->stored_sum);
 }
 
 void piece_decode(const uint8_t in[PIECE_WIRE_SIZE], struct piece *ret_piece)
@@ -91,4 +92,5 @@ void piece_decode(const uint8_t in[PIECE_WIRE_SIZE], struct piece *ret_piece)
 	wire_get_u32(&r, &ret_piece->stored_len);
 	wire_get_u32(&r, &ret_piece->flags);
 	wire_get_u64(&r, &ret_piece->sum);
+	wire_get_u64(&r, &ret_piece->stored_sum);
 }

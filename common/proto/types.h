@@ -5,6 +5,7 @@
 #ifndef LEAT_PROTO_TYPES_H
 #define LEAT_PROTO_TYPES_H
 
+#include "common/base/compress.h"
 #include "common/proto/wire.h"
 
 #define LEAT_NAME_MAX 255
@@ -18,6 +19,7 @@
 #define LEAT_CHUNK_SIZE_DEFAULT (1u << 20)
 #define LEAT_BLOCK_SIZE_MIN (16u << 10)
 #define LEAT_BLOCKS_PER_CHUNK_MAX 256u
+#define LEAT_BLOCK_SIZE_MAX (LEAT_CHUNK_SIZE_MAX / LEAT_BLOCKS_PER_CHUNK_MAX)
 #define LEAT_GROUPS_MAX 1024u
 
 struct ino {
@@ -57,6 +59,9 @@ WIRE_STRUCT(chunk_id)
 #define WIRE_CTYPE_layout struct layout
 WIRE_STRUCT(layout)
 enum { LAYOUT_F_INHERITED = 1 }; /* a directory's: not set on itself */
+/* How clients write the file's whole blocks. In mds_layout_set, where 0 leaves what there is,
+ * COMPRESSION_OFF asks for none. */
+enum layout_compression { COMPRESSION_NONE = 0, COMPRESSION_LZ4 = 1, COMPRESSION_OFF = 2 };
 
 /* The position of chunk idx among the n_chains of the layout's table: the stripe is `width`
  * consecutive chains from a start that the seed gives. */
@@ -165,18 +170,34 @@ WIRE_STRUCT(table_info)
 #define WIRE_CTYPE_dirent_wire struct dirent_wire
 WIRE_STRUCT(dirent_wire)
 
-/* One block or part of a block in a data request or reply: plain bytes [off, off + len) of the
- * chunk. */
+/*
+ * One block or part of a block in a data request or reply: plain bytes [off, off + len) of the
+ * chunk. PIECE_LZ4: a whole block as compress_block (common/base/compress.h) has packed it, into
+ * stored_len bytes. The bulk has the pieces one behind the other, each with piece_room bytes.
+ */
 enum piece_flags { PIECE_HOLE = 1, PIECE_FRAGMENT = 2, PIECE_LZ4 = 4 };
 struct piece {
 	uint32_t off, len;
 	uint32_t stored_len;
 	uint32_t flags;
-	uint64_t sum; /* xxh3 of the plain bytes; 0 for holes */
+	uint64_t sum;	     /* xxh3 of the plain bytes; 0 for holes */
+	uint64_t stored_sum; /* with PIECE_LZ4: of the stored bytes; else 0 */
 };
-#define PIECE_WIRE_SIZE 24u
+#define PIECE_WIRE_SIZE 32u
 /* Packed in `bytes` fields, PIECE_WIRE_SIZE each. */
 void piece_encode(const struct piece *p, uint8_t out[PIECE_WIRE_SIZE]);
 void piece_decode(const uint8_t in[PIECE_WIRE_SIZE], struct piece *ret_piece);
+/* Its bytes in the bulk: packed ones are padded to whole units. Beware of pieces from outside:
+ * piece_packed_check comes first. */
+static inline uint32_t piece_room(const struct piece *p)
+{
+	return p->flags & PIECE_LZ4 ? compress_room(p->stored_len) : p->len;
+}
+/* Of a piece with PIECE_LZ4: is it a whole block, and has packing it paid? */
+static inline bool piece_packed_check(const struct piece *p, uint32_t block_size)
+{
+	return p->flags == PIECE_LZ4 && p->len == block_size && p->off % block_size == 0 &&
+	       p->stored_len > 0 && p->stored_len <= block_size - COMPRESS_UNIT;
+}
 
 #endif

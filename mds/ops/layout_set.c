@@ -15,7 +15,8 @@ static void merge(struct layout *l, const struct layout *new)
 	if (new->replicas != 0)
 		l->replicas = new->replicas;
 	if (new->compression != 0)
-		l->compression = new->compression;
+		l->compression =
+			new->compression == COMPRESSION_OFF ? COMPRESSION_NONE : new->compression;
 }
 
 static int layout_set_txn(struct op *op, const void *vin, void *vout)

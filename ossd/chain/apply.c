@@ -31,7 +31,7 @@ static struct version *behind_base(const struct chunk_ent *e, uint64_t base)
 {
 	uint64_t before = e->rec ? e->rec->version : 0;
 
-	list_for_each(l, &e->held) {
+	list_for_each (l, &e->held) {
 		struct version *v = list_entry(l, struct version, link);
 
 		if (before == base)
@@ -49,7 +49,7 @@ static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
 	uint64_t newest = tx->old ? tx->old->version : 0;
 	struct version *v;
 
-	list_for_each(l, &e->held) {
+	list_for_each (l, &e->held) {
 		struct version *h = list_entry(l, struct version, link);
 
 		if (!version_pending(h))
@@ -76,20 +76,21 @@ static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
 static void write_of(struct chain *c, const struct rpc_req *r, const struct oss_forward_req *req,
 		     struct chunk_write *w)
 {
-	struct piece first = {0};
-
-	if (req->pieces.len >= PIECE_WIRE_SIZE)
-		piece_decode(req->pieces.data, &first);
 	*w = (struct chunk_write){
 		.id = chunk_key_of(c->id, &req->chunk),
 		.chunk_size = req->chunk_size,
-		.off = first.off,
-		.len = r->bulk_len,
 		.session = SESSION_CHAIN | c->members[0].target,
 		.pieces = req->pieces,
 		.bulk = r->bulk,
 		.n_bulk = r->n_bulk,
 	};
+	/* Whether they follow each other is checked later. */
+	for (uint32_t i = 0; i < req->pieces.len / PIECE_WIRE_SIZE; i++) {
+		struct piece p = chunk_write_piece(w, i);
+
+		w->off = i ? w->off : p.off;
+		w->len += p.len;
+	}
 }
 
 static int change(struct version *v, const struct oss_forward_req *req, const struct chunk_write *w)
@@ -188,8 +189,8 @@ static int wait_durable(struct version *v, struct rpc_req *r)
 	for (;;) {
 		int rc;
 
-		if (v->state == VERSION_COMMITTED || (v->durable && v->durable_behind &&
-						      version_pending(v)))
+		if (v->state == VERSION_COMMITTED ||
+		    (v->durable && v->durable_behind && version_pending(v)))
 			return 0;
 		if (v->ended || !version_pending(v))
 			return v->status ? v->status : -LE_STALE_EPOCH;
@@ -222,7 +223,7 @@ static int wait_for_base(struct chunk_tx *tx, uint64_t deadline_us)
 
 static void mark_committed(struct chunk_ent *e, uint64_t committed)
 {
-	list_for_each(l, &e->held) {
+	list_for_each (l, &e->held) {
 		struct version *v = list_entry(l, struct version, link);
 
 		if (v->number <= committed)
@@ -313,7 +314,7 @@ static int apply_abort(struct chain *c, struct rpc_req *r, const struct oss_forw
 		chunk_tx_cancel(&tx);
 		return -LE_STALE_EPOCH;
 	}
-	list_for_each(l, &tx.ent->held) {
+	list_for_each (l, &tx.ent->held) {
 		struct version *h = list_entry(l, struct version, link);
 
 		if (!v && version_pending(h) && h->number >= req->version)

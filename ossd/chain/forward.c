@@ -98,24 +98,31 @@ void forward_keep(struct version *v, const struct chunk_write *w)
 	struct chains *cs = v->chain->all;
 	struct chunk_tx *tx = &v->tx;
 	const struct chunk_record *rec = tx->rec;
-	uint32_t first = w->off / rec->block_size, pos = w->off, end = w->off + w->len;
-	uint32_t last = (end - 1) / rec->block_size, n = tx->n_merged, targets[CHAIN_MEMBERS_MAX];
+	uint32_t first = w->off / rec->block_size, pos = 0, end = 0;
+	uint32_t last = (w->off + w->len - 1) / rec->block_size, n = tx->n_merged;
+	uint32_t targets[CHAIN_MEMBERS_MAX];
 	bool last_merged = n && tx->merged[n - 1].block == last && last != first;
+	struct piece p;
 	bool room = cs->n_kept + w->n_bulk <= cs->o.kept_max &&
 		    cs->n_kept_merged + n <= cs->o.kept_merged_max;
 
 	if (!room || w->n_bulk + n > VERSION_VECS || !forward_targets(v->chain, NULL, targets))
 		goto out;
+	for (uint32_t i = 0; i < w->n_bulk; i++)
+		end += w->bulk[i].len;
 	if (n && tx->merged[0].block == first) {
-		add_vec(v, tx->stage, tx->merged[0].off, rec->blocks[first].len);
-		pos = (first + 1) * rec->block_size;
+		p = chunk_write_piece(w, 0);
+		add_vec(v, tx->stage, tx->merged[0].off, block_room(&rec->blocks[first]));
+		pos = piece_room(&p);
 	}
-	if (last_merged)
-		end = last * rec->block_size;
+	if (last_merged) {
+		p = chunk_write_piece(w, last - first);
+		end -= piece_room(&p);
+	}
 	if (pos < end)
-		add_bulk(v, w, pos - w->off, end - w->off);
+		add_bulk(v, w, pos, end);
 	if (last_merged)
-		add_vec(v, tx->stage, tx->merged[n - 1].off, rec->blocks[last].len);
+		add_vec(v, tx->stage, tx->merged[n - 1].off, block_room(&rec->blocks[last]));
 	cs->n_kept += n_kept(v);
 	cs->n_kept_merged += v->n_vec - n_kept(v);
 out:
@@ -148,10 +155,10 @@ static void put_pieces(struct attempt *a)
 
 	for (uint32_t i = tx->off / bs; i <= (tx->off + tx->len - 1) / bs; i++) {
 		const struct chunk_block *b = &rec->blocks[i];
-		struct piece p = {i * bs, b->len, b->len, 0, b->sum};
+		struct piece p = block_piece(b, i * bs);
 
 		piece_encode(&p, a->pieces + (size_t)n++ * PIECE_WIRE_SIZE);
-		a->bytes += b->len;
+		a->bytes += block_room(b);
 	}
 	a->req.pieces = bytes_of(a->pieces, n * PIECE_WIRE_SIZE);
 }

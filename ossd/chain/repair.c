@@ -96,9 +96,8 @@ static int use_part(struct fetched *f, struct chunk_tx *tx, struct chunk_mask *b
 		const struct chunk_block *b = &f->rec->blocks[i];
 
 		if (b->len && chunk_mask_has(bad, i) && i < tx->rec->n_blocks &&
-		    b->sum == tx->rec->blocks[i].sum && b->len == tx->rec->blocks[i].len &&
-		    b->stored_len == tx->rec->blocks[i].stored_len && chunk_block_good(b, p)) {
-			TRY(chunk_block_write(tx, i, p));
+		    chunk_block_good(b, p)) {
+			TRY(chunk_block_replace(tx, i, b, p));
 			bad->w[i / 64] &= ~(1ULL << (i % 64));
 			(*n)++;
 		}
@@ -139,25 +138,21 @@ static bool try_member(struct care *k, struct chain *c, uint32_t target, struct 
 	return first_bad(bad, tx->rec->n_blocks) == tx->rec->n_blocks;
 }
 
-/* What no member could give keeps its place; its new extent would hold nothing. So only those that
- * are good are moved: the others are tried without them. */
-static int replace(struct care *k, struct chain *c, const struct chunk_key *key,
-		   const struct chunk_record *rec, struct chunk_mask *bad, uint32_t *ret_n)
+/* What no member could give keeps its place. */
+static int replace(struct care *k, struct chain *c, const struct chunk_key *key, uint64_t version,
+		   struct chunk_mask *bad, uint32_t *ret_n)
 {
-	struct chunk_mask left = *bad;
 	struct chunk_tx tx;
 	uint32_t n = 0;
 	int rc;
 
-	TRY(chunk_repair_begin(k->s, key, rec->version, bad, &tx));
+	TRY(chunk_repair_begin(k->s, key, version, &tx));
 	for (uint32_t i = 0; i < c->n_sync; i++)
-		if (i != c->self && try_member(k, c, c->members[i].target, &tx, &left, &n))
+		if (i != c->self && try_member(k, c, c->members[i].target, &tx, bad, &n))
 			break;
-	if (n == 0 || first_bad(&left, rec->n_blocks) < rec->n_blocks) {
+	if (n == 0) {
 		chunk_tx_abort(&tx);
-		for (uint32_t w = 0; w < CHUNK_MASK_WORDS; w++)
-			bad->w[w] &= ~left.w[w]; /* those that can be had */
-		return n ? 1 : -LE_CORRUPT;
+		return -LE_CORRUPT;
 	}
 	chunk_tx_join(&tx);
 	rc = chunk_tx_wait(&tx);
@@ -187,10 +182,10 @@ static int repair_record(struct care *k, const struct chunk_key *key, struct chu
 	if (rc < 0 || ret->found == 0)
 		return rc;
 	metric_add(&k->metrics->corrupt, ret->found);
-	rc = c && c->n_sync > 1 ? replace(k, c, key, rec, &bad, &ret->repaired) : -LE_CORRUPT;
-	if (rc == 1)
-		rc = replace(k, c, key, rec, &bad, &ret->repaired);
-	if (rc == 1 || (rc == 0 && ret->repaired < ret->found))
+	rc = -LE_CORRUPT;
+	if (c && c->n_sync > 1)
+		rc = replace(k, c, key, rec->version, &bad, &ret->repaired);
+	if (rc == 0 && ret->repaired < ret->found)
 		rc = -LE_CORRUPT;
 	metric_add(&k->metrics->repaired, ret->repaired);
 	report(k, key, ret, rc);
@@ -256,7 +251,7 @@ static int replace_record(struct care *k, const struct chunk_key *key)
 
 static struct at_work *work_find(const struct care *k, const struct chunk_key *key)
 {
-	list_for_each(l, &k->repairing) {
+	list_for_each (l, &k->repairing) {
 		struct at_work *w = list_entry(l, struct at_work, link);
 
 		if (chunk_key_equal(&w->key, key))

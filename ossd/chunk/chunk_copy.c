@@ -1,6 +1,5 @@
 #include "ossd/chunk/chunk_copy.h"
 
-#include "common/base/checksum.h"
 #include "ossd/chunk/store_impl.h"
 
 #define QUIET_POLL_US  300u
@@ -100,16 +99,11 @@ int chunk_part_read(struct chunk_store *s, const struct chunk_key *k,
 	return 0;
 }
 
-bool chunk_block_good(const struct chunk_block *b, const void *buf)
-{
-	return checksum64(buf, b->stored_len) == b->stored_sum;
-}
-
 /* ---- destination ---- */
 
-static int allocate(struct chunk_tx *tx, bool privileged)
+static int allocate(struct chunk_tx *tx)
 {
-	struct alloc_request a = {.privileged = privileged};
+	struct alloc_request a = {0};
 	uint32_t take = 0, give = 0;
 
 	for (uint32_t i = 0; tx->old && i < tx->old->n_blocks; i++)
@@ -148,7 +142,7 @@ int chunk_copy_begin(struct chunk_store *s, const struct chunk_key *k,
 		if (rec->blocks[i].len)
 			rec->blocks[i].flags |= BLOCK_FRESH;
 	tx->rec = rec;
-	rc = allocate(tx, false);
+	rc = allocate(tx);
 	if (rc < 0) {
 		chunk_tx_abort(tx);
 		return rc;
@@ -229,7 +223,7 @@ int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k,
 }
 
 int chunk_repair_begin(struct chunk_store *s, const struct chunk_key *k, uint64_t version,
-		       const struct chunk_mask *mask, struct chunk_tx *tx)
+		       struct chunk_tx *tx)
 {
 	const struct chunk_record *old;
 	int rc;
@@ -247,21 +241,30 @@ int chunk_repair_begin(struct chunk_store *s, const struct chunk_key *k, uint64_
 	}
 	tx->rec->version = old->version;
 	tx->rec->mtime_ns = old->mtime_ns;
-	for (uint32_t i = 0; i < old->n_blocks; i++)
-		if (old->blocks[i].len && chunk_mask_has(mask, i))
-			tx->rec->blocks[i].flags |= BLOCK_FRESH;
-	rc = allocate(tx, true);
-	if (rc < 0) {
-		chunk_tx_abort(tx);
-		return rc;
-	}
 	tx->changes = true;
 	return 0;
 }
 
-int chunk_block_write(struct chunk_tx *tx, uint32_t index, const void *buf)
+int chunk_block_replace(struct chunk_tx *tx, uint32_t index, const struct chunk_block *as,
+			const void *buf)
 {
-	const struct chunk_block *b = &tx->rec->blocks[index];
+	struct alloc_request a = {.first = index, .last = index, .privileged = true};
+	struct chunk_block *b = &tx->rec->blocks[index], old = *b;
+	int rc;
 
-	return write_run(tx, (uint8_t *)(uintptr_t)buf, padded(b), block_file_off(b));
+	if (!b->len || as->len != b->len || as->sum != b->sum)
+		return -LE_STALE;
+	*b = *as;
+	b->flags |= BLOCK_FRESH;
+	rc = tx_allocate(tx, &a);
+	if (rc < 0) {
+		*b = old;
+		return rc;
+	}
+	rc = write_run(tx, (uint8_t *)(uintptr_t)buf, padded(b), block_file_off(b));
+	if (rc < 0) {
+		extent_put(&tx->s->space.alloc, b->unit, block_units(b));
+		*b = old;
+	}
+	return rc;
 }

@@ -1,7 +1,8 @@
 /*
  * Whole chunks as they are stored, between members of a chain: holding one still at the source,
  * reading its blocks, and putting a chunk of the same version in the place of what there is at the
- * destination. Blocks travel as they lie on disk, whole units, compressed or not.
+ * destination. Blocks travel as they lie on disk, whole units, compressed or not; that two members
+ * have the same block in different forms is no difference.
  *
  * Owned by the store's loop; everything yields unless said.
  */
@@ -28,8 +29,6 @@ struct chunk_part {
 int chunk_part_read(struct chunk_store *s, const struct chunk_key *k,
 		    const struct chunk_record *rec, struct slot *slot,
 		    struct chunk_part *part) CHECK_RESULT;
-/* Whether the block in buf (whole units) is what its record says. Does not yield. */
-bool chunk_block_good(const struct chunk_block *b, const void *buf);
 
 /* ---- destination ---- */
 
@@ -48,9 +47,7 @@ int chunk_part_write(struct chunk_tx *tx, const struct slot *slot,
 int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k,
 		      bool (*may)(void *arg, const struct chunk_key *k), void *arg) CHECK_RESULT;
 
-/* Puts new extents in place of some blocks of the present record, under the same version: mask says
- * which (bit i of word i / 64). Then write them with chunk_blocks_write, join and wait, or abort.
- * -LE_STALE: the chunk is not of that version any more. */
+/* Some blocks, bit i of word i / 64. */
 #define CHUNK_MASK_WORDS (LEAT_BLOCKS_PER_CHUNK_MAX / 64u)
 struct chunk_mask {
 	uint64_t w[CHUNK_MASK_WORDS];
@@ -63,9 +60,14 @@ static inline void chunk_mask_set(struct chunk_mask *m, uint32_t i)
 {
 	m->w[i / 64] |= 1ULL << (i % 64);
 }
+/* Begins putting good blocks in place of damaged ones, under the same version: then
+ * chunk_block_replace for some, then join and wait, or abort. -LE_STALE: the chunk is not of that
+ * version any more. */
 int chunk_repair_begin(struct chunk_store *s, const struct chunk_key *k, uint64_t version,
-		       const struct chunk_mask *mask, struct chunk_tx *tx) CHECK_RESULT;
-/* One block, whole units. */
-int chunk_block_write(struct chunk_tx *tx, uint32_t index, const void *buf) CHECK_RESULT;
+		       struct chunk_tx *tx) CHECK_RESULT;
+/* The block as another member has it, in whole units in buf, into an extent of its own. When that
+ * fails the block stays as it was. -LE_STALE: its plain bytes are others. */
+int chunk_block_replace(struct chunk_tx *tx, uint32_t index, const struct chunk_block *as,
+			const void *buf) CHECK_RESULT;
 
 #endif

@@ -3,9 +3,10 @@
  * into slots that the reply is sent from → checksums of parts. No lock is taken: the record is
  * immutable, and the pin keeps what it names from being given out again.
  *
- * Every block has its place in a slot, whole; the reply is a piece of the slots from the first
- * byte asked for. Small reads use small slots. A chunk range without any data comes from the
- * one shared slot of zeros.
+ * Every block has its place in a slot, one behind the other; the reply is a piece of the slots from
+ * the first byte asked for. A place is a whole block, but of a compressed one that is asked for
+ * wholly only what is stored of it. Small reads use small slots. A chunk range without any data
+ * comes from the one shared slot of zeros.
  */
 #include "common/base/checksum.h"
 #include "common/base/log.h"
@@ -33,24 +34,64 @@ struct reader {
 	const struct chunk_record *rec;
 	uint32_t end;         /* of what is asked for, in the chunk */
 	uint32_t first, last; /* blocks */
-	uint32_t per_slot;    /* blocks in a slot */
 	struct run runs[RUNS_MAX];
 	uint32_t n_runs;
 };
-
-static uint8_t *block_buf(const struct reader *rd, uint32_t i)
-{
-	uint32_t k = i - rd->first;
-
-	return rd->r->vec[k / rd->per_slot].slot->data +
-	       (size_t)(k % rd->per_slot) * rd->rec->block_size;
-}
 
 static const struct chunk_block *block_at(const struct reader *rd, uint32_t i)
 {
 	static const struct chunk_block hole;
 
 	return i < rd->rec->n_blocks ? &rd->rec->blocks[i] : &hole;
+}
+
+/* Of block i, the bytes [*ret_fs, *ret_fe) that are asked for. */
+static void block_range(const struct reader *rd, uint32_t i, uint32_t *ret_fs, uint32_t *ret_fe)
+{
+	uint32_t bs = rd->rec->block_size, begin = i * bs;
+
+	*ret_fs = rd->r->off > begin ? rd->r->off - begin : 0;
+	*ret_fe = rd->end - begin < bs ? rd->end - begin : bs;
+}
+
+/* Does it go out as it is stored, compressed? */
+static bool goes_packed(const struct reader *rd, uint32_t i)
+{
+	const struct chunk_block *b = block_at(rd, i);
+	uint32_t fs, fe;
+
+	block_range(rd, i, &fs, &fe);
+	return (b->flags & BLOCK_LZ4) && b->len == rd->rec->block_size && fs == 0 && fe == b->len;
+}
+
+/* Where the blocks are: a walk over their places, from the first on. */
+struct place {
+	uint32_t slot, pos; /* of the next one */
+};
+
+/* The place of block i, *at moves on behind it. Returns its offset in slot *ret_slot. */
+static uint32_t place_next(const struct reader *rd, uint32_t i, uint32_t slot_size,
+			   struct place *at, uint32_t *ret_slot)
+{
+	uint32_t room = goes_packed(rd, i) ? block_room(block_at(rd, i)) : rd->rec->block_size;
+	uint32_t pos;
+
+	if (at->pos + room > slot_size) {
+		at->slot++;
+		at->pos = 0;
+	}
+	pos = at->pos;
+	at->pos += room;
+	*ret_slot = at->slot;
+	return pos;
+}
+
+static uint8_t *block_buf(const struct reader *rd, uint32_t i, struct place *at)
+{
+	const struct slot_vec *vec = rd->r->vec;
+	uint32_t slot, pos = place_next(rd, i, vec[0].slot->size, at, &slot);
+
+	return vec[slot].slot->data + pos;
 }
 
 /* The record that this reader sees: NULL, there is no chunk. Only after store_ent_load. */
@@ -86,33 +127,47 @@ static int get_slot(struct reader *rd, struct slot_pool *pool, struct slot **ret
 	return slot_get(pool, fiber_deadline(), ret_slot);
 }
 
+/* What of the slots is sent, in vec, still without them: how many there are, 0: too many. */
+static uint32_t plan_slots(struct reader *rd, uint32_t slot_size)
+{
+	struct slot_vec *vec = rd->r->vec;
+	struct place at = {0};
+	uint32_t n = 0;
+
+	if (slot_size < rd->rec->block_size)
+		return 0;
+	for (uint32_t i = rd->first; i <= rd->last; i++) {
+		uint32_t fs, fe, slot, pos = place_next(rd, i, slot_size, &at, &slot);
+
+		if (slot == CHUNK_READ_VECS)
+			return 0;
+		block_range(rd, i, &fs, &fe);
+		if (slot == n)
+			vec[n++] = (struct slot_vec){NULL, pos + fs, 0};
+		vec[slot].len += goes_packed(rd, i) ? block_room(block_at(rd, i)) : fe - fs;
+	}
+	return n;
+}
+
 static int get_slots(struct reader *rd)
 {
 	struct chunk_store *s = rd->s;
 	struct chunk_read *r = rd->r;
-	uint32_t n_blocks = rd->last - rd->first + 1;
-	bool small = (uint64_t)n_blocks * rd->rec->block_size <= slot_pool_size(s->small_pool);
-	struct slot_pool *pool = small ? s->small_pool : s->read_pool;
-	uint32_t n, left = rd->end - r->off, skip = r->off - rd->first * rd->rec->block_size;
+	struct slot_pool *pool = s->small_pool;
+	uint32_t n = plan_slots(rd, slot_pool_size(pool));
 	int rc = 0;
 
-	rd->per_slot = slot_pool_size(pool) / rd->rec->block_size;
-	n = (n_blocks + rd->per_slot - 1) / rd->per_slot;
-	if (n > CHUNK_READ_VECS || n > slot_pool_total(pool) - 1)
+	if (n != 1) {
+		pool = s->read_pool;
+		n = plan_slots(rd, slot_pool_size(pool));
+	}
+	if (n == 0 || n > slot_pool_total(pool) - 1)
 		return -LE_TOO_BIG;
 	if (n > 1)
 		fmutex_lock(&s->many_slots);
 	for (uint32_t i = 0; i < n && rc == 0; i++) {
-		uint32_t room = rd->per_slot * rd->rec->block_size - skip;
-
 		rc = get_slot(rd, pool, &r->vec[i].slot);
-		if (rc < 0)
-			break;
-		r->n_vec++;
-		r->vec[i].off = skip;
-		r->vec[i].len = left < room ? left : room;
-		left -= r->vec[i].len;
-		skip = 0;
+		r->n_vec += rc == 0;
 	}
 	if (n > 1)
 		fmutex_unlock(&s->many_slots);
@@ -177,10 +232,12 @@ static int flush_runs(struct reader *rd)
 
 static int read_blocks(struct reader *rd)
 {
+	struct place at = {0};
+
 	for (uint32_t i = rd->first; i <= rd->last; i++) {
 		const struct chunk_block *b = block_at(rd, i);
 		struct run *run = rd->n_runs ? &rd->runs[rd->n_runs - 1] : NULL;
-		uint8_t *buf = block_buf(rd, i);
+		uint8_t *buf = block_buf(rd, i, &at);
 		uint32_t len = block_units(b) * UNIT_SIZE;
 
 		if (!b->len)
@@ -208,21 +265,32 @@ static int add_piece(struct reader *rd, const struct piece *p)
 	return 0;
 }
 
-static int block_pieces(struct reader *rd, uint32_t i, bool zeros)
+static int packed_piece(struct reader *rd, uint32_t i, const uint8_t *buf)
 {
 	const struct chunk_block *b = block_at(rd, i);
-	uint32_t bs = rd->rec->block_size, begin = i * bs;
-	uint32_t fs = rd->r->off > begin ? rd->r->off - begin : 0;
-	uint32_t fe = rd->end - begin < bs ? rd->end - begin : bs;
-	uint32_t data_end = b->len < fe ? b->len : fe;
-	uint8_t *buf = zeros ? NULL : block_buf(rd, i);
+	struct piece p = block_piece(b, i * rd->rec->block_size);
 
+	if (rd->r->verify && !chunk_block_good(b, buf))
+		return store_corrupt(rd->s, &rd->r->id, i, b);
+	return add_piece(rd, &p);
+}
+
+/* buf: where the block is; NULL: it is a hole like all others. */
+static int block_pieces(struct reader *rd, uint32_t i, uint8_t *buf)
+{
+	const struct chunk_block *b = block_at(rd, i);
+	uint32_t begin = i * rd->rec->block_size, fs, fe, data_end;
+
+	block_range(rd, i, &fs, &fe);
+	data_end = b->len < fe ? b->len : fe;
+	if (goes_packed(rd, i))
+		return packed_piece(rd, i, buf);
 	if (fs < data_end) {
 		bool whole = fs == 0 && data_end == b->len;
-		struct piece p = {begin + fs, data_end - fs, data_end - fs, 0, b->sum};
+		struct piece p = {begin + fs, data_end - fs, data_end - fs, 0, b->sum, 0};
 
-		if ((!whole || rd->r->verify) && checksum64(buf, b->len) != b->sum)
-			return store_corrupt(rd->s, &rd->r->id, i, b);
+		if (!whole || rd->r->verify || (b->flags & BLOCK_LZ4))
+			TRY(store_block_unpack(rd->s, &rd->r->id, i, b, buf));
 		if (!whole) {
 			p.flags = PIECE_FRAGMENT;
 			p.sum = checksum64(buf + fs, data_end - fs);
@@ -232,7 +300,7 @@ static int block_pieces(struct reader *rd, uint32_t i, bool zeros)
 	if (data_end < fs)
 		data_end = fs;
 	if (data_end < fe) {
-		struct piece p = {begin + data_end, fe - data_end, 0, PIECE_HOLE, 0};
+		struct piece p = {begin + data_end, fe - data_end, 0, PIECE_HOLE, 0, 0};
 
 		if (buf)
 			memset(buf + data_end, 0, fe - data_end);
@@ -252,6 +320,7 @@ static bool has_data(const struct reader *rd)
 static int read_record(struct reader *rd)
 {
 	struct chunk_read *r = rd->r;
+	struct place at = {0};
 	bool zeros;
 	int rc = 0;
 
@@ -269,7 +338,7 @@ static int read_record(struct reader *rd)
 	if (!zeros)
 		rc = read_blocks(rd);
 	for (uint32_t i = rd->first; i <= rd->last && rc == 0; i++)
-		rc = block_pieces(rd, i, zeros);
+		rc = block_pieces(rd, i, zeros ? NULL : block_buf(rd, i, &at));
 	if (rc < 0)
 		drop_slots(r);
 	return rc;
@@ -333,8 +402,8 @@ static int read_held(struct chunk_store *s, const struct chunk_key *id,
 {
 	const struct chunk_block *b = &rec->blocks[i];
 
-	TRY(store_block_read(s, id, rec, i, v->slot->data + v->off + v->len));
-	v->len += b->len;
+	TRY(store_stored_read(s, id, rec, i, v->slot->data + v->off + v->len));
+	v->len += block_room(b);
 	return 0;
 }
 
@@ -382,13 +451,10 @@ uint32_t chunk_record_pieces(const struct chunk_record *r, struct piece *pieces,
 		uint32_t len = i < r->n_blocks ? r->blocks[i].len : 0;
 
 		if (len) {
-			const struct chunk_block *b = &r->blocks[i];
-
-			pieces[n++] = (struct piece){begin, len, b->stored_len,
-						     b->flags & BLOCK_LZ4 ? PIECE_LZ4 : 0, b->sum};
+			pieces[n++] = block_piece(&r->blocks[i], begin);
 		}
 		if (len < limit)
-			pieces[n++] = (struct piece){begin + len, limit - len, 0, PIECE_HOLE, 0};
+			pieces[n++] = (struct piece){begin + len, limit - len, 0, PIECE_HOLE, 0, 0};
 		pos += limit;
 	}
 	return n;

@@ -19,6 +19,11 @@ static uint64_t record_seed(const struct chunk_key *id)
 	return chunk_key_hash(id);
 }
 
+bool chunk_block_good(const struct chunk_block *b, const void *buf)
+{
+	return checksum64(buf, b->stored_len) == b->stored_sum;
+}
+
 uint64_t chunk_record_used(const struct chunk_record *r)
 {
 	uint64_t units = 0;
@@ -239,8 +244,10 @@ static int get_block(struct wire_r *r, const struct chunk_summary_info *s, uint8
 	b->sum = get_u64(r);
 	b->stored_sum = kind == KIND_SEALED ? get_u64(r) : b->sum;
 	if (kind > KIND_SEALED || b->len == 0 || b->len > s->block_size || b->stored_len == 0 ||
-	    b->stored_len > b->len || (kind == KIND_SEALED && b->flags != BLOCK_LZ4) ||
-	    (kind == KIND_SHORT && b->len == s->block_size))
+	    b->stored_len > s->block_size || (kind == KIND_SHORT && b->len == s->block_size))
+		return -LE_CORRUPT_STORE;
+	if (kind == KIND_SEALED &&
+	    (b->flags != BLOCK_LZ4 || b->stored_len > s->block_size - COMPRESS_UNIT))
 		return -LE_CORRUPT_STORE;
 	return 0;
 }

@@ -13,6 +13,7 @@
  *     2  whole:  u32 unit, u64 sum
  *     3  short:  u32 unit, u32 len, u64 sum                    (plain length below block_size)
  *     4  sealed: u32 unit, u32 len, u32 stored_len, u8 flags, u64 sum, u64 stored_sum
+ *                (LZ4; len is less than what was packed where the block was cut since)
  *   u64 xxh3 of all that, seeded by the chunk's id, so that a record under a wrong key is found
  */
 #ifndef LEAT_OSSD_CHUNK_RECORD_H
@@ -26,7 +27,7 @@
 #define CHUNK_RECORD_MAX    (44u + LEAT_BLOCKS_PER_CHUNK_MAX * 30u + 8u)
 
 enum chunk_block_flags {
-	BLOCK_LZ4 = 1
+	BLOCK_LZ4 = 1 /* as compress_block has made it */
 };
 
 struct chunk_block {
@@ -60,10 +61,23 @@ static inline uint32_t block_units(const struct chunk_block *b)
 {
 	return (b->stored_len + UNIT_SIZE - 1) / UNIT_SIZE;
 }
+/* Its bytes in a message (struct piece). */
+static inline uint32_t block_room(const struct chunk_block *b)
+{
+	return b->flags & BLOCK_LZ4 ? block_units(b) * UNIT_SIZE : b->len;
+}
+static inline struct piece block_piece(const struct chunk_block *b, uint32_t off)
+{
+	if (b->flags & BLOCK_LZ4)
+		return (struct piece){off, b->len, b->stored_len, PIECE_LZ4, b->sum, b->stored_sum};
+	return (struct piece){off, b->len, b->len, 0, b->sum, 0};
+}
 static inline size_t chunk_record_size(uint32_t n_blocks)
 {
 	return sizeof(struct chunk_record) + n_blocks * sizeof(struct chunk_block);
 }
+/* Whether buf (whole units) holds what is stored of the block. */
+bool chunk_block_good(const struct chunk_block *b, const void *buf);
 uint64_t chunk_record_used(const struct chunk_record *r); /* bytes on disk */
 /* The content sum: of end, mtime, and length and checksum of every block. Where the blocks lie, and
  * holes behind the last one, do not count. */

@@ -117,15 +117,40 @@ int store_corrupt(struct chunk_store *s, const struct chunk_key *id, uint32_t in
 	return -LE_CORRUPT;
 }
 
-int store_block_read(struct chunk_store *s, const struct chunk_key *id,
-		     const struct chunk_record *rec, uint32_t index, uint8_t *buf)
+static int pread_block(struct chunk_store *s, const struct chunk_block *b, uint8_t *buf)
+{
+	return env_file_pread(s->data.f, buf, (size_t)block_units(b) * UNIT_SIZE,
+			      block_file_off(b));
+}
+
+int store_stored_read(struct chunk_store *s, const struct chunk_key *id,
+		      const struct chunk_record *rec, uint32_t index, uint8_t *buf)
 {
 	const struct chunk_block *b = &rec->blocks[index];
 
-	TRY(env_file_pread(s->data.f, buf, (size_t)block_units(b) * UNIT_SIZE, block_file_off(b)));
-	if (checksum64(buf, b->len) != b->sum)
-		return store_corrupt(s, id, index, b);
-	return 0;
+	TRY(pread_block(s, b, buf));
+	return chunk_block_good(b, buf) ? 0 : store_corrupt(s, id, index, b);
+}
+
+int store_block_unpack(struct chunk_store *s, const struct chunk_key *id, uint32_t index,
+		       const struct chunk_block *b, uint8_t *buf)
+{
+	if (b->flags & BLOCK_LZ4) {
+		if (!chunk_block_good(b, buf))
+			return store_corrupt(s, id, index, b);
+		memcpy(s->block, buf, b->stored_len);
+		if (decompress_block(s->block, b->stored_len, buf, b->len) < 0)
+			return store_corrupt(s, id, index, b);
+		metric_add(&s->metrics->unpacks, 1);
+	}
+	return checksum64(buf, b->len) == b->sum ? 0 : store_corrupt(s, id, index, b);
+}
+
+int store_block_read(struct chunk_store *s, const struct chunk_key *id,
+		     const struct chunk_record *rec, uint32_t index, uint8_t *buf)
+{
+	TRY(pread_block(s, &rec->blocks[index], buf));
+	return store_block_unpack(s, id, index, &rec->blocks[index], buf);
 }
 
 /* ---- transactions ---- */

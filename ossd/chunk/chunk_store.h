@@ -48,7 +48,9 @@ struct chunk_store {
 	uint64_t last_write_us;
 	bool stopping, zeroing;
 	struct latch fibers;
-	uint8_t scratch[CHUNK_RECORD_MAX]; /* between encode and put, which do not yield */
+	/* For what is done without a yield. */
+	uint8_t scratch[CHUNK_RECORD_MAX];  /* a record between encode and put */
+	uint8_t block[LEAT_BLOCK_SIZE_MAX]; /* a block on its way into or out of LZ4 */
 };
 
 /* p and m live as long as the store. */
@@ -73,7 +75,12 @@ void chunk_store_gauges(struct chunk_store *s);
  * With `held` set before join (chains), being durable is not the end: the change stays pending
  * until chunk_tx_commit, or chunk_tx_take_back and chunk_tx_taken_back.
  */
-enum chunk_change { CHANGE_WRITE, CHANGE_TRIM, CHANGE_PUNCH, CHANGE_REMOVE };
+enum chunk_change {
+	CHANGE_WRITE,
+	CHANGE_TRIM,
+	CHANGE_PUNCH,
+	CHANGE_REMOVE
+};
 struct chunk_merged {
 	uint32_t block, off; /* where its bytes lie in tx->stage */
 };
@@ -106,8 +113,9 @@ void chunk_tx_join(struct chunk_tx *tx); /* does not yield */
 int chunk_tx_wait(struct chunk_tx *tx) CHECK_RESULT;
 void chunk_tx_abort(struct chunk_tx *tx); /* does not yield */
 /* Blocks [first, last] of tx->rec from the disk into slots of their own, one behind the other,
- * verified. The slots of vec carry a reference each for the caller. Of a held tx, which may end
- * meanwhile. -LE_CORRUPT, -LE_TOO_BIG, -LE_TIMEDOUT. Yields. */
+ * as they are stored (block_room bytes each), verified. The slots of vec carry a reference each for
+ * the caller. Of a held tx, which may end meanwhile. -LE_CORRUPT, -LE_TOO_BIG, -LE_TIMEDOUT.
+ * Yields. */
 int chunk_tx_read(const struct chunk_tx *tx, uint32_t first, uint32_t last,
 		  struct slot_vec vec[CHUNK_READ_VECS], uint32_t *ret_n) CHECK_RESULT;
 /* A held one that is durable, and the oldest of its chunk: readers see it now. Ends it. */
@@ -122,10 +130,21 @@ struct chunk_write {
 	uint32_t chunk_size, off, len;
 	uint64_t session; /* whose grant is used */
 	bool keep;        /* the merged blocks stay in tx->stage */
+	bool pack;        /* merged blocks are compressed where that pays */
 	struct bytes pieces;
-	const struct slot_vec *bulk; /* len bytes; their padding may be overwritten */
+	/* What the pieces tell of, piece_room bytes each; the padding of the last may be
+	 * overwritten. */
+	const struct slot_vec *bulk;
 	uint32_t n_bulk;
 };
+/* Piece i of a write that was checked. Does not yield. */
+static inline struct piece chunk_write_piece(const struct chunk_write *w, uint32_t i)
+{
+	struct piece p;
+
+	piece_decode((const uint8_t *)w->pieces.data + (size_t)i * PIECE_WIRE_SIZE, &p);
+	return p;
+}
 /* Everything that can be told of a write without its chunk: limits, pieces against data. */
 int chunk_write_check(const struct chunk_write *w) CHECK_RESULT;
 int chunk_tx_write(struct chunk_tx *tx, const struct chunk_write *w) CHECK_RESULT;
@@ -134,7 +153,7 @@ int chunk_tx_punch(struct chunk_tx *tx, uint32_t off, uint32_t len) CHECK_RESULT
 int chunk_tx_remove(struct chunk_tx *tx) CHECK_RESULT;
 /* begin and the change in one.
  * -LE_INVAL, -LE_CORRUPT_WIRE (data does not match its pieces), -LE_NOSPC, -LE_CORRUPT (an old
- * block to merge with is damaged), -LE_IO, -LE_NOTSUP (compressed). */
+ * block to merge with is damaged), -LE_IO. */
 int chunk_write_begin(struct chunk_store *s, const struct chunk_write *w,
 		      struct chunk_tx *tx) CHECK_RESULT;
 /* Cuts at end (< the present one), or deletes when end is 0. tx->changes tells whether there is

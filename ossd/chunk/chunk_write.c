@@ -1,11 +1,12 @@
 /*
- * Writing a part of a chunk: verify → lock → plan → allocate → data to disk. The record stays in
- * the tx; joining a group and waiting make it durable.
+ * Writing a part of a chunk: verify → lock → plan → merge → allocate → data to disk. The record
+ * stays in the tx; joining a group and waiting make it durable.
  *
- * Whole blocks go from the slots they came in straight to where the allocator says. Staged in a
- * slot of our own are only blocks that lie unaligned in their slot, and fragments, which are
- * merged with the old block (read, verified, overlaid, summed again) under the chunk's lock.
- * Old extents are never written to. Any failure gives the new extents back.
+ * Whole blocks go from the slots they came in straight to where the allocator says, compressed or
+ * not. Staged in a slot of our own are only blocks that lie unaligned in their slot, and fragments,
+ * which are merged with the old block (read, verified, unpacked, overlaid, summed and perhaps
+ * packed again) under the chunk's lock: before there are extents, as only then is it known how
+ * large these have to be. Old extents are never written to. Any failure gives the new extents back.
  *
  * One request holds at most one staging slot, and takes it after the chunk's lock: so slots
  * cannot be waited for in a circle.
@@ -24,7 +25,9 @@ struct writer {
 	int n_iov;
 	uint64_t file_off, bytes;
 	struct slot *stage;
-	uint32_t stage_used, stage_kept; /* the first bytes of it are for tx->merged */
+	uint32_t stage_used, stage_kept; /* the first bytes of it are merged blocks */
+	struct chunk_merged merged[2];
+	uint32_t n_merged;
 };
 
 /* ---- the incoming data ---- */
@@ -64,12 +67,21 @@ static void bulk_copy(const struct chunk_write *w, uint32_t pos, uint32_t len, u
 	}
 }
 
+static uint32_t bulk_len(const struct chunk_write *w)
+{
+	uint32_t len = 0;
+
+	for (uint32_t i = 0; i < w->n_bulk; i++)
+		len += w->bulk[i].len;
+	return len;
+}
+
 /* Room behind the last bytes of the bulk for padding to whole units? */
 static bool pad_in_place(const struct chunk_write *w, uint32_t pos, uint32_t len, uint32_t pad)
 {
 	const struct slot_vec *v = &w->bulk[w->n_bulk - 1];
 
-	return pos + len == w->len && v->off + v->len + pad <= v->slot->size;
+	return pos + len == bulk_len(w) && v->off + v->len + pad <= v->slot->size;
 }
 
 /* The block's bytes where they came, if the disk can take them from there: parts, or 0. */
@@ -94,9 +106,45 @@ static int bulk_direct(const struct chunk_write *w, uint32_t pos, uint32_t len, 
 	return n;
 }
 
-int chunk_write_check(const struct chunk_write *w)
+/* The bytes of a piece at pos of the bulk are what it says. */
+static int bulk_check(const struct chunk_write *w, const struct piece *p, uint32_t pos)
+{
+	bool packed = p->flags & PIECE_LZ4;
+	struct iovec iov[BULK_IOV];
+	int n = bulk_iov(w, pos, piece_room(p), iov, BULK_IOV);
+
+	if (n && packed)
+		n = bulk_iov(w, pos, p->stored_len, iov, BULK_IOV);
+	if (!n)
+		return -LE_INVAL;
+	return (n == 1 ? checksum64(iov[0].iov_base, iov[0].iov_len) : checksum64_iov(iov, n)) ==
+			       (packed ? p->stored_sum : p->sum)
+		       ? 0
+		       : -LE_CORRUPT_WIRE;
+}
+
+static int pieces_check(const struct chunk_write *w, uint32_t bulk_len)
 {
 	uint32_t bs = chunk_block_size(w->chunk_size), pos = 0, bulk = 0;
+
+	for (uint32_t i = 0; i < w->pieces.len / PIECE_WIRE_SIZE; i++) {
+		uint32_t off = w->off + pos, room = bs - off % bs;
+		struct piece p = chunk_write_piece(w, i);
+
+		if (pos >= w->len || p.off != off || (p.flags & PIECE_HOLE) ||
+		    p.len != (room < w->len - pos ? room : w->len - pos) ||
+		    ((p.flags & PIECE_LZ4) && !piece_packed_check(&p, bs)))
+			return -LE_INVAL;
+		TRY(bulk_check(w, &p, bulk));
+		pos += p.len;
+		bulk += piece_room(&p);
+	}
+	return pos == w->len && bulk == bulk_len ? 0 : -LE_INVAL;
+}
+
+int chunk_write_check(const struct chunk_write *w)
+{
+	uint64_t bulk = 0;
 
 	if (!chunk_size_valid(w->chunk_size) || w->len == 0 || w->off >= w->chunk_size ||
 	    w->len > w->chunk_size - w->off || w->pieces.len % PIECE_WIRE_SIZE != 0)
@@ -105,29 +153,7 @@ int chunk_write_check(const struct chunk_write *w)
 		return -LE_FBIG;
 	for (uint32_t i = 0; i < w->n_bulk; i++)
 		bulk += w->bulk[i].len;
-	if (bulk != w->len)
-		return -LE_INVAL;
-	for (uint32_t i = 0; i < w->pieces.len / PIECE_WIRE_SIZE; i++) {
-		uint32_t off = w->off + pos, room = bs - off % bs;
-		struct iovec iov[BULK_IOV];
-		struct piece p;
-		int n;
-
-		piece_decode((const uint8_t *)w->pieces.data + i * PIECE_WIRE_SIZE, &p);
-		if (p.flags & PIECE_LZ4)
-			return -LE_NOTSUP;
-		if (pos >= w->len || p.off != off || (p.flags & PIECE_HOLE) ||
-		    p.len != (room < w->len - pos ? room : w->len - pos))
-			return -LE_INVAL;
-		n = bulk_iov(w, pos, p.len, iov, BULK_IOV);
-		if (!n)
-			return -LE_INVAL;
-		if ((n == 1 ? checksum64(iov[0].iov_base, iov[0].iov_len)
-			    : checksum64_iov(iov, n)) != p.sum)
-			return -LE_CORRUPT_WIRE;
-		pos += p.len;
-	}
-	return pos == w->len ? 0 : -LE_INVAL;
+	return bulk <= w->len ? pieces_check(w, (uint32_t)bulk) : -LE_INVAL;
 }
 
 /* ---- to the disk ---- */
@@ -168,11 +194,15 @@ static void writer_add(struct writer *wr, const struct iovec *iov, int n)
 	wr->tx->data = true;
 }
 
+static int writer_stage_get(struct writer *wr)
+{
+	return wr->stage ? 0 : slot_get(wr->s->merge_pool, fiber_deadline(), &wr->stage);
+}
+
 /* A place of size bytes (whole units) in the staging slot. */
 static int writer_stage(struct writer *wr, uint32_t size, uint8_t **ret_buf)
 {
-	if (!wr->stage)
-		TRY(slot_get(wr->s->merge_pool, fiber_deadline(), &wr->stage));
+	TRY(writer_stage_get(wr));
 	if (wr->stage_used + size > wr->stage->size) {
 		uint64_t next = wr->file_off + wr->bytes;
 
@@ -184,47 +214,66 @@ static int writer_stage(struct writer *wr, uint32_t size, uint8_t **ret_buf)
 	return 0;
 }
 
-/* Old block, overlaid with bytes [fs, fe) of the block (zeros when there is no request). */
-static int merge_block(struct writer *wr, uint32_t index, uint32_t fs, uint32_t fe)
+/* A whole block in buf that is to be stored: compressed, if that pays. */
+static void pack(struct chunk_store *s, struct chunk_block *b, uint8_t *buf)
+{
+	uint32_t n = compress_block(buf, b->len, s->block);
+
+	if (n == 0)
+		return;
+	b->stored_len = n;
+	b->stored_sum = checksum64(s->block, n);
+	b->flags |= BLOCK_LZ4;
+	memcpy(buf, s->block, (size_t)block_units(b) * UNIT_SIZE);
+}
+
+/* Old block, overlaid with bytes [fs, fe) of the block (at pos of the bulk; zeros when there is no
+ * request), in the stage. */
+static int merge_block(struct writer *wr, uint32_t index, uint32_t fs, uint32_t fe, uint32_t pos)
 {
 	struct chunk_tx *tx = wr->tx;
 	struct chunk_block *b = &tx->rec->blocks[index];
 	const struct chunk_block *o =
 		tx->old && index < tx->old->n_blocks ? &tx->old->blocks[index] : NULL;
-	uint32_t old_len = o ? o->len : 0, size = block_units(b) * UNIT_SIZE;
-	uint32_t room = round_units(old_len) * UNIT_SIZE;
-	struct iovec iov;
+	uint32_t old_len = o ? o->len : 0, bs = tx->rec->block_size;
+	bool packed = (wr->w && wr->w->pack) || (o && (o->flags & BLOCK_LZ4));
 	uint8_t *buf;
 
-	TRY(writer_room(wr, block_file_off(b), 1));
-	TRY(writer_stage(wr, size > room ? size : room, &buf));
+	TRY(writer_stage_get(wr));
+	buf = wr->stage->data + wr->stage_kept;
 	if (old_len)
 		TRY(store_block_read(wr->s, &tx->ent->id, tx->old, index, buf));
-	memset(buf + old_len, 0, size > old_len ? size - old_len : 0);
+	memset(buf + old_len, 0, bs - old_len);
 	if (wr->w)
-		bulk_copy(wr->w, index * tx->rec->block_size + fs - wr->w->off, fe - fs, buf + fs);
+		bulk_copy(wr->w, pos, fe - fs, buf + fs);
 	else
 		memset(buf + fs, 0, fe - fs);
+	*b = (struct chunk_block){.len = b->len, .stored_len = b->len, .flags = BLOCK_FRESH};
 	b->sum = b->stored_sum = checksum64(buf, b->len);
-	iov = (struct iovec){buf, size};
-	if (wr->w && wr->w->keep) {
-		uint32_t at = (uint32_t)(buf - wr->stage->data);
-
-		tx->merged[tx->n_merged++] = (struct chunk_merged){index, at};
-		if (tx->n_merged == 1)
-			wr->stage_kept = wr->stage_used;
-	}
-	if (!wr->n_iov)
-		wr->file_off = block_file_off(b);
-	writer_add(wr, &iov, 1);
+	if (packed && b->len == bs)
+		pack(wr->s, b, buf);
+	wr->merged[wr->n_merged++] = (struct chunk_merged){index, wr->stage_kept};
+	wr->stage_kept += bs;
+	wr->stage_used = wr->stage_kept;
 	metric_add(&wr->s->metrics->merges, 1);
 	return 0;
 }
 
+static int write_merged(struct writer *wr, const struct chunk_merged *m)
+{
+	const struct chunk_block *b = &wr->tx->rec->blocks[m->block];
+	struct iovec iov = {wr->stage->data + m->off, (size_t)block_units(b) * UNIT_SIZE};
+
+	TRY(writer_room(wr, block_file_off(b), 1));
+	writer_add(wr, &iov, 1);
+	return 0;
+}
+
 /* A block that comes whole (or as its own beginning, with nothing behind it). */
-static int write_whole(struct writer *wr, uint32_t index, uint32_t pos, uint32_t len)
+static int write_whole(struct writer *wr, uint32_t index, uint32_t pos)
 {
 	const struct chunk_block *b = &wr->tx->rec->blocks[index];
+	uint32_t len = block_room(b);
 	struct iovec iov[BULK_IOV];
 	int n = bulk_direct(wr->w, pos, len, iov);
 
@@ -261,13 +310,22 @@ static uint32_t old_block_len(const struct chunk_tx *tx, uint32_t i)
 	return tx->old && i < tx->old->n_blocks ? tx->old->blocks[i].len : 0;
 }
 
+/* Does the write hold all that the block will be? */
+static bool comes_whole(const struct writer *wr, uint32_t i)
+{
+	const struct chunk_write *w = wr->w;
+	uint32_t fs, fe;
+
+	block_part(wr->tx->rec->block_size, w->off, w->off + w->len, i, &fs, &fe);
+	return fs == 0 && fe >= old_block_len(wr->tx, i);
+}
+
+/* The new record, but for the blocks that are merged, and where these lie. */
 static int plan_write(struct chunk_tx *tx, const struct chunk_write *w)
 {
 	uint32_t bs = chunk_block_size(w->chunk_size), end = w->off + w->len;
 	uint32_t first = w->off / bs, last = (end - 1) / bs;
 	uint32_t n_blocks = tx->old && tx->old->n_blocks > last ? tx->old->n_blocks : last + 1;
-	struct alloc_request a = {w->session, first, last, w->len, 0, false};
-	uint32_t take = 0, give = 0;
 
 	if (tx->old && tx->old->chunk_size != w->chunk_size)
 		return -LE_INVAL;
@@ -277,14 +335,48 @@ static int plan_write(struct chunk_tx *tx, const struct chunk_write *w)
 	for (uint32_t i = first; i <= last; i++) {
 		struct chunk_block *b = &tx->rec->blocks[i];
 		uint32_t old_len = old_block_len(tx, i), fs, fe;
-		struct piece p;
+		struct piece p = chunk_write_piece(w, i - first);
 
 		block_part(bs, w->off, end, i, &fs, &fe);
-		piece_decode((const uint8_t *)w->pieces.data + (i - first) * PIECE_WIRE_SIZE, &p);
-		give += b->len ? block_units(b) : 0;
 		*b = (struct chunk_block){.sum = p.sum, .stored_sum = p.sum, .flags = BLOCK_FRESH};
 		b->len = b->stored_len = fe > old_len ? fe : old_len;
-		take += block_units(b);
+		if (p.flags & PIECE_LZ4) {
+			b->stored_len = p.stored_len;
+			b->stored_sum = p.stored_sum;
+			b->flags |= BLOCK_LZ4;
+		}
+	}
+	return 0;
+}
+
+/* At most the first block and the last one do not come whole. */
+static int merge_blocks(struct writer *wr)
+{
+	const struct chunk_write *w = wr->w;
+	uint32_t bs = wr->tx->rec->block_size, end = w->off + w->len, pos = 0;
+
+	for (uint32_t i = w->off / bs; i <= (end - 1) / bs; i++) {
+		struct piece p = chunk_write_piece(w, i - w->off / bs);
+		uint32_t fs = p.off - i * bs;
+
+		if (!comes_whole(wr, i))
+			TRY(merge_block(wr, i, fs, fs + p.len, pos));
+		pos += piece_room(&p);
+	}
+	return 0;
+}
+
+static int allocate_write(struct chunk_tx *tx, const struct chunk_write *w)
+{
+	uint32_t bs = tx->rec->block_size;
+	struct alloc_request a = {w->session, w->off / bs, (w->off + w->len - 1) / bs,
+				  w->len,     0,           false};
+	uint32_t take = 0, give = 0;
+
+	for (uint32_t i = a.first; i <= a.last; i++) {
+		take += block_units(&tx->rec->blocks[i]);
+		if (old_block_len(tx, i))
+			give += block_units(&tx->old->blocks[i]);
 	}
 	a.growth = take > give ? take - give : 0;
 	return tx_allocate(tx, &a);
@@ -293,30 +385,38 @@ static int plan_write(struct chunk_tx *tx, const struct chunk_write *w)
 static int write_blocks(struct writer *wr)
 {
 	const struct chunk_write *w = wr->w;
-	uint32_t bs = wr->tx->rec->block_size, end = w->off + w->len;
+	uint32_t bs = wr->tx->rec->block_size, end = w->off + w->len, pos = 0, n = 0;
 
 	for (uint32_t i = w->off / bs; i <= (end - 1) / bs; i++) {
-		uint32_t fs, fe;
+		struct piece p = chunk_write_piece(w, i - w->off / bs);
+		bool merged = n < wr->n_merged && wr->merged[n].block == i;
 
-		block_part(bs, w->off, end, i, &fs, &fe);
-		if (fs == 0 && fe >= old_block_len(wr->tx, i))
-			TRY(write_whole(wr, i, i * bs - w->off, fe));
-		else
-			TRY(merge_block(wr, i, fs, fe));
+		metric_add(&wr->s->metrics->packed, !!(wr->tx->rec->blocks[i].flags & BLOCK_LZ4));
+		TRY(merged ? write_merged(wr, &wr->merged[n++]) : write_whole(wr, i, pos));
+		pos += piece_room(&p);
 	}
 	return writer_flush(wr);
+}
+
+static int do_write(struct writer *wr)
+{
+	TRY(plan_write(wr->tx, wr->w));
+	TRY(merge_blocks(wr));
+	TRY(allocate_write(wr->tx, wr->w));
+	return write_blocks(wr);
 }
 
 int chunk_tx_write(struct chunk_tx *tx, const struct chunk_write *w)
 {
 	struct chunk_store *s = tx->s;
 	struct writer wr = {.s = s, .tx = tx, .w = w};
-	int rc = plan_write(tx, w);
+	int rc = do_write(&wr);
 
-	if (rc == 0)
-		rc = write_blocks(&wr);
-	if (rc == 0 && tx->n_merged)
+	if (rc == 0 && w->keep && wr.n_merged) {
 		tx->stage = slot_ref(wr.stage);
+		memcpy(tx->merged, wr.merged, sizeof(tx->merged));
+		tx->n_merged = wr.n_merged;
+	}
 	slot_unref(wr.stage);
 	if (rc < 0) {
 		chunk_tx_abort(tx);
@@ -340,7 +440,8 @@ int chunk_write_begin(struct chunk_store *s, const struct chunk_write *w, struct
 
 /* ---- making zeros, which also cuts ---- */
 
-/* The first len bytes of a block, on the extent they have: only its record changes. */
+/* The first len bytes of a block, on the extent they have: only its record changes. Of a compressed
+ * one all that is stored stays, and less of it is unpacked. */
 static int cut_block(struct writer *wr, uint32_t index, uint32_t len)
 {
 	struct chunk_tx *tx = wr->tx;
@@ -353,11 +454,15 @@ static int cut_block(struct writer *wr, uint32_t index, uint32_t len)
 		*b = (struct chunk_block){0};
 		return 0;
 	}
-	TRY(writer_stage(wr, block_units(b) * UNIT_SIZE, &buf));
+	TRY(writer_stage_get(wr));
+	buf = wr->stage->data + wr->stage_kept;
 	TRY(store_block_read(wr->s, &tx->ent->id, tx->old, index, buf));
-	wr->stage_used = 0;
-	b->sum = b->stored_sum = checksum64(buf, len);
-	b->len = b->stored_len = len;
+	b->sum = checksum64(buf, len);
+	b->len = len;
+	if (!(b->flags & BLOCK_LZ4)) {
+		b->stored_sum = b->sum;
+		b->stored_len = len;
+	}
 	return 0;
 }
 
@@ -373,12 +478,12 @@ static int trim_blocks(struct writer *wr, uint32_t end)
 	return 0;
 }
 
-/* Blocks that only lose their beginning or middle are written anew; at most two. */
+/* Blocks that only lose their beginning or middle are written anew: only the last can be one. */
 static int punch_blocks(struct writer *wr, uint32_t off, uint32_t end)
 {
 	struct chunk_tx *tx = wr->tx;
 	uint32_t bs = tx->old->block_size, n = tx->old->n_blocks, first = off / bs;
-	struct alloc_request a = {.first = first, .privileged = true};
+	struct alloc_request a = {.privileged = true};
 
 	TRY(tx_new_record(tx, tx->old->chunk_size, n));
 	for (uint32_t i = first; i < n && i <= (end - 1) / bs; i++) {
@@ -391,21 +496,13 @@ static int punch_blocks(struct writer *wr, uint32_t off, uint32_t end)
 		if (fe >= b->len)
 			TRY(cut_block(wr, i, fs));
 		else
-			b->flags |= BLOCK_FRESH;
-		a.last = i;
+			TRY(merge_block(wr, i, fs, fe, 0));
 	}
-	if (first >= n)
+	if (wr->n_merged == 0)
 		return 0;
-	a.last = a.last < first ? first : a.last;
+	a.first = a.last = wr->merged[0].block;
 	TRY(tx_allocate(tx, &a));
-	for (uint32_t i = first; i <= a.last; i++) {
-		struct chunk_block *b = &tx->rec->blocks[i];
-		uint32_t fs, fe;
-
-		block_part(bs, off, end, i, &fs, &fe);
-		if (b->len && b->unit != tx->old->blocks[i].unit)
-			TRY(merge_block(wr, i, fs, fe));
-	}
+	TRY(write_merged(wr, &wr->merged[0]));
 	return writer_flush(wr);
 }
 
@@ -470,8 +567,8 @@ int chunk_trim_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t
 	return chunk_tx_trim(tx, end);
 }
 
-int chunk_punch_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t off,
-		      uint32_t len, struct chunk_tx *tx)
+int chunk_punch_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t off, uint32_t len,
+		      struct chunk_tx *tx)
 {
 	TRY(chunk_tx_begin(s, id, tx));
 	return chunk_tx_punch(tx, off, len);

@@ -42,7 +42,14 @@ int store_record_decode(struct chunk_store *s, const struct chunk_key *id, const
 /* Logs and counts a damaged block: -LE_CORRUPT. */
 int store_corrupt(struct chunk_store *s, const struct chunk_key *id, uint32_t index,
 		  const struct chunk_block *b);
-/* Block index of rec into buf (whole units), verified. */
+/* Block index of rec into buf (whole units) as it is stored, verified. */
+int store_stored_read(struct chunk_store *s, const struct chunk_key *id,
+		      const struct chunk_record *rec, uint32_t index, uint8_t *buf) CHECK_RESULT;
+/* The stored bytes of block b in buf become its plain ones, verified. buf has room for a whole
+ * block. Does not yield. */
+int store_block_unpack(struct chunk_store *s, const struct chunk_key *id, uint32_t index,
+		       const struct chunk_block *b, uint8_t *buf) CHECK_RESULT;
+/* Both: the plain bytes. */
 int store_block_read(struct chunk_store *s, const struct chunk_key *id,
 		     const struct chunk_record *rec, uint32_t index, uint8_t *buf) CHECK_RESULT;
 

@@ -26,8 +26,8 @@ static void drop_bulk(struct rpc_req *r)
 	r->n_bulk = 0;
 }
 
-static int write_version(struct mutation *m, const struct oss_write_req *req,
-			 struct chunk_write *w, struct oss_write_rep *rep)
+static int write_version(struct mutation *m, const struct oss_write_req *req, struct chunk_write *w,
+			 struct oss_write_rep *rep)
 {
 	struct version *v = version_create(m->chain);
 	int rc;
@@ -69,6 +69,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 		.off = req->off,
 		.len = req->len,
 		.session = m->r->hdr.session,
+		.pack = req->flags & WRITE_PACK,
 		.pieces = req->pieces,
 		.bulk = m->r->bulk,
 		.n_bulk = m->r->n_bulk,

@@ -157,8 +157,9 @@ static int do_write(struct run *r, unsigned int who, unsigned int n, const struc
 	for (uint32_t pos = 0; pos < op->len;) {
 		uint32_t room = bs - (w.off + pos) % bs,
 			 len = room < op->len - pos ? room : op->len - pos;
-		struct piece p = {w.off + pos, len, len, 0, checksum64(vec.slot->data + pos, len)};
+		struct piece p = {.off = w.off + pos, .len = len, .stored_len = len};
 
+		p.sum = checksum64(vec.slot->data + pos, len);
 		if (len < bs)
 			p.flags = PIECE_FRAGMENT;
 		piece_encode(&p, pieces + w.pieces.len);

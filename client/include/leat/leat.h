@@ -154,7 +154,8 @@ struct leat_layout {
 	uint32_t stripe_count; /* chains that the file lies on; of a directory 0: as many as there
 				  are */
 	uint32_t chunk_size;   /* bytes */
-	uint32_t storage_class, replicas, compression;
+	uint32_t storage_class, replicas;
+	uint32_t compression; /* of whole blocks: 0 none, 1 LZ4; to set: 2 asks for none */
 	uint32_t inherited;   /* of a directory: not set on itself */
 	uint32_t table, seed; /* which version of the chain table, and where the stripe starts;
 				 cannot be set */

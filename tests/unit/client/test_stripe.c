@@ -2,11 +2,14 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "client/stripe.h"
 #include "common/base/checksum.h"
+#include "common/base/hmap.h"
+#include "tests/lib/sealed.h"
 
 #define MIB   (1u << 20)
 #define BLOCK (16u << 10)
@@ -103,6 +106,15 @@ static void pieces_over_several_slots(void **state)
 	free(mem);
 }
 
+static int open_pieces(struct bytes pieces, uint32_t off, uint32_t room, uint32_t bulk_len,
+		       uint8_t *mem, uint32_t *ret_len)
+{
+	static uint8_t scratch[BLOCK];
+	struct pieces_in in = {pieces, BLOCK, off, room, bulk_len, mem, scratch};
+
+	return pieces_open(&in, ret_len);
+}
+
 static void verify(void **state)
 {
 	uint8_t *mem = malloc(MIB);
@@ -110,30 +122,172 @@ static void verify(void **state)
 	struct slot s[1];
 	struct slot_vec v = {&s[0], 0, 2 * BLOCK};
 	struct bytes pieces = bytes_of(out, 2 * PIECE_WIRE_SIZE);
+	uint32_t two = 2 * BLOCK, len = 0;
 	struct piece p;
 
 	(void)state;
 	make_slots(s, 1, MIB, mem);
-	assert_int_equal(pieces_cut(BLOCK, 0, 2 * BLOCK, &v, out), 2);
-	assert_int_equal(pieces_verify(pieces, 0, 2 * BLOCK, mem), 0);
+	assert_int_equal(pieces_cut(BLOCK, 0, two, &v, out), 2);
+	assert_int_equal(open_pieces(pieces, 0, two, two, mem, &len), 0);
+	assert_int_equal(len, two);
 	mem[BLOCK + 5] ^= 1;
-	assert_int_equal(pieces_verify(pieces, 0, 2 * BLOCK, mem), -LE_CORRUPT_WIRE);
+	assert_int_equal(open_pieces(pieces, 0, two, two, mem, &len), -LE_CORRUPT_WIRE);
 	mem[BLOCK + 5] ^= 1;
-	/* Pieces that do not cover the bytes exactly. */
-	assert_int_equal(pieces_verify(pieces, 0, 2 * BLOCK - 1, mem), -LE_BAD_MESSAGE);
-	assert_int_equal(pieces_verify(pieces, 0, 3 * BLOCK, mem), -LE_BAD_MESSAGE);
-	assert_int_equal(pieces_verify(pieces, BLOCK, 2 * BLOCK, mem), -LE_BAD_MESSAGE);
+	/* More room than there is data is no matter; pieces that do not cover the bytes are. */
+	assert_int_equal(open_pieces(pieces, 0, 3 * BLOCK, two, mem, &len), 0);
+	assert_int_equal(len, two);
+	assert_int_equal(open_pieces(pieces, 0, two - 1, two, mem, &len), -LE_BAD_MESSAGE);
+	assert_int_equal(open_pieces(pieces, 0, two, two - 1, mem, &len), -LE_BAD_MESSAGE);
+	assert_int_equal(open_pieces(pieces, 0, two, two + 1, mem, &len), -LE_BAD_MESSAGE);
+	assert_int_equal(open_pieces(pieces, BLOCK, two, two, mem, &len), -LE_BAD_MESSAGE);
 	pieces.len--;
-	assert_int_equal(pieces_verify(pieces, 0, 2 * BLOCK, mem), -LE_BAD_MESSAGE);
+	assert_int_equal(open_pieces(pieces, 0, two, two, mem, &len), -LE_BAD_MESSAGE);
 	pieces.len++;
 	/* Bytes of a hole are zeros whatever came. */
 	p = (struct piece){.off = BLOCK, .len = BLOCK, .flags = PIECE_HOLE};
 	piece_encode(&p, out + PIECE_WIRE_SIZE);
-	assert_int_equal(pieces_verify(pieces, 0, 2 * BLOCK, mem), 0);
+	assert_int_equal(open_pieces(pieces, 0, two, two, mem, &len), 0);
 	for (uint32_t i = BLOCK; i < 2 * BLOCK; i++)
 		assert_int_equal(mem[i], 0);
-	assert_int_equal(pieces_verify(bytes_of(NULL, 0), 0, 0, mem), 0);
+	assert_int_equal(open_pieces(bytes_of(NULL, 0), 0, 0, 0, mem, &len), 0);
+	assert_int_equal(len, 0);
 	free(mem);
+}
+
+/* ---- compressed ---- */
+
+#define N_BLOCKS 9u
+#define FIRST    (BLOCK - 1000u) /* the data begins so far in a chunk: 1000 bytes before a block */
+
+struct sealed {
+	uint8_t plain[N_BLOCKS * BLOCK], bulk[N_BLOCKS * BLOCK];
+	uint8_t out[(N_BLOCKS + 1) * PIECE_WIRE_SIZE], scratch[BLOCK];
+	struct bytes pieces;
+	uint32_t bulk_len, n_packed;
+};
+
+/* A fragment, blocks of words, noise, words, …, a fragment; in slots of odd sizes. */
+static struct sealed *seal(bool noise_only)
+{
+	struct sealed *x = calloc(1, sizeof(*x));
+	struct pieces_out o = {BLOCK, FIRST, sizeof(x->plain), x->bulk, x->out, x->scratch};
+	struct slot s = {.data = x->plain, .size = sizeof(x->plain), .refs = 1};
+	struct slot_vec v[40];
+	uint32_t n = 0;
+
+	for (uint32_t at = 0, len; at < sizeof(x->plain); at += len, n++) {
+		len = n % 5 == 0 ? 3 * BLOCK : 1 + n * 977 % 7000;
+		len = len < sizeof(x->plain) - at ? len : (uint32_t)sizeof(x->plain) - at;
+		assert_in_range(n, 0, 39);
+		v[n] = (struct slot_vec){&s, at, len};
+	}
+	fill_words(x->plain, sizeof(x->plain), 1);
+	for (uint32_t i = 0; i < N_BLOCKS; i++)
+		if (noise_only || i % 3 == 1)
+			fill_noise(x->plain + (size_t)i * BLOCK, BLOCK, i);
+	x->bulk_len = pieces_seal(&o, v, &x->n_packed);
+	x->pieces = bytes_of(x->out, sizeof(x->out));
+	return x;
+}
+
+static int open_sealed(struct sealed *x, bool compare)
+{
+	uint8_t *mem = malloc(sizeof(x->plain)), *scratch = malloc(BLOCK);
+	struct pieces_in in = {x->pieces,   BLOCK, FIRST,  sizeof(x->plain),
+			       x->bulk_len, mem,   scratch};
+	uint32_t len = 0;
+	int rc;
+
+	memcpy(mem, x->bulk, x->bulk_len);
+	rc = pieces_open(&in, &len);
+	if (rc == 0 && compare) {
+		assert_int_equal(len, sizeof(x->plain));
+		assert_memory_equal(mem, x->plain, sizeof(x->plain));
+	}
+	free(mem);
+	free(scratch);
+	return rc;
+}
+
+static void sealed_and_opened(void **state)
+{
+	struct sealed *x = seal(false);
+
+	(void)state;
+	assert_in_range(x->n_packed, 2, N_BLOCKS - 1);
+	assert_true(x->bulk_len <= sizeof(x->plain) - x->n_packed * COMPRESS_UNIT);
+	assert_int_equal(open_sealed(x, true), 0);
+	free(x);
+	x = seal(true);
+	assert_int_equal(x->n_packed, 0);
+	assert_int_equal(x->bulk_len, sizeof(x->plain));
+	assert_int_equal(open_sealed(x, true), 0);
+	free(x);
+}
+
+static struct piece packed_piece(struct sealed *x, uint8_t **ret_at)
+{
+	struct piece p;
+	uint32_t i = 0;
+
+	do {
+		assert_in_range(i, 0, N_BLOCKS);
+		piece_decode(x->out + (size_t)i * PIECE_WIRE_SIZE, &p);
+		*ret_at = x->out + (size_t)i++ * PIECE_WIRE_SIZE;
+	} while (!(p.flags & PIECE_LZ4));
+	return p;
+}
+
+/* Any piece of a reply may be a lie, and any byte of it. */
+static void hostile_replies(void **state)
+{
+	struct sealed *x = seal(false);
+	uint8_t *at;
+	struct piece good = packed_piece(x, &at), p;
+	uint64_t seed = 1;
+
+	(void)state;
+	p = good;
+	p.stored_len = UINT32_MAX;
+	piece_encode(&p, at);
+	assert_int_equal(open_sealed(x, true), -LE_BAD_MESSAGE);
+	p.stored_len = 0;
+	piece_encode(&p, at);
+	assert_int_equal(open_sealed(x, true), -LE_BAD_MESSAGE);
+	p = good;
+	p.flags |= PIECE_HOLE;
+	piece_encode(&p, at);
+	assert_int_equal(open_sealed(x, true), -LE_BAD_MESSAGE);
+	p = good;
+	p.sum ^= 1; /* the bytes that come out are others than were sealed */
+	piece_encode(&p, at);
+	assert_int_equal(open_sealed(x, true), -LE_CORRUPT_WIRE);
+	piece_encode(&good, at);
+	for (int i = 0; i < 3000; i++) {
+		uint8_t *byte = x->out + hash_u64(seed++) % sizeof(x->out), old = *byte;
+
+		*byte ^= (uint8_t)(1 + hash_u64(seed++) % 255);
+		(void)!open_sealed(x, false); /* "a hole", say: who would know better? */
+		*byte = old;
+		byte = x->bulk + hash_u64(seed++) % x->bulk_len;
+		old = *byte;
+		*byte ^= (uint8_t)(1 + hash_u64(seed++) % 255);
+		(void)!open_sealed(x, true); /* padding may be anything */
+		*byte = old;
+	}
+	assert_int_equal(open_sealed(x, true), 0);
+	free(x);
+}
+
+static void whole_blocks(void **state)
+{
+	(void)state;
+	assert_true(pieces_whole(BLOCK, 0, BLOCK));
+	assert_false(pieces_whole(BLOCK, 0, BLOCK - 1));
+	assert_false(pieces_whole(BLOCK, 1, BLOCK));
+	assert_false(pieces_whole(BLOCK, 1, 2 * BLOCK - 2));
+	assert_true(pieces_whole(BLOCK, 1, 2 * BLOCK - 1));
+	assert_false(pieces_whole(BLOCK, 5, 3));
 }
 
 static void slices(void **state)
@@ -174,6 +328,9 @@ int main(void)
 		cmocka_unit_test(pieces_at_block_boundaries),
 		cmocka_unit_test(pieces_over_several_slots),
 		cmocka_unit_test(verify),
+		cmocka_unit_test(sealed_and_opened),
+		cmocka_unit_test(hostile_replies),
+		cmocka_unit_test(whole_blocks),
 		cmocka_unit_test(slices),
 		cmocka_unit_test(overlaps),
 	};

@@ -159,12 +159,15 @@ static void test_nested_struct_too_long(void **state)
 static void test_piece_golden(void **state)
 {
 	uint8_t out[PIECE_WIRE_SIZE];
-	struct piece p = { 0x4000, 0x2000, 0x1234, PIECE_FRAGMENT, 0x1122334455667788 }, q;
+	struct piece p = { 0x4000, 0x2000, 0x1234, PIECE_LZ4, 0x1122334455667788,
+			   0xaabbccddeeff0102 }, q;
 	(void)state;
 
 	piece_encode(&p, out);
 	assert_memory_equal(
-		out, "\0\x40\0\0\0\x20\0\0\x34\x12\0\0\2\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11",
+		out,
+		"\0\x40\0\0\0\x20\0\0\x34\x12\0\0\4\0\0\0\x88\x77\x66\x55\x44\x33\x22\x11"
+		"\x02\x01\xff\xee\xdd\xcc\xbb\xaa",
 		PIECE_WIRE_SIZE);
 	piece_decode(out, &q);
 	assert_memory_equal(&p, &q, sizeof(p));

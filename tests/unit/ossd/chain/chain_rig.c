@@ -257,7 +257,7 @@ static uint32_t cut(const struct crig_write *w, uint8_t *out)
 		uint32_t room = RIG_BS - (w->off + pos) % RIG_BS;
 		uint32_t part = room < w->len - pos ? room : w->len - pos;
 		struct piece p = {w->off + pos, part, part, part < RIG_BS ? PIECE_FRAGMENT : 0,
-				  checksum64(data + pos, part)};
+				  checksum64(data + pos, part), 0};
 
 		piece_encode(&p, out + (size_t)n++ * PIECE_WIRE_SIZE);
 		pos += part;

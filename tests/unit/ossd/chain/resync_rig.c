@@ -353,7 +353,7 @@ int rrig_write(struct rrig *r, uint64_t ino, uint64_t idx, uint8_t value, uint32
 	memset(v.slot->data, value, len);
 	for (uint32_t pos = 0; pos < len; pos += bs, n++) {
 		uint32_t part = len - pos < bs ? len - pos : bs;
-		struct piece p = {pos, part, part, 0, checksum64(v.slot->data + pos, part)};
+		struct piece p = {pos, part, part, 0, checksum64(v.slot->data + pos, part), 0};
 
 		piece_encode(&p, pieces + (size_t)n * PIECE_WIRE_SIZE);
 	}

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "common/base/checksum.h"
 #include "common/kv/kv.h"
+#include "tests/lib/sealed.h"
 
 #define LIMIT_US (3600ULL * 1000000)
 
@@ -109,40 +109,25 @@ uint64_t rig_check(struct rig *r, bool verify)
 
 /* ---- data ---- */
 
-static uint32_t cut(const uint8_t *data, uint32_t bs, uint32_t off, uint32_t len, uint8_t *out)
-{
-	uint32_t n = 0;
-
-	for (uint32_t pos = 0; pos < len;) {
-		uint32_t room = bs - (off + pos) % bs, part = room < len - pos ? room : len - pos;
-		struct piece p = {off + pos, part, part, part < bs ? PIECE_FRAGMENT : 0,
-				  checksum64(data + pos, part)};
-
-		piece_encode(&p, out + (size_t)n++ * PIECE_WIRE_SIZE);
-		pos += part;
-	}
-	return n;
-}
-
 int rig_write(struct rig *r, const struct chunk_key *id, uint32_t chunk_size, uint32_t off,
 	      const void *data, uint32_t len, uint32_t shift)
 {
 	uint8_t pieces[(LEAT_BLOCKS_PER_CHUNK_MAX + 1) * PIECE_WIRE_SIZE];
-	uint32_t n = cut(data, chunk_block_size(chunk_size), off, len, pieces);
 	struct slot_vec v = {.off = shift, .len = len};
 	struct chunk_write w = {.id = *id,
 				.chunk_size = chunk_size,
 				.off = off,
 				.len = len,
 				.session = 7,
-				.pieces = bytes_of(pieces, n * PIECE_WIRE_SIZE),
+				.pack = r->pack,
+				.pieces = bytes_of(pieces, 0),
 				.bulk = &v,
 				.n_bulk = 1};
 	struct chunk_tx tx;
 	int rc;
 
 	ASSERT(slot_get(r->pool, NO_DEADLINE, &v.slot) == 0);
-	memcpy(v.slot->data + shift, data, len);
+	v.len = sealed_cut(chunk_size, off, data, len, r->pack, v.slot->data + shift, &w.pieces);
 	rc = chunk_write_begin(r->store, &w, &tx);
 	if (rc == 0) {
 		tx.lazy = sim_random_below(r->sim, 2);
@@ -155,21 +140,6 @@ int rig_write(struct rig *r, const struct chunk_key *id, uint32_t chunk_size, ui
 	return rc;
 }
 
-static void take_pieces(const struct chunk_read *cr, const uint8_t *buf, uint32_t off, uint32_t len)
-{
-	uint32_t pos = off;
-
-	for (uint32_t i = 0; i < cr->n_pieces; i++) {
-		const struct piece *p = &cr->pieces[i];
-
-		ASSERT(p->off == pos && p->len > 0);
-		if (!(p->flags & PIECE_HOLE))
-			ASSERT(checksum64(buf + p->off - off, p->len) == p->sum);
-		pos += p->len;
-	}
-	ASSERT(pos == off + len);
-}
-
 int64_t rig_read(struct rig *r, const struct chunk_key *id, uint32_t off, void *buf, uint32_t len,
 		 bool verify)
 {
@@ -180,16 +150,22 @@ int64_t rig_read(struct rig *r, const struct chunk_key *id, uint32_t off, void *
 				.verify = verify,
 				.pieces = pieces,
 				.n_pieces_max = chunk_read_pieces_max(len)};
-	uint32_t pos = 0;
+	uint32_t n = 0, want;
+	uint8_t *bulk;
 
 	TRY(chunk_read(r->store, &cr));
+	bulk = malloc(len);
 	for (uint32_t i = 0; i < cr.n_vec; i++) {
-		memcpy((uint8_t *)buf + pos, cr.vec[i].slot->data + cr.vec[i].off, cr.vec[i].len);
-		pos += cr.vec[i].len;
+		memcpy(bulk + n, cr.vec[i].slot->data + cr.vec[i].off, cr.vec[i].len);
+		n += cr.vec[i].len;
 		slot_unref(cr.vec[i].slot);
 	}
-	ASSERT(pos == (off < cr.end ? (cr.end - off < len ? cr.end - off : len) : 0));
-	if (pos)
-		take_pieces(&cr, buf, off, pos);
-	return pos;
+	want = off < cr.end ? (cr.end - off < len ? cr.end - off : len) : 0;
+	for (uint32_t i = 0, pos = off; i < cr.n_pieces; i++) {
+		ASSERT(pieces[i].off == pos);
+		pos += pieces[i].len;
+	}
+	ASSERT(sealed_open(pieces, cr.n_pieces, bulk, n, buf, len) == want);
+	free(bulk);
+	return want;
 }

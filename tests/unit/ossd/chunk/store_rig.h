@@ -19,6 +19,7 @@ struct rig {
 	struct chunk_store *store; /* while rig_run runs */
 	struct slot_pool *pool;
 	bool formatted, done;
+	bool pack; /* what is written is compressed where that pays */
 	void (*fn)(struct rig *r, void *arg);
 	void *arg;
 };

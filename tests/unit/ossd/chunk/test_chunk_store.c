@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "common/base/log.h"
+#include "tests/lib/sealed.h"
 #include "tests/unit/ossd/chunk/store_rig.h"
 
 #define CS (256u << 10)
@@ -104,7 +105,7 @@ static void bad_writes(struct rig *r, void *arg)
 	struct chunk_key id = {1, {5}, 1, 0};
 	static uint8_t data[BS];
 	uint8_t pieces[2 * PIECE_WIRE_SIZE];
-	struct piece p = {0, BS, BS, 0, 1};
+	struct piece p = {0, BS, BS, 0, 1, 0};
 	struct slot_vec v = {.len = BS};
 	struct chunk_write w = {.id = id,
 				.chunk_size = CS,
@@ -165,9 +166,9 @@ static void trim_and_remove(struct rig *r, void *arg)
 	assert_int_equal(n, 2);
 	assert_int_equal(rig_read(r, &id, 0, got, CS, true), BS + 10);
 	assert_memory_equal(want, got, BS + 10);
-	assert_int_equal(chunk_punch_file(r->store, NULL,
-					  &(struct chunk_punch){id, CS, 100, 3 * CS}, &n),
-			 0);
+	assert_int_equal(
+		chunk_punch_file(r->store, NULL, &(struct chunk_punch){id, CS, 100, 3 * CS}, &n),
+		0);
 	assert_int_equal(n, 4);
 	id.idx = 3;
 	assert_int_equal(rig_read(r, &id, 0, got, CS, true), CS);
@@ -460,6 +461,22 @@ static void compare(struct world *w, uint32_t k, const struct model *m)
 		assert_memory_equal(got[k], m->data + off, n);
 }
 
+/* Where blocks are compressed, those of all kinds. */
+static void fill_some(struct world *w, uint8_t *p, uint32_t len)
+{
+	uint64_t seed = sim_random(w->rig.sim);
+	uint32_t cut = below(w, len);
+
+	if (!w->rig.pack) {
+		fill(p, len, seed);
+	} else if (below(w, 2)) {
+		fill_words(p, len, seed);
+	} else {
+		fill_noise(p, cut, seed);
+		fill_words(p + cut, len - cut, seed);
+	}
+}
+
 static int change(struct world *w, uint32_t k)
 {
 	struct model *m = &w->next[k];
@@ -473,7 +490,7 @@ static int change(struct world *w, uint32_t k)
 		off = off / BS * BS;
 	len = len < CS - off ? len : CS - off;
 	if (kind < 16) {
-		fill(m->data + off, len, sim_random(w->rig.sim));
+		fill_some(w, m->data + off, len);
 		m->end = off + len > m->end ? off + len : m->end;
 		w->under_way[k] = true;
 		return rig_write(&w->rig, &id, CS, off, m->data + off, len, below(w, 3) ? 0 : 100);
@@ -572,7 +589,7 @@ static void check_settled(struct rig *r, void *arg)
 }
 
 struct tally {
-	uint64_t crashes, ops;
+	uint64_t crashes, ops, packed, unpacks;
 };
 
 static void one_seed(uint64_t seed, struct tally *t)
@@ -580,6 +597,7 @@ static void one_seed(uint64_t seed, struct tally *t)
 	struct world *w = calloc(1, sizeof(*w));
 
 	rig_init(&w->rig, seed);
+	w->rig.pack = seed % 2;
 	for (int round = 0; round < 4; round++)
 		t->crashes +=
 			rig_run_crash(&w->rig, storm, w, 60 + sim_random_below(w->rig.sim, 3000));
@@ -588,6 +606,8 @@ static void one_seed(uint64_t seed, struct tally *t)
 	rig_run(&w->rig, storm, w);
 	assert_int_equal(rig_check(&w->rig, true), 0);
 	t->ops += w->ops;
+	t->packed += metric_get(&w->rig.metrics.packed);
+	t->unpacks += metric_get(&w->rig.metrics.unpacks);
 	rig_fini(&w->rig);
 	free(w);
 }
@@ -614,9 +634,12 @@ static void test_random_with_crashes(void **state)
 	close(pipe_fds[0]);
 	assert_int_equal(waitpid(pid, &status, 0), pid);
 	assert_int_equal(status, 0);
-	print_message("%llu changes acknowledged, %llu crashes\n", (unsigned long long)t.ops,
-		      (unsigned long long)t.crashes);
+	print_message("%llu changes acknowledged, %llu crashes, %llu blocks compressed, %llu "
+		      "unpacked\n",
+		      (unsigned long long)t.ops, (unsigned long long)t.crashes,
+		      (unsigned long long)t.packed, (unsigned long long)t.unpacks);
 	assert_true(t.crashes > 20);
+	assert_true(t.packed > 1000 && t.unpacks > 200);
 }
 
 int main(void)

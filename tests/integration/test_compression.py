@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""Compressed files: what the layout says, the space they take, random changes against a model with
+one copy and with two, servers that die, flipped bits in compressed blocks, data sets."""
+import errno
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
+from cluster import Cluster, expect_errno, run_tests, wait_until
+from test_damage import find, flip, get, put
+from test_random_io import Model, OPS
+
+CLUSTER = {"ossd": 3, "size": "512M", "conf": {"client": {"request_timeout_ms": "10000"}}}
+BLOCK = 16384
+MIB = 1 << 20
+
+
+def words(rng, length):
+    some = [rng.randbytes(rng.randrange(3, 9)).hex().encode() for _ in range(60)]
+    out = b" ".join(rng.choices(some, k=length // 8))
+    return (out * (length // max(1, len(out)) + 1))[:length]
+
+
+def folder(c, name, *layout):
+    path = "%s/%s" % (c.mnt(1), name)
+    os.mkdir(path)
+    c.leat("layout", "set", *layout, path)
+    return path
+
+
+def layout_of(c, path):
+    return json.loads(c.leat("layout", "get", "--json", path).stdout)["layouts"][0]
+
+
+def stored(path):
+    return os.stat(path).st_blocks * 512
+
+
+def used(c):
+    return json.loads(c.leat("df", "--json").stdout)["total"]["used"]
+
+
+def counter(c, name):
+    """Of all object servers."""
+    total = 0
+    for o in c.ossd:
+        text = c.run("metrics", o, stdout=subprocess.PIPE, text=True).stdout
+        total += sum(int(l.split()[-1]) for l in text.splitlines()
+                     if l.split("{")[0].split(" ")[0] == name)
+    return total
+
+
+def test_layout(c):
+    d = folder(c, "layout", "--compression", "lz4")
+    assert layout_of(c, d)["compression"] == "lz4"
+    assert "compressed with lz4" in c.leat("layout", "get", d).stdout
+    os.mkdir(d + "/below")
+    put(d + "/below/file", b"f" * 100000)
+    assert layout_of(c, d + "/below")["compression"] == "lz4"
+    assert layout_of(c, d + "/below/file")["compression"] == "lz4"
+    c.leat("layout", "set", "--width", "1", d + "/below")
+    assert layout_of(c, d + "/below")["compression"] == "lz4", "another change leaves it alone"
+    c.leat("layout", "set", "--compression", "off", d + "/below")
+    put(d + "/below/plain", b"f" * 100000)
+    assert layout_of(c, d + "/below/plain")["compression"] == "off"
+    assert stored(d + "/below/plain") >= 100000 > stored(d + "/below/file")
+    assert c.leat("layout", "set", "--compression", "off", d + "/below/file",
+                  check=False).returncode != 0, "a file with data"
+    assert c.leat("layout", "set", "--compression", "zip", d, check=False).returncode == 2
+    os.mkdir(c.mnt(1) + "/default")
+    assert layout_of(c, c.mnt(1) + "/default")["compression"] == "off"
+
+
+def test_space(c):
+    rng = random.Random(1)
+    text, noise = words(rng, 24 * MIB + 5000), rng.randbytes(4 * MIB)
+    mixed = b"".join(words(rng, 3 * BLOCK) + rng.randbytes(BLOCK) for _ in range(64))
+    sizes = {}
+    for name, extra in (("plain", ["--compression", "off"]), ("packed", ["--compression", "lz4"])):
+        d = folder(c, "space-" + name, *extra)
+        time.sleep(1.5)  # a heartbeat
+        before = used(c)
+        put(d + "/text", text)
+        grew = [0]
+
+        def told():
+            grew[0] = used(c) - before
+            return grew[0] >= stored(d + "/text") * 0.9
+
+        wait_until(told, 10, "the servers have told what they use")
+        put(d + "/noise", noise)
+        put(d + "/mixed", mixed)
+        sizes[name] = [stored(d + "/" + f) for f in ("text", "noise", "mixed")] + [grew[0]]
+        for mount in (1, 2):
+            at = d.replace(c.mnt(1), c.mnt(mount))
+            assert get(at + "/text") == text and get(at + "/noise") == noise
+            assert get(at + "/mixed") == mixed
+    print("    text, noise, mixed, df after text: plain %s, packed %s" %
+          (sizes["plain"], sizes["packed"]))
+    plain, packed = sizes["plain"], sizes["packed"]
+    assert plain[0] >= len(text) and plain[1] == packed[1] == len(noise)
+    assert packed[0] < plain[0] * 0.7 and packed[3] < plain[3] * 0.8
+    assert packed[1] / 2 < packed[2] < plain[2]
+    assert counter(c, "leat_ossd_packed_total") > 1000
+
+
+class Mixed(random.Random):
+    """Payloads that compress, that do not, and both in one."""
+    def randbytes(self, n):
+        kind = self.randrange(4)
+        if kind == 0 or n < 200:
+            return super().randbytes(n)
+        cut = self.randrange(n) if kind == 1 else 0
+        return super().randbytes(cut) + self.text(n - cut)
+
+    def text(self, n):
+        line = b"%d tokens of text " % self.randrange(1000)
+        return (line * (n // len(line) + 1))[:n]
+
+
+def random_operations(c, d, seeds):
+    for seed in seeds:
+        m = Model("%s/io%d" % (d, seed), seed)
+        m.rng = Mixed(seed)
+        for step in range(150):
+            op = m.rng.choice(OPS)
+            try:
+                getattr(m, op)()
+            except BaseException:
+                print("seed %d step %d: %s" % (seed, step, op))
+                raise
+        m.check()
+        os.close(m.fd)
+        assert get(m.path.replace(c.mnt(1), c.mnt(2))) == m.data, "seen through the other mount"
+
+
+def test_random_operations_on_one_copy(c):
+    before = counter(c, "leat_ossd_unpacks_total")
+    d = folder(c, "one", "--compression", "lz4", "--replicas", "1")
+    random_operations(c, d, range(4))
+    assert counter(c, "leat_ossd_unpacks_total") > before + 20
+
+
+def test_random_operations_on_two_copies(c):
+    d = folder(c, "two", "--compression", "lz4", "--replicas", "2", "--chunk-size", "128K")
+    random_operations(c, d, range(10, 13))
+
+
+def test_large_blocks(c):
+    d = folder(c, "large", "--compression", "lz4", "--replicas", "2", "--chunk-size", "64M")
+    random_operations(c, d, range(20, 22))
+
+
+def test_a_server_dies(c):
+    """Writers and readers go on, and what was acknowledged is there, also after the return."""
+    d = folder(c, "dies", "--compression", "lz4", "--replicas", "2")
+    rng, files, errors, stop = Mixed(5), {}, [], threading.Event()
+
+    def writer(n):
+        try:
+            i = 0
+            while not stop.is_set():
+                path, data = "%s/f%d-%d" % (d, n, i % 20), rng.randbytes(300000)
+                put(path, data)
+                files[path] = data
+                assert get(path) == data
+                i += 1
+        except BaseException as e:
+            errors.append(e)
+
+    threads = [threading.Thread(target=writer, args=(n,)) for n in range(3)]
+    for t in threads:
+        t.start()
+    for victim in ("ossd2", "ossd3"):
+        time.sleep(1)
+        c.kill(victim)
+        time.sleep(2)
+        c.start(victim)
+        wait_until(lambda: whole(c), 60, "all members are in sync")
+    stop.set()
+    for t in threads:
+        t.join()
+    assert not errors, errors
+    for path, data in files.items():
+        assert get(path.replace(c.mnt(1), c.mnt(2))) == data
+    print("    %d files" % len(files))
+
+
+def whole(c):
+    """Is every member of every chain in sync?"""
+    try:
+        s = c.status()
+    except subprocess.CalledProcessError:
+        return False
+    return all(t["state"] == "up" for t in s["targets"]) and not s["chains"]["incomplete"]
+
+
+def marked(rng):
+    """A block that compresses, and begins with bytes that are found on the disk as they are."""
+    mark = random.Random(rng.random()).randbytes(64)
+    return mark, mark + words(rng, BLOCK - 64)
+
+
+def test_a_flipped_bit_with_one_copy(c):
+    rng = random.Random(7)
+    d = folder(c, "flip1", "--compression", "lz4", "--replicas", "1")
+    mark, block = marked(rng)
+    data = words(rng, 3 * BLOCK) + block + words(rng, 3 * BLOCK)
+    put(d + "/f", data)
+    assert stored(d + "/f") < len(data)
+    name, at = find(c, mark)
+    flip(c, name, at + 20)
+    path = d.replace(c.mnt(1), c.mnt(2)) + "/f"
+    expect_errno(errno.EIO, get, path)
+    with open(path, "rb") as f:
+        assert os.pread(f.fileno(), 3 * BLOCK, 0) == data[:3 * BLOCK], "the blocks beside it"
+    with open(path, "r+b") as f:
+        f.seek(3 * BLOCK)
+        f.write(block)
+        os.fsync(f.fileno())
+    assert get(c.mnt(1) + "/flip1/f") == data
+
+
+def test_flipped_bits_are_repaired(c):
+    rng = random.Random(8)
+    d = folder(c, "flip2", "--compression", "lz4", "--replicas", "2")
+    mark, block = marked(rng)
+    scrubbed, block2 = marked(rng)
+    data = words(rng, 3 * BLOCK) + block + words(rng, 3 * BLOCK) + block2
+    put(d + "/f", data)
+    homes = [n for n in c.ossd if get("%s/%s/store/data" % (c.dev, n)).find(mark) >= 0]
+    assert len(homes) == 2, homes
+    for name in homes:  # whoever is asked has a bad one first, then a good one again
+        flip(c, name, get("%s/%s/store/data" % (c.dev, name)).find(mark) + 30)
+        for mount in (1, 2, 2, 1):
+            with open(d.replace(c.mnt(1), c.mnt(mount)) + "/f", "rb") as f:
+                fd = os.open(f.name, os.O_RDONLY | os.O_DIRECT)
+                os.close(fd)
+                assert f.read() == data
+            c.run("cold", stdout=subprocess.DEVNULL)
+        assert_scrub(c)
+    # What nobody reads is found by a scrub.
+    before = counter(c, "leat_ossd_repaired_total")
+    flip(c, homes[0], get("%s/%s/store/data" % (c.dev, homes[0])).find(scrubbed) + 30)
+    assert_scrub(c)
+    assert counter(c, "leat_ossd_repaired_total") == before + 1
+    for name in homes:
+        flip(c, name, get("%s/%s/store/data" % (c.dev, name)).rfind(scrubbed) + 40) \
+            if name == homes[1] else None
+    assert get(c.mnt(2) + "/flip2/f") == data
+    assert_scrub(c)
+
+
+def assert_scrub(c):
+    c.leat("scrub", "start")
+
+    def rows():
+        return json.loads(c.leat("scrub", "status", "--json", check=False).stdout)["targets"]
+
+    wait_until(lambda: not any(r["running"] for r in rows()), 60, "the scrub has ended")
+    assert all(r["unrepaired"] == 0 and r["differing"] == 0 for r in rows()), rows()
+
+
+def test_data_set(c):
+    """A manifest has the checksums of the plain bytes."""
+    d = folder(c, "set", "--compression", "lz4")
+    rng, data = Mixed(9), {}
+    for i in range(30):
+        data["f%d.bin" % i] = rng.randbytes(rng.randrange(1, 200000))
+        put("%s/f%d.bin" % (d, i), data["f%d.bin" % i])
+    node = c.dir + "/node"
+    os.mkdir(node)
+    c.leat("dataset", "create", "packed@v1", d)
+    c.leat("stage", "in", "packed@v1", "--to", node)
+    at = c.leat("stage", "path", "packed@v1", "--to", node).stdout.strip()
+    for name in data:
+        assert get("%s/%s" % (at, name)) == data[name], name
+
+
+def test_check_finds_nothing(c):
+    """All stores, every block unpacked; last, for the servers stay down."""
+    c.check_stores(stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    run_tests({k: v for k, v in globals().items()})
