@@ -141,7 +141,7 @@ static void truncated(struct inode *i, uint64_t size)
 	d->durable_end = 0;
 	d->mtime_ns = 0;
 	if (size == 0)
-		d->sparse = false;
+		d->sparse = d->packed = false;
 }
 
 static bool take_change(struct inode *i)
@@ -299,7 +299,7 @@ static uint64_t used_space(struct idata *d)
 {
 	struct io_stored st;
 
-	if (!d->sparse || io_stat(d, &st) < 0)
+	if ((!d->sparse && !d->packed) || io_stat(d, &st) < 0)
 		return UINT64_MAX;
 	return st.used;
 }

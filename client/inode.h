@@ -73,6 +73,8 @@ struct idata {
 	int64_t mtime_ns;       /* of the newest confirmed write; 0: none since the last setattr */
 	int64_t mtime_guess_ns; /* of the newest write that is not confirmed; 0: none */
 	bool sparse;            /* used space is not simply the size */
+	bool packed;            /* or it may be less, once all is written: not for a file with
+				   data to seem to have none meanwhile */
 	bool suid_checked;      /* SET_KILL_SUID is done, or there is nothing to clear */
 	struct list writes;     /* struct wreq, oldest first */
 	uint64_t write_seq;

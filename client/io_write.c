@@ -41,11 +41,14 @@ static int write_prepare(struct ll_file *f)
 static void note_written(struct ll_file *f, uint64_t off, uint64_t len)
 {
 	struct idata *d = f->d;
+	const struct layout *l = &f->inode->attr.layout;
 
 	if (off > d->size)
 		d->sparse = true;
 	if (off + len > d->size)
 		d->size = off + len;
+	if (l->compression != COMPRESSION_NONE && d->size >= chunk_block_size(l->chunk_size))
+		d->packed = true;
 	if (!list_empty(&d->writes) || d->gather.slot != NULL)
 		d->mtime_guess_ns = env_wall_ns(f->c->env);
 	f->wrote = true;
