@@ -246,7 +246,8 @@ def test_flipped_bits_are_repaired(c):
     before = counter(c, "leat_ossd_repaired_blocks_total")
     flip(c, homes[0], get("%s/%s/store/data" % (c.dev, homes[0])).find(scrubbed) + 30)
     assert_scrub(c)
-    wait_until(lambda: counter(c, "leat_ossd_repaired_blocks_total") == before + 1, 5, "it is repaired")
+    wait_until(lambda: counter(c, "leat_ossd_repaired_blocks_total") == before + 1,
+               5, "it is repaired")
     c.run("cold", stdout=subprocess.DEVNULL)
     assert get(c.mnt(2) + "/flip2/f") == data
 
