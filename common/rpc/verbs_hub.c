@@ -178,8 +178,10 @@ static bool hub_arm(struct loop_poller *p)
 
 		if (g->armed || g->n_links == 0)
 			continue;
-		if (ibv_req_notify_cq(g->cq, 0) == 0)
+		if (ibv_req_notify_cq(g->cq, 0) == 0) {
 			g->armed = true;
+			hub->channels[g->dev->index].n_armed++;
+		}
 		/* What came before the queue was armed makes no event. */
 		n_done += poll_some(g);
 	}
@@ -197,7 +199,16 @@ static void ack(struct verbs_group *g)
 	g->unacked = 0;
 }
 
-/* The completions themselves are polled at the end of the turn. */
+static void disarmed(struct verbs_channel *c, struct verbs_group *g)
+{
+	if (!g->armed)
+		return;
+	g->armed = false;
+	c->n_armed--;
+}
+
+/* An armed queue makes one event, so when all have made theirs nobody asks the channel again. The
+ * completions are taken at once: who waits for them runs in the turn that begins now. */
 static void channel_ready(struct loop_watch *w)
 {
 	struct verbs_channel *c = container_of(w, struct verbs_channel, watch);
@@ -205,13 +216,15 @@ static void channel_ready(struct loop_watch *w)
 	void *arg;
 
 	c->hub->wakeups++;
-	while (ibv_get_cq_event(c->ch, &cq, &arg) == 0) {
+	do {
+		if (ibv_get_cq_event(c->ch, &cq, &arg) != 0)
+			return;
 		struct verbs_group *g = arg;
-
-		g->armed = false;
+		disarmed(c, g);
 		if (++g->unacked == ACKS_KEPT)
 			ack(g);
-	}
+		verbs_group_poll(g);
+	} while (c->n_armed > 0);
 }
 
 /* ---- groups ---- */
@@ -221,6 +234,7 @@ static void group_destroy(struct verbs_group *g)
 	struct verbs_device *dev = g->dev;
 
 	list_remove(&g->link);
+	disarmed(&g->hub->channels[dev->index], g);
 	if (g->srq != NULL)
 		(void)ibv_destroy_srq(g->srq);
 	if (g->cq != NULL) {

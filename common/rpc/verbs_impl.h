@@ -90,6 +90,7 @@ struct verbs_channel {
 	struct verbs_hub *hub;
 	struct ibv_comp_channel *ch;
 	struct loop_watch watch;
+	uint32_t n_armed; /* of its queues */
 };
 
 struct verbs_hub {

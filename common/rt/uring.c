@@ -335,7 +335,8 @@ static void enter_and_sleep(struct loop *l, struct uring *u, uint64_t until_us)
 {
 	struct io_uring_cqe *cqe;
 	struct __kernel_timespec ts;
-	uint64_t now = env_now_us(l->env);
+	/* Of the turn that has just ended, not of now: a turn reads the clock once. */
+	uint64_t now = l->now_us;
 
 #ifdef RT_VALGRIND
 	if (u->on_valgrind && until_us > now) {

@@ -2,7 +2,8 @@
  * What a request costs over verbs (or tcp), between two processes: the round trip of an empty one,
  * one after the other, and 1 MiB of data from and to a server that keeps none of it.
  *
- *   rdma_rpc ADDRESS [verbs|tcp [SECONDS per measurement, default 2 [SPIN us, default 0]]]
+ *   rdma_rpc ADDRESS [verbs|tcp [SECONDS per measurement, default 2 [SPIN us, default 0
+ *            [null|read|write: that only]]]]
  *
  * Prints lines: "rpc WHAT median X us p99 Y us n N" and "rpc WHAT X MB/s".
  */
@@ -28,6 +29,7 @@ struct bench {
 	const char *address;
 	double seconds;
 	uint32_t spin_us;
+	const char *only;
 	bool tcp, write;
 	int to_client; /* the server's address goes through a pipe */
 	struct env *env;
@@ -184,6 +186,11 @@ static void stream(struct bench *b, bool writing)
 	       (double)b->n_done * SLOT_SIZE / ((double)(now_ns() - t) / 1e3));
 }
 
+static bool wants(const struct bench *b, const char *what)
+{
+	return b->only == NULL || strcmp(b->only, what) == 0;
+}
+
 static void ask(void *arg)
 {
 	struct bench *b = arg;
@@ -193,9 +200,12 @@ static void ask(void *arg)
 	ASSERT(slot_pool_create(SLOT_SIZE, AT_ONCE, &b->pool) == 0);
 	ASSERT(b->transport->ops->add_pool(b->transport, b->pool, POOL_REMOTE) == 0);
 	ASSERT(rpc_client_create(&o, &b->client) == 0);
-	round_trips(b);
-	stream(b, false);
-	stream(b, true);
+	if (wants(b, "null"))
+		round_trips(b);
+	if (wants(b, "read"))
+		stream(b, false);
+	if (wants(b, "write"))
+		stream(b, true);
 	rpc_client_destroy(b->client);
 	slot_pool_destroy(b->pool);
 	loop_stop(b->loop);
@@ -221,11 +231,12 @@ int main(int argc, char **argv)
 {
 	struct bench b = {.seconds = argc > 3 ? atof(argv[3]) : 2,
 			  .spin_us = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 0,
-			  .tcp = argc > 2 && strcmp(argv[2], "tcp") == 0};
+			  .tcp = argc > 2 && strcmp(argv[2], "tcp") == 0,
+			  .only = argc > 5 ? argv[5] : NULL};
 	int fd[2];
 
 	if (argc < 2) {
-		fprintf(stderr, "usage: rdma_rpc ADDRESS [verbs|tcp [SECONDS [SPIN]]]\n");
+		fprintf(stderr, "usage: rdma_rpc ADDRESS [verbs|tcp [SECONDS [SPIN [WHAT]]]]\n");
 		return 2;
 	}
 	log_init("rdma_rpc", LOG_ERROR);
