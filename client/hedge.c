@@ -14,6 +14,7 @@
 #include "client/client.h"
 #include "client/route.h"
 #include "client/stripe.h"
+#include "common/base/payload.h"
 
 /* Whoever was too slow is not asked first for so many times the wait. */
 #define SLOW_FACTOR 10u
@@ -214,7 +215,7 @@ static void take(struct hedge *h, uint8_t *data, uint32_t *ret_len)
 	struct hedge_run *r = h->run;
 	uint64_t now = loop_now_us();
 
-	memcpy(data, r->slot->data, r->len);
+	payload_copy(data, r->slot->data, r->len);
 	*ret_len = r->len;
 	r->first->slow_until_us = now + SLOW_FACTOR * (now - h->start_us);
 	h->c->stats.hedges_won++;

@@ -6,6 +6,7 @@
 #include "client/io.h"
 #include "client/retry.h"
 #include "client/stripe.h"
+#include "common/base/payload.h"
 
 #define WRITE_PARTS (LL_IO_MAX / LEAT_CHUNK_SIZE_MIN + 2)
 
@@ -185,7 +186,7 @@ static int64_t write_copy(struct ll_file *f, const uint8_t *buf, uint32_t len, u
 		if (rc < 0)
 			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
 	}
-	memcpy(vec.slot->data, buf, len);
+	payload_copy(vec.slot->data, buf, len);
 	rc = ll_write(f, off, &vec, 1);
 	slot_unref(vec.slot);
 	return rc;

@@ -1,6 +1,7 @@
 #include "client/stripe.h"
 
 #include "common/base/checksum.h"
+#include "common/base/payload.h"
 
 #define PIECE_IOV_MAX 64
 
@@ -226,7 +227,7 @@ uint64_t vec_len(const struct slot_vec *vec, uint32_t n)
 void vec_copy_out(const struct slot_vec *vec, uint32_t n, uint8_t *to)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		memcpy(to, vec[i].slot->data + vec[i].off, vec[i].len);
+		payload_copy(to, vec[i].slot->data + vec[i].off, vec[i].len);
 		to += vec[i].len;
 	}
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TAIL_SIZE 64u /* kept free for the end of the text */
+#define TAIL_SIZE 256u /* kept free for the end of the text */
 #define ROW_SIZE 1024u
 
 /* A name from outside as the inside of a JSON string. */
@@ -27,6 +27,7 @@ void net_report_begin(struct net_report *r, char *buf, size_t size, struct trans
 	char described[512] = "";
 
 	*r = (struct net_report){ .buf = buf, .size = size, .from = from };
+	transport_resources(t, &r->held);
 	if (t->ops->describe != NULL)
 		t->ops->describe(t, described, sizeof(described));
 	else
@@ -86,7 +87,12 @@ void net_report_add(struct net_report *r, const char *to, const struct rpc_net *
 
 size_t net_report_end(struct net_report *r)
 {
-	r->len += (size_t)snprintf(r->buf + r->len, r->size - r->len,
-				   "],\"listed\":%u,\"total\":%u}", r->n_listed, r->n);
+	r->len += (size_t)snprintf(
+		r->buf + r->len, r->size - r->len,
+		"],\"listed\":%u,\"total\":%u,\"data_copied_bytes\":%" PRIu64
+		",\"rdma\":{\"queue_pairs\":%" PRIu64 ",\"completion_queues\":%" PRIu64
+		",\"memory_regions\":%" PRIu64 ",\"registered_bytes\":%" PRIu64 "}}",
+		r->n_listed, r->n, payload_copied(), r->held.queue_pairs,
+		r->held.completion_queues, r->held.regions, r->held.registered_bytes);
 	return r->len;
 }

@@ -6,10 +6,12 @@
 #define LEAT_RPC_NET_REPORT_H
 
 #include "common/base/metrics.h"
+#include "common/base/payload.h"
 #include "common/rpc/rpc.h"
 
 /*
- * {"transport":{...},"from":F,"total":N,"connections":[{...},...]}: from connection `from` on as
+ * {"transport":{...},"from":F,"connections":[{...},...],"listed":L,"total":N,
+ *  "data_copied_bytes":B,"rdma":{"queue_pairs":..}}: from connection `from` on as
  * many as fit; a reader who wants the others asks again. Fill with net_report_add from the fn of
  * rpc_client_net and rpc_server_net.
  */
@@ -18,6 +20,7 @@ struct net_report {
 	size_t size, len;
 	uint32_t from, n, n_listed; /* n: connections seen */
 	bool full;
+	struct transport_resources held;
 };
 void net_report_begin(struct net_report *r, char *buf, size_t size, struct transport *t,
 		      uint32_t from);
@@ -29,7 +32,13 @@ size_t net_report_end(struct net_report *r);
 /* Rows of a program's table of metrics; p is the prefix of the names: "leat_mds". */
 #define NET_METRICS(M, p) \
 	NET_METRICS_OF(M, tcp, p "_net_tcp", "tcp") \
-	NET_METRICS_OF(M, verbs, p "_net_verbs", "verbs")
+	NET_METRICS_OF(M, verbs, p "_net_verbs", "verbs") \
+	M(GAUGE, rdma_qps, p "_rdma_queue_pairs", "queue pairs, one for each connection") \
+	M(GAUGE, rdma_cqs, p "_rdma_completion_queues", "completion queues") \
+	M(GAUGE, rdma_mrs, p "_rdma_memory_regions", "memory regions") \
+	M(GAUGE, rdma_bytes, p "_rdma_registered_bytes", "registered memory, which is locked") \
+	M(COUNTER, data_copied, p "_data_copied_bytes_total", \
+	  "bytes of file data that were copied on their way")
 #define NET_METRICS_OF(M, t, p, w) \
 	M(GAUGE, net_##t##_connections, p "_connections", "connections over " w) \
 	M(COUNTER, net_##t##_connects, p "_connects_total", "connections made over " w) \
@@ -43,6 +52,11 @@ size_t net_report_end(struct net_report *r);
 	do { \
 		NET_METRICS_SET_OF(m, tcp, &(totals)->tcp); \
 		NET_METRICS_SET_OF(m, verbs, &(totals)->verbs); \
+		metric_set(&(m)->rdma_qps, (totals)->held.queue_pairs); \
+		metric_set(&(m)->rdma_cqs, (totals)->held.completion_queues); \
+		metric_set(&(m)->rdma_mrs, (totals)->held.regions); \
+		metric_set(&(m)->rdma_bytes, (totals)->held.registered_bytes); \
+		metric_set(&(m)->data_copied, payload_copied()); \
 	} while (0)
 #define NET_METRICS_SET_OF(m, t, c) \
 	do { \

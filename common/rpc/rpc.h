@@ -137,6 +137,7 @@ struct rpc_net_sum {
 };
 struct rpc_net_totals {
 	struct rpc_net_sum tcp, verbs;
+	struct transport_resources held; /* of the transport, not a sum */
 };
 /* Added to what is in totals. */
 void rpc_client_totals(const struct rpc_client *c, struct rpc_net_totals *totals);

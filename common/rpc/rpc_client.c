@@ -293,6 +293,7 @@ void rpc_client_net(const struct rpc_client *c, void (*fn)(void *arg, const stru
 void rpc_client_totals(const struct rpc_client *c, struct rpc_net_totals *totals)
 {
 	net_totals_add(totals, &c->ended);
+	transport_resources(c->opts.transport, &totals->held);
 	list_for_each (pos, &c->conns)
 		conn_total(&list_entry(pos, struct client_conn, link)->conn, false, totals);
 }

@@ -484,6 +484,7 @@ void rpc_server_net(struct rpc_server *s, void (*fn)(void *arg, const struct rpc
 void rpc_server_totals(struct rpc_server *s, struct rpc_net_totals *totals)
 {
 	net_totals_add(totals, &s->ended);
+	transport_resources(s->opts.transport, &totals->held);
 	list_for_each (pos, &s->conns) {
 		struct server_conn *sc = list_entry(pos, struct server_conn, link);
 		if (sc->reader != NULL)

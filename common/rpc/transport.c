@@ -8,6 +8,13 @@ void transport_destroy(struct transport *t)
 		t->ops->destroy(t);
 }
 
+void transport_resources(struct transport *t, struct transport_resources *ret)
+{
+	*ret = (struct transport_resources){ 0 };
+	if (t->ops->resources != NULL)
+		t->ops->resources(t, ret);
+}
+
 int transport_numa_node(struct transport *t)
 {
 	return t->ops->numa_node != NULL ? t->ops->numa_node(t) : -1;

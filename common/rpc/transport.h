@@ -65,6 +65,11 @@ struct link_stats {
 	uint16_t port;
 };
 
+/* What devices hold for a transport, now. */
+struct transport_resources {
+	uint64_t queue_pairs, completion_queues, regions, registered_bytes;
+};
+
 enum addr_use { ADDR_LISTEN, ADDR_CONNECT, ADDR_TELL };
 
 struct transport_ops {
@@ -113,6 +118,8 @@ struct transport_ops {
 	int (*rank)(struct transport *t, const char *addr);
 	/* NULL: nothing to say. A JSON object: which transports there are, and why not verbs. */
 	void (*describe)(struct transport *t, char *buf, size_t size);
+	/* NULL: none. */
+	void (*resources)(struct transport *t, struct transport_resources *ret);
 	/* NULL or negative: none. The NUMA node of its device. */
 	int (*numa_node)(struct transport *t);
 };
@@ -125,6 +132,8 @@ struct link {
 	const struct transport_ops *ops;
 };
 
+/* All 0 without devices. Any thread. */
+void transport_resources(struct transport *t, struct transport_resources *ret);
 int transport_numa_node(struct transport *t); /* -1: none, or unknown. In a fiber. */
 int transport_tcp_create(struct transport **ret_transport) CHECK_RESULT;
 

@@ -246,6 +246,12 @@ static void mux_describe(struct transport *t, char *buf, size_t size)
 		 verbs ? "devices" : "why_not_verbs", m->why);
 }
 
+static void mux_resources(struct transport *t, struct transport_resources *ret)
+{
+	if (mux_of(t)->verbs != NULL)
+		transport_resources(mux_of(t)->verbs, ret);
+}
+
 static int mux_numa_node(struct transport *t)
 {
 	struct rail rails[RAILS_MAX];
@@ -275,6 +281,7 @@ static const struct transport_ops mux_ops = {
 	.expand = mux_expand,
 	.rank = mux_rank,
 	.describe = mux_describe,
+	.resources = mux_resources,
 	.numa_node = mux_numa_node,
 };
 

@@ -630,6 +630,22 @@ static int verbs_add_pool(struct transport *t, struct slot_pool *pool, enum pool
 	return verbs_pool_add(verbs_of(t), pool, use);
 }
 
+static void verbs_resources(struct transport *t, struct transport_resources *ret)
+{
+	struct verbs *v = verbs_of(t);
+
+	pthread_mutex_lock(&v->lock);
+	for (uint32_t i = 0; i < v->n_devices; i++) {
+		const struct verbs_device *dev = v->devices[i];
+
+		ret->queue_pairs += dev->n_qps;
+		ret->completion_queues += dev->n_cqs;
+		ret->regions += dev->n_mrs;
+		ret->registered_bytes += dev->mr_bytes;
+	}
+	pthread_mutex_unlock(&v->lock);
+}
+
 static void verbs_destroy(struct transport *t)
 {
 	struct verbs *v = verbs_of(t);
@@ -662,6 +678,7 @@ const struct transport_ops verbs_ops = {
 	.peer_name = verbs_peer_name,
 	.stats = verbs_stats,
 	.add_pool = verbs_add_pool,
+	.resources = verbs_resources,
 	.destroy = verbs_destroy,
 };
 

@@ -66,7 +66,15 @@ struct ibv_mr *verbs_register(struct verbs_device *dev, void *base, uint64_t len
 		return NULL;
 	}
 	dev->n_mrs++;
+	dev->mr_bytes += len;
 	return mr;
+}
+
+void verbs_deregister(struct verbs_device *dev, struct ibv_mr *mr)
+{
+	dev->n_mrs--;
+	dev->mr_bytes -= mr->length;
+	(void)ibv_dereg_mr(mr);
 }
 
 static void pool_forget(struct verbs_pool *p, struct verbs_device *dev)
@@ -77,10 +85,8 @@ static void pool_forget(struct verbs_pool *p, struct verbs_device *dev)
 		return;
 	for (uint32_t i = 0; i < slot_pool_total(p->pool); i++) {
 		slot_pool_at(p->pool, i)->reg[dev->index] = NULL;
-		if (regs[i].mr == NULL)
-			continue;
-		(void)ibv_dereg_mr(regs[i].mr);
-		dev->n_mrs--;
+		if (regs[i].mr != NULL)
+			verbs_deregister(dev, regs[i].mr);
 	}
 	free(regs);
 	p->regs[dev->index] = NULL;

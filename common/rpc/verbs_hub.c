@@ -241,12 +241,11 @@ static void group_destroy(struct verbs_group *g)
 		ack(g);
 		(void)ibv_destroy_cq(g->cq);
 	}
-	if (g->mr != NULL) {
-		(void)ibv_dereg_mr(g->mr);
-		pthread_mutex_lock(&dev->v->lock);
-		dev->n_mrs--;
-		pthread_mutex_unlock(&dev->v->lock);
-	}
+	pthread_mutex_lock(&dev->v->lock);
+	dev->n_cqs -= g->cq != NULL;
+	if (g->mr != NULL)
+		verbs_deregister(dev, g->mr);
+	pthread_mutex_unlock(&dev->v->lock);
 	if (g->memory != NULL)
 		munmap(g->memory, g->memory_len);
 	free(g->rx_next);
@@ -299,6 +298,9 @@ static int group_queues(struct verbs_group *g)
 	g->cq = ibv_create_cq(dev->ctx, (int)cqes, g, c->ch, 0);
 	if (g->cq == NULL)
 		return say_no_queues(dev, "completion queue");
+	pthread_mutex_lock(&dev->v->lock);
+	dev->n_cqs++;
+	pthread_mutex_unlock(&dev->v->lock);
 	if (!dev->srq)
 		return 0;
 	struct ibv_srq_init_attr a = { .attr = { .max_wr = g->n_rx, .max_sge = 1 } };

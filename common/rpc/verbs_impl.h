@@ -58,7 +58,8 @@ struct verbs_device {
 	atomic_bool gone;                /* lost for good */
 	atomic_uint down;                /* ports that are down, a bit each */
 	uint32_t wrs, sges, inline_max, credits, reads, serve_reads, cqes, srq_wrs, msg_max;
-	uint32_t n_qps, qps_max, n_mrs, mrs_max; /* under the lock */
+	uint32_t n_qps, qps_max, n_mrs, mrs_max, n_cqs; /* under the lock */
+	uint64_t mr_bytes;                       /* the same */
 	struct verbs_hub *watcher;       /* whose loop reads the asynchronous events */
 	struct loop_watch watch;
 };
@@ -234,6 +235,8 @@ int verbs_pool_add(struct verbs *v, struct slot_pool *pool, enum pool_use use) C
 void verbs_pools_free(struct verbs *v);
 struct ibv_mr *verbs_register(struct verbs_device *dev, void *base, uint64_t len, int access,
 			      int *ret_status);
+/* Under the lock. */
+void verbs_deregister(struct verbs_device *dev, struct ibv_mr *mr);
 /* May this be logged? Once a minute for each kind. */
 enum verbs_trouble { TROUBLE_MEMORY, TROUBLE_REGIONS, TROUBLE_QPS, TROUBLE_ADDR, TROUBLE_ROUTE,
 		     TROUBLE_QUEUES, TROUBLE_PEER };

@@ -12,6 +12,7 @@
  * cannot be waited for in a circle.
  */
 #include "common/base/checksum.h"
+#include "common/base/payload.h"
 #include "ossd/chunk/store_impl.h"
 
 #define WRITER_IOV 64
@@ -62,7 +63,7 @@ static void bulk_copy(const struct chunk_write *w, uint32_t pos, uint32_t len, u
 	int n = bulk_iov(w, pos, len, iov, BULK_IOV);
 
 	for (int i = 0; i < n; i++) {
-		memcpy(to, iov[i].iov_base, iov[i].iov_len);
+		payload_copy(to, iov[i].iov_base, iov[i].iov_len);
 		to += iov[i].iov_len;
 	}
 }

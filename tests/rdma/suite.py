@@ -17,11 +17,11 @@ INTEGRATION = {
 }
 SOAK_S = 1800
 # The only number of hosts, or the only device and number, where a test does not run with each.
-HOSTS = {"failover": 1, "soak": 2}
+HOSTS = {"failover": 1, "leaks": 1, "soak": 2}
 DEVICE = {"soak": "rxe"}
 # What `make check` runs: (name, device, hosts), where the quick guest is at hand ...
 SHORT = [("conformance", "rxe", 1), ("conformance", "siw", 1), ("failover", "siw", 1),
-         ("posix", "siw", 1), ("two_mounts", "rxe", 2)]
+         ("copies", "rxe", 1), ("posix", "siw", 1), ("two_mounts", "rxe", 2)]
 # ... and where only the emulated one can be had.
 SHORT_EMULATED = [("conformance", "rxe", 1)]
 
@@ -40,6 +40,7 @@ def commands(build):
     found = {"conformance": ([build + "/tests/conformance"], 300),
              "conformance-small-card": ([build + "/tests/conformance", "--card", "small"], 300),
              "failover": ([HERE + "/failover.py"], 200),
+             "leaks": ([over, "verbs", HERE + "/leaks.py"], 600),
              "hostile": ([build + "/tests/hostile"], 200),
              "loader": ([over, "verbs", "env", "LD_LIBRARY_PATH=" + build,
                          "/usr/bin/python3", "-m", "unittest", "-v",
