@@ -301,6 +301,9 @@ int receive_rows(struct care *k, struct chain *c, const struct oss_resync_rows_r
 			rc = replay_import(&k->s->replay, &key, &value, b);
 	}
 	put_floor(c, req->floor, b);
+	/* An empty message: these were all. */
+	if (rc == 0 && req->rows.len == 0)
+		replay_forget_doubted(&k->s->replay, c->id, b);
 	/* What was taken over before something was wrong is true all the same. */
 	TRY(group_commit_wait(&k->s->gc, group_commit_join(&k->s->gc, NULL, false)));
 	return rc < 0 ? rc : r.status;

@@ -630,9 +630,11 @@ static int run_rows(struct job *j)
 
 		wire_w_init(&a.w, a.buf, size);
 		rc = kv_scan(j->r->s->kv, NULL, &range, row_one, &a, &more);
-		if (rc == 0)
+		if (rc == 0 && a.w.len)
 			rc = send_rows(j, bytes_of(a.buf, (uint32_t)a.w.len));
 	}
+	if (rc == 0) /* these were all */
+		rc = send_rows(j, bytes_of(a.buf, 0));
 	free(a.buf);
 	return rc;
 }

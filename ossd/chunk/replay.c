@@ -120,11 +120,39 @@ int replay_import(struct replay *r, const struct replay_key *key, const struct r
 		e = add(r, key);
 	if (!e)
 		return -LE_NOMEM;
-	if (e->seq >= row->seq || e->running_seq >= row->seq)
+	if (e->doubted ? e->running_seq == row->seq
+		       : e->running_seq >= row->seq || e->seq >= row->seq) {
+		e->doubted = false;
 		return 0;
+	}
+	e->doubted = false;
 	set(e, row);
 	put_row(key, row, b);
 	return 0;
+}
+
+void replay_doubt(struct replay *r, uint32_t chain)
+{
+	for (struct hmap_node *n = hmap_next(&r->map, NULL); n; n = hmap_next(&r->map, n)) {
+		struct replay_ent *e = container_of(n, struct replay_ent, node);
+
+		if (e->key.chain == chain)
+			e->doubted = true;
+	}
+}
+
+/* The entry stays: somebody may hold it, and without an answer it expires by itself. */
+void replay_forget_doubted(struct replay *r, uint32_t chain, struct kv_batch *b)
+{
+	for (struct hmap_node *n = hmap_next(&r->map, NULL); n; n = hmap_next(&r->map, n)) {
+		struct replay_ent *e = container_of(n, struct replay_ent, node);
+
+		if (e->key.chain != chain || !e->doubted)
+			continue;
+		e->doubted = false;
+		e->seq = 0;
+		replay_forget(e, b);
+	}
 }
 
 int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
@@ -184,6 +212,7 @@ int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, u
 		return -LE_NOMEM;
 	e->last_us = loop_now_us();
 	e->running_seq = seq;
+	e->doubted = false;
 	e->next_op = op;
 	e->next_len = 0;
 	*ret_ent = e;
@@ -192,6 +221,9 @@ int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, u
 
 void replay_settle(struct replay_ent *e, uint64_t seq, bool committed)
 {
+	/* It may have come with the answers of another member as well. */
+	if (!committed && e->seq == seq)
+		e->seq = 0;
 	if (e->running_seq == seq)
 		replay_end(e, committed);
 }

@@ -28,6 +28,7 @@ struct replay_ent {
 	uint64_t running_seq; /* 0: none */
 	uint64_t last_us;     /* last use; 0: not since start */
 	uint32_t waiting;
+	bool doubted; /* maybe the answer of a change that was never committed */
 	struct waitq q;
 	uint8_t reply[REPLAY_REPLY_MAX];
 	/* of the one that runs, until it is durable */
@@ -57,8 +58,15 @@ void replay_end(struct replay_ent *e, bool durable);
 
 /* The value of a row. -LE_CORRUPT_STORE */
 int replay_parse(const void *value, size_t len, struct replay_row *ret_row) CHECK_RESULT;
+/*
+ * A member that is to be filled may have answers of changes that nobody else has heard of: they are
+ * in doubt until the source sends its own, or a change comes that carries one. What is still in
+ * doubt when the source has sent all is forgotten.
+ */
+void replay_doubt(struct replay *r, uint32_t chain);
+void replay_forget_doubted(struct replay *r, uint32_t chain, struct kv_batch *b);
 /* An answer that another member of the chain has given: taken over into memory and batch unless a
- * later one is known. -LE_BAD_MESSAGE, -LE_OVERLOAD, -LE_NOMEM. */
+ * later one is known without doubt. -LE_BAD_MESSAGE, -LE_OVERLOAD, -LE_NOMEM. */
 int replay_import(struct replay *r, const struct replay_key *key, const struct replay_row *row,
 		  struct kv_batch *b) CHECK_RESULT;
 

@@ -411,6 +411,66 @@ static void test_exactly_once(void **state)
 	rig_fini(&r);
 }
 
+/* A member that is filled has answers that the source does not have: of changes that only it had. */
+static void import(struct chunk_store *s, uint64_t session, uint64_t seq)
+{
+	struct replay_key key = {.chain = 1, .slot = 1, .session = session};
+	struct replay_row row = {seq, 0, 0x202, bytes_of("true", 4)};
+
+	assert_int_equal(replay_import(&s->replay, &key, &row, group_commit_batch(&s->gc)), 0);
+}
+
+static void doubted(struct rig *r, void *arg)
+{
+	struct chunk_store *s = r->store;
+	struct replay_key newer = {.chain = 1, .slot = 1, .session = 6};
+	struct replay_ent *e;
+
+	(void)arg;
+	for (uint64_t session = 3; session <= 6; session++) {
+		assert_int_equal(begin(s, session, 7, 0x202, &e), 0);
+		answer(s, e, "lost");
+	}
+	replay_doubt(&s->replay, 1);
+	import(s, 3, 6);
+	import(s, 4, 7);
+	assert_int_equal(replay_apply(&s->replay, &newer, 8, 0x202, &e), 0);
+	import(s, 6, 7); /* which comes late: a change has come meanwhile */
+	replay_join(e, group_commit_batch(&s->gc), "next", 4);
+	replay_settle(e, 8, true);
+	replay_forget_doubted(&s->replay, 1, group_commit_batch(&s->gc));
+	assert_int_equal(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)), 0);
+}
+
+static void after_doubt(struct rig *r, void *arg)
+{
+	struct chunk_store *s = r->store;
+	struct replay_ent *e;
+
+	(void)arg;
+	assert_int_equal(begin(s, 3, 6, 0x202, &e), 1);
+	assert_memory_equal(e->reply, "true", 4);
+	assert_int_equal(begin(s, 3, 7, 0x202, &e), 0);
+	replay_end(e, false);
+	assert_int_equal(begin(s, 4, 7, 0x202, &e), 1);
+	assert_memory_equal(e->reply, "true", 4);
+	assert_int_equal(begin(s, 5, 7, 0x202, &e), 0);
+	replay_end(e, false);
+	assert_int_equal(begin(s, 6, 8, 0x202, &e), 1);
+	assert_memory_equal(e->reply, "next", 4);
+}
+
+static void test_answers_in_doubt(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_init(&r, 9);
+	rig_run(&r, doubted, NULL);
+	rig_run(&r, after_doubt, NULL);
+	rig_fini(&r);
+}
+
 /* ---- random, with crashes ---- */
 
 #define N_CHUNKS 6u
@@ -653,6 +713,7 @@ int main(void)
 		cmocka_unit_test(test_file_system_below_is_full),
 		cmocka_unit_test(test_damage_is_found),
 		cmocka_unit_test(test_exactly_once),
+		cmocka_unit_test(test_answers_in_doubt),
 		cmocka_unit_test(test_random_with_crashes),
 	};
 
