@@ -332,7 +332,7 @@ beside        = $(filter-out $(unit_src),$(wildcard $(if $(filter tests/unit/oss
 $(foreach f,$(unit_src),$(eval $(call program,$(call test_bin,$(f)),$(f) $(call beside,$(f)),$(call under,$(f)),-lcmocka -lm \
     $(if $(filter tests/unit/fuse/%,$(f)),$(fuse_libs)))))
 $(foreach f,$(fault_src),$(eval $(call program,$(call test_bin,$(f)),$(f),$(every),-lcmocka -lm)))
-$(foreach f,$(fault_tool_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(libossd) $(libcommon),-lm)))
+$(foreach f,$(fault_tool_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(under_ossd),-lm)))
 $(foreach f,$(bench_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(every),-lm)))
 $(foreach f,$(helper_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(under_client),-lcmocka -lm)))
 # The transports' suite runs over verbs in a guest.

@@ -106,11 +106,11 @@ static int piece_open(const struct pieces_in *in, const struct piece *p, const u
 		if (checksum64(from, p->stored_len) != p->stored_sum)
 			return -LE_CORRUPT_WIRE;
 		/* The two may overlap. */
-		memcpy(in->scratch, from, p->stored_len);
+		payload_copy(in->scratch, from, p->stored_len);
 		if (decompress_block(in->scratch, p->stored_len, to, p->len) < 0)
 			return -LE_CORRUPT_WIRE;
 	} else if (from != to) {
-		memmove(to, from, p->len);
+		payload_move(to, from, p->len);
 	}
 	return checksum64(to, p->len) == p->sum ? 0 : -LE_CORRUPT_WIRE;
 }
@@ -152,7 +152,7 @@ static const uint8_t *take_next(const struct slot_vec **vec, uint32_t *pos, uint
 	while (done < len) {
 		uint32_t left = (*vec)->len - *pos, take = left < len - done ? left : len - done;
 
-		memcpy(scratch + done, (*vec)->slot->data + (*vec)->off + *pos, take);
+		payload_copy(scratch + done, (*vec)->slot->data + (*vec)->off + *pos, take);
 		done += take;
 		*pos += take;
 		if (*pos == (*vec)->len && done < len) {
@@ -181,7 +181,7 @@ uint32_t pieces_seal(const struct pieces_out *o, const struct slot_vec *vec, uin
 			p.stored_sum = checksum64(o->to + at, p.stored_len);
 			++*ret_n_packed;
 		} else {
-			memcpy(o->to + at, data, take);
+			payload_copy(o->to + at, data, take);
 			p.stored_len = take;
 			p.flags = take == o->block_size ? 0 : PIECE_FRAGMENT;
 		}

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 void payload_copy(void *to, const void *from, size_t len);
+void payload_move(void *to, const void *from, size_t len); /* the two may overlap */
 /* Bytes, since this program began. */
 uint64_t payload_copied(void);
 

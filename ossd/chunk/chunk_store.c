@@ -11,6 +11,7 @@
 
 #include "common/base/checksum.h"
 #include "common/base/log.h"
+#include "common/base/payload.h"
 #include "ossd/chunk/store_impl.h"
 
 WIRE_DEFINE_MESSAGE(store_super)
@@ -138,7 +139,7 @@ int store_block_unpack(struct chunk_store *s, const struct chunk_key *id, uint32
 	if (b->flags & BLOCK_LZ4) {
 		if (!chunk_block_good(b, buf))
 			return store_corrupt(s, id, index, b);
-		memcpy(s->block, buf, b->stored_len);
+		payload_copy(s->block, buf, b->stored_len);
 		if (decompress_block(s->block, b->stored_len, buf, b->len) < 0)
 			return store_corrupt(s, id, index, b);
 		metric_add(&s->metrics->unpacks, 1);

@@ -225,7 +225,7 @@ static void pack(struct chunk_store *s, struct chunk_block *b, uint8_t *buf)
 	b->stored_len = n;
 	b->stored_sum = checksum64(s->block, n);
 	b->flags |= BLOCK_LZ4;
-	memcpy(buf, s->block, (size_t)block_units(b) * UNIT_SIZE);
+	payload_copy(buf, s->block, (size_t)block_units(b) * UNIT_SIZE);
 }
 
 /* Old block, overlaid with bytes [fs, fe) of the block (at pos of the bulk; zeros when there is no

@@ -12,10 +12,10 @@
  */
 #include "tests/fault/power.h"
 
-#include "common/base/checksum.h"
 #include "common/base/log.h"
 #include "ossd/chunk/chunk_store.h"
 #include "ossd/server.h"
+#include "tests/lib/sealed.h"
 
 #define WORKERS    6u
 #define CHUNK      (64u << 10)
@@ -144,29 +144,20 @@ static int do_write(struct run *r, unsigned int who, unsigned int n, const struc
 		.chunk_size = CHUNK,
 		.off = op->off % CHUNK,
 		.len = op->len,
+		.pack = n % 2, /* every second one is compressed where it pays */
 		.bulk = &vec,
 		.n_bulk = 1,
 	};
-	uint8_t pieces[PIECE_WIRE_SIZE * 8];
-	uint32_t bs = chunk_block_size(CHUNK);
+	uint8_t pieces[PIECE_WIRE_SIZE * 8], *plain = malloc(op->len);
 	struct chunk_tx tx;
-	int rc;
+	int rc = plain ? 0 : -LE_NOMEM;
 
+	must(rc, "memory");
 	must(slot_get(r->pool, NO_DEADLINE, &vec.slot), "slot");
-	fill(vec.slot->data, op->len, who, n);
-	for (uint32_t pos = 0; pos < op->len;) {
-		uint32_t room = bs - (w.off + pos) % bs,
-			 len = room < op->len - pos ? room : op->len - pos;
-		struct piece p = {.off = w.off + pos, .len = len, .stored_len = len};
-
-		p.sum = checksum64(vec.slot->data + pos, len);
-		if (len < bs)
-			p.flags = PIECE_FRAGMENT;
-		piece_encode(&p, pieces + w.pieces.len);
-		w.pieces.len += PIECE_WIRE_SIZE;
-		pos += len;
-	}
+	fill(plain, op->len, who, n);
 	w.pieces.data = pieces;
+	vec.len = sealed_cut(CHUNK, w.off, plain, op->len, w.pack, vec.slot->data, &w.pieces);
+	free(plain);
 	rc = begin_write(r, &w, e, n, &tx);
 	slot_unref(vec.slot);
 	return rc;
@@ -308,6 +299,7 @@ static void read_chunk(struct run *r, struct chunk_key id, uint8_t *to)
 	struct piece pieces[16];
 	struct chunk_read rd = {
 		.id = id, .len = CHUNK, .verify = true, .pieces = pieces, .n_pieces_max = 16};
+	static uint8_t bulk[CHUNK];
 	uint32_t at = 0;
 	int rc = chunk_read(r->store, &rd);
 
@@ -316,10 +308,11 @@ static void read_chunk(struct run *r, struct chunk_key id, uint8_t *to)
 		    (unsigned long long)id.idx, status_text(rc));
 	memset(to, 0, CHUNK);
 	for (uint32_t i = 0; i < rd.n_vec; i++) {
-		memcpy(to + at, rd.vec[i].slot->data + rd.vec[i].off, rd.vec[i].len);
+		memcpy(bulk + at, rd.vec[i].slot->data + rd.vec[i].off, rd.vec[i].len);
 		at += rd.vec[i].len;
 		slot_unref(rd.vec[i].slot);
 	}
+	sealed_open(pieces, rd.n_pieces, bulk, at, to, CHUNK);
 }
 
 /* The last operation of the worker that is durable: acknowledged, or the one after it. */

@@ -116,6 +116,16 @@ static void compare(struct run *r, struct ll_file *file, struct mfile *f, uint32
 	free(got);
 }
 
+/* Some of what is written compresses, some does not. */
+static void fill(struct run *r, uint8_t *p, uint64_t len)
+{
+	uint64_t seed = ++r->m->fill, run = hash_u64(seed) % 2 ? 100 : 1;
+
+	for (uint64_t i = 0; i < len; i++)
+		p[i] = (uint8_t)hash_u64(seed + i / run);
+	r->m->fill += len / run;
+}
+
 static void write_some(struct run *r, struct ll_file *file, struct mfile *f)
 {
 	uint64_t off = rnd(r, 3) == 0 ? f->size : rnd(r, f->size + 20000);
@@ -127,8 +137,7 @@ static void write_some(struct run *r, struct ll_file *file, struct mfile *f)
 		len = FILE_MAX - off;
 	if (off + len > f->size)
 		model_resize(f, off + len);
-	for (uint64_t i = 0; i < len; i++)
-		f->data[off + i] = (uint8_t)hash_u64(++r->m->fill);
+	fill(r, f->data + off, len);
 	f->dirty = true;
 	trace(r, "write", off, len);
 	expect(r, "write", ll_pwrite(file, f->data + off, len, off), (int64_t)len);
@@ -144,8 +153,7 @@ static void rewrite_some(struct run *r, struct ll_file *file, struct mfile *f)
 	if (len > 0 && off + len > f->size)
 		model_resize(f, off + len);
 	for (uint64_t n = 2 + rnd(r, 4); n > 0 && len > 0 && !r->c->failed; n--) {
-		for (uint64_t i = 0; i < len; i++)
-			f->data[off + i] = (uint8_t)hash_u64(++r->m->fill);
+		fill(r, f->data + off, len);
 		f->dirty = true;
 		trace(r, "rewrite", off, len);
 		expect(r, "rewrite", ll_pwrite(file, f->data + off, len, off), (int64_t)len);
@@ -515,10 +523,19 @@ static void use_shared_names(struct run *r)
 
 /* ---- a client's life ---- */
 
-/* What is made in the directory from now on has so many copies. */
-static void set_replicas(struct run *r, struct ino dir, uint32_t replicas)
+/* Some directories have compressed files: which differs from seed to seed. */
+static bool is_packed(const struct run *r, uint32_t index)
 {
-	struct layout l = {.replicas = (uint8_t)replicas};
+	return (r->c->plan.seed + index) % 3 == 1;
+}
+
+/* What is made in the directory from now on has so many copies, and may be compressed. */
+static void set_layout(struct run *r, struct ino dir, uint32_t replicas, bool packed)
+{
+	struct layout l = {
+		.replicas = (uint8_t)replicas,
+		.compression = packed ? COMPRESSION_LZ4 : COMPRESSION_OFF,
+	};
 	int status = ll_layout_set(r->client, &root, dir, &l, NULL);
 
 	/* The first one makes the chains, of targets that are there just now. */
@@ -537,11 +554,12 @@ static void make_shared_dirs(struct run *r)
 	char buf[16];
 
 	c->shared_dir[0] = LEAT_ROOT_INO;
+	set_layout(r, LEAT_ROOT_INO, 1 + (uint32_t)(c->plan.seed % c->plan.replicas),
+		   is_packed(r, 0));
 	if (c->plan.replicas == 1) {
 		c->n_shared_dirs = 1;
 		return;
 	}
-	set_replicas(r, LEAT_ROOT_INO, 1 + (uint32_t)(c->plan.seed % c->plan.replicas));
 	for (uint32_t i = 1; i < c->plan.replicas; i++) {
 		struct bytes name = name_of(buf, "r", i);
 		int status = ll_mkdir(r->client, &root, LEAT_ROOT_INO, name, 0755, &a);
@@ -551,7 +569,8 @@ static void make_shared_dirs(struct run *r)
 		if (!expect(r, "shared directory", status, 0))
 			return;
 		c->shared_dir[i] = a.ino;
-		set_replicas(r, a.ino, 1 + (uint32_t)((c->plan.seed + i) % c->plan.replicas));
+		set_layout(r, a.ino, 1 + (uint32_t)((c->plan.seed + i) % c->plan.replicas),
+			   is_packed(r, i));
 	}
 	c->n_shared_dirs = c->plan.replicas;
 }
@@ -567,9 +586,8 @@ static void make_home(struct run *r)
 		status = ll_lookup(r->client, &root, LEAT_ROOT_INO, name, &a);
 	if (!expect(r, "home", status, 0))
 		return;
-	if (r->c->plan.replicas > 1)
-		set_replicas(r, a.ino, 1 + (uint32_t)((r->c->plan.seed + r->index) %
-						      r->c->plan.replicas));
+	set_layout(r, a.ino, 1 + (uint32_t)((r->c->plan.seed + r->index) % r->c->plan.replicas),
+		   is_packed(r, r->index));
 	r->m->dir = a.ino;
 	r->m->made = true;
 }
@@ -659,11 +677,11 @@ static void adopt(struct run *r)
 static void one_op(struct run *r)
 {
 	static void (*const ops[])(struct run *) = {
-		use_file,    use_file,  use_file,      use_file,      rename_file,
-		unlink_file, link_file, use_symlink,   use_subdir,    list_dir,
-		use_xattr,   race,      append_record, append_record,
-		use_shared_data, use_shared_data, use_shared_data, use_shared_data,
-		use_shared_data, use_shared_names,
+		use_file,        use_file,        use_file,        use_file,
+		rename_file,     unlink_file,     link_file,       use_symlink,
+		use_subdir,      list_dir,        use_xattr,       race,
+		append_record,   append_record,   use_shared_data, use_shared_data,
+		use_shared_data, use_shared_data, use_shared_data, use_shared_names,
 	};
 	uint64_t i = rnd(r, ARRAY_SIZE(ops) + 1);
 
