@@ -90,13 +90,13 @@ static void conn_free(struct conn *conn)
 	free(sc);
 }
 
-/* True once a minute for the same host and status. */
-static bool may_log(struct rpc_server *s, const char *addr, int status)
+/* True once a minute for the same host, status and kind of end. */
+static bool may_log(struct rpc_server *s, const char *addr, bool welcomed, int status)
 {
 	const char *port = strrchr(addr, ':');
 	uint64_t hash =
 		hash_u64_2(checksum64(addr, port != NULL ? (size_t)(port - addr) : strlen(addr)),
-			   (uint64_t)(int64_t)status);
+			   (uint64_t)(int64_t)status << 1 | welcomed);
 	uint64_t now = loop_now_us();
 	struct log_peer *l = &s->logged[hash % LOG_PEERS];
 
@@ -135,7 +135,7 @@ static int welcome(struct server_conn *sc)
 	int rc = auth_server(conn->k, &self, &st, &peer);
 	if (rc < 0 && conn->dead)
 		rc = conn->why;
-	if (rc < 0 && may_log(s, sc->peer.addr, rc))
+	if (rc < 0 && may_log(s, sc->peer.addr, false, rc))
 		log_warn("refused %s '%s': %s (%s)", sc->peer.addr, peer.name, status_text(rc),
 			 status_name(rc));
 	TRY(rc);
@@ -197,7 +197,7 @@ static void serve(struct server_conn *sc)
 	/* Who ended it first knows why. */
 	rc = conn->why;
 	bool usual = rc == -LE_DISCONNECTED || rc == -LE_INTR || rc == -LE_SHUTDOWN;
-	if (!usual && may_log(sc->s, sc->peer.addr, rc))
+	if (!usual && may_log(sc->s, sc->peer.addr, true, rc))
 		log_warn("cut off %s (%s): %s (%s)", sc->peer.name, sc->peer.addr, status_text(rc),
 			 status_name(rc));
 	sc->peer.gone = true;
