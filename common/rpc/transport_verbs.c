@@ -4,9 +4,10 @@
  * completions in verbs_hub.c, devices and memory in verbs_device.c.
  *
  * Connecting: resolve the address (which picks the device), resolve the route, make a queue pair,
- * connect. Both sides put a few limits of theirs into the private data of the request and the
- * answer (struct hello): how large a receive buffer is and how many there are. Keys of memory
- * travel only in requests, which rpc sends when the handshake has proven the server.
+ * connect, let a message of full size go there and back. Both sides put a few limits of theirs into
+ * the private data of the request and the answer (struct hello): how large a receive buffer is and
+ * how many there are. Keys of memory travel only in requests, which rpc sends when the handshake
+ * has proven the server.
  *
  * Whatever a stranger can make happen is bounded: requests for connections by PENDING_MAX and by
  * the queue pairs of the device, what it may send before it has proven itself by its credits.
@@ -25,7 +26,7 @@
 #include "common/rt/env.h"
 
 #define HELLO_MAGIC 0x4256454cu /* "LEVB" */
-#define HELLO_VERSION 1u
+#define HELLO_VERSION 2u
 #define HELLO_SIZE 24u
 #define RESOLVE_MS 2000
 #define PENDING_MAX 256u
@@ -194,6 +195,7 @@ static void requested(struct verbs_listener *ls, struct rdma_cm_id *id,
 		return;
 	}
 	keep_peer(k);
+	k->accepted = true;
 	rc = answer(ls, k, wish, &h);
 	if (rc < 0) {
 		uint8_t hello[HELLO_SIZE];
@@ -328,6 +330,27 @@ static int wait_step(struct verbs_link *k, int err, uint64_t deadline_us)
 	return k->cm_status;
 }
 
+/* The connection manager's messages are small: that they came through proves nothing of the MTU. */
+static int try_way(struct verbs_link *k, uint64_t deadline_us)
+{
+	char peer[NET_ADDR_TEXT_SIZE];
+	int rc = 0;
+
+	while (rc == 0 && !k->eof && !verbs_link_try(k))
+		rc = waitq_wait(&k->group->tx_room, deadline_us);
+	while (rc == 0 && !k->eof && !k->tried)
+		rc = waitq_wait(&k->cm, deadline_us);
+	if (k->tried)
+		return k->eof ? -LE_DISCONNECTED : 0;
+	if ((rc == 0 || rc == -LE_TIMEDOUT) && verbs_may_log(k->hub->v, TROUBLE_WAY)) {
+		net_addr_format(&k->peer, peer);
+		log_warn("verbs: %s %s: connected, but a message of %u bytes does not come through "
+			 "(%s)",
+			 k->stats.device, peer, k->piece, VERBS_WAY_HINT);
+	}
+	return rc < 0 ? rc : -LE_DISCONNECTED;
+}
+
 static int dial(struct verbs_link *k, uint64_t deadline_us)
 {
 	uint8_t hello[HELLO_SIZE];
@@ -339,7 +362,7 @@ static int dial(struct verbs_link *k, uint64_t deadline_us)
 	put_hello(k->dev, 0, hello);
 	struct rdma_conn_param p = conn_param(k->dev, hello);
 	TRY(wait_step(k, rdma_connect(k->id, &p), deadline_us));
-	return k->eof ? -LE_DISCONNECTED : 0;
+	return try_way(k, deadline_us);
 }
 
 struct resolve {

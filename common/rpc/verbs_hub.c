@@ -107,7 +107,7 @@ static void completed(struct verbs_group *g, const struct ibv_wc *wc)
 		verbs_link_received(k, (uint32_t)wc->wr_id, wc->byte_len);
 	} else {
 		verbs_rx_drop(g, (uint32_t)wc->wr_id);
-		verbs_link_doom(k, ibv_wc_status_str(wc->status), -LE_DISCONNECTED);
+		verbs_link_doom(k, verbs_wc_reason(wc->status), -LE_DISCONNECTED);
 	}
 }
 

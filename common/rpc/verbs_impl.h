@@ -27,6 +27,9 @@
 #define VERBS_SGES 16u
 #define VERBS_CREDITS_MIN 4u
 #define VERBS_NO_BUF UINT32_MAX
+#define VERBS_WAY_HINT \
+	"the MTU has to be the same on both sides and on all switches between: `ibv_devinfo`, " \
+	"`ip link`"
 #define VERBS_SPARE 16u      /* receive buffers of a group that no link is promised */
 
 /* In front of every SEND. */
@@ -35,6 +38,10 @@ enum verbs_kind {
 	VERBS_MORE = 2,   /* more of it, `left` bytes are missing before this */
 	VERBS_CREDIT = 3, /* nothing but credits */
 	VERBS_BYE = 4,    /* nothing follows */
+	/* As large as messages get, so that both know that the way carries them: who connects
+	 * asks once, before anything else. */
+	VERBS_TRY = 5,
+	VERBS_TRIED = 6,
 };
 struct verbs_head {
 	uint8_t kind, zero;
@@ -172,12 +179,15 @@ struct verbs_link {
 	struct link_stats stats;
 	struct list doomed, owing, ready; /* of the hub; of the listener */
 
+	bool accepted;    /* the other side has connected */
 	bool established; /* both ways */
 	bool eof;         /* nothing more will come */
 	bool dead;        /* shut down by this side */
 	bool lingering;   /* dead, but what was sent last is still on its way */
 	bool detached;    /* closed: to be freed with its queue pair */
 	bool said_bye, heard_bye;
+	/* A message of full size: asked for by the peer and not answered yet; has come. */
+	bool owes_try, tried;
 	const char *reason; /* why it is to be broken */
 	int reason_status;
 	struct timer linger;
@@ -239,7 +249,7 @@ struct ibv_mr *verbs_register(struct verbs_device *dev, void *base, uint64_t len
 void verbs_deregister(struct verbs_device *dev, struct ibv_mr *mr);
 /* May this be logged? Once a minute for each kind. */
 enum verbs_trouble { TROUBLE_MEMORY, TROUBLE_REGIONS, TROUBLE_QPS, TROUBLE_ADDR, TROUBLE_ROUTE,
-		     TROUBLE_QUEUES, TROUBLE_PEER };
+		     TROUBLE_QUEUES, TROUBLE_PEER, TROUBLE_WAY };
 bool verbs_may_log(struct verbs *v, enum verbs_trouble what);
 
 /* ---- verbs_hub.c: hubs, groups, completions ---- */
@@ -288,6 +298,11 @@ void verbs_link_received(struct verbs_link *k, uint32_t buf, uint32_t len);
 bool verbs_link_bye(struct verbs_link *k);
 void verbs_link_pay(struct verbs_link *k);
 void verbs_link_ping(struct verbs_link *k);
+/* Sends the message of full size that the peer answers; then `tried` is set, `cm` woken. False when
+ * no buffer is free. */
+bool verbs_link_try(struct verbs_link *k);
+/* What a completion's status means for the connection. */
+const char *verbs_wc_reason(enum ibv_wc_status status);
 int verbs_send(struct link *base, const struct link_tx *tx, uint64_t deadline_us) CHECK_RESULT;
 int verbs_recv(struct link *base, struct link_rx *ret_rx) CHECK_RESULT;
 int verbs_recv_bulk(struct link *base, const struct link_rx *rx, const struct slot_vec *vec,

@@ -303,6 +303,16 @@ void verbs_link_free(struct verbs_link *k)
 
 /* ---- completions ---- */
 
+const char *verbs_wc_reason(enum ibv_wc_status status)
+{
+	if (status == IBV_WC_RETRY_EXC_ERR)
+		return "no answer from the other side: it or its link is gone, or messages of full "
+		       "size do not come through (" VERBS_WAY_HINT ")";
+	if (status == IBV_WC_WR_FLUSH_ERR)
+		return "it was ended from outside or by the other side";
+	return ibv_wc_status_str(status);
+}
+
 /* A completion tells of all requests before it; but where READs are overtaken (siw completes a SEND
  * while a READ before it is under way), only that of a READ tells of READs. */
 static void end_upto(struct verbs_link *k, uint32_t upto, int status)
@@ -329,7 +339,7 @@ void verbs_link_sent(struct verbs_link *k, uint32_t upto, const struct ibv_wc *w
 	end_upto(k, upto, status);
 	waitq_wake_one(&k->room);
 	if (status < 0)
-		verbs_link_doom(k, ibv_wc_status_str(wc->status), status);
+		verbs_link_doom(k, verbs_wc_reason(wc->status), status);
 	else if (k->lingering && k->sq_tail == k->sq_head)
 		verbs_link_doom(k, "closed", 0);
 }
@@ -366,12 +376,26 @@ static const char *check_head(struct verbs_link *k, const struct verbs_head *h, 
 	if (k->granted == 0)
 		return "it sends more than it has credits for";
 	k->granted--;
-	if (len < sizeof(*h) || h->kind < VERBS_FRAME || h->kind > VERBS_BYE)
+	if (len < sizeof(*h) || h->kind < VERBS_FRAME || h->kind > VERBS_TRIED)
 		return "malformed message";
 	if (h->credits > k->credits_max - k->credits)
 		return "it returns credits that it never had";
 	k->credits += h->credits;
 	return NULL;
+}
+
+/* Each side gets one of these at most: who was connected to is asked, the other one is answered. */
+static void tried(struct verbs_link *k, bool asked)
+{
+	if (k->tried || asked != k->accepted) {
+		verbs_link_doom(k, "malformed message", -LE_BAD_FRAME);
+		return;
+	}
+	k->tried = true;
+	waitq_wake_all(&k->cm);
+	k->owes_try = asked;
+	if (asked && list_empty(&k->owing))
+		list_push(&k->hub->owing, &k->owing);
 }
 
 void verbs_link_received(struct verbs_link *k, uint32_t buf, uint32_t len)
@@ -400,6 +424,8 @@ void verbs_link_received(struct verbs_link *k, uint32_t buf, uint32_t len)
 		return;
 	}
 	release(k, buf);
+	if (h.kind == VERBS_TRY || h.kind == VERBS_TRIED)
+		tried(k, h.kind == VERBS_TRY);
 	if (h.kind == VERBS_BYE) {
 		k->heard_bye = true;
 		verbs_link_doom(k, "the peer has closed", 0);

@@ -108,22 +108,22 @@ static void stage_send(struct verbs_link *k, uint32_t buf, struct verbs_head hea
 	k->stats.sends++;
 }
 
-/* A message without a frame; false when there is no room for it now. */
-static bool send_word(struct verbs_link *k, enum verbs_kind kind)
+/* A message without a frame, len bytes behind its head; false when there is no room for it now. */
+static bool send_word(struct verbs_link *k, enum verbs_kind kind, uint32_t len)
 {
 	if (k->qp == NULL || k->credits == 0 || queue_room(k) == 0)
 		return false;
 	uint32_t buf = verbs_tx_get(k->group);
 	if (buf == VERBS_NO_BUF)
 		return false;
-	memset(verbs_buf(k->group, buf), 0, sizeof(struct verbs_head) + TINY);
-	stage_send(k, buf, (struct verbs_head){ .kind = (uint8_t)kind }, TINY, NULL);
+	memset(verbs_buf(k->group, buf), 0, sizeof(struct verbs_head) + len);
+	stage_send(k, buf, (struct verbs_head){ .kind = (uint8_t)kind }, len, NULL);
 	return true;
 }
 
 bool verbs_link_bye(struct verbs_link *k)
 {
-	bool said = send_word(k, VERBS_BYE);
+	bool said = send_word(k, VERBS_BYE, TINY);
 
 	verbs_flush(k->hub);
 	return said;
@@ -131,9 +131,17 @@ bool verbs_link_bye(struct verbs_link *k)
 
 void verbs_link_pay(struct verbs_link *k)
 {
-	if (k->dead || k->eof || k->qp == NULL || k->to_return * 2 < k->credits_given)
+	if (k->dead || k->eof || k->qp == NULL)
 		return;
-	if (send_word(k, VERBS_CREDIT))
+	if (k->owes_try && k->established && send_word(k, VERBS_TRIED, k->piece))
+		k->owes_try = false;
+	if (k->owes_try) {
+		list_push(&k->hub->owing, &k->owing);
+		return;
+	}
+	if (k->to_return * 2 < k->credits_given)
+		return;
+	if (send_word(k, VERBS_CREDIT, TINY))
 		k->stats.credit_frames++;
 	else
 		list_push(&k->hub->owing, &k->owing);
@@ -142,8 +150,16 @@ void verbs_link_pay(struct verbs_link *k)
 /* To an idle peer: if it is no more, that will be seen. */
 void verbs_link_ping(struct verbs_link *k)
 {
-	if (k->established && !k->dead && !k->eof && send_word(k, VERBS_CREDIT))
+	if (k->established && !k->dead && !k->eof && send_word(k, VERBS_CREDIT, TINY))
 		k->stats.credit_frames++;
+}
+
+bool verbs_link_try(struct verbs_link *k)
+{
+	bool said = send_word(k, VERBS_TRY, k->piece);
+
+	verbs_flush(k->hub);
+	return said;
 }
 
 /* ---- waiting ---- */

@@ -257,6 +257,7 @@ static void test_malformed_messages(void **state)
 		{"empty", 1, 0, 0, 0, "malformed message", false},
 		{"kind 0", 0, 0, 72, 80, "malformed message", false},
 		{"kind 200", 200, 0, 72, 80, "malformed message", false},
+		{"an answer to nothing", 6, 0, 0, 80, "malformed message", false},
 		{"credits", 1, 60000, 72, 80, "credits that it never had", false},
 		{"tiny frame", 1, 0, 10, 18, "malformed", false},
 		{"huge frame", 1, 0, UINT32_MAX, 80, "connection lost", false},

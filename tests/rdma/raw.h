@@ -20,7 +20,7 @@ struct raw_hello {
 };
 #define RAW_HELLO_GOOD                                                                             \
 	{                                                                                          \
-		0x4256454cu, 1, 0, 8192, 32, 4                                                     \
+		0x4256454cu, 2, 0, 8192, 32, 4                                                     \
 	}
 struct raw_head {
 	uint8_t kind, zero;
