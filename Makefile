@@ -70,7 +70,9 @@ endif
 
 flags += $(shell $(PKGCONFIG) --cflags $(needed) 2>/dev/null)
 libs  := -lrocksdb $(shell $(PKGCONFIG) --libs $(needed) 2>/dev/null)
-ifneq ($(shell $(PKGCONFIG) --exists librdmacm libibverbs && echo yes),)
+# VERBS=no (in a BUILD folder of its own): as where rdma-core is not installed, TCP only.
+VERBS := $(if $(filter no,$(VERBS)),no,$(shell $(PKGCONFIG) --exists librdmacm libibverbs && echo yes))
+ifeq ($(VERBS),yes)
 HAVE_VERBS := 1
 flags += -DHAVE_VERBS
 libs  += $(shell $(PKGCONFIG) --libs librdmacm libibverbs)
@@ -90,7 +92,9 @@ in       = $(filter $(1)/%,$(sources))
 obj      = $(addprefix $(BUILD)/obj/,$(addsuffix .o,$(basename $(1))))
 has      = $(filter $(1),$(sources))
 
-common_src := $(filter-out $(if $(HAVE_VERBS),,%_verbs.c common/rpc/verbs_%.c),$(call in,common))
+# verbs_rails.c says by itself that there are none.
+only_verbs := $(filter-out %/verbs_rails.c,$(filter %_verbs.c common/rpc/verbs_%.c,$(call in,common)))
+common_src := $(filter-out $(if $(HAVE_VERBS),,$(only_verbs)),$(call in,common))
 mds_src    := $(filter-out mds/main.c,$(call in,mds))
 ossd_src   := $(filter-out ossd/main.c,$(call in,ossd))
 example_src := $(foreach f,$(call in,client),$(if $(findstring /examples/,$(f)),$(f)))
@@ -170,7 +174,8 @@ clean: ## remove what this BUILD holds, and keep deps
 	    $(BUILD)/libleat.so* $(BUILD)/leat* $(BUILD)/mount.leat $(BUILD)/powerfs $(BUILD)/.stamp*
 
 distclean: ## remove every build folder
-	$(Q)rm -rf $(BUILD) $(BUILD_ROOT) $(BUILD_ROOT)-asan $(BUILD_ROOT)-tsan $(BUILD_ROOT)-fuzz
+	$(Q)rm -rf $(BUILD) $(BUILD_ROOT) $(BUILD_ROOT)-asan $(BUILD_ROOT)-tsan $(BUILD_ROOT)-fuzz \
+	    $(BUILD_ROOT)-tcp
 
 format: ## run clang-format over all sources
 	$(Q)find common mds ossd client fuse tools tests -name '*.[ch]' 2>/dev/null | \

@@ -23,7 +23,9 @@ int transport_numa_node(struct transport *t)
 #ifndef HAVE_VERBS
 bool transport_verbs_available(char *ret_text, size_t size)
 {
-	snprintf(ret_text, size, "this program was built without rdma-core");
+	snprintf(ret_text, size,
+		 "this program was built without rdma-core: install its headers "
+		 "(librdmacm-dev, libibverbs-dev) and build again");
 	return false;
 }
 #endif
