@@ -41,6 +41,7 @@ def commands(build):
              "conformance-small-card": ([build + "/tests/conformance", "--card", "small"], 300),
              "failover": ([HERE + "/failover.py"], 200),
              "leaks": ([over, "verbs", HERE + "/leaks.py"], 600),
+             "troubles": ([HERE + "/troubles.py"], 300),
              "hostile": ([build + "/tests/hostile"], 200),
              "loader": ([over, "verbs", "env", "LD_LIBRARY_PATH=" + build,
                          "/usr/bin/python3", "-m", "unittest", "-v",
@@ -59,6 +60,8 @@ def tests(build, long):
     """(name, argv, seconds) of each test; which ones depends on `long` and on the guest at hand."""
     quick, known = has_quick_guest(), commands(build)
     yield "guest", [HERE + "/test_guest.sh"], 600
+    if long:
+        yield "without", [HERE + "/test_without.sh"], 900
     if not long:
         wanted = SHORT if quick else SHORT_EMULATED
     else:

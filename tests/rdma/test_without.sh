@@ -24,8 +24,10 @@ for t in "$build"/tests/unit_common_rpc_*; do
 done
 
 export BUILD=$build PATH=$build:$PATH
+(umask 077 && printf '%064d' 1 >"$tmp/key")
 cat >"$tmp/conf" <<END
 [cluster]
+key_file = $tmp/key
 mds = 127.0.0.1:1
 transport = verbs
 END
