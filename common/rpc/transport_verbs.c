@@ -421,6 +421,16 @@ static void drop_unborn(struct verbs_link *k)
 	verbs_link_free(k);
 }
 
+/* What was found wrong just before is the better reason. */
+static void disconnected(struct verbs_link *k)
+{
+	if (!list_empty(&k->doomed))
+		verbs_link_break(k, k->reason, k->reason_status);
+	else
+		verbs_link_break(k, "ended by the other side or the device, without a word",
+				 -LE_DISCONNECTED);
+}
+
 static void link_event(struct verbs_link *k, const struct rdma_cm_event *e)
 {
 	switch (e->event) {
@@ -431,7 +441,7 @@ static void link_event(struct verbs_link *k, const struct rdma_cm_event *e)
 		if (k->listener != NULL)
 			drop_unborn(k);
 		else
-			verbs_link_break(k, "the peer has disconnected", 0);
+			disconnected(k);
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		log_error("verbs: device %s is removed", k->stats.device);
