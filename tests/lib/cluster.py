@@ -75,7 +75,7 @@ class Cluster:
         self.run("down", check=False, stdout=subprocess.DEVNULL)
         subprocess.run(["rm", "-rf", self.dir], check=False)
 
-    def show_logs(self, lines=15):
+    def show_logs(self, lines=40):
         if not os.path.isdir(self.dev + "/log"):
             return
         for name in sorted(os.listdir(self.dev + "/log")):
