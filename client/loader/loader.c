@@ -44,6 +44,11 @@ static int take_order(struct leat_loader *ld, const struct leat_loader_options *
 	if (d->batch / d->world > BATCH_SAMPLES_MAX)
 		return error_say(-LE_INVAL, "at most %u samples per rank and batch",
 				 BATCH_SAMPLES_MAX);
+	if (o->phase && o->phase >= o->stride)
+		return error_say(-LE_INVAL, "phase %u must be below stride %u", o->phase,
+				 o->stride);
+	ld->stride = o->stride ? o->stride : 1;
+	ld->phase = o->phase;
 	ld->rank = o->rank;
 	ld->world = d->world;
 	ld->seed = o->seed;
@@ -91,6 +96,7 @@ static int open_loader(struct leat_loader *ld, const struct leat_loader_options 
 	ld->on_error = o->on_error;
 	ld->epochs = o->epochs;
 	ld->first_epoch = ld->issue_epoch = ld->want_epoch = o->epoch;
+	ld->issue_step = ld->want_step = ld->phase;
 	TRY(make_slots(ld));
 	ld->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (ld->event_fd < 0)
@@ -201,7 +207,7 @@ static void wait_tick(struct leat_loader *ld)
 static void end_of_epoch(struct leat_loader *ld)
 {
 	ld->want_epoch++;
-	ld->want_step = 0;
+	ld->want_step = ld->phase;
 	loader_update_event(ld);
 	loader_wake(ld);
 }
@@ -211,7 +217,7 @@ static int hand_out(struct leat_loader *ld, struct leat_batch *b, struct leat_ba
 	b->state = BATCH_HELD;
 	b->refs = 1;
 	atomic_fetch_add(&ld->refs, 1);
-	ld->want_step++;
+	ld->want_step += ld->stride;
 	ld->m.batches++;
 	ld->m.samples += b->n;
 	ld->m.skipped += b->n_skipped;

@@ -42,6 +42,7 @@ struct leat_loader {
 	struct order_deal deal;
 	enum order_mode mode;
 	uint32_t window, rank, world;
+	uint32_t stride, phase; /* which steps of an epoch */
 	uint64_t seed, steps, first_epoch, epochs;
 	uint64_t *shard_first;
 	int on_error;

@@ -162,7 +162,7 @@ static struct leat_batch *next_slot(struct leat_loader *ld)
 		return NULL;
 	if (ld->issue_step >= ld->steps) {
 		ld->issue_epoch++;
-		ld->issue_step = 0;
+		ld->issue_step = ld->phase;
 	}
 	if (ld->epochs && ld->issue_epoch >= ld->first_epoch + ld->epochs)
 		return NULL;
@@ -184,7 +184,7 @@ static struct leat_batch *claim(struct leat_loader *ld)
 {
 	struct leat_batch *b = NULL;
 	pthread_mutex_lock(&ld->lock);
-	if (!ld->stopping && ld->steps > 0)
+	if (!ld->stopping && ld->phase < ld->steps)
 		b = next_slot(ld);
 	if (b && b->rc == 0 && !reserve(ld, b)) {
 		b->starved_at = ld->given_back;
@@ -194,7 +194,7 @@ static struct leat_batch *claim(struct leat_loader *ld)
 	}
 	if (b) {
 		b->state = BATCH_FILL;
-		ld->issue_step++;
+		ld->issue_step += ld->stride;
 	}
 	pthread_mutex_unlock(&ld->lock);
 	return b;

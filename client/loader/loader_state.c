@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "client/loader/loader.h"
+#include "common/base/checksum.h"
 
 #define STATE_MAX 256
 
@@ -22,7 +23,8 @@ int leat_loader_state(struct leat_loader *ld, char *ret_json, size_t size)
 	char order[32], text[STATE_MAX];
 	order_text(ld, order, sizeof(order));
 	pthread_mutex_lock(&ld->lock);
-	uint64_t epoch = ld->want_epoch, pos = ld->want_step * ld->deal.batch;
+	uint64_t step = ld->want_step < ld->steps ? ld->want_step : ld->steps;
+	uint64_t epoch = ld->want_epoch, pos = step * ld->deal.batch;
 	pthread_mutex_unlock(&ld->lock);
 	int n = snprintf(text, sizeof(text),
 			 "{\"v\":%d,\"ds\":\"%016llx\",\"n\":%llu,\"order\":\"%s\",\"seed\":\"%"
@@ -103,14 +105,19 @@ int leat_loader_set_epoch(struct leat_loader *ld, uint64_t epoch)
 		/* The end of the epoch before it, which nobody has asked for: what was read ahead
 		 * is right. */
 		ld->want_epoch = epoch;
-		ld->want_step = 0;
+		ld->want_step = ld->phase;
 		loader_update_event(ld);
 		loader_wake(ld);
-	} else if (epoch != ld->want_epoch || ld->want_step != 0) {
-		loader_jump(ld, epoch, 0);
+	} else if (epoch != ld->want_epoch || ld->want_step != ld->phase) {
+		loader_jump(ld, epoch, ld->phase);
 	}
 	pthread_mutex_unlock(&ld->lock);
 	return 0;
+}
+
+uint64_t leat_checksum(const void *bytes, uint64_t len)
+{
+	return checksum64(bytes, len);
 }
 
 const char *leat_stall_name(int stall)

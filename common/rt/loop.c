@@ -26,6 +26,24 @@ _Thread_local struct loop *loop_current;
 /* For gdb_fibers.py; owned by loops_lock. */
 static pthread_mutex_t loops_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct list loops_all = { &loops_all, &loops_all };
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+/* A child of fork() may make loops of its own, whatever the other threads were doing just then. Its
+ * list keeps its parent's: they are memory that nobody ends. */
+static void lock_loops(void)
+{
+	pthread_mutex_lock(&loops_lock);
+}
+
+static void unlock_loops(void)
+{
+	pthread_mutex_unlock(&loops_lock);
+}
+
+static void set_fork_handlers(void)
+{
+	pthread_atfork(lock_loops, unlock_loops, unlock_loops);
+}
 
 /* A loop_call in progress: on the caller's stack, in loop->calls, guarded by call_lock. */
 struct call {
@@ -77,6 +95,7 @@ int loop_create_with(struct env *env, const struct loop_options *opts,
 	pthread_mutex_init(&l->call_lock, NULL);
 	list_init(&l->calls);
 	l->now_us = env_now_us(env);
+	pthread_once(&fork_once, set_fork_handlers);
 	pthread_mutex_lock(&loops_lock);
 	list_push(&loops_all, &l->link);
 	pthread_mutex_unlock(&loops_lock);

@@ -134,6 +134,10 @@ struct leat_loader_options {
 	int on_error; /* enum leat_on_error; SKIP: a sample that cannot be read shortens its batch
 		       */
 	const char *const *fields; /* NULL-terminated; NULL: all */
+	/* Of each epoch only the steps phase, phase + stride, phase + 2 stride …: what one of
+	 * several worker processes takes. stride 0: 1. leat_loader_set_state goes to the very step
+	 * of the state and on from there in strides. */
+	uint32_t stride, phase;
 };
 int leat_loader_open(struct leat_dataset *ds, const struct leat_loader_options *opts,
 		     struct leat_loader **ret_loader);
@@ -229,6 +233,8 @@ struct leat_loader_metrics {
 	uint64_t memory, memory_limit;
 };
 int leat_loader_metrics(struct leat_loader *ld, struct leat_loader_metrics *ret_metrics);
+/* XXH3 (64 bits) of these bytes: what blocks of files carry, for formats that lie on top. */
+uint64_t leat_checksum(const void *bytes, uint64_t len);
 /* "local", "server", "verify", "consumer", "start" */
 const char *leat_stall_name(int stall);
 

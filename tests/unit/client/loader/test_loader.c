@@ -278,6 +278,42 @@ static void test_set_epoch(void **state)
 	leat_dataset_close(ds);
 }
 
+/* What three worker processes would do. */
+static void test_strides_share_the_steps_out(void **state)
+{
+	struct leat_dataset *ds = open_dir(*state);
+	struct leat_loader *whole = open_loader(ds, "global", "shorter", 16, 0, 1), *ld[3], *none;
+	struct leat_loader_options o = {.size = sizeof(o),
+					.tail = "shorter",
+					.batch = 16,
+					.seed = 5,
+					.stride = 3};
+	struct leat_batch *a, *b;
+	for (o.phase = 0; o.phase < 3; o.phase++)
+		assert_int_equal(leat_loader_open(ds, &o, &ld[o.phase]), 0);
+	assert_int_equal(leat_loader_open(ds, &o, &none), -LE_INVAL);
+	for (int epoch = 0; epoch < 2; epoch++) {
+		uint64_t steps = leat_loader_steps(whole);
+		for (uint64_t s = 0; s < steps; s++) {
+			assert_int_equal(leat_next(whole, &a), 1);
+			assert_int_equal(leat_next(ld[s % 3], &b), 1);
+			assert_int_equal(leat_batch_step(b), s);
+			assert_int_equal(leat_batch_len(a), leat_batch_len(b));
+			assert_memory_equal(leat_batch_ids(a), leat_batch_ids(b),
+					    leat_batch_len(a) * sizeof(uint64_t));
+			leat_batch_unref(a);
+			leat_batch_unref(b);
+		}
+		assert_int_equal(leat_next(whole, &a), 0);
+		for (int w = 0; w < 3; w++)
+			assert_int_equal(leat_next(ld[w], &b), 0);
+	}
+	for (int w = 0; w < 3; w++)
+		leat_loader_close(ld[w]);
+	leat_loader_close(whole);
+	leat_dataset_close(ds);
+}
+
 static void test_holding_everything_is_told(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state);
@@ -577,6 +613,7 @@ int main(void)
 		T(test_the_order_is_the_specified_one),
 		T(test_resume_with_another_world),
 		T(test_set_epoch),
+		T(test_strides_share_the_steps_out),
 		T(test_holding_everything_is_told),
 		T(test_memory_is_capped),
 		T(test_event_fd_and_try_next),
