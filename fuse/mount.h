@@ -29,6 +29,7 @@ struct leatfs {
 	struct mount_metrics metrics;
 	uint32_t max_write;
 	uint32_t slow_ms;
+	uint64_t failed_us; /* when a failure was logged last */
 	double attr_timeout_s;
 	uint32_t n_running; /* request fibers */
 	bool mounted;

@@ -9,6 +9,8 @@
 
 #include "common/base/log.h"
 
+#define LOG_AGAIN_US 1000000u
+
 void req_cred_init(fuse_req_t req, struct req_cred *rc)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
@@ -40,10 +42,25 @@ void attr_to_stat(const struct attr *a, struct stat *ret_st)
 	};
 }
 
+/* EIO has many reasons, of which the program learns none. */
+static void log_failed(fuse_req_t req, int status)
+{
+	struct leatfs *fs = req_fs(req);
+	uint64_t now = loop_now_us();
+
+	if (fs->failed_us != 0 && now - fs->failed_us < LOG_AGAIN_US)
+		return;
+	fs->failed_us = now;
+	log_warn("a request of process %d fails: %s (%s)", (int)fuse_req_ctx(req)->pid,
+		 status_text(status), status_name(status));
+}
+
 void reply_status(fuse_req_t req, int status)
 {
 	if (status < 0 && status != -LE_NOENT && status != -LE_NODATA)
 		metric_add(&req_fs(req)->metrics.errors, 1);
+	if (status_errno(status) == EIO)
+		log_failed(req, status);
 	fuse_reply_err(req, status_errno(status));
 }
 
