@@ -12,8 +12,8 @@
 
 #include "common/base/log.h"
 #include "common/rt/loop.h"
+#include "mds/repair.h"
 #include "mds/server.h"
-#include "mds/store/txn.h"
 
 struct node {
 	struct hmap_node hash;
@@ -24,7 +24,7 @@ struct node {
 };
 
 struct entry_fix {
-	struct ino dir;
+	struct ino dir, ino;
 	uint64_t cookie;
 };
 
@@ -74,7 +74,7 @@ static struct node *node_find(struct check *c, struct ino ino)
 	return NULL;
 }
 
-static int entry_to_remove(struct check *c, struct ino dir, uint64_t cookie)
+static int entry_to_remove(struct check *c, struct ino dir, uint64_t cookie, struct ino ino)
 {
 	if (c->n_entries == c->cap_entries) {
 		uint32_t cap = c->cap_entries == 0 ? 64 : c->cap_entries * 2;
@@ -85,7 +85,7 @@ static int entry_to_remove(struct check *c, struct ino dir, uint64_t cookie)
 		c->entries = p;
 		c->cap_entries = cap;
 	}
-	c->entries[c->n_entries++] = (struct entry_fix){dir, cookie};
+	c->entries[c->n_entries++] = (struct entry_fix){dir, ino, cookie};
 	return 0;
 }
 
@@ -142,13 +142,13 @@ static int count_entry(struct check *c, struct ino dir, uint64_t cookie,
 	if (d == NULL || !S_ISDIR(d->mode)) {
 		problem(c, "entry '%.*s': its directory %" PRIu64 " does not exist", len, name,
 			dir.v);
-		return entry_to_remove(c, dir, cookie);
+		return entry_to_remove(c, dir, cookie, rec->ino);
 	}
 	if (n == NULL) {
 		problem(c, "entry '%.*s' in %" PRIu64 ": inode %" PRIu64 " does not exist", len,
 			name, dir.v, rec->ino.v);
 		d->found_entries++; /* until it is removed */
-		return entry_to_remove(c, dir, cookie);
+		return entry_to_remove(c, dir, cookie, rec->ino);
 	}
 	d->found_entries++;
 	if (rec->type != (uint8_t)(n->mode >> 12))
@@ -160,7 +160,7 @@ static int count_entry(struct check *c, struct ino dir, uint64_t cookie,
 	if (S_ISDIR(n->mode) && n->names > 0) {
 		problem(c, "entry '%.*s' in %" PRIu64 ": directory %" PRIu64 " has another name",
 			len, name, dir.v, rec->ino.v);
-		return entry_to_remove(c, dir, cookie);
+		return entry_to_remove(c, dir, cookie, rec->ino);
 	}
 	n->names++;
 	n->named_in = dir;
@@ -362,19 +362,7 @@ static int mutate(struct check *c, int (*fn)(struct store *s, struct repair *r),
 
 static int remove_entry(struct store *s, struct repair *r)
 {
-	struct dentry_val val;
-	struct dentry *d;
-	struct inode *dir;
-	int rc = inode_get(s, r->entry.dir, VIEW_NEWEST, &dir, NULL);
-
-	if (rc == -LE_MISS)
-		return rc;
-	TRY(dentry_at(s, r->entry.dir, r->entry.cookie, VIEW_NEWEST, &d, &val));
-	if (dentry_remove(s, d) && rc == 0)
-		inode_edit(s, dir)->flags |= INODE_TOMBS;
-	if (rc == 0)
-		inode_edit(s, dir)->entries--;
-	return 0;
+	return repair_entry(s, r->entry.dir, r->entry.cookie, r->entry.ino);
 }
 
 static uint32_t right_nlink(const struct node *n)
@@ -385,99 +373,37 @@ static uint32_t right_nlink(const struct node *n)
 static int fix_inode(struct store *s, struct repair *r)
 {
 	const struct node *n = r->node;
-	struct inode_rec *rec;
+	bool root = n->ino.v == LEAT_ROOT_INO.v;
+	struct repair_counts right = {n->names > 0 || root ? right_nlink(n) : n->nlink,
+				      n->found_entries, root ? LEAT_ROOT_INO : n->named_in};
 	struct inode *i;
 
 	TRY(inode_get(s, n->ino, VIEW_NEWEST, &i, NULL));
-	rec = inode_edit(s, i);
-	if (n->names > 0 || n->ino.v == LEAT_ROOT_INO.v)
-		rec->attr.nlink = right_nlink(n);
-	rec->n_xattrs = n->found_xattrs;
-	if (S_ISDIR(n->mode)) {
-		rec->entries = n->found_entries;
-		rec->parent = n->ino.v == LEAT_ROOT_INO.v ? LEAT_ROOT_INO : n->named_in;
-	}
+	TRY(repair_counts(s, n->ino, &right));
+	inode_edit(s, i)->n_xattrs = n->found_xattrs;
 	return 0;
 }
 
 static int add_orphan(struct store *s, struct repair *r)
 {
-	txn_put(s, key_of('O', r->node->ino.v), NULL, 0);
-	return 0;
+	return repair_orphan(s, r->node->ino);
 }
 
 static int drop_orphan(struct store *s, struct repair *r)
 {
-	txn_delete(s, key_of('O', r->node->ino.v));
-	return 0;
+	return repair_false_orphan(s, r->node->ino);
 }
 
-static int find_lost_found(struct store *s, struct inode **ret_dir)
+static int make_lost_found(struct store *s, struct repair *r)
 {
-	struct dentry_val val;
-	struct inode_rec *rec;
-	struct inode *root;
-	struct dentry *d;
-	int64_t now = env_wall_ns(s->env);
-	int rc;
-
-	TRY(inode_get(s, LEAT_ROOT_INO, VIEW_NEWEST, &root, NULL));
-	rc = dentry_find(s, LEAT_ROOT_INO, bytes_str("lost+found"), VIEW_NEWEST, &d, &val);
-	if (rc == 0)
-		return inode_get(s, val.ino, VIEW_NEWEST, ret_dir, NULL);
-	if (rc != -LE_NOENT)
-		return rc;
-	*ret_dir = inode_create(s, &rec);
-	rec->attr.mode = S_IFDIR | 0700;
-	rec->attr.nlink = 2;
-	rec->attr.size = 4096;
-	rec->attr.atime_ns = rec->attr.mtime_ns = rec->attr.ctime_ns = rec->attr.btime_ns = now;
-	rec->attr.change = 1;
-	rec->attr.layout.flags = LAYOUT_F_INHERITED;
-	rec->parent = LEAT_ROOT_INO;
-	dentry_put(s, d, (*ret_dir)->ino, S_IFDIR);
-	inode_edit(s, root)->entries++;
-	inode_edit(s, root)->attr.nlink++;
-	return 0;
+	return repair_lost_found(s, &r->c->lost_found);
 }
 
 static int to_lost_found(struct store *s, struct repair *r)
 {
 	const struct node *n = r->node;
-	struct inode *dir, *i;
-	struct dentry_val val;
-	struct inode_rec *rec;
-	struct dentry *d;
-	char name[40];
-	int rc;
 
-	snprintf(name, sizeof(name), "ino.%" PRIu64, n->ino.v);
-	TRY(inode_get(s, n->ino, VIEW_NEWEST, &i, NULL));
-	rc = find_lost_found(s, &dir);
-	if (rc < 0)
-		return rc;
-	/* A directory just made has no such entry, and one that was there is looked into before any
-	 * write. */
-	rc = dentry_find(s, dir->ino, bytes_str(name), VIEW_NEWEST, &d, &val);
-	if (rc != -LE_NOENT)
-		return rc == 0 ? -LE_EXIST : rc;
-	rec = inode_edit(s, i);
-	rec->attr.nlink = S_ISDIR(n->mode) ? 2 + n->subdirs : 1;
-	rec->parent = S_ISDIR(n->mode) ? dir->ino : rec->parent;
-	dentry_put(s, d, n->ino, n->mode);
-	rec = inode_edit(s, dir);
-	rec->entries++;
-	rec->attr.nlink += S_ISDIR(n->mode);
-	return 0;
-}
-
-static int make_lost_found(struct store *s, struct repair *r)
-{
-	struct inode *dir;
-
-	TRY(find_lost_found(s, &dir));
-	r->c->lost_found = dir->ino;
-	return 0;
+	return repair_name(s, n->ino, r->c->lost_found, S_ISDIR(n->mode) ? 2 + n->subdirs : 1);
 }
 
 /* What has been counted by now does not know of what a repair adds. */

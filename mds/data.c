@@ -179,6 +179,7 @@ static void finish_trim(struct op *op, const struct intent_rec *in, struct inode
 	struct open_file *f = open_file_find(&op->m->opens, in->ino);
 
 	rec->attr.size = in->off;
+	rec->flags |= INODE_CUT;
 	if (rec->attr.blocks > (in->off + 511) / 512)
 		rec->attr.blocks = (in->off + 511) / 512;
 	rec->append_end = 0;
@@ -242,6 +243,7 @@ void data_drop(struct op *op, struct inode_rec *rec)
 	rec->attr.layout.gen++;
 	rec->attr.size = rec->attr.blocks = 0;
 	rec->append_end = 0;
+	rec->flags &= ~(uint32_t)INODE_CUT;
 	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED; /* nobody can write the new generation yet */
 	if (f != NULL)
 		f->size = f->used = 0;
@@ -291,6 +293,7 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	rec = inode_edit(op->store, i);
 	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
 	rec->append_end = 0;
+	rec->flags &= ~(uint32_t)INODE_CUT;
 	rec->attr.blocks = (st->ends.used + 511) / 512;
 	if (st->ends.size > rec->attr.size)
 		rec->attr.size = st->ends.size;

@@ -7,6 +7,7 @@
 
 #include "common/rpc/cap.h"
 #include "mds/cluster.h"
+#include "mds/fsck.h"
 #include "mds/linger.h"
 #include "mds/oss_client.h"
 #include "mds/recovery.h"
@@ -37,6 +38,7 @@ struct mds {
 	struct recovery recovery;
 	struct reclaim reclaim;
 	struct linger linger;
+	struct fsck fsck;
 	struct rpc_server *server;
 	struct mds_metrics metrics;
 	uint64_t start_us;

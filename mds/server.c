@@ -103,6 +103,7 @@ static void expire_sessions(struct mds *m)
 		if (late_us > TICK_MS * 1000 && late_us < UINT64_MAX / 2)
 			forgive(m, late_us);
 		last_us = loop_now_us();
+		fsck_expire(m);
 		while (!m->stopping && (se = find_expired(m)) != NULL) {
 			log_warn("session %llu of %s expired", (unsigned long long)se->id,
 				 se->name);
@@ -470,6 +471,7 @@ void mds_stop(struct mds *m)
 	latch_wait(&m->cluster.tellers);
 	if (m->store.running)
 		store_stop(&m->store);
+	fsck_fini(m);
 	recovery_fini(m);
 	open_files_fini(&m->opens);
 	sessions_fini(&m->sessions);

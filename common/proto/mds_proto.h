@@ -23,6 +23,8 @@
 	M(0x010a, mds_chain_synced, CTRL) \
 	M(0x010b, mds_target_bad, CTRL) \
 	M(0x010c, mds_target_admin, CTRL) \
+	M(0x010d, mds_fsck_page, CTRL) \
+	M(0x010e, mds_fsck_repair, CTRL) \
 	M(0x0110, mds_lookup, READ) \
 	M(0x0111, mds_getattr, READ) \
 	M(0x0112, mds_setattr, WRITE) \
@@ -123,6 +125,46 @@ enum target_admin {
 };
 #define mds_target_admin_req_FIELDS(F) F(u32, what) F(u32, target)
 #define mds_target_admin_rep_FIELDS(F) F(u32, left)
+/*
+ * `leat fsck`. A page of one kind of record, in the order of the keys, out of a snapshot of the
+ * store. snapshot 0: a new one (rep tells its number); there is one at a time, and it goes when it
+ * has not been read for a minute: -LE_STALE. from: `next` of the page before (empty: the
+ * beginning). rows: fsck_inode (FSCK_INODES), fsck_entry (FSCK_ENTRIES), packed u64 inode numbers
+ * (FSCK_ORPHANS), packed u64 inode number, u32 generation (FSCK_REMOVALS). next_ino: numbers from
+ * there on are newer than the snapshot.
+ */
+enum fsck_kind { FSCK_INODES = 1, FSCK_ENTRIES, FSCK_ORPHANS, FSCK_REMOVALS };
+/* busy: somebody has it open, or works on its data, just now. cut: its data has been made shorter
+ * since its blocks were counted. damaged: nothing but its number is known. */
+#define fsck_inode_FIELDS(F) \
+	F(ino, ino) F(u32, mode) F(u32, nlink) F(u32, flags) F(u64, size) F(u64, blocks) \
+	F(u64, change) F(ino, parent) F(u64, entries) F(layout, layout) F(u8, busy) F(u8, cut) \
+	F(u8, damaged)
+#define fsck_entry_FIELDS(F) F(ino, dir) F(u64, cookie) F(ino, ino) F(u8, type) F(bytes, name)
+#define mds_fsck_page_req_FIELDS(F) F(u64, snapshot) F(u32, kind) F(bytes, from) F(u32, max)
+#define mds_fsck_page_rep_FIELDS(F) \
+	F(u64, snapshot) F(bytes, rows) F(bytes, next) F(u64, next_ino) F(u64, n_inodes)
+/*
+ * One repair, checked against the present state and done at most once: done 0: there is nothing to
+ * repair (any more); -LE_STALE: the inode has changed since `change`, look again. ENTRY: the entry
+ * (dir, cookie) of the inode, which does not exist, goes. COUNTS: nlink, entries, parent become
+ * these. NAME: an inode without a name goes to /lost+found with nlink; ORPHAN: one without links
+ * goes; FALSE_ORPHAN: one that has a name, or is none, is no orphan. CHUNKS: data of (ino, gen)
+ * that no inode has, on one chain, goes. SIZE: is asked of the chains.
+ */
+enum fsck_repair {
+	FSCK_REPAIR_ENTRY = 1,
+	FSCK_REPAIR_COUNTS,
+	FSCK_REPAIR_NAME,
+	FSCK_REPAIR_ORPHAN,
+	FSCK_REPAIR_FALSE_ORPHAN,
+	FSCK_REPAIR_CHUNKS,
+	FSCK_REPAIR_SIZE,
+};
+#define mds_fsck_repair_req_FIELDS(F) \
+	F(u32, what) F(ino, ino) F(u64, change) F(ino, dir) F(u64, cookie) F(u32, nlink) \
+	F(u64, entries) F(ino, parent) F(u32, gen) F(u32, chain)
+#define mds_fsck_repair_rep_FIELDS(F) F(u8, done)
 /* json: a JSON object for `leat status` (sessions, rates, store, recovery). */
 #define mds_status_req_FIELDS(F)
 #define mds_status_rep_FIELDS(F) F(bytes, json)
@@ -229,6 +271,10 @@ enum close_flags { CLOSE_LAZY = 1 << 29, CLOSE_ASK = 1 << 28 };
 	WIRE_STRUCT(name##_rep)
 #define MSG_NUMBER(num, name, kind) OP_##name = num,
 
+#define WIRE_CTYPE_fsck_inode struct fsck_inode
+WIRE_STRUCT(fsck_inode)
+#define WIRE_CTYPE_fsck_entry struct fsck_entry
+WIRE_STRUCT(fsck_entry)
 MDS_OPS(MSG_STRUCTS)
 MDS_CALLBACKS(MSG_STRUCTS)
 enum mds_op { MDS_OPS(MSG_NUMBER) MDS_CALLBACKS(MSG_NUMBER) };

@@ -1,6 +1,8 @@
 /* The code of every message and the table of them, generated from the op lists. */
 #include "common/proto/message.h"
 
+WIRE_DEFINE(fsck_inode)
+WIRE_DEFINE(fsck_entry)
 WIRE_DEFINE(chunk_summary)
 WIRE_DEFINE(resync_row)
 WIRE_DEFINE(version_note)

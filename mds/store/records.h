@@ -16,7 +16,9 @@
  * no such inode (in memory only).
  */
 enum inode_rec_flags {
-	INODE_TOMBS = 1 /* a directory that has (had) tombstones */
+	INODE_TOMBS = 1, /* a directory that has (had) tombstones */
+	INODE_CUT = 2,   /* a file made shorter since the chains told its blocks: fsck does not take
+			  * them at their word */
 };
 #define inode_rec_FIELDS(F)                                                                        \
 	F(attr, attr)                                                                              \
