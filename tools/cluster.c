@@ -130,8 +130,8 @@ static int ask_target(struct cluster *c, struct target_view *v, struct rpc_clien
 	return status;
 }
 
-static int connect_target(struct cluster *c, const struct target_view *v,
-			  struct rpc_client **ret_rpc)
+int cluster_target_open(struct cluster *c, const struct target_view *v,
+			struct rpc_client **ret_rpc)
 {
 	struct rpc_client_options opts = {
 		.transport = c->transport,
@@ -159,7 +159,7 @@ int cluster_target_call(struct cluster *c, const struct target_view *v, uint16_t
 
 	if (v->state != TARGET_UP || !v->addrs[0])
 		return -LE_TARGET_DOWN;
-	TRY(connect_target(c, v, &rpc));
+	TRY(cluster_target_open(c, v, &rpc));
 	rc = rpc_call(rpc, &call);
 	rpc_call_fini(&call);
 	rpc_client_destroy(rpc);
@@ -174,7 +174,7 @@ static void fetch_target(void *arg)
 
 	if (v->state != TARGET_UP || !v->addrs[0])
 		return;
-	v->error = connect_target(c, v, &rpc);
+	v->error = cluster_target_open(c, v, &rpc);
 	if (v->error < 0)
 		return;
 	v->error = ask_target(c, v, rpc);

@@ -62,6 +62,10 @@ int cluster_fetch(struct cluster *c, uint32_t flags) CHECK_RESULT;
 int cluster_target_call(struct cluster *c, const struct target_view *v, uint16_t op,
 			const void *req, void *rep) CHECK_RESULT;
 
+/* A connection of its own that stays, for several of them. It is made in the background. */
+int cluster_target_open(struct cluster *c, const struct target_view *v,
+			struct rpc_client **ret_rpc) CHECK_RESULT;
+
 const char *target_state_name(uint32_t state);
 const char *target_service_name(uint32_t flags); /* in use, draining, bad, removed */
 

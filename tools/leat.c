@@ -14,7 +14,7 @@
 static const struct command *const commands[] = {
 	&command_mount,   &command_umount, &command_status, &command_df,     &command_layout,
 	&command_dataset, &command_stage,  &command_scrub,  &command_bench,  &command_config,
-	&command_target,
+	&command_target,  &command_fsck,
 };
 
 static void usage(FILE *out)

@@ -372,8 +372,7 @@ int mds_fsck_repair(struct op *op, const void *vin, void *vout)
 	if (done && in.what == FSCK_REPAIR_SIZE)
 		data_settle_start(op->m, in.ino);
 	if (done)
-		log_info("fsck: repair %u of inode %llu", in.what,
-			 (unsigned long long)in.ino.v);
+		log_info("fsck: repair %u of inode %llu", in.what, (unsigned long long)in.ino.v);
 	out->done = (uint8_t)done;
 	return 0;
 }

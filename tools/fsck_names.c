@@ -1,0 +1,320 @@
+/*
+ * Inodes against directory entries. As many inodes as `window` are kept in memory, in order; then
+ * all entries go by, and each is counted where its inode and its directory are among them. So
+ * memory is bounded, and the entries are read once for each window.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tools/fsck.h"
+
+#define NAME_SHOWN 64
+
+struct node {
+	uint64_t ino, parent, named_in, change, entries, found_entries;
+	uint32_t mode, nlink, names, subdirs;
+	bool orphan, damaged;
+	enum {
+		UNKNOWN,
+		ON_THE_WAY,
+		REACHED
+	} reach;
+};
+
+struct names {
+	struct fsck *f;
+	struct node *nodes;
+	uint64_t n;
+	uint64_t lo, hi; /* numbers judged by this window: lo < number <= hi */
+	bool whole;      /* the window has all inodes */
+};
+
+static bool is_dir(const struct node *n)
+{
+	return S_ISDIR(n->mode);
+}
+
+static bool is_root(const struct node *n)
+{
+	return n->ino == LEAT_ROOT_INO.v;
+}
+
+static bool covers(const struct names *w, uint64_t ino)
+{
+	return ino > w->lo && ino <= w->hi;
+}
+
+static int compare_node(const void *key, const void *element)
+{
+	uint64_t a = *(const uint64_t *)key, b = ((const struct node *)element)->ino;
+
+	return a < b ? -1 : a > b;
+}
+
+static struct node *node_find(const struct names *w, uint64_t ino)
+{
+	return bsearch(&ino, w->nodes, w->n, sizeof(*w->nodes), compare_node);
+}
+
+/* ---- reading ---- */
+
+/* The next inodes; the window may be empty at the end. */
+static int read_window(struct names *w, struct fsck_cursor *cur)
+{
+	bool first = !cur->begun;
+	int rc = 1;
+
+	w->lo = first ? 0 : w->hi;
+	w->n = 0;
+	while (w->n < w->f->window && (rc = fsck_row(w->f, cur)) == 1) {
+		struct node *n = &w->nodes[w->n++];
+		struct fsck_inode i;
+
+		wire_get_fsck_inode(&cur->r, &i);
+		TRY(cur->r.status);
+		*n = (struct node){.ino = i.ino.v,
+				   .parent = i.parent.v,
+				   .change = i.change,
+				   .entries = i.entries,
+				   .mode = i.mode,
+				   .nlink = i.nlink,
+				   .damaged = i.damaged};
+		if (w->n > 1 && n->ino <= n[-1].ino)
+			return -LE_BAD_MESSAGE;
+	}
+	if (rc < 0)
+		return rc;
+	rc = fsck_row(w->f, cur); /* is this all? */
+	w->hi = rc == 1 ? w->nodes[w->n - 1].ino : UINT64_MAX;
+	w->whole = first && rc == 0;
+	return rc < 0 ? rc : 0;
+}
+
+static int read_orphans(struct names *w)
+{
+	struct fsck_cursor cur = {.kind = FSCK_ORPHANS};
+	int rc;
+
+	while ((rc = fsck_row(w->f, &cur)) == 1) {
+		struct mds_fsck_repair_req fix = {.what = FSCK_REPAIR_FALSE_ORPHAN};
+		struct node *n;
+
+		wire_get_u64(&cur.r, &fix.ino.v);
+		rc = cur.r.status;
+		n = node_find(w, fix.ino.v);
+		if (rc == 0 && n && n->nlink == 0)
+			n->orphan = true;
+		else if (rc == 0 && covers(w, fix.ino.v) && !(n && n->damaged))
+			rc = fsck_found(w->f, FSCK_orphans, &fix, "orphan %" PRIu64 ": %s",
+					fix.ino.v, n ? "has links" : "there is no such inode");
+		if (rc < 0)
+			break;
+	}
+	fsck_cursor_fini(&cur);
+	return rc < 0 ? rc : 0;
+}
+
+/* For people, and bounded. */
+static const char *show(struct bytes name, char buf[NAME_SHOWN + 4])
+{
+	const char *data = name.data;
+	uint32_t n = name.len < NAME_SHOWN ? name.len : NAME_SHOWN;
+
+	for (uint32_t i = 0; i < n; i++)
+		buf[i] = data[i] < ' ' || data[i] == 127 ? '?' : data[i];
+	snprintf(buf + n, 4, "%s", n < name.len ? "..." : "");
+	return buf;
+}
+
+static int dangling(struct names *w, const struct fsck_entry *e, const char *why, uint64_t missing)
+{
+	struct mds_fsck_repair_req fix = {
+		.what = FSCK_REPAIR_ENTRY, .ino = e->ino, .dir = e->dir, .cookie = e->cookie};
+	char name[NAME_SHOWN + 4];
+
+	return fsck_found(w->f, FSCK_entries, &fix,
+			  "entry '%s' in %" PRIu64 ": %s %" PRIu64 " does not exist",
+			  show(e->name, name), e->dir.v, why, missing);
+}
+
+static int named(struct names *w, const struct fsck_entry *e, struct node *n)
+{
+	char name[NAME_SHOWN + 4];
+
+	if (!n->damaged && e->type != (uint8_t)(n->mode >> 12))
+		TRY(fsck_found(w->f, FSCK_damaged, NULL,
+			       "entry '%s' in %" PRIu64 ": wrong type of inode %" PRIu64,
+			       show(e->name, name), e->dir.v, e->ino.v));
+	if (is_dir(n) && n->names > 0)
+		TRY(fsck_found(w->f, FSCK_damaged, NULL,
+			       "entry '%s' in %" PRIu64 ": directory %" PRIu64 " has another name",
+			       show(e->name, name), e->dir.v, e->ino.v));
+	n->names++;
+	n->named_in = e->dir.v;
+	return 0;
+}
+
+static int count_entry(struct names *w, const struct fsck_entry *e)
+{
+	struct node *d;
+
+	if (covers(w, e->dir.v)) {
+		d = node_find(w, e->dir.v);
+		if (!d || (!d->damaged && !is_dir(d)))
+			return dangling(w, e, "its directory", e->dir.v);
+		d->found_entries++;
+		d->subdirs += e->type == (S_IFDIR >> 12);
+	}
+	if (covers(w, e->ino.v)) {
+		d = node_find(w, e->ino.v);
+		return d ? named(w, e, d) : dangling(w, e, "inode", e->ino.v);
+	}
+	return 0;
+}
+
+static int read_entries(struct names *w)
+{
+	struct fsck_cursor cur = {.kind = FSCK_ENTRIES};
+	uint64_t seen = 0;
+	int rc;
+
+	while ((rc = fsck_row(w->f, &cur)) == 1) {
+		struct fsck_entry e;
+
+		wire_get_fsck_entry(&cur.r, &e);
+		rc = cur.r.status;
+		if (rc == 0)
+			rc = count_entry(w, &e);
+		if (rc == 0 && ++seen % 1024 == 0)
+			rc = fsck_going(w->f, "names", seen, w->f->n_inodes);
+		if (rc < 0)
+			break;
+	}
+	w->f->n_entries = seen;
+	fsck_cursor_fini(&cur);
+	return rc < 0 ? rc : 0;
+}
+
+/* ---- judging ---- */
+
+static int judge_counts(struct names *w, const struct node *n)
+{
+	uint32_t links = is_dir(n) ? 2 + n->subdirs : n->names;
+	uint64_t parent = is_root(n) ? n->ino : n->named_in;
+	struct mds_fsck_repair_req fix = {.what = FSCK_REPAIR_COUNTS,
+					  .ino = {n->ino},
+					  .change = n->change,
+					  .nlink = links,
+					  .entries = n->found_entries,
+					  .parent = {parent}};
+
+	if (n->nlink != links)
+		return fsck_found(w->f, FSCK_links, &fix,
+				  "inode %" PRIu64 ": link count %u should be %u", n->ino, n->nlink,
+				  links);
+	if (is_dir(n) && n->entries != n->found_entries)
+		return fsck_found(w->f, FSCK_links, &fix,
+				  "directory %" PRIu64 ": %" PRIu64 " entries should be %" PRIu64,
+				  n->ino, n->entries, n->found_entries);
+	if (is_dir(n) && n->parent != parent)
+		return fsck_found(w->f, FSCK_links, &fix,
+				  "directory %" PRIu64 ": parent %" PRIu64 " should be %" PRIu64,
+				  n->ino, n->parent, parent);
+	return 0;
+}
+
+static int judge(struct names *w, const struct node *n)
+{
+	struct mds_fsck_repair_req fix = {.what = FSCK_REPAIR_NAME,
+					  .ino = {n->ino},
+					  .change = n->change,
+					  .nlink = is_dir(n) ? 2 + n->subdirs : 1};
+
+	if (n->damaged)
+		return fsck_found(w->f, FSCK_damaged, NULL,
+				  "inode %" PRIu64 ": its record is damaged", n->ino);
+	if (n->names > 0 || is_root(n))
+		return judge_counts(w, n);
+	if (n->orphan)
+		return 0;
+	if (n->nlink > 0)
+		return fsck_found(w->f, FSCK_names, &fix, "inode %" PRIu64 ": has no name", n->ino);
+	fix.what = FSCK_REPAIR_ORPHAN;
+	return fsck_found(w->f, FSCK_orphans, &fix,
+			  "inode %" PRIu64 ": no links, but not among the orphans", n->ino);
+}
+
+/* Follows the names up to the root, or to what is known to lead there. */
+static bool leads_up(const struct names *w, struct node *n)
+{
+	struct node *at = n;
+	bool reached;
+
+	while (at && at->reach == UNKNOWN && at->names > 0) {
+		at->reach = ON_THE_WAY;
+		at = node_find(w, at->named_in);
+	}
+	/* Back at where it came through: a ring. One without a name is found as such. */
+	reached = at && (at->reach == REACHED || (at->names == 0 && at->reach == UNKNOWN));
+	for (at = n; reached && at && at->reach == ON_THE_WAY; at = node_find(w, at->named_in))
+		at->reach = REACHED;
+	return reached;
+}
+
+static int judge_reach(struct names *w)
+{
+	struct node *root = node_find(w, LEAT_ROOT_INO.v);
+
+	if (!root)
+		return fsck_found(w->f, FSCK_damaged, NULL, "the root directory does not exist");
+	root->reach = REACHED;
+	for (uint64_t i = 0; i < w->n; i++) {
+		struct node *n = &w->nodes[i];
+
+		if (is_dir(n) && n->names > 0 && n->reach == UNKNOWN && !leads_up(w, n))
+			TRY(fsck_found(w->f, FSCK_damaged, NULL,
+				       "directory %" PRIu64 ": cannot be reached from the root",
+				       n->ino));
+	}
+	return 0;
+}
+
+static int judge_all(struct names *w)
+{
+	for (uint64_t i = 0; i < w->n; i++)
+		TRY(judge(w, &w->nodes[i]));
+	if (w->whole)
+		return judge_reach(w);
+	if (w->lo == 0)
+		fsck_note(w->f, "rings of directories are looked for only where the window has "
+				"all inodes (--window), or by `leat-mds check`");
+	return 0;
+}
+
+static int one_window(struct names *w, struct fsck_cursor *cur)
+{
+	TRY(read_window(w, cur));
+	TRY(read_orphans(w));
+	TRY(read_entries(w));
+	return judge_all(w);
+}
+
+int fsck_names(struct fsck *f)
+{
+	struct fsck_cursor cur = {.kind = FSCK_INODES};
+	uint64_t room = f->window;
+	struct names w = {.f = f};
+	int rc;
+
+	w.nodes = calloc(room, sizeof(*w.nodes));
+	if (!w.nodes)
+		return -LE_NOMEM;
+	do
+		rc = one_window(&w, &cur);
+	while (rc == 0 && w.hi != UINT64_MAX);
+	fsck_cursor_fini(&cur);
+	free(w.nodes);
+	return rc;
+}
