@@ -6,6 +6,7 @@
 #ifndef LEAT_MDS_FSCK_H
 #define LEAT_MDS_FSCK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct kv_snapshot;
@@ -15,6 +16,7 @@ struct fsck {
 	struct kv_snapshot *snap; /* NULL: none */
 	uint64_t id, used_us;
 	uint64_t next_ino, n_inodes; /* as the snapshot has them */
+	bool counted;                /* n_inodes was found wrong, and mended */
 	uint32_t n_readers;
 };
 

@@ -27,6 +27,7 @@ struct names {
 	struct fsck *f;
 	struct node *nodes;
 	uint64_t n;
+	uint64_t total;  /* inodes of all windows */
 	uint64_t lo, hi; /* numbers judged by this window: lo < number <= hi */
 	bool whole;      /* the window has all inodes */
 };
@@ -89,6 +90,7 @@ static int read_window(struct names *w, struct fsck_cursor *cur)
 	rc = fsck_row(w->f, cur); /* is this all? */
 	w->hi = rc == 1 ? w->nodes[w->n - 1].ino : UINT64_MAX;
 	w->whole = first && rc == 0;
+	w->total += w->n;
 	return rc < 0 ? rc : 0;
 }
 
@@ -301,6 +303,19 @@ static int one_window(struct names *w, struct fsck_cursor *cur)
 	return judge_all(w);
 }
 
+static int judge_total(struct names *w)
+{
+	struct fsck *f = w->f;
+	struct mds_fsck_repair_req fix = {
+		.what = FSCK_REPAIR_TOTAL, .change = f->snapshot, .entries = w->total};
+
+	if (w->total == f->n_inodes)
+		return 0;
+	return fsck_found(f, FSCK_links, &fix,
+			  "the number of inodes, %" PRIu64 ", should be %" PRIu64, f->n_inodes,
+			  w->total);
+}
+
 int fsck_names(struct fsck *f)
 {
 	struct fsck_cursor cur = {.kind = FSCK_INODES};
@@ -314,6 +329,8 @@ int fsck_names(struct fsck *f)
 	do
 		rc = one_window(&w, &cur);
 	while (rc == 0 && w.hi != UINT64_MAX);
+	if (rc == 0)
+		rc = judge_total(&w);
 	fsck_cursor_fini(&cur);
 	free(w.nodes);
 	return rc;

@@ -150,7 +150,8 @@ enum fsck_kind { FSCK_INODES = 1, FSCK_ENTRIES, FSCK_ORPHANS, FSCK_REMOVALS };
  * (dir, cookie) of the inode, which does not exist, goes. COUNTS: nlink, entries, parent become
  * these. NAME: an inode without a name goes to /lost+found with nlink; ORPHAN: one without links
  * goes; FALSE_ORPHAN: one that has a name, or is none, is no orphan. CHUNKS: data of (ino, gen)
- * that no inode has, on one chain, goes. SIZE: is asked of the chains.
+ * that no inode has, on one chain, goes. SIZE: is asked of the chains. TOTAL: the number of inodes
+ * in snapshot `change` is `entries`.
  */
 enum fsck_repair {
 	FSCK_REPAIR_ENTRY = 1,
@@ -160,6 +161,7 @@ enum fsck_repair {
 	FSCK_REPAIR_FALSE_ORPHAN,
 	FSCK_REPAIR_CHUNKS,
 	FSCK_REPAIR_SIZE,
+	FSCK_REPAIR_TOTAL,
 };
 #define mds_fsck_repair_req_FIELDS(F) \
 	F(u32, what) F(ino, ino) F(u64, change) F(ino, dir) F(u64, cookie) F(u32, nlink) \

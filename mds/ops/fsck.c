@@ -68,6 +68,7 @@ static int take(struct mds *m)
 	m->fsck.id++;
 	m->fsck.next_ino = c.next_ino;
 	m->fsck.n_inodes = c.n_inodes;
+	m->fsck.counted = false;
 	return 0;
 }
 
@@ -271,6 +272,21 @@ static int size_txn(struct op *op, const struct mds_fsck_repair_req *in)
 	return 1;
 }
 
+/* What was wrong in the snapshot is wrong by as much now; once for each snapshot. */
+static int total_txn(struct op *op, const struct mds_fsck_repair_req *in)
+{
+	struct fsck *f = &op->m->fsck;
+
+	if (f->snap == NULL || f->id != in->change)
+		return -LE_STALE;
+	if (f->counted || in->entries == f->n_inodes)
+		return 0;
+	op->store->counters.n_inodes += in->entries - f->n_inodes;
+	txn_counters(op->store);
+	f->counted = true;
+	return 1;
+}
+
 static int repair_txn(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_fsck_repair_req *in = vin;
@@ -300,6 +316,9 @@ static int repair_txn(struct op *op, const void *vin, void *vout)
 		break;
 	case FSCK_REPAIR_SIZE:
 		rc = size_txn(op, in);
+		break;
+	case FSCK_REPAIR_TOTAL:
+		rc = total_txn(op, in);
 		break;
 	}
 	if (rc >= 0)
@@ -358,7 +377,7 @@ int mds_fsck_repair(struct op *op, const void *vin, void *vout)
 	int done = 0;
 
 	TRY(check_tool(op));
-	if (in.what < FSCK_REPAIR_ENTRY || in.what > FSCK_REPAIR_SIZE)
+	if (in.what < FSCK_REPAIR_ENTRY || in.what > FSCK_REPAIR_TOTAL)
 		return -LE_INVAL;
 	if (in.what == FSCK_REPAIR_CHUNKS) {
 		TRY(remove_chunks(op, &in, &done));
