@@ -19,6 +19,7 @@
 	X(CHAIN_SERVE_EARLY, "a version that is not committed is served") \
 	X(CHAIN_STALE_LEADER, "a member that was away may lead") \
 	X(CHAIN_SKIP_LEASE, "a member serves on without a lease") \
+	X(CHAIN_REFUSE, "no bug: members behind have no space for some writes, so they are aborted") \
 	X(CHAIN_FORGET_PENDING, "a new head drops the versions that it holds") \
 	X(CLIENT_NEW_SEQ, "a data write that is repeated gets another identity")
 

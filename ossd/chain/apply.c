@@ -156,6 +156,11 @@ static int apply(struct version *v, struct rpc_req *r, const struct oss_forward_
 	struct chain *c = v->chain;
 	int rc;
 
+	if (FAULT(CHAIN_REFUSE) && req->kind == FORWARD_WRITE &&
+	    env_random_u64(c->all->env) % 16 == 0) {
+		chunk_tx_cancel(&v->tx);
+		return -LE_NOSPC;
+	}
 	v->tx.version = req->version;
 	TRY(change(v, req, w));
 	if (!v->tx.changes) {

@@ -27,7 +27,6 @@ MOVE_TABLE(resync_moves, "resync", N_RESYNC_PHASES,
 		   [RESYNC_LOGGED] = TO(FULL) | TO(ROWS) | TO(FAILED),
 		   [RESYNC_FULL] = TO(ROWS) | TO(FAILED),
 		   [RESYNC_ROWS] = TO(REPORTED) | TO(FAILED),
-		   [RESYNC_REPORTED] = TO(FAILED),
 		   [RESYNC_FAILED] = TO(IDLE),
 	   })
 
@@ -766,8 +765,6 @@ static void job_fiber(void *arg)
 			j->spoilt = false;
 			attempt(j);
 			pause_ms = pause_ms * 2 < PAUSE_MAX ? pause_ms * 2 : PAUSE_MAX;
-		} else if (j->spoilt) {
-			job_move(j, RESYNC_FAILED);
 		}
 		if (!j->cancel && !r->stopping)
 			(void)fiber_sleep_us(pause_ms * 1000);

@@ -7,6 +7,7 @@
 
 #include "common/base/log.h"
 #include "common/kv/kv.h"
+#include "tests/sim/admin.h"
 #include "tests/sim/peek.h"
 #include "tests/sim/stores.h"
 
@@ -36,6 +37,10 @@ static void mds_params_of(struct node *n, struct mds_params *p)
 	p->metrics[0] = '\0';
 	p->default_chunk_size = 64 << 10;
 	p->cache_mib = 1;
+	if (n->cluster->plan.replicas > 1)
+		p->heads_after_ms = 1500;
+	if (n->cluster->plan.move_members)
+		p->replace_after_ms = 4000;
 }
 
 static void ossd_params_of(struct node *n, struct ossd_params *p)
@@ -53,6 +58,8 @@ static void ossd_params_of(struct node *n, struct ossd_params *p)
 	p->slots = p->read_slots = 16;
 	p->small_slots = 64;
 	p->cache_size = 1 << 20;
+	if (n->cluster->plan.log_max)
+		p->resync_log_max = n->cluster->plan.log_max;
 }
 
 static void client_params_of(struct client_params *p)
@@ -168,6 +175,7 @@ int cluster_start(struct cluster *c, const struct plan *plan)
 		node_init(c, &c->ossd[i], name);
 		node_start(&c->ossd[i]);
 	}
+	node_init(c, &c->admin, "admin");
 	for (uint32_t i = 0; i <= CLIENTS_MAX; i++) {
 		snprintf(name, sizeof(name), "client%u", i);
 		node_init(c, &c->client[i], name);
@@ -368,6 +376,9 @@ void cluster_start_faults(struct cluster *c)
 	};
 
 	c->faults_on = true;
+	c->admin_done = !c->plan.move_members;
+	if (c->plan.move_members)
+		admin_start(c);
 	if (c->plan.late_copies) {
 		wild.double_ppm = 50000;
 		wild.double_late_us_max = 30000;
@@ -375,6 +386,13 @@ void cluster_start_faults(struct cluster *c)
 	if (c->plan.damage_frames)
 		transport_sim_set_options(c->transport, &wild);
 	draw_fault(c);
+}
+
+static bool nobody_orders(void *arg)
+{
+	const struct cluster *c = arg;
+
+	return c->admin_done;
 }
 
 void cluster_heal(struct cluster *c)
@@ -390,6 +408,8 @@ void cluster_heal(struct cluster *c)
 			node_start(a);
 	}
 	cluster_run(c, servers_up, c, 120);
+	if (!c->failed)
+		cluster_run(c, nobody_orders, c, 120);
 	if (!c->failed && c->plan.replicas > 1)
 		cluster_run(c, chains_whole, c, 300);
 }

@@ -23,6 +23,9 @@ struct plan {
 	uint32_t n_ops; /* per client */
 	bool crash_servers, crash_clients, cut_network, damage_frames;
 	uint32_t replicas; /* directories have 1 to so many copies, mixed */
+	bool move_members; /* targets are drained, and replaced when they are away for long */
+	bool refuse;       /* members behind refuse versions now and then */
+	uint32_t log_max;  /* resync_log_max, 0: as it is by default */
 	bool late_copies; /* many frames come twice, the second time much later */
 	bool verbose;
 };
@@ -31,7 +34,7 @@ struct stores;
 
 struct counters {
 	uint64_t ops, shared_ops;
-	uint64_t server_crashes, power_cuts, client_crashes, partitions, isolations;
+	uint64_t server_crashes, power_cuts, client_crashes, partitions, isolations, orders;
 	uint64_t events, virtual_ms;
 };
 
@@ -50,14 +53,14 @@ struct cluster {
 	struct sim *sim;
 	struct transport *transport;
 	struct rpc_key key;
-	struct node mds, ossd[N_OSSD];
+	struct node mds, ossd[N_OSSD], admin;
 	struct node client[CLIENTS_MAX + 1]; /* the last one verifies */
 	void (*client_main)(struct cluster *c, uint32_t index, struct client *client);
 	/* Where clients meet: one per number of replicas. Set by the workload. */
 	struct ino shared_dir[3];
 	uint32_t n_shared_dirs;
 	struct stores *stores; /* while what they hold is being read */
-	bool faults_on;
+	bool faults_on, admin_done;
 	bool failed;
 	char failure[512];
 	struct counters count;

@@ -94,10 +94,15 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 		.crash_clients = seed % 2 != 0,
 		.late_copies = seed % 7 < 3,
 		.replicas = b->replicas,
+		.move_members = b->replicas > 1 && seed % 8 < 3,
+		.log_max = b->replicas > 1 && seed % 9 < 3 ? 2 : 0,
+		.refuse = b->replicas > 1 && seed % 16 == 7,
 		.verbose = b->verbose,
 	};
 	static struct cluster c;
 
+	if (plan.refuse && !fault_plant("chain_refuse"))
+		_exit(2);
 	if (cluster_start(&c, &plan) == 0) {
 		workload_now = workload_create(&c);
 		for (uint32_t i = 0; i < plan.n_clients; i++)

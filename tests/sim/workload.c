@@ -685,7 +685,12 @@ static void one_op(struct run *r)
 	};
 	uint64_t i = rnd(r, ARRAY_SIZE(ops) + 1);
 
-	if (i == ARRAY_SIZE(ops))
+	/* Where writes may fail, only those are made of which the model need not know the end. */
+	if (r->c->plan.refuse && i < 6)
+		use_shared_data(r);
+	else if (r->c->plan.refuse && (i == 12 || i == 13))
+		use_shared_names(r);
+	else if (i == ARRAY_SIZE(ops))
 		read_file(r, (uint32_t)rnd(r, FILES));
 	else
 		ops[i](r);

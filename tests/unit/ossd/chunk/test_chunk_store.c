@@ -411,7 +411,7 @@ static void test_exactly_once(void **state)
 	rig_fini(&r);
 }
 
-/* A member that is filled has answers that the source does not have: of changes that only it had. */
+/* A member that is filled has answers that its source does not have: of changes of its own. */
 static void import(struct chunk_store *s, uint64_t session, uint64_t seq)
 {
 	struct replay_key key = {.chain = 1, .slot = 1, .session = session};
