@@ -236,6 +236,15 @@ static void mark_committed(struct chunk_ent *e, uint64_t committed)
 	}
 }
 
+/* The head has it, too. */
+static void confirm(struct version *v)
+{
+	if (!v->unconfirmed)
+		return;
+	v->unconfirmed = false;
+	forward_start(v);
+}
+
 /* 0: *ret_version is pending here, a reference for the caller; 1: it is history. */
 static int place(struct chain *c, struct rpc_req *r, const struct oss_forward_req *req,
 		 struct version **ret_version)
@@ -264,6 +273,7 @@ static int place(struct chain *c, struct rpc_req *r, const struct oss_forward_re
 			return apply(v, r, req, &w);
 		case SAME:
 			version_ref(j.version);
+			confirm(j.version);
 			chunk_tx_cancel(&v->tx);
 			version_unref(v);
 			*ret_version = j.version;

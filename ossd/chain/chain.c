@@ -151,10 +151,25 @@ static bool behind_may_lack(const struct chain *c, const struct chain *draft, ui
 	return false;
 }
 
+/* May there be pending versions here that the head does not have? Not if it was before this
+ * member. */
+static bool head_may_lack(const struct chain *c, const struct chain *draft, uint32_t epoch)
+{
+	if (draft->self == 0 || draft->self == draft->n_members)
+		return false;
+	if (epoch != c->epoch + 1)
+		return true;
+	for (uint32_t i = 0; i < c->self && i < c->n_members; i++)
+		if (c->members[i].target == draft->members[0].target)
+			return false;
+	return true;
+}
+
 static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
 {
 	struct adoption how = {.was_head = c->epoch && chain_is_head(c),
-			       .behind_may_lack = behind_may_lack(c, draft, epoch)};
+			       .behind_may_lack = behind_may_lack(c, draft, epoch),
+			       .head_may_lack = head_may_lack(c, draft, epoch)};
 
 	c->epoch = epoch;
 	c->n_members = draft->n_members;

@@ -803,8 +803,11 @@ void versions_adopted(struct chain *c, const struct adoption *how)
 
 		v->heard_us = env_now_us(c->all->env);
 		v->behind = 0;
-		if (how->behind_may_lack)
+		v->unconfirmed = how->head_may_lack || (v->unconfirmed && !chain_is_head(c));
+		if (how->behind_may_lack || v->unconfirmed)
 			v->durable_behind = false;
+		if (v->unconfirmed)
+			v->heard_us = 0; /* so that the head is asked soon */
 		forward_interrupt(v);
 		if (!v->durable_behind)
 			forward_start(v);

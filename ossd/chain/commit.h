@@ -49,6 +49,7 @@ struct version {
 	bool durable_behind;
 	bool forwarding; /* there is a fiber that does it: forwarder, once it runs */
 	bool told;  /* the head has committed it */
+	bool unconfirmed; /* of a former epoch, and perhaps not the head's: it stays here */
 	bool ended; /* nothing more will happen: who waits may go */
 	bool keep;  /* DROPPED, but stays in the store: a resync will compare it */
 	struct fiber *forwarder;
@@ -111,6 +112,7 @@ int chain_resolve(struct chain *c, struct bytes notes, struct wire_w *answers) C
 struct adoption {
 	bool was_head;
 	bool behind_may_lack; /* who is behind now may not have what was durable behind */
+	bool head_may_lack;   /* who is head now may not have what is pending here */
 };
 void versions_adopted(struct chain *c, const struct adoption *how);
 int versions_start(struct chains *cs) CHECK_RESULT;

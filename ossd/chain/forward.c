@@ -387,7 +387,8 @@ static void forward_main(void *arg)
 	uint64_t pause = RETRY_US;
 
 	v->forwarder = fiber_self();
-	while (version_pending(v) && !v->durable_behind && !v->behind && !c->all->stopping) {
+	while (version_pending(v) && !v->durable_behind && !v->behind && !v->unconfirmed &&
+	       !c->all->stopping) {
 		int rc = forward_once(v, &a);
 
 		if (rc == 0) {
@@ -421,7 +422,7 @@ void forward_start(struct version *v)
 	struct chains *cs = v->chain->all;
 	uint32_t targets[CHAIN_MEMBERS_MAX];
 
-	if (v->forwarding)
+	if (v->forwarding || v->unconfirmed)
 		return;
 	if (forward_targets(v->chain, &v->key, targets) == 0) {
 		v->accepted_behind = v->durable_behind = true;

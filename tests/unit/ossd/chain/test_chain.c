@@ -640,6 +640,41 @@ static void test_turned_round(void **state)
 	chain_rig_run(130, 2, turned_round);
 }
 
+/* The head becomes second with a version that the new head has not. It must not go on from there:
+ * the third would take the new head's version of the same number for one that it has had. */
+static void overtaken(struct chain_rig *r)
+{
+	static uint8_t data[RIG_CS], got[RIG_CS];
+	struct async a = {.r = r,
+			  .w = {one, 0, RIG_BS, data, .session = 8, .seq = 1},
+			  .timeout_ms = 400};
+	struct crig_write w = {one, 0, 2 * RIG_BS, data, .session = 9, .seq = 1};
+	const struct chain *third = chain_find(r->m[2].target.chains, RIG_CHAIN);
+
+	cut_off(r, 0, 1, true);
+	fill(data, RIG_CS, 1);
+	start(&a);
+	(void)!fiber_sleep_us(100000);
+	r->order[0] = 1;
+	r->order[1] = 0;
+	crig_members(r);
+	(void)!fiber_sleep_us(200000);
+	assert_int_equal(third->n_pending, 0);
+	cut_off(r, 0, 1, false);
+	assert_int_equal(crig_write(r, 1, &w, 20000), 0);
+	wait_async(&a);
+	crig_wait_quiet(r);
+	crig_check_equal(r);
+	assert_int_equal(read_any(r, 2, got), 2 * RIG_BS);
+	assert_memory_equal(got, data, 2 * RIG_BS);
+}
+
+static void test_overtaken(void **state)
+{
+	(void)state;
+	chain_rig_run(132, 3, overtaken);
+}
+
 /* A member that is out with what nobody else has heard of: however long that lasts, it has to be
  * compared when it returns. */
 static int count_key(void *arg, const struct chunk_key *k)
@@ -688,7 +723,7 @@ int main(void)
 		cmocka_unit_test(test_pending),		cmocka_unit_test(test_power_loss),
 		cmocka_unit_test(test_reserves),	cmocka_unit_test(test_orphan),
 		cmocka_unit_test(test_bad_network),	cmocka_unit_test(test_turned_round),
-		cmocka_unit_test(test_kept_back),
+		cmocka_unit_test(test_kept_back),	cmocka_unit_test(test_overtaken),
 	};
 
 	log_set_level(getenv("LOGD") ? LOG_DEBUG : LOG_ERROR);
