@@ -1,21 +1,118 @@
-/* Any bytes as a packed block: what comes out keeps within the room given. The first two bytes say
- * how much that is. What was packed comes back. */
+/*
+ * Compressed blocks from outside. The first byte says what the others are: a packed block, or bytes
+ * to change in a good one, that is unpacked into room of exactly the size asked for; pieces and
+ * bulk of a reply to a read; data that is packed and has to come back.
+ */
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/stripe.h"
 #include "common/base/assert.h"
-#include "common/base/compress.h"
+#include "common/base/checksum.h"
+#include "tests/lib/sealed.h"
 
-#define PLAIN_MAX (256u << 10)
+#define BLOCK     LEAT_BLOCK_SIZE_MIN
+#define INPUT_MAX (256u << 10)
+#define PIECES    8u
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void there_and_back(const uint8_t *data, uint32_t len)
+static void *must(size_t size)
 {
-	uint8_t *packed = malloc(len - COMPRESS_UNIT), *plain = malloc(len);
+	void *p = malloc(size);
+
+	ASSERT(p);
+	return p;
+}
+
+static void unpack(const uint8_t *packed, uint32_t size, uint32_t len)
+{
+	uint8_t *out = must(len), *in = must(size);
+
+	memcpy(in, packed, size);
+	(void)!decompress_block(in, size, out, len);
+	free(in);
+	free(out);
+}
+
+static void any_block(const uint8_t *data, uint32_t size)
+{
+	if (size > 2)
+		unpack(data + 2, size - 2, 1 + (data[0] | (uint32_t)data[1] << 8) % BLOCK);
+}
+
+/* Triples: where (16 bits), what. */
+static void damaged_block(const uint8_t *data, uint32_t size)
+{
+	uint8_t *plain = must(BLOCK), *packed = must(BLOCK);
 	uint32_t n;
 
-	ASSERT(packed && plain);
+	fill_words(plain, BLOCK, size ? data[0] : 0);
+	n = compress_block(plain, BLOCK, packed);
+	ASSERT(n);
+	for (uint32_t i = 0; i + 3 <= size; i += 3)
+		packed[(data[i] | (uint32_t)data[i + 1] << 8) % n] ^= data[i + 2];
+	unpack(packed, n, BLOCK);
+	unpack(packed, n - n / 4, BLOCK - 1);
+	free(packed);
+	free(plain);
+}
+
+/* Sums are made right, so that what lies behind them is reached. */
+static void set_sums(struct piece *p, const uint8_t *bulk, uint32_t bulk_len, uint32_t *pos)
+{
+	uint32_t room;
+
+	if (p->len > BLOCK || p->stored_len > BLOCK)
+		return;
+	room = piece_room(p);
+	if (*pos > bulk_len || room > bulk_len - *pos)
+		return;
+	if (p->flags & PIECE_LZ4)
+		p->stored_sum = checksum64(bulk + *pos, p->stored_len);
+	else
+		p->sum = checksum64(bulk + *pos, p->len);
+	*pos += room;
+}
+
+static void reply(const uint8_t *data, uint32_t size)
+{
+	uint32_t n = size ? data[0] % PIECES : 0, pos = 0, len = 0, bulk_len, room = PIECES * BLOCK;
+	uint8_t *pieces = must(PIECES * PIECE_WIRE_SIZE), *mem = must(room), *scratch = must(BLOCK);
+	struct pieces_in in = {
+		bytes_of(pieces, n * PIECE_WIRE_SIZE), BLOCK, 0, room, 0, mem, scratch};
+
+	if (size < 1 + n * PIECE_WIRE_SIZE)
+		goto out;
+	data += 1;
+	bulk_len = size - 1 - n * PIECE_WIRE_SIZE;
+	bulk_len = bulk_len < room ? bulk_len : room;
+	memcpy(mem, data + n * PIECE_WIRE_SIZE, bulk_len);
+	for (uint32_t i = 0; i < n; i++) {
+		struct piece p;
+
+		piece_decode(data + i * PIECE_WIRE_SIZE, &p);
+		set_sums(&p, mem, bulk_len, &pos);
+		piece_encode(&p, pieces + i * PIECE_WIRE_SIZE);
+	}
+	in.bulk_len = bulk_len;
+	if (pieces_open(&in, &len) == 0)
+		ASSERT(len <= room);
+out:
+	free(pieces);
+	free(mem);
+	free(scratch);
+}
+
+static void there_and_back(const uint8_t *data, uint32_t size)
+{
+	uint32_t len = size / COMPRESS_UNIT * COMPRESS_UNIT, n;
+	uint8_t *packed, *plain;
+
+	if (len < 2 * COMPRESS_UNIT)
+		return;
+	packed = must(len - COMPRESS_UNIT);
+	plain = must(len);
 	n = compress_block(data, len, packed);
 	if (n) {
 		ASSERT(n <= len - COMPRESS_UNIT);
@@ -28,17 +125,10 @@ static void there_and_back(const uint8_t *data, uint32_t len)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	uint32_t len;
-	uint8_t *out;
+	static void (*const kinds[])(const uint8_t *data, uint32_t size) = {
+		any_block, damaged_block, reply, there_and_back};
 
-	if (size < 3 || size > PLAIN_MAX)
-		return 0;
-	len = 1 + (data[0] | (uint32_t)data[1] << 8) * 4;
-	out = malloc(len); /* exactly, so that the sanitizer sees what goes beyond */
-	ASSERT(out);
-	(void)!decompress_block(data + 2, (uint32_t)size - 2, out, len);
-	free(out);
-	if (size >= 2 * COMPRESS_UNIT)
-		there_and_back(data, (uint32_t)size / COMPRESS_UNIT * COMPRESS_UNIT);
+	if (size > 0 && size <= INPUT_MAX)
+		kinds[data[0] % 4](data + 1, (uint32_t)size - 1);
 	return 0;
 }
