@@ -1,10 +1,9 @@
 /*
  * Plants damage in the store of a server that is not running:
  *
- *   store_edit STORE nlink INO N | size INO N     of a metadata store
+ *   store_edit STORE nlink INO N | size INO N | gen INO N    of a metadata store
  *   store_edit STORE drop-inode INO | drop-entry INO | orphan INO | no-orphan INO
  *   store_edit INDEX drop-chunks INO              of an object server's index
- *   store_edit INDEX give-chunks INO NEW          under another inode number: that of no file
  *
  * Prints how many records were changed; 1 when it was none.
  */
@@ -43,6 +42,8 @@ static void edit_inode(const void *key, size_t key_len, const void *value, size_
 	wire_get_inode_rec(&r, &rec);
 	if (strcmp(job.what, "nlink") == 0)
 		rec.attr.nlink = (uint32_t)job.number;
+	else if (strcmp(job.what, "gen") == 0)
+		rec.attr.layout.gen = (uint32_t)job.number;
 	else
 		rec.attr.size = job.number;
 	wire_w_init(&w, buf, sizeof(buf));
@@ -64,23 +65,18 @@ static bool names_it(const void *value, size_t len)
 static int each(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
 	const uint8_t *k = key;
-	uint8_t other[64];
 
 	(void)arg;
 	if (k[0] == 'I' && key_len == 9 && get_be(k + 1, 8) == job.ino) {
-		if (strcmp(job.what, "nlink") == 0 || strcmp(job.what, "size") == 0)
+		if (strcmp(job.what, "nlink") == 0 || strcmp(job.what, "size") == 0 ||
+		    strcmp(job.what, "gen") == 0)
 			edit_inode(key, key_len, value, len);
 		else if (strcmp(job.what, "drop-inode") == 0)
 			kv_batch_delete(job.batch, key, key_len), job.n++;
 	} else if (k[0] == 'D' && strcmp(job.what, "drop-entry") == 0 && names_it(value, len)) {
 		kv_batch_delete(job.batch, key, key_len), job.n++;
 	} else if (k[0] == 'K' && key_len == 25 && get_be(k + CHUNK_INO_AT, 8) == job.ino) {
-		if (strcmp(job.what, "give-chunks") == 0) {
-			memcpy(other, k, key_len);
-			put_be(other + CHUNK_INO_AT, job.number, 8);
-			kv_batch_put(job.batch, other, key_len, value, len);
-		}
-		if (strstr(job.what, "-chunks") != NULL)
+		if (strcmp(job.what, "drop-chunks") == 0)
 			kv_batch_delete(job.batch, key, key_len), job.n++;
 	}
 	return 0;

@@ -159,7 +159,7 @@ def test_busy(c):
     assert not fsck(c)["findings"]
 
 
-def repair(c, kind, *check):
+def repair(c, kind):
     """Not touched when not told; other words do not mend it; its own does, once."""
     other = "names" if kind != "names" else "links"
     before = fsck(c, expect=LEFT)
@@ -241,6 +241,19 @@ def test_data_that_belongs_to_nothing(c):
     wait_until(lambda: c.status()["cluster"]["used"] < used, 10, "the space is back")
 
 
+def test_data_of_an_old_generation(c):
+    ino = os.stat(c.mnt(1) + "/two/f5").st_ino
+    plant(c, ("mds", "gen", ino, 5))
+    r = fsck(c, expect=LEFT)
+    assert kinds(r) == {"orphans", "missing"}, r["findings"]  # the new one has no data
+    assert any("inode %d generation 1: " % ino in f["what"] for f in r["findings"]), r
+    r = fsck(c, "--repair=orphans", expect=LEFT | REPAIRED)
+    assert kinds(r) == {"missing"} and r["counts"]["orphans"]["left"] == 0, r
+    os.unlink(c.mnt(1) + "/two/f5")
+    settled(c)
+    assert fsck(c)["sound"]
+
+
 def test_size_too_small(c):
     path = c.mnt(1) + "/dir/f30"
     ino, size = os.stat(path).st_ino, os.stat(path).st_size
@@ -256,10 +269,10 @@ def test_a_copy_is_missing(c):
     with open(path, "rb") as f:
         data = f.read()
     for server in SERVERS[1:]:
-        plant_one = subprocess  # which server has a copy is not known beforehand
-        c.stop(server)
-        r = plant_one.run([BUILD + "/tests/store_edit", store(c, server), "drop-chunks", str(ino)],
-                          stdout=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL, timeout=60)
+        c.stop(server)  # which server has a copy is not known beforehand
+        r = subprocess.run([BUILD + "/tests/store_edit", store(c, server), "drop-chunks",
+                            str(ino)], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+                           timeout=60)
         c.start(server)
         if r.returncode == 0:
             break

@@ -65,6 +65,9 @@ static void test_golden_bytes(void **state)
 	       "0100000000000000" "03000000" "616263");
 	GOLDEN(mds_ping_req, V(.map_epoch = 0x01020304), "04030201");
 	GOLDEN(mds_removexattr_rep, V(), "");
+	GOLDEN(mds_fsck_page_req,
+	       V(.snapshot = 7, .kind = FSCK_ENTRIES, .from = bytes_of("D\0", 2), .max = 5),
+	       "0700000000000000" "02000000" "02000000" "4400" "05000000");
 	GOLDEN(oss_read_req,
 	       V(.cap = { { 2 }, 3, CAP_READ, 4, 5, -6, 7, 8 }, .chunk = { { 2 }, 3, 9 }, .off = 10,
 		 .len = 11, .flags = READ_VERIFY),
