@@ -220,7 +220,8 @@ void inode_update(struct inode *i, const struct attr *attr, bool own)
 	bool known = i->attr.ino.v != 0;
 
 	/* Answers may overtake each other. */
-	if (known && attr->change < i->attr.change)
+	if (known && (attr->change < i->attr.change ||
+		      (attr->change == i->attr.change && attr->layout.gen < i->attr.layout.gen)))
 		return;
 	if (own && known && step <= 1 && i->open_change == i->attr.change)
 		i->open_change = attr->change;

@@ -128,6 +128,8 @@ static int parse_layout(const char *text, size_t size, struct layout *ret_layout
 			l.replicas = (uint8_t)v;
 		else if (strcmp(word, "compression") == 0 && v <= COMPRESSION_OFF)
 			l.compression = (uint8_t)v;
+		else if (strcmp(word, "convert") == 0 && v <= 1)
+			l.flags |= v ? LAYOUT_F_CONVERT : LAYOUT_F_STOP;
 		else
 			return -LE_INVAL;
 	}

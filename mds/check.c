@@ -245,6 +245,7 @@ EACH_DECODES(session_rec, "session")
 EACH_DECODES(replay_rec, "replay row")
 EACH_DECODES(intent_rec, "intent")
 EACH_DECODES(removal_rec, "removal")
+EACH_DECODES(convert_rec, "conversion")
 
 static int each_target(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
@@ -328,6 +329,7 @@ static int read_all(struct check *c)
 		{key_kind('R'), each_replay_rec},
 		{key_kind('T'), each_intent_rec},
 		{key_kind('Q'), each_removal_rec},
+		{key_kind('V'), each_convert_rec},
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(passes); i++) {

@@ -83,17 +83,22 @@ static int jobs_run(struct job *jobs, uint32_t n, uint16_t op, const void *req,
 	return 0;
 }
 
-static struct cap own_cap(struct mds *m, struct ino ino, uint32_t gen)
+struct cap data_cap(struct mds *m, struct ino ino, uint32_t gen, uint64_t session)
 {
 	struct cap c = {.ino = ino,
 			.gen = gen,
 			.rights = CAP_READ | CAP_WRITE,
 			.epoch = m->cluster.epoch,
-			.session = SESSION_MDS,
+			.session = session,
 			.expiry_s = env_wall_ns(m->env) / 1000000000 + m->params.cap_ttl_s};
 
 	cap_sign(&m->cap_key, &c);
 	return c;
+}
+
+static struct cap own_cap(struct mds *m, struct ino ino, uint32_t gen)
+{
+	return data_cap(m, ino, gen, SESSION_MDS);
 }
 
 int data_stat(struct mds *m, struct ino ino, const struct layout *l, uint64_t deadline_us,
@@ -127,11 +132,21 @@ int data_stat(struct mds *m, struct ino ino, const struct layout *l, uint64_t de
 
 /* ---- intents ---- */
 
+/* For whoever wants to know whether the data is what it was (convert.c). */
+static void data_touched(struct mds *m, struct ino ino)
+{
+	struct open_file *f = open_file_find(&m->opens, ino);
+
+	if (f != NULL)
+		f->write_opens++;
+}
+
 uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode,
 		    bool final)
 {
 	uint64_t no = ++op->m->intent_seq;
 
+	data_touched(op->m, inode->attr.ino);
 	rec->ino = inode->attr.ino;
 	rec->layout = inode->attr.layout;
 	if (final && op->session != NULL) {
@@ -204,6 +219,7 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 
 	if (rc < 0 && rc != -LE_NOENT)
 		return rc;
+	data_touched(op->m, in->ino);
 	txn_delete(op->store, key_of('T', fi->intent));
 	*ret_attr = (struct attr){.ino = in->ino};
 	if (rc == -LE_NOENT)
@@ -235,12 +251,19 @@ int data_finish(struct op *op, uint64_t intent, const struct intent_rec *rec, st
 	return rc;
 }
 
+uint32_t data_next_gen(const struct inode_rec *rec)
+{
+	uint32_t gen = rec->attr.layout.gen;
+
+	return (gen > rec->gen_used ? gen : rec->gen_used) + 1;
+}
+
 void data_drop(struct op *op, struct inode_rec *rec)
 {
 	struct open_file *f = open_file_find(&op->m->opens, rec->attr.ino);
 
 	data_remove(op, &rec->attr);
-	rec->attr.layout.gen++;
+	rec->attr.layout.gen = data_next_gen(rec);
 	rec->attr.size = rec->attr.blocks = 0;
 	rec->append_end = 0;
 	rec->flags &= ~(uint32_t)INODE_CUT;

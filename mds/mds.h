@@ -7,6 +7,7 @@
 
 #include "common/rpc/cap.h"
 #include "mds/cluster.h"
+#include "mds/convert.h"
 #include "mds/fsck.h"
 #include "mds/linger.h"
 #include "mds/oss_client.h"
@@ -38,6 +39,7 @@ struct mds {
 	struct recovery recovery;
 	struct reclaim reclaim;
 	struct linger linger;
+	struct conversions conversions;
 	struct fsck fsck;
 	struct rpc_server *server;
 	struct mds_metrics metrics;

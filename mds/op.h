@@ -80,6 +80,10 @@ void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struc
 /* Empties a file that nobody has open: another data generation, the old data is queued for removal.
  * Writes. */
 void data_drop(struct op *op, struct inode_rec *rec);
+/* A data generation that was never used. */
+uint32_t data_next_gen(const struct inode_rec *rec);
+/* A right to read and write, for the session. */
+struct cap data_cap(struct mds *m, struct ino ino, uint32_t gen, uint64_t session);
 
 /* ---- data.c: a file's data as a whole ---- */
 struct data_ends {

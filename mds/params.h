@@ -52,6 +52,10 @@
 	P(u32, oss_timeout_ms, "ms", 50, 600000, 5000,                                             \
 	  "deadline of one request to an object server")                                           \
 	P(u32, oss_in_flight, "", 1, 1024, 16, "requests to one object server at once")            \
+	P(u32, convert_after_ms, "ms", 0, 86400000, 60000,                                         \
+	  "rest after which a file may get another number of copies; more than the clients' "      \
+	  "request_timeout_ms")                                                                    \
+	P(u32, convert_parallel, "", 1, 64, 8, "files of a tree that are converted at once")       \
 	P(u32, reclaim_delay_ms, "ms", 0, 10000, 100,                                              \
 	  "how long removals gather before they are sent")
 

@@ -47,8 +47,9 @@ static void intent_run(void *arg)
 		op.seq = in->rec.seq;
 		op.desc = msg_find(in->rec.op);
 	}
-	rc = data_apply(m, &in->rec);
-	if (rc == 0)
+	rc = in->rec.kind == INTENT_CONVERT ? convert_forget(&op, in->no, &in->rec)
+					    : data_apply(m, &in->rec);
+	if (rc == 0 && in->rec.kind != INTENT_CONVERT)
 		rc = data_finish(&op, in->no, &in->rec, &attr);
 	if (rc < 0 && !m->stopping)
 		log_error("intent on inode %llu: %s", (unsigned long long)in->rec.ino.v,

@@ -404,6 +404,7 @@ static int start_parts(struct mds *m)
 	TRY(mds_spawn(m, "tell-map", tell_map));
 	TRY(mds_spawn(m, "reclaim", reclaim_run));
 	TRY(mds_spawn(m, "linger", linger_run));
+	TRY(conversions_start(m));
 	return mds_spawn(m, "figures", figures);
 }
 
@@ -415,6 +416,7 @@ static void init_parts(struct mds *m)
 	open_files_init(&m->opens, m->params.opens_max);
 	reclaim_init(&m->reclaim);
 	linger_init(&m->linger);
+	conversions_init(&m->conversions);
 	waitq_init(&m->cluster.changed);
 	waitq_init(&m->cluster.settled);
 	waitq_init(&m->cluster.work);

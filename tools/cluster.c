@@ -181,7 +181,7 @@ static void fetch_target(void *arg)
 	rpc_client_destroy(rpc);
 }
 
-static int fetch_mds_status(struct cluster *c)
+int cluster_fetch_mds(struct cluster *c)
 {
 	struct mds_status_req req;
 	struct mds_status_rep rep;
@@ -192,6 +192,7 @@ static int fetch_mds_status(struct cluster *c)
 	memset(&rep, 0, sizeof(rep));
 	status = cluster_call(c, OP_mds_status, &req, &rep, &call);
 	if (status == 0) {
+		json_decref(c->mds_status);
 		c->mds_status = parse_json(rep.json);
 		if (!c->mds_status)
 			status = -LE_BAD_MESSAGE;
@@ -229,7 +230,7 @@ int cluster_fetch(struct cluster *c, uint32_t flags)
 	snprintf(c->mds_addr, sizeof(c->mds_addr), "%s",
 		 strchr(stats.peer, ' ') ? strchr(stats.peer, ' ') + 1 : stats.peer);
 	if (flags & FETCH_MDS_STATUS)
-		TRY(fetch_mds_status(c));
+		TRY(cluster_fetch_mds(c));
 	if ((flags & FETCH_TARGET_STATUS) && c->n_targets)
 		fiber_parallel("target_status", fetch_target, c->targets, sizeof(*c->targets),
 			       c->n_targets, STATUS_WIDTH);

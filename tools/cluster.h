@@ -56,6 +56,8 @@ int cluster_call(struct cluster *c, uint16_t op, const void *req, void *rep,
 /* The map, and by flags the status of the servers. A target that does not answer is no failure.
  * Yields. */
 int cluster_fetch(struct cluster *c, uint32_t flags) CHECK_RESULT;
+/* Only c->mds_status, anew. Yields. */
+int cluster_fetch_mds(struct cluster *c) CHECK_RESULT;
 
 /* One request to a target, over a connection of its own; rep has no bytes. -LE_TARGET_DOWN.
  * Yields. */

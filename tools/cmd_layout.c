@@ -8,18 +8,13 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
-#include "tools/tool.h"
+#include "common/rt/loop.h"
+#include "tools/cluster.h"
 
 #define CHUNK_SIZE_MIN (64ULL << 10)
 #define CHUNK_SIZE_MAX (64ULL << 20)
 #define WIDTH_MAX      65536u
 #define REPLICAS_MAX   3u
-
-/* To set: 0 leaves what there is. */
-enum {
-	COMPRESSION_LZ4 = 1,
-	COMPRESSION_OFF = 2
-};
 
 static uint64_t member(const json_t *o, const char *name)
 {
@@ -132,7 +127,8 @@ static int apply(struct tool *t, const char *path, const char *text)
 				? "Copies lie on different hosts, and there are not that many "
 				  "(`leat status`)."
 			: errno == EINVAL || errno == EBUSY || errno == ENOTEMPTY
-				? "The layout of a file can be set only while it has no data."
+				? "The layout of a file can be set only while it has no data; its "
+				  "copies at any time: --replicas N --existing."
 				: NULL;
 		return tool_error(t, exit_of_errno(errno), hint, "%s: %m", path);
 	}
@@ -153,6 +149,131 @@ static bool parse_compression(const char *arg, uint64_t *ret_value)
 	return lz4 || strcmp(arg, "off") == 0;
 }
 
+/* ---- what is there already ---- */
+
+#define FOLLOW_US 300000u
+
+struct following {
+	uint64_t inode;
+	json_t *last; /* the metadata server's account of it; NULL: it is over */
+	int code;
+};
+
+static int find_conversion(struct cluster *c, struct following *f)
+{
+	const json_t *v;
+	size_t i;
+
+	json_decref(f->last);
+	f->last = NULL;
+	c->deadline_us = loop_deadline_ms(10000);
+	TRY(cluster_fetch_mds(c));
+	json_array_foreach(json_object_get(c->mds_status, "conversions"), i,
+			   v) if (member(v, "inode") == f->inode) f->last =
+		json_incref((json_t *)(uintptr_t)v);
+	return 0;
+}
+
+static void conversion_text(const json_t *o, char *text, size_t size)
+{
+	char bytes[SIZE_TEXT];
+	const char *error = json_string_value(json_object_get(o, "error"));
+
+	snprintf(text, size,
+		 "%" PRIu64 " files, %s converted, %" PRIu64 " seen, %" PRIu64
+		 " in use or just written%s%s",
+		 member(o, "converted"), format_size(member(o, "bytes"), bytes), member(o, "seen"),
+		 member(o, "waiting"), error && *error ? "; " : "", error ? error : "");
+}
+
+/* The metadata server may be restarted meanwhile. */
+static int follow(struct cluster *c, void *arg)
+{
+	struct following *f = arg;
+	double gone_s = 0;
+	char text[300];
+	struct progress p;
+	int rc;
+
+	progress_init(&p, "converting");
+	for (;;) {
+		rc = find_conversion(c, f);
+		if (rc == 0 && !f->last)
+			break;
+		if (rc == 0) {
+			gone_s = 0;
+			conversion_text(f->last, text, sizeof(text));
+			if (!c->tool->json)
+				progress_note(&p, 0, 0, text);
+		} else if (gone_s == 0) {
+			gone_s = now_s();
+		} else if (now_s() - gone_s > 60) {
+			return rc;
+		}
+		if (interrupted()) {
+			progress_finish(&p, 0);
+			f->code = tool_error(c->tool, EXIT_INTERRUPTED,
+					     "It goes on without this command: `leat status` shows "
+					     "it, `leat layout stop` ends it.",
+					     "interrupted");
+			return 0;
+		}
+		TRY(fiber_sleep_us(FOLLOW_US));
+	}
+	progress_finish(&p, 0);
+	return 0;
+}
+
+static int ask(struct tool *t, const char *path, const char *text)
+{
+	json_t *layout = NULL;
+	int code = fetch(t, path, &layout); /* first, for its errors */
+
+	json_decref(layout);
+	if (code != EXIT_OK || setxattr(path, "leat.layout", text, strlen(text), 0) == 0)
+		return code;
+	return tool_error(t, exit_of_errno(errno),
+			  errno == EPERM || errno == EACCES ? "Only root may convert files."
+			  : errno == EBUSY ? "A directory above it is being converted to another "
+					     "number of copies (`leat status`)."
+					   : NULL,
+			  "%s: %m", path);
+}
+
+/* Waits until everything at and below path has that many copies. */
+static int convert(struct tool *t, const char *path, uint64_t replicas)
+{
+	struct following f = {.code = EXIT_OK};
+	struct stat st;
+	char text[64];
+	int code;
+
+	snprintf(text, sizeof(text), "convert=1 replicas=%" PRIu64, replicas);
+	code = ask(t, path, text);
+	if (code != EXIT_OK)
+		return code;
+	if (stat(path, &st) < 0)
+		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", path);
+	f.inode = st.st_ino;
+	catch_interrupts();
+	code = tool_load_conf(t);
+	if (code == EXIT_OK)
+		code = cluster_run(t, 10000, follow, &f);
+	json_decref(f.last);
+	return code == EXIT_OK ? f.code : code;
+}
+
+static int stop(struct tool *t, int argc, char **argv)
+{
+	int code = EXIT_OK;
+
+	if (argc < 2)
+		return tool_usage(t, "stop: which PATH?");
+	for (int i = 1; i < argc && code == EXIT_OK; i++)
+		code = ask(t, argv[i], "convert=0");
+	return code;
+}
+
 static int set(struct tool *t, int argc, char **argv)
 {
 	static const struct option longs[] = {
@@ -160,9 +281,11 @@ static int set(struct tool *t, int argc, char **argv)
 		{"chunk-size", required_argument, NULL, 'c'},
 		{"replicas", required_argument, NULL, 'r'},
 		{"compression", required_argument, NULL, 'z'},
+		{"existing", no_argument, NULL, 'e'},
 		{NULL, 0, NULL, 0},
 	};
 	uint64_t width = 0, chunk_size = 0, replicas = 0, compression = 0;
+	bool existing = false;
 	char text[128];
 	int c, code = EXIT_OK;
 
@@ -176,12 +299,15 @@ static int set(struct tool *t, int argc, char **argv)
 			return EXIT_USAGE;
 		if (c == 'z' && !parse_compression(optarg, &compression))
 			return tool_usage(t, "--compression: off or lz4");
+		existing |= c == 'e';
 		if (c == '?')
 			return tool_usage(t, "set: wrong options");
 	}
 	if (!width && !chunk_size && !replicas && !compression)
 		return tool_usage(t, "set: give --width (1 or more), --chunk-size, --replicas, "
 				     "--compression");
+	if (existing && (!replicas || width || chunk_size || compression))
+		return tool_usage(t, "--existing goes with --replicas alone");
 	if (chunk_size && (chunk_size < CHUNK_SIZE_MIN || chunk_size > CHUNK_SIZE_MAX ||
 			   (chunk_size & (chunk_size - 1)) != 0))
 		return tool_usage(t, "--chunk-size: a power of two from 64K to 64M");
@@ -194,7 +320,7 @@ static int set(struct tool *t, int argc, char **argv)
 	char **paths = argv + optind;
 	int n = argc - optind;
 	for (int i = 0; i < n && code == EXIT_OK; i++)
-		code = apply(t, paths[i], text);
+		code = existing ? convert(t, paths[i], replicas) : apply(t, paths[i], text);
 	/* What it has become, in the form of `get`. */
 	if (t->json && code == EXIT_OK)
 		code = get(t, n + 1, paths - 1);
@@ -207,7 +333,9 @@ static int run(struct tool *t, int argc, char **argv)
 		return get(t, argc - 1, argv + 1);
 	if (argc >= 2 && strcmp(argv[1], "set") == 0)
 		return set(t, argc - 1, argv + 1);
-	return tool_usage(t, argc < 2 ? "get or set?" : "neither get nor set: '%s'",
+	if (argc >= 2 && strcmp(argv[1], "stop") == 0)
+		return stop(t, argc - 1, argv + 1);
+	return tool_usage(t, argc < 2 ? "get, set or stop?" : "not get, set or stop: '%s'",
 			  argc < 2 ? "" : argv[1]);
 }
 
@@ -217,17 +345,23 @@ const struct command command_layout = {
 	.usage = "usage: leat layout get PATH ...\n"
 		 "       leat layout set [--width N] [--chunk-size SIZE] [--replicas N]\n"
 		 "                       [--compression off|lz4] PATH ...\n"
+		 "       leat layout set --replicas N --existing PATH ...\n"
+		 "       leat layout stop PATH ...\n"
 		 "A file is cut into chunks, laid over N chains in turn. Set on a directory, a\n"
 		 "layout counts for what is created in it later; set on a file, the file must\n"
-		 "have no data yet.\n"
+		 "have no data yet: unless --existing converts it.\n"
 		 "  --width N           how many chains\n"
 		 "  --chunk-size SIZE   a power of two from 64K to 64M\n"
 		 "  --replicas N        how many copies of the data, 1 to 3, on different hosts\n"
 		 "  --compression lz4   blocks are compressed where that saves space; off: they "
 		 "are\n"
 		 "                      not\n"
+		 "  --existing          also of all that is there already, in the background: a\n"
+		 "                      file while nobody has it open and it has rested a minute;\n"
+		 "                      shows how far it is, Ctrl-C ends only that, stop ends it\n"
 		 "Examples:\n"
 		 "  leat layout get /mnt/leat/data\n"
-		 "  leat layout set --width 4 --chunk-size 4M /mnt/leat/checkpoints\n",
+		 "  leat layout set --width 4 --chunk-size 4M /mnt/leat/checkpoints\n"
+		 "  leat layout set --replicas 2 --existing /mnt/leat/results\n",
 	.run = run,
 };

@@ -192,6 +192,29 @@ static void print_damage(const struct cluster *c)
 		       found, repaired);
 }
 
+static void print_conversions(const struct cluster *c)
+{
+	const json_t *v;
+	char size[SIZE_TEXT];
+	size_t i;
+
+	json_array_foreach(json_object_get(c->mds_status, "conversions"), i, v)
+	{
+		const char *error = json_string_value(json_object_get(v, "error"));
+
+		printf("converting  inode %" JSON_INTEGER_FORMAT " to %" JSON_INTEGER_FORMAT
+		       " copies: %" JSON_INTEGER_FORMAT
+		       " files, %s converted, %" JSON_INTEGER_FORMAT
+		       " in use or just written%s%s\n",
+		       json_integer_value(json_object_get(v, "inode")),
+		       json_integer_value(json_object_get(v, "replicas")),
+		       json_integer_value(json_object_get(v, "converted")),
+		       format_size((uint64_t)json_integer_value(json_object_get(v, "bytes")), size),
+		       json_integer_value(json_object_get(v, "waiting")),
+		       error && *error ? "; " : "", error ? error : "");
+	}
+}
+
 static void print_view(const struct cluster *c, const struct status_options *o)
 {
 	char uuid[UUID_TEXT_SIZE], a[SIZE_TEXT], b[SIZE_TEXT];
@@ -206,6 +229,7 @@ static void print_view(const struct cluster *c, const struct status_options *o)
 	print_members(c->mds_status, mds_words);
 	print_chains(c);
 	print_damage(c);
+	print_conversions(c);
 	if (o->mount) {
 		printf("mount       %s\n",
 		       json_string_value(json_object_get(o->mount, "mountpoint")));

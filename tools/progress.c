@@ -81,7 +81,10 @@ void progress_note(struct progress *p, uint64_t done, uint64_t total, const char
 {
 	if (p->drawn && !is_due(p))
 		return;
-	draw_head(p, total ? (double)done / (double)total : 0);
+	if (total)
+		draw_head(p, (double)done / (double)total);
+	else
+		fprintf(stderr, p->tty ? "\r%s:" : "%s:", p->what);
 	fprintf(stderr, " %s", text);
 	draw_end(p);
 }

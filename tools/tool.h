@@ -107,7 +107,8 @@ void progress_init(struct progress *p, const char *what);
 /* done of total bytes; text: what else to say (may be NULL). Cheap: draws at most 10 times a
  * second. */
 void progress_update(struct progress *p, uint64_t done, uint64_t total, const char *text);
-/* The same of things that are no bytes: text says what; the first call always draws. */
+/* The same of things that are no bytes: text says what; total 0: nobody knows, no bar.
+ * The first call always draws. */
 void progress_note(struct progress *p, uint64_t done, uint64_t total, const char *text);
 /* Ends the line: with a full bar of total bytes on a TTY, or, 0, without a trace. */
 void progress_finish(struct progress *p, uint64_t total);

@@ -27,7 +27,8 @@
 	M(0x0211, oss_resync_chunk, CTRL) \
 	M(0x0212, oss_resync_rows, CTRL) \
 	M(0x0213, oss_fetch, READ) \
-	M(0x0214, oss_scrub, CTRL)
+	M(0x0214, oss_scrub, CTRL) \
+	M(0x0218, oss_copy, READ)
 
 /*
  * Bytes [off, off + len) of a chunk. The bulk reply is [off, min(off + len, end)), holes as zeros,
@@ -47,12 +48,13 @@ enum read_flags { READ_VERIFY = 1 };
  * chunk_size: of the layout. WRITE_LAZY: nobody waits for the answer, it may take some
  * milliseconds longer so that others share its commit; oss_sync ends that. WRITE_PACK: the layout
  * asks for compression: the server compresses what it has put together from fragments.
+ * mtime_ns: of a copy (below), else 0: the server's clock tells.
  */
 enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2 };
 #define oss_write_req_FIELDS(F) \
 	F(cap, cap) \
 	F(chunk_id, chunk) F(u32, chunk_size) F(u32, off) F(u32, len) F(bytes, pieces) \
-		F(u32, flags) F(u64, grant_want)
+		F(u32, flags) F(u64, grant_want) F(i64, mtime_ns)
 #define oss_write_rep_FIELDS(F) F(u64, version) F(u32, end) F(i64, mtime_ns) F(u64, grant)
 /* Of one inode generation, on this target: nothing at or beyond file offset size survives. */
 #define oss_trim_req_FIELDS(F) F(cap, cap) F(ino, ino) F(u32, gen) F(u32, chunk_size) F(u64, size)
@@ -160,6 +162,21 @@ enum resync_done { RESYNC_SAME, RESYNC_COPIED, RESYNC_REMOVED };
  */
 #define oss_fetch_req_FIELDS(F) F(chunk_id, chunk) F(u64, version) F(u32, first) F(u32, max)
 #define oss_fetch_rep_FIELDS(F) F(bytes, record) F(u32, next)
+
+/*
+ * From the MDS to the head of a chain: chunk idx of generation gen of the inode is written anew as
+ * generation to_gen on the chain to_chain, by writes (oss_write) to its head to_target, under
+ * session SESSION_COPY and to_cap, without numbers: nobody else writes that generation, so doing it
+ * twice does no harm. targets: target_info of to_target. Durable when answered. idx COPY_NONE:
+ * nothing is copied. next: the next chunk of that generation on the asked chain, COPY_NONE: there
+ * is none. -LE_BUSY: the other chain is not as the MDS said: ask again with what is known then.
+ */
+#define COPY_NONE UINT64_MAX
+#define SESSION_COPY (1ull << 62)
+#define oss_copy_req_FIELDS(F) \
+	F(ino, ino) F(u32, gen) F(u64, idx) F(u32, chunk_size) F(cap, to_cap) F(u32, to_gen) \
+		F(u32, to_chain) F(u32, to_epoch) F(u32, to_target) F(bytes, targets)
+#define oss_copy_rep_FIELDS(F) F(u64, next) F(u64, bytes)
 
 /* Starts or stops the scrub of the target, or only asks. Counts are of the present or last one:
  * blocks that were damaged, repaired, not repaired, chunks of other members that differed. */

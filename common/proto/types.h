@@ -58,7 +58,12 @@ WIRE_STRUCT(chunk_id)
 	F(u8, compression) F(u8, flags) F(u32, gen)
 #define WIRE_CTYPE_layout struct layout
 WIRE_STRUCT(layout)
-enum { LAYOUT_F_INHERITED = 1 }; /* a directory's: not set on itself */
+enum {
+	LAYOUT_F_INHERITED = 1, /* a directory's: not set on itself */
+	/* Asked for, never stored: what is there already gets as many copies too; that ends. */
+	LAYOUT_F_CONVERT = 2,
+	LAYOUT_F_STOP = 4,
+};
 /* How clients write the file's whole blocks. In mds_layout_set, where 0 leaves what there is,
  * COMPRESSION_OFF asks for none. */
 enum layout_compression { COMPRESSION_NONE = 0, COMPRESSION_LZ4 = 1, COMPRESSION_OFF = 2 };

@@ -42,7 +42,7 @@ static int layout_set_txn(struct op *op, const void *vin, void *vout)
 		if (!inode_has_no_data(old) || !inode_not_open(op, in->ino))
 			return -LE_BUSY;
 		TRY(placement_choose(&op->m->cluster, &op->m->params, &l, in->ino, &l));
-		l.gen = old->attr.layout.gen + 1;
+		l.gen = data_next_gen(old);
 	}
 
 	rec = inode_edit(op->store, i);
@@ -60,6 +60,8 @@ int mds_layout_set(struct op *op, const void *vin, void *vout)
 	/* Chains of that many members, if there are none yet. */
 	if (in->layout.replicas > 1)
 		TRY(chain_table_want(&op->m->cluster, in->layout.replicas));
+	if ((in->layout.flags & (LAYOUT_F_CONVERT | LAYOUT_F_STOP)) != 0)
+		return convert_ask(op, in, vout);
 	op->final = true;
 	return op_mutate(op, layout_set_txn, vin, vout);
 }

@@ -93,6 +93,25 @@ static json_t *store_info(struct store *s)
 			 "state", s->failed == 0 ? "ok" : "failed");
 }
 
+static void add_conversion(void *arg, const struct conversion_view *v)
+{
+	json_array_append_new(
+		arg, json_pack("{s:I,s:i,s:I,s:I,s:I,s:I,s:I,s:I,s:s}", "inode",
+			       (json_int_t)v->root.v, "replicas", (int)v->replicas, "walks",
+			       (json_int_t)v->n_walks, "seen", (json_int_t)v->n_seen, "converted",
+			       (json_int_t)v->n_converted, "bytes", (json_int_t)v->bytes, "waiting",
+			       (json_int_t)v->n_waiting, "failed", (json_int_t)v->n_failed, "error",
+			       v->error < 0 ? status_text(v->error) : ""));
+}
+
+static json_t *conversions(const struct mds *m)
+{
+	json_t *a = json_array();
+
+	conversions_each(m, add_conversion, a);
+	return a;
+}
+
 static json_t *status_json(struct mds *m)
 {
 	struct mds_metrics *mm = &m->metrics;
@@ -100,7 +119,8 @@ static json_t *status_json(struct mds *m)
 
 	uuid_format(&m->store.cluster.cluster, uuid);
 	return json_pack(
-		"{s:s,s:s,s:I,s:I,s:i,s:i,s:I,s:i,s:I,s:I,s:I,s:f,s:f,s:i,s:o,s:o,s:o,s:o,s:o}",
+		"{s:s,s:s,s:I,s:I,s:i,s:i,s:I,s:i,s:I,s:I,s:I,s:f,s:f,s:i,s:o,s:o,s:o,s:o,s:o,"
+		"s:o}",
 		"program", "leat-mds", "cluster", uuid, "incarnation",
 		(json_int_t)m->store.cluster.incarnation, "uptime_s",
 		(json_int_t)((loop_now_us() - m->start_us) / 1000000), "map_epoch",
@@ -111,7 +131,7 @@ static json_t *status_json(struct mds *m)
 		m->requests_s, "mutations_per_s", m->mutations_s, "removals_waiting",
 		(int)m->reclaim.n_waiting, "store", store_info(&m->store), "recovery", recovery(m),
 		"targets", targets(&m->cluster), "chains", chains(&m->cluster),
-		"sessions", sessions(&m->sessions));
+		"sessions", sessions(&m->sessions), "conversions", conversions(m));
 }
 
 static void add_net(void *arg, const struct rpc_net *n)

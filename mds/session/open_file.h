@@ -16,7 +16,9 @@ struct open_file {
 	struct list opens; /* struct open, by_file */
 	uint32_t n_readers, n_writers,
 		n_append;   /* opens, of all sessions; n_append are among n_writers */
-	uint32_t write_opens; /* ever: who asked the chains knows whether anybody wrote meanwhile */
+	/* Ever, and cuts: who asked the chains knows whether the data may have changed since. */
+	uint32_t write_opens;
+	bool converting;      /* a conversion is at it */
 	uint32_t refs;      /* who works with it just now */
 	struct fmutex busy; /* data as a whole: truncate, punch, settle, append over unknown ends */
 	/* Since the first of the present writers opened: */

@@ -4,6 +4,7 @@
 WIRE_DEFINE_MESSAGE(inode_rec)
 WIRE_DEFINE_MESSAGE(dentry_rec)
 WIRE_DEFINE_MESSAGE(intent_rec)
+WIRE_DEFINE_MESSAGE(convert_rec)
 WIRE_DEFINE_MESSAGE(removal_rec)
 WIRE_DEFINE_MESSAGE(session_rec)
 WIRE_DEFINE_MESSAGE(replay_rec)

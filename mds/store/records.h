@@ -13,7 +13,8 @@
 /*
  * append_end: how far appends have been reserved; apart from attr.size so that nobody reads
  * reserved bytes that were never written. parent: of directories. entries: of a directory. mode 0:
- * no such inode (in memory only).
+ * no such inode (in memory only). gen_used: highest data generation that a conversion has begun to
+ * write, if that is above the layout's.
  */
 enum inode_rec_flags {
 	INODE_TOMBS = 1, /* a directory that has (had) tombstones */
@@ -23,7 +24,8 @@ enum inode_rec_flags {
 #define inode_rec_FIELDS(F)                                                                        \
 	F(attr, attr)                                                                              \
 	F(u64, append_end)                                                                         \
-	F(ino, parent) F(u64, entries) F(u32, n_xattrs) F(u32, flags) F(bytes, symlink)
+	F(ino, parent) F(u64, entries) F(u32, n_xattrs) F(u32, flags) F(bytes, symlink) \
+		F(u32, gen_used)
 WIRE_STRUCT(inode_rec)
 
 /* ino 0: a tombstone, which only tells that higher collision indexes may be in use. */
@@ -39,7 +41,8 @@ WIRE_STRUCT(dentry_rec)
  */
 enum intent_kind {
 	INTENT_TRIM = 1,
-	INTENT_PUNCH = 2
+	INTENT_PUNCH = 2,
+	INTENT_CONVERT = 3, /* layout: what is being written; thrown away after a crash */
 };
 #define intent_rec_FIELDS(F)                                                                       \
 	F(u8, kind)                                                                                \
@@ -47,6 +50,10 @@ enum intent_kind {
 	F(layout, layout) F(u64, off) F(u64, len) F(u32, mask) F(attr, attr) F(u16, op)            \
 		F(u64, session) F(u32, slot) F(u64, seq) F(u64, extend)
 WIRE_STRUCT(intent_rec)
+
+/* A tree that is being converted: what all files below it shall have. */
+#define convert_rec_FIELDS(F) F(u32, replicas)
+WIRE_STRUCT(convert_rec)
 
 #define removal_rec_FIELDS(F) F(ino, ino) F(layout, layout)
 WIRE_STRUCT(removal_rec)

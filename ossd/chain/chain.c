@@ -344,7 +344,7 @@ static int set_addrs(struct chains *cs, uint32_t target, struct bytes addrs)
 	struct chain_peer *p = peer_find(cs, target);
 	struct rpc_client *old;
 
-	if (target == cs->target || addrs.len == 0)
+	if (addrs.len == 0)
 		return 0;
 	if (addrs.len >= CONFIG_STR_MAX)
 		return -LE_BAD_MESSAGE;
@@ -407,17 +407,22 @@ static int peer_client(struct chains *cs, uint32_t target, struct rpc_client **r
 	return 0;
 }
 
-int chain_call(struct chain *c, uint32_t target, struct rpc_call *call)
+int chains_call(struct chains *cs, uint32_t target, struct rpc_call *call)
 {
 	struct rpc_client *client;
 
-	if (c->all->stopping)
+	if (cs->stopping)
 		return -LE_SHUTDOWN;
-	TRY(peer_client(c->all, target, &client));
+	TRY(peer_client(cs, target, &client));
 	call->target = target;
+	return rpc_call(client, call);
+}
+
+int chain_call(struct chain *c, uint32_t target, struct rpc_call *call)
+{
 	call->chain = c->id;
 	call->epoch = c->epoch;
-	return rpc_call(client, call);
+	return chains_call(c->all, target, call);
 }
 
 /* ---- start and end ---- */

@@ -45,7 +45,8 @@ struct chain {
 	void *resync; /* of resync.c */
 };
 
-/* Another target, as far as this one talks to it. */
+/* A target, as far as this one talks to it: another, or, where a chunk is copied (oss_copy),
+ * itself. */
 struct chain_peer {
 	struct list link;
 	uint32_t target;
@@ -162,5 +163,7 @@ int chain_admit(struct chains *cs, uint32_t id, uint32_t epoch, enum chain_need 
 /* One call to a member, under the chain's present epoch. The caller's rpc_call has op, req, rep,
  * deadline and data. -LE_TARGET_DOWN without an address. Yields. */
 int chain_call(struct chain *c, uint32_t target, struct rpc_call *call) CHECK_RESULT;
+/* The same about a chain that this target need not be a member of: call has chain and epoch. */
+int chains_call(struct chains *cs, uint32_t target, struct rpc_call *call) CHECK_RESULT;
 
 #endif

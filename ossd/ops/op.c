@@ -17,7 +17,11 @@ int op_admit(struct rpc_req *r, enum chain_need need, struct chain **ret_chain)
 	TRY(chain_admit(t->chains, op_chain(r), r->hdr.epoch, need, ret_chain));
 	if (r->peer->role != ROLE_MDS && r->hdr.session == MDS_SESSION)
 		return -LE_PERM;
-	op_peer_session(op_target(r), r->peer, r->hdr.session);
+	/* A copy holds no space, and comes over a connection that has a session of its own. */
+	if (r->hdr.session != SESSION_COPY)
+		op_peer_session(op_target(r), r->peer, r->hdr.session);
+	else if (r->peer->role != ROLE_OSSD)
+		return -LE_PERM;
 	return 0;
 }
 
@@ -159,7 +163,7 @@ int op_mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *in, v
 	int rc;
 
 	TRY(op_admit(r, CHAIN_HEAD, &m.chain));
-	if (r->hdr.seq == 0 && r->peer->role != ROLE_MDS)
+	if (r->hdr.seq == 0 && r->peer->role != ROLE_MDS && r->hdr.session != SESSION_COPY)
 		return -LE_INVAL;
 	if (r->hdr.seq) {
 		rc = replay_begin(&m.t->store->replay, &key, r->hdr.seq, r->hdr.op, &m.ent);

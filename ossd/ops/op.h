@@ -56,7 +56,7 @@ struct mutation {
 	struct rpc_req *r;
 	struct target *t;
 	struct chain *chain;
-	struct replay_ent *ent; /* NULL: the MDS asks without a sequence number */
+	struct replay_ent *ent; /* NULL: the MDS asks, or a copy is made, without a number */
 };
 /* Admits, runs fn unless it was answered before. fn calls op_answer and then, without a yield
  * between, joins the group commit for whose end it waits. */
@@ -95,6 +95,7 @@ int op_resync_ask(struct rpc_req *r, const void *in, void *out);
 int op_resync_chunk(struct rpc_req *r, const void *in, void *out);
 int op_resync_rows(struct rpc_req *r, const void *in, void *out);
 int op_fetch(struct rpc_req *r, const void *in, void *out);
+int op_copy(struct rpc_req *r, const void *in, void *out);
 int op_scrub(struct rpc_req *r, const void *in, void *out);
 
 #endif

@@ -18,6 +18,14 @@ static void fill_rep(const struct mutation *m, const struct oss_write_req *req,
 			     : space_grant_held(sp, session);
 }
 
+/* A copy is as old as what it was made of. */
+static void keep_time(const struct mutation *m, const struct oss_write_req *req,
+		      struct chunk_tx *tx)
+{
+	if (m->r->hdr.session == SESSION_COPY && req->mtime_ns)
+		tx->rec->mtime_ns = req->mtime_ns;
+}
+
 /* The data is on the disk, and in v as long as there is room: the slots are for others now. */
 static void drop_bulk(struct rpc_req *r)
 {
@@ -46,6 +54,7 @@ static int write_version(struct mutation *m, const struct oss_write_req *req, st
 		chunk_tx_abort(&v->tx);
 		goto out;
 	}
+	keep_time(m, req, &v->tx);
 	fill_rep(m, req, v->tx.rec, rep);
 	v->tx.lazy = req->flags & WRITE_LAZY;
 	op_answer_version(m, rep, v);
@@ -86,6 +95,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 		return -LE_STALE_EPOCH;
 	}
 	TRY(chunk_tx_write(&tx, &w));
+	keep_time(m, req, &tx);
 	fill_rep(m, req, tx.rec, rep);
 	tx.lazy = req->flags & WRITE_LAZY;
 	op_answer(m, rep);

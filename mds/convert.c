@@ -1,0 +1,798 @@
+/*
+ * One fiber for each tree, which walks it again and again until a walk finds nothing left to do,
+ * and a few more for the files of a directory; see convert.h.
+ *
+ * A file: begin (under file->busy, so that no cut is under way: the intent with the new layout is
+ * durable) → every chain of the old layout is asked for one chunk after the other (oss_copy) →
+ * exchange (under busy again; -LE_AGAIN when the file was opened for writing or cut since) or
+ * forget. Nothing is held while data moves.
+ */
+#include "mds/convert.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "common/rt/loop.h"
+#include "mds/chain_table.h"
+#include "mds/op.h"
+#include "mds/placement.h"
+
+#define JOBS_MAX      64u
+#define BATCH         64u
+#define DEPTH_MAX     4096u
+#define CHAINS_WIDTH  4u
+#define COPY_TRIES    20u
+#define COPY_PAUSE_MS 200u
+#define OPEN_WAIT_MS  2000u /* for those who have it open when its copy is complete */
+#define OPEN_PAUSE_MS 50u
+#define PAUSE_MIN_MS  500u
+#define PAUSE_MAX_MS  15000u
+
+/* A directory that is being walked: entries from cookie on are left. */
+struct frame {
+	struct ino dir;
+	uint64_t cookie;
+};
+
+struct convert_job {
+	struct list link;
+	struct mds *m;
+	struct ino root;
+	uint32_t replicas;
+	bool stop, ended;
+	uint64_t n_asks; /* when it ended */
+	/* The walk that is under way: */
+	uint64_t n_seen, n_waiting, n_failed, n_done;
+	/* All in all: */
+	uint64_t n_walks, n_converted, bytes;
+	uint64_t last_waiting, last_failed; /* of the last walk */
+	int error;                          /* the last one */
+	struct frame *frames;
+	uint32_t n_frames;
+};
+
+/* One file. */
+struct convert {
+	struct convert_job *job;
+	struct ino ino;
+	struct open_file *file;
+	struct layout from, to;
+	uint64_t intent; /* 0: there is nothing to copy */
+	uint32_t write_opens;
+	uint64_t bytes;
+	bool unsettled;
+	int status;
+};
+
+static bool is_over(const struct convert_job *j)
+{
+	return j->stop || j->m->stopping;
+}
+
+/* ---- one file: begin, exchange, forget ---- */
+
+static void choose_layout(struct op *op, const struct convert *cv, const struct inode_rec *rec,
+			  struct layout *ret_l, int *ret_rc)
+{
+	struct layout want = rec->attr.layout;
+
+	want.replicas = (uint8_t)cv->job->replicas;
+	*ret_rc = placement_choose(&op->m->cluster, &op->m->params, &want, cv->ino, ret_l);
+	ret_l->gen = data_next_gen(rec);
+}
+
+static bool has_rested(struct op *op, const struct inode_rec *rec)
+{
+	int64_t ns = op->m->params.convert_after_ms * (int64_t)1000000;
+	int64_t now = op_now(op);
+
+	/* A clock that was set back must not keep it waiting for ever. */
+	return rec->attr.ctime_ns > now || now - rec->attr.ctime_ns >= ns;
+}
+
+/* -LE_EXIST: it is so already. -LE_BUSY: not now. */
+static int begin_txn(struct op *op, const void *in, void *vout)
+{
+	struct convert *cv = vout;
+	struct intent_rec intent = {.kind = INTENT_CONVERT, .ino = cv->ino};
+	const struct inode_rec *old;
+	struct inode_rec *rec;
+	struct inode *i;
+	int rc;
+
+	(void)in;
+	TRY(file_get(op, cv->ino, VIEW_NEWEST, &i, &old));
+	if (!S_ISREG(old->attr.mode) || old->attr.nlink == 0 ||
+	    old->attr.layout.replicas == cv->job->replicas)
+		return -LE_EXIST;
+	if (!inode_not_open(op, cv->ino))
+		return -LE_BUSY;
+	cv->unsettled = (old->attr.flags & ATTR_UNSETTLED) != 0;
+	if (cv->unsettled || !has_rested(op, old))
+		return -LE_BUSY;
+	choose_layout(op, cv, old, &cv->to, &rc);
+	TRY(rc);
+	cv->from = old->attr.layout;
+	cv->write_opens = cv->file->write_opens;
+	rec = inode_edit(op->store, i);
+	if (inode_has_no_data(old)) {
+		rec->attr.layout = cv->to;
+		return 0;
+	}
+	rec->gen_used = cv->to.gen;
+	cv->intent = ++op->m->intent_seq;
+	intent.layout = cv->to;
+	TXN_PUT(op->store, key_of('T', cv->intent), intent_rec, &intent);
+	return 0;
+}
+
+static int exchange_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct convert *cv = vin;
+	const struct inode_rec *old;
+	struct inode_rec *rec;
+	struct inode *i;
+
+	(void)vout;
+	TRY(file_get(op, cv->ino, VIEW_NEWEST, &i, &old));
+	if (old->attr.nlink == 0 || old->attr.layout.gen != cv->from.gen ||
+	    (old->attr.flags & ATTR_UNSETTLED) != 0 || cv->file->write_opens != cv->write_opens)
+		return -LE_AGAIN;
+	if (!inode_not_open(op, cv->ino))
+		return -LE_BUSY;
+	rec = inode_edit(op->store, i);
+	data_remove(op, &rec->attr);
+	rec->attr.layout = cv->to;
+	txn_delete(op->store, key_of('T', cv->intent));
+	return 0;
+}
+
+struct forget {
+	uint64_t no;
+	const struct intent_rec *rec;
+};
+
+static int forget_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct forget *f = vin;
+	struct attr gone = {.ino = f->rec->ino, .layout = f->rec->layout};
+
+	(void)vout;
+	data_remove(op, &gone);
+	txn_delete(op->store, key_of('T', f->no));
+	return 0;
+}
+
+int convert_forget(struct op *op, uint64_t no, const struct intent_rec *rec)
+{
+	struct forget f = {no, rec};
+	int rc;
+
+	op->final = false;
+	rc = op_mutate(op, forget_txn, &f, NULL);
+	if (rc == 0)
+		reclaim_kick(op->m);
+	return rc;
+}
+
+/* ---- one file: copying ---- */
+
+struct chain_copy {
+	struct convert *cv;
+	uint32_t at; /* position in the old stripe */
+	uint64_t bytes;
+	int status;
+};
+
+static int copy_once(struct chain_copy *cc, uint64_t idx, struct oss_copy_rep *rep)
+{
+	const struct convert *cv = cc->cv;
+	struct mds *m = cv->job->m;
+	struct cluster *c = &m->cluster;
+	struct chain *from = cluster_layout_chain(c, &cv->from, cc->at);
+	struct chain *to = cluster_layout_chain(c, &cv->to, idx == COPY_NONE ? 0 : idx);
+	const struct target *head = to != NULL ? cluster_chain_head(c, to) : NULL;
+	struct oss_copy_req req = {.ino = cv->ino,
+				   .gen = cv->from.gen,
+				   .idx = idx,
+				   .chunk_size = cv->from.chunk_size,
+				   .to_gen = cv->to.gen};
+	struct bytes chains;
+	int rc;
+
+	if (from == NULL || to == NULL)
+		return -LE_CORRUPT_STORE;
+	if (head == NULL)
+		return -LE_BUSY;
+	req.to_cap = data_cap(m, cv->ino, cv->to.gen, SESSION_COPY);
+	req.to_chain = to->id;
+	req.to_epoch = to->epoch;
+	req.to_target = head->info.id;
+	TRY(cluster_chains_encode(c, &to, 1, &chains, &req.targets));
+	rc = oss_call(&m->oss, from->id, OP_oss_copy, &req, rep,
+		      loop_deadline_ms(m->params.oss_timeout_ms));
+	free((void *)(uintptr_t)chains.data);
+	return rc;
+}
+
+/* Servers come and go meanwhile: a few times. */
+static int copy_chunk(struct chain_copy *cc, uint64_t idx, struct oss_copy_rep *rep)
+{
+	const struct convert *cv = cc->cv;
+	int rc = -LE_CANCELED;
+
+	for (uint32_t i = 0; i < COPY_TRIES && !is_over(cv->job); i++) {
+		if (cv->file->write_opens != cv->write_opens)
+			return -LE_AGAIN;
+		rc = copy_once(cc, idx, rep);
+		if (rc != -LE_BUSY && (rc >= 0 || status_retry(rc) == RETRY_NEVER))
+			return rc;
+		log_debug("inode %llu: copying chunk %lld: %s", (unsigned long long)cv->ino.v,
+			  (long long)idx, status_name(rc));
+		if (mds_sleep_ms(cv->job->m, COPY_PAUSE_MS) < 0)
+			break;
+	}
+	return rc;
+}
+
+static void copy_chain(void *arg)
+{
+	struct chain_copy *cc = arg;
+	struct oss_copy_rep rep = {.next = COPY_NONE};
+	uint64_t idx = COPY_NONE;
+
+	do {
+		cc->status = copy_chunk(cc, idx, &rep);
+		if (cc->status < 0)
+			return;
+		if (idx != COPY_NONE && rep.next != COPY_NONE && rep.next <= idx) {
+			cc->status = -LE_BAD_MESSAGE;
+			return;
+		}
+		cc->bytes += rep.bytes;
+		idx = rep.next;
+	} while (idx != COPY_NONE);
+}
+
+static int copy_data(struct convert *cv)
+{
+	uint32_t width = cluster_layout_width(&cv->job->m->cluster, &cv->from);
+	struct chain_copy *cc;
+	int rc = 0;
+
+	if (width == 0)
+		return -LE_CORRUPT_STORE;
+	cc = calloc(width, sizeof(*cc));
+	if (cc == NULL)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < width; i++)
+		cc[i] = (struct chain_copy){.cv = cv, .at = i};
+	fiber_parallel("convert-chain", copy_chain, cc, sizeof(*cc), width, CHAINS_WIDTH);
+	for (uint32_t i = 0; i < width; i++) {
+		cv->bytes += cc[i].bytes;
+		rc = rc < 0 ? rc : cc[i].status;
+	}
+	free(cc);
+	return rc;
+}
+
+/* Who reads it just now may soon be done. */
+static int exchange(struct convert *cv, struct op *op)
+{
+	uint64_t until = loop_deadline_ms(OPEN_WAIT_MS);
+	int rc;
+
+	for (;;) {
+		fmutex_lock(&cv->file->busy);
+		rc = op_mutate(op, exchange_txn, cv, NULL);
+		fmutex_unlock(&cv->file->busy);
+		if (rc != -LE_BUSY || loop_now_us() > until || is_over(cv->job))
+			return rc;
+		TRY(mds_sleep_ms(cv->job->m, OPEN_PAUSE_MS));
+	}
+}
+
+static int convert_with(struct convert *cv, struct op *op)
+{
+	struct intent_rec intent = {.ino = cv->ino};
+	int rc;
+
+	fmutex_lock(&cv->file->busy);
+	rc = op_mutate(op, begin_txn, NULL, cv);
+	fmutex_unlock(&cv->file->busy);
+	if (cv->unsettled)
+		data_settle_start(op->m, cv->ino);
+	if (rc < 0 || cv->intent == 0)
+		return rc;
+	rc = copy_data(cv);
+	if (rc == 0)
+		rc = exchange(cv, op);
+	if (rc == 0) {
+		reclaim_kick(op->m);
+		return 0;
+	}
+	/* Where the server stops, the next one does it. */
+	intent.layout = cv->to;
+	if (!op->m->stopping && convert_forget(op, cv->intent, &intent) < 0)
+		log_warn("inode %llu: an unfinished copy stays until the next start",
+			 (unsigned long long)cv->ino.v);
+	return rc;
+}
+
+static void convert_file(void *arg)
+{
+	struct convert *cv = arg;
+	struct mds *m = cv->job->m;
+	struct op op;
+
+	if (is_over(cv->job)) {
+		cv->status = -LE_CANCELED;
+		return;
+	}
+	cv->status = open_file_get(&m->opens, cv->ino, &cv->file);
+	if (cv->status < 0)
+		return;
+	if (cv->file->converting) {
+		cv->status = -LE_BUSY;
+	} else {
+		cv->file->converting = true;
+		op_init(&op, m);
+		cv->status = convert_with(cv, &op);
+		op_fini(&op);
+		cv->file->converting = false;
+	}
+	open_file_put(&m->opens, cv->file);
+}
+
+/* ---- a tree ---- */
+
+static void count_file(struct convert_job *j, const struct convert *cv)
+{
+	int rc = cv->status;
+
+	j->n_seen++;
+	if (rc == 0) {
+		j->n_done++;
+		j->n_converted++;
+		j->bytes += cv->bytes;
+		return;
+	}
+	if (rc == -LE_EXIST || rc == -LE_STALE)
+		return;
+	if (rc == -LE_BUSY || rc == -LE_AGAIN || rc == -LE_CANCELED ||
+	    status_retry(rc) != RETRY_NEVER) {
+		j->n_waiting++;
+		return;
+	}
+	if (j->error != rc)
+		log_warn("inode %llu: not converted: %s; trying on", (unsigned long long)cv->ino.v,
+			 status_text(rc));
+	j->n_failed++;
+	j->error = rc;
+}
+
+static void convert_files(struct convert_job *j, struct convert *v, uint32_t n)
+{
+	fiber_parallel("convert", convert_file, v, sizeof(*v), n, j->m->params.convert_parallel);
+	for (uint32_t i = 0; i < n; i++)
+		count_file(j, &v[i]);
+}
+
+struct listing {
+	struct convert_job *job;
+	struct convert files[BATCH];
+	uint32_t n;
+	struct ino subdir; /* the first one, where the list ends; 0: none */
+	uint64_t next;     /* cookie behind what was read */
+	bool full;
+	int status;
+};
+
+static int each_entry(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct listing *l = arg;
+	struct dentry_rec rec;
+	struct wire_r r;
+
+	wire_r_init(&r, value, len);
+	wire_get_dentry_rec(&r, &rec);
+	if (key_len != 17 || r.status < 0) {
+		l->status = -LE_CORRUPT_STORE;
+		return 1;
+	}
+	l->next = get_be((const uint8_t *)key + 9, 8) + 1;
+	if (rec.ino.v == 0)
+		return 0;
+	if (rec.type == S_IFDIR >> 12)
+		l->subdir = rec.ino;
+	else if (rec.type == S_IFREG >> 12)
+		l->files[l->n++] = (struct convert){.job = l->job, .ino = rec.ino};
+	l->full = l->subdir.v != 0 || l->n == BATCH;
+	return l->full;
+}
+
+/* What is made in it from now on has as many copies. */
+static int dir_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct convert_job *j = vin;
+	struct ino *ino = vout;
+	const struct inode_rec *old;
+	struct inode_rec *rec;
+	struct inode *i;
+
+	TRY(file_get(op, *ino, VIEW_NEWEST, &i, &old));
+	if (!S_ISDIR(old->attr.mode) || old->attr.layout.replicas == j->replicas)
+		return 0;
+	rec = inode_edit(op->store, i);
+	rec->attr.layout.replicas = (uint8_t)j->replicas;
+	inode_changed(op, rec);
+	return 0;
+}
+
+static int enter(struct convert_job *j, struct ino dir)
+{
+	struct frame *v;
+	struct op op;
+	int rc;
+
+	if (j->n_frames == DEPTH_MAX)
+		return -LE_TOO_BIG;
+	op_init(&op, j->m);
+	rc = op_mutate(&op, dir_txn, j, &dir);
+	op_fini(&op);
+	if (rc == -LE_STALE)
+		return 0;
+	TRY(rc);
+	v = realloc(j->frames, (j->n_frames + 1) * sizeof(*v));
+	if (v == NULL)
+		return -LE_NOMEM;
+	j->frames = v;
+	v[j->n_frames++] = (struct frame){dir, 0};
+	return 0;
+}
+
+/* Some entries of the innermost directory. */
+static int walk_step(struct convert_job *j)
+{
+	struct frame *f = &j->frames[j->n_frames - 1];
+	struct key begin = key_dentry(f->dir, f->cookie), end = key_after(key_of('D', f->dir.v));
+	struct listing *l = calloc(1, sizeof(*l));
+	int rc;
+
+	if (l == NULL)
+		return -LE_NOMEM;
+	l->job = j;
+	l->next = f->cookie;
+	rc = store_scan(&j->m->store, &begin, &end, each_entry, l);
+	if (rc == 0)
+		rc = l->status;
+	if (rc == 0) {
+		f->cookie = l->next;
+		if (!l->full)
+			j->n_frames--;
+		convert_files(j, l->files, l->n);
+		if (l->subdir.v != 0)
+			rc = enter(j, l->subdir);
+	}
+	free(l);
+	return rc;
+}
+
+static int root_txn(struct op *op, const void *in, void *vout)
+{
+	const struct convert_job *j = in;
+	const struct inode_rec *rec;
+	bool *ret_dir = vout;
+
+	TRY(file_get(op, j->root, VIEW_NEWEST, NULL, &rec));
+	*ret_dir = S_ISDIR(rec->attr.mode);
+	return rec->attr.nlink == 0 ? -LE_STALE : 0;
+}
+
+static int walk(struct convert_job *j)
+{
+	bool dir = false;
+	struct op op;
+	int rc;
+
+	op_init(&op, j->m);
+	rc = op_read(&op, root_txn, j, &dir);
+	op_fini(&op);
+	TRY(rc);
+	j->n_seen = j->n_waiting = j->n_failed = j->n_done = j->n_frames = 0;
+	if (!dir) {
+		struct convert one = {.job = j, .ino = j->root};
+
+		convert_files(j, &one, 1);
+		return 0;
+	}
+	rc = enter(j, j->root);
+	while (rc == 0 && j->n_frames > 0 && !is_over(j))
+		rc = walk_step(j);
+	return rc;
+}
+
+/* ---- jobs ---- */
+
+static struct convert_job *job_find(const struct conversions *cv, struct ino root)
+{
+	list_for_each (n, &cv->jobs) {
+		struct convert_job *j = list_entry(n, struct convert_job, link);
+
+		if (ino_equal(j->root, root) && !j->stop && !j->ended)
+			return j;
+	}
+	return NULL;
+}
+
+static int row_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct convert_job *j = vin;
+
+	(void)vout;
+	/* Asked for again meanwhile it is another's; left over it is deleted by the next start. */
+	if (!j->stop && op->m->conversions.n_asks == j->n_asks)
+		txn_delete(op->store, key_of('V', j->root.v));
+	return 0;
+}
+
+static void job_end(struct convert_job *j, int rc)
+{
+	struct mds *m = j->m;
+	struct op op;
+
+	op_init(&op, m);
+	if (!m->stopping && op_mutate(&op, row_txn, j, NULL) < 0)
+		log_warn("inode %llu: its conversion begins again at the next start",
+			 (unsigned long long)j->root.v);
+	op_fini(&op);
+	if (!m->stopping)
+		log_info("inode %llu: conversion to %u copies %s: %llu files, %llu bytes",
+			 (unsigned long long)j->root.v, j->replicas,
+			 rc < 0    ? status_text(rc)
+			 : j->stop ? "was stopped"
+				   : "is complete",
+			 (unsigned long long)j->n_converted, (unsigned long long)j->bytes);
+	list_remove(&j->link);
+	m->conversions.n--;
+	free(j->frames);
+	free(j);
+	latch_done(&m->fibers);
+}
+
+static void job_run(void *arg)
+{
+	struct convert_job *j = arg;
+	uint64_t pause_ms = PAUSE_MIN_MS;
+	int rc = 0;
+
+	while (!is_over(j)) {
+		uint32_t replicas = j->replicas;
+
+		if (j->m->recovery.sessions_back) {
+			rc = replicas > 1 ? chain_table_want(&j->m->cluster, replicas) : 0;
+			if (rc == 0)
+				rc = walk(j);
+			if (rc == -LE_STALE)
+				break;
+			if (rc < 0 && j->error != rc)
+				log_warn("inode %llu: conversion: %s; trying on",
+					 (unsigned long long)j->root.v, status_text(rc));
+			j->error = rc < 0 ? rc : j->n_failed > 0 ? j->error : 0;
+			j->last_waiting = j->n_waiting;
+			j->last_failed = j->n_failed;
+			j->n_walks++;
+			if (rc == 0 && !is_over(j) && replicas == j->replicas &&
+			    j->n_waiting + j->n_failed + j->n_done == 0)
+				break;
+			pause_ms = rc == 0 && j->n_done > 0 ? PAUSE_MIN_MS : pause_ms * 2;
+		}
+		if (pause_ms > PAUSE_MAX_MS)
+			pause_ms = PAUSE_MAX_MS;
+		if (mds_sleep_ms(j->m, pause_ms) < 0)
+			break;
+	}
+	j->ended = true;
+	j->n_asks = j->m->conversions.n_asks;
+	job_end(j, rc);
+}
+
+static int job_start(struct mds *m, struct ino root, uint32_t replicas)
+{
+	struct convert_job *j = calloc(1, sizeof(*j));
+	int rc;
+
+	if (j == NULL)
+		return -LE_NOMEM;
+	*j = (struct convert_job){.m = m, .root = root, .replicas = replicas};
+	latch_add(&m->fibers, 1);
+	list_push(&m->conversions.jobs, &j->link);
+	m->conversions.n++;
+	rc = fiber_spawn("convert", job_run, j);
+	if (rc < 0) {
+		list_remove(&j->link);
+		m->conversions.n--;
+		free(j);
+		latch_done(&m->fibers);
+	}
+	return rc;
+}
+
+void conversions_init(struct conversions *cv)
+{
+	list_init(&cv->jobs);
+	cv->n = 0;
+	cv->n_asks = 0;
+}
+
+struct rows {
+	struct ino root[JOBS_MAX];
+	uint32_t replicas[JOBS_MAX], n;
+	int status;
+};
+
+static int each_row(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct rows *rows = arg;
+	struct convert_rec rec;
+	struct wire_r r;
+
+	wire_r_init(&r, value, len);
+	wire_get_convert_rec(&r, &rec);
+	if (key_len != 9 || r.status < 0 || rec.replicas < 1 || rec.replicas > LEAT_REPLICAS_MAX ||
+	    rows->n == JOBS_MAX) {
+		rows->status = -LE_CORRUPT_STORE;
+		return 1;
+	}
+	rows->root[rows->n] = (struct ino){get_be((const uint8_t *)key + 1, 8)};
+	rows->replicas[rows->n++] = rec.replicas;
+	return 0;
+}
+
+int conversions_start(struct mds *m)
+{
+	struct rows rows = {.n = 0};
+
+	TRY(store_scan_prefix(&m->store, key_kind('V'), each_row, &rows));
+	TRY(rows.status);
+	for (uint32_t i = 0; i < rows.n; i++)
+		TRY(job_start(m, rows.root[i], rows.replicas[i]));
+	return 0;
+}
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+void conversions_each(const struct mds *m,
+		      void (*each)(void *arg, const struct conversion_view *v), void *arg)
+{
+	list_for_each (n, &m->conversions.jobs) {
+		const struct convert_job *j = list_entry(n, struct convert_job, link);
+		struct conversion_view v = {
+			.root = j->root,
+			.replicas = j->replicas,
+			.n_walks = j->n_walks,
+			.n_seen = j->n_seen,
+			.n_converted = j->n_converted,
+			.bytes = j->bytes,
+			.n_waiting = larger(j->n_waiting, j->last_waiting),
+			.n_failed = larger(j->n_failed, j->last_failed),
+			.error = j->error,
+		};
+
+		if (!j->stop && !j->ended)
+			each(arg, &v);
+	}
+}
+
+/* ---- asking ---- */
+
+struct above {
+	struct ino ino, parent;
+};
+
+static int parent_txn(struct op *op, const void *in, void *vout)
+{
+	struct above *a = vout;
+	const struct inode_rec *rec;
+
+	(void)in;
+	TRY(file_get(op, a->ino, VIEW_NEWEST, NULL, &rec));
+	a->parent = S_ISDIR(rec->attr.mode) ? rec->parent : (struct ino){0};
+	return 0;
+}
+
+/* Is ino the directory, or below it? Of a file nobody knows. */
+static bool is_below(struct op *op, struct ino ino, struct ino dir)
+{
+	for (uint32_t depth = 0; depth < DEPTH_MAX && ino.v != 0; depth++) {
+		struct above a = {.ino = ino};
+
+		if (ino_equal(ino, dir))
+			return true;
+		if (ino_equal(ino, LEAT_ROOT_INO) || op_read(op, parent_txn, NULL, &a) < 0)
+			return false;
+		ino = a.parent;
+	}
+	return false;
+}
+
+/* Two trees of which one is part of the other would convert each other's files for ever: the newer
+ * demand counts, of a part of another one it is refused. */
+static int make_room(struct op *op, struct ino root, uint32_t replicas)
+{
+	struct conversions *cv = &op->m->conversions;
+	struct ino inner[JOBS_MAX];
+	uint32_t n = 0;
+
+	list_for_each (pos, &cv->jobs) {
+		struct convert_job *j = list_entry(pos, struct convert_job, link);
+
+		if (!j->stop && n < JOBS_MAX)
+			inner[n++] = j->root;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		struct convert_job *j = job_find(cv, inner[i]);
+
+		if (j == NULL || ino_equal(inner[i], root) || j->replicas == replicas)
+			continue;
+		if (is_below(op, root, inner[i]))
+			return -LE_BUSY;
+		if (is_below(op, inner[i], root) && (j = job_find(cv, inner[i])) != NULL) {
+			/* Its row goes with its end, or is passed over by the outer one. */
+			j->replicas = replicas;
+		}
+	}
+	return 0;
+}
+
+static int ask_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_layout_set_req *in = vin;
+	struct mds_layout_set_rep *out = vout;
+	struct convert_rec row = {.replicas = in->layout.replicas};
+	const struct inode_rec *rec;
+
+	TRY(cred_check(&in->cred));
+	if (in->cred.uid != 0)
+		return -LE_PERM;
+	TRY(file_get(op, in->ino, VIEW_NEWEST, NULL, &rec));
+	if (!S_ISDIR(rec->attr.mode) && !S_ISREG(rec->attr.mode))
+		return -LE_INVAL;
+	out->attr = rec->attr;
+	if ((in->layout.flags & LAYOUT_F_STOP) != 0)
+		txn_delete(op->store, key_of('V', in->ino.v));
+	else
+		TXN_PUT(op->store, key_of('V', in->ino.v), convert_rec, &row);
+	return 0;
+}
+
+int convert_ask(struct op *op, const struct mds_layout_set_req *in, struct mds_layout_set_rep *out)
+{
+	struct mds *m = op->m;
+	bool stop = (in->layout.flags & LAYOUT_F_STOP) != 0;
+	struct convert_job *j;
+
+	if (!stop && in->layout.replicas < 1)
+		return -LE_INVAL;
+	if (!stop)
+		TRY(make_room(op, in->ino, in->layout.replicas));
+	if (!stop && m->conversions.n >= JOBS_MAX && job_find(&m->conversions, in->ino) == NULL)
+		return -LE_OVERLOAD;
+	m->conversions.n_asks++;
+	op->final = true;
+	TRY(op_mutate(op, ask_txn, in, out));
+	j = job_find(&m->conversions, in->ino);
+	if (stop) {
+		if (j != NULL)
+			j->stop = true;
+		return 0;
+	}
+	if (j != NULL) {
+		j->replicas = in->layout.replicas;
+		return 0;
+	}
+	return job_start(m, in->ino, in->layout.replicas);
+}

@@ -1,0 +1,213 @@
+/*
+ * oss_copy: a chunk of this chain becomes one of another generation of the file, on another chain:
+ * the metadata server converts a file to another number of copies. The head reads what is committed
+ * here, verified, and writes it there like a client, a part at a time; holes stay holes. That
+ * nobody changes the chunk meanwhile is the affair of whoever asks, who throws the copy away
+ * otherwise.
+ */
+#include "common/base/log.h"
+#include "common/rt/loop.h"
+#include "ossd/chain/commit.h"
+#include "ossd/ops/op.h"
+
+#define PART_LEN (1u << 20)
+#define WRITE_MS 5000u
+
+struct copy {
+	struct rpc_req *r;
+	struct target *t;
+	const struct oss_copy_req *req;
+	struct chunk_read cr;
+	uint64_t bytes;
+};
+
+/* Bytes [at, at + len) of what was read, for a request. */
+static uint32_t cut(const struct chunk_read *cr, uint32_t at, uint32_t len,
+		    struct slot_vec out[CHUNK_READ_VECS])
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < cr->n_vec && len; i++) {
+		struct slot_vec v = cr->vec[i];
+
+		if (at >= v.len) {
+			at -= v.len;
+			continue;
+		}
+		v.off += at;
+		v.len -= at;
+		at = 0;
+		if (v.len > len)
+			v.len = len;
+		len -= v.len;
+		out[n++] = v;
+	}
+	return n;
+}
+
+/* What may pass is for the metadata server to ask again; only it knows what has changed. */
+static int foreign(int rc)
+{
+	return rc < 0 && status_retry(rc) != RETRY_NEVER ? -LE_BUSY : rc;
+}
+
+/* Pieces [first, first + n), which have data, without a gap; they begin at byte `at` of what was
+ * read. Compressed ones stay so. */
+static int write_run(struct copy *k, uint32_t first, uint32_t n, uint32_t at)
+{
+	const struct oss_copy_req *req = k->req;
+	const struct chunk_read *cr = &k->cr;
+	uint32_t off = cr->pieces[first].off, len = 0, bulk = 0;
+	uint8_t *buf = rpc_req_alloc(k->r, (size_t)n * PIECE_WIRE_SIZE);
+	struct slot_vec vec[CHUNK_READ_VECS];
+	struct oss_write_req w = {.cap = req->to_cap,
+				  .chunk = {req->ino, req->to_gen, cr->id.idx},
+				  .chunk_size = req->chunk_size,
+				  .off = off,
+				  .mtime_ns = cr->mtime_ns};
+	struct oss_write_rep rep;
+	struct rpc_call call = {.op = OP_oss_write,
+				.req = &w,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(WRITE_MS),
+				.session = SESSION_COPY,
+				.chain = req->to_chain,
+				.epoch = req->to_epoch,
+				.bulk_out = vec};
+	int rc;
+
+	if (!buf)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		struct piece p = cr->pieces[first + i];
+
+		len += p.len;
+		bulk += piece_room(&p);
+		p.flags &= PIECE_LZ4;
+		piece_encode(&p, buf + (size_t)i * PIECE_WIRE_SIZE);
+	}
+	w.len = len;
+	w.pieces = bytes_of(buf, n * PIECE_WIRE_SIZE);
+	call.n_bulk_out = cut(cr, at, bulk, vec);
+	rc = chains_call(k->t->chains, req->to_target, &call);
+	rpc_call_fini(&call);
+	k->bytes += len;
+	if (rc < 0)
+		log_debug("copy of inode=%llu gen=%u chunk=%llu to target %u: %s",
+			  (unsigned long long)req->ino.v, req->gen, (unsigned long long)cr->id.idx,
+			  req->to_target, status_name(rc));
+	return foreign(rc);
+}
+
+static int write_part(struct copy *k)
+{
+	const struct chunk_read *cr = &k->cr;
+	uint32_t i = 0, at = 0;
+
+	while (i < cr->n_pieces) {
+		uint32_t n = 0, end = cr->pieces[i].off, room = piece_room(&cr->pieces[i]);
+
+		while (i + n < cr->n_pieces && !(cr->pieces[i + n].flags & PIECE_HOLE) &&
+		       cr->pieces[i + n].off == end) {
+			room += n ? piece_room(&cr->pieces[i + n]) : 0;
+			end += cr->pieces[i + n++].len;
+		}
+		if (n)
+			TRY(write_run(k, i, n, at));
+		at += room;
+		i += n ? n : 1;
+	}
+	return 0;
+}
+
+static int still_admitted(void *arg)
+{
+	struct chain *c;
+
+	return op_admit(arg, CHAIN_HEAD, &c);
+}
+
+static int read_part(struct copy *k, struct chain *c)
+{
+	struct chunk_read *cr = &k->cr;
+	int rc = chunk_read(k->t->store, cr);
+
+	if ((rc == -LE_CORRUPT || rc == -LE_IO) && op_repaired(k->t, c, &cr->id))
+		rc = chunk_read(k->t->store, cr);
+	return rc;
+}
+
+static int copy_chunk(struct copy *k, struct chain *c)
+{
+	struct chunk_read *cr = &k->cr;
+	uint32_t off = 0;
+
+	cr->committed = chain_replicated(c);
+	cr->n_pieces_max = chunk_read_pieces_max(PART_LEN);
+	cr->pieces = rpc_req_alloc(k->r, cr->n_pieces_max * sizeof(*cr->pieces));
+	if (!cr->pieces)
+		return -LE_NOMEM;
+	if (cr->committed)
+		TRY(chunk_barrier(c, &cr->id));
+	do {
+		int rc;
+
+		if (rpc_req_canceled(k->r))
+			return -LE_CANCELED;
+		cr->off = off;
+		cr->len = PART_LEN;
+		cr->n_vec = 0;
+		TRY(read_part(k, c));
+		rc = write_part(k);
+		for (uint32_t i = 0; i < cr->n_vec; i++)
+			slot_unref(cr->vec[i].slot);
+		TRY(rc);
+		off += PART_LEN;
+	} while (off < cr->end);
+	return 0;
+}
+
+static int take_id(void *arg, const struct chunk_summary *s)
+{
+	*(struct chunk_id *)arg = s->chunk;
+	return 0;
+}
+
+/* The first chunk of the generation from idx on. */
+static int find_next(struct copy *k, const struct chunk_key *from, uint64_t *ret_next)
+{
+	struct chunk_id id = {{0}, 0, 0};
+	bool more;
+
+	TRY(chunk_list(k->t->store, from, 1, take_id, &id, &more));
+	*ret_next = id.ino.v == from->ino.v && id.gen == from->gen ? id.idx : COPY_NONE;
+	return 0;
+}
+
+int op_copy(struct rpc_req *r, const void *in, void *out)
+{
+	const struct oss_copy_req *req = in;
+	struct oss_copy_rep *rep = out;
+	struct copy k = {.r = r, .t = op_target(r), .req = req};
+	struct chunk_key from = {op_chain(r), req->ino, req->gen, 0};
+	struct chain *c;
+
+	if (r->peer->role != ROLE_MDS)
+		return -LE_PERM;
+	TRY(op_admit(r, CHAIN_HEAD, &c));
+	if (req->idx != COPY_NONE) {
+		from.idx = req->idx;
+		k.cr = (struct chunk_read){
+			.id = from, .verify = true, .admit = still_admitted, .admit_arg = r};
+		TRY(chains_addrs(k.t->chains, req->targets));
+		TRY(copy_chunk(&k, c));
+		from.idx++; /* a chunk index is far from its largest value */
+	} else if (chain_replicated(c)) {
+		TRY(chain_barrier(c));
+	} else {
+		TRY(group_commit_barrier(&k.t->store->gc));
+	}
+	TRY(find_next(&k, &from, &rep->next));
+	rep->bytes = k.bytes;
+	return op_admit(r, CHAIN_HEAD, &c);
+}
