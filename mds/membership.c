@@ -236,11 +236,12 @@ static const char *member_text(const struct chain *ch, char buf[128])
 
 /* Targets that were judged dead and are not so on record; processes of which it is decided what
  * they are: until that is durable, the record has the former one. */
-static uint32_t put_judged(struct cluster *c)
+static uint32_t put_judged(struct cluster *c, bool *ret_died)
 {
 	int64_t now = env_wall_ns(c->store->env);
 	uint32_t n = 0;
 
+	*ret_died = false;
 	for (uint32_t i = 0; i < c->n_targets; i++) {
 		struct target *t = c->targets[i];
 		struct target_info info = t->info;
@@ -252,6 +253,7 @@ static uint32_t put_judged(struct cluster *c)
 		if (died) {
 			t->down_ns = now;
 			info.state = TARGET_DOWN;
+			*ret_died = true;
 		}
 		if (t->settling)
 			t->judged = t->incarnation;
@@ -277,16 +279,20 @@ static int moves_durable(struct moves *m)
 {
 	struct cluster *c = m->c;
 	uint32_t n_judged;
+	bool died;
 
 	TRY(m->status);
 	TRY(txn_begin(c->store));
-	n_judged = put_judged(c);
+	n_judged = put_judged(c, &died);
 	for (uint32_t i = 0; i < m->n; i++)
 		cluster_put_chain(c, &m->next[i]);
 	if (n_judged == 0 && m->n == 0) {
 		(void)txn_end(c->store);
 		return 0;
 	}
+	/* Who restarted and is what it was is no news for anybody. */
+	if (m->n == 0 && !died)
+		return store_wait(c->store, txn_end(c->store));
 	TRY(cluster_commit(c));
 	dead_are_down(c);
 	return 1;
