@@ -133,8 +133,16 @@ static void take_completions(struct raw *r)
 	int n;
 
 	while ((n = ibv_poll_cq(r->cq, 16, wc)) > 0)
-		for (int i = 0; i < n; i++)
+		for (int i = 0; i < n; i++) {
 			r->failed |= wc[i].status != IBV_WC_SUCCESS;
+			r->n_posted -= (wc[i].opcode & IBV_WC_RECV) == 0;
+		}
+}
+
+bool raw_has_room(struct raw *r)
+{
+	take_completions(r);
+	return r->n_posted < SENDS;
 }
 
 bool raw_failed(struct raw *r)

@@ -40,6 +40,8 @@ struct raw *raw_create(const char *addr, uint32_t n_receives);
 enum raw_result raw_connect(struct raw *r, const void *private_data, uint32_t len);
 bool raw_connected(const struct raw *r);
 void raw_send(struct raw *r, const void *data, uint32_t len);
+/* May something more be sent without overflow of its own queue? */
+bool raw_has_room(struct raw *r);
 /* RDMA WRITE or READ of 64 bytes at that address of the peer. */
 void raw_touch(struct raw *r, bool write, uint64_t addr, uint32_t key);
 uint32_t raw_key(const struct raw *r); /* of its own memory */
