@@ -7,8 +7,8 @@ one cluster, in turn, in one run.
 All servers share one disk here, so R copies write R times: the best that two can reach is half of
 the rate of one. Prints MiB/s of a file written and fsynced, the mean of 4 KiB O_DSYNC writes, and
 files of 100 KiB per second; medians of the rounds and the ratio to one copy. Beside it, what the
-servers say of the sequential writes: bytes sent on to members behind and bytes copied in memory, for
-each byte written (what must be there: copies - 1, and 0).
+servers say of the sequential writes: bytes sent on to members behind and bytes copied in memory,
+for each byte written (what must be there: copies - 1, and 0).
 """
 import argparse
 import os
