@@ -91,9 +91,12 @@ class Cluster:
             return int(f.read().split()[1])
 
     def alive(self, name):
+        """Any of its threads: until the last one is gone, its files are open."""
         try:
-            with open("/proc/%d/stat" % self.pid(name)) as f:
-                return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+            pid = self.pid(name)
+            with open("/proc/%d/stat" % pid) as f:
+                zombie = f.read().rsplit(")", 1)[1].split()[0] == "Z"
+            return not zombie or len(os.listdir("/proc/%d/task" % pid)) > 1
         except (FileNotFoundError, ProcessLookupError):
             return False
 
