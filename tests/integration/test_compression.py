@@ -18,7 +18,8 @@ from cluster import expect_errno, run_tests, wait_until
 from test_damage import find, flip, get, put
 from test_random_io import Model, OPS
 
-CLUSTER = {"ossd": 3, "size": "512M", "conf": {"client": {"request_timeout_ms": "10000"}}}
+CLUSTER = {"ossd": 3, "size": "512M",
+           "conf": {"client": {"request_timeout_ms": "10000"}, "mds": {"convert_after_ms": "300"}}}
 BLOCK = 16384
 MIB = 1 << 20
 
@@ -276,6 +277,19 @@ def test_data_set(c):
     at = c.leat("stage", "path", "packed@v1", "--to", node).stdout.strip()
     for name in data:
         assert get("%s/%s" % (at, name)) == data[name], name
+
+
+def test_another_number_of_copies(c):
+    """Files that exist are copied as they are stored."""
+    d, rng = folder(c, "convert", "--compression", "lz4", "--replicas", "1"), random.Random(11)
+    data = words(rng, 2 * MIB + 777) + rng.randbytes(100000)
+    put(d + "/f", data)
+    before = stored(d + "/f")
+    c.leat("layout", "set", "--replicas", "2", "--existing", d)
+    wait_until(lambda: layout_of(c, d + "/f")["replicas"] == 2, 60, "it has two copies")
+    assert layout_of(c, d + "/f")["compression"] == "lz4"
+    assert get(d.replace(c.mnt(1), c.mnt(2)) + "/f") == data
+    assert stored(d + "/f") == before < len(data) * 0.7, before
 
 
 def test_check_finds_nothing(c):
