@@ -3,9 +3,11 @@
  * registered slots (ll_read, ll_write), then from and to memory of the caller (leat_pread), which
  * costs a copy. The file is opened with O_DIRECT: nothing is read ahead or written behind.
  *
- *   rdma_io CONF FILE [MIB, default 256 [AT ONCE, default 8 [client parameter, as transport=tcp]]]
+ *   rdma_io CONF FILE [MIB, default 256 [AT ONCE, default 8 [WHAT, or all
+ *           [client parameter, as transport=tcp]]]]
  *
- * Prints lines "io WHAT X MB/s", and what the library copied per byte.
+ * WHAT is read, write (the file is there), read-by-copy or write-by-copy. Prints lines
+ * "io WHAT X MB/s, C copied": what the library copied per byte.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -15,6 +17,7 @@
 
 #include "client/leat_impl.h"
 #include "common/base/assert.h"
+#include "common/base/payload.h"
 
 #define UNIT LL_IO_MAX
 
@@ -67,6 +70,14 @@ static void mover(void *arg)
 	latch_done(&io->done);
 }
 
+static void say(const struct io *io, const char *what, double since_s, uint64_t copied)
+{
+	double bytes = (double)(io->n_units * UNIT);
+
+	printf("io %s %.1f MB/s, %.3f copied\n", what, bytes / 1e6 / (now_s() - since_s),
+	       (double)(payload_copied() - copied) / bytes);
+}
+
 static void move_all(void *arg)
 {
 	struct io *io = arg;
@@ -82,12 +93,12 @@ static void move_all(void *arg)
 static int slots(struct io *io, bool writing)
 {
 	double t = now_s();
+	uint64_t copied = payload_copied();
 
 	io->write = writing;
 	TRY(loop_call(io->fs->loop, "move", move_all, io));
 	TRY(io->rc);
-	printf("io %s %.1f MB/s\n", writing ? "write" : "read",
-	       (double)io->n_units * UNIT / 1e6 / (now_s() - t));
+	say(io, writing ? "write" : "read", t, copied);
 	return 0;
 }
 
@@ -96,6 +107,7 @@ static int memory(struct io *io, bool writing)
 	uint32_t len = io->at_once * UNIT;
 	uint8_t *buf = malloc(len);
 	double t = now_s();
+	uint64_t copied = payload_copied();
 	int64_t n = buf != NULL ? 1 : -LE_NOMEM;
 
 	for (uint64_t at = 0; n > 0 && at < io->n_units * UNIT; at += (uint64_t)n)
@@ -104,8 +116,27 @@ static int memory(struct io *io, bool writing)
 	free(buf);
 	if (n <= 0)
 		return n < 0 ? (int)n : -LE_IO;
-	printf("io %s-by-copy %.1f MB/s\n", writing ? "write" : "read",
-	       (double)io->n_units * UNIT / 1e6 / (now_s() - t));
+	say(io, writing ? "write-by-copy" : "read-by-copy", t, copied);
+	return 0;
+}
+
+static int measure(struct io *io, const char *only)
+{
+	static const struct {
+		const char *name;
+		int (*fn)(struct io *io, bool writing);
+		bool writing;
+	} all[] = {
+		{"make", slots, true}, /* the file; the next one goes over it */
+		{"write", slots, true},
+		{"read", slots, false},
+		{"write-by-copy", memory, true},
+		{"read-by-copy", memory, false},
+	};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (strcmp(only, "all") == 0 || strcmp(only, all[i].name) == 0)
+			TRY(all[i].fn(io, all[i].writing));
 	return 0;
 }
 
@@ -113,11 +144,11 @@ int main(int argc, char **argv)
 {
 	struct io io = {.n_units = argc > 3 ? strtoull(argv[3], NULL, 10) : 256,
 			.at_once = argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 8};
-	const char *params[] = {argc > 5 ? argv[5] : NULL, NULL};
+	const char *params[] = {argc > 6 ? argv[6] : NULL, NULL};
 	struct leat_options o = {.size = sizeof(o), .params = params};
 
 	if (argc < 3 || io.at_once == 0 || io.n_units < io.at_once) {
-		fprintf(stderr, "usage: rdma_io CONF FILE [MIB [AT ONCE [PARAMETER]]]\n");
+		fprintf(stderr, "usage: rdma_io CONF FILE [MIB [AT ONCE [WHAT [PARAMETER]]]]\n");
 		return 2;
 	}
 	io.n_units -= io.n_units % io.at_once;
@@ -125,15 +156,7 @@ int main(int argc, char **argv)
 	if (rc == 0) {
 		rc = leat_open(io.fs, argv[2], O_RDWR | O_CREAT | O_DIRECT, 0600, &io.file);
 		if (rc == 0)
-			rc = slots(&io, true); /* makes the file, then overwrites it */
-		if (rc == 0)
-			rc = slots(&io, true);
-		if (rc == 0)
-			rc = slots(&io, false);
-		if (rc == 0)
-			rc = memory(&io, true);
-		if (rc == 0)
-			rc = memory(&io, false);
+			rc = measure(&io, argc > 5 ? argv[5] : "all");
 		if (io.file != NULL)
 			(void)leat_close(io.file);
 		leat_close_fs(io.fs);
