@@ -313,14 +313,16 @@ static int group_queues(struct verbs_group *g)
 	return 0;
 }
 
-/* The first ones are small: most programs talk to few. */
+/* The first ones are small: most programs talk to few. What takes the place of a worn group too. */
 static uint32_t group_links(const struct verbs_hub *hub, const struct verbs_device *dev)
 {
 	uint32_t n = 8;
 
-	list_for_each(pos, &hub->groups)
-		if (container_of(pos, struct verbs_group, link)->dev == dev)
+	list_for_each(pos, &hub->groups) {
+		const struct verbs_group *g = container_of(pos, struct verbs_group, link);
+		if (g->dev == dev && g->worn < VERBS_SPARE)
 			n = VERBS_GROUP_LINKS;
+	}
 	while (n > 1 && n * (dev->wrs + dev->credits) + VERBS_SPARE > dev->cqes)
 		n /= 2;
 	while (n > 1 && dev->srq && n * dev->credits + VERBS_SPARE > dev->srq_wrs)
