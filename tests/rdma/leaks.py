@@ -16,9 +16,9 @@ from cluster import BUILD, Cluster
 
 KINDS = ["qp", "cq", "mr"]
 ROUNDS = 8
-# With a shared receive queue (rxe) a peer that is gone without a word may take a buffer along: after
-# so many (VERBS_SPARE) a group of connections gets no new ones, and another one is made, with a
-# completion queue and a region. It ends with its last connection.
+# With a shared receive queue (rxe) a peer that is gone without a word may take a buffer along:
+# after so many (VERBS_SPARE) a group of connections gets no new ones, and another one is made,
+# with a completion queue and a region. It ends with its last connection.
 SPARE = 16
 ENDS_PER_ROUND = 3
 SETTLE_S = 40  # a peer that is just gone is seen by the retries of the device, or when idle
