@@ -249,7 +249,7 @@ install: programs ## into DESTDIR and PREFIX
 	$(Q)[ ! -e deploy/leat.conf.sample ] || \
 	    $(INSTALL) -D -m 644 deploy/leat.conf.sample $(D)$(SYSCONFDIR)/leat/leat.conf.sample
 	$(Q)[ ! -d client/python/leat ] || { $(INSTALL) -d $(D)$(PYTHONDIR)/leat && \
-	    $(INSTALL) -m 644 client/python/leat/*.py $(D)$(PYTHONDIR)/leat/; }
+	    $(INSTALL) -m 644 client/python/leat/*.py client/python/leat/py.typed $(D)$(PYTHONDIR)/leat/; }
 
 # --- rules ----------------------------------------------------------------------------------------
 

@@ -40,7 +40,7 @@ class LoaderOptions(Structure):
                 ("epoch", c_uint64), ("batch", c_uint32), ("rank", c_uint32), ("world", c_uint32),
                 ("epochs", c_uint64), ("depth", c_uint32), ("memory_limit", c_uint64),
                 ("on_error", c_int),
-                ("fields", POINTER(c_char_p))]
+                ("fields", POINTER(c_char_p)), ("stride", c_uint32), ("phase", c_uint32)]
 
 
 class View(Structure):
@@ -127,6 +127,15 @@ PROTOTYPES = {
     "leat_batch_field": (c_int, [P, c_char_p, POINTER(View)]),
     "leat_batch_memory": (None, [P, POINTER(P), POINTER(c_uint64), POINTER(c_int)]),
     "leat_loader_metrics": (c_int, [P, POINTER(Metrics)]),
+    "leat_checksum": (c_uint64, [P, c_uint64]),
+    "leat_open": (c_int, [P, c_char_p, c_int, c_uint32, POINTER(P)]),
+    "leat_close": (c_int, [P]),
+    "leat_pread": (c_int64, [P, P, c_size_t, c_uint64]),
+    "leat_pwrite": (c_int64, [P, P, c_size_t, c_uint64]),
+    "leat_fsync": (c_int, [P]),
+    "leat_lseek": (c_int64, [P, c_int64, c_int]),
+    "leat_rename": (c_int, [P, c_char_p, c_char_p, c_uint32]),
+    "leat_unlink": (c_int, [P, c_char_p]),
     "leat_stage_in": (c_int, [POINTER(StageOptions), POINTER(StageResult)]),
 }
 

@@ -1,0 +1,129 @@
+"""Memory of a slot as arrays of numpy, tensors of torch or memoryviews, without a copy."""
+from __future__ import annotations
+
+import array
+import ctypes
+import functools
+import io
+import re
+import sys
+
+try:
+    import numpy as np
+except ImportError:  # then samples are memoryviews
+    np = None
+
+NONE = (1 << 64) - 1  # the offset of a field that a sample does not have
+
+
+def framework(name: str) -> str:
+    if name == "auto":
+        return "memoryview" if np is None else "torch" if "torch" in sys.modules else "numpy"
+    if name not in ("numpy", "torch", "memoryview"):
+        raise ValueError("framework is auto, numpy, torch or memoryview, not %r" % name)
+    return name
+
+
+def words(pointer, n: int, kind: str):
+    """A copy of n integers of 64 bits, "Q" or "q"."""
+    copy = array.array(kind, bytes(8 * n))
+    if n:
+        ctypes.memmove(copy.buffer_info()[0], pointer, 8 * n)
+    return copy if np is None else np.frombuffer(copy, np.uint64 if kind == "Q" else np.int64)
+
+
+def whole(kind: str, memory):
+    """All of a slot, as what slices of it are to be."""
+    if kind == "memoryview":
+        return memoryview(memory).cast("B")
+    everything = np.frombuffer(memory, np.uint8) if len(memory) else np.zeros(0, np.uint8)
+    if kind == "torch":
+        import torch
+        return torch.from_numpy(everything)
+    return everything
+
+
+def cut(slot, view, n: int) -> list:
+    return [None if o == NONE else slot[o:o + length]
+            for o, length in zip(view.offsets[:n], view.lengths[:n])]
+
+
+def maker(kind: str, frame: str):
+    """What turns the bytes of a field of this type (see Dataset.types) into an array; None where
+    they stay bytes."""
+    if kind == "npy":
+        return functools.partial(_read_npy, frame)
+    m = re.fullmatch(r"([<>|=][biufc]\d+)(?:\[([\d,]*)\])?", kind)
+    if not m:
+        return None
+    dtype, shape = np.dtype(m[1]), tuple(int(n) for n in (m[2] or "").split(",") if n)
+    return lambda s: _view(frame, s, dtype, shape, 0, "C")
+
+
+def _view(frame: str, s, dtype, shape, offset: int, order: str):
+    memory = s if frame == "numpy" else s.numpy()
+    count = int(np.prod(shape, dtype=np.int64))
+    a = np.frombuffer(memory, dtype, count, offset).reshape(shape, order=order)
+    if frame == "numpy":
+        return a
+    import torch
+    if order == "C" and count and (s.storage_offset() + offset) % dtype.itemsize == 0:
+        # Of the slot's own storage: all tensors of a batch go to another process as one.
+        flat = s[offset:offset + count * dtype.itemsize]
+        return flat.view(torch.from_numpy(np.zeros(0, dtype)).dtype).view(shape)
+    return torch.from_numpy(a)
+
+
+def _read_npy(frame: str, s):
+    memory = s if frame == "numpy" else s.numpy()
+    head = io.BytesIO(memory[:min(len(memory), 1 << 16)].tobytes())
+    version = np.lib.format.read_magic(head)
+    read = (np.lib.format.read_array_header_1_0 if version == (1, 0)
+            else np.lib.format.read_array_header_2_0)
+    shape, fortran, dtype = read(head)
+    if dtype.hasobject:
+        raise ValueError("an array of objects cannot be read in place")
+    return _view(frame, s, dtype, shape, head.tell(), "F" if fortran else "C")
+
+
+def _even(samples: list):
+    """The distance in bytes from one array to the next where they are contiguous, alike, in one
+    block of memory and evenly apart; else None."""
+    first = samples[0]
+    if not first.flags.c_contiguous or len(samples) < 2:
+        return None
+    at = [s.__array_interface__["data"][0] for s in samples]
+    step = at[1] - at[0]
+    same_block = all(_root(s) is _root(first) for s in samples)
+    even = all(b - a == step for a, b in zip(at, at[1:]))
+    return step if even and same_block and step >= first.nbytes else None
+
+
+def _root(a):
+    while getattr(a, "base", None) is not None:
+        a = a.base
+    return a.obj if isinstance(a, memoryview) else a
+
+
+def stack(samples: list):
+    """One array [n, ...] of n arrays or tensors of one shape and type: a view of their memory
+    where they lie evenly in it, else a copy. ValueError where they differ or one is missing."""
+    if not samples or any(s is None for s in samples):
+        raise ValueError("there is nothing to stack, or a sample lacks the field")
+    first = samples[0]
+    if any(s.shape != first.shape or s.dtype != first.dtype for s in samples):
+        raise ValueError("the samples differ in shape or type: %s" % sorted(
+            {"%s%s" % (s.dtype, list(s.shape)) for s in samples})[:4])
+    torch = sys.modules.get("torch")
+    is_torch = torch is not None and isinstance(first, torch.Tensor)
+    arrays = [s.numpy() for s in samples] if is_torch else samples
+    step = _even(arrays)
+    if step is None:
+        return torch.stack(samples) if is_torch else np.stack(samples)
+    out = np.lib.stride_tricks.as_strided(arrays[0], (len(arrays),) + arrays[0].shape,
+                                          (step,) + arrays[0].strides)
+    if not is_torch:
+        return out
+    if step % first.element_size():
+        return torch.stack(samples)
+    return torch.from_numpy(out)

@@ -1,0 +1,102 @@
+"""A batch in Python: a dict of lists of arrays that lie in the loader's memory."""
+from __future__ import annotations
+
+import ctypes
+import sys
+import weakref
+from typing import Any, Callable, Dict, Iterable, List
+
+from . import _arrays, _lib
+from ._errors import check
+from ._lib import lib as _c
+
+
+class Batch(dict):
+    """field -> list of arrays, one per sample, None where a sample has no such field: uint8 [bytes]
+    unless Dataset.types says what they are. Also:
+
+    ids       sample numbers, uint64 array [n] (a copy)
+    labels    classes of plain files, int64 array [n], -1 where there is none (a copy)
+    names     names of the samples
+    epoch, step
+    verified  every byte was checked against the checksum made when it was written
+
+    Arrays lie in the batch's slot, which is used again when the last of them is gone; they support
+    DLPack as any array of their framework does. A batch that goes to another process is copied.
+    """
+
+    def __init__(self, pointer, ds, fields: Iterable[str], framework: str,
+                 decode: Dict[str, Callable]) -> None:
+        super().__init__()
+        n = _c.leat_batch_len(pointer)
+        self.epoch, self.step = _c.leat_batch_epoch(pointer), _c.leat_batch_step(pointer)
+        base, size, fd = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_int()
+        _c.leat_batch_memory(pointer, ctypes.byref(base), ctypes.byref(size), ctypes.byref(fd))
+        length = size.value if base.value else 0
+        memory = (ctypes.c_uint8 * length).from_address(base.value or id(self))
+        # The slot is free when neither this nor any array made from it is left.
+        weakref.finalize(memory, _c.leat_batch_unref, pointer).atexit = False
+        slot = _arrays.whole(framework, memory)
+        self._memory = memory
+        self._ds = ds
+        self._names = None
+        self.ids = _arrays.words(_c.leat_batch_ids(pointer), n, "Q")
+        self.labels = _arrays.words(_c.leat_batch_labels(pointer), n, "q")
+        self.verified = True
+        for field in fields:
+            view = _lib.sized(_lib.View)
+            check(_c.leat_batch_field(pointer, field.encode(), ctypes.byref(view)))
+            self.verified = bool(view.verified)
+            samples = _arrays.cut(slot, view, n)
+            function = decode.get(field)
+            if function is None and framework != "memoryview":
+                function = _arrays.maker(ds.types.get(field, ""), framework)
+            if function:
+                samples = [s if s is None else function(s) for s in samples]
+            self[field] = samples
+
+    @property
+    def names(self) -> List[str]:
+        if self._names is None:
+            self._names = [self._ds.key(i) for i in self.ids.tolist()]
+        return self._names
+
+    def stack(self, field: str) -> Any:
+        """One array [n, ...] of the field: without a copy where the samples lie evenly in the
+        slot, else copied once. ValueError where their shapes or types differ."""
+        return _arrays.stack(self[field])
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __bool__(self) -> bool:
+        return len(self.ids) > 0
+
+    def __reduce__(self):
+        state = {"epoch": self.epoch, "step": self.step, "verified": self.verified,
+                 "ids": self.ids, "labels": self.labels, "_names": self.names}
+        return (_unpack, ({field: _pack(samples) for field, samples in self.items()}, state))
+
+
+def _pack(samples: list):
+    """Tensors of one type as one: a tensor on its own costs a descriptor between processes."""
+    torch = sys.modules.get("torch")
+    if torch is None or not all(isinstance(s, torch.Tensor) for s in samples) or len(
+            {s.dtype for s in samples}) != 1:
+        return None, [s if s is None or not isinstance(s, memoryview) else bytes(s)
+                      for s in samples]
+    return [tuple(s.shape) for s in samples], torch.cat([s.reshape(-1) for s in samples])
+
+
+def _unpack(fields: dict, state: dict) -> Batch:
+    batch = Batch.__new__(Batch)
+    vars(batch).update(state, _memory=None, _ds=None)
+    for field, (shapes, samples) in fields.items():
+        if shapes is not None:
+            sizes = [1] * len(shapes)
+            for k, shape in enumerate(shapes):
+                for n in shape:
+                    sizes[k] *= n
+            samples = [s.view(shape) for s, shape in zip(samples.split(sizes), shapes)]
+        batch[field] = samples
+    return batch

@@ -1,0 +1,184 @@
+"""Data sets, and the order of their samples."""
+from __future__ import annotations
+
+import ctypes
+import os
+import weakref
+from typing import Any, Dict, List, Optional, Sequence, Union
+
+from . import _arrays, _lib
+from ._batch import Batch
+from ._errors import LeatError, check, text
+from ._files import FileSystem
+from ._lib import lib as _c
+
+_ESTALE = 116
+
+
+class Order:
+    """The order of one epoch: order[p] is the sample at position p. IndexError beyond the end."""
+
+    def __init__(self, ds: Dataset, mode: str = "global", seed: int = 0, epoch: int = 0,
+                 batch: int = 1) -> None:
+        p = ctypes.c_void_p()
+        check(_c.leat_order_open(ds._handle(), mode.encode(), seed, epoch, batch, ctypes.byref(p)))
+        self._p, self._n = p, len(ds)
+        self._close = weakref.finalize(self, _c.leat_order_close, p)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, position: int) -> int:
+        sample = _c.leat_order_at(self._p, position) if position >= 0 else -1
+        if sample < 0:
+            raise IndexError(position)
+        return sample
+
+
+def _close_in(pid: int, p: ctypes.c_void_p, own_fs: Optional[FileSystem]) -> None:
+    if os.getpid() != pid:
+        return
+    _c.leat_dataset_close(p)
+    if own_fs is not None:
+        own_fs.close()
+
+
+class Dataset:
+    """Samples of a directory, a pattern for files ("/data/train-*.tar"), a staged copy or a
+    named data set.
+
+    what       an absolute path, or "leat:/path" or "leat:name@version" of a Leat file system
+    fs         a FileSystem to use; else one is opened for "leat:" names with conf
+    stage_dir  where to look for a staged copy first
+    threads    loops that read and verify (local files; a Leat file system reads in its own)
+    verify     check the blocks of staged copies when they are first read
+
+    format     of a directory or pattern: tar, tfrecord, mds, ffrecord, npz, npy (each row a
+               sample), "fixed:BYTES", "fixed:BYTES+HEADER", files; else told by the files' names
+
+    *.tar files are read by the WebDataset convention, one field per extension; TFRecords and
+    FFRecords have the field "record", whose CRC is checked; *.npz one field per array; MosaicML
+    shards one per column; other files are a sample each, with the field "data" and the first folder
+    as class.
+    types[field] says what its bytes are: "" nothing known, "npy" or "<f4[3,224,224]": delivered as
+    arrays of that dtype and shape, in place. Errors are LeatError.
+
+    It can be handed to other processes, forked or spawned (worker processes of other loaders): each
+    opens it for itself at its first use, and finds the same samples or raises LeatError (ESTALE).
+    """
+
+    def __init__(self, what: str, *, fs: Optional[FileSystem] = None, conf: Optional[str] = None,
+                 stage_dir: Optional[str] = None, catalog: Optional[str] = None, threads: int = 1,
+                 verify: bool = True, framework: str = "auto",
+                 format: Optional[str] = None) -> None:
+        self._arguments = {"what": what, "fs": fs, "conf": conf, "stage_dir": stage_dir,
+                           "catalog": catalog, "threads": threads, "verify": verify,
+                           "format": format}
+        self.framework = framework
+        self._open(**self._arguments)
+
+    def _open(self, what, fs, conf, stage_dir, catalog, threads, verify, format):
+        own = None
+        if what.startswith("leat:"):
+            what = what[len("leat:"):]
+            if fs is None:
+                fs = own = FileSystem(conf)
+        options = _lib.sized(_lib.DatasetOptions, fs=fs._handle() if fs else None,
+                             stage_dir=text(stage_dir), catalog=text(catalog), threads=threads,
+                             no_verify=not verify, format=text(format))
+        p = ctypes.c_void_p()
+        check(_c.leat_dataset_open(text(what), ctypes.byref(options), ctypes.byref(p)))
+        self._p, self._pid = p, os.getpid()
+        self._fs = fs  # must outlive the data set
+        self._close = weakref.finalize(self, _close_in, self._pid, p, own)
+        stat = _lib.sized(_lib.DatasetStat)
+        _c.leat_dataset_stat(p, ctypes.byref(stat))
+        self._n = stat.samples
+        self.id, self.format = stat.id.decode(), stat.format.decode()
+        self.source = stat.source.decode()
+        self.path, self.bytes, self.order_word = os.fsdecode(stat.path), stat.bytes, stat.order_word
+        self.fields = [_c.leat_dataset_field(p, i).decode() for i in range(stat.n_fields)]
+        self.types = {f: _c.leat_dataset_field_type(p, i).decode()
+                      for i, f in enumerate(self.fields)}
+        self.classes = [os.fsdecode(_c.leat_dataset_class(p, i)) for i in range(stat.n_classes)]
+
+    def _again(self) -> None:
+        """In a process that the data set was handed to."""
+        same = (self._n, self.order_word)
+        if self._close is not None:
+            self._close.detach()
+        self._open(**self._arguments)
+        if (self._n, self.order_word) != same:
+            raise LeatError(_ESTALE, "the data set %s changed since it was opened by the process "
+                            "that this one comes from" % self.path, self.path)
+
+    def __getstate__(self) -> dict:
+        state = dict(vars(self), _p=None, _fs=None, _close=None)
+        state["_pid"] = 0 if self._p is not None else None
+        return state
+
+    def close(self) -> None:
+        """No loader and no batch of it may be in use."""
+        if self._close is not None:
+            self._close()
+        self._p, self._pid = None, None
+
+    def _handle(self) -> ctypes.c_void_p:
+        if self._pid is None:
+            raise ValueError("the data set is closed")
+        if self._pid != os.getpid():
+            self._again()
+        return self._p
+
+    def __enter__(self) -> Dataset:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        return self._n
+
+    def key(self, i: int) -> str:
+        """The name of sample i."""
+        key = _c.leat_dataset_key(self._handle(), i)
+        if key is None:
+            raise IndexError(i)
+        return os.fsdecode(key)
+
+    def read(self, ids: Sequence[int]) -> Batch:
+        """A Batch of these samples, in this order, repeats allowed, all read at once. IndexError,
+        LeatError."""
+        ids = [int(i) + self._n if i < 0 else int(i) for i in ids]
+        for i in ids:
+            if not 0 <= i < self._n:
+                raise IndexError(i)
+        p, array = ctypes.c_void_p(), (ctypes.c_uint64 * len(ids))(*ids)
+        check(_c.leat_dataset_read(self._handle(), array, len(ids), ctypes.byref(p)))
+        return Batch(p, self, self.fields, _arrays.framework(self.framework), {})
+
+    def _samples(self, batch: Batch) -> List[Dict[str, Any]]:
+        samples = []
+        for k in range(len(batch)):
+            sample = {f: batch[f][k] for f in batch if batch[f][k] is not None}
+            sample["__key__"] = self.key(int(batch.ids[k]))
+            if batch.labels[k] >= 0:
+                sample["class"] = int(batch.labels[k])
+            samples.append(sample)
+        return samples
+
+    def __getitem__(self, i: Union[int, Sequence[int]]) -> Union[Dict[str, Any], Batch]:
+        """One sample as a dict of arrays, "__key__" and, of plain files, "class"; or a Batch for a
+        list."""
+        if hasattr(i, "__len__"):
+            return self.read(i)
+        return self._samples(self.read([i]))[0]
+
+    def __getitems__(self, ids: Sequence[int]) -> List[Dict[str, Any]]:
+        """What torch's fetchers call with a batch of indices: a list of samples, read together."""
+        return self._samples(self.read(ids))
+
+    def order(self, mode: str = "global", seed: int = 0, epoch: int = 0, batch: int = 1) -> Order:
+        """The order of an epoch; `batch` (of all ranks) decides on the window where mode leaves it
+        open."""
+        return Order(self, mode, seed, epoch, batch)

@@ -1,0 +1,48 @@
+"""What goes wrong, as exceptions."""
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+from ._lib import lib as _c
+
+NO_OFFSET = (1 << 64) - 1
+
+
+class LeatError(OSError):
+    """errno and filename as in any OSError; `offset` in the file (None: all of it); `origin`
+    "local", "server" or ""."""
+
+    def __init__(self, errno: int, message: str, filename: Optional[str] = None,
+                 offset: Optional[int] = None, origin: str = "") -> None:
+        # All in args, so that it survives pickling between processes.
+        super().__init__(errno, message, filename)
+        self.offset, self.origin = offset, origin
+
+    def __reduce__(self):
+        return (LeatError, (self.errno, self.strerror, self.filename, self.offset, self.origin))
+
+    def __str__(self) -> str:
+        return self.strerror
+
+
+def check(rc: int) -> int:
+    """rc where it is none of an error; else raises what leat_last_error says."""
+    if rc >= 0:
+        return rc
+    e = _c.leat_last_error().contents
+    raise LeatError(_c.leat_errno(rc), e.message.decode(errors="replace"),
+                    os.fsdecode(e.path) or None, None if e.offset == NO_OFFSET else e.offset,
+                    e.origin.decode())
+
+
+def check_file(rc: int, path: str) -> int:
+    """The same for functions of leat.h, which know no more than a status."""
+    if rc >= 0:
+        return rc
+    message = _c.leat_strerror(rc).decode()
+    raise LeatError(_c.leat_errno(rc), "%s: %s" % (path, message), path, None, "server")
+
+
+def text(s: Optional[str]) -> Optional[bytes]:
+    return None if s is None else os.fsencode(s)

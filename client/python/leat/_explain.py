@@ -1,0 +1,53 @@
+"""Counters of a loader as a text for people."""
+from __future__ import annotations
+
+from typing import Any, Dict
+
+_ENOUGH = 0.95  # of the time computing: nothing to be done
+
+_CAUSES = {
+    "local": ("reading local files",
+              "a faster disk, data sets staged over several disks, or more threads= of the Dataset"),
+    "server": ("the servers or the network to them",
+               "stage the data set (leat stage in), or look at `leat status --net` and the servers' "
+               "disks"),
+    "verify": ("verifying and unpacking what was read",
+               "more threads= of the Dataset, or cores for them; a second epoch of a staged copy is "
+               "not verified again"),
+    "consumer": ("batches that the program itself still holds",
+                 "keep no arrays of old batches (copy what is kept), or raise depth= or "
+                 "memory_limit="),
+    "start": ("the first batches, or a jump to another epoch or state",
+              "nothing: it passes; a larger depth= starts reading earlier"),
+}
+
+
+def _mib(n: int) -> str:
+    return "%.1f MiB" % (n / 2**20)
+
+
+def explain(m: Dict[str, Any], source: str) -> str:
+    """m: DataLoader.metrics()."""
+    total = m["wait_us"] + m["busy_us"]
+    lines = ["%d batches, %d samples in %.1f s: %.1f %% of the time was spent waiting for data." % (
+        m["batches"], m["samples"], total / 1e6, 100 * (1 - m["utilisation"]))]
+    stalls = sorted(((us, name) for name, us in m["stall_us"].items() if us), reverse=True)
+    waited = sum(us for us, _ in stalls)
+    if m["utilisation"] >= _ENOUGH or not stalls:
+        lines.append("The loader keeps up.")
+    else:
+        why, remedy = _CAUSES[stalls[0][1]]
+        lines.append("Mostly for %s (%s: %.2f s, %.0f %% of the waits). What helps: %s." % (
+            why, stalls[0][1], stalls[0][0] / 1e6, 100 * stalls[0][0] / waited, remedy))
+        for us, name in stalls[1:]:
+            if us * 20 >= waited:
+                lines.append("Also for %s (%s: %.2f s)." % (_CAUSES[name][0], name, us / 1e6))
+    lines.append("Read: %s from %s, %s verified; %d of %d slots held, %d ready; %s of %s memory." % (
+        _mib(m["bytes_local"] + m["bytes_server"]),
+        {"copy": "the staged copy", "server": "the servers"}.get(source, "local files"),
+        _mib(m["bytes_verified"]), m["held"], m["depth"], m["ready"], _mib(m["memory"]),
+        _mib(m["memory_limit"])))
+    if m["errors"] or m["skipped"]:
+        lines.append("%d batches had errors, %d samples were skipped." % (m["errors"],
+                                                                          m["skipped"]))
+    return "\n".join(lines)

@@ -1,0 +1,159 @@
+"""The loader, and what it says about itself."""
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import weakref
+from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Union
+
+from . import _arrays, _lib
+from ._batch import Batch
+from ._dataset import Dataset
+from ._errors import check
+from ._explain import explain
+from ._lib import lib as _c
+from ._ranks import rank_and_world
+
+_BUSY = 16
+_TIMEDOUT = 110
+_TICK_MS = 200  # how long a call stays in C before Python may take a Ctrl-C
+
+
+class DataLoader:
+    """Batches of a Dataset in shuffled order, read ahead by C threads.
+
+    batch_size    samples per rank and step; or global_batch, of all ranks together
+    seed, epoch   where the order begins
+    order         "global", "window", "window:N" (shards), "sequential", "file"
+    tail          what becomes of the last, incomplete step: "drop", "pad", "shorter"
+    rank, world   "auto": of torch.distributed if it is initialised, else RANK and WORLD_SIZE,
+                  OMPI_*, PMI_*, SLURM_*, HOROVOD_*, else 0 and 1
+    depth         batches in memory, those in use included (0: 6); memory_limit in bytes (0: 1 GiB)
+    on_error      "raise", or "skip": a sample that cannot be read shortens its batch
+    fields        which to read (all); decode: field -> function of one array
+    framework     "numpy" or "torch" arrays, or "memoryview"; "auto": torch if it has been
+                  imported, else numpy
+    stride, phase only every stride-th step, from phase on: for worker processes of your own
+
+    Iterating yields Batch dicts to the end of the epoch; iterating again goes on with the next
+    epoch, and after a break with the next batch. set_epoch() goes to an epoch's start.
+
+    LeatError: EBUSY when all batches are held by the caller; of reading, with file and offset, after
+    which the next call tries the same batch again; EOPNOTSUPP in a forked child. Ctrl-C is taken
+    within 0.2 s.
+    """
+
+    def __init__(self, ds: Dataset, batch_size: Optional[int] = None, *,
+                 global_batch: Optional[int] = None, seed: int = 0, epoch: int = 0,
+                 order: str = "global", tail: str = "drop", rank: Union[int, str] = "auto",
+                 world: Union[int, str] = "auto", depth: int = 0, memory_limit: int = 0,
+                 on_error: str = "raise", fields: Optional[Sequence[str]] = None,
+                 decode: Optional[Dict[str, Callable[[Any], Any]]] = None,
+                 framework: str = "auto", stride: int = 1, phase: int = 0) -> None:
+        rank, world = rank_and_world(rank, world)
+        if (batch_size is None) == (global_batch is None):
+            raise ValueError("either batch_size (per rank) or global_batch")
+        if on_error not in ("raise", "skip"):
+            raise ValueError("on_error is raise or skip, not %r" % on_error)
+        self.dataset, self.rank, self.world = ds, rank, world
+        self.fields = list(ds.fields if fields is None else fields)
+        self.decode, self.framework = dict(decode or {}), framework
+        names = None
+        if fields is not None:
+            encoded = [f.encode() for f in self.fields] + [None]
+            names = (ctypes.c_char_p * len(encoded))(*encoded)
+        options = _lib.sized(_lib.LoaderOptions, order=order.encode(), tail=tail.encode(),
+                             seed=seed, epoch=epoch,
+                             batch=global_batch or batch_size * world, rank=rank, world=world,
+                             depth=depth, memory_limit=memory_limit, on_error=on_error == "skip",
+                             stride=stride, phase=phase)
+        options.fields = names
+        p = ctypes.c_void_p()
+        check(_c.leat_loader_open(ds._handle(), ctypes.byref(options), ctypes.byref(p)))
+        self._p = p
+        self._close = weakref.finalize(self, _c.leat_loader_close, p)
+        self.steps = _c.leat_loader_steps(p)
+
+    def close(self) -> None:
+        """Batches stay valid."""
+        self._close()
+        self._p = None
+
+    def _handle(self) -> ctypes.c_void_p:
+        if self._p is None:
+            raise ValueError("the loader is closed")
+        return self._p
+
+    def __enter__(self) -> DataLoader:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def __len__(self) -> int:
+        """Steps of an epoch, the same on every rank."""
+        return self.steps
+
+    def next(self) -> Optional[Batch]:
+        """The next Batch, or None at the end of the epoch."""
+        p = ctypes.c_void_p()
+        while True:
+            rc = _c.leat_next_within(self._handle(), _TICK_MS, ctypes.byref(p))
+            if rc < 0 and _c.leat_errno(rc) == _TIMEDOUT:
+                continue
+            if rc < 0 and _c.leat_errno(rc) == _BUSY and self._collect():
+                continue
+            if check(rc) == 0:
+                return None
+            return Batch(p, self.dataset, self.fields, _arrays.framework(self.framework),
+                         self.decode)
+
+    def _collect(self) -> bool:
+        """Batches in reference cycles look held: once, before that becomes an error."""
+        before = self.metrics()["held"]
+        gc.collect()
+        return self.metrics()["held"] < before
+
+    def __iter__(self) -> Iterator[Batch]:
+        while True:
+            batch = self.next()
+            if batch is None:
+                return
+            yield batch
+            del batch
+
+    def set_epoch(self, epoch: int) -> None:
+        """Goes to the start of that epoch; nothing happens where it is there already."""
+        check(_c.leat_loader_set_epoch(self._handle(), epoch))
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Where training stands: batches handed out, never those read ahead. Small, JSON-able,
+        the same on all ranks."""
+        text = ctypes.create_string_buffer(256)
+        check(_c.leat_loader_state(self._handle(), text, 256))
+        return json.loads(text.value)
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Goes on from there; the world size may be another, the global batch not. LeatError
+        (EINVAL) where it belongs to another data set, order, seed or global batch."""
+        check(_c.leat_loader_set_state(self._handle(), json.dumps(state).encode()))
+
+    def metrics(self) -> Dict[str, Any]:
+        """Counters since the loader was opened. Times in us, memory in bytes; `utilisation`: the
+        share of time not spent waiting; `stall_us`: waits by their cause; `wait_histogram`: bucket
+        i counts waits below 2**i us."""
+        m = _lib.sized(_lib.Metrics)
+        _c.leat_loader_metrics(self._handle(), ctypes.byref(m))
+        result = {name: getattr(m, name) for name, kind in m._fields_
+                  if name != "size" and kind in (ctypes.c_uint64, ctypes.c_uint32)}
+        result["stall_us"] = dict(zip(_lib.STALLS, m.stall_us))
+        result["wait_histogram"] = list(m.wait_histogram)
+        total = m.wait_us + m.busy_us
+        result["utilisation"] = m.busy_us / total if total else 1.0
+        return result
+
+    def explain(self) -> str:
+        """In a few lines: how much of the time was spent waiting for batches, what for, and what
+        would help."""
+        return explain(self.metrics(), self.dataset.source)
