@@ -86,23 +86,20 @@ def _read_npy(frame: str, s):
     return _view(frame, s, dtype, shape, head.tell(), "F" if fortran else "C")
 
 
-def _even(samples: list):
-    """The distance in bytes from one array to the next where they are contiguous, alike, in one
-    block of memory and evenly apart; else None."""
-    first = samples[0]
-    if not first.flags.c_contiguous or len(samples) < 2:
-        return None
-    at = [s.__array_interface__["data"][0] for s in samples]
-    step = at[1] - at[0]
-    same_block = all(_root(s) is _root(first) for s in samples)
-    even = all(b - a == step for a, b in zip(at, at[1:]))
-    return step if even and same_block and step >= first.nbytes else None
+def _even(addresses: list, length: int):
+    """The distance from one array to the next where they lie evenly apart; else None."""
+    steps = {b - a for a, b in zip(addresses, addresses[1:])}
+    step = steps.pop() if len(steps) == 1 else 0
+    return step if step >= length and length > 0 else None
 
 
 def _root(a):
-    while getattr(a, "base", None) is not None:
-        a = a.base
-    return a.obj if isinstance(a, memoryview) else a
+    """What owns the memory of an array."""
+    while True:
+        below = a.obj if isinstance(a, memoryview) else getattr(a, "base", None)
+        if below is None:
+            return a
+        a = below
 
 
 def stack(samples: list):
@@ -115,15 +112,20 @@ def stack(samples: list):
         raise ValueError("the samples differ in shape or type: %s" % sorted(
             {"%s%s" % (s.dtype, list(s.shape)) for s in samples})[:4])
     torch = sys.modules.get("torch")
-    is_torch = torch is not None and isinstance(first, torch.Tensor)
-    arrays = [s.numpy() for s in samples] if is_torch else samples
-    step = _even(arrays)
-    if step is None:
-        return torch.stack(samples) if is_torch else np.stack(samples)
-    out = np.lib.stride_tricks.as_strided(arrays[0], (len(arrays),) + arrays[0].shape,
-                                          (step,) + arrays[0].strides)
-    if not is_torch:
-        return out
-    if step % first.element_size():
+    if torch is not None and isinstance(first, torch.Tensor):
+        return _stack_tensors(torch, samples)
+    step = _even([s.__array_interface__["data"][0] for s in samples], first.nbytes)
+    if step is None or not first.flags.c_contiguous or len({id(_root(s)) for s in samples}) != 1:
+        return np.stack(samples)
+    return np.lib.stride_tricks.as_strided(first, (len(samples),) + first.shape,
+                                           (step,) + first.strides)
+
+
+def _stack_tensors(torch, samples: list):
+    first = samples[0]
+    size = first.element_size()
+    step = _even([s.data_ptr() for s in samples], first.numel() * size)
+    one_slot = len({s.storage().data_ptr() for s in samples}) == 1
+    if step is None or step % size or not first.is_contiguous() or not one_slot:
         return torch.stack(samples)
-    return torch.from_numpy(out)
+    return first.as_strided((len(samples),) + tuple(first.shape), (step // size,) + first.stride())
