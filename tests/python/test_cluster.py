@@ -15,7 +15,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
 BUILD = os.environ.get("BUILD") or SRC + "/build"
 sys.path[:0] = [SRC + "/client/python", SRC + "/tests/python"]
+import numpy as np  # noqa: E402
 import leat  # noqa: E402
+from leat import checkpoint  # noqa: E402
 import test_loader  # noqa: E402
 
 BIG = 64 << 20
@@ -104,6 +106,24 @@ class Cluster(unittest.TestCase):
         with leat.Dataset("leat:shards@v1") as ds:
             got, verified, _ = self.epoch(ds)
             self.assertEqual((ds.source, got, verified), ("server", want, True))
+
+    def test_checkpoints_through_libleat_and_through_the_mount(self):
+        state = {"a": np.arange(3 << 20), "b": np.ones(7, np.float32), "c": [1, "two"]}
+        with leat.FileSystem() as fs:
+            checkpoint.save("leat:/step-1", state, fs=fs, meta=1)
+            checkpoint.save("leat:/step-1", state, meta=2)  # in its place
+        for path in ("leat:/step-1", self.mount + "/step-1"):
+            self.assertEqual(checkpoint.info(path).meta, 2)
+            back = checkpoint.load(path)
+            np.testing.assert_array_equal(back["a"], state["a"])
+            np.testing.assert_array_equal(back["b"], state["b"])
+            self.assertEqual(back["c"], state["c"])
+        checkpoint.save(self.mount + "/step-2", {"v": 2})
+        self.assertEqual(checkpoint.load("leat:/step-2"), {"v": 2})
+        self.assertEqual({n for n in os.listdir(self.mount) if "step" in n}, {"step-1", "step-2"})
+        with self.assertRaises(leat.LeatError) as raised:
+            checkpoint.load("leat:/step-3")
+        self.assertEqual((raised.exception.errno, raised.exception.filename), (2, "/step-3"))
 
     def test_killed_at_random_and_never_ready_too_early(self):
         to, rng, moved = self.to("killed"), random.Random(7), 0

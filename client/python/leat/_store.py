@@ -1,0 +1,139 @@
+"""A file to read at any place, or one to write and then publish, on a local (or mounted) file
+system or through libleat ("leat:/path"). All calls may come from several threads at once."""
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import secrets
+import socket
+from typing import Optional
+
+from ._errors import LeatError, check_file
+from ._files import FileSystem
+from ._lib import lib as _c
+
+
+def temporary(path: str) -> str:
+    return "%s.%s-%d-%s.part" % (path, socket.gethostname(), os.getpid(), secrets.token_hex(4))
+
+
+def address(buffer) -> int:
+    """Of a writable buffer."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+
+
+class LocalFile:
+    def __init__(self, path: str, write: bool) -> None:
+        self.path, self.fd = path, -1
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL if write else os.O_RDONLY
+        self.fd = os.open(path, flags | os.O_CLOEXEC, 0o666)
+
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def read_into(self, buffer: memoryview, off: int) -> int:
+        """Bytes read: fewer only at the end of the file."""
+        done = 0
+        while done < len(buffer):
+            n = os.preadv(self.fd, [buffer[done:]], off + done)
+            if n == 0:
+                break
+            done += n
+        return done
+
+    def write(self, data: memoryview, off: int) -> None:
+        done = 0
+        while done < len(data):
+            done += os.pwrite(self.fd, data[done:], off + done)
+
+    def sync(self) -> None:
+        os.fsync(self.fd)
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
+            os.close(fd)
+
+    def publish(self, path: str) -> None:
+        """Gives it its name, in the place of what had it; durable when this returns."""
+        os.rename(self.path, path)
+        folder = os.open(os.path.dirname(os.path.abspath(path)), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+    def discard(self) -> None:
+        os.unlink(self.path)
+
+
+class LeatFile:
+    """Through libleat: no mount is needed."""
+
+    def __init__(self, path: str, write: bool, fs: FileSystem) -> None:
+        self.path, self._fs, self._p = path, fs, None
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL if write else os.O_RDONLY
+        p = ctypes.c_void_p()
+        check_file(_c.leat_open(fs._handle(), os.fsencode(path), flags, 0o666, ctypes.byref(p)),
+                   path)
+        self._p = p
+
+    def size(self) -> int:
+        return check_file(_c.leat_lseek(self._p, 0, os.SEEK_END), self.path)
+
+    def read_into(self, buffer: memoryview, off: int) -> int:
+        done = 0
+        while done < len(buffer):
+            part = buffer[done:]
+            n = check_file(_c.leat_pread(self._p, address(part), len(part), off + done), self.path)
+            if n == 0:
+                break
+            done += n
+        return done
+
+    def write(self, data: memoryview, off: int) -> None:
+        done = 0
+        while done < len(data):
+            part = data[done:]
+            n = check_file(_c.leat_pwrite(self._p, address(part), len(part), off + done),
+                           self.path)
+            if n == 0:
+                raise LeatError(errno.EIO, "%s: nothing was written" % self.path, self.path)
+            done += n
+
+    def sync(self) -> None:
+        check_file(_c.leat_fsync(self._p), self.path)
+
+    def close(self) -> None:
+        if self._p is not None:
+            p, self._p = self._p, None
+            check_file(_c.leat_close(p), self.path)
+
+    def publish(self, path: str) -> None:
+        check_file(_c.leat_rename(self._fs._handle(), os.fsencode(self.path), os.fsencode(path), 0),
+                   self.path)
+
+    def discard(self) -> None:
+        check_file(_c.leat_unlink(self._fs._handle(), os.fsencode(self.path)), self.path)
+
+
+class Place:
+    """Where a path leads: use it in a with statement, which ends a connection of its own."""
+
+    def __init__(self, path: str, fs: Optional[FileSystem], conf: Optional[str]) -> None:
+        self.is_leat = path.startswith("leat:")
+        self.path = path[len("leat:"):] if self.is_leat else path
+        self._own = FileSystem(conf) if self.is_leat and fs is None else None
+        self._fs = fs or self._own
+
+    def open(self, path: Optional[str] = None, write: bool = False):
+        path = self.path if path is None else path
+        return LeatFile(path, write, self._fs) if self.is_leat else LocalFile(path, write)
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(self, *_) -> None:
+        if self._own is not None:
+            self._own.close()
