@@ -32,5 +32,7 @@ class with_library(build_py):
 
 setup(name="leat", version=version(),
       description="Loader and staging of the Leat parallel file system",
-      packages=["leat"], package_data={"leat": ["py.typed"]}, python_requires=">=3.8", extras_require={"numpy": ["numpy"]},
+      packages=["leat"],
+      package_data={"leat": ["py.typed"]},
+      python_requires=">=3.8", extras_require={"numpy": ["numpy"]},
       cmdclass={"build_py": with_library})

@@ -93,7 +93,7 @@ class Dataset:
         self._close = weakref.finalize(self, _close_in, self._pid, p, own)
         stat = _lib.sized(_lib.DatasetStat)
         _c.leat_dataset_stat(p, ctypes.byref(stat))
-        self._n = stat.samples
+        self._n, self.files = stat.samples, stat.files
         self.id, self.format = stat.id.decode(), stat.format.decode()
         self.source = stat.source.decode()
         self.path, self.bytes, self.order_word = os.fsdecode(stat.path), stat.bytes, stat.order_word

@@ -7,13 +7,13 @@ _ENOUGH = 0.95  # of the time computing: nothing to be done
 
 _CAUSES = {
     "local": ("reading local files",
-              "a faster disk, data sets staged over several disks, or more threads= of the Dataset"),
+              "a faster disk, or more threads= of the Dataset"),
     "server": ("the servers or the network to them",
-               "stage the data set (leat stage in), or look at `leat status --net` and the servers' "
-               "disks"),
+               "stage the data set (leat stage in), or look at `leat status --net` and the "
+               "servers' disks"),
     "verify": ("verifying and unpacking what was read",
-               "more threads= of the Dataset, or cores for them; a second epoch of a staged copy is "
-               "not verified again"),
+               "more threads= of the Dataset, or cores for them; a second epoch of a staged copy "
+               "is not verified again"),
     "consumer": ("batches that the program itself still holds",
                  "keep no arrays of old batches (copy what is kept), or raise depth= or "
                  "memory_limit="),
@@ -29,8 +29,8 @@ def _mib(n: int) -> str:
 def explain(m: Dict[str, Any], source: str) -> str:
     """m: DataLoader.metrics()."""
     total = m["wait_us"] + m["busy_us"]
-    lines = ["%d batches, %d samples in %.1f s: %.1f %% of the time was spent waiting for data." % (
-        m["batches"], m["samples"], total / 1e6, 100 * (1 - m["utilisation"]))]
+    lines = ["%d batches, %d samples in %.1f s: %.1f %% of the time was spent waiting for data."
+             % (m["batches"], m["samples"], total / 1e6, 100 * (1 - m["utilisation"]))]
     stalls = sorted(((us, name) for name, us in m["stall_us"].items() if us), reverse=True)
     waited = sum(us for us, _ in stalls)
     if m["utilisation"] >= _ENOUGH or not stalls:
@@ -42,7 +42,8 @@ def explain(m: Dict[str, Any], source: str) -> str:
         for us, name in stalls[1:]:
             if us * 20 >= waited:
                 lines.append("Also for %s (%s: %.2f s)." % (_CAUSES[name][0], name, us / 1e6))
-    lines.append("Read: %s from %s, %s verified; %d of %d slots held, %d ready; %s of %s memory." % (
+    lines.append("Read: %s from %s, %s verified; %d of %d slots held, %d ready; %s of %s memory."
+                 % (
         _mib(m["bytes_local"] + m["bytes_server"]),
         {"copy": "the staged copy", "server": "the servers"}.get(source, "local files"),
         _mib(m["bytes_verified"]), m["held"], m["depth"], m["ready"], _mib(m["memory"]),

@@ -39,9 +39,9 @@ class DataLoader:
     Iterating yields Batch dicts to the end of the epoch; iterating again goes on with the next
     epoch, and after a break with the next batch. set_epoch() goes to an epoch's start.
 
-    LeatError: EBUSY when all batches are held by the caller; of reading, with file and offset, after
-    which the next call tries the same batch again; EOPNOTSUPP in a forked child. Ctrl-C is taken
-    within 0.2 s.
+    LeatError: EBUSY when all batches are held by the caller; of reading, with file and offset,
+    after which the next call tries the same batch again; EOPNOTSUPP in a forked child. Ctrl-C is
+    taken within 0.2 s.
     """
 
     def __init__(self, ds: Dataset, batch_size: Optional[int] = None, *,

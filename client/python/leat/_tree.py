@@ -1,5 +1,5 @@
 """Nested state as JSON and a list of tensors, and back. Nothing but these types exists in it, so
-reading one runs no code: dict (keys: str, int, float, bool, None, tuples of them), OrderedDict
+reading one runs no code: dict (keys: str, int, float, bool, None, tuples), OrderedDict
 (with the _metadata of torch modules), list, tuple, str, bytes, int, float, bool, None, tensors and
 numpy arrays."""
 from __future__ import annotations
@@ -14,7 +14,7 @@ DEPTH_MAX = 100
 
 
 class Tree:
-    """Encodes: `tensors` are the (name, tensor) that it found, each once however often it occurs."""
+    """Encodes: `tensors` are the (name, tensor) pairs found, each once, however often it comes."""
 
     def __init__(self) -> None:
         self.tensors: List[tuple] = []

@@ -3,7 +3,7 @@
     leat.checkpoint.save("leat:/ckpt/step-1000", {"model": net.state_dict(),
                                                   "optimizer": opt.state_dict()}, loader=loader)
     state = leat.checkpoint.load("leat:/ckpt/step-1000", loader=loader)
-    leat.checkpoint.load(path, names=["model/layer4.*"])        # {name: tensor}, only these are read
+    leat.checkpoint.load(path, names=["model/layer4.*"])    # {name: tensor}, only these are read
 
 "leat:/path" goes through libleat, striped over the servers as the directory's layout says (`leat
 layout set`); other paths are files of a mount or a local disk. A checkpoint appears whole or not at
@@ -212,7 +212,8 @@ class _Reader:
         if struct.unpack("<Q", head[56:])[0] != _sum(memoryview(head)[:56]):
             raise _bad(path, "the header is damaged", 0)
         if version != _VERSION:
-            raise _bad(path, "version %d of the format; this library knows %d" % (version, _VERSION))
+            raise _bad(path, "version %d of the format, this library knows %d" % (
+                version, _VERSION))
         if size != self.size:
             raise _bad(path, "the file has %d bytes, and should have %d" % (self.size, size))
         if n > min(_JSON_MAX, self.size - _HEAD_SIZE):
@@ -234,8 +235,8 @@ class _Reader:
 
     def _row(self, r: dict) -> Tuple[TensorInfo, List[int]]:
         numbers = [r["off"], r["len"], *r["shape"]]
-        if not isinstance(r["name"], str) or r["dtype"] not in _SIZES or len(r["shape"]) > 64 or any(
-                type(n) is not int or n < 0 for n in numbers):
+        if (not isinstance(r["name"], str) or r["dtype"] not in _SIZES or len(r["shape"]) > 64
+                or any(type(n) is not int or n < 0 for n in numbers)):
             raise ValueError("a tensor's row")
         count = 1
         for n in r["shape"]:

@@ -7,11 +7,11 @@
     data = leat.IterableDataset(ds, 256)     # decoding in worker processes of torch
     loader = torch.utils.data.DataLoader(data, batch_size=256, num_workers=8, collate_fn=decode)
 
-    sampler = leat.Sampler(ds, 256)          # for map-style data sets, ds or any other of that length
+    sampler = leat.Sampler(ds, 256)          # for map-style data sets of that length
     loader = torch.utils.data.DataLoader(ds, batch_size=256, sampler=sampler, collate_fn=decode)
 
-Either way the batches come in the order of leat.DataLoader, each sample once per epoch, whatever the
-number of workers: worker w of W takes the steps w, w + W, ... of its rank, and torch takes its
+Either way the batches come in the order of leat.DataLoader, each sample once per epoch, whatever
+the number of workers: worker w of W takes the steps w, w + W, ... of its rank, and torch takes its
 batches from the workers in turn. Call set_epoch(e) before each epoch, as with torch's
 DistributedSampler; without it, each pass is the same.
 
@@ -108,7 +108,9 @@ class IterableDataset(_Steps, _data.IterableDataset):
         if self.batched:
             return self._at.steps
         last = self._at.steps - 1
-        return last * (self._at.batch // self._at.world) + self._at.share(last)[1] if last >= 0 else 0
+        if last < 0:
+            return 0
+        return last * (self._at.batch // self._at.world) + self._at.share(last)[1]
 
     def __getstate__(self) -> dict:
         return dict(vars(self), _loader=None, _key=())

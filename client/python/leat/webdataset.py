@@ -1,0 +1,234 @@
+"""The iteration of the webdataset library over Leat, without that library:
+
+    data = leat.webdataset.dataset("leat:/shards/train-{000000..000146}.tar", seed=1)
+    data = data.decode(lambda s: ...).to_tuple("jpg", "cls").batched(64)
+
+Samples are dicts as webdataset's: "__key__", "__url__" and one item of bytes per extension, so its
+decoders and map functions take them as they are, and `wds.DataPipeline(data, ...)` goes on from
+there. Instead of a shuffle buffer there is Leat's order: a true permutation, each sample exactly
+once per epoch over all ranks and workers, the same number of steps on every rank.
+"""
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
+
+from ._dataset import Dataset
+from ._loader import DataLoader
+from ._ranks import rank_and_world
+
+try:  # torch's DataLoader wants its own class, and has no other way to know
+    from torch.utils.data import IterableDataset as _Base
+except ImportError:
+    _Base = object
+
+__all__ = ["WebDataset", "dataset", "expand"]
+
+_SHARDS_MAX = 1_000_000
+
+
+def expand(urls: str) -> List[str]:
+    """ "a-{00..02}.tar" as webdataset writes it (also {a,b}); ValueError for more than 10^6."""
+    m = re.search(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}", urls)
+    if not m:
+        return [urls]
+    if m[3] is not None:
+        middle = m[3].split(",")
+    else:
+        first, last = int(m[1]), int(m[2])
+        if not 0 <= last - first < _SHARDS_MAX:
+            raise ValueError("%s has too many shards, or none" % urls)
+        middle = ["%0*d" % (len(m[1]), i) for i in range(first, last + 1)]
+    result = [u for part in middle for u in expand(urls[:m.start()] + part + urls[m.end():])]
+    if len(result) > _SHARDS_MAX:
+        raise ValueError("%s has too many shards" % urls)
+    return result
+
+
+def _shards(urls: Union[str, Sequence[str]]) -> List[str]:
+    return expand(urls) if isinstance(urls, str) else [u for one in urls for u in expand(one)]
+
+
+def _what(shards: List[str]) -> str:
+    """The one name of the data set that these shards are: a pattern for files of one directory."""
+    if not shards:
+        raise ValueError("no shards")
+    if len(shards) == 1:
+        one = shards[0]
+        return one[:-1] + "[r]" if one.endswith(".tar") else one
+    folders = {os.path.dirname(s) for s in shards}
+    front = os.path.commonprefix([os.path.basename(s) for s in shards])
+    back = os.path.commonprefix([os.path.basename(s)[::-1] for s in shards])[::-1]
+    if len(folders) != 1:
+        raise ValueError("the shards lie in %d directories: one data set is one directory" %
+                         len(folders))
+    return "%s/%s*%s" % (folders.pop(), front, back[-4:])
+
+
+class WebDataset(_Base):
+    """See dataset(). Each pass gives one epoch; the next pass the next one, unless set_epoch says
+    otherwise. Pipelines (map, decode, to_tuple, select, batched) are of this object and its
+    like-named methods in webdataset."""
+
+    def __init__(self, ds: Dataset, options: Dict[str, Any], chunk: int) -> None:
+        self.dataset, self._options, self._chunk = ds, options, chunk
+        self._epoch = 0
+        self._loader: Optional[DataLoader] = None
+        self._key: tuple = ()
+        self._stages: List[Callable[[Iterator[Any]], Iterator[Any]]] = []
+
+    def __len__(self) -> int:
+        """Samples of an epoch, of all ranks together."""
+        return len(self.dataset)
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch
+
+    def __getstate__(self) -> dict:
+        return dict(vars(self), _loader=None, _key=())
+
+    def _open(self) -> DataLoader:
+        worker, workers = _worker()
+        key = (os.getpid(), worker, workers)
+        if self._key != key:
+            world = self._options["world"]
+            self._loader = DataLoader(self.dataset, global_batch=self._chunk * world,
+                                      stride=workers, phase=worker, framework="memoryview",
+                                      **self._options)
+            self._key = key
+        return self._loader
+
+    def _samples(self) -> Iterator[Dict[str, Any]]:
+        loader = self._open()
+        loader.set_epoch(self._epoch)
+        self._epoch += 1
+        for batch in loader:
+            for k, key in enumerate(batch.names):
+                sample = {"__key__": key, "__url__": self.dataset.path}
+                for field in batch:
+                    if batch[field][k] is not None:
+                        sample[field] = bytes(batch[field][k])
+                yield sample
+            del batch
+
+    def __iter__(self) -> Iterator[Any]:
+        items: Iterator[Any] = self._samples()
+        for stage in self._stages:
+            items = stage(items)
+        return items
+
+    def compose(self, stage: Callable[[Iterator[Any]], Iterator[Any]]) -> WebDataset:
+        """This pipeline with one more stage, a generator over the items before it."""
+        other = WebDataset(self.dataset, self._options, self._chunk)
+        other._epoch, other._stages = self._epoch, self._stages + [stage]
+        return other
+
+    def map(self, function: Callable[[Any], Any]) -> WebDataset:
+        return self.compose(_Map(function))
+
+    decode = map
+
+    def select(self, predicate: Callable[[Any], bool]) -> WebDataset:
+        return self.compose(_Select(predicate))
+
+    def map_dict(self, **functions: Callable[[Any], Any]) -> WebDataset:
+        """field=function: of these fields."""
+        return self.compose(_Map(_MapDict(functions)))
+
+    def to_tuple(self, *fields: str) -> WebDataset:
+        """Tuples of these fields; "jpg;png": the first that there is. KeyError names the sample."""
+        return self.compose(_Map(_ToTuple(" ".join(fields).split())))
+
+    def batched(self, n: int, partial: bool = True) -> WebDataset:
+        """Lists of n items; partial: also the shorter last one."""
+        return self.compose(_Batched(n, partial))
+
+
+class _Map:  # Objects, not closures: they go to spawned workers.
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, items):
+        return (self.function(i) for i in items)
+
+
+class _Select(_Map):
+    def __call__(self, items):
+        return (i for i in items if self.function(i))
+
+
+class _MapDict:
+    def __init__(self, functions):
+        self.functions = functions
+
+    def __call__(self, sample):
+        return {f: self.functions[f](v) if f in self.functions else v for f, v in sample.items()}
+
+
+class _ToTuple:
+    def __init__(self, fields):
+        self.fields = [f.split(";") for f in fields]
+
+    def __call__(self, sample):
+        return tuple(self._one(sample, names) for names in self.fields)
+
+    @staticmethod
+    def _one(sample, names):
+        for name in names:
+            if name in sample:
+                return sample[name]
+        raise KeyError("sample %s has no %s, only %s" % (
+            sample.get("__key__"), " or ".join(names), ", ".join(sorted(sample))))
+
+
+class _Batched:
+    def __init__(self, n, partial):
+        self.n, self.partial = n, partial
+
+    def __call__(self, items):
+        batch = []
+        for item in items:
+            batch.append(item)
+            if len(batch) == self.n:
+                yield batch
+                batch = []
+        if batch and self.partial:
+            yield batch
+
+
+def _worker() -> tuple:
+    """(number, how many) of a worker process of torch's DataLoader."""
+    torch = sys.modules.get("torch")
+    info = torch.utils.data.get_worker_info() if torch is not None else None
+    return (info.id, info.num_workers) if info else (0, 1)
+
+
+def _open_shards(shards: List[str], **options: Any) -> Dataset:
+    ds = Dataset(_what(shards), **options)
+    if len(shards) > 1 and ds.files != len(shards):
+        ds.close()
+        raise ValueError("%d shards were asked for, and %s are %d" % (
+            len(shards), _what(shards), ds.files))
+    return ds
+
+
+def dataset(urls: Union[str, Sequence[str], Dataset], *, seed: int = 0, order: str = "window",
+            tail: str = "shorter", rank: Union[int, str] = "auto", world: Union[int, str] = "auto",
+            chunk: int = 64, fs: Any = None, conf: Optional[str] = None,
+            stage_dir: Optional[str] = None, **loader: Any) -> WebDataset:
+    """Samples of tar shards.
+
+    urls     "/data/train-{0000..0146}.tar", with "leat:" before it from the servers, a list of
+             such in one directory, a directory, "leat:name@version", or a Dataset. Several shards
+             are opened as the pattern PREFIX*SUFFIX that they have in common, which must
+             find no others (ValueError)
+    order    "window": whole shards at a time, near to each other; "global"; "sequential" for tests
+    chunk    samples that are read together, and dealt to ranks and workers together
+    The others are those of leat.Dataset and leat.DataLoader. Errors are LeatError."""
+    if not isinstance(urls, Dataset):
+        urls = _open_shards(_shards(urls), fs=fs, conf=conf, stage_dir=stage_dir)
+    rank, world = rank_and_world(rank, world)
+    options = dict(loader, seed=seed, order=order, tail=tail, rank=rank, world=world)
+    return WebDataset(urls, options, chunk)
