@@ -9,9 +9,9 @@
         return fn.decoders.image(jpegs, device="mixed"), labels
 
 DALI copies what it is given before it asks for the next batch (no_copy=False, the default), so
-the loader's memory is free then. At the end of an epoch the source raises StopIteration and the pipeline's
-reset() goes on with the next one. The tail "drop" or "pad" keeps batches of one size; with "shorter"
-the pipeline must allow smaller ones.
+the loader's memory is free then. At the end of an epoch the source raises StopIteration, and the
+pipeline's reset() goes on with the next one. The tail "drop" or "pad" keeps batches of one size;
+with "shorter" the pipeline must allow smaller ones.
 """
 from __future__ import annotations
 
