@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/base/moves.h"
 #include "common/rt/loop.h"
@@ -419,6 +420,31 @@ static bool has_trouble(const struct cluster *c, const struct chain *ch)
 	return false;
 }
 
+/* For tests: who was away and is back first goes on with what it has. */
+static bool lead_stale(struct judging *j, const struct chain *ch)
+{
+	struct chain *next;
+
+	for (uint32_t i = 0; i < ch->n_members; i++) {
+		uint32_t id = ch->members[i].target;
+
+		if (ch->members[i].state != MEMBER_OUT || !is_up(cluster_target(j->moves.c, id)))
+			continue;
+		next = moves_chain(&j->moves, ch);
+		for (uint32_t k = 0; next != NULL && k < ch->n_members; k++)
+			if (ch->members[k].state == MEMBER_SYNC)
+				member_move(next, ch->members[k].target, MEMBER_OUT);
+		/* No allowed move: what the table forbids is what is planted. */
+		for (uint32_t k = 0; next != NULL && k < next->n_members; k++)
+			if (next->members[k].target == id)
+				next->members[k].state = MEMBER_SYNC;
+		if (next != NULL)
+			sort_members(next);
+		return true;
+	}
+	return false;
+}
+
 /* SYNC members that are away or have restarted. True: the chain has somebody to go on with. */
 static bool judge_sync(struct judging *j, const struct chain *ch)
 {
@@ -429,6 +455,8 @@ static bool judge_sync(struct judging *j, const struct chain *ch)
 	if (!has_trouble(c, ch))
 		return true;
 	leader = leader_of(j, ch, &wait);
+	if (FAULT(CHAIN_STALE_LEADER) && leader == 0 && !wait && lead_stale(j, ch))
+		return false; /* the others come back later */
 	for (uint32_t i = 0; i < ch->n_members && ch->members[i].state == MEMBER_SYNC; i++) {
 		uint32_t id = ch->members[i].target;
 		const struct target *t = cluster_target(c, id);

@@ -39,6 +39,10 @@ static void mds_params_of(struct node *n, struct mds_params *p)
 	p->cache_mib = 1;
 	if (n->cluster->plan.replicas > 1)
 		p->heads_after_ms = 1500;
+	if (n->cluster->plan.contended) {
+		p->heads_after_ms = 600;
+		p->chains_per_target = 1;
+	}
 	if (n->cluster->plan.move_members)
 		p->replace_after_ms = 4000;
 }
@@ -345,13 +349,46 @@ static void draw_rare_fault(struct cluster *c)
 		isolate(c);
 }
 
-static void draw_fault(void *arg)
+/* Two parts that do not hear each other: clients and members on either side, the metadata server
+ * on one. */
+static void split(struct cluster *c)
 {
-	struct cluster *c = arg;
+	uint64_t side = sim_random(c->sim), for_us = 1 + sim_random_below(c->sim, 4000000);
 
-	if (!c->faults_on || c->failed)
-		return;
+	c->count.partitions++;
+	for (uint64_t i = 0; i < N_OSSD + 1 + c->plan.n_clients; i++)
+		for (uint64_t j = 0; j < i; j++)
+			if ((side >> i & 1) != (side >> j & 1))
+				cut_pair(c, node_at(c, i), node_at(c, j), for_us);
+}
+
+static void draw_contended_fault(struct cluster *c)
+{
+	uint64_t kind = sim_random_below(c->sim, 12);
+	struct node *n = &c->ossd[sim_random_below(c->sim, N_OSSD)];
+	uint64_t client = N_OSSD + 1 + sim_random_below(c->sim, c->plan.n_clients);
+
+	if (kind < 3 && c->plan.crash_servers) {
+		crash_one(n, away_us(c));
+	} else if (kind == 3 && c->plan.crash_servers) {
+		cut_power(c);
+	} else if (kind < 6 && c->plan.cut_network) {
+		split(c);
+	} else if (kind < 9 && c->plan.cut_network) {
+		c->count.partitions++;
+		cut_pair(c, n, node_at(c, client), 1 + sim_random_below(c->sim, 1500000));
+	} else if (kind == 9 && c->plan.cut_network) {
+		c->count.partitions++;
+		cut_pair(c, n, &c->mds, 1 + sim_random_below(c->sim, 4000000));
+	} else if (kind == 10 && c->plan.crash_clients) {
+		crash_client(c);
+	}
+}
+
+static void draw_any_fault(struct cluster *c)
+{
 	uint64_t kind = sim_random_below(c->sim, 10);
+
 	if (kind < 5 && c->plan.crash_servers)
 		crash_server(c);
 	else if (kind < 8 && c->plan.cut_network)
@@ -360,6 +397,18 @@ static void draw_fault(void *arg)
 		crash_client(c);
 	else if (kind == 9 && c->plan.replicas > 1)
 		draw_rare_fault(c);
+}
+
+static void draw_fault(void *arg)
+{
+	struct cluster *c = arg;
+
+	if (!c->faults_on || c->failed)
+		return;
+	if (c->plan.contended)
+		draw_contended_fault(c);
+	else
+		draw_any_fault(c);
 	if (sim_after(c->sim, 1 + sim_random_below(c->sim, 1500000), NULL, draw_fault, c) < 0)
 		cluster_fail(c, "no memory");
 }
@@ -383,6 +432,9 @@ void cluster_start_faults(struct cluster *c)
 		wild.double_ppm = 50000;
 		wild.double_late_us_max = 30000;
 	}
+	/* Answers of changes that were made are to be missing when the head is another one. */
+	if (c->plan.contended)
+		wild.lose_ppm = 10000;
 	if (c->plan.damage_frames)
 		transport_sim_set_options(c->transport, &wild);
 	draw_fault(c);

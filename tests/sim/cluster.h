@@ -25,6 +25,7 @@ struct plan {
 	uint32_t replicas; /* directories have 1 to so many copies, mixed */
 	bool move_members; /* targets are drained, and replaced when they are away for long */
 	bool refuse;       /* members behind refuse versions now and then */
+	bool contended;    /* all clients at a few cells of one file, all the time; see shared.h */
 	uint32_t log_max;  /* resync_log_max, 0: as it is by default */
 	bool late_copies; /* many frames come twice, the second time much later */
 	bool verbose;

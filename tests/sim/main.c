@@ -3,7 +3,8 @@
  *
  *   leat-sim --list                     names of the tests
  *   leat-sim NAME                       one test
- *   leat-sim run [--seed N | --seeds A..B] [--ops N] [--clients N] [--plant BUG] [--jobs N] [-v]
+ *   leat-sim run [--seed N | --seeds A..B] [--ops N] [--clients N]
+ *                [--replicas N | --contended] [--plant BUG] [--jobs N] [-v]
  *
  * Each seed runs in a process of its own: a crash in the simulator leaves its memory behind. A
  * failing seed is printed with what went wrong and runs again, the same, with --seed.
@@ -27,7 +28,7 @@
 struct batch {
 	uint64_t first, last;
 	uint32_t n_ops, n_clients, jobs, replicas;
-	bool verbose, stop_at_failure;
+	bool verbose, stop_at_failure, contended;
 	const char *plant;
 };
 
@@ -94,6 +95,7 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 		.crash_clients = seed % 2 != 0,
 		.late_copies = seed % 7 < 3,
 		.replicas = b->replicas,
+		.contended = b->contended,
 		.move_members = b->replicas > 1 && seed % 8 < 3,
 		.log_max = b->replicas > 1 && seed % 9 < 3 ? 2 : 0,
 		.refuse = b->replicas > 1 && seed % 16 == 7,
@@ -196,7 +198,8 @@ static void start_seed(uint64_t seed, const struct batch *b, struct totals *t, u
 	if (pid_of[i] == 0) {
 		if (b->plant && !fault_plant(b->plant))
 			_exit(2);
-		alarm(300);
+		/* A planted bug may make it go round in circles. */
+		alarm(b->plant ? 60 : 300);
 		run_seed(seed, b, t);
 		_exit(0);
 	}
@@ -217,8 +220,8 @@ static void print_totals(struct totals *t, const struct batch *b)
 		print_moves(t);
 }
 
-/* Returns the number of failing seeds. */
-static uint64_t run_batch(const struct batch *b)
+/* Returns the number of failing seeds, and which of them failed first. */
+static uint64_t run_batch_to(const struct batch *b, uint64_t *ret_first)
 {
 	struct totals *t =
 		mmap(NULL, sizeof(*t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -230,19 +233,27 @@ static uint64_t run_batch(const struct batch *b)
 	if (t == MAP_FAILED)
 		return 1;
 	for (uint64_t seed = b->first; seed <= b->last; seed++) {
-		if (b->stop_at_failure && t->failures)
-			break;
 		while (n_running >= b->jobs)
 			reap(t, seed_of, pid_of, b->jobs, &n_running);
+		if (b->stop_at_failure && t->failures)
+			break;
 		start_seed(seed, b, t, seed_of, pid_of);
 		n_running++;
 	}
 	while (n_running)
 		reap(t, seed_of, pid_of, b->jobs, &n_running);
 	failures = t->failures;
+	*ret_first = t->first_failure;
 	print_totals(t, b);
 	munmap(t, sizeof(*t));
 	return failures;
+}
+
+static uint64_t run_batch(const struct batch *b)
+{
+	uint64_t first;
+
+	return run_batch_to(b, &first);
 }
 
 static struct batch defaults(void)
@@ -257,13 +268,30 @@ static struct batch defaults(void)
 	};
 }
 
+/* Everybody at the same few cells, on few chains, with many short faults. */
+static void contend(struct batch *b)
+{
+	b->contended = true;
+	b->replicas = 3;
+	b->n_clients = CLIENTS_MAX;
+	b->n_ops = 1500;
+}
+
 /* ---- the tests that `make check` runs ---- */
+
+/* `make check` runs a selection, `make check-long` more. */
+static uint64_t n_seeds(uint64_t some, uint64_t many)
+{
+	const char *is_long = getenv("LEAT_LONG");
+
+	return is_long != NULL && is_long[0] == '1' ? many : some;
+}
 
 static int test_seeds(void)
 {
 	struct batch b = defaults();
 
-	b.last = 1000;
+	b.last = n_seeds(300, 2000);
 	return run_batch(&b) ? 1 : 0;
 }
 
@@ -315,108 +343,118 @@ static int test_replicated_seeds(void)
 {
 	struct batch b = defaults();
 
-	b.last = 200;
+	b.last = n_seeds(60, 1000);
 	b.replicas = 3;
 	return run_batch(&b) ? 1 : 0;
 }
 
-/* A planted bug must be found, or the whole suite proves nothing. */
-static int found_with(const char *plant, uint32_t replicas)
+static int test_contended_seeds(void)
 {
 	struct batch b = defaults();
 
-	b.last = 200;
-	b.replicas = replicas;
+	contend(&b);
+	b.last = n_seeds(40, 300);
+	return run_batch(&b) ? 1 : 0;
+}
+
+/*
+ * A planted bug must be found, or the whole suite proves nothing. What fails without it as well is
+ * no find.
+ */
+static int found_by(struct batch b, const char *plant)
+{
+	struct batch sane = b;
+	uint64_t first, none;
+
 	b.plant = plant;
+	b.jobs = 1;
 	b.stop_at_failure = true;
-	return run_batch(&b) > 0 ? 0 : 1;
+	b.first = 1;
+	b.last = 200;
+	while (b.first <= b.last && run_batch_to(&b, &first) > 0) {
+		sane.first = sane.last = first;
+		printf("seed %llu without it:\n", (unsigned long long)first);
+		if (run_batch_to(&sane, &none) == 0)
+			return 0;
+		b.first = first + 1;
+	}
+	return 1;
 }
 static int found(const char *plant)
 {
-	return found_with(plant, 1);
+	return found_by(defaults(), plant);
 }
-static int test_finds_mds_no_dedupe(void)
+static int found_contended(const char *plant)
 {
-	return found("mds_no_dedupe");
+	struct batch b = defaults();
+
+	contend(&b);
+	return found_by(b, plant);
 }
-static int test_finds_mds_early_ack(void)
-{
-	return found("mds_early_ack");
-}
-static int test_finds_oss_no_dedupe(void)
-{
-	return found("oss_no_dedupe");
-}
-static int test_finds_oss_early_ack(void)
-{
-	return found("oss_early_ack");
-}
-static int test_finds_client_new_seq(void)
-{
-	return found("client_new_seq");
-}
-static int test_finds_chain_early_ack(void)
-{
-	return found_with("chain_early_ack", 3);
-}
-static int test_finds_chain_skip_epoch(void)
-{
-	return found_with("chain_skip_epoch", 3);
-}
-static int test_finds_chain_no_dedupe(void)
-{
-	return found_with("chain_no_dedupe", 3);
-}
-static int test_finds_chain_serve_early(void)
-{
-	return found_with("chain_serve_early", 3);
-}
-static int test_finds_chain_stale_leader(void)
-{
-	return found_with("chain_stale_leader", 3);
-}
-static int test_finds_chain_skip_lease(void)
-{
-	return found_with("chain_skip_lease", 3);
-}
-static int test_finds_chain_forget_pending(void)
-{
-	return found_with("chain_forget_pending", 3);
-}
+
+#define FINDS(plant, how)                                                                          \
+	static int test_finds_##plant(void)                                                        \
+	{                                                                                          \
+		return how(#plant);                                                                \
+	}
+FINDS(mds_no_dedupe, found)
+FINDS(mds_early_ack, found)
+FINDS(oss_no_dedupe, found)
+FINDS(oss_early_ack, found)
+FINDS(client_new_seq, found_contended)
+FINDS(chain_early_ack, found_contended)
+FINDS(chain_skip_epoch, found_contended)
+FINDS(chain_no_dedupe, found_contended)
+FINDS(chain_serve_early, found_contended)
+FINDS(chain_stale_leader, found_contended)
+FINDS(chain_skip_lease, found_contended)
+FINDS(chain_forget_pending, found_contended)
 
 static const struct {
 	const char *name;
 	int (*fn)(void);
+	bool only_long;
 } tests[] = {
-	{"cluster_1000_seeds", test_seeds},
-	{"replicated_200_seeds", test_replicated_seeds},
-	{"deterministic", test_deterministic},
-	{"linear_registers", linear_test_registers},
-	{"linear_registers_random", linear_test_registers_random},
-	{"linear_names", linear_test_names},
-	{"linear_names_random", linear_test_names_random},
-	{"finds_mds_no_dedupe", test_finds_mds_no_dedupe},
-	{"finds_mds_early_ack", test_finds_mds_early_ack},
-	{"finds_oss_no_dedupe", test_finds_oss_no_dedupe},
-	{"finds_oss_early_ack", test_finds_oss_early_ack},
-	{"finds_client_new_seq", test_finds_client_new_seq},
-	{"finds_chain_early_ack", test_finds_chain_early_ack},
-	{"finds_chain_skip_epoch", test_finds_chain_skip_epoch},
-	{"finds_chain_no_dedupe", test_finds_chain_no_dedupe},
-	{"finds_chain_serve_early", test_finds_chain_serve_early},
-	{"finds_chain_stale_leader", test_finds_chain_stale_leader},
-	{"finds_chain_skip_lease", test_finds_chain_skip_lease},
-	{"finds_chain_forget_pending", test_finds_chain_forget_pending},
+	{"cluster_seeds", test_seeds, false},
+	{"replicated_seeds", test_replicated_seeds, false},
+	{"contended_seeds", test_contended_seeds, true},
+	{"deterministic", test_deterministic, false},
+	{"linear_registers", linear_test_registers, false},
+	{"linear_registers_random", linear_test_registers_random, false},
+	{"linear_names", linear_test_names, false},
+	{"linear_names_random", linear_test_names_random, false},
+#define X(plant)                                                                                   \
+	{                                                                                          \
+		"finds_" #plant, test_finds_##plant, false                                         \
+	}
+	X(mds_no_dedupe),
+	X(mds_early_ack),
+	X(oss_no_dedupe),
+	X(oss_early_ack),
+	X(client_new_seq),
+	X(chain_early_ack),
+	X(chain_skip_epoch),
+	X(chain_no_dedupe),
+	X(chain_serve_early),
+	X(chain_stale_leader),
+	X(chain_skip_lease),
+	X(chain_forget_pending),
+#undef X
 };
 
 static int run_command(int argc, char **argv)
 {
 	static const struct option longs[] = {
-		{"seed", required_argument, NULL, 's'},  {"seeds", required_argument, NULL, 'S'},
-		{"ops", required_argument, NULL, 'o'},   {"clients", required_argument, NULL, 'c'},
-		{"plant", required_argument, NULL, 'p'}, {"jobs", required_argument, NULL, 'j'},
+		{"seed", required_argument, NULL, 's'},
+		{"seeds", required_argument, NULL, 'S'},
+		{"ops", required_argument, NULL, 'o'},
+		{"clients", required_argument, NULL, 'c'},
+		{"plant", required_argument, NULL, 'p'},
+		{"jobs", required_argument, NULL, 'j'},
 		{"replicas", required_argument, NULL, 'r'},
-		{"verbose", no_argument, NULL, 'v'},     {NULL, 0, NULL, 0},
+		{"contended", no_argument, NULL, 'C'},
+		{"verbose", no_argument, NULL, 'v'},
+		{NULL, 0, NULL, 0},
 	};
 	struct batch b = defaults();
 	int c;
@@ -439,6 +477,8 @@ static int run_command(int argc, char **argv)
 			b.jobs = (uint32_t)atoi(optarg);
 		} else if (c == 'r') {
 			b.replicas = (uint32_t)atoi(optarg);
+		} else if (c == 'C') {
+			contend(&b);
 		} else if (c == 'v') {
 			b.verbose = true;
 		} else {
@@ -456,7 +496,7 @@ int main(int argc, char **argv)
 	log_init("sim", getenv("LEAT_SIM_LOG") ? LOG_DEBUG : LOG_ERROR);
 	if (argc >= 2 && strcmp(argv[1], "--list") == 0) {
 		for (size_t i = 0; i < ARRAY_SIZE(tests); i++)
-			puts(tests[i].name);
+			printf("%s%s\n", tests[i].name, tests[i].only_long ? " long" : "");
 		return 0;
 	}
 	if (argc >= 2 && strcmp(argv[1], "run") == 0)
@@ -466,6 +506,7 @@ int main(int argc, char **argv)
 			return tests[i].fn();
 	fprintf(stderr, "usage: leat-sim --list | NAME | run [--seed N | --seeds A..B] [--ops N] "
 			"[--clients N] "
+			"[--replicas N | --contended] "
 			"[--plant BUG] [--jobs N] [-v]\n");
 	return 2;
 }

@@ -20,10 +20,10 @@
 #define CELLS_AT_ONCE 8u
 #define FIRST_CELL_AT (40u << 10)
 #define FILE_SIZE     (FIRST_CELL_AT + (uint64_t)CELL * CELLS)
-#define HOT_US     2000000u
-#define WIDTH      4u /* operations of one client at once */
+#define HOT_US        2000000u
+#define WIDTH         4u /* operations of one client at once */
 /* Registers: the cells of all files, and one attribute. */
-#define REG_ATTR   (FILES * CELLS)
+#define REG_ATTR (FILES * CELLS)
 
 struct shared_client {
 	struct client *client;
@@ -115,9 +115,8 @@ static void make(struct shared *s, struct client *client, const char *name, uint
 {
 	struct ino parent = s->c->shared_dir[0];
 	struct attr a;
-	int status = S_ISDIR(mode)
-			     ? ll_mkdir(client, &root, parent, bytes_str(name), 0755, &a)
-			     : ll_mknod(client, &root, parent, bytes_str(name), mode, 0, &a);
+	int status = S_ISDIR(mode) ? ll_mkdir(client, &root, parent, bytes_str(name), 0755, &a)
+				   : ll_mknod(client, &root, parent, bytes_str(name), mode, 0, &a);
 
 	if (status == -LE_EXIST)
 		status = ll_lookup(client, &root, parent, bytes_str(name), &a);
@@ -271,6 +270,58 @@ void shared_data(struct shared *s, uint32_t index)
 	fiber_parallel("transfer", transfer, t, sizeof(t[0]), n, n);
 }
 
+/* ---- contended ---- */
+
+#define ACTORS        3u
+#define CONTEND_FIRST 4u /* of four cells: the border of the two chunks is in their middle */
+#define CONTEND_CELLS 4u
+
+struct actor {
+	struct shared *s;
+	uint32_t index, file, *left;
+};
+
+/* Mostly a reader or mostly a writer for a while: one that only reads goes on where no write can
+ * end, at a member that is cut off together with it. */
+static void act(void *arg)
+{
+	struct actor *a = arg;
+	struct shared *s = a->s;
+	uint32_t writes = 0, turns = 0;
+
+	while (*a->left > 0 && !s->c->failed) {
+		uint32_t first = (uint32_t)rnd(s, CONTEND_CELLS), most = CONTEND_CELLS - first;
+		struct transfer t = {.s = s, .index = a->index, .file = a->file};
+
+		if (turns-- == 0) {
+			turns = (uint32_t)rnd(s, 60);
+			writes = rnd(s, 3) == 0 ? 7 : 0;
+		}
+		t.first = CONTEND_FIRST + first;
+		t.n = 1 + (uint32_t)rnd(s, most);
+		t.write = rnd(s, 10) < writes;
+		(*a->left)--;
+		s->c->count.ops++;
+		transfer(&t);
+		if (rnd(s, 4) == 0)
+			fiber_sleep_us(rnd(s, 100000));
+	}
+}
+
+void shared_contend(struct shared *s, uint32_t index, uint32_t *left)
+{
+	/* The first one has three copies, the second one two (workload.c). */
+	uint32_t file = s->c->plan.seed % 3 == 0;
+	struct actor a[ACTORS];
+
+	open_file(s, index, file);
+	if (s->c->failed)
+		return;
+	for (uint32_t i = 0; i < ACTORS; i++)
+		a[i] = (struct actor){s, index, file, left};
+	fiber_parallel("actor", act, a, sizeof(a[0]), ACTORS, ACTORS);
+}
+
 /* ---- names ---- */
 
 static int name_run(struct shared *s, uint32_t index, const struct name_op *op, uint32_t *ret_tag)
@@ -361,8 +412,7 @@ static void remove_all(struct shared *s, uint32_t index)
 		(void)!ll_unlink(sc->client, &root, sc->names_ino, name_of(name, "n", i));
 	expect(s, "remove names", ll_rmdir(sc->client, &root, dir[0], bytes_str("shared_names")),
 	       0);
-	expect(s, "remove attr", ll_unlink(sc->client, &root, dir[0], bytes_str("shared_attr")),
-	       0);
+	expect(s, "remove attr", ll_unlink(sc->client, &root, dir[0], bytes_str("shared_attr")), 0);
 }
 
 void shared_verify(struct shared *s, uint32_t index)

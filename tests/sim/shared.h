@@ -18,6 +18,9 @@ void shared_client_start(struct shared *s, uint32_t index, struct client *client
 /* One operation or a few at once. */
 void shared_data(struct shared *s, uint32_t index);
 void shared_names(struct shared *s, uint32_t index);
+/* Contended seeds: nothing but reads and writes of four cells, two in each of two chunks, by
+ * several fibers of each client, so that whatever goes wrong meets somebody. Until *left is 0. */
+void shared_contend(struct shared *s, uint32_t index, uint32_t *left);
 /* Closes what is open. */
 void shared_client_end(struct shared *s, uint32_t index);
 /* By the last client: looks at everything once more, checks the histories, removes all. */

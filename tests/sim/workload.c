@@ -529,6 +529,15 @@ static bool is_packed(const struct run *r, uint32_t index)
 	return (r->c->plan.seed + index) % 3 == 1;
 }
 
+/* One, two and three copies, mixed; where all meet in one file, always several. */
+static uint32_t copies_of(const struct run *r, uint32_t index)
+{
+	const struct plan *p = &r->c->plan;
+
+	return p->contended ? p->replicas - index % 2
+			    : 1 + (uint32_t)((p->seed + index) % p->replicas);
+}
+
 /* What is made in the directory from now on has so many copies, and may be compressed. */
 static void set_layout(struct run *r, struct ino dir, uint32_t replicas, bool packed)
 {
@@ -554,8 +563,7 @@ static void make_shared_dirs(struct run *r)
 	char buf[16];
 
 	c->shared_dir[0] = LEAT_ROOT_INO;
-	set_layout(r, LEAT_ROOT_INO, 1 + (uint32_t)(c->plan.seed % c->plan.replicas),
-		   is_packed(r, 0));
+	set_layout(r, LEAT_ROOT_INO, copies_of(r, 0), is_packed(r, 0));
 	if (c->plan.replicas == 1) {
 		c->n_shared_dirs = 1;
 		return;
@@ -569,8 +577,7 @@ static void make_shared_dirs(struct run *r)
 		if (!expect(r, "shared directory", status, 0))
 			return;
 		c->shared_dir[i] = a.ino;
-		set_layout(r, a.ino, 1 + (uint32_t)((c->plan.seed + i) % c->plan.replicas),
-			   is_packed(r, i));
+		set_layout(r, a.ino, copies_of(r, i), is_packed(r, i));
 	}
 	c->n_shared_dirs = c->plan.replicas;
 }
@@ -586,8 +593,7 @@ static void make_home(struct run *r)
 		status = ll_lookup(r->client, &root, LEAT_ROOT_INO, name, &a);
 	if (!expect(r, "home", status, 0))
 		return;
-	set_layout(r, a.ino, 1 + (uint32_t)((r->c->plan.seed + r->index) % r->c->plan.replicas),
-		   is_packed(r, r->index));
+	set_layout(r, a.ino, copies_of(r, r->index), is_packed(r, r->index));
 	r->m->dir = a.ino;
 	r->m->made = true;
 }
@@ -646,7 +652,8 @@ static void adopt(struct run *r)
 	char buf[16];
 	struct attr a;
 
-	if (!r->m->made)
+	/* In contended seeds nobody uses what is his own. */
+	if (!r->m->made || r->c->plan.contended)
 		return;
 	/* Requests of the dead predecessor may still be under way: no fencing before leases. */
 	fiber_sleep_us(3000000);
@@ -833,6 +840,8 @@ void workload_client(struct cluster *c, uint32_t index, struct client *client)
 	if (!r.m->made)
 		make_home(&r);
 	adopt(&r);
+	if (c->plan.contended && !c->failed)
+		shared_contend(w->shared, index, &r.m->ops_left);
 	while (r.m->ops_left > 0 && !c->failed) {
 		r.m->ops_left--;
 		one_op(&r);
