@@ -31,7 +31,8 @@ version_ge() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1)" = "$2" ];
 packages_build="build-essential pkg-config liburing-dev librocksdb-dev libfuse3-dev libxxhash-dev
     liblz4-dev zlib1g-dev libsodium-dev libjansson-dev libinih-dev libmicrohttpd-dev librdmacm-dev
     libibverbs-dev libcmocka-dev meson ninja-build dpkg-dev libnuma-dev"
-packages_check="clang fuse3 python3 python3-numpy attr acl gdb valgrind fio jq mandoc
+packages_check="clang fuse3 python3 python3-numpy python3-torch python3-pip python3-setuptools
+    python3-wheel python3-yaml attr acl gdb valgrind fio jq mandoc
     universal-ctags iproute2"
 packages_demo="fuse3 python3 python3-numpy python3-torch oxygen-icon-theme gnome-backgrounds"
 
@@ -42,7 +43,7 @@ deps: there is no apt-get here. Install these by your package manager, then run 
   build   C compiler (gcc 12 or clang 14 at least), GNU make 4.3, pkg-config, and the development
           files of liburing, RocksDB (C API), libfuse 3 (3.17 or newer for passthrough), xxhash,
           lz4, libsodium, jansson, inih, libmicrohttpd, rdma-core (librdmacm, libibverbs), cmocka
-  check   clang with compiler-rt, llvm-symbolizer, fusermount3, python3 with numpy, attr, acl, gdb,
+  check   clang with compiler-rt, llvm-symbolizer, fusermount3, python3 with numpy, yaml, pip and PyTorch, attr, acl, gdb,
           valgrind, fio, jq, mandoc, universal-ctags, iproute2, promtool
   demo    PyTorch for Python 3, and two sets of pictures (oxygen icons, gnome-backgrounds)
 

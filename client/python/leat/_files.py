@@ -3,8 +3,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import weakref
-from typing import Callable, Optional
+from typing import Callable, Dict, Optional
 
 from . import _lib
 from ._errors import LeatError, text
@@ -60,6 +61,19 @@ class FileSystem:
 
 def connect(conf: Optional[str] = None) -> FileSystem:
     return FileSystem(conf)
+
+
+_kept: Dict[Optional[str], FileSystem] = {}
+_kept_lock = threading.Lock()
+
+
+def kept(conf: Optional[str]) -> FileSystem:
+    """A connection that stays until the process ends, for calls that come again and again."""
+    with _kept_lock:
+        fs = _kept.get(conf)
+        if fs is None:
+            fs = _kept[conf] = FileSystem(conf)
+        return fs
 
 
 def stage_in(source: str, to: str, *, fs: Optional[FileSystem] = None, conf: Optional[str] = None,

@@ -10,7 +10,7 @@ import socket
 from typing import Optional
 
 from ._errors import LeatError, check_file
-from ._files import FileSystem
+from ._files import FileSystem, kept
 from ._lib import lib as _c
 
 
@@ -119,21 +119,13 @@ class LeatFile:
 
 
 class Place:
-    """Where a path leads: use it in a with statement, which ends a connection of its own."""
+    """Where a path leads."""
 
     def __init__(self, path: str, fs: Optional[FileSystem], conf: Optional[str]) -> None:
         self.is_leat = path.startswith("leat:")
         self.path = path[len("leat:"):] if self.is_leat else path
-        self._own = FileSystem(conf) if self.is_leat and fs is None else None
-        self._fs = fs or self._own
+        self._fs = fs if fs is not None or not self.is_leat else kept(conf)
 
     def open(self, path: Optional[str] = None, write: bool = False):
         path = self.path if path is None else path
         return LeatFile(path, write, self._fs) if self.is_leat else LocalFile(path, write)
-
-    def __enter__(self) -> Place:
-        return self
-
-    def __exit__(self, *_) -> None:
-        if self._own is not None:
-            self._own.close()

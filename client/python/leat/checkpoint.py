@@ -146,8 +146,7 @@ def save(path: str, state: Any, *, loader: Any = None, meta: Any = None, threads
     for row in header["tensors"]:
         row["off"] = end
         end = _up(end + row["len"])
-    with _store.Place(path, fs, conf) as place:
-        _write(place, header, parts, end, threads)
+    _write(_store.Place(path, fs, conf), header, parts, end, threads)
     return end
 
 
@@ -296,12 +295,11 @@ def _tensor(kind: str, row: TensorInfo, view: memoryview) -> Any:
 
 
 def _open(path: str, fs, conf, use: Callable[[_Reader], Any]) -> Any:
-    with _store.Place(path, fs, conf) as place:
-        file = place.open()
-        try:
-            return use(_Reader(file, path))
-        finally:
-            file.close()
+    file = _store.Place(path, fs, conf).open()
+    try:
+        return use(_Reader(file, path))
+    finally:
+        file.close()
 
 
 def info(path: str, *, fs: Optional[FileSystem] = None, conf: Optional[str] = None) -> Info:
