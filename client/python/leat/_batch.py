@@ -11,6 +11,36 @@ from ._errors import check
 from ._lib import lib as _c
 
 
+class Slot:
+    """The reference to a batch that C code fills in (`pointer`), given back when this object is
+    gone, which every array of the batch keeps. Made before the call, so that a Ctrl-C between any
+    two steps loses none."""
+
+    __slots__ = ("pointer", "__weakref__")
+
+    def __init__(self) -> None:
+        self.pointer = ctypes.c_void_p()
+        release = _Release(self, _c.leat_batch_unref)
+        release._as_parameter_ = self.pointer
+        if len(_releases) > 2 * _live[0] + 64:
+            for key, other in list(_releases.items()):
+                if other() is None:
+                    _releases.pop(key, None)
+            _live[0] = len(_releases)
+        _releases[id(release)] = release
+
+
+class _Release(weakref.ref):
+    """Its callback is the C function, called with this: ctypes passes _as_parameter_. No Python
+    code runs when a slot is given back, for that would be where a Ctrl-C is taken, and lost."""
+
+    __slots__ = ("_as_parameter_",)
+
+
+_releases: Dict[int, _Release] = {}  # they must outlive their slots; swept now and then
+_live = [0]
+
+
 class Batch(dict):
     """field -> list of arrays, one per sample, None where a sample has no such field: uint8 [bytes]
     unless Dataset.types says what they are. Also:
@@ -25,9 +55,10 @@ class Batch(dict):
     DLPack as any array of their framework does. A batch that goes to another process is copied.
     """
 
-    def __init__(self, pointer, ds, fields: Iterable[str], framework: str,
+    def __init__(self, slot: Slot, ds, fields: Iterable[str], framework: str,
                  decode: Dict[str, Callable]) -> None:
         super().__init__()
+        pointer = slot.pointer
         n = _c.leat_batch_len(pointer)
         self.epoch, self.step = _c.leat_batch_epoch(pointer), _c.leat_batch_step(pointer)
         base, size, fd = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_int()
@@ -35,8 +66,8 @@ class Batch(dict):
         length = size.value if base.value else 0
         memory = (ctypes.c_uint8 * length).from_address(base.value or id(self))
         # The slot is free when neither this nor any array made from it is left.
-        weakref.finalize(memory, _c.leat_batch_unref, pointer).atexit = False
-        slot = _arrays.whole(framework, memory)
+        memory.slot = slot
+        whole = _arrays.whole(framework, memory)
         self._memory = memory
         self._ds = ds
         self._names = None
@@ -47,7 +78,7 @@ class Batch(dict):
             view = _lib.sized(_lib.View)
             check(_c.leat_batch_field(pointer, field.encode(), ctypes.byref(view)))
             self.verified = bool(view.verified)
-            samples = _arrays.cut(slot, view, n)
+            samples = _arrays.cut(whole, view, n)
             function = decode.get(field)
             if function is None and framework != "memoryview":
                 function = _arrays.maker(ds.types.get(field, ""), framework)

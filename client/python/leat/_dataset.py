@@ -7,7 +7,7 @@ import weakref
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 from . import _arrays, _lib
-from ._batch import Batch
+from ._batch import Batch, Slot
 from ._errors import LeatError, check, text
 from ._files import FileSystem
 from ._lib import lib as _c
@@ -153,9 +153,9 @@ class Dataset:
         for i in ids:
             if not 0 <= i < self._n:
                 raise IndexError(i)
-        p, array = ctypes.c_void_p(), (ctypes.c_uint64 * len(ids))(*ids)
-        check(_c.leat_dataset_read(self._handle(), array, len(ids), ctypes.byref(p)))
-        return Batch(p, self, self.fields, _arrays.framework(self.framework), {})
+        slot, array = Slot(), (ctypes.c_uint64 * len(ids))(*ids)
+        check(_c.leat_dataset_read(self._handle(), array, len(ids), ctypes.byref(slot.pointer)))
+        return Batch(slot, self, self.fields, _arrays.framework(self.framework), {})
 
     def _samples(self, batch: Batch) -> List[Dict[str, Any]]:
         samples = []

@@ -8,7 +8,7 @@ import weakref
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Union
 
 from . import _arrays, _lib
-from ._batch import Batch
+from ._batch import Batch, Slot
 from ._dataset import Dataset
 from ._errors import check
 from ._explain import explain
@@ -97,16 +97,16 @@ class DataLoader:
 
     def next(self) -> Optional[Batch]:
         """The next Batch, or None at the end of the epoch."""
-        p = ctypes.c_void_p()
+        slot = Slot()
         while True:
-            rc = _c.leat_next_within(self._handle(), _TICK_MS, ctypes.byref(p))
+            rc = _c.leat_next_within(self._handle(), _TICK_MS, ctypes.byref(slot.pointer))
             if rc < 0 and _c.leat_errno(rc) == _TIMEDOUT:
                 continue
             if rc < 0 and _c.leat_errno(rc) == _BUSY and self._collect():
                 continue
             if check(rc) == 0:
                 return None
-            return Batch(p, self.dataset, self.fields, _arrays.framework(self.framework),
+            return Batch(slot, self.dataset, self.fields, _arrays.framework(self.framework),
                          self.decode)
 
     def _collect(self) -> bool:
