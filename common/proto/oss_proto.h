@@ -105,8 +105,8 @@ enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2 };
  * chunk. end, mtime_ns, sum (content sum) are those of the new record. WRITE: pieces are whole
  * blocks, their data is the bulk, one behind the other. PUNCH: [off, off + len) becomes
  * zeros. TRIM: cut at end.
- * REMOVE: no record is left. ABORT: version and all behind it are taken back, base is the newest
- * again. ANSWER: no chunk, only the answer. session, slot, seq, op, answer: the request that this
+ * REMOVE: no record is left. ABORT: versions from this one to upto (0: all behind it) are taken
+ * back, base is the newest again; what has a higher number was made after that. ANSWER: no chunk, only the answer. session, slot, seq, op, answer: the request that this
  * version answers (seq 0: none). committed: the newest version of the chunk that the sender knows
  * to be committed. Answered twice: ACCEPTED when all members behind hold it in memory, the reply
  * when it is durable there.
@@ -124,7 +124,7 @@ enum forward_flags { FORWARD_LAZY = 1 };
 	F(u32, kind) F(u32, flags) F(chunk_id, chunk) F(u64, version) F(u64, base) \
 		F(u64, committed) F(u32, chunk_size) F(u32, end) F(i64, mtime_ns) F(u64, sum) \
 			F(u32, off) F(u32, len) F(bytes, pieces) F(u64, session) F(u32, slot) \
-				F(u64, seq) F(u16, op) F(bytes, answer)
+				F(u64, seq) F(u16, op) F(bytes, answer) F(u64, upto)
 #define oss_forward_rep_FIELDS(F)
 /* versions: version_note of what the sender has committed, passed on to the member behind.
  * COMMIT_HURRY: somebody waits for what is pending. */

@@ -31,7 +31,7 @@ static struct version *behind_base(const struct chunk_ent *e, uint64_t base)
 {
 	uint64_t before = e->rec ? e->rec->version : 0;
 
-	list_for_each (l, &e->held) {
+	list_for_each(l, &e->held) {
 		struct version *v = list_entry(l, struct version, link);
 
 		if (before == base)
@@ -49,7 +49,7 @@ static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
 	uint64_t newest = tx->old ? tx->old->version : 0;
 	struct version *v;
 
-	list_for_each (l, &e->held) {
+	list_for_each(l, &e->held) {
 		struct version *h = list_entry(l, struct version, link);
 
 		if (!version_pending(h))
@@ -228,7 +228,7 @@ static int wait_for_base(struct chunk_tx *tx, uint64_t deadline_us)
 
 static void mark_committed(struct chunk_ent *e, uint64_t committed)
 {
-	list_for_each (l, &e->held) {
+	list_for_each(l, &e->held) {
 		struct version *v = list_entry(l, struct version, link);
 
 		if (v->number <= committed)
@@ -313,39 +313,75 @@ static int apply_answer(struct version *v, const struct oss_forward_req *req)
 
 /* ---- taking back ---- */
 
+/* Is what remains still on its way here? Whoever took it back before it has come would then answer
+ * that it had it. */
+static bool base_comes(const struct chain *c, const struct chunk_tx *tx,
+		       const struct oss_forward_req *req)
+{
+	const struct chunk_ent *e = tx->ent;
+
+	return (tx->old ? tx->old->version : 0) < req->base &&
+	       (e->seen_epoch != c->epoch || e->seen < req->base);
+}
+
+/* The head uses none of these numbers again: who hears of them later knows that they are history.
+ */
+static void note_seen(const struct chain *c, struct chunk_ent *e, const struct oss_forward_req *req)
+{
+	uint64_t seen = req->upto > req->version ? req->upto : req->version;
+
+	if (e->seen_epoch == c->epoch && e->seen >= seen)
+		return;
+	e->seen_epoch = c->epoch;
+	e->seen = seen;
+}
+
+/* Under the chunk's lock: the group in which it is durable, 0: there was nothing. */
+static uint64_t take_back(const struct chunk_ent *e, const struct oss_forward_req *req,
+			  struct list *gone)
+{
+	uint64_t upto = req->upto ? req->upto : UINT64_MAX;
+
+	list_for_each(l, &e->held) {
+		struct version *h = list_entry(l, struct version, link);
+
+		if (!version_pending(h) || h->number < req->version)
+			continue;
+		/* This may come late: what the head has made since is built on what was before. */
+		return h->number <= upto ? versions_take_back(h, VERSION_ABORTED, -LE_ABORTED, gone)
+					 : 0;
+	}
+	return 0;
+}
+
 static int apply_abort(struct chain *c, struct rpc_req *r, const struct oss_forward_req *req)
 {
+	uint64_t deadline = env_now_us(c->all->env) + BASE_WAIT_US;
 	struct chunk_store *s = c->all->store;
 	struct chunk_key key = chunk_key_of(c->id, &req->chunk);
-	struct version *v = NULL;
 	struct chunk_tx tx;
 	struct list gone;
-	uint64_t group = 0;
+	uint64_t group;
 	int rc = 0;
 
 	list_init(&gone);
-	TRY(chunk_tx_begin(s, &key, &tx));
-	if (c->epoch != r->hdr.epoch) {
-		chunk_tx_cancel(&tx);
-		return -LE_STALE_EPOCH;
+	for (;;) {
+		TRY(chunk_tx_begin(s, &key, &tx));
+		if (c->epoch != r->hdr.epoch || c->all->stopping) {
+			chunk_tx_cancel(&tx);
+			return -LE_STALE_EPOCH;
+		}
+		if (!base_comes(c, &tx, req))
+			break;
+		TRY(wait_for_base(&tx, deadline));
 	}
-	list_for_each (l, &tx.ent->held) {
-		struct version *h = list_entry(l, struct version, link);
-
-		if (!v && version_pending(h) && h->number >= req->version)
-			v = h;
-	}
-	if (v)
-		group = versions_take_back(v, VERSION_ABORTED, -LE_ABORTED, &gone);
-	if (tx.ent->seen_epoch != c->epoch || tx.ent->seen < req->version) {
-		tx.ent->seen_epoch = c->epoch;
-		tx.ent->seen = req->version;
-	}
+	group = take_back(tx.ent, req, &gone);
+	note_seen(c, tx.ent, req);
 	chunk_tx_cancel(&tx);
 	if (group)
 		rc = group_commit_wait(&s->gc, group);
 	if (rc == 0)
-		rc = forward_abort(c, &req->chunk, req->version, req->base);
+		rc = forward_abort(c, req);
 	versions_gone(&gone);
 	return rc;
 }

@@ -329,20 +329,24 @@ static int abort_once(struct chain *c, const struct oss_forward_req *req)
 	return rc;
 }
 
-int forward_abort(struct chain *c, const struct chunk_id *chunk, uint64_t version, uint64_t base)
+int forward_abort(struct chain *c, const struct oss_forward_req *in)
 {
-	struct oss_forward_req req = {
-		.kind = FORWARD_ABORT, .chunk = *chunk, .version = version, .base = base};
+	struct oss_forward_req req = {.kind = FORWARD_ABORT,
+				      .chunk = in->chunk,
+				      .version = in->version,
+				      .base = in->base,
+				      .upto = in->upto};
 	uint32_t epoch = c->epoch;
 	int rc;
 
 	while ((rc = abort_once(c, &req)) < 0) {
 		if (c->all->stopping)
 			return -LE_SHUTDOWN;
-		/* Another head decides what becomes of it. */
-		if (c->epoch != epoch && !chain_is_head(c))
-			return -LE_STALE_EPOCH;
 		(void)!fiber_sleep_us(RETRY_MAX_US);
+		/* Another head decides what becomes of it, and gives the numbers out again. */
+		if (c->epoch != epoch && (!chain_is_head(c) || c->epoch != epoch + 1))
+			return -LE_STALE_EPOCH;
+		epoch = c->epoch;
 	}
 	return 0;
 }
@@ -352,7 +356,8 @@ static void abort_version(struct version *v)
 {
 	struct chain *c = v->chain;
 	struct chunk_store *s = c->all->store;
-	struct chunk_id chunk = chunk_key_id(&v->key);
+	struct oss_forward_req req = {
+		.chunk = chunk_key_id(&v->key), .version = v->number, .base = v->base};
 	struct chunk_ent *e = chunk_ent_find(&s->cache, &v->key);
 	struct list gone;
 	uint64_t group = 0;
@@ -361,8 +366,10 @@ static void abort_version(struct version *v)
 		return;
 	list_init(&gone);
 	fmutex_lock(&e->lock);
-	if (version_pending(v) && v->behind && chain_is_head(c))
+	if (version_pending(v) && v->behind && chain_is_head(c)) {
+		req.upto = list_entry(e->held.prev, struct version, link)->number;
 		group = versions_take_back(v, VERSION_ABORTED, v->behind, &gone);
+	}
 	fmutex_unlock(&e->lock);
 	chunk_ent_put(&s->cache, e);
 	if (!group)
@@ -373,7 +380,7 @@ static void abort_version(struct version *v)
 		 (unsigned long long)v->key.idx, (unsigned long long)v->number,
 		 status_text(v->behind));
 	if (group_commit_wait(&s->gc, group) == 0)
-		(void)!forward_abort(c, &chunk, v->number, v->base);
+		(void)!forward_abort(c, &req);
 	versions_gone(&gone);
 }
 

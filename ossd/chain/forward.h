@@ -20,10 +20,10 @@ void forward_interrupt(struct version *v);
 /* The members behind, as enum above: how many (0: this is the end). */
 uint32_t forward_targets(struct chain *c, const struct chunk_key *key,
 			 uint32_t targets[CHAIN_MEMBERS_MAX]);
-/* Tells the members behind that this version and what is built on it are taken back: 0 when that is
- * durable there, or somebody else is head. Yields. */
-int forward_abort(struct chain *c, const struct chunk_id *chunk, uint64_t version,
-		  uint64_t base) CHECK_RESULT;
+/* Tells the members behind that the versions from in->version to in->upto of in->chunk are taken
+ * back, and in->base is the newest again: 0 when that is durable there. Ends when somebody else is
+ * head, or may have been. Yields. */
+int forward_abort(struct chain *c, const struct oss_forward_req *in) CHECK_RESULT;
 /* Is a failure of the member behind one of the version (it must be aborted), or one that may pass?
  * */
 bool forward_is_final(int status);

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/fault.h"
 #include "common/base/log.h"
 #include "tests/unit/ossd/chain/chain_rig.h"
 
@@ -562,6 +563,133 @@ static void test_bad_network(void **state)
 		chain_rig_run(seed, 2 + seed % 2, bad_network);
 }
 
+/* Says to member i that what the head made of base is taken back. */
+static int say_abort(struct chain_rig *r, uint32_t i, uint64_t base, uint64_t version)
+{
+	struct oss_forward_req req = {
+		.kind = FORWARD_ABORT, .chunk = one, .version = version, .base = base, .upto = version};
+	struct oss_forward_rep rep;
+	struct rpc_call call = {.op = OP_oss_forward,
+				.req = &req,
+				.rep = &rep,
+				.target = i + 1,
+				.chain = RIG_CHAIN,
+				.epoch = r->epoch,
+				.deadline_us = loop_deadline_ms(3000)};
+	struct rpc_client_options o = {.transport = r->transport,
+				       .addrs = r->m[i].params.listen,
+				       .name = "other",
+				       .role = ROLE_OSSD,
+				       .cluster = {{7, 7}},
+				       .key = r->key};
+	struct rpc_client *client;
+	int rc;
+
+	assert_int_equal(rpc_client_create(&o, &client), 0);
+	rc = rpc_call(client, &call);
+	rpc_call_fini(&call);
+	rpc_client_destroy(client);
+	return rc;
+}
+
+/* Version 3 is at the first two and on its way to the last one, when word of former and later
+ * versions that were taken back comes: it is neither taken back nor forgotten. */
+static void late_abort(struct chain_rig *r)
+{
+	static uint8_t data[RIG_CS], got[RIG_CS];
+	struct crig_write w = {one, 0, RIG_BS, data, .session = 8, .seq = 1};
+	struct async a = {.r = r,
+			  .w = {one, 0, 2 * RIG_BS, data, .session = 9, .seq = 1},
+			  .timeout_ms = 20000};
+	const struct chain *c = chain_find(r->m[1].target.chains, RIG_CHAIN);
+
+	fill(data, RIG_CS, 1);
+	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
+	w.seq++;
+	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
+	crig_wait_quiet(r);
+	cut_off(r, 1, 2, true);
+	start(&a);
+	while (c->n_pending == 0)
+		(void)!fiber_sleep_us(100);
+	assert_int_equal(say_abort(r, 2, 3, 4), -LE_TIMEDOUT); /* it waits for version 3 */
+	assert_int_equal(say_abort(r, 1, 1, 2), -LE_TIMEDOUT); /* the last one is not to be reached */
+	assert_int_equal(c->n_pending, 1);
+	cut_off(r, 1, 2, false);
+	wait_async(&a);
+	assert_int_equal(a.rc, 0);
+	crig_check_equal(r);
+	assert_int_equal(read_any(r, 2, got), 2 * RIG_BS);
+	assert_memory_equal(got, data, 2 * RIG_BS);
+}
+
+static void test_late_abort(void **state)
+{
+	(void)state;
+	chain_rig_run(138, 3, late_abort);
+}
+
+/* Versions are taken back while others are made: word of it that comes late must not take back what
+ * was made since. */
+static void refuser_main(void *arg)
+{
+	struct writer *a = arg;
+
+	for (uint32_t k = 0; k < a->n; k++) {
+		uint8_t data[64];
+		uint32_t off = k % 200 * 1024 + a->i * 64;
+		struct crig_write w = {one, off, 64, data, .session = 100 + a->i, .seq = k + 1};
+		int rc;
+
+		fill(data, 64, a->i * 1000 + k);
+		memcpy(a->model + off, data, 64);
+		do {
+			rc = crig_write(a->r, 0, &w, 500);
+		} while (rc < 0);
+	}
+	latch_done(a->done);
+}
+
+static void refusals(struct chain_rig *r)
+{
+	struct transport_sim_options bad = {.delay_us_max = 2000,
+					    .lose_ppm = 2000,
+					    .double_ppm = 50000,
+					    .double_late_us_max = 30000,
+					    .reorder_ppm = 100000};
+	struct transport_sim_options good = {0};
+	static uint8_t model[RIG_CS], got[RIG_CS];
+	struct writer a[4];
+	struct latch done;
+
+	memset(model, 0, sizeof(model));
+	latch_init(&done, 4);
+	fault_planted_[FAULT_CHAIN_REFUSE] = true;
+	transport_sim_set_options(r->transport, &bad);
+	for (uint32_t i = 0; i < 4; i++) {
+		a[i] = (struct writer){r, i, 60, model, &done};
+		assert_int_equal(fiber_spawn("writer", refuser_main, &a[i]), 0);
+	}
+	latch_wait(&done);
+	transport_sim_set_options(r->transport, &good);
+	fault_planted_[FAULT_CHAIN_REFUSE] = false;
+	assert_true(metric_get(&r->m[0].metrics.versions_taken_back) > 0);
+	crig_check_equal(r);
+	for (uint32_t i = 0; i < r->n; i++) {
+		int64_t n = read_any(r, i, got);
+
+		assert_true(n > 59 * 1024);
+		assert_memory_equal(got, model, (size_t)n);
+	}
+}
+
+static void test_refusals(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 140; seed < 152; seed++)
+		chain_rig_run(seed, 2 + seed % 2, refusals);
+}
+
 /* Power goes at all members in the middle of writes. Any of them may lead then; what was
  * acknowledged is there, and every store is sound. */
 static void power_loss(struct chain_rig *r)
@@ -724,6 +852,7 @@ int main(void)
 		cmocka_unit_test(test_reserves),	cmocka_unit_test(test_orphan),
 		cmocka_unit_test(test_bad_network),	cmocka_unit_test(test_turned_round),
 		cmocka_unit_test(test_kept_back),	cmocka_unit_test(test_overtaken),
+		cmocka_unit_test(test_refusals),	cmocka_unit_test(test_late_abort),
 	};
 
 	log_set_level(getenv("LOGD") ? LOG_DEBUG : LOG_ERROR);
