@@ -41,6 +41,11 @@ static struct version *behind_base(const struct chunk_ent *e, uint64_t base)
 	return NULL;
 }
 
+static bool newest_is_the_heads(const struct chunk_ent *e)
+{
+	return list_empty(&e->held) || !list_entry(e->held.prev, struct version, link)->unconfirmed;
+}
+
 /* What is to be done with a version, under the chunk's lock. */
 static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
 			      const struct oss_forward_req *req)
@@ -61,7 +66,8 @@ static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
 		return (struct judgement){DONE, NULL};
 	if (e->rec && req->version <= e->rec->version)
 		return (struct judgement){DONE, NULL};
-	if (newest == req->base)
+	/* Equal numbers are equal versions only when both are the head's. */
+	if (newest == req->base && newest_is_the_heads(e))
 		return (struct judgement){APPLY, NULL};
 	v = behind_base(e, req->base);
 	if (v)
@@ -242,6 +248,7 @@ static void confirm(struct version *v)
 	if (!v->unconfirmed)
 		return;
 	v->unconfirmed = false;
+	waitq_wake_all(&v->tx.ent->moved);
 	forward_start(v);
 }
 

@@ -803,6 +803,52 @@ static void test_overtaken(void **state)
 	chain_rig_run(132, 3, overtaken);
 }
 
+/* As before, with two versions of each head, and the second comes before the first: it must wait for
+ * that one, though there is one of that number. */
+static void overtaken_twice(struct chain_rig *r)
+{
+	struct transport_sim_options bad = {.delay_us_max = 2000, .reorder_ppm = 500000};
+	struct transport_sim_options good = {0};
+	static uint8_t data[4 * RIG_BS], got[RIG_CS];
+	struct async a[4];
+
+	cut_off(r, 0, 1, true);
+	for (uint32_t i = 0; i < 4; i++) {
+		uint32_t off = i % 2 * RIG_BS;
+
+		if (i == 2) {
+			r->order[0] = 1;
+			r->order[1] = 0;
+			crig_members(r);
+		}
+		fill(data + i * RIG_BS, RIG_BS, i + 1);
+		a[i] = (struct async){.r = r,
+				      .at = i / 2,
+				      .w = {one, off, RIG_BS, data + i * RIG_BS, .session = 8 + i,
+					    .seq = 1},
+				      .timeout_ms = i < 2 ? 200 : 20000};
+		start(&a[i]);
+		(void)!fiber_sleep_us(100000);
+	}
+	transport_sim_set_options(r->transport, &bad);
+	cut_off(r, 0, 1, false);
+	for (uint32_t i = 0; i < 4; i++)
+		wait_async(&a[i]);
+	transport_sim_set_options(r->transport, &good);
+	assert_int_equal(a[2].rc, 0);
+	assert_int_equal(a[3].rc, 0);
+	crig_check_equal(r);
+	assert_int_equal(read_any(r, 0, got), 2 * RIG_BS);
+	assert_memory_equal(got, data + 2 * RIG_BS, 2 * RIG_BS);
+}
+
+static void test_overtaken_twice(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 160; seed < 180; seed++)
+		chain_rig_run(seed, 2 + seed % 2, overtaken_twice);
+}
+
 /* A member that is out with what nobody else has heard of: however long that lasts, it has to be
  * compared when it returns. */
 static int count_key(void *arg, const struct chunk_key *k)
@@ -853,6 +899,7 @@ int main(void)
 		cmocka_unit_test(test_bad_network),	cmocka_unit_test(test_turned_round),
 		cmocka_unit_test(test_kept_back),	cmocka_unit_test(test_overtaken),
 		cmocka_unit_test(test_refusals),	cmocka_unit_test(test_late_abort),
+		cmocka_unit_test(test_overtaken_twice),
 	};
 
 	log_set_level(getenv("LOGD") ? LOG_DEBUG : LOG_ERROR);
