@@ -106,7 +106,8 @@ enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2 };
  * blocks, their data is the bulk, one behind the other. PUNCH: [off, off + len) becomes
  * zeros. TRIM: cut at end.
  * REMOVE: no record is left. ABORT: versions from this one to upto (0: all behind it) are taken
- * back, base is the newest again; what has a higher number was made after that. ANSWER: no chunk, only the answer. session, slot, seq, op, answer: the request that this
+ * back, base is the newest again; what has a higher number was made after that. ANSWER: no
+ * chunk, only the answer. session, slot, seq, op, answer: the request that this
  * version answers (seq 0: none). committed: the newest version of the chunk that the sender knows
  * to be committed. Answered twice: ACCEPTED when all members behind hold it in memory, the reply
  * when it is durable there.

@@ -566,8 +566,11 @@ static void test_bad_network(void **state)
 /* Says to member i that what the head made of base is taken back. */
 static int say_abort(struct chain_rig *r, uint32_t i, uint64_t base, uint64_t version)
 {
-	struct oss_forward_req req = {
-		.kind = FORWARD_ABORT, .chunk = one, .version = version, .base = base, .upto = version};
+	struct oss_forward_req req = {.kind = FORWARD_ABORT,
+				      .chunk = one,
+				      .version = version,
+				      .base = base,
+				      .upto = version};
 	struct oss_forward_rep rep;
 	struct rpc_call call = {.op = OP_oss_forward,
 				.req = &req,
@@ -613,7 +616,7 @@ static void late_abort(struct chain_rig *r)
 	while (c->n_pending == 0)
 		(void)!fiber_sleep_us(100);
 	assert_int_equal(say_abort(r, 2, 3, 4), -LE_TIMEDOUT); /* it waits for version 3 */
-	assert_int_equal(say_abort(r, 1, 1, 2), -LE_TIMEDOUT); /* the last one is not to be reached */
+	assert_int_equal(say_abort(r, 1, 1, 2), -LE_TIMEDOUT); /* out of the last one's reach */
 	assert_int_equal(c->n_pending, 1);
 	cut_off(r, 1, 2, false);
 	wait_async(&a);
@@ -803,8 +806,8 @@ static void test_overtaken(void **state)
 	chain_rig_run(132, 3, overtaken);
 }
 
-/* As before, with two versions of each head, and the second comes before the first: it must wait for
- * that one, though there is one of that number. */
+/* As before, with two versions of each head, and the second comes before the first: it must wait
+ * for that one, though there is one of that number. */
 static void overtaken_twice(struct chain_rig *r)
 {
 	struct transport_sim_options bad = {.delay_us_max = 2000, .reorder_ppm = 500000};
