@@ -15,6 +15,7 @@ import numpy as np
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
+BUILD = os.environ.get("BUILD") or SRC + "/build"
 sys.path[:0] = [SRC + "/client/python", SRC + "/tests/python"]
 import leat  # noqa: E402
 import order_ref  # noqa: E402
@@ -281,16 +282,21 @@ class Package(unittest.TestCase):
                                    "--no-deps", "--quiet",
                                    "--no-build-isolation", "--target", tmp + "/site", copy],
                                   capture_output=True, text=True,
-                                  env=dict(os.environ, PIP_DISABLE_PIP_VERSION_CHECK="1"),
+                                  env=dict(os.environ, BUILD=BUILD,
+                                           PIP_DISABLE_PIP_VERSION_CHECK="1"),
                                   check=False)
             if "No module named pip" in done.stderr:
                 self.skipTest("pip is not installed")
             self.assertEqual(done.returncode, 0, done.stderr)
-            code = "import leat; print(leat.__version__, leat.__file__)"
+            for name in ("py.typed", "libleat.so"):
+                self.assertTrue(os.path.exists(tmp + "/site/leat/" + name), name)
+            code = ("import leat, leat.checkpoint, leat.webdataset, leat.dali, leat.horovod, leat.tf;"
+                    "print(leat.__version__, leat.__file__, leat._lib.lib._name)")
             out = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True,
                                  text=True, cwd=tmp,
-                                 env=dict(os.environ, PYTHONPATH=tmp + "/site"))
-            self.assertIn(tmp + "/site", out.stdout)
+                                 env={"PATH": os.environ["PATH"], "PYTHONPATH": tmp + "/site"})
+            self.assertIn(tmp + "/site/leat/__init__.py " + tmp + "/site/leat/libleat.so",
+                          out.stdout)
 
 
 if __name__ == "__main__":
