@@ -103,6 +103,7 @@ static void destroy(struct client *c)
 		fiber_interrupt(c->keepalive);
 	latch_wait(&c->bg);
 	dir_forget_all(c);
+	grant_return_all(c);
 	session_stop(c);
 	map_fini(&c->map);
 	seq_table_fini(&c->mds_seqs);

@@ -9,6 +9,7 @@
 #define FREE_WREQS_MAX   256u
 #define GRANT_AGAIN_US   200000u
 #define GRANT_TIMEOUT_MS 5000u
+#define GRANT_RETURN_MS  500u /* nobody waits long for a server to take back what it gave */
 
 void wb_init(struct writeback *wb)
 {
@@ -61,11 +62,10 @@ uint64_t grant_want(const struct client *c)
 	return c->params.dirty_max;
 }
 
-static void grant_fiber(void *arg)
+static void grant_call(struct target *t, uint64_t want, uint32_t timeout_ms)
 {
-	struct target *t = arg;
 	struct client *c = t->c;
-	struct oss_grant_req req = {.want = grant_want(c)};
+	struct oss_grant_req req = {.want = want};
 	struct oss_grant_rep rep = {0};
 	struct rpc_call call = {
 		.op = OP_oss_grant,
@@ -75,15 +75,45 @@ static void grant_fiber(void *arg)
 		.target = t->id,
 		.chain = t->chain,
 		.epoch = t->epoch,
-		.deadline_us = loop_deadline_ms(GRANT_TIMEOUT_MS),
+		.deadline_us = loop_deadline_ms(timeout_ms),
 	};
 	int rc = t->rpc != NULL ? rpc_call(t->rpc, &call) : -LE_DISCONNECTED;
 
 	if (rc >= 0)
 		t->grant = rep.grant;
 	rpc_call_fini(&call);
+}
+
+static void grant_fiber(void *arg)
+{
+	struct target *t = arg;
+	struct client *c = t->c;
+
+	grant_call(t, grant_want(c), GRANT_TIMEOUT_MS);
 	t->grant_asking = false;
 	client_bg_end(c);
+}
+
+static void grant_return_fiber(void *arg)
+{
+	struct target *t = arg;
+
+	grant_call(t, 0, GRANT_RETURN_MS);
+	client_bg_end(t->c);
+}
+
+void grant_return_all(struct client *c)
+{
+	for (struct hmap_node *n = hmap_next(&c->map.targets, NULL); n != NULL;
+	     n = hmap_next(&c->map.targets, n)) {
+		struct target *t = container_of(n, struct target, node);
+
+		/* One that cannot be told finds out by itself: the grant's time runs out. */
+		if (t->grant > 0 && t->up &&
+		    client_bg_spawn(c, "oss_grant", grant_return_fiber, t) < 0)
+			break;
+	}
+	latch_wait(&c->bg);
 }
 
 void grant_ask(struct idata *d)

@@ -122,5 +122,8 @@ uint64_t grant_need(uint32_t block_size, uint64_t off, uint64_t len);
 uint64_t grant_want(const struct client *c);
 /* Asks the targets of a file in the background when there is little left. Does not yield. */
 void grant_ask(struct idata *d);
+/* At the end: what this client does not need any more is others' at once, not when the servers
+ * have missed it for a while. Waits for servers that are there, briefly. Yields. */
+void grant_return_all(struct client *c);
 
 #endif

@@ -125,6 +125,13 @@ class Cluster(unittest.TestCase):
             checkpoint.load("leat:/step-3")
         self.assertEqual((raised.exception.errno, raised.exception.filename), (2, "/step-3"))
 
+    def test_connections_that_come_and_go_leave_no_space_granted(self):
+        # Each is granted up to 64 MiB by each server that it writes to.
+        state = {"a%d" % k: np.ones(100) for k in range(20)}
+        for _ in range(100):
+            with leat.FileSystem() as fs:
+                checkpoint.save("leat:/again", state, fs=fs)
+
     def test_killed_at_random_and_never_ready_too_early(self):
         to, rng, moved = self.to("killed"), random.Random(7), 0
         for _ in range(8):
