@@ -63,6 +63,8 @@ struct cluster {
 	struct waitq work;    /* for detect.c */
 	bool kicked, stopping;
 	struct latch tellers;
+	uint32_t n_stopping; /* changes of which somebody who served is yet to hear, or to lose its
+			      * lease: until then nobody else hears of any (membership.c) */
 	uint64_t judge_from_us; /* nobody is judged by silence before */
 	uint64_t rebalance_us;  /* when a rebalance was last asked for, 0: never */
 	bool rebalance_idle;    /* it found nothing more to move, and nothing has changed since */

@@ -16,6 +16,7 @@
 #define TELL_MS       1000u /* one attempt */
 #define SETTLE_MS     4000u /* a target that registers waits so long */
 #define TARGETS_BOUND 256u
+#define TELL_CHAINS   256u /* in one message */
 
 /* SYNCING to itself: from the start again. */
 MOVE_TABLE(member_moves, "member", 4, .states = {"out", "syncing", "sync", "none"},
@@ -99,85 +100,127 @@ static int state_in(const struct chain *ch, uint32_t target)
 struct tell {
 	struct cluster *c;
 	uint32_t n;
-	struct chain *was;                                 /* n of them: what they were */
+	struct chain *was; /* n of them: what they were */
+	bool unknown;      /* nobody knows what they were: any target may have served */
+	uint64_t
+		stopped_by_us; /* who has not answered before serves no more, for want of a lease */
 	uint8_t first[TARGETS_BOUND], then[TARGETS_BOUND]; /* whom, by id - 1 */
 };
 
 struct tell_one {
 	struct tell *tell;
 	uint32_t target;
+	bool stop;
 };
 
-/* The present value of all chains of the set that concern the target. */
-static int tell_encode(const struct tell *tl, uint32_t target, struct bytes *ret_chains,
-		       struct bytes *ret_targets)
+/* Is the target to be told of the chain? To stop: only where it lost the right to serve; of other
+ * chains it may not hear before those have stopped that lost it there. */
+static bool concerns(const struct tell_one *one, const struct chain *was)
 {
-	struct chain **v = calloc(tl->n + 1, sizeof(struct chain *));
-	uint32_t n = 0;
-	int rc;
+	int is = state_in(cluster_chain(one->tell->c, was->id), one->target);
+	int before = state_in(was, one->target);
 
-	if (v == NULL)
-		return -LE_NOMEM;
-	for (uint32_t i = 0; i < tl->n; i++) {
-		struct chain *now = cluster_chain(tl->c, tl->was[i].id);
-
-		if (state_in(now, target) != MEMBER_NONE ||
-		    state_in(&tl->was[i], target) != MEMBER_NONE)
-			v[n++] = now;
-	}
-	rc = cluster_chains_encode(tl->c, v, n, ret_chains, ret_targets);
-	free(v);
-	return rc;
+	if (one->stop)
+		return is != MEMBER_SYNC && (one->tell->unknown || before == MEMBER_SYNC);
+	return is != MEMBER_NONE || before != MEMBER_NONE;
 }
 
-/* Until it has answered, or is no longer there: then it is told when it returns. */
+/* The present value of the next chains that concern the target, one message. 0: there are none. */
+static int tell_encode(const struct tell_one *one, uint32_t *from, struct bytes *ret_chains,
+		       struct bytes *ret_targets)
+{
+	const struct tell *tl = one->tell;
+	struct chain *v[TELL_CHAINS];
+	uint32_t n = 0;
+
+	for (; *from < tl->n && n < TELL_CHAINS; ++*from)
+		if (concerns(one, &tl->was[*from]))
+			v[n++] = cluster_chain(tl->c, tl->was[*from].id);
+	if (n == 0)
+		return 0;
+	TRY(cluster_chains_encode(tl->c, v, n, ret_chains, ret_targets));
+	return 1;
+}
+
+/* Whether there is anybody to be told. Who is not there is told when it returns. */
+static bool may_hear(const struct tell_one *one, const struct target *t)
+{
+	if (one->tell->c->stopping || t->info.state != TARGET_UP || t->dead)
+		return false;
+	/* A process that has restarted does not serve yet. */
+	return !one->stop || (!t->restarted && loop_now_us() < one->tell->stopped_by_us);
+}
+
 static void tell_target(void *arg)
 {
-	struct tell_one *one = arg;
+	const struct tell_one *one = arg;
 	struct cluster *c = one->tell->c;
 	const struct target *t = cluster_target(c, one->target);
 	uint64_t wait_us = 10000;
+	uint32_t done = 0;
 
-	while (!c->stopping && t->info.state == TARGET_UP && !t->dead) {
+	while (done < one->tell->n && may_hear(one, t)) {
+		uint64_t deadline_us = loop_deadline_ms(TELL_MS);
 		struct bytes chains, targets;
-		int rc = tell_encode(one->tell, one->target, &chains, &targets);
+		uint32_t next = done;
+		int rc = tell_encode(one, &next, &chains, &targets);
 
-		if (rc == 0) {
-			rc = c->send(c->arg, one->target, chains, targets,
-				     loop_deadline_ms(TELL_MS));
+		if (one->stop && deadline_us > one->tell->stopped_by_us)
+			deadline_us = one->tell->stopped_by_us;
+		if (rc > 0) {
+			rc = c->send(c->arg, one->target, chains, targets, deadline_us);
 			free((void *)(uintptr_t)chains.data);
 		}
-		if (rc >= 0 || rc == -LE_UNKNOWN_OP)
-			return;
+		if (rc >= 0 || rc == -LE_UNKNOWN_OP) {
+			done = next;
+			continue;
+		}
 		log_debug("target %u is not told of its chains: %s", one->target, status_name(rc));
+		if (one->stop && c->probe(c->arg, t) == 0)
+			return;
 		if (fiber_sleep_us(wait_us) < 0)
 			return;
 		wait_us = wait_us * 2 > 200000 ? 200000 : wait_us * 2;
 	}
 }
 
-static void tell_some(struct tell *tl, const uint8_t whom[TARGETS_BOUND])
+static void tell_some(struct tell *tl, const uint8_t whom[TARGETS_BOUND], bool stop)
 {
 	struct tell_one ones[TARGETS_BOUND];
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < TARGETS_BOUND; i++)
 		if (whom[i])
-			ones[n++] = (struct tell_one){tl, i + 1};
+			ones[n++] = (struct tell_one){tl, i + 1, stop};
 	fiber_parallel("tell-chains", tell_target, ones, sizeof(ones[0]), n, 64);
 }
 
+static void tell_ended(struct tell *tl)
+{
+	latch_done(&tl->c->tellers);
+	free(tl->was);
+	free(tl);
+}
+
+/* Nobody goes on, by whatever way it would hear of it, while anybody is yet to stop. */
 static void tell_fiber(void *arg)
 {
 	struct tell *tl = arg;
 	struct cluster *c = tl->c;
 
-	tell_some(tl, tl->first);
-	tell_some(tl, tl->then);
+	tell_some(tl, tl->first, true);
+	if (--c->n_stopping == 0)
+		waitq_wake_all(&c->settled);
+	while (c->n_stopping > 0 && !c->stopping) {
+		int rc = waitq_wait(&c->settled, loop_deadline_ms(TELL_MS));
+
+		if (rc < 0 && rc != -LE_TIMEDOUT)
+			break;
+	}
+	if (c->n_stopping == 0)
+		tell_some(tl, tl->then, false);
 	waitq_wake_all(&c->changed); /* now the clients */
-	latch_done(&c->tellers);
-	free(tl->was);
-	free(tl);
+	tell_ended(tl);
 }
 
 /* A target that lives and served until now stops before the others go on without it. One that has
@@ -192,33 +235,75 @@ static void tell_whom(struct tell *tl, const struct chain *was, const struct cha
 
 		if (lost && t->info.state == TARGET_UP && !t->dead && !t->restarted)
 			tl->first[id - 1] = 1;
-		else
-			tl->then[id - 1] = 1;
+		tl->then[id - 1] = 1;
 	}
 	for (uint32_t i = 0; i < now->n_members; i++)
 		tl->then[now->members[i].target - 1] = 1;
 }
 
-/* Takes what the chains were over. Without memory or fiber they learn it by their heartbeats. */
-static void tell_start(struct cluster *c, struct chain *was, uint32_t n)
+/* Takes what the chains were over. NULL without memory: they learn it by their heartbeats. */
+static struct tell *tell_create(struct cluster *c, struct chain *was, uint32_t n)
 {
+	uint64_t lease_us = (c->params->lease_ms + (uint64_t)c->params->lease_margin_ms) * 1000;
 	struct tell *tl = calloc(1, sizeof(*tl));
 
 	if (tl == NULL) {
 		free(was);
 		waitq_wake_all(&c->changed);
-		return;
+		return NULL;
 	}
-	*tl = (struct tell){.c = c, .n = n, .was = was};
-	for (uint32_t i = 0; i < n; i++)
-		tell_whom(tl, &was[i], cluster_chain(c, was[i].id));
+	*tl = (struct tell){.c = c, .n = n, .was = was, .stopped_by_us = loop_now_us() + lease_us};
+	return tl;
+}
+
+static void tell_start(struct tell *tl)
+{
+	struct cluster *c = tl->c;
+
 	latch_add(&c->tellers, 1);
+	c->n_stopping++;
 	if (fiber_spawn("tell-chains", tell_fiber, tl) < 0) {
-		latch_done(&c->tellers);
-		free(tl->was);
-		free(tl);
+		c->n_stopping--;
+		tell_ended(tl);
 		waitq_wake_all(&c->changed);
 	}
+}
+
+static void tell_moves(struct cluster *c, struct chain *was, uint32_t n)
+{
+	struct tell *tl = tell_create(c, was, n);
+
+	if (tl == NULL)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		tell_whom(tl, &was[i], cluster_chain(c, was[i].id));
+	tell_start(tl);
+}
+
+int membership_start(struct cluster *c)
+{
+	struct chain *was = calloc(c->n_chains + 1, sizeof(*was));
+	struct tell *tl;
+	uint32_t n = 0;
+
+	if (was == NULL)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < c->n_chains; i++)
+		if (c->chains[i]->replicas > 1 || c->chains[i]->n_members > 1)
+			was[n++] = *c->chains[i];
+	tl = tell_create(c, was, n);
+	if (tl == NULL)
+		return -LE_NOMEM;
+	tl->unknown = true;
+	for (uint32_t i = 0; i < c->n_targets; i++)
+		tl->first[i] = n > 0;
+	tell_start(tl);
+	return 0;
+}
+
+bool membership_may_tell(const struct cluster *c)
+{
+	return c->n_stopping == 0;
 }
 
 /* ---- making durable ---- */
@@ -322,7 +407,7 @@ int moves_commit(struct moves *m)
 	}
 	if (m->n > 0)
 		c->quiet_us = loop_now_us();
-	tell_start(c, m->next, m->n);
+	tell_moves(c, m->next, m->n);
 	*m = (struct moves){.c = c};
 	return 0;
 }
@@ -561,10 +646,10 @@ int membership_settle(struct cluster *c, struct target *t)
 {
 	uint64_t until = loop_deadline_ms(SETTLE_MS);
 
-	while (t->restarted) {
-		int rc = membership_reconcile(c);
+	while (t->restarted || !membership_may_tell(c)) {
+		int rc = t->restarted ? membership_reconcile(c) : 0;
 
-		if (rc == 0 && t->restarted)
+		if (rc == 0 && (t->restarted || !membership_may_tell(c)))
 			rc = waitq_wait(&c->settled, loop_deadline_ms(c->params->heartbeat_ms));
 		if (rc < 0 && rc != -LE_TIMEDOUT)
 			return rc;

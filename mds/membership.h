@@ -7,7 +7,9 @@
  *
  *   - a SYNC member is taken away only while another SYNC member has just answered, or none is left
  *     that could: then the first one that is back leads, for every SYNC member is complete;
- *   - who lost the right to serve and lives is told before those who stay;
+ *   - who lost the right to serve and lives is told before those who stay, in whatever way these
+ *     would hear of it, or its lease has run out: a target that there is news for gets neither
+ *     these nor a lease until then;
  *   - who restarted is not told of its chains before it is decided what it is in them.
  *
  * Owned by the loop; c->lock is held over each decision.
@@ -16,6 +18,12 @@
 #define LEAT_MDS_MEMBERSHIP_H
 
 #include "mds/cluster.h"
+
+/* The last server may have decided what it had no time to tell: whoever may have served is told
+ * where it may not now, before anybody hears of anything else. After cluster_load. */
+int membership_start(struct cluster *c) CHECK_RESULT;
+/* Nobody is yet to stop. */
+bool membership_may_tell(const struct cluster *c);
 
 /* Brings all chains in line with what is known of the targets: who is dead is taken out, who is
  * back is filled up, who restarted is judged. Where that has to wait for somebody's answer it is

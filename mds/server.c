@@ -10,6 +10,7 @@
 #include "common/rt/loop.h"
 #include "mds/detect.h"
 #include "mds/dispatch.h"
+#include "mds/membership.h"
 #include "mds/op.h"
 
 #define TICK_MS             1000u
@@ -396,6 +397,7 @@ static int start_parts(struct mds *m)
 	m->cluster.arg = m;
 	for (uint32_t i = 0; i < m->cluster.n_targets; i++)
 		oss_target_changed(&m->oss, m->cluster.targets[i]);
+	TRY(membership_start(&m->cluster));
 	TRY(recovery_start(m));
 	TRY(serve(m));
 	TRY(mds_spawn(m, "watch-targets", watch_targets));

@@ -80,6 +80,8 @@ int mds_target_heartbeat(struct op *op, const void *vin, void *vout)
 	out->sessions_gen = op->m->sessions.gen;
 	if (in->chains_epoch == out->chains_epoch)
 		return 0;
+	if (!membership_may_tell(&op->m->cluster))
+		return -LE_NOT_READY;
 	return tell_chains(op, in->target, &out->chains, &out->targets);
 }
 

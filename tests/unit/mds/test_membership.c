@@ -626,6 +626,61 @@ static void test_crashes(void **state)
 	}
 }
 
+/* Until its lease has run out nobody hears, in whatever way, of what is to go on without the one
+ * that cannot be told; and it gets no other lease. */
+static void held_back(struct fx *f, const struct chain *ch, uint32_t before)
+{
+	for (int i = 0; i < 14; i++) {
+		for (uint32_t t = 0; t < N; t++)
+			assert_int_equal(beat(f, t), -LE_NOT_READY);
+		assert_int_equal(w.epoch[0][ch->id], before);
+		assert_int_equal(w.epoch[1][ch->id], before);
+		assert_int_equal(fiber_sleep_us(100000), 0);
+	}
+	assert_int_equal(fiber_sleep_us(200000), 0);
+	for (uint32_t t = 0; t < N; t++)
+		assert_int_equal(beat(f, t), 0);
+	assert_int_equal(w.epoch[0][ch->id], ch->epoch);
+	assert_int_equal(w.epoch[1][ch->id], ch->epoch);
+}
+
+static void stops_first_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	struct chain *ch = chain_with(c, 1, 2);
+	struct moves m = {.c = c};
+	uint32_t epoch = ch->epoch;
+
+	f->m->params.lease_ms = 1000;
+	f->m->params.lease_margin_ms = 500;
+	for (uint32_t t = 0; t < N; t++)
+		assert_int_equal(beat(f, t), 0);
+	w.lose[0] = true;
+	assert_int_equal(membership_bad(c, c->targets[0]), 0);
+	assert_int_equal(state_of(ch, 1), MEMBER_OUT);
+	assert_int_equal(ch->epoch, epoch + 1);
+	/* Another change does not overtake it. */
+	fmutex_lock(&c->lock);
+	assert_non_null(moves_chain(&m, ch));
+	assert_int_equal(moves_commit(&m), 0);
+	fmutex_unlock(&c->lock);
+	held_back(f, ch, epoch);
+	/* The next server does not know who has been told of what. */
+	epoch = ch->epoch;
+	assert_int_equal(membership_start(c), 0);
+	held_back(f, ch, epoch);
+	/* Who answers holds nobody up, and neither does who has ended. */
+	w.lose[0] = false;
+	assert_int_equal(membership_start(c), 0);
+	assert_int_equal(fiber_sleep_us(5000), 0);
+	assert_int_equal(beat(f, 1), 0);
+	w.alive[0] = false;
+	assert_int_equal(membership_start(c), 0);
+	assert_int_equal(fiber_sleep_us(5000), 0);
+	assert_int_equal(beat(f, 1), 0);
+}
+
+TEST(test_stops_first, stops_first_body)
 TEST(test_death_and_return, death_body)
 TEST(test_fail_together, together_body)
 TEST(test_last_member_stays, last_body)
@@ -650,6 +705,7 @@ int main(void)
 		cmocka_unit_test(test_crashes),
 		cmocka_unit_test(test_drain),
 		cmocka_unit_test(test_absent),
+		cmocka_unit_test(test_stops_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
