@@ -105,7 +105,8 @@ static void one_chain(struct page *p)
 
 	while (n < p->n && p->k[n].chain == p->k[0].chain)
 		n++;
-	p->more |= n < p->n;
+	if (n < p->n) /* what follows is another chain's */
+		p->more = false;
 	p->n = n;
 }
 
@@ -135,9 +136,34 @@ static int check_chunk(struct scrub *s, struct page *p, uint32_t i)
 
 /* ---- the other members ---- */
 
+/* What a member has and the head has not, or only older. Members have nothing that their head has
+ * not had, and what was removed is not above the floor: so the head has lost it. */
+struct theirs {
+	uint64_t version, sum; /* 0: the member has none */
+};
+
+static int take_lost(struct scrub *s, struct chain *c, uint32_t target, const struct chunk_key *key,
+		     const struct theirs *t)
+{
+	struct oss_resync_chunk_req req = {
+		.chunk = chunk_key_id(key), .version = t->version, .sum = t->sum, .source = target};
+	struct oss_resync_chunk_rep rep = {0};
+
+	TRY(receive_chunk(s->k, c, &req, &rep));
+	if (rep.done != RESYNC_COPIED)
+		return 0;
+	s->row.differing++;
+	metric_add(&s->k->metrics->scrub_differing, 1);
+	log_error("chain=%u inode=%llu gen=%u chunk=%llu: the head had lost what target %u has: "
+		  "taken over",
+		  key->chain, (unsigned long long)key->ino.v, key->gen,
+		  (unsigned long long)key->idx, target);
+	return 0;
+}
+
 /* Makes the member equal if it is not, while the chunk is held still. */
 static int settle_difference(struct scrub *s, struct chain *c, uint32_t target,
-			     const struct chunk_key *key)
+			     const struct chunk_key *key, const struct theirs *t)
 {
 	struct oss_resync_chunk_req req = {.chunk = chunk_key_id(key),
 					   .source = s->k->chains->target};
@@ -153,6 +179,10 @@ static int settle_difference(struct scrub *s, struct chain *c, uint32_t target,
 	TRY(chunk_hold(s->k->s, key, loop_deadline_ms(HOLD_MS), &tx));
 	req.version = tx.old ? tx.old->version : 0;
 	req.sum = tx.old ? chunk_record_sum(tx.old) : 0;
+	if (t->version > req.version && t->version > c->floor) {
+		chunk_release(&tx);
+		return take_lost(s, c, target, key, t);
+	}
 	rc = chain_is_head(c) ? chain_call(c, target, &call) : -LE_STALE_EPOCH;
 	rpc_call_fini(&call);
 	chunk_release(&tx);
@@ -222,9 +252,11 @@ static int compare_member(struct scrub *s, struct chain *c, uint32_t target, con
 			break; /* of the next page */
 		if (!theirs && b == l->n && l->more)
 			break; /* its list ends before ours: surplus in between, seen next time */
+		struct theirs t = {theirs ? l->version[b] : 0, theirs ? l->sum[b] : 0};
+
 		if (!(ours && p->damaged[a]) &&
-		    !(ours && theirs && p->version[a] == l->version[b] && p->sum[a] == l->sum[b]))
-			rc = settle_difference(s, c, target, ours ? &p->k[a] : &l->k[b]);
+		    !(ours && theirs && p->version[a] == t.version && p->sum[a] == t.sum))
+			rc = settle_difference(s, c, target, ours ? &p->k[a] : &l->k[b], &t);
 		if (rc == -LE_TIMEDOUT)
 			rc = 0; /* written all the time: next time */
 		a += ours;
@@ -234,12 +266,12 @@ static int compare_member(struct scrub *s, struct chain *c, uint32_t target, con
 	return rc;
 }
 
-static int compare_members(struct scrub *s, const struct page *p, const struct chunk_key *from)
+static void compare_members(struct scrub *s, const struct page *p, const struct chunk_key *from)
 {
 	struct chain *c = chain_find(s->k->chains, from->chain);
 
 	if (!c || !chain_is_head(c))
-		return 0;
+		return;
 	for (uint32_t i = 1; i < c->n_sync; i++) {
 		uint32_t target = c->members[i].target;
 		int rc = compare_member(s, c, target, p, from);
@@ -249,7 +281,25 @@ static int compare_members(struct scrub *s, const struct page *p, const struct c
 			log_debug("chain %u: comparing with target %u: %s", c->id, target,
 				  status_text(rc));
 	}
-	return 0;
+}
+
+/* Chains from that of `from` up to `before` of which there is nothing here from there on. */
+static void compare_gap(struct scrub *s, struct chunk_key from, uint32_t before)
+{
+	static const struct page none;
+
+	while (from.chain < before && s->row.running && !s->stopping) {
+		struct chain *next = NULL;
+
+		compare_members(s, &none, &from);
+		for (struct chain *c = chain_next(s->k->chains, NULL); c;
+		     c = chain_next(s->k->chains, c))
+			if (c->id > from.chain && (!next || c->id < next->id))
+				next = c;
+		if (!next)
+			return;
+		from = (struct chunk_key){.chain = next->id};
+	}
 }
 
 /* ---- the walk ---- */
@@ -284,6 +334,12 @@ static int walk(struct scrub *s)
 	struct page *p = calloc(1, sizeof(*p));
 	int rc = p ? read_page(s, p) : -LE_NOMEM;
 
+	if (rc == 0)
+		compare_gap(s, from, p->n ? p->k[0].chain : UINT32_MAX);
+	if (s->stopping || !s->row.running) {
+		free(p);
+		return rc;
+	}
 	if (rc == 0 && p->n == 0) {
 		finish(s);
 		rc = save(s);
@@ -294,7 +350,7 @@ static int walk(struct scrub *s)
 		for (uint32_t i = 0; i < p->n && rc == 0 && s->row.running && !s->stopping; i++)
 			rc = check_chunk(s, p, i);
 		if (rc == 0 && s->row.running && !s->stopping) {
-			rc = compare_members(s, p, &from);
+			compare_members(s, p, &from);
 			advance(s, p);
 		}
 	}

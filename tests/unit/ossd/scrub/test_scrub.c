@@ -166,6 +166,21 @@ static void scrub_repairs(struct rrig *r, void *arg)
 	assert_int_equal(rrig_same(r, 0, 1), before);
 	rep = scrub(r, 0, true);
 	assert_int_equal(rep.differing, 0);
+	/* chunks that the head has lost, one of them the last, are taken from the member */
+	rrig_do(r, 0, lose, &gone);
+	gone.ino.v = 100 + N_CHUNKS - 1;
+	rrig_do(r, 0, lose, &gone);
+	rep = scrub(r, 0, true);
+	assert_int_equal(rep.differing, 2);
+	assert_int_equal(rrig_same(r, 0, 1), before);
+	/* all of them */
+	for (uint64_t i = 0; i < N_CHUNKS; i++) {
+		gone.ino.v = 100 + i;
+		rrig_do(r, 0, lose, &gone);
+	}
+	rep = scrub(r, 0, true);
+	assert_int_equal(rep.differing, N_CHUNKS);
+	assert_int_equal(rrig_same(r, 0, 1), before);
 }
 
 static void test_scrub_repairs(void **state)
