@@ -10,6 +10,7 @@ once per epoch over all ranks and workers, the same number of steps on every ran
 """
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import sys
@@ -31,20 +32,18 @@ _SHARDS_MAX = 1_000_000
 
 def expand(urls: str) -> List[str]:
     """ "a-{00..02}.tar" as webdataset writes it (also {a,b}); ValueError for more than 10^6."""
-    m = re.search(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}", urls)
-    if not m:
-        return [urls]
-    if m[3] is not None:
-        middle = m[3].split(",")
-    else:
-        first, last = int(m[1]), int(m[2])
-        if not 0 <= last - first < _SHARDS_MAX:
+    parts: List[List[str]] = []
+    total, end = 1, 0
+    for m in re.finditer(r"\{(?:(\d+)\.\.(\d+)|([^{}]*,[^{}]*))\}", urls):
+        parts.append([urls[end:m.start()]])
+        end = m.end()
+        n = m[3].count(",") + 1 if m[3] is not None else int(m[2]) - int(m[1]) + 1
+        total *= n
+        if n < 1 or total > _SHARDS_MAX:
             raise ValueError("%s has too many shards, or none" % urls)
-        middle = ["%0*d" % (len(m[1]), i) for i in range(first, last + 1)]
-    result = [u for part in middle for u in expand(urls[:m.start()] + part + urls[m.end():])]
-    if len(result) > _SHARDS_MAX:
-        raise ValueError("%s has too many shards" % urls)
-    return result
+        parts.append(m[3].split(",") if m[3] is not None else
+                     ["%0*d" % (len(m[1]), i) for i in range(int(m[1]), int(m[2]) + 1)])
+    return ["".join(words) for words in itertools.product(*parts, [urls[end:]])]
 
 
 def _shards(urls: Union[str, Sequence[str]]) -> List[str]:
