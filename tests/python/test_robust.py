@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """What training programs do to a loader: hold batches, be slow, fork, fail, be interrupted, end at
-any time, open and close for ever. No hang, no leak, a clear error. timeout: 600"""
+any time, open and close for ever. No hang, no leak, a clear error. timeout: 1800"""
 import gc
 import os
 import resource
