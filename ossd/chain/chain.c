@@ -309,9 +309,11 @@ int chain_admit(struct chains *cs, uint32_t id, uint32_t epoch, enum chain_need 
 		return -LE_STALE_EPOCH;
 	if (c->members[c->self].state == MEMBER_OUT)
 		return -LE_NO_TARGET;
+	/* Nobody has told since the start what this member is. The one before it hears nothing
+	 * either: what is durable here need not be so behind, and what is pending is forgotten. */
+	if (c->phase == CHAIN_ADOPTED)
+		return -LE_NOT_READY;
 	if (need != CHAIN_MEMBER) {
-		if (c->phase == CHAIN_ADOPTED)
-			return -LE_NOT_READY;
 		if (chain_replicated(c) && !chains_leased(cs)) {
 			if (c->phase == CHAIN_SERVING)
 				chain_move(c, CHAIN_FENCED);

@@ -413,19 +413,18 @@ FINDS(chain_forget_pending, found_contended)
 static const struct {
 	const char *name;
 	int (*fn)(void);
-	bool only_long;
 } tests[] = {
-	{"cluster_seeds", test_seeds, false},
-	{"replicated_seeds", test_replicated_seeds, false},
-	{"contended_seeds", test_contended_seeds, true},
-	{"deterministic", test_deterministic, false},
-	{"linear_registers", linear_test_registers, false},
-	{"linear_registers_random", linear_test_registers_random, false},
-	{"linear_names", linear_test_names, false},
-	{"linear_names_random", linear_test_names_random, false},
+	{"cluster_seeds", test_seeds},
+	{"replicated_seeds", test_replicated_seeds},
+	{"contended_seeds", test_contended_seeds},
+	{"deterministic", test_deterministic},
+	{"linear_registers", linear_test_registers},
+	{"linear_registers_random", linear_test_registers_random},
+	{"linear_names", linear_test_names},
+	{"linear_names_random", linear_test_names_random},
 #define X(plant)                                                                                   \
 	{                                                                                          \
-		"finds_" #plant, test_finds_##plant, false                                         \
+		"finds_" #plant, test_finds_##plant                                                \
 	}
 	X(mds_no_dedupe),
 	X(mds_early_ack),
@@ -496,7 +495,7 @@ int main(int argc, char **argv)
 	log_init("sim", getenv("LEAT_SIM_LOG") ? LOG_DEBUG : LOG_ERROR);
 	if (argc >= 2 && strcmp(argv[1], "--list") == 0) {
 		for (size_t i = 0; i < ARRAY_SIZE(tests); i++)
-			printf("%s%s\n", tests[i].name, tests[i].only_long ? " long" : "");
+			puts(tests[i].name);
 		return 0;
 	}
 	if (argc >= 2 && strcmp(argv[1], "run") == 0)

@@ -890,6 +890,46 @@ static void test_kept_back(void **state)
 	chain_rig_run(131, 2, kept_back);
 }
 
+/* The one in the middle starts again before anybody has told what it is. It has on its disk what
+ * comes again, but does not know that the third never got it: it must not say that it is there. */
+static void reborn(struct chain_rig *r)
+{
+	static uint8_t data[2 * RIG_BS], got[RIG_CS];
+	struct crig_write w = {one, 0, RIG_BS, data, .session = 8, .seq = 1};
+	struct async a = {.r = r,
+			  .w = {one, 0, 2 * RIG_BS, data, .session = 9, .seq = 1},
+			  .timeout_ms = 20000};
+
+	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
+	crig_wait_quiet(r);
+	cut_off(r, 1, 2, true);
+	fill(data, sizeof(data), 4);
+	start(&a);
+	(void)!fiber_sleep_us(100000);
+	crig_crash(r, 1);
+	crig_restart(r, 1);
+	(void)!fiber_sleep_us(1000000);
+	assert_false(a.ended);
+	assert_int_equal(crig_read(r, 2, &one, got, RIG_CS), RIG_BS);
+	r->m[1].state = MEMBER_OUT;
+	r->order[1] = 2;
+	r->order[2] = 1;
+	crig_members(r);
+	wait_async(&a);
+	if (a.rc == -LE_STALE_EPOCH)
+		assert_int_equal(crig_write(r, 0, &a.w, 20000), 0);
+	else
+		assert_int_equal(a.rc, 0);
+	assert_int_equal(read_any(r, 2, got), 2 * RIG_BS);
+	assert_memory_equal(got, data, 2 * RIG_BS);
+}
+
+static void test_reborn(void **state)
+{
+	(void)state;
+	chain_rig_run(133, 3, reborn);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -902,7 +942,7 @@ int main(void)
 		cmocka_unit_test(test_bad_network),	cmocka_unit_test(test_turned_round),
 		cmocka_unit_test(test_kept_back),	cmocka_unit_test(test_overtaken),
 		cmocka_unit_test(test_refusals),	cmocka_unit_test(test_late_abort),
-		cmocka_unit_test(test_overtaken_twice),
+		cmocka_unit_test(test_overtaken_twice), cmocka_unit_test(test_reborn),
 	};
 
 	log_set_level(getenv("LOGD") ? LOG_DEBUG : LOG_ERROR);
