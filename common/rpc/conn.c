@@ -14,6 +14,8 @@
 #define FORGET_US 30000000u
 /* A connection that has been silent for so long when a call times out is given up. */
 #define SILENT_US 10000000u
+/* Whoever waits so long, the latter half in silence, asks the link whether the peer is there. */
+#define PROBE_US 1000000u
 #define RATE_US 1000000u
 
 /* One call under way; on the stack of its fiber. */
@@ -415,6 +417,25 @@ static void give_up(struct conn *c, struct pending *p, uint32_t i, int why)
 		s->pending = NULL;
 }
 
+/* Comes back now and then before the deadline; the link is asked once for all who wait on it. */
+static int park_for_reply(struct conn *c, uint64_t until)
+{
+	uint64_t look = loop_now_us() + PROBE_US;
+
+	if (c->k->ops->probe == NULL || look >= until)
+		return fiber_park_until(until);
+	int rc = fiber_park_until(look);
+	if (rc != -LE_TIMEDOUT)
+		return rc;
+	uint64_t now = loop_now_us();
+	uint64_t last = c->last_rx_us > c->probed_us ? c->last_rx_us : c->probed_us;
+	if (!c->dead && last + PROBE_US / 2 <= now) {
+		c->probed_us = now;
+		c->k->ops->probe(c->k);
+	}
+	return 0;
+}
+
 /* Until the reply is there. On failure the call has been given up. */
 static int wait_reply(struct conn *c, struct pending *p, uint32_t i, uint64_t deadline_us)
 {
@@ -423,7 +444,7 @@ static int wait_reply(struct conn *c, struct pending *p, uint32_t i, uint64_t de
 
 	while (!p->done) {
 		p->waiting = true;
-		int rc = fiber_park_until(until);
+		int rc = park_for_reply(c, until);
 		p->waiting = false;
 		if (rc == 0 || p->done) {
 			interrupted |= rc == -LE_INTR;

@@ -49,7 +49,7 @@ struct conn {
 	struct loop *loop;
 	bool dead;
 	int why;
-	uint64_t last_rx_us;
+	uint64_t last_rx_us, probed_us;
 	struct timer watchdog; /* kills the connection when it fires */
 	struct body_pool *bodies;
 	void (*destroy)(struct conn *c); /* frees what it is embedded in */

@@ -101,6 +101,9 @@ struct transport_ops {
 	/* NULL where the peer never touches our memory by itself. Shuts down, and when it returns
 	 * nothing that the peer or the device still has under way can touch a slot of ours. */
 	void (*sever)(struct link *k);
+	/* NULL where silence is noticed anyway. Somebody has waited for a second, and nothing came:
+	 * is the peer still there? If not, the link breaks by itself. Does not yield. */
+	void (*probe)(struct link *k);
 	/* Nobody may be in a call on the link any more. */
 	void (*close)(struct link *k);
 	void (*peer_name)(struct link *k, char *buf, size_t size); /* "tcp 10.0.0.1:7440" */

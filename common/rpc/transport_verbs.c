@@ -629,6 +629,14 @@ static void verbs_sever(struct link *base)
 	verbs_link_end_qp(k);
 }
 
+/* A peer whose device has lost its connections answers nothing more, and its word of that may be
+ * lost too. What was sent before has been acknowledged: only the retries of something new show it.
+ */
+static void verbs_probe(struct link *base)
+{
+	verbs_link_ping(verbs_link_of(base));
+}
+
 static void verbs_close(struct link *base)
 {
 	struct verbs_link *k = verbs_link_of(base);
@@ -707,6 +715,7 @@ const struct transport_ops verbs_ops = {
 	.recv_bulk = verbs_recv_bulk,
 	.shutdown = verbs_shutdown,
 	.sever = verbs_sever,
+	.probe = verbs_probe,
 	.close = verbs_close,
 	.peer_name = verbs_peer_name,
 	.stats = verbs_stats,

@@ -46,7 +46,7 @@ def commands(build):
              "loader": ([over, "verbs", "env", "LD_LIBRARY_PATH=" + build,
                          "/usr/bin/python3", "-m", "unittest", "-v",
                          "tests/python/test_cluster.py"], 600)}
-    found["soak"] = ([over, "verbs", HERE + "/soak", "--seconds", str(SOAK_S)], SOAK_S + 900)
+    found["soak"] = ([over, "auto", HERE + "/soak", "--seconds", str(SOAK_S)], SOAK_S + 900)
     for path in sorted(glob.glob("tests/integration/test_*.py") +
                        glob.glob("tests/integration/test_*.sh")):
         name = os.path.basename(path)[len("test_"):-3]

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/rpc/client_impl.h"
 #include "common/rt/sim.h"
 #include "tests/unit/common/rpc/suite.h"
 
@@ -207,11 +208,66 @@ static void test_same_seed_same_run(void **state)
 	assert_true(one != other);
 }
 
+static uint32_t n_probes;
+static void count_probe(struct link *k)
+{
+	(void)k;
+	n_probes++;
+}
+
+static void nap(void *arg)
+{
+	struct suite_caller *a = arg;
+
+	a->rc = suite_nap(a->c, a->nap_ms, a->deadline_ms);
+	latch_done(a->done);
+}
+
+/* Two callers that wait for more than three seconds have the link look three times for both; who
+ * is answered within a second, or waits for nothing, does not. */
+static void silence(struct bed *b)
+{
+	static struct suite_caller a[2];
+	struct transport_ops ops;
+	struct latch done;
+
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	assert_int_equal(suite_ping(c, 1, 1000), 0);
+	struct link *k = c->lanes[0].conn->conn.k;
+	const struct transport_ops *before = k->ops;
+	ops = *before;
+	ops.probe = count_probe;
+	k->ops = &ops;
+	n_probes = 0;
+	assert_int_equal(suite_nap(c, 900, 5000), 0);
+	(void)fiber_sleep_us(5000000);
+	assert_int_equal(n_probes, 0);
+	suite_spawn(a, 2, nap, &done,
+		    &(struct suite_caller){ .c = c, .nap_ms = 3500, .deadline_ms = 9000 });
+	latch_wait(&done);
+	assert_true(a[0].rc == 0 && a[1].rc == 0);
+	assert_int_equal(n_probes, 3);
+	/* The last second before the deadline is the caller's own. */
+	assert_int_equal(suite_nap(c, 60000, 1500), -LE_TIMEDOUT);
+	assert_int_equal(n_probes, 4);
+	k->ops = before;
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+}
+
+static void test_silence_is_probed(void **state)
+{
+	(void)state;
+	run_seed(1, silence);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_storms),
 		cmocka_unit_test(test_same_seed_same_run),
+		cmocka_unit_test(test_silence_is_probed),
 	};
 	int failed = suite_main("rpc over the simulated network", run);
 	return failed + cmocka_run_group_tests(tests, NULL, NULL);
