@@ -161,7 +161,7 @@ run_command() {
         as=(setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock)
     fi
     cd "$CWD" 2>/dev/null || cd /
-    setsid "${as[@]}" bash $control/command </dev/null >"$OUTPUT" 2>&1
+    setsid "${as[@]}" bash $control/command </dev/null >"$OUTPUT" 2>&1 9>&-
     echo $? >$control/exit-code
 }
 
@@ -170,7 +170,9 @@ load_modules
 network
 exports
 note "up $(cut -d' ' -f1 /proc/uptime)"
-stty -F "$OUTPUT" raw -echo 2>/dev/null
+# Held open: a console forgets its settings when nobody has it open.
+exec 9<>"$OUTPUT"
+stty raw -echo <&9
 run_command
 note "done $(cut -d' ' -f1 /proc/uptime)"
 off

@@ -221,15 +221,20 @@ static void give_up_everywhere(struct bed *b, int (*fn)(struct middle *, uint64_
 {
 	struct middle m = {.b = b};
 	uint32_t steps = 12 * b->scale;
+	uint64_t whole_us = UINT64_MAX;
 
 	suite_server_start(b, NULL);
 	m.c = suite_client(b);
 	m.n = suite_slots_odd(b->client_pool, MID_LEN, 5, m.vec, RPC_BULK_VECS_MAX);
-	assert_int_equal(fn(&m, loop_deadline_ms(20 * SHORT_MS)), 0);
-	uint64_t t = loop_now_us();
-	assert_int_equal(fn(&m, loop_deadline_ms(20 * SHORT_MS)), 0);
-	fiber_yield();
-	uint64_t whole_us = loop_now_us() - t + 1;
+	/* The shortest of some: one that was held up would be longer than all that follow. */
+	for (int i = 0; i < 8; i++) {
+		uint64_t t = loop_now_us(), us;
+
+		assert_int_equal(fn(&m, loop_deadline_ms(20 * SHORT_MS)), 0);
+		fiber_yield();
+		us = loop_now_us() - t + 1;
+		whole_us = us < whole_us ? us : whole_us;
+	}
 	for (uint32_t i = 1; i <= steps; i++)
 		give_up_after(&m, fn, whole_us * i / steps + 1, interrupt);
 	assert_true(m.n_given_up > 0);
