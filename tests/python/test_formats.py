@@ -258,6 +258,15 @@ class Formats(unittest.TestCase):
         with self.assertRaises(leat.LeatError):
             self.open(format="npy")
 
+    def test_npy_rows_of_no_bytes_are_refused(self):
+        """A header of some bytes may speak of as many as it likes."""
+        out = io.BytesIO()
+        np.save(out, np.zeros((1 << 40, 0), "f4"))
+        self.put("a.npy", out.getvalue())
+        with self.assertRaises(leat.LeatError) as raised:
+            self.open(format="npy")
+        self.assertIn("no bytes", str(raised.exception))
+
     def test_fixed(self):
         records = [RNG.bytes(321) for _ in range(50)]
         self.put("a.bin", b"header" + b"".join(records[:30]))

@@ -226,6 +226,11 @@ int npy_rows_index(struct index_builder *b, const struct format_input *in,
 	if (n.len > in->size - n.data)
 		return format_damaged(ret_fault, in->size, "truncated");
 	row = n.shape[0] > 0 ? n.len / n.shape[0] : 0;
+	if (n.shape[0] > 0 && row == 0) {
+		/* However many a header of a few bytes may speak of. */
+		*ret_fault = (struct format_fault){0, "rows of no bytes"};
+		return -LE_NOTSUP;
+	}
 	row_type(&n, type, sizeof(type));
 	for (uint64_t i = 0; i < n.shape[0]; i++) {
 		char key[24];
