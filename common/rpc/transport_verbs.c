@@ -634,7 +634,7 @@ static void verbs_sever(struct link *base)
  */
 static void verbs_probe(struct link *base)
 {
-	verbs_link_ping(verbs_link_of(base));
+	verbs_link_look(verbs_link_of(base));
 }
 
 static void verbs_close(struct link *base)

@@ -208,6 +208,9 @@ struct verbs_link {
 	struct verbs_sent *sent;       /* sq_size of them */
 	uint32_t sq_size, sq_head, sq_tail; /* running numbers: next, oldest not completed */
 	uint32_t inline_max;
+	bool looking;     /* a message is under way that shows whether the peer is there: */
+	uint32_t look_no; /* its number */
+	uint64_t look_us; /* when it was sent */
 
 	/* Receiving. */
 	uint32_t rx_first, rx_last, rx_current; /* buffers: queue, the one lent to the reader */
@@ -298,6 +301,7 @@ void verbs_link_received(struct verbs_link *k, uint32_t buf, uint32_t len);
 bool verbs_link_bye(struct verbs_link *k);
 void verbs_link_pay(struct verbs_link *k);
 void verbs_link_ping(struct verbs_link *k);
+void verbs_link_look(struct verbs_link *k);
 /* Sends the message of full size that the peer answers; then `tried` is set, `cm` woken. False when
  * no buffer is free. */
 bool verbs_link_try(struct verbs_link *k);

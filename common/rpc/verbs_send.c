@@ -21,6 +21,7 @@
 /* Of siw; harmless elsewhere. */
 #define BY_REFERENCE_MIN 4000u
 #define TINY 64u
+#define LOOK_US 2500000u
 #define PAGE 4096u
 #define QUEUE_KEPT 2u /* places in the send queue for credits and BYE */
 
@@ -88,7 +89,7 @@ static void stage_send(struct verbs_link *k, uint32_t buf, struct verbs_head hea
 		       struct verbs_wait *wait)
 {
 	struct verbs_group *g = k->group;
-	bool scarce = g->n_tx_free < g->n_tx / 2;
+	bool scarce = g->n_tx_free < g->n_tx / 2, look = k->looking && k->look_no == k->sq_head;
 
 	/* Before they are announced. */
 	verbs_group_repost(g);
@@ -97,7 +98,7 @@ static void stage_send(struct verbs_link *k, uint32_t buf, struct verbs_head hea
 	k->to_return = 0;
 	k->credits--;
 	memcpy(verbs_buf(g, buf), &head, sizeof(head));
-	struct ibv_send_wr *wr = stage(k, buf, wait, scarce || head.kind == VERBS_BYE);
+	struct ibv_send_wr *wr = stage(k, buf, wait, scarce || look || head.kind == VERBS_BYE);
 	wr->opcode = IBV_WR_SEND;
 	wr->num_sge = 1;
 	wr->sg_list[0] = (struct ibv_sge){ (uintptr_t)verbs_buf(g, buf),
@@ -152,6 +153,29 @@ void verbs_link_ping(struct verbs_link *k)
 {
 	if (k->established && !k->dead && !k->eof && send_word(k, VERBS_CREDIT, TINY))
 		k->stats.credit_frames++;
+}
+
+/* Somebody waits in silence. A device acknowledges what arrives, whatever its program does; one
+ * that repeats a message for so long has no peer any more, however many attempts it has left. */
+void verbs_link_look(struct verbs_link *k)
+{
+	uint64_t now = loop_now_us();
+
+	if (k->dead || k->eof || !k->established)
+		return;
+	if (k->looking && (int32_t)(k->sq_tail - k->look_no) > 0)
+		k->looking = false;
+	if (k->looking) {
+		if (now - k->look_us > LOOK_US)
+			verbs_link_doom(k, "a message was not acknowledged for seconds",
+					-LE_TIMEDOUT);
+		return;
+	}
+	k->looking = true;
+	k->look_us = now;
+	k->look_no = k->sq_head;
+	if (!send_word(k, VERBS_CREDIT, TINY))
+		k->looking = false;
 }
 
 bool verbs_link_try(struct verbs_link *k)

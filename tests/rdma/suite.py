@@ -17,8 +17,8 @@ INTEGRATION = {
 }
 SOAK_S = 1800
 # The only number of hosts, or the only device and number, where a test does not run with each.
-HOSTS = {"failover": 1, "leaks": 1, "soak": 2}
-DEVICE = {"soak": "rxe"}
+HOSTS = {"failover": 1, "leaks": 1, "silence": 2, "soak": 2}
+DEVICE = {"silence": "rxe", "soak": "rxe"}
 # What `make check` runs: (name, device, hosts), where the quick guest is at hand ...
 SHORT = [("conformance", "rxe", 1), ("conformance", "siw", 1), ("failover", "siw", 1),
          ("copies", "rxe", 1), ("posix", "siw", 1), ("two_mounts", "rxe", 2)]
@@ -37,10 +37,11 @@ def has_quick_guest():
 def commands(build):
     """name: (command in the guest, seconds)"""
     over = HERE + "/over-verbs"
-    found = {"conformance": ([build + "/tests/conformance"], 300),
-             "conformance-small-card": ([build + "/tests/conformance", "--card", "small"], 300),
+    found = {"conformance": ([build + "/tests/conformance"], 600),
+             "conformance-small-card": ([build + "/tests/conformance", "--card", "small"], 600),
              "failover": ([HERE + "/failover.py"], 200),
              "leaks": ([over, "verbs", HERE + "/leaks.py"], 600),
+             "silence": ([over, "auto", HERE + "/silence.py"], 200),
              "troubles": ([HERE + "/troubles.py"], 300),
              "hostile": ([build + "/tests/hostile"], 200),
              "loader": ([over, "verbs", "env", "LD_LIBRARY_PATH=" + build,
