@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """In the guest, two hosts: the servers' cable is out for some seconds, several times, under a
-program that writes. Nobody tells the mount that its peer has lost every connection; it has to notice by
-itself, go on over tcp, and move back. No operation fails.
+program that writes. Nobody tells the mount that its peer has lost every connection; it has to
+notice by itself, go on over tcp, and move back. No operation fails.
 
     tests/rdma/guest --hosts 2 -- tests/rdma/over-verbs auto tests/rdma/silence.py [FLAPS]
 """
