@@ -179,7 +179,8 @@ static int settle_difference(struct scrub *s, struct chain *c, uint32_t target,
 	TRY(chunk_hold(s->k->s, key, loop_deadline_ms(HOLD_MS), &tx));
 	req.version = tx.old ? tx.old->version : 0;
 	req.sum = tx.old ? chunk_record_sum(tx.old) : 0;
-	if (t->version > req.version && t->version > c->floor) {
+	/* Of a head that is none any more it is not true that it has had everything. */
+	if (chain_is_head(c) && t->version > req.version && t->version > c->floor) {
 		chunk_release(&tx);
 		return take_lost(s, c, target, key, t);
 	}
