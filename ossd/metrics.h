@@ -46,7 +46,7 @@
 	M(COUNTER, scrubbed, "leat_ossd_scrubbed_chunks_total", "chunks read by scrubs") \
 	M(COUNTER, scrubbed_bytes, "leat_ossd_scrubbed_bytes_total", "bytes read by scrubs") \
 	M(COUNTER, scrub_differing, "leat_ossd_scrub_differing_chunks_total", \
-	  "chunks of other members that were not what the head has, and were replaced") \
+	  "chunks that were not the same at all members of a chain, and were made so") \
 	M(COUNTER, commits, "leat_ossd_commits_total", "group commits") \
 	M(COUNTER, commit_ops, "leat_ossd_commit_ops_total", "changes in group commits") \
 	M(COUNTER, syncs, "leat_ossd_data_syncs_total", "syncs of the data file") \
