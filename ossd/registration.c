@@ -6,6 +6,7 @@
 #include "ossd/chain/care.h"
 
 #define CALL_MS     5000u
+#define LAST_MS     500u
 #define EXPIRE_STEP 1024u
 
 static uint64_t earlier(uint64_t now, uint64_t ms)
@@ -276,12 +277,12 @@ static bool may_go_on(struct registration *g)
 	return chains_leased(g->t->chains) && nobody_listens(g) && chains_leased(g->t->chains);
 }
 
-static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
+static struct mds_target_heartbeat_req heartbeat_req(const struct registration *g)
 {
-	struct target *t = g->t;
-	struct chunk_store *s = t->store;
-	struct mds_target_heartbeat_req req = {
-		.target = t->id,
+	const struct chunk_store *s = g->t->store;
+
+	return (struct mds_target_heartbeat_req){
+		.target = g->t->id,
 		.uuid = s->super.uuid,
 		.commits = s->commits,
 		.capacity = space_total(&s->space),
@@ -290,6 +291,12 @@ static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
 		.incarnation = g->incarnation,
 		.chains_epoch = g->chains_epoch,
 	};
+}
+
+static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
+{
+	struct target *t = g->t;
+	struct mds_target_heartbeat_req req = heartbeat_req(g);
 	struct mds_target_heartbeat_rep rep = {0};
 	struct rpc_call call = {.op = OP_mds_target_heartbeat,
 				.req = &req,
@@ -438,11 +445,30 @@ int registration_synced(struct registration *g, uint32_t chain, uint32_t epoch, 
 	return rc;
 }
 
+/* What the store has committed to its end is told, so that an older copy of it is known as one. */
+static void last_heartbeat(struct registration *g)
+{
+	struct mds_target_heartbeat_req req = heartbeat_req(g);
+	struct mds_target_heartbeat_rep rep = {0};
+	struct rpc_call call = {.op = OP_mds_target_heartbeat,
+				.flags = RPC_CALL_NO_WAIT,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(LAST_MS)};
+	int rc = rpc_call(g->client, &call);
+
+	if (rc < 0)
+		log_info("target %u: the last heartbeat: %s", g->t->id, status_text(rc));
+	rpc_call_fini(&call);
+}
+
 void registration_stop(struct registration *g)
 {
 	g->stopping = true;
 	if (g->fiber)
 		fiber_interrupt(g->fiber);
 	latch_wait(&g->running);
+	if (g->t->ready && !g->again && !g->failed)
+		last_heartbeat(g);
 	rpc_client_destroy(g->client);
 }
