@@ -310,7 +310,7 @@ endef
 $(eval $(call program,$(BUILD)/leat-mds,mds/main.c,$(libmds) $(libcommon)))
 $(eval $(call program,$(BUILD)/leat-ossd,ossd/main.c,$(libossd) $(libcommon)))
 $(eval $(call program,$(BUILD)/mount.leat,fuse/main.c,$(libmount) $(libleat) $(libcommon),$(fuse_libs)))
-$(eval $(call program,$(BUILD)/leat,tools/leat.c,$(libtools) $(libleat) $(libcommon)))
+$(eval $(call program,$(BUILD)/leat,tools/leat.c,$(libtools) $(libleat) $(libcommon),-lm))
 $(foreach f,$(example_src),$(eval $(call program,$(BUILD)/examples/$(basename $(notdir $(f))),$(f),$(libleat) $(libcommon))))
 
 $(so): $(call obj,$(client_src)) $(libcommon) $(wildcard client/libleat.map)

@@ -6,6 +6,8 @@
  *
  * Reads come after posix_fadvise(DONTNEED): from the servers' memory rather than from this
  * machine's page cache, where the file system allows that. tests/bench measures properly.
+ *
+ * leat bench loader is another one: bench_loader.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +22,7 @@
 #include <unistd.h>
 
 #include "common/base/hmap.h"
+#include "tools/bench_loader.h"
 #include "tools/tool.h"
 
 #define BLOCK        (1u << 20)
@@ -323,6 +326,8 @@ static int run(struct tool *t, int argc, char **argv)
 	static struct bench b;
 	int code;
 
+	if (argc > 1 && strcmp(argv[1], "loader") == 0)
+		return bench_loader(t, argc - 1, argv + 1);
 	b = (struct bench){.tool = t, .size = 256 << 20, .n_files = 1000, .jobs = 16, .seconds = 3};
 	code = parse(t, argc, argv, &b);
 	if (code != EXIT_OK)
@@ -356,7 +361,7 @@ static int run(struct tool *t, int argc, char **argv)
 
 const struct command command_bench = {
 	.name = "bench",
-	.summary = "a small benchmark of a directory",
+	.summary = "a small benchmark of a directory, or of training from it",
 	.usage = "usage: leat bench [--size SIZE] [--files N] [--jobs N] [--seconds N] DIRECTORY\n"
 		 "Writes, reads, random reads and small files, in a folder of its own below\n"
 		 "DIRECTORY that is removed afterwards. Works on any file system.\n"
@@ -366,6 +371,6 @@ const struct command command_bench = {
 		 "  --seconds N   of the random read (3)\n"
 		 "Examples:\n"
 		 "  leat bench /mnt/leat\n"
-		 "  leat bench --json --size 4G /mnt/leat > today.json\n",
+		 "  leat bench --json --size 4G /mnt/leat > today.json\n" BENCH_LOADER_USAGE,
 	.run = run,
 };

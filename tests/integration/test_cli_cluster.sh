@@ -46,6 +46,12 @@ in_out "over 1 chain"
 
 expect 0 "$leat" bench --json --size 8M --files 20 --jobs 4 --seconds 1 "$mnt"
 json '[.figures[] | select(.value > 0)] | length' 8
+# Data made on the mount is read straight from the servers, once in each epoch.
+expect 0 "$leat" bench loader --json --workload cosmoflow --scale 0.05 --steps 8 \
+	--data "$mnt" --generate
+json .source server
+json .bytes_from_local_per_epoch 0
+json '.bytes_from_servers_per_epoch * 2 == .bytes_delivered' true
 rm -r "$mnt/wide" "$mnt/empty"
 [ -z "$(ls "$mnt")" ] || fail "something was left on the mount"
 
