@@ -244,6 +244,8 @@ install: programs ## into DESTDIR and PREFIX
 	    client/leat.pc.in > $(D)$(LIBDIR)/pkgconfig/leat.pc
 	$(Q)for m in $(man_pages); do s=$${m##*.}; \
 	    $(INSTALL) -D -m 644 $$m $(D)$(MANDIR)/man$$s/$${m##*/}; done
+	$(Q)for f in client/loader/ORDER.md $(wildcard tests/unit/client/loader/*_vectors.txt); do \
+	    $(INSTALL) -D -m 644 $$f $(D)$(DATADIR)/order/$${f##*/}; done
 	$(Q)for u in $(wildcard deploy/systemd/*.service deploy/systemd/*.target deploy/systemd/*.socket); do \
 	    $(INSTALL) -D -m 644 $$u $(D)$(UNITDIR)/$${u##*/}; done
 	$(Q)[ ! -e deploy/leat.conf.sample ] || \

@@ -110,8 +110,11 @@ static int end_run(struct leat_batch *b, struct run *r)
 }
 
 /* Whole blocks, if any of them has never been verified: a block can only be verified as a whole. */
-static void widen(const struct leat_dataset *ds, uint32_t file, uint64_t *lo, uint64_t *hi)
+static void widen(struct leat_dataset *whole, uint32_t file, uint64_t *lo, uint64_t *hi)
 {
+	const struct leat_dataset *ds = dataset_of_file(whole, file, &file);
+	if (!ds->m)
+		return;
 	const struct manifest_file *f = &ds->m->files[ds->manifest_file[file]];
 	uint64_t first = *lo / f->block, last = (*hi - 1) / f->block, i;
 	for (i = first; i <= last && dataset_block_verified(ds, f->first_sum + i); i++)
@@ -130,8 +133,7 @@ static int plan_member(struct leat_batch *b, struct run *r, uint32_t file,
 		*ret_off = 0;
 		return 0;
 	}
-	if (b->ds->m)
-		widen(b->ds, file, &lo, &hi);
+	widen(b->ds, file, &lo, &hi);
 	bool join = r->hi > 0 && r->file == file && lo >= r->lo && lo <= r->hi + GAP_MAX &&
 		    hi - r->lo <= RUN_MAX;
 	if (!join) {
@@ -187,8 +189,8 @@ int batch_plan(struct leat_batch *b)
 	b->d.rc = 0;
 	b->n_bad = 0;
 	b->n_skipped = 0;
-	b->bytes_read = b->bytes_verified = 0;
-	b->verified = b->ds->m || b->ds->vol->origin == ORIGIN_SERVER;
+	b->bytes_local = b->bytes_server = b->bytes_verified = 0;
+	b->verified = dataset_is_verified(b->ds);
 	for (uint32_t i = 0; i < b->n; i++) {
 		const struct index_sample *s = &x->samples[b->ids[i]];
 		b->labels[i] = s->label;
@@ -262,10 +264,11 @@ static void add_bad(struct leat_batch *b, uint64_t dst, uint64_t len)
 static void fail_piece(struct leat_batch *b, const struct piece_io *p, int rc, uint64_t off,
 		       uint64_t len, const char *what)
 {
-	const struct leat_dataset *ds = b->ds;
+	struct leat_dataset *ds = b->ds;
+	uint32_t unused;
 	add_bad(b, p->dst + (off - p->off), len);
 	if (b->d.rc == 0) {
-		b->d.origin = ds->vol->origin;
+		b->d.origin = dataset_of_file(ds, p->file, &unused)->vol->origin;
 		b->d.what[0] = 0;
 		detail_set(&b->d, rc, index_string(ds->x, ds->x->files[p->file].path), off,
 			   "%s: %s", what, status_text(rc));
@@ -275,8 +278,9 @@ static void fail_piece(struct leat_batch *b, const struct piece_io *p, int rc, u
 /* The blocks that lie wholly inside and were never verified. */
 static void verify_piece(struct leat_batch *b, const struct piece_io *p)
 {
-	struct leat_dataset *ds = b->ds;
-	const struct manifest_file *f = &ds->m->files[ds->manifest_file[p->file]];
+	uint32_t file;
+	struct leat_dataset *ds = dataset_of_file(b->ds, p->file, &file);
+	const struct manifest_file *f = &ds->m->files[ds->manifest_file[file]];
 	uint64_t end = p->off + p->len;
 	for (uint64_t i = (p->off + f->block - 1) / f->block; i * f->block < end; i++) {
 		uint64_t at = i * f->block,
@@ -313,11 +317,14 @@ static void read_piece(struct leat_batch *b, struct piece_io *p)
 			   rc == -LE_NODATA ? "the file is shorter than it was" : "cannot read it");
 		return;
 	}
-	b->bytes_read += p->len;
+	uint32_t unused;
+	const struct leat_dataset *from = dataset_of_file(b->ds, p->file, &unused);
+	bool remote = from->vol->origin == ORIGIN_SERVER;
+	*(remote ? &b->bytes_server : &b->bytes_local) += p->len;
 	b->phase = PHASE_VERIFY;
-	if (b->ds->m)
+	if (from->m)
 		verify_piece(b, p);
-	else if (b->verified)
+	else if (remote)
 		b->bytes_verified += p->len;
 }
 

@@ -93,7 +93,7 @@ struct leat_batch {
 	_Atomic int phase;     /* enum batch_phase, for metrics */
 	bool verified, skip_bad;
 	uint32_t n_skipped;
-	uint64_t bytes_read, bytes_verified;
+	uint64_t bytes_local, bytes_server, bytes_verified;
 	int rc;
 	struct detail d; /* of the failure */
 

@@ -82,6 +82,47 @@ static int start_extra(struct leat_dataset *ds, uint32_t n)
 	return 0;
 }
 
+int dataset_start_readers(struct leat_dataset *ds, uint32_t threads)
+{
+	/* With a Leat file system its own loop reads. */
+	if (ds->io.own && threads > 1)
+		TRY(start_extra(ds, threads - 1));
+	ds->n_readers = dataset_n_loops(ds);
+	for (uint32_t i = 0; i < ds->n_readers; i++)
+		reader_init(&ds->readers[i], ds, dataset_loop(ds, i));
+	return 0;
+}
+
+bool dataset_is_verified(const struct leat_dataset *ds)
+{
+	for (uint32_t i = 0; i < ds->n_parts; i++) {
+		if (!dataset_is_verified(ds->parts[i]))
+			return false;
+	}
+	return ds->n_parts || ds->m || ds->vol->origin == ORIGIN_SERVER;
+}
+
+bool dataset_is_remote(const struct leat_dataset *ds)
+{
+	for (uint32_t i = 0; i < ds->n_parts; i++) {
+		if (dataset_is_remote(ds->parts[i]))
+			return true;
+	}
+	return ds->n_parts == 0 && ds->vol->origin == ORIGIN_SERVER;
+}
+
+/* What is ordered is this data set by itself. */
+static int order_alone(struct leat_dataset *ds)
+{
+	TRY(sequence_of_init(&ds->of, 1));
+	struct sequence_part *p = &ds->of.parts[0];
+	p->word = index_order_word(ds->x);
+	p->n = ds->x->n_samples;
+	p->n_shards = ds->x->n_files;
+	p->shard_first = index_shard_firsts(ds->x);
+	return p->shard_first ? sequence_of_finish(&ds->of, false, 0) : -LE_NOMEM;
+}
+
 static void reader_fini_fiber(void *arg)
 {
 	reader_fini(arg);
@@ -111,6 +152,8 @@ static void end_io(struct leat_dataset *ds)
 static void destroy(struct leat_dataset *ds)
 {
 	index_destroy(ds->x);
+	sequence_of_fini(&ds->of);
+	free(ds->part_of_file);
 	manifest_destroy(ds->m);
 	free(ds->manifest_file);
 	free((void *)ds->verified);
@@ -138,8 +181,11 @@ void dataset_use(struct leat_dataset *ds)
 void dataset_unuse(struct leat_dataset *ds)
 {
 	/* In a forked child the threads do not exist: nothing is ended there, only memory goes. */
-	if (atomic_fetch_sub(&ds->users, 1) == 1 && getpid() == ds->pid)
+	if (atomic_fetch_sub(&ds->users, 1) == 1 && getpid() == ds->pid) {
 		end_io(ds);
+		for (uint32_t i = 0; i < ds->n_parts; i++)
+			dataset_unuse(ds->parts[i]);
+	}
 	dataset_unref(ds);
 }
 
@@ -186,17 +232,15 @@ int leat_dataset_open(const char *what, const struct leat_dataset_options *opts,
 		if (rc == 0)
 			rc = c->rc;
 	}
-	if (rc == 0 && !o.fs && o.threads > 1)
-		rc = start_extra(ds, o.threads - 1);
+	if (rc == 0)
+		rc = order_alone(ds);
+	if (rc == 0)
+		rc = dataset_start_readers(ds, o.threads);
 	if (rc < 0) {
 		error_set(rc, c ? &c->d : &(struct detail){0});
 		if (ds)
 			dataset_unuse(ds);
 	} else {
-		ds->order_word = index_order_word(ds->x);
-		ds->n_readers = dataset_n_loops(ds);
-		for (uint32_t i = 0; i < ds->n_readers; i++)
-			reader_init(&ds->readers[i], ds, dataset_loop(ds, i));
 		*ret_dataset = ds;
 	}
 	free(c);
@@ -218,11 +262,13 @@ int leat_dataset_stat(const struct leat_dataset *ds, struct leat_dataset_stat *r
 				       .samples = ds->x->n_samples,
 				       .files = ds->x->n_files,
 				       .bytes = index_bytes(ds->x),
-				       .order_word = ds->order_word,
+				       .order_word = ds->of.word,
+				       .positions = ds->of.n,
 				       .n_fields = ds->x->n_fields,
 				       .n_classes = ds->x->n_classes};
 	memcpy(st.id, ds->id, sizeof(st.id));
-	snprintf(st.format, sizeof(st.format), "%s", format_of(ds->x->format)->name);
+	snprintf(st.format, sizeof(st.format), "%s",
+		 ds->n_parts ? "mixture" : format_of(ds->x->format)->name);
 	snprintf(st.source, sizeof(st.source), "%s", ds->source);
 	memcpy(st.path, ds->root, sizeof(st.path));
 	memcpy(ret_stat, &st, size < sizeof(st) ? size : sizeof(st));
@@ -252,46 +298,64 @@ const char *leat_dataset_key(const struct leat_dataset *ds, uint64_t sample)
 /* ---- order ---- */
 
 struct leat_order {
-	struct order order;
+	struct leat_dataset *ds; /* a reference */
+	struct sequence s;
+	uint64_t epoch;
+	pthread_mutex_t lock; /* of s, whose tables move when it is one of a mixture */
 };
 
 int leat_order_open(const struct leat_dataset *ds, const char *mode, uint64_t seed, uint64_t epoch,
 		    uint32_t batch, struct leat_order **ret_order)
 {
-	struct order_spec spec = {.seed = seed,
-				  .epoch = epoch,
-				  .dataset = ds->order_word,
-				  .n = ds->x->n_samples,
-				  .n_shards = ds->x->n_files};
-	if (order_mode_parse(mode ? mode : "global", &spec.mode, &spec.window) < 0)
+	enum order_mode m;
+	uint32_t window;
+	uint64_t sample;
+	if (order_mode_parse(mode ? mode : "global", &m, &window) < 0)
 		return error_say(-LE_INVAL,
 				 "order is global, window, window:N, sequential or file, not %s",
 				 mode);
-	if (spec.window == 0)
-		spec.window = order_default_window(spec.n, spec.n_shards, batch ? batch : 1);
-	uint64_t *first = index_shard_firsts(ds->x);
-	struct leat_order *o = malloc(sizeof(*o));
-	int rc = first && o ? 0 : -LE_NOMEM;
-	spec.shard_first = first;
-	if (rc == 0)
-		rc = order_init(&o->order, &spec);
-	free(first);
+	if (window == 0)
+		window = order_default_window(ds->x->n_samples, ds->x->n_files, batch ? batch : 1);
+	struct leat_order *o = calloc(1, sizeof(*o));
+	if (!o)
+		return error_say(-LE_NOMEM, "out of memory");
+	int rc = sequence_init(&o->s, &ds->of, m, window, seed);
+	/* The tables of a data set by itself are made now, once and for all. */
+	if (rc == 0 && ds->of.n)
+		rc = sequence_at(&o->s, epoch, 0, &sample);
 	if (rc < 0) {
+		sequence_fini(&o->s);
 		free(o);
 		return error_say(rc, "order: %s", status_text(rc));
 	}
+	o->ds = (struct leat_dataset *)ds; /* only its count is written */
+	dataset_ref(o->ds);
+	o->epoch = epoch;
+	pthread_mutex_init(&o->lock, NULL);
 	*ret_order = o;
 	return 0;
 }
 
 int64_t leat_order_at(const struct leat_order *order, uint64_t position)
 {
-	return position < order->order.n ? (int64_t)order_at(&order->order, position) : -1;
+	struct leat_order *o = (struct leat_order *)order;
+	uint64_t sample = 0;
+	if (position >= o->ds->of.n)
+		return -1;
+	if (o->ds->of.mixed)
+		pthread_mutex_lock(&o->lock);
+	int rc = sequence_at(&o->s, o->epoch, position, &sample);
+	if (o->ds->of.mixed)
+		pthread_mutex_unlock(&o->lock);
+	return rc < 0 ? rc : (int64_t)sample;
 }
 
 void leat_order_close(struct leat_order *order)
 {
-	if (order)
-		order_fini(&order->order);
+	if (!order)
+		return;
+	sequence_fini(&order->s);
+	pthread_mutex_destroy(&order->lock);
+	dataset_unref(order->ds);
 	free(order);
 }

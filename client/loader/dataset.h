@@ -14,8 +14,8 @@
 
 #include "client/include/leat/leat_loader.h"
 #include "client/loader/index.h"
-#include "client/loader/order.h"
 #include "client/loader/reader.h"
+#include "client/loader/sequence.h"
 #include "client/stage/detail.h"
 #include "client/stage/io.h"
 #include "client/stage/manifest.h"
@@ -32,17 +32,48 @@ struct leat_dataset {
 	uint32_t n_extra;
 	struct reader readers[DATASET_THREADS_MAX + 1]; /* one per loop */
 	uint32_t n_readers;
-	struct vol *vol; /* where the files are */
+	struct vol *vol; /* where the files are; NULL: a mixture */
 	char root[4096];
 	const char *source;
 	struct sample_index *x;
-	uint64_t order_word;
+	struct sequence_of of;
+	uint64_t content;           /* a word that is another one when the files are other ones */
 	struct manifest *m;         /* of a staged copy; NULL: nothing to verify with */
 	uint32_t *manifest_file;    /* of each file of x */
 	_Atomic uint64_t *verified; /* a bit per block of m */
 	char id[MANIFEST_ID_SIZE];
 	int lease_fd;
+
+	/* Of a mixture: uses of its parts, where each one's files begin in x, and whose each is. */
+	struct leat_dataset *parts[MIX_PARTS_MAX];
+	uint32_t part_file[MIX_PARTS_MAX];
+	uint8_t *part_of_file;
+	uint32_t n_parts;
 };
+
+/* The data set that a file of the index comes from, and its number there. */
+static inline struct leat_dataset *dataset_of_file(struct leat_dataset *ds, uint32_t file,
+						   uint32_t *ret_file)
+{
+	*ret_file = file;
+	if (ds->n_parts == 0)
+		return ds;
+	uint32_t part = ds->part_of_file[file];
+	*ret_file = file - ds->part_file[part];
+	return ds->parts[part];
+}
+/* Where its files are read from: of a mixture, the volumes of its own loops. */
+static inline struct vol *dataset_vol(const struct leat_dataset *ds,
+				      const struct leat_dataset *from)
+{
+	if (from == ds)
+		return ds->vol;
+	return from->vol->origin == ORIGIN_SERVER ? ds->io.remote : ds->io.local;
+}
+/* Every byte that is delivered was checked against the checksum made when it was written. */
+bool dataset_is_verified(const struct leat_dataset *ds);
+/* Some of it comes from servers. */
+bool dataset_is_remote(const struct leat_dataset *ds);
 
 static inline uint32_t dataset_n_loops(const struct leat_dataset *ds)
 {
@@ -75,6 +106,9 @@ int dataset_check_pid(const struct leat_dataset *ds) CHECK_RESULT;
 /* ---- leat_last_error: of the calling thread. Both return rc ---- */
 int error_set(int rc, const struct detail *d);
 int error_say(int rc, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* With a number of threads: the loops and readers of a data set whose io is there. */
+int dataset_start_readers(struct leat_dataset *ds, uint32_t threads) CHECK_RESULT;
 
 /* In fibers of io.loop: finds and opens what. Part of leat_dataset_open. */
 int dataset_resolve(struct leat_dataset *ds, const char *what, const struct leat_dataset_options *o,

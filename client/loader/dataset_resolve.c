@@ -55,6 +55,15 @@ static int match_manifest(struct leat_dataset *ds, struct detail *d)
 	return 0;
 }
 
+/* A manifest's id names the content. */
+static uint64_t content_of_id(const char *id)
+{
+	char word[17];
+	memcpy(word, id, 16);
+	word[16] = 0;
+	return strtoull(word, NULL, 16);
+}
+
 /* dir: DIR/.leat/ID, READY. */
 static int open_copy(struct leat_dataset *ds, const char *dir, bool verify, struct detail *d)
 {
@@ -63,6 +72,7 @@ static int open_copy(struct leat_dataset *ds, const char *dir, bool verify, stru
 	snprintf(ds->root, sizeof(ds->root), "%.4000s/data", dir);
 	TRY(manifest_load(ds->io.local, dir, &ds->m, d));
 	memcpy(ds->id, ds->m->id, sizeof(ds->id));
+	ds->content = content_of_id(ds->m->id);
 	TRY(load_index(ds, ds->io.local, dir, ds->m, d));
 	TRY(match_manifest(ds, d));
 	if (!verify) {
@@ -146,6 +156,7 @@ static int open_alias(struct leat_dataset *ds, const char *what,
 	ds->source = ds->io.remote ? "server" : "local";
 	memcpy(ds->root, m->source, sizeof(ds->root));
 	memcpy(ds->id, m->id, sizeof(ds->id));
+	ds->content = content_of_id(m->id);
 	rc = load_index(ds, v, dir, m, d);
 	/* What servers send is verified by the client already; a local source is verified like a
 	 * copy of it. */
@@ -168,8 +179,7 @@ static const char *split_pattern(const char *what, char ret_dir[4096])
 	return slash + 1;
 }
 
-static int open_dir(struct leat_dataset *ds, const char *what, const char *format,
-		    struct detail *d)
+static int open_dir(struct leat_dataset *ds, const char *what, const char *format, struct detail *d)
 {
 	const char *pattern = split_pattern(what, ds->root);
 	struct scan scan;
@@ -180,9 +190,11 @@ static int open_dir(struct leat_dataset *ds, const char *what, const char *forma
 	struct files_entry *e = calloc((size_t)scan.n + 1, sizeof(*e));
 	int rc = e ? 0 : -LE_NOMEM;
 	for (uint32_t i = 0; i < scan.n && rc == 0; i++) {
-		if (!pattern ||
-		    fnmatch(pattern, scan.files[i].path, FNM_PATHNAME | FNM_PERIOD) == 0)
-			e[n++] = (struct files_entry){scan.files[i].path, scan.files[i].st.size};
+		const struct scan_file *f = &scan.files[i];
+		if (pattern && fnmatch(pattern, f->path, FNM_PATHNAME | FNM_PERIOD) != 0)
+			continue;
+		e[n++] = (struct files_entry){f->path, f->st.size};
+		ds->content = order_fold(order_fold(ds->content, f->st.ino), f->st.ver);
 	}
 	if (rc == 0 && n == 0)
 		rc = detail_set(d, -LE_NOENT, what, UINT64_MAX, "no files");

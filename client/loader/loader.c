@@ -31,7 +31,7 @@ static int take_order(struct leat_loader *ld, const struct leat_loader_options *
 				 o->order);
 	if (order_tail_parse(o->tail ? o->tail : "drop", &d->tail) < 0)
 		return error_say(-LE_INVAL, "tail is drop, pad or shorter, not %s", o->tail);
-	d->n = ld->ds->x->n_samples;
+	d->n = ld->ds->of.n;
 	d->batch = o->batch;
 	d->world = o->world ? o->world : 1;
 	if (d->batch == 0 || d->batch > ORDER_BATCH_MAX || d->batch % d->world != 0 ||
@@ -54,9 +54,10 @@ static int take_order(struct leat_loader *ld, const struct leat_loader_options *
 	ld->seed = o->seed;
 	ld->steps = order_steps(d);
 	if (ld->window == 0)
-		ld->window = order_default_window(d->n, ld->ds->x->n_files, d->batch);
-	ld->shard_first = index_shard_firsts(ld->ds->x);
-	return ld->shard_first ? 0 : error_say(-LE_NOMEM, "out of memory");
+		ld->window =
+			order_default_window(ld->ds->x->n_samples, ld->ds->x->n_files, d->batch);
+	int rc = sequence_init(&ld->order, &ld->ds->of, ld->mode, ld->window, ld->seed);
+	return rc < 0 ? error_say(rc, "order: %s", status_text(rc)) : 0;
 }
 
 static int make_slots(struct leat_loader *ld)
@@ -138,9 +139,7 @@ void loader_unref(struct leat_loader *ld)
 	for (uint32_t i = 0; ld->slots && i < ld->n_slots; i++)
 		batch_fini(&ld->slots[i]);
 	free(ld->slots);
-	free(ld->shard_first);
-	if (ld->have_order)
-		order_fini(&ld->order);
+	sequence_fini(&ld->order);
 	if (ld->event_fd >= 0)
 		close(ld->event_fd);
 	pthread_mutex_destroy(&ld->lock);
@@ -185,7 +184,7 @@ static enum leat_stall cause(struct leat_loader *ld)
 	}
 	if (b->phase == PHASE_VERIFY)
 		return LEAT_STALL_VERIFY;
-	return ld->ds->vol->origin == ORIGIN_SERVER ? LEAT_STALL_SERVER : LEAT_STALL_LOCAL;
+	return dataset_is_remote(ld->ds) ? LEAT_STALL_SERVER : LEAT_STALL_LOCAL;
 }
 
 /* Waits a tick, or less; accounts for it. */

@@ -15,7 +15,6 @@
 #include <pthread.h>
 
 #include "client/loader/batch.h"
-#include "client/loader/order.h"
 
 #define LOADER_MAGIC          0x4c4c4452u /* LLDR */
 #define LOADER_DEPTH_MAX      64u
@@ -44,7 +43,6 @@ struct leat_loader {
 	uint32_t window, rank, world;
 	uint32_t stride, phase; /* which steps of an epoch */
 	uint64_t seed, steps, first_epoch, epochs;
-	uint64_t *shard_first;
 	int on_error;
 
 	pthread_mutex_t lock;
@@ -54,9 +52,7 @@ struct leat_loader {
 	uint64_t gen, given_back;
 	uint64_t issue_epoch, issue_step; /* the next to be claimed */
 	uint64_t want_epoch, want_step;   /* the next to be handed out */
-	struct order order;               /* of order_epoch */
-	uint64_t order_epoch;
-	bool have_order;
+	struct sequence order;
 	uint64_t memory, memory_limit;
 	_Atomic bool stopping;
 	int event_fd;

@@ -92,35 +92,14 @@ void loader_jump(struct leat_loader *ld, uint64_t epoch, uint64_t step)
 	loader_wake(ld);
 }
 
-static int use_epoch(struct leat_loader *ld, uint64_t epoch)
-{
-	if (ld->have_order && ld->order_epoch == epoch)
-		return 0;
-	struct order_spec spec = {.mode = ld->mode,
-				  .window = ld->window,
-				  .seed = ld->seed,
-				  .epoch = epoch,
-				  .dataset = ld->ds->order_word,
-				  .n = ld->deal.n,
-				  .n_shards = ld->ds->x->n_files,
-				  .shard_first = ld->shard_first};
-	if (ld->have_order)
-		order_fini(&ld->order);
-	int rc = order_init(&ld->order, &spec);
-	ld->have_order = rc == 0;
-	ld->order_epoch = epoch;
-	return rc;
-}
-
 static int plan_step(struct leat_loader *ld, struct leat_batch *b)
 {
 	uint64_t from;
 	uint32_t n;
-	TRY(use_epoch(ld, b->epoch));
 	order_share(&ld->deal, b->step, ld->rank, &from, &n);
 	ASSERT(n <= b->cap);
 	for (uint32_t i = 0; i < n; i++)
-		b->ids[i] = order_at(&ld->order, (from + i) % ld->deal.n);
+		TRY(sequence_at(&ld->order, b->epoch, (from + i) % ld->deal.n, &b->ids[i]));
 	b->n = n;
 	return batch_plan(b);
 }
@@ -204,10 +183,8 @@ static struct leat_batch *claim(struct leat_loader *ld)
 
 static void account(struct leat_loader *ld, const struct leat_batch *b)
 {
-	if (ld->ds->vol->origin == ORIGIN_SERVER)
-		ld->m.bytes_server += b->bytes_read;
-	else
-		ld->m.bytes_local += b->bytes_read;
+	ld->m.bytes_server += b->bytes_server;
+	ld->m.bytes_local += b->bytes_local;
 	ld->m.bytes_verified += b->bytes_verified;
 	ld->m.errors += b->rc < 0 || b->n_skipped;
 }

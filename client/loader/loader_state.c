@@ -30,7 +30,7 @@ int leat_loader_state(struct leat_loader *ld, char *ret_json, size_t size)
 			 "{\"v\":%d,\"ds\":\"%016llx\",\"n\":%llu,\"order\":\"%s\",\"seed\":\"%"
 			 "llu\",\"epoch\":%llu,"
 			 "\"pos\":%llu,\"G\":%u}",
-			 ORDER_VERSION, (unsigned long long)ld->ds->order_word,
+			 ORDER_VERSION, (unsigned long long)ld->ds->of.word,
 			 (unsigned long long)ld->deal.n, order, (unsigned long long)ld->seed,
 			 (unsigned long long)epoch, (unsigned long long)pos, ld->deal.batch);
 	if (n < 0 || n >= STATE_MAX || (size_t)n >= size)
@@ -58,7 +58,7 @@ static int take_state(struct leat_loader *ld, const json_t *o)
 {
 	char ds[20], seed[24], order[32];
 	uint64_t v, n, epoch, pos, batch;
-	snprintf(ds, sizeof(ds), "%016llx", (unsigned long long)ld->ds->order_word);
+	snprintf(ds, sizeof(ds), "%016llx", (unsigned long long)ld->ds->of.word);
 	snprintf(seed, sizeof(seed), "%llu", (unsigned long long)ld->seed);
 	order_text(ld, order, sizeof(order));
 	if (!number(o, "v", &v) || !number(o, "n", &n) || !number(o, "epoch", &epoch) ||

@@ -23,6 +23,11 @@ static uint64_t low_bits(uint32_t n)
 	return ((uint64_t)1 << n) - 1;
 }
 
+uint64_t order_fold(uint64_t h, uint64_t w)
+{
+	return fold(h, w);
+}
+
 void order_perm_init(struct order_perm *p, uint64_t key, uint64_t m)
 {
 	uint32_t bits = m > 1 ? 64 - (uint32_t)__builtin_clzll(m - 1) : 0;
@@ -49,6 +54,22 @@ uint64_t order_perm_at(const struct order_perm *p, uint64_t x)
 		x = left << p->lo | right;
 	} while (x >= p->m);
 	return x;
+}
+
+uint64_t order_perm_inverse(const struct order_perm *p, uint64_t y)
+{
+	if (p->m <= 1)
+		return y;
+	uint64_t lo_mask = low_bits(p->lo), hi_mask = low_bits(p->hi);
+	do {
+		uint64_t left = y >> p->lo, right = y & lo_mask;
+		for (uint32_t i = ORDER_ROUNDS; i > 0; i -= 2) {
+			right ^= hash_u64(p->rk[i - 1] ^ left) & lo_mask;
+			left ^= hash_u64(p->rk[i - 2] ^ right) & hi_mask;
+		}
+		y = left << p->lo | right;
+	} while (y >= p->m);
+	return y;
 }
 
 int order_mode_parse(const char *s, enum order_mode *ret_mode, uint32_t *ret_window)
@@ -105,11 +126,10 @@ static int order_lay_shards(struct order *o, const struct order_spec *spec)
 	o->first = malloc((size_t)n * sizeof(*o->first));
 	if (!o->start || !o->first)
 		return -LE_NOMEM;
-	struct order_perm shards;
-	order_perm_init(&shards, fold(o->key, WORD_SHARD), n);
+	order_perm_init(&o->shards, fold(o->key, WORD_SHARD), n);
 	uint64_t at = 0;
 	for (uint32_t j = 0; j < n; j++) {
-		uint64_t s = order_perm_at(&shards, j);
+		uint64_t s = order_perm_at(&o->shards, j);
 		o->start[j] = at;
 		o->first[j] = spec->shard_first[s];
 		at += spec->shard_first[s + 1] - spec->shard_first[s];
@@ -154,6 +174,7 @@ int order_init(struct order *o, const struct order_spec *spec)
 	if (spec->mode == ORDER_WINDOW && spec->window == 0)
 		return -LE_INVAL;
 	o->n_shards = spec->n_shards;
+	o->shard_first = spec->shard_first;
 	o->window = spec->window < spec->n_shards ? spec->window : spec->n_shards;
 	rc = order_lay_shards(o, spec);
 	if (rc == 0 && o->mode == ORDER_WINDOW)
@@ -205,6 +226,37 @@ uint64_t order_at(const struct order *o, uint64_t p)
 	}
 	uint32_t j = shard_of(o, p);
 	return o->first[j] + (p - o->start[j]);
+}
+
+/* The shard s that holds the sample: the last one that begins at it or before. */
+static uint32_t shard_holding(const struct order *o, uint64_t sample)
+{
+	uint32_t lo = 0, hi = o->n_shards;
+	while (hi - lo > 1) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		if (o->shard_first[mid] <= sample)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+uint64_t order_position(const struct order *o, uint64_t sample)
+{
+	ASSERT(sample < o->n);
+	if (o->mode == ORDER_SEQUENTIAL)
+		return sample;
+	if (o->mode == ORDER_GLOBAL)
+		return order_perm_inverse(&o->perm, sample);
+	uint32_t s = shard_holding(o, sample);
+	uint32_t j = (uint32_t)order_perm_inverse(&o->shards, s);
+	uint64_t p = o->start[j] + (sample - o->shard_first[s]);
+	if (o->mode == ORDER_FILE)
+		return p;
+	uint32_t w = j / o->window;
+	uint64_t base = o->start[w * o->window];
+	return base + order_perm_inverse(&o->in_window[w], p - base);
 }
 
 uint32_t order_default_window(uint64_t n, uint32_t n_shards, uint32_t global_batch)

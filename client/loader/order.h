@@ -39,7 +39,7 @@ struct order_spec {
 	uint64_t seed, epoch, dataset;
 	uint64_t n; /* samples */
 	/* For ORDER_WINDOW and ORDER_FILE: shard s holds the samples from shard_first[s] to
-	 * shard_first[s + 1] - 1; n_shards + 1 entries, borrowed for order_init. */
+	 * shard_first[s + 1] - 1; n_shards + 1 entries, borrowed as long as the order. */
 	uint32_t n_shards;
 	const uint64_t *shard_first;
 };
@@ -52,11 +52,14 @@ struct order_perm {
 };
 void order_perm_init(struct order_perm *p, uint64_t key, uint64_t m);
 uint64_t order_perm_at(const struct order_perm *p, uint64_t x); /* x < m */
+/* order_perm_at(p, order_perm_inverse(p, y)) == y */
+uint64_t order_perm_inverse(const struct order_perm *p, uint64_t y);
 
 struct order {
 	enum order_mode mode;
 	uint64_t key, n;
-	struct order_perm perm;
+	struct order_perm perm, shards;
+	const uint64_t *shard_first;
 	uint32_t window, n_shards, n_windows;
 	uint64_t *start; /* of the j-th shard of the epoch, in positions; n_shards + 1 */
 	uint64_t *first; /* sample with which the j-th shard of the epoch begins */
@@ -69,6 +72,11 @@ void order_fini(struct order *o);
 /* The sample at position p < n. O(1); in window and file mode two binary searches over the shards.
  */
 uint64_t order_at(const struct order *o, uint64_t p);
+/* The position of a sample < n: order_at(o, order_position(o, s)) == s. As cheap as order_at. */
+uint64_t order_position(const struct order *o, uint64_t sample);
+
+/* The words of ORDER.md that its other parts are made from. */
+uint64_t order_fold(uint64_t h, uint64_t w);
 
 uint32_t order_default_window(uint64_t n, uint32_t n_shards, uint32_t global_batch);
 

@@ -51,11 +51,14 @@ static struct reader_file *find(struct reader *r, uint32_t index)
 
 static int open_file(struct reader *r, struct reader_file *f)
 {
-	const struct leat_dataset *ds = r->ds;
+	struct leat_dataset *ds = r->ds;
 	char path[4096];
-	int n = snprintf(path, sizeof(path), "%s/%s", ds->root,
+	uint32_t unused;
+	const struct leat_dataset *from = dataset_of_file(ds, f->index, &unused);
+	int n = snprintf(path, sizeof(path), "%s/%s", from->root,
 			 index_string(ds->x, ds->x->files[f->index].path));
-	return n >= (int)sizeof(path) ? -LE_NAMETOOLONG : vol_open(ds->vol, path, &f->file);
+	return n >= (int)sizeof(path) ? -LE_NAMETOOLONG
+				      : vol_open(dataset_vol(ds, from), path, &f->file);
 }
 
 int reader_get(struct reader *r, uint32_t index, struct reader_file **ret_file)

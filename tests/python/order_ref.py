@@ -1,6 +1,7 @@
 """The order of samples, written from client/loader/ORDER.md alone: the second implementation."""
 import bisect
 import hashlib
+import math
 
 M64 = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -80,6 +81,39 @@ class Order:
             p = base + perm(fold(fold(self.key, 0x57494E444F57), w), m, p - base)
         j = bisect.bisect_right(self.start, p) - 1
         return self.first[j] + p - self.start[j]
+
+
+class Mixture:
+    """parts: (order word, samples of each file, weight)."""
+
+    def __init__(self, mode, window, seed, epoch, parts, length=0):
+        common = math.gcd(*(w for _, _, w in parts))
+        self.weights = [w // common for _, _, w in parts]
+        self.block = sum(self.weights)
+        self.sizes = [sum(counts) for _, counts, _ in parts]
+        self.word = fold(0x4D4958, len(parts))
+        for (word, _, _), w in zip(parts, self.weights):
+            self.word = fold(fold(self.word, word), w)
+        self.mix = fold(fold(fold(fold(0, 1), seed), 0x4D4958), self.word)
+        self.blocks = max(1, (length or sum(self.sizes)) // self.block)
+        self.n = self.blocks * self.block
+        self.mode, self.window, self.epoch, self.parts = mode, window, epoch, parts
+        self.made = {}
+
+    def __call__(self, p):
+        assert 0 <= p < self.n
+        g = (self.epoch * self.blocks + p // self.block) & M64
+        q = perm(fold(fold(self.mix, 0x424C4F434B), g), self.block, p % self.block)
+        d = 0
+        while q >= self.weights[d]:
+            q -= self.weights[d]
+            d += 1
+        draw = (g * self.weights[d] + q) & M64
+        lap = draw // self.sizes[d]
+        if (d, lap) not in self.made:
+            word, counts, _ = self.parts[d]
+            self.made[d, lap] = Order(self.mode, self.window, fold(self.mix, d), lap, word, counts)
+        return sum(self.sizes[:d]) + self.made[d, lap](draw % self.sizes[d])
 
 
 def steps(n, batch, tail):

@@ -8,6 +8,7 @@ import order_ref
 HERE = os.path.dirname(os.path.abspath(__file__))
 SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
 VECTORS = SRC + "/tests/unit/client/loader/order_vectors.txt"
+MIXTURES = SRC + "/tests/unit/client/loader/mixture_vectors.txt"
 
 
 def fnv(values):
@@ -35,6 +36,26 @@ class Vectors(unittest.TestCase):
                 self.assertEqual(int(digest, 16), fnv(values), line)
                 seen += 1
         self.assertGreaterEqual(seen, 20)
+
+    def test_all_vectors_of_mixtures(self):
+        seen = 0
+        with open(MIXTURES) as f:
+            for line in f:
+                if line.startswith("#") or not line.strip():
+                    continue
+                mode, window, seed, epoch, length, parts, stride, digest, head = line.split()
+                given = []
+                for part in parts.split("+"):
+                    word, rule, weight = part.split("/")
+                    a, b, c, s = map(int, rule.split(":"))
+                    given.append((int(word, 16), [a + i * b % c for i in range(s)], int(weight)))
+                mix = order_ref.Mixture(mode, int(window), int(seed), int(epoch), given,
+                                        int(length))
+                values = [mix(p) for p in range(0, mix.n, int(stride))]
+                self.assertEqual([int(x) for x in head.split(",")], values[:8], line)
+                self.assertEqual(int(digest, 16), fnv(values), line)
+                seen += 1
+        self.assertGreaterEqual(seen, 15)
 
     def test_shares_cover_the_epoch(self):
         for n in (0, 1, 7, 64, 1000, 1023):

@@ -87,10 +87,12 @@ struct leat_dataset_stat {
 	uint64_t samples, files, bytes; /* bytes of all fields */
 	uint64_t order_word;            /* of ORDER.md */
 	uint32_t n_fields, n_classes;
-	char id[65];     /* of the manifest, "" without one */
-	char format[16]; /* "tar", "tfrecord", "mds", "ffrecord", "npz", "npy", "fixed", "files" */
-	char source[16]; /* "copy", "local", "server" */
-	char path[4096]; /* where the files are read */
+	char id[65];        /* of the manifest, "" without one */
+	char format[16];    /* "tar", "tfrecord", "mds", "ffrecord", "npz", "npy", "fixed", "files",
+			       "mixture" */
+	char source[16];    /* "copy", "local", "server", "mixture" */
+	char path[4096];    /* where the files are read; "" for a mixture */
+	uint64_t positions; /* of an epoch: its samples, or those of a mixture's epoch */
 };
 int leat_dataset_stat(const struct leat_dataset *ds, struct leat_dataset_stat *ret_stat);
 /* Valid as long as the data set; NULL beyond the end. */
@@ -103,6 +105,28 @@ const char *leat_dataset_key(const struct leat_dataset *ds, uint64_t sample);
 /* Any samples, in the order asked for (repeats allowed), all their fields, as one batch. */
 int leat_dataset_read(struct leat_dataset *ds, const uint64_t *samples, uint32_t n,
 		      struct leat_batch **ret_batch);
+
+/*
+ * A weighted mixture of data sets, as a data set: of every 3 + 1 samples 3 are of a part of weight
+ * 3 and 1 of a part of weight 1, each part shuffled and all its samples once before one comes
+ * again, also across epochs (ORDER.md, "Mixtures"). Samples are numbered part by part, fields are
+ * those of all parts, classes with the same name are one.
+ */
+struct leat_mix_part {
+	struct leat_dataset *ds; /* stays the caller's; the mixture keeps what it needs of it */
+	uint64_t weight;         /* 0: its number of samples */
+};
+struct leat_mix_options {
+	size_t size;
+	/* Positions of an epoch, cut to whole blocks of the sum of the weights (divided by their
+	 * greatest common divisor); 0: about as many as all parts have samples. */
+	uint64_t epoch;
+	uint32_t threads; /* that read, as in leat_dataset_options */
+};
+/* At most 64 parts, none of them a mixture or without samples; those on a Leat file system on the
+ * same one. opts NULL is fine. */
+int leat_dataset_mix(const struct leat_mix_part *parts, uint32_t n_parts,
+		     const struct leat_mix_options *opts, struct leat_dataset **ret_dataset);
 
 /* ---- order ---- */
 
@@ -196,9 +220,9 @@ int leat_batch_field(const struct leat_batch *b, const char *field, struct leat_
 struct leat_array {
 	size_t size;
 	const void *data;
-	uint64_t len;   /* bytes of data */
-	char type[16];  /* as NumPy writes it: "<f4" */
-	int fortran;    /* the first index moves fastest */
+	uint64_t len;  /* bytes of data */
+	char type[16]; /* as NumPy writes it: "<f4" */
+	int fortran;   /* the first index moves fastest */
 	uint32_t n_dims;
 	uint64_t shape[LEAT_DIMS_MAX];
 };

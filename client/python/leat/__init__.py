@@ -6,6 +6,8 @@
     ds = leat.Dataset("leat:/datasets/train")            # straight from the servers (LEAT_CONF)
     ds = leat.Dataset("leat:imagenet@v1", stage_dir="/nvme")   # the staged copy, else the servers
 
+    ds = leat.Mixture([(web, 0.7), (books, 0.3)])              # several, by weight
+
     loader = leat.DataLoader(ds, batch_size=256, seed=1)
     for epoch in range(90):
         loader.set_epoch(epoch)
@@ -22,15 +24,15 @@ leat.horovod fit it to other loaders; leat.checkpoint saves and loads state dict
 needs its framework before it is used.
 """
 from ._batch import Batch
-from ._dataset import Dataset, Order
+from ._dataset import Dataset, Mixture, Order
 from ._errors import LeatError
 from ._files import FileSystem, connect, stage_in
 from ._lib import lib as _c
 from ._loader import DataLoader
 from ._ranks import rank_and_world
 
-__all__ = ["Batch", "DataLoader", "Dataset", "FileSystem", "IterableDataset", "LeatError", "Order",
-           "Sampler", "connect", "rank_and_world", "stage_in"]
+__all__ = ["Batch", "DataLoader", "Dataset", "FileSystem", "IterableDataset", "LeatError",
+           "Mixture", "Order", "Sampler", "connect", "rank_and_world", "stage_in"]
 __version__ = _c.leat_version().decode()
 
 _MODULES = ("checkpoint", "dali", "horovod", "tf", "torch", "webdataset")

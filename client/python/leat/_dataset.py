@@ -2,9 +2,11 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import weakref
-from typing import Any, Dict, List, Optional, Sequence, Union
+from fractions import Fraction
+from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from . import _arrays, _lib
 from ._batch import Batch, Slot
@@ -22,7 +24,7 @@ class Order:
                  batch: int = 1) -> None:
         p = ctypes.c_void_p()
         check(_c.leat_order_open(ds._handle(), mode.encode(), seed, epoch, batch, ctypes.byref(p)))
-        self._p, self._n = p, len(ds)
+        self._p, self._n = p, ds.positions
         self._close = weakref.finalize(self, _c.leat_order_close, p)
 
     def __len__(self) -> int:
@@ -91,9 +93,13 @@ class Dataset:
         self._p, self._pid = p, os.getpid()
         self._fs = fs  # must outlive the data set
         self._close = weakref.finalize(self, _close_in, self._pid, p, own)
+        self._look()
+
+    def _look(self) -> None:
+        p = self._p
         stat = _lib.sized(_lib.DatasetStat)
         _c.leat_dataset_stat(p, ctypes.byref(stat))
-        self._n, self.files = stat.samples, stat.files
+        self._n, self.files, self.positions = stat.samples, stat.files, stat.positions
         self.id, self.format = stat.id.decode(), stat.format.decode()
         self.source = stat.source.decode()
         self.path, self.bytes, self.order_word = os.fsdecode(stat.path), stat.bytes, stat.order_word
@@ -182,3 +188,48 @@ class Dataset:
         """The order of an epoch; `batch` (of all ranks) decides on the window where mode leaves it
         open."""
         return Order(self, mode, seed, epoch, batch)
+
+
+class Mixture(Dataset):
+    """A weighted mixture of data sets, a data set itself: in every block of its order each part has
+    as many places as its weight says, each part is shuffled, and all its samples come once before
+    one comes again, also from one epoch to the next (client/loader/ORDER.md, "Mixtures").
+
+    parts    (Dataset, weight) pairs: weights are whole numbers, or fractions that are taken as they
+             are written (0.7 and 0.3 are 7 and 3); None: its number of samples
+    epoch    positions of an epoch, cut to whole blocks; 0: about as many as there are samples
+    threads  loops that read
+
+    Samples are numbered part by part; fields are those of all parts (None where a sample has no
+    such field), classes of the same name are one. ValueError, LeatError.
+    """
+
+    def __init__(self, parts: Sequence[Tuple[Dataset, Union[int, float, None]]], *, epoch: int = 0,
+                 threads: int = 1, framework: str = "auto") -> None:
+        self._arguments = {"parts": [p for p, _ in parts],
+                           "weights": _whole([w for _, w in parts]), "epoch": epoch,
+                           "threads": threads}
+        self.framework = framework
+        self._open(**self._arguments)
+
+    def _open(self, parts, weights, epoch, threads):  # pylint: disable=arguments-differ
+        given = (_lib.MixPart * len(parts))(*((d._handle(), w) for d, w in zip(parts, weights)))
+        options = _lib.sized(_lib.MixOptions, epoch=epoch, threads=threads)
+        p = ctypes.c_void_p()
+        check(_c.leat_dataset_mix(given, len(parts), ctypes.byref(options), ctypes.byref(p)))
+        self._p, self._pid = p, os.getpid()
+        self._close = weakref.finalize(self, _close_in, self._pid, p, None)
+        self._look()
+
+
+def _whole(weights: Sequence[Union[int, float, None]]) -> List[int]:
+    """The same proportions in whole numbers; 0 for None."""
+    if any(w is None for w in weights):
+        if any(w is not None for w in weights):
+            raise ValueError("either all parts have a weight or none")
+        return [0] * len(weights)
+    exact = [Fraction(str(w)) for w in weights]
+    if any(w <= 0 for w in exact):
+        raise ValueError("weights are above 0")
+    common = math.lcm(*(w.denominator for w in exact))
+    return [int(w * common) for w in exact]

@@ -32,7 +32,16 @@ class DatasetStat(Structure):
     _fields_ = [("size", c_size_t), ("samples", c_uint64), ("files", c_uint64), ("bytes", c_uint64),
                 ("order_word", c_uint64), ("n_fields", c_uint32), ("n_classes", c_uint32),
                 ("id", c_char * 65),
-                ("format", c_char * 16), ("source", c_char * 16), ("path", c_char * 4096)]
+                ("format", c_char * 16), ("source", c_char * 16), ("path", c_char * 4096),
+                ("positions", c_uint64)]
+
+
+class MixPart(Structure):
+    _fields_ = [("ds", c_void_p), ("weight", c_uint64)]
+
+
+class MixOptions(Structure):
+    _fields_ = [("size", c_size_t), ("epoch", c_uint64), ("threads", c_uint32)]
 
 
 class LoaderOptions(Structure):
@@ -100,6 +109,7 @@ PROTOTYPES = {
     "leat_close_fs": (None, [P]),
     "leat_last_error": (POINTER(Error), []),
     "leat_dataset_open": (c_int, [c_char_p, POINTER(DatasetOptions), POINTER(P)]),
+    "leat_dataset_mix": (c_int, [POINTER(MixPart), c_uint32, POINTER(MixOptions), POINTER(P)]),
     "leat_dataset_close": (None, [P]),
     "leat_dataset_stat": (c_int, [P, POINTER(DatasetStat)]),
     "leat_dataset_field": (c_char_p, [P, c_uint32]),

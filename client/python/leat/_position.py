@@ -17,7 +17,7 @@ class Position:
         with DataLoader(ds, global_batch=global_batch, seed=seed, order=order, tail=tail, rank=rank,
                         world=world, depth=2, memory_limit=1) as loader:
             self._state, self.steps = loader.state_dict(), loader.steps
-        self.n, self.batch, self.rank, self.world = len(ds), global_batch, rank, world
+        self.n, self.batch, self.rank, self.world = ds.positions, global_batch, rank, world
         self.tail, self.seed, self.mode = tail, seed, self._state["order"]
 
     def share(self, step: int) -> Tuple[int, int]:
