@@ -59,8 +59,8 @@ static int jobs_make(struct mds *m, const struct layout *l, struct job **ret_job
 	if (jobs == NULL)
 		return -LE_NOMEM;
 	for (uint32_t i = 0; i < width; i++)
-		jobs[i] = (struct job){.m = m,
-				       .chain = cluster_layout_chain(&m->cluster, l, i)->id};
+		jobs[i] =
+			(struct job){.m = m, .chain = cluster_layout_chain(&m->cluster, l, i)->id};
 	*ret_jobs = jobs;
 	*ret_n = width;
 	return 0;
@@ -200,11 +200,12 @@ static void finish_trim(struct op *op, const struct intent_rec *in, struct inode
 	rec->append_end = 0;
 	if (f == NULL)
 		return;
-	/* What closes have reported so far is void. A sole writer who truncates knows that himself.
-	 */
+	/* What closes have reported so far is void, and so is what they still report: a close may
+	 * have taken its size before this and arrive after it, also one of the session that
+	 * truncates. */
 	f->size = f->used = 0;
-	if (open_file_other_writers(&op->m->opens, f, op->session, false))
-		f->ask_chains = true;
+	if (f->n_writers > 0)
+		f->ask_chains = f->cut = true;
 }
 
 static int finish_txn(struct op *op, const void *vin, void *vout)

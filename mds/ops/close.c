@@ -1,6 +1,6 @@
 /*
  * One open less. The last writer's close settles the inode: when one session alone wrote and nobody
- * else truncated, with the size it reports; otherwise the chains are asked afterwards
+ * truncated, with the size it reports; otherwise the chains are asked afterwards
  * (data_settle_start), and until then the inode stays unsettled, so that whoever looks at it asks
  * the chains too.
  */
@@ -16,7 +16,9 @@ static void note_report(struct open_file *f, const struct mds_close_req *in)
 	uint64_t used = in->used == UINT64_MAX ? in->size : in->used;
 
 	f->dirty = true;
-	if (in->size > f->size)
+	if (f->cut)
+		f->ends_known = false;
+	else if (in->size > f->size)
 		f->size = in->size;
 	if (used > f->used)
 		f->used = used;

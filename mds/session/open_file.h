@@ -15,10 +15,10 @@ struct open_file {
 	struct ino ino;
 	struct list opens; /* struct open, by_file */
 	uint32_t n_readers, n_writers,
-		n_append;   /* opens, of all sessions; n_append are among n_writers */
+		n_append; /* opens, of all sessions; n_append are among n_writers */
 	/* Ever, and cuts: who asked the chains knows whether the data may have changed since. */
 	uint32_t write_opens;
-	bool converting;      /* a conversion is at it */
+	bool converting;    /* a conversion is at it */
 	uint32_t refs;      /* who works with it just now */
 	struct fmutex busy; /* data as a whole: truncate, punch, settle, append over unknown ends */
 	/* Since the first of the present writers opened: */
@@ -26,6 +26,7 @@ struct open_file {
 	bool mtime_set;       /* by utimes, so chunks do not tell */
 	bool ask_chains;      /* what closes report does not suffice: several sessions wrote, or a
 				 truncation */
+	bool cut;             /* a truncation: sizes that closes report may be older than it */
 	uint64_t replaced_us; /* when a rename took its last name away; 0: none did */
 	bool settling;        /* a fiber is at it */
 	bool ends_known;      /* appends need not ask the chains */

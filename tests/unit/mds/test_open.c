@@ -189,6 +189,25 @@ static uint64_t append(struct fx *f, struct ino ino, uint64_t len, uint64_t size
 	return p.off;
 }
 
+/* A mount closes one of two descriptors of a file and shortens the file by the other: the close may
+ * have taken its size before the truncation and arrive after it. */
+static void late_close_body(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "l", O_RDWR, &a), 0);
+	assert_int_equal(fx_open(f, a.ino, O_RDWR), 0);
+	assert_int_equal(fx_truncate(f, a.ino, 1000), 0);
+	f->stat.size = 900;
+	assert_int_equal(fx_close(f, a.ino, O_RDWR, 4444), 0);
+	assert_int_equal(attr_of(f, a.ino).size, 1000);
+	assert_int_equal(append(f, a.ino, 10, 0), 1000);
+	assert_int_equal(fx_close(f, a.ino, O_RDWR, 1000), 0);
+	sleep_ms(100);
+	assert_int_equal(attr_of(f, a.ino).size, 1000);
+	assert_int_equal(attr_of(f, a.ino).flags, 0);
+}
+
 static void append_body(struct fx *f)
 {
 	uint64_t first = f->session, second = fx_session(f, 2);
@@ -390,6 +409,7 @@ TEST(test_size, size_body)
 TEST(test_two_writers, two_writers_body)
 TEST(test_dead_writer, dead_writer_body)
 TEST(test_truncate, truncate_body)
+TEST(test_late_close, late_close_body)
 TEST(test_fallocate, fallocate_body)
 TEST(test_append, append_body)
 TEST(test_linger, linger_body)
@@ -400,10 +420,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_orphan),      cmocka_unit_test(test_size),
 		cmocka_unit_test(test_two_writers), cmocka_unit_test(test_dead_writer),
-		cmocka_unit_test(test_truncate),    cmocka_unit_test(test_fallocate),
-		cmocka_unit_test(test_append),      cmocka_unit_test(test_reclaim),
-		cmocka_unit_test(test_intent),      cmocka_unit_test(test_linger),
-		cmocka_unit_test(test_expiry),
+		cmocka_unit_test(test_truncate),    cmocka_unit_test(test_late_close),
+		cmocka_unit_test(test_fallocate),   cmocka_unit_test(test_append),
+		cmocka_unit_test(test_reclaim),     cmocka_unit_test(test_intent),
+		cmocka_unit_test(test_linger),      cmocka_unit_test(test_expiry),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
