@@ -103,8 +103,9 @@ static int listen_and_serve(struct ossd *s, const struct ossd_options *o)
 static int add_pools(struct ossd *s, struct transport *t)
 {
 	TRY(slot_pool_create(OSSD_SLOT_SIZE, s->p.slots, &s->bulk_pool));
-	TRY(t->ops->add_pool(t, s->target.store->read_pool, POOL_SOURCE));
-	TRY(t->ops->add_pool(t, s->target.store->small_pool, POOL_SOURCE));
+	/* What is read here is also written to another chain from where it is (oss_copy). */
+	TRY(t->ops->add_pool(t, s->target.store->read_pool, POOL_REMOTE));
+	TRY(t->ops->add_pool(t, s->target.store->small_pool, POOL_REMOTE));
 	/* Writes go on to the chain's other members from where they are. */
 	TRY(t->ops->add_pool(t, s->bulk_pool, POOL_REMOTE));
 	return t->ops->add_pool(t, s->target.store->merge_pool, POOL_REMOTE);
