@@ -10,7 +10,7 @@ import time
 import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import BUILD, Cluster, wait_until
+from cluster import ADDR, BUILD, ON_SERVER, Cluster, wait_until
 
 
 def write_files(c, n, tag, size=3000000):
@@ -89,9 +89,10 @@ def test_a_refused_store_ends_alone(c):
     c.stop("ossd1")
     subprocess.run(["rm", "-r", old], check=True)
     subprocess.run(["mv", c.dir + "/old", old], check=True)
-    p = subprocess.Popen([BUILD + "/leat-ossd", "-c", c.dev + "/conf", "--set", "data_dir=" +
+    p = subprocess.Popen(ON_SERVER +
+                         [BUILD + "/leat-ossd", "-c", c.dev + "/conf", "--set", "data_dir=" +
                           " ".join("%s/ossd1/store%s" % (c.dev, n) for n in ("", "2", "3", "4")),
-                          "--set", "listen=127.0.0.1:0", "--set", "metrics=", "run"],
+                          "--set", "listen=%s:0" % ADDR, "--set", "metrics=", "run"],
                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: sum(t["state"] == "up" for t in targets(c)) == 6, 15, "six of seven")
