@@ -132,6 +132,7 @@ static void truncated(struct inode *i, uint64_t size)
 {
 	struct idata *d = i->data;
 
+	i->cuts++;
 	i->settled_us = 0;
 	i->attr.size = size;
 	if (d == NULL)

@@ -35,6 +35,7 @@ struct inode {
 	uint64_t created_us;  /* when this client made it: nobody else is believed to write so soon;
 				 or 0 */
 	uint64_t open_change; /* the change counter that cached data belongs to */
+	uint32_t cuts;        /* truncations by this client */
 	struct idata *data;   /* NULL when not in use */
 };
 

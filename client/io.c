@@ -178,6 +178,7 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr, bool f
 	struct io_stored st;
 	struct idata *d;
 	uint64_t now = loop_now_us(), seq;
+	uint32_t cuts = i->cuts;
 	bool quiet;
 
 	if (!settle_due(c, i) && !(force && (i->attr.flags & ATTR_UNSETTLED)))
@@ -187,6 +188,9 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr, bool f
 	seq = d->write_seq;
 	quiet = list_empty(&d->writes) && d->gather.slot == NULL;
 	TRY(io_stat(d, &st));
+	/* Truncated meanwhile: the chains may have been asked before, and that size is known. */
+	if (i->cuts != cuts)
+		return 0;
 	i->settled_us = now;
 	i->attr.size = st.size > attr->size ? st.size : attr->size;
 	i->attr.blocks = (st.used + SECTOR - 1) / SECTOR;
