@@ -15,6 +15,8 @@ INTEGRATION = {
     "cli_net": None,           # what is said where there is no device
     "memory": None,            # hours in a guest; soak looks at memory
 }
+# Tests of tests/fault that run over verbs too; the others need no network.
+FAULT = ["chain_storm", "rolling_restart"]
 SOAK_S = 1800
 # The only number of hosts, or the only device and number, where a test does not run with each.
 HOSTS = {"failover": 1, "leaks": 1, "silence": 2, "soak": 2}
@@ -49,7 +51,8 @@ def commands(build):
                          "tests/python/test_cluster.py"], 600)}
     found["soak"] = ([over, "auto", HERE + "/soak", "--seconds", str(SOAK_S)], SOAK_S + 900)
     for path in sorted(glob.glob("tests/integration/test_*.py") +
-                       glob.glob("tests/integration/test_*.sh")):
+                       glob.glob("tests/integration/test_*.sh") +
+                       ["tests/fault/test_%s.py" % name for name in FAULT]):
         name = os.path.basename(path)[len("test_"):-3]
         transport = INTEGRATION.get(name, "verbs")
         if transport and os.access(path, os.X_OK):
