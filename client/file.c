@@ -160,11 +160,13 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	struct mds_open_req req = {
 		.cred = *cred, .ino = i->ino, .flags = flags & OPEN_FLAGS & ~(uint32_t)O_EXCL};
 	struct mds_open_rep rep;
-	bool just_found = i->found_us != 0 && loop_now_us() < i->found_us + FOUND_US;
+	bool just_found = (flags & LL_FOUND) != 0 ||
+			  (i->found_us != 0 && loop_now_us() < i->found_us + FOUND_US);
 	struct rpc_call call;
 	int rc;
 
 	i->found_us = 0;
+	flags &= ~(uint32_t)LL_FOUND;
 	TRY(io_wait_closing(i));
 	if ((flags & O_TRUNC) && i->data != NULL)
 		TRY(wb_flush(i->data));

@@ -30,7 +30,8 @@ static int open_existing(struct api_call *a, bool follow, struct ll_file **ret_l
 		return -LE_NOTDIR;
 	if (!S_ISREG(attr.mode))
 		return -LE_NXIO;
-	return ll_open(a->fs->client, &a->fs->cred, attr.ino, a->flags, ret_ll, NULL, &changed);
+	return ll_open(a->fs->client, &a->fs->cred, attr.ino, a->flags | LL_FOUND, ret_ll, NULL,
+		       &changed);
 }
 
 static int open_or_create(struct api_call *a, struct ll_file **ret_ll)

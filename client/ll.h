@@ -107,9 +107,13 @@ int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino,
 		  const struct layout *layout, struct attr *ret_attr) CHECK_RESULT;
 
 /* ---- files ---- */
-/* flags of open(2): O_ACCMODE, O_TRUNC, O_APPEND, O_DIRECT, O_SYNC, O_DSYNC. ret_changed: data
- * cached by the kernel from an earlier open of this client must be dropped (the change counter
- * moved). */
+/* flags of open(2): O_ACCMODE, O_TRUNC, O_APPEND, O_DIRECT, O_SYNC, O_DSYNC; and LL_FOUND: the
+ * caller has looked the name up for this open, so what a rename has replaced since then is opened
+ * all the same, where -LE_STALE would be the answer. ret_changed: data cached by the kernel from an
+ * earlier open of this client must be dropped (the change counter moved). */
+enum ll_open_flags {
+	LL_FOUND = 1 << 30
+};
 int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t flags,
 	    struct ll_file **ret_file, struct attr *ret_attr, bool *ret_changed) CHECK_RESULT;
 int ll_create(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,

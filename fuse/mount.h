@@ -16,6 +16,7 @@
 #include "common/base/metrics.h"
 #include "common/rt/env.h"
 #include "fuse/metrics.h"
+#include "fuse/refused.h"
 
 struct invalidator;
 
@@ -27,6 +28,7 @@ struct leatfs {
 	struct slot_pool *requests; /* buffers for big requests (writes) */
 	struct invalidator *invalidator;
 	struct mount_metrics metrics;
+	struct refused refused;
 	uint32_t max_write;
 	uint32_t slow_ms;
 	uint64_t failed_us; /* when a failure was logged last */

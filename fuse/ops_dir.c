@@ -16,6 +16,7 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 	req_cred_init(req, &rc);
 	status = ll_lookup(fs->client, &rc.cred, ino_of(parent), bytes_str(name), &attr);
+	refused_found(&fs->refused, fuse_req_ctx(req)->pid, status < 0 ? 0 : attr.ino.v);
 	if (status < 0)
 		reply_status(req, status);
 	else

@@ -96,6 +96,8 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct leatfs *fs = req_fs(req);
+	pid_t thread = fuse_req_ctx(req)->pid;
+	uint32_t found = refused_take(&fs->refused, thread, ino) ? LL_FOUND : 0;
 	struct ll_file *file;
 	struct req_cred rc;
 	struct attr attr;
@@ -103,8 +105,10 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int status;
 
 	req_cred_init(req, &rc);
-	status = ll_open(fs->client, &rc.cred, ino_of(ino), (uint32_t)fi->flags, &file, &attr,
-			 &changed);
+	status = ll_open(fs->client, &rc.cred, ino_of(ino), (uint32_t)fi->flags | found, &file,
+			 &attr, &changed);
+	if (status == -LE_STALE && found == 0)
+		refused_add(&fs->refused, thread);
 	if (status == 0)
 		status = attach(fi, file);
 	if (status < 0) {

@@ -5,7 +5,7 @@
 #include "common/rt/loop.h"
 #include "mds/op.h"
 
-#define LINGER_MS 2000u
+#define LINGER_MS 5000u
 
 void linger_init(struct linger *l)
 {

@@ -15,7 +15,7 @@
 struct mds;
 struct open_file;
 
-#define LINGER_MAX 4096u /* a power of two */
+#define LINGER_MAX 16384u /* a power of two */
 
 struct linger {
 	struct {

@@ -97,8 +97,8 @@ static int open_ll(struct vol *v, const char *path, int flags, uint32_t mode,
 				 ret_ll, &a);
 	}
 	TRY(rc);
-	return ll_open(fs->client, &fs->cred, a.ino, (uint32_t)(flags & ~O_CREAT), ret_ll, &a,
-		       &changed);
+	return ll_open(fs->client, &fs->cred, a.ino, (uint32_t)(flags & ~O_CREAT) | LL_FOUND,
+		       ret_ll, &a, &changed);
 }
 
 static int remote_open(struct vol *v, const char *path, int flags, uint32_t mode,

@@ -220,7 +220,7 @@ enum readdir_flags { READDIR_PLUS = 1 };
  * nothing. */
 /* OPEN_ORPHAN: an inode without a name may be opened too: by a client that has just looked it up,
  * and was told -LE_STALE because a rename came in between. The MDS keeps what a rename replaced
- * for about two seconds. */
+ * for some seconds. */
 enum open_flags { OPEN_ORPHAN = 1 << 30 };
 #define mds_open_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, flags)
 #define mds_open_rep_FIELDS(F) F(attr, attr) F(cap, cap)

@@ -65,7 +65,7 @@ def workers(c, n, code):
     procs = [subprocess.Popen([sys.executable, "-c", code, c.mnt(1 + i % 2), str(i)],
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
              for i in range(n)]
-    outs = [p.communicate(timeout=120)[0] for p in procs]
+    outs = [p.communicate()[0] for p in procs]
     assert all(p.returncode == 0 for p in procs), outs
     return outs
 
@@ -105,7 +105,7 @@ def test_rename_over_is_atomic(c):
 import os, sys, time
 end = time.time() + 2
 n = 0
-while time.time() < end:
+while time.time() < end or n < 20:
     if int(sys.argv[2]) < 2:
         p = "%s/tmp%s" % (sys.argv[1], sys.argv[2])
         with open(p, "wb") as f:
@@ -118,8 +118,7 @@ while time.time() < end:
     n += 1
 print(n)
 """
-    outs = workers(c, 4, code)
-    assert all(int(o) > 5 for o in outs), outs
+    workers(c, 4, code)
 
 
 def test_a_replaced_file_is_opened_anew(c):

@@ -368,7 +368,7 @@ static void linger_body(struct fx *f)
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_STALE);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY | OPEN_ORPHAN), 0);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_STALE); /* open or not */
-	sleep_ms(5000);
+	sleep_ms(8000);
 	assert_int_equal(attr_of(f, a.ino).nlink, 0);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
 	assert_true(gone(f, a.ino));
@@ -377,7 +377,7 @@ static void linger_body(struct fx *f)
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, UINT64_MAX), 0);
 	assert_int_equal(fx_rename(f, LEAT_ROOT_INO, "new", LEAT_ROOT_INO, "cur", 0), 0);
 	assert_int_equal(attr_of(f, a.ino).nlink, 0);
-	sleep_ms(5000);
+	sleep_ms(8000);
 	assert_true(gone(f, a.ino));
 	/* the same when it was open while it was replaced */
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "new", O_WRONLY, NULL), 0);
@@ -386,7 +386,7 @@ static void linger_body(struct fx *f)
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY | OPEN_ORPHAN), 0);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
-	sleep_ms(5000);
+	sleep_ms(8000);
 	assert_true(gone(f, a.ino));
 }
 

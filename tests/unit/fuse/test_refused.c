@@ -1,0 +1,71 @@
+/* Whose open was refused, and what he has found since. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "fuse/refused.h"
+
+static void test_only_what_was_found_after_a_refusal(void **state)
+{
+	struct refused r = {0};
+
+	(void)state;
+	refused_found(&r, 7, 100);
+	assert_false(refused_take(&r, 7, 100)); /* nothing was refused */
+	refused_add(&r, 7);
+	assert_false(refused_take(&r, 7, 100)); /* not looked up again */
+	refused_add(&r, 7);
+	refused_found(&r, 7, 1); /* the folders of the path */
+	refused_found(&r, 7, 100);
+	assert_false(refused_take(&r, 8, 100));
+	assert_true(refused_take(&r, 7, 100));
+	assert_false(refused_take(&r, 7, 100)); /* good for one open */
+	refused_add(&r, 7);
+	refused_found(&r, 7, 100);
+	assert_false(refused_take(&r, 7, 101));
+	assert_int_equal(r.n, 0);
+}
+
+static void test_a_name_that_is_gone_ends_it(void **state)
+{
+	struct refused r = {0};
+
+	(void)state;
+	refused_add(&r, 7);
+	refused_found(&r, 7, 0);
+	refused_found(&r, 7, 100);
+	assert_false(refused_take(&r, 7, 100));
+	assert_int_equal(r.n, 0);
+}
+
+static void test_the_oldest_are_forgotten(void **state)
+{
+	struct refused r = {0};
+
+	(void)state;
+	refused_add(&r, 0);
+	refused_found(&r, 0, 100);
+	assert_false(refused_take(&r, 0, 100));
+	for (pid_t t = 1; t <= 2 * (pid_t)REFUSED_MAX; t++) {
+		refused_add(&r, t);
+		refused_add(&r, t);
+		refused_found(&r, t, 100);
+	}
+	assert_int_equal(r.n, REFUSED_MAX);
+	for (pid_t t = 1; t <= 2 * (pid_t)REFUSED_MAX; t++)
+		assert_int_equal(refused_take(&r, t, 100), t > (pid_t)REFUSED_MAX);
+	assert_int_equal(r.n, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_only_what_was_found_after_a_refusal),
+		cmocka_unit_test(test_a_name_that_is_gone_ends_it),
+		cmocka_unit_test(test_the_oldest_are_forgotten),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
