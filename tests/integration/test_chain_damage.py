@@ -86,6 +86,8 @@ def scrub(c):
         out = c.leat("scrub", "status", "--json", check=False).stdout
         return [r for r in json.loads(out)["targets"] if "error" not in r]
 
+    # A target that has met much damage has begun one by itself, maybe before its chains were whole.
+    wait_until(lambda: not any(r["running"] for r in rows()), 60, "the end of a scrub before")
     c.leat("scrub", "start", check=False)
     wait_until(lambda: not any(r["running"] for r in rows()), 60, "the scrub's end")
     return {k: sum(r[k] for r in rows())
