@@ -138,6 +138,8 @@ helper_bin := $(foreach f,$(helper_src),$(BUILD)/tests/$(basename $(notdir $(f))
 sim_src   := $(call in,tests/sim)
 sim_bin   := $(if $(sim_src),$(BUILD)/leat-sim)
 powerfs   := $(if $(call has,tests/fault/powerfs.c),$(BUILD)/powerfs)
+# What tests without a GPU load in the place of the CUDA driver.
+fake_cuda := $(if $(call has,tests/cuda/fake_driver.c),$(BUILD)/tests/libcuda.so.1)
 fuzz_src  := $(filter tests/fuzz/fuzz_%.c,$(sources))
 fuzz_bin  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/%,$(fuzz_src))
 
@@ -146,8 +148,8 @@ fuzz_bin  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/%,$(fuzz_src))
 all: programs tests $(shared) $(examples) ## programs, library and tests (the default)
 programs: $(programs) $(shared)           ## the programs and the library only
 tests: unit-bin $(sim_bin) $(powerfs) $(fault_bin) $(fault_tool) $(bench_bin) $(helper_bin)
-helper-bin: $(helper_bin)
-unit-bin: $(unit_bin)
+helper-bin: $(helper_bin) $(fake_cuda)
+unit-bin: $(unit_bin) $(fake_cuda)
 fault-bin: $(fault_bin) $(fault_tool) $(powerfs) $(programs)
 fuzz-bin: $(fuzz_bin)
 sim-bin: $(sim_bin)
@@ -342,6 +344,11 @@ $(foreach f,$(fault_src),$(eval $(call program,$(call test_bin,$(f)),$(f),$(ever
 $(foreach f,$(fault_tool_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(under_ossd),-lm)))
 $(foreach f,$(bench_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(every),-lm)))
 $(foreach f,$(helper_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(under_client),-lcmocka -lm)))
+$(fake_cuda): $(call obj,tests/cuda/fake_driver.c)
+	$(call say,LINK)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(ldflags) $(LDFLAGS) $^ -o $@
+$(call test_bin,tests/unit/client/loader/test_device.c): | $(fake_cuda)
 # The transports' suite runs over verbs in a guest.
 $(BUILD)/tests/conformance $(BUILD)/tests/hostile: \
     $(call obj,$(filter-out $(unit_src),$(call in,tests/unit/common/rpc)))

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/loader/cuda.h"
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
 #include "common/base/crc32c.h"
@@ -66,6 +67,7 @@ void batch_fini(struct leat_batch *b)
 	free(b->pieces);
 	free(b->jobs);
 	free(b->bad);
+	cuda_slot_destroy(b->cuda);
 	if (b->base)
 		munmap(b->base, b->mapped);
 	if (b->fd >= 0)
@@ -222,6 +224,7 @@ uint64_t batch_memory_for(uint64_t need)
 
 int batch_set_memory(struct leat_batch *b, uint64_t bytes)
 {
+	cuda_slot_detach(b->cuda);
 	if (b->base)
 		munmap(b->base, b->mapped);
 	b->base = NULL;

@@ -49,6 +49,8 @@ struct bad_range {
 	uint64_t dst, len;
 };
 
+struct cuda_slot;
+
 enum batch_state {
 	BATCH_FREE,
 	BATCH_PLANNED,
@@ -100,6 +102,7 @@ struct leat_batch {
 	int fd;
 	uint8_t *base;
 	uint64_t mapped;
+	struct cuda_slot *cuda; /* NULL: nothing of it has to do with a GPU */
 };
 
 /* Arrays for cap samples; no slot memory yet. */

@@ -9,6 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/loader/cuda.h"
+#include "client/loader/device.h"
 #include "common/base/assert.h"
 
 #define TICK_NS 10000000 /* how often a wait looks what it is waiting for */
@@ -71,6 +73,8 @@ static int make_slots(struct leat_loader *ld)
 		if (batch_init(&ld->slots[i], ld->ds, &ld->set, ld->deal.batch / ld->world) < 0)
 			return error_say(-LE_NOMEM, "out of memory");
 		ld->slots[i].ld = ld;
+		if (device_add_slot(&ld->slots[i]) < 0)
+			return error_say(-LE_NOMEM, "out of memory");
 	}
 	return 0;
 }
@@ -98,6 +102,7 @@ static int open_loader(struct leat_loader *ld, const struct leat_loader_options 
 	ld->epochs = o->epochs;
 	ld->first_epoch = ld->issue_epoch = ld->want_epoch = o->epoch;
 	ld->issue_step = ld->want_step = ld->phase;
+	TRY(device_open(ld, o));
 	TRY(make_slots(ld));
 	ld->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (ld->event_fd < 0)
@@ -139,6 +144,7 @@ void loader_unref(struct leat_loader *ld)
 	for (uint32_t i = 0; ld->slots && i < ld->n_slots; i++)
 		batch_fini(&ld->slots[i]);
 	free(ld->slots);
+	cuda_close(ld->device);
 	sequence_fini(&ld->order);
 	if (ld->event_fd >= 0)
 		close(ld->event_fd);
@@ -327,6 +333,7 @@ void leat_batch_unref(struct leat_batch *b)
 		dataset_unref(ds);
 		return;
 	}
+	cuda_slot_release(b->cuda);
 	pthread_mutex_lock(&ld->lock);
 	b->state = BATCH_FREE;
 	ld->given_back++;

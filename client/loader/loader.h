@@ -59,6 +59,7 @@ struct leat_loader {
 	bool event_set;
 	struct filler fillers[DATASET_THREADS_MAX + 1];
 	uint32_t n_fillers;
+	struct cuda_device *device; /* NULL: no GPU */
 
 	struct leat_loader_metrics m;
 	uint64_t returned_us; /* leat_next, the last time; 0: never */

@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "client/loader/device.h"
 #include "client/loader/loader.h"
 #include "common/base/assert.h"
 
@@ -217,7 +218,11 @@ static void fill(struct leat_loader *ld, struct leat_batch *b, struct reader *r)
 		}
 	}
 	if (b->rc == 0)
+		b->rc = device_prepare(b);
+	if (b->rc == 0)
 		batch_fill(b, r);
+	if (b->rc == 0)
+		b->rc = device_send(b);
 	finish(ld, b);
 }
 

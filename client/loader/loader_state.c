@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/loader/cuda.h"
 #include "client/loader/loader.h"
 #include "common/base/checksum.h"
 
@@ -134,10 +135,12 @@ int leat_loader_metrics(struct leat_loader *ld, struct leat_loader_metrics *ret_
 	m = ld->m;
 	m.depth = ld->n_slots;
 	m.ready = m.held = m.filling = 0;
+	m.memory_pinned = 0;
 	for (uint32_t i = 0; i < ld->n_slots; i++) {
 		m.ready += ld->slots[i].state == BATCH_READY;
 		m.held += ld->slots[i].state == BATCH_HELD;
 		m.filling += ld->slots[i].state == BATCH_FILL;
+		m.memory_pinned += cuda_slot_pinned(ld->slots[i].cuda);
 	}
 	m.memory = ld->memory;
 	m.memory_limit = ld->memory_limit;

@@ -145,6 +145,13 @@ enum leat_on_error {
 	LEAT_ON_ERROR_SKIP = 1
 };
 
+enum leat_pinned {
+	LEAT_PINNED_AUTO = 0, /* where the thread that opens the loader has a CUDA context */
+	LEAT_PINNED_NEVER,
+	LEAT_PINNED_TRY,    /* where there is a CUDA driver, which is then started */
+	LEAT_PINNED_REQUIRE /* without one leat_loader_open fails */
+};
+
 struct leat_loader_options {
 	size_t size;
 	const char *order; /* NULL: "global" */
@@ -162,6 +169,15 @@ struct leat_loader_options {
 	 * several worker processes takes. stride 0: 1. leat_loader_set_state goes to the very step
 	 * of the state and on from there in strides. */
 	uint32_t stride, phase;
+	/* enum leat_pinned: the memory of batches is registered with the CUDA driver (libcuda.so.1,
+	 * looked for when it is wanted), so that copies to a device run beside the program and
+	 * need no thread. */
+	int pinned;
+	/* "cuda:N", or "cuda": the device of the calling thread's context, else the first. Each
+	 * batch is copied to it as soon as it is complete, see leat_batch_device; this takes as
+	 * much device memory as batches have. The status of ENODEV where there is no such device.
+	 * NULL: batches stay in host memory. */
+	const char *device;
 };
 int leat_loader_open(struct leat_dataset *ds, const struct leat_loader_options *opts,
 		     struct leat_loader **ret_loader);
@@ -232,6 +248,30 @@ int leat_array_parse(const void *bytes, uint64_t len, struct leat_array *ret_arr
 void leat_batch_memory(const struct leat_batch *b, const void **ret_base, uint64_t *ret_len,
 		       int *ret_fd);
 
+/* ---- devices ---- */
+
+/* A batch in device memory. */
+struct leat_device_view {
+	size_t size;
+	uint64_t base; /* device address: offsets of leat_batch_field count from here */
+	uint64_t len;
+	int device; /* its number */
+};
+/*
+ * Of a loader with a device. `stream` (a CUstream of that device or what is one, a cudaStream_t;
+ * NULL: the legacy default stream) waits for the copy, this call does not. The memory may be read
+ * in that stream by what is put there before the batch's last reference is given back; the loader
+ * waits for that before it uses the memory again. The stream must live until then. Call again for
+ * other streams (at most 8). A failed copy is told here.
+ */
+int leat_batch_device(const struct leat_batch *b, void *stream, struct leat_device_view *ret_view);
+/*
+ * Copies the batch's bytes to device memory of the caller's, in `stream`: offsets of
+ * leat_batch_field count from dst. Of a loader with a device or with pinned memory. The batch may
+ * be given back at once. The status of ERANGE where room is too small.
+ */
+int leat_batch_copy(const struct leat_batch *b, uint64_t dst, uint64_t room, void *stream);
+
 /* ---- metrics ---- */
 
 /* Why leat_next had to wait. */
@@ -255,6 +295,8 @@ struct leat_loader_metrics {
 						       the rest */
 	uint32_t depth, ready, held, filling;
 	uint64_t memory, memory_limit;
+	uint64_t memory_pinned; /* registered with CUDA */
+	uint64_t bytes_device;  /* copied to the device */
 };
 int leat_loader_metrics(struct leat_loader *ld, struct leat_loader_metrics *ret_metrics);
 /* XXH3 (64 bits) of these bytes: what blocks of files carry, for formats that lie on top. */
