@@ -16,11 +16,12 @@ CLUSTER = {"size": "256M"}
 
 
 def ports(c):
-    """host, port of every server."""
+    """host, port of every server, for TCP."""
     found = []
     for name in ["mds"] + c.ossd:
         with open("%s/%s/ready" % (c.dev, name)) as f:
-            host, port = f.read().split()[0].removeprefix("tcp:").rsplit(":", 1)
+            addr = next(a for a in f.read().split() if not a.startswith("verbs:"))
+            host, port = addr.removeprefix("tcp:").rsplit(":", 1)
             found.append((host, int(port)))
     return found
 

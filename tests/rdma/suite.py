@@ -15,6 +15,8 @@ INTEGRATION = {
     "cli_net": None,           # what is said where there is no device
     "memory": None,            # hours in a guest; soak looks at memory
 }
+# raw_device skips, and says so, where the guest's kernel has no loop devices: kernel.config has
+# them, a kernel given by LEAT_RDMA_UML may not.
 # Tests of tests/fault that run over verbs too; the others need no network.
 FAULT = ["chain_storm", "rolling_restart"]
 SOAK_S = 1800
