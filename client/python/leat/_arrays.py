@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import array
 import ctypes
-import functools
 import io
 import re
 import sys
@@ -48,16 +47,47 @@ def cut(slot, view, n: int) -> list:
             for o, length in zip(view.offsets[:n], view.lengths[:n])]
 
 
-def maker(kind: str, frame: str):
-    """What turns the bytes of a field of this type (see Dataset.types) into an array; None where
-    they stay bytes."""
+def on_device(there, memory, view, n: int, kind) -> list:
+    """The samples of a field on a device. memory: the slot in the host's memory, where the headers
+    of arrays are read; kind None: bytes."""
+    find = layout(kind) if kind and np is not None else None
+    samples = []
+    for o, length in zip(view.offsets[:n], view.lengths[:n]):
+        if o == NONE:
+            samples.append(None)
+        elif find is None:
+            samples.append(there.cut(o, length))
+        else:
+            dtype, shape, at, order = find(np.frombuffer(memory, np.uint8, length, o))
+            samples.append(there.typed(o + at, dtype, shape, order))
+    return samples
+
+
+def layout(kind: str):
+    """What says how the bytes of a field of this type (see Dataset.types) are an array: a function
+    of these bytes, as numpy's, that returns (dtype, shape, offset, "C" or "F"). None where they
+    stay bytes."""
     if kind == "npy":
-        return functools.partial(_read_npy, frame)
+        return _npy_layout
     m = re.fullmatch(r"([<>|=][biufc]\d+)(?:\[([\d,]*)\])?", kind)
     if not m:
         return None
-    dtype, shape = np.dtype(m[1]), tuple(int(n) for n in (m[2] or "").split(",") if n)
-    return lambda s: _view(frame, s, dtype, shape, 0, "C")
+    found = (np.dtype(m[1]), tuple(int(n) for n in (m[2] or "").split(",") if n), 0, "C")
+    return lambda memory: found
+
+
+def maker(kind: str, frame: str):
+    """What turns the bytes of a field of this type into an array; None where they stay bytes."""
+    find = layout(kind)
+    if find is None:
+        return None
+    return lambda s: _view(frame, s, *find(s if frame == "numpy" else s.numpy()))
+
+
+def torch_type(dtype):
+    """torch's for numpy's. TypeError where torch has none."""
+    import torch
+    return torch.from_numpy(np.zeros(0, dtype)).dtype
 
 
 def _view(frame: str, s, dtype, shape, offset: int, order: str):
@@ -70,12 +100,11 @@ def _view(frame: str, s, dtype, shape, offset: int, order: str):
     if order == "C" and count and (s.storage_offset() + offset) % dtype.itemsize == 0:
         # Of the slot's own storage: all tensors of a batch go to another process as one.
         flat = s[offset:offset + count * dtype.itemsize]
-        return flat.view(torch.from_numpy(np.zeros(0, dtype)).dtype).view(shape)
+        return flat.view(torch_type(dtype)).view(shape)
     return torch.from_numpy(a)
 
 
-def _read_npy(frame: str, s):
-    memory = s if frame == "numpy" else s.numpy()
+def _npy_layout(memory):
     head = io.BytesIO(memory[:min(len(memory), 1 << 16)].tobytes())
     version = np.lib.format.read_magic(head)
     read = (np.lib.format.read_array_header_1_0 if version == (1, 0)
@@ -83,7 +112,7 @@ def _read_npy(frame: str, s):
     shape, fortran, dtype = read(head)
     if dtype.hasobject:
         raise ValueError("an array of objects cannot be read in place")
-    return _view(frame, s, dtype, shape, head.tell(), "F" if fortran else "C")
+    return dtype, shape, head.tell(), "F" if fortran else "C"
 
 
 def _even(addresses: list, length: int):
@@ -108,6 +137,8 @@ def stack(samples: list):
     if not samples or any(s is None for s in samples):
         raise ValueError("there is nothing to stack, or a sample lacks the field")
     first = samples[0]
+    if not hasattr(first, "dtype"):
+        raise ValueError("arrays on a device are stacked by their framework: torch does")
     if any(s.shape != first.shape or s.dtype != first.dtype for s in samples):
         raise ValueError("the samples differ in shape or type: %s" % sorted(
             {"%s%s" % (s.dtype, list(s.shape)) for s in samples})[:4])

@@ -4,9 +4,9 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from typing import Any, Callable, Dict, Iterable, List
+from typing import Any, Callable, Dict, Iterable, List, Optional
 
-from . import _arrays, _lib
+from . import _arrays, _device, _lib
 from ._errors import check
 from ._lib import lib as _c
 
@@ -50,13 +50,15 @@ class Batch(dict):
     names     names of the samples
     epoch, step
     verified  every byte was checked against the checksum made when it was written
+    device    "cuda:N" where a DataLoader with a device delivered it there, else None
 
     Arrays lie in the batch's slot, which is used again when the last of them is gone; they support
     DLPack as any array of their framework does. A batch that goes to another process is copied.
     """
 
     def __init__(self, slot: Slot, ds, fields: Iterable[str], framework: str,
-                 decode: Dict[str, Callable]) -> None:
+                 decode: Dict[str, Callable], device: Optional[str] = None,
+                 on_device: Iterable[str] = ()) -> None:
         super().__init__()
         pointer = slot.pointer
         n = _c.leat_batch_len(pointer)
@@ -74,17 +76,32 @@ class Batch(dict):
         self.ids = _arrays.words(_c.leat_batch_ids(pointer), n, "Q")
         self.labels = _arrays.words(_c.leat_batch_labels(pointer), n, "q")
         self.verified = True
+        there = _device.OnDevice(slot, framework, device) if on_device else None
+        self.device = "cuda:%d" % there.device if there else None
         for field in fields:
             view = _lib.sized(_lib.View)
             check(_c.leat_batch_field(pointer, field.encode(), ctypes.byref(view)))
             self.verified = bool(view.verified)
-            samples = _arrays.cut(whole, view, n)
-            function = decode.get(field)
-            if function is None and framework != "memoryview":
-                function = _arrays.maker(ds.types.get(field, ""), framework)
+            kind, function = ds.types.get(field, ""), decode.get(field)
+            if field in on_device:
+                samples = _arrays.on_device(there, memory, view, n, None if function else kind)
+            else:
+                samples = _arrays.cut(whole, view, n)
+                if function is None and framework != "memoryview":
+                    function = _arrays.maker(kind, framework)
             if function:
                 samples = [s if s is None else function(s) for s in samples]
             self[field] = samples
+
+    def use_stream(self, stream: int) -> None:
+        """Of a batch on a device: it is read in this stream too (a number; torch's is
+        torch.cuda.Stream.cuda_stream). The one that was current when the batch came is known."""
+        _device.use(self._memory.slot, stream)
+
+    def copy_to_device(self, pointer: int, room: int, stream: int = 0) -> None:
+        """Copies the batch's bytes, as they lie in its slot, to device memory of `room` bytes, in
+        the stream, without waiting; from a loader with pinned memory. LeatError ERANGE."""
+        _device.copy(self._memory.slot, pointer, room, stream)
 
     @property
     def names(self) -> List[str]:

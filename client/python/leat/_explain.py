@@ -48,6 +48,11 @@ def explain(m: Dict[str, Any], source: str) -> str:
         {"copy": "the staged copy", "server": "the servers"}.get(source, "local files"),
         _mib(m["bytes_verified"]), m["held"], m["depth"], m["ready"], _mib(m["memory"]),
         _mib(m["memory_limit"])))
+    if m["bytes_device"] or m["memory_pinned"]:
+        lines.append("Copied to the device: %s; %s of the memory are pinned%s." % (
+            _mib(m["bytes_device"]), _mib(m["memory_pinned"]),
+            "" if m["memory_pinned"] >= m["memory"] else
+            " (copies from the rest are slow: pinned=\"require\" says why)"))
     if m["errors"] or m["skipped"]:
         lines.append("%d batches had errors, %d samples were skipped." % (m["errors"],
                                                                           m["skipped"]))

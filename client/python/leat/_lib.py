@@ -49,7 +49,12 @@ class LoaderOptions(Structure):
                 ("epoch", c_uint64), ("batch", c_uint32), ("rank", c_uint32), ("world", c_uint32),
                 ("epochs", c_uint64), ("depth", c_uint32), ("memory_limit", c_uint64),
                 ("on_error", c_int),
-                ("fields", POINTER(c_char_p)), ("stride", c_uint32), ("phase", c_uint32)]
+                ("fields", POINTER(c_char_p)), ("stride", c_uint32), ("phase", c_uint32),
+                ("pinned", c_int), ("device", c_char_p)]
+
+
+class DeviceView(Structure):
+    _fields_ = [("size", c_size_t), ("base", c_uint64), ("len", c_uint64), ("device", c_int)]
 
 
 class View(Structure):
@@ -64,7 +69,8 @@ class Metrics(Structure):
                 ("errors", c_uint64), ("wait_us", c_uint64), ("busy_us", c_uint64),
                 ("stall_us", c_uint64 * len(STALLS)), ("wait_histogram", c_uint64 * WAIT_BUCKETS),
                 ("depth", c_uint32), ("ready", c_uint32), ("held", c_uint32), ("filling", c_uint32),
-                ("memory", c_uint64), ("memory_limit", c_uint64)]
+                ("memory", c_uint64), ("memory_limit", c_uint64), ("memory_pinned", c_uint64),
+                ("bytes_device", c_uint64)]
 
 
 class StageProgress(Structure):
@@ -136,6 +142,8 @@ PROTOTYPES = {
     "leat_batch_labels": (POINTER(c_int64), [P]),
     "leat_batch_field": (c_int, [P, c_char_p, POINTER(View)]),
     "leat_batch_memory": (None, [P, POINTER(P), POINTER(c_uint64), POINTER(c_int)]),
+    "leat_batch_device": (c_int, [P, P, POINTER(DeviceView)]),
+    "leat_batch_copy": (c_int, [P, c_uint64, c_uint64, P]),
     "leat_loader_metrics": (c_int, [P, POINTER(Metrics)]),
     "leat_checksum": (c_uint64, [P, c_uint64]),
     "leat_open": (c_int, [P, c_char_p, c_int, c_uint32, POINTER(P)]),

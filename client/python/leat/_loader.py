@@ -7,7 +7,7 @@ import json
 import weakref
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Union
 
-from . import _arrays, _lib
+from . import _arrays, _device, _lib
 from ._batch import Batch, Slot
 from ._dataset import Dataset
 from ._errors import check
@@ -35,6 +35,12 @@ class DataLoader:
     framework     "numpy" or "torch" arrays, or "memoryview"; "auto": torch if it has been
                   imported, else numpy
     stride, phase only every stride-th step, from phase on: for worker processes of your own
+    device        "cuda:N" or "cuda": batches are copied there as soon as they are complete, and
+                  their arrays are tensors of that device (framework "torch"; others: DeviceArray);
+                  device_fields: only these, the others stay in host memory
+    pinned        the memory of batches is registered with CUDA, so that tensor.to("cuda",
+                  non_blocking=True) runs beside the program: "auto", where this thread uses CUDA;
+                  "never"; "try", which starts the driver if there is one; "require"
 
     Iterating yields Batch dicts to the end of the epoch; iterating again goes on with the next
     epoch, and after a break with the next batch. set_epoch() goes to an epoch's start.
@@ -50,15 +56,24 @@ class DataLoader:
                  world: Union[int, str] = "auto", depth: int = 0, memory_limit: int = 0,
                  on_error: str = "raise", fields: Optional[Sequence[str]] = None,
                  decode: Optional[Dict[str, Callable[[Any], Any]]] = None,
-                 framework: str = "auto", stride: int = 1, phase: int = 0) -> None:
+                 framework: str = "auto", stride: int = 1, phase: int = 0,
+                 device: Optional[str] = None, device_fields: Optional[Sequence[str]] = None,
+                 pinned: str = "auto") -> None:
         rank, world = rank_and_world(rank, world)
         if (batch_size is None) == (global_batch is None):
             raise ValueError("either batch_size (per rank) or global_batch")
         if on_error not in ("raise", "skip"):
             raise ValueError("on_error is raise or skip, not %r" % on_error)
+        if pinned not in _device.PINNED:
+            raise ValueError("pinned is %s, not %r" % (", ".join(_device.PINNED), pinned))
+        if device_fields is not None and device is None:
+            raise ValueError("device_fields without a device")
         self.dataset, self.rank, self.world = ds, rank, world
         self.fields = list(ds.fields if fields is None else fields)
         self.decode, self.framework = dict(decode or {}), framework
+        self._device = None
+        if device is not None:
+            self._device = _device.resolve(device, _arrays.framework(framework))
         names = None
         if fields is not None:
             encoded = [f.encode() for f in self.fields] + [None]
@@ -67,8 +82,15 @@ class DataLoader:
                              seed=seed, epoch=epoch,
                              batch=global_batch or batch_size * world, rank=rank, world=world,
                              depth=depth, memory_limit=memory_limit, on_error=on_error == "skip",
-                             stride=stride, phase=phase)
+                             stride=stride, phase=phase, pinned=_device.PINNED.index(pinned),
+                             device=self._device and self._device.encode())
         options.fields = names
+        self._on_device = frozenset()
+        if device is not None:
+            self._on_device = frozenset(self.fields if device_fields is None else device_fields)
+            if not self._on_device <= set(self.fields):
+                raise ValueError("device_fields that are not read: %s" % ", ".join(
+                    sorted(self._on_device - set(self.fields))))
         p = ctypes.c_void_p()
         check(_c.leat_loader_open(ds._handle(), ctypes.byref(options), ctypes.byref(p)))
         self._p = p
@@ -107,7 +129,7 @@ class DataLoader:
             if check(rc) == 0:
                 return None
             return Batch(slot, self.dataset, self.fields, _arrays.framework(self.framework),
-                         self.decode)
+                         self.decode, self._device, self._on_device)
 
     def _collect(self) -> bool:
         """Batches in reference cycles look held: once, before that becomes an error."""
