@@ -65,6 +65,18 @@ int fetch_part(struct care *k, struct chain *c, uint32_t from, const struct part
 	       struct fetched *ret_part) CHECK_RESULT;
 void fetch_free(struct care *k, struct fetched *f);
 
+/* What is here of a chunk when it is decided that another's takes its place, and the epoch. */
+struct chunk_own {
+	uint64_t version, sum; /* 0: none, or one that cannot be read */
+	uint32_t epoch;
+};
+/* Copies the chunk from req->source in the place of *own. -LE_STALE: another has come in between;
+ * -LE_STALE_EPOCH. Durable when it returns. Yields. */
+int replace_own(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
+		const struct chunk_own *own, uint64_t *ret_bytes) CHECK_RESULT;
+/* What the member has of the chunk now. Yields. */
+int member_state(struct chain *c, uint32_t target, const struct chunk_key *key,
+		 struct version_state *ret_state) CHECK_RESULT;
 /* A member's side of oss_resync_chunk, oss_resync_rows: durable when they return. Yield. */
 int receive_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
 		  struct oss_resync_chunk_rep *rep) CHECK_RESULT;

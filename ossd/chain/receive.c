@@ -101,25 +101,61 @@ static bool part_good(const struct fetched *f)
 	return true;
 }
 
-/* What is damaged at the source stays so: it is told where it is read, and a member that has it too
- * is better than none. But first it is asked again, for it may have been damaged on the way. */
+/* Stored in the same form, wherever it lies: another member may have compressed what this one has
+ * not. */
+static bool same_form(const struct chunk_record *a, const struct chunk_record *b)
+{
+	if (a->version != b->version || a->end != b->end || a->n_blocks != b->n_blocks)
+		return false;
+	for (uint32_t i = 0; i < a->n_blocks; i++) {
+		const struct chunk_block *x = &a->blocks[i], *y = &b->blocks[i];
+
+		if (x->len != y->len || x->stored_len != y->stored_len || x->flags != y->flags ||
+		    x->sum != y->sum || x->stored_sum != y->stored_sum)
+			return false;
+	}
+	return true;
+}
+
+/* The part as a member has it, if it has it good. */
+static bool better_part(struct care *k, struct chain *c, uint32_t target, const struct part_at *at,
+			struct fetched *part)
+{
+	struct fetched f = {0};
+
+	if (fetch_part(k, c, target, at, &f) < 0)
+		return false;
+	if (!same_form(f.rec, part->rec) || !part_good(&f)) {
+		fetch_free(k, &f);
+		return false;
+	}
+	fetch_free(k, part);
+	*part = f;
+	return true;
+}
+
+/* What is damaged at the source is taken from another member: the source may be the last that is
+ * asked of it, if the others are to leave. It is asked once more, for it may have been damaged on
+ * the way. What is damaged everywhere stays so, and is told where it is read. */
 static int get_part(struct care *k, struct chain *c, uint32_t source, const struct part_at *at,
 		    struct fetched *ret_part)
 {
 	const struct chunk_key *key = at->key;
 
 	TRY(fetch_part(k, c, source, at, ret_part));
-	if (part_good(ret_part))
+	if (part_good(ret_part) || better_part(k, c, source, at, ret_part))
 		return 0;
-	fetch_free(k, ret_part);
-	TRY(fetch_part(k, c, source, at, ret_part));
-	if (!part_good(ret_part)) {
-		metric_add(&k->metrics->damaged_copies, 1);
-		log_error("chain=%u inode=%llu gen=%u chunk=%llu: a copy from target %u has "
-			  "damaged blocks",
-			  key->chain, (unsigned long long)key->ino.v, key->gen,
-			  (unsigned long long)key->idx, source);
+	for (uint32_t i = 0; i < c->n_sync; i++) {
+		uint32_t target = c->members[i].target;
+
+		if (target != source && i != c->self && better_part(k, c, target, at, ret_part))
+			return 0;
 	}
+	metric_add(&k->metrics->damaged_copies, 1);
+	log_error("chain=%u inode=%llu gen=%u chunk=%llu: a copy from target %u has damaged "
+		  "blocks, and nobody has better ones",
+		  key->chain, (unsigned long long)key->ino.v, key->gen,
+		  (unsigned long long)key->idx, source);
 	return 0;
 }
 
@@ -142,22 +178,16 @@ static int write_parts(struct care *k, struct chain *c, uint32_t source, struct 
 	}
 }
 
-/* What is here when a chunk is taken over. */
-struct own {
-	uint64_t version, sum; /* 0: none, or one that cannot be read */
-};
-
-static bool is_own(const struct chunk_record *rec, const struct own *own)
+static bool is_own(const struct chunk_record *rec, const struct chunk_own *own)
 {
 	return rec ? rec->version == own->version && chunk_record_sum(rec) == own->sum
 		   : own->version == 0;
 }
 
-static int copy_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
-		      const struct own *own, uint64_t *ret_bytes)
+int replace_own(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
+		const struct chunk_own *own, uint64_t *ret_bytes)
 {
 	struct chunk_key id = chunk_key_of(c->id, &req->chunk), *key = &id;
-	uint32_t epoch = c->epoch;
 	struct fetched f = {0};
 	struct chunk_tx tx;
 	int rc;
@@ -169,7 +199,7 @@ static int copy_chunk(struct care *k, struct chain *c, const struct oss_resync_c
 		/* This may come late: then another attempt has been here, and newer versions. */
 		rc = is_own(tx.old, own) ? write_parts(k, c, req->source, &f, &tx) : -LE_STALE;
 		/* Who was the source when this began may be nobody by now. */
-		if (rc == 0 && c->epoch != epoch)
+		if (rc == 0 && c->epoch != own->epoch)
 			rc = -LE_STALE_EPOCH;
 		if (rc < 0) {
 			chunk_tx_abort(&tx);
@@ -183,7 +213,7 @@ static int copy_chunk(struct care *k, struct chain *c, const struct oss_resync_c
 	return rc;
 }
 
-static int own_version(struct care *k, const struct chunk_key *key, struct own *ret_own)
+static int own_version(struct care *k, const struct chunk_key *key, struct chunk_own *ret_own)
 {
 	struct chunk_tx tx;
 
@@ -199,13 +229,10 @@ struct removal {
 	uint32_t epoch, source;
 };
 
-/* Has the source no such chunk now? It has said so, but perhaps long ago, and it may have been made
- * anew since. Asked under the chunk's lock here, so that nothing newer can come in between. */
-static bool still_none(void *arg, const struct chunk_key *key)
+int member_state(struct chain *c, uint32_t target, const struct chunk_key *key,
+		 struct version_state *ret_state)
 {
-	struct removal *m = arg;
 	struct version_note note = {chunk_key_id(key), 0};
-	struct version_state st = {0};
 	uint8_t buf[NOTE_ROOM];
 	struct oss_resolve_req req;
 	struct oss_resolve_rep rep = {0};
@@ -221,14 +248,25 @@ static bool still_none(void *arg, const struct chunk_key *key)
 	wire_put_version_note(&w, &note);
 	ASSERT(w.status == 0);
 	req.versions = bytes_of(buf, (uint32_t)w.len);
-	rc = chain_call(m->c, m->source, &call);
+	rc = chain_call(c, target, &call);
 	if (rc == 0) {
 		wire_r_init(&r, rep.answers.data, rep.answers.len);
-		wire_get_version_state(&r, &st);
+		wire_get_version_state(&r, ret_state);
 		rc = r.status;
 	}
 	rpc_call_fini(&call);
-	return rc == 0 && st.newest == 0 && m->c->epoch == m->epoch;
+	return rc;
+}
+
+/* Has the source no such chunk now? It has said so, but perhaps long ago, and it may have been made
+ * anew since. Asked under the chunk's lock here, so that nothing newer can come in between. */
+static bool still_none(void *arg, const struct chunk_key *key)
+{
+	struct removal *m = arg;
+	struct version_state st = {0};
+
+	return member_state(m->c, m->source, key, &st) == 0 && st.newest == 0 &&
+	       m->c->epoch == m->epoch;
 }
 
 static int remove_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
@@ -243,7 +281,7 @@ int receive_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk
 		  struct oss_resync_chunk_rep *rep)
 {
 	struct chunk_key key = chunk_key_of(c->id, &req->chunk);
-	struct own own = {0};
+	struct chunk_own own = {.epoch = c->epoch};
 	int rc;
 
 	rep->incarnation = k->incarnation;
@@ -263,7 +301,7 @@ int receive_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk
 		return 0;
 	}
 	rep->done = RESYNC_COPIED;
-	return copy_chunk(k, c, req, &own, &rep->bytes);
+	return replace_own(k, c, req, &own, &rep->bytes);
 }
 
 /* ---- answers ---- */

@@ -136,68 +136,92 @@ static int check_chunk(struct scrub *s, struct page *p, uint32_t i)
 
 /* ---- the other members ---- */
 
-/* What a member has and the head has not, or only older. Members have nothing that their head has
- * not had, and what was removed is not above the floor: so the head has lost it. */
+/* What a member has, as it was listed. */
 struct theirs {
 	uint64_t version, sum; /* 0: the member has none */
 };
 
-static int take_lost(struct scrub *s, struct chain *c, uint32_t target, const struct chunk_key *key,
-		     const struct theirs *t)
+/* While the chunk is held here: has the member committed this, still? */
+static bool still_theirs(struct chain *c, uint32_t target, const struct chunk_key *key,
+			 const struct theirs *t)
 {
-	struct oss_resync_chunk_req req = {
-		.chunk = chunk_key_id(key), .version = t->version, .sum = t->sum, .source = target};
-	struct oss_resync_chunk_rep rep = {0};
+	struct version_state st = {0};
 
-	TRY(receive_chunk(s->k, c, &req, &rep));
-	if (rep.done != RESYNC_COPIED)
-		return 0;
+	return member_state(c, target, key, &st) == 0 && st.newest == t->version &&
+	       st.committed == t->version;
+}
+
+/*
+ * Members have committed nothing that their head has not had, and a removal is carried out by all
+ * members before it is committed: so the head has lost it, or this one's removal was lost. Which
+ * of them cannot be told; what is back without need is only space.
+ */
+static int take_lost(struct scrub *s, struct chain *c, uint32_t target, const struct chunk_own *own,
+		     const struct oss_resync_chunk_req *req)
+{
+	uint64_t bytes = 0;
+
+	TRY(replace_own(s->k, c, req, own, &bytes));
 	s->row.differing++;
 	metric_add(&s->k->metrics->scrub_differing, 1);
 	log_error("chain=%u inode=%llu gen=%u chunk=%llu: the head had lost what target %u has: "
 		  "taken over",
-		  key->chain, (unsigned long long)key->ino.v, key->gen,
-		  (unsigned long long)key->idx, target);
+		  c->id, (unsigned long long)req->chunk.ino.v, req->chunk.gen,
+		  (unsigned long long)req->chunk.idx, target);
 	return 0;
 }
 
-/* Makes the member equal if it is not, while the chunk is held still. */
+static int make_equal(struct scrub *s, struct chain *c, uint32_t target,
+		      const struct oss_resync_chunk_req *req)
+{
+	struct oss_resync_chunk_rep rep = {0};
+	struct rpc_call call = {.op = OP_oss_resync_chunk,
+				.flags = RPC_CALL_NO_WAIT,
+				.req = req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(COPY_MS)};
+	int rc = chain_call(c, target, &call);
+
+	rpc_call_fini(&call);
+	if (rc < 0 || rep.done == RESYNC_SAME)
+		return rc;
+	s->row.differing++;
+	metric_add(&s->k->metrics->scrub_differing, 1);
+	log_error("chain=%u inode=%llu gen=%u chunk=%llu: target %u had another content than the "
+		  "head: %s",
+		  c->id, (unsigned long long)req->chunk.ino.v, req->chunk.gen,
+		  (unsigned long long)req->chunk.idx, target,
+		  rep.done == RESYNC_COPIED ? "replaced" : "removed");
+	return 0;
+}
+
+/* Makes the member equal if it is not, or the head, while the chunk is held still. */
 static int settle_difference(struct scrub *s, struct chain *c, uint32_t target,
 			     const struct chunk_key *key, const struct theirs *t)
 {
 	struct oss_resync_chunk_req req = {.chunk = chunk_key_id(key),
 					   .source = s->k->chains->target};
-	struct oss_resync_chunk_rep rep = {0};
-	struct rpc_call call = {.op = OP_oss_resync_chunk,
-				.flags = RPC_CALL_NO_WAIT,
-				.req = &req,
-				.rep = &rep,
-				.deadline_us = loop_deadline_ms(COPY_MS)};
+	struct chunk_own own = {0};
+	bool lost = false;
 	struct chunk_tx tx;
-	int rc;
+	int rc = 0;
 
 	TRY(chunk_hold(s->k->s, key, loop_deadline_ms(HOLD_MS), &tx));
-	req.version = tx.old ? tx.old->version : 0;
-	req.sum = tx.old ? chunk_record_sum(tx.old) : 0;
+	own.epoch = c->epoch;
+	req.version = own.version = tx.old ? tx.old->version : 0;
+	req.sum = own.sum = tx.old ? chunk_record_sum(tx.old) : 0;
 	/* Of a head that is none any more it is not true that it has had everything. */
-	if (chain_is_head(c) && t->version > req.version && t->version > c->floor) {
-		chunk_release(&tx);
-		return take_lost(s, c, target, key, t);
-	}
-	rc = chain_is_head(c) ? chain_call(c, target, &call) : -LE_STALE_EPOCH;
-	rpc_call_fini(&call);
+	if (!chain_is_head(c))
+		rc = -LE_STALE_EPOCH;
+	else if (t->version > own.version)
+		lost = still_theirs(c, target, key, t);
+	else
+		rc = make_equal(s, c, target, &req);
 	chunk_release(&tx);
-	TRY(rc);
-	if (rep.done == RESYNC_SAME)
-		return 0;
-	s->row.differing++;
-	metric_add(&s->k->metrics->scrub_differing, 1);
-	log_error("chain=%u inode=%llu gen=%u chunk=%llu: target %u had another content than the "
-		  "head: %s",
-		  key->chain, (unsigned long long)key->ino.v, key->gen,
-		  (unsigned long long)key->idx, target,
-		  rep.done == RESYNC_COPIED ? "replaced" : "removed");
-	return 0;
+	if (!lost)
+		return rc;
+	req = (struct oss_resync_chunk_req){req.chunk, t->version, t->sum, target};
+	return take_lost(s, c, target, &own, &req);
 }
 
 struct member_list {

@@ -181,6 +181,16 @@ static void scrub_repairs(struct rrig *r, void *arg)
 	rep = scrub(r, 0, true);
 	assert_int_equal(rep.differing, N_CHUNKS);
 	assert_int_equal(rrig_same(r, 0, 1), before);
+	/* one that is older than the last removal in the chain */
+	assert_int_equal(rrig_remove(r, 100), 0);
+	(void)fiber_sleep_us(3000000);
+	before = rrig_same(r, 0, 1);
+	gone.ino.v = 107;
+	rrig_do(r, 0, lose, &gone);
+	rep = scrub(r, 0, true);
+	assert_int_equal(rep.differing, 1);
+	assert_int_equal(rrig_same(r, 0, 1), before);
+	assert_true(version_of(r, 0, 107) > 0);
 }
 
 static void test_scrub_repairs(void **state)
