@@ -7,8 +7,6 @@
 #include "ossd/chain/care.h"
 #include "ossd/chunk/chunk_copy.h"
 
-#define LIST_MS 5000u
-
 struct at_work {
 	struct list link;
 	struct chunk_key key;
@@ -194,33 +192,22 @@ static int repair_record(struct care *k, const struct chunk_key *key, struct chu
 
 /* ---- a record that cannot be read ---- */
 
-/* What the member has under that name. 1: there is no such chunk. */
-static int ask_member(struct chain *c, uint32_t target, const struct chunk_key *key,
+/* What the member has committed under that name: what is on its way comes by itself. 1: there is no
+ * such chunk. */
+static int ask_member(struct care *k, struct chain *c, uint32_t target, const struct chunk_key *key,
 		      struct oss_resync_chunk_req *ret_req)
 {
-	struct oss_list_req req = {chunk_key_id(key), 1};
-	struct oss_list_rep rep = {0};
-	struct rpc_call call = {.op = OP_oss_list,
-				.req = &req,
-				.rep = &rep,
-				.deadline_us = loop_deadline_ms(LIST_MS)};
-	struct chunk_summary m = {0};
-	struct chunk_key k;
-	struct wire_r r;
-	int rc = chain_call(c, target, &call);
+	struct version_state st = {0};
+	struct fetched f = {0};
 
-	if (rc == 0 && rep.chunks.len) {
-		wire_r_init(&r, rep.chunks.data, rep.chunks.len);
-		wire_get_chunk_summary(&r, &m);
-		rc = r.status;
-	}
-	rpc_call_fini(&call);
-	TRY(rc);
-	k = chunk_key_of(c->id, &m.chunk);
-	if (!chunk_key_equal(&k, key))
+	TRY(member_state(c, target, key, &st));
+	if (st.committed == 0)
 		return 1;
-	*ret_req = (struct oss_resync_chunk_req){m.chunk, m.version, m.sum, target};
-	return m.version ? 0 : -LE_CORRUPT; /* damaged there too */
+	TRY(fetch_part(k, c, target, &(struct part_at){key, st.committed, 0}, &f));
+	*ret_req = (struct oss_resync_chunk_req){chunk_key_id(key), st.committed,
+						 chunk_record_sum(f.rec), target};
+	fetch_free(k, &f);
+	return 0;
 }
 
 static int replace_record(struct care *k, const struct chunk_key *key)
@@ -234,7 +221,7 @@ static int replace_record(struct care *k, const struct chunk_key *key)
 
 		if (i == c->self)
 			continue;
-		rc = ask_member(c, c->members[i].target, key, &req);
+		rc = ask_member(k, c, c->members[i].target, key, &req);
 		if (rc == 1) /* the other members have seen its removal */
 			rc = chunk_copy_remove(k->s, key, NULL, NULL) < 0 ? -LE_CORRUPT : 0;
 		else if (rc == 0)

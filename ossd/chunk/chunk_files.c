@@ -257,8 +257,10 @@ static int stat_row(struct walk *w, const struct chunk_key *id, const void *valu
 
 	if (!row_info(w->s, id, value, len, &info, &rc))
 		return 0;
-	if (rc < 0)
+	if (rc < 0) {
+		sw->st.damaged = *id;
 		return -LE_CORRUPT;
+	}
 	end = id->idx * (sw->chunk_size ? sw->chunk_size : info.chunk_size) + info.end;
 	if (end > sw->st.size)
 		sw->st.size = end;
@@ -275,16 +277,18 @@ int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chu
 	struct stat_walk sw = {.chunk_size = chunk_size};
 	struct walk w = {.row = stat_row, .arg = &sw};
 	struct chunk_key first = *file, last = *file;
+	int rc = 0;
 
 	first.idx = 0;
 	last.idx = UINT64_MAX;
 	/* So that a size that is told is a size that stays. */
 	TRY(group_commit_barrier(&s->gc));
 	walk_init(&w, s, &first, &last);
-	while (w.more)
-		TRY(walk_step(&w, SCAN_STEP));
-	*ret_stat = sw.st;
-	return 0;
+	while (w.more && rc == 0)
+		rc = walk_step(&w, SCAN_STEP);
+	if (rc == 0 || rc == -LE_CORRUPT)
+		*ret_stat = sw.st;
+	return rc;
 }
 
 struct list_walk {

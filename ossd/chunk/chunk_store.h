@@ -234,6 +234,7 @@ uint32_t chunk_record_pieces(const struct chunk_record *r, struct piece *pieces,
 struct chunk_stat {
 	uint64_t size, used, n_chunks;
 	int64_t mtime_ns;
+	struct chunk_key damaged; /* filled in with -LE_CORRUPT: its record cannot be read */
 };
 int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
 	       struct chunk_stat *ret_stat) CHECK_RESULT;

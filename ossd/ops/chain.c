@@ -33,11 +33,24 @@ static int admit_member(struct rpc_req *r, enum chain_need need, struct chain **
 
 int op_forward(struct rpc_req *r, const void *in, void *out)
 {
+	const struct oss_forward_req *req = in;
 	struct chain *c;
+	int rc;
 
 	(void)out;
 	TRY(admit_member(r, CHAIN_MEMBER, &c));
-	return chain_apply(c, r, in);
+	rc = chain_apply(c, r, req);
+	/* What the version is made from is damaged here: other members have it. Data that came
+	 * with the request is still there, unless the version has joined. */
+	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT; i++) {
+		struct chunk_key id = chunk_key_of(c->id, &req->chunk);
+
+		if ((req->kind == FORWARD_WRITE && !r->n_bulk) ||
+		    !op_repaired(op_target(r), c, &id))
+			break;
+		rc = chain_apply(c, r, req);
+	}
+	return rc;
 }
 
 int op_commit(struct rpc_req *r, const void *in, void *out)

@@ -132,8 +132,11 @@ static int read_part(struct copy *k, struct chain *c)
 	struct chunk_read *cr = &k->cr;
 	int rc = chunk_read(k->t->store, cr);
 
-	if ((rc == -LE_CORRUPT || rc == -LE_IO) && op_repaired(k->t, c, &cr->id))
+	for (uint32_t i = 0; i < REPAIRS_MAX && (rc == -LE_CORRUPT || rc == -LE_IO); i++) {
+		if (!op_repaired(k->t, c, &cr->id))
+			break;
 		rc = chunk_read(k->t->store, cr);
+	}
 	return rc;
 }
 

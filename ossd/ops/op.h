@@ -70,6 +70,9 @@ int op_still_head(const struct mutation *m) CHECK_RESULT;
 /* For changes that are durable already: their answer in a group of its own, at every member. */
 int op_answer_durable(struct mutation *m, const void *out) CHECK_RESULT;
 
+/* How often damage is repaired for one request: while others write the chunk, what was repaired may
+ * be another version's. */
+#define REPAIRS_MAX 8u
 /* A block of the chunk does not match its checksum: it does now, other members had it. Yields. */
 bool op_repaired(struct target *t, const struct chain *c, const struct chunk_key *id);
 

@@ -66,8 +66,11 @@ int op_read(struct rpc_req *r, const void *in, void *out)
 		return -LE_NOMEM;
 	TRY(wait_committed(c, &cr));
 	rc = chunk_read(t->store, &cr);
-	if ((rc == -LE_CORRUPT || rc == -LE_IO) && op_repaired(t, c, &cr.id))
+	for (uint32_t i = 0; i < REPAIRS_MAX && (rc == -LE_CORRUPT || rc == -LE_IO); i++) {
+		if (!op_repaired(t, c, &cr.id))
+			break;
 		rc = chunk_read(t->store, &cr);
+	}
 	TRY(rc);
 	rc = encode_pieces(r, cr.pieces, cr.n_pieces, &rep->pieces);
 	if (rc < 0) {

@@ -11,12 +11,19 @@ int op_stat(struct rpc_req *r, const void *in, void *out)
 	struct chunk_key file = {op_chain(r), req->ino, req->gen, 0};
 	struct chunk_stat st;
 	struct chain *c;
+	int rc;
 
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, 0));
 	if (chain_replicated(c))
 		TRY(chain_barrier(c));
-	TRY(chunk_stat(op_target(r)->store, &file, req->chunk_size, &st));
+	rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &st);
+	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT; i++) {
+		if (!op_repaired(op_target(r), c, &st.damaged))
+			break;
+		rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &st);
+	}
+	TRY(rc);
 	/* It took a while: is this still who knows? */
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	rep->size = st.size;

@@ -15,6 +15,7 @@ struct versions {
 	struct version *v[VERSIONS_MAX];
 	uint32_t n;
 	struct version *next; /* has begun, or has ended without a change */
+	struct chunk_key last; /* the chunk that it is, or was to be, a version of */
 };
 
 static int begin_version(void *arg, const struct chunk_key *id, struct chunk_tx *tx)
@@ -25,6 +26,7 @@ static int begin_version(void *arg, const struct chunk_key *id, struct chunk_tx 
 		vs->next = version_create(vs->m->chain);
 	if (!vs->next)
 		return -LE_NOMEM;
+	vs->last = *id;
 	TRY(version_begin(vs->next, id));
 	*tx = vs->next->tx;
 	return 0;
@@ -71,10 +73,25 @@ static const struct chunk_edits *edits_begin(struct versions *vs, struct chunk_e
 	return chain_replicated(m->chain) ? e : NULL;
 }
 
-static void edits_end(struct versions *vs)
+/* -LE_AGAIN: what was damaged is repaired. */
+static int edits_end(struct versions *vs, int rc)
 {
 	if (vs->next)
 		version_unref(vs->next);
+	if (rc == -LE_CORRUPT && vs->last.ino.v && op_repaired(vs->m->t, vs->m->chain, &vs->last))
+		return -LE_AGAIN;
+	return rc;
+}
+
+/* Each that is begun again finds done what was done. */
+static int mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *in, void *out),
+		  const void *in, void *out)
+{
+	int rc = op_mutate(r, fn, in, out);
+
+	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_AGAIN; i++)
+		rc = op_mutate(r, fn, in, out);
+	return rc == -LE_AGAIN ? -LE_CORRUPT : rc;
 }
 
 /* ---- the operations ---- */
@@ -90,7 +107,7 @@ static int trim(struct mutation *m, const void *in, void *out)
 
 	rc = chunk_trim_file(m->t->store, edits_begin(&vs, &e, m), &file, req->chunk_size,
 			     req->size, &rep->n_chunks);
-	edits_end(&vs);
+	rc = edits_end(&vs, rc);
 	return rc < 0 ? rc : op_answer_durable(m, rep);
 }
 
@@ -101,7 +118,7 @@ int op_trim(struct rpc_req *r, const void *in, void *out)
 
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
-	return op_mutate(r, trim, in, out);
+	return mutate(r, trim, in, out);
 }
 
 static int punch(struct mutation *m, const void *in, void *out)
@@ -115,7 +132,7 @@ static int punch(struct mutation *m, const void *in, void *out)
 	int rc;
 
 	rc = chunk_punch_file(m->t->store, edits_begin(&vs, &e, m), &p, &rep->n_chunks);
-	edits_end(&vs);
+	rc = edits_end(&vs, rc);
 	return rc < 0 ? rc : op_answer_durable(m, rep);
 }
 
@@ -126,7 +143,7 @@ int op_punch(struct rpc_req *r, const void *in, void *out)
 
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
-	return op_mutate(r, punch, in, out);
+	return mutate(r, punch, in, out);
 }
 
 #define FILE_SIZE 12u /* u64 ino, u32 gen */
@@ -149,8 +166,7 @@ static int remove_files(struct mutation *m, const void *in, void *out)
 		wire_get_u32(&w, &file.gen);
 		TRY(w.status);
 		rc = chunk_remove_file(m->t->store, edits_begin(&vs, &e, m), &file, &n);
-		edits_end(&vs);
-		TRY(rc);
+		TRY(edits_end(&vs, rc));
 		rep->n_chunks += n;
 	}
 	return op_answer_durable(m, rep);
@@ -164,5 +180,5 @@ int op_remove(struct rpc_req *r, const void *in, void *out)
 		return -LE_PERM;
 	if (req->files.len % FILE_SIZE != 0)
 		return -LE_BAD_MESSAGE;
-	return op_mutate(r, remove_files, in, out);
+	return mutate(r, remove_files, in, out);
 }

@@ -113,13 +113,14 @@ int op_write(struct rpc_req *r, const void *in, void *out)
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_WRITE));
 	rc = op_mutate(r, write_chunk, in, out);
-	if (rc == -LE_CORRUPT) {
+	/* An old block to merge with is damaged here: another member has it. The data is still
+	 * there: it is given up when the version has joined, not before. */
+	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT && r->n_bulk; i++) {
 		struct chunk_key id = chunk_key_of(c->id, &req->chunk);
 
-		/* An old block to merge with is damaged here: another member has it. The data is
-		 * still there: it is given up when the version has joined, not before. */
-		if (r->n_bulk && op_repaired(op_target(r), c, &id))
-			rc = op_mutate(r, write_chunk, in, out);
+		if (!op_repaired(op_target(r), c, &id))
+			break;
+		rc = op_mutate(r, write_chunk, in, out);
 	}
 	return rc;
 }
