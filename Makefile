@@ -358,7 +358,8 @@ $(foreach f,$(fuzz_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir
 # affair, so each server becomes one object that shows nothing but its entry points (server.h).
 mds_entry  := mds_start mds_stop mds_addrs mds_format mds_check mds_metrics_of mds_param_table n_mds_params
 ossd_entry := ossd_start ossd_stop ossd_addrs ossd_format ossd_check ossd_ready ossd_failed \
-              ossd_param_table n_ossd_params chunk_row_decode chunk_record_summary
+              ossd_param_table n_ossd_params chunk_row_decode chunk_record_summary \
+              chunk_record_decode
 $(BUILD)/%-whole.o: $(BUILD)/lib%.a Makefile
 	$(call say,MERGE)
 	$(Q)$(LD) -r --whole-archive $< -o $@.tmp

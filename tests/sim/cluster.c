@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/kv/kv.h"
 #include "tests/sim/admin.h"
+#include "tests/sim/damage.h"
 #include "tests/sim/peek.h"
 #include "tests/sim/stores.h"
 
@@ -137,6 +138,12 @@ static void node_start(struct node *n)
 		cluster_fail(n->cluster, "%s: %s", n->name, status_name(status));
 }
 
+void cluster_restart(struct node *n)
+{
+	cluster_crash(n);
+	node_start(n);
+}
+
 void cluster_crash(struct node *n)
 {
 	n->want_up = n->running = false;
@@ -228,8 +235,10 @@ static void restart_node(void *arg)
 {
 	struct node *n = arg;
 
+	struct cluster *c = n->cluster;
+
 	/* When faults have ended, cluster_heal has started it. */
-	if (n->cluster->faults_on && !n->cluster->failed && !n->want_up)
+	if ((c->faults_on || c->back_by_itself) && !c->failed && !n->want_up)
 		node_start(n);
 }
 
@@ -241,7 +250,7 @@ static uint64_t away_us(struct cluster *c)
 	return 1 + sim_random_below(c->sim, longer ? 12000000 : 3000000);
 }
 
-static void crash_one(struct node *n, uint64_t for_us)
+void cluster_crash_for(struct node *n, uint64_t for_us)
 {
 	struct cluster *c = n->cluster;
 
@@ -257,7 +266,7 @@ static void crash_server(struct cluster *c)
 {
 	uint64_t i = sim_random_below(c->sim, N_OSSD + 1);
 
-	crash_one(i == N_OSSD ? &c->mds : &c->ossd[i], away_us(c));
+	cluster_crash_for(i == N_OSSD ? &c->mds : &c->ossd[i], away_us(c));
 }
 
 /* Everybody at once, or every object server. */
@@ -267,9 +276,9 @@ static void cut_power(struct cluster *c)
 
 	c->count.power_cuts++;
 	for (int i = 0; i < N_OSSD; i++)
-		crash_one(&c->ossd[i], away_us(c));
+		cluster_crash_for(&c->ossd[i], away_us(c));
 	if (mds_too)
-		crash_one(&c->mds, away_us(c));
+		cluster_crash_for(&c->mds, away_us(c));
 }
 
 struct cut {
@@ -282,6 +291,7 @@ static void heal_cut(void *arg)
 	struct cut *cut = arg;
 
 	transport_sim_partition(cut->cluster->transport, cut->a, cut->b, false);
+	cut->cluster->n_cuts--;
 	free(cut);
 }
 
@@ -301,8 +311,20 @@ static void cut_pair(struct cluster *c, const struct node *a, const struct node 
 		return;
 	*cut = (struct cut){c, a->name, b->name};
 	transport_sim_partition(c->transport, cut->a, cut->b, true);
+	c->n_cuts++;
 	if (sim_after(c->sim, for_us, NULL, heal_cut, cut) < 0)
 		cluster_fail(c, "no memory");
+}
+
+void cluster_cut_from(struct node *n, uint64_t i, uint64_t for_us)
+{
+	struct cluster *c = n->cluster;
+	struct node *other = node_at(c, i);
+
+	if (other == n)
+		return;
+	c->count.partitions++;
+	cut_pair(c, n, other, for_us);
 }
 
 static void cut_network(struct cluster *c)
@@ -369,7 +391,7 @@ static void draw_contended_fault(struct cluster *c)
 	uint64_t client = N_OSSD + 1 + sim_random_below(c->sim, c->plan.n_clients);
 
 	if (kind < 3 && c->plan.crash_servers) {
-		crash_one(n, away_us(c));
+		cluster_crash_for(n, away_us(c));
 	} else if (kind == 3 && c->plan.crash_servers) {
 		cut_power(c);
 	} else if (kind < 6 && c->plan.cut_network) {
@@ -405,11 +427,15 @@ static void draw_fault(void *arg)
 
 	if (!c->faults_on || c->failed)
 		return;
-	if (c->plan.contended)
+	if (c->damage != NULL && damage_draw(c->damage))
+		;
+	else if (c->plan.contended)
 		draw_contended_fault(c);
 	else
 		draw_any_fault(c);
-	if (sim_after(c->sim, 1 + sim_random_below(c->sim, 1500000), NULL, draw_fault, c) < 0)
+	uint64_t most = c->damage != NULL && damage_waits(c->damage) ? 200000 : 1500000;
+
+	if (sim_after(c->sim, 1 + sim_random_below(c->sim, most), NULL, draw_fault, c) < 0)
 		cluster_fail(c, "no memory");
 }
 
@@ -437,6 +463,8 @@ void cluster_start_faults(struct cluster *c)
 		wild.lose_ppm = 10000;
 	if (c->plan.damage_frames)
 		transport_sim_set_options(c->transport, &wild);
+	if (c->plan.damage)
+		damage_start(c);
 	draw_fault(c);
 }
 
@@ -462,8 +490,12 @@ void cluster_heal(struct cluster *c)
 	cluster_run(c, servers_up, c, 120);
 	if (!c->failed)
 		cluster_run(c, nobody_orders, c, 120);
+	if (!c->failed && c->damage != NULL)
+		cluster_run(c, damage_over, c->damage, 300);
 	if (!c->failed && c->plan.replicas > 1)
 		cluster_run(c, chains_whole, c, 300);
+	if (!c->failed && c->damage != NULL)
+		damage_lose_chunks(c->damage);
 }
 
 struct until {

@@ -25,6 +25,7 @@ struct plan {
 	uint32_t replicas; /* directories have 1 to so many copies, mixed */
 	bool move_members; /* targets are drained, and replaced when they are away for long */
 	bool refuse;       /* members behind refuse versions now and then */
+	bool damage;       /* disks damage what they hold, see damage.h */
 	bool contended;    /* all clients at a few cells of one file, all the time; see shared.h */
 	uint32_t log_max;  /* resync_log_max, 0: as it is by default */
 	bool late_copies; /* many frames come twice, the second time much later */
@@ -32,10 +33,12 @@ struct plan {
 };
 
 struct stores;
+struct damage;
 
 struct counters {
 	uint64_t ops, shared_ops;
 	uint64_t server_crashes, power_cuts, client_crashes, partitions, isolations, orders;
+	uint64_t damages, losses, scrubs, repaired, differing; /* see damage.h */
 	uint64_t events, virtual_ms;
 };
 
@@ -62,6 +65,9 @@ struct cluster {
 	uint32_t n_shared_dirs;
 	struct stores *stores; /* while what they hold is being read */
 	bool faults_on, admin_done;
+	bool back_by_itself; /* who crashes is started again, though faults have ended */
+	uint32_t n_cuts;     /* that have not healed */
+	struct damage *damage;
 	bool failed;
 	char failure[512];
 	struct counters count;
@@ -72,6 +78,12 @@ int cluster_start(struct cluster *c, const struct plan *plan);
 /* A client process that mounts and then runs c->client_main(index). */
 void cluster_start_client(struct cluster *c, uint32_t index);
 void cluster_crash(struct node *n);
+/* As one of the faults: it comes back after so long, or when faults end. */
+void cluster_crash_for(struct node *n, uint64_t for_us);
+/* The server, whatever its process does now, begins anew. */
+void cluster_restart(struct node *n);
+/* Cuts it from server or client i (servers first, then the metadata server). */
+void cluster_cut_from(struct node *n, uint64_t i, uint64_t for_us);
 /* Begins to draw faults. */
 void cluster_start_faults(struct cluster *c);
 /* Ends faults, heals the network, brings every server up again; then every chain becomes whole. */

@@ -38,7 +38,7 @@ struct batch {
 struct totals {
 	_Atomic uint64_t runs, failures, first_failure;
 	_Atomic uint64_t ops, shared_ops, server_crashes, power_cuts, client_crashes, partitions,
-		isolations, events, virtual_ms;
+		isolations, damages, losses, scrubs, repaired, differing, events, virtual_ms;
 	_Atomic uint64_t moves[MOVES_MAX]; /* in the order of move_tables_each */
 	char message[512];
 };
@@ -83,8 +83,10 @@ static void print_moves(struct totals *t)
 		       v.never[0] ? v.never : " none");
 }
 
-static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
+/* What may happen is drawn from the seed, so that each kind of fault is absent in some. */
+static struct plan plan_of(uint64_t seed, const struct batch *b)
 {
+	bool copies = b->replicas > 1;
 	struct plan plan = {
 		.seed = seed,
 		.n_clients = b->n_clients,
@@ -96,60 +98,93 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 		.late_copies = seed % 7 < 3,
 		.replicas = b->replicas,
 		.contended = b->contended,
-		.move_members = b->replicas > 1 && seed % 8 < 3,
-		.log_max = b->replicas > 1 && seed % 9 < 3 ? 2 : 0,
-		.refuse = b->replicas > 1 && seed % 16 == 7,
+		.damage = copies && !b->contended && seed % 5 < 2,
+		.move_members = copies && seed % 8 < 3,
+		.log_max = copies && seed % 9 < 3 ? 2 : 0,
+		.refuse = copies && seed % 16 == 7,
 		.verbose = b->verbose,
 	};
+
+	/* So that there is work while disks are bad. */
+	if (plan.damage)
+		plan.n_ops *= 2;
+	return plan;
+}
+
+static void run_plan(struct cluster *c, const struct plan *plan)
+{
+	if (cluster_start(c, plan) < 0)
+		return;
+	workload_now = workload_create(c);
+	for (uint32_t i = 0; i < plan->n_clients; i++)
+		cluster_start_client(c, i);
+	cluster_start_faults(c);
+	cluster_run(c, workload_done, workload_now, 7200);
+	if (!c->failed)
+		cluster_heal(c);
+	if (!c->failed && plan->replicas > 1)
+		cluster_compare_stores(c);
+	if (!c->failed) {
+		cluster_start_client(c, CLIENTS_MAX);
+		cluster_run(c, workload_verified, workload_now, 3600);
+	}
+	if (!c->failed)
+		cluster_check_stores(c);
+}
+
+static void count(struct totals *t, const struct counters *n)
+{
+	move_tables_each(add_move, &(struct coverage){.totals = t});
+	t->runs++;
+	t->ops += n->ops;
+	t->shared_ops += n->shared_ops;
+	t->power_cuts += n->power_cuts;
+	t->isolations += n->isolations;
+	t->damages += n->damages;
+	t->losses += n->losses;
+	t->scrubs += n->scrubs;
+	t->repaired += n->repaired;
+	t->differing += n->differing;
+	t->server_crashes += n->server_crashes;
+	t->client_crashes += n->client_crashes;
+	t->partitions += n->partitions;
+	t->events += n->events;
+	t->virtual_ms += n->virtual_ms;
+}
+
+static void print_seed(const struct cluster *c)
+{
+	printf("seed %llu: %llu ops, %llu server crashes, %llu client crashes, %llu partitions, "
+	       "%llu events, %llu virtual ms, trace %016llx%s%s\n",
+	       (unsigned long long)c->plan.seed, (unsigned long long)c->count.ops,
+	       (unsigned long long)c->count.server_crashes,
+	       (unsigned long long)c->count.client_crashes,
+	       (unsigned long long)c->count.partitions, (unsigned long long)c->count.events,
+	       (unsigned long long)c->count.virtual_ms,
+	       (unsigned long long)sim_trace_hash(c->sim), c->failed ? ": " : "",
+	       c->failed ? c->failure : "");
+}
+
+static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
+{
+	struct plan plan = plan_of(seed, b);
 	static struct cluster c;
 
+	/* What is damaged is told, each time. */
+	if (plan.damage && getenv("LEAT_SIM_LOG") == NULL)
+		log_set_level((enum log_level)-1);
 	if (plan.refuse && !fault_plant("chain_refuse"))
 		_exit(2);
-	if (cluster_start(&c, &plan) == 0) {
-		workload_now = workload_create(&c);
-		for (uint32_t i = 0; i < plan.n_clients; i++)
-			cluster_start_client(&c, i);
-		cluster_start_faults(&c);
-		cluster_run(&c, workload_done, workload_now, 7200);
-		if (!c.failed)
-			cluster_heal(&c);
-		if (!c.failed && plan.replicas > 1)
-			cluster_compare_stores(&c);
-		if (!c.failed) {
-			cluster_start_client(&c, CLIENTS_MAX);
-			cluster_run(&c, workload_verified, workload_now, 3600);
-		}
-		if (!c.failed)
-			cluster_check_stores(&c);
-	}
+	run_plan(&c, &plan);
 	if (c.failed && b->verbose) {
 		char why[512];
 		snprintf(why, sizeof(why), "%s", c.failure);
 		cluster_dump_chunks(&c);
 		snprintf(c.failure, sizeof(c.failure), "%s", why);
 	}
-	move_tables_each(add_move, &(struct coverage){.totals = t});
-	t->runs++;
-	t->ops += c.count.ops;
-	t->shared_ops += c.count.shared_ops;
-	t->power_cuts += c.count.power_cuts;
-	t->isolations += c.count.isolations;
-	t->server_crashes += c.count.server_crashes;
-	t->client_crashes += c.count.client_crashes;
-	t->partitions += c.count.partitions;
-	t->events += c.count.events;
-	t->virtual_ms += c.count.virtual_ms;
+	count(t, &c.count);
 	if (b->verbose)
-		printf("seed %llu: %llu ops, %llu server crashes, %llu client crashes, %llu "
-		       "partitions, %llu "
-		       "events, %llu virtual ms, trace %016llx%s%s\n",
-		       (unsigned long long)seed, (unsigned long long)c.count.ops,
-		       (unsigned long long)c.count.server_crashes,
-		       (unsigned long long)c.count.client_crashes,
-		       (unsigned long long)c.count.partitions, (unsigned long long)c.count.events,
-		       (unsigned long long)c.count.virtual_ms,
-		       (unsigned long long)sim_trace_hash(c.sim), c.failed ? ": " : "",
-		       c.failed ? c.failure : "");
+		print_seed(&c);
 	if (c.failed) {
 		if (t->failures++ == 0) {
 			t->first_failure = seed;
@@ -216,6 +251,11 @@ static void print_totals(struct totals *t, const struct batch *b)
 	       (double)t->shared_ops / n, (double)t->server_crashes / n, (double)t->power_cuts / n,
 	       (double)t->client_crashes / n, (double)t->partitions / n, (double)t->isolations / n,
 	       (double)t->events / n, (double)t->virtual_ms / 1000.0 / n);
+	if (t->scrubs > 0)
+		printf("per seed: %.1f damaged blocks and records, %.1f lost chunks, %.1f scrubs "
+		       "that repaired %.1f blocks and made %.1f chunks equal\n",
+		       (double)t->damages / n, (double)t->losses / n, (double)t->scrubs / n,
+		       (double)t->repaired / n, (double)t->differing / n);
 	if (b->replicas > 1)
 		print_moves(t);
 }

@@ -1,6 +1,8 @@
 /* See peek.h. Only reads: the functions of the server are not visible here. */
 #include "tests/sim/peek.h"
 
+#include <string.h>
+
 #include "mds/mds.h"
 
 uint32_t peek_n_chains(const struct mds *m)
@@ -21,6 +23,14 @@ struct peek_chain peek_chain(const struct mds *m, uint32_t i)
 		p.n_sync += ch->members[k].state == MEMBER_SYNC;
 	}
 	return p;
+}
+
+uint32_t peek_target(const struct mds *m, const char *addrs)
+{
+	for (uint32_t i = 0; i < m->cluster.n_targets; i++)
+		if (strcmp(m->cluster.targets[i]->addrs, addrs) == 0)
+			return i + 1;
+	return 0;
 }
 
 bool peek_all_sync(const struct mds *m)

@@ -13,6 +13,8 @@ struct peek_chain {
 
 uint32_t peek_n_chains(const struct mds *m);
 struct peek_chain peek_chain(const struct mds *m, uint32_t i);
+/* 0: none has these addresses. */
+uint32_t peek_target(const struct mds *m, const char *addrs);
 /* Every chain has as many members as it shall have, all in sync. */
 bool peek_all_sync(const struct mds *m);
 
