@@ -16,6 +16,7 @@
 #define BLOCKS_MAX 64u
 #define WAITS_MAX  200u /* draws in vain until every chain is whole */
 #define LOSSES     2u
+#define REMOVED_US 20000000u /* until what was removed is gone from the disks */
 
 enum window {
 	WINDOW_NONE,
@@ -437,9 +438,19 @@ static bool calm(void *arg)
 	return all_well(d->c);
 }
 
+static bool never(void *arg)
+{
+	(void)arg;
+	return false;
+}
+
 void damage_lose_chunks(struct damage *d)
 {
 	d->lose = true;
+	/* Chunks of removed files go first: what its head has lost when it is removed would come
+	 * back from another member, and keep its space. */
+	if (sim_run(d->c->sim, never, NULL, sim_now_us(d->c->sim) + REMOVED_US) != -LE_TIMEDOUT)
+		cluster_fail(d->c, "nothing happens any more");
 	for (uint32_t i = 0; i < LOSSES && !d->c->failed; i++) {
 		cluster_run(d->c, calm, d, 300);
 		if (d->c->failed)
