@@ -79,11 +79,11 @@ void batch_fini(struct leat_batch *b)
 
 /* A run: bytes [lo, hi) of a file that land in a row at dst. */
 struct run {
-	uint32_t file;
+	uint32_t file, sample;
 	uint64_t lo, hi, dst;
 };
 
-static int add_piece(struct leat_batch *b, uint32_t file, uint64_t off, uint32_t len, uint64_t dst)
+static int add_piece(struct leat_batch *b, const struct run *r, uint64_t off, uint32_t len)
 {
 	if (b->n_pieces == b->cap_pieces) {
 		uint32_t cap = b->cap_pieces ? b->cap_pieces * 2 : 64;
@@ -93,7 +93,8 @@ static int add_piece(struct leat_batch *b, uint32_t file, uint64_t off, uint32_t
 		b->pieces = more;
 		b->cap_pieces = cap;
 	}
-	b->pieces[b->n_pieces++] = (struct piece_io){b, file, len, off, dst};
+	b->pieces[b->n_pieces++] =
+		(struct piece_io){b, r->file, len, off, r->dst + (off - r->lo), r->sample};
 	return 0;
 }
 
@@ -104,7 +105,7 @@ static int end_run(struct leat_batch *b, struct run *r)
 		uint64_t end = (at / PIECE_MAX + 1) * PIECE_MAX;
 		if (end > r->hi)
 			end = r->hi;
-		TRY(add_piece(b, r->file, at, (uint32_t)(end - at), r->dst + (at - r->lo)));
+		TRY(add_piece(b, r, at, (uint32_t)(end - at)));
 		at = end;
 	}
 	r->lo = r->hi = 0;
@@ -127,21 +128,23 @@ static void widen(struct leat_dataset *whole, uint32_t file, uint64_t *lo, uint6
 	*hi = (last + 1) * f->block < f->size ? (last + 1) * f->block : f->size;
 }
 
-static int plan_member(struct leat_batch *b, struct run *r, uint32_t file,
+static int plan_member(struct leat_batch *b, struct run *r, uint32_t sample,
 		       const struct index_member *m, uint64_t *ret_off)
 {
+	uint32_t file = b->ds->x->samples[b->ids[sample]].file;
 	uint64_t lo = m->off, hi = m->off + m->len;
 	if (m->len == 0) {
 		*ret_off = 0;
 		return 0;
 	}
 	widen(b->ds, file, &lo, &hi);
-	bool join = r->hi > 0 && r->file == file && lo >= r->lo && lo <= r->hi + GAP_MAX &&
-		    hi - r->lo <= RUN_MAX;
+	/* What is cached belongs to one sample, whatever stands beside it in this epoch. */
+	bool join = r->hi > 0 && r->file == file && (!b->cache || r->sample == sample) &&
+		    lo >= r->lo && lo <= r->hi + GAP_MAX && hi - r->lo <= RUN_MAX;
 	if (!join) {
 		TRY(end_run(b, r));
 		uint64_t dst = (b->need + ALIGN - 1) / ALIGN * ALIGN + lo % ALIGN;
-		*r = (struct run){file, lo, hi, dst};
+		*r = (struct run){file, sample, lo, hi, dst};
 	} else if (hi > r->hi) {
 		r->hi = hi;
 	}
@@ -205,7 +208,7 @@ int batch_plan(struct leat_batch *b)
 			int32_t place = b->set->place[m->field];
 			if (place < 0)
 				continue;
-			TRY(plan_member(b, &r, s->file, m, &b->off[(size_t)place * b->cap + i]));
+			TRY(plan_member(b, &r, i, m, &b->off[(size_t)place * b->cap + i]));
 			b->len[(size_t)place * b->cap + i] = m->raw;
 			TRY(add_job(b, m, i, (uint32_t)place));
 		}
@@ -304,9 +307,28 @@ static void verify_piece(struct leat_batch *b, const struct piece_io *p)
 	}
 }
 
+/* Which piece of the cache it is. Of staged copies there is none. */
+static bool cached_as(const struct leat_batch *b, const struct piece_io *p,
+		      struct cache_use *ret_use)
+{
+	uint32_t unused;
+	if (!b->cache || dataset_is_near(dataset_of_file(b->ds, p->file, &unused)))
+		return false;
+	*ret_use = (struct cache_use){.key = {p->file, p->len, p->off},
+				      .sample = b->ids[p->sample],
+				      .time = b->time + p->sample};
+	return true;
+}
+
 static void read_piece(struct leat_batch *b, struct piece_io *p)
 {
 	struct reader_file *f;
+	struct cache_use use;
+	bool cached = cached_as(b, p, &use);
+	if (cached && cache_get(b->cache, &use, b->base + p->dst)) {
+		b->bytes_verified += b->verified ? p->len : 0;
+		return;
+	}
 	int rc = reader_get(b->reader, p->file, &f);
 	if (rc < 0) {
 		fail_piece(b, p, rc, p->off, p->len, "cannot open it");
@@ -329,6 +351,8 @@ static void read_piece(struct leat_batch *b, struct piece_io *p)
 		verify_piece(b, p);
 	else if (remote)
 		b->bytes_verified += p->len;
+	if (cached)
+		cache_put(b->cache, &use, b->base + p->dst);
 }
 
 static void read_pieces(void *arg)

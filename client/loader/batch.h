@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "client/loader/cache.h"
 #include "client/loader/dataset.h"
 #include "client/loader/reader.h"
 
@@ -34,6 +35,7 @@ struct piece_io {
 	uint32_t file;
 	uint32_t len;
 	uint64_t off, dst;
+	uint32_t sample; /* in the batch; with a cache, the only one that it is read for */
 };
 
 /* A member that is unpacked, or checked against what its format says. */
@@ -70,12 +72,14 @@ struct leat_batch {
 	_Atomic uint32_t refs;
 	struct leat_dataset *ds; /* a reference while held */
 	struct leat_loader *ld;  /* NULL: made by leat_dataset_read */
+	struct cache *cache;     /* NULL: none */
 	const struct field_set *set;
 	struct field_set own_set;
 
 	/* Guarded by the loader's lock. */
 	enum batch_state state;
 	uint64_t gen, epoch, step;
+	uint64_t time;       /* of its first sample (sequence.h) */
 	uint64_t starved_at; /* PLANNED, but for want of memory when so many batches had been given
 				back */
 

@@ -72,6 +72,11 @@ static inline struct vol *dataset_vol(const struct leat_dataset *ds,
 }
 /* Every byte that is delivered was checked against the checksum made when it was written. */
 bool dataset_is_verified(const struct leat_dataset *ds);
+/* A staged copy, or local files that are verified like one: as near as a cache would be. */
+static inline bool dataset_is_near(const struct leat_dataset *ds)
+{
+	return ds->m || ds->lease_fd >= 0;
+}
 /* Some of it comes from servers. */
 bool dataset_is_remote(const struct leat_dataset *ds);
 

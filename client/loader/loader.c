@@ -62,6 +62,38 @@ static int take_order(struct leat_loader *ld, const struct leat_loader_options *
 	return rc < 0 ? error_say(rc, "order: %s", status_text(rc)) : 0;
 }
 
+static int open_cache(struct leat_loader *ld, const struct leat_loader_options *o)
+{
+	struct cache_options co = {.ds = ld->ds,
+				   .dir = o->cache_dir,
+				   .bytes = o->cache_bytes,
+				   .local_ranks = o->cache_ranks ? o->cache_ranks : 1,
+				   .rank = ld->rank,
+				   .stride = ld->stride,
+				   .phase = ld->phase,
+				   .depth = ld->n_slots,
+				   .deal = ld->deal,
+				   .mode = ld->mode,
+				   .window = ld->window,
+				   .seed = ld->seed,
+				   .epoch = ld->first_epoch};
+	if (!o->cache_dir)
+		return 0;
+	if (o->cache_bytes == 0 || ld->world % co.local_ranks != 0)
+		return error_say(-LE_INVAL,
+				 "a cache needs cache_bytes, and cache_ranks (%u) must divide "
+				 "world %u",
+				 co.local_ranks, ld->world);
+	if (dataset_is_near(ld->ds))
+		return 0;
+	struct detail *d = calloc(1, sizeof(*d));
+	int rc = d ? cache_open(&co, &ld->cache, d) : -LE_NOMEM;
+	if (rc < 0)
+		rc = d ? error_set(rc, d) : error_say(rc, "out of memory");
+	free(d);
+	return rc;
+}
+
 static int make_slots(struct leat_loader *ld)
 {
 	ld->slots = calloc(ld->n_slots, sizeof(*ld->slots));
@@ -75,6 +107,7 @@ static int make_slots(struct leat_loader *ld)
 		ld->slots[i].ld = ld;
 		if (device_add_slot(&ld->slots[i]) < 0)
 			return error_say(-LE_NOMEM, "out of memory");
+		ld->slots[i].cache = ld->cache;
 	}
 	return 0;
 }
@@ -103,6 +136,7 @@ static int open_loader(struct leat_loader *ld, const struct leat_loader_options 
 	ld->first_epoch = ld->issue_epoch = ld->want_epoch = o->epoch;
 	ld->issue_step = ld->want_step = ld->phase;
 	TRY(device_open(ld, o));
+	TRY(open_cache(ld, o));
 	TRY(make_slots(ld));
 	ld->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (ld->event_fd < 0)
@@ -162,6 +196,11 @@ void leat_loader_close(struct leat_loader *ld)
 		return;
 	struct leat_dataset *ds = ld->ds;
 	loader_stop(ld);
+	pthread_mutex_lock(&ld->lock);
+	struct cache *cache = ld->cache;
+	ld->cache = NULL;
+	pthread_mutex_unlock(&ld->lock);
+	cache_close(cache);
 	loader_unref(ld);
 	dataset_unuse(ds);
 }

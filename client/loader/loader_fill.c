@@ -99,6 +99,7 @@ static int plan_step(struct leat_loader *ld, struct leat_batch *b)
 	uint32_t n;
 	order_share(&ld->deal, b->step, ld->rank, &from, &n);
 	ASSERT(n <= b->cap);
+	b->time = b->epoch * ld->deal.n + from;
 	for (uint32_t i = 0; i < n; i++)
 		TRY(sequence_at(&ld->order, b->epoch, (from + i) % ld->deal.n, &b->ids[i]));
 	b->n = n;

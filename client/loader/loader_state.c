@@ -144,6 +144,8 @@ int leat_loader_metrics(struct leat_loader *ld, struct leat_loader_metrics *ret_
 	}
 	m.memory = ld->memory;
 	m.memory_limit = ld->memory_limit;
+	if (ld->cache)
+		cache_metrics(ld->cache, &m);
 	pthread_mutex_unlock(&ld->lock);
 	m.size = size;
 	memcpy(ret_metrics, &m, size < sizeof(m) ? size : sizeof(m));

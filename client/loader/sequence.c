@@ -188,7 +188,7 @@ static uint64_t time_of_draw(const struct sequence *s, uint32_t d, uint64_t draw
 	return block * s->of->block + order_perm_inverse(&perm, p->places + draw % p->weight);
 }
 
-int sequence_next(struct sequence *s, uint64_t sample, uint64_t after,
+int sequence_next(struct sequence *s, uint64_t sample, uint64_t from,
 		  bool (*holds)(void *arg, uint64_t time), void *arg, uint64_t *ret_time)
 {
 	const struct sequence_of *of = s->of;
@@ -198,13 +198,13 @@ int sequence_next(struct sequence *s, uint64_t sample, uint64_t after,
 		d--;
 	const struct sequence_part *p = &of->parts[d];
 	/* The part's epoch at that time; draws of the same block may lie on both sides of it. */
-	uint64_t draw = of->mixed ? after / of->block * p->weight : after;
+	uint64_t draw = of->mixed ? from / of->block * p->weight : from;
 	*ret_time = SEQUENCE_NEVER;
 	for (uint64_t e = draw / p->n, end = e + SEQUENCE_KEPT; e < end; e++) {
 		const struct order *o;
 		TRY(order_of(s, d, e, &o));
 		uint64_t t = time_of_draw(s, d, e * p->n + order_position(o, sample - p->first));
-		if (t > after && holds(arg, t)) {
+		if (t >= from && holds(arg, t)) {
 			*ret_time = t;
 			return 0;
 		}

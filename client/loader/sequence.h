@@ -58,9 +58,9 @@ void sequence_fini(struct sequence *s); /* fine for one that is zeroed */
 int sequence_at(struct sequence *s, uint64_t epoch, uint64_t position,
 		uint64_t *ret_sample) CHECK_RESULT;
 /* The times at which a sample stands, one per epoch (of its part): the first for which the caller's
- * test holds, of those after `after`, looking at no more than SEQUENCE_KEPT of them.
+ * test holds, of those from `from` on, looking at no more than SEQUENCE_KEPT of them.
  * SEQUENCE_NEVER: none. */
-int sequence_next(struct sequence *s, uint64_t sample, uint64_t after,
+int sequence_next(struct sequence *s, uint64_t sample, uint64_t from,
 		  bool (*holds)(void *arg, uint64_t time), void *arg,
 		  uint64_t *ret_time) CHECK_RESULT;
 

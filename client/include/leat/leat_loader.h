@@ -178,6 +178,14 @@ struct leat_loader_options {
 	 * much device memory as batches have. The status of ENODEV where there is no such device.
 	 * NULL: batches stay in host memory. */
 	const char *device;
+	/* Of a data set that is not staged and does not fit: keep up to cache_bytes of it in this
+	 * folder of a local disk, dropping what is needed last. The ranks of a node may share it:
+	 * cache_ranks of them, a block of that many (0: 1), each with its part of cache_bytes. A
+	 * loader that finds it used by another job, or the disk full, logs so and goes on without.
+	 */
+	const char *cache_dir; /* NULL: no cache */
+	uint64_t cache_bytes;
+	uint32_t cache_ranks;
 };
 int leat_loader_open(struct leat_dataset *ds, const struct leat_loader_options *opts,
 		     struct leat_loader **ret_loader);
@@ -297,6 +305,10 @@ struct leat_loader_metrics {
 	uint64_t memory, memory_limit;
 	uint64_t memory_pinned; /* registered with CUDA */
 	uint64_t bytes_device;  /* copied to the device */
+	/* Pieces of files that were in the disk cache or not; bytes read from it; what it holds and
+	 * may hold; pieces that were damaged, and writes of it that failed. */
+	uint64_t cache_hits, cache_misses, bytes_cache, cache_bytes, cache_limit;
+	uint64_t cache_bad, cache_failed;
 };
 int leat_loader_metrics(struct leat_loader *ld, struct leat_loader_metrics *ret_metrics);
 /* XXH3 (64 bits) of these bytes: what blocks of files carry, for formats that lie on top. */

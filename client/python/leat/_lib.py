@@ -50,7 +50,8 @@ class LoaderOptions(Structure):
                 ("epochs", c_uint64), ("depth", c_uint32), ("memory_limit", c_uint64),
                 ("on_error", c_int),
                 ("fields", POINTER(c_char_p)), ("stride", c_uint32), ("phase", c_uint32),
-                ("pinned", c_int), ("device", c_char_p)]
+                ("pinned", c_int), ("device", c_char_p),
+                ("cache_dir", c_char_p), ("cache_bytes", c_uint64), ("cache_ranks", c_uint32)]
 
 
 class DeviceView(Structure):
@@ -70,7 +71,9 @@ class Metrics(Structure):
                 ("stall_us", c_uint64 * len(STALLS)), ("wait_histogram", c_uint64 * WAIT_BUCKETS),
                 ("depth", c_uint32), ("ready", c_uint32), ("held", c_uint32), ("filling", c_uint32),
                 ("memory", c_uint64), ("memory_limit", c_uint64), ("memory_pinned", c_uint64),
-                ("bytes_device", c_uint64)]
+                ("bytes_device", c_uint64), ("cache_hits", c_uint64),
+                ("cache_misses", c_uint64), ("bytes_cache", c_uint64), ("cache_bytes", c_uint64),
+                ("cache_limit", c_uint64), ("cache_bad", c_uint64), ("cache_failed", c_uint64)]
 
 
 class StageProgress(Structure):

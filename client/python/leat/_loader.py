@@ -10,10 +10,10 @@ from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Union
 from . import _arrays, _device, _lib
 from ._batch import Batch, Slot
 from ._dataset import Dataset
-from ._errors import check
+from ._errors import check, text
 from ._explain import explain
 from ._lib import lib as _c
-from ._ranks import rank_and_world
+from ._ranks import rank_and_world, ranks_of_node
 
 _BUSY = 16
 _TIMEDOUT = 110
@@ -41,6 +41,9 @@ class DataLoader:
     pinned        the memory of batches is registered with CUDA, so that tensor.to("cuda",
                   non_blocking=True) runs beside the program: "auto", where this thread uses CUDA;
                   "never"; "try", which starts the driver if there is one; "require"
+    cache_dir     a folder of a local disk that keeps up to cache_bytes of a data set that is not
+                  staged and does not fit, dropping what is needed last; shared by cache_ranks
+                  ranks of this node ("auto": LOCAL_WORLD_SIZE and its kin, else 1)
 
     Iterating yields Batch dicts to the end of the epoch; iterating again goes on with the next
     epoch, and after a break with the next batch. set_epoch() goes to an epoch's start.
@@ -58,7 +61,9 @@ class DataLoader:
                  decode: Optional[Dict[str, Callable[[Any], Any]]] = None,
                  framework: str = "auto", stride: int = 1, phase: int = 0,
                  device: Optional[str] = None, device_fields: Optional[Sequence[str]] = None,
-                 pinned: str = "auto") -> None:
+                 pinned: str = "auto",
+                 cache_dir: Optional[str] = None, cache_bytes: int = 0,
+                 cache_ranks: Union[int, str] = "auto") -> None:
         rank, world = rank_and_world(rank, world)
         if (batch_size is None) == (global_batch is None):
             raise ValueError("either batch_size (per rank) or global_batch")
@@ -83,7 +88,10 @@ class DataLoader:
                              batch=global_batch or batch_size * world, rank=rank, world=world,
                              depth=depth, memory_limit=memory_limit, on_error=on_error == "skip",
                              stride=stride, phase=phase, pinned=_device.PINNED.index(pinned),
-                             device=self._device and self._device.encode())
+                             device=self._device and self._device.encode(),
+                             cache_dir=text(cache_dir),
+                             cache_bytes=cache_bytes,
+                             cache_ranks=ranks_of_node(rank, world, cache_ranks))
         options.fields = names
         self._on_device = frozenset()
         if device is not None:

@@ -36,3 +36,22 @@ def rank_and_world(rank="auto", world="auto", env=None):
         raise ValueError("the environment contradicts itself about rank and world: "
                          + ", ".join(words) + ". Give rank= and world=.")
     return next(iter(told.values()), (0, 1))
+
+
+LOCAL = (("LOCAL_RANK", "LOCAL_WORLD_SIZE"),
+         ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+         ("HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE"))
+
+
+def ranks_of_node(rank, world, given="auto", env=None):
+    """How many ranks this node has, where they are a block of that many: what is given, else what
+    the launcher says, else 1."""
+    if given != "auto":
+        return given
+    env = os.environ if env is None else env
+    for names in LOCAL:
+        if all(env.get(name, "").isdigit() for name in names):
+            local, size = (int(env[name]) for name in names)
+            if size > 0 and world % size == 0 and rank % size == local:
+                return size
+    return 1
