@@ -6,7 +6,8 @@
 A data set of fixed records is read for some epochs with a cache of a share of its size (a half).
 The samples that the loader handed out, in their order, are then run through an LRU cache of the
 same size, and through the optimum: Belady's algorithm with the whole trace at hand. Prints the
-share of accesses that hit from the second epoch on (the first one fills the cache), and the ratio to LRU.
+share of accesses that hit from the second epoch on (the first one fills the cache), and the ratio
+to LRU.
 The data set and the cache lie in DIR (default: a new folder in $TMPDIR), removed at the end.
 """
 import argparse
