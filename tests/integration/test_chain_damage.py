@@ -44,21 +44,24 @@ UNIT = 4096
 
 
 def units(c):
-    """What is on the disks, by its first bytes: {32 bytes: [(server, offset, data file)]}"""
-    found = {}
+    """What is on the disks, by its first bytes: {32 bytes: [(server, offset)]}"""
+    found, part = {}, bytearray(1 << 20)  # never whole: they are more than some machines may map
     for name in c.ossd:
-        with open(data_file(c, name), "rb") as f:
-            data = f.read()
-        for at in range(0, len(data), UNIT):
-            if data[at:at + 32] != bytes(32):
-                found.setdefault(data[at:at + 32], []).append((name, at, data))
+        with open(data_file(c, name), "rb", buffering=0) as f:
+            for start in range(0, os.path.getsize(data_file(c, name)), len(part)):
+                for at in range(0, f.readinto(part), UNIT):
+                    if part[at:at + 32] != bytes(32):
+                        found.setdefault(bytes(part[at:at + 32]), []).append((name, start + at))
     return found
 
 
 def places(c, block, index=None):
     """Where the block is, each of its bytes: (server, offset in its data file)."""
-    known = (index or units(c)).get(block[:32], [])
-    return [(n, at) for n, at, data in known if data[at:at + len(block)] == block]
+    def holds(name, at):
+        with open(data_file(c, name), "rb", buffering=0) as f:
+            return os.pread(f.fileno(), len(block), at) == block
+
+    return [p for p in (index or units(c)).get(block[:32], []) if holds(*p)]
 
 
 def flip(c, name, at):
