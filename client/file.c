@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "client/lock.h"
 #include "client/retry.h"
 #include "common/base/log.h"
 
@@ -378,6 +379,7 @@ void ll_release(struct ll_file *file)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 
+	lock_release(f);
 	f->d->n_closing++;
 	if (client_bg_spawn(f->c, "close", close_fiber, f) < 0) {
 		latch_add(&f->c->bg, 1);

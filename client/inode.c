@@ -178,6 +178,8 @@ int inode_data(struct client *c, struct inode *i, struct idata **ret_data)
 	*d = (struct idata){.inode = i, .c = c, .size = i->attr.size, .durable_end = 0};
 	waitq_init(&d->closing_q);
 	waitq_init(&d->write_q);
+	waitq_init(&d->lock_q);
+	file_locks_init(&d->locks);
 	fmutex_init(&d->cap_lock);
 	list_init(&d->writes);
 	list_init(&d->units);
@@ -198,6 +200,7 @@ void inode_data_trim(struct client *c, struct inode *i)
 	ra_drop_all(d);
 	if (d->n_units > 0)
 		return; /* fetches under way still know it: they trim when they end */
+	file_locks_fini(&d->locks);
 	list_remove(&d->open_link);
 	i->data = NULL;
 	if (c->inodes.n_free_data < FREE_DATA_MAX) {

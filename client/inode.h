@@ -14,6 +14,7 @@
 
 #include "common/base/hmap.h"
 #include "common/base/list.h"
+#include "common/proto/file_locks.h"
 #include "common/proto/types.h"
 #include "common/rt/fiber.h"
 #include "common/rt/slot.h"
@@ -83,6 +84,11 @@ struct idata {
 	struct gather gather;
 	int err;          /* the newest error of a write-behind */
 	uint32_t err_gen; /* counts them: each open file reports one once */
+
+	/* lock.c: what this mount's programs hold, and those who wait */
+	struct file_locks locks;
+	struct waitq lock_q;
+	uint32_t n_unlocked; /* counts when it is worth to ask again */
 
 	/* readahead.c */
 	struct list units;

@@ -153,6 +153,18 @@ int ll_fallocate(struct ll_file *f, uint32_t mode, uint64_t off, uint64_t len) C
 /* whence SEEK_DATA or SEEK_HOLE: the offset, or -LE_NXIO. */
 int64_t ll_seek(struct ll_file *f, uint64_t off, int whence) CHECK_RESULT;
 
+/*
+ * Locks of fcntl(2) and flock(2), among all mounts. type NONE gives back; that cannot fail but for
+ * want of memory. wait: until it is free, however long that takes; -LE_INTR. Else -LE_LOCKED;
+ * -LE_DEADLK, -LE_NOLCK. What was cached of the file's data is forgotten (the kernel's pages are
+ * the caller's to drop), and what was written before a lock is given back is seen by all. Closing
+ * the file does not give back what other open files of the same owner took. Yields.
+ */
+int ll_lock(struct ll_file *f, const struct file_lock *want, bool wait) CHECK_RESULT;
+/* A lock that is in the way of this one, or type NONE. */
+int ll_lock_test(struct ll_file *f, const struct file_lock *want,
+		 struct file_lock *ret_lock) CHECK_RESULT;
+
 /* Slots for writers (fuse reads requests into them). */
 struct slot_pool *ll_slots(struct client *c);
 

@@ -3,11 +3,12 @@
 #include <stdlib.h>
 
 #include "client/client.h"
-#include "client/io.h"
+#include "client/lock.h"
 #include "common/base/log.h"
 
 #define RECLAIM_ENTRY    16u
 #define RECLAIM_BATCH    1024u
+#define RECLAIM_LOCKS    256u
 #define SETUP_TIMEOUT_MS 5000u
 #define PING_MIN_MS      100u
 #define PING_MAX_MS      5000u
@@ -28,17 +29,15 @@ static int setup_call(struct client *c, uint16_t op, const void *req, void *rep,
 	return rpc_call(c->mds, call);
 }
 
-static int reclaim_send(struct client *c, uint16_t flags, const uint8_t *opens, uint32_t len,
-			bool done)
+static int reclaim_send(struct client *c, uint16_t flags, const struct mds_reclaim_req *req)
 {
-	struct mds_reclaim_req req = {.opens = bytes_of(opens, len), .done = done};
 	struct mds_reclaim_rep rep = {0};
 	struct rpc_call call = {.flags = flags};
-	int rc = setup_call(c, OP_mds_reclaim, &req, &rep, &call);
+	int rc = setup_call(c, OP_mds_reclaim, req, &rep, &call);
 
 	if (rc >= 0 && rep.n_lost > 0)
-		log_warn("client %s: %u open files are gone after the server's restart", c->name,
-			 rep.n_lost);
+		log_warn("client %s: %u open files or locks are gone after the server's restart",
+			 c->name, rep.n_lost);
 	rpc_call_fini(&call);
 	return rc;
 }
@@ -77,20 +76,56 @@ static int list_opens(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
 	return 0;
 }
 
-/* Tells a restarted MDS what this session has open. */
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Tells a restarted MDS what this session has open, and then what it has locked. */
 static int reclaim(struct client *c, uint16_t flags)
 {
-	const uint32_t batch = RECLAIM_BATCH * RECLAIM_ENTRY;
-	uint32_t len, at = 0;
-	uint8_t *buf;
+	const uint32_t n_opens = RECLAIM_BATCH * RECLAIM_ENTRY;
+	const uint32_t n_locks = RECLAIM_LOCKS * LOCK_RECLAIM_ENTRY;
+	struct mds_reclaim_req done = {.done = true};
+	uint8_t *opens, *locks = NULL;
+	uint32_t opens_len, locks_len = 0;
 	int rc = 0;
 
-	TRY(list_opens(c, &buf, &len));
-	for (; len - at > batch && rc >= 0; at += batch)
-		rc = reclaim_send(c, flags, buf + at, batch, false);
+	TRY(list_opens(c, &opens, &opens_len));
+	for (uint32_t at = 0; at < opens_len && rc >= 0; at += n_opens) {
+		struct mds_reclaim_req req = {
+			.opens = bytes_of(opens + at, least(opens_len - at, n_opens))};
+		rc = reclaim_send(c, flags, &req);
+	}
 	if (rc >= 0)
-		rc = reclaim_send(c, flags, buf + at, len - at, true);
-	free(buf);
+		rc = lock_list(c, &locks, &locks_len);
+	for (uint32_t at = 0; at < locks_len && rc >= 0; at += n_locks) {
+		struct mds_reclaim_req req = {
+			.locks = bytes_of(locks + at, least(locks_len - at, n_locks))};
+		rc = reclaim_send(c, flags, &req);
+	}
+	if (rc >= 0)
+		rc = reclaim_send(c, flags, &done);
+	free(opens);
+	free(locks);
+	return rc;
+}
+
+int session_setup_call(struct client *c, uint16_t flags, uint16_t op, const void *req, void *rep)
+{
+	struct rpc_call call = {
+		.op = op,
+		.flags = flags,
+		.req = req,
+		.rep = rep,
+		.session = c->session,
+		.slot = c->setup_slot,
+		.seq = ++c->mds_seqs.seqs[c->setup_slot],
+		.deadline_us = loop_deadline_ms(SETUP_TIMEOUT_MS),
+	};
+	int rc = rpc_call(c->mds, &call);
+
+	rpc_call_fini(&call);
 	return rc;
 }
 
@@ -99,23 +134,10 @@ static int reopen_one(struct client *c, uint16_t flags, struct idata *d, uint32_
 {
 	struct mds_open_req req = {.cred = io_renew_cred(d), .ino = d->inode->ino, .flags = mode};
 	struct mds_open_rep rep = {0};
-	struct rpc_call call = {.flags = flags};
-	int rc;
+	int rc = session_setup_call(c, flags, OP_mds_open, &req, &rep);
 
-	call = (struct rpc_call){
-		.op = OP_mds_open,
-		.flags = flags,
-		.req = &req,
-		.rep = &rep,
-		.session = c->session,
-		.slot = c->setup_slot,
-		.seq = ++c->mds_seqs.seqs[c->setup_slot],
-		.deadline_us = loop_deadline_ms(SETUP_TIMEOUT_MS),
-	};
-	rc = rpc_call(c->mds, &call);
 	if (rc >= 0)
 		io_take_cap(d, &rep.cap);
-	rpc_call_fini(&call);
 	return rc;
 }
 
@@ -134,6 +156,8 @@ static int reopen_all(struct client *c, uint16_t flags)
 			rc = reopen_one(c, flags, d, O_RDONLY);
 		for (uint32_t i = 0; rc >= 0 && i < d->n_write; i++)
 			rc = reopen_one(c, flags, d, i < d->n_append ? O_RDWR | O_APPEND : O_RDWR);
+		if (rc >= 0)
+			rc = lock_renew(c, d, flags);
 		if (rc < 0 && status_retry(rc) == RETRY_NEVER) {
 			n_lost++;
 			rc = 0;
@@ -187,6 +211,8 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 		TRY(reclaim(c, flags));
 	else if (old != 0 && old != rep.session)
 		TRY(reopen_all(c, flags));
+	if (old != 0)
+		lock_ask_again(c);
 	if (c->map.epoch != 0)
 		map_saw_epoch(c, rep.map_epoch);
 	return 0;
@@ -220,6 +246,10 @@ static int callback(void *arg, struct rpc_client *rpc, uint16_t op, const void *
 	}
 	if (op == OP_cb_invalidate) {
 		inode_invalidated(c, ((const struct cb_invalidate_req *)req)->ino);
+		return 0;
+	}
+	if (op == OP_cb_unlocked) {
+		lock_unlocked(c, ((const struct cb_unlocked_req *)req)->ino);
 		return 0;
 	}
 	return -LE_UNKNOWN_OP;

@@ -20,6 +20,10 @@ void session_stop(struct client *c);
 /* The MDS says that session `gone` is no more: a new one, unless somebody has got it already.
  * Yields. */
 int session_renew(struct client *c, uint64_t gone) CHECK_RESULT;
+/* While the session is being set up: one mutation at the MDS whose reply carries no bytes.
+ * Yields. */
+int session_setup_call(struct client *c, uint16_t flags, uint16_t op, const void *req,
+		       void *rep) CHECK_RESULT;
 /* Asks the MDS whether the session lives: 0, -LE_SESSION_GONE (then a new one was made), or why it
  * is not known. */
 int session_check(struct client *c) CHECK_RESULT;

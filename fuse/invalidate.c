@@ -14,9 +14,17 @@
 
 #define RING 4096u
 
+/* A fiber that waits for its job. */
+struct done {
+	struct mail mail;
+	struct loop *loop;
+	struct latch latch;
+};
+
 struct job {
 	struct ino ino;
 	int64_t off, len;
+	struct done *done; /* NULL: nobody waits */
 };
 
 struct invalidator {
@@ -44,6 +52,8 @@ static void *run(void *arg)
 		v->n--;
 		pthread_mutex_unlock(&v->lock);
 		fuse_lowlevel_notify_inval_inode(v->fs->session, j.ino.v, j.off, j.len);
+		if (j.done)
+			loop_post(j.done->loop, &j.done->mail);
 		pthread_mutex_lock(&v->lock);
 	}
 	pthread_mutex_unlock(&v->lock);
@@ -86,12 +96,10 @@ void invalidator_stop(struct leatfs *fs)
 	fs->invalidator = NULL;
 }
 
-void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len)
+static void queue(struct leatfs *fs, const struct job *j)
 {
 	struct invalidator *v = fs->invalidator;
 
-	if (!v)
-		return;
 	metric_add(&fs->metrics.invalidations, 1);
 	pthread_mutex_lock(&v->lock);
 	while (v->n == RING) {
@@ -99,7 +107,29 @@ void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t le
 		fiber_sleep_us(200);
 		pthread_mutex_lock(&v->lock);
 	}
-	v->ring[(v->head + v->n++) % RING] = (struct job){ino, off, len};
+	v->ring[(v->head + v->n++) % RING] = *j;
 	pthread_cond_signal(&v->wake);
 	pthread_mutex_unlock(&v->lock);
+}
+
+void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len)
+{
+	if (fs->invalidator)
+		queue(fs, &(struct job){ino, off, len, NULL});
+}
+
+static void job_done(struct mail *m)
+{
+	latch_done(&container_of(m, struct done, mail)->latch);
+}
+
+void invalidate_inode_now(struct leatfs *fs, struct ino ino)
+{
+	struct done d = {.mail.fn = job_done, .loop = fs->loop};
+
+	if (!fs->invalidator)
+		return;
+	latch_init(&d.latch, 1);
+	queue(fs, &(struct job){ino, 0, 0, &d});
+	latch_wait(&d.latch);
 }

@@ -45,24 +45,33 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 		FUSE_CAP_DIRECT_IO_ALLOW_MMAP,
 		FUSE_CAP_HANDLE_KILLPRIV_V2,
 	};
+	static const uint64_t locks[] = {FUSE_CAP_FLOCK_LOCKS, FUSE_CAP_POSIX_LOCKS};
 	static const uint64_t do_not_want[] = {
 		FUSE_CAP_SPLICE_READ,     FUSE_CAP_SPLICE_WRITE,    FUSE_CAP_SPLICE_MOVE,
-		FUSE_CAP_WRITEBACK_CACHE, FUSE_CAP_AUTO_INVAL_DATA, FUSE_CAP_FLOCK_LOCKS,
-		FUSE_CAP_POSIX_LOCKS,     FUSE_CAP_HANDLE_KILLPRIV,
+		FUSE_CAP_WRITEBACK_CACHE, FUSE_CAP_AUTO_INVAL_DATA, FUSE_CAP_HANDLE_KILLPRIV,
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
 		fuse_set_feature_flag(conn, want[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(do_not_want); i++)
 		fuse_unset_feature_flag(conn, do_not_want[i]);
+	for (size_t i = 0; i < ARRAY_SIZE(locks); i++) {
+		if (fs->local_locks)
+			fuse_unset_feature_flag(conn, locks[i]);
+		else
+			fuse_set_feature_flag(conn, locks[i]);
+	}
 #else
 	conn->want |= conn->capable &
 		      (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO |
 		       FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_READDIRPLUS |
 		       FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC);
-	conn->want &=
-		~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE |
-			    FUSE_CAP_WRITEBACK_CACHE | FUSE_CAP_AUTO_INVAL_DATA |
-			    FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS | FUSE_CAP_HANDLE_KILLPRIV);
+	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
+				  FUSE_CAP_SPLICE_MOVE | FUSE_CAP_WRITEBACK_CACHE |
+				  FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_HANDLE_KILLPRIV);
+	if (fs->local_locks)
+		conn->want &= ~(unsigned)(FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);
+	else
+		conn->want |= conn->capable & (FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);
 #endif
 	conn->max_write = fs->max_write;
 	conn->max_readahead = fs->max_write;
@@ -106,6 +115,9 @@ const struct fuse_lowlevel_ops mount_ops = {
 	.create = op_create,
 	.fallocate = op_fallocate,
 	.lseek = op_lseek,
+	.getlk = op_getlk,
+	.setlk = op_setlk,
+	.flock = op_flock,
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
 	.statx = op_statx,
 #endif
@@ -277,6 +289,7 @@ static int serve(int ready_fd)
 	d.ready_fd = ready_fd;
 	snprintf(d.fs.mountpoint, sizeof(d.fs.mountpoint), "%s", opts.mountpoint);
 	d.fs.slow_ms = opts.mount.slow_ms;
+	d.fs.local_locks = opts.mount.local_locks;
 	d.fs.attr_timeout_s = opts.client.attr_cache_ms / 1000.0;
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);

@@ -31,6 +31,7 @@ struct leatfs {
 	struct refused refused;
 	uint32_t max_write;
 	uint32_t slow_ms;
+	bool local_locks;   /* the kernel keeps them to itself */
 	uint64_t failed_us; /* when a failure was logged last */
 	double attr_timeout_s;
 	uint32_t n_running; /* request fibers */
@@ -45,6 +46,11 @@ struct mount_file {
 	uint32_t flags;
 	struct ll_file *file;
 };
+
+static inline struct mount_file *file_of(const struct fuse_file_info *fi)
+{
+	return CAST_OBJ((uintptr_t)fi->fh, struct mount_file, MOUNT_FILE_MAGIC);
+}
 
 /* The request that the current fiber serves. */
 struct mount_request {
@@ -74,6 +80,8 @@ struct req_cred {
 };
 /* The caller's identity; the kernel has checked permissions already. */
 void req_cred_init(fuse_req_t req, struct req_cred *rc);
+/* Whether the fiber that serves req is interrupted when the caller gets a signal. */
+void req_interruptible(fuse_req_t req, bool may);
 void attr_to_stat(const struct attr *a, struct stat *ret_st);
 void reply_status(fuse_req_t req, int status);
 void reply_entry(fuse_req_t req, const struct attr *attr);
@@ -126,7 +134,14 @@ OP(release, fuse_ino_t ino, struct fuse_file_info *fi);
 OP(fsync, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
 OP(fallocate, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi);
 OP(lseek, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
+/* ops_lock.c */
+OP(getlk, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock);
+OP(setlk, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock, int sleep);
+OP(flock, fuse_ino_t ino, struct fuse_file_info *fi, int what);
 #undef OP
+/* Closing: gives back what the caller has locked (fcntl), or this open file (flock). */
+void unlock_at_flush(struct ll_file *file, uint64_t owner);
+void unlock_at_release(struct ll_file *file, uint64_t owner);
 
 /* virtual.c: extended attributes "leat.*", which are no stored ones: layout and status. True:
  * answered. */
@@ -140,5 +155,7 @@ void invalidator_stop(struct leatfs *fs);
 /* Queues it; yields only while 4096 others are queued. off -1: attributes only; len 0: to the end.
  */
 void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);
+/* All of it, and waits until it is done. Yields. */
+void invalidate_inode_now(struct leatfs *fs, struct ino ino);
 
 #endif

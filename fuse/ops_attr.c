@@ -24,6 +24,19 @@ void req_cred_init(fuse_req_t req, struct req_cred *rc)
 	};
 }
 
+static void interrupted(fuse_req_t req, void *arg)
+{
+	(void)req;
+	fiber_interrupt(arg);
+}
+
+void req_interruptible(fuse_req_t req, bool may)
+{
+	fuse_req_interrupt_func(req, may ? interrupted : NULL, may ? fiber_self() : NULL);
+	if (!may)
+		(void)fiber_interrupt_clear();
+}
+
 void attr_to_stat(const struct attr *a, struct stat *ret_st)
 {
 	*ret_st = (struct stat){
@@ -75,11 +88,6 @@ void reply_entry(fuse_req_t req, const struct attr *attr)
 
 	attr_to_stat(attr, &e.attr);
 	fuse_reply_entry(req, &e);
-}
-
-static struct ll_file *file_of(struct fuse_file_info *fi)
-{
-	return fi ? CAST_OBJ((uintptr_t)fi->fh, struct mount_file, MOUNT_FILE_MAGIC)->file : NULL;
 }
 
 void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -196,8 +204,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set,
 	if (mask == 0)
 		status = ll_getattr(fs->client, &rc.cred, ino_of(ino), &ret);
 	else
-		status = ll_setattr(fs->client, &rc.cred, ino_of(ino), file_of(fi), mask, &set,
-				    &ret);
+		status = ll_setattr(fs->client, &rc.cred, ino_of(ino),
+				    fi ? file_of(fi)->file : NULL, mask, &set, &ret);
 	if (status < 0) {
 		reply_status(req, status);
 		return;

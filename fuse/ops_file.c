@@ -11,18 +11,11 @@
 
 #include "common/base/log.h"
 
-/* Lets the fiber that serves req be interrupted when the caller gets a signal. */
-static void interrupted(fuse_req_t req, void *arg)
-{
-	(void)req;
-	fiber_interrupt(arg);
-}
-
 /*
  * How the kernel may cache this open. O_APPEND writers must not fill the page cache: only the
  * metadata server knows where their data goes.
  */
-static void set_caching(struct fuse_file_info *fi, bool changed)
+static void set_caching(const struct leatfs *fs, struct fuse_file_info *fi, bool changed)
 {
 	bool append = (fi->flags & O_APPEND) && (fi->flags & O_ACCMODE) != O_RDONLY;
 
@@ -31,9 +24,12 @@ static void set_caching(struct fuse_file_info *fi, bool changed)
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15)
 	fi->parallel_direct_writes = 1;
 #endif
-	/* flush is what reports write-behind errors at close; readers have none */
+	/* flush is what reports write-behind errors at close, and gives locks back: readers have no
+	 * errors */
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 11)
-	fi->noflush = (fi->flags & O_ACCMODE) == O_RDONLY;
+	fi->noflush = fs->local_locks && (fi->flags & O_ACCMODE) == O_RDONLY;
+#else
+	(void)fs;
 #endif
 }
 
@@ -48,11 +44,6 @@ static int attach(struct fuse_file_info *fi, struct ll_file *file)
 	*mf = (struct mount_file){MOUNT_FILE_MAGIC, (uint32_t)fi->flags, file};
 	fi->fh = (uintptr_t)mf;
 	return 0;
-}
-
-static struct mount_file *file_of(const struct fuse_file_info *fi)
-{
-	return CAST_OBJ((uintptr_t)fi->fh, struct mount_file, MOUNT_FILE_MAGIC);
 }
 
 static void detach(struct fuse_file_info *fi)
@@ -82,7 +73,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 		reply_status(req, status);
 		return;
 	}
-	set_caching(fi, true);
+	set_caching(fs, fi, true);
 	struct fuse_entry_param e = {
 		.ino = attr.ino.v,
 		.attr_timeout = fs->attr_timeout_s,
@@ -115,7 +106,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		reply_status(req, status);
 		return;
 	}
-	set_caching(fi, changed);
+	set_caching(fs, fi, changed);
 	/* The open reply carries no attributes: make the kernel ask for the new size. Attributes
 	 * only: takes no page lock, so it may be done here, and must be, ahead of the reply. */
 	if (changed)
@@ -132,9 +123,9 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	int status;
 
 	(void)ino;
-	fuse_req_interrupt_func(req, interrupted, fiber_self());
+	req_interruptible(req, true);
 	status = ll_read(file_of(fi)->file, (uint64_t)off, (uint32_t)size, &d);
-	fuse_req_interrupt_func(req, NULL, NULL);
+	req_interruptible(req, false);
 	if (status < 0) {
 		reply_status(req, status);
 		return;
@@ -193,13 +184,18 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	int status = ll_flush(file_of(fi)->file);
+
 	(void)ino;
-	reply_status(req, ll_flush(file_of(fi)->file));
+	unlock_at_flush(file_of(fi)->file, fi->lock_owner);
+	reply_status(req, status);
 }
 
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
+	if (fi->flock_release)
+		unlock_at_release(file_of(fi)->file, fi->lock_owner);
 	detach(fi);
 	fuse_reply_err(req, 0);
 }
@@ -207,9 +203,9 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
 	(void)ino;
-	fuse_req_interrupt_func(req, interrupted, fiber_self());
+	req_interruptible(req, true);
 	int status = ll_fsync(file_of(fi)->file, datasync != 0);
-	fuse_req_interrupt_func(req, NULL, NULL);
+	req_interruptible(req, false);
 	reply_status(req, status);
 }
 

@@ -11,6 +11,8 @@
 	  "large requests (1 MiB) that may be under way at once")                                  \
 	P(u32, max_background, "", 8, 4096, 128,                                                   \
 	  "read-ahead and asynchronous requests of the kernel at once")                            \
+	P(bool, local_locks, "", 0, 1, 0,                                                          \
+	  "flock and fcntl locks are this mount's alone; saves a request for each close")          \
 	P(bool, allow_other, "", 0, 1, 1, "other users than the one who mounts may use it")        \
 	P(u32, slow_ms, "ms", 0, 3600000, 1000, "requests that take longer are logged; 0: none")   \
 	P(str, log_level, "", 0, 0, "info", "error | warn | info | debug")

@@ -47,6 +47,8 @@ static const struct op_desc op_table[] = {
 	{OP_mds_statfs, OP_READ, mds_statfs},
 	{OP_mds_layout_set, OP_FLOW, mds_layout_set},
 	{OP_mds_access, OP_READ, mds_access},
+	{OP_mds_lock, OP_FLOW, mds_lock},
+	{OP_mds_lock_test, OP_CTRL, mds_lock_test},
 };
 
 static const struct op_desc *op_find(uint16_t op)

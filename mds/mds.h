@@ -14,6 +14,7 @@
 #include "mds/recovery.h"
 #include "mds/reclaim.h"
 #include "mds/server.h"
+#include "mds/session/locks.h"
 #include "mds/session/open_file.h"
 
 #define MDS_MAGIC 0x4d445331u
@@ -34,6 +35,7 @@ struct mds {
 	struct store store;
 	struct sessions sessions;
 	struct open_files opens;
+	struct locks locks;
 	struct cluster cluster;
 	struct oss oss;
 	struct recovery recovery;

@@ -22,6 +22,8 @@
 	M(GAUGE, inodes, "leat_mds_inodes", "inodes in the file system")                           \
 	M(GAUGE, sessions, "leat_mds_sessions", "live sessions")                                   \
 	M(GAUGE, opens, "leat_mds_open_files", "open files of all sessions")                       \
+	M(GAUGE, locks, "leat_mds_file_locks", "locks of all sessions")                            \
+	M(GAUGE, lock_waits, "leat_mds_file_lock_waits", "waits for locks")                        \
 	M(GAUGE, targets_up, "leat_mds_targets_up", "targets that send heartbeats")                \
 	M(GAUGE, targets, "leat_mds_targets", "targets registered")                                \
 	M(GAUGE, map_epoch, "leat_mds_map_epoch", "epoch of the cluster map")                      \

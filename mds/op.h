@@ -117,7 +117,11 @@ int open_state_redo(struct op *op, uint16_t what, const void *in, void *out) CHE
 /* Counts an open again that was known to a former incarnation. -LE_STALE: the inode is gone.
  * Yields. */
 int open_reclaim(struct op *op, struct ino ino, uint32_t flags, uint32_t n) CHECK_RESULT;
-/* A session is over: ends it and all its opens. Yields. */
+/* The same with a lock of its. -LE_LOCKED: somebody else has it. */
+int lock_reclaim(struct op *op, struct ino ino, const struct file_lock *l) CHECK_RESULT;
+/* Background: tells clients of locks that they may try again to get. */
+void locks_tell(struct mds *m);
+/* A session is over: ends it, its locks and all its opens. Yields. */
 int session_end(struct mds *m, struct session *se) CHECK_RESULT;
 
 /* ---- the operations: ops/NAME.c ---- */

@@ -30,6 +30,7 @@
 	P(u32, session_slots_max, "", 1, 4096, 128, "mutations that a session may have under way") \
 	P(u32, sessions_max, "", 1, 1 << 20, 16384, "sessions, at most")                           \
 	P(u32, opens_max, "", 16, 1 << 26, 1 << 20, "open files of all sessions, at most")         \
+	P(u32, locks_max, "", 16, 1 << 26, 1 << 20, "locks of all sessions, at most")              \
 	P(u32, requests_max, "", 16, 1 << 20, 8192, "requests under way, at most")                 \
 	P(u32, connections_max, "", 16, 1 << 20, 16384, "connections, at most")                    \
 	P(u32, slow_ms, "ms", 0, 3600000, 1000, "requests that take longer are logged (0: none)")  \

@@ -13,11 +13,11 @@
 #include "mds/membership.h"
 #include "mds/op.h"
 
-#define TICK_MS             1000u
-#define STORE_COMMITS_MS    4000u
-#define DRAIN_MS            3000u
-#define PROBE_MS            100u
-#define PEERS_TOLD_MAX      16384u
+#define TICK_MS          1000u
+#define STORE_COMMITS_MS 4000u
+#define DRAIN_MS         3000u
+#define PROBE_MS         100u
+#define PEERS_TOLD_MAX   16384u
 
 /* ---- background fibers ---- */
 
@@ -143,6 +143,8 @@ static void sample(struct mds *m)
 	metric_set(&mm->map_epoch, m->cluster.epoch);
 	metric_set(&mm->sessions, m->sessions.n);
 	metric_set(&mm->opens, m->opens.n_opens);
+	metric_set(&mm->locks, m->locks.n);
+	metric_set(&mm->lock_waits, m->locks.n_waits);
 	metric_set(&mm->inodes, m->store.counters.n_inodes);
 }
 
@@ -241,6 +243,8 @@ int session_end(struct mds *m, struct session *se)
 	 * know. */
 	if (rc == 0 && silent && writers)
 		rc = mds_sleep_ms(m, 2 * m->params.heartbeat_ms);
+	if (rc == 0)
+		locks_drop_session(&m->locks, se->id);
 	while (rc == 0 && !list_empty(&se->opens)) {
 		struct open *o = list_entry(se->opens.next, struct open, by_session);
 		struct ino ino = o->file->ino;
@@ -370,8 +374,8 @@ static int probe_target(void *arg, const struct target *t)
 	snprintf(addrs, sizeof(addrs), "%s", t->addrs);
 	for (char *a = strtok_r(addrs, " ", &save); a != NULL; a = strtok_r(NULL, " ", &save)) {
 		struct link *k;
-		int rc = m->transport->ops->connect(m->transport, a, loop_deadline_ms(PROBE_MS),
-						    &k);
+		int rc =
+			m->transport->ops->connect(m->transport, a, loop_deadline_ms(PROBE_MS), &k);
 
 		if (rc == 0) {
 			k->ops->shutdown(k);
@@ -406,6 +410,7 @@ static int start_parts(struct mds *m)
 	TRY(mds_spawn(m, "tell-map", tell_map));
 	TRY(mds_spawn(m, "reclaim", reclaim_run));
 	TRY(mds_spawn(m, "linger", linger_run));
+	TRY(mds_spawn(m, "tell-unlocked", locks_tell));
 	TRY(conversions_start(m));
 	return mds_spawn(m, "figures", figures);
 }
@@ -417,6 +422,7 @@ static void init_parts(struct mds *m)
 	latch_init(&m->fibers, 0);
 	open_files_init(&m->opens, m->params.opens_max);
 	reclaim_init(&m->reclaim);
+	locks_init(&m->locks, m->params.locks_max);
 	linger_init(&m->linger);
 	conversions_init(&m->conversions);
 	waitq_init(&m->cluster.changed);
@@ -467,6 +473,7 @@ void mds_stop(struct mds *m)
 	waitq_wake_all(&m->stop);
 	waitq_wake_all(&m->reclaim.work);
 	waitq_wake_all(&m->linger.work);
+	waitq_wake_all(&m->locks.work);
 	cluster_stop(&m->cluster);
 	oss_stop(&m->oss);
 	if (m->server != NULL)
@@ -477,6 +484,7 @@ void mds_stop(struct mds *m)
 		store_stop(&m->store);
 	fsck_fini(m);
 	recovery_fini(m);
+	locks_fini(&m->locks);
 	open_files_fini(&m->opens);
 	sessions_fini(&m->sessions);
 	cluster_fini(&m->cluster);

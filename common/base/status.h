@@ -43,7 +43,9 @@ enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 	X(ROFS, 30, EROFS, NEVER, "read-only file system") \
 	X(MLINK, 31, EMLINK, NEVER, "too many links") \
 	X(RANGE, 34, ERANGE, NEVER, "result does not fit the buffer") \
+	X(DEADLK, 35, EDEADLK, NEVER, "would wait for each other for ever") \
 	X(NAMETOOLONG, 36, ENAMETOOLONG, NEVER, "name too long") \
+	X(NOLCK, 37, ENOLCK, NEVER, "too many locks") \
 	X(NOSYS, 38, ENOSYS, NEVER, "not implemented") \
 	X(NOTEMPTY, 39, ENOTEMPTY, NEVER, "directory not empty") \
 	X(LOOP, 40, ELOOP, NEVER, "too many symbolic links") \
@@ -87,6 +89,7 @@ enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 	X(NO_LEASE, 1021, EAGAIN, MAP, "out of touch with the metadata server") \
 	X(ABORTED, 1022, EAGAIN, SAME, "an earlier write of the same chunk failed: ask again") \
 	X(REMOVED, 1023, EPERM, NEVER, "removed from the cluster (`leat target add` takes it back)") \
+	X(LOCKED, 1024, EAGAIN, NEVER, "locked by somebody else") \
 	X(CORRUPT, 1100, EIO, NEVER, "stored data does not match its checksum") \
 	X(CORRUPT_WIRE, 1101, EIO, SAME, "data damaged in flight") \
 	X(CORRUPT_STORE, 1102, EIO, NEVER, "store is damaged") \

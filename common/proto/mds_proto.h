@@ -48,12 +48,15 @@
 	M(0x0124, mds_removexattr, WRITE) \
 	M(0x0125, mds_statfs, READ) \
 	M(0x0126, mds_layout_set, WRITE) \
-	M(0x0127, mds_access, READ)
+	M(0x0127, mds_access, READ) \
+	M(0x0128, mds_lock, WRITE) \
+	M(0x0129, mds_lock_test, READ)
 
 /* Server to client, over the client's own connection. */
 #define MDS_CALLBACKS(M) \
 	M(0x0181, cb_map_changed, CTRL) \
-	M(0x0182, cb_invalidate, CTRL)
+	M(0x0182, cb_invalidate, CTRL) \
+	M(0x0183, cb_unlocked, CTRL)
 
 /* ---- sessions and cluster ---- */
 /* client: random, made once per mount; session: a former one to take up again (0: new). */
@@ -70,9 +73,10 @@
 /* Keeps the session alive. */
 #define mds_ping_req_FIELDS(F) F(u32, map_epoch)
 #define mds_ping_rep_FIELDS(F) F(u32, map_epoch) F(u64, incarnation)
-/* opens: packed (u64 ino, u32 open flags, u32 count) of all files this session has open. done: the
- * last one. */
-#define mds_reclaim_req_FIELDS(F) F(bytes, opens) F(u8, done)
+/* opens: packed (u64 ino, u32 open flags, u32 count) of all files this session has open; locks:
+ * packed (u64 ino, file_lock) of those it has, behind the opens of their files. done: the last
+ * one. */
+#define mds_reclaim_req_FIELDS(F) F(bytes, opens) F(bytes, locks) F(u8, done)
 #define mds_reclaim_rep_FIELDS(F) F(u32, n_lost)
 /* targets, chains, tables: encoded target_info, chain_info, table_info one behind the other. A
  * large map comes in pages: next, when not 0, is `from` of the next request; pages of different
@@ -242,6 +246,19 @@ enum close_flags { CLOSE_LAZY = 1 << 29, CLOSE_ASK = 1 << 28 };
 #define mds_fallocate_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, mode) F(u64, off) F(u64, len)
 #define mds_fallocate_rep_FIELDS(F) F(attr, attr)
 
+/*
+ * Sets, changes or (type NONE) takes away the owner's lock on a range of a file that the session
+ * has open. -LE_LOCKED: somebody else has a lock that forbids it; with LOCK_WAIT the session is
+ * told by cb_unlocked when it may try again, until it has got it or says LOCK_CANCEL; -LE_DEADLK
+ * when the two would wait for each other. -LE_NOT_READY while locks may still be reclaimed.
+ */
+enum lock_flags { LOCK_WAIT = 1, LOCK_CANCEL = 2 };
+#define mds_lock_req_FIELDS(F) F(ino, ino) F(file_lock, lock) F(u32, flags)
+#define mds_lock_rep_FIELDS(F)
+/* The first lock that forbids this one; type NONE: there is none. */
+#define mds_lock_test_req_FIELDS(F) F(ino, ino) F(file_lock, lock)
+#define mds_lock_test_rep_FIELDS(F) F(file_lock, lock)
+
 /* ---- extended attributes, layout, space ---- */
 #define mds_getxattr_req_FIELDS(F) F(cred, cred) F(ino, ino) F(bytes, name)
 #define mds_getxattr_rep_FIELDS(F) F(bytes, value)
@@ -267,6 +284,9 @@ enum close_flags { CLOSE_LAZY = 1 << 29, CLOSE_ASK = 1 << 28 };
 #define cb_map_changed_rep_FIELDS(F)
 #define cb_invalidate_req_FIELDS(F) F(ino, ino)
 #define cb_invalidate_rep_FIELDS(F)
+/* Somebody of this session who waits for a lock on the file may try again. */
+#define cb_unlocked_req_FIELDS(F) F(ino, ino)
+#define cb_unlocked_rep_FIELDS(F)
 
 #define MSG_STRUCTS(num, name, kind) \
 	WIRE_STRUCT(name##_req) \

@@ -118,6 +118,15 @@ enum cred_flags {
 WIRE_STRUCT(cap)
 enum cap_rights { CAP_READ = 1, CAP_WRITE = 2 };
 
+/* ---- locks of fcntl(2) and flock(2) ---- */
+/* On the bytes first to last (inclusive). owner: as the kernel of the mount numbers them. */
+#define file_lock_FIELDS(F) \
+	F(u64, owner) F(u64, first) F(u64, last) F(u32, pid) F(u8, kind) F(u8, type)
+#define WIRE_CTYPE_file_lock struct file_lock
+WIRE_STRUCT(file_lock)
+enum file_lock_kind { FILE_LOCK_POSIX = 0, FILE_LOCK_FLOCK = 1 };
+enum file_lock_type { FILE_LOCK_READ = 0, FILE_LOCK_WRITE = 1, FILE_LOCK_NONE = 2 };
+
 /* ---- cluster map ---- */
 #define LEAT_REPLICAS_MAX 3u
 /* More than replicas only while a member is being replaced. */

@@ -125,6 +125,28 @@ static int reclaim_all(struct op *op, struct bytes opens, uint32_t *ret_lost)
 	return 0;
 }
 
+static int reclaim_locks(struct op *op, struct bytes locks, uint32_t *ret_lost)
+{
+	struct wire_r r;
+
+	wire_r_init(&r, locks.data, locks.len);
+	while (!wire_r_end(&r)) {
+		struct file_lock l;
+		struct ino ino;
+		int rc;
+
+		wire_get_ino(&r, &ino);
+		wire_get_file_lock(&r, &l);
+		TRY(r.status);
+		rc = lock_reclaim(op, ino, &l);
+		if (rc == -LE_STALE || rc == -LE_LOCKED)
+			++*ret_lost;
+		else
+			TRY(rc);
+	}
+	return 0;
+}
+
 int mds_reclaim(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_reclaim_req *in = vin;
@@ -145,6 +167,8 @@ int mds_reclaim(struct op *op, const void *vin, void *vout)
 		rc = reclaim_all(op, in->opens, &out->n_lost);
 		se->reclaimed_sum = sum;
 	}
+	if (rc == 0)
+		rc = reclaim_locks(op, in->locks, &out->n_lost);
 	if (rc == 0 && in->done != 0 && session_returned(&op->m->sessions, se))
 		recovery_session(op->m);
 	session_unref(se);

@@ -119,14 +119,15 @@ static json_t *status_json(struct mds *m)
 
 	uuid_format(&m->store.cluster.cluster, uuid);
 	return json_pack(
-		"{s:s,s:s,s:I,s:I,s:i,s:i,s:I,s:i,s:I,s:I,s:I,s:f,s:f,s:i,s:o,s:o,s:o,s:o,s:o,"
+		"{s:s,s:s,s:I,s:I,s:i,s:i,s:I,s:i,s:I,s:i,s:I,s:I,s:f,s:f,s:i,s:o,s:o,s:o,s:o,s:o,"
 		"s:o}",
 		"program", "leat-mds", "cluster", uuid, "incarnation",
 		(json_int_t)m->store.cluster.incarnation, "uptime_s",
 		(json_int_t)((loop_now_us() - m->start_us) / 1000000), "map_epoch",
 		(int)m->cluster.epoch, "table", (int)m->cluster.n_tables, "inodes",
 		(json_int_t)m->store.counters.n_inodes, "n_sessions", (int)m->sessions.n, "opens",
-		(json_int_t)m->opens.n_opens, "requests", (json_int_t)metric_get(&mm->requests),
+		(json_int_t)m->opens.n_opens, "locks", (int)m->locks.n, "requests",
+		(json_int_t)metric_get(&mm->requests),
 		"mutations", (json_int_t)metric_get(&mm->mutations), "requests_per_s",
 		m->requests_s, "mutations_per_s", m->mutations_s, "removals_waiting",
 		(int)m->reclaim.n_waiting, "store", store_info(&m->store), "recovery", recovery(m),

@@ -41,7 +41,7 @@ def has_quick_guest():
 def commands(build):
     """name: (command in the guest, seconds)"""
     over = HERE + "/over-verbs"
-    found = {"conformance": ([build + "/tests/conformance"], 600),
+    found = {"conformance": ([build + "/tests/conformance"], 1500),
              "conformance-small-card": ([build + "/tests/conformance", "--card", "small"], 600),
              "failover": ([HERE + "/failover.py"], 200),
              "leaks": ([over, "verbs", HERE + "/leaks.py"], 600),

@@ -1,0 +1,266 @@
+#!/usr/bin/env python3
+"""Locks of fcntl(2) and flock(2) among programs on two mounts, and what becomes of them when
+programs, mounts and the metadata server end."""
+import errno
+import fcntl
+import os
+import select
+import signal
+import struct
+import sys
+import time
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
+from cluster import expect_errno, run_tests, wait_until
+
+CLUSTER = {"conf": {"mds": {"session_ttl_ms": 3000}}}
+OFD_SETLK = 37
+N_WORKERS, N_ROUNDS = 4, 60
+
+
+class Other:
+    """A process that does one thing at a time when told; made before any file is open, so that
+    closing what it inherited gives no locks back."""
+
+    def __init__(self):
+        ours, self.answers = os.pipe(), os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(ours[1])
+            self.serve(ours[0])
+        os.close(ours[0])
+        os.close(self.answers[1])
+        self.orders = ours[1]
+
+    def serve(self, orders):
+        signal.signal(signal.SIGUSR1, lambda *_: (_ for _ in ()).throw(InterruptedError()))
+        env = {"fcntl": fcntl, "os": os, "fd": {}}
+        while True:
+            text = os.read(orders, 4096).decode()
+            if not text:
+                os._exit(0)
+            try:
+                out = repr(eval(text, globals(), env))
+            except OSError as e:
+                out = "errno %s" % (errno.errorcode.get(e.errno) or "EINTR")
+            except BaseException:
+                out = traceback.format_exc()
+            os.write(self.answers[1], out.encode() or b"None")
+
+    def tell(self, text):
+        os.write(self.orders, text.encode())
+
+    def answer(self, seconds=40):
+        assert select.select([self.answers[0]], [], [], seconds)[0], "no answer"
+        return os.read(self.answers[0], 65536).decode()
+
+    def silent(self, seconds=0.5):
+        return not select.select([self.answers[0]], [], [], seconds)[0]
+
+    def __call__(self, text):
+        self.tell(text)
+        return self.answer()
+
+    def end(self):
+        self.tell("os._exit(0)")
+        os.waitpid(self.pid, 0)
+        os.close(self.orders)
+
+
+def opened(o, path):
+    assert o("fd.__setitem__(0, os.open(%r, os.O_RDWR))" % path) == "None"
+
+
+def two(c, name):
+    """Two processes, each with the file open on its own mount."""
+    a, b = Other(), Other()
+    with open(c.mnt(1) + "/" + name, "wb") as f:
+        f.write(bytes(100))
+    opened(a, c.mnt(1) + "/" + name)
+    opened(b, c.mnt(2) + "/" + name)
+    return a, b
+
+
+LOCKF = "fcntl.lockf(fd[0], fcntl.%s, %d, %d)"
+EX, EX_NB, SH_NB, UN = "LOCK_EX", "LOCK_EX | fcntl.LOCK_NB", "LOCK_SH | fcntl.LOCK_NB", "LOCK_UN"
+
+
+def test_ranges(c):
+    a, b = two(c, "ranges")
+    assert a(LOCKF % (EX_NB, 10, 0)) == "None"
+    assert b(LOCKF % (SH_NB, 1, 9)) == "errno EAGAIN"
+    assert b(LOCKF % (EX_NB, 10, 10)) == "None"
+    assert a(LOCKF % (SH_NB, 100, 0)) == "errno EAGAIN"
+    assert a(LOCKF % (SH_NB, 10, 0)) == "None", "weaker"
+    assert b(LOCKF % (SH_NB, 5, 0)) == "None"
+    assert a(LOCKF % (EX_NB, 10, 0)) == "errno EAGAIN", "stronger again, shared by now"
+    assert a(LOCKF % (UN, 0, 0)) == "None"
+    assert b(LOCKF % (EX_NB, 10, 0)) == "None"
+    # F_GETLK tells who
+    want = "fcntl.fcntl(fd[0], fcntl.F_GETLK, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 15, 0, 0))"
+    kind, _, start, length, pid = struct.unpack("hhqqi4x", eval(a(want)))
+    assert (kind, start, length, pid) == (fcntl.F_WRLCK, 0, 20, b.pid), (kind, start, length, pid)
+    a.end()
+    b.end()
+
+
+def test_waiting(c):
+    a, b = two(c, "waiting")
+    assert a(LOCKF % (EX_NB, 0, 0)) == "None"
+    b.tell(LOCKF % (EX, 0, 0))
+    assert b.silent()
+    assert a(LOCKF % (UN, 0, 0)) == "None"
+    begin = time.monotonic()
+    assert b.answer() == "None"
+    print("handed over after %.1f ms" % ((time.monotonic() - begin) * 1000))
+    # a signal ends the wait, and what was waited for is not taken later
+    a.tell(LOCKF % (EX, 0, 0))
+    assert a.silent()
+    os.kill(a.pid, signal.SIGUSR1)
+    assert a.answer() == "errno EINTR"
+    assert b(LOCKF % (UN, 0, 0)) == "None"
+    time.sleep(0.3)
+    assert b(LOCKF % (EX_NB, 0, 0)) == "None"
+    a.end()
+    b.end()
+
+
+def test_deadlock(c):
+    a, b = two(c, "deadlock")
+    assert a(LOCKF % (EX_NB, 1, 0)) == "None"
+    assert b(LOCKF % (EX_NB, 1, 1)) == "None"
+    a.tell(LOCKF % (EX, 1, 1))
+    assert a.silent()
+    assert b(LOCKF % (EX, 1, 0)) == "errno " + errno.errorcode[errno.EDEADLK]
+    assert b(LOCKF % (UN, 0, 0)) == "None"
+    assert a.answer() == "None"
+    a.end()
+    b.end()
+
+
+def test_closing_any_descriptor_gives_back(c):
+    a, b = two(c, "closing")
+    path = c.mnt(1) + "/closing"
+    assert a(LOCKF % (EX_NB, 0, 0)) == "None"
+    assert a("os.close(os.open(%r, os.O_RDONLY))" % path) == "None"
+    assert b(LOCKF % (EX_NB, 0, 0)) == "None"
+    b.end()  # the end of the process, too
+    assert a(LOCKF % (EX, 0, 0)) == "None"
+    a.end()
+
+
+def test_flock(c):
+    a, b = two(c, "flock")
+    assert a("fcntl.flock(fd[0], fcntl.LOCK_SH)") == "None"
+    assert b("fcntl.flock(fd[0], fcntl.LOCK_SH)") == "None"
+    assert b("fcntl.flock(fd[0], fcntl.LOCK_EX | fcntl.LOCK_NB)") == "errno EAGAIN"
+    # Not touched by those of fcntl, nor by another descriptor that is closed.
+    assert b(LOCKF % (EX_NB, 0, 0)) == "None"
+    assert a("os.close(os.open(%r, os.O_RDWR))" % (c.mnt(1) + "/flock")) == "None"
+    assert b("fcntl.flock(fd[0], fcntl.LOCK_EX | fcntl.LOCK_NB)") == "errno EAGAIN"
+    b.tell("fcntl.flock(fd[0], fcntl.LOCK_EX)")
+    assert b.silent()
+    assert a("os.close(fd[0])") == "None"
+    assert b.answer() == "None"
+    a.end()
+    b.end()
+
+
+def test_locks_of_open_files(c):
+    """OFD locks: of a descriptor, whichever process uses it."""
+    a, b = two(c, "ofd")
+    lock = "fcntl.fcntl(fd[%d], %d, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0)) and None"
+    assert a(lock % (0, OFD_SETLK)) == "None"
+    assert a("fd.__setitem__(1, os.open(%r, os.O_RDWR))" % (c.mnt(1) + "/ofd")) == "None"
+    assert a(lock % (1, OFD_SETLK)) == "errno EAGAIN", "another descriptor is somebody else"
+    assert a("os.close(fd[1])") == "None"
+    assert b(lock % (0, OFD_SETLK)) == "errno EAGAIN", "closing that one changes nothing"
+    assert a("os.close(fd[0])") == "None"
+    wait_until(lambda: b(lock % (0, OFD_SETLK)) == "None", 10, "given back with its open file")
+    a.end()
+    b.end()
+
+
+def add_up(path, n):
+    fd = os.open(path, os.O_RDWR)
+    for _ in range(n):
+        fcntl.lockf(fd, fcntl.LOCK_EX)
+        value = int(os.pread(fd, 20, 0) or b"0")
+        os.pwrite(fd, b"%d" % (value + 1), 0)
+        fcntl.lockf(fd, fcntl.LOCK_UN)
+    os.close(fd)
+
+
+def test_what_is_written_under_a_lock_is_read_under_the_next(c):
+    path = c.mnt(1) + "/sum"
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    pids = []
+    for i in range(N_WORKERS):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                add_up(c.mnt(1 + i % 2) + "/sum", N_ROUNDS)
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+            os._exit(1)
+        pids.append(pid)
+    assert [os.waitpid(p, 0)[1] for p in pids] == [0] * N_WORKERS
+    with open(path, "rb") as f:
+        assert int(f.read()) == N_WORKERS * N_ROUNDS
+
+
+def test_a_killed_process(c):
+    a, b = two(c, "killed")
+    assert a(LOCKF % (EX_NB, 0, 0)) == "None"
+    b.tell(LOCKF % (EX, 0, 0))
+    assert b.silent()
+    os.kill(a.pid, signal.SIGKILL)
+    assert b.answer() == "None"
+    os.waitpid(a.pid, 0)
+    b.end()
+
+
+def test_the_metadata_server_restarts(c):
+    a, b = two(c, "restart")
+    assert a(LOCKF % (EX_NB, 10, 0)) == "None"
+    assert b(LOCKF % (EX_NB, 10, 10)) == "None"
+    assert a("fcntl.flock(fd[0], fcntl.LOCK_EX)") == "None"
+    b.tell("fcntl.flock(fd[0], fcntl.LOCK_EX)")
+    c.kill("mds")
+    c.start("mds")
+    assert a(LOCKF % (EX_NB, 10, 10)) == "errno EAGAIN"
+    assert b.silent(1)
+    assert a("fcntl.flock(fd[0], fcntl.LOCK_UN)") == "None"
+    assert b.answer() == "None"
+    assert b(LOCKF % (EX_NB, 10, 0)) == "errno EAGAIN"
+    a.end()
+    assert b(LOCKF % (EX, 10, 0)) == "None"
+    b.end()
+
+
+def test_a_killed_mount(c):
+    """Its session expires (3 s here), and then its locks are free."""
+    a, b = two(c, "mount")
+    assert a(LOCKF % (EX_NB, 0, 0)) == "None"
+    c.kill("mnt1")
+    b.tell(LOCKF % (EX, 0, 0))
+    assert b.answer() == "None"
+    a.end()
+    b.end()
+    c.start("mnt1")
+
+
+def test_status_counts(c):
+    a, b = two(c, "counts")
+    assert a(LOCKF % (EX_NB, 0, 0)) == "None"
+    assert c.status()["mds"]["locks"] == 1
+    a.end()
+    wait_until(lambda: c.status()["mds"]["locks"] == 0, 10, "no lock is left")
+    b.end()
+    expect_errno(errno.EBADF, fcntl.flock, 1000000, fcntl.LOCK_SH)
+
+
+if __name__ == "__main__":
+    run_tests(globals())

@@ -1,0 +1,130 @@
+/* Who gets a lock, who waits, who is told, who would wait for ever; sessions that end. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "mds/session/locks.h"
+
+static const struct ino one = {1}, two = {2};
+
+static struct file_lock lock(uint64_t owner, uint64_t first, uint64_t last, uint8_t type)
+{
+	return (struct file_lock){.owner = owner, .first = first, .last = last, .type = type};
+}
+
+static int set(struct locks *ls, struct ino ino, uint64_t session, struct file_lock l, bool wait)
+{
+	return locks_set(ls, ino, session, &l, wait);
+}
+
+static uint32_t told(struct locks *ls, uint64_t *ret_session)
+{
+	uint64_t session;
+	uint32_t n = 0;
+	struct ino ino;
+
+	while (locks_next(ls, &session, &ino)) {
+		*ret_session = session;
+		n++;
+	}
+	return n;
+}
+
+static void who_waits_is_told(void **state)
+{
+	uint64_t session = 0;
+	struct locks ls;
+
+	(void)state;
+	locks_init(&ls, 100);
+	assert_int_equal(set(&ls, one, 1, lock(7, 0, 9, FILE_LOCK_WRITE), false), 0);
+	assert_int_equal(set(&ls, one, 2, lock(7, 5, 5, FILE_LOCK_READ), false), -LE_LOCKED);
+	assert_int_equal(ls.n_waits, 0);
+	assert_int_equal(set(&ls, one, 2, lock(7, 5, 5, FILE_LOCK_READ), true), -LE_LOCKED);
+	assert_int_equal(set(&ls, one, 3, lock(7, 0, 0, FILE_LOCK_WRITE), true), -LE_LOCKED);
+	/* The same again is no further wait. */
+	assert_int_equal(set(&ls, one, 3, lock(7, 0, 0, FILE_LOCK_WRITE), true), -LE_LOCKED);
+	assert_int_equal(ls.n_waits, 2);
+	assert_int_equal(told(&ls, &session), 0);
+	assert_int_equal(set(&ls, one, 1, lock(7, 4, 9, FILE_LOCK_NONE), false), 0);
+	assert_int_equal(told(&ls, &session), 1);
+	assert_int_equal(session, 2);
+	assert_int_equal(set(&ls, one, 2, lock(7, 5, 5, FILE_LOCK_READ), true), 0);
+	assert_int_equal(ls.n_waits, 1);
+	/* A session that ends gives back what it has, and waits no more. */
+	locks_drop_session(&ls, 1);
+	assert_int_equal(told(&ls, &session), 1);
+	assert_int_equal(session, 3);
+	locks_drop_session(&ls, 3);
+	locks_drop_session(&ls, 2);
+	assert_int_equal(ls.n, 0);
+	assert_int_equal(ls.n_waits, 0);
+	locks_fini(&ls);
+}
+
+static void canceled(void **state)
+{
+	struct file_lock w = lock(7, 0, 0, FILE_LOCK_READ);
+	uint64_t session = 0;
+	struct locks ls;
+
+	(void)state;
+	locks_init(&ls, 100);
+	assert_int_equal(set(&ls, one, 1, lock(7, 0, 9, FILE_LOCK_WRITE), false), 0);
+	assert_int_equal(set(&ls, one, 2, w, true), -LE_LOCKED);
+	locks_cancel(&ls, one, 2, &w);
+	assert_int_equal(ls.n_waits, 0);
+	assert_int_equal(set(&ls, one, 1, lock(7, 0, 9, FILE_LOCK_NONE), false), 0);
+	assert_int_equal(told(&ls, &session), 0);
+	locks_fini(&ls);
+}
+
+/* Two files, three processes on two mounts: the one that would close the circle is refused. */
+static void circle(void **state)
+{
+	struct locks ls;
+
+	(void)state;
+	locks_init(&ls, 100);
+	assert_int_equal(set(&ls, one, 1, lock(7, 0, 0, FILE_LOCK_WRITE), false), 0);
+	assert_int_equal(set(&ls, two, 2, lock(7, 0, 0, FILE_LOCK_WRITE), false), 0);
+	assert_int_equal(set(&ls, two, 1, lock(8, 9, 9, FILE_LOCK_WRITE), false), 0);
+	assert_int_equal(set(&ls, two, 1, lock(7, 0, 0, FILE_LOCK_READ), true), -LE_LOCKED);
+	assert_int_equal(set(&ls, two, 2, lock(7, 9, 9, FILE_LOCK_READ), true), -LE_LOCKED);
+	assert_int_equal(set(&ls, one, 1, lock(8, 0, 0, FILE_LOCK_READ), true), -LE_DEADLK);
+	/* Without waiting it is just in use; and flock knows of no circles. */
+	assert_int_equal(set(&ls, one, 1, lock(8, 0, 0, FILE_LOCK_READ), false), -LE_LOCKED);
+	assert_int_equal(ls.n_waits, 2);
+	locks_fini(&ls);
+}
+
+static void bounded(void **state)
+{
+	struct locks ls;
+
+	(void)state;
+	locks_init(&ls, 4);
+	for (uint64_t i = 0; i < 3; i++)
+		assert_int_equal(set(&ls, one, 1, lock(7, 10 * i, 10 * i, FILE_LOCK_WRITE), false),
+				 0);
+	assert_int_equal(set(&ls, two, 1, lock(7, 0, 0, FILE_LOCK_WRITE), false), -LE_NOLCK);
+	/* Giving back always works. */
+	assert_int_equal(set(&ls, one, 1, lock(7, 0, 99, FILE_LOCK_NONE), false), 0);
+	assert_int_equal(set(&ls, two, 1, lock(7, 0, 0, FILE_LOCK_WRITE), false), 0);
+	locks_fini(&ls);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_waits_is_told),
+		cmocka_unit_test(canceled),
+		cmocka_unit_test(circle),
+		cmocka_unit_test(bounded),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
