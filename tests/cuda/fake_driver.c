@@ -38,6 +38,7 @@ enum op_kind {
 };
 
 struct event {
+	struct event *next; /* their memory stays: an operation may still name one */
 	uint64_t recorded, done; /* counts */
 	void *ctx;
 	bool alive;
@@ -86,6 +87,7 @@ static struct {
 	} names[NAMES_MAX];
 	struct stream *all[RANGES_MAX];
 	unsigned int n_all;
+	struct event *events;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .moved = PTHREAD_COND_INITIALIZER};
 
 #define STACK_MAX 8
@@ -641,13 +643,14 @@ EXPORT int cuEventCreate(void **ret_event, unsigned int flags)
 			abort();
 		e->alive = true;
 		e->ctx = stack[depth - 1];
+		e->next = fake.events;
+		fake.events = e;
 		fake.n_events++;
 		*ret_event = e;
 	}
 	END
 }
 
-/* Its memory stays: an operation may still name it. */
 int cuEventDestroy_v2(void *event);
 EXPORT int cuEventDestroy_v2(void *event)
 {

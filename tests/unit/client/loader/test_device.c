@@ -326,7 +326,12 @@ static void test_memory_that_cannot_be_pinned(void **state)
 
 	gpu.let_fail("cuMemHostRegister_v2", 1, 1);
 	struct leat_loader *ld = open_loader(w, NULL, LEAT_PINNED_REQUIRE);
+	/* Of the first or the second slot. */
 	int rc = leat_next(ld, &b);
+	if (rc == 1) {
+		leat_batch_unref(b);
+		rc = leat_next(ld, &b);
+	}
 	assert_int_equal(leat_errno(rc), EIO);
 	assert_non_null(strstr(leat_last_error()->message, "cannot be pinned"));
 	leat_batch_unref(next(ld)); /* the same batch, tried again */
