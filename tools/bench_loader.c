@@ -7,11 +7,12 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/assert.h"
 #include "tools/source.h"
@@ -183,6 +184,17 @@ static int parse(struct loader_bench *b, int argc, char **argv)
 	if (b->generate && b->steps < 2)
 		return tool_usage(b->tool, "--steps must be at least 2");
 	return EXIT_OK;
+}
+
+/* Now, not when everything has been measured. */
+static int check_plot(const struct loader_bench *b)
+{
+	char dir[PATH_MAX];
+
+	snprintf(dir, sizeof(dir), "%s", b->plot);
+	if (access(dirname(dir), W_OK) == 0)
+		return EXIT_OK;
+	return tool_error(b->tool, exit_of_errno(errno), NULL, "--plot: %s: %m", b->plot);
 }
 
 /* As much as the loaders would fill by themselves, with some room for uneven samples. */
@@ -411,6 +423,8 @@ int bench_loader(struct tool *t, int argc, char **argv)
 				  .scale = 1,
 				  .seed = 1};
 	int code = parse(&b, argc, argv);
+	if (code == EXIT_OK && b.plot)
+		code = check_plot(&b);
 	if (code != EXIT_OK)
 		return code;
 	if (!b.memory)

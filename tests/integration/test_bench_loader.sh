@@ -81,6 +81,8 @@ in_err "which --data"
 expect 2 "${bench[@]}" --workload unet3d --data "$d" --scale 100
 expect 2 "${bench[@]}" --workload unet3d --data "$d" --generate --steps 1
 in_err "at least 2"
+expect 9 "${bench[@]}" --workload unet3d --data "$d" --generate --plot "$tmp/none/w.svg"
+in_err "none/w.svg"
 expect 9 "${bench[@]}" --workload unet3d --data "$tmp/none" --generate
 expect 9 "${bench[@]}" --workload unet3d --data "$tmp/none"
 is_empty "$d"
