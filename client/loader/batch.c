@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/loader/cuda.h"
+#include "client/loader/decode.h"
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
 #include "common/base/crc32c.h"
@@ -67,6 +68,8 @@ void batch_fini(struct leat_batch *b)
 	free(b->pieces);
 	free(b->jobs);
 	free(b->bad);
+	free(b->decodes);
+	free(b->undecoded);
 	cuda_slot_destroy(b->cuda);
 	if (b->base)
 		munmap(b->base, b->mapped);
@@ -215,7 +218,7 @@ int batch_plan(struct leat_batch *b)
 	}
 	TRY(end_run(b, &r));
 	plan_unpacked(b);
-	return 0;
+	return decode_plan(b);
 }
 
 /* ---- memory ---- */
@@ -364,7 +367,7 @@ static void read_pieces(void *arg)
 
 /* ---- members: unpacked, checked ---- */
 
-static bool is_bad(const struct leat_batch *b, uint64_t off, uint64_t len)
+bool batch_is_bad(const struct leat_batch *b, uint64_t off, uint64_t len)
 {
 	for (uint32_t i = 0; i < b->n_bad; i++) {
 		if (off < b->bad[i].dst + b->bad[i].len && off + len > b->bad[i].dst)
@@ -406,7 +409,7 @@ static void do_job(struct member_job *j)
 {
 	struct leat_batch *b = j->b;
 	uint64_t dst = b->off[(size_t)j->place * b->cap + j->sample];
-	if (is_bad(b, j->src, j->m->len)) {
+	if (batch_is_bad(b, j->src, j->m->len)) {
 		/* Its sample goes, whose bytes these are not. */
 		if (dst != j->src)
 			add_bad(b, dst, j->m->raw);
@@ -446,6 +449,8 @@ static bool touches(const struct leat_batch *b, uint32_t sample, const struct ba
 
 static bool sample_is_bad(const struct leat_batch *b, uint32_t sample)
 {
+	if (b->n_decodes && b->undecoded[sample])
+		return true;
 	for (uint32_t i = 0; i < b->n_bad; i++) {
 		if (touches(b, sample, &b->bad[i]))
 			return true;
@@ -490,6 +495,8 @@ void batch_fill(struct leat_batch *b, struct reader *r)
 	if (width)
 		fiber_parallel("unpack", do_jobs, bs, sizeof(bs[0]), width, width);
 	b->reader = NULL;
+	if (b->n_decodes && (b->d.rc == 0 || b->skip_bad))
+		decode_batch(b);
 	if (b->d.rc && b->skip_bad) {
 		leave_out_bad(b);
 		b->d.rc = 0;

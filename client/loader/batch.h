@@ -46,6 +46,12 @@ struct member_job {
 	uint32_t sample, place; /* in the batch; in the field set */
 };
 
+/* What a decoder makes of a field of a sample. */
+struct decode_job {
+	uint64_t dst;             /* in the slot */
+	uint32_t sample, decoder; /* in the batch; in the loader's table */
+};
+
 /* Bytes of the slot that are not what they should be. */
 struct bad_range {
 	uint64_t dst, len;
@@ -64,7 +70,8 @@ enum batch_state {
 enum batch_phase {
 	PHASE_OPEN,
 	PHASE_READ,
-	PHASE_VERIFY
+	PHASE_VERIFY,
+	PHASE_DECODE
 };
 
 struct leat_batch {
@@ -92,6 +99,10 @@ struct leat_batch {
 	uint32_t n_pieces, cap_pieces, next_piece;
 	struct member_job *jobs;
 	uint32_t n_jobs, cap_jobs, next_job;
+	struct decoders *decoders;  /* NULL: none */
+	struct decode_job *decodes; /* as many as cap samples may have */
+	uint8_t *undecoded;         /* cap: of which a decoder made nothing */
+	uint32_t n_decodes;
 	uint64_t need;         /* bytes of the slot */
 	struct bad_range *bad; /* of those that could not be read, with skip_bad */
 	uint32_t n_bad, cap_bad;
@@ -123,5 +134,7 @@ int batch_set_memory(struct leat_batch *b, uint64_t bytes) CHECK_RESULT;
 /* Reads and verifies all pieces on the reader's loop, in parallel; leaves out bad samples if
  * skip_bad. Sets b->rc and b->d on failure. Yields. */
 void batch_fill(struct leat_batch *b, struct reader *r);
+/* Some of these bytes of the slot could not be had. */
+bool batch_is_bad(const struct leat_batch *b, uint64_t off, uint64_t len);
 
 #endif

@@ -32,7 +32,7 @@ int error_say(int rc, const char *fmt, ...)
 
 int error_set(int rc, const struct detail *d)
 {
-	static const char *const origins[] = {"", "local", "server"};
+	static const char *const origins[] = {"", "local", "server", "decoder"};
 	struct leat_error *e = &last_error;
 	const char *what = d->what[0] ? d->what : status_text(rc);
 	*e = (struct leat_error){.status = rc, .origin = origins[d->origin], .offset = d->off};

@@ -11,6 +11,7 @@
 
 #include "client/loader/cuda.h"
 #include "client/loader/device.h"
+#include "client/loader/decode.h"
 #include "common/base/assert.h"
 
 #define TICK_NS 10000000 /* how often a wait looks what it is waiting for */
@@ -108,6 +109,7 @@ static int make_slots(struct leat_loader *ld)
 		if (device_add_slot(&ld->slots[i]) < 0)
 			return error_say(-LE_NOMEM, "out of memory");
 		ld->slots[i].cache = ld->cache;
+		ld->slots[i].decoders = ld->decoders;
 	}
 	return 0;
 }
@@ -137,6 +139,7 @@ static int open_loader(struct leat_loader *ld, const struct leat_loader_options 
 	ld->issue_step = ld->want_step = ld->phase;
 	TRY(device_open(ld, o));
 	TRY(open_cache(ld, o));
+	TRY(decode_open(o, ld->ds, &ld->set, &ld->decoders));
 	TRY(make_slots(ld));
 	ld->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (ld->event_fd < 0)
@@ -189,11 +192,8 @@ void loader_unref(struct leat_loader *ld)
 	free(ld);
 }
 
-void leat_loader_close(struct leat_loader *ld)
+static void finish_close(struct leat_loader *ld)
 {
-	/* In a forked child nothing of it runs: its memory goes with the process. */
-	if (!ld || getpid() != ld->ds->pid)
-		return;
 	struct leat_dataset *ds = ld->ds;
 	loader_stop(ld);
 	pthread_mutex_lock(&ld->lock);
@@ -201,8 +201,32 @@ void leat_loader_close(struct leat_loader *ld)
 	ld->cache = NULL;
 	pthread_mutex_unlock(&ld->lock);
 	cache_close(cache);
+	decode_close(ld->decoders);
 	loader_unref(ld);
 	dataset_unuse(ds);
+}
+
+static void *close_later(void *arg)
+{
+	finish_close(arg);
+	return NULL;
+}
+
+void leat_loader_close(struct leat_loader *ld)
+{
+	pthread_t t;
+	/* In a forked child nothing of it runs: its memory goes with the process. */
+	if (!ld || getpid() != ld->ds->pid)
+		return;
+	if (ld->decoders)
+		decode_stop(ld->decoders);
+	/* A decoder that does not return keeps what it works on; a thread waits for it. */
+	if (ld->decoders && !decode_wait_idle(ld->decoders) &&
+	    pthread_create(&t, NULL, close_later, ld) == 0) {
+		pthread_detach(t);
+		return;
+	}
+	finish_close(ld);
 }
 
 uint64_t leat_loader_steps(const struct leat_loader *ld)
@@ -229,6 +253,8 @@ static enum leat_stall cause(struct leat_loader *ld)
 	}
 	if (b->phase == PHASE_VERIFY)
 		return LEAT_STALL_VERIFY;
+	if (b->phase == PHASE_DECODE)
+		return LEAT_STALL_DECODE;
 	return dataset_is_remote(ld->ds) ? LEAT_STALL_SERVER : LEAT_STALL_LOCAL;
 }
 
@@ -299,6 +325,9 @@ static int next_locked(struct leat_loader *ld, uint64_t until_us, struct leat_ba
 					 "back, or raise "
 					 "depth (%u) or memory_limit (%llu)",
 					 ld->n_slots, (unsigned long long)ld->memory_limit);
+		if (b && b->state == BATCH_FILL && b->phase == PHASE_DECODE &&
+		    decode_is_late(ld->decoders))
+			return -LE_BUSY;
 		if (until_us == 0)
 			return error_say(-LE_AGAIN, "no batch is ready");
 		if (now_us() >= until_us)

@@ -53,7 +53,8 @@ struct leat_loader {
 	uint64_t issue_epoch, issue_step; /* the next to be claimed */
 	uint64_t want_epoch, want_step;   /* the next to be handed out */
 	struct sequence order;
-	struct cache *cache; /* NULL: none */
+	struct cache *cache;       /* NULL: none */
+	struct decoders *decoders; /* NULL: none */
 	uint64_t memory, memory_limit;
 	_Atomic bool stopping;
 	int event_fd;

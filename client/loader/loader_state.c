@@ -123,7 +123,8 @@ uint64_t leat_checksum(const void *bytes, uint64_t len)
 
 const char *leat_stall_name(int stall)
 {
-	static const char *const names[] = {"local", "server", "verify", "consumer", "start"};
+	static const char *const names[] = {"local",    "server", "verify",
+					    "consumer", "start",  "decode"};
 	return stall >= 0 && stall < LEAT_STALLS ? names[stall] : "unknown";
 }
 

@@ -12,7 +12,8 @@
 enum detail_origin {
 	ORIGIN_NONE,
 	ORIGIN_LOCAL,
-	ORIGIN_SERVER
+	ORIGIN_SERVER,
+	ORIGIN_DECODER
 };
 
 struct detail {

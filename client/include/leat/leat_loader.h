@@ -38,7 +38,7 @@ struct leat_order;
 
 struct leat_error {
 	int status;         /* negative; 0: nothing failed yet */
-	const char *origin; /* "local", "server" or "" */
+	const char *origin; /* "local", "server", "decoder" or "" */
 	uint64_t offset;    /* UINT64_MAX: the file as a whole */
 	char path[4096];
 	char message[512]; /* one sentence with path and offset */
@@ -152,6 +152,33 @@ enum leat_pinned {
 	LEAT_PINNED_REQUIRE /* without one leat_loader_open fails */
 };
 
+/* What a decoder is called with. Pointers are good for the call only. */
+struct leat_decode_call {
+	size_t size;
+	uint64_t sample;         /* number */
+	int64_t label;           /* class, -1: none */
+	const char *key, *field; /* names of the sample and of the field */
+	const void *in;          /* the field's bytes: read, verified, unpacked */
+	uint64_t in_len;
+	void *out; /* in the batch's slot, at a multiple of 64 bytes */
+	uint64_t out_max;
+	char *error; /* room for a sentence for people, with NUL */
+	size_t error_size;
+};
+/*
+ * Turns a field's bytes into what the batch has in their place. Called by threads of the loader,
+ * several at once, ahead of leat_next; it must not call this library. Returns how many bytes it
+ * wrote to out, or -errno: then the sample is skipped or leat_next fails, as on_error says, with
+ * file and offset and the words in error (origin "decoder").
+ */
+struct leat_decoder {
+	const char *field;
+	int64_t (*decode)(void *arg, const struct leat_decode_call *call);
+	void *arg;
+	uint64_t out_max; /* bytes that it may write, reserved for each sample; counts for
+			     memory_limit */
+};
+
 struct leat_loader_options {
 	size_t size;
 	const char *order; /* NULL: "global" */
@@ -186,6 +213,13 @@ struct leat_loader_options {
 	const char *cache_dir; /* NULL: no cache */
 	uint64_t cache_bytes;
 	uint32_t cache_ranks;
+	const struct leat_decoder *decoders; /* n_decoders; one for a field at most */
+	uint32_t n_decoders;
+	uint32_t decode_threads; /* 0: 2 */
+	/* How long one call of a decoder may take, 0: 10000. Then leat_next fails with the status
+	 * of EBUSY and says which sample it is at, and leat_loader_close returns without it: data
+	 * set, file system and the decoder's arg must then stay. */
+	uint32_t decode_ms;
 };
 int leat_loader_open(struct leat_dataset *ds, const struct leat_loader_options *opts,
 		     struct leat_loader **ret_loader);
@@ -289,6 +323,7 @@ enum leat_stall {
 	LEAT_STALL_VERIFY,
 	LEAT_STALL_CONSUMER,
 	LEAT_STALL_START,
+	LEAT_STALL_DECODE,
 	LEAT_STALLS
 };
 #define LEAT_WAIT_BUCKETS 24
@@ -313,7 +348,7 @@ struct leat_loader_metrics {
 int leat_loader_metrics(struct leat_loader *ld, struct leat_loader_metrics *ret_metrics);
 /* XXH3 (64 bits) of these bytes: what blocks of files carry, for formats that lie on top. */
 uint64_t leat_checksum(const void *bytes, uint64_t len);
-/* "local", "server", "verify", "consumer", "start" */
+/* "local", "server", "verify", "consumer", "start", "decode" */
 const char *leat_stall_name(int stall);
 
 #pragma GCC visibility pop

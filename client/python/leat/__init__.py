@@ -25,6 +25,7 @@ needs its framework before it is used.
 """
 from ._batch import Batch
 from ._dataset import Dataset, Mixture, Order
+from ._decode import Decoder
 from ._device import DeviceArray
 from ._errors import LeatError
 from ._files import FileSystem, connect, stage_in
@@ -32,8 +33,8 @@ from ._lib import lib as _c
 from ._loader import DataLoader
 from ._ranks import rank_and_world
 
-__all__ = ["Batch", "DataLoader", "Dataset", "DeviceArray", "FileSystem", "IterableDataset",
-           "LeatError", "Mixture", "Order", "Sampler", "connect", "rank_and_world", "stage_in"]
+__all__ = ["Batch", "DataLoader", "Dataset", "Decoder", "DeviceArray", "FileSystem",
+           "IterableDataset", "LeatError", "Mixture", "Order", "Sampler", "connect", "rank_and_world", "stage_in"]
 __version__ = _c.leat_version().decode()
 
 _MODULES = ("checkpoint", "dali", "horovod", "tf", "torch", "webdataset")

@@ -58,7 +58,7 @@ class Batch(dict):
 
     def __init__(self, slot: Slot, ds, fields: Iterable[str], framework: str,
                  decode: Dict[str, Callable], device: Optional[str] = None,
-                 on_device: Iterable[str] = ()) -> None:
+                 on_device: Iterable[str] = (), types: Optional[Dict[str, str]] = None) -> None:
         super().__init__()
         pointer = slot.pointer
         n = _c.leat_batch_len(pointer)
@@ -82,7 +82,7 @@ class Batch(dict):
             view = _lib.sized(_lib.View)
             check(_c.leat_batch_field(pointer, field.encode(), ctypes.byref(view)))
             self.verified = bool(view.verified)
-            kind, function = ds.types.get(field, ""), decode.get(field)
+            kind, function = (types or ds.types).get(field, ""), decode.get(field)
             if field in on_device:
                 samples = _arrays.on_device(there, memory, view, n, None if function else kind)
             else:

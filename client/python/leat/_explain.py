@@ -17,6 +17,7 @@ _CAUSES = {
     "consumer": ("batches that the program itself still holds",
                  "keep no arrays of old batches (copy what is kept), or raise depth= or "
                  "memory_limit="),
+    "decode": ("the decoders", "more decode_threads=, or cores for them"),
     "start": ("the first batches, or a jump to another epoch or state",
               "nothing: it passes; a larger depth= starts reading earlier"),
 }

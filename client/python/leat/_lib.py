@@ -7,7 +7,7 @@ from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_int, c_in
                     c_uint32, c_uint64,
                     c_void_p)
 
-STALLS = ("local", "server", "verify", "consumer", "start")
+STALLS = ("local", "server", "verify", "consumer", "start", "decode")
 WAIT_BUCKETS = 24
 
 
@@ -44,6 +44,19 @@ class MixOptions(Structure):
     _fields_ = [("size", c_size_t), ("epoch", c_uint64), ("threads", c_uint32)]
 
 
+class DecodeCall(Structure):
+    _fields_ = [("size", c_size_t), ("sample", c_uint64), ("label", c_int64), ("key", c_char_p),
+                ("field", c_char_p), ("in_", c_void_p), ("in_len", c_uint64), ("out", c_void_p),
+                ("out_max", c_uint64), ("error", c_void_p), ("error_size", c_size_t)]
+
+
+DECODE = CFUNCTYPE(c_int64, c_void_p, POINTER(DecodeCall))
+
+
+class Decoder(Structure):
+    _fields_ = [("field", c_char_p), ("decode", c_void_p), ("arg", c_void_p), ("out_max", c_uint64)]
+
+
 class LoaderOptions(Structure):
     _fields_ = [("size", c_size_t), ("order", c_char_p), ("tail", c_char_p), ("seed", c_uint64),
                 ("epoch", c_uint64), ("batch", c_uint32), ("rank", c_uint32), ("world", c_uint32),
@@ -51,7 +64,9 @@ class LoaderOptions(Structure):
                 ("on_error", c_int),
                 ("fields", POINTER(c_char_p)), ("stride", c_uint32), ("phase", c_uint32),
                 ("pinned", c_int), ("device", c_char_p),
-                ("cache_dir", c_char_p), ("cache_bytes", c_uint64), ("cache_ranks", c_uint32)]
+                ("cache_dir", c_char_p), ("cache_bytes", c_uint64), ("cache_ranks", c_uint32),
+                ("decoders", POINTER(Decoder)), ("n_decoders", c_uint32), ("decode_threads", c_uint32),
+                ("decode_ms", c_uint32)]
 
 
 class DeviceView(Structure):

@@ -7,9 +7,10 @@ import json
 import weakref
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Union
 
-from . import _arrays, _device, _lib
+from . import _arrays, _decode, _device, _lib
 from ._batch import Batch, Slot
 from ._dataset import Dataset
+from ._decode import Decoder
 from ._errors import check, text
 from ._explain import explain
 from ._lib import lib as _c
@@ -44,6 +45,8 @@ class DataLoader:
     cache_dir     a folder of a local disk that keeps up to cache_bytes of a data set that is not
                   staged and does not fit, dropping what is needed last; shared by cache_ranks
                   ranks of this node ("auto": LOCAL_WORLD_SIZE and its kin, else 1)
+    decoders      field -> Decoder: functions that decode_threads (0: 2) C threads call ahead; one
+                  that takes longer than decode_ms (0: 10000) is an error (EBUSY), not a hang
 
     Iterating yields Batch dicts to the end of the epoch; iterating again goes on with the next
     epoch, and after a break with the next batch. set_epoch() goes to an epoch's start.
@@ -63,7 +66,9 @@ class DataLoader:
                  device: Optional[str] = None, device_fields: Optional[Sequence[str]] = None,
                  pinned: str = "auto",
                  cache_dir: Optional[str] = None, cache_bytes: int = 0,
-                 cache_ranks: Union[int, str] = "auto") -> None:
+                 cache_ranks: Union[int, str] = "auto",
+                 decoders: Optional[Dict[str, Decoder]] = None, decode_threads: int = 0,
+                 decode_ms: int = 0) -> None:
         rank, world = rank_and_world(rank, world)
         if (batch_size is None) == (global_batch is None):
             raise ValueError("either batch_size (per rank) or global_batch")
@@ -91,8 +96,12 @@ class DataLoader:
                              device=self._device and self._device.encode(),
                              cache_dir=text(cache_dir),
                              cache_bytes=cache_bytes,
-                             cache_ranks=ranks_of_node(rank, world, cache_ranks))
+                             cache_ranks=ranks_of_node(rank, world, cache_ranks),
+                             decode_threads=decode_threads, decode_ms=decode_ms)
         options.fields = names
+        self._decoders = dict(decoders or {})
+        self._types = {**ds.types, **{field: d.type for field, d in self._decoders.items()}}
+        options.decoders, options.n_decoders = _decode.table(self._decoders), len(self._decoders)
         self._on_device = frozenset()
         if device is not None:
             self._on_device = frozenset(self.fields if device_fields is None else device_fields)
@@ -137,7 +146,7 @@ class DataLoader:
             if check(rc) == 0:
                 return None
             return Batch(slot, self.dataset, self.fields, _arrays.framework(self.framework),
-                         self.decode, self._device, self._on_device)
+                         self.decode, self._device, self._on_device, self._types)
 
     def _collect(self) -> bool:
         """Batches in reference cycles look held: once, before that becomes an error."""
