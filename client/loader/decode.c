@@ -309,9 +309,9 @@ bool decode_wait_idle(struct decoders *d)
 
 bool decode_is_late(struct decoders *d)
 {
-	uint64_t now = now_us();
 	bool late = false;
 	pthread_mutex_lock(&d->lock);
+	uint64_t now = now_us(); /* under the lock, as since_us is: never before it */
 	for (uint32_t i = 0; i < d->n_workers && !late; i++) {
 		const struct worker *w = &d->workers[i];
 		late = w->busy && now - w->since_us > d->late_us;

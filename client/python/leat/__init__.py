@@ -34,7 +34,8 @@ from ._loader import DataLoader
 from ._ranks import rank_and_world
 
 __all__ = ["Batch", "DataLoader", "Dataset", "Decoder", "DeviceArray", "FileSystem",
-           "IterableDataset", "LeatError", "Mixture", "Order", "Sampler", "connect", "rank_and_world", "stage_in"]
+           "IterableDataset", "LeatError", "Mixture", "Order", "Sampler", "connect",
+           "rank_and_world", "stage_in"]
 __version__ = _c.leat_version().decode()
 
 _MODULES = ("checkpoint", "dali", "horovod", "tf", "torch", "webdataset")

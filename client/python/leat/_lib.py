@@ -65,8 +65,8 @@ class LoaderOptions(Structure):
                 ("fields", POINTER(c_char_p)), ("stride", c_uint32), ("phase", c_uint32),
                 ("pinned", c_int), ("device", c_char_p),
                 ("cache_dir", c_char_p), ("cache_bytes", c_uint64), ("cache_ranks", c_uint32),
-                ("decoders", POINTER(Decoder)), ("n_decoders", c_uint32), ("decode_threads", c_uint32),
-                ("decode_ms", c_uint32)]
+                ("decoders", POINTER(Decoder)), ("n_decoders", c_uint32),
+                ("decode_threads", c_uint32), ("decode_ms", c_uint32)]
 
 
 class DeviceView(Structure):
