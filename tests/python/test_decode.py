@@ -3,6 +3,7 @@
 timeout: 300"""
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -148,6 +149,42 @@ class Decoders(unittest.TestCase):
         for tail in ("pass", "sys.exit(0)", "loader.close()", "del loader, ds", "del batch",
                      "kept = batch['bin'][0]\ntime.sleep(0.05)"):
             self.ended(tail)
+
+    def test_ctrl_c_while_they_work(self):
+        code = ("import leat, sys, time\n"
+                "def slow(data, out):\n    time.sleep(0.05)\n    return 0\n"
+                "ds = leat.Dataset(sys.argv[1])\n"
+                "loader = leat.DataLoader(ds, 50, decoders={'bin': leat.Decoder(slow, 1)})\n"
+                "print('on', flush=True)\nwhile True:\n    loader.next()\n")
+        child = subprocess.Popen([sys.executable, "-c", code, self.src], text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                 env=dict(os.environ, PYTHONPATH=SRC + "/client/python"))
+        child.stdout.readline()
+        time.sleep(0.1)
+        child.send_signal(signal.SIGINT)
+        _, err = child.communicate(timeout=60)
+        self.assertEqual(child.returncode, -signal.SIGINT, err)
+        self.assertIn("KeyboardInterrupt", err)
+
+    def test_a_forked_child_gets_an_error(self):
+        decoders = {"cls": leat.Decoder(self.library.number, 8, type="<i8")}
+        with leat.DataLoader(self.ds, 10, decoders=decoders, framework="numpy") as loader:
+            batch = loader.next()
+            for _ in range(5):
+                pid = os.fork()
+                if pid == 0:
+                    signal.alarm(30)
+                    try:
+                        loader.next()
+                    except leat.LeatError as error:
+                        right = [int(v) for v in batch["cls"]] == [i % 7 for i in
+                                                                   batch.ids.tolist()]
+                        loader.close()
+                        os._exit(0 if "forked" in str(error) and right else 1)
+                    os._exit(2)
+                self.assertEqual(os.waitpid(pid, 0)[1], 0)
+            del batch
+            self.assertEqual(sum(len(b) for b in loader), SAMPLES - 10)
 
     def test_what_is_refused(self):
         def nothing(_data, _out):

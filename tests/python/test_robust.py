@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """What training programs do to a loader: hold batches, be slow, fork, fail, be interrupted, end at
-any time, open and close for ever. No hang, no leak, a clear error. timeout: 1800"""
+any time, open and close for ever. No hang, no leak, a clear error. timeout: 3600"""
 import gc
 import os
 import resource
@@ -21,7 +21,7 @@ from test_loader import SAMPLES, payload, raw  # noqa: E402
 
 LONG = os.environ.get("LEAT_LONG") == "1"
 # Of opening and closing everything; of loaders and epochs on one data set.
-OPENS, EPOCHS = (20_000, 100_000) if LONG else (300, 3_000)
+OPENS, EPOCHS = (100_000, 100_000) if LONG else (300, 3_000)
 
 
 def footprint():
@@ -68,6 +68,25 @@ class Robust(unittest.TestCase):
                 ds.close()
 
         self.repeat(OPENS, work)
+
+    def test_opening_with_all_that_may_be_asked_for(self):
+        def first(data, out):
+            out[0] = data[0] if len(data) else 0
+            return 1
+
+        def work(k):
+            ds = leat.Dataset(self.src)
+            mix = leat.Mixture([(ds, 2), (ds, 1)])
+            loader = leat.DataLoader(mix, 10, seed=k, depth=2, cache_dir=self.tmp.name + "/cache",
+                                     cache_bytes=1 << 20, decoders={"bin": leat.Decoder(first, 1)})
+            if k % 3:
+                loader.next()
+            if k % 2:
+                loader.close()
+                mix.close()
+            ds.close()
+
+        self.repeat(OPENS // 10, work)
 
     def test_loaders_and_epochs_for_ever(self):
         with leat.Dataset(self.src) as ds, leat.DataLoader(ds, 50, fields=["cls"]) as kept:
