@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Exactly once, whatever happens: random modes, worlds, worker processes and tails over a large data
-set, killed at random steps and resumed with another world; the order is the specification's.
+"""Exactly once, whatever happens: random modes, worlds and worker processes over a large data set,
+killed at random steps and resumed with another world; the order is the specification's.
 timeout: 1800"""
 import array
 import json
