@@ -38,7 +38,7 @@ enum op_kind {
 };
 
 struct event {
-	struct event *next; /* their memory stays: an operation may still name one */
+	struct event *next;      /* their memory stays: an operation may still name one */
 	uint64_t recorded, done; /* counts */
 	void *ctx;
 	bool alive;
@@ -226,7 +226,7 @@ static struct stream *new_stream(void *ctx)
 	s->ctx = ctx;
 	s->alive = true;
 	fake.all[fake.n_all++] = s;
-	if (pthread_create(&s->thread, NULL, run_stream, s) != 0)
+	if (pthread_create(&s->thread, NULL, run_stream, s) != 0 || pthread_detach(s->thread) != 0)
 		abort();
 	return s;
 }
