@@ -234,6 +234,21 @@ static int open_file(struct run *r, uint32_t i, struct ll_file **ret_file, struc
 	return 0;
 }
 
+/* Written and closed by another descriptor: that close is under way while the first goes on. */
+static void write_by_another(struct run *r, struct ino ino, struct mfile *f)
+{
+	struct ll_file *file;
+	struct attr a;
+	bool changed;
+
+	trace(r, "opens again", ino.v, f->size);
+	if (!expect(r, "open", ll_open(r->client, &root, ino, O_RDWR, &file, &a, &changed), 0))
+		return;
+	write_some(r, file, f);
+	expect(r, "flush", ll_flush(file), 0);
+	ll_release(file);
+}
+
 static void use_file(struct run *r)
 {
 	uint32_t i = (uint32_t)rnd(r, FILES), n = 1 + (uint32_t)rnd(r, 5);
@@ -245,7 +260,7 @@ static void use_file(struct run *r)
 		return;
 	trace(r, "has opened", i, a.ino.v);
 	while (n-- > 0 && !r->c->failed) {
-		switch (rnd(r, 9)) {
+		switch (rnd(r, 10)) {
 		case 0:
 		case 1:
 		case 2:
@@ -264,6 +279,9 @@ static void use_file(struct run *r)
 			break;
 		case 7:
 			rewrite_some(r, file, f);
+			break;
+		case 8:
+			write_by_another(r, a.ino, f);
 			break;
 		default:
 			punch_some(r, file, f);
