@@ -1,4 +1,6 @@
 /* Names and attributes: one request to the MDS each, and what its answer tells about inodes. */
+#include <linux/fs.h>
+
 #include "client/io.h"
 #include "client/retry.h"
 
@@ -253,6 +255,8 @@ int ll_rename(struct client *c, const struct cred *cred, struct ino parent, stru
 	if (!name_ok(name, &rc) || !name_ok(new_name, &rc))
 		return rc;
 	TRY(flush_renamed(c, cred, parent, name));
+	if (flags & RENAME_EXCHANGE)
+		TRY(flush_renamed(c, cred, new_parent, new_name));
 	rc = mds_call(c, OP_mds_rename, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);

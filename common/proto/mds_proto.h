@@ -205,10 +205,10 @@ enum fsck_repair {
 #define mds_unlink_rep_FIELDS(F) F(attr, attr) F(attr, dir)
 #define mds_rmdir_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name)
 #define mds_rmdir_rep_FIELDS(F) F(attr, dir)
-/* flags: RENAME_NOREPLACE, RENAME_EXCHANGE (-LE_INVAL for now) of linux/fs.h. */
+/* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE of linux/fs.h. */
 #define mds_rename_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name) F(ino, new_parent) \
 	F(bytes, new_name) F(u32, flags)
-/* attr of the moved; replaced: inode that lost its name (0: none). */
+/* attr of the moved; replaced: inode that lost its name, or that has the other now (0: none). */
 #define mds_rename_rep_FIELDS(F) F(attr, attr) F(ino, replaced) F(attr, dir) F(attr, new_dir)
 enum readdir_flags { READDIR_PLUS = 1 };
 /* Entries after cookie (0: from the start), at most max_bytes of encoded dirent_wire. */

@@ -1,7 +1,8 @@
 /*
  * rename(2): all in one critical section. A directory may not move below itself: its new parent's
  * ancestors are walked through the parent pointers; directories move only here and the sections run
- * one after another, so no two renames can make a circle.
+ * one after another, so no two renames can make a circle. RENAME_EXCHANGE: both move, to each
+ * other's place.
  */
 #include <linux/fs.h>
 
@@ -43,6 +44,34 @@ static int check_replaced(const struct mds_rename_req *in, struct rename *rn)
 	return dir ? -LE_NOTDIR : 0;
 }
 
+static bool exchanges(const struct mds_rename_req *in)
+{
+	return (in->flags & RENAME_EXCHANGE) != 0;
+}
+
+/* May it go into the directory, which is not the one where it is? */
+static int check_move(struct op *op, const struct cred *cred, struct inode *i,
+		      const struct inode_rec *rec, struct ino dir)
+{
+	if (!S_ISDIR(rec->attr.mode))
+		return 0;
+	TRY(perm_access(cred, &rec->attr, PERM_W)); /* its .. changes */
+	return check_ancestors(op, dir, i->ino);
+}
+
+static int check_exchange(struct op *op, const struct mds_rename_req *in, const struct rename *rn)
+{
+	bool dir = S_ISDIR(rn->moved_rec->attr.mode), other = S_ISDIR(rn->replaced_rec->attr.mode);
+
+	TRY(perm_sticky(&in->cred, &rn->to_rec->attr, &rn->replaced_rec->attr));
+	if (ino_equal(in->parent, in->new_parent))
+		return 0;
+	TRY(check_move(op, &in->cred, rn->replaced, rn->replaced_rec, in->parent));
+	if (dir && !other && rn->to_rec->attr.nlink >= LEAT_LINK_MAX)
+		return -LE_MLINK;
+	return other && !dir && rn->from_rec->attr.nlink >= LEAT_LINK_MAX ? -LE_MLINK : 0;
+}
+
 /* 1: old and new are the same inode, nothing is to be done. */
 static int prepare(struct op *op, const struct mds_rename_req *in, struct rename *rn)
 {
@@ -54,20 +83,20 @@ static int prepare(struct op *op, const struct mds_rename_req *in, struct rename
 	TRY(dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &rn->from, &val));
 	TRY(file_get(op, val.ino, VIEW_NEWEST, &rn->moved, &rn->moved_rec));
 	TRY(perm_sticky(&in->cred, &rn->from_rec->attr, &rn->moved_rec->attr));
-	if (S_ISDIR(rn->moved_rec->attr.mode) && !ino_equal(in->parent, in->new_parent)) {
-		TRY(perm_access(&in->cred, &rn->moved_rec->attr, PERM_W)); /* its .. changes */
-		TRY(check_ancestors(op, in->new_parent, rn->moved->ino));
-		if (rn->to_rec->attr.nlink >= LEAT_LINK_MAX)
+	if (!ino_equal(in->parent, in->new_parent)) {
+		TRY(check_move(op, &in->cred, rn->moved, rn->moved_rec, in->new_parent));
+		if (S_ISDIR(rn->moved_rec->attr.mode) && !exchanges(in) &&
+		    rn->to_rec->attr.nlink >= LEAT_LINK_MAX)
 			return -LE_MLINK;
 	}
 	rc = dentry_find(op->store, in->new_parent, in->new_name, VIEW_NEWEST, &rn->to, &val);
-	if (rc == -LE_NOENT)
+	if (rc == -LE_NOENT && !exchanges(in))
 		return 0;
 	TRY(rc);
 	TRY(file_get(op, val.ino, VIEW_NEWEST, &rn->replaced, &rn->replaced_rec));
 	if (rn->replaced == rn->moved)
 		return (in->flags & RENAME_NOREPLACE) != 0 ? -LE_EXIST : 1;
-	return check_replaced(in, rn);
+	return exchanges(in) ? check_exchange(op, in, rn) : check_replaced(in, rn);
 }
 
 static int rename_status(int rc)
@@ -75,16 +104,41 @@ static int rename_status(int rc)
 	return rc == -LE_EXIST ? -LE_BUSY : rc; /* . and .. */
 }
 
+static void has_moved(struct op *op, struct inode *i, struct ino dir, struct attr *ret_attr)
+{
+	struct inode_rec *rec = inode_edit(op->store, i);
+
+	inode_changed(op, rec);
+	if (S_ISDIR(rec->attr.mode))
+		rec->parent = dir;
+	*ret_attr = rec->attr;
+}
+
+static void exchange(struct op *op, const struct mds_rename_req *in, struct rename *rn,
+		     struct mds_rename_rep *out)
+{
+	struct attr other;
+	int links;
+
+	has_moved(op, rn->moved, in->new_parent, &out->attr);
+	has_moved(op, rn->replaced, in->parent, &other);
+	links = S_ISDIR(out->attr.mode) - S_ISDIR(other.mode);
+	out->replaced = rn->replaced->ino;
+	dentry_replace(op->store, rn->to, rn->moved->ino, out->attr.mode);
+	dentry_replace(op->store, rn->from, rn->replaced->ino, other.mode);
+	dir_changed(op, rn->to_dir, 0, links, &out->new_dir);
+	dir_changed(op, rn->from_dir, 0, -links, &out->dir);
+}
+
 int mds_rename(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_rename_req *in = vin;
 	struct mds_rename_rep *out = vout;
 	struct rename rn = {0};
-	struct inode_rec *rec;
 	struct attr gone;
 	int rc;
 
-	if ((in->flags & ~(uint32_t)RENAME_NOREPLACE) != 0)
+	if (in->flags != 0 && in->flags != RENAME_NOREPLACE && in->flags != RENAME_EXCHANGE)
 		return -LE_INVAL;
 	TRY(rename_status(name_check(in->name)));
 	TRY(rename_status(name_check(in->new_name)));
@@ -95,22 +149,21 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 		out->attr = rn.moved_rec->attr;
 		return 0;
 	}
+	if (exchanges(in)) {
+		exchange(op, in, &rn, out);
+		return 0;
+	}
 
 	int dir = S_ISDIR(rn.moved_rec->attr.mode) ? 1 : 0;
-	bool replaced = rn.replaced != NULL;
-	rec = inode_edit(op->store, rn.moved);
-	inode_changed(op, rec);
-	if (dir != 0)
-		rec->parent = in->new_parent;
-	out->attr = rec->attr;
-	if (replaced) {
-		dentry_replace(op->store, rn.to, rn.moved->ino, rec->attr.mode);
+	has_moved(op, rn.moved, in->new_parent, &out->attr);
+	if (rn.replaced != NULL) {
+		dentry_replace(op->store, rn.to, rn.moved->ino, out->attr.mode);
 		out->replaced = rn.replaced->ino;
 		/* A replaced directory's link becomes the moved one's. */
 		dir_changed(op, rn.to_dir, 0, 0, &out->new_dir);
 		inode_unlink(op, rn.replaced, true, &gone);
 	} else {
-		dentry_put(op->store, rn.to, rn.moved->ino, rec->attr.mode);
+		dentry_put(op->store, rn.to, rn.moved->ino, out->attr.mode);
 		dir_changed(op, rn.to_dir, 1, dir, &out->new_dir);
 	}
 	/* Behind the insertion, which may need this place to lead to a higher collision index. */

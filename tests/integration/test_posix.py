@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The namespace as programs see it, through one real mount."""
+import ctypes
 import errno
 import os
 import stat
@@ -8,6 +9,8 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import expect_errno, run_tests, wait_until
+
+RENAME_EXCHANGE = 2  # linux/fs.h
 
 
 def put(path, data=b"x"):
@@ -93,6 +96,24 @@ def test_rename(c):
     for p in ("/same", "/re/sub/moved"):
         os.unlink(m + p)
     os.removedirs(m + "/re/sub")
+
+
+def renameat2(old, new, flags):
+    if ctypes.CDLL(None, use_errno=True).renameat2(-100, old.encode(), -100, new.encode(), flags):
+        raise OSError(ctypes.get_errno(), "renameat2")
+
+
+def test_two_names_are_exchanged(c):
+    one, two = c.mnt(1) + "/swap", c.mnt(2) + "/swap"
+    os.makedirs(one + "/d")
+    with open(one + "/f", "wb") as f:
+        f.write(b"file")
+    renameat2(one + "/f", one + "/d", RENAME_EXCHANGE)
+    assert os.path.isdir(one + "/f") and open(one + "/d", "rb").read() == b"file"
+    time.sleep(1.1)
+    assert os.path.isdir(two + "/f") and open(two + "/d", "rb").read() == b"file"
+    expect_errno(errno.ENOENT, renameat2, one + "/f", one + "/none", RENAME_EXCHANGE)
+    expect_errno(errno.EINVAL, renameat2, one, one + "/f", RENAME_EXCHANGE)
 
 
 def test_links(c):

@@ -11,6 +11,7 @@ enum what {
 	RMDIR,
 	RENAME,
 	RENAME_NEW,
+	EXCHANGE,
 	LINK,
 	LOOKUP,
 	NLINK
@@ -48,7 +49,9 @@ static int two(struct fx *f, const struct step *s, struct ino dir, const char *n
 	TRY(parent_of(f, s->path2, &dir2, &name2));
 	if (s->what != LINK)
 		return fx_rename(f, dir, name, dir2, name2,
-				 s->what == RENAME_NEW ? RENAME_NOREPLACE : 0);
+				 s->what == RENAME_NEW ? RENAME_NOREPLACE
+				 : s->what == EXCHANGE ? RENAME_EXCHANGE
+						       : 0);
 	TRY(fx_lookup(f, dir, name, &a));
 	return fx_link(f, a.ino, dir2, name2);
 }
@@ -74,6 +77,7 @@ static int run_step(struct fx *f, const struct step *s)
 		return fx_rmdir(f, dir, name);
 	case RENAME:
 	case RENAME_NEW:
+	case EXCHANGE:
 	case LINK:
 		return two(f, s, dir, name);
 	case LOOKUP:
@@ -146,6 +150,39 @@ static const struct step renames[] = {
 	{RENAME_NEW, "q/g", "q/g2", -LE_EXIST},
 };
 
+static const struct step exchanges[] = {
+	{MKDIR, "p", NULL, 0},
+	{MKDIR, "q", NULL, 0},
+	{MKDIR, "p/d", NULL, 0},
+	{CREATE, "p/d/in", NULL, 0},
+	{CREATE, "q/f", NULL, 0},
+	{EXCHANGE, "q/f", "q/none", -LE_NOENT},
+	{EXCHANGE, "q/none", "q/f", -LE_NOENT},
+	{EXCHANGE, "p/d", "q/f", 0}, /* a directory that is not empty, and a file */
+	{LOOKUP, "q/f/in", NULL, 0},
+	{LOOKUP, "p/d/in", NULL, -LE_NOTDIR},
+	{NLINK, "p", NULL, 2},
+	{NLINK, "q", NULL, 3},
+	{NLINK, "p/d", NULL, 1},
+	{EXCHANGE, "q", "q/f/in", -LE_INVAL}, /* neither way below itself */
+	{EXCHANGE, "q/f/in", "q", -LE_INVAL},
+	{CREATE, "q/g", NULL, 0},
+	{EXCHANGE, "q/f", "q/g", 0}, /* in one directory */
+	{LOOKUP, "q/g/in", NULL, 0},
+	{NLINK, "q", NULL, 3},
+	{EXCHANGE, "p", "q/g", 0}, /* two directories */
+	{NLINK, ".", NULL, 4},
+	{NLINK, "q", NULL, 3},
+	{LOOKUP, "p/in", NULL, 0},
+	{LOOKUP, "q/g/d", NULL, 0},
+	{LINK, "q/g/d", "same", 0},
+	{EXCHANGE, "same", "q/g/d", 0},
+	{NLINK, "same", NULL, 2},
+	{RMDIR, "q", NULL, -LE_NOTEMPTY},
+	{UNLINK, "p/in", NULL, 0},
+	{RMDIR, "p", NULL, 0},
+};
+
 static void run_steps(struct fx *f, const struct step *s, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -165,6 +202,11 @@ static void names_body(struct fx *f)
 static void renames_body(struct fx *f)
 {
 	run_steps(f, renames, ARRAY_SIZE(renames));
+}
+
+static void exchanges_body(struct fx *f)
+{
+	run_steps(f, exchanges, ARRAY_SIZE(exchanges));
 }
 
 /* All names of a directory get the same hash: the collision chain is the directory. */
@@ -216,6 +258,12 @@ static void test_renames(void **state)
 	run_and_check(renames_body);
 }
 
+static void test_exchanges(void **state)
+{
+	(void)state;
+	run_and_check(exchanges_body);
+}
+
 static void test_collisions(void **state)
 {
 	(void)state;
@@ -227,6 +275,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_renames),
+		cmocka_unit_test(test_exchanges),
 		cmocka_unit_test(test_collisions),
 	};
 
