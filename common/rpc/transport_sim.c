@@ -607,7 +607,8 @@ static void on_crash(void *arg, struct sim_proc *p)
 			if (e->proc != p || e->closed)
 				continue;
 			e->shut = true;
-			if (!is_cut_off(e))
+			/* Of a connection to itself the other end is gone as well. */
+			if (!is_cut_off(e) && other(e)->proc != p)
 				send_break(other(e), 10 * delay(net));
 			end_gone(e);
 		}

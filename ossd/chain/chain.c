@@ -15,7 +15,7 @@
 MOVE_TABLE(chain_moves, "chain", N_CHAIN_PHASES,
 	   .states = {"none", "adopted", "serving", "fenced", "dropped"},
 	   .allowed = {
-		   [CHAIN_NONE] = TO(ADOPTED) | TO(DROPPED),
+		   [CHAIN_NONE] = TO(ADOPTED),
 		   [CHAIN_ADOPTED] = TO(ADOPTED) | TO(SERVING) | TO(DROPPED),
 		   [CHAIN_SERVING] = TO(ADOPTED) | TO(FENCED) | TO(DROPPED),
 		   [CHAIN_FENCED] = TO(ADOPTED) | TO(SERVING) | TO(DROPPED),
@@ -198,7 +198,9 @@ static int adopt_one(struct chains *cs, const struct chain_info *info)
 
 	TRY(take_members(&draft, info, cs->target));
 	c = chain_find(cs, info->id);
-	if (!c && draft.self == draft.n_members)
+	/* Neither known nor a member: there is nothing to leave. What is NONE could not be stored,
+	 * or has left with all its rows. */
+	if ((!c || c->phase == CHAIN_NONE) && draft.self == draft.n_members)
 		return 0;
 	if (!c)
 		c = chain_get(cs, info->id);

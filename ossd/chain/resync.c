@@ -58,7 +58,7 @@ struct job {
 	struct todo *todo; /* sorted */
 	uint32_t n_todo, todo_room, next_todo, n_done;
 	struct chunk_key *dirty;
-	uint32_t n_dirty;
+	uint32_t n_dirty, dirty_max;
 	struct item *items; /* ITEMS_MAX of the source, then PAGE of the member */
 	uint32_t n_items, n_theirs;
 	int rc; /* of the workers */
@@ -161,7 +161,7 @@ static void joined(void *arg, const struct chunk_key *k)
 		if (j->c->id != k->chain || j->cancel || !j->watching || !j->listing ||
 		    chunk_key_compare(k, &j->lo) < 0 || chunk_key_compare(k, &j->hi) > 0)
 			continue;
-		if (j->n_dirty < DIRTY_MAX)
+		if (j->n_dirty < j->dirty_max)
 			j->dirty[j->n_dirty++] = *k;
 		else
 			j->overflow = true;
@@ -410,7 +410,11 @@ static int add_suspects(struct job *j, const struct oss_resync_ask_rep *first)
 
 static int run_logged(struct job *j, const struct oss_resync_ask_rep *rep)
 {
+	uint32_t log_max = j->r->o.p->resync_log_max;
+
 	job_move(j, RESYNC_LOGGED);
+	/* What comes meanwhile is a log like the one that is being read. */
+	j->dirty_max = log_max < DIRTY_MAX ? log_max : DIRTY_MAX;
 	window_open(j, &KEY_MIN, &KEY_MAX);
 	TRY(add_rows(j, ROW_CHANGED));
 	TRY(add_rows(j, ROW_PENDING));
@@ -552,6 +556,7 @@ static int run_full(struct job *j)
 	struct chunk_key lo = {.chain = j->c->id};
 
 	job_move(j, RESYNC_FULL);
+	j->dirty_max = DIRTY_MAX;
 	j->watching = false;
 	log_info("chain %u: target %u returns: all chunks are compared", j->c->id, j->target);
 	for (;;) {

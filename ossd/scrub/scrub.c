@@ -297,7 +297,7 @@ static void compare_members(struct scrub *s, const struct page *p, const struct 
 
 	if (!c || !chain_is_head(c))
 		return;
-	for (uint32_t i = 1; i < c->n_sync; i++) {
+	for (uint32_t i = 1; i < c->n_sync && chain_is_head(c); i++) {
 		uint32_t target = c->members[i].target;
 		int rc = compare_member(s, c, target, p, from);
 

@@ -66,6 +66,9 @@ static void admin_main(struct loop *loop, void *arg)
 				       .key = a.c->key,
 				       .backoff_max_ms = 100};
 
+	/* Contended seeds are short. */
+	uint64_t pause_us = n->cluster->plan.contended ? 800000 : 3000000;
+
 	n->loop = loop;
 	n->running = true;
 	if (rpc_client_create(&o, &a.client) < 0) {
@@ -73,9 +76,9 @@ static void admin_main(struct loop *loop, void *arg)
 		return;
 	}
 	while (a.c->faults_on && !a.c->failed) {
-		(void)!fiber_sleep_us(1 + rnd(&a, 3000000));
+		(void)!fiber_sleep_us(1 + rnd(&a, pause_us));
 		draw_order(&a);
-		(void)!fiber_sleep_us(1 + rnd(&a, 6000000));
+		(void)!fiber_sleep_us(1 + rnd(&a, 2 * pause_us));
 		take_back(&a);
 	}
 	while (a.drained != 0 && !a.c->failed) {

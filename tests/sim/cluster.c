@@ -171,7 +171,8 @@ static bool chains_whole(void *arg)
 
 int cluster_start(struct cluster *c, const struct plan *plan)
 {
-	struct sim_options so = {.kv_open = kv_sim_open};
+	struct sim_options so = {.kv_open = kv_sim_open,
+				 .disk_us_max = plan->slow_disks ? 15000 : 0};
 	char name[16];
 
 	memset(c, 0, sizeof(*c));
@@ -407,6 +408,19 @@ static void draw_contended_fault(struct cluster *c)
 	}
 }
 
+static void draw_names_fault(struct cluster *c)
+{
+	uint64_t kind = sim_random_below(c->sim, 10);
+	uint64_t client = N_OSSD + 1 + sim_random_below(c->sim, c->plan.n_clients);
+
+	if (kind < 5 && c->plan.crash_servers)
+		cluster_crash_for(&c->mds, 1 + sim_random_below(c->sim, 1000000));
+	else if (kind < 8 && c->plan.cut_network)
+		cluster_cut_from(&c->mds, client, 1 + sim_random_below(c->sim, 1500000));
+	else if (kind == 8 && c->plan.crash_clients)
+		crash_client(c);
+}
+
 static void draw_any_fault(struct cluster *c)
 {
 	uint64_t kind = sim_random_below(c->sim, 10);
@@ -429,6 +443,8 @@ static void draw_fault(void *arg)
 		return;
 	if (c->damage != NULL && damage_draw(c->damage))
 		;
+	else if (c->plan.names)
+		draw_names_fault(c);
 	else if (c->plan.contended)
 		draw_contended_fault(c);
 	else

@@ -25,8 +25,10 @@ struct plan {
 	uint32_t replicas; /* directories have 1 to so many copies, mixed */
 	bool move_members; /* targets are drained, and replaced when they are away for long */
 	bool refuse;       /* members behind refuse versions now and then */
+	bool slow_disks;   /* so that much is under way that is not durable yet */
 	bool damage;       /* disks damage what they hold, see damage.h */
 	bool contended;    /* all clients at a few cells of one file, all the time; see shared.h */
+	bool names;        /* with contended: at a few names, and faults meet the metadata server */
 	uint32_t log_max;  /* resync_log_max, 0: as it is by default */
 	bool late_copies; /* many frames come twice, the second time much later */
 	bool verbose;

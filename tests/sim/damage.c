@@ -13,7 +13,6 @@
 #define CALL_MS    1000u
 #define POLL_US    100000u
 #define ROWS_MAX   400u
-#define BLOCKS_MAX 64u
 #define WAITS_MAX  200u /* draws in vain until every chain is whole */
 #define LOSSES     2u
 #define REMOVED_US 20000000u /* until what was removed is gone from the disks */
@@ -38,11 +37,9 @@ struct damage {
 	uint32_t n_waits, target[N_OSSD];
 	bool lose;             /* chunks vanish */
 	bool replicated[1024]; /* chain - 1 */
-	struct block_at later[BLOCKS_MAX];
-	uint32_t n_later;
-	uint64_t n_damages; /* so far: what came during a scrub is not found by it for sure */
-	uint32_t to_scrub;  /* bits of servers */
-	uint32_t n_crashes; /* and cuts, in this window, still to come */
+	uint64_t n_damages;    /* so far: what came during a scrub is not found by it for sure */
+	uint32_t to_scrub;     /* bits of servers */
+	uint32_t n_crashes;    /* and cuts, in this window, still to come */
 };
 
 static uint64_t rnd(struct damage *d, uint64_t n)
@@ -211,7 +208,6 @@ struct rows {
 	uint32_t n;
 };
 
-/* Some now, some later. */
 static void flip_blocks(struct damage *d, const struct chunk_key *key, const void *value,
 			size_t len, const struct chunk_summary_info *info)
 {
@@ -223,11 +219,7 @@ static void flip_blocks(struct damage *d, const struct chunk_key *key, const voi
 		const struct chunk_block *b = &rec->blocks[i];
 		struct block_at at = {(uint64_t)b->unit * UNIT_SIZE, b->stored_len};
 
-		if (b->len == 0 || rnd(d, 2))
-			continue;
-		if (d->n_later < BLOCKS_MAX && rnd(d, 3) == 0)
-			d->later[d->n_later++] = at;
-		else
+		if (b->len > 0 && rnd(d, 2))
 			flip(d, &at);
 	}
 	free(rec);
@@ -299,7 +291,6 @@ static int damage_disk(struct damage *d, struct env *env)
 		return -LE_NOMEM;
 	snprintf(path, sizeof(path), "%s/index", bad_node(d)->dir);
 	TRY(kv_open(env, path, &o, &kv));
-	d->n_later = 0;
 	rc = kv_scan(kv, NULL, &range, damage_row, &rows, &more);
 	if (rc == 0)
 		rc = kv_commit(kv, rows.batch, true);
@@ -354,10 +345,7 @@ static void draw_in_window(struct damage *d)
 	struct cluster *c = d->c;
 	uint64_t kind = rnd(d, 8);
 
-	if (kind < 3) {
-		for (uint32_t i = 0; i < 3 && d->n_later > 0; i++)
-			flip(d, &d->later[--d->n_later]);
-	} else if (d->n_crashes == 0) {
+	if (d->n_crashes == 0) {
 		return;
 	} else if (kind < 5 && c->plan.crash_servers) {
 		d->n_crashes--;

@@ -1,7 +1,7 @@
 /*
  * Disks that damage what they hold, one at a time: when every chain is whole and nothing is cut,
  * one object server goes down, and before it is started again blocks of its data file have flipped
- * bits and records of its index are spoilt. Some blocks are flipped later, while it runs. Until a
+ * bits and records of its index are spoilt. Until a
  * scrub of that server, from the first chunk on, has found nothing any more, only this server, the
  * metadata server and clients meet other faults: what is good elsewhere is the only good copy.
  *

@@ -211,6 +211,8 @@ void name_end(struct name_history *h, size_t op, bool ok, uint32_t tag, uint64_t
 	h->ops[op].end = at;
 	if (h->ops[op].kind == NAME_LOOKUP)
 		h->ops[op].tag = tag;
+	if (h->ops[op].kind == NAME_LINK)
+		h->ops[op].exists = tag != 0;
 }
 
 void name_free(struct name_history *h)
@@ -222,6 +224,28 @@ void name_free(struct name_history *h)
 struct names {
 	uint32_t tag[LINEAR_NAMES];
 };
+
+static bool has_name(const struct names *s, uint32_t tag)
+{
+	bool has = false;
+
+	for (uint32_t i = 0; i < LINEAR_NAMES; i++)
+		has |= s->tag[i] == tag;
+	return has;
+}
+
+static bool step_link(const struct name_op *op, const struct names *from, struct names *to)
+{
+	bool there = from->tag[op->a] != 0, lives = has_name(from, op->tag);
+
+	if (op->end != LINEAR_NEVER && op->ok != (lives && !there))
+		return false;
+	if (lives && !there)
+		to->tag[op->a] = op->tag;
+	else if (op->end != LINEAR_NEVER)
+		return op->exists ? there : !lives;
+	return true;
+}
 
 /* Could the operation end like this in this state? Then what comes after it. */
 static bool step(const struct name_op *op, const struct names *from, struct names *to)
@@ -246,11 +270,14 @@ static bool step(const struct name_op *op, const struct names *from, struct name
 	case NAME_RENAME:
 		if (known && op->ok != there)
 			return false;
-		if (there && op->a != op->b) {
+		/* Two names of one file: POSIX has both stay. */
+		if (there && from->tag[op->a] != from->tag[op->b]) {
 			to->tag[op->b] = from->tag[op->a];
 			to->tag[op->a] = 0;
 		}
 		return true;
+	case NAME_LINK:
+		return step_link(op, from, to);
 	}
 	return false;
 }
@@ -446,7 +473,7 @@ static int search_run(struct search *s)
 
 bool name_check(const struct name_history *h, char why[LINEAR_WHY_SIZE])
 {
-	static const char *const kinds[] = {"create", "unlink", "lookup", "rename"};
+	static const char *const kinds[] = {"create", "unlink", "lookup", "rename", "link"};
 	struct search s = {.h = h};
 	int rc;
 

@@ -43,14 +43,23 @@ void reg_free(struct reg_history *h);
 
 /* ---- names; all are absent in the beginning ---- */
 #define LINEAR_NAMES    4u
-enum name_kind { NAME_CREATE, NAME_UNLINK, NAME_LOOKUP, NAME_RENAME };
+enum name_kind {
+	NAME_CREATE,
+	NAME_UNLINK,
+	NAME_LOOKUP,
+	NAME_RENAME,
+	NAME_LINK
+};
+#define N_NAME_KINDS 5u
 
 struct name_op {
 	enum name_kind kind;
 	uint32_t client;
 	uint32_t a, b;  /* which names; b: rename's target */
-	uint32_t tag;   /* create: whom; lookup: who was found, 0: nobody */
-	bool ok;        /* create: was not there; unlink, rename: was there */
+	/* Create: whom; lookup: who was found, 0: nobody; link: who is to have this name, too. */
+	uint32_t tag;
+	bool ok;     /* create: was not there; unlink, rename: was there; link: both */
+	bool exists; /* link that is not ok: the name was there; else nobody had a name any more */
 	uint64_t begin, end;
 };
 
@@ -60,6 +69,7 @@ struct name_history {
 };
 
 size_t name_begin(struct name_history *h, const struct name_op *op, uint64_t at);
+/* tag: who was found; of a link that is not ok: whether its name was there. */
 void name_end(struct name_history *h, size_t op, bool ok, uint32_t tag, uint64_t at);
 /* False: impossible, or (said so) not decided within the bound of the search. */
 bool name_check(const struct name_history *h, char why[LINEAR_WHY_SIZE]);

@@ -175,7 +175,8 @@ static bool names_possible(const struct name_op *ops, size_t n)
 		size_t op = name_begin(&h, &ops[i], ops[i].begin);
 
 		if (ops[i].end != LINEAR_NEVER)
-			name_end(&h, op, ops[i].ok, ops[i].tag, ops[i].end);
+			name_end(&h, op, ops[i].ok,
+				 ops[i].kind == NAME_LINK ? ops[i].exists : ops[i].tag, ops[i].end);
 	}
 	ok = name_check(&h, why);
 	name_free(&h);
@@ -192,6 +193,37 @@ static bool names_possible(const struct name_op *ops, size_t n)
 	{.kind = NAME_LOOKUP, .a = name, .tag = who, .begin = from, .end = to}
 #define RENAME(from_name, to_name, yes, from, to) \
 	{.kind = NAME_RENAME, .a = from_name, .b = to_name, .ok = yes, .begin = from, .end = to}
+
+#define LINK(name, who, yes, was_there, from, to)                                                  \
+	{                                                                                          \
+		.kind = NAME_LINK, .a = name, .tag = who, .ok = yes, .exists = was_there,          \
+		.begin = from, .end = to                                                           \
+	}
+
+int linear_test_links(void)
+{
+	/* a second name; the file lives as long as it has one */
+	CHECK(NAMES(CREATE(0, 7, true, 1, 2), LINK(1, 7, true, false, 3, 4), LOOKUP(1, 7, 5, 6),
+		    UNLINK(0, true, 7, 8), LOOKUP(1, 7, 9, 10)));
+	CHECK(!NAMES(CREATE(0, 7, true, 1, 2), UNLINK(0, true, 3, 4),
+		     LINK(1, 7, true, false, 5, 6)));
+	CHECK(NAMES(CREATE(0, 7, true, 1, 2), UNLINK(0, true, 3, 4),
+		    LINK(1, 7, false, false, 5, 6)));
+	/* refused without a reason */
+	CHECK(!NAMES(CREATE(0, 7, true, 1, 2), LINK(1, 7, false, true, 3, 4)));
+	CHECK(!NAMES(CREATE(0, 7, true, 1, 2), LINK(1, 7, false, false, 3, 4)));
+	/* carried out twice: the second time the name is there */
+	CHECK(!NAMES(CREATE(0, 7, true, 1, 2), LINK(1, 7, false, true, 3, 4), LOOKUP(1, 7, 5, 6)));
+	/* two names of one file are not renamed over each other */
+	CHECK(NAMES(CREATE(0, 7, true, 1, 2), LINK(1, 7, true, false, 3, 4),
+		    RENAME(0, 1, true, 5, 6), LOOKUP(0, 7, 7, 8), LOOKUP(1, 7, 9, 10)));
+	CHECK(!NAMES(CREATE(0, 7, true, 1, 2), LINK(1, 7, true, false, 3, 4),
+		     RENAME(0, 1, true, 5, 6), LOOKUP(0, 0, 7, 8)));
+	/* never answered */
+	CHECK(NAMES(CREATE(0, 7, true, 1, 2), LINK(1, 7, true, false, 3, LINEAR_NEVER),
+		    LOOKUP(1, 0, 4, 5), LOOKUP(1, 7, 6, 7)));
+	return 0;
+}
 
 int linear_test_names(void)
 {
@@ -225,15 +257,28 @@ static bool names_step(const struct name_op *op, uint32_t tag[LINEAR_NAMES])
 {
 	bool known = op->end != LINEAR_NEVER, there = tag[op->a] != 0;
 
+	bool lives = false;
+
+	for (uint32_t i = 0; i < LINEAR_NAMES; i++)
+		lives |= tag[i] == op->tag;
 	if (known && op->kind == NAME_LOOKUP)
 		return tag[op->a] == op->tag;
+	if (op->kind == NAME_LINK) {
+		if (known && !op->ok && op->exists != there && (op->exists || lives))
+			return false;
+		if (known && op->ok != (lives && !there))
+			return false;
+		if (lives && !there)
+			tag[op->a] = op->tag;
+		return true;
+	}
 	if (known && op->ok != (op->kind == NAME_CREATE ? !there : there))
 		return false;
 	if (op->kind == NAME_CREATE && !there)
 		tag[op->a] = op->tag;
 	if (op->kind == NAME_UNLINK)
 		tag[op->a] = 0;
-	if (op->kind == NAME_RENAME && there && op->a != op->b) {
+	if (op->kind == NAME_RENAME && there && tag[op->a] != tag[op->b]) {
 		tag[op->b] = tag[op->a];
 		tag[op->a] = 0;
 	}
@@ -280,7 +325,8 @@ int linear_test_names_random(void)
 			bool create = rnd(&state, 2) == 0;
 
 			ops[i] = (struct name_op){
-				.kind = create ? NAME_CREATE : (enum name_kind)rnd(&state, 4),
+				.kind = create ? NAME_CREATE
+					       : (enum name_kind)rnd(&state, N_NAME_KINDS),
 				.a = (uint32_t)rnd(&state, 2),
 				.b = (uint32_t)rnd(&state, 2),
 				.ok = rnd(&state, 3) != 0,
@@ -288,7 +334,9 @@ int linear_test_names_random(void)
 				.end = end[i],
 			};
 			ops[i].tag = ops[i].kind == NAME_LOOKUP ? (uint32_t)rnd(&state, n + 1)
+				     : ops[i].kind == NAME_LINK ? (uint32_t)rnd(&state, n) + 1
 								: (uint32_t)i + 1;
+			ops[i].exists = rnd(&state, 2);
 		}
 		want = names_any_order(ops, n, 0, none);
 		n_possible += want;

@@ -5,6 +5,7 @@
 int linear_test_registers(void);
 int linear_test_registers_random(void);
 int linear_test_names(void);
+int linear_test_links(void);
 int linear_test_names_random(void);
 
 #endif

@@ -4,7 +4,7 @@
  *   leat-sim --list                     names of the tests
  *   leat-sim NAME                       one test
  *   leat-sim run [--seed N | --seeds A..B] [--ops N] [--clients N]
- *                [--replicas N | --contended] [--plant BUG] [--jobs N] [-v]
+ *                [--replicas N | --contended | --names] [--plant BUG] [--jobs N] [-v]
  *
  * Each seed runs in a process of its own: a crash in the simulator leaves its memory behind. A
  * failing seed is printed with what went wrong and runs again, the same, with --seed.
@@ -28,7 +28,7 @@
 struct batch {
 	uint64_t first, last;
 	uint32_t n_ops, n_clients, jobs, replicas;
-	bool verbose, stop_at_failure, contended;
+	bool verbose, stop_at_failure, contended, names;
 	const char *plant;
 };
 
@@ -73,14 +73,14 @@ static void count_move(void *arg, const struct move_table *t, int from, int to)
 			 len > 0 ? "," : "", t->name, t->states[from], t->states[to]);
 }
 
-static void print_moves(struct totals *t)
+/* How many were never made. */
+static uint32_t print_moves(struct totals *t)
 {
 	struct coverage v = {.totals = t};
 
 	move_tables_each(count_move, &v);
-	if (v.n > 0)
-		printf("moves: %u of %u taken; never:%s\n", v.n_taken, v.n,
-		       v.never[0] ? v.never : " none");
+	printf("moves: %u of %u taken; never:%s\n", v.n_taken, v.n, v.never[0] ? v.never : " none");
+	return v.n - v.n_taken;
 }
 
 /* What may happen is drawn from the seed, so that each kind of fault is absent in some. */
@@ -98,9 +98,11 @@ static struct plan plan_of(uint64_t seed, const struct batch *b)
 		.late_copies = seed % 7 < 3,
 		.replicas = b->replicas,
 		.contended = b->contended,
+		.names = b->names,
 		.damage = copies && !b->contended && seed % 5 < 2,
 		.move_members = copies && seed % 8 < 3,
 		.log_max = copies && seed % 9 < 3 ? 2 : 0,
+		.slow_disks = copies && seed % 11 < 3,
 		.refuse = copies && seed % 16 == 7,
 		.verbose = b->verbose,
 	};
@@ -219,6 +221,7 @@ static void reap(struct totals *t, uint64_t seed_of[], pid_t pid_of[], uint32_t 
 }
 
 #define JOBS_MAX 64u
+#define ALL_MOVES_SEEDS 400u
 
 static void start_seed(uint64_t seed, const struct batch *b, struct totals *t, uint64_t seed_of[],
 		       pid_t pid_of[])
@@ -240,7 +243,7 @@ static void start_seed(uint64_t seed, const struct batch *b, struct totals *t, u
 	}
 }
 
-static void print_totals(struct totals *t, const struct batch *b)
+static void print_totals(struct totals *t)
 {
 	double n = t->runs > 0 ? (double)t->runs : 1;
 
@@ -256,8 +259,12 @@ static void print_totals(struct totals *t, const struct batch *b)
 		       "that repaired %.1f blocks and made %.1f chunks equal\n",
 		       (double)t->damages / n, (double)t->losses / n, (double)t->scrubs / n,
 		       (double)t->repaired / n, (double)t->differing / n);
-	if (b->replicas > 1)
-		print_moves(t);
+}
+
+/* What a move does that no seed makes is not tested. Contended seeds do not make all. */
+static bool needs_all_moves(const struct batch *b, const struct totals *t)
+{
+	return t->runs >= ALL_MOVES_SEEDS && !b->contended && !b->plant;
 }
 
 /* Returns the number of failing seeds, and which of them failed first. */
@@ -282,9 +289,13 @@ static uint64_t run_batch_to(const struct batch *b, uint64_t *ret_first)
 	}
 	while (n_running)
 		reap(t, seed_of, pid_of, b->jobs, &n_running);
-	failures = t->failures;
 	*ret_first = t->first_failure;
-	print_totals(t, b);
+	print_totals(t);
+	if (b->replicas > 1 && print_moves(t) > 0 && needs_all_moves(b, t)) {
+		printf("FAILED: so many seeds make every move\n");
+		t->failures++;
+	}
+	failures = t->failures;
 	munmap(t, sizeof(*t));
 	return failures;
 }
@@ -315,6 +326,14 @@ static void contend(struct batch *b)
 	b->replicas = 3;
 	b->n_clients = CLIENTS_MAX;
 	b->n_ops = 1500;
+}
+
+/* Everybody at the same few names; the metadata server crashes a lot. */
+static void contend_names(struct batch *b)
+{
+	b->contended = b->names = true;
+	b->n_clients = 3;
+	b->n_ops = 250;
 }
 
 /* ---- the tests that `make check` runs ---- */
@@ -397,6 +416,15 @@ static int test_contended_seeds(void)
 	return run_batch(&b) ? 1 : 0;
 }
 
+static int test_contended_names(void)
+{
+	struct batch b = defaults();
+
+	contend_names(&b);
+	b.last = n_seeds(60, 500);
+	return run_batch(&b) ? 1 : 0;
+}
+
 /*
  * A planted bug must be found, or the whole suite proves nothing. What fails without it as well is
  * no find.
@@ -432,13 +460,29 @@ static int found_contended(const char *plant)
 	return found_by(b, plant);
 }
 
+static int found_names(const char *plant)
+{
+	struct batch b = defaults();
+
+	contend_names(&b);
+	return found_by(b, plant);
+}
+
 #define FINDS(plant, how)                                                                          \
 	static int test_finds_##plant(void)                                                        \
 	{                                                                                          \
 		return how(#plant);                                                                \
 	}
+/* By the histories of names alone. */
+#define FINDS_NAMES(plant)                                                                         \
+	static int test_names_find_##plant(void)                                                   \
+	{                                                                                          \
+		return found_names(#plant);                                                        \
+	}
 FINDS(mds_no_dedupe, found)
 FINDS(mds_early_ack, found)
+FINDS_NAMES(mds_no_dedupe)
+FINDS_NAMES(mds_early_ack)
 FINDS(oss_no_dedupe, found)
 FINDS(oss_early_ack, found)
 FINDS(client_new_seq, found_contended)
@@ -457,15 +501,19 @@ static const struct {
 	{"cluster_seeds", test_seeds},
 	{"replicated_seeds", test_replicated_seeds},
 	{"contended_seeds", test_contended_seeds},
+	{"contended_names", test_contended_names},
 	{"deterministic", test_deterministic},
 	{"linear_registers", linear_test_registers},
 	{"linear_registers_random", linear_test_registers_random},
 	{"linear_names", linear_test_names},
+	{"linear_links", linear_test_links},
 	{"linear_names_random", linear_test_names_random},
 #define X(plant)                                                                                   \
 	{                                                                                          \
 		"finds_" #plant, test_finds_##plant                                                \
 	}
+	{"names_find_mds_no_dedupe", test_names_find_mds_no_dedupe},
+	{"names_find_mds_early_ack", test_names_find_mds_early_ack},
 	X(mds_no_dedupe),
 	X(mds_early_ack),
 	X(oss_no_dedupe),
@@ -492,6 +540,7 @@ static int run_command(int argc, char **argv)
 		{"jobs", required_argument, NULL, 'j'},
 		{"replicas", required_argument, NULL, 'r'},
 		{"contended", no_argument, NULL, 'C'},
+		{"names", no_argument, NULL, 'N'},
 		{"verbose", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
 	};
@@ -518,6 +567,8 @@ static int run_command(int argc, char **argv)
 			b.replicas = (uint32_t)atoi(optarg);
 		} else if (c == 'C') {
 			contend(&b);
+		} else if (c == 'N') {
+			contend_names(&b);
 		} else if (c == 'v') {
 			b.verbose = true;
 		} else {
@@ -545,7 +596,7 @@ int main(int argc, char **argv)
 			return tests[i].fn();
 	fprintf(stderr, "usage: leat-sim --list | NAME | run [--seed N | --seeds A..B] [--ops N] "
 			"[--clients N] "
-			"[--replicas N | --contended] "
+			"[--replicas N | --contended | --names] "
 			"[--plant BUG] [--jobs N] [-v]\n");
 	return 2;
 }

@@ -22,13 +22,15 @@
 #define FILE_SIZE     (FIRST_CELL_AT + (uint64_t)CELL * CELLS)
 #define HOT_US        2000000u
 #define WIDTH         4u /* operations of one client at once */
+/* The names lie in two directories, so that some renames go from one to the other. */
+#define NAME_DIRS 2u
 /* Registers: the cells of all files, and one attribute. */
 #define REG_ATTR (FILES * CELLS)
 
 struct shared_client {
 	struct client *client;
 	struct ll_file *file[FILES];
-	struct ino attr_ino, names_ino;
+	struct ino attr_ino, names_ino[NAME_DIRS];
 };
 
 struct shared {
@@ -130,7 +132,12 @@ void shared_client_start(struct shared *s, uint32_t index, struct client *client
 
 	*sc = (struct shared_client){.client = client};
 	make(s, client, "shared_attr", S_IFREG | 0644, &sc->attr_ino);
-	make(s, client, "shared_names", S_IFDIR, &sc->names_ino);
+	for (uint32_t i = 0; i < NAME_DIRS; i++) {
+		char name[24];
+
+		snprintf(name, sizeof(name), "shared_names%u", i);
+		make(s, client, name, S_IFDIR, &sc->names_ino[i]);
+	}
 }
 
 void shared_client_end(struct shared *s, uint32_t index)
@@ -273,6 +280,7 @@ void shared_data(struct shared *s, uint32_t index)
 /* ---- contended ---- */
 
 #define ACTORS        3u
+#define NAME_ACTORS   2u
 #define CONTEND_FIRST 4u /* of four cells: the border of the two chunks is in their middle */
 #define CONTEND_CELLS 4u
 
@@ -324,61 +332,129 @@ void shared_contend(struct shared *s, uint32_t index, uint32_t *left)
 
 /* ---- names ---- */
 
-static int name_run(struct shared *s, uint32_t index, const struct name_op *op, uint32_t *ret_tag)
+static struct ino dir_of(const struct shared_client *sc, uint32_t name)
+{
+	return sc->names_ino[name % NAME_DIRS];
+}
+
+/* ret_found: of a lookup. */
+static int name_run(struct shared *s, uint32_t index, const struct name_op *op, struct ino ino,
+		    struct attr *ret_found)
 {
 	struct shared_client *sc = &s->client[index];
 	struct cred who = {.uid = op->tag, .flags = CRED_CHECKED};
 	char a[24], b[24];
 	struct bytes from = name_of(a, "n", op->a), to = name_of(b, "n", op->b);
+	struct ino dir = dir_of(sc, op->a);
 	struct ll_file *file;
-	struct attr attr = {.uid = 0};
+	struct attr attr;
 	int status = 0;
 
 	switch (op->kind) {
 	case NAME_CREATE:
-		status = ll_create(sc->client, &who, sc->names_ino, from, 0644,
-				   O_RDWR | O_CREAT | O_EXCL, &file, &attr);
+		status = ll_create(sc->client, &who, dir, from, 0644, O_RDWR | O_CREAT | O_EXCL,
+				   &file, &attr);
 		if (status == 0)
 			ll_release(file);
 		return status;
 	case NAME_UNLINK:
-		return ll_unlink(sc->client, &root, sc->names_ino, from);
+		return ll_unlink(sc->client, &root, dir, from);
 	case NAME_RENAME:
-		return ll_rename(sc->client, &root, sc->names_ino, from, sc->names_ino, to, 0);
+		return ll_rename(sc->client, &root, dir, from, dir_of(sc, op->b), to, 0);
 	case NAME_LOOKUP:
-		status = ll_lookup(sc->client, &root, sc->names_ino, from, &attr);
-		*ret_tag = status == 0 ? attr.uid : 0;
-		return status;
+		return ll_lookup(sc->client, &root, dir, from, ret_found);
+	case NAME_LINK:
+		return ll_link(sc->client, &root, ino, dir, from, &attr);
 	}
 	return status;
 }
 
-static void name_op(struct shared *s, uint32_t index, enum name_kind kind, uint32_t a)
+static bool may_say(enum name_kind kind, int status)
 {
-	struct name_op op = {.kind = kind, .client = index, .a = a};
-	uint32_t tag = 0;
-	size_t at;
-	int status;
-
-	if (kind == NAME_RENAME)
-		op.b = (a + 1 + (uint32_t)rnd(s, LINEAR_NAMES - 1)) % LINEAR_NAMES;
 	if (kind == NAME_CREATE)
-		op.tag = ++s->tag;
-	at = name_begin(&s->names, &op, ++s->tick);
-	status = name_run(s, index, &op, &tag);
-	if (status != 0)
-		expect(s, "name", status, kind == NAME_CREATE ? -LE_EXIST : -LE_NOENT);
+		return status == -LE_EXIST;
+	if (kind == NAME_LINK)
+		return status == -LE_EXIST || status == -LE_NOENT || status == -LE_STALE;
+	return status == -LE_NOENT;
+}
+
+/* ino: whom a link is to name; what a lookup has found comes back in it. */
+static void name_record(struct shared *s, struct name_op op, struct ino *ino, uint32_t *ret_tag)
+{
+	*ret_tag = 0;
+
+	struct attr found = {.uid = 0};
+	size_t at = name_begin(&s->names, &op, ++s->tick);
+	int status = name_run(s, op.client, &op, *ino, &found);
+	uint32_t tag = status == 0 ? found.uid : op.kind == NAME_LINK && status == -LE_EXIST;
+
+	/* It was made, the answer was lost, the metadata server died, and somebody has removed it:
+	 * the client cannot open what it has made. It may have happened, or not. */
+	if (op.kind == NAME_CREATE && status == -LE_STALE)
+		return;
+	if (status != 0 && !may_say(op.kind, status))
+		expect(s, "name", status, 0);
 	if (!s->c->failed)
 		name_end(&s->names, at, status == 0, tag, ++s->tick);
 	log_debug("%llu us: client %u name op %d of n%u n%u tag %u: %s, tag %u",
-		  (unsigned long long)sim_now_us(s->c->sim), index, kind, op.a, op.b, op.tag,
+		  (unsigned long long)sim_now_us(s->c->sim), op.client, op.kind, op.a, op.b, op.tag,
 		  status_name(status), tag);
+	*ino = found.ino;
+	*ret_tag = status == 0 ? tag : 0;
+}
+
+static void name_op(struct shared *s, uint32_t index, enum name_kind kind, uint32_t a)
+{
+	uint32_t other = (a + 1 + (uint32_t)rnd(s, LINEAR_NAMES - 1)) % LINEAR_NAMES, tag;
+	struct name_op op = {.kind = kind, .client = index, .a = a};
+	struct ino ino = {0};
+
+	/* A link names a file, not another name: who that is must be known. */
+	if (kind == NAME_LINK) {
+		name_record(s, (struct name_op){NAME_LOOKUP, index, .a = other}, &ino, &tag);
+		op.tag = tag;
+		if (tag == 0)
+			return;
+	}
+	if (kind == NAME_RENAME)
+		op.b = other;
+	if (kind == NAME_CREATE)
+		op.tag = ++s->tag;
+	if (!s->c->failed)
+		name_record(s, op, &ino, &tag);
+}
+
+static void any_name_op(struct shared *s, uint32_t index)
+{
+	name_op(s, index, (enum name_kind)rnd(s, N_NAME_KINDS), (uint32_t)rnd(s, LINEAR_NAMES));
 }
 
 void shared_names(struct shared *s, uint32_t index)
 {
 	for (uint64_t n = 1 + rnd(s, 4); n > 0 && !s->c->failed; n--)
-		name_op(s, index, (enum name_kind)rnd(s, 4), (uint32_t)rnd(s, LINEAR_NAMES));
+		any_name_op(s, index);
+}
+
+static void act_on_names(void *arg)
+{
+	struct actor *a = arg;
+
+	while (*a->left > 0 && !a->s->c->failed) {
+		(*a->left)--;
+		a->s->c->count.ops++;
+		any_name_op(a->s, a->index);
+		if (rnd(a->s, 4) == 0)
+			fiber_sleep_us(rnd(a->s, 100000));
+	}
+}
+
+void shared_contend_names(struct shared *s, uint32_t index, uint32_t *left)
+{
+	struct actor a[NAME_ACTORS];
+
+	for (uint32_t i = 0; i < NAME_ACTORS; i++)
+		a[i] = (struct actor){s, index, 0, left};
+	fiber_parallel("actor", act_on_names, a, sizeof(a[0]), NAME_ACTORS, NAME_ACTORS);
 }
 
 /* ---- the end ---- */
@@ -409,9 +485,10 @@ static void remove_all(struct shared *s, uint32_t index)
 				 name_of(name, "shared", i)),
 		       0);
 	for (uint32_t i = 0; i < LINEAR_NAMES; i++)
-		(void)!ll_unlink(sc->client, &root, sc->names_ino, name_of(name, "n", i));
-	expect(s, "remove names", ll_rmdir(sc->client, &root, dir[0], bytes_str("shared_names")),
-	       0);
+		(void)!ll_unlink(sc->client, &root, dir_of(sc, i), name_of(name, "n", i));
+	for (uint32_t i = 0; i < NAME_DIRS; i++)
+		expect(s, "remove names",
+		       ll_rmdir(sc->client, &root, dir[0], name_of(name, "shared_names", i)), 0);
 	expect(s, "remove attr", ll_unlink(sc->client, &root, dir[0], bytes_str("shared_attr")), 0);
 }
 

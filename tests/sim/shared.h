@@ -1,7 +1,7 @@
 /*
  * What all clients do to the same files and names at once, with every begin and end recorded, so
  * that linear.h can say whether it was possible: reads and writes of cells in shared files, direct
- * and several at a time; names created, removed, renamed and looked up; one attribute.
+ * and several at a time; names created, removed, renamed, linked and looked up; one attribute.
  *
  * All values ever written are different. Nothing here assumes who wins.
  */
@@ -21,6 +21,8 @@ void shared_names(struct shared *s, uint32_t index);
 /* Contended seeds: nothing but reads and writes of four cells, two in each of two chunks, by
  * several fibers of each client, so that whatever goes wrong meets somebody. Until *left is 0. */
 void shared_contend(struct shared *s, uint32_t index, uint32_t *left);
+/* The same with names: all clients create, remove, rename, link and look up four names. */
+void shared_contend_names(struct shared *s, uint32_t index, uint32_t *left);
 /* Closes what is open. */
 void shared_client_end(struct shared *s, uint32_t index);
 /* By the last client: looks at everything once more, checks the histories, removes all. */

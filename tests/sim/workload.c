@@ -552,8 +552,8 @@ static uint32_t copies_of(const struct run *r, uint32_t index)
 {
 	const struct plan *p = &r->c->plan;
 
-	return p->contended ? p->replicas - index % 2
-			    : 1 + (uint32_t)((p->seed + index) % p->replicas);
+	return p->contended && !p->names ? p->replicas - index % 2
+					 : 1 + (uint32_t)((p->seed + index) % p->replicas);
 }
 
 /* What is made in the directory from now on has so many copies, and may be compressed. */
@@ -859,7 +859,8 @@ void workload_client(struct cluster *c, uint32_t index, struct client *client)
 		make_home(&r);
 	adopt(&r);
 	if (c->plan.contended && !c->failed)
-		shared_contend(w->shared, index, &r.m->ops_left);
+		(c->plan.names ? shared_contend_names : shared_contend)(w->shared, index,
+									&r.m->ops_left);
 	while (r.m->ops_left > 0 && !c->failed) {
 		r.m->ops_left--;
 		one_op(&r);
