@@ -8,19 +8,22 @@
 #include <stdbool.h>
 
 /* X(name, what it breaks) */
-#define FAULT_TABLE(X) \
-	X(MDS_NO_DEDUPE, "a repeated mutation is executed again") \
-	X(MDS_EARLY_ACK, "a mutation is answered before its batch is durable") \
-	X(OSS_NO_DEDUPE, "a repeated data write is executed again") \
-	X(OSS_EARLY_ACK, "a data write is answered before it is durable") \
-	X(CHAIN_EARLY_ACK, "a version is committed before the members behind have it durably") \
-	X(CHAIN_SKIP_EPOCH, "members answer to any epoch of a chain") \
-	X(CHAIN_NO_DEDUPE, "members behind do not remember answers") \
-	X(CHAIN_SERVE_EARLY, "a version that is not committed is served") \
-	X(CHAIN_STALE_LEADER, "a member that was away may lead") \
-	X(CHAIN_SKIP_LEASE, "a member serves on without a lease") \
-	X(CHAIN_REFUSE, "no bug: members behind have no space for some writes, so they are aborted") \
-	X(CHAIN_FORGET_PENDING, "a new head drops the versions that it holds") \
+#define FAULT_TABLE(X)                                                                             \
+	X(MDS_NO_DEDUPE, "a repeated mutation is executed again")                                  \
+	X(MDS_EARLY_ACK, "a mutation is answered before its batch is durable")                     \
+	X(OSS_NO_DEDUPE, "a repeated data write is executed again")                                \
+	X(OSS_EARLY_ACK, "a data write is answered before it is durable")                          \
+	X(CHAIN_EARLY_ACK, "a version is committed before the members behind have it durably")     \
+	X(CHAIN_SKIP_EPOCH, "members answer to any epoch of a chain")                              \
+	X(CHAIN_NO_DEDUPE, "members behind do not remember answers")                               \
+	X(CHAIN_SERVE_EARLY, "a version that is not committed is served")                          \
+	X(CHAIN_STALE_LEADER, "a member that was away may lead")                                   \
+	X(CHAIN_SKIP_LEASE, "a member serves on without a lease")                                  \
+	X(CHAIN_REFUSE,                                                                            \
+	  "no bug: members behind have no space for some writes, so they are aborted")             \
+	X(CHAIN_FORGET_PENDING, "a new head drops the versions that it holds")                     \
+	X(CHAIN_NO_REPAIR, "damage that a request meets is not repaired from other members")       \
+	X(SCRUB_REMOVE_LOST, "a scrub removes from members what the head has lost")                \
 	X(CLIENT_NEW_SEQ, "a data write that is repeated gets another identity")
 
 enum fault {

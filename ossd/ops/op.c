@@ -43,7 +43,7 @@ bool op_repaired(struct target *t, const struct chain *c, const struct chunk_key
 	struct repair r;
 	int rc;
 
-	if (!t->care || c->n_sync < 2)
+	if (!t->care || c->n_sync < 2 || FAULT(CHAIN_NO_REPAIR))
 		return false;
 	rc = repair_chunk(t->care, id, &r);
 	return rc == 0 || rc == -LE_BUSY || rc == -LE_STALE;

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/fault.h"
 #include "common/base/log.h"
 
 WIRE_DEFINE_MESSAGE(scrub_row)
@@ -213,7 +214,7 @@ static int settle_difference(struct scrub *s, struct chain *c, uint32_t target,
 	/* Of a head that is none any more it is not true that it has had everything. */
 	if (!chain_is_head(c))
 		rc = -LE_STALE_EPOCH;
-	else if (t->version > own.version)
+	else if (t->version > own.version && !FAULT(SCRUB_REMOVE_LOST))
 		lost = still_theirs(c, target, key, t);
 	else
 		rc = make_equal(s, c, target, &req);

@@ -14,6 +14,7 @@
 #define POLL_US    100000u
 #define ROWS_MAX   400u
 #define WAITS_MAX  200u /* draws in vain until every chain is whole */
+#define MEET_US    5000000u
 #define LOSSES     2u
 #define REMOVED_US 20000000u /* until what was removed is gone from the disks */
 
@@ -133,6 +134,9 @@ static bool scrub_cleanly(struct damage *d)
 
 static void keep(struct damage *d)
 {
+	/* Mostly requests meet the damage first. */
+	if (!d->lose && rnd(d, 4) != 0)
+		(void)!fiber_sleep_us(rnd(d, MEET_US));
 	while (!d->c->failed && !scrub_cleanly(d))
 		(void)!fiber_sleep_us(1 + rnd(d, POLL_US));
 	d->to_scrub = 0;
@@ -219,7 +223,7 @@ static void flip_blocks(struct damage *d, const struct chunk_key *key, const voi
 		const struct chunk_block *b = &rec->blocks[i];
 		struct block_at at = {(uint64_t)b->unit * UNIT_SIZE, b->stored_len};
 
-		if (b->len > 0 && rnd(d, 2))
+		if (b->len > 0 && rnd(d, 3) != 0)
 			flip(d, &at);
 	}
 	free(rec);
@@ -246,7 +250,8 @@ static int damage_row(void *arg, const void *key, size_t key_len, const void *va
 	TRY(chunk_row_decode(ROW_CHUNK, key, key_len, &k));
 	TRY(chunk_record_summary(&k, value, len, &info));
 	if (k.chain > ARRAY_SIZE(d->replicated) || !d->replicated[k.chain - 1] ||
-	    rnd(d, d->lose ? 3 : 2))
+
+	    rnd(d, 3) >= (d->lose ? 1 : 2))
 		return 0;
 	if (d->lose) {
 		log_debug("damage: %s loses chunk %u/%llu/%u/%llu version %llu", bad_node(d)->name,
@@ -364,7 +369,7 @@ bool damage_draw(struct damage *d)
 {
 	switch (d->window) {
 	case WINDOW_NONE:
-		if (rnd(d, 3))
+		if (rnd(d, 2))
 			return false;
 		d->window = WINDOW_WANTED;
 		d->n_waits = 0;

@@ -452,6 +452,13 @@ static int found(const char *plant)
 {
 	return found_by(defaults(), plant);
 }
+static int found_with_copies(const char *plant)
+{
+	struct batch b = defaults();
+
+	b.replicas = 3;
+	return found_by(b, plant);
+}
 static int found_contended(const char *plant)
 {
 	struct batch b = defaults();
@@ -485,6 +492,8 @@ FINDS_NAMES(mds_no_dedupe)
 FINDS_NAMES(mds_early_ack)
 FINDS(oss_no_dedupe, found)
 FINDS(oss_early_ack, found)
+FINDS(chain_no_repair, found_with_copies)
+FINDS(scrub_remove_lost, found_with_copies)
 FINDS(client_new_seq, found_contended)
 FINDS(chain_early_ack, found_contended)
 FINDS(chain_skip_epoch, found_contended)
@@ -518,6 +527,8 @@ static const struct {
 	X(mds_early_ack),
 	X(oss_no_dedupe),
 	X(oss_early_ack),
+	X(chain_no_repair),
+	X(scrub_remove_lost),
 	X(client_new_seq),
 	X(chain_early_ack),
 	X(chain_skip_epoch),
