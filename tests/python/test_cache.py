@@ -46,6 +46,37 @@ class Cache(unittest.TestCase):
             self.assertGreaterEqual(ours, 1.8 * lru)
             self.assertGreaterEqual(ours, 0.95 * best)
 
+    def test_a_full_disk(self):
+        small = self.tmp.name + "/small"
+        os.mkdir(small)
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "none", small],
+                              capture_output=True, check=False)
+        if done.returncode:
+            self.skipTest("a small file system cannot be mounted here")
+        code = ("import sys, leat\n"
+                "with leat.Dataset(sys.argv[1], format='fixed:2048') as ds, leat.DataLoader(ds, 32,"
+                " cache_dir=sys.argv[2], cache_bytes=1 << 30, tail='shorter') as loader:\n"
+                "    for epoch in range(4):\n"
+                "        n = sum(len(batch) for batch in loader)\n"
+                "        assert n == 1280, n\n"
+                "    m = loader.metrics()\n"
+                "    print(m['cache_hits'], m['cache_failed'], m['cache_limit'], m['errors'])\n")
+        try:
+            done = subprocess.run([sys.executable, "-c", code, self.src, small], timeout=120,
+                                  capture_output=True, text=True, check=False,
+                                  env=dict(os.environ, PYTHONPATH=SRC + "/client/python"))
+        finally:
+            subprocess.run(["umount", small], check=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        hits, failed, limit, errors = map(int, done.stdout.split())
+        # As much as there is room is used, told in one line, and no error of the loader's.
+        self.assertGreater(hits, 3 * 200)
+        self.assertGreater(failed, 0)
+        self.assertLess(limit, 2 << 20)
+        self.assertEqual(errors, 0)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        self.assertIn("no space left; training goes on", done.stderr)
+
     def test_a_mixture(self):
         other = self.tmp.name + "/other"
         os.mkdir(other)

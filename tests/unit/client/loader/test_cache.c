@@ -420,7 +420,6 @@ static void test_other_content_is_another_cache(void **state)
 static void test_a_disk_that_takes_no_more(void **state)
 {
 	struct world *w = *state;
-	struct leat_dataset *ds = open_records(w);
 	struct leat_loader_options o = with_cache(w, SAMPLES * COST);
 	char text[2000] = "", log[200];
 	snprintf(log, sizeof(log), "%s/log", w->root);
@@ -450,7 +449,6 @@ static void test_a_disk_that_takes_no_more(void **state)
 	/* One line. */
 	assert_non_null(strstr(text, "goes on"));
 	assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
-	leat_dataset_close(ds);
 }
 
 static void test_options(void **state)
