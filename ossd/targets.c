@@ -203,7 +203,8 @@ static void other_main(void *arg)
 		if (rc == 0)
 			rc = fiber_sleep_us(POLL_MS * 1000);
 	}
-	end(r, rc);
+	/* Refused or failed since it was looked at last: the exit status says so all the same. */
+	end(r, rc == 0 ? ossd_failed(r->ossd) : rc);
 	loop_stop(r->loop);
 }
 
@@ -268,7 +269,7 @@ static void first_main(void *arg)
 	if (t->page != NULL)
 		metrics_server_stop(t->page);
 	if (atomic_load(&r->phase) != PHASE_ENDED)
-		end(r, 0);
+		end(r, ossd_failed(r->ossd));
 	loop_stop(r->loop);
 }
 
