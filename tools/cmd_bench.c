@@ -340,12 +340,12 @@ static int run(struct tool *t, int argc, char **argv)
 		uint64_t word = hash_u64(i + 1);
 		memcpy(b.block + i * 8, &word, 8);
 	}
+	catch_interrupts(); /* before there is something to tidy up */
 	if (!mkdtemp(b.dir)) {
 		free(b.block);
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", argv[optind]);
 	}
 	snprintf(b.file, sizeof(b.file), "%s/big", b.dir);
-	catch_interrupts();
 	b.figures = json_array();
 	code = run_phases(&b);
 	tidy_up(&b);

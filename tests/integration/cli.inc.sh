@@ -36,6 +36,15 @@ json() {
 	[ "$got" = "$2" ] || fail "$1 is '$got', not '$2'"
 }
 
+# until_true COMMAND...: waits until it succeeds
+until_true() {
+	local tries=1200
+	until "$@" >/dev/null 2>&1; do
+		[ $((tries--)) -gt 0 ] || fail "does not come true: $*"
+		sleep 0.1
+	done
+}
+
 need_cluster() {
 	[ "$(id -u)" = 0 ] || { echo "not root"; exit 77; }
 	[ -c /dev/fuse ] || { echo "no /dev/fuse"; exit 77; }

@@ -102,7 +102,8 @@ json '.figures | length' 8
 [ -z "$(ls "$tmp/b")" ] || fail "bench left something behind"
 "$leat" bench --size 4M --jobs 1 --seconds 60 "$tmp/b" >/dev/null 2>&1 &
 pid=$!
-sleep 1
+at_work() { [ -n "$(ls "$tmp/b")" ]; }
+until_true at_work
 kill -INT $pid
 # A background process of a script starts with SIGINT ignored; leat takes it all the same.
 wait $pid
