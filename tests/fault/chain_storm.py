@@ -244,7 +244,7 @@ class Storm:
             p.start()
             self.workers.append(p)
         while self.n_ready < len(made):
-            self.take(timeout=30)
+            self.take(timeout=300)
 
     def take(self, timeout=0.0):
         """One message of a worker; a failed worker ends the test."""
@@ -278,12 +278,12 @@ class Storm:
     def whole(self):
         """Every chain has all its members in sync."""
         try:
-            status = json.loads(self.c.leat("status", "--json", check=False, timeout=20).stdout)
-            return chains_whole(status)
+            status = json.loads(self.c.leat("status", "--json", check=False).stdout)
+            return "mds" in status and chains_whole(status)
         except ValueError:
             return False
 
-    def wait_whole(self, seconds=90):
+    def wait_whole(self, seconds=400):
         end = time.monotonic() + seconds
         while not self.whole():
             assert time.monotonic() < end, "chains are not whole again within %d s" % seconds
@@ -327,7 +327,7 @@ class Storm:
             self.blow(kinds[len(self.events) % len(kinds)])
         self.stop.set()
         while self.n_ready > 0:
-            self.take(timeout=60)
+            self.take(timeout=300)
         for p in self.workers:
             p.join(10)
 

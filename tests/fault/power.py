@@ -43,7 +43,7 @@ class PowerFS:
             self.daemon = subprocess.Popen(
                 [BUILD + "/powerfs", self.mem + "/backing", self.journal, self.mnt],
                 stdin=subprocess.DEVNULL)
-            end = time.monotonic() + 10
+            end = time.monotonic() + 120
             while not os.path.ismount(self.mnt):
                 if self.daemon.poll() is not None or time.monotonic() > end:
                     raise AssertionError("powerfs cannot be mounted")
@@ -57,14 +57,14 @@ class PowerFS:
         """The journal is complete, the disk as it was goes away."""
         if self.daemon is None:
             return
-        for _ in range(100):
+        for _ in range(1200):
             if subprocess.run(["umount", self.mnt], stderr=subprocess.DEVNULL).returncode == 0:
                 break
             time.sleep(0.05)
         else:
             subprocess.run(["umount", "-l", self.mnt], stderr=subprocess.DEVNULL)
         try:
-            self.daemon.wait(10)
+            self.daemon.wait(120)
         except subprocess.TimeoutExpired:
             self.daemon.kill()
             self.daemon.wait(10)
@@ -81,7 +81,7 @@ def end_child(child):
     """First in a way that lets it end the servers that it has started."""
     child.terminate()
     try:
-        child.wait(10)
+        child.wait(60)
     except subprocess.TimeoutExpired:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
@@ -110,7 +110,7 @@ class Cuts:
     def reap(self):
         label, where, child, out = self.running.pop(0)
         try:
-            child.wait(120)
+            child.wait(600)
         except subprocess.TimeoutExpired:
             end_child(child)
         self.n += 1

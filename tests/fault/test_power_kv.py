@@ -14,7 +14,7 @@ def session(what, ops, sync, **how):
     started = time.monotonic()
     with PowerFS() as fs:
         subprocess.run([TOOL, "run", fs.mnt + "/store", fs.mnt + "/.mark", str(ops)] +
-                       ([] if sync else ["nosync"]), check=True, timeout=120)
+                       ([] if sync else ["nosync"]), check=True, timeout=600)
         fs.unmount()
         cuts = check_cuts(fs, lambda disk, marks: [TOOL, "verify", disk + "/store", marks], **how)
         report(what, fs, cuts, started)

@@ -15,7 +15,7 @@ def session(what, ops, missing=(), **how):
     started = time.monotonic()
     with PowerFS() as fs:
         subprocess.run([TOOL, "run", fs.mnt + "/store", fs.mnt + "/.mark", str(ops), *missing],
-                       check=True, timeout=120)
+                       check=True, timeout=600)
         fs.unmount()
         cuts = check_cuts(fs, lambda disk, marks: [TOOL, "verify", disk + "/store", marks], **how)
         report(what, fs, cuts, started)

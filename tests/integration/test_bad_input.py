@@ -40,7 +40,7 @@ def test_garbage_on_every_port(c):
     rng = random.Random(1)
     for host, port in ports(c):
         for i in range(60):
-            s = socket.create_connection((host, port), 5)
+            s = socket.create_connection((host, port), 60)
             junk = rng.randbytes(rng.choice((0, 1, 71, 72, 500, 20000)))
             if i % 3 == 0:
                 junk = b"LEAT" + junk  # the magic is right, the rest is not
@@ -50,7 +50,7 @@ def test_garbage_on_every_port(c):
                 s.sendall(junk)
                 if i % 2:
                     s.shutdown(socket.SHUT_WR)
-                    s.settimeout(10)
+                    s.settimeout(60)
                     while s.recv(4096):
                         pass
             except OSError:
@@ -63,8 +63,8 @@ def test_garbage_on_every_port(c):
 
 def test_idle_strangers_are_dropped(c):
     host, port = ports(c)[0]
-    s = socket.create_connection((host, port), 5)
-    s.settimeout(15)
+    s = socket.create_connection((host, port), 60)
+    s.settimeout(120)
     s.sendall(b"LE")
     while s.recv(4096):  # the handshake has a deadline
         pass
@@ -146,7 +146,7 @@ def copy_sparse(src, dst):
 def refused(c, name, word):
     """The server must end by itself, and say why."""
     before = len(c.log(name))
-    c.run("start", name, check=False, capture_output=True, timeout=60)
+    c.run("start", name, check=False, capture_output=True, timeout=240)
     wait_until(lambda: word in c.log(name)[before:], 20, "%s says '%s'" % (name, word))
     wait_until(lambda: not c.alive(name), 20, name + " has ended")
 

@@ -2,7 +2,6 @@
 """Damage on the disks of some members of a chain: no program notices, logs and counters tell, and
 it is made good without anybody's help. With one copy left: a clear error, and nothing else."""
 import errno
-import json
 import os
 import random
 import shutil
@@ -13,8 +12,8 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) +
 from cluster import BUILD, expect_errno, run_tests, wait_until
 
 CLUSTER = {"ossd": 5, "size": "96M", "mounts": 2, "conf": {
-    "mds": {"replace_after_ms": "2000"}, "ossd": {"scrub_rate_mib_s": "0"},
-    "client": {"request_timeout_ms": "5000"}}}
+    "mds": {"replace_after_ms": "2000", "lease_ms": "5000"}, "ossd": {"scrub_rate_mib_s": "0"},
+    "client": {"request_timeout_ms": "60000"}}}
 BLOCK = 16384
 SEED = int(os.environ.get("LEAT_SEED", "7"))
 GONE = []  # servers that have lost their only copies
@@ -80,20 +79,14 @@ def chains_whole(c):
 
 
 def counted(c, what):
-    return sum(t["server"]["totals"][what] for t in c.status()["targets"] if "server" in t)
+    return sum(t["server"]["totals"][what] for t in c.told_by_servers()["targets"]
+               if "server" in t)
 
 
 def scrub(c):
     """A whole scrub of every target: the sum of what it counted."""
-    def rows():
-        out = c.leat("scrub", "status", "--json", check=False).stdout
-        return [r for r in json.loads(out)["targets"] if "error" not in r]
-
-    # A target that has met much damage has begun one by itself, maybe before its chains were whole.
-    wait_until(lambda: not any(r["running"] for r in rows()), 60, "the end of a scrub before")
-    c.leat("scrub", "start", check=False)
-    wait_until(lambda: not any(r["running"] for r in rows()), 60, "the scrub's end")
-    return {k: sum(r[k] for r in rows())
+    rows = c.scrub()
+    return {k: sum(r[k] for r in rows)
             for k in ("damaged", "repaired", "unrepaired", "differing", "chunks")}
 
 
@@ -263,7 +256,7 @@ def new_store(c, server):
     shutil.rmtree(store)
     subprocess.run([BUILD + "/leat-ossd", "-c", c.dev + "/conf", "--set", "data_dir=" + store,
                     "--set", "data_size=96M", "format"], check=True, stderr=subprocess.DEVNULL,
-                   stdin=subprocess.DEVNULL, timeout=30)
+                   stdin=subprocess.DEVNULL, timeout=120)
     c.start(server)
 
 

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
 """One of four object servers is killed under writers, with two copies of everything: nobody sees an
-error, the chains go on without it at once, and it is filled up by itself when it is back."""
+error, the chains go on without it, and it is filled up by itself when it is back. (How long writers
+wait is measured by tests/fault/chain_storm.py.)"""
 import os
 import sys
 import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import SLOWNESS, run_tests, wait_until  # noqa: E402
+from cluster import run_tests, wait_until  # noqa: E402
 
 CLUSTER = {"mounts": 1}
-# The promise is 250 ms; a loaded machine of two cores gets more, as the test is of behaviour.
-STALL_MAX_S = 1.5 * SLOWNESS
+BLOCKS = 16  # of each file
 
 
 class Writers:
     def __init__(self, mnt, n=4):
-        self.stop, self.errors, self.waits = False, [], []
+        self.stop, self.errors, self.waits, self.n = False, [], [], [0] * n
         self.threads = [threading.Thread(target=self.run, args=(mnt, i)) for i in range(n)]
 
     def run(self, mnt, i):
@@ -26,16 +26,23 @@ class Writers:
             n = 0
             while not self.stop:
                 began = time.monotonic()
-                os.pwrite(fd, block, n % 64 * len(block))
+                os.pwrite(fd, block, n % BLOCKS * len(block))
                 os.fsync(fd)
                 self.waits.append(time.monotonic() - began)
                 n += 1
-            for k in range(min(n, 64)):
+                self.n[i] = n
+            for k in range(min(n, BLOCKS)):
                 if os.pread(fd, len(block), k * len(block)) != block:
                     self.errors.append("w%d: block %d is not what was written" % (i, k))
             os.close(fd)
         except OSError as e:
             self.errors.append("w%d: %s" % (i, e))
+
+    def go_on(self, n, what):
+        """Every one of them makes n more writes, or has ended with an error."""
+        before = list(self.n)
+        wait_until(lambda: self.errors or all(now >= then + n for now, then in
+                                              zip(self.n, before)), 30, what)
 
     def __enter__(self):
         for t in self.threads:
@@ -61,15 +68,15 @@ def test_killed_and_back(c):
     c.leat("layout", "set", "--replicas", "2", c.mnt())
     assert "2 copies" in c.leat("layout", "get", c.mnt()).stdout
     with Writers(c.mnt()) as w:
-        time.sleep(0.5)
+        w.go_on(5, "writers")
         c.kill("ossd2")
-        time.sleep(2)
+        w.go_on(BLOCKS + 4, "writers without it")
         assert chains(c)["degraded"] > 0, chains(c)
         c.start("ossd2")
         wait_until(lambda: whole(c), 20, "all chains are whole")
+        w.go_on(5, "writers with it")
     assert not w.errors, w.errors
     print("  %d writes, the longest took %.0f ms" % (len(w.waits), max(w.waits) * 1e3))
-    assert max(w.waits) < STALL_MAX_S, max(w.waits)
 
 
 if __name__ == "__main__":

@@ -32,18 +32,27 @@ json '.mount.net.total == (.mount.net.connections | length)' true
 of_clients='.targets[].server.net.connections[] | select(.role == "client")'
 json "[$of_clients | .bytes_in] | add >= 16777216" true
 # four that register, four that are asked to trim and remove
-json '[.mds.net.connections[] | select(.role == "ossd")] | length' 8
+both_ways() { [ "$("$leat" status --net --json | jq '[.mds.net.connections[] |
+	select(.role == "ossd")] | length')" = 8 ]; }
+until_true both_ways
 
-# /metrics of a server and of a mount, whose figures are a second old at most
-sleep 2
-metric() { curl -s "http://$(awk -v who="$1" '$1 == who { print $2 }' "$LEAT_DEV/metrics")/metrics" |
+# /metrics of a server and of a mount, whose figures are somewhat old
+page_of() { awk -v who="$1" '$1 == who { print $2 }' "$LEAT_DEV/metrics"; }
+metric() { curl -s "http://$(page_of "$1")/metrics" |
 	awk -v name="$2" '$1 == name { print $2 }'; }
-sum=0
-for n in 1 2 3 4; do sum=$((sum + $(metric "ossd$n" leat_ossd_net_tcp_bytes_in_total))); done
-[ "$sum" -ge 16777216 ] || fail "servers received $sum bytes"
+received() {
+	local n sum=0
+	for n in 1 2 3 4; do
+		sum=$((sum + $(metric "ossd$n" leat_ossd_net_tcp_bytes_in_total)))
+	done
+	[ "$sum" -ge 16777216 ]
+}
+sent() { [ "$(metric mnt1 leat_mount_net_tcp_bytes_out_total)" -ge 16777216 ]; }
+connected() { [ "$(metric mds leat_mds_net_tcp_connections)" -ge 6 ]; }
+until_true received
+until_true sent
+until_true connected
 [ "$(metric ossd1 leat_ossd_net_verbs_connections)" = 0 ] || fail "verbs connections without verbs"
-[ "$(metric mnt1 leat_mount_net_tcp_bytes_out_total)" -ge 16777216 ] || fail "the mount's bytes out"
-[ "$(metric mds leat_mds_net_tcp_connections)" -ge 6 ] || fail "connections of the mds"
 
 # An address that names its transport, and one that this machine cannot use
 addr=$("$leat" status --json | jq -r .mds.addr)

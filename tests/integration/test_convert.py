@@ -133,7 +133,7 @@ def test_open_files_wait(c):
     has_copies(c, path, 1)
     assert os.pread(fd, len(data), 0) == data
     p.send_signal(signal.SIGINT)
-    _, err = p.communicate(timeout=10)
+    _, err = p.communicate(timeout=120)
     assert p.returncode == 75 and "goes on" in err, (p.returncode, err)
     os.close(fd)
     wait_until(lambda: conversions(c) == [], 40, "it is converted")
@@ -220,7 +220,7 @@ class Churn:
     def __exit__(self, *exc):
         self.stop.set()
         for p in self.children:
-            ops, errors = self.results.get(timeout=90)
+            ops, errors = self.results.get(timeout=300)
             self.ops += ops
             self.errors += errors
         for p in self.children:

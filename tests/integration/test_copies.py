@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Data is not copied on its way: whole blocks from and to slots cost no copy in the client library
 or the object server. What has to be copied is, and the counters say so."""
-import json
 import os
 import subprocess
 import sys
@@ -16,8 +15,7 @@ FRAGMENT = 5001  # of copies.c
 
 def nets(c):
     """What the object servers say of their connections."""
-    status = json.loads(c.leat("status", "--net", "--json").stdout)
-    return [t["server"]["net"] for t in status["targets"]]
+    return [t["server"]["net"] for t in c.told_by_servers(["--net"])["targets"]]
 
 
 def move(c, what):
@@ -27,7 +25,7 @@ def move(c, what):
 
     before = by_servers()
     out = subprocess.run([BUILD + "/tests/copies", c.dev + "/conf", "/copies", what], check=True,
-                         timeout=100, stdout=subprocess.PIPE, text=True).stdout.split()
+                         timeout=600, stdout=subprocess.PIPE, text=True).stdout.split()
     return int(out[1]), int(out[3]), by_servers() - before
 
 

@@ -11,7 +11,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import ADDR, BUILD, Cluster, ON_SERVER, expect_errno, run_tests, wait_until
 
-CLUSTER = {"ossd": 2, "size": "256M", "conf": {"client": {"request_timeout_ms": "5000"}}}
+CLUSTER = {"ossd": 2, "size": "256M", "conf": {"client": {"request_timeout_ms": "60000"}}}
 BLOCK = 16384
 
 
@@ -187,14 +187,14 @@ def start_and_see(c, name, folder):
                 "--set", "metrics=", "--set", "listen=%s:0" % ADDR, "--ready-file", ready, "run"]
     p = subprocess.Popen(ON_SERVER + argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                          stderr=subprocess.STDOUT, text=True)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while p.poll() is None and not os.path.exists(ready) and time.monotonic() < end:
         time.sleep(0.02)
     serves = p.poll() is None and os.path.exists(ready)
     if p.poll() is None:
         p.send_signal(signal.SIGTERM)
     try:
-        said = p.communicate(timeout=20)[0]
+        said = p.communicate(timeout=120)[0]
     except subprocess.TimeoutExpired:
         p.kill()
         raise AssertionError("hangs:\n" + p.communicate()[0])

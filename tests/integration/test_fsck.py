@@ -97,6 +97,7 @@ def test_sound(c):
         f.write(b"x" * 100000)
     os.truncate(m + "/dir/cut", 1 << 20)  # nothing but a hole is left
     settled(c)
+    wait_until(lambda: not fsck(c)["busy"], 20, "all files are closed")
     r = fsck(c)
     assert r["sound"] and r["inodes"] == 52 and r["chunks"] >= 46, r
     assert not r["findings"] and not r["notes"] and not r["busy"], r
@@ -145,7 +146,7 @@ def test_busy(c):
         t.start()
     try:
         end, n = time.monotonic() + 12, 0
-        while time.monotonic() < end:
+        while time.monotonic() < end or n < 3:
             r = fsck(c, *(["--window", "50"] if n % 2 else []))
             assert r["sound"] and not r["findings"], r
             n += 1
@@ -154,7 +155,7 @@ def test_busy(c):
         for t in threads:
             t.join()
     print("    %d checks under load" % n)
-    assert n >= 3 and not errors, errors
+    assert not errors, errors
     settled(c)
     assert not fsck(c)["findings"]
 
@@ -315,8 +316,9 @@ def test_members_come_and_go(c):
     try:
         for down in (True, False):
             (c.kill if down else c.start)("ossd2")
-            end = time.monotonic() + 3
-            while time.monotonic() < end:
+            end, n = time.monotonic() + 3, 0
+            while time.monotonic() < end or n < 3:
+                n += 1
                 r = c.leat("fsck", "--json", check=False)
                 assert r.returncode in (SOUND, 8), (r.stdout, r.stderr)
                 assert not json.loads(r.stdout)["findings"], r.stdout
@@ -340,7 +342,7 @@ def test_only_with_the_key(c):
     # A program of another user cannot read the key.
     r = subprocess.run(["setpriv", "--reuid=65534", "--clear-groups", BUILD + "/leat", "--conf",
                         c.dev + "/conf", "fsck"], stdin=subprocess.DEVNULL, capture_output=True,
-                       text=True, timeout=30)
+                       text=True, timeout=120)
     assert r.returncode in (8, 16) and "permission denied" in r.stderr.lower(), r
 
 

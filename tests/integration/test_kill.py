@@ -64,7 +64,7 @@ class Storm:
         early = self.p.poll()
         if early is None:
             self.p.kill()
-        self.p.wait(60)
+        self.p.wait(300)
         self.err.seek(0)
         text = self.err.read()
         assert may_fail or early is None, "the application got an error:\n" + text

@@ -274,6 +274,13 @@ def test_permissions(c):
 
 def test_statfs_and_space_comes_back(c):
     used = lambda: (lambda s: (s.f_blocks - s.f_bfree) * s.f_frsize)(os.statvfs(c.mnt()))
+
+    def at_rest():
+        s = c.told_by_servers()
+        return s["mds"]["removals_waiting"] == 0 and all(
+            t["used"] == t["server"]["space"]["used"] for t in s["targets"])
+
+    wait_until(at_rest, 20, "what was deleted before is gone, and the heartbeats have told so")
     before = used()
     put(c.mnt() + "/space", os.urandom(64 << 20))
     wait_until(lambda: used() >= before + (60 << 20), 5, "64 MiB are used")

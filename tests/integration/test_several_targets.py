@@ -6,8 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
-import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import ADDR, BUILD, ON_SERVER, Cluster, wait_until
@@ -32,14 +30,11 @@ def targets(c):
 
 def test_six_targets_serve(c):
     assert len(targets(c)) == 6, targets(c)
-    write_files(c, 12, "a")
-    read_files(c, 12, "a")
+    write_files(c, 24, "a")  # so many that every disk surely has some
+    read_files(c, 24, "a")
     used = [len(os.listdir("%s/ossd%d" % (c.dev, n))) for n in (1, 2)]
     assert used == [4, 4], used  # three stores and the file that says ready
-    with open(c.dev + "/metrics") as f:
-        page = re.search(r"ossd1\S*\s+(\S+)", f.read()).group(1)
-    page = page if page.startswith("http") else "http://%s/metrics" % page
-    text = urllib.request.urlopen(page, timeout=5).read().decode()
+    text = c.metrics_of("ossd1")
     writes = re.findall(r'^leat_ossd_\w*write_bytes_total\{disk="(\d)"\} (\d+)$', text, re.M)
     assert [d for d, _ in writes] == ["0", "1", "2"] and all(int(v) > 0 for _, v in writes), writes
     assert text.count("# TYPE leat_ossd_requests_total") <= 1
@@ -89,25 +84,30 @@ def test_a_refused_store_ends_alone(c):
     c.stop("ossd1")
     subprocess.run(["rm", "-r", old], check=True)
     subprocess.run(["mv", c.dir + "/old", old], check=True)
+    said = open(c.dir + "/said", "a+")
     p = subprocess.Popen(ON_SERVER +
                          [BUILD + "/leat-ossd", "-c", c.dev + "/conf", "--set", "data_dir=" +
                           " ".join("%s/ossd1/store%s" % (c.dev, n) for n in ("", "2", "3", "4")),
                           "--set", "listen=%s:0" % ADDR, "--set", "metrics=", "run"],
-                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                         stdout=subprocess.DEVNULL, stderr=said)
+
+    def errors():
+        said.seek(0)
+        return said.read()
+
     try:
+        wait_until(lambda: "back in time" in errors(), 15, "the old store is refused")
+        wait_until(lambda: errors().count(" serves at ") == 3, 15, "the three others serve")
         wait_until(lambda: sum(t["state"] == "up" for t in targets(c)) == 6, 15, "six of seven")
-        time.sleep(1)
-        assert p.poll() is None, "the process has ended: " + p.stderr.read()
+        assert p.poll() is None, "the process has ended: " + errors()
     finally:
         p.terminate()
-        errors = p.communicate(timeout=20)[1]
-    assert "back in time" in errors, errors
+        p.wait(60)
     assert p.returncode == 3, p.returncode
 
 
 if __name__ == "__main__":
     os.environ["LEAT_DEV_DISKS"] = "3"
-    failed = []
     with Cluster(ossd=2, size="96M") as cluster:
         for test in (test_six_targets_serve, test_threads_have_their_loops, test_restart_and_stop,
                      test_a_disk_is_added, test_a_refused_store_ends_alone):

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 import traceback
+import urllib.request
 
 SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
@@ -57,7 +58,7 @@ class Cluster:
 
         signal.signal(signal.SIGTERM, on_term)  # so that __exit__ runs
 
-    def run(self, *args, check=True, timeout=120, **kw):
+    def run(self, *args, check=True, timeout=600, **kw):
         return subprocess.run([DEV_CLUSTER] + list(args), env=self.env, check=check,
                               timeout=timeout, stdin=subprocess.DEVNULL, **kw)
 
@@ -115,14 +116,59 @@ class Cluster:
         with open("%s/log/%s.log" % (self.dev, name), errors="replace") as f:
             return f.read()
 
-    def leat(self, *args, check=True, timeout=120):
+    def leat(self, *args, check=True, timeout=600):
         argv = [BUILD + "/leat", "--conf", self.dev + "/conf"] + list(args)
         return subprocess.run(argv, env=self.env,
                               check=check, timeout=timeout, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def status(self):
-        return json.loads(self.leat("status", "--json").stdout)
+        return json.loads(self.leat("status", "--timeout", "120", "--json").stdout)
+
+    def told_by_servers(self, args=()):
+        """leat status with the word of every target's server: one that is slow is asked again."""
+        said = {}
+
+        def all_have():
+            said.update(json.loads(self.leat("status", "--timeout", "120", "--json",
+                                             *args).stdout))
+            return all("server" in t for t in said["targets"] if t["state"] == "up")
+
+        wait_until(all_have, 30, "every server says how it is")
+        return said
+
+    def scrub(self):
+        """A whole scrub of every target that is up: what each has counted."""
+        rows = []
+
+        def ended():
+            rows[:] = self._scrub_rows("status")
+            return not any(r["running"] for r in rows)
+
+        # A target that has met much damage has begun one by itself, maybe before its chains were
+        # whole.
+        wait_until(ended, 60, "the end of a scrub before")
+        self._scrub_rows("start")
+        wait_until(ended, 60, "the scrub's end")
+        return rows
+
+    def _scrub_rows(self, what):
+        rows = []
+
+        def all_answer():
+            up = {t["id"] for t in self.status()["targets"] if t["state"] == "up"}
+            out = self.leat("scrub", what, "--json", check=False).stdout
+            rows[:] = [r for r in json.loads(out)["targets"] if "error" not in r]
+            return up and up <= {r["target"] for r in rows}
+
+        wait_until(all_answer, 30, "every target answers: scrub " + what)
+        return rows
+
+    def metrics_of(self, name):
+        """The text of that daemon's page."""
+        with open(self.dev + "/metrics") as f:
+            page = dict(line.split() for line in f)[name]
+        return urllib.request.urlopen("http://%s/metrics" % page, timeout=60).read().decode()
 
     def check_stores(self, **kw):
         """Everything is taken down and examined offline; servers stay down."""
@@ -149,10 +195,12 @@ class Cluster:
 
 
 def wait_until(predicate, seconds, what):
-    end = time.monotonic() + seconds
+    """seconds: plenty on an idle machine. Busy ones are waited for too: this is not about speed."""
+    patience = max(120, 4 * seconds)
+    end = time.monotonic() + patience
     while not predicate():
         if time.monotonic() > end:
-            raise AssertionError("not within %s s: %s" % (seconds, what))
+            raise AssertionError("not within %s s: %s" % (patience, what))
         time.sleep(0.02)
 
 

@@ -183,7 +183,7 @@ class Anything(Base):
                 "resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20));"
                 "checkpoint.save(sys.argv[1], {'a': numpy.zeros(40 << 20, 'u1')})")
         done = self.python(code, self.path)
-        self.assertIn("File too large", done.communicate(timeout=60)[1])
+        self.assertIn("File too large", done.communicate(timeout=300)[1])
         self.assertEqual(checkpoint.load(self.path), {"v": 1})
         self.assertEqual(os.listdir(self.tmp.name), ["step-1"])
 

@@ -37,7 +37,7 @@ class Cluster(unittest.TestCase):
     def setUpClass(cls):
         cls.tmp = tempfile.mkdtemp()
         with open(cls.tmp + "/more.conf", "w") as f:
-            f.write("[client]\nrequest_timeout_ms = 3000\n")
+            f.write("[client]\nrequest_timeout_ms = 20000\n")
         cls.env = dict(os.environ, LEAT_DEV=cls.tmp + "/dev", LEAT_DEV_SIZE=str(1 << 30),
                        BUILD=BUILD,
                        LEAT_DEV_CONF=cls.tmp + "/more.conf", LEAT_DEV_MOUNTS="1")
@@ -179,7 +179,7 @@ class Cluster(unittest.TestCase):
                 self.assertIsNotNone(raised.exception.filename)
             finally:
                 self.dev("start", "ossd2")
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 300
             while True:
                 try:
                     batch = loader.next()

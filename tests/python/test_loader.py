@@ -215,7 +215,7 @@ class Shards(unittest.TestCase):
     def test_interpreter_exit_with_batches_alive(self):
         code = ("import leat; ds = leat.Dataset(%r); loader = leat.DataLoader(ds, 5);"
                 "it = iter(loader); batch = next(it); print(len(batch))" % self.src)
-        done = subprocess.run([sys.executable, "-c", code], timeout=60, capture_output=True,
+        done = subprocess.run([sys.executable, "-c", code], timeout=300, capture_output=True,
                               text=True,
                               env=dict(os.environ, PYTHONPATH=SRC + "/client/python"), check=False)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "5\n", ""))

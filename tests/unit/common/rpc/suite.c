@@ -233,9 +233,11 @@ static void test_timeout(struct bed *b)
 
 	/* To be connected takes its time. */
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
-	assert_int_equal(suite_nap(c, SLOWLY(60), 10), -LE_TIMEDOUT);
+	suite_gate_shut();
+	assert_int_equal(suite_nap(c, NAP_AT_GATE, 10), -LE_TIMEDOUT);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	assert_int_equal(suite_seen.running, 1);
+	suite_gate_open(b);
 	suite_until(&suite_seen.canceled, 1);
 	suite_until(&suite_seen.served, 3);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
@@ -246,9 +248,11 @@ static void test_timeout(struct bed *b)
 	assert_int_equal(st.replies, 4);
 	assert_int_equal(st.connects, 1);
 	/* The deadline of the fiber counts too. */
+	suite_gate_shut();
 	fiber_set_deadline(loop_deadline_ms(10));
-	assert_int_equal(suite_nap(c, 60, SHORT_MS), -LE_TIMEDOUT);
+	assert_int_equal(suite_nap(c, NAP_AT_GATE, SHORT_MS), -LE_TIMEDOUT);
 	fiber_set_deadline(NO_DEADLINE);
+	suite_gate_open(b);
 	rpc_client_destroy(c);
 	suite_server_stop(b, 0);
 }
@@ -262,7 +266,7 @@ static void test_late_data(struct bed *b)
 	struct rpc_client *c = suite_client(b);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	uint32_t n = suite_slots(b->client_pool, 1u << 20, vec);
-	struct oss_read_req q = { .len = 1u << 20, .off = 40, .flags = 3 };
+	struct oss_read_req q = { .len = 1u << 20, .flags = 3 | SUITE_GATE };
 	struct oss_read_rep p;
 	struct rpc_call call = { .op = OP_oss_read,
 				 .req = &q,
@@ -272,8 +276,10 @@ static void test_late_data(struct bed *b)
 				 .deadline_us = loop_deadline_ms(10) };
 
 	suite_fill(vec, n, 9);
+	suite_gate_shut();
 	assert_int_equal(rpc_call(c, &call), -LE_TIMEDOUT);
 	rpc_call_fini(&call);
+	suite_gate_open(b);
 	suite_until(&suite_seen.served, 2);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	assert_true(suite_is_pattern(vec, n, 1u << 20, 9));
@@ -291,14 +297,16 @@ static void test_interrupt(struct bed *b)
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	suite_gate_shut();
 	suite_spawn(a, 1, caller_nap, &done,
 		      &(struct suite_caller){
-		      	.c = c, .nap_ms = SLOWLY(50), .deadline_ms = SHORT_MS });
+		      	.c = c, .nap_ms = NAP_AT_GATE, .deadline_ms = SHORT_MS });
 	suite_until(&suite_seen.running, 1);
 	fiber_interrupt(a[0].fiber);
 	latch_wait(&done);
 	assert_int_equal(a[0].rc, -LE_INTR);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	suite_gate_open(b);
 	suite_until(&suite_seen.canceled, 1);
 	rpc_client_destroy(c);
 	suite_server_stop(b, 0);
@@ -359,12 +367,14 @@ static void test_broken_connection(struct bed *b)
 	for (uint32_t round = 1; round <= 3; round++) {
 		assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 		assert_true(rpc_client_connected(c));
+		suite_gate_shut();
 		suite_spawn(a, 20, caller_nap, &done,
 			      &(struct suite_caller){
-				      .c = c, .nap_ms = SLOWLY(30), .deadline_ms = SHORT_MS });
+				      .c = c, .nap_ms = NAP_AT_GATE, .deadline_ms = SHORT_MS });
 		suite_until(&suite_seen.running, 20);
 		b->at_server(b, kill_peers, b);
 		latch_wait(&done);
+		suite_gate_open(b);
 		for (int i = 0; i < 20; i++)
 			assert_int_equal(a[i].rc, -LE_DISCONNECTED);
 		/* And reconnects by itself. */
@@ -406,26 +416,39 @@ static void test_credits(struct bed *b)
 	suite_server_stop(b, 100);
 }
 
+static uint32_t n_refused;
+
+static void caller_refused(void *arg)
+{
+	struct suite_caller *a = arg;
+
+	a->rc = suite_nap(a->c, a->nap_ms, a->deadline_ms);
+	n_refused += a->rc == -LE_OVERLOAD;
+	latch_done(a->done);
+}
+
 static void test_overload(struct bed *b)
 {
 	static struct suite_caller a[10];
 	struct rpc_server_options o = suite_server_options(b);
 	struct latch done;
-	int ok = 0, refused = 0;
+	uint32_t ok = 0;
 
 	o.requests_max = 4;
 	suite_server_start(b, &o);
 	struct rpc_client *c = suite_client(b);
-	suite_spawn(a, 10, caller_nap, &done,
+	suite_gate_shut();
+	n_refused = 0;
+	suite_spawn(a, 10, caller_refused, &done,
 		      &(struct suite_caller){
-		      	.c = c, .nap_ms = SLOWLY(20), .deadline_ms = SHORT_MS });
+		      	.c = c, .nap_ms = NAP_AT_GATE, .deadline_ms = SHORT_MS });
+	suite_until(&n_refused, 6);
+	suite_gate_open(b);
 	latch_wait(&done);
-	for (int i = 0; i < 10; i++) {
+	for (int i = 0; i < 10; i++)
 		ok += a[i].rc == 0;
-		refused += a[i].rc == -LE_OVERLOAD;
-	}
 	assert_int_equal(ok, 4);
-	assert_int_equal(refused, 6);
+	assert_int_equal(n_refused, 6);
 	rpc_client_destroy(c);
 	suite_server_stop(b, 0);
 }
@@ -564,7 +587,7 @@ static void test_wrong_key_and_cluster(struct bed *b)
 	/* Refused by the program: the client hears why. */
 	suite_seen.refuse_open = -LE_FENCED;
 	c = suite_client_of(&o);
-	assert_int_equal(suite_ping(c, 1, SLOWLY(500)), -LE_TIMEDOUT);
+	assert_int_equal(suite_ping(c, 1, VAIN_MS), -LE_TIMEDOUT);
 	struct rpc_client_stats st;
 	rpc_client_stats(c, &st);
 	assert_non_null(strstr(st.peer, status_text(-LE_FENCED)));
@@ -639,9 +662,10 @@ static void test_bad_frames(struct bed *b)
 }
 
 struct nap {
+	struct bed *bed;
 	struct rpc_client *c;
-	uint64_t ms, started_us, accepted_us, deadline_ms;
-	uint32_t n_accepted;
+	uint64_t ms, deadline_ms;
+	uint32_t n_accepted, *n_all;
 	int rc;
 	bool ret_accepted;
 };
@@ -651,7 +675,7 @@ static void nap_accepted(void *arg)
 	struct nap *n = arg;
 
 	n->n_accepted++;
-	n->accepted_us = loop_now_us();
+	++*n->n_all;
 }
 
 static void nap_once(void *arg)
@@ -663,34 +687,46 @@ static void nap_once(void *arg)
 				 .deadline_us = loop_deadline_ms(n->deadline_ms),
 				 .accepted = nap_accepted, .accepted_arg = n };
 
-	n->started_us = loop_now_us();
 	n->rc = rpc_call(n->c, &call);
 	n->ret_accepted = call.ret_accepted;
 	rpc_call_fini(&call);
 }
 
-/* The word comes once, long before the reply, and not to those who have given up. */
+static void open_gate_when_accepted(void *arg)
+{
+	struct nap *naps = arg;
+
+	suite_until(naps[0].n_all, 8);
+	suite_gate_open(naps[0].bed);
+}
+
+/* The word comes once, before the reply, and not to those who have given up. */
 static void test_accepted(struct bed *b)
 {
 	struct nap naps[8];
+	uint32_t n_all = 0;
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	for (uint32_t i = 0; i < 8; i++)
-		naps[i] = (struct nap){ .c = c, .ms = SLOWLY(200) + i, .deadline_ms = SHORT_MS };
+		naps[i] = (struct nap){ .bed = b, .c = c, .ms = NAP_AT_GATE,
+					.deadline_ms = SHORT_MS, .n_all = &n_all };
+	suite_gate_shut();
+	assert_int_equal(fiber_spawn("gate", open_gate_when_accepted, naps), 0);
 	fiber_parallel("nap", nap_once, naps, sizeof(naps[0]), 8, 8);
 	for (uint32_t i = 0; i < 8; i++) {
 		assert_int_equal(naps[i].rc, 0);
 		assert_int_equal(naps[i].n_accepted, 1);
 		assert_true(naps[i].ret_accepted);
-		assert_true(naps[i].accepted_us - naps[i].started_us < SLOWLY(150000));
 	}
 	/* Without somebody who listens. */
 	assert_int_equal(suite_nap(c, 3, SHORT_MS), 0);
 	/* Accepted, but not answered in time. */
-	struct nap n = { .c = c, .ms = SLOWLY(500), .deadline_ms = SLOWLY(100) };
+	suite_gate_shut();
+	struct nap n = { .c = c, .ms = NAP_AT_GATE, .deadline_ms = VAIN_MS, .n_all = &n_all };
 	nap_once(&n);
+	suite_gate_open(b);
 	assert_int_equal(n.rc, -LE_TIMEDOUT);
 	assert_true(n.n_accepted == 1 && n.ret_accepted);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
@@ -702,7 +738,7 @@ static void test_accepted(struct bed *b)
 static void test_flood(struct bed *b)
 {
 	struct rpc_server_options o = suite_server_options(b);
-	struct mds_getattr_req q = { .ino = { SLOWLY(60) } };
+	struct mds_getattr_req q = { .ino = { NAP_AT_GATE } };
 	struct auth_peer peer;
 	struct link_rx rx;
 	uint8_t body[200];
@@ -717,6 +753,7 @@ static void test_flood(struct bed *b)
 	assert_int_equal(peer.credits, 4);
 	wire_w_init(&w, body, sizeof(body));
 	wire_put_mds_getattr_req(&w, &q);
+	suite_gate_shut();
 	for (uint64_t i = 1; i <= 9 && rc == 0; i++) {
 		struct link_tx tx = {
 			.hdr = { .type = FRAME_REQUEST, .id = i, .op = OP_mds_getattr },
@@ -731,7 +768,8 @@ static void test_flood(struct bed *b)
 	} while (rc == 0 && rx.hdr.type == FRAME_ACCEPTED);
 	assert_int_equal(rc, -LE_DISCONNECTED);
 	k->ops->close(k);
-	suite_server_stop(b, 100);
+	suite_gate_open(b);
+	suite_server_stop(b, SHORT_MS);
 }
 
 static void test_no_server(struct bed *b)
@@ -748,7 +786,7 @@ static void test_no_server(struct bed *b)
 	suite_client_options(b, &o);
 	struct rpc_client *c = suite_client_of(&o);
 	assert_int_equal(rpc_call(c, &call), -LE_DISCONNECTED);
-	assert_int_equal(suite_ping(c, 1, SLOWLY(500)), -LE_CONNREFUSED);
+	assert_int_equal(suite_ping(c, 1, VAIN_MS), -LE_CONNREFUSED);
 	/* It comes back while a call waits. */
 	static struct suite_caller a[1];
 	struct latch done;
@@ -781,20 +819,23 @@ static void test_shutdown(struct bed *b)
 	struct rpc_client *c = suite_client(b);
 	/* What runs may finish. */
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	suite_gate_shut();
 	suite_spawn(a, 5, caller_nap, &done,
 		      &(struct suite_caller){
-		      	.c = c, .nap_ms = SLOWLY(30), .deadline_ms = SHORT_MS });
+		      	.c = c, .nap_ms = NAP_AT_GATE, .deadline_ms = SHORT_MS });
 	suite_until(&suite_seen.running, 5);
+	suite_gate_open_soon(b);
 	suite_server_stop(b, SHORT_MS);
 	latch_wait(&done);
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(a[i].rc, 0);
-	assert_int_equal(suite_ping(c, 1, SLOWLY(500)), -LE_CONNREFUSED);
+	assert_int_equal(suite_ping(c, 1, VAIN_MS), -LE_CONNREFUSED);
 	/* Without patience it is interrupted. */
 	suite_server_start(b, NULL);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	suite_spawn(a, 5, caller_nap, &done,
-		      &(struct suite_caller){ .c = c, .nap_ms = 500, .deadline_ms = SHORT_MS });
+		      &(struct suite_caller){
+		      	.c = c, .nap_ms = SHORT_MS, .deadline_ms = SHORT_MS });
 	suite_until(&suite_seen.running, 5);
 	suite_server_stop(b, 0);
 	latch_wait(&done);
@@ -805,7 +846,7 @@ static void test_shutdown(struct bed *b)
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	suite_spawn(a, 5, caller_nap, &done,
 		      &(struct suite_caller){
-		      	.c = c, .nap_ms = SLOWLY(30), .deadline_ms = SHORT_MS });
+		      	.c = c, .nap_ms = SHORT_MS, .deadline_ms = SHORT_MS });
 	suite_until(&suite_seen.running, 5);
 	rpc_client_destroy(c);
 	for (int i = 0; i < 5; i++)
@@ -832,7 +873,7 @@ static void test_crash(struct bed *b)
 	latch_wait(&done);
 	for (int i = 0; i < 5; i++)
 		assert_int_equal(a[i].rc, -LE_DISCONNECTED);
-	assert_int_equal(suite_ping(c, 1, SLOWLY(500)), -LE_CONNREFUSED);
+	assert_int_equal(suite_ping(c, 1, VAIN_MS), -LE_CONNREFUSED);
 	suite_server_start(b, NULL);
 	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	if (b->partition != NULL) {

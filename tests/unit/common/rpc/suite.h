@@ -19,7 +19,12 @@
 #define SLOT_SIZE (256u << 10)
 /* Times that are long enough here, in ms or us, times how slow the machine may be. */
 #define SLOWLY(t) ((t) * (uint64_t)suite_slowness)
-#define SHORT_MS SLOWLY(2000)
+/* For what is answered at once, on the busiest machine: no test waits so long. */
+#define SHORT_MS SLOWLY(30000)
+/* The deadline of what will not be answered: tests do wait for it. */
+#define VAIN_MS SLOWLY(1000)
+/* A nap that lasts while the gate is shut. */
+#define NAP_AT_GATE UINT32_MAX
 extern uint32_t suite_slowness; /* 1 */
 /* In the seed of a read: its handler waits at the gate; its slots are filled in odd pieces. */
 #define SUITE_GATE 0x80000000u
@@ -99,10 +104,12 @@ struct suite_caller {
 /* n fibers of fn, each with a copy of `like`; latch_wait(done) waits for them. */
 void suite_spawn(struct suite_caller *a, uint32_t n, void (*fn)(void *), struct latch *done,
 		 const struct suite_caller *like);
-/* Waits until *n is value (more: at least so much); fails the test after ten seconds. */
+/* Waits until *n is value (more: at least so much); fails the test after a minute. */
 void suite_until(const uint32_t *n, uint32_t value);
 void suite_gate_shut(void);
 void suite_gate_open(struct bed *b);
+/* Somewhat later, by itself. */
+void suite_gate_open_soon(struct bed *b);
 /* Of the bed's slot size, registered with its transport. */
 struct slot_pool *suite_pool(struct bed *b, uint32_t n_slots, enum pool_use use);
 uint64_t suite_random(uint64_t *state);

@@ -127,6 +127,22 @@ void suite_gate_open(struct bed *b)
 	b->at_server(b, gate_open_fn, NULL);
 }
 
+static void gate_later(void *arg)
+{
+	(void)!fiber_sleep_us(SLOWLY(20000));
+	gate_open_fn(arg);
+}
+
+static void spawn_gate_later(void *arg)
+{
+	assert_int_equal(fiber_spawn("gate", gate_later, arg), 0);
+}
+
+void suite_gate_open_soon(struct bed *b)
+{
+	b->at_server(b, spawn_gate_later, NULL);
+}
+
 static int on_ping(struct rpc_req *r, const void *in, void *out)
 {
 	const struct mds_ping_req *q = in;
@@ -137,7 +153,7 @@ static int on_ping(struct rpc_req *r, const void *in, void *out)
 	return 0;
 }
 
-/* Sleeps ino ms, having accepted; an odd number of them says so twice. */
+/* Sleeps ino ms or at the gate, having accepted; an odd number of them says so twice. */
 static int on_getattr(struct rpc_req *r, const void *in, void *out)
 {
 	const struct mds_getattr_req *q = in;
@@ -148,7 +164,11 @@ static int on_getattr(struct rpc_req *r, const void *in, void *out)
 	rpc_accept(r);
 	if (q->ino.v % 2)
 		rpc_accept(r);
-	int rc = fiber_sleep_us(q->ino.v * 1000);
+	int rc = 0;
+	if (q->ino.v == NAP_AT_GATE)
+		pass_gate();
+	else
+		rc = fiber_sleep_us(q->ino.v * 1000);
 	suite_seen.running--;
 	suite_seen.canceled += rpc_req_canceled(r);
 	p->attr.ino = q->ino;
@@ -303,7 +323,7 @@ void suite_spawn(struct suite_caller *a, uint32_t n, void (*fn)(void *), struct 
 
 void suite_until(const uint32_t *n, uint32_t value)
 {
-	uint64_t limit_us = loop_deadline_ms(SLOWLY(10000));
+	uint64_t limit_us = loop_deadline_ms(SLOWLY(60000));
 
 	while (*(const volatile uint32_t *)n < value) {
 		assert_true(loop_now_us() < limit_us);

@@ -32,10 +32,10 @@ static void garbage(struct bed *b)
 		if (i % 2 == 0)
 			frame_encode(&h, NULL, junk + FRAME_HEADER_SIZE, junk);
 		struct iovec iov = {junk, 1 + i * 2000};
-		assert_int_equal(net_connect(&addr, loop_deadline_ms(1000), &fd), 0);
-		int rc = net_send_all(fd, &iov, 1, loop_deadline_ms(1000));
+		assert_int_equal(net_connect(&addr, loop_deadline_ms(SHORT_MS), &fd), 0);
+		int rc = net_send_all(fd, &iov, 1, loop_deadline_ms(SHORT_MS));
 		assert_true(rc == 0 || rc == -LE_DISCONNECTED || rc == -LE_IO);
-		assert_int_equal(suite_ping(c, i, 1000), 0);
+		assert_int_equal(suite_ping(c, i, SHORT_MS), 0);
 		net_close(fd);
 	}
 	rpc_client_destroy(c);
@@ -56,8 +56,9 @@ static void slow_reader(struct bed *b)
 
 	suite_server_start(b, NULL);
 	struct rpc_client *c = suite_client(b);
-	assert_int_equal(
-		b->transport->ops->connect(b->transport, b->addrs, loop_deadline_ms(1000), &k), 0);
+	assert_int_equal(b->transport->ops->connect(b->transport, b->addrs,
+						    loop_deadline_ms(SHORT_MS), &k),
+			 0);
 	assert_int_equal(auth_client(k, &self, &peer), 0);
 	wire_w_init(&w, body, sizeof(body));
 	wire_put_oss_read_req(&w, &q);
@@ -69,7 +70,7 @@ static void slow_reader(struct bed *b)
 	}
 	(void)fiber_sleep_us(50000);
 	uint32_t n = suite_slots(b->client_pool, 1u << 20, vec);
-	assert_int_equal(suite_read(c, 1u << 20, 5, vec, n, 1000), 0);
+	assert_int_equal(suite_read(c, 1u << 20, 5, vec, n, SHORT_MS), 0);
 	suite_slots_put(vec, n);
 	/* It reads one after all, whole, and leaves in the middle of the other. */
 	n = suite_slots(b->client_pool, 8u << 20, vec);
@@ -79,7 +80,7 @@ static void slow_reader(struct bed *b)
 	assert_true(suite_is_pattern(vec, n, 8u << 20, 0));
 	suite_slots_put(vec, n);
 	k->ops->close(k);
-	assert_int_equal(suite_ping(c, 1, 1000), 0);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	rpc_client_destroy(c);
 	suite_server_stop(b, 1000);
 }
@@ -97,7 +98,7 @@ static void ipv6(struct bed *b)
 	suite_server_start(b, NULL);
 	c = suite_client(b);
 	assert_int_equal(strncmp(b->addrs, "[::1]:", 6), 0);
-	assert_int_equal(suite_ping(c, 1, 1000), 0);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	rpc_client_destroy(c);
 	suite_server_stop(b, 0);
 }
