@@ -127,7 +127,7 @@ class Robust(unittest.TestCase):
         metrics = {"wait_us": 9_000_000, "busy_us": 1_000_000, "utilisation": 0.1, "batches": 5,
                    "samples": 50, "skipped": 0, "errors": 0, "bytes_local": 0,
                    "bytes_server": 1 << 20, "bytes_verified": 0, "held": 1, "depth": 6, "ready": 0,
-                   "memory": 1, "memory_limit": 2}
+                   "memory": 1, "memory_limit": 2, "bytes_device": 0, "memory_pinned": 0}
         for name, words in (("server", "servers"), ("local", "disk"), ("verify", "unpacking"),
                             ("consumer", "still holds"), ("start", "first batches")):
             stalls = dict.fromkeys(("local", "server", "verify", "consumer", "start"), 100_000)
