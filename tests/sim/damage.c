@@ -408,17 +408,17 @@ bool damage_over(void *arg)
 
 /* ---- when nobody writes ---- */
 
+/* Not who has the only good copy: what it has and its source has lost, a resync would remove. */
 static void crash_somebody(void *arg)
 {
 	struct damage *d = arg;
 	struct cluster *c = d->c;
-	uint64_t i = rnd(d, N_OSSD + 1);
 
 	if (d->n_crashes == 0 || c->failed)
 		return;
 	if (d->window == WINDOW_OPEN && all_well(c) && c->plan.crash_servers) {
 		d->n_crashes--;
-		cluster_crash_for(i == N_OSSD ? &c->mds : &c->ossd[i], 1 + rnd(d, 1500000));
+		cluster_crash_for(rnd(d, 3) ? bad_node(d) : &c->mds, 1 + rnd(d, 1500000));
 	}
 	if (sim_after(c->sim, 1 + rnd(d, 300000), NULL, crash_somebody, d) < 0)
 		cluster_fail(c, "no memory");

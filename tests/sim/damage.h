@@ -6,7 +6,8 @@
  * metadata server and clients meet other faults: what is good elsewhere is the only good copy.
  *
  * At the end, when nobody writes: whole chunks vanish from one server's index, and every server is
- * scrubbed, with crashes in between, until nobody finds a difference.
+ * scrubbed, with crashes of this one and the metadata server in between, until nobody finds a
+ * difference.
  */
 #ifndef LEAT_TESTS_SIM_DAMAGE_H
 #define LEAT_TESTS_SIM_DAMAGE_H
