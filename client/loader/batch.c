@@ -403,6 +403,11 @@ static void fail_member(const struct member_job *j, uint64_t dst, int rc, const 
 	const struct index_sample *s = &b->ds->x->samples[b->ids[j->sample]];
 	struct piece_io p = {.b = b, .file = s->file, .off = j->m->off, .dst = dst};
 	fail_piece(b, &p, rc, j->m->off, j->m->raw ? j->m->raw : 1, what);
+	for (uint32_t i = 0; i < b->n_pieces; i++) {
+		struct cache_use use;
+		if (b->pieces[i].sample == j->sample && cached_as(b, &b->pieces[i], &use))
+			cache_drop(b->cache, &use.key);
+	}
 }
 
 static void do_job(struct member_job *j)

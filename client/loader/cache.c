@@ -294,6 +294,12 @@ void cache_put(struct cache *c, const struct cache_use *u, const void *data)
 	pthread_mutex_unlock(&c->lock);
 }
 
+void cache_drop(struct cache *c, const struct belady_key *k)
+{
+	forget(c, k);
+	unlink_one(c, k);
+}
+
 void cache_metrics(struct cache *c, struct leat_loader_metrics *m)
 {
 	pthread_mutex_lock(&c->lock);

@@ -50,6 +50,9 @@ struct cache_use {
 bool cache_get(struct cache *c, const struct cache_use *u, void *dst);
 /* What was read instead: kept if its next use is near enough. Yields. */
 void cache_put(struct cache *c, const struct cache_use *u, const void *data);
+/* What was read, or was in the cache, is not what its format says: read from the source next time.
+ * Yields. */
+void cache_drop(struct cache *c, const struct belady_key *k);
 
 void cache_metrics(struct cache *c, struct leat_loader_metrics *m);
 

@@ -107,6 +107,49 @@ class Cluster(unittest.TestCase):
             got, verified, _ = self.epoch(ds)
             self.assertEqual((ds.source, got, verified), ("server", want, True))
 
+    def test_a_cache_saves_reads_from_the_servers(self):
+        with leat.Dataset("leat:/shards") as ds:
+            _, _, once = self.epoch(ds)
+            # A piece takes whole units of 4 KiB; the larger pieces are few.
+            with leat.DataLoader(ds, 8, tail="shorter", framework="numpy",
+                                 cache_dir=self.to("cache"), cache_bytes=4 << 20) as loader:
+                for _ in range(4):
+                    for batch in loader:
+                        self.assertTrue(batch.verified)
+                        for k, s in enumerate(batch.ids.tolist()):
+                            self.assertEqual(test_loader.raw(batch["bin"][k]),
+                                             test_loader.payload(s))
+                    del batch
+                m = loader.metrics()
+            self.assertGreater(m["cache_hits"], 2 * test_loader.SAMPLES)
+            # The first epoch, and what of the next is read ahead before it is written down.
+            self.assertLess(m["bytes_server"], 2 * once["bytes_server"])
+            self.assertEqual((m["bytes_local"], m["cache_bad"], m["cache_failed"]), (0, 0, 0))
+
+    def test_a_mixture_of_servers_copies_and_local_files(self):
+        to = self.to("mixed")
+        fs = leat.connect()
+        leat.stage_in("leat:/shards", to)
+        with leat.Dataset("leat:/shards", fs=fs) as far, \
+                leat.Dataset("leat:/shards", fs=fs, stage_dir=to) as near, \
+                leat.Dataset(self.tmp + "/local") as local, \
+                leat.Mixture([(far, 1), (near, 1), (local, 2)]) as mix:
+            self.assertEqual((far.source, near.source, local.source), ("server", "copy", "local"))
+            with leat.DataLoader(mix, 8, framework="numpy", cache_dir=self.to("mixed-cache"),
+                                 cache_bytes=4 << 20) as loader:
+                for _ in range(2):
+                    for batch in loader:
+                        self.assertFalse(batch.verified)  # nothing is known of local files
+                        for k, s in enumerate(batch.ids.tolist()):
+                            self.assertEqual(test_loader.raw(batch["bin"][k]),
+                                             test_loader.payload(s % test_loader.SAMPLES))
+                    del batch
+                m = loader.metrics()
+            self.assertGreater(m["bytes_server"], 0)
+            self.assertGreater(m["bytes_local"], 0)
+            self.assertGreater(m["cache_hits"], 0)
+        fs.close()
+
     def test_checkpoints_through_libleat_and_through_the_mount(self):
         state = {"a": np.arange(3 << 20), "b": np.ones(7, np.float32), "c": [1, "two"]}
         with leat.FileSystem() as fs:

@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/crc32c.h"
 #include "common/base/status.h"
 
 #define FILES   6u
@@ -451,6 +452,83 @@ static void test_a_disk_that_takes_no_more(void **state)
 	assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
 }
 
+/* Back and forth between epochs, as states and validation make loaders jump. */
+static void test_jumps(void **state)
+{
+	struct leat_dataset *ds = open_records(*state);
+	struct leat_loader_options o = with_cache(*state, SAMPLES / 2 * COST);
+	struct leat_loader *ld = open_loader(ds, &o);
+	static const uint64_t epochs[] = {5, 0, 9, 9, 8, 1000000, 3};
+	for (int i = 0; i < 7; i++) {
+		assert_int_equal(leat_loader_set_epoch(ld, epochs[i]), 0);
+		run(ld, 7 + (uint32_t)i);
+	}
+	assert_int_equal(leat_loader_set_epoch(ld, 2), 0);
+	run(ld, UINT32_MAX);
+	struct leat_loader_metrics before = settled(ld), m;
+	for (int epoch = 0; epoch < 3; epoch++)
+		run(ld, UINT32_MAX);
+	m = settled(ld);
+	assert_true(m.cache_hits - before.cache_hits >= 3 * SAMPLES * 45 / 100);
+	leat_loader_close(ld);
+	assert_true(bytes_on_disk(*state) <= SAMPLES / 2 * COST);
+	leat_dataset_close(ds);
+}
+
+static uint32_t crc_masked(const void *data, size_t len)
+{
+	uint32_t c = crc32c(data, len);
+	return (c >> 15 | c << 17) + 0xa282ead8u;
+}
+
+/* A record that was read wrongly once (the file is mended later) does not stay in the cache. */
+static void test_wrong_records_are_not_kept(void **state)
+{
+	struct world *w = *state;
+	char path[200];
+	uint64_t len = 400;
+	uint8_t data[400];
+	nftw(w->src, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	assert_int_equal(mkdir(w->src, 0755), 0);
+	snprintf(path, sizeof(path), "%s/one.tfrecord", w->src);
+	FILE *f = fopen(path, "w+");
+	for (int i = 0; i < 20; i++) {
+		memset(data, i, sizeof(data));
+		uint32_t head = crc_masked(&len, 8), body = crc_masked(data, sizeof(data));
+		fwrite(&len, 8, 1, f);
+		fwrite(&head, 4, 1, f);
+		fwrite(data, 1, sizeof(data), f);
+		fwrite(&body, 4, 1, f);
+	}
+	fflush(f);
+	struct leat_dataset *ds;
+	assert_int_equal(leat_dataset_open(w->src, NULL, &ds), 0);
+	struct leat_loader_options o = with_cache(w, SAMPLES * COST);
+	struct leat_loader *ld;
+	struct leat_batch *b;
+	o.batch = 20;
+	o.depth = 2;
+	assert_int_equal(pwrite(fileno(f), "!", 1, 416 * 7 + 12 + 99), 1);
+	ld = open_loader(ds, &o);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(leat_next(ld, &b), -LE_CORRUPT);
+	data[0] = 7;
+	assert_int_equal(pwrite(fileno(f), data, 1, 416 * 7 + 12 + 99), 1);
+	fclose(f);
+	for (int i = 0; i < 4 && leat_next(ld, &b) != 1; i++)
+		b = NULL; /* what was read before it was mended */
+	assert_non_null(b);
+	assert_int_equal(leat_batch_len(b), 20);
+	leat_batch_unref(b);
+	assert_int_equal(leat_next(ld, &b), 0);
+	assert_int_equal(leat_next(ld, &b), 1);
+	leat_batch_unref(b);
+	assert_int_equal(metrics(ld).cache_bad, 0);
+	assert_true(metrics(ld).cache_hits >= 19);
+	leat_loader_close(ld);
+	leat_dataset_close(ds);
+}
+
 static void test_options(void **state)
 {
 	struct world *w = *state;
@@ -487,6 +565,8 @@ int main(void)
 		T(test_the_ranks_of_a_node_share_it),
 		T(test_other_content_is_another_cache),
 		T(test_a_disk_that_takes_no_more),
+		T(test_jumps),
+		T(test_wrong_records_are_not_kept),
 		T(test_options),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
