@@ -24,6 +24,8 @@ BUILD_ROOT ?= build
 variant    := $(if $(SAN),-$(or $(if $(findstring address,$(SAN)),asan),$(if \
               $(findstring thread,$(SAN)),tsan),$(if $(findstring fuzzer,$(SAN)),fuzz),san))
 BUILD      ?= $(BUILD_ROOT)$(variant)
+# One name for one folder, however it was given: what an object depends on is noted under its name.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(abspath $(BUILD)))
 
 PREFIX     ?= /usr/local
 BINDIR     ?= $(PREFIX)/bin
