@@ -117,39 +117,58 @@ static bool same_form(const struct chunk_record *a, const struct chunk_record *b
 	return true;
 }
 
-/* The part as a member has it, if it has it good. */
-static bool better_part(struct care *k, struct chain *c, uint32_t target, const struct part_at *at,
-			struct fetched *part)
+static bool same_bytes(const struct fetched *a, const struct fetched *b)
+{
+	return a->part.next == b->part.next && a->part.len == b->part.len &&
+	       memcmp(a->slot->data, b->slot->data, a->part.len) == 0;
+}
+
+/* The part as a member has it. 1: it has it good; 0: it has not; or why that is not known. */
+static int better_part(struct care *k, struct chain *c, uint32_t target, const struct part_at *at,
+		       struct fetched *part, bool is_source)
 {
 	struct fetched f = {0};
+	int rc = fetch_part(k, c, target, at, &f);
 
-	if (fetch_part(k, c, target, at, &f) < 0)
-		return false;
-	if (!same_form(f.rec, part->rec) || !part_good(&f)) {
-		fetch_free(k, &f);
-		return false;
+	if (rc < 0)
+		return status_retry(rc) == RETRY_NEVER ? 0 : rc;
+	if (same_form(f.rec, part->rec) && part_good(&f)) {
+		fetch_free(k, part);
+		*part = f;
+		return 1;
 	}
-	fetch_free(k, part);
-	*part = f;
-	return true;
+	/* Two damages that differ came on the way. */
+	rc = is_source && !same_bytes(&f, part) ? -LE_CORRUPT_WIRE : 0;
+	fetch_free(k, &f);
+	return rc;
 }
 
 /* What is damaged at the source is taken from another member: the source may be the last that is
  * asked of it, if the others are to leave. It is asked once more, for it may have been damaged on
- * the way. What is damaged everywhere stays so, and is told where it is read. */
+ * the way. What is damaged everywhere stays so, and is told where it is read; but who could not be
+ * asked may have it good. */
 static int get_part(struct care *k, struct chain *c, uint32_t source, const struct part_at *at,
 		    struct fetched *ret_part)
 {
 	const struct chunk_key *key = at->key;
 
+	int rc;
+
 	TRY(fetch_part(k, c, source, at, ret_part));
-	if (part_good(ret_part) || better_part(k, c, source, at, ret_part))
+	if (part_good(ret_part))
 		return 0;
-	for (uint32_t i = 0; i < c->n_sync; i++) {
+	rc = better_part(k, c, source, at, ret_part, true);
+	for (uint32_t i = 0; rc == 0 && i < c->n_sync; i++) {
 		uint32_t target = c->members[i].target;
 
-		if (target != source && i != c->self && better_part(k, c, target, at, ret_part))
-			return 0;
+		if (target != source && i != c->self)
+			rc = better_part(k, c, target, at, ret_part, false);
+	}
+	if (rc > 0)
+		return 0;
+	if (rc < 0) {
+		fetch_free(k, ret_part);
+		return rc;
 	}
 	metric_add(&k->metrics->damaged_copies, 1);
 	log_error("chain=%u inode=%llu gen=%u chunk=%llu: a copy from target %u has damaged "
