@@ -40,6 +40,9 @@ static void mds_params_of(struct node *n, struct mds_params *p)
 	p->cache_mib = 1;
 	if (n->cluster->plan.replicas > 1)
 		p->heads_after_ms = 1500;
+	/* So that who has damage leads again, and requests meet it, before it is scrubbed. */
+	if (n->cluster->plan.damaged)
+		p->heads_after_ms = 300;
 	if (n->cluster->plan.contended) {
 		p->heads_after_ms = 600;
 		p->chains_per_target = 1;

@@ -27,6 +27,7 @@ struct plan {
 	bool refuse;       /* members behind refuse versions now and then */
 	bool slow_disks;   /* so that much is under way that is not durable yet */
 	bool damage;       /* disks damage what they hold, see damage.h */
+	bool damaged;      /* with damage: no other fault, and requests always meet it first */
 	bool contended;    /* all clients at a few cells of one file, all the time; see shared.h */
 	bool names;        /* with contended: at a few names, and faults meet the metadata server */
 	uint32_t log_max;  /* resync_log_max, 0: as it is by default */

@@ -135,8 +135,8 @@ static bool scrub_cleanly(struct damage *d)
 static void keep(struct damage *d)
 {
 	/* Mostly requests meet the damage first. */
-	if (!d->lose && rnd(d, 4) != 0)
-		(void)!fiber_sleep_us(rnd(d, MEET_US));
+	if (!d->lose && (d->c->plan.damaged || rnd(d, 4) != 0))
+		(void)!fiber_sleep_us(d->c->plan.damaged ? MEET_US : rnd(d, MEET_US));
 	while (!d->c->failed && !scrub_cleanly(d))
 		(void)!fiber_sleep_us(1 + rnd(d, POLL_US));
 	d->to_scrub = 0;
@@ -265,7 +265,8 @@ static int damage_row(void *arg, const void *key, size_t key_len, const void *va
 	log_debug("damage: %s damages chunk %u/%llu/%u/%llu version %llu", bad_node(d)->name,
 		  k.chain, (unsigned long long)k.ino.v, k.gen, (unsigned long long)k.idx,
 		  (unsigned long long)info.version);
-	if (rnd(d, 4)) {
+	/* A server that finds a spoilt record when it begins is scrubbed at once. */
+	if (d->c->plan.damaged || rnd(d, 4)) {
 		flip_blocks(d, &k, value, len, &info);
 		return 0;
 	}
@@ -369,7 +370,7 @@ bool damage_draw(struct damage *d)
 {
 	switch (d->window) {
 	case WINDOW_NONE:
-		if (rnd(d, 2))
+		if (!d->c->plan.damaged && rnd(d, 2))
 			return false;
 		d->window = WINDOW_WANTED;
 		d->n_waits = 0;

@@ -4,7 +4,7 @@
  *   leat-sim --list                     names of the tests
  *   leat-sim NAME                       one test
  *   leat-sim run [--seed N | --seeds A..B] [--ops N] [--clients N]
- *                [--replicas N | --contended | --names] [--plant BUG] [--jobs N] [-v]
+ *                [--replicas N | --contended | --names | --damaged] [--plant BUG] [--jobs N] [-v]
  *
  * Each seed runs in a process of its own: a crash in the simulator leaves its memory behind. A
  * failing seed is printed with what went wrong and runs again, the same, with --seed.
@@ -28,7 +28,7 @@
 struct batch {
 	uint64_t first, last;
 	uint32_t n_ops, n_clients, jobs, replicas;
-	bool verbose, stop_at_failure, contended, names;
+	bool verbose, stop_at_failure, contended, names, damaged;
 	const char *plant;
 };
 
@@ -117,6 +117,15 @@ static struct plan plan_of(uint64_t seed, const struct batch *b)
 		.verbose = b->verbose,
 	};
 
+	/* What a request meets is not to be hidden by what else is repaired, or crashes. */
+	if (b->damaged)
+		plan = (struct plan){.seed = seed,
+				     .n_clients = b->n_clients,
+				     .n_ops = b->n_ops,
+				     .replicas = b->replicas,
+				     .damage = true,
+				     .damaged = true,
+				     .verbose = b->verbose};
 	/* So that there is work while disks are bad. */
 	if (plan.damage)
 		plan.n_ops *= 2;
@@ -346,6 +355,14 @@ static void contend_names(struct batch *b)
 	b->n_ops = 250;
 }
 
+/* Nothing happens but damage on disks, of which there is much. */
+static void meet_damage(struct batch *b)
+{
+	b->damaged = true;
+	b->replicas = 3;
+	b->n_ops = 150;
+}
+
 /* ---- the tests that `make check` runs ---- */
 
 /* `make check` runs a selection, `make check-long` more. */
@@ -435,6 +452,15 @@ static int test_contended_names(void)
 	return run_batch(&b) ? 1 : 0;
 }
 
+static int test_damaged_seeds(void)
+{
+	struct batch b = defaults();
+
+	meet_damage(&b);
+	b.last = n_seeds(40, 300);
+	return run_batch(&b) ? 1 : 0;
+}
+
 /*
  * A planted bug must be found, or the whole suite proves nothing. What fails without it as well is
  * no find.
@@ -462,18 +488,19 @@ static int found(const char *plant)
 {
 	return found_by(defaults(), plant);
 }
-static int found_with_copies(const char *plant)
-{
-	struct batch b = defaults();
-
-	b.replicas = 3;
-	return found_by(b, plant);
-}
 static int found_contended(const char *plant)
 {
 	struct batch b = defaults();
 
 	contend(&b);
+	return found_by(b, plant);
+}
+
+static int found_damaged(const char *plant)
+{
+	struct batch b = defaults();
+
+	meet_damage(&b);
 	return found_by(b, plant);
 }
 
@@ -502,8 +529,8 @@ FINDS_NAMES(mds_no_dedupe)
 FINDS_NAMES(mds_early_ack)
 FINDS(oss_no_dedupe, found)
 FINDS(oss_early_ack, found)
-FINDS(chain_no_repair, found_with_copies)
-FINDS(scrub_remove_lost, found_with_copies)
+FINDS(chain_no_repair, found_damaged)
+FINDS(scrub_remove_lost, found_damaged)
 FINDS(client_new_seq, found_contended)
 FINDS(chain_early_ack, found_contended)
 FINDS(chain_skip_epoch, found_contended)
@@ -521,6 +548,7 @@ static const struct {
 	{"replicated_seeds", test_replicated_seeds},
 	{"contended_seeds", test_contended_seeds},
 	{"contended_names", test_contended_names},
+	{"damaged_seeds", test_damaged_seeds},
 	{"deterministic", test_deterministic},
 	{"linear_registers", linear_test_registers},
 	{"linear_registers_random", linear_test_registers_random},
@@ -562,6 +590,7 @@ static int run_command(int argc, char **argv)
 		{"replicas", required_argument, NULL, 'r'},
 		{"contended", no_argument, NULL, 'C'},
 		{"names", no_argument, NULL, 'N'},
+		{"damaged", no_argument, NULL, 'D'},
 		{"verbose", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
 	};
@@ -590,6 +619,8 @@ static int run_command(int argc, char **argv)
 			contend(&b);
 		} else if (c == 'N') {
 			contend_names(&b);
+		} else if (c == 'D') {
+			meet_damage(&b);
 		} else if (c == 'v') {
 			b.verbose = true;
 		} else {
@@ -617,7 +648,7 @@ int main(int argc, char **argv)
 			return tests[i].fn();
 	fprintf(stderr, "usage: leat-sim --list | NAME | run [--seed N | --seeds A..B] [--ops N] "
 			"[--clients N] "
-			"[--replicas N | --contended | --names] "
+			"[--replicas N | --contended | --names | --damaged] "
 			"[--plant BUG] [--jobs N] [-v]\n");
 	return 2;
 }

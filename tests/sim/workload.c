@@ -552,8 +552,9 @@ static uint32_t copies_of(const struct run *r, uint32_t index)
 {
 	const struct plan *p = &r->c->plan;
 
-	return p->contended && !p->names ? p->replicas - index % 2
-					 : 1 + (uint32_t)((p->seed + index) % p->replicas);
+	return (p->contended && !p->names) || p->damaged
+		       ? p->replicas - index % 2
+		       : 1 + (uint32_t)((p->seed + index) % p->replicas);
 }
 
 /* What is made in the directory from now on has so many copies, and may be compressed. */
@@ -697,6 +698,21 @@ static void adopt(struct run *r)
 			r->m->xattr = v;
 		r->m->xattr_unsure = false;
 	}
+}
+
+/* So many that who is damaged leads again, and is asked, while files live. */
+static void one_data_op(struct run *r)
+{
+	uint64_t kind = rnd(r, 4);
+
+	if (kind == 0)
+		use_file(r);
+	else if (kind == 1)
+		read_file(r, (uint32_t)rnd(r, FILES));
+	else
+		use_shared_data(r);
+	r->c->count.ops++;
+	fiber_sleep_us(rnd(r, 60000));
 }
 
 static void one_op(struct run *r)
@@ -863,7 +879,7 @@ void workload_client(struct cluster *c, uint32_t index, struct client *client)
 									&r.m->ops_left);
 	while (r.m->ops_left > 0 && !c->failed) {
 		r.m->ops_left--;
-		one_op(&r);
+		(c->plan.damaged ? one_data_op : one_op)(&r);
 	}
 	shared_client_end(w->shared, index);
 	/* A crash after this must not leave anything open. */
