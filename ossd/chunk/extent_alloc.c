@@ -236,5 +236,11 @@ int extent_take(struct extent_alloc *a, uint64_t start, uint64_t n)
 
 uint64_t extent_usable(const struct extent_alloc *a)
 {
-	return a->free_quads * 4 + (a->n_units - a->limit);
+	uint64_t from = a->limit & ~3ULL;
+
+	/* The file may end within a group, as a crash left it: that is whole when the file grows
+	 * on, if what there is of it is free. */
+	if (a->limit == a->n_units || next_used(a, from, a->limit) != a->limit)
+		from = a->limit;
+	return a->free_quads * 4 + (a->n_units - from);
 }

@@ -67,6 +67,28 @@ static void test_growth(void **state)
 	extent_alloc_fini(&a);
 }
 
+/* Nothing is in use, so all of it can be had, wherever the file ends for now. */
+static void test_growth_within_a_group(void **state)
+{
+	struct extent_alloc a;
+
+	(void)state;
+	for (uint64_t limit = 0; limit <= 12; limit++) {
+		assert_int_equal(extent_alloc_init(&a, 1000, limit), 0);
+		assert_int_equal(extent_usable(&a), 1000);
+		extent_alloc_fini(&a);
+	}
+	assert_int_equal(extent_alloc_init(&a, 1000, 10), 0);
+	assert_int_equal(extent_take(&a, 9, 1), 0);
+	assert_int_equal(extent_usable(&a), 8 + 990);
+	extent_put(&a, 9, 1);
+	assert_int_equal(extent_usable(&a), 1000);
+	extent_alloc_fini(&a);
+	assert_int_equal(extent_alloc_init(&a, 10, 10), 0); /* never whole */
+	assert_int_equal(extent_usable(&a), 8);
+	extent_alloc_fini(&a);
+}
+
 static void test_overlap_is_found(void **state)
 {
 	struct extent_alloc a;
@@ -140,6 +162,7 @@ int main(void)
 		cmocka_unit_test(test_whole_area_can_be_had),
 		cmocka_unit_test(test_small_ones_share_a_group),
 		cmocka_unit_test(test_growth),
+		cmocka_unit_test(test_growth_within_a_group),
 		cmocka_unit_test(test_overlap_is_found),
 		cmocka_unit_test(test_random_against_model),
 	};
