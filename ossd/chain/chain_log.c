@@ -27,8 +27,8 @@ struct log_chunk {
 	uint64_t idle_us;
 	bool pending; /* there is a P row */
 	bool changed; /* there is a D row */
-	bool busy;    /* pending now; or it was when the store was opened */
-	bool suspect; /* from before the store was opened */
+	bool busy;    /* pending now */
+	bool suspect; /* it was when the store was opened, or is here and was never committed */
 };
 
 struct slab {
@@ -196,7 +196,7 @@ static void log_begin(struct chain_log *l, struct log_chain *c, uint32_t epoch, 
 	for (struct hmap_node *n = hmap_next(&l->chunks, NULL); n; n = hmap_next(&l->chunks, n)) {
 		struct log_chunk *k = container_of(n, struct log_chunk, node);
 
-		if (k->key.chain == c->chain && k->busy)
+		if (k->key.chain == c->chain && (k->busy || k->suspect))
 			set_changed(l, k, b);
 	}
 }
@@ -238,6 +238,9 @@ static void drop_suspects(struct chain_log *l, uint32_t chain, struct kv_batch *
 		n = hmap_next(&l->chunks, n);
 		if (k->key.chain != chain || !k->suspect)
 			continue;
+		k->suspect = false;
+		if (k->busy)
+			continue; /* with a version that some may not have */
 		unset_pending(l, k, b);
 		log_chunk_put(l, k);
 	}
@@ -343,9 +346,11 @@ void chain_log_committed(struct chain_log *l, const struct chunk_key *k)
 {
 	struct log_chunk *e = log_chunk_find(l, k);
 
-	if (!e || !e->pending || e->suspect || !list_empty(&e->idle))
+	if (!e)
 		return;
 	e->busy = false;
+	if (!e->pending || e->suspect || !list_empty(&e->idle))
+		return;
 	e->idle_us = env_now_us(l->s->env);
 	list_push(&l->idle, &e->idle);
 	l->n_idle++;
@@ -355,8 +360,10 @@ void chain_log_kept(struct chain_log *l, const struct chunk_key *k)
 {
 	struct log_chunk *e = log_chunk_find(l, k);
 
-	if (e && e->pending)
-		e->suspect = true;
+	if (!e)
+		return;
+	e->busy = false;
+	e->suspect = e->pending;
 }
 
 void chain_log_taken_back(struct chain_log *l, const struct chunk_key *k, bool quiet)
@@ -401,7 +408,7 @@ int chain_log_each_pending(struct chain_log *l, uint32_t chain,
 		const struct log_chunk *c = container_of(n, struct log_chunk, node);
 		int rc;
 
-		if (c->key.chain != chain || !c->busy)
+		if (c->key.chain != chain || !(c->busy || c->suspect))
 			continue;
 		rc = each(arg, &c->key);
 		if (rc)
@@ -459,7 +466,7 @@ static int load_chunk(struct chain_log *l, enum row_kind kind, const void *key, 
 	if (!c)
 		return -LE_NOMEM;
 	if (kind == ROW_PENDING) {
-		c->pending = c->busy = c->suspect = true;
+		c->pending = c->suspect = true;
 	} else {
 		c->changed = true;
 		l->n_changed++;

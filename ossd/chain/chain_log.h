@@ -62,8 +62,8 @@ uint32_t chain_log_epoch(const struct chain_log *l, uint32_t chain);
 /* The last epoch in which this target knew itself SYNC; 0: never. */
 uint32_t chain_log_synced_epoch(const struct chain_log *l, uint32_t chain);
 
-/* Chunks of the chain that are pending, or may have been when the store was opened. Does not yield,
- * nor must each; non-zero ends it. */
+/* Chunks of the chain that are pending or suspect: that were pending when the store was opened, or
+ * hold what was never committed. Does not yield, nor must each; non-zero ends it. */
 int chain_log_each_pending(struct chain_log *l, uint32_t chain,
 			   int (*each)(void *arg, const struct chunk_key *k),
 			   void *arg) CHECK_RESULT;

@@ -139,6 +139,76 @@ static void test_pending_rows(void **state)
 	rig_fini(&w.rig);
 }
 
+/* ---- a chunk that was under way at the start, and is again ---- */
+
+static int one_more(void *arg, const struct chunk_key *k)
+{
+	(void)k;
+	++*(int *)arg;
+	return 0;
+}
+
+static int n_under_way(struct world *w)
+{
+	int n = 0;
+
+	assert_int_equal(chain_log_each_pending(w->log, CHAIN, one_more, &n), 0);
+	return n;
+}
+
+static void under_way_at_the_end(struct rig *r, void *arg)
+{
+	struct world *w = arg;
+
+	(void)r;
+	start(w);
+	adopt(w, 3, true, true);
+	write_chunk(w, 1, false);
+	write_chunk(w, 2, false);
+	chain_log_close(w->log);
+}
+
+static void under_way_again(struct rig *r, void *arg)
+{
+	struct world *w = arg;
+	struct chunk_key k = key_of(1);
+
+	(void)r;
+	start(w);
+	assert_int_equal(n_under_way(w), 2);
+	write_chunk(w, 1, false);
+	adopt(w, 4, true, true); /* what they were is settled, but not what one is now */
+	assert_int_equal(count(w, ROW_PENDING), 1);
+	assert_int_equal(n_under_way(w), 1);
+	adopt(w, 5, true, false);
+	assert_int_equal(count(w, ROW_CHANGED), 1);
+	chain_log_committed(w->log, &k);
+	assert_int_equal(n_under_way(w), 0);
+	assert_int_equal(fiber_sleep_us(10000000), 0);
+	chain_log_tick(w->log);
+	assert_int_equal(count(w, ROW_PENDING), 0);
+	/* What is here and was never committed stays, until all are in sync again. */
+	write_chunk(w, 1, false);
+	chain_log_kept(w->log, &k);
+	write_chunk(w, 1, true);
+	assert_int_equal(n_under_way(w), 1);
+	adopt(w, 6, true, true);
+	assert_int_equal(n_under_way(w), 0);
+	assert_int_equal(count(w, ROW_PENDING), 0);
+	chain_log_close(w->log);
+}
+
+static void test_under_way_again(void **state)
+{
+	struct world w = {.changed_max = 100};
+
+	(void)state;
+	rig_init(&w.rig, 3);
+	run(&w, under_way_at_the_end);
+	run(&w, under_way_again);
+	rig_fini(&w.rig);
+}
+
 /* ---- changes while somebody is away ---- */
 
 static void log_of_changes(struct rig *r, void *arg)
@@ -270,6 +340,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_pending_rows),
+		cmocka_unit_test(test_under_way_again),
 		cmocka_unit_test(test_log),
 		cmocka_unit_test(test_crash),
 	};
