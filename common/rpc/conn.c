@@ -300,12 +300,14 @@ static int slot_acquire(struct conn *c, uint64_t deadline_us, uint32_t *ret_i)
 	while (c->n_free == 0) {
 		if (c->dead)
 			return -LE_DISCONNECTED;
+		/* Before any wait: whoever has less time than a step would never do it. */
+		forget_old(c);
+		if (c->n_free > 0)
+			break;
 		uint64_t step = loop_deadline_ms(1000);
 		int rc = waitq_wait(&c->room, step < deadline_us ? step : deadline_us);
-		if (rc == -LE_TIMEDOUT && step < deadline_us) {
-			forget_old(c);
+		if (rc == -LE_TIMEDOUT && step < deadline_us)
 			rc = 0;
-		}
 		TRY(rc);
 	}
 	if (c->dead)

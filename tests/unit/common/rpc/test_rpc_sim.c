@@ -262,12 +262,43 @@ static void test_silence_is_probed(void **state)
 	run_seed(1, silence);
 }
 
+/* Answers that never come hold their places in the window, but not for ever: not even where all
+ * calls have less time than it takes to wait for a place. */
+static void lost_answers(struct bed *b)
+{
+	struct transport_sim_options bad = { .delay_us_max = 500, .lose_ppm = 500000 };
+	struct transport_sim_options good = { 0 };
+
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	assert_int_equal(suite_ping(c, 1, 1000), 0);
+	const struct conn *conn = &c->lanes[0].conn->conn;
+	transport_sim_set_options(b->transport, &bad);
+	while (conn->n_free > 0)
+		(void)suite_ping(c, 1, 50);
+	transport_sim_set_options(b->transport, &good);
+	assert_int_equal(suite_ping(c, 1, 50), -LE_TIMEDOUT);
+	(void)fiber_sleep_us(31000000);
+	assert_int_equal(suite_ping(c, 1, 50), 0);
+	assert_ptr_equal(conn, &c->lanes[0].conn->conn);
+	assert_int_equal(suite_seen.opened, 1);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 100);
+}
+
+static void test_lost_answers_are_forgotten(void **state)
+{
+	(void)state;
+	run_seed(1, lost_answers);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_storms),
 		cmocka_unit_test(test_same_seed_same_run),
 		cmocka_unit_test(test_silence_is_probed),
+		cmocka_unit_test(test_lost_answers_are_forgotten),
 	};
 	int failed = suite_main("rpc over the simulated network", run);
 	return failed + cmocka_run_group_tests(tests, NULL, NULL);
