@@ -179,6 +179,7 @@ int inode_data(struct client *c, struct inode *i, struct idata **ret_data)
 	waitq_init(&d->closing_q);
 	waitq_init(&d->write_q);
 	waitq_init(&d->lock_q);
+	waitq_init(&d->lock_turn);
 	file_locks_init(&d->locks);
 	fmutex_init(&d->cap_lock);
 	list_init(&d->writes);

@@ -89,6 +89,9 @@ struct idata {
 	struct file_locks locks;
 	struct waitq lock_q;
 	uint32_t n_unlocked; /* counts when it is worth to ask again */
+	struct waitq lock_turn;
+	uint32_t n_lock_calls; /* under way */
+	bool mending;          /* what the MDS has is being set to what is held */
 
 	/* readahead.c */
 	struct list units;

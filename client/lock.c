@@ -34,24 +34,28 @@ static bool is_held(const struct idata *d, const struct file_lock *l)
 	return false;
 }
 
-/* The owner's own locks on the range: a copy, NULL without memory (*ret_n 1) or when there are
- * none. */
-static struct file_lock *copy_held(const struct idata *d, const struct file_lock *range,
-				   uint32_t *ret_n)
+/* What the owner holds of the range from `first` on: one stretch of one type. */
+static struct file_lock held_from(const struct idata *d, const struct file_lock *range,
+				  uint64_t first)
 {
-	struct file_lock *v = malloc((d->locks.n + 1) * sizeof(*v));
+	struct file_lock l = *range;
 
-	*ret_n = v == NULL;
-	if (v == NULL)
-		return NULL;
+	l.first = first;
+	l.type = FILE_LOCK_NONE;
 	list_for_each (n, &d->locks.held) {
-		const struct held_lock *h = list_entry(n, struct held_lock, link);
+		const struct file_lock *h = &list_entry(n, struct held_lock, link)->lock;
 
-		if (range == NULL ||
-		    (file_lock_same_owner(&h->lock, range) && file_lock_overlap(&h->lock, range)))
-			v[(*ret_n)++] = h->lock;
+		if (!file_lock_same_owner(h, &l) || !file_lock_overlap(h, &l))
+			continue;
+		if (h->first > first) {
+			l.last = h->first - 1;
+			continue;
+		}
+		l.type = h->type;
+		l.last = h->last < range->last ? h->last : range->last;
+		break;
 	}
-	return v;
+	return l;
 }
 
 static void lost(struct idata *d, const struct file_lock *l)
@@ -66,28 +70,53 @@ static void lost(struct idata *d, const struct file_lock *l)
 	wb_set_error(d, -LE_IO);
 }
 
-/* Takes away at the MDS what it may have on the range, then sets what is ours there. */
+/* While this file's locks are mended nothing else is asked about them, and the other way round:
+ * else what is set right could be what somebody has changed meanwhile. */
+static int turn_begin(struct idata *d)
+{
+	while (d->mending)
+		TRY(waitq_wait(&d->lock_turn, NO_DEADLINE));
+	d->n_lock_calls++;
+	return 0;
+}
+
+static void turn_end(struct idata *d)
+{
+	if (--d->n_lock_calls == 0)
+		waitq_wake_all(&d->lock_turn);
+}
+
+/* Sets the range at the MDS as it is here, piece by piece, so that nothing that is held is free for
+ * a moment. */
 static int mend_once(struct idata *d, const struct file_lock *range)
 {
-	struct file_lock none = *range, *v;
-	uint32_t n;
+	uint64_t first = range->first;
+
+	TRY(lock_call(d, range, LOCK_CANCEL));
+	for (;;) {
+		struct file_lock l = held_from(d, range, first);
+		int rc = lock_call(d, &l, 0);
+
+		if (rc == -LE_LOCKED)
+			lost(d, &l);
+		else
+			TRY(rc);
+		if (l.last == range->last)
+			return 0;
+		first = l.last + 1;
+	}
+}
+
+static int mend_in_turn(struct idata *d, const struct file_lock *range)
+{
 	int rc;
 
-	none.type = FILE_LOCK_NONE;
-	TRY(lock_call(d, range, LOCK_CANCEL));
-	TRY(lock_call(d, &none, 0));
-	v = copy_held(d, range, &n);
-	if (v == NULL)
-		return -LE_NOMEM;
-	rc = 0;
-	for (uint32_t i = 0; i < n && rc >= 0; i++) {
-		rc = lock_call(d, &v[i], 0);
-		if (rc == -LE_LOCKED) {
-			lost(d, &v[i]);
-			rc = 0;
-		}
-	}
-	free(v);
+	while (d->mending || d->n_lock_calls > 0)
+		TRY(waitq_wait(&d->lock_turn, NO_DEADLINE));
+	d->mending = true;
+	rc = mend_once(d, range);
+	d->mending = false;
+	waitq_wake_all(&d->lock_turn);
 	return rc;
 }
 
@@ -106,7 +135,7 @@ static void mend_fiber(void *arg)
 	free(arg);
 	/* A new session begins with what we hold. */
 	while (!c->stopping && c->session_gen == session_gen && m.i->data == m.d) {
-		int rc = mend_once(m.d, &m.range);
+		int rc = mend_in_turn(m.d, &m.range);
 
 		if (rc >= 0 || rc == -LE_STALE)
 			break;
@@ -146,35 +175,47 @@ static void forget_data(struct idata *d)
 	d->inode->created_us = 0;
 }
 
-static int ask(struct idata *d, const struct file_lock *want, bool wait)
+/* Asks once, and notes what was given. */
+static int ask(struct ll_file *f, const struct file_lock *want, bool wait)
 {
-	for (;;) {
-		uint32_t seen = d->n_unlocked;
-		int rc = lock_call(d, want, wait ? LOCK_WAIT : 0);
+	int rc;
 
-		if (rc != -LE_LOCKED || !wait)
-			return rc;
-		if (seen != d->n_unlocked)
-			continue;
-		rc = waitq_wait(&d->lock_q, loop_now_us() + ASK_AGAIN_US);
-		if (rc < 0 && rc != -LE_TIMEDOUT)
-			return rc;
-	}
+	TRY(turn_begin(f->d));
+	rc = lock_call(f->d, want, wait ? LOCK_WAIT : 0);
+	if (rc >= 0)
+		rc = file_locks_set(&f->d->locks, 0, (uintptr_t)f, want);
+	turn_end(f->d);
+	return rc;
+}
+
+static bool surely_refused(int rc)
+{
+	return rc == -LE_LOCKED || rc == -LE_DEADLK || rc == -LE_NOLCK;
 }
 
 static int take(struct ll_file *f, const struct file_lock *want, bool wait)
 {
 	struct idata *d = f->d;
+	bool waited = false;
 	int rc;
 
 	/* A weaker lock gives a stronger one back. */
 	if (is_held(d, want))
 		TRY(wb_show(d));
-	rc = ask(d, want, wait);
-	if (rc >= 0)
-		rc = file_locks_set(&d->locks, 0, (uintptr_t)f, want);
-	/* Else it is known that we have not got it. */
-	if (rc < 0 && rc != -LE_LOCKED && rc != -LE_DEADLK && rc != -LE_NOLCK)
+	for (;;) {
+		uint32_t seen = d->n_unlocked;
+
+		rc = ask(f, want, wait);
+		if (rc != -LE_LOCKED || !wait)
+			break;
+		waited = true;
+		if (seen == d->n_unlocked)
+			rc = waitq_wait(&d->lock_q, loop_now_us() + ASK_AGAIN_US);
+		if (rc == -LE_INTR)
+			break;
+	}
+	/* The MDS may have given it, or still think that somebody waits. */
+	if (rc < 0 && (waited || !surely_refused(rc)))
 		mend(d, want);
 	TRY(rc);
 	forget_data(d);
@@ -190,8 +231,15 @@ static int give_back(struct idata *d, const struct file_lock *none)
 	if (wb_show(d) < 0)
 		log_debug("client %s: unlocking ino %llu before its data is seen", d->c->name,
 			  (unsigned long long)d->inode->ino.v);
-	TRY(file_locks_set(&d->locks, 0, 0, none));
+	while (turn_begin(d) == -LE_INTR)
+		continue;
+	rc = file_locks_set(&d->locks, 0, 0, none);
+	if (rc < 0) {
+		turn_end(d);
+		return rc;
+	}
 	rc = lock_call(d, none, 0);
+	turn_end(d);
 	if (rc < 0)
 		mend(d, none);
 	return 0;
@@ -300,14 +348,16 @@ int lock_list(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
 int lock_renew(struct client *c, struct idata *d, uint16_t flags)
 {
 	struct file_lock *v;
-	uint32_t n;
+	uint32_t n = 0;
 	int rc = 0;
 
 	if (d->locks.n == 0)
 		return 0;
-	v = copy_held(d, NULL, &n);
+	v = malloc(d->locks.n * sizeof(*v));
 	if (v == NULL)
 		return -LE_NOMEM;
+	list_for_each (l, &d->locks.held)
+		v[n++] = list_entry(l, struct held_lock, link)->lock;
 	for (uint32_t i = 0; i < n && rc >= 0; i++) {
 		struct mds_lock_req req = {.ino = d->inode->ino, .lock = v[i]};
 		struct mds_lock_rep rep;

@@ -139,7 +139,7 @@ static int reclaim_locks(struct op *op, struct bytes locks, uint32_t *ret_lost)
 		wire_get_file_lock(&r, &l);
 		TRY(r.status);
 		rc = lock_reclaim(op, ino, &l);
-		if (rc == -LE_STALE || rc == -LE_LOCKED)
+		if (rc == -LE_STALE || rc == -LE_LOCKED || rc == -LE_NOLCK)
 			++*ret_lost;
 		else
 			TRY(rc);

@@ -4,12 +4,16 @@
 #include <stdlib.h>
 
 #define OWNERS_MAX 256u /* that are looked at for a circle */
+/* Of one file: each change walks over them, and the loop is everybody's. */
+#define FILE_LOCKS_MAX 8192u
+#define FILE_WAITS_MAX 1024u
 
 struct locked_file {
 	struct hmap_node node;
 	struct ino ino;
 	struct file_locks locks;
 	struct list waits; /* struct lock_wait */
+	uint32_t n_waits;
 };
 
 struct lock_wait {
@@ -77,6 +81,7 @@ static void wait_drop(struct locks *ls, struct lock_wait *w)
 	hmap_remove(&ls->waiters, &w->node);
 	list_remove(&w->by_file);
 	list_remove(&w->news);
+	w->file->n_waits--;
 	ls->n_waits--;
 	free(w);
 }
@@ -210,7 +215,7 @@ static int wait_add(struct locks *ls, struct locked_file *f, uint64_t session,
 
 	if (is_circle(ls, f, session, want))
 		return -LE_DEADLK;
-	if (ls->n + ls->n_waits >= ls->n_max)
+	if (ls->n + ls->n_waits >= ls->n_max || f->n_waits >= FILE_WAITS_MAX)
 		return -LE_NOLCK;
 	w = malloc(sizeof(*w));
 	if (w == NULL)
@@ -221,6 +226,7 @@ static int wait_add(struct locks *ls, struct locked_file *f, uint64_t session,
 	list_init(&w->news);
 	list_push(&f->waits, &w->by_file);
 	hmap_insert(&ls->waiters, &w->node, owner_hash(session, want));
+	f->n_waits++;
 	ls->n_waits++;
 	return -LE_LOCKED;
 }
@@ -252,7 +258,8 @@ static int grant(struct locks *ls, struct locked_file *f, uint64_t session,
 	uint32_t before = f->locks.n;
 
 	/* One that is cut in two makes one more. */
-	if (want->type != FILE_LOCK_NONE && ls->n + ls->n_waits + 2 > ls->n_max)
+	if (want->type != FILE_LOCK_NONE &&
+	    (ls->n + ls->n_waits + 2 > ls->n_max || before + 2 > FILE_LOCKS_MAX))
 		return -LE_NOLCK;
 	TRY(file_locks_set(&f->locks, session, 0, want));
 	ls->n += f->locks.n - before;

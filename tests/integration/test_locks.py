@@ -126,6 +126,26 @@ def test_waiting(c):
     b.end()
 
 
+def test_an_interrupted_wait_gives_nothing_back(c):
+    """Who wants more than it has, and gives up, keeps what it has."""
+    a, b = two(c, "upgrade")
+    other = Other()
+    opened(other, c.mnt(2) + "/upgrade")
+    assert a(LOCKF % (SH_NB, 0, 0)) == "None"
+    assert b(LOCKF % (SH_NB, 0, 0)) == "None"
+    a.tell(LOCKF % (EX, 0, 0))
+    other.tell(LOCKF % (EX, 0, 0))
+    assert a.silent() and other.silent()
+    os.kill(a.pid, signal.SIGUSR1)
+    assert a.answer() == "errno EINTR"
+    assert b(LOCKF % (UN, 0, 0)) == "None"
+    assert other.silent(1), "the first one still has its shared lock"
+    assert a(LOCKF % (UN, 0, 0)) == "None"
+    assert other.answer() == "None"
+    for o in (a, b, other):
+        o.end()
+
+
 def test_deadlock(c):
     a, b = two(c, "deadlock")
     assert a(LOCKF % (EX_NB, 1, 0)) == "None"

@@ -117,6 +117,32 @@ static void bounded(void **state)
 	locks_fini(&ls);
 }
 
+/* Nobody can make the list of one file so long that everybody waits for walks over it. */
+static void bounded_per_file(void **state)
+{
+	struct locks ls;
+	uint64_t n = 0;
+	int rc = 0;
+
+	(void)state;
+	locks_init(&ls, 1 << 20);
+	while (rc == 0 && n < 100000) {
+		rc = set(&ls, one, 1, lock(7, 2 * n, 2 * n, FILE_LOCK_WRITE), false);
+		n += rc == 0;
+	}
+	assert_int_equal(rc, -LE_NOLCK);
+	assert_int_equal(set(&ls, two, 1, lock(7, 0, 0, FILE_LOCK_WRITE), false), 0);
+	n = 0;
+	while (n < 100000 &&
+	       set(&ls, two, 2 + n, lock(7, 0, 0, FILE_LOCK_READ), true) == -LE_LOCKED)
+		n++;
+	assert_int_equal(ls.n_waits, n);
+	assert_true(n < 100000);
+	assert_int_equal(set(&ls, one, 1, lock(7, 0, UINT64_MAX, FILE_LOCK_NONE), false), 0);
+	assert_int_equal(ls.n, 1);
+	locks_fini(&ls);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,6 +150,7 @@ int main(void)
 		cmocka_unit_test(canceled),
 		cmocka_unit_test(circle),
 		cmocka_unit_test(bounded),
+		cmocka_unit_test(bounded_per_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
