@@ -51,7 +51,7 @@ static void *run(void *arg)
 		v->head = (v->head + 1) % RING;
 		v->n--;
 		pthread_mutex_unlock(&v->lock);
-		fuse_lowlevel_notify_inval_inode(v->fs->session, j.ino.v, j.off, j.len);
+		fuse_lowlevel_notify_inval_inode(v->fs->session, node_of(j.ino), j.off, j.len);
 		if (j.done)
 			loop_post(j.done->loop, &j.done->mail);
 		pthread_mutex_lock(&v->lock);

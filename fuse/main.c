@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +23,7 @@
 #include "common/rpc/transport_mux.h"
 #include "common/rt/cpus.h"
 #include "common/rt/net.h"
+#include "fuse/kernel_mount.h"
 #include "fuse/options.h"
 
 #define FIGURES_US 1000000u
@@ -199,6 +201,39 @@ static void net_figures(void *arg)
 	}
 }
 
+/* The directory that is to be mounted, name by name: links on the way are not followed. */
+static int find_subtree(struct leatfs *fs)
+{
+	const struct cred cred = {.uid = 0};
+	struct attr attr = {.ino = LEAT_ROOT_INO, .mode = S_IFDIR};
+	const char *at = opts.subtree;
+
+	for (;;) {
+		at += strspn(at, "/");
+		size_t len = strcspn(at, "/");
+		int status = 0;
+
+		if (len == 0)
+			break;
+		if (at[0] == '.' && (len == 1 || (len == 2 && at[1] == '.')))
+			status = -LE_INVAL;
+		if (status == 0)
+			status = ll_lookup(fs->client, &cred, attr.ino, bytes_of(at, (uint32_t)len),
+					   &attr);
+		if (status == 0 && !S_ISDIR(attr.mode))
+			status = -LE_NOTDIR;
+		if (status < 0) {
+			log_error("cannot mount %s: %.*s: %s", opts.source,
+				  (int)(at + len - opts.subtree), opts.subtree,
+				  status_text(status));
+			return status;
+		}
+		at += len;
+	}
+	mount_root = attr.ino;
+	return 0;
+}
+
 static int start(struct daemon *d)
 {
 	struct leatfs *fs = &d->fs;
@@ -210,7 +245,6 @@ static int start(struct daemon *d)
 		.invalidate = on_invalidate,
 		.arg = fs,
 	};
-	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	int status = client_create(&co, &fs->client);
 
 	if (status < 0) {
@@ -221,18 +255,18 @@ static int start(struct daemon *d)
 	status = cpus_use(opts.client.cores, transport_numa_node(d->transport));
 	if (status < 0)
 		return status;
+	status = find_subtree(fs);
+	if (status < 0)
+		return status;
 	fs->max_write = 1 << 20;
 	status = slot_pool_create(fs->max_write + (64 << 10), opts.mount.requests_max,
 				  &fs->requests);
 	if (status == 0)
 		status = d->transport->ops->add_pool(d->transport, fs->requests, POOL_REMOTE);
-	if (status == 0)
-		status = mount_options_fuse_args(&opts, &args);
-	if (status == 0)
-		status = session_mount(fs, &args);
-	fuse_opt_free_args(&args);
 	if (status < 0)
 		log_error("cannot mount at %s: %s", fs->mountpoint, status_text(status));
+	if (status == 0)
+		status = session_mount(fs, &opts);
 	return status < 0 ? status : invalidator_start(fs);
 }
 
@@ -243,13 +277,15 @@ static void run(void *arg)
 	int status = start(d);
 
 	if (status == 0) {
-		log_info("%s mounted at %s", opts.source, fs->mountpoint);
+		/* mount(8) is silent when all is well. */
+		if (d->ready_fd < 0 || opts.log_file[0])
+			log_info("%s mounted at %s", opts.source, fs->mountpoint);
 		tell_parent(d, 0);
 		status = fiber_spawn("signals", watch_signals, d);
 		if (status == 0)
 			status = fiber_spawn("figures", net_figures, fs);
 		session_serve(fs);
-		fs->mounted = false;
+		session_detach(fs);
 		log_info("%s unmounted", fs->mountpoint);
 	} else {
 		d->exit_status = 32; /* mount(8): mount failure */
@@ -257,10 +293,7 @@ static void run(void *arg)
 	invalidator_stop(fs);
 	if (fs->client)
 		client_destroy(fs->client);
-	if (fs->session) {
-		fuse_session_unmount(fs->session);
-		fuse_session_destroy(fs->session);
-	}
+	session_end(fs);
 	loop_stop(fs->loop);
 	tell_parent(d, d->exit_status);
 	/* Everything is flushed and closed; the signal fiber may still wait. */
@@ -345,6 +378,19 @@ static int serve_in_background(void)
 	return (unsigned char)byte;
 }
 
+static int remount(void)
+{
+	int err = kernel_remount(&opts);
+
+	if (err == 0)
+		return 0;
+	fprintf(stderr, "mount.leat: cannot remount %s: %s\n", opts.mountpoint,
+		err == EINVAL ? "no Leat file system is mounted there, or the kernel refuses the "
+				"options"
+			      : strerror(err));
+	return 32;
+}
+
 int main(int argc, char **argv)
 {
 	int status;
@@ -353,6 +399,8 @@ int main(int argc, char **argv)
 	status = mount_options_parse(argc, argv, &opts);
 	if (status != 0)
 		return status < 0 ? 1 : 0;
+	if (opts.remount)
+		return remount();
 	if (access("/dev/fuse", R_OK | W_OK) < 0) {
 		fprintf(stderr,
 			"mount.leat: /dev/fuse: %s. Load the fuse module (modprobe fuse) and run "

@@ -61,11 +61,15 @@ struct mount_request {
 };
 
 /* session.c */
-int session_mount(struct leatfs *fs, struct fuse_args *args);
+struct mount_options;
+int session_mount(struct leatfs *fs, const struct mount_options *o);
 /* Reads requests until the kernel has unmounted us or the loop stops; then all fibers have ended.
  */
 void session_serve(struct leatfs *fs);
 struct mount_request *session_request(void);
+/* Unmounts, unless somebody has: nobody new gets in. session_end also ends the session. */
+void session_detach(struct leatfs *fs);
+void session_end(struct leatfs *fs);
 
 /* Each handler gets everything from here. */
 static inline struct leatfs *req_fs(fuse_req_t req)
@@ -85,9 +89,16 @@ void req_interruptible(fuse_req_t req, bool may);
 void attr_to_stat(const struct attr *a, struct stat *ret_st);
 void reply_status(fuse_req_t req, int status);
 void reply_entry(fuse_req_t req, const struct attr *attr);
+/* The directory that is mounted, which is number 1 for the kernel, wherever it is in the namespace.
+ * Set before the first request; one process serves one mount. */
+extern struct ino mount_root;
 static inline struct ino ino_of(fuse_ino_t id)
 {
-	return (struct ino){id};
+	return id == FUSE_ROOT_ID ? mount_root : (struct ino){id};
+}
+static inline fuse_ino_t node_of(struct ino ino)
+{
+	return ino_equal(ino, mount_root) ? FUSE_ROOT_ID : ino.v;
 }
 
 extern const struct fuse_lowlevel_ops mount_ops;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "fuse/kernel_mount.h"
 #include "fuse/metrics.h"
 #include "fuse/mount.h"
 
@@ -40,40 +41,27 @@ static void usage(FILE *out)
 	fputs("usage: mount.leat SOURCE MOUNTPOINT [-f] [-v] [-o OPTION[=VALUE],...]\n"
 	      "Mounts the namespace of a Leat cluster. SOURCE: host:port[,host:port] of the "
 	      "metadata\n"
-	      "server, or \"leat\" to take it from leat.conf.\n"
+	      "server, or \"leat\" to take it from leat.conf; with a path (mds1:7440/home, "
+	      "leat:/home)\n"
+	      "only that part of it.\n"
 	      "  -f, --foreground   do not go to the background\n"
 	      "  -o conf=FILE       configuration (default /etc/leat/leat.conf or $LEAT_CONF)\n"
 	      "  -o log=FILE        append the log there (default: stderr while in the "
 	      "foreground)\n"
 	      "  -o NAME=VALUE      any parameter of [cluster], [client] and [mount]: see "
 	      "leat.conf(5)\n"
-	      "  -o ro,nosuid,...   the usual options of mount(8)\n"
+	      "  -o ro,nosuid,...   the usual options of mount(8), also remount\n"
 	      "Example: mount.leat mds1:7440 /mnt/leat -o attr_cache_ms=500\n",
 	      out);
-}
-
-static void append_kernel_opt(struct mount_options *o, const char *opt)
-{
-	size_t len = strlen(o->kernel_opts);
-
-	snprintf(o->kernel_opts + len, sizeof(o->kernel_opts) - len, "%s%s", len ? "," : "", opt);
 }
 
 /* Options of mount(8) and fstab that mean nothing to us or to the kernel. */
 static bool is_ignored(const char *name)
 {
 	static const char *const ignored[] = {
-		"rw",
-		"auto",
-		"noauto",
-		"user",
-		"nouser",
-		"users",
-		"_netdev",
-		"nofail",
-		"defaults",
-		"remount",
-		"default_permissions",
+		"auto",   "noauto",   "user",
+		"nouser", "users",    "_netdev",
+		"nofail", "defaults", "default_permissions",
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(ignored); i++)
@@ -82,15 +70,13 @@ static bool is_ignored(const char *name)
 	return strncmp(name, "x-", 2) == 0 || strncmp(name, "comment=", 8) == 0;
 }
 
-static bool is_kernel_opt(const char *name)
+/* What /proc/mounts shows of a FUSE mount, which mount(8) gives back when it remounts. */
+static bool is_shown_by_kernel(const char *word)
 {
-	static const char *const kernel[] = {
-		"ro",      "nosuid", "suid",       "nodev",    "dev",  "noexec",  "exec",
-		"noatime", "atime",  "nodiratime", "relatime", "sync", "dirsync",
-	};
+	static const char *const shown[] = {"user_id=", "group_id=", "max_read=", "blksize="};
 
-	for (size_t i = 0; i < ARRAY_SIZE(kernel); i++)
-		if (strcmp(name, kernel[i]) == 0)
+	for (size_t i = 0; i < ARRAY_SIZE(shown); i++)
+		if (strncmp(word, shown[i], strlen(shown[i])) == 0)
 			return true;
 	return false;
 }
@@ -101,16 +87,15 @@ static int set_option(struct mount_options *o, char *word)
 	char err[256] = "";
 	char *value = strchr(word, '=');
 
-	if (is_ignored(word))
+	if (is_ignored(word) || kernel_flag_word(word, &o->ms_flags) ||
+	    (o->remount && is_shown_by_kernel(word)))
 		return 0;
-	if (is_kernel_opt(word)) {
-		append_kernel_opt(o, word);
-		return 0;
-	}
 	if (value)
 		*value++ = '\0';
 	if (strcmp(word, "conf") == 0 && value)
 		return 0; /* taken in the first pass */
+	if (strcmp(word, "remount") == 0 && !value)
+		return 0;
 	if (strcmp(word, "log") == 0 && value) {
 		snprintf(o->log_file, sizeof(o->log_file), "%s", value);
 		return 0;
@@ -129,13 +114,18 @@ static int set_option(struct mount_options *o, char *word)
 	return -LE_CONFIG;
 }
 
-/* conf= decides what the others are set upon, so it is looked for first. */
-static void find_conf(struct mount_options *o, const char *text)
+/* conf= decides what the others are set upon, and remount what is allowed, so they are looked for
+ * first. */
+static void find_first_words(struct mount_options *o, const char *text)
 {
-	const char *at = strstr(text, "conf=");
+	for (const char *at = text; *at; at += strcspn(at, ","), at += *at == ',') {
+		int len = (int)strcspn(at, ",");
 
-	if (at && (at == text || at[-1] == ','))
-		snprintf(o->conf, sizeof(o->conf), "%.*s", (int)strcspn(at + 5, ","), at + 5);
+		if (strncmp(at, "conf=", 5) == 0)
+			snprintf(o->conf, sizeof(o->conf), "%.*s", len - 5, at + 5);
+		else if (len == 7 && strncmp(at, "remount", 7) == 0)
+			o->remount = true;
+	}
 }
 
 static int set_options(struct mount_options *o, char *text)
@@ -147,6 +137,31 @@ static int set_options(struct mount_options *o, char *text)
 	return 0;
 }
 
+/* "ADDRESSES/path", "leat:/path": where the name of the cluster ends and the path begins. */
+static int take_source(struct mount_options *o, const char *source)
+{
+	size_t len = strcspn(source, "/");
+	char *mds = o->cluster.mds;
+
+	if (strlen(source) >= sizeof(o->source) || strlen(source + len) >= sizeof(o->subtree) ||
+	    len >= sizeof(o->cluster.mds)) {
+		fprintf(stderr, "mount.leat: the source is too long\n");
+		return -LE_INVAL;
+	}
+	snprintf(o->source, sizeof(o->source), "%s", source);
+	snprintf(o->subtree, sizeof(o->subtree), "%s", source + len);
+	if (len > 0 && source[len] == '/' && source[len - 1] == ':')
+		len--;
+	if (memchr(source, ':', len) == NULL)
+		return 0;
+	memcpy(mds, source, len);
+	mds[len] = '\0';
+	for (char *p = mds; *p; p++)
+		if (*p == ',')
+			*p = ' ';
+	return 0;
+}
+
 static int take_positional(int argc, char **argv, struct mount_options *o)
 {
 	char path[4096];
@@ -155,19 +170,12 @@ static int take_positional(int argc, char **argv, struct mount_options *o)
 		usage(stderr);
 		return -LE_INVAL;
 	}
-	snprintf(o->source, sizeof(o->source), "%s", argv[optind]);
 	if (!realpath(argv[optind + 1], path)) {
 		fprintf(stderr, "mount.leat: %s: %m\n", argv[optind + 1]);
 		return -LE_NOENT;
 	}
 	memcpy(o->mountpoint, path, sizeof(path));
-	if (strcmp(o->source, "leat") != 0 && strchr(o->source, ':')) {
-		snprintf(o->cluster.mds, sizeof(o->cluster.mds), "%s", o->source);
-		for (char *p = o->cluster.mds; *p; p++)
-			if (*p == ',')
-				*p = ' ';
-	}
-	return 0;
+	return take_source(o, argv[optind]);
 }
 
 int mount_options_parse(int argc, char **argv, struct mount_options *ret_opts)
@@ -195,7 +203,7 @@ int mount_options_parse(int argc, char **argv, struct mount_options *ret_opts)
 		} else if (c == 'f') {
 			o->foreground = true;
 		} else if (c == 'o' && n_texts < (int)ARRAY_SIZE(texts)) {
-			find_conf(o, optarg);
+			find_first_words(o, optarg);
 			texts[n_texts++] = optarg;
 		} else if (c == '?' || c == 'o') {
 			usage(stderr);
@@ -218,14 +226,7 @@ int mount_options_parse(int argc, char **argv, struct mount_options *ret_opts)
 	return 0;
 }
 
-int mount_options_fuse_args(const struct mount_options *o, struct fuse_args *ret_args)
+int mount_options_fuse_args(struct fuse_args *ret_args)
 {
-	char text[4096];
-
-	snprintf(text, sizeof(text), "-ofsname=%s,subtype=leat,default_permissions%s%s%s",
-		 o->source, o->mount.allow_other ? ",allow_other" : "",
-		 o->kernel_opts[0] ? "," : "", o->kernel_opts);
-	if (fuse_opt_add_arg(ret_args, "mount.leat") < 0 || fuse_opt_add_arg(ret_args, text) < 0)
-		return -LE_NOMEM;
-	return 0;
+	return fuse_opt_add_arg(ret_args, "mount.leat") < 0 ? -LE_NOMEM : 0;
 }

@@ -9,13 +9,15 @@
 struct fuse_args;
 
 struct mount_options {
-	char source[1024]; /* "host:port,host:port" of the metadata server, or "leat": as leat.conf
-			      says */
+	/* As given: "host:port,host:port" of the metadata server, or "leat": as leat.conf says;
+	 * either with a "/path", the part of the namespace that is mounted. */
+	char source[4096 + 1024];
+	char subtree[4096]; /* that path, "" for all of it */
 	char mountpoint[4096];
 	char conf[1024];
 	char log_file[1024];
-	char kernel_opts[1024]; /* ro,nosuid,...: handed to the kernel */
-	bool foreground;
+	unsigned long ms_flags; /* of mount(2) */
+	bool foreground, remount;
 	struct cluster_params cluster;
 	struct client_params client;
 	struct mount_params mount;
@@ -23,6 +25,7 @@ struct mount_options {
 
 /* 0; 1: --help or --version was answered; negative: told on stderr. */
 int mount_options_parse(int argc, char **argv, struct mount_options *ret_opts);
-int mount_options_fuse_args(const struct mount_options *o, struct fuse_args *ret_args);
+/* For libfuse, which is given a device that is mounted already. */
+int mount_options_fuse_args(struct fuse_args *ret_args);
 
 #endif

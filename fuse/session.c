@@ -13,11 +13,12 @@
 #include <linux/fuse.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <sys/mount.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
 #include "common/rt/net.h"
+#include "fuse/kernel_mount.h"
+#include "fuse/options.h"
 
 #define SMALL_MAX      8192
 #define SMALL_POOL_MAX 256
@@ -30,6 +31,8 @@ struct request {
 	uint64_t start_us;
 	uint8_t small[SMALL_MAX];
 };
+
+struct ino mount_root = {1};
 
 /* One per thread that serves a mount: the free requests and the one that the running fiber has. */
 static __thread struct request *free_requests;
@@ -217,21 +220,14 @@ void session_serve(struct leatfs *fs)
 /* The kernel reads ahead 128 KiB at most unless told otherwise; a stripe wants more. */
 static void raise_readahead(const struct leatfs *fs)
 {
-	char line[8192], path[128];
-	unsigned int dev_major, dev_minor;
-	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct kernel_mount_info info;
+	char path[128];
+	FILE *f;
 
-	if (!f)
+	if (!kernel_mount_find(fs->mountpoint, &info))
 		return;
-	while (fgets(line, sizeof(line), f)) {
-		char point[4096];
-		if (sscanf(line, "%*d %*d %u:%u %*s %4095s", &dev_major, &dev_minor, point) != 3 ||
-		    strcmp(point, fs->mountpoint) != 0)
-			continue;
-		snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", dev_major,
-			 dev_minor);
-	}
-	fclose(f);
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", info.dev_major,
+		 info.dev_minor);
 	f = fopen(path, "we");
 	if (!f)
 		return;
@@ -239,24 +235,51 @@ static void raise_readahead(const struct leatfs *fs)
 	fclose(f);
 }
 
-int session_mount(struct leatfs *fs, struct fuse_args *args)
+int session_mount(struct leatfs *fs, const struct mount_options *o)
 {
-	int fd, fl;
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	char device[32];
+	int fd = -1, err;
 
-	fs->session = fuse_session_new(args, &mount_ops, sizeof(mount_ops), fs);
-	if (!fs->session)
+	TRY(mount_options_fuse_args(&args));
+	fs->session = fuse_session_new(&args, &mount_ops, sizeof(mount_ops), fs);
+	fuse_opt_free_args(&args);
+	if (!fs->session) {
+		log_error("cannot mount at %s: libfuse refuses", fs->mountpoint);
 		return -LE_INVAL;
-	if (fuse_session_mount(fs->session, fs->mountpoint) < 0) {
-		fuse_session_destroy(fs->session);
-		fs->session = NULL;
+	}
+	err = kernel_mount(o, &fd);
+	if (err != 0) {
+		log_error("cannot mount at %s: %s", fs->mountpoint, strerror(err));
+		return status_from_errno(err);
+	}
+	fs->mounted = true;
+	snprintf(device, sizeof(device), "/dev/fd/%d", fd);
+	/* From here on libfuse owns the descriptor. */
+	if (fuse_session_mount(fs->session, device) < 0) {
+		log_error("cannot mount at %s: libfuse does not take the device", fs->mountpoint);
+		kernel_unmount(fs->mountpoint, fd);
+		close(fd);
+		fs->mounted = false;
 		return -LE_IO;
 	}
-	fd = fuse_session_fd(fs->session);
-	fl = fcntl(fd, F_GETFL);
-	if (fl < 0 || fcntl(fd, F_SETFL, fl | O_NONBLOCK) < 0)
-		return status_from_errno(errno);
-	fcntl(fd, F_SETFD, FD_CLOEXEC);
-	fs->mounted = true;
 	raise_readahead(fs);
 	return 0;
+}
+
+void session_detach(struct leatfs *fs)
+{
+	if (fs->mounted)
+		kernel_unmount(fs->mountpoint, fuse_session_fd(fs->session));
+	fs->mounted = false;
+}
+
+void session_end(struct leatfs *fs)
+{
+	session_detach(fs);
+	if (fs->session) {
+		fuse_session_unmount(fs->session);
+		fuse_session_destroy(fs->session);
+	}
+	fs->session = NULL;
 }

@@ -45,6 +45,57 @@ in_out ro,
 expect 0 cat "$tmp/m/file"
 expect 0 umount "$tmp/m"
 
+# Silent, remounted with what /proc/mounts shows, set-user-id and devices allowed as everywhere.
+expect 0 mount -t fuse.leat "$addr,$addr" "$tmp/m" -o "conf=$LEAT_CONF"
+[ -z "$out$err" ] || fail "not silent"
+expect 0 findmnt -no SOURCE,OPTIONS "$tmp/m"
+in_out "$addr,$addr"
+case $out in *nosuid* | *nodev*) fail "restricted" ;; esac
+expect 0 mount -o remount,ro,nosuid "$tmp/m"
+expect 0 findmnt -no OPTIONS "$tmp/m"
+in_out ro,nosuid
+expect 1 touch "$tmp/m/new"
+in_err "Read-only"
+expect 0 mount -o remount,rw "$tmp/m"
+expect 0 touch "$tmp/m/new"
+exec 9>"$tmp/m/new"
+expect 32 mount -o remount,ro "$tmp/m"
+exec 9>&-
+expect 0 umount "$tmp/m"
+mount -t tmpfs tmpfs "$tmp/m"
+expect 32 "$bin/mount.leat" leat "$tmp/m" -o remount,ro
+expect 0 umount "$tmp/m"
+
+# Parts of the namespace are file systems of their own.
+mkdir -p "$mnt/sub/dir one" "$mnt/other" "$tmp/m2"
+echo below >"$mnt/sub/dir one/file"
+expect 0 mount -t fuse.leat "$addr:/sub/dir one" "$tmp/m" -o "conf=$LEAT_CONF"
+expect 0 mount -t fuse.leat leat:/other "$tmp/m2" -o "conf=$LEAT_CONF"
+expect 0 findmnt -no SOURCE "$tmp/m"
+in_out "$addr:/sub/dir one"
+expect 0 cat "$tmp/m/file"
+in_out below
+[ "$(stat -c %i "$tmp/m/.")" = "$(stat -c %i "$mnt/sub/dir one")" ] || fail "another root"
+[ "$(stat -c %d "$tmp/m")" != "$(stat -c %d "$tmp/m2")" ] || fail "one device"
+expect 1 ln "$tmp/m/file" "$tmp/m2/file"
+in_err "ross-device"
+echo more >"$tmp/m/new"
+mv "$tmp/m/new" "$tmp/m/newer"
+expect 0 cat "$mnt/sub/dir one/newer"
+in_out more
+# What others change at its root is seen, as everywhere.
+rm "$mnt/sub/dir one/newer"
+sleep 1.2
+expect 2 ls "$tmp/m/newer"
+expect 0 df -h "$tmp/m"
+in_out "$addr:/sub/dir one"
+expect 0 umount "$tmp/m"
+expect 0 umount "$tmp/m2"
+for bad in /none /sub/../other /other/../..; do
+	expect 32 mount -t fuse.leat "leat:$bad" "$tmp/m" -o "conf=$LEAT_CONF"
+	in_err "cannot mount leat:$bad"
+done
+
 expect 1 mount -t fuse.leat "$addr" "$tmp/m" -o "conf=$LEAT_CONF,nonsense"
 in_err nonsense
 finish

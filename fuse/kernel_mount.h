@@ -1,0 +1,32 @@
+/*
+ * Mounting as the kernel sees it: the device, mount(2), remounting, unmounting. Called before the
+ * loop runs or from it; nothing here waits for a request of ours.
+ */
+#ifndef LEAT_FUSE_KERNEL_MOUNT_H
+#define LEAT_FUSE_KERNEL_MOUNT_H
+
+#include <stdbool.h>
+
+#include "common/base/status.h"
+
+struct mount_options;
+
+/* One word of -o that is a flag of mount(2): applied to *flags. False: it is none. */
+bool kernel_flag_word(const char *word, unsigned long *flags);
+
+/* Mounts o->source, under that name, at o->mountpoint. ret_fd: the open device, which serves the
+ * mount. The error is an errno, as what mount(2) says is what helps. */
+int kernel_mount(const struct mount_options *o, int *ret_fd) CHECK_RESULT;
+/* Gives the Leat mount at o->mountpoint o->ms_flags; it must be one. An errno, too. */
+int kernel_remount(const struct mount_options *o) CHECK_RESULT;
+/* Unless fd says that it is unmounted already. */
+void kernel_unmount(const char *mountpoint, int fd);
+
+/* The device number of the topmost mount there, and whether it is one of Leat. */
+struct kernel_mount_info {
+	unsigned dev_major, dev_minor;
+	bool is_leat;
+};
+bool kernel_mount_find(const char *mountpoint, struct kernel_mount_info *ret_info);
+
+#endif
