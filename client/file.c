@@ -52,6 +52,7 @@ static struct ll_file *file_make(struct client *c, struct inode *i, struct idata
 		.append = (flags & O_APPEND) != 0,
 		.direct = (flags & O_DIRECT) != 0,
 		.err_seen = d->err_gen,
+		.kills_suid = cred->uid != 0 && (cred->flags & CRED_CHECKED) == 0,
 	};
 	list_init(&f->link);
 	d->renew_uid = cred->uid;
@@ -101,7 +102,6 @@ static int opened(struct client *c, struct inode *i, const struct cred *cred, ui
 		return -LE_NOMEM;
 	count_open(d, flags, 1);
 	io_take_cap(d, cap);
-	d->suid_checked = false;
 	if (for_writing(flags)) {
 		/* Unless it is empty or full, nobody knows what it occupies. */
 		if (i->attr.blocks * SECTOR < i->attr.size)
@@ -431,8 +431,6 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 		}
 		if (i->data != NULL && (mask & (SET_MTIME | SET_MTIME_NOW)))
 			i->data->mtime_ns = 0;
-		if (i->data != NULL && (mask & (SET_MODE | SET_UID | SET_GID)))
-			i->data->suid_checked = false;
 		rc = io_settle(c, i, &rep.attr, false);
 		if (rc == -LE_ACCES || rc == -LE_PERM)
 			rc = 0;

@@ -77,7 +77,6 @@ struct idata {
 	bool sparse;            /* used space is not simply the size */
 	bool packed;            /* or it may be less, once all is written: not for a file with
 				   data to seem to have none meanwhile */
-	bool suid_checked;      /* SET_KILL_SUID is done, or there is nothing to clear */
 	struct list writes;     /* struct wreq, oldest first */
 	uint64_t write_seq;
 	struct waitq write_q; /* a write has ended */

@@ -10,8 +10,20 @@
 
 #define WRITE_PARTS (LL_IO_MAX / LEAT_CHUNK_SIZE_MIN + 2)
 
+/* What a write takes away from the file: security.capability in any case; the set-id bits where the
+ * writer is a user of the library. Of programs on a mount the kernel says whose writes do that. */
+static uint32_t write_kills(const struct ll_file *f)
+{
+	const struct attr *a = &f->inode->attr;
+	uint32_t mask = (a->flags & ATTR_FILE_CAPS) != 0 ? SET_KILL_CAPS : 0;
+	bool set_id =
+		(a->mode & S_ISUID) != 0 || (a->mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP);
+
+	return set_id && f->kills_suid ? mask | SET_KILL_SUID : mask;
+}
+
 /* What must be right before bytes are accepted: attributes (another client may have truncated to a
- * new data generation) and the set-id bits. */
+ * new data generation) and the privileges that the file gives. */
 static int write_prepare(struct ll_file *f)
 {
 	struct idata *d = f->d;
@@ -20,12 +32,9 @@ static int write_prepare(struct ll_file *f)
 
 	if (!inode_attr_fresh(f->c, f->inode))
 		TRY(io_attr(f->c, &cred, f->inode, client_attr_us(f->c), &attr));
-	if (d->suid_checked)
-		return 0;
-	d->suid_checked = true;
-	if (f->inode->attr.mode & (S_ISUID | S_ISGID)) {
+	if (write_kills(f) != 0) {
 		struct mds_setattr_req req = {
-			.cred = cred, .ino = f->inode->ino, .mask = SET_KILL_SUID};
+			.cred = cred, .ino = f->inode->ino, .mask = write_kills(f)};
 		struct mds_setattr_rep rep;
 		struct rpc_call call;
 		int rc = mds_call(f->c, OP_mds_setattr, &req, &rep, &call);

@@ -91,7 +91,8 @@ int ll_readdir(struct client *c, const struct cred *cred, struct ino ino, uint64
 	       bool plus, int (*each)(void *arg, const struct ll_dirent *e), void *arg,
 	       bool *ret_eof) CHECK_RESULT;
 
-/* value buffer size 0: only the size. Returns the length, or a negative status (-LE_RANGE). */
+/* flags of ll_setxattr: XATTR_CREATE, XATTR_REPLACE, and XATTR_KILL_SGID
+ * (common/proto/mds_proto.h). value buffer size 0: only the size. Returns the length, or a negative status (-LE_RANGE). */
 int64_t ll_getxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name,
 		    void *buf, size_t size) CHECK_RESULT;
 int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, void *buf,

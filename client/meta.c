@@ -299,14 +299,44 @@ static int64_t value_out(struct bytes value, int rc, struct rpc_call *call, void
 	return ret;
 }
 
+/* The inode is known to have none of the kinds that there are, so the MDS need not be asked: the
+ * kernel asks for access lists and security.capability of every file in use. */
+static bool known_plain(struct client *c, const struct cred *cred, struct ino ino,
+			struct bytes name)
+{
+	static const char *const kinds[] = {"user.", "trusted.", "security.", "system.posix_acl_"};
+	struct inode *i;
+	bool plain;
+
+	if ((cred->flags & CRED_CHECKED) == 0)
+		return false;
+	for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
+		size_t n = strlen(kinds[k]);
+
+		if (name.len > n && memcmp(name.data, kinds[k], n) == 0)
+			goto look;
+	}
+	return false;
+look:
+	i = inode_peek(c, ino);
+	if (i == NULL)
+		return false;
+	plain = (i->attr.flags & ATTR_PLAIN) != 0 && inode_attr_fresh(c, i);
+	inode_put(c, i);
+	return plain;
+}
+
 int64_t ll_getxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name,
 		    void *buf, size_t size)
 {
 	struct mds_getxattr_req req = {.cred = *cred, .ino = ino, .name = name};
 	struct mds_getxattr_rep rep;
 	struct rpc_call call;
-	int rc = mds_call(c, OP_mds_getxattr, &req, &rep, &call);
+	int rc;
 
+	if (known_plain(c, cred, ino, name))
+		return -LE_NODATA;
+	rc = mds_call(c, OP_mds_getxattr, &req, &rep, &call);
 	return value_out(rep.value, rc, &call, buf, size);
 }
 
@@ -316,8 +346,11 @@ int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, 
 	struct mds_listxattr_req req = {.cred = *cred, .ino = ino};
 	struct mds_listxattr_rep rep;
 	struct rpc_call call;
-	int rc = mds_call(c, OP_mds_listxattr, &req, &rep, &call);
+	int rc;
 
+	if (known_plain(c, cred, ino, bytes_str("user.any")))
+		return 0;
+	rc = mds_call(c, OP_mds_listxattr, &req, &rep, &call);
 	return value_out(rep.names, rc, &call, buf, size);
 }
 

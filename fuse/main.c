@@ -46,6 +46,8 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 		FUSE_CAP_ATOMIC_O_TRUNC,
 		FUSE_CAP_DIRECT_IO_ALLOW_MMAP,
 		FUSE_CAP_HANDLE_KILLPRIV_V2,
+		FUSE_CAP_POSIX_ACL,
+		FUSE_CAP_SETXATTR_EXT,
 	};
 	static const uint64_t locks[] = {FUSE_CAP_FLOCK_LOCKS, FUSE_CAP_POSIX_LOCKS};
 	static const uint64_t do_not_want[] = {
@@ -54,6 +56,7 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
 		fuse_set_feature_flag(conn, want[i]);
+	fs->setxattr_ext = fuse_get_feature_flag(conn, FUSE_CAP_SETXATTR_EXT);
 	for (size_t i = 0; i < ARRAY_SIZE(do_not_want); i++)
 		fuse_unset_feature_flag(conn, do_not_want[i]);
 	for (size_t i = 0; i < ARRAY_SIZE(locks); i++) {
@@ -66,7 +69,8 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want |= conn->capable &
 		      (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO |
 		       FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_READDIRPLUS |
-		       FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC);
+		       FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC |
+		       FUSE_CAP_POSIX_ACL);
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
 				  FUSE_CAP_SPLICE_MOVE | FUSE_CAP_WRITEBACK_CACHE |
 				  FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_HANDLE_KILLPRIV);

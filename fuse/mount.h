@@ -32,6 +32,7 @@ struct leatfs {
 	uint32_t max_write;
 	uint32_t slow_ms;
 	bool local_locks;   /* the kernel keeps them to itself */
+	bool setxattr_ext;  /* requests have the longer struct fuse_setxattr_in */
 	uint64_t failed_us; /* when a failure was logged last */
 	double attr_timeout_s;
 	uint32_t n_running; /* request fibers */
@@ -58,6 +59,7 @@ struct mount_request {
 	struct slot
 		*slot; /* holds the request's bytes; NULL when they were copied to a small buffer */
 	const uint8_t *data;
+	size_t len;
 };
 
 /* session.c */

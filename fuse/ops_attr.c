@@ -3,13 +3,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/fuse.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 
 #include "common/base/log.h"
+#include "common/proto/mds_proto.h"
 
 #define LOG_AGAIN_US 1000000u
+#define LIST_MAX     65536u /* of listxattr(2) */
 
 void req_cred_init(fuse_req_t req, struct req_cred *rc)
 {
@@ -262,6 +266,24 @@ void op_statfs(fuse_req_t req, fuse_ino_t ino)
 
 /* ---- extended attributes ---- */
 
+/*
+ * Whether an access list that is set takes S_ISGID away depends on the caller's groups and
+ * capabilities. The kernel says so in a field that libfuse does not hand on. Without that field
+ * (libfuse before 3.17, old kernels) only root keeps it.
+ */
+static uint32_t setxattr_flags(fuse_req_t req, int flags)
+{
+	uint32_t ret = (uint32_t)flags;
+	const struct mount_request *mr = session_request();
+	struct fuse_setxattr_in in;
+
+	if (!req_fs(req)->setxattr_ext || mr == NULL ||
+	    mr->len < sizeof(struct fuse_in_header) + sizeof(in))
+		return fuse_req_ctx(req)->uid != 0 ? ret | XATTR_KILL_SGID : ret;
+	memcpy(&in, mr->data + sizeof(struct fuse_in_header), sizeof(in));
+	return in.setxattr_flags & FUSE_SETXATTR_ACL_KILL_SGID ? ret | XATTR_KILL_SGID : ret;
+}
+
 void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
 		 int flags)
 {
@@ -271,7 +293,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 		return;
 	req_cred_init(req, &rc);
 	reply_status(req, ll_setxattr(req_fs(req)->client, &rc.cred, ino_of(ino), bytes_str(name),
-				      bytes_of(value, (uint32_t)size), (uint32_t)flags));
+				      bytes_of(value, (uint32_t)size), setxattr_flags(req, flags)));
 }
 
 /* The answer to getxattr and listxattr: the length, or the bytes. */
@@ -308,23 +330,62 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 	free(buf);
 }
 
+/* trusted.* is for those with CAP_SYS_ADMIN, which the kernel does not tell; it refuses the others
+ * only the values. */
+static bool caller_is_admin(fuse_req_t req)
+{
+	unsigned long long caps = 0;
+	char path[64], line[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)fuse_req_ctx(req)->pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "CapEff: %llx", &caps) == 1)
+			break;
+	fclose(f);
+	return (caps >> CAP_SYS_ADMIN & 1) != 0;
+}
+
+static int64_t hide_trusted(fuse_req_t req, char *names, int64_t len)
+{
+	int64_t to = 0;
+	int admin = -1;
+
+	for (int64_t at = 0, n; at < len; at += n) {
+		n = (int64_t)strnlen(names + at, (size_t)(len - at)) + 1;
+		if (at + n > len)
+			break;
+		if (strncmp(names + at, "trusted.", 8) == 0) {
+			if (admin < 0)
+				admin = caller_is_admin(req);
+			if (!admin)
+				continue;
+		}
+		memmove(names + to, names + at, (size_t)n);
+		to += n;
+	}
+	return to;
+}
+
 void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	struct req_cred rc;
-	char *buf = NULL;
+	char *buf = malloc(LIST_MAX);
 	int64_t len;
 
-	if (size > LEAT_XATTR_VALUE_MAX)
-		size = LEAT_XATTR_VALUE_MAX;
-	if (size > 0) {
-		buf = malloc(size);
-		if (!buf) {
-			reply_status(req, -LE_NOMEM);
-			return;
-		}
+	if (!buf) {
+		reply_status(req, -LE_NOMEM);
+		return;
 	}
 	req_cred_init(req, &rc);
-	len = ll_listxattr(req_fs(req)->client, &rc.cred, ino_of(ino), buf, size);
+	len = ll_listxattr(req_fs(req)->client, &rc.cred, ino_of(ino), buf, LIST_MAX);
+	if (len > 0)
+		len = hide_trusted(req, buf, len);
+	if (len > 0 && size > 0 && (size_t)len > size)
+		len = -LE_RANGE;
 	reply_xattr(req, len, buf, size);
 	free(buf);
 }

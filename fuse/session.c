@@ -151,7 +151,7 @@ static int start_request(struct leatfs *fs, struct slot *slot, size_t len)
 		slot_unref(slot);
 		return -LE_NOMEM;
 	}
-	r->len = len;
+	r->len = r->pub.len = len;
 	r->start_us = loop_now_us();
 	if (len <= SMALL_MAX) {
 		memcpy(r->small, slot->data, len);

@@ -14,13 +14,15 @@
 #include "common/rt/loop.h"
 #include "mds/repair.h"
 #include "mds/server.h"
+#include "mds/store/acl.h"
 
 struct node {
 	struct hmap_node hash;
 	struct ino ino, parent, named_in; /* parent as recorded, as named */
 	uint64_t entries, found_entries;
-	uint32_t mode, nlink, names, subdirs, n_xattrs, found_xattrs;
-	bool orphan, reachable;
+	uint32_t mode, nlink, names, subdirs;
+	uint32_t n_xattrs, found_xattrs, xattr_names, found_xattr_names;
+	bool orphan, reachable, caps, found_caps;
 };
 
 struct entry_fix {
@@ -101,7 +103,8 @@ static int each_inode(void *arg, const void *key, size_t key_len, const void *va
 
 	wire_r_init(&r, value, len);
 	wire_get_inode_rec(&r, &rec);
-	if (ino.v == 0 || r.status < 0 || rec.attr.mode == 0) {
+	if (ino.v == 0 || r.status < 0 || rec.attr.mode == 0 || acl_check(rec.acl) < 0 ||
+	    acl_check(rec.acl_default) < 0) {
 		problem(c, "inode %" PRIu64 ": record is damaged", ino.v);
 		return 0;
 	}
@@ -114,6 +117,8 @@ static int each_inode(void *arg, const void *key, size_t key_len, const void *va
 	n->parent = rec.parent;
 	n->entries = rec.entries;
 	n->n_xattrs = rec.n_xattrs;
+	n->xattr_names = rec.xattr_names;
+	n->caps = (rec.attr.flags & ATTR_FILE_CAPS) != 0;
 	hmap_insert(&c->nodes, &n->hash, hash_u64(ino.v));
 	c->n_inodes++;
 	if (ino.v > c->max_ino)
@@ -205,10 +210,14 @@ static int each_xattr(void *arg, const void *key, size_t key_len, const void *va
 				 : node_find(c, (struct ino){get_be((const uint8_t *)key + 1, 8)});
 
 	(void)value, (void)len;
-	if (n == NULL)
+	if (n == NULL) {
 		problem(c, "extended attribute of an inode that does not exist");
-	else
-		n->found_xattrs++;
+		return 0;
+	}
+	n->found_xattrs++;
+	n->found_xattr_names += (uint32_t)key_len - 9 + 1;
+	n->found_caps |= bytes_equal(bytes_of((const char *)key + 9, (uint32_t)key_len - 9),
+				     bytes_str("security.capability"));
 	return 0;
 }
 
@@ -378,11 +387,16 @@ static int fix_inode(struct store *s, struct repair *r)
 	bool root = n->ino.v == LEAT_ROOT_INO.v;
 	struct repair_counts right = {n->names > 0 || root ? right_nlink(n) : n->nlink,
 				      n->found_entries, root ? LEAT_ROOT_INO : n->named_in};
+	struct inode_rec *rec;
 	struct inode *i;
 
 	TRY(inode_get(s, n->ino, VIEW_NEWEST, &i, NULL));
 	TRY(repair_counts(s, n->ino, &right));
-	inode_edit(s, i)->n_xattrs = n->found_xattrs;
+	rec = inode_edit(s, i);
+	rec->n_xattrs = n->found_xattrs;
+	rec->xattr_names = n->found_xattr_names;
+	rec->attr.flags &= ~(uint32_t)ATTR_FILE_CAPS;
+	rec->attr.flags |= n->found_caps ? ATTR_FILE_CAPS : 0;
 	return 0;
 }
 
@@ -465,6 +479,13 @@ static bool counts_wrong(struct check *c, const struct node *n)
 	if (n->n_xattrs != n->found_xattrs)
 		problem(c, "inode %" PRIu64 ": count of extended attributes %u should be %u",
 			n->ino.v, n->n_xattrs, n->found_xattrs);
+	/* Records of before there was this sum have none. */
+	if (n->xattr_names != n->found_xattr_names && n->xattr_names != 0)
+		problem(c, "inode %" PRIu64 ": %u bytes of attributes' names should be %u",
+			n->ino.v, n->xattr_names, n->found_xattr_names);
+	if (n->caps != n->found_caps)
+		problem(c, "inode %" PRIu64 ": %s file capabilities", n->ino.v,
+			n->caps ? "has no" : "does not know of its");
 	if (S_ISDIR(n->mode) && n->entries != n->found_entries)
 		problem(c, "directory %" PRIu64 ": %" PRIu64 " entries should be %" PRIu64,
 			n->ino.v, n->entries, n->found_entries);

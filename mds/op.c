@@ -7,6 +7,7 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
+#include "mds/acl.h"
 
 struct op_memory {
 	struct list link;
@@ -138,7 +139,7 @@ int dir_get_for_change(struct op *op, const struct cred *c, struct ino ino, stru
 {
 	TRY(cred_check(c));
 	TRY(dir_get(op, ino, ret_dir, ret_rec));
-	return perm_access(c, &(*ret_rec)->attr, PERM_W | PERM_X);
+	return perm_access(c, *ret_rec, PERM_W | PERM_X);
 }
 
 int file_get(struct op *op, struct ino ino, enum view view, struct inode **ret_i,
@@ -172,16 +173,26 @@ struct inode *inode_make(struct op *op, const struct cred *c, const struct inode
 	struct inode_rec *rec;
 	struct inode *i;
 	int64_t now = op_now(op);
+	bool same_list = false;
 	uint32_t gid;
 
 	perm_new(c, &dir->attr, &mode, &gid);
+	if (!S_ISLNK(mode) && dir->acl_default.len > 0)
+		mode = acl_inherit(dir->acl_default, mode, &same_list);
+	else if (!S_ISLNK(mode))
+		mode &= ~(c->umask & 0777);
 	i = inode_create(op->store, &rec);
+	if (same_list)
+		acl_replace(op->store, &rec->acl, dir->acl_default);
+	if (S_ISDIR(mode))
+		acl_replace(op->store, &rec->acl_default, dir->acl_default);
 	rec->attr.mode = mode;
 	rec->attr.nlink = S_ISDIR(mode) ? 2 : 1;
 	rec->attr.uid = c->uid;
 	rec->attr.gid = gid;
 	rec->attr.atime_ns = rec->attr.mtime_ns = rec->attr.ctime_ns = rec->attr.btime_ns = now;
 	rec->attr.change = 1;
+	inode_set_plain(rec);
 	*ret_rec = rec;
 	return i;
 }

@@ -59,7 +59,8 @@ int file_get(struct op *op, struct ino ino, enum view view, struct inode **ret_i
 /* An entry more or less (delta), a subdirectory more or less (links). */
 void dir_changed(struct op *op, struct inode *dir, int delta, int links, struct attr *ret_attr);
 void inode_changed(struct op *op, struct inode_rec *rec); /* ctime and change counter */
-/* A new inode of that mode (with type) in the directory, owned by c. Writes. */
+/* A new inode in the directory, owned by c. mode: with type, as it was asked for; umask or the
+ * directory's default access list apply. Writes. */
 struct inode *inode_make(struct op *op, const struct cred *c, const struct inode_rec *dir,
 			 uint32_t mode, struct inode_rec **ret_rec);
 /* Takes one link away. At none the inode goes, or becomes an orphan while it is open (or, a file
@@ -75,6 +76,8 @@ bool inode_has_no_data(const struct inode_rec *rec);
 bool inode_not_open(struct op *op, struct ino ino);
 void op_cap(struct op *op, const struct attr *a, uint32_t flags, struct cap *ret_cap);
 
+/* A write or another owner takes security.capability away. Writes, if there is one. */
+void inode_drop_caps(struct op *op, struct inode_rec *rec);
 /* Sets what mask says (enum attr_mask, not SET_SIZE). Writes. */
 void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struct attr *new);
 /* Empties a file that nobody has open: another data generation, the old data is queued for removal.

@@ -1,12 +1,13 @@
 /*
- * Who may do what to an inode: POSIX mode bits with supplementary groups, sticky and setgid rules.
+ * Who may do what to an inode: POSIX mode bits and access lists with supplementary groups, sticky
+ * and setgid rules.
  * With CRED_CHECKED a trusted kernel has checked already; ownership of new files follows the same
  * rules. Pure functions.
  */
 #ifndef LEAT_MDS_PERM_H
 #define LEAT_MDS_PERM_H
 
-#include "common/proto/types.h"
+#include "mds/store/records.h"
 
 enum {
 	PERM_X = 1,
@@ -18,12 +19,12 @@ enum {
 int cred_check(const struct cred *c) CHECK_RESULT;
 bool cred_in_group(const struct cred *c, uint32_t gid);
 /* -LE_ACCES */
-int perm_access(const struct cred *c, const struct attr *a, uint32_t mask) CHECK_RESULT;
+int perm_access(const struct cred *c, const struct inode_rec *rec, uint32_t mask) CHECK_RESULT;
 /* May remove or rename victim in dir, whose write bit has been checked: -LE_PERM. */
 int perm_sticky(const struct cred *c, const struct attr *dir,
 		const struct attr *victim) CHECK_RESULT;
 /* May change what mask (enum attr_mask) says to the values of new: -LE_PERM, -LE_ACCES. */
-int perm_setattr(const struct cred *c, const struct attr *a, uint32_t mask,
+int perm_setattr(const struct cred *c, const struct inode_rec *rec, uint32_t mask,
 		 const struct attr *new) CHECK_RESULT;
 /* Owner or root: -LE_PERM. */
 int perm_owner(const struct cred *c, const struct attr *a) CHECK_RESULT;

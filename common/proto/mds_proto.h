@@ -262,7 +262,9 @@ enum lock_flags { LOCK_WAIT = 1, LOCK_CANCEL = 2 };
 /* ---- extended attributes, layout, space ---- */
 #define mds_getxattr_req_FIELDS(F) F(cred, cred) F(ino, ino) F(bytes, name)
 #define mds_getxattr_rep_FIELDS(F) F(bytes, value)
-/* flags: XATTR_CREATE, XATTR_REPLACE */
+/* flags: XATTR_CREATE, XATTR_REPLACE; XATTR_KILL_SGID: with an access list, whoever sets it has no
+ * right to keep S_ISGID. */
+enum xattr_flags { XATTR_KILL_SGID = 1 << 16 };
 #define mds_setxattr_req_FIELDS(F) \
 	F(cred, cred) F(ino, ino) F(bytes, name) F(bytes, value) F(u32, flags)
 #define mds_setxattr_rep_FIELDS(F)

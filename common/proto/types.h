@@ -12,6 +12,9 @@
 #define LEAT_SYMLINK_MAX 4095
 #define LEAT_XATTR_NAME_MAX 255
 #define LEAT_XATTR_VALUE_MAX 65536
+/* Of one inode: the names as listxattr(2) gives them, the values together. */
+#define LEAT_XATTR_NAMES_MAX (65536u - 64u) /* 64 KiB with those of the access lists */
+#define LEAT_XATTR_TOTAL_MAX (4u << 20)
 #define LEAT_LINK_MAX 4294967295u
 #define LEAT_FILE_SIZE_MAX INT64_MAX
 #define LEAT_CHUNK_SIZE_MIN (64u << 10)
@@ -84,6 +87,8 @@ WIRE_STRUCT(attr)
 enum attr_flags {
 	ATTR_UNSETTLED = 1, /* has writers: size, mtime and blocks are to be asked of the chains */
 	ATTR_SEALED = 2,    /* immutable for ever: cache without limit */
+	ATTR_PLAIN = 4,     /* has no extended attributes and no access lists */
+	ATTR_FILE_CAPS = 8, /* has security.capability, which a write or chown takes away */
 };
 
 /* Which members of attr a setattr changes. */
@@ -99,6 +104,7 @@ enum attr_mask {
 	SET_CTIME = 256,
 	SET_SEALED = 512,
 	SET_KILL_SUID = 1024, /* a write: clear S_ISUID, and S_ISGID with group execution */
+	SET_KILL_CAPS = 2048, /* a write, by whomever: security.capability goes */
 };
 
 /* Who asks. groups: packed little-endian u32, at most LEAT_GROUPS_MAX. */

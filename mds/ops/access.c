@@ -9,5 +9,5 @@ int mds_access(struct op *op, const void *vin, void *vout)
 	(void)vout;
 	TRY(cred_check(&in->cred));
 	TRY(file_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
-	return perm_access(&in->cred, &rec->attr, in->mask & 7);
+	return perm_access(&in->cred, rec, in->mask & 7);
 }

@@ -22,7 +22,7 @@ static int create_new(struct op *op, const struct mds_create_req *in, struct ino
 	TRY(open_prepare(&op->m->opens, op->session, next, &open));
 
 	struct inode *i = inode_make(op, &in->cred, drec,
-				     S_IFREG | (in->mode & 07777 & ~(in->cred.umask & 0777)), &rec);
+				     S_IFREG | (in->mode & 07777), &rec);
 	ASSERT(ino_equal(i->ino, next));
 	rec->attr.layout = layout;
 	if (open_flags_write(in->flags))
@@ -49,10 +49,10 @@ static int create_txn(struct op *op, const void *vin, void *vout)
 
 	TRY(cred_check(&in->cred));
 	TRY(dir_get(op, in->parent, &dir, &drec));
-	TRY(perm_access(&in->cred, &drec->attr, PERM_X));
+	TRY(perm_access(&in->cred, drec, PERM_X));
 	rc = dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val);
 	if (rc == -LE_NOENT) {
-		TRY(perm_access(&in->cred, &drec->attr, PERM_W));
+		TRY(perm_access(&in->cred, drec, PERM_W));
 		return create_new(op, in, dir, drec, d, out);
 	}
 	TRY(rc);

@@ -19,7 +19,7 @@ static int check(struct op *op, const struct mds_fallocate_req *in, struct inode
 	TRY(file_get(op, in->ino, VIEW_NEWEST, ret_i, &rec));
 	if (!S_ISREG(rec->attr.mode))
 		return S_ISDIR(rec->attr.mode) ? -LE_ISDIR : -LE_NODEV;
-	TRY(perm_access(&in->cred, &rec->attr, PERM_W));
+	TRY(perm_access(&in->cred, rec, PERM_W));
 	if ((rec->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
 	*ret_rec = rec;
@@ -41,8 +41,12 @@ static int falloc_txn(struct op *op, const void *vin, void *vout)
 	if ((in->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) != 0 &&
 	    !inode_has_no_data(old)) {
 		op->final = false;
-		a->intent = (struct intent_rec){
-			.kind = INTENT_PUNCH, .off = in->off, .len = in->len, .extend = extend};
+		a->intent = (struct intent_rec){.kind = INTENT_PUNCH,
+						.off = in->off,
+						.len = in->len,
+						.extend = extend,
+						.mask = SET_KILL_CAPS |
+							(in->cred.uid != 0 ? SET_KILL_SUID : 0)};
 		a->intent_no = data_begin(op, &a->intent, old, true);
 		return 0;
 	}
@@ -52,6 +56,7 @@ static int falloc_txn(struct op *op, const void *vin, void *vout)
 		rec->attr.size = extend;
 	inode_changed(op, rec);
 	rec->attr.mtime_ns = rec->attr.ctime_ns;
+	inode_drop_caps(op, rec);
 	if (in->cred.uid != 0)
 		rec->attr.mode = perm_kill_suid(rec->attr.mode);
 	*ret_attr = rec->attr;

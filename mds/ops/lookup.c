@@ -32,7 +32,7 @@ int mds_lookup(struct op *op, const void *vin, void *vout)
 	TRY(file_get(op, in->parent, VIEW_DURABLE, NULL, &dir));
 	if (!S_ISDIR(dir->attr.mode))
 		return -LE_NOTDIR;
-	TRY(perm_access(&in->cred, &dir->attr, PERM_X));
+	TRY(perm_access(&in->cred, dir, PERM_X));
 	if (rc == -LE_EXIST)
 		return lookup_dots(op, dir, in->name, &out->attr);
 	TRY(dentry_find(op->store, in->parent, in->name, VIEW_DURABLE, &d, &val));

@@ -20,8 +20,7 @@ int mds_mkdir(struct op *op, const void *vin, void *vout)
 	if (drec->attr.nlink >= LEAT_LINK_MAX)
 		return -LE_MLINK;
 
-	uint32_t mode = S_IFDIR | (in->mode & 07777 & ~(in->cred.umask & 0777));
-	struct inode *i = inode_make(op, &in->cred, drec, mode, &rec);
+	struct inode *i = inode_make(op, &in->cred, drec, S_IFDIR | (in->mode & 07777), &rec);
 	rec->parent = in->parent;
 	rec->attr.layout = drec->attr.layout;
 	rec->attr.layout.flags |= LAYOUT_F_INHERITED;

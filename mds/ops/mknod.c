@@ -29,8 +29,7 @@ int mds_mknod(struct op *op, const void *vin, void *vout)
 		TRY(placement_choose(&op->m->cluster, &op->m->params, &drec->attr.layout,
 				     (struct ino){op->store->counters.next_ino}, &layout));
 
-	struct inode *i =
-		inode_make(op, &in->cred, drec, in->mode & ~(in->cred.umask & 0777), &rec);
+	struct inode *i = inode_make(op, &in->cred, drec, in->mode, &rec);
 	rec->attr.layout = layout;
 	rec->attr.rdev = S_ISCHR(in->mode) || S_ISBLK(in->mode) ? in->rdev : 0;
 	dentry_put(op->store, d, i->ino, in->mode);

@@ -32,7 +32,7 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 		mask |= PERM_R;
 	if (write || trunc)
 		mask |= PERM_W;
-	TRY(perm_access(c, &old->attr, mask));
+	TRY(perm_access(c, old, mask));
 	if ((write || trunc) && (old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
 	trunc = trunc && !inode_has_no_data(old);
@@ -51,6 +51,7 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 			data_drop(op, rec);
 			inode_changed(op, rec);
 			rec->attr.mtime_ns = rec->attr.ctime_ns;
+			inode_drop_caps(op, rec);
 			if (c->uid != 0)
 				rec->attr.mode = perm_kill_suid(rec->attr.mode);
 			settled = true;

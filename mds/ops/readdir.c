@@ -114,7 +114,7 @@ int mds_readdir(struct op *op, const void *vin, void *vout)
 	TRY(file_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
 	if (!S_ISDIR(rec->attr.mode))
 		return -LE_NOTDIR;
-	TRY(perm_access(&in->cred, &rec->attr, PERM_R));
+	TRY(perm_access(&in->cred, rec, PERM_R));
 	if (in->cookie >= UINT64_MAX / 2) {
 		out->eof = 1;
 		return 0;

@@ -55,7 +55,7 @@ static int check_move(struct op *op, const struct cred *cred, struct inode *i,
 {
 	if (!S_ISDIR(rec->attr.mode))
 		return 0;
-	TRY(perm_access(cred, &rec->attr, PERM_W)); /* its .. changes */
+	TRY(perm_access(cred, rec, PERM_W)); /* its .. changes */
 	return check_ancestors(op, dir, i->ino);
 }
 

@@ -19,6 +19,8 @@ void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struc
 	if ((mask & (SET_UID | SET_GID | SET_KILL_SUID)) != 0 && (mask & SET_MODE) == 0 &&
 	    !S_ISDIR(rec->attr.mode))
 		rec->attr.mode = perm_kill_suid(rec->attr.mode);
+	if ((mask & (SET_UID | SET_GID | SET_KILL_SUID | SET_KILL_CAPS)) != 0)
+		inode_drop_caps(op, rec);
 	if ((mask & SET_ATIME) != 0)
 		rec->attr.atime_ns = new->atime_ns;
 	if ((mask & SET_ATIME_NOW) != 0)
@@ -43,7 +45,7 @@ static int check(struct op *op, const struct mds_setattr_req *in, const struct i
 	const struct open_file *f = open_file_find(&op->m->opens, in->ino);
 
 	TRY(cred_check(&in->cred));
-	TRY(perm_setattr(&in->cred, &rec->attr, in->mask, &in->attr));
+	TRY(perm_setattr(&in->cred, rec, in->mask, &in->attr));
 	if ((in->mask & SET_SEALED) == 0)
 		return 0;
 	if (!S_ISREG(rec->attr.mode))
@@ -109,6 +111,7 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 		return -LE_PERM;
 	if (size > LEAT_FILE_SIZE_MAX)
 		return -LE_FBIG;
+	mask |= SET_KILL_CAPS;
 	if (in->cred.uid != 0 && (mask & SET_MODE) == 0)
 		mask |= SET_KILL_SUID;
 	bool settled = (old->attr.flags & ATTR_UNSETTLED) == 0 && old->append_end <= old->attr.size;

@@ -1,45 +1,169 @@
 /*
  * Extended attributes are not cached: an inode counts those it has, so that the many that have none
  * need no look into the store. Changes of one inode follow one another (the file's busy lock, held
- * until they are durable), so the store always has their latest state.
+ * until they are durable), so the store always has their latest state. Two kinds are otherwise:
+ * access lists are part of the inode's record, because every permission is looked up in them; and
+ * security.capability, which writes take away without that lock, has a flag there.
  */
 #include "mds/ops/xattr.h"
 
 #include <sys/xattr.h>
 
+#include "mds/acl.h"
+
+#define CAPABILITY "security.capability"
+
 static bool has_prefix(struct bytes name, const char *prefix)
 {
 	size_t n = strlen(prefix);
 
-	return name.len > n && memcmp(name.data, prefix, n) == 0;
+	return name.len >= n && memcmp(name.data, prefix, n) == 0;
 }
 
+static bool is_caps(struct bytes name)
+{
+	return bytes_equal(name, bytes_str(CAPABILITY));
+}
+
+/* A kernel has the last word on who may: it knows capabilities. */
 bool xattr_visible(const struct cred *c, struct bytes name)
 {
-	return !has_prefix(name, "trusted.") || c->uid == 0;
+	return !has_prefix(name, "trusted.") || c->uid == 0 || (c->flags & CRED_CHECKED) != 0;
 }
 
-int xattr_check(const struct cred *c, const struct attr *a, struct bytes name, bool write)
+static int check_space(const struct cred *c, const struct inode_rec *rec, struct bytes name,
+		       bool write)
 {
-	if (name.len == 0 || name.len > LEAT_XATTR_NAME_MAX ||
-	    memchr(name.data, 0, name.len) != NULL)
-		return -LE_RANGE;
-	TRY(cred_check(c));
+	const struct attr *a = &rec->attr;
+	bool trusted = c->uid == 0 || (c->flags & CRED_CHECKED) != 0;
+
+	if (acl_which(name) != ACL_NONE) {
+		if (S_ISLNK(a->mode))
+			return -LE_NOTSUP;
+		return write ? perm_owner(c, a) : 0;
+	}
 	if (has_prefix(name, "trusted.")) {
-		if (c->uid == 0)
+		if (trusted)
 			return 0;
 		return write ? -LE_PERM : -LE_NODATA;
 	}
-	if (has_prefix(name, "security.")) /* the kernel asks about these on its own */
-		return write ? perm_owner(c, a) : 0;
+	if (has_prefix(name, "security.")) /* everybody may ask, as the kernel does on its own */
+		return write && !trusted ? -LE_PERM : 0;
 	if (!has_prefix(name, "user."))
 		return -LE_NOTSUP;
 	if (!S_ISREG(a->mode) && !S_ISDIR(a->mode))
 		return write ? -LE_PERM : -LE_NODATA;
 	if (write && S_ISDIR(a->mode) && (a->mode & S_ISVTX) != 0)
 		TRY(perm_owner(c, a));
-	return perm_access(c, a, write ? PERM_W : PERM_R);
+	return perm_access(c, rec, write ? PERM_W : PERM_R);
 }
+
+int xattr_check(const struct cred *c, const struct inode_rec *rec, struct bytes name, bool write)
+{
+	if (name.len == 0 || name.len > LEAT_XATTR_NAME_MAX ||
+	    memchr(name.data, 0, name.len) != NULL)
+		return -LE_RANGE;
+	TRY(cred_check(c));
+	TRY(check_space(c, rec, name, write));
+	return ((const char *)name.data)[name.len - 1] == '.' &&
+			       memchr(name.data, '.', name.len - 1) == NULL
+		       ? -LE_INVAL
+		       : 0;
+}
+
+/* ---- access lists ---- */
+
+struct acl_change {
+	const struct cred *cred;
+	struct ino ino;
+	enum acl_which which;
+	uint32_t flags;
+	bool none; /* it goes */
+	struct acl_base base;
+	uint32_t len;
+	struct bytes acl; /* interned */
+};
+
+static void set_access(struct op *op, struct inode_rec *rec, const struct acl_change *ch)
+{
+	const struct cred *c = ch->cred;
+	bool keeps_sgid =
+		c->uid == 0 || (c->flags & CRED_CHECKED) != 0 || cred_in_group(c, rec->attr.gid);
+
+	if (!ch->none) {
+		rec->attr.mode = acl_mode(&ch->base, rec->attr.mode);
+		if (!keeps_sgid || (ch->flags & XATTR_KILL_SGID) != 0)
+			rec->attr.mode &= ~(uint32_t)S_ISGID;
+	}
+	acl_replace(op->store, &rec->acl,
+		    ch->none || acl_is_mode(&ch->base, ch->len) ? bytes_of(NULL, 0) : ch->acl);
+}
+
+static int acl_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct acl_change *ch = vin;
+	const char *name =
+		ch->which == ACL_ACCESS ? "system.posix_acl_access" : "system.posix_acl_default";
+	const struct inode_rec *old;
+	struct inode_rec *rec;
+	struct inode *i;
+	bool there;
+
+	(void)vout;
+	TRY(file_get(op, ch->ino, VIEW_NEWEST, &i, &old));
+	TRY(xattr_check(ch->cred, old, bytes_str(name), true));
+	if (ch->which == ACL_DEFAULT && !S_ISDIR(old->attr.mode))
+		return ch->none ? 0 : -LE_ACCES;
+	there = (ch->which == ACL_ACCESS ? old->acl : old->acl_default).len > 0;
+	if ((ch->flags & XATTR_CREATE) != 0 && there)
+		return -LE_EXIST;
+	if ((ch->flags & XATTR_REPLACE) != 0 && !there)
+		return -LE_NODATA;
+	if (ch->none && !there)
+		return 0;
+
+	rec = inode_edit(op->store, i);
+	if (ch->which == ACL_ACCESS)
+		set_access(op, rec, ch);
+	else
+		acl_replace(op->store, &rec->acl_default, ch->acl);
+	inode_set_plain(rec);
+	inode_changed(op, rec);
+	return 0;
+}
+
+static int acl_set(struct op *op, struct acl_change *ch, struct bytes value, void *out)
+{
+	uint8_t buf[ACL_LEN_MAX];
+	int rc;
+
+	TRY(acl_from_xattr(value, buf, &ch->len, &ch->base));
+	ch->none = ch->len == 0;
+	ch->acl = acl_intern(op->store, bytes_of(buf, ch->len));
+	if (ch->len > 0 && ch->acl.data == NULL)
+		return -LE_NOMEM;
+	op->final = true;
+	rc = op_mutate(op, acl_txn, ch, out);
+	acl_unref(op->store, ch->acl);
+	return rc;
+}
+
+static int acl_get(struct op *op, const struct inode_rec *rec, enum acl_which which,
+		   struct bytes *ret_value)
+{
+	struct bytes acl = which == ACL_ACCESS ? rec->acl : rec->acl_default;
+	uint8_t *buf;
+
+	if (acl.len == 0)
+		return -LE_NODATA;
+	buf = op_alloc(op, ACL_XATTR_MAX);
+	if (buf == NULL)
+		return -LE_NOMEM;
+	*ret_value = bytes_of(buf, acl_to_xattr(acl, which, rec->attr.mode, buf));
+	return 0;
+}
+
+/* ---- all others ---- */
 
 struct change {
 	const struct cred *cred;
@@ -48,36 +172,90 @@ struct change {
 	uint32_t flags;
 	bool remove;
 	bool exists; /* as the store says */
+	uint32_t old_len;
 };
+
+/* Records of before there were these sums have too small ones. */
+static uint64_t bytes_with(const struct inode_rec *rec, const struct change *ch)
+{
+	uint64_t others = rec->xattr_bytes > ch->old_len ? rec->xattr_bytes - ch->old_len : 0;
+
+	return others + ch->value.len;
+}
+
+static int check_room(const struct inode_rec *rec, const struct change *ch)
+{
+	uint64_t names = rec->xattr_names + (ch->exists ? 0 : ch->name.len + 1);
+
+	return names > LEAT_XATTR_NAMES_MAX || bytes_with(rec, ch) > LEAT_XATTR_TOTAL_MAX
+		       ? -LE_NOSPC
+		       : 0;
+}
+
+static void put(struct op *op, struct inode_rec *rec, const struct change *ch)
+{
+	txn_put(op->store, key_xattr(ch->ino, ch->name), ch->value.data, ch->value.len);
+	if (!ch->exists) {
+		rec->n_xattrs++;
+		rec->xattr_names += ch->name.len + 1;
+	}
+	if (is_caps(ch->name))
+		rec->attr.flags |= ATTR_FILE_CAPS;
+	else
+		rec->xattr_bytes = bytes_with(rec, ch);
+}
+
+static void drop(struct op *op, struct inode_rec *rec, const struct change *ch)
+{
+	txn_delete(op->store, key_xattr(ch->ino, ch->name));
+	rec->n_xattrs--;
+	rec->xattr_names -= rec->xattr_names > ch->name.len ? ch->name.len + 1 : rec->xattr_names;
+	if (is_caps(ch->name))
+		rec->attr.flags &= ~(uint32_t)ATTR_FILE_CAPS;
+	else
+		rec->xattr_bytes -= rec->xattr_bytes > ch->old_len ? ch->old_len : rec->xattr_bytes;
+}
+
+void inode_drop_caps(struct op *op, struct inode_rec *rec)
+{
+	const struct change ch = {.ino = rec->attr.ino, .name = bytes_str(CAPABILITY)};
+
+	if ((rec->attr.flags & ATTR_FILE_CAPS) == 0)
+		return;
+	drop(op, rec, &ch);
+	inode_set_plain(rec);
+}
 
 static int change_txn(struct op *op, const void *vin, void *vout)
 {
-	const struct change *ch = vin;
+	struct change *ch = (struct change *)vin;
 	const struct inode_rec *old;
 	struct inode_rec *rec;
 	struct inode *i;
-	struct key k;
 
 	(void)vout;
 	TRY(file_get(op, ch->ino, VIEW_NEWEST, &i, &old));
-	TRY(xattr_check(ch->cred, &old->attr, ch->name, true));
+	TRY(xattr_check(ch->cred, old, ch->name, true));
 	if ((old->attr.flags & ATTR_SEALED) != 0 && has_prefix(ch->name, "user."))
 		return -LE_PERM;
+	if (is_caps(ch->name)) {
+		ch->exists = (old->attr.flags & ATTR_FILE_CAPS) != 0;
+		ch->old_len = 0;
+	}
 	if (!ch->exists && (ch->remove || (ch->flags & XATTR_REPLACE) != 0))
 		return -LE_NODATA;
 	if (ch->exists && !ch->remove && (ch->flags & XATTR_CREATE) != 0)
 		return -LE_EXIST;
+	if (!ch->remove)
+		TRY(check_room(old, ch));
 
 	rec = inode_edit(op->store, i);
+	if (ch->remove)
+		drop(op, rec, ch);
+	else
+		put(op, rec, ch);
+	inode_set_plain(rec);
 	inode_changed(op, rec);
-	k = key_xattr(ch->ino, ch->name);
-	if (ch->remove) {
-		txn_delete(op->store, k);
-		rec->n_xattrs--;
-	} else {
-		txn_put(op->store, k, ch->value.data, ch->value.len);
-		rec->n_xattrs += !ch->exists;
-	}
 	return 0;
 }
 
@@ -89,6 +267,7 @@ static int exists(struct op *op, struct change *ch)
 	if (rc < 0 && rc != -LE_NOENT)
 		return rc;
 	ch->exists = rc == 0;
+	ch->old_len = rc == 0 ? (uint32_t)v.len : 0;
 	if (rc == 0)
 		kv_value_fini(&v);
 	return 0;
@@ -112,24 +291,32 @@ static int change(struct op *op, struct change *ch, void *out)
 	return rc;
 }
 
+/* ---- the operations ---- */
+
 int mds_setxattr(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_setxattr_req *in = vin;
-	struct change ch = {&in->cred, in->ino, in->name, in->value, in->flags, false, false};
+	struct change ch = {&in->cred, in->ino, in->name, in->value, in->flags, false, false, 0};
+	struct acl_change acl = {.cred = &in->cred,
+				 .ino = in->ino,
+				 .which = acl_which(in->name),
+				 .flags = in->flags};
 
-	if ((in->flags & ~(uint32_t)(XATTR_CREATE | XATTR_REPLACE)) != 0)
+	if ((in->flags & ~(uint32_t)(XATTR_CREATE | XATTR_REPLACE | XATTR_KILL_SGID)) != 0)
 		return -LE_INVAL;
 	if (in->value.len > LEAT_XATTR_VALUE_MAX)
 		return -LE_2BIG;
-	return change(op, &ch, vout);
+	return acl.which != ACL_NONE ? acl_set(op, &acl, in->value, vout) : change(op, &ch, vout);
 }
 
 int mds_removexattr(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_removexattr_req *in = vin;
-	struct change ch = {&in->cred, in->ino, in->name, {NULL, 0}, 0, true, false};
+	struct change ch = {&in->cred, in->ino, in->name, {NULL, 0}, 0, true, false, 0};
+	struct acl_change acl = {.cred = &in->cred, .ino = in->ino, .which = acl_which(in->name)};
 
-	return change(op, &ch, vout);
+	return acl.which != ACL_NONE ? acl_set(op, &acl, bytes_of(NULL, 0), vout)
+				     : change(op, &ch, vout);
 }
 
 int mds_getxattr(struct op *op, const void *vin, void *vout)
@@ -142,7 +329,9 @@ int mds_getxattr(struct op *op, const void *vin, void *vout)
 	int rc;
 
 	TRY(file_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
-	TRY(xattr_check(&in->cred, &rec->attr, in->name, false));
+	TRY(xattr_check(&in->cred, rec, in->name, false));
+	if (acl_which(in->name) != ACL_NONE)
+		return acl_get(op, rec, acl_which(in->name), &out->value);
 	if (rec->n_xattrs == 0)
 		return -LE_NODATA;
 	rc = store_get_record(op->store, key_xattr(in->ino, in->name), &v);

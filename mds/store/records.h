@@ -14,7 +14,8 @@
  * append_end: how far appends have been reserved; apart from attr.size so that nobody reads
  * reserved bytes that were never written. parent: of directories. entries: of a directory. mode 0:
  * no such inode (in memory only). gen_used: highest data generation that a conversion has begun to
- * write, if that is above the layout's.
+ * write, if that is above the layout's. acl, acl_default: store/acl.h. xattr_names: the lengths of
+ * all names of attributes with their NULs; xattr_bytes: of their values.
  */
 enum inode_rec_flags {
 	INODE_TOMBS = 1, /* a directory that has (had) tombstones */
@@ -25,7 +26,8 @@ enum inode_rec_flags {
 	F(attr, attr)                                                                              \
 	F(u64, append_end)                                                                         \
 	F(ino, parent) F(u64, entries) F(u32, n_xattrs) F(u32, flags) F(bytes, symlink) \
-		F(u32, gen_used)
+		F(u32, gen_used) F(bytes, acl) F(bytes, acl_default)                               \
+		F(u32, xattr_names) F(u64, xattr_bytes)
 WIRE_STRUCT(inode_rec)
 
 /* ino 0: a tombstone, which only tells that higher collision indexes may be in use. */

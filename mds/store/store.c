@@ -10,6 +10,7 @@
 
 #include "common/base/checksum.h"
 #include "common/base/log.h"
+#include "mds/store/acl.h"
 
 static const uint32_t name_class_size[NAME_CLASSES] = {32, 96, 256};
 #define COLLISION_BITS 4u
@@ -53,6 +54,8 @@ static void cobj_free(struct store *s, struct cobj *o)
 
 		hmap_remove(&s->inodes, &o->node);
 		free(i->symlink);
+		acl_unref(s, i->durable.acl);
+		acl_unref(s, i->durable.acl_default);
 		pool_put(&s->inode_pool, i);
 	} else {
 		struct dentry *d = container_of(o, struct dentry, o);
@@ -322,14 +325,37 @@ int store_scan_prefix(struct store *s, struct key k,
 	return store_scan(s, &k, &end, each, arg);
 }
 
-static int inode_decode(struct inode *i, const void *value, size_t len)
+/* Out of the record's bytes into memory that stays. Unknown until then, so that nothing is given
+ * back on failure that was not taken. */
+static int acls_decode(struct store *s, struct inode_rec *rec)
+{
+	struct bytes access = rec->acl, dflt = rec->acl_default;
+
+	rec->acl = rec->acl_default = bytes_of(NULL, 0);
+	TRY(acl_check(access));
+	TRY(acl_check(dflt));
+	access = acl_intern(s, access);
+	if (access.len > 0 && access.data == NULL)
+		return -LE_NOMEM;
+	rec->acl = access;
+	dflt = acl_intern(s, dflt);
+	if (dflt.len > 0 && dflt.data == NULL)
+		return -LE_NOMEM;
+	rec->acl_default = dflt;
+	return 0;
+}
+
+static int inode_decode(struct store *s, struct inode *i, const void *value, size_t len)
 {
 	struct wire_r r;
+	int rc;
 
 	wire_r_init(&r, value, len);
 	wire_get_inode_rec(&r, &i->durable);
+	rc = acls_decode(s, &i->durable);
 	if (r.status < 0 || i->durable.attr.mode == 0 || i->durable.symlink.len > LEAT_SYMLINK_MAX)
 		return -LE_CORRUPT_STORE;
+	TRY(rc);
 	if (i->durable.symlink.len > 0) {
 		i->symlink = malloc(i->durable.symlink.len);
 		if (i->symlink == NULL)
@@ -338,7 +364,16 @@ static int inode_decode(struct inode *i, const void *value, size_t len)
 		i->durable.symlink.data = i->symlink;
 	}
 	i->durable.attr.ino = i->ino;
+	inode_set_plain(&i->durable);
 	return 0;
+}
+
+void inode_set_plain(struct inode_rec *rec)
+{
+	if (rec->n_xattrs == 0 && rec->acl.len == 0 && rec->acl_default.len == 0)
+		rec->attr.flags |= ATTR_PLAIN;
+	else
+		rec->attr.flags &= ~(uint32_t)ATTR_PLAIN;
 }
 
 size_t inode_encode(const struct inode_rec *rec, uint8_t *buf, size_t size)
@@ -391,7 +426,7 @@ static int load_record(struct store *s, struct cobj *o, struct key k)
 	o->loading = false;
 	if (rc == 0) {
 		rc = o->kind == COBJ_INODE
-			     ? inode_decode(container_of(o, struct inode, o), v.data, v.len)
+			     ? inode_decode(s, container_of(o, struct inode, o), v.data, v.len)
 			     : dentry_decode(container_of(o, struct dentry, o), v.data, v.len);
 		if (rc == -LE_CORRUPT_STORE)
 			log_error("record of %s %llu is damaged",
@@ -465,7 +500,7 @@ void inode_cache_record(struct store *s, struct ino ino, const void *value, size
 	if (inode_cached(s, ino) != NULL || pool_reserve(&s->inode_pool, 1) < 0)
 		return;
 	i = inode_insert(s, ino);
-	if (inode_decode(i, value, len) < 0) {
+	if (inode_decode(s, i, value, len) < 0) {
 		cobj_free(s, &i->o);
 		return;
 	}
@@ -502,6 +537,7 @@ static void store_init(struct store *s)
 {
 	hmap_init(&s->inodes, 1024);
 	hmap_init(&s->dentries, 1024);
+	hmap_init(&s->acls, 64);
 	list_init(&s->lru);
 	pool_init(&s->inode_pool, sizeof(struct inode));
 	pool_init(&s->rec_pool, sizeof(struct inode_rec));
@@ -558,11 +594,22 @@ static void map_free(struct store *s, struct hmap *m)
 	hmap_fini(m);
 }
 
+/* Batches that were never committed may still have some. */
+static void acls_free(struct store *s)
+{
+	struct hmap_node *n;
+
+	while ((n = hmap_next(&s->acls, NULL)) != NULL)
+		acl_forget(s, n);
+	hmap_fini(&s->acls);
+}
+
 void store_close(struct store *s)
 {
 	ASSERT(!s->running);
 	map_free(s, &s->inodes);
 	map_free(s, &s->dentries);
+	acls_free(s);
 	pool_fini(&s->inode_pool);
 	pool_fini(&s->rec_pool);
 	for (int c = 0; c < NAME_CLASSES; c++)

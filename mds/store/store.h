@@ -100,6 +100,7 @@ struct store {
 	struct kv *kv;
 	struct store_options opt;
 	struct hmap inodes, dentries;
+	struct hmap acls; /* store/acl.h */
 	struct list lru;
 	uint64_t mem;
 	struct pool inode_pool, rec_pool, name_pool[NAME_CLASSES];
@@ -146,6 +147,9 @@ int dentry_find(struct store *s, struct ino dir, struct bytes name, enum view vi
 int dentry_at(struct store *s, struct ino dir, uint64_t cookie, enum view view,
 	      struct dentry **ret_d, struct dentry_val *ret_val) CHECK_RESULT;
 uint64_t dentry_cookie(const struct store *s, struct bytes name); /* with collision index 0 */
+
+/* ATTR_PLAIN as it is right for the record. */
+void inode_set_plain(struct inode_rec *rec);
 
 /* Reads what the last -LE_MISS was about. Yields. */
 int store_load(struct store *s) CHECK_RESULT;

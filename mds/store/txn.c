@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "common/rt/loop.h"
+#include "mds/store/acl.h"
 
 #define RESERVE 16u /* objects of each kind that one critical section may take */
 
@@ -137,6 +138,8 @@ struct inode_rec *inode_edit(struct store *s, struct inode *i)
 	if (cobj_pin(s, &i->o)) {
 		i->ver[p] = pool_get(&s->rec_pool);
 		*i->ver[p] = *newest;
+		acl_ref(newest->acl);
+		acl_ref(newest->acl_default);
 	}
 	return i->ver[p];
 }
@@ -162,6 +165,8 @@ void inode_delete(struct store *s, struct inode *i)
 		txn_delete_prefix(s, key_of('X', i->ino.v));
 	if (S_ISDIR(rec->attr.mode) && (rec->flags & INODE_TOMBS) != 0)
 		dentry_remove_range(s, i->ino);
+	acl_unref(s, rec->acl);
+	acl_unref(s, rec->acl_default);
 	*rec = (struct inode_rec){0};
 	s->counters.n_inodes--;
 	s->counters_dirty = true;
@@ -316,7 +321,9 @@ static void publish(struct store *s, struct batch *b)
 		if (o->kind == COBJ_INODE) {
 			struct inode *i = container_of(o, struct inode, o);
 
-			i->durable = *i->ver[p];
+			acl_unref(s, i->durable.acl);
+			acl_unref(s, i->durable.acl_default);
+			i->durable = *i->ver[p]; /* with its references */
 			pool_put(&s->rec_pool, i->ver[p]);
 			i->ver[p] = NULL;
 		} else {

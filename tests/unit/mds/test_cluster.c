@@ -211,7 +211,8 @@ static void test_access(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(accesses); i++) {
-		struct attr a = {.mode = S_IFREG | accesses[i].mode, .uid = 10, .gid = 20};
+		struct inode_rec a = {
+			.attr = {.mode = S_IFREG | accesses[i].mode, .uid = 10, .gid = 20}};
 		struct cred c = cred_of(accesses[i].uid, accesses[i].gid, &accesses[i].group);
 
 		assert_int_equal(perm_access(&c, &a, accesses[i].mask), accesses[i].want);
@@ -225,14 +226,15 @@ static void test_rules(void **state)
 	const uint32_t group = 30;
 	struct cred owner = cred_of(10, 20, &group), other = cred_of(11, 20, &group);
 	struct attr dir = {.mode = S_IFDIR | 01777, .uid = 1};
-	struct attr a = {.mode = S_IFREG | 0666, .uid = 10, .gid = 20}, new = {0};
+	struct inode_rec a = {.attr = {.mode = S_IFREG | 0666, .uid = 10, .gid = 20}};
+	struct attr new = {0};
 	uint32_t mode = S_IFREG | 02755, gid;
 
 	(void)state;
-	assert_int_equal(perm_sticky(&owner, &dir, &a), 0);
-	assert_int_equal(perm_sticky(&other, &dir, &a), -LE_PERM);
+	assert_int_equal(perm_sticky(&owner, &dir, &a.attr), 0);
+	assert_int_equal(perm_sticky(&other, &dir, &a.attr), -LE_PERM);
 	dir.mode &= ~01000u;
-	assert_int_equal(perm_sticky(&other, &dir, &a), 0);
+	assert_int_equal(perm_sticky(&other, &dir, &a.attr), 0);
 	new.uid = 11;
 	assert_int_equal(perm_setattr(&owner, &a, SET_UID, &new), -LE_PERM);
 	new.gid = 30;
@@ -243,7 +245,7 @@ static void test_rules(void **state)
 	assert_int_equal(perm_setattr(&other, &a, SET_MODE, &new), -LE_PERM);
 	assert_int_equal(perm_setattr(&other, &a, SET_MTIME, &new), -LE_PERM);
 	assert_int_equal(perm_setattr(&other, &a, SET_MTIME_NOW, &new), 0); /* may write */
-	a.mode = S_IFREG | 0644;
+	a.attr.mode = S_IFREG | 0644;
 	assert_int_equal(perm_setattr(&other, &a, SET_MTIME_NOW, &new), -LE_ACCES);
 	assert_int_equal(perm_setattr(&other, &a, SET_SIZE, &new), -LE_ACCES);
 	dir.mode |= S_ISGID;

@@ -51,13 +51,13 @@ static void size_body(struct fx *f)
 	struct attr a;
 
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "s", O_WRONLY, &a), 0);
-	assert_int_equal(a.flags, ATTR_UNSETTLED);
+	assert_int_equal(a.flags & ~(uint32_t)ATTR_PLAIN, ATTR_UNSETTLED);
 	assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0);
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 700), 0);
-	assert_int_equal(attr_of(f, a.ino).flags, ATTR_UNSETTLED);
+	assert_int_equal(attr_of(f, a.ino).flags & ~(uint32_t)ATTR_PLAIN, ATTR_UNSETTLED);
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 300), 0);
 	a = attr_of(f, a.ino);
-	assert_int_equal(a.flags, 0);
+	assert_int_equal(a.flags & ~(uint32_t)ATTR_PLAIN, 0);
 	assert_int_equal(a.size, 700);
 	assert_int_equal(a.blocks, 2);
 	/* opened for reading: nothing is written */
@@ -86,7 +86,7 @@ static void two_writers_body(struct fx *f)
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 50), 0);
 	sleep_ms(100);
 	a = attr_of(f, a.ino);
-	assert_int_equal(a.flags, 0);
+	assert_int_equal(a.flags & ~(uint32_t)ATTR_PLAIN, 0);
 	assert_int_equal(a.size, 123456);
 	assert_int_equal(a.blocks, 3 * 4096 / 512);
 	assert_int_equal(metric_get(&f->m->metrics.settled), 1);
@@ -111,7 +111,7 @@ static void dead_writer_body(struct fx *f)
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_SESSION_GONE);
 	f->session = first;
 	assert_int_equal(attr_of(f, a.ino).size, 999);
-	assert_int_equal(attr_of(f, a.ino).flags, 0);
+	assert_int_equal(attr_of(f, a.ino).flags & ~(uint32_t)ATTR_PLAIN, 0);
 	assert_true(gone(f, o.ino));
 	assert_int_equal(f->m->opens.n_opens, 0);
 }
@@ -205,7 +205,7 @@ static void late_close_body(struct fx *f)
 	assert_int_equal(fx_close(f, a.ino, O_RDWR, 1000), 0);
 	sleep_ms(100);
 	assert_int_equal(attr_of(f, a.ino).size, 1000);
-	assert_int_equal(attr_of(f, a.ino).flags, 0);
+	assert_int_equal(attr_of(f, a.ino).flags & ~(uint32_t)ATTR_PLAIN, 0);
 }
 
 static void append_body(struct fx *f)

@@ -171,7 +171,7 @@ static void xattr_body(struct fx *f)
 			 -LE_2BIG);
 	assert_int_equal(get(f, a.ino, "user.big", &v), 0);
 	assert_int_equal(v.len, LEAT_XATTR_VALUE_MAX);
-	assert_int_equal(set(f, a.ino, "system.posix_acl_access", bytes_str("x"), 0), -LE_NOTSUP);
+	assert_int_equal(set(f, a.ino, "system.posix_acl_access", bytes_str("x"), 0), -LE_INVAL);
 	assert_int_equal(set(f, LEAT_ROOT_INO, "trusted.t", bytes_str(""), 0), 0);
 	assert_int_equal(fx_call(f, OP_mds_listxattr, &lq, &lp), 0);
 	assert_true(bytes_equal(lp.names, bytes_of("trusted.t\0user.a\0", 17)));
