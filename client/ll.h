@@ -92,7 +92,8 @@ int ll_readdir(struct client *c, const struct cred *cred, struct ino ino, uint64
 	       bool *ret_eof) CHECK_RESULT;
 
 /* flags of ll_setxattr: XATTR_CREATE, XATTR_REPLACE, and XATTR_KILL_SGID
- * (common/proto/mds_proto.h). value buffer size 0: only the size. Returns the length, or a negative status (-LE_RANGE). */
+ * (common/proto/mds_proto.h). value buffer size 0: only the size. Returns the length, or a negative
+ * status (-LE_RANGE). */
 int64_t ll_getxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name,
 		    void *buf, size_t size) CHECK_RESULT;
 int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, void *buf,
