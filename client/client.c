@@ -184,6 +184,11 @@ struct slot_pool *ll_slots(struct client *c)
 	return c->slots;
 }
 
+struct uuid ll_cluster(const struct client *c)
+{
+	return *rpc_client_cluster(c->mds);
+}
+
 void ll_stats(struct client *c, struct ll_stats *ret_stats)
 {
 	struct ll_stats st = c->stats;

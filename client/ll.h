@@ -183,6 +183,8 @@ struct ll_stats {
 	uint32_t slots_total, slots_free, n_inodes, n_open;
 };
 void ll_stats(struct client *c, struct ll_stats *ret_stats);
+/* Which cluster this is. */
+struct uuid ll_cluster(const struct client *c);
 
 /* The connections of this client as JSON (common/rpc/net_report.h) from number `from` on, into buf
  * of at least 1024 bytes: its length. And what all of them carried, added to totals. */

@@ -25,6 +25,7 @@
 #include "common/rt/net.h"
 #include "fuse/kernel_mount.h"
 #include "fuse/options.h"
+#include "fuse/passthrough.h"
 
 #define FIGURES_US 1000000u
 
@@ -79,6 +80,7 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 	else
 		conn->want |= conn->capable & (FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);
 #endif
+	passthrough_negotiate(fs->passthrough, conn);
 	conn->max_write = fs->max_write;
 	conn->max_readahead = fs->max_write;
 	conn->max_background = opts.mount.max_background;
@@ -267,6 +269,9 @@ static int start(struct daemon *d)
 				  &fs->requests);
 	if (status == 0)
 		status = d->transport->ops->add_pool(d->transport, fs->requests, POOL_REMOTE);
+	if (status == 0)
+		status = passthrough_create(fs, opts.mount.stage_dir, opts.mount.passthrough,
+					    &fs->passthrough);
 	if (status < 0)
 		log_error("cannot mount at %s: %s", fs->mountpoint, status_text(status));
 	if (status == 0)
@@ -295,6 +300,7 @@ static void run(void *arg)
 		d->exit_status = 32; /* mount(8): mount failure */
 	}
 	invalidator_stop(fs);
+	passthrough_destroy(fs->passthrough);
 	if (fs->client)
 		client_destroy(fs->client);
 	session_end(fs);

@@ -19,6 +19,8 @@
 #include "fuse/refused.h"
 
 struct invalidator;
+struct passthrough;
+struct pass_file;
 
 struct leatfs {
 	struct env *env;
@@ -27,6 +29,7 @@ struct leatfs {
 	struct fuse_session *session;
 	struct slot_pool *requests; /* buffers for big requests (writes) */
 	struct invalidator *invalidator;
+	struct passthrough *passthrough; /* NULL without stage_dir */
 	struct mount_metrics metrics;
 	struct refused refused;
 	uint32_t max_write;
@@ -46,6 +49,7 @@ struct mount_file {
 	uint32_t magic;
 	uint32_t flags;
 	struct ll_file *file;
+	struct pass_file *pass; /* NULL without stage_dir */
 };
 
 static inline struct mount_file *file_of(const struct fuse_file_info *fi)

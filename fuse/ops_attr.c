@@ -11,6 +11,7 @@
 
 #include "common/base/log.h"
 #include "common/proto/mds_proto.h"
+#include "fuse/passthrough.h"
 
 #define LOG_AGAIN_US 1000000u
 #define LIST_MAX     65536u /* of listxattr(2) */
@@ -207,6 +208,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set,
 	req_cred_init(req, &rc);
 	if (mask == 0)
 		status = ll_getattr(fs->client, &rc.cred, ino_of(ino), &ret);
+	else if ((mask & SET_SIZE) && passthrough_is_busy(fs, ino))
+		status = -LE_BUSY;
 	else
 		status = ll_setattr(fs->client, &rc.cred, ino_of(ino),
 				    fi ? file_of(fi)->file : NULL, mask, &set, &ret);

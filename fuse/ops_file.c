@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "common/base/log.h"
+#include "fuse/passthrough.h"
 
 /*
  * How the kernel may cache this open. O_APPEND writers must not fill the page cache: only the
@@ -33,23 +34,30 @@ static void set_caching(const struct leatfs *fs, struct fuse_file_info *fi, bool
 #endif
 }
 
-static int attach(struct fuse_file_info *fi, struct ll_file *file)
+/* How the kernel is to treat the open file, and what this daemon keeps of it. Takes over file and
+ * pass, also when it fails. */
+static int attach(fuse_req_t req, struct fuse_file_info *fi, struct ll_file *file,
+		  const struct attr *attr, struct pass_file *pass)
 {
 	struct mount_file *mf = malloc(sizeof(*mf));
+	int status = mf ? passthrough_open(req, attr, fi, &pass) : -LE_NOMEM;
 
-	if (!mf) {
+	if (status < 0) {
+		passthrough_end(req, pass);
 		ll_release(file);
-		return -LE_NOMEM;
+		free(mf);
+		return status;
 	}
-	*mf = (struct mount_file){MOUNT_FILE_MAGIC, (uint32_t)fi->flags, file};
+	*mf = (struct mount_file){MOUNT_FILE_MAGIC, (uint32_t)fi->flags, file, pass};
 	fi->fh = (uintptr_t)mf;
 	return 0;
 }
 
-static void detach(struct fuse_file_info *fi)
+static void detach(fuse_req_t req, struct fuse_file_info *fi)
 {
 	struct mount_file *mf = file_of(fi);
 
+	passthrough_end(req, mf->pass);
 	ll_release(mf->file);
 	mf->magic = 0;
 	free(mf);
@@ -67,13 +75,14 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	req_cred_init(req, &rc);
 	status = ll_create(fs->client, &rc.cred, ino_of(parent), bytes_str(name), mode,
 			   (uint32_t)fi->flags, &file, &attr);
-	if (status == 0)
-		status = attach(fi, file);
+	if (status == 0) {
+		set_caching(fs, fi, true);
+		status = attach(req, fi, file, &attr, NULL);
+	}
 	if (status < 0) {
 		reply_status(req, status);
 		return;
 	}
-	set_caching(fs, fi, true);
 	struct fuse_entry_param e = {
 		.ino = attr.ino.v,
 		.attr_timeout = fs->attr_timeout_s,
@@ -81,7 +90,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	};
 	attr_to_stat(&attr, &e.attr);
 	if (fuse_reply_create(req, &e, fi) == -ENOENT)
-		detach(fi);
+		detach(req, fi);
 }
 
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -89,6 +98,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct leatfs *fs = req_fs(req);
 	pid_t thread = fuse_req_ctx(req)->pid;
 	uint32_t found = refused_take(&fs->refused, thread, ino) ? LL_FOUND : 0;
+	struct pass_file *pass = NULL;
 	struct ll_file *file;
 	struct req_cred rc;
 	struct attr attr;
@@ -96,23 +106,28 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int status;
 
 	req_cred_init(req, &rc);
-	status = ll_open(fs->client, &rc.cred, ino_of(ino), (uint32_t)fi->flags | found, &file,
-			 &attr, &changed);
+	status = passthrough_begin(fs, ino, (uint32_t)fi->flags, &pass);
+	if (status == 0)
+		status = ll_open(fs->client, &rc.cred, ino_of(ino), (uint32_t)fi->flags | found,
+				 &file, &attr, &changed);
 	if (status == -LE_STALE && found == 0)
 		refused_add(&fs->refused, thread);
-	if (status == 0)
-		status = attach(fi, file);
+	if (status == 0) {
+		set_caching(fs, fi, changed);
+		status = attach(req, fi, file, &attr, pass);
+	} else {
+		passthrough_end(req, pass);
+	}
 	if (status < 0) {
 		reply_status(req, status);
 		return;
 	}
-	set_caching(fs, fi, changed);
 	/* The open reply carries no attributes: make the kernel ask for the new size. Attributes
 	 * only: takes no page lock, so it may be done here, and must be, ahead of the reply. */
 	if (changed)
 		fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
 	if (fuse_reply_open(req, fi) == -ENOENT)
-		detach(fi);
+		detach(req, fi);
 }
 
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
@@ -123,6 +138,8 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	int status;
 
 	(void)ino;
+	if (passthrough_read(req, file_of(fi)->pass, size, off))
+		return;
 	req_interruptible(req, true);
 	status = ll_read(file_of(fi)->file, (uint64_t)off, (uint32_t)size, &d);
 	req_interruptible(req, false);
@@ -196,7 +213,7 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	(void)ino;
 	if (fi->flock_release)
 		unlock_at_release(file_of(fi)->file, fi->lock_owner);
-	detach(fi);
+	detach(req, fi);
 	fuse_reply_err(req, 0);
 }
 

@@ -14,6 +14,10 @@
 	P(bool, local_locks, "", 0, 1, 0,                                                          \
 	  "flock and fcntl locks are this mount's alone; saves a request for each close")          \
 	P(bool, allow_other, "", 0, 1, 1, "other users than the one who mounts may use it")        \
+	P(str, stage_dir, "", 0, 0, "",                                                            \
+	  "folders with staged copies (leat stage in --to), read instead of the servers")          \
+	P(str, passthrough, "", 0, 0, "sealed",                                                    \
+	  "which staged files the kernel reads by itself: sealed | staged | off")                  \
 	P(u32, slow_ms, "ms", 0, 3600000, 1000, "requests that take longer are logged; 0: none")   \
 	P(str, log_level, "", 0, 0, "info", "error | warn | info | debug")
 

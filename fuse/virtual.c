@@ -6,6 +6,7 @@
  *   leat.net      JSON of its connections; leat.net.N: from number N on, where they do not fit
  */
 #include "fuse/mount.h"
+#include "fuse/passthrough.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -50,8 +51,9 @@ static void get_status(fuse_req_t req, size_t size)
 {
 	struct leatfs *fs = req_fs(req);
 	struct ll_stats s;
-	char text[2048];
+	char text[3072], staged[512];
 
+	passthrough_status(fs, staged, sizeof(staged));
 	ll_stats(fs->client, &s);
 	snprintf(text, sizeof(text),
 		 "{\"pid\":%d,\"session\":%" PRIu64
@@ -61,11 +63,11 @@ static void get_status(fuse_req_t req, size_t size)
 		 ",\"checksum_errors\":%" PRIu64 ",\"hedges\":%" PRIu64 ",\"hedges_won\":%" PRIu64
 		 ",\"failovers\":%" PRIu64 ",\"dirty_bytes\":%" PRIu64 ",\"grant_bytes\":%" PRIu64
 		 ",\"slots_total\":%u,\"slots_free\":%u,\"inodes\":%u,\"open\":%u,\"running\":%u,"
-		 "\"fuse\":\"%s\",\"passthrough\":false}",
+		 "\"fuse\":\"%s\",%s}",
 		 (int)getpid(), s.session, s.map_epoch, s.n_targets, s.n_targets_up, s.read_bytes,
 		 s.written_bytes, s.read_ops, s.write_ops, s.meta_ops, s.retries, s.checksum_errors,
 		 s.hedges, s.hedges_won, s.failovers, s.dirty_bytes, s.grant_bytes, s.slots_total,
-		 s.slots_free, s.n_inodes, s.n_open, fs->n_running, fuse_pkgversion());
+		 s.slots_free, s.n_inodes, s.n_open, fs->n_running, fuse_pkgversion(), staged);
 	reply_text(req, text, size);
 }
 

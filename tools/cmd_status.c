@@ -124,6 +124,27 @@ static const char *const mount_words[][2] = {
 	{NULL, NULL},
 };
 
+static const char *const staged_words[][2] = {
+	{"staged_copies", "staged copies"},
+	{"staged_refused", "not usable"},
+	{"staged_opens_passed", "opens given to the kernel"},
+	{"staged_opens_daemon", "served by the mount"},
+	{"staged_bytes_daemon", "read by it"},
+	{NULL, NULL},
+};
+
+static void print_passthrough(const json_t *mount)
+{
+	const char *state = json_string_value(json_object_get(mount, "passthrough"));
+
+	if (!state)
+		return;
+	printf("passthrough %s\n", state);
+	if (json_integer_value(json_object_get(mount, "staged_copies")) > 0 ||
+	    json_integer_value(json_object_get(mount, "staged_refused")) > 0)
+		print_members(mount, staged_words);
+}
+
 static void print_target(const struct target_view *v)
 {
 	char a[SIZE_TEXT], b[SIZE_TEXT], used[16] = "-";
@@ -234,6 +255,7 @@ static void print_view(const struct cluster *c, const struct status_options *o)
 		printf("mount       %s\n",
 		       json_string_value(json_object_get(o->mount, "mountpoint")));
 		print_members(o->mount, mount_words);
+		print_passthrough(o->mount);
 	}
 	json_t *own = own_transport(c);
 	net_print_transport(o->mount_net ? json_object_get(o->mount_net, "transport") : own);

@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "client/stage/inode_index.h"
 #include "client/stage/vol.h"
 #include "common/base/assert.h"
 
@@ -178,6 +179,7 @@ int store_set_ready(struct local_store *s, const struct manifest *m)
 int store_clear_ready(struct local_store *s)
 {
 	char path[STORE_PATH_SIZE];
+	TRY(inode_index_withdraw(s));
 	TRY(join(path, s->dir, "READY"));
 	int rc = env_unlink(s->env, path);
 	if (rc == -LE_NOENT)

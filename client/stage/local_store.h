@@ -8,6 +8,7 @@
  *                part/N   file N of the manifest while it is incomplete
  *                data/... finished files
  *                READY    written last
+ *   DIR/.leat/inodes/ID   which inodes it holds, for mounts (inode_index.h): only while READY
  *   DIR/.leat/sources/KEY the id of what was made of a source directory that looked like KEY
  *
  * Locks are the kernel's and die with their holders, whatever happens to these; no file's mere

@@ -16,6 +16,9 @@ struct stage_job {
 	struct manifest *m;
 	struct local_store store;
 	bool store_open;
+	/* m's inode numbers and versions are those of the source now, as this user says */
+	bool inodes_known;
+	uint32_t said_by;
 	uint64_t start_us, next_report_us;
 	const char *phase;
 	int rc;

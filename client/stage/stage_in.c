@@ -7,10 +7,12 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "client/leat_impl.h"
 #include "client/loader/build.h"
 #include "client/stage/catalog.h"
 #include "client/stage/copies.h"
 #include "client/stage/fetch.h"
+#include "client/stage/inode_index.h"
 #include "client/stage/stage.h"
 #include "common/rt/fiber.h"
 
@@ -75,6 +77,19 @@ void stage_code_of_source(struct stage_job *job, int rc)
 
 /* ---- the manifest ---- */
 
+/* What it says of inodes is as good as who wrote it. */
+static int maker_of(struct stage_job *job, struct vol *v, const char *dir)
+{
+	char path[4096];
+	struct vol_stat st;
+	if (snprintf(path, sizeof(path), "%s/manifest", dir) >= (int)sizeof(path))
+		return -LE_NAMETOOLONG;
+	TRY(vol_stat(v, path, &st));
+	job->said_by = st.uid;
+	job->inodes_known = true;
+	return 0;
+}
+
 static int manifest_of_alias(struct stage_job *job)
 {
 	char id[MANIFEST_ID_SIZE], dir[4096];
@@ -85,7 +100,8 @@ static int manifest_of_alias(struct stage_job *job)
 		return detail_set(&job->d, rc, job->o.source, UINT64_MAX,
 				  "there is no such data set");
 	TRY(catalog_dir(catalog, id, dir));
-	return manifest_load(v, dir, &job->m, &job->d);
+	TRY(manifest_load(v, dir, &job->m, &job->d));
+	return maker_of(job, v, dir);
 }
 
 /* One that was made of a directory that looked exactly like this one, beside a copy of it. */
@@ -97,6 +113,22 @@ static bool manifest_of_before(struct stage_job *job, const char *key)
 	return job->o.to && store_recall_source(job->io.env, job->o.to, key, id) == 0 &&
 	       store_init(&s, job->io.env, job->o.to, id) == 0 &&
 	       manifest_load(job->io.local, s.dir, &job->m, &ignored) == 0;
+}
+
+/* What was made before may be of other inodes with the same content. */
+static void take_inodes(struct stage_job *job, const struct scan *s)
+{
+	bool same = job->m->n_files == s->n;
+	for (uint32_t i = 0; same && i < s->n; i++) {
+		struct manifest_file *f = &job->m->files[i];
+		same = strcmp(f->path, s->files[i].path) == 0 && f->size == s->files[i].st.size;
+		if (same) {
+			f->ino = s->files[i].st.ino;
+			f->ver = s->files[i].st.ver;
+		}
+	}
+	job->inodes_known = same;
+	job->said_by = job->io.fs ? job->io.fs->cred.uid : 0;
 }
 
 static int manifest_of_dir(struct stage_job *job)
@@ -117,6 +149,8 @@ static int manifest_of_dir(struct stage_job *job)
 		if (rc == 0 && job->o.to)
 			rc = store_note_source(job->io.env, job->o.to, key, job->m->id);
 	}
+	if (rc == 0)
+		take_inodes(job, &scan);
 	scan_fini(&scan);
 	return rc;
 }
@@ -316,6 +350,16 @@ static void note_alias(struct stage_job *job)
 	(void)rc; /* it can still be found by its id */
 }
 
+/* So that mounts of this node find it. Only a help: they can read from the servers. */
+static void publish_inodes(struct stage_job *job)
+{
+	if (!job->io.fs || !job->inodes_known)
+		return;
+	struct uuid cluster = ll_cluster(job->io.fs->client);
+	int rc = inode_index_publish(&job->store, job->m, &cluster, job->said_by);
+	(void)rc;
+}
+
 static int make_copy(struct stage_job *job)
 {
 	struct fetch_options fo = {.store = &job->store,
@@ -342,7 +386,9 @@ static int make_copy(struct stage_job *job)
 		TRY(read_back(job));
 	make_samples(job);
 	note_alias(job);
-	return store_set_ready(&job->store, job->m);
+	TRY(store_set_ready(&job->store, job->m));
+	publish_inodes(job);
+	return 0;
 }
 
 static int run(struct stage_job *job)
@@ -356,6 +402,7 @@ static int run(struct stage_job *job)
 	if (store_is_ready(&job->store) && store_looks_whole(&job->store, job->m)) {
 		job->r->bytes_verified = job->m->bytes;
 		note_alias(job);
+		publish_inodes(job);
 		stage_report(job, "copy", job->m->bytes, job->m->bytes, job->m->n_files);
 		return 0;
 	}

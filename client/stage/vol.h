@@ -26,7 +26,7 @@ struct vol_stat {
 	int64_t mtime_ns;
 	uint64_t ino,
 		ver; /* ver moves whenever the content does: ctime, or Leat's change counter */
-	uint32_t mode;
+	uint32_t mode, uid;
 	uint32_t block; /* of the checksums that sums() knows; 0: none */
 };
 

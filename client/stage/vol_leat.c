@@ -34,6 +34,7 @@ static void take_attr(const struct attr *a, struct vol_stat *ret_st)
 				    .ino = a->ino.v,
 				    .ver = a->change,
 				    .mode = a->mode,
+				    .uid = a->uid,
 				    .block = chunk_block_size(a->layout.chunk_size)};
 }
 

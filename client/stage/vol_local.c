@@ -38,7 +38,8 @@ static void take_stat(const struct stat *from, struct vol_stat *to)
 				.mtime_ns = ns_of(from->st_mtim),
 				.ino = from->st_ino & INT64_MAX,
 				.ver = (uint64_t)ns_of(from->st_ctim),
-				.mode = from->st_mode};
+				.mode = from->st_mode,
+				.uid = from->st_uid};
 }
 
 static int local_stat(struct vol *v, const char *path, struct vol_stat *ret_st)

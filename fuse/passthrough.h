@@ -1,0 +1,46 @@
+/*
+ * Files that are staged on this node, served by the kernel itself (FUSE passthrough) or, where that
+ * cannot be, by this daemon out of the staged copy. Owner: the mount's loop.
+ *
+ *   passthrough_begin before the client's open → it opens → passthrough_open decides and fills in
+ *   the reply → passthrough_read for reads that come here all the same → passthrough_end at release
+ *
+ * The kernel decides per inode: while one open file of it passes through, every other has to, by
+ * the same backing file, and none can start to while another is open otherwise. So the inodes that
+ * are open here are counted, and only with stage_dir set.
+ */
+#ifndef LEAT_FUSE_PASSTHROUGH_H
+#define LEAT_FUSE_PASSTHROUGH_H
+
+#include "fuse/mount.h"
+
+struct passthrough;
+struct pass_file;
+
+/* With the parameters stage_dir and passthrough: *ret stays NULL without stage_dir. Needs the
+ * client, so that copies of another cluster are told from this one's. */
+int passthrough_create(struct leatfs *fs, const char *stage_dir, const char *mode,
+		       struct passthrough **ret_passthrough) CHECK_RESULT;
+void passthrough_destroy(struct passthrough *p); /* NULL is fine */
+/* What the kernel is asked for when the mount begins; p may be NULL. */
+void passthrough_negotiate(struct passthrough *p, struct fuse_conn_info *conn);
+
+/* Of an open for writing, before anything happens to the file: -LE_BUSY while it passes through.
+ * ret_file NULL for readers, or without stage_dir. */
+int passthrough_begin(struct leatfs *fs, uint64_t ino, uint32_t flags,
+		      struct pass_file **ret_file) CHECK_RESULT;
+/* The file is open: how the kernel is to treat it, in fi. *file: of passthrough_begin, or NULL.
+ * -LE_BUSY as above. Yields. */
+int passthrough_open(fuse_req_t req, const struct attr *attr, struct fuse_file_info *fi,
+		     struct pass_file **file) CHECK_RESULT;
+/* Answers out of the staged copy: true. Yields. */
+bool passthrough_read(fuse_req_t req, struct pass_file *f, size_t size, off_t off);
+/* The file is closed, or was not opened in the end. NULL is fine. */
+void passthrough_end(fuse_req_t req, struct pass_file *f);
+/* Its content is read by the kernel without us, so it must not change: sealed files cannot. */
+bool passthrough_is_busy(const struct leatfs *fs, uint64_t ino);
+
+/* JSON members for `leat status`, without braces. */
+void passthrough_status(const struct leatfs *fs, char *buf, size_t size);
+
+#endif

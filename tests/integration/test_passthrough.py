@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""Staged files on a real mount: read by the kernel (passthrough) when nobody has them open
+otherwise, else by the daemon from the copy or from the servers; what is not of the version that
+was staged, or not to be trusted, never from the copy."""
+# timeout: 300
+import errno
+import json
+import mmap
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from cluster import Cluster, expect_errno, wait_until
+
+SIZE = 3_000_001
+
+
+class Node:
+    """A cluster, whose first mount reads staged copies below `stage`."""
+
+    def __init__(self, c):
+        self.c = c
+        self.stage = c.dir + "/stage"
+
+    def path(self, name, mount=1):
+        return "%s/%s" % (self.c.mnt(mount), name)
+
+    def status(self):
+        return self.c.status_of_mount(1)
+
+    def opens(self):
+        s = self.status()
+        return s["staged_opens_passed"], s["staged_opens_daemon"]
+
+    def stage_in(self, what):
+        return json.loads(self.c.leat("stage", "in", what, "--to", self.stage, "--json").stdout)
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def write(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def make_set(n, name, files=3):
+    folder = n.path(name)
+    os.makedirs(folder)
+    data = {}
+    for i in range(files):
+        data["f%d" % i] = os.urandom(SIZE + i)
+        write("%s/f%d" % (folder, i), data["f%d" % i])
+    return data
+
+
+def mark(copy, offset=1000):
+    """Changes one byte of a staged file, so that it can be told where data comes from."""
+    os.chmod(copy, 0o644)
+    with open(copy, "r+b") as f:
+        f.seek(offset)
+        byte = f.read(1)[0] ^ 0xff
+        f.seek(offset)
+        f.write(bytes([byte]))
+    os.chmod(copy, 0o444)
+
+
+def passed(n, fn):
+    """What fn returns, and how many opens went to the kernel and to the daemon's copy meanwhile."""
+    before = n.opens()
+    result = fn()
+    after = n.opens()
+    return result, (after[0] - before[0], after[1] - before[1])
+
+
+def test_whole_way(n, kernel):
+    data = make_set(n, "a")
+    for name in ("f1", "f2"):
+        got, how = passed(n, lambda: read(n.path("a/" + name)))
+        assert got == data[name] and how == (0, 0), how
+    copy = n.stage_in(n.path("a"))
+    want = (1, 0) if kernel else (0, 1)
+    # It is the copy that is read (by the daemon: where the page cache has nothing)
+    mark(copy["path"] + "/f0")
+    fd = os.open(n.path("a/f0"), os.O_RDONLY)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    wrong = os.pread(fd, 1, 1000)
+    mapped = mmap.mmap(fd, 0, prot=mmap.PROT_READ)
+    os.close(fd)
+    assert wrong != data["f0"][1000:1001], "not from the copy"
+    assert mapped[:1000] == data["f0"][:1000] and mapped[1001:] == data["f0"][1001:]
+    mapped.close()
+    mark(copy["path"] + "/f0")
+    assert read(n.path("a/f0", 2)) == data["f0"]
+    for name in ("f1", "f2"):
+        got, how = passed(n, lambda: read(n.path("a/" + name)))
+        assert got == data[name] and how == want, (name, how)
+    # READY again moves nothing, and the copy stays in use
+    assert n.stage_in(n.path("a"))["bytes_moved"] == 0
+    assert passed(n, lambda: read(n.path("a/f1")))[1] == want
+
+
+def test_open_otherwise(n, kernel):
+    """Staged while open: who has it open goes on; the next ones do what the kernel allows."""
+    data = make_set(n, "b")
+    early = open(n.path("b/f0"), "rb")
+    assert early.read(100) == data["f0"][:100]
+    copy = n.stage_in(n.path("b"))
+    got, how = passed(n, lambda: read(n.path("b/f0")))
+    assert got == data["f0"] and how == (0, 1), how     # beside a cached open: by the daemon
+    assert early.read() == data["f0"][100:]
+    early.close()
+    if kernel:
+        wait_until(lambda: passed(n, lambda: read(n.path("b/f0")))[1] == (1, 0), 10,
+                   "the next open passes through")
+    # Two at once share it; evicted while open: refused, or they go on.
+    with open(n.path("b/f0"), "rb") as one, open(n.path("b/f0"), "rb") as two:
+        assert one.read(10) == two.read(10) == data["f0"][:10]
+        assert n.c.leat("stage", "evict", copy["id"], "--to", n.stage, check=False).returncode != 0
+        shutil.rmtree(n.stage + "/.leat/" + copy["id"])  # by force
+        assert one.read() == two.read() == data["f0"][10:]
+        with open(n.path("b/f0"), "rb") as three:
+            assert three.read() == data["f0"]
+    assert read(n.path("b/f0")) == data["f0"]
+    assert read(n.path("b/f1")) == data["f1"]
+
+
+def test_evicted(n, kernel):
+    data = make_set(n, "c")
+    n.stage_in(n.path("c"))
+    assert read(n.path("c/f0")) == data["f0"]
+    wait_until(lambda: n.c.leat("stage", "evict", n.path("c"), "--to", n.stage,
+                                check=False).returncode == 0, 10, "it can be evicted")
+    got, how = passed(n, lambda: read(n.path("c/f0")))
+    assert got == data["f0"] and how == (0, 0), how
+
+
+def test_versions(n, kernel):
+    """The source changes after staging: on this mount, on another, in the middle."""
+    data = make_set(n, "d", files=5)
+    n.stage_in(n.path("d"))
+    new = os.urandom(SIZE)
+    write(n.path("d/f0", 2), new)
+    got, how = passed(n, lambda: read(n.path("d/f0")))
+    assert got == new and how == (0, 0), how
+    # the same size, one byte
+    with open(n.path("d/f1", 2), "r+b") as f:
+        f.write(b"!")
+    got, how = passed(n, lambda: read(n.path("d/f1")))
+    assert got == b"!" + data["f1"][1:] and how == (0, 0), how
+    # on this mount while nobody reads
+    with open(n.path("d/f2"), "r+b") as f:
+        f.write(b"?")
+        f.flush()
+        got, how = passed(n, lambda: read(n.path("d/f2")))
+        assert got == b"?" + data["f2"][1:] and how == (0, 0), how
+    # a file of the same name, replaced
+    write(n.path("d/new"), new)
+    os.rename(n.path("d/new"), n.path("d/f3"))
+    assert read(n.path("d/f3")) == new
+    # while the kernel reads it, nobody on this mount changes it; elsewhere they may
+    with open(n.path("d/f4"), "rb") as f:
+        assert f.read(5) == data["f4"][:5]
+        if kernel:
+            expect_errno(errno.EBUSY, open, n.path("d/f4"), "r+b")
+            expect_errno(errno.EBUSY, open, n.path("d/f4"), "wb")
+            expect_errno(errno.EBUSY, os.truncate, n.path("d/f4"), 5)
+            with open(n.path("d/f4", 2), "r+b") as w:
+                w.write(b"#")
+            # a new open shows the new content, though the kernel still has the old one open
+            assert read(n.path("d/f4")) == b"#" + data["f4"][1:]
+        assert f.read() == data["f4"][5:]
+    wait_until(lambda: open(n.path("d/f4"), "r+b").close() or True, 10, "writable again")
+
+
+def test_whom_to_believe(n, kernel):
+    data = make_set(n, "e")
+    copy = n.stage_in(n.path("e"))
+    assert sum(passed(n, lambda: read(n.path("e/f0")))[1]) == 1
+    for path in (copy["path"] + "/f0", os.path.dirname(copy["path"]), n.stage + "/.leat"):
+        st = os.stat(path)
+        os.chown(path, 1234, st.st_gid)
+        os.utime(n.stage + "/.leat/inodes")
+        got, how = passed(n, lambda: read(n.path("e/f0")))
+        assert got == data["f0"], path
+        if path != n.stage + "/.leat":
+            assert how == (0, 0) or path == os.path.dirname(copy["path"]), (path, how)
+        os.chown(path, 0, st.st_gid)
+    # not to be read as a link either
+    f1 = copy["path"] + "/f1"
+    os.rename(f1, f1 + ".real")
+    os.symlink(f1 + ".real", f1)
+    got, how = passed(n, lambda: read(n.path("e/f1")))
+    assert got == data["f1"] and how == (0, 0), how
+    # an index that is damaged, or of another cluster
+    index = "%s/.leat/inodes/%s" % (n.stage, copy["id"])
+    good = read(index)
+    for bad in (good[:-1], good[:8] + bytes(16) + good[24:], good[:100] + b"x" + good[101:], b""):
+        write(index + ".new", bad)
+        os.rename(index + ".new", index)
+        got, how = passed(n, lambda: read(n.path("e/f2")))
+        assert got == data["f2"] and how == (0, 0), how
+    assert n.status()["staged_refused"] >= 1
+    write(index + ".new", good)
+    os.rename(index + ".new", index)
+    got, how = passed(n, lambda: read(n.path("e/f2")))
+    assert got == data["f2"] and sum(how) == 1, how
+
+
+def test_lost_while_read(n, kernel):
+    """The copy's disk fails under the daemon: the servers are asked."""
+    data = make_set(n, "g", files=1)
+    early = open(n.path("g/f0"), "rb")          # keeps it from passing through
+    early.read(1)
+    copy = n.stage_in(n.path("g"))
+    with open(n.path("g/f0"), "rb", buffering=0) as f:
+        os.truncate(copy["path"] + "/f0", 1000)
+        os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        assert f.read(SIZE) == data["f0"]
+    early.close()
+
+
+def run(conf, kernel):
+    with Cluster(conf=conf, ossd=2) as c:
+        n = Node(c)
+        os.mkdir(n.stage)
+        c.run("stop", "mnt1")
+        with open(c.dev + "/conf", "a") as f:
+            f.write("[mount]\nstage_dir = %s\n" % n.stage)
+        c.run("start", "mnt1")
+        state = n.status()["passthrough"]
+        print("passthrough:", state)
+        if kernel and state.startswith("off: the kernel") or "libfuse" in state:
+            print("not here: %s" % state)
+            kernel = False
+        assert kernel != state.startswith("off"), state
+        text = c.leat("status", c.mnt(1)).stdout
+        assert "passthrough " + state in text, text
+        for name, test in list(globals().items()):
+            if name.startswith("test_") and (len(sys.argv) < 2 or name in sys.argv[1:]):
+                print(name, "by the kernel" if kernel else "by the daemon", flush=True)
+                start = time.monotonic()
+                test(n, kernel)
+                print("%.1f s" % (time.monotonic() - start))
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        print("root and /dev/fuse are needed")
+        sys.exit(77)
+    run({"mount": {"passthrough": "staged"}}, True)
+    run({"mount": {"passthrough": "off"}}, False)
