@@ -21,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	text = malloc((size_t)l.n * (HOSTLIST_NAME_MAX + 1) + 1);
 	ASSERT(text);
 	for (uint32_t i = 0; i < l.n; i++)
-		len += (size_t)sprintf(text + len, "%s%s", i ? "," : "", l.names[i]);
+		len += (size_t)snprintf(text + len, HOSTLIST_NAME_MAX + 2, "%s%s", i ? "," : "",
+					l.names[i]);
 	ASSERT(hostlist_parse(HOSTLIST_SLURM, text, len, &again, err, sizeof(err)) == 0);
 	ASSERT(again.n == l.n);
 	for (uint32_t i = 0; i < l.n; i++)
