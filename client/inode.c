@@ -87,7 +87,8 @@ static void evict(struct client *c)
 	for (int n = 0; n < 4 && !list_empty(&t->attr_lru); n++) {
 		struct inode *i = list_entry(t->attr_lru.next, struct inode, lru);
 
-		if (i->attr_us + client_attr_us(c) > now && t->map.n <= c->params.inodes_max)
+		if ((i->attr_us + client_attr_us(c) > now || inode_is_fixed(i)) &&
+		    t->map.n <= c->params.inodes_max)
 			break;
 		list_remove(&i->lru);
 		inode_destroy(c, i);
@@ -305,7 +306,8 @@ void inode_invalidated(struct client *c, struct ino ino)
 
 bool inode_attr_fresh(const struct client *c, const struct inode *i)
 {
-	return i->attr_us != 0 && loop_now_us() < i->attr_us + client_attr_us(c);
+	return i->attr_us != 0 &&
+	       (inode_is_fixed(i) || loop_now_us() < i->attr_us + client_attr_us(c));
 }
 
 void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_attr)

@@ -143,5 +143,10 @@ void inode_dir_changed(struct client *c, struct ino ino, const struct attr *attr
 /* The attributes with what this client wrote itself. */
 void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_attr);
 bool inode_attr_fresh(const struct client *c, const struct inode *i);
+/* A sealed file: what is known of it is true for ever. */
+static inline bool inode_is_fixed(const struct inode *i)
+{
+	return (i->attr.flags & ATTR_SEALED) != 0;
+}
 
 #endif

@@ -258,7 +258,7 @@ static int ask_attr(struct client *c, const struct cred *cred, struct inode *i)
 int io_attr(struct client *c, const struct cred *cred, struct inode *i, uint64_t max_age_us,
 	    struct attr *ret_attr)
 {
-	if (i->attr_us == 0 || loop_now_us() >= i->attr_us + max_age_us) {
+	if (i->attr_us == 0 || (!inode_is_fixed(i) && loop_now_us() >= i->attr_us + max_age_us)) {
 		TRY(io_wait_closing(i));
 		TRY(ask_attr(c, cred, i));
 	} else if (settle_due(c, i)) {

@@ -43,6 +43,13 @@ struct leatfs {
 	char mountpoint[4096];
 };
 
+/* How long the kernel may believe an inode's attributes: those of a sealed file never change. */
+#define SEALED_TIMEOUT_S 86400.0
+static inline double attr_timeout_s(const struct leatfs *fs, const struct attr *attr)
+{
+	return (attr->flags & ATTR_SEALED) != 0 ? SEALED_TIMEOUT_S : fs->attr_timeout_s;
+}
+
 /* An open file; fuse_file_info.fh points to it. */
 #define MOUNT_FILE_MAGIC 0x4c46494cu
 struct mount_file {

@@ -87,7 +87,7 @@ void reply_entry(fuse_req_t req, const struct attr *attr)
 	struct leatfs *fs = req_fs(req);
 	struct fuse_entry_param e = {
 		.ino = attr->ino.v,
-		.attr_timeout = fs->attr_timeout_s,
+		.attr_timeout = attr_timeout_s(fs, attr),
 		.entry_timeout = fs->attr_timeout_s,
 	};
 
@@ -111,7 +111,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	attr_to_stat(&attr, &st);
-	fuse_reply_attr(req, &st, fs->attr_timeout_s);
+	fuse_reply_attr(req, &st, attr_timeout_s(fs, &attr));
 }
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
@@ -152,7 +152,7 @@ void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_f
 		.stx_rdev_major = major(a.rdev),
 		.stx_rdev_minor = minor(a.rdev),
 	};
-	fuse_reply_statx(req, 0, &sx, fs->attr_timeout_s);
+	fuse_reply_statx(req, 0, &sx, attr_timeout_s(fs, &a));
 }
 #endif
 

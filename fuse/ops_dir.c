@@ -222,7 +222,7 @@ static size_t add_entry(fuse_req_t req, char *buf, size_t size, const struct ent
 	}
 	struct fuse_entry_param p = {
 		.ino = e->attr.ino.v,
-		.attr_timeout = fs->attr_timeout_s,
+		.attr_timeout = attr_timeout_s(fs, &e->attr),
 		.entry_timeout = fs->attr_timeout_s,
 	};
 	attr_to_stat(&e->attr, &p.attr);

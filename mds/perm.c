@@ -91,6 +91,11 @@ int perm_sticky(const struct cred *c, const struct attr *dir, const struct attr 
 	return c->uid == dir->uid || c->uid == victim->uid ? 0 : -LE_PERM;
 }
 
+int perm_sealed_name(const struct cred *c, const struct attr *a)
+{
+	return (a->flags & ATTR_SEALED) != 0 && c->uid != 0 ? -LE_PERM : 0;
+}
+
 int perm_owner(const struct cred *c, const struct attr *a)
 {
 	return trusted(c) || c->uid == a->uid ? 0 : -LE_PERM;

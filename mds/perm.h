@@ -26,6 +26,8 @@ int perm_sticky(const struct cred *c, const struct attr *dir,
 /* May change what mask (enum attr_mask) says to the values of new: -LE_PERM, -LE_ACCES. */
 int perm_setattr(const struct cred *c, const struct inode_rec *rec, uint32_t mask,
 		 const struct attr *new) CHECK_RESULT;
+/* A sealed file's names are taken away or moved by root only: -LE_PERM. */
+int perm_sealed_name(const struct cred *c, const struct attr *a) CHECK_RESULT;
 /* Owner or root: -LE_PERM. */
 int perm_owner(const struct cred *c, const struct attr *a) CHECK_RESULT;
 /* Mode and group of what c makes in dir; mode has the type. */

@@ -48,10 +48,10 @@ static int parse(struct tool *t, int argc, char **argv, int n_args, struct datas
 
 static json_t *info_json(const struct leat_dataset_info *i)
 {
-	return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:s}", "name", i->name, "version",
+	return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:s,s:b}", "name", i->name, "version",
 			 i->version, "id", i->id, "source", i->source, "files",
 			 (json_int_t)i->files, "bytes", (json_int_t)i->bytes, "samples",
-			 (json_int_t)i->samples, "format", i->format);
+			 (json_int_t)i->samples, "format", i->format, "sealed", i->sealed != 0);
 }
 
 static void print_info(const struct leat_dataset_info *i)
@@ -59,8 +59,9 @@ static void print_info(const struct leat_dataset_info *i)
 	char alias[300], size[SIZE_TEXT];
 
 	snprintf(alias, sizeof(alias), "%s@%s", i->name, i->version);
-	printf("%-24s %10s %8" PRIu64 " %10" PRIu64 " %-5s  %.12s  %s\n", alias,
-	       format_size(i->bytes, size), i->files, i->samples, i->format, i->id, i->source);
+	printf("%-24s %10s %8" PRIu64 " %10" PRIu64 " %-5s  %.12s  %s%s\n", alias,
+	       format_size(i->bytes, size), i->files, i->samples, i->format, i->id, i->source,
+	       i->sealed ? "  (sealed)" : "");
 }
 
 static void print_header(const struct tool *t)
@@ -179,6 +180,38 @@ static int show(struct tool *t, int argc, char **argv)
 	return rc < 0 ? stage_error(t, rc, a.args[0]) : print_one(t, &info);
 }
 
+static int seal(struct tool *t, int argc, char **argv)
+{
+	static struct leat_stage_result r = {.size = sizeof(r)};
+	struct leat_stage_options o;
+	struct dataset_args a;
+	struct progress p;
+	struct leat_fs *fs = NULL;
+	int code = parse(t, argc, argv, 1, &a), rc;
+
+	if (code == EXIT_OK && a.catalog_name && a.catalog.local)
+		code = tool_usage(t, "only files of a Leat namespace can be sealed");
+	if (code == EXIT_OK)
+		code = connect_catalog(t, &a, &fs);
+	if (code != EXIT_OK)
+		return code;
+	stage_options_init(&o, &p, "sealing");
+	o.fs = fs;
+	o.catalog = a.catalog_name;
+	rc = leat_dataset_seal(&o, a.args[0], &r);
+	progress_finish(&p, 0);
+	leat_close_fs(fs);
+	if (rc == -EBUSY)
+		return tool_error(t, EXIT_FAILED, "Close it, and say this again.", "%s", r.message);
+	if (rc < 0 || r.code)
+		return stage_failed(t, rc, &r);
+	if (t->json)
+		return tool_print_json(json_pack("{s:s,s:b,s:I}", "dataset", a.args[0], "sealed", 1,
+						 "files", (json_int_t)r.files));
+	printf("%s sealed: %" PRIu64 " files can never be changed again\n", a.args[0], r.files);
+	return EXIT_OK;
+}
+
 static int remove_one(struct tool *t, int argc, char **argv)
 {
 	struct dataset_args a;
@@ -203,12 +236,12 @@ static int remove_one(struct tool *t, int argc, char **argv)
 static const struct {
 	const char *name;
 	int (*run)(struct tool *t, int argc, char **argv);
-} verbs[] = {{"create", create}, {"ls", list}, {"show", show}, {"rm", remove_one}};
+} verbs[] = {{"create", create}, {"ls", list}, {"show", show}, {"seal", seal}, {"rm", remove_one}};
 
 static int run(struct tool *t, int argc, char **argv)
 {
 	if (argc < 2)
-		return tool_usage(t, "create, ls, show or rm?");
+		return tool_usage(t, "create, ls, show, seal or rm?");
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
 		if (strcmp(argv[1], verbs[i].name) == 0)
 			return verbs[i].run(t, argc - 1, argv + 1);
@@ -221,10 +254,13 @@ const struct command command_dataset = {
 	.usage = "usage: leat dataset create NAME@VERSION SOURCE [--catalog PATH]\n"
 		 "       leat dataset ls [--catalog PATH]\n"
 		 "       leat dataset show NAME[@VERSION] [--catalog PATH]\n"
+		 "       leat dataset seal NAME@VERSION [--catalog PATH]\n"
 		 "       leat dataset rm NAME@VERSION [--catalog PATH]\n"
 		 "A data set is a manifest of a directory: files, sizes, checksums, samples. It "
 		 "never\n"
 		 "changes. SOURCE: a directory on a mount, or leat:/DIRECTORY of the namespace.\n"
+		 "seal makes its files immutable, for ever and for everybody (root may remove "
+		 "them).\n"
 		 "rm removes the name, not the files.\n"
 		 "  --catalog PATH   where data sets are kept (leat:/.leat/datasets)\n"
 		 "  --format FORMAT  create: tar, tfrecord, mds, ffrecord, npz, npy (a sample per\n"

@@ -1,4 +1,5 @@
-/* leat stage: verified copies of data sets in a local directory. */
+/* leat stage: verified copies of data sets in local directories. The table of its verbs, and their
+ * options. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -7,295 +8,240 @@
 #include <string.h>
 
 #include "common/base/assert.h"
-#include "tools/source.h"
+#include "tools/stage_args.h"
 
-struct stage_args {
-	const char *to, *what;
-	const char *catalog;
-	uint64_t capacity, timeout_s;
-	bool readback;
+static const struct stage_verb verbs[] = {
+	{"in", stage_cmd_in,
+	 "to catalog capacity timeout verify order window wait detach max-rate lease ttl evict "
+	 "progress scheduler placement",
+	 1, 1, true},
+	{"out", stage_cmd_out, "timeout max-rate replace progress", 2, 2, false},
+	{"plan", stage_cmd_plan, "to catalog capacity", 1, 1, true},
+	{"wait", stage_cmd_wait, "to timeout wait", 1, 1, true},
+	{"status", stage_cmd_status, "to", 0, 1, true},
+	{"ls", stage_cmd_ls, "to", 0, 0, true},
+	{"path", stage_cmd_path, "to", 1, 1, true},
+	{"verify", stage_cmd_verify, "to progress", 1, 1, true},
+	{"pin", stage_cmd_pin, "to", 1, 1, true},
+	{"unpin", stage_cmd_unpin, "to", 1, 1, true},
+	{"lease", stage_cmd_lease, "to lease ttl", 1, 1, true},
+	{"release", stage_cmd_release, "to lease", 0, 1, true},
+	{"evict", stage_cmd_evict, "to", 1, 1, true},
+	{"gc", stage_cmd_gc, "to capacity free dry-run", 0, 0, true},
+	{"cancel", stage_cmd_cancel, "to", 1, 1, true},
+	{"events", stage_cmd_events, "to follow", 0, 1, true},
 };
 
-/* The options of all verbs; each takes what it knows. need_what: 1 one argument, 0 none, -1
- * perhaps. */
-static int parse(struct tool *t, int argc, char **argv, int need_what, struct stage_args *a)
-{
-	static const struct option longs[] = {
-		{"to", required_argument, NULL, 't'},
-		{"catalog", required_argument, NULL, 'g'},
-		{"capacity", required_argument, NULL, 'c'},
-		{"timeout", required_argument, NULL, 'w'},
-		{"verify", required_argument, NULL, 'v'},
-		{NULL, 0, NULL, 0},
-	};
-	int c;
-
-	*a = (struct stage_args){.to = getenv("LEAT_STAGE_DIR")};
-	optind = 0;
-	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-		if (c == 't')
-			a->to = optarg;
-		else if (c == 'g')
-			a->catalog = optarg;
-		else if (c == 'v')
-			a->readback = strcmp(optarg, "readback") == 0;
-		else if (c == '?')
-			return tool_usage(t, "%s: wrong options", argv[0]);
-		if (c == 'v' && !a->readback && strcmp(optarg, "memory") != 0)
-			return tool_usage(t, "--verify: memory or readback");
-		if ((c == 'c' && !parse_size_arg(t, "--capacity", optarg, &a->capacity)) ||
-		    (c == 'w' && !parse_number_arg(t, "--timeout", optarg, 4000000, &a->timeout_s)))
-			return EXIT_USAGE;
-	}
-	if (!a->to || !*a->to)
-		return tool_usage(t, "%s: --to DIRECTORY (or $LEAT_STAGE_DIR)?", argv[0]);
-	a->what = argv[optind];
-	if (argc - optind > (need_what != 0) || (need_what == 1 && !a->what))
-		return tool_usage(t, a->what ? "%s: too many arguments" : "%s: of what?", argv[0]);
-	return EXIT_OK;
-}
-
-/* A copy may be named by the directory it was made of; the library knows that by its own name. */
-static int copy_name(const struct tool *t, const char *what, struct source *ret_source)
-{
-	return source_parse(t, what, ret_source);
-}
-
-/* ---- in, verify ---- */
-
-static json_t *result_json(const struct leat_stage_result *r, const char *to)
-{
-	return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:i,s:f}", "state",
-			 leat_stage_state_text(LEAT_COPY_READY), "id", r->id, "to", to, "path",
-			 r->path, "files", (json_int_t)r->files, "bytes", (json_int_t)r->bytes,
-			 "bytes_verified", (json_int_t)r->bytes_verified, "bytes_moved",
-			 (json_int_t)r->bytes_moved, "skipped", (int)r->skipped, "seconds",
-			 (double)r->elapsed_us / 1e6);
-}
-
-static int report(const struct tool *t, const struct leat_stage_result *r, const char *to)
-{
-	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT];
-	double seconds = (double)r->elapsed_us / 1e6;
-
-	if (t->json)
-		return tool_print_json(result_json(r, to));
-	printf("READY: %" PRIu64 " files, %s, verified in %.2f s (%s/s), %s moved\n%s\n", r->files,
-	       format_size(r->bytes, a), seconds,
-	       format_size(seconds > 0 ? (uint64_t)((double)r->bytes / seconds) : 0, b),
-	       format_size(r->bytes_moved, c), r->path);
-	if (r->skipped)
-		printf("%u links and special files were not copied\n", r->skipped);
-	return EXIT_OK;
-}
-
-static int stage_in(struct tool *t, int argc, char **argv)
-{
-	static struct leat_stage_result r = {.size = sizeof(r)};
-	struct leat_stage_options o;
-	struct stage_args a;
-	struct source source;
-	struct progress p;
-	struct leat_fs *fs = NULL;
-	int code = parse(t, argc, argv, 1, &a), rc;
-
-	if (code == EXIT_OK)
-		code = source_parse(t, a.what, &source);
-	if (code == EXIT_OK)
-		code = source_connect(t, &source, &fs);
-	if (code != EXIT_OK)
-		return code;
-	stage_options_init(&o, &p, "staging");
-	o.fs = fs;
-	o.source = source.name;
-	o.catalog = a.catalog;
-	o.to = a.to;
-	o.capacity = a.capacity;
-	o.timeout_ms = (uint32_t)a.timeout_s * 1000;
-	o.readback = a.readback;
-	rc = leat_stage_in(&o, &r);
-	progress_finish(&p, rc < 0 || r.code ? 0 : r.bytes);
-	if (fs)
-		leat_close_fs(fs);
-	return rc < 0 || r.code ? stage_failed(t, rc, &r) : report(t, &r, a.to);
-}
-
-static int stage_verify(struct tool *t, int argc, char **argv)
-{
-	static struct leat_stage_result r = {.size = sizeof(r)};
-	struct leat_stage_options o;
-	struct stage_args a;
-	struct source source;
-	struct progress p;
-	int code = parse(t, argc, argv, 1, &a), rc;
-
-	if (code == EXIT_OK)
-		code = copy_name(t, a.what, &source);
-	if (code != EXIT_OK)
-		return code;
-	stage_options_init(&o, &p, "verifying");
-	o.to = a.to;
-	rc = leat_stage_verify(&o, source.name, &r);
-	progress_finish(&p, rc < 0 || r.code ? 0 : r.bytes);
-	return rc < 0 || r.code ? stage_failed(t, rc, &r) : report(t, &r, a.to);
-}
-
-/* ---- status, ls ---- */
-
-static json_t *copy_json(const struct leat_stage_copy *c)
-{
-	json_t *o = json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:b}", "state",
-			      leat_stage_state_text(c->state), "id", c->id, "source", c->source,
-			      "path", c->path, "files", (json_int_t)c->files, "bytes",
-			      (json_int_t)c->bytes, "bytes_verified", (json_int_t)c->bytes_verified,
-			      "leased", c->leased != 0);
-
-	if (c->name[0]) {
-		json_object_set_new(o, "name", json_string(c->name));
-		json_object_set_new(o, "version", json_string(c->version));
-	}
-	return o;
-}
-
-static void print_copy(const struct leat_stage_copy *c)
-{
-	char size[SIZE_TEXT], part[16] = "-";
-
-	if (c->bytes)
-		snprintf(part, sizeof(part), "%.0f%%",
-			 100.0 * (double)c->bytes_verified / (double)c->bytes);
-	printf("%-9s %5s %10s %8" PRIu64 "  %.12s  %s%s%s%s\n", leat_stage_state_text(c->state),
-	       part, format_size(c->bytes, size), c->files, c->id, c->name[0] ? c->name : c->source,
-	       c->name[0] ? "@" : "", c->name[0] ? c->version : "", c->leased ? "  (in use)" : "");
-}
-
-struct listing {
-	const struct tool *t;
-	json_t *copies;
+static const struct option longs[] = {
+	{"to", required_argument, NULL, 't'},
+	{"catalog", required_argument, NULL, 'g'},
+	{"capacity", required_argument, NULL, 'c'},
+	{"timeout", required_argument, NULL, 'w'},
+	{"verify", required_argument, NULL, 'v'},
+	{"order", required_argument, NULL, 'o'},
+	{"window", required_argument, NULL, 'W'},
+	{"wait", required_argument, NULL, 'u'},
+	{"detach", no_argument, NULL, 'd'},
+	{"max-rate", required_argument, NULL, 'r'},
+	{"lease", required_argument, NULL, 'l'},
+	{"ttl", required_argument, NULL, 'T'},
+	{"evict", no_argument, NULL, 'e'},
+	{"replace", no_argument, NULL, 'R'},
+	{"dry-run", no_argument, NULL, 'n'},
+	{"free", required_argument, NULL, 'f'},
+	{"follow", no_argument, NULL, 'F'},
+	{"progress", required_argument, NULL, 'p'},
+	{"scheduler", required_argument, NULL, 's'},
+	{"placement", required_argument, NULL, 'P'},
+	{NULL, 0, NULL, 0},
 };
 
-static int list_one(void *arg, const struct leat_stage_copy *c)
+/* One of the words, or -1. */
+static int word_of(const char *text, const char *const *words, int n)
 {
-	struct listing *l = arg;
+	for (int i = 0; i < n; i++)
+		if (strcmp(text, words[i]) == 0)
+			return i;
+	return -1;
+}
 
-	if (l->t->json)
-		json_array_append_new(l->copies, copy_json(c));
+static bool knows(const struct stage_verb *v, const char *option)
+{
+	size_t len = strlen(option);
+
+	for (const char *p = v->options; (p = strstr(p, option)) != NULL; p += len)
+		if ((p == v->options || p[-1] == ' ') && (p[len] == ' ' || p[len] == 0))
+			return true;
+	return false;
+}
+
+static int add_dir(struct tool *t, struct stage_args *a, const char *dir)
+{
+	if (!a->to)
+		a->to = dir;
+	else if (a->n_more + 1 < STAGE_DIRS_MAX)
+		a->more[a->n_more++] = dir;
 	else
-		print_copy(c);
-	return interrupted();
+		return tool_usage(t, "--to: at most %d directories", STAGE_DIRS_MAX);
+	return dir[0] == '/' ? EXIT_OK : tool_usage(t, "--to %s: an absolute path is needed", dir);
 }
 
-static void print_header(const struct tool *t)
+static int take_word(struct tool *t, struct stage_args *a, int c)
 {
-	if (!t->json)
-		printf("%-9s %5s %10s %8s  %-12s  %s\n", "STATE", "DONE", "SIZE", "FILES", "ID",
-		       "OF");
+	static const char *const waits[] = {"ready", "first-window", "none"};
+	static const char *const shows[] = {"auto", "plain", "json", "none"};
+	static const char *const schedulers[] = {"slurm-prolog", "sge", "pbs"};
+	static const char *const verifies[] = {"memory", "readback"};
+	static const char *const places[] = {"auto", "replicate"};
+	int n = -1;
+
+	if (c == 'u' && (n = word_of(optarg, waits, 3)) >= 0)
+		a->wait = (enum stage_wait)n;
+	else if (c == 'p' && (n = word_of(optarg, shows, 4)) >= 0)
+		a->progress = (enum stage_progress)n;
+	else if (c == 's' && (n = word_of(optarg, schedulers, 3)) >= 0)
+		a->scheduler = true;
+	else if (c == 'v' && (n = word_of(optarg, verifies, 2)) >= 0)
+		a->readback = n == 1;
+	else if (c == 'P')
+		n = word_of(optarg, places, 2);
+	if (n >= 0)
+		return EXIT_OK;
+	return tool_usage(t, "%s: %s",
+			  c == 'u'   ? "--wait: ready, first-window or none"
+			  : c == 'p' ? "--progress: auto, plain, json or none"
+			  : c == 's' ? "--scheduler: slurm-prolog, sge or pbs"
+			  : c == 'v' ? "--verify: memory or readback"
+				     : "--placement: auto or replicate",
+			  optarg);
 }
 
-static int stage_ls(struct tool *t, int argc, char **argv)
+static int take_number(struct tool *t, struct stage_args *a, int c)
 {
-	struct stage_args a;
-	struct listing l = {.t = t};
-	int code = parse(t, argc, argv, 0, &a), rc;
+	bool good = true;
 
-	if (code != EXIT_OK)
-		return code;
-	l.copies = json_array();
-	print_header(t);
-	rc = leat_stage_list(a.to, list_one, &l);
-	if (rc < 0) {
-		json_decref(l.copies);
-		return stage_error(t, rc, a.to);
+	if (c == 'c')
+		good = parse_size_arg(t, "--capacity", optarg, &a->capacity);
+	else if (c == 'w')
+		good = parse_number_arg(t, "--timeout", optarg, 4000000, &a->timeout_s);
+	else if (c == 'W')
+		good = parse_size_arg(t, "--window", optarg, &a->window);
+	else if (c == 'r')
+		good = parse_size_arg(t, "--max-rate", optarg, &a->max_rate);
+	else if (c == 'T')
+		good = parse_number_arg(t, "--ttl", optarg, 4000000000, &a->ttl_s);
+	else
+		good = parse_size_arg(t, "--free", optarg, &a->free);
+	return good ? EXIT_OK : EXIT_USAGE;
+}
+
+static int take_option(struct tool *t, struct stage_args *a, int c)
+{
+	switch (c) {
+	case 't':
+		return add_dir(t, a, optarg);
+	case 'g':
+		a->catalog = optarg;
+		break;
+	case 'o':
+		a->order = optarg;
+		break;
+	case 'l':
+		a->lease = optarg;
+		break;
+	case 'd':
+		a->detach = true;
+		break;
+	case 'e':
+		a->evict = true;
+		break;
+	case 'R':
+		a->replace = true;
+		break;
+	case 'n':
+		a->dry_run = true;
+		break;
+	case 'F':
+		a->follow = true;
+		break;
+	case 'c':
+	case 'w':
+	case 'W':
+	case 'r':
+	case 'T':
+	case 'f':
+		return take_number(t, a, c);
+	default:
+		return take_word(t, a, c);
 	}
-	if (t->json)
-		return tool_print_json(json_pack("{s:o}", "copies", l.copies));
-	json_decref(l.copies);
 	return EXIT_OK;
 }
 
-/* 0 when ready; 3 when it is there, but not ready. */
-static int stage_status(struct tool *t, int argc, char **argv)
+/* $LEAT_STAGE_DIR: directories, separated by colons. */
+static int dirs_of_environment(struct tool *t, struct stage_args *a)
 {
-	static struct leat_stage_copy c = {.size = sizeof(c)};
-	struct stage_args a;
-	struct source source;
-	int code = parse(t, argc, argv, -1, &a), rc;
+	const char *env = getenv("LEAT_STAGE_DIR");
+	char *rest = a->dirs, *dir;
 
-	if (code != EXIT_OK)
-		return code;
-	if (!a.what)
-		return stage_ls(t, argc, argv);
-	code = copy_name(t, a.what, &source);
-	if (code != EXIT_OK)
-		return code;
-	rc = leat_stage_status(a.to, source.name, &c);
-	if (rc < 0)
-		return stage_error(t, rc, a.what);
-	if (t->json) {
-		tool_print_json(copy_json(&c));
-	} else {
-		print_header(t);
-		print_copy(&c);
+	if (a->to || !env || strlen(env) >= sizeof(a->dirs))
+		return EXIT_OK;
+	memcpy(a->dirs, env, strlen(env) + 1);
+	while ((dir = strsep(&rest, ":")) != NULL) {
+		int code = *dir ? add_dir(t, a, dir) : EXIT_OK;
+		if (code != EXIT_OK)
+			return code;
 	}
-	return c.state == LEAT_COPY_READY ? EXIT_OK : EXIT_NOT_READY;
-}
-
-/* ---- path, evict ---- */
-
-static int stage_path(struct tool *t, int argc, char **argv)
-{
-	struct stage_args a;
-	struct source source;
-	char path[PATH_MAX];
-	int code = parse(t, argc, argv, 1, &a), rc;
-
-	if (code == EXIT_OK)
-		code = copy_name(t, a.what, &source);
-	if (code != EXIT_OK)
-		return code;
-	rc = leat_stage_path(a.to, source.name, path, sizeof(path));
-	if (rc < 0)
-		return stage_error(t, rc, a.what);
-	if (t->json)
-		return tool_print_json(json_pack("{s:s}", "path", path));
-	puts(path);
 	return EXIT_OK;
 }
 
-static int stage_evict(struct tool *t, int argc, char **argv)
+int stage_args_parse(struct tool *t, const struct stage_verb *v, int argc, char **argv,
+		     struct stage_args *a)
 {
-	struct stage_args a;
-	struct source source;
-	int code = parse(t, argc, argv, 1, &a), rc;
+	int c, index, code = EXIT_OK;
 
+	memset(a, 0, sizeof(*a));
+	optind = 0;
+	while (code == EXIT_OK && (c = getopt_long(argc, argv, "", longs, &index)) != -1) {
+		if (c == '?')
+			return tool_usage(t, "%s: wrong options", v->name);
+		if (!knows(v, longs[index].name))
+			return tool_usage(t, "%s knows no option --%s", v->name, longs[index].name);
+		code = take_option(t, a, c);
+	}
 	if (code == EXIT_OK)
-		code = copy_name(t, a.what, &source);
+		code = dirs_of_environment(t, a);
 	if (code != EXIT_OK)
 		return code;
-	rc = leat_stage_evict(a.to, source.name);
-	if (rc < 0)
-		return stage_error(t, rc, a.what);
-	if (t->json)
-		return tool_print_json(json_pack("{s:s,s:b}", "what", a.what, "evicted", 1));
-	printf("%s evicted\n", a.what);
+	if (v->need_to && (!a->to || !*a->to))
+		return tool_usage(t, "%s: --to DIRECTORY (or $LEAT_STAGE_DIR)?", v->name);
+	a->what = argv[optind];
+	a->dest = a->what ? argv[optind + 1] : NULL;
+	if (argc - optind > v->n_max || argc - optind < v->n_min)
+		return tool_usage(
+			t, argc - optind > v->n_max ? "%s: too many arguments" : "%s: of what?",
+			v->name);
 	return EXIT_OK;
 }
 
-static const struct {
-	const char *name;
-	int (*run)(struct tool *t, int argc, char **argv);
-} verbs[] = {
-	{"in", stage_in},     {"status", stage_status}, {"verify", stage_verify},
-	{"path", stage_path}, {"ls", stage_ls},         {"evict", stage_evict},
-};
+/* A scheduler takes the machine away when its prolog fails, so there failures are only noted. */
+int stage_exit(const struct stage_args *a, int code)
+{
+	return a->scheduler ? EXIT_OK : code;
+}
 
 static int run(struct tool *t, int argc, char **argv)
 {
+	static struct stage_args a;
+
 	if (argc < 2)
-		return tool_usage(t, "in, status, verify, path, ls or evict?");
-	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++)
-		if (strcmp(argv[1], verbs[i].name) == 0)
-			return verbs[i].run(t, argc - 1, argv + 1);
+		return tool_usage(t, "in, out, plan, wait, status, ls, path, verify, pin, unpin, "
+				     "lease, release, evict, gc, cancel or events?");
+	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
+		if (strcmp(argv[1], verbs[i].name) != 0)
+			continue;
+		int code = stage_args_parse(t, &verbs[i], argc - 1, argv + 1, &a);
+		return code == EXIT_OK ? verbs[i].run(t, &a) : stage_exit(&a, code);
+	}
 	return tool_usage(t, "no such verb: '%s'", argv[1]);
 }
 
@@ -303,24 +249,46 @@ const struct command command_stage = {
 	.name = "stage",
 	.summary = "verified copies of data sets on local disks",
 	.usage =
-		"usage: leat stage in SOURCE --to DIR [--capacity SIZE] [--timeout SECONDS]\n"
-		"                     [--verify memory|readback] [--catalog PATH]\n"
-		"       leat stage status [WHAT] --to DIR     is it ready? (0 yes, 3 no)\n"
-		"       leat stage ls --to DIR                the copies there are\n"
-		"       leat stage path WHAT --to DIR         where its files are\n"
-		"       leat stage verify WHAT --to DIR       reads every block again\n"
-		"       leat stage evict WHAT --to DIR        removes it\n"
+		"usage: leat stage VERB [WHAT] --to DIR [--to DIR2 ...] [OPTIONS]\n"
+		"  in SOURCE        make a copy; returns when it is ready\n"
+		"  out DIR SOURCE   the other way: a local directory becomes one of the namespace\n"
+		"  plan SOURCE      what `in` would move, and whether it fits; changes nothing\n"
+		"  wait WHAT        until it is ready\n"
+		"  status [WHAT]    is it ready? (0 yes, 3 no)      ls   the copies there are\n"
+		"  path WHAT        where its files are             verify WHAT  reads it all "
+		"again\n"
+		"  pin, unpin WHAT  not to be evicted, and back     evict WHAT   removes it\n"
+		"  lease WHAT, release [WHAT] --lease JOB   used by a job; and no longer\n"
+		"  gc               makes room (--free SIZE, --capacity SIZE, --dry-run)\n"
+		"  cancel WHAT      whoever makes it stops          events [--follow]  what "
+		"happened\n"
 		"SOURCE: NAME@VERSION of a data set, a directory, or leat:/DIRECTORY of the\n"
 		"namespace where it is not mounted. WHAT: the same, or an id (6 digits suffice).\n"
 		"The copy is plain files; ready means that every block was verified and synced.\n"
 		"Interrupted, even by kill -9, the same command goes on where it was.\n"
-		"  --to DIR         local directory that holds copies (or $LEAT_STAGE_DIR)\n"
+		"  --to DIR         local directory that holds copies (or $LEAT_STAGE_DIR, "
+		"DIR:DIR2)\n"
 		"  --capacity SIZE  refuse when all copies there would exceed this\n"
-		"  --timeout S      how long to wait for another process that makes the same copy\n"
+		"  --evict          make room by evicting copies that nobody uses\n"
+		"  --timeout S      how long it may take; what was copied stays\n"
+		"  --wait UNTIL     ready, first-window or none: return then, go on in the "
+		"background\n"
+		"  --detach         the same as --wait none\n"
+		"  --order ORDER    seed=N,batch=N,world=N,rank=N-N,epoch=N,mode=M: fetch in the "
+		"order\n"
+		"                   in which these ranks read; --window SIZE: the first window "
+		"(1G)\n"
+		"  --max-rate RATE  bytes per second read from the source, at most\n"
+		"  --lease JOB      the job uses it until it is released, or for --ttl SECONDS\n"
 		"  --verify HOW     readback: read everything back from the disk before ready\n"
+		"  --progress HOW   auto, plain (a line every 10 s), json (one object a line), "
+		"none\n"
+		"  --scheduler WHO  slurm-prolog, sge, pbs: exit with 0 in any case\n"
+		"  --replace        out: what is there is replaced, at once and as a whole\n"
 		"  --catalog PATH   where data sets are looked up (leat:/.leat/datasets)\n"
 		"Examples:\n"
 		"  leat stage in imagenet@v1 --to /local/nvme\n"
-		"  cd \"$(leat stage path imagenet@v1 --to /local/nvme)\"\n",
+		"  cd \"$(leat stage path imagenet@v1 --to /local/nvme)\"\n"
+		"  leat stage out /local/run7 /mnt/leat/results/run7\n",
 	.run = run,
 };

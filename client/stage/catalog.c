@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/assert.h"
+
 #define INDEX_SIZE_MAX ((uint64_t)64 << 30)
 
 static int alias_path(const char *catalog, const char *alias, char ret_path[4096])
@@ -53,6 +55,26 @@ int catalog_add(struct vol *v, const char *catalog, const struct manifest *m,
 		TRY(samples_store(v, dir, index));
 	snprintf(line, sizeof(line), "%s\n", m->id);
 	return vol_write_file(v, path, line, strlen(line));
+}
+
+int catalog_mark_sealed(struct vol *v, const char *catalog, const char *id)
+{
+	char dir[4096], path[4200];
+	TRY(catalog_dir(catalog, id, dir));
+	snprintf(path, sizeof(path), "%s/sealed", dir);
+	if (strlen(path) >= 4096)
+		return -LE_NAMETOOLONG;
+	return vol_write_file(v, path, "sealed\n", 7);
+}
+
+bool catalog_is_sealed(struct vol *v, const char *catalog, const char *id)
+{
+	char dir[4096], path[4200];
+	struct vol_stat st;
+	if (catalog_dir(catalog, id, dir) < 0)
+		return false;
+	snprintf(path, sizeof(path), "%s/sealed", dir);
+	return strlen(path) < 4096 && vol_stat(v, path, &st) == 0;
 }
 
 struct names {
@@ -117,7 +139,7 @@ static int note_use(void *arg, const char *alias)
 
 int catalog_remove(struct vol *v, const char *catalog, const char *alias)
 {
-	static const char *const parts[] = {"manifest", "sums", "samples"};
+	static const char *const parts[] = {"manifest", "sums", "samples", "sealed"};
 	char path[4096], dir[4096], part[4096], id[MANIFEST_ID_SIZE];
 	TRY(alias_path(catalog, alias, path));
 	TRY(catalog_lookup(v, catalog, alias, id));
@@ -127,7 +149,7 @@ int catalog_remove(struct vol *v, const char *catalog, const char *alias)
 	TRY(catalog_list(v, catalog, note_use, &u));
 	if (u.used)
 		return 0;
-	for (int i = 0; i < 3; i++) {
+	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
 		snprintf(part, sizeof(part), "%.4000s/%s", dir, parts[i]);
 		int rc = v->ops->unlink(v, part);
 		if (rc < 0 && rc != -LE_NOENT)

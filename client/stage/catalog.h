@@ -2,6 +2,7 @@
  * The catalog of data sets: a directory (of the namespace: /.leat/datasets) with
  *   NAME@VERSION                            one line: the id
  *   by-id/ID/manifest, sums, samples        what it is
+ *   by-id/ID/sealed                         its files can never change
  * A name is written last and removed first, so what it names is always whole. Everything yields.
  */
 #ifndef LEAT_STAGE_CATALOG_H
@@ -24,6 +25,10 @@ int catalog_add(struct vol *v, const char *catalog, const struct manifest *m,
 int catalog_list(struct vol *v, const char *catalog, int (*each)(void *arg, const char *alias),
 		 void *arg) CHECK_RESULT;
 int catalog_remove(struct vol *v, const char *catalog, const char *alias) CHECK_RESULT;
+
+/* All files of this content are sealed. */
+int catalog_mark_sealed(struct vol *v, const char *catalog, const char *id) CHECK_RESULT;
+bool catalog_is_sealed(struct vol *v, const char *catalog, const char *id);
 
 /* The sample index beside a manifest: -LE_NOENT if there is none. */
 int samples_load(struct vol *v, const char *dir, struct sample_index **ret_index) CHECK_RESULT;

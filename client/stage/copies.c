@@ -38,7 +38,7 @@ static int note_id(void *arg, const struct env_dirent *e)
 	return 0;
 }
 
-static uint64_t bytes_marked(const struct local_store *s, const struct manifest *m)
+static uint64_t bytes_marked(struct local_store *s, const struct manifest *m)
 {
 	char path[STORE_PATH_SIZE], *data;
 	size_t len;
@@ -60,34 +60,68 @@ static uint64_t bytes_marked(const struct local_store *s, const struct manifest 
 	return bytes;
 }
 
+/* Nobody changes it, and it is not READY: why? */
+static void take_note(struct local_store *s, bool locked, struct leat_stage_copy *c)
+{
+	struct store_note n;
+	c->state = locked ? LEAT_COPY_STAGING : LEAT_COPY_PARTIAL;
+	if (!store_get_note(s, &n))
+		return;
+	bool working = n.state == LEAT_COPY_PLANNED || n.state == LEAT_COPY_RESERVED ||
+		       n.state == LEAT_COPY_EVICTING;
+	bool ended = n.state == LEAT_COPY_FAILED || n.state == LEAT_COPY_CANCELLED ||
+		     n.state == LEAT_COPY_EVICTING;
+	if (locked ? working : ended)
+		c->state = n.state;
+	if (!locked && n.state == LEAT_COPY_FAILED) {
+		c->fail_code = n.code;
+		snprintf(c->fail_path, sizeof(c->fail_path), "%s", n.path);
+		snprintf(c->message, sizeof(c->message), "%s", n.message);
+	}
+	if (c->state == LEAT_COPY_STAGING && store_has_mark(s, "window", NULL))
+		c->state = LEAT_COPY_STREAMABLE;
+}
+
+static void look_at_content(struct stage_io *io, struct local_store *s, bool ready,
+			    struct leat_stage_copy *c)
+{
+	struct manifest *m;
+	struct detail ignored = {0};
+	/* Without a readable manifest nothing is known of it, but it is there and may be evicted.
+	 */
+	if (manifest_load(io->local, s->dir, &m, &ignored) < 0)
+		return;
+	memcpy(c->name, m->name, sizeof(m->name));
+	memcpy(c->version, m->version, sizeof(m->version));
+	memcpy(c->source, m->source, sizeof(c->source));
+	c->files = m->n_files;
+	c->bytes = m->bytes;
+	c->bytes_verified = bytes_marked(s, m);
+	int rc = store_load_places(s, m->n_files);
+	if (ready)
+		c->state = rc < 0 || !store_looks_whole(s, m) || c->bytes_verified != c->bytes
+				   ? LEAT_COPY_DEGRADED
+			   : store_has_mark(s, "stale", NULL) ? LEAT_COPY_STALE
+							      : LEAT_COPY_READY;
+	manifest_destroy(m);
+}
+
 static int look_at(struct stage_io *io, const char *to, const char *id, struct leat_stage_copy *c)
 {
 	struct local_store s;
-	struct manifest *m;
-	struct detail ignored = {0};
 	memset(c, 0, sizeof(*c));
 	c->size = sizeof(*c);
 	TRY(store_init(&s, io->env, to, id));
 	memcpy(c->id, id, sizeof(c->id));
 	snprintf(c->path, sizeof(c->path), "%.4000s/data", s.dir);
 	c->leased = store_is_leased(&s);
+	c->pinned = store_has_mark(&s, "pin", NULL);
+	if (!store_has_mark(&s, "used", &c->used_s))
+		c->used_s = 0;
 	bool locked = store_is_locked(&s), ready = store_is_ready(&s);
-	c->state = locked && !ready ? LEAT_COPY_STAGING : LEAT_COPY_PARTIAL;
-	/* Without a readable manifest nothing is known of it, but it is there and may be evicted.
-	 */
-	if (manifest_load(io->local, s.dir, &m, &ignored) < 0)
-		return 0;
-	memcpy(c->name, m->name, sizeof(m->name));
-	memcpy(c->version, m->version, sizeof(m->version));
-	memcpy(c->source, m->source, sizeof(c->source));
-	c->files = m->n_files;
-	c->bytes = m->bytes;
-	c->bytes_verified = bytes_marked(&s, m);
-	if (ready)
-		c->state = store_looks_whole(&s, m) && c->bytes_verified == c->bytes
-				   ? LEAT_COPY_READY
-				   : LEAT_COPY_DEGRADED;
-	manifest_destroy(m);
+	take_note(&s, locked, c);
+	look_at_content(io, &s, ready, c);
+	store_fini(&s);
 	return 0;
 }
 
@@ -172,7 +206,24 @@ static int find_store(struct stage_io *io, const char *to, const char *what,
 		      struct leat_stage_copy *c, struct local_store *s)
 {
 	TRY(copies_find(io, to, what, c));
-	return store_init(s, io->env, to, c->id);
+	TRY(store_init(s, io->env, to, c->id));
+	/* One that cannot be read: its further directories are not known, the rest goes. */
+	int rc = store_load_places(s, (uint32_t)c->files);
+	return rc == -LE_CORRUPT ? 0 : rc;
+}
+
+static int evict_locked(struct local_store *s)
+{
+	struct store_note n = {.state = LEAT_COPY_EVICTING, .off = UINT64_MAX};
+	struct store_note before;
+	bool had = store_get_note(s, &before);
+	store_set_note(s, &n);
+	int rc = store_remove(s);
+	if (rc == 0)
+		store_event(s, "GONE", "");
+	else if (rc == -LE_BUSY && had)
+		store_set_note(s, &before);
+	return rc;
 }
 
 int copies_evict(struct stage_io *io, const char *to, const char *what)
@@ -186,9 +237,64 @@ int copies_evict(struct stage_io *io, const char *to, const char *what)
 	TRY(rc);
 	rc = store_try_lock(&s);
 	if (rc == 0)
-		rc = store_remove(&s);
+		rc = evict_locked(&s);
 	store_fini(&s);
 	return rc;
+}
+
+int copies_mark(struct stage_io *io, const char *to, const char *what, enum copies_mark_what how,
+		const struct copies_mark *mark)
+{
+	struct leat_stage_copy *c = malloc(sizeof(*c));
+	struct local_store s;
+	if (!c)
+		return -LE_NOMEM;
+	int rc = find_store(io, to, what, c, &s);
+	if (rc == 0) {
+		switch (how) {
+		case MARK_PIN:
+		case MARK_UNPIN:
+			rc = store_set_mark(&s, "pin", how == MARK_PIN);
+			break;
+		case MARK_CANCEL:
+			rc = store_is_locked(&s) ? store_set_mark(&s, "cancel", true) : -LE_NOENT;
+			break;
+		case MARK_LEASE:
+			rc = store_lease_named(&s, mark->job, mark->ttl_s);
+			break;
+		case MARK_RELEASE:
+			rc = store_release_named(&s, mark->job);
+			break;
+		}
+		store_fini(&s);
+	}
+	free(c);
+	return rc;
+}
+
+struct releasing {
+	struct stage_io *io;
+	const char *to, *job;
+	uint32_t n;
+};
+
+static int release_one(void *arg, const struct leat_stage_copy *c)
+{
+	struct releasing *r = arg;
+	struct local_store s;
+	TRY(store_init(&s, r->io->env, r->to, c->id));
+	int rc = store_release_named(&s, r->job);
+	r->n += rc == 0;
+	return rc == -LE_NOENT ? 0 : rc;
+}
+
+int copies_release_all(struct stage_io *io, const char *to, const char *job)
+{
+	struct releasing r = {io, to, job, 0};
+	if (!store_name_ok(job))
+		return -LE_INVAL;
+	TRY(copies_list(io, to, release_one, &r));
+	return r.n ? 0 : -LE_NOENT;
 }
 
 int copies_lease(struct stage_io *io, const char *to, const char *what,
@@ -196,18 +302,21 @@ int copies_lease(struct stage_io *io, const char *to, const char *what,
 {
 	struct local_store s;
 	TRY(find_store(io, to, what, ret_copy, &s));
-	if (ret_copy->state != LEAT_COPY_READY)
-		return -LE_AGAIN;
-	int fd = store_lease(&s);
-	if (fd < 0)
-		return fd;
+	int fd = ret_copy->state != LEAT_COPY_READY && ret_copy->state != LEAT_COPY_STALE
+			 ? -LE_AGAIN
+			 : store_lease(&s);
 	/* It may have been evicted between the look and the lease. */
-	if (!store_is_ready(&s)) {
+	if (fd >= 0 && !store_is_ready(&s)) {
 		close(fd);
-		return -LE_AGAIN;
+		fd = -LE_AGAIN;
 	}
-	*ret_fd = fd;
-	return 0;
+	if (fd >= 0) {
+		int rc = store_set_mark(&s, "used", true);
+		(void)rc; /* where nothing may be written, nobody evicts either */
+		*ret_fd = fd;
+	}
+	store_fini(&s);
+	return fd < 0 ? fd : 0;
 }
 
 /* ---- verifying ---- */

@@ -13,6 +13,34 @@ int copies_list(struct stage_io *io, const char *to,
 /* what: see leat_stage.h. -LE_NOENT, -LE_EXIST (several), -LE_INVAL. */
 int copies_find(struct stage_io *io, const char *to, const char *what,
 		struct leat_stage_copy *ret_copy) CHECK_RESULT;
+enum copies_mark_what {
+	MARK_PIN,
+	MARK_UNPIN,
+	MARK_CANCEL,
+	MARK_LEASE,
+	MARK_RELEASE
+};
+struct copies_mark {
+	const char *job;
+	uint64_t ttl_s;
+};
+/* -LE_NOENT: no such copy, nobody who makes it, no such lease. */
+int copies_mark(struct stage_io *io, const char *to, const char *what, enum copies_mark_what how,
+		const struct copies_mark *mark) CHECK_RESULT;
+int copies_release_all(struct stage_io *io, const char *to, const char *job) CHECK_RESULT;
+/*
+ * Makes room (copies_gc.c): see leat_stage_gc. bytes_missing: so much more has to go than is free
+ * now. keep: the id of a copy that stays whatever it is; may be NULL.
+ */
+struct gc_options {
+	uint64_t bytes_missing, capacity;
+	const char *keep;
+	bool dry_run;
+	void (*each)(void *arg, const struct leat_stage_copy *c);
+	void *arg;
+	uint64_t bytes_removed; /* result */
+};
+int copies_gc(struct stage_io *io, const char *to, struct gc_options *g) CHECK_RESULT;
 int copies_evict(struct stage_io *io, const char *to, const char *what) CHECK_RESULT;
 /* A READY copy, kept from being evicted. ret_fd holds the lease until it is closed. -LE_AGAIN: not
  * ready. */

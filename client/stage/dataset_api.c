@@ -49,6 +49,7 @@ static int show(struct info_call *c, const char *alias)
 	if (samples_load(v, dir, &x) < 0)
 		x = NULL;
 	fill_info(&c->info, m, x);
+	c->info.sealed = catalog_is_sealed(v, c->catalog, id);
 	/* Two names may stand for the same content: this is the one that was asked for. */
 	int rc = manifest_parse_alias(alias, c->info.name, c->info.version);
 	manifest_destroy(m);
@@ -192,4 +193,34 @@ int leat_dataset_create(const struct leat_stage_options *opts, const char *alias
 	if (rc == 0)
 		give_info(ret_info, &c.info);
 	return rc;
+}
+
+/* ---- seal ---- */
+
+static void seal_fiber(void *arg)
+{
+	struct stage_job *job = arg;
+	job->start_us = env_now_us(job->io.env);
+	int rc = stage_seal(job);
+	if (rc < 0) {
+		detail_set(&job->d, rc, job->o.source, UINT64_MAX, "%s", status_text(rc));
+		stage_code_of_source(job, rc);
+	}
+	job->r->elapsed_us = env_now_us(job->io.env) - job->start_us;
+}
+
+int leat_dataset_seal(const struct leat_stage_options *opts, const char *alias,
+		      struct leat_stage_result *ret_result)
+{
+	char name[MANIFEST_NAME_MAX + 1], version[MANIFEST_NAME_MAX + 1];
+	struct stage_job *job;
+	TRY(stage_job_create(opts, &job));
+	job->o.to = NULL;
+	job->o.source = alias;
+	if (manifest_parse_alias(alias, name, version) < 0)
+		stage_fail(job,
+			   detail_set(&job->d, -LE_INVAL, alias, UINT64_MAX,
+				      "the name of a data set is needed"),
+			   LEAT_STAGE_USAGE);
+	return stage_job_run(job, seal_fiber, job, ret_result);
 }

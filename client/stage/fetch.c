@@ -1,13 +1,13 @@
 /*
- * How a file arrives:
- *   1. data/NAME with all its bits: done. part/N with all its bits: rename, done.
- *   2. Otherwise part/N is opened (data/NAME, if it is there but was found wrong, becomes it) and
- * gets its full size allocated.
- *   3. Each chunk without a bit: if the part file existed before, what is there is verified first,
- * and kept if right; else it is read from the source, verified block by block, and written.
- *   4. A checkpoint, at least once a second, syncs all part files with new chunks, then sets their
- * bits and syncs the bitmap, then renames the finished ones. A failure stops all fibers after the
- * chunk at hand; a last checkpoint keeps what was verified.
+ * How a chunk arrives:
+ *   1. First every file is looked at (fetch_part.c): what has its bits is done.
+ *   2. Fibers take chunks in the order of the plan. If the part file existed before, what is there
+ *      is verified first and kept if right; else the chunk comes from another node, or from the
+ *      source; it is verified block by block, and written.
+ *   3. Checkpoints make it durable. A failure stops all fibers after the chunk at hand; a last
+ *      checkpoint keeps what was verified.
+ * Another node that wants a chunk (fetch_give) is given it from the disk, or has it fetched at
+ * once, ahead of the plan; a chunk is claimed by one fiber at a time.
  */
 #include "client/stage/fetch.h"
 
@@ -15,55 +15,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "common/base/assert.h"
-#include "common/base/list.h"
-#include "common/rt/fiber.h"
-#include "common/rt/loop.h"
-#include "common/rt/slot.h"
-
-#define WIDTH            8u /* files at once, and chunks of one file */
-#define BUFFERS          16u
-#define SMALL_CHUNKS     2u
-#define SYNC_AT_ONCE     16u
-#define OPEN_MAX         256u /* part files that wait for a checkpoint */
-#define CHECKPOINT_US    1000000u
-#define CHECKPOINT_BYTES (256u << 20)
-
-/* A part file with chunks that are not yet durable. */
-struct part {
-	struct list link; /* in fetch.parts */
-	struct fetch *fetch;
-	uint32_t index;
-	const struct manifest_file *f;
-	struct env_file *file;
-	struct vol_file *source; /* opened with the first missing chunk */
-	struct fmutex source_lock;
-	bool existed;       /* may hold chunks from before */
-	bool complete;      /* every chunk verified: rename at the next checkpoint */
-	uint64_t next, end; /* chunks */
-	uint8_t *fresh,
-		*syncing; /* bits of chunks written since the last checkpoint, and under sync */
-	int rc;
-};
-
-struct fetch {
-	struct fetch_options o;
-	struct slot_pool *pool;
-	struct fetch_report report;
-	struct detail *d;
-	int *code;
-	int rc; /* the first failure: all stop */
-	uint32_t next;
-	struct list parts;
-	uint32_t n_parts;
-	uint64_t fresh_bytes, checkpoint_us;
-	struct fmutex checkpoint_lock;
-	char last_dir[STORE_PATH_SIZE]; /* made already */
-	uint64_t n_bad;
-};
+#include "client/stage/fetch_impl.h"
 
 /* ---- failures ---- */
 
@@ -84,19 +37,20 @@ static int code_of(int rc, int otherwise)
 	}
 }
 
-static void fail(struct fetch *ft, int rc, int code, const char *path, uint64_t off,
-		 const char *what)
+void fetch_fail(struct fetch *ft, int rc, int code, const char *path, uint64_t off,
+		const char *what)
 {
+	waitq_wake_all(&ft->arrived);
 	if (ft->rc)
 		return;
 	ft->rc = rc;
-	*ft->code = code;
+	ft->code = code;
 	detail_set(ft->d, rc, path, off, "%s: %s", what, status_text(rc));
 }
 
-static void fail_local(struct fetch *ft, int rc, const char *path, const char *what)
+void fetch_fail_local(struct fetch *ft, int rc, const char *path, const char *what)
 {
-	fail(ft, rc, code_of(rc, LEAT_STAGE_INTERNAL), path, UINT64_MAX, what);
+	fetch_fail(ft, rc, code_of(rc, LEAT_STAGE_INTERNAL), path, UINT64_MAX, what);
 }
 
 static void fail_source(struct fetch *ft, int rc, const struct manifest_file *f, uint64_t off,
@@ -107,158 +61,54 @@ static void fail_source(struct fetch *ft, int rc, const struct manifest_file *f,
 		code = LEAT_STAGE_SOURCE_CORRUPT;
 	else if (rc == -LE_IO)
 		code = LEAT_STAGE_PARTIAL;
-	fail(ft, rc, code_of(rc, code), f->path, off, what);
+	fetch_fail(ft, rc, code_of(rc, code), f->path, off, what);
 }
 
-static bool stopped(struct fetch *ft)
+bool fetch_stopped(struct fetch *ft)
 {
 	if (ft->rc == 0 && ft->o.cancel && *ft->o.cancel)
-		fail(ft, -LE_CANCELED, LEAT_STAGE_CANCELLED, NULL, UINT64_MAX, "stopped");
+		fetch_fail(ft, -LE_CANCELED, LEAT_STAGE_CANCELLED, ft->o.store->dir, UINT64_MAX,
+			   "staging");
 	return ft->rc != 0;
 }
 
-static void report(struct fetch *ft)
+void fetch_tell(struct fetch *ft)
 {
 	if (ft->o.report)
 		ft->o.report(ft->o.arg, &ft->report);
 }
 
-/* ---- checkpoints ---- */
-
-static void sync_part(void *arg)
-{
-	struct part *p = *(struct part **)arg;
-	p->rc = env_file_datasync(p->file);
-}
-
-static bool any_bit(const uint8_t *bits, size_t len)
-{
-	for (size_t i = 0; i < len; i++) {
-		if (bits[i])
-			return true;
-	}
-	return false;
-}
-
-static size_t bits_len(const struct part *p)
-{
-	return manifest_file_chunks(p->f) / 8 + 1;
-}
-
-/* data/NAME takes the place of part/N, with the mode and time of the original. */
-static int publish(struct fetch *ft, const struct part *p)
-{
-	char from[STORE_PATH_SIZE], to[STORE_PATH_SIZE];
-	store_part_path(ft->o.store, p->index, from);
-	TRY(store_data_path(ft->o.store, p->f->path, to));
-	struct timespec t = {p->f->mtime_ns / 1000000000, p->f->mtime_ns % 1000000000};
-	struct timespec times[2] = {{0, UTIME_OMIT}, t};
-	if (t.tv_nsec < 0) {
-		times[1].tv_nsec += 1000000000;
-		times[1].tv_sec--;
-	}
-	/* Neither matters for the content: a file system without them is fine. */
-	if (chmod(from, (p->f->mode & 0555) | 0400) < 0 || utimensat(AT_FDCWD, from, times, 0) < 0)
-		(void)0;
-	return env_rename(ft->o.store->env, from, to);
-}
-
-static void end_part(struct fetch *ft, struct part *p)
-{
-	list_remove(&p->link);
-	ft->n_parts--;
-	env_file_close(p->file);
-	vol_close(p->source);
-	free(p->fresh);
-	free(p->syncing);
-	free(p);
-}
-
-static void take_bits(struct fetch *ft, struct part *p)
-{
-	for (uint64_t c = 0; c < manifest_file_chunks(p->f); c++) {
-		if (p->syncing[c / 8] >> (c % 8) & 1)
-			store_set_chunk(ft->o.store, p->f->first_chunk + c, true);
-	}
-	memset(p->syncing, 0, bits_len(p));
-}
-
-/* Those with fresh chunks; what becomes fresh from here on is the next checkpoint's. */
-static uint32_t gather(struct fetch *ft, struct part **ret_parts, bool *ret_complete)
-{
-	uint32_t n = 0;
-	list_for_each (pos, &ft->parts) {
-		struct part *p = list_entry(pos, struct part, link);
-		if (!any_bit(p->fresh, bits_len(p)) && !p->complete)
-			continue;
-		memcpy(p->syncing, p->fresh, bits_len(p));
-		memset(p->fresh, 0, bits_len(p));
-		ret_complete[n] = p->complete;
-		ret_parts[n++] = p;
-		if (n == OPEN_MAX)
-			break;
-	}
-	return n;
-}
-
-static void checkpoint_locked(struct fetch *ft)
-{
-	struct part **parts = malloc(OPEN_MAX * sizeof(*parts));
-	bool *complete = malloc(OPEN_MAX * sizeof(*complete));
-	int rc = parts && complete ? 0 : -LE_NOMEM;
-	ft->checkpoint_us = loop_now_us() + CHECKPOINT_US;
-	ft->fresh_bytes = 0;
-	uint32_t n = rc == 0 ? gather(ft, parts, complete) : 0;
-	if (n)
-		fiber_parallel("sync_part", sync_part, parts, sizeof(*parts), n, SYNC_AT_ONCE);
-	for (uint32_t i = 0; i < n; i++) {
-		if (parts[i]->rc < 0)
-			fail_local(ft, parts[i]->rc, parts[i]->f->path, "cannot sync the copy");
-		else
-			take_bits(ft, parts[i]);
-	}
-	if (rc == 0 && n)
-		rc = store_save_bitmap(ft->o.store);
-	for (uint32_t i = 0; i < n; i++) {
-		if (!complete[i] || parts[i]->rc < 0)
-			continue;
-		if (rc == 0)
-			rc = publish(ft, parts[i]);
-		if (rc == 0)
-			ft->report.files++;
-		end_part(ft, parts[i]);
-	}
-	if (rc < 0)
-		fail_local(ft, rc, ft->o.store->dir, "cannot write to the copy");
-	free(parts);
-	free(complete);
-	report(ft);
-}
-
-static void checkpoint(struct fetch *ft)
-{
-	fmutex_lock(&ft->checkpoint_lock);
-	checkpoint_locked(ft);
-	fmutex_unlock(&ft->checkpoint_lock);
-}
-
-static void checkpoint_if_due(struct fetch *ft)
-{
-	if (!ft->checkpoint_lock.held &&
-	    (ft->n_parts >= OPEN_MAX || ft->fresh_bytes >= CHECKPOINT_BYTES ||
-	     loop_now_us() >= ft->checkpoint_us))
-		checkpoint(ft);
-}
-
 /* ---- chunks ---- */
 
-static void chunk_verified(struct part *p, uint64_t chunk, uint32_t len)
+uint32_t manifest_file_of_chunk(const struct manifest *m, uint64_t chunk)
+{
+	uint32_t lo = 0, hi = m->n_files;
+	/* The last file that begins at or before it: those without chunks come before it. */
+	while (hi - lo > 1) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		if (m->files[mid].first_chunk <= chunk)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+static void chunk_verified(struct part *p, uint64_t index, uint32_t len)
 {
 	struct fetch *ft = p->fetch;
-	p->fresh[chunk / 8] |= (uint8_t)(1u << chunk % 8);
+	struct work *w = &ft->work[p->index];
+	bit_set(p->fresh, index);
+	bit_set(ft->done, p->f->first_chunk + index);
 	ft->fresh_bytes += len;
 	ft->report.bytes_verified += len;
-	report(ft);
+	if (--w->missing == 0) {
+		p->complete = true;
+		vol_close(p->source);
+		p->source = NULL;
+	}
+	waitq_wake_all(&ft->arrived);
+	fetch_tell(ft);
 }
 
 /* The source's file, opened when it is first needed. */
@@ -266,291 +116,296 @@ static int source_file(struct part *p, struct vol_file **ret_file)
 {
 	char path[STORE_PATH_SIZE];
 	int rc = 0;
-	fmutex_lock(&p->source_lock);
+	fmutex_lock(&p->lock);
 	if (!p->source) {
 		int n = snprintf(path, sizeof(path), "%s/%s", p->fetch->o.source_dir, p->f->path);
 		rc = n >= (int)sizeof(path) ? -LE_NAMETOOLONG
 					    : vol_open(p->fetch->o.source, path, &p->source);
 	}
-	fmutex_unlock(&p->source_lock);
+	fmutex_unlock(&p->lock);
 	*ret_file = p->source;
 	return rc;
 }
 
 /* Bytes that do not match: damaged, or of another version? */
-static void fail_mismatch(struct part *p, uint64_t off)
+static int why_mismatch(struct part *p)
 {
 	char path[STORE_PATH_SIZE];
 	struct vol_stat st;
 	struct fetch *ft = p->fetch;
 	snprintf(path, sizeof(path), "%.2000s/%.2000s", ft->o.source_dir, p->f->path);
 	int rc = vol_stat(ft->o.source, path, &st);
-	if (rc < 0 || st.size != p->f->size || st.mtime_ns != p->f->mtime_ns)
-		fail_source(ft, -LE_STALE, p->f, off,
-			    "the source has changed since its manifest was made");
-	else
-		fail_source(ft, -LE_CORRUPT, p->f, off, "the source is damaged");
+	return rc < 0 || st.size != p->f->size || st.mtime_ns != p->f->mtime_ns ? -LE_STALE
+										: -LE_CORRUPT;
 }
 
-static void fetch_chunk(struct part *p, uint64_t chunk, struct slot *s)
+/* From the source, verified. ret_off: where it is wrong. */
+static int read_source(struct part *p, uint64_t off, uint32_t len, struct slot *s,
+		       uint64_t *ret_off, const char **ret_what)
 {
 	struct fetch *ft = p->fetch;
 	struct vol_file *source;
-	uint64_t off = chunk * MANIFEST_CHUNK;
-	uint32_t len = manifest_chunk_len(p->f, chunk);
-	if (p->existed && env_file_pread(p->file, s->data, len, off) == 0 &&
-	    manifest_check(ft->o.manifest, p->f, off, s->data, len) < 0) {
-		chunk_verified(p, chunk, len);
-		return;
-	}
+	*ret_off = off;
+	*ret_what = "cannot read the source";
+	throttle_take(ft->o.throttle, len);
 	int rc = source_file(p, &source);
 	if (rc == 0)
 		rc = vol_pread_all(source, s->data, len, off);
-	if (rc < 0) {
-		fail_source(ft, rc == -LE_NODATA ? -LE_STALE : rc, p->f, off,
-			    "cannot read the source");
-		return;
-	}
-	ft->report.bytes_moved += len;
-	int64_t bad = manifest_check(ft->o.manifest, p->f, off, s->data, len);
-	if (bad >= 0) {
-		fail_mismatch(p, (uint64_t)bad * p->f->block);
-		return;
-	}
-	rc = env_file_pwrite(p->file, s->data, len, off);
 	if (rc < 0)
-		fail_local(ft, rc, p->f->path, "cannot write the copy");
+		return rc == -LE_NODATA ? -LE_STALE : rc;
+	ft->report.bytes_source += len;
+	int64_t bad = manifest_check(ft->o.manifest, p->f, off, s->data, len);
+	if (bad < 0)
+		return 0;
+	*ret_off = (uint64_t)bad * p->f->block;
+	rc = why_mismatch(p);
+	*ret_what = rc == -LE_STALE ? "the source has changed since its manifest was made"
+				    : "the source is damaged";
+	return rc;
+}
+
+static bool ask_peers(struct fetch *ft, uint64_t chunk, uint32_t len, struct slot *s, bool last)
+{
+	if (!ft->o.from_peer || ft->o.from_peer(ft->o.arg, chunk, s, last) < 0)
+		return false;
+	ft->report.bytes_peers += len;
+	return true;
+}
+
+/* demand: other nodes wait for it here, so it is not asked of them. */
+static int obtain(struct part *p, uint64_t chunk, struct slot *s, bool demand)
+{
+	struct fetch *ft = p->fetch;
+	uint64_t off = (chunk - p->f->first_chunk) * MANIFEST_CHUNK, bad;
+	uint32_t len = manifest_chunk_len(p->f, chunk - p->f->first_chunk);
+	const char *what;
+	if (!demand && ask_peers(ft, chunk, len, s, false))
+		return 0;
+	if (!ft->o.source)
+		return -LE_NOENT;
+	int rc = read_source(p, off, len, s, &bad, &what);
+	if (rc == 0 || (!demand && ask_peers(ft, chunk, len, s, true)))
+		return 0;
+	if (!demand)
+		fail_source(ft, rc, p->f, bad, what);
+	return rc;
+}
+
+/* The chunk is claimed. 0, or why it is not here; told unless on demand. */
+static int fetch_chunk(struct part *p, uint64_t chunk, struct slot *s, bool demand)
+{
+	struct fetch *ft = p->fetch;
+	uint64_t index = chunk - p->f->first_chunk, off = index * MANIFEST_CHUNK;
+	uint32_t len = manifest_chunk_len(p->f, index);
+	if (ft->work[p->index].existed && env_file_pread(p->file, s->data, len, off) == 0 &&
+	    manifest_check(ft->o.manifest, p->f, off, s->data, len) < 0) {
+		chunk_verified(p, index, len);
+		return 0;
+	}
+	TRY(obtain(p, chunk, s, demand));
+	int rc = env_file_pwrite(p->file, s->data, len, off);
+	if (rc < 0)
+		fetch_fail_local(ft, rc, p->f->path, "cannot write the copy");
 	else
-		chunk_verified(p, chunk, len);
+		chunk_verified(p, index, len);
+	return rc;
+}
+
+static int fetch_claimed(struct fetch *ft, uint64_t chunk, struct slot *s, bool demand)
+{
+	struct part *p = part_get(ft, manifest_file_of_chunk(ft->o.manifest, chunk));
+	int rc = ft->rc;
+	if (p) {
+		rc = fetch_chunk(p, chunk, s, demand);
+		part_put(p);
+	}
+	ft->claimed[chunk / 8] &= (uint8_t) ~(1u << chunk % 8);
+	waitq_wake_all(&ft->arrived);
+	return rc;
 }
 
 static void fetch_chunks(void *arg)
 {
-	struct part *p = *(struct part **)arg;
-	struct fetch *ft = p->fetch;
-	while (p->next < p->end && !stopped(ft)) {
-		uint64_t chunk = p->next++;
+	struct fetch *ft = *(struct fetch **)arg;
+	while (ft->next < ft->n_plan && !fetch_stopped(ft)) {
+		uint64_t at = ft->next++, chunk = ft->o.plan ? ft->o.plan[at] : at;
 		struct slot *s;
-		if (store_has_chunk(ft->o.store, p->f->first_chunk + chunk)) {
-			ft->report.bytes_verified += manifest_chunk_len(p->f, chunk);
+		if (bit_get(ft->done, chunk))
 			continue;
-		}
 		int rc = slot_get(ft->pool, NO_DEADLINE, &s);
 		if (rc < 0) {
-			fail_local(ft, rc, p->f->path, "no buffer");
+			fetch_fail_local(ft, rc, ft->o.store->dir, "no buffer");
 			return;
 		}
-		fetch_chunk(p, chunk, s);
+		/* Somebody fetches it on demand: if that fails, here is the one who must not. */
+		while (bit_get(ft->claimed, chunk) && !fetch_stopped(ft)) {
+			rc = waitq_wait(&ft->arrived, NO_DEADLINE);
+			(void)rc;
+		}
+		if (!bit_get(ft->done, chunk) && !fetch_stopped(ft)) {
+			bit_set(ft->claimed, chunk);
+			rc = fetch_claimed(ft, chunk, s, false);
+			(void)rc; /* told */
+		}
 		slot_unref(s);
 		checkpoint_if_due(ft);
 	}
 }
 
-/* ---- files ---- */
+/* ---- for other nodes ---- */
 
-static bool has_all(struct fetch *ft, const struct manifest_file *f)
+static int read_own(struct fetch *ft, uint64_t chunk, struct slot *s)
 {
-	for (uint64_t c = 0; c < manifest_file_chunks(f); c++) {
-		if (!store_has_chunk(ft->o.store, f->first_chunk + c))
-			return false;
+	const struct manifest *m = ft->o.manifest;
+	uint32_t file = manifest_file_of_chunk(m, chunk);
+	const struct manifest_file *f = &m->files[file];
+	uint64_t index = chunk - f->first_chunk;
+	struct part *p = ft->work[file].part;
+	if (p && p->file) {
+		p->refs++;
+		int rc = env_file_pread(p->file, s->data, manifest_chunk_len(f, index),
+					index * MANIFEST_CHUNK);
+		part_put(p);
+		return rc;
 	}
-	return true;
+	return store_read_chunk(ft->o.store, m, chunk, s->data);
 }
 
-static bool is_file_of(struct env *env, const char *path, uint64_t size)
+static int give(struct fetch *ft, uint64_t chunk, bool demand, uint64_t deadline_us, struct slot *s)
 {
-	struct stat st;
-	return env_stat(env, path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
+	while (!ft->over && !fetch_stopped(ft)) {
+		if (bit_get(ft->done, chunk))
+			return read_own(ft, chunk, s);
+		if (ft->prepared && demand && !bit_get(ft->claimed, chunk)) {
+			bit_set(ft->claimed, chunk);
+			/* The slot has the bytes then. */
+			return fetch_claimed(ft, chunk, s, true);
+		}
+		if (!demand)
+			return -LE_AGAIN;
+		TRY(waitq_wait(&ft->arrived, deadline_us));
+	}
+	return -LE_AGAIN;
 }
 
-static int make_parent(struct fetch *ft, const char *path)
+int fetch_give(struct fetch *ft, uint64_t chunk, bool demand, uint64_t deadline_us, struct slot *s)
 {
-	char dir[STORE_PATH_SIZE];
-	memcpy(dir, path, strlen(path) + 1);
-	*strrchr(dir, '/') = 0;
-	if (strcmp(dir, ft->last_dir) == 0)
+	if (chunk >= ft->o.manifest->n_chunks)
+		return -LE_INVAL;
+	ft->n_givers++;
+	int rc = give(ft, chunk, demand, deadline_us, s);
+	ft->n_givers--;
+	waitq_wake_all(&ft->arrived);
+	return rc;
+}
+
+/* ---- a run ---- */
+
+static void settle_files(void *arg)
+{
+	struct fetch *ft = *(struct fetch **)arg;
+	while (ft->next_file < ft->o.manifest->n_files && !fetch_stopped(ft))
+		part_settle(ft, ft->next_file++);
+}
+
+static void run_wide(struct fetch *ft, const char *name, void (*fn)(void *arg), uint32_t width)
+{
+	struct fetch *fts[FETCH_WIDTH];
+	for (uint32_t i = 0; i < width; i++)
+		fts[i] = ft;
+	fiber_parallel(name, fn, fts, sizeof(fts[0]), width, width);
+}
+
+static int mark_window(struct fetch *ft)
+{
+	uint64_t n = ft->o.n_window < ft->n_plan ? ft->o.n_window : ft->n_plan;
+	if (n == 0)
 		return 0;
-	TRY(env_mkdirs(ft->o.store->env, dir, 0755));
-	memcpy(ft->last_dir, dir, strlen(dir) + 1);
+	ft->in_window = calloc(1, ft->o.manifest->n_chunks / 8 + 1);
+	if (!ft->in_window)
+		return -LE_NOMEM;
+	for (uint64_t i = 0; i < n; i++) {
+		uint64_t chunk = ft->o.plan ? ft->o.plan[i] : i;
+		bit_set(ft->in_window, chunk);
+		ft->window_left += !store_has_chunk(ft->o.store, chunk);
+	}
+	if (ft->window_left == 0 && ft->o.window)
+		ft->o.window(ft->o.arg);
 	return 0;
 }
 
-/* Finished earlier? Then nothing remains to be done. Otherwise part/N holds whatever there is. */
-static int settle(struct fetch *ft, uint32_t i, bool *ret_done)
+int fetch_create(const struct fetch_options *opts, struct detail *d, struct fetch **ret_fetch)
 {
-	const struct manifest_file *f = &ft->o.manifest->files[i];
-	struct env *env = ft->o.store->env;
-	char part[STORE_PATH_SIZE], data[STORE_PATH_SIZE];
-	store_part_path(ft->o.store, i, part);
-	TRY(store_data_path(ft->o.store, f->path, data));
-	TRY(make_parent(ft, data));
-	bool all = has_all(ft, f), have_data = is_file_of(env, data, f->size);
-	/* An empty file has no chunk that could have a bit: finished is what has its name. */
-	*ret_done = all && have_data;
-	if (*ret_done)
-		return 0;
-	if (!have_data || f->size == 0) {
-		struct stat st;
-		if (all && !is_file_of(env, part, f->size)) {
-			for (uint64_t c = 0; c < manifest_file_chunks(f); c++)
-				store_set_chunk(ft->o.store, f->first_chunk + c, false);
-		}
-		/* Something of the wrong size under its name goes. */
-		return env_stat(env, data, &st) == 0 ? env_unlink(env, data) : 0;
-	}
-	return env_rename(env, data, part);
-}
-
-static int open_part(struct fetch *ft, uint32_t i, struct part **ret_part)
-{
-	char path[STORE_PATH_SIZE];
-	struct stat st;
-	struct part *p = calloc(1, sizeof(*p));
-	if (!p)
-		return -LE_NOMEM;
-	p->fetch = ft;
-	p->index = i;
-	p->f = &ft->o.manifest->files[i];
-	p->end = manifest_file_chunks(p->f);
-	p->fresh = calloc(1, bits_len(p));
-	p->syncing = calloc(1, bits_len(p));
-	list_init(&p->link);
-	fmutex_init(&p->source_lock);
-	store_part_path(ft->o.store, i, path);
-	/* One that was finished, but is wrong, is read-only by now. */
-	(void)!chmod(path, 0644);
-	int rc = p->fresh && p->syncing ? 0 : -LE_NOMEM;
-	if (rc == 0)
-		rc = env_file_open(ft->o.store->env, path, O_RDWR | O_CREAT, 0644, &p->file);
-	if (rc == 0)
-		rc = env_file_stat(p->file, &st);
-	if (rc == 0) {
-		p->existed = st.st_size > 0;
-		if ((uint64_t)st.st_size != p->f->size)
-			rc = env_file_truncate(p->file, p->f->size);
-	}
-	if (rc == 0 && p->f->size) {
-		rc = env_file_fallocate(p->file, 0, 0, p->f->size);
-		if (rc == -LE_NOTSUP)
-			rc = 0;
-	}
-	ft->n_parts++;
-	list_push(&ft->parts, &p->link);
-	if (rc < 0)
-		end_part(ft, p);
-	else
-		*ret_part = p;
-	return rc;
-}
-
-static void fetch_file(struct fetch *ft, uint32_t i)
-{
-	const struct manifest_file *f = &ft->o.manifest->files[i];
-	struct part *p, *ps[WIDTH];
-	bool done;
-	int rc = settle(ft, i, &done);
-	if (rc == 0 && done) {
-		ft->report.bytes_verified += f->size;
-		ft->report.files++;
-		report(ft);
-		return;
-	}
-	if (rc == 0)
-		rc = open_part(ft, i, &p);
-	if (rc < 0) {
-		fail_local(ft, rc, f->path, "cannot make the copy");
-		return;
-	}
-	for (uint32_t k = 0; k < WIDTH; k++)
-		ps[k] = p;
-	uint32_t width = p->end <= SMALL_CHUNKS ? 1 : WIDTH;
-	fiber_parallel("fetch_chunks", fetch_chunks, ps, sizeof(ps[0]), width, width);
-	vol_close(p->source);
-	p->source = NULL;
-	p->complete = ft->rc == 0;
-	checkpoint_if_due(ft);
-}
-
-static void fetch_files(void *arg)
-{
-	struct fetch *ft = *(struct fetch **)arg;
-	while (ft->next < ft->o.manifest->n_files && !stopped(ft))
-		fetch_file(ft, ft->next++);
-}
-
-/* The directories' names, once all files have theirs. */
-static int sync_dirs(struct fetch *ft)
-{
-	char path[STORE_PATH_SIZE], last[STORE_PATH_SIZE] = "";
-	struct env *env = ft->o.store->env;
-	size_t root = strlen(ft->o.store->dir);
-	for (uint32_t i = 0; i < ft->o.manifest->n_files; i++) {
-		TRY(store_data_path(ft->o.store, ft->o.manifest->files[i].path, path));
-		*strrchr(path, '/') = 0;
-		if (strcmp(path, last) == 0)
-			continue;
-		memcpy(last, path, strlen(path) + 1);
-		/* And those above it: each at least once. */
-		while (strlen(path) > root) {
-			TRY(env_syncdir(env, path));
-			*strrchr(path, '/') = 0;
-		}
-	}
-	TRY(env_syncdir(env, ft->o.store->dir));
-	return env_syncdir(env, ft->o.store->base);
-}
-
-static int fetch_init(struct fetch *ft, const struct fetch_options *opts, int *ret_code,
-		      struct detail *d)
-{
-	*ft = (struct fetch){.o = *opts, .d = d, .code = ret_code};
-	*ret_code = LEAT_STAGE_INTERNAL;
-	list_init(&ft->parts);
-	fmutex_init(&ft->checkpoint_lock);
-	ft->checkpoint_us = loop_now_us() + CHECKPOINT_US;
-	return slot_pool_create(MANIFEST_CHUNK, BUFFERS, &ft->pool);
-}
-
-static void run_wide(struct fetch *ft, const char *name, void (*fn)(void *arg))
-{
-	struct fetch *fts[WIDTH];
-	for (uint32_t i = 0; i < WIDTH; i++)
-		fts[i] = ft;
-	fiber_parallel(name, fn, fts, sizeof(fts[0]), WIDTH, WIDTH);
-}
-
-int fetch_run(const struct fetch_options *opts, struct fetch_report *ret_report, int *ret_code,
-	      struct detail *d)
-{
-	struct fetch *ft = malloc(sizeof(*ft));
+	const struct manifest *m = opts->manifest;
+	struct fetch *ft = calloc(1, sizeof(*ft));
 	if (!ft)
 		return -LE_NOMEM;
-	int rc = fetch_init(ft, opts, ret_code, d);
-	if (rc < 0) {
-		free(ft);
-		return rc;
+	ft->o = *opts;
+	ft->d = d;
+	ft->code = LEAT_STAGE_INTERNAL;
+	ft->n_plan = opts->plan ? opts->n_plan : m->n_chunks;
+	list_init(&ft->parts);
+	fmutex_init(&ft->checkpoint_lock);
+	waitq_init(&ft->arrived);
+	ft->pool = opts->pool;
+	ft->work = calloc((size_t)m->n_files + 1, sizeof(*ft->work));
+	ft->claimed = calloc(1, m->n_chunks / 8 + 1);
+	ft->done = calloc(1, m->n_chunks / 8 + 1);
+	int rc = ft->work && ft->claimed && ft->done ? 0 : -LE_NOMEM;
+	if (rc == 0 && !ft->pool) {
+		rc = slot_pool_create(MANIFEST_CHUNK, BUFFERS, &ft->pool);
+		ft->own_pool = rc == 0;
 	}
-	run_wide(ft, "fetch_files", fetch_files);
-	while (!list_empty(&ft->parts)) {
-		uint32_t before = ft->n_parts;
-		checkpoint(ft);
-		if (ft->n_parts == before)
-			break;
-	}
-	while (!list_empty(&ft->parts))
-		end_part(ft, list_entry(ft->parts.next, struct part, link));
-	if (ft->rc == 0) {
-		rc = sync_dirs(ft);
-		if (rc < 0)
-			fail_local(ft, rc, opts->store->dir, "cannot sync the copy");
-	}
-	slot_pool_destroy(ft->pool);
-	rc = ft->rc;
-	if (rc == 0)
-		*ret_code = LEAT_STAGE_DONE;
-	*ret_report = ft->report;
-	free(ft);
+	if (rc < 0)
+		fetch_destroy(ft);
+	else
+		*ret_fetch = ft;
 	return rc;
+}
+
+void fetch_destroy(struct fetch *ft)
+{
+	if (!ft)
+		return;
+	ft->over = true;
+	waitq_wake_all(&ft->arrived);
+	while (ft->n_givers > 0) {
+		int rc = waitq_wait(&ft->arrived, NO_DEADLINE);
+		(void)rc;
+	}
+	if (ft->own_pool)
+		slot_pool_destroy(ft->pool);
+	free(ft->work);
+	free(ft->claimed);
+	free(ft->done);
+	free(ft->in_window);
+	free(ft);
+}
+
+int fetch_run(struct fetch *ft, struct fetch_report *ret_report, int *ret_code)
+{
+	ft->checkpoint_us = loop_now_us() + 1000000;
+	run_wide(ft, "settle_files", settle_files, FILES_WIDTH);
+	int rc = ft->rc == 0 ? mark_window(ft) : 0;
+	if (rc < 0)
+		fetch_fail_local(ft, rc, ft->o.store->dir, "no memory");
+	ft->prepared = true;
+	waitq_wake_all(&ft->arrived);
+	run_wide(ft, "fetch_chunks", fetch_chunks, FETCH_WIDTH);
+	/* What others have asked for is part of the copy too. */
+	while (ft->n_givers > 0 && ft->rc != 0) {
+		rc = waitq_wait(&ft->arrived, NO_DEADLINE);
+		(void)rc;
+	}
+	checkpoint_rest(ft);
+	if (ft->rc == 0) {
+		rc = parts_sync_dirs(ft);
+		if (rc < 0)
+			fetch_fail_local(ft, rc, ft->o.store->dir, "cannot sync the copy");
+	}
+	*ret_code = ft->rc == 0 ? LEAT_STAGE_DONE : ft->code;
+	*ret_report = ft->report;
+	return ft->rc;
 }
 
 /* ---- verifying ---- */
@@ -567,15 +422,15 @@ static void verify_file(struct fetch *ft, uint32_t i)
 	const struct manifest_file *f = &ft->o.manifest->files[i];
 	char path[STORE_PATH_SIZE];
 	struct env_file *file = NULL;
-	struct slot *s;
-	int rc = store_data_path(ft->o.store, f->path, path);
+	struct slot *s = NULL;
+	int rc = store_data_path(ft->o.store, i, f->path, path);
 	if (rc == 0)
 		rc = env_file_open(ft->o.store->env, path, O_RDONLY, 0, &file);
 	if (rc == 0)
 		rc = slot_get(ft->pool, NO_DEADLINE, &s);
 	if (rc < 0 && rc != -LE_NOENT)
-		fail_local(ft, rc, f->path, "cannot read the copy");
-	for (uint64_t c = 0; c < manifest_file_chunks(f) && !stopped(ft); c++) {
+		fetch_fail_local(ft, rc, f->path, "cannot read the copy");
+	for (uint64_t c = 0; c < manifest_file_chunks(f) && !fetch_stopped(ft); c++) {
 		uint64_t off = c * MANIFEST_CHUNK;
 		uint32_t len = manifest_chunk_len(f, c);
 		int64_t bad = 0;
@@ -587,12 +442,11 @@ static void verify_file(struct fetch *ft, uint32_t i)
 			bad_chunk(ft, f, c, (uint64_t)bad * f->block);
 		else
 			ft->report.bytes_verified += len;
-		report(ft);
+		fetch_tell(ft);
 	}
 	if (rc == -LE_NOENT && f->size == 0)
 		ft->n_bad++;
-	if (rc == 0)
-		slot_unref(s);
+	slot_unref(s);
 	env_file_close(file);
 	ft->report.files++;
 }
@@ -600,28 +454,21 @@ static void verify_file(struct fetch *ft, uint32_t i)
 static void verify_files(void *arg)
 {
 	struct fetch *ft = *(struct fetch **)arg;
-	while (ft->next < ft->o.manifest->n_files && !stopped(ft))
-		verify_file(ft, ft->next++);
+	while (ft->next_file < ft->o.manifest->n_files && !fetch_stopped(ft))
+		verify_file(ft, ft->next_file++);
 }
 
 int fetch_verify(const struct fetch_options *opts, struct fetch_report *ret_report,
 		 uint64_t *ret_n_bad, int *ret_code, struct detail *d)
 {
-	struct fetch *ft = malloc(sizeof(*ft));
-	if (!ft)
-		return -LE_NOMEM;
-	int rc = fetch_init(ft, opts, ret_code, d);
-	if (rc < 0) {
-		free(ft);
-		return rc;
-	}
-	run_wide(ft, "verify_files", verify_files);
-	slot_pool_destroy(ft->pool);
-	rc = ft->rc;
-	if (rc == 0)
-		*ret_code = ft->n_bad ? LEAT_STAGE_LOCAL_CORRUPT : LEAT_STAGE_DONE;
+	struct fetch *ft;
+	*ret_code = LEAT_STAGE_INTERNAL;
+	TRY(fetch_create(opts, d, &ft));
+	run_wide(ft, "verify_files", verify_files, FILES_WIDTH);
+	int rc = ft->rc;
+	*ret_code = rc < 0 ? ft->code : ft->n_bad ? LEAT_STAGE_LOCAL_CORRUPT : LEAT_STAGE_DONE;
 	*ret_report = ft->report;
 	*ret_n_bad = ft->n_bad;
-	free(ft);
+	fetch_destroy(ft);
 	return rc;
 }

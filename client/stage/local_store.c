@@ -40,6 +40,12 @@ int store_init(struct local_store *s, struct env *env, const char *to, const cha
 
 void store_fini(struct local_store *s)
 {
+	store_reserve_end(s);
+	for (uint32_t i = 0; i < s->n_more; i++)
+		free(s->more[i]);
+	s->n_more = 0;
+	free(s->places);
+	s->places = NULL;
 	env_file_close(s->bitmap_file);
 	s->bitmap_file = NULL;
 	free(s->bitmap);
@@ -51,10 +57,13 @@ int store_make_dirs(struct local_store *s)
 {
 	static const char *const below[] = {"part", "data"};
 	char path[STORE_PATH_SIZE];
-	TRY(env_mkdirs(s->env, s->dir, 0755));
-	for (size_t i = 0; i < ARRAY_SIZE(below); i++) {
-		TRY(join(path, s->dir, below[i]));
-		TRY(env_mkdirs(s->env, path, 0755));
+	for (uint32_t k = 0; k <= s->n_more; k++) {
+		const char *dir = store_dir_of(s, k);
+		TRY(env_mkdirs(s->env, dir, 0755));
+		for (size_t i = 0; i < ARRAY_SIZE(below); i++) {
+			TRY(join(path, dir, below[i]));
+			TRY(env_mkdirs(s->env, path, 0755));
+		}
 	}
 	return 0;
 }
@@ -141,9 +150,11 @@ int store_lease(const struct local_store *s)
 	return fd;
 }
 
-bool store_is_leased(const struct local_store *s)
+bool store_is_leased(struct local_store *s)
 {
 	char path[STORE_PATH_SIZE];
+	if (store_is_leased_named(s, false))
+		return true;
 	if (join(path, s->dir, "lease") < 0)
 		return false;
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -217,6 +228,7 @@ int store_load_bitmap(struct local_store *s, const struct manifest *m)
 		if (head.magic == BITMAP_MAGIC && head.n_chunks == s->n_chunks)
 			return env_file_pread(s->bitmap_file, s->bitmap, len, sizeof(head));
 	}
+	s->fresh = st.st_size == 0;
 	TRY(env_file_truncate(s->bitmap_file, 0));
 	TRY(store_save_bitmap(s));
 	return env_syncdir(s->env, s->dir);
@@ -234,13 +246,44 @@ int store_save_bitmap(struct local_store *s)
 
 void store_part_path(const struct local_store *s, uint32_t file, char ret_path[STORE_PATH_SIZE])
 {
-	snprintf(ret_path, STORE_PATH_SIZE, "%.4000s/part/%u", s->dir, file);
+	snprintf(ret_path, STORE_PATH_SIZE, "%.4000s/part/%u",
+		 store_dir_of(s, store_place(s, file)), file);
 }
 
-int store_data_path(const struct local_store *s, const char *path, char ret_path[STORE_PATH_SIZE])
+int store_data_path(const struct local_store *s, uint32_t file, const char *path,
+		    char ret_path[STORE_PATH_SIZE])
 {
-	int n = snprintf(ret_path, STORE_PATH_SIZE, "%s/data/%s", s->dir, path);
+	int n = snprintf(ret_path, STORE_PATH_SIZE, "%s/data/%s",
+			 store_dir_of(s, store_place(s, file)), path);
 	return n < 0 || n >= (int)STORE_PATH_SIZE ? -LE_NAMETOOLONG : 0;
+}
+
+int store_read_chunk(struct local_store *s, const struct manifest *m, uint64_t chunk, void *buf)
+{
+	uint32_t lo = 0, hi = m->n_files;
+	char path[STORE_PATH_SIZE];
+	struct env_file *file;
+	while (hi - lo > 1) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		if (m->files[mid].first_chunk <= chunk)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	const struct manifest_file *f = &m->files[lo];
+	uint64_t index = chunk - f->first_chunk;
+	if (chunk >= m->n_chunks || index >= manifest_file_chunks(f))
+		return -LE_INVAL;
+	TRY(store_data_path(s, lo, f->path, path));
+	int rc = env_file_open(s->env, path, O_RDONLY, 0, &file);
+	if (rc == -LE_NOENT) {
+		store_part_path(s, lo, path);
+		rc = env_file_open(s->env, path, O_RDONLY, 0, &file);
+	}
+	TRY(rc);
+	rc = env_file_pread(file, buf, manifest_chunk_len(f, index), index * MANIFEST_CHUNK);
+	env_file_close(file);
+	return rc;
 }
 
 bool store_looks_whole(struct local_store *s, const struct manifest *m)
@@ -248,7 +291,7 @@ bool store_looks_whole(struct local_store *s, const struct manifest *m)
 	char path[STORE_PATH_SIZE];
 	struct stat st;
 	for (uint32_t i = 0; i < m->n_files; i++) {
-		if (store_data_path(s, m->files[i].path, path) < 0 ||
+		if (store_data_path(s, i, m->files[i].path, path) < 0 ||
 		    env_stat(s->env, path, &st) < 0 || !S_ISREG(st.st_mode) ||
 		    (uint64_t)st.st_size != m->files[i].size)
 			return false;
@@ -318,11 +361,17 @@ int store_remove(struct local_store *s)
 	int fd = flock_file(path, LOCK_EX);
 	if (fd < 0 && fd != -LE_NOENT)
 		return fd;
-	int rc = store_clear_ready(s);
+	bool busy = store_has_mark(s, "pin", NULL) || store_is_leased_named(s, true);
+	int rc = busy ? -LE_BUSY : store_clear_ready(s);
 	if (rc == -LE_NOENT)
 		rc = 0;
-	if (rc == 0)
-		rc = remove_tree(s->env, s->dir, 0);
+	/* A bitmap is not to outlive what it tells of. */
+	if (rc == 0 && join(path, s->dir, "bitmap") == 0)
+		rc = env_unlink(s->env, path);
+	if (rc == -LE_NOENT)
+		rc = 0;
+	for (uint32_t k = s->n_more + 1; k-- > 0 && rc == 0;)
+		rc = remove_tree(s->env, store_dir_of(s, k), 0);
 	if (fd >= 0)
 		close(fd);
 	TRY(rc);

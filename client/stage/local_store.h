@@ -4,11 +4,19 @@
  *   DIR/.leat/ID.lock     flock: held by the one process that changes the copy
  *   DIR/.leat/ID/manifest, sums, samples
  *                bitmap   one bit per chunk (1 MiB): verified, and synced before the bit was
- *                lease    flock, shared: held by those who use the copy
+ *                lease    flock, shared: held by processes that use the copy
+ *                leases/NAME  used by a job until a time, or until it is given back
+ *                pin      not to be evicted
  *                part/N   file N of the manifest while it is incomplete
  *                data/... finished files
+ *                places   with several directories: which file is in which; in the first
+ *                         one's data/ there are links to the others'
+ *                reserve  as large as what is still to come: space set aside
+ *                state, window, used, cancel   see store_marks.c
  *                READY    written last
  *   DIR/.leat/inodes/ID   which inodes it holds, for mounts (inode_index.h): only while READY
+ *   DIR/.leat/admission   flock: held while space is counted and set aside
+ *   DIR/.leat/events      one JSON object a line: what has happened to copies
  *   DIR/.leat/sources/KEY the id of what was made of a source directory that looked like KEY
  *
  * Locks are the kernel's and die with their holders, whatever happens to these; no file's mere
@@ -25,6 +33,8 @@
 #include "common/rt/env.h"
 
 #define STORE_PATH_SIZE 4096u
+#define STORE_DIRS_MAX  7u /* further directories */
+#define LEASE_NAME_MAX  128u
 
 struct local_store {
 	struct env *env;
@@ -35,10 +45,22 @@ struct local_store {
 	struct env_file *bitmap_file;
 	uint8_t *bitmap;
 	uint64_t n_chunks;
+	bool fresh;                 /* the bitmap was made just now: there is nothing yet */
+	char *more[STORE_DIRS_MAX]; /* DIR2/.leat/ID, ... */
+	uint32_t n_more;
+	uint8_t *places; /* of each file: 0 dir, k more[k - 1]; NULL: all in dir */
+	uint32_t n_places;
+	struct env_file *reserve[STORE_DIRS_MAX + 1];
+	uint64_t reserved[STORE_DIRS_MAX + 1];
 };
 
 /* Fills in the paths; touches nothing. -LE_NAMETOOLONG. */
 int store_init(struct local_store *s, struct env *env, const char *to, const char *id) CHECK_RESULT;
+/* A further directory for its files, before store_make_dirs. */
+int store_add_dir(struct local_store *s, const char *to) CHECK_RESULT;
+/* The further directories and places that a former run has chosen, if it has. Yields. */
+int store_load_places(struct local_store *s, uint32_t n_files) CHECK_RESULT;
+int store_save_places(struct local_store *s) CHECK_RESULT; /* yields */
 /* Gives back lock, memory and files. Yields. */
 void store_fini(struct local_store *s);
 
@@ -51,9 +73,33 @@ int store_try_lock(struct local_store *s) CHECK_RESULT;
 bool store_is_locked(const struct local_store *s);
 void store_unlock(struct local_store *s);
 
+/* ---- marks (store_marks.c): none of them is needed for what a copy holds ---- */
+struct store_note {
+	int state; /* enum leat_stage_state */
+	int code;  /* of a failure: enum leat_stage_code */
+	char path[1024], message[256];
+	uint64_t off;
+};
+/* What the one who changes the copy says of it; believed only where nothing better is known.
+ * Yields. */
+void store_set_note(struct local_store *s, const struct store_note *n);
+bool store_get_note(struct local_store *s, struct store_note *ret_note); /* yields */
+/* The words "window" (the first window is there), "used", "cancel", "pin". Yields. */
+int store_set_mark(struct local_store *s, const char *mark, bool on) CHECK_RESULT;
+bool store_has_mark(const struct local_store *s, const char *mark, int64_t *ret_mtime_s);
+/* A line for DIR/.leat/events. fields: further JSON members, or "". */
+void store_event(const struct local_store *s, const char *what, const char *fields);
+/* Of a job: for ttl_s seconds, 0: until it is given back. -LE_INVAL: not a name. Yields. */
+int store_lease_named(struct local_store *s, const char *name, uint64_t ttl_s) CHECK_RESULT;
+int store_release_named(struct local_store *s, const char *name) CHECK_RESULT; /* -LE_NOENT */
+/* Some job has it. expired: those that have ended are removed on the way. */
+bool store_is_leased_named(struct local_store *s, bool expire);
+bool store_name_ok(const char *name);
+
 /* Shared use. Returns a descriptor that holds the lease, or a status. */
 int store_lease(const struct local_store *s) CHECK_RESULT;
-bool store_is_leased(const struct local_store *s);
+/* By a process or by a job. Yields. */
+bool store_is_leased(struct local_store *s);
 
 /* The READY mark is there. Yields. */
 bool store_is_ready(struct local_store *s);
@@ -70,14 +116,36 @@ void store_set_chunk(struct local_store *s, uint64_t chunk, bool on);
 /* Makes the bitmap durable: after the data of its bits. Yields. */
 int store_save_bitmap(struct local_store *s) CHECK_RESULT;
 
+static inline uint32_t store_place(const struct local_store *s, uint32_t file)
+{
+	return s->places && file < s->n_places ? s->places[file] : 0;
+}
+static inline const char *store_dir_of(const struct local_store *s, uint32_t place)
+{
+	return place == 0 ? s->dir : s->more[place - 1];
+}
 void store_part_path(const struct local_store *s, uint32_t file, char ret_path[STORE_PATH_SIZE]);
-/* -LE_NAMETOOLONG */
-int store_data_path(const struct local_store *s, const char *path,
+/* Where the file itself is, by its number and path: -LE_NAMETOOLONG */
+int store_data_path(const struct local_store *s, uint32_t file, const char *path,
 		    char ret_path[STORE_PATH_SIZE]) CHECK_RESULT;
+/* A finished file that is in another directory gets its link in the first one. Yields. */
+int store_link_data(struct local_store *s, uint32_t file, const char *path) CHECK_RESULT;
+/* Bytes of a chunk that has its bit, not verified here. Yields. */
+int store_read_chunk(struct local_store *s, const struct manifest *m, uint64_t chunk,
+		     void *buf) CHECK_RESULT;
+
+/* ---- space ---- */
+/* Held until the descriptor is closed: whoever counts free space and sets some aside. -LE_BUSY */
+int store_lock_admission(const struct local_store *s) CHECK_RESULT;
+/* Sets bytes aside in a directory: -LE_NOSPC. Fine where the file system cannot. Yields. */
+int store_reserve(struct local_store *s, uint32_t place, uint64_t bytes) CHECK_RESULT;
+/* So many of them are about to be used by this file. Yields. */
+void store_reserve_use(struct local_store *s, uint32_t file, uint64_t bytes);
+void store_reserve_end(struct local_store *s); /* yields */
 /* Every file of m is there with its size: what can be told without reading. Yields. */
 bool store_looks_whole(struct local_store *s, const struct manifest *m);
 
-/* Removes the copy, locked and not leased (-LE_BUSY). READY goes first. Yields. */
+/* Removes the copy, locked, not leased and not pinned (-LE_BUSY). READY goes first. Yields. */
 int store_remove(struct local_store *s) CHECK_RESULT;
 
 /* What was made of a source that looked like key: the id, or -LE_NOENT. Yields. */

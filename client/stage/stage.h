@@ -4,8 +4,11 @@
 
 #include "client/include/leat/leat_stage.h"
 #include "client/stage/detail.h"
+#include "client/stage/fetch.h"
 #include "client/stage/io.h"
 #include "client/stage/local_store.h"
+#include "client/stage/throttle.h"
+#include "common/rt/fiber.h"
 
 /* Owned by the loop it runs on, after stage_job_init. */
 struct stage_job {
@@ -22,25 +25,64 @@ struct stage_job {
 	uint64_t start_us, next_report_us;
 	const char *phase;
 	int rc;
+	/* Why it shall end early: enum leat_stage_code, 0: it shall not. Set by the watch. */
+	int stop;
+	bool marked; /* ... because somebody has left a mark in the copy */
+	bool ending;
+	struct fiber *watch;
+	struct latch watches;
+	uint64_t *plan; /* NULL: as the files lie */
+	uint64_t n_plan, n_window;
+	uint32_t reached; /* milestones that have been told */
+	struct throttle own_throttle, *throttle;
+	struct fetch *fetch;    /* while it runs */
+	struct slot_pool *pool; /* NULL: one of its own */
+	/* Other nodes (peers.h); NULL: none. began: the manifest and the store are known. */
+	int (*began)(void *arg, struct stage_job *job);
+	int (*from_peer)(void *arg, uint64_t chunk, struct slot *s, bool last);
+	void *peer_arg;
 };
+
+/* Structs of the caller's version, which begin with their size. */
+void struct_take(void *to, size_t size, const void *from);
+void struct_give(void *to, const void *from, size_t size);
 
 /* With the caller's options. */
 int stage_job_create(const struct leat_stage_options *opts,
 		     struct stage_job **ret_job) CHECK_RESULT;
+void stage_job_destroy(struct stage_job *job);
 /* Runs fn(arg) as a fiber unless the job has failed already, tells the result, frees the job.
  * Returns job->rc. */
 int stage_job_run(struct stage_job *job, void (*fn)(void *arg), void *arg,
 		  struct leat_stage_result *ret_result) CHECK_RESULT;
+/* What has gone wrong, in the words of the result. */
+void stage_job_tell(struct stage_job *job);
 /* At most ten times a second, and always when the phase is new. */
 void stage_report(struct stage_job *job, const char *phase, uint64_t bytes, uint64_t total,
 		  uint64_t files);
 void stage_fail(struct stage_job *job, int rc, int code);
+/* It shall end: sets rc and code. */
+bool stage_cancelled(struct stage_job *job);
+void stage_reached(struct stage_job *job, enum leat_stage_milestone m);
+
+/* Between the two job->stop is set when it shall end. Yields. */
+void stage_watch_begin(struct stage_job *job);
+void stage_watch_end(struct stage_job *job);
 
 /* In a fiber. */
 void stage_in_fiber(void *job);
+void stage_plan_fiber(void *job);
+void stage_out_fiber(void *job);
 /* The source's manifest: by alias, by what was made of the same directory before, or anew. 0 or
  * sets rc and code. Yields. */
 int stage_find_manifest(struct stage_job *job);
+/* Makes the files of the data set o.source immutable. 0 or a status, with d. Yields. */
+int stage_seal(struct stage_job *job) CHECK_RESULT;
 void stage_code_of_source(struct stage_job *job, int rc);
+
+/* stage_room.c: which file goes where, and the space for all of them. Sets rc and code. Yields. */
+int stage_admit(struct stage_job *job) CHECK_RESULT;
+/* stage_order.c: job->plan from o.order. 0 or sets rc and code. Yields. */
+int stage_order(struct stage_job *job) CHECK_RESULT;
 
 #endif

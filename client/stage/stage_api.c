@@ -40,13 +40,15 @@ const char *leat_stage_code_text(int code)
 
 const char *leat_stage_state_text(int state)
 {
-	static const char *const texts[] = {"PARTIAL", "STAGING", "READY", "DEGRADED"};
-	return state >= 0 && state <= LEAT_COPY_DEGRADED ? texts[state] : "unknown";
+	static const char *const texts[] = {"PARTIAL",  "STAGING",  "READY",      "DEGRADED",
+					    "PLANNED",  "RESERVED", "STREAMABLE", "STALE",
+					    "EVICTING", "FAILED",   "CANCELLED",  "GONE"};
+	return state >= 0 && state <= LEAT_COPY_GONE ? texts[state] : "unknown";
 }
 
 /* ---- structs of other versions ---- */
 
-static void take(void *to, size_t size, const void *from)
+void struct_take(void *to, size_t size, const void *from)
 {
 	size_t theirs;
 	memcpy(&theirs, from, sizeof(theirs));
@@ -54,7 +56,7 @@ static void take(void *to, size_t size, const void *from)
 	memcpy(to, from, theirs < size ? theirs : size);
 }
 
-static void give(void *to, const void *from, size_t size)
+void struct_give(void *to, const void *from, size_t size)
 {
 	size_t theirs;
 	memcpy(&theirs, to, sizeof(theirs));
@@ -74,14 +76,14 @@ int stage_job_create(const struct leat_stage_options *opts, struct stage_job **r
 		free(job);
 		return -LE_NOMEM;
 	}
-	take(&job->o, sizeof(job->o), opts);
+	struct_take(&job->o, sizeof(job->o), opts);
 	job->store.lock_fd = -1;
 	job->r->fail_offset = UINT64_MAX;
 	*ret_job = job;
 	return 0;
 }
 
-static void tell(struct stage_job *job)
+void stage_job_tell(struct stage_job *job)
 {
 	struct leat_stage_result *r = job->r;
 	const struct detail *d = &job->d;
@@ -101,6 +103,14 @@ static void tell(struct stage_job *job)
 		snprintf(r->message, sizeof(r->message), "%s", what);
 }
 
+void stage_job_destroy(struct stage_job *job)
+{
+	manifest_destroy(job->m);
+	free(job->plan);
+	free(job->r);
+	free(job);
+}
+
 int stage_job_run(struct stage_job *job, void (*fn)(void *arg), void *arg,
 		  struct leat_stage_result *ret_result)
 {
@@ -113,13 +123,11 @@ int stage_job_run(struct stage_job *job, void (*fn)(void *arg), void *arg,
 	}
 	if (rc < 0)
 		stage_fail(job, rc, LEAT_STAGE_INTERNAL);
-	tell(job);
+	stage_job_tell(job);
 	rc = job->rc;
 	if (ret_result)
-		give(ret_result, job->r, sizeof(*job->r));
-	manifest_destroy(job->m);
-	free(job->r);
-	free(job);
+		struct_give(ret_result, job->r, sizeof(*job->r));
+	stage_job_destroy(job);
 	return rc;
 }
 
@@ -129,13 +137,36 @@ static void refuse(struct stage_job *job, const char *what)
 		   LEAT_STAGE_USAGE);
 }
 
-int leat_stage_in(const struct leat_stage_options *opts, struct leat_stage_result *ret_result)
+static int run_job(const struct leat_stage_options *opts, void (*fn)(void *arg),
+		   struct leat_stage_result *ret_result)
 {
 	struct stage_job *job;
 	TRY(stage_job_create(opts, &job));
 	if (!job->o.source || !job->o.source[0] || !job->o.to || job->o.to[0] != '/')
 		refuse(job, "a source and an absolute local directory are needed");
-	return stage_job_run(job, stage_in_fiber, job, ret_result);
+	else if (job->o.lease && !store_name_ok(job->o.lease))
+		refuse(job, "the name of a lease has letters, digits, . _ and -");
+	return stage_job_run(job, fn, job, ret_result);
+}
+
+int leat_stage_in(const struct leat_stage_options *opts, struct leat_stage_result *ret_result)
+{
+	return run_job(opts, stage_in_fiber, ret_result);
+}
+
+int leat_stage_plan(const struct leat_stage_options *opts, struct leat_stage_result *ret_result)
+{
+	return run_job(opts, stage_plan_fiber, ret_result);
+}
+
+int leat_stage_out(const struct leat_stage_options *opts, struct leat_stage_result *ret_result)
+{
+	struct stage_job *job;
+	TRY(stage_job_create(opts, &job));
+	if (!job->o.source || job->o.source[0] != '/' || !job->o.source[1] || !job->o.to ||
+	    job->o.to[0] != '/')
+		refuse(job, "a local directory, and the absolute path that it shall have");
+	return stage_job_run(job, stage_out_fiber, job, ret_result);
 }
 
 static void verify_fiber(void *arg)
@@ -224,7 +255,7 @@ static int with_copy(const char *to, const char *what, void (*fn)(void *arg),
 
 static int give_copy(void *arg, const struct call *c)
 {
-	give(arg, c->copy, sizeof(*c->copy));
+	struct_give(arg, c->copy, sizeof(*c->copy));
 	return 0;
 }
 
@@ -241,7 +272,7 @@ struct path_out {
 static int give_path(void *arg, const struct call *c)
 {
 	struct path_out *out = arg;
-	if (c->copy->state != LEAT_COPY_READY)
+	if (c->copy->state != LEAT_COPY_READY && c->copy->state != LEAT_COPY_STALE)
 		return -LE_AGAIN;
 	if (strlen(c->copy->path) >= out->size)
 		return -LE_RANGE;

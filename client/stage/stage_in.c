@@ -2,10 +2,10 @@
  * Staging in, step by step: the manifest; the lock (or wait for whoever has it); READY already?
  * done, nothing moved; is there room; fetch; sample index; READY.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
 #include "client/leat_impl.h"
 #include "client/loader/build.h"
@@ -16,8 +16,8 @@
 #include "client/stage/stage.h"
 #include "common/rt/fiber.h"
 
-#define WAIT_US     50000u      /* between looks at a lock that another process holds */
-#define SPARE_BYTES (16u << 20) /* bitmap, manifest, the file system's own */
+#define WAIT_US  50000u  /* between looks at a lock that another process holds */
+#define WATCH_US 100000u /* between looks at who wants the job to stop */
 
 void stage_fail(struct stage_job *job, int rc, int code)
 {
@@ -31,6 +31,9 @@ void stage_report(struct stage_job *job, const char *phase, uint64_t bytes, uint
 		  uint64_t files)
 {
 	uint64_t now = env_now_us(job->io.env);
+	/* Sooner than the watch would see it. */
+	if (job->o.cancel && *job->o.cancel && !job->stop)
+		job->stop = LEAT_STAGE_CANCELLED;
 	if (!job->o.progress || (phase == job->phase && now < job->next_report_us && bytes < total))
 		return;
 	job->phase = phase;
@@ -42,15 +45,66 @@ void stage_report(struct stage_job *job, const char *phase, uint64_t bytes, uint
 					.bytes_moved = job->r->bytes_moved,
 					.files = files,
 					.files_total = job->r->files,
-					.elapsed_us = now - job->start_us};
+					.elapsed_us = now - job->start_us,
+					.bytes_source = job->r->bytes_source,
+					.bytes_peers = job->r->bytes_peers};
 	job->o.progress(job->o.arg, &p);
 }
 
-static bool cancelled(struct stage_job *job)
+bool stage_cancelled(struct stage_job *job)
 {
-	if (job->o.cancel && *job->o.cancel)
-		stage_fail(job, -LE_CANCELED, LEAT_STAGE_CANCELLED);
+	if (job->stop)
+		stage_fail(job, job->stop == LEAT_STAGE_TIMEOUT ? -LE_TIMEDOUT : -LE_CANCELED,
+			   job->stop);
 	return job->rc != 0;
+}
+
+void stage_reached(struct stage_job *job, enum leat_stage_milestone m)
+{
+	for (uint32_t i = job->reached + 1; i <= (uint32_t)m; i++)
+		if (job->o.reached)
+			job->o.reached(job->o.arg, (enum leat_stage_milestone)i);
+	if ((uint32_t)m > job->reached)
+		job->reached = m;
+}
+
+/* ---- who wants it to stop ---- */
+
+static void watch_fiber(void *arg)
+{
+	struct stage_job *job = arg;
+	while (!job->ending) {
+		if (job->o.cancel && *job->o.cancel) {
+			job->stop = LEAT_STAGE_CANCELLED;
+		} else if (job->store_open && store_has_mark(&job->store, "cancel", NULL)) {
+			job->stop = LEAT_STAGE_CANCELLED;
+			job->marked = true;
+		} else if (job->o.timeout_ms && env_now_us(job->io.env) - job->start_us >=
+							(uint64_t)job->o.timeout_ms * 1000) {
+			job->stop = LEAT_STAGE_TIMEOUT;
+		}
+		if (job->stop)
+			break;
+		int rc = fiber_sleep_us(WATCH_US);
+		(void)rc;
+	}
+	job->watch = NULL;
+	latch_done(&job->watches);
+}
+
+void stage_watch_begin(struct stage_job *job)
+{
+	latch_init(&job->watches, 0);
+	latch_add(&job->watches, 1);
+	/* Without it only the deadline of waiting is missed. */
+	if (fiber_spawn("stage_watch", watch_fiber, job) < 0)
+		latch_done(&job->watches);
+}
+
+void stage_watch_end(struct stage_job *job)
+{
+	job->ending = true;
+	latch_wait(&job->watches);
 }
 
 static void on_sums(void *arg, uint64_t bytes)
@@ -144,7 +198,7 @@ static int manifest_of_dir(struct stage_job *job)
 	manifest_scan_key(job->o.source, &scan, key);
 	int rc = 0;
 	if (!manifest_of_before(job, key)) {
-		struct progress p = {on_sums, job, job->o.cancel};
+		struct progress p = {on_sums, job, &job->stop};
 		rc = manifest_make_from(v, job->o.source, &scan, &job->m, &p, &job->d);
 		if (rc == 0 && job->o.to)
 			rc = store_note_source(job->io.env, job->o.to, key, job->m->id);
@@ -188,7 +242,6 @@ static uint64_t bytes_of_others(struct stage_job *job)
 
 static int lock_store(struct stage_job *job)
 {
-	uint64_t give_up = job->o.timeout_ms ? loop_deadline_ms(job->o.timeout_ms) : NO_DEADLINE;
 	for (uint32_t tries = 0;; tries++) {
 		int rc = store_try_lock(&job->store);
 		if (rc == 0)
@@ -203,13 +256,11 @@ static int lock_store(struct stage_job *job)
 		}
 		if (tries % 4 == 0)
 			stage_report(job, "wait", bytes_of_others(job), job->r->bytes, 0);
-		if (cancelled(job))
-			return job->rc;
-		if (loop_now_us() >= give_up) {
-			stage_fail(job,
-				   detail_set(&job->d, -LE_TIMEDOUT, job->store.dir, UINT64_MAX,
-					      "another process is still making this copy"),
-				   LEAT_STAGE_TIMEOUT);
+		if (store_has_mark(&job->store, "window", NULL))
+			stage_reached(job, LEAT_STAGE_STREAMABLE);
+		if (stage_cancelled(job)) {
+			detail_set(&job->d, job->rc, job->store.dir, UINT64_MAX,
+				   "another process is still making this copy");
 			return job->rc;
 		}
 		rc = fiber_sleep_us(WAIT_US);
@@ -218,62 +269,28 @@ static int lock_store(struct stage_job *job)
 	}
 }
 
-/* ---- room ---- */
-
-static uint64_t bytes_wanted(struct stage_job *job)
+static void note(struct stage_job *job, int state)
 {
-	uint64_t bytes = 0;
-	for (uint32_t i = 0; i < job->m->n_files; i++) {
-		const struct manifest_file *f = &job->m->files[i];
-		for (uint64_t c = 0; c < manifest_file_chunks(f); c++) {
-			if (!store_has_chunk(&job->store, f->first_chunk + c))
-				bytes += manifest_chunk_len(f, c);
-		}
-	}
-	return bytes;
+	struct store_note n = {.state = state, .off = UINT64_MAX};
+	store_set_note(&job->store, &n);
 }
 
-struct usage {
-	const char *id;
-	uint64_t others;
-};
-
-static int add_usage(void *arg, const struct leat_stage_copy *c)
+static void note_end(struct stage_job *job)
 {
-	struct usage *u = arg;
-	if (strcmp(c->id, u->id) != 0)
-		u->others += c->bytes;
-	return 0;
-}
-
-/* Space that other jobs have been promised but not yet used is not known; allocation per file,
- * before its first byte, catches that case. */
-static int check_room(struct stage_job *job)
-{
-	struct statvfs st;
-	uint64_t want = bytes_wanted(job), missing = 0;
-	if (statvfs(job->store.base, &st) == 0) {
-		uint64_t room = (uint64_t)st.f_bavail * st.f_frsize;
-		if (want && want + SPARE_BYTES > room)
-			missing = want + SPARE_BYTES - room;
-	}
-	if (job->o.capacity) {
-		struct usage u = {job->m->id, 0};
-		int rc = copies_list(&job->io, job->o.to, add_usage, &u);
-		(void)rc; /* what cannot be read does not count */
-		if (u.others + job->m->bytes > job->o.capacity &&
-		    u.others + job->m->bytes - job->o.capacity > missing)
-			missing = u.others + job->m->bytes - job->o.capacity;
-	}
-	if (missing == 0)
-		return 0;
-	job->r->bytes_missing = missing;
-	stage_fail(job,
-		   detail_set(&job->d, -LE_NOSPC, job->o.to, UINT64_MAX,
-			      "%llu bytes more are needed: free some, or evict a copy",
-			      (unsigned long long)missing),
-		   LEAT_STAGE_NO_CAPACITY);
-	return job->rc;
+	struct store_note n = {.state = LEAT_COPY_PARTIAL, .off = job->d.off, .code = job->r->code};
+	char fields[128];
+	if (job->rc == 0)
+		return;
+	if (job->r->code == LEAT_STAGE_CANCELLED && job->marked)
+		n.state = LEAT_COPY_CANCELLED;
+	else if (job->r->code != LEAT_STAGE_CANCELLED && job->r->code != LEAT_STAGE_TIMEOUT)
+		n.state = LEAT_COPY_FAILED;
+	snprintf(n.path, sizeof(n.path), "%.1000s", job->d.path);
+	snprintf(n.message, sizeof(n.message), "%s",
+		 job->d.what[0] ? job->d.what : status_text(job->rc));
+	store_set_note(&job->store, &n);
+	snprintf(fields, sizeof(fields), "\"code\":%d", job->r->code);
+	store_event(&job->store, leat_stage_state_text(n.state), fields);
 }
 
 /* ---- the copy ---- */
@@ -282,8 +299,25 @@ static void on_fetch(void *arg, const struct fetch_report *f)
 {
 	struct stage_job *job = arg;
 	job->r->bytes_verified = f->bytes_verified;
-	job->r->bytes_moved = f->bytes_moved;
+	job->r->bytes_source = f->bytes_source;
+	job->r->bytes_peers = f->bytes_peers;
+	job->r->bytes_moved = f->bytes_source + f->bytes_peers;
 	stage_report(job, "copy", f->bytes_verified, job->r->bytes, f->files);
+}
+
+static void on_window(void *arg)
+{
+	struct stage_job *job = arg;
+	int rc = store_set_mark(&job->store, "window", true);
+	if (rc == 0)
+		store_event(&job->store, "STREAMABLE", "");
+	stage_reached(job, LEAT_STAGE_STREAMABLE);
+}
+
+static int from_peer(void *arg, uint64_t chunk, struct slot *s, bool last)
+{
+	struct stage_job *job = arg;
+	return job->from_peer(job->peer_arg, chunk, s, last);
 }
 
 static void on_verify(void *arg, const struct fetch_report *f)
@@ -298,7 +332,7 @@ static int read_back(struct stage_job *job)
 				   .manifest = job->m,
 				   .report = on_verify,
 				   .arg = job,
-				   .cancel = job->o.cancel};
+				   .cancel = &job->stop};
 	struct fetch_report report;
 	uint64_t n_bad;
 	int code, rc = fetch_verify(&fo, &report, &n_bad, &code, &job->d);
@@ -360,7 +394,34 @@ static void publish_inodes(struct stage_job *job)
 	(void)rc;
 }
 
-static int make_copy(struct stage_job *job)
+static void is_used(struct stage_job *job)
+{
+	int rc = store_set_mark(&job->store, "used", true);
+	if (rc == 0 && job->o.lease)
+		rc = store_lease_named(&job->store, job->o.lease, job->o.ttl_s);
+	if (rc < 0)
+		stage_fail(job,
+			   detail_set(&job->d, rc, job->store.dir, UINT64_MAX,
+				      "cannot lease the copy: %s", status_text(rc)),
+			   rc == -LE_INVAL ? LEAT_STAGE_USAGE : LEAT_STAGE_INTERNAL);
+}
+
+/* What was made of the same source when it was another is not what its name means any more. */
+static int mark_stale(void *arg, const struct leat_stage_copy *c)
+{
+	struct stage_job *job = arg;
+	struct local_store s;
+	if (strcmp(c->id, job->m->id) == 0 || c->state != LEAT_COPY_READY ||
+	    job->o.source[0] != '/' || strcmp(c->source, job->o.source) != 0 || c->name[0] ||
+	    store_init(&s, job->io.env, job->o.to, c->id) < 0)
+		return 0;
+	int rc = store_set_mark(&s, "stale", true);
+	(void)rc; /* it only tells people */
+	store_event(&s, "STALE", "");
+	return 0;
+}
+
+static int run_fetch(struct stage_job *job, int *ret_code)
 {
 	struct fetch_options fo = {.store = &job->store,
 				   .manifest = job->m,
@@ -369,16 +430,34 @@ static int make_copy(struct stage_job *job)
 					   job->o.source[0] == '/' ? job->o.source : job->m->source,
 				   .report = on_fetch,
 				   .arg = job,
-				   .cancel = job->o.cancel};
+				   .cancel = &job->stop,
+				   .plan = job->plan,
+				   .n_plan = job->n_plan,
+				   .n_window = job->n_window,
+				   .window = on_window,
+				   .throttle = job->throttle,
+				   .pool = job->pool,
+				   .from_peer = job->from_peer ? from_peer : NULL};
 	struct fetch_report report = {0};
+	TRY(fetch_create(&fo, &job->d, &job->fetch));
+	int rc = fetch_run(job->fetch, &report, ret_code);
+	struct fetch *ft = job->fetch;
+	job->fetch = NULL;
+	fetch_destroy(ft);
+	on_fetch(job, &report);
+	return rc;
+}
+
+static int make_copy(struct stage_job *job)
+{
 	int code = LEAT_STAGE_INTERNAL, rc = store_clear_ready(&job->store);
+	note(job, LEAT_COPY_STAGING);
+	store_event(&job->store, "STAGING", "");
 	if (rc == 0)
-		rc = manifest_store(job->io.local, job->store.dir, job->m);
-	if (rc == 0)
-		rc = fetch_run(&fo, &report, &code, &job->d);
-	job->r->bytes_verified = report.bytes_verified;
-	job->r->bytes_moved = report.bytes_moved;
+		rc = run_fetch(job, &code);
 	if (rc < 0) {
+		if (job->stop)
+			stage_cancelled(job);
 		stage_fail(job, rc, rc == -LE_NOSPC ? LEAT_STAGE_NO_CAPACITY : code);
 		return rc;
 	}
@@ -388,43 +467,98 @@ static int make_copy(struct stage_job *job)
 	note_alias(job);
 	TRY(store_set_ready(&job->store, job->m));
 	publish_inodes(job);
+	TRY(store_set_mark(&job->store, "window", false));
+	note(job, LEAT_COPY_READY);
+	TRY(copies_list(&job->io, job->o.to, mark_stale, job));
+	char fields[160];
+	snprintf(fields, sizeof(fields),
+		 "\"bytes\":%" PRIu64 ",\"source\":%" PRIu64 ",\"peers\":%" PRIu64, job->r->bytes,
+		 job->r->bytes_source, job->r->bytes_peers);
+	store_event(&job->store, "READY", fields);
+	stage_reached(job, LEAT_STAGE_STREAMABLE);
 	return 0;
+}
+
+static int open_store(struct stage_job *job)
+{
+	TRY(store_init(&job->store, job->io.env, job->o.to, job->m->id));
+	job->store_open = true;
+	snprintf(job->r->path, sizeof(job->r->path), "%.4000s/data", job->store.dir);
+	for (uint32_t i = 0; job->o.more_dirs && job->o.more_dirs[i]; i++) {
+		TRY(env_mkdirs(job->io.env, job->o.more_dirs[i], 0755));
+		TRY(store_add_dir(&job->store, job->o.more_dirs[i]));
+	}
+	return 0;
+}
+
+static int is_done(struct stage_job *job)
+{
+	job->r->bytes_verified = job->m->bytes;
+	note_alias(job);
+	publish_inodes(job);
+	int rc = store_set_mark(&job->store, "stale", false);
+	(void)rc;
+	is_used(job);
+	stage_report(job, "copy", job->m->bytes, job->m->bytes, job->m->n_files);
+	stage_reached(job, LEAT_STAGE_STREAMABLE);
+	return job->rc;
+}
+
+static int stage_locked(struct stage_job *job)
+{
+	TRY(store_load_places(&job->store, job->m->n_files));
+	if (store_is_ready(&job->store) && store_looks_whole(&job->store, job->m))
+		return is_done(job);
+	TRY(store_make_dirs(&job->store));
+	TRY(store_set_mark(&job->store, "cancel", false));
+	note(job, LEAT_COPY_PLANNED);
+	is_used(job);
+	if (job->rc)
+		return job->rc;
+	TRY(store_load_bitmap(&job->store, job->m));
+	/* So that whoever lists copies knows what this one will be. */
+	TRY(manifest_store(job->io.local, job->store.dir, job->m));
+	TRY(stage_order(job));
+	TRY(stage_admit(job));
+	note(job, LEAT_COPY_RESERVED);
+	store_event(&job->store, "RESERVED", "");
+	stage_reached(job, LEAT_STAGE_RESERVED);
+	return make_copy(job);
 }
 
 static int run(struct stage_job *job)
 {
 	TRY(env_mkdirs(job->io.env, job->o.to, 0755));
+	job->own_throttle.rate = job->o.max_rate;
+	if (!job->throttle)
+		job->throttle = &job->own_throttle;
 	TRY(stage_find_manifest(job));
-	TRY(store_init(&job->store, job->io.env, job->o.to, job->m->id));
-	job->store_open = true;
-	snprintf(job->r->path, sizeof(job->r->path), "%.4000s/data", job->store.dir);
+	TRY(open_store(job));
 	TRY(lock_store(job));
-	if (store_is_ready(&job->store) && store_looks_whole(&job->store, job->m)) {
-		job->r->bytes_verified = job->m->bytes;
-		note_alias(job);
-		publish_inodes(job);
-		stage_report(job, "copy", job->m->bytes, job->m->bytes, job->m->n_files);
-		return 0;
-	}
-	TRY(store_make_dirs(&job->store));
-	TRY(store_load_bitmap(&job->store, job->m));
-	TRY(check_room(job));
-	return make_copy(job);
+	if (job->began)
+		TRY(job->began(job->peer_arg, job));
+	return stage_locked(job);
 }
 
 void stage_in_fiber(void *arg)
 {
 	struct stage_job *job = arg;
 	job->start_us = env_now_us(job->io.env);
+	stage_watch_begin(job);
 	int rc = run(job);
 	if (rc < 0) {
 		int code = rc == -LE_NOSPC ? LEAT_STAGE_NO_CAPACITY
 			   : rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS
 				   ? LEAT_STAGE_PERMISSION
 				   : LEAT_STAGE_INTERNAL;
+		if (job->stop)
+			stage_cancelled(job);
 		detail_set(&job->d, rc, job->o.to, UINT64_MAX, "%s", status_text(rc));
 		stage_fail(job, rc, code);
 	}
+	stage_watch_end(job);
+	if (job->store_open && job->store.lock_fd >= 0)
+		note_end(job);
 	if (job->store_open)
 		store_fini(&job->store);
 	job->r->elapsed_us = env_now_us(job->io.env) - job->start_us;

@@ -1,5 +1,6 @@
 /* A volume that is a Leat namespace: in fibers of the instance's own loop, with its rights. */
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,7 +177,7 @@ static int remote_rmdir(struct vol *v, const char *path)
 	return ll_rmdir(fs->client, &fs->cred, parent, bytes_of(name, (uint32_t)strlen(name)));
 }
 
-static int remote_rename(struct vol *v, const char *from, const char *to)
+static int rename_by(struct vol *v, const char *from, const char *to, uint32_t flags)
 {
 	struct leat_fs *fs = fs_of(v);
 	char a[LEAT_NAME_MAX + 1], b[LEAT_NAME_MAX + 1];
@@ -184,7 +185,17 @@ static int remote_rename(struct vol *v, const char *from, const char *to)
 	TRY(path_parent(fs, from, &dir_a, a));
 	TRY(path_parent(fs, to, &dir_b, b));
 	return ll_rename(fs->client, &fs->cred, dir_a, bytes_of(a, (uint32_t)strlen(a)), dir_b,
-			 bytes_of(b, (uint32_t)strlen(b)), 0);
+			 bytes_of(b, (uint32_t)strlen(b)), flags);
+}
+
+static int remote_rename(struct vol *v, const char *from, const char *to)
+{
+	return rename_by(v, from, to, 0);
+}
+
+static int remote_exchange(struct vol *v, const char *a, const char *b)
+{
+	return rename_by(v, a, b, RENAME_EXCHANGE);
 }
 
 /* Every acknowledged operation on names is durable already. */
@@ -193,6 +204,16 @@ static int remote_syncdir(struct vol *v, const char *path)
 	(void)v;
 	(void)path;
 	return 0;
+}
+
+static int remote_seal(struct vol *v, const char *path)
+{
+	struct leat_fs *fs = fs_of(v);
+	struct attr a, set = {.flags = ATTR_SEALED};
+	TRY(path_find(fs, path, false, &a));
+	if (a.flags & ATTR_SEALED)
+		return 0;
+	return ll_setattr(fs->client, &fs->cred, a.ino, NULL, SET_SEALED, &set, NULL);
 }
 
 static void remote_destroy(struct vol *v)
@@ -213,7 +234,9 @@ static const struct vol_ops remote_ops = {
 	.unlink = remote_unlink,
 	.rmdir = remote_rmdir,
 	.rename = remote_rename,
+	.exchange = remote_exchange,
 	.syncdir = remote_syncdir,
+	.seal = remote_seal,
 	.destroy = remote_destroy,
 };
 

@@ -1,5 +1,7 @@
 /* A volume that is the local file system, through the env. */
+#include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,9 +150,25 @@ static int local_rename(struct vol *v, const char *from, const char *to)
 	return env_rename(env_of(v), from, to);
 }
 
+static int local_exchange(struct vol *v, const char *a, const char *b)
+{
+	(void)v;
+	if (renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) < 0)
+		return status_from_errno(errno);
+	return 0;
+}
+
 static int local_syncdir(struct vol *v, const char *path)
 {
 	return env_syncdir(env_of(v), path);
+}
+
+/* Nothing that would bind everybody: the immutable flag of some file systems can be taken back. */
+static int local_seal(struct vol *v, const char *path)
+{
+	(void)v;
+	(void)path;
+	return -LE_NOTSUP;
 }
 
 static void local_destroy(struct vol *v)
@@ -171,7 +189,9 @@ static const struct vol_ops local_ops = {
 	.unlink = local_unlink,
 	.rmdir = local_rmdir,
 	.rename = local_rename,
+	.exchange = local_exchange,
 	.syncdir = local_syncdir,
+	.seal = local_seal,
 	.destroy = local_destroy,
 };
 

@@ -17,6 +17,8 @@ int mds_link(struct op *op, const void *vin, void *vout)
 	TRY(file_get(op, in->ino, VIEW_NEWEST, &i, &old));
 	if (S_ISDIR(old->attr.mode))
 		return -LE_PERM;
+	if ((old->attr.flags & ATTR_SEALED) != 0)
+		return -LE_PERM;
 	if (old->attr.nlink == 0)
 		return -LE_NOENT;
 	if (old->attr.nlink >= LEAT_LINK_MAX)

@@ -46,12 +46,15 @@ static int check(struct op *op, const struct mds_setattr_req *in, const struct i
 
 	TRY(cred_check(&in->cred));
 	TRY(perm_setattr(&in->cred, rec, in->mask, &in->attr));
+	/* Clients cache a sealed file's attributes for ever. Sealing it once more is fine. */
+	if ((rec->attr.flags & ATTR_SEALED) != 0)
+		return in->mask == SET_SEALED && (in->attr.flags & ATTR_SEALED) != 0 ? 0 : -LE_PERM;
 	if ((in->mask & SET_SEALED) == 0)
 		return 0;
-	if (!S_ISREG(rec->attr.mode))
+	/* Alone: a data set knows the file by the attributes that it had. */
+	if (!S_ISREG(rec->attr.mode) || in->mask != SET_SEALED ||
+	    (in->attr.flags & ATTR_SEALED) == 0)
 		return -LE_INVAL;
-	if ((rec->attr.flags & ATTR_SEALED) != 0 && (in->attr.flags & ATTR_SEALED) == 0)
-		return -LE_PERM;
 	return (rec->attr.flags & ATTR_UNSETTLED) != 0 || (f != NULL && f->n_writers > 0) ? -LE_BUSY
 											  : 0;
 }
@@ -78,7 +81,9 @@ static int setattr_txn(struct op *op, const void *vin, void *vout)
 	rec = inode_edit(op->store, i);
 	attr_apply(op, rec, in->mask, &in->attr);
 	drop_sgid(&in->cred, rec, in->mask);
-	inode_changed(op, rec);
+	/* Sealing changes nothing that was known of the file: what was made of it stays true. */
+	if (in->mask != SET_SEALED)
+		inode_changed(op, rec);
 	out->attr = rec->attr;
 	return 0;
 }

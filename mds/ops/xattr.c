@@ -236,7 +236,7 @@ static int change_txn(struct op *op, const void *vin, void *vout)
 	(void)vout;
 	TRY(file_get(op, ch->ino, VIEW_NEWEST, &i, &old));
 	TRY(xattr_check(ch->cred, old, ch->name, true));
-	if ((old->attr.flags & ATTR_SEALED) != 0 && has_prefix(ch->name, "user."))
+	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
 	if (is_caps(ch->name)) {
 		ch->exists = (old->attr.flags & ATTR_FILE_CAPS) != 0;

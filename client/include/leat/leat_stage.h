@@ -53,9 +53,19 @@ struct leat_stage_progress {
 	const char *phase; /* "wait" for another process, "scan", "checksum" the source, "copy",
 			      "verify" */
 	uint64_t bytes, bytes_total; /* verified so far, of how many */
-	uint64_t bytes_moved;        /* of them read from the source */
+	uint64_t bytes_moved;        /* of them moved: from the source and from other nodes */
 	uint64_t files, files_total;
 	uint64_t elapsed_us;
+	uint64_t bytes_source, bytes_peers; /* what was moved, by where it came from */
+	/* How many nodes take part, this one included; 0: not told. */
+	uint32_t nodes;
+	const char *slowest; /* of several nodes: which is the furthest behind; or NULL */
+};
+
+/* What a call has reached on its way, for those who do not wait for its end. */
+enum leat_stage_milestone {
+	LEAT_STAGE_RESERVED = 1, /* there is room, and it is ours */
+	LEAT_STAGE_STREAMABLE,	 /* the first window is durable: a loader may start */
 };
 
 struct leat_stage_options {
@@ -70,7 +80,8 @@ struct leat_stage_options {
 	const char *to;
 	/* Refuse when all copies in `to` would exceed this together; 0: only free space counts. */
 	uint64_t capacity;
-	/* How long to wait for another process that is making the same copy; 0: for ever. */
+	/* How long it may take in all; what has been copied by then stays, and is gone on with by
+	 * the next call. 0: as long as it takes. */
 	uint32_t timeout_ms;
 	/* Read every block back from storage before READY. */
 	int readback;
@@ -84,6 +95,27 @@ struct leat_stage_options {
 	/* leat_dataset_create: what the samples are, as in struct leat_dataset_options; NULL: told
 	 * by the files' names. */
 	const char *format;
+	/* Further local directories, a NULL behind the last: files are spread over all of them by
+	 * the space they have; `to` has links to those that are elsewhere. At most 7. */
+	const char *const *more_dirs;
+	/* Bytes per second read from the source, at most; 0: no limit. */
+	uint64_t max_rate;
+	/* "seed=N,batch=N,world=N,rank=N[-N],epoch=N,mode=M": fetch in the order in which those
+	 * ranks will read in that epoch (leat_loader.h). NULL: as the files lie. */
+	const char *order;
+	/* How many bytes, at the beginning of that order, are the first window; 0: 1 GiB. */
+	uint64_t first_window;
+	/* Called once for each milestone, like progress; a copy that is READY has passed all. */
+	void (*reached)(void *arg, enum leat_stage_milestone m);
+	/* The copy is leased to this job (letters, digits, . _ -) from its beginning on, for ttl_s
+	 * seconds (0: until leat_stage_release_job). NULL: not leased. */
+	const char *lease;
+	uint64_t ttl_s;
+	/* If there is no room: evict copies that are not leased, not pinned, and can be made
+	 * again. */
+	int evict;
+	/* leat_stage_out: what is there already is replaced, at once and as a whole. */
+	int replace;
 };
 
 struct leat_stage_result {
@@ -93,7 +125,7 @@ struct leat_stage_result {
 	char path[4096];         /* DIR/.leat/ID/data */
 	uint64_t files, bytes;   /* of the data set */
 	uint64_t bytes_verified; /* of them, in the copy now */
-	uint64_t bytes_moved;    /* read from the source by this call */
+	uint64_t bytes_moved;    /* moved by this call, from the source or from other nodes */
 	uint64_t bytes_missing;  /* NO_CAPACITY: so much more space is needed */
 	uint64_t elapsed_us;
 	uint32_t skipped; /* links and special files of the source, not copied */
@@ -101,10 +133,24 @@ struct leat_stage_result {
 	char message[512]; /* one sentence with path and offset */
 	char fail_path[4096];
 	uint64_t fail_offset; /* UINT64_MAX: the file as a whole */
+	uint64_t bytes_source, bytes_peers; /* of bytes_moved */
+	/* leat_stage_plan: still to be moved, free in the directories, and held by copies that
+	 * could be evicted. */
+	uint64_t bytes_needed, bytes_free, bytes_evictable;
 };
 
 /* Returns when the copy is READY, or with what prevented it. */
 int leat_stage_in(const struct leat_stage_options *opts, struct leat_stage_result *ret_result);
+/* What leat_stage_in would have to do: changes nothing. code is LEAT_STAGE_NO_CAPACITY where it
+ * would not fit. */
+int leat_stage_plan(const struct leat_stage_options *opts, struct leat_stage_result *ret_result);
+/*
+ * The other way: opts->to, a local directory, becomes opts->source, a directory that does not exist
+ * yet (or is replaced, see there) in the namespace of opts->fs, or locally where that is NULL. All
+ * files are written beside it, synced and compared with their checksums; then it gets its name in
+ * one step. What a former call has written is kept if it is right.
+ */
+int leat_stage_out(const struct leat_stage_options *opts, struct leat_stage_result *ret_result);
 
 /* ---- what is there. `what`: an id, the first 6 or more digits of one, "name@version", or a source
  * directory ---- */
@@ -113,7 +159,15 @@ enum leat_stage_state {
 	LEAT_COPY_PARTIAL,
 	LEAT_COPY_STAGING,
 	LEAT_COPY_READY,
-	LEAT_COPY_DEGRADED
+	LEAT_COPY_DEGRADED,
+	LEAT_COPY_PLANNED,    /* somebody is looking at the source, or at the space */
+	LEAT_COPY_RESERVED,   /* the space is set aside, nothing copied yet */
+	LEAT_COPY_STREAMABLE, /* STAGING, and the first window is there */
+	LEAT_COPY_STALE,      /* READY, but the name means something newer */
+	LEAT_COPY_EVICTING,
+	LEAT_COPY_FAILED,     /* fail_code, fail_path, message; what was copied is kept */
+	LEAT_COPY_CANCELLED,
+	LEAT_COPY_GONE
 };
 const char *leat_stage_state_text(int state);
 
@@ -125,7 +179,12 @@ struct leat_stage_copy {
 	char path[4096];
 	int state; /* enum leat_stage_state; DEGRADED: marked ready, but files are missing */
 	uint64_t files, bytes, bytes_verified;
-	int leased; /* some process uses it */
+	int leased; /* some process or job uses it */
+	int pinned;
+	int64_t used_s; /* Unix time when it was used last; 0: not known */
+	int fail_code;	/* enum leat_stage_code, of FAILED */
+	char fail_path[1024];
+	char message[256];
 };
 /* each: non-zero ends the walk and is returned. */
 int leat_stage_list(const char *to, int (*each)(void *arg, const struct leat_stage_copy *c),
@@ -139,13 +198,47 @@ int leat_stage_path(const char *to, const char *what, char *ret_path, size_t siz
  * count. */
 int leat_stage_verify(const struct leat_stage_options *opts, const char *what,
 		      struct leat_stage_result *ret_result);
-/* Removes a copy. The status of EBUSY while it is leased or being made. */
+/* Removes a copy. The status of EBUSY while it is leased, pinned or being made. */
 int leat_stage_evict(const char *to, const char *what);
+struct leat_stage_wait_options {
+	size_t size;
+	int milestone;	     /* enum leat_stage_milestone; 0: READY */
+	uint32_t timeout_ms; /* 0: for ever */
+	const volatile int *cancel;
+};
+/* Waits until the copy is READY or has passed the milestone. *ret_code: DONE; TIMEOUT; NOT_READY:
+ * it is partial and nobody makes it; what it failed with; CANCELLED. */
+int leat_stage_wait(const char *to, const char *what, const struct leat_stage_wait_options *opts,
+		    int *ret_code, struct leat_stage_copy *ret_copy);
+/* Asks whoever makes the copy to stop. The status of ENOENT: nobody does. */
+int leat_stage_cancel(const char *to, const char *what);
+/* A pinned copy is not evicted by anybody until it is unpinned. */
+int leat_stage_pin(const char *to, const char *what, int on);
+struct leat_stage_gc_options {
+	size_t size;
+	struct leat_fs *fs; /* where the namespace is, or NULL */
+	const char *to;
+	uint64_t bytes;	   /* so much shall be free */
+	uint64_t capacity; /* all copies together shall be within that; 0: no matter */
+	int dry_run;
+	/* Of those that are (dry_run: would be) removed; may be NULL. */
+	void (*each)(void *arg, const struct leat_stage_copy *c);
+	void *arg;
+};
+/* Removes, least recently used first, copies that are not leased, not pinned, and whose source is
+ * still there as it was, until there is room; and what was left of removals that were interrupted.
+ * *ret_bytes: how much that is. */
+int leat_stage_gc(const struct leat_stage_gc_options *opts, uint64_t *ret_bytes);
 
 /* A lease keeps a copy from being evicted until it is given back or the process ends. */
 struct leat_stage_lease;
 int leat_stage_lease(const char *to, const char *what, struct leat_stage_lease **ret_lease);
 void leat_stage_release(struct leat_stage_lease *lease); /* NULL is fine */
+/* The same for a job that no process of this machine stands for: for ttl_s seconds, 0: until it is
+ * released. Also of a copy that is not READY yet. */
+int leat_stage_lease_job(const char *to, const char *what, const char *job, uint64_t ttl_s);
+/* what NULL: every lease of the job below `to`. The status of ENOENT: it had none. */
+int leat_stage_release_job(const char *to, const char *what, const char *job);
 
 /* ---- data sets: manifests with a name, kept in the file system that holds the data ---- */
 
@@ -157,6 +250,7 @@ struct leat_dataset_info {
 	uint64_t files, bytes;
 	uint64_t samples; /* 0 without a sample index */
 	char format[16];  /* as in struct leat_dataset_stat, or "" */
+	int sealed;	  /* its files can never change */
 };
 
 /* Makes a manifest and a sample index of opts->source, a directory, and names it; checksums are
@@ -169,6 +263,12 @@ int leat_dataset_list(struct leat_fs *fs, const char *catalog,
 		      int (*each)(void *arg, const struct leat_dataset_info *i), void *arg);
 int leat_dataset_show(struct leat_fs *fs, const char *catalog, const char *alias,
 		      struct leat_dataset_info *ret_info);
+/* Makes all files of the data set immutable, for ever and for everybody: no writing, truncation,
+ * change of attributes or further link; only root may rename or remove them. Before and after, they
+ * are compared with the manifest without reading them: code SOURCE_GONE if they have changed. Of
+ * opts fs, catalog, and cancel count. */
+int leat_dataset_seal(const struct leat_stage_options *opts, const char *alias,
+		      struct leat_stage_result *ret_result);
 /* Removes the name and its manifest, not the data. */
 int leat_dataset_remove(struct leat_fs *fs, const char *catalog, const char *alias);
 

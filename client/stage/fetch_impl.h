@@ -1,0 +1,92 @@
+/* What the files fetch*.c share. Owned by the loop of the fetch. */
+#ifndef LEAT_STAGE_FETCH_IMPL_H
+#define LEAT_STAGE_FETCH_IMPL_H
+
+#include "client/stage/fetch.h"
+#include "common/base/list.h"
+#include "common/rt/fiber.h"
+#include "common/rt/loop.h"
+
+#define FETCH_WIDTH 16u /* chunks at once */
+#define FILES_WIDTH 8u  /* files looked at at once */
+#define BUFFERS     16u
+#define OPEN_MAX    256u /* part files that wait for a checkpoint */
+
+/* A file that is being worked on: part/N is open. */
+struct part {
+	struct list link; /* in fetch.parts */
+	struct fetch *fetch;
+	uint32_t index, refs;
+	const struct manifest_file *f;
+	struct env_file *file;
+	struct vol_file *source; /* opened with the first missing chunk */
+	struct fmutex lock;      /* of opening either */
+	bool complete;           /* every chunk verified: gets its name at the next checkpoint */
+	bool ended;              /* goes with its last reference */
+	uint8_t *fresh,
+		*syncing; /* bits of chunks written since the last checkpoint, and under sync */
+	int rc;
+};
+
+/* What is known of a file, open or not. */
+struct work {
+	struct part *part; /* NULL: not open */
+	uint32_t missing;  /* chunks without verified content */
+	bool existed;      /* there was something of it before: may hold good chunks */
+	bool opened;       /* by this run, once */
+};
+
+struct fetch {
+	struct fetch_options o;
+	struct slot_pool *pool;
+	bool own_pool;
+	struct fetch_report report;
+	struct detail *d;
+	int code;
+	int rc; /* the first failure: all stop */
+	bool prepared, over;
+	uint32_t next_file;
+	uint64_t next, n_plan; /* of the plan */
+	struct work *work;     /* one per file */
+	uint8_t *claimed, *done, *in_window;
+	uint64_t window_left;
+	struct list parts;
+	uint32_t n_parts;
+	uint64_t fresh_bytes, checkpoint_us;
+	struct fmutex checkpoint_lock;
+	struct waitq arrived; /* a chunk is done, or something has failed */
+	uint32_t n_givers;
+	char last_dir[STORE_PATH_SIZE]; /* made already */
+	uint64_t n_bad;
+};
+
+static inline bool bit_get(const uint8_t *bits, uint64_t i)
+{
+	return bits[i / 8] >> (i % 8) & 1;
+}
+static inline void bit_set(uint8_t *bits, uint64_t i)
+{
+	bits[i / 8] |= (uint8_t)(1u << i % 8);
+}
+
+/* ---- failures (fetch.c) ---- */
+void fetch_fail(struct fetch *ft, int rc, int code, const char *path, uint64_t off,
+		const char *what);
+void fetch_fail_local(struct fetch *ft, int rc, const char *path, const char *what);
+bool fetch_stopped(struct fetch *ft);
+void fetch_tell(struct fetch *ft);
+
+/* ---- fetch_part.c: part files and checkpoints ---- */
+/* Looks at what there is of a file; what is complete but has not got its name is given to the next
+ * checkpoint. Yields. */
+void part_settle(struct fetch *ft, uint32_t file);
+/* Opened. NULL: failed, and told. Yields. */
+struct part *part_get(struct fetch *ft, uint32_t file);
+void part_put(struct part *p);
+/* Syncs what is fresh, sets its bits, gives finished files their names. Yields. */
+void checkpoint_if_due(struct fetch *ft);
+void checkpoint_rest(struct fetch *ft);
+/* The directories' names, once all files have theirs. Yields. */
+int parts_sync_dirs(struct fetch *ft) CHECK_RESULT;
+
+#endif

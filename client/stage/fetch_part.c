@@ -1,0 +1,390 @@
+/*
+ * Part files. A checkpoint, at least once a second, syncs all part files with new chunks, then sets
+ * their bits and syncs the bitmap, then gives the finished ones their names.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "client/stage/fetch_impl.h"
+#include "common/base/assert.h"
+
+#define SYNC_AT_ONCE     16u
+#define CHECKPOINT_US    1000000u
+#define CHECKPOINT_BYTES (256u << 20)
+
+/* ---- what there is ---- */
+
+static bool has_all(struct fetch *ft, const struct manifest_file *f)
+{
+	for (uint64_t c = 0; c < manifest_file_chunks(f); c++) {
+		if (!store_has_chunk(ft->o.store, f->first_chunk + c))
+			return false;
+	}
+	return true;
+}
+
+static bool is_file_of(struct env *env, const char *path, uint64_t size)
+{
+	struct stat st;
+	return env_stat(env, path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
+}
+
+static int make_parent(struct fetch *ft, const char *path)
+{
+	char dir[STORE_PATH_SIZE];
+	memcpy(dir, path, strlen(path) + 1);
+	*strrchr(dir, '/') = 0;
+	if (strcmp(dir, ft->last_dir) == 0)
+		return 0;
+	TRY(env_mkdirs(ft->o.store->env, dir, 0755));
+	memcpy(ft->last_dir, dir, strlen(dir) + 1);
+	return 0;
+}
+
+/* Finished earlier? Then nothing remains to be done. Otherwise part/N holds whatever there is. */
+static int settle(struct fetch *ft, uint32_t i, bool *ret_done)
+{
+	const struct manifest_file *f = &ft->o.manifest->files[i];
+	struct env *env = ft->o.store->env;
+	char part[STORE_PATH_SIZE], data[STORE_PATH_SIZE];
+	store_part_path(ft->o.store, i, part);
+	TRY(store_data_path(ft->o.store, i, f->path, data));
+	TRY(make_parent(ft, data));
+	bool all = has_all(ft, f), have_data = is_file_of(env, data, f->size);
+	/* An empty file has no chunk that could have a bit: finished is what has its name. */
+	*ret_done = all && have_data;
+	if (*ret_done)
+		return 0;
+	if (!have_data || f->size == 0) {
+		struct stat st;
+		/* Bits of what has vanished since are not believed, of a part as well. */
+		if (!is_file_of(env, part, f->size)) {
+			for (uint64_t c = 0; c < manifest_file_chunks(f); c++)
+				store_set_chunk(ft->o.store, f->first_chunk + c, false);
+		}
+		/* Something of the wrong size under its name goes. */
+		return env_stat(env, data, &st) == 0 ? env_unlink(env, data) : 0;
+	}
+	return env_rename(env, data, part);
+}
+
+static void end_part(struct fetch *ft, struct part *p)
+{
+	if (!p->ended) {
+		list_remove(&p->link);
+		ft->n_parts--;
+		ft->work[p->index].part = NULL;
+		p->ended = true;
+	}
+	if (p->refs > 0)
+		return;
+	env_file_close(p->file);
+	vol_close(p->source);
+	free(p->fresh);
+	free(p->syncing);
+	free(p);
+}
+
+static size_t bits_len(const struct part *p)
+{
+	return manifest_file_chunks(p->f) / 8 + 1;
+}
+
+/* ---- open parts ---- */
+
+static int open_file(struct fetch *ft, struct part *p)
+{
+	struct work *w = &ft->work[p->index];
+	char path[STORE_PATH_SIZE];
+	struct stat st;
+	store_part_path(ft->o.store, p->index, path);
+	/* One that was finished, but is wrong, is read-only by now. */
+	(void)!chmod(path, 0644);
+	TRY(env_file_open(ft->o.store->env, path, O_RDWR | O_CREAT, 0644, &p->file));
+	TRY(env_file_stat(p->file, &st));
+	if (w->opened)
+		return 0;
+	w->opened = true;
+	w->existed = st.st_size > 0;
+	if ((uint64_t)st.st_size != p->f->size)
+		TRY(env_file_truncate(p->file, p->f->size));
+	if (p->f->size == 0)
+		return 0;
+	/* What was set aside for this file at admission becomes its own. */
+	store_reserve_use(ft->o.store, p->index, p->f->size);
+	int rc = env_file_fallocate(p->file, 0, 0, p->f->size);
+	return rc == -LE_NOTSUP ? 0 : rc;
+}
+
+static struct part *part_create(struct fetch *ft, uint32_t file)
+{
+	struct part *p = calloc(1, sizeof(*p));
+	if (!p)
+		return NULL;
+	p->fetch = ft;
+	p->index = file;
+	p->f = &ft->o.manifest->files[file];
+	p->fresh = calloc(1, bits_len(p));
+	p->syncing = calloc(1, bits_len(p));
+	list_init(&p->link);
+	fmutex_init(&p->lock);
+	if (!p->fresh || !p->syncing) {
+		free(p->fresh);
+		free(p->syncing);
+		free(p);
+		return NULL;
+	}
+	ft->n_parts++;
+	list_push(&ft->parts, &p->link);
+	ft->work[file].part = p;
+	return p;
+}
+
+struct part *part_get(struct fetch *ft, uint32_t file)
+{
+	struct part *p = ft->work[file].part;
+	if (!p)
+		p = part_create(ft, file);
+	if (!p) {
+		fetch_fail_local(ft, -LE_NOMEM, ft->o.manifest->files[file].path, "no memory");
+		return NULL;
+	}
+	p->refs++;
+	fmutex_lock(&p->lock);
+	int rc = p->file ? 0 : open_file(ft, p);
+	fmutex_unlock(&p->lock);
+	if (rc == 0)
+		return p;
+	fetch_fail_local(ft, rc, p->f->path, "cannot make the copy");
+	part_put(p);
+	return NULL;
+}
+
+void part_put(struct part *p)
+{
+	ASSERT(p->refs > 0);
+	if (--p->refs == 0 && p->ended)
+		end_part(p->fetch, p);
+}
+
+void part_settle(struct fetch *ft, uint32_t file)
+{
+	const struct manifest_file *f = &ft->o.manifest->files[file];
+	struct work *w = &ft->work[file];
+	bool done;
+	int rc = settle(ft, file, &done);
+	if (rc < 0) {
+		fetch_fail_local(ft, rc, f->path, "cannot make the copy");
+		return;
+	}
+	for (uint64_t c = 0; c < manifest_file_chunks(f); c++) {
+		if (!store_has_chunk(ft->o.store, f->first_chunk + c)) {
+			w->missing++;
+			continue;
+		}
+		bit_set(ft->done, f->first_chunk + c);
+		ft->report.bytes_verified += manifest_chunk_len(f, c);
+	}
+	if (done) {
+		ft->report.files++;
+		fetch_tell(ft);
+	} else if (w->missing == 0) {
+		struct part *p = part_get(ft, file);
+		if (p) {
+			p->complete = true;
+			part_put(p);
+		}
+		checkpoint_if_due(ft);
+	}
+}
+
+/* ---- checkpoints ---- */
+
+static void sync_part(void *arg)
+{
+	struct part *p = *(struct part **)arg;
+	p->rc = env_file_datasync(p->file);
+}
+
+static bool any_bit(const uint8_t *bits, size_t len)
+{
+	for (size_t i = 0; i < len; i++) {
+		if (bits[i])
+			return true;
+	}
+	return false;
+}
+
+/* data/NAME takes the place of part/N, with the mode and time of the original. */
+static int publish(struct fetch *ft, const struct part *p)
+{
+	char from[STORE_PATH_SIZE], to[STORE_PATH_SIZE];
+	store_part_path(ft->o.store, p->index, from);
+	TRY(store_data_path(ft->o.store, p->index, p->f->path, to));
+	struct timespec t = {p->f->mtime_ns / 1000000000, p->f->mtime_ns % 1000000000};
+	struct timespec times[2] = {{0, UTIME_OMIT}, t};
+	if (t.tv_nsec < 0) {
+		times[1].tv_nsec += 1000000000;
+		times[1].tv_sec--;
+	}
+	/* Neither matters for the content: a file system without them is fine. */
+	if (chmod(from, (p->f->mode & 0555) | 0400) < 0 || utimensat(AT_FDCWD, from, times, 0) < 0)
+		(void)0;
+	TRY(env_rename(ft->o.store->env, from, to));
+	return store_link_data(ft->o.store, p->index, p->f->path);
+}
+
+static void take_bits(struct fetch *ft, struct part *p)
+{
+	for (uint64_t c = 0; c < manifest_file_chunks(p->f); c++) {
+		uint64_t chunk = p->f->first_chunk + c;
+		if (!bit_get(p->syncing, c) || store_has_chunk(ft->o.store, chunk))
+			continue;
+		store_set_chunk(ft->o.store, chunk, true);
+		if (ft->in_window && bit_get(ft->in_window, chunk))
+			ft->window_left--;
+	}
+	memset(p->syncing, 0, bits_len(p));
+}
+
+/* Those with fresh chunks; what becomes fresh from here on is the next checkpoint's. */
+static uint32_t gather(struct fetch *ft, struct part **ret_parts, bool *ret_complete)
+{
+	uint32_t n = 0;
+	list_for_each (pos, &ft->parts) {
+		struct part *p = list_entry(pos, struct part, link);
+		if (!p->file || (!any_bit(p->fresh, bits_len(p)) && !p->complete))
+			continue;
+		memcpy(p->syncing, p->fresh, bits_len(p));
+		memset(p->fresh, 0, bits_len(p));
+		ret_complete[n] = p->complete;
+		p->refs++;
+		ret_parts[n++] = p;
+		if (n == OPEN_MAX)
+			break;
+	}
+	return n;
+}
+
+/* Parts that wait for chunks further down the plan need not stay open. */
+static void close_idle(struct fetch *ft)
+{
+	for (struct list *pos = ft->parts.next; pos != &ft->parts && ft->n_parts > OPEN_MAX / 2;) {
+		struct part *p = list_entry(pos, struct part, link);
+		pos = pos->next;
+		if (p->refs == 0 && !p->complete && !any_bit(p->fresh, bits_len(p)))
+			end_part(ft, p);
+	}
+}
+
+static int name_files(struct fetch *ft, struct part **parts, const bool *complete, uint32_t n,
+		      int rc)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		struct part *p = parts[i];
+		bool finished = complete[i] && p->rc == 0;
+		if (finished && rc == 0)
+			rc = publish(ft, p);
+		if (finished && rc == 0)
+			ft->report.files++;
+		if (complete[i])
+			end_part(ft, p);
+		part_put(p);
+	}
+	return rc;
+}
+
+static void checkpoint_locked(struct fetch *ft)
+{
+	struct part **parts = malloc(OPEN_MAX * sizeof(*parts));
+	bool *complete = malloc(OPEN_MAX * sizeof(*complete));
+	int rc = parts && complete ? 0 : -LE_NOMEM;
+	ft->checkpoint_us = loop_now_us() + CHECKPOINT_US;
+	ft->fresh_bytes = 0;
+	uint32_t n = rc == 0 ? gather(ft, parts, complete) : 0;
+	if (n)
+		fiber_parallel("sync_part", sync_part, parts, sizeof(*parts), n, SYNC_AT_ONCE);
+	uint64_t window_left = ft->window_left;
+	for (uint32_t i = 0; i < n; i++) {
+		if (parts[i]->rc < 0)
+			fetch_fail_local(ft, parts[i]->rc, parts[i]->f->path,
+					 "cannot sync the copy");
+		else
+			take_bits(ft, parts[i]);
+	}
+	if (rc == 0 && n)
+		rc = store_save_bitmap(ft->o.store);
+	rc = name_files(ft, parts, complete, n, rc);
+	if (rc < 0)
+		fetch_fail_local(ft, rc, ft->o.store->dir, "cannot write to the copy");
+	else if (window_left && ft->window_left == 0 && ft->o.window)
+		ft->o.window(ft->o.arg);
+	close_idle(ft);
+	free(parts);
+	free(complete);
+	fetch_tell(ft);
+}
+
+static void checkpoint(struct fetch *ft)
+{
+	fmutex_lock(&ft->checkpoint_lock);
+	checkpoint_locked(ft);
+	fmutex_unlock(&ft->checkpoint_lock);
+}
+
+void checkpoint_if_due(struct fetch *ft)
+{
+	bool due = ft->n_parts >= OPEN_MAX || ft->fresh_bytes >= CHECKPOINT_BYTES ||
+		   loop_now_us() >= ft->checkpoint_us;
+	/* Behind one that is slow nobody opens ever more files. */
+	if (due && (!ft->checkpoint_lock.held || ft->n_parts >= 2 * OPEN_MAX))
+		checkpoint(ft);
+}
+
+void checkpoint_rest(struct fetch *ft)
+{
+	while (!list_empty(&ft->parts)) {
+		uint32_t before = ft->n_parts;
+		checkpoint(ft);
+		if (ft->n_parts == before)
+			break;
+	}
+	for (struct list *pos = ft->parts.next; pos != &ft->parts;) {
+		struct part *p = list_entry(pos, struct part, link);
+		pos = pos->next;
+		end_part(ft, p);
+	}
+}
+
+int parts_sync_dirs(struct fetch *ft)
+{
+	char path[STORE_PATH_SIZE], last[STORE_PATH_SIZE] = "";
+	struct env *env = ft->o.store->env;
+	for (uint32_t k = 0; k <= ft->o.store->n_more; k++) {
+		const char *dir = store_dir_of(ft->o.store, k);
+		size_t root = strlen(dir);
+		for (uint32_t i = 0; i < ft->o.manifest->n_files; i++) {
+			/* Each file's name is in the first folder, as itself or as a link. */
+			if (k > 0 && store_place(ft->o.store, i) != k)
+				continue;
+			int n = snprintf(path, sizeof(path), "%s/data/%s", dir,
+					 ft->o.manifest->files[i].path);
+			if (n >= (int)sizeof(path))
+				return -LE_NAMETOOLONG;
+			*strrchr(path, '/') = 0;
+			if (strcmp(path, last) == 0)
+				continue;
+			memcpy(last, path, strlen(path) + 1);
+			/* And those above it: each at least once. */
+			while (strlen(path) > root) {
+				TRY(env_syncdir(env, path));
+				*strrchr(path, '/') = 0;
+			}
+		}
+		TRY(env_syncdir(env, dir));
+	}
+	return env_syncdir(env, ft->o.store->base);
+}

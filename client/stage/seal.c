@@ -1,0 +1,116 @@
+/*
+ * Sealing a data set: its files can never be changed again, so everybody may cache them for ever.
+ *   1. import the checksums of all its files as they are now: is it still what the manifest says?
+ *      If not, nothing is sealed.
+ *   2. seal each file. One that is open for writing is -LE_BUSY: those before it stay sealed, the
+ *      same command goes on.
+ *   3. import once more: nobody wrote between 1 and 2. Then the mark.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/stage/catalog.h"
+#include "client/stage/stage.h"
+#include "common/rt/fiber.h"
+
+#define WIDTH 16u
+
+struct sealing {
+	struct stage_job *job;
+	struct vol *v;
+	struct scan scan; /* the manifest's files as they are now */
+	void (*each)(struct sealing *s, uint32_t i, const char *path);
+	uint32_t next;
+	int rc;
+};
+
+static void seal_fail(struct sealing *s, int rc, const char *path, const char *what)
+{
+	if (s->rc)
+		return;
+	s->rc = detail_set(&s->job->d, rc, path, UINT64_MAX, "%s: %s", what, status_text(rc));
+}
+
+static void look_at(struct sealing *s, uint32_t i, const char *path)
+{
+	int rc = vol_stat(s->v, path, &s->scan.files[i].st);
+	if (rc < 0)
+		seal_fail(s, rc, path, "cannot look at it");
+}
+
+static void seal_one(struct sealing *s, uint32_t i, const char *path)
+{
+	(void)i;
+	int rc = s->v->ops->seal(s->v, path);
+	if (rc < 0)
+		seal_fail(s, rc, path,
+			  rc == -LE_BUSY ? "it is open for writing" : "cannot seal it");
+}
+
+static void walk_fiber(void *arg)
+{
+	struct sealing *s = *(struct sealing **)arg;
+	const struct manifest *m = s->job->m;
+	char *path = malloc(8192);
+	if (!path)
+		seal_fail(s, -LE_NOMEM, m->source, "no memory");
+	while (s->next < m->n_files && s->rc == 0) {
+		uint32_t i = s->next++;
+		if (s->job->o.cancel && *s->job->o.cancel)
+			s->rc = -LE_CANCELED;
+		snprintf(path, 8192, "%s/%s", m->source, m->files[i].path);
+		s->each(s, i, path);
+	}
+	free(path);
+}
+
+static int walk(struct sealing *s, void (*each)(struct sealing *s, uint32_t i, const char *path))
+{
+	struct sealing *all[WIDTH];
+	for (uint32_t i = 0; i < WIDTH; i++)
+		all[i] = s;
+	s->each = each;
+	s->next = 0;
+	fiber_parallel("seal", walk_fiber, all, sizeof(all[0]), WIDTH, WIDTH);
+	return s->rc;
+}
+
+/* Is what lies there now what the manifest says? */
+static int compare(struct sealing *s)
+{
+	struct manifest *now;
+	const struct manifest *m = s->job->m;
+	TRY(walk(s, look_at));
+	TRY(manifest_make_from(s->v, m->source, &s->scan, &now, NULL, &s->job->d));
+	bool same = strcmp(now->id, m->id) == 0;
+	manifest_destroy(now);
+	if (same)
+		return 0;
+	return detail_set(&s->job->d, -LE_STALE, m->source, UINT64_MAX,
+			  "its files have changed since the data set was made");
+}
+
+static int seal_all(struct sealing *s)
+{
+	const struct manifest *m = s->job->m;
+	s->scan.files = calloc((size_t)m->n_files + 1, sizeof(*s->scan.files));
+	if (!s->scan.files)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < m->n_files; i++)
+		s->scan.files[i].path = m->files[i].path; /* borrowed: scan_fini is not for this */
+	s->scan.n = m->n_files;
+	TRY(compare(s));
+	TRY(walk(s, seal_one));
+	return compare(s);
+}
+
+int stage_seal(struct stage_job *job)
+{
+	struct sealing s = {.job = job, .v = io_source(&job->io)};
+	const char *catalog = job->o.catalog ? job->o.catalog : CATALOG_DEFAULT;
+	TRY(stage_find_manifest(job));
+	int rc = seal_all(&s);
+	free(s.scan.files);
+	return rc < 0 ? rc : catalog_mark_sealed(s.v, catalog, job->m->id);
+}

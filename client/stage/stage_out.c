@@ -1,0 +1,425 @@
+/*
+ * Staging out: a local directory becomes one of the namespace (or a local one), as a whole or not
+ * at all.
+ *   1. scan the local directory; one at a time per source (a lock on it)
+ *   2. every file is written to PARENT/.leat-out-KEY/PATH, synced, and its checksums compared:
+ * those that the servers have, or of what is read back. KEY is a function of both names, so a
+ *      repeated call finds what an interrupted one has written, and keeps what is right.
+ *   3. .leat-out-KEY gets the name; with `replace` it changes places with what was there, which is
+ *      removed then.
+ * Names that begin with .leat belong to no data set, so what is not finished is never staged in.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "client/stage/stage.h"
+#include "common/base/checksum.h"
+#include "common/rt/fiber.h"
+#include "common/rt/slot.h"
+
+#define WIDTH     8u
+#define DEPTH_MAX (MANIFEST_DEPTH_MAX + 4)
+#define PATH_SIZE 4096u
+
+struct outgoing {
+	struct stage_job *job;
+	struct vol *from, *to;
+	struct scan scan;
+	char tmp[PATH_SIZE];
+	struct slot_pool *pool;
+	uint32_t next;
+	uint64_t files;
+	int rc;
+};
+
+static void out_fail(struct outgoing *o, int rc, int code, const char *path, const char *what)
+{
+	if (o->rc)
+		return;
+	o->rc = rc;
+	detail_set(&o->job->d, rc, path, UINT64_MAX, "%s: %s", what, status_text(rc));
+	if (rc == -LE_NOSPC || rc == -LE_DQUOT)
+		code = LEAT_STAGE_NO_CAPACITY;
+	else if (rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS)
+		code = LEAT_STAGE_PERMISSION;
+	stage_fail(o->job, rc, code);
+}
+
+/* ---- one file ---- */
+
+struct sums {
+	uint64_t *sums, n;
+	uint32_t block;
+	uint64_t size, at;
+	bool same;
+};
+
+static int on_sum(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole)
+{
+	struct sums *s = arg;
+	uint64_t left = s->size - off, want = left < s->block ? left : s->block;
+	if (hole || off != s->at || off >= s->size || len != want ||
+	    sum != s->sums[off / s->block]) {
+		s->same = false;
+		return 1;
+	}
+	s->at += len;
+	return 0;
+}
+
+/* Reads what was written, where nobody keeps checksums of it. */
+static bool reads_back(struct outgoing *o, struct vol_file *f, const struct sums *s, uint8_t *buf)
+{
+	for (uint64_t off = 0; off < s->size; off += MANIFEST_CHUNK) {
+		uint64_t left = s->size - off, len = left < MANIFEST_CHUNK ? left : MANIFEST_CHUNK;
+		if (o->job->stop || vol_pread_all(f, buf, len, off) < 0)
+			return false;
+		for (uint64_t at = 0; at < len; at += s->block) {
+			uint64_t n = len - at < s->block ? len - at : s->block;
+			if (checksum64(buf + at, n) != s->sums[(off + at) / s->block])
+				return false;
+		}
+	}
+	return true;
+}
+
+static bool is_right(struct outgoing *o, const char *path, struct sums *s, uint8_t *buf)
+{
+	struct vol_file *f;
+	struct vol_stat st;
+	if (vol_stat(o->to, path, &st) < 0 || st.size != s->size || vol_open(o->to, path, &f) < 0)
+		return false;
+	s->at = 0;
+	s->same = true;
+	bool right = o->to->ops->sums(f, on_sum, s) == 0 && s->same && s->at == s->size;
+	if (!right)
+		right = reads_back(o, f, s, buf);
+	vol_close(f);
+	return right;
+}
+
+/* Sums of the local file; with `to` its bytes go there as well. */
+static int copy_bytes(struct outgoing *o, struct vol_file *from, struct vol_file *to,
+		      struct sums *s, uint8_t *buf)
+{
+	for (uint64_t off = 0; off < s->size; off += MANIFEST_CHUNK) {
+		uint64_t left = s->size - off, len = left < MANIFEST_CHUNK ? left : MANIFEST_CHUNK;
+		if (o->job->stop)
+			return -LE_CANCELED;
+		int rc = vol_pread_all(from, buf, len, off);
+		if (rc < 0)
+			return rc == -LE_NODATA ? -LE_STALE : rc;
+		for (uint64_t at = 0; at < len; at += s->block)
+			s->sums[(off + at) / s->block] =
+				checksum64(buf + at, len - at < s->block ? len - at : s->block);
+		if (!to)
+			continue;
+		throttle_take(o->job->throttle, len);
+		TRY(o->to->ops->pwrite(to, buf, len, off));
+		o->job->r->bytes_moved += len;
+		stage_report(o->job, "copy", o->job->r->bytes_moved, o->job->r->bytes, o->files);
+	}
+	return 0;
+}
+
+static int write_file(struct outgoing *o, struct vol_file *from, const char *path, uint32_t mode,
+		      struct sums *s, uint8_t *buf)
+{
+	struct vol_file *to;
+	TRY(o->to->ops->open(o->to, path, O_WRONLY | O_CREAT | O_TRUNC, mode, &to));
+	int rc = copy_bytes(o, from, to, s, buf);
+	if (rc == 0)
+		rc = o->to->ops->sync(to);
+	vol_close(to);
+	return rc;
+}
+
+static int put_file(struct outgoing *o, const struct scan_file *f, const char *from_path,
+		    const char *path, uint8_t *buf)
+{
+	struct sums s = {.block = MANIFEST_BLOCK_DEFAULT, .size = f->st.size};
+	struct vol_stat st;
+	struct vol_file *from;
+	bool there = vol_stat(o->to, path, &st) == 0;
+	if (there && st.block)
+		s.block = st.block;
+	s.n = s.size / MANIFEST_BLOCK_MIN + 1;
+	s.sums = malloc(s.n * sizeof(*s.sums));
+	if (!s.sums)
+		return -LE_NOMEM;
+	int rc = vol_open(o->from, from_path, &from);
+	if (rc < 0) {
+		free(s.sums);
+		return rc;
+	}
+	if (there && st.size == s.size)
+		rc = copy_bytes(o, from, NULL, &s, buf);
+	if (rc == 0 && !(there && st.size == s.size && is_right(o, path, &s, buf))) {
+		/* Blocks are cut as the place where the file lies cuts them. */
+		rc = write_file(o, from, path, f->st.mode & 0777, &s, buf);
+		if (rc == 0 && vol_stat(o->to, path, &st) == 0 && st.block && st.block != s.block) {
+			s.block = st.block;
+			rc = copy_bytes(o, from, NULL, &s, buf);
+		}
+		if (rc == 0 && !is_right(o, path, &s, buf))
+			rc = o->job->stop ? -LE_CANCELED : -LE_CORRUPT;
+	}
+	vol_close(from);
+	free(s.sums);
+	return rc;
+}
+
+static void put_one(struct outgoing *o, uint32_t i, char *from_path, char *path, uint8_t *buf)
+{
+	const struct scan_file *f = &o->scan.files[i];
+	struct vol_stat after;
+	int n = snprintf(path, PATH_SIZE, "%s/%s", o->tmp, f->path);
+	int k = snprintf(from_path, PATH_SIZE, "%s/%s", o->job->o.to, f->path);
+	int rc = n >= (int)PATH_SIZE || k >= (int)PATH_SIZE ? -LE_NAMETOOLONG : 0;
+	char *slash = strrchr(path, '/');
+	*slash = 0;
+	if (rc == 0)
+		rc = vol_mkdirs(o->to, path);
+	*slash = '/';
+	if (rc == 0)
+		rc = put_file(o, f, from_path, path, buf);
+	if (rc == 0)
+		rc = vol_stat(o->from, from_path, &after);
+	if (rc == 0 && (after.size != f->st.size || after.mtime_ns != f->st.mtime_ns))
+		rc = -LE_STALE;
+	if (rc < 0) {
+		int code = rc == -LE_CANCELED  ? LEAT_STAGE_CANCELLED
+			   : rc == -LE_STALE   ? LEAT_STAGE_SOURCE_GONE
+			   : rc == -LE_CORRUPT ? LEAT_STAGE_PARTIAL
+					       : LEAT_STAGE_INTERNAL;
+		out_fail(o, rc, code, f->path,
+			 rc == -LE_STALE     ? "it changed while it was copied"
+			 : rc == -LE_CORRUPT ? "what was written is not what was sent"
+					     : "cannot copy it");
+		return;
+	}
+	o->files++;
+	o->job->r->bytes_verified += f->st.size;
+}
+
+static void put_files(void *arg)
+{
+	struct outgoing *o = *(struct outgoing **)arg;
+	char *paths = malloc(2 * (size_t)PATH_SIZE);
+	struct slot *s = NULL;
+	int rc = paths ? slot_get(o->pool, NO_DEADLINE, &s) : -LE_NOMEM;
+	if (rc < 0)
+		out_fail(o, rc, LEAT_STAGE_INTERNAL, o->job->o.to, "no memory");
+	while (rc == 0 && o->rc == 0 && o->next < o->scan.n) {
+		uint32_t i = o->next++;
+		put_one(o, i, paths, paths + PATH_SIZE, s->data);
+	}
+	slot_unref(s);
+	free(paths);
+}
+
+/* ---- the name ---- */
+
+struct entries {
+	char **names;
+	bool *is_dir;
+	size_t n, cap;
+};
+
+static int note_entry(void *arg, const struct vol_entry *e)
+{
+	struct entries *l = arg;
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 64;
+		char **names = realloc(l->names, cap * sizeof(*names));
+		if (names)
+			l->names = names;
+		bool *is_dir = names ? realloc(l->is_dir, cap * sizeof(*is_dir)) : NULL;
+		if (!is_dir)
+			return -LE_NOMEM;
+		l->is_dir = is_dir;
+		l->cap = cap;
+	}
+	l->names[l->n] = strdup(e->name);
+	if (!l->names[l->n])
+		return -LE_NOMEM;
+	l->is_dir[l->n++] = S_ISDIR(e->st.mode);
+	return 0;
+}
+
+static int remove_tree(struct vol *v, const char *path, int depth)
+{
+	struct entries l = {0};
+	if (depth > DEPTH_MAX)
+		return -LE_NOTEMPTY;
+	int rc = v->ops->list(v, path, note_entry, &l);
+	for (size_t i = 0; i < l.n; i++) {
+		char *child = NULL;
+		if (rc == 0 && asprintf(&child, "%s/%s", path, l.names[i]) < 0)
+			rc = -LE_NOMEM;
+		if (rc == 0)
+			rc = l.is_dir[i] ? remove_tree(v, child, depth + 1)
+					 : v->ops->unlink(v, child);
+		free(child);
+		free(l.names[i]);
+	}
+	free(l.names);
+	free(l.is_dir);
+	return rc < 0 ? rc : v->ops->rmdir(v, path);
+}
+
+static void parent_of(const char *path, char ret_dir[PATH_SIZE])
+{
+	snprintf(ret_dir, PATH_SIZE, "%.4000s", path);
+	char *slash = strrchr(ret_dir, '/');
+	*(slash == ret_dir ? slash + 1 : slash) = 0;
+}
+
+static int sync_dirs(struct outgoing *o)
+{
+	char dir[PATH_SIZE], last[PATH_SIZE] = "";
+	for (uint32_t i = 0; i < o->scan.n; i++) {
+		snprintf(dir, sizeof(dir), "%.2000s/%.2000s", o->tmp, o->scan.files[i].path);
+		*strrchr(dir, '/') = 0;
+		if (strcmp(dir, last) == 0)
+			continue;
+		memcpy(last, dir, strlen(dir) + 1);
+		while (strlen(dir) >= strlen(o->tmp)) {
+			TRY(o->to->ops->syncdir(o->to, dir));
+			*strrchr(dir, '/') = 0;
+		}
+	}
+	return 0;
+}
+
+static int publish(struct outgoing *o)
+{
+	const char *dest = o->job->o.source;
+	char dir[PATH_SIZE];
+	struct vol_stat st;
+	bool there = vol_stat(o->to, dest, &st) == 0;
+	parent_of(dest, dir);
+	if (!there)
+		TRY(o->to->ops->rename(o->to, o->tmp, dest));
+	else
+		TRY(o->to->ops->exchange(o->to, o->tmp, dest));
+	TRY(o->to->ops->syncdir(o->to, dir));
+	return there ? remove_tree(o->to, o->tmp, 0) : 0;
+}
+
+static int check_dest(struct outgoing *o)
+{
+	struct stage_job *job = o->job;
+	struct vol_stat st;
+	int rc = vol_stat(o->to, job->o.source, &st);
+	if (rc == -LE_NOENT)
+		return 0;
+	if (rc == 0 && !S_ISDIR(st.mode))
+		rc = -LE_NOTDIR;
+	else if (rc == 0 && !job->o.replace)
+		rc = -LE_EXIST;
+	if (rc < 0)
+		out_fail(o, rc, LEAT_STAGE_USAGE, job->o.source, "it cannot become that");
+	return rc;
+}
+
+static int make_tmp(struct outgoing *o)
+{
+	struct stage_job *job = o->job;
+	char dir[PATH_SIZE];
+	uint64_t key = checksum64(job->o.to, strlen(job->o.to)) ^
+		       (checksum64(job->o.source, strlen(job->o.source)) << 1);
+	parent_of(job->o.source, dir);
+	int n = snprintf(o->tmp, sizeof(o->tmp), "%.4000s%s.leat-out-%016llx", dir,
+			 dir[1] ? "/" : "", (unsigned long long)key);
+	if (n >= 4000)
+		return -LE_NAMETOOLONG;
+	return vol_mkdirs(o->to, o->tmp);
+}
+
+/* A file of a former call that is not there any more must not come back with its directory. */
+static int drop_others(struct outgoing *o)
+{
+	struct scan s;
+	char path[PATH_SIZE];
+	uint32_t k = 0;
+	int rc = scan_tree(o->to, o->tmp, &s, NULL);
+	TRY(rc);
+	for (uint32_t i = 0; i < s.n && rc == 0; i++) {
+		while (k < o->scan.n && strcmp(o->scan.files[k].path, s.files[i].path) < 0)
+			k++;
+		if (k < o->scan.n && strcmp(o->scan.files[k].path, s.files[i].path) == 0)
+			continue;
+		snprintf(path, sizeof(path), "%.2000s/%.2000s", o->tmp, s.files[i].path);
+		rc = o->to->ops->unlink(o->to, path);
+	}
+	scan_fini(&s);
+	return rc;
+}
+
+static int stage_out(struct outgoing *o)
+{
+	struct stage_job *job = o->job;
+	struct outgoing *all[WIDTH];
+	TRY(check_dest(o));
+	TRY(scan_tree(o->from, job->o.to, &o->scan, &job->d));
+	job->r->files = o->scan.n;
+	job->r->bytes = o->scan.bytes;
+	job->r->skipped = o->scan.n_skipped;
+	TRY(make_tmp(o));
+	TRY(drop_others(o));
+	TRY(slot_pool_create(MANIFEST_CHUNK, WIDTH, &o->pool));
+	for (uint32_t i = 0; i < WIDTH; i++)
+		all[i] = o;
+	fiber_parallel("put_files", put_files, all, sizeof(all[0]), WIDTH, WIDTH);
+	slot_pool_destroy(o->pool);
+	TRY(o->rc);
+	TRY(sync_dirs(o));
+	return publish(o);
+}
+
+static int run(struct outgoing *o)
+{
+	struct stage_job *job = o->job;
+	int fd = open(job->o.to, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return status_from_errno(errno);
+	/* Two that write the same files at once would undo each other's. */
+	int rc = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -LE_BUSY : stage_out(o);
+	close(fd);
+	scan_fini(&o->scan);
+	return rc;
+}
+
+void stage_out_fiber(void *arg)
+{
+	struct stage_job *job = arg;
+	struct outgoing *o = calloc(1, sizeof(*o));
+	job->start_us = env_now_us(job->io.env);
+	job->own_throttle.rate = job->o.max_rate;
+	job->throttle = &job->own_throttle;
+	stage_watch_begin(job);
+	int rc = -LE_NOMEM;
+	if (o) {
+		o->job = job;
+		o->from = job->io.local;
+		o->to = io_source(&job->io);
+		rc = run(o);
+	}
+	stage_watch_end(job);
+	if (rc < 0) {
+		if (job->stop)
+			stage_cancelled(job);
+		detail_set(&job->d, rc, job->o.to, UINT64_MAX, "%s", status_text(rc));
+		stage_code_of_source(job, rc);
+	} else {
+		snprintf(job->r->path, sizeof(job->r->path), "%s", job->o.source);
+	}
+	free(o);
+	job->r->elapsed_us = env_now_us(job->io.env) - job->start_us;
+}

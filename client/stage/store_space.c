@@ -1,0 +1,195 @@
+/* Several directories for one copy, and space that is set aside before the first byte. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "client/stage/local_store.h"
+
+#define PLACES_MAGIC "leat places 1\n"
+#define PLACES_MAX   ((size_t)MANIFEST_FILES_MAX + (STORE_DIRS_MAX + 1) * STORE_PATH_SIZE)
+
+static int join(char ret_path[STORE_PATH_SIZE], const char *dir, const char *name)
+{
+	int n = snprintf(ret_path, STORE_PATH_SIZE, "%s/%s", dir, name);
+	return n < 0 || n >= (int)STORE_PATH_SIZE ? -LE_NAMETOOLONG : 0;
+}
+
+static int add_path(struct local_store *s, const char *dir)
+{
+	if (s->n_more == STORE_DIRS_MAX)
+		return -LE_TOO_BIG;
+	s->more[s->n_more] = strdup(dir);
+	return s->more[s->n_more] ? (s->n_more++, 0) : -LE_NOMEM;
+}
+
+int store_add_dir(struct local_store *s, const char *to)
+{
+	char path[STORE_PATH_SIZE];
+	int n = snprintf(path, sizeof(path), "%s/.leat/%s", to, s->id);
+	if (n < 0 || n >= (int)sizeof(path) || strlen(to) + 64 + MANIFEST_ID_SIZE > sizeof(path))
+		return -LE_NAMETOOLONG;
+	return strcmp(path, s->dir) == 0 ? 0 : add_path(s, path);
+}
+
+/* "leat places 1\n", the further directories a line each, an empty line, a byte for each file. */
+static int take_places(struct local_store *s, char *text, size_t len, uint32_t n_files)
+{
+	char *end = text + len, *at = text + strlen(PLACES_MAGIC);
+	if (len < strlen(PLACES_MAGIC) || memcmp(text, PLACES_MAGIC, strlen(PLACES_MAGIC)) != 0)
+		return -LE_CORRUPT;
+	for (;;) {
+		char *nl = memchr(at, '\n', (size_t)(end - at));
+		if (!nl)
+			return -LE_CORRUPT;
+		*nl = 0;
+		if (nl == at)
+			break;
+		if (at[0] != '/')
+			return -LE_CORRUPT;
+		TRY(add_path(s, at));
+		at = nl + 1;
+	}
+	at++;
+	if ((size_t)(end - at) != n_files)
+		return -LE_CORRUPT;
+	for (uint32_t i = 0; i < n_files; i++)
+		if ((uint8_t)at[i] > s->n_more)
+			return -LE_CORRUPT;
+	s->places = malloc(n_files + 1);
+	if (!s->places)
+		return -LE_NOMEM;
+	memcpy(s->places, at, n_files);
+	s->n_places = n_files;
+	return 0;
+}
+
+int store_load_places(struct local_store *s, uint32_t n_files)
+{
+	char path[STORE_PATH_SIZE], *text;
+	size_t len;
+	TRY(join(path, s->dir, "places"));
+	int rc = env_read_file(s->env, path, PLACES_MAX, &text, &len);
+	if (rc == -LE_NOENT)
+		return 0;
+	TRY(rc);
+	/* It knows the directories of the copy better than whoever asks. */
+	for (uint32_t i = 0; i < s->n_more; i++)
+		free(s->more[i]);
+	s->n_more = 0;
+	rc = take_places(s, text, len, n_files);
+	free(text);
+	return rc;
+}
+
+int store_save_places(struct local_store *s)
+{
+	char path[STORE_PATH_SIZE];
+	size_t len = 0;
+	char *text = NULL;
+	FILE *f = open_memstream(&text, &len);
+	if (!f)
+		return -LE_NOMEM;
+	fputs(PLACES_MAGIC, f);
+	for (uint32_t i = 0; i < s->n_more; i++)
+		fprintf(f, "%s\n", s->more[i]);
+	fputc('\n', f);
+	fwrite(s->places, 1, s->n_places, f);
+	int rc = fclose(f) == 0 ? join(path, s->dir, "places") : -LE_NOMEM;
+	if (rc == 0)
+		rc = env_write_file(s->env, path, text, len, 0644);
+	free(text);
+	return rc;
+}
+
+static int make_parents(struct env *env, char path[STORE_PATH_SIZE])
+{
+	char *slash = strrchr(path, '/');
+	*slash = 0;
+	int rc = env_mkdirs(env, path, 0755);
+	*slash = '/';
+	return rc;
+}
+
+int store_link_data(struct local_store *s, uint32_t file, const char *path)
+{
+	char real[STORE_PATH_SIZE], link[STORE_PATH_SIZE];
+	if (store_place(s, file) == 0)
+		return 0;
+	TRY(store_data_path(s, file, path, real));
+	int n = snprintf(link, sizeof(link), "%s/data/%s", s->dir, path);
+	if (n < 0 || n >= (int)sizeof(link))
+		return -LE_NAMETOOLONG;
+	TRY(make_parents(s->env, link));
+	if (symlink(real, link) == 0)
+		return 0;
+	if (errno != EEXIST)
+		return status_from_errno(errno);
+	/* From before, or something else that is in the way of it. */
+	TRY(env_unlink(s->env, link));
+	return symlink(real, link) < 0 ? status_from_errno(errno) : 0;
+}
+
+/* ---- space ---- */
+
+int store_lock_admission(const struct local_store *s)
+{
+	char path[STORE_PATH_SIZE];
+	TRY(join(path, s->base, "admission"));
+	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return status_from_errno(errno);
+	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return fd;
+	int rc = errno == EWOULDBLOCK ? -LE_BUSY : status_from_errno(errno);
+	close(fd);
+	return rc;
+}
+
+int store_reserve(struct local_store *s, uint32_t place, uint64_t bytes)
+{
+	char path[STORE_PATH_SIZE];
+	TRY(join(path, store_dir_of(s, place), "reserve"));
+	if (bytes == 0) {
+		int rc = env_unlink(s->env, path);
+		return rc == -LE_NOENT ? 0 : rc;
+	}
+	TRY(env_file_open(s->env, path, O_RDWR | O_CREAT | O_TRUNC, 0600, &s->reserve[place]));
+	int rc = env_file_fallocate(s->reserve[place], 0, 0, bytes);
+	s->reserved[place] = rc == 0 ? bytes : 0;
+	if (rc == -LE_NOTSUP)
+		rc = 0;
+	if (rc < 0)
+		store_reserve_end(s);
+	return rc;
+}
+
+void store_reserve_use(struct local_store *s, uint32_t file, uint64_t bytes)
+{
+	uint32_t k = store_place(s, file);
+	if (!s->reserve[k] || s->reserved[k] == 0)
+		return;
+	s->reserved[k] -= bytes < s->reserved[k] ? bytes : s->reserved[k];
+	/* If it cannot be given back, allocation of the file itself says so. */
+	int rc = env_file_truncate(s->reserve[k], s->reserved[k]);
+	(void)rc;
+}
+
+void store_reserve_end(struct local_store *s)
+{
+	char path[STORE_PATH_SIZE];
+	for (uint32_t k = 0; k <= s->n_more; k++) {
+		if (!s->reserve[k])
+			continue;
+		env_file_close(s->reserve[k]);
+		s->reserve[k] = NULL;
+		s->reserved[k] = 0;
+		int rc = join(path, store_dir_of(s, k), "reserve");
+		if (rc == 0)
+			rc = env_unlink(s->env, path);
+		(void)rc; /* the next run truncates it */
+	}
+}

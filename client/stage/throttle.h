@@ -1,0 +1,16 @@
+/* A rate of bytes per second, shared by the fibers of one loop: a bucket that holds a quarter of a
+ * second. */
+#ifndef LEAT_STAGE_THROTTLE_H
+#define LEAT_STAGE_THROTTLE_H
+
+#include <stdint.h>
+
+struct throttle {
+	uint64_t rate;    /* bytes per second; 0: no limit */
+	uint64_t free_us; /* when what has been taken is paid for */
+};
+
+/* Waits until len more bytes may be moved. Yields. */
+void throttle_take(struct throttle *t, uint64_t len);
+
+#endif

@@ -1,0 +1,147 @@
+#!/bin/bash
+# leat stage and leat dataset: sealing, leases, pins, eviction, cancelling, several directories, a
+# plan, waiting, staging out, damage and disks that fill up. timeout: 240
+. "$(dirname "$0")/cli.inc.sh"
+need_cluster
+node=$tmp/node
+mkdir "$node" "$mnt/data" "$mnt/data/sub"
+for i in 1 2 3 4; do head -c $((i * 3000000 + i)) /dev/urandom >"$mnt/data/sub/file$i"; done
+echo small >"$mnt/data/small"
+: >"$mnt/data/empty"
+expect 0 "$leat" dataset create set@v1 "$mnt/data"
+
+# Sealed: nobody changes it any more; the data set stays what it was
+exec 9>>"$mnt/data/small"
+expect 1 "$leat" dataset seal set@v1
+in_err "open for writing"
+exec 9>&-
+sleep 1
+expect 0 "$leat" dataset seal set@v1 --json
+json .files 6
+expect 0 "$leat" dataset seal set@v1
+expect 0 "$leat" dataset show set@v1 --json
+json .sealed true
+(echo x >>"$mnt/data/small") 2>/dev/null && fail "a sealed file was written"
+truncate -s 1 "$mnt/data/sub/file1" 2>/dev/null && fail "a sealed file was cut"
+chmod 600 "$mnt/data/small" 2>/dev/null && fail "a sealed file was changed"
+ln "$mnt/data/small" "$mnt/data/again" 2>/dev/null && fail "a sealed file got another name"
+expect 0 cat "$mnt/data/small"
+in_out small
+expect 9 "$leat" dataset seal none@v1
+mkdir "$mnt/moving"
+echo one >"$mnt/moving/file"
+expect 0 "$leat" dataset create moving@v1 "$mnt/moving"
+echo two >"$mnt/moving/file"
+expect 9 "$leat" dataset seal moving@v1
+in_err "changed"
+echo three >"$mnt/moving/file" || fail "what is no data set any more was sealed"
+
+# A plan changes nothing
+expect 0 "$leat" stage plan set@v1 --to "$node" --json
+json '.needed == .bytes' true
+[ ! -e "$node/.leat" ] || fail "a plan has made something"
+expect 8 "$leat" stage plan set@v1 --to "$node" --capacity 1M
+
+# Leases, pins, eviction
+expect 0 "$leat" stage in set@v1 --to "$node" --lease job.7 --json
+path=$(jq -r .path <<<"$out")
+diff -r "$mnt/data" "$path" || fail "the copy differs"
+expect 0 "$leat" stage status set@v1 --to "$node" --json
+json .leased true
+expect 1 "$leat" stage evict set@v1 --to "$node"
+in_err "in use"
+expect 9 "$leat" stage release set@v1 --lease other --to "$node"
+expect 0 "$leat" stage release --lease job.7 --to "$node"
+expect 0 "$leat" stage pin set@v1 --to "$node"
+expect 1 "$leat" stage evict set@v1 --to "$node"
+expect 0 "$leat" stage gc --to "$node" --capacity 1 --json
+json '.copies | length' 0
+expect 0 "$leat" stage unpin set@v1 --to "$node"
+expect 0 "$leat" stage lease set@v1 --lease short --ttl 1 --to "$node"
+expect 1 "$leat" stage evict set@v1 --to "$node"
+sleep 2.1
+expect 0 "$leat" stage gc --to "$node" --capacity 1 --dry-run --json
+json '.copies | length' 1
+expect 0 "$leat" stage status set@v1 --to "$node"
+# One whose source is gone is the last: it stays
+mkdir "$tmp/last"
+echo last >"$tmp/last/file"
+expect 0 "$leat" stage in "$tmp/last" --to "$node"
+rm "$tmp/last/file"
+expect 0 "$leat" stage gc --to "$node" --capacity 1 --json
+json '.copies | length' 1
+expect 9 "$leat" stage status set@v1 --to "$node"
+expect 0 "$leat" stage status "$tmp/last" --to "$node"
+expect 0 "$leat" stage events --to "$node"
+in_out '"event":"GONE"'
+
+# In the background; cancelled, and gone on with
+mkdir "$mnt/large"
+for i in 1 2 3; do head -c 40000000 /dev/urandom >"$mnt/large/$i"; done
+expect 0 "$leat" dataset create large@v1 "$mnt/large"
+expect 0 "$leat" stage in large@v1 --to "$node" --detach --max-rate 20M
+in_out RESERVED
+expect 3 "$leat" stage status large@v1 --to "$node"
+expect 4 "$leat" stage wait large@v1 --to "$node" --timeout 1
+expect 0 "$leat" stage cancel large@v1 --to "$node"
+expect 12 "$leat" stage wait large@v1 --to "$node" --timeout 20
+expect 3 "$leat" stage status large@v1 --to "$node" --json
+json .state CANCELLED
+expect 9 "$leat" stage cancel large@v1 --to "$node"
+expect 4 "$leat" stage in large@v1 --to "$node" --timeout 1 --max-rate 20M
+expect 0 "$leat" stage in large@v1 --to "$node" --json
+json '.bytes_moved > 0 and .bytes_moved < .bytes' true
+expect 0 "$leat" stage evict large@v1 --to "$node"
+
+# The order of a loader: the first window is there early
+expect 2 "$leat" stage in large@v1 --to "$node" --order batch=3,world=2
+expect 0 "$leat" stage in large@v1 --to "$node" --order seed=7,batch=1,world=1,mode=global \
+	--window 8M --wait first-window --max-rate 30M
+in_out STREAMABLE
+expect 3 "$leat" stage path large@v1 --to "$node"
+expect 0 "$leat" stage wait large@v1 --to "$node" --timeout 60
+diff -r "$mnt/large" "$("$leat" stage path large@v1 --to "$node")" || fail "the copy differs"
+
+# Several directories; a disk that fills up
+mkdir "$tmp/a" "$tmp/b"
+mount -t tmpfs -o size=100m leat-a "$tmp/a" || fail "tmpfs"
+mount -t tmpfs -o size=200m leat-b "$tmp/b" || fail "tmpfs"
+trap 'umount "$tmp/a" "$tmp/b"; "$src/deploy/dev-cluster" down >/dev/null 2>&1' EXIT
+expect 8 "$leat" stage in large@v1 --to "$tmp/a"
+in_err "more needed"
+expect 0 "$leat" stage in large@v1 --to "$tmp/a" --to "$tmp/b" --json
+diff -r "$mnt/large" "$(jq -r .path <<<"$out")" || fail "the copy in two directories differs"
+[ "$(find "$tmp/b/.leat" -type f -size +1M | wc -l)" -ge 1 ] || fail "all in one directory"
+expect 0 "$leat" stage verify large@v1 --to "$tmp/a"
+expect 0 "$leat" stage in large@v1 --to "$tmp/a" --to "$tmp/b" --json
+json .bytes_moved 0
+expect 0 "$leat" stage evict large@v1 --to "$tmp/a"
+[ -z "$(find "$tmp/a/.leat" "$tmp/b/.leat" -name data)" ] || fail "evicted in one directory only"
+expect 0 "$leat" stage in set@v1 --to "$tmp/a" --json
+head -c 50000000 /dev/zero >"$tmp/a/other"
+expect 8 "$leat" stage in large@v1 --to "$tmp/a"
+expect 0 "$leat" stage verify set@v1 --to "$tmp/a"
+rm "$tmp/a/other"
+
+# Out: as a whole or not at all
+mkdir -p "$tmp/run/logs"
+head -c 5000001 /dev/urandom >"$tmp/run/weights"
+echo done >"$tmp/run/logs/end"
+expect 0 "$leat" stage out "$tmp/run" "$mnt/results" --json
+json .files 2
+diff -r "$tmp/run" "$mnt/results" || fail "what was staged out differs"
+expect 1 "$leat" stage out "$tmp/run" "$mnt/results"
+in_err "exists already"
+echo more >"$tmp/run/logs/end"
+rm "$tmp/run/weights"
+expect 0 "$leat" stage out "$tmp/run" "$mnt/results" --replace
+sleep 1.1
+diff -r "$tmp/run" "$mnt/results" || fail "what was replaced differs"
+[ -z "$(find "$mnt" -maxdepth 1 -name '.leat-out*')" ] || fail "something was left behind"
+expect 0 "$leat" stage out "$tmp/run" "leat:/deep/er"
+diff -r "$tmp/run" "$mnt/deep/er" || fail "what was staged out differs"
+
+# Schedulers: the failure is noted, the machine is not taken away
+expect 0 "$leat" stage in none@v1 --to "$node" --scheduler slurm-prolog
+in_err "no such data set"
+finish

@@ -1,0 +1,314 @@
+/* leat stage: looking at copies, waiting for them, keeping and removing them. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tools/stage_args.h"
+
+/* ---- showing ---- */
+
+static json_t *copy_json(const struct leat_stage_copy *c)
+{
+	json_t *o =
+		json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:b,s:b,s:I}", "state",
+			  leat_stage_state_text(c->state), "id", c->id, "source", c->source, "path",
+			  c->path, "files", (json_int_t)c->files, "bytes", (json_int_t)c->bytes,
+			  "bytes_verified", (json_int_t)c->bytes_verified, "leased", c->leased != 0,
+			  "pinned", c->pinned != 0, "used", (json_int_t)c->used_s);
+
+	if (c->name[0]) {
+		json_object_set_new(o, "name", json_string(c->name));
+		json_object_set_new(o, "version", json_string(c->version));
+	}
+	if (c->fail_code)
+		json_object_set_new(o, "failure",
+				    json_pack("{s:i,s:s,s:s}", "code", c->fail_code, "path",
+					      c->fail_path, "message", c->message));
+	return o;
+}
+
+static void print_copy(const struct leat_stage_copy *c)
+{
+	char size[SIZE_TEXT], part[16] = "-";
+
+	if (c->bytes)
+		snprintf(part, sizeof(part), "%.0f%%",
+			 100.0 * (double)c->bytes_verified / (double)c->bytes);
+	printf("%-10s %5s %10s %8" PRIu64 "  %.12s  %s%s%s%s%s\n", leat_stage_state_text(c->state),
+	       part, format_size(c->bytes, size), c->files, c->id, c->name[0] ? c->name : c->source,
+	       c->name[0] ? "@" : "", c->name[0] ? c->version : "", c->leased ? "  (in use)" : "",
+	       c->pinned ? "  (pinned)" : "");
+	if (c->fail_code)
+		printf("%-10s %s: %s%s%s\n", "", leat_stage_code_text(c->fail_code), c->fail_path,
+		       c->fail_path[0] ? ": " : "", c->message);
+}
+
+static void print_header(const struct tool *t)
+{
+	if (!t->json)
+		printf("%-10s %5s %10s %8s  %-12s  %s\n", "STATE", "DONE", "SIZE", "FILES", "ID",
+		       "OF");
+}
+
+struct listing {
+	const struct tool *t;
+	json_t *copies;
+};
+
+static int list_one(void *arg, const struct leat_stage_copy *c)
+{
+	struct listing *l = arg;
+
+	if (l->t->json)
+		json_array_append_new(l->copies, copy_json(c));
+	else
+		print_copy(c);
+	return interrupted();
+}
+
+int stage_cmd_ls(struct tool *t, struct stage_args *a)
+{
+	struct listing l = {.t = t, .copies = json_array()};
+
+	print_header(t);
+	int rc = leat_stage_list(a->to, list_one, &l);
+	if (rc < 0) {
+		json_decref(l.copies);
+		return stage_error(t, rc, a->to);
+	}
+	if (t->json)
+		return tool_print_json(json_pack("{s:o}", "copies", l.copies));
+	json_decref(l.copies);
+	return EXIT_OK;
+}
+
+static int show_one(struct tool *t, const struct leat_stage_copy *c)
+{
+	if (t->json)
+		return tool_print_json(copy_json(c));
+	print_header(t);
+	print_copy(c);
+	return EXIT_OK;
+}
+
+/* A copy may be named by the directory it was made of; the library knows that by its own name. */
+static int copy_name(const struct tool *t, const char *what, struct source *ret_source)
+{
+	return source_parse(t, what, ret_source);
+}
+
+/* 0 when ready; 3 when it is there, but not ready. */
+int stage_cmd_status(struct tool *t, struct stage_args *a)
+{
+	static struct leat_stage_copy c = {.size = sizeof(c)};
+	struct source source;
+
+	if (!a->what)
+		return stage_cmd_ls(t, a);
+	int code = copy_name(t, a->what, &source);
+	if (code != EXIT_OK)
+		return code;
+	int rc = leat_stage_status(a->to, source.name, &c);
+	if (rc < 0)
+		return stage_error(t, rc, a->what);
+	show_one(t, &c);
+	return c.state == LEAT_COPY_READY || c.state == LEAT_COPY_STALE ? EXIT_OK : EXIT_NOT_READY;
+}
+
+int stage_cmd_path(struct tool *t, struct stage_args *a)
+{
+	struct source source;
+	char path[PATH_MAX];
+	int code = copy_name(t, a->what, &source);
+
+	if (code != EXIT_OK)
+		return code;
+	int rc = leat_stage_path(a->to, source.name, path, sizeof(path));
+	if (rc < 0)
+		return stage_error(t, rc, a->what);
+	if (t->json)
+		return tool_print_json(json_pack("{s:s}", "path", path));
+	puts(path);
+	return EXIT_OK;
+}
+
+int stage_cmd_wait(struct tool *t, struct stage_args *a)
+{
+	static struct leat_stage_copy c = {.size = sizeof(c)};
+	struct source source;
+	int code = copy_name(t, a->what, &source), milestone = 0;
+
+	if (code != EXIT_OK)
+		return code;
+	catch_interrupts();
+	if (a->wait != WAIT_READY)
+		milestone = a->wait == WAIT_WINDOW ? LEAT_STAGE_STREAMABLE : LEAT_STAGE_RESERVED;
+	struct leat_stage_wait_options o = {.size = sizeof(o),
+					    .milestone = milestone,
+					    .timeout_ms = (uint32_t)a->timeout_s * 1000,
+					    .cancel = interrupt_flag()};
+	int rc = leat_stage_wait(a->to, source.name, &o, &code, &c);
+	if (rc < 0)
+		return stage_error(t, rc, a->what);
+	if (interrupted())
+		code = EXIT_INTERRUPTED;
+	if (code == EXIT_OK)
+		return show_one(t, &c);
+	return tool_error(t, code, "`leat stage status` shows what there is.", "%s: %s%s%s",
+			  a->what, leat_stage_code_text(code), c.message[0] ? ": " : "", c.message);
+}
+
+/* ---- keeping and removing ---- */
+
+static int done(struct tool *t, const char *what, const char *word)
+{
+	if (t->json)
+		return tool_print_json(json_pack("{s:s,s:b}", "what", what, word, 1));
+	printf("%s %s\n", what, word);
+	return EXIT_OK;
+}
+
+int stage_cmd_evict(struct tool *t, struct stage_args *a)
+{
+	struct source source;
+	int code = copy_name(t, a->what, &source);
+
+	if (code != EXIT_OK)
+		return code;
+	int rc = leat_stage_evict(a->to, source.name);
+	return rc < 0 ? stage_error(t, rc, a->what) : done(t, a->what, "evicted");
+}
+
+int stage_cmd_cancel(struct tool *t, struct stage_args *a)
+{
+	struct source source;
+	int code = copy_name(t, a->what, &source);
+
+	if (code != EXIT_OK)
+		return code;
+	int rc = leat_stage_cancel(a->to, source.name);
+	if (rc == -ENOENT)
+		return tool_error(t, EXIT_MISSING, NULL, "nobody is making %s", a->what);
+	return rc < 0 ? stage_error(t, rc, a->what) : done(t, a->what, "cancelled");
+}
+
+static int pin(struct tool *t, struct stage_args *a, bool on)
+{
+	struct source source;
+	int code = copy_name(t, a->what, &source);
+
+	if (code != EXIT_OK)
+		return code;
+	int rc = leat_stage_pin(a->to, source.name, on);
+	return rc < 0 ? stage_error(t, rc, a->what) : done(t, a->what, on ? "pinned" : "unpinned");
+}
+
+int stage_cmd_pin(struct tool *t, struct stage_args *a)
+{
+	return pin(t, a, true);
+}
+
+int stage_cmd_unpin(struct tool *t, struct stage_args *a)
+{
+	return pin(t, a, false);
+}
+
+int stage_cmd_lease(struct tool *t, struct stage_args *a)
+{
+	struct source source;
+	int code = a->lease ? copy_name(t, a->what, &source) : tool_usage(t, "--lease JOB?");
+
+	if (code != EXIT_OK)
+		return code;
+	int rc = leat_stage_lease_job(a->to, source.name, a->lease, a->ttl_s);
+	return rc < 0 ? stage_error(t, rc, a->what) : done(t, a->what, "leased");
+}
+
+int stage_cmd_release(struct tool *t, struct stage_args *a)
+{
+	struct source source;
+	int code = a->lease ? EXIT_OK : tool_usage(t, "--lease JOB?");
+
+	if (code == EXIT_OK && a->what)
+		code = copy_name(t, a->what, &source);
+	if (code != EXIT_OK)
+		return code;
+	int rc = leat_stage_release_job(a->to, a->what ? source.name : NULL, a->lease);
+	if (rc == -ENOENT)
+		return tool_error(t, EXIT_MISSING, NULL, "job %s has no lease there", a->lease);
+	return rc < 0 ? stage_error(t, rc, a->lease) : done(t, a->lease, "released");
+}
+
+static void gc_one(void *arg, const struct leat_stage_copy *c)
+{
+	list_one(arg, c);
+}
+
+int stage_cmd_gc(struct tool *t, struct stage_args *a)
+{
+	struct listing l = {.t = t, .copies = json_array()};
+	struct leat_options o = {.size = sizeof(o), .name = "leat"};
+	struct leat_fs *fs = NULL;
+	uint64_t bytes = 0;
+	char size[SIZE_TEXT];
+
+	/* Without a cluster only what was made of local directories can be told to be safe. */
+	if (leat_open_fs(t->conf, &o, &fs) < 0)
+		fs = NULL;
+	struct leat_stage_gc_options g = {.size = sizeof(g),
+					  .fs = fs,
+					  .to = a->to,
+					  .bytes = a->free,
+					  .capacity = a->capacity,
+					  .dry_run = a->dry_run,
+					  .each = gc_one,
+					  .arg = &l};
+	int rc = leat_stage_gc(&g, &bytes);
+	if (fs)
+		leat_close_fs(fs);
+	if (rc < 0) {
+		json_decref(l.copies);
+		return stage_error(t, rc, a->to);
+	}
+	if (t->json)
+		return tool_print_json(json_pack("{s:I,s:b,s:o}", "bytes", (json_int_t)bytes,
+						 "dry_run", a->dry_run, "copies", l.copies));
+	json_decref(l.copies);
+	printf("%s %s\n", format_size(bytes, size), a->dry_run ? "could be removed" : "removed");
+	return EXIT_OK;
+}
+
+/* ---- events ---- */
+
+/* The lines as they are; following: until interrupted. */
+int stage_cmd_events(struct tool *t, struct stage_args *a)
+{
+	char path[PATH_MAX], line[4096];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/.leat/events", a->to);
+	f = fopen(path, "re");
+	if (!f && errno != ENOENT)
+		return stage_error(t, -errno, path);
+	catch_interrupts();
+	for (;;) {
+		while (f && fgets(line, sizeof(line), f))
+			if (!a->what || strstr(line, a->what))
+				fputs(line, stdout);
+		fflush(stdout);
+		if (!a->follow || interrupted())
+			break;
+		usleep(200000);
+		if (f)
+			clearerr(f);
+		else
+			f = fopen(path, "re");
+	}
+	if (f)
+		fclose(f);
+	return EXIT_OK;
+}

@@ -1,0 +1,377 @@
+/*
+ * leat stage: moving data, in, out, and verifying it.
+ *
+ * --wait first-window|none: a child process does the work and goes on; it tells by a pipe what it
+ * has reached, and how it ended if that comes first. Forked before anything else is begun.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tools/stage_args.h"
+
+static struct leat_stage_result r = {.size = sizeof(r)};
+
+/* ---- progress ---- */
+
+struct showing {
+	struct progress line; /* first: the library's progress goes to it by default */
+	double next_s;
+	int pipe_fd; /* of a child, -1 */
+	void (*progress)(void *arg, const struct leat_stage_progress *p);
+};
+
+static void show_json(const struct leat_stage_progress *p)
+{
+	printf("{\"event\":\"progress\",\"phase\":\"%s\",\"bytes\":%" PRIu64
+	       ",\"bytes_total\":%" PRIu64 ",\"source\":%" PRIu64 ",\"peers\":%" PRIu64
+	       ",\"files\":%" PRIu64 ",\"files_total\":%" PRIu64 ",\"seconds\":%.1f}\n",
+	       p->phase, p->bytes, p->bytes_total, p->bytes_source, p->bytes_peers, p->files,
+	       p->files_total, (double)p->elapsed_us / 1e6);
+	fflush(stdout);
+}
+
+static void on_json(void *arg, const struct leat_stage_progress *p)
+{
+	struct showing *s = arg;
+	double now = now_s();
+
+	if (now < s->next_s && p->bytes < p->bytes_total)
+		return;
+	s->next_s = now + 1;
+	show_json(p);
+}
+
+static void on_none(void *arg, const struct leat_stage_progress *p)
+{
+	(void)arg;
+	(void)p;
+}
+
+static void on_reached(void *arg, enum leat_stage_milestone m)
+{
+	struct showing *s = arg;
+	char word = (char)m;
+
+	if (s->pipe_fd >= 0)
+		(void)!write(s->pipe_fd, &word, 1);
+}
+
+static void show_init(struct showing *s, const struct stage_args *a, struct leat_stage_options *o,
+		      const char *what)
+{
+	memset(s, 0, sizeof(*s));
+	stage_options_init(o, &s->line, what);
+	s->pipe_fd = -1;
+	if (a->progress == PROGRESS_PLAIN)
+		s->line.tty = false;
+	if (a->progress == PROGRESS_JSON)
+		o->progress = on_json;
+	if (a->progress == PROGRESS_NONE)
+		o->progress = on_none;
+	o->reached = on_reached;
+}
+
+/* ---- results ---- */
+
+static json_t *result_json(const char *to)
+{
+	return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:f}", "state",
+			 leat_stage_state_text(LEAT_COPY_READY), "id", r.id, "to", to, "path",
+			 r.path, "files", (json_int_t)r.files, "bytes", (json_int_t)r.bytes,
+			 "bytes_verified", (json_int_t)r.bytes_verified, "bytes_moved",
+			 (json_int_t)r.bytes_moved, "source", (json_int_t)r.bytes_source, "peers",
+			 (json_int_t)r.bytes_peers, "skipped", (int)r.skipped, "seconds",
+			 (double)r.elapsed_us / 1e6);
+}
+
+static int report(const struct tool *t, const char *to)
+{
+	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT];
+	double seconds = (double)r.elapsed_us / 1e6;
+
+	if (t->json)
+		return tool_print_json(result_json(to));
+	printf("READY: %" PRIu64 " files, %s, verified in %.2f s (%s/s), %s moved\n%s\n", r.files,
+	       format_size(r.bytes, a), seconds,
+	       format_size(seconds > 0 ? (uint64_t)((double)r.bytes / seconds) : 0, b),
+	       format_size(r.bytes_moved, c), r.path);
+	if (r.skipped)
+		printf("%u links and special files were not copied\n", r.skipped);
+	return EXIT_OK;
+}
+
+/* ---- in ---- */
+
+static int stage_here(struct tool *t, struct stage_args *a, const struct source *source,
+		      int pipe_fd)
+{
+	struct leat_stage_options o;
+	struct showing s;
+	struct leat_fs *fs = NULL;
+	int code = source_connect(t, source, &fs);
+
+	if (code != EXIT_OK)
+		return code;
+	show_init(&s, a, &o, "staging");
+	s.pipe_fd = pipe_fd;
+	o.fs = fs;
+	o.source = source->name;
+	o.catalog = a->catalog;
+	o.to = a->to;
+	o.more_dirs = a->n_more ? a->more : NULL;
+	o.capacity = a->capacity;
+	o.timeout_ms = (uint32_t)a->timeout_s * 1000;
+	o.readback = a->readback;
+	o.order = a->order;
+	o.first_window = a->window;
+	o.max_rate = a->max_rate;
+	o.lease = a->lease;
+	o.ttl_s = a->ttl_s;
+	o.evict = a->evict;
+	int rc = leat_stage_in(&o, &r);
+	progress_finish(&s.line, rc < 0 || r.code ? 0 : r.bytes);
+	if (fs)
+		leat_close_fs(fs);
+	return rc < 0 || r.code ? stage_failed(t, rc, &r) : report(t, a->to);
+}
+
+/* The child: out of the caller's session, so that nothing ends it with its caller. */
+static int stage_behind(struct tool *t, struct stage_args *a, const struct source *source, int fd)
+{
+	struct tool quiet = *t;
+	char word = 'E', code;
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	setsid();
+	if (null >= 0) {
+		dup2(null, STDIN_FILENO);
+		dup2(null, STDOUT_FILENO);
+	}
+	quiet.json = false;
+	a->progress = PROGRESS_NONE;
+	code = (char)stage_here(&quiet, a, source, fd);
+	(void)!write(fd, &word, 1);
+	(void)!write(fd, &code, 1);
+	return code;
+}
+
+static int said(struct tool *t, const struct stage_args *a, int milestone)
+{
+	const char *state = leat_stage_state_text(
+		milestone == LEAT_STAGE_STREAMABLE ? LEAT_COPY_STREAMABLE : LEAT_COPY_RESERVED);
+
+	if (t->json)
+		return tool_print_json(
+			json_pack("{s:s,s:s,s:s}", "state", state, "what", a->what, "to", a->to));
+	printf("%s: %s goes on in the background\n", state, a->what);
+	return EXIT_OK;
+}
+
+/* The parent. Its child's messages are on the same standard error. */
+static int wait_for_child(struct tool *t, struct stage_args *a, int fd, pid_t child)
+{
+	int want = a->wait == WAIT_NONE ? LEAT_STAGE_RESERVED : LEAT_STAGE_STREAMABLE;
+	char word, code = EXIT_FAILED;
+
+	for (;;) {
+		ssize_t n = read(fd, &word, 1);
+		if (n < 0 && errno == EINTR && !interrupted())
+			continue;
+		if (n < 0 && errno == EINTR) {
+			kill(child, SIGTERM);
+			waitpid(child, NULL, 0);
+			return EXIT_INTERRUPTED;
+		}
+		if (n <= 0)
+			return tool_error(t, EXIT_FAILED, NULL,
+					  "the process in the background died");
+		if (word >= want && word <= LEAT_STAGE_STREAMABLE)
+			return said(t, a, want);
+		if (word == 'E')
+			break;
+	}
+	(void)!read(fd, &code, 1);
+	waitpid(child, NULL, 0);
+	return code;
+}
+
+static int stage_detached(struct tool *t, struct stage_args *a, const struct source *source)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return tool_error(t, EXIT_FAILED, NULL, "pipe: %m");
+	fflush(NULL);
+	pid_t child = fork();
+	if (child < 0)
+		return tool_error(t, EXIT_FAILED, NULL, "fork: %m");
+	if (child == 0) {
+		signal(SIGPIPE, SIG_IGN);
+		close(fds[0]);
+		_exit(stage_behind(t, a, source, fds[1]));
+	}
+	close(fds[1]);
+	catch_interrupts();
+	int code = wait_for_child(t, a, fds[0], child);
+	close(fds[0]);
+	return code;
+}
+
+int stage_cmd_in(struct tool *t, struct stage_args *a)
+{
+	struct source source;
+	int code = source_parse(t, a->what, &source);
+
+	if (code != EXIT_OK)
+		return stage_exit(a, code);
+	if (a->detach)
+		a->wait = WAIT_NONE;
+	code = a->wait == WAIT_READY ? stage_here(t, a, &source, -1)
+				     : stage_detached(t, a, &source);
+	return stage_exit(a, code);
+}
+
+/* ---- plan ---- */
+
+static int show_plan(struct tool *t)
+{
+	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT], d[SIZE_TEXT];
+	int code = r.code == LEAT_STAGE_NO_CAPACITY ? EXIT_NO_SPACE : EXIT_OK;
+
+	if (t->json) {
+		tool_print_json(json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:b}", "id", r.id, "files",
+					  (json_int_t)r.files, "bytes", (json_int_t)r.bytes,
+					  "needed", (json_int_t)r.bytes_needed, "free",
+					  (json_int_t)r.bytes_free, "evictable",
+					  (json_int_t)r.bytes_evictable, "missing",
+					  (json_int_t)r.bytes_missing, "fits", code == EXIT_OK));
+		return code;
+	}
+	printf("%" PRIu64 " files, %s; %s to be moved, %s free, %s evictable\n", r.files,
+	       format_size(r.bytes, a), format_size(r.bytes_needed, b),
+	       format_size(r.bytes_free, c), format_size(r.bytes_evictable, d));
+	if (code != EXIT_OK)
+		printf("does not fit: %s more needed\n", format_size(r.bytes_missing, a));
+	return code;
+}
+
+int stage_cmd_plan(struct tool *t, struct stage_args *a)
+{
+	struct leat_stage_options o;
+	struct source source;
+	struct progress p;
+	struct leat_fs *fs = NULL;
+	int code = source_parse(t, a->what, &source);
+
+	if (code == EXIT_OK)
+		code = source_connect(t, &source, &fs);
+	if (code != EXIT_OK)
+		return code;
+	stage_options_init(&o, &p, "looking");
+	o.fs = fs;
+	o.source = source.name;
+	o.catalog = a->catalog;
+	o.to = a->to;
+	o.more_dirs = a->n_more ? a->more : NULL;
+	o.capacity = a->capacity;
+	int rc = leat_stage_plan(&o, &r);
+	progress_finish(&p, 0);
+	if (fs)
+		leat_close_fs(fs);
+	if (r.code == LEAT_STAGE_NO_CAPACITY || (rc == 0 && r.code == 0))
+		return show_plan(t);
+	return stage_failed(t, rc, &r);
+}
+
+/* ---- out ---- */
+
+/* What shall be: on a mount or leat:/PATH it is in the namespace, whether it exists or not. */
+static int destination(struct tool *t, const char *text, struct source *ret)
+{
+	char dir[PATH_MAX], *slash;
+	int n;
+
+	if (strncmp(text, "leat:", 5) == 0)
+		return source_parse(t, text, ret);
+	n = snprintf(dir, sizeof(dir), "%s", text);
+	while (n > 1 && n < (int)sizeof(dir) && dir[n - 1] == '/')
+		dir[--n] = 0;
+	slash = strrchr(dir, '/');
+	if (n >= (int)sizeof(dir) || !slash || !slash[1])
+		return tool_usage(t, "out: %s: DIRECTORY/NAME or leat:/DIRECTORY/NAME?", text);
+	*slash = 0;
+	int code = source_parse(t, dir[0] ? dir : "/", ret);
+	if (code != EXIT_OK)
+		return code;
+	size_t len = strlen(ret->name);
+	if (len + strlen(slash + 1) + 2 > sizeof(ret->name))
+		return tool_usage(t, "out: %s: too long", text);
+	snprintf(ret->name + len, sizeof(ret->name) - len, "%s%s", len > 1 ? "/" : "", slash + 1);
+	return EXIT_OK;
+}
+
+int stage_cmd_out(struct tool *t, struct stage_args *a)
+{
+	struct leat_stage_options o;
+	struct source dest;
+	struct showing s;
+	char from[PATH_MAX], size[SIZE_TEXT];
+	struct leat_fs *fs = NULL;
+
+	if (!realpath(a->what, from))
+		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", a->what);
+	int code = destination(t, a->dest, &dest);
+	if (code == EXIT_OK)
+		code = source_connect(t, &dest, &fs);
+	if (code != EXIT_OK)
+		return code;
+	show_init(&s, a, &o, "staging out");
+	o.fs = fs;
+	o.source = dest.name;
+	o.to = from;
+	o.timeout_ms = (uint32_t)a->timeout_s * 1000;
+	o.max_rate = a->max_rate;
+	o.replace = a->replace;
+	int rc = leat_stage_out(&o, &r);
+	progress_finish(&s.line, rc < 0 || r.code ? 0 : r.bytes);
+	if (fs)
+		leat_close_fs(fs);
+	if (rc == -EEXIST)
+		return tool_error(t, EXIT_FAILED, "--replace puts this in its place.",
+				  "%s exists already", a->dest);
+	if (rc < 0 || r.code)
+		return stage_failed(t, rc, &r);
+	if (t->json)
+		return tool_print_json(json_pack("{s:s,s:I,s:I,s:I,s:f}", "path", r.path, "files",
+						 (json_int_t)r.files, "bytes", (json_int_t)r.bytes,
+						 "bytes_moved", (json_int_t)r.bytes_moved,
+						 "seconds", (double)r.elapsed_us / 1e6));
+	printf("%s: %" PRIu64 " files, %s, written and compared\n", a->dest, r.files,
+	       format_size(r.bytes, size));
+	return EXIT_OK;
+}
+
+/* ---- verify ---- */
+
+int stage_cmd_verify(struct tool *t, struct stage_args *a)
+{
+	struct leat_stage_options o;
+	struct source source;
+	struct showing s;
+	int code = source_parse(t, a->what, &source);
+
+	if (code != EXIT_OK)
+		return code;
+	show_init(&s, a, &o, "verifying");
+	o.to = a->to;
+	int rc = leat_stage_verify(&o, source.name, &r);
+	progress_finish(&s.line, rc < 0 || r.code ? 0 : r.bytes);
+	return rc < 0 || r.code ? stage_failed(t, rc, &r) : report(t, a->to);
+}
