@@ -398,7 +398,7 @@ int fetch_run(struct fetch *ft, struct fetch_report *ret_report, int *ret_code)
 		(void)rc;
 	}
 	checkpoint_rest(ft);
-	if (ft->rc == 0) {
+	if (!fetch_stopped(ft)) {
 		rc = parts_sync_dirs(ft);
 		if (rc < 0)
 			fetch_fail_local(ft, rc, ft->o.store->dir, "cannot sync the copy");
