@@ -17,10 +17,7 @@
 #include "common/rt/loop.h"
 
 #define READS_AT_ONCE 32u
-#define PIECE_MAX     (4u << 20)  /* a multiple of every block size */
-#define GAP_MAX       (16u << 10) /* read what lies between rather than twice */
-#define RUN_MAX       (64u << 20)
-#define ALIGN         64u /* memory and file agree modulo this */
+#define TURN_MAX      (4u << 20) /* copied while other fibers wait */
 #define GROW          (2u << 20)
 
 int field_set_init(struct field_set *s, const struct leat_dataset *ds, const char *const *names)
@@ -66,6 +63,7 @@ void batch_fini(struct leat_batch *b)
 	free(b->off);
 	free(b->len);
 	free(b->pieces);
+	free(b->runs);
 	free(b->jobs);
 	free(b->bad);
 	free(b->decodes);
@@ -78,149 +76,6 @@ void batch_fini(struct leat_batch *b)
 	b->magic = 0;
 }
 
-/* ---- plan ---- */
-
-/* A run: bytes [lo, hi) of a file that land in a row at dst. */
-struct run {
-	uint32_t file, sample;
-	uint64_t lo, hi, dst;
-};
-
-static int add_piece(struct leat_batch *b, const struct run *r, uint64_t off, uint32_t len)
-{
-	if (b->n_pieces == b->cap_pieces) {
-		uint32_t cap = b->cap_pieces ? b->cap_pieces * 2 : 64;
-		struct piece_io *more = realloc(b->pieces, cap * sizeof(*more));
-		if (!more)
-			return -LE_NOMEM;
-		b->pieces = more;
-		b->cap_pieces = cap;
-	}
-	b->pieces[b->n_pieces++] =
-		(struct piece_io){b, r->file, len, off, r->dst + (off - r->lo), r->sample};
-	return 0;
-}
-
-/* Cut at multiples of PIECE_MAX in the file, hence between blocks. */
-static int end_run(struct leat_batch *b, struct run *r)
-{
-	for (uint64_t at = r->lo; at < r->hi;) {
-		uint64_t end = (at / PIECE_MAX + 1) * PIECE_MAX;
-		if (end > r->hi)
-			end = r->hi;
-		TRY(add_piece(b, r, at, (uint32_t)(end - at)));
-		at = end;
-	}
-	r->lo = r->hi = 0;
-	return 0;
-}
-
-/* Whole blocks, if any of them has never been verified: a block can only be verified as a whole. */
-static void widen(struct leat_dataset *whole, uint32_t file, uint64_t *lo, uint64_t *hi)
-{
-	const struct leat_dataset *ds = dataset_of_file(whole, file, &file);
-	if (!ds->m)
-		return;
-	const struct manifest_file *f = &ds->m->files[ds->manifest_file[file]];
-	uint64_t first = *lo / f->block, last = (*hi - 1) / f->block, i;
-	for (i = first; i <= last && dataset_block_verified(ds, f->first_sum + i); i++)
-		;
-	if (i > last)
-		return;
-	*lo = first * f->block;
-	*hi = (last + 1) * f->block < f->size ? (last + 1) * f->block : f->size;
-}
-
-static int plan_member(struct leat_batch *b, struct run *r, uint32_t sample,
-		       const struct index_member *m, uint64_t *ret_off)
-{
-	uint32_t file = b->ds->x->samples[b->ids[sample]].file;
-	uint64_t lo = m->off, hi = m->off + m->len;
-	if (m->len == 0) {
-		*ret_off = 0;
-		return 0;
-	}
-	widen(b->ds, file, &lo, &hi);
-	/* What is cached belongs to one sample, whatever stands beside it in this epoch. */
-	bool join = r->hi > 0 && r->file == file && (!b->cache || r->sample == sample) &&
-		    lo >= r->lo && lo <= r->hi + GAP_MAX && hi - r->lo <= RUN_MAX;
-	if (!join) {
-		TRY(end_run(b, r));
-		uint64_t dst = (b->need + ALIGN - 1) / ALIGN * ALIGN + lo % ALIGN;
-		*r = (struct run){file, sample, lo, hi, dst};
-	} else if (hi > r->hi) {
-		r->hi = hi;
-	}
-	b->need = r->dst + (r->hi - r->lo);
-	*ret_off = r->dst + (m->off - r->lo);
-	return 0;
-}
-
-static int add_job(struct leat_batch *b, const struct index_member *m, uint32_t sample,
-		   uint32_t place)
-{
-	if (m->codec == INDEX_PLAIN && m->check == INDEX_UNCHECKED)
-		return 0;
-	if (b->n_jobs == b->cap_jobs) {
-		uint32_t cap = b->cap_jobs ? b->cap_jobs * 2 : 64;
-		struct member_job *more = realloc(b->jobs, cap * sizeof(*more));
-		if (!more)
-			return -LE_NOMEM;
-		b->jobs = more;
-		b->cap_jobs = cap;
-	}
-	uint64_t src = b->off[(size_t)place * b->cap + sample];
-	b->jobs[b->n_jobs++] = (struct member_job){b, m, src, sample, place};
-	return 0;
-}
-
-/* Behind everything that is read: the room for what is unpacked. */
-static void plan_unpacked(struct leat_batch *b)
-{
-	for (uint32_t i = 0; i < b->n_jobs; i++) {
-		const struct member_job *j = &b->jobs[i];
-		if (j->m->codec == INDEX_PLAIN)
-			continue;
-		uint64_t dst = (b->need + ALIGN - 1) / ALIGN * ALIGN;
-		b->off[(size_t)j->place * b->cap + j->sample] = dst;
-		b->need = dst + j->m->raw;
-	}
-}
-
-int batch_plan(struct leat_batch *b)
-{
-	const struct sample_index *x = b->ds->x;
-	struct run r = {0};
-	b->n_pieces = b->n_jobs = 0;
-	b->need = 0;
-	b->rc = 0;
-	b->d.rc = 0;
-	b->n_bad = 0;
-	b->n_skipped = 0;
-	b->bytes_local = b->bytes_server = b->bytes_verified = 0;
-	b->verified = dataset_is_verified(b->ds);
-	for (uint32_t i = 0; i < b->n; i++) {
-		const struct index_sample *s = &x->samples[b->ids[i]];
-		b->labels[i] = s->label;
-		for (uint32_t f = 0; f < b->set->n; f++) {
-			b->off[(size_t)f * b->cap + i] = UINT64_MAX;
-			b->len[(size_t)f * b->cap + i] = 0;
-		}
-		for (uint64_t k = s[0].first; k < s[1].first; k++) {
-			const struct index_member *m = &x->members[k];
-			int32_t place = b->set->place[m->field];
-			if (place < 0)
-				continue;
-			TRY(plan_member(b, &r, i, m, &b->off[(size_t)place * b->cap + i]));
-			b->len[(size_t)place * b->cap + i] = m->raw;
-			TRY(add_job(b, m, i, (uint32_t)place));
-		}
-	}
-	TRY(end_run(b, &r));
-	plan_unpacked(b);
-	return decode_plan(b);
-}
-
 /* ---- memory ---- */
 
 uint64_t batch_memory_for(uint64_t need)
@@ -228,28 +83,39 @@ uint64_t batch_memory_for(uint64_t need)
 	return (need + GROW - 1) / GROW * GROW;
 }
 
-int batch_set_memory(struct leat_batch *b, uint64_t bytes)
+/* More of the same memory: what is mapped already need not be made again. */
+static int grow_memory(struct leat_batch *b, uint64_t bytes)
 {
-	cuda_slot_detach(b->cuda);
-	if (b->base)
-		munmap(b->base, b->mapped);
-	b->base = NULL;
-	b->mapped = 0;
-	if (b->fd < 0)
-		b->fd = memfd_create("leat-batch", MFD_CLOEXEC);
-	if (b->fd < 0)
+	if (ftruncate(b->fd, (off_t)bytes) < 0)
 		return -LE_NOMEM;
-	/* Down to nothing first: what a former batch left there is given back. */
-	if (ftruncate(b->fd, 0) < 0 || ftruncate(b->fd, (off_t)bytes) < 0)
-		return -LE_NOMEM;
-	if (bytes == 0)
-		return 0;
-	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+	void *p = b->base ? mremap(b->base, b->mapped, bytes, MREMAP_MAYMOVE)
+			  : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
 	if (p == MAP_FAILED)
 		return -LE_NOMEM;
 	b->base = p;
 	b->mapped = bytes;
+	/* Where the system has huge pages for shared memory, these are. */
+	(void)madvise(p, bytes, MADV_HUGEPAGE);
 	return 0;
+}
+
+int batch_set_memory(struct leat_batch *b, uint64_t bytes)
+{
+	cuda_slot_detach(b->cuda);
+	if (b->fd < 0)
+		b->fd = memfd_create("leat-batch", MFD_CLOEXEC);
+	if (b->fd < 0)
+		return -LE_NOMEM;
+	if (bytes > b->mapped)
+		return grow_memory(b, bytes);
+	if (b->base)
+		munmap(b->base, b->mapped);
+	b->base = NULL;
+	b->mapped = 0;
+	/* Down to nothing first: what a former batch left there is given back. */
+	if (ftruncate(b->fd, 0) < 0)
+		return -LE_NOMEM;
+	return bytes ? grow_memory(b, bytes) : 0;
 }
 
 /* ---- fill ---- */
@@ -323,48 +189,6 @@ static bool cached_as(const struct leat_batch *b, const struct piece_io *p,
 	return true;
 }
 
-static void read_piece(struct leat_batch *b, struct piece_io *p)
-{
-	struct reader_file *f;
-	struct cache_use use;
-	bool cached = cached_as(b, p, &use);
-	if (cached && cache_get(b->cache, &use, b->base + p->dst)) {
-		b->bytes_verified += b->verified ? p->len : 0;
-		return;
-	}
-	int rc = reader_get(b->reader, p->file, &f);
-	if (rc < 0) {
-		fail_piece(b, p, rc, p->off, p->len, "cannot open it");
-		return;
-	}
-	b->phase = PHASE_READ;
-	rc = vol_pread_all(f->file, b->base + p->dst, p->len, p->off);
-	reader_put(b->reader, f);
-	if (rc < 0) {
-		fail_piece(b, p, rc, p->off, p->len,
-			   rc == -LE_NODATA ? "the file is shorter than it was" : "cannot read it");
-		return;
-	}
-	uint32_t unused;
-	const struct leat_dataset *from = dataset_of_file(b->ds, p->file, &unused);
-	bool remote = from->vol->origin == ORIGIN_SERVER;
-	*(remote ? &b->bytes_server : &b->bytes_local) += p->len;
-	b->phase = PHASE_VERIFY;
-	if (from->m)
-		verify_piece(b, p);
-	else if (remote)
-		b->bytes_verified += p->len;
-	if (cached)
-		cache_put(b->cache, &use, b->base + p->dst);
-}
-
-static void read_pieces(void *arg)
-{
-	struct leat_batch *b = *(struct leat_batch **)arg;
-	while (b->next_piece < b->n_pieces && (b->d.rc == 0 || b->skip_bad))
-		read_piece(b, &b->pieces[b->next_piece++]);
-}
-
 /* ---- members: unpacked, checked ---- */
 
 bool batch_is_bad(const struct leat_batch *b, uint64_t off, uint64_t len)
@@ -401,7 +225,7 @@ static void fail_member(const struct member_job *j, uint64_t dst, int rc, const 
 {
 	struct leat_batch *b = j->b;
 	const struct index_sample *s = &b->ds->x->samples[b->ids[j->sample]];
-	struct piece_io p = {.b = b, .file = s->file, .off = j->m->off, .dst = dst};
+	struct piece_io p = {.file = s->file, .off = j->m->off, .dst = dst};
 	fail_piece(b, &p, rc, j->m->off, j->m->raw ? j->m->raw : 1, what);
 	for (uint32_t i = 0; i < b->n_pieces; i++) {
 		struct cache_use use;
@@ -433,12 +257,132 @@ static void do_job(struct member_job *j)
 		fail_member(j, dst, -LE_CORRUPT, "the checksum in the file is another");
 }
 
-static void do_jobs(void *arg)
+static void do_jobs(struct leat_batch *b, uint32_t from, uint32_t end)
+{
+	b->phase = PHASE_VERIFY;
+	for (; from < end && (b->d.rc == 0 || b->skip_bad); from++)
+		do_job(&b->jobs[from]);
+}
+
+/* The last piece of its run: its members are complete. */
+static void finish_piece(struct leat_batch *b, const struct piece_io *p)
+{
+	struct batch_run *r = &b->runs[p->run];
+	if (--r->left == 0)
+		do_jobs(b, r[0].first_job, r[1].first_job);
+}
+
+/* ---- reading ---- */
+
+/* The piece's bytes are there. */
+static void take_piece(struct leat_batch *b, const struct piece_io *p)
+{
+	uint32_t unused;
+	const struct leat_dataset *from = dataset_of_file(b->ds, p->file, &unused);
+	bool remote = from->vol->origin == ORIGIN_SERVER;
+	struct cache_use use;
+	*(remote ? &b->bytes_server : &b->bytes_local) += p->len;
+	b->phase = PHASE_VERIFY;
+	if (from->m)
+		verify_piece(b, p);
+	else if (remote)
+		b->bytes_verified += p->len;
+	if (cached_as(b, p, &use))
+		cache_put(b->cache, &use, b->base + p->dst);
+}
+
+/* n pieces that follow each other in file and memory, with what lies between them. */
+static void fetch(struct leat_batch *b, const struct piece_io *p, uint32_t n)
+{
+	struct reader_file *f;
+	uint64_t len = p[n - 1].off + p[n - 1].len - p->off;
+	const char *what = "cannot open it";
+	int rc = reader_get(b->reader, p->file, &f);
+	if (rc == 0) {
+		b->phase = PHASE_READ;
+		rc = vol_pread_all(f->file, b->base + p->dst, len, p->off);
+		reader_put(b->reader, f);
+		what = rc == -LE_NODATA ? "the file is shorter than it was" : "cannot read it";
+	}
+	/* Which of them it is that cannot be read. */
+	if (rc < 0 && n > 1) {
+		for (uint32_t i = 0; i < n; i++)
+			fetch(b, p + i, 1);
+		return;
+	}
+	if (rc < 0)
+		fail_piece(b, p, rc, p->off, len, what);
+	else
+		for (uint32_t i = 0; i < n; i++)
+			take_piece(b, p + i);
+}
+
+/* Is it in the cache? Then it is where it belongs. Yields. */
+static bool is_cached(struct leat_batch *b, const struct piece_io *p)
+{
+	struct cache_use use;
+	if (!cached_as(b, p, &use) || !cache_get(b->cache, &use, b->base + p->dst))
+		return false;
+	b->bytes_verified += b->verified ? p->len : 0;
+	return true;
+}
+
+/* Reads the next piece, and with it those behind it that it can be read at once with and that are
+ * not in the cache. */
+static void read_next(struct leat_batch *b)
+{
+	uint32_t first = b->next_piece++, n = 1;
+	const struct piece_io *p = &b->pieces[first];
+	bool more = false;
+	if (is_cached(b, p)) {
+		finish_piece(b, p);
+		return;
+	}
+	/* Looking into the cache yields: the next one may be another fiber's by then. */
+	while (b->cache && b->next_piece == first + n && first + n < b->n_pieces &&
+	       p[n].run == p->run && p[n].off + p[n].len - p->off <= PIECE_MAX) {
+		b->next_piece++;
+		more = is_cached(b, &p[n]);
+		if (more)
+			break;
+		n++;
+	}
+	fetch(b, p, n);
+	for (uint32_t i = 0; i < n + more; i++)
+		finish_piece(b, p + i);
+}
+
+static void read_pieces(void *arg)
 {
 	struct leat_batch *b = *(struct leat_batch **)arg;
-	b->phase = PHASE_VERIFY;
-	while (b->next_job < b->n_jobs && (b->d.rc == 0 || b->skip_bad))
-		do_job(&b->jobs[b->next_job++]);
+	while (b->next_piece < b->n_pieces && (b->d.rc == 0 || b->skip_bad))
+		read_next(b);
+}
+
+/* The next piece, if all of it is in this machine's memory: no other fiber is needed for that, and
+ * what is checked was copied a moment ago. */
+static bool read_now(struct leat_batch *b)
+{
+	const struct piece_io *p = &b->pieces[b->next_piece];
+	struct reader_file *f;
+	uint64_t got = 0;
+	if (reader_get(b->reader, p->file, &f) < 0)
+		return false; /* told by who tries again */
+	b->phase = PHASE_READ;
+	while (got < p->len) {
+		int64_t n =
+			vol_pread_now(f->file, b->base + p->dst + got, p->len - got, p->off + got);
+		if (n <= 0)
+			break;
+		got += (uint64_t)n;
+	}
+	reader_put(b->reader, f);
+	if (got < p->len)
+		return false;
+	b->next_piece++;
+	take_piece(b, p);
+	finish_piece(b, p);
+	return true;
 }
 
 static bool touches(const struct leat_batch *b, uint32_t sample, const struct bad_range *r)
@@ -485,20 +429,28 @@ static void leave_out_bad(struct leat_batch *b)
 void batch_fill(struct leat_batch *b, struct reader *r)
 {
 	struct leat_batch *bs[READS_AT_ONCE];
-	uint32_t width = b->n_pieces < READS_AT_ONCE ? b->n_pieces : READS_AT_ONCE;
 	b->reader = r;
 	b->phase = PHASE_OPEN;
 	b->next_piece = 0;
+	/* Of members without bytes that come before all others. */
+	do_jobs(b, 0, b->runs[0].first_job);
+	uint64_t turn = 0, began = loop_now_us();
+	while (!b->cache && b->next_piece < b->n_pieces && (b->d.rc == 0 || b->skip_bad)) {
+		turn += b->pieces[b->next_piece].len;
+		if (!read_now(b))
+			break;
+		if (turn >= TURN_MAX) {
+			fiber_yield();
+			turn = 0;
+		}
+	}
+	b->at_hand_us = loop_now_us() - began;
+	uint32_t left = b->n_pieces - b->next_piece;
+	uint32_t width = left < READS_AT_ONCE ? left : READS_AT_ONCE;
 	for (uint32_t i = 0; i < width; i++)
 		bs[i] = b;
 	if (width)
 		fiber_parallel("read_pieces", read_pieces, bs, sizeof(bs[0]), width, width);
-	b->next_job = 0;
-	width = b->n_jobs < READS_AT_ONCE ? b->n_jobs : READS_AT_ONCE;
-	for (uint32_t i = 0; i < width; i++)
-		bs[i] = b;
-	if (width)
-		fiber_parallel("unpack", do_jobs, bs, sizeof(bs[0]), width, width);
 	b->reader = NULL;
 	if (b->n_decodes && (b->d.rc == 0 || b->skip_bad))
 		decode_batch(b);

@@ -18,6 +18,8 @@
 
 #define BATCH_MAGIC       0x4c424154u /* LBAT */
 #define BATCH_SAMPLES_MAX (1u << 20)
+#define BATCH_BYTES_MAX   ((uint64_t)1 << 46) /* a process has no more addresses */
+#define PIECE_MAX         (4u << 20)          /* a multiple of every block size */
 
 /* Which fields a batch carries: shared by the batches of a loader. */
 struct field_set {
@@ -31,11 +33,18 @@ int field_set_init(struct field_set *s, const struct leat_dataset *ds,
 
 /* Bytes of a file that are read at once. */
 struct piece_io {
-	struct leat_batch *b;
 	uint32_t file;
 	uint32_t len;
 	uint64_t off, dst;
 	uint32_t sample; /* in the batch; with a cache, the only one that it is read for */
+	uint32_t run;
+};
+
+/* Pieces that follow each other in the file and in the slot, and what is to be done with their
+ * members when the last of them is there: the jobs up to the next run's first. */
+struct batch_run {
+	uint32_t left; /* pieces */
+	uint32_t first_job;
 };
 
 /* A member that is unpacked, or checked against what its format says. */
@@ -97,8 +106,10 @@ struct leat_batch {
 	uint64_t *off, *len; /* set->n times cap: field by field */
 	struct piece_io *pieces;
 	uint32_t n_pieces, cap_pieces, next_piece;
+	struct batch_run *runs; /* and one more, which says where the jobs end */
+	uint32_t n_runs, cap_runs;
 	struct member_job *jobs;
-	uint32_t n_jobs, cap_jobs, next_job;
+	uint32_t n_jobs, cap_jobs;
 	struct decoders *decoders;  /* NULL: none */
 	struct decode_job *decodes; /* as many as cap samples may have */
 	uint8_t *undecoded;         /* cap: of which a decoder made nothing */
@@ -111,6 +122,7 @@ struct leat_batch {
 	bool verified, skip_bad;
 	uint32_t n_skipped;
 	uint64_t bytes_local, bytes_server, bytes_verified;
+	uint64_t at_hand_us; /* of filling: what was in memory took that long */
 	int rc;
 	struct detail d; /* of the failure */
 
@@ -125,7 +137,8 @@ int batch_init(struct leat_batch *b, struct leat_dataset *ds, const struct field
 	       uint32_t cap) CHECK_RESULT;
 void batch_fini(struct leat_batch *b);
 
-/* For the b->n samples in b->ids: pieces, offsets, lengths, labels, need. -LE_NOMEM. */
+/* For the b->n samples in b->ids: pieces, offsets, lengths, labels, need. -LE_NOMEM, -LE_2BIG; says
+ * so in b->d. (batch_plan.c) */
 int batch_plan(struct leat_batch *b) CHECK_RESULT;
 /* How much memory a batch of `need` bytes takes. */
 uint64_t batch_memory_for(uint64_t need);

@@ -378,6 +378,9 @@ static int send(struct cuda_slot *s, uint64_t len)
 		r = cu.copy(s->mem, s->base, len, s->dev->stream);
 	if (r == CU_OK)
 		r = cu.event_record(s->arrived, s->dev->stream);
+	/* Nothing would remember a copy that is under way. */
+	if (r != CU_OK)
+		cu.stream_synchronize(s->dev->stream);
 	s->n_uses = r == CU_OK ? 0 : s->n_uses;
 	s->sent = r == CU_OK;
 	return r;

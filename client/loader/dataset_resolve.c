@@ -158,13 +158,15 @@ static int open_alias(struct leat_dataset *ds, const char *what,
 	memcpy(ds->id, m->id, sizeof(ds->id));
 	ds->content = content_of_id(m->id);
 	rc = load_index(ds, v, dir, m, d);
+	ds->m = m;
+	if (rc == 0)
+		rc = match_manifest(ds, d);
 	/* What servers send is verified by the client already; a local source is verified like a
 	 * copy of it. */
-	if (rc == 0 && !ds->io.remote && !o->no_verify) {
-		ds->m = m;
-		return match_manifest(ds, d);
+	if (rc == 0 && (ds->io.remote || o->no_verify)) {
+		manifest_destroy(m);
+		ds->m = NULL;
 	}
-	manifest_destroy(m);
 	return rc;
 }
 

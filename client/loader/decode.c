@@ -137,7 +137,7 @@ static void run_job(struct worker *w, struct chunk *c, uint32_t k)
 	size_t at = (size_t)w->of->place[j->decoder] * b->cap + j->sample;
 	char text[TEXT] = "";
 	/* Of bytes that could not be had nothing is made. */
-	if (batch_is_bad(b, b->off[at], b->len[at] ? b->len[at] : 1)) {
+	if (batch_is_bad(b, b->off[at], b->len[at])) {
 		b->undecoded[j->sample] = 1;
 		return;
 	}
@@ -346,6 +346,8 @@ int decode_plan(struct leat_batch *b)
 			if (b->off[(size_t)d->place[k] * b->cap + i] == UINT64_MAX)
 				continue;
 			uint64_t dst = (b->need + ALIGN - 1) / ALIGN * ALIGN;
+			if (d->table[k].out_max > BATCH_BYTES_MAX - dst)
+				return -LE_2BIG;
 			b->decodes[b->n_decodes++] = (struct decode_job){dst, i, k};
 			b->need = dst + d->table[k].out_max;
 		}

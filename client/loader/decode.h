@@ -28,7 +28,8 @@ bool decode_wait_idle(struct decoders *d);
 /* A function has been at work for longer than it may: says so in leat_last_error. */
 bool decode_is_late(struct decoders *d);
 
-/* At the end of batch_plan: where the results will lie; adds to b->need. -LE_NOMEM. */
+/* At the end of batch_plan: where the results will lie; adds to b->need. -LE_NOMEM,
+ * -LE_2BIG. */
 int decode_plan(struct leat_batch *b) CHECK_RESULT;
 /* In a fiber, when everything was read. Sets b->d on failure, and b->undecoded. Yields. */
 void decode_batch(struct leat_batch *b);

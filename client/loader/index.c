@@ -435,6 +435,7 @@ static bool samples_are_sound(const struct sample_index *x)
 		for (uint64_t s = x->files[i].first; s < x->files[i + 1].first; s++) {
 			const struct index_sample *sample = &x->samples[s];
 			if (sample->file != i || sample->key >= x->strings_len ||
+			    sample->label < -1 || sample->label >= (int64_t)x->n_classes ||
 			    sample[0].first > sample[1].first ||
 			    sample[1].first - sample[0].first > INDEX_MEMBERS_MAX ||
 			    sample[1].first > x->n_members)

@@ -129,7 +129,8 @@ static int open_loader(struct leat_loader *ld, const struct leat_loader_options 
 	TRY(dataset_check_pid(ld->ds));
 	TRY(field_set_init(&ld->set, ld->ds, o->fields));
 	TRY(take_order(ld, o));
-	ld->n_slots = o->depth ? o->depth : LOADER_DEPTH_DEFAULT;
+	ld->n_slots = o->depth ? o->depth : LOADER_DEPTH_AUTO;
+	ld->auto_depth = o->depth == 0;
 	if (ld->n_slots < 2 || ld->n_slots > LOADER_DEPTH_MAX)
 		return error_say(-LE_INVAL, "depth is 2 to %u", LOADER_DEPTH_MAX);
 	ld->memory_limit = o->memory_limit ? o->memory_limit : LOADER_MEMORY_DEFAULT;
@@ -145,6 +146,7 @@ static int open_loader(struct leat_loader *ld, const struct leat_loader_options 
 	if (ld->event_fd < 0)
 		return error_say(status_from_errno(errno), "eventfd: %s", strerror(errno));
 	ld->n_fillers = ld->ds->n_readers;
+	ld->ahead = ld->auto_depth ? ld->n_fillers + 1 : ld->n_slots;
 	loader_update_event(ld);
 	int rc = loader_start(ld);
 	return rc < 0 ? error_say(rc, "cannot start: %s", status_text(rc)) : 0;
@@ -351,14 +353,20 @@ static int next(struct leat_loader *ld, uint64_t timeout_us, struct leat_batch *
 	uint64_t from = now_us();
 	uint64_t until = timeout_us == UINT64_MAX ? UINT64_MAX : timeout_us ? from + timeout_us : 0;
 	pthread_mutex_lock(&ld->lock);
-	if (ld->returned_us)
-		ld->m.busy_us += from - ld->returned_us;
+	if (ld->returned_us) {
+		uint64_t busy = from - ld->returned_us;
+		ld->m.busy_us += busy;
+		ld->busy_us += busy;
+	}
 	int rc = next_locked(ld, until, ret_batch);
 	ld->returned_us = now_us();
-	if (rc == 1)
+	if (rc == 1) {
 		account_wait(ld, ld->returned_us - from);
-	else
+		ld->step_us = (7 * ld->step_us + ld->busy_us) / 8;
+		ld->busy_us = 0;
+	} else {
 		ld->m.wait_us += ld->returned_us - from;
+	}
 	pthread_mutex_unlock(&ld->lock);
 	return rc;
 }

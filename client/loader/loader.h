@@ -18,7 +18,8 @@
 
 #define LOADER_MAGIC          0x4c4c4452u /* LLDR */
 #define LOADER_DEPTH_MAX      64u
-#define LOADER_DEPTH_DEFAULT  6u
+#define LOADER_DEPTH_AUTO     16u  /* at most, where the loader finds its depth */
+#define LOADER_DELAYS         100u /* fills of which the slowest counts: their p99 */
 #define LOADER_MEMORY_DEFAULT ((uint64_t)1 << 30)
 
 /* The loader's fibers on one loop. */
@@ -50,6 +51,12 @@ struct leat_loader {
 	struct leat_batch *slots;
 	uint32_t n_slots;
 	uint64_t gen, given_back;
+	uint32_t ahead; /* batches that are filled or ready at once, of n_slots */
+	bool auto_depth;
+	uint64_t delays_us[LOADER_DELAYS]; /* of the last fills: what they waited for others */
+	uint64_t n_delays;
+	uint64_t step_us,
+		busy_us; /* what the user does with a batch takes, about; since the last */
 	uint64_t issue_epoch, issue_step; /* the next to be claimed */
 	uint64_t want_epoch, want_step;   /* the next to be handed out */
 	struct sequence order;

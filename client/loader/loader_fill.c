@@ -139,7 +139,7 @@ static struct leat_batch *next_slot(struct leat_loader *ld)
 		if (b->state == BATCH_FREE && (!best || b->mapped > best->mapped))
 			best = b;
 	}
-	if (!best)
+	if (!best || ld->n_slots - count(ld, BATCH_FREE) - count(ld, BATCH_HELD) >= ld->ahead)
 		return NULL;
 	if (ld->issue_step >= ld->steps) {
 		ld->issue_epoch++;
@@ -151,8 +151,12 @@ static struct leat_batch *next_slot(struct leat_loader *ld)
 	best->epoch = ld->issue_epoch;
 	best->step = ld->issue_step;
 	best->skip_bad = ld->on_error == LEAT_ON_ERROR_SKIP;
+	best->d.rc = 0;
 	best->rc = plan_step(ld, best);
-	if (best->rc == 0 && batch_memory_for(best->need) > ld->memory_limit)
+	if (best->rc < 0)
+		detail_set(&best->d, best->rc, NULL, UINT64_MAX, "no order for this epoch: %s",
+			   status_text(best->rc));
+	else if (batch_memory_for(best->need) > ld->memory_limit)
 		best->rc = detail_set(&best->d, -LE_2BIG, NULL, UINT64_MAX,
 				      "one batch needs %llu bytes and memory_limit is %llu",
 				      (unsigned long long)batch_memory_for(best->need),
@@ -191,10 +195,30 @@ static void account(struct leat_loader *ld, const struct leat_batch *b)
 	ld->m.errors += b->rc < 0 || b->n_skipped;
 }
 
-static void finish(struct leat_loader *ld, struct leat_batch *b)
+/* How far ahead to read: so far that the user's steps cover the longest wait for a disk, a server
+ * or a decoder (of the last hundred: their p99). What comes out of memory as fast as this thread
+ * copies it comes no sooner for being asked for earlier, and fewer slots stay in the processor's
+ * cache. */
+static void look_ahead(struct leat_loader *ld, uint64_t delay_us)
+{
+	uint64_t longest = 0, step_us = ld->step_us ? ld->step_us : 1;
+	ld->delays_us[ld->n_delays++ % LOADER_DELAYS] = delay_us;
+	for (uint32_t i = 0; i < LOADER_DELAYS; i++)
+		longest = ld->delays_us[i] > longest ? ld->delays_us[i] : longest;
+	uint64_t steps = (longest + step_us - 1) / step_us;
+	uint64_t want = ld->n_fillers + (steps ? steps : 1);
+	uint32_t ahead = want < ld->n_slots ? (uint32_t)want : ld->n_slots;
+	if (ahead > ld->ahead)
+		loader_wake(ld);
+	ld->ahead = ahead;
+}
+
+static void finish(struct leat_loader *ld, struct leat_batch *b, uint64_t delay_us)
 {
 	pthread_mutex_lock(&ld->lock);
 	account(ld, b);
+	if (ld->auto_depth && b->rc == 0)
+		look_ahead(ld, delay_us);
 	if (b->gen != ld->gen)
 		b->state = BATCH_FREE;
 	else
@@ -206,6 +230,8 @@ static void finish(struct leat_loader *ld, struct leat_batch *b)
 
 static void fill(struct leat_loader *ld, struct leat_batch *b, struct reader *r)
 {
+	uint64_t began = loop_now_us();
+	b->at_hand_us = 0;
 	if (b->rc == 0 && b->mapped < b->need) {
 		uint64_t had = b->mapped, want = batch_memory_for(b->need);
 		b->rc = batch_set_memory(b, want);
@@ -224,7 +250,8 @@ static void fill(struct leat_loader *ld, struct leat_batch *b, struct reader *r)
 		batch_fill(b, r);
 	if (b->rc == 0)
 		b->rc = device_send(b);
-	finish(ld, b);
+	uint64_t took = loop_now_us() - began;
+	finish(ld, b, took > b->at_hand_us ? took - b->at_hand_us : 0);
 }
 
 static void fill_fiber(void *arg)

@@ -22,6 +22,7 @@ static void order_text(const struct leat_loader *ld, char *ret_text, size_t size
 int leat_loader_state(struct leat_loader *ld, char *ret_json, size_t size)
 {
 	char order[32], text[STATE_MAX];
+	TRY(dataset_check_pid(ld->ds)); /* whoever held the lock is not in a forked child */
 	order_text(ld, order, sizeof(order));
 	pthread_mutex_lock(&ld->lock);
 	uint64_t step = ld->want_step < ld->steps ? ld->want_step : ld->steps;
@@ -132,9 +133,11 @@ int leat_loader_metrics(struct leat_loader *ld, struct leat_loader_metrics *ret_
 {
 	size_t size = ret_metrics->size;
 	struct leat_loader_metrics m;
+	TRY(dataset_check_pid(ld->ds));
 	pthread_mutex_lock(&ld->lock);
 	m = ld->m;
 	m.depth = ld->n_slots;
+	m.ahead = ld->ahead;
 	m.ready = m.held = m.filling = 0;
 	m.memory_pinned = 0;
 	for (uint32_t i = 0; i < ld->n_slots; i++) {

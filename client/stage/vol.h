@@ -50,6 +50,8 @@ struct vol_ops {
 		    struct vol_file **ret_file);
 	void (*close)(struct vol_file *f);
 	int64_t (*pread)(struct vol_file *f, void *buf, uint64_t len, uint64_t off);
+	int64_t (*pread_now)(struct vol_file *f, void *buf, uint64_t len,
+			     uint64_t off); /* NULL: never */
 	int (*pwrite)(struct vol_file *f, const void *buf, uint64_t len, uint64_t off);
 	int (*sync)(struct vol_file *f);
 	int (*sums)(struct vol_file *f,
@@ -93,6 +95,11 @@ static inline void vol_close(struct vol_file *f)
 static inline int64_t vol_pread(struct vol_file *f, void *buf, uint64_t len, uint64_t off)
 {
 	return f->vol->ops->pread(f, buf, len, off);
+}
+/* What is in this machine's memory, without yielding: bytes from off on, -LE_AGAIN for none. */
+static inline int64_t vol_pread_now(struct vol_file *f, void *buf, uint64_t len, uint64_t off)
+{
+	return f->vol->ops->pread_now ? f->vol->ops->pread_now(f, buf, len, off) : -LE_AGAIN;
 }
 /* All of them; -LE_NODATA when the file is shorter. */
 int vol_pread_all(struct vol_file *f, void *buf, uint64_t len, uint64_t off) CHECK_RESULT;

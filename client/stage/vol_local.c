@@ -110,6 +110,11 @@ static int64_t local_pread(struct vol_file *f, void *buf, uint64_t len, uint64_t
 	return (int64_t)got;
 }
 
+static int64_t local_pread_now(struct vol_file *f, void *buf, uint64_t len, uint64_t off)
+{
+	return env_file_pread_now(file_of(f), buf, len, off);
+}
+
 static int local_pwrite(struct vol_file *f, const void *buf, uint64_t len, uint64_t off)
 {
 	return env_file_pwrite(file_of(f), buf, len, off);
@@ -182,6 +187,7 @@ static const struct vol_ops local_ops = {
 	.open = local_open,
 	.close = local_close,
 	.pread = local_pread,
+	.pread_now = local_pread_now,
 	.pwrite = local_pwrite,
 	.sync = local_sync,
 	.sums = local_sums,

@@ -143,6 +143,13 @@ int64_t env_file_pread_some(struct env_file *f, void *buf, size_t len, uint64_t 
 	return n;
 }
 
+int64_t env_file_pread_now(struct env_file *f, void *buf, size_t len, uint64_t off)
+{
+	const struct env_ops *ops = f->env->ops;
+
+	return ops->file_pread_now != NULL ? ops->file_pread_now(f, buf, len, off) : -LE_AGAIN;
+}
+
 int env_file_datasync(struct env_file *f)
 {
 	int rc;

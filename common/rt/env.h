@@ -42,6 +42,8 @@ struct env_ops {
 	/* Return bytes moved (0: end of file) or a negative status. */
 	int64_t (*file_preadv)(struct env_file *f, const struct iovec *iov, int n_iov,
 			       uint64_t off);
+	/* May be NULL: nothing is known to be at hand. */
+	int64_t (*file_pread_now)(struct env_file *f, void *buf, size_t len, uint64_t off);
 	int64_t (*file_pwritev)(struct env_file *f, const struct iovec *iov, int n_iov,
 				uint64_t off);
 	int (*file_datasync)(struct env_file *f);
@@ -102,6 +104,9 @@ int env_file_pwritev(struct env_file *f, const struct iovec *iov, int n_iov, uin
 	CHECK_RESULT;
 /* One call, as far as it goes: bytes (0 at the end) or a negative status. */
 int64_t env_file_pread_some(struct env_file *f, void *buf, size_t len, uint64_t off) CHECK_RESULT;
+/* What of it is in memory, from off on, without waiting for the disk: bytes (0 at the end),
+ * -LE_AGAIN where nothing is, or another status. Does not yield. */
+int64_t env_file_pread_now(struct env_file *f, void *buf, size_t len, uint64_t off) CHECK_RESULT;
 int env_file_datasync(struct env_file *f) CHECK_RESULT;
 int env_file_fallocate(struct env_file *f, int mode, uint64_t off, uint64_t len) CHECK_RESULT;
 int env_file_truncate(struct env_file *f, uint64_t size) CHECK_RESULT;

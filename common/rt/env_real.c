@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/random.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -222,6 +223,19 @@ static int64_t real_file_preadv(struct env_file *f, const struct iovec *iov, int
 		left -= (int)iov[i].iov_len;
 	}
 	return n;
+}
+
+static int64_t real_file_pread_now(struct env_file *f, void *buf, size_t len, uint64_t off)
+{
+	struct iovec iov = { buf, len < IO_MAX ? len : IO_MAX };
+	ssize_t n = preadv2(real_fd(f), &iov, 1, (off_t)off, RWF_NOWAIT);
+
+	if (n >= 0)
+		return n;
+	/* Of a file system that cannot say, too. */
+	return errno == EAGAIN || errno == EOPNOTSUPP || errno == EINTR
+		       ? -LE_AGAIN
+		       : status_from_errno(errno);
 }
 
 static int64_t real_file_pwritev(struct env_file *f, const struct iovec *iov, int n_iov,
@@ -477,6 +491,7 @@ static const struct env_ops real_ops = {
 	.file_open = real_file_open,
 	.file_close = real_file_close,
 	.file_preadv = real_file_preadv,
+	.file_pread_now = real_file_pread_now,
 	.file_pwritev = real_file_pwritev,
 	.file_datasync = real_file_datasync,
 	.file_fallocate = real_file_fallocate,

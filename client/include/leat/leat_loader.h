@@ -184,10 +184,12 @@ struct leat_loader_options {
 	const char *order; /* NULL: "global" */
 	const char *tail;  /* "drop" (NULL), "pad", "shorter" */
 	uint64_t seed, epoch;
-	uint32_t batch;        /* of all ranks together; world divides it */
-	uint32_t rank, world;  /* world 0: 1 */
-	uint64_t epochs;       /* then leat_next ends; 0: for ever */
-	uint32_t depth;        /* batches in memory, held ones included, 2..64; 0: 6 */
+	uint32_t batch;       /* of all ranks together; world divides it */
+	uint32_t rank, world; /* world 0: 1 */
+	uint64_t epochs;      /* then leat_next ends; 0: for ever */
+	/* Batches in memory, held ones included, 2..64. 0: up to 16, of which as many are read
+	 * ahead as the longest waits of late ask for at the caller's pace. */
+	uint32_t depth;
 	uint64_t memory_limit; /* bytes of all batches, held ones included; 0: 1 GiB */
 	int on_error; /* enum leat_on_error; SKIP: a sample that cannot be read shortens its batch
 		       */
@@ -344,6 +346,7 @@ struct leat_loader_metrics {
 	 * may hold; pieces that were damaged, and writes of it that failed. */
 	uint64_t cache_hits, cache_misses, bytes_cache, cache_bytes, cache_limit;
 	uint64_t cache_bad, cache_failed;
+	uint64_t ahead; /* batches that may be ready or on their way at once */
 };
 int leat_loader_metrics(struct leat_loader *ld, struct leat_loader_metrics *ret_metrics);
 /* XXH3 (64 bits) of these bytes: what blocks of files carry, for formats that lie on top. */

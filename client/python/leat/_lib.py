@@ -88,7 +88,8 @@ class Metrics(Structure):
                 ("memory", c_uint64), ("memory_limit", c_uint64), ("memory_pinned", c_uint64),
                 ("bytes_device", c_uint64), ("cache_hits", c_uint64),
                 ("cache_misses", c_uint64), ("bytes_cache", c_uint64), ("cache_bytes", c_uint64),
-                ("cache_limit", c_uint64), ("cache_bad", c_uint64), ("cache_failed", c_uint64)]
+                ("cache_limit", c_uint64), ("cache_bad", c_uint64), ("cache_failed", c_uint64),
+                ("ahead", c_uint64)]
 
 
 class StageProgress(Structure):

@@ -30,7 +30,8 @@ class DataLoader:
     tail          what becomes of the last, incomplete step: "drop", "pad", "shorter"
     rank, world   "auto": of torch.distributed if it is initialised, else RANK and WORLD_SIZE,
                   OMPI_*, PMI_*, SLURM_*, HOROVOD_*, else 0 and 1
-    depth         batches in memory, those in use included (0: 6); memory_limit in bytes (0: 1 GiB)
+    depth         batches in memory, those in use included (0: up to 16, read ahead as far as the
+                  source's delays ask for); memory_limit in bytes (0: 1 GiB)
     on_error      "raise", or "skip": a sample that cannot be read shortens its batch
     fields        which to read (all); decode: field -> function of one array
     framework     "numpy" or "torch" arrays, or "memoryview"; "auto": torch if it has been
@@ -183,7 +184,7 @@ class DataLoader:
         share of time not spent waiting; `stall_us`: waits by their cause; `wait_histogram`: bucket
         i counts waits below 2**i us."""
         m = _lib.sized(_lib.Metrics)
-        _c.leat_loader_metrics(self._handle(), ctypes.byref(m))
+        check(_c.leat_loader_metrics(self._handle(), ctypes.byref(m)))
         result = {name: getattr(m, name) for name, kind in m._fields_
                   if name != "size" and kind in (ctypes.c_uint64, ctypes.c_uint32)}
         result["stall_us"] = dict(zip(_lib.STALLS, m.stall_us))

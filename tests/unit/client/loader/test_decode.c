@@ -260,6 +260,91 @@ static double seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+static int64_t take_all(void *arg, const struct leat_decode_call *c)
+{
+	(void)arg;
+	memcpy(c->out, c->in, c->in_len);
+	return (int64_t)c->in_len;
+}
+
+/* A file without bytes lies nowhere in the slot, so nobody else's bad bytes are its own. */
+static void test_an_empty_sample_is_not_its_bad_neighbour(void **state)
+{
+	const struct world *w = *state;
+	static const char *const names[] = {"a-gone", "b-empty", "c-there"};
+	struct leat_decoder d = {.field = "data", .decode = take_all, .out_max = 16};
+	struct leat_loader_options o = {.size = sizeof(o),
+					.order = "sequential",
+					.batch = 3,
+					.on_error = LEAT_ON_ERROR_SKIP,
+					.decoders = &d,
+					.n_decoders = 1};
+	struct leat_view v = {.size = sizeof(v)};
+	char dir[128], path[200];
+	struct leat_dataset *ds;
+	struct leat_loader *ld;
+	struct leat_batch *b;
+	snprintf(dir, sizeof(dir), "%s/files", w->root);
+	assert_int_equal(mkdir(dir, 0755), 0);
+	for (int i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		FILE *f = fopen(path, "w");
+		assert_non_null(f);
+		fputs(i == 1 ? "" : "12345", f);
+		assert_int_equal(fclose(f), 0);
+	}
+	assert_int_equal(leat_dataset_open(dir, NULL, &ds), 0);
+	snprintf(path, sizeof(path), "%s/%s", dir, names[0]);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(leat_loader_open(ds, &o, &ld), 0);
+	assert_int_equal(leat_next(ld, &b), 1);
+	assert_int_equal(leat_batch_len(b), 2);
+	assert_int_equal(leat_batch_ids(b)[0], 1);
+	assert_int_equal(leat_batch_field(b, "data", &v), 0);
+	assert_int_equal(v.lengths[0], 0);
+	assert_int_equal(v.lengths[1], 5);
+	assert_memory_equal(v.base + v.offsets[1], "12345", 5);
+	leat_batch_unref(b);
+	leat_loader_close(ld);
+	leat_dataset_close(ds);
+	for (int i = 1; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		unlink(path);
+	}
+	rmdir(dir);
+}
+
+static struct leat_loader_metrics metrics(struct leat_loader *ld)
+{
+	struct leat_loader_metrics m = {.size = sizeof(m)};
+	assert_int_equal(leat_loader_metrics(ld, &m), 0);
+	return m;
+}
+
+/* What has to be waited for is asked for earlier, as far ahead as the waits are long. */
+static void test_slow_ones_are_begun_earlier(void **state)
+{
+	struct leat_dataset *ds = open_records(*state);
+	struct script s = new_script();
+	struct leat_decoder d;
+	struct leat_loader_options o = options(&d, &s);
+	struct leat_loader *ld;
+	struct leat_batch *b;
+	o.depth = 0;
+	o.epochs = 0;
+	s.slow_us = 2000;
+	assert_int_equal(leat_loader_open(ds, &o, &ld), 0);
+	assert_int_equal(metrics(ld).depth, 16);
+	assert_int_equal(metrics(ld).ahead, 2);
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(leat_next(ld, &b), 1);
+		leat_batch_unref(b);
+	}
+	assert_true(metrics(ld).ahead > 2);
+	leat_loader_close(ld);
+	leat_dataset_close(ds);
+}
+
 static void test_one_that_never_returns_hangs_nobody(void **state)
 {
 	uint32_t before = n_threads();
@@ -350,9 +435,14 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_results_lie_in_the_slot),       T(test_a_failure_names_file_and_offset),
-		T(test_failures_are_skipped_if_asked), T(test_one_that_never_returns_hangs_nobody),
-		T(test_closing_while_they_work),       T(test_options),
+		T(test_results_lie_in_the_slot),
+		T(test_a_failure_names_file_and_offset),
+		T(test_failures_are_skipped_if_asked),
+		T(test_one_that_never_returns_hangs_nobody),
+		T(test_closing_while_they_work),
+		T(test_options),
+		T(test_slow_ones_are_begun_earlier),
+		T(test_an_empty_sample_is_not_its_bad_neighbour),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -283,6 +283,8 @@ static struct sample_index *some_index(void)
 	index_drop_sample(b);
 	index_add_file(b, "empty", 0);
 	index_add_file(b, "z", 100);
+	for (int c = 0; c < 4; c++)
+		index_add_class(b, "class", 5);
 	index_add_sample(b, "k1", 2, 3);
 	index_add_member(b, "png", 3, 100, 0);
 	assert_int_equal(index_builder_finish(b, &x), 0);
@@ -290,6 +292,23 @@ static struct sample_index *some_index(void)
 	assert_int_equal(x->n_samples, 2);
 	assert_int_equal(x->n_members, 3);
 	return x;
+}
+
+/* A label is the number of a class, which mixtures take for an index. */
+static void test_labels_without_a_class_are_refused(void **state)
+{
+	(void)state;
+	struct sample_index *x = some_index(), *bad;
+	static const int32_t labels[] = {4, -2, INT32_MAX, INT32_MIN};
+	for (int i = 0; i < 4; i++) {
+		void *data;
+		size_t len;
+		x->samples[1].label = labels[i];
+		assert_int_equal(index_encode(x, &data, &len), 0);
+		assert_int_equal(index_decode(data, len, &bad), -LE_CORRUPT);
+		free(data);
+	}
+	index_destroy(x);
 }
 
 static void test_index_file_round_trip(void **state)
@@ -357,6 +376,7 @@ int main(void)
 		cmocka_unit_test(test_large_members_are_skipped_over),
 		cmocka_unit_test(test_classes_of_plain_files),
 		cmocka_unit_test(test_index_file_round_trip),
+		cmocka_unit_test(test_labels_without_a_class_are_refused),
 		cmocka_unit_test(test_builder_refuses_nonsense),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

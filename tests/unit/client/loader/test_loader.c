@@ -283,11 +283,8 @@ static void test_strides_share_the_steps_out(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state);
 	struct leat_loader *whole = open_loader(ds, "global", "shorter", 16, 0, 1), *ld[3], *none;
-	struct leat_loader_options o = {.size = sizeof(o),
-					.tail = "shorter",
-					.batch = 16,
-					.seed = 5,
-					.stride = 3};
+	struct leat_loader_options o = {
+		.size = sizeof(o), .tail = "shorter", .batch = 16, .seed = 5, .stride = 3};
 	struct leat_batch *a, *b;
 	for (o.phase = 0; o.phase < 3; o.phase++)
 		assert_int_equal(leat_loader_open(ds, &o, &ld[o.phase]), 0);
@@ -553,7 +550,11 @@ static void test_a_forked_child_gets_a_clear_error(void **state)
 		int bad = leat_next(ld, &c) != -LE_NOTSUP ||
 			  !strstr(leat_last_error()->message, "forked");
 		bad |= leat_dataset_read(ds, &id, 1, &c) != -LE_NOTSUP;
+		struct leat_loader_metrics m = {.size = sizeof(m)};
+		char text[256];
 		bad |= leat_batch_len(b) != 8;
+		bad |= leat_loader_metrics(ld, &m) != -LE_NOTSUP;
+		bad |= leat_loader_state(ld, text, sizeof(text)) != -LE_NOTSUP;
 		leat_batch_unref(b);
 		leat_loader_close(ld);
 		leat_dataset_close(ds);

@@ -1,0 +1,206 @@
+/*
+ * Which bytes of which files land where in a slot. Members are taken in the order of the samples;
+ * those that lie close together in a file make a run, which lies in the slot as it lies in the
+ * file, gaps included, and is read in pieces. With a disk cache a run is cut between samples too:
+ * what is kept of a sample must not depend on what stood beside it in this epoch.
+ */
+#include "client/loader/batch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/loader/decode.h"
+
+#define GAP_MAX (16u << 10) /* read what lies between rather than twice */
+#define RUN_MAX (64u << 20)
+#define ALIGN   64u /* memory and file agree modulo this */
+
+/* The run that is being made. Bytes [lo, hi) of a file land in a row at dst. */
+struct run {
+	uint32_t file, sample;
+	uint64_t lo, hi, dst;
+	uint64_t cut;   /* up to here it has been cut into pieces */
+	uint64_t first; /* where the sample begins in it */
+	bool keyed;     /* its pieces go to the cache */
+};
+
+/* Room for n of them. */
+static int grow(void *array, uint32_t *cap, uint32_t n, size_t size)
+{
+	void **p = array;
+	if (n <= *cap)
+		return 0;
+	uint32_t want = n + n / 2 + 64;
+	void *more = realloc(*p, want * size);
+	if (!more)
+		return -LE_NOMEM;
+	*p = more;
+	*cap = want;
+	return 0;
+}
+
+static int begin_run(struct leat_batch *b)
+{
+	TRY(grow(&b->runs, &b->cap_runs, b->n_runs + 2, sizeof(*b->runs)));
+	b->runs[b->n_runs++] = (struct batch_run){0, b->n_jobs};
+	return 0;
+}
+
+/* Pieces for what lies before end. Cut at multiples of PIECE_MAX in the file, hence between
+ * blocks. */
+static int cut_run(struct leat_batch *b, struct run *r, uint64_t end)
+{
+	while (r->cut < end) {
+		uint64_t stop = (r->cut / PIECE_MAX + 1) * PIECE_MAX;
+		if (stop > end)
+			stop = end;
+		TRY(grow(&b->pieces, &b->cap_pieces, b->n_pieces + 1, sizeof(*b->pieces)));
+		b->pieces[b->n_pieces++] = (struct piece_io){r->file,   (uint32_t)(stop - r->cut),
+							     r->cut,    r->dst + (r->cut - r->lo),
+							     r->sample, b->n_runs - 1};
+		b->runs[b->n_runs - 1].left++;
+		r->cut = stop;
+	}
+	return 0;
+}
+
+/* Whole blocks, if any of them has never been verified: a block can only be verified as a whole. */
+static void widen(const struct leat_dataset *ds, uint32_t file, uint64_t *lo, uint64_t *hi)
+{
+	if (!ds->m)
+		return;
+	const struct manifest_file *f = &ds->m->files[ds->manifest_file[file]];
+	uint64_t first = *lo / f->block, last = (*hi - 1) / f->block, i;
+	for (i = first; i <= last && dataset_block_verified(ds, f->first_sum + i); i++)
+		;
+	if (i > last)
+		return;
+	*lo = first * f->block;
+	*hi = (last + 1) * f->block < f->size ? (last + 1) * f->block : f->size;
+}
+
+/* May bytes [lo, hi) of the file, which are of this sample, be part of the run? */
+static bool belongs(const struct run *r, uint32_t file, uint32_t sample, uint64_t lo, uint64_t hi)
+{
+	if (r->hi == 0 || r->file != file || lo > r->hi + GAP_MAX)
+		return false;
+	if (!r->keyed)
+		return lo >= r->lo && hi - r->lo <= RUN_MAX;
+	/* What the pieces of a sample are follows from the sample alone. */
+	if (r->sample == sample)
+		return lo >= r->first && hi - r->first <= RUN_MAX;
+	return lo >= r->hi && hi - r->lo <= RUN_MAX;
+}
+
+static int plan_member(struct leat_batch *b, struct run *r, uint32_t sample,
+		       const struct index_member *m, uint64_t *ret_off)
+{
+	uint32_t file = b->ds->x->samples[b->ids[sample]].file, part_file;
+	const struct leat_dataset *from = dataset_of_file(b->ds, file, &part_file);
+	uint64_t lo = m->off, hi = m->off + m->len;
+	*ret_off = 0;
+	if (m->len == 0)
+		return 0;
+	widen(from, part_file, &lo, &hi);
+	if (!belongs(r, file, sample, lo, hi)) {
+		TRY(cut_run(b, r, r->hi));
+		TRY(begin_run(b));
+		*r = (struct run){.file = file,
+				  .sample = sample,
+				  .lo = lo,
+				  .hi = hi,
+				  .dst = (b->need + ALIGN - 1) / ALIGN * ALIGN + lo % ALIGN,
+				  .cut = lo,
+				  .first = lo,
+				  .keyed = b->cache && !dataset_is_near(from)};
+	} else if (r->keyed && r->sample != sample) {
+		TRY(cut_run(b, r, r->hi));
+		r->sample = sample;
+		r->cut = r->first = lo;
+	}
+	if (hi > r->hi)
+		r->hi = hi;
+	b->need = r->dst + (r->hi - r->lo);
+	*ret_off = r->dst + (m->off - r->lo);
+	return b->need <= BATCH_BYTES_MAX ? 0 : -LE_2BIG;
+}
+
+static int add_job(struct leat_batch *b, const struct index_member *m, uint32_t sample,
+		   uint32_t place)
+{
+	if (m->codec == INDEX_PLAIN && m->check == INDEX_UNCHECKED)
+		return 0;
+	TRY(grow(&b->jobs, &b->cap_jobs, b->n_jobs + 1, sizeof(*b->jobs)));
+	uint64_t src = b->off[(size_t)place * b->cap + sample];
+	b->jobs[b->n_jobs++] = (struct member_job){b, m, src, sample, place};
+	return 0;
+}
+
+static int plan_sample(struct leat_batch *b, struct run *r, uint32_t i)
+{
+	const struct sample_index *x = b->ds->x;
+	const struct index_sample *s = &x->samples[b->ids[i]];
+	b->labels[i] = s->label;
+	for (uint32_t f = 0; f < b->set->n; f++) {
+		b->off[(size_t)f * b->cap + i] = UINT64_MAX;
+		b->len[(size_t)f * b->cap + i] = 0;
+	}
+	for (uint64_t k = s[0].first; k < s[1].first; k++) {
+		const struct index_member *m = &x->members[k];
+		int32_t place = b->set->place[m->field];
+		if (place < 0)
+			continue;
+		TRY(plan_member(b, r, i, m, &b->off[(size_t)place * b->cap + i]));
+		b->len[(size_t)place * b->cap + i] = m->raw;
+		TRY(add_job(b, m, i, (uint32_t)place));
+	}
+	return 0;
+}
+
+/* Behind everything that is read: the room for what is unpacked. */
+static int plan_unpacked(struct leat_batch *b)
+{
+	for (uint32_t i = 0; i < b->n_jobs; i++) {
+		const struct member_job *j = &b->jobs[i];
+		if (j->m->codec == INDEX_PLAIN)
+			continue;
+		uint64_t dst = (b->need + ALIGN - 1) / ALIGN * ALIGN;
+		if (j->m->raw > BATCH_BYTES_MAX - dst)
+			return -LE_2BIG;
+		b->off[(size_t)j->place * b->cap + j->sample] = dst;
+		b->need = dst + j->m->raw;
+	}
+	return 0;
+}
+
+static int plan(struct leat_batch *b)
+{
+	struct run r = {0};
+	for (uint32_t i = 0; i < b->n; i++)
+		TRY(plan_sample(b, &r, i));
+	TRY(cut_run(b, &r, r.hi));
+	TRY(begin_run(b));
+	b->n_runs--; /* it only says where the jobs end */
+	TRY(plan_unpacked(b));
+	return decode_plan(b);
+}
+
+int batch_plan(struct leat_batch *b)
+{
+	b->n_pieces = b->n_jobs = b->n_runs = 0;
+	b->need = 0;
+	b->rc = 0;
+	b->d.rc = 0;
+	b->d.origin = ORIGIN_NONE;
+	b->d.off = UINT64_MAX;
+	b->d.path[0] = b->d.what[0] = 0;
+	b->n_bad = 0;
+	b->n_skipped = 0;
+	b->bytes_local = b->bytes_server = b->bytes_verified = 0;
+	b->verified = dataset_is_verified(b->ds);
+	int rc = plan(b);
+	return rc < 0 ? detail_set(&b->d, rc, NULL, UINT64_MAX,
+				   "no batch can be made of these %u samples: %s", b->n,
+				   status_text(rc))
+		      : 0;
+}
