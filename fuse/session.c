@@ -104,6 +104,10 @@ static const char *opcode_name(uint32_t opcode)
 		[FUSE_FALLOCATE] = "fallocate",
 		[FUSE_LSEEK] = "lseek",
 		[FUSE_RENAME2] = "rename",
+		[FUSE_GETLK] = "getlk",
+		[FUSE_SETLK] = "setlk",
+		[FUSE_COPY_FILE_RANGE] = "copy_file_range",
+		[FUSE_TMPFILE] = "tmpfile",
 	};
 
 	return opcode < ARRAY_SIZE(names) ? names[opcode] : NULL;
@@ -113,7 +117,8 @@ static void log_if_slow(const struct leatfs *fs, const struct fuse_in_header *h,
 {
 	const char *name = opcode_name(h->opcode);
 
-	if (fs->slow_ms == 0 || us < (uint64_t)fs->slow_ms * 1000)
+	/* Waiting for a lock is what it is for. */
+	if (h->opcode == FUSE_SETLKW || fs->slow_ms == 0 || us < (uint64_t)fs->slow_ms * 1000)
 		return;
 	log_warn("slow request: %s inode=%llu pid=%u: %llu ms", name ? name : "other",
 		 (unsigned long long)h->nodeid, h->pid, (unsigned long long)(us / 1000));

@@ -44,13 +44,16 @@ bool file_lock_forbids(uint64_t h_session, const struct file_lock *held, uint64_
 const struct held_lock *file_locks_find(const struct file_locks *fl, uint64_t session,
 					const struct file_lock *want)
 {
+	const struct held_lock *first = NULL;
+
 	list_for_each (n, &fl->held) {
 		const struct held_lock *h = list_entry(n, struct held_lock, link);
 
-		if (file_lock_forbids(h->session, &h->lock, session, want))
-			return h;
+		if (file_lock_forbids(h->session, &h->lock, session, want) &&
+		    (first == NULL || h->lock.first < first->lock.first))
+			first = h;
 	}
-	return NULL;
+	return first;
 }
 
 static struct held_lock *add(struct file_locks *fl, struct held_lock *h)

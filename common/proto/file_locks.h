@@ -36,7 +36,7 @@ static inline bool file_lock_overlap(const struct file_lock *a, const struct fil
 /* Does held (of h_session) forbid that session gets want? */
 bool file_lock_forbids(uint64_t h_session, const struct file_lock *held, uint64_t session,
 		       const struct file_lock *want);
-/* The first that forbids it, NULL: none. */
+/* The one that forbids it and begins first, as F_GETLK shall tell; NULL: none. */
 const struct held_lock *file_locks_find(const struct file_locks *fl, uint64_t session,
 					const struct file_lock *want);
 /* Makes the owner's locks on that range what want says (NONE: none), whatever others have.

@@ -1,4 +1,7 @@
-/* fallocate(2): allocate only extends the size; punch and zero range are intents (data.c). */
+/*
+ * fallocate(2): punch and zero range are intents (data.c). Allocation reserves nothing, because data
+ * is never written in place: it extends the size, or only says whether there is room just now.
+ */
 #include <linux/falloc.h>
 
 #include "mds/op.h"
@@ -26,6 +29,16 @@ static int check(struct op *op, const struct mds_fallocate_req *in, struct inode
 	return 0;
 }
 
+/* What lies beyond the end cannot have its space already. */
+static bool has_room(struct op *op, const struct mds_fallocate_req *in, const struct inode_rec *rec)
+{
+	uint64_t from = in->off > rec->attr.size ? in->off : rec->attr.size;
+	uint64_t end = in->off + in->len, total, free;
+
+	cluster_space(&op->m->cluster, &total, &free);
+	return end <= from || end - from <= free;
+}
+
 static int falloc_txn(struct op *op, const void *vin, void *vout)
 {
 	struct falloc *a = (struct falloc *)vin;
@@ -50,6 +63,8 @@ static int falloc_txn(struct op *op, const void *vin, void *vout)
 		a->intent_no = data_begin(op, &a->intent, old, true);
 		return 0;
 	}
+	if ((in->mode & FALLOC_FL_PUNCH_HOLE) == 0 && !has_room(op, in, old))
+		return -LE_NOSPC;
 	op->final = true;
 	rec = inode_edit(op->store, i);
 	if (extend > rec->attr.size)
@@ -70,7 +85,8 @@ int mds_fallocate(struct op *op, const void *vin, void *vout)
 	uint32_t mode = a.in->mode;
 	int rc;
 
-	if (mode != 0 && mode != (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE) &&
+	if (mode != 0 && mode != FALLOC_FL_KEEP_SIZE &&
+	    mode != (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE) &&
 	    mode != FALLOC_FL_ZERO_RANGE && mode != (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE))
 		return -LE_NOTSUP;
 	if (a.in->len == 0 || a.in->off > LEAT_FILE_SIZE_MAX)

@@ -174,9 +174,19 @@ static void fallocate_body(struct fx *f)
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
 	assert_int_equal(attr_of(f, a.ino).size, 1900);
 	q.mode = FALLOC_FL_KEEP_SIZE;
+	q.off = 5000;
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
+	assert_int_equal(attr_of(f, a.ino).size, 1900);
+	q.len = 1ull << 40; /* more than there is */
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_NOSPC);
+	q.mode = 0;
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_NOSPC);
+	assert_int_equal(attr_of(f, a.ino).size, 1900);
+	q.mode = FALLOC_FL_COLLAPSE_RANGE;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_NOTSUP);
 	q.mode = 0;
 	q.off = INT64_MAX;
+	q.len = 500;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_FBIG);
 }
 

@@ -125,11 +125,36 @@ static void to_the_end_of_the_world(void **state)
 	file_locks_fini(&fl);
 }
 
+/* Whatever the order in which they were taken, and cut later. */
+static void the_one_that_begins_first(void **state)
+{
+	static const uint64_t starts[] = {30, 10, 20};
+	struct file_lock want = {.owner = 2, .first = 0, .last = 99, .type = FILE_LOCK_WRITE};
+	struct file_lock l = {.owner = 1, .type = FILE_LOCK_WRITE};
+	struct file_locks fl;
+
+	(void)state;
+	file_locks_init(&fl);
+	for (int i = 0; i < 3; i++) {
+		l.first = starts[i];
+		l.last = l.first + 4;
+		assert_int_equal(file_locks_set(&fl, 1, 0, &l), 0);
+	}
+	assert_int_equal(file_locks_find(&fl, 1, &want)->lock.first, 10);
+	l = (struct file_lock){.owner = 1, .first = 8, .last = 12, .type = FILE_LOCK_NONE};
+	assert_int_equal(file_locks_set(&fl, 1, 0, &l), 0);
+	assert_int_equal(file_locks_find(&fl, 1, &want)->lock.first, 13);
+	want.first = 15;
+	assert_int_equal(file_locks_find(&fl, 1, &want)->lock.first, 20);
+	file_locks_fini(&fl);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(as_every_byte_says),
 		cmocka_unit_test(to_the_end_of_the_world),
+		cmocka_unit_test(the_one_that_begins_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
