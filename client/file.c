@@ -272,6 +272,38 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 	return 0;
 }
 
+int ll_tmpfile(struct client *c, const struct cred *cred, struct ino parent, uint32_t mode,
+	       uint32_t flags, struct ll_file **ret_file, struct attr *ret_attr)
+{
+	struct mds_tmpfile_req req = {
+		.cred = *cred, .parent = parent, .mode = mode, .flags = flags & OPEN_FLAGS};
+	struct mds_tmpfile_rep rep;
+	struct rpc_call call;
+	struct inode *i;
+	int rc = mds_call(c, OP_mds_tmpfile, &req, &rep, &call);
+
+	rpc_call_fini(&call);
+	TRY(rc);
+	i = inode_get(c, rep.attr.ino);
+	if (i == NULL) {
+		undo_open(c, rep.attr.ino, flags);
+		return -LE_NOMEM;
+	}
+	inode_update(i, &rep.attr, true);
+	i->created_us = loop_now_us();
+	truncated(i, 0);
+	rc = opened(c, i, cred, flags, &rep.cap, ret_file);
+	if (rc < 0) {
+		undo_open(c, i->ino, flags);
+		inode_put(c, i);
+		return rc;
+	}
+	(void)take_change(i);
+	if (ret_attr != NULL)
+		inode_attr(c, i, ret_attr);
+	return 0;
+}
+
 struct ino ll_file_ino(const struct ll_file *f)
 {
 	return f->inode->ino;
@@ -553,21 +585,36 @@ static int each_piece(struct ll_file *f, uint64_t from, uint64_t size,
 	return rc < 0 ? rc : 0;
 }
 
+#define SEEK_PAGE 4096u
 struct seek {
 	uint64_t off, found;
 	bool want_hole, done;
 };
 
-static int seek_piece(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole)
+static int seek_range(struct seek *s, uint64_t off, uint64_t end, bool hole)
 {
-	struct seek *s = arg;
-
-	(void)sum;
-	if (off + len <= s->off || hole != s->want_hole)
+	if (end <= s->off || off == end || hole != s->want_hole)
 		return 0;
 	s->found = off > s->off ? off : s->off;
 	s->done = true;
 	return 1;
+}
+
+/* What a piece lacks of a page is no hole: nothing would be saved by leaving it out, and programs
+ * take the end of the last block for the end of the data. */
+static int seek_piece(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole)
+{
+	struct seek *s = arg;
+	uint64_t end = off + len, from = off;
+
+	(void)sum;
+	if (hole) {
+		from = (off + SEEK_PAGE - 1) / SEEK_PAGE * SEEK_PAGE;
+		from = from < end ? from : end;
+		if (seek_range(s, off, from, false))
+			return 1;
+	}
+	return seek_range(s, from, end, hole);
 }
 
 /* Everything written is with the servers, and the size is the true one. */

@@ -36,7 +36,9 @@ static bool cap_good(const struct idata *d, enum io_right right)
 static int renew(struct idata *d, enum io_right right)
 {
 	uint32_t flags = right == IO_WRITE ? O_RDWR : O_RDONLY;
-	struct mds_open_req req = {.cred = io_renew_cred(d), .ino = d->inode->ino, .flags = flags};
+	/* It is open: whether it still has a name does not matter. */
+	struct mds_open_req req = {
+		.cred = io_renew_cred(d), .ino = d->inode->ino, .flags = flags | OPEN_ORPHAN};
 	struct mds_close_req creq = {.ino = d->inode->ino, .flags = flags};
 	struct mds_open_rep rep;
 	struct mds_close_rep crep;

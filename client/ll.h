@@ -122,6 +122,9 @@ int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t 
 int ll_create(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      uint32_t mode, uint32_t flags, struct ll_file **ret_file,
 	      struct attr *ret_attr) CHECK_RESULT;
+/* O_TMPFILE: no name; ll_link gives it one unless flags have O_EXCL. */
+int ll_tmpfile(struct client *c, const struct cred *cred, struct ino parent, uint32_t mode,
+	       uint32_t flags, struct ll_file **ret_file, struct attr *ret_attr) CHECK_RESULT;
 /* close(2) of one descriptor: all dirty data of the file is with the servers and seen by every
  * client, though not durable yet; reports a write-behind error once. */
 int ll_flush(struct ll_file *f) CHECK_RESULT;

@@ -156,6 +156,20 @@ int ll_readlink(struct client *c, const struct cred *cred, struct ino ino, char 
 	return rc < 0 ? rc : 0;
 }
 
+/* The first name of a file publishes it, as a rename does. */
+static int flush_nameless(struct client *c, struct ino ino)
+{
+	struct inode *i = inode_peek(c, ino);
+	int rc = 0;
+
+	if (i == NULL)
+		return 0;
+	if (i->data != NULL && i->attr.nlink == 0)
+		rc = wb_flush(i->data);
+	inode_put(c, i);
+	return rc;
+}
+
 int ll_link(struct client *c, const struct cred *cred, struct ino ino, struct ino parent,
 	    struct bytes name, struct attr *ret_attr)
 {
@@ -166,6 +180,7 @@ int ll_link(struct client *c, const struct cred *cred, struct ino ino, struct in
 
 	if (!name_ok(name, &rc))
 		return rc;
+	TRY(flush_nameless(c, ino));
 	rc = mds_call(c, OP_mds_link, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);

@@ -132,7 +132,8 @@ int session_setup_call(struct client *c, uint16_t flags, uint16_t op, const void
 /* One open of a file in the new session: counts and capability. */
 static int reopen_one(struct client *c, uint16_t flags, struct idata *d, uint32_t mode)
 {
-	struct mds_open_req req = {.cred = io_renew_cred(d), .ino = d->inode->ino, .flags = mode};
+	struct mds_open_req req = {
+		.cred = io_renew_cred(d), .ino = d->inode->ino, .flags = mode | OPEN_ORPHAN};
 	struct mds_open_rep rep = {0};
 	int rc = session_setup_call(c, flags, OP_mds_open, &req, &rep);
 

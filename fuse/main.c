@@ -49,6 +49,7 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 		FUSE_CAP_HANDLE_KILLPRIV_V2,
 		FUSE_CAP_POSIX_ACL,
 		FUSE_CAP_SETXATTR_EXT,
+		FUSE_CAP_EXPORT_SUPPORT,
 	};
 	static const uint64_t locks[] = {FUSE_CAP_FLOCK_LOCKS, FUSE_CAP_POSIX_LOCKS};
 	static const uint64_t do_not_want[] = {
@@ -71,7 +72,7 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 		      (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO |
 		       FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_READDIRPLUS |
 		       FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC |
-		       FUSE_CAP_POSIX_ACL);
+		       FUSE_CAP_POSIX_ACL | FUSE_CAP_EXPORT_SUPPORT);
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
 				  FUSE_CAP_SPLICE_MOVE | FUSE_CAP_WRITEBACK_CACHE |
 				  FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_HANDLE_KILLPRIV);
@@ -121,6 +122,9 @@ const struct fuse_lowlevel_ops mount_ops = {
 	.removexattr = op_removexattr,
 	.access = op_access,
 	.create = op_create,
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+	.tmpfile = op_tmpfile,
+#endif
 	.fallocate = op_fallocate,
 	.lseek = op_lseek,
 	.getlk = op_getlk,

@@ -150,6 +150,9 @@ OP(statx, fuse_ino_t ino, int flags, int mask, struct fuse_file_info *fi);
 #endif
 /* ops_file.c */
 OP(create, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi);
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+OP(tmpfile, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi);
+#endif
 OP(open, fuse_ino_t ino, struct fuse_file_info *fi);
 OP(read, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 OP(write, fuse_ino_t ino, const char *buf, size_t size, off_t off, struct fuse_file_info *fi);

@@ -86,7 +86,7 @@ void reply_entry(fuse_req_t req, const struct attr *attr)
 {
 	struct leatfs *fs = req_fs(req);
 	struct fuse_entry_param e = {
-		.ino = attr->ino.v,
+		.ino = node_of(attr->ino),
 		.attr_timeout = attr_timeout_s(fs, attr),
 		.entry_timeout = fs->attr_timeout_s,
 	};

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 /* ---- one name ---- */
@@ -15,6 +16,16 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	int status;
 
 	req_cred_init(req, &rc);
+	/* Of file handles (open_by_handle_at): the inode itself, of any type, and the directory
+	 * above one. What is above the root of the mount is not of this file system. */
+	if (strcmp(name, ".") == 0 || (strcmp(name, "..") == 0 && parent == FUSE_ROOT_ID)) {
+		status = ll_getattr(fs->client, &rc.cred, ino_of(parent), &attr);
+		if (status < 0)
+			reply_status(req, status);
+		else
+			reply_entry(req, &attr);
+		return;
+	}
 	status = ll_lookup(fs->client, &rc.cred, ino_of(parent), bytes_str(name), &attr);
 	refused_found(&fs->refused, fuse_req_ctx(req)->pid, status < 0 ? 0 : attr.ino.v);
 	if (status < 0)

@@ -63,6 +63,29 @@ static void detach(fuse_req_t req, struct fuse_file_info *fi)
 	free(mf);
 }
 
+static void reply_created(fuse_req_t req, int status, struct ll_file *file, const struct attr *attr,
+			  struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+
+	if (status == 0) {
+		set_caching(fs, fi, true);
+		status = attach(req, fi, file, attr, NULL);
+	}
+	if (status < 0) {
+		reply_status(req, status);
+		return;
+	}
+	struct fuse_entry_param e = {
+		.ino = attr->ino.v,
+		.attr_timeout = fs->attr_timeout_s,
+		.entry_timeout = fs->attr_timeout_s,
+	};
+	attr_to_stat(attr, &e.attr);
+	if (fuse_reply_create(req, &e, fi) == -ENOENT)
+		detach(req, fi);
+}
+
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	       struct fuse_file_info *fi)
 {
@@ -75,23 +98,24 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	req_cred_init(req, &rc);
 	status = ll_create(fs->client, &rc.cred, ino_of(parent), bytes_str(name), mode,
 			   (uint32_t)fi->flags, &file, &attr);
-	if (status == 0) {
-		set_caching(fs, fi, true);
-		status = attach(req, fi, file, &attr, NULL);
-	}
-	if (status < 0) {
-		reply_status(req, status);
-		return;
-	}
-	struct fuse_entry_param e = {
-		.ino = attr.ino.v,
-		.attr_timeout = fs->attr_timeout_s,
-		.entry_timeout = fs->attr_timeout_s,
-	};
-	attr_to_stat(&attr, &e.attr);
-	if (fuse_reply_create(req, &e, fi) == -ENOENT)
-		detach(req, fi);
+	reply_created(req, status, file, &attr, fi);
 }
+
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi)
+{
+	struct leatfs *fs = req_fs(req);
+	struct ll_file *file;
+	struct req_cred rc;
+	struct attr attr;
+	int status;
+
+	req_cred_init(req, &rc);
+	status = ll_tmpfile(fs->client, &rc.cred, ino_of(parent), mode, (uint32_t)fi->flags, &file,
+			    &attr);
+	reply_created(req, status, file, &attr, fi);
+}
+#endif
 
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
@@ -111,7 +135,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		status = ll_open(fs->client, &rc.cred, ino_of(ino), (uint32_t)fi->flags | found,
 				 &file, &attr, &changed);
 	if (status == -LE_STALE && found == 0)
-		refused_add(&fs->refused, thread);
+		refused_add(&fs->refused, thread, ino);
 	if (status == 0) {
 		set_caching(fs, fi, changed);
 		status = attach(req, fi, file, &attr, pass);

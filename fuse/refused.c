@@ -17,7 +17,7 @@ static void forget(struct refused *r, uint32_t i)
 	r->n--;
 }
 
-void refused_add(struct refused *r, pid_t thread)
+void refused_add(struct refused *r, pid_t thread, uint64_t ino)
 {
 	uint32_t i = place(r, thread);
 
@@ -28,7 +28,7 @@ void refused_add(struct refused *r, pid_t thread)
 		r->n += r->ring[i].thread == 0;
 	}
 	r->ring[i].thread = thread;
-	r->ring[i].ino = 0;
+	r->ring[i].ino = ino;
 }
 
 void refused_found(struct refused *r, pid_t thread, uint64_t ino)

@@ -37,6 +37,7 @@ static const struct op_desc op_table[] = {
 	{OP_mds_rename, OP_TXN, mds_rename},
 	{OP_mds_readdir, OP_READ, mds_readdir},
 	{OP_mds_open, OP_FLOW, mds_open},
+	{OP_mds_tmpfile, OP_FLOW, mds_tmpfile},
 	{OP_mds_close, OP_FLOW, mds_close},
 	{OP_mds_append, OP_FLOW, mds_append},
 	{OP_mds_fallocate, OP_FLOW, mds_fallocate},
@@ -79,7 +80,8 @@ static int answer_again(struct op *op, const struct op_desc *d, const void *in, 
 		return 0;
 	/* The former incarnation counted an open, or ended one; that knowledge went with it. */
 	row->from_store = false;
-	if (d->op == OP_mds_create || d->op == OP_mds_open || d->op == OP_mds_close)
+	if (d->op == OP_mds_create || d->op == OP_mds_tmpfile || d->op == OP_mds_open ||
+	    d->op == OP_mds_close)
 		return open_state_redo(op, d->op, in, out);
 	return 0;
 }

@@ -50,7 +50,8 @@
 	M(0x0126, mds_layout_set, WRITE) \
 	M(0x0127, mds_access, READ) \
 	M(0x0128, mds_lock, WRITE) \
-	M(0x0129, mds_lock_test, READ)
+	M(0x0129, mds_lock_test, READ) \
+	M(0x0130, mds_tmpfile, WRITE)
 
 /* Server to client, over the client's own connection. */
 #define MDS_CALLBACKS(M) \
@@ -188,6 +189,10 @@ enum fsck_repair {
 #define mds_create_req_FIELDS(F) \
 	F(cred, cred) F(ino, parent) F(bytes, name) F(u32, mode) F(u32, flags)
 #define mds_create_rep_FIELDS(F) F(attr, attr) F(cap, cap) F(u8, created) F(attr, dir)
+/* A regular file without a name, opened for writing with flags (O_EXCL: never to get one by link).
+ * parent: the directory whose layout and group it takes, and in which one may make files. */
+#define mds_tmpfile_req_FIELDS(F) F(cred, cred) F(ino, parent) F(u32, mode) F(u32, flags)
+#define mds_tmpfile_rep_FIELDS(F) F(attr, attr) F(cap, cap)
 /* Any type but directory and symlink, not opened. */
 #define mds_mknod_req_FIELDS(F) \
 	F(cred, cred) F(ino, parent) F(bytes, name) F(u32, mode) F(u32, rdev)

@@ -1,5 +1,5 @@
 /*
- * fallocate(2): punch and zero range are intents (data.c). Allocation reserves nothing, because data
+ * fallocate(2): punch and zero range are intents (data.c). Allocation reserves nothing, since data
  * is never written in place: it extends the size, or only says whether there is room just now.
  */
 #include <linux/falloc.h>

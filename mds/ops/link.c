@@ -19,7 +19,7 @@ int mds_link(struct op *op, const void *vin, void *vout)
 		return -LE_PERM;
 	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
-	if (old->attr.nlink == 0)
+	if (old->attr.nlink == 0 && (old->flags & INODE_LINKABLE) == 0)
 		return -LE_NOENT;
 	if (old->attr.nlink >= LEAT_LINK_MAX)
 		return -LE_MLINK;
@@ -28,6 +28,10 @@ int mds_link(struct op *op, const void *vin, void *vout)
 		return rc == 0 ? -LE_EXIST : rc;
 
 	rec = inode_edit(op->store, i);
+	if (rec->attr.nlink == 0) {
+		rec->flags &= ~(uint32_t)INODE_LINKABLE;
+		txn_delete(op->store, key_of('O', i->ino.v));
+	}
 	rec->attr.nlink++;
 	inode_changed(op, rec);
 	dentry_put(op->store, d, i->ino, rec->attr.mode);

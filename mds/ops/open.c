@@ -156,6 +156,9 @@ int open_state_redo(struct op *op, uint16_t what, const void *in, void *out)
 
 	if (what == OP_mds_create)
 		return open_reclaim(op, ((struct mds_create_rep *)out)->attr.ino, create->flags, 1);
+	if (what == OP_mds_tmpfile)
+		return open_reclaim(op, ((struct mds_tmpfile_rep *)out)->attr.ino,
+				    ((const struct mds_tmpfile_req *)in)->flags, 1);
 	if (what == OP_mds_open)
 		return open_reclaim(op, open->ino, open->flags, 1);
 	if (open_find(&op->m->opens, op->session, close->ino) == NULL)

@@ -21,6 +21,7 @@ enum inode_rec_flags {
 	INODE_TOMBS = 1, /* a directory that has (had) tombstones */
 	INODE_CUT = 2,   /* a file made shorter since the chains told its blocks: fsck does not take
 			  * them at their word */
+	INODE_LINKABLE = 4, /* made without a name, link may give it one */
 };
 #define inode_rec_FIELDS(F)                                                                        \
 	F(attr, attr)                                                                              \

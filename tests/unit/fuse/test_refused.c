@@ -14,18 +14,32 @@ static void test_only_what_was_found_after_a_refusal(void **state)
 	(void)state;
 	refused_found(&r, 7, 100);
 	assert_false(refused_take(&r, 7, 100)); /* nothing was refused */
-	refused_add(&r, 7);
+	refused_add(&r, 7, 99);
 	assert_false(refused_take(&r, 7, 100)); /* not looked up again */
-	refused_add(&r, 7);
+	refused_add(&r, 7, 99);
 	refused_found(&r, 7, 1); /* the folders of the path */
 	refused_found(&r, 7, 100);
 	assert_false(refused_take(&r, 8, 100));
 	assert_true(refused_take(&r, 7, 100));
 	assert_false(refused_take(&r, 7, 100)); /* good for one open */
-	refused_add(&r, 7);
+	refused_add(&r, 7, 99);
 	refused_found(&r, 7, 100);
 	assert_false(refused_take(&r, 7, 101));
 	assert_int_equal(r.n, 0);
+}
+
+/* /proc/self/fd/N of a file that has lost its name: there is no name to look up. */
+static void test_the_same_without_a_lookup(void **state)
+{
+	struct refused r = {0};
+
+	(void)state;
+	refused_add(&r, 7, 99);
+	assert_true(refused_take(&r, 7, 99));
+	assert_false(refused_take(&r, 7, 99));
+	refused_add(&r, 7, 99);
+	refused_found(&r, 7, 100); /* by a name, which is another file's now */
+	assert_false(refused_take(&r, 7, 99));
 }
 
 static void test_a_name_that_is_gone_ends_it(void **state)
@@ -33,7 +47,7 @@ static void test_a_name_that_is_gone_ends_it(void **state)
 	struct refused r = {0};
 
 	(void)state;
-	refused_add(&r, 7);
+	refused_add(&r, 7, 99);
 	refused_found(&r, 7, 0);
 	refused_found(&r, 7, 100);
 	assert_false(refused_take(&r, 7, 100));
@@ -45,12 +59,12 @@ static void test_the_oldest_are_forgotten(void **state)
 	struct refused r = {0};
 
 	(void)state;
-	refused_add(&r, 0);
+	refused_add(&r, 0, 99);
 	refused_found(&r, 0, 100);
 	assert_false(refused_take(&r, 0, 100));
 	for (pid_t t = 1; t <= 2 * (pid_t)REFUSED_MAX; t++) {
-		refused_add(&r, t);
-		refused_add(&r, t);
+		refused_add(&r, t, 99);
+		refused_add(&r, t, 99);
 		refused_found(&r, t, 100);
 	}
 	assert_int_equal(r.n, REFUSED_MAX);
@@ -63,6 +77,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_only_what_was_found_after_a_refusal),
+		cmocka_unit_test(test_the_same_without_a_lookup),
 		cmocka_unit_test(test_a_name_that_is_gone_ends_it),
 		cmocka_unit_test(test_the_oldest_are_forgotten),
 	};
