@@ -24,8 +24,7 @@ static int tmpfile_txn(struct op *op, const void *vin, void *vout)
 	TRY(placement_choose(&op->m->cluster, &op->m->params, &drec->attr.layout, next, &layout));
 	TRY(open_prepare(&op->m->opens, op->session, next, &open));
 
-	(void)inode_make(op, &in->cred, drec,
-			 S_IFREG | (in->mode & 07777 & ~(in->cred.umask & 0777)), &rec);
+	(void)inode_make(op, &in->cred, drec, S_IFREG | (in->mode & 07777), &rec);
 	rec->attr.layout = layout;
 	rec->attr.nlink = 0;
 	if ((in->flags & O_EXCL) == 0)
