@@ -114,6 +114,7 @@ struct leat_batch {
 	struct decode_job *decodes; /* as many as cap samples may have */
 	uint8_t *undecoded;         /* cap: of which a decoder made nothing */
 	uint32_t n_decodes;
+	uint64_t decoded;      /* which fields of the set they are of: bits */
 	uint64_t need;         /* bytes of the slot */
 	struct bad_range *bad; /* of those that could not be read, with skip_bad */
 	uint32_t n_bad, cap_bad;

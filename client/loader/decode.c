@@ -331,6 +331,7 @@ int decode_plan(struct leat_batch *b)
 {
 	const struct decoders *d = b->decoders;
 	b->n_decodes = 0;
+	b->decoded = 0;
 	if (!d)
 		return 0;
 	if (!b->decodes) {
@@ -341,6 +342,8 @@ int decode_plan(struct leat_batch *b)
 			return -LE_NOMEM;
 	}
 	memset(b->undecoded, 0, b->n);
+	for (uint32_t k = 0; k < d->n; k++)
+		b->decoded |= (uint64_t)1 << d->place[k];
 	for (uint32_t i = 0; i < b->n; i++) {
 		for (uint32_t k = 0; k < d->n; k++) {
 			if (b->off[(size_t)d->place[k] * b->cap + i] == UINT64_MAX)

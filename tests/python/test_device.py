@@ -155,6 +155,64 @@ class Fake(unittest.TestCase):
             del kept
             self.assertEqual(loader.metrics()["held"], 0)
 
+    def test_dlpack(self):
+        """As a consumer takes it; numpy and a torch without CUDA take no device's."""
+        class Tensor(ctypes.Structure):  # of dlpack.h
+            _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32 * 2),
+                        ("n_dims", ctypes.c_int32), ("code", ctypes.c_uint8),
+                        ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                        ("shape", ctypes.POINTER(ctypes.c_int64)),
+                        ("strides", ctypes.POINTER(ctypes.c_int64)),
+                        ("byte_offset", ctypes.c_uint64), ("ctx", ctypes.c_void_p),
+                        ("deleter", ctypes.CFUNCTYPE(None, ctypes.c_void_p))]
+        api = ctypes.pythonapi
+        api.PyCapsule_GetPointer.restype = ctypes.c_void_p
+        api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+        api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
+        with leat.Dataset(self.npz()) as ds, leat.DataLoader(ds, 4, device="cuda:1", depth=2,
+                                                             framework="numpy") as loader:
+            batch = loader.next()
+            x, f, number = batch["x"][1], batch["f"][1], int(batch.ids[1])
+            rng = np.random.default_rng(number)
+            want = rng.random((3, 5), dtype=np.float32)
+            self.assertEqual(x.__dlpack_device__(), (2, 1))
+            capsule, unwanted = x.__dlpack__(stream=1), f.__dlpack__()
+            strides = Tensor.from_address(api.PyCapsule_GetPointer(unwanted, b"dltensor")).strides
+            self.assertEqual(strides[:3], [1, 4, 8])
+            t = Tensor.from_address(api.PyCapsule_GetPointer(capsule, b"dltensor"))
+            api.PyCapsule_SetName(capsule, b"used_dltensor")
+            del capsule, batch, x, f
+            gc.collect()
+            self.assertEqual((t.device[:], t.n_dims, t.shape[:2], t.strides[:2]),
+                             ([2, 1], 2, [3, 5], [5, 1]))
+            self.assertEqual((t.code, t.bits, t.lanes, t.byte_offset), (2, 32, 1, 0))
+            self.assertEqual(loader.metrics()["held"], 1)
+            finished()
+            self.assertEqual(ctypes.string_at(t.data, 60), want.tobytes())
+            t.deleter(ctypes.addressof(t))
+            self.assertEqual(loader.metrics()["held"], 1)  # of the one that nobody took
+            del unwanted
+            self.assertEqual(loader.metrics()["held"], 0)
+
+    @unittest.skipIf(torch is None, "torch is not installed")
+    def test_a_batch_copied_as_a_whole(self):
+        with leat.Dataset(self.npz()) as ds, leat.DataLoader(
+                ds, 4, depth=2, framework="torch", decode={"y": lambda s: int(s.sum())}) as loader:
+            batch = loader.next()
+            there = batch.to_device("cpu")
+            ids = batch.ids.tolist()
+            self.assertEqual(there["y"], batch["y"])
+            del batch
+            gc.collect()
+            self.assertEqual(loader.metrics()["held"], 0)
+            self.assertEqual((there.device, there.ids.tolist(), len(there.names)), ("cpu", ids, 4))
+            for _ in loader:  # the slot is used again
+                pass
+            for i, x, f in zip(ids, there["x"], there["f"]):
+                rng = np.random.default_rng(i)
+                np.testing.assert_array_equal(x.numpy(), rng.random((3, 5), dtype=np.float32))
+                np.testing.assert_array_equal(f.numpy(), rng.integers(0, 999, (4, 2, 3)))
+
     def test_streams_and_copies(self):
         with leat.Dataset(self.tmp.name) as ds, leat.DataLoader(ds, 8, device="cuda:1", depth=2,
                                                                 framework="numpy") as loader:

@@ -96,6 +96,18 @@ class Gpu(unittest.TestCase):
             self.assertEqual(bytes(there.cpu().numpy()), payload(int(batch.ids[0])))
             del batch, there
 
+    @unittest.skipIf(NO_TORCH, NO_TORCH)
+    def test_copied_as_a_whole(self):
+        torch.zeros(1, device="cuda")
+        for pinned in "require", "never":
+            with leat.DataLoader(self.ds, 8, framework="torch", pinned=pinned) as loader:
+                batch = loader.next()
+                there, ids = batch.to_device(), batch.ids.tolist()
+                del batch
+                self.assertEqual(there.device, "cuda:0")
+                for i, s in zip(ids, there["bin"]):
+                    self.assertEqual(bytes(s.cpu().numpy()), payload(i))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -288,6 +288,25 @@ struct leat_array {
 };
 /* The status of EINVAL: not an array of plain numbers, or truncated. */
 int leat_array_parse(const void *bytes, uint64_t len, struct leat_array *ret_array);
+/*
+ * Sample i of a field as an array in the slot, by the field's type: "npy" without its header,
+ * "<f4[3,224]"; "|u1" of all its bytes where nothing is known of them or they are not what the type
+ * says, and of what a decoder wrote. The status of ENOENT: the sample has no such field.
+ */
+int leat_batch_array(const struct leat_batch *b, const char *field, uint32_t i,
+		     struct leat_array *ret_array);
+/*
+ * An array of the batch as a DLPack tensor (dlpack.h, its unversioned DLManagedTensor), which keeps
+ * a reference to the batch until its deleter is called, from any thread. device: -1 where
+ * array->data is host memory, which must lie in the slot; else the number of the CUDA device whose
+ * address it is (leat_batch_device, which says what streams must do). The status of ENOTSUP for
+ * numbers of the other byte order, of EINVAL for what DLPack has no type for.
+ */
+struct DLManagedTensor;
+int leat_batch_dlpack(struct leat_batch *b, const struct leat_array *array, int device,
+		      struct DLManagedTensor **ret_tensor);
+/* Calls its deleter: for languages that cannot see into it. NULL is fine. */
+void leat_dlpack_delete(struct DLManagedTensor *t);
 /* The slot: address, length, and the memfd that it is a shared mapping of (borrowed). */
 void leat_batch_memory(const struct leat_batch *b, const void **ret_base, uint64_t *ret_len,
 		       int *ret_fd);

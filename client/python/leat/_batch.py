@@ -71,6 +71,7 @@ class Batch(dict):
         memory.slot = slot
         whole = _arrays.whole(framework, memory)
         self._memory = memory
+        self._views: dict = {}
         self._ds = ds
         self._names = None
         self.ids = _arrays.words(_c.leat_batch_ids(pointer), n, "Q")
@@ -83,6 +84,7 @@ class Batch(dict):
             check(_c.leat_batch_field(pointer, field.encode(), ctypes.byref(view)))
             self.verified = bool(view.verified)
             kind, function = (types or ds.types).get(field, ""), decode.get(field)
+            self._views[field] = view, None if function else kind, function
             if field in on_device:
                 samples = _arrays.on_device(there, memory, view, n, None if function else kind)
             else:
@@ -102,6 +104,23 @@ class Batch(dict):
         """Copies the batch's bytes, as they lie in its slot, to device memory of `room` bytes, in
         the stream, without waiting; from a loader with pinned memory. LeatError ERANGE."""
         _device.copy(self._memory.slot, pointer, room, stream)
+
+    def to_device(self, device: Any = "cuda") -> Batch:
+        """A batch of torch tensors that are copies on that device, the whole slot in one go; this
+        one may be given back at once. From pinned memory (see DataLoader) nothing waits: the copy
+        is in torch's current stream."""
+        import torch
+        host = _arrays.whole("torch", self._memory)
+        there = _device.copied(self._memory.slot, host, device)
+        batch = Batch.__new__(Batch)
+        vars(batch).update(vars(self), _memory=None, _views={}, device=str(there.whole.device),
+                           _names=self.names)
+        for field, (view, kind, function) in self._views.items():
+            samples = _arrays.on_device(there, self._memory, view, len(self.ids), kind)
+            if function:
+                samples = [s if s is None else function(s) for s in samples]
+            batch[field] = samples
+        return batch
 
     @property
     def names(self) -> List[str]:
@@ -138,7 +157,7 @@ def _pack(samples: list):
 
 def _unpack(fields: dict, state: dict) -> Batch:
     batch = Batch.__new__(Batch)
-    vars(batch).update(state, _memory=None, _ds=None)
+    vars(batch).update(state, _memory=None, _views={}, _ds=None)
     for field, (shapes, samples) in fields.items():
         if shapes is not None:
             sizes = [1] * len(shapes)

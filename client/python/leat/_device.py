@@ -2,11 +2,12 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import sys
 from typing import Any, Optional, Sequence, Tuple
 
-from . import _arrays, _lib
-from ._errors import check
+from . import _arrays, _dlpack, _lib
+from ._errors import LeatError, check
 from ._lib import lib as _c
 
 PINNED = ("auto", "never", "try", "require")  # enum leat_pinned
@@ -36,6 +37,25 @@ class DeviceArray:
         return {"version": 3, "shape": self.shape, "typestr": self.typestr,
                 "data": (self.ptr if self.nbytes else 0, False), "strides": self.strides,
                 "stream": self.stream or 1}
+
+    def __dlpack__(self, *, stream: Optional[int] = None, **_) -> Any:
+        """For from_dlpack of CuPy, JAX, torch and others. stream: the consumer's, which then waits
+        for the batch (None: the legacy default stream; -1: it waits by itself)."""
+        if stream != -1:
+            use(self._slot, 0 if stream in (None, 1) else stream)  # 1 means the legacy one too
+        order = "C"
+        if self.strides is not None:
+            step = int(self.typestr[2:])
+            for n, stride in zip(self.shape, self.strides):
+                if stride != step:
+                    raise BufferError("neither C nor Fortran order")
+                step *= n
+            order = "F"
+        return _dlpack.capsule(self._slot.pointer, self.ptr, self.shape, self.typestr,
+                               order == "F", self.device)
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        return 2, self.device  # kDLCUDA
 
     @property
     def nbytes(self) -> int:
@@ -101,6 +121,30 @@ class OnDevice:
         if order == "C":
             return flat.view(tuple(shape))
         return flat.view(tuple(reversed(shape))).permute(*reversed(range(len(shape))))
+
+
+class Copied(OnDevice):
+    """A copy of a batch's bytes in memory of torch's, any device."""
+
+    def __init__(self, whole) -> None:  # pylint: disable=super-init-not-called
+        self.torch, self.whole = sys.modules["torch"], whole
+
+
+def copied(slot, host, device: Any) -> Copied:
+    """host: the slot's bytes as a tensor. By the loader's own copy where its memory is pinned,
+    which does not wait; else by torch's."""
+    torch = sys.modules["torch"]
+    whole = torch.empty(host.numel(), dtype=torch.uint8, device=device)
+    if whole.is_cuda:
+        try:
+            copy(slot, whole.data_ptr(), whole.numel(),
+                 torch.cuda.current_stream(whole.device).cuda_stream)
+            return Copied(whole)
+        except LeatError as e:
+            if e.errno != errno.ENODEV:
+                raise
+    whole.copy_(host)
+    return Copied(whole)
 
 
 def use(slot, stream: int) -> Any:

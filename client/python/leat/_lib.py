@@ -78,6 +78,11 @@ class View(Structure):
                 ("lengths", POINTER(c_uint64)), ("n", c_uint64), ("verified", c_int)]
 
 
+class Array(Structure):
+    _fields_ = [("size", c_size_t), ("data", c_void_p), ("len", c_uint64), ("type", c_char * 16),
+                ("fortran", c_int), ("n_dims", c_uint32), ("shape", c_uint64 * 32)]
+
+
 class Metrics(Structure):
     _fields_ = [("size", c_size_t), ("batches", c_uint64), ("samples", c_uint64),
                 ("skipped", c_uint64),
@@ -163,6 +168,8 @@ PROTOTYPES = {
     "leat_batch_memory": (None, [P, POINTER(P), POINTER(c_uint64), POINTER(c_int)]),
     "leat_batch_device": (c_int, [P, P, POINTER(DeviceView)]),
     "leat_batch_copy": (c_int, [P, c_uint64, c_uint64, P]),
+    "leat_batch_dlpack": (c_int, [P, POINTER(Array), c_int, POINTER(P)]),
+    "leat_dlpack_delete": (None, [P]),
     "leat_loader_metrics": (c_int, [P, POINTER(Metrics)]),
     "leat_checksum": (c_uint64, [P, c_uint64]),
     "leat_open": (c_int, [P, c_char_p, c_int, c_uint32, POINTER(P)]),
