@@ -118,6 +118,8 @@ programs := $(if $(call has,mds/main.c),$(BUILD)/leat-mds) \
             $(if $(call has,ossd/main.c),$(BUILD)/leat-ossd) \
             $(if $(call has,fuse/main.c),$(BUILD)/mount.leat) \
             $(if $(call has,tools/leat.c),$(BUILD)/leat)
+# A plugin of Slurm's, where its headers are.
+spank    := $(if $(wildcard /usr/include/slurm/spank.h),$(BUILD)/spank_leat.so)
 shared   := $(if $(client_src),$(so) $(BUILD)/libleat.so)
 examples := $(patsubst %.c,$(BUILD)/examples/%,$(notdir $(example_src)))
 
@@ -149,9 +151,9 @@ fuzz_bin  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/%,$(fuzz_src))
 # --- targets --------------------------------------------------------------------------------------
 
 all: programs tests $(shared) $(examples) ## programs, library and tests (the default)
-programs: $(programs) $(shared)           ## the programs and the library only
+programs: $(programs) $(shared) $(spank)           ## the programs and the library only
 tests: unit-bin $(sim_bin) $(powerfs) $(fault_bin) $(fault_tool) $(bench_bin) $(helper_bin)
-helper-bin: $(helper_bin) $(fake_cuda)
+helper-bin: $(helper_bin) $(fake_cuda) $(spank)
 unit-bin: $(unit_bin) $(fake_cuda)
 fault-bin: $(fault_bin) $(fault_tool) $(powerfs) $(programs)
 fuzz-bin: $(fuzz_bin)
@@ -234,6 +236,7 @@ unit-%:
 # --- install --------------------------------------------------------------------------------------
 
 man_pages := $(wildcard mds/*.8 ossd/*.8 fuse/*.8 tools/*.[158] deploy/*.5 client/*.3)
+slurm_files := $(addprefix deploy/slurm/,leat-slurm leat-slurm.conf prolog epilog burst_buffer.lua job_submit.lua)
 D := $(DESTDIR)
 install: programs ## into DESTDIR and PREFIX
 	$(Q)$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(INCLUDEDIR)/leat $(D)$(DATADIR)
@@ -257,6 +260,9 @@ install: programs ## into DESTDIR and PREFIX
 	    $(INSTALL) -D -m 644 deploy/leat.conf.sample $(D)$(SYSCONFDIR)/leat/leat.conf.sample
 	$(Q)[ ! -d client/python/leat ] || { $(INSTALL) -d $(D)$(PYTHONDIR)/leat && \
 	    $(INSTALL) -m 644 client/python/leat/*.py client/python/leat/py.typed $(D)$(PYTHONDIR)/leat/; }
+	$(Q)for f in $(slurm_files); do $(INSTALL) -D -m $$([ -x $$f ] && echo 755 || echo 644) $$f \
+	    $(D)$(DATADIR)/slurm/$${f##*/}; done
+	$(Q)[ ! -e "$(spank)" ] || $(INSTALL) -D -m 755 $(spank) $(D)$(LIBDIR)/slurm/spank_leat.so
 
 # --- rules ----------------------------------------------------------------------------------------
 
@@ -283,6 +289,11 @@ $(BUILD)/obj/%.o: %.S $(BUILD)/.stamp-flags
 	$(call say,AS)
 	@mkdir -p $(@D)
 	$(Q)$(compile)
+
+$(BUILD)/spank_leat.so: deploy/slurm/spank_leat.c
+	$(call say,LINK)
+	@mkdir -p $(@D)
+	$(Q)gcc -std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Wshadow $(if $(WERROR),-Werror) $(CFLAGS) -fPIC -shared -o $@ $<
 
 # Only fuse/ and the power-loss file system see libfuse.
 $(call obj,$(call in,fuse) tests/fault/powerfs.c): flags += $(fuse_flags)

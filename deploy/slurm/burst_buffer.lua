@@ -1,0 +1,177 @@
+--[[
+Staging of data sets as a burst buffer of Slurm (BurstBufferType=burst_buffer/lua). In a job script:
+
+    #BB_LUA leat=imagenet@v1,labels@v3 capacity=200G
+
+  submission   the line is understood, or the user gets the error at once
+  pending      data_in: are the data sets there, do they fit? If not, the job stays pending and its
+               reason (squeue) is our sentence
+  allocated    pre_run: staged on all of the job's nodes before the script starts. If that fails,
+               the job goes back to pending, its reason is "Burst buffer pre_run error", and our
+               sentence is its comment (squeue -O AdminComment); Slurm tries again later
+  afterwards   teardown: the job's leases are given back; the copies stay, until room is needed
+
+No node is drained by any of this. Runs in a process of slurmctld's own, as SlurmUser; what has to be
+done is done by leat-slurm (leat-slurm.conf). The number of arguments differs between the versions
+of Slurm, so only the first ones are named.
+]]--
+
+lua_script_name = "burst_buffer.lua"
+local helper = os.getenv("LEAT_SLURM") or "/usr/share/leat/slurm/leat-slurm"
+local directive = os.getenv("LEAT_SLURM_DIRECTIVE") or "BB_LUA"
+
+local function quoted(text)
+	return "'" .. tostring(text):gsub("'", "'\\''") .. "'"
+end
+
+-- Runs the helper: slurm.SUCCESS, or slurm.ERROR and what it said.
+local function run(...)
+	local command = quoted(helper)
+	for _, word in ipairs({...}) do
+		command = command .. " " .. quoted(word)
+	end
+	local pipe = io.popen(command .. " 2>&1; echo \"rc=$?\"")
+	if pipe == nil then
+		return slurm.ERROR, "leat: cannot run " .. helper
+	end
+	local text = pipe:read("*a")
+	pipe:close()
+	local rc = tonumber(text:match("rc=(%d+)%s*$") or "1")
+	if rc == 0 then
+		return slurm.SUCCESS
+	end
+	local said = text:match("(leat:[^\n]*)") or ("leat: " .. helper .. " ended with " .. rc)
+	slurm.log_error("%s: %s", lua_script_name, said)
+	return slurm.ERROR, said
+end
+
+-- The words of all directives of a script: {leat = ..., capacity = ...}, nil without leat=; or nil
+-- and what is wrong.
+local function wanted(path)
+	local file = io.open(path, "r")
+	if file == nil then
+		return nil, "leat: cannot read the job's script"
+	end
+	local words = {}
+	for line in file:lines() do
+		local rest = line:match("^#" .. directive .. "%s+(.*)")
+		for word in (rest or ""):gmatch("%S+") do
+			local name, value = word:match("^(%w+)=([%w@._,-]+)$")
+			if word:match("^leat=") or words.leat and name == "capacity" then
+				if name == nil then
+					file:close()
+					return nil, "leat: '" .. word .. "' is not understood"
+				end
+			end
+			if name == "leat" and words.leat ~= nil then
+				words.leat = words.leat .. "," .. value
+			elseif name == "leat" or name == "capacity" then
+				words[name] = value
+			end
+		end
+	end
+	file:close()
+	if words.leat == nil then
+		return nil
+	end
+	for one in (words.leat .. ","):gmatch("([^,]*),") do
+		if not one:match("^%w[%w._-]*@%w[%w._-]*$") then
+			return nil, "leat: '" .. one .. "' is no NAME@VERSION"
+		end
+	end
+	return words
+end
+
+-- The nodes that the job has been given.
+local function nodes_of(job_id)
+	local pipe = io.popen("scontrol -o show job " .. tonumber(job_id) .. " 2>&1")
+	local text = pipe and pipe:read("*a") or ""
+	if pipe then
+		pipe:close()
+	end
+	local nodes = text:match("%sNodeList=(%S+)")
+	if nodes == "(null)" then
+		return nil
+	end
+	return nodes
+end
+
+function slurm_bb_job_process(job_script, ...)
+	local _, wrong = wanted(job_script)
+	if wrong then
+		return slurm.ERROR, wrong
+	end
+	return slurm.SUCCESS
+end
+
+function slurm_bb_pools(...)
+	return slurm.SUCCESS
+end
+
+function slurm_bb_setup(...)
+	return slurm.SUCCESS
+end
+
+function slurm_bb_data_in(job_id, job_script, ...)
+	local words, wrong = wanted(job_script)
+	if words == nil then
+		return wrong and slurm.ERROR or slurm.SUCCESS, wrong
+	end
+	return run("check", words.leat, words.capacity or "")
+end
+
+function slurm_bb_test_data_in(...)
+	return slurm.SUCCESS, "BACK_TO_QUEUED"
+end
+
+function slurm_bb_real_size(...)
+	return slurm.SUCCESS
+end
+
+function slurm_bb_paths(job_id, job_script, path_file, ...)
+	local words = wanted(job_script)
+	local file = words and path_file and io.open(path_file, "w")
+	if file then
+		file:write("LEAT_STAGE=" .. words.leat .. "\n")
+		file:close()
+	end
+	return slurm.SUCCESS
+end
+
+function slurm_bb_pre_run(job_id, job_script, ...)
+	local words, wrong = wanted(job_script)
+	if words == nil then
+		return wrong and slurm.ERROR or slurm.SUCCESS, wrong
+	end
+	local nodes = nodes_of(job_id)
+	if nodes == nil then
+		return slurm.ERROR, "leat: Slurm does not tell the nodes of job " .. job_id
+	end
+	return run("stage", job_id, nodes, words.leat)
+end
+
+function slurm_bb_post_run(...)
+	return slurm.SUCCESS
+end
+
+function slurm_bb_data_out(...)
+	return slurm.SUCCESS
+end
+
+function slurm_bb_test_data_out(...)
+	return slurm.SUCCESS
+end
+
+function slurm_bb_job_teardown(job_id, job_script, hurry, ...)
+	local nodes = nodes_of(job_id)
+	if nodes ~= nil then
+		run("release", job_id, nodes)
+	end
+	return slurm.SUCCESS
+end
+
+function slurm_bb_get_status(...)
+	return slurm.SUCCESS, "leat stage status --to DIR tells, on each node"
+end
+
+return slurm.SUCCESS

@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""A real Slurm of four nodes on this host: jobs start with their data staged on every node, what
+goes wrong is the job's reason in squeue, and no node is drained."""
+# timeout: 600
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from cluster import BUILD, SRC, Cluster, wait_until
+
+NODES = ["n1", "n2", "n3", "n4"]
+NEEDED = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scontrol")
+SLURM_CONF = """
+ClusterName=leat
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ctld_port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={dir}/munge.socket
+StateSaveLocation={dir}/state
+SlurmdSpoolDir={dir}/spool-%n
+SlurmctldPidFile={dir}/slurmctld.pid
+SlurmdPidFile={dir}/slurmd-%n.pid
+SlurmctldLogFile={dir}/slurmctld.log
+SlurmdLogFile={dir}/slurmd-%n.log
+SlurmctldDebug=verbose
+DebugFlags=BurstBuffer
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/linear
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,bf_interval=1
+JobRequeue=1
+ReturnToService=2
+SwitchType=switch/none
+BurstBufferType=burst_buffer/lua
+JobSubmitPlugins=lua
+PlugStackConfig={dir}/plugstack.conf
+Prolog={dir}/prolog
+Epilog={dir}/epilog
+"""
+LEAT_SLURM_CONF = """
+LEAT={build}/leat
+export LEAT_CONF={leat_conf}
+STAGE_DIR={dir}/nvme-%n
+TIMEOUT=60
+ON_NODE='env SLURMD_NODENAME=%n'
+"""
+
+
+def free_ports(n):
+    sockets = [socket.socket() for _ in range(n)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+class Slurm:
+    """munged, slurmctld and one slurmd for each of NODES, all below one folder."""
+
+    def __init__(self, c):
+        self.c = c
+        self.dir = c.dir + "/slurm"
+        self.children = []
+        self.user = pwd.getpwnam("nobody")  # Slurm gives root no burst buffers
+        self.env = dict(os.environ, SLURM_CONF=self.dir + "/slurm.conf",
+                        LEAT_SLURM=SRC + "/deploy/slurm/leat-slurm",
+                        LEAT_SLURM_CONF=self.dir + "/leat-slurm.conf",
+                        LEAT_CONF=c.dev + "/conf")
+
+    def write(self, name, text, mode=0o644):
+        with open(self.dir + "/" + name, "w") as f:
+            f.write(text)
+        os.chmod(self.dir + "/" + name, mode)
+
+    def spawn(self, *argv):
+        log = open("%s/%s.out" % (self.dir, os.path.basename(argv[0])), "a")
+        self.children.append(subprocess.Popen(argv, env=self.env, stdin=subprocess.DEVNULL,
+                                              stdout=log, stderr=log, start_new_session=True))
+        log.close()
+
+    def configure(self):
+        ports = free_ports(1 + len(NODES))
+        host = socket.gethostname().split(".")[0]
+        conf = SLURM_CONF.format(host=host, ctld_port=ports[0], dir=self.dir)
+        for name, port in zip(NODES, ports[1:]):
+            conf += "NodeName=%s NodeHostname=%s NodeAddr=127.0.0.1 Port=%d CPUs=2\n" % (
+                name, host, port)
+        conf += "PartitionName=all Nodes=%s Default=YES State=UP\n" % ",".join(NODES)
+        self.write("slurm.conf", conf)
+        self.write("leat-slurm.conf", LEAT_SLURM_CONF.format(
+            build=BUILD, leat_conf=self.c.dev + "/conf", dir=self.dir))
+        self.write("burst_buffer.conf", "Directive=BB_LUA\nStageInTimeout=100\n")
+        for name in ("burst_buffer.lua", "job_submit.lua"):
+            shutil.copy(SRC + "/deploy/slurm/" + name, self.dir)
+        for name in ("prolog", "epilog"):  # slurmd gives them no environment
+            self.write(name, "#!/bin/sh\nexport LEAT_SLURM=%s LEAT_SLURM_CONF=%s\n. %s\n" % (
+                self.env["LEAT_SLURM"], self.env["LEAT_SLURM_CONF"],
+                SRC + "/deploy/slurm/" + name), 0o755)
+        self.write("plugstack.conf",
+                   "optional %s/spank_leat.so leat=%s/leat stage_dir=%s/nvme-%%n timeout=60 "
+                   "conf=%s/conf\n" % (BUILD, BUILD, self.dir, self.c.dev))
+
+    def __enter__(self):
+        os.makedirs(self.dir + "/state")
+        os.mkdir(self.dir + "/jobs")
+        os.chown(self.dir + "/jobs", self.user.pw_uid, self.user.pw_gid)
+        for name in NODES:
+            os.makedirs(self.dir + "/spool-" + name)
+            os.makedirs(self.dir + "/nvme-" + name)
+        with open(self.dir + "/munge.key", "wb") as f:
+            f.write(os.urandom(64))
+        os.chmod(self.dir + "/munge.key", 0o400)
+        self.configure()
+        self.spawn("munged", "--foreground", "--force", "--socket=%s/munge.socket" % self.dir,
+                   "--key-file=%s/munge.key" % self.dir, "--pid-file=%s/munge.pid" % self.dir,
+                   "--seed-file=%s/munge.seed" % self.dir)
+        wait_until(lambda: os.path.exists(self.dir + "/munge.socket"), 20, "munged is there")
+        self.spawn("slurmctld", "-D", "-f", self.dir + "/slurm.conf")
+        for name in NODES:
+            self.spawn("slurmd", "-D", "-f", self.dir + "/slurm.conf", "-N", name)
+        wait_until(self.all_idle, 60, "four idle nodes")
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            for name in sorted(os.listdir(self.dir)):
+                if name.endswith((".log", ".out")):
+                    with open(self.dir + "/" + name, errors="replace") as f:
+                        sys.stdout.write("--- %s\n%s" % (name, "".join(f.readlines()[-40:])))
+        self.run("scancel", "--user=nobody", check=False)
+        time.sleep(1)
+        for child in reversed(self.children):
+            child.send_signal(signal.SIGTERM)
+        for child in reversed(self.children):
+            try:
+                child.wait(20)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+    def run(self, *argv, check=True):
+        p = subprocess.run(argv, env=self.env, stdin=subprocess.DEVNULL, timeout=120, text=True,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False,
+                           cwd=self.dir + "/jobs", user=self.user.pw_uid, group=self.user.pw_gid,
+                           extra_groups=[])
+        assert not check or p.returncode == 0, (argv, p.stdout, p.stderr)
+        return p
+
+    def all_idle(self):
+        out = self.run("sinfo", "-h", "-N", "-o", "%N %t", check=False).stdout.split("\n")
+        return sorted(out[:-1]) == ["%s idle" % n for n in NODES]
+
+    def show(self, job):
+        text = self.run("scontrol", "-o", "show", "job", job).stdout
+        return dict(w.split("=", 1) for w in text.split() if "=" in w), text
+
+    def submit(self, text, *options, nodes=4):
+        self.write("job.sh", "#!/bin/bash\n" + text, 0o755)
+        out = self.run("sbatch", "--parsable", "-N", str(nodes), "-o", self.dir + "/jobs/%j.txt",
+                       *options, self.dir + "/job.sh").stdout.strip()
+        return out.split(";")[0]
+
+    def ends(self, job, state="COMPLETED"):
+        def over():
+            return self.show(job)[0]["JobState"] not in ("PENDING", "CONFIGURING", "RUNNING",
+                                                         "COMPLETING", "STAGE_OUT")
+        wait_until(over, 60, "job %s ends" % job)
+        told = self.show(job)
+        assert told[0]["JobState"] == state, (told[1], self.output(job))
+
+    def reason(self, job, words, keep=False):
+        """The job waits, and says why in squeue."""
+        wait_until(lambda: words in self.run("squeue", "-h", "-o", "%r %R", "-j", job).stdout, 60,
+                   "job %s gives the reason: %s" % (job, words))
+        if not keep:
+            self.run("scancel", job)
+
+    def output(self, job):
+        try:
+            with open("%s/jobs/%s.txt" % (self.dir, job)) as f:
+                return f.read()
+        except FileNotFoundError:
+            return ""
+
+
+def make_set(c, name):
+    folder = c.mnt() + "/" + name
+    os.makedirs(folder)
+    for i in range(3):
+        with open("%s/f%d" % (folder, i), "wb") as f:
+            f.write(os.urandom(2_000_000 + i))
+    c.leat("dataset", "create", name + "@v1", folder)
+
+
+# On each node: the copy is ready and is what the source is.
+LOOK = """
+export LEAT={leat} SOURCE={source}
+srun bash -c '
+    path=$($LEAT stage path {name}@v1 --to {dir}/nvme-$SLURMD_NODENAME) || exit 1
+    diff -r "$SOURCE" "$path" && echo "same on $SLURMD_NODENAME"'
+"""
+
+
+def look(s, name):
+    return LOOK.format(leat=BUILD + "/leat", source=s.c.mnt() + "/" + name, name=name, dir=s.dir)
+
+
+def staged_on(s, name):
+    return [n for n in NODES if s.c.leat("stage", "status", name + "@v1", "--to",
+                                         s.dir + "/nvme-" + n, check=False).returncode == 0]
+
+
+def test_option(s):
+    """sbatch --stage: the plugin makes a burst buffer of it."""
+    make_set(s.c, "one")
+    job = s.submit("echo env $LEAT_STAGE $LEAT_STAGE_DIR\n" + look(s, "one"), "--stage=one@v1")
+    s.ends(job)
+    out = s.output(job)
+    assert sorted(w for w in out.split("\n") if w.startswith("same")) == \
+        ["same on " + n for n in NODES], out
+    assert "env one@v1 %s/nvme-n" % s.dir in out, out
+    # it was the burst buffer that did it, before the job started
+    with open(s.dir + "/slurmctld.log") as f:
+        assert "leat=one@v1" in f.read() or staged_on(s, "one") == NODES
+
+
+def test_directive(s):
+    make_set(s.c, "two")
+    job = s.submit("#BB_LUA leat=two@v1 capacity=1G\n" + look(s, "two"))
+    s.ends(job)
+    assert s.output(job).count("same on") == 4, s.output(job)
+
+
+def test_reasons(s):
+    """Refused at once, or pending with the reason; and the nodes stay."""
+    bad = s.run("sbatch", "--stage=no/name", s.dir + "/job.sh", check=False)
+    assert bad.returncode != 0 and "NAME@VERSION" in bad.stderr, bad.stderr
+    s.write("bad.sh", "#!/bin/bash\n#BB_LUA leat=../x\ntrue\n", 0o755)
+    bad = s.run("sbatch", s.dir + "/bad.sh", check=False)
+    assert bad.returncode != 0, bad
+    s.reason(s.submit("true\n", "--stage=none@v1"), "none@v1")
+    s.reason(s.submit("#BB_LUA leat=one@v1 capacity=1K\ntrue\n"), "more than capacity=1K")
+    # on one node it cannot be staged
+    shutil.rmtree(s.dir + "/nvme-n3")
+    s.write("nvme-n3", "in the way\n")
+    make_set(s.c, "three")
+    job = s.submit("true\n", "--stage=three@v1")
+    s.reason(job, "Burst buffer pre_run error", keep=True)
+    assert "leat: n3: " in s.show(job)[1], s.show(job)[1]
+    s.run("scancel", job)
+    os.unlink(s.dir + "/nvme-n3")
+    os.mkdir(s.dir + "/nvme-n3")
+    wait_until(s.all_idle, 60, "no node is drained")
+    job = s.submit(look(s, "three"), "--stage=three@v1")
+    s.ends(job)
+
+
+def test_without_burst_buffer(s):
+    """srun in the place of a batch script: the prolog begins, the tasks wait; when it cannot be,
+    they say why."""
+    make_set(s.c, "four")
+    s.write("job_submit.lua", "function slurm_job_submit(...) return slurm.SUCCESS end\n"
+            "function slurm_job_modify(...) return slurm.SUCCESS end\nreturn slurm.SUCCESS\n")
+    out = s.run("srun", "-N4", "--stage=four@v1", "bash", "-c",
+                "test -e $(%s/leat stage path $LEAT_STAGE)/f2 && echo ok" % BUILD)
+    assert out.stdout.count("ok") == 4, (out.stdout, out.stderr)
+    out = s.run("srun", "-N2", "--stage=none@v2", "hostname", check=False)
+    assert out.returncode != 0 and "none@v2 is not staged" in out.stderr, out.stderr
+    wait_until(s.all_idle, 60, "no node is drained")
+
+
+def main():
+    lacking = [p for p in NEEDED if not shutil.which(p)]
+    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        print("root and /dev/fuse are needed")
+        sys.exit(77)
+    if lacking or not os.path.exists(BUILD + "/spank_leat.so"):
+        print("not installed: %s (slurmctld slurmd slurm-client munge libslurm-dev "
+              "slurm-wlm-basic-plugins)" % " ".join(lacking or ["slurm/spank.h"]))
+        sys.exit(77)
+    with Cluster(ossd=2, mounts=1) as c, Slurm(c) as s:
+        for name, test in list(globals().items()):
+            if name.startswith("test_") and (len(sys.argv) < 2 or name in sys.argv[1:]):
+                started = time.monotonic()
+                test(s)
+                print("%-40s %.1f s" % (name, time.monotonic() - started), flush=True)
+
+
+if __name__ == "__main__":
+    main()
