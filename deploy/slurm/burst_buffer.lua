@@ -1,7 +1,7 @@
 --[[
 Staging of data sets as a burst buffer of Slurm (BurstBufferType=burst_buffer/lua). In a job script:
 
-    #BB_LUA leat=imagenet@v1,labels@v3 capacity=200G
+    #BB_LUA leat=imagenet@v1,labels@v3 limit=200G
 
   submission   the line is understood, or the user gets the error at once
   pending      data_in: are the data sets there, do they fit? If not, the job stays pending and its
@@ -45,7 +45,7 @@ local function run(...)
 	return slurm.ERROR, said
 end
 
--- The words of all directives of a script: {leat = ..., capacity = ...}, nil without leat=; or nil
+-- The words of all directives of a script: {leat = ..., limit = ...}, nil without leat=; or nil
 -- and what is wrong.
 local function wanted(path)
 	local file = io.open(path, "r")
@@ -57,7 +57,7 @@ local function wanted(path)
 		local rest = line:match("^#" .. directive .. "%s+(.*)")
 		for word in (rest or ""):gmatch("%S+") do
 			local name, value = word:match("^(%w+)=([%w@._,-]+)$")
-			if word:match("^leat=") or words.leat and name == "capacity" then
+			if word:match("^leat=") or words.leat and name == "limit" then
 				if name == nil then
 					file:close()
 					return nil, "leat: '" .. word .. "' is not understood"
@@ -65,7 +65,7 @@ local function wanted(path)
 			end
 			if name == "leat" and words.leat ~= nil then
 				words.leat = words.leat .. "," .. value
-			elseif name == "leat" or name == "capacity" then
+			elseif name == "leat" or name == "limit" then
 				words[name] = value
 			end
 		end
@@ -117,7 +117,7 @@ function slurm_bb_data_in(job_id, job_script, ...)
 	if words == nil then
 		return wrong and slurm.ERROR or slurm.SUCCESS, wrong
 	end
-	return run("check", words.leat, words.capacity or "")
+	return run("check", words.leat, words.limit or "")
 end
 
 function slurm_bb_test_data_in(...)

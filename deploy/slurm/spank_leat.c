@@ -8,8 +8,9 @@
  *               the node is not touched
  *
  * plugstack.conf:
- *   optional spank_leat.so leat=/usr/bin/leat stage_dir=/local/nvme timeout=3600 conf=/etc/leat/leat.conf
- * stage_dir: %n is the node's name. Knows nothing of Leat but its command line.
+ *   optional spank_leat.so leat=/usr/bin/leat stage_dir=/local/nvme timeout=3600
+ * conf=/etc/leat/leat.conf stage_dir: %n is the node's name. Knows nothing of Leat but its command
+ * line.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -190,8 +191,8 @@ static int run(char *const argv[], char *const envp[], char *text, size_t size)
 static int stage_one(const char *name, const char *dir)
 {
 	char conf[600], text[4096], *line;
-	char *const argv[] = {opt.leat,     "stage",    "in",  (char *)name,
-			      "--to",	    (char *)dir, "--timeout", opt.timeout,
+	char *const argv[] = {opt.leat,     "stage",     "in",        (char *)name,
+			      "--to",       (char *)dir, "--timeout", opt.timeout,
 			      "--progress", "none",      NULL};
 	char *const envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", conf, NULL};
 
@@ -202,7 +203,9 @@ static int stage_one(const char *name, const char *dir)
 		text[len - 1] = '\0';
 	line = strstr(text, "leat ");
 	slurm_error("leat: %s is not staged: %.*s", name, line ? (int)strcspn(line, "\n") : 300,
-		    line ? line : text[0] ? text : "the command failed");
+		    line      ? line
+		    : text[0] ? text
+			      : "the command failed");
 	return -1;
 }
 
@@ -218,7 +221,9 @@ int slurm_spank_task_init_privileged(spank_t sp, int argc, char **argv)
 	snprintf(copy, sizeof(copy), "%s", opt.names);
 	for (char *name = strtok_r(copy, ",", &save); name; name = strtok_r(NULL, ",", &save))
 		if (stage_one(name, dir) < 0)
-			return -1;
+			/* This process is the task's. Of an `optional` plugin Slurm ignores what
+			 * it returns, and would start the program without its data. */
+			_exit(EXIT_FAILURE);
 	spank_setenv(sp, "LEAT_STAGE", opt.names, 1);
 	spank_setenv(sp, "LEAT_STAGE_DIR", dir, 1);
 	return 0;

@@ -31,7 +31,6 @@ SlurmdPidFile={dir}/slurmd-%n.pid
 SlurmctldLogFile={dir}/slurmctld.log
 SlurmdLogFile={dir}/slurmd-%n.log
 SlurmctldDebug=verbose
-DebugFlags=BurstBuffer
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
@@ -238,7 +237,7 @@ def test_option(s):
 
 def test_directive(s):
     make_set(s.c, "two")
-    job = s.submit("#BB_LUA leat=two@v1 capacity=1G\n" + look(s, "two"))
+    job = s.submit("#BB_LUA leat=two@v1 limit=1G\n" + look(s, "two"))
     s.ends(job)
     assert s.output(job).count("same on") == 4, s.output(job)
 
@@ -251,7 +250,7 @@ def test_reasons(s):
     bad = s.run("sbatch", s.dir + "/bad.sh", check=False)
     assert bad.returncode != 0, bad
     s.reason(s.submit("true\n", "--stage=none@v1"), "none@v1")
-    s.reason(s.submit("#BB_LUA leat=one@v1 capacity=1K\ntrue\n"), "more than capacity=1K")
+    s.reason(s.submit("#BB_LUA leat=one@v1 limit=1K\ntrue\n"), "more than limit=1K")
     # on one node it cannot be staged
     shutil.rmtree(s.dir + "/nvme-n3")
     s.write("nvme-n3", "in the way\n")
