@@ -40,8 +40,9 @@ struct pass_inode {
 	struct hmap_node node;
 	uint64_t ino;
 	uint32_t n_pass, n_plain, n_writers;
-	uint32_t users;           /* struct pass_file that refer to it */
-	int32_t backing_id;       /* while n_pass > 0 */
+	uint32_t users;     /* struct pass_file that refer to it */
+	int32_t backing_id; /* while n_pass > 0 */
+	bool sealed;
 	uint64_t ver;             /* of what the kernel reads */
 	struct staged_copy *copy; /* that it belongs to */
 };
@@ -186,7 +187,8 @@ bool passthrough_is_busy(const struct leatfs *fs, uint64_t ino)
 {
 	struct pass_inode *i = fs->passthrough ? inode_find(fs->passthrough, ino) : NULL;
 
-	return i && i->n_pass > 0;
+	/* Who would change a sealed file is refused by the metadata server. */
+	return i && i->n_pass > 0 && !i->sealed;
 }
 
 int passthrough_begin(struct leatfs *fs, uint64_t ino, uint32_t flags, struct pass_file **ret_file)
@@ -307,6 +309,7 @@ static void decide(fuse_req_t req, struct pass_file *f, struct fuse_file_info *f
 		if (id > 0) {
 			i->backing_id = id;
 			i->ver = f->want.ver;
+			i->sealed = f->sealed;
 			i->copy = f->copy;
 			f->copy = NULL;
 			close(f->fd);

@@ -383,6 +383,35 @@ static int take_lease(const struct opening *o, uint64_t resolve)
 	return fd;
 }
 
+/* A copy of several directories has links to the files of the others: followed only to the same
+ * file of the same copy in a directory that this mount has been given too. */
+static int open_elsewhere(const struct opening *o, const char *path)
+{
+	const struct staged *s = o->c->s;
+	char target[4096 + 256], want[4096 + 256];
+	ssize_t len = readlinkat(o->c->fd, path, target, sizeof(target) - 1);
+	if (len < 0)
+		return -LE_NOENT;
+	target[len] = 0;
+	for (uint32_t i = 0; i < s->n_dirs; i++) {
+		int base_len = (int)(strrchr(s->dirs[i].path, '/') - s->dirs[i].path);
+		char base[4096];
+		snprintf(base, sizeof(base), "%.*s", base_len, s->dirs[i].path);
+		int n = snprintf(want, sizeof(want), "%s/%s/%s", base, o->c->id, path);
+		if (n >= (int)sizeof(want) || strcmp(want, target) != 0)
+			continue;
+		int base_fd = open_own_dir(AT_FDCWD, base);
+		int dir_fd = base_fd < 0 ? base_fd : open_own_dir(base_fd, o->c->id);
+		int fd = dir_fd < 0 ? dir_fd : open_below(dir_fd, path, O_RDONLY | O_NONBLOCK, 0);
+		if (dir_fd >= 0)
+			close(dir_fd);
+		if (base_fd >= 0)
+			close(base_fd);
+		return fd;
+	}
+	return -LE_NOENT;
+}
+
 static void open_worker(void *arg)
 {
 	struct opening *o = arg;
@@ -399,6 +428,8 @@ static void open_worker(void *arg)
 	}
 	snprintf(path, sizeof(path), "data/%s", o->path);
 	int fd = open_below(o->c->fd, path, O_RDONLY | O_NONBLOCK, resolve);
+	if (fd == -LE_LOOP)
+		fd = o->wait ? open_elsewhere(o, path) : -LE_AGAIN;
 	if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !is_ours(&st) ||
 			(uint64_t)st.st_size != o->size)) {
 		close(fd);

@@ -7,7 +7,8 @@
  *
  * A copy counts only if whoever could change it is the one that serves it: each folder on the way
  * from DIR/.leat to the file, and the file, belong to this process's user and nobody else may write
- * to them. Links are not followed. While a file of a copy is in use, its lease is held, so that it
+ * to them. Links are not followed, but for those between the
+ * directories of one copy. While a file of a copy is in use, its lease is held, so that it
  * is not evicted for nothing: its space would not be free before the last close.
  */
 #ifndef LEAT_STAGE_STAGED_H

@@ -225,13 +225,50 @@ def test_lost_while_read(n, kernel):
     early.close()
 
 
+def sealed_set(n, kernel):
+    """As it comes: only sealed files pass through, which nobody can change."""
+    data = make_set(n, "s")
+    n.c.leat("dataset", "create", "s@v1", n.path("s"))
+    n.stage_in("s@v1")
+    assert passed(n, lambda: read(n.path("s/f0")))[1] == (0, 1), "not sealed: by the daemon"
+    n.c.leat("dataset", "seal", "s@v1")
+    wait_until(lambda: passed(n, lambda: read(n.path("s/f1")))[1] == (1, 0), 10, "passes through")
+    assert read(n.path("s/f1")) == data["f1"]
+    expect_errno(errno.EPERM, open, n.path("s/f1"), "r+b")
+    with open(n.path("s/f1"), "rb") as f:
+        expect_errno(errno.EPERM, open, n.path("s/f1"), "r+b")
+        assert f.read() == data["f1"]
+    # Sealed first, staged while it is open: who reads goes over to the copy.
+    more = make_set(n, "t")
+    n.c.leat("dataset", "create", "t@v1", n.path("t"))
+    n.c.leat("dataset", "seal", "t@v1")
+    with open(n.path("t/f0"), "rb", buffering=0) as f:
+        assert f.read(100) == more["f0"][:100]
+        before = n.status()["staged_bytes_daemon"]
+        n.stage_in("t@v1")
+
+        def read_again():
+            os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            f.seek(0)
+            assert f.read() == more["f0"]
+            return n.status()["staged_bytes_daemon"] > before
+        wait_until(read_again, 20, "the copy is read")
+    # Several directories together hold one copy.
+    wide = make_set(n, "w", files=6)
+    n.c.leat("stage", "in", n.path("w"), "--to", n.stage, "--to", n.stage + "2")
+    for name, content in wide.items():
+        got, how = passed(n, lambda: read(n.path("w/" + name)))
+        assert got == content and how == (0, 1), (name, how)
+
+
 def run(conf, kernel):
     with Cluster(conf=conf, ossd=2) as c:
         n = Node(c)
         os.mkdir(n.stage)
+        os.mkdir(n.stage + "2")
         c.run("stop", "mnt1")
         with open(c.dev + "/conf", "a") as f:
-            f.write("[mount]\nstage_dir = %s\n" % n.stage)
+            f.write("[mount]\nstage_dir = %s %s2\n" % (n.stage, n.stage))
         c.run("start", "mnt1")
         state = n.status()["passthrough"]
         print("passthrough:", state)
@@ -239,10 +276,14 @@ def run(conf, kernel):
             print("not here: %s" % state)
             kernel = False
         assert kernel != state.startswith("off"), state
+        if conf is None and not kernel:
+            return
         text = c.leat("status", c.mnt(1)).stdout
         assert "passthrough " + state in text, text
         for name, test in list(globals().items()):
-            if name.startswith("test_") and (len(sys.argv) < 2 or name in sys.argv[1:]):
+            if conf is None and name != "sealed_set":
+                continue
+            if (name.startswith("test_") or conf is None) and (len(sys.argv) < 2 or name in sys.argv[1:]):
                 print(name, "by the kernel" if kernel else "by the daemon", flush=True)
                 start = time.monotonic()
                 test(n, kernel)
@@ -255,3 +296,4 @@ if __name__ == "__main__":
         sys.exit(77)
     run({"mount": {"passthrough": "staged"}}, True)
     run({"mount": {"passthrough": "off"}}, False)
+    run(None, True)
