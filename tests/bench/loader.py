@@ -17,9 +17,10 @@ page cache) and cold (put out of it before):
               tensor would be a file)
 
 Prints machine, commit, load and a Markdown table of MB/s and CPU seconds per GB, medians of the
-rounds; less than five minutes on two idle cores. --quick reads little, and the loaders' memory, which is made once, counts for much. With
-other programs busy the figures say little: it ends when the load is above --max-load (of the last
-minute, 0.7 for each CPU); --max-load 0 measures all the same.
+rounds; less than five minutes on two idle cores. --quick reads little, and the loaders' memory,
+which is made once, counts for much. With other programs busy the figures say little: it ends when
+the load is above --max-load (of the last minute, 0.7 for each CPU); --max-load 0 measures all the
+same.
 """
 import argparse
 import json
