@@ -236,7 +236,9 @@ unit-%:
 # --- install --------------------------------------------------------------------------------------
 
 man_pages := $(wildcard mds/*.8 ossd/*.8 fuse/*.8 tools/*.[158] deploy/*.5 client/*.3)
-slurm_files := $(addprefix deploy/slurm/,leat-slurm leat-slurm.conf prolog epilog burst_buffer.lua job_submit.lua)
+integration_files := $(addprefix deploy/,$(addprefix slurm/,leat-slurm leat-slurm.conf prolog epilog \
+    burst_buffer.lua job_submit.lua) sge/prolog sge/epilog pbs/leat_stage.py \
+    k8s/leat-csi k8s/csi_messages.py)
 D := $(DESTDIR)
 install: programs ## into DESTDIR and PREFIX
 	$(Q)$(INSTALL) -d $(D)$(BINDIR) $(D)$(SBINDIR) $(D)$(LIBDIR)/pkgconfig $(D)$(INCLUDEDIR)/leat $(D)$(DATADIR)
@@ -255,13 +257,14 @@ install: programs ## into DESTDIR and PREFIX
 	$(Q)for f in client/loader/ORDER.md $(wildcard tests/unit/client/loader/*_vectors.txt); do \
 	    $(INSTALL) -D -m 644 $$f $(D)$(DATADIR)/order/$${f##*/}; done
 	$(Q)for u in $(wildcard deploy/systemd/*.service deploy/systemd/*.target deploy/systemd/*.socket); do \
-	    $(INSTALL) -D -m 644 $$u $(D)$(UNITDIR)/$${u##*/}; done
+	    $(INSTALL) -D -m 644 $$u $(D)$(UNITDIR)/$${u##*/}; \
+	    sed -i 's|/usr/local/sbin|$(SBINDIR)|;s|/usr/local/bin|$(BINDIR)|' $(D)$(UNITDIR)/$${u##*/}; done
 	$(Q)[ ! -e deploy/leat.conf.sample ] || \
 	    $(INSTALL) -D -m 644 deploy/leat.conf.sample $(D)$(SYSCONFDIR)/leat/leat.conf.sample
 	$(Q)[ ! -d client/python/leat ] || { $(INSTALL) -d $(D)$(PYTHONDIR)/leat && \
 	    $(INSTALL) -m 644 client/python/leat/*.py client/python/leat/py.typed $(D)$(PYTHONDIR)/leat/; }
-	$(Q)for f in $(slurm_files); do $(INSTALL) -D -m $$([ -x $$f ] && echo 755 || echo 644) $$f \
-	    $(D)$(DATADIR)/slurm/$${f##*/}; done
+	$(Q)for f in $(integration_files); do $(INSTALL) -D -m $$([ -x $$f ] && echo 755 || echo 644) $$f \
+	    $(D)$(DATADIR)/$${f#deploy/}; done
 	$(Q)[ ! -e "$(spank)" ] || $(INSTALL) -D -m 755 $(spank) $(D)$(LIBDIR)/slurm/spank_leat.so
 
 # --- rules ----------------------------------------------------------------------------------------

@@ -283,7 +283,8 @@ def run(conf, kernel):
         for name, test in list(globals().items()):
             if conf is None and name != "sealed_set":
                 continue
-            if (name.startswith("test_") or conf is None) and (len(sys.argv) < 2 or name in sys.argv[1:]):
+            if (name.startswith("test_") or conf is None) and \
+                    (len(sys.argv) < 2 or name in sys.argv[1:]):
                 print(name, "by the kernel" if kernel else "by the daemon", flush=True)
                 start = time.monotonic()
                 test(n, kernel)

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""The CSI node plugin, by a gRPC client of our own that writes protobuf by hand (the numbers are
+those of csi.proto, not of the plugin's table) and looks at /proc/self/mountinfo."""
+# timeout: 180
+import os
+import re
+import signal
+import subprocess
+import sys
+
+if sys.executable != "/usr/bin/python3" and os.path.exists("/usr/bin/python3"):
+    os.execv("/usr/bin/python3", ["/usr/bin/python3"] + sys.argv)  # where the packages are
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from cluster import BUILD, SRC, Cluster, wait_until
+
+try:
+    import grpc
+except ImportError:
+    print("not installed: python3-grpcio, python3-protobuf")
+    sys.exit(77)
+
+READER_MANY, WRITER_MANY = 3, 5
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out += bytes([n & 127 | 128])
+        n >>= 7
+    return out + bytes([n])
+
+
+def field(number, value):
+    """bool and int: varint; str and bytes: with their length; dict: map<string, string>."""
+    if isinstance(value, dict):
+        return b"".join(field(number, field(1, k) + field(2, v)) for k, v in value.items())
+    if isinstance(value, int):
+        return varint(number << 3) + varint(int(value))
+    data = value.encode() if isinstance(value, str) else value
+    return varint(number << 3 | 2) + varint(len(data)) + data
+
+
+def message(**fields):
+    return b"".join(field(int(name[1:]), value) for name, value in fields.items())
+
+
+def parse(data):
+    """{number: [values]}"""
+    out, at = {}, 0
+
+    def number():
+        nonlocal at
+        n = shift = 0
+        while True:
+            byte = data[at]
+            at += 1
+            n |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return n
+    while at < len(data):
+        key = number()
+        if key & 7 == 0:
+            value = number()
+        else:
+            size = number()
+            value = data[at:at + size]
+            at += size
+        out.setdefault(key >> 3, []).append(value)
+    return out
+
+
+def capability(mode, *flags):
+    return message(f2=b"".join(field(2, f) for f in flags), f3=message(f1=mode))
+
+
+class Plugin:
+    def __init__(self, c):
+        self.c = c
+        self.socket = c.dir + "/csi.sock"
+        self.stage_dir = c.dir + "/nvme"
+        os.mkdir(self.stage_dir)
+
+    def __enter__(self):
+        self.log = open(self.c.dir + "/csi.log", "w")
+        self.process = subprocess.Popen(
+            ["/usr/bin/python3", SRC + "/deploy/k8s/leat-csi", "--endpoint", "unix://" + self.socket,
+             "--node", "node7", "--stage-dir", self.stage_dir, "--leat", BUILD + "/leat",
+             "--mount", BUILD + "/mount.leat"], stdin=subprocess.DEVNULL, stderr=self.log,
+            env=dict(os.environ, LEAT_CONF=self.c.dev + "/conf", PYTHONDONTWRITEBYTECODE="1"))
+        wait_until(lambda: os.path.exists(self.socket), 20, "the plugin serves")
+        self.channel = grpc.insecure_channel("unix://" + self.socket)
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.channel.close()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.log.close()
+        if kind is not None:
+            with open(self.c.dir + "/csi.log") as f:
+                print(f.read())
+        for path in sorted(mounts(self.c.dir + "/pods"), reverse=True):
+            subprocess.run(["umount", "-l", path], check=False)
+
+    def call(self, method, data=b""):
+        service = "Node" if method.startswith("Node") else "Identity"
+        fn = self.channel.unary_unary("/csi.v1.%s/%s" % (service, method))
+        return parse(fn(data, timeout=100))
+
+    def refused(self, code, method, data=b""):
+        try:
+            self.call(method, data)
+        except grpc.RpcError as e:
+            assert e.code().name == code, (e.code(), e.details())
+            return e.details()
+        raise AssertionError("%s was not refused" % method)
+
+
+def mounts(below):
+    found = {}
+    with open("/proc/self/mountinfo") as f:
+        for line in f:
+            words = line.split()
+            if words[4].startswith(below):
+                found[words[4]] = (words[words.index("-") + 1], words[5].split(","))
+    return found
+
+
+def test_identity(p):
+    info = p.call("GetPluginInfo")
+    assert info[1] == [b"csi.leat"] and re.match(rb"\d+\.\d+", info[2][0]), info
+    assert p.call("GetPluginCapabilities") == {}
+    assert parse(p.call("Probe")[1][0]) == {1: [1]}
+    assert p.call("NodeGetInfo")[1] == [b"node7"]
+    kinds = [parse(parse(c)[1][0])[1][0] for c in p.call("NodeGetCapabilities")[1]]
+    assert kinds == [1, 2], kinds
+
+
+def test_data_set(p):
+    folder = p.c.mnt() + "/set"
+    os.makedirs(folder + "/sub")
+    data = os.urandom(3_000_000)
+    with open(folder + "/sub/f", "wb") as f:
+        f.write(data)
+    p.c.leat("dataset", "create", "set@v1", folder)
+    staging, target = p.c.dir + "/pods/staging", p.c.dir + "/pods/a/mount"
+    os.makedirs(staging)
+    os.makedirs(os.path.dirname(target))
+    context = {"dataset": "set@v1"}
+    stage = message(f1="vol1", f3=staging, f4=capability(READER_MANY), f6=context)
+    publish = message(f1="vol1", f3=staging, f4=target, f5=capability(READER_MANY), f6=True,
+                      f8=context)
+    p.refused("FAILED_PRECONDITION", "NodePublishVolume", publish)
+    for _ in range(2):  # each call again changes nothing
+        p.call("NodeStageVolume", stage)
+    for _ in range(2):
+        p.call("NodePublishVolume", publish)
+    assert "ro" in mounts(target)[target][1], mounts(target)
+    with open(target + "/sub/f", "rb") as f:
+        assert f.read() == data
+    try:
+        open(target + "/new", "w").close()
+        raise AssertionError("it can be written")
+    except OSError as e:
+        assert e.errno == 30, e
+    usage = p.call("NodeGetVolumeStats", message(f1="vol1", f2=target))[1]
+    assert parse(usage[0])[2][0] > 0
+    # While a pod may use it, it is not evicted.
+    assert p.c.leat("stage", "evict", "set@v1", "--to", p.stage_dir, check=False).returncode != 0
+    # A second pod, while the first one is there.
+    second = p.c.dir + "/pods/b"
+    p.call("NodePublishVolume", message(f1="vol1", f3=staging, f4=second,
+                                        f5=capability(READER_MANY), f6=True, f8=context))
+    for path in (target, target, second):
+        p.call("NodeUnpublishVolume", message(f1="vol1", f2=path))
+    assert not mounts(target) and not mounts(second) and not os.path.exists(target)
+    for _ in range(2):
+        p.call("NodeUnstageVolume", message(f1="vol1", f2=staging))
+    assert p.c.leat("stage", "evict", "set@v1", "--to", p.stage_dir).returncode == 0
+
+
+def test_file_system(p):
+    os.makedirs(p.c.mnt() + "/projects/x")
+    staging, target = p.c.dir + "/pods/fs", p.c.dir + "/pods/c/mount"
+    context = {"path": "/projects/x", "csi.storage.k8s.io/pod.name": "pod"}
+    cap = capability(WRITER_MANY)
+    for _ in range(2):
+        p.call("NodeStageVolume", message(f1="vol2", f3=staging, f4=cap, f6=context))
+    assert mounts(staging)[staging][0] == "fuse.leat"
+    for _ in range(2):
+        p.call("NodePublishVolume", message(f1="vol2", f3=staging, f4=target, f5=cap, f8=context))
+    with open(target + "/from-pod", "w") as f:
+        f.write("hello")
+    with open(p.c.mnt() + "/projects/x/from-pod") as f:
+        assert f.read() == "hello"
+    details = p.refused("ALREADY_EXISTS", "NodePublishVolume", message(
+        f1="vol2", f3=staging, f4=target, f5=cap, f6=True, f8=context))
+    assert "another access mode" in details
+    os.symlink("/", p.c.mnt() + "/projects/out")
+    for path in ("/../..", "/projects/out", "/none"):
+        try:
+            p.call("NodePublishVolume", message(f1="vol2", f3=staging, f4=p.c.dir + "/pods/d",
+                                                f5=cap, f8={"path": path}))
+            assert os.path.realpath(staging + path) == os.path.realpath(staging), path
+            p.call("NodeUnpublishVolume", message(f1="vol2", f2=p.c.dir + "/pods/d"))
+        except grpc.RpcError as e:
+            assert e.code().name in ("INVALID_ARGUMENT", "NOT_FOUND"), e
+    p.call("NodeUnpublishVolume", message(f1="vol2", f2=target))
+    p.call("NodeUnstageVolume", message(f1="vol2", f2=staging))
+    assert not mounts(p.c.dir + "/pods")
+
+
+def test_refused(p):
+    cap = capability(READER_MANY)
+    bad = [message(), message(f1="v"), message(f1="v", f3="/x"), message(f1="v", f3="x", f4=cap),
+           message(f1="../v", f3="/x", f4=cap), message(f1="v", f3="/x", f4=message(f1=b"")),
+           message(f1="v", f3="/x", f4=capability(0)),
+           message(f1="v", f3="/x", f4=cap, f6={"dataset": "../x"}),
+           message(f1="v", f3="/x", f4=cap, f6={"dataset": "--to@x"}),
+           message(f1="v", f3="/x", f4=cap, f6={"wrong": "x"}),
+           message(f1="v", f3="/x", f4=cap, f6={"mds": "a b"}),
+           message(f1="v", f3="/x", f4=capability(READER_MANY, "ro,suid x"))]
+    for data in bad:
+        p.refused("INVALID_ARGUMENT", "NodeStageVolume", data)
+    details = p.refused("NOT_FOUND", "NodeStageVolume", message(
+        f1="v", f3=p.c.dir + "/pods/x", f4=cap, f6={"dataset": "none@v1"}))
+    assert "none@v1" in details, details
+    p.refused("INVALID_ARGUMENT", "NodePublishVolume", message(
+        f1="v", f3="/x", f4="/y", f5=capability(WRITER_MANY), f8={"dataset": "a@b"}))
+    p.refused("NOT_FOUND", "NodeGetVolumeStats", message(f1="v", f2=p.c.dir))
+    p.refused("UNIMPLEMENTED", "NodeExpandVolume")
+
+
+def main():
+    if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
+        print("root and /dev/fuse are needed")
+        sys.exit(77)
+    with Cluster(ossd=2, mounts=1) as c, Plugin(c) as p:
+        for name, test in list(globals().items()):
+            if name.startswith("test_") and (len(sys.argv) < 2 or name in sys.argv[1:]):
+                test(p)
+                print(name, flush=True)
+
+
+if __name__ == "__main__":
+    main()
