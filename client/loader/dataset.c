@@ -2,6 +2,7 @@
 #include "client/loader/formats/format.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -301,8 +302,32 @@ struct leat_order {
 	struct leat_dataset *ds; /* a reference */
 	struct sequence s;
 	uint64_t epoch;
+	_Atomic pid_t pid;    /* whose lock and tables these are; 0: they are being made */
 	pthread_mutex_t lock; /* of s, whose tables move when it is one of a mixture */
 };
+
+/* An order is of use in a forked child, but there the lock may be held, and the tables half made,
+ * by a thread that does not exist. New ones are made; what the old tables took stays lost. */
+static int order_after_fork(struct leat_order *o)
+{
+	struct sequence was = o->s;
+	pid_t pid = getpid(), seen = o->pid;
+	while (seen != pid) {
+		if (seen == 0 || !atomic_compare_exchange_weak(&o->pid, &seen, 0)) {
+			sched_yield();
+			seen = o->pid;
+			continue;
+		}
+		int rc = sequence_init(&o->s, &o->ds->of, was.mode, was.window, was.seed);
+		if (rc < 0)
+			o->s = was;
+		else
+			pthread_mutex_init(&o->lock, NULL);
+		o->pid = rc < 0 ? seen : pid;
+		return rc;
+	}
+	return 0;
+}
 
 int leat_order_open(const struct leat_dataset *ds, const char *mode, uint64_t seed, uint64_t epoch,
 		    uint32_t batch, struct leat_order **ret_order)
@@ -331,6 +356,7 @@ int leat_order_open(const struct leat_dataset *ds, const char *mode, uint64_t se
 	o->ds = (struct leat_dataset *)ds; /* only its count is written */
 	dataset_ref(o->ds);
 	o->epoch = epoch;
+	o->pid = getpid();
 	pthread_mutex_init(&o->lock, NULL);
 	*ret_order = o;
 	return 0;
@@ -342,6 +368,8 @@ int64_t leat_order_at(const struct leat_order *order, uint64_t position)
 	uint64_t sample = 0;
 	if (position >= o->ds->of.n)
 		return -1;
+	if (o->ds->of.mixed && o->pid != getpid())
+		TRY(order_after_fork(o));
 	if (o->ds->of.mixed)
 		pthread_mutex_lock(&o->lock);
 	int rc = sequence_at(&o->s, o->epoch, position, &sample);

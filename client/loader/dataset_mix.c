@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include "client/loader/dataset.h"
+#include "common/base/checksum.h"
+#include "common/base/hmap.h"
 
 /* ---- one index of several ---- */
 
@@ -57,13 +59,23 @@ static int add_fields(struct sample_index *to, const struct sample_index *from,
 	return 0;
 }
 
-static int32_t class_of(struct sample_index *to, uint64_t base, const char *name, uint64_t at)
+/* The classes so far, by name. */
+struct names {
+	struct hmap map;
+	struct hmap_node *nodes; /* as many as all parts have classes: the i-th of class i */
+};
+
+static int32_t class_of(struct sample_index *to, struct names *names, uint64_t string)
 {
-	for (uint32_t c = 0; c < to->n_classes; c++) {
+	const char *name = index_string(to, string);
+	uint64_t hash = checksum64(name, strlen(name));
+	for (struct hmap_node *n = hmap_find(&names->map, hash); n; n = hmap_find_next(n)) {
+		int32_t c = (int32_t)(n - names->nodes);
 		if (strcmp(index_string(to, to->classes[c]), name) == 0)
-			return (int32_t)c;
+			return c;
 	}
-	to->classes[to->n_classes] = base + at;
+	to->classes[to->n_classes] = string;
+	hmap_insert(&names->map, &names->nodes[to->n_classes], hash);
 	return (int32_t)to->n_classes++;
 }
 
@@ -97,7 +109,7 @@ static void add_samples(struct sample_index *to, const struct sample_index *from
 	to->samples[to->n_samples].first = to->n_members;
 }
 
-static int add_index(struct sample_index *to, const struct sample_index *from)
+static int add_index(struct sample_index *to, const struct sample_index *from, struct names *names)
 {
 	uint16_t fields[INDEX_FIELDS_MAX];
 	int32_t *classes = calloc((size_t)from->n_classes + 1, sizeof(*classes));
@@ -107,37 +119,49 @@ static int add_index(struct sample_index *to, const struct sample_index *from)
 	memcpy(to->strings + base, from->strings, from->strings_len);
 	int rc = add_fields(to, from, fields);
 	for (uint32_t c = 0; c < from->n_classes; c++)
-		classes[c] =
-			class_of(to, base, index_string(from, from->classes[c]), from->classes[c]);
+		classes[c] = class_of(to, names, base + from->classes[c]);
 	if (rc == 0)
 		add_samples(to, from, fields, classes);
 	free(classes);
 	return rc;
 }
 
+static int add_indexes(struct leat_dataset *ds, const struct leat_mix_part *parts, uint32_t n,
+		       uint32_t n_classes)
+{
+	struct sample_index *x = ds->x;
+	struct names names = {.nodes = calloc((size_t)n_classes + 1, sizeof(*names.nodes))};
+	int rc = names.nodes ? 0 : -LE_NOMEM;
+	hmap_init(&names.map, 64);
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		ds->part_file[i] = x->n_files;
+		rc = add_index(x, parts[i].ds->x, &names);
+		memset(ds->part_of_file + ds->part_file[i], (int)i, x->n_files - ds->part_file[i]);
+	}
+	hmap_fini(&names.map);
+	free(names.nodes);
+	return rc;
+}
+
 static int join_indexes(struct leat_dataset *ds, const struct leat_mix_part *parts, uint32_t n)
 {
 	struct sample_index *x = ds->x = calloc(1, sizeof(*x));
-	uint64_t files = 0;
+	uint64_t files = 0, classes = 0;
 	if (!x)
 		return -LE_NOMEM;
 	x->strings_len = 1;
 	for (uint32_t i = 0; i < n; i++) {
 		count(x, parts[i].ds->x);
 		files += parts[i].ds->x->n_files;
+		classes += parts[i].ds->x->n_classes;
 	}
-	if (files > INDEX_FILES_MAX || x->n_samples > INDEX_SAMPLES_MAX)
+	if (files > INDEX_FILES_MAX || x->n_samples > INDEX_SAMPLES_MAX || classes > INT32_MAX)
 		return -LE_2BIG;
 	TRY(make_room(x));
 	ds->part_of_file = calloc(files + 1, 1);
 	if (!ds->part_of_file)
 		return -LE_NOMEM;
-	for (uint32_t i = 0; i < n; i++) {
-		ds->part_file[i] = x->n_files;
-		TRY(add_index(x, parts[i].ds->x));
-		memset(ds->part_of_file + ds->part_file[i], (int)i, x->n_files - ds->part_file[i]);
-	}
-	return 0;
+	return add_indexes(ds, parts, n, (uint32_t)classes);
 }
 
 /* ---- open ---- */

@@ -7,6 +7,8 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -569,6 +571,57 @@ static void test_a_forked_child_gets_a_clear_error(void **state)
 	leat_dataset_close(ds);
 }
 
+struct asking {
+	const struct leat_order *order;
+	uint64_t n;
+	_Atomic bool stop;
+};
+
+static void *ask(void *arg)
+{
+	struct asking *a = arg;
+	for (uint64_t i = 0; !a->stop; i++)
+		assert_true(leat_order_at(a->order, i % a->n) >= 0);
+	return NULL;
+}
+
+/* A forked child may ask for the order of a mixture whatever other threads were doing with it. */
+static void test_the_order_of_a_mixture_after_fork(void **state)
+{
+	struct leat_dataset *ds = open_dir(*state), *mix;
+	struct leat_mix_part parts[2] = {{ds, 2}, {ds, 1}};
+	struct leat_dataset_stat st = {.size = sizeof(st)};
+	struct leat_order *order;
+	int64_t want[20];
+	pthread_t t;
+	assert_int_equal(leat_dataset_mix(parts, 2, NULL, &mix), 0);
+	assert_int_equal(leat_dataset_stat(mix, &st), 0);
+	assert_int_equal(leat_order_open(mix, "global", 5, 1, 8, &order), 0);
+	for (uint64_t i = 0; i < 20; i++)
+		want[i] = leat_order_at(order, i);
+	struct asking a = {.order = order, .n = st.positions};
+	assert_int_equal(pthread_create(&t, NULL, ask, &a), 0);
+	for (int k = 0; k < 100; k++) {
+		int status;
+		pid_t pid = fork();
+		if (pid == 0) {
+			alarm(60);
+			for (uint64_t i = 0; i < 20; i++) {
+				if (leat_order_at(order, i) != want[i])
+					_exit(1);
+			}
+			_exit(0);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+	a.stop = true;
+	pthread_join(t, NULL);
+	leat_order_close(order);
+	leat_dataset_close(mix);
+	leat_dataset_close(ds);
+}
+
 static void test_plain_files_with_classes(void **state)
 {
 	struct world *w = *state;
@@ -623,6 +676,7 @@ int main(void)
 		T(test_fields_patterns_and_threads),
 		T(test_batches_may_be_given_back_by_any_thread),
 		T(test_a_forked_child_gets_a_clear_error),
+		T(test_the_order_of_a_mixture_after_fork),
 		T(test_plain_files_with_classes),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
