@@ -23,6 +23,8 @@ static const struct op_desc op_table[] = {
 	{OP_mds_target_admin, OP_CTRL, mds_target_admin},
 	{OP_mds_fsck_page, OP_CTRL, mds_fsck_page},
 	{OP_mds_fsck_repair, OP_CTRL, mds_fsck_repair},
+	{OP_mds_residency_set, OP_CTRL, mds_residency_set},
+	{OP_mds_residency_get, OP_CTRL, mds_residency_get},
 	{OP_mds_lookup, OP_READ, mds_lookup},
 	{OP_mds_getattr, OP_READ, mds_getattr},
 	{OP_mds_setattr, OP_FLOW, mds_setattr},

@@ -13,6 +13,7 @@
 #include "mds/oss_client.h"
 #include "mds/recovery.h"
 #include "mds/reclaim.h"
+#include "mds/residency.h"
 #include "mds/server.h"
 #include "mds/session/locks.h"
 #include "mds/session/open_file.h"
@@ -43,6 +44,7 @@ struct mds {
 	struct linger linger;
 	struct conversions conversions;
 	struct fsck fsck;
+	struct residency residency;
 	struct rpc_server *server;
 	struct mds_metrics metrics;
 	uint64_t start_us;

@@ -425,6 +425,7 @@ static void init_parts(struct mds *m)
 	locks_init(&m->locks, m->params.locks_max);
 	linger_init(&m->linger);
 	conversions_init(&m->conversions);
+	residency_init(&m->residency);
 	waitq_init(&m->cluster.changed);
 	waitq_init(&m->cluster.settled);
 	waitq_init(&m->cluster.work);
@@ -485,6 +486,7 @@ void mds_stop(struct mds *m)
 	fsck_fini(m);
 	recovery_fini(m);
 	locks_fini(&m->locks);
+	residency_fini(&m->residency);
 	open_files_fini(&m->opens);
 	sessions_fini(&m->sessions);
 	cluster_fini(&m->cluster);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/params.h"
+#include "client/stage/params.h"
 #include "common/base/assert.h"
 #include "fuse/params.h"
 #include "mds/params.h"
@@ -13,10 +14,12 @@
 #define MDS_ROW(...)    CONFIG_ROW(struct mds_params, __VA_ARGS__)
 #define OSSD_ROW(...)   CONFIG_ROW(struct ossd_params, __VA_ARGS__)
 #define CLIENT_ROW(...) CONFIG_ROW(struct client_params, __VA_ARGS__)
+#define AGENT_ROW(...)  CONFIG_ROW(struct agent_params, __VA_ARGS__)
 #define MOUNT_ROW(...)  CONFIG_ROW(struct mount_params, __VA_ARGS__)
 static const struct config_param mds_table[] = {MDS_PARAMS(MDS_ROW)};
 static const struct config_param ossd_table[] = {OSSD_PARAMS(OSSD_ROW)};
 static const struct config_param client_table[] = {CLIENT_PARAMS(CLIENT_ROW)};
+static const struct config_param agent_table[] = {AGENT_PARAMS(AGENT_ROW)};
 static const struct config_param mount_table[] = {MOUNT_PARAMS(MOUNT_ROW)};
 
 static struct {
@@ -25,10 +28,11 @@ static struct {
 	struct ossd_params ossd;
 	struct client_params client;
 	struct mount_params mount;
+	struct agent_params agent;
 } values;
 
 enum {
-	N_SECTIONS = 5
+	N_SECTIONS = 6
 };
 
 static void sections_of(struct config_section ret[N_SECTIONS])
@@ -41,6 +45,8 @@ static void sections_of(struct config_section ret[N_SECTIONS])
 					 &values.client};
 	ret[4] = (struct config_section){"mount", mount_table, ARRAY_SIZE(mount_table),
 					 &values.mount};
+	ret[5] = (struct config_section){"agent", agent_table, ARRAY_SIZE(agent_table),
+					 &values.agent};
 }
 
 static const char head[] =
@@ -65,6 +71,7 @@ static const char *const intros[N_SECTIONS] = {
 	"# values with --set NAME=VALUE.",
 	"The client library: mount.leat, staging, loader. Each is also a mount option.",
 	"mount.leat. Each is also a mount option.",
+	"leat agent, the daemon of a node that stages. --set NAME=VALUE gives others.",
 };
 
 static int print_sample(void)

@@ -13,8 +13,8 @@
 static const struct stage_verb verbs[] = {
 	{"in", stage_cmd_in,
 	 "to catalog capacity timeout verify order window wait detach max-rate lease ttl evict "
-	 "progress scheduler placement",
-	 1, 1, true},
+	 "progress scheduler placement nodes agent",
+	 1, 1, false},
 	{"out", stage_cmd_out, "timeout max-rate replace progress", 2, 2, false},
 	{"plan", stage_cmd_plan, "to catalog capacity", 1, 1, true},
 	{"wait", stage_cmd_wait, "to timeout wait", 1, 1, true},
@@ -29,6 +29,7 @@ static const struct stage_verb verbs[] = {
 	{"evict", stage_cmd_evict, "to", 1, 1, true},
 	{"gc", stage_cmd_gc, "to capacity free dry-run", 0, 0, true},
 	{"cancel", stage_cmd_cancel, "to", 1, 1, true},
+	{"where", stage_cmd_where, "", 0, 1, false},
 	{"events", stage_cmd_events, "to follow", 0, 1, true},
 };
 
@@ -53,6 +54,8 @@ static const struct option longs[] = {
 	{"progress", required_argument, NULL, 'p'},
 	{"scheduler", required_argument, NULL, 's'},
 	{"placement", required_argument, NULL, 'P'},
+	{"nodes", required_argument, NULL, 'N'},
+	{"agent", required_argument, NULL, 'A'},
 	{NULL, 0, NULL, 0},
 };
 
@@ -146,6 +149,12 @@ static int take_option(struct tool *t, struct stage_args *a, int c)
 	case 'o':
 		a->order = optarg;
 		break;
+	case 'N':
+		a->nodes = optarg;
+		break;
+	case 'A':
+		a->agent = optarg;
+		break;
 	case 'l':
 		a->lease = optarg;
 		break;
@@ -235,7 +244,7 @@ static int run(struct tool *t, int argc, char **argv)
 
 	if (argc < 2)
 		return tool_usage(t, "in, out, plan, wait, status, ls, path, verify, pin, unpin, "
-				     "lease, release, evict, gc, cancel or events?");
+				     "lease, release, evict, gc, cancel, where or events?");
 	for (size_t i = 0; i < ARRAY_SIZE(verbs); i++) {
 		if (strcmp(argv[1], verbs[i].name) != 0)
 			continue;
@@ -261,6 +270,7 @@ const struct command command_stage = {
 		"  lease WHAT, release [WHAT] --lease JOB   used by a job; and no longer\n"
 		"  gc               makes room (--free SIZE, --capacity SIZE, --dry-run)\n"
 		"  cancel WHAT      whoever makes it stops          events [--follow]  what "
+		"  where [NAME]     which nodes have it\n"
 		"happened\n"
 		"SOURCE: NAME@VERSION of a data set, a directory, or leat:/DIRECTORY of the\n"
 		"namespace where it is not mounted. WHAT: the same, or an id (6 digits suffice).\n"
@@ -278,6 +288,9 @@ const struct command command_stage = {
 		"order\n"
 		"                   in which these ranks read; --window SIZE: the first window "
 		"(1G)\n"
+		"  --nodes LIST     the agents of these nodes make it, HOST[:PORT],...; chunks are "
+		"read\n"
+		"                   from the servers once and handed on; --agent: of one node\n"
 		"  --max-rate RATE  bytes per second read from the source, at most\n"
 		"  --lease JOB      the job uses it until it is released, or for --ttl SECONDS\n"
 		"  --verify HOW     readback: read everything back from the disk before ready\n"

@@ -233,6 +233,13 @@ int stage_cmd_in(struct tool *t, struct stage_args *a)
 		return stage_exit(a, code);
 	if (a->detach)
 		a->wait = WAIT_NONE;
+	if (a->nodes || a->agent) {
+		code = source.local ? tool_usage(t, "agents stage from the namespace only")
+				    : stage_cmd_nodes(t, a, source.name);
+		return stage_exit(a, code);
+	}
+	if (!a->to)
+		return stage_exit(a, tool_usage(t, "in: --to DIRECTORY (or $LEAT_STAGE_DIR)?"));
 	code = a->wait == WAIT_READY ? stage_here(t, a, &source, -1)
 				     : stage_detached(t, a, &source);
 	return stage_exit(a, code);

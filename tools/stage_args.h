@@ -50,6 +50,10 @@ int stage_cmd_in(struct tool *t, struct stage_args *a);
 int stage_cmd_out(struct tool *t, struct stage_args *a);
 int stage_cmd_plan(struct tool *t, struct stage_args *a);
 int stage_cmd_verify(struct tool *t, struct stage_args *a);
+/* ---- cmd_stage_nodes.c ---- */
+/* what: as the library of the agents' machines calls it. */
+int stage_cmd_nodes(struct tool *t, struct stage_args *a, const char *what);
+int stage_cmd_where(struct tool *t, struct stage_args *a);
 /* ---- cmd_stage_copies.c ---- */
 int stage_cmd_wait(struct tool *t, struct stage_args *a);
 int stage_cmd_status(struct tool *t, struct stage_args *a);

@@ -147,6 +147,7 @@ static int read_source(struct part *p, uint64_t off, uint32_t len, struct slot *
 	struct vol_file *source;
 	*ret_off = off;
 	*ret_what = "cannot read the source";
+	uint64_t begin_us = loop_now_us();
 	throttle_take(ft->o.throttle, len);
 	int rc = source_file(p, &source);
 	if (rc == 0)
@@ -154,6 +155,7 @@ static int read_source(struct part *p, uint64_t off, uint32_t len, struct slot *
 	if (rc < 0)
 		return rc == -LE_NODATA ? -LE_STALE : rc;
 	ft->report.bytes_source += len;
+	ft->report.source_us += (loop_now_us() - begin_us) / 8 - ft->report.source_us / 8;
 	int64_t bad = manifest_check(ft->o.manifest, p->f, off, s->data, len);
 	if (bad < 0)
 		return 0;
@@ -164,27 +166,27 @@ static int read_source(struct part *p, uint64_t off, uint32_t len, struct slot *
 	return rc;
 }
 
-static bool ask_peers(struct fetch *ft, uint64_t chunk, uint32_t len, struct slot *s, bool last)
+static bool ask_peers(struct fetch *ft, uint64_t chunk, uint32_t len, struct slot *s,
+		      enum fetch_ask ask)
 {
-	if (!ft->o.from_peer || ft->o.from_peer(ft->o.arg, chunk, s, last) < 0)
+	if (!ft->o.from_peer || ft->o.from_peer(ft->o.arg, chunk, s, ask) < 0)
 		return false;
 	ft->report.bytes_peers += len;
 	return true;
 }
 
-/* demand: other nodes wait for it here, so it is not asked of them. */
 static int obtain(struct part *p, uint64_t chunk, struct slot *s, bool demand)
 {
 	struct fetch *ft = p->fetch;
 	uint64_t off = (chunk - p->f->first_chunk) * MANIFEST_CHUNK, bad;
 	uint32_t len = manifest_chunk_len(p->f, chunk - p->f->first_chunk);
 	const char *what;
-	if (!demand && ask_peers(ft, chunk, len, s, false))
+	if (ask_peers(ft, chunk, len, s, demand ? ASK_READY : ASK_OWNER))
 		return 0;
 	if (!ft->o.source)
 		return -LE_NOENT;
 	int rc = read_source(p, off, len, s, &bad, &what);
-	if (rc == 0 || (!demand && ask_peers(ft, chunk, len, s, true)))
+	if (rc == 0 || (!demand && ask_peers(ft, chunk, len, s, ASK_ALL)))
 		return 0;
 	if (!demand)
 		fail_source(ft, rc, p->f, bad, what);

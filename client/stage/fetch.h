@@ -20,6 +20,14 @@ struct fetch;
 struct fetch_report {
 	uint64_t bytes_verified, files;
 	uint64_t bytes_source, bytes_peers; /* moved: from where */
+	uint64_t source_us;                 /* how long the source takes for a chunk, about */
+};
+
+/* Whom to ask for a chunk. */
+enum fetch_ask {
+	ASK_OWNER, /* whoever is to read it from the source, or has it */
+	ASK_READY, /* others wait for it here: only those who have all */
+	ASK_ALL    /* the source has failed: whoever has it */
 };
 
 struct fetch_options {
@@ -38,9 +46,8 @@ struct fetch_options {
 	struct throttle *throttle; /* of reads from the source; NULL: none */
 	struct slot_pool *pool;    /* slots of MANIFEST_CHUNK bytes; NULL: its own */
 	/* Other nodes: verified bytes of a chunk into the slot, or a status: then the source is
-	 * asked. last: the source has failed, whoever has it may give it. NULL: there are none.
-	 * Yields. */
-	int (*from_peer)(void *arg, uint64_t chunk, struct slot *s, bool last);
+	 * asked. NULL: there are none. Yields. */
+	int (*from_peer)(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask ask);
 };
 
 int fetch_create(const struct fetch_options *opts, struct detail *d,

@@ -39,8 +39,9 @@ struct stage_job {
 	struct slot_pool *pool; /* NULL: one of its own */
 	/* Other nodes (peers.h); NULL: none. began: the manifest and the store are known. */
 	int (*began)(void *arg, struct stage_job *job);
-	int (*from_peer)(void *arg, uint64_t chunk, struct slot *s, bool last);
+	int (*from_peer)(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask ask);
 	void *peer_arg;
+	uint64_t source_us; /* how long the source takes for a chunk, about */
 };
 
 /* Structs of the caller's version, which begin with their size. */

@@ -302,6 +302,7 @@ static void on_fetch(void *arg, const struct fetch_report *f)
 	job->r->bytes_source = f->bytes_source;
 	job->r->bytes_peers = f->bytes_peers;
 	job->r->bytes_moved = f->bytes_source + f->bytes_peers;
+	job->source_us = f->source_us;
 	stage_report(job, "copy", f->bytes_verified, job->r->bytes, f->files);
 }
 
@@ -314,10 +315,10 @@ static void on_window(void *arg)
 	stage_reached(job, LEAT_STAGE_STREAMABLE);
 }
 
-static int from_peer(void *arg, uint64_t chunk, struct slot *s, bool last)
+static int from_peer(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask ask)
 {
 	struct stage_job *job = arg;
-	return job->from_peer(job->peer_arg, chunk, s, last);
+	return job->from_peer(job->peer_arg, chunk, s, ask);
 }
 
 static void on_verify(void *arg, const struct fetch_report *f)

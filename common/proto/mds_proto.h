@@ -25,6 +25,8 @@
 	M(0x010c, mds_target_admin, CTRL) \
 	M(0x010d, mds_fsck_page, CTRL) \
 	M(0x010e, mds_fsck_repair, CTRL) \
+	M(0x0140, mds_residency_set, CTRL) \
+	M(0x0141, mds_residency_get, CTRL) \
 	M(0x0110, mds_lookup, READ) \
 	M(0x0111, mds_getattr, READ) \
 	M(0x0112, mds_setattr, WRITE) \
@@ -172,6 +174,21 @@ enum fsck_repair {
 	F(u32, what) F(ino, ino) F(u64, change) F(ino, dir) F(u64, cookie) F(u32, nlink) \
 	F(u64, entries) F(ino, parent) F(u32, gen) F(u32, chain)
 #define mds_fsck_repair_rep_FIELDS(F) F(u8, done)
+/*
+ * Which node holds which staged copies: known to the MDS while nodes keep telling, never durable.
+ * set: all that the node has, in the place of what it told before; forgotten after ttl_ms. rows:
+ * residency_row. addrs: where it hands out chunks ("host:port ..."), empty: nowhere.
+ * get: rows: residency_node of the copies of `what` (an id, "name@version", empty: all), from
+ * number `from` on; next: of the next page, 0: that was all. state: enum leat_stage_state.
+ */
+#define residency_row_FIELDS(F) F(bytes, id) F(bytes, name) F(u8, state) F(u64, bytes) F(u64, done)
+#define residency_node_FIELDS(F) \
+	F(bytes, node) F(bytes, addrs) F(bytes, id) F(bytes, name) F(u8, state) F(u64, bytes) \
+	F(u64, done) F(u32, age_ms)
+#define mds_residency_set_req_FIELDS(F) F(bytes, node) F(bytes, addrs) F(u32, ttl_ms) F(bytes, rows)
+#define mds_residency_set_rep_FIELDS(F)
+#define mds_residency_get_req_FIELDS(F) F(bytes, what) F(u32, from)
+#define mds_residency_get_rep_FIELDS(F) F(bytes, rows) F(u32, next)
 /* json: a JSON object for `leat status` (sessions, rates, store, recovery). */
 #define mds_status_req_FIELDS(F)
 #define mds_status_rep_FIELDS(F) F(bytes, json)
@@ -300,6 +317,10 @@ enum xattr_flags { XATTR_KILL_SGID = 1 << 16 };
 	WIRE_STRUCT(name##_rep)
 #define MSG_NUMBER(num, name, kind) OP_##name = num,
 
+#define WIRE_CTYPE_residency_row struct residency_row
+WIRE_STRUCT(residency_row)
+#define WIRE_CTYPE_residency_node struct residency_node
+WIRE_STRUCT(residency_node)
 #define WIRE_CTYPE_fsck_inode struct fsck_inode
 WIRE_STRUCT(fsck_inode)
 #define WIRE_CTYPE_fsck_entry struct fsck_entry

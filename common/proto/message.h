@@ -1,11 +1,11 @@
 /*
  * The table of all messages: op number to name, kind, sizes, encode, decode, print; generated from
- * MDS_OPS, MDS_CALLBACKS and OSS_OPS.
+ * MDS_OPS, MDS_CALLBACKS, OSS_OPS and PEER_OPS.
  */
 #ifndef LEAT_PROTO_MESSAGE_H
 #define LEAT_PROTO_MESSAGE_H
 
-#include "common/proto/oss_proto.h"
+#include "common/proto/peer_proto.h"
 
 enum msg_kind { MSG_READ, MSG_WRITE, MSG_CTRL };
 

@@ -3,12 +3,14 @@
 
 WIRE_DEFINE(fsck_inode)
 WIRE_DEFINE(fsck_entry)
+WIRE_DEFINE(residency_row)
+WIRE_DEFINE(residency_node)
 WIRE_DEFINE(chunk_summary)
 WIRE_DEFINE(resync_row)
 WIRE_DEFINE(version_note)
 WIRE_DEFINE(version_state)
 
-#define ALL_OPS(M) MDS_OPS(M) MDS_CALLBACKS(M) OSS_OPS(M)
+#define ALL_OPS(M) MDS_OPS(M) MDS_CALLBACKS(M) OSS_OPS(M) PEER_OPS(M)
 
 /* The table's functions take void *: a call through a pointer of another type is undefined. */
 #define DEFINE_ONE(msg) \

@@ -240,6 +240,19 @@ int leat_stage_lease_job(const char *to, const char *what, const char *job, uint
 /* what NULL: every lease of the job below `to`. The status of ENOENT: it had none. */
 int leat_stage_release_job(const char *to, const char *what, const char *job);
 
+/* ---- the agent of a node: makes copies when it is asked to, and hands them on to other nodes ----
+ */
+
+struct leat_agent;
+/* On the instance fs, which it needs until it is stopped: section [agent] of conf (NULL: the
+ * default), params "name=value", a NULL behind the last, or NULL. */
+int leat_agent_start(struct leat_fs *fs, const char *conf, const char *const *params,
+		     struct leat_agent **ret_agent);
+/* What it was doing can be gone on with. */
+void leat_agent_stop(struct leat_agent *agent);
+/* Where other nodes reach it: "host:port". */
+const char *leat_agent_addr(const struct leat_agent *agent);
+
 /* ---- data sets: manifests with a name, kept in the file system that holds the data ---- */
 
 struct leat_dataset_info {

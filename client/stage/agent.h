@@ -1,0 +1,85 @@
+/*
+ * The inside of an agent: jobs for this node, chunks for others. One loop, that of its Leat
+ * instance, owns all of it; the metrics alone are read from another thread.
+ */
+#ifndef LEAT_STAGE_AGENT_H
+#define LEAT_STAGE_AGENT_H
+
+#include "client/stage/metrics.h"
+#include "client/stage/params.h"
+#include "client/stage/peers.h"
+#include "client/stage/stage.h"
+#include "common/base/list.h"
+#include "common/rpc/rpc.h"
+
+#define AGENT_DIRS_MAX   8u
+#define AGENT_JOBS_KEPT  256u /* ended ones, for who asks how they ended */
+#define AGENT_SERVED_MAX 16u
+#define AGENT_COPIES_MAX 512u /* told to the metadata server */
+
+/* One copy that is being made, or was. Its strings are its own. */
+struct agent_job {
+	struct list link;
+	struct agent *a;
+	struct stage_job *job; /* while it runs */
+	struct swarm *swarm;
+	struct leat_stage_options o;
+	struct leat_stage_result r; /* once it has ended */
+	char *source, *to, *catalog, *order, *lease, *members;
+	const char *more[AGENT_DIRS_MAX];
+	int cancel;
+	uint32_t reached, self;
+	struct swarm_stats swarm_stats;
+	bool running;
+};
+
+/* A READY copy from which chunks are handed out. */
+struct served {
+	struct local_store store;
+	struct manifest *m;
+	uint64_t used_us, checked_us;
+	uint32_t refs;
+};
+
+struct agent {
+	struct leat_fs *fs;
+	struct stage_io io;
+	struct agent_params p;
+	struct rpc_key key;
+	struct rpc_server *server;
+	struct slot_pool *jobs_pool, *serve_pool;
+	struct throttle throttle;
+	char node[128], addr[256];
+	char dirs_text[4096];
+	const char *dirs[AGENT_DIRS_MAX]; /* NULL behind the last: at most 7 */
+	uint32_t n_dirs;
+	struct list jobs;
+	uint32_t n_jobs, n_running;
+	struct served *served[AGENT_SERVED_MAX];
+	struct leat_stage_copy *copies; /* READY ones, as they were looked at last */
+	uint32_t n_copies;
+	bool look; /* something may have become READY, or gone */
+	uint64_t looked_us;
+	bool stopping;
+	struct latch fibers;
+	struct waitq stop, began;
+	struct agent_metrics metrics;
+	struct metrics_server *page;
+};
+
+/* agent_serve.c: handlers of the rpc server. */
+extern const struct rpc_handler agent_handlers[];
+extern const uint32_t n_agent_handlers;
+void agent_served_drop(struct agent *a, const char *id); /* NULL: all that are idle */
+
+/* agent_jobs.c, in fibers of the loop */
+int agent_job_start(struct agent *a, const struct peer_stage_req *req, char *message,
+		    size_t size) CHECK_RESULT; /* enum leat_stage_code */
+struct agent_job *agent_job_find(struct agent *a, struct bytes what, bool by_id);
+void agent_jobs_end(struct agent *a); /* cancels all, waits */
+/* malloc'd. */
+char *agent_job_json(const struct agent_job *j);
+char *agent_json(const struct agent *a);
+void agent_job_free(struct agent_job *j);
+
+#endif

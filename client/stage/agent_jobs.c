@@ -1,0 +1,298 @@
+/* An agent's staging jobs: begun by a request, single flight per source, known for a while after
+ * they have ended. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/leat_impl.h"
+#include "client/stage/agent.h"
+#include "common/base/log.h"
+#include "common/rt/loop.h"
+
+/* ---- finding ---- */
+
+static bool is_text(const char *s, struct bytes b)
+{
+	return strlen(s) == b.len && memcmp(s, b.data, b.len) == 0;
+}
+
+static const char *id_of(const struct agent_job *j)
+{
+	if (!j->running)
+		return j->r.id;
+	return j->job && j->job->m ? j->job->m->id : "";
+}
+
+struct agent_job *agent_job_find(struct agent *a, struct bytes what, bool by_id)
+{
+	struct agent_job *best = NULL;
+	list_for_each (pos, &a->jobs) {
+		struct agent_job *j = list_entry(pos, struct agent_job, link);
+		/* The newest, and one that runs before those that have ended. */
+		if (is_text(by_id ? id_of(j) : j->source, what) &&
+		    (!best || j->running || !best->running))
+			best = j;
+	}
+	return best;
+}
+
+void agent_job_free(struct agent_job *j)
+{
+	list_remove(&j->link);
+	j->a->n_jobs--;
+	free(j->source);
+	free(j->to);
+	free(j->catalog);
+	free(j->order);
+	free(j->lease);
+	free(j->members);
+	free(j);
+}
+
+/* ---- running ---- */
+
+static int on_began(void *arg, struct stage_job *job)
+{
+	struct agent_job *j = arg;
+	struct swarm_options o = {.fs = j->a->fs,
+				  .job = job,
+				  .key = &j->a->key,
+				  .self = j->a->addr,
+				  .members = j->members,
+				  .self_member = j->self};
+	waitq_wake_all(&j->a->began);
+	return swarm_create(&o, &j->swarm);
+}
+
+static int from_swarm(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask how)
+{
+	struct agent_job *j = arg;
+	return swarm_get(j->swarm, chunk, s, how);
+}
+
+static void on_reached(void *arg, enum leat_stage_milestone m)
+{
+	struct agent_job *j = arg;
+	j->reached = m;
+}
+
+static void account(struct agent *a, const struct agent_job *j)
+{
+	a->n_running--;
+	metric_set(&a->metrics.jobs, a->n_running);
+	metric_add(j->r.code ? &a->metrics.failed : &a->metrics.done, 1);
+	metric_add(&a->metrics.source_bytes, j->r.bytes_source);
+	metric_add(&a->metrics.peer_bytes, j->r.bytes_peers);
+	metric_add(&a->metrics.dropped, j->swarm_stats.dropped);
+	metric_add(&a->metrics.lied, j->swarm_stats.lied);
+	if (j->r.code)
+		log_warn("staging %s: %s: %s", j->source, leat_stage_code_text(j->r.code),
+			 j->r.message);
+	else
+		log_info("staging %s: READY, %llu bytes, %llu from the servers, %llu from nodes",
+			 j->source, (unsigned long long)j->r.bytes,
+			 (unsigned long long)j->r.bytes_source,
+			 (unsigned long long)j->r.bytes_peers);
+}
+
+static void job_fiber(void *arg)
+{
+	struct agent_job *j = arg;
+	struct agent *a = j->a;
+	struct stage_job *job = j->job;
+	stage_in_fiber(job);
+	if (j->swarm)
+		swarm_stats(j->swarm, &j->swarm_stats);
+	swarm_destroy(j->swarm);
+	j->swarm = NULL;
+	stage_job_tell(job);
+	j->r = *job->r;
+	j->running = false;
+	j->job = NULL;
+	io_fini(&job->io);
+	stage_job_destroy(job);
+	account(a, j);
+	a->look = true;
+	waitq_wake_all(&a->began);
+	waitq_wake_all(&a->stop);
+	latch_done(&a->fibers);
+}
+
+static char *text_of(struct bytes b)
+{
+	return b.len ? strndup(b.data, b.len) : NULL;
+}
+
+/* Of the agent's own folders only. */
+static int choose_dirs(struct agent_job *j, struct bytes to)
+{
+	struct agent *a = j->a;
+	uint32_t first = 0, n = 0;
+	while (to.len && first < a->n_dirs && !is_text(a->dirs[first], to))
+		first++;
+	if (first == a->n_dirs)
+		return -LE_INVAL;
+	j->to = strdup(a->dirs[first]);
+	/* A folder that is named is the only one; else all. */
+	for (uint32_t i = 1; !to.len && i < a->n_dirs; i++)
+		j->more[n++] = a->dirs[i];
+	return j->to ? 0 : -LE_NOMEM;
+}
+
+static int take_request(struct agent_job *j, const struct peer_stage_req *req)
+{
+	j->source = text_of(req->what);
+	j->catalog = text_of(req->catalog);
+	j->order = text_of(req->order);
+	j->lease = text_of(req->lease);
+	j->members = text_of(req->members);
+	j->self = req->self;
+	if (!j->source)
+		return -LE_INVAL;
+	TRY(choose_dirs(j, req->to));
+	j->o = (struct leat_stage_options){
+		.size = sizeof(j->o),
+		.fs = j->a->fs,
+		.source = j->source,
+		.catalog = j->catalog,
+		.to = j->to,
+		.more_dirs = j->more[0] ? j->more : NULL,
+		.capacity = req->capacity ? req->capacity : j->a->p.capacity,
+		.timeout_ms = req->timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)req->timeout_ms,
+		.readback = (req->flags & PEER_READBACK) != 0,
+		.evict = (req->flags & PEER_MAKE_ROOM) != 0 || j->a->p.capacity != 0,
+		.cancel = &j->cancel,
+		.order = j->order,
+		.first_window = req->window,
+		.max_rate = req->max_rate,
+		.reached = on_reached,
+		.arg = j,
+		.lease = j->lease,
+		.ttl_s = req->ttl_s,
+	};
+	return j->lease && !store_name_ok(j->lease) ? -LE_INVAL : 0;
+}
+
+static int begin(struct agent_job *j)
+{
+	struct agent *a = j->a;
+	TRY(stage_job_create(&j->o, &j->job));
+	int rc = io_init(&j->job->io, a->fs, "agent");
+	if (rc == 0) {
+		j->job->pool = a->jobs_pool;
+		j->job->throttle = j->o.max_rate ? NULL : &a->throttle;
+		j->job->began = on_began;
+		j->job->from_peer = from_swarm;
+		j->job->peer_arg = j;
+		j->running = true;
+		latch_add(&a->fibers, 1);
+		rc = fiber_spawn("agent_job", job_fiber, j);
+		if (rc < 0) {
+			latch_done(&a->fibers);
+			io_fini(&j->job->io);
+		}
+	}
+	if (rc < 0) {
+		j->running = false;
+		stage_job_destroy(j->job);
+		j->job = NULL;
+	}
+	return rc;
+}
+
+static void forget_old(struct agent *a)
+{
+	for (struct list *pos = a->jobs.next; pos != &a->jobs && a->n_jobs >= AGENT_JOBS_KEPT;) {
+		struct agent_job *j = list_entry(pos, struct agent_job, link);
+		pos = pos->next;
+		if (!j->running)
+			agent_job_free(j);
+	}
+}
+
+int agent_job_start(struct agent *a, const struct peer_stage_req *req, char *message, size_t size)
+{
+	struct agent_job *j = agent_job_find(a, req->what, false);
+	if (j && j->running)
+		return LEAT_STAGE_DONE;
+	if (a->stopping || a->n_running >= a->p.jobs_max) {
+		snprintf(message, size, "this agent has %u jobs already", a->n_running);
+		return LEAT_STAGE_AGENT;
+	}
+	forget_old(a);
+	j = calloc(1, sizeof(*j));
+	if (!j)
+		return LEAT_STAGE_INTERNAL;
+	j->a = a;
+	list_push(&a->jobs, &j->link);
+	a->n_jobs++;
+	int rc = take_request(j, req);
+	if (rc == 0)
+		rc = begin(j);
+	if (rc < 0) {
+		snprintf(message, size, "cannot begin: %s", status_text(rc));
+		agent_job_free(j);
+		return rc == -LE_INVAL ? LEAT_STAGE_USAGE : LEAT_STAGE_INTERNAL;
+	}
+	a->n_running++;
+	metric_add(&a->metrics.started, 1);
+	metric_set(&a->metrics.jobs, a->n_running);
+	return LEAT_STAGE_DONE;
+}
+
+void agent_jobs_end(struct agent *a)
+{
+	list_for_each (pos, &a->jobs)
+		list_entry(pos, struct agent_job, link)->cancel = 1;
+}
+
+/* ---- telling ---- */
+
+static const char *state_word(const struct agent_job *j)
+{
+	if (!j->running)
+		return j->r.code == 0                      ? "READY"
+		       : j->r.code == LEAT_STAGE_CANCELLED ? "CANCELLED"
+							   : "FAILED";
+	if (j->reached >= LEAT_STAGE_STREAMABLE)
+		return "STREAMABLE";
+	return j->reached >= LEAT_STAGE_RESERVED ? "STAGING" : "PLANNED";
+}
+
+char *agent_job_json(const struct agent_job *j)
+{
+	const struct leat_stage_result *r = j->running ? j->job->r : &j->r;
+	struct swarm_stats st = j->swarm_stats;
+	if (j->swarm)
+		swarm_stats(j->swarm, &st);
+	json_t *o = json_pack(
+		"{s:s,s:s,s:s,s:b,s:i,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:i,s:i}", "node",
+		j->a->node, "what", j->source, "state", state_word(j), "running", j->running,
+		"code", j->running ? 0 : r->code, "message", j->running ? "" : r->message, "id",
+		id_of(j), "path", r->path, "files", (json_int_t)r->files, "bytes_total",
+		(json_int_t)r->bytes, "bytes", (json_int_t)r->bytes_verified, "source",
+		(json_int_t)r->bytes_source, "peers", (json_int_t)r->bytes_peers, "missing",
+		(json_int_t)r->bytes_missing, "reached", (int)j->reached, "members",
+		(int)st.members, "dropped", (int)st.dropped, "lied", (int)st.lied);
+	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+	json_decref(o);
+	return text;
+}
+
+char *agent_json(const struct agent *a)
+{
+	json_t *jobs = json_array(), *dirs = json_array();
+	list_for_each (pos, &a->jobs) {
+		const struct agent_job *j = list_entry(pos, struct agent_job, link);
+		json_array_append_new(
+			jobs, json_pack("{s:s,s:s}", "what", j->source, "state", state_word(j)));
+	}
+	for (uint32_t i = 0; i < a->n_dirs; i++)
+		json_array_append_new(dirs, json_string(a->dirs[i]));
+	json_t *o = json_pack("{s:s,s:s,s:o,s:i,s:o}", "node", a->node, "addr", a->addr, "dirs",
+			      dirs, "copies", (int)a->n_copies, "jobs", jobs);
+	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+	json_decref(o);
+	return text;
+}

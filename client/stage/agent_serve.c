@@ -1,0 +1,295 @@
+/* What others ask of an agent: chunks, jobs, how they are. Each request is a fiber of its loop. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/stage/agent.h"
+#include "client/stage/copies.h"
+#include "common/rt/loop.h"
+
+#define READY_CHECK_US 1000000u
+#define BEGIN_WAIT_US  1000000u /* for a START that is on its way here */
+
+/* ---- READY copies ---- */
+
+static void served_free(struct served *s)
+{
+	manifest_destroy(s->m);
+	store_fini(&s->store);
+	free(s);
+}
+
+void agent_served_drop(struct agent *a, const char *id)
+{
+	for (uint32_t i = 0; i < AGENT_SERVED_MAX; i++) {
+		struct served *s = a->served[i];
+		if (!s || s->refs || (id && strcmp(s->store.id, id) != 0))
+			continue;
+		a->served[i] = NULL;
+		served_free(s);
+	}
+}
+
+static int served_open(struct agent *a, const char *dir, const char *id, struct served **ret)
+{
+	struct served *s = calloc(1, sizeof(*s));
+	struct detail ignored = {0};
+	if (!s)
+		return -LE_NOMEM;
+	int rc = store_init(&s->store, a->io.env, dir, id);
+	if (rc == 0 && !store_is_ready(&s->store))
+		rc = -LE_NOENT;
+	if (rc == 0)
+		rc = manifest_load(a->io.local, s->store.dir, &s->m, &ignored);
+	if (rc == 0)
+		rc = store_load_places(&s->store, s->m->n_files);
+	if (rc == 0)
+		*ret = s;
+	else
+		served_free(s);
+	return rc;
+}
+
+static struct served *served_find(struct agent *a, const char *id)
+{
+	for (uint32_t i = 0; i < AGENT_SERVED_MAX; i++) {
+		struct served *s = a->served[i];
+		if (s && strcmp(s->store.id, id) == 0)
+			return s;
+	}
+	return NULL;
+}
+
+static struct served **free_place(struct agent *a)
+{
+	struct served **oldest = NULL;
+	for (uint32_t i = 0; i < AGENT_SERVED_MAX; i++) {
+		struct served **s = &a->served[i];
+		if (!*s)
+			return s;
+		if ((*s)->refs == 0 && (!oldest || (*s)->used_us < (*oldest)->used_us))
+			oldest = s;
+	}
+	if (oldest) {
+		served_free(*oldest);
+		*oldest = NULL;
+	}
+	return oldest;
+}
+
+static struct served *served_get(struct agent *a, const char *id)
+{
+	struct served *s = served_find(a, id), **place;
+	for (uint32_t i = 0; i < a->n_dirs && !s; i++) {
+		struct served *made;
+		if (served_open(a, a->dirs[i], id, &made) < 0)
+			continue;
+		/* Another request may have been faster. */
+		s = served_find(a, id);
+		place = s ? NULL : free_place(a);
+		if (place)
+			*place = s = made;
+		else
+			served_free(made);
+	}
+	return s;
+}
+
+static int read_served(struct agent *a, const char *id, uint64_t chunk, struct slot *slot)
+{
+	struct served *s = served_get(a, id);
+	if (!s)
+		return -LE_NOENT;
+	s->refs++;
+	s->used_us = loop_now_us();
+	int rc = 0;
+	if (s->checked_us + READY_CHECK_US < s->used_us) {
+		s->checked_us = s->used_us;
+		rc = store_is_ready(&s->store) ? 0 : -LE_NOENT;
+	}
+	if (rc == 0)
+		rc = chunk < s->m->n_chunks ? store_read_chunk(&s->store, s->m, chunk, slot->data)
+					    : -LE_INVAL;
+	if (rc == 0) {
+		const struct manifest_file *f = &s->m->files[manifest_file_of_chunk(s->m, chunk)];
+		rc = (int)manifest_chunk_len(f, chunk - f->first_chunk);
+	}
+	s->refs--;
+	if (rc < 0)
+		agent_served_drop(a, id);
+	return rc;
+}
+
+/* ---- chunks ---- */
+
+static int from_job(struct agent_job *j, const struct peer_chunk_req *req, uint64_t deadline_us,
+		    struct slot *s)
+{
+	const struct manifest *m = j->job->m;
+	if (req->chunk >= m->n_chunks)
+		return -LE_INVAL;
+	const struct manifest_file *f = &m->files[manifest_file_of_chunk(m, req->chunk)];
+	uint32_t len = manifest_chunk_len(f, req->chunk - f->first_chunk);
+	TRY(fetch_give(j->job->fetch, req->chunk, req->demand != 0, deadline_us, s));
+	return (int)len;
+}
+
+/* Bytes, or a status. */
+static int find_chunk(struct agent *a, const struct peer_chunk_req *req, const char *id,
+		      struct slot *s)
+{
+	uint64_t now = loop_now_us(), end = now + (uint64_t)req->wait_ms * 1000;
+	uint64_t begin_end = now + BEGIN_WAIT_US;
+	for (;;) {
+		struct agent_job *j = agent_job_find(a, req->id, true);
+		bool running = j && j->running;
+		if (running && j->job->fetch)
+			return from_job(j, req, end, s);
+		int rc = running ? -LE_AGAIN : read_served(a, id, req->chunk, s);
+		if (rc != -LE_NOENT && rc != -LE_AGAIN)
+			return rc;
+		now = loop_now_us();
+		if (a->stopping || now >= end || (!running && now >= begin_end))
+			return rc;
+		rc = waitq_wait(&a->began, now + 50000);
+		(void)rc;
+	}
+}
+
+static int op_peer_chunk(struct rpc_req *r, const void *vin, void *vout)
+{
+	const struct peer_chunk_req *in = vin;
+	struct peer_chunk_rep *out = vout;
+	struct agent *a = r->arg;
+	char id[MANIFEST_ID_SIZE];
+	struct slot *s;
+	if (in->id.len != MANIFEST_ID_SIZE - 1)
+		return -LE_INVAL;
+	memcpy(id, in->id.data, in->id.len);
+	id[in->id.len] = 0;
+	if (strspn(id, "0123456789abcdef") != in->id.len)
+		return -LE_INVAL;
+	TRY(slot_get(a->serve_pool, r->deadline_us, &s));
+	int rc = find_chunk(a, in, id, s);
+	if (rc < 0) {
+		slot_unref(s);
+		metric_add(&a->metrics.refused, 1);
+		return rc;
+	}
+	out->len = (uint32_t)rc;
+	r->reply_bulk[0] = (struct slot_vec){s, 0, (uint32_t)rc};
+	r->n_reply_bulk = 1;
+	metric_add(&a->metrics.served, 1);
+	metric_add(&a->metrics.served_bytes, (uint64_t)rc);
+	return 0;
+}
+
+/* ---- jobs ---- */
+
+static int code_of(int rc)
+{
+	switch (rc) {
+	case 0:
+		return LEAT_STAGE_DONE;
+	case -LE_NOENT:
+		return LEAT_STAGE_SOURCE_GONE;
+	case -LE_INVAL:
+	case -LE_EXIST:
+		return LEAT_STAGE_USAGE;
+	default:
+		return LEAT_STAGE_INTERNAL;
+	}
+}
+
+static int mark(struct agent *a, const struct peer_stage_req *in, const char *what)
+{
+	char job[LEASE_NAME_MAX + 1] = "";
+	struct copies_mark m = {job, in->ttl_s};
+	enum copies_mark_what how = in->verb == PEER_PIN     ? MARK_PIN
+				    : in->verb == PEER_UNPIN ? MARK_UNPIN
+				    : in->verb == PEER_LEASE ? MARK_LEASE
+							     : MARK_RELEASE;
+	if (in->lease.len > LEASE_NAME_MAX)
+		return -LE_INVAL;
+	if (in->lease.len)
+		memcpy(job, in->lease.data, in->lease.len);
+	if (in->verb == PEER_RELEASE && !what[0])
+		return copies_release_all(&a->io, a->dirs[0], job);
+	return copies_mark(&a->io, a->dirs[0], what, how, &m);
+}
+
+static int do_verb(struct agent *a, const struct peer_stage_req *in)
+{
+	struct agent_job *j = agent_job_find(a, in->what, false);
+	char what[4096];
+	if (in->what.len >= sizeof(what))
+		return -LE_INVAL;
+	if (in->what.len)
+		memcpy(what, in->what.data, in->what.len);
+	what[in->what.len] = 0;
+	if (strlen(what) != in->what.len)
+		return -LE_INVAL;
+	if (in->verb == PEER_CANCEL) {
+		if (!j || !j->running)
+			return -LE_NOENT;
+		j->cancel = 1;
+		return 0;
+	}
+	if (in->verb == PEER_EVICT) {
+		agent_served_drop(a, NULL);
+		a->look = true;
+		return copies_evict(&a->io, a->dirs[0], what);
+	}
+	return mark(a, in, what);
+}
+
+static int op_peer_stage(struct rpc_req *r, const void *vin, void *vout)
+{
+	const struct peer_stage_req *in = vin;
+	struct peer_stage_rep *out = vout;
+	struct agent *a = r->arg;
+	char *message = rpc_req_alloc(r, 256);
+	if (!message)
+		return -LE_NOMEM;
+	message[0] = 0;
+	if (in->verb == PEER_START) {
+		out->code = (uint32_t)agent_job_start(a, in, message, 256);
+	} else if (in->verb <= PEER_RELEASE && in->verb > PEER_START) {
+		int rc = do_verb(a, in);
+		out->code = (uint32_t)code_of(rc);
+		if (rc < 0)
+			snprintf(message, 256, "%s",
+				 rc == -LE_BUSY ? "it is in use" : status_text(rc));
+	} else {
+		return -LE_INVAL;
+	}
+	out->message = bytes_str(message);
+	return 0;
+}
+
+static int op_peer_status(struct rpc_req *r, const void *vin, void *vout)
+{
+	const struct peer_status_req *in = vin;
+	struct peer_status_rep *out = vout;
+	struct agent *a = r->arg;
+	struct agent_job *j = in->what.len ? agent_job_find(a, in->what, false) : NULL;
+	if (in->what.len && !j)
+		return -LE_NOENT;
+	char *text = j ? agent_job_json(j) : agent_json(a);
+	size_t len = text ? strlen(text) : 0;
+	char *copy = text ? rpc_req_alloc(r, len + 1) : NULL;
+	if (copy)
+		memcpy(copy, text, len + 1);
+	free(text);
+	if (!copy)
+		return -LE_NOMEM;
+	out->json = bytes_of(copy, (uint32_t)len);
+	return 0;
+}
+
+const struct rpc_handler agent_handlers[] = {
+	{OP_peer_chunk, op_peer_chunk},
+	{OP_peer_stage, op_peer_stage},
+	{OP_peer_status, op_peer_status},
+};
+const uint32_t n_agent_handlers = sizeof(agent_handlers) / sizeof(agent_handlers[0]);

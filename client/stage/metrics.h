@@ -1,0 +1,29 @@
+/* What can be watched: the /metrics page of `leat agent` follows from this table. */
+#ifndef LEAT_STAGE_METRICS_H
+#define LEAT_STAGE_METRICS_H
+
+#include "common/base/metrics.h"
+
+#define AGENT_METRICS(M)                                                                           \
+	M(GAUGE, jobs, "leat_agent_jobs", "staging jobs under way")                                \
+	M(COUNTER, started, "leat_agent_jobs_started_total", "staging jobs begun")                 \
+	M(COUNTER, done, "leat_agent_jobs_done_total", "staging jobs that ended READY")            \
+	M(COUNTER, failed, "leat_agent_jobs_failed_total", "staging jobs that ended otherwise")    \
+	M(COUNTER, source_bytes, "leat_agent_source_bytes_total", "bytes read from the servers")   \
+	M(COUNTER, peer_bytes, "leat_agent_peer_bytes_total", "bytes taken from other nodes")      \
+	M(COUNTER, served_bytes, "leat_agent_served_bytes_total", "bytes given to other nodes")    \
+	M(COUNTER, served, "leat_agent_served_chunks_total", "chunks given to other nodes")        \
+	M(COUNTER, refused, "leat_agent_refused_chunks_total",                                     \
+	  "chunks asked for that were not here in time")                                           \
+	M(COUNTER, dropped, "leat_agent_dropped_nodes_total",                                      \
+	  "other nodes left out because they were dead, slow or wrong")                            \
+	M(COUNTER, lied, "leat_agent_lying_nodes_total", "other nodes left out for wrong bytes")   \
+	M(GAUGE, copies, "leat_agent_copies", "READY copies here")                                 \
+	M(GAUGE, copies_bytes, "leat_agent_copies_bytes", "bytes of READY copies here")            \
+	M(COUNTER, evicted_bytes, "leat_agent_evicted_bytes_total", "bytes of copies evicted")
+
+struct agent_metrics {
+	AGENT_METRICS(METRIC_MEMBER)
+};
+
+#endif

@@ -1,0 +1,53 @@
+/*
+ * What nodes ask of each other while they stage: chunks of data sets, and jobs for their agents.
+ * Kinds as in mds_proto.h. Every connection has the cluster key behind it; bytes of chunks are
+ * believed only as far as the asker's own manifest confirms them.
+ */
+#ifndef LEAT_PROTO_PEER_PROTO_H
+#define LEAT_PROTO_PEER_PROTO_H
+
+#include "common/proto/oss_proto.h"
+
+#define PEER_OPS(M) \
+	M(0x0301, peer_chunk, READ) \
+	M(0x0302, peer_stage, CTRL) \
+	M(0x0303, peer_status, READ)
+
+/*
+ * Chunk `chunk` of the data set `id` (64 hex digits), at most 1 MiB, as the bulk reply. wait_ms:
+ * how long it may take until it is there; demand: the asker takes the node for the one that reads
+ * this chunk from the source, so it does that now. -LE_AGAIN: not here (yet); -LE_NOENT: the node
+ * has nothing to do with the data set.
+ */
+#define peer_chunk_req_FIELDS(F) F(bytes, id) F(u64, chunk) F(u32, wait_ms) F(u8, demand)
+#define peer_chunk_rep_FIELDS(F) F(u32, len)
+/*
+ * To an agent. START: make a copy of `what` (an alias, or a directory of the namespace), as `leat
+ * stage in` does; members: addresses of all agents that make it ("host:port host:port ..."), self
+ * is the place of this one among them; several STARTs of the same are one job. The others: what
+ * `leat stage VERB` does. to: one of the agent's directories, empty: the first. code: enum
+ * leat_stage_code, 0: begun or done.
+ */
+enum peer_verb {
+	PEER_START = 1,
+	PEER_CANCEL,
+	PEER_EVICT,
+	PEER_PIN,
+	PEER_UNPIN,
+	PEER_LEASE,
+	PEER_RELEASE,
+};
+enum peer_stage_flags { PEER_READBACK = 1, PEER_MAKE_ROOM = 2 };
+#define peer_stage_req_FIELDS(F) \
+	F(u8, verb) F(bytes, what) F(bytes, to) F(bytes, catalog) F(bytes, members) F(u32, self) \
+	F(bytes, order) F(u64, window) F(bytes, lease) F(u64, ttl_s) F(u64, max_rate) \
+	F(u64, capacity) F(u64, timeout_ms) F(u32, flags)
+#define peer_stage_rep_FIELDS(F) F(u32, code) F(bytes, message)
+/* The agent's job for `what` as a JSON object; -LE_NOENT: it has none. what empty: the agent. */
+#define peer_status_req_FIELDS(F) F(bytes, what)
+#define peer_status_rep_FIELDS(F) F(bytes, json)
+
+PEER_OPS(MSG_STRUCTS)
+enum peer_op { PEER_OPS(MSG_NUMBER) };
+
+#endif

@@ -1,0 +1,122 @@
+#!/bin/bash
+# leat agent: several nodes make one copy each and hand chunks on; the source is read about once.
+# One that dies, sleeps or lies is left out. timeout: 240
+. "$(dirname "$0")/cli.inc.sh"
+need_cluster
+pids=()
+trap 'kill -CONT "${pids[@]}" 2>/dev/null; kill "${pids[@]}" 2>/dev/null
+wait "${pids[@]}" 2>/dev/null
+"$src/deploy/dev-cluster" down >/dev/null 2>&1' EXIT
+
+# agent N [PARAM=VALUE...]: on a port and in a directory of its own
+agent() {
+	local n=$1 sets=() p
+	shift
+	for p in "$@"; do sets+=(--set "$p"); done
+	rm -f "$tmp/ready$n"
+	"$leat" agent --set "dirs=$tmp/node$n" --set "listen=127.0.0.1:${ports[n - 1]}" \
+		--set "node=node$n" --set report_ms=200 "${sets[@]}" \
+		--ready-file "$tmp/ready$n" 2>>"$tmp/agent$n.log" &
+	pids[n - 1]=$!
+	until_true test -s "$tmp/ready$n"
+}
+read -ra ports < <(/usr/bin/python3 -c 'import socket
+s = [socket.socket() for _ in range(5)]
+for x in s: x.bind(("127.0.0.1", 0))
+print(*[x.getsockname()[1] for x in s])')
+nodes=$(printf '127.0.0.1:%s,' "${ports[@]:0:4}")
+
+mkdir -p "$mnt/data/sub"
+for i in 1 2 3; do head -c $((i * 9000000 + i)) /dev/urandom >"$mnt/data/sub/file$i"; done
+for i in $(seq 40); do head -c $((i * 700)) /dev/urandom >"$mnt/data/small$i"; done
+: >"$mnt/data/empty"
+expect 0 "$leat" dataset create set@v1 "$mnt/data"
+expect 3 "$leat" stage where set@v1
+expect 11 "$leat" stage in set@v1 --agent "127.0.0.1:${ports[4]}"
+for n in 1 2 3 4; do agent $n metrics=127.0.0.1:0; done
+
+check() {
+	local n path
+	for n in "$@"; do
+		path=$("$leat" stage path "${name:-set@v1}" --to "$tmp/node$n") ||
+			fail "node $n is not ready"
+		diff -r "${data:-$mnt/data}" "$path" || fail "the copy of node $n differs"
+	done
+}
+
+# Four nodes: about once from the servers
+expect 0 "$leat" stage in set@v1 --nodes "$nodes" --json
+json .ready 4
+json '.amplification <= 1.05' true
+json '(.source + .peers) == 4 * .bytes' true
+check 1 2 3 4
+all_ready() {
+	"$leat" stage where set@v1 --json |
+		jq -e '[.nodes[] | select(.state == "READY")] | length == 4'
+}
+until_true all_ready
+expect 0 "$leat" stage where
+in_out node3
+# Again: nothing moves
+expect 0 "$leat" stage in set@v1 --nodes "$nodes" --json
+json '[.nodes[].bytes] | add' "$(jq '4 * .bytes' <<<"$out")"
+json .source 0
+json .peers 0
+# One that comes later gets all of it from the others
+agent 5
+expect 0 "$leat" stage in set@v1 --agent "127.0.0.1:${ports[4]}" --json
+json .source 0
+check 5
+kill "${pids[4]}"
+wait "${pids[4]}"
+
+# A node whose copy lies is left out; what it gave is fetched elsewhere
+for n in 1 2 3; do expect 0 "$leat" stage evict set@v1 --to "$tmp/node$n"; done
+chmod u+w "$tmp"/node4/.leat/*/data/sub/file*
+for i in 1 2 3; do
+	printf X | dd of="$(echo "$tmp"/node4/.leat/*/data/sub/file$i)" bs=1 \
+		seek=$((i * 1000000)) conv=notrunc 2>/dev/null
+done
+expect 0 "$leat" stage in set@v1 --nodes "$nodes" --json
+json '[.nodes[].dropped] | add > 0' true
+check 1 2 3
+expect 7 "$leat" stage verify set@v1 --to "$tmp/node4"
+expect 0 "$leat" stage in set@v1 --agent "127.0.0.1:${ports[3]}" --json
+json .source 0
+check 1 2 3 4
+
+# One dies, one sleeps in the middle: the others end all the same; the dead one goes on later
+name=large@v1 data=$mnt/large
+mkdir "$mnt/large"
+for i in 1 2 3 4; do head -c 30000000 /dev/urandom >"$mnt/large/$i"; done
+expect 0 "$leat" dataset create large@v1 "$mnt/large"
+"$leat" stage in large@v1 --nodes "$nodes" --max-rate 5M --json >"$tmp/out" 2>"$tmp/err2" &
+cli=$!
+id=$("$leat" dataset show large@v1 --json | jq -r .id)
+until_true test -e "$tmp/node1/.leat/$id/part"
+sleep 1.5
+kill -9 "${pids[0]}"
+kill -STOP "${pids[1]}"
+until_true "$leat" stage path large@v1 --to "$tmp/node3"
+until_true "$leat" stage path large@v1 --to "$tmp/node4"
+check 3 4
+kill -CONT "${pids[1]}"
+wait $cli
+rc=$?
+[ $rc = 11 ] || fail "exit status $rc, not 11: $(cat "$tmp/err2")"
+until_true "$leat" stage path large@v1 --to "$tmp/node2"
+agent 1
+expect 3 "$leat" stage status large@v1 --to "$tmp/node1" --json
+json '.bytes_verified > 0 and .bytes_verified < .bytes' true
+expect 0 "$leat" stage in large@v1 --nodes "$nodes" --json
+json .ready 4
+check 1 2 3 4
+
+# Detached and cancelled; without an agent; what an agent refuses
+expect 9 "$leat" stage in none@v1 --agent "127.0.0.1:${ports[0]}"
+in_err "no such data set"
+expect 2 "$leat" stage in set@v1 --agent "127.0.0.1:${ports[0]}" --to /elsewhere
+for p in "${pids[@]:0:4}"; do kill "$p"; done
+for p in "${pids[@]:0:4}"; do wait "$p" || fail "an agent ended with $?"; done
+until_true sh -c "'$leat' stage where set@v1; [ \$? = 3 ]"
+finish
