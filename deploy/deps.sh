@@ -43,7 +43,7 @@ deps: there is no apt-get here. Install these by your package manager, then run 
   build   C compiler (gcc 12 or clang 14 at least), GNU make 4.3, pkg-config, and the development
           files of liburing, RocksDB (C API), libfuse 3 (3.17 or newer for passthrough), xxhash,
           lz4, libsodium, jansson, inih, libmicrohttpd, rdma-core (librdmacm, libibverbs), cmocka
-  check   clang with compiler-rt, llvm-symbolizer, fusermount3, python3 with numpy, yaml, pip and
+  check   clang with compiler-rt, llvm-symbolizer, fusermount3, python3 with numpy, yaml, grpc, pip and
           PyTorch, attr, acl, e2fsprogs, rsync, gdb, valgrind, fio, jq, mandoc, universal-ctags,
           iproute2, promtool
   demo    PyTorch for Python 3, and two sets of pictures (oxygen icons, gnome-backgrounds)

@@ -112,6 +112,14 @@ class Slurm:
                    "conf=%s/conf\n" % (BUILD, BUILD, self.dir, self.c.dev))
 
     def __enter__(self):
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def start(self):
         os.makedirs(self.dir + "/state")
         os.mkdir(self.dir + "/jobs")
         os.chown(self.dir + "/jobs", self.user.pw_uid, self.user.pw_gid)
@@ -130,7 +138,6 @@ class Slurm:
         for name in NODES:
             self.spawn("slurmd", "-D", "-f", self.dir + "/slurm.conf", "-N", name)
         wait_until(self.all_idle, 60, "four idle nodes")
-        return self
 
     def __exit__(self, kind, value, trace):
         if kind is not None:
