@@ -32,7 +32,8 @@ packages_build="build-essential pkg-config liburing-dev librocksdb-dev libfuse3-
     liblz4-dev zlib1g-dev libsodium-dev libjansson-dev libinih-dev libmicrohttpd-dev librdmacm-dev
     libibverbs-dev libcmocka-dev meson ninja-build dpkg-dev libnuma-dev"
 packages_check="clang fuse3 python3 python3-numpy python3-torch python3-pip python3-setuptools
-    python3-wheel python3-yaml attr acl e2fsprogs rsync gdb valgrind fio jq
+    python3-wheel python3-yaml python3-grpcio python3-protobuf attr acl e2fsprogs rsync gdb
+    valgrind fio jq
     mandoc universal-ctags iproute2"
 packages_demo="fuse3 python3 python3-numpy python3-torch oxygen-icon-theme gnome-backgrounds"
 
@@ -43,8 +44,8 @@ deps: there is no apt-get here. Install these by your package manager, then run 
   build   C compiler (gcc 12 or clang 14 at least), GNU make 4.3, pkg-config, and the development
           files of liburing, RocksDB (C API), libfuse 3 (3.17 or newer for passthrough), xxhash,
           lz4, libsodium, jansson, inih, libmicrohttpd, rdma-core (librdmacm, libibverbs), cmocka
-  check   clang with compiler-rt, llvm-symbolizer, fusermount3, python3 with numpy, yaml, grpc, pip and
-          PyTorch, attr, acl, e2fsprogs, rsync, gdb, valgrind, fio, jq, mandoc, universal-ctags,
+  check   clang with compiler-rt, llvm-symbolizer, fusermount3, python3 with numpy, yaml, grpc, pip
+          and PyTorch, attr, acl, e2fsprogs, rsync, gdb, valgrind, fio, jq, mandoc, universal-ctags,
           iproute2, promtool
   demo    PyTorch for Python 3, and two sets of pictures (oxygen icons, gnome-backgrounds)
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "common/base/hostlist.h"
 #include "common/rt/fiber.h"
 #include "tools/cluster.h"
 #include "tools/stage_args.h"
@@ -66,8 +67,31 @@ static int add_node(struct nodes *n, const char *text, size_t len)
 	return 0;
 }
 
+/* As schedulers write them: n[1-4,7], @FILE, and @ for the nodes of the job that this belongs to.
+ */
+static int take_hostlist(struct nodes *n, const char *text)
+{
+	struct hostlist l;
+	char err[256] = "this belongs to no job of Slurm, PBS or Grid Engine";
+	int rc = strcmp(text, "@") == 0 ? hostlist_of_job(&l, err, sizeof(err))
+					: hostlist_read(text, &l, err, sizeof(err));
+
+	if (rc < 0) {
+		fprintf(stderr, "leat stage: --nodes: %s\n", err);
+		return rc;
+	}
+	for (uint32_t i = 0; rc == 0 && i < l.n; i++)
+		rc = add_node(n, l.names[i], strlen(l.names[i]));
+	hostlist_fini(&l);
+	return rc;
+}
+
 static int take_nodes(struct nodes *n, const char *text)
 {
+	if (strpbrk(text, "[@/")) {
+		TRY(take_hostlist(n, text));
+		text = "";
+	}
 	while (*(text += strspn(text, ", "))) {
 		size_t len = strcspn(text, ", ");
 
