@@ -138,6 +138,7 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	c->params = opts->params;
 	c->invalidate = opts->invalidate;
 	c->arg = opts->arg;
+	c->atime = opts->atime;
 	set_name(c, opts->name, opts->host);
 	env_random(c->env, &c->id, sizeof(c->id));
 	memcpy(&c->spread, &c->id, sizeof(c->spread));

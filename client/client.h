@@ -46,6 +46,7 @@ struct client {
 	uint64_t spread;             /* makes its choices among members its own */
 	void (*invalidate)(void *arg, struct ino ino, bool data);
 	void *arg;
+	enum ll_atime atime;
 	bool stopping;
 
 	/* session.c */

@@ -21,8 +21,9 @@
 #define FOUND_US   20000u
 #define SUMS_WIDTH 8u
 /* A whole chunk's pieces: at most so many. */
-#define SUMS_MAX LEAT_BLOCKS_PER_CHUNK_MAX
-#define SECTOR   512u
+#define SUMS_MAX     LEAT_BLOCKS_PER_CHUNK_MAX
+#define SECTOR       512u
+#define ATIME_OLD_NS (86400 * 1000000000ll)
 
 /* ---- opening ---- */
 
@@ -340,6 +341,18 @@ static uint64_t used_space(struct idata *d)
 	return st.used;
 }
 
+static bool atime_due(const struct ll_file *f)
+{
+	const struct attr *a = &f->inode->attr;
+	int64_t now = env_wall_ns(f->c->env);
+
+	if (f->c->atime == LL_ATIME_NONE || (f->flags & O_NOATIME) != 0 ||
+	    (a->flags & ATTR_NOATIME) != 0 || !f->was_read)
+		return false;
+	return f->c->atime == LL_ATIME_STRICT || a->atime_ns <= a->mtime_ns ||
+	       a->atime_ns <= a->ctime_ns || now - a->atime_ns >= ATIME_OLD_NS;
+}
+
 static int send_close(struct ll_file *f)
 {
 	struct client *c = f->c;
@@ -359,6 +372,10 @@ static int send_close(struct ll_file *f)
 		req.size = i->attr.size > d->durable_end ? i->attr.size : d->durable_end;
 		req.mtime_ns = d->mtime_ns != 0 ? d->mtime_ns : i->attr.mtime_ns;
 		req.used = used_space(d);
+	}
+	if (atime_due(f)) {
+		req.flags |= CLOSE_ATIME;
+		i->attr_us = 0;
 	}
 	if (d->err_gen != 0 && for_writing(f->flags))
 		req.flags |= CLOSE_ASK;

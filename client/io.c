@@ -35,7 +35,8 @@ static bool cap_good(const struct idata *d, enum io_right right)
 /* A capability comes with an open: one that is closed again at once. */
 static int renew(struct idata *d, enum io_right right)
 {
-	uint32_t flags = right == IO_WRITE ? O_RDWR : O_RDONLY;
+	bool append = (d->inode->attr.flags & ATTR_APPEND) != 0; /* else it is refused */
+	uint32_t flags = right == IO_WRITE ? O_RDWR | (append ? O_APPEND : 0) : O_RDONLY;
 	/* It is open: whether it still has a name does not matter. */
 	struct mds_open_req req = {
 		.cred = io_renew_cred(d), .ino = d->inode->ino, .flags = flags | OPEN_ORPHAN};

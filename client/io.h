@@ -19,6 +19,7 @@ struct ll_file {
 	uint32_t flags; /* of open(2) */
 	bool can_read, can_write, sync, append, direct;
 	bool wrote;        /* through this file, since it was opened */
+	bool was_read;     /* the same */
 	bool kills_suid;   /* its writes take set-id bits away */
 	uint32_t err_seen; /* idata.err_gen up to which errors were reported */
 	struct ra_state ra;

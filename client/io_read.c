@@ -237,6 +237,7 @@ int ll_read(struct ll_file *file, uint64_t off, uint32_t len, struct ll_data *re
 		return -LE_BADF;
 	if (len > LL_IO_MAX || off > LEAT_FILE_SIZE_MAX)
 		return -LE_INVAL;
+	f->was_read = true;
 	TRY(read_size(f, off + len, &size));
 	if (off >= size)
 		len = 0;

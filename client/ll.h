@@ -37,6 +37,13 @@ struct client_options {
 	 * too. May be NULL. */
 	void (*invalidate)(void *arg, struct ino ino, bool data);
 	void *arg;
+	/* What ll_read and ll_pread do to a file's access time, once it is closed. */
+	enum ll_atime {
+		LL_ATIME_NONE,
+		LL_ATIME_RELATIVE, /* changes it if it is not newer than the last change, or a day
+				    * old */
+		LL_ATIME_STRICT,
+	} atime;
 };
 
 /* On the current loop, in a fiber: connects, opens a session, gets the map. Fails after

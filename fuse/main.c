@@ -130,6 +130,7 @@ const struct fuse_lowlevel_ops mount_ops = {
 	.getlk = op_getlk,
 	.setlk = op_setlk,
 	.flock = op_flock,
+	.ioctl = op_ioctl,
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
 	.statx = op_statx,
 #endif
@@ -244,6 +245,14 @@ static int find_subtree(struct leatfs *fs)
 	return 0;
 }
 
+/* The kernel leaves access times to the file system, whatever it was told. */
+static enum ll_atime atime_rule(unsigned long flags)
+{
+	if ((flags & (MS_NOATIME | MS_RDONLY)) != 0)
+		return LL_ATIME_NONE;
+	return (flags & MS_STRICTATIME) != 0 ? LL_ATIME_STRICT : LL_ATIME_RELATIVE;
+}
+
 static int start(struct daemon *d)
 {
 	struct leatfs *fs = &d->fs;
@@ -254,6 +263,7 @@ static int start(struct daemon *d)
 		.params = opts.client,
 		.invalidate = on_invalidate,
 		.arg = fs,
+		.atime = atime_rule(opts.ms_flags),
 	};
 	int status = client_create(&co, &fs->client);
 

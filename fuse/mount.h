@@ -148,6 +148,10 @@ OP(removexattr, fuse_ino_t ino, const char *name);
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
 OP(statx, fuse_ino_t ino, int flags, int mask, struct fuse_file_info *fi);
 #endif
+/* ops_flags.c */
+void op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
+	      struct fuse_file_info *fi, unsigned int flags, const void *in, size_t in_size,
+	      size_t out_size);
 /* ops_file.c */
 OP(create, fuse_ino_t parent, const char *name, mode_t mode, struct fuse_file_info *fi);
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)

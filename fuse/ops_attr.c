@@ -14,6 +14,7 @@
 #include "fuse/passthrough.h"
 
 #define LOG_AGAIN_US 1000000u
+#define NS_PER_S     1000000000ll
 #define LIST_MAX     65536u /* of listxattr(2) */
 
 void req_cred_init(fuse_req_t req, struct req_cred *rc)
@@ -42,6 +43,15 @@ void req_interruptible(fuse_req_t req, bool may)
 		(void)fiber_interrupt_clear();
 }
 
+/* Of times before 1970 too. */
+static struct timespec ns_timespec(int64_t ns)
+{
+	int64_t rest = ns % NS_PER_S;
+
+	return (struct timespec){.tv_sec = ns / NS_PER_S - (rest < 0),
+				 .tv_nsec = rest < 0 ? rest + NS_PER_S : rest};
+}
+
 void attr_to_stat(const struct attr *a, struct stat *ret_st)
 {
 	*ret_st = (struct stat){
@@ -54,9 +64,9 @@ void attr_to_stat(const struct attr *a, struct stat *ret_st)
 		.st_size = (off_t)a->size,
 		.st_blocks = (blkcnt_t)a->blocks,
 		.st_blksize = a->layout.chunk_size ? a->layout.chunk_size : 4096,
-		.st_atim = {a->atime_ns / 1000000000, a->atime_ns % 1000000000},
-		.st_mtim = {a->mtime_ns / 1000000000, a->mtime_ns % 1000000000},
-		.st_ctim = {a->ctime_ns / 1000000000, a->ctime_ns % 1000000000},
+		.st_atim = ns_timespec(a->atime_ns),
+		.st_mtim = ns_timespec(a->mtime_ns),
+		.st_ctim = ns_timespec(a->ctime_ns),
 	};
 }
 
@@ -117,8 +127,9 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
 static struct statx_timestamp statx_time(int64_t ns)
 {
-	return (struct statx_timestamp){.tv_sec = ns / 1000000000,
-					.tv_nsec = (uint32_t)(ns % 1000000000)};
+	struct timespec ts = ns_timespec(ns);
+
+	return (struct statx_timestamp){.tv_sec = ts.tv_sec, .tv_nsec = (uint32_t)ts.tv_nsec};
 }
 
 void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_file_info *fi)
@@ -151,6 +162,10 @@ void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_f
 		.stx_btime = statx_time(a.btime_ns),
 		.stx_rdev_major = major(a.rdev),
 		.stx_rdev_minor = minor(a.rdev),
+		.stx_attributes_mask = STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND | STATX_ATTR_NODUMP,
+		.stx_attributes = (a.flags & ATTR_IMMUTABLE ? STATX_ATTR_IMMUTABLE : 0u) |
+				  (a.flags & ATTR_APPEND ? STATX_ATTR_APPEND : 0u) |
+				  (a.flags & ATTR_NODUMP ? STATX_ATTR_NODUMP : 0u),
 	};
 	fuse_reply_statx(req, 0, &sx, attr_timeout_s(fs, &a));
 }
@@ -158,7 +173,13 @@ void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_f
 
 static int64_t timespec_ns(const struct timespec *ts)
 {
-	return (int64_t)ts->tv_sec * 1000000000 + ts->tv_nsec;
+	int64_t ns;
+
+	/* Years 1677 to 2262; what lies outside becomes the nearest that can be. */
+	if (__builtin_mul_overflow((int64_t)ts->tv_sec, NS_PER_S, &ns) ||
+	    __builtin_add_overflow(ns, (int64_t)ts->tv_nsec, &ns))
+		return ts->tv_sec < 0 ? INT64_MIN : INT64_MAX;
+	return ns;
 }
 
 static uint32_t set_mask(int to_set)
@@ -184,6 +205,11 @@ static uint32_t set_mask(int to_set)
 	for (size_t i = 0; i < ARRAY_SIZE(map); i++)
 		if (to_set & map[i].fuse)
 			mask |= map[i].leat;
+	/* "Now" comes with a time of the kernel's; whoever may write may set the first only. */
+	if ((mask & SET_ATIME_NOW) != 0)
+		mask &= ~(uint32_t)SET_ATIME;
+	if ((mask & SET_MTIME_NOW) != 0)
+		mask &= ~(uint32_t)SET_MTIME;
 	return mask;
 }
 

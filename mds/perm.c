@@ -66,6 +66,8 @@ int perm_access(const struct cred *c, const struct inode_rec *rec, uint32_t mask
 	const struct attr *a = &rec->attr;
 	uint32_t bits = a->mode;
 
+	if ((mask & PERM_W) != 0 && (a->flags & ATTR_IMMUTABLE) != 0)
+		return -LE_PERM;
 	if ((c->flags & CRED_CHECKED) != 0)
 		return 0;
 	if (c->uid == 0) {
@@ -84,8 +86,15 @@ int perm_access(const struct cred *c, const struct inode_rec *rec, uint32_t mask
 	return (bits & mask) == mask ? 0 : -LE_ACCES;
 }
 
-int perm_sticky(const struct cred *c, const struct attr *dir, const struct attr *victim)
+int perm_fixed(const struct attr *a)
 {
+	return (a->flags & (ATTR_IMMUTABLE | ATTR_APPEND)) != 0 ? -LE_PERM : 0;
+}
+
+int perm_remove(const struct cred *c, const struct attr *dir, const struct attr *victim)
+{
+	TRY(perm_fixed(dir));
+	TRY(perm_fixed(victim));
 	if ((dir->mode & S_ISVTX) == 0 || trusted(c))
 		return 0;
 	return c->uid == dir->uid || c->uid == victim->uid ? 0 : -LE_PERM;
@@ -105,9 +114,18 @@ int perm_setattr(const struct cred *c, const struct inode_rec *rec, uint32_t mas
 		 const struct attr *new)
 {
 	const struct attr *a = &rec->attr;
+	uint32_t flags = (mask & SET_FLAGS) != 0 ? a->flags ^ new->flags : 0;
 
+	if ((mask &
+	     (SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME | SET_SIZE | SET_SEALED)) != 0)
+		TRY(perm_fixed(a));
+	if ((mask & (SET_ATIME_NOW | SET_MTIME_NOW)) != 0 && (a->flags & ATTR_IMMUTABLE) != 0)
+		return -LE_PERM;
 	if (trusted(c))
 		return 0;
+	if ((mask & SET_FLAGS) != 0 &&
+	    (c->uid != a->uid || (flags & (ATTR_IMMUTABLE | ATTR_APPEND)) != 0))
+		return -LE_PERM;
 	if ((mask & SET_UID) != 0 && new->uid != a->uid)
 		return -LE_PERM;
 	if ((mask & SET_UID) != 0 && c->uid != a->uid)

@@ -20,8 +20,12 @@ int cred_check(const struct cred *c) CHECK_RESULT;
 bool cred_in_group(const struct cred *c, uint32_t gid);
 /* -LE_ACCES */
 int perm_access(const struct cred *c, const struct inode_rec *rec, uint32_t mask) CHECK_RESULT;
+/* Flags of chattr(1) hold for everybody: -LE_PERM. Of perm_access, what has PERM_W knows of
+ * immutable inodes, perm_remove and perm_setattr of all. perm_fixed: neither immutable nor
+ * append-only, for changes that those must not see. */
+int perm_fixed(const struct attr *a) CHECK_RESULT;
 /* May remove or rename victim in dir, whose write bit has been checked: -LE_PERM. */
-int perm_sticky(const struct cred *c, const struct attr *dir,
+int perm_remove(const struct cred *c, const struct attr *dir,
 		const struct attr *victim) CHECK_RESULT;
 /* May change what mask (enum attr_mask) says to the values of new: -LE_PERM, -LE_ACCES. */
 int perm_setattr(const struct cred *c, const struct inode_rec *rec, uint32_t mask,

@@ -256,7 +256,8 @@ enum open_flags { OPEN_ORPHAN = 1 << 30 };
  * then makes the MDS hurry. */
 /* CLOSE_ASK: some of this client's writes have failed or got no answer: its size is not to be
  * believed, the chains shall be asked. */
-enum close_flags { CLOSE_LAZY = 1 << 29, CLOSE_ASK = 1 << 28 };
+/* CLOSE_ATIME: it was read, and by the mount's rules that is the file's access time now. */
+enum close_flags { CLOSE_LAZY = 1 << 29, CLOSE_ASK = 1 << 28, CLOSE_ATIME = 1 << 27 };
 #define mds_close_req_FIELDS(F) \
 	F(ino, ino) F(u32, flags) F(u8, dirty) F(u64, size) F(i64, mtime_ns) F(u64, used)
 #define mds_close_rep_FIELDS(F) F(u64, change)

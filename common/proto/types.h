@@ -89,7 +89,15 @@ enum attr_flags {
 	ATTR_SEALED = 2,    /* immutable for ever: cache without limit */
 	ATTR_PLAIN = 4,     /* has no extended attributes and no access lists */
 	ATTR_FILE_CAPS = 8, /* has security.capability, which a write or chown takes away */
+	/* chattr(1): nothing may be changed; only appended, or in a directory only added; reading
+	 * leaves the access time; dump(8) leaves it out. */
+	ATTR_IMMUTABLE = 16,
+	ATTR_APPEND = 32,
+	ATTR_NOATIME = 64,
+	ATTR_NODUMP = 128,
 };
+/* Those that SET_FLAGS sets, all of them. */
+#define ATTR_SETTABLE (ATTR_IMMUTABLE | ATTR_APPEND | ATTR_NOATIME | ATTR_NODUMP)
 
 /* Which members of attr a setattr changes. */
 enum attr_mask {
@@ -105,6 +113,7 @@ enum attr_mask {
 	SET_SEALED = 512,
 	SET_KILL_SUID = 1024, /* a write: clear S_ISUID, and S_ISGID with group execution */
 	SET_KILL_CAPS = 2048, /* a write, by whomever: security.capability goes */
+	SET_FLAGS = 4096,     /* ATTR_SETTABLE */
 };
 
 /* Who asks. groups: packed little-endian u32, at most LEAT_GROUPS_MAX. */

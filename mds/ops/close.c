@@ -62,6 +62,9 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 	}
 	f = o->file;
 	f->refs++;
+	if (rc == 0 && (in->flags & CLOSE_ATIME) != 0 && (rec->attr.flags & ATTR_NOATIME) == 0 &&
+	    rec->attr.nlink > 0)
+		inode_edit(op->store, i)->attr.atime_ns = op_now(op);
 	if (in->dirty != 0 && open_flags_write(in->flags))
 		note_report(f, in);
 	if ((in->flags & CLOSE_ASK) != 0)

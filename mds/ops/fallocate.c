@@ -25,6 +25,8 @@ static int check(struct op *op, const struct mds_fallocate_req *in, struct inode
 	TRY(perm_access(&in->cred, rec, PERM_W));
 	if ((rec->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
+	if ((in->mode & ~(uint32_t)FALLOC_FL_KEEP_SIZE) != 0)
+		TRY(perm_fixed(&rec->attr));
 	*ret_rec = rec;
 	return 0;
 }

@@ -32,6 +32,7 @@ static int layout_set_txn(struct op *op, const void *vin, void *vout)
 	TRY(placement_check(&in->layout));
 	TRY(file_get(op, in->ino, VIEW_NEWEST, &i, &old));
 	TRY(perm_owner(&in->cred, &old->attr));
+	TRY(perm_fixed(&old->attr));
 	l = old->attr.layout;
 	merge(&l, &in->layout);
 	if (S_ISDIR(old->attr.mode)) {

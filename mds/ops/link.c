@@ -19,6 +19,7 @@ int mds_link(struct op *op, const void *vin, void *vout)
 		return -LE_PERM;
 	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
+	TRY(perm_fixed(&old->attr));
 	if (old->attr.nlink == 0 && (old->flags & INODE_LINKABLE) == 0)
 		return -LE_NOENT;
 	if (old->attr.nlink >= LEAT_LINK_MAX)

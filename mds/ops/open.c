@@ -35,6 +35,8 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 	TRY(perm_access(c, old, mask));
 	if ((write || trunc) && (old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
+	if ((old->attr.flags & ATTR_APPEND) != 0 && (trunc || (write && (flags & O_APPEND) == 0)))
+		return -LE_PERM;
 	trunc = trunc && !inode_has_no_data(old);
 	if (trunc && !inode_not_open(op, i->ino)) {
 		o->truncate_first = true;

@@ -35,7 +35,7 @@ static int check_replaced(const struct mds_rename_req *in, struct rename *rn)
 
 	if ((in->flags & RENAME_NOREPLACE) != 0)
 		return -LE_EXIST;
-	TRY(perm_sticky(&in->cred, &rn->to_rec->attr, &rn->replaced_rec->attr));
+	TRY(perm_remove(&in->cred, &rn->to_rec->attr, &rn->replaced_rec->attr));
 	TRY(perm_sealed_name(&in->cred, &rn->replaced_rec->attr));
 	if (S_ISDIR(rn->replaced_rec->attr.mode)) {
 		if (!dir)
@@ -64,7 +64,7 @@ static int check_exchange(struct op *op, const struct mds_rename_req *in, const 
 {
 	bool dir = S_ISDIR(rn->moved_rec->attr.mode), other = S_ISDIR(rn->replaced_rec->attr.mode);
 
-	TRY(perm_sticky(&in->cred, &rn->to_rec->attr, &rn->replaced_rec->attr));
+	TRY(perm_remove(&in->cred, &rn->to_rec->attr, &rn->replaced_rec->attr));
 	TRY(perm_sealed_name(&in->cred, &rn->replaced_rec->attr));
 	if (ino_equal(in->parent, in->new_parent))
 		return 0;
@@ -84,7 +84,7 @@ static int prepare(struct op *op, const struct mds_rename_req *in, struct rename
 	TRY(dir_get_for_change(op, &in->cred, in->new_parent, &rn->to_dir, &rn->to_rec));
 	TRY(dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &rn->from, &val));
 	TRY(file_get(op, val.ino, VIEW_NEWEST, &rn->moved, &rn->moved_rec));
-	TRY(perm_sticky(&in->cred, &rn->from_rec->attr, &rn->moved_rec->attr));
+	TRY(perm_remove(&in->cred, &rn->from_rec->attr, &rn->moved_rec->attr));
 	TRY(perm_sealed_name(&in->cred, &rn->moved_rec->attr));
 	if (!ino_equal(in->parent, in->new_parent)) {
 		TRY(check_move(op, &in->cred, rn->moved, rn->moved_rec, in->new_parent));

@@ -18,7 +18,7 @@ int mds_rmdir(struct op *op, const void *vin, void *vout)
 	TRY(dir_get_for_change(op, &in->cred, in->parent, &dir, &drec));
 	TRY(dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val));
 	TRY(file_get(op, val.ino, VIEW_NEWEST, &i, &rec));
-	TRY(perm_sticky(&in->cred, &drec->attr, &rec->attr));
+	TRY(perm_remove(&in->cred, &drec->attr, &rec->attr));
 	if (!S_ISDIR(rec->attr.mode))
 		return -LE_NOTDIR;
 	if (rec->entries > 0)

@@ -29,6 +29,9 @@ void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struc
 		rec->attr.mtime_ns = new->mtime_ns;
 	if ((mask & SET_MTIME_NOW) != 0)
 		rec->attr.mtime_ns = now;
+	if ((mask & SET_FLAGS) != 0)
+		rec->attr.flags =
+			(rec->attr.flags & ~(uint32_t)ATTR_SETTABLE) | (new->flags &ATTR_SETTABLE);
 	if ((mask & SET_SEALED) != 0)
 		rec->attr.flags |= new->flags &ATTR_SEALED;
 	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)

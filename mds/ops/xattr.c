@@ -112,6 +112,7 @@ static int acl_txn(struct op *op, const void *vin, void *vout)
 	(void)vout;
 	TRY(file_get(op, ch->ino, VIEW_NEWEST, &i, &old));
 	TRY(xattr_check(ch->cred, old, bytes_str(name), true));
+	TRY(perm_fixed(&old->attr));
 	if (ch->which == ACL_DEFAULT && !S_ISDIR(old->attr.mode))
 		return ch->none ? 0 : -LE_ACCES;
 	there = (ch->which == ACL_ACCESS ? old->acl : old->acl_default).len > 0;
@@ -236,6 +237,7 @@ static int change_txn(struct op *op, const void *vin, void *vout)
 	(void)vout;
 	TRY(file_get(op, ch->ino, VIEW_NEWEST, &i, &old));
 	TRY(xattr_check(ch->cred, old, ch->name, true));
+	TRY(perm_fixed(&old->attr));
 	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
 	if (is_caps(ch->name)) {

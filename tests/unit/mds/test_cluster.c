@@ -231,10 +231,10 @@ static void test_rules(void **state)
 	uint32_t mode = S_IFREG | 02755, gid;
 
 	(void)state;
-	assert_int_equal(perm_sticky(&owner, &dir, &a.attr), 0);
-	assert_int_equal(perm_sticky(&other, &dir, &a.attr), -LE_PERM);
+	assert_int_equal(perm_remove(&owner, &dir, &a.attr), 0);
+	assert_int_equal(perm_remove(&other, &dir, &a.attr), -LE_PERM);
 	dir.mode &= ~01000u;
-	assert_int_equal(perm_sticky(&other, &dir, &a.attr), 0);
+	assert_int_equal(perm_remove(&other, &dir, &a.attr), 0);
 	new.uid = 11;
 	assert_int_equal(perm_setattr(&owner, &a, SET_UID, &new), -LE_PERM);
 	new.gid = 30;
