@@ -4,6 +4,8 @@
  *
  *   loader_rate pread DIR RECORD THREADS [cold]   RECORD: bytes of every record in *.tfrecord there
  *   loader_rate leat DIR BATCH THREADS [cold]
+ *   loader_rate servers PATH BATCH RECORD     fixed records in the files of PATH of a Leat file
+ * system
  *
  * Prints "BYTES SECONDS CPU_SECONDS": of reading alone, not of opening (the index of the loader,
  * the list of records here), after which cold files are put out of the page cache.
@@ -21,6 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <leat/leat.h>
 #include <leat/leat_loader.h>
 
 #include "common/base/crc32c.h"
@@ -164,6 +167,32 @@ static uint64_t run_leat(char **argv, const glob_t *files, bool cold, struct clo
 	return bytes;
 }
 
+static uint64_t run_servers(char **argv, struct clocks *ret_begin)
+{
+	char format[32];
+	struct leat_dataset_options o = {.size = sizeof(o), .format = format};
+	struct leat_loader_options lo = {.size = sizeof(lo),
+					 .seed = 7,
+					 .batch = (uint32_t)atoi(argv[3]),
+					 .epochs = 1,
+					 .tail = "shorter"};
+	struct leat_dataset *ds;
+	struct leat_loader *ld;
+	snprintf(format, sizeof(format), "fixed:%d", atoi(argv[4]));
+	if (leat_open_fs(NULL, NULL, &o.fs) < 0)
+		die("cannot connect");
+	if (leat_dataset_open(argv[2], &o, &ds) < 0)
+		die(leat_last_error()->message);
+	*ret_begin = begin(NULL, false);
+	if (leat_loader_open(ds, &lo, &ld) < 0)
+		die(leat_last_error()->message);
+	uint64_t bytes = by_leat(ld);
+	leat_loader_close(ld);
+	leat_dataset_close(ds);
+	leat_close_fs(o.fs);
+	return bytes;
+}
+
 static uint64_t run_pread(char **argv, const glob_t *files, bool cold, struct clocks *ret_begin)
 {
 	struct job j = {.len = strtoull(argv[3], NULL, 10)};
@@ -174,19 +203,26 @@ static uint64_t run_pread(char **argv, const glob_t *files, bool cold, struct cl
 	return by_pread(&j, atoi(argv[4]));
 }
 
-int main(int argc, char **argv)
+static uint64_t run_local(char **argv, bool cold, struct clocks *ret_begin)
 {
 	char pattern[4096];
-	struct clocks from;
 	glob_t files;
-	bool cold = argc == 6 && strcmp(argv[5], "cold") == 0;
-	if (argc != 5 + cold || atoi(argv[3]) < 1 || atoi(argv[4]) < 1 || atoi(argv[4]) > 64)
-		die("loader_rate pread|leat DIR RECORD|BATCH THREADS [cold]");
 	snprintf(pattern, sizeof(pattern), "%s/*.tfrecord", argv[2]);
 	if (glob(pattern, 0, NULL, &files) != 0)
 		die("no shards");
 	bool leat = strcmp(argv[1], "leat") == 0;
-	uint64_t bytes = (leat ? run_leat : run_pread)(argv, &files, cold, &from);
+	return (leat ? run_leat : run_pread)(argv, &files, cold, ret_begin);
+}
+
+int main(int argc, char **argv)
+{
+	struct clocks from;
+	bool cold = argc == 6 && strcmp(argv[5], "cold") == 0;
+	bool servers = argc > 1 && strcmp(argv[1], "servers") == 0;
+	if (argc != 5 + cold || atoi(argv[3]) < 1 || atoi(argv[4]) < 1 ||
+	    (atoi(argv[4]) > 64 && !servers))
+		die("loader_rate pread|leat|servers DIR RECORD|BATCH THREADS|RECORD [cold]");
+	uint64_t bytes = servers ? run_servers(argv, &from) : run_local(argv, cold, &from);
 	printf("%" PRIu64 " %.6f %.6f\n", bytes, now_s(CLOCK_MONOTONIC) - from.wall_s,
 	       now_s(CLOCK_PROCESS_CPUTIME_ID) - from.cpu_s);
 	return 0;
