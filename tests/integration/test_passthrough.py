@@ -13,7 +13,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from cluster import Cluster, expect_errno, wait_until
+from cluster import BUILD, Cluster, expect_errno, wait_until
 
 SIZE = 3_000_001
 
@@ -261,6 +261,26 @@ def sealed_set(n, kernel):
         assert got == content and how == (0, 1), (name, how)
 
 
+def by_agent(n, kernel):
+    """A copy that an agent has made is found like any other."""
+    data = make_set(n, "y")
+    n.c.leat("dataset", "create", "y@v1", n.path("y"))
+    n.c.leat("dataset", "seal", "y@v1")
+    ready = n.c.dir + "/agent-ready"
+    agent = subprocess.Popen(
+        [BUILD + "/leat", "--conf", n.c.dev + "/conf", "agent", "--set", "dirs=" + n.stage, "--set",
+         "listen=127.0.0.1:0", "--ready-file", ready], stdin=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: os.path.exists(ready) and read(ready), 20, "the agent serves")
+        n.c.leat("stage", "in", "y@v1", "--agent", read(ready).decode().split()[0])
+        for name in data:
+            got, how = passed(n, lambda: read(n.path("y/" + name)))
+            assert got == data[name] and how == (1, 0), (name, how)
+    finally:
+        agent.terminate()
+        agent.wait(30)
+
+
 def run(conf, kernel):
     with Cluster(conf=conf, ossd=2) as c:
         n = Node(c)
@@ -281,7 +301,7 @@ def run(conf, kernel):
         text = c.leat("status", c.mnt(1)).stdout
         assert "passthrough " + state in text, text
         for name, test in list(globals().items()):
-            if conf is None and name != "sealed_set":
+            if conf is None and name not in ("sealed_set", "by_agent"):
                 continue
             if (name.startswith("test_") or conf is None) and \
                     (len(sys.argv) < 2 or name in sys.argv[1:]):
