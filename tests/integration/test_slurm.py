@@ -287,6 +287,36 @@ def test_without_burst_buffer(s):
     wait_until(s.all_idle, 60, "no node is drained")
 
 
+def test_agents(s):
+    """Agents do it: each chunk is read from the servers once, for all four nodes."""
+    make_set(s.c, "five")
+    ports, agents = free_ports(len(NODES)), []
+    conf = LEAT_SLURM_CONF.format(build=BUILD, leat_conf=s.c.dev + "/conf", dir=s.dir)
+    for node, port in zip(NODES, ports):
+        agents.append(subprocess.Popen(
+            [BUILD + "/leat", "--conf", s.c.dev + "/conf", "agent", "--set", "node=" + node,
+             "--set", "dirs=%s/nvme-%s" % (s.dir, node), "--set", "listen=127.0.0.1:%d" % port,
+             "--ready-file", "%s/agent-%s" % (s.dir, node)], stdin=subprocess.DEVNULL))
+        conf += "agent_%s=127.0.0.1:%d\n" % (node, port)
+    try:
+        wait_until(lambda: all(os.path.exists("%s/agent-%s" % (s.dir, n)) for n in NODES), 20,
+                   "four agents")
+        s.write("leat-slurm.conf", conf + "ON_NODE=false\nAGENTS=yes\n"
+                "agent_of() { local v=agent_$1; printf '%s' \"${!v}\"; }\n")
+        job = s.submit("#BB_LUA leat=five@v1\n" + look(s, "five"))
+        s.ends(job)
+        assert s.output(job).count("same on") == 4, s.output(job)
+        wait_until(s.all_idle, 60, "the epilogs have ended")
+        for node in NODES:  # the epilog has given the leases back
+            s.c.leat("stage", "evict", "five@v1", "--to", "%s/nvme-%s" % (s.dir, node))
+        s.reason(s.submit("#BB_LUA leat=five@v1,none@v1\ntrue\n"), "none@v1")
+    finally:
+        for agent in agents:
+            agent.terminate()
+        for agent in agents:
+            agent.wait(30)
+
+
 def main():
     lacking = [p for p in NEEDED if not shutil.which(p)]
     if os.geteuid() != 0 or not os.path.exists("/dev/fuse"):
