@@ -321,16 +321,25 @@ void loop_leave(struct loop *l)
 		loop_current = l->outer;
 }
 
-bool loop_turn(struct loop *l, uint32_t max_switches)
+/* At the time now_us; the loop has been entered. */
+static bool turn(struct loop *l, uint32_t max_switches)
 {
 	bool ran;
 
-	loop_enter(l);
 	ASSERT(l->current == NULL);
 	ran = take_mail(l);
 	ran |= timer_run_due(l) > 0;
 	ran |= fiber_run_ready(l, max_switches) > 0;
 	poll_all(l);
+	return ran;
+}
+
+bool loop_turn(struct loop *l, uint32_t max_switches)
+{
+	bool ran;
+
+	loop_enter(l);
+	ran = turn(l, max_switches);
 	loop_leave(l);
 	return ran;
 }
@@ -382,7 +391,8 @@ static bool loop_spin(struct loop *l, bool stop_seen)
 	return false;
 }
 
-/* Nothing is ready: spins, then sleeps until I/O, mail or the time until_us. */
+/* Nothing is ready: spins, then sleeps until I/O, mail or the time until_us. Then it is now_us: each
+ * turn costs one reading of the clock, which is a system call in some virtual machines. */
 static void loop_idle(struct loop *l, bool stop_seen, uint64_t until_us)
 {
 	uint64_t before;
@@ -391,6 +401,7 @@ static void loop_idle(struct loop *l, bool stop_seen, uint64_t until_us)
 		return;
 	if (arm_all(l)) {
 		l->spin_now_us = l->spin_us;
+		l->now_us = env_now_us(l->env);
 		return;
 	}
 	before = l->now_us;
@@ -400,7 +411,8 @@ static void loop_idle(struct loop *l, bool stop_seen, uint64_t until_us)
 	else
 		l->backend->wait(l, 0);
 	atomic_store(&l->asleep, false);
-	if (l->spin_us > 0 && env_now_us(l->env) - before < l->spin_us)
+	l->now_us = env_now_us(l->env);
+	if (l->now_us - before < l->spin_us)
 		l->spin_now_us = l->spin_us; /* it would have paid */
 }
 
@@ -434,17 +446,19 @@ void loop_run(struct loop *l)
 	for (;;) {
 		uint64_t until;
 
-		loop_turn(l, TURN_SWITCHES);
+		turn(l, TURN_SWITCHES);
 		if (drain_end == NO_DEADLINE && loop_stopping(l))
 			drain_end = loop_deadline_ms(l->drain_ms);
 		if (drain_end != NO_DEADLINE && (l->n_fibers == 0 || l->now_us >= drain_end))
 			break;
 		until = loop_next_us(l);
-		if (until <= l->now_us || (drain_end == NO_DEADLINE && loop_stopping(l)))
+		if (until <= l->now_us || (drain_end == NO_DEADLINE && loop_stopping(l))) {
 			l->backend->wait(l, 0);
-		else
+			l->now_us = env_now_us(l->env);
+		} else {
 			loop_idle(l, drain_end != NO_DEADLINE,
 				  until < drain_end ? until : drain_end);
+		}
 	}
 	atomic_store(&l->asleep, true);
 	close_calls(l);
