@@ -216,7 +216,7 @@ static void channel_ready(struct loop_watch *w)
 	void *arg;
 
 	c->hub->wakeups++;
-	do {
+	while (c->n_armed > 0) {
 		if (ibv_get_cq_event(c->ch, &cq, &arg) != 0)
 			return;
 		struct verbs_group *g = arg;
@@ -224,7 +224,7 @@ static void channel_ready(struct loop_watch *w)
 		if (++g->unacked == ACKS_KEPT)
 			ack(g);
 		verbs_group_poll(g);
-	} while (c->n_armed > 0);
+	}
 }
 
 /* ---- groups ---- */
@@ -341,6 +341,7 @@ static int channel_open(struct verbs_hub *hub, struct verbs_device *dev)
 		(void)fcntl(c->ch->fd, F_SETFL, fcntl(c->ch->fd, F_GETFL) | O_NONBLOCK);
 		c->hub = hub;
 		c->watch.fn = channel_ready;
+		c->watch.drains = true;
 	}
 	return c->watch.internal != NULL ? 0 : loop_watch_start(&c->watch, c->ch->fd);
 }

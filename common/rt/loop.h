@@ -97,6 +97,9 @@ struct loop_watch {
 	/* fd is readable; outside of fibers, must not yield, may stop the watch. Called again until
 	 * everything has been read. */
 	void (*fn)(struct loop_watch *w);
+	/* fn reads everything by itself: called when more has come, not for what was left. The loop
+	 * then need not ask the kernel anew each time. */
+	bool drains;
 	void *internal; /* NULL: stopped */
 };
 /* On the current loop. -LE_NOMEM */

@@ -31,7 +31,7 @@ struct watch {
 	struct loop_watch *owner; /* NULL: stopped */
 	struct list link;         /* of uring->watches */
 	int fd;
-	bool armed, firing;
+	bool armed, firing, drains;
 };
 #define WATCH 2u /* set in the user_data of the polls of watches, which are pointers otherwise */
 
@@ -44,6 +44,7 @@ struct uring {
 	bool enabled;
 	bool on_valgrind;
 	bool taskrun_flag; /* the kernel says when it has work for us */
+	bool polls_once;   /* it is older than 5.13: each poll ends with its first event */
 };
 
 static void uring_wait(struct loop *l, uint64_t until_us);
@@ -219,8 +220,10 @@ static void watch_arm(struct uring *u, struct watch *wa)
 {
 	struct io_uring_sqe *sqe = get_sqe(u);
 
-	/* Once, so that what was left unread is seen again. */
-	io_uring_prep_poll_add(sqe, wa->fd, POLLIN);
+	if (wa->drains && !u->polls_once)
+		io_uring_prep_poll_multishot(sqe, wa->fd, POLLIN);
+	else /* Once, so that what was left unread is seen again. */
+		io_uring_prep_poll_add(sqe, wa->fd, POLLIN);
 	io_uring_sqe_set_data64(sqe, (uint64_t)(uintptr_t)wa | WATCH);
 	wa->armed = true;
 }
@@ -231,14 +234,17 @@ static void watch_free(struct watch *wa)
 	free(wa);
 }
 
-static void watch_fired(struct uring *u, struct watch *wa)
+static void watch_fired(struct uring *u, struct watch *wa, const struct io_uring_cqe *cqe)
 {
-	wa->armed = false;
-	if (wa->owner != NULL) {
+	wa->armed = cqe->flags & IORING_CQE_F_MORE;
+	u->polls_once |= wa->drains && cqe->res == -EINVAL;
+	if (wa->owner != NULL && cqe->res >= 0) {
 		wa->firing = true;
 		wa->owner->fn(wa->owner);
 		wa->firing = false;
 	}
+	if (wa->armed)
+		return;
 	if (wa->owner != NULL)
 		watch_arm(u, wa);
 	else
@@ -252,7 +258,7 @@ static int uring_watch(struct loop *l, struct loop_watch *w, int fd)
 
 	if (wa == NULL)
 		return -LE_NOMEM;
-	*wa = (struct watch){ .owner = w, .fd = fd };
+	*wa = (struct watch){ .owner = w, .fd = fd, .drains = w->drains };
 	list_push(&u->watches, &wa->link);
 	w->internal = wa;
 	watch_arm(u, wa);
@@ -283,7 +289,7 @@ static void complete(struct uring *u, const struct io_uring_cqe *cqe)
 	if (data == KICK) {
 		u->kick_armed = false;
 	} else if (data & WATCH) {
-		watch_fired(u, (struct watch *)(uintptr_t)(data & ~(uint64_t)WATCH));
+		watch_fired(u, (struct watch *)(uintptr_t)(data & ~(uint64_t)WATCH), cqe);
 	} else if (data != NOBODY) {
 		struct uring_op *op = (struct uring_op *)(uintptr_t)data;
 
