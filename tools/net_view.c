@@ -69,20 +69,30 @@ void net_print_transport(const json_t *transport)
 		printf("tcp; not verbs: %s\n", text(transport, "why_not_verbs"));
 }
 
+/* What a server does not know of its clients is not there. */
+static const char *known(const json_t *c, const char *name, char text[24])
+{
+	if (!json_object_get(c, name))
+		return "-";
+	snprintf(text, 24, "%llu", (unsigned long long)number(c, name));
+	return text;
+}
+
 static void print_row(const json_t *c)
 {
 	char in[SIZE_TEXT], out[SIZE_TEXT], copied[SIZE_TEXT], device[48] = "-";
+	char rail[24], repeated[24];
 	const char *state = text(c, "state"), *why = text(c, "why");
 
 	if (*text(c, "device"))
 		snprintf(device, sizeof(device), "%s/%llu", text(c, "device"),
 			 (unsigned long long)number(c, "port"));
-	printf("%-16s %-6s %-10s %4llu %10s %10s %7llu %7llu %6llu %10s %7.0f  %s", text(c, "to"),
+	printf("%-16s %-6s %-10s %4s %10s %10s %7llu %7llu %6s %10s %7.0f  %s", text(c, "to"),
 	       *text(c, "transport") ? text(c, "transport") : "-", device,
-	       (unsigned long long)number(c, "rail"), format_size(number(c, "in_per_s"), in),
+	       known(c, "rail", rail), format_size(number(c, "in_per_s"), in),
 	       format_size(number(c, "out_per_s"), out), (unsigned long long)number(c, "in_flight"),
 	       (unsigned long long)(number(c, "credit_stalls") + number(c, "queue_stalls")),
-	       (unsigned long long)number(c, "repeated"),
+	       known(c, "repeated", repeated),
 	       format_size(number(c, "copied_bytes"), copied),
 	       json_number_value(json_object_get(c, "age_s")), text(c, "addr"));
 	if (strcmp(state, "up") != 0)

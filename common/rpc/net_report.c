@@ -43,29 +43,40 @@ static const char *role_name(enum rpc_role role)
 	return (unsigned)role < sizeof(names) / sizeof(names[0]) ? names[role] : "";
 }
 
+/* What only the side that connects knows. */
+static void client_fields(char *buf, size_t size, const struct rpc_net *n)
+{
+	snprintf(buf, size,
+		 ",\"rail\":%u,\"repeated\":%" PRIu64 ",\"reconnects\":%" PRIu64
+		 ",\"moves\":%" PRIu64,
+		 n->rail, n->repeated, n->reconnects, n->moves);
+}
+
+/* to: NULL at a server */
 static int row(char *buf, size_t size, const char *to, const struct rpc_net *n)
 {
-	char whom[64], name[64], addr[96], device[40];
+	char whom[64], name[64], addr[96], device[40], client[128] = "";
 	const struct link_stats *k = &n->link;
+
+	if (to != NULL)
+		client_fields(client, sizeof(client), n);
 
 	return snprintf(
 		buf, size,
 		"{\"to\":\"%s\",\"name\":\"%s\",\"role\":\"%s\",\"addr\":\"%s\",\"state\":\"%s\","
-		"\"transport\":\"%s\",\"device\":\"%s\",\"port\":%u,\"rail\":%u,\"why\":\"%s\","
+		"\"transport\":\"%s\",\"device\":\"%s\",\"port\":%u,\"why\":\"%s\","
 		"\"age_s\":%.1f,\"in_flight\":%u,\"calls\":%" PRIu64 ",\"replies\":%" PRIu64
 		",\"bytes_in\":%" PRIu64 ",\"bytes_out\":%" PRIu64 ",\"in_per_s\":%" PRIu64
 		",\"out_per_s\":%" PRIu64 ",\"copied_bytes\":%" PRIu64
-		",\"credit_stalls\":%" PRIu64 ",\"queue_stalls\":%" PRIu64
-		",\"repeated\":%" PRIu64
-		",\"reconnects\":%" PRIu64 ",\"moves\":%" PRIu64 "}",
-		clean(to, whom, sizeof(whom)), clean(n->name, name, sizeof(name)),
+		",\"credit_stalls\":%" PRIu64 ",\"queue_stalls\":%" PRIu64 "%s}",
+		clean(to != NULL ? to : n->name, whom, sizeof(whom)),
+		clean(n->name, name, sizeof(name)),
 		role_name(n->role),
 		clean(n->addr, addr, sizeof(addr)), n->state, n->transport,
-		clean(k->device, device, sizeof(device)), k->port, n->rail,
+		clean(k->device, device, sizeof(device)), k->port,
 		n->why < 0 ? status_text(n->why) : "", (double)n->age_us / 1e6, n->in_flight,
 		n->calls, n->replies, k->bulk_in, k->bulk_out, n->in_rate, n->out_rate,
-		k->bytes_copied, k->credit_stalls, k->queue_stalls, n->repeated, n->reconnects,
-		n->moves);
+		k->bytes_copied, k->credit_stalls, k->queue_stalls, client);
 }
 
 void net_report_add(struct net_report *r, const char *to, const struct rpc_net *n)
@@ -75,7 +86,7 @@ void net_report_add(struct net_report *r, const char *to, const struct rpc_net *
 
 	if (r->n++ < r->from || r->full)
 		return;
-	len = row(text, sizeof(text), to != NULL ? to : n->name, n);
+	len = row(text, sizeof(text), to, n);
 	if (len < 0 || (size_t)len >= sizeof(text) ||
 	    r->len + (size_t)len + 2 + TAIL_SIZE > r->size) {
 		r->full = true;

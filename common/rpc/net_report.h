@@ -24,7 +24,8 @@ struct net_report {
 };
 void net_report_begin(struct net_report *r, char *buf, size_t size, struct transport *t,
 		      uint32_t from);
-/* to: "mds", "target 3", or, at a server, NULL. */
+/* to: "mds", "target 3", or, at a server, NULL: then without the rail and what was repeated, which
+ * only the side that connects knows. */
 void net_report_add(struct net_report *r, const char *to, const struct rpc_net *n);
 /* Returns the length of the text in buf. size must be at least 1024. */
 size_t net_report_end(struct net_report *r);

@@ -31,6 +31,9 @@ json '.mount.net.total == (.mount.net.connections | length)' true
 # The servers tell the same story
 of_clients='.targets[].server.net.connections[] | select(.role == "client")'
 json "[$of_clients | .bytes_in] | add >= 16777216" true
+# What only the side that connects knows is told by nobody else
+json '[.mount.net.connections[] | has("repeated")] | all' true
+json '[.targets[].server.net.connections[] | select(has("repeated") or has("rail"))] | length' 0
 # four that register, four that are asked to trim and remove
 both_ways() { [ "$("$leat" status --net --json | jq '[.mds.net.connections[] |
 	select(.role == "ossd")] | length')" = 8 ]; }
