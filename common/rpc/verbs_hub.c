@@ -141,14 +141,21 @@ void verbs_group_poll(struct verbs_group *g)
 			return;
 }
 
-void verbs_hub_settle(struct verbs_hub *hub)
+static void break_doomed(struct verbs_hub *hub)
 {
-	struct list *n, owing;
+	struct list *n;
 
 	while ((n = list_pop(&hub->doomed)) != NULL) {
 		struct verbs_link *k = container_of(n, struct verbs_link, doomed);
 		verbs_link_break(k, k->reason, k->reason_status);
 	}
+}
+
+void verbs_hub_settle(struct verbs_hub *hub)
+{
+	struct list *n, owing;
+
+	break_doomed(hub);
 	/* Who cannot pay yet goes back into the list. */
 	list_init(&owing);
 	while ((n = list_pop(&hub->owing)) != NULL)
@@ -208,7 +215,8 @@ static void disarmed(struct verbs_channel *c, struct verbs_group *g)
 }
 
 /* An armed queue makes one event, so when all have made theirs nobody asks the channel again. The
- * completions are taken at once: who waits for them runs in the turn that begins now. */
+ * completions are taken at once: who waits for them runs in the turn that begins now. Links that
+ * have failed are broken before that, while it is known why: who waits on one would close it. */
 static void channel_ready(struct loop_watch *w)
 {
 	struct verbs_channel *c = container_of(w, struct verbs_channel, watch);
@@ -218,13 +226,14 @@ static void channel_ready(struct loop_watch *w)
 	c->hub->wakeups++;
 	while (c->n_armed > 0) {
 		if (ibv_get_cq_event(c->ch, &cq, &arg) != 0)
-			return;
+			break;
 		struct verbs_group *g = arg;
 		disarmed(c, g);
 		if (++g->unacked == ACKS_KEPT)
 			ack(g);
 		verbs_group_poll(g);
 	}
+	break_doomed(c->hub);
 }
 
 /* ---- groups ---- */
