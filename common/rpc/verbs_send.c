@@ -148,11 +148,36 @@ void verbs_link_pay(struct verbs_link *k)
 		list_push(&k->hub->owing, &k->owing);
 }
 
+/* A WRITE of no bytes: the peer's device acknowledges it, and it needs neither a buffer nor a
+ * credit nor a key, so it goes also to a peer that keeps all credits. */
+static void write_nothing(struct verbs_link *k)
+{
+	stage(k, VERBS_NO_BUF, NULL, true)->opcode = IBV_WR_RDMA_WRITE;
+	k->stats.writes++;
+}
+
 /* To an idle peer: if it is no more, that will be seen. */
 void verbs_link_ping(struct verbs_link *k)
 {
-	if (k->established && !k->dead && !k->eof && send_word(k, VERBS_CREDIT, TINY))
+	if (!k->established || k->dead || k->eof)
+		return;
+	if (send_word(k, VERBS_CREDIT, TINY))
 		k->stats.credit_frames++;
+	else if (!k->dev->iwarp && queue_room(k) > 0)
+		write_nothing(k);
+}
+
+/* Sends what shows, as number look_no, whether the peer is there; false when that cannot be now.
+ * Over iWARP a request is done when TCP has it: all it can do is to make TCP send. */
+static bool send_look(struct verbs_link *k)
+{
+	if (k->dev->iwarp)
+		return send_word(k, VERBS_CREDIT, TINY);
+	if (queue_room(k) > 0)
+		write_nothing(k);
+	else
+		k->look_no--; /* what the queue is full of does as well */
+	return true;
 }
 
 /* Somebody waits in silence. A device acknowledges what arrives, whatever its program does; one
@@ -174,7 +199,7 @@ void verbs_link_look(struct verbs_link *k)
 	k->looking = true;
 	k->look_us = now;
 	k->look_no = k->sq_head;
-	if (!send_word(k, VERBS_CREDIT, TINY))
+	if (!send_look(k))
 		k->looking = false;
 }
 
