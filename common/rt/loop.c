@@ -391,8 +391,8 @@ static bool loop_spin(struct loop *l, bool stop_seen)
 	return false;
 }
 
-/* Nothing is ready: spins, then sleeps until I/O, mail or the time until_us. Then it is now_us: each
- * turn costs one reading of the clock, which is a system call in some virtual machines. */
+/* Nothing is ready: spins, then sleeps until I/O, mail or the time until_us. Leaves now_us as it is
+ * then: each turn costs one reading of the clock, a system call in some virtual machines. */
 static void loop_idle(struct loop *l, bool stop_seen, uint64_t until_us)
 {
 	uint64_t before;
