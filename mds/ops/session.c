@@ -23,6 +23,15 @@ static int session_get(struct op *op, const struct mds_session_open_req *in,
 	return 0;
 }
 
+/* Over a new connection a client tells everything again: what it had told over a former one,
+ * perhaps not to the end, would count twice. */
+static void forget_reclaimed(struct mds *m, struct session *se)
+{
+	while (se->from_store && !list_empty(&se->opens))
+		open_drop_all(&m->opens, list_entry(se->opens.next, struct open, by_session));
+	se->reclaimed_sum = 0;
+}
+
 int mds_session_open(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_session_open_req *in = vin;
@@ -41,6 +50,8 @@ int mds_session_open(struct op *op, const void *vin, void *vout)
 
 			if (before != NULL && before != se)
 				session_detach(before, op->r->peer);
+			if (before != se)
+				forget_reclaimed(m, se);
 			op->r->peer->user = se;
 			session_attach(se, op->r->peer);
 		}
@@ -165,7 +176,8 @@ int mds_reclaim(struct op *op, const void *vin, void *vout)
 	if (sum != se->reclaimed_sum ||
 	    in->opens.len == 0) { /* else it is the same message again */
 		rc = reclaim_all(op, in->opens, &out->n_lost);
-		se->reclaimed_sum = sum;
+		if (rc == 0)
+			se->reclaimed_sum = sum;
 	}
 	if (rc == 0)
 		rc = reclaim_locks(op, in->locks, &out->n_lost);

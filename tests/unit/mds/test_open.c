@@ -287,6 +287,10 @@ static void reclaim_after(struct fx *f)
 	assert_int_equal(sp.reclaim, 1);
 	sleep_ms(1000);
 	assert_int_equal(f->m->recovery.n_orphans, 2);
+	/* A message that failed is no message: it comes again. */
+	f->m->opens.n_max = 0;
+	assert_int_not_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0);
+	f->m->opens.n_max = f->m->params.opens_max;
 	assert_int_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0);
 	assert_int_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0); /* the same message again */
 	assert_int_equal(f->m->opens.n_opens, 1);
