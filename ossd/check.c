@@ -21,6 +21,7 @@ struct check {
 	struct data_file data;
 	struct extent_alloc alloc;
 	struct replay replay;
+	struct ledger ledger;
 	uint64_t problems, n_chunks, n_blocks, bytes;
 	uint8_t next[KV_KEY_MAX + 1];
 	size_t next_len;
@@ -73,6 +74,7 @@ static int check_chunk(struct check *c, const void *key, size_t key_len, const v
 		return 0;
 	}
 	c->n_chunks++;
+	TRY(ledger_found(&c->ledger, &id));
 	if (chunk_record_decode(&id, value, len, r, LEAT_BLOCKS_PER_CHUNK_MAX) < 0) {
 		chunk_problem(c, &id, -1, "its record is damaged");
 		return 0;
@@ -125,7 +127,15 @@ static int check_row(void *arg, const void *key, size_t key_len, const void *val
 			fprintf(c->report, "a remembered answer is damaged\n");
 		}
 		return 0;
+	case ROW_LEDGER:
+		if (ledger_load(&c->ledger, key, key_len, value, len) < 0) {
+			c->problems++;
+			fprintf(c->report, "a row of the ledger is damaged\n");
+		}
+		return 0;
 	case ROW_META:
+		c->ledger.began |= key_len == LEDGER_BEGAN_KEY_SIZE &&
+				   memcmp(key, LEDGER_BEGAN_KEY, key_len) == 0;
 		return 0;
 	case ROW_PENDING:
 	case ROW_CHANGED:
@@ -192,6 +202,33 @@ static int check_index(struct check *c)
 	return 0;
 }
 
+static void print_lost(void *arg, const struct chunk_key *k)
+{
+	struct check *c = arg;
+
+	chunk_problem(c, k, -1, "the index has lost it");
+}
+
+/* Chunks that must be there and have no row. */
+static int check_ledger(struct check *c)
+{
+	struct kv_batch *b = kv_batch_create();
+	uint64_t lost, named = c->problems;
+
+	if (!b)
+		return -LE_NOMEM;
+	lost = ledger_loaded(&c->ledger, b);
+	kv_batch_destroy(b);
+	ledger_each_lost(&c->ledger, print_lost, c);
+	named = c->problems - named;
+	if (lost > named) {
+		fprintf(c->report, "the index has lost %llu other chunks\n",
+			(unsigned long long)(lost - named));
+		c->problems += lost - named;
+	}
+	return 0;
+}
+
 static int check_open(struct check *c)
 {
 	struct kv_options ko = {.cache_size = c->p->kv_cache_size};
@@ -228,6 +265,7 @@ static void check_close(struct check *c)
 {
 	extent_alloc_fini(&c->alloc);
 	replay_fini(&c->replay);
+	ledger_fini(&c->ledger);
 	data_file_close(&c->data);
 	if (c->kv)
 		kv_close(c->kv);
@@ -253,9 +291,12 @@ int ossd_check(struct env *env, const struct ossd_params *p, bool verify_data, F
 	c->report = report;
 	c->verify = verify_data;
 	replay_init(&c->replay, UINT32_MAX);
+	ledger_init(&c->ledger);
 	rc = check_open(c);
 	if (rc == 0)
 		rc = check_index(c);
+	if (rc == 0)
+		rc = check_ledger(c);
 	if (rc == 0) {
 		fprintf(report, "%s: %llu chunks, %llu blocks, %llu bytes%s: %llu problems\n",
 			p->data_dir, (unsigned long long)c->n_chunks,

@@ -134,7 +134,9 @@ enum commit_flags { COMMIT_HURRY = 1 };
 #define oss_commit_req_FIELDS(F) F(u32, flags) F(bytes, versions)
 #define oss_commit_rep_FIELDS(F)
 /* Asked of the head about chunks with versions that nobody has spoken of for long. answers: one
- * version_state for each of versions (version_note). committed, newest: 0: there is no chunk. */
+ * version_state for each of versions (version_note). committed, newest: 0: there is no chunk;
+ * newest VERSION_LOST: there should be one, but its row is lost. */
+#define VERSION_LOST UINT64_MAX
 #define version_state_FIELDS(F) F(u64, committed) F(u64, newest)
 #define oss_resolve_req_FIELDS(F) F(bytes, versions)
 #define oss_resolve_rep_FIELDS(F) F(bytes, answers)

@@ -252,6 +252,22 @@ static void confirm(struct version *v)
 	forward_start(v);
 }
 
+/* A chunk that the head makes anew is not one of those that are lost here. */
+static int begin(struct chain *c, const struct chunk_key *key, const struct oss_forward_req *req,
+		 struct chunk_tx *tx)
+{
+	struct chunk_store *s = c->all->store;
+	int rc = chunk_tx_begin(s, key, tx);
+
+	if (rc != -LE_CORRUPT || req->base)
+		return rc;
+	TRY(chunk_tx_begin_over(s, key, tx));
+	if (!tx->over_row)
+		return 0;
+	chunk_tx_cancel(tx);
+	return -LE_CORRUPT;
+}
+
 /* 0: *ret_version is pending here, a reference for the caller; 1: it is history. */
 static int place(struct chain *c, struct rpc_req *r, const struct oss_forward_req *req,
 		 struct version **ret_version)
@@ -268,7 +284,7 @@ static int place(struct chain *c, struct rpc_req *r, const struct oss_forward_re
 		struct judgement j;
 		struct list gone;
 
-		TRY(chunk_tx_begin(c->all->store, &key, &v->tx));
+		TRY(begin(c, &key, req, &v->tx));
 		if ((c->epoch != r->hdr.epoch && !FAULT(CHAIN_SKIP_EPOCH)) || c->all->stopping) {
 			chunk_tx_cancel(&v->tx);
 			return -LE_STALE_EPOCH;

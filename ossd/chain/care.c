@@ -175,6 +175,7 @@ int care_start(const struct care_options *o, struct care **ret_care)
 	latch_init(&k->fibers, 0);
 	pace_init(&k->pace, k->env, k->metrics, o->p->resync_rate_mib_s, o->p->resync_share);
 	ro.pace = &k->pace;
+	ro.care = k;
 	rc = slot_pool_create(OSSD_SLOT_SIZE, COPY_SLOTS, &k->copies);
 	if (rc == 0)
 		rc = o->transport->ops->add_pool(o->transport, k->copies, POOL_REMOTE);

@@ -111,6 +111,29 @@ static void put_chain(const struct chain_info *info, struct kv_batch *b)
 	kv_batch_put(b, key, sizeof(key), value, w.len);
 }
 
+/*
+ * Chunks that the index had lost: who has been filled has what there is. Who has filled all others
+ * has asked them all; what is lost by name stays so, for nobody had it.
+ */
+static void trust(struct chains *cs, const struct chain *draft, const struct chain_info *info,
+		  struct kv_batch *b)
+{
+	const struct chain *c = chain_find(cs, info->id);
+	bool filled = c && c->self < c->n_members && c->members[c->self].state == MEMBER_SYNCING;
+	uint64_t lost;
+
+	if (draft->n_members == 1 || draft->self >= draft->n_sync)
+		return;
+	if (filled)
+		(void)ledger_trust(&cs->store->ledger, info->id, true, b);
+	if (draft->n_sync < draft->n_members)
+		return;
+	lost = ledger_trust(&cs->store->ledger, info->id, false, b);
+	if (lost)
+		log_error("chain %u: %llu chunks that the index here has lost are nowhere",
+			  info->id, (unsigned long long)lost);
+}
+
 /* Durable before it is acted on. */
 static int store_chain(struct chains *cs, const struct chain *draft, const struct chain_info *info)
 {
@@ -127,8 +150,11 @@ static int store_chain(struct chains *cs, const struct chain *draft, const struc
 
 		put_chain(info, b);
 		chain_log_adopt(cs->log, &a, b);
+		trust(cs, draft, info, b);
 	} else {
 		chain_log_forget(cs->log, info->id, b);
+		/* What is still there is to be removed. */
+		(void)ledger_trust(&cs->store->ledger, info->id, true, b);
 	}
 	return group_commit_wait(g, group_commit_join(g, NULL, false));
 }
@@ -176,6 +202,7 @@ static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
 	c->n_sync = draft->n_sync;
 	c->self = draft->self;
 	memcpy(c->members, draft->members, sizeof(c->members));
+	ledger_alone(&c->all->store->ledger, c->id, c->n_members == 1);
 	if (c->self == c->n_members) {
 		if (c->phase != CHAIN_DROPPED)
 			chain_move(c, CHAIN_DROPPED);
@@ -450,6 +477,7 @@ static int load_chain(struct chains *cs, uint32_t id, const void *value, size_t 
 	if (r.status < 0 || info.id != id || take_members(c, &info, cs->target) < 0)
 		return -LE_CORRUPT_STORE;
 	c->epoch = info.epoch;
+	ledger_alone(&cs->store->ledger, id, c->n_members == 1);
 	if (c->self < c->n_members)
 		chain_move(c, CHAIN_ADOPTED);
 	return 0;

@@ -188,7 +188,8 @@ static void unset_pending(struct chain_log *l, struct log_chunk *c, struct kv_ba
 
 /* ---- adoption ---- */
 
-/* What is under way just now may be committed without those who are away: it is logged too. */
+/* What is under way just now may be committed without those who are away: it is logged too. What is
+ * suspect keeps its P row, which is compared like the log, and has not changed since they left. */
 static void log_begin(struct chain_log *l, struct log_chain *c, uint32_t epoch, struct kv_batch *b)
 {
 	c->log_epoch = epoch;
@@ -196,7 +197,7 @@ static void log_begin(struct chain_log *l, struct log_chain *c, uint32_t epoch, 
 	for (struct hmap_node *n = hmap_next(&l->chunks, NULL); n; n = hmap_next(&l->chunks, n)) {
 		struct log_chunk *k = container_of(n, struct log_chunk, node);
 
-		if (k->key.chain == c->chain && (k->busy || k->suspect))
+		if (k->key.chain == c->chain && k->busy)
 			set_changed(l, k, b);
 	}
 }
@@ -392,6 +393,13 @@ uint32_t chain_log_epoch(const struct chain_log *l, uint32_t chain)
 	const struct log_chain *c = log_chain_find(l, chain);
 
 	return c ? c->log_epoch : 0;
+}
+
+bool chain_log_changed(const struct chain_log *l, const struct chunk_key *k)
+{
+	const struct log_chunk *c = log_chunk_find(l, k);
+
+	return c && c->changed;
 }
 
 uint32_t chain_log_synced_epoch(const struct chain_log *l, uint32_t chain)

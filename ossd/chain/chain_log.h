@@ -59,6 +59,8 @@ void chain_log_tick(struct chain_log *l);
 
 /* The epoch in which the D rows of the chain begin; 0: there is no log. */
 uint32_t chain_log_epoch(const struct chain_log *l, uint32_t chain);
+/* Is the chunk in the log? */
+bool chain_log_changed(const struct chain_log *l, const struct chunk_key *k);
 /* The last epoch in which this target knew itself SYNC; 0: never. */
 uint32_t chain_log_synced_epoch(const struct chain_log *l, uint32_t chain);
 

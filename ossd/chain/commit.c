@@ -555,7 +555,10 @@ static int state_of(struct chain *c, const struct chunk_key *k, struct version_s
 	if (!e)
 		return -LE_NOMEM;
 	rc = chunk_store_record(s, k, &rec);
-	if (rc == 0) {
+	if (rc == -LE_CORRUPT && ledger_has(&s->ledger, k) != LEDGER_NONE) {
+		ret_state->newest = VERSION_LOST;
+		rc = 0;
+	} else if (rc == 0) {
 		chunk_record_unref(&s->cache, rec);
 		ret_state->committed = e->rec ? e->rec->version : 0;
 		ret_state->newest = ret_state->committed;

@@ -236,7 +236,7 @@ static int own_version(struct care *k, const struct chunk_key *key, struct chunk
 {
 	struct chunk_tx tx;
 
-	TRY(chunk_hold(k->s, key, fiber_deadline(), &tx));
+	TRY(chunk_hold_over(k->s, key, fiber_deadline(), &tx));
 	ret_own->version = tx.old ? tx.old->version : 0;
 	ret_own->sum = tx.old ? chunk_record_sum(tx.old) : 0;
 	chunk_release(&tx);
@@ -284,8 +284,8 @@ static bool still_none(void *arg, const struct chunk_key *key)
 	struct removal *m = arg;
 	struct version_state st = {0};
 
-	return member_state(m->c, m->source, key, &st) == 0 && st.newest == 0 &&
-	       m->c->epoch == m->epoch;
+	return member_state(m->c, m->source, key, &st) == 0 &&
+	       (st.newest == 0 || st.newest == VERSION_LOST) && m->c->epoch == m->epoch;
 }
 
 static int remove_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
@@ -304,17 +304,13 @@ int receive_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk
 	int rc;
 
 	rep->incarnation = k->incarnation;
-	/* A chunk whose record cannot be read is like none: it is written anew. */
+	/* A chunk whose record cannot be read, or is lost, is like none: it is written anew. */
 	if (req->version == 0) {
 		rc = remove_chunk(k, c, req, &key);
 		rep->done = rc == 1 ? RESYNC_REMOVED : RESYNC_SAME;
 		return rc < 0 ? rc : 0;
 	}
-	rc = own_version(k, &key, &own);
-	if (rc == -LE_CORRUPT)
-		rc = chunk_copy_remove(k->s, &key, NULL, NULL);
-	if (rc < 0)
-		return rc;
+	TRY(own_version(k, &key, &own));
 	if (own.version == req->version && own.sum == req->sum) {
 		rep->done = RESYNC_SAME;
 		return 0;

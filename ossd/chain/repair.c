@@ -201,6 +201,8 @@ static int ask_member(struct care *k, struct chain *c, uint32_t target, const st
 	struct fetched f = {0};
 
 	TRY(member_state(c, target, key, &st));
+	if (st.newest == VERSION_LOST)
+		return -LE_CORRUPT;
 	if (st.committed == 0)
 		return 1;
 	TRY(fetch_part(k, c, target, &(struct part_at){key, st.committed, 0}, &f));
@@ -212,6 +214,7 @@ static int ask_member(struct care *k, struct chain *c, uint32_t target, const st
 
 static int replace_record(struct care *k, const struct chunk_key *key)
 {
+	bool lost = ledger_has(&k->s->ledger, key) != LEDGER_NONE;
 	struct chain *c = chain_find(k->chains, key->chain);
 	int rc = -LE_CORRUPT;
 
@@ -222,14 +225,17 @@ static int replace_record(struct care *k, const struct chunk_key *key)
 		if (i == c->self)
 			continue;
 		rc = ask_member(k, c, c->members[i].target, key, &req);
-		if (rc == 1) /* the other members have seen its removal */
+		if (rc == 1 && lost) /* nor has this one it */
+			rc = -LE_CORRUPT;
+		else if (rc == 1) /* the other members have seen its removal */
 			rc = chunk_copy_remove(k->s, key, NULL, NULL) < 0 ? -LE_CORRUPT : 0;
 		else if (rc == 0)
 			rc = receive_chunk(k, c, &req, &rep);
 	}
-	log_error("chain=%u inode=%llu gen=%u chunk=%llu target=%u: its damaged record: %s",
+	log_error("chain=%u inode=%llu gen=%u chunk=%llu target=%u: %s: %s",
 		  key->chain, (unsigned long long)key->ino.v, key->gen,
 		  (unsigned long long)key->idx, k->chains->target,
+		  lost ? "it is lost here" : "its record is damaged",
 		  rc == 0 ? "the chunk was copied from another member" : status_text(rc));
 	return rc;
 }

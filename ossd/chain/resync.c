@@ -4,20 +4,23 @@
 
 #include "common/base/log.h"
 #include "common/base/moves.h"
+#include "ossd/chain/regain.h"
 #include "ossd/chunk/chunk_copy.h"
 
-#define PAGE        1000u /* chunks in one message */
-#define ITEMS_MAX   4096u /* of the source in a window */
-#define DIRTY_MAX   4096u
-#define TODO_MAX    (ITEMS_MAX + PAGE + DIRTY_MAX) /* of a window of a full comparison */
-#define WORKERS     4u
-#define ROWS        500u
-#define CALL_MS     5000u
-#define COPY_MS     20000u
-#define HOLD_MS     10000u
-#define PAUSE_MS    100u
-#define REPORT_MS   20u
-#define PAUSE_MAX   5000u
+#define PAGE       1000u /* chunks in one message */
+#define ITEMS_MAX  4096u /* of the source in a window */
+#define DIRTY_MAX  4096u
+#define TODO_MAX   (ITEMS_MAX + PAGE + DIRTY_MAX) /* of a window of a full comparison */
+#define WORKERS    4u
+#define ROWS       500u
+#define CALL_MS    5000u
+#define COPY_MS    20000u
+#define HOLD_MS    10000u
+#define PAUSE_MS   100u
+#define REPORT_MS  20u
+#define PAUSE_MAX  5000u
+#define OTHERS_MAX 300u /* pauses that a member waits for others, which may never be done */
+#define REGAIN_MAX 8u /* attempts: others write meanwhile */
 
 #define TO(phase) (1u << RESYNC_##phase)
 MOVE_TABLE(resync_moves, "resync", N_RESYNC_PHASES,
@@ -64,6 +67,7 @@ struct job {
 	int rc; /* of the workers */
 	uint64_t compared, copied, removed, bytes;
 	bool logged;
+	bool log_valid; /* what is not in the log has not changed since the member was SYNC */
 };
 
 struct resync {
@@ -132,7 +136,7 @@ static bool covered(const struct job *j, const struct chunk_key *k)
 
 static struct job *job_find(const struct resync *r, const struct chain *c, uint32_t target)
 {
-	list_for_each(l, &r->jobs) {
+	list_for_each (l, &r->jobs) {
 		struct job *j = list_entry(l, struct job, link);
 
 		if (j->c == c && j->target == target && !j->cancel)
@@ -155,7 +159,7 @@ static void joined(void *arg, const struct chunk_key *k)
 {
 	struct resync *r = arg;
 
-	list_for_each(l, &r->jobs) {
+	list_for_each (l, &r->jobs) {
 		struct job *j = list_entry(l, struct job, link);
 
 		if (j->c->id != k->chain || j->cancel || !j->watching || !j->listing ||
@@ -290,6 +294,63 @@ static int make_equal(struct job *j, const struct chunk_tx *tx, uint64_t *ret_by
 	return 0;
 }
 
+/* ---- what the source has lost ---- */
+
+/* Whoever else is filled from here may have been found equal without the chunk. */
+static int spoil_others(struct job *j)
+{
+	list_for_each (l, &j->r->jobs) {
+		struct job *other = list_entry(l, struct job, link);
+
+		if (other == j || other->c != j->c || other->cancel)
+			continue;
+		if (other->reported)
+			return -LE_AGAIN;
+		other->spoilt = true;
+	}
+	return 0;
+}
+
+/* 1: it is lost, and nobody has it. */
+static int regain(struct job *j, const struct chunk_key *k)
+{
+	struct regain g = {j->c, j->target, j->epoch, j->log_valid};
+	bool lost = ledger_has(&j->r->s->ledger, k) != LEDGER_NONE;
+	struct care *care = j->r->o.care;
+	struct oss_resync_chunk_req req;
+	struct repair r;
+	int rc = 1;
+
+	if (j->c->n_sync == 1) {
+		rc = regain_find(care, &g, k, &req);
+		if (rc == 0)
+			rc = spoil_others(j);
+		if (rc == 0)
+			rc = regain_take(care, &g, &req);
+	} else if (repair_chunk(care, k, &r) != -LE_CORRUPT) {
+		rc = 0;
+	}
+	return rc == 1 && !lost ? -LE_CORRUPT : rc;
+}
+
+/* A chunk that is lost here and that nobody else has is like none. */
+static int hold_own(struct job *j, const struct chunk_key *k, struct chunk_tx *tx)
+{
+	struct chunk_store *s = j->r->s;
+
+	for (uint32_t i = 0; i < REGAIN_MAX; i++) {
+		int rc = chunk_hold(s, k, loop_deadline_ms(HOLD_MS), tx);
+
+		if (rc != -LE_CORRUPT)
+			return rc;
+		rc = regain(j, k);
+		if (rc == 1)
+			return chunk_hold_over(s, k, loop_deadline_ms(HOLD_MS), tx);
+		TRY(rc);
+	}
+	return -LE_CORRUPT;
+}
+
 static int do_one(struct job *j, struct todo *t)
 {
 	struct resync *r = j->r;
@@ -299,7 +360,7 @@ static int do_one(struct job *j, struct todo *t)
 	int rc;
 
 	pace_begin(r->o.pace, &w);
-	rc = chunk_hold(r->s, &t->k, loop_deadline_ms(HOLD_MS), &tx);
+	rc = hold_own(j, &t->k, &tx);
 	if (rc == 0) {
 		rc = make_equal(j, &tx, &bytes);
 		if (rc == 0)
@@ -451,11 +512,8 @@ static int list_one(void *arg, const struct chunk_summary *c)
 /* The source's chunks in [lo, hi]; hi comes nearer when there are more than can be held. */
 static int list_own(struct job *j)
 {
-	struct list_arg a = {.j = j,
-			     .to = j->items,
-			     .max = ITEMS_MAX,
-			     .chain = j->c->id,
-			     .last = &j->hi};
+	struct list_arg a = {
+		.j = j, .to = j->items, .max = ITEMS_MAX, .chain = j->c->id, .last = &j->hi};
 	struct chunk_key from = j->lo;
 	bool more = true;
 
@@ -481,8 +539,7 @@ static int list_theirs(struct job *j, const struct chunk_key *from, bool *ret_mo
 	struct oss_list_req req = {.from = chunk_key_id(from), .max = PAGE};
 	struct oss_list_rep rep = {0};
 	struct rpc_call call = {.op = OP_oss_list, .req = &req, .rep = &rep};
-	struct list_arg a = {
-		.j = j, .to = j->items + ITEMS_MAX, .max = PAGE, .chain = j->c->id};
+	struct list_arg a = {.j = j, .to = j->items + ITEMS_MAX, .max = PAGE, .chain = j->c->id};
 	int rc = call_member(j, &call, CALL_MS);
 	struct wire_r w;
 
@@ -540,6 +597,30 @@ static int compare_lists(struct job *j)
 	return 0;
 }
 
+struct lost_arg {
+	struct job *j;
+	int rc;
+};
+
+static void add_lost_one(void *arg, const struct chunk_key *k)
+{
+	struct lost_arg *a = arg;
+	const struct job *j = a->j;
+
+	if (k->chain == j->c->id && chunk_key_compare(&j->lo, k) <= 0 &&
+	    chunk_key_compare(k, &j->hi) <= 0 && a->rc == 0)
+		a->rc = todo_add(a->j, k);
+}
+
+/* What is lost here, the member may have lost too, or never had. */
+static int add_lost(struct job *j)
+{
+	struct lost_arg a = {j, 0};
+
+	ledger_each_lost(&j->r->s->ledger, add_lost_one, &a);
+	return a.rc;
+}
+
 static int run_window(struct job *j, const struct chunk_key *lo)
 {
 	struct chunk_key hi;
@@ -548,6 +629,7 @@ static int run_window(struct job *j, const struct chunk_key *lo)
 	window_open(j, lo, &hi);
 	TRY(list_own(j));
 	TRY(compare_lists(j));
+	TRY(add_lost(j));
 	return window_close(j);
 }
 
@@ -656,7 +738,9 @@ static int run_compare(struct job *j)
 		goto out;
 	j->incarnation = rep.incarnation;
 	log_epoch = chain_log_epoch(j->r->o.log, j->c->id);
-	j->logged = log_epoch && log_epoch <= rep.synced_epoch + 1;
+	j->log_valid = log_epoch && log_epoch <= rep.synced_epoch + 1;
+	/* What has vanished here is in no log. */
+	j->logged = j->log_valid && !ledger_doubts(&j->r->s->ledger, j->c->id);
 	rc = j->logged ? run_logged(j, &rep) : -LE_TOO_BIG;
 	if (rc == -LE_TOO_BIG && !ended(j)) {
 		j->logged = false;
@@ -665,6 +749,23 @@ static int run_compare(struct job *j)
 out:
 	rpc_call_fini(&call);
 	return rc;
+}
+
+/* Somebody else is filled as well and was not compared yet: it may have what is lost here, and who
+ * becomes SYNC without it may take that one's place. */
+static bool others_may_have(const struct job *j)
+{
+	if (!ledger_doubts(&j->r->s->ledger, j->c->id))
+		return false;
+	for (uint32_t i = j->c->n_sync; i < j->c->n_members; i++) {
+		const struct chain_member *m = &j->c->members[i];
+		const struct job *other = job_find(j->r, j->c, m->target);
+
+		if (m->state == MEMBER_SYNCING && other != j &&
+		    (!other || (other->phase != RESYNC_ROWS && other->phase != RESYNC_REPORTED)))
+			return true;
+	}
+	return false;
 }
 
 /* Whatever the answer, an earlier attempt may be carried out yet: only another epoch tells. */
@@ -700,6 +801,8 @@ static int run_job(struct job *j)
 	rc = j->todo && j->dirty && j->items ? run_compare(j) : -LE_NOMEM;
 	if (rc == 0)
 		rc = run_rows(j);
+	for (uint32_t i = 0; rc == 0 && !ended(j) && i < OTHERS_MAX && others_may_have(j); i++)
+		rc = fiber_sleep_us(PAUSE_MS * 1000);
 	if (rc == 0 && !ended(j))
 		rc = report(j);
 	if (rc == 0 && ended(j))
@@ -811,7 +914,7 @@ static void job_cancel(struct job *j)
 
 void resync_adopted(struct resync *r, struct chain *c)
 {
-	list_for_each_safe(l, &r->jobs) {
+	list_for_each_safe (l, &r->jobs) {
 		struct job *j = list_entry(l, struct job, link);
 
 		if (j->c == c && j->epoch != c->epoch && !j->cancel)
@@ -828,7 +931,7 @@ uint32_t resync_progress(const struct resync *r, struct resync_progress *ret, ui
 {
 	uint32_t n = 0;
 
-	list_for_each(l, &r->jobs) {
+	list_for_each (l, &r->jobs) {
 		const struct job *j = list_entry(l, struct job, link);
 
 		if (j->cancel || n == max)
@@ -867,7 +970,7 @@ int resync_start(const struct resync_options *o, struct resync **ret_resync)
 void resync_stop(struct resync *r)
 {
 	r->stopping = true;
-	list_for_each(l, &r->jobs)
+	list_for_each (l, &r->jobs)
 		job_cancel(list_entry(l, struct job, link));
 	waitq_wake_all(&r->turn);
 	latch_wait(&r->fibers);

@@ -23,8 +23,10 @@
 
 struct resync;
 
+struct care;
 struct resync_options {
 	struct chains *chains;
+	struct care *care; /* copies, and repairs what the source cannot read */
 	struct chain_log *log;
 	struct pace *pace;
 	const struct ossd_params *p;

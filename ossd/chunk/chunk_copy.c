@@ -22,15 +22,15 @@ static int wait_quiet(struct chunk_store *s, struct chunk_ent *e)
 	return 0;
 }
 
-int chunk_hold(struct chunk_store *s, const struct chunk_key *k, uint64_t deadline_us,
-	       struct chunk_tx *tx)
+static int hold(struct chunk_store *s, const struct chunk_key *k, uint64_t deadline_us, bool over,
+		struct chunk_tx *tx)
 {
 	int rc;
 
 	for (;;) {
-		TRY(chunk_tx_begin(s, k, tx));
+		TRY(over ? chunk_tx_begin_over(s, k, tx) : chunk_tx_begin(s, k, tx));
 		rc = wait_quiet(s, tx->ent);
-		if (rc == 0)
+		if (rc == 0 && !tx->over)
 			rc = store_ent_load(s, tx->ent);
 		if (rc == 0)
 			break;
@@ -43,6 +43,18 @@ int chunk_hold(struct chunk_store *s, const struct chunk_key *k, uint64_t deadli
 	chunk_record_unref(&s->cache, tx->old);
 	tx->old = chunk_record_ref(chunk_ent_newest(tx->ent));
 	return 0;
+}
+
+int chunk_hold(struct chunk_store *s, const struct chunk_key *k, uint64_t deadline_us,
+	       struct chunk_tx *tx)
+{
+	return hold(s, k, deadline_us, false, tx);
+}
+
+int chunk_hold_over(struct chunk_store *s, const struct chunk_key *k, uint64_t deadline_us,
+		    struct chunk_tx *tx)
+{
+	return hold(s, k, deadline_us, true, tx);
 }
 
 void chunk_release(struct chunk_tx *tx)
@@ -126,7 +138,7 @@ int chunk_copy_begin(struct chunk_store *s, const struct chunk_key *k,
 	struct chunk_record *rec;
 	int rc;
 
-	TRY(chunk_hold(s, k, fiber_deadline(), tx));
+	TRY(chunk_hold_over(s, k, fiber_deadline(), tx));
 	rec = chunk_record_create(&s->cache, as->n_blocks);
 	if (!rec) {
 		chunk_release(tx);
@@ -187,35 +199,43 @@ int chunk_part_write(struct chunk_tx *tx, const struct slot *slot, const struct 
 	return run ? write_run(tx, slot->data + begin, run, run_off) : 0;
 }
 
-/* Its extents are not known: they are free again after the next start. */
-static int discard(struct chunk_store *s, const struct chunk_key *k)
+/* What cannot be read goes, or is not missed any more. Its extents are not known: they are free
+ * again after the next start. */
+static int discard(struct chunk_store *s, struct chunk_tx *tx)
 {
+	struct kv_batch *b = group_commit_batch(&s->gc);
 	uint8_t key[CHUNK_ROW_SIZE];
+	int rc;
 
-	chunk_row_encode(ROW_CHUNK, k, key);
-	kv_batch_delete(group_commit_batch(&s->gc), key, sizeof(key));
-	return group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false));
+	chunk_row_encode(ROW_CHUNK, &tx->ent->id, key);
+	kv_batch_delete(b, key, sizeof(key));
+	if (tx->over_row)
+		ledger_remove(&s->ledger, &tx->ent->id, b);
+	else
+		ledger_forget(&s->ledger, &tx->ent->id, b);
+	rc = group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false));
+	chunk_release(tx);
+	return rc < 0 ? rc : 1;
 }
 
 int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k,
 		      bool (*may)(void *arg, const struct chunk_key *k), void *arg)
 {
 	struct chunk_tx tx;
-	int rc = chunk_hold(s, k, fiber_deadline(), &tx);
 
-	if (rc == -LE_CORRUPT && (!may || may(arg, k))) {
-		TRY(discard(s, k));
-		return 1;
-	}
-	TRY(rc);
-	if (!tx.old) {
+	TRY(chunk_hold_over(s, k, fiber_deadline(), &tx));
+	if (!tx.old && !tx.over) {
 		chunk_release(&tx);
 		return 0;
 	}
 	if (may && !may(arg, k)) {
+		bool damaged = tx.over;
+
 		chunk_release(&tx);
-		return -LE_CANCELED;
+		return damaged ? -LE_CORRUPT : -LE_CANCELED;
 	}
+	if (tx.over)
+		return discard(s, &tx);
 	tx.changes = true;
 	chunk_tx_join(&tx);
 	TRY(chunk_tx_wait(&tx));

@@ -17,6 +17,9 @@
  * no such chunk) until chunk_release. -LE_TIMEDOUT, -LE_CORRUPT (its record is damaged), -LE_IO. */
 int chunk_hold(struct chunk_store *s, const struct chunk_key *k, uint64_t deadline_us,
 	       struct chunk_tx *tx) CHECK_RESULT;
+/* The same as after chunk_tx_begin_over: never -LE_CORRUPT. */
+int chunk_hold_over(struct chunk_store *s, const struct chunk_key *k, uint64_t deadline_us,
+		    struct chunk_tx *tx) CHECK_RESULT;
 void chunk_release(struct chunk_tx *tx); /* does not yield */
 
 /* Blocks from `first` on that have data, as many as the slot holds, in whole units one behind the

@@ -72,6 +72,7 @@ struct edit {
 	/* The change of one chunk: one of chunk_tx_*. */
 	int (*change)(const struct edit *e, struct chunk_tx *tx);
 	const struct chunk_edits *how;
+	bool own; /* the store's own way */
 	uint32_t chunk_size;
 	uint64_t off, end; /* of the file */
 };
@@ -132,6 +133,42 @@ static int edit_step(const struct edit *e, const struct ids *ids, uint64_t *n_ch
 	return rc < 0 ? rc : wait;
 }
 
+static int change_remove(const struct edit *e, struct chunk_tx *tx)
+{
+	(void)e;
+	return chunk_tx_remove(tx);
+}
+
+static int forget(struct chunk_store *s, const struct chunk_key *id)
+{
+	TRY(chunk_store_status(s));
+	ledger_forget(&s->ledger, id, group_commit_batch(&s->gc));
+	return group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false));
+}
+
+/* Chunks that have no row, but should: they are met like one whose record cannot be read. Who
+ * removes what nobody else has needs none of it. */
+static int edit_lost(struct chunk_store *s, const struct edit *e, const struct chunk_key *first,
+		     const struct chunk_key *last, uint64_t *n_changed)
+{
+	struct ids ids = {.n = 1};
+
+	for (;;) {
+		switch (ledger_range(&s->ledger, first, last, &ids.id[0])) {
+		case LEDGER_NONE:
+			return 0;
+		case LEDGER_UNSURE:
+			return -LE_NOT_READY;
+		case LEDGER_LOST:
+			break;
+		}
+		if (e->own && e->change == change_remove)
+			TRY(forget(s, &ids.id[0]));
+		else
+			TRY(edit_step(e, &ids, n_changed));
+	}
+}
+
 static int edit_range(struct chunk_store *s, struct edit *e, const struct chunk_key *first,
 		      const struct chunk_key *last, uint64_t *ret_n)
 {
@@ -141,10 +178,12 @@ static int edit_range(struct chunk_store *s, struct edit *e, const struct chunk_
 	struct walk w = {.row = collect, .arg = &ids};
 	uint64_t n = 0;
 
-	if (!e->how)
+	e->own = !e->how;
+	if (e->own)
 		e->how = &own_edits;
 	/* The index has only what is committed. */
 	TRY(group_commit_barrier(&s->gc));
+	TRY(edit_lost(s, e, first, last, &n));
 	walk_init(&w, s, first, last);
 	while (w.more) {
 		ids.n = 0;
@@ -153,12 +192,6 @@ static int edit_range(struct chunk_store *s, struct edit *e, const struct chunk_
 	}
 	*ret_n = n;
 	return 0;
-}
-
-static int change_remove(const struct edit *e, struct chunk_tx *tx)
-{
-	(void)e;
-	return chunk_tx_remove(tx);
 }
 
 int chunk_remove_file(struct chunk_store *s, const struct chunk_edits *edits,
@@ -277,12 +310,16 @@ int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chu
 	struct stat_walk sw = {.chunk_size = chunk_size};
 	struct walk w = {.row = stat_row, .arg = &sw};
 	struct chunk_key first = *file, last = *file;
+	enum ledger_answer lost;
 	int rc = 0;
 
 	first.idx = 0;
 	last.idx = UINT64_MAX;
 	/* So that a size that is told is a size that stays. */
 	TRY(group_commit_barrier(&s->gc));
+	lost = ledger_range(&s->ledger, &first, &last, &sw.st.damaged);
+	if (lost != LEDGER_NONE)
+		rc = lost == LEDGER_LOST ? -LE_CORRUPT : -LE_NOT_READY;
 	walk_init(&w, s, &first, &last);
 	while (w.more && rc == 0)
 		rc = walk_step(&w, SCAN_STEP);

@@ -48,13 +48,36 @@ int store_record_decode(struct chunk_store *s, const struct chunk_key *id, const
 	return -LE_CORRUPT;
 }
 
-int store_ent_load(struct chunk_store *s, struct chunk_ent *e)
+/* The index has no row of the chunk. Should it? */
+static int check_lost(struct chunk_store *s, const struct chunk_key *id)
+{
+	switch (ledger_has(&s->ledger, id)) {
+	case LEDGER_NONE:
+		return 0;
+	case LEDGER_LOST:
+		metric_add(&s->metrics->corrupt, 1);
+		log_error("inode=%llu gen=%u chunk=%llu target=%u: the index has lost the chunk",
+			  (unsigned long long)id->ino.v, id->gen, (unsigned long long)id->idx,
+			  s->super.target);
+		return -LE_CORRUPT;
+	case LEDGER_UNSURE:
+		log_debug("inode=%llu gen=%u chunk=%llu target=%u: the index may have lost the "
+			  "chunk",
+			  (unsigned long long)id->ino.v, id->gen, (unsigned long long)id->idx,
+			  s->super.target);
+		return -LE_CORRUPT;
+	}
+	return -LE_CORRUPT;
+}
+
+int store_ent_load_row(struct chunk_store *s, struct chunk_ent *e, bool *ret_row)
 {
 	struct chunk_record *rec = NULL;
 	uint8_t key[CHUNK_ROW_SIZE];
 	struct kv_value v;
 	int rc;
 
+	*ret_row = false;
 	if (e->known || store_ent_pending(s, e)) {
 		metric_add(&s->metrics->cache_hits, 1);
 		return 0;
@@ -64,11 +87,14 @@ int store_ent_load(struct chunk_store *s, struct chunk_ent *e)
 	rc = kv_get(s->kv, key, sizeof(key), &v);
 	if (rc < 0 && rc != -LE_NOENT)
 		return rc;
+	*ret_row = rc == 0;
 	if (rc == 0) {
 		if (!e->known)
 			rc = store_record_decode(s, &e->id, v.data, v.len, &rec);
 		kv_value_fini(&v);
 		TRY(rc);
+	} else if (!e->known && !e->n_pend) {
+		TRY(check_lost(s, &e->id));
 	}
 	chunk_ent_load(&s->cache, e, rec);
 	return 0;
@@ -208,11 +234,14 @@ static void tx_end(struct chunk_tx *tx)
 	s->last_write_us = env_now_us(s->env);
 }
 
-int chunk_tx_begin(struct chunk_store *s, const struct chunk_key *id, struct chunk_tx *tx)
+static int tx_begin(struct chunk_store *s, const struct chunk_key *id, bool over,
+		    struct chunk_tx *tx)
 {
+	bool row;
 	int rc;
 
 	TRY(chunk_store_status(s));
+	TRY(ledger_need(&s->ledger, id->chain));
 	*tx = (struct chunk_tx){
 		.s = s, .member.committed = tx_committed, .member.failed = tx_failed};
 	tx->ent = chunk_ent_get(&s->cache, id);
@@ -221,7 +250,12 @@ int chunk_tx_begin(struct chunk_store *s, const struct chunk_key *id, struct chu
 	s->n_writing++;
 	fmutex_lock(&tx->ent->lock);
 	tx->locked = true;
-	rc = store_ent_load(s, tx->ent);
+	rc = store_ent_load_row(s, tx->ent, &row);
+	if (rc == -LE_CORRUPT && over) {
+		tx->over = true;
+		tx->over_row = row;
+		rc = 0;
+	}
 	if (rc == 0)
 		rc = chunk_store_status(s);
 	if (rc < 0) {
@@ -231,6 +265,16 @@ int chunk_tx_begin(struct chunk_store *s, const struct chunk_key *id, struct chu
 	tx->old = chunk_record_ref(chunk_ent_newest(tx->ent));
 	tx->version = (tx->old ? tx->old->version : 0) + 1;
 	return 0;
+}
+
+int chunk_tx_begin(struct chunk_store *s, const struct chunk_key *id, struct chunk_tx *tx)
+{
+	return tx_begin(s, id, false, tx);
+}
+
+int chunk_tx_begin_over(struct chunk_store *s, const struct chunk_key *id, struct chunk_tx *tx)
+{
+	return tx_begin(s, id, true, tx);
 }
 
 void chunk_tx_cancel(struct chunk_tx *tx)
@@ -261,7 +305,8 @@ int tx_new_record(struct chunk_tx *tx, uint32_t chunk_size, uint32_t n_blocks)
 	return 0;
 }
 
-static void put_row(struct chunk_store *s, const struct chunk_key *id,
+/* had: there is a row. */
+static void put_row(struct chunk_store *s, const struct chunk_key *id, bool had,
 		    const struct chunk_record *rec)
 {
 	struct kv_batch *b = group_commit_batch(&s->gc);
@@ -273,6 +318,10 @@ static void put_row(struct chunk_store *s, const struct chunk_key *id,
 			     chunk_record_encode(id, rec, s->scratch));
 	else
 		kv_batch_delete(b, key, sizeof(key));
+	if (rec && !had)
+		ledger_add(&s->ledger, id, b);
+	else if (had && !rec)
+		ledger_remove(&s->ledger, id, b);
 }
 
 void chunk_tx_join(struct chunk_tx *tx)
@@ -280,7 +329,7 @@ void chunk_tx_join(struct chunk_tx *tx)
 	struct chunk_store *s = tx->s;
 
 	ASSERT(tx->locked);
-	put_row(s, &tx->ent->id, tx->rec);
+	put_row(s, &tx->ent->id, tx->old || tx->over_row, tx->rec);
 	chunk_ent_set_pending(&s->cache, tx->ent, chunk_record_ref(tx->rec));
 	tx->group = tx->lazy ? group_commit_join_lazy(&s->gc, &tx->member, tx->data)
 			     : group_commit_join(&s->gc, &tx->member, tx->data);
@@ -302,7 +351,7 @@ void chunk_tx_take_back(struct chunk_tx *tx)
 	struct chunk_store *s = tx->s;
 
 	ASSERT(tx->ent->lock.held && chunk_ent_newest(tx->ent) == tx->rec);
-	put_row(s, &tx->ent->id, tx->old);
+	put_row(s, &tx->ent->id, tx->rec != NULL, tx->old);
 	chunk_ent_revert(&s->cache, tx->ent, chunk_record_ref(tx->old));
 }
 
@@ -538,6 +587,8 @@ static int load_chunk(struct load *l, const void *key, size_t key_len, const voi
 	int rc = chunk_row_decode(ROW_CHUNK, key, key_len, &id);
 
 	if (rc == 0)
+		TRY(ledger_found(&s->ledger, &id));
+	if (rc == 0)
 		rc = chunk_record_decode(&id, value, len, l->rec, LEAT_BLOCKS_PER_CHUNK_MAX);
 	for (uint32_t i = 0; rc == 0 && i < l->rec->n_blocks; i++) {
 		const struct chunk_block *b = &l->rec->blocks[i];
@@ -555,6 +606,48 @@ static int load_chunk(struct load *l, const void *key, size_t key_len, const voi
 	return 0;
 }
 
+static int load_ledger(struct load *l, const void *key, size_t key_len, const void *value,
+		       size_t len)
+{
+	return ledger_load(&l->s->ledger, key, key_len, value, len);
+}
+
+static int begin_ledger(struct load *l)
+{
+	struct chunk_store *s = l->s;
+	struct kv_value v;
+	int rc = kv_get(s->kv, LEDGER_BEGAN_KEY, LEDGER_BEGAN_KEY_SIZE, &v);
+
+	if (rc < 0 && rc != -LE_NOENT)
+		return rc;
+	s->ledger.began = rc == 0;
+	if (rc == 0)
+		kv_value_fini(&v);
+	l->each = load_ledger;
+	return load_range(l, ROW_LEDGER);
+}
+
+/* The ledger of a store that has none yet is made of what is there. */
+static int end_ledger(struct chunk_store *s)
+{
+	struct kv_batch *b = kv_batch_create();
+	bool began = s->ledger.began;
+	uint64_t lost;
+	int rc = 0;
+
+	if (!b)
+		return -LE_NOMEM;
+	lost = ledger_loaded(&s->ledger, b);
+	if (!began)
+		rc = kv_commit(s->kv, b, s->p->sync);
+	kv_batch_destroy(b);
+	metric_set(&s->metrics->lost, lost);
+	if (lost)
+		log_error("target %u: the index has lost %llu chunks", s->super.target,
+			  (unsigned long long)lost);
+	return rc;
+}
+
 static int load_index(struct chunk_store *s)
 {
 	struct load *l = calloc(1, sizeof(*l));
@@ -568,11 +661,15 @@ static int load_index(struct chunk_store *s)
 		goto out;
 	l->each = load_replay;
 	rc = load_range(l, 'R');
+	if (rc == 0)
+		rc = begin_ledger(l);
 	if (rc < 0)
 		goto out;
 	l->each = load_chunk;
 	l->n = 0;
 	rc = load_range(l, 'K');
+	if (rc == 0)
+		rc = end_ledger(s);
 	if (rc == 0)
 		log_info("target %u: %llu chunks, %llu of %llu MiB in use, %llu damaged",
 			 s->super.target, (unsigned long long)l->n,
@@ -692,6 +789,7 @@ static void store_free(struct chunk_store *s)
 		space_fini(&s->space);
 	chunk_cache_fini(&s->cache);
 	replay_fini(&s->replay);
+	ledger_fini(&s->ledger);
 	data_file_close(&s->data);
 	if (s->kv)
 		kv_close(s->kv);
@@ -711,6 +809,7 @@ int chunk_store_open(struct env *env, const struct ossd_params *p, struct ossd_m
 	s->metrics = m;
 	chunk_cache_init(&s->cache, p->cache_size);
 	replay_init(&s->replay, p->replay_rows_max);
+	ledger_init(&s->ledger);
 	fmutex_init(&s->many_slots);
 	latch_init(&s->fibers, 0);
 	rc = open_pools(s);

@@ -16,6 +16,7 @@
 #include "ossd/chunk/chunk_cache.h"
 #include "ossd/chunk/data_file.h"
 #include "ossd/chunk/group_commit.h"
+#include "ossd/chunk/ledger.h"
 #include "ossd/chunk/replay.h"
 #include "ossd/chunk/space.h"
 #include "ossd/metrics.h"
@@ -40,6 +41,7 @@ struct chunk_store {
 	struct chunk_cache cache;
 	struct group_commit gc;
 	struct replay replay;
+	struct ledger ledger;
 	struct slot_pool *read_pool, *small_pool, *merge_pool;
 	struct fmutex many_slots; /* of a reader that needs more than one: so that two do not share
 				     the last */
@@ -92,7 +94,9 @@ struct chunk_tx {
 	uint64_t group;
 	uint64_t version; /* of rec, or of the removal */
 	bool data, locked, changes;
-	bool lazy; /* set before join: others may wait with it for a commit */
+	bool over;     /* begun by chunk_tx_begin_over where there is nothing that can be read */
+	bool over_row; /* then: but there is a row */
+	bool lazy;     /* set before join: others may wait with it for a commit */
 	/* It is durable (0), or never will be. Must not yield. */
 	void (*held)(struct chunk_tx *tx, int status);
 	/* What was done, so that it can be done elsewhere: of CHANGE_PUNCH [off, off + len). */
@@ -107,6 +111,10 @@ struct chunk_tx {
  * which end the tx when they fail, or chunk_tx_cancel. */
 int chunk_tx_begin(struct chunk_store *s, const struct chunk_key *id,
 		   struct chunk_tx *tx) CHECK_RESULT;
+/* The same, but where the record cannot be read, or its row is lost, it is like none: what the tx
+ * puts there takes its place. */
+int chunk_tx_begin_over(struct chunk_store *s, const struct chunk_key *id,
+			struct chunk_tx *tx) CHECK_RESULT;
 void chunk_tx_cancel(struct chunk_tx *tx);
 
 void chunk_tx_join(struct chunk_tx *tx); /* does not yield */

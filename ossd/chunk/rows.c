@@ -105,6 +105,22 @@ int chain_row_decode(enum row_kind kind, const void *key, size_t len, uint32_t *
 	return 0;
 }
 
+void ledger_row_encode(uint32_t chain, uint8_t cell, uint8_t out[LEDGER_ROW_SIZE])
+{
+	out[0] = ROW_LEDGER;
+	*put_be(out + 1, chain, 4) = cell;
+}
+
+int ledger_row_decode(const void *key, size_t len, uint32_t *ret_chain, uint8_t *ret_cell)
+{
+	const uint8_t *p = (const uint8_t *)key + 1;
+
+	TRY(begin_decode(ROW_LEDGER, key, len, LEDGER_ROW_SIZE));
+	*ret_chain = (uint32_t)get_be(&p, 4);
+	*ret_cell = *p;
+	return 0;
+}
+
 /* ---- values ---- */
 
 void epoch_value_encode(uint32_t epoch, uint8_t out[EPOCH_VALUE_SIZE])

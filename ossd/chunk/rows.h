@@ -10,7 +10,8 @@
  *   E chain                  chain_info as it was adopted
  *   F chain                  u64: highest version of a removed chunk
  *   S chain                  u32: last epoch in which this target was SYNC
- *   M name                   store, commits, scrub
+ *   H chain cell             how many chunks there must be, and which (ledger.h)
+ *   M name                   store, commits, scrub, ledger
  */
 #ifndef LEAT_OSSD_ROWS_H
 #define LEAT_OSSD_ROWS_H
@@ -26,6 +27,7 @@ enum row_kind {
 	ROW_CHAIN = 'E',
 	ROW_FLOOR = 'F',
 	ROW_SYNCED = 'S',
+	ROW_LEDGER = 'H',
 	ROW_META = 'M',
 };
 
@@ -72,6 +74,12 @@ int replay_row_decode(const void *key, size_t len, struct replay_key *ret_key) C
 void chain_row_encode(enum row_kind kind, uint32_t chain, uint8_t out[CHAIN_ROW_SIZE]);
 int chain_row_decode(enum row_kind kind, const void *key, size_t len,
 		     uint32_t *ret_chain) CHECK_RESULT;
+
+/* H */
+#define LEDGER_ROW_SIZE 6u
+void ledger_row_encode(uint32_t chain, uint8_t cell, uint8_t out[LEDGER_ROW_SIZE]);
+int ledger_row_decode(const void *key, size_t len, uint32_t *ret_chain,
+		      uint8_t *ret_cell) CHECK_RESULT;
 
 /* The values of L and S, and of F. */
 #define EPOCH_VALUE_SIZE 4u

@@ -33,8 +33,15 @@ static inline struct chunk_record *store_ent_seen(const struct chunk_store *s,
 {
 	return store_ent_pending(s, e) ? e->pend : e->rec;
 }
-/* Makes ent->rec known, unless a later one is seen. */
-int store_ent_load(struct chunk_store *s, struct chunk_ent *e) CHECK_RESULT;
+/* Makes ent->rec known, unless a later one is seen. -LE_CORRUPT: there is a row that cannot be read
+ * (ret_row), or there should be one. */
+int store_ent_load_row(struct chunk_store *s, struct chunk_ent *e, bool *ret_row) CHECK_RESULT;
+static inline CHECK_RESULT int store_ent_load(struct chunk_store *s, struct chunk_ent *e)
+{
+	bool row;
+
+	return store_ent_load_row(s, e, &row);
+}
 /* One record from its row. -LE_CORRUPT with a log line. */
 int store_record_decode(struct chunk_store *s, const struct chunk_key *id, const void *data,
 			size_t len, struct chunk_record **ret_rec) CHECK_RESULT;

@@ -45,9 +45,9 @@ int op_forward(struct rpc_req *r, const void *in, void *out)
 	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT; i++) {
 		struct chunk_key id = chunk_key_of(c->id, &req->chunk);
 
-		if ((req->kind == FORWARD_WRITE && !r->n_bulk) ||
-		    !op_repaired(op_target(r), c, &id))
+		if (req->kind == FORWARD_WRITE && !r->n_bulk)
 			break;
+		TRY(op_repair(op_target(r), c, &id));
 		rc = chain_apply(c, r, req);
 	}
 	return rc;

@@ -133,8 +133,7 @@ static int read_part(struct copy *k, struct chain *c)
 	int rc = chunk_read(k->t->store, cr);
 
 	for (uint32_t i = 0; i < REPAIRS_MAX && (rc == -LE_CORRUPT || rc == -LE_IO); i++) {
-		if (!op_repaired(k->t, c, &cr->id))
-			break;
+		TRY(op_repair(k->t, c, &cr->id));
 		rc = chunk_read(k->t->store, cr);
 	}
 	return rc;
@@ -176,15 +175,26 @@ static int take_id(void *arg, const struct chunk_summary *s)
 	return 0;
 }
 
-/* The first chunk of the generation from idx on. */
+/* The first chunk of the generation from idx on. One that is lost is one: reading it tells. */
 static int find_next(struct copy *k, const struct chunk_key *from, uint64_t *ret_next)
 {
+	struct chunk_key last = *from, lost;
 	struct chunk_id id = {{0}, 0, 0};
 	bool more;
 
+	last.idx = UINT64_MAX;
 	TRY(chunk_list(k->t->store, from, 1, take_id, &id, &more));
 	*ret_next = id.ino.v == from->ino.v && id.gen == from->gen ? id.idx : COPY_NONE;
-	return 0;
+	switch (ledger_range(&k->t->store->ledger, from, &last, &lost)) {
+	case LEDGER_NONE:
+		return 0;
+	case LEDGER_LOST:
+		*ret_next = lost.idx < *ret_next ? lost.idx : *ret_next;
+		return 0;
+	case LEDGER_UNSURE:
+		break;
+	}
+	return -LE_NOT_READY;
 }
 
 int op_copy(struct rpc_req *r, const void *in, void *out)

@@ -38,15 +38,19 @@ void op_peer_session(struct target *t, struct rpc_peer *p, uint64_t session)
 	p->user = (void *)(uintptr_t)session;
 }
 
-bool op_repaired(struct target *t, const struct chain *c, const struct chunk_key *id)
+int op_repair(struct target *t, const struct chain *c, const struct chunk_key *id)
 {
 	struct repair r;
-	int rc;
+	int rc = -LE_CORRUPT;
 
-	if (!t->care || c->n_sync < 2 || FAULT(CHAIN_NO_REPAIR))
-		return false;
-	rc = repair_chunk(t->care, id, &r);
-	return rc == 0 || rc == -LE_BUSY || rc == -LE_STALE;
+	if (t->care && c->n_sync > 1 && !FAULT(CHAIN_NO_REPAIR))
+		rc = repair_chunk(t->care, id, &r);
+	if (rc == 0 || rc == -LE_BUSY || rc == -LE_STALE)
+		return 0;
+	/* Who is away has it, perhaps. */
+	if (c->n_sync < c->n_members && ledger_has(&t->store->ledger, id) != LEDGER_NONE)
+		return -LE_NOT_READY;
+	return -LE_CORRUPT;
 }
 
 static bool cap_equal(const struct cap *a, const struct cap *b)

@@ -73,8 +73,9 @@ int op_answer_durable(struct mutation *m, const void *out) CHECK_RESULT;
 /* How often damage is repaired for one request: while others write the chunk, what was repaired may
  * be another version's. */
 #define REPAIRS_MAX 8u
-/* A block of the chunk does not match its checksum: it does now, other members had it. Yields. */
-bool op_repaired(struct target *t, const struct chain *c, const struct chunk_key *id);
+/* A block of the chunk does not match its checksum, or it is lost. 0: it is whole now, others had
+ * it; -LE_NOT_READY: it is lost, and members that are away may have it; -LE_CORRUPT. Yields. */
+int op_repair(struct target *t, const struct chain *c, const struct chunk_key *id) CHECK_RESULT;
 
 /* The connection works for this session from now on (0: it has ended). */
 void op_peer_session(struct target *t, struct rpc_peer *p, uint64_t session);

@@ -67,8 +67,10 @@ int op_read(struct rpc_req *r, const void *in, void *out)
 	TRY(wait_committed(c, &cr));
 	rc = chunk_read(t->store, &cr);
 	for (uint32_t i = 0; i < REPAIRS_MAX && (rc == -LE_CORRUPT || rc == -LE_IO); i++) {
-		if (!op_repaired(t, c, &cr.id))
-			break;
+		int status = op_repair(t, c, &cr.id);
+
+		if (status < 0)
+			return status == -LE_CORRUPT ? rc : status;
 		rc = chunk_read(t->store, &cr);
 	}
 	TRY(rc);

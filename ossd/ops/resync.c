@@ -54,7 +54,9 @@ int op_resync_ask(struct rpc_req *r, const void *in, void *out)
 
 	TRY(admit(r, &c));
 	rep->incarnation = op_target(r)->care->incarnation;
-	rep->synced_epoch = chain_log_synced_epoch(c->all->log, c->id);
+	/* What is lost here is in nobody's log. */
+	if (!ledger_doubts(&op_target(r)->store->ledger, c->id))
+		rep->synced_epoch = chain_log_synced_epoch(c->all->log, c->id);
 	return put_suspects(r, c, in, rep);
 }
 

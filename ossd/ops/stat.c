@@ -19,8 +19,7 @@ int op_stat(struct rpc_req *r, const void *in, void *out)
 		TRY(chain_barrier(c));
 	rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &st);
 	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT; i++) {
-		if (!op_repaired(op_target(r), c, &st.damaged))
-			break;
+		TRY(op_repair(op_target(r), c, &st.damaged));
 		rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &st);
 	}
 	TRY(rc);

@@ -78,9 +78,10 @@ static int edits_end(struct versions *vs, int rc)
 {
 	if (vs->next)
 		version_unref(vs->next);
-	if (rc == -LE_CORRUPT && vs->last.ino.v && op_repaired(vs->m->t, vs->m->chain, &vs->last))
-		return -LE_AGAIN;
-	return rc;
+	if (rc != -LE_CORRUPT || !vs->last.ino.v)
+		return rc;
+	TRY(op_repair(vs->m->t, vs->m->chain, &vs->last));
+	return -LE_AGAIN;
 }
 
 /* Each that is begun again finds done what was done. */

@@ -118,8 +118,7 @@ int op_write(struct rpc_req *r, const void *in, void *out)
 	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT && r->n_bulk; i++) {
 		struct chunk_key id = chunk_key_of(c->id, &req->chunk);
 
-		if (!op_repaired(op_target(r), c, &id))
-			break;
+		TRY(op_repair(op_target(r), c, &id));
 		rc = op_mutate(r, write_chunk, in, out);
 	}
 	return rc;

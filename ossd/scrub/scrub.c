@@ -283,6 +283,12 @@ static int compare_member(struct scrub *s, struct chain *c, uint32_t target, con
 		if (!(ours && p->damaged[a]) &&
 		    !(ours && theirs && p->version[a] == t.version && p->sum[a] == t.sum))
 			rc = settle_difference(s, c, target, ours ? &p->k[a] : &l->k[b], &t);
+		if (rc == -LE_CORRUPT) { /* here: others have it, perhaps */
+			struct repair r;
+
+			rc = repair_chunk(s->k, ours ? &p->k[a] : &l->k[b], &r);
+			rc = rc == -LE_CORRUPT || rc == -LE_BUSY || rc == -LE_STALE ? 0 : rc;
+		}
 		if (rc == -LE_TIMEDOUT)
 			rc = 0; /* written all the time: next time */
 		a += ours;

@@ -1,0 +1,281 @@
+/* Which chunks must be there: what is lost is known by name where it is one, and not forgotten. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "ossd/chunk/ledger.h"
+#include "tests/unit/ossd/chunk/store_rig.h"
+
+#define CHAIN 5u
+
+static struct chunk_key key(uint64_t ino)
+{
+	return (struct chunk_key){CHAIN, {ino}, 1, ino % 7};
+}
+
+/* The rows of before, without what is in gone; as after a start. */
+static uint64_t start_without(struct ledger *l, const struct ledger *before, uint64_t n,
+			      const uint64_t *gone, uint32_t n_gone)
+{
+	const struct ledger_chain *c =
+		container_of(hmap_next(&before->chains, NULL), struct ledger_chain, node);
+	struct kv_batch *b = kv_batch_create();
+	uint64_t lost;
+
+	ledger_init(l);
+	l->began = true;
+	assert_int_equal(ledger_need(l, CHAIN), 0);
+	for (uint32_t i = 0; i < LEDGER_CELLS; i++) {
+		struct ledger_chain *to =
+			container_of(hmap_next(&l->chains, NULL), struct ledger_chain, node);
+
+		to->cells[i].kept = to->cells[i].lost = c->cells[i].kept;
+	}
+	for (uint64_t i = 1; i <= n; i++) {
+		struct chunk_key k = key(i);
+		bool is_gone = false;
+
+		for (uint32_t g = 0; g < n_gone; g++)
+			is_gone |= gone[g] == i;
+		if (!is_gone)
+			assert_int_equal(ledger_found(l, &k), 0);
+	}
+	lost = ledger_loaded(l, b);
+	kv_batch_destroy(b);
+	return lost;
+}
+
+static void fill(struct ledger *l, struct kv_batch *b, uint64_t n)
+{
+	ledger_init(l);
+	assert_int_equal(ledger_loaded(l, b), 0);
+	assert_int_equal(ledger_need(l, CHAIN), 0);
+	for (uint64_t i = 1; i <= n + 20; i++) {
+		struct chunk_key k = key(i);
+
+		ledger_add(l, &k, b);
+	}
+	for (uint64_t i = n + 1; i <= n + 20; i++) {
+		struct chunk_key k = key(i);
+
+		ledger_remove(l, &k, b);
+	}
+}
+
+static enum ledger_answer has(const struct ledger *l, uint64_t ino)
+{
+	struct chunk_key k = key(ino);
+
+	return ledger_has(l, &k);
+}
+
+static void test_one_is_known_by_name(void **state)
+{
+	struct kv_batch *b = kv_batch_create();
+	struct chunk_key first = {CHAIN, {37}, 1, 0}, last = {CHAIN, {37}, 1, UINT64_MAX}, k;
+	const uint64_t gone[] = {37};
+	struct ledger before, l;
+
+	(void)state;
+	fill(&before, b, 300);
+	assert_int_equal(start_without(&l, &before, 300, gone, 0), 0);
+	assert_false(ledger_doubts(&l, CHAIN));
+	ledger_fini(&l);
+	assert_int_equal(start_without(&l, &before, 300, gone, 1), 1);
+	assert_true(ledger_doubts(&l, CHAIN));
+	for (uint64_t i = 1; i < 2000; i++)
+		assert_int_equal(has(&l, i), i == 37 ? LEDGER_LOST : LEDGER_NONE);
+	assert_int_equal(ledger_range(&l, &first, &last, &k), LEDGER_LOST);
+	assert_int_equal(k.ino.v, 37);
+	first.ino.v = last.ino.v = 38;
+	assert_int_equal(ledger_range(&l, &first, &last, &k), LEDGER_NONE);
+	/* others come and go */
+	for (uint64_t i = 1000; i < 1400; i++) {
+		k = key(i);
+		ledger_add(&l, &k, b);
+	}
+	assert_int_equal(has(&l, 37), LEDGER_LOST);
+	k = key(37);
+	ledger_add(&l, &k, b); /* it is back */
+	assert_false(ledger_doubts(&l, CHAIN));
+	ledger_remove(&l, &k, b);
+	for (uint64_t i = 1000; i < 1400; i++) {
+		k = key(i);
+		ledger_remove(&l, &k, b);
+	}
+	ledger_fini(&before);
+	/* it was removed, and is not missed */
+	assert_int_equal(start_without(&before, &l, 300, gone, 1), 0);
+	ledger_fini(&before);
+	ledger_fini(&l);
+	kv_batch_destroy(b);
+}
+
+/* So many that cells have lost several: these say that they are not sure. */
+static void test_many_leave_doubt(void **state)
+{
+	struct kv_batch *b = kv_batch_create();
+	uint32_t n_lost = 0, n_unsure = 0;
+	struct ledger before, l;
+	uint64_t gone[200];
+
+	(void)state;
+	fill(&before, b, 1000);
+	for (uint32_t i = 0; i < 200; i++)
+		gone[i] = 3 + 5 * i;
+	assert_int_equal(start_without(&l, &before, 1000, gone, 200), 200);
+	for (uint32_t i = 0; i < 200; i++) {
+		n_lost += has(&l, gone[i]) == LEDGER_LOST;
+		n_unsure += has(&l, gone[i]) == LEDGER_UNSURE;
+	}
+	assert_int_equal(n_lost + n_unsure, 200);
+	assert_true(n_lost > 10 && n_unsure > 50);
+	/* Who has them alone must go on making new ones. */
+	ledger_alone(&l, CHAIN, true);
+	for (uint32_t i = 0; i < 200; i++)
+		assert_int_not_equal(has(&l, gone[i]), LEDGER_UNSURE);
+	ledger_alone(&l, CHAIN, false);
+	assert_int_equal(ledger_trust(&l, CHAIN, false, b), n_unsure);
+	for (uint32_t i = 0; i < 200; i++)
+		assert_int_not_equal(has(&l, gone[i]), LEDGER_UNSURE);
+	assert_true(ledger_doubts(&l, CHAIN));
+	assert_int_equal(ledger_trust(&l, CHAIN, true, b), n_lost);
+	assert_false(ledger_doubts(&l, CHAIN));
+	ledger_fini(&before);
+	assert_int_equal(start_without(&before, &l, 1000, gone, 200), 0);
+	ledger_fini(&before);
+	ledger_fini(&l);
+	kv_batch_destroy(b);
+}
+
+static void test_two_in_a_cell_come_back(void **state)
+{
+	struct kv_batch *b = kv_batch_create();
+	struct ledger before, l;
+	uint64_t gone[2] = {1, 0};
+
+	(void)state;
+	fill(&before, b, 1000);
+	for (uint64_t i = 2; !gone[1]; i++) {
+		gone[1] = i;
+		assert_int_equal(start_without(&l, &before, 1000, gone, 2), 2);
+		if (has(&l, 1) != LEDGER_UNSURE)
+			gone[1] = 0;
+		if (gone[1])
+			break;
+		ledger_fini(&l);
+	}
+	for (uint32_t i = 0; i < 2; i++) {
+		struct chunk_key k = key(gone[i]);
+
+		assert_int_equal(has(&l, gone[i]), i ? LEDGER_LOST : LEDGER_UNSURE);
+		ledger_add(&l, &k, b);
+		assert_int_equal(has(&l, gone[i]), LEDGER_NONE);
+	}
+	assert_false(ledger_doubts(&l, CHAIN));
+	ledger_fini(&before);
+	ledger_fini(&l);
+	kv_batch_destroy(b);
+}
+
+/* ---- in a store ---- */
+
+static const struct chunk_key LOST = {CHAIN, {11}, 1, 2}, KEPT = {CHAIN, {11}, 1, 3};
+
+static void write_two(struct rig *r, void *arg)
+{
+	static const char text[5000] = "chunk";
+
+	(void)arg;
+	assert_int_equal(rig_write(r, &LOST, 65536, 0, text, sizeof(text), 0), 0);
+	assert_int_equal(rig_write(r, &KEPT, 65536, 0, text, sizeof(text), 0), 0);
+}
+
+static void delete_row(struct rig *r, void *arg)
+{
+	struct kv_batch *b = kv_batch_create();
+	uint8_t row[CHUNK_ROW_SIZE];
+
+	(void)arg;
+	chunk_row_encode(ROW_CHUNK, &LOST, row);
+	kv_batch_delete(b, row, sizeof(row));
+	assert_int_equal(kv_commit(r->store->kv, b, true), 0);
+	kv_batch_destroy(b);
+}
+
+static void meet_the_loss(struct rig *r, void *arg)
+{
+	struct chunk_key file = LOST, hole = LOST;
+	struct chunk_stat st;
+	char buf[5000];
+	uint64_t n;
+
+	(void)arg;
+	hole.idx = 100;
+	assert_int_equal(metric_get(&r->metrics.lost), 1);
+	assert_int_equal(rig_read(r, &KEPT, 0, buf, sizeof(buf), true), sizeof(buf));
+	assert_int_equal(rig_read(r, &hole, 0, buf, sizeof(buf), true), 0);
+	assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), -LE_CORRUPT);
+	assert_int_equal(rig_write(r, &LOST, 65536, 100, buf, 100, 0), -LE_CORRUPT);
+	assert_int_equal(chunk_stat(r->store, &file, 65536, &st), -LE_CORRUPT);
+	assert_int_equal(st.damaged.idx, LOST.idx);
+	/* Nobody else has it, and the file goes: so does the loss. */
+	assert_int_equal(chunk_remove_file(r->store, NULL, &file, &n), 0);
+	assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), 0);
+	assert_int_equal(chunk_stat(r->store, &file, 65536, &st), 0);
+}
+
+static void forget_ledger(struct rig *r, void *arg)
+{
+	static const uint8_t begin = ROW_LEDGER, end = ROW_LEDGER + 1;
+	struct kv_batch *b = kv_batch_create();
+
+	write_two(r, arg);
+	kv_batch_delete_range(b, &begin, 1, &end, 1);
+	kv_batch_delete(b, LEDGER_BEGAN_KEY, LEDGER_BEGAN_KEY_SIZE);
+	assert_int_equal(kv_commit(r->store->kv, b, true), 0);
+	kv_batch_destroy(b);
+}
+
+static void nothing(struct rig *r, void *arg)
+{
+	(void)arg;
+	assert_int_equal(metric_get(&r->metrics.lost), 0);
+}
+
+static void test_lost_row(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_init(&r, 3);
+	rig_run(&r, write_two, NULL);
+	rig_run(&r, nothing, NULL);
+	assert_int_equal(rig_check(&r, true), 0);
+	rig_run(&r, delete_row, NULL);
+	assert_int_equal(rig_check(&r, true), 1);
+	rig_run(&r, meet_the_loss, NULL);
+	assert_int_equal(rig_check(&r, true), 0);
+	/* A store that is older than its ledger: what there is is all there was. */
+	rig_run(&r, forget_ledger, NULL);
+	rig_run(&r, nothing, NULL);
+	assert_int_equal(rig_check(&r, true), 0);
+	rig_run(&r, delete_row, NULL);
+	assert_int_equal(rig_check(&r, true), 1);
+	rig_fini(&r);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_one_is_known_by_name),
+		cmocka_unit_test(test_many_leave_doubt),
+		cmocka_unit_test(test_two_in_a_cell_come_back),
+		cmocka_unit_test(test_lost_row),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
