@@ -273,8 +273,7 @@ static void crash_server(struct cluster *c)
 	cluster_crash_for(i == N_OSSD ? &c->mds : &c->ossd[i], away_us(c));
 }
 
-/* Everybody at once, or every object server. */
-static void cut_power(struct cluster *c)
+void cluster_cut_power(struct cluster *c)
 {
 	bool mds_too = sim_random_below(c->sim, 2);
 
@@ -370,7 +369,7 @@ static void crash_client(struct cluster *c)
 static void draw_rare_fault(struct cluster *c)
 {
 	if (sim_random_below(c->sim, 3) == 0 && c->plan.crash_servers)
-		cut_power(c);
+		cluster_cut_power(c);
 	else if (c->plan.cut_network)
 		isolate(c);
 }
@@ -397,7 +396,7 @@ static void draw_contended_fault(struct cluster *c)
 	if (kind < 3 && c->plan.crash_servers) {
 		cluster_crash_for(n, away_us(c));
 	} else if (kind == 3 && c->plan.crash_servers) {
-		cut_power(c);
+		cluster_cut_power(c);
 	} else if (kind < 6 && c->plan.cut_network) {
 		split(c);
 	} else if (kind < 9 && c->plan.cut_network) {

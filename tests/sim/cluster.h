@@ -83,6 +83,8 @@ void cluster_start_client(struct cluster *c, uint32_t index);
 void cluster_crash(struct node *n);
 /* As one of the faults: it comes back after so long, or when faults end. */
 void cluster_crash_for(struct node *n, uint64_t for_us);
+/* Every object server that runs crashes, every second time the metadata server too. */
+void cluster_cut_power(struct cluster *c);
 /* The server, whatever its process does now, begins anew. */
 void cluster_restart(struct node *n);
 /* Cuts it from server or client i (servers first, then the metadata server). */

@@ -8,6 +8,7 @@
 #include "common/kv/kv.h"
 #include "common/rt/loop.h"
 #include "ossd/chunk/chunk_record.h"
+#include "ossd/chunk/ledger.h"
 #include "tests/sim/peek.h"
 
 #define CALL_MS    1000u
@@ -37,6 +38,8 @@ struct damage {
 	uint32_t bad; /* the server */
 	uint32_t n_waits, target[N_OSSD];
 	bool lose;             /* chunks vanish */
+	bool at_the_end;       /* nobody writes any more */
+	bool unseen;           /* then: and nothing tells so */
 	bool replicated[1024]; /* chain - 1 */
 	uint64_t n_damages;    /* so far: what came during a scrub is not found by it for sure */
 	uint32_t to_scrub;     /* bits of servers */
@@ -135,7 +138,7 @@ static bool scrub_cleanly(struct damage *d)
 static void keep(struct damage *d)
 {
 	/* Mostly requests meet the damage first. */
-	if (!d->lose && (d->c->plan.damaged || rnd(d, 4) != 0))
+	if (!d->at_the_end && (d->c->plan.damaged || rnd(d, 4) != 0))
 		(void)!fiber_sleep_us(d->c->plan.damaged ? MEET_US : rnd(d, MEET_US));
 	while (!d->c->failed && !scrub_cleanly(d))
 		(void)!fiber_sleep_us(1 + rnd(d, POLL_US));
@@ -250,7 +253,6 @@ static int damage_row(void *arg, const void *key, size_t key_len, const void *va
 	TRY(chunk_row_decode(ROW_CHUNK, key, key_len, &k));
 	TRY(chunk_record_summary(&k, value, len, &info));
 	if (k.chain > ARRAY_SIZE(d->replicated) || !d->replicated[k.chain - 1] ||
-
 	    rnd(d, 3) >= (d->lose ? 1 : 2))
 		return 0;
 	if (d->lose) {
@@ -282,6 +284,15 @@ static int damage_row(void *arg, const void *key, size_t key_len, const void *va
 	return 0;
 }
 
+/* The server takes what it finds for all there was. */
+static void forget_ledger(struct kv_batch *b)
+{
+	static const uint8_t begin = ROW_LEDGER, end = ROW_LEDGER + 1;
+
+	kv_batch_delete_range(b, &begin, 1, &end, 1);
+	kv_batch_delete(b, LEDGER_BEGAN_KEY, LEDGER_BEGAN_KEY_SIZE);
+}
+
 static int damage_disk(struct damage *d, struct env *env)
 {
 	static const uint8_t begin = ROW_CHUNK, end = ROW_CHUNK + 1;
@@ -293,6 +304,8 @@ static int damage_disk(struct damage *d, struct env *env)
 	bool more;
 	int rc;
 
+	if (rows.batch != NULL && d->unseen)
+		forget_ledger(rows.batch);
 	if (rows.batch == NULL)
 		return -LE_NOMEM;
 	snprintf(path, sizeof(path), "%s/index", bad_node(d)->dir);
@@ -309,7 +322,7 @@ static void back_again(void *arg)
 {
 	struct damage *d = arg;
 
-	d->window = WINDOW_OPEN;
+	d->window = d->lose && !d->at_the_end ? WINDOW_NONE : WINDOW_OPEN;
 	cluster_restart(bad_node(d));
 }
 
@@ -373,6 +386,8 @@ bool damage_draw(struct damage *d)
 		if (!d->c->plan.damaged && rnd(d, 2))
 			return false;
 		d->window = WINDOW_WANTED;
+		/* Not where who is away loses his place, and what he alone has. */
+		d->lose = rnd(d, 3) == 0 && !d->c->plan.move_members;
 		d->n_waits = 0;
 		return true;
 	case WINDOW_WANTED:
@@ -380,6 +395,8 @@ bool damage_draw(struct damage *d)
 			damage_server(d);
 			d->to_scrub = 1u << d->bad;
 			d->n_crashes = (uint32_t)rnd(d, 4);
+			if (d->lose && d->c->plan.crash_servers && rnd(d, 3) == 0)
+				cluster_cut_power(d->c);
 		} else if (++d->n_waits == WAITS_MAX) {
 			d->window = WINDOW_NONE;
 		}
@@ -388,14 +405,14 @@ bool damage_draw(struct damage *d)
 		draw_in_window(d);
 		return true;
 	case WINDOW_DISK:
-		break;
+		return !d->lose;
 	}
 	return true;
 }
 
 bool damage_waits(const struct damage *d)
 {
-	return d->window != WINDOW_NONE;
+	return d->window == WINDOW_WANTED || (d->window != WINDOW_NONE && !d->lose);
 }
 
 bool damage_over(void *arg)
@@ -409,7 +426,15 @@ bool damage_over(void *arg)
 
 /* ---- when nobody writes ---- */
 
-/* Not who has the only good copy: what it has and its source has lost, a resync would remove. */
+static struct node *pick(struct damage *d)
+{
+	if (!d->unseen)
+		return rnd(d, 4) ? &d->c->ossd[rnd(d, N_OSSD)] : &d->c->mds;
+	return rnd(d, 3) ? bad_node(d) : &d->c->mds;
+}
+
+/* When nothing tells of what is lost, not who has the only good copy: what it has and its source
+ * has lost, a resync would remove. */
 static void crash_somebody(void *arg)
 {
 	struct damage *d = arg;
@@ -419,7 +444,7 @@ static void crash_somebody(void *arg)
 		return;
 	if (d->window == WINDOW_OPEN && all_well(c) && c->plan.crash_servers) {
 		d->n_crashes--;
-		cluster_crash_for(rnd(d, 3) ? bad_node(d) : &c->mds, 1 + rnd(d, 1500000));
+		cluster_crash_for(pick(d), 1 + rnd(d, 1500000));
 	}
 	if (sim_after(c->sim, 1 + rnd(d, 300000), NULL, crash_somebody, d) < 0)
 		cluster_fail(c, "no memory");
@@ -440,7 +465,7 @@ static bool never(void *arg)
 
 void damage_lose_chunks(struct damage *d)
 {
-	d->lose = true;
+	d->at_the_end = true;
 	/* Chunks of removed files go first: what its head has lost when it is removed would come
 	 * back from another member, and keep its space. */
 	if (sim_run(d->c->sim, never, NULL, sim_now_us(d->c->sim) + REMOVED_US) != -LE_TIMEDOUT)
@@ -449,6 +474,8 @@ void damage_lose_chunks(struct damage *d)
 		cluster_run(d->c, calm, d, 300);
 		if (d->c->failed)
 			return;
+		d->lose = true;
+		d->unseen = i > 0;
 		damage_server(d);
 		d->to_scrub = (1u << N_OSSD) - 1;
 		d->c->back_by_itself = true;
