@@ -41,6 +41,15 @@ static struct version *behind_base(const struct chunk_ent *e, uint64_t base)
 	return NULL;
 }
 
+/* There is no chunk here, and the head is about to remove it from what is committed, so what was
+ * here once: it has been told before, by a head that is none any more. */
+static bool was_removed(const struct chain *c, const struct chunk_tx *tx,
+			const struct oss_forward_req *req)
+{
+	return !tx->old && req->kind == FORWARD_REMOVE && req->base &&
+	       req->base == req->committed && req->version <= c->floor;
+}
+
 static bool newest_is_the_heads(const struct chunk_ent *e)
 {
 	return list_empty(&e->held) || !list_entry(e->held.prev, struct version, link)->unconfirmed;
@@ -65,6 +74,8 @@ static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
 	if (e->seen_epoch == c->epoch && req->version <= e->seen)
 		return (struct judgement){DONE, NULL};
 	if (e->rec && req->version <= e->rec->version)
+		return (struct judgement){DONE, NULL};
+	if (list_empty(&e->held) && e->n_pend == 0 && was_removed(c, tx, req))
 		return (struct judgement){DONE, NULL};
 	/* Equal numbers are equal versions only when both are the head's. */
 	if (newest == req->base && newest_is_the_heads(e))

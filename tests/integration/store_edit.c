@@ -3,7 +3,8 @@
  *
  *   store_edit STORE nlink INO N | size INO N | gen INO N    of a metadata store
  *   store_edit STORE drop-inode INO | drop-entry INO | orphan INO | no-orphan INO
- *   store_edit INDEX drop-chunks INO              of an object server's index
+ *   store_edit INDEX drop-chunks INO              of an object server's index, which tells so
+ *   store_edit INDEX forget-chunks INO            the same, and nothing tells so
  *
  * Prints how many records were changed; 1 when it was none.
  */
@@ -65,6 +66,7 @@ static bool names_it(const void *value, size_t len)
 static int each(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
 	const uint8_t *k = key;
+	bool forget = strcmp(job.what, "forget-chunks") == 0;
 
 	(void)arg;
 	if (k[0] == 'I' && key_len == 9 && get_be(k + 1, 8) == job.ino) {
@@ -76,8 +78,10 @@ static int each(void *arg, const void *key, size_t key_len, const void *value, s
 	} else if (k[0] == 'D' && strcmp(job.what, "drop-entry") == 0 && names_it(value, len)) {
 		kv_batch_delete(job.batch, key, key_len), job.n++;
 	} else if (k[0] == 'K' && key_len == 25 && get_be(k + CHUNK_INO_AT, 8) == job.ino) {
-		if (strcmp(job.what, "drop-chunks") == 0)
+		if (strcmp(job.what, "drop-chunks") == 0 || forget)
 			kv_batch_delete(job.batch, key, key_len), job.n++;
+	} else if (forget && (k[0] == 'H' || (key_len == 7 && memcmp(k, "Mledger", 7) == 0))) {
+		kv_batch_delete(job.batch, key, key_len);
 	}
 	return 0;
 }

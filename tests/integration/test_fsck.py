@@ -264,21 +264,30 @@ def test_size_too_small(c):
     wait_until(lambda: os.stat(path).st_size == size, 5, "the size is right")
 
 
-def test_a_copy_is_missing(c):
-    path = c.mnt(1) + "/two/f2"
-    ino = os.stat(path).st_ino
-    with open(path, "rb") as f:
-        data = f.read()
+def drop_a_copy(c, ino, word):
     for server in SERVERS[1:]:
         c.stop(server)  # which server has a copy is not known beforehand
-        r = subprocess.run([BUILD + "/tests/store_edit", store(c, server), "drop-chunks",
-                            str(ino)], stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
-                           timeout=60)
+        r = subprocess.run([BUILD + "/tests/store_edit", store(c, server), word, str(ino)],
+                           stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=60)
         c.start(server)
         if r.returncode == 0:
             break
     wait_until(lambda: c.status()["mds"]["chains"]["whole"] ==
                c.status()["mds"]["chains"]["n"], 30, "chains are whole")
+
+
+def test_a_lost_copy_comes_back(c):
+    """The server finds at its start that its index misses chunks, and is filled."""
+    drop_a_copy(c, os.stat(c.mnt(1) + "/two/f2").st_ino, "drop-chunks")
+    assert fsck(c)["sound"]
+
+
+def test_a_copy_is_missing(c):
+    path = c.mnt(1) + "/two/f2"
+    ino = os.stat(path).st_ino
+    with open(path, "rb") as f:
+        data = f.read()
+    drop_a_copy(c, ino, "forget-chunks")
     r = fsck(c, expect=LEFT)
     said(r, "copies", "inode %d generation" % ino)
     fsck(c, "--repair=links", expect=LEFT)

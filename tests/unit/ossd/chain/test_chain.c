@@ -563,17 +563,12 @@ static void test_bad_network(void **state)
 		chain_rig_run(seed, 2 + seed % 2, bad_network);
 }
 
-/* Says to member i that what the head made of base is taken back. */
-static int say_abort(struct chain_rig *r, uint32_t i, uint64_t base, uint64_t version)
+/* As if it came from the member before. */
+static int say(struct chain_rig *r, uint32_t i, const struct oss_forward_req *req)
 {
-	struct oss_forward_req req = {.kind = FORWARD_ABORT,
-				      .chunk = one,
-				      .version = version,
-				      .base = base,
-				      .upto = version};
 	struct oss_forward_rep rep;
 	struct rpc_call call = {.op = OP_oss_forward,
-				.req = &req,
+				.req = req,
 				.rep = &rep,
 				.target = i + 1,
 				.chain = RIG_CHAIN,
@@ -593,6 +588,42 @@ static int say_abort(struct chain_rig *r, uint32_t i, uint64_t base, uint64_t ve
 	rpc_call_fini(&call);
 	rpc_client_destroy(client);
 	return rc;
+}
+
+/* Says to member i that what the head made of base is taken back. */
+static int say_abort(struct chain_rig *r, uint32_t i, uint64_t base, uint64_t version)
+{
+	struct oss_forward_req req = {.kind = FORWARD_ABORT,
+				      .chunk = one,
+				      .version = version,
+				      .base = base,
+				      .upto = version};
+
+	return say(r, i, &req);
+}
+
+/* A removal that was committed, when a head that has not heard of that says it again: it is
+ * history, though nothing of the chunk is left to tell so. What is on its way is waited for. */
+static void removed_before(struct chain_rig *r)
+{
+	static uint8_t data[RIG_BS];
+	struct crig_write w = {one, 0, RIG_BS, data, .session = 8, .seq = 1};
+	struct oss_forward_req req = {.kind = FORWARD_REMOVE, .chunk = one, .version = 2};
+
+	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
+	assert_int_equal(crig_remove(r, 0, one.ino, 1), 0);
+	crig_wait_quiet(r);
+	crig_members(r); /* another epoch */
+	req.base = req.committed = 1;
+	assert_int_equal(say(r, 1, &req), 0);
+	req.committed = 0; /* the chunk itself is yet to come */
+	assert_int_equal(say(r, 1, &req), -LE_TIMEDOUT);
+}
+
+static void test_removed_before(void **state)
+{
+	(void)state;
+	chain_rig_run(139, 2, removed_before);
 }
 
 /* Version 3 is at the first two and on its way to the last one, when word of former and later
@@ -943,6 +974,7 @@ int main(void)
 		cmocka_unit_test(test_kept_back),	cmocka_unit_test(test_overtaken),
 		cmocka_unit_test(test_refusals),	cmocka_unit_test(test_late_abort),
 		cmocka_unit_test(test_overtaken_twice), cmocka_unit_test(test_reborn),
+		cmocka_unit_test(test_removed_before),
 	};
 
 	log_set_level(getenv("LOGD") ? LOG_DEBUG : LOG_ERROR);
