@@ -224,10 +224,25 @@ static int stage_detached(struct tool *t, struct stage_args *a, const struct sou
 	return code;
 }
 
+/* A data set may be kept in a catalogue of the local file system; it lies there too, then. */
+static int parse_source(struct tool *t, struct stage_args *a, struct source *ret_source)
+{
+	static struct source catalog;
+	int code = source_parse(t, a->what, ret_source);
+
+	if (code != EXIT_OK || !a->catalog)
+		return code;
+	code = source_parse(t, a->catalog, &catalog);
+	if (code == EXIT_OK && ret_source->name[0] != '/')
+		ret_source->local = catalog.local;
+	a->catalog = catalog.name;
+	return code;
+}
+
 int stage_cmd_in(struct tool *t, struct stage_args *a)
 {
 	struct source source;
-	int code = source_parse(t, a->what, &source);
+	int code = parse_source(t, a, &source);
 
 	if (code != EXIT_OK)
 		return stage_exit(a, code);
@@ -275,7 +290,7 @@ int stage_cmd_plan(struct tool *t, struct stage_args *a)
 	struct source source;
 	struct progress p;
 	struct leat_fs *fs = NULL;
-	int code = source_parse(t, a->what, &source);
+	int code = parse_source(t, a, &source);
 
 	if (code == EXIT_OK)
 		code = source_connect(t, &source, &fs);

@@ -13,7 +13,7 @@
 
 #define SYNC_AT_ONCE     16u
 #define CHECKPOINT_US    1000000u
-#define CHECKPOINT_BYTES (256u << 20)
+#define CHECKPOINT_BYTES (64u << 20) /* while these are synced, others come */
 
 /* ---- what there is ---- */
 

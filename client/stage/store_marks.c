@@ -29,6 +29,25 @@ static int mark_path(const struct local_store *s, const char *mark, char ret[STO
 	return n < 0 || n >= (int)STORE_PATH_SIZE ? -LE_NAMETOOLONG : 0;
 }
 
+/* As a whole or not at all, but not synced: what a power cut takes with it is only missed by
+ * people. Small, into the page cache: it does not block. */
+static int write_soft(const char *path, const char *text)
+{
+	char tmp[STORE_PATH_SIZE + 32];
+	snprintf(tmp, sizeof(tmp), "%s.%d.tmp", path, (int)getpid());
+	int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	if (fd < 0)
+		return status_from_errno(errno);
+	ssize_t len = (ssize_t)strlen(text);
+	int rc = write(fd, text, (size_t)len) == len ? 0 : -LE_IO;
+	close(fd);
+	if (rc == 0 && rename(tmp, path) < 0)
+		rc = status_from_errno(errno);
+	if (rc < 0)
+		unlink(tmp);
+	return rc;
+}
+
 /* ---- state ---- */
 
 void store_set_note(struct local_store *s, const struct store_note *n)
@@ -39,8 +58,8 @@ void store_set_note(struct local_store *s, const struct store_note *n)
 			      n->message, "offset", (json_int_t)n->off);
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 	if (text && mark_path(s, "state", path) == 0) {
-		int rc = env_write_file(s->env, path, text, strlen(text), 0644);
-		(void)rc; /* only people miss it */
+		int rc = write_soft(path, text);
+		(void)rc; /* nor is a full disk any reason to fail */
 	}
 	free(text);
 	json_decref(o);
@@ -75,10 +94,11 @@ int store_set_mark(struct local_store *s, const char *mark, bool on)
 {
 	char path[STORE_PATH_SIZE];
 	TRY(mark_path(s, mark, path));
-	if (on) {
-		TRY(env_write_file(s->env, path, "\n", 1, 0644));
-		return 0;
-	}
+	/* A pin is a promise. */
+	if (on && strcmp(mark, "pin") == 0)
+		return env_write_file(s->env, path, "\n", 1, 0644);
+	if (on)
+		return write_soft(path, "\n");
 	int rc = env_unlink(s->env, path);
 	return rc == -LE_NOENT ? 0 : rc;
 }

@@ -1,0 +1,196 @@
+#!/usr/bin/python3
+"""Staging under kill -9 of agents, of `leat stage in` and of the servers, at random moments: what is
+marked READY is compared, file by file, with the source as it was written, by this program alone;
+what was verified and synced is not fetched again. LEAT_ROUNDS and LEAT_SEED choose how many rounds
+and which. timeout: 300"""
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+BIN = os.environ.get("BUILD") or os.path.join(SRC, "build")
+TMP = os.environ["TMPDIR"]
+LEAT = os.path.join(BIN, "leat")
+DEV = os.path.join(TMP, "dev")
+ROUNDS = int(os.environ.get("LEAT_ROUNDS") or (50 if os.environ.get("LEAT_LONG") else 8))
+SEED = int(os.environ.get("LEAT_SEED") or time.time_ns() % 10 ** 9)
+NODES = 3
+IN_FLIGHT = 17 << 20  # verified but not written when the process died, and one more chunk
+rng = random.Random(SEED)
+counts = {"ready": 0, "killed": 0, "resumed": 0}
+
+
+def dev(*args):
+    return subprocess.run([os.path.join(SRC, "deploy/dev-cluster"), *args], check=True,
+                          capture_output=True, text=True, timeout=120,
+                          env=dict(os.environ, LEAT_DEV=DEV, LEAT_DEV_SIZE="1G", BUILD=BIN))
+
+
+def leat(*args, ok=True, timeout=120):
+    p = subprocess.run([LEAT, *args], capture_output=True, text=True, timeout=timeout)
+    if ok and p.returncode:
+        sys.exit("seed %d: leat %s: %d %s" % (SEED, " ".join(args), p.returncode, p.stderr))
+    return p
+
+
+def make_data(folder, mount):
+    sums = {}
+    sizes = [rng.randrange(1, 30 << 20) for _ in range(4)] + \
+            [rng.randrange(0, 200000) for _ in range(60)]
+    for i, size in enumerate(sizes):
+        path = "%d/file%d" % (i % 7, i)
+        data = rng.randbytes(size)
+        sums[path] = hashlib.sha256(data).hexdigest()
+        os.makedirs(os.path.dirname(os.path.join(mount, folder, path)), exist_ok=True)
+        with open(os.path.join(mount, folder, path), "wb") as f:
+            f.write(data)
+    return sums
+
+
+def check_copies(node, sums_of):
+    """Every copy that says READY has every byte."""
+    base = os.path.join(node, ".leat")
+    for ident in os.listdir(base) if os.path.isdir(base) else []:
+        if not os.path.exists(os.path.join(base, ident, "READY")):
+            continue
+        sums = sums_of[ident]
+        found = {}
+        data = os.path.join(base, ident, "data")
+        for folder, _, names in os.walk(data):
+            for name in names:
+                path = os.path.join(folder, name)
+                with open(path, "rb") as f:
+                    found[os.path.relpath(path, data)] = hashlib.sha256(f.read()).hexdigest()
+        if found != sums:
+            wrong = [p for p in set(found) | set(sums) if found.get(p) != sums.get(p)]
+            sys.exit("seed %d: READY, but wrong: %s %s" % (SEED, ident, wrong[:5]))
+        counts["ready"] += 1
+
+
+class Agent:
+    def __init__(self, n):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.addr = "127.0.0.1:%d" % s.getsockname()[1]
+        self.dir = os.path.join(TMP, "node%d" % n)
+        self.ready = os.path.join(TMP, "ready%d" % n)
+        self.log = open(os.path.join(TMP, "agent%d.log" % n), "ab")
+        self.name = "node%d" % n
+        self.p = None
+
+    def start(self):
+        if self.p and self.p.poll() is None:
+            return
+        if os.path.exists(self.ready):
+            os.unlink(self.ready)
+        self.p = subprocess.Popen(
+            [LEAT, "agent", "--set", "dirs=" + self.dir, "--set", "listen=" + self.addr, "--set",
+             "node=" + self.name, "--set", "report_ms=200", "--ready-file", self.ready],
+            stderr=self.log)
+        end = time.time() + 60
+        while not os.path.exists(self.ready) or not os.path.getsize(self.ready):
+            if time.time() > end or self.p.poll() is not None:
+                sys.exit("an agent does not start, see %s" % self.log.name)
+            time.sleep(0.02)
+
+    def kill(self):
+        self.p.kill()
+        self.p.wait()
+        counts["killed"] += 1
+
+
+def kill_server():
+    """One server dies and is started again."""
+    name = rng.choice(["mds", "ossd1", "ossd2", "ossd3", "ossd4"])
+    with open(os.path.join(DEV, "pids", name)) as f:
+        os.kill(int(f.read().split()[1]), signal.SIGKILL)
+    counts["killed"] += 1
+    time.sleep(rng.random())
+    dev("start", name)
+
+
+def one_alone(name, ident, node, sums_of):
+    """`leat stage in` without an agent, killed, gone on with: what was synced is not moved again."""
+    rate = ["--max-rate", "40M"]
+    p = subprocess.Popen([LEAT, "stage", "in", name, "--to", node, *rate],
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(rng.uniform(0.05, 2.5))
+    p.kill()
+    p.wait()
+    counts["killed"] += 1
+    check_copies(node, sums_of)
+    q = leat("stage", "status", ident, "--to", node, "--json", ok=False)
+    had = json.loads(q.stdout).get("bytes_verified", 0) if q.returncode in (0, 3) else 0
+    r = json.loads(leat("stage", "in", name, "--to", node, "--json").stdout)
+    if r["bytes_moved"] > r["bytes"] - had:
+        sys.exit("seed %d: %d bytes moved, %d of %d were there" % (SEED, r["bytes_moved"], had,
+                                                                    r["bytes"]))
+    counts["resumed"] += had > 0
+    check_copies(node, sums_of)
+
+
+def one_together(name, agents, sums_of):
+    nodes = ",".join(a.addr for a in agents)
+    p = subprocess.Popen([LEAT, "stage", "in", name, "--nodes", nodes, "--max-rate", "20M"],
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(rng.uniform(0.1, 2.5))
+    for a in rng.sample(agents, rng.randrange(0, NODES)):
+        a.kill()
+        check_copies(a.dir, sums_of)
+    if rng.random() < 0.3:
+        p.kill()
+    if rng.random() < 0.4:
+        kill_server()
+    p.wait()
+    for a in agents:
+        a.start()
+    for a in agents:
+        check_copies(a.dir, sums_of)
+    leat("stage", "in", name, "--nodes", nodes, "--json")
+    for a in agents:
+        if not os.path.exists(os.path.join(a.dir, ".leat", ids[name], "READY")):
+            sys.exit("seed %d: not READY at %s after all" % (SEED, a.name))
+        check_copies(a.dir, sums_of)
+
+
+if os.geteuid() or not os.path.exists("/dev/fuse"):
+    print("not root, or no /dev/fuse")
+    sys.exit(77)
+print("seed", SEED)
+ids = {}
+agents = [Agent(n) for n in range(NODES)]
+try:
+    dev("up")
+    os.environ["LEAT_CONF"] = os.path.join(DEV, "conf")
+    mount = dev("mountpoint").stdout.strip()
+    sums_of = {}
+    for a in agents:
+        a.start()
+    for i in range(ROUNDS):
+        name = "set%d@v1" % i
+        sums = make_data("data%d" % i, mount)
+        leat("dataset", "create", name, os.path.join(mount, "data%d" % i))
+        ids[name] = json.loads(leat("dataset", "show", name, "--json").stdout)["id"]
+        sums_of[ids[name]] = sums
+        one_alone(name, ids[name], os.path.join(TMP, "alone"), sums_of)
+        one_together(name, agents, sums_of)
+        for folder in [os.path.join(TMP, "alone")] + [a.dir for a in agents]:
+            leat("stage", "evict", name, "--to", folder)
+        leat("dataset", "rm", name)
+        shutil.rmtree(os.path.join(mount, "data%d" % i))
+finally:
+    for a in agents:
+        if a.p and a.p.poll() is None:
+            a.p.terminate()
+            a.p.wait()
+    dev("down")
+print("%d rounds, %d kills, %d READY copies compared, %d gone on with" %
+      (ROUNDS, counts["killed"], counts["ready"], counts["resumed"]))
