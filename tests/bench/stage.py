@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""`leat stage in` on one node beside a plain copier (stage_copier.c), in one run: the same bytes, from
-a local folder and from a cluster on this machine, to the same disk, caches dropped before each.
+"""`leat stage in` on one node beside a plain copier (stage_copier.c), in one run: the same bytes,
+from a local folder and from a cluster on this machine, to the same disk, caches dropped before each.
 
     tests/bench/stage.py [--rounds N] [--mib N] [--files N] [--nodes N]
 
 Prints MiB/s and CPU-s per GiB (of the command alone, and with the servers), medians of the rounds,
 and the ratio to the copier. The goal is 0.9. Then --nodes agents together: the time of all beside
-that of one under the same rate limit (RATE each), and how often the source was read. Goals: 1.3 times
-and 1.05. Those who take turns within a round meet the same machine.
+that of one under the same rate limit (RATE each), and how often the source was read. Goals: 1.3
+times and 1.05. Those who take turns within a round meet the same machine.
 """
 import argparse
 import json

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
-"""Staging under kill -9 of agents, of `leat stage in` and of the servers, at random moments: what is
-marked READY is compared, file by file, with the source as it was written, by this program alone;
+"""Staging under kill -9 of agents, of `leat stage in` and of the servers, at random moments: what
+is marked READY is compared, file by file, with the source as it was written, by this program alone;
 what was verified and synced is not fetched again. LEAT_ROUNDS and LEAT_SEED choose how many rounds
-and which. timeout: 300"""
+and which. timeout: 300
+"""
 import hashlib
 import json
 import os
@@ -23,7 +24,6 @@ DEV = os.path.join(TMP, "dev")
 ROUNDS = int(os.environ.get("LEAT_ROUNDS") or (50 if os.environ.get("LEAT_LONG") else 8))
 SEED = int(os.environ.get("LEAT_SEED") or time.time_ns() % 10 ** 9)
 NODES = 3
-IN_FLIGHT = 17 << 20  # verified but not written when the process died, and one more chunk
 rng = random.Random(SEED)
 counts = {"ready": 0, "killed": 0, "resumed": 0}
 
@@ -118,7 +118,7 @@ def kill_server():
 
 
 def one_alone(name, ident, node, sums_of):
-    """`leat stage in` without an agent, killed, gone on with: what was synced is not moved again."""
+    """Without an agent, killed, gone on with: what was synced is not moved again."""
     rate = ["--max-rate", "40M"]
     p = subprocess.Popen([LEAT, "stage", "in", name, "--to", node, *rate],
                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
