@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """`leat stage in` on one node beside a plain copier (stage_copier.c), in one run: the same bytes,
-from a local folder and from a cluster on this machine, to the same disk, caches dropped before each.
+from a local folder and from a cluster on this machine, to the same disk, caches dropped before
+each time.
 
     tests/bench/stage.py [--rounds N] [--mib N] [--files N] [--nodes N]
 
