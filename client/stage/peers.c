@@ -26,6 +26,7 @@ struct member {
 	char addr[ADDR_SIZE];
 	struct rpc_client *rpc; /* made when it is first asked */
 	bool fixed, ready, seen, lied;
+	bool told; /* by the answer at hand */
 	uint64_t ban_until_us;
 	uint32_t slow;
 };
@@ -117,7 +118,7 @@ static int take_page(struct swarm *w, const struct mds_residency_get_rep *rep)
 		struct member *m = add(w, n.addrs.data, n.addrs.len);
 		if (!m)
 			continue;
-		m->seen = true;
+		m->told = m->seen = true;
 		m->ready = n.state == LEAT_COPY_READY || n.state == LEAT_COPY_STALE;
 	}
 	return r.status;
@@ -130,7 +131,7 @@ static void refresh(struct swarm *w)
 		.what = bytes_of(w->o.job->m->id, (uint32_t)strlen(w->o.job->m->id))};
 	int rc = 0;
 	for (uint32_t i = 0; i < w->n; i++)
-		w->members[i]->seen = false;
+		w->members[i]->told = false;
 	do {
 		struct mds_residency_get_rep rep;
 		struct rpc_call call;
@@ -141,6 +142,9 @@ static void refresh(struct swarm *w)
 		rpc_call_fini(&call);
 		req.from = next;
 	} while (rc == 0 && req.from != 0 && !w->stopping);
+	/* Only a whole answer says who is not there any more. */
+	for (uint32_t i = 0; i < w->n && rc == 0; i++)
+		w->members[i]->seen = w->members[i]->told;
 }
 
 static void refresh_fiber(void *arg)
