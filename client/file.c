@@ -102,6 +102,8 @@ static int opened(struct client *c, struct inode *i, const struct cred *cred, ui
 	if (f == NULL)
 		return -LE_NOMEM;
 	count_open(d, flags, 1);
+	if (for_writing(flags) && d->n_write == 1)
+		d->quota_left = 0; /* given back with the last close */
 	io_take_cap(d, cap);
 	if (for_writing(flags)) {
 		/* Unless it is empty or full, nobody knows what it occupies. */

@@ -75,6 +75,7 @@ struct idata {
 	int64_t mtime_ns;       /* of the newest confirmed write; 0: none since the last setattr */
 	int64_t mtime_guess_ns; /* of the newest write that is not confirmed; 0: none */
 	bool sparse;            /* used space is not simply the size */
+	uint64_t quota_left;    /* bytes that the MDS lets it grow by, where there is a quota */
 	bool packed;            /* or it may be less, once all is written: not for a file with
 				   data to seem to have none meanwhile */
 	struct list writes;     /* struct wreq, oldest first */

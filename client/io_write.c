@@ -142,6 +142,35 @@ static int reserve_append(struct ll_file *f, uint64_t len, uint64_t *ret_off)
 	return 0;
 }
 
+/* Below a quota, what may need space is asked for before it is accepted: -LE_DQUOT. Overwriting
+ * what a file has without holes needs none. */
+static int take_space(struct ll_file *f, uint64_t off, uint64_t len)
+{
+	struct mds_space_req req = {.ino = f->inode->ino};
+	struct idata *d = f->d;
+	uint64_t end = off + len, need = len;
+
+	if (f->inode->attr.project == 0)
+		return 0;
+	if (!d->sparse && end - d->size < len)
+		need = end - d->size;
+	if (!d->sparse && end <= d->size)
+		return 0;
+	while (d->quota_left < need) {
+		struct mds_space_rep rep;
+		struct rpc_call call;
+		int rc;
+
+		req.bytes = need - d->quota_left;
+		rc = mds_call(f->c, OP_mds_space, &req, &rep, &call);
+		rpc_call_fini(&call);
+		TRY(rc);
+		d->quota_left += rep.bytes;
+	}
+	d->quota_left -= need;
+	return 0;
+}
+
 int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
@@ -158,11 +187,15 @@ int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec,
 		return -LE_PERM;
 	TRY(write_prepare(f));
 	if (f->append)
+		TRY(take_space(f, f->d->size, len));
+	if (f->append)
 		TRY(reserve_append(f, len, &off));
 	if (off > LEAT_FILE_SIZE_MAX - len)
 		return -LE_FBIG;
 	if (f->inode->attr.layout.chunk_size < LEAT_CHUNK_SIZE_MIN)
 		return -LE_IO;
+	if (!f->append)
+		TRY(take_space(f, off, len));
 	ra_drop_range(f->d, off, len);
 	if (!through)
 		grant_ask(f->d);

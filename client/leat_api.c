@@ -229,7 +229,7 @@ static int64_t statfs_fn(struct api_call *a)
 	struct leat_statvfs *st = a->buf;
 	struct ll_statfs ll;
 
-	TRY(ll_statfs(a->fs->client, &ll));
+	TRY(ll_statfs(a->fs->client, (struct ino){0}, &ll));
 	*st = (struct leat_statvfs){ll.total, ll.free, ll.avail, ll.inodes, ll.inodes_free};
 	return 0;
 }

@@ -112,7 +112,14 @@ int ll_removexattr(struct client *c, const struct cred *cred, struct ino ino,
 struct ll_statfs {
 	uint64_t total, free, avail, inodes, inodes_free;
 };
-int ll_statfs(struct client *c, struct ll_statfs *ret_st) CHECK_RESULT;
+/* Of the place where ino is: what its quota leaves, if it has one. */
+int ll_statfs(struct client *c, struct ino ino, struct ll_statfs *ret_st) CHECK_RESULT;
+/* Quotas of directory trees, as in mds_proto.h. */
+struct mds_quota_set_req;
+struct mds_quota_get_rep;
+int ll_quota_set(struct client *c, const struct mds_quota_set_req *req, struct attr *ret_attr,
+		 bool *ret_made) CHECK_RESULT;
+int ll_quota_get(struct client *c, struct ino ino, struct mds_quota_get_rep *ret_q) CHECK_RESULT;
 int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino,
 		  const struct layout *layout, struct attr *ret_attr) CHECK_RESULT;
 

@@ -407,14 +407,36 @@ int ll_removexattr(struct client *c, const struct cred *cred, struct ino ino, st
 	return 0;
 }
 
-int ll_statfs(struct client *c, struct ll_statfs *ret_st)
+int ll_quota_set(struct client *c, const struct mds_quota_set_req *req, struct attr *ret_attr,
+		 bool *ret_made)
 {
-	struct mds_statfs_req req;
+	struct mds_quota_set_rep rep;
+	struct rpc_call call;
+	int rc = mds_call(c, OP_mds_quota_set, req, &rep, &call);
+
+	rpc_call_fini(&call);
+	TRY(rc);
+	*ret_made = rep.made != 0;
+	return seen(c, &req->cred, &rep.attr, true, ret_attr);
+}
+
+int ll_quota_get(struct client *c, struct ino ino, struct mds_quota_get_rep *ret_q)
+{
+	struct mds_quota_get_req req = {.ino = ino};
+	struct rpc_call call;
+	int rc = mds_call(c, OP_mds_quota_get, &req, ret_q, &call);
+
+	rpc_call_fini(&call);
+	return rc < 0 ? rc : 0;
+}
+
+int ll_statfs(struct client *c, struct ino ino, struct ll_statfs *ret_st)
+{
+	struct mds_statfs_req req = {.ino = ino};
 	struct mds_statfs_rep rep;
 	struct rpc_call call;
 	int rc;
 
-	memset(&req, 0, sizeof(req));
 	rc = mds_call(c, OP_mds_statfs, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);

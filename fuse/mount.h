@@ -180,6 +180,13 @@ bool virtual_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t s
 bool virtual_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
 		      size_t size);
 
+/* virtual_quota.c: values for virtual.c; statuses. text of at least 512 bytes; what is set may be
+ * written to. */
+int virtual_quota_text(fuse_req_t req, fuse_ino_t ino, char *text, size_t size);
+int virtual_project_text(fuse_req_t req, fuse_ino_t ino, char *text, size_t size);
+int virtual_quota_set(fuse_req_t req, fuse_ino_t ino, char *text);
+int virtual_project_set(fuse_req_t req, fuse_ino_t ino, const char *text);
+
 /* invalidate.c */
 int invalidator_start(struct leatfs *fs);
 void invalidator_stop(struct leatfs *fs);

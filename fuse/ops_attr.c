@@ -272,9 +272,8 @@ void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
 void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct ll_statfs s;
-	int status = ll_statfs(req_fs(req)->client, &s);
+	int status = ll_statfs(req_fs(req)->client, ino_of(ino), &s);
 
-	(void)ino;
 	if (status < 0) {
 		reply_status(req, status);
 		return;

@@ -88,6 +88,19 @@ static void get_net(fuse_req_t req, const char *number, size_t size)
 	free(text);
 }
 
+static void get_computed(fuse_req_t req, fuse_ino_t ino,
+			 int (*fn)(fuse_req_t req, fuse_ino_t ino, char *text, size_t size),
+			 size_t size)
+{
+	char text[512];
+	int status = fn(req, ino, text, sizeof(text));
+
+	if (status < 0)
+		reply_status(req, status);
+	else
+		reply_text(req, text, size);
+}
+
 bool virtual_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
 	if (strcmp(name, "leat.layout") == 0)
@@ -96,6 +109,10 @@ bool virtual_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t s
 		get_status(req, size);
 	else if (strncmp(name, "leat.net", 8) == 0 && (name[8] == '\0' || name[8] == '.'))
 		get_net(req, name + 8, size);
+	else if (strcmp(name, "leat.quota") == 0)
+		get_computed(req, ino, virtual_quota_text, size);
+	else if (strcmp(name, "leat.project") == 0)
+		get_computed(req, ino, virtual_project_text, size);
 	else
 		return false;
 	return true;
@@ -148,6 +165,18 @@ bool virtual_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const ch
 
 	if (strncmp(name, "leat.", 5) != 0)
 		return false;
+	if (strcmp(name, "leat.quota") == 0 || strcmp(name, "leat.project") == 0) {
+		char text[256];
+
+		snprintf(text, sizeof(text), "%.*s", (int)(size < 255 ? size : 255), value);
+		if (size >= sizeof(text))
+			reply_status(req, -LE_INVAL);
+		else if (strcmp(name, "leat.quota") == 0)
+			reply_status(req, virtual_quota_set(req, ino, text));
+		else
+			reply_status(req, virtual_project_set(req, ino, text));
+		return true;
+	}
 	if (strcmp(name, "leat.layout") != 0) {
 		reply_status(req, -LE_PERM);
 		return true;

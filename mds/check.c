@@ -93,6 +93,37 @@ static int entry_to_remove(struct check *c, struct ino dir, uint64_t cookie, str
 
 /* ---- reading ---- */
 
+static void count_quota(struct check *c, const struct attr *a)
+{
+	struct quota *q = quota_find(&c->s, a->project);
+
+	if (a->project == 0)
+		return;
+	if (q == NULL) {
+		problem(c, "inode %" PRIu64 ": quota %u does not exist", a->ino.v, a->project);
+		return;
+	}
+	/* What nobody needs while the server does not run holds what is found. */
+	q->ahead_inodes++;
+	q->reserved += a->blocks * 512;
+}
+
+static void judge_quotas(struct check *c)
+{
+	for (struct hmap_node *h = hmap_next(&c->s.quotas.map, NULL); h != NULL;
+	     h = hmap_next(&c->s.quotas.map, h)) {
+		struct quota *q = container_of(h, struct quota, node);
+
+		if (q->rec.inodes == q->ahead_inodes && q->rec.bytes == q->reserved)
+			continue;
+		problem(c,
+			"quota %u: %" PRIu64 " inodes, %" PRIu64 " bytes should be %" PRIu64
+			", %" PRIu64,
+			q->project, q->rec.inodes, q->rec.bytes, q->ahead_inodes, q->reserved);
+		q->to_repair = true;
+	}
+}
+
 static int each_inode(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
 	struct check *c = arg;
@@ -121,6 +152,7 @@ static int each_inode(void *arg, const void *key, size_t key_len, const void *va
 	n->caps = (rec.attr.flags & ATTR_FILE_CAPS) != 0;
 	hmap_insert(&c->nodes, &n->hash, hash_u64(ino.v));
 	c->n_inodes++;
+	count_quota(c, &rec.attr);
 	if (ino.v > c->max_ino)
 		c->max_ino = ino.v;
 	if (S_ISREG(rec.attr.mode) && rec.attr.layout.width != 0 &&
@@ -376,6 +408,22 @@ static int remove_entry(struct store *s, struct repair *r)
 	return repair_entry(s, r->entry.dir, r->entry.cookie, r->entry.ino);
 }
 
+static int fix_quotas(struct store *s, struct repair *r)
+{
+	(void)r;
+	for (struct hmap_node *h = hmap_next(&s->quotas.map, NULL); h != NULL;
+	     h = hmap_next(&s->quotas.map, h)) {
+		struct quota *q = container_of(h, struct quota, node);
+
+		if (!q->to_repair)
+			continue;
+		q->rec.inodes = q->ahead_inodes;
+		q->rec.bytes = q->reserved;
+		quota_changed(s, q);
+	}
+	return 0;
+}
+
 static uint32_t right_nlink(const struct node *n)
 {
 	return S_ISDIR(n->mode) ? 2 + n->subdirs : n->names;
@@ -437,7 +485,7 @@ static void count_added(struct check *c, struct ino dir, bool is_dir)
 
 static int rescue(struct check *c, struct node *n)
 {
-	struct repair r = { .c = c, .node = n };
+	struct repair r = {.c = c, .node = n};
 	uint64_t before = c->s.counters.n_inodes;
 
 	if (c->lost_found.v == 0) {
@@ -526,6 +574,9 @@ static int judge_all(struct check *c)
 		return 0;
 	}
 	root->reachable = true;
+	judge_quotas(c);
+	if (c->repair)
+		TRY(mutate(c, fix_quotas, &r));
 	if (c->s.counters.next_ino <= c->max_ino)
 		problem(c, "next inode number %" PRIu64 " is in use already",
 			c->s.counters.next_ino);

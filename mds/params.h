@@ -57,6 +57,8 @@
 	  "rest after which a file may get another number of copies; more than the clients' "      \
 	  "request_timeout_ms")                                                                    \
 	P(u32, convert_parallel, "", 1, 64, 8, "files of a tree that are converted at once")       \
+	P(u32, quota_grace_s, "s", 0, 315360000, 604800,                                           \
+	  "how long a soft limit of a quota may be exceeded")                                      \
 	P(u32, reclaim_delay_ms, "ms", 0, 10000, 100,                                              \
 	  "how long removals gather before they are sent")
 

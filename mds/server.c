@@ -332,7 +332,9 @@ static int open_store(struct mds *m)
 
 	snprintf(path, sizeof(path), "%s/store", m->params.data_dir);
 	so.path = path;
-	return store_open(m->env, &so, &m->store);
+	TRY(store_open(m->env, &so, &m->store));
+	m->store.quotas.grace_ns = m->params.quota_grace_s * 1000000000ll;
+	return 0;
 }
 
 /* The incarnation is durable before anything is done under it. */

@@ -12,9 +12,9 @@
 #include "tools/tool.h"
 
 static const struct command *const commands[] = {
-	&command_mount,   &command_umount, &command_status, &command_df,    &command_layout,
-	&command_dataset, &command_stage,  &command_scrub,  &command_bench, &command_config,
-	&command_target,  &command_fsck,   &command_agent,
+	&command_mount,  &command_umount,  &command_status, &command_df,    &command_layout,
+	&command_quota,  &command_dataset, &command_stage,  &command_scrub, &command_bench,
+	&command_config, &command_target,  &command_fsck,   &command_agent,
 };
 
 static void usage(FILE *out)

@@ -45,7 +45,7 @@ struct command {
 		   char **argv); /* argv[0]: the name. Returns an exit status */
 };
 extern const struct command command_mount, command_umount, command_status, command_df,
-	command_layout, command_scrub, command_stage, command_dataset, command_bench,
+	command_layout, command_quota, command_scrub, command_stage, command_dataset, command_bench,
 	command_config, command_target, command_fsck, command_agent;
 
 /* "leat COMMAND: message", then a line with what to do next (hint may be NULL) on stderr; with

@@ -53,7 +53,10 @@
 	M(0x0127, mds_access, READ) \
 	M(0x0128, mds_lock, WRITE) \
 	M(0x0129, mds_lock_test, READ) \
-	M(0x0130, mds_tmpfile, WRITE)
+	M(0x0130, mds_tmpfile, WRITE) \
+	M(0x0142, mds_quota_set, WRITE) \
+	M(0x0143, mds_quota_get, READ) \
+	M(0x0144, mds_space, CTRL)
 
 /* Server to client, over the client's own connection. */
 #define MDS_CALLBACKS(M) \
@@ -296,13 +299,40 @@ enum xattr_flags { XATTR_KILL_SGID = 1 << 16 };
 #define mds_listxattr_rep_FIELDS(F) F(bytes, names)
 #define mds_removexattr_req_FIELDS(F) F(cred, cred) F(ino, ino) F(bytes, name)
 #define mds_removexattr_rep_FIELDS(F)
-#define mds_statfs_req_FIELDS(F)
+/* ino: where; with a quota, what that leaves. */
+#define mds_statfs_req_FIELDS(F) F(ino, ino)
 #define mds_statfs_rep_FIELDS(F) \
 	F(u64, total) F(u64, free) F(u64, avail) F(u64, inodes) F(u64, inodes_free)
 /* Of a directory (default for what is made in it) or of a file without data. Zero members keep the
  * old value. */
 #define mds_layout_set_req_FIELDS(F) F(cred, cred) F(ino, ino) F(layout, layout)
 #define mds_layout_set_rep_FIELDS(F) F(attr, attr)
+
+/*
+ * Quotas of directory trees. set: of the tree below the directory ino, which becomes a project of
+ * its own unless it is one (made: what lies below has to be given its number, by SET_PROJECT);
+ * root's alone. mask: which limits are set (0: none). get: of what ino belongs to, -LE_NODATA without.
+ * space: the session is about to write so many bytes that may need space; the answer is how many it
+ * may, -LE_DQUOT. They are reserved until the file's last writer closes it.
+ */
+enum quota_mask {
+	QUOTA_BYTES_SOFT = 1,
+	QUOTA_BYTES_HARD = 2,
+	QUOTA_INODES_SOFT = 4,
+	QUOTA_INODES_HARD = 8,
+	QUOTA_REMOVE = 16,
+};
+#define mds_quota_set_req_FIELDS(F) \
+	F(cred, cred) F(ino, ino) F(u32, mask) F(u64, bytes_soft) F(u64, bytes_hard) \
+	F(u64, inodes_soft) F(u64, inodes_hard)
+#define mds_quota_set_rep_FIELDS(F) F(attr, attr) F(u8, made)
+#define mds_quota_get_req_FIELDS(F) F(ino, ino)
+#define mds_quota_get_rep_FIELDS(F) \
+	F(u32, project) F(ino, root) F(u64, bytes) F(u64, inodes) F(u64, bytes_soft) \
+	F(u64, bytes_hard) F(u64, inodes_soft) F(u64, inodes_hard) F(i64, bytes_over_ns) \
+	F(i64, inodes_over_ns) F(u64, reserved) F(u32, grace_s)
+#define mds_space_req_FIELDS(F) F(ino, ino) F(u64, bytes)
+#define mds_space_rep_FIELDS(F) F(u64, bytes)
 
 /* ---- callbacks ---- */
 #define cb_map_changed_req_FIELDS(F) F(u32, epoch)

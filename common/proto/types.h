@@ -81,7 +81,7 @@ static inline uint32_t layout_chain_index(const struct layout *l, uint32_t n_cha
 #define attr_FIELDS(F) \
 	F(ino, ino) F(u32, mode) F(u32, nlink) F(u32, uid) F(u32, gid) F(u32, rdev) F(u32, flags) \
 	F(u64, size) F(u64, blocks) F(i64, atime_ns) F(i64, mtime_ns) F(i64, ctime_ns) F(i64, btime_ns) \
-	F(u64, change) F(layout, layout)
+	F(u64, change) F(layout, layout) F(u32, project)
 #define WIRE_CTYPE_attr struct attr
 WIRE_STRUCT(attr)
 enum attr_flags {
@@ -114,6 +114,7 @@ enum attr_mask {
 	SET_KILL_SUID = 1024, /* a write: clear S_ISUID, and S_ISGID with group execution */
 	SET_KILL_CAPS = 2048, /* a write, by whomever: security.capability goes */
 	SET_FLAGS = 4096,     /* ATTR_SETTABLE */
+	SET_PROJECT = 8192,   /* whose quota it counts to; root's alone */
 };
 
 /* Who asks. groups: packed little-endian u32, at most LEAT_GROUPS_MAX. */

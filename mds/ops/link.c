@@ -24,6 +24,8 @@ int mds_link(struct op *op, const void *vin, void *vout)
 		return -LE_NOENT;
 	if (old->attr.nlink >= LEAT_LINK_MAX)
 		return -LE_MLINK;
+	if (old->attr.project != drec->attr.project)
+		return -LE_XDEV;
 	rc = dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val);
 	if (rc != -LE_NOENT)
 		return rc == 0 ? -LE_EXIST : rc;

@@ -17,6 +17,7 @@ int mds_mkdir(struct op *op, const void *vin, void *vout)
 	rc = dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val);
 	if (rc != -LE_NOENT)
 		return rc == 0 ? -LE_EXIST : rc;
+	TRY(quota_check(op->store, drec->attr.project, 0, 1));
 	if (drec->attr.nlink >= LEAT_LINK_MAX)
 		return -LE_MLINK;
 

@@ -54,6 +54,12 @@ static bool exchanges(const struct mds_rename_req *in)
 static int check_move(struct op *op, const struct cred *cred, struct inode *i,
 		      const struct inode_rec *rec, struct ino dir)
 {
+	const struct inode_rec *drec;
+
+	/* What belongs to a project stays below its root: programs copy then. */
+	TRY(file_get(op, dir, VIEW_NEWEST, NULL, &drec));
+	if (drec->attr.project != rec->attr.project)
+		return -LE_XDEV;
 	if (!S_ISDIR(rec->attr.mode))
 		return 0;
 	TRY(perm_access(cred, rec, PERM_W)); /* its .. changes */

@@ -32,6 +32,8 @@ void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struc
 	if ((mask & SET_FLAGS) != 0)
 		rec->attr.flags =
 			(rec->attr.flags & ~(uint32_t)ATTR_SETTABLE) | (new->flags &ATTR_SETTABLE);
+	if ((mask & SET_PROJECT) != 0)
+		rec->attr.project = new->project;
 	if ((mask & SET_SEALED) != 0)
 		rec->attr.flags |= new->flags &ATTR_SEALED;
 	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
@@ -49,6 +51,11 @@ static int check(struct op *op, const struct mds_setattr_req *in, const struct i
 
 	TRY(cred_check(&in->cred));
 	TRY(perm_setattr(&in->cred, rec, in->mask, &in->attr));
+	if ((in->mask & SET_PROJECT) != 0 && in->cred.uid != 0)
+		return -LE_PERM;
+	if ((in->mask & SET_PROJECT) != 0 && in->attr.project != 0 &&
+	    quota_find(op->store, in->attr.project) == NULL)
+		return -LE_INVAL;
 	/* Clients cache a sealed file's attributes for ever. Sealing it once more is fine. */
 	if ((rec->attr.flags & ATTR_SEALED) != 0)
 		return in->mask == SET_SEALED && (in->attr.flags & ATTR_SEALED) != 0 ? 0 : -LE_PERM;

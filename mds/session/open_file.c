@@ -159,6 +159,30 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 		f->ask_chains = true;
 }
 
+void open_file_reserve(struct open_file *f, struct quota *q, uint64_t bytes)
+{
+	if (f->quota != NULL && f->quota != q)
+		bytes += f->reserved; /* it has come to another project */
+	if (f->quota != q) {
+		if (f->quota != NULL)
+			f->quota->reserved -= f->reserved;
+		f->quota = q;
+		f->reserved = 0;
+	}
+	f->reserved += bytes;
+	q->reserved += bytes;
+}
+
+/* What it has grown by is counted from now on. */
+static void give_back(struct open_file *f)
+{
+	if (f->n_writers > 0 || f->quota == NULL)
+		return;
+	f->quota->reserved -= f->reserved;
+	f->quota = NULL;
+	f->reserved = 0;
+}
+
 void open_drop(struct open_files *of, struct open *o, uint32_t flags)
 {
 	struct open_file *f = o->file;
@@ -176,6 +200,7 @@ void open_drop(struct open_files *of, struct open *o, uint32_t flags)
 		f->n_readers--;
 		of->n_opens--;
 	}
+	give_back(f);
 	open_trim(of, o);
 }
 
@@ -192,6 +217,7 @@ void open_drop_all(struct open_files *of, struct open *o)
 		f->ends_known = false;
 	}
 	o->n_read = o->n_write = o->n_append = 0;
+	give_back(f);
 	open_trim(of, o);
 }
 

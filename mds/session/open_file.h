@@ -31,6 +31,8 @@ struct open_file {
 	bool settling;        /* a fiber is at it */
 	bool ends_known;      /* appends need not ask the chains */
 	uint64_t size, used;  /* as reported by closes */
+	struct quota *quota;  /* with reserved > 0: whose */
+	uint64_t reserved;    /* of its bytes, until the last writer has closed it */
 	int64_t mtime_ns;
 };
 
@@ -68,6 +70,8 @@ void open_trim(struct open_files *of, struct open *o);
 struct open *open_find(struct open_files *of, const struct session *se, struct ino ino);
 /* One open less; o may be gone afterwards. The caller holds a reference to the file. */
 void open_drop(struct open_files *of, struct open *o, uint32_t flags);
+/* Takes so many bytes of the quota. It is open for writing. */
+void open_file_reserve(struct open_file *f, struct quota *q, uint64_t bytes);
 /* All of it. */
 void open_drop_all(struct open_files *of, struct open *o);
 

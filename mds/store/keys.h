@@ -5,6 +5,7 @@
  *   X ino name        value            O ino             (empty): unlinked while open
  *   T seq             intent_rec       Q seq             removal_rec: data to be removed
  *   V ino             convert_rec: a tree that is being converted
+ *   U project         quota_rec
  *   S session         session_rec      R session slot    replay_rec
  *   C'm'              cluster_rec      C'n'              counters_rec
  *   C't' id           target_rec       C'c' id           chain_info    C'v' version    table_info

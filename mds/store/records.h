@@ -61,6 +61,15 @@ WIRE_STRUCT(convert_rec)
 #define removal_rec_FIELDS(F) F(ino, ino) F(layout, layout)
 WIRE_STRUCT(removal_rec)
 
+/* Of a project (store/quota.h). root: its directory (0: removed, the last inodes are leaving).
+ * over: since when the soft limit is exceeded (0: it is not). Limits of 0: none. */
+#define quota_rec_FIELDS(F)                                                                        \
+	F(ino, root)                                                                               \
+	F(u64, bytes)                                                                              \
+	F(u64, inodes) F(u64, bytes_soft) F(u64, bytes_hard) F(u64, inodes_soft)                   \
+		F(u64, inodes_hard) F(i64, bytes_over_ns) F(i64, inodes_over_ns)
+WIRE_STRUCT(quota_rec)
+
 #define session_rec_FIELDS(F) F(uuid, client) F(bytes, name) F(u32, slots)
 WIRE_STRUCT(session_rec)
 
@@ -71,7 +80,9 @@ WIRE_STRUCT(replay_rec)
 	F(u32, format) F(uuid, cluster) F(u64, dentry_seed) F(u64, incarnation) F(u32, map_epoch)
 WIRE_STRUCT(cluster_rec)
 
-#define counters_rec_FIELDS(F) F(u64, next_ino) F(u64, next_session) F(u64, n_inodes)
+/* next_project: the highest number given out. */
+#define counters_rec_FIELDS(F)                                                                     \
+	F(u64, next_ino) F(u64, next_session) F(u64, n_inodes) F(u32, next_project)
 WIRE_STRUCT(counters_rec)
 
 /* chain: its chain of class 1. down_ns: since when it is away (0: it is not). */

@@ -538,6 +538,7 @@ static void store_init(struct store *s)
 	hmap_init(&s->inodes, 1024);
 	hmap_init(&s->dentries, 1024);
 	hmap_init(&s->acls, 64);
+	quotas_init(&s->quotas);
 	list_init(&s->lru);
 	pool_init(&s->inode_pool, sizeof(struct inode));
 	pool_init(&s->rec_pool, sizeof(struct inode_rec));
@@ -570,6 +571,8 @@ int store_open(struct env *env, const struct store_options *opt, struct store *s
 	TRY(kv_open(env, opt->path, &ko, &s->kv));
 	store_init(s);
 	rc = opt->create ? 0 : read_state(s);
+	if (rc == 0 && !opt->create)
+		rc = quotas_load(s);
 	for (int b = 0; rc == 0 && b < 2; b++) {
 		s->batch[b].kv = kv_batch_create();
 		if (s->batch[b].kv == NULL)
@@ -610,6 +613,7 @@ void store_close(struct store *s)
 	map_free(s, &s->inodes);
 	map_free(s, &s->dentries);
 	acls_free(s);
+	quotas_fini(&s->quotas);
 	pool_fini(&s->inode_pool);
 	pool_fini(&s->rec_pool);
 	for (int c = 0; c < NAME_CLASSES; c++)

@@ -19,6 +19,7 @@
 #include "mds/metrics.h"
 #include "mds/store/keys.h"
 #include "mds/store/pool.h"
+#include "mds/store/quota.h"
 #include "mds/store/records.h"
 
 enum view {
@@ -101,6 +102,7 @@ struct store {
 	struct store_options opt;
 	struct hmap inodes, dentries;
 	struct hmap acls; /* store/acl.h */
+	struct quotas quotas;
 	struct list lru;
 	uint64_t mem;
 	struct pool inode_pool, rec_pool, name_pool[NAME_CLASSES];

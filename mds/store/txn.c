@@ -291,11 +291,16 @@ static void encode(struct store *s, struct batch *b)
 	list_for_each (n, &b->dirty) {
 		struct cobj *o = list_entry(n, struct cobj, dirty[b->no & 1]);
 
-		if (o->kind == COBJ_INODE)
-			encode_inode(b, container_of(o, struct inode, o));
-		else
+		if (o->kind == COBJ_INODE) {
+			struct inode *i = container_of(o, struct inode, o);
+
+			/* The batch before is published: this is what there was. */
+			quota_count(s, &i->durable, i->ver[b->no & 1]);
+			encode_inode(b, i);
+		} else
 			encode_dentry(b, container_of(o, struct dentry, o));
 	}
+	quotas_encode(s, b->kv);
 	if (s->counters_dirty) {
 		struct key k = key_cluster('n', 0);
 		uint8_t buf[128];

@@ -824,7 +824,7 @@ static void verify_space(struct run *r)
 		expect(r, "remove shared directory",
 		       ll_rmdir(r->client, &root, LEAT_ROOT_INO, name_of(buf, "r", i)), 0);
 	for (int i = 0; i < 100; i++) {
-		if (!expect(r, "statfs", ll_statfs(r->client, &st), 0))
+		if (!expect(r, "statfs", ll_statfs(r->client, LEAT_ROOT_INO, &st), 0))
 			return;
 		if (st.total - st.free <= r->w->used_at_start)
 			return;
@@ -867,7 +867,7 @@ void workload_client(struct cluster *c, uint32_t index, struct client *client)
 	r.m = &w->client[index];
 	if (w->used_at_start == 0) {
 		struct ll_statfs st;
-		if (!expect(&r, "statfs", ll_statfs(client, &st), 0))
+		if (!expect(&r, "statfs", ll_statfs(client, LEAT_ROOT_INO, &st), 0))
 			return;
 		w->used_at_start = st.total - st.free;
 	}

@@ -81,8 +81,9 @@ static void test_golden_bytes(void **state)
 			   .nlink = 2,
 			   .size = 3,
 			   .mtime_ns = -1,
-			   .layout = { .width = 4, .chunk_size = 1 << 20 } }),
-	       "7200"
+			   .layout = { .width = 4, .chunk_size = 1 << 20 },
+			   .project = 9 }),
+	       "7600"
 	       "0100000000000000"
 	       "ed410000"
 	       "02000000"
@@ -106,7 +107,8 @@ static void test_golden_bytes(void **state)
 	       "00"
 	       "00"
 	       "00"
-	       "00000000");
+	       "00000000"
+	       "09000000");
 }
 
 static void round_trip(void (*put)(struct wire_w *, const void *),

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+# timeout: 120
+"""Quotas of directory trees: counted exactly, kept by names and writes, shown by statfs."""
+import errno
+import json
+import os
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
+from cluster import expect_errno, run_tests, wait_until
+
+CLUSTER = {"conf": {"mds": {"quota_grace_s": 2}}}
+MIB = 1 << 20
+
+
+def put(path, size=0):
+    with open(path, "wb") as f:
+        f.write(b"x" * size)
+
+
+def quota(c, path):
+    return json.loads(c.leat("quota", "show", "--json", path).stdout)["quotas"][0]
+
+
+def set_quota(c, path, *args):
+    c.leat("quota", "set", *args, path)
+
+
+def counts(c, path, inodes, size):
+    """Closing is not waited for, and files are settled then."""
+    def right():
+        q = quota(c, path)
+        return (q["inodes"], q["bytes"], q["reserved"]) == (inodes, size, 0)
+    try:
+        wait_until(right, 5, "the counts are right")
+    except AssertionError:
+        raise AssertionError("%s, wanted %d inodes, %d bytes" % (quota(c, path), inodes, size))
+
+
+def du(path):
+    """What the counts must be: inodes, bytes."""
+    seen, total = set(), 0
+    for top, dirs, files in os.walk(path):
+        for name in ["."] + files:
+            st = os.lstat(top + "/" + name)
+            if st.st_ino not in seen:
+                seen.add(st.st_ino)
+                total += st.st_blocks * 512
+    return len(seen), total
+
+
+def test_what_is_there_is_counted_in_and_what_comes_too(c):
+    d = c.mnt() + "/counted"
+    os.makedirs(d + "/sub/deep")
+    put(d + "/sub/old", 100000)
+    os.symlink("old", d + "/sub/link")
+    os.link(d + "/sub/old", d + "/sub/deep/again")
+    time.sleep(1.2)
+    set_quota(c, d, "--bytes", "100M", "--inodes", "50")
+    counts(c, d, *du(d))
+    put(d + "/sub/deep/new", 3 * MIB)
+    os.mkdir(d + "/more")
+    time.sleep(1.2)
+    counts(c, d, *du(d))
+    inodes, size = du(d)
+    assert inodes == 7 and size >= 3 * MIB + 100000
+    os.truncate(d + "/sub/deep/new", 0)
+    os.unlink(d + "/sub/old")  # has another name
+    os.unlink(d + "/sub/link")
+    time.sleep(1.2)
+    counts(c, d, *du(d))
+    assert quota(c, d + "/sub/deep/new")["own"] is False and quota(c, d)["own"] is True
+    c.kill("mds")
+    c.start("mds")
+    time.sleep(1.2)
+    counts(c, d, *du(d))
+
+
+def test_inodes_are_limited_exactly(c):
+    d = c.mnt() + "/inodes"
+    os.mkdir(d)
+    set_quota(c, d, "--inodes", "5")
+    for i in range(4):
+        put(d + "/%d" % i)
+    expect_errno(errno.EDQUOT, os.open, d + "/4", os.O_CREAT | os.O_WRONLY)
+    expect_errno(errno.EDQUOT, os.mkdir, d + "/4")
+    expect_errno(errno.EDQUOT, os.symlink, "x", d + "/4")
+    expect_errno(errno.EDQUOT, os.mkfifo, d + "/4")
+    expect_errno(errno.EDQUOT, os.open, d, os.O_TMPFILE | os.O_WRONLY)
+    os.link(d + "/0", d + "/4")  # a name is no inode
+    os.unlink(d + "/1")
+    put(d + "/5")
+    st = os.statvfs(d)
+    assert (st.f_files, st.f_ffree) == (5, 0)
+    assert os.statvfs(c.mnt()).f_files > 1000
+
+
+def test_parallel_creations_do_not_exceed_the_limit(c):
+    d = c.mnt() + "/crowd"
+    os.mkdir(d)
+    set_quota(c, d, "--inodes", "101")
+    code = """
+import os, sys
+n = 0
+for i in range(100):
+    try:
+        os.close(os.open("{}/" + sys.argv[1] + "." + str(i), os.O_CREAT | os.O_WRONLY))
+        n += 1
+    except OSError as e:
+        assert e.errno == 122, e
+print(n)
+"""
+    ps = [subprocess.Popen([sys.executable, "-c", code.replace("{}", m), str(n)],
+                           stdout=subprocess.PIPE, text=True)
+          for n, m in enumerate([c.mnt(1) + "/crowd", c.mnt(2) + "/crowd"] * 2)]
+    made = sum(int(p.communicate()[0]) for p in ps)
+    assert made == 100, made
+    counts(c, d, 101, 4096)
+
+
+def test_writes_stop_at_the_limit(c):
+    d = c.mnt() + "/bytes"
+    os.mkdir(d)
+    set_quota(c, d, "--bytes", "8M")
+    fd = os.open(d + "/a", os.O_CREAT | os.O_WRONLY)
+    written = 0
+    try:
+        while written < 20 * MIB:
+            written += os.write(fd, bytes(100000))
+    except OSError as e:
+        assert e.errno == errno.EDQUOT, e
+    assert 7 * MIB < written <= 8 * MIB, written
+    os.pwrite(fd, b"y" * 100000, 0)  # overwriting needs no space
+    os.close(fd)
+    time.sleep(1.2)
+    counts(c, d, *du(d))
+    assert du(d)[1] <= 8 * MIB + 16384
+    fd = os.open(d + "/b", os.O_CREAT | os.O_WRONLY)
+    expect_errno(errno.EDQUOT, os.write, fd, bytes(MIB))
+    os.close(fd)
+    fd = os.open(d + "/b", os.O_WRONLY | os.O_APPEND)
+    expect_errno(errno.EDQUOT, os.write, fd, bytes(MIB))
+    os.close(fd)
+    st = os.statvfs(d)
+    assert st.f_blocks * st.f_frsize == 8 * MIB and st.f_bavail * st.f_frsize < 200000
+    os.truncate(d + "/b", 100 * MIB)  # a hole, which takes no space until it is filled
+    fd = os.open(d + "/b", os.O_WRONLY)
+    expect_errno(errno.EDQUOT, os.pwrite, fd, bytes(MIB), 50 * MIB)
+    os.close(fd)
+    os.unlink(d + "/a")
+    put(d + "/c", 4 * MIB)
+    set_quota(c, d, "--bytes", "100M")
+    put(d + "/e", 20 * MIB)
+
+
+def test_soft_limits_have_a_grace(c):
+    d = c.mnt() + "/soft"
+    os.mkdir(d)
+    set_quota(c, d, "--inodes-soft", "3")
+    for i in range(5):
+        put(d + "/%d" % i)
+    time.sleep(3.5)
+    assert quota(c, d)["inodes_over_s"] >= 3
+    expect_errno(errno.EDQUOT, os.mkdir, d + "/late")
+    for i in range(3):
+        os.unlink(d + "/%d" % i)
+    put(d + "/again")
+
+
+def test_moving_across_the_border_is_copying(c):
+    d, out = c.mnt() + "/border", c.mnt() + "/outside"
+    os.mkdir(d)
+    os.mkdir(out)
+    put(out + "/f", 1000)
+    put(d + "/in", 10)
+    set_quota(c, d, "--inodes", "10")
+    expect_errno(errno.EXDEV, os.rename, out + "/f", d + "/f")
+    expect_errno(errno.EXDEV, os.rename, d + "/in", out + "/in")
+    expect_errno(errno.EXDEV, os.link, out + "/f", d + "/f")
+    subprocess.run(["mv", out + "/f", d + "/f"], check=True)
+    os.rename(d, c.mnt() + "/border2")  # the root itself keeps what it counts
+    d = c.mnt() + "/border2"
+    time.sleep(1.2)
+    counts(c, d, *du(d))
+
+
+def test_one_below_another_and_taking_it_away(c):
+    d = c.mnt() + "/outer"
+    os.makedirs(d + "/inner")
+    put(d + "/a", 1000)
+    put(d + "/inner/b", 5000)
+    time.sleep(1.2)
+    set_quota(c, d, "--inodes", "10")
+    set_quota(c, d + "/inner", "--inodes", "3")
+    assert quota(c, d)["inodes"] == 2 and quota(c, d + "/inner")["inodes"] == 2
+    set_quota(c, d, "--adopt")
+    assert quota(c, d)["inodes"] == 2
+    c.leat("quota", "rm", d + "/inner")
+    time.sleep(1.2)
+    assert quota(c, d + "/inner")["own"] is False
+    counts(c, d, *du(d))
+    c.leat("quota", "rm", d)
+    assert json.loads(c.leat("quota", "show", "--json", d).stdout)["quotas"] == []
+    for i in range(20):
+        put(d + "/%d" % i)
+
+
+def test_users_cannot_change_them(c):
+    d = c.mnt() + "/user"
+    os.mkdir(d)
+    os.chown(d, 5001, 5001)
+    set_quota(c, d, "--inodes", "10")
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.setgroups([])
+            os.setgid(5001)
+            os.setuid(5001)
+            expect_errno(errno.EPERM, os.setxattr, d, "leat.quota", b"inodes_hard=0")
+            expect_errno(errno.EPERM, os.setxattr, d, "leat.quota", b"remove=1")
+            expect_errno(errno.EPERM, os.setxattr, d, "leat.project", b"0")
+            code = 0
+        finally:
+            os._exit(code)
+    assert os.waitpid(pid, 0)[1] == 0
+    expect_errno(errno.EINVAL, os.setxattr, d, "leat.project", b"4000000000")
+    expect_errno(errno.EINVAL, os.setxattr, d, "leat.quota", b"inodes_hard=x")
+    expect_errno(errno.ENOTDIR, os.setxattr, c.mnt() + "/counted/sub/deep/new", "leat.quota",
+                 b"inodes_hard=1")
+
+
+def test_the_store_has_what_the_server_counted(c):
+    assert c.check_stores().returncode == 0
+
+
+if __name__ == "__main__":
+    run_tests(globals())

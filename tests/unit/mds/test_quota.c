@@ -1,0 +1,161 @@
+/* Quotas: what is counted, over crashes too, and what is reserved for writers. */
+#include <fcntl.h>
+
+#include "tests/unit/mds/fixture.h"
+
+static struct ino dir;
+
+static int set(struct fx *f, struct ino ino, uint32_t mask, uint64_t bytes, uint64_t inodes)
+{
+	struct mds_quota_set_req in = {.cred = f->cred,
+				       .ino = ino,
+				       .mask = mask,
+				       .bytes_hard = bytes,
+				       .inodes_hard = inodes};
+	struct mds_quota_set_rep out;
+
+	return fx_call(f, OP_mds_quota_set, &in, &out);
+}
+
+static struct mds_quota_get_rep get(struct fx *f, struct ino ino)
+{
+	struct mds_quota_get_req in = {.ino = ino};
+	struct mds_quota_get_rep out;
+
+	assert_int_equal(fx_call(f, OP_mds_quota_get, &in, &out), 0);
+	return out;
+}
+
+static int64_t space(struct fx *f, struct ino ino, uint64_t bytes)
+{
+	struct mds_space_req in = {.ino = ino, .bytes = bytes};
+	struct mds_space_rep out;
+
+	TRY(fx_call(f, OP_mds_space, &in, &out));
+	return (int64_t)out.bytes;
+}
+
+static void begin(struct fx *f)
+{
+	fx_session(f, 1);
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "d", &dir), 0);
+	assert_int_equal(set(f, dir, QUOTA_BYTES_HARD | QUOTA_INODES_HARD, 10 << 20, 4), 0);
+	assert_int_equal(get(f, dir).inodes, 1);
+	assert_int_equal(get(f, dir).bytes, 4096);
+}
+
+static void writers(struct fx *f)
+{
+	struct attr a, b;
+	int64_t got;
+
+	begin(f);
+	assert_int_equal(fx_create_file(f, dir, "a", O_WRONLY, &a), 0);
+	assert_int_equal(fx_create_file(f, dir, "b", O_WRONLY, &b), 0);
+	assert_int_equal(a.project, get(f, dir).project);
+	got = space(f, a.ino, 6 << 20);
+	assert_in_range(got, 6 << 20, 7 << 20);
+	assert_int_equal(get(f, dir).reserved, got);
+	assert_int_equal(space(f, b.ino, 5 << 20), -LE_DQUOT);
+	assert_true(space(f, b.ino, 3 << 20) > 0);
+	/* The last writer's close: what it has is counted, what was reserved is free again. */
+	assert_int_equal(fx_close(f, b.ino, O_WRONLY, 1 << 20), 0);
+	assert_int_equal(get(f, dir).reserved, got);
+	assert_int_equal(get(f, dir).bytes, 4096 + (1 << 20));
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 6 << 20), 0);
+	assert_int_equal(get(f, dir).reserved, 0);
+	assert_int_equal(get(f, dir).bytes, 4096 + (7 << 20));
+	assert_int_equal(get(f, dir).inodes, 3);
+	assert_int_equal(space(f, a.ino, 4 << 20), -LE_DQUOT);
+	/* Nobody would give that back. */
+	assert_int_equal(space(f, a.ino, 1 << 20), (1 << 20) + ((2 << 20) - 4096) / 16);
+	assert_int_equal(get(f, dir).reserved, 0);
+	assert_int_equal(fx_truncate(f, a.ino, 0), 0);
+	assert_int_equal(get(f, dir).bytes, 4096 + (1 << 20));
+	assert_int_equal(fx_unlink(f, dir, "b"), 0);
+	assert_int_equal(get(f, dir).bytes, 4096);
+}
+
+TEST(test_space_is_reserved_while_a_file_is_written, writers)
+
+static void fill(struct fx *f)
+{
+	struct attr a;
+
+	begin(f);
+	for (int i = 0; i < 3; i++) {
+		char name[2] = {(char)('a' + i), 0};
+
+		assert_int_equal(fx_create_file(f, dir, name, O_WRONLY, &a), 0);
+		assert_int_equal(fx_close(f, a.ino, O_WRONLY, 4096), 0);
+	}
+	assert_int_equal(fx_create_file(f, dir, "d", O_WRONLY, &a), -LE_DQUOT);
+	assert_int_equal(fx_rename(f, dir, "a", LEAT_ROOT_INO, "a", 0), -LE_XDEV);
+}
+
+static void see(struct fx *f)
+{
+	struct attr a;
+
+	fx_session(f, 1);
+	assert_int_equal(get(f, dir).inodes, 4);
+	assert_int_equal(get(f, dir).bytes, 4 * 4096);
+	assert_int_equal(fx_create_file(f, dir, "d", O_WRONLY, &a), -LE_DQUOT);
+	f->cred.uid = 5;
+	assert_int_equal(set(f, dir, QUOTA_INODES_HARD, 0, 100), -LE_PERM);
+	f->cred.uid = 0;
+	assert_int_equal(set(f, dir, QUOTA_INODES_HARD, 0, 5), 0);
+	assert_int_equal(fx_create_file(f, dir, "d", O_WRONLY, &a), 0);
+	assert_int_equal(get(f, dir).bytes_hard, 10 << 20);
+}
+
+static void test_counts_stay_over_a_crash(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, fill);
+	fx_crash(f);
+	fx_run(f, see);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
+static void spoil(struct fx *f)
+{
+	struct store *s = &f->m->store;
+	struct quota *q;
+
+	fill(f);
+	q = quota_find(s, get(f, dir).project);
+	assert_non_null(q);
+	assert_int_equal(txn_begin(s), 0);
+	q->rec.inodes = 77;
+	q->rec.bytes = 1;
+	quota_changed(s, q);
+	assert_int_equal(store_wait(s, txn_end(s)), 0);
+}
+
+static void test_check_repairs_counts(void **state)
+{
+	struct fx *f = fx_create(1);
+
+	(void)state;
+	fx_run(f, spoil);
+	assert_int_equal(fx_check(f, false), 1);
+	assert_int_equal(fx_check(f, true), 1);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_run(f, see);
+	fx_destroy(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_space_is_reserved_while_a_file_is_written),
+		cmocka_unit_test(test_counts_stay_over_a_crash),
+		cmocka_unit_test(test_check_repairs_counts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

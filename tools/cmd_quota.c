@@ -1,0 +1,316 @@
+/* leat quota: how much may be kept below a directory. */
+#include <errno.h>
+#include <fts.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+#include "tools/tool.h"
+
+static uint64_t member(const json_t *o, const char *name)
+{
+	return (uint64_t)json_integer_value(json_object_get(o, name));
+}
+
+/* The quota that path counts to; NULL with errno (ENODATA: none). */
+static json_t *fetch(const char *path)
+{
+	char *text = virtual_attribute(path, "leat.quota"), *save = NULL;
+	json_t *o;
+
+	if (!text)
+		return NULL;
+	o = json_object();
+	for (char *word = strtok_r(text, " ", &save); word; word = strtok_r(NULL, " ", &save)) {
+		char *value = strchr(word, '=');
+
+		if (!value)
+			continue;
+		*value++ = '\0';
+		json_object_set_new(o, word, json_integer((json_int_t)strtoull(value, NULL, 10)));
+	}
+	json_object_set_new(o, "own", json_boolean(member(o, "own")));
+	json_object_set_new(o, "path", json_string(path));
+	free(text);
+	return o;
+}
+
+static int missing(struct tool *t, const char *path)
+{
+	struct leat_mount m;
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", path);
+	if (!mount_of_path(path, &m))
+		return tool_error(t, EXIT_MISSING, NULL, "%s is not on a Leat mount", path);
+	return EXIT_OK;
+}
+
+static void print_limits(const char *what, const json_t *o, const char *name, bool bytes)
+{
+	char key[3][32], text[3][SIZE_TEXT];
+	uint64_t v[3];
+
+	snprintf(key[0], sizeof(key[0]), "%s", name);
+	snprintf(key[1], sizeof(key[1]), "%s_soft", name);
+	snprintf(key[2], sizeof(key[2]), "%s_hard", name);
+	for (int i = 0; i < 3; i++) {
+		v[i] = member(o, key[i]);
+		if (i > 0 && v[i] == 0)
+			snprintf(text[i], SIZE_TEXT, "none");
+		else if (bytes)
+			format_size(v[i], text[i]);
+		else
+			snprintf(text[i], SIZE_TEXT, "%" PRIu64, v[i]);
+	}
+	printf("  %-7s %s used, limit %s, soft limit %s", what, text[0], text[2], text[1]);
+	snprintf(key[0], sizeof(key[0]), "%s_over_s", name);
+	if (v[1] != 0 && v[0] > v[1])
+		printf(", exceeded for %" PRIu64 " s of %" PRIu64, member(o, key[0]),
+		       member(o, "grace_s"));
+	putchar('\n');
+}
+
+static int show(struct tool *t, int argc, char **argv)
+{
+	json_t *all = json_array();
+	int code = EXIT_OK;
+
+	if (argc < 2)
+		return tool_usage(t, "show: which PATH?");
+	for (int i = 1; i < argc && code == EXIT_OK; i++) {
+		json_t *o;
+
+		code = missing(t, argv[i]);
+		if (code != EXIT_OK)
+			break;
+		o = fetch(argv[i]);
+		if (!o && errno != ENODATA)
+			code = tool_error(t, exit_of_errno(errno), NULL, "%s: %m", argv[i]);
+		else if (!o && !t->json)
+			printf("%s: no quota\n", argv[i]);
+		if (o && !t->json) {
+			printf("%s: quota %" PRIu64 "%s\n", argv[i], member(o, "project"),
+			       json_is_true(json_object_get(o, "own")) ? ""
+								       : " of a directory above");
+			print_limits("space", o, "bytes", true);
+			print_limits("inodes", o, "inodes", false);
+		}
+		if (o)
+			json_array_append_new(all, o);
+	}
+	if (t->json && code == EXIT_OK)
+		return tool_print_json(json_pack("{s:o}", "quotas", all));
+	json_decref(all);
+	return code;
+}
+
+/* ---- everything below a directory ---- */
+
+/* Another quota begins here. */
+static bool has_own(const char *path)
+{
+	char text[512];
+	ssize_t n = lgetxattr(path, "leat.quota", text, sizeof(text) - 1);
+
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	return strstr(text, " own=1 ") != NULL;
+}
+
+static int adopt_one(struct tool *t, FTS *fts, FTSENT *e, const char *project)
+{
+	if (e->fts_info == FTS_DP)
+		return EXIT_OK;
+	if (e->fts_info == FTS_ERR || e->fts_info == FTS_DNR || e->fts_info == FTS_NS) {
+		errno = e->fts_errno;
+		return errno == ENOENT ? EXIT_OK
+				       : tool_error(t, exit_of_errno(errno), NULL, "%s: %m",
+						    e->fts_accpath);
+	}
+	if (e->fts_info == FTS_D && e->fts_level > 0 && has_own(e->fts_accpath)) {
+		fts_set(fts, e, FTS_SKIP);
+		return EXIT_OK;
+	}
+	if (lsetxattr(e->fts_accpath, "leat.project", project, strlen(project), 0) == 0 ||
+	    errno == ENOENT)
+		return EXIT_OK;
+	return tool_error(t, exit_of_errno(errno),
+			  "Repeat the command: what is done already is skipped quickly.", "%s: %m",
+			  e->fts_path);
+}
+
+/* Directories before what is in them, so that nothing new escapes. */
+static int adopt(struct tool *t, char *path, const char *project)
+{
+	char *const paths[] = {path, NULL};
+	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_XDEV | FTS_NOCHDIR, NULL);
+	int code = EXIT_OK;
+	struct progress p;
+	uint64_t n = 0;
+	FTSENT *e;
+
+	if (!fts)
+		return tool_error(t, EXIT_FAILED, NULL, "%s: %m", path);
+	catch_interrupts();
+	progress_init(&p, "counting in");
+	while (code == EXIT_OK && (e = fts_read(fts)) != NULL) {
+		char text[64];
+
+		code = interrupted() ? tool_error(t, EXIT_INTERRUPTED, "Repeat it with --adopt.",
+						  "interrupted")
+				     : adopt_one(t, fts, e, project);
+		snprintf(text, sizeof(text), "%" PRIu64 " inodes", n += e->fts_info != FTS_DP);
+		if (!t->json)
+			progress_update(&p, 0, 0, text);
+	}
+	progress_finish(&p, 0);
+	fts_close(fts);
+	return code;
+}
+
+static int refused(struct tool *t, const char *path)
+{
+	return tool_error(t, exit_of_errno(errno),
+			  errno == EPERM     ? "Only root sets quotas."
+			  : errno == ENODATA ? "The directory has no quota of its own."
+					     : NULL,
+			  "%s: %m", path);
+}
+
+static int set_one(struct tool *t, char *path, const char *text, bool all)
+{
+	json_t *before, *after;
+	char project[24];
+	bool made;
+	int code = missing(t, path);
+
+	if (code != EXIT_OK)
+		return code;
+	before = fetch(path);
+	if (setxattr(path, "leat.quota", text, strlen(text), 0) < 0) {
+		json_decref(before);
+		return refused(t, path);
+	}
+	after = fetch(path);
+	if (!after) {
+		json_decref(before);
+		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", path);
+	}
+	made = !before || member(before, "project") != member(after, "project");
+	snprintf(project, sizeof(project), "%" PRIu64, member(after, "project"));
+	json_decref(before);
+	json_decref(after);
+	return made || all ? adopt(t, path, project) : EXIT_OK;
+}
+
+static int set(struct tool *t, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"bytes", required_argument, NULL, 'b'},
+		{"bytes-soft", required_argument, NULL, 'B'},
+		{"inodes", required_argument, NULL, 'i'},
+		{"inodes-soft", required_argument, NULL, 'I'},
+		{"adopt", no_argument, NULL, 'a'},
+		{NULL, 0, NULL, 0},
+	};
+	char text[256] = "";
+	int c, code = EXIT_OK;
+	bool all = false;
+
+	optind = 1;
+	while ((c = getopt_long(argc, argv, "+", longs, NULL)) != -1) {
+		size_t len = strlen(text);
+		uint64_t v = 0;
+
+		if (c == '?')
+			return tool_usage(t, "set: wrong options");
+		if ((c == 'b' || c == 'B') && !parse_size_arg(t, "--bytes", optarg, &v))
+			return EXIT_USAGE;
+		if ((c == 'i' || c == 'I') &&
+		    !parse_number_arg(t, "--inodes", optarg, INT64_MAX, &v))
+			return EXIT_USAGE;
+		all |= c == 'a';
+		if (c != 'a')
+			snprintf(text + len, sizeof(text) - len, "%s_%s=%" PRIu64 " ",
+				 c == 'b' || c == 'B' ? "bytes" : "inodes",
+				 c == 'b' || c == 'i' ? "hard" : "soft", v);
+	}
+	if (!text[0] && !all)
+		return tool_usage(t, "set: give --bytes, --bytes-soft, --inodes, --inodes-soft");
+	if (!argv[optind])
+		return tool_usage(t, "set: which DIRECTORY?");
+	for (int i = optind; i < argc && code == EXIT_OK; i++)
+		code = set_one(t, argv[i], text, all);
+	return code == EXIT_OK ? show(t, argc - optind + 1, argv + optind - 1) : code;
+}
+
+/* What was counted belongs to the quota of the directory above, if that has one. */
+static int rm_one(struct tool *t, char *path)
+{
+	char full[PATH_MAX], up[PATH_MAX + 4], *project;
+	int code = missing(t, path);
+
+	if (code != EXIT_OK)
+		return code;
+	if (!realpath(path, full))
+		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", path);
+	snprintf(up, sizeof(up), "%s/..", full);
+	if (setxattr(full, "leat.quota", "remove=1", 8, 0) < 0)
+		return refused(t, path);
+	project = virtual_attribute(up, "leat.project");
+	code = adopt(t, full, project ? project : "0");
+	free(project);
+	return code;
+}
+
+static int rm(struct tool *t, int argc, char **argv)
+{
+	int code = EXIT_OK;
+
+	if (argc < 2)
+		return tool_usage(t, "rm: which DIRECTORY?");
+	for (int i = 1; i < argc && code == EXIT_OK; i++)
+		code = rm_one(t, argv[i]);
+	return t->json && code == EXIT_OK ? tool_print_json(json_object()) : code;
+}
+
+static int run(struct tool *t, int argc, char **argv)
+{
+	if (argc >= 2 && strcmp(argv[1], "show") == 0)
+		return show(t, argc - 1, argv + 1);
+	if (argc >= 2 && strcmp(argv[1], "set") == 0)
+		return set(t, argc - 1, argv + 1);
+	if (argc >= 2 && strcmp(argv[1], "rm") == 0)
+		return rm(t, argc - 1, argv + 1);
+	return tool_usage(t, argc < 2 ? "set, show or rm?" : "not set, show or rm: '%s'",
+			  argc < 2 ? "" : argv[1]);
+}
+
+const struct command command_quota = {
+	.name = "quota",
+	.summary = "how much may be kept below a directory",
+	.usage = "usage: leat quota set [--bytes SIZE] [--bytes-soft SIZE] [--inodes N]\n"
+		 "                      [--inodes-soft N] [--adopt] DIRECTORY ...\n"
+		 "       leat quota show PATH ...\n"
+		 "       leat quota rm DIRECTORY ...\n"
+		 "Limits what is kept below a directory, whoever it belongs to; 0: no limit. What\n"
+		 "is there already is counted in. A quota below another one counts for itself.\n"
+		 "  --bytes SIZE        space, as du counts it\n"
+		 "  --inodes N          files, directories, links\n"
+		 "  --bytes-soft SIZE, --inodes-soft N\n"
+		 "                      may be exceeded for quota_grace_s (a week)\n"
+		 "  --adopt             count in again what lies below (after an interruption)\n"
+		 "Examples:\n"
+		 "  leat quota set --bytes 10T --inodes 5000000 /mnt/leat/projects/vision\n"
+		 "  leat quota show /mnt/leat/projects/*\n",
+	.run = run,
+};
