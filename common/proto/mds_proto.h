@@ -311,9 +311,9 @@ enum xattr_flags { XATTR_KILL_SGID = 1 << 16 };
 /*
  * Quotas of directory trees. set: of the tree below the directory ino, which becomes a project of
  * its own unless it is one (made: what lies below has to be given its number, by SET_PROJECT);
- * root's alone. mask: which limits are set (0: none). get: of what ino belongs to, -LE_NODATA without.
- * space: the session is about to write so many bytes that may need space; the answer is how many it
- * may, -LE_DQUOT. They are reserved until the file's last writer closes it.
+ * root's alone. mask: which limits are set (0: none). get: of what ino belongs to, -LE_NODATA
+ * without. space: the session is about to write so many bytes that may need space; the answer is
+ * how many it may, -LE_DQUOT. They are reserved until the file's last writer closes it.
  */
 enum quota_mask {
 	QUOTA_BYTES_SOFT = 1,
