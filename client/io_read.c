@@ -225,26 +225,34 @@ static int read_own(struct ll_file *f, uint64_t off, uint32_t len, struct ll_dat
 	}
 }
 
+/* May it be read, how much of it is there, and what will be asked for next? */
+static int read_begin(struct ll_file *f, uint64_t off, uint32_t *len)
+{
+	uint64_t size;
+
+	if (!f->can_read)
+		return -LE_BADF;
+	if (*len > LL_IO_MAX || off > LEAT_FILE_SIZE_MAX)
+		return -LE_INVAL;
+	f->was_read = true;
+	TRY(read_size(f, off + *len, &size));
+	if (off >= size)
+		*len = 0;
+	else if (size - off < *len)
+		*len = (uint32_t)(size - off);
+	if (!f->direct && *len > 0)
+		ra_note(f->d, &f->ra, off, *len, size);
+	return 0;
+}
+
 int ll_read(struct ll_file *file, uint64_t off, uint32_t len, struct ll_data *ret_data)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	struct ll_data data;
-	uint64_t size;
 
 	data.n = 0;
 	data.len = 0;
-	if (!f->can_read)
-		return -LE_BADF;
-	if (len > LL_IO_MAX || off > LEAT_FILE_SIZE_MAX)
-		return -LE_INVAL;
-	f->was_read = true;
-	TRY(read_size(f, off + len, &size));
-	if (off >= size)
-		len = 0;
-	else if (size - off < len)
-		len = (uint32_t)(size - off);
-	if (!f->direct && len > 0)
-		ra_note(f->d, &f->ra, off, len, size);
+	TRY(read_begin(f, off, &len));
 	TRY(len > 0 ? read_own(f, off, len, &data) : 0);
 	f->c->stats.read_ops++;
 	f->c->stats.read_bytes += len;
@@ -262,6 +270,78 @@ void ll_data_release(struct ll_data *d)
 	d->len = 0;
 }
 
+/* ---- into the caller's memory ---- */
+
+/* TCP writes to any memory; a card only to what is registered with it, and then all slots are. What
+ * is lent to an rpc is nobody's but the caller's when the rpc has ended, however it did. */
+static bool lands_anywhere(const struct client *c)
+{
+	const struct slot *s = slot_pool_at(c->slots, 0);
+
+	for (int i = 0; i < SLOT_REGS; i++) {
+		if (s->reg[i] != NULL)
+			return false;
+	}
+	return true;
+}
+
+/* As read_parts, but what is not prefetched is received where the caller wants it. */
+static int read_parts_into(struct ll_file *f, uint64_t off, uint32_t len, uint8_t *to)
+{
+	uint32_t done = 0;
+
+	while (done < len) {
+		struct ll_data data;
+		uint32_t left = len - done;
+		uint64_t at = off + done;
+
+		data.n = 0;
+		data.len = 0;
+		TRY(f->direct ? 0 : ra_take(f->d, at, left, &data));
+		if (data.len > 0) {
+			vec_copy_out(data.vec, data.n, to + done);
+			done += (uint32_t)data.len;
+			ll_data_release(&data);
+			continue;
+		}
+		uint32_t part = f->direct ? left : ra_gap(f->d, at, left);
+		/* Only held while the rpc lasts, so that nobody counts its references. */
+		struct slot lent = {.data = to + done, .size = part, .refs = 1};
+
+		TRY(io_fetch(f->d, at, part, &lent, 0));
+		ASSERT(lent.refs == 1);
+		done += part;
+	}
+	return 0;
+}
+
+static int read_own_into(struct ll_file *f, uint64_t off, uint32_t len, uint8_t *to)
+{
+	for (;;) {
+		uint64_t seen;
+		bool own;
+
+		TRY(wb_show_range(f->d, off, len));
+		own = wb_pending(f->d, off, len);
+		seen = f->c->n_retracted;
+		TRY(read_parts_into(f, off, len, to));
+		if (!own || seen == f->c->n_retracted)
+			return 0;
+	}
+}
+
+/* As ll_read: how many bytes, or a status. */
+static int64_t read_into(struct ll_file *file, uint64_t off, uint32_t len, uint8_t *to)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+
+	TRY(read_begin(f, off, &len));
+	TRY(len > 0 ? read_own_into(f, off, len, to) : 0);
+	f->c->stats.read_ops++;
+	f->c->stats.read_bytes += len;
+	return len;
+}
+
 struct pread_part {
 	struct ll_file *f;
 	uint8_t *to;
@@ -274,8 +354,13 @@ static void pread_part(void *arg)
 {
 	struct pread_part *p = arg;
 	struct ll_data data;
-	int rc = ll_read(p->f, p->off, p->len, &data);
+	int rc;
 
+	if (lands_anywhere(p->f->c)) {
+		p->done = read_into(p->f, p->off, p->len, p->to);
+		return;
+	}
+	rc = ll_read(p->f, p->off, p->len, &data);
 	p->done = rc;
 	if (rc < 0)
 		return;

@@ -131,7 +131,8 @@ def main():
                             capture_output=True, text=True).stdout.strip()
     print("- %s, %d CPUs, commit %s, load %.1f at the start and %.1f at the end\n" % (
         platform.platform(), os.cpu_count(), commit, load, os.getloadavg()[0]))
-    print("| 4 KiB random reads | reads/s | client CPU, us | servers' CPU, us |\n|---|---:|---:|---:|")
+    print("| 4 KiB random reads | reads/s | client CPU, us | servers' CPU, us |")
+    print("|---|---:|---:|---:|")
     for name, row in got.items():
         print("| %s | %.0f | %.1f | %.1f |" % (name, *row))
     print("\nloader / local: %.2f of the rate; loader / mount: %.2f of the client's CPU" % (
