@@ -3,7 +3,9 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/rt/loop_backend.h"
 
@@ -315,6 +317,92 @@ static void test_a_call_ends_when_its_loop_does(void **state)
 	env_real_destroy(env);
 }
 
+/* ---- watches ---- */
+
+struct watched {
+	struct loop_watch watch;
+	struct fiber *fiber;
+	int fd;
+	uint32_t n_calls;
+	uint64_t n_events;
+	bool leave, stop;
+};
+
+static void event_came(struct loop_watch *watch)
+{
+	struct watched *w = container_of(watch, struct watched, watch);
+	uint64_t n;
+
+	w->n_calls++;
+	if (w->leave) {
+		w->leave = false; /* unread: called again, unless it said that it drains */
+		return;
+	}
+	if (read(w->fd, &n, sizeof(n)) == sizeof(n))
+		w->n_events += n;
+	if (w->stop)
+		loop_watch_stop(watch);
+	fiber_wake(w->fiber);
+}
+
+static void one_event(struct watched *w)
+{
+	uint64_t one = 1, before = w->n_events;
+
+	assert_int_equal(write(w->fd, &one, sizeof(one)), sizeof(one));
+	while (w->n_events == before)
+		fiber_park();
+	assert_int_equal(w->n_events, before + 1);
+}
+
+static void watch_main(void *arg)
+{
+	struct watched w = { .watch = { .fn = event_came, .drains = *(bool *)arg },
+			     .fiber = fiber_self(),
+			     .fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+
+	assert_true(w.fd >= 0);
+	assert_int_equal(loop_watch_start(&w.watch, w.fd), 0);
+	for (int i = 0; i < 1000; i++)
+		one_event(&w);
+	/* A poll that stays armed may tell of an event that has been read with the one before. */
+	assert_true(w.n_calls >= 1000);
+	if (!w.watch.drains) {
+		w.leave = true;
+		one_event(&w);
+		assert_false(w.leave);
+	}
+	/* What was there before the watch is seen; stopped by itself, then from outside. */
+	w.stop = true;
+	one_event(&w);
+	assert_null(w.watch.internal);
+	uint32_t n_calls = w.n_calls;
+	uint64_t one = 1;
+	assert_int_equal(write(w.fd, &one, sizeof(one)), sizeof(one));
+	assert_int_equal(fiber_sleep_us(2000), 0);
+	assert_int_equal(w.n_calls, n_calls);
+	w.stop = false;
+	assert_int_equal(loop_watch_start(&w.watch, w.fd), 0);
+	while (w.n_calls == n_calls)
+		fiber_park();
+	loop_watch_stop(&w.watch);
+	n_calls = w.n_calls;
+	assert_int_equal(write(w.fd, &one, sizeof(one)), sizeof(one));
+	assert_int_equal(fiber_sleep_us(2000), 0);
+	assert_int_equal(w.n_calls, n_calls);
+	close(w.fd);
+}
+
+static void test_watches_tell_of_every_event(void **state)
+{
+	bool drains = false;
+
+	(void)state;
+	rt_run(watch_main, &drains);
+	drains = true;
+	rt_run(watch_main, &drains);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -325,6 +413,7 @@ int main(void)
 		cmocka_unit_test(test_two_loops_answer_each_other),
 		cmocka_unit_test(test_calls_from_threads),
 		cmocka_unit_test(test_a_call_ends_when_its_loop_does),
+		cmocka_unit_test(test_watches_tell_of_every_event),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
