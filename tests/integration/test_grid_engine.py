@@ -93,6 +93,7 @@ class GridEngine:
         with open(SHARE + "/default-configuration") as f:
             conf = "".join("execd_spool_dir %s/execd\n" % self.root
                            if line.startswith("execd_spool_dir") else
+                           "load_report_time 00:00:02\n" if line.startswith("load_report") else
                            "min_uid 0\n" if line.startswith("min_uid") else
                            "min_gid 0\n" if line.startswith("min_gid") else line for line in f)
         self.write("conf", conf)
@@ -106,6 +107,10 @@ class GridEngine:
     def make_queue(self):
         self.run("qconf", "-Ae", self.write("host", EXEC_HOST), check=False)
         self.run("qconf", "-as", "localhost", check=False)
+        quick = {"schedule_interval": "0:0:1", "flush_submit_sec": "1", "flush_finish_sec": "1"}
+        self.run("qconf", "-Msconf", self.write("sched", "".join(
+            "%s %s\n" % (w[0], quick.get(w[0], w[1])) for w in
+            (l.split(None, 1) for l in self.run("qconf", "-ssconf").stdout.splitlines()))))
         template = self.run("qconf", "-sq").stdout
         self.write("prolog", "#!/bin/sh\nexport LEAT_SGE_CONF=%s/leat-sge.conf\nexec %s\n" % (
             self.root, SRC + "/deploy/sge/prolog"))
