@@ -194,6 +194,8 @@ static void watch_signals(void *arg)
 
 static void on_invalidate(void *arg, struct ino ino, bool data)
 {
+	if (data)
+		passthrough_changed(arg, ino.v);
 	invalidate_inode(arg, ino, data ? 0 : -1, 0);
 }
 

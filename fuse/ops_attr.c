@@ -232,11 +232,10 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set,
 	int status;
 
 	req_cred_init(req, &rc);
-	if (mask == 0)
+	status = mask & SET_SIZE ? passthrough_may_change(fs, ino) : 0;
+	if (status == 0 && mask == 0)
 		status = ll_getattr(fs->client, &rc.cred, ino_of(ino), &ret);
-	else if ((mask & SET_SIZE) && passthrough_is_busy(fs, ino))
-		status = -LE_BUSY;
-	else
+	else if (status == 0)
 		status = ll_setattr(fs->client, &rc.cred, ino_of(ino),
 				    fi ? file_of(fi)->file : NULL, mask, &set, &ret);
 	if (status < 0) {

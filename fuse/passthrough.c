@@ -39,10 +39,11 @@ struct passthrough {
 struct pass_inode {
 	struct hmap_node node;
 	uint64_t ino;
-	uint32_t n_pass, n_plain, n_writers;
+	uint32_t n_pass, n_plain;
 	uint32_t users;     /* struct pass_file that refer to it */
 	int32_t backing_id; /* while n_pass > 0 */
 	bool sealed;
+	bool changed;             /* since somebody opened it: nobody reads copies of it any more */
 	uint64_t ver;             /* of what the kernel reads */
 	struct staged_copy *copy; /* that it belongs to */
 };
@@ -183,12 +184,28 @@ static bool writes(uint32_t flags)
 	return (flags & O_ACCMODE) != O_RDONLY || (flags & O_TRUNC);
 }
 
-bool passthrough_is_busy(const struct leatfs *fs, uint64_t ino)
+static bool is_busy(const struct leatfs *fs, uint64_t ino)
 {
 	struct pass_inode *i = fs->passthrough ? inode_find(fs->passthrough, ino) : NULL;
 
 	/* Who would change a sealed file is refused by the metadata server. */
 	return i && i->n_pass > 0 && !i->sealed;
+}
+
+void passthrough_changed(struct leatfs *fs, uint64_t ino)
+{
+	struct pass_inode *i = fs->passthrough ? inode_find(fs->passthrough, ino) : NULL;
+
+	if (i && !i->sealed)
+		i->changed = true;
+}
+
+int passthrough_may_change(struct leatfs *fs, uint64_t ino)
+{
+	if (is_busy(fs, ino))
+		return -LE_BUSY;
+	passthrough_changed(fs, ino);
+	return 0;
 }
 
 int passthrough_begin(struct leatfs *fs, uint64_t ino, uint32_t flags, struct pass_file **ret_file)
@@ -198,14 +215,14 @@ int passthrough_begin(struct leatfs *fs, uint64_t ino, uint32_t flags, struct pa
 	*ret_file = NULL;
 	if (!fs->passthrough || !writes(flags))
 		return 0;
-	if (passthrough_is_busy(fs, ino))
+	if (is_busy(fs, ino))
 		return -LE_BUSY;
 	f = file_create(fs->passthrough, ino);
 	if (!f)
 		return -LE_NOMEM;
 	/* From here on nobody begins to pass through. */
 	f->writer = true;
-	f->inode->n_writers++;
+	f->inode->changed = true;
 	*ret_file = f;
 	return 0;
 }
@@ -217,7 +234,6 @@ void passthrough_end(fuse_req_t req, struct pass_file *f)
 	if (!f)
 		return;
 	i = f->inode;
-	i->n_writers -= f->writer;
 	i->n_plain -= f->how == HOW_PLAIN;
 	i->n_pass -= f->how == HOW_PASS;
 	if (f->how == HOW_PASS && i->n_pass == 0) {
@@ -303,13 +319,12 @@ static void decide(fuse_req_t req, struct pass_file *f, struct fuse_file_info *f
 		reply_passed(f, fi);
 		return;
 	}
-	if (f->fd >= 0 && i->n_plain == 0 && i->n_writers == 0 &&
+	if (f->fd >= 0 && i->n_plain == 0 && !i->changed &&
 	    (f->sealed || f->p->mode == PASS_STAGED)) {
 		int32_t id = backing_open(req, f->p, f->fd);
 		if (id > 0) {
 			i->backing_id = id;
 			i->ver = f->want.ver;
-			i->sealed = f->sealed;
 			i->copy = f->copy;
 			f->copy = NULL;
 			close(f->fd);
@@ -333,17 +348,18 @@ int passthrough_open(fuse_req_t req, const struct attr *attr, struct fuse_file_i
 	if (!fs->passthrough)
 		return 0;
 	/* A file that was created exists already, if another mount was faster. */
-	if (writes((uint32_t)fi->flags) && passthrough_is_busy(fs, attr->ino.v))
+	if (writes((uint32_t)fi->flags) && is_busy(fs, attr->ino.v))
 		return -LE_BUSY;
 	if (!f) {
 		f = file_create(fs->passthrough, attr->ino.v);
 		if (!f)
 			return -LE_NOMEM;
 		f->writer = writes((uint32_t)fi->flags);
-		f->inode->n_writers += f->writer;
+		f->inode->changed |= f->writer;
 		*file = f;
 	}
 	f->sealed = (attr->flags & ATTR_SEALED) != 0;
+	f->inode->sealed |= f->sealed;
 	f->want = (struct staged_want){
 		.ino = attr->ino.v,
 		/* Somebody is writing, or has been a moment ago: of no version that we know. */
@@ -353,7 +369,7 @@ int passthrough_open(fuse_req_t req, const struct attr *attr, struct fuse_file_i
 		.sealed = f->sealed,
 	};
 	if (!f->writer && S_ISREG(attr->mode) && attr->size > 0 && f->want.ver != UINT64_MAX &&
-	    f->inode->n_writers == 0 && !(f->inode->n_pass > 0 && f->inode->ver == f->want.ver))
+	    !f->inode->changed && !(f->inode->n_pass > 0 && f->inode->ver == f->want.ver))
 		look_for_copy(f);
 	/* No yield from here to the reply: what is decided is what the kernel is told. */
 	decide(req, f, fi);
@@ -392,7 +408,7 @@ static void read_worker(void *arg)
  * of others. */
 static bool has_copy(struct pass_file *f)
 {
-	if (f->local_bad || f->inode->n_writers > 0)
+	if (f->local_bad || f->inode->changed)
 		return false;
 	if (f->fd >= 0)
 		return f->sealed || f->how == HOW_PLAIN;

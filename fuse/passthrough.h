@@ -37,8 +37,11 @@ int passthrough_open(fuse_req_t req, const struct attr *attr, struct fuse_file_i
 bool passthrough_read(fuse_req_t req, struct pass_file *f, size_t size, off_t off);
 /* The file is closed, or was not opened in the end. NULL is fine. */
 void passthrough_end(fuse_req_t req, struct pass_file *f);
-/* Its content is read by the kernel without us, so it must not change: sealed files cannot. */
-bool passthrough_is_busy(const struct leatfs *fs, uint64_t ino);
+/* Its content changes, here or elsewhere: who has it open reads from the servers from now on. */
+void passthrough_changed(struct leatfs *fs, uint64_t ino);
+/* The same by a request of this mount, before it is done: -LE_BUSY while the kernel reads it without
+ * us. */
+int passthrough_may_change(struct leatfs *fs, uint64_t ino) CHECK_RESULT;
 
 /* JSON members for `leat status`, without braces. */
 void passthrough_status(const struct leatfs *fs, char *buf, size_t size);

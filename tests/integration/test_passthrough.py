@@ -159,6 +159,18 @@ def test_versions(n, kernel):
         f.flush()
         got, how = passed(n, lambda: read(n.path("d/f2")))
         assert got == b"?" + data["f2"][1:] and how == (0, 0), how
+    # by somebody who has gone again, while it is open: written, truncated
+    if not kernel:
+        with open(n.path("d/f4"), "rb", buffering=0) as f:
+            assert f.read(10) == data["f4"][:10]
+            for change in (lambda: os.truncate(n.path("d/f4"), 1000), lambda: write(
+                    n.path("d/f4"), new)):
+                change()
+                now = read(n.path("d/f4", 2))
+                os.posix_fadvise(f.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                f.seek(0)
+                assert f.read() == now and now != data["f4"]
+        data["f4"] = new
     # a file of the same name, replaced
     write(n.path("d/new"), new)
     os.rename(n.path("d/new"), n.path("d/f3"))
