@@ -39,8 +39,8 @@ bool passthrough_read(fuse_req_t req, struct pass_file *f, size_t size, off_t of
 void passthrough_end(fuse_req_t req, struct pass_file *f);
 /* Its content changes, here or elsewhere: who has it open reads from the servers from now on. */
 void passthrough_changed(struct leatfs *fs, uint64_t ino);
-/* The same by a request of this mount, before it is done: -LE_BUSY while the kernel reads it without
- * us. */
+/* The same by a request of this mount, before it is done: -LE_BUSY while the kernel reads it
+ * without us. */
 int passthrough_may_change(struct leatfs *fs, uint64_t ino) CHECK_RESULT;
 
 /* JSON members for `leat status`, without braces. */

@@ -272,7 +272,7 @@ static void copy_load(struct staged *s, uint32_t dir, const struct found *f)
 static bool same_file(const struct stat *a, const struct stat *b)
 {
 	return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
-	       ns_of(&a->st_mtim) == ns_of(&b->st_mtim);
+	       ns_of(&a->st_mtim) == ns_of(&b->st_mtim) && ns_of(&a->st_ctim) == ns_of(&b->st_ctim);
 }
 
 static struct staged_copy *copy_of(struct staged *s, uint32_t dir, const struct found *f)

@@ -56,6 +56,8 @@ def make_set(n, name, files=3):
     for i in range(files):
         data["f%d" % i] = os.urandom(SIZE + i)
         write("%s/f%d" % (folder, i), data["f%d" % i])
+    # A close tells the size a moment later; until then a file is of no version that can be staged.
+    wait_until(lambda: n.c.status()["mds"]["opens"] == 0, 20, "all closes have arrived")
     return data
 
 
