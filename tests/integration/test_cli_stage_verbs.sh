@@ -102,6 +102,27 @@ expect 3 "$leat" stage path large@v1 --to "$node"
 expect 0 "$leat" stage wait large@v1 --to "$node" --timeout 60
 diff -r "$mnt/large" "$("$leat" stage path large@v1 --to "$node")" || fail "the copy differs"
 
+# A source that is replaced in the middle: told as such, and nothing wrong is READY
+expect 0 "$leat" stage evict large@v1 --to "$node"
+"$leat" stage in large@v1 --to "$node" --max-rate 20M >/dev/null 2>"$tmp/err3" &
+pid=$!
+sleep 1
+head -c 40000000 /dev/urandom >"$mnt/large/3.new"
+mv "$mnt/large/3.new" "$mnt/large/3"
+wait $pid
+rc=$?
+[ $rc = 9 ] || fail "replaced: exit status $rc, not 9: $(cat "$tmp/err3")"
+grep -q changed "$tmp/err3" || fail "not told that it changed: $(cat "$tmp/err3")"
+expect 3 "$leat" stage status large@v1 --to "$node" --json
+json .state FAILED
+json .failure.code 9
+json .failure.path 3
+expect 9 "$leat" stage wait large@v1 --to "$node"
+expect 0 "$leat" stage verify "$tmp/last" --to "$node"
+expect 0 "$leat" stage evict large@v1 --to "$node"
+expect 0 "$leat" dataset rm large@v1
+expect 0 "$leat" dataset create large@v1 "$mnt/large"
+
 # Several directories; a disk that fills up
 mkdir "$tmp/a" "$tmp/b"
 mount -t tmpfs -o size=100m leat-a "$tmp/a" || fail "tmpfs"

@@ -387,6 +387,118 @@ static void test_datasets(void **state)
 	assert_int_equal(r->code, LEAT_STAGE_SOURCE_GONE);
 }
 
+static void test_several_directories(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	struct leat_stage_copy c = {.size = sizeof(c)};
+	char dir[128], path[400];
+	const char *more[] = {dir, NULL};
+	snprintf(dir, sizeof(dir), "%s/two", w->root);
+	for (int i = 0; i < 20; i++) {
+		snprintf(path, sizeof(path), "part%d", i);
+		put_file(w->src, path, 300000, (uint32_t)i);
+	}
+	o.more_dirs = more;
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	char *cmd;
+	assert_true(asprintf(&cmd, "diff -r -x link %s %s", w->src, r->path) > 0);
+	assert_int_equal(system(cmd), 0);
+	free(cmd);
+	snprintf(path, sizeof(path),
+		 "test $(find %s -name 'part*' -type f | wc -l) -ge 5 && "
+		 "test $(find %s -name 'part*' -type l | wc -l) -ge 5",
+		 dir, w->to);
+	assert_int_equal(system(path), 0);
+	/* A wrong list of directories: the copy knows better. */
+	snprintf(path, sizeof(path), "%.90s/.leat/%.64s/places", w->to, r->id);
+	assert_int_equal(leat_stage_status(w->to, r->id, &c), 0);
+	assert_int_equal(c.state, LEAT_COPY_READY);
+	FILE *f = fopen(path, "r+");
+	assert_non_null(f);
+	fputs("leat places 9", f);
+	fclose(f);
+	assert_int_equal(leat_stage_status(w->to, r->id, &c), 0);
+	assert_int_equal(c.state, LEAT_COPY_DEGRADED);
+}
+
+static void test_out_and_in_again(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	char dest[128], path[256];
+	snprintf(dest, sizeof(dest), "%s/results", w->root);
+	snprintf(path, sizeof(path), "%s/old", w->to);
+	o.to = w->src;
+	o.source = dest;
+	assert_int_equal(leat_stage_out(&o, r), 0);
+	assert_int_equal(r->files, 4);
+	assert_same(w, dest);
+	assert_int_equal(leat_stage_out(&o, result()), -LE_EXIST);
+	put_file(w->src, "sub/small", 77, 9);
+	o.replace = 1;
+	assert_int_equal(leat_stage_out(&o, result()), 0);
+	assert_same(w, dest);
+	o.source = "relative";
+	assert_int_equal(leat_stage_out(&o, result()), -LE_INVAL);
+}
+
+static void test_what_is_kept_from_eviction(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	struct leat_stage_gc_options g = {.size = sizeof(g), .to = w->to, .capacity = 1};
+	char path[256];
+	uint64_t bytes;
+	o.lease = "job.1";
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_int_equal(leat_stage_gc(&g, &bytes), 0);
+	assert_int_equal(bytes, 0);
+	assert_int_equal(leat_stage_evict(w->to, r->id), -LE_BUSY);
+	assert_int_equal(leat_stage_release_job(w->to, NULL, "job.2"), -LE_NOENT);
+	assert_int_equal(leat_stage_release_job(w->to, NULL, "../pin"), -LE_INVAL);
+	assert_int_equal(leat_stage_release_job(w->to, NULL, "job.1"), 0);
+	assert_int_equal(leat_stage_pin(w->to, r->id, 1), 0);
+	assert_int_equal(leat_stage_evict(w->to, r->id), -LE_BUSY);
+	assert_int_equal(leat_stage_pin(w->to, r->id, 0), 0);
+	/* The last copy of what is not at its source any more. */
+	snprintf(path, sizeof(path), "%s/sub/small", w->src);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(leat_stage_gc(&g, &bytes), 0);
+	assert_int_equal(bytes, 0);
+	put_file(w->src, "sub/small", 100, 2);
+	struct timespec t[2] = {{0, UTIME_OMIT}, {0, 0}};
+	struct stat st;
+	snprintf(path, sizeof(path), "%.200s/sub/small", r->path);
+	assert_int_equal(stat(path, &st), 0);
+	t[1] = st.st_mtim;
+	snprintf(path, sizeof(path), "%s/sub/small", w->src);
+	assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
+	assert_int_equal(leat_stage_gc(&g, &bytes), 0);
+	assert_int_equal(bytes, total_bytes());
+}
+
+static void test_order_and_window(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	o.order = "seed=1,batch=2,world=2,rank=1,mode=global";
+	o.first_window = 1;
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_same(w, r->path);
+	assert_int_equal(leat_stage_evict(w->to, r->id), 0);
+	o.order = "seed=1,batch=3,world=2";
+	r = result();
+	assert_int_equal(leat_stage_in(&o, r), -LE_INVAL);
+	assert_int_equal(r->code, LEAT_STAGE_USAGE);
+	o.order = "seed=1,batch=2,world=2,rank=2";
+	assert_int_equal(leat_stage_in(&o, r), -LE_INVAL);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -400,6 +512,10 @@ int main(void)
 		T(test_failures_have_their_codes),
 		T(test_a_source_that_lies_is_refused),
 		T(test_datasets),
+		T(test_several_directories),
+		T(test_out_and_in_again),
+		T(test_what_is_kept_from_eviction),
+		T(test_order_and_window),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
