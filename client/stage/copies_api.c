@@ -6,7 +6,8 @@
 #include "client/stage/copies.h"
 #include "client/stage/stage.h"
 
-#define POLL_US 200000u
+#define POLL_US  200000u
+#define GRACE_US 10000000u /* for somebody who is about to begin */
 
 struct call {
 	struct stage_io io;
@@ -123,6 +124,7 @@ static int code_now(const struct call *c)
 static void wait_fiber(void *arg)
 {
 	struct call *c = arg;
+	uint64_t grace_us = loop_now_us() + GRACE_US;
 	for (;;) {
 		c->rc = copies_find(&c->io, c->to, c->what, c->copy);
 		/* Whoever makes it may have only just begun. */
@@ -133,6 +135,8 @@ static void wait_fiber(void *arg)
 			c->code = LEAT_STAGE_CANCELLED;
 		else if (loop_now_us() >= c->deadline_us)
 			c->code = LEAT_STAGE_TIMEOUT;
+		else if (c->rc == -LE_NOENT && loop_now_us() >= grace_us)
+			c->code = LEAT_STAGE_NOT_READY;
 		if (c->code >= 0) {
 			c->rc = 0;
 			return;

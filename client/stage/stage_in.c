@@ -512,6 +512,8 @@ static int stage_locked(struct stage_job *job)
 		return is_done(job);
 	TRY(store_make_dirs(&job->store));
 	TRY(store_set_mark(&job->store, "cancel", false));
+	/* The order may be another one now. */
+	TRY(store_set_mark(&job->store, "window", false));
 	note(job, LEAT_COPY_PLANNED);
 	is_used(job);
 	if (job->rc)

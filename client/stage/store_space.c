@@ -35,6 +35,16 @@ int store_add_dir(struct local_store *s, const char *to)
 	return strcmp(path, s->dir) == 0 ? 0 : add_path(s, path);
 }
 
+/* What is evicted is removed as a whole, so nothing but a copy's own folder may be named. */
+static bool is_copy_dir(const struct local_store *s, const char *path)
+{
+	char end[16 + MANIFEST_ID_SIZE];
+	int n = snprintf(end, sizeof(end), "/.leat/%s", s->id);
+	size_t len = strlen(path);
+	return path[0] == '/' && len < STORE_PATH_SIZE && len > (size_t)n &&
+	       strcmp(path + len - (size_t)n, end) == 0;
+}
+
 /* "leat places 1\n", the further directories a line each, an empty line, a byte for each file. */
 static int take_places(struct local_store *s, char *text, size_t len, uint32_t n_files)
 {
@@ -48,7 +58,7 @@ static int take_places(struct local_store *s, char *text, size_t len, uint32_t n
 		*nl = 0;
 		if (nl == at)
 			break;
-		if (at[0] != '/')
+		if (!is_copy_dir(s, at))
 			return -LE_CORRUPT;
 		TRY(add_path(s, at));
 		at = nl + 1;

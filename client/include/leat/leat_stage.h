@@ -207,7 +207,8 @@ struct leat_stage_wait_options {
 	const volatile int *cancel;
 };
 /* Waits until the copy is READY or has passed the milestone. *ret_code: DONE; TIMEOUT; NOT_READY:
- * it is partial and nobody makes it; what it failed with; CANCELLED. */
+ * it is partial and nobody makes it, or for 10 s there was no trace of it; what it failed with;
+ * CANCELLED. */
 int leat_stage_wait(const char *to, const char *what, const struct leat_stage_wait_options *opts,
 		    int *ret_code, struct leat_stage_copy *ret_copy);
 /* Asks whoever makes the copy to stop. The status of ENOENT: nobody does. */

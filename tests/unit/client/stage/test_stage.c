@@ -417,7 +417,7 @@ static void test_several_directories(void **state)
 	assert_int_equal(c.state, LEAT_COPY_READY);
 	FILE *f = fopen(path, "r+");
 	assert_non_null(f);
-	fputs("leat places 9", f);
+	fputs("leat places 1\n/etc", f);
 	fclose(f);
 	assert_int_equal(leat_stage_status(w->to, r->id, &c), 0);
 	assert_int_equal(c.state, LEAT_COPY_DEGRADED);
