@@ -302,9 +302,7 @@ static void run(void *arg)
 	int status = start(d);
 
 	if (status == 0) {
-		/* mount(8) is silent when all is well. */
-		if (d->ready_fd < 0 || opts.log_file[0])
-			log_info("%s mounted at %s", opts.source, fs->mountpoint);
+		log_info("%s mounted at %s", opts.source, fs->mountpoint);
 		tell_parent(d, 0);
 		status = fiber_spawn("signals", watch_signals, d);
 		if (status == 0)
@@ -392,6 +390,9 @@ static int serve_in_background(void)
 		return 1;
 	if (pid == 0) {
 		close(fds[0]);
+		/* mount(8) is silent when all is well, and what comes later nobody could read. */
+		if (!opts.log_file[0] && !log_enabled(LOG_DEBUG) && log_enabled(LOG_INFO))
+			log_set_level(LOG_WARN);
 		setsid();
 		if (chdir("/") < 0)
 			log_warn("chdir /: %s", strerror(errno));
