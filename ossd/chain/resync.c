@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "common/base/moves.h"
+#include "ossd/chain/commit.h"
 #include "ossd/chain/regain.h"
 #include "ossd/chunk/chunk_copy.h"
 
@@ -660,11 +661,25 @@ static int run_full(struct job *j)
 /* ---- answers ---- */
 
 struct rows_arg {
+	struct chain *c;
 	uint8_t *buf;
 	struct wire_w w;
 	uint8_t next[REPLAY_ROW_SIZE + 1];
 	size_t next_len;
 };
+
+/* The answer of a version that may not reach the member, or be taken back: it comes with the version
+ * itself. A member that had the answer alone would tell a client that its write was done. */
+static bool answers_pending(const struct chain *c, const struct resync_row *row)
+{
+	list_for_each (l, &c->pending) {
+		const struct version *v = list_entry(l, struct version, chain_link);
+
+		if (v->session == row->session && v->slot == row->slot && v->seq == row->seq)
+			return true;
+	}
+	return false;
+}
 
 static int row_one(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
@@ -676,7 +691,8 @@ static int row_one(void *arg, const void *key, size_t key_len, const void *value
 	TRY(replay_row_decode(key, key_len, &k));
 	TRY(replay_parse(value, len, &row));
 	out = (struct resync_row){k.session, k.slot, row.seq, row.op, row.reply};
-	wire_put_resync_row(&a->w, &out);
+	if (!answers_pending(a->c, &out))
+		wire_put_resync_row(&a->w, &out);
 	memcpy(a->next, key, key_len);
 	a->next[key_len] = 0;
 	a->next_len = key_len + 1;
@@ -698,7 +714,7 @@ static int send_rows(struct job *j, struct bytes rows)
 static int run_rows(struct job *j)
 {
 	size_t size = ROWS * (REPLAY_REPLY_MAX + 40u);
-	struct rows_arg a = {.buf = malloc(size)};
+	struct rows_arg a = {.c = j->c, .buf = malloc(size)};
 	uint8_t end[REPLAY_ROW_SIZE + 1] = {0};
 	struct replay_key last = {j->c->id, UINT32_MAX, UINT64_MAX};
 	bool more = true;
