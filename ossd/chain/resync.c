@@ -668,8 +668,8 @@ struct rows_arg {
 	size_t next_len;
 };
 
-/* The answer of a version that may not reach the member, or be taken back: it comes with the version
- * itself. A member that had the answer alone would tell a client that its write was done. */
+/* The answer of a version that may not reach the member, or be taken back: it comes with the
+ * version itself. A member that had it alone would tell a client that its write was done. */
 static bool answers_pending(const struct chain *c, const struct resync_row *row)
 {
 	list_for_each (l, &c->pending) {

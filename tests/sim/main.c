@@ -51,8 +51,8 @@ struct coverage {
 	char never[2000];
 };
 
-/* More changes than the log holds, within the milliseconds in which it is read: contended seeds make
- * that, some in a hundred. */
+/* More changes than the log holds, within the milliseconds in which it is read: contended seeds
+ * make that, some in a hundred. */
 static bool is_rare(const struct move_table *t, int from, int to)
 {
 	return strcmp(t->name, "resync") == 0 && strcmp(t->states[from], "logged") == 0 &&
