@@ -18,7 +18,7 @@
 
 #define LOADER_MAGIC          0x4c4c4452u /* LLDR */
 #define LOADER_DEPTH_MAX      64u
-#define LOADER_DEPTH_AUTO     16u  /* at most, where the loader finds its depth */
+#define LOADER_DEPTH_AUTO     8u   /* at most, where the loader finds its depth */
 #define LOADER_DELAYS         100u /* fills of which the slowest counts: their p99 */
 #define LOADER_MEMORY_DEFAULT ((uint64_t)1 << 30)
 

@@ -187,7 +187,7 @@ struct leat_loader_options {
 	uint32_t batch;       /* of all ranks together; world divides it */
 	uint32_t rank, world; /* world 0: 1 */
 	uint64_t epochs;      /* then leat_next ends; 0: for ever */
-	/* Batches in memory, held ones included, 2..64. 0: up to 16, of which as many are read
+	/* Batches in memory, held ones included, 2..64. 0: up to 8, of which as many are read
 	 * ahead as the longest waits of late ask for at the caller's pace. */
 	uint32_t depth;
 	uint64_t memory_limit; /* bytes of all batches, held ones included; 0: 1 GiB */

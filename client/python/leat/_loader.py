@@ -30,7 +30,7 @@ class DataLoader:
     tail          what becomes of the last, incomplete step: "drop", "pad", "shorter"
     rank, world   "auto": of torch.distributed if it is initialised, else RANK and WORLD_SIZE,
                   OMPI_*, PMI_*, SLURM_*, HOROVOD_*, else 0 and 1
-    depth         batches in memory, those in use included (0: up to 16, read ahead as far as the
+    depth         batches in memory, those in use included (0: up to 8, read ahead as far as the
                   source's delays ask for); memory_limit in bytes (0: 1 GiB)
     on_error      "raise", or "skip": a sample that cannot be read shortens its batch
     fields        which to read (all); decode: field -> function of one array

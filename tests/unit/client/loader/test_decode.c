@@ -334,7 +334,7 @@ static void test_slow_ones_are_begun_earlier(void **state)
 	o.epochs = 0;
 	s.slow_us = 2000;
 	assert_int_equal(leat_loader_open(ds, &o, &ld), 0);
-	assert_int_equal(metrics(ld).depth, 16);
+	assert_int_equal(metrics(ld).depth, 8);
 	assert_int_equal(metrics(ld).ahead, 2);
 	for (int i = 0; i < 5; i++) {
 		assert_int_equal(leat_next(ld, &b), 1);
