@@ -464,7 +464,10 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	/* The right to truncate came with the open. */
 	if (file != NULL && file->can_write && (mask & SET_SIZE))
 		req.cred.flags |= CRED_CHECKED;
-	rc = settle_before(c, i, mask);
+	/* A close that arrives later would tell the time of the last write. */
+	rc = mask & (SET_MTIME | SET_MTIME_NOW) ? io_wait_closing(i) : 0;
+	if (rc >= 0)
+		rc = settle_before(c, i, mask);
 	if (rc >= 0 && i->data != NULL && (mask & SET_SIZE))
 		ra_drop_all(i->data);
 	if (rc >= 0) {
@@ -519,6 +522,58 @@ int ll_fallocate(struct ll_file *file, uint32_t mode, uint64_t off, uint64_t len
 	inode_update(f->inode, &rep.attr, true);
 	f->inode->settled_us = 0;
 	return 0;
+}
+
+static bool may_copy(const struct ll_file *f, uint64_t off, const struct ll_file *to,
+		     uint64_t to_off)
+{
+	uint32_t chunk = f->inode->attr.layout.chunk_size;
+
+	return chunk != 0 && to->inode->attr.layout.chunk_size == chunk && off % chunk == 0 &&
+	       to_off % chunk == 0 && f->inode != to->inode && f->d->n_write == 0 && !to->append;
+}
+
+int64_t ll_copy(struct ll_file *file, uint64_t off, struct ll_file *to_file, uint64_t to_off,
+		uint64_t len)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+	struct ll_file *to = CAST_OBJ(to_file, struct ll_file, LL_FILE_MAGIC);
+	struct idata *d = to->d;
+	struct mds_copy_req req = {
+		.cred = io_renew_cred(d),
+		.ino = f->inode->ino,
+		.off = off,
+		.to = to->inode->ino,
+		.to_off = to_off,
+		.len = len,
+	};
+	struct mds_copy_rep rep;
+	struct rpc_call call;
+	int rc;
+
+	if (!f->can_read || !to->can_write)
+		return -LE_BADF;
+	if (!may_copy(f, off, to, to_off))
+		return -LE_NOTSUP;
+	TRY(wb_flush(d));
+	req.to_size = d->size;
+	if (d->size > to_off)
+		return -LE_NOTSUP;
+	rc = mds_call(f->c, OP_mds_copy, &req, &rep, &call);
+	rpc_call_fini(&call);
+	TRY(rc);
+	to->wrote = true;
+	d->sparse = true;
+	if (d->durable_end < to_off + rep.len)
+		d->durable_end = to_off + rep.len;
+	if (d->mtime_ns < rep.attr.mtime_ns)
+		d->mtime_ns = rep.attr.mtime_ns;
+	ra_drop_all(d);
+	inode_update(to->inode, &rep.attr, true);
+	to->inode->settled_us = 0;
+	if (d->size < to_off + rep.len)
+		d->size = to_off + rep.len;
+	return (int64_t)rep.len;
 }
 
 /* ---- holes and checksums ---- */

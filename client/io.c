@@ -197,7 +197,8 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr, bool f
 	i->settled_us = now;
 	i->attr.size = st.size > attr->size ? st.size : attr->size;
 	i->attr.blocks = (st.used + SECTOR - 1) / SECTOR;
-	if (st.mtime_ns > attr->mtime_ns && (d->mtime_ns != 0 || d->n_write == 0))
+	if (!(attr->flags & ATTR_TIME_SET) && st.mtime_ns > attr->mtime_ns &&
+	    (d->mtime_ns != 0 || d->n_write == 0))
 		i->attr.mtime_ns = st.mtime_ns;
 	if (quiet && d->write_seq == seq && d->gather.slot == NULL)
 		d->size = i->attr.size;

@@ -170,6 +170,10 @@ int64_t ll_write(struct ll_file *f, uint64_t off, const struct slot_vec *vec,
 /* Copies from memory first. Any length. */
 int64_t ll_pwrite(struct ll_file *f, const void *buf, uint64_t len, uint64_t off) CHECK_RESULT;
 int ll_fallocate(struct ll_file *f, uint32_t mode, uint64_t off, uint64_t len) CHECK_RESULT;
+/* As copy_file_range(2), by the servers among themselves: how much, at least one byte. -LE_NOTSUP:
+ * this cannot be done so (chunks must fit, nobody else may write, the target must end before). */
+int64_t ll_copy(struct ll_file *f, uint64_t off, struct ll_file *to, uint64_t to_off,
+		uint64_t len) CHECK_RESULT;
 /* whence SEEK_DATA or SEEK_HOLE: the offset, or -LE_NXIO. */
 int64_t ll_seek(struct ll_file *f, uint64_t off, int whence) CHECK_RESULT;
 

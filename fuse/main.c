@@ -127,6 +127,7 @@ const struct fuse_lowlevel_ops mount_ops = {
 #endif
 	.fallocate = op_fallocate,
 	.lseek = op_lseek,
+	.copy_file_range = op_copy_file_range,
 	.getlk = op_getlk,
 	.setlk = op_setlk,
 	.flock = op_flock,
@@ -345,6 +346,7 @@ static int serve(int ready_fd)
 
 	d.ready_fd = ready_fd;
 	snprintf(d.fs.mountpoint, sizeof(d.fs.mountpoint), "%s", opts.mountpoint);
+	killed_init(&d.fs.killed);
 	d.fs.slow_ms = opts.mount.slow_ms;
 	d.fs.local_locks = opts.mount.local_locks;
 	d.fs.attr_timeout_s = opts.client.attr_cache_ms / 1000.0;

@@ -15,6 +15,7 @@
 #include "client/ll.h"
 #include "common/base/metrics.h"
 #include "common/rt/env.h"
+#include "fuse/killed.h"
 #include "fuse/metrics.h"
 #include "fuse/refused.h"
 
@@ -32,6 +33,7 @@ struct leatfs {
 	struct passthrough *passthrough; /* NULL without stage_dir */
 	struct mount_metrics metrics;
 	struct refused refused;
+	struct killed killed;
 	uint32_t max_write;
 	uint32_t slow_ms;
 	bool local_locks;   /* the kernel keeps them to itself */
@@ -99,6 +101,10 @@ struct req_cred {
 void req_cred_init(fuse_req_t req, struct req_cred *rc);
 /* Whether the fiber that serves req is interrupted when the caller gets a signal. */
 void req_interruptible(fuse_req_t req, bool may);
+/* Whether the fiber that serves req is interrupted when the caller is killed: killed.h. Between the
+ * two r belongs to it. */
+void req_killable_begin(fuse_req_t req, struct killable *r);
+void req_killable_end(fuse_req_t req, struct killable *r);
 void attr_to_stat(const struct attr *a, struct stat *ret_st);
 void reply_status(fuse_req_t req, int status);
 void reply_entry(fuse_req_t req, const struct attr *attr);
@@ -164,6 +170,9 @@ OP(flush, fuse_ino_t ino, struct fuse_file_info *fi);
 OP(release, fuse_ino_t ino, struct fuse_file_info *fi);
 OP(fsync, fuse_ino_t ino, int datasync, struct fuse_file_info *fi);
 OP(fallocate, fuse_ino_t ino, int mode, off_t off, off_t len, struct fuse_file_info *fi);
+void op_copy_file_range(fuse_req_t req, fuse_ino_t ino, off_t off, struct fuse_file_info *fi,
+			fuse_ino_t to, off_t to_off, struct fuse_file_info *to_fi, size_t len,
+			int flags);
 OP(lseek, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi);
 /* ops_lock.c */
 OP(getlk, fuse_ino_t ino, struct fuse_file_info *fi, struct flock *lock);

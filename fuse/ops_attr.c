@@ -52,6 +52,23 @@ static struct timespec ns_timespec(int64_t ns)
 				 .tv_nsec = rest < 0 ? rest + NS_PER_S : rest};
 }
 
+static void signalled(fuse_req_t req, void *arg)
+{
+	killed_signal(&req_fs(req)->killed, arg);
+}
+
+void req_killable_begin(fuse_req_t req, struct killable *r)
+{
+	killable_init(r, fuse_req_ctx(req)->pid);
+	fuse_req_interrupt_func(req, signalled, r);
+}
+
+void req_killable_end(fuse_req_t req, struct killable *r)
+{
+	fuse_req_interrupt_func(req, NULL, NULL);
+	killable_fini(r);
+}
+
 void attr_to_stat(const struct attr *a, struct stat *ret_st)
 {
 	*ret_st = (struct stat){

@@ -158,15 +158,16 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 {
 	struct leatfs *fs = req_fs(req);
 	struct iovec iov[LL_VECS_MAX];
+	struct killable killable;
 	struct ll_data d;
 	int status;
 
 	(void)ino;
 	if (passthrough_read(req, file_of(fi)->pass, size, off))
 		return;
-	req_interruptible(req, true);
+	req_killable_begin(req, &killable);
 	status = ll_read(file_of(fi)->file, (uint64_t)off, (uint32_t)size, &d);
-	req_interruptible(req, false);
+	req_killable_end(req, &killable);
 	if (status < 0) {
 		reply_status(req, status);
 		return;
@@ -243,10 +244,12 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
 {
+	struct killable killable;
+
 	(void)ino;
-	req_interruptible(req, true);
+	req_killable_begin(req, &killable);
 	int status = ll_fsync(file_of(fi)->file, datasync != 0);
-	req_interruptible(req, false);
+	req_killable_end(req, &killable);
 	reply_status(req, status);
 }
 
@@ -267,4 +270,23 @@ void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse
 		reply_status(req, (int)at);
 	else
 		fuse_reply_lseek(req, at);
+}
+
+/* What the servers cannot do among themselves the kernel does by reading and writing. */
+void op_copy_file_range(fuse_req_t req, fuse_ino_t ino, off_t off, struct fuse_file_info *fi,
+			fuse_ino_t to, off_t to_off, struct fuse_file_info *to_fi, size_t len,
+			int flags)
+{
+	int64_t n = -LE_NOTSUP;
+
+	(void)ino, (void)to;
+	if (flags == 0 && len > 0)
+		n = ll_copy(file_of(fi)->file, (uint64_t)off, file_of(to_fi)->file,
+			    (uint64_t)to_off, len);
+	if (n == -LE_NOTSUP)
+		fuse_reply_err(req, EOPNOTSUPP);
+	else if (n < 0)
+		reply_status(req, (int)n);
+	else
+		fuse_reply_write(req, (size_t)n);
 }

@@ -14,6 +14,7 @@
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/chain_table.h"
+#include "mds/copy.h"
 #include "mds/op.h"
 #include "mds/placement.h"
 
@@ -187,32 +188,15 @@ struct chain_copy {
 static int copy_once(struct chain_copy *cc, uint64_t idx, struct oss_copy_rep *rep)
 {
 	const struct convert *cv = cc->cv;
-	struct mds *m = cv->job->m;
-	struct cluster *c = &m->cluster;
-	struct chain *from = cluster_layout_chain(c, &cv->from, cc->at);
-	struct chain *to = cluster_layout_chain(c, &cv->to, idx == COPY_NONE ? 0 : idx);
-	const struct target *head = to != NULL ? cluster_chain_head(c, to) : NULL;
-	struct oss_copy_req req = {.ino = cv->ino,
-				   .gen = cv->from.gen,
-				   .idx = idx,
-				   .chunk_size = cv->from.chunk_size,
-				   .to_gen = cv->to.gen};
-	struct bytes chains;
-	int rc;
+	struct chunk_copy one = {.ino = cv->ino,
+				 .to_ino = cv->ino,
+				 .from = &cv->from,
+				 .to = &cv->to,
+				 .at = cc->at,
+				 .idx = idx,
+				 .to_idx = idx};
 
-	if (from == NULL || to == NULL)
-		return -LE_CORRUPT_STORE;
-	if (head == NULL)
-		return -LE_BUSY;
-	req.to_cap = data_cap(m, cv->ino, cv->to.gen, SESSION_COPY);
-	req.to_chain = to->id;
-	req.to_epoch = to->epoch;
-	req.to_target = head->info.id;
-	TRY(cluster_chains_encode(c, &to, 1, &chains, &req.targets));
-	rc = oss_call(&m->oss, from->id, OP_oss_copy, &req, rep,
-		      loop_deadline_ms(m->params.oss_timeout_ms));
-	free((void *)(uintptr_t)chains.data);
-	return rc;
+	return chunk_copy(cv->job->m, &one, rep);
 }
 
 /* Servers come and go meanwhile: a few times. */

@@ -268,7 +268,8 @@ void data_drop(struct op *op, struct inode_rec *rec)
 	rec->attr.size = rec->attr.blocks = 0;
 	rec->append_end = 0;
 	rec->flags &= ~(uint32_t)INODE_CUT;
-	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED; /* nobody can write the new generation yet */
+	/* Nobody can write the new generation yet. */
+	rec->attr.flags &= ~(uint32_t)(ATTR_UNSETTLED | ATTR_TIME_SET);
 	if (f != NULL)
 		f->size = f->used = 0;
 }
@@ -305,6 +306,7 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	const struct inode_rec *old;
 	struct inode_rec *rec;
 	struct inode *i;
+	bool time_set;
 
 	(void)in;
 	TRY(file_get(op, f->ino, VIEW_NEWEST, &i, &old));
@@ -314,16 +316,18 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	/* Opened, written and closed while the chains answered: what they said may be too old. */
 	if (f->write_opens != st->write_opens)
 		return -LE_AGAIN;
+	time_set = f->mtime_set || (old->attr.flags & ATTR_TIME_SET) != 0;
 	rec = inode_edit(op->store, i);
-	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
+	rec->attr.flags &= ~(uint32_t)(ATTR_UNSETTLED | ATTR_TIME_SET);
 	rec->append_end = 0;
 	rec->flags &= ~(uint32_t)INODE_CUT;
 	rec->attr.blocks = (st->ends.used + 511) / 512;
 	if (st->ends.size > rec->attr.size)
 		rec->attr.size = st->ends.size;
-	if (!f->mtime_set && f->mtime_ns > rec->attr.mtime_ns)
+	/* Reported since it was set. */
+	if (f->mtime_ns > rec->attr.mtime_ns)
 		rec->attr.mtime_ns = f->mtime_ns;
-	if (!f->mtime_set && st->ends.mtime_ns > rec->attr.mtime_ns)
+	if (!time_set && st->ends.mtime_ns > rec->attr.mtime_ns)
 		rec->attr.mtime_ns = st->ends.mtime_ns;
 	inode_changed(op, rec);
 	return 0;

@@ -40,6 +40,7 @@ static const struct op_desc op_table[] = {
 	{OP_mds_readdir, OP_READ, mds_readdir},
 	{OP_mds_open, OP_FLOW, mds_open},
 	{OP_mds_tmpfile, OP_FLOW, mds_tmpfile},
+	{OP_mds_copy, OP_FLOW, mds_copy},
 	{OP_mds_close, OP_FLOW, mds_close},
 	{OP_mds_append, OP_FLOW, mds_append},
 	{OP_mds_fallocate, OP_FLOW, mds_fallocate},

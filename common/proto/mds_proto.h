@@ -54,6 +54,7 @@
 	M(0x0128, mds_lock, WRITE) \
 	M(0x0129, mds_lock_test, READ) \
 	M(0x0130, mds_tmpfile, WRITE) \
+	M(0x0131, mds_copy, WRITE) \
 	M(0x0142, mds_quota_set, WRITE) \
 	M(0x0143, mds_quota_get, READ) \
 	M(0x0144, mds_space, CTRL)
@@ -271,6 +272,16 @@ enum close_flags { CLOSE_LAZY = 1 << 29, CLOSE_ASK = 1 << 28, CLOSE_ATIME = 1 <<
 /* mode of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE|KEEP_SIZE, ZERO_RANGE[|KEEP_SIZE]. */
 #define mds_fallocate_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, mode) F(u64, off) F(u64, len)
 #define mds_fallocate_rep_FIELDS(F) F(attr, attr)
+
+/*
+ * copy_file_range of whole chunks, without moving them through the client, from one file that the
+ * session has open to another that it has open for writing: [off, off + len) to to_off, as much of
+ * it as is done at once (len of the reply). to_size: of the target, as this client knows it.
+ * -LE_NOTSUP: not this range, or not now; nothing was done.
+ */
+#define mds_copy_req_FIELDS(F) \
+	F(cred, cred) F(ino, ino) F(u64, off) F(ino, to) F(u64, to_off) F(u64, len) F(u64, to_size)
+#define mds_copy_rep_FIELDS(F) F(attr, attr) F(u64, len)
 
 /*
  * Sets, changes or (type NONE) takes away the owner's lock on a range of a file that the session

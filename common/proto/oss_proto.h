@@ -172,13 +172,16 @@ enum resync_done { RESYNC_SAME, RESYNC_COPIED, RESYNC_REMOVED };
  * session SESSION_COPY and to_cap, without numbers: nobody else writes that generation, so doing it
  * twice does no harm. targets: target_info of to_target. Durable when answered. idx COPY_NONE:
  * nothing is copied. next: the next chunk of that generation on the asked chain, COPY_NONE: there
- * is none. -LE_BUSY: the other chain is not as the MDS said: ask again with what is known then.
+ * is none. to_ino, unless 0: it becomes chunk to_idx of that file, written now (mds_copy, which
+ * sees to it that nobody writes there). -LE_BUSY: the other chain is not as the MDS said: ask again
+ * with what is known then.
  */
 #define COPY_NONE UINT64_MAX
 #define SESSION_COPY (1ull << 62)
 #define oss_copy_req_FIELDS(F) \
 	F(ino, ino) F(u32, gen) F(u64, idx) F(u32, chunk_size) F(cap, to_cap) F(u32, to_gen) \
-		F(u32, to_chain) F(u32, to_epoch) F(u32, to_target) F(bytes, targets)
+		F(u32, to_chain) F(u32, to_epoch) F(u32, to_target) F(bytes, targets) F(ino, to_ino) \
+		F(u64, to_idx)
 #define oss_copy_rep_FIELDS(F) F(u64, next) F(u64, bytes)
 
 /* Starts or stops the scrub of the target, or only asks. Counts are of the present or last one:

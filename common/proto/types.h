@@ -95,6 +95,8 @@ enum attr_flags {
 	ATTR_APPEND = 32,
 	ATTR_NOATIME = 64,
 	ATTR_NODUMP = 128,
+	/* while unsettled: mtime was set by utimes since, so the chains' is not to be believed */
+	ATTR_TIME_SET = 1 << 16,
 };
 /* Those that SET_FLAGS sets, all of them. */
 #define ATTR_SETTABLE (ATTR_IMMUTABLE | ATTR_APPEND | ATTR_NOATIME | ATTR_NODUMP)

@@ -30,7 +30,7 @@ static struct inode_rec *settle_reported(struct op *op, struct inode *i, const s
 {
 	struct inode_rec *rec = inode_edit(op->store, i);
 
-	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
+	rec->attr.flags &= ~(uint32_t)(ATTR_UNSETTLED | ATTR_TIME_SET);
 	rec->append_end = 0;
 	if (!f->dirty)
 		return rec;
@@ -80,6 +80,9 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 		a->ask_chains = f->ask_chains;
 		if (!f->ask_chains)
 			rec = settle_reported(op, i, f);
+		else if (f->mtime_ns > rec->attr.mtime_ns && (rec->attr.flags & ATTR_TIME_SET) != 0)
+			/* The chains will not be believed. */
+			inode_edit(op->store, i)->attr.mtime_ns = f->mtime_ns;
 	}
 out:
 	out->change = rc == 0 && rec->attr.mode != 0 ? rec->attr.change : 0;

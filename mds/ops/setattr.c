@@ -38,6 +38,8 @@ void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struc
 		rec->attr.flags |= new->flags &ATTR_SEALED;
 	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
 		return;
+	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)
+		rec->attr.flags |= ATTR_TIME_SET;
 	f = open_file_find(&op->m->opens, rec->attr.ino);
 	if (f != NULL) {
 		f->mtime_set = true;

@@ -1,6 +1,7 @@
 /*
  * oss_copy: a chunk of this chain becomes one of another generation of the file, on another chain:
- * the metadata server converts a file to another number of copies. The head reads what is committed
+ * the metadata server converts a file to another number of copies; or one of another file
+ * (copy_file_range). The head reads what is committed
  * here, verified, and writes it there like a client, a part at a time; holes stay holes. That
  * nobody changes the chunk meanwhile is the affair of whoever asks, who throws the copy away
  * otherwise.
@@ -66,6 +67,12 @@ static int write_run(struct copy *k, uint32_t first, uint32_t n, uint32_t at)
 				  .off = off,
 				  .mtime_ns = cr->mtime_ns};
 	struct oss_write_rep rep;
+
+	if (req->to_ino.v != 0) {
+		w.chunk.ino = req->to_ino;
+		w.chunk.idx = req->to_idx;
+		w.mtime_ns = 0;
+	}
 	struct rpc_call call = {.op = OP_oss_write,
 				.req = &w,
 				.rep = &rep,

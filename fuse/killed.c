@@ -1,0 +1,90 @@
+#include "fuse/killed.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LOOK_US 100000u
+
+void killed_init(struct killed *k)
+{
+	list_init(&k->signalled);
+	k->watching = false;
+}
+
+void killable_init(struct killable *r, pid_t thread)
+{
+	list_init(&r->link);
+	r->fiber = fiber_self();
+	r->thread = thread;
+}
+
+void killable_fini(struct killable *r)
+{
+	list_remove(&r->link);
+	(void)fiber_interrupt_clear();
+}
+
+bool killed_by_status(const char *text)
+{
+	const char *at = strstr(text, "\nSigPnd:");
+
+	/* Whatever ends a program that does not handle it reaches each thread as SIGKILL. */
+	return at == NULL || (strtoull(at + 8, NULL, 16) >> (SIGKILL - 1) & 1) != 0;
+}
+
+static bool is_killed(pid_t thread)
+{
+	char path[32], text[4096];
+	ssize_t n;
+	int fd;
+
+	if (thread <= 0)
+		return true;
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)thread);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return true;
+	n = read(fd, text, sizeof(text) - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	return killed_by_status(text);
+}
+
+static void look(struct killed *k)
+{
+	list_for_each_safe (n, &k->signalled) {
+		struct killable *r = list_entry(n, struct killable, link);
+
+		if (!is_killed(r->thread))
+			continue;
+		list_remove(&r->link);
+		fiber_interrupt(r->fiber);
+	}
+}
+
+static void watch(void *arg)
+{
+	struct killed *k = arg;
+
+	while (!list_empty(&k->signalled)) {
+		look(k);
+		if (fiber_sleep_us(LOOK_US) < 0)
+			break;
+	}
+	k->watching = false;
+}
+
+void killed_signal(struct killed *k, struct killable *r)
+{
+	list_remove(&r->link);
+	list_push(&k->signalled, &r->link);
+	look(k);
+	if (list_empty(&k->signalled) || k->watching)
+		return;
+	/* Without a fiber it is looked at again when the next one is signalled. */
+	k->watching = fiber_spawn("killed", watch, k) == 0;
+}

@@ -1,0 +1,39 @@
+#include "mds/copy.h"
+
+#include <stdlib.h>
+
+#include "common/rt/loop.h"
+#include "mds/op.h"
+
+int chunk_copy(struct mds *m, const struct chunk_copy *cc, struct oss_copy_rep *rep)
+{
+	struct cluster *c = &m->cluster;
+	struct chain *from = cluster_layout_chain(c, cc->from, cc->at);
+	struct chain *to = cluster_layout_chain(c, cc->to, cc->idx == COPY_NONE ? 0 : cc->to_idx);
+	const struct target *head = to != NULL ? cluster_chain_head(c, to) : NULL;
+	struct oss_copy_req req = {.ino = cc->ino,
+				   .gen = cc->from->gen,
+				   .idx = cc->idx,
+				   .chunk_size = cc->from->chunk_size,
+				   .to_gen = cc->to->gen};
+	struct bytes chains;
+	int rc;
+
+	if (from == NULL || to == NULL)
+		return -LE_CORRUPT_STORE;
+	if (head == NULL)
+		return -LE_BUSY;
+	if (!ino_equal(cc->ino, cc->to_ino)) {
+		req.to_ino = cc->to_ino;
+		req.to_idx = cc->to_idx;
+	}
+	req.to_cap = data_cap(m, cc->to_ino, cc->to->gen, SESSION_COPY);
+	req.to_chain = to->id;
+	req.to_epoch = to->epoch;
+	req.to_target = head->info.id;
+	TRY(cluster_chains_encode(c, &to, 1, &chains, &req.targets));
+	rc = oss_call(&m->oss, from->id, OP_oss_copy, &req, rep,
+		      loop_deadline_ms(m->params.oss_timeout_ms));
+	free((void *)(uintptr_t)chains.data);
+	return rc;
+}

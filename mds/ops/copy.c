@@ -1,0 +1,227 @@
+/*
+ * copy_file_range of whole chunks: the object servers send them to each other.
+ *
+ * Look, whether it can be done so: aligned, one chunk size, nobody else writes, and nothing of the
+ * target lies where the copy goes or behind → copy all chunks, a few at a time → the new size, in
+ * one batch with the replay row. Repeated after a crash it writes the same once more. Else
+ * -LE_NOTSUP: the client copies by itself.
+ *
+ * The copied chunks are written without numbers, so one whose end was not seen may still be written
+ * later: before anybody hears how it ended, that time has passed. What a copy that failed has
+ * written behind the target's end is cut off.
+ *
+ * Both files' `busy` are held, in the order of their numbers.
+ */
+#include <stdlib.h>
+
+#include "common/rt/loop.h"
+#include "mds/copy.h"
+#include "mds/ops/open.h"
+
+#define CHUNKS_MAX 64u
+#define WIDTH      4u
+#define TRIES      5u
+#define PAUSE_MS   200u
+
+struct copying {
+	const struct mds_copy_req *in;
+	struct open_file *from, *to;
+	struct layout from_layout, to_layout;
+	uint64_t len;    /* how much is copied */
+	uint64_t to_end; /* of the target, before */
+	bool lingers;    /* a write may still be under way */
+};
+
+static bool is_open(struct op *op, struct ino ino, bool for_writing)
+{
+	const struct open *o = open_find(&op->m->opens, op->session, ino);
+
+	return o != NULL && (!for_writing || o->n_write > 0);
+}
+
+static uint64_t max_u64(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+/* How much of it in one go: whole chunks, the last one may be the source's last. */
+static uint64_t portion(const struct mds_copy_req *in, const struct attr *from)
+{
+	uint64_t chunk = from->layout.chunk_size, len = in->len;
+
+	if (in->off >= from->size)
+		return 0;
+	if (len > CHUNKS_MAX * chunk)
+		len = CHUNKS_MAX * chunk;
+	if (len >= from->size - in->off)
+		return from->size - in->off;
+	return len - len % chunk;
+}
+
+static int look_txn(struct op *op, const void *vin, void *vout)
+{
+	struct copying *k = vout;
+	const struct mds_copy_req *in = vin;
+	const struct inode_rec *from, *to;
+	uint32_t chunk;
+
+	TRY(cred_check(&in->cred));
+	TRY(file_get(op, in->ino, VIEW_NEWEST, NULL, &from));
+	TRY(file_get(op, in->to, VIEW_NEWEST, NULL, &to));
+	if (!S_ISREG(from->attr.mode) || !S_ISREG(to->attr.mode))
+		return -LE_INVAL;
+	if (!is_open(op, in->ino, false) || !is_open(op, in->to, true))
+		return -LE_STALE;
+	if ((to->attr.flags & ATTR_SEALED) != 0)
+		return -LE_PERM;
+	chunk = from->attr.layout.chunk_size;
+	k->to_end =
+		max_u64(max_u64(to->attr.size, to->append_end), max_u64(in->to_size, k->to->size));
+	if ((from->attr.flags & ATTR_UNSETTLED) != 0 || k->to->ask_chains ||
+	    open_file_other_writers(&op->m->opens, k->to, op->session, false) ||
+	    from->attr.layout.width == 0 || to->attr.layout.width == 0 ||
+	    to->attr.layout.chunk_size != chunk || in->off % chunk != 0 ||
+	    in->to_off % chunk != 0 || in->to_off < k->to_end)
+		return -LE_NOTSUP;
+	k->len = portion(in, &from->attr);
+	if (k->len == 0)
+		return -LE_NOTSUP;
+	if (in->to_off > LEAT_FILE_SIZE_MAX - k->len)
+		return -LE_FBIG;
+	k->from_layout = from->attr.layout;
+	k->to_layout = to->attr.layout;
+	return 0;
+}
+
+struct part {
+	struct op *op;
+	struct copying *k;
+	uint64_t i;
+	int status;
+};
+
+static void copy_part(void *arg)
+{
+	struct part *p = arg;
+	struct copying *k = p->k;
+	struct mds *m = p->op->m;
+	uint32_t chunk = k->from_layout.chunk_size;
+	struct chunk_copy cc = {
+		.ino = k->in->ino,
+		.to_ino = k->in->to,
+		.from = &k->from_layout,
+		.to = &k->to_layout,
+		.idx = k->in->off / chunk + p->i,
+		.to_idx = k->in->to_off / chunk + p->i,
+	};
+	struct oss_copy_rep rep;
+
+	cc.at = (uint32_t)(cc.idx % cluster_layout_width(&m->cluster, cc.from));
+	for (uint32_t n = 0; n < TRIES; n++) {
+		p->status = chunk_copy(m, &cc, &rep);
+		if (p->status >= 0)
+			return;
+		k->lingers = true;
+		if ((p->status != -LE_BUSY && status_retry(p->status) == RETRY_NEVER) ||
+		    mds_sleep_ms(m, PAUSE_MS) < 0)
+			return;
+	}
+}
+
+static int copy_all(struct op *op, struct copying *k)
+{
+	uint32_t chunk = k->from_layout.chunk_size;
+	uint32_t n = (uint32_t)((k->len + chunk - 1) / chunk);
+	struct part *parts = calloc(n, sizeof(*parts));
+	int rc = 0;
+
+	if (parts == NULL)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		parts[i] = (struct part){op, k, i, 0};
+	fiber_parallel("copy", copy_part, parts, sizeof(*parts), n, WIDTH);
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		rc = parts[i].status < 0 ? parts[i].status : 0;
+	free(parts);
+	return rc;
+}
+
+static int finish_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct copying *k = vin;
+	struct mds_copy_rep *out = vout;
+	const struct inode_rec *old;
+	struct inode_rec *rec;
+	struct inode *i;
+
+	TRY(file_get(op, k->in->to, VIEW_NEWEST, &i, &old));
+	if (old->attr.layout.gen != k->to_layout.gen)
+		return -LE_STALE;
+	rec = inode_edit(op->store, i);
+	rec->attr.size = max_u64(rec->attr.size, k->in->to_off + k->len);
+	inode_changed(op, rec);
+	rec->attr.mtime_ns = rec->attr.ctime_ns;
+	if (k->in->cred.uid != 0)
+		rec->attr.mode = perm_kill_suid(rec->attr.mode);
+	inode_drop_caps(op, rec);
+	out->attr = rec->attr;
+	out->len = k->len;
+	return 0;
+}
+
+static int copy_locked(struct op *op, struct copying *k, struct mds_copy_rep *out)
+{
+	int rc;
+
+	op->final = false;
+	TRY(op_mutate(op, look_txn, k->in, k));
+	rc = copy_all(op, k);
+	if (k->lingers)
+		(void)!mds_sleep_ms(op->m, COPY_LINGER_MS);
+	if (rc < 0)
+		return rc;
+	op->final = true;
+	return op_mutate(op, finish_txn, k, out);
+}
+
+/* What has been written is behind the end, but would count as data. */
+static void cut_off(struct op *op, const struct copying *k)
+{
+	struct mds_setattr_req req = {
+		.ino = k->in->to, .mask = SET_SIZE, .attr = {.size = k->to_end}};
+	struct attr attr;
+
+	req.cred.flags = CRED_CHECKED;
+	if (truncate_file(op, &req, false, &attr) < 0)
+		k->to->ask_chains = true;
+}
+
+int mds_copy(struct op *op, const void *vin, void *vout)
+{
+	struct copying k = {.in = vin};
+	struct fmutex *first, *second;
+	int rc;
+
+	if (op->session == NULL)
+		return -LE_SESSION_GONE;
+	if (ino_equal(k.in->ino, k.in->to))
+		return -LE_NOTSUP;
+	TRY(open_file_get(&op->m->opens, k.in->ino, &k.from));
+	rc = open_file_get(&op->m->opens, k.in->to, &k.to);
+	if (rc < 0) {
+		open_file_put(&op->m->opens, k.from);
+		return rc;
+	}
+	first = k.in->ino.v < k.in->to.v ? &k.from->busy : &k.to->busy;
+	second = first == &k.from->busy ? &k.to->busy : &k.from->busy;
+	fmutex_lock(first);
+	fmutex_lock(second);
+	rc = copy_locked(op, &k, vout);
+	fmutex_unlock(second);
+	fmutex_unlock(first);
+	if (rc < 0 && k.to_layout.width != 0)
+		cut_off(op, &k);
+	open_file_put(&op->m->opens, k.to);
+	open_file_put(&op->m->opens, k.from);
+	return rc;
+}

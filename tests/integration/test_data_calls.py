@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+"""System calls on a file's data beyond read and write: copy_file_range, fallocate, SEEK_HOLE, times
+that are set while a file is written, and signals that arrive meanwhile."""
+import ctypes
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
+from cluster import expect_errno, run_tests, wait_until
+
+libc = ctypes.CDLL(None, use_errno=True)
+MIB = 1 << 20
+KEEP_SIZE, PUNCH, COLLAPSE, ZERO_RANGE = 1, 2, 8, 16
+CLUSTER = {"replicas": 1}
+
+
+def fallocate(fd, mode, off, length):
+    if libc.fallocate(fd, mode, ctypes.c_long(off), ctypes.c_long(length)) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+
+def put(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def get(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def copy(source, target, length=1 << 40, source_off=0, target_off=0):
+    """Until it is done; how much."""
+    total = 0
+    with open(source, "rb") as s, open(target, "r+b" if os.path.exists(target) else "wb") as t:
+        while total < length:
+            n = os.copy_file_range(s.fileno(), t.fileno(), min(length - total, 1 << 30),
+                                   source_off + total, target_off + total)
+            if n == 0:
+                break
+            total += n
+    return total
+
+
+def moved(c):
+    s = c.status_of_mount()
+    return s["read_bytes"] + s["written_bytes"]
+
+
+# ---- copies ----
+
+def settled(path):
+    """The size of a file that was just closed is known."""
+    time.sleep(0.1)
+    os.stat(path)
+
+
+def test_whole_chunks_are_copied_by_the_servers(c):
+    data = os.urandom(70 * MIB + 12345)
+    put(c.mnt() + "/from", data)
+    settled(c.mnt() + "/from")
+    before = moved(c)
+    assert copy(c.mnt() + "/from", c.mnt() + "/to") == len(data)
+    assert moved(c) == before, "data came through the client"
+    assert os.stat(c.mnt() + "/to").st_size == len(data)
+    assert get(c.mnt() + "/to") == data
+    assert get(c.mnt(2) + "/to") == data
+    # It is a file of its own.
+    with open(c.mnt() + "/to", "r+b") as f:
+        f.write(b"changed")
+    assert get(c.mnt() + "/from") == data
+    os.unlink(c.mnt() + "/from")
+    assert get(c.mnt(2) + "/to") == b"changed" + data[7:]
+    os.unlink(c.mnt() + "/to")
+
+
+def test_small_files_and_what_is_appended(c):
+    put(c.mnt() + "/small", b"small")
+    settled(c.mnt() + "/small")
+    before = moved(c)
+    assert copy(c.mnt() + "/small", c.mnt() + "/copy") == 5
+    assert moved(c) == before
+    assert get(c.mnt() + "/copy") == b"small"
+    # Behind the end, at a chunk: also the servers' work; the gap is a hole.
+    assert copy(c.mnt() + "/small", c.mnt() + "/copy", target_off=3 * MIB) == 5
+    assert get(c.mnt(2) + "/copy") == b"small".ljust(3 * MIB, b"\0") + b"small"
+    for name in ("small", "copy"):
+        os.unlink(c.mnt() + "/" + name)
+
+
+def test_what_the_servers_cannot_do_is_right_all_the_same(c):
+    data = os.urandom(5 * MIB + 77)
+    put(c.mnt() + "/from", data)
+    settled(c.mnt() + "/from")
+    put(c.mnt() + "/to", b"x" * (4 * MIB))
+    # Over what is there; not at chunks; from a file that is being written.
+    assert copy(c.mnt() + "/from", c.mnt() + "/to", 2 * MIB, MIB, MIB) == 2 * MIB
+    want = b"x" * MIB + data[MIB:3 * MIB] + b"x" * MIB
+    assert get(c.mnt(2) + "/to") == want
+    assert copy(c.mnt() + "/from", c.mnt() + "/to", 1000, 5, 4 * MIB + 3) == 1000
+    assert get(c.mnt(2) + "/to") == want + b"\0\0\0" + data[5:1005]
+    with open(c.mnt() + "/from", "ab") as f:
+        f.write(b"tail")
+        f.flush()
+        assert copy(c.mnt() + "/from", c.mnt() + "/new") == len(data) + 4
+    assert get(c.mnt(2) + "/new") == data + b"tail"
+    for name in ("from", "to", "new"):
+        os.unlink(c.mnt() + "/" + name)
+
+
+def test_holes_stay_holes(c):
+    with open(c.mnt() + "/sparse", "wb") as f:
+        f.truncate(40 * MIB)
+        f.seek(20 * MIB)
+        f.write(b"y" * MIB)
+    settled(c.mnt() + "/sparse")
+    wait_until(lambda: os.stat(c.mnt() + "/sparse").st_blocks > 0, 10, "its space is known")
+    assert copy(c.mnt() + "/sparse", c.mnt() + "/copy") == 40 * MIB
+    assert get(c.mnt() + "/copy") == get(c.mnt() + "/sparse")
+    wait_until(lambda: os.stat(c.mnt(2) + "/copy").st_blocks == 2048, 10, "as much space")
+    for name in ("sparse", "copy"):
+        os.unlink(c.mnt() + "/" + name)
+
+
+def test_the_metadata_server_dies_under_a_copy(c):
+    data = os.urandom(60 * MIB + 5)
+    put(c.mnt() + "/from", data)
+    settled(c.mnt() + "/from")
+    done = []
+    t = threading.Thread(target=lambda: done.append(copy(c.mnt() + "/from", c.mnt() + "/to")))
+    t.start()
+    time.sleep(0.05)
+    c.kill("mds")
+    c.start("mds")
+    t.join(120)
+    assert done == [len(data)], done
+    assert get(c.mnt(2) + "/to") == data
+    c.kill("ossd2")
+    t = threading.Thread(target=lambda: done.append(copy(c.mnt() + "/from", c.mnt() + "/two")))
+    t.start()
+    time.sleep(0.5)
+    c.start("ossd2")
+    t.join(120)
+    assert done[1:] == [len(data)], done
+    assert get(c.mnt(2) + "/two") == data
+    for name in ("from", "to", "two"):
+        os.unlink(c.mnt() + "/" + name)
+
+
+# ---- fallocate, holes ----
+
+def test_fallocate(c):
+    fd = os.open(c.mnt() + "/f", os.O_CREAT | os.O_RDWR, 0o644)
+    fallocate(fd, 0, 0, 3 * MIB)
+    assert os.fstat(fd).st_size == 3 * MIB
+    fallocate(fd, KEEP_SIZE, 3 * MIB, MIB)
+    assert os.fstat(fd).st_size == 3 * MIB
+    os.pwrite(fd, b"z" * (3 * MIB), 0)
+    fallocate(fd, PUNCH | KEEP_SIZE, 1000, MIB)
+    assert os.pread(fd, 3 * MIB, 0) == b"z" * 1000 + bytes(MIB) + b"z" * (2 * MIB - 1000)
+    fallocate(fd, ZERO_RANGE, 3 * MIB - 10, 100)
+    assert os.fstat(fd).st_size == 3 * MIB + 90
+    assert os.pread(fd, 1000, 3 * MIB - 20) == b"z" * 10 + bytes(100)
+    fallocate(fd, ZERO_RANGE | KEEP_SIZE, 4 * MIB, MIB)
+    assert os.fstat(fd).st_size == 3 * MIB + 90
+    expect_errno(errno.EOPNOTSUPP, fallocate, fd, COLLAPSE, 0, MIB)
+    expect_errno(errno.ENOSPC, fallocate, fd, 0, 0, 1 << 42)
+    os.close(fd)
+    os.unlink(c.mnt() + "/f")
+
+
+def test_holes_and_data(c):
+    fd = os.open(c.mnt() + "/h", os.O_CREAT | os.O_RDWR, 0o644)
+    os.ftruncate(fd, 10 * MIB)
+    os.pwrite(fd, b"one", 2 * MIB)
+    os.pwrite(fd, b"two", 10 * MIB - 128)
+    assert os.lseek(fd, 0, os.SEEK_DATA) == 2 * MIB
+    assert os.lseek(fd, 0, os.SEEK_HOLE) == 0
+    hole = os.lseek(fd, 2 * MIB, os.SEEK_HOLE)
+    assert 2 * MIB < hole <= 2 * MIB + 65536 and hole % 4096 == 0
+    data = os.lseek(fd, hole, os.SEEK_DATA)
+    assert 10 * MIB - 65536 <= data <= 10 * MIB - 128
+    # The rest of the last page is no hole.
+    assert os.lseek(fd, 10 * MIB - 128, os.SEEK_HOLE) == 10 * MIB
+    assert os.lseek(fd, 10 * MIB - 1, os.SEEK_DATA) == 10 * MIB - 1
+    expect_errno(errno.ENXIO, os.lseek, fd, 10 * MIB, os.SEEK_DATA)
+    os.close(fd)
+    os.unlink(c.mnt() + "/h")
+
+
+# ---- times ----
+
+def test_a_time_that_was_set_stays(c):
+    """Whatever was done to the size before, and whoever asks when."""
+    stamp = 1234567890123456789
+
+    def grow(fd): os.ftruncate(fd, 5 * MIB)
+    def shrink(fd): os.ftruncate(fd, 100)
+    def write(fd): os.pwrite(fd, b"end", 2 * MIB)
+    def by_fd(fd): os.utime(fd, ns=(stamp, stamp))
+    def by_name(fd): os.utime(c.mnt() + "/t", ns=(stamp, stamp))
+    for ops in ([write, by_fd, os.close], [grow, write, by_fd, os.close],
+                [write, shrink, by_fd, os.close], [shrink, write, by_fd, os.close],
+                [grow, by_fd, write, by_fd, os.close], [grow, write, os.close, by_name],
+                [write, os.close, by_name], [write, grow, os.close, by_name]):
+        fd = os.open(c.mnt() + "/t", os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o644)
+        for op in ops:
+            op(fd)
+        names = [op.__name__ for op in ops]
+        assert os.stat(c.mnt() + "/t").st_mtime_ns == stamp, names
+        time.sleep(1.3)
+        for n in (1, 2):
+            assert os.stat(c.mnt(n) + "/t").st_mtime_ns == stamp, (names, n)
+        os.unlink(c.mnt() + "/t")
+    # A write after it counts.
+    fd = os.open(c.mnt() + "/t", os.O_CREAT | os.O_RDWR, 0o644)
+    for op in (grow, by_fd, write, os.close):
+        op(fd)
+    time.sleep(1.3)
+    assert os.stat(c.mnt(2) + "/t").st_mtime_ns > stamp + 10**18 // 10
+    os.unlink(c.mnt() + "/t")
+
+
+# ---- signals ----
+
+SIGNALLED = """
+import os, signal, sys, time
+n = [0]
+def handler(*args): n[0] += 1
+signal.signal(signal.SIGALRM, handler)
+signal.siginterrupt(signal.SIGALRM, True)
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+fd = os.open(sys.argv[1], os.O_CREAT | os.O_RDWR, 0o644)
+end = time.monotonic() + 3
+block = b"x" * 100000
+while time.monotonic() < end:
+    # The calls themselves: Python would repeat what was interrupted.
+    for call in (lambda: libc.pwrite(fd, block, len(block), ctypes.c_long(0)),
+                 lambda: libc.fdatasync(fd),
+                 lambda: libc.pread(fd, ctypes.create_string_buffer(1000), 1000,
+                                    ctypes.c_long(0))):
+        if call() < 0:
+            sys.exit("errno %d" % ctypes.get_errno())
+signal.setitimer(signal.ITIMER_REAL, 0)
+assert n[0] > 50, n
+"""
+
+
+def test_signals_do_not_interrupt_data(c):
+    p = subprocess.run([sys.executable, "-c", SIGNALLED, c.mnt() + "/s"], timeout=60,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert p.returncode == 0, p.stdout
+    os.unlink(c.mnt() + "/s")
+
+
+def test_but_who_is_killed_need_not_wait(c):
+    """While no server answers: a signal that is handled changes nothing, SIGKILL does."""
+    put(c.mnt() + "/k", os.urandom(8 * MIB))
+    c.stop("mnt1")
+    c.start("mnt1")
+    program = ("import os, signal, sys; signal.signal(signal.SIGUSR1, lambda *a: None);"
+               "fd = os.open(sys.argv[1], os.O_RDONLY); print('open', flush=True);"
+               "[os.pread(fd, 1 << 20, i << 20) for i in range(8)]")
+    for name in c.ossd:
+        c.kill(name, signal.SIGSTOP)
+    try:
+        p = subprocess.Popen([sys.executable, "-c", program, c.mnt() + "/k"],
+                             stdout=subprocess.PIPE)
+        assert p.stdout.readline() == b"open\n"
+        time.sleep(0.5)
+        p.send_signal(signal.SIGUSR1)
+        time.sleep(1)
+        assert p.poll() is None, "it was interrupted"
+        p.kill()
+        started = time.monotonic()
+        assert p.wait(20) == -signal.SIGKILL
+        print("ended after %.2f s" % (time.monotonic() - started))
+    finally:
+        for name in c.ossd:
+            c.kill(name, signal.SIGCONT)
+    os.unlink(c.mnt() + "/k")
+
+
+def test_nothing_is_damaged(c):
+    out = c.leat("fsck", check=False)
+    assert out.returncode == 0, out.stdout + out.stderr
+
+
+if __name__ == "__main__":
+    run_tests(globals())
