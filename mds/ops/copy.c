@@ -20,16 +20,18 @@
 
 #define CHUNKS_MAX 64u
 #define WIDTH      4u
-#define TRIES      5u
 #define PAUSE_MS   200u
+/* For servers that come and go meanwhile: shorter than a client waits for its answer. */
+#define TRY_MS 8000u
 
 struct copying {
 	const struct mds_copy_req *in;
 	struct open_file *from, *to;
 	struct layout from_layout, to_layout;
-	uint64_t len;    /* how much is copied */
-	uint64_t to_end; /* of the target, before */
-	bool lingers;    /* a write may still be under way */
+	uint64_t len;      /* how much is copied */
+	uint64_t to_end;   /* of the target, before */
+	uint64_t until_us; /* no chunk is asked for again after that */
+	bool lingers;      /* a write may still be under way */
 };
 
 static bool is_open(struct op *op, struct ino ino, bool for_writing)
@@ -100,6 +102,11 @@ struct part {
 	int status;
 };
 
+static bool may_pass(int rc)
+{
+	return rc == -LE_BUSY || status_retry(rc) != RETRY_NEVER;
+}
+
 static void copy_part(void *arg)
 {
 	struct part *p = arg;
@@ -117,12 +124,12 @@ static void copy_part(void *arg)
 	struct oss_copy_rep rep;
 
 	cc.at = (uint32_t)(cc.idx % cluster_layout_width(&m->cluster, cc.from));
-	for (uint32_t n = 0; n < TRIES; n++) {
+	for (;;) {
 		p->status = chunk_copy(m, &cc, &rep);
 		if (p->status >= 0)
 			return;
 		k->lingers = true;
-		if ((p->status != -LE_BUSY && status_retry(p->status) == RETRY_NEVER) ||
+		if (!may_pass(p->status) || loop_now_us() > k->until_us ||
 		    mds_sleep_ms(m, PAUSE_MS) < 0)
 			return;
 	}
@@ -175,6 +182,7 @@ static int copy_locked(struct op *op, struct copying *k, struct mds_copy_rep *ou
 
 	op->final = false;
 	TRY(op_mutate(op, look_txn, k->in, k));
+	k->until_us = loop_deadline_ms(TRY_MS);
 	rc = copy_all(op, k);
 	if (k->lingers)
 		(void)!mds_sleep_ms(op->m, COPY_LINGER_MS);
@@ -219,8 +227,10 @@ int mds_copy(struct op *op, const void *vin, void *vout)
 	rc = copy_locked(op, &k, vout);
 	fmutex_unlock(second);
 	fmutex_unlock(first);
-	if (rc < 0 && k.to_layout.width != 0)
+	if (rc < 0 && k.to_layout.width != 0) {
 		cut_off(op, &k);
+		rc = may_pass(rc) ? -LE_NOTSUP : rc; /* the client's own way waits as it should */
+	}
 	open_file_put(&op->m->opens, k.to);
 	open_file_put(&op->m->opens, k.from);
 	return rc;
