@@ -189,7 +189,11 @@ static int kill_suid(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino)
 	TRY(ll_getattr(fs->client, &rc.cred, ino_of(ino), &attr));
 	if (!(attr.mode & S_ISUID) && !((attr.mode & S_ISGID) && (attr.mode & S_IXGRP)))
 		return 0;
-	return ll_setattr(fs->client, &rc.cred, ino_of(ino), NULL, SET_KILL_SUID, &none, NULL);
+	TRY(ll_setattr(fs->client, &rc.cred, ino_of(ino), NULL, SET_KILL_SUID, &none, NULL));
+	/* The kernel takes the bits off its own copy for buffered writes only. Attributes alone take
+	 * no page lock, so this may be done here, and before the reply. */
+	fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
+	return 0;
 }
 
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,

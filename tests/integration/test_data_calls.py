@@ -3,6 +3,7 @@
 that are set while a file is written, and signals that arrive meanwhile."""
 import ctypes
 import errno
+import mmap
 import os
 import signal
 import subprocess
@@ -224,6 +225,26 @@ def test_a_time_that_was_set_stays(c):
     time.sleep(1.3)
     assert os.stat(c.mnt(2) + "/t").st_mtime_ns > stamp + 10**18 // 10
     os.unlink(c.mnt() + "/t")
+
+
+def test_direct_writes_take_set_user_id_away(c):
+    path = c.mnt() + "/suid"
+    for flags in (0, os.O_DIRECT):
+        put(path, bytes(4096))
+        os.chown(path, 12345, 12345)
+        os.chmod(path, 0o6777)
+        assert os.stat(path).st_mode & 0o7777 == 0o6777
+        pid = os.fork()
+        if pid == 0:
+            os.setgroups([])
+            os.setgid(12345)
+            os.setuid(12345)
+            fd = os.open(path, os.O_WRONLY | flags)
+            with mmap.mmap(-1, 4096) as page:
+                os._exit(0 if os.write(fd, page) == 4096 else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert os.stat(path).st_mode & 0o7777 == 0o777, (flags, oct(os.stat(path).st_mode))
+        os.unlink(path)
 
 
 # ---- signals ----
