@@ -81,7 +81,8 @@ static int look_txn(struct op *op, const void *vin, void *vout)
 		max_u64(max_u64(to->attr.size, to->append_end), max_u64(in->to_size, k->to->size));
 	if ((from->attr.flags & ATTR_UNSETTLED) != 0 || k->to->ask_chains ||
 	    open_file_other_writers(&op->m->opens, k->to, op->session, false) ||
-	    from->attr.layout.width == 0 || to->attr.layout.width == 0 ||
+	    /* Below a quota it is the client who asks for room before it writes. */
+	    to->attr.project != 0 || from->attr.layout.width == 0 || to->attr.layout.width == 0 ||
 	    to->attr.layout.chunk_size != chunk || in->off % chunk != 0 ||
 	    in->to_off % chunk != 0 || in->to_off < k->to_end)
 		return -LE_NOTSUP;
