@@ -190,8 +190,8 @@ static int kill_suid(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino)
 	if (!(attr.mode & S_ISUID) && !((attr.mode & S_ISGID) && (attr.mode & S_IXGRP)))
 		return 0;
 	TRY(ll_setattr(fs->client, &rc.cred, ino_of(ino), NULL, SET_KILL_SUID, &none, NULL));
-	/* The kernel takes the bits off its own copy for buffered writes only. Attributes alone take
-	 * no page lock, so this may be done here, and before the reply. */
+	/* The kernel takes the bits off its own copy for buffered writes only. Attributes alone
+	 * take no page lock, so this may be done here, and before the reply. */
 	fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
 	return 0;
 }
