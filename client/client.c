@@ -52,6 +52,7 @@ static void tick(struct timer *t)
 	if (now >= age)
 		gather_submit_all(c, now - age + 1);
 	ra_expire(c);
+	lease_tick(c);
 	timer_set(&c->tick, now + TICK_US);
 }
 
@@ -108,6 +109,7 @@ static void destroy(struct client *c)
 	map_fini(&c->map);
 	seq_table_fini(&c->mds_seqs);
 	inode_table_fini(c);
+	names_fini(&c->names);
 	wb_fini(&c->wb);
 	ra_fini(&c->ra);
 	free_files(c);
@@ -146,6 +148,7 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	timer_init(&c->tick, tick);
 	list_init(&c->free_files);
 	inode_table_init(c);
+	names_init(&c->names);
 	wb_init(&c->wb);
 	ra_init(&c->ra);
 	deadline = loop_deadline_ms(c->params.mount_timeout_ms);

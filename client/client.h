@@ -9,7 +9,9 @@
 #include "client/cluster_map.h"
 #include "client/hedge.h"
 #include "client/inode.h"
+#include "client/lease.h"
 #include "client/ll.h"
+#include "client/names.h"
 #include "client/readahead.h"
 #include "client/seq_table.h"
 #include "client/writeback.h"
@@ -67,6 +69,9 @@ struct client {
 	struct slot_pool *seals; /* writes with compressed blocks, on their way: writeback.c */
 	uint8_t *block;          /* for what is done to one block without a yield */
 	struct inode_table inodes;
+	struct client_leases leases;
+	struct names names;
+	uint64_t kernel_until_us; /* the latest of all inodes */
 	struct writeback wb;
 	uint64_t n_retracted; /* writes that were accepted and have to be repeated: a counter */
 	struct readahead ra;
@@ -87,9 +92,5 @@ int client_bg_spawn(struct client *c, const char *name, void (*fn)(void *arg),
 void client_bg_end(struct client *c);
 /* A fiber's own deadline or the client's for one operation, whichever comes first. */
 uint64_t client_deadline(const struct client *c);
-static inline uint64_t client_attr_us(const struct client *c)
-{
-	return (uint64_t)c->params.attr_cache_ms * 1000;
-}
 
 #endif

@@ -262,8 +262,8 @@ static void take_chain(struct client *c, const struct new_chain *nc)
 
 		/* Whoever is not in the list of targets cannot be asked. */
 		if (t != NULL)
-			ch->members[ch->n_members++] = (struct map_member){
-				t, nc->members[i].state == MEMBER_SYNC};
+			ch->members[ch->n_members++] =
+				(struct map_member){t, nc->members[i].state == MEMBER_SYNC};
 	}
 	end_moved_flights(ch);
 }

@@ -24,6 +24,16 @@ void dir_forget_all(struct client *c)
 		batch_free(&c->dirs[i]);
 }
 
+static bool batch_good(struct client *c, const struct dir_batch *b)
+{
+	struct inode *i = inode_peek(c, b->ino);
+	bool good = i != NULL && lease_held_since(c, i, b->at_us);
+
+	if (i != NULL)
+		inode_put(c, i);
+	return good;
+}
+
 /* Takes the kept batch out that goes on behind cookie. */
 static bool batch_take(struct client *c, const struct dir_batch *want, struct dir_batch *ret_b)
 {
@@ -33,7 +43,7 @@ static bool batch_take(struct client *c, const struct dir_batch *want, struct di
 		if (!b->used || !ino_equal(b->ino, want->ino) || b->cookie != want->cookie ||
 		    b->plus != want->plus || b->uid != want->uid)
 			continue;
-		if (b->at_us + client_attr_us(c) < loop_now_us()) {
+		if (!batch_good(c, b)) {
 			batch_free(b);
 			return false;
 		}
@@ -78,21 +88,21 @@ static int batch_fetch(struct client *c, const struct cred *cred, struct dir_bat
 	}
 	b->pos = 0;
 	b->eof = b->rep.eof != 0;
-	b->at_us = loop_now_us();
+	b->at_us = b->call.sent_us;
 	return 0;
 }
 
 /* What is known better than by the directory's answer: this client's own writes. */
-static void entry_attr(struct client *c, struct ll_dirent *e)
+static void entry_attr(struct client *c, struct ll_dirent *e, uint64_t sent_us)
 {
 	struct inode *i;
 
-	inode_saw(c, &e->attr, false);
+	inode_saw(c, &e->attr, false, sent_us);
 	i = inode_peek(c, e->attr.ino);
 	if (i == NULL)
 		return;
 	inode_attr(c, i, &e->attr);
-	if (i->settled_us != 0 && loop_now_us() < i->settled_us + client_attr_us(c))
+	if (inode_attr_fresh(c, i))
 		e->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
 	inode_put(c, i);
 }
@@ -113,7 +123,7 @@ static int batch_walk(struct client *c, struct dir_batch *b,
 		TRY(r.status);
 		e = (struct ll_dirent){.cookie = dw.cookie, .name = dw.name, .attr = dw.attr};
 		if (b->plus)
-			entry_attr(c, &e);
+			entry_attr(c, &e, b->at_us);
 		if (each(arg, &e) > 0)
 			return 1;
 		b->cookie = dw.cookie;

@@ -149,6 +149,13 @@ static void truncated(struct inode *i, uint64_t size)
 		d->sparse = d->packed = false;
 }
 
+/* Answers that were given before, and come later, know nothing of this writer. */
+static void opened_for_writing(struct inode *i, uint32_t flags)
+{
+	if (for_writing(flags))
+		i->recalled_us = loop_now_us();
+}
+
 static bool take_change(struct inode *i)
 {
 	bool changed = !i->opened || i->open_change != i->attr.change;
@@ -166,6 +173,7 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	struct mds_open_rep rep;
 	bool just_found = (flags & LL_FOUND) != 0 ||
 			  (i->found_us != 0 && loop_now_us() < i->found_us + FOUND_US);
+	struct changing ch;
 	struct rpc_call call;
 	int rc;
 
@@ -174,14 +182,17 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	TRY(io_wait_closing(i));
 	if ((flags & O_TRUNC) && i->data != NULL)
 		TRY(wb_flush(i->data));
+	changing_begin(c, &ch, i->ino);
 	rc = mds_call(c, OP_mds_open, &req, &rep, &call);
 	if (rc == -LE_STALE && just_found) {
 		rpc_call_fini(&call);
 		req.flags |= OPEN_ORPHAN;
 		rc = mds_call(c, OP_mds_open, &req, &rep, &call);
 	}
+	changing_end(&ch);
 	if (rc >= 0) {
-		inode_update(i, &rep.attr, for_writing(flags));
+		inode_update(c, i, &rep.attr, for_writing(flags), call.sent_us);
+		opened_for_writing(i, flags);
 		if (flags & O_TRUNC)
 			truncated(i, rep.attr.size);
 		rc = opened(c, i, cred, flags, &rep.cap, ret_file);
@@ -192,7 +203,7 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 		/* It has writers: what the last one who closed it has written is with the chains.
 		 */
 		if ((flags & O_ACCMODE) != O_WRONLY && !(flags & O_TRUNC))
-			rc = io_settle(c, i, &rep.attr, true);
+			rc = io_settle(c, i, &rep.attr);
 		if (rc < 0) {
 			rpc_call_fini(&call);
 			inode_ref(i);
@@ -218,8 +229,9 @@ int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t 
 		inode_put(c, i);
 		return rc;
 	}
-	/* With writers the change counter does not tell: it moves when their closes arrive. */
-	*ret_changed = take_change(i) || (i->attr.flags & ATTR_UNSETTLED) != 0;
+	/* With other writers the change counter does not tell: it moves when their closes arrive.
+	 */
+	*ret_changed = take_change(i) || !lease_held(c, i);
 	if (*ret_changed)
 		ra_drop_all(f->d);
 	if (ret_attr != NULL)
@@ -241,8 +253,13 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 	struct mds_create_rep rep;
 	struct rpc_call call;
 	struct inode *i;
-	int rc = mds_call(c, OP_mds_create, &req, &rep, &call);
+	struct changing ch;
+	int rc;
 
+	changing_begin(c, &ch, parent);
+	changing_name(&ch, parent, name);
+	rc = mds_call(c, OP_mds_create, &req, &rep, &call);
+	changing_end(&ch);
 	rpc_call_fini(&call);
 	TRY(rc);
 	i = inode_get(c, rep.attr.ino);
@@ -250,10 +267,11 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 		undo_open(c, rep.attr.ino, flags);
 		return -LE_NOMEM;
 	}
-	inode_update(i, &rep.attr, true);
+	inode_update(c, i, &rep.attr, true, call.sent_us);
+	opened_for_writing(i, flags);
 	if (rep.created) {
-		inode_dir_changed(c, parent, &rep.dir);
-		i->created_us = loop_now_us();
+		inode_dir_changed(c, parent, &rep.dir, call.sent_us);
+		names_told(c, &rep.dir, name, rep.attr.ino, true, call.sent_us);
 	}
 	if (rep.created || (flags & O_TRUNC))
 		truncated(i, rep.attr.size);
@@ -264,7 +282,7 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 		return rc;
 	}
 	if (!rep.created && (flags & O_ACCMODE) != O_WRONLY && !(flags & O_TRUNC))
-		rc = io_settle(c, i, &rep.attr, true);
+		rc = io_settle(c, i, &rep.attr);
 	if (rc < 0) {
 		ll_release(*ret_file);
 		return rc;
@@ -292,8 +310,7 @@ int ll_tmpfile(struct client *c, const struct cred *cred, struct ino parent, uin
 		undo_open(c, rep.attr.ino, flags);
 		return -LE_NOMEM;
 	}
-	inode_update(i, &rep.attr, true);
-	i->created_us = loop_now_us();
+	inode_update(c, i, &rep.attr, true, call.sent_us);
 	truncated(i, 0);
 	rc = opened(c, i, cred, flags, &rep.cap, ret_file);
 	if (rc < 0) {
@@ -391,14 +408,13 @@ static int send_close(struct ll_file *f)
 		  (unsigned long long)i->ino.v, req.dirty, (unsigned long long)req.size,
 		  status_name(rc));
 	TRY(rc);
-	if (i->open_change == i->attr.change && rep.change - i->attr.change <= 1)
-		i->open_change = rep.change;
 	/* What the MDS has now is not what we were told when the file was opened. */
 	if (for_writing(f->flags)) {
 		i->attr_us = 0;
 		i->settled_us = 0;
-		i->created_us = 0;
 	}
+	if (rep.attr.ino.v != 0)
+		inode_update(c, i, &rep.attr, true, call.sent_us);
 	return 0;
 }
 
@@ -455,6 +471,7 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 {
 	struct mds_setattr_req req = {.cred = *cred, .ino = ino, .mask = mask, .attr = *attr};
 	struct mds_setattr_rep rep;
+	struct changing ch;
 	struct rpc_call call;
 	struct inode *i = inode_get(c, ino);
 	int rc;
@@ -471,11 +488,13 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	if (rc >= 0 && i->data != NULL && (mask & SET_SIZE))
 		ra_drop_all(i->data);
 	if (rc >= 0) {
+		changing_begin(c, &ch, ino);
 		rc = mds_call(c, OP_mds_setattr, &req, &rep, &call);
+		changing_end(&ch);
 		rpc_call_fini(&call);
 	}
 	if (rc >= 0) {
-		inode_update(i, &rep.attr, true);
+		inode_update(c, i, &rep.attr, true, call.sent_us);
 		if (mask & SET_SIZE) {
 			if (i->data != NULL && attr->size > i->data->size)
 				i->data->sparse = true;
@@ -485,7 +504,7 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 		}
 		if (i->data != NULL && (mask & (SET_MTIME | SET_MTIME_NOW)))
 			i->data->mtime_ns = 0;
-		rc = io_settle(c, i, &rep.attr, false);
+		rc = io_settle(c, i, &rep.attr);
 		if (rc == -LE_ACCES || rc == -LE_PERM)
 			rc = 0;
 	}
@@ -506,6 +525,7 @@ int ll_fallocate(struct ll_file *file, uint32_t mode, uint64_t off, uint64_t len
 		.len = len,
 	};
 	struct mds_fallocate_rep rep;
+	struct changing ch;
 	struct rpc_call call;
 	int rc;
 
@@ -514,12 +534,14 @@ int ll_fallocate(struct ll_file *file, uint32_t mode, uint64_t off, uint64_t len
 	TRY(wb_flush(f->d));
 	/* Data that servers have but the MDS has not heard of must not be taken for beyond the end.
 	 */
+	changing_begin(f->c, &ch, f->inode->ino);
 	rc = mds_call(f->c, OP_mds_fallocate, &req, &rep, &call);
+	changing_end(&ch);
 	rpc_call_fini(&call);
 	TRY(rc);
 	f->d->sparse = true;
 	ra_drop_all(f->d);
-	inode_update(f->inode, &rep.attr, true);
+	inode_update(f->c, f->inode, &rep.attr, true, call.sent_us);
 	f->inode->settled_us = 0;
 	return 0;
 }
@@ -698,7 +720,7 @@ static int flushed_size(struct ll_file *f, uint64_t *ret_size)
 	struct attr attr;
 
 	TRY(wb_flush(f->d));
-	TRY(io_attr(f->c, &cred, f->inode, client_attr_us(f->c), &attr));
+	TRY(io_attr(f->c, &cred, f->inode, &attr));
 	if (attr.layout.chunk_size < LEAT_CHUNK_SIZE_MIN)
 		return -LE_IO;
 	*ret_size = attr.size;

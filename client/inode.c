@@ -25,6 +25,7 @@ static void inode_destroy(struct client *c, struct inode *i)
 {
 	struct inode_table *t = &c->inodes;
 
+	lease_forgotten(c, i);
 	hmap_remove(&t->map, &i->node);
 	if (t->n_free < FREE_INODES_MAX) {
 		t->n_free++;
@@ -82,14 +83,11 @@ struct inode *inode_peek(struct client *c, struct ino ino)
 static void evict(struct client *c)
 {
 	struct inode_table *t = &c->inodes;
-	uint64_t now = loop_now_us();
 
-	for (int n = 0; n < 4 && !list_empty(&t->attr_lru); n++) {
+	for (int n = 0; n < 4 && !list_empty(&t->attr_lru) && t->map.n > c->params.inodes_max;
+	     n++) {
 		struct inode *i = list_entry(t->attr_lru.next, struct inode, lru);
 
-		if ((i->attr_us + client_attr_us(c) > now || inode_is_fixed(i)) &&
-		    t->map.n <= c->params.inodes_max)
-			break;
 		list_remove(&i->lru);
 		inode_destroy(c, i);
 	}
@@ -218,23 +216,24 @@ static bool has_own_writes(const struct idata *d)
 	return d != NULL && (d->gather.slot != NULL || !list_empty(&d->writes));
 }
 
-void inode_update(struct inode *i, const struct attr *attr, bool own)
+/* What this client has written itself is known to it as well. */
+static void update_own_size(struct inode *i)
 {
 	struct idata *d = i->data;
-	uint64_t step = attr->change - i->attr.change;
-	bool known = i->attr.ino.v != 0;
 
-	/* Answers may overtake each other. */
-	if (known && (attr->change < i->attr.change ||
-		      (attr->change == i->attr.change && attr->layout.gen < i->attr.layout.gen)))
+	if (d == NULL)
 		return;
-	if (own && known && step <= 1 && i->open_change == i->attr.change)
-		i->open_change = attr->change;
-	if (d != NULL && known && attr->change != i->attr.change && !own)
-		ra_drop_all(d);
-	i->attr_us = loop_now_us();
-	if ((attr->flags & ATTR_UNSETTLED) && known && i->settled_us != 0 && !own &&
-	    attr->layout.gen == i->attr.layout.gen) {
+	if (!has_own_writes(d) && d->n_write == 0)
+		d->size = i->attr.size;
+	else if (d->size < i->attr.size)
+		d->size = i->attr.size;
+}
+
+static void take_attr(struct inode *i, const struct attr *attr, bool own)
+{
+	bool unsettled = (attr->flags & ATTR_UNSETTLED) != 0;
+
+	if (unsettled && i->settled_us != 0 && !own && attr->layout.gen == i->attr.layout.gen) {
 		/* What the chains said last stays until they are asked again. */
 		uint64_t size = i->attr.size, blocks = i->attr.blocks;
 		int64_t mtime = i->attr.mtime_ns;
@@ -247,17 +246,37 @@ void inode_update(struct inode *i, const struct attr *attr, bool own)
 		i->attr = *attr;
 		i->settled_us = 0;
 	}
-	if (!(attr->flags & ATTR_UNSETTLED))
-		i->created_us = 0;
-	if (d == NULL)
-		return;
-	if (!has_own_writes(d) && d->n_write == 0)
-		d->size = i->attr.size;
-	else if (d->size < i->attr.size)
-		d->size = i->attr.size;
+	i->attr.flags &= ~(uint32_t)ATTR_LEASED;
 }
 
-void inode_saw(struct client *c, const struct attr *attr, bool own)
+void inode_update(struct client *c, struct inode *i, const struct attr *attr, bool own,
+		  uint64_t sent_us)
+{
+	uint64_t step = attr->change - i->attr.change;
+	bool known = i->attr.ino.v != 0, leased = (attr->flags & ATTR_LEASED) != 0;
+
+	/* Answers may overtake each other. */
+	if (known && (attr->change < i->attr.change ||
+		      (attr->change == i->attr.change && attr->layout.gen < i->attr.layout.gen)))
+		return;
+	if (own && known && step <= 1 && i->open_change == i->attr.change)
+		i->open_change = attr->change;
+	if (i->data != NULL && known && attr->change != i->attr.change && !own)
+		ra_drop_all(i->data);
+	i->attr_us = loop_now_us();
+	/* A read lease does not hold for a file that gets a writer, whoever it is. */
+	if ((attr->flags & ATTR_UNSETTLED) && !leased)
+		i->lease_us = 0;
+	take_attr(i, attr, own);
+	if (leased)
+		lease_given(c, i, sent_us);
+	/* The only one who writes it: the record and our own writes tell all. */
+	if (leased && (attr->flags & ATTR_UNSETTLED) && lease_held(c, i))
+		i->settled_us = i->attr_us;
+	update_own_size(i);
+}
+
+void inode_saw(struct client *c, const struct attr *attr, bool own, uint64_t sent_us)
 {
 	struct inode *i;
 
@@ -266,7 +285,7 @@ void inode_saw(struct client *c, const struct attr *attr, bool own)
 	i = inode_get(c, attr->ino);
 	if (i == NULL)
 		return;
-	inode_update(i, attr, own);
+	inode_update(c, i, attr, own, sent_us);
 	inode_put(c, i);
 }
 
@@ -280,34 +299,17 @@ void inode_outdated(struct client *c, struct ino ino)
 	inode_put(c, i);
 }
 
-void inode_dir_changed(struct client *c, struct ino ino, const struct attr *attr)
+void inode_dir_changed(struct client *c, struct ino ino, const struct attr *attr, uint64_t sent_us)
 {
 	if (attr->ino.v == ino.v)
-		inode_saw(c, attr, true);
+		inode_saw(c, attr, true, sent_us);
 	else
 		inode_outdated(c, ino);
 }
 
-void inode_invalidated(struct client *c, struct ino ino)
-{
-	struct inode *i = inode_peek(c, ino);
-
-	if (i != NULL) {
-		i->attr_us = 0;
-		i->settled_us = 0;
-		i->created_us = 0;
-		if (i->data != NULL)
-			ra_drop_all(i->data);
-		inode_put(c, i);
-	}
-	if (c->invalidate != NULL)
-		c->invalidate(c->arg, ino, true);
-}
-
 bool inode_attr_fresh(const struct client *c, const struct inode *i)
 {
-	return i->attr_us != 0 &&
-	       (inode_is_fixed(i) || loop_now_us() < i->attr_us + client_attr_us(c));
+	return i->attr_us != 0 && i->n_changing == 0 && lease_held(c, i);
 }
 
 void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_attr)
@@ -315,8 +317,9 @@ void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_
 	const struct idata *d = i->data;
 	int64_t mtime;
 
-	(void)c;
 	*ret_attr = i->attr;
+	if (inode_attr_fresh(c, i))
+		ret_attr->flags |= ATTR_LEASED;
 	if (d == NULL || !S_ISREG(i->attr.mode))
 		return;
 	if (d->size > ret_attr->size)

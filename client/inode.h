@@ -3,9 +3,8 @@
  * being closed, or with data under way) a struct idata: capability, own size, data under way,
  * prefetched data. Owned by the client's loop.
  *
- * Inodes without users stay in memory for their attributes (attr_cache_ms), or, when they were open
- * once, for the change counter that tells whether data cached by the kernel is still good;
- * params.inodes_max bounds these.
+ * While there is a lease (lease.h) what is known holds; else it is asked for each time. Inodes
+ * without users stay in memory for their attributes and leases; params.inodes_max bounds these.
  */
 #ifndef LEAT_CLIENT_INODE_H
 #define LEAT_CLIENT_INODE_H
@@ -27,16 +26,18 @@ struct inode {
 	struct list lru;       /* while refs == 0 */
 	struct ino ino;
 	uint32_t refs;
-	bool opened;          /* ever: open_change means something */
-	struct attr attr;     /* settled at settled_us, as far as it needs to be */
-	uint64_t attr_us;     /* when it was asked for; 0: must be asked for */
-	uint64_t settled_us;  /* when the chains were asked; 0: not since the attributes became
-				 unsettled */
+	bool opened;              /* ever: open_change means something */
+	struct attr attr;         /* settled at settled_us, as far as it needs to be */
+	uint64_t attr_us;         /* when it was told; 0: must be asked for */
+	uint64_t lease_us;        /* when what gave the lease was asked for; 0: none */
+	uint64_t recalled_us;     /* when it was recalled last */
+	uint64_t kernel_until_us; /* a directory: names were given to the kernel until then */
+	uint64_t settled_us;      /* when the chains were asked; 0: not since the attributes became
+				     unsettled */
 	uint64_t found_us;    /* when the MDS told us its name's inode; 0: or it was opened since */
-	uint64_t created_us;  /* when this client made it: nobody else is believed to write so soon;
-				 or 0 */
 	uint64_t open_change; /* the change counter that cached data belongs to */
 	uint32_t cuts;        /* truncations by this client */
+	uint32_t n_changing;  /* changes of this client under way: what others see is not known */
 	struct idata *data;   /* NULL when not in use */
 };
 
@@ -129,22 +130,23 @@ int inode_data(struct client *c, struct inode *i, struct idata **ret_data) CHECK
 /* Frees the idata when nothing needs it any more. */
 void inode_data_trim(struct client *c, struct inode *i);
 
-/* An answer of the MDS: newer attributes. own: the answer to a change that this client made, so a
- * step of the change counter by one is ours. */
-void inode_update(struct inode *i, const struct attr *attr, bool own);
+/* An answer of the MDS: newer attributes, and perhaps a lease. own: the answer to a change that
+ * this client made, so a step of the change counter by one is ours. sent_us: when it was asked for.
+ */
+void inode_update(struct client *c, struct inode *i, const struct attr *attr, bool own,
+		  uint64_t sent_us);
 /* Get, update, put: for answers about names. */
-void inode_saw(struct client *c, const struct attr *attr, bool own);
-/* The MDS says that somebody else changed it. */
-void inode_invalidated(struct client *c, struct ino ino);
+void inode_saw(struct client *c, const struct attr *attr, bool own, uint64_t sent_us);
 /* We have changed it ourselves, by an answer that does not carry its attributes: a name more or
  * less in a directory, extended attributes. */
 void inode_outdated(struct client *c, struct ino ino);
 /* This client has changed the names in a directory: its attributes then, if the MDS has told. */
-void inode_dir_changed(struct client *c, struct ino ino, const struct attr *attr);
+void inode_dir_changed(struct client *c, struct ino ino, const struct attr *attr, uint64_t sent_us);
 /* The attributes with what this client wrote itself. */
 void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_attr);
+/* Nobody need be asked. */
 bool inode_attr_fresh(const struct client *c, const struct inode *i);
-/* A sealed file: what is known of it is true for ever. */
+/* A sealed file: its data is the same for ever. */
 static inline bool inode_is_fixed(const struct inode *i)
 {
 	return (i->attr.flags & ATTR_SEALED) != 0;

@@ -47,7 +47,7 @@ static int renew(struct idata *d, enum io_right right)
 	int rc = mds_call(d->c, OP_mds_open, &req, &rep, &call);
 
 	if (rc >= 0) {
-		inode_update(d->inode, &rep.attr, false);
+		inode_update(d->c, d->inode, &rep.attr, false, call.sent_us);
 		io_take_cap(d, &rep.cap);
 	}
 	rpc_call_fini(&call);
@@ -163,33 +163,20 @@ int io_stat(struct idata *d, struct io_stored *ret_stored)
 	return 0;
 }
 
-static bool settle_due(const struct client *c, const struct inode *i)
-{
-	uint64_t now = loop_now_us();
-
-	if (!(i->attr.flags & ATTR_UNSETTLED) || !S_ISREG(i->attr.mode))
-		return false;
-	/* A file that this client has just made and still writes has nobody else's data yet. */
-	if (i->created_us != 0 && now < i->created_us + client_attr_us(c) && i->data != NULL &&
-	    i->data->n_write > 0)
-		return false;
-	return i->settled_us == 0 || now >= i->settled_us + client_attr_us(c);
-}
-
-int io_settle(struct client *c, struct inode *i, const struct attr *attr, bool force)
+int io_settle(struct client *c, struct inode *i, const struct attr *attr)
 {
 	struct io_stored st;
 	struct idata *d;
 	uint64_t now = loop_now_us(), seq;
 	uint32_t cuts = i->cuts;
-	bool quiet;
 
-	if (!settle_due(c, i) && !(force && (i->attr.flags & ATTR_UNSETTLED)))
+	if (!(i->attr.flags & ATTR_UNSETTLED) || !S_ISREG(i->attr.mode) ||
+	    (i->settled_us != 0 && lease_held(c, i)))
 		return 0;
 	TRY(inode_data(c, i, &d));
-	/* The chains need not know of writes that are under way, even if these end meanwhile. */
+	/* The chains know then what we have written; others may have cut some of it off since. */
+	TRY(wb_show(d));
 	seq = d->write_seq;
-	quiet = list_empty(&d->writes) && d->gather.slot == NULL;
 	TRY(io_stat(d, &st));
 	/* Truncated meanwhile: the chains may have been asked before, and that size is known. */
 	if (i->cuts != cuts)
@@ -200,7 +187,7 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr, bool f
 	if (!(attr->flags & ATTR_TIME_SET) && st.mtime_ns > attr->mtime_ns &&
 	    (d->mtime_ns != 0 || d->n_write == 0))
 		i->attr.mtime_ns = st.mtime_ns;
-	if (quiet && d->write_seq == seq && d->gather.slot == NULL)
+	if (d->write_seq == seq && d->gather.slot == NULL)
 		d->size = i->attr.size;
 	else if (d->size < i->attr.size)
 		d->size = i->attr.size;
@@ -241,12 +228,12 @@ int io_wait_closing(struct inode *i)
 /* Somebody who may not read the file still gets the MDS's idea of it. */
 static int settle_if_allowed(struct client *c, struct inode *i, const struct attr *attr)
 {
-	int rc = io_settle(c, i, attr, false);
+	int rc = io_settle(c, i, attr);
 
 	return rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_STALE || rc == -LE_NOENT ? 0 : rc;
 }
 
-static int ask_attr(struct client *c, const struct cred *cred, struct inode *i)
+int io_ask_attr(struct client *c, const struct cred *cred, struct inode *i)
 {
 	struct mds_getattr_req req = {.cred = *cred, .ino = i->ino};
 	struct mds_getattr_rep rep;
@@ -255,21 +242,21 @@ static int ask_attr(struct client *c, const struct cred *cred, struct inode *i)
 
 	rpc_call_fini(&call);
 	TRY(rc);
-	inode_update(i, &rep.attr, false);
-	return settle_if_allowed(c, i, &rep.attr);
+	inode_update(c, i, &rep.attr, false, call.sent_us);
+	return 0;
 }
 
-int io_attr(struct client *c, const struct cred *cred, struct inode *i, uint64_t max_age_us,
-	    struct attr *ret_attr)
+int io_attr(struct client *c, const struct cred *cred, struct inode *i, struct attr *ret_attr)
 {
-	if (i->attr_us == 0 || (!inode_is_fixed(i) && loop_now_us() >= i->attr_us + max_age_us)) {
-		TRY(io_wait_closing(i));
-		TRY(ask_attr(c, cred, i));
-	} else if (settle_due(c, i)) {
-		const struct attr attr = i->attr;
+	struct attr attr;
 
-		TRY(settle_if_allowed(c, i, &attr));
+	if (!inode_attr_fresh(c, i)) {
+		TRY(io_wait_closing(i));
+		i->settled_us = 0; /* what the chains said then is too old */
+		TRY(io_ask_attr(c, cred, i));
 	}
+	attr = i->attr;
+	TRY(settle_if_allowed(c, i, &attr));
 	inode_attr(c, i, ret_attr);
 	ret_attr->flags &= ~(uint32_t)ATTR_UNSETTLED;
 	return 0;

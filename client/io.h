@@ -54,9 +54,9 @@ uint64_t io_spread(const struct client *c, struct ino ino, uint64_t idx);
 int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot,
 	     uint32_t at) CHECK_RESULT;
 
-/* Asks the chains for size, time and space of an inode with writers, at most once per
- * attr_cache_ms, or with force in any case; attr: as the MDS just gave it. Yields. */
-int io_settle(struct client *c, struct inode *i, const struct attr *attr, bool force) CHECK_RESULT;
+/* Asks the chains for size, time and space of an inode with writers, unless this client is the only
+ * one; attr: as the MDS just gave it. Yields. */
+int io_settle(struct client *c, struct inode *i, const struct attr *attr) CHECK_RESULT;
 /* The bytes in store for the inode, of all chains: size, used, mtime. Yields. */
 struct io_stored {
 	uint64_t size, used;
@@ -64,9 +64,10 @@ struct io_stored {
 };
 int io_stat(struct idata *d, struct io_stored *ret_stored) CHECK_RESULT;
 
-/* The attributes not older than attr_cache_ms (max_age_us: than that), from the MDS if need be,
- * settled. Yields. */
-int io_attr(struct client *c, const struct cred *cred, struct inode *i, uint64_t max_age_us,
+/* Asks the MDS for what it knows of the attributes. Yields. */
+int io_ask_attr(struct client *c, const struct cred *cred, struct inode *i) CHECK_RESULT;
+/* The attributes, settled; asked for, unless there is a lease. ATTR_LEASED: there is. Yields. */
+int io_attr(struct client *c, const struct cred *cred, struct inode *i,
 	    struct attr *ret_attr) CHECK_RESULT;
 /* Waits for closings of the inode that were sent behind. Yields. */
 int io_wait_closing(struct inode *i) CHECK_RESULT;

@@ -172,24 +172,30 @@ static int read_direct(struct idata *d, uint64_t off, uint32_t len, struct ll_da
 	return 0;
 }
 
-/* The file's size as far as this read needs to know it: asked anew only when the read goes beyond
- * it. */
-static int read_size(struct ll_file *f, uint64_t end, uint64_t *ret_size)
+/* The file's size. Without a lease others may change it at any time. */
+static int read_size(struct ll_file *f, uint64_t *ret_size)
 {
 	struct cred cred;
 	struct attr attr;
 
 	inode_attr(f->c, f->inode, &attr);
-	if (end > attr.size && !(attr.flags & ATTR_SEALED)) {
+	if ((attr.flags & (ATTR_SEALED | ATTR_LEASED)) == 0) {
 		cred = io_renew_cred(f->d);
-		TRY(io_attr(f->c, &cred, f->inode, client_attr_us(f->c), &attr));
+		TRY(io_attr(f->c, &cred, f->inode, &attr));
 	}
 	*ret_size = attr.size;
 	return 0;
 }
 
+/* What was fetched before it was asked for may be old, unless there is a lease. */
+static bool reads_ahead(const struct ll_file *f)
+{
+	return !f->direct && (lease_held(f->c, f->inode) || inode_is_fixed(f->inode));
+}
+
 static int read_parts(struct ll_file *f, uint64_t off, uint32_t len, struct ll_data *data)
 {
+	bool ahead = reads_ahead(f);
 	int rc = 0;
 
 	data->n = 0;
@@ -198,9 +204,9 @@ static int read_parts(struct ll_file *f, uint64_t off, uint32_t len, struct ll_d
 		uint32_t left = len - (uint32_t)data->len;
 		uint64_t at = off + data->len;
 
-		rc = f->direct ? 0 : ra_take(f->d, at, left, data);
+		rc = ahead ? ra_take(f->d, at, left, data) : 0;
 		if (rc == 0)
-			rc = read_direct(f->d, at, f->direct ? left : ra_gap(f->d, at, left), data);
+			rc = read_direct(f->d, at, ahead ? ra_gap(f->d, at, left) : left, data);
 	}
 	if (rc < 0)
 		ll_data_release(data);
@@ -235,12 +241,12 @@ static int read_begin(struct ll_file *f, uint64_t off, uint32_t *len)
 	if (*len > LL_IO_MAX || off > LEAT_FILE_SIZE_MAX)
 		return -LE_INVAL;
 	f->was_read = true;
-	TRY(read_size(f, off + *len, &size));
+	TRY(read_size(f, &size));
 	if (off >= size)
 		*len = 0;
 	else if (size - off < *len)
 		*len = (uint32_t)(size - off);
-	if (!f->direct && *len > 0)
+	if (reads_ahead(f) && *len > 0)
 		ra_note(f->d, &f->ra, off, *len, size);
 	return 0;
 }

@@ -22,16 +22,14 @@ static uint32_t write_kills(const struct ll_file *f)
 	return set_id && f->kills_suid ? mask | SET_KILL_SUID : mask;
 }
 
-/* What must be right before bytes are accepted: attributes (another client may have truncated to a
- * new data generation) and the privileges that the file gives. */
+/* What must be done before bytes are accepted: the privileges that the file gives go. */
 static int write_prepare(struct ll_file *f)
 {
 	struct idata *d = f->d;
 	struct cred cred = io_renew_cred(d);
-	struct attr attr;
 
 	if (!inode_attr_fresh(f->c, f->inode))
-		TRY(io_attr(f->c, &cred, f->inode, client_attr_us(f->c), &attr));
+		TRY(io_ask_attr(f->c, &cred, f->inode));
 	if (write_kills(f) != 0) {
 		struct mds_setattr_req req = {
 			.cred = cred, .ino = f->inode->ino, .mask = write_kills(f)};
@@ -40,7 +38,7 @@ static int write_prepare(struct ll_file *f)
 		int rc = mds_call(f->c, OP_mds_setattr, &req, &rep, &call);
 
 		if (rc >= 0)
-			inode_update(f->inode, &rep.attr, true);
+			inode_update(f->c, f->inode, &rep.attr, true, call.sent_us);
 		rpc_call_fini(&call);
 		TRY(rc);
 	}
@@ -208,6 +206,9 @@ int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec,
 	ra_drop_range(f->d, off, len);
 	if (!through)
 		TRY(wb_throttle(f->c));
+	/* Others look at it, who have to see it when this returns. */
+	if (!through && !lease_held(f->c, f->inode))
+		TRY(wb_show_range(f->d, off, len));
 	return (int64_t)len;
 }
 

@@ -33,8 +33,8 @@ struct client_options {
 	/* Targets of this host or failure domain are near; NULL: host name. */
 	const char *host;
 	struct client_params params;
-	/* Kernel caches to drop (fuse); called from a fiber. attr only (off == UINT64_MAX) or data
-	 * too. May be NULL. */
+	/* Kernel caches to drop (fuse): attributes, with data the pages too. Returns when it is
+	 * done; called from a fiber. May be NULL. */
 	void (*invalidate)(void *arg, struct ino ino, bool data);
 	void *arg;
 	/* What ll_read and ll_pread do to a file's access time, once it is closed. */
@@ -56,11 +56,16 @@ void client_destroy(struct client *c);
 int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      struct attr *ret_attr) CHECK_RESULT;
 /* Settled: for files with writers the size, mtime and blocks come from this client's own open file,
- * else from the chains. Cached for at most params.attr_cache_ms. */
+ * else from the chains. ATTR_LEASED in flags: it holds until the client says that it does not. */
 int ll_getattr(struct client *c, const struct cred *cred, struct ino ino,
 	       struct attr *ret_attr) CHECK_RESULT;
 /* file: an open one to which this belongs (ftruncate), or NULL. Flushes dirty data first where the
  * size changes. */
+/* For how long the kernel may cache such attributes; the names in a directory (also that there is
+ * none); and the data of a file, until the invalidate call. 0, false: not at all. */
+uint64_t ll_attr_us(struct client *c, const struct attr *attr);
+uint64_t ll_names_us(struct client *c, struct ino dir);
+bool ll_leased(struct client *c, struct ino ino);
 int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct ll_file *file,
 	       uint32_t mask, const struct attr *attr, struct attr *ret_attr) CHECK_RESULT;
 int ll_mknod(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,

@@ -169,10 +169,11 @@ static void mend(struct idata *d, const struct file_lock *range)
 /* Others may have written since we read. */
 static void forget_data(struct idata *d)
 {
+	if (lease_held(d->c, d->inode))
+		return;
 	ra_drop_all(d);
 	d->inode->attr_us = 0;
 	d->inode->settled_us = 0;
-	d->inode->created_us = 0;
 }
 
 /* Asks once, and notes what was given. */

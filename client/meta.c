@@ -14,8 +14,8 @@ static bool name_ok(struct bytes name, int *ret_status)
 }
 
 /* The answer is about an inode that this client may have open, be closing, or share with others. */
-static int seen(struct client *c, const struct cred *cred, const struct attr *attr, bool own,
-		struct attr *ret_attr)
+static int seen(struct client *c, const struct cred *cred, const struct attr *attr,
+		uint64_t sent_us, struct attr *ret_attr)
 {
 	struct inode *i;
 	int rc;
@@ -23,15 +23,14 @@ static int seen(struct client *c, const struct cred *cred, const struct attr *at
 	i = inode_get(c, attr->ino);
 	if (i == NULL)
 		return -LE_NOMEM;
-	inode_update(i, attr, own);
+	inode_update(c, i, attr, false, sent_us);
 	rc = 0;
 	if ((attr->flags & ATTR_UNSETTLED) && S_ISREG(attr->mode)) {
 		if (i->data != NULL && i->data->n_closing > 0) {
 			/* Our own close is on its way and settles it. */
-			rc = io_attr(c, cred, i, 0,
-				     ret_attr != NULL ? ret_attr : &(struct attr){0});
+			rc = io_attr(c, cred, i, ret_attr != NULL ? ret_attr : &(struct attr){0});
 		} else {
-			rc = io_settle(c, i, attr, false);
+			rc = io_settle(c, i, attr);
 		}
 		if (rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_STALE)
 			rc = 0;
@@ -45,20 +44,57 @@ static int seen(struct client *c, const struct cred *cred, const struct attr *at
 	return rc;
 }
 
+/* Those whose rights need not be checked are answered from what is known. */
+static bool lookup_known(struct client *c, const struct cred *cred, struct ino parent,
+			 struct bytes name, struct attr *ret_attr, int *ret_rc)
+{
+	struct inode *dir = NULL, *i;
+	struct ino ino;
+	bool known = false;
+
+	if (cred->uid == 0 || (cred->flags & CRED_CHECKED) != 0)
+		dir = inode_peek(c, parent);
+	if (dir == NULL)
+		return false;
+	if (names_find(c, dir, name, &ino)) {
+		i = ino.v != 0 ? inode_peek(c, ino) : NULL;
+		known = ino.v == 0 || (i != NULL && inode_attr_fresh(c, i));
+		*ret_rc = ino.v == 0 ? -LE_NOENT : 0;
+		if (i != NULL && known) {
+			inode_attr(c, i, ret_attr);
+			ret_attr->flags &= ~(uint32_t)ATTR_UNSETTLED;
+			i->found_us = loop_now_us();
+		}
+		if (i != NULL)
+			inode_put(c, i);
+	}
+	inode_put(c, dir);
+	return known;
+}
+
 int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      struct attr *ret_attr)
 {
 	struct mds_lookup_req req = {.cred = *cred, .parent = parent, .name = name};
 	struct mds_lookup_rep rep;
+	struct attr unused;
 	struct rpc_call call;
 	int rc;
 
 	if (!name_ok(name, &rc))
 		return rc;
+	if (lookup_known(c, cred, parent, name, ret_attr != NULL ? ret_attr : &unused, &rc))
+		return rc;
 	rc = mds_call(c, OP_mds_lookup, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);
-	return seen(c, cred, &rep.attr, false, ret_attr);
+	if (rep.dir.ino.v != 0) {
+		inode_saw(c, &rep.dir, false, call.sent_us);
+		names_told(c, &rep.dir, name, rep.attr.ino, false, call.sent_us);
+	}
+	if (rep.attr.ino.v == 0)
+		return -LE_NOENT;
+	return seen(c, cred, &rep.attr, call.sent_us, ret_attr);
 }
 
 int ll_getattr(struct client *c, const struct cred *cred, struct ino ino, struct attr *ret_attr)
@@ -69,7 +105,7 @@ int ll_getattr(struct client *c, const struct cred *cred, struct ino ino, struct
 
 	if (i == NULL)
 		return -LE_NOMEM;
-	rc = io_attr(c, cred, i, client_attr_us(c), &attr);
+	rc = io_attr(c, cred, i, &attr);
 	if (rc >= 0 && ret_attr != NULL)
 		*ret_attr = attr;
 	inode_put(c, i);
@@ -77,11 +113,12 @@ int ll_getattr(struct client *c, const struct cred *cred, struct ino ino, struct
 }
 
 /* What the operations that make a name have in common: the answer's attributes. */
-static int made(struct client *c, struct ino parent, const struct attr *dir,
-		const struct attr *attr, struct attr *ret_attr)
+static int made(struct client *c, struct bytes name, const struct attr *dir,
+		const struct attr *attr, uint64_t sent_us, struct attr *ret_attr)
 {
-	inode_dir_changed(c, parent, dir);
-	inode_saw(c, attr, true);
+	inode_saw(c, dir, true, sent_us);
+	names_told(c, dir, name, attr->ino, true, sent_us);
+	inode_saw(c, attr, true, sent_us);
 	if (ret_attr != NULL)
 		*ret_attr = *attr;
 	return 0;
@@ -93,15 +130,19 @@ int ll_mknod(struct client *c, const struct cred *cred, struct ino parent, struc
 	struct mds_mknod_req req = {
 		.cred = *cred, .parent = parent, .name = name, .mode = mode, .rdev = rdev};
 	struct mds_mknod_rep rep;
+	struct changing ch;
 	struct rpc_call call;
 	int rc;
 
 	if (!name_ok(name, &rc))
 		return rc;
+	changing_begin(c, &ch, parent);
+	changing_name(&ch, parent, name);
 	rc = mds_call(c, OP_mds_mknod, &req, &rep, &call);
+	changing_end(&ch);
 	rpc_call_fini(&call);
 	TRY(rc);
-	return made(c, parent, &rep.dir, &rep.attr, ret_attr);
+	return made(c, name, &rep.dir, &rep.attr, call.sent_us, ret_attr);
 }
 
 int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
@@ -109,15 +150,19 @@ int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struc
 {
 	struct mds_mkdir_req req = {.cred = *cred, .parent = parent, .name = name, .mode = mode};
 	struct mds_mkdir_rep rep;
+	struct changing ch;
 	struct rpc_call call;
 	int rc;
 
 	if (!name_ok(name, &rc))
 		return rc;
+	changing_begin(c, &ch, parent);
+	changing_name(&ch, parent, name);
 	rc = mds_call(c, OP_mds_mkdir, &req, &rep, &call);
+	changing_end(&ch);
 	rpc_call_fini(&call);
 	TRY(rc);
-	return made(c, parent, &rep.dir, &rep.attr, ret_attr);
+	return made(c, name, &rep.dir, &rep.attr, call.sent_us, ret_attr);
 }
 
 int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
@@ -126,6 +171,7 @@ int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, str
 	struct mds_symlink_req req = {
 		.cred = *cred, .parent = parent, .name = name, .target = target};
 	struct mds_symlink_rep rep;
+	struct changing ch;
 	struct rpc_call call;
 	int rc;
 
@@ -133,10 +179,13 @@ int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, str
 		return rc;
 	if (target.len == 0 || target.len > LEAT_SYMLINK_MAX)
 		return target.len == 0 ? -LE_NOENT : -LE_NAMETOOLONG;
+	changing_begin(c, &ch, parent);
+	changing_name(&ch, parent, name);
 	rc = mds_call(c, OP_mds_symlink, &req, &rep, &call);
+	changing_end(&ch);
 	rpc_call_fini(&call);
 	TRY(rc);
-	return made(c, parent, &rep.dir, &rep.attr, ret_attr);
+	return made(c, name, &rep.dir, &rep.attr, call.sent_us, ret_attr);
 }
 
 int ll_readlink(struct client *c, const struct cred *cred, struct ino ino, char *buf, size_t size)
@@ -175,36 +224,48 @@ int ll_link(struct client *c, const struct cred *cred, struct ino ino, struct in
 {
 	struct mds_link_req req = {.cred = *cred, .ino = ino, .parent = parent, .name = name};
 	struct mds_link_rep rep;
+	struct changing ch;
 	struct rpc_call call;
 	int rc;
 
 	if (!name_ok(name, &rc))
 		return rc;
 	TRY(flush_nameless(c, ino));
+	changing_begin(c, &ch, parent);
+	changing_also(&ch, ino);
+	changing_name(&ch, parent, name);
 	rc = mds_call(c, OP_mds_link, &req, &rep, &call);
+	changing_end(&ch);
 	rpc_call_fini(&call);
 	TRY(rc);
-	inode_dir_changed(c, parent, &rep.dir);
-	return seen(c, cred, &rep.attr, true, ret_attr);
+	inode_dir_changed(c, parent, &rep.dir, call.sent_us);
+	names_told(c, &rep.dir, name, rep.attr.ino, true, call.sent_us);
+	inode_saw(c, &rep.attr, true, call.sent_us);
+	return seen(c, cred, &rep.attr, call.sent_us, ret_attr);
 }
 
 int ll_unlink(struct client *c, const struct cred *cred, struct ino parent, struct bytes name)
 {
 	struct mds_unlink_req req = {.cred = *cred, .parent = parent, .name = name};
 	struct mds_unlink_rep rep;
+	struct changing ch;
 	struct rpc_call call;
 	struct inode *i;
 	int rc;
 
 	if (!name_ok(name, &rc))
 		return rc;
+	changing_begin(c, &ch, parent);
+	changing_name(&ch, parent, name);
 	rc = mds_call(c, OP_mds_unlink, &req, &rep, &call);
+	changing_end(&ch);
 	rpc_call_fini(&call);
 	TRY(rc);
-	inode_dir_changed(c, parent, &rep.dir);
+	inode_dir_changed(c, parent, &rep.dir, call.sent_us);
+	names_told(c, &rep.dir, name, (struct ino){0}, true, call.sent_us);
 	i = inode_peek(c, rep.attr.ino);
 	if (i != NULL) {
-		inode_update(i, &rep.attr, true);
+		inode_update(c, i, &rep.attr, true, call.sent_us);
 		inode_put(c, i);
 	}
 	return 0;
@@ -214,15 +275,20 @@ int ll_rmdir(struct client *c, const struct cred *cred, struct ino parent, struc
 {
 	struct mds_rmdir_req req = {.cred = *cred, .parent = parent, .name = name};
 	struct mds_rmdir_rep rep;
+	struct changing ch;
 	struct rpc_call call;
 	int rc;
 
 	if (!name_ok(name, &rc))
 		return rc;
+	changing_begin(c, &ch, parent);
+	changing_name(&ch, parent, name);
 	rc = mds_call(c, OP_mds_rmdir, &req, &rep, &call);
+	changing_end(&ch);
 	rpc_call_fini(&call);
 	TRY(rc);
-	inode_dir_changed(c, parent, &rep.dir);
+	inode_dir_changed(c, parent, &rep.dir, call.sent_us);
+	names_told(c, &rep.dir, name, (struct ino){0}, true, call.sent_us);
 	return 0;
 }
 
@@ -251,6 +317,23 @@ static int flush_renamed(struct client *c, const struct cred *cred, struct ino p
 	return rc;
 }
 
+static void renamed(struct client *c, const struct mds_rename_req *req,
+		    const struct mds_rename_rep *rep, uint64_t sent_us)
+{
+	bool exchange = (req->flags & RENAME_EXCHANGE) != 0;
+	bool same = ino_equal(req->parent, req->new_parent);
+
+	inode_dir_changed(c, req->parent, &rep->dir, sent_us);
+	if (!same)
+		inode_dir_changed(c, req->new_parent, &rep->new_dir, sent_us);
+	/* In one directory the second change is the newest. */
+	names_told(c, same ? &rep->dir : &rep->new_dir, req->new_name, rep->attr.ino, true,
+		   sent_us);
+	names_told(c, &rep->dir, req->name, exchange ? rep->replaced : (struct ino){0}, true,
+		   sent_us);
+	inode_saw(c, &rep->attr, true, sent_us);
+}
+
 int ll_rename(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      struct ino new_parent, struct bytes new_name, uint32_t flags)
 {
@@ -263,6 +346,7 @@ int ll_rename(struct client *c, const struct cred *cred, struct ino parent, stru
 		.flags = flags,
 	};
 	struct mds_rename_rep rep;
+	struct changing ch;
 	struct rpc_call call;
 	struct inode *i;
 	int rc;
@@ -272,13 +356,15 @@ int ll_rename(struct client *c, const struct cred *cred, struct ino parent, stru
 	TRY(flush_renamed(c, cred, parent, name));
 	if (flags & RENAME_EXCHANGE)
 		TRY(flush_renamed(c, cred, new_parent, new_name));
+	changing_begin(c, &ch, parent);
+	changing_also(&ch, new_parent);
+	changing_name(&ch, parent, name);
+	changing_name(&ch, new_parent, new_name);
 	rc = mds_call(c, OP_mds_rename, &req, &rep, &call);
+	changing_end(&ch);
 	rpc_call_fini(&call);
 	TRY(rc);
-	inode_dir_changed(c, parent, &rep.dir);
-	if (!ino_equal(parent, new_parent))
-		inode_dir_changed(c, new_parent, &rep.new_dir);
-	inode_saw(c, &rep.attr, true);
+	renamed(c, &req, &rep, call.sent_us);
 	i = rep.replaced.v != 0 ? inode_peek(c, rep.replaced) : NULL;
 	if (i != NULL) {
 		i->attr_us = 0;
@@ -380,6 +466,7 @@ int ll_setxattr(struct client *c, const struct cred *cred, struct ino ino, struc
 		.flags = flags,
 	};
 	struct mds_setxattr_rep rep;
+	struct changing ch;
 	struct rpc_call call;
 	int rc;
 
@@ -387,7 +474,9 @@ int ll_setxattr(struct client *c, const struct cred *cred, struct ino ino, struc
 		return -LE_RANGE;
 	if (value.len > LEAT_XATTR_VALUE_MAX)
 		return -LE_2BIG;
+	changing_begin(c, &ch, ino);
 	rc = mds_call(c, OP_mds_setxattr, &req, &rep, &call);
+	changing_end(&ch);
 	rpc_call_fini(&call);
 	TRY(rc);
 	inode_outdated(c, ino);
@@ -399,8 +488,12 @@ int ll_removexattr(struct client *c, const struct cred *cred, struct ino ino, st
 	struct mds_removexattr_req req = {.cred = *cred, .ino = ino, .name = name};
 	struct mds_removexattr_rep rep;
 	struct rpc_call call;
-	int rc = mds_call(c, OP_mds_removexattr, &req, &rep, &call);
+	struct changing ch;
+	int rc;
 
+	changing_begin(c, &ch, ino);
+	rc = mds_call(c, OP_mds_removexattr, &req, &rep, &call);
+	changing_end(&ch);
 	rpc_call_fini(&call);
 	TRY(rc);
 	inode_outdated(c, ino);
@@ -450,9 +543,14 @@ int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino,
 	struct mds_layout_set_req req = {.cred = *cred, .ino = ino, .layout = *layout};
 	struct mds_layout_set_rep rep;
 	struct rpc_call call;
-	int rc = mds_call(c, OP_mds_layout_set, &req, &rep, &call);
+	struct changing ch;
+	int rc;
 
+	changing_begin(c, &ch, ino);
+	rc = mds_call(c, OP_mds_layout_set, &req, &rep, &call);
+	changing_end(&ch);
 	rpc_call_fini(&call);
 	TRY(rc);
-	return seen(c, cred, &rep.attr, true, ret_attr);
+	inode_saw(c, &rep.attr, true, call.sent_us);
+	return seen(c, cred, &rep.attr, call.sent_us, ret_attr);
 }

@@ -11,8 +11,6 @@
 	  "with EIO")                                                                              \
 	P(u32, mount_timeout_ms, "ms", 100, 3600000, 10000,                                        \
 	  "how long a mount waits for the metadata server")                                        \
-	P(u32, attr_cache_ms, "ms", 0, 1000, 1000,                                                 \
-	  "how long attributes are believed without asking")                                       \
 	P(size, slot_memory, "B", 16 << 20, 1ULL << 40, 128 << 20,                                 \
 	  "memory for data on its way: read-ahead, write-behind, requests; never exceeded")        \
 	P(size, readahead, "B", 0, 1 << 30, 8 << 20,                                               \
@@ -25,8 +23,9 @@
 	P(u32, hedge_ms, "ms", 0, 10000, 50,                                                       \
 	  "a read that takes longer is asked of another member of the chain too; sooner, from "    \
 	  "10 ms on, while reads are quick; 0: never")                                             \
-	P(u32, inodes_max, "", 1024, 100000000, 100000,                                           \
+	P(u32, inodes_max, "", 1024, 100000000, 100000,                                            \
 	  "inodes kept in memory beyond those in use")                                             \
+	P(u32, names_max, "", 1024, 100000000, 200000, "names kept in memory")                     \
 	P(u32, rails, "", 1, 8, 4,                                                                 \
 	  "connections to one object server, each over another of its RDMA ports")                 \
 	P(str, cores, "", 0, 0, "auto",                                                            \

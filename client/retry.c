@@ -14,7 +14,7 @@
 /* The same where others may have taken over meanwhile. */
 #define ATTEMPT_CHAIN_US 700000u
 /* Whoever let an attempt time out is not asked first for so long. */
-#define SLOW_US 1000000u
+#define SLOW_US   1000000u
 #define MOVES_MAX 8u
 
 void retry_begin(struct retry *r, struct client *c)
@@ -115,9 +115,12 @@ int mds_call(struct client *c, uint16_t op, const void *req, void *rep, struct r
 		memset(rep, 0, desc->rep_size);
 		call->session = c->session;
 		call->deadline_us = retry_attempt_deadline(&r);
+		call->sent_us = loop_now_us();
 		rc = rpc_call(c->mds, call);
-		if (rc >= 0)
+		if (rc >= 0) {
+			lease_heard(c, call->sent_us);
 			break;
+		}
 		rpc_call_fini(call);
 		call->body = NULL;
 		if (rc == -LE_SESSION_GONE)

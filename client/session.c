@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "client/client.h"
+#include "client/lease.h"
 #include "client/lock.h"
 #include "common/base/log.h"
 
@@ -25,6 +26,7 @@ static int setup_call(struct client *c, uint16_t op, const void *req, void *rep,
 		.rep = rep,
 		.session = c->session,
 		.deadline_us = loop_deadline_ms(SETUP_TIMEOUT_MS),
+		.sent_us = loop_now_us(),
 	};
 	return rpc_call(c->mds, call);
 }
@@ -200,6 +202,8 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 		return session_open(c, flags, 0);
 	TRY(rc);
 	c->session = rep.session;
+	if (old != rep.session || c->incarnation != rep.incarnation)
+		lease_void_all(c, rep.lease_ms);
 	c->incarnation = rep.incarnation;
 	c->ttl_ms = rep.ttl_ms;
 	seq_table_limit(&c->mds_seqs, rep.slots);
@@ -245,10 +249,8 @@ static int callback(void *arg, struct rpc_client *rpc, uint16_t op, const void *
 		map_saw_epoch(c, ((const struct cb_map_changed_req *)req)->epoch);
 		return 0;
 	}
-	if (op == OP_cb_invalidate) {
-		inode_invalidated(c, ((const struct cb_invalidate_req *)req)->ino);
-		return 0;
-	}
+	if (op == OP_cb_recall)
+		return lease_recall(c, ((const struct cb_recall_req *)req)->ino);
 	if (op == OP_cb_unlocked) {
 		lock_unlocked(c, ((const struct cb_unlocked_req *)req)->ino);
 		return 0;
@@ -278,8 +280,11 @@ int session_check(struct client *c)
 	int rc = setup_call(c, OP_mds_ping, &req, &rep, &call);
 
 	rpc_call_fini(&call);
-	if (rc >= 0)
+	if (rc >= 0) {
 		map_saw_epoch(c, rep.map_epoch);
+		if (session == c->session)
+			lease_heard(c, call.sent_us);
+	}
 	if (rc != -LE_SESSION_GONE)
 		return rc;
 	if (session == c->session)
@@ -293,9 +298,11 @@ static void keepalive_fiber(void *arg)
 
 	c->keepalive = fiber_self();
 	while (!c->stopping) {
-		uint32_t ms = c->ttl_ms / 4;
+		uint32_t ms = c->ttl_ms / 4, lease_ms = (uint32_t)(c->leases.term_us / 4000);
 		int rc;
 
+		if (lease_ms < ms)
+			ms = lease_ms;
 		if (ms < PING_MIN_MS)
 			ms = PING_MIN_MS;
 		if (ms > PING_MAX_MS)

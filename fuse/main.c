@@ -195,9 +195,17 @@ static void watch_signals(void *arg)
 
 static void on_invalidate(void *arg, struct ino ino, bool data)
 {
+	struct leatfs *fs = arg;
+
+	if (!fs->mounted)
+		return;
 	if (data)
-		passthrough_changed(arg, ino.v);
-	invalidate_inode(arg, ino, data ? 0 : -1, 0);
+		passthrough_changed(fs, ino.v);
+	/* Attributes only: takes no lock of the kernel's that a request could hold. */
+	if (data)
+		invalidate_inode_now(fs, ino);
+	else
+		fuse_lowlevel_notify_inval_inode(fs->session, ino.v, -1, 0);
 }
 
 /* What is watched of the connections changes by itself, so somebody has to look. */
@@ -349,7 +357,6 @@ static int serve(int ready_fd)
 	killed_init(&d.fs.killed);
 	d.fs.slow_ms = opts.mount.slow_ms;
 	d.fs.local_locks = opts.mount.local_locks;
-	d.fs.attr_timeout_s = opts.client.attr_cache_ms / 1000.0;
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);

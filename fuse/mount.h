@@ -39,24 +39,17 @@ struct leatfs {
 	bool local_locks;   /* the kernel keeps them to itself */
 	bool setxattr_ext;  /* requests have the longer struct fuse_setxattr_in */
 	uint64_t failed_us; /* when a failure was logged last */
-	double attr_timeout_s;
 	uint32_t n_running; /* request fibers */
 	bool mounted;
 	char mountpoint[4096];
 };
-
-/* How long the kernel may believe an inode's attributes: those of a sealed file never change. */
-#define SEALED_TIMEOUT_S 86400.0
-static inline double attr_timeout_s(const struct leatfs *fs, const struct attr *attr)
-{
-	return (attr->flags & ATTR_SEALED) != 0 ? SEALED_TIMEOUT_S : fs->attr_timeout_s;
-}
 
 /* An open file; fuse_file_info.fh points to it. */
 #define MOUNT_FILE_MAGIC 0x4c46494cu
 struct mount_file {
 	uint32_t magic;
 	uint32_t flags;
+	bool cached; /* by the kernel, under a lease when it was opened */
 	struct ll_file *file;
 	struct pass_file *pass; /* NULL without stage_dir */
 };
@@ -107,10 +100,14 @@ void req_killable_begin(fuse_req_t req, struct killable *r);
 void req_killable_end(fuse_req_t req, struct killable *r);
 void attr_to_stat(const struct attr *a, struct stat *ret_st);
 void reply_status(fuse_req_t req, int status);
-void reply_entry(fuse_req_t req, const struct attr *attr);
 /* The directory that is mounted, which is number 1 for the kernel, wherever it is in the namespace.
  * Set before the first request; one process serves one mount. */
 extern struct ino mount_root;
+/* What the kernel is told of a name in the directory: it may cache as long as there are leases. */
+void entry_init(struct leatfs *fs, struct ino dir, const struct attr *attr,
+		struct fuse_entry_param *ret_entry);
+void reply_entry(fuse_req_t req, struct ino dir, const struct attr *attr);
+double attr_timeout_s(struct leatfs *fs, const struct attr *attr);
 static inline struct ino ino_of(fuse_ino_t id)
 {
 	return id == FUSE_ROOT_ID ? mount_root : (struct ino){id};

@@ -109,16 +109,27 @@ void reply_status(fuse_req_t req, int status)
 	fuse_reply_err(req, status_errno(status));
 }
 
-void reply_entry(fuse_req_t req, const struct attr *attr)
+double attr_timeout_s(struct leatfs *fs, const struct attr *attr)
 {
-	struct leatfs *fs = req_fs(req);
-	struct fuse_entry_param e = {
+	return (double)ll_attr_us(fs->client, attr) / 1e6;
+}
+
+void entry_init(struct leatfs *fs, struct ino dir, const struct attr *attr,
+		struct fuse_entry_param *ret_entry)
+{
+	*ret_entry = (struct fuse_entry_param){
 		.ino = node_of(attr->ino),
 		.attr_timeout = attr_timeout_s(fs, attr),
-		.entry_timeout = fs->attr_timeout_s,
+		.entry_timeout = (double)ll_names_us(fs->client, dir) / 1e6,
 	};
+	attr_to_stat(attr, &ret_entry->attr);
+}
 
-	attr_to_stat(attr, &e.attr);
+void reply_entry(fuse_req_t req, struct ino dir, const struct attr *attr)
+{
+	struct fuse_entry_param e;
+
+	entry_init(req_fs(req), dir, attr, &e);
 	fuse_reply_entry(req, &e);
 }
 
@@ -260,7 +271,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set,
 		return;
 	}
 	attr_to_stat(&ret, &out);
-	fuse_reply_attr(req, &out, fs->attr_timeout_s);
+	fuse_reply_attr(req, &out, attr_timeout_s(fs, &ret));
 }
 
 void op_readlink(fuse_req_t req, fuse_ino_t ino)

@@ -8,6 +8,19 @@
 
 /* ---- one name ---- */
 
+/* There is no such name, which the kernel may cache too. */
+static void reply_none(fuse_req_t req, struct ino dir)
+{
+	struct leatfs *fs = req_fs(req);
+	uint64_t us = ll_names_us(fs->client, dir);
+	struct fuse_entry_param e = {.entry_timeout = (double)us / 1e6};
+
+	if (us == 0)
+		reply_status(req, -LE_NOENT);
+	else
+		fuse_reply_entry(req, &e);
+}
+
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct leatfs *fs = req_fs(req);
@@ -23,15 +36,17 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		if (status < 0)
 			reply_status(req, status);
 		else
-			reply_entry(req, &attr);
+			reply_entry(req, (struct ino){0}, &attr);
 		return;
 	}
 	status = ll_lookup(fs->client, &rc.cred, ino_of(parent), bytes_str(name), &attr);
 	refused_found(&fs->refused, fuse_req_ctx(req)->pid, status < 0 ? 0 : attr.ino.v);
-	if (status < 0)
-		reply_status(req, status);
+	if (status == 0)
+		reply_entry(req, ino_of(parent), &attr);
+	else if (status == -LE_NOENT)
+		reply_none(req, ino_of(parent));
 	else
-		reply_entry(req, &attr);
+		reply_status(req, status);
 }
 
 /* Nothing is kept per inode: see mount.h. */
@@ -47,12 +62,12 @@ void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forg
 	fuse_reply_none(req);
 }
 
-static void reply_made(fuse_req_t req, int status, const struct attr *attr)
+static void reply_made(fuse_req_t req, int status, fuse_ino_t dir, const struct attr *attr)
 {
 	if (status < 0)
 		reply_status(req, status);
 	else
-		reply_entry(req, attr);
+		reply_entry(req, ino_of(dir), attr);
 }
 
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
@@ -64,7 +79,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 	reply_made(req,
 		   ll_mknod(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name), mode,
 			    (uint32_t)rdev, &attr),
-		   &attr);
+		   parent, &attr);
 }
 
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
@@ -76,7 +91,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	reply_made(req,
 		   ll_mkdir(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name), mode,
 			    &attr),
-		   &attr);
+		   parent, &attr);
 }
 
 void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, const char *name)
@@ -88,7 +103,7 @@ void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, const char 
 	reply_made(req,
 		   ll_symlink(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name),
 			      bytes_str(link), &attr),
-		   &attr);
+		   parent, &attr);
 }
 
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
@@ -100,7 +115,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *
 	reply_made(req,
 		   ll_link(req_fs(req)->client, &rc.cred, ino_of(ino), ino_of(new_parent),
 			   bytes_str(new_name), &attr),
-		   &attr);
+		   new_parent, &attr);
 }
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -223,7 +238,8 @@ static int seek_entry(struct leatfs *fs, const struct cred *cred, struct mount_d
 }
 
 /* Adds one entry to the reply; the bytes it took, or more than size when it did not fit. */
-static size_t add_entry(fuse_req_t req, char *buf, size_t size, const struct entry *e, bool plus)
+static size_t add_entry(fuse_req_t req, struct ino dir, char *buf, size_t size,
+			const struct entry *e, bool plus)
 {
 	struct leatfs *fs = req_fs(req);
 
@@ -231,14 +247,15 @@ static size_t add_entry(fuse_req_t req, char *buf, size_t size, const struct ent
 		struct stat st = {.st_ino = e->attr.ino.v, .st_mode = e->attr.mode};
 		return fuse_add_direntry(req, buf, size, e->name, &st, (off_t)e->cookie);
 	}
-	struct fuse_entry_param p = {
-		.ino = e->attr.ino.v,
-		.attr_timeout = attr_timeout_s(fs, &e->attr),
-		.entry_timeout = fs->attr_timeout_s,
-	};
-	attr_to_stat(&e->attr, &p.attr);
+	struct fuse_entry_param p;
+	struct attr attr = e->attr;
+
+	/* Listed a while ago, perhaps. */
+	if (!ll_leased(fs->client, attr.ino))
+		attr.flags &= ~(uint32_t)ATTR_LEASED;
+	entry_init(fs, dir, &attr, &p);
 	/* Size not known here: the kernel shall ask by itself. */
-	if (e->attr.flags & ATTR_UNSETTLED)
+	if ((attr.flags & ATTR_UNSETTLED) || p.attr_timeout == 0)
 		p.ino = 0;
 	return fuse_add_direntry_plus(req, buf, size, e->name, &p, (off_t)e->cookie);
 }
@@ -253,7 +270,7 @@ static size_t add_dots(fuse_req_t req, char *buf, size_t size, struct ino ino, u
 		struct entry e = {.attr = {.ino = ino, .mode = S_IFDIR, .flags = ATTR_UNSETTLED},
 				  .cookie = *cookie + 1};
 		memcpy(e.name, "..", *cookie == 0 ? 1 : 2);
-		size_t n = add_entry(req, buf + len, size - len, &e, plus);
+		size_t n = add_entry(req, ino, buf + len, size - len, &e, plus);
 		if (n > size - len)
 			break;
 		len += n;
@@ -284,7 +301,7 @@ static void list(fuse_req_t req, struct ino ino, size_t size, uint64_t cookie, s
 		if (status < 0)
 			break;
 		const struct entry *e = &d->entries[d->at];
-		size_t n = add_entry(req, buf + len, size - len, e, plus);
+		size_t n = add_entry(req, ino, buf + len, size - len, e, plus);
 		if (n > size - len)
 			break;
 		len += n;

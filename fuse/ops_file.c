@@ -13,15 +13,15 @@
 #include "fuse/passthrough.h"
 
 /*
- * How the kernel may cache this open. O_APPEND writers must not fill the page cache: only the
- * metadata server knows where their data goes.
+ * How the kernel may cache this open: pages only under a lease. O_APPEND writers must not fill the
+ * page cache: only the metadata server knows where their data goes.
  */
-static void set_caching(const struct leatfs *fs, struct fuse_file_info *fi, bool changed)
+static void set_caching(struct leatfs *fs, struct ino ino, struct fuse_file_info *fi, bool changed)
 {
 	bool append = (fi->flags & O_APPEND) && (fi->flags & O_ACCMODE) != O_RDONLY;
 
-	fi->direct_io = append;
-	fi->keep_cache = !append && !changed;
+	fi->direct_io = append || !ll_leased(fs->client, ino);
+	fi->keep_cache = !fi->direct_io && !changed;
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15)
 	fi->parallel_direct_writes = 1;
 #endif
@@ -48,7 +48,8 @@ static int attach(fuse_req_t req, struct fuse_file_info *fi, struct ll_file *fil
 		free(mf);
 		return status;
 	}
-	*mf = (struct mount_file){MOUNT_FILE_MAGIC, (uint32_t)fi->flags, file, pass};
+	*mf = (struct mount_file){MOUNT_FILE_MAGIC, (uint32_t)fi->flags, !fi->direct_io, file,
+				  pass};
 	fi->fh = (uintptr_t)mf;
 	return 0;
 }
@@ -63,25 +64,22 @@ static void detach(fuse_req_t req, struct fuse_file_info *fi)
 	free(mf);
 }
 
-static void reply_created(fuse_req_t req, int status, struct ll_file *file, const struct attr *attr,
-			  struct fuse_file_info *fi)
+/* dir: where it has its name; 0: it has none. */
+static void reply_created(fuse_req_t req, int status, struct ino dir, struct ll_file *file,
+			  const struct attr *attr, struct fuse_file_info *fi)
 {
 	struct leatfs *fs = req_fs(req);
 
 	if (status == 0) {
-		set_caching(fs, fi, true);
+		set_caching(fs, attr->ino, fi, true);
 		status = attach(req, fi, file, attr, NULL);
 	}
 	if (status < 0) {
 		reply_status(req, status);
 		return;
 	}
-	struct fuse_entry_param e = {
-		.ino = attr->ino.v,
-		.attr_timeout = fs->attr_timeout_s,
-		.entry_timeout = fs->attr_timeout_s,
-	};
-	attr_to_stat(attr, &e.attr);
+	struct fuse_entry_param e;
+	entry_init(fs, dir, attr, &e);
 	if (fuse_reply_create(req, &e, fi) == -ENOENT)
 		detach(req, fi);
 }
@@ -98,7 +96,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	req_cred_init(req, &rc);
 	status = ll_create(fs->client, &rc.cred, ino_of(parent), bytes_str(name), mode,
 			   (uint32_t)fi->flags, &file, &attr);
-	reply_created(req, status, file, &attr, fi);
+	reply_created(req, status, ino_of(parent), file, &attr, fi);
 }
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
@@ -113,7 +111,7 @@ void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file
 	req_cred_init(req, &rc);
 	status = ll_tmpfile(fs->client, &rc.cred, ino_of(parent), mode, (uint32_t)fi->flags, &file,
 			    &attr);
-	reply_created(req, status, file, &attr, fi);
+	reply_created(req, status, (struct ino){0}, file, &attr, fi);
 }
 #endif
 
@@ -137,7 +135,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (status == -LE_STALE && found == 0)
 		refused_add(&fs->refused, thread, ino);
 	if (status == 0) {
-		set_caching(fs, fi, changed);
+		set_caching(fs, ino_of(ino), fi, changed);
 		status = attach(req, fi, file, &attr, pass);
 	} else {
 		passthrough_end(req, pass);
@@ -154,6 +152,15 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		detach(req, fi);
 }
 
+/* A file that was opened under a lease, which is gone: what the kernel has just cached of it others
+ * may change unnoticed. */
+static void drop_pages(struct leatfs *fs, const struct mount_file *mf, fuse_ino_t ino, off_t off,
+		       size_t size)
+{
+	if (mf->cached && !ll_leased(fs->client, ino_of(ino)))
+		invalidate_inode(fs, ino_of(ino), off, (int64_t)size);
+}
+
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct leatfs *fs = req_fs(req);
@@ -162,7 +169,6 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	struct ll_data d;
 	int status;
 
-	(void)ino;
 	if (passthrough_read(req, file_of(fi)->pass, size, off))
 		return;
 	req_killable_begin(req, &killable);
@@ -177,6 +183,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	fuse_reply_iov(req, iov, (int)d.n);
 	metric_add(&fs->metrics.read_bytes, d.len);
 	ll_data_release(&d);
+	drop_pages(fs, file_of(fi), ino, off, size);
 }
 
 /* A write by someone who may not keep set-user-id takes it off the file. */
@@ -208,7 +215,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	if (fi->kill_suidgid)
 		n = kill_suid(fs, req, ino);
 #else
-	(void)ino, (void)kill_suid;
+	(void)kill_suid;
 #endif
 	if (n == 0 && mr && mr->slot) {
 		struct slot_vec v = {
@@ -226,6 +233,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	}
 	metric_add(&fs->metrics.written_bytes, (uint64_t)n);
 	fuse_reply_write(req, (size_t)n);
+	drop_pages(fs, mf, ino, off, size);
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

@@ -51,7 +51,7 @@ static void usage(FILE *out)
 	      "  -o NAME=VALUE      any parameter of [cluster], [client] and [mount]: see "
 	      "leat.conf(5)\n"
 	      "  -o ro,nosuid,...   the usual options of mount(8), also remount\n"
-	      "Example: mount.leat mds1:7440 /mnt/leat -o attr_cache_ms=500\n",
+	      "Example: mount.leat mds1:7440 /mnt/leat -o readahead=32M\n",
 	      out);
 }
 

@@ -16,6 +16,7 @@
 #include "mds/chain_table.h"
 #include "mds/copy.h"
 #include "mds/op.h"
+#include "mds/recall.h"
 #include "mds/placement.h"
 
 #define JOBS_MAX      64u
@@ -114,6 +115,7 @@ static int begin_txn(struct op *op, const void *in, void *vout)
 	choose_layout(op, cv, old, &cv->to, &rc);
 	TRY(rc);
 	cv->from = old->attr.layout;
+	TRY(op_changes(op, cv->ino));
 	cv->write_opens = cv->file->write_opens;
 	rec = inode_edit(op->store, i);
 	if (inode_has_no_data(old)) {
@@ -141,6 +143,7 @@ static int exchange_txn(struct op *op, const void *vin, void *vout)
 		return -LE_AGAIN;
 	if (!inode_not_open(op, cv->ino))
 		return -LE_BUSY;
+	TRY(op_changes(op, cv->ino));
 	rec = inode_edit(op->store, i);
 	data_remove(op, &rec->attr);
 	rec->attr.layout = cv->to;
@@ -407,6 +410,7 @@ static int dir_txn(struct op *op, const void *vin, void *vout)
 	TRY(file_get(op, *ino, VIEW_NEWEST, &i, &old));
 	if (!S_ISDIR(old->attr.mode) || old->attr.layout.replicas == j->replicas)
 		return 0;
+	TRY(op_changes(op, *ino));
 	rec = inode_edit(op->store, i);
 	rec->attr.layout.replicas = (uint8_t)j->replicas;
 	inode_changed(op, rec);

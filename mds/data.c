@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/op.h"
+#include "mds/recall.h"
 
 #define STRIPE_MAX   65536u
 #define SETTLING_MAX 64u
@@ -220,6 +221,7 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 
 	if (rc < 0 && rc != -LE_NOENT)
 		return rc;
+	TRY(op_changes(op, in->ino));
 	data_touched(op->m, in->ino);
 	txn_delete(op->store, key_of('T', fi->intent));
 	*ret_attr = (struct attr){.ino = in->ino};
@@ -317,6 +319,7 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	if (f->write_opens != st->write_opens)
 		return -LE_AGAIN;
 	time_set = f->mtime_set || (old->attr.flags & ATTR_TIME_SET) != 0;
+	TRY(op_changes(op, f->ino));
 	rec = inode_edit(op->store, i);
 	rec->attr.flags &= ~(uint32_t)(ATTR_UNSETTLED | ATTR_TIME_SET);
 	rec->append_end = 0;

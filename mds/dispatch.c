@@ -7,12 +7,14 @@
 
 #include "common/rt/loop.h"
 #include "mds/op.h"
+#include "mds/recall.h"
 
 static const struct op_desc op_table[] = {
 	{OP_mds_session_open, OP_CTRL, mds_session_open},
 	{OP_mds_session_close, OP_CTRL, mds_session_close},
 	{OP_mds_session_list, OP_CTRL, mds_session_list},
 	{OP_mds_ping, OP_CTRL, mds_ping},
+	{OP_mds_lease_return, OP_CTRL, mds_lease_return},
 	{OP_mds_reclaim, OP_CTRL, mds_reclaim},
 	{OP_mds_map_get, OP_CTRL, mds_map_get},
 	{OP_mds_target_register, OP_CTRL, mds_target_register},
@@ -92,6 +94,31 @@ static int answer_again(struct op *op, const struct op_desc *d, const void *in, 
 	return 0;
 }
 
+/* Where replies have attributes. */
+#define AT(op, member) OP_##op, offsetof(struct op##_rep, member)
+static const struct {
+	uint16_t op;
+	size_t offset;
+} told[] = {
+	{AT(mds_lookup, attr)},     {AT(mds_lookup, dir)},     {AT(mds_getattr, attr)},
+	{AT(mds_setattr, attr)},    {AT(mds_create, attr)},    {AT(mds_create, dir)},
+	{AT(mds_mknod, attr)},      {AT(mds_mknod, dir)},      {AT(mds_mkdir, attr)},
+	{AT(mds_mkdir, dir)},       {AT(mds_symlink, attr)},   {AT(mds_symlink, dir)},
+	{AT(mds_link, attr)},       {AT(mds_link, dir)},       {AT(mds_unlink, attr)},
+	{AT(mds_unlink, dir)},      {AT(mds_rmdir, dir)},      {AT(mds_rename, attr)},
+	{AT(mds_rename, dir)},      {AT(mds_rename, new_dir)}, {AT(mds_open, attr)},
+	{AT(mds_close, attr)},      {AT(mds_tmpfile, attr)},   {AT(mds_fallocate, attr)},
+	{AT(mds_layout_set, attr)},
+};
+
+/* Of what the reply tells the client gets leases, if that is how it still is. */
+static void give_leases(struct op *op, const struct op_desc *d, void *out)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(told); i++)
+		if (told[i].op == d->op)
+			op_lease(op, (struct attr *)((char *)out + told[i].offset));
+}
+
 static int run_mutation(struct op *op, const struct op_desc *d, const void *in, void *out)
 {
 	enum replay_verdict verdict;
@@ -107,6 +134,8 @@ static int run_mutation(struct op *op, const struct op_desc *d, const void *in, 
 	if (rc >= 0 && !op->kept && replay_encode(row, op->desc, out) < 0)
 		PANIC("reply of %s is too long", op->desc->name);
 	replay_end(row, op->desc->op, rc, answer_is_final(rc));
+	if (rc >= 0)
+		give_leases(op, d, out);
 	if (op->removed)
 		reclaim_kick(op->m);
 	return rc;
@@ -128,8 +157,12 @@ int op_run(struct op *op, const struct frame_hdr *hdr, const void *in, void *out
 	}
 	if (d->kind == OP_CTRL)
 		return d->fn(op, in, out);
-	if (d->kind == OP_READ)
-		return op_read(op, d->fn, in, out);
+	if (d->kind == OP_READ) {
+		rc = op_read(op, d->fn, in, out);
+		if (rc >= 0)
+			give_leases(op, d, out);
+		return rc;
+	}
 	if (op->session == NULL)
 		return se == NULL ? -LE_SESSION_GONE : -LE_DISCONNECTED;
 	op->slot = hdr->slot;

@@ -15,6 +15,7 @@
 #include "mds/reclaim.h"
 #include "mds/residency.h"
 #include "mds/server.h"
+#include "mds/session/leases.h"
 #include "mds/session/locks.h"
 #include "mds/session/open_file.h"
 
@@ -37,6 +38,7 @@ struct mds {
 	struct sessions sessions;
 	struct open_files opens;
 	struct locks locks;
+	struct leases leases;
 	struct cluster cluster;
 	struct oss oss;
 	struct recovery recovery;

@@ -24,6 +24,8 @@
 	M(GAUGE, opens, "leat_mds_open_files", "open files of all sessions")                       \
 	M(GAUGE, locks, "leat_mds_file_locks", "locks of all sessions")                            \
 	M(GAUGE, lock_waits, "leat_mds_file_lock_waits", "waits for locks")                        \
+	M(GAUGE, leases, "leat_mds_leases", "inodes that clients may cache, of all sessions")       \
+	M(COUNTER, recalls, "leat_mds_lease_recalls_total", "leases taken back")                   \
 	M(GAUGE, targets_up, "leat_mds_targets_up", "targets that send heartbeats")                \
 	M(GAUGE, targets, "leat_mds_targets", "targets registered")                                \
 	M(GAUGE, map_epoch, "leat_mds_map_epoch", "epoch of the cluster map")                      \

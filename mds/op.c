@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/acl.h"
+#include "mds/recall.h"
 
 struct op_memory {
 	struct list link;
@@ -53,6 +54,31 @@ static int op_alive(struct op *op)
 	return 0;
 }
 
+/* Runs the section until nothing is missing and nobody else caches what it changes. */
+static int run_section(struct op *op, int (*fn)(struct op *op, const void *in, void *out),
+		       const void *in, void *out, int *ret_rc)
+{
+	struct store *s = op->store;
+	int rc;
+
+	for (;;) {
+		rc = txn_begin(s);
+		if (rc >= 0)
+			rc = op_alive(op);
+		if (rc < 0)
+			break;
+		*ret_rc = fn(op, in, out);
+		if (*ret_rc != -LE_MISS && *ret_rc != -LE_LEASED)
+			break;
+		ASSERT(!s->wrote);
+		rc = *ret_rc == -LE_MISS ? store_load(s) : op_recall(op);
+		if (rc < 0)
+			break;
+	}
+	op_unblock(op);
+	return rc;
+}
+
 int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in,
 	      void *out)
 {
@@ -60,15 +86,7 @@ int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out)
 	uint64_t no, depends;
 	int rc;
 
-	for (;;) {
-		TRY(txn_begin(s));
-		TRY(op_alive(op));
-		rc = fn(op, in, out);
-		if (rc != -LE_MISS)
-			break;
-		ASSERT(!s->wrote);
-		TRY(store_load(s));
-	}
+	TRY(run_section(op, fn, in, out, &rc));
 	depends = s->depends;
 	if (rc < 0) {
 		ASSERT(!s->wrote);
@@ -97,8 +115,18 @@ int op_read(struct op *op, int (*fn)(struct op *op, const void *in, void *out), 
 {
 	int rc;
 
-	while ((rc = fn(op, in, out)) == -LE_MISS)
-		TRY(store_load(op->store));
+	for (;;) {
+		rc = fn(op, in, out);
+		if (rc == -LE_MISS)
+			rc = store_load(op->store);
+		else if (rc == -LE_LEASED)
+			rc = op_recall(op);
+		else
+			break;
+		if (rc < 0)
+			break;
+	}
+	op_unblock(op);
 	return rc;
 }
 
@@ -152,6 +180,7 @@ int file_get(struct op *op, struct ino ino, enum view view, struct inode **ret_i
 
 void inode_changed(struct op *op, struct inode_rec *rec)
 {
+	ASSERT(!lease_foreign(&op->m->leases, rec->attr.ino, op->session, false));
 	rec->attr.ctime_ns = op_now(op);
 	rec->attr.change++;
 }
@@ -227,6 +256,7 @@ void inode_remove(struct op *op, struct inode *i)
 	if (!inode_has_no_data(rec))
 		data_remove(op, &rec->attr);
 	inode_delete(op->store, i);
+	leases_drop_inode(&op->m->leases, i->ino);
 }
 
 void inode_unlink(struct op *op, struct inode *i, bool replaced, struct attr *ret_attr)

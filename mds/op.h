@@ -29,6 +29,12 @@ struct op {
 	bool owed;       /* ends a durable intent: done even for a lost connection */
 	bool removed;    /* data was queued for removal */
 	bool from_store; /* repeated, and first answered by a former incarnation */
+	/* recall.h: what others have leases on, what is blocked until the section has been run */
+	struct ino recall[8];
+	uint32_t n_recall;
+	bool recall_writes;
+	struct lease_file *blocked[16];
+	uint32_t n_blocked;
 	struct list memory;
 };
 

@@ -31,6 +31,9 @@
 	P(u32, sessions_max, "", 1, 1 << 20, 16384, "sessions, at most")                           \
 	P(u32, opens_max, "", 16, 1 << 26, 1 << 20, "open files of all sessions, at most")         \
 	P(u32, locks_max, "", 16, 1 << 26, 1 << 20, "locks of all sessions, at most")              \
+	P(u32, leases_max, "", 16, 1 << 28, 1 << 20, "cached inodes of all sessions, at most")     \
+	P(u32, client_lease_ms, "ms", 200, 600000, 4000,                                           \
+	  "silence after which a client caches nothing any more")                                  \
 	P(u32, requests_max, "", 16, 1 << 20, 8192, "requests under way, at most")                 \
 	P(u32, connections_max, "", 16, 1 << 20, 16384, "connections, at most")                    \
 	P(u32, slow_ms, "ms", 0, 3600000, 1000, "requests that take longer are logged (0: none)")  \

@@ -145,6 +145,7 @@ static void sample(struct mds *m)
 	metric_set(&mm->opens, m->opens.n_opens);
 	metric_set(&mm->locks, m->locks.n);
 	metric_set(&mm->lock_waits, m->locks.n_waits);
+	metric_set(&mm->leases, m->leases.n);
 	metric_set(&mm->inodes, m->store.counters.n_inodes);
 }
 
@@ -243,8 +244,10 @@ int session_end(struct mds *m, struct session *se)
 	 * know. */
 	if (rc == 0 && silent && writers)
 		rc = mds_sleep_ms(m, 2 * m->params.heartbeat_ms);
-	if (rc == 0)
+	if (rc == 0) {
 		locks_drop_session(&m->locks, se->id);
+		leases_drop_session(&m->leases, se);
+	}
 	while (rc == 0 && !list_empty(&se->opens)) {
 		struct open *o = list_entry(se->opens.next, struct open, by_session);
 		struct ino ino = o->file->ino;
@@ -425,6 +428,7 @@ static void init_parts(struct mds *m)
 	open_files_init(&m->opens, m->params.opens_max);
 	reclaim_init(&m->reclaim);
 	locks_init(&m->locks, m->params.locks_max);
+	leases_init(&m->leases, m->params.leases_max);
 	linger_init(&m->linger);
 	conversions_init(&m->conversions);
 	residency_init(&m->residency);
@@ -489,6 +493,7 @@ void mds_stop(struct mds *m)
 	recovery_fini(m);
 	locks_fini(&m->locks);
 	residency_fini(&m->residency);
+	leases_fini(&m->leases);
 	open_files_fini(&m->opens);
 	sessions_fini(&m->sessions);
 	cluster_fini(&m->cluster);

@@ -124,6 +124,6 @@ const struct command command_mount = {
 		 "without it, as leat.conf says. Options: see mount.leat(8).\n"
 		 "Examples:\n"
 		 "  leat mount /mnt/leat\n"
-		 "  leat mount -o attr_cache_ms=0,ro mds1:7440 /mnt/leat\n",
+		 "  leat mount -o ro mds1:7440 /mnt/leat\n",
 	.run = run,
 };

@@ -97,6 +97,7 @@ enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 	X(STORE_IN_USE, 1104, EBUSY, NEVER, "store is in use by another process") \
 	X(STORE_OLD, 1105, EIO, NEVER, "store went back in time") \
 	X(MISS, 1200, EIO, NEVER, "not in memory (internal)") \
+	X(LEASED, 1202, EIO, NEVER, "others have leases on it (internal)") \
 	X(CONFIG, 1201, EINVAL, NEVER, "bad configuration")
 
 enum status {

@@ -57,21 +57,23 @@
 	M(0x0131, mds_copy, WRITE) \
 	M(0x0142, mds_quota_set, WRITE) \
 	M(0x0143, mds_quota_get, READ) \
-	M(0x0144, mds_space, CTRL)
+	M(0x0144, mds_space, CTRL) \
+	M(0x0150, mds_lease_return, CTRL)
 
 /* Server to client, over the client's own connection. */
 #define MDS_CALLBACKS(M) \
 	M(0x0181, cb_map_changed, CTRL) \
-	M(0x0182, cb_invalidate, CTRL) \
+	M(0x0182, cb_recall, CTRL) \
 	M(0x0183, cb_unlocked, CTRL)
 
 /* ---- sessions and cluster ---- */
 /* client: random, made once per mount; session: a former one to take up again (0: new). */
 #define mds_session_open_req_FIELDS(F) F(uuid, client) F(bytes, name) F(u64, session) F(u32, slots)
-/* incarnation changes when the MDS restarts: reclaim opens. slots: how many it may use. */
+/* incarnation changes when the MDS restarts: reclaim opens, and leases are gone. slots: how many it
+ * may use. lease_ms: leases hold for so long after the sending of a request that was answered. */
 #define mds_session_open_rep_FIELDS(F) \
 	F(u64, session) F(u32, slots) F(u32, ttl_ms) F(u64, incarnation) F(u32, map_epoch) \
-	F(u8, reclaim)
+	F(u8, reclaim) F(u32, lease_ms)
 #define mds_session_close_req_FIELDS(F) F(u64, session)
 #define mds_session_close_rep_FIELDS(F)
 /* sessions: packed u64 of all live ones; gen changes with the set. */
@@ -193,6 +195,9 @@ enum fsck_repair {
 #define mds_residency_set_rep_FIELDS(F)
 #define mds_residency_get_req_FIELDS(F) F(bytes, what) F(u32, from)
 #define mds_residency_get_rep_FIELDS(F) F(bytes, rows) F(u32, next)
+/* inos: packed u64 of inodes that the session caches no more. */
+#define mds_lease_return_req_FIELDS(F) F(bytes, inos)
+#define mds_lease_return_rep_FIELDS(F)
 /* json: a JSON object for `leat status` (sessions, rates, store, recovery). */
 #define mds_status_req_FIELDS(F)
 #define mds_status_rep_FIELDS(F) F(bytes, json)
@@ -200,7 +205,9 @@ enum fsck_repair {
 /* ---- names ---- */
 /* dir, new_dir: the directories as the operation left them (ino 0: not told, or not changed). */
 #define mds_lookup_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name)
-#define mds_lookup_rep_FIELDS(F) F(attr, attr)
+/* dir: that of the directory. attr.ino 0: there is no such name, and dir is leased (else it is
+ * -LE_NOENT). */
+#define mds_lookup_rep_FIELDS(F) F(attr, attr) F(attr, dir)
 #define mds_getattr_req_FIELDS(F) F(cred, cred) F(ino, ino)
 #define mds_getattr_rep_FIELDS(F) F(attr, attr)
 /* mask: enum attr_mask, values in attr. With SET_SIZE the reply comes when chunks are trimmed. */
@@ -256,6 +263,7 @@ enum open_flags { OPEN_ORPHAN = 1 << 30 };
 #define mds_open_rep_FIELDS(F) F(attr, attr) F(cap, cap)
 /* Ends one open. For a writer that wrote: dirty 1 with the file's size and mtime as this client
  * knows them and used bytes (UINT64_MAX: like the size). The last writer's close settles it. */
+/* attr: as the close left it; ino 0: it is gone. */
 /* CLOSE_LAZY: nobody waits for it, so it need not be durable at once; whoever looks at the inode
  * then makes the MDS hurry. */
 /* CLOSE_ASK: some of this client's writes have failed or got no answer: its size is not to be
@@ -264,7 +272,7 @@ enum open_flags { OPEN_ORPHAN = 1 << 30 };
 enum close_flags { CLOSE_LAZY = 1 << 29, CLOSE_ASK = 1 << 28, CLOSE_ATIME = 1 << 27 };
 #define mds_close_req_FIELDS(F) \
 	F(ino, ino) F(u32, flags) F(u8, dirty) F(u64, size) F(i64, mtime_ns) F(u64, used)
-#define mds_close_rep_FIELDS(F) F(u64, change)
+#define mds_close_rep_FIELDS(F) F(attr, attr)
 /* Reserves [off, off + len) at the end of the file for one O_APPEND write, durably. size: the size
  * as this client knows it (its own writes). */
 #define mds_append_req_FIELDS(F) F(ino, ino) F(u64, len) F(u64, size)
@@ -348,8 +356,10 @@ enum quota_mask {
 /* ---- callbacks ---- */
 #define cb_map_changed_req_FIELDS(F) F(u32, epoch)
 #define cb_map_changed_rep_FIELDS(F)
-#define cb_invalidate_req_FIELDS(F) F(ino, ino)
-#define cb_invalidate_rep_FIELDS(F)
+/* The session's lease on it ends with the answer: nothing of it is cached any more, and, of a write
+ * lease, what was written is seen by all. Also asked when the client has none (any more). */
+#define cb_recall_req_FIELDS(F) F(ino, ino)
+#define cb_recall_rep_FIELDS(F)
 /* Somebody of this session who waits for a lock on the file may try again. */
 #define cb_unlocked_req_FIELDS(F) F(ino, ino)
 #define cb_unlocked_rep_FIELDS(F)

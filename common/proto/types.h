@@ -97,6 +97,8 @@ enum attr_flags {
 	ATTR_NODUMP = 128,
 	/* while unsettled: mtime was set by utimes since, so the chains' is not to be believed */
 	ATTR_TIME_SET = 1 << 16,
+	/* In a reply, never in a record: the session has a lease on it, as of these attributes. */
+	ATTR_LEASED = 1 << 30,
 };
 /* Those that SET_FLAGS sets, all of them. */
 #define ATTR_SETTABLE (ATTR_IMMUTABLE | ATTR_APPEND | ATTR_NOATIME | ATTR_NODUMP)

@@ -87,6 +87,7 @@ struct rpc_call {
 	void *accepted_arg;
 	bool ret_accepted; /* that has happened in the last attempt, whatever it returned */
 	void *body;        /* held until rpc_call_fini */
+	uint64_t sent_us;  /* the caller's own: when the last attempt began */
 };
 /*
  * Sends and waits for the reply. Returns the reply's status, or -LE_TIMEDOUT (the server is told to

@@ -5,6 +5,7 @@
  * the chains too.
  */
 #include "mds/ops/open.h"
+#include "mds/recall.h"
 
 struct close_args {
 	const struct mds_close_req *in;
@@ -43,6 +44,16 @@ static struct inode_rec *settle_reported(struct op *op, struct inode *i, const s
 	return rec;
 }
 
+/* Who writes no more has no use for a write lease: others need not ask it. */
+static void closed_lease(struct op *op, const struct mds_close_req *in)
+{
+	const struct open *o = open_find(&op->m->opens, op->session, in->ino);
+	struct lease *l = lease_find(&op->m->leases, in->ino, op->session);
+
+	if (l != NULL && (o == NULL || o->n_write == 0))
+		l->write = false;
+}
+
 static int close_txn(struct op *op, const void *vin, void *vout)
 {
 	struct close_args *a = (struct close_args *)vin;
@@ -57,10 +68,13 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 	if (rc == -LE_MISS || (rc < 0 && rc != -LE_NOENT))
 		return rc;
 	if (o == NULL) { /* a second time, or lost with a former incarnation */
-		out->change = rc == 0 ? rec->attr.change : 0;
+		if (rc == 0)
+			out->attr = rec->attr;
 		return 0;
 	}
 	f = o->file;
+	if (open_flags_write(in->flags) || (in->flags & CLOSE_ATIME) != 0)
+		TRY(op_changes(op, in->ino));
 	f->refs++;
 	if (rc == 0 && (in->flags & CLOSE_ATIME) != 0 && (rec->attr.flags & ATTR_NOATIME) == 0 &&
 	    rec->attr.nlink > 0)
@@ -84,8 +98,10 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 			/* The chains will not be believed. */
 			inode_edit(op->store, i)->attr.mtime_ns = f->mtime_ns;
 	}
+	if (rc == 0 && rec->attr.nlink > 0)
+		out->attr = rec->attr;
+	closed_lease(op, in);
 out:
-	out->change = rc == 0 && rec->attr.mode != 0 ? rec->attr.change : 0;
 	open_file_put(&op->m->opens, f);
 	return 0;
 }

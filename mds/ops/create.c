@@ -2,6 +2,7 @@
 #include <fcntl.h>
 
 #include "mds/ops/open.h"
+#include "mds/recall.h"
 #include "mds/placement.h"
 
 struct create_args {
@@ -20,6 +21,7 @@ static int create_new(struct op *op, const struct mds_create_req *in, struct ino
 
 	TRY(quota_check(op->store, drec->attr.project, 0, 1));
 	TRY(placement_choose(&op->m->cluster, &op->m->params, &drec->attr.layout, next, &layout));
+	TRY(op_changes(op, in->parent));
 	TRY(open_prepare(&op->m->opens, op->session, next, &open));
 
 	struct inode *i = inode_make(op, &in->cred, drec,

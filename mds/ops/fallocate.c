@@ -5,6 +5,7 @@
 #include <linux/falloc.h>
 
 #include "mds/op.h"
+#include "mds/recall.h"
 
 struct falloc {
 	const struct mds_fallocate_req *in;
@@ -53,6 +54,7 @@ static int falloc_txn(struct op *op, const void *vin, void *vout)
 	struct inode *i;
 
 	TRY(check(op, in, &i, &old));
+	TRY(op_changes(op, in->ino));
 	if ((in->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) != 0 &&
 	    !inode_has_no_data(old)) {
 		op->final = false;

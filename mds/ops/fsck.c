@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/op.h"
+#include "mds/recall.h"
 #include "mds/repair.h"
 
 #define IDLE_US   60000000u
@@ -295,6 +296,7 @@ static int repair_txn(struct op *op, const void *vin, void *vout)
 	struct inode *i;
 	int *ret_done = vout, rc = 0;
 
+	TRY(op_changes(op, in->ino, in->dir, in->parent));
 	switch (in->what) {
 	case FSCK_REPAIR_ENTRY:
 		rc = entry_txn(op, in);

@@ -1,5 +1,6 @@
 /* Attributes by inode number, from memory. */
 #include "mds/op.h"
+#include "mds/recall.h"
 
 int mds_getattr(struct op *op, const void *vin, void *vout)
 {
@@ -9,6 +10,7 @@ int mds_getattr(struct op *op, const void *vin, void *vout)
 	struct inode *i;
 
 	TRY(file_get(op, in->ino, VIEW_DURABLE, &i, &rec));
+	TRY(op_looks(op, in->ino));
 	out->attr = rec->attr;
 	inode_hurry(op->store, i);
 	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)

@@ -2,6 +2,7 @@
  */
 #include "mds/chain_table.h"
 #include "mds/op.h"
+#include "mds/recall.h"
 #include "mds/placement.h"
 
 static void merge(struct layout *l, const struct layout *new)
@@ -46,6 +47,7 @@ static int layout_set_txn(struct op *op, const void *vin, void *vout)
 		l.gen = data_next_gen(old);
 	}
 
+	TRY(op_changes(op, in->ino));
 	rec = inode_edit(op->store, i);
 	rec->attr.layout = l;
 	inode_changed(op, rec);

@@ -1,5 +1,6 @@
 /* link(2). */
 #include "mds/op.h"
+#include "mds/recall.h"
 
 int mds_link(struct op *op, const void *vin, void *vout)
 {
@@ -29,6 +30,7 @@ int mds_link(struct op *op, const void *vin, void *vout)
 	rc = dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val);
 	if (rc != -LE_NOENT)
 		return rc == 0 ? -LE_EXIST : rc;
+	TRY(op_changes(op, in->parent, in->ino));
 
 	rec = inode_edit(op->store, i);
 	if (rec->attr.nlink == 0) {

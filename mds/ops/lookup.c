@@ -1,5 +1,6 @@
 /* A name in a directory, from memory. */
 #include "mds/op.h"
+#include "mds/recall.h"
 
 /* . and .. are there for those who hold an inode without its path. */
 static int lookup_dots(struct op *op, const struct inode_rec *dir, struct bytes name,
@@ -35,8 +36,15 @@ int mds_lookup(struct op *op, const void *vin, void *vout)
 	TRY(perm_access(&in->cred, dir, PERM_X));
 	if (rc == -LE_EXIST)
 		return lookup_dots(op, dir, in->name, &out->attr);
-	TRY(dentry_find(op->store, in->parent, in->name, VIEW_DURABLE, &d, &val));
+	out->dir = dir->attr;
+	rc = dentry_find(op->store, in->parent, in->name, VIEW_DURABLE, &d, &val);
+	if (rc == -LE_NOENT) {
+		op_lease(op, &out->dir);
+		return (out->dir.flags & ATTR_LEASED) != 0 ? 0 : rc;
+	}
+	TRY(rc);
 	TRY(file_get(op, val.ino, VIEW_DURABLE, &i, &rec));
+	TRY(op_looks(op, val.ino));
 	out->attr = rec->attr;
 	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)
 		inode_hurry(op->store, i);

@@ -1,5 +1,6 @@
 /* mkdir(2). */
 #include "mds/op.h"
+#include "mds/recall.h"
 
 int mds_mkdir(struct op *op, const void *vin, void *vout)
 {
@@ -20,6 +21,7 @@ int mds_mkdir(struct op *op, const void *vin, void *vout)
 	TRY(quota_check(op->store, drec->attr.project, 0, 1));
 	if (drec->attr.nlink >= LEAT_LINK_MAX)
 		return -LE_MLINK;
+	TRY(op_changes(op, in->parent));
 
 	struct inode *i = inode_make(op, &in->cred, drec, S_IFDIR | (in->mode & 07777), &rec);
 	rec->parent = in->parent;

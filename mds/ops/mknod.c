@@ -1,5 +1,6 @@
 /* mknod(2): any type but directory and symlink, not opened. */
 #include "mds/op.h"
+#include "mds/recall.h"
 #include "mds/placement.h"
 
 int mds_mknod(struct op *op, const void *vin, void *vout)
@@ -29,6 +30,7 @@ int mds_mknod(struct op *op, const void *vin, void *vout)
 	if (S_ISREG(in->mode))
 		TRY(placement_choose(&op->m->cluster, &op->m->params, &drec->attr.layout,
 				     (struct ino){op->store->counters.next_ino}, &layout));
+	TRY(op_changes(op, in->parent));
 
 	struct inode *i = inode_make(op, &in->cred, drec, in->mode, &rec);
 	rec->attr.layout = layout;

@@ -4,6 +4,7 @@
  * batch.
  */
 #include "mds/ops/open.h"
+#include "mds/recall.h"
 
 #include <fcntl.h>
 
@@ -42,6 +43,7 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 		o->truncate_first = true;
 		return -LE_BUSY;
 	}
+	TRY(write || trunc ? op_changes(op, i->ino) : op_looks(op, i->ino));
 	TRY(open_prepare(&op->m->opens, op->session, i->ino, &open));
 	/* Others may have found it at the same time: it lingers on when this open has ended. */
 	if (old->attr.nlink == 0 && open->file->replaced_us == 0)
@@ -58,8 +60,10 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 				rec->attr.mode = perm_kill_suid(rec->attr.mode);
 			settled = true;
 		}
-		if (write)
+		if (write) {
 			rec->attr.flags |= ATTR_UNSETTLED;
+			leases_drop_inode(&op->m->leases, i->ino);
+		}
 		old = rec;
 	}
 	open_add(&op->m->opens, open, flags, 1, settled);

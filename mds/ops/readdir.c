@@ -5,6 +5,7 @@
  * (docs/decisions/0001-dentry-cookies.md).
  */
 #include "mds/op.h"
+#include "mds/recall.h"
 
 #define REPLY_MAX      (200u << 10)
 #define ENTRY_OVERHEAD 200u /* encoded entry without its name, at least */
@@ -61,8 +62,11 @@ static int entry_attr(struct op *op, const struct entry *e, bool plus, struct at
 		return 0;
 	while ((rc = inode_get(op->store, e->ino, VIEW_DURABLE, NULL, &rec)) == -LE_MISS)
 		TRY(store_load(op->store));
-	if (rc == 0)
+	if (rc == 0) {
 		*ret_attr = rec->attr;
+		if ((rec->attr.flags & ATTR_UNSETTLED) == 0)
+			op_lease(op, ret_attr);
+	}
 	return rc == -LE_NOENT ? 0 : rc; /* removed since the scan: the type alone */
 }
 

@@ -7,6 +7,7 @@
 #include <linux/fs.h>
 
 #include "mds/op.h"
+#include "mds/recall.h"
 
 struct rename {
 	struct inode *from_dir, *to_dir, *moved, *replaced;
@@ -158,6 +159,8 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 		out->attr = rn.moved_rec->attr;
 		return 0;
 	}
+	TRY(op_changes(op, in->parent, in->new_parent, rn.moved->ino,
+		       rn.replaced != NULL ? rn.replaced->ino : rn.moved->ino));
 	if (exchanges(in)) {
 		exchange(op, in, &rn, out);
 		return 0;

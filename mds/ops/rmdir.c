@@ -1,5 +1,6 @@
 /* rmdir(2). Empty is what the count of entries says; tombstones do not count. */
 #include "mds/op.h"
+#include "mds/recall.h"
 
 int mds_rmdir(struct op *op, const void *vin, void *vout)
 {
@@ -23,6 +24,7 @@ int mds_rmdir(struct op *op, const void *vin, void *vout)
 		return -LE_NOTDIR;
 	if (rec->entries > 0)
 		return -LE_NOTEMPTY;
+	TRY(op_changes(op, in->parent, val.ino));
 
 	if (dentry_remove(op->store, d))
 		inode_edit(op->store, dir)->flags |= INODE_TOMBS;

@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/op.h"
+#include "mds/recall.h"
 
 static int session_get(struct op *op, const struct mds_session_open_req *in,
 		       struct session **ret_session)
@@ -63,6 +64,7 @@ int mds_session_open(struct op *op, const void *vin, void *vout)
 			.incarnation = op->store->cluster.incarnation,
 			.map_epoch = m->cluster.epoch,
 			.reclaim = se->from_store,
+			.lease_ms = m->params.client_lease_ms,
 		};
 	}
 	fmutex_unlock(&m->sessions.lock);
@@ -78,6 +80,29 @@ int mds_session_close(struct op *op, const void *vin, void *vout)
 		return session_find(&op->m->sessions, in->session) == NULL ? 0 : -LE_PERM;
 	op->session->closing = true;
 	return session_end(op->m, op->session);
+}
+
+int mds_lease_return(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_lease_return_req *in = vin;
+	struct leases *ls = &op->m->leases;
+	struct wire_r r;
+
+	(void)vout;
+	if (op->session == NULL)
+		return -LE_SESSION_GONE;
+	wire_r_init(&r, in->inos.data, in->inos.len);
+	while (!wire_r_end(&r)) {
+		struct lease *l;
+		struct ino ino;
+
+		wire_get_ino(&r, &ino);
+		TRY(r.status);
+		l = lease_find(ls, ino, op->session);
+		if (l != NULL)
+			lease_drop(ls, l);
+	}
+	return 0;
 }
 
 int mds_session_list(struct op *op, const void *vin, void *vout)

@@ -4,6 +4,7 @@
  * a trim on all targets, and the record (data.c).
  */
 #include "mds/ops/open.h"
+#include "mds/recall.h"
 
 void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struct attr *new)
 {
@@ -89,6 +90,7 @@ static int setattr_txn(struct op *op, const void *vin, void *vout)
 
 	TRY(file_get(op, in->ino, VIEW_NEWEST, &i, &old));
 	TRY(check(op, in, old));
+	TRY(op_changes(op, in->ino));
 
 	rec = inode_edit(op->store, i);
 	attr_apply(op, rec, in->mask, &in->attr);
@@ -129,6 +131,7 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 	if (size > LEAT_FILE_SIZE_MAX)
 		return -LE_FBIG;
 	mask |= SET_KILL_CAPS;
+	TRY(op_changes(op, in->ino));
 	if (in->cred.uid != 0 && (mask & SET_MODE) == 0)
 		mask |= SET_KILL_SUID;
 	bool settled = (old->attr.flags & ATTR_UNSETTLED) == 0 && old->append_end <= old->attr.size;

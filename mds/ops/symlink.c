@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "mds/op.h"
+#include "mds/recall.h"
 
 int mds_symlink(struct op *op, const void *vin, void *vout)
 {
@@ -26,6 +27,7 @@ int mds_symlink(struct op *op, const void *vin, void *vout)
 	if (rc != -LE_NOENT)
 		return rc == 0 ? -LE_EXIST : rc;
 	TRY(quota_check(op->store, drec->attr.project, 0, 1));
+	TRY(op_changes(op, in->parent));
 	char *target = malloc(in->target.len);
 	if (target == NULL)
 		return -LE_NOMEM;

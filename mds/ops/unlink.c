@@ -1,5 +1,6 @@
 /* unlink(2). */
 #include "mds/op.h"
+#include "mds/recall.h"
 
 int mds_unlink(struct op *op, const void *vin, void *vout)
 {
@@ -20,6 +21,7 @@ int mds_unlink(struct op *op, const void *vin, void *vout)
 	TRY(perm_sealed_name(&in->cred, &rec->attr));
 	if (S_ISDIR(rec->attr.mode))
 		return -LE_ISDIR;
+	TRY(op_changes(op, in->parent, val.ino));
 
 	if (dentry_remove(op->store, d))
 		inode_edit(op->store, dir)->flags |= INODE_TOMBS;

@@ -6,6 +6,7 @@
  * security.capability, which writes take away without that lock, has a flag there.
  */
 #include "mds/ops/xattr.h"
+#include "mds/recall.h"
 
 #include <sys/xattr.h>
 
@@ -122,6 +123,7 @@ static int acl_txn(struct op *op, const void *vin, void *vout)
 		return -LE_NODATA;
 	if (ch->none && !there)
 		return 0;
+	TRY(op_changes(op, ch->ino));
 
 	rec = inode_edit(op->store, i);
 	if (ch->which == ACL_ACCESS)
@@ -250,6 +252,7 @@ static int change_txn(struct op *op, const void *vin, void *vout)
 		return -LE_EXIST;
 	if (!ch->remove)
 		TRY(check_room(old, ch));
+	TRY(op_changes(op, ch->ino));
 
 	rec = inode_edit(op->store, i);
 	if (ch->remove)

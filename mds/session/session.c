@@ -60,6 +60,7 @@ static struct session *session_alloc(uint64_t id, const struct uuid *client, str
 	snprintf(se->name, sizeof(se->name), "%.*s", (int)name.len,
 		 name.len > 0 ? (const char *)name.data : "");
 	list_init(&se->opens);
+	list_init(&se->leases);
 	list_init(&se->link);
 	return se;
 }
@@ -83,7 +84,7 @@ void session_unref(struct session *se)
 	ASSERT(se->refs > 0);
 	if (--se->refs > 0)
 		return;
-	ASSERT(list_empty(&se->opens));
+	ASSERT(list_empty(&se->opens) && list_empty(&se->leases));
 	for (uint32_t i = 0; i < se->n_slots; i++)
 		free(se->slots[i].reply);
 	free(se->slots);

@@ -34,7 +34,8 @@ struct session {
 	uint64_t reclaimed_sum; /* of the last reclaim message */
 	bool from_store; /* of a former incarnation of this server, has not reclaimed its opens yet
 			  */
-	struct list opens; /* struct open */
+	struct list opens;  /* struct open */
+	struct list leases; /* struct lease */
 };
 
 struct sessions {

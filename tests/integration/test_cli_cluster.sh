@@ -78,7 +78,7 @@ expect 9 "$leat" umount "$tmp/m"
 
 # By address, read-only, without an attribute cache
 addr=$(sed -n 's/^mds = //p' "$LEAT_CONF")
-expect 0 "$leat" --conf "$LEAT_CONF" mount -o ro,attr_cache_ms=0 "$addr" "$tmp/m" --json
+expect 0 "$leat" --conf "$LEAT_CONF" mount -o ro,hedge_ms=0 "$addr" "$tmp/m" --json
 json .source "$addr"
 touch "$tmp/m/x" 2>/dev/null && fail "written to a read-only mount"
 expect 0 "$leat" status --json "$tmp/m"
@@ -91,8 +91,8 @@ expect 0 "$leat" umount "$tmp/m"
 # Wrong options and a wrong key
 expect 2 "$leat" mount -o no_such_option=1 "$tmp/m"
 in_err "no_such_option"
-expect 2 "$leat" mount -o attr_cache_ms=5000 "$tmp/m"
-in_err "attr_cache_ms"
+expect 2 "$leat" mount -o hedge_ms=50000 "$tmp/m"
+in_err "hedge_ms"
 (umask 077; od -An -tx1 -N32 /dev/urandom | tr -d ' \n' >"$tmp/wrong")
 sed "s|^key_file = .*|key_file = $tmp/wrong|" "$LEAT_CONF" >"$tmp/wrong.conf"
 expect 10 "$leat" --conf "$tmp/wrong.conf" status --timeout 60

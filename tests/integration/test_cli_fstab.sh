@@ -23,7 +23,7 @@ mount -t overlay -o "$layers" overlay "$sbin" 2>/dev/null || {
 }
 
 addr=$(sed -n 's/^mds = //p' "$LEAT_CONF")
-expect 0 mount -t fuse.leat "$addr" "$tmp/m" -o "conf=$LEAT_CONF,noatime,attr_cache_ms=100"
+expect 0 mount -t fuse.leat "$addr" "$tmp/m" -o "conf=$LEAT_CONF,noatime,hedge_ms=100"
 expect 0 findmnt -no FSTYPE,SOURCE "$tmp/m"
 in_out "fuse.leat"
 in_out "$addr"

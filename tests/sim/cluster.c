@@ -49,6 +49,9 @@ static void mds_params_of(struct node *n, struct mds_params *p)
 	}
 	if (n->cluster->plan.move_members)
 		p->replace_after_ms = 4000;
+	/* Longer than anybody is cut off, all in all: who is silent for so long loses what it has
+	 * not shown. Names have nothing of the kind. */
+	p->client_lease_ms = n->cluster->plan.names ? 2000 : 30000;
 }
 
 static void ossd_params_of(struct node *n, struct ossd_params *p)

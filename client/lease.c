@@ -1,0 +1,299 @@
+#include "client/lease.h"
+
+#include <stdlib.h>
+
+#include "client/client.h"
+#include "common/base/log.h"
+
+/* The kernel forgets names by itself after so long, and a recall waits for that: short. It counts
+ * from when the program that asked goes on, which may be later than when it was answered. */
+#define KERNEL_NAMES_US 100000u
+#define KERNEL_LATE_US  20000u
+
+void lease_heard(struct client *c, uint64_t sent_us)
+{
+	struct client_leases *ls = &c->leases;
+
+	if (sent_us > ls->heard_us)
+		ls->heard_us = sent_us;
+	if (loop_now_us() < lease_until_us(c))
+		ls->lapsed = false;
+}
+
+uint64_t lease_until_us(const struct client *c)
+{
+	return c->leases.heard_us + c->leases.term_us;
+}
+
+bool lease_held_since(const struct client *c, const struct inode *i, uint64_t since_us)
+{
+	return i->lease_us != 0 && since_us >= i->lease_us && i->lease_us > c->leases.void_us &&
+	       loop_now_us() < lease_until_us(c);
+}
+
+bool lease_held(const struct client *c, const struct inode *i)
+{
+	return lease_held_since(c, i, UINT64_MAX);
+}
+
+void lease_given(struct client *c, struct inode *i, uint64_t sent_us)
+{
+	const struct client_leases *ls = &c->leases;
+
+	if (sent_us <= i->recalled_us || sent_us <= ls->void_us || sent_us <= ls->floor_us ||
+	    ls->n_returning > 0 || lease_held(c, i))
+		return;
+	i->lease_us = sent_us;
+}
+
+/* ---- the end of all ---- */
+
+/* The kernel may have pages of whatever was open. What it has of attributes and names it was given
+ * for no longer than the leases hold. */
+static void forget_pages(void *arg)
+{
+	struct client *c = CAST_OBJ(arg, struct client, CLIENT_MAGIC);
+	struct inode_table *t = &c->inodes;
+	struct hmap_node *n;
+
+	for (n = hmap_next(&t->map, NULL); n != NULL;) {
+		struct inode *i = container_of(n, struct inode, node);
+
+		if (!i->opened) {
+			n = hmap_next(&t->map, n);
+			continue;
+		}
+		i = inode_peek(c, i->ino);
+		if (c->invalidate != NULL)
+			c->invalidate(c->arg, i->ino, true);
+		n = hmap_next(&t->map, n);
+		inode_put(c, i);
+	}
+	client_bg_end(c);
+}
+
+static void void_all(struct client *c)
+{
+	c->leases.void_us = loop_now_us();
+	list_for_each (l, &c->inodes.open)
+		ra_drop_all(list_entry(l, struct idata, open_link));
+	if (c->invalidate != NULL && client_bg_spawn(c, "forget-pages", forget_pages, c) < 0)
+		log_error("client %s: cached pages may be old: out of memory", c->name);
+}
+
+void lease_void_all(struct client *c, uint32_t lease_ms)
+{
+	c->leases.term_us = (uint64_t)lease_ms * 1000;
+	void_all(c);
+}
+
+/* ---- returning ---- */
+
+struct returning {
+	struct client *c;
+	uint32_t n;
+	uint64_t inos[LEASE_RETURNS];
+};
+
+static void return_fiber(void *arg)
+{
+	struct returning *r = arg;
+	struct client *c = r->c;
+	uint8_t buf[LEASE_RETURNS * 8];
+	struct mds_lease_return_req req;
+	struct mds_lease_return_rep rep;
+	struct rpc_call call;
+	struct wire_w w;
+
+	wire_w_init(&w, buf, sizeof(buf));
+	for (uint32_t i = 0; i < r->n; i++)
+		wire_put_u64(&w, &r->inos[i]);
+	req.inos = bytes_of(buf, (uint32_t)w.len);
+	call = (struct rpc_call){
+		.op = OP_mds_lease_return,
+		.flags = RPC_CALL_NO_WAIT,
+		.req = &req,
+		.rep = &rep,
+		.session = c->session,
+		.deadline_us = loop_deadline_ms(1000),
+	};
+	/* If it is lost, the MDS believes that we have them: they are recalled in vain some day. */
+	if (rpc_call(c->mds, &call) < 0)
+		log_debug("client %s: %u leases not returned", c->name, r->n);
+	rpc_call_fini(&call);
+	free(r);
+	c->leases.n_returning--;
+	c->leases.floor_us = loop_now_us();
+	client_bg_end(c);
+}
+
+static void return_all(struct client *c)
+{
+	struct client_leases *ls = &c->leases;
+	struct returning *r = malloc(sizeof(*r));
+
+	if (r == NULL)
+		return;
+	r->c = c;
+	r->n = ls->n_returns;
+	memcpy(r->inos, ls->returns, r->n * sizeof(r->inos[0]));
+	ls->n_returns = 0;
+	ls->n_returning++;
+	if (client_bg_spawn(c, "return-leases", return_fiber, r) < 0) {
+		ls->n_returning--;
+		free(r);
+	}
+}
+
+void lease_forgotten(struct client *c, const struct inode *i)
+{
+	struct client_leases *ls = &c->leases;
+
+	if (!lease_held(c, i) || c->stopping)
+		return;
+	if (ls->n_returns == LEASE_RETURNS)
+		return; /* recalled some day, in vain */
+	ls->returns[ls->n_returns++] = i->ino.v;
+}
+
+void lease_tick(struct client *c)
+{
+	struct client_leases *ls = &c->leases;
+
+	if (!ls->lapsed && ls->heard_us != 0 && loop_now_us() >= lease_until_us(c)) {
+		ls->lapsed = true;
+		void_all(c);
+	}
+	if (ls->n_returns > LEASE_RETURNS / 2 && ls->n_returning == 0 && c->session != 0)
+		return_all(c);
+}
+
+/* ---- own changes ---- */
+
+void changing_begin(struct client *c, struct changing *ch, struct ino ino)
+{
+	*ch = (struct changing){.c = c};
+	changing_also(ch, ino);
+}
+
+void changing_also(struct changing *ch, struct ino ino)
+{
+	struct inode *i = inode_get(ch->c, ino);
+
+	ASSERT(ch->n < ARRAY_SIZE(ch->inodes));
+	if (i == NULL)
+		return; /* then nothing is cached of it either */
+	i->n_changing++;
+	ch->inodes[ch->n++] = i;
+}
+
+void changing_name(struct changing *ch, struct ino dir, struct bytes name)
+{
+	struct ino ino;
+
+	if (names_peek(ch->c, dir, name, &ino) && ino.v != 0)
+		changing_also(ch, ino);
+	names_forget(ch->c, dir, name);
+}
+
+void changing_end(struct changing *ch)
+{
+	while (ch->n > 0) {
+		struct inode *i = ch->inodes[--ch->n];
+
+		i->n_changing--;
+		inode_put(ch->c, i);
+	}
+}
+
+/* ---- what the kernel may cache ---- */
+
+bool ll_leased(struct client *c, struct ino ino)
+{
+	struct inode *i = inode_peek(c, ino);
+	bool held = i != NULL && (lease_held(c, i) || inode_is_fixed(i));
+
+	if (i != NULL)
+		inode_put(c, i);
+	return held;
+}
+
+static uint64_t remaining_us(const struct client *c)
+{
+	uint64_t now = loop_now_us(), until = lease_until_us(c);
+
+	return until > now ? until - now : 0;
+}
+
+uint64_t ll_attr_us(struct client *c, const struct attr *attr)
+{
+	return (attr->flags & ATTR_LEASED) != 0 ? remaining_us(c) : 0;
+}
+
+uint64_t ll_names_us(struct client *c, struct ino dir)
+{
+	struct inode *i = inode_peek(c, dir);
+	uint64_t us = 0, until;
+
+	if (i == NULL)
+		return 0;
+	if (lease_held(c, i)) {
+		us = remaining_us(c);
+		us = us < KERNEL_NAMES_US ? us : KERNEL_NAMES_US;
+		until = loop_now_us() + us + KERNEL_LATE_US;
+		if (until > i->kernel_until_us)
+			i->kernel_until_us = until;
+		if (until > c->kernel_until_us)
+			c->kernel_until_us = until;
+	}
+	inode_put(c, i);
+	return us;
+}
+
+/* ---- recall ---- */
+
+static int recall_known(struct inode *i)
+{
+	uint64_t now = loop_now_us();
+	int rc = 0;
+
+	i->lease_us = 0;
+	i->recalled_us = now;
+	i->attr_us = 0;
+	i->settled_us = 0;
+	if (i->data != NULL) {
+		ra_drop_all(i->data);
+		rc = wb_show(i->data);
+	}
+	/* Names that the kernel was given go when their time is over: asking it to forget them
+	 * would wait for a lock that a request of ours may hold, which waits for this recall. */
+	while (rc >= 0 && loop_now_us() < i->kernel_until_us)
+		rc = fiber_sleep_us(i->kernel_until_us - loop_now_us());
+	return rc;
+}
+
+int lease_recall(struct client *c, struct ino ino)
+{
+	struct inode *i = inode_peek(c, ino);
+	bool data = true;
+	int rc = 0;
+
+	if (i != NULL) {
+		data = S_ISREG(i->attr.mode);
+		rc = recall_known(i);
+		/* Given meanwhile for a request of before. */
+		i->lease_us = 0;
+		i->recalled_us = loop_now_us();
+		inode_put(c, i);
+	} else {
+		c->leases.floor_us = loop_now_us();
+		while (rc >= 0 && loop_now_us() < c->kernel_until_us)
+			rc = fiber_sleep_us(c->kernel_until_us - loop_now_us());
+	}
+	if (rc < 0 && rc != -LE_INTR)
+		log_debug("client %s: recall of ino %llu: %s", c->name, (unsigned long long)ino.v,
+			  status_name(rc));
+	if (c->invalidate != NULL)
+		c->invalidate(c->arg, ino, data);
+	return rc == -LE_INTR ? rc : 0;
+}

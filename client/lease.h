@@ -1,0 +1,66 @@
+/*
+ * The leases of this client (mds/session/leases.h): while it has one on an inode, what it knows of
+ * it holds, and the kernel may cache it. Answers of the MDS give them (ATTR_LEASED); cb_recall
+ * takes them back, and they all end when nothing was heard of the MDS for its lease time, when it
+ * has restarted, and with the session.
+ *
+ * An answer gives a lease only if its request was sent after the last recall: the two may overtake
+ * each other. A recall waits for no request of this client but for what makes written data seen.
+ *
+ * Owned by the client's loop.
+ */
+#ifndef LEAT_CLIENT_LEASE_H
+#define LEAT_CLIENT_LEASE_H
+
+#include "client/inode.h"
+
+struct client;
+
+#define LEASE_RETURNS 512u
+
+struct client_leases {
+	uint64_t term_us;  /* how long they hold after heard_us */
+	uint64_t heard_us; /* when the newest answered request was sent */
+	uint64_t void_us;  /* what was given for older requests is void */
+	uint64_t floor_us; /* older requests give none: something unknown was recalled since */
+	bool lapsed;       /* heard of nothing for too long; the kernel has been told */
+	/* Inodes that are not remembered any more. */
+	uint32_t n_returns, n_returning;
+	uint64_t returns[LEASE_RETURNS];
+};
+
+/* The MDS has answered a request that was sent then. */
+void lease_heard(struct client *c, uint64_t sent_us);
+/* A session has been opened, or taken up at an MDS that has restarted: no lease is left. */
+void lease_void_all(struct client *c, uint32_t lease_ms);
+/* Notices that nothing is heard any more; returns what is no more remembered. Does not yield. */
+void lease_tick(struct client *c);
+/* The answer to a request of that time says that it is leased. */
+void lease_given(struct client *c, struct inode *i, uint64_t sent_us);
+/* It is not remembered any more. */
+void lease_forgotten(struct client *c, const struct inode *i);
+/* What is known holds, and this client alone changes it. */
+bool lease_held(const struct client *c, const struct inode *i);
+/* As it was for a request of that time. */
+bool lease_held_since(const struct client *c, const struct inode *i, uint64_t since_us);
+/* Until when the leases hold if nothing more is heard. */
+uint64_t lease_until_us(const struct client *c);
+/*
+ * A change of this client's, while it is under way: others may see it before its answer is here, so
+ * what is cached of these inodes answers nobody.
+ */
+struct changing {
+	struct client *c;
+	uint32_t n;
+	struct inode *inodes[4];
+};
+void changing_begin(struct client *c, struct changing *ch, struct ino ino);
+void changing_also(struct changing *ch, struct ino ino);
+/* The name, and the inode that it is, if that is known. */
+void changing_name(struct changing *ch, struct ino dir, struct bytes name);
+void changing_end(struct changing *ch);
+
+/* cb_recall: returns when nothing of it is cached and all that was written is seen. Yields. */
+int lease_recall(struct client *c, struct ino ino) CHECK_RESULT;
+
+#endif

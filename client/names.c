@@ -1,0 +1,137 @@
+#include "client/names.h"
+
+#include <stdlib.h>
+
+#include "client/client.h"
+#include "common/base/checksum.h"
+
+struct name_entry {
+	struct hmap_node node;
+	struct list lru;
+	struct ino dir, ino;
+	uint64_t told_us; /* when that was asked for */
+	uint64_t change;  /* of the directory, as it was then */
+	uint32_t len;
+	char name[];
+};
+
+void names_init(struct names *ns)
+{
+	hmap_init(&ns->map, 1024);
+	list_init(&ns->lru);
+}
+
+static void drop(struct names *ns, struct name_entry *e)
+{
+	hmap_remove(&ns->map, &e->node);
+	list_remove(&e->lru);
+	ns->n--;
+	free(e);
+}
+
+void names_fini(struct names *ns)
+{
+	if (ns->lru.next == NULL)
+		return;
+	while (!list_empty(&ns->lru))
+		drop(ns, list_entry(ns->lru.next, struct name_entry, lru));
+	hmap_fini(&ns->map);
+}
+
+static uint64_t hash(struct ino dir, struct bytes name)
+{
+	return hash_u64_2(dir.v, checksum64(name.data, name.len));
+}
+
+static struct name_entry *find(const struct names *ns, struct ino dir, struct bytes name)
+{
+	struct hmap_node *n = hmap_find(&ns->map, hash(dir, name));
+
+	for (; n != NULL; n = hmap_find_next(n)) {
+		struct name_entry *e = container_of(n, struct name_entry, node);
+
+		if (ino_equal(e->dir, dir) && e->len == name.len &&
+		    memcmp(e->name, name.data, name.len) == 0)
+			return e;
+	}
+	return NULL;
+}
+
+bool names_find(struct client *c, const struct inode *dir, struct bytes name, struct ino *ret_ino)
+{
+	struct names *ns = &c->names;
+	struct name_entry *e;
+
+	if (dir->n_changing > 0 || !lease_held(c, dir))
+		return false;
+	e = find(ns, dir->ino, name);
+	if (e == NULL)
+		return false;
+	if (!lease_held_since(c, dir, e->told_us)) {
+		drop(ns, e);
+		return false;
+	}
+	list_remove(&e->lru);
+	list_push(&ns->lru, &e->lru);
+	*ret_ino = e->ino;
+	return true;
+}
+
+bool names_peek(const struct client *c, struct ino dir, struct bytes name, struct ino *ret_ino)
+{
+	const struct name_entry *e = find(&c->names, dir, name);
+
+	if (e != NULL)
+		*ret_ino = e->ino;
+	return e != NULL;
+}
+
+static struct name_entry *make(struct client *c, struct ino dir, struct bytes name)
+{
+	struct names *ns = &c->names;
+	struct name_entry *e;
+
+	if (ns->n >= c->params.names_max)
+		drop(ns, list_entry(ns->lru.next, struct name_entry, lru));
+	e = malloc(sizeof(*e) + name.len);
+	if (e == NULL)
+		return NULL;
+	*e = (struct name_entry){.dir = dir, .len = name.len};
+	memcpy(e->name, name.data, name.len);
+	hmap_insert(&ns->map, &e->node, hash(dir, name));
+	list_push(&ns->lru, &e->lru);
+	ns->n++;
+	return e;
+}
+
+void names_forget(struct client *c, struct ino dir, struct bytes name)
+{
+	struct name_entry *e = find(&c->names, dir, name);
+
+	if (e != NULL)
+		drop(&c->names, e);
+}
+
+void names_told(struct client *c, const struct attr *dir, struct bytes name, struct ino ino,
+		bool own, uint64_t sent_us)
+{
+	struct inode *i = inode_peek(c, dir->ino);
+	struct name_entry *e;
+
+	if (i == NULL)
+		return;
+	e = find(&c->names, dir->ino, name);
+	if (!lease_held_since(c, i, sent_us) || (!own && i->n_changing > 0)) {
+		if (e != NULL)
+			drop(&c->names, e);
+	} else if (dir->change >= (e != NULL ? e->change : i->attr.change)) {
+		if (e == NULL)
+			e = make(c, dir->ino, name);
+		if (e != NULL) {
+			e->ino = ino;
+			e->told_us = sent_us;
+			e->change = dir->change;
+		}
+	}
+	inode_put(c, i);
+}

@@ -1,0 +1,222 @@
+/* Recalls; see recall.h. */
+#include "mds/recall.h"
+
+#include "common/base/log.h"
+#include "common/rt/loop.h"
+
+#define ASK_MS      1000u /* one attempt to tell a holder */
+#define AGAIN_MS    20u
+#define PARALLEL    64u
+#define TRIES_MIN   2u
+#define HOLDERS_MAX 256u /* asked at a time */
+
+static uint64_t term_us(const struct mds *m)
+{
+	/* Clocks differ. */
+	return m->params.client_lease_ms * 1100ull;
+}
+
+/* After a restart: is it known what nobody can have cached? */
+static bool leases_known(const struct mds *m)
+{
+	return m->recovery.sessions_back || loop_now_us() >= m->start_us + term_us(m);
+}
+
+static int leased(struct op *op, const struct ino *inos, uint32_t n, bool write)
+{
+	op->n_recall = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		if (!leases_known(op->m) ||
+		    lease_foreign(&op->m->leases, inos[i], op->session, write))
+			op->recall[op->n_recall++] = inos[i];
+		ASSERT(op->n_recall <= ARRAY_SIZE(op->recall));
+	}
+	op->recall_writes = write;
+	return op->n_recall > 0 ? -LE_LEASED : 0;
+}
+
+int op_changes_all(struct op *op, const struct ino *inos, uint32_t n)
+{
+	return leased(op, inos, n, false);
+}
+
+int op_looks(struct op *op, struct ino ino)
+{
+	return leased(op, &ino, 1, true);
+}
+
+struct asking {
+	struct mds *m;
+	struct session *session;
+	struct ino ino;
+};
+
+static int ask(const struct asking *a)
+{
+	struct cb_recall_req req = {a->ino};
+	struct cb_recall_rep rep;
+	struct rpc_call call = {.op = OP_cb_recall,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(ASK_MS)};
+	struct rpc_peer *p = a->session->peer;
+	int rc = -LE_DISCONNECTED;
+
+	if (p == NULL || p->gone)
+		return rc;
+	rpc_peer_ref(p);
+	rc = rpc_callback(p, &call);
+	rpc_call_fini(&call);
+	rpc_peer_unref(p);
+	return rc;
+}
+
+static bool is_silent(const struct asking *a)
+{
+	return loop_now_us() > a->session->heard_us + term_us(a->m);
+}
+
+/* It has a write lease and cannot be asked: the session ends, which ends its leases. */
+static void give_up(const struct asking *a)
+{
+	log_warn("session %llu of %s does not give back its lease on inode %llu: it is ended",
+		 (unsigned long long)a->session->id, a->session->name,
+		 (unsigned long long)a->ino.v);
+	if (session_end(a->m, a->session) < 0)
+		log_debug("session %llu ends later", (unsigned long long)a->session->id);
+}
+
+static void ask_holder(void *arg)
+{
+	const struct asking *a = arg;
+	struct leases *ls = &a->m->leases;
+	uint64_t stubborn_us = loop_now_us() + a->m->params.session_ttl_ms * 1000ull;
+	struct lease *l;
+
+	/* Silence counts only after it was asked: it may be this process that stood still. */
+	for (uint32_t tries = 1; lease_find(ls, a->ino, a->session) != NULL; tries++) {
+		bool answered = ask(a) >= 0, silent = is_silent(a) && tries > TRIES_MIN;
+
+		l = lease_find(ls, a->ino, a->session);
+		if (l == NULL || a->session->ended || a->m->stopping)
+			break;
+		if (answered || (silent && !l->write)) {
+			lease_drop(ls, l);
+			break;
+		}
+		if (silent || loop_now_us() > stubborn_us) {
+			give_up(a);
+			break;
+		}
+		if (mds_sleep_ms(a->m, AGAIN_MS) < 0)
+			break;
+	}
+	session_unref(a->session);
+}
+
+/* Asks those whom nobody is asking yet: how many. */
+static uint32_t ask_holders(struct op *op, struct lease_file *f, bool write)
+{
+	struct asking as[HOLDERS_MAX];
+	uint32_t n = 0;
+
+	list_for_each (k, &f->leases) {
+		struct lease *l = list_entry(k, struct lease, by_file);
+
+		if (l->session == op->session || l->recalling || (write && !l->write) ||
+		    n == HOLDERS_MAX)
+			continue;
+		l->recalling = true;
+		session_ref(l->session);
+		as[n++] = (struct asking){op->m, l->session, f->ino};
+	}
+	metric_add(&op->m->metrics.recalls, n);
+	if (n > 0)
+		fiber_parallel("recall", ask_holder, as, sizeof(as[0]), n, PARALLEL);
+	return n;
+}
+
+static int recall_one(struct op *op, struct ino ino)
+{
+	struct leases *ls = &op->m->leases;
+	struct lease_file *f;
+	int rc;
+
+	if (op->n_blocked == ARRAY_SIZE(op->blocked))
+		return -LE_OVERLOAD;
+	f = leases_block(ls, ino);
+	if (f == NULL)
+		return -LE_NOMEM;
+	op->blocked[op->n_blocked++] = f;
+	while (lease_foreign(ls, ino, op->session, op->recall_writes)) {
+		if (op->m->stopping)
+			return -LE_SHUTDOWN;
+		if (ask_holders(op, f, op->recall_writes) > 0)
+			continue;
+		rc = waitq_wait(&f->q, loop_deadline_ms(ASK_MS));
+		if (rc < 0 && rc != -LE_TIMEDOUT)
+			return rc;
+	}
+	leases_quarrel(ls, ino);
+	return 0;
+}
+
+int op_recall(struct op *op)
+{
+	struct ino inos[ARRAY_SIZE(op->recall)];
+	uint32_t n = op->n_recall;
+
+	memcpy(inos, op->recall, sizeof(inos));
+	while (!leases_known(op->m))
+		TRY(mds_sleep_ms(op->m, AGAIN_MS));
+	for (uint32_t i = 0; i < n; i++)
+		if (lease_foreign(&op->m->leases, inos[i], op->session, op->recall_writes))
+			TRY(recall_one(op, inos[i]));
+	return 0;
+}
+
+void op_unblock(struct op *op)
+{
+	while (op->n_blocked > 0)
+		leases_unblock(&op->m->leases, op->blocked[--op->n_blocked]);
+}
+
+/* ---- giving ---- */
+
+static bool is_present(const struct inode *i, const struct attr *a)
+{
+	return !i->o.in[0] && !i->o.in[1] && i->durable.attr.change == a->change &&
+	       i->durable.attr.flags == a->flags && i->durable.attr.layout.gen == a->layout.gen;
+}
+
+/* The session is the only one that has the file open, and for writing. */
+static bool writes_alone(struct op *op, const struct open_file *f)
+{
+	const struct open *o = open_find(&op->m->opens, op->session, f->ino);
+
+	return o != NULL && o->n_write > 0 && o->n_write == f->n_writers &&
+	       o->n_read == f->n_readers;
+}
+
+void op_lease(struct op *op, struct attr *a)
+{
+	struct mds *m = op->m;
+	const struct open_file *f;
+	struct inode *i;
+	bool write;
+
+	if (op->session == NULL || op->session->ended || op->session->peer == NULL ||
+	    a->ino.v == 0 || a->nlink == 0 ||
+	    inode_get(op->store, a->ino, VIEW_DURABLE, &i, NULL) < 0 || !is_present(i, a))
+		return;
+	write = (a->flags & ATTR_UNSETTLED) != 0;
+	f = open_file_find(&m->opens, a->ino);
+	if (f != NULL && f->busy.held)
+		return;
+	if (write && (!m->recovery.sessions_back || f == NULL || !writes_alone(op, f)))
+		return;
+	if (lease_foreign(&m->leases, a->ino, op->session, !write))
+		return;
+	if (lease_give(&m->leases, op->session, a->ino, write))
+		a->flags |= ATTR_LEASED;
+}

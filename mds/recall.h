@@ -1,0 +1,39 @@
+/*
+ * Taking leases back (session/leases.h), before something changes that somebody may have cached,
+ * or, a write lease, before somebody else looks. A critical section says what it is about to change
+ * (op_changes) or to look at (op_looks); when others have leases on it it is left, they are
+ * recalled, and it is run again, while nobody gets a new one.
+ *
+ * A holder answers when neither it nor its kernel caches the inode any more, and, of a write lease,
+ * all that was written is seen by all. One that is silent for client_lease_ms has lost its leases
+ * by itself, so a read lease needs no answer then; if it was a write lease the session ends, and
+ * the object servers refuse what still comes of it. One that is heard of but does not answer is
+ * ended as well, after session_ttl_ms.
+ *
+ * A request that has to wait for a recall is one that nobody who is asked to give up a lease waits
+ * for: clients answer recalls without waiting for requests of their own (client/lease.h).
+ */
+#ifndef LEAT_MDS_RECALL_H
+#define LEAT_MDS_RECALL_H
+
+#include "mds/op.h"
+
+/* In a critical section, before its first write, and in what reads: 0 or -LE_LEASED. */
+int op_changes_all(struct op *op, const struct ino *inos, uint32_t n) CHECK_RESULT;
+#define op_changes(op, ...)                                                                        \
+	op_changes_all(op, (const struct ino[]){__VA_ARGS__},                                      \
+		       sizeof((const struct ino[]){__VA_ARGS__}) / sizeof(struct ino))
+int op_looks(struct op *op, struct ino ino) CHECK_RESULT;
+
+/* Recalls what the last -LE_LEASED was about, and blocks it until op_unblock. Yields. */
+int op_recall(struct op *op) CHECK_RESULT;
+void op_unblock(struct op *op);
+
+/*
+ * The end of an operation: a lease on the inode that is described in the reply, if these attributes
+ * are the present ones and nobody is about to change them; ATTR_LEASED tells the client. On an
+ * inode with writers it is a write lease, for the only one who has it open.
+ */
+void op_lease(struct op *op, struct attr *a);
+
+#endif

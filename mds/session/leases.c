@@ -1,0 +1,201 @@
+/* The table of leases; see leases.h. */
+#include "mds/session/leases.h"
+
+#include <stdlib.h>
+
+#include "common/rt/loop.h"
+
+#define QUARREL_FIRST_MS 50u
+#define QUARREL_MAX_MS   3200u
+
+void leases_init(struct leases *ls, uint32_t n_max)
+{
+	memset(ls, 0, sizeof(*ls));
+	ls->n_max = n_max;
+	hmap_init(&ls->map, 1024);
+}
+
+static struct lease_file *find_file(const struct leases *ls, struct ino ino)
+{
+	struct hmap_node *n = hmap_find(&ls->map, hash_u64(ino.v));
+
+	for (; n != NULL; n = hmap_find_next(n)) {
+		struct lease_file *f = container_of(n, struct lease_file, node);
+
+		if (ino_equal(f->ino, ino))
+			return f;
+	}
+	return NULL;
+}
+
+static struct lease_file *get_file(struct leases *ls, struct ino ino)
+{
+	struct lease_file *f = find_file(ls, ino);
+
+	if (f != NULL)
+		return f;
+	f = calloc(1, sizeof(*f));
+	if (f == NULL)
+		return NULL;
+	f->ino = ino;
+	list_init(&f->leases);
+	waitq_init(&f->q);
+	hmap_insert(&ls->map, &f->node, hash_u64(ino.v));
+	return f;
+}
+
+static void trim_file(struct leases *ls, struct lease_file *f)
+{
+	if (f->n_blocked > 0 || !list_empty(&f->leases))
+		return;
+	hmap_remove(&ls->map, &f->node);
+	free(f);
+}
+
+static struct lease *find_in(const struct lease_file *f, const struct session *se)
+{
+	list_for_each (n, &f->leases) {
+		struct lease *l = list_entry(n, struct lease, by_file);
+
+		if (l->session == se)
+			return l;
+	}
+	return NULL;
+}
+
+struct lease *lease_find(const struct leases *ls, struct ino ino, const struct session *se)
+{
+	const struct lease_file *f = find_file(ls, ino);
+
+	return f != NULL ? find_in(f, se) : NULL;
+}
+
+bool lease_foreign(const struct leases *ls, struct ino ino, const struct session *se, bool write)
+{
+	const struct lease_file *f = find_file(ls, ino);
+
+	if (f == NULL)
+		return false;
+	list_for_each (n, &f->leases) {
+		const struct lease *l = list_entry(n, struct lease, by_file);
+
+		if (l->session != se && (l->write || !write))
+			return true;
+	}
+	return false;
+}
+
+static struct lease_quarrel *quarrel_of(struct leases *ls, struct ino ino)
+{
+	return &ls->quarrels[hash_u64(ino.v) % LEASE_QUARRELS];
+}
+
+void leases_quarrel(struct leases *ls, struct ino ino)
+{
+	struct lease_quarrel *q = quarrel_of(ls, ino);
+	uint64_t now = loop_now_us();
+
+	/* Peace for four times as long as it was refused: forgotten. */
+	if (!ino_equal(q->ino, ino) || now > q->until_us + 4000ull * q->ms)
+		*q = (struct lease_quarrel){.ino = ino, .ms = QUARREL_FIRST_MS};
+	else if (q->ms < QUARREL_MAX_MS)
+		q->ms *= 2;
+	q->until_us = now + 1000ull * q->ms;
+}
+
+static bool in_quarrel(struct leases *ls, struct ino ino)
+{
+	const struct lease_quarrel *q = quarrel_of(ls, ino);
+
+	return ino_equal(q->ino, ino) && loop_now_us() < q->until_us;
+}
+
+bool lease_give(struct leases *ls, struct session *se, struct ino ino, bool write)
+{
+	struct lease_file *f = find_file(ls, ino);
+	struct lease *l = f != NULL ? find_in(f, se) : NULL;
+
+	if (se->ended || (f != NULL && f->n_blocked > 0))
+		return false;
+	if (l != NULL) {
+		l->write = write;
+		return !l->recalling;
+	}
+	if (ls->n >= ls->n_max || in_quarrel(ls, ino))
+		return false;
+	f = get_file(ls, ino);
+	l = f != NULL ? calloc(1, sizeof(*l)) : NULL;
+	if (l == NULL) {
+		if (f != NULL)
+			trim_file(ls, f);
+		return false;
+	}
+	l->file = f;
+	l->session = se;
+	l->write = write;
+	list_push(&f->leases, &l->by_file);
+	list_push(&se->leases, &l->by_session);
+	ls->n++;
+	return true;
+}
+
+void lease_drop(struct leases *ls, struct lease *l)
+{
+	struct lease_file *f = l->file;
+
+	list_remove(&l->by_file);
+	list_remove(&l->by_session);
+	free(l);
+	ls->n--;
+	waitq_wake_all(&f->q);
+	trim_file(ls, f);
+}
+
+void leases_drop_session(struct leases *ls, struct session *se)
+{
+	while (!list_empty(&se->leases))
+		lease_drop(ls, list_entry(se->leases.next, struct lease, by_session));
+}
+
+void leases_drop_inode(struct leases *ls, struct ino ino)
+{
+	struct lease_file *f;
+
+	while ((f = find_file(ls, ino)) != NULL && !list_empty(&f->leases))
+		lease_drop(ls, list_entry(f->leases.next, struct lease, by_file));
+}
+
+struct lease_file *leases_block(struct leases *ls, struct ino ino)
+{
+	struct lease_file *f = get_file(ls, ino);
+
+	if (f != NULL)
+		f->n_blocked++;
+	return f;
+}
+
+void leases_unblock(struct leases *ls, struct lease_file *f)
+{
+	ASSERT(f->n_blocked > 0);
+	f->n_blocked--;
+	trim_file(ls, f);
+}
+
+void leases_fini(struct leases *ls)
+{
+	struct hmap_node *n = hmap_next(&ls->map, NULL);
+
+	while (n != NULL) {
+		struct lease_file *f = container_of(n, struct lease_file, node);
+
+		n = hmap_next(&ls->map, n);
+		list_for_each_safe (k, &f->leases) {
+			struct lease *l = list_entry(k, struct lease, by_file);
+
+			list_remove(&l->by_session);
+			free(l);
+		}
+		free(f);
+	}
+	hmap_fini(&ls->map);
+}

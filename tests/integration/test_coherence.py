@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""Litmus tests of the coherence contract: what one mount has done is seen by the other from when
+the call has returned, whatever either has cached."""
+# timeout: 240
+import errno
+import mmap
+import os
+import random
+import signal
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
+from cluster import expect_errno, run_tests
+
+CLUSTER = {"mounts": 2}
+
+
+def put(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def get(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def requests(c):
+    for line in c.metrics_of("mds").splitlines():
+        if line.startswith("leat_mds_requests_total "):
+            return int(float(line.split()[1]))
+    raise AssertionError("no such metric")
+
+
+def both(c, i):
+    return (c.mnt(1), c.mnt(2)) if i % 2 else (c.mnt(2), c.mnt(1))
+
+
+def test_attributes_at_once(c):
+    put(c.mnt(1) + "/a", b"1")
+    for i in range(40):
+        me, other = both(c, i)
+        for m in (me, other):
+            os.stat(m + "/a")
+        os.chmod(me + "/a", 0o600 + i % 8)
+        assert os.stat(other + "/a").st_mode & 0o777 == 0o600 + i % 8, "round %d" % i
+        os.utime(me + "/a", ns=(i, i * 1000))
+        assert os.stat(other + "/a").st_mtime_ns == i * 1000, "round %d" % i
+        os.truncate(me + "/a", i * 3)
+        assert os.stat(other + "/a").st_size == i * 3, "round %d" % i
+
+
+def test_names_at_once(c):
+    os.mkdir(c.mnt(1) + "/names")
+    for i in range(30):
+        me, other = [m + "/names" for m in both(c, i)]
+        expect_errno(errno.ENOENT, os.stat, other + "/x")
+        put(me + "/x", b"x")
+        os.stat(other + "/x")
+        os.rename(me + "/x", me + "/y")
+        expect_errno(errno.ENOENT, os.stat, other + "/x")
+        os.stat(other + "/y")
+        os.link(other + "/y", other + "/z")
+        assert os.stat(me + "/y").st_nlink == 2, "round %d" % i
+        os.unlink(me + "/z")
+        assert os.stat(other + "/y").st_nlink == 1, "round %d" % i
+        assert sorted(os.listdir(other)) == ["y"], "round %d" % i
+        os.unlink(other + "/y")
+        expect_errno(errno.ENOENT, os.stat, me + "/y")
+        os.mkdir(other + "/d")
+        os.rmdir(me + "/d")
+        expect_errno(errno.ENOENT, os.stat, other + "/d")
+
+
+def test_rename_over_is_atomic(c):
+    path = "/over"
+    put(c.mnt(1) + path, b"0" * 4096)
+    stop = threading.Event()
+    wrong = []
+
+    def read():
+        while not stop.is_set():
+            try:
+                data = get(c.mnt(2) + path)
+            except OSError as e:
+                wrong.append(e)
+                return
+            if len(data) != 4096 or len(set(data)) != 1:
+                wrong.append(data[:16])
+                return
+
+    t = threading.Thread(target=read)
+    t.start()
+    for i in range(100):
+        put(c.mnt(1) + "/tmp", b"%d" % (i % 10) * 4096)
+        os.rename(c.mnt(1) + "/tmp", c.mnt(1) + path)
+        assert get(c.mnt(2) + path)[:1] == b"%d" % (i % 10), "round %d" % i
+    stop.set()
+    t.join()
+    assert not wrong, wrong
+
+
+def test_one_wins(c):
+    won = [0, 0]
+
+    def race(k):
+        for i in range(60):
+            try:
+                os.close(os.open(c.mnt(k + 1) + "/excl%d" % i, os.O_CREAT | os.O_EXCL))
+                won[k] += 1
+            except FileExistsError:
+                os.stat(c.mnt(k + 1) + "/excl%d" % i)
+
+    ts = [threading.Thread(target=race, args=(k,)) for k in range(2)]
+    for t in ts:
+        t.start()
+    for t in ts:
+        t.join()
+    assert sum(won) == 60, won
+
+
+def write_in_turn(c, fds):
+    size = 0
+    rng = random.Random(5)
+    for i in range(150):
+        k = rng.randrange(2)
+        data = bytes([65 + i % 26]) * rng.choice((1, 100, 5000))
+        off = rng.randrange(size + 1)
+        os.pwrite(fds[k], data, off)
+        size = max(size, off + len(data))
+        assert os.pread(fds[1 - k], len(data), off) == data, "round %d" % i
+        assert os.fstat(fds[1 - k]).st_size == size, "round %d" % i
+        assert os.stat(c.mnt(2 - k) + "/w").st_size == size, "round %d" % i
+        if i % 40 == 39:
+            size //= 2
+            os.ftruncate(fds[k], size)
+            assert os.fstat(fds[1 - k]).st_size == size, "round %d" % i
+            assert os.pread(fds[1 - k], 10, size) == b"", "round %d" % i
+
+
+def test_writes_are_seen_while_all_have_it_open(c):
+    """No close, no fsync: the next read on the other mount has it, and so has stat."""
+    put(c.mnt(1) + "/w", b"")
+    fds = [os.open(m + "/w", os.O_RDWR) for m in (c.mnt(1), c.mnt(2))]
+    try:
+        write_in_turn(c, fds)
+    finally:
+        for fd in fds:
+            os.close(fd)
+
+
+def test_a_reader_sees_what_comes_while_it_reads(c):
+    """Opened before there was a writer, so its kernel had cached it."""
+    put(c.mnt(1) + "/r", b"a" * 100000)
+    with open(c.mnt(2) + "/r", "rb", buffering=0) as r:
+        assert r.read(100000) == b"a" * 100000
+        with open(c.mnt(1) + "/r", "r+b", buffering=0) as w:
+            for i in range(20):
+                w.seek(0)
+                w.write(bytes([66 + i]) * 100000)
+                time.sleep(0.02)  # what a read has left in the cache is dropped just behind it
+                assert os.pread(r.fileno(), 100000, 0) == bytes([66 + i]) * 100000, i
+                assert os.fstat(r.fileno()).st_size == 100000
+
+
+def test_written_data_is_seen_by_stat_before_it_is_sent(c):
+    """The writer gathers, because it is alone; whoever looks makes it show."""
+    with open(c.mnt(1) + "/g", "wb", buffering=0) as w:
+        for i in range(20):
+            w.write(b"x" * 10)
+            if i % 3 == 2:
+                assert os.stat(c.mnt(2) + "/g").st_size == (i + 1) * 10, i
+        assert get(c.mnt(2) + "/g") == b"x" * 200
+
+
+def test_append_loses_nothing(c):
+    def append(k):
+        with open(c.mnt(k + 1) + "/log", "ab", buffering=0) as f:
+            for i in range(100):
+                f.write(b"%d %04d\n" % (k, i))
+
+    ts = [threading.Thread(target=append, args=(k,)) for k in range(2)]
+    for t in ts:
+        t.start()
+    for t in ts:
+        t.join()
+    lines = get(c.mnt(1) + "/log").splitlines()
+    assert len(lines) == 200
+    for k in range(2):
+        assert [x for x in lines if x[:1] == b"%d" % k] == [b"%d %04d" % (k, i) for i in range(100)]
+
+
+def test_mmap_and_msync(c):
+    put(c.mnt(1) + "/m", b"\0" * 8192)
+    with open(c.mnt(1) + "/m", "r+b") as w:
+        with mmap.mmap(w.fileno(), 8192) as m:
+            for i in range(10):
+                m[100 * i : 100 * i + 5] = b"%05d" % i
+                m.flush()
+                assert get(c.mnt(2) + "/m")[100 * i : 100 * i + 5] == b"%05d" % i, i
+
+
+def test_listing_while_it_changes(c):
+    """What was there all the time is listed exactly once, what never was is not."""
+    d = "/list"
+    os.mkdir(c.mnt(1) + d)
+    stay = {"stay%03d" % i for i in range(300)}
+    for n in stay:
+        put(c.mnt(1) + d + "/" + n, b"")
+    stop = threading.Event()
+
+    def churn():
+        i = 0
+        while not stop.is_set():
+            put(c.mnt(1) + d + "/come%d" % (i % 50), b"")
+            os.unlink(c.mnt(1) + d + "/come%d" % (i % 50))
+            i += 1
+
+    t = threading.Thread(target=churn)
+    t.start()
+    try:
+        for _ in range(20):
+            names = [n for n in os.listdir(c.mnt(2) + d) if n.startswith("stay")]
+            assert len(names) == len(set(names)) and set(names) == stay
+    finally:
+        stop.set()
+        t.join()
+
+
+def test_unlinked_stays_readable(c):
+    put(c.mnt(1) + "/u", b"still here")
+    with open(c.mnt(2) + "/u", "rb") as r:
+        os.unlink(c.mnt(1) + "/u")
+        assert r.read() == b"still here"
+        expect_errno(errno.ENOENT, os.stat, c.mnt(2) + "/u")
+        assert os.fstat(r.fileno()).st_nlink == 0
+
+
+def test_cached_names_and_attributes_cost_no_request(c):
+    """stat under a lease does not reach the metadata server."""
+    os.mkdir(c.mnt(1) + "/quiet")
+    for i in range(100):
+        put(c.mnt(1) + "/quiet/%03d" % i, b"")
+    time.sleep(4)  # leases that were recalled again and again are not given for up to 3.2 s
+    d = c.mnt(2) + "/quiet"
+    for i in range(100):
+        os.stat(d + "/%03d" % i)
+    before = requests(c)
+    begin = time.monotonic()
+    for _ in range(20):
+        for i in range(100):
+            os.stat(d + "/%03d" % i)
+    took = time.monotonic() - begin
+    asked = requests(c) - before
+    # Heartbeats and pings of some ten connections are counted too.
+    assert asked < 200 + 60 * took, "%d requests for 2000 calls in %.1f s" % (asked, took)
+
+
+def test_a_silent_client_does_not_stop_others(c):
+    """It has leases on names and data, one to write among them, and does not answer."""
+    os.mkdir(c.mnt(1) + "/held")
+    put(c.mnt(1) + "/held/f", b"f")
+    os.stat(c.mnt(2) + "/held/f")
+    with open(c.mnt(2) + "/held/w", "wb", buffering=0) as w:
+        w.write(b"gathered")
+        hold(c, w)
+
+
+def hold(c, w):
+    pid = c.pid("mnt2")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        begin = time.monotonic()
+        put(c.mnt(1) + "/held/new", b"n")
+        os.rename(c.mnt(1) + "/held/new", c.mnt(1) + "/held/f")
+        assert get(c.mnt(1) + "/held/f") == b"n"
+        os.stat(c.mnt(1) + "/held/w")
+        took = time.monotonic() - begin
+        assert took < 20, "%.1f s" % took
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    # It has lost its session, so it asks again, and what it had not shown is lost with an error.
+    end = time.monotonic() + 30
+    while get(c.mnt(2) + "/held/f") != b"n":
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert os.path.exists(c.mnt(2) + "/held/f")
+    try:
+        w.write(b"more")
+        os.fsync(w.fileno())
+    except OSError as e:
+        assert e.errno in (errno.EIO, errno.ESTALE), e
+    assert sorted(os.listdir(c.mnt(2) + "/held")) == ["f", "w"]
+
+
+def test_the_metadata_server_restarts(c):
+    """Leases are gone then; what is cached is not believed any more."""
+    put(c.mnt(1) + "/s", b"old")
+    for m in (1, 2):
+        assert get(c.mnt(m) + "/s") == b"old"
+    c.kill("mds")
+    c.start("mds")
+    put(c.mnt(1) + "/s", b"new!")
+    assert os.stat(c.mnt(2) + "/s").st_size == 4
+    assert get(c.mnt(2) + "/s") == b"new!"
+
+
+if __name__ == "__main__":
+    run_tests(globals())
