@@ -14,12 +14,45 @@
 
 static const struct transport_sim_options calm = {.delay_us_max = 300};
 
+static void crash_fenced(void *arg)
+{
+	struct node *n = arg;
+
+	if (!n->running)
+		return;
+	n->cluster->count.fenced++;
+	cluster_crash(n);
+	cluster_start_client(n->cluster, (uint32_t)(n - n->cluster->client));
+}
+
+/* The client in whose fiber this runs has lost its session: does not return. */
+static void end_fenced(struct cluster *c)
+{
+	struct ll_stats st;
+
+	for (uint32_t i = 0; i <= CLIENTS_MAX; i++) {
+		struct node *n = &c->client[i];
+
+		if (!n->running || n->loop != loop_self())
+			continue;
+		ll_stats(n->client, &st);
+		if (st.session == n->session)
+			return;
+		if (sim_after(c->sim, 1, NULL, crash_fenced, n) < 0)
+			return;
+		for (;;)
+			(void)!fiber_sleep_us(1000000);
+	}
+}
+
 void cluster_fail(struct cluster *c, const char *fmt, ...)
 {
 	va_list ap;
 
 	if (c->failed)
 		return;
+	if (loop_self() != NULL)
+		end_fenced(c);
 	c->failed = true;
 	va_start(ap, fmt);
 	vsnprintf(c->failure, sizeof(c->failure), fmt, ap);
@@ -49,9 +82,8 @@ static void mds_params_of(struct node *n, struct mds_params *p)
 	}
 	if (n->cluster->plan.move_members)
 		p->replace_after_ms = 4000;
-	/* Longer than anybody is cut off, all in all: who is silent for so long loses what it has
-	 * not shown. Names have nothing of the kind. */
-	p->client_lease_ms = n->cluster->plan.names ? 2000 : 30000;
+	/* Not much longer than most are cut off: some are fenced. */
+	p->client_lease_ms = 4000;
 }
 
 static void ossd_params_of(struct node *n, struct ossd_params *p)
@@ -221,6 +253,10 @@ static void client_main(struct loop *loop, void *arg)
 		cluster_fail(c, "%s cannot mount: %s", n->name, status_name(status));
 		return;
 	}
+	struct ll_stats st;
+	ll_stats(client, &st);
+	n->client = client;
+	n->session = st.session;
 	n->running = true;
 	c->client_main(c, (uint32_t)(n - c->client), client);
 }

@@ -31,7 +31,7 @@ struct plan {
 	bool contended;    /* all clients at a few cells of one file, all the time; see shared.h */
 	bool names;        /* with contended: at a few names, and faults meet the metadata server */
 	uint32_t log_max;  /* resync_log_max, 0: as it is by default */
-	bool late_copies; /* many frames come twice, the second time much later */
+	bool late_copies;  /* many frames come twice, the second time much later */
 	bool verbose;
 };
 
@@ -40,7 +40,7 @@ struct damage;
 
 struct counters {
 	uint64_t ops, shared_ops;
-	uint64_t server_crashes, power_cuts, client_crashes, partitions, isolations, orders;
+	uint64_t server_crashes, power_cuts, client_crashes, partitions, isolations, orders, fenced;
 	uint64_t damages, losses, scrubs, repaired, differing; /* see damage.h */
 	uint64_t events, virtual_ms;
 };
@@ -53,6 +53,8 @@ struct node {
 	bool formatted, want_up, running;
 	struct mds *mds;
 	struct ossd *ossd;
+	struct client *client;
+	uint64_t session; /* the client's first */
 };
 
 struct cluster {
@@ -101,7 +103,8 @@ void cluster_run(struct cluster *c, bool (*until)(void *arg), void *arg, uint64_
 void cluster_check_stores(struct cluster *c);
 /* Prints the ids of all chunks on all disks; the cluster is of no use afterwards. */
 void cluster_dump_chunks(struct cluster *c);
-/* Remembers the first failure; the run ends. */
+/* Remembers the first failure; the run ends. Of a client that has been fenced (it was silent while
+ * others needed what it had a lease on) nothing is wrong: it goes the way of a crash. */
 void cluster_fail(struct cluster *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -141,8 +141,9 @@ static bool zones_fit(const struct zone *z, size_t n, char why[LINEAR_WHY_SIZE])
 
 	for (size_t i = 0; i < n; i++) {
 		if (open != NULL && z[i].lo < open->hi && (z[i].forward || z[i].hi < open->hi)) {
-			tell(why, z[i].forward ? "both were there before the other was gone"
-					       : "came and went while another one stayed",
+			tell(why,
+			     z[i].forward ? "both were there before the other was gone"
+					  : "came and went while another one stayed",
 			     z[i].first, open->last);
 			return false;
 		}

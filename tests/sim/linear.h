@@ -42,7 +42,7 @@ bool reg_check(struct reg_history *h, char why[LINEAR_WHY_SIZE]);
 void reg_free(struct reg_history *h);
 
 /* ---- names; all are absent in the beginning ---- */
-#define LINEAR_NAMES    4u
+#define LINEAR_NAMES 4u
 enum name_kind {
 	NAME_CREATE,
 	NAME_UNLINK,
@@ -55,7 +55,7 @@ enum name_kind {
 struct name_op {
 	enum name_kind kind;
 	uint32_t client;
-	uint32_t a, b;  /* which names; b: rename's target */
+	uint32_t a, b; /* which names; b: rename's target */
 	/* Create: whom; lookup: who was found, 0: nobody; link: who is to have this name, too. */
 	uint32_t tag;
 	bool ok;     /* create: was not there; unlink, rename: was there; link: both */

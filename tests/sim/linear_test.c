@@ -11,12 +11,12 @@
 #include "common/base/hmap.h"
 #include "tests/sim/linear.h"
 
-#define CHECK(cond)                                                              \
-	do {                                                                     \
-		if (!(cond)) {                                                   \
-			printf("%s:%d: %s\n", __FILE__, __LINE__, #cond);        \
-			return 1;                                                \
-		}                                                                \
+#define CHECK(cond)                                                                                \
+	do {                                                                                       \
+		if (!(cond)) {                                                                     \
+			printf("%s:%d: %s\n", __FILE__, __LINE__, #cond);                          \
+			return 1;                                                                  \
+		}                                                                                  \
 	} while (0)
 
 #define SMALL 7
@@ -50,11 +50,17 @@ static bool possible(const struct given *g, size_t n)
 	reg_free(&h);
 	return ok;
 }
-#define POSSIBLE(...) \
-	possible((const struct given[]){__VA_ARGS__}, \
+#define POSSIBLE(...)                                                                              \
+	possible((const struct given[]){__VA_ARGS__},                                              \
 		 sizeof((const struct given[]){__VA_ARGS__}) / sizeof(struct given))
-#define W(value, begin, end) {value, 0, begin, end}
-#define R(value, begin, end) {0, value, begin, end}
+#define W(value, begin, end)                                                                       \
+	{                                                                                          \
+		value, 0, begin, end                                                               \
+	}
+#define R(value, begin, end)                                                                       \
+	{                                                                                          \
+		0, value, begin, end                                                               \
+	}
 
 int linear_test_registers(void)
 {
@@ -182,17 +188,26 @@ static bool names_possible(const struct name_op *ops, size_t n)
 	name_free(&h);
 	return ok;
 }
-#define NAMES(...) \
-	names_possible((const struct name_op[]){__VA_ARGS__}, \
+#define NAMES(...)                                                                                 \
+	names_possible((const struct name_op[]){__VA_ARGS__},                                      \
 		       sizeof((const struct name_op[]){__VA_ARGS__}) / sizeof(struct name_op))
-#define CREATE(name, who, yes, from, to) \
-	{.kind = NAME_CREATE, .a = name, .tag = who, .ok = yes, .begin = from, .end = to}
-#define UNLINK(name, yes, from, to) \
-	{.kind = NAME_UNLINK, .a = name, .ok = yes, .begin = from, .end = to}
-#define LOOKUP(name, who, from, to) \
-	{.kind = NAME_LOOKUP, .a = name, .tag = who, .begin = from, .end = to}
-#define RENAME(from_name, to_name, yes, from, to) \
-	{.kind = NAME_RENAME, .a = from_name, .b = to_name, .ok = yes, .begin = from, .end = to}
+#define CREATE(name, who, yes, from, to)                                                           \
+	{                                                                                          \
+		.kind = NAME_CREATE, .a = name, .tag = who, .ok = yes, .begin = from, .end = to    \
+	}
+#define UNLINK(name, yes, from, to)                                                                \
+	{                                                                                          \
+		.kind = NAME_UNLINK, .a = name, .ok = yes, .begin = from, .end = to                \
+	}
+#define LOOKUP(name, who, from, to)                                                                \
+	{                                                                                          \
+		.kind = NAME_LOOKUP, .a = name, .tag = who, .begin = from, .end = to               \
+	}
+#define RENAME(from_name, to_name, yes, from, to)                                                  \
+	{                                                                                          \
+		.kind = NAME_RENAME, .a = from_name, .b = to_name, .ok = yes, .begin = from,       \
+		.end = to                                                                          \
+	}
 
 #define LINK(name, who, yes, was_there, from, to)                                                  \
 	{                                                                                          \

@@ -37,6 +37,7 @@ struct batch {
 /* In shared memory: what the children found. */
 struct totals {
 	_Atomic uint64_t runs, failures, first_failure;
+	_Atomic uint64_t fenced;
 	_Atomic uint64_t ops, shared_ops, server_crashes, power_cuts, client_crashes, partitions,
 		isolations, damages, losses, scrubs, repaired, differing, events, virtual_ms;
 	_Atomic uint64_t moves[MOVES_MAX]; /* in the order of move_tables_each */
@@ -169,6 +170,7 @@ static void count(struct totals *t, const struct counters *n)
 	t->differing += n->differing;
 	t->server_crashes += n->server_crashes;
 	t->client_crashes += n->client_crashes;
+	t->fenced += n->fenced;
 	t->partitions += n->partitions;
 	t->events += n->events;
 	t->virtual_ms += n->virtual_ms;
@@ -176,15 +178,14 @@ static void count(struct totals *t, const struct counters *n)
 
 static void print_seed(const struct cluster *c)
 {
-	printf("seed %llu: %llu ops, %llu server crashes, %llu client crashes, %llu partitions, "
-	       "%llu events, %llu virtual ms, trace %016llx%s%s\n",
+	printf("seed %llu: %llu ops, %llu server crashes, %llu client crashes, %llu fenced, "
+	       "%llu partitions, %llu events, %llu virtual ms, trace %016llx%s%s\n",
 	       (unsigned long long)c->plan.seed, (unsigned long long)c->count.ops,
 	       (unsigned long long)c->count.server_crashes,
-	       (unsigned long long)c->count.client_crashes,
+	       (unsigned long long)c->count.client_crashes, (unsigned long long)c->count.fenced,
 	       (unsigned long long)c->count.partitions, (unsigned long long)c->count.events,
-	       (unsigned long long)c->count.virtual_ms,
-	       (unsigned long long)sim_trace_hash(c->sim), c->failed ? ": " : "",
-	       c->failed ? c->failure : "");
+	       (unsigned long long)c->count.virtual_ms, (unsigned long long)sim_trace_hash(c->sim),
+	       c->failed ? ": " : "", c->failed ? c->failure : "");
 }
 
 static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
@@ -194,7 +195,7 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 
 	/* What is damaged is told, each time. */
 	if (plan.damage && getenv("LEAT_SIM_LOG") == NULL)
-		log_set_level((enum log_level)-1);
+		log_set_level((enum log_level) - 1);
 	if (plan.refuse && !fault_plant("chain_refuse"))
 		_exit(2);
 	run_plan(&c, &plan);
@@ -240,7 +241,7 @@ static void reap(struct totals *t, uint64_t seed_of[], pid_t pid_of[], uint32_t 
 	}
 }
 
-#define JOBS_MAX 64u
+#define JOBS_MAX         64u
 #define ALL_MOVES_SEEDS  400u
 #define RARE_MOVES_SEEDS 300u
 
@@ -269,12 +270,13 @@ static void print_totals(struct totals *t)
 	double n = t->runs > 0 ? (double)t->runs : 1;
 
 	printf("%llu seeds, %llu failed; per seed: %.1f operations, %.1f shared ones, %.1f server "
-	       "crashes, %.2f power cuts, %.1f client crashes, %.1f partitions, %.2f isolations, "
-	       "%.0f events, %.1f virtual s\n",
+	       "crashes, %.2f power cuts, %.1f client crashes, %.2f fenced, %.1f partitions, %.2f "
+	       "isolations, %.0f events, %.1f virtual s\n",
 	       (unsigned long long)t->runs, (unsigned long long)t->failures, (double)t->ops / n,
 	       (double)t->shared_ops / n, (double)t->server_crashes / n, (double)t->power_cuts / n,
-	       (double)t->client_crashes / n, (double)t->partitions / n, (double)t->isolations / n,
-	       (double)t->events / n, (double)t->virtual_ms / 1000.0 / n);
+	       (double)t->client_crashes / n, (double)t->fenced / n, (double)t->partitions / n,
+	       (double)t->isolations / n, (double)t->events / n,
+	       (double)t->virtual_ms / 1000.0 / n);
 	if (t->scrubs > 0)
 		printf("per seed: %.1f damaged blocks and records, %.1f lost chunks, %.1f scrubs "
 		       "that repaired %.1f blocks and made %.1f chunks equal\n",
