@@ -294,6 +294,7 @@ static bool lands_anywhere(const struct client *c)
 /* As read_parts, but what is not prefetched is received where the caller wants it. */
 static int read_parts_into(struct ll_file *f, uint64_t off, uint32_t len, uint8_t *to)
 {
+	bool ahead = reads_ahead(f);
 	uint32_t done = 0;
 
 	while (done < len) {
@@ -303,14 +304,14 @@ static int read_parts_into(struct ll_file *f, uint64_t off, uint32_t len, uint8_
 
 		data.n = 0;
 		data.len = 0;
-		TRY(f->direct ? 0 : ra_take(f->d, at, left, &data));
+		TRY(ahead ? ra_take(f->d, at, left, &data) : 0);
 		if (data.len > 0) {
 			vec_copy_out(data.vec, data.n, to + done);
 			done += (uint32_t)data.len;
 			ll_data_release(&data);
 			continue;
 		}
-		uint32_t part = f->direct ? left : ra_gap(f->d, at, left);
+		uint32_t part = ahead ? ra_gap(f->d, at, left) : left;
 		/* Only held while the rpc lasts, so that nobody counts its references. */
 		struct slot lent = {.data = to + done, .size = part, .refs = 1};
 

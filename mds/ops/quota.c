@@ -1,5 +1,6 @@
 /* Quotas of directory trees (store/quota.h): limits, what is used, space for writers. */
 #include "mds/op.h"
+#include "mds/recall.h"
 
 /* What one answer may reserve beyond what is needed now: fewer questions, but what is reserved and
  * not written others cannot have until the file is closed. */
@@ -40,6 +41,7 @@ int mds_quota_set(struct op *op, const void *vin, void *vout)
 		return -LE_NODATA;
 	if (!own) {
 		TRY(perm_fixed(&old->attr));
+		TRY(op_changes(op, in->ino));
 		q = quota_create(op->store, in->ino);
 		if (q == NULL)
 			return -LE_NOMEM;
