@@ -570,6 +570,7 @@ int64_t ll_copy(struct ll_file *file, uint64_t off, struct ll_file *to_file, uin
 		.len = len,
 	};
 	struct mds_copy_rep rep;
+	struct changing ch;
 	struct rpc_call call;
 	int rc;
 
@@ -581,7 +582,9 @@ int64_t ll_copy(struct ll_file *file, uint64_t off, struct ll_file *to_file, uin
 	req.to_size = d->size;
 	if (d->size > to_off)
 		return -LE_NOTSUP;
+	changing_begin(f->c, &ch, to->inode->ino);
 	rc = mds_call(f->c, OP_mds_copy, &req, &rep, &call);
+	changing_end(&ch);
 	rpc_call_fini(&call);
 	TRY(rc);
 	to->wrote = true;
@@ -591,7 +594,7 @@ int64_t ll_copy(struct ll_file *file, uint64_t off, struct ll_file *to_file, uin
 	if (d->mtime_ns < rep.attr.mtime_ns)
 		d->mtime_ns = rep.attr.mtime_ns;
 	ra_drop_all(d);
-	inode_update(to->inode, &rep.attr, true);
+	inode_update(f->c, to->inode, &rep.attr, true, call.sent_us);
 	to->inode->settled_us = 0;
 	if (d->size < to_off + rep.len)
 		d->size = to_off + rep.len;

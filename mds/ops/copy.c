@@ -76,6 +76,7 @@ static int look_txn(struct op *op, const void *vin, void *vout)
 		return -LE_STALE;
 	if ((to->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
+	TRY(op_changes(op, in->to));
 	chunk = from->attr.layout.chunk_size;
 	k->to_end =
 		max_u64(max_u64(to->attr.size, to->append_end), max_u64(in->to_size, k->to->size));
@@ -165,6 +166,7 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 	TRY(file_get(op, k->in->to, VIEW_NEWEST, &i, &old));
 	if (old->attr.layout.gen != k->to_layout.gen)
 		return -LE_STALE;
+	TRY(op_changes(op, k->in->to));
 	rec = inode_edit(op->store, i);
 	rec->attr.size = max_u64(rec->attr.size, k->in->to_off + k->len);
 	inode_changed(op, rec);
