@@ -16,6 +16,7 @@
 
 #include "common/rt/loop.h"
 #include "mds/copy.h"
+#include "mds/recall.h"
 #include "mds/ops/open.h"
 
 #define CHUNKS_MAX 64u
