@@ -9,6 +9,7 @@
  * from when the program that asked goes on, which may be later than when it was answered. */
 #define KERNEL_NAMES_US 100000u
 #define KERNEL_LATE_US  20000u
+#define RETURNING_MAX   4u
 
 void lease_heard(struct client *c, uint64_t sent_us)
 {
@@ -48,28 +49,45 @@ void lease_given(struct client *c, struct inode *i, uint64_t sent_us)
 
 /* ---- the end of all ---- */
 
-/* The kernel may have pages of whatever was open. What it has of attributes and names it was given
- * for no longer than the leases hold. */
+/* Inodes of which the kernel may have pages: whatever was open. What it has of attributes and names
+ * it was given for no longer than the leases hold. */
+struct forgetting {
+	struct client *c;
+	uint32_t n;
+	struct ino inos[];
+};
+
 static void forget_pages(void *arg)
 {
-	struct client *c = CAST_OBJ(arg, struct client, CLIENT_MAGIC);
-	struct inode_table *t = &c->inodes;
-	struct hmap_node *n;
+	struct forgetting *fg = arg;
+	struct client *c = fg->c;
 
-	for (n = hmap_next(&t->map, NULL); n != NULL;) {
-		struct inode *i = container_of(n, struct inode, node);
-
-		if (!i->opened) {
-			n = hmap_next(&t->map, n);
-			continue;
-		}
-		i = inode_peek(c, i->ino);
-		if (c->invalidate != NULL)
-			c->invalidate(c->arg, i->ino, true);
-		n = hmap_next(&t->map, n);
-		inode_put(c, i);
-	}
+	for (uint32_t k = 0; k < fg->n && !c->stopping; k++)
+		c->invalidate(c->arg, fg->inos[k], true);
+	free(fg);
 	client_bg_end(c);
+}
+
+static int forget_pages_start(struct client *c)
+{
+	struct inode_table *t = &c->inodes;
+	struct forgetting *fg = malloc(sizeof(*fg) + t->map.n * sizeof(fg->inos[0]));
+	int rc;
+
+	if (fg == NULL)
+		return -LE_NOMEM;
+	fg->c = c;
+	fg->n = 0;
+	for (struct hmap_node *n = hmap_next(&t->map, NULL); n != NULL; n = hmap_next(&t->map, n)) {
+		const struct inode *i = container_of(n, struct inode, node);
+
+		if (i->opened)
+			fg->inos[fg->n++] = i->ino;
+	}
+	rc = client_bg_spawn(c, "forget-pages", forget_pages, fg);
+	if (rc < 0)
+		free(fg);
+	return rc;
 }
 
 static void void_all(struct client *c)
@@ -77,7 +95,7 @@ static void void_all(struct client *c)
 	c->leases.void_us = loop_now_us();
 	list_for_each (l, &c->inodes.open)
 		ra_drop_all(list_entry(l, struct idata, open_link));
-	if (c->invalidate != NULL && client_bg_spawn(c, "forget-pages", forget_pages, c) < 0)
+	if (c->invalidate != NULL && forget_pages_start(c) < 0)
 		log_error("client %s: cached pages may be old: out of memory", c->name);
 }
 
@@ -130,8 +148,11 @@ static void return_fiber(void *arg)
 static void return_all(struct client *c)
 {
 	struct client_leases *ls = &c->leases;
-	struct returning *r = malloc(sizeof(*r));
+	struct returning *r;
 
+	if (ls->n_returning == RETURNING_MAX || c->session == 0)
+		return;
+	r = malloc(sizeof(*r));
 	if (r == NULL)
 		return;
 	r->c = c;
@@ -152,8 +173,9 @@ void lease_forgotten(struct client *c, const struct inode *i)
 	if (!lease_held(c, i) || c->stopping)
 		return;
 	if (ls->n_returns == LEASE_RETURNS)
-		return; /* recalled some day, in vain */
-	ls->returns[ls->n_returns++] = i->ino.v;
+		return_all(c);
+	if (ls->n_returns < LEASE_RETURNS) /* else recalled some day, in vain */
+		ls->returns[ls->n_returns++] = i->ino.v;
 }
 
 void lease_tick(struct client *c)
@@ -164,7 +186,7 @@ void lease_tick(struct client *c)
 		ls->lapsed = true;
 		void_all(c);
 	}
-	if (ls->n_returns > LEASE_RETURNS / 2 && ls->n_returning == 0 && c->session != 0)
+	if (ls->n_returns > 0)
 		return_all(c);
 }
 

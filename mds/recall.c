@@ -8,6 +8,7 @@
 #define AGAIN_MS    20u
 #define PARALLEL    64u
 #define TRIES_MIN   2u
+#define SESSION_MAX 128u /* asked of one session at a time: its end bounds callbacks too */
 #define HOLDERS_MAX 256u /* asked at a time */
 
 static uint64_t term_us(const struct mds *m)
@@ -60,14 +61,18 @@ static int ask(const struct asking *a)
 				.rep = &rep,
 				.deadline_us = loop_deadline_ms(ASK_MS)};
 	struct rpc_peer *p = a->session->peer;
-	int rc = -LE_DISCONNECTED;
+	int rc;
 
 	if (p == NULL || p->gone)
-		return rc;
+		return -LE_DISCONNECTED;
+	if (a->session->n_recalls == SESSION_MAX)
+		return -LE_OVERLOAD;
+	a->session->n_recalls++;
 	rpc_peer_ref(p);
 	rc = rpc_callback(p, &call);
 	rpc_call_fini(&call);
 	rpc_peer_unref(p);
+	a->session->n_recalls--;
 	return rc;
 }
 

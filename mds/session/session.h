@@ -36,6 +36,7 @@ struct session {
 			  */
 	struct list opens;  /* struct open */
 	struct list leases; /* struct lease */
+	uint32_t n_recalls; /* under way */
 };
 
 struct sessions {
