@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "client/client.h"
+#include "common/base/fault.h"
 #include "common/base/log.h"
 
 /* The kernel forgets names by itself after so long, and a recall waits for that: short. It counts
@@ -41,8 +42,9 @@ void lease_given(struct client *c, struct inode *i, uint64_t sent_us)
 {
 	const struct client_leases *ls = &c->leases;
 
-	if (sent_us <= i->recalled_us || sent_us <= ls->void_us || sent_us <= ls->floor_us ||
-	    ls->n_returning > 0 || lease_held(c, i))
+	bool old = sent_us <= i->recalled_us || sent_us <= ls->void_us || sent_us <= ls->floor_us;
+
+	if ((old && !FAULT(CLIENT_OLD_LEASE)) || ls->n_returning > 0 || lease_held(c, i))
 		return;
 	i->lease_us = sent_us;
 }
@@ -92,6 +94,8 @@ static int forget_pages_start(struct client *c)
 
 static void void_all(struct client *c)
 {
+	if (FAULT(CLIENT_KEEP_LEASE))
+		return;
 	c->leases.void_us = loop_now_us();
 	list_for_each (l, &c->inodes.open)
 		ra_drop_all(list_entry(l, struct idata, open_link));
@@ -205,7 +209,7 @@ void changing_also(struct changing *ch, struct ino ino)
 	ASSERT(ch->n < ARRAY_SIZE(ch->inodes));
 	if (i == NULL)
 		return; /* then nothing is cached of it either */
-	i->n_changing++;
+	i->n_changing += FAULT(CLIENT_OWN_CACHE) ? 0 : 1;
 	ch->inodes[ch->n++] = i;
 }
 
@@ -215,7 +219,8 @@ void changing_name(struct changing *ch, struct ino dir, struct bytes name)
 
 	if (names_peek(ch->c, dir, name, &ino) && ino.v != 0)
 		changing_also(ch, ino);
-	names_forget(ch->c, dir, name);
+	if (!FAULT(CLIENT_OWN_CACHE))
+		names_forget(ch->c, dir, name);
 }
 
 void changing_end(struct changing *ch)
@@ -223,7 +228,7 @@ void changing_end(struct changing *ch)
 	while (ch->n > 0) {
 		struct inode *i = ch->inodes[--ch->n];
 
-		i->n_changing--;
+		i->n_changing -= FAULT(CLIENT_OWN_CACHE) ? 0 : 1;
 		inode_put(ch->c, i);
 	}
 }

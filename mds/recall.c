@@ -1,6 +1,7 @@
 /* Recalls; see recall.h. */
 #include "mds/recall.h"
 
+#include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 
@@ -26,7 +27,7 @@ static bool leases_known(const struct mds *m)
 static int leased(struct op *op, const struct ino *inos, uint32_t n, bool write)
 {
 	op->n_recall = 0;
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && !FAULT(MDS_NO_RECALL); i++) {
 		if (!leases_known(op->m) ||
 		    lease_foreign(&op->m->leases, inos[i], op->session, write))
 			op->recall[op->n_recall++] = inos[i];

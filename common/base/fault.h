@@ -24,7 +24,11 @@
 	X(CHAIN_FORGET_PENDING, "a new head drops the versions that it holds")                     \
 	X(CHAIN_NO_REPAIR, "damage that a request meets is not repaired from other members")       \
 	X(SCRUB_REMOVE_LOST, "a scrub removes from members what the head has lost")                \
-	X(CLIENT_NEW_SEQ, "a data write that is repeated gets another identity")
+	X(CLIENT_NEW_SEQ, "a data write that is repeated gets another identity")                   \
+	X(MDS_NO_RECALL, "what changes is not recalled from those who may cache it")               \
+	X(CLIENT_OLD_LEASE, "a lease is taken from an answer that a recall has overtaken")         \
+	X(CLIENT_KEEP_LEASE, "leases outlive the metadata server that gave them")                  \
+	X(CLIENT_OWN_CACHE, "what is being changed is answered from memory meanwhile")
 
 enum fault {
 #define X(name, text) FAULT_##name,

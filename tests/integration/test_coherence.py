@@ -229,6 +229,33 @@ def test_listing_while_it_changes(c):
         t.join()
 
 
+def test_two_mounts_change_one_directory(c):
+    """Each holds its own kernel's lock of the directory while it waits for the other's lease."""
+    os.mkdir(c.mnt(1) + "/busy")
+    n = [0, 0]
+    end = time.monotonic() + 4
+
+    def change(k):
+        d = c.mnt(k + 1) + "/busy/"
+        while time.monotonic() < end:
+            name = "%d.%d" % (k, n[k])
+            put(d + name, b"")
+            os.stat(c.mnt(k + 1) + "/busy")
+            os.rename(d + name, d + name + "x")
+            os.listdir(d)
+            os.unlink(d + name + "x")
+            n[k] += 1
+
+    ts = [threading.Thread(target=change, args=(k,)) for k in range(2)]
+    for t in ts:
+        t.start()
+    for t in ts:
+        t.join(60)
+        assert not t.is_alive(), "stuck"
+    assert min(n) >= 3, n
+    assert os.listdir(c.mnt(1) + "/busy") == os.listdir(c.mnt(2) + "/busy") == []
+
+
 def test_unlinked_stays_readable(c):
     put(c.mnt(1) + "/u", b"still here")
     with open(c.mnt(2) + "/u", "rb") as r:

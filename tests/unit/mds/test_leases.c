@@ -1,0 +1,193 @@
+/* Who may get a lease, who is in the way of whom, what is refused after quarrels; sessions that
+ * end.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/rt/loop.h"
+#include "common/rt/sim.h"
+#include "mds/session/leases.h"
+
+static const struct ino one = {1}, two = {2};
+
+struct ls_test {
+	struct leases ls;
+	struct session a, b;
+	void (*body)(struct ls_test *t);
+	bool done;
+};
+
+static void session_make(struct session *se, uint64_t id)
+{
+	*se = (struct session){.id = id};
+	list_init(&se->opens);
+	list_init(&se->leases);
+}
+
+static void test_main(struct loop *l, void *arg)
+{
+	struct ls_test *t = arg;
+
+	(void)l;
+	fiber_sleep_us(1000);
+	leases_init(&t->ls, 3);
+	session_make(&t->a, 1);
+	session_make(&t->b, 2);
+	t->body(t);
+	leases_fini(&t->ls);
+	t->done = true;
+}
+
+static bool is_done(void *arg)
+{
+	return ((struct ls_test *)arg)->done;
+}
+
+static void run(void (*body)(struct ls_test *t))
+{
+	static struct ls_test t;
+	struct sim_options so = {0};
+	struct sim *sim;
+
+	t = (struct ls_test){.body = body};
+	assert_int_equal(sim_create(1, &so, &sim), 0);
+	assert_int_equal(sim_proc_start(sim_proc_create(sim, "leases"), test_main, &t), 0);
+	assert_int_equal(sim_run(sim, is_done, &t, 1000000000), 0);
+	sim_destroy(sim);
+}
+
+static void readers_body(struct ls_test *t)
+{
+	assert_true(lease_give(&t->ls, &t->a, one, false));
+	assert_true(lease_give(&t->ls, &t->a, one, false));
+	assert_int_equal(t->ls.n, 1);
+	assert_false(lease_foreign(&t->ls, one, &t->a, false));
+	assert_true(lease_give(&t->ls, &t->b, one, false));
+	assert_true(lease_foreign(&t->ls, one, &t->a, false));
+	assert_false(lease_foreign(&t->ls, one, &t->a, true));
+	assert_false(lease_foreign(&t->ls, two, NULL, false));
+	assert_true(lease_foreign(&t->ls, one, NULL, false));
+	lease_drop(&t->ls, lease_find(&t->ls, one, &t->b));
+	assert_false(lease_foreign(&t->ls, one, &t->a, false));
+	assert_null(lease_find(&t->ls, one, &t->b));
+}
+
+static void readers_share_and_are_in_the_way_of_a_change(void **state)
+{
+	(void)state;
+	run(readers_body);
+}
+
+static void writer_body(struct ls_test *t)
+{
+	assert_true(lease_give(&t->ls, &t->a, one, false));
+	assert_true(lease_give(&t->ls, &t->a, one, true));
+	assert_true(lease_foreign(&t->ls, one, &t->b, true));
+	assert_false(lease_foreign(&t->ls, one, &t->a, true));
+	assert_true(lease_give(&t->ls, &t->a, one, false));
+	assert_false(lease_foreign(&t->ls, one, &t->b, true));
+	assert_true(lease_foreign(&t->ls, one, &t->b, false));
+}
+
+static void a_read_lease_becomes_a_write_lease_and_back(void **state)
+{
+	(void)state;
+	run(writer_body);
+}
+
+static void blocked_body(struct ls_test *t)
+{
+	struct lease_file *f, *g;
+
+	assert_true(lease_give(&t->ls, &t->a, one, false));
+	f = leases_block(&t->ls, one);
+	g = leases_block(&t->ls, one);
+	assert_ptr_equal(f, g);
+	assert_false(lease_give(&t->ls, &t->b, one, false));
+	assert_false(lease_give(&t->ls, &t->a, one, false));
+	leases_drop_inode(&t->ls, one);
+	assert_int_equal(t->ls.n, 0);
+	leases_unblock(&t->ls, f);
+	assert_false(lease_give(&t->ls, &t->b, one, false));
+	leases_unblock(&t->ls, f);
+	assert_true(lease_give(&t->ls, &t->b, one, false));
+}
+
+static void none_is_given_while_a_change_is_under_way(void **state)
+{
+	(void)state;
+	run(blocked_body);
+}
+
+static void bounds_body(struct ls_test *t)
+{
+	for (uint64_t i = 1; i <= 3; i++)
+		assert_true(lease_give(&t->ls, &t->a, (struct ino){i}, false));
+	assert_false(lease_give(&t->ls, &t->a, (struct ino){4}, false));
+	assert_false(lease_give(&t->ls, &t->b, one, false));
+	assert_true(lease_give(&t->ls, &t->a, one, false));
+	leases_drop_session(&t->ls, &t->a);
+	assert_int_equal(t->ls.n, 0);
+	assert_int_equal(t->ls.map.n, 0);
+	t->a.ended = true;
+	assert_false(lease_give(&t->ls, &t->a, one, false));
+}
+
+static void there_are_no_more_than_may_be(void **state)
+{
+	(void)state;
+	run(bounds_body);
+}
+
+static uint64_t refused_us(struct ls_test *t)
+{
+	uint64_t begin = loop_now_us();
+
+	leases_quarrel(&t->ls, one);
+	while (!lease_give(&t->ls, &t->a, one, false))
+		fiber_sleep_us(1000);
+	leases_drop_inode(&t->ls, one);
+	return loop_now_us() - begin;
+}
+
+static void quarrel_body(struct ls_test *t)
+{
+	uint64_t first = refused_us(t), last = first;
+
+	assert_in_range(first, 40000, 60000);
+	assert_true(lease_give(&t->ls, &t->a, two, false));
+	for (int i = 0; i < 10; i++) {
+		uint64_t us = refused_us(t);
+
+		assert_true(us >= last || us > 3000000);
+		last = us;
+	}
+	assert_in_range(last, 3000000, 3300000);
+	/* Peace for long enough: forgotten. */
+	fiber_sleep_us(20000000);
+	assert_in_range(refused_us(t), 40000, 60000);
+	leases_drop_session(&t->ls, &t->a);
+}
+
+static void what_is_recalled_again_and_again_is_refused_for_longer(void **state)
+{
+	(void)state;
+	run(quarrel_body);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(readers_share_and_are_in_the_way_of_a_change),
+		cmocka_unit_test(a_read_lease_becomes_a_write_lease_and_back),
+		cmocka_unit_test(none_is_given_while_a_change_is_under_way),
+		cmocka_unit_test(there_are_no_more_than_may_be),
+		cmocka_unit_test(what_is_recalled_again_and_again_is_refused_for_longer),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
