@@ -189,7 +189,7 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 		req.flags |= OPEN_ORPHAN;
 		rc = mds_call(c, OP_mds_open, &req, &rep, &call);
 	}
-	changing_end(&ch);
+	changing_end(&ch, rc);
 	if (rc >= 0) {
 		inode_update(c, i, &rep.attr, for_writing(flags), call.sent_us);
 		opened_for_writing(i, flags);
@@ -259,7 +259,8 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 	changing_begin(c, &ch, parent);
 	changing_name(&ch, parent, name);
 	rc = mds_call(c, OP_mds_create, &req, &rep, &call);
-	changing_end(&ch);
+	/* What was found is not told. */
+	changing_end(&ch, rc >= 0 && rep.created ? rc : -LE_EXIST);
 	rpc_call_fini(&call);
 	TRY(rc);
 	i = inode_get(c, rep.attr.ino);
@@ -490,7 +491,7 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	if (rc >= 0) {
 		changing_begin(c, &ch, ino);
 		rc = mds_call(c, OP_mds_setattr, &req, &rep, &call);
-		changing_end(&ch);
+		changing_end(&ch, rc);
 		rpc_call_fini(&call);
 	}
 	if (rc >= 0) {
@@ -536,7 +537,7 @@ int ll_fallocate(struct ll_file *file, uint32_t mode, uint64_t off, uint64_t len
 	 */
 	changing_begin(f->c, &ch, f->inode->ino);
 	rc = mds_call(f->c, OP_mds_fallocate, &req, &rep, &call);
-	changing_end(&ch);
+	changing_end(&ch, rc);
 	rpc_call_fini(&call);
 	TRY(rc);
 	f->d->sparse = true;
@@ -584,7 +585,7 @@ int64_t ll_copy(struct ll_file *file, uint64_t off, struct ll_file *to_file, uin
 		return -LE_NOTSUP;
 	changing_begin(f->c, &ch, to->inode->ino);
 	rc = mds_call(f->c, OP_mds_copy, &req, &rep, &call);
-	changing_end(&ch);
+	changing_end(&ch, rc);
 	rpc_call_fini(&call);
 	TRY(rc);
 	to->wrote = true;

@@ -32,6 +32,7 @@ struct inode {
 	uint64_t lease_us;        /* when what gave the lease was asked for; 0: none */
 	uint64_t recalled_us;     /* when it was recalled last */
 	uint64_t kernel_until_us; /* a directory: names were given to the kernel until then */
+	uint64_t complete_us;     /* a directory: since then all its names are in names.h; or 0 */
 	uint64_t settled_us;      /* when the chains were asked; 0: not since the attributes became
 				     unsettled */
 	uint64_t found_us;    /* when the MDS told us its name's inode; 0: or it was opened since */

@@ -223,12 +223,14 @@ void changing_name(struct changing *ch, struct ino dir, struct bytes name)
 		names_forget(ch->c, dir, name);
 }
 
-void changing_end(struct changing *ch)
+void changing_end(struct changing *ch, int rc)
 {
 	while (ch->n > 0) {
 		struct inode *i = ch->inodes[--ch->n];
 
 		i->n_changing -= FAULT(CLIENT_OWN_CACHE) ? 0 : 1;
+		if (rc < 0)
+			i->complete_us = 0;
 		inode_put(ch->c, i);
 	}
 }

@@ -58,7 +58,8 @@ void changing_begin(struct client *c, struct changing *ch, struct ino ino);
 void changing_also(struct changing *ch, struct ino ino);
 /* The name, and the inode that it is, if that is known. */
 void changing_name(struct changing *ch, struct ino dir, struct bytes name);
-void changing_end(struct changing *ch);
+/* rc < 0: what has become of it is not known. */
+void changing_end(struct changing *ch, int rc);
 
 /* cb_recall: returns when nothing of it is cached and all that was written is seen. Yields. */
 int lease_recall(struct client *c, struct ino ino) CHECK_RESULT;

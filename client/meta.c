@@ -139,10 +139,23 @@ int ll_mknod(struct client *c, const struct cred *cred, struct ino parent, struc
 	changing_begin(c, &ch, parent);
 	changing_name(&ch, parent, name);
 	rc = mds_call(c, OP_mds_mknod, &req, &rep, &call);
-	changing_end(&ch);
+	changing_end(&ch, rc);
 	rpc_call_fini(&call);
 	TRY(rc);
 	return made(c, name, &rep.dir, &rep.attr, call.sent_us, ret_attr);
+}
+
+/* A directory that this client has just made, and nobody else can have found before the lease. */
+static void is_empty(struct client *c, const struct attr *attr, uint64_t sent_us)
+{
+	struct inode *i = inode_peek(c, attr->ino);
+
+	if (i == NULL)
+		return;
+	if ((attr->flags & ATTR_LEASED) && attr->nlink == 2 && lease_held_since(c, i, sent_us) &&
+	    i->attr.change == attr->change)
+		i->complete_us = sent_us;
+	inode_put(c, i);
 }
 
 int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
@@ -159,10 +172,12 @@ int ll_mkdir(struct client *c, const struct cred *cred, struct ino parent, struc
 	changing_begin(c, &ch, parent);
 	changing_name(&ch, parent, name);
 	rc = mds_call(c, OP_mds_mkdir, &req, &rep, &call);
-	changing_end(&ch);
+	changing_end(&ch, rc);
 	rpc_call_fini(&call);
 	TRY(rc);
-	return made(c, name, &rep.dir, &rep.attr, call.sent_us, ret_attr);
+	TRY(made(c, name, &rep.dir, &rep.attr, call.sent_us, ret_attr));
+	is_empty(c, &rep.attr, call.sent_us);
+	return 0;
 }
 
 int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
@@ -182,7 +197,7 @@ int ll_symlink(struct client *c, const struct cred *cred, struct ino parent, str
 	changing_begin(c, &ch, parent);
 	changing_name(&ch, parent, name);
 	rc = mds_call(c, OP_mds_symlink, &req, &rep, &call);
-	changing_end(&ch);
+	changing_end(&ch, rc);
 	rpc_call_fini(&call);
 	TRY(rc);
 	return made(c, name, &rep.dir, &rep.attr, call.sent_us, ret_attr);
@@ -235,7 +250,7 @@ int ll_link(struct client *c, const struct cred *cred, struct ino ino, struct in
 	changing_also(&ch, ino);
 	changing_name(&ch, parent, name);
 	rc = mds_call(c, OP_mds_link, &req, &rep, &call);
-	changing_end(&ch);
+	changing_end(&ch, rc);
 	rpc_call_fini(&call);
 	TRY(rc);
 	inode_dir_changed(c, parent, &rep.dir, call.sent_us);
@@ -258,7 +273,7 @@ int ll_unlink(struct client *c, const struct cred *cred, struct ino parent, stru
 	changing_begin(c, &ch, parent);
 	changing_name(&ch, parent, name);
 	rc = mds_call(c, OP_mds_unlink, &req, &rep, &call);
-	changing_end(&ch);
+	changing_end(&ch, rc);
 	rpc_call_fini(&call);
 	TRY(rc);
 	inode_dir_changed(c, parent, &rep.dir, call.sent_us);
@@ -284,7 +299,7 @@ int ll_rmdir(struct client *c, const struct cred *cred, struct ino parent, struc
 	changing_begin(c, &ch, parent);
 	changing_name(&ch, parent, name);
 	rc = mds_call(c, OP_mds_rmdir, &req, &rep, &call);
-	changing_end(&ch);
+	changing_end(&ch, rc);
 	rpc_call_fini(&call);
 	TRY(rc);
 	inode_dir_changed(c, parent, &rep.dir, call.sent_us);
@@ -361,7 +376,8 @@ int ll_rename(struct client *c, const struct cred *cred, struct ino parent, stru
 	changing_name(&ch, parent, name);
 	changing_name(&ch, new_parent, new_name);
 	rc = mds_call(c, OP_mds_rename, &req, &rep, &call);
-	changing_end(&ch);
+	/* The same file under both names: nothing is told. */
+	changing_end(&ch, rc < 0 || rep.dir.ino.v == 0 ? -LE_EXIST : rc);
 	rpc_call_fini(&call);
 	TRY(rc);
 	renamed(c, &req, &rep, call.sent_us);
@@ -476,7 +492,7 @@ int ll_setxattr(struct client *c, const struct cred *cred, struct ino ino, struc
 		return -LE_2BIG;
 	changing_begin(c, &ch, ino);
 	rc = mds_call(c, OP_mds_setxattr, &req, &rep, &call);
-	changing_end(&ch);
+	changing_end(&ch, rc);
 	rpc_call_fini(&call);
 	TRY(rc);
 	inode_outdated(c, ino);
@@ -493,7 +509,7 @@ int ll_removexattr(struct client *c, const struct cred *cred, struct ino ino, st
 
 	changing_begin(c, &ch, ino);
 	rc = mds_call(c, OP_mds_removexattr, &req, &rep, &call);
-	changing_end(&ch);
+	changing_end(&ch, rc);
 	rpc_call_fini(&call);
 	TRY(rc);
 	inode_outdated(c, ino);
@@ -548,7 +564,7 @@ int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino,
 
 	changing_begin(c, &ch, ino);
 	rc = mds_call(c, OP_mds_layout_set, &req, &rep, &call);
-	changing_end(&ch);
+	changing_end(&ch, rc);
 	rpc_call_fini(&call);
 	TRY(rc);
 	inode_saw(c, &rep.attr, true, call.sent_us);

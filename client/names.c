@@ -65,8 +65,10 @@ bool names_find(struct client *c, const struct inode *dir, struct bytes name, st
 	if (dir->n_changing > 0 || !lease_held(c, dir))
 		return false;
 	e = find(ns, dir->ino, name);
-	if (e == NULL)
-		return false;
+	if (e == NULL) {
+		*ret_ino = (struct ino){0};
+		return dir->complete_us != 0 && lease_held_since(c, dir, dir->complete_us);
+	}
 	if (!lease_held_since(c, dir, e->told_us)) {
 		drop(ns, e);
 		return false;
@@ -86,13 +88,25 @@ bool names_peek(const struct client *c, struct ino dir, struct bytes name, struc
 	return e != NULL;
 }
 
+static void evict(struct client *c)
+{
+	struct name_entry *e = list_entry(c->names.lru.next, struct name_entry, lru);
+	struct inode *dir = inode_peek(c, e->dir);
+
+	if (dir != NULL) {
+		dir->complete_us = 0;
+		inode_put(c, dir);
+	}
+	drop(&c->names, e);
+}
+
 static struct name_entry *make(struct client *c, struct ino dir, struct bytes name)
 {
 	struct names *ns = &c->names;
 	struct name_entry *e;
 
 	if (ns->n >= c->params.names_max)
-		drop(ns, list_entry(ns->lru.next, struct name_entry, lru));
+		evict(c);
 	e = malloc(sizeof(*e) + name.len);
 	if (e == NULL)
 		return NULL;
@@ -122,6 +136,7 @@ void names_told(struct client *c, const struct attr *dir, struct bytes name, str
 		return;
 	e = find(&c->names, dir->ino, name);
 	if (!lease_held_since(c, i, sent_us) || (!own && i->n_changing > 0)) {
+		i->complete_us = 0;
 		if (e != NULL)
 			drop(&c->names, e);
 	} else if (dir->change >= (e != NULL ? e->change : i->attr.change)) {
@@ -131,7 +146,11 @@ void names_told(struct client *c, const struct attr *dir, struct bytes name, str
 			e->ino = ino;
 			e->told_us = sent_us;
 			e->change = dir->change;
+		} else {
+			i->complete_us = 0;
 		}
+	} else if (e == NULL) {
+		i->complete_us = 0;
 	}
 	inode_put(c, i);
 }

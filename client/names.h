@@ -3,6 +3,9 @@
  * An entry is good while the lease is held that was there when its answer was asked for. Answers
  * may overtake each other; the directory's change counter tells which is the newest.
  *
+ * Of a directory that this client has made all names are known while it keeps its lease: then what
+ * is not there does not exist (inode.complete_us; 0 as soon as anything is not sure).
+ *
  * Owned by the client's loop. At most params.names_max, the least recently used go.
  */
 #ifndef LEAT_CLIENT_NAMES_H
