@@ -85,6 +85,7 @@ static int add(struct parser *p, const char *name, size_t len)
 {
 	struct hostlist *l = &p->list;
 	uint32_t *slot;
+	char *copy;
 
 	if (len == 0)
 		return refuse(p, "a name is empty");
@@ -103,9 +104,12 @@ static int add(struct parser *p, const char *name, size_t len)
 		return 0;
 	if (l->n == HOSTLIST_MAX)
 		return refuse(p, "more than %u nodes", HOSTLIST_MAX);
-	l->names[l->n] = strndup(name, len);
-	if (!l->names[l->n])
+	copy = malloc(len + 1); /* strndup would look for a NUL that is not there */
+	if (!copy)
 		return -LE_NOMEM;
+	memcpy(copy, name, len);
+	copy[len] = '\0';
+	l->names[l->n] = copy;
 	*slot = ++l->n;
 	return 0;
 }
