@@ -393,10 +393,8 @@ static int send_close(struct ll_file *f)
 		req.mtime_ns = d->mtime_ns != 0 ? d->mtime_ns : i->attr.mtime_ns;
 		req.used = used_space(d);
 	}
-	if (atime_due(f)) {
+	if (f->new_atime)
 		req.flags |= CLOSE_ATIME;
-		i->attr_us = 0;
-	}
 	if (d->err_gen != 0 && for_writing(f->flags))
 		req.flags |= CLOSE_ASK;
 	if (d->n_close_waiters == 0)
@@ -404,6 +402,8 @@ static int send_close(struct ll_file *f)
 	d->n_lazy++;
 	rc = mds_call(c, OP_mds_close, &req, &rep, &call);
 	d->n_lazy--;
+	if (f->new_atime)
+		i->n_changing--;
 	rpc_call_fini(&call);
 	log_debug("client %s: close of ino %llu, dirty %u, size %llu: %s", c->name,
 		  (unsigned long long)i->ino.v, req.dirty, (unsigned long long)req.size,
@@ -449,6 +449,13 @@ void ll_release(struct ll_file *file)
 
 	lock_release(f);
 	f->d->n_closing++;
+	f->new_atime = atime_due(f);
+	if (f->new_atime) {
+		/* Nobody, nor the kernel, answers with the old one from now on. */
+		f->inode->n_changing++;
+		if (f->c->invalidate != NULL)
+			f->c->invalidate(f->c->arg, f->inode->ino, false);
+	}
 	if (client_bg_spawn(f->c, "close", close_fiber, f) < 0) {
 		latch_add(&f->c->bg, 1);
 		close_fiber(f);

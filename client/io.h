@@ -20,6 +20,7 @@ struct ll_file {
 	bool can_read, can_write, sync, append, direct;
 	bool wrote;        /* through this file, since it was opened */
 	bool was_read;     /* the same */
+	bool new_atime;    /* its close makes one */
 	bool kills_suid;   /* its writes take set-id bits away */
 	uint32_t err_seen; /* idata.err_gen up to which errors were reported */
 	struct ra_state ra;

@@ -42,9 +42,10 @@ int op_changes_all(struct op *op, const struct ino *inos, uint32_t n)
 	return leased(op, inos, n, false);
 }
 
-int op_looks(struct op *op, struct ino ino)
+int op_looks(struct op *op, const struct attr *a)
 {
-	return leased(op, &ino, 1, true);
+	/* Nobody writes it: there is no write lease, and after a restart nobody can have one. */
+	return (a->flags & ATTR_UNSETTLED) != 0 ? leased(op, &a->ino, 1, true) : 0;
 }
 
 struct asking {

@@ -23,7 +23,7 @@ int op_changes_all(struct op *op, const struct ino *inos, uint32_t n) CHECK_RESU
 #define op_changes(op, ...)                                                                        \
 	op_changes_all(op, (const struct ino[]){__VA_ARGS__},                                      \
 		       sizeof((const struct ino[]){__VA_ARGS__}) / sizeof(struct ino))
-int op_looks(struct op *op, struct ino ino) CHECK_RESULT;
+int op_looks(struct op *op, const struct attr *a) CHECK_RESULT;
 
 /* Recalls what the last -LE_LEASED was about, and blocks it until op_unblock. Yields. */
 int op_recall(struct op *op) CHECK_RESULT;

@@ -98,8 +98,9 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 			/* The chains will not be believed. */
 			inode_edit(op->store, i)->attr.mtime_ns = f->mtime_ns;
 	}
-	if (rc == 0 && rec->attr.nlink > 0)
-		out->attr = rec->attr;
+	if (rc == 0 && rec->attr.nlink > 0 &&
+	    inode_get(op->store, in->ino, VIEW_NEWEST, &i, &rec) == 0)
+		out->attr = rec->attr; /* with what was changed just now */
 	closed_lease(op, in);
 out:
 	open_file_put(&op->m->opens, f);

@@ -10,7 +10,7 @@ int mds_getattr(struct op *op, const void *vin, void *vout)
 	struct inode *i;
 
 	TRY(file_get(op, in->ino, VIEW_DURABLE, &i, &rec));
-	TRY(op_looks(op, in->ino));
+	TRY(op_looks(op, &rec->attr));
 	out->attr = rec->attr;
 	inode_hurry(op->store, i);
 	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)

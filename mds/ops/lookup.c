@@ -44,7 +44,7 @@ int mds_lookup(struct op *op, const void *vin, void *vout)
 	}
 	TRY(rc);
 	TRY(file_get(op, val.ino, VIEW_DURABLE, &i, &rec));
-	TRY(op_looks(op, val.ino));
+	TRY(op_looks(op, &rec->attr));
 	out->attr = rec->attr;
 	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)
 		inode_hurry(op->store, i);

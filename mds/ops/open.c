@@ -43,7 +43,7 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 		o->truncate_first = true;
 		return -LE_BUSY;
 	}
-	TRY(write || trunc ? op_changes(op, i->ino) : op_looks(op, i->ino));
+	TRY(write || trunc ? op_changes(op, i->ino) : op_looks(op, &old->attr));
 	TRY(open_prepare(&op->m->opens, op->session, i->ino, &open));
 	/* Others may have found it at the same time: it lingers on when this open has ended. */
 	if (old->attr.nlink == 0 && open->file->replaced_us == 0)
