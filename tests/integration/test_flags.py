@@ -162,7 +162,10 @@ def test_only_root_fixes_files(c):
 
     def set_flags(flags):
         fd = os.open(p, os.O_RDONLY)
-        fcntl.ioctl(fd, FS_IOC_SETFLAGS, struct.pack("l", flags))
+        try:
+            fcntl.ioctl(fd, FS_IOC_SETFLAGS, struct.pack("l", flags))
+        finally:
+            os.close(fd)
 
     assert as_user(lambda: set_flags(0x10)) == errno.EPERM
     assert as_user(lambda: set_flags(0x20)) == errno.EPERM
