@@ -60,7 +60,7 @@ struct mds {
 
 /* A background fiber that mds_stop waits for. fn ends soon when m->stopping is set. */
 int mds_spawn(struct mds *m, const char *name, void (*fn)(struct mds *m)) CHECK_RESULT;
-/* Sleeps; -LE_SHUTDOWN when the server stops. */
+/* Sleeps; -LE_SHUTDOWN when the server stops, -LE_TIMEDOUT when the request's time is over. */
 int mds_sleep_ms(struct mds *m, uint64_t ms) CHECK_RESULT;
 
 #endif

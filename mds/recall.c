@@ -9,6 +9,7 @@
 #define AGAIN_MS    20u
 #define PARALLEL    64u
 #define TRIES_MIN   2u
+#define TRIES_TOLD  10u
 #define SESSION_MAX 128u /* asked of one session at a time: its end bounds callbacks too */
 #define HOLDERS_MAX 256u /* asked at a time */
 
@@ -52,6 +53,7 @@ struct asking {
 	struct mds *m;
 	struct session *session;
 	struct ino ino;
+	int status; /* why it was given up before the lease was given back */
 };
 
 static int ask(const struct asking *a)
@@ -86,43 +88,60 @@ static bool is_silent(const struct asking *a)
 /* It has a write lease and cannot be asked: the session ends, which ends its leases. */
 static void give_up(const struct asking *a)
 {
+	uint64_t deadline;
+
 	log_warn("session %llu of %s does not give back its lease on inode %llu: it is ended",
 		 (unsigned long long)a->session->id, a->session->name,
 		 (unsigned long long)a->ino.v);
+	/* However long whoever asked is willing to wait. */
+	deadline = fiber_deadline();
+	fiber_set_deadline(NO_DEADLINE);
 	if (session_end(a->m, a->session) < 0)
 		log_debug("session %llu ends later", (unsigned long long)a->session->id);
+	fiber_set_deadline(deadline);
 }
 
 static void ask_holder(void *arg)
 {
-	const struct asking *a = arg;
+	struct asking *a = arg;
 	struct leases *ls = &a->m->leases;
 	uint64_t stubborn_us = loop_now_us() + a->m->params.session_ttl_ms * 1000ull;
 	struct lease *l;
 
 	/* Silence counts only after it was asked: it may be this process that stood still. */
 	for (uint32_t tries = 1; lease_find(ls, a->ino, a->session) != NULL; tries++) {
-		bool answered = ask(a) >= 0, silent = is_silent(a) && tries > TRIES_MIN;
+		int rc = ask(a);
+		bool answered = rc >= 0, silent = is_silent(a) && tries > TRIES_MIN;
 
 		l = lease_find(ls, a->ino, a->session);
-		if (l == NULL || a->session->ended || a->m->stopping)
+		if (l == NULL)
 			break;
 		if (answered || (silent && !l->write)) {
 			lease_drop(ls, l);
 			break;
 		}
-		if (silent || loop_now_us() > stubborn_us) {
+		if (!a->session->ended && (silent || loop_now_us() > stubborn_us))
 			give_up(a);
+		if (tries == TRIES_TOLD)
+			log_info("session %llu of %s has not given back its lease on inode %llu "
+				 "yet: %s",
+				 (unsigned long long)a->session->id, a->session->name,
+				 (unsigned long long)a->ino.v, status_name(rc));
+		a->status = mds_sleep_ms(a->m, AGAIN_MS);
+		if (a->status < 0)
 			break;
-		}
-		if (mds_sleep_ms(a->m, AGAIN_MS) < 0)
-			break;
+	}
+	/* Who else waits for it asks then. */
+	l = lease_find(ls, a->ino, a->session);
+	if (l != NULL) {
+		l->recalling = false;
+		waitq_wake_all(&l->file->q);
 	}
 	session_unref(a->session);
 }
 
-/* Asks those whom nobody is asking yet: how many. */
-static uint32_t ask_holders(struct op *op, struct lease_file *f, bool write)
+/* Asks those whom nobody is asking yet: how many, or why it was given up. */
+static int ask_holders(struct op *op, struct lease_file *f, bool write)
 {
 	struct asking as[HOLDERS_MAX];
 	uint32_t n = 0;
@@ -135,12 +154,14 @@ static uint32_t ask_holders(struct op *op, struct lease_file *f, bool write)
 			continue;
 		l->recalling = true;
 		session_ref(l->session);
-		as[n++] = (struct asking){op->m, l->session, f->ino};
+		as[n++] = (struct asking){op->m, l->session, f->ino, 0};
 	}
 	metric_add(&op->m->metrics.recalls, n);
 	if (n > 0)
 		fiber_parallel("recall", ask_holder, as, sizeof(as[0]), n, PARALLEL);
-	return n;
+	for (uint32_t i = 0; i < n; i++)
+		TRY(as[i].status);
+	return (int)n;
 }
 
 static int recall_one(struct op *op, struct ino ino)
@@ -158,8 +179,10 @@ static int recall_one(struct op *op, struct ino ino)
 	while (lease_foreign(ls, ino, op->session, op->recall_writes)) {
 		if (op->m->stopping)
 			return -LE_SHUTDOWN;
-		if (ask_holders(op, f, op->recall_writes) > 0)
+		rc = ask_holders(op, f, op->recall_writes);
+		if (rc > 0)
 			continue;
+		TRY(rc);
 		rc = waitq_wait(&f->q, loop_deadline_ms(ASK_MS));
 		if (rc < 0 && rc != -LE_TIMEDOUT)
 			return rc;

@@ -54,12 +54,16 @@ int mds_spawn(struct mds *m, const char *name, void (*fn)(struct mds *m))
 
 int mds_sleep_ms(struct mds *m, uint64_t ms)
 {
+	uint64_t until_us = loop_deadline_ms(ms);
 	int rc;
 
 	if (m->stopping)
 		return -LE_SHUTDOWN;
-	rc = waitq_wait(&m->stop, loop_deadline_ms(ms));
-	return m->stopping ? -LE_SHUTDOWN : rc == -LE_TIMEDOUT ? 0 : rc;
+	rc = waitq_wait(&m->stop, until_us);
+	if (m->stopping)
+		return -LE_SHUTDOWN;
+	/* Or has the request's own time come? */
+	return rc == -LE_TIMEDOUT && until_us <= fiber_deadline() ? 0 : rc;
 }
 
 static void store_commits(struct mds *m)
