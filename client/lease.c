@@ -103,10 +103,30 @@ static void void_all(struct client *c)
 		log_error("client %s: cached pages may be old: out of memory", c->name);
 }
 
+/* The MDS does not know any more that they would have to be recalled. Pages are dropped behind
+ * this: that may wait for requests that wait for the session. */
+static void forget_attrs(struct client *c)
+{
+	struct inode_table *t = &c->inodes;
+
+	if (c->invalidate == NULL)
+		return;
+	for (struct hmap_node *n = hmap_next(&t->map, NULL); n != NULL; n = hmap_next(&t->map, n)) {
+		const struct inode *i = container_of(n, struct inode, node);
+
+		if (i->lease_us > c->leases.void_us)
+			c->invalidate(c->arg, i->ino, false);
+	}
+}
+
 void lease_void_all(struct client *c, uint32_t lease_ms)
 {
 	c->leases.term_us = (uint64_t)lease_ms * 1000;
+	forget_attrs(c);
 	void_all(c);
+	while (loop_now_us() < c->kernel_until_us)
+		if (fiber_sleep_us(c->kernel_until_us - loop_now_us()) < 0)
+			break;
 }
 
 /* ---- returning ---- */
@@ -174,8 +194,12 @@ void lease_forgotten(struct client *c, const struct inode *i)
 {
 	struct client_leases *ls = &c->leases;
 
-	if (!lease_held(c, i) || c->stopping)
+	/* What the kernel has of it must go first; names go by themselves, so a directory whose
+	 * names it has just been given is recalled some day. */
+	if (!lease_held(c, i) || c->stopping || loop_now_us() < i->kernel_until_us)
 		return;
+	if (c->invalidate != NULL)
+		c->invalidate(c->arg, i->ino, false);
 	if (ls->n_returns == LEASE_RETURNS)
 		return_all(c);
 	if (ls->n_returns < LEASE_RETURNS) /* else recalled some day, in vain */

@@ -31,7 +31,8 @@ struct client_leases {
 
 /* The MDS has answered a request that was sent then. */
 void lease_heard(struct client *c, uint64_t sent_us);
-/* A session has been opened, or taken up at an MDS that has restarted: no lease is left. */
+/* A session has been opened, or taken up at an MDS that has restarted: no lease is left, and when
+ * this returns the kernel answers with no names and attributes of before. Yields. */
 void lease_void_all(struct client *c, uint32_t lease_ms);
 /* Notices that nothing is heard any more; returns what is no more remembered. Does not yield. */
 void lease_tick(struct client *c);

@@ -34,7 +34,7 @@ struct client_options {
 	const char *host;
 	struct client_params params;
 	/* Kernel caches to drop (fuse): attributes, with data the pages too. Returns when it is
-	 * done; called from a fiber. May be NULL. */
+	 * done; called from a fiber, yields only with data. May be NULL. */
 	void (*invalidate)(void *arg, struct ino ino, bool data);
 	void *arg;
 	/* What ll_read and ll_pread do to a file's access time, once it is closed. */

@@ -194,6 +194,7 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 	struct mds_session_open_rep rep = {0};
 	struct rpc_call call = {.flags = flags};
 	uint64_t old = c->session;
+	bool anew; /* leases are not known there */
 	int rc;
 
 	rc = setup_call(c, OP_mds_session_open, &req, &rep, &call);
@@ -202,8 +203,7 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 		return session_open(c, flags, 0);
 	TRY(rc);
 	c->session = rep.session;
-	if (old != rep.session || c->incarnation != rep.incarnation)
-		lease_void_all(c, rep.lease_ms);
+	anew = old != rep.session || c->incarnation != rep.incarnation;
 	c->incarnation = rep.incarnation;
 	c->ttl_ms = rep.ttl_ms;
 	seq_table_limit(&c->mds_seqs, rep.slots);
@@ -212,6 +212,8 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 		if (old != 0)
 			session_lost_data(c, old);
 	}
+	if (anew)
+		lease_void_all(c, rep.lease_ms);
 	if (rep.reclaim)
 		TRY(reclaim(c, flags));
 	else if (old != 0 && old != rep.session)

@@ -325,10 +325,15 @@ def hold(c, w):
 def test_the_metadata_server_restarts(c):
     """Leases are gone then; what is cached is not believed any more."""
     put(c.mnt(1) + "/s", b"old")
+    put(c.mnt(1) + "/never-opened", b"")
     for m in (1, 2):
         assert get(c.mnt(m) + "/s") == b"old"
+    time.sleep(4)  # for the root's leases, which were quarrelled about
+    os.stat(c.mnt(2) + "/never-opened")
     c.kill("mds")
     c.start("mds")
+    os.chmod(c.mnt(1) + "/never-opened", 0o611)
+    assert os.stat(c.mnt(2) + "/never-opened").st_mode & 0o777 == 0o611
     put(c.mnt(1) + "/s", b"new!")
     assert os.stat(c.mnt(2) + "/s").st_size == 4
     assert get(c.mnt(2) + "/s") == b"new!"
