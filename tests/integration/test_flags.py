@@ -11,6 +11,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import BUILD, expect_errno, run_tests
+from cluster import as_user as user_calls
 
 USER, GROUP = 5001, 6001
 FS_IOC_SETFLAGS, FS_IOC_GETFLAGS = 0x40086602, 0x80086601
@@ -37,20 +38,7 @@ def lsattr(path):
 
 
 def as_user(fn):
-    pid = os.fork()
-    if pid == 0:
-        code = 255
-        try:
-            os.setgroups([])
-            os.setgid(GROUP)
-            os.setuid(USER)
-            fn()
-            code = 0
-        except OSError as e:
-            code = e.errno
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return user_calls(fn, USER, GROUP)
 
 
 def refused(fn, *args, **kw):

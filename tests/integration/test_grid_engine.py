@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from cluster import BUILD, SRC, Cluster, wait_until
+from cluster import BUILD, Cluster, free_ports, SRC, wait_until
 
 ENGINE, SHARE = "/usr/lib/gridengine", "/usr/share/gridengine"
 NEEDED = (ENGINE + "/sge_qmaster", ENGINE + "/sge_execd", ENGINE + "/qsub",
@@ -39,16 +39,6 @@ xprojects NONE
 usage_scaling NONE
 report_variables NONE
 """
-
-
-def free_ports(n):
-    sockets = [socket.socket() for _ in range(n)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 class GridEngine:

@@ -12,7 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from cluster import BUILD, SRC, Cluster, wait_until
+from cluster import BUILD, Cluster, free_ports, SRC, wait_until
 
 NODES = ["n1", "n2", "n3", "n4"]
 NEEDED = ("slurmctld", "slurmd", "munged", "sbatch", "squeue", "scontrol")
@@ -53,16 +53,6 @@ STAGE_DIR={dir}/nvme-%n
 TIMEOUT=60
 ON_NODE='env SLURMD_NODENAME=%n'
 """
-
-
-def free_ports(n):
-    sockets = [socket.socket() for _ in range(n)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 class Slurm:

@@ -9,6 +9,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import expect_errno, run_tests
+from cluster import as_user as user_calls
 
 USER, GROUP = 5001, 6001
 CAPS = "security.capability"
@@ -22,21 +23,7 @@ def put(path, data=b"x", mode=0o644):
 
 
 def as_user(fn, uid=USER):
-    """0, or the errno with which it failed."""
-    pid = os.fork()
-    if pid == 0:
-        code = 255
-        try:
-            os.setgroups([])
-            os.setgid(GROUP)
-            os.setuid(uid)
-            fn()
-            code = 0
-        except OSError as e:
-            code = e.errno
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return user_calls(fn, uid, GROUP)
 
 
 def test_user_attributes_follow_permissions(c):

@@ -213,6 +213,35 @@ def expect_errno(number, fn, *args, **kw):
     raise AssertionError("no error, expected %s" % os.strerror(number))
 
 
+def free_ports(n):
+    """Of loopback, free just now."""
+    sockets = [socket.socket() for _ in range(n)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def as_user(fn, uid, gid):
+    """fn in a process of that user: 0, or the errno with which it failed."""
+    pid = os.fork()
+    if pid == 0:
+        code = 255
+        try:
+            os.setgroups([])
+            os.setgid(gid)
+            os.setuid(uid)
+            fn()
+            code = 0
+        except OSError as e:
+            code = e.errno
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
 def run_tests(namespace):
     """Runs every test_* function with one cluster, in order of definition, also after a failure; a
     module may set CLUSTER. Arguments of the program: only these tests."""
