@@ -101,7 +101,7 @@ static int load_settings(const char *conf, const struct leat_options *opts, stru
 }
 
 /* The process's umask cannot be read but by setting it, which other threads would notice. */
-static mode_t process_umask(void)
+mode_t process_umask(void)
 {
 	FILE *f = fopen("/proc/self/status", "re");
 	unsigned mask = 022;

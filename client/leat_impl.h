@@ -52,6 +52,7 @@ struct api_call {
 
 /* From any thread but the loop's. Returns a->result. */
 int64_t api_run(struct leat_fs *fs, struct api_call *a);
+mode_t process_umask(void);
 
 /* ---- leat_path.c, in fibers ---- */
 /* The inode that a path leads to. follow: also a link at its end. */

@@ -14,7 +14,8 @@
 static const struct command *const commands[] = {
 	&command_mount,  &command_umount,  &command_status, &command_df,    &command_layout,
 	&command_quota,  &command_dataset, &command_stage,  &command_scrub, &command_bench,
-	&command_config, &command_target,  &command_fsck,   &command_agent,
+	&command_config, &command_target,  &command_fsck,   &command_agent, &command_cp,
+	&command_rm,     &command_du,
 };
 
 static void usage(FILE *out)
@@ -45,6 +46,14 @@ struct globals {
 	const char *problem; /* an option without its value */
 };
 
+/* Of the n words that were left in argv the second is the command. */
+static bool own_h(int n, char **argv)
+{
+	const struct command *command = n >= 2 ? find_command(argv[1]) : NULL;
+
+	return command && command->own_h;
+}
+
 /* Takes the global options out of argv, wherever they stand before "--". Returns the new argc. */
 static int take_globals(struct globals *g, int argc, char **argv)
 {
@@ -57,7 +66,7 @@ static int take_globals(struct globals *g, int argc, char **argv)
 				argv[n++] = argv[i++];
 		} else if (strcmp(a, "--json") == 0) {
 			g->tool.json = true;
-		} else if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0) {
+		} else if (strcmp(a, "--help") == 0 || (strcmp(a, "-h") == 0 && !own_h(n, argv))) {
 			g->help = true;
 		} else if (strcmp(a, "--version") == 0) {
 			g->version = true;

@@ -72,6 +72,65 @@ bool mount_find(const char *mountpoint, struct leat_mount *ret_mount)
 	return search(same_name, mountpoint, ret_mount);
 }
 
+/* path lies at or below dir */
+static bool lies_below(const char *path, const char *dir)
+{
+	size_t n = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
+
+	return strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+/* The path below the mountpoint, as the file system that is mounted calls it: a bind mount begins
+ * at root, a mount of a subtree ("SOURCE/sub") there. */
+static bool inner_path(const struct leat_mount *m, const char *root, const char *path,
+		       struct leat_inside *ret_in)
+{
+	const char *sub = strchr(m->source, '/');
+	size_t n = strcmp(m->mountpoint, "/") == 0 ? 0 : strlen(m->mountpoint);
+	int len = snprintf(ret_in->path, sizeof(ret_in->path), "%s%s%s", sub ? sub : "",
+			   strcmp(root, "/") == 0 ? "" : root, path + n);
+
+	if (len == 0)
+		snprintf(ret_in->path, sizeof(ret_in->path), "/");
+	return len >= 0 && (size_t)len < sizeof(ret_in->path);
+}
+
+bool mount_inside(const char *path, struct leat_inside *ret_in)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct leat_inside in = {.others_below = false};
+	char *line = NULL, root[4096];
+	size_t room = 0, best = 0;
+	bool found = false;
+
+	while (f && getline(&line, &room, f) > 0) {
+		struct leat_mount m = {0};
+		char type[64];
+		char *rest = strstr(line, " - ");
+
+		if (!rest ||
+		    sscanf(line, "%*d %*d %*u:%*u %4095s %4095s", root, m.mountpoint) != 2 ||
+		    sscanf(rest, " - %63s %1023s", type, m.source) != 2)
+			continue;
+		unescape(m.mountpoint);
+		unescape(m.source);
+		unescape(root);
+		if (!lies_below(path, m.mountpoint)) {
+			in.others_below |= lies_below(m.mountpoint, path);
+		} else if (strlen(m.mountpoint) >= best) {
+			best = strlen(m.mountpoint);
+			in.mount = m;
+			found = strcmp(type, "fuse.leat") == 0 && inner_path(&m, root, path, &in);
+		}
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	if (found)
+		*ret_in = in;
+	return found;
+}
+
 static bool same_device(const struct leat_mount *m, unsigned major, unsigned minor, const void *arg)
 {
 	const struct statx *st = arg;

@@ -41,12 +41,14 @@ struct command {
 	const char *name;
 	const char *summary;
 	const char *usage; /* whole text of --help */
+	bool own_h;        /* -h is an option of its own */
 	int (*run)(struct tool *t, int argc,
 		   char **argv); /* argv[0]: the name. Returns an exit status */
 };
 extern const struct command command_mount, command_umount, command_status, command_df,
 	command_layout, command_quota, command_scrub, command_stage, command_dataset, command_bench,
-	command_config, command_target, command_fsck, command_agent;
+	command_config, command_target, command_fsck, command_agent, command_cp, command_rm,
+	command_du;
 
 /* "leat COMMAND: message", then a line with what to do next (hint may be NULL) on stderr; with
  * --json also
@@ -93,6 +95,13 @@ struct leat_mount {
 bool mount_of_path(const char *path, struct leat_mount *ret_mount);
 /* Is mountpoint (canonical) a Leat mount? Works when its daemon is dead. */
 bool mount_find(const char *mountpoint, struct leat_mount *ret_mount);
+/* Where a canonical path lies within the namespace that is mounted there. */
+struct leat_inside {
+	struct leat_mount mount;
+	char path[4096];
+	bool others_below; /* other file systems are mounted below it */
+};
+bool mount_inside(const char *path, struct leat_inside *ret_in);
 /* The value of a leat.* attribute; NULL with errno set. malloc'd. */
 char *virtual_attribute(const char *path, const char *name);
 

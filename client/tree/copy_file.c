@@ -1,0 +1,204 @@
+/*
+ * One file's copy.
+ *
+ * load (opens the source, reads its beginning) → store (a new file with that in it) → the rest in
+ * pieces, holes left out, or by the servers among themselves → finish (size, what is to be kept,
+ * close).
+ *
+ * What fits into one piece is made under its own name and removed if it does not come to its end.
+ * Larger files, and those that replace something, are made under another name in the same
+ * directory and renamed at the end, so that not even kill -9 leaves half of one under its name.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/tree/copy.h"
+#include "common/rt/env.h"
+#include "common/rt/loop.h"
+
+#define SECTOR    512u
+#define NAME_PART 220
+
+struct file_copy {
+	struct wfiber *f;
+	struct copying *cp;
+	struct tdir *to;
+	const struct tent *e;
+	struct tfile in, out;
+	uint64_t off; /* so much of it has been done */
+};
+
+void copy_temp_name(const char *name, char buf[TEMP_NAME_MAX])
+{
+	uint64_t r = env_random_u64(loop_env(loop_self()));
+
+	snprintf(buf, TEMP_NAME_MAX, ".%.*s.leat-%08x", NAME_PART, name, (unsigned)r);
+}
+
+int copy_may_replace(const struct copying *cp, struct tdir *d, const char *name,
+		     const struct tattr *a)
+{
+	struct tattr there;
+
+	if (cp->c->keep & LEAT_TREE_NEW_ONLY)
+		return 1;
+	TRY(d->side->ops->look(d, name, &there));
+	if (cp->same && there.ino == a->ino && there.dev == a->dev)
+		return -LE_INVAL;
+	return (there.mode & S_IFMT) == S_IFDIR ? -LE_ISDIR : 0;
+}
+
+/* From off up to end, or the end of the file. */
+static int stream(struct file_copy *fc, uint64_t end)
+{
+	uint8_t *buf = wfiber_buf(fc->f);
+
+	while (fc->off < end) {
+		uint64_t want = end - fc->off;
+		int64_t n;
+
+		if (walk_cancelled(fc->f->w))
+			return -LE_INTR;
+		n = fc->in.side->ops->pread(&fc->in, buf, want < WALK_BUF ? want : WALK_BUF,
+					    fc->off);
+		TRY((int)n);
+		if (n == 0)
+			break;
+		TRY(fc->out.side->ops->pwrite(&fc->out, buf, (size_t)n, fc->off));
+		fc->off += (uint64_t)n;
+		walk_did(fc->f->w, 0, 0, (uint64_t)n);
+	}
+	return 0;
+}
+
+static int stream_data_only(struct file_copy *fc)
+{
+	const struct side_ops *ops = fc->in.side->ops;
+
+	for (;;) {
+		int64_t data = ops->seek(&fc->in, fc->off, SEEK_DATA), hole;
+
+		if (data == -LE_NXIO)
+			return 0;
+		if (data < 0)
+			return stream(fc, UINT64_MAX); /* holes are not known here */
+		hole = ops->seek(&fc->in, (uint64_t)data, SEEK_HOLE);
+		TRY((int)(hole < 0 ? hole : 0));
+		fc->off = (uint64_t)data;
+		TRY(stream(fc, (uint64_t)hole));
+		if (fc->off < (uint64_t)hole)
+			return 0; /* it was made shorter */
+	}
+}
+
+/* As far as the servers do it. */
+static int by_servers(struct file_copy *fc)
+{
+	while (fc->off < fc->e->a.size) {
+		int64_t n;
+
+		if (walk_cancelled(fc->f->w))
+			return -LE_INTR;
+		n = fc->out.side->ops->copy(&fc->in, fc->off, &fc->out, fc->e->a.size - fc->off);
+		if (n == -LE_NOTSUP || n == 0)
+			break;
+		TRY((int)(n < 0 ? n : 0));
+		fc->off += (uint64_t)n;
+		walk_did(fc->f->w, 0, 0, (uint64_t)n);
+	}
+	return 0;
+}
+
+static bool is_sparse(const struct tattr *a)
+{
+	return a->blocks * SECTOR < a->size && a->size > 4096;
+}
+
+static bool servers_can(const struct file_copy *fc)
+{
+	return fc->cp->c->from == fc->cp->c->to && fc->cp->c->to->ops->copy &&
+	       fc->e->a.size > WALK_BUF && !is_sparse(&fc->e->a);
+}
+
+static int rest(struct file_copy *fc)
+{
+	if (is_sparse(&fc->e->a))
+		return stream_data_only(fc);
+	if (servers_can(fc))
+		TRY(by_servers(fc));
+	return stream(fc, UINT64_MAX);
+}
+
+/* At name, or at temp if something is there or it is not whole: *ret_made says where. */
+static int store(struct file_copy *fc, const char *name, char *temp, size_t len, bool whole,
+		 const char **ret_made)
+{
+	const struct side_ops *ops = fc->to->side->ops;
+	uint32_t mode = fc->cp->c->keep & LEAT_KEEP_MODE ? 0600 : fc->e->a.mode & 0777;
+	int rc = -LE_EXIST;
+
+	*ret_made = name;
+	if (whole) {
+		rc = ops->store(fc->to, name, mode, fc->f->buf, len, &fc->out);
+		if (rc != -LE_EXIST)
+			return rc;
+	}
+	rc = copy_may_replace(fc->cp, fc->to, name, &fc->e->a);
+	if (rc != 0 && rc != -LE_NOENT)
+		return rc;
+	*ret_made = temp;
+	copy_temp_name(name, temp);
+	return ops->store(fc->to, temp, mode, fc->f->buf, len, &fc->out);
+}
+
+/* The source is open, len bytes of it are in the fiber's buffer. */
+static int make(struct file_copy *fc, const char *name, size_t len, bool whole)
+{
+	const struct side_ops *ops = fc->to->side->ops;
+	char temp[TEMP_NAME_MAX];
+	const char *made;
+	int rc = store(fc, name, temp, len, whole, &made);
+
+	if (rc != 0)
+		return rc;
+	fc->off = len;
+	walk_did(fc->f->w, 0, 0, len);
+	if (!whole)
+		rc = rest(fc);
+	if (rc == 0)
+		rc = ops->finish(&fc->out, is_sparse(&fc->e->a) ? fc->e->a.size : UINT64_MAX,
+				 &fc->f->m);
+	else
+		tfile_drop(&fc->out);
+	if (rc == 0 && made == temp)
+		rc = walk_cancelled(fc->f->w) ? -LE_INTR : ops->rename(fc->to, temp, name);
+	if (rc == 0)
+		return 0;
+	/* That it is gone matters more than what went wrong with removing it. */
+	int gone = ops->remove(fc->to, made, false);
+	return gone < 0 && gone != -LE_NOENT ? gone : rc;
+}
+
+int copy_file(struct wfiber *f, struct wnode *dir, const struct tent *e, const char *name,
+	      uint64_t *ret_ino)
+{
+	struct file_copy fc = {.f = f, .cp = f->w->arg, .to = &dir->dst, .e = e};
+	/* One byte more than there should be shows that there is no more. */
+	size_t want = e->a.size < WALK_BUF ? (size_t)e->a.size + 1 : WALK_BUF, len = want;
+	int rc;
+
+	if (is_sparse(&e->a) || servers_can(&fc))
+		len = 0;
+	if (!wfiber_buf(f))
+		return -LE_NOMEM;
+	f->m.a = e->a;
+	f->m.keep = fc.cp->c->keep;
+	f->m.len = 0;
+	TRY(dir->src.side->ops->load(&dir->src, e, &fc.in, f->buf, &len, &f->m));
+	rc = make(&fc, name, len,
+		  want <= WALK_BUF && len < want && !is_sparse(&e->a) && !servers_can(&fc));
+	*ret_ino = fc.out.ino;
+	tfile_drop(&fc.in);
+	return rc;
+}

@@ -1,0 +1,87 @@
+/*
+ * Removing a tree: files as they are found, each directory when all in it is gone. A directory that
+ * others have put something into meanwhile is listed again, a few times. One of which something
+ * could not be removed stays, without another word.
+ */
+#include <stdlib.h>
+
+#include "client/tree/tree.h"
+
+#define AGAIN_MAX 3u
+
+int tree_find_root(struct walk *w, struct side *s, const char *path, struct wnode *top,
+		   char *ret_name, struct tattr *ret_attr)
+{
+	int rc = s->ops->at(s, path, &top->src, ret_name);
+
+	if (rc >= 0)
+		rc = s->ops->look(&top->src, ret_name, ret_attr);
+	if (rc < 0) {
+		walk_failed(w, top, NULL, rc);
+		tdir_close(&top->src);
+	}
+	return rc;
+}
+
+static int enter(struct wfiber *f, struct wnode *n)
+{
+	struct tdir *up = &n->parent->src;
+
+	(void)f;
+	return up->side->ops->open(up, n->name, &n->a, &n->src);
+}
+
+static bool entry(struct wfiber *f, struct wnode *dir, const struct tent *e)
+{
+	(void)f, (void)dir, (void)e;
+	return true;
+}
+
+static void file(struct wfiber *f, struct wnode *dir, const struct tent *e)
+{
+	int rc = dir->src.side->ops->remove(&dir->src, e->name, false);
+
+	if (rc < 0 && rc != -LE_NOENT)
+		walk_failed(f->w, dir, e->name, rc);
+	else
+		walk_did(f->w, 1, 0, 0);
+}
+
+static bool leave(struct wfiber *f, struct wnode *n)
+{
+	struct tdir *up = &n->parent->src;
+	int rc;
+
+	if (n->failed)
+		return false;
+	rc = up->side->ops->remove(up, n->name, true);
+	if (rc == -LE_NOTEMPTY && n->again++ < AGAIN_MAX) {
+		n->src.cookie = 0; /* a local stream has been closed at its end */
+		return true;
+	}
+	if (rc < 0 && rc != -LE_NOENT)
+		walk_failed(f->w, n, NULL, rc);
+	else
+		walk_did(f->w, 0, 1, 0);
+	return false;
+}
+
+int tree_remove(struct walk *w, struct side *s, const char *path)
+{
+	static const struct walk_ops ops = {
+		.enter = enter, .entry = entry, .file = file, .leave = leave};
+	char name[LEAT_NAME_MAX + 1];
+	struct wnode top = {0};
+	struct tattr a;
+
+	w->ops = &ops;
+	w->what = "cannot remove";
+	if (tree_find_root(w, s, path, &top, name, &a) < 0)
+		return 0;
+	if (name[0] == '.' && !name[1]) {
+		tdir_close(&top.src);
+		return -LE_BUSY;
+	}
+	walk_run(w, &top, name, &a);
+	return 0;
+}

@@ -1,0 +1,172 @@
+/* leat cp: copies files and trees, many at once, between the local file system and Leat and within
+ * Leat. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "tools/tree.h"
+
+struct cp {
+	bool recursive, no_target_dir;
+	unsigned keep;
+	uint64_t width;
+	struct tree_tool tt;
+};
+
+/* -1: nothing is there; else whether it is a directory. follow: a link at the end. */
+static int is_dir(struct cp *cp, const struct tree_path *p, bool follow)
+{
+	struct leat_stat ls;
+	struct stat st;
+	int rc;
+
+	if (p->servers) {
+		rc = follow ? leat_stat(cp->tt.fs, p->name, &ls)
+			    : leat_lstat(cp->tt.fs, p->name, &ls);
+		return rc < 0 ? -1 : S_ISDIR(ls.mode);
+	}
+	rc = follow ? stat(p->full, &st) : lstat(p->full, &st);
+	return rc < 0 ? -1 : S_ISDIR(st.st_mode);
+}
+
+/* Where one source goes: into the directory, or to the target itself. */
+static bool target_of(const struct tree_path *from, const struct tree_path *to, bool into,
+		      char buf[PATH_MAX])
+{
+	const char *base = strrchr(tree_name(from), '/');
+
+	if (!into)
+		return snprintf(buf, PATH_MAX, "%s", tree_name(to)) < PATH_MAX;
+	return snprintf(buf, PATH_MAX, "%s/%s",
+			strcmp(tree_name(to), "/") == 0 ? "" : tree_name(to),
+			base ? base + 1 : tree_name(from)) < PATH_MAX;
+}
+
+static bool copy_one(struct cp *cp, const struct tree_path *from, const struct tree_path *to,
+		     bool into)
+{
+	struct leat_tree_result r = {.size = sizeof(r)};
+	struct leat_tree_place a = {.path = tree_name(from)}, b = {.fs = tree_at(&cp->tt, to)};
+	char target[PATH_MAX];
+
+	a.fs = tree_at(&cp->tt, from);
+	if (is_dir(cp, from, false) == 1 && !cp->recursive) {
+		tree_fail(&cp->tt, "cannot copy", from->text,
+			  "it is a directory, and there is no -r");
+		return true;
+	}
+	if ((into && from->top) || !target_of(from, to, into, target)) {
+		tree_fail(&cp->tt, "cannot copy", from->text,
+			  "it has no name for its copy; give one, with -T");
+		return true;
+	}
+	b.path = target;
+	return tree_took(&cp->tt, leat_tree_copy(&a, &b, cp->keep, &cp->tt.o, &r), &r);
+}
+
+/* A target directory that is named by a link is the one it leads to. */
+static int parse_target(struct tool *t, const char *text, struct tree_path *ret_path)
+{
+	static char real[PATH_MAX];
+	struct stat st;
+	int code = tree_parse(t, text, ret_path);
+
+	if (code != EXIT_OK || ret_path->forced || stat(text, &st) < 0 || !S_ISDIR(st.st_mode))
+		return code;
+	if (!realpath(text, real))
+		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", text);
+	code = tree_parse(t, real, ret_path);
+	ret_path->text = text;
+	return code;
+}
+
+static int copy_all(struct cp *cp, struct tool *t, char **texts, int n)
+{
+	struct tree_path *paths = calloc((size_t)n, sizeof(*paths));
+	struct tree_path *to = paths ? &paths[n - 1] : NULL;
+	int code = paths ? EXIT_OK : EXIT_FAILED, dir;
+
+	tree_begin(&cp->tt, t, "copying");
+	cp->tt.o.width = (uint32_t)cp->width;
+	for (int i = 0; i < n - 1 && code == EXIT_OK; i++)
+		code = tree_parse(t, texts[i], &paths[i]);
+	if (code == EXIT_OK)
+		code = parse_target(t, texts[n - 1], to);
+	if (code == EXIT_OK)
+		code = tree_connect(&cp->tt, paths, n, n - 1);
+	if (code == EXIT_OK) {
+		dir = is_dir(cp, to, true);
+		if (cp->no_target_dir)
+			dir = 0;
+		if (n > 2 && dir != 1)
+			code = tool_usage(t, "'%s' is no directory", to->text);
+		for (int i = 0; i < n - 1 && code == EXIT_OK; i++)
+			if (!copy_one(cp, &paths[i], to, dir == 1))
+				break;
+	}
+	int end = code == EXIT_OK ? tree_end(&cp->tt, NULL) : code;
+	free(paths);
+	return end;
+}
+
+static int run(struct tool *t, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{"recursive", no_argument, NULL, 'r'},
+		{"archive", no_argument, NULL, 'a'},
+		{"no-clobber", no_argument, NULL, 'n'},
+		{"no-target-directory", no_argument, NULL, 'T'},
+		{"jobs", required_argument, NULL, 'j'},
+		{NULL, 0, NULL, 0},
+	};
+	struct cp cp = {.keep = 0};
+	int c;
+
+	while ((c = getopt_long(argc, argv, "rRapnTj:", longs, NULL)) != -1) {
+		if (c == '?')
+			return tool_usage(t, "wrong options");
+		if (c == 'j' && !parse_number_arg(t, "--jobs", optarg, 1024, &cp.width))
+			return EXIT_USAGE;
+		cp.recursive |= c == 'r' || c == 'R' || c == 'a';
+		cp.no_target_dir |= c == 'T';
+		cp.keep |= c == 'a' ? LEAT_KEEP_ALL : 0u;
+		cp.keep |= c == 'p' ? LEAT_KEEP_MODE | LEAT_KEEP_OWNER | LEAT_KEEP_TIMES : 0u;
+		cp.keep |= c == 'n' ? LEAT_TREE_NEW_ONLY : 0u;
+	}
+	if (argc - optind < 2)
+		return tool_usage(t, "from which PATH to which?");
+	if (cp.no_target_dir && argc - optind > 2)
+		return tool_usage(t, "-T: one PATH to another");
+	return copy_all(&cp, t, argv + optind, argc - optind);
+}
+
+const struct command command_cp = {
+	.name = "cp",
+	.summary = "copy files and trees, many at once",
+	.usage =
+		"usage: leat cp [-r] [-a] [-p] [-n] [-T] [-j N] FROM ... TO\n"
+		"Copies files, and with -r directories, many at a time, from and to Leat mounts "
+		"and\n"
+		"the local file system; leat:/PATH is in the namespace. Links are copied as "
+		"links,\n"
+		"holes stay holes. A file has its name when it is whole; what is there already is\n"
+		"replaced, never written into. What cannot be copied is told, the rest goes on, "
+		"and\n"
+		"the exit status is 1.\n"
+		"  -r, -R, --recursive  directories too\n"
+		"  -a, --archive        -r, and keep mode, owner, times, attributes, access "
+		"lists,\n"
+		"                       several names of a file\n"
+		"  -p                   keep mode, owner and times\n"
+		"  -n, --no-clobber     what is there already stays\n"
+		"  -T, --no-target-directory\n"
+		"                       TO is the copy, even if it is a directory\n"
+		"  -j N, --jobs N       operations at once (64)\n"
+		"Examples:\n"
+		"  leat cp -a /data/pictures /mnt/leat/\n"
+		"  leat cp -r leat:/run7 /local/results\n",
+	.run = run,
+};
