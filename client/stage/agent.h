@@ -46,6 +46,7 @@ struct agent {
 	struct stage_io io;
 	struct agent_params p;
 	struct rpc_key key;
+	struct swarm_rpc swarm_net;
 	struct rpc_server *server;
 	struct slot_pool *jobs_pool, *serve_pool;
 	struct throttle throttle;

@@ -55,14 +55,16 @@ void agent_job_free(struct agent_job *j)
 static int on_began(void *arg, struct stage_job *job)
 {
 	struct agent_job *j = arg;
-	struct swarm_options o = {.fs = j->a->fs,
+	struct swarm_options o = {.ops = &swarm_net_rpc,
+				  .net = &j->a->swarm_net,
 				  .job = job,
-				  .key = &j->a->key,
 				  .self = j->a->addr,
 				  .members = j->members,
 				  .self_member = j->self};
 	waitq_wake_all(&j->a->began);
-	return swarm_create(&o, &j->swarm);
+	TRY(swarm_create(&o, &j->swarm));
+	job->turn = swarm_turn(j->swarm);
+	return 0;
 }
 
 static int from_swarm(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask how)

@@ -7,8 +7,10 @@
 #include "client/stage/copies.h"
 #include "common/rt/loop.h"
 
-#define READY_CHECK_US 1000000u
-#define BEGIN_WAIT_US  1000000u /* for a START that is on its way here */
+#define READY_CHECK_US    1000000u
+#define BEGIN_WAIT_US     2000000u /* for a START that is on its way here */
+#define SLOT_WAIT_US      2000000u
+#define CHUNK_WAIT_MAX_MS 60000u /* whatever is asked for */
 
 /* ---- READY copies ---- */
 
@@ -122,38 +124,56 @@ static int read_served(struct agent *a, const char *id, uint64_t chunk, struct s
 
 /* ---- chunks ---- */
 
-static int from_job(struct agent_job *j, const struct peer_chunk_req *req, uint64_t deadline_us,
-		    struct slot *s)
+static int from_served(struct agent *a, const struct swarm_ask *q, struct slot **ret_slot,
+		       struct swarm_answer *ret_answer)
 {
-	const struct manifest *m = j->job->m;
-	if (req->chunk >= m->n_chunks)
-		return -LE_INVAL;
-	const struct manifest_file *f = &m->files[manifest_file_of_chunk(m, req->chunk)];
-	uint32_t len = manifest_chunk_len(f, req->chunk - f->first_chunk);
-	TRY(fetch_give(j->job->fetch, req->chunk, req->demand != 0, deadline_us, s));
-	return (int)len;
+	struct slot *s;
+	TRY(slot_get(a->serve_pool, loop_now_us() + SLOT_WAIT_US, &s));
+	int rc = read_served(a, q->id, q->chunk, s);
+	if (rc < 0) {
+		slot_unref(s);
+		return rc;
+	}
+	ret_answer->len = (uint32_t)rc;
+	*ret_slot = s;
+	return 0;
 }
 
-/* Bytes, or a status. */
-static int find_chunk(struct agent *a, const struct peer_chunk_req *req, const char *id,
-		      struct slot *s)
+/* 0, with a slot or with whom to ask. */
+static int find_chunk(struct agent *a, struct swarm_ask *q, struct slot **ret_slot,
+		      struct swarm_answer *ret_answer)
 {
-	uint64_t now = loop_now_us(), end = now + (uint64_t)req->wait_ms * 1000;
+	uint64_t now = loop_now_us(), end = now + (uint64_t)q->wait_ms * 1000;
 	uint64_t begin_end = now + BEGIN_WAIT_US;
 	for (;;) {
-		struct agent_job *j = agent_job_find(a, req->id, true);
+		struct agent_job *j = agent_job_find(a, bytes_str(q->id), true);
 		bool running = j && j->running;
-		if (running && j->job->fetch)
-			return from_job(j, req, end, s);
-		int rc = running ? -LE_AGAIN : read_served(a, id, req->chunk, s);
+		if (running && j->job->fetch && j->swarm)
+			return swarm_serve(j->swarm, j->job->fetch, q, a->serve_pool, ret_slot,
+					   ret_answer);
+		int rc = running ? -LE_AGAIN : from_served(a, q, ret_slot, ret_answer);
 		if (rc != -LE_NOENT && rc != -LE_AGAIN)
 			return rc;
 		now = loop_now_us();
 		if (a->stopping || now >= end || (!running && now >= begin_end))
 			return rc;
+		q->wait_ms = (uint32_t)((end - now) / 1000 + 1);
 		rc = waitq_wait(&a->began, now + 50000);
 		(void)rc;
 	}
+}
+
+/* Texts of the answer live as long as the request. */
+static int text_of(struct rpc_req *r, struct bytes b, uint32_t max, const char **ret_text)
+{
+	char *text = b.len < max ? rpc_req_alloc(r, b.len + 1) : NULL;
+	if (!text)
+		return b.len < max ? -LE_NOMEM : -LE_INVAL;
+	if (b.len)
+		memcpy(text, b.data, b.len);
+	text[b.len] = 0;
+	*ret_text = text;
+	return 0;
 }
 
 static int op_peer_chunk(struct rpc_req *r, const void *vin, void *vout)
@@ -161,26 +181,34 @@ static int op_peer_chunk(struct rpc_req *r, const void *vin, void *vout)
 	const struct peer_chunk_req *in = vin;
 	struct peer_chunk_rep *out = vout;
 	struct agent *a = r->arg;
-	char id[MANIFEST_ID_SIZE];
-	struct slot *s;
-	if (in->id.len != MANIFEST_ID_SIZE - 1)
+	struct slot *s = NULL;
+	struct swarm_ask q = {.chunk = in->chunk,
+			      .wait_ms = in->wait_ms < CHUNK_WAIT_MAX_MS ? in->wait_ms
+									 : CHUNK_WAIT_MAX_MS,
+			      .demand = in->demand != 0,
+			      .again = in->again != 0};
+	struct swarm_answer *answer = rpc_req_alloc(r, sizeof(*answer));
+	if (!answer)
+		return -LE_NOMEM;
+	*answer = (struct swarm_answer){0};
+	TRY(text_of(r, in->id, MANIFEST_ID_SIZE, &q.id));
+	TRY(text_of(r, in->from, PEER_ADDR_SIZE, &q.from));
+	if (strlen(q.id) != MANIFEST_ID_SIZE - 1 ||
+	    strspn(q.id, "0123456789abcdef") != MANIFEST_ID_SIZE - 1)
 		return -LE_INVAL;
-	memcpy(id, in->id.data, in->id.len);
-	id[in->id.len] = 0;
-	if (strspn(id, "0123456789abcdef") != in->id.len)
-		return -LE_INVAL;
-	TRY(slot_get(a->serve_pool, r->deadline_us, &s));
-	int rc = find_chunk(a, in, id, s);
+	int rc = find_chunk(a, &q, &s, answer);
 	if (rc < 0) {
-		slot_unref(s);
 		metric_add(&a->metrics.refused, 1);
 		return rc;
 	}
-	out->len = (uint32_t)rc;
-	r->reply_bulk[0] = (struct slot_vec){s, 0, (uint32_t)rc};
+	out->ask = bytes_str(answer->ask);
+	if (!s)
+		return 0;
+	out->len = answer->len;
+	r->reply_bulk[0] = (struct slot_vec){s, 0, answer->len};
 	r->n_reply_bulk = 1;
 	metric_add(&a->metrics.served, 1);
-	metric_add(&a->metrics.served_bytes, (uint64_t)rc);
+	metric_add(&a->metrics.served_bytes, answer->len);
 	return 0;
 }
 

@@ -18,6 +18,8 @@
 
 #include "client/stage/fetch_impl.h"
 
+#define SLOT_WAIT_US 2000000u
+
 /* ---- failures ---- */
 
 static int code_of(int rc, int otherwise)
@@ -226,11 +228,24 @@ static int fetch_claimed(struct fetch *ft, uint64_t chunk, struct slot *s, bool 
 	return rc;
 }
 
+/* Without a plan each node begins elsewhere: first within the window, then in the rest. */
+static uint64_t chunk_at(const struct fetch *ft, uint64_t at)
+{
+	uint64_t n = ft->o.n_window < ft->n_plan ? ft->o.n_window : ft->n_plan, from = 0;
+	if (ft->o.plan)
+		return ft->o.plan[at];
+	if (at >= n) {
+		from = n;
+		n = ft->n_plan - n;
+	}
+	return from + (at - from + (uint64_t)(((__uint128_t)n * ft->o.turn) >> 32)) % n;
+}
+
 static void fetch_chunks(void *arg)
 {
 	struct fetch *ft = *(struct fetch **)arg;
 	while (ft->next < ft->n_plan && !fetch_stopped(ft)) {
-		uint64_t at = ft->next++, chunk = ft->o.plan ? ft->o.plan[at] : at;
+		uint64_t chunk = chunk_at(ft, ft->next++);
 		struct slot *s;
 		if (bit_get(ft->done, chunk))
 			continue;
@@ -273,29 +288,51 @@ static int read_own(struct fetch *ft, uint64_t chunk, struct slot *s)
 	return store_read_chunk(ft->o.store, m, chunk, s->data);
 }
 
-static int give(struct fetch *ft, uint64_t chunk, bool demand, uint64_t deadline_us, struct slot *s)
+/* The slot has the bytes when it returns 0. */
+static int fetch_on_demand(struct fetch *ft, uint64_t chunk, struct slot *s)
+{
+	/* Getting the slot has taken a while. */
+	if (bit_get(ft->done, chunk))
+		return read_own(ft, chunk, s);
+	if (bit_get(ft->claimed, chunk) || ft->over || fetch_stopped(ft))
+		return -LE_INTR;
+	bit_set(ft->claimed, chunk);
+	return fetch_claimed(ft, chunk, s, true);
+}
+
+static int give(struct fetch *ft, uint64_t chunk, enum fetch_give_how how, uint64_t deadline_us,
+		struct slot_pool *pool, struct slot **ret_slot)
 {
 	while (!ft->over && !fetch_stopped(ft)) {
-		if (bit_get(ft->done, chunk))
-			return read_own(ft, chunk, s);
-		if (ft->prepared && demand && !bit_get(ft->claimed, chunk)) {
-			bit_set(ft->claimed, chunk);
-			/* The slot has the bytes then. */
-			return fetch_claimed(ft, chunk, s, true);
+		bool claimed = bit_get(ft->claimed, chunk);
+		if (bit_get(ft->done, chunk) || (ft->prepared && how == GIVE_DEMAND && !claimed)) {
+			struct slot *s;
+			/* Of those who do not wait for the chunk nobody holds one for long. */
+			TRY(slot_get(pool, loop_now_us() + SLOT_WAIT_US, &s));
+			int rc = fetch_on_demand(ft, chunk, s);
+			if (rc == 0) {
+				*ret_slot = s;
+				return 0;
+			}
+			slot_unref(s);
+			if (rc != -LE_INTR)
+				return rc;
+			continue;
 		}
-		if (!demand)
+		if (how == GIVE_PRESENT || (how == GIVE_COMING && !claimed))
 			return -LE_AGAIN;
 		TRY(waitq_wait(&ft->arrived, deadline_us));
 	}
 	return -LE_AGAIN;
 }
 
-int fetch_give(struct fetch *ft, uint64_t chunk, bool demand, uint64_t deadline_us, struct slot *s)
+int fetch_give(struct fetch *ft, uint64_t chunk, enum fetch_give_how how, uint64_t deadline_us,
+	       struct slot_pool *pool, struct slot **ret_slot)
 {
 	if (chunk >= ft->o.manifest->n_chunks)
 		return -LE_INVAL;
 	ft->n_givers++;
-	int rc = give(ft, chunk, demand, deadline_us, s);
+	int rc = give(ft, chunk, how, deadline_us, pool, ret_slot);
 	ft->n_givers--;
 	waitq_wake_all(&ft->arrived);
 	return rc;
@@ -312,7 +349,7 @@ static void settle_files(void *arg)
 
 static void run_wide(struct fetch *ft, const char *name, void (*fn)(void *arg), uint32_t width)
 {
-	struct fetch *fts[FETCH_WIDTH];
+	struct fetch *fts[FETCH_WIDTH_PEERS];
 	for (uint32_t i = 0; i < width; i++)
 		fts[i] = ft;
 	fiber_parallel(name, fn, fts, sizeof(fts[0]), width, width);
@@ -393,7 +430,8 @@ int fetch_run(struct fetch *ft, struct fetch_report *ret_report, int *ret_code)
 		fetch_fail_local(ft, rc, ft->o.store->dir, "no memory");
 	ft->prepared = true;
 	waitq_wake_all(&ft->arrived);
-	run_wide(ft, "fetch_chunks", fetch_chunks, FETCH_WIDTH);
+	run_wide(ft, "fetch_chunks", fetch_chunks,
+		 ft->o.from_peer ? FETCH_WIDTH_PEERS : FETCH_WIDTH);
 	/* What others have asked for is part of the copy too. */
 	while (ft->n_givers > 0 && ft->rc != 0) {
 		rc = waitq_wait(&ft->arrived, NO_DEADLINE);

@@ -45,6 +45,9 @@ struct fetch_options {
 	void (*window)(void *arg);
 	struct throttle *throttle; /* of reads from the source; NULL: none */
 	struct slot_pool *pool;    /* slots of MANIFEST_CHUNK bytes; NULL: its own */
+	/* Where in the order this node begins, as a part of 2^32: so that not all of them want the
+	 * same chunks at the same time. Not with a plan. */
+	uint32_t turn;
 	/* Other nodes: verified bytes of a chunk into the slot, or a status: then the source is
 	 * asked. NULL: there are none. Yields. */
 	int (*from_peer)(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask ask);
@@ -57,10 +60,16 @@ int fetch_create(const struct fetch_options *opts, struct detail *d,
 int fetch_run(struct fetch *ft, struct fetch_report *ret_report, int *ret_code) CHECK_RESULT;
 void fetch_destroy(struct fetch *ft); /* NULL is fine. Waits for fetch_give. Yields. */
 
-/* A verified chunk for somebody else, into s: as soon as it is here, at most until the deadline;
- * demand: fetch it from the source now if nobody does. -LE_AGAIN: not here. Yields. */
-int fetch_give(struct fetch *ft, uint64_t chunk, bool demand, uint64_t deadline_us,
-	       struct slot *s) CHECK_RESULT;
+/* A verified chunk for somebody else, in a slot of the pool: as soon as it is here, at most until
+ * the deadline. Who waits holds no slot, so that nodes that wait for each other cannot lack them.
+ * -LE_AGAIN: not here. Yields. */
+enum fetch_give_how {
+	GIVE_PRESENT, /* only what is here */
+	GIVE_COMING,  /* also what is being fetched just now */
+	GIVE_DEMAND   /* is fetched from the source now if nobody does */
+};
+int fetch_give(struct fetch *ft, uint64_t chunk, enum fetch_give_how how, uint64_t deadline_us,
+	       struct slot_pool *pool, struct slot **ret_slot) CHECK_RESULT;
 
 /* Reads every block of the finished files; clears the bits of chunks that are wrong and counts
  * them. Yields. */

@@ -8,9 +8,11 @@
 #include "common/rt/loop.h"
 
 #define FETCH_WIDTH 16u /* chunks at once */
-#define FILES_WIDTH 8u  /* files looked at at once */
-#define BUFFERS     16u
-#define OPEN_MAX    256u /* part files that wait for a checkpoint */
+/* ... where other nodes are asked: an answer may have to come down a tree of them. */
+#define FETCH_WIDTH_PEERS 32u
+#define FILES_WIDTH       8u /* files looked at at once */
+#define BUFFERS           16u
+#define OPEN_MAX          256u /* part files that wait for a checkpoint */
 
 /* A file that is being worked on: part/N is open. */
 struct part {

@@ -4,71 +4,84 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/client.h"
-#include "client/leat_impl.h"
-#include "client/retry.h"
+#include "client/stage/spread.h"
 #include "common/base/checksum.h"
 #include "common/base/hmap.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 
-#define CONNECT_MS  1000u
 #define WAIT_MIN_MS 2500u
 #define WAIT_MAX_MS 20000u
-#define SLOW_MAX    2u       /* late answers before a node is left out */
-#define AWAY_US     500000u  /* "not mine": asked again after this time */
-#define BAN_US      5000000u /* no answer: tried again after this time */
+#define SLOW_MAX    2u      /* late answers before a node is left out */
+#define AWAY_US     500000u /* "not mine": asked again after this time */
+#define BAN_US      5000000u
+#define BAN_MAX_US  80000000u /* no answer: tried again after BAN_US, then twice as long */
 #define REFRESH_US  500000u
-#define TRIES       3u
-#define ADDR_SIZE   256u
+/* Each node asks for a row for each node: with many of them less often, so that what the metadata
+ * server has to answer grows no faster than they do. */
+#define REFRESH_EACH_US 10000u
+#define TRIES           3u
 
 struct member {
-	char addr[ADDR_SIZE];
-	struct rpc_client *rpc; /* made when it is first asked */
+	struct swarm_peer peer;
+	uint64_t key; /* the address's checksum */
 	bool fixed, ready, seen, lied;
 	bool told; /* by the answer at hand */
-	uint64_t ban_until_us;
+	uint64_t ban_until_us, ban_us;
 	uint32_t slow;
 };
 
 struct swarm {
 	struct swarm_options o;
-	char self[ADDR_SIZE];
+	char self[PEER_ADDR_SIZE];
+	uint64_t self_key;
 	struct member **members; /* not this node */
 	uint32_t n, cap;
 	bool fixed, stopping;
+	struct spread *spread;
 	struct latch fibers;
 	struct waitq stop;
 	struct swarm_stats stats;
 };
 
+static uint64_t key_of(const char *addr)
+{
+	return checksum64(addr, strlen(addr));
+}
+
+static uint64_t weight(uint64_t key, uint64_t chunk)
+{
+	return hash_u64(key ^ hash_u64(chunk));
+}
+
 uint64_t swarm_weight(const char *node, uint64_t chunk)
 {
-	return hash_u64(checksum64(node, strlen(node)) ^ hash_u64(chunk));
+	return weight(key_of(node), chunk);
 }
 
 /* ---- members ---- */
 
-static struct member *find(struct swarm *w, const char *addr)
+static uint32_t find(const struct swarm *w, const char *addr)
 {
+	uint64_t key = key_of(addr);
 	for (uint32_t i = 0; i < w->n; i++) {
-		if (strcmp(w->members[i]->addr, addr) == 0)
-			return w->members[i];
+		if (w->members[i]->key == key && strcmp(w->members[i]->peer.addr, addr) == 0)
+			return i;
 	}
-	return NULL;
+	return SPREAD_SELF;
 }
 
 static struct member *add(struct swarm *w, const char *addr, size_t len)
 {
-	char text[ADDR_SIZE];
+	char text[PEER_ADDR_SIZE];
 	if (len == 0 || len >= sizeof(text) || w->n == PEERS_MAX)
 		return NULL;
 	snprintf(text, sizeof(text), "%.*s", (int)len, addr);
 	if (strcmp(text, w->self) == 0)
 		return NULL;
-	struct member *m = find(w, text);
-	if (m)
-		return m;
+	uint32_t at = find(w, text);
+	if (at != SPREAD_SELF)
+		return w->members[at];
 	if (w->n == w->cap) {
 		uint32_t cap = w->cap ? w->cap * 2 : 16;
 		struct member **more = realloc(w->members, cap * sizeof(struct member *));
@@ -77,10 +90,11 @@ static struct member *add(struct swarm *w, const char *addr, size_t len)
 		w->members = more;
 		w->cap = cap;
 	}
-	m = calloc(1, sizeof(*m));
+	struct member *m = calloc(1, sizeof(*m));
 	if (!m)
 		return NULL;
-	memcpy(m->addr, text, sizeof(m->addr));
+	memcpy(m->peer.addr, text, sizeof(m->peer.addr));
+	m->key = key_of(text);
 	w->members[w->n++] = m;
 	return m;
 }
@@ -106,45 +120,32 @@ static void add_fixed(struct swarm *w, const char *text, uint32_t self)
 	}
 }
 
-static int take_page(struct swarm *w, const struct mds_residency_get_rep *rep)
+static int on_node(void *arg, const char *addr, size_t len, bool ready)
 {
-	struct wire_r r;
-	wire_r_init(&r, rep->rows.data, rep->rows.len);
-	while (!wire_r_end(&r)) {
-		struct residency_node n = {0};
-		wire_get_residency_node(&r, &n);
-		if (r.status < 0)
-			break;
-		struct member *m = add(w, n.addrs.data, n.addrs.len);
-		if (!m)
-			continue;
+	struct swarm *w = arg;
+	struct member *m = add(w, addr, len);
+	if (m) {
 		m->told = m->seen = true;
-		m->ready = n.state == LEAT_COPY_READY || n.state == LEAT_COPY_STALE;
+		m->ready = ready;
 	}
-	return r.status;
+	return w->stopping ? -LE_SHUTDOWN : 0;
 }
 
 /* Who makes or has it, as the metadata server has been told. */
 static void refresh(struct swarm *w)
 {
-	struct mds_residency_get_req req = {
-		.what = bytes_of(w->o.job->m->id, (uint32_t)strlen(w->o.job->m->id))};
-	int rc = 0;
 	for (uint32_t i = 0; i < w->n; i++)
 		w->members[i]->told = false;
-	do {
-		struct mds_residency_get_rep rep;
-		struct rpc_call call;
-		rc = mds_call(w->o.fs->client, OP_mds_residency_get, &req, &rep, &call);
-		uint32_t next = rc == 0 ? rep.next : 0;
-		if (rc == 0)
-			rc = take_page(w, &rep);
-		rpc_call_fini(&call);
-		req.from = next;
-	} while (rc == 0 && req.from != 0 && !w->stopping);
+	int rc = w->o.ops->look(w->o.net, w->o.job->m->id, on_node, w);
 	/* Only a whole answer says who is not there any more. */
 	for (uint32_t i = 0; i < w->n && rc == 0; i++)
 		w->members[i]->seen = w->members[i]->told;
+}
+
+static uint64_t refresh_us(const struct swarm *w)
+{
+	uint64_t us = (uint64_t)w->n * REFRESH_EACH_US;
+	return us > REFRESH_US ? us : REFRESH_US;
 }
 
 static void refresh_fiber(void *arg)
@@ -152,7 +153,7 @@ static void refresh_fiber(void *arg)
 	struct swarm *w = arg;
 	while (!w->stopping) {
 		refresh(w);
-		int rc = waitq_wait(&w->stop, loop_now_us() + REFRESH_US);
+		int rc = waitq_wait(&w->stop, loop_now_us() + refresh_us(w));
 		(void)rc;
 	}
 	latch_done(&w->fibers);
@@ -168,31 +169,15 @@ static bool is_in(const struct swarm *w, const struct member *m)
 
 static void drop(struct swarm *w, struct member *m, const char *why)
 {
-	m->ban_until_us = loop_now_us() + BAN_US;
+	m->ban_us = m->ban_us == 0 ? BAN_US : m->ban_us < BAN_MAX_US ? m->ban_us * 2 : BAN_MAX_US;
+	m->ban_until_us = loop_now_us() + m->ban_us;
 	m->slow = 0;
+	m->peer.away = true;
 	w->stats.dropped++;
-	log_warn("staging: node %s is left out: %s", m->addr, why);
+	log_warn("staging: node %s is left out: %s", m->peer.addr, why);
 }
 
 /* ---- asking ---- */
-
-static int connect(struct swarm *w, struct member *m)
-{
-	struct rpc_client_options o = {.transport = w->o.fs->transport,
-				       .addrs = m->addr,
-				       .name = "staging",
-				       .role = ROLE_AGENT,
-				       .cluster = ll_cluster(w->o.fs->client),
-				       .key = *w->o.key};
-	if (!m->rpc)
-		TRY(rpc_client_create(&o, &m->rpc));
-	for (uint64_t end = loop_deadline_ms(CONNECT_MS); !rpc_client_connected(m->rpc);) {
-		if (w->stopping || !is_in(w, m) || loop_now_us() >= end)
-			return -LE_DISCONNECTED;
-		TRY(fiber_sleep_us(10000));
-	}
-	return 0;
-}
 
 static uint32_t patience_ms(const struct swarm *w)
 {
@@ -210,37 +195,13 @@ static int check(struct swarm *w, uint64_t chunk, const struct slot *s, uint32_t
 	return manifest_check(m, f, index * MANIFEST_CHUNK, s->data, len) < 0 ? 0 : -LE_CORRUPT;
 }
 
-static int ask_one(struct swarm *w, struct member *m, uint64_t chunk, struct slot *s, bool demand)
+/* What an answer says of who gave it. */
+static void judge(struct swarm *w, struct member *m, int rc)
 {
-	uint32_t wait_ms = demand ? patience_ms(w) : 0;
-	struct peer_chunk_req req = {.id = bytes_str(w->o.job->m->id),
-				     .chunk = chunk,
-				     .wait_ms = wait_ms,
-				     .demand = demand};
-	struct peer_chunk_rep rep = {0};
-	struct slot_vec room = {s, 0, MANIFEST_CHUNK};
-	struct rpc_call call = {.op = OP_peer_chunk,
-				.req = &req,
-				.rep = &rep,
-				.deadline_us = loop_deadline_ms(wait_ms + 2000),
-				.bulk_in = &room,
-				.n_bulk_in = 1};
-	int rc = connect(w, m);
-	if (rc == 0) {
-		rc = rpc_call(m->rpc, &call);
-		if (rc >= 0)
-			rc = check(w, chunk, s, call.ret_bulk_len);
-		rpc_call_fini(&call);
-	}
-	return rc;
-}
-
-static int ask(struct swarm *w, struct member *m, uint64_t chunk, struct slot *s, bool demand)
-{
-	int rc = ask_one(w, m, chunk, s, demand);
 	/* Another fiber may have left it out meanwhile. */
 	if (rc == 0) {
 		m->slow = 0;
+		m->ban_us = 0;
 	} else if (rc == -LE_CORRUPT) {
 		if (!m->lied) {
 			drop(w, m, "what it gave is not what the data set says");
@@ -255,6 +216,56 @@ static int ask(struct swarm *w, struct member *m, uint64_t chunk, struct slot *s
 	} else if (rc != -LE_AGAIN && is_in(w, m)) {
 		drop(w, m, status_text(rc));
 	}
+}
+
+static int ask_one(struct swarm *w, struct member *m, const struct swarm_ask *q, struct slot *s,
+		   struct swarm_answer *a)
+{
+	m->peer.away = w->stopping;
+	a->ask[0] = 0;
+	int rc = w->o.ops->ask(w->o.net, &m->peer, q, s, a);
+	if (rc >= 0 && !a->ask[0])
+		rc = check(w, q->chunk, s, a->len);
+	judge(w, m, rc);
+	return rc;
+}
+
+/* On the heap: fibers' stacks are small. */
+struct asking {
+	struct swarm_ask q;
+	struct swarm_answer a;
+};
+
+/* Of one node, or of whom it names. */
+static int ask(struct swarm *w, struct member *m, uint64_t chunk, struct slot *s, bool demand)
+{
+	struct asking *x = malloc(sizeof(*x));
+	if (!x)
+		return -LE_NOMEM;
+	x->q = (struct swarm_ask){.id = w->o.job->m->id,
+				  .from = w->self,
+				  .chunk = chunk,
+				  .wait_ms = demand ? patience_ms(w) : 0,
+				  .demand = demand};
+	int rc = ask_one(w, m, &x->q, s, &x->a);
+	if (rc == 0 && x->a.ask[0]) {
+		uint32_t at = demand ? find(w, x->a.ask) : SPREAD_SELF;
+		rc = -LE_AGAIN;
+		x->q.demand = false;
+		x->q.wait_ms /= 2; /* then the owner has to give it */
+		if (at != SPREAD_SELF && is_in(w, w->members[at]))
+			rc = ask_one(w, w->members[at], &x->q, s, &x->a);
+		if (rc == 0 && x->a.ask[0])
+			rc = -LE_AGAIN;
+		if (rc < 0 && demand) {
+			x->q.demand = x->q.again = true;
+			x->q.wait_ms = patience_ms(w);
+			rc = ask_one(w, m, &x->q, s, &x->a);
+			if (rc == 0 && x->a.ask[0])
+				rc = -LE_AGAIN;
+		}
+	}
+	free(x);
 	return rc;
 }
 
@@ -263,11 +274,11 @@ static struct member *owner_below(struct swarm *w, uint64_t chunk, uint64_t belo
 				  uint64_t *ret_weight)
 {
 	struct member *best = NULL;
-	uint64_t own = swarm_weight(w->self, chunk), top = ready || own >= below ? 0 : own;
+	uint64_t own = weight(w->self_key, chunk), top = ready || own >= below ? 0 : own;
 	for (uint32_t i = 0; i < w->n; i++) {
 		struct member *m = w->members[i];
-		uint64_t x = swarm_weight(m->addr, chunk);
-		if (is_in(w, m) && x > top && x < below && (!ready || m->ready)) {
+		uint64_t x = weight(m->key, chunk);
+		if (x > top && x < below && (!ready || m->ready) && is_in(w, m)) {
 			best = m;
 			top = x;
 		}
@@ -305,6 +316,45 @@ int swarm_get(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask how)
 	return -LE_AGAIN;
 }
 
+/* ---- being asked ---- */
+
+static bool can_be_sent_others(void *arg, uint32_t who)
+{
+	struct swarm *w = arg;
+	return who < w->n && is_in(w, w->members[who]);
+}
+
+int swarm_serve(struct swarm *w, struct fetch *ft, const struct swarm_ask *q,
+		struct slot_pool *pool, struct slot **ret_slot, struct swarm_answer *ret_answer)
+{
+	const struct manifest *m = w->o.job->m;
+	uint32_t who = q->demand && !q->again ? find(w, q->from) : SPREAD_SELF;
+	enum fetch_give_how how = q->demand ? GIVE_DEMAND : q->wait_ms ? GIVE_COMING : GIVE_PRESENT;
+	*ret_slot = NULL;
+	ret_answer->ask[0] = 0;
+	if (q->chunk >= m->n_chunks)
+		return -LE_INVAL;
+	if (who != SPREAD_SELF)
+		who = spread_refer(w->spread, q->chunk, who, can_be_sent_others, w);
+	if (who != SPREAD_SELF) {
+		memcpy(ret_answer->ask, w->members[who]->peer.addr, sizeof(ret_answer->ask));
+		return 0;
+	}
+	const struct manifest_file *f = &m->files[manifest_file_of_chunk(m, q->chunk)];
+	ret_answer->len = manifest_chunk_len(f, q->chunk - f->first_chunk);
+	int rc = fetch_give(ft, q->chunk, how, loop_deadline_ms(q->wait_ms), pool, ret_slot);
+	/* Who waits for others itself is not to blame. */
+	return rc == -LE_TIMEDOUT && how == GIVE_COMING ? -LE_AGAIN : rc;
+}
+
+uint32_t swarm_turn(const struct swarm *w)
+{
+	/* As many members as are known are spread evenly, others as their names fall. */
+	if (w->fixed)
+		return (uint32_t)(((uint64_t)w->o.self_member << 32) / (w->n + 1));
+	return (uint32_t)(w->self_key >> 32);
+}
+
 /* ---- life ---- */
 
 int swarm_create(const struct swarm_options *opts, struct swarm **ret_swarm)
@@ -318,10 +368,14 @@ int swarm_create(const struct swarm_options *opts, struct swarm **ret_swarm)
 	waitq_init(&w->stop);
 	if (opts->members && opts->members[0])
 		add_fixed(w, opts->members, opts->self_member);
+	w->self_key = key_of(w->self);
+	int rc = spread_create(&w->spread);
 	/* Before the first chunk is asked for. */
-	refresh(w);
+	if (rc == 0)
+		refresh(w);
 	latch_add(&w->fibers, 1);
-	int rc = fiber_spawn("swarm", refresh_fiber, w);
+	if (rc == 0)
+		rc = fiber_spawn("swarm", refresh_fiber, w);
 	if (rc < 0) {
 		latch_done(&w->fibers);
 		swarm_destroy(w);
@@ -339,11 +393,11 @@ void swarm_destroy(struct swarm *w)
 	waitq_wake_all(&w->stop);
 	latch_wait(&w->fibers);
 	for (uint32_t i = 0; i < w->n; i++) {
-		if (w->members[i]->rpc)
-			rpc_client_destroy(w->members[i]->rpc);
+		w->o.ops->leave(w->o.net, &w->members[i]->peer);
 		free(w->members[i]);
 	}
 	free(w->members);
+	spread_destroy(w->spread);
 	free(w);
 }
 

@@ -1,9 +1,10 @@
 /*
  * Other nodes that make, or have, the same copy. Each chunk has an owner among them, by rendezvous
  * hashing of (chunk, node): the owner reads it from the source, the others get it from the owner,
- * which fetches it at once when it is asked. Who does not answer, answers late, or answers wrongly
- * is left out, and what it owned falls to the next in the same order, for everybody alike; in the
- * end there is always the source. Everything belongs to one loop.
+ * which fetches it at once when it is asked, or from whoever the owner says has it (spread.h). Who
+ * does not answer, answers late, or answers wrongly is left out, and what it owned falls to the
+ * next in the same order, for everybody alike; in the end there is always the source. Everything
+ * belongs to one loop.
  */
 #ifndef LEAT_STAGE_PEERS_H
 #define LEAT_STAGE_PEERS_H
@@ -12,14 +13,52 @@
 #include "client/stage/stage.h"
 #include "common/rpc/rpc.h"
 
-#define PEERS_MAX 4096u
+#define PEERS_MAX      4096u
+#define PEER_ADDR_SIZE 256u
 
 struct swarm;
 
-struct swarm_options {
+/* ---- how nodes reach each other: by rpc, or simulated ---- */
+
+struct swarm_peer {
+	char addr[PEER_ADDR_SIZE];
+	void *conn; /* of the net; NULL at first */
+	bool away;  /* left out: nobody waits for it any longer */
+};
+struct swarm_ask {
+	const char *id, *from; /* of the data set; the asker's own address */
+	uint64_t chunk;
+	uint32_t wait_ms;
+	bool demand, again; /* see peer_proto.h */
+};
+struct swarm_answer {
+	uint32_t len;
+	char ask[PEER_ADDR_SIZE]; /* "": the bytes are there */
+};
+struct swarm_net_ops {
+	/* The bytes into s, not verified. Yields. */
+	int (*ask)(void *net, struct swarm_peer *p, const struct swarm_ask *q, struct slot *s,
+		   struct swarm_answer *ret_answer);
+	/* The connection is not needed any more. Yields. */
+	void (*leave)(void *net, struct swarm_peer *p);
+	/* Tells each node of which is known that it makes or has the copy. -LE_SHUTDOWN from each
+	 * ends it. Yields. */
+	int (*look)(void *net, const char *id,
+		    int (*each)(void *arg, const char *addr, size_t len, bool ready), void *arg);
+};
+/* peers_net.c: rpc, and the metadata server. For net: */
+struct swarm_rpc {
 	struct leat_fs *fs;
-	const struct stage_job *job; /* whose manifest says what is right; outlives the swarm */
 	const struct rpc_key *key;
+};
+extern const struct swarm_net_ops swarm_net_rpc;
+
+/* ---- a job's nodes ---- */
+
+struct swarm_options {
+	const struct swarm_net_ops *ops;
+	void *net;                   /* for them; outlives the swarm */
+	const struct stage_job *job; /* whose manifest says what is right; outlives the swarm */
 	/* Where this node hands out chunks, as others know it. */
 	const char *self;
 	/* Addresses of all that take part, this node's among them ("" or NULL: whoever tells the
@@ -36,11 +75,18 @@ struct swarm_stats {
 
 int swarm_create(const struct swarm_options *opts, struct swarm **ret_swarm) CHECK_RESULT;
 void swarm_destroy(struct swarm *w); /* NULL is fine. Yields. */
-/* from_peer of a job; arg is the swarm. */
-int swarm_get(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask ask) CHECK_RESULT;
+/* As fetch_options.from_peer; arg is the swarm. Yields. */
+int swarm_get(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask how) CHECK_RESULT;
+/* For fetch_options.turn: each member its own. */
+uint32_t swarm_turn(const struct swarm *w);
+/* The other side of asking: from the job's own fetch, in a slot of the pool (NULL: the answer says
+ * whom to ask). Within q->wait_ms. Yields. */
+int swarm_serve(struct swarm *w, struct fetch *ft, const struct swarm_ask *q,
+		struct slot_pool *pool, struct slot **ret_slot,
+		struct swarm_answer *ret_answer) CHECK_RESULT;
 void swarm_stats(const struct swarm *w, struct swarm_stats *ret_stats);
 
-/* One rank of rendezvous hashing: the highest of all nodes owns the chunk. */
+/* The rank of a node for a chunk: the highest owns it. */
 uint64_t swarm_weight(const char *node, uint64_t chunk);
 
 #endif

@@ -41,6 +41,7 @@ struct stage_job {
 	int (*began)(void *arg, struct stage_job *job);
 	int (*from_peer)(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask ask);
 	void *peer_arg;
+	uint32_t turn;      /* where among the chunks it begins (fetch.h) */
 	uint64_t source_us; /* how long the source takes for a chunk, about */
 };
 

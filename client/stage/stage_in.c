@@ -437,6 +437,7 @@ static int run_fetch(struct stage_job *job, int *ret_code)
 				   .n_window = job->n_window,
 				   .window = on_window,
 				   .throttle = job->throttle,
+				   .turn = job->turn,
 				   .pool = job->pool,
 				   .from_peer = job->from_peer ? from_peer : NULL};
 	struct fetch_report report = {0};

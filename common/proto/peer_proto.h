@@ -16,11 +16,15 @@
 /*
  * Chunk `chunk` of the data set `id` (64 hex digits), at most 1 MiB, as the bulk reply. wait_ms:
  * how long it may take until it is there; demand: the asker takes the node for the one that reads
- * this chunk from the source, so it does that now. -LE_AGAIN: not here (yet); -LE_NOENT: the node
- * has nothing to do with the data set.
+ * this chunk from the source, so it does that now; without it, only a chunk that is on its way is
+ * waited for. -LE_AGAIN: not here (yet); -LE_NOENT: the node has nothing to do with the data set.
+ * from: who asks, as members of the job are named. Instead of bytes the answer to a demand may be
+ * `ask`: the member that has the chunk, or is getting it, and is to be asked without demand. Did
+ * that one not give it, the demand is repeated with `again` and answered with bytes.
  */
-#define peer_chunk_req_FIELDS(F) F(bytes, id) F(u64, chunk) F(u32, wait_ms) F(u8, demand)
-#define peer_chunk_rep_FIELDS(F) F(u32, len)
+#define peer_chunk_req_FIELDS(F) \
+	F(bytes, id) F(u64, chunk) F(u32, wait_ms) F(u8, demand) F(bytes, from) F(u8, again)
+#define peer_chunk_rep_FIELDS(F) F(u32, len) F(bytes, ask)
 /*
  * To an agent. START: make a copy of `what` (an alias, or a directory of the namespace), as `leat
  * stage in` does; members: addresses of all agents that make it ("host:port host:port ..."), self

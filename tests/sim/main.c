@@ -5,6 +5,7 @@
  *   leat-sim NAME                       one test
  *   leat-sim run [--seed N | --seeds A..B] [--ops N] [--clients N]
  *                [--replicas N | --contended | --names | --damaged] [--plant BUG] [--jobs N] [-v]
+ *   leat-sim fanout [--nodes N] [--chunks N] ...   staging by many nodes, a line of CSV: fanout.h
  *
  * Each seed runs in a process of its own: a crash in the simulator leaves its memory behind. A
  * failing seed is printed with what went wrong and runs again, the same, with --seed.
@@ -22,6 +23,7 @@
 #include "common/base/log.h"
 #include "common/base/moves.h"
 #include "tests/sim/cluster.h"
+#include "tests/sim/fanout.h"
 #include "tests/sim/linear_test.h"
 #include "tests/sim/workload.h"
 
@@ -565,6 +567,10 @@ static const struct {
 	{"contended_names", test_contended_names},
 	{"damaged_seeds", test_damaged_seeds},
 	{"deterministic", test_deterministic},
+	{"fanout_32", fanout_test_32},
+	{"fanout_100", fanout_test_100},
+	{"fanout_100_faults", fanout_test_100_faults},
+	{"fanout_1000", fanout_test_1000},
 	{"linear_registers", linear_test_registers},
 	{"linear_registers_random", linear_test_registers_random},
 	{"linear_names", linear_test_names},
@@ -662,12 +668,14 @@ int main(int argc, char **argv)
 	}
 	if (argc >= 2 && strcmp(argv[1], "run") == 0)
 		return run_command(argc - 1, argv + 1);
+	if (argc >= 2 && strcmp(argv[1], "fanout") == 0)
+		return fanout_command(argc - 1, argv + 1);
 	for (size_t i = 0; argc == 2 && i < ARRAY_SIZE(tests); i++)
 		if (strcmp(argv[1], tests[i].name) == 0)
 			return tests[i].fn();
 	fprintf(stderr, "usage: leat-sim --list | NAME | run [--seed N | --seeds A..B] [--ops N] "
 			"[--clients N] "
 			"[--replicas N | --contended | --names | --damaged] "
-			"[--plant BUG] [--jobs N] [-v]\n");
+			"[--plant BUG] [--jobs N] [-v] | fanout [--nodes N] ...\n");
 	return 2;
 }

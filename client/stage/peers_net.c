@@ -1,0 +1,114 @@
+/* How agents reach each other: rpc clients, made when a node is first asked; who is there, the
+ * metadata server says. */
+#include <stdio.h>
+#include <string.h>
+
+#include "client/client.h"
+#include "client/leat_impl.h"
+#include "client/retry.h"
+#include "client/stage/peers.h"
+#include "common/rt/loop.h"
+
+#define CONNECT_MS 1000u
+
+static int connect(const struct swarm_rpc *net, struct swarm_peer *p)
+{
+	struct rpc_client_options o = {.transport = net->fs->transport,
+				       .addrs = p->addr,
+				       .name = "staging",
+				       .role = ROLE_AGENT,
+				       .cluster = ll_cluster(net->fs->client),
+				       .key = *net->key};
+	struct rpc_client *rpc = p->conn;
+	if (!rpc) {
+		TRY(rpc_client_create(&o, &rpc));
+		p->conn = rpc;
+	}
+	for (uint64_t end = loop_deadline_ms(CONNECT_MS); !rpc_client_connected(rpc);) {
+		if (p->away || loop_now_us() >= end)
+			return -LE_DISCONNECTED;
+		TRY(fiber_sleep_us(10000));
+	}
+	return 0;
+}
+
+static int take(const struct peer_chunk_rep *rep, uint32_t len, struct swarm_answer *ret_answer)
+{
+	if (rep->ask.len >= sizeof(ret_answer->ask))
+		return -LE_BAD_MESSAGE;
+	ret_answer->len = len;
+	snprintf(ret_answer->ask, sizeof(ret_answer->ask), "%.*s", (int)rep->ask.len,
+		 rep->ask.len ? (const char *)rep->ask.data : "");
+	return 0;
+}
+
+static int rpc_ask(void *arg, struct swarm_peer *p, const struct swarm_ask *q, struct slot *s,
+		   struct swarm_answer *ret_answer)
+{
+	struct peer_chunk_req req = {.id = bytes_str(q->id),
+				     .chunk = q->chunk,
+				     .wait_ms = q->wait_ms,
+				     .demand = q->demand,
+				     .from = bytes_str(q->from),
+				     .again = q->again};
+	struct peer_chunk_rep rep = {0};
+	struct slot_vec room = {s, 0, MANIFEST_CHUNK};
+	struct rpc_call call = {.op = OP_peer_chunk,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(q->wait_ms + 2000),
+				.bulk_in = &room,
+				.n_bulk_in = 1};
+	TRY(connect(arg, p));
+	int rc = rpc_call(p->conn, &call);
+	if (rc >= 0)
+		rc = take(&rep, call.ret_bulk_len, ret_answer);
+	rpc_call_fini(&call);
+	return rc;
+}
+
+static void rpc_leave(void *arg, struct swarm_peer *p)
+{
+	(void)arg;
+	if (p->conn)
+		rpc_client_destroy(p->conn);
+	p->conn = NULL;
+}
+
+static int take_page(const struct mds_residency_get_rep *rep,
+		     int (*each)(void *arg, const char *addr, size_t len, bool ready), void *arg)
+{
+	struct wire_r r;
+	wire_r_init(&r, rep->rows.data, rep->rows.len);
+	while (!wire_r_end(&r)) {
+		struct residency_node n = {0};
+		wire_get_residency_node(&r, &n);
+		if (r.status < 0)
+			break;
+		TRY(each(arg, n.addrs.data, n.addrs.len,
+			 n.state == LEAT_COPY_READY || n.state == LEAT_COPY_STALE));
+	}
+	return r.status;
+}
+
+static int rpc_look(void *arg, const char *id,
+		    int (*each)(void *arg, const char *addr, size_t len, bool ready),
+		    void *each_arg)
+{
+	struct swarm_rpc *net = arg;
+	struct mds_residency_get_req req = {.what = bytes_str(id)};
+	int rc;
+	do {
+		struct mds_residency_get_rep rep;
+		struct rpc_call call;
+		rc = mds_call(net->fs->client, OP_mds_residency_get, &req, &rep, &call);
+		uint32_t next = rc == 0 ? rep.next : 0;
+		if (rc == 0)
+			rc = take_page(&rep, each, each_arg);
+		rpc_call_fini(&call);
+		req.from = next;
+	} while (rc == 0 && req.from != 0);
+	return rc;
+}
+
+const struct swarm_net_ops swarm_net_rpc = {rpc_ask, rpc_leave, rpc_look};
