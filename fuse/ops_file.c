@@ -186,7 +186,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	drop_pages(fs, file_of(fi), ino, off, size);
 }
 
-/* A write by someone who may not keep set-user-id takes it off the file. */
+/* Data changed by someone who may not keep set-user-id takes it off the file. */
 static int kill_suid(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino)
 {
 	struct attr attr, none = {.mode = 0};
@@ -214,8 +214,6 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 16)
 	if (fi->kill_suidgid)
 		n = kill_suid(fs, req, ino);
-#else
-	(void)kill_suid;
 #endif
 	if (n == 0 && mr && mr->slot) {
 		struct slot_vec v = {
@@ -265,12 +263,21 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	reply_status(req, status);
 }
 
+/* Here the kernel does not say whether the caller may keep it; it would for who has CAP_FSETID. */
+static int kill_suid_of_user(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino)
+{
+	return fuse_req_ctx(req)->uid != 0 ? kill_suid(fs, req, ino) : 0;
+}
+
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
 		  struct fuse_file_info *fi)
 {
-	(void)ino;
-	reply_status(req,
-		     ll_fallocate(file_of(fi)->file, (uint32_t)mode, (uint64_t)off, (uint64_t)len));
+	int status = kill_suid_of_user(req_fs(req), req, ino);
+
+	if (status == 0)
+		status = ll_fallocate(file_of(fi)->file, (uint32_t)mode, (uint64_t)off,
+				      (uint64_t)len);
+	reply_status(req, status);
 }
 
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
@@ -291,8 +298,10 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino, off_t off, struct fuse_f
 {
 	int64_t n = -LE_NOTSUP;
 
-	(void)ino, (void)to;
+	(void)ino;
 	if (flags == 0 && len > 0)
+		n = kill_suid_of_user(req_fs(req), req, to);
+	if (n == 0)
 		n = ll_copy(file_of(fi)->file, (uint64_t)off, file_of(to_fi)->file,
 			    (uint64_t)to_off, len);
 	if (n == -LE_NOTSUP)

@@ -149,13 +149,19 @@ int name_check(struct bytes name)
 	return 0;
 }
 
+int parent_get(struct op *op, struct ino ino, enum view view, struct inode **ret_dir,
+	       const struct inode_rec **ret_rec)
+{
+	/* Removed: there is no name in it, and none can be made. */
+	TRY(inode_get(op->store, ino, view, ret_dir, ret_rec));
+	return S_ISDIR((*ret_rec)->attr.mode) ? 0 : -LE_NOTDIR;
+}
+
 int dir_get(struct op *op, struct ino ino, struct inode **ret_dir, const struct inode_rec **ret_rec)
 {
 	const struct inode_rec *rec;
 
-	TRY(file_get(op, ino, VIEW_NEWEST, ret_dir, &rec));
-	if (!S_ISDIR(rec->attr.mode))
-		return -LE_NOTDIR;
+	TRY(parent_get(op, ino, VIEW_NEWEST, ret_dir, &rec));
 	if (rec->attr.nlink == 0)
 		return -LE_NOENT;
 	*ret_rec = rec;

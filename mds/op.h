@@ -53,6 +53,9 @@ int op_run(struct op *op, const struct frame_hdr *hdr, const void *in, void *out
 /* ---- for critical sections ---- */
 int64_t op_now(struct op *op);
 int name_check(struct bytes name) CHECK_RESULT;
+/* The directory of a name: -LE_NOENT when it is gone, -LE_NOTDIR. */
+int parent_get(struct op *op, struct ino ino, enum view view, struct inode **ret_dir,
+	       const struct inode_rec **ret_rec) CHECK_RESULT;
 /* The newest record of a directory that still has a name. -LE_NOTDIR, -LE_NOENT. */
 int dir_get(struct op *op, struct ino ino, struct inode **ret_dir,
 	    const struct inode_rec **ret_rec) CHECK_RESULT;

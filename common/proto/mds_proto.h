@@ -237,7 +237,7 @@ enum fsck_repair {
 /* attr of what was unlinked (nlink 0: gone or an orphan). */
 #define mds_unlink_rep_FIELDS(F) F(attr, attr) F(attr, dir)
 #define mds_rmdir_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name)
-#define mds_rmdir_rep_FIELDS(F) F(attr, dir)
+#define mds_rmdir_rep_FIELDS(F) F(attr, dir) F(ino, removed)
 /* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE of linux/fs.h. */
 #define mds_rename_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name) F(ino, new_parent) \
 	F(bytes, new_name) F(u32, flags)

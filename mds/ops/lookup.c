@@ -30,9 +30,7 @@ int mds_lookup(struct op *op, const void *vin, void *vout)
 	TRY(cred_check(&in->cred));
 	if (rc < 0 && rc != -LE_EXIST)
 		return rc;
-	TRY(file_get(op, in->parent, VIEW_DURABLE, NULL, &dir));
-	if (!S_ISDIR(dir->attr.mode))
-		return -LE_NOTDIR;
+	TRY(parent_get(op, in->parent, VIEW_DURABLE, NULL, &dir));
 	TRY(perm_access(&in->cred, dir, PERM_X));
 	if (rc == -LE_EXIST)
 		return lookup_dots(op, dir, in->name, &out->attr);

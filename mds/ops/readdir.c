@@ -115,9 +115,7 @@ int mds_readdir(struct op *op, const void *vin, void *vout)
 	bool more;
 
 	TRY(cred_check(&in->cred));
-	TRY(file_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
-	if (!S_ISDIR(rec->attr.mode))
-		return -LE_NOTDIR;
+	TRY(parent_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
 	TRY(perm_access(&in->cred, rec, PERM_R));
 	if (in->cookie >= UINT64_MAX / 2) {
 		out->eof = 1;

@@ -29,6 +29,7 @@ int mds_rmdir(struct op *op, const void *vin, void *vout)
 	if (dentry_remove(op->store, d))
 		inode_edit(op->store, dir)->flags |= INODE_TOMBS;
 	dir_changed(op, dir, -1, -1, &out->dir);
+	out->removed = val.ino;
 	inode_unlink(op, i, false, &gone);
 	return 0;
 }

@@ -12,7 +12,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import expect_errno, run_tests, wait_until
+from cluster import as_user, expect_errno, run_tests, wait_until
 
 libc = ctypes.CDLL(None, use_errno=True)
 MIB = 1 << 20
@@ -245,6 +245,51 @@ def test_direct_writes_take_set_user_id_away(c):
         assert os.waitpid(pid, 0)[1] == 0
         assert os.stat(path).st_mode & 0o7777 == 0o777, (flags, oct(os.stat(path).st_mode))
         os.unlink(path)
+
+
+def mode_alone(path):
+    """As of a statx(2) that asks for the mode only, which the kernel may answer by itself."""
+    out = subprocess.run(["stat", "-c", "%a", path], check=True, stdout=subprocess.PIPE).stdout
+    return int(out, 8)
+
+
+def test_fallocate_and_copies_take_set_user_id_away(c):
+    """Unless root does it, whoever has opened the file; and it is shown at once."""
+    path, source = c.mnt() + "/suid", c.mnt() + "/source"
+    put(source, bytes(MIB))
+    os.chmod(source, 0o644)
+
+    def change(how):
+        fd = os.open(path, os.O_RDWR)
+        if how == "copy":
+            src = os.open(source, os.O_RDONLY)
+            assert os.copy_file_range(src, fd, MIB, 0, 2 * MIB) == MIB
+            os.close(src)
+        else:
+            fallocate(fd, how, 0, 3 * MIB)
+        os.close(fd)
+
+    for how in (0, KEEP_SIZE, PUNCH | KEEP_SIZE, ZERO_RANGE, "copy"):
+        put(path, bytes(MIB))
+        os.chown(path, 12345, 12345)
+        for user, after in (0, 0o6777), (54321, 0o777):
+            os.truncate(path, MIB)
+            os.chmod(path, 0o6777)
+            assert mode_alone(path) == 0o6777
+            assert as_user(lambda: change(how), user, user) == 0
+            assert mode_alone(path) == after, (how, user, oct(mode_alone(path)))
+            assert mode_alone(c.mnt(2) + "/suid") == after, (how, user)
+        # Opened by a user last, changed by root.
+        os.truncate(path, MIB)
+        os.chmod(path, 0o6777)
+        roots = os.open(path, os.O_RDWR)
+        as_user(lambda: os.close(os.open(path, os.O_RDWR)), 54321, 54321)
+        if how != "copy":
+            fallocate(roots, how, 0, 3 * MIB)
+            assert mode_alone(path) == 0o6777, how
+        os.close(roots)
+        os.unlink(path)
+    os.unlink(source)
 
 
 # ---- signals ----

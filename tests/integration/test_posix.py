@@ -220,6 +220,49 @@ def test_unlinked_open_file_lives(c):
     os.close(fd)
 
 
+def listed(fd):
+    """getdents says ENOENT of a directory that is removed, the C library makes that its end."""
+    try:
+        return os.listdir(fd)
+    except FileNotFoundError:
+        return []
+
+
+def expect_removed(fd, before, file):
+    st = os.fstat(fd)
+    assert (st.st_ino, st.st_nlink, st.st_mode) == (before.st_ino, 0, before.st_mode), st
+    assert listed(fd) == []
+    expect_errno(errno.ENOENT, os.stat, "x", dir_fd=fd)
+    expect_errno(errno.ENOENT, os.open, "x", os.O_CREAT | os.O_WRONLY, dir_fd=fd)
+    expect_errno(errno.ENOENT, os.mkdir, "x", dir_fd=fd)
+    expect_errno(errno.ENOENT, os.unlink, "x", dir_fd=fd)
+    expect_errno(errno.ENOENT, os.link, file, "x", dst_dir_fd=fd)
+
+
+def test_removed_open_directory_has_no_links(c):
+    me, other = c.mnt(1) + "/gone", c.mnt(2) + "/gone"
+
+    def replace():
+        os.mkdir(c.mnt(1) + "/instead", 0o700)
+        os.rename(c.mnt(1) + "/instead", me)
+
+    put(c.mnt(1) + "/file")
+    for remove in (lambda: os.rmdir(me), lambda: os.rmdir(other), replace):
+        os.mkdir(me, 0o751)
+        fds = [os.open(p, os.O_RDONLY | os.O_DIRECTORY) for p in (me, other)]
+        try:
+            before = os.fstat(fds[0])
+            remove()
+            for i, fd in enumerate(fds):
+                expect_removed(fd, before, c.mnt(1 + i) + "/file")
+        finally:
+            for fd in fds:
+                os.close(fd)
+    assert os.stat(other).st_ino != before.st_ino, "another one has its name"
+    os.rmdir(other)
+    os.unlink(c.mnt(1) + "/file")
+
+
 def test_many_entries(c):
     d = c.mnt() + "/many"
     os.mkdir(d)

@@ -246,6 +246,30 @@ static void run_and_check(void (*body)(struct fx *f))
 	fx_destroy(f);
 }
 
+/* Whoever still has it open finds no names, and makes none. */
+static void removed_dir_body(struct fx *f)
+{
+	struct mds_readdir_req list = {.cred = f->cred, .max_bytes = 4096};
+	struct mds_readdir_rep listed;
+	struct attr a;
+	struct ino dir;
+
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "d", &dir), 0);
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "x", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 0), 0);
+	assert_int_equal(fx_rmdir(f, LEAT_ROOT_INO, "d"), 0);
+	list.ino = dir;
+	assert_int_equal(fx_lookup(f, dir, "x", NULL), -LE_NOENT);
+	assert_int_equal(fx_create_file(f, dir, "x", O_WRONLY, NULL), -LE_NOENT);
+	assert_int_equal(fx_mkdir(f, dir, "x", NULL), -LE_NOENT);
+	assert_int_equal(fx_unlink(f, dir, "x"), -LE_NOENT);
+	assert_int_equal(fx_link(f, a.ino, dir, "x"), -LE_NOENT);
+	assert_int_equal(fx_rename(f, LEAT_ROOT_INO, "x", dir, "x", 0), -LE_NOENT);
+	assert_int_equal(fx_rename(f, dir, "x", LEAT_ROOT_INO, "y", 0), -LE_NOENT);
+	assert_int_equal(fx_call(f, OP_mds_readdir, &list, &listed), -LE_NOENT);
+	assert_int_equal(fx_getattr(f, dir, &a), -LE_STALE);
+}
+
 static void test_names(void **state)
 {
 	(void)state;
@@ -270,6 +294,12 @@ static void test_collisions(void **state)
 	run_and_check(collisions_body);
 }
 
+static void test_removed_directory(void **state)
+{
+	(void)state;
+	run_and_check(removed_dir_body);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -277,6 +307,7 @@ int main(void)
 		cmocka_unit_test(test_renames),
 		cmocka_unit_test(test_exchanges),
 		cmocka_unit_test(test_collisions),
+		cmocka_unit_test(test_removed_directory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
