@@ -113,6 +113,7 @@ static void destroy(struct client *c)
 	wb_fini(&c->wb);
 	ra_fini(&c->ra);
 	free_files(c);
+	read_many_fini(c);
 	if (c->slots != NULL)
 		slot_pool_destroy(c->slots);
 	if (c->small != NULL)
@@ -147,6 +148,7 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	latch_init(&c->bg, 0);
 	timer_init(&c->tick, tick);
 	list_init(&c->free_files);
+	list_init(&c->free_groups);
 	inode_table_init(c);
 	names_init(&c->names);
 	wb_init(&c->wb);

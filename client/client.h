@@ -75,13 +75,15 @@ struct client {
 	struct writeback wb;
 	uint64_t n_retracted; /* writes that were accepted and have to be repeated: a counter */
 	struct readahead ra;
-	struct latencies latencies; /* of reads from the member asked first */
+	struct latencies latencies;      /* of reads from the member asked first */
+	struct latencies many_latencies; /* the same, of many at once */
 	struct dir_batch dirs[READDIR_CACHE];
 
 	/* Fibers in the background, which destroy waits for. */
 	struct latch bg;
 	struct timer tick;
-	struct list free_files;
+	struct list free_files, free_groups; /* the second: of read_many.c */
+	uint32_t n_free_groups;
 	uint32_t n_files, n_free_files;
 	struct ll_stats stats;
 };

@@ -32,6 +32,7 @@ struct target {
 	bool near;              /* on this client's host */
 	bool up;                /* the connection is there */
 	bool lost;              /* it was, and no other has come since */
+	bool no_readv;          /* it is of an older release */
 	uint64_t slow_until_us; /* somebody else was quicker: not asked first until then */
 	struct waitq up_q;      /* the connection has come */
 	/* Space: grant is what the target holds for us, reserved the part of it that data under way

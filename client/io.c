@@ -60,7 +60,7 @@ static int renew(struct idata *d, enum io_right right)
 	return cap_good(d, right) ? 0 : -LE_STALE;
 }
 
-static int get_cap(struct idata *d, enum io_right right, struct cap *ret_cap)
+int io_get_cap(struct idata *d, enum io_right right, struct cap *ret_cap)
 {
 	int rc = 0;
 
@@ -75,8 +75,7 @@ static int get_cap(struct idata *d, enum io_right right, struct cap *ret_cap)
 	return rc;
 }
 
-/* Refused: not to be used again, unless it has been replaced already. */
-static void void_cap(struct idata *d, const struct cap *cap, enum io_right right)
+void io_void_cap(struct idata *d, const struct cap *cap, enum io_right right)
 {
 	if (d->caps[right].mac_lo == cap->mac_lo && d->caps[right].mac_hi == cap->mac_hi)
 		d->cap_gens[right] = 0;
@@ -89,7 +88,7 @@ int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth
 	int rc;
 
 	for (int tries = 1;; tries++) {
-		TRY(get_cap(d, auth->right, auth->cap));
+		TRY(io_get_cap(d, auth->right, auth->cap));
 		if (auth->session_gen != 0 && auth->session_gen != d->c->session_gen)
 			return -LE_IO;
 		layout = d->inode->attr.layout;
@@ -98,7 +97,7 @@ int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth
 		if ((rc != -LE_BAD_CAP && rc != -LE_SESSION_GONE) || tries == CAP_TRIES)
 			break;
 		if (rc == -LE_BAD_CAP)
-			void_cap(d, auth->cap, auth->right);
+			io_void_cap(d, auth->cap, auth->right);
 	}
 	return rc == -LE_SESSION_GONE ? -LE_IO : rc;
 }

@@ -43,6 +43,10 @@ struct io_auth {
 /* Who asks for a capability again on behalf of an open file. */
 struct cred io_renew_cred(const struct idata *d);
 void io_take_cap(struct idata *d, const struct cap *cap);
+/* A capability that holds, as far as is known here; asked for where there is none. Yields. */
+int io_get_cap(struct idata *d, enum io_right right, struct cap *ret_cap) CHECK_RESULT;
+/* Refused: not to be used again, unless it has been replaced already. */
+void io_void_cap(struct idata *d, const struct cap *cap, enum io_right right);
 /* oss_call for chunk idx of the inode, with capabilities renewed where they are refused; route as
  * there. Yields. */
 int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth *auth,
@@ -54,6 +58,9 @@ uint64_t io_spread(const struct client *c, struct ino ino, uint64_t idx);
  * verified, holes and what lies behind the chunks' ends as zeros. Yields. */
 int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot,
 	     uint32_t at) CHECK_RESULT;
+
+/* Does what is received land in any memory? Else only in slots. */
+bool io_lands_anywhere(const struct client *c);
 
 /* Asks the chains for size, time and space of an inode with writers, unless this client is the only
  * one; attr: as the MDS just gave it. Yields. */
@@ -72,6 +79,9 @@ int io_attr(struct client *c, const struct cred *cred, struct inode *i,
 	    struct attr *ret_attr) CHECK_RESULT;
 /* Waits for closings of the inode that were sent behind. Yields. */
 int io_wait_closing(struct inode *i) CHECK_RESULT;
+
+/* Frees what ll_pread_many keeps. */
+void read_many_fini(struct client *c);
 
 /* The error of writes behind that this file has not reported yet. */
 int io_take_error(struct ll_file *f) CHECK_RESULT;

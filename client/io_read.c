@@ -280,7 +280,7 @@ void ll_data_release(struct ll_data *d)
 
 /* TCP writes to any memory; a card only to what is registered with it, and then all slots are. What
  * is lent to an rpc is nobody's but the caller's when the rpc has ended, however it did. */
-static bool lands_anywhere(const struct client *c)
+bool io_lands_anywhere(const struct client *c)
 {
 	const struct slot *s = slot_pool_at(c->slots, 0);
 
@@ -363,7 +363,7 @@ static void pread_part(void *arg)
 	struct ll_data data;
 	int rc;
 
-	if (lands_anywhere(p->f->c)) {
+	if (io_lands_anywhere(p->f->c)) {
 		p->done = read_into(p->f, p->off, p->len, p->to);
 		return;
 	}

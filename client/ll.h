@@ -172,6 +172,17 @@ void ll_data_release(struct ll_data *d);
 /* For callers with memory of their own: any length; copies out. Returns bytes read. */
 int64_t ll_pread(struct ll_file *f, void *buf, uint64_t len, uint64_t off) CHECK_RESULT;
 
+/* Many reads at once, of one file or several: small ones that the same server answers go in one
+ * request. done: as ll_pread returns it. */
+struct ll_part {
+	struct ll_file *file;
+	void *buf;
+	uint64_t off;
+	uint32_t len;
+	int64_t done;
+};
+void ll_pread_many(struct client *c, struct ll_part *parts, uint32_t n);
+
 /* Data that lies in slots (the caller's references are kept by it, the client takes its own while
  * it needs them; the bytes must not change until then, that is until slot refs fall back). With
  * O_APPEND off is ignored. Returns len: accepted (written behind against a space grant; errors come
@@ -211,6 +222,7 @@ struct ll_stats {
 	/* reads that were asked of a second member too, those that it won, and requests given to
 	 * another member because one failed */
 	uint64_t hedges, hedges_won, failovers;
+	uint64_t many_ops; /* requests for many reads at once */
 	uint64_t dirty_bytes, grant_bytes;
 	uint32_t slots_total, slots_free, n_inodes, n_open;
 };

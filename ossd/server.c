@@ -39,7 +39,7 @@ static void served(void *arg, const struct rpc_req *r, int status, uint64_t us)
 	metric_hist_add(&m->request_us, us);
 	if (r->peer->role == ROLE_CLIENT || r->peer->role == ROLE_AGENT)
 		metric_add(&m->client_requests, 1);
-	if (r->hdr.op == OP_oss_read)
+	if (r->hdr.op == OP_oss_read || r->hdr.op == OP_oss_readv)
 		metric_hist_add(&m->read_us, us);
 	else if (r->hdr.op == OP_oss_write)
 		metric_hist_add(&m->write_us, us);

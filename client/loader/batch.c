@@ -17,6 +17,8 @@
 #include "common/rt/loop.h"
 
 #define READS_AT_ONCE 32u
+#define MANY_LEN_MAX  (16u << 10) /* reads up to this are asked for together, so many */
+#define MANY_MAX      1024u
 #define TURN_MAX      (4u << 20) /* copied while other fibers wait */
 #define GROW          (2u << 20)
 
@@ -334,6 +336,8 @@ static void read_next(struct leat_batch *b)
 	uint32_t first = b->next_piece++, n = 1;
 	const struct piece_io *p = &b->pieces[first];
 	bool more = false;
+	if (p->is_there)
+		return;
 	if (is_cached(b, p)) {
 		finish_piece(b, p);
 		return;
@@ -383,6 +387,71 @@ static bool read_now(struct leat_batch *b)
 	take_piece(b, p);
 	finish_piece(b, p);
 	return true;
+}
+
+/* ---- small pieces from servers, many in one request ---- */
+
+struct many {
+	struct vol *vol;
+	struct vol_read reads[MANY_MAX];
+	struct reader_file *files[MANY_MAX];
+	uint32_t piece[MANY_MAX], n;
+};
+
+static struct vol *vol_of(const struct leat_batch *b, const struct piece_io *p)
+{
+	uint32_t unused;
+	return dataset_vol(b->ds, dataset_of_file(b->ds, p->file, &unused));
+}
+
+/* Small ones from b->pieces[*at] on, of one volume, with their files open. */
+static void collect(struct leat_batch *b, uint32_t *at, struct many *m)
+{
+	m->n = 0;
+	for (; *at < b->n_pieces && m->n < MANY_MAX; (*at)++) {
+		const struct piece_io *p = &b->pieces[*at];
+		struct vol *vol = vol_of(b, p);
+		if (p->len > MANY_LEN_MAX || !vol_reads_many(vol))
+			continue;
+		if (m->n > 0 && vol != m->vol)
+			break;
+		m->vol = vol;
+		if (reader_get(b->reader, p->file, &m->files[m->n]) < 0)
+			continue; /* told by who tries again */
+		m->piece[m->n] = *at;
+		m->reads[m->n] = (struct vol_read){m->files[m->n]->file, b->base + p->dst, p->off,
+						   p->len, 0};
+		m->n++;
+	}
+}
+
+static void read_many(struct leat_batch *b, struct many *m)
+{
+	b->phase = PHASE_READ;
+	vol_pread_many(m->vol, m->reads, m->n);
+	for (uint32_t i = 0; i < m->n; i++) {
+		struct piece_io *p = &b->pieces[m->piece[i]];
+		reader_put(b->reader, m->files[i]);
+		/* What was not read is tried alone, which says why. */
+		if (m->reads[i].done != (int64_t)p->len || (b->d.rc && !b->skip_bad))
+			continue;
+		p->is_there = true;
+		take_piece(b, p);
+		finish_piece(b, p);
+	}
+}
+
+/* Those that are asked for together; the others are left. */
+static void read_small(struct leat_batch *b)
+{
+	uint32_t at = b->next_piece;
+	struct many *m = malloc(sizeof(*m));
+	while (m && at < b->n_pieces && (b->d.rc == 0 || b->skip_bad)) {
+		collect(b, &at, m);
+		if (m->n > 0)
+			read_many(b, m);
+	}
+	free(m);
 }
 
 static bool touches(const struct leat_batch *b, uint32_t sample, const struct bad_range *r)
@@ -445,7 +514,11 @@ void batch_fill(struct leat_batch *b, struct reader *r)
 		}
 	}
 	b->at_hand_us = loop_now_us() - began;
-	uint32_t left = b->n_pieces - b->next_piece;
+	if (!b->cache)
+		read_small(b);
+	uint32_t left = 0;
+	for (uint32_t i = b->next_piece; i < b->n_pieces; i++)
+		left += !b->pieces[i].is_there;
 	uint32_t width = left < READS_AT_ONCE ? left : READS_AT_ONCE;
 	for (uint32_t i = 0; i < width; i++)
 		bs[i] = b;

@@ -38,6 +38,7 @@ struct piece_io {
 	uint64_t off, dst;
 	uint32_t sample; /* in the batch; with a cache, the only one that it is read for */
 	uint32_t run;
+	bool is_there; /* it came with others */
 };
 
 /* Pieces that follow each other in the file and in the slot, and what is to be done with their

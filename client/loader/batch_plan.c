@@ -55,9 +55,12 @@ static int cut_run(struct leat_batch *b, struct run *r, uint64_t end)
 		if (stop > end)
 			stop = end;
 		TRY(grow(&b->pieces, &b->cap_pieces, b->n_pieces + 1, sizeof(*b->pieces)));
-		b->pieces[b->n_pieces++] = (struct piece_io){r->file,   (uint32_t)(stop - r->cut),
-							     r->cut,    r->dst + (r->cut - r->lo),
-							     r->sample, b->n_runs - 1};
+		b->pieces[b->n_pieces++] = (struct piece_io){.file = r->file,
+							     .len = (uint32_t)(stop - r->cut),
+							     .off = r->cut,
+							     .dst = r->dst + (r->cut - r->lo),
+							     .sample = r->sample,
+							     .run = b->n_runs - 1};
 		b->runs[b->n_runs - 1].left++;
 		r->cut = stop;
 	}

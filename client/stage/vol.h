@@ -40,6 +40,15 @@ struct vol_file {
 	struct vol *vol;
 };
 
+/* One of many reads. done: as vol_pread returns it. */
+struct vol_read {
+	struct vol_file *file;
+	void *buf;
+	uint64_t off;
+	uint32_t len;
+	int64_t done;
+};
+
 struct vol_ops {
 	int (*stat)(struct vol *v, const char *path,
 		    struct vol_stat *ret_st); /* does not follow links */
@@ -51,7 +60,8 @@ struct vol_ops {
 	void (*close)(struct vol_file *f);
 	int64_t (*pread)(struct vol_file *f, void *buf, uint64_t len, uint64_t off);
 	int64_t (*pread_now)(struct vol_file *f, void *buf, uint64_t len,
-			     uint64_t off); /* NULL: never */
+			     uint64_t off);                                    /* NULL: never */
+	void (*pread_many)(struct vol *v, struct vol_read *reads, uint32_t n); /* NULL: no gain */
 	int (*pwrite)(struct vol_file *f, const void *buf, uint64_t len, uint64_t off);
 	int (*sync)(struct vol_file *f);
 	int (*sums)(struct vol_file *f,
@@ -100,6 +110,16 @@ static inline int64_t vol_pread(struct vol_file *f, void *buf, uint64_t len, uin
 static inline int64_t vol_pread_now(struct vol_file *f, void *buf, uint64_t len, uint64_t off)
 {
 	return f->vol->ops->pread_now ? f->vol->ops->pread_now(f, buf, len, off) : -LE_AGAIN;
+}
+/* Are many small reads quicker when they are asked for together? Then by vol_pread_many. */
+static inline bool vol_reads_many(const struct vol *v)
+{
+	return v->ops->pread_many != NULL;
+}
+/* Of files of this volume. */
+static inline void vol_pread_many(struct vol *v, struct vol_read *reads, uint32_t n)
+{
+	v->ops->pread_many(v, reads, n);
 }
 /* All of them; -LE_NODATA when the file is shorter. */
 int vol_pread_all(struct vol_file *f, void *buf, uint64_t len, uint64_t off) CHECK_RESULT;

@@ -131,6 +131,25 @@ static int64_t remote_pread(struct vol_file *f, void *buf, uint64_t len, uint64_
 	return ll_pread(ll_of(f), buf, len, off);
 }
 
+static void remote_pread_many(struct vol *v, struct vol_read *reads, uint32_t n)
+{
+	struct ll_part *parts = malloc(n * sizeof(*parts));
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (!parts) {
+			reads[i].done = -LE_NOMEM;
+			continue;
+		}
+		parts[i] = (struct ll_part){ll_of(reads[i].file), reads[i].buf, reads[i].off,
+					    reads[i].len, 0};
+	}
+	if (parts)
+		ll_pread_many(fs_of(v)->client, parts, n);
+	for (uint32_t i = 0; parts && i < n; i++)
+		reads[i].done = parts[i].done;
+	free(parts);
+}
+
 static int remote_pwrite(struct vol_file *f, const void *buf, uint64_t len, uint64_t off)
 {
 	int64_t n = ll_pwrite(ll_of(f), buf, len, off);
@@ -227,6 +246,7 @@ static const struct vol_ops remote_ops = {
 	.open = remote_open,
 	.close = remote_close,
 	.pread = remote_pread,
+	.pread_many = remote_pread_many,
 	.pwrite = remote_pwrite,
 	.sync = remote_sync,
 	.sums = remote_sums,

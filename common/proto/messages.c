@@ -8,6 +8,8 @@ WIRE_DEFINE(residency_node)
 WIRE_DEFINE(chunk_summary)
 WIRE_DEFINE(resync_row)
 WIRE_DEFINE(version_note)
+WIRE_DEFINE(readv_part)
+WIRE_DEFINE(readv_result)
 WIRE_DEFINE(version_state)
 
 #define ALL_OPS(M) MDS_OPS(M) MDS_CALLBACKS(M) OSS_OPS(M) PEER_OPS(M)

@@ -28,7 +28,8 @@
 	M(0x0212, oss_resync_rows, CTRL) \
 	M(0x0213, oss_fetch, READ) \
 	M(0x0214, oss_scrub, CTRL) \
-	M(0x0218, oss_copy, READ)
+	M(0x0218, oss_copy, READ) \
+	M(0x0219, oss_readv, READ)
 
 /*
  * Bytes [off, off + len) of a chunk. The bulk reply is [off, min(off + len, end)), holes as zeros,
@@ -184,6 +185,22 @@ enum resync_done { RESYNC_SAME, RESYNC_COPIED, RESYNC_REMOVED };
 		F(u64, to_idx)
 #define oss_copy_rep_FIELDS(F) F(u64, next) F(u64, bytes)
 
+/*
+ * Many small oss_read of one chain at once, of one file or several. caps: cap, one for each file;
+ * parts: readv_part, bytes [off, off + len) of chunk idx of the file of the cap with that number.
+ * results: readv_result, one for each part, in order; pieces: those of all parts, one part behind
+ * the other. In the bulk each part has exactly len bytes, so that it can be received where it shall
+ * lie: `sent` bytes as oss_read would answer them, zeros behind. A part that fails says why in
+ * status, has no pieces and harms no other: it is to be asked for by oss_read (-LE_TOO_BIG: so much
+ * is not read at once). At most READV_PARTS_MAX parts, of READV_BULK_MAX bytes together.
+ */
+#define READV_PARTS_MAX 64u
+#define READV_BULK_MAX (1u << 20)
+#define readv_part_FIELDS(F) F(u32, cap) F(u64, idx) F(u32, off) F(u32, len)
+#define readv_result_FIELDS(F) F(i32, status) F(u32, sent) F(u32, n_pieces)
+#define oss_readv_req_FIELDS(F) F(bytes, caps) F(bytes, parts)
+#define oss_readv_rep_FIELDS(F) F(bytes, results) F(bytes, pieces)
+
 /* Starts or stops the scrub of the target, or only asks. Counts are of the present or last one:
  * blocks that were damaged, repaired, not repaired, chunks of other members that differed. */
 enum scrub_what { SCRUB_STATUS, SCRUB_START, SCRUB_STOP };
@@ -194,6 +211,10 @@ enum scrub_what { SCRUB_STATUS, SCRUB_START, SCRUB_STOP };
 
 #define WIRE_CTYPE_resync_row struct resync_row
 WIRE_STRUCT(resync_row)
+#define WIRE_CTYPE_readv_part struct readv_part
+WIRE_STRUCT(readv_part)
+#define WIRE_CTYPE_readv_result struct readv_result
+WIRE_STRUCT(readv_result)
 #define WIRE_CTYPE_version_note struct version_note
 WIRE_STRUCT(version_note)
 #define WIRE_CTYPE_version_state struct version_state

@@ -5,8 +5,8 @@
  *
  * Every block has its place in a slot, one behind the other; the reply is a piece of the slots from
  * the first byte asked for. A place is a whole block, but of a compressed one that is asked for
- * wholly only what is stored of it. Small reads use small slots. A chunk range without any data
- * comes from the one shared slot of zeros.
+ * wholly only what is stored of it. Small reads use small slots; many that come together share one
+ * (read_room). A chunk range without any data comes from the one shared slot of zeros.
  */
 #include "common/base/checksum.h"
 #include "common/base/log.h"
@@ -34,6 +34,7 @@ struct reader {
 	const struct chunk_record *rec;
 	uint32_t end;         /* of what is asked for, in the chunk */
 	uint32_t first, last; /* blocks */
+	uint32_t base;        /* of the first one's place in its slot */
 	struct run runs[RUNS_MAX];
 	uint32_t n_runs;
 };
@@ -86,6 +87,11 @@ static uint32_t place_next(const struct reader *rd, uint32_t i, uint32_t slot_si
 	return pos;
 }
 
+static struct place place_first(const struct reader *rd)
+{
+	return (struct place){0, rd->base};
+}
+
 static uint8_t *block_buf(const struct reader *rd, uint32_t i, struct place *at)
 {
 	const struct slot_vec *vec = rd->r->vec;
@@ -131,7 +137,7 @@ static int get_slot(struct reader *rd, struct slot_pool *pool, struct slot **ret
 static uint32_t plan_slots(struct reader *rd, uint32_t slot_size)
 {
 	struct slot_vec *vec = rd->r->vec;
-	struct place at = {0};
+	struct place at = place_first(rd);
 	uint32_t n = 0;
 
 	if (slot_size < rd->rec->block_size)
@@ -147,6 +153,26 @@ static uint32_t plan_slots(struct reader *rd, uint32_t slot_size)
 		vec[slot].len += goes_packed(rd, i) ? block_room(block_at(rd, i)) : fe - fs;
 	}
 	return n;
+}
+
+/* Places in the shared slot, for the blocks of all that is asked for: what lies behind the chunk's
+ * end is the reader's to fill. */
+static int share_slot(struct reader *rd)
+{
+	struct chunk_read *r = rd->r;
+	struct read_room *room = r->room;
+	uint32_t bs = rd->rec->block_size;
+	uint64_t len = (((uint64_t)r->off + r->len - 1) / bs - rd->first + 1) * bs;
+
+	if (len > room->slot->size - room->used)
+		return -LE_TOO_BIG;
+	rd->base = room->used;
+	room->used += (uint32_t)len;
+	if (plan_slots(rd, room->slot->size) != 1)
+		return -LE_TOO_BIG;
+	r->vec[0].slot = slot_ref(room->slot);
+	r->n_vec = 1;
+	return 0;
 }
 
 static int get_slots(struct reader *rd)
@@ -232,7 +258,7 @@ static int flush_runs(struct reader *rd)
 
 static int read_blocks(struct reader *rd)
 {
-	struct place at = {0};
+	struct place at = place_first(rd);
 
 	for (uint32_t i = rd->first; i <= rd->last; i++) {
 		const struct chunk_block *b = block_at(rd, i);
@@ -320,14 +346,17 @@ static bool has_data(const struct reader *rd)
 static int read_record(struct reader *rd)
 {
 	struct chunk_read *r = rd->r;
-	struct place at = {0};
+	struct place at;
 	bool zeros;
 	int rc = 0;
 
 	rd->first = r->off / rd->rec->block_size;
 	rd->last = (rd->end - 1) / rd->rec->block_size;
 	zeros = !has_data(rd);
-	TRY(zeros ? zero_slots(rd) : get_slots(rd));
+	if (zeros)
+		TRY(zero_slots(rd));
+	else
+		TRY(r->room ? share_slot(rd) : get_slots(rd));
 	if (!rd->pinned && seen(rd) != rd->rec) {
 		drop_slots(r);
 		return REPLACED;
@@ -335,6 +364,7 @@ static int read_record(struct reader *rd)
 	if (!rd->pinned)
 		read_pin_begin(&rd->s->space, &rd->pin);
 	rd->pinned = true;
+	at = place_first(rd);
 	if (!zeros)
 		rc = read_blocks(rd);
 	for (uint32_t i = rd->first; i <= rd->last && rc == 0; i++)

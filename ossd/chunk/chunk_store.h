@@ -203,6 +203,11 @@ int chunk_remove_file(struct chunk_store *s, const struct chunk_edits *edits,
 
 /* ---- reads ---- */
 
+/* A slot that several reads share, each behind those before it. */
+struct read_room {
+	struct slot *slot;
+	uint32_t used;
+};
 struct chunk_read {
 	struct chunk_key id;
 	uint32_t off, len;
@@ -212,6 +217,9 @@ struct chunk_read {
 	/* Asked when the record is chosen: may it be read? Must not yield. May be NULL. */
 	int (*admit)(void *arg);
 	void *admit_arg;
+	/* NULL: it takes slots of its own. Else its blocks go there, as many as [off, off + len)
+	 * touches, and vec has one entry (-LE_TOO_BIG: so many do not fit), or zeros. */
+	struct read_room *room;
 	/* Room for pieces, at least chunk_read_pieces_max(len). */
 	struct piece *pieces;
 	uint32_t n_pieces_max;

@@ -80,6 +80,10 @@ int op_repair(struct target *t, const struct chain *c, const struct chunk_key *i
 /* The connection works for this session from now on (0: it has ended). */
 void op_peer_session(struct target *t, struct rpc_peer *p, uint64_t session);
 
+/* What oss_read does with a chunk once the request is admitted: waits for what is pending where
+ * that is this member's to do, reads, repairs what is damaged. cr: admit is filled in here. */
+int op_read_chunk(struct rpc_req *r, struct chain *c, struct chunk_read *cr) CHECK_RESULT;
+
 int op_read(struct rpc_req *r, const void *in, void *out);
 int op_write(struct rpc_req *r, const void *in, void *out);
 int op_trim(struct rpc_req *r, const void *in, void *out);
@@ -100,6 +104,7 @@ int op_resync_chunk(struct rpc_req *r, const void *in, void *out);
 int op_resync_rows(struct rpc_req *r, const void *in, void *out);
 int op_fetch(struct rpc_req *r, const void *in, void *out);
 int op_copy(struct rpc_req *r, const void *in, void *out);
+int op_readv(struct rpc_req *r, const void *in, void *out);
 int op_scrub(struct rpc_req *r, const void *in, void *out);
 
 #endif

@@ -40,6 +40,25 @@ static int still_admitted(void *arg)
 	return op_admit(arg, CHAIN_SYNC, &c);
 }
 
+int op_read_chunk(struct rpc_req *r, struct chain *c, struct chunk_read *cr)
+{
+	struct target *t = op_target(r);
+	int rc;
+
+	cr->admit = still_admitted;
+	cr->admit_arg = r;
+	TRY(wait_committed(c, cr));
+	rc = chunk_read(t->store, cr);
+	for (uint32_t i = 0; i < REPAIRS_MAX && (rc == -LE_CORRUPT || rc == -LE_IO); i++) {
+		int status = op_repair(t, c, &cr->id);
+
+		if (status < 0)
+			return status == -LE_CORRUPT ? rc : status;
+		rc = chunk_read(t->store, cr);
+	}
+	return rc;
+}
+
 int op_read(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_read_req *req = in;
@@ -48,9 +67,7 @@ int op_read(struct rpc_req *r, const void *in, void *out)
 	struct chunk_read cr = {.id = chunk_key_of(op_chain(r), &req->chunk),
 				.off = req->off,
 				.len = req->len,
-				.verify = req->flags & READ_VERIFY,
-				.admit = still_admitted,
-				.admit_arg = r};
+				.verify = req->flags & READ_VERIFY};
 	struct chain *c;
 	int rc;
 
@@ -64,16 +81,7 @@ int op_read(struct rpc_req *r, const void *in, void *out)
 	cr.pieces = rpc_req_alloc(r, cr.n_pieces_max * sizeof(*cr.pieces));
 	if (!cr.pieces)
 		return -LE_NOMEM;
-	TRY(wait_committed(c, &cr));
-	rc = chunk_read(t->store, &cr);
-	for (uint32_t i = 0; i < REPAIRS_MAX && (rc == -LE_CORRUPT || rc == -LE_IO); i++) {
-		int status = op_repair(t, c, &cr.id);
-
-		if (status < 0)
-			return status == -LE_CORRUPT ? rc : status;
-		rc = chunk_read(t->store, &cr);
-	}
-	TRY(rc);
+	TRY(op_read_chunk(r, c, &cr));
 	rc = encode_pieces(r, cr.pieces, cr.n_pieces, &rep->pieces);
 	if (rc < 0) {
 		drop_vec(&cr);

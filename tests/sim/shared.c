@@ -205,6 +205,21 @@ static void transfer_end(struct transfer *t)
 	}
 }
 
+/* One small read for each cell, all at once. */
+static int64_t read_cells(struct transfer *t, struct ll_file *file, uint64_t off)
+{
+	struct ll_part parts[CELLS];
+	int64_t done = 0;
+
+	for (uint32_t i = 0; i < t->n; i++)
+		parts[i] =
+			(struct ll_part){file, t->buf + (size_t)i * CELL, off + i * CELL, CELL, 0};
+	ll_pread_many(t->s->client[t->index].client, parts, t->n);
+	for (uint32_t i = 0; i < t->n && done >= 0; i++)
+		done = parts[i].done < 0 ? parts[i].done : done + parts[i].done;
+	return done;
+}
+
 static void transfer(void *arg)
 {
 	struct transfer *t = arg;
@@ -218,7 +233,10 @@ static void transfer(void *arg)
 	if (rnd(s, 2))
 		fiber_sleep_us(rnd(s, 2000));
 	transfer_begin(t);
-	t->done = t->write ? ll_pwrite(file, t->buf, len, off) : ll_pread(file, t->buf, len, off);
+	if (t->write)
+		t->done = ll_pwrite(file, t->buf, len, off);
+	else
+		t->done = rnd(s, 2) ? ll_pread(file, t->buf, len, off) : read_cells(t, file, off);
 	transfer_end(t);
 	free(t->buf);
 }

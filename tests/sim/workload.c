@@ -96,13 +96,43 @@ static void model_resize(struct mfile *f, uint64_t size)
 	f->size = size;
 }
 
+#define MANY 48u
+/* As ll_pread, but in many small reads that go together. */
+static int64_t read_many(struct run *r, struct ll_file *file, uint8_t *to, uint64_t len,
+			 uint64_t off)
+{
+	struct ll_part parts[MANY];
+	uint64_t done = 0, at = 0;
+
+	while (at < len) {
+		uint32_t n = 0;
+
+		for (; n < MANY && at < len; n++) {
+			uint64_t take = 1 + rnd(r, 6000);
+
+			take = take < len - at ? take : len - at;
+			parts[n] = (struct ll_part){file, to + at, off + at, (uint32_t)take, 0};
+			at += take;
+		}
+		ll_pread_many(r->client, parts, n);
+		for (uint32_t i = 0; i < n; i++) {
+			if (parts[i].done < 0)
+				return parts[i].done;
+			done += (uint64_t)parts[i].done;
+		}
+	}
+	return (int64_t)done;
+}
+
 static void compare(struct run *r, struct ll_file *file, struct mfile *f, uint32_t i, uint64_t off,
 		    uint64_t len)
 {
 	uint64_t want = off >= f->size ? 0 : f->size - off < len ? f->size - off : len;
 	uint8_t *got = malloc(len ? len : 1);
-	int64_t n = got ? ll_pread(file, got, len, off) : -LE_NOMEM;
+	int64_t n = -LE_NOMEM;
 
+	if (got)
+		n = rnd(r, 2) ? ll_pread(file, got, len, off) : read_many(r, file, got, len, off);
 	if (expect(r, "read", n, (int64_t)want) && memcmp(got, f->data + off, want) != 0) {
 		uint64_t at = 0;
 		while (got[at] == f->data[off + at])

@@ -41,8 +41,19 @@ struct fake {
 	int read_status, write_status;
 	uint64_t read_us, write_us;
 	bool wrong_sum;
+	int many_status;
+	enum many_lie {
+		MANY_TRUE,
+		MANY_PART_FAILS,
+		MANY_WRONG_SUM,
+		MANY_RESULT_LACKS,
+		MANY_TOO_MANY_PIECES,
+		MANY_TOO_MUCH,
+		MANY_TOO_LITTLE,
+		MANY_SHORT
+	} many_lie;
 	/* what it saw */
-	uint32_t n_reads, n_writes, n_verify;
+	uint32_t n_reads, n_writes, n_verify, n_many, n_parts, n_caps;
 	struct frame_hdr last_write;
 };
 
@@ -70,8 +81,11 @@ static int on_session_open(struct rpc_req *r, const void *in, void *out)
 	struct mds_session_open_rep *p = out;
 
 	(void)in;
-	*p = (struct mds_session_open_rep){.session = SESSION, .slots = 64, .ttl_ms = 60000,
-					   .incarnation = 1, .map_epoch = bed.epoch};
+	*p = (struct mds_session_open_rep){.session = SESSION,
+					   .slots = 64,
+					   .ttl_ms = 60000,
+					   .incarnation = 1,
+					   .map_epoch = bed.epoch};
 	bed.peer = r->peer;
 	return 0;
 }
@@ -103,7 +117,8 @@ static int on_map(struct rpc_req *r, const void *in, void *out)
 	p->epoch = bed.epoch;
 	wire_w_init(&w, buf, 4096);
 	for (uint32_t i = 0; i < N; i++) {
-		struct target_info t = {.id = bed.oss[i].id, .state = TARGET_UP,
+		struct target_info t = {.id = bed.oss[i].id,
+					.state = TARGET_UP,
 					.addrs = bytes_str(bed.oss[i].addr)};
 		wire_put_target_info(&w, &t);
 	}
@@ -213,6 +228,73 @@ static int on_read(struct rpc_req *r, const void *in, void *out)
 	return 0;
 }
 
+/* One result of MANY_PART that is not as it should be: the third. */
+#define MANY_PART 2u
+
+static void lie(const struct fake *f, uint32_t i, struct readv_result *res, struct piece *piece)
+{
+	if (f->many_lie == MANY_PART_FAILS && i == MANY_PART)
+		*res = (struct readv_result){.status = -LE_PENDING};
+	else if (f->many_lie == MANY_WRONG_SUM && i == MANY_PART)
+		piece->sum++;
+	else if (f->many_lie == MANY_TOO_MANY_PIECES && i == MANY_PART)
+		res->n_pieces = UINT32_MAX;
+	else if (f->many_lie == MANY_TOO_MUCH && i == MANY_PART)
+		res->sent = piece->len = piece->stored_len = 4 * piece->len;
+	else if (f->many_lie == MANY_SHORT && i == MANY_PART)
+		res->sent = res->n_pieces = 0;
+}
+
+static int on_readv(struct rpc_req *r, const void *in, void *out)
+{
+	struct fake *f = r->arg;
+	const struct oss_readv_req *q = in;
+	struct oss_readv_rep *p = out;
+	uint8_t *pieces = rpc_req_alloc(r, READV_PARTS_MAX * PIECE_WIRE_SIZE);
+	struct wire_w results;
+	struct wire_r caps, parts;
+	uint32_t n = 0, at = 0, n_pieces = 0;
+	struct slot *s;
+
+	f->n_many++;
+	if (f->read_us > 0)
+		(void)!fiber_sleep_us(f->read_us);
+	if (f->many_status < 0)
+		return f->many_status;
+	assert_int_equal(slot_get(f->pool, NO_DEADLINE, &s), 0);
+	wire_w_init(&results, rpc_req_alloc(r, READV_PARTS_MAX * 16), READV_PARTS_MAX * 16);
+	wire_r_init(&parts, q->parts.data, q->parts.len);
+	wire_r_init(&caps, q->caps.data, q->caps.len);
+	for (f->n_caps = 0; !wire_r_end(&caps); f->n_caps++) {
+		struct cap cap;
+
+		wire_get_cap(&caps, &cap);
+	}
+	for (; !wire_r_end(&parts); n++) {
+		struct readv_part part;
+		struct readv_result res = {.n_pieces = 1};
+
+		wire_get_readv_part(&parts, &part);
+		assert_true(parts.status == 0 && part.cap < f->n_caps && n < READV_PARTS_MAX);
+		struct piece piece = {.off = part.off, .len = part.len, .stored_len = part.len};
+		res.sent = part.len;
+		memset(s->data + at, (int)f->id, part.len);
+		piece.sum = checksum64(s->data + at, part.len);
+		lie(f, n, &res, &piece);
+		if (res.n_pieces > 0)
+			piece_encode(&piece, pieces + (size_t)n_pieces++ * PIECE_WIRE_SIZE);
+		if (f->many_lie != MANY_RESULT_LACKS || n < MANY_PART)
+			wire_put_readv_result(&results, &res);
+		at += part.len;
+	}
+	f->n_parts += n;
+	p->results = bytes_of(results.buf, (uint32_t)results.len);
+	p->pieces = bytes_of(pieces, n_pieces * PIECE_WIRE_SIZE);
+	r->reply_bulk[0] = (struct slot_vec){s, 0, at - (f->many_lie == MANY_TOO_LITTLE)};
+	r->n_reply_bulk = 1;
+	return 0;
+}
+
 static int on_write(struct rpc_req *r, const void *in, void *out)
 {
 	struct fake *f = r->arg;
@@ -227,6 +309,7 @@ static int on_write(struct rpc_req *r, const void *in, void *out)
 
 static const struct rpc_handler oss_handlers[] = {
 	{OP_oss_read, on_read},
+	{OP_oss_readv, on_readv},
 	{OP_oss_write, on_write},
 };
 
@@ -313,8 +396,8 @@ static struct idata *open_inode(void)
 	struct idata *d;
 
 	assert_non_null(i);
-	i->attr.layout = (struct layout){.table = 1, .width = 1, .chunk_size = CHUNK,
-					 .replicas = N};
+	i->attr.layout =
+		(struct layout){.table = 1, .width = 1, .chunk_size = CHUNK, .replicas = N};
 	assert_int_equal(inode_data(bed.client, i, &d), 0);
 	io_take_cap(d, &cap);
 	d->n_read = d->n_write = 1;
@@ -616,11 +699,187 @@ static void only_members_in_sync(void)
 	close_inode(d);
 }
 
-#define TEST(name, fn) \
-	static void name(void **state) \
-	{ \
-		(void)state; \
-		run(fn); \
+/* ---- many reads at once ---- */
+
+#define MANY     150u
+#define MANY_LEN 4096u
+
+/* Reads that many parts of a sealed file; each has the bytes of one member, or, of a part that is
+ * behind the end of a chunk, zeros. Which members answered, as bits, and how many parts are zeros.
+ */
+static uint32_t read_many(struct idata *d, uint32_t *ret_zeros)
+{
+	static uint8_t bufs[MANY][MANY_LEN];
+	struct ll_file f = {.magic = LL_FILE_MAGIC,
+			    .c = bed.client,
+			    .inode = d->inode,
+			    .d = d,
+			    .can_read = true};
+	struct ll_part parts[MANY];
+	uint32_t who = 0;
+
+	d->inode->attr.flags |= ATTR_SEALED;
+	d->inode->attr.size = 1 << 30;
+	memset(bufs, 0xee, sizeof(bufs));
+	for (uint32_t i = 0; i < MANY; i++)
+		parts[i] = (struct ll_part){&f, bufs[i], i % 40 * CHUNK + i * 64, MANY_LEN, 1};
+	ll_pread_many(bed.client, parts, MANY);
+	*ret_zeros = 0;
+	for (uint32_t i = 0; i < MANY; i++) {
+		uint8_t id = bufs[i][0];
+
+		assert_int_equal(parts[i].done, MANY_LEN);
+		assert_true(id == 0 || (id >= 10 && id < 10 + N));
+		for (uint32_t k = 1; k < MANY_LEN; k++)
+			assert_int_equal(bufs[i][k], id);
+		if (id == 0)
+			++*ret_zeros;
+		else
+			who |= 1u << (id - 10);
+	}
+	return who;
+}
+
+static uint32_t sum_of(size_t member)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < N; i++) {
+		n += *(uint32_t *)((uint8_t *)&bed.oss[i] + member);
+		*(uint32_t *)((uint8_t *)&bed.oss[i] + member) = 0;
+	}
+	return n;
+}
+#define SUM(member) sum_of(offsetof(struct fake, member))
+
+static void many_go_together(void)
+{
+	struct idata *d = open_inode();
+	uint32_t zeros;
+
+	(void)warm_up(d, 0);
+	(void)SUM(n_reads);
+	assert_int_equal(read_many(d, &zeros), 7);
+	assert_int_equal(SUM(n_parts), MANY);
+	assert_int_equal(SUM(n_reads), 0);
+	/* As few requests as members and READV_PARTS_MAX allow; one file, one capability. */
+	assert_in_range(SUM(n_many), 3, 5);
+	assert_int_equal(bed.oss[0].n_caps, 1);
+	assert_int_equal(zeros, 0);
+	close_inode(d);
+}
+
+/* Whatever a member says of many, the parts that it did not answer well are asked for alone. */
+static void many_with_a_lie(enum many_lie lie, uint32_t alone_min, uint32_t alone_max)
+{
+	struct idata *d = open_inode();
+	uint32_t zeros, n_many;
+
+	(void)warm_up(d, 0);
+	(void)SUM(n_reads);
+	(void)SUM(n_many);
+	for (uint32_t i = 0; i < N; i++)
+		bed.oss[i].many_lie = lie;
+	assert_int_equal(read_many(d, &zeros), 7);
+	n_many = SUM(n_many);
+	assert_in_range(SUM(n_reads), alone_min * n_many, alone_max * n_many);
+	assert_int_equal(zeros, lie == MANY_SHORT ? n_many : 0);
+	close_inode(d);
+}
+
+static void many_part_fails(void)
+{
+	many_with_a_lie(MANY_PART_FAILS, 1, 1);
+}
+
+static void many_wrong_sum(void)
+{
+	many_with_a_lie(MANY_WRONG_SUM, 1, 1);
+	assert_true(bed.client->stats.checksum_errors >= 3);
+}
+
+static void many_answers_lack(void)
+{
+	many_with_a_lie(MANY_RESULT_LACKS, 1, READV_PARTS_MAX);
+}
+
+static void many_pieces_too_many(void)
+{
+	many_with_a_lie(MANY_TOO_MANY_PIECES, 1, READV_PARTS_MAX);
+}
+
+static void many_bytes_too_many(void)
+{
+	many_with_a_lie(MANY_TOO_MUCH, 1, 1);
+}
+
+static void many_bytes_too_few(void)
+{
+	many_with_a_lie(MANY_TOO_LITTLE, 2, READV_PARTS_MAX);
+}
+
+static void many_short(void)
+{
+	many_with_a_lie(MANY_SHORT, 0, 0);
+}
+
+static void many_of_an_older_server(void)
+{
+	struct idata *d = open_inode();
+	uint32_t zeros;
+
+	(void)warm_up(d, 0);
+	(void)SUM(n_reads);
+	for (uint32_t i = 0; i < N; i++)
+		bed.oss[i].many_status = -LE_UNKNOWN_OP;
+	assert_int_equal(read_many(d, &zeros), 7);
+	assert_int_equal(SUM(n_reads), MANY);
+	assert_in_range(SUM(n_many), 3, 5);
+	/* It is not asked again. */
+	assert_int_equal(read_many(d, &zeros), 7);
+	assert_int_equal(SUM(n_reads), MANY);
+	assert_int_equal(SUM(n_many), 0);
+	close_inode(d);
+}
+
+static void many_of_a_silent_member(void)
+{
+	struct idata *d = open_inode();
+	uint32_t who = warm_up(d, 3), zeros;
+	uint64_t since;
+
+	(void)read_many(d, &zeros);
+	since = loop_now_us();
+	silence(who, true);
+	assert_int_equal(read_many(d, &zeros), 7u & ~(1u << who));
+	/* As long as a hedged read waits for the first, and one that finds it slow. */
+	assert_in_range(loop_now_us() - since, HEDGE_MIN_US, 60000);
+	(void)SUM(n_many);
+	assert_int_equal(read_many(d, &zeros), 7u & ~(1u << who));
+	assert_int_equal(bed.oss[who].n_many, 0);
+	silence(who, false);
+	close_inode(d);
+}
+
+static void many_of_a_killed_member(void)
+{
+	struct idata *d = open_inode();
+	uint32_t who = warm_up(d, 3), zeros;
+	uint64_t since = loop_now_us();
+
+	bed.oss[who].read_us = 10000000;
+	bed.client->params.hedge_ms = 0;
+	sim_proc_crash(bed.oss[who].proc);
+	assert_int_equal(read_many(d, &zeros), 7u & ~(1u << who));
+	assert_in_range(loop_now_us() - since, 0, 20000);
+	close_inode(d);
+}
+
+#define TEST(name, fn)                                                                             \
+	static void name(void **state)                                                             \
+	{                                                                                          \
+		(void)state;                                                                       \
+		run(fn);                                                                           \
 	}
 TEST(successor_of_a_killed_head_gets_the_same_request, killed_head)
 TEST(word_of_a_new_head_ends_the_wait_for_the_silent_one, silent_head)
@@ -633,6 +892,17 @@ TEST(a_hedge_goes_on_to_the_third_member, second_member_is_bad)
 TEST(pending_is_asked_of_the_head_at_once, pending_is_for_the_head)
 TEST(damage_is_read_from_another_member, damaged_copies)
 TEST(members_that_are_not_in_sync_are_not_read, only_members_in_sync)
+TEST(reads_that_one_member_answers_go_in_one_request, many_go_together)
+TEST(a_part_that_fails_is_asked_for_alone, many_part_fails)
+TEST(a_part_with_a_wrong_checksum_is_asked_for_alone, many_wrong_sum)
+TEST(parts_without_a_result_are_asked_for_alone, many_answers_lack)
+TEST(more_pieces_than_there_are_are_not_believed, many_pieces_too_many)
+TEST(a_part_is_never_longer_than_asked_for, many_bytes_too_many)
+TEST(parts_without_data_are_asked_for_alone, many_bytes_too_few)
+TEST(what_lies_behind_the_end_of_a_chunk_is_zeros, many_short)
+TEST(an_older_server_is_not_asked_for_many_again, many_of_an_older_server)
+TEST(many_reads_are_hedged_when_a_member_is_silent, many_of_a_silent_member)
+TEST(many_reads_go_to_another_member_when_one_dies, many_of_a_killed_member)
 
 int main(void)
 {
@@ -648,6 +918,17 @@ int main(void)
 		cmocka_unit_test(pending_is_asked_of_the_head_at_once),
 		cmocka_unit_test(damage_is_read_from_another_member),
 		cmocka_unit_test(members_that_are_not_in_sync_are_not_read),
+		cmocka_unit_test(reads_that_one_member_answers_go_in_one_request),
+		cmocka_unit_test(a_part_that_fails_is_asked_for_alone),
+		cmocka_unit_test(a_part_with_a_wrong_checksum_is_asked_for_alone),
+		cmocka_unit_test(parts_without_a_result_are_asked_for_alone),
+		cmocka_unit_test(more_pieces_than_there_are_are_not_believed),
+		cmocka_unit_test(a_part_is_never_longer_than_asked_for),
+		cmocka_unit_test(parts_without_data_are_asked_for_alone),
+		cmocka_unit_test(what_lies_behind_the_end_of_a_chunk_is_zeros),
+		cmocka_unit_test(an_older_server_is_not_asked_for_many_again),
+		cmocka_unit_test(many_reads_are_hedged_when_a_member_is_silent),
+		cmocka_unit_test(many_reads_go_to_another_member_when_one_dies),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

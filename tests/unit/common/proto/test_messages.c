@@ -75,6 +75,12 @@ static void test_golden_bytes(void **state)
 	       "faffffffffffffff" "0700000000000000" "0800000000000000"
 	       "1400" "0200000000000000" "03000000" "0900000000000000"
 	       "0a000000" "0b000000" "01000000");
+	GOLDEN(oss_readv_req, V(.caps = bytes_of("ab", 2), .parts = bytes_of("cde", 3)),
+	       "02000000" "6162" "03000000" "636465");
+	GOLDEN(readv_part, V(.cap = 1, .idx = 2, .off = 3, .len = 4),
+	       "1400" "01000000" "0200000000000000" "03000000" "04000000");
+	GOLDEN(readv_result, V(.status = -1, .sent = 2, .n_pieces = 3),
+	       "0c00" "ffffffff" "02000000" "03000000");
 	GOLDEN(mds_getattr_rep,
 	       V(.attr = { .ino = { 1 },
 			   .mode = 040755,

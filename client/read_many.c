@@ -1,0 +1,430 @@
+/*
+ * ll_pread_many: reads that lie in one chunk each and are small go to the server in groups, one
+ * oss_readv for all that the same member of the same chain answers.
+ *
+ *   each part: may it go so, to whom -> groups -> a fiber per group: request, verify
+ *   whatever did not come that way, for whatever reason -> ll_pread
+ *
+ * So this is only ever the quick way: waiting for a connection or a newer map, renewed
+ * capabilities, pending versions, damage, a server that does not know oss_readv, and the errors
+ * that a caller sees are ll_pread's. Where a chain has other members a group waits no longer for
+ * its answer than a hedged read does for its first one; then each part is asked for by itself, of
+ * others.
+ *
+ * Parts may go so when what is known of the file's size holds (a lease, or it is sealed) and
+ * nothing of what this client has written there is under way. Owned by the client's loop.
+ */
+#include "client/io.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/stripe.h"
+#include "common/base/log.h"
+#include "common/base/payload.h"
+
+#define PART_MAX        LEAT_BLOCK_SIZE_MIN /* longer ones gain little */
+#define GROUPS_WIDTH    16u
+#define FREE_GROUPS_MAX 64u
+#define ALONE_WIDTH     32u
+/* What one group's blocks may take: a server reads them into one slot. */
+#define BLOCKS_MAX READV_BULK_MAX
+/* As long as a first attempt may take (retry.c), and how long who lets it time out is not asked. */
+#define ATTEMPT_US  3000000u
+#define SLOW_FACTOR 10u
+#define CAP_WIRE    64u
+#define PART_WIRE   22u
+
+struct job {
+	struct ll_part *part;
+	struct idata *d;
+	struct cap cap;
+	struct stripe_part at;
+	struct chain *chain;
+	struct target *target; /* NULL: not this way, or it is in a group */
+};
+
+struct group {
+	struct list link; /* of client.free_groups */
+	struct client *c;
+	struct chain *chain;
+	struct target *target;
+	struct job *jobs[READV_PARTS_MAX];
+	uint32_t n, len;
+	struct slot *slot; /* NULL: received where it shall lie */
+	struct slot lent[READV_PARTS_MAX];
+	struct slot_vec in[READV_PARTS_MAX];
+	uint8_t caps[READV_PARTS_MAX * CAP_WIRE], parts[READV_PARTS_MAX * PART_WIRE];
+};
+
+/* ---- which parts, and to whom ---- */
+
+static bool is_simple(const struct job *j)
+{
+	const struct ll_part *p = j->part;
+	const struct inode *i = j->d->inode;
+	const struct attr *a = &i->attr;
+
+	return (inode_is_fixed(i) || lease_held(j->d->c, i)) && p->off < a->size &&
+	       p->len <= a->size - p->off && a->layout.chunk_size >= LEAT_CHUNK_SIZE_MIN &&
+	       !wb_pending(j->d, p->off, p->len);
+}
+
+/* Takes the part on if it may be read and is small. Yields. */
+static bool begin_job(struct job *j, struct ll_part *p)
+{
+	struct ll_file *f = CAST_OBJ(p->file, struct ll_file, LL_FILE_MAGIC);
+
+	*j = (struct job){.part = p, .d = f->d};
+	if (!f->can_read || p->len == 0 || p->len > PART_MAX ||
+	    io_get_cap(f->d, IO_READ, &j->cap) < 0)
+		return false;
+	f->was_read = true;
+	return true;
+}
+
+/* Leaves j->target NULL where the part is to go alone. */
+static void plan_job(struct client *c, struct job *j)
+{
+	const struct layout *l = &j->d->inode->attr.layout;
+	struct route route = {0};
+	struct target *t;
+
+	if (!is_simple(j))
+		return;
+	j->at = stripe_first(l->chunk_size, j->part->off, j->part->len);
+	j->chain = map_chain(c, l, j->at.idx);
+	if (j->at.len < j->part->len || j->chain == NULL)
+		return;
+	route.spread = io_spread(c, j->d->inode->ino, j->at.idx);
+	t = route_pick(&route, j->chain, loop_now_us());
+	if (t != NULL && t->up && !t->no_readv)
+		j->target = t;
+}
+
+/* What the server has to read for it: whole blocks. */
+static uint32_t blocks_of(const struct job *j)
+{
+	uint32_t bs = chunk_block_size(j->d->inode->attr.layout.chunk_size);
+
+	return ((j->at.off + j->at.len - 1) / bs - j->at.off / bs + 1) * bs;
+}
+
+/* The first job that is in no group yet, and those that go with it. A read that would go alone is
+ * left alone. */
+static bool next_group(struct group *g, struct job *jobs, uint32_t n)
+{
+	uint32_t first = 0, blocks = 0;
+
+	while (first < n && jobs[first].target == NULL)
+		first++;
+	if (first == n)
+		return false;
+	g->chain = jobs[first].chain;
+	g->target = jobs[first].target;
+	g->n = g->len = 0;
+	for (uint32_t i = first; i < n && g->n < READV_PARTS_MAX; i++) {
+		struct job *j = &jobs[i];
+
+		if (j->target != g->target || j->chain != g->chain ||
+		    blocks + blocks_of(j) > BLOCKS_MAX)
+			continue;
+		blocks += blocks_of(j);
+		j->target = NULL;
+		g->jobs[g->n++] = j;
+		g->len += j->at.len;
+	}
+	/* Blocks larger than all the room there is. */
+	if (g->n == 0)
+		jobs[first].target = NULL;
+	return true;
+}
+
+/* ---- one group ---- */
+
+/* The number of the job's capability among those of the group. */
+static uint32_t add_cap(struct wire_w *w, const struct group *g, uint32_t i, uint32_t *n_caps,
+			uint32_t cap_of[READV_PARTS_MAX])
+{
+	for (uint32_t k = 0; k < i; k++)
+		if (g->jobs[k]->d == g->jobs[i]->d)
+			return cap_of[k];
+	wire_put_cap(w, &g->jobs[i]->cap);
+	return (*n_caps)++;
+}
+
+static int encode(struct group *g, struct oss_readv_req *req)
+{
+	uint32_t cap_of[READV_PARTS_MAX], n_caps = 0;
+	struct wire_w caps, parts;
+
+	wire_w_init(&caps, g->caps, sizeof(g->caps));
+	wire_w_init(&parts, g->parts, sizeof(g->parts));
+	for (uint32_t i = 0; i < g->n; i++) {
+		const struct stripe_part *at = &g->jobs[i]->at;
+
+		cap_of[i] = add_cap(&caps, g, i, &n_caps, cap_of);
+		struct readv_part p = {cap_of[i], at->idx, at->off, at->len};
+		wire_put_readv_part(&parts, &p);
+	}
+	req->caps = bytes_of(g->caps, (uint32_t)caps.len);
+	req->parts = bytes_of(g->parts, (uint32_t)parts.len);
+	return caps.status < 0 ? caps.status : parts.status;
+}
+
+/* Where the data is to land. */
+static int prepare(struct group *g, struct rpc_call *call)
+{
+	call->bulk_in = g->in;
+	if (!io_lands_anywhere(g->c)) {
+		g->slot = slot_try_get(g->c->slots);
+		g->in[0] = (struct slot_vec){g->slot, 0, g->len};
+		call->n_bulk_in = 1;
+		return g->slot != NULL ? 0 : -LE_NOMEM;
+	}
+	for (uint32_t i = 0; i < g->n; i++) {
+		struct ll_part *p = g->jobs[i]->part;
+
+		/* Only held while the rpc lasts, so that nobody counts its references. */
+		g->lent[i] = (struct slot){.data = p->buf, .size = p->len, .refs = 1};
+		g->in[i] = (struct slot_vec){&g->lent[i], 0, p->len};
+	}
+	call->n_bulk_in = g->n;
+	return 0;
+}
+
+/* How long the first answer may take. */
+static uint64_t patience_us(const struct group *g)
+{
+	const struct client *c = g->c;
+	uint32_t n_sync = 0;
+
+	for (uint32_t i = 0; i < g->chain->n_members; i++)
+		n_sync += g->chain->members[i].sync;
+	return n_sync > 1 && c->params.hedge_ms > 0
+		       ? hedge_after_us(&c->many_latencies, c->params.hedge_ms)
+		       : ATTEMPT_US;
+}
+
+static int ask(struct group *g, struct rpc_call *call)
+{
+	struct client *c = g->c;
+	uint64_t now = loop_now_us(), deadline = client_deadline(c), wait = patience_us(g);
+	struct flight f;
+	int rc;
+
+	TRY(target_connect(g->target));
+	call->session = c->session;
+	call->target = g->target->id;
+	call->chain = g->chain->id;
+	call->epoch = g->chain->epoch;
+	call->deadline_us = now + wait < deadline ? now + wait : deadline;
+	call->flags = RPC_CALL_NO_WAIT;
+	target_asked(g->target, g->chain);
+	flight_begin(g->chain, &f, g->target, false);
+	rc = flight_end(&f, rpc_call(g->target->rpc, call));
+	c->stats.many_ops++;
+	latencies_add(&c->many_latencies, loop_now_us() - now);
+	if (rc == -LE_UNKNOWN_OP)
+		g->target->no_readv = true;
+	if (rc == -LE_TIMEDOUT) {
+		g->target->slow_until_us = loop_now_us() + SLOW_FACTOR * wait;
+		c->stats.hedges++;
+	}
+	return rc;
+}
+
+/* What the server says of one part, and its bytes, which are where they were received. */
+static int take_part(struct group *g, struct job *j, const struct readv_result *res,
+		     struct bytes pieces, uint8_t *data)
+{
+	struct pieces_in in = {
+		.pieces = pieces,
+		.block_size = chunk_block_size(j->d->inode->attr.layout.chunk_size),
+		.off = j->at.off,
+		.room = j->at.len,
+		.bulk_len = res->sent,
+		.data = data,
+		.scratch = g->c->block,
+	};
+	uint32_t len = 0;
+	int rc;
+
+	if (res->status < 0) {
+		if (res->status == -LE_BAD_CAP)
+			io_void_cap(j->d, &j->cap, IO_READ);
+		return res->status;
+	}
+	rc = pieces_open(&in, &len);
+	if (rc == -LE_CORRUPT_WIRE) {
+		g->c->stats.checksum_errors++;
+		log_write(LOG_WARN, "ino %llu chunk %llu on target %u: %s",
+			  (unsigned long long)j->d->inode->ino.v, (unsigned long long)j->at.idx,
+			  g->target->id, status_text(rc));
+	}
+	TRY(rc);
+	memset(data + len, 0, j->at.len - len);
+	if (g->slot != NULL)
+		payload_copy(j->part->buf, data, j->at.len);
+	j->part->done = j->at.len;
+	g->c->stats.read_ops++;
+	g->c->stats.read_bytes += j->at.len;
+	return 0;
+}
+
+static int take(struct group *g, const struct oss_readv_rep *rep, uint32_t bulk_len)
+{
+	const uint8_t *pieces = rep->pieces.data;
+	uint32_t at = 0, left = rep->pieces.len / PIECE_WIRE_SIZE;
+	struct wire_r w;
+
+	if (bulk_len != g->len)
+		return -LE_BAD_MESSAGE;
+	wire_r_init(&w, rep->results.data, rep->results.len);
+	for (uint32_t i = 0; i < g->n; i++) {
+		struct job *j = g->jobs[i];
+		uint8_t *data = g->slot != NULL ? g->slot->data + at : j->part->buf;
+		struct readv_result res = {0};
+		int rc;
+
+		if (wire_r_end(&w))
+			return -LE_BAD_MESSAGE;
+		wire_get_readv_result(&w, &res);
+		if (w.status < 0 || res.n_pieces > left)
+			return -LE_BAD_MESSAGE;
+		rc = take_part(g, j, &res, bytes_of(pieces, res.n_pieces * PIECE_WIRE_SIZE), data);
+		(void)rc; /* it is asked for alone, and that tells */
+		pieces += (size_t)res.n_pieces * PIECE_WIRE_SIZE;
+		left -= res.n_pieces;
+		at += j->at.len;
+	}
+	return 0;
+}
+
+static void run_group(void *arg)
+{
+	struct group *g = *(struct group **)arg;
+	struct oss_readv_req req;
+	struct oss_readv_rep rep = {0};
+	struct rpc_call call = {.op = OP_oss_readv, .req = &req, .rep = &rep};
+	int rc;
+
+	if (g->n < 2)
+		return;
+	rc = encode(g, &req);
+	if (rc >= 0)
+		rc = prepare(g, &call);
+	if (rc >= 0)
+		rc = ask(g, &call);
+	if (rc >= 0)
+		rc = take(g, &rep, call.ret_bulk_len);
+	rpc_call_fini(&call);
+	slot_unref(g->slot);
+	for (uint32_t i = 0; rc == -LE_INTR && i < g->n; i++)
+		g->jobs[i]->part->done = rc;
+}
+
+/* ---- all ---- */
+
+static void run_alone(void *arg)
+{
+	struct ll_part *p = *(struct ll_part **)arg;
+
+	p->done = ll_pread(p->file, p->buf, p->len, p->off);
+}
+
+/* Those that nobody has answered. */
+static void read_alone(struct ll_part *parts, uint32_t n)
+{
+	struct ll_part *some[ALONE_WIDTH];
+
+	for (uint32_t i = 0; i < n;) {
+		uint32_t k = 0;
+
+		for (; i < n && k < ALONE_WIDTH; i++)
+			if (parts[i].done == -LE_AGAIN)
+				some[k++] = &parts[i];
+		if (k > 0)
+			fiber_parallel("pread", run_alone, some, sizeof(some[0]), k, k);
+	}
+}
+
+static struct group *group_get(struct client *c)
+{
+	struct list *l = list_pop(&c->free_groups);
+	struct group *g = l != NULL ? list_entry(l, struct group, link) : malloc(sizeof(*g));
+
+	if (g == NULL)
+		return NULL;
+	c->n_free_groups -= l != NULL;
+	g->c = c;
+	g->slot = NULL;
+	return g;
+}
+
+static void group_put(struct group *g)
+{
+	struct client *c = g->c;
+
+	if (c->n_free_groups >= FREE_GROUPS_MAX) {
+		free(g);
+		return;
+	}
+	c->n_free_groups++;
+	list_push_front(&c->free_groups, &g->link);
+}
+
+void read_many_fini(struct client *c)
+{
+	struct list *l;
+
+	while ((l = list_pop(&c->free_groups)) != NULL)
+		free(list_entry(l, struct group, link));
+}
+
+/* All groups of the jobs, some at once. */
+static void run_groups(struct client *c, struct job *jobs, uint32_t n)
+{
+	struct group *some[GROUPS_WIDTH];
+	uint32_t k;
+
+	do {
+		for (k = 0; k < GROUPS_WIDTH; k++) {
+			some[k] = group_get(c);
+			if (some[k] == NULL)
+				break;
+			if (!next_group(some[k], jobs, n)) {
+				group_put(some[k]);
+				break;
+			}
+		}
+		if (k > 0)
+			fiber_parallel("readv", run_group, some, sizeof(some[0]), k, k);
+		for (uint32_t i = 0; i < k; i++)
+			group_put(some[i]);
+	} while (k == GROUPS_WIDTH);
+}
+
+static void read_grouped(struct client *c, struct ll_part *parts, uint32_t n)
+{
+	struct job *jobs = malloc(n * sizeof(*jobs));
+	uint32_t n_jobs = 0;
+
+	if (jobs == NULL)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		n_jobs += begin_job(&jobs[n_jobs], &parts[i]);
+	for (uint32_t i = 0; i < n_jobs; i++)
+		plan_job(c, &jobs[i]);
+	run_groups(c, jobs, n_jobs);
+	free(jobs);
+}
+
+void ll_pread_many(struct client *c, struct ll_part *parts, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		parts[i].done = -LE_AGAIN;
+	if (n > 1)
+		read_grouped(c, parts, n);
+	read_alone(parts, n);
+}
