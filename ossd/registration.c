@@ -81,7 +81,8 @@ static int accepted(struct registration *g, struct rpc_client *c,
 	t->chains->target = rep->target;
 	t->chain = rep->chain;
 	TRY(chains_addrs(t->chains, rep->targets));
-	if (rep->chains.len)
+	/* None are none, where chains are named at all: then it has been replaced everywhere. */
+	if (rep->chains.len || rep->chains_epoch)
 		TRY(members_known(t, rep->chains));
 	else
 		TRY(adopt_own(t, rep->epoch));
@@ -231,7 +232,7 @@ static int heard(struct registration *g, const struct mds_target_heartbeat_rep *
 	struct target *t = g->t;
 
 	TRY(chains_addrs(t->chains, rep->targets));
-	if (rep->chains.len)
+	if (rep->chains.len || (rep->chains_epoch && rep->chains_epoch != g->chains_epoch))
 		TRY(members_known(t, rep->chains));
 	else if (rep->chains_epoch == 0)
 		TRY(adopt_own(t, rep->epoch));
