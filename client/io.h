@@ -59,6 +59,8 @@ uint64_t io_spread(const struct client *c, struct ino ino, uint64_t idx);
 int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot,
 	     uint32_t at) CHECK_RESULT;
 
+/* The file's size as of now; asked for, unless there is a lease or it is sealed. Yields. */
+int io_read_size(struct ll_file *f, uint64_t *ret_size) CHECK_RESULT;
 /* Does what is received land in any memory? Else only in slots. */
 bool io_lands_anywhere(const struct client *c);
 

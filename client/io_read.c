@@ -172,8 +172,8 @@ static int read_direct(struct idata *d, uint64_t off, uint32_t len, struct ll_da
 	return 0;
 }
 
-/* The file's size. Without a lease others may change it at any time. */
-static int read_size(struct ll_file *f, uint64_t *ret_size)
+/* Without a lease others may change it at any time. */
+int io_read_size(struct ll_file *f, uint64_t *ret_size)
 {
 	struct cred cred;
 	struct attr attr;
@@ -241,7 +241,7 @@ static int read_begin(struct ll_file *f, uint64_t off, uint32_t *len)
 	if (*len > LL_IO_MAX || off > LEAT_FILE_SIZE_MAX)
 		return -LE_INVAL;
 	f->was_read = true;
-	TRY(read_size(f, &size));
+	TRY(io_read_size(f, &size));
 	if (off >= size)
 		*len = 0;
 	else if (size - off < *len)

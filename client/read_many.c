@@ -38,6 +38,7 @@
 struct job {
 	struct ll_part *part;
 	struct idata *d;
+	uint64_t size; /* of the file */
 	struct cap cap;
 	struct stripe_part at;
 	struct chain *chain;
@@ -62,25 +63,38 @@ struct group {
 static bool is_simple(const struct job *j)
 {
 	const struct ll_part *p = j->part;
-	const struct inode *i = j->d->inode;
-	const struct attr *a = &i->attr;
 
-	return (inode_is_fixed(i) || lease_held(j->d->c, i)) && p->off < a->size &&
-	       p->len <= a->size - p->off && a->layout.chunk_size >= LEAT_CHUNK_SIZE_MIN &&
+	return p->off < j->size && p->len <= j->size - p->off &&
+	       j->d->inode->attr.layout.chunk_size >= LEAT_CHUNK_SIZE_MIN &&
 	       !wb_pending(j->d, p->off, p->len);
 }
 
-/* Takes the part on if it may be read and is small. Yields. */
-static bool begin_job(struct job *j, struct ll_part *p)
+/* Asked for once for all parts of a file: as of some moment of this call. Yields. */
+static int size_of(const struct job *jobs, uint32_t n, struct ll_file *f, uint64_t *ret_size)
+{
+	for (uint32_t i = n; !inode_is_fixed(f->inode) && i-- > 0;) {
+		if (jobs[i].d == f->d) {
+			*ret_size = jobs[i].size;
+			return 0;
+		}
+	}
+	return io_read_size(f, ret_size);
+}
+
+/* Takes the part on as job n, if it may be read and is small. Yields. */
+static bool begin_job(struct job *jobs, uint32_t n, struct ll_part *p)
 {
 	struct ll_file *f = CAST_OBJ(p->file, struct ll_file, LL_FILE_MAGIC);
+	struct job *j = &jobs[n];
 
 	*j = (struct job){.part = p, .d = f->d};
-	if (!f->can_read || p->len == 0 || p->len > PART_MAX ||
-	    io_get_cap(f->d, IO_READ, &j->cap) < 0)
+	if (!f->can_read || p->len == 0 || p->len > PART_MAX || p->off > LEAT_FILE_SIZE_MAX ||
+	    io_get_cap(f->d, IO_READ, &j->cap) < 0 || size_of(jobs, n, f, &j->size) < 0)
 		return false;
 	f->was_read = true;
-	return true;
+	if (p->off >= j->size)
+		p->done = 0;
+	return p->off < j->size;
 }
 
 /* Leaves j->target NULL where the part is to go alone. */
@@ -413,7 +427,7 @@ static void read_grouped(struct client *c, struct ll_part *parts, uint32_t n)
 	if (jobs == NULL)
 		return;
 	for (uint32_t i = 0; i < n; i++)
-		n_jobs += begin_job(&jobs[n_jobs], &parts[i]);
+		n_jobs += begin_job(jobs, n_jobs, &parts[i]);
 	for (uint32_t i = 0; i < n_jobs; i++)
 		plan_job(c, &jobs[i]);
 	run_groups(c, jobs, n_jobs);
