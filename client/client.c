@@ -151,6 +151,7 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	list_init(&c->free_groups);
 	inode_table_init(c);
 	names_init(&c->names);
+	fmutex_init(&c->leases.telling);
 	wb_init(&c->wb);
 	ra_init(&c->ra);
 	deadline = loop_deadline_ms(c->params.mount_timeout_ms);

@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "client/delegation.h"
 #include "client/lock.h"
 #include "client/retry.h"
 #include "common/base/log.h"
@@ -23,12 +24,11 @@
 /* A whole chunk's pieces: at most so many. */
 #define SUMS_MAX     LEAT_BLOCKS_PER_CHUNK_MAX
 #define SECTOR       512u
-#define ATIME_OLD_NS (86400 * 1000000000ll)
 
 /* ---- opening ---- */
 
-static struct ll_file *file_make(struct client *c, struct inode *i, struct idata *d,
-				 const struct cred *cred, uint32_t flags)
+struct ll_file *file_make(struct client *c, struct inode *i, struct idata *d,
+			  const struct cred *cred, uint32_t flags)
 {
 	struct list *l = list_pop(&c->free_files);
 	struct ll_file *f;
@@ -62,7 +62,7 @@ static struct ll_file *file_make(struct client *c, struct inode *i, struct idata
 	return f;
 }
 
-static void file_free(struct ll_file *f)
+void file_free(struct ll_file *f)
 {
 	struct client *c = f->c;
 
@@ -179,9 +179,13 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 
 	i->found_us = 0;
 	flags &= ~(uint32_t)LL_FOUND;
+	if (delegation_allows(c, cred, i, flags))
+		return delegation_open(c, cred, i, flags, ret_file);
 	TRY(io_wait_closing(i));
 	if ((flags & O_TRUNC) && i->data != NULL)
 		TRY(wb_flush(i->data));
+	if (flags & O_TRUNC)
+		TRY(delegation_tell(c, i));
 	changing_begin(c, &ch, i->ino);
 	rc = mds_call(c, OP_mds_open, &req, &rep, &call);
 	if (rc == -LE_STALE && just_found) {
@@ -257,11 +261,14 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 	int rc;
 
 	changing_begin(c, &ch, parent);
-	changing_name(&ch, parent, name);
-	rc = mds_call(c, OP_mds_create, &req, &rep, &call);
+	req.told = changing_name(&ch, parent, name);
+	rc = flags & O_TRUNC ? changing_tell(&ch, req.told) : 0;
+	if (rc >= 0) {
+		rc = mds_call(c, OP_mds_create, &req, &rep, &call);
+		rpc_call_fini(&call);
+	}
 	/* What was found is not told. */
 	changing_end(&ch, rc >= 0 && rep.created ? rc : -LE_EXIST);
-	rpc_call_fini(&call);
 	TRY(rc);
 	i = inode_get(c, rep.attr.ino);
 	if (i == NULL) {
@@ -364,13 +371,11 @@ static uint64_t used_space(struct idata *d)
 static bool atime_due(const struct ll_file *f)
 {
 	const struct attr *a = &f->inode->attr;
-	int64_t now = env_wall_ns(f->c->env);
 
 	if (f->c->atime == LL_ATIME_NONE || (f->flags & O_NOATIME) != 0 ||
 	    (a->flags & ATTR_NOATIME) != 0 || !f->was_read)
 		return false;
-	return f->c->atime == LL_ATIME_STRICT || a->atime_ns <= a->mtime_ns ||
-	       a->atime_ns <= a->ctime_ns || now - a->atime_ns >= ATIME_OLD_NS;
+	return f->c->atime == LL_ATIME_STRICT || attr_atime_due(a, env_wall_ns(f->c->env));
 }
 
 static int send_close(struct ll_file *f)
@@ -394,7 +399,9 @@ static int send_close(struct ll_file *f)
 		req.used = used_space(d);
 	}
 	if (f->new_atime)
-		req.flags |= CLOSE_ATIME;
+		req.flags |= CLOSE_ATIME | (c->atime == LL_ATIME_STRICT ? CLOSE_STRICT : 0);
+	if (f->delegated)
+		req.flags |= CLOSE_UNCOUNTED;
 	if (d->err_gen != 0 && for_writing(f->flags))
 		req.flags |= CLOSE_ASK;
 	if (d->n_close_waiters == 0)
@@ -434,7 +441,8 @@ static void close_fiber(void *arg)
 	if (rc < 0)
 		log_warn("client %s: close of ino %llu: %s", c->name, (unsigned long long)i->ino.v,
 			 status_name(rc));
-	count_open(d, f->flags, -1);
+	if (!f->delegated)
+		count_open(d, f->flags, -1);
 	d->n_closing--;
 	if (d->n_closing == 0)
 		waitq_wake_all(&d->closing_q);
@@ -448,8 +456,10 @@ void ll_release(struct ll_file *file)
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 
 	lock_release(f);
-	f->d->n_closing++;
 	f->new_atime = atime_due(f);
+	if (f->delegated && delegation_close(f))
+		return;
+	f->d->n_closing++;
 	if (f->new_atime) {
 		/* Nobody, nor the kernel, answers with the old one from now on. */
 		f->inode->n_changing++;
@@ -493,8 +503,10 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	rc = mask & (SET_MTIME | SET_MTIME_NOW) ? io_wait_closing(i) : 0;
 	if (rc >= 0)
 		rc = settle_before(c, i, mask);
-	if (rc >= 0 && i->data != NULL && (mask & SET_SIZE))
+	if (rc >= 0 && i->data != NULL && (mask & SET_SIZE)) {
 		ra_drop_all(i->data);
+		rc = delegation_tell(c, i);
+	}
 	if (rc >= 0) {
 		changing_begin(c, &ch, ino);
 		rc = mds_call(c, OP_mds_setattr, &req, &rep, &call);
@@ -602,9 +614,12 @@ int64_t ll_copy(struct ll_file *file, uint64_t off, struct ll_file *to_file, uin
 	if (d->size > to_off)
 		return -LE_NOTSUP;
 	changing_begin(f->c, &ch, to->inode->ino);
-	rc = mds_call(f->c, OP_mds_copy, &req, &rep, &call);
+	rc = delegation_tell(f->c, f->inode);
+	if (rc >= 0) {
+		rc = mds_call(f->c, OP_mds_copy, &req, &rep, &call);
+		rpc_call_fini(&call);
+	}
 	changing_end(&ch, rc);
-	rpc_call_fini(&call);
 	TRY(rc);
 	to->wrote = true;
 	d->sparse = true;

@@ -39,6 +39,8 @@ struct inode {
 	uint64_t open_change; /* the change counter that cached data belongs to */
 	uint32_t cuts;        /* truncations by this client */
 	uint32_t n_changing;  /* changes of this client under way: what others see is not known */
+	struct cap cap;       /* to read: delegation.h */
+	uint32_t cap_gen;     /* the client's session_gen then; 0: none */
 	struct idata *data;   /* NULL when not in use */
 };
 
@@ -62,6 +64,9 @@ struct idata {
 
 	/* opens as the MDS counts them, those being closed included */
 	uint32_t n_read, n_write, n_append, n_closing; /* n_append of n_write are O_APPEND */
+	uint32_t n_delegated; /* opens for reading of which the MDS is not told (delegation.h), */
+	bool delegated_told;  /* or only that there are some: one of n_read; */
+	bool telling;         /* which is under way */
 	uint32_t n_lazy, n_close_waiters; /* closes that the MDS may take its time with; waiters */
 	struct waitq closing_q;
 	/* capabilities: [0] to read, [1] to write; valid when cap_gen is the client's session_gen

@@ -17,8 +17,8 @@ struct cred io_renew_cred(const struct idata *d)
 void io_take_cap(struct idata *d, const struct cap *cap)
 {
 	if (cap->rights & CAP_READ) {
-		d->caps[IO_READ] = *cap;
-		d->cap_gens[IO_READ] = d->c->session_gen;
+		d->caps[IO_READ] = d->inode->cap = *cap;
+		d->cap_gens[IO_READ] = d->inode->cap_gen = d->c->session_gen;
 	}
 	if (cap->rights & CAP_WRITE) {
 		d->caps[IO_WRITE] = *cap;

@@ -21,6 +21,7 @@ struct ll_file {
 	bool wrote;      /* through this file, since it was opened */
 	bool was_read;   /* the same */
 	bool new_atime;  /* its close makes one */
+	bool delegated;  /* one of idata.n_delegated */
 	bool kills_suid; /* its changes of data take set-id bits away; else the caller sees to it */
 	uint32_t err_seen; /* idata.err_gen up to which errors were reported */
 	struct ra_state ra;
@@ -39,6 +40,11 @@ struct io_auth {
 	uint32_t *gen;
 	uint32_t session_gen; /* 0: any; else -LE_IO when the session has changed */
 };
+
+/* NULL without memory. */
+struct ll_file *file_make(struct client *c, struct inode *i, struct idata *d,
+			  const struct cred *cred, uint32_t flags);
+void file_free(struct ll_file *f);
 
 /* Who asks for a capability again on behalf of an open file. */
 struct cred io_renew_cred(const struct idata *d);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "client/client.h"
+#include "client/delegation.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
 
@@ -237,14 +238,23 @@ void changing_also(struct changing *ch, struct ino ino)
 	ch->inodes[ch->n++] = i;
 }
 
-void changing_name(struct changing *ch, struct ino dir, struct bytes name)
+struct ino changing_name(struct changing *ch, struct ino dir, struct bytes name)
 {
-	struct ino ino;
+	struct ino ino = {0};
 
 	if (names_peek(ch->c, dir, name, &ino) && ino.v != 0)
 		changing_also(ch, ino);
 	if (!FAULT(CLIENT_OWN_CACHE))
 		names_forget(ch->c, dir, name);
+	return ino;
+}
+
+int changing_tell(struct changing *ch, struct ino ino)
+{
+	for (uint32_t k = 0; k < ch->n; k++)
+		if (ino_equal(ch->inodes[k]->ino, ino))
+			return delegation_tell(ch->c, ch->inodes[k]);
+	return 0;
 }
 
 void changing_end(struct changing *ch, int rc)
@@ -325,6 +335,15 @@ static int recall_known(struct inode *i)
 	return rc;
 }
 
+/* Ends the reference. */
+static int told_opens(struct client *c, struct inode *i)
+{
+	int rc = delegation_tell(c, i);
+
+	inode_put(c, i);
+	return rc;
+}
+
 int lease_recall(struct client *c, struct ino ino)
 {
 	struct inode *i = inode_peek(c, ino);
@@ -337,12 +356,13 @@ int lease_recall(struct client *c, struct ino ino)
 		/* Given meanwhile for a request of before. */
 		i->lease_us = 0;
 		i->recalled_us = loop_now_us();
-		inode_put(c, i);
 	} else {
 		c->leases.floor_us = loop_now_us();
 		while (rc >= 0 && loop_now_us() < c->kernel_until_us)
 			rc = fiber_sleep_us(c->kernel_until_us - loop_now_us());
 	}
+	if (i != NULL)
+		TRY(told_opens(c, i));
 	if (rc < 0 && rc != -LE_INTR)
 		log_debug("client %s: recall of ino %llu: %s", c->name, (unsigned long long)ino.v,
 			  status_name(rc));

@@ -25,6 +25,7 @@ struct client_leases {
 	uint64_t floor_us; /* older requests give none: something unknown was recalled since */
 	bool lapsed;       /* heard of nothing for too long; the kernel has been told */
 	/* Inodes that are not remembered any more. */
+	struct fmutex telling; /* delegation.h */
 	uint32_t n_returns, n_returning;
 	uint64_t returns[LEASE_RETURNS];
 };
@@ -57,8 +58,11 @@ struct changing {
 };
 void changing_begin(struct client *c, struct changing *ch, struct ino ino);
 void changing_also(struct changing *ch, struct ino ino);
-/* The name, and the inode that it is, if that is known. */
-void changing_name(struct changing *ch, struct ino dir, struct bytes name);
+/* The name, and the inode that it is, if that is known: returns it, or 0. */
+struct ino changing_name(struct changing *ch, struct ino dir, struct bytes name);
+/* The inode may lose its data or last name, which this client may have open (delegation.h). It is
+ * among those that change. Yields. */
+int changing_tell(struct changing *ch, struct ino ino) CHECK_RESULT;
 /* rc < 0: what has become of it is not known. */
 void changing_end(struct changing *ch, int rc);
 

@@ -264,6 +264,7 @@ static json_t *stats_json(const struct ll_stats *stats)
 		{"read_ops", st.read_ops},
 		{"write_ops", st.write_ops},
 		{"meta_ops", st.meta_ops},
+		{"delegated_opens", st.delegated_opens},
 		{"retries", st.retries},
 		{"checksum_errors", st.checksum_errors},
 		{"dirty_bytes", st.dirty_bytes},

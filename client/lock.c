@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "client/delegation.h"
 #include "client/retry.h"
 #include "client/session.h"
 #include "common/base/log.h"
@@ -200,6 +201,7 @@ static int take(struct ll_file *f, const struct file_lock *want, bool wait)
 	bool waited = false;
 	int rc;
 
+	TRY(delegation_tell(f->c, f->inode));
 	/* A weaker lock gives a stronger one back. */
 	if (is_held(d, want))
 		TRY(wb_show(d));

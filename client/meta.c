@@ -1,8 +1,10 @@
 /* Names and attributes: one request to the MDS each, and what its answer tells about inodes. */
 #include <linux/fs.h>
 
+#include "client/delegation.h"
 #include "client/io.h"
 #include "client/retry.h"
+#include "common/proto/cred.h"
 
 static bool name_ok(struct bytes name, int *ret_status)
 {
@@ -44,19 +46,25 @@ static int seen(struct client *c, const struct cred *cred, const struct attr *at
 	return rc;
 }
 
-/* Those whose rights need not be checked are answered from what is known. */
+static bool may_search(const struct client *c, const struct cred *cred, const struct inode *dir)
+{
+	if (cred->uid == 0 || (cred->flags & CRED_CHECKED) != 0)
+		return true;
+	return inode_attr_fresh(c, dir) && (dir->attr.flags & ATTR_PLAIN) != 0 &&
+	       cred_mode_allows(cred, &dir->attr, PERM_X);
+}
+
+/* Where the caller's rights are known to suffice, from what is known. */
 static bool lookup_known(struct client *c, const struct cred *cred, struct ino parent,
 			 struct bytes name, struct attr *ret_attr, int *ret_rc)
 {
-	struct inode *dir = NULL, *i;
+	struct inode *dir = inode_peek(c, parent), *i;
 	struct ino ino;
 	bool known = false;
 
-	if (cred->uid == 0 || (cred->flags & CRED_CHECKED) != 0)
-		dir = inode_peek(c, parent);
 	if (dir == NULL)
 		return false;
-	if (names_find(c, dir, name, &ino)) {
+	if (may_search(c, cred, dir) && names_find(c, dir, name, &ino)) {
 		i = ino.v != 0 ? inode_peek(c, ino) : NULL;
 		known = ino.v == 0 || (i != NULL && inode_attr_fresh(c, i));
 		*ret_rc = ino.v == 0 ? -LE_NOENT : 0;
@@ -70,6 +78,19 @@ static bool lookup_known(struct client *c, const struct cred *cred, struct ino p
 	}
 	inode_put(c, dir);
 	return known;
+}
+
+static void may_be_read(struct client *c, const struct cap *cap)
+{
+	struct inode *i = inode_peek(c, cap->ino);
+
+	if (i == NULL)
+		return;
+	if (cap->gen == i->attr.layout.gen) {
+		i->cap = *cap;
+		i->cap_gen = c->session_gen;
+	}
+	inode_put(c, i);
 }
 
 int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
@@ -94,7 +115,10 @@ int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, stru
 	}
 	if (rep.attr.ino.v == 0)
 		return -LE_NOENT;
-	return seen(c, cred, &rep.attr, call.sent_us, ret_attr);
+	rc = seen(c, cred, &rep.attr, call.sent_us, ret_attr);
+	if (rep.cap.ino.v != 0)
+		may_be_read(c, &rep.cap);
+	return rc;
 }
 
 /* A directory that was removed while somebody has it open: what was known of it stays true, since
@@ -298,10 +322,13 @@ int ll_unlink(struct client *c, const struct cred *cred, struct ino parent, stru
 	if (!name_ok(name, &rc))
 		return rc;
 	changing_begin(c, &ch, parent);
-	changing_name(&ch, parent, name);
-	rc = mds_call(c, OP_mds_unlink, &req, &rep, &call);
+	req.told = changing_name(&ch, parent, name);
+	rc = changing_tell(&ch, req.told);
+	if (rc >= 0) {
+		rc = mds_call(c, OP_mds_unlink, &req, &rep, &call);
+		rpc_call_fini(&call);
+	}
 	changing_end(&ch, rc);
-	rpc_call_fini(&call);
 	TRY(rc);
 	inode_dir_changed(c, parent, &rep.dir, call.sent_us);
 	names_told(c, &rep.dir, name, (struct ino){0}, true, call.sent_us);
@@ -402,11 +429,14 @@ int ll_rename(struct client *c, const struct cred *cred, struct ino parent, stru
 	changing_begin(c, &ch, parent);
 	changing_also(&ch, new_parent);
 	changing_name(&ch, parent, name);
-	changing_name(&ch, new_parent, new_name);
-	rc = mds_call(c, OP_mds_rename, &req, &rep, &call);
+	req.told = changing_name(&ch, new_parent, new_name);
+	rc = changing_tell(&ch, req.told);
+	if (rc >= 0) {
+		rc = mds_call(c, OP_mds_rename, &req, &rep, &call);
+		rpc_call_fini(&call);
+	}
 	/* The same file under both names: nothing is told. */
 	changing_end(&ch, rc < 0 || rep.dir.ino.v == 0 ? -LE_EXIST : rc);
-	rpc_call_fini(&call);
 	TRY(rc);
 	renamed(c, &req, &rep, call.sent_us);
 	i = rep.replaced.v != 0 ? inode_peek(c, rep.replaced) : NULL;
@@ -591,9 +621,12 @@ int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino,
 	int rc;
 
 	changing_begin(c, &ch, ino);
-	rc = mds_call(c, OP_mds_layout_set, &req, &rep, &call);
+	rc = changing_tell(&ch, ino);
+	if (rc >= 0) {
+		rc = mds_call(c, OP_mds_layout_set, &req, &rep, &call);
+		rpc_call_fini(&call);
+	}
 	changing_end(&ch, rc);
-	rpc_call_fini(&call);
 	TRY(rc);
 	inode_saw(c, &rep.attr, true, call.sent_us);
 	return seen(c, cred, &rep.attr, call.sent_us, ret_attr);

@@ -95,7 +95,8 @@ static int session_lost(struct retry *r, uint64_t session, bool mutation)
 	return mutation && r->unknown ? -LE_IO : 0;
 }
 
-int mds_call(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call)
+static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
+		    struct rpc_call *call, bool first)
 {
 	const struct msg_desc *desc = msg_find(op);
 	bool mutation = desc->kind == MSG_WRITE;
@@ -106,7 +107,8 @@ int mds_call(struct client *c, uint16_t op, const void *req, void *rep, struct r
 	memset(rep, 0, desc->rep_size);
 	retry_begin(&r, c);
 	if (mutation) {
-		rc = seq_take(&c->mds_seqs, r.deadline_us, &call->slot, &call->seq);
+		rc = (first ? seq_take_kept : seq_take)(&c->mds_seqs, r.deadline_us, &call->slot,
+							&call->seq);
 		if (rc < 0)
 			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
 	}
@@ -133,6 +135,17 @@ int mds_call(struct client *c, uint16_t op, const void *req, void *rep, struct r
 	if (mutation)
 		seq_give(&c->mds_seqs, call->slot);
 	return rc;
+}
+
+int mds_call(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call)
+{
+	return call_mds(c, op, req, rep, call, false);
+}
+
+int mds_call_first(struct client *c, uint16_t op, const void *req, void *rep,
+		   struct rpc_call *call)
+{
+	return call_mds(c, op, req, rep, call, true);
 }
 
 /* A target does not know the session: ask the MDS, who decides whether it is so. */

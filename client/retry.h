@@ -38,6 +38,9 @@ int retry_next(struct retry *r, int status) CHECK_RESULT;
  * One operation at the MDS. rep is zeroed first; its bytes point into call, which the caller ends
  * with rpc_call_fini whatever was returned. Mutations get a (slot, seq) of the session.
  */
+/* The same, for what answers to recalls wait for. */
+int mds_call_first(struct client *c, uint16_t op, const void *req, void *rep,
+		   struct rpc_call *call) CHECK_RESULT;
 int mds_call(struct client *c, uint16_t op, const void *req, void *rep,
 	     struct rpc_call *call) CHECK_RESULT;
 

@@ -38,17 +38,20 @@ void seq_table_limit(struct seq_table *t, uint32_t n)
 			t->stack[kept++] = t->stack[i];
 	t->n_free = kept;
 	t->n = n;
+	if (t->n_kept >= n)
+		t->n_kept = n - 1;
 }
 
-int seq_take(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot, uint64_t *ret_seq)
+static int take(struct seq_table *t, uint32_t n_kept, uint64_t deadline_us, uint32_t *ret_slot,
+		uint64_t *ret_seq)
 {
 	uint32_t slot;
 
-	while (t->n_free == 0) {
+	while (t->n_free <= n_kept) {
 		int rc = waitq_wait(&t->q, deadline_us);
 		if (rc < 0) {
 			/* A wake that came with the time-out belongs to the next waiter. */
-			if (t->n_free > 0)
+			if (t->n_free > n_kept)
 				waitq_wake_one(&t->q);
 			return rc;
 		}
@@ -57,6 +60,16 @@ int seq_take(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot, uint
 	*ret_slot = slot;
 	*ret_seq = ++t->seqs[slot];
 	return 0;
+}
+
+int seq_take(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot, uint64_t *ret_seq)
+{
+	return take(t, t->n_kept, deadline_us, ret_slot, ret_seq);
+}
+
+int seq_take_kept(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot, uint64_t *ret_seq)
+{
+	return take(t, 0, deadline_us, ret_slot, ret_seq);
 }
 
 void seq_give(struct seq_table *t, uint32_t slot)

@@ -18,6 +18,7 @@ struct seq_table {
 	uint32_t n_free;
 	uint32_t n_max; /* slots there is memory for */
 	uint32_t n;     /* slots the server allows */
+	uint32_t n_kept; /* of these, left to seq_take_kept */
 	struct waitq q;
 };
 
@@ -29,6 +30,9 @@ void seq_table_limit(struct seq_table *t, uint32_t n);
 /* Waits for a free slot: -LE_TIMEDOUT, -LE_INTR. Yields. */
 int seq_take(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot,
 	     uint64_t *ret_seq) CHECK_RESULT;
+/* The same, of those that seq_take leaves: for what others wait for that themselves hold slots. */
+int seq_take_kept(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot,
+		  uint64_t *ret_seq) CHECK_RESULT;
 void seq_give(struct seq_table *t, uint32_t slot);
 
 #endif

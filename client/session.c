@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "client/client.h"
+#include "client/delegation.h"
 #include "client/lease.h"
 #include "client/lock.h"
 #include "common/base/log.h"
@@ -67,8 +68,9 @@ static int list_opens(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
 		return -LE_NOMEM;
 	wire_w_init(&w, buf, (size_t)n * 3 * RECLAIM_ENTRY);
 	list_for_each (l, &c->inodes.open) {
-		const struct idata *d = list_entry(l, struct idata, open_link);
+		struct idata *d = list_entry(l, struct idata, open_link);
 
+		delegation_counted(d);
 		reclaim_put(&w, d->inode->ino, O_RDONLY, d->n_read);
 		reclaim_put(&w, d->inode->ino, O_RDWR, d->n_write - d->n_append);
 		reclaim_put(&w, d->inode->ino, O_RDWR | O_APPEND, d->n_append);
@@ -154,6 +156,7 @@ static int reopen_all(struct client *c, uint16_t flags)
 	list_for_each (l, &c->inodes.open) {
 		struct idata *d = list_entry(l, struct idata, open_link);
 
+		delegation_counted(d);
 		inode_ref(d->inode);
 		for (uint32_t i = 0; rc >= 0 && i < d->n_read; i++)
 			rc = reopen_one(c, flags, d, O_RDONLY);
@@ -339,6 +342,7 @@ int session_start(struct client *c, const char *mds_addrs, uint64_t deadline_us)
 
 	fmutex_init(&c->session_lock);
 	TRY(seq_table_init(&c->mds_seqs, MDS_SLOTS));
+	c->mds_seqs.n_kept = 1; /* delegation.h */
 	TRY(seq_take(&c->mds_seqs, NO_DEADLINE, &c->setup_slot, &seq));
 	TRY(rpc_client_create(&opts, &c->mds));
 	/* Any call waits for the connection and so for the session. A call may also be lost on the

@@ -49,6 +49,7 @@ struct mds {
 	struct residency residency;
 	struct rpc_server *server;
 	struct mds_metrics metrics;
+	struct waitq presumed_q; /* recall.h: there is something to ask */
 	uint64_t start_us;
 	uint64_t intent_seq, removal_seq;
 	struct { /* for the rates of mds_status */

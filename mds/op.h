@@ -32,7 +32,8 @@ struct op {
 	/* recall.h: what others have leases on, what is blocked until the section has been run */
 	struct ino recall[8];
 	uint32_t n_recall;
-	bool recall_writes;
+	bool recall_writes; /* write leases only */
+	bool recall_own;    /* the session's own as well */
 	struct lease_file *blocked[16];
 	uint32_t n_blocked;
 	struct list memory;

@@ -5,29 +5,6 @@
 
 #include "mds/store/acl.h"
 
-int cred_check(const struct cred *c)
-{
-	if (c->groups.len % 4 != 0 || c->groups.len > 4 * LEAT_GROUPS_MAX)
-		return -LE_INVAL;
-	return 0;
-}
-
-bool cred_in_group(const struct cred *c, uint32_t gid)
-{
-	const uint8_t *p = c->groups.data;
-
-	if (c->gid == gid)
-		return true;
-	for (uint32_t i = 0; i + 4 <= c->groups.len; i += 4) {
-		uint32_t g = (uint32_t)p[i] | (uint32_t)p[i + 1] << 8 | (uint32_t)p[i + 2] << 16 |
-			     (uint32_t)p[i + 3] << 24;
-
-		if (g == gid)
-			return true;
-	}
-	return false;
-}
-
 static bool trusted(const struct cred *c)
 {
 	return c->uid == 0 || (c->flags & CRED_CHECKED) != 0;
@@ -64,7 +41,6 @@ static int access_by_list(const struct cred *c, const struct inode_rec *rec, uin
 int perm_access(const struct cred *c, const struct inode_rec *rec, uint32_t mask)
 {
 	const struct attr *a = &rec->attr;
-	uint32_t bits = a->mode;
 
 	if ((mask & PERM_W) != 0 && (a->flags & ATTR_IMMUTABLE) != 0)
 		return -LE_PERM;
@@ -79,11 +55,7 @@ int perm_access(const struct cred *c, const struct inode_rec *rec, uint32_t mask
 	/* Linux does not look at a list whose mask is empty. */
 	if (rec->acl.len > 0 && (a->mode & 0070) != 0)
 		return access_by_list(c, rec, mask);
-	if (c->uid == a->uid)
-		bits >>= 6;
-	else if (cred_in_group(c, a->gid))
-		bits >>= 3;
-	return (bits & mask) == mask ? 0 : -LE_ACCES;
+	return cred_mode_allows(c, a, mask) ? 0 : -LE_ACCES;
 }
 
 int perm_fixed(const struct attr *a)

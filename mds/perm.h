@@ -7,17 +7,9 @@
 #ifndef LEAT_MDS_PERM_H
 #define LEAT_MDS_PERM_H
 
+#include "common/proto/cred.h"
 #include "mds/store/records.h"
 
-enum {
-	PERM_X = 1,
-	PERM_W = 2,
-	PERM_R = 4
-};
-
-/* -LE_INVAL: malformed (groups). */
-int cred_check(const struct cred *c) CHECK_RESULT;
-bool cred_in_group(const struct cred *c, uint32_t gid);
 /* -LE_ACCES */
 int perm_access(const struct cred *c, const struct inode_rec *rec, uint32_t mask) CHECK_RESULT;
 /* Flags of chattr(1) hold for everybody: -LE_PERM. Of perm_access, what has PERM_W knows of

@@ -7,6 +7,7 @@
 
 #define ASK_MS      1000u /* one attempt to tell a holder */
 #define AGAIN_MS    20u
+#define PRESUMED_MS 500u /* between attempts to ask */
 #define PARALLEL    64u
 #define TRIES_MIN   2u
 #define TRIES_TOLD  10u
@@ -25,9 +26,16 @@ static bool leases_known(const struct mds *m)
 	return m->recovery.sessions_back || loop_now_us() >= m->start_us + term_us(m);
 }
 
+/* Whose leases stay. */
+static const struct session *spared(const struct op *op)
+{
+	return op->recall_own ? NULL : op->session;
+}
+
 static int leased(struct op *op, const struct ino *inos, uint32_t n, bool write)
 {
 	op->n_recall = 0;
+	op->recall_own = false;
 	for (uint32_t i = 0; i < n && !FAULT(MDS_NO_RECALL); i++) {
 		if (!leases_known(op->m) ||
 		    lease_foreign(&op->m->leases, inos[i], op->session, write))
@@ -47,6 +55,18 @@ int op_looks(struct op *op, const struct attr *a)
 {
 	/* Nobody writes it: there is no write lease, and after a restart nobody can have one. */
 	return (a->flags & ATTR_UNSETTLED) != 0 ? leased(op, &a->ino, 1, true) : 0;
+}
+
+int op_asks_own(struct op *op, struct ino ino, struct ino told)
+{
+	if (ino_equal(ino, told) || op->session == NULL ||
+	    lease_find(&op->m->leases, ino, op->session) == NULL)
+		return 0;
+	op->recall[0] = ino;
+	op->n_recall = 1;
+	op->recall_writes = false;
+	op->recall_own = true;
+	return -LE_LEASED;
 }
 
 struct asking {
@@ -80,9 +100,16 @@ static int ask(const struct asking *a)
 	return rc;
 }
 
-static bool is_silent(const struct asking *a)
+/* Silence counts only after it was asked: it may be this process that stood still. */
+static bool is_silent(const struct asking *a, uint32_t tries)
 {
-	return loop_now_us() > a->session->heard_us + term_us(a->m);
+	struct session *se = a->session;
+
+	if (loop_now_us() <= se->heard_us + term_us(a->m))
+		return false;
+	if (tries > TRIES_MIN)
+		se->silent_us = loop_now_us();
+	return se->silent_us > se->heard_us;
 }
 
 /* It has a write lease and cannot be asked: the session ends, which ends its leases. */
@@ -101,6 +128,14 @@ static void give_up(const struct asking *a)
 	fiber_set_deadline(deadline);
 }
 
+/* It may have it open. */
+static int presume(const struct asking *a)
+{
+	TRY(open_presume(&a->m->opens, a->session, a->ino));
+	waitq_wake_all(&a->m->presumed_q);
+	return 0;
+}
+
 static void ask_holder(void *arg)
 {
 	struct asking *a = arg;
@@ -108,15 +143,14 @@ static void ask_holder(void *arg)
 	uint64_t stubborn_us = loop_now_us() + a->m->params.session_ttl_ms * 1000ull;
 	struct lease *l;
 
-	/* Silence counts only after it was asked: it may be this process that stood still. */
 	for (uint32_t tries = 1; lease_find(ls, a->ino, a->session) != NULL; tries++) {
 		int rc = ask(a);
-		bool answered = rc >= 0, silent = is_silent(a) && tries > TRIES_MIN;
+		bool answered = rc >= 0, silent = is_silent(a, tries);
 
 		l = lease_find(ls, a->ino, a->session);
 		if (l == NULL)
 			break;
-		if (answered || (silent && !l->write)) {
+		if (answered || (silent && !l->write && presume(a) >= 0)) {
 			lease_drop(ls, l);
 			break;
 		}
@@ -149,7 +183,7 @@ static int ask_holders(struct op *op, struct lease_file *f, bool write)
 	list_for_each (k, &f->leases) {
 		struct lease *l = list_entry(k, struct lease, by_file);
 
-		if (l->session == op->session || l->recalling || (write && !l->write) ||
+		if (l->session == spared(op) || l->recalling || (write && !l->write) ||
 		    n == HOLDERS_MAX)
 			continue;
 		l->recalling = true;
@@ -177,7 +211,7 @@ static int recall_one(struct op *op, struct ino ino)
 	if (f == NULL)
 		return -LE_NOMEM;
 	op->blocked[op->n_blocked++] = f;
-	while (lease_foreign(ls, ino, op->session, op->recall_writes)) {
+	while (lease_foreign(ls, ino, spared(op), op->recall_writes)) {
 		if (op->m->stopping)
 			return -LE_SHUTDOWN;
 		rc = ask_holders(op, f, op->recall_writes);
@@ -203,7 +237,7 @@ int op_recall(struct op *op)
 	while (!leases_known(op->m))
 		TRY(mds_sleep_ms(op->m, AGAIN_MS));
 	for (uint32_t i = 0; i < n; i++)
-		if (lease_foreign(&op->m->leases, inos[i], op->session, op->recall_writes))
+		if (lease_foreign(&op->m->leases, inos[i], spared(op), op->recall_writes))
 			TRY(recall_one(op, inos[i]));
 	return 0;
 }
@@ -212,6 +246,63 @@ void op_unblock(struct op *op)
 {
 	while (op->n_blocked > 0)
 		leases_unblock(&op->m->leases, op->blocked[--op->n_blocked]);
+}
+
+/* ---- what is presumed ---- */
+
+/* The first of what is presumed of somebody who is heard: its session with a reference. */
+static bool find_presumed(struct mds *m, struct asking *ret_a, bool *ret_any)
+{
+	*ret_any = false;
+	list_for_each (n, &m->sessions.all) {
+		struct session *se = list_entry(n, struct session, link);
+		const struct open *o;
+
+		if (list_empty(&se->presumed))
+			continue;
+		*ret_any = true;
+		o = list_entry(se->presumed.next, struct open, by_presumed);
+		*ret_a = (struct asking){m, se, o->file->ino, 0};
+		if (se->peer == NULL || se->silent_us > se->heard_us)
+			continue;
+		session_ref(se);
+		return true;
+	}
+	return false;
+}
+
+static int ask_presumed(const struct asking *a)
+{
+	struct open *o;
+	int rc = ask(a);
+
+	o = open_find(&a->m->opens, a->session, a->ino);
+	if (rc < 0 || o == NULL || !o->presumed)
+		return rc;
+	open_presumed_end(&a->m->opens, o);
+	return data_idle(a->m, a->ino);
+}
+
+void recall_presumed(struct mds *m)
+{
+	while (!m->stopping) {
+		struct asking a;
+		bool any;
+		int rc = -LE_NOT_READY;
+
+		if (find_presumed(m, &a, &any)) {
+			rc = ask_presumed(&a);
+			if (rc < 0) /* others first, until it is heard */
+				a.session->silent_us = loop_now_us();
+			session_unref(a.session);
+		}
+		if (rc < 0 && any)
+			rc = mds_sleep_ms(m, PRESUMED_MS);
+		else if (rc < 0)
+			rc = waitq_wait(&m->presumed_q, NO_DEADLINE);
+		if (rc < 0)
+			break;
+	}
 }
 
 /* ---- giving ---- */

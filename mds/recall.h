@@ -10,6 +10,10 @@
  * the object servers refuse what still comes of it. One that is heard of but does not answer is
  * ended as well, after session_ttl_ms.
  *
+ * Under a lease clients open files for reading without a word; recalled, they tell first what they
+ * have open (client/delegation.h). Of one that was silent it is presumed that it has the file open,
+ * until it can be asked or its session ends.
+ *
  * A request that has to wait for a recall is one that nobody who is asked to give up a lease waits
  * for: clients answer recalls without waiting for requests of their own (client/lease.h).
  */
@@ -24,10 +28,15 @@ int op_changes_all(struct op *op, const struct ino *inos, uint32_t n) CHECK_RESU
 	op_changes_all(op, (const struct ino[]){__VA_ARGS__},                                      \
 		       sizeof((const struct ino[]){__VA_ARGS__}) / sizeof(struct ino))
 int op_looks(struct op *op, const struct attr *a) CHECK_RESULT;
+/* What matters is whether anybody has the inode open: of what the session itself has opened under
+ * its lease the MDS has been told if told is this inode; else it is asked as well. */
+int op_asks_own(struct op *op, struct ino ino, struct ino told) CHECK_RESULT;
 
 /* Recalls what the last -LE_LEASED was about, and blocks it until op_unblock. Yields. */
 int op_recall(struct op *op) CHECK_RESULT;
 void op_unblock(struct op *op);
+/* Background: asks sessions that are heard again what is presumed of them. */
+void recall_presumed(struct mds *m);
 
 /*
  * The end of an operation: a lease on the inode that is described in the reply, if these attributes

@@ -12,6 +12,7 @@
 #include "mds/dispatch.h"
 #include "mds/membership.h"
 #include "mds/op.h"
+#include "mds/recall.h"
 
 #define TICK_MS          1000u
 #define STORE_COMMITS_MS 4000u
@@ -420,6 +421,7 @@ static int start_parts(struct mds *m)
 	TRY(mds_spawn(m, "reclaim", reclaim_run));
 	TRY(mds_spawn(m, "linger", linger_run));
 	TRY(mds_spawn(m, "tell-unlocked", locks_tell));
+	TRY(mds_spawn(m, "ask-presumed", recall_presumed));
 	TRY(conversions_start(m));
 	return mds_spawn(m, "figures", figures);
 }
@@ -428,6 +430,7 @@ static void init_parts(struct mds *m)
 {
 	/* So that stopping halfway finds everything empty. */
 	waitq_init(&m->stop);
+	waitq_init(&m->presumed_q);
 	latch_init(&m->fibers, 0);
 	open_files_init(&m->opens, m->params.opens_max);
 	reclaim_init(&m->reclaim);
@@ -485,6 +488,7 @@ void mds_stop(struct mds *m)
 	waitq_wake_all(&m->reclaim.work);
 	waitq_wake_all(&m->linger.work);
 	waitq_wake_all(&m->locks.work);
+	waitq_wake_all(&m->presumed_q);
 	cluster_stop(&m->cluster);
 	oss_stop(&m->oss);
 	if (m->server != NULL)

@@ -27,6 +27,7 @@
 	X(CLIENT_NEW_SEQ, "a data write that is repeated gets another identity")                   \
 	X(MDS_NO_RECALL, "what changes is not recalled from those who may cache it")               \
 	X(CLIENT_OLD_LEASE, "a lease is taken from an answer that a recall has overtaken")         \
+	X(CLIENT_KEEP_OPENS, "a recall is answered without telling what is open")                  \
 	X(CLIENT_KEEP_LEASE, "leases outlive the metadata server that gave them")                  \
 	X(CLIENT_OWN_CACHE, "what is being changed is answered from memory meanwhile")
 

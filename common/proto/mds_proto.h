@@ -206,16 +206,18 @@ enum fsck_repair {
 /* dir, new_dir: the directories as the operation left them (ino 0: not told, or not changed). */
 #define mds_lookup_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name)
 /* dir: that of the directory. attr.ino 0: there is no such name, and dir is leased (else it is
- * -LE_NOENT). */
-#define mds_lookup_rep_FIELDS(F) F(attr, attr) F(attr, dir)
+ * -LE_NOENT). cap: to read a regular file, if cred may (ino 0: none). */
+#define mds_lookup_rep_FIELDS(F) F(attr, attr) F(attr, dir) F(cap, cap)
 #define mds_getattr_req_FIELDS(F) F(cred, cred) F(ino, ino)
 #define mds_getattr_rep_FIELDS(F) F(attr, attr)
 /* mask: enum attr_mask, values in attr. With SET_SIZE the reply comes when chunks are trimmed. */
 #define mds_setattr_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, mask) F(attr, attr)
 #define mds_setattr_rep_FIELDS(F) F(attr, attr)
-/* Regular file, created or (without O_EXCL) found, and opened with flags. created tells which. */
+/* Regular file, created or (without O_EXCL) found, and opened with flags. created tells which.
+ * told: the inode of that name, if the client knows it and the MDS knows whether it has it open
+ * (delegated opens, client/delegation.h); else the MDS asks, where that matters. */
 #define mds_create_req_FIELDS(F) \
-	F(cred, cred) F(ino, parent) F(bytes, name) F(u32, mode) F(u32, flags)
+	F(cred, cred) F(ino, parent) F(bytes, name) F(u32, mode) F(u32, flags) F(ino, told)
 #define mds_create_rep_FIELDS(F) F(attr, attr) F(cap, cap) F(u8, created) F(attr, dir)
 /* A regular file without a name, opened for writing with flags (O_EXCL: never to get one by link).
  * parent: the directory whose layout and group it takes, and in which one may make files. */
@@ -233,14 +235,16 @@ enum fsck_repair {
 #define mds_readlink_rep_FIELDS(F) F(bytes, target)
 #define mds_link_req_FIELDS(F) F(cred, cred) F(ino, ino) F(ino, parent) F(bytes, name)
 #define mds_link_rep_FIELDS(F) F(attr, attr) F(attr, dir)
-#define mds_unlink_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name)
+/* told: as in mds_create. */
+#define mds_unlink_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name) F(ino, told)
 /* attr of what was unlinked (nlink 0: gone or an orphan). */
 #define mds_unlink_rep_FIELDS(F) F(attr, attr) F(attr, dir)
 #define mds_rmdir_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name)
 #define mds_rmdir_rep_FIELDS(F) F(attr, dir) F(ino, removed)
-/* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE of linux/fs.h. */
+/* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE of linux/fs.h. told: as in mds_create, of what
+ * has new_name. */
 #define mds_rename_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name) F(ino, new_parent) \
-	F(bytes, new_name) F(u32, flags)
+	F(bytes, new_name) F(u32, flags) F(ino, told)
 /* attr of the moved; replaced: inode that lost its name, or that has the other now (0: none). */
 #define mds_rename_rep_FIELDS(F) F(attr, attr) F(ino, replaced) F(attr, dir) F(attr, new_dir)
 enum readdir_flags { READDIR_PLUS = 1 };
@@ -268,8 +272,16 @@ enum open_flags { OPEN_ORPHAN = 1 << 30 };
  * then makes the MDS hurry. */
 /* CLOSE_ASK: some of this client's writes have failed or got no answer: its size is not to be
  * believed, the chains shall be asked. */
-/* CLOSE_ATIME: it was read, and by the mount's rules that is the file's access time now. */
-enum close_flags { CLOSE_LAZY = 1 << 29, CLOSE_ASK = 1 << 28, CLOSE_ATIME = 1 << 27 };
+/* CLOSE_ATIME: it was read, and by the mount's rules that is the file's access time now;
+ * CLOSE_STRICT: even if it has got a recent one meanwhile (attr_atime_due). */
+/* CLOSE_UNCOUNTED: an open that the MDS was never told of. */
+enum close_flags {
+	CLOSE_LAZY = 1 << 29,
+	CLOSE_ASK = 1 << 28,
+	CLOSE_ATIME = 1 << 27,
+	CLOSE_STRICT = 1 << 26,
+	CLOSE_UNCOUNTED = 1 << 25,
+};
 #define mds_close_req_FIELDS(F) \
 	F(ino, ino) F(u32, flags) F(u8, dirty) F(u64, size) F(i64, mtime_ns) F(u64, used)
 #define mds_close_rep_FIELDS(F) F(attr, attr)

@@ -100,6 +100,12 @@ enum attr_flags {
 	/* In a reply, never in a record: the session has a lease on it, as of these attributes. */
 	ATTR_LEASED = 1 << 30,
 };
+/* relatime: a read now makes a new access time. */
+static inline bool attr_atime_due(const struct attr *a, int64_t now_ns)
+{
+	return a->atime_ns <= a->mtime_ns || a->atime_ns <= a->ctime_ns ||
+	       now_ns - a->atime_ns >= 86400 * 1000000000ll;
+}
 /* Those that SET_FLAGS sets, all of them. */
 #define ATTR_SETTABLE (ATTR_IMMUTABLE | ATTR_APPEND | ATTR_NOATIME | ATTR_NODUMP)
 

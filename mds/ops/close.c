@@ -54,12 +54,28 @@ static void closed_lease(struct op *op, const struct mds_close_req *in)
 		l->write = false;
 }
 
+/* It was read: what others cache of its times goes first. Writes. */
+static int was_read(struct op *op, const struct mds_close_req *in, struct inode *i,
+		    const struct inode_rec *rec)
+{
+	int64_t now = op_now(op);
+
+	if ((in->flags & CLOSE_ATIME) == 0 || rec->attr.nlink == 0 ||
+	    (rec->attr.flags & ATTR_NOATIME) != 0 ||
+	    ((in->flags & CLOSE_STRICT) == 0 && !attr_atime_due(&rec->attr, now)))
+		return 0;
+	TRY(op_changes(op, in->ino));
+	inode_edit(op->store, i)->attr.atime_ns = now;
+	return 0;
+}
+
 static int close_txn(struct op *op, const void *vin, void *vout)
 {
 	struct close_args *a = (struct close_args *)vin;
 	const struct mds_close_req *in = a->in;
 	struct mds_close_rep *out = vout;
-	struct open *o = open_find(&op->m->opens, op->session, in->ino);
+	bool counted = (in->flags & CLOSE_UNCOUNTED) == 0;
+	struct open *o = counted ? open_find(&op->m->opens, op->session, in->ino) : NULL;
 	const struct inode_rec *rec;
 	struct open_file *f;
 	struct inode *i;
@@ -67,18 +83,17 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 
 	if (rc == -LE_MISS || (rc < 0 && rc != -LE_NOENT))
 		return rc;
+	if (open_flags_write(in->flags) && o != NULL)
+		TRY(op_changes(op, in->ino));
+	if (rc == 0)
+		TRY(was_read(op, in, i, rec));
 	if (o == NULL) { /* a second time, or lost with a former incarnation */
-		if (rc == 0)
+		if (rc == 0 && inode_get(op->store, in->ino, VIEW_NEWEST, &i, &rec) == 0)
 			out->attr = rec->attr;
 		return 0;
 	}
 	f = o->file;
-	if (open_flags_write(in->flags) || (in->flags & CLOSE_ATIME) != 0)
-		TRY(op_changes(op, in->ino));
 	f->refs++;
-	if (rc == 0 && (in->flags & CLOSE_ATIME) != 0 && (rec->attr.flags & ATTR_NOATIME) == 0 &&
-	    rec->attr.nlink > 0)
-		inode_edit(op->store, i)->attr.atime_ns = op_now(op);
 	if (in->dirty != 0 && open_flags_write(in->flags))
 		note_report(f, in);
 	if ((in->flags & CLOSE_ASK) != 0)

@@ -63,6 +63,8 @@ static int create_txn(struct op *op, const void *vin, void *vout)
 		return -LE_EXIST;
 	TRY(file_get(op, val.ino, VIEW_NEWEST, &i, &rec));
 	a->found = val.ino;
+	if ((in->flags & O_TRUNC) != 0)
+		TRY(op_asks_own(op, val.ino, in->told));
 	return open_existing(op, &a->o, i, rec, &out->attr, &out->cap);
 }
 

@@ -2,6 +2,8 @@
 #include "mds/op.h"
 #include "mds/recall.h"
 
+#include <fcntl.h>
+
 /* . and .. are there for those who hold an inode without its path. */
 static int lookup_dots(struct op *op, const struct inode_rec *dir, struct bytes name,
 		       struct attr *ret_attr)
@@ -46,5 +48,8 @@ int mds_lookup(struct op *op, const void *vin, void *vout)
 	out->attr = rec->attr;
 	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)
 		inode_hurry(op->store, i);
+	else if (S_ISREG(rec->attr.mode) && op->session != NULL &&
+		 perm_access(&in->cred, rec, PERM_R) == 0)
+		op_cap(op, &rec->attr, O_RDONLY, &out->cap);
 	return 0;
 }

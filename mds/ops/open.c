@@ -60,10 +60,8 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 				rec->attr.mode = perm_kill_suid(rec->attr.mode);
 			settled = true;
 		}
-		if (write) {
+		if (write)
 			rec->attr.flags |= ATTR_UNSETTLED;
-			leases_drop_inode(&op->m->leases, i->ino);
-		}
 		old = rec;
 	}
 	open_add(&op->m->opens, open, flags, 1, settled);
@@ -167,7 +165,8 @@ int open_state_redo(struct op *op, uint16_t what, const void *in, void *out)
 				    ((const struct mds_tmpfile_req *)in)->flags, 1);
 	if (what == OP_mds_open)
 		return open_reclaim(op, open->ino, open->flags, 1);
-	if (open_find(&op->m->opens, op->session, close->ino) == NULL)
+	if ((close->flags & CLOSE_UNCOUNTED) != 0 ||
+	    open_find(&op->m->opens, op->session, close->ino) == NULL)
 		return 0;
 	op->final = false;
 	return close_file(op, close, out);

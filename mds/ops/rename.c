@@ -165,6 +165,8 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 		exchange(op, in, &rn, out);
 		return 0;
 	}
+	if (rn.replaced != NULL)
+		TRY(op_asks_own(op, rn.replaced->ino, in->told));
 
 	int dir = S_ISDIR(rn.moved_rec->attr.mode) ? 1 : 0;
 	has_moved(op, rn.moved, in->new_parent, &out->attr);

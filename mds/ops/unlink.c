@@ -22,6 +22,7 @@ int mds_unlink(struct op *op, const void *vin, void *vout)
 	if (S_ISDIR(rec->attr.mode))
 		return -LE_ISDIR;
 	TRY(op_changes(op, in->parent, val.ino));
+	TRY(op_asks_own(op, val.ino, in->told));
 
 	if (dentry_remove(op->store, d))
 		inode_edit(op->store, dir)->flags |= INODE_TOMBS;

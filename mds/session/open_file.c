@@ -108,6 +108,7 @@ int open_prepare(struct open_files *of, struct session *se, struct ino ino, stru
 		}
 		o->session = se;
 		o->file = f;
+		list_init(&o->by_presumed);
 		hmap_insert(&of->opens, &o->node, open_hash(se, ino));
 		list_push(&f->opens, &o->by_file);
 		list_push(&se->opens, &o->by_session);
@@ -157,6 +158,35 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 	}
 	if (f->n_writers > o->n_write)
 		f->ask_chains = true;
+}
+
+int open_presume(struct open_files *of, struct session *se, struct ino ino)
+{
+	struct open *o;
+
+	TRY(open_prepare(of, se, ino, &o));
+	if (o->presumed)
+		return 0;
+	o->presumed = true;
+	list_push(&se->presumed, &o->by_presumed);
+	open_add(of, o, 0, 1, true);
+	return 0;
+}
+
+static void presumed_no_more(struct open *o)
+{
+	o->presumed = false;
+	list_remove(&o->by_presumed);
+}
+
+void open_presumed_end(struct open_files *of, struct open *o)
+{
+	struct open_file *f = o->file;
+
+	presumed_no_more(o);
+	f->refs++;
+	open_drop(of, o, 0);
+	open_file_put(of, f);
 }
 
 void open_file_reserve(struct open_file *f, struct quota *q, uint64_t bytes)
@@ -217,6 +247,8 @@ void open_drop_all(struct open_files *of, struct open *o)
 		f->ends_known = false;
 	}
 	o->n_read = o->n_write = o->n_append = 0;
+	if (o->presumed)
+		presumed_no_more(o);
 	give_back(f);
 	open_trim(of, o);
 }

@@ -42,6 +42,8 @@ struct open {
 	struct session *session;
 	struct open_file *file;
 	uint32_t n_read, n_write, n_append; /* n_append of n_write are O_APPEND */
+	struct list by_presumed;            /* of the session */
+	bool presumed;                      /* one of n_read: nobody has told of it */
 };
 
 struct open_files {
@@ -65,6 +67,10 @@ int open_prepare(struct open_files *of, struct session *se, struct ino ino,
 		 struct open **ret_open) CHECK_RESULT;
 /* flags of open(2). settled: the inode was not marked as unsettled before. */
 void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n, bool settled);
+/* That the session has it open for reading is presumed, until it is asked. -LE_NFILE, -LE_NOMEM. */
+int open_presume(struct open_files *of, struct session *se, struct ino ino) CHECK_RESULT;
+/* It was asked; o may be gone afterwards. */
+void open_presumed_end(struct open_files *of, struct open *o);
 /* Undoes a prepare that was not used. */
 void open_trim(struct open_files *of, struct open *o);
 struct open *open_find(struct open_files *of, const struct session *se, struct ino ino);

@@ -61,6 +61,7 @@ static struct session *session_alloc(uint64_t id, const struct uuid *client, str
 		 name.len > 0 ? (const char *)name.data : "");
 	list_init(&se->opens);
 	list_init(&se->leases);
+	list_init(&se->presumed);
 	list_init(&se->link);
 	return se;
 }

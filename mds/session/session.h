@@ -36,6 +36,8 @@ struct session {
 			  */
 	struct list opens;  /* struct open */
 	struct list leases; /* struct lease */
+	struct list presumed; /* struct open: nobody has told of it (recall.h) */
+	uint64_t silent_us;   /* when it was found silent; later than heard_us: it still is */
 	uint32_t n_recalls; /* under way */
 };
 

@@ -8,7 +8,7 @@
 #include "common/base/assert.h"
 #include "common/base/hmap.h"
 
-#define STEPS_MAX 20000000u
+#define STEPS_MAX 200000000u
 
 static void *grow(void *list, size_t n, size_t *room, size_t size)
 {

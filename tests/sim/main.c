@@ -544,6 +544,7 @@ FINDS_NAMES(mds_no_recall)
 FINDS_NAMES(client_old_lease)
 FINDS_NAMES(client_keep_lease)
 FINDS_NAMES(client_own_cache)
+FINDS_NAMES(client_keep_opens)
 FINDS(oss_no_dedupe, found)
 FINDS(oss_early_ack, found)
 FINDS(chain_no_repair, found_damaged)
@@ -585,6 +586,7 @@ static const struct {
 	{"names_find_mds_no_recall", test_names_find_mds_no_recall},
 	{"names_find_client_old_lease", test_names_find_client_old_lease},
 	{"names_find_client_keep_lease", test_names_find_client_keep_lease},
+	{"names_find_client_keep_opens", test_names_find_client_keep_opens},
 	{"names_find_client_own_cache", test_names_find_client_own_cache},
 	X(mds_no_dedupe),
 	X(mds_early_ack),

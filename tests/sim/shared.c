@@ -22,6 +22,8 @@
 #define FILE_SIZE     (FIRST_CELL_AT + (uint64_t)CELL * CELLS)
 #define HOT_US        2000000u
 #define WIDTH         4u /* operations of one client at once */
+#define TAG_WORDS     64u
+#define HOLD_US       4000000u
 /* The names lie in two directories, so that some renames go from one to the other. */
 #define NAME_DIRS 2u
 /* Registers: the cells of all files, and one attribute. */
@@ -355,6 +357,50 @@ static struct ino dir_of(const struct shared_client *sc, uint32_t name)
 	return sc->names_ino[name % NAME_DIRS];
 }
 
+/* What is in a file tells which one it is. */
+static void name_write(struct shared *s, struct ll_file *file, uint32_t tag)
+{
+	uint64_t words[TAG_WORDS];
+	int64_t n;
+
+	for (uint32_t i = 0; i < TAG_WORDS; i++)
+		words[i] = hash_u64_2(tag, i);
+	n = ll_pwrite(file, words, sizeof(words), 0);
+	if (n != -LE_STALE && n != -LE_IO) /* the session may be over */
+		expect(s, "write name", n, sizeof(words));
+}
+
+/* Whoever has opened a file reads it, whatever has become of its name meanwhile. */
+static void name_hold(struct shared *s, uint32_t index)
+{
+	struct shared_client *sc = &s->client[index];
+	uint32_t name = (uint32_t)rnd(s, LINEAR_NAMES), tag;
+	uint64_t words[TAG_WORDS];
+	struct ll_stats before, after;
+	struct ll_file *file;
+	struct attr a;
+	char buf[24];
+	bool changed;
+	int64_t n;
+
+	if (ll_lookup(sc->client, &root, dir_of(sc, name), name_of(buf, "n", name), &a) < 0)
+		return;
+	tag = a.uid;
+	ll_stats(sc->client, &before);
+	if (ll_open(sc->client, &root, a.ino, O_RDONLY | LL_FOUND, &file, &a, &changed) < 0)
+		return;
+	if (fiber_sleep_us(rnd(s, HOLD_US)) == 0) {
+		n = ll_pread(file, words, sizeof(words), 0);
+		ll_stats(sc->client, &after);
+		if (n < 0 && before.session == after.session && n != -LE_INTR)
+			expect(s, "read of what is held", n, sizeof(words));
+		for (uint32_t i = 0; n == (int64_t)sizeof(words) && i < TAG_WORDS; i++)
+			if (words[i] != hash_u64_2(tag, i))
+				expect(s, "bytes of what is held", -LE_CORRUPT, 0);
+	}
+	ll_release(file);
+}
+
 /* ret_found: of a lookup. */
 static int name_run(struct shared *s, uint32_t index, const struct name_op *op, struct ino ino,
 		    struct attr *ret_found)
@@ -372,8 +418,10 @@ static int name_run(struct shared *s, uint32_t index, const struct name_op *op, 
 	case NAME_CREATE:
 		status = ll_create(sc->client, &who, dir, from, 0644, O_RDWR | O_CREAT | O_EXCL,
 				   &file, &attr);
-		if (status == 0)
+		if (status == 0) {
+			name_write(s, file, op->tag);
 			ll_release(file);
+		}
 		return status;
 	case NAME_UNLINK:
 		return ll_unlink(sc->client, &root, dir, from);
@@ -460,7 +508,10 @@ static void act_on_names(void *arg)
 	while (*a->left > 0 && !a->s->c->failed) {
 		(*a->left)--;
 		a->s->c->count.ops++;
-		any_name_op(a->s, a->index);
+		if (rnd(a->s, 8) == 0)
+			name_hold(a->s, a->index);
+		else
+			any_name_op(a->s, a->index);
 		if (rnd(a->s, 4) == 0)
 			fiber_sleep_us(rnd(a->s, 100000));
 	}

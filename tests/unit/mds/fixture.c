@@ -258,7 +258,11 @@ int fx_call(struct fx *f, uint16_t op, const void *in, void *out)
 int fx_create_file(struct fx *f, struct ino dir, const char *name, uint32_t flags,
 		   struct attr *ret_attr)
 {
-	struct mds_create_req q = {f->cred, dir, bytes_str(name), 0644, flags};
+	struct mds_create_req q = {.cred = f->cred,
+				   .parent = dir,
+				   .name = bytes_str(name),
+				   .mode = 0644,
+				   .flags = flags};
 	struct mds_create_rep p;
 
 	TRY(fx_call(f, OP_mds_create, &q, &p));
@@ -301,7 +305,7 @@ int fx_getattr(struct fx *f, struct ino ino, struct attr *ret_attr)
 
 int fx_unlink(struct fx *f, struct ino dir, const char *name)
 {
-	struct mds_unlink_req q = {f->cred, dir, bytes_str(name)};
+	struct mds_unlink_req q = {.cred = f->cred, .parent = dir, .name = bytes_str(name)};
 
 	return fx_call(f, OP_mds_unlink, &q, NULL);
 }
@@ -316,7 +320,12 @@ int fx_rmdir(struct fx *f, struct ino dir, const char *name)
 int fx_rename(struct fx *f, struct ino dir, const char *name, struct ino dir2, const char *name2,
 	      uint32_t flags)
 {
-	struct mds_rename_req q = {f->cred, dir, bytes_str(name), dir2, bytes_str(name2), flags};
+	struct mds_rename_req q = {.cred = f->cred,
+				   .parent = dir,
+				   .name = bytes_str(name),
+				   .new_parent = dir2,
+				   .new_name = bytes_str(name2),
+				   .flags = flags};
 
 	return fx_call(f, OP_mds_rename, &q, NULL);
 }
