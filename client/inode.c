@@ -194,8 +194,8 @@ void inode_data_trim(struct client *c, struct inode *i)
 {
 	struct idata *d = i->data;
 
-	if (d == NULL || d->n_read + d->n_write + d->n_closing + d->n_delegated > 0 || d->gather.slot != NULL ||
-	    !list_empty(&d->writes) || i->refs > 1)
+	if (d == NULL || d->n_read + d->n_write + d->n_closing + d->n_delegated > 0 ||
+	    d->gather.slot != NULL || !list_empty(&d->writes) || i->refs > 1)
 		return;
 	ra_drop_all(d);
 	if (d->n_units > 0)

@@ -62,12 +62,14 @@ static void get_status(fuse_req_t req, size_t size)
 		 ",\"write_ops\":%" PRIu64 ",\"meta_ops\":%" PRIu64 ",\"retries\":%" PRIu64
 		 ",\"checksum_errors\":%" PRIu64 ",\"hedges\":%" PRIu64 ",\"hedges_won\":%" PRIu64
 		 ",\"failovers\":%" PRIu64 ",\"delegated_opens\":%" PRIu64
-		 ",\"dirty_bytes\":%" PRIu64 ",\"grant_bytes\":%" PRIu64 ",\"slots_total\":%u,\"slots_free\":%u,\"inodes\":%u,\"open\":%u,\"running\":%u,"
+		 ",\"dirty_bytes\":%" PRIu64 ",\"grant_bytes\":%" PRIu64
+		 ",\"slots_total\":%u,\"slots_free\":%u,\"inodes\":%u,\"open\":%u,\"running\":%u,"
 		 "\"fuse\":\"%s\",%s}",
 		 (int)getpid(), s.session, s.map_epoch, s.n_targets, s.n_targets_up, s.read_bytes,
 		 s.written_bytes, s.read_ops, s.write_ops, s.meta_ops, s.retries, s.checksum_errors,
 		 s.hedges, s.hedges_won, s.failovers, s.delegated_opens, s.dirty_bytes,
-		 s.grant_bytes, s.slots_total, s.slots_free, s.n_inodes, s.n_open, fs->n_running, fuse_pkgversion(), staged);
+		 s.grant_bytes, s.slots_total, s.slots_free, s.n_inodes, s.n_open, fs->n_running,
+		 fuse_pkgversion(), staged);
 	reply_text(req, text, size);
 }
 

@@ -341,7 +341,9 @@ void op_lease(struct op *op, struct attr *a)
 	f = open_file_find(&m->opens, a->ino);
 	if (f != NULL && f->busy.held)
 		return;
-	if (write && (!m->recovery.sessions_back || f == NULL || !writes_alone(op, f)))
+	/* Whoever writes alone knows the size only if the record had it when it began. */
+	if (write && (!m->recovery.sessions_back || f == NULL || f->ask_chains ||
+		      !writes_alone(op, f)))
 		return;
 	if (lease_foreign(&m->leases, a->ino, op->session, !write))
 		return;
