@@ -19,8 +19,10 @@
 #define READS_AT_ONCE 32u
 #define MANY_LEN_MAX  (16u << 10) /* reads up to this are asked for together, so many */
 #define MANY_MAX      1024u
-#define TURN_MAX      (4u << 20) /* copied while other fibers wait */
-#define GROW          (2u << 20)
+/* What is copied before it is looked at: it is still in the processor's cache then. */
+#define STEP     (256u << 10)
+#define TURN_MAX (4u << 20) /* copied while other fibers wait */
+#define GROW     (2u << 20)
 
 int field_set_init(struct field_set *s, const struct leat_dataset *ds, const char *const *names)
 {
@@ -152,14 +154,16 @@ static void fail_piece(struct leat_batch *b, const struct piece_io *p, int rc, u
 	}
 }
 
-/* The blocks that lie wholly inside and were never verified. */
-static void verify_piece(struct leat_batch *b, const struct piece_io *p)
+/* The blocks that were never verified, lie wholly inside and end in the piece's next len bytes. */
+static void verify_piece(struct leat_batch *b, const struct piece_io *p, uint32_t len)
 {
 	uint32_t file;
 	struct leat_dataset *ds = dataset_of_file(b->ds, p->file, &file);
 	const struct manifest_file *f = &ds->m->files[ds->manifest_file[file]];
-	uint64_t end = p->off + p->len;
-	for (uint64_t i = (p->off + f->block - 1) / f->block; i * f->block < end; i++) {
+	uint64_t end = p->off + p->got + len, i = (p->off + f->block - 1) / f->block;
+	if ((p->off + p->got) / f->block > i)
+		i = (p->off + p->got) / f->block;
+	for (; i * f->block < end; i++) {
 		uint64_t at = i * f->block,
 			 stop = at + f->block < f->size ? at + f->block : f->size;
 		if (stop > end)
@@ -216,10 +220,11 @@ static void inflate_member(void *arg)
 	w->rc = inflate_raw(w->j->b->base + w->j->src, m->len, w->dst, m->raw);
 }
 
-static bool check_is_right(const struct index_member *m, const uint8_t *data)
+static bool check_is_right(const struct member_job *j, const uint8_t *data)
 {
+	const struct index_member *m = j->m;
 	if (m->check == INDEX_CRC32C)
-		return crc32c(data, m->raw) == m->crc;
+		return crc32c_more(j->sum, data + j->summed, m->raw - j->summed) == m->crc;
 	return m->check != INDEX_CRC32 || crc32_zip(data, m->raw) == m->crc;
 }
 
@@ -255,7 +260,7 @@ static void do_job(struct member_job *j)
 			return;
 		}
 	}
-	if (!check_is_right(j->m, b->base + dst))
+	if (!check_is_right(j, b->base + dst))
 		fail_member(j, dst, -LE_CORRUPT, "the checksum in the file is another");
 }
 
@@ -276,33 +281,41 @@ static void finish_piece(struct leat_batch *b, const struct piece_io *p)
 
 /* ---- reading ---- */
 
-/* The piece's bytes are there. */
-static void take_piece(struct leat_batch *b, const struct piece_io *p)
+/* The next len bytes of the piece are there. */
+static void take_bytes(struct leat_batch *b, struct piece_io *p, uint32_t len)
 {
 	uint32_t unused;
 	const struct leat_dataset *from = dataset_of_file(b->ds, p->file, &unused);
 	bool remote = from->vol->origin == ORIGIN_SERVER;
-	struct cache_use use;
-	*(remote ? &b->bytes_server : &b->bytes_local) += p->len;
+	*(remote ? &b->bytes_server : &b->bytes_local) += len;
 	b->phase = PHASE_VERIFY;
 	if (from->m)
-		verify_piece(b, p);
+		verify_piece(b, p, len);
 	else if (remote)
-		b->bytes_verified += p->len;
+		b->bytes_verified += len;
+	p->got += len;
+}
+
+/* All that was missing of it is there. */
+static void take_piece(struct leat_batch *b, struct piece_io *p)
+{
+	struct cache_use use;
+	take_bytes(b, p, p->len - p->got);
 	if (cached_as(b, p, &use))
 		cache_put(b->cache, &use, b->base + p->dst);
 }
 
 /* n pieces that follow each other in file and memory, with what lies between them. */
-static void fetch(struct leat_batch *b, const struct piece_io *p, uint32_t n)
+static void fetch(struct leat_batch *b, struct piece_io *p, uint32_t n)
 {
 	struct reader_file *f;
-	uint64_t len = p[n - 1].off + p[n - 1].len - p->off;
+	uint32_t got = p->got; /* of the first one */
+	uint64_t len = p[n - 1].off + p[n - 1].len - p->off - got;
 	const char *what = "cannot open it";
 	int rc = reader_get(b->reader, p->file, &f);
 	if (rc == 0) {
 		b->phase = PHASE_READ;
-		rc = vol_pread_all(f->file, b->base + p->dst, len, p->off);
+		rc = vol_pread_all(f->file, b->base + p->dst + got, len, p->off + got);
 		reader_put(b->reader, f);
 		what = rc == -LE_NODATA ? "the file is shorter than it was" : "cannot read it";
 	}
@@ -313,7 +326,7 @@ static void fetch(struct leat_batch *b, const struct piece_io *p, uint32_t n)
 		return;
 	}
 	if (rc < 0)
-		fail_piece(b, p, rc, p->off, len, what);
+		fail_piece(b, p, rc, p->off + got, len, what);
 	else
 		for (uint32_t i = 0; i < n; i++)
 			take_piece(b, p + i);
@@ -334,9 +347,9 @@ static bool is_cached(struct leat_batch *b, const struct piece_io *p)
 static void read_next(struct leat_batch *b)
 {
 	uint32_t first = b->next_piece++, n = 1;
-	const struct piece_io *p = &b->pieces[first];
+	struct piece_io *p = &b->pieces[first];
 	bool more = false;
-	if (p->is_there)
+	if (p->got == p->len)
 		return;
 	if (is_cached(b, p)) {
 		finish_piece(b, p);
@@ -363,28 +376,57 @@ static void read_pieces(void *arg)
 		read_next(b);
 }
 
+/* The sums of the run's members, as far as its bytes are there: up to end. */
+static void sum_members(struct leat_batch *b, struct batch_run *r, uint64_t end)
+{
+	for (; r->next_sum < r[1].first_job; r->next_sum++) {
+		struct member_job *j = &b->jobs[r->next_sum];
+		uint64_t at = j->src + j->summed, stop = j->src + j->m->len;
+		if (j->m->codec != INDEX_PLAIN || j->m->check != INDEX_CRC32C)
+			continue;
+		if (at < end) {
+			uint64_t n = (stop < end ? stop : end) - at;
+			j->sum = crc32c_more(j->sum, b->base + at, n);
+			j->summed += n;
+		}
+		if (stop > end)
+			return;
+	}
+}
+
+/* How much of the file is there at once, of at most len bytes. */
+static uint32_t read_step(struct reader_file *f, uint8_t *to, uint32_t len, uint64_t off)
+{
+	uint32_t got = 0;
+	while (got < len) {
+		int64_t n = vol_pread_now(f->file, to + got, len - got, off + got);
+		if (n <= 0)
+			break;
+		got += (uint32_t)n;
+	}
+	return got;
+}
+
 /* The next piece, if all of it is in this machine's memory: no other fiber is needed for that, and
  * what is checked was copied a moment ago. */
 static bool read_now(struct leat_batch *b)
 {
-	const struct piece_io *p = &b->pieces[b->next_piece];
+	struct piece_io *p = &b->pieces[b->next_piece];
 	struct reader_file *f;
-	uint64_t got = 0;
 	if (reader_get(b->reader, p->file, &f) < 0)
 		return false; /* told by who tries again */
-	b->phase = PHASE_READ;
-	while (got < p->len) {
-		int64_t n =
-			vol_pread_now(f->file, b->base + p->dst + got, p->len - got, p->off + got);
-		if (n <= 0)
+	while (p->got < p->len) {
+		uint32_t left = p->len - p->got, want = left < STEP ? left : STEP;
+		b->phase = PHASE_READ;
+		if (read_step(f, b->base + p->dst + p->got, want, p->off + p->got) < want)
 			break;
-		got += (uint64_t)n;
+		take_bytes(b, p, want);
+		sum_members(b, &b->runs[p->run], p->dst + p->got);
 	}
 	reader_put(b->reader, f);
-	if (got < p->len)
+	if (p->got < p->len)
 		return false;
 	b->next_piece++;
-	take_piece(b, p);
 	finish_piece(b, p);
 	return true;
 }
@@ -435,7 +477,6 @@ static void read_many(struct leat_batch *b, struct many *m)
 		/* What was not read is tried alone, which says why. */
 		if (m->reads[i].done != (int64_t)p->len || (b->d.rc && !b->skip_bad))
 			continue;
-		p->is_there = true;
 		take_piece(b, p);
 		finish_piece(b, p);
 	}
@@ -518,7 +559,7 @@ void batch_fill(struct leat_batch *b, struct reader *r)
 		read_small(b);
 	uint32_t left = 0;
 	for (uint32_t i = b->next_piece; i < b->n_pieces; i++)
-		left += !b->pieces[i].is_there;
+		left += b->pieces[i].got < b->pieces[i].len;
 	uint32_t width = left < READS_AT_ONCE ? left : READS_AT_ONCE;
 	for (uint32_t i = 0; i < width; i++)
 		bs[i] = b;

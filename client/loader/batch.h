@@ -38,7 +38,7 @@ struct piece_io {
 	uint64_t off, dst;
 	uint32_t sample; /* in the batch; with a cache, the only one that it is read for */
 	uint32_t run;
-	bool is_there; /* it came with others */
+	uint32_t got; /* bytes that are there, and were looked at */
 };
 
 /* Pieces that follow each other in the file and in the slot, and what is to be done with their
@@ -46,6 +46,7 @@ struct piece_io {
 struct batch_run {
 	uint32_t left; /* pieces */
 	uint32_t first_job;
+	uint32_t next_sum; /* the first job whose member's sum is not complete yet */
 };
 
 /* A member that is unpacked, or checked against what its format says. */
@@ -54,6 +55,8 @@ struct member_job {
 	const struct index_member *m;
 	uint64_t src;           /* in the slot, as read */
 	uint32_t sample, place; /* in the batch; in the field set */
+	uint32_t sum;           /* CRC-32C of its first `summed` bytes */
+	uint64_t summed;
 };
 
 /* What a decoder makes of a field of a sample. */

@@ -11,9 +11,10 @@
 
 #include "client/loader/decode.h"
 
-#define GAP_MAX (16u << 10) /* read what lies between rather than twice */
-#define RUN_MAX (64u << 20)
-#define ALIGN   64u /* memory and file agree modulo this */
+#define GAP_MAX  (16u << 10) /* read what lies between rather than twice */
+#define RUN_MAX  (64u << 20)
+#define PREFETCH 8u  /* samples */
+#define ALIGN    64u /* memory and file agree modulo this */
 
 /* The run that is being made. Bytes [lo, hi) of a file land in a row at dst. */
 struct run {
@@ -42,7 +43,7 @@ static int grow(void *array, uint32_t *cap, uint32_t n, size_t size)
 static int begin_run(struct leat_batch *b)
 {
 	TRY(grow(&b->runs, &b->cap_runs, b->n_runs + 2, sizeof(*b->runs)));
-	b->runs[b->n_runs++] = (struct batch_run){0, b->n_jobs};
+	b->runs[b->n_runs++] = (struct batch_run){0, b->n_jobs, b->n_jobs};
 	return 0;
 }
 
@@ -135,7 +136,8 @@ static int add_job(struct leat_batch *b, const struct index_member *m, uint32_t 
 		return 0;
 	TRY(grow(&b->jobs, &b->cap_jobs, b->n_jobs + 1, sizeof(*b->jobs)));
 	uint64_t src = b->off[(size_t)place * b->cap + sample];
-	b->jobs[b->n_jobs++] = (struct member_job){b, m, src, sample, place};
+	b->jobs[b->n_jobs++] =
+		(struct member_job){.b = b, .m = m, .src = src, .sample = sample, .place = place};
 	return 0;
 }
 
@@ -176,11 +178,24 @@ static int plan_unpacked(struct leat_batch *b)
 	return 0;
 }
 
+/* The index of a large data set does not fit the processor's cache, and samples come in random
+ * order: what is wanted soon is asked for now. */
+static void prefetch(const struct leat_batch *b, uint32_t i)
+{
+	const struct sample_index *x = b->ds->x;
+	if (i + 2 * PREFETCH < b->n)
+		__builtin_prefetch(&x->samples[b->ids[i + 2 * PREFETCH]]);
+	if (i + PREFETCH < b->n)
+		__builtin_prefetch(&x->members[x->samples[b->ids[i + PREFETCH]].first]);
+}
+
 static int plan(struct leat_batch *b)
 {
 	struct run r = {0};
-	for (uint32_t i = 0; i < b->n; i++)
+	for (uint32_t i = 0; i < b->n; i++) {
+		prefetch(b, i);
 		TRY(plan_sample(b, &r, i));
+	}
 	TRY(cut_run(b, &r, r.hi));
 	TRY(begin_run(b));
 	b->n_runs--; /* it only says where the jobs end */

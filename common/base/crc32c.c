@@ -116,11 +116,16 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_sse(const uint8_t *p, s
 }
 #endif
 
-uint32_t crc32c(const void *data, size_t len)
+uint32_t crc32c_more(uint32_t crc, const void *data, size_t len)
 {
 #ifdef __x86_64__
 	if (__builtin_cpu_supports("sse4.2"))
-		return ~crc32c_sse(data, len, ~0u);
+		return ~crc32c_sse(data, len, ~crc);
 #endif
-	return ~crc32c_table(data, len, ~0u);
+	return ~crc32c_table(data, len, ~crc);
+}
+
+uint32_t crc32c(const void *data, size_t len)
+{
+	return crc32c_more(0, data, len);
 }

@@ -9,6 +9,8 @@
 #include <stdint.h>
 
 uint32_t crc32c(const void *data, size_t len);
+/* Of what has the sum crc (0: nothing) and these bytes behind it. */
+uint32_t crc32c_more(uint32_t crc, const void *data, size_t len);
 
 /* As LevelDB, RocksDB and TFRecord store it, so that a CRC of data that has CRCs in it is none. */
 static inline uint32_t crc32c_mask(uint32_t crc)

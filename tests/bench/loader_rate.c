@@ -3,6 +3,8 @@
  * loader.
  *
  *   loader_rate pread DIR RECORD THREADS [cold]   RECORD: bytes of every record in *.tfrecord there
+ *   loader_rate keep DIR RECORD THREADS [cold]    the same, but the records last read are kept, as
+ * those of a batch are: each thread goes round in KEEP bytes instead of using one buffer again
  *   loader_rate leat DIR BATCH THREADS [cold]
  *   loader_rate servers PATH BATCH RECORD     fixed records in the files of PATH of a Leat file
  * system
@@ -31,6 +33,7 @@
 
 #define HEAD 12u
 #define TAIL 4u
+#define KEEP (24u << 20)
 
 struct record {
 	int fd;
@@ -40,6 +43,7 @@ struct record {
 struct job {
 	struct record *records;
 	uint64_t n, len;
+	size_t room; /* of each thread */
 	_Atomic uint64_t next;
 };
 
@@ -85,10 +89,15 @@ static void shuffle(struct job *j)
 static void *read_records(void *arg)
 {
 	struct job *j = arg;
-	size_t size = HEAD + j->len + TAIL;
-	uint8_t *buf = malloc(size);
-	for (uint64_t i; buf && (i = j->next++) < j->n;) {
+	size_t size = HEAD + j->len + TAIL, at = 0;
+	size_t room = j->room > size ? j->room : size;
+	uint8_t *all = malloc(room);
+	if (!all)
+		die("out of memory");
+	for (uint64_t i; (i = j->next++) < j->n; at += size) {
 		const struct record *r = &j->records[i];
+		at = at + size > room ? 0 : at;
+		uint8_t *buf = all + at;
 		uint32_t crc;
 		if (pread(r->fd, buf, size, (off_t)r->off) != (ssize_t)size)
 			die("short read");
@@ -96,7 +105,7 @@ static void *read_records(void *arg)
 		if (crc32c_unmask(crc) != crc32c(buf + HEAD, j->len))
 			die("wrong checksum");
 	}
-	free(buf);
+	free(all);
 	return NULL;
 }
 
@@ -195,7 +204,8 @@ static uint64_t run_servers(char **argv, struct clocks *ret_begin)
 
 static uint64_t run_pread(char **argv, const glob_t *files, bool cold, struct clocks *ret_begin)
 {
-	struct job j = {.len = strtoull(argv[3], NULL, 10)};
+	struct job j = {.len = strtoull(argv[3], NULL, 10),
+			.room = strcmp(argv[1], "keep") == 0 ? KEEP : 0};
 	for (size_t i = 0; i < files->gl_pathc; i++)
 		add_shard(&j, files->gl_pathv[i]);
 	shuffle(&j);
@@ -221,7 +231,7 @@ int main(int argc, char **argv)
 	bool servers = argc > 1 && strcmp(argv[1], "servers") == 0;
 	if (argc != 5 + cold || atoi(argv[3]) < 1 || atoi(argv[4]) < 1 ||
 	    (atoi(argv[4]) > 64 && !servers))
-		die("loader_rate pread|leat|servers DIR RECORD|BATCH THREADS|RECORD [cold]");
+		die("loader_rate pread|keep|leat|servers DIR RECORD|BATCH THREADS|RECORD [cold]");
 	uint64_t bytes = servers ? run_servers(argv, &from) : run_local(argv, cold, &from);
 	printf("%" PRIu64 " %.6f %.6f\n", bytes, now_s(CLOCK_MONOTONIC) - from.wall_s,
 	       now_s(CLOCK_PROCESS_CPUTIME_ID) - from.cpu_s);

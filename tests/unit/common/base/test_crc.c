@@ -55,11 +55,30 @@ static void every_length(void **state)
 	}
 }
 
+/* In parts of any lengths it is the same sum. */
+static void in_parts(void **state)
+{
+	uint32_t whole = crc32c(data, LONGEST);
+
+	(void)state;
+	for (uint32_t first = 0; first < 7000; first += 61) {
+		uint32_t crc = crc32c(data, first), at = first;
+
+		for (uint32_t len = 1; at < LONGEST; at += len, len = len * 3 + 1) {
+			len = len < LONGEST - at ? len : LONGEST - at;
+			crc = crc32c_more(crc, data + at, len);
+		}
+		assert_int_equal(crc, whole);
+		assert_int_equal(crc32c_more(crc, data, 0), whole);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(known_values),
 		cmocka_unit_test(every_length),
+		cmocka_unit_test(in_parts),
 	};
 
 	for (uint32_t i = 0, x = 7; i < sizeof(data); i++) {
