@@ -241,6 +241,47 @@ static uint64_t chunk_at(const struct fetch *ft, uint64_t at)
 	return from + (at - from + (uint64_t)(((__uint128_t)n * ft->o.turn) >> 32)) % n;
 }
 
+static bool begin_turn(struct fetch *ft)
+{
+	while (ft->n_active >= ft->width && !fetch_stopped(ft)) {
+		int rc = waitq_wait(&ft->arrived, NO_DEADLINE);
+		(void)rc;
+	}
+	ft->n_active++;
+	return !fetch_stopped(ft);
+}
+
+static void end_turn(struct fetch *ft, uint64_t begin_us)
+{
+	uint64_t now = loop_now_us(), took_us = now - begin_us;
+	ft->n_active--;
+	if (!ft->o.from_peer)
+		return;
+	if (took_us < QUICK_US && ft->width < FETCH_WIDTH_PEERS) {
+		ft->width++;
+	} else if (took_us > SLOW_US && begin_us > ft->narrowed_us && ft->width > 2) {
+		/* Once for all that were under way together. */
+		ft->width -= (ft->width + 3) / 4;
+		ft->narrowed_us = now;
+	}
+	waitq_wake_all(&ft->arrived);
+}
+
+/* Unless somebody has, or does. */
+static void fetch_next(struct fetch *ft, uint64_t chunk, struct slot *s)
+{
+	/* Somebody fetches it on demand: if that fails, here is the one who must not. */
+	while (bit_get(ft->claimed, chunk) && !fetch_stopped(ft)) {
+		int rc = waitq_wait(&ft->arrived, NO_DEADLINE);
+		(void)rc;
+	}
+	if (bit_get(ft->done, chunk) || fetch_stopped(ft))
+		return;
+	bit_set(ft->claimed, chunk);
+	int rc = fetch_claimed(ft, chunk, s, false);
+	(void)rc; /* told */
+}
+
 static void fetch_chunks(void *arg)
 {
 	struct fetch *ft = *(struct fetch **)arg;
@@ -249,23 +290,18 @@ static void fetch_chunks(void *arg)
 		struct slot *s;
 		if (bit_get(ft->done, chunk))
 			continue;
-		int rc = slot_get(ft->pool, NO_DEADLINE, &s);
-		if (rc < 0) {
+		bool go = begin_turn(ft);
+		uint64_t begin_us = loop_now_us();
+		int rc = go ? slot_get(ft->pool, NO_DEADLINE, &s) : 0;
+		if (rc < 0)
 			fetch_fail_local(ft, rc, ft->o.store->dir, "no buffer");
-			return;
+		if (go && rc == 0) {
+			fetch_next(ft, chunk, s);
+			slot_unref(s);
 		}
-		/* Somebody fetches it on demand: if that fails, here is the one who must not. */
-		while (bit_get(ft->claimed, chunk) && !fetch_stopped(ft)) {
-			rc = waitq_wait(&ft->arrived, NO_DEADLINE);
-			(void)rc;
-		}
-		if (!bit_get(ft->done, chunk) && !fetch_stopped(ft)) {
-			bit_set(ft->claimed, chunk);
-			rc = fetch_claimed(ft, chunk, s, false);
-			(void)rc; /* told */
-		}
-		slot_unref(s);
-		checkpoint_if_due(ft);
+		end_turn(ft, begin_us);
+		if (go && rc == 0)
+			checkpoint_if_due(ft);
 	}
 }
 
@@ -430,6 +466,7 @@ int fetch_run(struct fetch *ft, struct fetch_report *ret_report, int *ret_code)
 		fetch_fail_local(ft, rc, ft->o.store->dir, "no memory");
 	ft->prepared = true;
 	waitq_wake_all(&ft->arrived);
+	ft->width = ft->o.from_peer ? FETCH_WIDTH_FIRST : FETCH_WIDTH;
 	run_wide(ft, "fetch_chunks", fetch_chunks,
 		 ft->o.from_peer ? FETCH_WIDTH_PEERS : FETCH_WIDTH);
 	/* What others have asked for is part of the copy too. */

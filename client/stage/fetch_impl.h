@@ -8,8 +8,16 @@
 #include "common/rt/loop.h"
 
 #define FETCH_WIDTH 16u /* chunks at once */
-/* ... where other nodes are asked: an answer may have to come down a tree of them. */
+/*
+ * Where other nodes are asked, an answer may have to come down a tree of them, so that many have to
+ * be under way; but on a slow link each then takes so long that nodes would pass for dead. So there
+ * are at first FETCH_WIDTH_FIRST, more while they take less than QUICK_US, fewer when one takes
+ * longer than SLOW_US.
+ */
 #define FETCH_WIDTH_PEERS 32u
+#define FETCH_WIDTH_FIRST 4u
+#define QUICK_US          500000u
+#define SLOW_US           1000000u
 #define FILES_WIDTH       8u /* files looked at at once */
 #define BUFFERS           16u
 #define OPEN_MAX          256u /* part files that wait for a checkpoint */
@@ -48,8 +56,10 @@ struct fetch {
 	int rc; /* the first failure: all stop */
 	bool prepared, over;
 	uint32_t next_file;
-	uint64_t next, n_plan; /* of the plan */
-	struct work *work;     /* one per file */
+	uint64_t next, n_plan;    /* of the plan */
+	uint32_t width, n_active; /* chunks that may be, and are, under way */
+	uint64_t narrowed_us;
+	struct work *work; /* one per file */
 	uint8_t *claimed, *done, *in_window;
 	uint64_t window_left;
 	struct list parts;

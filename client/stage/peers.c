@@ -10,13 +10,14 @@
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 
-#define WAIT_MIN_MS 2500u
-#define WAIT_MAX_MS 20000u
-#define SLOW_MAX    2u      /* late answers before a node is left out */
-#define AWAY_US     500000u /* "not mine": asked again after this time */
-#define BAN_US      5000000u
-#define BAN_MAX_US  80000000u /* no answer: tried again after BAN_US, then twice as long */
-#define REFRESH_US  500000u
+#define WAIT_MIN_MS   2500u
+#define WAIT_FIRST_MS 5000u
+#define WAIT_MAX_MS   20000u
+#define SLOW_MAX      2u      /* late answers before a node is left out */
+#define AWAY_US       500000u /* "not mine": asked again after this time */
+#define BAN_US        5000000u
+#define BAN_MAX_US    80000000u /* no answer: tried again after BAN_US, then twice as long */
+#define REFRESH_US    500000u
 /* Each node asks for a row for each node: with many of them less often, so that what the metadata
  * server has to answer grows no faster than they do. */
 #define REFRESH_EACH_US 10000u
@@ -42,6 +43,7 @@ struct swarm {
 	struct latch fibers;
 	struct waitq stop;
 	struct swarm_stats stats;
+	uint64_t answer_us; /* how long a good answer takes, about */
 };
 
 static uint64_t key_of(const char *addr)
@@ -181,7 +183,11 @@ static void drop(struct swarm *w, struct member *m, const char *why)
 
 static uint32_t patience_ms(const struct swarm *w)
 {
-	uint64_t ms = w->o.job->source_us / 1000 * 8;
+	uint64_t source = w->o.job->source_us * 8, peers = w->answer_us * 4,
+		 ms = (source > peers ? source : peers) / 1000;
+	/* Nothing is known of the net yet. */
+	if (w->answer_us == 0)
+		return WAIT_FIRST_MS;
 	return ms < WAIT_MIN_MS ? WAIT_MIN_MS : ms > WAIT_MAX_MS ? WAIT_MAX_MS : (uint32_t)ms;
 }
 
@@ -223,9 +229,13 @@ static int ask_one(struct swarm *w, struct member *m, const struct swarm_ask *q,
 {
 	m->peer.away = w->stopping;
 	a->ask[0] = 0;
+	uint64_t begin_us = loop_now_us();
 	int rc = w->o.ops->ask(w->o.net, &m->peer, q, s, a);
-	if (rc >= 0 && !a->ask[0])
+	if (rc >= 0 && !a->ask[0]) {
 		rc = check(w, q->chunk, s, a->len);
+		if (rc == 0)
+			w->answer_us += (loop_now_us() - begin_us) / 8 - w->answer_us / 8;
+	}
 	judge(w, m, rc);
 	return rc;
 }

@@ -9,7 +9,7 @@
 #include "client/stage/peers.h"
 #include "common/rt/loop.h"
 
-#define CONNECT_MS 1000u
+#define CONNECT_MS 3000u
 
 static int connect(const struct swarm_rpc *net, struct swarm_peer *p)
 {

@@ -14,7 +14,7 @@
 #define JOB_SLOTS     32u
 #define SERVE_SLOTS   32u
 #define LATENCY_US    200u
-#define CONNECT_US    1000000u
+#define CONNECT_US    3000000u
 #define LIMIT_S       3600u
 #define BEGIN_WAIT_US 2000000u
 #define START_US      1000u /* nodes begin within this time per node: a launcher is not at once */
