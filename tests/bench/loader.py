@@ -171,7 +171,8 @@ def masked_crc(data, table=tuple(crc_table())):
 def run(folder, size, cold, rounds):
     """{name: (MB/s, CPU s/GB)}: each the best of its settings, medians of the rounds."""
     length, _, batch = SIZES[size]
-    settings = {"pread": (1, 2), "keep": (1, 2), "leat-c": (1, 2), "leat": (1, 2), "torch": WORKERS,
+    settings = {"pread": (1, 2), "keep": (1, 2), "leat-c": (1, 2), "leat": (1, 2),
+                "torch": WORKERS,
                 "torch-list": (0,)}
     got = {}
     if not cold:
@@ -197,7 +198,8 @@ def row(size, cold, best):
     torch = (max(best[k][0] for k in ("torch", "torch-list")),
              min(best[k][1] for k in ("torch", "torch-list")))
     cells = ["%s %s" % (size, "cold" if cold else "hot")]
-    cells += ["%.0f / %.2f" % best[k] for k in ("pread", "keep", "leat-c", "leat", "torch", "torch-list")]
+    cells += ["%.0f / %.2f" % best[k]
+              for k in ("pread", "keep", "leat-c", "leat", "torch", "torch-list")]
     cells += ["%.2f" % (best["leat-c"][0] / best["pread"][0]),
               "%.2f" % (best["leat"][0] / best["pread"][0]),
               "%.2f" % (best["leat-c"][1] / best["pread"][1]),

@@ -57,7 +57,7 @@ static int setup(void **state)
 		memcpy(p + HEAD + len, &body, 4);
 		off += HEAD + len + TAIL;
 	}
-	strcpy(w->dir, "/tmp/leat-sums-XXXXXX");
+	snprintf(w->dir, sizeof(w->dir), "/tmp/leat-sums-XXXXXX");
 	assert_non_null(mkdtemp(w->dir));
 	snprintf(w->path, sizeof(w->path), "%s/a.tfrecord", w->dir);
 	w->fd = open(w->path, O_RDWR | O_CREAT, 0600);
