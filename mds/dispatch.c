@@ -7,6 +7,7 @@
 
 #include "common/rt/loop.h"
 #include "mds/op.h"
+#include "mds/ops/export.h"
 #include "mds/recall.h"
 
 static const struct op_desc op_table[] = {
@@ -58,6 +59,8 @@ static const struct op_desc op_table[] = {
 	{OP_mds_access, OP_READ, mds_access},
 	{OP_mds_lock, OP_FLOW, mds_lock},
 	{OP_mds_lock_test, OP_CTRL, mds_lock_test},
+	{OP_mds_export_set, OP_CTRL, mds_export_set},
+	{OP_mds_export_get, OP_CTRL, mds_export_get},
 };
 
 static const struct op_desc *op_find(uint16_t op)
@@ -150,6 +153,8 @@ int op_run(struct op *op, const struct frame_hdr *hdr, const void *in, void *out
 	if (d == NULL)
 		return -LE_UNKNOWN_OP;
 	op->desc = msg_find(hdr->op);
+	/* rpc's, decoded for this request alone */
+	TRY(export_gate(op, d, (void *)(uintptr_t)in));
 	se = hdr->session != 0 ? session_find(&op->m->sessions, hdr->session) : NULL;
 	if (se != NULL && (op->r == NULL || se->peer == op->r->peer)) {
 		se->heard_us = loop_now_us();

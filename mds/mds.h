@@ -8,6 +8,7 @@
 #include "common/rpc/cap.h"
 #include "mds/cluster.h"
 #include "mds/convert.h"
+#include "mds/exports.h"
 #include "mds/fsck.h"
 #include "mds/linger.h"
 #include "mds/oss_client.h"
@@ -40,6 +41,7 @@ struct mds {
 	struct locks locks;
 	struct leases leases;
 	struct cluster cluster;
+	struct exports exports;
 	struct oss oss;
 	struct recovery recovery;
 	struct reclaim reclaim;

@@ -404,6 +404,7 @@ static int start_parts(struct mds *m)
 	TRY(new_incarnation(m));
 	TRY(sessions_load(&m->sessions, &m->store, &m->params));
 	TRY(cluster_load(&m->cluster, &m->store, &m->params));
+	TRY(exports_load(&m->exports, &m->store));
 	TRY(oss_init(&m->oss, &m->cluster, &m->params, m->transport, &m->key));
 	m->cluster.target_changed = target_changed;
 	m->cluster.send = send_chains;

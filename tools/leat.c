@@ -15,7 +15,7 @@ static const struct command *const commands[] = {
 	&command_mount,  &command_umount,  &command_status, &command_df,    &command_layout,
 	&command_quota,  &command_dataset, &command_stage,  &command_scrub, &command_bench,
 	&command_config, &command_target,  &command_fsck,   &command_agent, &command_cp,
-	&command_rm,     &command_du,
+	&command_rm,     &command_du,      &command_export,
 };
 
 static void usage(FILE *out)

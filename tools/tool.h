@@ -48,7 +48,7 @@ struct command {
 extern const struct command command_mount, command_umount, command_status, command_df,
 	command_layout, command_quota, command_scrub, command_stage, command_dataset, command_bench,
 	command_config, command_target, command_fsck, command_agent, command_cp, command_rm,
-	command_du;
+	command_du, command_export;
 
 /* "leat COMMAND: message", then a line with what to do next (hint may be NULL) on stderr; with
  * --json also

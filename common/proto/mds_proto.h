@@ -58,7 +58,9 @@
 	M(0x0142, mds_quota_set, WRITE) \
 	M(0x0143, mds_quota_get, READ) \
 	M(0x0144, mds_space, CTRL) \
-	M(0x0150, mds_lease_return, CTRL)
+	M(0x0150, mds_lease_return, CTRL) \
+	M(0x0151, mds_export_set, CTRL) \
+	M(0x0152, mds_export_get, CTRL)
 
 /* Server to client, over the client's own connection. */
 #define MDS_CALLBACKS(M) \
@@ -364,6 +366,18 @@ enum quota_mask {
 	F(i64, inodes_over_ns) F(u64, reserved) F(u32, grace_s)
 #define mds_space_req_FIELDS(F) F(ino, ino) F(u64, bytes)
 #define mds_space_rep_FIELDS(F) F(u64, bytes)
+
+/* `leat export`: what clients of a network may do (mds/exports.h). ADD takes the place of a row of
+ * the same network, REMOVE looks only at that. -LE_BUSY: it would take rights from who asks. rows:
+ * export_row one behind the other, those that count first first. */
+enum export_change {
+	EXPORT_ADD = 1,
+	EXPORT_REMOVE = 2,
+};
+#define mds_export_set_req_FIELDS(F) F(u32, what) F(export_row, row)
+#define mds_export_set_rep_FIELDS(F) F(u32, n)
+#define mds_export_get_req_FIELDS(F)
+#define mds_export_get_rep_FIELDS(F) F(bytes, rows)
 
 /* ---- callbacks ---- */
 #define cb_map_changed_req_FIELDS(F) F(u32, epoch)

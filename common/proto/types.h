@@ -135,6 +135,18 @@ enum cred_flags {
 	CRED_CHECKED = 1, /* the kernel of a trusted mount has checked permissions already */
 };
 
+/* What clients of a network may do. The network as in common/base/network.h. */
+#define export_row_FIELDS(F) \
+	F(u64, net_hi) F(u64, net_lo) F(u8, bits) F(u32, flags) F(u32, anon_uid) F(u32, anon_gid)
+#define WIRE_CTYPE_export_row struct export_row
+WIRE_STRUCT(export_row)
+enum export_flags {
+	EXPORT_READ_ONLY = 1,
+	EXPORT_SQUASH_ROOT = 2, /* root and its group are anon_uid, anon_gid */
+	EXPORT_SQUASH_ALL = 4,  /* everybody is */
+};
+#define EXPORT_FLAGS (EXPORT_READ_ONLY | EXPORT_SQUASH_ROOT | EXPORT_SQUASH_ALL)
+
 /* A right to one inode's data, signed by the MDS, verified by object servers (rpc/cap.h). */
 #define cap_FIELDS(F) \
 	F(ino, ino) \

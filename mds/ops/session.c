@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/op.h"
+#include "mds/ops/export.h"
 #include "mds/recall.h"
 
 static int session_get(struct op *op, const struct mds_session_open_req *in,
@@ -45,6 +46,10 @@ int mds_session_open(struct op *op, const void *vin, void *vout)
 		return -LE_INVAL;
 	fmutex_lock(&m->sessions.lock);
 	rc = op->r != NULL && op->r->peer->gone ? -LE_DISCONNECTED : session_get(op, in, &se);
+	if (rc == 0 && export_must_end(op, se)) {
+		fmutex_unlock(&m->sessions.lock);
+		return export_end(m, se);
+	}
 	if (rc == 0) {
 		if (op->r != NULL && !op->r->peer->gone) {
 			struct session *before = op->r->peer->user;
@@ -152,7 +157,11 @@ static int reclaim_all(struct op *op, struct bytes opens, uint32_t *ret_lost)
 		wire_get_u32(&r, &flags);
 		wire_get_u32(&r, &n);
 		TRY(r.status);
-		rc = open_reclaim(op, ino, flags, n);
+		/* Its network may be read-only by now. */
+		if (open_flags_write(flags) && export_read_only(op))
+			rc = -LE_STALE;
+		else
+			rc = open_reclaim(op, ino, flags, n);
 		if (rc == -LE_STALE)
 			++*ret_lost;
 		else

@@ -9,6 +9,7 @@
  *   S session         session_rec      R session slot    replay_rec
  *   C'm'              cluster_rec      C'n'              counters_rec
  *   C't' id           target_rec       C'c' id           chain_info    C'v' version    table_info
+ *   C'x' 0            export_row, all of them
  */
 #ifndef LEAT_MDS_STORE_KEYS_H
 #define LEAT_MDS_STORE_KEYS_H

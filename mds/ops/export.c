@@ -1,0 +1,308 @@
+/*
+ * Exports at work: each request is looked at before it is executed, and the table is changed by
+ * `leat export`.
+ *
+ * The rule is that of the address that the connection comes from, looked up for each request, so a
+ * new table counts from the next one on. What was granted before is taken back: a session that has
+ * files open for writing when its network becomes read-only ends, and with it its capabilities at
+ * the object servers.
+ *
+ * Operations that are not in the table below are refused where they could change something: a new
+ * one has to be put there.
+ */
+#include "mds/ops/export.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "mds/recall.h"
+
+enum {
+	HAS_CRED = 1, /* the request begins with it */
+	CHANGES = 2,
+	ADMIN = 4, /* of the cluster: not from networks of less rights */
+	HARMLESS = 8
+};
+
+#define WITH_CRED(op, more)                                                                        \
+	{                                                                                          \
+		OP_##op, HAS_CRED | (more)                                                         \
+	}
+static const struct {
+	uint16_t op;
+	uint16_t what;
+} kinds[] = {
+	WITH_CRED(mds_lookup, 0),
+	WITH_CRED(mds_getattr, 0),
+	WITH_CRED(mds_setattr, CHANGES),
+	WITH_CRED(mds_create, CHANGES),
+	WITH_CRED(mds_mknod, CHANGES),
+	WITH_CRED(mds_mkdir, CHANGES),
+	WITH_CRED(mds_symlink, CHANGES),
+	WITH_CRED(mds_readlink, 0),
+	WITH_CRED(mds_link, CHANGES),
+	WITH_CRED(mds_unlink, CHANGES),
+	WITH_CRED(mds_rmdir, CHANGES),
+	WITH_CRED(mds_rename, CHANGES),
+	WITH_CRED(mds_readdir, 0),
+	WITH_CRED(mds_open, 0),
+	WITH_CRED(mds_fallocate, CHANGES),
+	WITH_CRED(mds_getxattr, 0),
+	WITH_CRED(mds_setxattr, CHANGES),
+	WITH_CRED(mds_listxattr, 0),
+	WITH_CRED(mds_removexattr, CHANGES),
+	WITH_CRED(mds_layout_set, CHANGES),
+	WITH_CRED(mds_access, 0),
+	WITH_CRED(mds_tmpfile, CHANGES),
+	WITH_CRED(mds_copy, CHANGES),
+	WITH_CRED(mds_quota_set, CHANGES),
+	{OP_mds_append, CHANGES},
+	{OP_mds_space, CHANGES},
+	{OP_mds_target_admin, ADMIN},
+	{OP_mds_fsck_page, ADMIN},
+	{OP_mds_fsck_repair, ADMIN},
+	{OP_mds_export_set, ADMIN},
+	{OP_mds_close, HARMLESS},
+	{OP_mds_lock, HARMLESS},
+};
+
+#define CRED_FIRST(op) _Static_assert(offsetof(struct op##_req, cred) == 0, #op)
+CRED_FIRST(mds_lookup);
+CRED_FIRST(mds_getattr);
+CRED_FIRST(mds_setattr);
+CRED_FIRST(mds_create);
+CRED_FIRST(mds_mknod);
+CRED_FIRST(mds_mkdir);
+CRED_FIRST(mds_symlink);
+CRED_FIRST(mds_readlink);
+CRED_FIRST(mds_link);
+CRED_FIRST(mds_unlink);
+CRED_FIRST(mds_rmdir);
+CRED_FIRST(mds_rename);
+CRED_FIRST(mds_readdir);
+CRED_FIRST(mds_open);
+CRED_FIRST(mds_fallocate);
+CRED_FIRST(mds_getxattr);
+CRED_FIRST(mds_setxattr);
+CRED_FIRST(mds_listxattr);
+CRED_FIRST(mds_removexattr);
+CRED_FIRST(mds_layout_set);
+CRED_FIRST(mds_access);
+CRED_FIRST(mds_tmpfile);
+CRED_FIRST(mds_copy);
+CRED_FIRST(mds_quota_set);
+
+static uint32_t kind_of(const struct op_desc *d)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (kinds[i].op == d->op)
+			return kinds[i].what;
+	return d->kind == OP_TXN || d->kind == OP_FLOW ? CHANGES | ADMIN : HARMLESS;
+}
+
+/* ---- credentials ---- */
+
+/* root's group is taken away too, as if it had never been there. */
+static int without_group_0(struct cred *c)
+{
+	uint8_t *p = (uint8_t *)(uintptr_t)c->groups.data; /* of the request, as the cred is */
+	uint32_t n = 0;
+
+	if (c->groups.len % 4 != 0)
+		return -LE_INVAL;
+	for (uint32_t i = 0; i < c->groups.len; i += 4) {
+		if ((p[i] | p[i + 1] | p[i + 2] | p[i + 3]) == 0)
+			continue;
+		memmove(p + n, p + i, 4);
+		n += 4;
+	}
+	c->groups.len = n;
+	return 0;
+}
+
+/* Who becomes somebody else has been checked by nobody yet, whatever the client's kernel says. */
+static int squash(const struct export_row *row, struct cred *c)
+{
+	if ((row->flags & EXPORT_SQUASH_ALL) != 0 ||
+	    ((row->flags & EXPORT_SQUASH_ROOT) != 0 && c->uid == 0)) {
+		c->uid = row->anon_uid;
+		c->gid = row->anon_gid;
+		c->flags &= ~(uint32_t)CRED_CHECKED;
+		c->groups = bytes_of(NULL, 0);
+		return 0;
+	}
+	if ((row->flags & EXPORT_SQUASH_ROOT) == 0)
+		return 0;
+	if (c->gid == 0) {
+		c->gid = row->anon_gid;
+		c->flags &= ~(uint32_t)CRED_CHECKED;
+	}
+	return without_group_0(c);
+}
+
+/* ---- what must not be done ---- */
+
+/* Some requests change something only by what is in them. */
+static int read_only(uint16_t what, void *in)
+{
+	if (what == OP_mds_open) {
+		const struct mds_open_req *q = in;
+
+		return open_flags_write(q->flags) || (q->flags & O_TRUNC) != 0 ? -LE_ROFS : 0;
+	}
+	if (what == OP_mds_access)
+		return (((const struct mds_access_req *)in)->mask & PERM_W) != 0 ? -LE_ROFS : 0;
+	if (what == OP_mds_close)
+		((struct mds_close_req *)in)->flags &= ~(uint32_t)CLOSE_ATIME;
+	return 0;
+}
+
+static struct export_row rule_of(const struct op *op)
+{
+	if (op->r == NULL)
+		return (struct export_row){0};
+	return exports_rule(&op->m->exports, op->r->peer->addr);
+}
+
+bool export_read_only(const struct op *op)
+{
+	return (rule_of(op).flags & EXPORT_READ_ONLY) != 0;
+}
+
+int export_gate(struct op *op, const struct op_desc *d, void *in)
+{
+	struct export_row row;
+	uint32_t kind;
+
+	/* Object servers have no files of their own, and act for nobody. */
+	if (op->m->exports.n == 0 || op->r == NULL || op->r->peer->role == ROLE_OSSD)
+		return 0;
+	row = rule_of(op);
+	if (row.flags == 0)
+		return 0;
+	kind = kind_of(d);
+	if ((kind & ADMIN) != 0)
+		return -LE_PERM;
+	if ((row.flags & EXPORT_READ_ONLY) != 0) {
+		if ((kind & CHANGES) != 0)
+			return -LE_ROFS;
+		TRY(read_only(d->op, in));
+	}
+	return (kind & HAS_CRED) != 0 ? squash(&row, in) : 0;
+}
+
+/* ---- sessions ---- */
+
+static bool has_writers(const struct session *se)
+{
+	list_for_each (n, &se->opens)
+		if (list_entry(n, struct open, by_session)->n_write > 0)
+			return true;
+	return false;
+}
+
+bool export_must_end(const struct op *op, const struct session *se)
+{
+	return has_writers(se) && export_read_only(op);
+}
+
+int export_end(struct mds *m, struct session *se)
+{
+	int rc;
+
+	log_warn("session %llu of %s ends: it writes, and its network is read-only",
+		 (unsigned long long)se->id, se->name);
+	session_ref(se);
+	rc = session_end(m, se);
+	session_unref(se);
+	return rc < 0 ? rc : -LE_SESSION_GONE;
+}
+
+/* The next one whose network has become read-only while it writes. */
+static struct session *next_writer(struct mds *m)
+{
+	list_for_each (n, &m->sessions.all) {
+		struct session *se = list_entry(n, struct session, link);
+		struct export_row row;
+
+		if (se->ended || se->peer == NULL || !has_writers(se))
+			continue;
+		row = exports_rule(&m->exports, se->peer->addr);
+		if ((row.flags & EXPORT_READ_ONLY) != 0)
+			return se;
+	}
+	return NULL;
+}
+
+static int end_writers(struct mds *m)
+{
+	struct session *se;
+	int rc = -LE_SESSION_GONE;
+
+	while (rc == -LE_SESSION_GONE && (se = next_writer(m)) != NULL)
+		rc = export_end(m, se);
+	return rc == -LE_SESSION_GONE ? 0 : rc;
+}
+
+/* ---- the table ---- */
+
+/* Whoever takes the right to undo it from himself would need another way back. */
+static bool shuts_out(const struct op *op, const struct exports *next)
+{
+	return op->r != NULL && exports_rule(next, op->r->peer->addr).flags != 0;
+}
+
+static int change(struct op *op, const struct mds_export_set_req *in, struct exports *next)
+{
+	struct exports *e = &op->m->exports;
+	struct network net = export_network(&in->row);
+
+	memcpy(next->rows, e->rows, sizeof(next->rows));
+	next->n = e->n;
+	if (in->what == EXPORT_ADD)
+		TRY(exports_put(next, &in->row));
+	else if (in->what == EXPORT_REMOVE)
+		TRY(exports_remove(next, &net));
+	else
+		return -LE_INVAL;
+	if (shuts_out(op, next))
+		return -LE_BUSY;
+	TRY(exports_store(next, op->store));
+	memcpy(e->rows, next->rows, sizeof(e->rows));
+	e->n = next->n;
+	return 0;
+}
+
+int mds_export_set(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_export_set_req *in = vin;
+	struct mds_export_set_rep *out = vout;
+	struct exports *next;
+	int rc;
+
+	if (op->r != NULL && op->r->peer->role != ROLE_TOOL)
+		return -LE_PERM;
+	next = calloc(1, sizeof(*next));
+	if (next == NULL)
+		return -LE_NOMEM;
+	fmutex_lock(&op->m->exports.lock);
+	rc = change(op, in, next);
+	fmutex_unlock(&op->m->exports.lock);
+	free(next);
+	TRY(rc);
+	out->n = op->m->exports.n;
+	return end_writers(op->m);
+}
+
+int mds_export_get(struct op *op, const void *vin, void *vout)
+{
+	struct mds_export_get_rep *out = vout;
+	uint8_t *buf = op_alloc(op, EXPORTS_BYTES);
+
+	(void)vin;
+	if (buf == NULL)
+		return -LE_NOMEM;
+	out->rows = exports_encode(&op->m->exports, buf);
+	return 0;
+}

@@ -1,0 +1,254 @@
+/* Exports: the most specific row counts, the table survives a restart, and every operation that
+ * changes something is refused to a read-only network. */
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "mds/exports.h"
+#include "mds/ops/export.h"
+#include "tests/unit/mds/fixture.h"
+
+static struct export_row row(const char *net, uint32_t flags)
+{
+	struct export_row r = {.flags = flags, .anon_uid = 7, .anon_gid = 8};
+	struct network n;
+
+	assert_int_equal(network_parse(net, &n), 0);
+	r.net_hi = n.addr.hi;
+	r.net_lo = n.addr.lo;
+	r.bits = n.bits;
+	return r;
+}
+
+static void add(struct exports *e, const char *net, uint32_t flags)
+{
+	struct export_row r = row(net, flags);
+
+	assert_int_equal(exports_put(e, &r), 0);
+}
+
+static uint32_t flags_of(const struct exports *e, const char *peer)
+{
+	return exports_rule(e, peer).flags;
+}
+
+static void test_the_most_specific_row_counts(void **state)
+{
+	struct exports *e = calloc(1, sizeof(*e));
+	struct network n;
+
+	(void)state;
+	assert_int_equal(flags_of(e, "tcp 10.1.2.3:1"), 0);
+	assert_int_equal(flags_of(e, "nobody knows"), 0);
+	add(e, "10.1.0.0/16", EXPORT_READ_ONLY);
+	add(e, "10.1.2.3", 0);
+	add(e, "10.0.0.0/8", EXPORT_SQUASH_ROOT);
+	add(e, "::/0", EXPORT_SQUASH_ALL);
+	add(e, "10.1.2.0/24", EXPORT_SQUASH_ROOT | EXPORT_READ_ONLY);
+	assert_int_equal(flags_of(e, "tcp 10.1.2.3:1"), 0);
+	assert_int_equal(flags_of(e, "tcp [::ffff:10.1.2.3]:1"), 0);
+	assert_int_equal(flags_of(e, "tcp 10.1.2.4:1"), EXPORT_SQUASH_ROOT | EXPORT_READ_ONLY);
+	assert_int_equal(flags_of(e, "tcp 10.1.3.4:1"), EXPORT_READ_ONLY);
+	assert_int_equal(flags_of(e, "tcp 10.2.3.4:1"), EXPORT_SQUASH_ROOT);
+	assert_int_equal(flags_of(e, "tcp 11.2.3.4:1"), EXPORT_SQUASH_ALL);
+	assert_int_equal(flags_of(e, "tcp [fd00::1]:1"), EXPORT_SQUASH_ALL);
+	/* Whose address is not understood is not let through. */
+	assert_int_equal(flags_of(e, "nobody knows"), EXPORT_READ_ONLY | EXPORT_SQUASH_ALL);
+	/* The same network again takes the row's place. */
+	add(e, "10.1.2.0/24", EXPORT_SQUASH_ALL);
+	assert_int_equal(e->n, 5);
+	assert_int_equal(flags_of(e, "tcp 10.1.2.4:1"), EXPORT_SQUASH_ALL);
+	assert_int_equal(network_parse("10.1.2.0/24", &n), 0);
+	assert_int_equal(exports_remove(e, &n), 0);
+	assert_int_equal(exports_remove(e, &n), -LE_NOENT);
+	assert_int_equal(flags_of(e, "tcp 10.1.2.4:1"), EXPORT_READ_ONLY);
+	free(e);
+}
+
+static void test_wrong_rows_are_refused(void **state)
+{
+	struct exports *e = calloc(1, sizeof(*e));
+	struct export_row r = row("10.1.0.0/16", 8);
+
+	(void)state;
+	assert_int_equal(exports_put(e, &r), -LE_INVAL);
+	r = row("10.1.0.0/16", EXPORT_SQUASH_ROOT);
+	r.anon_uid = 0;
+	assert_int_equal(exports_put(e, &r), -LE_INVAL);
+	r = row("10.1.0.0/16", 0);
+	r.net_lo++;
+	assert_int_equal(exports_put(e, &r), -LE_INVAL);
+	r.bits = 200;
+	assert_int_equal(exports_put(e, &r), -LE_INVAL);
+	for (uint32_t i = 0; i < EXPORTS_MAX; i++) {
+		r = row("10.0.0.0", 0);
+		r.net_lo += i;
+		assert_int_equal(exports_put(e, &r), 0);
+	}
+	r.net_lo++;
+	assert_int_equal(exports_put(e, &r), -LE_NOSPC);
+	r.net_lo--;
+	assert_int_equal(exports_put(e, &r), 0);
+	free(e);
+}
+
+/* ---- in the server ---- */
+
+static int set(struct fx *f, uint32_t what, const char *net, uint32_t flags)
+{
+	struct mds_export_set_req in = {.what = what, .row = row(net, flags)};
+	struct mds_export_set_rep out;
+
+	return fx_call(f, OP_mds_export_set, &in, &out);
+}
+
+static void stored(struct fx *f)
+{
+	fx_session(f, 1);
+	assert_int_equal(set(f, EXPORT_ADD, "10.0.0.0/8", EXPORT_READ_ONLY), 0);
+	assert_int_equal(set(f, EXPORT_ADD, "10.1.0.0/16", EXPORT_SQUASH_ALL), 0);
+	assert_int_equal(set(f, EXPORT_ADD, "fd00::/16", 0), 0);
+	assert_int_equal(set(f, EXPORT_REMOVE, "fd00::/16", 0), 0);
+	assert_int_equal(set(f, EXPORT_REMOVE, "fd00::/16", 0), -LE_NOENT);
+	assert_int_equal(set(f, 9, "fd00::/16", 0), -LE_INVAL);
+}
+
+static void still_there(struct fx *f)
+{
+	assert_int_equal(f->m->exports.n, 2);
+	assert_int_equal(flags_of(&f->m->exports, "tcp 10.1.0.1:5"), EXPORT_SQUASH_ALL);
+	assert_int_equal(flags_of(&f->m->exports, "tcp 10.2.0.1:5"), EXPORT_READ_ONLY);
+}
+
+static void test_the_table_is_durable(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, stored);
+	fx_crash(f);
+	fx_run(f, still_there);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
+/* Operations that change nothing by themselves, or have a rule of their own (opening, access,
+ * closing); locks are for readers too. */
+static bool may_read_only(uint16_t op)
+{
+	static const uint16_t may[] = {OP_mds_open, OP_mds_close, OP_mds_lock};
+
+	for (size_t i = 0; i < ARRAY_SIZE(may); i++)
+		if (may[i] == op)
+			return true;
+	return false;
+}
+
+static void gated(struct fx *f)
+{
+	static const struct {
+		uint16_t op;
+		const char *kind;
+	} all[] = {
+#define ROW(num, name, kind) {num, #kind},
+		MDS_OPS(ROW)};
+	struct rpc_peer peer = {.role = ROLE_CLIENT, .addr = "tcp 10.2.0.1:5"};
+	struct rpc_req r = {.peer = &peer};
+	uint32_t n = 0;
+
+	stored(f);
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		struct op_desc d = {.op = all[i].op, .kind = OP_READ};
+		static uint64_t in[256]; /* zeroes are a valid request of each kind, here */
+		struct op op;
+		int rc;
+
+		if (all[i].kind[0] == 'W')
+			d.kind = OP_FLOW;
+		op_init(&op, f->m);
+		op.r = &r;
+		memset(in, 0, sizeof(in));
+		rc = export_gate(&op, &d, in);
+		if (all[i].kind[0] == 'W' && !may_read_only(d.op)) {
+			assert_int_equal(rc, -LE_ROFS);
+			n++;
+		}
+		if (all[i].kind[0] == 'R' || may_read_only(d.op))
+			assert_int_equal(rc, 0);
+		op_fini(&op);
+	}
+	assert_true(n > 15);
+}
+
+static void test_what_changes_something_is_refused(void **state)
+{
+	struct fx *f = fx_create(2);
+
+	(void)state;
+	fx_run(f, gated);
+	fx_destroy(f);
+}
+
+static void squashed(struct fx *f)
+{
+	struct rpc_peer peer = {.role = ROLE_CLIENT, .addr = "tcp 10.3.0.1:5"};
+	static uint8_t groups[] = {5, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0};
+	struct mds_getattr_req in = {
+		.cred = {
+			.uid = 0, .gid = 0, .flags = CRED_CHECKED, .groups = bytes_of(groups, 12)}};
+	struct op_desc d = {.op = OP_mds_getattr, .kind = OP_READ};
+	struct rpc_req r = {.peer = &peer};
+	struct op op;
+
+	fx_session(f, 1);
+	assert_int_equal(set(f, EXPORT_ADD, "10.3.0.0/16", EXPORT_SQUASH_ROOT), 0);
+	op_init(&op, f->m);
+	op.r = &r;
+	assert_int_equal(export_gate(&op, &d, &in), 0);
+	assert_int_equal(in.cred.uid, 7);
+	assert_int_equal(in.cred.gid, 8);
+	assert_int_equal(in.cred.flags, 0);
+	assert_int_equal(in.cred.groups.len, 0);
+	/* Somebody else keeps all but root's groups, and what the kernel has checked. */
+	in.cred = (struct cred){.uid = 100, .gid = 100, .flags = CRED_CHECKED};
+	in.cred.groups = bytes_of(groups, 12);
+	assert_int_equal(export_gate(&op, &d, &in), 0);
+	assert_int_equal(in.cred.uid, 100);
+	assert_int_equal(in.cred.flags, CRED_CHECKED);
+	assert_int_equal(in.cred.groups.len, 8);
+	assert_true(cred_in_group(&in.cred, 5) && cred_in_group(&in.cred, 256));
+	assert_false(cred_in_group(&in.cred, 0));
+	in.cred.gid = 0;
+	assert_int_equal(export_gate(&op, &d, &in), 0);
+	assert_int_equal(in.cred.gid, 8);
+	assert_int_equal(in.cred.flags, 0);
+	in.cred.groups.len = 7;
+	assert_int_equal(export_gate(&op, &d, &in), -LE_INVAL);
+	/* The cluster is not administered from there. */
+	d.op = OP_mds_target_admin;
+	assert_int_equal(export_gate(&op, &d, &in), -LE_PERM);
+	peer.role = ROLE_OSSD;
+	assert_int_equal(export_gate(&op, &d, &in), 0);
+	op_fini(&op);
+}
+
+static void test_credentials_are_squashed(void **state)
+{
+	struct fx *f = fx_create(3);
+
+	(void)state;
+	fx_run(f, squashed);
+	fx_destroy(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_the_most_specific_row_counts),
+		cmocka_unit_test(test_wrong_rows_are_refused),
+		cmocka_unit_test(test_the_table_is_durable),
+		cmocka_unit_test(test_what_changes_something_is_refused),
+		cmocka_unit_test(test_credentials_are_squashed),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
