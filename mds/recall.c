@@ -4,6 +4,7 @@
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
+#include "mds/ops/export.h"
 
 #define ASK_MS      1000u /* one attempt to tell a holder */
 #define AGAIN_MS    20u
@@ -334,7 +335,7 @@ void op_lease(struct op *op, struct attr *a)
 	bool write;
 
 	if (op->session == NULL || op->session->ended || op->session->peer == NULL ||
-	    a->ino.v == 0 || a->nlink == 0 ||
+	    a->ino.v == 0 || a->nlink == 0 || !export_may_lease(op, a) ||
 	    inode_get(op->store, a->ino, VIEW_DURABLE, &i, NULL) < 0 || !is_present(i, a))
 		return;
 	write = (a->flags & ATTR_UNSETTLED) != 0;

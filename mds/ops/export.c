@@ -3,9 +3,9 @@
  * `leat export`.
  *
  * The rule is that of the address that the connection comes from, looked up for each request, so a
- * new table counts from the next one on. What was granted before is taken back: a session that has
- * files open for writing when its network becomes read-only ends, and with it its capabilities at
- * the object servers.
+ * new table counts from the next one on. What was granted before is taken back: a session whose
+ * network has got less rights ends, and with it its leases and its capabilities at the object
+ * servers; its client opens a new one, in which it gets what it still may.
  *
  * Operations that are not in the table below are refused where they could change something: a new
  * one has to be put there.
@@ -194,6 +194,14 @@ int export_gate(struct op *op, const struct op_desc *d, void *in)
 
 /* ---- sessions ---- */
 
+bool export_may_lease(const struct op *op, const struct attr *a)
+{
+	uint32_t need = S_ISDIR(a->mode) ? PERM_R | PERM_X : S_ISREG(a->mode) ? PERM_R : 0;
+
+	return op->m->exports.n == 0 || (a->mode & need) == need ||
+	       (rule_of(op).flags & (EXPORT_SQUASH_ROOT | EXPORT_SQUASH_ALL)) == 0;
+}
+
 static bool has_writers(const struct session *se)
 {
 	list_for_each (n, &se->opens)
@@ -211,7 +219,7 @@ int export_end(struct mds *m, struct session *se)
 {
 	int rc;
 
-	log_warn("session %llu of %s ends: it writes, and its network is read-only",
+	log_warn("session %llu of %s ends: its network's rights have changed",
 		 (unsigned long long)se->id, se->name);
 	session_ref(se);
 	rc = session_end(m, se);
@@ -219,28 +227,44 @@ int export_end(struct mds *m, struct session *se)
 	return rc < 0 ? rc : -LE_SESSION_GONE;
 }
 
-/* The next one whose network has become read-only while it writes. */
-static struct session *next_writer(struct mds *m)
+/* Rights are gone, or are somebody else's now. */
+static bool is_stricter(const struct export_row *row, const struct export_row *old)
+{
+	uint32_t squash = row->flags & (EXPORT_SQUASH_ROOT | EXPORT_SQUASH_ALL);
+
+	return (row->flags & ~old->flags) != 0 ||
+	       (squash != 0 && (row->anon_uid != old->anon_uid || row->anon_gid != old->anon_gid));
+}
+
+/* The next one that must not go on with what it was given under the old table. One that is not
+ * connected just now is not known to be of another network; after a restart nobody has leases. */
+static struct session *next_restricted(struct mds *m, const struct exports *old, uint64_t limit)
 {
 	list_for_each (n, &m->sessions.all) {
 		struct session *se = list_entry(n, struct session, link);
-		struct export_row row;
+		struct export_row row, before;
 
-		if (se->ended || se->peer == NULL || !has_writers(se))
+		if (se->ended || se->id >= limit)
+			continue;
+		if (se->peer == NULL && !se->from_store)
+			return se;
+		if (se->peer == NULL)
 			continue;
 		row = exports_rule(&m->exports, se->peer->addr);
-		if ((row.flags & EXPORT_READ_ONLY) != 0)
+		before = exports_rule(old, se->peer->addr);
+		if (is_stricter(&row, &before))
 			return se;
 	}
 	return NULL;
 }
 
-static int end_writers(struct mds *m)
+/* limit: sessions from this number on were made under the new table. */
+static int end_restricted(struct mds *m, const struct exports *old, uint64_t limit)
 {
 	struct session *se;
 	int rc = -LE_SESSION_GONE;
 
-	while (rc == -LE_SESSION_GONE && (se = next_writer(m)) != NULL)
+	while (rc == -LE_SESSION_GONE && (se = next_restricted(m, old, limit)) != NULL)
 		rc = export_end(m, se);
 	return rc == -LE_SESSION_GONE ? 0 : rc;
 }
@@ -253,13 +277,21 @@ static bool shuts_out(const struct op *op, const struct exports *next)
 	return op->r != NULL && exports_rule(next, op->r->peer->addr).flags != 0;
 }
 
-static int change(struct op *op, const struct mds_export_set_req *in, struct exports *next)
+static void copy_table(struct exports *to, const struct exports *from)
+{
+	memcpy(to->rows, from->rows, sizeof(to->rows));
+	to->n = from->n;
+}
+
+/* next, old: room for a table each. */
+static int change(struct op *op, const struct mds_export_set_req *in, struct exports *next,
+		  struct exports *old)
 {
 	struct exports *e = &op->m->exports;
 	struct network net = export_network(&in->row);
 
-	memcpy(next->rows, e->rows, sizeof(next->rows));
-	next->n = e->n;
+	copy_table(old, e);
+	copy_table(next, e);
 	if (in->what == EXPORT_ADD)
 		TRY(exports_put(next, &in->row));
 	else if (in->what == EXPORT_REMOVE)
@@ -269,30 +301,29 @@ static int change(struct op *op, const struct mds_export_set_req *in, struct exp
 	if (shuts_out(op, next))
 		return -LE_BUSY;
 	TRY(exports_store(next, op->store));
-	memcpy(e->rows, next->rows, sizeof(e->rows));
-	e->n = next->n;
-	return 0;
+	copy_table(e, next);
+	return end_restricted(op->m, old, op->store->counters.next_session);
 }
 
 int mds_export_set(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_export_set_req *in = vin;
 	struct mds_export_set_rep *out = vout;
-	struct exports *next;
+	struct exports *tables;
 	int rc;
 
 	if (op->r != NULL && op->r->peer->role != ROLE_TOOL)
 		return -LE_PERM;
-	next = calloc(1, sizeof(*next));
-	if (next == NULL)
+	tables = calloc(2, sizeof(*tables));
+	if (tables == NULL)
 		return -LE_NOMEM;
 	fmutex_lock(&op->m->exports.lock);
-	rc = change(op, in, next);
+	rc = change(op, in, &tables[0], &tables[1]);
 	fmutex_unlock(&op->m->exports.lock);
-	free(next);
+	free(tables);
 	TRY(rc);
 	out->n = op->m->exports.n;
-	return end_writers(op->m);
+	return 0;
 }
 
 int mds_export_get(struct op *op, const void *vin, void *vout)

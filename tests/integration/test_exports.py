@@ -220,10 +220,16 @@ def test_root_is_squashed(c):
     os.chown(public + "/of user", USER, USER)
     os.chmod(public + "/of user", 0o600)
     with Client(c, A) as a, Client(c, B) as b:
-        assert get(a.dir + "/of root") == b"x"  # so that it lies in the kernel's cache
+        assert get(a.dir + "/of root") == b"x"  # so that it lies in caches
+        assert os.listdir(a.dir + "/secret") == ["file"] and get(a.dir + "/secret/file") == b"x"
         c.leat("export", "add", "--root-squash", "--anon-uid", "7777", "--anon-gid", "7778", A)
         expect_errno(errno.EACCES, os.listdir, a.dir + "/secret")
         expect_errno(errno.EACCES, get, a.dir + "/secret/file")
+        # Nor does what others look up there open a way.
+        os.chown(c.mnt() + "/secret", USER, USER)
+        for _ in range(3):
+            assert as_user(lambda: get(a.dir + "/secret/file"), USER, USER) == 0
+            expect_errno(errno.EACCES, get, a.dir + "/secret/file")
         expect_errno(errno.EACCES, get, a.dir + "/of root")
         expect_errno(errno.EACCES, get, a.dir + "/public/of user")
         expect_errno(errno.EACCES, put, a.dir + "/new")
