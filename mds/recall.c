@@ -343,8 +343,8 @@ void op_lease(struct op *op, struct attr *a)
 	if (f != NULL && f->busy.held)
 		return;
 	/* Whoever writes alone knows the size only if the record had it when it began. */
-	if (write && (!m->recovery.sessions_back || f == NULL || f->ask_chains ||
-		      !writes_alone(op, f)))
+	if (write &&
+	    (!m->recovery.sessions_back || f == NULL || f->ask_chains || !writes_alone(op, f)))
 		return;
 	if (lease_foreign(&m->leases, a->ino, op->session, !write))
 		return;
