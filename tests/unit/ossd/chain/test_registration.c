@@ -1,0 +1,277 @@
+/*
+ * An object server and what the metadata server tells it of its chains, when it registers and by
+ * heartbeats: who is named in none is in none, whatever it was before. (A target that had been
+ * replaced everywhere while it was down took up the chain it had begun with, said that it had been
+ * in sync there, and was filled from a log that did not know what it had missed.)
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/kv/kv.h"
+#include "common/rt/sim.h"
+#include "ossd/ops/op.h"
+#include "ossd/server.h"
+
+#define CHAIN 1u
+
+static struct {
+	struct sim *sim;
+	struct transport *transport;
+	struct rpc_key key;
+	struct sim_proc *mds, *ossd, *client;
+	bool formatted, running;
+	struct ossd *server;
+	struct rpc_client *asks;
+	/* what the metadata server says */
+	bool named; /* the chain, with this target and another in sync */
+	uint32_t epoch, chains_epoch;
+	uint32_t n_heartbeats;
+	void (*test)(void);
+	bool done;
+} bed;
+
+static void say_chains(struct rpc_req *r, struct bytes *ret_chains)
+{
+	const struct chain_member m[] = {{1, MEMBER_SYNC}, {2, MEMBER_SYNC}};
+	struct chain_info info = {.id = CHAIN, .epoch = bed.epoch, .replicas = 2};
+	uint8_t *buf = rpc_req_alloc(r, 256), *members = rpc_req_alloc(r, CHAIN_MEMBERS_BUF);
+	struct wire_w w;
+
+	if (!bed.named)
+		return;
+	chain_members_put(m, 2, members, &info);
+	wire_w_init(&w, buf, 256);
+	wire_put_chain_info(&w, &info);
+	*ret_chains = bytes_of(buf, (uint32_t)w.len);
+}
+
+static int on_register(struct rpc_req *r, const void *in, void *out)
+{
+	struct mds_target_register_rep *p = out;
+
+	(void)in;
+	*p = (struct mds_target_register_rep){.target = 1,
+					      .chain = CHAIN,
+					      .epoch = bed.epoch,
+					      .heartbeat_ms = 100,
+					      .lease_ms = 60000,
+					      .chains_epoch = bed.chains_epoch};
+	say_chains(r, &p->chains);
+	return 0;
+}
+
+static int on_heartbeat(struct rpc_req *r, const void *in, void *out)
+{
+	const struct mds_target_heartbeat_req *q = in;
+	struct mds_target_heartbeat_rep *p = out;
+
+	*p = (struct mds_target_heartbeat_rep){
+		.epoch = bed.epoch, .lease_ms = 60000, .chains_epoch = bed.chains_epoch};
+	if (q->chains_epoch != bed.chains_epoch)
+		say_chains(r, &p->chains);
+	bed.n_heartbeats++;
+	return 0;
+}
+
+static int on_sessions(struct rpc_req *r, const void *in, void *out)
+{
+	(void)r, (void)in, (void)out;
+	return 0;
+}
+
+static void mds_main(struct loop *loop, void *arg)
+{
+	static const struct rpc_handler handlers[] = {{OP_mds_target_register, on_register},
+						      {OP_mds_target_heartbeat, on_heartbeat},
+						      {OP_mds_session_list, on_sessions}};
+	struct rpc_server_options o = {.transport = bed.transport,
+				       .addrs = "mds:1",
+				       .name = "mds",
+				       .role = ROLE_MDS,
+				       .cluster = {{7, 7}},
+				       .key = bed.key,
+				       .handlers = handlers,
+				       .n_handlers = ARRAY_SIZE(handlers)};
+	struct rpc_server *s;
+
+	(void)loop, (void)arg;
+	assert_int_equal(rpc_server_create(&o, &s), 0);
+}
+
+static void ossd_main(struct loop *loop, void *arg)
+{
+	static struct ossd_options o;
+	struct config_section s = {"ossd", ossd_param_table, n_ossd_params, &o.params};
+
+	(void)arg;
+	o = (struct ossd_options){.transport = bed.transport, .key = bed.key, .mds_addrs = "mds:1"};
+	config_defaults(&s, 1);
+	snprintf(o.params.data_dir, sizeof(o.params.data_dir), "/store");
+	snprintf(o.params.listen, sizeof(o.params.listen), "ossd:1");
+	o.params.data_size = 32 << 20;
+	o.params.zero_ahead = 0;
+	o.params.slots = o.params.read_slots = 8;
+	if (!bed.formatted)
+		assert_int_equal(ossd_format(loop_env(loop), &o.params, false), 0);
+	bed.formatted = true;
+	assert_int_equal(ossd_start(&o, &bed.server), 0);
+	bed.running = true;
+}
+
+static void start_ossd(void)
+{
+	assert_int_equal(sim_proc_start(bed.ossd, ossd_main, NULL), 0);
+	while (!bed.running || !ossd_ready(bed.server))
+		(void)!fiber_sleep_us(10000);
+}
+
+static void restart_ossd(void)
+{
+	bed.running = false;
+	sim_proc_crash(bed.ossd);
+	start_ossd();
+}
+
+/* What the target says to a read of the chain in this epoch. */
+static int read_chain(void)
+{
+	struct oss_read_req req = {.chunk = {{5}, 1, 0}, .len = 100};
+	struct oss_read_rep rep = {0};
+	struct rpc_call call = {.op = OP_oss_read,
+				.req = &req,
+				.rep = &rep,
+				.target = 1,
+				.chain = CHAIN,
+				.epoch = bed.epoch,
+				.deadline_us = loop_deadline_ms(20000)};
+	int rc = rpc_call(bed.asks, &call);
+
+	rpc_call_fini(&call);
+	return rc;
+}
+
+static void await_heartbeats(void)
+{
+	uint32_t n = bed.n_heartbeats;
+
+	while (bed.n_heartbeats < n + 3)
+		(void)!fiber_sleep_us(10000);
+}
+
+static void client_main(struct loop *loop, void *arg)
+{
+	struct rpc_client_options o = {.transport = bed.transport,
+				       .addrs = "ossd:1",
+				       .name = "test",
+				       .role = ROLE_MDS,
+				       .cluster = {{7, 7}},
+				       .key = bed.key};
+
+	(void)loop, (void)arg;
+	assert_int_equal(rpc_client_create(&o, &bed.asks), 0);
+	bed.test();
+	bed.done = true;
+}
+
+static bool is_done(void *arg)
+{
+	return *(bool *)arg;
+}
+
+static void run(void (*test)(void))
+{
+	struct sim_options so = {.kv_open = kv_sim_open};
+
+	memset(&bed, 0, sizeof(bed));
+	memset(&bed.key, 7, sizeof(bed.key));
+	bed.test = test;
+	bed.epoch = 3;
+	bed.chains_epoch = 4;
+	bed.named = true;
+	assert_int_equal(sim_create(1, &so, &bed.sim), 0);
+	assert_int_equal(transport_sim_create(bed.sim, NULL, &bed.transport), 0);
+	bed.mds = sim_proc_create(bed.sim, "mds");
+	bed.ossd = sim_proc_create(bed.sim, "ossd");
+	bed.client = sim_proc_create(bed.sim, "client");
+	assert_int_equal(sim_proc_start(bed.mds, mds_main, NULL), 0);
+	assert_int_equal(sim_proc_start(bed.client, client_main, NULL), 0);
+	assert_int_equal(sim_run(bed.sim, is_done, &bed.done, 100000000), 0);
+	sim_destroy(bed.sim);
+	transport_destroy(bed.transport);
+}
+
+/* ---- tests ---- */
+
+static void named(void)
+{
+	start_ossd();
+	assert_int_equal(read_chain(), 0);
+	restart_ossd();
+	assert_int_equal(read_chain(), 0);
+}
+
+static void replaced_while_down(void)
+{
+	start_ossd();
+	assert_int_equal(read_chain(), 0);
+	bed.named = false;
+	bed.epoch = 5;
+	bed.chains_epoch = 9;
+	restart_ossd();
+	assert_int_equal(read_chain(), -LE_NO_TARGET);
+	await_heartbeats();
+	assert_int_equal(read_chain(), -LE_NO_TARGET);
+}
+
+static void replaced_while_up(void)
+{
+	start_ossd();
+	bed.named = false;
+	bed.epoch = 5;
+	bed.chains_epoch = 9;
+	await_heartbeats();
+	assert_int_equal(read_chain(), -LE_NO_TARGET);
+	bed.named = true;
+	bed.epoch = 6;
+	bed.chains_epoch = 10;
+	await_heartbeats();
+	assert_int_equal(read_chain(), 0);
+}
+
+static void not_told_of_chains(void)
+{
+	bed.named = false;
+	bed.chains_epoch = 0;
+	start_ossd();
+	assert_int_equal(read_chain(), 0);
+	bed.epoch = 4;
+	await_heartbeats();
+	assert_int_equal(read_chain(), 0);
+}
+
+#define TEST(name, fn)                                                                             \
+	static void name(void **state)                                                             \
+	{                                                                                          \
+		(void)state;                                                                       \
+		run(fn);                                                                           \
+	}
+TEST(a_chain_that_names_it_is_served, named)
+TEST(replaced_while_it_was_down_it_serves_none, replaced_while_down)
+TEST(replaced_while_it_was_up_it_serves_none, replaced_while_up)
+TEST(where_no_chains_are_named_it_serves_its_own, not_told_of_chains)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_chain_that_names_it_is_served),
+		cmocka_unit_test(replaced_while_it_was_down_it_serves_none),
+		cmocka_unit_test(replaced_while_it_was_up_it_serves_none),
+		cmocka_unit_test(where_no_chains_are_named_it_serves_its_own),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
