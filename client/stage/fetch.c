@@ -121,8 +121,9 @@ static int source_file(struct part *p, struct vol_file **ret_file)
 	fmutex_lock(&p->lock);
 	if (!p->source) {
 		int n = snprintf(path, sizeof(path), "%s/%s", p->fetch->o.source_dir, p->f->path);
-		rc = n >= (int)sizeof(path) ? -LE_NAMETOOLONG
-					    : vol_open(p->fetch->o.source, path, &p->source);
+		rc = n >= (int)sizeof(path)
+			     ? -LE_NAMETOOLONG
+			     : vol_open_for_parts(p->fetch->o.source, path, &p->source);
 	}
 	fmutex_unlock(&p->lock);
 	*ret_file = p->source;

@@ -9,6 +9,7 @@
 #ifndef LEAT_STAGE_VOL_H
 #define LEAT_STAGE_VOL_H
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -95,6 +96,12 @@ static inline int vol_stat(struct vol *v, const char *path, struct vol_stat *ret
 static inline int vol_open(struct vol *v, const char *path, struct vol_file **ret_file)
 {
 	return v->ops->open(v, path, 0 /* O_RDONLY */, 0, ret_file);
+}
+/* To be read in large parts, many at once and in any order: nothing is read ahead, which would move
+ * over the net what others ask for themselves. */
+static inline int vol_open_for_parts(struct vol *v, const char *path, struct vol_file **ret_file)
+{
+	return v->ops->open(v, path, v->origin == ORIGIN_SERVER ? O_DIRECT : 0, 0, ret_file);
 }
 static inline void vol_close(struct vol_file *f)
 {

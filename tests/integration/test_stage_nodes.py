@@ -20,8 +20,12 @@ def main():
             with open(c.mnt() + "/data/%d" % i, "wb") as f:
                 f.write(os.urandom((MIB << 20) // 3))
         c.leat("dataset", "create", "set@v1", c.mnt() + "/data")
+        before = n.received(0)
         alone, r = n.stage("set@v1", 1)
         assert r["amplification"] == 1, r
+        # Nor is more moved than is told.
+        moved = n.received(0) - before
+        assert MIB << 20 < moved < 1.1 * (MIB << 20), moved
         # The link is what limits it: else this shows nothing.
         assert alone > 0.8 * MIB / RATE, alone
         n.evict("set@v1", 1)

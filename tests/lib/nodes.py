@@ -123,6 +123,12 @@ class Nodes:
                               ",".join(self.addr(i) for i in range(count)), "--json", *args)
         return time.monotonic() - start, json.loads(r.stdout)
 
+    def received(self, i):
+        """Bytes that its link has brought so far."""
+        r = subprocess.run(["ip", "-s", "-j", "link", "show", "leatv%d" % i], check=True,
+                           capture_output=True)
+        return json.loads(r.stdout)[0]["stats64"]["tx"]["bytes"]
+
     def copy(self, what, i):
         return self.cluster.leat("stage", "path", what, "--to", self.folder(i)).stdout.strip()
 
