@@ -20,7 +20,8 @@ struct chunk_copy {
 	uint64_t to_idx;
 };
 
-/* Asks once. -LE_BUSY and what status_retry does not call final: may be asked again. Yields. */
+/* Asks once, when there is a connection to the head of the chain. -LE_BUSY and what status_retry
+ * does not call final: may be asked again. -LE_TARGET_DOWN: nobody could be asked. Yields. */
 int chunk_copy(struct mds *m, const struct chunk_copy *cc, struct oss_copy_rep *rep) CHECK_RESULT;
 
 #endif

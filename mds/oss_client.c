@@ -181,17 +181,25 @@ static int attempt(struct oss *o, const struct oss_target *t, struct rpc_call *c
 	return rc;
 }
 
+/* NULL: nobody to talk to. */
+static const struct oss_target *head_of(const struct oss *o, uint32_t chain)
+{
+	const struct chain *ch = cluster_chain(o->cluster, chain);
+	const struct target *head = ch != NULL ? cluster_chain_head(o->cluster, ch) : NULL;
+	const struct oss_target *t = head != NULL ? find(o, head->info.id) : NULL;
+
+	return t != NULL && t->client != NULL ? t : NULL;
+}
+
 static int call_head(struct oss *o, uint32_t chain, struct rpc_call *call, size_t rep_size,
 		     uint64_t deadline_us)
 {
-	const struct chain *ch = cluster_chain(o->cluster, chain);
-	const struct target *head = cluster_chain_head(o->cluster, ch);
-	const struct oss_target *t = head != NULL ? find(o, head->info.id) : NULL;
+	const struct oss_target *t = head_of(o, chain);
 
-	if (t == NULL || t->client == NULL)
+	if (t == NULL)
 		return -LE_DISCONNECTED;
 	call->chain = chain;
-	call->epoch = ch->epoch;
+	call->epoch = cluster_chain(o->cluster, chain)->epoch;
 	return attempt(o, t, call, rep_size, deadline_us);
 }
 
@@ -225,6 +233,9 @@ int oss_call(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *
 
 	if (cluster_chain(o->cluster, chain) == NULL)
 		return -LE_TARGET_DOWN;
+	/* After the time of the request that it is for every attempt would fail. */
+	if (fiber_deadline() < deadline_us)
+		deadline_us = fiber_deadline();
 	if (desc->kind != MSG_WRITE)
 		return call_until(o, chain, &call, desc->rep_size, deadline_us);
 	ss = slots_of(o, chain);
@@ -236,6 +247,25 @@ int oss_call(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *
 	ss->slot[call.slot].busy = false;
 	waitq_wake_one(&ss->free);
 	return rc;
+}
+
+bool oss_ready(const struct oss *o, uint32_t chain)
+{
+	const struct oss_target *t = head_of(o, chain);
+
+	return t != NULL && rpc_client_connected(t->client);
+}
+
+int oss_call_once(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *rep,
+		  uint64_t deadline_us)
+{
+	struct rpc_call call = {.op = op, .req = req, .rep = rep, .flags = RPC_CALL_NO_WAIT};
+	const struct msg_desc *desc = msg_find(op);
+
+	ASSERT(desc->kind != MSG_WRITE);
+	if (o->stopping)
+		return -LE_SHUTDOWN;
+	return call_head(o, chain, &call, desc->rep_size, deadline_us);
 }
 
 int oss_call_target(struct oss *o, uint32_t target, uint16_t op, const void *req, void *rep,

@@ -34,10 +34,16 @@ void oss_stop(struct oss *o);
 void oss_fini(struct oss *o);
 /* It is up, or at another address. Does not yield. */
 void oss_target_changed(struct oss *o, struct target *t);
-/* To the head of a chain. rep: without bytes members (those are cleared). Gives up at the deadline:
- * -LE_TARGET_DOWN. Yields. */
+/* To the head of a chain. rep: without bytes members (those are cleared). Gives up at the deadline,
+ * also that of the fiber: -LE_TARGET_DOWN. Yields. */
 int oss_call(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *rep,
 	     uint64_t deadline_us) CHECK_RESULT;
+/* Is there a connection to the head of the chain? Does not yield. */
+bool oss_ready(const struct oss *o, uint32_t chain);
+/* To the head of a chain, not of kind WRITE: one attempt. -LE_DISCONNECTED also at once when there
+ * is no connection. Yields. */
+int oss_call_once(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *rep,
+		  uint64_t deadline_us) CHECK_RESULT;
 /* To a target itself, about no chain: one attempt, of kind CTRL. -LE_TARGET_DOWN at once when there
  * is no connection. Yields. */
 int oss_call_target(struct oss *o, uint32_t target, uint16_t op, const void *req, void *rep,

@@ -2,9 +2,12 @@
  * copy_file_range of whole chunks: the object servers send them to each other.
  *
  * Look, whether it can be done so: aligned, one chunk size, nobody else writes, and nothing of the
- * target lies where the copy goes or behind → copy all chunks, a few at a time → the new size, in
- * one batch with the replay row. Repeated after a crash it writes the same once more. Else
- * -LE_NOTSUP: the client copies by itself.
+ * target lies where the copy goes or behind → copy the chunks, a few at a time, as many as can be
+ * begun in good time → the new size, in one batch with the replay row. Repeated after a crash it
+ * writes the same once more. Else -LE_NOTSUP: the client copies by itself.
+ *
+ * It keeps to its own time, not to that of the attempt which began it: the client repeats the
+ * request meanwhile and hears this one's end.
  *
  * The copied chunks are written without numbers, so one whose end was not seen may still be written
  * later: before anybody hears how it ended, that time has passed. What a copy that failed has
@@ -22,7 +25,10 @@
 #define CHUNKS_MAX 64u
 #define WIDTH      4u
 #define PAUSE_MS   200u
-/* For servers that come and go meanwhile: shorter than a client waits for its answer. */
+/* No chunk is begun after that: what is done by then is the answer. */
+#define BEGIN_MS 4000u
+/* For servers that come and go meanwhile. With what a last attempt and its end take, shorter than
+ * a client waits for its answer. */
 #define TRY_MS 8000u
 
 struct copying {
@@ -31,8 +37,10 @@ struct copying {
 	struct layout from_layout, to_layout;
 	uint64_t len;      /* how much is copied */
 	uint64_t to_end;   /* of the target, before */
+	uint64_t begin_us; /* no chunk is begun after that */
 	uint64_t until_us; /* no chunk is asked for again after that */
-	bool lingers;      /* a write may still be under way */
+	bool failed;
+	bool lingers; /* a write may still be under way */
 };
 
 static bool is_open(struct op *op, struct ino ino, bool for_writing)
@@ -102,6 +110,7 @@ struct part {
 	struct op *op;
 	struct copying *k;
 	uint64_t i;
+	bool begun;
 	int status;
 };
 
@@ -126,15 +135,19 @@ static void copy_part(void *arg)
 	};
 	struct oss_copy_rep rep;
 
+	/* The first one is always begun. */
+	if (p->i > 0 && (k->failed || loop_now_us() > k->begin_us))
+		return;
+	p->begun = true;
 	cc.at = (uint32_t)(cc.idx % cluster_layout_width(&m->cluster, cc.from));
-	for (;;) {
+	while (!k->failed) {
 		p->status = chunk_copy(m, &cc, &rep);
 		if (p->status >= 0)
 			return;
-		k->lingers = true;
+		k->lingers = k->lingers || p->status != -LE_TARGET_DOWN;
 		if (!may_pass(p->status) || loop_now_us() > k->until_us ||
 		    mds_sleep_ms(m, PAUSE_MS) < 0)
-			return;
+			k->failed = true;
 	}
 }
 
@@ -148,10 +161,14 @@ static int copy_all(struct op *op, struct copying *k)
 	if (parts == NULL)
 		return -LE_NOMEM;
 	for (uint32_t i = 0; i < n; i++)
-		parts[i] = (struct part){op, k, i, 0};
+		parts[i] = (struct part){op, k, i, false, 0};
 	fiber_parallel("copy", copy_part, parts, sizeof(*parts), n, WIDTH);
 	for (uint32_t i = 0; i < n && rc == 0; i++)
-		rc = parts[i].status < 0 ? parts[i].status : 0;
+		rc = parts[i].status;
+	/* They are begun in their order: behind one that was not begun there is nothing. */
+	for (uint32_t i = 0; i < n; i++)
+		if (!parts[i].begun && k->len > (uint64_t)i * chunk)
+			k->len = (uint64_t)i * chunk;
 	free(parts);
 	return rc;
 }
@@ -186,6 +203,7 @@ static int copy_locked(struct op *op, struct copying *k, struct mds_copy_rep *ou
 
 	op->final = false;
 	TRY(op_mutate(op, look_txn, k->in, k));
+	k->begin_us = loop_deadline_ms(BEGIN_MS);
 	k->until_us = loop_deadline_ms(TRY_MS);
 	rc = copy_all(op, k);
 	if (k->lingers)
@@ -224,6 +242,7 @@ int mds_copy(struct op *op, const void *vin, void *vout)
 		open_file_put(&op->m->opens, k.from);
 		return rc;
 	}
+	fiber_set_deadline(NO_DEADLINE);
 	first = k.in->ino.v < k.in->to.v ? &k.from->busy : &k.to->busy;
 	second = first == &k.from->busy ? &k.to->busy : &k.from->busy;
 	fmutex_lock(first);
