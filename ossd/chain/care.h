@@ -92,6 +92,7 @@ int receive_rows(struct care *k, struct chain *c,
 struct repair {
 	uint32_t found, repaired;
 	uint64_t bytes; /* read */
+	bool nowhere;   /* it is lost here, and all other members have answered: it is not there */
 };
 int repair_chunk(struct care *k, const struct chunk_key *key, struct repair *ret) CHECK_RESULT;
 

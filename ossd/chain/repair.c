@@ -193,7 +193,7 @@ static int repair_record(struct care *k, const struct chunk_key *key, struct chu
 /* ---- a record that cannot be read ---- */
 
 /* What the member has committed under that name: what is on its way comes by itself. 1: there is no
- * such chunk. */
+ * such chunk; 2: it has lost it, too. */
 static int ask_member(struct care *k, struct chain *c, uint32_t target, const struct chunk_key *key,
 		      struct oss_resync_chunk_req *ret_req)
 {
@@ -202,7 +202,7 @@ static int ask_member(struct care *k, struct chain *c, uint32_t target, const st
 
 	TRY(member_state(c, target, key, &st));
 	if (st.newest == VERSION_LOST)
-		return -LE_CORRUPT;
+		return 2;
 	if (st.committed == 0)
 		return 1;
 	TRY(fetch_part(k, c, target, &(struct part_at){key, st.committed, 0}, &f));
@@ -212,10 +212,11 @@ static int ask_member(struct care *k, struct chain *c, uint32_t target, const st
 	return 0;
 }
 
-static int replace_record(struct care *k, const struct chunk_key *key)
+static int replace_record(struct care *k, const struct chunk_key *key, bool *ret_nowhere)
 {
 	bool lost = ledger_has(&k->s->ledger, key) != LEDGER_NONE;
 	struct chain *c = chain_find(k->chains, key->chain);
+	uint32_t epoch = c ? c->epoch : 0, n_without = 0;
 	int rc = -LE_CORRUPT;
 
 	for (uint32_t i = 0; c && i < c->n_sync && rc != 0; i++) {
@@ -225,17 +226,18 @@ static int replace_record(struct care *k, const struct chunk_key *key)
 		if (i == c->self)
 			continue;
 		rc = ask_member(k, c, c->members[i].target, key, &req);
-		if (rc == 1 && lost) /* nor has this one it */
+		n_without += rc > 0;
+		if (rc == 2 || (rc == 1 && lost)) /* nor has this one it */
 			rc = -LE_CORRUPT;
 		else if (rc == 1) /* the other members have seen its removal */
 			rc = chunk_copy_remove(k->s, key, NULL, NULL) < 0 ? -LE_CORRUPT : 0;
 		else if (rc == 0)
 			rc = receive_chunk(k, c, &req, &rep);
 	}
-	log_error("chain=%u inode=%llu gen=%u chunk=%llu target=%u: %s: %s",
-		  key->chain, (unsigned long long)key->ino.v, key->gen,
-		  (unsigned long long)key->idx, k->chains->target,
-		  lost ? "it is lost here" : "its record is damaged",
+	*ret_nowhere = lost && rc < 0 && c && c->epoch == epoch && n_without + 1 == c->n_members;
+	log_error("chain=%u inode=%llu gen=%u chunk=%llu target=%u: %s: %s", key->chain,
+		  (unsigned long long)key->ino.v, key->gen, (unsigned long long)key->idx,
+		  k->chains->target, lost ? "it is lost here" : "its record is damaged",
 		  rc == 0 ? "the chunk was copied from another member" : status_text(rc));
 	return rc;
 }
@@ -267,7 +269,7 @@ static int wait_for(struct at_work *w)
 
 static int repair_without_record(struct care *k, const struct chunk_key *key, struct repair *ret)
 {
-	int rc = replace_record(k, key);
+	int rc = replace_record(k, key, &ret->nowhere);
 
 	ret->found = 1;
 	ret->repaired = rc == 0;

@@ -38,19 +38,53 @@ void op_peer_session(struct target *t, struct rpc_peer *p, uint64_t session)
 	p->user = (void *)(uintptr_t)session;
 }
 
-int op_repair(struct target *t, const struct chain *c, const struct chunk_key *id)
+static int repair(struct target *t, const struct chain *c, const struct chunk_key *id,
+		  struct repair *r)
 {
-	struct repair r;
 	int rc = -LE_CORRUPT;
 
+	*r = (struct repair){0};
 	if (t->care && c->n_sync > 1 && !FAULT(CHAIN_NO_REPAIR))
-		rc = repair_chunk(t->care, id, &r);
+		rc = repair_chunk(t->care, id, r);
 	if (rc == 0 || rc == -LE_BUSY || rc == -LE_STALE)
 		return 0;
 	/* Who is away has it, perhaps. */
 	if (c->n_sync < c->n_members && ledger_has(&t->store->ledger, id) != LEDGER_NONE)
 		return -LE_NOT_READY;
 	return -LE_CORRUPT;
+}
+
+int op_repair(struct target *t, const struct chain *c, const struct chunk_key *id)
+{
+	struct repair r;
+
+	return repair(t, c, id, &r);
+}
+
+struct forgetting {
+	const struct target *t;
+	const struct chain *c;
+	uint32_t epoch;
+};
+
+/* Under the chunk's lock: is it still so? */
+static bool still_nowhere(void *arg, const struct chunk_key *id)
+{
+	const struct forgetting *f = arg;
+
+	return f->c->epoch == f->epoch && ledger_has(&f->t->store->ledger, id) == LEDGER_LOST;
+}
+
+int op_repair_removed(struct target *t, const struct chain *c, const struct chunk_key *id)
+{
+	struct forgetting f = {t, c, c->epoch};
+	struct repair r;
+	int rc = repair(t, c, id, &r);
+
+	if (rc != -LE_CORRUPT || !r.nowhere)
+		return rc;
+	rc = chunk_copy_remove(t->store, id, still_nowhere, &f);
+	return rc == 1 || rc == -LE_CANCELED ? 0 : rc;
 }
 
 static bool cap_equal(const struct cap *a, const struct cap *b)

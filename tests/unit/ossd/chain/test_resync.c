@@ -332,6 +332,7 @@ static void lost_at_the_source(struct rrig *r, void *arg)
 	lose(r, 0, 105, 2);
 	rrig_set(r, "01", "SO");
 	assert_int_equal(rrig_read(r, 0, 105, 2, &value), -LE_NOT_READY);
+	assert_int_equal(rrig_remove(r, 105), -LE_NOT_READY);
 	assert_int_equal(rrig_read(r, 0, 104, 1, &value), 0);
 	lose(r, 0, 108, 2);
 	rrig_start(r, 1);
@@ -344,6 +345,15 @@ static void lost_at_the_source(struct rrig *r, void *arg)
 	}
 	assert_int_equal(rrig_read(r, 0, 108, 2, &value), -LE_CORRUPT);
 	assert_int_equal(rrig_same(r, 0, 1), 18);
+	/* Its file can be removed, and then it is not missed, also not after a start. */
+	assert_int_equal(rrig_remove(r, 108), 0);
+	assert_int_equal(rrig_read(r, 0, 108, 2, &value), 0);
+	assert_int_equal(value, 0);
+	rrig_crash(r, 0);
+	rrig_start(r, 0);
+	rrig_set(r, "01", "SO");
+	assert_int_equal(rrig_read(r, 0, 108, 2, &value), 0);
+	assert_int_equal(value, 0);
 }
 
 /* A head writes what it has lost: it is there again before. */
