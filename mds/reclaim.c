@@ -25,6 +25,7 @@ struct pass {
 	struct mds *m;
 	struct row *rows;
 	uint32_t n;
+	uint64_t n_left; /* of all rows */
 	int status;
 };
 
@@ -50,6 +51,11 @@ void reclaim_kick(struct mds *m)
 {
 	m->reclaim.kicked = true;
 	waitq_wake_all(&m->reclaim.work);
+}
+
+uint64_t reclaim_waiting(const struct reclaim *r)
+{
+	return r->n_waiting == 0 && (r->kicked || r->passing) ? 1 : r->n_waiting;
 }
 
 static int each_row(void *arg, const void *key, size_t key_len, const void *value, size_t len)
@@ -169,7 +175,7 @@ static int delete_rows(struct pass *p, uint64_t *ret_first_left)
 	}
 	TRY(store_wait(s, txn_end(s)));
 	metric_add(&p->m->metrics.reclaimed, n);
-	p->m->reclaim.n_waiting += p->n - n;
+	p->n_left += p->n - n;
 	return 0;
 }
 
@@ -185,7 +191,6 @@ static int pass(struct mds *m, uint64_t from, uint64_t *ret_left)
 	if (p.rows == NULL)
 		return -LE_NOMEM;
 	*ret_left = UINT64_MAX;
-	m->reclaim.n_waiting = 0;
 	while (rc == 0 && more && !m->stopping) {
 		struct key begin = key_of('Q', from);
 		struct kv_range range = {begin.b, begin.len, end.b, end.len, BATCH};
@@ -201,6 +206,7 @@ static int pass(struct mds *m, uint64_t from, uint64_t *ret_left)
 		if (rc == 0)
 			rc = delete_rows(&p, ret_left);
 	}
+	m->reclaim.n_waiting = p.n_left;
 	if (rc == 0 && *ret_left == UINT64_MAX)
 		*ret_left = from;
 	free(p.rows);
@@ -223,7 +229,9 @@ void reclaim_run(struct mds *m)
 		if (mds_sleep_ms(m, r->kicked ? m->params.reclaim_delay_ms : RETRY_MS) < 0)
 			break;
 		r->kicked = false;
+		r->passing = true;
 		rc = pass(m, r->from, &left);
+		r->passing = false;
 		if (rc == 0)
 			r->from = left;
 		else if (!m->stopping)

@@ -15,7 +15,7 @@ struct mds;
 
 struct reclaim {
 	struct waitq work;
-	bool kicked;
+	bool kicked, passing;
 	uint64_t from;      /* rows before this one are gone: spares the scan their tombstones */
 	uint64_t n_waiting; /* rows of the last pass that stayed */
 };
@@ -25,5 +25,8 @@ void reclaim_init(struct reclaim *r);
 void reclaim_run(struct mds *m);
 /* Rows were added. */
 void reclaim_kick(struct mds *m);
+/* 0: nothing is queued. Otherwise as many as are known to wait, while they are looked at: one at
+ * least. */
+uint64_t reclaim_waiting(const struct reclaim *r);
 
 #endif

@@ -130,8 +130,8 @@ static json_t *status_json(struct mds *m)
 		(json_int_t)metric_get(&mm->requests),
 		"mutations", (json_int_t)metric_get(&mm->mutations), "requests_per_s",
 		m->requests_s, "mutations_per_s", m->mutations_s, "removals_waiting",
-		(int)m->reclaim.n_waiting, "store", store_info(&m->store), "recovery", recovery(m),
-		"targets", targets(&m->cluster), "chains", chains(&m->cluster),
+		(int)reclaim_waiting(&m->reclaim), "store", store_info(&m->store), "recovery",
+		recovery(m), "targets", targets(&m->cluster), "chains", chains(&m->cluster),
 		"sessions", sessions(&m->sessions), "conversions", conversions(m));
 }
 
