@@ -85,6 +85,8 @@ static void check(const struct world *w, const struct leat_batch *b, const uint6
 	assert_int_equal(leat_batch_field(b, "record", &v), 0);
 	for (uint64_t i = 0; i < v.n; i++) {
 		assert_int_equal(v.lengths[i], lengths[ids[i]]);
+		if (v.lengths[i] == 0)
+			continue; /* a batch of nothing else has no memory */
 		assert_memory_equal((const uint8_t *)v.base + v.offsets[i], w->data + w->at[ids[i]],
 				    v.lengths[i]);
 	}
