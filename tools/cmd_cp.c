@@ -107,9 +107,9 @@ static int copy_all(struct cp *cp, struct tool *t, char **texts, int n)
 			if (!copy_one(cp, &paths[i], to, dir == 1))
 				break;
 	}
-	int end = code == EXIT_OK ? tree_end(&cp->tt, NULL) : code;
+	code = tree_end(&cp->tt, code, NULL);
 	free(paths);
-	return end;
+	return code;
 }
 
 static int run(struct tool *t, int argc, char **argv)

@@ -102,9 +102,9 @@ static int count_all(struct du *d, struct tool *t, char **texts, int n)
 	}
 	if (code == EXIT_OK && d->total && !interrupted())
 		print_row(d, "total", &d->all);
-	int end = code == EXIT_OK ? tree_end(&d->tt, json_pack("{s:o}", "usage", d->rows)) : code;
+	code = tree_end(&d->tt, code, json_pack("{s:o}", "usage", d->rows));
 	free(paths);
-	return end;
+	return code;
 }
 
 static int take_option(struct tool *t, struct du *d, int c)

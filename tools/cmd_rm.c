@@ -63,9 +63,9 @@ static int remove_all(struct tool *t, const struct rm *rm, char **texts, int n)
 		if (!tree_took(&tt, leat_tree_remove(fs, tree_name(&paths[i]), &tt.o, &r), &r))
 			break;
 	}
-	int end = code == EXIT_OK ? tree_end(&tt, NULL) : code;
+	code = tree_end(&tt, code, NULL);
 	free(paths);
-	return end;
+	return code;
 }
 
 static int run(struct tool *t, int argc, char **argv)

@@ -281,10 +281,9 @@ bool tree_took(struct tree_tool *tt, int rc, const struct leat_tree_result *r)
 	return !interrupted();
 }
 
-int tree_end(struct tree_tool *tt, json_t *more)
+int tree_end(struct tree_tool *tt, int code, json_t *more)
 {
-	int code = interrupted() ? EXIT_INTERRUPTED : tt->n_failed ? EXIT_FAILED : EXIT_OK;
-	json_t *o = tt->t->json ? json_object() : NULL;
+	json_t *o = tt->t->json && code == EXIT_OK ? json_object() : NULL;
 
 	progress_finish(&tt->progress, 0);
 	if (tt->fs)
@@ -304,5 +303,7 @@ int tree_end(struct tree_tool *tt, json_t *more)
 	}
 	json_decref(more);
 	json_decref(tt->failed);
-	return code;
+	if (code != EXIT_OK)
+		return code;
+	return interrupted() ? EXIT_INTERRUPTED : tt->n_failed ? EXIT_FAILED : EXIT_OK;
 }

@@ -54,8 +54,8 @@ void tree_fail(struct tree_tool *tt, const char *what, const char *path, const c
 char *tree_user_path(const struct tree_path *p, const char *path);
 /* Adds a call's result up. False: it ended as a whole, no further one shall be made. */
 bool tree_took(struct tree_tool *tt, int rc, const struct leat_tree_result *r);
-/* Ends the connection; the exit status. With --json prints what was done; more (taken over) is
- * added. */
-int tree_end(struct tree_tool *tt, json_t *more);
+/* Ends the connection; the exit status. code: of a failure that has been told already. Else, with
+ * --json, prints what was done; more (taken over) is added. */
+int tree_end(struct tree_tool *tt, int code, json_t *more);
 
 #endif

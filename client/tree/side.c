@@ -34,11 +34,12 @@ int tmeta_add(struct tmeta *m, const char *name, const void *value, uint32_t len
 
 bool tmeta_next(const struct tmeta *m, size_t *at, const char **ret_name, struct bytes *ret_value)
 {
-	const char *p = m->xattrs + *at;
+	const char *p;
 	uint32_t len;
 
 	if (*at >= m->len)
 		return false;
+	p = m->xattrs + *at;
 	*ret_name = p;
 	p += strlen(p) + 1;
 	memcpy(&len, p, sizeof(len));
