@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # timeout: 3600
+# alone: yes
 """Resident memory of every daemon: idle, and after each of three equal phases of metadata and I/O
 operations (OPS in all: 20,000; with --long 1,000,000). From the second phase on it no longer grows,
 and it stays below what is configured. Prints the figures."""

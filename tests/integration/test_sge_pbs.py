@@ -2,6 +2,7 @@
 """Grid Engine's prolog and epilog and PBS's hook, called as those call them: staged on all nodes of
 the job, and what fails is the job's failure, never the node's."""
 # timeout: 180
+# alone: yes
 import json
 import os
 import subprocess

@@ -2,6 +2,7 @@
 """A real Slurm of four nodes on this host: jobs start with their data staged on every node, what
 goes wrong is the job's reason in squeue, and no node is drained."""
 # timeout: 600
+# alone: yes
 import os
 import pwd
 import shutil

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Four agents in network namespaces, each behind a link of 10 MiB/s: they take hardly longer than
 one of them alone, and read the source about once. timeout: 180"""
+# alone: yes
 import filecmp
 import os
 import sys

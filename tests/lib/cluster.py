@@ -8,6 +8,7 @@ The cluster is taken down at the end, whatever happened.
 """
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -214,13 +215,18 @@ def expect_errno(number, fn, *args, **kw):
 
 
 def free_ports(n):
-    """Of loopback, free just now."""
-    sockets = [socket.socket() for _ in range(n)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
+    """Of loopback, free just now, and none that the kernel gives to outgoing connections: who is
+    restarted finds its port free."""
+    ports = []
+    while len(ports) < n:
+        with socket.socket() as s:
+            port = random.randrange(10240, 32768)
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            if port not in ports:
+                ports.append(port)
     return ports
 
 
