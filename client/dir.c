@@ -102,7 +102,9 @@ static void entry_attr(struct client *c, struct ll_dirent *e, uint64_t sent_us)
 	if (i == NULL)
 		return;
 	inode_attr(c, i, &e->attr);
-	if (inode_attr_fresh(c, i))
+	if (io_times_open(i))
+		e->attr.flags |= ATTR_UNSETTLED;
+	else if (inode_attr_fresh(c, i))
 		e->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
 	inode_put(c, i);
 }

@@ -184,8 +184,11 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr)
 	i->attr.size = st.size > attr->size ? st.size : attr->size;
 	i->attr.blocks = (st.used + SECTOR - 1) / SECTOR;
 	if (!(attr->flags & ATTR_TIME_SET) && st.mtime_ns > attr->mtime_ns &&
-	    (d->mtime_ns != 0 || d->n_write == 0))
+	    (d->mtime_ns != 0 || d->n_write == 0)) {
 		i->attr.mtime_ns = st.mtime_ns;
+		if (i->attr.ctime_ns < st.mtime_ns)
+			i->attr.ctime_ns = st.mtime_ns;
+	}
 	if (d->write_seq == seq && d->gather.slot == NULL)
 		d->size = i->attr.size;
 	else if (d->size < i->attr.size)
@@ -245,10 +248,19 @@ int io_ask_attr(struct client *c, const struct cred *cred, struct inode *i)
 	return 0;
 }
 
+int io_wait_times(struct inode *i)
+{
+	if (!io_times_open(i))
+		return 0;
+	/* A write that fails is its writer's to hear of. */
+	return wb_flush(i->data) == -LE_INTR ? -LE_INTR : 0;
+}
+
 int io_attr(struct client *c, const struct cred *cred, struct inode *i, struct attr *ret_attr)
 {
 	struct attr attr;
 
+	TRY(io_wait_times(i));
 	if (!inode_attr_fresh(c, i)) {
 		TRY(io_wait_closing(i));
 		i->settled_us = 0; /* what the chains said then is too old */

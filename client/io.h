@@ -80,6 +80,14 @@ struct io_stored {
 };
 int io_stat(struct idata *d, struct io_stored *ret_stored) CHECK_RESULT;
 
+/* Own writes whose time no server has told yet: what is shown of it would change once more. */
+static inline bool io_times_open(const struct inode *i)
+{
+	return i->data != NULL && i->data->mtime_guess_ns != 0;
+}
+/* Until they have one. -LE_INTR. Yields. */
+int io_wait_times(struct inode *i) CHECK_RESULT;
+
 /* Asks the MDS for what it knows of the attributes. Yields. */
 int io_ask_attr(struct client *c, const struct cred *cred, struct inode *i) CHECK_RESULT;
 /* The attributes, settled; asked for, unless there is a lease. ATTR_LEASED: there is. Yields. */

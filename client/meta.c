@@ -26,8 +26,8 @@ static int seen(struct client *c, const struct cred *cred, const struct attr *at
 	if (i == NULL)
 		return -LE_NOMEM;
 	inode_update(c, i, attr, false, sent_us);
-	rc = 0;
-	if ((attr->flags & ATTR_UNSETTLED) && S_ISREG(attr->mode)) {
+	rc = io_wait_times(i);
+	if (rc >= 0 && (attr->flags & ATTR_UNSETTLED) && S_ISREG(attr->mode)) {
 		if (i->data != NULL && i->data->n_closing > 0) {
 			/* Our own close is on its way and settles it. */
 			rc = io_attr(c, cred, i, ret_attr != NULL ? ret_attr : &(struct attr){0});
@@ -66,7 +66,7 @@ static bool lookup_known(struct client *c, const struct cred *cred, struct ino p
 		return false;
 	if (may_search(c, cred, dir) && names_find(c, dir, name, &ino)) {
 		i = ino.v != 0 ? inode_peek(c, ino) : NULL;
-		known = ino.v == 0 || (i != NULL && inode_attr_fresh(c, i));
+		known = ino.v == 0 || (i != NULL && inode_attr_fresh(c, i) && !io_times_open(i));
 		*ret_rc = ino.v == 0 ? -LE_NOENT : 0;
 		if (i != NULL && known) {
 			inode_attr(c, i, ret_attr);

@@ -278,6 +278,7 @@ static int start(struct daemon *d)
 	};
 	int status = client_create(&co, &fs->client);
 
+	fs->strict_atime = co.atime == LL_ATIME_STRICT;
 	if (status < 0) {
 		log_error("cannot reach the metadata server at %s: %s", opts.cluster.mds,
 			  status_text(status));

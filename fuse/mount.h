@@ -37,6 +37,7 @@ struct leatfs {
 	uint32_t max_write;
 	uint32_t slow_ms;
 	bool local_locks;   /* the kernel keeps them to itself */
+	bool strict_atime;  /* each open file's reads come here, to be noticed */
 	bool setxattr_ext;  /* requests have the longer struct fuse_setxattr_in */
 	uint64_t failed_us; /* when a failure was logged last */
 	uint32_t n_running; /* request fibers */

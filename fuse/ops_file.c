@@ -12,6 +12,8 @@
 #include "common/base/log.h"
 #include "fuse/passthrough.h"
 
+#define GROUPS_MAX 256u
+
 /*
  * How the kernel may cache this open: pages only under a lease. O_APPEND writers must not fill the
  * page cache: only the metadata server knows where their data goes.
@@ -21,7 +23,7 @@ static void set_caching(struct leatfs *fs, struct ino ino, struct fuse_file_info
 	bool append = (fi->flags & O_APPEND) && (fi->flags & O_ACCMODE) != O_RDONLY;
 
 	fi->direct_io = append || !ll_leased(fs->client, ino);
-	fi->keep_cache = !fi->direct_io && !changed;
+	fi->keep_cache = !fi->direct_io && !changed && !fs->strict_atime;
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15)
 	fi->parallel_direct_writes = 1;
 #endif
@@ -29,8 +31,6 @@ static void set_caching(struct leatfs *fs, struct ino ino, struct fuse_file_info
 	 * errors */
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 11)
 	fi->noflush = fs->local_locks && (fi->flags & O_ACCMODE) == O_RDONLY;
-#else
-	(void)fs;
 #endif
 }
 
@@ -186,17 +186,37 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	drop_pages(fs, file_of(fi), ino, off, size);
 }
 
-/* Data changed by someone who may not keep set-user-id takes it off the file. */
-static int kill_suid(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino)
+/* The process that asks is in the group; one with too many groups to tell counts as if. */
+static bool in_group(fuse_req_t req, gid_t gid)
 {
-	struct attr attr, none = {.mode = 0};
+	gid_t groups[GROUPS_MAX];
+	int n = fuse_req_getgroups(req, GROUPS_MAX, groups);
+
+	if (fuse_req_ctx(req)->gid == gid || n > (int)GROUPS_MAX)
+		return true;
+	for (int i = 0; i < n; i++)
+		if (groups[i] == gid)
+			return true;
+	return false;
+}
+
+/* Data changed by someone who may not keep set-user-id takes it off the file. strict: also a
+ * set-group-id without group execution, unless it is the group of who asks. */
+static int kill_suid(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino, bool strict)
+{
+	struct attr attr, set = {.mode = 0};
+	uint32_t mask = SET_KILL_SUID;
 	struct req_cred rc;
 
 	req_cred_init(req, &rc);
 	TRY(ll_getattr(fs->client, &rc.cred, ino_of(ino), &attr));
-	if (!(attr.mode & S_ISUID) && !((attr.mode & S_ISGID) && (attr.mode & S_IXGRP)))
+	if (strict && (attr.mode & (S_ISGID | S_IXGRP)) == S_ISGID && !in_group(req, attr.gid)) {
+		mask = SET_MODE;
+		set.mode = attr.mode & ~(uint32_t)(S_IFMT | S_ISUID | S_ISGID);
+	} else if (!(attr.mode & S_ISUID) && !((attr.mode & S_ISGID) && (attr.mode & S_IXGRP))) {
 		return 0;
-	TRY(ll_setattr(fs->client, &rc.cred, ino_of(ino), NULL, SET_KILL_SUID, &none, NULL));
+	}
+	TRY(ll_setattr(fs->client, &rc.cred, ino_of(ino), NULL, mask, &set, NULL));
 	/* The kernel takes the bits off its own copy for buffered writes only. Attributes alone
 	 * take no page lock, so this may be done here, and before the reply. */
 	fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
@@ -213,7 +233,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 16)
 	if (fi->kill_suidgid)
-		n = kill_suid(fs, req, ino);
+		n = kill_suid(fs, req, ino, false);
 #endif
 	if (n == 0 && mr && mr->slot) {
 		struct slot_vec v = {
@@ -266,7 +286,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 /* Here the kernel does not say whether the caller may keep it; it would for who has CAP_FSETID. */
 static int kill_suid_of_user(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino)
 {
-	return fuse_req_ctx(req)->uid != 0 ? kill_suid(fs, req, ino) : 0;
+	return fuse_req_ctx(req)->uid != 0 ? kill_suid(fs, req, ino, true) : 0;
 }
 
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,

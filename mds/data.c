@@ -332,7 +332,7 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 		rec->attr.mtime_ns = f->mtime_ns;
 	if (!time_set && st->ends.mtime_ns > rec->attr.mtime_ns)
 		rec->attr.mtime_ns = st->ends.mtime_ns;
-	inode_changed(op, rec);
+	inode_written(op, rec, st->ends.mtime_ns > f->mtime_ns ? st->ends.mtime_ns : f->mtime_ns);
 	return 0;
 }
 

@@ -38,7 +38,7 @@ static struct inode_rec *settle_reported(struct op *op, struct inode *i, const s
 	if (f->size > rec->attr.size)
 		rec->attr.size = f->size;
 	rec->attr.blocks = (f->used + 511) / 512;
-	inode_changed(op, rec);
+	inode_written(op, rec, f->mtime_ns);
 	if (f->mtime_ns > 0 && (!f->mtime_set || f->mtime_ns > rec->attr.mtime_ns))
 		rec->attr.mtime_ns = f->mtime_ns;
 	return rec;

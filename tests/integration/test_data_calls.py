@@ -272,11 +272,14 @@ def test_fallocate_and_copies_take_set_user_id_away(c):
     for how in (0, KEEP_SIZE, PUNCH | KEEP_SIZE, ZERO_RANGE, "copy"):
         put(path, bytes(MIB))
         os.chown(path, 12345, 12345)
-        for user, after in (0, 0o6777), (54321, 0o777):
+        # Without execution by the group, set-group-id is its members' to keep.
+        for user, group, before, after in ((0, 0, 0o6777, 0o6777), (54321, 54321, 0o6777, 0o777),
+                                           (54321, 54321, 0o6666, 0o666),
+                                           (54321, 12345, 0o6666, 0o2666)):
             os.truncate(path, MIB)
-            os.chmod(path, 0o6777)
-            assert mode_alone(path) == 0o6777
-            assert as_user(lambda: change(how), user, user) == 0
+            os.chmod(path, before)
+            assert mode_alone(path) == before
+            assert as_user(lambda: change(how), user, group) == 0
             assert mode_alone(path) == after, (how, user, oct(mode_alone(path)))
             assert mode_alone(c.mnt(2) + "/suid") == after, (how, user)
         # Opened by a user last, changed by root.
@@ -290,6 +293,25 @@ def test_fallocate_and_copies_take_set_user_id_away(c):
         os.close(roots)
         os.unlink(path)
     os.unlink(source)
+
+
+def test_times_shown_after_close_stay(c):
+    """Whoever has seen a closed file's times, such as git or tar, takes other ones for a change."""
+    times = lambda path: (lambda st: (st.st_mtime_ns, st.st_ctime_ns))(os.stat(path))
+    for i, size in enumerate([3, 5000, 3 * MIB] * 5):
+        path, other = c.mnt(1) + "/t%d" % i, c.mnt(2) + "/t%d" % i
+        put(path, bytes(size))
+        if i % 2:
+            put(path, bytes(size + 1))
+        shown = times(path)
+        time.sleep(0.02 * (i % 3))
+        assert times(other) == shown, (i, shown, times(other), times(path))
+        time.sleep(0.1)
+        assert times(path) == times(other) == shown, "%d: later" % i
+        with open(path, "ab") as f:
+            f.write(b"more")
+        assert times(path) != shown and times(path) == times(other), "%d: appended" % i
+        os.unlink(path)
 
 
 # ---- signals ----

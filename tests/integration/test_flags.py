@@ -241,6 +241,14 @@ def test_noatime_and_strictatime(c):
                 before = now
         finally:
             subprocess.run(["umount", m], check=True)
+    m = another_mount(c, ",strictatime")
+    try:
+        for _ in range(2):  # the second time from pages that the kernel has
+            before = atime(m + "/rules")
+            get(m + "/rules")
+            assert atime(m + "/rules") > before
+    finally:
+        subprocess.run(["umount", m], check=True)
     os.utime(p, ns=(old, old))
     chattr("+A", p)
     read(p)
