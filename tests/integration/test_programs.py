@@ -6,12 +6,14 @@ long: yes
 timeout: 1500
 """
 import hashlib
+import json
 import mmap
 import os
 import pwd
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 import textwrap
@@ -338,6 +340,42 @@ def test_mapped_arrays(c):
     os.unlink(path)
 
 
+READ_TENSORS = textwrap.dedent("""
+    import hashlib, json, mmap, random, struct, sys
+    with open(sys.argv[1], "rb") as f, mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) as m:
+        n, = struct.unpack("<Q", m[:8])
+        head = json.loads(m[8:8 + n])
+        names = sorted(head)
+        random.Random(int(sys.argv[2])).shuffle(names)
+        for name in names:
+            begin, end = head[name]["data_offsets"]
+            data = m[8 + n + begin:8 + n + end]
+            assert hashlib.sha256(data).hexdigest() == head[name]["sum"], name
+        assert len(names) == int(sys.argv[3])
+""")
+
+
+def test_mapped_tensors(c):
+    """A length, a description, arrays one behind the other, as safetensors has it: written, then
+    mapped by several readers at once on both mounts, in any order; replaced by another one."""
+    path, n = "/model.safetensors", 60
+    for version in range(3):
+        head, data = {}, b""
+        for i in range(n):
+            one = os.urandom(1 + i * 9973)
+            head["layer%d" % i] = {"dtype": "U8", "shape": [len(one)],
+                                   "data_offsets": [len(data), len(data) + len(one)],
+                                   "sum": hashlib.sha256(one).hexdigest()}
+            data += one
+        text = json.dumps(head).encode()
+        with open(c.mnt() + path + ".tmp", "wb") as f:
+            f.write(struct.pack("<Q", len(text)) + text + data)
+        os.rename(c.mnt() + path + ".tmp", c.mnt() + path)
+        all_of([start(sys.executable, "-c", READ_TENSORS, c.mnt(1 + i % 2) + path, str(i), str(n))
+                for i in range(4)])
+    os.unlink(c.mnt() + path)
+
+
 def test_a_cache_folder_under_a_lock(c):
     """Who comes first computes, all others take what is there: exactly one computes each."""
     program = textwrap.dedent("""
@@ -409,16 +447,13 @@ int main(int argc, char **argv)
 """
 
 
-def test_mpi_collective_writes_from_two_mounts(c):
-    if lacks("mpicc", "mpirun"):
-        return
+def collective_writes(c, mpicc, mpirun, **env):
     with open(c.dir + "/m.c", "w") as f:
         f.write(MPI_PROGRAM)
-    run("mpicc", "-o", c.dir + "/m", c.dir + "/m.c")
+    run(mpicc, "-o", c.dir + "/m", c.dir + "/m.c")
     n, block, rounds = 4, 65536, 32
-    env = dict(os.environ, OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_ALLOW_RUN_AS_ROOT="1",
-               OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_btl="self,vader")
-    run("mpirun", "-np", str(n), c.dir + "/m", c.mnt() + "/mpi", c.mnt(2) + "/mpi", env=env)
+    run(mpirun, "-np", str(n), c.dir + "/m", c.mnt() + "/mpi", c.mnt(2) + "/mpi",
+        env=dict(os.environ, **env))
     with open(c.mnt(2) + "/mpi", "rb") as f:
         for i in range(rounds):
             for rank in range(n):
@@ -427,6 +462,65 @@ def test_mpi_collective_writes_from_two_mounts(c):
                 assert f.read(block) == want, (i, rank)
         assert f.read(1) == b""
     os.unlink(c.mnt() + "/mpi")
+
+
+def test_collective_writes_of_open_mpi(c):
+    """Its own way, and that of ROMIO, which locks what it writes."""
+    if lacks("mpicc.openmpi", "mpirun.openmpi"):
+        return
+    for io in "ompio", "romio321":
+        collective_writes(c, "mpicc.openmpi", "mpirun.openmpi", OMPI_MCA_io=io,
+                          OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+                          OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_btl="self,vader")
+
+
+def test_collective_writes_of_mpich(c):
+    if lacks("mpicc.mpich", "mpirun.mpich"):
+        return
+    collective_writes(c, "mpicc.mpich", "mpirun.mpich")
+
+
+# Each rank sees one of the mounts at the same place: these programs know one path for all.
+ON_MOUNT = """
+    rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}
+    if [ $((rank % 2)) = 0 ]; then mount --bind "$1" "$3"; else mount --bind "$2" "$3"; fi
+    shift 3
+    exec "$@"
+"""
+
+
+def ranks(c, n, *argv):
+    place = c.dir + "/place"
+    os.makedirs(place, exist_ok=True)
+    env = dict(os.environ, OMPI_MCA_rmaps_base_oversubscribe="1", OMPI_ALLOW_RUN_AS_ROOT="1",
+               OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_btl="self,vader")
+    return run("mpirun", "-np", str(n), "unshare", "-m", "sh", "-ec", ON_MOUNT, "-", c.mnt(1),
+               c.mnt(2), place, *argv, env=env)
+
+
+def test_ior_from_two_mounts(c):
+    """Everybody reads what a neighbour, on the other mount, has written, and looks at each byte."""
+    if lacks("ior", "mpirun"):
+        return
+    out = c.dir + "/place/ior"
+    size = ["-t", "256k", "-b", "1m", "-s", "6"]
+    for how in (["-a", "POSIX"], ["-a", "POSIX", "-F"], ["-a", "MPIIO", "-c"], ["-a", "MPIIO"],
+                ["-a", "POSIX", "-t", "47008", "-b", "470080", "-s", "4"]):
+        text = ranks(c, 4, "ior", *size, *how, "-e", "-C", "-w", "-W", "-r", "-R", "-o", out)
+        assert "WARNING" not in text and "Finished" in text, text[-3000:]
+        rows = [line.split() for line in text.splitlines() if line.startswith(("write", "read"))]
+        print(" ".join(how) + ": " + ", ".join("%s %s MiB/s" % (r[0], r[1]) for r in rows[:2]))
+
+
+def test_mdtest_from_two_mounts(c):
+    if lacks("mdtest", "mpirun"):
+        return
+    for how in ([], ["-u"], ["-N", "1"], ["-w", "3901", "-e", "3901"]):
+        text = ranks(c, 4, "mdtest", "-n", "250", "-i", "2", *how, "-d", c.dir + "/place/mdtest")
+        rows = [" ".join(line.split()[:4]) for line in text.splitlines()
+                if line.strip().startswith(("File", "Directory", "Tree"))]
+        assert rows, text[-3000:]
+        print(" ".join(how) + ": " + "; ".join(rows))
 
 
 def test_nothing_is_damaged(c):
