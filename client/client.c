@@ -7,14 +7,16 @@
 
 #include "client/dir.h"
 #include "client/io.h"
+#include "client/kept.h"
 #include "client/session.h"
 #include "common/base/log.h"
 
-#define TICK_US     100000u
-#define SMALL_SHARE 8u  /* of slot_memory is for small slots */
-#define SEAL_SHARE  16u /* of it is for compressed writes */
-#define SLOTS_MIN   16u
-#define SEALS_MIN   2u
+#define TICK_US       100000u
+#define SMALL_SHARE   8u  /* of slot_memory is for small slots */
+#define SEAL_SHARE    16u /* of it is for compressed writes */
+#define SLOTS_MIN     16u
+#define SEALS_MIN     2u
+#define DRAIN_LOOK_US 1000u
 
 /* ---- background ---- */
 
@@ -53,6 +55,7 @@ static void tick(struct timer *t)
 		gather_submit_all(c, now - age + 1);
 	ra_expire(c);
 	lease_tick(c);
+	kept_tick(c);
 	timer_set(&c->tick, now + TICK_US);
 }
 
@@ -144,6 +147,8 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	c->atime = opts->atime;
 	set_name(c, opts->name, opts->host);
 	env_random(c->env, &c->id, sizeof(c->id));
+	c->kept = opts->kept;
+	kept_start(c);
 	memcpy(&c->spread, &c->id, sizeof(c->spread));
 	latch_init(&c->bg, 0);
 	timer_init(&c->tick, tick);
@@ -158,6 +163,8 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	rc = map_init(&c->map);
 	if (rc >= 0)
 		rc = make_slots(c);
+	if (rc >= 0 && opts->resume != NULL)
+		rc = opts->resume(opts->arg, c);
 	if (rc >= 0)
 		rc = session_start(c, opts->mds_addrs, deadline);
 	if (rc >= 0) {
@@ -167,6 +174,8 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 		rc = map_refresh(c, deadline);
 		fiber_set_deadline(outer);
 	}
+	if (rc >= 0)
+		rc = kept_resume(c);
 	if (rc < 0) {
 		destroy(c);
 		return rc;
@@ -184,6 +193,32 @@ void client_destroy(struct client *c)
 	/* Requests under way end by their own deadlines: that bounds the wait for them. */
 	gather_submit_all(c, UINT64_MAX);
 	destroy(c);
+}
+
+static bool is_busy(const struct idata *d)
+{
+	return d->n_closing > 0 || d->gather.slot != NULL || !list_empty(&d->writes);
+}
+
+int ll_drain(struct client *c, uint64_t deadline_us)
+{
+	for (bool busy = true; busy;) {
+		busy = false;
+		gather_submit_all(c, UINT64_MAX);
+		list_for_each (l, &c->inodes.open) {
+			struct idata *d = list_entry(l, struct idata, open_link);
+
+			if (is_busy(d)) {
+				busy = true;
+				wb_hurry(d);
+			}
+		}
+		if (busy && loop_now_us() >= deadline_us)
+			return -LE_TIMEDOUT;
+		if (busy)
+			TRY(fiber_sleep_us(DRAIN_LOOK_US));
+	}
+	return 0;
 }
 
 struct slot_pool *ll_slots(struct client *c)

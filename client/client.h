@@ -84,6 +84,16 @@ struct client {
 	struct timer tick;
 	struct list free_files, free_groups; /* the second: of read_many.c */
 	uint32_t n_free_groups;
+
+	/* kept.c */
+	struct ll_kept *kept;
+	uint64_t seq_base;
+	bool taking_over;       /* the MDS still counts what a former process had open */
+	bool telling;           /* it has not been told yet what of that is still open */
+	uint64_t settled_at_us; /* when what that had begun is over; 0: it is */
+	uint32_t n_held, next_mark;
+	struct waitq held_q;
+
 	uint32_t n_files, n_free_files;
 	struct ll_stats stats;
 };

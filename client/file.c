@@ -118,6 +118,23 @@ static int opened(struct client *c, struct inode *i, const struct cred *cred, ui
 	return 0;
 }
 
+int file_resume(struct client *c, struct inode *i, const struct cred *cred, uint32_t flags,
+		struct ll_file **ret_file)
+{
+	struct idata *d;
+
+	TRY(inode_data(c, i, &d));
+	*ret_file = file_make(c, i, d, cred, flags);
+	if (*ret_file == NULL)
+		return -LE_NOMEM;
+	count_open(d, flags, 1);
+	/* What the former process wrote by it is not known: the chains are. */
+	d->sparse = d->resumed = true;
+	i->opened = true; /* the kernel may have pages of it, of which version is not known */
+	i->open_change = UINT64_MAX;
+	return 0;
+}
+
 /* An open that the client could not take: the MDS must not count it. */
 static void undo_open(struct client *c, struct ino ino, uint32_t flags)
 {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "client/client.h"
+#include "client/kept.h"
 
 #define FREE_INODES_MAX 1024u
 #define FREE_DATA_MAX   256u
@@ -201,6 +202,7 @@ void inode_data_trim(struct client *c, struct inode *i)
 	if (d->n_units > 0)
 		return; /* fetches under way still know it: they trim when they end */
 	file_locks_fini(&d->locks);
+	kept_write_end(d);
 	list_remove(&d->open_link);
 	i->data = NULL;
 	if (c->inodes.n_free_data < FREE_DATA_MAX) {
@@ -271,7 +273,8 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 	if (leased)
 		lease_given(c, i, sent_us);
 	/* The only one who writes it: the record and our own writes tell all. */
-	if (leased && (attr->flags & ATTR_UNSETTLED) && lease_held(c, i))
+	if (leased && (attr->flags & ATTR_UNSETTLED) && lease_held(c, i) &&
+	    (i->data == NULL || !i->data->resumed))
 		i->settled_us = i->attr_us;
 	update_own_size(i);
 }

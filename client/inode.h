@@ -76,6 +76,8 @@ struct idata {
 	struct fmutex cap_lock;
 	uint32_t renew_uid, renew_gid;
 
+	bool resumed; /* a former process may have written: the chains have to be asked */
+
 	/* own writes */
 	uint64_t size;          /* largest end of anything written or known */
 	uint64_t durable_end;   /* largest end that a server has confirmed */
@@ -90,6 +92,7 @@ struct idata {
 	struct waitq write_q; /* a write has ended */
 	struct gather gather;
 	int err;          /* the newest error of a write-behind */
+	uint32_t mark;    /* kept.c: 1 + the place where it is noted; 0: it is clean */
 	uint32_t err_gen; /* counts them: each open file reports one once */
 
 	/* lock.c: what this mount's programs hold, and those who wait */

@@ -181,6 +181,7 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr)
 	if (i->cuts != cuts)
 		return 0;
 	i->settled_us = now;
+	d->resumed = false;
 	i->attr.size = st.size > attr->size ? st.size : attr->size;
 	i->attr.blocks = (st.used + SECTOR - 1) / SECTOR;
 	if (!(attr->flags & ATTR_TIME_SET) && st.mtime_ns > attr->mtime_ns &&

@@ -98,6 +98,10 @@ int io_wait_closing(struct inode *i) CHECK_RESULT;
 
 /* Frees what ll_pread_many keeps. */
 void read_many_fini(struct client *c);
+/* file.c: one that another process had open, for ll_resume_file. Takes a reference of the caller's
+ * over on success. */
+int file_resume(struct client *c, struct inode *i, const struct cred *cred, uint32_t flags,
+		struct ll_file **ret_file) CHECK_RESULT;
 
 /* The error of writes behind that this file has not reported yet. */
 int io_take_error(struct ll_file *f) CHECK_RESULT;

@@ -4,6 +4,7 @@
  * answer.
  */
 #include "client/io.h"
+#include "client/kept.h"
 #include "client/retry.h"
 #include "client/stripe.h"
 #include "common/base/payload.h"
@@ -195,6 +196,8 @@ int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec,
 	if (!f->append)
 		TRY(take_space(f, off, len));
 	ra_drop_range(f->d, off, len);
+	if (!through && !kept_write_begin(f->d))
+		through = true;
 	if (!through)
 		grant_ask(f->d);
 	if (len < GATHER_BELOW && !through)

@@ -24,6 +24,35 @@ struct ll_file;
 /* Size of the slots of ll_slots(): LL_IO_MAX bytes and a page in front or behind. */
 #define LL_SLOT_SIZE (LL_IO_MAX + 4096u)
 
+/*
+ * What a process that goes on in the place of another one needs to know, in memory that outlives
+ * both, zeroed at first: client/kept.h. Its layout is a matter between releases; the caller sees to
+ * it that both know the same.
+ */
+#define LL_KEPT_CALLS 128
+#define LL_KEPT_MARKS 4096
+enum ll_kept_state {
+	KEPT_CLEAN,
+	KEPT_WRITTEN, /* programs were told that it is written; servers may not have it */
+	KEPT_SHOWN,   /* servers have it, not all of it durable yet */
+	KEPT_LOST,    /* some of it has failed, which not everybody has heard */
+};
+struct ll_kept {
+	struct uuid id;
+	uint64_t session, incarnation; /* 0: none yet */
+	uint32_t generation;           /* counts the processes */
+	/* By slot of the session: the change that was made for a request of the kernel. */
+	struct ll_kept_call {
+		uint64_t unique, seq; /* unique 0: none */
+		uint32_t generation;
+		uint16_t op;
+	} calls[LL_KEPT_CALLS];
+	struct ll_kept_mark {
+		uint64_t ino;
+		uint32_t state;
+	} marks[LL_KEPT_MARKS];
+};
+
 struct client_options {
 	struct transport *transport;
 	struct rpc_key key;
@@ -44,7 +73,31 @@ struct client_options {
 				    * old */
 		LL_ATIME_STRICT,
 	} atime;
+	/* NULL: nothing outlives the process. Called before the session is taken up again:
+	 * ll_resume_file for everything that was open. */
+	struct ll_kept *kept;
+	int (*resume)(void *arg, struct client *c);
 };
+
+/* While a fiber serves a request of the kernel, which it numbers: a change that is made for it gets
+ * the same answer if it comes again to a later process. Ended when the kernel has its answer. */
+struct ll_request {
+	struct client *c;
+	uint64_t unique;
+	int slot;
+};
+void ll_request_begin(struct ll_request *r, struct client *c, uint64_t unique);
+void ll_request_end(struct ll_request *r);
+/* The number of the running fiber's; 0: it has none. */
+uint64_t ll_request_unique(void);
+/* A file that a former process had open; from the resume call only. */
+int ll_resume_file(struct client *c, struct ino ino, const struct cred *cred, uint32_t flags,
+		   struct ll_file **ret_file) CHECK_RESULT;
+/* Locks of that owner were taken by this file. */
+void ll_resume_owner(struct ll_file *f, uint64_t owner);
+/* Waits until everything that was written is durable, or has failed, and every close has been told:
+ * -LE_TIMEDOUT. Nothing may be written meanwhile. Yields, but not when it returns 0 at last. */
+int ll_drain(struct client *c, uint64_t deadline_us) CHECK_RESULT;
 
 /* On the current loop, in a fiber: connects, opens a session, gets the map. Fails after
  * params.mount_timeout_ms. */

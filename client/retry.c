@@ -1,6 +1,7 @@
 #include "client/retry.h"
 
 #include "client/client.h"
+#include "client/kept.h"
 #include "client/route.h"
 #include "client/session.h"
 #include "common/base/fault.h"
@@ -107,8 +108,8 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 	memset(rep, 0, desc->rep_size);
 	retry_begin(&r, c);
 	if (mutation) {
-		rc = (first ? seq_take_kept : seq_take)(&c->mds_seqs, r.deadline_us, &call->slot,
-							&call->seq);
+		rc = first ? seq_take_kept(&c->mds_seqs, r.deadline_us, &call->slot, &call->seq)
+			   : kept_take(c, op, r.deadline_us, &call->slot, &call->seq);
 		if (rc < 0)
 			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
 	}
@@ -133,7 +134,7 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 			break;
 	}
 	if (mutation)
-		seq_give(&c->mds_seqs, call->slot);
+		kept_give(c, call->slot);
 	return rc;
 }
 
@@ -142,8 +143,7 @@ int mds_call(struct client *c, uint16_t op, const void *req, void *rep, struct r
 	return call_mds(c, op, req, rep, call, false);
 }
 
-int mds_call_first(struct client *c, uint16_t op, const void *req, void *rep,
-		   struct rpc_call *call)
+int mds_call_first(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call)
 {
 	return call_mds(c, op, req, rep, call, true);
 }
@@ -186,7 +186,7 @@ static int find_member(struct chain_call *cc, const struct layout *l, uint64_t i
 	cc->retry.chain = ch;
 	if (cc->mutation && cc->held != ch) {
 		if (!ch->has_seqs)
-			TRY(seq_table_init(&ch->seqs, c->params.writes_in_flight));
+			TRY(seq_table_init(&ch->seqs, c->params.writes_in_flight, c->seq_base));
 		ch->has_seqs = true;
 		TRY(seq_take(&ch->seqs, cc->retry.deadline_us, &cc->call->slot, &cc->call->seq));
 		cc->held = ch;

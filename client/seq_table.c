@@ -1,8 +1,9 @@
 #include "client/seq_table.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-int seq_table_init(struct seq_table *t, uint32_t n_max)
+int seq_table_init(struct seq_table *t, uint32_t n_max, uint64_t base)
 {
 	*t = (struct seq_table){.n_max = n_max, .n = n_max};
 	waitq_init(&t->q);
@@ -12,8 +13,10 @@ int seq_table_init(struct seq_table *t, uint32_t n_max)
 		seq_table_fini(t);
 		return -LE_NOMEM;
 	}
-	for (uint32_t slot = n_max; slot-- > 0;)
+	for (uint32_t slot = n_max; slot-- > 0;) {
+		t->seqs[slot] = base;
 		t->stack[t->n_free++] = slot;
+	}
 	return 0;
 }
 
@@ -70,6 +73,18 @@ int seq_take(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot, uint
 int seq_take_kept(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot, uint64_t *ret_seq)
 {
 	return take(t, 0, deadline_us, ret_slot, ret_seq);
+}
+
+bool seq_take_slot(struct seq_table *t, uint32_t slot)
+{
+	for (uint32_t i = 0; i < t->n_free; i++) {
+		if (t->stack[i] != slot)
+			continue;
+		memmove(&t->stack[i], &t->stack[i + 1], (t->n_free - i - 1) * sizeof(t->stack[0]));
+		t->n_free--;
+		return true;
+	}
+	return false;
 }
 
 void seq_give(struct seq_table *t, uint32_t slot)

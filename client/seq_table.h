@@ -22,8 +22,8 @@ struct seq_table {
 	struct waitq q;
 };
 
-/* -LE_NOMEM */
-int seq_table_init(struct seq_table *t, uint32_t n_max) CHECK_RESULT;
+/* Sequences begin behind base. -LE_NOMEM */
+int seq_table_init(struct seq_table *t, uint32_t n_max, uint64_t base) CHECK_RESULT;
 void seq_table_fini(struct seq_table *t);
 /* The server allows only n slots: the others are never taken again. More than before: no change. */
 void seq_table_limit(struct seq_table *t, uint32_t n);
@@ -33,6 +33,8 @@ int seq_take(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot,
 /* The same, of those that seq_take leaves: for what others wait for that themselves hold slots. */
 int seq_take_kept(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot,
 		  uint64_t *ret_seq) CHECK_RESULT;
+/* A certain slot, which nobody has taken, until it is given back: was it free? */
+bool seq_take_slot(struct seq_table *t, uint32_t slot);
 void seq_give(struct seq_table *t, uint32_t slot);
 
 #endif

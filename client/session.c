@@ -4,6 +4,7 @@
 
 #include "client/client.h"
 #include "client/delegation.h"
+#include "client/kept.h"
 #include "client/lease.h"
 #include "client/lock.h"
 #include "common/base/log.h"
@@ -86,11 +87,11 @@ static uint32_t least(uint32_t a, uint32_t b)
 }
 
 /* Tells a restarted MDS what this session has open, and then what it has locked. */
-static int reclaim(struct client *c, uint16_t flags)
+static int reclaim(struct client *c, uint16_t flags, bool all)
 {
 	const uint32_t n_opens = RECLAIM_BATCH * RECLAIM_ENTRY;
 	const uint32_t n_locks = RECLAIM_LOCKS * LOCK_RECLAIM_ENTRY;
-	struct mds_reclaim_req done = {.done = true};
+	struct mds_reclaim_req done = {.done = all};
 	uint8_t *opens, *locks = NULL;
 	uint32_t opens_len, locks_len = 0;
 	int rc = 0;
@@ -193,6 +194,7 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 		.name = bytes_str(c->name),
 		.session = former,
 		.slots = MDS_SLOTS,
+		.takeover = c->taking_over,
 	};
 	struct mds_session_open_rep rep = {0};
 	struct rpc_call call = {.flags = flags};
@@ -209,6 +211,7 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 	anew = old != rep.session || c->incarnation != rep.incarnation;
 	c->incarnation = rep.incarnation;
 	c->ttl_ms = rep.ttl_ms;
+	c->leases.term_us = (uint64_t)rep.lease_ms * 1000;
 	seq_table_limit(&c->mds_seqs, rep.slots);
 	if (old != rep.session) {
 		c->session_gen++;
@@ -217,10 +220,15 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 	}
 	if (anew)
 		lease_void_all(c, rep.lease_ms);
-	if (rep.reclaim)
-		TRY(reclaim(c, flags));
+	kept_session(c);
+	/* Of what a restarted server, or a new session, does not know nothing has to be ended. */
+	if (rep.reclaim != RECLAIM_TAKEOVER)
+		c->taking_over = false;
+	if (rep.reclaim != RECLAIM_NONE)
+		TRY(reclaim(c, flags, rep.reclaim == RECLAIM_ALL));
 	else if (old != 0 && old != rep.session)
 		TRY(reopen_all(c, flags));
+	c->telling = false;
 	if (old != 0)
 		lock_ask_again(c);
 	if (c->map.epoch != 0)
@@ -254,6 +262,9 @@ static int callback(void *arg, struct rpc_client *rpc, uint16_t op, const void *
 		map_saw_epoch(c, ((const struct cb_map_changed_req *)req)->epoch);
 		return 0;
 	}
+	/* The answer would mean that the MDS knows what is open. */
+	if (op == OP_cb_recall && c->telling)
+		return -LE_NOT_READY;
 	if (op == OP_cb_recall)
 		return lease_recall(c, ((const struct cb_recall_req *)req)->ino);
 	if (op == OP_cb_unlocked) {
@@ -341,9 +352,10 @@ int session_start(struct client *c, const char *mds_addrs, uint64_t deadline_us)
 	int rc = -LE_CONNREFUSED;
 
 	fmutex_init(&c->session_lock);
-	TRY(seq_table_init(&c->mds_seqs, MDS_SLOTS));
+	TRY(seq_table_init(&c->mds_seqs, MDS_SLOTS, c->seq_base));
 	c->mds_seqs.n_kept = 1; /* delegation.h */
 	TRY(seq_take(&c->mds_seqs, NO_DEADLINE, &c->setup_slot, &seq));
+	kept_reserve(c);
 	TRY(rpc_client_create(&opts, &c->mds));
 	/* Any call waits for the connection and so for the session. A call may also be lost on the
 	 * way, so none gets the whole time. */

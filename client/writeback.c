@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "client/io.h"
+#include "client/kept.h"
 #include "client/retry.h"
 #include "common/base/log.h"
 
@@ -31,6 +32,7 @@ void wb_set_error(struct idata *d, int status)
 {
 	d->err = status;
 	d->err_gen++;
+	kept_write_moved(d);
 	log_warn("client %s: write behind to ino %llu failed: %s", d->c->name,
 		 (unsigned long long)d->inode->ino.v, status_name(status));
 }
@@ -234,6 +236,7 @@ static void wreq_accepted(void *arg)
 	/* Sent as lazy, and somebody has begun to wait since. */
 	if (!w->lazy && w->sent_lazy)
 		sync_target(w->d->c, w);
+	kept_write_moved(w->d);
 	waitq_wake_all(&w->d->write_q);
 }
 
@@ -391,10 +394,12 @@ static void wreq_end(struct wreq *w, int status)
 	w->done = true;
 	waitq_wake_all(&d->write_q);
 	waitq_wake_all(&c->wb.q);
+	if (w->behind && status < 0)
+		wb_set_error(d, status);
+	else
+		kept_write_moved(d);
 	if (!w->behind)
 		return;
-	if (status < 0)
-		wb_set_error(d, status);
 	inode_put(c, d->inode);
 	wreq_free(w);
 }
@@ -588,6 +593,11 @@ static bool hidden(const struct idata *d, uint64_t seq)
 			return true;
 	}
 	return false;
+}
+
+bool wb_is_hidden(const struct idata *d)
+{
+	return d->gather.slot != NULL || hidden(d, UINT64_MAX);
 }
 
 int wb_show(struct idata *d)

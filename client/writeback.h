@@ -88,6 +88,8 @@ int wb_drain(struct idata *d) CHECK_RESULT;
 void wb_hurry(struct idata *d);
 /* The same as wb_flush, but waits only until every client sees it: a server has accepted it. */
 int wb_show(struct idata *d) CHECK_RESULT;
+/* Is anything written that a server has not accepted? */
+bool wb_is_hidden(const struct idata *d);
 /* The same for what touches [off, off + len) of the file. */
 int wb_show_range(struct idata *d, uint64_t off, uint64_t len) CHECK_RESULT;
 /* Is something of [off, off + len) of the file gathered or under way? */

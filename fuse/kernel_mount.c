@@ -72,8 +72,10 @@ bool kernel_flag_word(const char *word, unsigned long *flags)
 int kernel_mount(const struct mount_options *o, int *ret_fd)
 {
 	char data[256];
-	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC | O_NONBLOCK);
+	int fd = *ret_fd;
 
+	if (fd < 0)
+		fd = open("/dev/fuse", O_RDWR | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return errno;
 	snprintf(data, sizeof(data), "fd=%d,rootmode=%o,user_id=%u,group_id=%u,%s%s", fd, S_IFDIR,

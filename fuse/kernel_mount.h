@@ -15,7 +15,7 @@ struct mount_options;
 bool kernel_flag_word(const char *word, unsigned long *flags);
 
 /* Mounts o->source, under that name, at o->mountpoint. ret_fd: the open device, which serves the
- * mount. The error is an errno, as what mount(2) says is what helps. */
+ * mount; it is opened if that is -1. The error is an errno, as what mount(2) says is what helps. */
 int kernel_mount(const struct mount_options *o, int *ret_fd) CHECK_RESULT;
 /* Gives the Leat mount at o->mountpoint o->ms_flags; it must be one. An errno, too. */
 int kernel_remount(const struct mount_options *o) CHECK_RESULT;

@@ -1,7 +1,8 @@
 /*
  * mount.leat, also called as mount.fuse.leat by mount(8): mounts the namespace of a Leat cluster.
  *
- *   parse options → leat.conf → go to the background (the parent waits until it is mounted) → loop:
+ *   parse options → leat.conf → go to the background (the parent waits until it is mounted) →
+ *   supervisor, which starts the daemon (the same program again) → loop:
  *   connect to the metadata server → mount → serve until unmounted or told to end → unmount
  */
 #include "fuse/mount.h"
@@ -24,8 +25,10 @@
 #include "common/rt/cpus.h"
 #include "common/rt/net.h"
 #include "fuse/kernel_mount.h"
+#include "fuse/kept.h"
 #include "fuse/options.h"
 #include "fuse/passthrough.h"
+#include "fuse/supervisor.h"
 
 #define FIGURES_US 1000000u
 
@@ -145,6 +148,8 @@ struct daemon {
 	struct rpc_key key;
 	int ready_fd; /* the parent waits here: an exit status and a message */
 	int exit_status;
+	int device_fd;   /* -1: to be opened */
+	bool takes_over; /* from a former daemon */
 };
 
 static void tell_parent(struct daemon *d, int exit_status)
@@ -168,7 +173,16 @@ static void tell_parent(struct daemon *d, int exit_status)
 	}
 }
 
-/* SIGTERM and SIGINT unmount: what is open keeps working until then, new users are refused. */
+static void watched_signals(sigset_t *ret_set)
+{
+	sigemptyset(ret_set);
+	sigaddset(ret_set, SIGTERM);
+	sigaddset(ret_set, SIGINT);
+	sigaddset(ret_set, DAEMON_SIGNAL_HAND_OVER);
+}
+
+/* SIGTERM and SIGINT unmount: what is open keeps working until then, new users are refused. The
+ * supervisor asks us to make room for another daemon. */
 static void watch_signals(void *arg)
 {
 	struct daemon *d = arg;
@@ -176,15 +190,18 @@ static void watch_signals(void *arg)
 	sigset_t set;
 	int fd;
 
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
+	watched_signals(&set);
 	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (fd < 0)
 		return;
 	while (net_poll(fd, POLLIN, NO_DEADLINE) > 0) {
 		if (read(fd, &info, sizeof(info)) != sizeof(info))
 			continue;
+		if (info.ssi_signo == (uint32_t)DAEMON_SIGNAL_HAND_OVER) {
+			if (d->fs.kept->supervisor != 0)
+				session_hand_over(&d->fs);
+			continue;
+		}
 		log_info("%s: unmounting %s", strsignal((int)info.ssi_signo), d->fs.mountpoint);
 		if (umount2(d->fs.mountpoint, MNT_DETACH) < 0)
 			log_warn("umount %s: %s", d->fs.mountpoint, strerror(errno));
@@ -264,7 +281,7 @@ static enum ll_atime atime_rule(unsigned long flags)
 	return (flags & MS_STRICTATIME) != 0 ? LL_ATIME_STRICT : LL_ATIME_RELATIVE;
 }
 
-static int start(struct daemon *d)
+static int start_client(struct daemon *d)
 {
 	struct leatfs *fs = &d->fs;
 	struct client_options co = {
@@ -275,22 +292,31 @@ static int start(struct daemon *d)
 		.invalidate = on_invalidate,
 		.arg = fs,
 		.atime = atime_rule(opts.ms_flags),
+		.kept = &fs->kept->client,
+		.resume = d->takes_over ? open_files_resume : NULL,
 	};
 	int status = client_create(&co, &fs->client);
 
 	fs->strict_atime = co.atime == LL_ATIME_STRICT;
-	if (status < 0) {
+	if (status < 0)
 		log_error("cannot reach the metadata server at %s: %s", opts.cluster.mds,
 			  status_text(status));
-		return status;
-	}
-	status = cpus_use(opts.client.cores, transport_numa_node(d->transport));
-	if (status < 0)
-		return status;
-	status = find_subtree(fs);
-	if (status < 0)
-		return status;
+	return status;
+}
+
+static int start(struct daemon *d)
+{
+	struct leatfs *fs = &d->fs;
+	int status;
+
 	fs->max_write = 1 << 20;
+	/* Before anybody may ask us to drop what the kernel caches. */
+	if (d->takes_over)
+		TRY(session_take_over(fs, d->device_fd));
+	TRY(invalidator_start(fs));
+	TRY(start_client(d));
+	TRY(cpus_use(opts.client.cores, transport_numa_node(d->transport)));
+	TRY(find_subtree(fs));
 	status = slot_pool_create(fs->max_write + (64 << 10), opts.mount.requests_max,
 				  &fs->requests);
 	if (status == 0)
@@ -300,9 +326,12 @@ static int start(struct daemon *d)
 					    &fs->passthrough);
 	if (status < 0)
 		log_error("cannot mount at %s: %s", fs->mountpoint, status_text(status));
-	if (status == 0)
-		status = session_mount(fs, &opts);
-	return status < 0 ? status : invalidator_start(fs);
+	if (status < 0)
+		return status;
+	if (!d->takes_over)
+		return session_mount(fs, &opts, d->device_fd);
+	open_files_resumed(fs);
+	return session_ask_again(fs);
 }
 
 static void run(void *arg)
@@ -314,14 +343,23 @@ static void run(void *arg)
 	if (status == 0) {
 		log_info("%s mounted at %s", opts.source, fs->mountpoint);
 		tell_parent(d, 0);
+		kept_ready(fs->kept);
 		status = fiber_spawn("signals", watch_signals, d);
 		if (status == 0)
 			status = fiber_spawn("figures", net_figures, fs);
-		session_serve(fs);
+		if (status == 0 && d->takes_over)
+			status = fiber_spawn("drop-pages", open_files_drop_pages, fs);
+		if (session_serve(fs)) {
+			log_info("%s: another daemon goes on", fs->mountpoint);
+			fs->kept->end = KEPT_HANDED_OVER;
+			_exit(0);
+		}
 		session_detach(fs);
 		log_info("%s unmounted", fs->mountpoint);
 	} else {
 		d->exit_status = 32; /* mount(8): mount failure */
+		if (d->takes_over)   /* all of it is the next one's */
+			_exit(fs->init_differs ? DAEMON_REFUSED : d->exit_status);
 	}
 	invalidator_stop(fs);
 	passthrough_destroy(fs->passthrough);
@@ -332,6 +370,7 @@ static void run(void *arg)
 	tell_parent(d, d->exit_status);
 	/* Everything is flushed and closed; the signal fiber may still wait. */
 	log_debug("end");
+	fs->kept->end = KEPT_UNMOUNTED;
 	_exit(d->exit_status);
 }
 
@@ -345,7 +384,7 @@ static int render_metrics(void *arg, char **ret_text, size_t *ret_len)
 			     ret_len);
 }
 
-static int serve(int ready_fd)
+static int serve(const struct supervised *sup)
 {
 	static struct daemon d;
 	struct env_real_options eo = {.n_workers = 2};
@@ -353,19 +392,23 @@ static int serve(int ready_fd)
 	struct metrics_server *metrics = NULL;
 	sigset_t set;
 
-	d.ready_fd = ready_fd;
+	d.ready_fd = sup->ready_fd;
+	d.device_fd = sup->device_fd;
+	d.fs.kept = sup->kept;
+	d.takes_over = sup->kept->mounted;
+	hmap_init(&d.fs.dirs, 64);
 	snprintf(d.fs.mountpoint, sizeof(d.fs.mountpoint), "%s", opts.mountpoint);
 	killed_init(&d.fs.killed);
 	d.fs.slow_ms = opts.mount.slow_ms;
 	d.fs.local_locks = opts.mount.local_locks;
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
+	watched_signals(&set);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 
-	int status = rpc_key_load(opts.cluster.key_file, &d.key);
-	if (status < 0)
+	int status = open_files_init(&d.fs);
+	if (status == 0)
+		status = rpc_key_load(opts.cluster.key_file, &d.key);
+	if (status < 0 && d.fs.kept)
 		log_error("cluster key %s: %s", opts.cluster.key_file, status_text(status));
 	if (status == 0)
 		status = env_real_create(&eo, &d.fs.env);
@@ -387,8 +430,49 @@ static int serve(int ready_fd)
 	return d.exit_status;
 }
 
+/* Without a supervisor, until the mount has ended. */
+static int serve_alone(int ready_fd)
+{
+	struct supervised alone = {.device_fd = -1, .ready_fd = ready_fd};
+
+	alone.kept = kept_create(NULL);
+	if (alone.kept == NULL) {
+		log_error("cannot start: %s", strerror(errno));
+		return 1;
+	}
+	return serve(&alone);
+}
+
+static int serve_daemon(const struct supervised *sup)
+{
+	if (sup->kept != NULL)
+		return serve(sup);
+	log_error("this release cannot go on with a mount of another one: it has to be unmounted "
+		  "and mounted");
+	return DAEMON_REFUSED;
+}
+
+/* A daemon that was replaced would have to find the copies again that the kernel reads. */
+static bool is_supervised(void)
+{
+	return opts.mount.supervise && !opts.mount.stage_dir[0];
+}
+
+static int serve_mount(char **argv, int ready_fd)
+{
+	return is_supervised() ? supervise(&opts, argv, ready_fd) : serve_alone(ready_fd);
+}
+
+/* mount(8) is silent when all is well, and what comes later nobody could read. */
+static void be_quiet(void)
+{
+	if (!opts.foreground && !opts.log_file[0] && !log_enabled(LOG_DEBUG) &&
+	    log_enabled(LOG_INFO))
+		log_set_level(LOG_WARN);
+}
+
 /* Forks before any thread exists; the parent's exit status is the mount's. */
-static int serve_in_background(void)
+static int serve_in_background(char **argv)
 {
 	int fds[2];
 	pid_t pid;
@@ -400,13 +484,10 @@ static int serve_in_background(void)
 		return 1;
 	if (pid == 0) {
 		close(fds[0]);
-		/* mount(8) is silent when all is well, and what comes later nobody could read. */
-		if (!opts.log_file[0] && !log_enabled(LOG_DEBUG) && log_enabled(LOG_INFO))
-			log_set_level(LOG_WARN);
 		setsid();
 		if (chdir("/") < 0)
 			log_warn("chdir /: %s", strerror(errno));
-		return serve(fds[1]);
+		return serve_mount(argv, fds[1]);
 	}
 	close(fds[1]);
 	char byte = 1;
@@ -428,14 +509,47 @@ static int remount(void)
 	return 32;
 }
 
+/* Parsing changes the words. */
+static char **copy_words(int argc, char **argv)
+{
+	char **v = calloc((size_t)argc + 1, sizeof(*v));
+
+	for (int i = 0; v != NULL && i < argc; i++) {
+		v[i] = strdup(argv[i]);
+		if (v[i] == NULL)
+			return NULL;
+	}
+	return v;
+}
+
+static int open_log(void)
+{
+	int fd = open(opts.log_file, O_WRONLY | O_CREAT | O_APPEND, 0644);
+
+	if (fd < 0 || dup2(fd, 2) < 0) {
+		fprintf(stderr, "mount.leat: %s: %s\n", opts.log_file, strerror(errno));
+		return -1;
+	}
+	close(fd);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
+	static struct supervised sup;
+	bool daemon = supervised_daemon(&sup);
+	char **words = copy_words(argc, argv);
 	int status;
 
+	if (words == NULL)
+		return 1;
 	log_init("mount.leat", LOG_INFO);
-	status = mount_options_parse(argc, argv, &opts);
+	status = mount_options_parse(argc, argv, daemon ? sup.mountpoint : NULL, &opts);
 	if (status != 0)
 		return status < 0 ? 1 : 0;
+	be_quiet();
+	if (daemon)
+		return serve_daemon(&sup);
 	if (opts.remount)
 		return remount();
 	if (access("/dev/fuse", R_OK | W_OK) < 0) {
@@ -446,13 +560,7 @@ int main(int argc, char **argv)
 		return 32;
 	}
 	close_range(3, ~0U, 0);
-	if (opts.log_file[0]) {
-		int fd = open(opts.log_file, O_WRONLY | O_CREAT | O_APPEND, 0644);
-		if (fd < 0 || dup2(fd, 2) < 0) {
-			fprintf(stderr, "mount.leat: %s: %s\n", opts.log_file, strerror(errno));
-			return 1;
-		}
-		close(fd);
-	}
-	return opts.foreground ? serve(-1) : serve_in_background();
+	if (opts.log_file[0] && open_log() < 0)
+		return 1;
+	return opts.foreground ? serve_mount(words, -1) : serve_in_background(words);
 }

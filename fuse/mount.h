@@ -3,8 +3,8 @@
  * each as a fiber over client/ll.h, and writes the reply, all on the same thread. The only other
  * thread is the one of invalidate.c, because kernel invalidation may wait for a request of ours.
  *
- * Node ids are inode numbers, so nothing has to be kept per inode here, and nothing is lost when
- * the daemon is restarted.
+ * Node ids are inode numbers, so nothing has to be kept per inode here. What must outlive the
+ * daemon is in kept.h.
  */
 #ifndef LEAT_FUSE_MOUNT_H
 #define LEAT_FUSE_MOUNT_H
@@ -13,6 +13,7 @@
 #include <fuse_lowlevel.h>
 
 #include "client/ll.h"
+#include "common/base/hmap.h"
 #include "common/base/metrics.h"
 #include "common/rt/env.h"
 #include "fuse/killed.h"
@@ -22,6 +23,7 @@
 struct invalidator;
 struct passthrough;
 struct pass_file;
+struct kept;
 
 struct leatfs {
 	struct env *env;
@@ -34,6 +36,7 @@ struct leatfs {
 	struct mount_metrics metrics;
 	struct refused refused;
 	struct killed killed;
+	struct hmap dirs; /* open directories: ops_dir.c */
 	uint32_t max_write;
 	uint32_t slow_ms;
 	bool local_locks;   /* the kernel keeps them to itself */
@@ -41,24 +44,43 @@ struct leatfs {
 	bool setxattr_ext;  /* requests have the longer struct fuse_setxattr_in */
 	uint64_t failed_us; /* when a failure was logged last */
 	uint32_t n_running; /* request fibers */
+	uint32_t n_waiting; /* of these, for locks */
+	struct kept *kept;  /* what the next daemon will know */
+	struct fiber *reader;
+	bool handing_over; /* no requests are read */
+	bool init_differs; /* libfuse would serve the kernel otherwise than the former daemon */
 	bool mounted;
 	char mountpoint[4096];
 };
 
-/* An open file; fuse_file_info.fh points to it. */
+/* An open file; fuse_file_info.fh is its number. */
 #define MOUNT_FILE_MAGIC 0x4c46494cu
 struct mount_file {
 	uint32_t magic;
 	uint32_t flags;
-	bool cached; /* by the kernel, under a lease when it was opened */
+	bool cached;    /* by the kernel, under a lease when it was opened */
+	uint32_t place; /* in kept.files */
 	struct ll_file *file;
 	struct pass_file *pass; /* NULL without stage_dir */
 };
 
-static inline struct mount_file *file_of(const struct fuse_file_info *fi)
-{
-	return CAST_OBJ((uintptr_t)fi->fh, struct mount_file, MOUNT_FILE_MAGIC);
-}
+/* open_files.c: the open file of that number. find: NULL when it is closed already, which only a
+ * request that comes a second time can ask for. */
+struct mount_file *file_of(fuse_req_t req, const struct fuse_file_info *fi);
+struct mount_file *file_find(const struct leatfs *fs, const struct fuse_file_info *fi);
+int open_files_init(struct leatfs *fs) CHECK_RESULT;
+/* Gives mf a number, in fi; -LE_NFILE. Once the kernel has it: answered. */
+int open_files_add(fuse_req_t req, struct mount_file *mf, struct fuse_file_info *fi) CHECK_RESULT;
+void open_files_answered(struct leatfs *fs, const struct fuse_file_info *fi);
+void open_files_remove(struct leatfs *fs, struct mount_file *mf);
+/* Its owner has taken a lock by it. */
+void open_files_lock(struct leatfs *fs, const struct mount_file *mf, uint64_t owner);
+/* After a former daemon: what it had open (for client_options.resume); once the client is there;
+ * a request that it may have answered comes again: what it opened is closed; the kernel's pages. */
+int open_files_resume(void *arg, struct client *c) CHECK_RESULT;
+void open_files_resumed(struct leatfs *fs);
+void open_files_resent(struct leatfs *fs, uint64_t unique);
+void open_files_drop_pages(void *arg);
 
 /* The request that the current fiber serves. */
 struct mount_request {
@@ -71,10 +93,17 @@ struct mount_request {
 
 /* session.c */
 struct mount_options;
-int session_mount(struct leatfs *fs, const struct mount_options *o);
+/* device_fd: opened for this mount, or -1. */
+int session_mount(struct leatfs *fs, const struct mount_options *o, int device_fd) CHECK_RESULT;
+/* Of a mount that a former daemon served, before there is a client: nobody is served yet. When all
+ * is there: what the other one has not answered is asked again. */
+int session_take_over(struct leatfs *fs, int device_fd) CHECK_RESULT;
+int session_ask_again(struct leatfs *fs) CHECK_RESULT;
 /* Reads requests until the kernel has unmounted us or the loop stops; then all fibers have ended.
- */
-void session_serve(struct leatfs *fs);
+ * True: until another daemon is to go on; what is left of requests comes to that one again. */
+bool session_serve(struct leatfs *fs);
+/* Another daemon is to go on: session_serve ends when everything is written. */
+void session_hand_over(struct leatfs *fs);
 struct mount_request *session_request(void);
 /* Unmounts, unless somebody has: nobody new gets in. session_end also ends the session. */
 void session_detach(struct leatfs *fs);

@@ -265,7 +265,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set,
 		status = ll_getattr(fs->client, &rc.cred, ino_of(ino), &ret);
 	else if (status == 0)
 		status = ll_setattr(fs->client, &rc.cred, ino_of(ino),
-				    fi ? file_of(fi)->file : NULL, mask, &set, &ret);
+				    fi ? file_of(req, fi)->file : NULL, mask, &set, &ret);
 	if (status < 0) {
 		reply_status(req, status);
 		return;

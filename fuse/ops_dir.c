@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "fuse/kept.h"
+
 /* ---- one name ---- */
 
 /* There is no such name, which the kernel may cache too. */
@@ -148,8 +150,9 @@ void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t n
 /* ---- listing ---- */
 
 /*
- * An open directory keeps the batch that the servers gave last, because the kernel asks for a page
- * at a time. A listing that goes on where the last one ended is served from it.
+ * An open directory is a number for the kernel. It keeps the batch that the servers gave last,
+ * because the kernel asks for a page at a time. A listing that goes on where the last one ended is
+ * served from it.
  */
 #define MOUNT_DIR_MAGIC 0x4c444952u
 #define BATCH_MAX       1024u
@@ -160,36 +163,86 @@ struct entry {
 };
 struct mount_dir {
 	uint32_t magic;
+	struct hmap_node node; /* of fs->dirs */
+	uint64_t fh;
+	struct ino ino;
+	uint32_t refs; /* its number's, and who works with it */
 	uint32_t n, at;
 	bool plus, eof, held;
 	struct fmutex lock; /* the kernel may list one descriptor from two threads */
 	struct entry *entries;
 };
 
+static struct mount_dir *find_dir(const struct leatfs *fs, uint64_t fh)
+{
+	struct hmap_node *n = hmap_find(&fs->dirs, hash_u64(fh));
+
+	for (; n != NULL; n = hmap_find_next(n)) {
+		struct mount_dir *d = container_of(n, struct mount_dir, node);
+
+		if (d->fh == fh)
+			return d;
+	}
+	return NULL;
+}
+
+/* The directory of that number: one that a former daemon gave is new here. NULL: no memory. */
+static struct mount_dir *dir_get(struct leatfs *fs, struct ino ino, uint64_t fh)
+{
+	struct mount_dir *d = find_dir(fs, fh);
+
+	if (d == NULL) {
+		d = calloc(1, sizeof(*d));
+		if (d == NULL)
+			return NULL;
+		d->magic = MOUNT_DIR_MAGIC;
+		d->fh = fh;
+		d->ino = ino;
+		d->held = ll_hold(fs->client, ino);
+		d->refs = 1;
+		fmutex_init(&d->lock);
+		hmap_insert(&fs->dirs, &d->node, hash_u64(fh));
+	}
+	d->refs++;
+	return d;
+}
+
+static void dir_put(struct leatfs *fs, struct mount_dir *d)
+{
+	ASSERT(d->magic == MOUNT_DIR_MAGIC && d->refs > 0);
+	if (--d->refs > 0)
+		return;
+	if (d->held)
+		ll_unhold(fs->client, d->ino);
+	free(d->entries);
+	d->magic = 0;
+	free(d);
+}
+
 void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct mount_dir *d = calloc(1, sizeof(*d));
+	struct leatfs *fs = req_fs(req);
+	struct mount_dir *d = dir_get(fs, ino_of(ino), fs->kept->next_dir++);
 
 	if (!d) {
 		reply_status(req, -LE_NOMEM);
 		return;
 	}
-	d->magic = MOUNT_DIR_MAGIC;
-	fmutex_init(&d->lock);
-	d->held = ll_hold(req_fs(req)->client, ino_of(ino));
-	fi->fh = (uintptr_t)d;
+	fi->fh = d->fh;
+	dir_put(fs, d);
 	fuse_reply_open(req, fi);
 }
 
 void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct mount_dir *d = CAST_OBJ((uintptr_t)fi->fh, struct mount_dir, MOUNT_DIR_MAGIC);
+	struct leatfs *fs = req_fs(req);
+	struct mount_dir *d = find_dir(fs, fi->fh);
 
-	if (d->held)
-		ll_unhold(req_fs(req)->client, ino_of(ino));
-	free(d->entries);
-	d->magic = 0;
-	free(d);
+	(void)ino;
+	if (d) {
+		hmap_remove(&fs->dirs, &d->node);
+		dir_put(fs, d);
+	}
 	fuse_reply_err(req, 0);
 }
 
@@ -316,21 +369,29 @@ static void list(fuse_req_t req, struct ino ino, size_t size, uint64_t cookie, s
 	free(buf);
 }
 
+static void list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		     const struct fuse_file_info *fi, bool plus)
+{
+	struct leatfs *fs = req_fs(req);
+	struct mount_dir *d = dir_get(fs, ino_of(ino), fi->fh);
+
+	if (!d) {
+		reply_status(req, -LE_NOMEM);
+		return;
+	}
+	fmutex_lock(&d->lock);
+	list(req, ino_of(ino), size, (uint64_t)off, d, plus);
+	fmutex_unlock(&d->lock);
+	dir_put(fs, d);
+}
+
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	struct mount_dir *d = CAST_OBJ((uintptr_t)fi->fh, struct mount_dir, MOUNT_DIR_MAGIC);
-
-	fmutex_lock(&d->lock);
-	list(req, ino_of(ino), size, (uint64_t)off, d, false);
-	fmutex_unlock(&d->lock);
+	list_dir(req, ino, size, off, fi, false);
 }
 
 void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	struct mount_dir *d = CAST_OBJ((uintptr_t)fi->fh, struct mount_dir, MOUNT_DIR_MAGIC);
-
-	fmutex_lock(&d->lock);
-	list(req, ino_of(ino), size, (uint64_t)off, d, true);
-	fmutex_unlock(&d->lock);
+	list_dir(req, ino, size, off, fi, true);
 }

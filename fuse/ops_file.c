@@ -42,26 +42,39 @@ static int attach(fuse_req_t req, struct fuse_file_info *fi, struct ll_file *fil
 	struct mount_file *mf = malloc(sizeof(*mf));
 	int status = mf ? passthrough_open(req, attr, fi, &pass) : -LE_NOMEM;
 
+	if (status == 0) {
+		*mf = (struct mount_file){.magic = MOUNT_FILE_MAGIC,
+					  .flags = (uint32_t)fi->flags,
+					  .cached = !fi->direct_io,
+					  .file = file,
+					  .pass = pass};
+		status = open_files_add(req, mf, fi);
+	}
 	if (status < 0) {
 		passthrough_end(req, pass);
 		ll_release(file);
 		free(mf);
-		return status;
 	}
-	*mf = (struct mount_file){MOUNT_FILE_MAGIC, (uint32_t)fi->flags, !fi->direct_io, file,
-				  pass};
-	fi->fh = (uintptr_t)mf;
-	return 0;
+	return status;
 }
 
-static void detach(fuse_req_t req, struct fuse_file_info *fi)
+static void detach(fuse_req_t req, struct leatfs *fs, struct mount_file *mf)
 {
-	struct mount_file *mf = file_of(fi);
-
 	passthrough_end(req, mf->pass);
 	ll_release(mf->file);
+	open_files_remove(fs, mf);
 	mf->magic = 0;
 	free(mf);
+}
+
+/* The kernel was told, with that result. */
+static void answered(fuse_req_t req, struct leatfs *fs, const struct fuse_file_info *fi, int err)
+{
+	/* Whoever wanted it has gone: nobody will release it. */
+	if (err == -ENOENT)
+		detach(req, fs, file_find(fs, fi));
+	else
+		open_files_answered(fs, fi);
 }
 
 /* dir: where it has its name; 0: it has none. */
@@ -80,8 +93,7 @@ static void reply_created(fuse_req_t req, int status, struct ino dir, struct ll_
 	}
 	struct fuse_entry_param e;
 	entry_init(fs, dir, attr, &e);
-	if (fuse_reply_create(req, &e, fi) == -ENOENT)
-		detach(req, fi);
+	answered(req, fs, fi, fuse_reply_create(req, &e, fi));
 }
 
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
@@ -148,8 +160,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	 * only: takes no page lock, so it may be done here, and must be, ahead of the reply. */
 	if (changed)
 		fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
-	if (fuse_reply_open(req, fi) == -ENOENT)
-		detach(req, fi);
+	answered(req, fs, fi, fuse_reply_open(req, fi));
 }
 
 /* A file that was opened under a lease, which is gone: what the kernel has just cached of it others
@@ -165,14 +176,15 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 {
 	struct leatfs *fs = req_fs(req);
 	struct iovec iov[LL_VECS_MAX];
+	struct mount_file *mf = file_of(req, fi);
 	struct killable killable;
 	struct ll_data d;
 	int status;
 
-	if (passthrough_read(req, file_of(fi)->pass, size, off))
+	if (passthrough_read(req, mf->pass, size, off))
 		return;
 	req_killable_begin(req, &killable);
-	status = ll_read(file_of(fi)->file, (uint64_t)off, (uint32_t)size, &d);
+	status = ll_read(mf->file, (uint64_t)off, (uint32_t)size, &d);
 	req_killable_end(req, &killable);
 	if (status < 0) {
 		reply_status(req, status);
@@ -183,7 +195,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	fuse_reply_iov(req, iov, (int)d.n);
 	metric_add(&fs->metrics.read_bytes, d.len);
 	ll_data_release(&d);
-	drop_pages(fs, file_of(fi), ino, off, size);
+	drop_pages(fs, mf, ino, off, size);
 }
 
 /* The process that asks is in the group; one with too many groups to tell counts as if. */
@@ -228,7 +240,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 {
 	struct mount_request *mr = session_request();
 	struct leatfs *fs = req_fs(req);
-	struct mount_file *mf = file_of(fi);
+	struct mount_file *mf = file_of(req, fi);
 	int64_t n = 0;
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 16)
@@ -256,19 +268,25 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	int status = ll_flush(file_of(fi)->file);
+	struct mount_file *mf = file_of(req, fi);
+	int status = ll_flush(mf->file);
 
 	(void)ino;
-	unlock_at_flush(file_of(fi)->file, fi->lock_owner);
+	unlock_at_flush(mf->file, fi->lock_owner);
 	reply_status(req, status);
 }
 
 void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct mount_file *mf = file_find(req_fs(req), fi);
+
 	(void)ino;
-	if (fi->flock_release)
-		unlock_at_release(file_of(fi)->file, fi->lock_owner);
-	detach(req, fi);
+	/* Else a former daemon has done it, and did not live to say so. */
+	if (mf) {
+		if (fi->flock_release)
+			unlock_at_release(mf->file, fi->lock_owner);
+		detach(req, req_fs(req), mf);
+	}
 	fuse_reply_err(req, 0);
 }
 
@@ -278,7 +296,7 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 
 	(void)ino;
 	req_killable_begin(req, &killable);
-	int status = ll_fsync(file_of(fi)->file, datasync != 0);
+	int status = ll_fsync(file_of(req, fi)->file, datasync != 0);
 	req_killable_end(req, &killable);
 	reply_status(req, status);
 }
@@ -295,14 +313,14 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 	int status = kill_suid_of_user(req_fs(req), req, ino);
 
 	if (status == 0)
-		status = ll_fallocate(file_of(fi)->file, (uint32_t)mode, (uint64_t)off,
+		status = ll_fallocate(file_of(req, fi)->file, (uint32_t)mode, (uint64_t)off,
 				      (uint64_t)len);
 	reply_status(req, status);
 }
 
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
 {
-	int64_t at = ll_seek(file_of(fi)->file, (uint64_t)off, whence);
+	int64_t at = ll_seek(file_of(req, fi)->file, (uint64_t)off, whence);
 
 	(void)ino;
 	if (at < 0)
@@ -322,7 +340,7 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino, off_t off, struct fuse_f
 	if (flags == 0 && len > 0)
 		n = kill_suid_of_user(req_fs(req), req, to);
 	if (n == 0)
-		n = ll_copy(file_of(fi)->file, (uint64_t)off, file_of(to_fi)->file,
+		n = ll_copy(file_of(req, fi)->file, (uint64_t)off, file_of(req, to_fi)->file,
 			    (uint64_t)to_off, len);
 	if (n == -LE_NOTSUP)
 		fuse_reply_err(req, EOPNOTSUPP);

@@ -60,7 +60,7 @@ void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct 
 	(void)ino;
 	status = from_flock(lock, fi->lock_owner, &want);
 	if (status == 0)
-		status = ll_lock_test(file_of(fi)->file, &want, &found);
+		status = ll_lock_test(file_of(req, fi)->file, &want, &found);
 	if (status < 0) {
 		reply_status(req, status);
 		return;
@@ -72,11 +72,17 @@ void op_getlk(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi, struct 
 static int set(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 	       const struct file_lock *want, bool wait)
 {
+	struct mount_file *mf = file_of(req, fi);
+	struct leatfs *fs = req_fs(req);
 	int status;
 
 	req_interruptible(req, wait);
-	status = ll_lock(file_of(fi)->file, want, wait);
+	fs->n_waiting += wait;
+	status = ll_lock(mf->file, want, wait);
+	fs->n_waiting -= wait;
 	req_interruptible(req, false);
+	if (status == 0 && want->type != FILE_LOCK_NONE)
+		open_files_lock(fs, mf, want->owner);
 	/* What others wrote before this lock was free has to be seen. */
 	if (status == 0 && want->type != FILE_LOCK_NONE &&
 	    !ll_leased(req_fs(req)->client, ino_of(ino)))

@@ -170,15 +170,19 @@ static int take_positional(int argc, char **argv, struct mount_options *o)
 		usage(stderr);
 		return -LE_INVAL;
 	}
-	if (!realpath(argv[optind + 1], path)) {
-		fprintf(stderr, "mount.leat: %s: %m\n", argv[optind + 1]);
-		return -LE_NOENT;
+	/* Given by a supervisor: nobody could answer if it were looked at. */
+	if (!o->mountpoint[0]) {
+		if (!realpath(argv[optind + 1], path)) {
+			fprintf(stderr, "mount.leat: %s: %m\n", argv[optind + 1]);
+			return -LE_NOENT;
+		}
+		memcpy(o->mountpoint, path, sizeof(path));
 	}
-	memcpy(o->mountpoint, path, sizeof(path));
 	return take_source(o, argv[optind]);
 }
 
-int mount_options_parse(int argc, char **argv, struct mount_options *ret_opts)
+int mount_options_parse(int argc, char **argv, const char *mountpoint,
+			struct mount_options *ret_opts)
 {
 	static const struct option longs[] = {
 		{"help", no_argument, NULL, 'h'},
@@ -193,6 +197,8 @@ int mount_options_parse(int argc, char **argv, struct mount_options *ret_opts)
 	int n_texts = 0, c;
 
 	memset(o, 0, sizeof(*o));
+	if (mountpoint)
+		snprintf(o->mountpoint, sizeof(o->mountpoint), "%s", mountpoint);
 	while ((c = getopt_long(argc, argv, "hVfsnvo:t:", longs, NULL)) != -1) {
 		if (c == 'h') {
 			usage(stdout);

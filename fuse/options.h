@@ -23,8 +23,10 @@ struct mount_options {
 	struct mount_params mount;
 };
 
-/* 0; 1: --help or --version was answered; negative: told on stderr. */
-int mount_options_parse(int argc, char **argv, struct mount_options *ret_opts);
+/* 0; 1: --help or --version was answered; negative: told on stderr. Changes argv. mountpoint:
+ * where, whatever argv says, or NULL. */
+int mount_options_parse(int argc, char **argv, const char *mountpoint,
+			struct mount_options *ret_opts);
 /* For libfuse, which is given a device that is mounted already. */
 int mount_options_fuse_args(struct fuse_args *ret_args);
 

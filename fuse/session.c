@@ -17,12 +17,24 @@
 
 #include "common/base/log.h"
 #include "common/rt/net.h"
+#include "fuse/kept.h"
 #include "fuse/kernel_mount.h"
 #include "fuse/options.h"
 
 #define SMALL_MAX      8192
 #define SMALL_POOL_MAX 256
 #define READS_PER_TURN 32
+
+/* linux/fuse.h of Linux 6.9 */
+#define UNIQUE_RESENT    (1ull << 63)
+#define NOTIFY_RESEND    7
+#define FLAG_EXT         (1u << 30)
+#define FLAG2_HAS_RESEND (1u << 7)
+
+/* How long requests may take to end by themselves when another daemon is to go on, and all that
+ * they have written to become durable. Those that are left come to the next daemon. */
+#define HAND_OVER_REQUESTS_MS 2000u
+#define HAND_OVER_DRAIN_MS    20000u
 
 struct request {
 	struct mount_request pub;
@@ -124,20 +136,129 @@ static void log_if_slow(const struct leatfs *fs, const struct fuse_in_header *h,
 		 (unsigned long long)h->nodeid, h->pid, (unsigned long long)(us / 1000));
 }
 
+/* ---- INIT: sent once, replayed to later daemons ---- */
+
+/* What only the kernel looks at may change from daemon to daemon. */
+static void compared(struct fuse_init_out *out, const uint8_t *answer, size_t len)
+{
+	*out = (struct fuse_init_out){0};
+	len -= sizeof(struct fuse_out_header);
+	memcpy(out, answer + sizeof(struct fuse_out_header),
+	       len < sizeof(*out) ? len : sizeof(*out));
+	out->max_readahead = 0;
+	out->max_background = out->congestion_threshold = 0;
+}
+
+static bool same_answer(const struct kept *k, const uint8_t *answer, size_t len)
+{
+	struct fuse_init_out before, now;
+
+	if (k->answer_len < sizeof(struct fuse_out_header) || len != k->answer_len)
+		return false;
+	compared(&before, k->answer, k->answer_len);
+	compared(&now, answer, len);
+	return memcmp(&before, &now, sizeof(now)) == 0;
+}
+
+/* libfuse answers a request of INIT into a pipe, which takes the device's place meanwhile. Does not
+ * yield; nobody else writes to the device before it is answered. */
+static ssize_t init_ask(struct leatfs *fs, const uint8_t *request, size_t len, uint8_t *answer)
+{
+	struct fuse_buf buf = {.mem = (void *)request, .size = len};
+	int fd = fuse_session_fd(fs->session), p[2], device;
+	ssize_t n = -1;
+
+	if (pipe2(p, O_CLOEXEC | O_NONBLOCK) < 0)
+		return -1;
+	device = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (device >= 0 && dup3(p[1], fd, O_CLOEXEC) >= 0) {
+		fuse_session_process_buf(fs->session, &buf);
+		if (dup3(device, fd, O_CLOEXEC) >= 0)
+			n = read(p[0], answer, KEPT_INIT_MAX);
+	}
+	if (device >= 0)
+		close(device);
+	close(p[0]);
+	close(p[1]);
+	return n;
+}
+
+/* The kernel's INIT: what was said is noted for the daemons that come after us. */
+static void serve_init(struct leatfs *fs, const uint8_t *data, size_t len)
+{
+	const size_t flags_at = sizeof(struct fuse_in_header) + 3 * sizeof(uint32_t);
+	uint32_t flags = 0, flags2 = 0;
+	struct kept *k = fs->kept;
+	ssize_t n;
+
+	if (len <= sizeof(k->init)) {
+		memcpy(k->init, data, len);
+		k->init_len = (uint32_t)len;
+	}
+	if (len >= flags_at + 8) {
+		memcpy(&flags, data + flags_at, sizeof(flags));
+		memcpy(&flags2, data + flags_at + 4, sizeof(flags2));
+	}
+	k->resend = (flags & FLAG_EXT) != 0 && (flags2 & FLAG2_HAS_RESEND) != 0;
+	n = init_ask(fs, data, len, k->answer);
+	k->answer_len = n > 0 ? (uint32_t)n : 0;
+	KEPT_BARRIER();
+	if (n <= 0 || write(fuse_session_fd(fs->session), k->answer, (size_t)n) != n)
+		log_error("cannot answer the kernel at %s: %s", fs->mountpoint, strerror(errno));
+	else
+		k->init_done = k->init_len > 0;
+}
+
+/* libfuse gets the request again that was answered by a former daemon; the kernel hears nothing. */
+static int init_replay(struct leatfs *fs)
+{
+	uint8_t answer[KEPT_INIT_MAX];
+	ssize_t n = init_ask(fs, fs->kept->init, fs->kept->init_len, answer);
+
+	if (n > 0 && same_answer(fs->kept, answer, (size_t)n))
+		return 0;
+	log_error("cannot go on with the mount at %s: the kernel was promised something else by "
+		  "the former daemon (another release, or other options)",
+		  fs->mountpoint);
+	fs->init_differs = true;
+	return -LE_INVAL;
+}
+
+/* Requests that the former daemon had read are given to us. */
+int session_ask_again(struct leatfs *fs)
+{
+	struct fuse_out_header h = {.len = sizeof(h), .error = NOTIFY_RESEND};
+
+	if (!fs->kept->resend || write(fuse_session_fd(fs->session), &h, sizeof(h)) >= 0)
+		return 0;
+	log_error("requests under way are lost: %s", strerror(errno));
+	return status_from_errno(errno);
+}
+
 static void serve_request(void *arg)
 {
 	struct request *r = arg;
 	struct leatfs *fs = r->pub.fs;
 	struct fuse_buf buf = {.mem = (void *)r->pub.data, .size = r->len};
 	struct fuse_in_header header = {0};
+	struct ll_request changes;
 	uint64_t us;
 
 	memcpy(&header, r->pub.data, r->len < sizeof(header) ? r->len : sizeof(header));
+	const uint64_t unique = header.unique & ~UNIQUE_RESENT;
 
-	/* The handler picks it up before it first yields (session_request). */
-	starting = r;
-	fuse_session_process_buf(fs->session, &buf);
-	starting = NULL;
+	if ((header.unique & UNIQUE_RESENT) != 0)
+		open_files_resent(fs, unique);
+	if (header.opcode == FUSE_INIT) {
+		serve_init(fs, r->pub.data, r->len);
+	} else {
+		ll_request_begin(&changes, fs->client, unique);
+		/* The handler picks it up before it first yields (session_request). */
+		starting = r;
+		fuse_session_process_buf(fs->session, &buf);
+		starting = NULL;
+		ll_request_end(&changes);
+	}
 	us = env_now_us(fs->env) - r->start_us;
 	metric_hist_add(&fs->metrics.request_us, us);
 	log_if_slow(fs, &header, us);
@@ -199,17 +320,62 @@ static int read_requests(struct leatfs *fs, int fd)
 	return 1;
 }
 
-void session_serve(struct leatfs *fs)
+void session_hand_over(struct leatfs *fs)
 {
-	int fd = fuse_session_fd(fs->session);
+	fs->handing_over = true;
+	if (fs->reader)
+		fiber_interrupt(fs->reader);
+}
+
+/* Nothing is read meanwhile. True: nothing is left here that the next daemon does not know. What is
+ * still under way has not been answered, so it comes to that one. */
+static bool hand_over(struct leatfs *fs)
+{
+	uint64_t until = loop_deadline_ms(HAND_OVER_REQUESTS_MS);
 	int status;
 
+	(void)fiber_interrupt_clear();
+	while (fs->n_running > fs->n_waiting && loop_now_us() < until)
+		fiber_sleep_us(1000);
+	status = ll_drain(fs->client, loop_deadline_ms(HAND_OVER_DRAIN_MS));
+	if (status == 0 && fs->n_running > 0 && !fs->kept->resend)
+		status = -LE_BUSY;
+	if (status == 0)
+		return true;
+	log_error("not replaced: %s", status == -LE_BUSY
+					      ? "requests are under way, and the kernel does not "
+						"give them again (Linux 6.9 does)"
+					      : "what was written is not durable yet");
+	fs->kept->n_refused++;
+	fs->handing_over = false;
+	return false;
+}
+
+/* Waits for requests and starts them: 0, or why there are none any more. */
+static int serve_some(struct leatfs *fs, int fd)
+{
+	int status = read_requests(fs, fd);
+
+	if (status != 0)
+		return status;
+	status = net_poll(fd, POLLIN, NO_DEADLINE);
+	if (status > 0 && (status & (POLLERR | POLLHUP)) && !(status & POLLIN))
+		return -LE_NODEV;
+	return status;
+}
+
+bool session_serve(struct leatfs *fs)
+{
+	int fd = fuse_session_fd(fs->session);
+
+	fs->reader = fiber_self();
 	while (!loop_stopping(fs->loop) && !fuse_session_exited(fs->session)) {
-		status = read_requests(fs, fd);
-		if (status == 0) {
-			status = net_poll(fd, POLLIN, NO_DEADLINE);
-			if (status > 0 && (status & (POLLERR | POLLHUP)) && !(status & POLLIN))
-				status = -LE_NODEV;
+		int status = fs->handing_over ? -LE_INTR : serve_some(fs, fd);
+
+		if (fs->handing_over && (status >= 0 || status == -LE_INTR)) {
+			if (hand_over(fs))
+				return true;
+			continue;
 		}
 		if (status == -LE_NODEV || status == -LE_INTR)
 			break;
@@ -218,8 +384,10 @@ void session_serve(struct leatfs *fs)
 			break;
 		}
 	}
+	fs->reader = NULL;
 	while (fs->n_running > 0)
 		fiber_sleep_us(1000);
+	return false;
 }
 
 /* The kernel reads ahead 128 KiB at most unless told otherwise; a stripe wants more. */
@@ -240,35 +408,59 @@ static void raise_readahead(const struct leatfs *fs)
 	fclose(f);
 }
 
-int session_mount(struct leatfs *fs, const struct mount_options *o)
+static int session_new(struct leatfs *fs)
 {
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-	char device[32];
-	int fd = -1, err;
 
 	TRY(mount_options_fuse_args(&args));
 	fs->session = fuse_session_new(&args, &mount_ops, sizeof(mount_ops), fs);
 	fuse_opt_free_args(&args);
-	if (!fs->session) {
-		log_error("cannot mount at %s: libfuse refuses", fs->mountpoint);
-		return -LE_INVAL;
-	}
+	if (fs->session)
+		return 0;
+	log_error("cannot mount at %s: libfuse refuses", fs->mountpoint);
+	return -LE_INVAL;
+}
+
+/* fd: of a mounted device. From here on libfuse owns it. */
+static int session_attach(struct leatfs *fs, int fd)
+{
+	char device[32];
+
+	snprintf(device, sizeof(device), "/dev/fd/%d", fd);
+	if (fuse_session_mount(fs->session, device) == 0)
+		return 0;
+	log_error("cannot mount at %s: libfuse does not take the device", fs->mountpoint);
+	return -LE_IO;
+}
+
+int session_mount(struct leatfs *fs, const struct mount_options *o, int device_fd)
+{
+	int fd = device_fd, err, status;
+
+	TRY(session_new(fs));
 	err = kernel_mount(o, &fd);
 	if (err != 0) {
 		log_error("cannot mount at %s: %s", fs->mountpoint, strerror(err));
 		return status_from_errno(err);
 	}
-	fs->mounted = true;
-	snprintf(device, sizeof(device), "/dev/fd/%d", fd);
-	/* From here on libfuse owns the descriptor. */
-	if (fuse_session_mount(fs->session, device) < 0) {
-		log_error("cannot mount at %s: libfuse does not take the device", fs->mountpoint);
+	fs->kept->mounted = 1;
+	status = session_attach(fs, fd);
+	if (status < 0) {
 		kernel_unmount(fs->mountpoint, fd);
 		close(fd);
-		fs->mounted = false;
-		return -LE_IO;
+		return status;
 	}
+	fs->mounted = true;
 	raise_readahead(fs);
+	return 0;
+}
+
+int session_take_over(struct leatfs *fs, int device_fd)
+{
+	TRY(session_new(fs));
+	TRY(session_attach(fs, device_fd));
+	TRY(init_replay(fs));
+	fs->mounted = true;
 	return 0;
 }
 

@@ -5,6 +5,7 @@
  *   leat.status   JSON of this mount
  *   leat.net      JSON of its connections; leat.net.N: from number N on, where they do not fit
  */
+#include "fuse/kept.h"
 #include "fuse/mount.h"
 #include "fuse/passthrough.h"
 
@@ -64,12 +65,14 @@ static void get_status(fuse_req_t req, size_t size)
 		 ",\"failovers\":%" PRIu64 ",\"delegated_opens\":%" PRIu64
 		 ",\"dirty_bytes\":%" PRIu64 ",\"grant_bytes\":%" PRIu64
 		 ",\"slots_total\":%u,\"slots_free\":%u,\"inodes\":%u,\"open\":%u,\"running\":%u,"
-		 "\"fuse\":\"%s\",%s}",
+		 "\"fuse\":\"%s\",\"version\":\"%s\",\"supervisor\":%d,\"restarts\":%u,"
+		 "\"upgrades\":%u,\"upgrades_failed\":%u,%s}",
 		 (int)getpid(), s.session, s.map_epoch, s.n_targets, s.n_targets_up, s.read_bytes,
 		 s.written_bytes, s.read_ops, s.write_ops, s.meta_ops, s.retries, s.checksum_errors,
 		 s.hedges, s.hedges_won, s.failovers, s.delegated_opens, s.dirty_bytes,
 		 s.grant_bytes, s.slots_total, s.slots_free, s.n_inodes, s.n_open, fs->n_running,
-		 fuse_pkgversion(), staged);
+		 fuse_pkgversion(), LEAT_VERSION, (int)fs->kept->supervisor, fs->kept->n_crashes,
+		 fs->kept->n_upgrades, fs->kept->n_refused, staged);
 	reply_text(req, text, size);
 }
 

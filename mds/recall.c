@@ -325,8 +325,10 @@ static bool writes_alone(struct op *op, const struct open_file *f)
 {
 	const struct open *o = open_find(&op->m->opens, op->session, f->ino);
 
+	/* What a process wrote that has ended the one that goes on with its session does not know.
+	 */
 	return o != NULL && o->n_write > 0 && o->n_write == f->n_writers &&
-	       o->n_read == f->n_readers;
+	       o->n_read == f->n_readers && o->old_write == 0;
 }
 
 void op_lease(struct op *op, struct attr *a)

@@ -16,6 +16,9 @@ struct mount_request {
 	const char *source;
 	char mountpoint[PATH_MAX];
 	char options[OPTIONS_SIZE];
+	size_t n_given; /* bytes of it that are not of -o */
+	bool upgrade;
+	const char *path; /* of --upgrade */
 };
 
 static int add_option(struct tool *t, struct mount_request *m, const char *text)
@@ -55,20 +58,25 @@ static int parse(struct tool *t, int argc, char **argv, struct mount_request *m)
 {
 	static const struct option longs[] = {
 		{"options", required_argument, NULL, 'o'},
+		{"upgrade", no_argument, NULL, 'u'},
 		{NULL, 0, NULL, 0},
 	};
 	char conf[PATH_MAX], text[PATH_MAX + 8];
 	int c, code;
 
-	m->source = "leat";
-	m->options[0] = '\0';
+	*m = (struct mount_request){.source = "leat"};
 	if (t->conf) {
 		if (!realpath(t->conf, conf))
 			return tool_error(t, EXIT_USAGE, NULL, "%s: %m", t->conf);
 		snprintf(text, sizeof(text), "conf=%s", conf);
 		add_option(t, m, text);
+		m->n_given = strlen(m->options);
 	}
 	while ((c = getopt_long(argc, argv, "o:", longs, NULL)) != -1) {
+		if (c == 'u') {
+			m->upgrade = true;
+			continue;
+		}
 		if (c != 'o')
 			return tool_usage(t, "wrong options");
 		code = add_option(t, m, optarg);
@@ -77,6 +85,12 @@ static int parse(struct tool *t, int argc, char **argv, struct mount_request *m)
 	}
 	if (argc - optind < 1 || argc - optind > 2)
 		return tool_usage(t, argc == optind ? "where to?" : "too many arguments");
+	if (m->upgrade) {
+		if (argc - optind != 1 || m->options[m->n_given] != '\0')
+			return tool_usage(t, "--upgrade takes a mount point and nothing else");
+		m->path = argv[optind];
+		return EXIT_OK;
+	}
 	if (argc - optind == 2)
 		m->source = argv[optind++];
 	return check_mountpoint(t, argv[optind], m);
@@ -90,6 +104,8 @@ static int run(struct tool *t, int argc, char **argv)
 
 	if (code != EXIT_OK)
 		return code;
+	if (m.upgrade)
+		return mount_upgrade(t, m.path);
 	if (access("/dev/fuse", F_OK) < 0)
 		return tool_error(t, EXIT_FAILED, "Load the module: modprobe fuse",
 				  "there is no /dev/fuse");
@@ -120,10 +136,14 @@ const struct command command_mount = {
 	.name = "mount",
 	.summary = "mount the namespace",
 	.usage = "usage: leat mount [-o OPTION[=VALUE],...] [SOURCE] MOUNTPOINT\n"
+		 "       leat mount --upgrade MOUNTPOINT\n"
 		 "Mounts the namespace of a cluster. SOURCE: host:port of the metadata server;\n"
-		 "without it, as leat.conf says. Options: see mount.leat(8).\n"
+		 "without it, as leat.conf says. Options: see mount.leat(8). --upgrade replaces "
+		 "the\n"
+		 "daemon of a mount by the one that is installed now; programs wait for a moment.\n"
 		 "Examples:\n"
 		 "  leat mount /mnt/leat\n"
-		 "  leat mount -o ro mds1:7440 /mnt/leat\n",
+		 "  leat mount -o ro mds1:7440 /mnt/leat\n"
+		 "  leat mount --upgrade /mnt/leat\n",
 	.run = run,
 };

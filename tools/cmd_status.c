@@ -119,8 +119,15 @@ static const char *const mds_words[][2] = {
 	{NULL, NULL},
 };
 static const char *const mount_words[][2] = {
-	{"read_bytes", "read"}, {"written_bytes", "written"},           {"dirty_bytes", "dirty"},
-	{"open", "open files"}, {"checksum_errors", "checksum errors"}, {"retries", "retries"},
+	{"read_bytes", "read"},
+	{"written_bytes", "written"},
+	{"dirty_bytes", "dirty"},
+	{"open", "open files"},
+	{"checksum_errors", "checksum errors"},
+	{"retries", "retries"},
+	{"restarts", "restarts"},
+	{"upgrades", "upgrades"},
+	{"upgrades_failed", "failed ones"},
 	{NULL, NULL},
 };
 

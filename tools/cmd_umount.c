@@ -18,7 +18,11 @@ static pid_t daemon_pid(const char *mountpoint)
 {
 	char *text = virtual_attribute(mountpoint, "leat.status");
 	json_t *status = text ? json_loads(text, 0, NULL) : NULL;
-	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "pid"));
+	pid_t pid = (pid_t)json_integer_value(json_object_get(status, "supervisor"));
+
+	/* Which ends last; some have none. */
+	if (pid == 0)
+		pid = (pid_t)json_integer_value(json_object_get(status, "pid"));
 
 	json_decref(status);
 	free(text);

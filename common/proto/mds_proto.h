@@ -69,13 +69,18 @@
 	M(0x0183, cb_unlocked, CTRL)
 
 /* ---- sessions and cluster ---- */
-/* client: random, made once per mount; session: a former one to take up again (0: new). */
-#define mds_session_open_req_FIELDS(F) F(uuid, client) F(bytes, name) F(u64, session) F(u32, slots)
+/* client: random, made once per mount; session: a former one to take up again (0: new). takeover:
+ * another process goes on with it: it tells with mds_reclaim what it has open; what else the
+ * session has open is closed with done. */
+#define mds_session_open_req_FIELDS(F) \
+	F(uuid, client) F(bytes, name) F(u64, session) F(u32, slots) F(u8, takeover)
 /* incarnation changes when the MDS restarts: reclaim opens, and leases are gone. slots: how many it
  * may use. lease_ms: leases hold for so long after the sending of a request that was answered. */
 #define mds_session_open_rep_FIELDS(F) \
 	F(u64, session) F(u32, slots) F(u32, ttl_ms) F(u64, incarnation) F(u32, map_epoch) \
 	F(u8, reclaim) F(u32, lease_ms)
+/* What the client has to tell: nothing, everything, everything of a takeover. */
+enum session_reclaim { RECLAIM_NONE, RECLAIM_ALL, RECLAIM_TAKEOVER };
 #define mds_session_close_req_FIELDS(F) F(u64, session)
 #define mds_session_close_rep_FIELDS(F)
 /* sessions: packed u64 of all live ones; gen changes with the set. */
@@ -86,9 +91,11 @@
 #define mds_ping_rep_FIELDS(F) F(u32, map_epoch) F(u64, incarnation)
 /* opens: packed (u64 ino, u32 open flags, u32 count) of all files this session has open; locks:
  * packed (u64 ino, file_lock) of those it has, behind the opens of their files. done: the last
- * one. */
-#define mds_reclaim_req_FIELDS(F) F(bytes, opens) F(bytes, locks) F(u8, done)
-#define mds_reclaim_rep_FIELDS(F) F(u32, n_lost)
+ * one. locks_from, in a takeover: 0 or 1 + how many locks are known; held: the next ones as the
+ * server has them, packed alike; locks_next: what locks_from is to be next, 0: these were all. */
+#define mds_reclaim_req_FIELDS(F) \
+	F(bytes, opens) F(bytes, locks) F(u8, done) F(u32, locks_from)
+#define mds_reclaim_rep_FIELDS(F) F(u32, n_lost) F(bytes, held) F(u32, locks_next)
 /* targets, chains, tables: encoded target_info, chain_info, table_info one behind the other. A
  * large map comes in pages: next, when not 0, is `from` of the next request; pages of different
  * epochs do not belong together. */

@@ -32,9 +32,9 @@
 #endif
 
 #define STACKS_PER_SLAB 32
-#define WARM_MAX 256 /* free stacks that keep their pages */
-#define DEEPEST_SLABS 8 /* that fiber_deepest looks at: the oldest are the busiest */
-#define COLD_KEEP 8192 /* upper end of a free stack: fiber_main is still on it */
+#define WARM_MAX        256  /* free stacks that keep their pages */
+#define DEEPEST_SLABS   8    /* that fiber_deepest looks at: the oldest are the busiest */
+#define COLD_KEEP       8192 /* upper end of a free stack: fiber_main is still on it */
 /* Frames with a buffer of a path or two must not reach over it into the next stack. */
 #define GUARD (32u << 10)
 #ifndef MADV_GUARD_INSTALL
@@ -91,7 +91,7 @@ static struct stack_slab *slab_create(struct loop *l)
 	/* A huge page would hold many stacks that nobody uses. */
 	madvise(base, len, MADV_NOHUGEPAGE);
 	s = (struct stack_slab *)(base + stride * STACKS_PER_SLAB);
-	*s = (struct stack_slab){ .base = base, .len = len, .n = STACKS_PER_SLAB };
+	*s = (struct stack_slab){.base = base, .len = len, .n = STACKS_PER_SLAB};
 #ifdef RT_ASAN
 	__lsan_register_root_region(base, len);
 #endif
@@ -280,7 +280,7 @@ static struct fiber *fiber_create(struct loop *l)
 	    mprotect(lowest, page_up(GUARD), PROT_NONE) < 0)
 		return NULL;
 	f = stack_fiber(l, s, s->n_used++);
-	*f = (struct fiber){ .magic = FIBER_MAGIC, .loop = l, .stack = lowest + page_up(GUARD) };
+	*f = (struct fiber){.magic = FIBER_MAGIC, .loop = l, .stack = lowest + page_up(GUARD)};
 	f->stack_size = (size_t)((uint8_t *)f - f->stack);
 	timer_init(&f->timer, fiber_timed_out);
 	list_init(&f->link);
@@ -314,6 +314,7 @@ int fiber_spawn_on(struct loop *l, const char *name, void (*fn)(void *arg), void
 	f->arg = arg;
 	f->wake_kept = f->woken = f->interrupted = f->warm = false;
 	f->deadline_us = NO_DEADLINE;
+	f->local = NULL;
 	l->n_fibers++;
 	list_push(&l->fibers, &f->all);
 	make_ready(f);
@@ -496,6 +497,18 @@ void fiber_set_deadline(uint64_t deadline_us)
 	self_checked()->deadline_us = deadline_us;
 }
 
+void *fiber_local(void)
+{
+	const struct fiber *f = fiber_self();
+
+	return f != NULL ? f->local : NULL;
+}
+
+void fiber_set_local(void *local)
+{
+	self_checked()->local = local;
+}
+
 /* ---- waitq, fmutex, latch ---- */
 
 struct waiter {
@@ -510,7 +523,7 @@ void waitq_init(struct waitq *q)
 
 static int waitq_block(struct waitq *q, uint64_t deadline_us, bool interruptible)
 {
-	struct waiter w = { .fiber = self_checked() };
+	struct waiter w = {.fiber = self_checked()};
 	int rc;
 
 	list_push(&q->waiters, &w.link);
@@ -625,8 +638,8 @@ static void parallel_helper(void *arg)
 void fiber_parallel(const char *name, void (*fn)(void *arg), void *args, size_t size, uint32_t n,
 		    uint32_t width)
 {
-	struct parallel p = { .fn = fn, .args = args, .size = size, .n = n,
-			      .deadline_us = fiber_deadline() };
+	struct parallel p = {
+		.fn = fn, .args = args, .size = size, .n = n, .deadline_us = fiber_deadline()};
 
 	latch_init(&p.helpers, 0);
 	for (uint32_t i = 1; i < width && i < n; i++) {

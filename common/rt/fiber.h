@@ -50,6 +50,9 @@ bool fiber_interrupt_clear(void);
 /* The deadline that requests made on behalf of this fiber inherit; NO_DEADLINE by default. */
 uint64_t fiber_deadline(void);
 void fiber_set_deadline(uint64_t deadline_us);
+/* Whatever the fiber keeps for those that it calls; NULL at first, and outside of fibers. */
+void *fiber_local(void);
+void fiber_set_local(void *local);
 
 /* ---- built on park and wake; owned by one loop ---- */
 

@@ -36,15 +36,15 @@
 
 /* gdb_fibers.py knows these numbers. */
 enum fiber_state {
-	FIBER_FREE,    /* in the pool */
-	FIBER_READY,   /* in the loop's ready list */
+	FIBER_FREE,  /* in the pool */
+	FIBER_READY, /* in the loop's ready list */
 	FIBER_RUNNING,
 	FIBER_PARKED,  /* in fiber_park: fiber_wake ends it */
 	FIBER_BLOCKED, /* in fiber_block: fiber_unblock ends it, fiber_wake is kept for later */
 };
 
 #define FIBER_MAGIC 0x46494252u /* FIBR */
-#define LOOP_MAGIC 0x4c4f4f50u  /* LOOP */
+#define LOOP_MAGIC  0x4c4f4f50u /* LOOP */
 
 /* Lies at the upper end of its own stack. Owned by its loop. */
 struct fiber {
@@ -64,6 +64,7 @@ struct fiber {
 	struct list link; /* of the ready list or the pool */
 	struct list all;  /* of loop->fibers while not free */
 	uint64_t deadline_us;
+	void *local;
 	struct timer timer; /* of the present wait */
 	uint8_t *stack;     /* lowest usable byte */
 	size_t stack_size;  /* up to this struct */

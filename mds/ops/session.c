@@ -7,6 +7,10 @@
 #include "mds/ops/export.h"
 #include "mds/recall.h"
 
+/* Locks in one answer, and the bytes of each. */
+#define HELD_MAX   1024u
+#define HELD_ENTRY 40u
+
 static int session_get(struct op *op, const struct mds_session_open_req *in,
 		       struct session **ret_session)
 {
@@ -32,6 +36,45 @@ static void forget_reclaimed(struct mds *m, struct session *se)
 	while (se->from_store && !list_empty(&se->opens))
 		open_drop_all(&m->opens, list_entry(se->opens.next, struct open, by_session));
 	se->reclaimed_sum = 0;
+}
+
+/* What the process before had open and did not close stays until the one that goes on has told
+ * everything, so that nothing counts as closed in between. Its answers are given once more, and
+ * count again what they opened: whether it has heard them is not known. */
+static void takeover_begin(struct session *se)
+{
+	list_for_each (n, &se->opens)
+		open_set_old(list_entry(n, struct open, by_session));
+	for (uint32_t i = 0; i < se->n_slots; i++)
+		se->slots[i].from_store = true;
+	se->reclaimed_sum = 0;
+	se->taking_over = true;
+}
+
+static int takeover_end(struct mds *m, struct session *se)
+{
+	uint32_t n = 0;
+	int rc = 0;
+
+	se->taking_over = false;
+	list_for_each (l, &se->opens)
+		n++;
+	while (rc == 0 && n-- > 0 && !list_empty(&se->opens) && !se->taking_over) {
+		struct open *o = list_entry(se->opens.next, struct open, by_session);
+		struct open_file *f = o->file;
+		struct ino ino = f->ino;
+
+		list_remove(&o->by_session);
+		list_push(&se->opens, &o->by_session);
+		if (o->old_read + o->old_write == 0)
+			continue;
+		f->refs++;
+		open_drop_old(&m->opens, o);
+		if (f->n_writers == 0)
+			rc = data_idle(m, ino);
+		open_file_put(&m->opens, f);
+	}
+	return rc;
 }
 
 int mds_session_open(struct op *op, const void *vin, void *vout)
@@ -62,13 +105,17 @@ int mds_session_open(struct op *op, const void *vin, void *vout)
 			session_attach(se, op->r->peer);
 		}
 		se->heard_us = loop_now_us();
+		if (in->takeover != 0 && !se->from_store)
+			takeover_begin(se);
 		*out = (struct mds_session_open_rep){
 			.session = se->id,
 			.slots = se->n_slots,
 			.ttl_ms = m->params.session_ttl_ms,
 			.incarnation = op->store->cluster.incarnation,
 			.map_epoch = m->cluster.epoch,
-			.reclaim = se->from_store,
+			.reclaim = se->from_store    ? RECLAIM_ALL
+				   : se->taking_over ? RECLAIM_TAKEOVER
+						     : RECLAIM_NONE,
 			.lease_ms = m->params.client_lease_ms,
 		};
 	}
@@ -192,6 +239,38 @@ static int reclaim_locks(struct op *op, struct bytes locks, uint32_t *ret_lost)
 	return 0;
 }
 
+struct held_list {
+	struct wire_w w;
+	uint32_t n;
+};
+
+static bool take_held(void *arg, struct ino ino, const struct file_lock *l)
+{
+	struct held_list *h = arg;
+
+	wire_put_ino(&h->w, &ino);
+	wire_put_file_lock(&h->w, l);
+	return ++h->n == HELD_MAX;
+}
+
+/* The locks that the session has, for who takes it over. */
+static int tell_held(struct op *op, uint32_t from, struct mds_reclaim_rep *out)
+{
+	const size_t room = (size_t)HELD_MAX * HELD_ENTRY;
+	struct held_list h = {.n = 0};
+	uint32_t n;
+	void *buf = op_alloc(op, room);
+
+	if (buf == NULL)
+		return -LE_NOMEM;
+	wire_w_init(&h.w, buf, room);
+	n = locks_each(&op->m->locks, op->session->id, from - 1, take_held, &h);
+	TRY(h.w.status);
+	out->held = bytes_of(buf, (uint32_t)h.w.len);
+	out->locks_next = n == HELD_MAX ? from + n : 0;
+	return 0;
+}
+
 int mds_reclaim(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_reclaim_req *in = vin;
@@ -204,7 +283,7 @@ int mds_reclaim(struct op *op, const void *vin, void *vout)
 		return -LE_SESSION_GONE;
 	if (in->opens.len % 16 != 0)
 		return -LE_BAD_MESSAGE;
-	if (!se->from_store)
+	if (!se->from_store && !se->taking_over)
 		return 0;
 	session_ref(se);
 	if (sum != se->reclaimed_sum ||
@@ -215,7 +294,11 @@ int mds_reclaim(struct op *op, const void *vin, void *vout)
 	}
 	if (rc == 0)
 		rc = reclaim_locks(op, in->locks, &out->n_lost);
-	if (rc == 0 && in->done != 0 && session_returned(&op->m->sessions, se))
+	if (rc == 0 && in->locks_from > 0)
+		rc = tell_held(op, in->locks_from, out);
+	if (rc == 0 && in->done != 0 && se->taking_over)
+		rc = takeover_end(op->m, se);
+	else if (rc == 0 && in->done != 0 && session_returned(&op->m->sessions, se))
 		recovery_session(op->m);
 	session_unref(se);
 	return rc;

@@ -314,6 +314,28 @@ static void drop_in_file(struct locks *ls, struct locked_file *f, uint64_t sessi
 	trim_file(ls, f);
 }
 
+uint32_t locks_each(const struct locks *ls, uint64_t session, uint32_t from,
+		    bool (*each)(void *arg, struct ino ino, const struct file_lock *l), void *arg)
+{
+	uint32_t at = 0, n = 0;
+
+	for (struct hmap_node *h = hmap_next(&ls->files, NULL); h != NULL;
+	     h = hmap_next(&ls->files, h)) {
+		const struct locked_file *f = container_of(h, struct locked_file, node);
+
+		list_for_each (k, &f->locks.held) {
+			const struct held_lock *l = list_entry(k, struct held_lock, link);
+
+			if (l->session != session || at++ < from)
+				continue;
+			n++;
+			if (each(arg, f->ino, &l->lock))
+				return n;
+		}
+	}
+	return n;
+}
+
 void locks_drop_session(struct locks *ls, uint64_t session)
 {
 	struct hmap_node *n = hmap_next(&ls->files, NULL);

@@ -31,6 +31,10 @@ const struct file_lock *locks_find(const struct locks *ls, struct ino ino, uint6
 				   const struct file_lock *want);
 /* It does not want it any more. */
 void locks_cancel(struct locks *ls, struct ino ino, uint64_t session, const struct file_lock *want);
+/* The locks of the session behind the first `from` of them, until each says enough (true): how many
+ * were told. The order holds while none is taken or given back. */
+uint32_t locks_each(const struct locks *ls, uint64_t session, uint32_t from,
+		    bool (*each)(void *arg, struct ino ino, const struct file_lock *l), void *arg);
 /* The session has ended. */
 void locks_drop_session(struct locks *ls, uint64_t session);
 /* Whom to tell next: true, or there is nobody. */

@@ -234,23 +234,70 @@ void open_drop(struct open_files *of, struct open *o, uint32_t flags)
 	open_trim(of, o);
 }
 
-void open_drop_all(struct open_files *of, struct open *o)
+/* The given ones end without a word of what was written. */
+static void drop_silent(struct open_files *of, struct open *o, uint32_t n_read, uint32_t n_write,
+			uint32_t n_append)
 {
 	struct open_file *f = o->file;
 
-	f->n_readers -= o->n_read;
-	f->n_writers -= o->n_write;
-	f->n_append -= o->n_append;
-	of->n_opens -= o->n_read + o->n_write;
-	if (o->n_write > 0) {
+	f->n_readers -= n_read;
+	f->n_writers -= n_write;
+	f->n_append -= n_append;
+	of->n_opens -= n_read + n_write;
+	if (n_write > 0) {
 		f->ask_chains = true;
 		f->ends_known = false;
 	}
-	o->n_read = o->n_write = o->n_append = 0;
-	if (o->presumed)
+	o->n_read -= n_read;
+	o->n_write -= n_write;
+	o->n_append -= n_append;
+	if (o->presumed && o->n_read == 0)
 		presumed_no_more(o);
 	give_back(f);
 	open_trim(of, o);
+}
+
+void open_drop_all(struct open_files *of, struct open *o)
+{
+	drop_silent(of, o, o->n_read, o->n_write, o->n_append);
+}
+
+void open_set_old(struct open *o)
+{
+	o->old_read = o->n_read - o->presumed; /* that one is asked for by itself */
+	o->old_write = o->n_write;
+	o->old_append = o->n_append;
+	if (o->n_write > 0)
+		o->file->ends_known = false;
+}
+
+void open_one_old(struct open *o, uint32_t flags, int by)
+{
+	bool append = (flags & O_APPEND) != 0;
+	uint32_t *n = open_flags_write(flags) ? &o->old_write : &o->old_read;
+
+	if (by < 0 && *n == 0)
+		return;
+	*n += (uint32_t)by;
+	if (open_flags_write(flags) && append && (by > 0 || o->old_append > 0))
+		o->old_append += (uint32_t)by;
+}
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+void open_drop_old(struct open_files *of, struct open *o)
+{
+	uint32_t n_read = least(o->old_read, o->n_read), n_write = least(o->old_write, o->n_write);
+	uint32_t n_append = least(o->old_append, o->n_append);
+
+	/* What is left of the writers must still cover the appending ones among them. */
+	if (o->n_append - n_append > o->n_write - n_write)
+		n_append = o->n_append - (o->n_write - n_write);
+	o->old_read = o->old_write = o->old_append = 0;
+	drop_silent(of, o, n_read, n_write, n_append);
 }
 
 bool open_file_other_writers(struct open_files *of, const struct open_file *f,

@@ -44,6 +44,8 @@ struct open {
 	uint32_t n_read, n_write, n_append; /* n_append of n_write are O_APPEND */
 	struct list by_presumed;            /* of the session */
 	bool presumed;                      /* one of n_read: nobody has told of it */
+	/* of these: told by a process from which another one takes the session over */
+	uint32_t old_read, old_write, old_append;
 };
 
 struct open_files {
@@ -80,6 +82,13 @@ void open_drop(struct open_files *of, struct open *o, uint32_t flags);
 void open_file_reserve(struct open_file *f, struct quota *q, uint64_t bytes);
 /* All of it. */
 void open_drop_all(struct open_files *of, struct open *o);
+/* All that it is now is of a process that has ended. */
+void open_set_old(struct open *o);
+/* A request of that process opened (by 1) or closes (-1) one more after all. */
+void open_one_old(struct open *o, uint32_t flags, int by);
+/* What is left of that ends, as if it had been silent; o may be gone afterwards. The caller holds a
+ * reference to the file. */
+void open_drop_old(struct open_files *of, struct open *o);
 
 static inline bool open_file_is_open(const struct open_file *f)
 {

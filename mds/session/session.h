@@ -32,8 +32,9 @@ struct session {
 	bool ended;
 	bool closing;           /* by its client, not by silence */
 	uint64_t reclaimed_sum; /* of the last reclaim message */
-	bool from_store; /* of a former incarnation of this server, has not reclaimed its opens yet
-			  */
+	bool from_store;  /* of a former incarnation of this server, has not reclaimed its opens yet
+			   */
+	bool taking_over; /* by another process, which has not told everything yet */
 	struct list opens;  /* struct open */
 	struct list leases; /* struct lease */
 	struct list presumed; /* struct open: nobody has told of it (recall.h) */

@@ -15,7 +15,7 @@ static void each_taking_moves_on(void **state)
 	uint64_t seq;
 
 	(void)state;
-	assert_int_equal(seq_table_init(&t, 4), 0);
+	assert_int_equal(seq_table_init(&t, 4, 0), 0);
 	assert_int_equal(seq_take(&t, 0, &a, &seq), 0);
 	assert_int_equal(a, 0);
 	assert_int_equal(seq, 1);
@@ -36,7 +36,7 @@ static void server_allows_fewer(void **state)
 	uint64_t seq;
 
 	(void)state;
-	assert_int_equal(seq_table_init(&t, 4), 0);
+	assert_int_equal(seq_table_init(&t, 4, 0), 0);
 	for (int i = 0; i < 4; i++)
 		assert_int_equal(seq_take(&t, 0, &out[i], &seq), 0);
 	seq_table_limit(&t, 2);
@@ -54,11 +54,35 @@ static void server_allows_fewer(void **state)
 	seq_table_fini(&t);
 }
 
+static void a_certain_slot(void **state)
+{
+	struct seq_table t;
+	uint32_t slot;
+	uint64_t seq;
+
+	(void)state;
+	assert_int_equal(seq_table_init(&t, 3, 1000), 0);
+	assert_true(seq_take_slot(&t, 1));
+	assert_false(seq_take_slot(&t, 1));
+	assert_int_equal(seq_take(&t, 0, &slot, &seq), 0);
+	assert_int_equal(slot, 0);
+	assert_int_equal(seq, 1001);
+	assert_int_equal(seq_take(&t, 0, &slot, &seq), 0);
+	assert_int_equal(slot, 2);
+	assert_int_equal(t.n_free, 0);
+	seq_give(&t, 1);
+	assert_int_equal(seq_take(&t, 0, &slot, &seq), 0);
+	assert_int_equal(slot, 1);
+	assert_int_equal(seq, 1001);
+	seq_table_fini(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(each_taking_moves_on),
 		cmocka_unit_test(server_allows_fewer),
+		cmocka_unit_test(a_certain_slot),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -316,6 +316,60 @@ static void test_reclaim(void **state)
 	fx_destroy(f);
 }
 
+static void take_over(struct fx *f)
+{
+	struct mds_session_open_req so = {.client = {{1, 1}}, .session = f->session, .takeover = 1};
+	struct mds_session_open_rep sp;
+
+	assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_session_open, &so, &sp), 0);
+	assert_int_equal(sp.session, f->session);
+	assert_int_equal(sp.reclaim, RECLAIM_TAKEOVER);
+}
+
+/* Another process goes on with the session: what it still has open is never closed in between, what
+ * it does not know ends with done, and no sooner. */
+static void takeover_fiber(struct fx *f)
+{
+	struct ino none = {0}, unknown;
+	struct attr a;
+	uint32_t lost;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "kept", O_WRONLY, &a), 0);
+	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "kept"), 0);
+	kept = a.ino;
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "lost", O_WRONLY, &a), 0);
+	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "lost"), 0);
+	unknown = a.ino;
+	assert_int_equal(f->m->opens.n_opens, 2);
+	take_over(f);
+	assert_int_equal(f->m->opens.n_opens, 2);
+	assert_int_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0);
+	assert_int_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0); /* the same message again */
+	assert_int_equal(f->m->opens.n_opens, 3);
+	/* The connection breaks, and all is told again. */
+	take_over(f);
+	assert_int_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0);
+	assert_int_equal(f->m->opens.n_opens, 4);
+	assert_int_equal(attr_of(f, unknown).nlink, 0);
+	assert_int_equal(reclaim(f, none, O_RDONLY, true, &lost), 0);
+	assert_int_equal(f->m->opens.n_opens, 1);
+	assert_true(gone(f, unknown));
+	assert_int_equal(attr_of(f, kept).nlink, 0);
+	assert_int_equal(fx_close(f, kept, O_WRONLY, 1), 0);
+	assert_true(gone(f, kept));
+	assert_int_equal(f->m->opens.n_opens, 0);
+}
+
+static void test_takeover(void **state)
+{
+	struct fx *f = fx_create(1);
+
+	(void)state;
+	fx_run(f, takeover_fiber);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
 static struct ino cut;
 
 static void intent_fiber(void *arg)
@@ -436,8 +490,9 @@ int main(void)
 		cmocka_unit_test(test_two_writers), cmocka_unit_test(test_dead_writer),
 		cmocka_unit_test(test_truncate),    cmocka_unit_test(test_late_close),
 		cmocka_unit_test(test_fallocate),   cmocka_unit_test(test_append),
-		cmocka_unit_test(test_reclaim),     cmocka_unit_test(test_intent),
-		cmocka_unit_test(test_linger),      cmocka_unit_test(test_expiry),
+		cmocka_unit_test(test_reclaim),     cmocka_unit_test(test_takeover),
+		cmocka_unit_test(test_intent),      cmocka_unit_test(test_linger),
+		cmocka_unit_test(test_expiry),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,450 @@
+#include "client/kept.h"
+
+#include <stdlib.h>
+
+#include "client/io.h"
+#include "client/retry.h"
+#include "common/base/log.h"
+
+/* Sequences of one process are below those of the next. */
+#define GENERATION_SHIFT 40
+/* What a former process had begun has been repeated by then. */
+#define SETTLED_US 5000000u
+/* The kernel was given names for no longer than this by a former process. */
+#define KERNEL_NAMES_US 120000u
+#define RESUME_WIDTH    32u
+#define CHAINS_MAX      1024u
+#define LOCK_ENTRY_OF   1u /* mds_reclaim counts from 1 */
+
+/* Stores in this order, whenever the process is ended: only this process' own order counts. */
+#define KEPT_ORDER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+
+static bool must_be_once(uint16_t op)
+{
+	static const uint16_t ops[] = {
+		OP_mds_create,  OP_mds_tmpfile, OP_mds_mknod,    OP_mds_mkdir,
+		OP_mds_symlink, OP_mds_link,    OP_mds_unlink,   OP_mds_rmdir,
+		OP_mds_rename,  OP_mds_append,  OP_mds_setxattr, OP_mds_removexattr,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
+		if (ops[i] == op)
+			return true;
+	return false;
+}
+
+/* ---- start ---- */
+
+void kept_start(struct client *c)
+{
+	struct ll_kept *k = c->kept;
+
+	waitq_init(&c->held_q);
+	if (k == NULL)
+		return;
+	k->generation++;
+	c->seq_base = (uint64_t)k->generation << GENERATION_SHIFT;
+	if (k->session == 0) {
+		k->id = c->id;
+		return;
+	}
+	c->id = k->id;
+	c->session = k->session;
+	c->incarnation = k->incarnation;
+	c->session_gen = 1;
+	c->taking_over = c->telling = true;
+	c->kernel_until_us = loop_now_us() + KERNEL_NAMES_US;
+	c->settled_at_us = loop_now_us() + SETTLED_US;
+}
+
+void kept_reserve(struct client *c)
+{
+	struct ll_kept *k = c->kept;
+
+	for (uint32_t i = 0; k != NULL && i < LL_KEPT_CALLS; i++)
+		if (k->calls[i].unique != 0 && !seq_take_slot(&c->mds_seqs, i))
+			k->calls[i].unique = 0;
+}
+
+void kept_session(struct client *c)
+{
+	struct ll_kept *k = c->kept;
+
+	if (k == NULL)
+		return;
+	k->incarnation = c->incarnation;
+	KEPT_ORDER();
+	k->session = c->session;
+}
+
+/* ---- changes ---- */
+
+void ll_request_begin(struct ll_request *r, struct client *c, uint64_t unique)
+{
+	*r = (struct ll_request){c, unique, -1};
+	if (c->kept != NULL)
+		fiber_set_local(r);
+}
+
+uint64_t ll_request_unique(void)
+{
+	const struct ll_request *r = fiber_local();
+
+	return r != NULL ? r->unique : 0;
+}
+
+void ll_request_end(struct ll_request *r)
+{
+	struct client *c = r->c;
+
+	if (c->kept == NULL)
+		return;
+	fiber_set_local(NULL);
+	if (r->slot < 0)
+		return;
+	c->kept->calls[r->slot].unique = 0;
+	seq_give(&c->mds_seqs, (uint32_t)r->slot);
+	c->n_held--;
+	waitq_wake_one(&c->held_q);
+}
+
+/* The number that a former process has given to this very change. */
+static int former_slot(const struct ll_kept *k, uint64_t unique, uint16_t op)
+{
+	for (int i = 0; i < LL_KEPT_CALLS; i++)
+		if (k->calls[i].unique == unique && k->calls[i].op == op &&
+		    k->calls[i].generation != k->generation)
+			return i;
+	return -1;
+}
+
+static int take_new(struct client *c, struct ll_request *r, uint16_t op, uint64_t deadline_us)
+{
+	struct ll_kept_call *call;
+	uint32_t slot;
+	uint64_t seq;
+
+	/* The others are for what requests still need that have one already. */
+	while (c->n_held > 0 && c->n_held >= c->mds_seqs.n / 4 * 3)
+		TRY(waitq_wait(&c->held_q, deadline_us));
+	c->n_held++;
+	int rc = seq_take(&c->mds_seqs, deadline_us, &slot, &seq);
+	if (rc < 0) {
+		c->n_held--;
+		waitq_wake_one(&c->held_q);
+		return rc;
+	}
+	call = &c->kept->calls[slot];
+	call->seq = seq;
+	call->op = op;
+	call->generation = c->kept->generation;
+	KEPT_ORDER();
+	call->unique = r->unique;
+	r->slot = (int)slot;
+	return 0;
+}
+
+int kept_take(struct client *c, uint16_t op, uint64_t deadline_us, uint32_t *ret_slot,
+	      uint64_t *ret_seq)
+{
+	struct ll_request *r = c->kept != NULL && must_be_once(op) ? fiber_local() : NULL;
+	int rc;
+
+	if (r == NULL || r->slot >= 0)
+		return seq_take(&c->mds_seqs, deadline_us, ret_slot, ret_seq);
+	r->slot = former_slot(c->kept, r->unique, op);
+	if (r->slot >= 0) {
+		c->kept->calls[r->slot].generation = c->kept->generation;
+		c->n_held++;
+	} else {
+		rc = take_new(c, r, op, deadline_us);
+		if (rc < 0)
+			return rc;
+	}
+	*ret_slot = (uint32_t)r->slot;
+	*ret_seq = c->kept->calls[r->slot].seq;
+	return 0;
+}
+
+void kept_give(struct client *c, uint32_t slot)
+{
+	const struct ll_request *r = c->kept != NULL ? fiber_local() : NULL;
+
+	if (r == NULL || r->slot != (int)slot)
+		seq_give(&c->mds_seqs, slot);
+}
+
+/* ---- data ---- */
+
+bool kept_write_begin(struct idata *d)
+{
+	struct ll_kept *k = d->c->kept;
+
+	if (k == NULL)
+		return true;
+	for (uint32_t i = 0; d->mark == 0 && i < LL_KEPT_MARKS; i++) {
+		uint32_t at = d->c->next_mark++ % LL_KEPT_MARKS;
+
+		if (k->marks[at].state == KEPT_CLEAN)
+			d->mark = at + 1;
+	}
+	if (d->mark == 0)
+		return false;
+	k->marks[d->mark - 1].ino = d->inode->ino.v;
+	KEPT_ORDER();
+	if (k->marks[d->mark - 1].state != KEPT_LOST)
+		k->marks[d->mark - 1].state = KEPT_WRITTEN;
+	return true;
+}
+
+void kept_write_moved(struct idata *d)
+{
+	struct ll_kept_mark *m;
+
+	if (d->mark == 0)
+		return;
+	m = &d->c->kept->marks[d->mark - 1];
+	if (d->err_gen != 0) {
+		m->state = KEPT_LOST;
+	} else if (wb_is_hidden(d)) {
+		m->state = KEPT_WRITTEN;
+	} else if (!list_empty(&d->writes)) {
+		m->state = KEPT_SHOWN;
+	} else {
+		m->state = KEPT_CLEAN;
+		d->mark = 0;
+	}
+}
+
+void kept_write_end(struct idata *d)
+{
+	if (d->mark != 0)
+		d->c->kept->marks[d->mark - 1].state = KEPT_CLEAN;
+	d->mark = 0;
+}
+
+/* What the former process had accepted of this file may be lost: each who has it open is told. */
+static void data_lost(struct client *c, struct idata *d, uint32_t at)
+{
+	log_warn("client %s: data of ino %llu that was not synced may be lost", c->name,
+		 (unsigned long long)d->inode->ino.v);
+	d->mark = at + 1;
+	c->kept->marks[at].state = KEPT_LOST;
+	wb_set_error(d, -LE_IO);
+}
+
+/* The servers have accepted it: durable as well before anybody hears so. */
+static int sync_file(struct client *c, struct idata *d)
+{
+	uint32_t width = map_width(c, &d->inode->attr.layout);
+
+	for (uint32_t i = 0; i < width && i < CHAINS_MAX; i++) {
+		struct oss_sync_req req;
+		struct oss_sync_rep rep;
+		struct rpc_call call = {.op = OP_oss_sync, .req = &req, .rep = &rep};
+		struct route route = {.head = true};
+		int rc = oss_call(c, &d->inode->attr.layout, i, &call, &route);
+
+		rpc_call_fini(&call);
+		TRY(rc);
+	}
+	return 0;
+}
+
+static void resume_data(struct client *c)
+{
+	for (uint32_t i = 0; i < LL_KEPT_MARKS; i++) {
+		struct ll_kept_mark *m = &c->kept->marks[i];
+		struct inode *in;
+
+		if (m->state == KEPT_CLEAN)
+			continue;
+		in = inode_peek(c, (struct ino){m->ino});
+		if (in == NULL || in->data == NULL || in->data->n_write + in->data->n_read == 0) {
+			if (m->state != KEPT_SHOWN)
+				log_warn("client %s: data of ino %llu may be lost: it was being "
+					 "closed",
+					 c->name, (unsigned long long)m->ino);
+			m->state = KEPT_CLEAN;
+		} else if (m->state == KEPT_SHOWN && sync_file(c, in->data) >= 0) {
+			m->state = KEPT_CLEAN;
+		} else {
+			data_lost(c, in->data, i);
+		}
+		if (in != NULL)
+			inode_put(c, in);
+	}
+}
+
+/* ---- going on ---- */
+
+int ll_resume_file(struct client *c, struct ino ino, const struct cred *cred, uint32_t flags,
+		   struct ll_file **ret_file)
+{
+	struct inode *i = inode_get(c, ino);
+	int rc;
+
+	if (i == NULL)
+		return -LE_NOMEM;
+	rc = file_resume(c, i, cred, flags, ret_file);
+	if (rc < 0)
+		inode_put(c, i);
+	return rc;
+}
+
+void ll_resume_owner(struct ll_file *f, uint64_t owner)
+{
+	list_for_each (n, &f->d->locks.held) {
+		struct held_lock *h = list_entry(n, struct held_lock, link);
+
+		if (h->lock.owner == owner && h->via == 0)
+			h->via = (uintptr_t)f;
+	}
+}
+
+static void resume_lock(struct client *c, struct ino ino, const struct file_lock *l)
+{
+	struct mds_lock_req req = {.ino = ino, .lock = *l};
+	struct mds_lock_rep rep;
+	struct rpc_call call;
+	struct inode *i = inode_peek(c, ino);
+	bool open = i != NULL && i->data != NULL && i->data->n_read + i->data->n_write > 0;
+
+	if (open && file_locks_set(&i->data->locks, 0, 0, l) < 0)
+		log_error("client %s: a lock may stay: out of memory", c->name);
+	if (i != NULL)
+		inode_put(c, i);
+	if (open)
+		return;
+	req.lock.type = FILE_LOCK_NONE;
+	if (mds_call(c, OP_mds_lock, &req, &rep, &call) < 0)
+		log_warn("client %s: a lock on ino %llu stays", c->name, (unsigned long long)ino.v);
+	rpc_call_fini(&call);
+}
+
+static int resume_locks(struct client *c)
+{
+	uint32_t from = LOCK_ENTRY_OF;
+
+	while (from != 0) {
+		struct mds_reclaim_req req = {.locks_from = from};
+		struct mds_reclaim_rep rep;
+		struct rpc_call call;
+		struct wire_r r;
+		int rc = mds_call(c, OP_mds_reclaim, &req, &rep, &call);
+
+		if (rc >= 0 && rep.locks_next != 0 && rep.locks_next <= from)
+			rc = -LE_BAD_MESSAGE;
+		from = rep.locks_next;
+		wire_r_init(&r, rep.held.data, rc >= 0 ? rep.held.len : 0);
+		while (rc >= 0 && !wire_r_end(&r)) {
+			struct file_lock l;
+			struct ino ino;
+
+			wire_get_ino(&r, &ino);
+			wire_get_file_lock(&r, &l);
+			rc = r.status < 0 || !file_lock_valid(&l) ? -LE_BAD_MESSAGE : 0;
+			if (rc >= 0)
+				resume_lock(c, ino, &l);
+		}
+		rpc_call_fini(&call);
+		TRY(rc);
+	}
+	return 0;
+}
+
+struct resumed {
+	struct client *c;
+	struct inode *i;
+	int status;
+};
+
+static void resume_attr(void *arg)
+{
+	struct resumed *r = arg;
+	struct cred cred = io_renew_cred(r->i->data);
+
+	r->status = io_ask_attr(r->c, &cred, r->i);
+	if (r->status == -LE_NOENT || r->status == -LE_STALE) {
+		/* It went with the former session. Whatever is tried with it asks for the right to,
+		 * which is refused. */
+		log_warn("client %s: open file, ino %llu: %s", r->c->name,
+			 (unsigned long long)r->i->ino.v, status_name(r->status));
+		r->i->attr.layout.chunk_size = LL_IO_MAX;
+		r->status = 0;
+	}
+	inode_put(r->c, r->i);
+}
+
+/* Everything that is done with a file needs to know how it is laid out. */
+static int resume_attrs(struct client *c)
+{
+	struct resumed *v;
+	uint32_t n = 0;
+	int rc = 0;
+
+	list_for_each (l, &c->inodes.open)
+		n++;
+	v = malloc((n + 1) * sizeof(*v));
+	if (v == NULL)
+		return -LE_NOMEM;
+	n = 0;
+	list_for_each (l, &c->inodes.open) {
+		v[n] = (struct resumed){c, list_entry(l, struct idata, open_link)->inode, 0};
+		inode_ref(v[n++].i);
+	}
+	fiber_parallel("resume", resume_attr, v, sizeof(*v), n, RESUME_WIDTH);
+	for (uint32_t k = 0; k < n && rc >= 0; k++)
+		rc = v[k].status;
+	free(v);
+	return rc;
+}
+
+int kept_resume(struct client *c)
+{
+	if (c->settled_at_us == 0)
+		return 0;
+	TRY(resume_attrs(c));
+	if (c->taking_over)
+		TRY(resume_locks(c));
+	resume_data(c);
+	return 0;
+}
+
+/* What the former process had begun and nobody has asked for again is over. */
+static void settle_fiber(void *arg)
+{
+	struct client *c = arg;
+	struct mds_reclaim_req req = {.done = true};
+	struct mds_reclaim_rep rep;
+	struct rpc_call call;
+	int rc = 0;
+
+	if (c->taking_over) {
+		rc = mds_call(c, OP_mds_reclaim, &req, &rep, &call);
+		rpc_call_fini(&call);
+	}
+	if (rc < 0) {
+		c->settled_at_us = loop_now_us() + SETTLED_US;
+	} else {
+		c->taking_over = false;
+		for (uint32_t i = 0; i < LL_KEPT_CALLS; i++) {
+			struct ll_kept_call *k = &c->kept->calls[i];
+
+			if (k->unique == 0 || k->generation == c->kept->generation)
+				continue;
+			k->unique = 0;
+			seq_give(&c->mds_seqs, i);
+		}
+	}
+	client_bg_end(c);
+}
+
+void kept_tick(struct client *c)
+{
+	if (c->settled_at_us == 0 || loop_now_us() < c->settled_at_us)
+		return;
+	c->settled_at_us = 0;
+	if (client_bg_spawn(c, "settle", settle_fiber, c) < 0)
+		c->settled_at_us = loop_now_us() + SETTLED_US;
+}

@@ -1,0 +1,68 @@
+#include "fuse/kept.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+struct kept *kept_create(int *ret_fd)
+{
+	int fd = -1, flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+	struct kept *k;
+
+	if (ret_fd != NULL) {
+		fd = memfd_create("leat-mount", MFD_CLOEXEC);
+		flags = MAP_SHARED;
+		if (fd < 0)
+			return NULL;
+		if (ftruncate(fd, sizeof(*k)) < 0) {
+			close(fd);
+			return NULL;
+		}
+	}
+	k = mmap(NULL, sizeof(*k), PROT_READ | PROT_WRITE, flags, fd, 0);
+	if (k == MAP_FAILED) {
+		if (fd >= 0)
+			close(fd);
+		return NULL;
+	}
+	k->magic = KEPT_MAGIC;
+	k->version = KEPT_VERSION;
+	k->size = sizeof(*k);
+	if (ret_fd != NULL)
+		*ret_fd = fd;
+	return k;
+}
+
+struct kept *kept_open(int fd)
+{
+	struct kept *k;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || st.st_size != (off_t)sizeof(*k))
+		return NULL;
+	k = mmap(NULL, sizeof(*k), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (k == MAP_FAILED)
+		return NULL;
+	if (k->magic == KEPT_MAGIC && k->version == KEPT_VERSION && k->size == sizeof(*k) &&
+	    k->files_top <= KEPT_FILES_MAX && k->init_len <= KEPT_INIT_MAX &&
+	    k->answer_len <= KEPT_INIT_MAX)
+		return k;
+	munmap(k, sizeof(*k));
+	return NULL;
+}
+
+int64_t monotonic_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void kept_ready(struct kept *k)
+{
+	k->ready_ms = monotonic_ms();
+	KEPT_BARRIER();
+	k->n_ready++;
+}

@@ -1,0 +1,73 @@
+/*
+ * What a mount keeps beyond the life of its daemon, in a memory file that the supervisor holds
+ * (supervisor.h): the INIT exchange, the open files, and what the client library keeps (struct
+ * ll_kept). Each step is noted before what follows from it, because the daemon may be killed at any
+ * of them; a daemon that finds it filled goes on from there. Without a supervisor it is plain
+ * memory.
+ *
+ * Written by the daemon, but for what says otherwise; read by the next one, who must know the same
+ * version of it.
+ */
+#ifndef LEAT_FUSE_KEPT_H
+#define LEAT_FUSE_KEPT_H
+
+#include <sys/types.h>
+
+#include "client/ll.h"
+
+#define KEPT_MAGIC     0x4c4b4550u
+#define KEPT_VERSION   1u
+#define KEPT_INIT_MAX  512u
+#define KEPT_FILES_MAX (1u << 18)
+#define KEPT_OWNERS    2u
+
+/* An open file. Its number for the kernel: use << 32 | its place here, so that no number comes
+ * twice. */
+struct kept_file {
+	uint64_t ino;
+	uint64_t unique; /* of the request that opened it, until the kernel has the answer; or 0 */
+	uint64_t owners[KEPT_OWNERS]; /* who took locks by it last */
+	uint32_t flags, uid, gid;     /* of open(2); of who opened it */
+	uint32_t use;
+	uint8_t used, cached, next_owner;
+};
+
+enum kept_end {
+	KEPT_KILLED, /* it did not come to say anything else */
+	KEPT_HANDED_OVER,
+	KEPT_UNMOUNTED,
+};
+
+struct kept {
+	uint32_t magic, version;
+	uint64_t size;
+	pid_t supervisor;               /* 0: none */
+	uint32_t n_crashes, n_upgrades; /* written by the supervisor; upgrades that went well */
+	uint32_t n_refused;             /* upgrades that did not */
+	uint8_t end;      /* enum kept_end: how the daemon has ended; the supervisor sets it back */
+	int64_t ready_ms; /* when, of the monotonic clock */
+	uint32_t n_ready; /* daemons that have come so far as to serve */
+	uint8_t mounted, resend; /* resend: the kernel gives requests again */
+	uint8_t init_done;       /* it has the answer */
+	uint32_t init_len, answer_len;
+	uint8_t init[KEPT_INIT_MAX], answer[KEPT_INIT_MAX];
+	uint64_t next_dir;
+	struct ll_kept client;
+	uint32_t files_top; /* beyond that none was ever used */
+	struct kept_file files[KEPT_FILES_MAX];
+};
+
+/* New and empty: in *ret_fd, a memory file, or in plain memory where ret_fd is NULL. NULL: errno.
+ */
+struct kept *kept_create(int *ret_fd);
+/* That of a former daemon. NULL: it is of another version, or none. */
+struct kept *kept_open(int fd);
+
+/* The daemon serves. */
+void kept_ready(struct kept *k);
+int64_t monotonic_ms(void);
+
+/* Each store is before the next one, whenever the process is killed. */
+#define KEPT_BARRIER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+
+#endif

@@ -1,0 +1,434 @@
+#!/usr/bin/env python3
+"""The mount outlives its daemon: killed with SIGKILL, again and again, or replaced, under programs
+that write, read, lock and rename. What they may see is: nothing; or EIO from fsync or close, once
+for each open file, where writes were lost that had not been synced."""
+import errno
+import fcntl
+import hashlib
+import json
+import mmap
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../lib")
+from cluster import BUILD, SLOWNESS, run_tests, wait_until  # noqa: E402
+
+CLUSTER = {"mounts": 1, "ossd": 2}
+SECONDS = int(os.environ.get("SUPERVISOR_SECONDS", "12"))
+BLOCK = 4096
+
+
+class Mount:
+    """A supervised one, of a program of its own, so that another one can be installed."""
+
+    def __init__(self, c, options=""):
+        self.c = c
+        self.at = c.dir + "/m"
+        self.log = c.dir + "/m.log"
+        self.program = c.dir + "/mount.leat"
+        self.options = "conf=%s/conf,log=%s%s" % (c.dev, self.log, options)
+
+    def __enter__(self):
+        os.makedirs(self.at, exist_ok=True)
+        shutil.copy(BUILD + "/mount.leat", self.program)
+        subprocess.run([self.program, "leat", self.at, "-o", self.options], check=True, timeout=60,
+                       stdin=subprocess.DEVNULL)
+        self.supervisor = self.status()["supervisor"]
+        assert self.supervisor > 0
+        return self
+
+    def __exit__(self, kind, value, trace):
+        if kind is not None:
+            with open(self.log, errors="replace") as f:
+                print("--- mount\n" + "".join(f.readlines()[-60:]))
+        done = subprocess.run(["umount", self.at], check=False)
+        if done.returncode != 0:
+            subprocess.run(["umount", "-l", self.at], check=False)
+        assert kind is not None or done.returncode == 0, "umount"
+        wait_until(self.is_gone, 20, "the end of supervisor and daemon")
+        assert kind is not None or not any(self.at in m for m in open("/proc/mounts"))
+
+    def is_gone(self):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                if os.readlink("/proc/%s/exe" % pid).split(" ")[0] == self.program:
+                    return False
+            except OSError:
+                pass
+        return True
+
+    def status(self):
+        return json.loads(os.getxattr(self.at, "leat.status"))
+
+    def kill(self):
+        before = self.status()
+        os.kill(before["pid"], signal.SIGKILL)
+        return before
+
+    def kill_and_wait(self):
+        before = self.kill()
+        after = self.status()
+        assert after["pid"] != before["pid"] and after["restarts"] == before["restarts"] + 1
+        assert after["session"] == before["session"]
+
+    def upgrade(self, check=True):
+        argv = [BUILD + "/leat", "--conf", self.c.dev + "/conf", "mount", "--upgrade", self.at]
+        return subprocess.run(argv, check=check, timeout=120, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True)
+
+
+def pattern(name, number, size):
+    return (hashlib.sha256(b"%s %d" % (name.encode(), number)).digest() * (size // 32 + 1))[:size]
+
+
+class Worker(threading.Thread):
+    def __init__(self, fn, stop, *args):
+        super().__init__()
+        self.fn, self.stop, self.args = fn, stop, args
+        self.error = None
+        self.eio = self.rounds = 0
+        self.start()
+
+    def run(self):
+        try:
+            while not self.stop.is_set():
+                self.fn(self, *self.args)
+                self.rounds += 1
+        except BaseException as e:  # told by end()
+            self.error = e
+            self.stop.set()
+
+    def end(self):
+        self.join()
+        if self.error:
+            raise self.error
+
+
+def writer(w, folder, name, lossless):
+    """Writes, syncs, and looks: what was synced is there; what was not is there or EIO was told."""
+    path = "%s/%s.%d" % (folder, name, w.rounds % 5)
+    size = random.choice([100, BLOCK, 70000, 300000])
+    told = False
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    try:
+        for i in range(8):
+            data = pattern(path, w.rounds * 8 + i, size)
+            assert os.pwrite(fd, data, i * size) == size
+            if random.random() < 0.5:
+                try:
+                    os.fsync(fd)
+                except OSError as e:
+                    if e.errno != errno.EIO or lossless:
+                        raise
+                    told = True
+                    w.eio += 1
+                    break
+                if not told:
+                    for k in range(i + 1):
+                        got = os.pread(fd, size, k * size)
+                        assert got == pattern(path, w.rounds * 8 + k, size), (path, i, k, len(got))
+    finally:
+        try:
+            os.close(fd)
+        except OSError as e:
+            if e.errno != errno.EIO or lossless:
+                raise
+            told = True
+            w.eio += 1
+    if told:
+        return
+    with open(path, "rb") as f:
+        assert os.fstat(f.fileno()).st_size == 8 * size, (path, os.fstat(f.fileno()).st_size)
+        for k in range(8):
+            got = f.read(size)
+            assert got == pattern(path, w.rounds * 8 + k, size), (path, k, len(got))
+
+
+def appender(w, path, count):
+    """Each record is there once, in order."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    try:
+        for _ in range(10):
+            record = b"%015d\n" % count[0]
+            assert os.write(fd, record) == 16
+            count[0] += 1
+    finally:
+        os.close(fd)
+
+
+def namer(w, folder):
+    """Every call happens exactly once: no EEXIST, no ENOENT of what we made or took away."""
+    base = "%s/n%d" % (folder, w.rounds)
+    os.mkdir(base)
+    fd = os.open(base + "/new", os.O_CREAT | os.O_EXCL | os.O_WRONLY)
+    os.close(fd)
+    os.link(base + "/new", base + "/link")
+    os.symlink("new", base + "/symlink")
+    os.rename(base + "/new", base + "/renamed")
+    os.setxattr(base + "/link", "user.a", b"1", os.XATTR_CREATE)
+    os.removexattr(base + "/link", "user.a")
+    assert sorted(os.listdir(base)) == ["link", "renamed", "symlink"]
+    assert os.stat(base + "/link").st_nlink == 2
+    os.unlink(base + "/link")
+    os.unlink(base + "/symlink")
+    os.unlink(base + "/renamed")
+    os.rmdir(base)
+
+
+def reader(w, path, sums):
+    with open(path, "rb") as f:
+        assert hashlib.sha256(f.read()).digest() == sums[path], path
+
+
+def locker(w, path, lossless):
+    """Two of them count in one file, under a lock."""
+    with open(path, "r+b", buffering=0) as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        n = int(f.read() or b"0")
+        for _ in range(10):  # what was lost is written again, as long as that is told
+            f.seek(0)
+            f.write(b"%d" % (n + 1))
+            try:
+                os.fsync(f.fileno())
+                break
+            except OSError as e:
+                if e.errno != errno.EIO or lossless:
+                    raise
+                w.eio += 1
+        fcntl.flock(f, fcntl.LOCK_UN)
+
+
+def storm(m, disturb, lossless):
+    folder = m.at + "/storm"
+    os.mkdir(folder)
+    sums = {}
+    for i in range(3):
+        data = os.urandom(3 << 20)
+        sums["%s/data%d" % (folder, i)] = hashlib.sha256(data).digest()
+        with open("%s/data%d" % (folder, i), "wb") as f:
+            f.write(data)
+            os.fsync(f.fileno())
+    with open(folder + "/counter", "wb") as f:
+        f.write(b"0")
+        os.fsync(f.fileno())
+    stop, count = threading.Event(), [0]
+    workers = [Worker(writer, stop, folder, "w%d" % i, lossless) for i in range(3)]
+    workers += [Worker(namer, stop, folder + "/"), Worker(appender, stop, folder + "/log", count)]
+    workers += [Worker(reader, stop, p, sums) for p in list(sums)[:2]]
+    lockers = [Worker(locker, stop, folder + "/counter", lossless) for _ in range(2)]
+    end = time.monotonic() + SECONDS
+    times = 0
+    try:
+        while time.monotonic() < end and not stop.is_set():
+            time.sleep(random.uniform(0.3, 2))
+            disturb()
+            times += 1
+    finally:
+        stop.set()
+        for w in workers + lockers:
+            w.join()
+    for w in workers + lockers:
+        w.end()
+    with open(folder + "/log", "rb") as f:
+        text = f.read()
+    assert text == b"".join(b"%015d\n" % i for i in range(count[0])), (len(text), count[0] * 16)
+    with open(folder + "/counter", "rb") as f:
+        assert int(f.read()) == sum(w.rounds for w in lockers)
+    for path in sums:
+        reader(None, path, sums)
+    print("  %d times; rounds %s; EIO %d" % (
+        times, [w.rounds for w in workers + lockers], sum(w.eio for w in workers + lockers)))
+    shutil.rmtree(folder)
+    return times
+
+
+def test_what_is_open_survives(c):
+    with Mount(c) as m:
+        os.mkdir(m.at + "/d")
+        f = open(m.at + "/a", "w+b", buffering=0)
+        f.write(b"synced")
+        os.fsync(f.fileno())
+        gone = open(m.at + "/gone", "w+b", buffering=0)
+        gone.write(b"x" * 300000)
+        os.fsync(gone.fileno())
+        os.unlink(m.at + "/gone")
+        mapped = open(m.at + "/mapped", "w+b", buffering=0)
+        mapped.write(b"m" * 100000)
+        os.fsync(mapped.fileno())
+        mem = mmap.mmap(mapped.fileno(), 100000)
+        listing = os.scandir(m.at)
+        next(listing)
+        fcntl.flock(f, fcntl.LOCK_EX)
+        other = open(m.at + "/a", "rb")
+        os.chdir(m.at + "/d")
+        try:
+            for i in range(3):
+                m.kill_and_wait()
+                assert os.getcwd() == m.at + "/d"
+                open("here%d" % i, "w").close()
+                f.seek(0)
+                assert f.read() == b"synced" + b"+" * i, i
+                f.write(b"+")
+                os.fsync(f.fileno())
+                assert os.pread(gone.fileno(), 400000, 0) == b"x" * (300000 + i)
+                os.pwrite(gone.fileno(), b"x", 300000 + i)
+                os.fsync(gone.fileno())
+                assert os.fstat(gone.fileno()).st_nlink == 0
+                assert mem[:] == b"n" * i + b"m" * (100000 - i)
+                mem[i] = ord("n")
+                mem.flush()
+                try:
+                    fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    raise AssertionError("the lock is lost")
+                except BlockingIOError:
+                    pass
+            assert {e.name for e in listing} <= {"a", "d", "mapped"}
+            fcntl.flock(f, fcntl.LOCK_UN)
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        finally:
+            os.chdir("/")
+        mem.close()
+        for file in (f, gone, mapped, other):
+            file.close()
+        assert os.stat(m.at + "/a").st_size == 9
+        assert m.status()["restarts"] == 3
+
+
+def test_files_of_the_dead_are_closed(c):
+    """What was unlinked gives its space back, and sizes are settled, although the daemon that
+    closed it never said so."""
+    with Mount(c) as m:
+        f = open(m.at + "/settled", "wb", buffering=0)
+        f.write(b"y" * 50000)
+        os.fsync(f.fileno())
+        m.kill_and_wait()
+        f.close()
+        assert os.stat(m.at + "/settled").st_size == 50000
+        time.sleep(6)
+        with open(c.mnt(1) + "/settled", "rb") as g:
+            assert g.read() == b"y" * 50000
+        os.unlink(m.at + "/settled")
+
+
+def test_lost_writes_are_told(c):
+    """Written behind, not synced, and the servers never got it: EIO, once for each open file."""
+    with Mount(c, ",dirty_ms=60000") as m:
+        f = open(m.at + "/lost", "wb", buffering=0)
+        os.fsync(f.fileno())
+        f.write(b"first")
+        os.fsync(f.fileno())
+        second = open(m.at + "/lost", "r+b", buffering=0)
+        clean = open(m.at + "/clean", "wb", buffering=0)
+        clean.write(b"clean")
+        os.fsync(clean.fileno())
+        os.pwrite(f.fileno(), b"lost!", 5)
+        m.kill_and_wait()
+        for file in (f, second):
+            try:
+                os.fsync(file.fileno())
+                raise AssertionError("a lost write was not told")
+            except OSError as e:
+                assert e.errno == errno.EIO
+            os.fsync(file.fileno())
+        os.fsync(clean.fileno())
+        f.seek(0)
+        f.write(b"again")
+        os.fsync(f.fileno())
+        for file in (f, second, clean):
+            file.close()
+        with open(m.at + "/lost", "rb") as g:
+            assert g.read() == b"again"
+
+
+def test_upgrade_loses_nothing(c):
+    """Not even what was never synced; a lock is waited for all along."""
+    with Mount(c, ",dirty_ms=60000") as m:
+        f = open(m.at + "/behind", "wb", buffering=0)
+        f.write(b"behind")
+        fcntl.lockf(f, fcntl.LOCK_EX)
+        child = os.fork()
+        if child == 0:
+            try:
+                g = open(m.at + "/behind", "r+b", buffering=0)
+                fcntl.lockf(g, fcntl.LOCK_EX)
+                os._exit(0 if g.read() == b"behind" else 1)
+            except BaseException:
+                os._exit(2)
+        time.sleep(0.3)
+        old = m.status()
+        shutil.copy(m.program, m.program + ".new")
+        os.rename(m.program + ".new", m.program)
+        print("  " + m.upgrade().stdout.strip())
+        new = m.status()
+        assert new["pid"] != old["pid"] and new["upgrades"] == 1 and new["restarts"] == 0, new
+        assert new["session"] == old["session"]
+        assert os.waitpid(child, os.WNOHANG) == (0, 0)
+        os.fsync(f.fileno())
+        fcntl.lockf(f, fcntl.LOCK_UN)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        f.close()
+
+
+def test_upgrade_to_what_does_not_work(c):
+    """The former program goes on, and the failure is told."""
+    with Mount(c) as m:
+        f = open(m.at + "/f", "wb", buffering=0)
+        f.write(b"1")
+        with open(m.program + ".new", "w") as g:
+            g.write("#!/bin/sh\nexit 3\n")
+        os.chmod(m.program + ".new", 0o755)
+        os.rename(m.program, m.program + ".good")
+        os.rename(m.program + ".new", m.program)
+        r = m.upgrade(check=False)
+        os.rename(m.program + ".good", m.program)
+        assert r.returncode == 1 and "goes on" in r.stderr, r
+        s = m.status()
+        assert s["upgrades_failed"] == 1 and s["upgrades"] == 0, s
+        f.write(b"2")
+        os.fsync(f.fileno())
+        f.close()
+        with open(m.at + "/f", "rb") as g:
+            assert g.read() == b"12"
+
+
+def test_upgrades_under_load(c):
+    with Mount(c) as m:
+        assert storm(m, m.upgrade, True) > 2
+        assert m.status()["restarts"] == 0 and m.status()["upgrades_failed"] == 0
+
+
+def test_kills_under_load(c):
+    with Mount(c) as m:
+        times = storm(m, m.kill, False)
+        assert times > 2 and m.status()["restarts"] == times
+
+
+def test_supervisor_killed(c):
+    """As without one: the mount is dead until it is unmounted."""
+    with Mount(c) as m:
+        os.kill(m.supervisor, signal.SIGKILL)
+        wait_until(m.is_gone, 10, "the daemon ends with its supervisor")
+        try:
+            os.stat(m.at + "/a")
+            raise AssertionError("who answers?")
+        except OSError as e:
+            assert e.errno in (errno.ENOTCONN, errno.ECONNABORTED)
+
+
+def test_supervisor_unmounts(c):
+    with Mount(c) as m:
+        os.kill(m.supervisor, signal.SIGTERM)
+        wait_until(m.is_gone, 20, "the end")
+        assert not any(m.at in line for line in open("/proc/mounts"))
+        subprocess.run([m.program, "leat", m.at, "-o", m.options], check=True,
+                       timeout=60 * SLOWNESS)
+
+
+if __name__ == "__main__":
+    run_tests(globals())

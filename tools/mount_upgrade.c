@@ -1,0 +1,100 @@
+/* leat mount --upgrade: asks the supervisor of a mount to replace its daemon by what is installed.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tools/tool.h"
+
+#define WAIT_S  60.0
+#define LOOK_US 20000
+
+static json_t *ask_status(const char *mountpoint)
+{
+	char *text = virtual_attribute(mountpoint, "leat.status");
+	json_t *status = text ? json_loads(text, 0, NULL) : NULL;
+
+	free(text);
+	return status;
+}
+
+static json_int_t member(const json_t *status, const char *name)
+{
+	return json_integer_value(json_object_get(status, name));
+}
+
+/* Waits until one of the counters has moved: 1 replaced, 0 refused, -1 neither in time. */
+static int await_change(const char *mountpoint, const json_t *before)
+{
+	double until_s = now_s() + WAIT_S;
+	int result = -1;
+
+	while (result < 0 && now_s() < until_s && !interrupted()) {
+		json_t *s = ask_status(mountpoint);
+
+		if (member(s, "upgrades") != member(before, "upgrades"))
+			result = 1;
+		else if (s && member(s, "upgrades_failed") != member(before, "upgrades_failed"))
+			result = 0;
+		json_decref(s);
+		if (result < 0)
+			usleep(LOOK_US);
+	}
+	return result;
+}
+
+static int report(struct tool *t, const char *mountpoint, double took_s)
+{
+	json_t *s = ask_status(mountpoint);
+	const char *version = json_string_value(json_object_get(s, "version"));
+	int code = EXIT_OK;
+
+	if (t->json)
+		code = tool_print_json(json_pack("{s:s,s:b,s:s*}", "mountpoint", mountpoint,
+						 "replaced", 1, "version", version));
+	else
+		printf("%s: the daemon is %s now, after %.2f s\n", mountpoint,
+		       version ? version : "another one", took_s);
+	json_decref(s);
+	return code;
+}
+
+int mount_upgrade(struct tool *t, const char *path)
+{
+	struct leat_mount m;
+	json_t *before;
+	pid_t supervisor;
+	double start_s;
+	int result;
+
+	if (!mount_of_path(path, &m))
+		return tool_error(t, EXIT_MISSING,
+				  "`findmnt -t fuse.leat` lists the mounts of this machine.",
+				  "%s is not on a Leat mount", path);
+	before = ask_status(m.mountpoint);
+	supervisor = (pid_t)member(before, "supervisor");
+	if (supervisor <= 1) {
+		json_decref(before);
+		return tool_error(t, EXIT_FAILED, "Unmount it and mount it again.",
+				  "%s has no supervisor (supervise=no, or stage_dir is set)",
+				  m.mountpoint);
+	}
+	start_s = now_s();
+	if (kill(supervisor, SIGHUP) < 0) {
+		json_decref(before);
+		return tool_error(t, exit_of_errno(errno), "Run it as who has mounted it.",
+				  "%s: %m", m.mountpoint);
+	}
+	result = await_change(m.mountpoint, before);
+	json_decref(before);
+	if (result == 1)
+		return report(t, m.mountpoint, now_s() - start_s);
+	if (result == 0)
+		return tool_error(t, EXIT_FAILED, "Its log says why.",
+				  "%s: not replaced, the former daemon goes on", m.mountpoint);
+	return tool_error(t, EXIT_TIMEOUT, "`leat status MOUNTPOINT` tells when it has been.",
+			  "%s: not replaced yet", m.mountpoint);
+}
