@@ -101,9 +101,7 @@ static void fetch_part(void *arg)
 	p->route = (struct route){.spread = io_spread(p->d->c, p->d->inode->ino, p->part.idx)};
 	for (int tries = 0; tries < DAMAGE_TRIES; tries++) {
 		p->status = fetch_once(p, flags);
-		/* In every copy: whoever reads may want to know that it is that. */
-		if (p->status == -LE_CORRUPT)
-			return;
+		/* -LE_CORRUPT: in every copy. Whoever reads may want to know that it is that. */
 		if (p->status != -LE_CORRUPT_WIRE)
 			return;
 		route_failed(&p->route, false);

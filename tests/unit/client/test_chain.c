@@ -678,7 +678,7 @@ static void damaged_copies(void)
 		bed.oss[i].read_status = -LE_CORRUPT;
 		bed.oss[i].n_reads = 0;
 	}
-	assert_int_equal(read_one(d, 3, &id, &us), -LE_IO);
+	assert_int_equal(read_one(d, 3, &id, &us), -LE_CORRUPT);
 	for (uint32_t i = 0; i < N; i++)
 		assert_int_equal(bed.oss[i].n_reads, 1);
 	close_inode(d);
