@@ -28,6 +28,7 @@ bool delegation_allows(struct client *c, const struct cred *cred, const struct i
 	const struct attr *a = &i->attr;
 
 	return (flags & (O_ACCMODE | O_TRUNC)) == O_RDONLY && S_ISREG(a->mode) && a->nlink > 0 &&
+	       c->leases.n_blind == 0 &&
 	       (a->flags & ATTR_UNSETTLED) == 0 && inode_attr_fresh(c, i) &&
 	       (i->data == NULL || i->data->n_write + i->data->n_closing == 0) &&
 	       may_read(cred, a) && may_fetch(c, i);
@@ -43,18 +44,25 @@ int delegation_open(struct client *c, const struct cred *cred, struct inode *i, 
 	if (*ret_file == NULL)
 		return -LE_NOMEM;
 	(*ret_file)->delegated = true;
-	d->n_delegated++;
+	c->leases.n_untold += d->n_delegated++ == 0;
 	io_take_cap(d, &i->cap);
 	c->stats.delegated_opens++;
 	return 0;
+}
+
+/* By one open that the MDS counts. */
+static void now_told(struct idata *d)
+{
+	d->delegated_told = true;
+	d->n_read++;
+	d->c->leases.n_untold--;
 }
 
 void delegation_counted(struct idata *d)
 {
 	if (d->n_delegated == 0 || d->delegated_told || d->telling)
 		return;
-	d->delegated_told = true;
-	d->n_read++;
+	now_told(d);
 }
 
 bool delegation_close(struct ll_file *f)
@@ -69,6 +77,7 @@ bool delegation_close(struct ll_file *f)
 		f->delegated = false;
 		return false;
 	}
+	f->c->leases.n_untold -= d->n_delegated == 0;
 	if (f->new_atime)
 		return false;
 	file_free(f);
@@ -91,11 +100,9 @@ static int tell(struct client *c, struct idata *d)
 		rc = mds_call_first(c, OP_mds_open, &req, &rep, &call);
 		rpc_call_fini(&call);
 	} while (rc < 0 && gen != c->session_gen && !c->stopping);
-	if (rc < 0)
-		return rc;
-	d->delegated_told = true;
-	d->n_read++;
-	return 0;
+	if (rc >= 0)
+		now_told(d);
+	return rc;
 }
 
 int delegation_tell(struct client *c, struct inode *i)

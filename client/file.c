@@ -274,12 +274,13 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 	struct mds_create_rep rep;
 	struct rpc_call call;
 	struct inode *i;
+	struct ino victim;
 	struct changing ch;
 	int rc;
 
 	changing_begin(c, &ch, parent);
-	req.told = changing_name(&ch, parent, name);
-	rc = flags & O_TRUNC ? changing_tell(&ch, req.told) : 0;
+	victim = changing_name(&ch, parent, name);
+	rc = flags & O_TRUNC ? changing_tell(&ch, victim, &req.told) : 0;
 	if (rc >= 0) {
 		rc = mds_call(c, OP_mds_create, &req, &rep, &call);
 		rpc_call_fini(&call);

@@ -249,8 +249,16 @@ struct ino changing_name(struct changing *ch, struct ino dir, struct bytes name)
 	return ino;
 }
 
-int changing_tell(struct changing *ch, struct ino ino)
+int changing_tell(struct changing *ch, struct ino ino, struct ino *ret_told)
 {
+	struct client_leases *ls = &ch->c->leases;
+
+	*ret_told = ino;
+	if (ino.v == 0 && ls->n_untold == 0) {
+		ret_told->v = TOLD_ALL;
+		ch->blind = true;
+		ls->n_blind++;
+	}
 	for (uint32_t k = 0; k < ch->n; k++)
 		if (ino_equal(ch->inodes[k]->ino, ino))
 			return delegation_tell(ch->c, ch->inodes[k]);
@@ -259,6 +267,7 @@ int changing_tell(struct changing *ch, struct ino ino)
 
 void changing_end(struct changing *ch, int rc)
 {
+	ch->c->leases.n_blind -= ch->blind ? 1 : 0;
 	while (ch->n > 0) {
 		struct inode *i = ch->inodes[--ch->n];
 

@@ -25,7 +25,10 @@ struct client_leases {
 	uint64_t floor_us; /* older requests give none: something unknown was recalled since */
 	bool lapsed;       /* heard of nothing for too long; the kernel has been told */
 	/* Inodes that are not remembered any more. */
-	struct fmutex telling; /* delegation.h */
+	/* delegation.h: inodes with delegated opens of which the MDS does not know; and changes
+	 * that may hit any inode, while there are none: meanwhile no open is delegated */
+	uint32_t n_untold, n_blind;
+	struct fmutex telling;
 	uint32_t n_returns, n_returning;
 	uint64_t returns[LEASE_RETURNS];
 };
@@ -53,6 +56,7 @@ uint64_t lease_until_us(const struct client *c);
  */
 struct changing {
 	struct client *c;
+	bool blind; /* what is hit is not known */
 	uint32_t n;
 	struct inode *inodes[4];
 };
@@ -60,9 +64,9 @@ void changing_begin(struct client *c, struct changing *ch, struct ino ino);
 void changing_also(struct changing *ch, struct ino ino);
 /* The name, and the inode that it is, if that is known: returns it, or 0. */
 struct ino changing_name(struct changing *ch, struct ino dir, struct bytes name);
-/* The inode may lose its data or last name, which this client may have open (delegation.h). It is
- * among those that change. Yields. */
-int changing_tell(struct changing *ch, struct ino ino) CHECK_RESULT;
+/* ino, one of those that change, may lose its data or last name, and this client may have it open
+ * (delegation.h); 0: it is not known which one it is. `told` of the request. Yields. */
+int changing_tell(struct changing *ch, struct ino ino, struct ino *ret_told) CHECK_RESULT;
 /* rc < 0: what has become of it is not known. */
 void changing_end(struct changing *ch, int rc);
 

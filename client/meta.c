@@ -322,8 +322,7 @@ int ll_unlink(struct client *c, const struct cred *cred, struct ino parent, stru
 	if (!name_ok(name, &rc))
 		return rc;
 	changing_begin(c, &ch, parent);
-	req.told = changing_name(&ch, parent, name);
-	rc = changing_tell(&ch, req.told);
+	rc = changing_tell(&ch, changing_name(&ch, parent, name), &req.told);
 	if (rc >= 0) {
 		rc = mds_call(c, OP_mds_unlink, &req, &rep, &call);
 		rpc_call_fini(&call);
@@ -429,8 +428,7 @@ int ll_rename(struct client *c, const struct cred *cred, struct ino parent, stru
 	changing_begin(c, &ch, parent);
 	changing_also(&ch, new_parent);
 	changing_name(&ch, parent, name);
-	req.told = changing_name(&ch, new_parent, new_name);
-	rc = changing_tell(&ch, req.told);
+	rc = changing_tell(&ch, changing_name(&ch, new_parent, new_name), &req.told);
 	if (rc >= 0) {
 		rc = mds_call(c, OP_mds_rename, &req, &rep, &call);
 		rpc_call_fini(&call);
@@ -618,10 +616,11 @@ int ll_layout_set(struct client *c, const struct cred *cred, struct ino ino,
 	struct mds_layout_set_rep rep;
 	struct rpc_call call;
 	struct changing ch;
+	struct ino told;
 	int rc;
 
 	changing_begin(c, &ch, ino);
-	rc = changing_tell(&ch, ino);
+	rc = changing_tell(&ch, ino, &told);
 	if (rc >= 0) {
 		rc = mds_call(c, OP_mds_layout_set, &req, &rep, &call);
 		rpc_call_fini(&call);

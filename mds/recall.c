@@ -60,7 +60,7 @@ int op_looks(struct op *op, const struct attr *a)
 
 int op_asks_own(struct op *op, struct ino ino, struct ino told)
 {
-	if (ino_equal(ino, told) || op->session == NULL ||
+	if (ino_equal(ino, told) || told.v == TOLD_ALL || op->session == NULL ||
 	    lease_find(&op->m->leases, ino, op->session) == NULL)
 		return 0;
 	op->recall[0] = ino;

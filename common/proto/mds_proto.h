@@ -224,7 +224,9 @@ enum fsck_repair {
 #define mds_setattr_rep_FIELDS(F) F(attr, attr)
 /* Regular file, created or (without O_EXCL) found, and opened with flags. created tells which.
  * told: the inode of that name, if the client knows it and the MDS knows whether it has it open
- * (delegated opens, client/delegation.h); else the MDS asks, where that matters. */
+ * (delegated opens, client/delegation.h), or TOLD_ALL: that of any; else the MDS asks, where that
+ * matters. */
+#define TOLD_ALL UINT64_MAX
 #define mds_create_req_FIELDS(F) \
 	F(cred, cred) F(ino, parent) F(bytes, name) F(u32, mode) F(u32, flags) F(ino, told)
 #define mds_create_rep_FIELDS(F) F(attr, attr) F(cap, cap) F(u8, created) F(attr, dir)

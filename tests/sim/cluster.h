@@ -42,6 +42,7 @@ struct counters {
 	uint64_t ops, shared_ops;
 	uint64_t server_crashes, power_cuts, client_crashes, partitions, isolations, orders, fenced;
 	uint64_t damages, losses, scrubs, repaired, differing; /* see damage.h */
+	uint64_t undecided; /* histories of names that the search gave up on */
 	uint64_t events, virtual_ms;
 };
 

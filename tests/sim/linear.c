@@ -8,7 +8,7 @@
 #include "common/base/assert.h"
 #include "common/base/hmap.h"
 
-#define STEPS_MAX 200000000u
+#define STEPS_MAX 20000000u
 
 static void *grow(void *list, size_t n, size_t *room, size_t size)
 {
@@ -472,7 +472,7 @@ static int search_run(struct search *s)
 	return 1;
 }
 
-bool name_check(const struct name_history *h, char why[LINEAR_WHY_SIZE])
+enum names_verdict name_check(const struct name_history *h, char why[LINEAR_WHY_SIZE])
 {
 	static const char *const kinds[] = {"create", "unlink", "lookup", "rename", "link"};
 	struct search s = {.h = h};
@@ -496,5 +496,5 @@ bool name_check(const struct name_history *h, char why[LINEAR_WHY_SIZE])
 	free(s.events);
 	free(s.stack);
 	free(s.seen);
-	return rc == 1;
+	return rc < 0 ? NAMES_NOT_DECIDED : rc == 1 ? NAMES_POSSIBLE : NAMES_IMPOSSIBLE;
 }

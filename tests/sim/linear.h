@@ -71,8 +71,9 @@ struct name_history {
 size_t name_begin(struct name_history *h, const struct name_op *op, uint64_t at);
 /* tag: who was found; of a link that is not ok: whether its name was there. */
 void name_end(struct name_history *h, size_t op, bool ok, uint32_t tag, uint64_t at);
-/* False: impossible, or (said so) not decided within the bound of the search. */
-bool name_check(const struct name_history *h, char why[LINEAR_WHY_SIZE]);
+/* NAMES_NOT_DECIDED: not within the bound of the search. why: of the other two. */
+enum names_verdict { NAMES_IMPOSSIBLE, NAMES_POSSIBLE, NAMES_NOT_DECIDED };
+enum names_verdict name_check(const struct name_history *h, char why[LINEAR_WHY_SIZE]);
 void name_free(struct name_history *h);
 
 #endif

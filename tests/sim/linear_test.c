@@ -184,7 +184,7 @@ static bool names_possible(const struct name_op *ops, size_t n)
 			name_end(&h, op, ops[i].ok,
 				 ops[i].kind == NAME_LINK ? ops[i].exists : ops[i].tag, ops[i].end);
 	}
-	ok = name_check(&h, why);
+	ok = name_check(&h, why) == NAMES_POSSIBLE;
 	name_free(&h);
 	return ok;
 }

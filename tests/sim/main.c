@@ -39,7 +39,7 @@ struct batch {
 /* In shared memory: what the children found. */
 struct totals {
 	_Atomic uint64_t runs, failures, first_failure;
-	_Atomic uint64_t fenced;
+	_Atomic uint64_t fenced, undecided;
 	_Atomic uint64_t ops, shared_ops, server_crashes, power_cuts, client_crashes, partitions,
 		isolations, damages, losses, scrubs, repaired, differing, events, virtual_ms;
 	_Atomic uint64_t moves[MOVES_MAX]; /* in the order of move_tables_each */
@@ -173,6 +173,7 @@ static void count(struct totals *t, const struct counters *n)
 	t->server_crashes += n->server_crashes;
 	t->client_crashes += n->client_crashes;
 	t->fenced += n->fenced;
+	t->undecided += n->undecided;
 	t->partitions += n->partitions;
 	t->events += n->events;
 	t->virtual_ms += n->virtual_ms;
@@ -279,6 +280,9 @@ static void print_totals(struct totals *t)
 	       (double)t->client_crashes / n, (double)t->fenced / n, (double)t->partitions / n,
 	       (double)t->isolations / n, (double)t->events / n,
 	       (double)t->virtual_ms / 1000.0 / n);
+	if (t->undecided > 0)
+		printf("%llu histories of names were not decided\n",
+		       (unsigned long long)t->undecided);
 	if (t->scrubs > 0)
 		printf("per seed: %.1f damaged blocks and records, %.1f lost chunks, %.1f scrubs "
 		       "that repaired %.1f blocks and made %.1f chunks equal\n",
@@ -325,6 +329,10 @@ static uint64_t run_batch_to(const struct batch *b, uint64_t *ret_first)
 	print_totals(t);
 	if (b->replicas > 1 && lacks_moves(b, t)) {
 		printf("FAILED: so many seeds make every move\n");
+		t->failures++;
+	}
+	if (b->last - b->first >= 20 && t->undecided * 20 > t->runs) {
+		printf("FAILED: too many were not decided to prove anything\n");
 		t->failures++;
 	}
 	failures = t->failures;
