@@ -366,7 +366,8 @@ static void name_write(struct shared *s, struct ll_file *file, uint32_t tag)
 	for (uint32_t i = 0; i < TAG_WORDS; i++)
 		words[i] = hash_u64_2(tag, i);
 	n = ll_pwrite(file, words, sizeof(words), 0);
-	if (n != -LE_STALE && n != -LE_IO) /* the session may be over */
+	/* The session may be over, or all disks full. */
+	if (n != -LE_STALE && n != -LE_IO && n != -LE_NOSPC)
 		expect(s, "write name", n, sizeof(words));
 }
 
