@@ -549,7 +549,6 @@ FINDS(mds_early_ack, found)
 FINDS_NAMES(mds_no_dedupe)
 FINDS_NAMES(mds_early_ack)
 FINDS_NAMES(mds_no_recall)
-FINDS_NAMES(client_old_lease)
 FINDS_NAMES(client_keep_lease)
 FINDS_NAMES(client_own_cache)
 FINDS_NAMES(client_keep_opens)
@@ -592,7 +591,6 @@ static const struct {
 	{"names_find_mds_no_dedupe", test_names_find_mds_no_dedupe},
 	{"names_find_mds_early_ack", test_names_find_mds_early_ack},
 	{"names_find_mds_no_recall", test_names_find_mds_no_recall},
-	{"names_find_client_old_lease", test_names_find_client_old_lease},
 	{"names_find_client_keep_lease", test_names_find_client_keep_lease},
 	{"names_find_client_keep_opens", test_names_find_client_keep_opens},
 	{"names_find_client_own_cache", test_names_find_client_own_cache},

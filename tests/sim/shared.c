@@ -420,7 +420,8 @@ static int name_run(struct shared *s, uint32_t index, const struct name_op *op, 
 		status = ll_create(sc->client, &who, dir, from, 0644, O_RDWR | O_CREAT | O_EXCL,
 				   &file, &attr);
 		if (status == 0) {
-			name_write(s, file, op->tag);
+			if (op->tag % 4 == 0)
+				name_write(s, file, op->tag);
 			ll_release(file);
 		}
 		return status;
@@ -509,7 +510,7 @@ static void act_on_names(void *arg)
 	while (*a->left > 0 && !a->s->c->failed) {
 		(*a->left)--;
 		a->s->c->count.ops++;
-		if (rnd(a->s, 8) == 0)
+		if (rnd(a->s, 16) == 0)
 			name_hold(a->s, a->index);
 		else
 			any_name_op(a->s, a->index);
