@@ -91,15 +91,19 @@ static int tell(struct client *c, struct idata *d)
 		.cred = io_renew_cred(d), .ino = d->inode->ino, .flags = O_RDONLY | OPEN_ORPHAN};
 	struct mds_open_rep rep;
 	struct rpc_call call;
+	uint64_t deadline = fiber_deadline();
 	uint32_t gen;
 	int rc;
 
+	/* However long whoever asks is willing to wait: given up, it might count all the same. */
+	fiber_set_deadline(NO_DEADLINE);
 	/* In another session the same is to be told again; nothing else tells it. */
 	do {
 		gen = c->session_gen;
 		rc = mds_call_first(c, OP_mds_open, &req, &rep, &call);
 		rpc_call_fini(&call);
 	} while (rc < 0 && gen != c->session_gen && !c->stopping);
+	fiber_set_deadline(deadline);
 	if (rc >= 0)
 		now_told(d);
 	return rc;

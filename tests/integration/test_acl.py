@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import expect_errno, run_tests
+from cluster import as_user, expect_errno, run_tests
 
 ALICE, BOB, CAROL = 5001, 5002, 5003
 STAFF, GUESTS = 6001, 6002
@@ -37,24 +37,6 @@ def getfacl(path, *args):
     return [line.split("\t")[0] for line in out.split("\n") if line]
 
 
-def as_user(uid, gids, fn):
-    """fn in a process of that user: 0, or the errno with which it failed."""
-    pid = os.fork()
-    if pid == 0:
-        code = 255
-        try:
-            os.setgroups(gids[1:])
-            os.setgid(gids[0])
-            os.setuid(uid)
-            fn()
-            code = 0
-        except OSError as e:
-            code = e.errno
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-
-
 def put(path, data=b"x", mode=0o644):
     with open(path, "wb") as f:
         f.write(data)
@@ -62,7 +44,7 @@ def put(path, data=b"x", mode=0o644):
 
 
 def may(path, uid, gids, flags=os.O_RDONLY):
-    rc = as_user(uid, gids, lambda: os.close(os.open(path, flags)))
+    rc = as_user(lambda: os.close(os.open(path, flags)), uid, gids[0], gids[1:])
     assert rc in (0, errno.EACCES), os.strerror(rc)
     return rc == 0
 
@@ -165,10 +147,10 @@ def test_only_the_owner_sets_one(c):
     put(p, mode=0o666)
     os.chown(p, ALICE, STAFF)
     value = acl((USER_OBJ, 6), (USER, 7, BOB), (GROUP_OBJ, 4), (MASK, 7), (OTHER, 0))
-    assert as_user(BOB, [STAFF], lambda: os.setxattr(p, ACCESS, value)) == errno.EPERM
-    assert as_user(ALICE, [STAFF], lambda: os.setxattr(p, ACCESS, value)) == 0
-    assert as_user(BOB, [STAFF], lambda: os.removexattr(p, ACCESS)) == errno.EPERM
-    assert as_user(BOB, [GUESTS], lambda: os.getxattr(p, ACCESS)) == 0
+    assert as_user(lambda: os.setxattr(p, ACCESS, value), BOB, STAFF) == errno.EPERM
+    assert as_user(lambda: os.setxattr(p, ACCESS, value), ALICE, STAFF) == 0
+    assert as_user(lambda: os.removexattr(p, ACCESS), BOB, STAFF) == errno.EPERM
+    assert as_user(lambda: os.getxattr(p, ACCESS), BOB, GUESTS) == 0
     os.unlink(p)
 
 
@@ -179,7 +161,7 @@ def test_set_gid_goes_when_a_stranger_to_the_group_sets_a_list(c):
     value = acl((USER_OBJ, 7), (USER, 5, BOB), (GROUP_OBJ, 5), (MASK, 5), (OTHER, 0))
     for gids, stays in (([GUESTS], 0), ([GUESTS, STAFF], stat.S_ISGID)):
         os.chmod(p, 0o2755)
-        assert as_user(ALICE, gids, lambda: os.setxattr(p, ACCESS, value)) == 0
+        assert as_user(lambda: os.setxattr(p, ACCESS, value), ALICE, gids[0], gids[1:]) == 0
         assert mode(p) == 0o750 | stays, oct(mode(p))
     os.unlink(p)
 

@@ -9,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import ADDR, BUILD, Cluster, ON_SERVER, expect_errno, run_tests, wait_until
+from cluster import ADDR, BUILD, Cluster, expect_errno, get, ON_SERVER, run_tests, wait_until
 
 CLUSTER = {"ossd": 2, "size": "256M", "conf": {"client": {"request_timeout_ms": "60000"}}}
 BLOCK = 16384
@@ -19,11 +19,6 @@ def put(path, data):
     with open(path, "wb") as f:
         f.write(data)
         os.fsync(f.fileno())
-
-
-def get(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def find(c, needle):

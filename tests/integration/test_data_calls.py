@@ -12,7 +12,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import as_user, expect_errno, run_tests, wait_until
+from cluster import as_user, expect_errno, get, put, run_tests, wait_until
 
 libc = ctypes.CDLL(None, use_errno=True)
 MIB = 1 << 20
@@ -23,16 +23,6 @@ CLUSTER = {"replicas": 1}
 def fallocate(fd, mode, off, length):
     if libc.fallocate(fd, mode, ctypes.c_long(off), ctypes.c_long(length)) < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-
-
-def put(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-
-
-def get(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def copy(source, target, length=1 << 40, source_off=0, target_off=0):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Delegated opens: under a lease files are opened for reading without a word to the metadata
 server, and stay readable whatever becomes of their names."""
+import errno
 import json
 import os
 import signal
@@ -8,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import run_tests, wait_until
+from cluster import as_user, get, run_tests, wait_until
 
 CLUSTER = {"mounts": 2}
 SIZE = 3 << 20
@@ -79,18 +80,9 @@ def test_users_are_checked(c):
     ready(c, path)
     for uid, gid, groups, may in ((4321, 1, [], True), (1, 8765, [], True), (1, 1, [8765], True),
                                   (1, 1, [], False)):
-        pid = os.fork()
-        if pid == 0:
-            os.setgroups(groups)
-            os.setgid(gid)
-            os.setuid(uid)
-            try:
-                with open(path, "rb") as f:
-                    os._exit(0 if f.read() == b"for its owner and group" else 2)
-            except PermissionError:
-                os._exit(1)
-        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        assert status == (0 if may else 1), (uid, gid, groups, status)
+        def read():
+            assert get(path) == b"for its owner and group"
+        assert as_user(read, uid, gid, groups) == (0 if may else errno.EACCES), (uid, gid, groups)
 
 
 def removals(c):

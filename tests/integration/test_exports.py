@@ -17,7 +17,7 @@ if "IN_NAMESPACE" not in os.environ:
 for words in ("link set lo up", "addr add 10.1.0.1/32 dev lo", "addr add 10.2.0.1/32 dev lo"):
     subprocess.run(["ip"] + words.split(), check=True)
 
-from cluster import BUILD, as_user, expect_errno, run_tests, wait_until
+from cluster import as_user, BUILD, expect_errno, get, put, run_tests, wait_until
 
 CLUSTER = {"mounts": 1}
 USER = 4321
@@ -61,16 +61,6 @@ class Client:
         return subprocess.run([BUILD + "/leat", "--conf", self.conf] + list(args), text=True,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, timeout=120)
-
-
-def put(path, data=b"x"):
-    with open(path, "wb") as f:
-        f.write(data)
-
-
-def get(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def no_exports(c):

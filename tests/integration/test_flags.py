@@ -10,22 +10,12 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import BUILD, expect_errno, run_tests
+from cluster import BUILD, expect_errno, get, put, run_tests
 from cluster import as_user as user_calls
 
 USER, GROUP = 5001, 6001
 FS_IOC_SETFLAGS, FS_IOC_GETFLAGS = 0x40086602, 0x80086601
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
-
-
-def put(path, data=b"x"):
-    with open(path, "wb") as f:
-        f.write(data)
-
-
-def get(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def chattr(how, *paths):

@@ -8,19 +8,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import expect_errno, run_tests, wait_until
+from cluster import expect_errno, get, put, run_tests, wait_until
 
 RENAME_EXCHANGE = 2  # linux/fs.h
-
-
-def put(path, data=b"x"):
-    with open(path, "wb") as f:
-        f.write(data)
-
-
-def get(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def test_create_read_write(c):

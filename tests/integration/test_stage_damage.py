@@ -10,7 +10,7 @@ import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
-from cluster import BUILD, free_ports, run_tests, wait_until
+from cluster import BUILD, free_ports, get, run_tests, wait_until
 
 MIB = 1 << 20
 CLUSTER = {"mounts": 1, "ossd": 2, "size": "256M", "replicas": 2}
@@ -21,11 +21,6 @@ def put(path, data):
     with open(path, "wb") as f:
         f.write(data)
         os.fsync(f.fileno())
-
-
-def get(path):
-    with open(path, "rb") as f:
-        return f.read()
 
 
 def flip(c, needle):

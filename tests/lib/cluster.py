@@ -230,13 +230,23 @@ def free_ports(n):
     return ports
 
 
-def as_user(fn, uid, gid):
+def put(path, data=b"x"):
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def get(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def as_user(fn, uid, gid, groups=()):
     """fn in a process of that user: 0, or the errno with which it failed."""
     pid = os.fork()
     if pid == 0:
         code = 255
         try:
-            os.setgroups([])
+            os.setgroups(groups)
             os.setgid(gid)
             os.setuid(uid)
             fn()
