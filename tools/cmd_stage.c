@@ -13,7 +13,7 @@
 static const struct stage_verb verbs[] = {
 	{"in", stage_cmd_in,
 	 "to catalog capacity timeout verify order window wait detach max-rate lease ttl evict "
-	 "progress scheduler placement nodes agent",
+	 "progress scheduler placement nodes agent unpack",
 	 1, 1, false},
 	{"out", stage_cmd_out, "timeout max-rate replace progress", 2, 2, false},
 	{"plan", stage_cmd_plan, "to catalog capacity", 1, 1, true},
@@ -34,29 +34,18 @@ static const struct stage_verb verbs[] = {
 };
 
 static const struct option longs[] = {
-	{"to", required_argument, NULL, 't'},
-	{"catalog", required_argument, NULL, 'g'},
-	{"capacity", required_argument, NULL, 'c'},
-	{"timeout", required_argument, NULL, 'w'},
-	{"verify", required_argument, NULL, 'v'},
-	{"order", required_argument, NULL, 'o'},
-	{"window", required_argument, NULL, 'W'},
-	{"wait", required_argument, NULL, 'u'},
-	{"detach", no_argument, NULL, 'd'},
-	{"max-rate", required_argument, NULL, 'r'},
-	{"lease", required_argument, NULL, 'l'},
-	{"ttl", required_argument, NULL, 'T'},
-	{"evict", no_argument, NULL, 'e'},
-	{"replace", no_argument, NULL, 'R'},
-	{"dry-run", no_argument, NULL, 'n'},
-	{"free", required_argument, NULL, 'f'},
-	{"follow", no_argument, NULL, 'F'},
-	{"progress", required_argument, NULL, 'p'},
-	{"scheduler", required_argument, NULL, 's'},
-	{"placement", required_argument, NULL, 'P'},
-	{"nodes", required_argument, NULL, 'N'},
-	{"agent", required_argument, NULL, 'A'},
-	{NULL, 0, NULL, 0},
+	{"to", required_argument, NULL, 't'},        {"catalog", required_argument, NULL, 'g'},
+	{"capacity", required_argument, NULL, 'c'},  {"timeout", required_argument, NULL, 'w'},
+	{"verify", required_argument, NULL, 'v'},    {"order", required_argument, NULL, 'o'},
+	{"window", required_argument, NULL, 'W'},    {"wait", required_argument, NULL, 'u'},
+	{"detach", no_argument, NULL, 'd'},          {"max-rate", required_argument, NULL, 'r'},
+	{"lease", required_argument, NULL, 'l'},     {"ttl", required_argument, NULL, 'T'},
+	{"evict", no_argument, NULL, 'e'},           {"unpack", no_argument, NULL, 'U'},
+	{"replace", no_argument, NULL, 'R'},         {"dry-run", no_argument, NULL, 'n'},
+	{"free", required_argument, NULL, 'f'},      {"follow", no_argument, NULL, 'F'},
+	{"progress", required_argument, NULL, 'p'},  {"scheduler", required_argument, NULL, 's'},
+	{"placement", required_argument, NULL, 'P'}, {"nodes", required_argument, NULL, 'N'},
+	{"agent", required_argument, NULL, 'A'},     {NULL, 0, NULL, 0},
 };
 
 /* One of the words, or -1. */
@@ -164,6 +153,9 @@ static int take_option(struct tool *t, struct stage_args *a, int c)
 	case 'e':
 		a->evict = true;
 		break;
+	case 'U':
+		a->unpack = true;
+		break;
 	case 'R':
 		a->replace = true;
 		break;
@@ -269,9 +261,9 @@ const struct command command_stage = {
 		"  pin, unpin WHAT  not to be evicted, and back     evict WHAT   removes it\n"
 		"  lease WHAT, release [WHAT] --lease JOB   used by a job; and no longer\n"
 		"  gc               makes room (--free SIZE, --capacity SIZE, --dry-run)\n"
-		"  cancel WHAT      whoever makes it stops          events [--follow]  what "
-		"  where [NAME]     which nodes have it\n"
-		"happened\n"
+		"  cancel WHAT      whoever makes it stops          where [NAME]  which nodes have "
+		"it\n"
+		"  events [--follow]  what happened\n"
 		"SOURCE: NAME@VERSION of a data set, a directory, or leat:/DIRECTORY of the\n"
 		"namespace where it is not mounted. WHAT: the same, or an id (6 digits suffice).\n"
 		"The copy is plain files; ready means that every block was verified and synced.\n"
@@ -293,6 +285,9 @@ const struct command command_stage = {
 		"read\n"
 		"                   from the servers once and handed on; --agent: of one node\n"
 		"  --max-rate RATE  bytes per second read from the source, at most\n"
+		"  --unpack         every tar archive becomes a folder of its members: a copy of "
+		"its own,\n"
+		"                   NAME@VERSION.unpacked; the archives are not kept\n"
 		"  --lease JOB      the job uses it until it is released, or for --ttl SECONDS\n"
 		"  --verify HOW     readback: read everything back from the disk before ready\n"
 		"  --progress HOW   auto, plain (a line every 10 s), json (one object a line), "

@@ -262,6 +262,7 @@ int stage_cmd_gc(struct tool *t, struct stage_args *a)
 	struct leat_stage_gc_options g = {.size = sizeof(g),
 					  .fs = fs,
 					  .to = a->to,
+					  .more_dirs = a->n_more ? a->more : NULL,
 					  .bytes = a->free,
 					  .capacity = a->capacity,
 					  .dry_run = a->dry_run,

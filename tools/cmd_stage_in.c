@@ -135,6 +135,7 @@ static int stage_here(struct tool *t, struct stage_args *a, const struct source 
 	o.lease = a->lease;
 	o.ttl_s = a->ttl_s;
 	o.evict = a->evict;
+	o.unpack = a->unpack;
 	int rc = leat_stage_in(&o, &r);
 	progress_finish(&s.line, rc < 0 || r.code ? 0 : r.bytes);
 	if (fs)

@@ -156,7 +156,8 @@ static void start_one(void *arg)
 		.max_rate = a->max_rate,
 		.capacity = a->capacity,
 		.timeout_ms = a->timeout_s * 1000,
-		.flags = (a->readback ? PEER_READBACK : 0u) | (a->evict ? PEER_MAKE_ROOM : 0u),
+		.flags = (a->readback ? PEER_READBACK : 0u) | (a->evict ? PEER_MAKE_ROOM : 0u) |
+			 (a->unpack ? PEER_UNPACK : 0u),
 	};
 	struct peer_stage_rep rep = {0};
 	struct rpc_call c = {0};

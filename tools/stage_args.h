@@ -27,7 +27,7 @@ struct stage_args {
 	const char *catalog, *order, *lease;
 	const char *nodes, *agent;
 	uint64_t capacity, timeout_s, max_rate, window, ttl_s, free;
-	bool readback, evict, replace, dry_run, follow, all, detach, scheduler;
+	bool readback, evict, unpack, replace, dry_run, follow, all, detach, scheduler;
 	enum stage_wait wait;
 	enum stage_progress progress;
 };

@@ -146,11 +146,11 @@ static void gc_fiber(void *arg)
 	uint64_t next_us = 0;
 	while (!a->stopping) {
 		if (a->p.capacity && loop_now_us() >= next_us) {
-			struct gc_options g = {.capacity = a->p.capacity};
+			struct gc_options g = {.capacity = a->p.capacity, .more_dirs = a->dirs + 1};
 			next_us = loop_now_us() + GC_US;
 			int rc = copies_gc(&a->io, a->dirs[0], &g);
 			if (rc < 0)
-				log_warn("cannot make room in %s: %s", a->dirs[0], status_text(rc));
+				log_warn("cannot make room in %s: %s", a->p.dirs, status_text(rc));
 			metric_add(&a->metrics.evicted_bytes, g.bytes_removed);
 			a->look |= g.bytes_removed > 0;
 		}

@@ -64,6 +64,7 @@ static int on_began(void *arg, struct stage_job *job)
 	waitq_wake_all(&j->a->began);
 	TRY(swarm_create(&o, &j->swarm));
 	job->turn = swarm_turn(j->swarm);
+	swarm_place(j->swarm, &job->node, &job->n_nodes);
 	return 0;
 }
 
@@ -163,6 +164,7 @@ static int take_request(struct agent_job *j, const struct peer_stage_req *req)
 		.capacity = req->capacity ? req->capacity : j->a->p.capacity,
 		.timeout_ms = req->timeout_ms > UINT32_MAX ? UINT32_MAX : (uint32_t)req->timeout_ms,
 		.readback = (req->flags & PEER_READBACK) != 0,
+		.unpack = (req->flags & PEER_UNPACK) != 0,
 		.evict = (req->flags & PEER_MAKE_ROOM) != 0 || j->a->p.capacity != 0,
 		.cancel = &j->cancel,
 		.order = j->order,

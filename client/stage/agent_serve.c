@@ -229,6 +229,29 @@ static int code_of(int rc)
 	}
 }
 
+/* The first of the agent's directories that has it; dirs[0] if none has. Yields. */
+static const char *dir_with(struct agent *a, const char *what)
+{
+	struct leat_stage_copy *c = malloc(sizeof(*c));
+	uint32_t i = 0;
+	while (c && i < a->n_dirs && copies_find(&a->io, a->dirs[i], what, c) == -LE_NOENT)
+		i++;
+	free(c);
+	return a->dirs[i < a->n_dirs ? i : 0];
+}
+
+static int release_all(struct agent *a, const char *job)
+{
+	bool any = false;
+	for (uint32_t i = 0; i < a->n_dirs; i++) {
+		int rc = copies_release_all(&a->io, a->dirs[i], job);
+		if (rc < 0 && rc != -LE_NOENT)
+			return rc;
+		any |= rc == 0;
+	}
+	return any ? 0 : -LE_NOENT;
+}
+
 static int mark(struct agent *a, const struct peer_stage_req *in, const char *what)
 {
 	char job[LEASE_NAME_MAX + 1] = "";
@@ -242,8 +265,8 @@ static int mark(struct agent *a, const struct peer_stage_req *in, const char *wh
 	if (in->lease.len)
 		memcpy(job, in->lease.data, in->lease.len);
 	if (in->verb == PEER_RELEASE && !what[0])
-		return copies_release_all(&a->io, a->dirs[0], job);
-	return copies_mark(&a->io, a->dirs[0], what, how, &m);
+		return release_all(a, job);
+	return copies_mark(&a->io, dir_with(a, what), what, how, &m);
 }
 
 static int do_verb(struct agent *a, const struct peer_stage_req *in)
@@ -266,7 +289,7 @@ static int do_verb(struct agent *a, const struct peer_stage_req *in)
 	if (in->verb == PEER_EVICT) {
 		agent_served_drop(a, NULL);
 		a->look = true;
-		return copies_evict(&a->io, a->dirs[0], what);
+		return copies_evict(&a->io, dir_with(a, what), what);
 	}
 	return mark(a, in, what);
 }

@@ -106,23 +106,53 @@ static void look_at_content(struct stage_io *io, struct local_store *s, bool rea
 	manifest_destroy(m);
 }
 
+static void take_all(struct stage_io *io, struct local_store *s, struct leat_stage_copy *c)
+{
+	c->leased = store_is_leased(s);
+	c->pinned = store_has_mark(s, "pin", NULL);
+	if (!store_has_mark(s, "used", &c->used_s))
+		c->used_s = 0;
+	bool locked = store_is_locked(s), ready = store_is_ready(s);
+	take_note(s, locked, c);
+	look_at_content(io, s, ready, c);
+}
+
+/* What a folder is that holds a part of a copy elsewhere. -LE_NOENT: nothing of its own. */
+static int look_at_part(struct local_store *s, char *home, struct leat_stage_copy *c)
+{
+	struct stat st;
+	if (env_stat(s->env, home, &st) == 0)
+		return -LE_NOENT;
+	char *slash = strrchr(home, '/');
+	*(slash ? slash : home) = 0;
+	/* A disk that is not mounted may come back with the rest of it. */
+	if (!home[0] || env_stat(s->env, home, &st) < 0)
+		return -LE_NOENT;
+	c->state = LEAT_COPY_EVICTING;
+	return 0;
+}
+
+/* -LE_NOENT: that folder is no copy. Structs with paths live on the heap, fibers' stacks are small.
+ */
 static int look_at(struct stage_io *io, const char *to, const char *id, struct leat_stage_copy *c)
 {
-	struct local_store s;
+	struct local_store *s = malloc(sizeof(*s));
+	char *home = malloc(STORE_PATH_SIZE);
+	int rc = s && home ? store_init(s, io->env, to, id) : -LE_NOMEM;
 	memset(c, 0, sizeof(*c));
 	c->size = sizeof(*c);
-	TRY(store_init(&s, io->env, to, id));
-	memcpy(c->id, id, sizeof(c->id));
-	snprintf(c->path, sizeof(c->path), "%.4000s/data", s.dir);
-	c->leased = store_is_leased(&s);
-	c->pinned = store_has_mark(&s, "pin", NULL);
-	if (!store_has_mark(&s, "used", &c->used_s))
-		c->used_s = 0;
-	bool locked = store_is_locked(&s), ready = store_is_ready(&s);
-	take_note(&s, locked, c);
-	look_at_content(io, &s, ready, c);
-	store_fini(&s);
-	return 0;
+	if (rc == 0) {
+		memcpy(c->id, id, sizeof(c->id));
+		snprintf(c->path, sizeof(c->path), "%.4000s/data", s->dir);
+		if (store_home(s, home) == 0)
+			rc = look_at_part(s, home, c);
+		else
+			take_all(io, s, c);
+		store_fini(s);
+	}
+	free(home);
+	free(s);
+	return rc;
 }
 
 static int by_id(const void *a, const void *b)
@@ -147,7 +177,9 @@ int copies_list(struct stage_io *io, const char *to,
 		qsort(l.ids, l.n, sizeof(*l.ids), by_id);
 	for (size_t i = 0; i < l.n && rc == 0; i++) {
 		rc = look_at(io, to, l.ids[i], c);
-		if (rc == 0)
+		if (rc == -LE_NOENT)
+			rc = 0;
+		else if (rc == 0)
 			rc = each(arg, c);
 	}
 	free(l.ids);
@@ -212,7 +244,7 @@ static int find_store(struct stage_io *io, const char *to, const char *what,
 	return rc == -LE_CORRUPT ? 0 : rc;
 }
 
-static int evict_locked(struct local_store *s)
+int copies_evict_locked(struct local_store *s)
 {
 	struct store_note n = {.state = LEAT_COPY_EVICTING, .off = UINT64_MAX};
 	struct store_note before;
@@ -237,7 +269,7 @@ int copies_evict(struct stage_io *io, const char *to, const char *what)
 	TRY(rc);
 	rc = store_try_lock(&s);
 	if (rc == 0)
-		rc = evict_locked(&s);
+		rc = copies_evict_locked(&s);
 	store_fini(&s);
 	return rc;
 }

@@ -29,19 +29,26 @@ int copies_mark(struct stage_io *io, const char *to, const char *what, enum copi
 		const struct copies_mark *mark) CHECK_RESULT;
 int copies_release_all(struct stage_io *io, const char *to, const char *job) CHECK_RESULT;
 /*
- * Makes room (copies_gc.c): see leat_stage_gc. bytes_missing: so much more has to go than is free
- * now. keep: the id of a copy that stays whatever it is; may be NULL.
+ * Makes room (copies_gc.c) among the copies of `to` and of more_dirs (a NULL behind the last; may
+ * be NULL): see leat_stage_gc. bytes_missing: so much more has to go than is free now. lack: if not
+ * 0, of use are only copies with files in these directories, bit 0 being `to`, bit k more_dirs[k -
+ * 1]. keep: the id of a copy that stays whatever it is; may be NULL.
  */
 struct gc_options {
+	const char *const *more_dirs;
 	uint64_t bytes_missing, capacity;
+	uint32_t lack;
 	const char *keep;
 	bool dry_run;
 	void (*each)(void *arg, const struct leat_stage_copy *c);
 	void *arg;
-	uint64_t bytes_removed; /* result */
+	uint64_t bytes_removed; /* results */
+	uint32_t n_removed;
 };
 int copies_gc(struct stage_io *io, const char *to, struct gc_options *g) CHECK_RESULT;
 int copies_evict(struct stage_io *io, const char *to, const char *what) CHECK_RESULT;
+/* The one that this store is, with its places, locked by the caller. */
+int copies_evict_locked(struct local_store *s) CHECK_RESULT;
 /* A READY copy, kept from being evicted. ret_fd holds the lease until it is closed. -LE_AGAIN: not
  * ready. */
 int copies_lease(struct stage_io *io, const char *to, const char *what,

@@ -1,7 +1,6 @@
 /* The public calls for copies that are there: waiting, pins, leases of jobs, making room. */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 
 #include "client/stage/copies.h"
 #include "client/stage/stage.h"
@@ -80,11 +79,11 @@ int leat_stage_gc(const struct leat_stage_gc_options *opts, uint64_t *ret_bytes)
 {
 	struct leat_stage_gc_options o;
 	struct call c = {0};
-	struct statvfs st;
 	struct_take(&o, sizeof(o), opts);
-	uint64_t room = statvfs(o.to, &st) == 0 ? (uint64_t)st.f_bavail * st.f_frsize : 0;
+	uint64_t room = stage_free_bytes(o.to, o.more_dirs);
 	c.to = o.to;
-	c.gc = (struct gc_options){.bytes_missing = o.bytes > room ? o.bytes - room : 0,
+	c.gc = (struct gc_options){.more_dirs = o.more_dirs,
+				   .bytes_missing = o.bytes > room ? o.bytes - room : 0,
 				   .capacity = o.capacity,
 				   .dry_run = o.dry_run,
 				   .each = o.each,

@@ -2,7 +2,8 @@
  * Makes room: candidates by how little they are missed (what a crash has left of a removal,
  * failures and partial ones, stale ones, then the least recently used), removed until there is
  * enough. Never one that is leased, pinned, being made, or whose source is not there as it was:
- * that would be the last copy of it.
+ * that would be the last copy of it. Only a stale one may go without its source, when what its name
+ * means now is whole, here and at the source: then somebody has replaced it, and nothing is lost.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 
 struct candidate {
 	char id[MANIFEST_ID_SIZE];
+	uint32_t dir; /* which of the directories holds it */
 	int state;
 	int64_t used_s;
 	uint64_t bytes;
@@ -22,8 +24,14 @@ struct candidates {
 	struct candidate *c;
 	size_t n, cap;
 	const char *keep;
+	uint32_t dir; /* that is being listed */
 	uint64_t total;
 };
+
+static const char *dir_at(const char *to, const char *const *more, uint32_t i)
+{
+	return i == 0 ? to : more ? more[i - 1] : NULL;
+}
 
 static bool is_being_made(int state)
 {
@@ -47,7 +55,8 @@ static int note_candidate(void *arg, const struct leat_stage_copy *c)
 		l->cap = cap;
 	}
 	struct candidate *x = &l->c[l->n++];
-	*x = (struct candidate){.state = c->state, .used_s = c->used_s, .bytes = c->bytes_verified};
+	*x = (struct candidate){
+		.dir = l->dir, .state = c->state, .used_s = c->used_s, .bytes = c->bytes_verified};
 	memcpy(x->id, c->id, sizeof(x->id));
 	return 0;
 }
@@ -94,22 +103,96 @@ static bool source_is_in(struct vol *v, const struct manifest *m)
 	return true;
 }
 
-/* Could it be made again? */
-static bool is_recoverable(struct stage_io *io, const char *to, const struct candidate *c)
+/* A manifest of a copy, its own ("") or that of the archives it was unpacked of ("/from"); NULL:
+ * none that can be read. */
+static struct manifest *manifest_of(struct stage_io *io, const char *to, const char *id,
+				    const char *which)
 {
-	struct local_store s;
-	struct manifest *m;
-	struct detail ignored = {0};
+	struct local_store *s = malloc(sizeof(*s));
+	struct detail *ignored = calloc(1, sizeof(*ignored));
+	struct manifest *m = NULL;
+	if (s && ignored && store_init(s, io->env, to, id) == 0) {
+		size_t len = strlen(s->dir);
+		snprintf(s->dir + len, sizeof(s->dir) - len, "%s", which);
+		if (manifest_load(io->local, s->dir, &m, ignored) < 0)
+			m = NULL;
+	}
+	free(ignored);
+	free(s);
+	return m;
+}
+
+static bool source_is_there(struct stage_io *io, const char *to, const char *id)
+{
+	struct manifest *m = manifest_of(io, to, id, "/from");
+	if (!m)
+		m = manifest_of(io, to, id, "");
+	bool there =
+		m && (source_is_in(io->local, m) || (io->remote && source_is_in(io->remote, m)));
+	manifest_destroy(m);
+	return there;
+}
+
+struct successor {
+	const struct manifest *m; /* of the stale one */
+	char id[MANIFEST_ID_SIZE];
+};
+
+static int note_successor(void *arg, const struct leat_stage_copy *c)
+{
+	struct successor *x = arg;
+	const struct manifest *m = x->m;
+	if (c->state != LEAT_COPY_READY || strcmp(c->id, m->id) == 0)
+		return 0;
+	bool same = m->name[0]
+			    ? strcmp(c->name, m->name) == 0 && strcmp(c->version, m->version) == 0
+			    : !c->name[0] && strcmp(c->source, m->source) == 0;
+	if (same)
+		memcpy(x->id, c->id, sizeof(x->id));
+	return same;
+}
+
+/* What its name means now is here, and at the source. */
+static bool is_superseded(struct stage_io *io, const char *to, const char *id)
+{
+	struct manifest *m = manifest_of(io, to, id, "");
+	struct successor x = {.m = m};
+	bool found = m && copies_list(io, to, note_successor, &x) > 0;
+	manifest_destroy(m);
+	return found && source_is_there(io, to, x.id);
+}
+
+/* Could it be made again, or is it not wanted any more? */
+static bool may_go(struct stage_io *io, const char *to, const struct candidate *c)
+{
 	/* What is not whole holds nothing that anybody could have used. */
 	if (c->state == LEAT_COPY_EVICTING)
 		return true;
-	if (store_init(&s, io->env, to, c->id) < 0)
-		return false;
-	if (manifest_load(io->local, s.dir, &m, &ignored) < 0)
-		return false;
-	bool there = source_is_in(io->local, m) || (io->remote && source_is_in(io->remote, m));
-	manifest_destroy(m);
-	return there;
+	return source_is_there(io, to, c->id) ||
+	       (c->state == LEAT_COPY_STALE && is_superseded(io, to, c->id));
+}
+
+/* Has it files in one of the directories that lack room? */
+static bool helps(struct stage_io *io, const char *to, const struct candidate *c,
+		  const struct gc_options *g)
+{
+	struct local_store *s = malloc(sizeof(*s));
+	char want[STORE_PATH_SIZE];
+	bool found = g->lack == 0 || (g->lack >> c->dir & 1);
+	if (!found && s && store_init(s, io->env, dir_at(to, g->more_dirs, c->dir), c->id) == 0) {
+		/* What cannot be read helps nobody. */
+		int rc = store_load_places(s, STORE_FILES_ANY);
+		for (uint32_t k = 0; rc == 0 && k < s->n_more && !found; k++) {
+			for (uint32_t i = 0; i < 32 && dir_at(to, g->more_dirs, i); i++) {
+				snprintf(want, sizeof(want), "%.3900s/.leat/%s",
+					 dir_at(to, g->more_dirs, i), c->id);
+				found |= (g->lack >> i & 1) && strcmp(want, s->more[k]) == 0;
+			}
+		}
+		store_fini(s);
+	}
+	free(s);
+	return found;
 }
 
 static int remove_one(struct stage_io *io, const char *to, const struct candidate *c,
@@ -123,6 +206,7 @@ static int remove_one(struct stage_io *io, const char *to, const struct candidat
 		rc = copies_evict(io, to, c->id);
 	if (rc == 0) {
 		g->bytes_removed += c->bytes;
+		g->n_removed++;
 		if (g->each)
 			g->each(g->arg, copy);
 	}
@@ -134,16 +218,21 @@ static int remove_one(struct stage_io *io, const char *to, const struct candidat
 int copies_gc(struct stage_io *io, const char *to, struct gc_options *g)
 {
 	struct candidates l = {.keep = g->keep};
+	int rc = 0;
 	g->bytes_removed = 0;
-	int rc = copies_list(io, to, note_candidate, &l);
+	g->n_removed = 0;
+	for (const char *dir; rc == 0 && (dir = dir_at(to, g->more_dirs, l.dir)) != NULL; l.dir++)
+		rc = copies_list(io, dir, note_candidate, &l);
 	if (l.n)
 		qsort(l.c, l.n, sizeof(*l.c), by_use);
 	uint64_t over = g->capacity && l.total > g->capacity ? l.total - g->capacity : 0;
 	uint64_t want = over > g->bytes_missing ? over : g->bytes_missing;
 	for (size_t i = 0; i < l.n && rc == 0; i++) {
+		const char *dir = dir_at(to, g->more_dirs, l.c[i].dir);
 		bool rest = l.c[i].state == LEAT_COPY_EVICTING;
-		if ((rest || g->bytes_removed < want) && is_recoverable(io, to, &l.c[i]))
-			rc = remove_one(io, to, &l.c[i], g);
+		if ((rest || (g->bytes_removed < want && helps(io, to, &l.c[i], g))) &&
+		    may_go(io, dir, &l.c[i]))
+			rc = remove_one(io, dir, &l.c[i], g);
 	}
 	free(l.c);
 	return rc;

@@ -53,6 +53,35 @@ void store_fini(struct local_store *s)
 	store_unlock(s);
 }
 
+/* Before anything of it is there: what is found without its first directory can be told from a copy
+ * of its own. */
+static int note_home(struct local_store *s, const char *dir)
+{
+	char path[STORE_PATH_SIZE], *text;
+	size_t len;
+	TRY(join(path, dir, "home"));
+	if (env_read_file(s->env, path, STORE_PATH_SIZE, &text, &len) == 0) {
+		bool same = strcmp(text, s->dir) == 0;
+		free(text);
+		if (same)
+			return 0;
+	}
+	return env_write_file(s->env, path, s->dir, strlen(s->dir), 0644);
+}
+
+int store_home(struct local_store *s, char ret_home[STORE_PATH_SIZE])
+{
+	char *text;
+	size_t len;
+	TRY(join(ret_home, s->dir, "home"));
+	TRY(env_read_file(s->env, ret_home, STORE_PATH_SIZE, &text, &len));
+	bool good = len > 0 && len < STORE_PATH_SIZE && strlen(text) == len && text[0] == '/';
+	if (good)
+		memcpy(ret_home, text, len + 1);
+	free(text);
+	return good ? 0 : -LE_NOENT;
+}
+
 int store_make_dirs(struct local_store *s)
 {
 	static const char *const below[] = {"part", "data"};
@@ -60,6 +89,8 @@ int store_make_dirs(struct local_store *s)
 	for (uint32_t k = 0; k <= s->n_more; k++) {
 		const char *dir = store_dir_of(s, k);
 		TRY(env_mkdirs(s->env, dir, 0755));
+		if (k > 0)
+			TRY(note_home(s, dir));
 		for (size_t i = 0; i < ARRAY_SIZE(below); i++) {
 			TRY(join(path, dir, below[i]));
 			TRY(env_mkdirs(s->env, path, 0755));

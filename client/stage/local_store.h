@@ -3,6 +3,7 @@
  *
  *   DIR/.leat/ID.lock     flock: held by the one process that changes the copy
  *   DIR/.leat/ID/manifest, sums, samples
+ *                from/    manifest and sums of the archives that it was unpacked of
  *                bitmap   one bit per chunk (1 MiB): verified, and synced before the bit was
  *                lease    flock, shared: held by processes that use the copy
  *                leases/NAME  used by a job until a time, or until it is given back
@@ -11,6 +12,7 @@
  *                data/... finished files
  *                places   with several directories: which file is in which; in the first
  *                         one's data/ there are links to the others'
+ *                home     in the others: DIR/.leat/ID of the first one, whose part this is
  *                reserve  as large as what is still to come: space set aside
  *                state, window, used, cancel   see store_marks.c
  *                READY    written last
@@ -60,12 +62,17 @@ int store_init(struct local_store *s, struct env *env, const char *to, const cha
 int store_add_dir(struct local_store *s, const char *to) CHECK_RESULT;
 /* The further directories and places that a former run has chosen, if it has. Yields. */
 int store_load_places(struct local_store *s, uint32_t n_files) CHECK_RESULT;
+/* ... whatever their number: for who asks which directories there are. */
+#define STORE_FILES_ANY UINT32_MAX
 int store_save_places(struct local_store *s) CHECK_RESULT; /* yields */
 /* Gives back lock, memory and files. Yields. */
 void store_fini(struct local_store *s);
 
 /* DIR/.leat/ID and what is in it. Yields. */
 int store_make_dirs(struct local_store *s) CHECK_RESULT;
+/* Of a folder that holds a part of a copy elsewhere: its home, DIR/.leat/ID. -LE_NOENT: it is none.
+ * Yields. */
+int store_home(struct local_store *s, char ret_home[STORE_PATH_SIZE]) CHECK_RESULT;
 /* Exclusive: -LE_BUSY when another process (or another store of this one) has it. Makes DIR/.leat.
  */
 int store_try_lock(struct local_store *s) CHECK_RESULT;

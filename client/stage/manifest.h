@@ -32,7 +32,7 @@
 #define MANIFEST_BLOCK_DEFAULT (16u << 10)
 #define MANIFEST_BLOCK_MIN     4096u
 #define MANIFEST_FILES_MAX     (1u << 26)
-#define MANIFEST_DEPTH_MAX 64 /* components of a path */
+#define MANIFEST_DEPTH_MAX     64 /* components of a path */
 #define MANIFEST_LINE_MAX      (256u << 20)
 #define MANIFEST_NAME_MAX      128u /* of a data set and of a version */
 #define MANIFEST_ID_SIZE       65u  /* hex and NUL */

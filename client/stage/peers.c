@@ -38,6 +38,7 @@ struct swarm {
 	uint64_t self_key;
 	struct member **members; /* not this node */
 	uint32_t n, cap;
+	uint32_t n_fixed; /* how many are named, this node included */
 	bool fixed, stopping;
 	struct spread *spread;
 	struct latch fibers;
@@ -105,7 +106,7 @@ static struct member *add(struct swarm *w, const char *addr, size_t len)
 static void add_fixed(struct swarm *w, const char *text, uint32_t self)
 {
 	const char *all = text;
-	for (uint32_t i = 0; *(text += strspn(text, " ,")); i++) {
+	for (uint32_t i = 0; *(text += strspn(text, " ,")); i++, w->n_fixed++) {
 		size_t len = strcspn(text, " ,");
 		if (i == self && len < sizeof(w->self))
 			snprintf(w->self, sizeof(w->self), "%.*s", (int)len, text);
@@ -363,6 +364,12 @@ uint32_t swarm_turn(const struct swarm *w)
 	if (w->fixed)
 		return (uint32_t)(((uint64_t)w->o.self_member << 32) / (w->n + 1));
 	return (uint32_t)(w->self_key >> 32);
+}
+
+void swarm_place(const struct swarm *w, uint32_t *ret_node, uint32_t *ret_n_nodes)
+{
+	*ret_node = w->fixed ? w->o.self_member : 0;
+	*ret_n_nodes = w->n_fixed;
 }
 
 /* ---- life ---- */

@@ -79,6 +79,8 @@ void swarm_destroy(struct swarm *w); /* NULL is fine. Yields. */
 int swarm_get(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask how) CHECK_RESULT;
 /* For fetch_options.turn: each member its own. */
 uint32_t swarm_turn(const struct swarm *w);
+/* Which of how many this node is, where those who take part are named; else 0 of 0. */
+void swarm_place(const struct swarm *w, uint32_t *ret_node, uint32_t *ret_n_nodes);
 /* The other side of asking: from the job's own fetch, in a slot of the pool (NULL: the answer says
  * whom to ask). Within q->wait_ms. Yields. */
 int swarm_serve(struct swarm *w, struct fetch *ft, const struct swarm_ask *q,

@@ -41,6 +41,15 @@ struct stage_job {
 	int (*began)(void *arg, struct stage_job *job);
 	int (*from_peer)(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask ask);
 	void *peer_arg;
+	/* Unpacking (stage_unpack.c): read from here instead, below source_root; set aside so much
+	 * more than the copy itself needs; what the copying is called. */
+	struct vol *source_vol;
+	const char *source_root, *copying;
+	uint64_t extra_bytes;
+	const struct manifest
+		*made_of; /* kept beside the copy; NULL: its own says where it is from */
+	/* Of how many nodes that make the copy together this is which; n_nodes 0: not known. */
+	uint32_t node, n_nodes;
 	uint32_t turn;      /* where among the chunks it begins (fetch.h) */
 	uint64_t source_us; /* how long the source takes for a chunk, about */
 };
@@ -81,9 +90,21 @@ int stage_find_manifest(struct stage_job *job);
 /* Makes the files of the data set o.source immutable. 0 or a status, with d. Yields. */
 int stage_seal(struct stage_job *job) CHECK_RESULT;
 void stage_code_of_source(struct stage_job *job, int rc);
+/* The copy of job->m, READY at the end, which is there at once if it was before. The store stays
+ * locked until store_fini. 0 or sets rc and code. Yields. */
+int stage_copy(struct stage_job *job) CHECK_RESULT;
+/* What was wrong, for a job that has failed and has not said so; what it leaves is noted, and the
+ * store given back. Yields. */
+void stage_finish(struct stage_job *job, int rc);
+/* stage_unpack.c: a copy in which every archive is a folder, made of one of the archives. 0 or sets
+ * rc and code. Yields. */
+int stage_unpack(struct stage_job *job) CHECK_RESULT;
 
 /* stage_room.c: which file goes where, and the space for all of them. Sets rc and code. Yields. */
 int stage_admit(struct stage_job *job) CHECK_RESULT;
+/* In these directories (a NULL behind the last of more_dirs, which may be NULL), each file system
+ * once. */
+uint64_t stage_free_bytes(const char *to, const char *const *more_dirs);
 /* stage_order.c: job->plan from o.order. 0 or sets rc and code. Yields. */
 int stage_order(struct stage_job *job) CHECK_RESULT;
 

@@ -61,6 +61,9 @@ bool stage_cancelled(struct stage_job *job)
 
 void stage_reached(struct stage_job *job, enum leat_stage_milestone m)
 {
+	/* Archives are nothing that a loader of their members could begin with. */
+	if (job->o.unpack && m > LEAT_STAGE_RESERVED)
+		m = LEAT_STAGE_RESERVED;
 	for (uint32_t i = job->reached + 1; i <= (uint32_t)m; i++)
 		if (job->o.reached)
 			job->o.reached(job->o.arg, (enum leat_stage_milestone)i);
@@ -158,15 +161,30 @@ static int manifest_of_alias(struct stage_job *job)
 	return maker_of(job, v, dir);
 }
 
-/* One that was made of a directory that looked exactly like this one, beside a copy of it. */
+/* Beside a copy, or beside what was made of it by unpacking (`which` is "/from" then). */
+static bool manifest_beside(struct stage_job *job, const char *key, const char *which,
+			    char ret_id[MANIFEST_ID_SIZE])
+{
+	struct detail *ignored = calloc(1, sizeof(*ignored));
+	char dir[STORE_PATH_SIZE];
+	bool found = ignored && store_recall_source(job->io.env, job->o.to, key, ret_id) == 0;
+	int n = found ? snprintf(dir, sizeof(dir), "%s/.leat/%s%s", job->o.to, ret_id, which) : 0;
+	found = found && n < (int)sizeof(dir) &&
+		manifest_load(job->io.local, dir, &job->m, ignored) == 0;
+	free(ignored);
+	return found;
+}
+
+/* One that was made of a directory that looked exactly like this one. */
 static bool manifest_of_before(struct stage_job *job, const char *key)
 {
-	char id[MANIFEST_ID_SIZE];
-	struct local_store s;
-	struct detail ignored = {0};
-	return job->o.to && store_recall_source(job->io.env, job->o.to, key, id) == 0 &&
-	       store_init(&s, job->io.env, job->o.to, id) == 0 &&
-	       manifest_load(job->io.local, s.dir, &job->m, &ignored) == 0;
+	char id[MANIFEST_ID_SIZE] = "", unpacked[16 + MANIFEST_ID_SIZE];
+	if (!job->o.to)
+		return false;
+	if (manifest_beside(job, key, "", id))
+		return true;
+	snprintf(unpacked, sizeof(unpacked), "unpacked-%s", id);
+	return job->o.unpack && id[0] && manifest_beside(job, unpacked, "/from", id);
 }
 
 /* What was made before may be of other inodes with the same content. */
@@ -299,11 +317,13 @@ static void on_fetch(void *arg, const struct fetch_report *f)
 {
 	struct stage_job *job = arg;
 	job->r->bytes_verified = f->bytes_verified;
-	job->r->bytes_source = f->bytes_source;
+	/* What is unpacked has been moved before. */
+	job->r->bytes_source = job->source_vol ? 0 : f->bytes_source;
 	job->r->bytes_peers = f->bytes_peers;
-	job->r->bytes_moved = f->bytes_source + f->bytes_peers;
+	job->r->bytes_moved = job->r->bytes_source + f->bytes_peers;
 	job->source_us = f->source_us;
-	stage_report(job, "copy", f->bytes_verified, job->r->bytes, f->files);
+	stage_report(job, job->copying ? job->copying : "copy", f->bytes_verified, job->r->bytes,
+		     f->files);
 }
 
 static void on_window(void *arg)
@@ -377,7 +397,7 @@ static void make_samples(struct stage_job *job)
 static void note_alias(struct stage_job *job)
 {
 	char alias[2 * MANIFEST_NAME_MAX + 4];
-	if (job->o.source[0] == '/')
+	if (strchr(job->o.source, '/'))
 		return;
 	snprintf(alias, sizeof(alias), "%s%s", job->o.source,
 		 strchr(job->o.source, '@') ? "" : "@latest");
@@ -407,18 +427,25 @@ static void is_used(struct stage_job *job)
 			   rc == -LE_INVAL ? LEAT_STAGE_USAGE : LEAT_STAGE_INTERNAL);
 }
 
-/* What was made of the same source when it was another is not what its name means any more. */
+/* What was made of the same source, or under the same name, when it was another is not what its
+ * name means any more. */
 static int mark_stale(void *arg, const struct leat_stage_copy *c)
 {
 	struct stage_job *job = arg;
-	struct local_store s;
-	if (strcmp(c->id, job->m->id) == 0 || c->state != LEAT_COPY_READY ||
-	    job->o.source[0] != '/' || strcmp(c->source, job->o.source) != 0 || c->name[0] ||
-	    store_init(&s, job->io.env, job->o.to, c->id) < 0)
+	const char *source = job->o.source[0] == '/' ? job->o.source : job->m->source;
+	bool same = job->o.source[0] == '/' || !job->m->name[0]
+			    ? !c->name[0] && strcmp(c->source, source) == 0
+			    : c->name[0] && strcmp(c->name, job->m->name) == 0 &&
+				      strcmp(c->version, job->m->version) == 0;
+	if (strcmp(c->id, job->m->id) == 0 || c->state != LEAT_COPY_READY || !same)
 		return 0;
-	int rc = store_set_mark(&s, "stale", true);
-	(void)rc; /* it only tells people */
-	store_event(&s, "STALE", "");
+	struct local_store *s = malloc(sizeof(*s));
+	if (s && store_init(s, job->io.env, job->o.to, c->id) == 0) {
+		int rc = store_set_mark(s, "stale", true);
+		(void)rc; /* it only tells people */
+		store_event(s, "STALE", "");
+	}
+	free(s);
 	return 0;
 }
 
@@ -426,9 +453,11 @@ static int run_fetch(struct stage_job *job, int *ret_code)
 {
 	struct fetch_options fo = {.store = &job->store,
 				   .manifest = job->m,
-				   .source = io_source(&job->io),
-				   .source_dir =
-					   job->o.source[0] == '/' ? job->o.source : job->m->source,
+				   .source =
+					   job->source_vol ? job->source_vol : io_source(&job->io),
+				   .source_dir = job->source_vol           ? job->source_root
+						 : job->o.source[0] == '/' ? job->o.source
+									   : job->m->source,
 				   .report = on_fetch,
 				   .arg = job,
 				   .cancel = &job->stop,
@@ -481,20 +510,63 @@ static int make_copy(struct stage_job *job)
 	return 0;
 }
 
+/* A copy of its own there keeps its files. */
+static bool has_own_copy(struct stage_job *job, const char *dir)
+{
+	char path[STORE_PATH_SIZE];
+	struct stat st;
+	int n = snprintf(path, sizeof(path), "%s/.leat/%s/manifest", dir, job->m->id);
+	return strcmp(dir, job->o.to) != 0 && n < (int)sizeof(path) &&
+	       env_stat(job->io.env, path, &st) == 0;
+}
+
 static int open_store(struct stage_job *job)
 {
 	TRY(store_init(&job->store, job->io.env, job->o.to, job->m->id));
 	job->store_open = true;
 	snprintf(job->r->path, sizeof(job->r->path), "%.4000s/data", job->store.dir);
 	for (uint32_t i = 0; job->o.more_dirs && job->o.more_dirs[i]; i++) {
-		TRY(env_mkdirs(job->io.env, job->o.more_dirs[i], 0755));
-		TRY(store_add_dir(&job->store, job->o.more_dirs[i]));
+		const char *dir = job->o.more_dirs[i];
+		TRY(env_mkdirs(job->io.env, dir, 0755));
+		if (!has_own_copy(job, dir))
+			TRY(store_add_dir(&job->store, dir));
 	}
 	return 0;
 }
 
+/* The folder of a copy is not that of a part of another one, whose files it would take away. */
+static int refuse_part(struct stage_job *job)
+{
+	char *home = malloc(STORE_PATH_SIZE);
+	struct stat st;
+	int rc = home ? store_home(&job->store, home) : -LE_NOMEM;
+	if (rc == 0 && env_stat(job->io.env, home, &st) == 0) {
+		rc = detail_set(&job->d, -LE_EXIST, job->o.to, UINT64_MAX,
+				"it holds a part of the copy in %.200s", home);
+		stage_fail(job, rc, LEAT_STAGE_USAGE);
+	} else if (rc == 0) {
+		/* What is left of a copy that is gone: verified, and made a part of this one. */
+		rc = snprintf(home, STORE_PATH_SIZE, "%.4000s/home", job->store.dir) < 0
+			     ? -LE_INVAL
+			     : env_unlink(job->io.env, home);
+	} else if (rc == -LE_NOENT) {
+		rc = 0;
+	}
+	free(home);
+	return rc;
+}
+
+/* A copy of archives that is there only to be unpacked goes afterwards. */
+static int note_purpose(struct stage_job *job, bool ready)
+{
+	if (!job->o.unpack)
+		return store_set_mark(&job->store, "unpack", false);
+	return ready ? 0 : store_set_mark(&job->store, "unpack", true);
+}
+
 static int is_done(struct stage_job *job)
 {
+	TRY(note_purpose(job, true));
 	job->r->bytes_verified = job->m->bytes;
 	note_alias(job);
 	publish_inodes(job);
@@ -506,8 +578,20 @@ static int is_done(struct stage_job *job)
 	return job->rc;
 }
 
+/* Where to look whether the source is still there, of a copy that is not made of files of it. */
+static int store_origin(struct stage_job *job)
+{
+	char path[STORE_PATH_SIZE];
+	if (!job->made_of)
+		return 0;
+	snprintf(path, sizeof(path), "%.4000s/from", job->store.dir);
+	TRY(env_mkdirs(job->io.env, path, 0755));
+	return manifest_store(job->io.local, path, job->made_of);
+}
+
 static int stage_locked(struct stage_job *job)
 {
+	TRY(refuse_part(job));
 	TRY(store_load_places(&job->store, job->m->n_files));
 	if (store_is_ready(&job->store) && store_looks_whole(&job->store, job->m))
 		return is_done(job);
@@ -515,6 +599,7 @@ static int stage_locked(struct stage_job *job)
 	TRY(store_set_mark(&job->store, "cancel", false));
 	/* The order may be another one now. */
 	TRY(store_set_mark(&job->store, "window", false));
+	TRY(note_purpose(job, false));
 	note(job, LEAT_COPY_PLANNED);
 	is_used(job);
 	if (job->rc)
@@ -522,12 +607,22 @@ static int stage_locked(struct stage_job *job)
 	TRY(store_load_bitmap(&job->store, job->m));
 	/* So that whoever lists copies knows what this one will be. */
 	TRY(manifest_store(job->io.local, job->store.dir, job->m));
+	TRY(store_origin(job));
 	TRY(stage_order(job));
 	TRY(stage_admit(job));
 	note(job, LEAT_COPY_RESERVED);
 	store_event(&job->store, "RESERVED", "");
 	stage_reached(job, LEAT_STAGE_RESERVED);
 	return make_copy(job);
+}
+
+int stage_copy(struct stage_job *job)
+{
+	TRY(open_store(job));
+	TRY(lock_store(job));
+	if (job->began)
+		TRY(job->began(job->peer_arg, job));
+	return stage_locked(job);
 }
 
 static int run(struct stage_job *job)
@@ -537,19 +632,11 @@ static int run(struct stage_job *job)
 	if (!job->throttle)
 		job->throttle = &job->own_throttle;
 	TRY(stage_find_manifest(job));
-	TRY(open_store(job));
-	TRY(lock_store(job));
-	if (job->began)
-		TRY(job->began(job->peer_arg, job));
-	return stage_locked(job);
+	return job->o.unpack ? stage_unpack(job) : stage_copy(job);
 }
 
-void stage_in_fiber(void *arg)
+void stage_finish(struct stage_job *job, int rc)
 {
-	struct stage_job *job = arg;
-	job->start_us = env_now_us(job->io.env);
-	stage_watch_begin(job);
-	int rc = run(job);
 	if (rc < 0) {
 		int code = rc == -LE_NOSPC ? LEAT_STAGE_NO_CAPACITY
 			   : rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS
@@ -560,10 +647,20 @@ void stage_in_fiber(void *arg)
 		detail_set(&job->d, rc, job->o.to, UINT64_MAX, "%s", status_text(rc));
 		stage_fail(job, rc, code);
 	}
-	stage_watch_end(job);
 	if (job->store_open && job->store.lock_fd >= 0)
 		note_end(job);
 	if (job->store_open)
 		store_fini(&job->store);
+	job->store_open = false;
+}
+
+void stage_in_fiber(void *arg)
+{
+	struct stage_job *job = arg;
+	job->start_us = env_now_us(job->io.env);
+	stage_watch_begin(job);
+	int rc = run(job);
+	stage_watch_end(job);
+	stage_finish(job, rc);
 	job->r->elapsed_us = env_now_us(job->io.env) - job->start_us;
 }

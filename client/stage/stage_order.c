@@ -64,7 +64,20 @@ static bool take_member(struct wanted *w, char *text)
 	return false;
 }
 
-static bool parse(const char *text, struct wanted *w)
+/* Ranks lie on the nodes in a row, as many on each, as schedulers lay them; with fewer ranks than
+ * nodes several nodes have the same. */
+static void ranks_of_node(struct wanted *w, uint32_t node, uint32_t n_nodes)
+{
+	w->first_rank = 0;
+	w->last_rank = w->world - 1;
+	if (n_nodes == 0)
+		return;
+	w->first_rank = w->world * node / n_nodes;
+	uint64_t end = w->world * (node + 1) / n_nodes;
+	w->last_rank = end > w->first_rank ? end - 1 : w->first_rank;
+}
+
+static bool parse(const char *text, uint32_t node, uint32_t n_nodes, struct wanted *w)
 {
 	char copy[256], *rest = copy, *member;
 	*w = (struct wanted){.batch = 1, .world = 1, .mode = ORDER_WINDOW};
@@ -74,8 +87,8 @@ static bool parse(const char *text, struct wanted *w)
 	while ((member = strsep(&rest, ",")) != NULL)
 		if (!take_member(w, member))
 			return false;
-	if (!w->ranks)
-		w->last_rank = w->world - 1;
+	if (w->world > 0 && !w->ranks)
+		ranks_of_node(w, node, n_nodes);
 	return w->world > 0 && w->batch > 0 && w->batch % w->world == 0 &&
 	       w->first_rank <= w->last_rank && w->last_rank < w->world;
 }
@@ -226,7 +239,7 @@ int stage_order(struct stage_job *job)
 {
 	struct wanted w;
 	int rc = 0;
-	if (job->o.order && !parse(job->o.order, &w)) {
+	if (job->o.order && !parse(job->o.order, job->node, job->n_nodes, &w)) {
 		stage_fail(job,
 			   detail_set(&job->d, -LE_INVAL, job->o.order, UINT64_MAX,
 				      "the order is written seed=N,batch=N,world=N,rank=N-N,"

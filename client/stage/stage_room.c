@@ -21,6 +21,7 @@ struct room {
 	uint64_t free[STORE_DIRS_MAX + 1], size[STORE_DIRS_MAX + 1];
 	uint64_t want[STORE_DIRS_MAX + 1];
 	uint64_t missing;
+	uint32_t lack; /* bit k: in directory k, and the files cannot go elsewhere */
 };
 
 static void look_at_space(struct stage_job *job, struct room *r)
@@ -92,8 +93,13 @@ static int place_files(struct stage_job *job, struct room *r)
 		} else {
 			r->missing += need - r->free[k];
 			r->free[k] = 0;
+			r->lack |= placing ? 0 : 1u << k;
 		}
 	}
+	uint64_t left = 0;
+	for (uint32_t k = 0; k <= s->n_more; k++)
+		left += r->free[k];
+	r->missing += job->extra_bytes > left ? job->extra_bytes - left : 0;
 	/* What did not fit is placed anew when there is more room. */
 	if (placing && r->missing) {
 		free(s->places);
@@ -102,6 +108,12 @@ static int place_files(struct stage_job *job, struct room *r)
 	}
 	return 0;
 }
+
+/* What keeps a copy from being admitted; lack: as in struct gc_options. */
+struct shortage {
+	uint64_t bytes;
+	uint32_t lack;
+};
 
 struct usage {
 	const char *id;
@@ -122,13 +134,16 @@ static uint64_t over_capacity(struct stage_job *job)
 	struct usage u = {job->m->id, 0};
 	if (!job->o.capacity)
 		return 0;
+	/* What cannot be read does not count. */
 	int rc = copies_list(&job->io, job->o.to, add_usage, &u);
-	(void)rc; /* what cannot be read does not count */
-	uint64_t all = u.others + job->m->bytes;
+	for (uint32_t k = 0; job->o.more_dirs && job->o.more_dirs[k]; k++)
+		rc = copies_list(&job->io, job->o.more_dirs[k], add_usage, &u);
+	(void)rc;
+	uint64_t all = u.others + job->m->bytes + job->extra_bytes;
 	return all > job->o.capacity ? all - job->o.capacity : 0;
 }
 
-static int set_aside(struct stage_job *job, const struct room *r, uint64_t *ret_missing)
+static int set_aside(struct stage_job *job, const struct room *r, struct shortage *ret_short)
 {
 	struct local_store *s = &job->store;
 	if (s->places)
@@ -136,7 +151,8 @@ static int set_aside(struct stage_job *job, const struct room *r, uint64_t *ret_
 	for (uint32_t k = 0; k <= s->n_more; k++) {
 		int rc = store_reserve(s, k, r->want[k]);
 		if (rc == -LE_NOSPC || rc == -LE_DQUOT || rc == -LE_FBIG) {
-			*ret_missing = r->want[k] > r->size[k] ? r->want[k] - r->size[k] : 1;
+			ret_short->bytes = r->want[k] > r->size[k] ? r->want[k] - r->size[k] : 1;
+			ret_short->lack = 1u << k;
 			store_reserve_end(s);
 			return 0;
 		}
@@ -145,15 +161,15 @@ static int set_aside(struct stage_job *job, const struct room *r, uint64_t *ret_
 	return 0;
 }
 
-/* ret_missing 0: admitted. */
-static int try_admit(struct stage_job *job, uint64_t *ret_missing)
+/* No bytes short: admitted. */
+static int try_admit(struct stage_job *job, struct shortage *ret_short)
 {
 	struct room r;
 	look_at_space(job, &r);
 	TRY(place_files(job, &r));
 	uint64_t over = over_capacity(job);
-	*ret_missing = r.missing > over ? r.missing : over;
-	return *ret_missing ? 0 : set_aside(job, &r, ret_missing);
+	*ret_short = (struct shortage){r.missing > over ? r.missing : over, over ? 0 : r.lack};
+	return ret_short->bytes ? 0 : set_aside(job, &r, ret_short);
 }
 
 static int lock_admission(struct stage_job *job)
@@ -171,21 +187,26 @@ static int lock_admission(struct stage_job *job)
 
 static int admit_locked(struct stage_job *job)
 {
-	uint64_t missing = 0;
-	TRY(try_admit(job, &missing));
-	if (missing && job->o.evict) {
-		struct gc_options g = {.bytes_missing = missing, .keep = job->m->id};
+	struct shortage s;
+	TRY(try_admit(job, &s));
+	/* A file needs room in one directory, so that enough in all may be too little. */
+	for (bool gone = true; s.bytes && job->o.evict && gone;) {
+		struct gc_options g = {.more_dirs = job->o.more_dirs,
+				       .bytes_missing = s.bytes,
+				       .lack = s.lack,
+				       .keep = job->m->id};
 		TRY(copies_gc(&job->io, job->o.to, &g));
-		if (g.bytes_removed)
-			TRY(try_admit(job, &missing));
+		gone = g.n_removed > 0;
+		if (gone)
+			TRY(try_admit(job, &s));
 	}
-	if (!missing)
+	if (!s.bytes)
 		return 0;
-	job->r->bytes_missing = missing;
+	job->r->bytes_missing = s.bytes;
 	stage_fail(job,
 		   detail_set(&job->d, -LE_NOSPC, job->o.to, UINT64_MAX,
 			      "%llu bytes more are needed: free some, or evict a copy",
-			      (unsigned long long)missing),
+			      (unsigned long long)s.bytes),
 		   LEAT_STAGE_NO_CAPACITY);
 	return job->rc;
 }
@@ -215,21 +236,36 @@ static int add_evictable(void *arg, const struct leat_stage_copy *c)
 	return 0;
 }
 
-static int plan(struct stage_job *job)
+uint64_t stage_free_bytes(const char *to, const char *const *more_dirs)
 {
-	uint64_t room = 0;
-	TRY(stage_find_manifest(job));
-	TRY(copies_list(&job->io, job->o.to, add_evictable, job));
-	job->r->bytes_needed = job->m->bytes - job->r->bytes_verified;
+	dev_t seen[STORE_DIRS_MAX + 1];
+	uint64_t bytes = 0;
+	uint32_t n = 0;
 	for (int k = -1; k < (int)STORE_DIRS_MAX; k++) {
-		const char *dir = k < 0 ? job->o.to : job->o.more_dirs ? job->o.more_dirs[k] : NULL;
+		const char *dir = k < 0 ? to : more_dirs ? more_dirs[k] : NULL;
 		struct statvfs st;
+		struct stat at;
+		bool again = false;
 		if (!dir)
 			break;
-		if (statvfs(dir, &st) == 0)
-			room += (uint64_t)st.f_bavail * st.f_frsize;
+		if (stat(dir, &at) < 0 || statvfs(dir, &st) < 0)
+			continue;
+		for (uint32_t i = 0; i < n; i++)
+			again |= seen[i] == at.st_dev;
+		seen[n++] = at.st_dev;
+		bytes += again ? 0 : (uint64_t)st.f_bavail * st.f_frsize;
 	}
-	job->r->bytes_free = room;
+	return bytes;
+}
+
+static int plan(struct stage_job *job)
+{
+	TRY(stage_find_manifest(job));
+	TRY(copies_list(&job->io, job->o.to, add_evictable, job));
+	for (uint32_t k = 0; job->o.more_dirs && job->o.more_dirs[k]; k++)
+		TRY(copies_list(&job->io, job->o.more_dirs[k], add_evictable, job));
+	job->r->bytes_needed = job->m->bytes - job->r->bytes_verified;
+	uint64_t room = job->r->bytes_free = stage_free_bytes(job->o.to, job->o.more_dirs);
 	uint64_t over = over_capacity(job);
 	uint64_t want = job->r->bytes_needed ? job->r->bytes_needed + SPARE_BYTES : 0;
 	job->r->bytes_missing = want > room ? want - room : 0;

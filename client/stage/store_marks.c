@@ -5,6 +5,7 @@
  *   used     its time: when somebody used the copy last
  *   cancel   whoever makes the copy shall stop
  *   pin      it is not to be evicted
+ *   unpack   archives that are here only to be unpacked: to be evicted then
  *   leases/NAME   "SECONDS\n": until when (Unix time; 0: until it is given back) job NAME uses it
  * None of them is believed where locks or the bitmap know better; none is needed for reading.
  */
@@ -168,7 +169,9 @@ int store_lease_named(struct local_store *s, const char *name, uint64_t ttl_s)
 	if (fd < 0)
 		return fd;
 	int64_t now_s = env_wall_ns(s->env) / 1000000000;
-	int n = snprintf(text, sizeof(text), "%" PRIu64 "\n", ttl_s ? (uint64_t)now_s + ttl_s : 0);
+	/* The second that has begun does not count: never shorter than was asked for. */
+	int n = snprintf(text, sizeof(text), "%" PRIu64 "\n",
+			 ttl_s ? (uint64_t)now_s + ttl_s + 1 : 0);
 	int rc = lease_path(s, "", path);
 	if (rc == 0)
 		rc = env_mkdirs(s->env, path, 0755);

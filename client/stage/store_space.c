@@ -64,6 +64,8 @@ static int take_places(struct local_store *s, char *text, size_t len, uint32_t n
 		at = nl + 1;
 	}
 	at++;
+	if (n_files == STORE_FILES_ANY && end - at <= (ptrdiff_t)MANIFEST_FILES_MAX)
+		n_files = (uint32_t)(end - at);
 	if ((size_t)(end - at) != n_files)
 		return -LE_CORRUPT;
 	for (uint32_t i = 0; i < n_files; i++)

@@ -41,7 +41,7 @@ enum peer_verb {
 	PEER_LEASE,
 	PEER_RELEASE,
 };
-enum peer_stage_flags { PEER_READBACK = 1, PEER_MAKE_ROOM = 2 };
+enum peer_stage_flags { PEER_READBACK = 1, PEER_MAKE_ROOM = 2, PEER_UNPACK = 4 };
 #define peer_stage_req_FIELDS(F) \
 	F(u8, verb) F(bytes, what) F(bytes, to) F(bytes, catalog) F(bytes, members) F(u32, self) \
 	F(bytes, order) F(u64, window) F(bytes, lease) F(u64, ttl_s) F(u64, max_rate) \

@@ -144,6 +144,45 @@ expect 8 "$leat" stage in large@v1 --to "$tmp/a"
 expect 0 "$leat" stage verify set@v1 --to "$tmp/a"
 rm "$tmp/a/other"
 
+# Room in several directories: copies of both count, and what is in the one that is full goes
+mkdir "$tmp/m1" "$tmp/m2"
+head -c 60000000 /dev/urandom >"$tmp/m1/x"
+head -c 120000000 /dev/urandom >"$tmp/m2/x"
+expect 0 "$leat" stage evict set@v1 --to "$tmp/a"
+expect 0 "$leat" stage in "$tmp/m2" --to "$tmp/b"
+expect 0 "$leat" stage in "$tmp/m1" --to "$tmp/a"
+expect 8 "$leat" stage in large@v1 --to "$tmp/a" --to "$tmp/b"
+expect 0 "$leat" stage gc --to "$tmp/a" --to "$tmp/b" --capacity 1 --dry-run --json
+json '[.copies[].source] | contains(["'"$tmp"'/m1", "'"$tmp"'/m2"])' true
+expect 0 "$leat" stage in large@v1 --to "$tmp/a" --to "$tmp/b" --evict
+expect 0 "$leat" stage verify large@v1 --to "$tmp/a"
+expect 0 "$leat" stage ls --to "$tmp/b" --json
+json '[.copies[] | select(.name == "large")] | length' 0
+expect 0 "$leat" stage gc --to "$tmp/a" --to "$tmp/b" --capacity 1 --json
+[ -z "$(find "$tmp/a/.leat" "$tmp/b/.leat" -name data)" ] || fail "gc has left something"
+
+# Archives become folders; by name, from the servers, in two directories
+mkdir "$mnt/arch" "$mnt/arch/sub"
+for i in 1 2 3; do tar cf "$mnt/arch/sub/s$i.tar" -C "$mnt/data" sub/file$i small empty; done
+echo plain >"$mnt/arch/plain"
+expect 0 "$leat" dataset create arch@v1 "$mnt/arch"
+expect 8 "$leat" stage in arch@v1 --unpack --to "$tmp/a" --capacity 30M
+expect 0 "$leat" stage in arch@v1 --unpack --to "$tmp/a" --to "$tmp/b" --json
+path=$(jq -r .path <<<"$out")
+for i in 1 2 3; do
+	cmp "$mnt/data/sub/file$i" "$path/sub/s$i/sub/file$i" || fail "unpacked: file$i"
+	cmp "$mnt/data/small" "$path/sub/s$i/small" || fail "unpacked: small"
+done
+cmp "$mnt/arch/plain" "$path/plain" || fail "unpacked: plain"
+expect 0 "$leat" stage path arch@v1.unpacked --to "$tmp/a"
+in_out "$path"
+expect 9 "$leat" stage path arch@v1 --to "$tmp/a"
+expect 0 "$leat" stage in arch@v1 --unpack --to "$tmp/a" --to "$tmp/b" --json
+json .bytes_moved 0
+expect 0 "$leat" stage verify arch@v1.unpacked --to "$tmp/a"
+expect 0 "$leat" stage gc --to "$tmp/a" --capacity 1 --json
+json '.copies | length' 1
+
 # Out: as a whole or not at all
 mkdir -p "$tmp/run/logs"
 head -c 5000001 /dev/urandom >"$tmp/run/weights"

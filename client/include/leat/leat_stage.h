@@ -116,6 +116,10 @@ struct leat_stage_options {
 	int evict;
 	/* leat_stage_out: what is there already is replaced, at once and as a whole. */
 	int replace;
+	/* Every tar archive ("a/b.tar") becomes a folder ("a/b") of its members, with checksums of
+	 * their own: a copy of its own, named "NAME@VERSION.unpacked". That of the archives goes
+	 * when it is done, unless it was there before. */
+	int unpack;
 };
 
 struct leat_stage_result {
@@ -225,10 +229,13 @@ struct leat_stage_gc_options {
 	/* Of those that are (dry_run: would be) removed; may be NULL. */
 	void (*each)(void *arg, const struct leat_stage_copy *c);
 	void *arg;
+	/* Further directories, a NULL behind the last: all of them count together. At most 7. */
+	const char *const *more_dirs;
 };
 /* Removes, least recently used first, copies that are not leased, not pinned, and whose source is
- * still there as it was, until there is room; and what was left of removals that were interrupted.
- * *ret_bytes: how much that is. */
+ * still there as it was, until there is room (a stale one also when what its name means now is
+ * READY here and at its source); and what was left of removals that were interrupted. *ret_bytes:
+ * how much that is. */
 int leat_stage_gc(const struct leat_stage_gc_options *opts, uint64_t *ret_bytes);
 
 /* A lease keeps a copy from being evicted until it is given back or the process ends. */

@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,8 +28,9 @@ struct scan {
 	/* From a long-name or pax header, for the next member. */
 	char name[TAR_NAME_MAX + 1];
 	size_t name_len;
-	bool has_name, has_size;
+	bool has_name, has_size, has_link;
 	uint64_t size;
+	bool all; /* links and special files are told too */
 };
 
 static int damaged(struct scan *s, uint64_t off, const char *what)
@@ -173,6 +175,8 @@ static int take_record(struct scan *s, uint64_t off, const char *key, size_t len
 		if (!decimal(eq + 1, value_len, &s->size))
 			return damaged(s, off, "bad size in a pax record");
 		s->has_size = true;
+	} else if (is_key(key, key_len, "linkpath")) {
+		s->has_link = true;
 	} else if (key_len > 11 && memcmp(key, "GNU.sparse.", 11) == 0) {
 		s->fault->off = off;
 		s->fault->what = "sparse member";
@@ -214,6 +218,25 @@ static void header_name(struct scan *s, const struct header *h)
 	set_name(s, name, n + len);
 }
 
+static int tell(struct scan *s, const struct header *h, uint64_t off, uint64_t size,
+		int (*each)(void *arg, const struct tar_member *m), void *arg)
+{
+	bool file = h->type == '0' || h->type == 0 || h->type == '7';
+	char link[sizeof(h->linkname) + 1];
+	if ((!file && !s->all) || h->type == '5')
+		return 0;
+	if (!s->has_name)
+		header_name(s, h);
+	struct tar_member m = {.name = s->name, .name_len = s->name_len, .off = off, .len = size};
+	if (m.name_len > 0 && m.name[m.name_len - 1] == '/')
+		return 0;
+	m.kind = file ? TAR_FILE : h->type == '1' ? TAR_LINK : TAR_OTHER;
+	snprintf(link, sizeof(link), "%.*s", (int)sizeof(h->linkname), h->linkname);
+	if (m.kind == TAR_LINK && !s->has_link)
+		m.link = strncmp(link, "./", 2) == 0 ? link + 2 : link;
+	return each(arg, &m);
+}
+
 /* Goes on to the next header at *off; each is called for a regular file. */
 static int take_member(struct scan *s, const struct header *h, uint64_t *off,
 		       int (*each)(void *arg, const struct tar_member *m), void *arg)
@@ -241,17 +264,11 @@ static int take_member(struct scan *s, const struct header *h, uint64_t *off,
 		return take_long_name(s, data, size);
 	if (h->type == 'x')
 		return take_pax(s, data, size);
+	s->has_link |= h->type == 'K';
 	if (extra)
 		return 0;
-	int rc = 0;
-	if (h->type == '0' || h->type == 0 || h->type == '7') {
-		if (!s->has_name)
-			header_name(s, h);
-		struct tar_member m = {s->name, s->name_len, data, size};
-		bool is_dir = m.name_len > 0 && m.name[m.name_len - 1] == '/';
-		rc = is_dir ? 0 : each(arg, &m);
-	}
-	s->has_name = s->has_size = false;
+	int rc = tell(s, h, data, size, each, arg);
+	s->has_name = s->has_size = s->has_link = false;
 	return rc;
 }
 
@@ -277,8 +294,9 @@ static int walk(struct scan *s, int (*each)(void *arg, const struct tar_member *
 	}
 }
 
-int tar_scan(const struct format_input *in, int (*each)(void *arg, const struct tar_member *m),
-	     void *arg, struct format_fault *ret_fault)
+static int scan(const struct format_input *in, bool all,
+		int (*each)(void *arg, const struct tar_member *m), void *arg,
+		struct format_fault *ret_fault)
 {
 	struct scan *s = calloc(1, sizeof(*s));
 	int rc = -LE_NOMEM;
@@ -286,6 +304,7 @@ int tar_scan(const struct format_input *in, int (*each)(void *arg, const struct 
 	if (!s)
 		return -LE_NOMEM;
 	s->in = in;
+	s->all = all;
 	s->fault = ret_fault;
 	s->window = malloc(WINDOW_LARGE);
 	s->pax = malloc(TAR_PAX_MAX);
@@ -295,6 +314,18 @@ int tar_scan(const struct format_input *in, int (*each)(void *arg, const struct 
 	free(s->pax);
 	free(s);
 	return rc;
+}
+
+int tar_scan(const struct format_input *in, int (*each)(void *arg, const struct tar_member *m),
+	     void *arg, struct format_fault *ret_fault)
+{
+	return scan(in, false, each, arg, ret_fault);
+}
+
+int tar_scan_all(const struct format_input *in, int (*each)(void *arg, const struct tar_member *m),
+		 void *arg, struct format_fault *ret_fault)
+{
+	return scan(in, true, each, arg, ret_fault);
 }
 
 /* ---- WebDataset ---- */

@@ -18,10 +18,18 @@
 #define TAR_NAME_MAX 4096u
 #define TAR_PAX_MAX  (1u << 20)
 
+enum tar_kind {
+	TAR_FILE,
+	TAR_LINK, /* a hard link: another name of a former member */
+	TAR_OTHER /* a symbolic link, a device, a pipe */
+};
+
 struct tar_member {
 	const char *name; /* NUL-terminated, without leading "./" */
 	size_t name_len;
 	uint64_t off, len; /* of its bytes in the archive */
+	enum tar_kind kind;
+	const char *link; /* of TAR_LINK, as name is; NULL: too long for a plain header */
 };
 
 /* Calls each for every regular file; non-zero ends the scan and is returned. -LE_CORRUPT with
@@ -29,6 +37,9 @@ struct tar_member {
  * memory meanwhile. */
 int tar_scan(const struct format_input *in, int (*each)(void *arg, const struct tar_member *m),
 	     void *arg, struct format_fault *ret_fault) CHECK_RESULT;
+/* ... and for links and special files, but not for directories. */
+int tar_scan_all(const struct format_input *in, int (*each)(void *arg, const struct tar_member *m),
+		 void *arg, struct format_fault *ret_fault) CHECK_RESULT;
 
 /*
  * The WebDataset convention (github.com/webdataset/webdataset, "tariterators"): a member

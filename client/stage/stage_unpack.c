@@ -1,0 +1,279 @@
+/*
+ * Staging archives unpacked. The copy of the archives (A) is made as always, by all its means; then
+ * it is the source of a second one (B), an ordinary copy of what unpack.h makes of A, so that
+ * resuming, admission, leases and verification are the same. B's id is not known before; what was
+ * made of A is noted as that of the source "unpacked-A".
+ *   1. B is READY already? Then nothing is needed of A.
+ *   2. A, with room for B set aside too: members are no larger than their archives.
+ *   3. A is leased; its headers say what B is; the manifest of B: of data verified against A's.
+ *   4. B. Beside it A's manifest (B/from), which says whether it could be made again.
+ *   5. A goes, unless somebody else wanted it.
+ * Killed at any moment: the next call finds A and B as far as they were.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/stage/copies.h"
+#include "client/stage/stage.h"
+#include "client/stage/unpack.h"
+
+#define SUFFIX ".unpacked"
+
+struct unpacking {
+	struct stage_job *a, *b;
+	struct unpack *u;
+	char key[16 + MANIFEST_ID_SIZE];
+	char source[4096 + 16]; /* as b is called */
+	int lease_fd;
+};
+
+/* ---- what B is called ---- */
+
+static int name_it(struct unpacking *x)
+{
+	const struct manifest *m = x->a->m;
+	snprintf(x->key, sizeof(x->key), "unpacked-%s", m->id);
+	if (x->a->o.source[0] == '/' || !m->name[0]) {
+		snprintf(x->source, sizeof(x->source), "unpacked:%s", m->source);
+		return 0;
+	}
+	if (strlen(m->version) + strlen(SUFFIX) > MANIFEST_NAME_MAX) {
+		stage_fail(x->a,
+			   detail_set(&x->a->d, -LE_INVAL, x->a->o.source, UINT64_MAX,
+				      "its version is too long for " SUFFIX " behind it"),
+			   LEAT_STAGE_USAGE);
+		return x->a->rc;
+	}
+	snprintf(x->source, sizeof(x->source), "%s@%s" SUFFIX, m->name, m->version);
+	return 0;
+}
+
+static void name_manifest(struct unpacking *x)
+{
+	const struct manifest *a = x->a->m;
+	struct manifest *m = x->b->m;
+	snprintf(m->source, sizeof(m->source), "unpacked:%.4000s", a->source);
+	if (strncmp(x->source, "unpacked:", 9) == 0)
+		return;
+	memcpy(m->name, a->name, sizeof(m->name));
+	snprintf(m->version, sizeof(m->version), "%.*s" SUFFIX,
+		 (int)(MANIFEST_NAME_MAX - strlen(SUFFIX)), a->version);
+}
+
+/* ---- B as it was before ---- */
+
+/* What was made of these archives before: its manifest, if there is any; READY? */
+static void look_before(struct unpacking *x, bool *ret_ready)
+{
+	char id[MANIFEST_ID_SIZE];
+	struct detail ignored = {0};
+	struct stage_job *b = x->b;
+	struct local_store *s = malloc(sizeof(*s));
+	bool found = s && store_recall_source(b->io.env, b->o.to, x->key, id) == 0 &&
+		     store_init(s, b->io.env, b->o.to, id) == 0;
+	*ret_ready = false;
+	if (found)
+		found = manifest_load(b->io.local, s->dir, &b->m, &ignored) == 0;
+	if (found) {
+		*ret_ready = store_is_ready(s) && store_load_places(s, b->m->n_files) == 0 &&
+			     store_looks_whole(s, b->m);
+		store_fini(s);
+	}
+	free(s);
+}
+
+/* ---- B's manifest ---- */
+
+static void on_bytes(void *arg, uint64_t bytes)
+{
+	struct unpacking *x = arg;
+	stage_report(x->b, "unpack", bytes, unpack_scan(x->u)->bytes, 0);
+}
+
+/* Before everything is read: links among members can make it as large as they like. */
+static int check_size(struct unpacking *x)
+{
+	struct stage_job *b = x->b;
+	uint64_t need = unpack_scan(x->u)->bytes, room = stage_free_bytes(b->o.to, b->o.more_dirs);
+	if (b->o.capacity && b->o.capacity < room)
+		room = b->o.capacity;
+	/* What is there of it already, or can be evicted, counts as well: admission will tell. */
+	if (need <= room || need <= x->a->m->bytes)
+		return 0;
+	b->r->bytes_missing = need - room;
+	stage_fail(b,
+		   detail_set(&b->d, -LE_NOSPC, b->o.to, UINT64_MAX,
+			      "%llu bytes more are needed: free some, or evict a copy",
+			      (unsigned long long)(need - room)),
+		   LEAT_STAGE_NO_CAPACITY);
+	return b->rc;
+}
+
+static int make_manifest(struct unpacking *x)
+{
+	struct stage_job *b = x->b;
+	struct progress p = {on_bytes, x, &b->stop};
+	TRY(check_size(x));
+	TRY(manifest_make_from(unpack_vol(x->u), UNPACK_ROOT, unpack_scan(x->u), &b->m, &p, &b->d));
+	name_manifest(x);
+	return store_note_source(b->io.env, b->o.to, x->key, b->m->id);
+}
+
+/* ---- the steps ---- */
+
+static int create_inner(struct unpacking *x)
+{
+	struct leat_stage_options o = x->a->o;
+	o.source = x->source;
+	o.unpack = 0;
+	o.order = NULL;
+	o.format = NULL;
+	o.first_window = o.max_rate = 0;
+	TRY(stage_job_create(&o, &x->b));
+	x->b->io = x->a->io;
+	x->b->pool = x->a->pool;
+	x->b->throttle = &x->b->own_throttle;
+	x->b->start_us = x->a->start_us;
+	x->b->made_of = x->a->m;
+	x->b->copying = "unpack";
+	return 0;
+}
+
+/* A, READY, leased and no longer locked; and the volume that it is seen as. */
+static int open_archives(struct unpacking *x)
+{
+	struct stage_job *a = x->a;
+	a->extra_bytes = a->m->bytes;
+	TRY(stage_copy(a));
+	int fd = store_lease(&a->store);
+	if (fd < 0)
+		return fd;
+	x->lease_fd = fd;
+	store_unlock(&a->store);
+	int rc = unpack_create(&a->store, a->m, &a->stop, &x->u, &a->d);
+	if (rc < 0)
+		stage_fail(a, rc,
+			   rc == -LE_NOTSUP || rc == -LE_NOENT ? LEAT_STAGE_USAGE
+			   : rc == -LE_CORRUPT && strstr(a->d.what, "local copy")
+				   ? LEAT_STAGE_LOCAL_CORRUPT
+			   : rc == -LE_CORRUPT  ? LEAT_STAGE_SOURCE_CORRUPT
+			   : rc == -LE_CANCELED ? LEAT_STAGE_CANCELLED
+						: LEAT_STAGE_INTERNAL);
+	return rc;
+}
+
+/* Blocks of A that are wrong by now are no fault of the source. */
+static void blame(struct unpacking *x, int *rc)
+{
+	uint64_t off;
+	const char *path = x->u ? unpack_damaged(x->u, &off) : NULL;
+	if (!path)
+		return;
+	x->b->d.rc = 0;
+	*rc = detail_set(&x->b->d, -LE_CORRUPT, path, off,
+			 "the local copy is damaged: `leat stage verify %.12s`", x->a->m->id);
+	x->b->r->code = LEAT_STAGE_LOCAL_CORRUPT;
+	x->b->rc = *rc;
+}
+
+static int make_unpacked(struct unpacking *x)
+{
+	struct stage_job *b = x->b;
+	int rc = 0;
+	b->reached = x->a->reached;
+	stage_watch_begin(b);
+	if (x->u) {
+		b->source_vol = unpack_vol(x->u);
+		b->source_root = UNPACK_ROOT;
+	}
+	if (!b->m)
+		rc = make_manifest(x);
+	if (rc == 0) {
+		memcpy(b->r->id, b->m->id, sizeof(b->r->id));
+		b->r->files = b->m->n_files;
+		b->r->bytes = b->m->bytes;
+		rc = stage_copy(b);
+	}
+	stage_watch_end(b);
+	if (rc < 0)
+		blame(x, &rc);
+	stage_finish(b, rc);
+	return b->rc;
+}
+
+/* Nobody has asked for the archives themselves: they go. */
+static void drop_archives(struct unpacking *x)
+{
+	struct stage_job *a = x->a;
+	struct local_store *s = malloc(sizeof(*s));
+	if (s && store_init(s, a->io.env, a->o.to, a->m->id) == 0) {
+		int rc = store_has_mark(s, "unpack", NULL) ? store_load_places(s, a->m->n_files)
+							   : -LE_NOENT;
+		if (rc == 0)
+			rc = store_try_lock(s);
+		/* Somebody may have asked meanwhile. */
+		if (rc == 0 && store_has_mark(s, "unpack", NULL))
+			rc = copies_evict_locked(s);
+		(void)rc; /* in use: eviction can still take it */
+		store_fini(s);
+	}
+	free(s);
+}
+
+static void tell(struct unpacking *x)
+{
+	struct leat_stage_result *r = x->a->r;
+	const struct leat_stage_result *b = x->b->r;
+	memcpy(r->id, b->id, sizeof(r->id));
+	memcpy(r->path, b->path, sizeof(r->path));
+	r->files = b->files;
+	r->bytes = b->bytes;
+	r->bytes_verified = b->bytes_verified;
+	if (b->bytes_missing)
+		r->bytes_missing = b->bytes_missing;
+	if (x->u)
+		r->skipped += unpack_scan(x->u)->n_skipped;
+	if (x->b->rc < 0) {
+		x->a->d = x->b->d;
+		stage_fail(x->a, x->b->rc, b->code);
+	} else if (x->a->rc == 0) {
+		stage_reached(x->b, LEAT_STAGE_STREAMABLE);
+	}
+}
+
+static int run(struct unpacking *x)
+{
+	bool ready = false;
+	TRY(create_inner(x));
+	TRY(name_it(x));
+	look_before(x, &ready);
+	if (!ready)
+		TRY(open_archives(x));
+	int rc = make_unpacked(x);
+	if (x->lease_fd >= 0)
+		close(x->lease_fd);
+	x->lease_fd = -1;
+	if (rc == 0)
+		drop_archives(x);
+	tell(x);
+	return rc;
+}
+
+int stage_unpack(struct stage_job *job)
+{
+	struct unpacking *x = calloc(1, sizeof(*x));
+	if (!x)
+		return -LE_NOMEM;
+	x->a = job;
+	x->lease_fd = -1;
+	int rc = run(x);
+	if (x->lease_fd >= 0)
+		close(x->lease_fd);
+	unpack_destroy(x->u);
+	if (x->b)
+		stage_job_destroy(x->b);
+	free(x);
+	return rc;
+}

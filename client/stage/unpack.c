@@ -1,0 +1,553 @@
+/*
+ * 1. The headers of all archives are read: a table of (path, archive, offset, size).
+ * 2. It is sorted; of members of one archive with the same name the last one counts, as with tar;
+ *    links get the place of what they name; names that exclude each other are refused.
+ * 3. A read of a file is a read of whole blocks of its archive, verified.
+ */
+#include "client/stage/unpack.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/loader/formats/tar.h"
+#include "common/base/assert.h"
+#include "common/rt/fiber.h"
+
+#define PATH_SIZE   4096u
+#define YIELD_EVERY 1024u
+
+/* Where the bytes of scan.files[i] are. */
+struct place {
+	uint32_t file; /* of the manifest */
+	uint64_t off;
+};
+
+/* Before it is sorted. */
+struct entry {
+	char *path, *link; /* link: another name in the volume, or NULL */
+	uint32_t file;
+	uint64_t off, size;
+};
+
+struct unpack {
+	struct vol vol;
+	struct local_store *store;
+	const struct manifest *m;
+	const volatile int *cancel;
+	struct detail *d;
+	struct entry *entries;
+	size_t n, cap;
+	struct scan scan;
+	struct place *places;
+	uint32_t file; /* whose headers are being read */
+	struct env_file *open;
+	const char *bad_path;
+	uint64_t bad_off;
+};
+
+struct packed_file {
+	struct vol_file file;
+	struct env_file *archive;
+	struct place at;
+	uint64_t size;
+};
+
+static struct unpack *unpack_of(struct vol *v)
+{
+	return container_of(v, struct unpack, vol);
+}
+
+/* ---- verified bytes of the copy ---- */
+
+/* Whole blocks into buf; what is wrong is noted. */
+static int read_blocks(struct unpack *u, struct env_file *f, uint32_t file, void *buf, uint64_t len,
+		       uint64_t off)
+{
+	const struct manifest_file *mf = &u->m->files[file];
+	int rc = env_file_pread(f, buf, len, off);
+	int64_t bad = rc == 0 ? manifest_check(u->m, mf, off, buf, len) : -1;
+	if (rc == -LE_NODATA || bad >= 0) {
+		u->bad_path = mf->path;
+		u->bad_off = bad >= 0 ? (uint64_t)bad * mf->block : off;
+		return -LE_CORRUPT;
+	}
+	return rc;
+}
+
+/* Any bytes within the file. */
+static int read_range(struct unpack *u, struct env_file *f, uint32_t file, void *buf, uint64_t len,
+		      uint64_t off)
+{
+	const struct manifest_file *mf = &u->m->files[file];
+	uint64_t from = off / mf->block * mf->block, end = off + len;
+	if (end < mf->size)
+		end = (end + mf->block - 1) / mf->block * mf->block;
+	if (end > mf->size)
+		end = mf->size;
+	if (from == off && end == off + len)
+		return read_blocks(u, f, file, buf, len, off);
+	void *blocks = malloc(end - from);
+	if (!blocks)
+		return -LE_NOMEM;
+	int rc = read_blocks(u, f, file, blocks, end - from, from);
+	if (rc == 0)
+		memcpy(buf, (const uint8_t *)blocks + (off - from), len);
+	free(blocks);
+	return rc;
+}
+
+static int open_file(struct unpack *u, uint32_t file, struct env_file **ret_file)
+{
+	char *path = malloc(STORE_PATH_SIZE);
+	int rc = path ? store_data_path(u->store, file, u->m->files[file].path, path) : -LE_NOMEM;
+	if (rc == 0)
+		rc = env_file_open(u->store->env, path, O_RDONLY, 0, ret_file);
+	free(path);
+	return rc;
+}
+
+/* ---- the table ---- */
+
+static int64_t read_header(void *arg, void *buf, size_t len, uint64_t off)
+{
+	struct unpack *u = arg;
+	uint64_t size = u->m->files[u->file].size;
+	if (u->cancel && *u->cancel)
+		return -LE_CANCELED;
+	if (off >= size)
+		return 0;
+	if (len > size - off)
+		len = (size_t)(size - off);
+	int rc = read_range(u, u->open, u->file, buf, len, off);
+	return rc < 0 ? rc : (int64_t)len;
+}
+
+/* "a//b/./c" is a/b/c; what leads up, or begins at the root, is refused by who looks at the whole.
+ */
+static void join_name(char ret_path[PATH_SIZE], size_t at, const char *name)
+{
+	while (*name && at < PATH_SIZE - 1) {
+		size_t len = strcspn(name, "/");
+		bool nothing = (len == 0 && at > 0 && ret_path[at - 1] == '/') ||
+			       (len == 1 && name[0] == '.');
+		bool slash = name[len] == '/';
+		for (size_t i = 0; !nothing && i < len && at < PATH_SIZE - 1; i++)
+			ret_path[at++] = name[i];
+		if (!nothing && slash && at < PATH_SIZE - 1)
+			ret_path[at++] = '/';
+		name += len + slash;
+	}
+	ret_path[at] = 0;
+}
+
+/* malloc'd: the path in the volume of a member of the archive at hand. NULL: none. */
+static char *path_of_member(const struct unpack *u, const char *name, size_t len)
+{
+	const char *archive = u->m->files[u->file].path;
+	size_t folder = strlen(archive) - strlen(".tar");
+	char *path = malloc(PATH_SIZE);
+	if (!path)
+		return NULL;
+	bool good = name[0] != '/' && strlen(name) == len && folder + 2 + len < PATH_SIZE;
+	if (good) {
+		memcpy(path, archive, folder);
+		path[folder] = '/';
+		join_name(path, folder + 1, name);
+		good = strlen(path) > folder + 1 && manifest_path_is_safe(path);
+	}
+	char *ret = good ? strdup(path) : NULL;
+	free(path);
+	return ret;
+}
+
+static struct entry *add_entry(struct unpack *u, char *path, uint64_t off, uint64_t size)
+{
+	if (u->n == u->cap) {
+		size_t cap = u->cap ? u->cap * 2 : 256;
+		struct entry *more =
+			cap <= SCAN_FILES_MAX ? realloc(u->entries, cap * sizeof(*more)) : NULL;
+		if (!more) {
+			free(path);
+			return NULL;
+		}
+		u->entries = more;
+		u->cap = cap;
+	}
+	struct entry *e = &u->entries[u->n++];
+	*e = (struct entry){.path = path, .file = u->file, .off = off, .size = size};
+	return e;
+}
+
+static int refuse(struct unpack *u, int rc, uint64_t off, const char *what)
+{
+	return detail_set(u->d, rc, u->m->files[u->file].path, off, "%s", what);
+}
+
+static int on_member(void *arg, const struct tar_member *t)
+{
+	struct unpack *u = arg;
+	if (u->n % YIELD_EVERY == YIELD_EVERY - 1)
+		fiber_yield();
+	if (t->kind == TAR_OTHER) {
+		u->scan.n_skipped++;
+		return 0;
+	}
+	char *path = path_of_member(u, t->name, t->name_len);
+	if (!path)
+		return refuse(u, -LE_CORRUPT, t->off,
+			      "it has a name that leads out of it, or none");
+	char *link = NULL;
+	if (t->kind == TAR_LINK) {
+		link = t->link ? path_of_member(u, t->link, strlen(t->link)) : NULL;
+		if (!link) {
+			free(path);
+			return refuse(u, t->link ? -LE_CORRUPT : -LE_NOTSUP, t->off,
+				      t->link ? "it has a link that leads out of it"
+					      : "a hard link with so long a name cannot be "
+						"unpacked");
+		}
+	}
+	struct entry *e = add_entry(u, path, t->off, link ? 0 : t->len);
+	if (!e) {
+		free(link);
+		return -LE_NOMEM;
+	}
+	e->link = link;
+	return 0;
+}
+
+static bool ends_with(const char *path, const char *end)
+{
+	size_t len = strlen(path), n = strlen(end);
+	return len > n && strcmp(path + len - n, end) == 0;
+}
+
+static bool is_archive(const char *path)
+{
+	size_t len = strlen(path);
+	/* With a name before the end. */
+	return ends_with(path, ".tar") && path[len - 5] != '/';
+}
+
+static bool is_compressed(const char *path)
+{
+	static const char *const ends[] = {".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz",
+					   ".txz",    ".zip", ".tar.zst", ".tzst", ".tar.lz4"};
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
+		if (ends_with(path, ends[i]))
+			return true;
+	return false;
+}
+
+static int add_archive(struct unpack *u)
+{
+	struct format_input in = {.read = read_header, .arg = u, .size = u->m->files[u->file].size};
+	struct format_fault fault;
+	TRY(open_file(u, u->file, &u->open));
+	int rc = tar_scan_all(&in, on_member, u, &fault);
+	env_file_close(u->open);
+	u->open = NULL;
+	if (rc < 0 && u->bad_path)
+		return detail_set(u->d, rc, u->bad_path, u->bad_off, "the local copy is damaged");
+	if (rc == -LE_CORRUPT || rc == -LE_NOTSUP)
+		return refuse(u, rc, fault.off, fault.what);
+	return rc;
+}
+
+static int add_files(struct unpack *u)
+{
+	uint32_t n_archives = 0;
+	for (u->file = 0; u->file < u->m->n_files; u->file++) {
+		const struct manifest_file *f = &u->m->files[u->file];
+		if (is_compressed(f->path))
+			return refuse(u, -LE_NOTSUP, UINT64_MAX,
+				      "compressed archives cannot be unpacked");
+		if (is_archive(f->path)) {
+			n_archives++;
+			TRY(add_archive(u));
+			continue;
+		}
+		char *path = strdup(f->path);
+		if (!path || !add_entry(u, path, 0, f->size))
+			return -LE_NOMEM;
+	}
+	if (n_archives)
+		return 0;
+	return detail_set(u->d, -LE_NOENT, u->m->source, UINT64_MAX,
+			  "there is no archive (*.tar) in it");
+}
+
+static int by_path(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+	int c = strcmp(x->path, y->path);
+	if (c)
+		return c;
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	return x->off < y->off ? -1 : x->off > y->off;
+}
+
+static struct entry *find(const struct unpack *u, const char *path)
+{
+	struct entry key = {.path = (char *)(uintptr_t)path};
+	size_t lo = 0, hi = u->n;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		int c = strcmp(u->entries[mid].path, key.path);
+		if (c == 0)
+			return &u->entries[mid];
+		if (c < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return NULL;
+}
+
+static void drop_entry(struct entry *e)
+{
+	free(e->path);
+	free(e->link);
+	*e = (struct entry){0};
+}
+
+/* The last of each name in an archive. */
+static int drop_former(struct unpack *u)
+{
+	size_t n = 0;
+	for (size_t i = 0; i < u->n; i++) {
+		struct entry *e = &u->entries[i];
+		if (n && strcmp(u->entries[n - 1].path, e->path) == 0) {
+			u->file = e->file;
+			if (u->entries[n - 1].file != e->file)
+				return refuse(u, -LE_CORRUPT, e->off,
+					      "another file makes what it makes");
+			drop_entry(&u->entries[--n]);
+		}
+		if (n != i) {
+			u->entries[n] = *e;
+			*e = (struct entry){0};
+		}
+		n++;
+	}
+	u->n = n;
+	return 0;
+}
+
+/* A folder that is a file as well? */
+static int check_folders(struct unpack *u, const struct entry *e, char *path)
+{
+	size_t len = strlen(e->path);
+	memcpy(path, e->path, len + 1);
+	for (char *slash = path; (slash = strchr(slash, '/')) != NULL; *slash++ = '/') {
+		*slash = 0;
+		if (find(u, path)) {
+			u->file = e->file;
+			return refuse(u, -LE_CORRUPT, e->off,
+				      "one of its folders is a file as well");
+		}
+	}
+	return 0;
+}
+
+static int check_entries(struct unpack *u)
+{
+	char *path = malloc(PATH_SIZE);
+	int rc = path ? 0 : -LE_NOMEM;
+	for (size_t i = 0; i < u->n && rc == 0; i++) {
+		struct entry *e = &u->entries[i];
+		if (i % YIELD_EVERY == 0)
+			fiber_yield();
+		rc = check_folders(u, e, path);
+		const struct entry *to = rc == 0 && e->link ? find(u, e->link) : NULL;
+		if (to && to->file == e->file && !to->link) {
+			e->off = to->off;
+			e->size = to->size;
+		} else if (rc == 0 && e->link) {
+			u->file = e->file;
+			rc = refuse(u, -LE_CORRUPT, e->off, "it has a link to what is not in it");
+		}
+	}
+	free(path);
+	return rc;
+}
+
+/* What callers want of it: paths with stats, and where the bytes are. */
+static int make_scan(struct unpack *u)
+{
+	struct scan *s = &u->scan;
+	s->files = calloc(u->n + 1, sizeof(*s->files));
+	u->places = calloc(u->n + 1, sizeof(*u->places));
+	if (!s->files || !u->places)
+		return -LE_NOMEM;
+	for (size_t i = 0; i < u->n; i++) {
+		struct entry *e = &u->entries[i];
+		const struct manifest_file *f = &u->m->files[e->file];
+		if (e->off > f->size || e->size > f->size - e->off)
+			return -LE_CORRUPT; /* tar_scan has seen to that */
+		s->files[i] = (struct scan_file){
+			e->path,
+			{.size = e->size,
+			 .mtime_ns = f->mtime_ns,
+			 .ino = i,
+			 .mode = S_IFREG | (is_archive(f->path) ? 0644 : f->mode)}};
+		u->places[i] = (struct place){e->file, e->off};
+		s->bytes += e->size;
+		e->path = NULL;
+		s->n = s->cap = (uint32_t)(i + 1);
+	}
+	return 0;
+}
+
+/* ---- the volume ---- */
+
+/* The index in scan.files, -1: none. */
+static int64_t find_file(const struct unpack *u, const char *path)
+{
+	uint32_t lo = 0, hi = u->scan.n;
+	if (strncmp(path, UNPACK_ROOT "/", strlen(UNPACK_ROOT) + 1) != 0)
+		return -1;
+	path += strlen(UNPACK_ROOT) + 1;
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		int c = strcmp(u->scan.files[mid].path, path);
+		if (c == 0)
+			return mid;
+		if (c < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return -1;
+}
+
+static int packed_stat(struct vol *v, const char *path, struct vol_stat *ret_st)
+{
+	const struct unpack *u = unpack_of(v);
+	int64_t i = find_file(u, path);
+	if (i < 0)
+		return -LE_NOENT;
+	*ret_st = u->scan.files[i].st;
+	return 0;
+}
+
+static int packed_open(struct vol *v, const char *path, int flags, uint32_t mode,
+		       struct vol_file **ret_file)
+{
+	struct unpack *u = unpack_of(v);
+	int64_t i = find_file(u, path);
+	(void)mode;
+	if (i < 0 || (flags & O_ACCMODE) != O_RDONLY)
+		return i < 0 ? -LE_NOENT : -LE_ROFS;
+	struct packed_file *f = calloc(1, sizeof(*f));
+	if (!f)
+		return -LE_NOMEM;
+	f->file.vol = v;
+	f->at = u->places[i];
+	f->size = u->scan.files[i].st.size;
+	int rc = open_file(u, f->at.file, &f->archive);
+	if (rc < 0) {
+		free(f);
+		return rc;
+	}
+	*ret_file = &f->file;
+	return 0;
+}
+
+static void packed_close(struct vol_file *file)
+{
+	struct packed_file *f = container_of(file, struct packed_file, file);
+	env_file_close(f->archive);
+	free(f);
+}
+
+static int64_t packed_pread(struct vol_file *file, void *buf, uint64_t len, uint64_t off)
+{
+	struct packed_file *f = container_of(file, struct packed_file, file);
+	if (off >= f->size)
+		return 0;
+	if (len > f->size - off)
+		len = f->size - off;
+	int rc =
+		read_range(unpack_of(file->vol), f->archive, f->at.file, buf, len, f->at.off + off);
+	return rc < 0 ? rc : (int64_t)len;
+}
+
+/* Blocks of members are not those of their archives. */
+static int packed_sums(struct vol_file *f,
+		       int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole),
+		       void *arg)
+{
+	(void)f;
+	(void)each;
+	(void)arg;
+	return -LE_NOTSUP;
+}
+
+/* What only writes is not there: nobody writes to it. */
+static const struct vol_ops packed_ops = {
+	.stat = packed_stat,
+	.open = packed_open,
+	.close = packed_close,
+	.pread = packed_pread,
+	.sums = packed_sums,
+};
+
+/* ---- life ---- */
+
+int unpack_create(struct local_store *store, const struct manifest *m, const volatile int *cancel,
+		  struct unpack **ret_unpack, struct detail *d)
+{
+	struct unpack *u = calloc(1, sizeof(*u));
+	if (!u)
+		return -LE_NOMEM;
+	u->vol = (struct vol){&packed_ops, ORIGIN_LOCAL};
+	u->store = store;
+	u->m = m;
+	u->cancel = cancel;
+	u->d = d;
+	int rc = add_files(u);
+	if (rc == 0 && u->n)
+		qsort(u->entries, u->n, sizeof(*u->entries), by_path);
+	if (rc == 0)
+		rc = drop_former(u);
+	if (rc == 0)
+		rc = check_entries(u);
+	if (rc == 0)
+		rc = make_scan(u);
+	if (rc < 0)
+		unpack_destroy(u);
+	else
+		*ret_unpack = u;
+	return rc;
+}
+
+void unpack_destroy(struct unpack *u)
+{
+	if (!u)
+		return;
+	for (size_t i = 0; i < u->n; i++)
+		drop_entry(&u->entries[i]);
+	free(u->entries);
+	scan_fini(&u->scan);
+	free(u->places);
+	free(u);
+}
+
+const struct scan *unpack_scan(const struct unpack *u)
+{
+	return &u->scan;
+}
+
+struct vol *unpack_vol(struct unpack *u)
+{
+	return &u->vol;
+}
+
+const char *unpack_damaged(const struct unpack *u, uint64_t *ret_off)
+{
+	*ret_off = u->bad_off;
+	return u->bad_path;
+}

@@ -1,0 +1,212 @@
+/* Making room, through the public calls: several directories, copies whose source is another by
+ * now, parts of copies in other directories. timeout: 120 */
+#include "client/include/leat/leat_stage.h"
+
+#include <ftw.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/status.h"
+
+#define SIZE (3u << 20)
+
+struct world {
+	char root[64], src[96], a[96], b[96];
+};
+
+static void put_file(const char *dir, const char *name, size_t len, unsigned seed)
+{
+	char path[256];
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	FILE *f = fopen(path, "w");
+	assert_non_null(f);
+	for (size_t i = 0; i < len; i++) {
+		seed = seed * 1664525 + 1013904223;
+		fputc((int)(seed >> 24), f);
+	}
+	assert_int_equal(fclose(f), 0);
+}
+
+static int setup(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	const char *tmp = getenv("TMPDIR");
+	snprintf(w->root, sizeof(w->root), "%.40s/gc.XXXXXX", tmp ? tmp : "/tmp");
+	assert_non_null(mkdtemp(w->root));
+	snprintf(w->src, sizeof(w->src), "%s/src", w->root);
+	snprintf(w->a, sizeof(w->a), "%s/a", w->root);
+	snprintf(w->b, sizeof(w->b), "%s/b", w->root);
+	assert_int_equal(mkdir(w->src, 0755), 0);
+	for (unsigned i = 0; i < 8; i++) {
+		char name[8];
+		snprintf(name, sizeof(name), "f%u", i);
+		put_file(w->src, name, SIZE / 8, i);
+	}
+	*state = w;
+	return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+	(void)st;
+	(void)flag;
+	(void)ftw;
+	return remove(path);
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+	nftw(w->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	free(w);
+	return 0;
+}
+
+static const struct leat_stage_result *stage(const char *src, const char *to, const char *more,
+					     int want)
+{
+	static struct leat_stage_result r;
+	const char *const dirs[] = {more, NULL};
+	struct leat_stage_options o = {
+		.size = sizeof(o), .source = src, .to = to, .more_dirs = more ? dirs : NULL};
+	memset(&r, 0, sizeof(r));
+	r.size = sizeof(r);
+	assert_int_equal(leat_stage_in(&o, &r), want);
+	return &r;
+}
+
+struct seen {
+	int n, states[8];
+};
+
+static int see(void *arg, const struct leat_stage_copy *c)
+{
+	struct seen *s = arg;
+	if (s->n < 8)
+		s->states[s->n] = c->state;
+	s->n++;
+	return 0;
+}
+
+static struct seen look(const char *dir)
+{
+	struct seen s = {0};
+	assert_int_equal(leat_stage_list(dir, see, &s), 0);
+	return s;
+}
+
+static uint64_t gc(const char *to, const char *more, uint64_t capacity)
+{
+	const char *const dirs[] = {more, NULL};
+	struct leat_stage_gc_options g = {
+		.size = sizeof(g), .to = to, .capacity = capacity, .more_dirs = more ? dirs : NULL};
+	uint64_t bytes = 0;
+	assert_int_equal(leat_stage_gc(&g, &bytes), 0);
+	return bytes;
+}
+
+static void test_what_was_replaced_goes_first(void **state)
+{
+	struct world *w = *state;
+	stage(w->src, w->a, NULL, 0);
+	put_file(w->src, "f3", 1000, 77);
+	stage(w->src, w->a, NULL, 0);
+	assert_int_equal(look(w->a).n, 2);
+	assert_int_equal(gc(w->a, NULL, SIZE), SIZE);
+	struct seen s = look(w->a);
+	assert_int_equal(s.n, 1);
+	assert_int_equal(s.states[0], LEAT_COPY_READY);
+}
+
+static void test_the_last_copy_of_what_was_stays(void **state)
+{
+	struct world *w = *state;
+	stage(w->src, w->a, NULL, 0);
+	put_file(w->src, "f3", 1000, 77);
+	stage(w->src, w->a, NULL, 0);
+	/* What the directory means now is nowhere yet: both are kept. */
+	put_file(w->src, "f4", 1000, 78);
+	assert_int_equal(gc(w->a, NULL, 1), 0);
+	assert_int_equal(look(w->a).n, 2);
+}
+
+static void test_all_directories_count(void **state)
+{
+	struct world *w = *state;
+	char other[128];
+	snprintf(other, sizeof(other), "%s/other", w->root);
+	assert_int_equal(mkdir(other, 0755), 0);
+	put_file(other, "x", 1u << 20, 5);
+	stage(w->src, w->a, NULL, 0);
+	stage(other, w->b, NULL, 0);
+	assert_int_equal(gc(w->a, w->b, SIZE + (1u << 20)), 0);
+	/* The one that was used first, wherever it is. */
+	assert_true(gc(w->a, w->b, SIZE) > 0);
+	assert_int_equal(look(w->a).n + look(w->b).n, 1);
+	gc(w->a, w->b, 1);
+	assert_int_equal(look(w->a).n + look(w->b).n, 0);
+}
+
+static void test_a_part_is_no_copy(void **state)
+{
+	struct world *w = *state;
+	const struct leat_stage_result *r = stage(w->src, w->a, w->b, 0);
+	char id[LEAT_ID_SIZE], path[400];
+	memcpy(id, r->id, sizeof(id));
+	snprintf(path, sizeof(path), "%s/.leat/%s/data/f0", w->b, id);
+	assert_int_equal(look(w->a).n, 1);
+	assert_int_equal(look(w->b).n, 0);
+	assert_int_equal(leat_stage_evict(w->b, id), -LE_NOENT);
+	assert_int_equal(stage(w->src, w->b, NULL, -LE_EXIST)->code, LEAT_STAGE_USAGE);
+	assert_int_equal(gc(w->b, NULL, 1), 0);
+	assert_int_equal(look(w->a).states[0], LEAT_COPY_READY);
+	/* Its home is lost: what is left goes, or becomes a copy again. */
+	snprintf(path, sizeof(path), "%s/.leat/%s", w->a, id);
+	assert_int_equal(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+	assert_int_equal(look(w->b).states[0], LEAT_COPY_EVICTING);
+	r = stage(w->src, w->b, NULL, 0);
+	assert_true(r->bytes_moved < r->bytes);
+	assert_int_equal(look(w->b).states[0], LEAT_COPY_READY);
+}
+
+static void test_what_is_left_of_a_part_goes(void **state)
+{
+	struct world *w = *state;
+	char path[400];
+	snprintf(path, sizeof(path), "%s/.leat/%s", w->a, stage(w->src, w->a, w->b, 0)->id);
+	assert_int_equal(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+	gc(w->b, NULL, 0);
+	assert_int_equal(look(w->b).n, 0);
+}
+
+static void test_a_copy_of_its_own_keeps_its_files(void **state)
+{
+	struct world *w = *state;
+	stage(w->src, w->b, NULL, 0);
+	stage(w->src, w->a, w->b, 0);
+	assert_int_equal(look(w->b).states[0], LEAT_COPY_READY);
+	assert_int_equal(leat_stage_evict(w->b, w->src), 0);
+	assert_int_equal(look(w->a).states[0], LEAT_COPY_READY);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_what_was_replaced_goes_first, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_the_last_copy_of_what_was_stays, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_all_directories_count, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_part_is_no_copy, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_what_is_left_of_a_part_goes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_copy_of_its_own_keeps_its_files, setup,
+						teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,357 @@
+/* Archives staged as folders, through the public calls: what is in them, what they must not do, and
+ * what is left when the process dies. timeout: 120 */
+#include "client/include/leat/leat_stage.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/status.h"
+
+struct world {
+	char root[64], src[96], to[96];
+	FILE *tar;
+};
+
+static int setup(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	const char *tmp = getenv("TMPDIR");
+	snprintf(w->root, sizeof(w->root), "%.40s/unpack.XXXXXX", tmp ? tmp : "/tmp");
+	assert_non_null(mkdtemp(w->root));
+	snprintf(w->src, sizeof(w->src), "%s/src", w->root);
+	snprintf(w->to, sizeof(w->to), "%s/to", w->root);
+	assert_int_equal(mkdir(w->src, 0755), 0);
+	*state = w;
+	return 0;
+}
+
+static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+	(void)st;
+	(void)flag;
+	(void)ftw;
+	return remove(path);
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+	nftw(w->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	free(w);
+	return 0;
+}
+
+/* ---- archives ---- */
+
+static void tar_begin(struct world *w, const char *name)
+{
+	char path[256];
+	snprintf(path, sizeof(path), "%s/%s", w->src, name);
+	w->tar = fopen(path, "w");
+	assert_non_null(w->tar);
+}
+
+static void tar_add(struct world *w, const char *name, char type, const char *link, size_t len)
+{
+	char h[512] = "";
+	unsigned sum = 0, seed = (unsigned)len + (unsigned char)name[0];
+	snprintf(h, 100, "%s", name);
+	snprintf(h + 100, 8, "%07o", 0644);
+	snprintf(h + 124, 12, "%011lo", (unsigned long)len);
+	snprintf(h + 136, 12, "%011o", 0);
+	h[156] = type;
+	snprintf(h + 157, 100, "%s", link);
+	memcpy(h + 257,
+	       "ustar\0"
+	       "00",
+	       8);
+	memset(h + 148, ' ', 8);
+	for (int i = 0; i < 512; i++)
+		sum += (unsigned char)h[i];
+	snprintf(h + 148, 8, "%06o", sum);
+	fwrite(h, 1, sizeof(h), w->tar);
+	for (size_t i = 0; i < (len + 511) / 512 * 512; i++) {
+		seed = seed * 1664525 + 1013904223;
+		fputc(i < len ? (int)(seed >> 24) : 0, w->tar);
+	}
+}
+
+static void tar_end(struct world *w)
+{
+	static const char zeros[1024];
+	fwrite(zeros, 1, sizeof(zeros), w->tar);
+	assert_int_equal(fclose(w->tar), 0);
+}
+
+static void put_file(const struct world *w, const char *name, const char *text)
+{
+	char path[256];
+	snprintf(path, sizeof(path), "%s/%s", w->src, name);
+	FILE *f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(text, f);
+	assert_int_equal(fclose(f), 0);
+}
+
+static struct leat_stage_result *stage(const struct world *w, int want)
+{
+	static struct leat_stage_result r;
+	struct leat_stage_options o = {
+		.size = sizeof(o), .source = w->src, .to = w->to, .unpack = 1};
+	memset(&r, 0, sizeof(r));
+	r.size = sizeof(r);
+	int rc = leat_stage_in(&o, &r);
+	if (rc != want)
+		print_message("%s\n", r.message);
+	assert_int_equal(rc, want);
+	return &r;
+}
+
+static int n_copies;
+
+static int count_copy(void *arg, const struct leat_stage_copy *c)
+{
+	(void)arg;
+	(void)c;
+	n_copies++;
+	return 0;
+}
+
+static int copies(const struct world *w)
+{
+	n_copies = 0;
+	assert_int_equal(leat_stage_list(w->to, count_copy, NULL), 0);
+	return n_copies;
+}
+
+static size_t size_of(const struct leat_stage_result *r, const char *name)
+{
+	char path[8192];
+	struct stat st;
+	snprintf(path, sizeof(path), "%s/%s", r->path, name);
+	return lstat(path, &st) == 0 && S_ISREG(st.st_mode) ? (size_t)st.st_size : SIZE_MAX;
+}
+
+/* ---- what is in them ---- */
+
+static void good_archives(struct world *w)
+{
+	tar_begin(w, "a.tar");
+	tar_add(w, "./sub/one", '0', "", 70000);
+	tar_add(w, "sub//./two", '0', "", 2500000);
+	tar_add(w, "sub/", '5', "", 0);
+	tar_add(w, "again", '0', "", 10);
+	tar_add(w, "again", '0', "", 20); /* as tar -r does: the last one counts */
+	tar_add(w, "linked", '1', "./sub/one", 0);
+	tar_add(w, "passwd", '2', "/etc/passwd", 0);
+	tar_add(w, "device", '3', "", 0);
+	tar_add(w, "empty", '0', "", 0);
+	tar_end(w);
+	tar_begin(w, "b.tar");
+	tar_add(w, "sub/one", '0', "", 5);
+	tar_end(w);
+	put_file(w, "plain", "text");
+}
+
+static void test_members_become_files(void **state)
+{
+	struct world *w = *state;
+	good_archives(w);
+	const struct leat_stage_result *r = stage(w, 0);
+	assert_int_equal(r->files, 7);
+	assert_int_equal(r->skipped, 2);
+	assert_int_equal(size_of(r, "a/sub/one"), 70000);
+	assert_int_equal(size_of(r, "a/sub/two"), 2500000);
+	assert_int_equal(size_of(r, "a/again"), 20);
+	assert_int_equal(size_of(r, "a/linked"), 70000);
+	assert_int_equal(size_of(r, "a/empty"), 0);
+	assert_int_equal(size_of(r, "b/sub/one"), 5);
+	assert_int_equal(size_of(r, "plain"), 4);
+	assert_int_equal(size_of(r, "a/passwd"), SIZE_MAX);
+	assert_int_equal(size_of(r, "a.tar"), SIZE_MAX);
+	/* With tar's own eyes. */
+	char *cmd;
+	assert_true(asprintf(&cmd,
+			     "cd %s && mkdir x && tar xf a.tar -C x --exclude=passwd "
+			     "--exclude=device && "
+			     "diff -r x %s/a",
+			     w->src, r->path) > 0);
+	assert_int_equal(system(cmd), 0);
+	free(cmd);
+	/* The archives have gone. */
+	assert_int_equal(copies(w), 1);
+}
+
+static void test_a_second_run_moves_nothing(void **state)
+{
+	struct world *w = *state;
+	good_archives(w);
+	assert_true(stage(w, 0)->bytes_moved > 0);
+	assert_int_equal(stage(w, 0)->bytes_moved, 0);
+	assert_int_equal(copies(w), 1);
+}
+
+static void test_archives_that_were_wanted_stay(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = {.size = sizeof(o), .source = w->src, .to = w->to};
+	struct leat_stage_result *r = calloc(1, sizeof(*r));
+	r->size = sizeof(*r);
+	good_archives(w);
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_int_equal(stage(w, 0)->bytes_moved, 0);
+	assert_int_equal(copies(w), 2);
+	free(r);
+}
+
+/* ---- what they must not do ---- */
+
+static void refused(struct world *w, const char *name, char type, const char *link, int want)
+{
+	tar_begin(w, "a.tar");
+	tar_add(w, "fine", '0', "", 100);
+	tar_add(w, name, type, link, 0);
+	tar_end(w);
+	const struct leat_stage_result *r = stage(w, want);
+	assert_int_equal(r->code,
+			 want == -LE_NOTSUP ? LEAT_STAGE_USAGE : LEAT_STAGE_SOURCE_CORRUPT);
+	assert_string_equal(r->fail_path, "a.tar");
+	assert_int_not_equal(access("/tmp/leat-unpack-evil", F_OK), 0);
+}
+
+static void test_names_that_lead_out(void **state)
+{
+	static const char *const names[] = {"../evil", "x/../../evil", "/tmp/leat-unpack-evil",
+					    "..",      "x/..",         "a/../b"};
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		refused(*state, names[i], '0', "", -LE_CORRUPT);
+	refused(*state, "x", '1', "../../etc/passwd", -LE_CORRUPT);
+	refused(*state, "x", '1', "/etc/passwd", -LE_CORRUPT);
+	refused(*state, "x", '1', "not there", -LE_CORRUPT);
+	refused(*state, "fine/below", '0', "", -LE_CORRUPT);
+	refused(*state, "x", 'S', "", -LE_NOTSUP);
+}
+
+static void test_two_that_make_the_same(void **state)
+{
+	struct world *w = *state;
+	char path[256];
+	tar_begin(w, "a.tar");
+	tar_add(w, "x", '0', "", 10);
+	tar_end(w);
+	snprintf(path, sizeof(path), "%s/a", w->src);
+	assert_int_equal(mkdir(path, 0755), 0);
+	put_file(w, "a/x", "other");
+	assert_int_equal(stage(w, -LE_CORRUPT)->code, LEAT_STAGE_SOURCE_CORRUPT);
+}
+
+static void test_what_cannot_be_unpacked_is_told(void **state)
+{
+	struct world *w = *state;
+	put_file(w, "plain", "text");
+	assert_int_equal(stage(w, -LE_NOENT)->code, LEAT_STAGE_USAGE);
+	put_file(w, "b.tar.gz", "x");
+	assert_int_equal(stage(w, -LE_NOTSUP)->code, LEAT_STAGE_USAGE);
+	char path[256];
+	snprintf(path, sizeof(path), "%s/b.tar.gz", w->src);
+	assert_int_equal(unlink(path), 0);
+	put_file(w, "c.tar", "this is no archive, whatever its name says");
+	const struct leat_stage_result *r = stage(w, -LE_CORRUPT);
+	assert_int_equal(r->code, LEAT_STAGE_SOURCE_CORRUPT);
+	assert_string_equal(r->fail_path, "c.tar");
+}
+
+/* 200 names of one member of 4 GiB that is a hole would be 800 GiB: refused before it is read. */
+static void test_a_bomb_of_links(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = {.size = sizeof(o),
+				       .source = w->src,
+				       .to = w->to,
+				       .unpack = 1,
+				       .capacity = 64u << 20};
+	struct leat_stage_result *r = calloc(1, sizeof(*r));
+	char name[32];
+	r->size = sizeof(*r);
+	tar_begin(w, "a.tar");
+	tar_add(w, "large", '0', "", 8u << 20);
+	for (int i = 0; i < 2000; i++) {
+		snprintf(name, sizeof(name), "link%d", i);
+		tar_add(w, name, '1', "large", 0);
+	}
+	tar_end(w);
+	assert_int_equal(leat_stage_in(&o, r), -LE_NOSPC);
+	assert_int_equal(r->code, LEAT_STAGE_NO_CAPACITY);
+	assert_true(r->bytes_missing > (15ull << 30));
+	free(r);
+}
+
+/* ---- dying ---- */
+
+static uint64_t die_at;
+static const char *die_phase;
+
+static void on_progress(void *arg, const struct leat_stage_progress *p)
+{
+	(void)arg;
+	if (strcmp(p->phase, die_phase) == 0 && p->bytes >= die_at)
+		raise(SIGKILL);
+}
+
+static void test_killed_and_gone_on_with(void **state)
+{
+	struct world *w = *state;
+	good_archives(w);
+	static const char *const phases[] = {"copy", "unpack", "unpack"};
+	for (int i = 0; i < 3; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			struct leat_stage_options o = {.size = sizeof(o),
+						       .source = w->src,
+						       .to = w->to,
+						       .unpack = 1,
+						       .progress = on_progress};
+			struct leat_stage_result *r = calloc(1, sizeof(*r));
+			r->size = sizeof(*r);
+			die_phase = phases[i];
+			die_at = i == 2 ? 2600000 : 1;
+			leat_stage_in(&o, r);
+			_exit(1);
+		}
+		int status;
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_true(WIFSIGNALED(status));
+	}
+	const struct leat_stage_result *r = stage(w, 0);
+	assert_int_equal(r->bytes_moved, 0);
+	assert_int_equal(size_of(r, "a/sub/two"), 2500000);
+	assert_int_equal(copies(w), 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_members_become_files, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_second_run_moves_nothing, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_archives_that_were_wanted_stay, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_names_that_lead_out, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_two_that_make_the_same, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_what_cannot_be_unpacked_is_told, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_a_bomb_of_links, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_killed_and_gone_on_with, setup, teardown),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
