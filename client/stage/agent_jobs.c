@@ -57,7 +57,8 @@ static int on_began(void *arg, struct stage_job *job)
 	struct agent_job *j = arg;
 	struct swarm_options o = {.ops = &swarm_net_rpc,
 				  .net = &j->a->swarm_net,
-				  .job = job,
+				  .manifest = job->m,
+				  .source_us = &job->source_us,
 				  .self = j->a->addr,
 				  .members = j->members,
 				  .self_member = j->self};

@@ -97,8 +97,12 @@ static struct served *served_get(struct agent *a, const char *id)
 	return s;
 }
 
-static int read_served(struct agent *a, const char *id, uint64_t chunk, struct slot *slot)
+/* Where it lies in the chunk, so it lies in the slot. Returns the chunk's length. */
+static int read_served(struct agent *a, const struct swarm_ask *q, struct slot *slot)
 {
+	const char *id = q->id;
+	const struct store_part part = {q->off, q->len};
+	uint64_t chunk = q->chunk;
 	struct served *s = served_get(a, id);
 	if (!s)
 		return -LE_NOENT;
@@ -110,14 +114,13 @@ static int read_served(struct agent *a, const char *id, uint64_t chunk, struct s
 		rc = store_is_ready(&s->store) ? 0 : -LE_NOENT;
 	}
 	if (rc == 0)
-		rc = chunk < s->m->n_chunks ? store_read_chunk(&s->store, s->m, chunk, slot->data)
-					    : -LE_INVAL;
+		rc = store_read_part(&s->store, s->m, chunk, &part, slot->data + part.off);
 	if (rc == 0) {
 		const struct manifest_file *f = &s->m->files[manifest_file_of_chunk(s->m, chunk)];
 		rc = (int)manifest_chunk_len(f, chunk - f->first_chunk);
 	}
 	s->refs--;
-	if (rc < 0)
+	if (rc < 0 && rc != -LE_INVAL)
 		agent_served_drop(a, id);
 	return rc;
 }
@@ -129,7 +132,7 @@ static int from_served(struct agent *a, const struct swarm_ask *q, struct slot *
 {
 	struct slot *s;
 	TRY(slot_get(a->serve_pool, loop_now_us() + SLOT_WAIT_US, &s));
-	int rc = read_served(a, q->id, q->chunk, s);
+	int rc = read_served(a, q, s);
 	if (rc < 0) {
 		slot_unref(s);
 		return rc;
@@ -183,6 +186,8 @@ static int op_peer_chunk(struct rpc_req *r, const void *vin, void *vout)
 	struct agent *a = r->arg;
 	struct slot *s = NULL;
 	struct swarm_ask q = {.chunk = in->chunk,
+			      .off = in->off,
+			      .len = in->len,
 			      .wait_ms = in->wait_ms < CHUNK_WAIT_MAX_MS ? in->wait_ms
 									 : CHUNK_WAIT_MAX_MS,
 			      .demand = in->demand != 0,
@@ -193,7 +198,8 @@ static int op_peer_chunk(struct rpc_req *r, const void *vin, void *vout)
 	*answer = (struct swarm_answer){0};
 	TRY(text_of(r, in->id, MANIFEST_ID_SIZE, &q.id));
 	TRY(text_of(r, in->from, PEER_ADDR_SIZE, &q.from));
-	if (strlen(q.id) != MANIFEST_ID_SIZE - 1 ||
+	if (q.off > MANIFEST_CHUNK || q.len > MANIFEST_CHUNK - q.off ||
+	    strlen(q.id) != MANIFEST_ID_SIZE - 1 ||
 	    strspn(q.id, "0123456789abcdef") != MANIFEST_ID_SIZE - 1)
 		return -LE_INVAL;
 	int rc = find_chunk(a, &q, &s, answer);
@@ -204,11 +210,15 @@ static int op_peer_chunk(struct rpc_req *r, const void *vin, void *vout)
 	out->ask = bytes_str(answer->ask);
 	if (!s)
 		return 0;
-	out->len = answer->len;
-	r->reply_bulk[0] = (struct slot_vec){s, 0, answer->len};
+	if (q.off >= answer->len || q.len > answer->len - q.off) {
+		slot_unref(s);
+		return -LE_INVAL;
+	}
+	out->len = q.len ? q.len : answer->len - q.off;
+	r->reply_bulk[0] = (struct slot_vec){s, q.off, out->len};
 	r->n_reply_bulk = 1;
 	metric_add(&a->metrics.served, 1);
-	metric_add(&a->metrics.served_bytes, answer->len);
+	metric_add(&a->metrics.served_bytes, out->len);
 	return 0;
 }
 

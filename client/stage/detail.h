@@ -13,7 +13,8 @@ enum detail_origin {
 	ORIGIN_NONE,
 	ORIGIN_LOCAL,
 	ORIGIN_SERVER,
-	ORIGIN_DECODER
+	ORIGIN_DECODER,
+	ORIGIN_PEER
 };
 
 struct detail {

@@ -289,7 +289,8 @@ int store_data_path(const struct local_store *s, uint32_t file, const char *path
 	return n < 0 || n >= (int)STORE_PATH_SIZE ? -LE_NAMETOOLONG : 0;
 }
 
-int store_read_chunk(struct local_store *s, const struct manifest *m, uint64_t chunk, void *buf)
+int store_read_part(struct local_store *s, const struct manifest *m, uint64_t chunk,
+		    const struct store_part *part, void *buf)
 {
 	uint32_t lo = 0, hi = m->n_files;
 	char path[STORE_PATH_SIZE];
@@ -305,6 +306,10 @@ int store_read_chunk(struct local_store *s, const struct manifest *m, uint64_t c
 	uint64_t index = chunk - f->first_chunk;
 	if (chunk >= m->n_chunks || index >= manifest_file_chunks(f))
 		return -LE_INVAL;
+	uint32_t size = manifest_chunk_len(f, index);
+	if (part->off >= size || part->len > size - part->off)
+		return -LE_INVAL;
+	uint32_t len = part->len ? part->len : size - part->off;
 	TRY(store_data_path(s, lo, f->path, path));
 	int rc = env_file_open(s->env, path, O_RDONLY, 0, &file);
 	if (rc == -LE_NOENT) {
@@ -312,9 +317,15 @@ int store_read_chunk(struct local_store *s, const struct manifest *m, uint64_t c
 		rc = env_file_open(s->env, path, O_RDONLY, 0, &file);
 	}
 	TRY(rc);
-	rc = env_file_pread(file, buf, manifest_chunk_len(f, index), index * MANIFEST_CHUNK);
+	rc = env_file_pread(file, buf, len, index * MANIFEST_CHUNK + part->off);
 	env_file_close(file);
 	return rc;
+}
+
+int store_read_chunk(struct local_store *s, const struct manifest *m, uint64_t chunk, void *buf)
+{
+	static const struct store_part all;
+	return store_read_part(s, m, chunk, &all, buf);
 }
 
 bool store_looks_whole(struct local_store *s, const struct manifest *m)

@@ -56,6 +56,11 @@ struct local_store {
 	uint64_t reserved[STORE_DIRS_MAX + 1];
 };
 
+/* Bytes of a chunk; len 0: to its end. */
+struct store_part {
+	uint32_t off, len;
+};
+
 /* Fills in the paths; touches nothing. -LE_NAMETOOLONG. */
 int store_init(struct local_store *s, struct env *env, const char *to, const char *id) CHECK_RESULT;
 /* A further directory for its files, before store_make_dirs. */
@@ -137,9 +142,12 @@ int store_data_path(const struct local_store *s, uint32_t file, const char *path
 		    char ret_path[STORE_PATH_SIZE]) CHECK_RESULT;
 /* A finished file that is in another directory gets its link in the first one. Yields. */
 int store_link_data(struct local_store *s, uint32_t file, const char *path) CHECK_RESULT;
-/* Bytes of a chunk that has its bit, not verified here. Yields. */
+/* Bytes of a chunk that has its bit, not verified here; of a part of it, -LE_INVAL where it goes
+ * beyond the chunk. Yields. */
 int store_read_chunk(struct local_store *s, const struct manifest *m, uint64_t chunk,
 		     void *buf) CHECK_RESULT;
+int store_read_part(struct local_store *s, const struct manifest *m, uint64_t chunk,
+		    const struct store_part *part, void *buf) CHECK_RESULT;
 
 /* ---- space ---- */
 /* Held until the descriptor is closed: whoever counts free space and sets some aside. -LE_BUSY */

@@ -22,6 +22,10 @@
  * server has to answer grows no faster than they do. */
 #define REFRESH_EACH_US 10000u
 #define TRIES           3u
+/* For a part of a chunk: there are the servers, which are not slow. */
+#define QUICK_FIRST_MS 1000u
+#define QUICK_MIN_MS   250u
+#define QUICK_MAX_MS   2000u
 
 struct member {
 	struct swarm_peer peer;
@@ -29,7 +33,7 @@ struct member {
 	bool fixed, ready, seen, lied;
 	bool told; /* by the answer at hand */
 	uint64_t ban_until_us, ban_us;
-	uint32_t slow;
+	uint32_t slow, asking; /* late answers in a row; fibers that wait for one */
 };
 
 struct swarm {
@@ -45,6 +49,7 @@ struct swarm {
 	struct waitq stop;
 	struct swarm_stats stats;
 	uint64_t answer_us; /* how long a good answer takes, about */
+	uint64_t part_us;   /* ... with a part of a chunk */
 };
 
 static uint64_t key_of(const char *addr)
@@ -139,16 +144,24 @@ static void refresh(struct swarm *w)
 {
 	for (uint32_t i = 0; i < w->n; i++)
 		w->members[i]->told = false;
-	int rc = w->o.ops->look(w->o.net, w->o.job->m->id, on_node, w);
+	int rc = w->o.ops->look(w->o.net, w->o.manifest->id, on_node, w);
 	/* Only a whole answer says who is not there any more. */
 	for (uint32_t i = 0; i < w->n && rc == 0; i++)
 		w->members[i]->seen = w->members[i]->told;
+	for (uint32_t i = 0; i < w->n; i++) {
+		struct member *m = w->members[i];
+		if (!m->seen && !m->fixed && m->asking == 0 && m->peer.conn)
+			w->o.ops->leave(w->o.net, &m->peer);
+	}
+	if (w->o.looked)
+		w->o.looked(w->o.looked_arg, w);
 }
 
 static uint64_t refresh_us(const struct swarm *w)
 {
 	uint64_t us = (uint64_t)w->n * REFRESH_EACH_US;
-	return us > REFRESH_US ? us : REFRESH_US;
+	uint64_t min = w->o.look_ms ? (uint64_t)w->o.look_ms * 1000 : REFRESH_US;
+	return us > min ? us : min;
 }
 
 static void refresh_fiber(void *arg)
@@ -184,7 +197,7 @@ static void drop(struct swarm *w, struct member *m, const char *why)
 
 static uint32_t patience_ms(const struct swarm *w)
 {
-	uint64_t source = w->o.job->source_us * 8, peers = w->answer_us * 4,
+	uint64_t source = w->o.source_us ? *w->o.source_us * 8 : 0, peers = w->answer_us * 4,
 		 ms = (source > peers ? source : peers) / 1000;
 	/* Nothing is known of the net yet. */
 	if (w->answer_us == 0)
@@ -192,14 +205,22 @@ static uint32_t patience_ms(const struct swarm *w)
 	return ms < WAIT_MIN_MS ? WAIT_MIN_MS : ms > WAIT_MAX_MS ? WAIT_MAX_MS : (uint32_t)ms;
 }
 
-static int check(struct swarm *w, uint64_t chunk, const struct slot *s, uint32_t len)
+static uint32_t quick_ms(const struct swarm *w)
 {
-	const struct manifest *m = w->o.job->m;
-	const struct manifest_file *f = &m->files[manifest_file_of_chunk(m, chunk)];
-	uint64_t index = chunk - f->first_chunk;
-	if (len != manifest_chunk_len(f, index))
+	uint64_t ms = w->part_us * 8 / 1000;
+	if (w->part_us == 0)
+		return QUICK_FIRST_MS;
+	return ms < QUICK_MIN_MS ? QUICK_MIN_MS : ms > QUICK_MAX_MS ? QUICK_MAX_MS : (uint32_t)ms;
+}
+
+static int check(struct swarm *w, const struct swarm_ask *q, const struct slot *s, uint32_t len)
+{
+	const struct manifest *m = w->o.manifest;
+	const struct manifest_file *f = &m->files[manifest_file_of_chunk(m, q->chunk)];
+	uint64_t index = q->chunk - f->first_chunk, at = index * MANIFEST_CHUNK + q->off;
+	if (len != (q->len ? q->len : manifest_chunk_len(f, index)))
 		return -LE_CORRUPT;
-	return manifest_check(m, f, index * MANIFEST_CHUNK, s->data, len) < 0 ? 0 : -LE_CORRUPT;
+	return manifest_check(m, f, at, s->data, len) < 0 ? 0 : -LE_CORRUPT;
 }
 
 /* What an answer says of who gave it. */
@@ -231,11 +252,14 @@ static int ask_one(struct swarm *w, struct member *m, const struct swarm_ask *q,
 	m->peer.away = w->stopping;
 	a->ask[0] = 0;
 	uint64_t begin_us = loop_now_us();
+	m->asking++;
 	int rc = w->o.ops->ask(w->o.net, &m->peer, q, s, a);
+	m->asking--;
 	if (rc >= 0 && !a->ask[0]) {
-		rc = check(w, q->chunk, s, a->len);
+		uint64_t *usual_us = q->len ? &w->part_us : &w->answer_us;
+		rc = check(w, q, s, a->len);
 		if (rc == 0)
-			w->answer_us += (loop_now_us() - begin_us) / 8 - w->answer_us / 8;
+			*usual_us += (loop_now_us() - begin_us) / 8 - *usual_us / 8;
 	}
 	judge(w, m, rc);
 	return rc;
@@ -253,7 +277,7 @@ static int ask(struct swarm *w, struct member *m, uint64_t chunk, struct slot *s
 	struct asking *x = malloc(sizeof(*x));
 	if (!x)
 		return -LE_NOMEM;
-	x->q = (struct swarm_ask){.id = w->o.job->m->id,
+	x->q = (struct swarm_ask){.id = w->o.manifest->id,
 				  .from = w->self,
 				  .chunk = chunk,
 				  .wait_ms = demand ? patience_ms(w) : 0,
@@ -327,6 +351,37 @@ int swarm_get(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask how)
 	return -LE_AGAIN;
 }
 
+int swarm_get_part(struct swarm *w, uint64_t chunk, uint32_t off, uint32_t len, struct slot *s)
+{
+	uint64_t below = UINT64_MAX;
+	struct asking *x = malloc(sizeof(*x));
+	int rc = -LE_AGAIN;
+	if (!x)
+		return -LE_NOMEM;
+	x->q = (struct swarm_ask){
+		.id = w->o.manifest->id, .from = w->self, .chunk = chunk, .off = off, .len = len};
+	for (uint32_t i = 0; i < TRIES && rc < 0; i++) {
+		struct member *m = owner_below(w, chunk, below, true, &below);
+		if (!m)
+			break;
+		x->q.quick_ms = quick_ms(w);
+		rc = ask_one(w, m, &x->q, s, &x->a);
+		/* Only who demands is sent on to others. */
+		if (rc == 0 && x->a.ask[0])
+			rc = -LE_AGAIN;
+	}
+	free(x);
+	return rc < 0 ? -LE_AGAIN : 0;
+}
+
+uint32_t swarm_n_ready(const struct swarm *w)
+{
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < w->n; i++)
+		n += w->members[i]->ready && is_in(w, w->members[i]);
+	return n;
+}
+
 /* ---- being asked ---- */
 
 static bool can_be_sent_others(void *arg, uint32_t who)
@@ -338,7 +393,7 @@ static bool can_be_sent_others(void *arg, uint32_t who)
 int swarm_serve(struct swarm *w, struct fetch *ft, const struct swarm_ask *q,
 		struct slot_pool *pool, struct slot **ret_slot, struct swarm_answer *ret_answer)
 {
-	const struct manifest *m = w->o.job->m;
+	const struct manifest *m = w->o.manifest;
 	uint32_t who = q->demand && !q->again ? find(w, q->from) : SPREAD_SELF;
 	enum fetch_give_how how = q->demand ? GIVE_DEMAND : q->wait_ms ? GIVE_COMING : GIVE_PRESENT;
 	*ret_slot = NULL;

@@ -28,7 +28,10 @@ struct swarm_peer {
 struct swarm_ask {
 	const char *id, *from; /* of the data set; the asker's own address */
 	uint64_t chunk;
+	uint32_t off, len; /* these bytes of it; len 0: all */
 	uint32_t wait_ms;
+	/* Not 0: the answer is waited for so long, a connection not at all: -LE_AGAIN. */
+	uint32_t quick_ms;
 	bool demand, again; /* see peer_proto.h */
 };
 struct swarm_answer {
@@ -50,6 +53,7 @@ struct swarm_net_ops {
 struct swarm_rpc {
 	struct leat_fs *fs;
 	const struct rpc_key *key;
+	bool loader; /* as what it calls itself: a loader, else an agent */
 };
 extern const struct swarm_net_ops swarm_net_rpc;
 
@@ -57,8 +61,15 @@ extern const struct swarm_net_ops swarm_net_rpc;
 
 struct swarm_options {
 	const struct swarm_net_ops *ops;
-	void *net;                   /* for them; outlives the swarm */
-	const struct stage_job *job; /* whose manifest says what is right; outlives the swarm */
+	void *net; /* for them; outlives the swarm */
+	/* Says what is right; outlives the swarm. */
+	const struct manifest *manifest;
+	/* How long the source takes for a chunk, about, as of late; NULL: nobody knows. */
+	const uint64_t *source_us;
+	uint32_t look_ms; /* how often it asks who is there; 0: as staging needs it */
+	/* After each look, the first within swarm_create; must not yield. NULL is fine. */
+	void (*looked)(void *arg, const struct swarm *w);
+	void *looked_arg;
 	/* Where this node hands out chunks, as others know it. */
 	const char *self;
 	/* Addresses of all that take part, this node's among them ("" or NULL: whoever tells the
@@ -77,6 +88,13 @@ int swarm_create(const struct swarm_options *opts, struct swarm **ret_swarm) CHE
 void swarm_destroy(struct swarm *w); /* NULL is fine. Yields. */
 /* As fetch_options.from_peer; arg is the swarm. Yields. */
 int swarm_get(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask how) CHECK_RESULT;
+/* Bytes of a chunk, whole blocks of its file (the last one may be shorter), verified, from a node
+ * that has all of the data set, into a slot of at least len bytes. Waits for no connection and for
+ * a silent node not for long: -LE_AGAIN. Yields. */
+int swarm_get_part(struct swarm *w, uint64_t chunk, uint32_t off, uint32_t len,
+		   struct slot *s) CHECK_RESULT;
+/* Nodes that have all of it and may be asked now. */
+uint32_t swarm_n_ready(const struct swarm *w);
 /* For fetch_options.turn: each member its own. */
 uint32_t swarm_turn(const struct swarm *w);
 /* Which of how many this node is, where those who take part are named; else 0 of 0. */

@@ -11,12 +11,12 @@
 
 #define CONNECT_MS 3000u
 
-static int connect(const struct swarm_rpc *net, struct swarm_peer *p)
+static int connect(const struct swarm_rpc *net, struct swarm_peer *p, bool wait)
 {
 	struct rpc_client_options o = {.transport = net->fs->transport,
 				       .addrs = p->addr,
-				       .name = "staging",
-				       .role = ROLE_AGENT,
+				       .name = net->loader ? "loader" : "staging",
+				       .role = net->loader ? ROLE_CLIENT : ROLE_AGENT,
 				       .cluster = ll_cluster(net->fs->client),
 				       .key = *net->key};
 	struct rpc_client *rpc = p->conn;
@@ -24,6 +24,8 @@ static int connect(const struct swarm_rpc *net, struct swarm_peer *p)
 		TRY(rpc_client_create(&o, &rpc));
 		p->conn = rpc;
 	}
+	if (!wait)
+		return rpc_client_connected(rpc) ? 0 : -LE_AGAIN;
 	for (uint64_t end = loop_deadline_ms(CONNECT_MS); !rpc_client_connected(rpc);) {
 		if (p->away || loop_now_us() >= end)
 			return -LE_DISCONNECTED;
@@ -50,16 +52,20 @@ static int rpc_ask(void *arg, struct swarm_peer *p, const struct swarm_ask *q, s
 				     .wait_ms = q->wait_ms,
 				     .demand = q->demand,
 				     .from = bytes_str(q->from),
-				     .again = q->again};
+				     .again = q->again,
+				     .off = q->off,
+				     .len = q->len};
 	struct peer_chunk_rep rep = {0};
-	struct slot_vec room = {s, 0, MANIFEST_CHUNK};
+	struct slot_vec room = {s, 0, q->len ? q->len : MANIFEST_CHUNK};
+	uint32_t ms = q->quick_ms ? q->quick_ms : q->wait_ms + 2000;
 	struct rpc_call call = {.op = OP_peer_chunk,
 				.req = &req,
 				.rep = &rep,
-				.deadline_us = loop_deadline_ms(q->wait_ms + 2000),
+				.flags = q->quick_ms ? RPC_CALL_NO_WAIT : 0,
 				.bulk_in = &room,
 				.n_bulk_in = 1};
-	TRY(connect(arg, p));
+	TRY(connect(arg, p, q->quick_ms == 0));
+	call.deadline_us = loop_deadline_ms(ms);
 	int rc = rpc_call(p->conn, &call);
 	if (rc >= 0)
 		rc = take(&rep, call.ret_bulk_len, ret_answer);

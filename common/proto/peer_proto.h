@@ -21,9 +21,12 @@
  * from: who asks, as members of the job are named. Instead of bytes the answer to a demand may be
  * `ask`: the member that has the chunk, or is getting it, and is to be asked without demand. Did
  * that one not give it, the demand is repeated with `again` and answered with bytes.
+ * off, len: only these bytes of the chunk (len 0: all of it), for loaders, which want samples; not
+ * with demand. A node of an older release sends all of it.
  */
 #define peer_chunk_req_FIELDS(F) \
-	F(bytes, id) F(u64, chunk) F(u32, wait_ms) F(u8, demand) F(bytes, from) F(u8, again)
+	F(bytes, id) F(u64, chunk) F(u32, wait_ms) F(u8, demand) F(bytes, from) F(u8, again) \
+	F(u32, off) F(u32, len)
 #define peer_chunk_rep_FIELDS(F) F(u32, len) F(bytes, ask)
 /*
  * To an agent. START: make a copy of `what` (an alias, or a directory of the namespace), as `leat

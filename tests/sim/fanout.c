@@ -273,7 +273,8 @@ static int node_begin(struct fanout_node *n)
 	n->job.m = w->m;
 	struct swarm_options so = {.ops = &sim_net,
 				   .net = n,
-				   .job = &n->job,
+				   .manifest = w->m,
+				   .source_us = &n->job.source_us,
 				   .self = n->addr,
 				   .members = w->members,
 				   .self_member = n->index};
