@@ -143,8 +143,9 @@ helper_bin := $(foreach f,$(helper_src),$(BUILD)/tests/$(basename $(notdir $(f))
 sim_src   := $(call in,tests/sim)
 sim_bin   := $(if $(sim_src),$(BUILD)/leat-sim)
 powerfs   := $(if $(call has,tests/fault/powerfs.c),$(BUILD)/powerfs)
-# What tests without a GPU load in the place of the CUDA driver.
+# What tests without a GPU load in the place of the CUDA driver and of cuFile.
 fake_cuda := $(if $(call has,tests/cuda/fake_driver.c),$(BUILD)/tests/libcuda.so.1)
+fake_cufile := $(if $(call has,tests/cuda/fake_cufile.c),$(BUILD)/tests/libcufile.so.0)
 fuzz_src  := $(filter tests/fuzz/fuzz_%.c,$(sources))
 fuzz_bin  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/%,$(fuzz_src))
 
@@ -153,8 +154,8 @@ fuzz_bin  := $(patsubst tests/fuzz/%.c,$(BUILD)/tests/%,$(fuzz_src))
 all: programs tests $(shared) $(examples) ## programs, library and tests (the default)
 programs: $(programs) $(shared) $(spank)           ## the programs and the library only
 tests: unit-bin $(sim_bin) $(powerfs) $(fault_bin) $(fault_tool) $(bench_bin) $(helper_bin)
-helper-bin: $(helper_bin) $(fake_cuda) $(spank)
-unit-bin: $(unit_bin) $(fake_cuda)
+helper-bin: $(helper_bin) $(fake_cuda) $(fake_cufile) $(spank)
+unit-bin: $(unit_bin) $(fake_cuda) $(fake_cufile)
 fault-bin: $(fault_bin) $(fault_tool) $(powerfs) $(programs)
 fuzz-bin: $(fuzz_bin)
 sim-bin: $(sim_bin)
@@ -365,7 +366,11 @@ $(fake_cuda): $(call obj,tests/cuda/fake_driver.c)
 	$(call say,LINK)
 	@mkdir -p $(@D)
 	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(ldflags) $(LDFLAGS) $^ -o $@
-$(call test_bin,tests/unit/client/loader/test_device.c): | $(fake_cuda)
+$(fake_cufile): $(call obj,tests/cuda/fake_cufile.c) $(fake_cuda)
+	$(call say,LINK)
+	$(Q)$(CC) -shared -Wl,-soname,$(@F) -Wl,-rpath,'$$ORIGIN' $(ldflags) $(LDFLAGS) $^ -o $@
+$(foreach t,device direct,$(call test_bin,tests/unit/client/loader/test_$(t).c)): | \
+    $(fake_cuda) $(fake_cufile)
 # The transports' suite runs over verbs in a guest.
 $(BUILD)/tests/conformance $(BUILD)/tests/hostile: \
     $(call obj,$(filter-out $(unit_src),$(call in,tests/unit/common/rpc)))

@@ -8,6 +8,7 @@
 
 #include "client/loader/cuda.h"
 #include "client/loader/decode.h"
+#include "client/loader/peer.h"
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
 #include "common/base/crc32c.h"
@@ -283,12 +284,12 @@ static void finish_piece(struct leat_batch *b, const struct piece_io *p)
 /* ---- reading ---- */
 
 /* The next len bytes of the piece are there. */
-static void take_bytes(struct leat_batch *b, struct piece_io *p, uint32_t len)
+static void take_bytes(struct leat_batch *b, struct piece_io *p, uint32_t len, bool by_peer)
 {
 	uint32_t unused;
 	const struct leat_dataset *from = dataset_of_file(b->ds, p->file, &unused);
 	bool remote = from->vol->origin == ORIGIN_SERVER;
-	*(remote ? &b->bytes_server : &b->bytes_local) += len;
+	*(by_peer ? &b->bytes_peer : remote ? &b->bytes_server : &b->bytes_local) += len;
 	b->phase = PHASE_VERIFY;
 	if (from->m)
 		verify_piece(b, p, len);
@@ -298,12 +299,24 @@ static void take_bytes(struct leat_batch *b, struct piece_io *p, uint32_t len)
 }
 
 /* All that was missing of it is there. */
-static void take_piece(struct leat_batch *b, struct piece_io *p)
+static void take_piece(struct leat_batch *b, struct piece_io *p, bool by_peer)
 {
 	struct cache_use use;
-	take_bytes(b, p, p->len - p->got);
+	take_bytes(b, p, p->len - p->got, by_peer);
 	if (cached_as(b, p, &use))
 		cache_put(b->cache, &use, b->base + p->dst);
+}
+
+/* From another node, if that may be. */
+static bool fetch_from_peer(struct leat_batch *b, const struct piece_io *p, uint64_t off,
+			    uint64_t len)
+{
+	struct peer_range r = {.off = off, .len = len};
+	const struct leat_dataset *from = dataset_of_file(b->ds, p->file, &r.file);
+	if (!from->peers || !peer_may_serve(from->peers, &r))
+		return false;
+	b->phase = PHASE_PEER;
+	return peer_read(from->peers, &r, b->base + p->dst + (off - p->off));
 }
 
 /* n pieces that follow each other in file and memory, with what lies between them. */
@@ -313,8 +326,9 @@ static void fetch(struct leat_batch *b, struct piece_io *p, uint32_t n)
 	uint32_t got = p->got; /* of the first one */
 	uint64_t len = p[n - 1].off + p[n - 1].len - p->off - got;
 	const char *what = "cannot open it";
-	int rc = reader_get(b->reader, p->file, &f);
-	if (rc == 0) {
+	bool by_peer = fetch_from_peer(b, p, p->off + got, len);
+	int rc = by_peer ? 0 : reader_get(b->reader, p->file, &f);
+	if (rc == 0 && !by_peer) {
 		b->phase = PHASE_READ;
 		rc = vol_pread_all(f->file, b->base + p->dst + got, len, p->off + got);
 		reader_put(b->reader, f);
@@ -330,7 +344,7 @@ static void fetch(struct leat_batch *b, struct piece_io *p, uint32_t n)
 		fail_piece(b, p, rc, p->off + got, len, what);
 	else
 		for (uint32_t i = 0; i < n; i++)
-			take_piece(b, p + i);
+			take_piece(b, p + i, by_peer);
 }
 
 /* Is it in the cache? Then it is where it belongs. Yields. */
@@ -421,7 +435,7 @@ static bool read_now(struct leat_batch *b)
 		b->phase = PHASE_READ;
 		if (read_step(f, b->base + p->dst + p->got, want, p->off + p->got) < want)
 			break;
-		take_bytes(b, p, want);
+		take_bytes(b, p, want, false);
 		sum_members(b, &b->runs[p->run], p->dst + p->got);
 	}
 	reader_put(b->reader, f);
@@ -478,7 +492,7 @@ static void read_many(struct leat_batch *b, struct many *m)
 		/* What was not read is tried alone, which says why. */
 		if (m->reads[i].done != (int64_t)p->len || (b->d.rc && !b->skip_bad))
 			continue;
-		take_piece(b, p);
+		take_piece(b, p, false);
 		finish_piece(b, p);
 	}
 }
@@ -610,7 +624,7 @@ int leat_batch_field(const struct leat_batch *b, const char *field, struct leat_
 		return error_say(-LE_NOENT, "the batch has no field %s", field);
 	size_t at = (size_t)b->set->place[f] * b->cap, size = ret_view->size;
 	struct leat_view v = {.size = size,
-			      .base = b->base,
+			      .base = b->direct ? NULL : b->base,
 			      .offsets = b->off + at,
 			      .lengths = b->len + at,
 			      .n = b->n,
@@ -619,10 +633,30 @@ int leat_batch_field(const struct leat_batch *b, const char *field, struct leat_
 	return 0;
 }
 
+void leat_batch_info(const struct leat_batch *b, struct leat_batch_info *ret_info)
+{
+	size_t size = ret_info->size;
+	struct leat_batch_info i = {.size = size,
+				    .n = b->n,
+				    .epoch = b->epoch,
+				    .step = b->step,
+				    .ids = b->ids,
+				    .labels = b->labels,
+				    .base = b->direct ? NULL : b->base,
+				    .len = b->direct ? 0 : b->mapped,
+				    .offsets = b->off,
+				    .lengths = b->len,
+				    .stride = b->cap,
+				    .n_fields = b->set->n,
+				    .fd = b->fd,
+				    .verified = b->verified};
+	memcpy(ret_info, &i, size < sizeof(i) ? size : sizeof(i));
+}
+
 void leat_batch_memory(const struct leat_batch *b, const void **ret_base, uint64_t *ret_len,
 		       int *ret_fd)
 {
-	*ret_base = b->base;
-	*ret_len = b->mapped;
+	*ret_base = b->direct ? NULL : b->base;
+	*ret_len = b->direct ? 0 : b->mapped;
 	*ret_fd = b->fd;
 }

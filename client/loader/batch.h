@@ -83,6 +83,7 @@ enum batch_state {
 enum batch_phase {
 	PHASE_OPEN,
 	PHASE_READ,
+	PHASE_PEER, /* as PHASE_READ, from another node */
 	PHASE_VERIFY,
 	PHASE_DECODE
 };
@@ -125,8 +126,11 @@ struct leat_batch {
 	struct reader *reader; /* while it is filled */
 	_Atomic int phase;     /* enum batch_phase, for metrics */
 	bool verified, skip_bad;
+	bool direct;       /* its bytes are on the device only */
+	bool timed;        /* how long it takes to get there is wanted */
+	uint64_t began_us; /* ... from here */
 	uint32_t n_skipped;
-	uint64_t bytes_local, bytes_server, bytes_verified;
+	uint64_t bytes_local, bytes_server, bytes_peer, bytes_direct, bytes_verified;
 	uint64_t at_hand_us; /* of filling: what was in memory took that long */
 	int rc;
 	struct detail d; /* of the failure */

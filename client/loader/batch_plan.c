@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/loader/decode.h"
+#include "client/loader/peer.h"
 
 #define GAP_MAX  (16u << 10) /* read what lies between rather than twice */
 #define RUN_MAX  (64u << 20)
@@ -69,8 +70,12 @@ static int cut_run(struct leat_batch *b, struct run *r, uint64_t end)
 }
 
 /* Whole blocks, if any of them has never been verified: a block can only be verified as a whole. */
-static void widen(const struct leat_dataset *ds, uint32_t file, uint64_t *lo, uint64_t *hi)
+static void widen(const struct leat_batch *b, const struct leat_dataset *ds, uint32_t file,
+		  uint64_t *lo, uint64_t *hi)
 {
+	/* What the disk cache keeps of a sample must be the same whoever is there. */
+	if (ds->peers && !b->cache)
+		peer_widen(ds->peers, file, lo, hi);
 	if (!ds->m)
 		return;
 	const struct manifest_file *f = &ds->m->files[ds->manifest_file[file]];
@@ -105,7 +110,7 @@ static int plan_member(struct leat_batch *b, struct run *r, uint32_t sample,
 	*ret_off = 0;
 	if (m->len == 0)
 		return 0;
-	widen(from, part_file, &lo, &hi);
+	widen(b, from, part_file, &lo, &hi);
 	if (!belongs(r, file, sample, lo, hi)) {
 		TRY(cut_run(b, r, r->hi));
 		TRY(begin_run(b));
@@ -214,7 +219,9 @@ int batch_plan(struct leat_batch *b)
 	b->d.path[0] = b->d.what[0] = 0;
 	b->n_bad = 0;
 	b->n_skipped = 0;
-	b->bytes_local = b->bytes_server = b->bytes_verified = 0;
+	b->direct = false;
+	b->bytes_local = b->bytes_server = b->bytes_peer = b->bytes_direct =
+		b->bytes_verified = 0;
 	b->verified = dataset_is_verified(b->ds);
 	int rc = plan(b);
 	return rc < 0 ? detail_set(&b->d, rc, NULL, UINT64_MAX,

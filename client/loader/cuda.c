@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/loader/gds.h"
+
 #define LIBRARY "libcuda.so.1"
 
 /* From cuda.h: numbers of the driver's ABI. */
@@ -62,6 +64,7 @@ struct cuda_device {
 	void *ctx, *stream;
 	int ordinal, device;
 	bool delivers, must_pin;
+	struct gds *gds; /* NULL: none */
 };
 
 /* A stream of the user's that reads the slot. */
@@ -233,6 +236,11 @@ void cuda_close(struct cuda_device *dev)
 	free(dev);
 }
 
+void cuda_use_gds(struct cuda_device *dev, struct gds *g)
+{
+	dev->gds = g;
+}
+
 /* ---- slots ---- */
 
 /* The thread's own context, if any, is back after leave. */
@@ -288,6 +296,8 @@ static int attach(struct cuda_slot *s, void *base, uint64_t len, struct detail *
 		r = cu.alloc(&s->mem, len);
 	if (r != CU_OK)
 		return failed(d, r, "no device memory for a batch");
+	if (s->mem && s->dev->gds)
+		gds_register(s->dev->gds, s->mem, len);
 	r = cu.host_register(base, len, CU_REGISTER_PORTABLE);
 	/* Unpinned memory can be copied too, only slower; metrics tell. */
 	if (r != CU_OK && s->dev->must_pin)
@@ -327,6 +337,8 @@ void cuda_slot_detach(struct cuda_slot *s)
 			cu.event_synchronize(s->uses[i].event);
 		if (s->pinned)
 			cu.host_unregister(s->base);
+		if (s->mem && s->dev->gds)
+			gds_unregister(s->dev->gds, s->mem);
 		if (s->mem)
 			cu.free(s->mem);
 		leave();
@@ -400,6 +412,56 @@ int cuda_slot_send(struct cuda_slot *s, uint64_t len, struct detail *d)
 	}
 	return r == CU_OK ? 0 : failed(d, r, "cannot copy a batch to the device");
 }
+
+/* ---- filled by others ---- */
+
+int cuda_slot_enter(struct cuda_slot *s)
+{
+	return enter(s) == CU_OK ? 0 : -LE_IO;
+}
+
+void cuda_slot_leave(void)
+{
+	leave();
+}
+
+int cuda_slot_empty(struct cuda_slot *s, uint64_t *ret_mem)
+{
+	if (!s->mem)
+		return -LE_NODEV;
+	TRY(cuda_slot_enter(s));
+	int r = s->sent ? cu.event_synchronize(s->arrived) : CU_OK;
+	for (uint32_t i = 0; i < s->n_uses && r == CU_OK; i++)
+		r = cu.event_synchronize(s->uses[i].event);
+	leave();
+	if (r != CU_OK)
+		return -LE_IO;
+	*ret_mem = s->mem;
+	return 0;
+}
+
+int cuda_slot_filled(struct cuda_slot *s)
+{
+	TRY(cuda_slot_enter(s));
+	/* Nothing is under way in the stream: whoever waits for it goes on at once. */
+	int r = cu.event_record(s->arrived, s->dev->stream);
+	leave();
+	if (r != CU_OK)
+		return -LE_IO;
+	s->n_uses = 0;
+	s->sent = true;
+	return 0;
+}
+
+int cuda_slot_arrived(struct cuda_slot *s)
+{
+	TRY(cuda_slot_enter(s));
+	int r = s->sent ? cu.event_synchronize(s->arrived) : CU_OK;
+	leave();
+	return r == CU_OK ? 0 : -LE_IO;
+}
+
+/* ---- use ---- */
 
 /* With the lock and the context: the stream's entry, its event recorded in the stream as it is. */
 static int note_use(struct cuda_slot *s, void *stream, bool copies, struct detail *d)

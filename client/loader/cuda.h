@@ -25,6 +25,7 @@
 
 struct cuda_device;
 struct cuda_slot;
+struct gds;
 
 /*
  * name: "cuda", "cuda:N", or NULL when batches stay in host memory. pinned: enum leat_pinned.
@@ -35,6 +36,9 @@ struct cuda_slot;
 int cuda_open(const char *name, int pinned, struct cuda_device **ret_device,
 	      struct detail *d) CHECK_RESULT;
 void cuda_close(struct cuda_device *dev); /* after its slots; NULL is fine */
+
+/* Before its slots: their device memory is registered with cuFile too. Borrowed. */
+void cuda_use_gds(struct cuda_device *dev, struct gds *g);
 
 int cuda_slot_create(struct cuda_device *dev, struct cuda_slot **ret_slot) CHECK_RESULT;
 void cuda_slot_destroy(struct cuda_slot *s); /* NULL is fine, here and below */
@@ -58,6 +62,19 @@ int cuda_slot_copy(struct cuda_slot *s, uint64_t dst, uint64_t len, void *stream
 		   struct detail *d) CHECK_RESULT;
 /* The batch was given back: no use, no copy comes after this. */
 void cuda_slot_release(struct cuda_slot *s);
+
+/*
+ * Others than our stream fill the device memory (gds.h): in place of send, between empty, which
+ * waits for everybody who uses it, and filled. Each waits or fails; none says why, for then the
+ * batch goes the other way. enter and leave: the context, in the calling thread.
+ */
+int cuda_slot_empty(struct cuda_slot *s, uint64_t *ret_mem) CHECK_RESULT;
+int cuda_slot_filled(struct cuda_slot *s) CHECK_RESULT;
+int cuda_slot_enter(struct cuda_slot *s) CHECK_RESULT;
+void cuda_slot_leave(void);
+/* Waits for the copy that was sent. */
+int cuda_slot_arrived(struct cuda_slot *s) CHECK_RESULT;
+
 uint64_t cuda_slot_pinned(const struct cuda_slot *s); /* bytes */
 bool cuda_slot_delivers(const struct cuda_slot *s);
 

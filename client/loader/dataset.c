@@ -1,5 +1,6 @@
 #include "client/loader/dataset.h"
 #include "client/loader/formats/format.h"
+#include "client/loader/peer.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -33,7 +34,7 @@ int error_say(int rc, const char *fmt, ...)
 
 int error_set(int rc, const struct detail *d)
 {
-	static const char *const origins[] = {"", "local", "server", "decoder"};
+	static const char *const origins[] = {"", "local", "server", "decoder", "peer"};
 	struct leat_error *e = &last_error;
 	const char *what = d->what[0] ? d->what : status_text(rc);
 	*e = (struct leat_error){.status = rc, .origin = origins[d->origin], .offset = d->off};
@@ -112,6 +113,14 @@ bool dataset_is_remote(const struct leat_dataset *ds)
 	return ds->n_parts == 0 && ds->vol->origin == ORIGIN_SERVER;
 }
 
+void dataset_tell_peers(const struct leat_dataset *ds, struct leat_loader_metrics *m)
+{
+	for (uint32_t i = 0; i < ds->n_parts; i++)
+		dataset_tell_peers(ds->parts[i], m);
+	if (ds->peers)
+		peer_tell(ds->peers, m);
+}
+
 /* What is ordered is this data set by itself. */
 static int order_alone(struct leat_dataset *ds)
 {
@@ -129,8 +138,18 @@ static void reader_fini_fiber(void *arg)
 	reader_fini(arg);
 }
 
+static void end_peers(void *arg)
+{
+	struct leat_dataset *ds = arg;
+	peer_destroy(ds->peers);
+	ds->peers = NULL;
+}
+
 static void end_io(struct leat_dataset *ds)
 {
+	/* Their memory goes by it, too: a loop that cannot run it any more leaks that. */
+	if (ds->peers && loop_call(ds->io.loop, "peers", end_peers, ds) < 0)
+		ds->peers = NULL;
 	for (uint32_t i = 0; i < ds->n_readers; i++) {
 		int rc = loop_call(dataset_loop(ds, i), "reader_fini", reader_fini_fiber,
 				   &ds->readers[i]);

@@ -20,6 +20,8 @@
 #include "client/stage/io.h"
 #include "client/stage/manifest.h"
 
+struct peer_source;
+
 #define DATASET_MAGIC       0x4c445354u /* LDST */
 #define DATASET_THREADS_MAX 16u
 
@@ -37,9 +39,11 @@ struct leat_dataset {
 	const char *source;
 	struct sample_index *x;
 	struct sequence_of of;
-	uint64_t content;           /* a word that is another one when the files are other ones */
-	struct manifest *m;         /* of a staged copy; NULL: nothing to verify with */
-	uint32_t *manifest_file;    /* of each file of x */
+	uint64_t content;   /* a word that is another one when the files are other ones */
+	struct manifest *m; /* of a staged copy; NULL: nothing to verify with */
+	struct peer_source
+		*peers;          /* copies on other nodes, of what servers have; NULL: not asked */
+	uint32_t *manifest_file; /* of each file of x */
 	_Atomic uint64_t *verified; /* a bit per block of m */
 	char id[MANIFEST_ID_SIZE];
 	int lease_fd;
@@ -77,6 +81,8 @@ static inline bool dataset_is_near(const struct leat_dataset *ds)
 {
 	return ds->m || ds->lease_fd >= 0;
 }
+/* Adds what is known of copies on other nodes. Any thread, while it is used. */
+void dataset_tell_peers(const struct leat_dataset *ds, struct leat_loader_metrics *m);
 /* Some of it comes from servers. */
 bool dataset_is_remote(const struct leat_dataset *ds);
 

@@ -7,6 +7,7 @@
 
 #include "client/loader/build.h"
 #include "client/loader/dataset.h"
+#include "client/loader/peer.h"
 #include "client/stage/catalog.h"
 #include "client/stage/copies.h"
 
@@ -140,6 +141,20 @@ static int try_staged(struct leat_dataset *ds, const char *what,
 	return open_copy(ds, dir, !o->no_verify, d);
 }
 
+/* What servers send is verified by the client already: the manifest is for what other nodes send.
+ * -LE_NOMEM. */
+static int use_servers(struct leat_dataset *ds, const struct leat_dataset_options *o)
+{
+	struct peer_options po = {.fs = ds->io.fs, .m = ds->m, .manifest_file = ds->manifest_file};
+	ds->m = NULL;
+	ds->manifest_file = NULL;
+	if (o->peers == LEAT_PEERS_AUTO)
+		return peer_create(&po, &ds->peers);
+	manifest_destroy(po.m);
+	free(po.manifest_file);
+	return 0;
+}
+
 static int open_alias(struct leat_dataset *ds, const char *what,
 		      const struct leat_dataset_options *o, struct detail *d)
 {
@@ -161,9 +176,10 @@ static int open_alias(struct leat_dataset *ds, const char *what,
 	ds->m = m;
 	if (rc == 0)
 		rc = match_manifest(ds, d);
-	/* What servers send is verified by the client already; a local source is verified like a
-	 * copy of it. */
-	if (rc == 0 && (ds->io.remote || o->no_verify)) {
+	if (rc == 0 && ds->io.remote)
+		return use_servers(ds, o);
+	/* A local source is verified like a copy of it. */
+	if (rc == 0 && o->no_verify) {
 		manifest_destroy(m);
 		ds->m = NULL;
 	}

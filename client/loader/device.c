@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/loader/cuda.h"
+#include "client/loader/gds.h"
 #include "common/rt/env.h"
 #include "common/rt/loop.h"
 
@@ -12,7 +13,15 @@ int device_open(struct leat_loader *ld, const struct leat_loader_options *o)
 
 	if (o->pinned < LEAT_PINNED_AUTO || o->pinned > LEAT_PINNED_REQUIRE)
 		return error_say(-LE_INVAL, "pinned is one of enum leat_pinned, not %d", o->pinned);
+	if (o->direct < LEAT_DIRECT_NEVER || o->direct > LEAT_DIRECT_REQUIRE ||
+	    (o->direct != LEAT_DIRECT_NEVER && !o->device))
+		return error_say(-LE_INVAL,
+				 "direct is one of enum leat_direct, and needs a device");
 	int rc = cuda_open(o->device, o->pinned, &ld->device, &d);
+	if (rc == 0)
+		rc = gds_open(o->direct, &ld->gds, &d);
+	if (rc == 0 && ld->gds)
+		cuda_use_gds(ld->device, ld->gds);
 	return rc < 0 ? error_set(rc, &d) : 0;
 }
 
@@ -90,6 +99,8 @@ int leat_batch_copy(const struct leat_batch *b, uint64_t dst, uint64_t room, voi
 	struct detail d = {.off = UINT64_MAX};
 
 	TRY(dataset_check_pid(b->ds));
+	if (b->direct)
+		return error_say(-LE_NODATA, "the batch was read into device memory only");
 	if (!b->cuda)
 		return error_say(-LE_NODEV, "the loader was opened without a device and its memory "
 					    "is not pinned");

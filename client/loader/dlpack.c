@@ -112,6 +112,8 @@ int leat_batch_array(const struct leat_batch *b, const char *field, uint32_t i,
 	int f = index_field(b->ds->x, field);
 	if (f < 0 || b->set->place[f] < 0)
 		return error_say(-LE_NOENT, "the batch has no field %s", field);
+	if (b->direct)
+		return error_say(-LE_NODATA, "the batch was read into device memory only");
 	if (i >= b->n)
 		return error_say(-LE_RANGE, "the batch has %u samples", b->n);
 	uint32_t place = (uint32_t)b->set->place[f];

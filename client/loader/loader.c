@@ -12,6 +12,7 @@
 #include "client/loader/cuda.h"
 #include "client/loader/device.h"
 #include "client/loader/decode.h"
+#include "client/loader/gds.h"
 #include "common/base/assert.h"
 
 #define TICK_NS 10000000 /* how often a wait looks what it is waiting for */
@@ -184,6 +185,7 @@ void loader_unref(struct leat_loader *ld)
 		batch_fini(&ld->slots[i]);
 	free(ld->slots);
 	cuda_close(ld->device);
+	gds_close(ld->gds);
 	sequence_fini(&ld->order);
 	if (ld->event_fd >= 0)
 		close(ld->event_fd);
@@ -257,6 +259,8 @@ static enum leat_stall cause(struct leat_loader *ld)
 		return LEAT_STALL_VERIFY;
 	if (b->phase == PHASE_DECODE)
 		return LEAT_STALL_DECODE;
+	if (b->phase == PHASE_PEER)
+		return LEAT_STALL_PEER;
 	return dataset_is_remote(ld->ds) ? LEAT_STALL_SERVER : LEAT_STALL_LOCAL;
 }
 

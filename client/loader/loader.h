@@ -69,6 +69,7 @@ struct leat_loader {
 	struct filler fillers[DATASET_THREADS_MAX + 1];
 	uint32_t n_fillers;
 	struct cuda_device *device; /* NULL: no GPU */
+	struct gds *gds;            /* NULL: nothing is read there directly */
 
 	struct leat_loader_metrics m;
 	uint64_t returned_us; /* leat_next, the last time; 0: never */

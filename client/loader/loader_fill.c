@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "client/loader/device.h"
+#include "client/loader/direct.h"
 #include "client/loader/loader.h"
 #include "common/base/assert.h"
 
@@ -191,6 +192,8 @@ static void account(struct leat_loader *ld, const struct leat_batch *b)
 {
 	ld->m.bytes_server += b->bytes_server;
 	ld->m.bytes_local += b->bytes_local;
+	ld->m.bytes_peer += b->bytes_peer;
+	ld->m.bytes_direct += b->bytes_direct;
 	ld->m.bytes_verified += b->bytes_verified;
 	ld->m.errors += b->rc < 0 || b->n_skipped;
 }
@@ -246,10 +249,13 @@ static void fill(struct leat_loader *ld, struct leat_batch *b, struct reader *r)
 	}
 	if (b->rc == 0)
 		b->rc = device_prepare(b);
-	if (b->rc == 0)
+	if (b->rc == 0 && !direct_fill(b)) {
 		batch_fill(b, r);
-	if (b->rc == 0)
-		b->rc = device_send(b);
+		if (b->rc == 0)
+			b->rc = device_send(b);
+		if (b->rc == 0)
+			direct_after_send(b);
+	}
 	uint64_t took = loop_now_us() - began;
 	finish(ld, b, took > b->at_hand_us ? took - b->at_hand_us : 0);
 }

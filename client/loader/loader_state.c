@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "client/loader/cuda.h"
+#include "client/loader/gds.h"
 #include "client/loader/loader.h"
 #include "common/base/checksum.h"
 
@@ -124,8 +125,8 @@ uint64_t leat_checksum(const void *bytes, uint64_t len)
 
 const char *leat_stall_name(int stall)
 {
-	static const char *const names[] = {"local",    "server", "verify",
-					    "consumer", "start",  "decode"};
+	static const char *const names[] = {"local", "server", "verify", "consumer",
+					    "start", "decode", "peer"};
 	return stall >= 0 && stall < LEAT_STALLS ? names[stall] : "unknown";
 }
 
@@ -150,6 +151,15 @@ int leat_loader_metrics(struct leat_loader *ld, struct leat_loader_metrics *ret_
 	m.memory_limit = ld->memory_limit;
 	if (ld->cache)
 		cache_metrics(ld->cache, &m);
+	if (ld->gds) {
+		struct gds_stats st;
+		gds_stats(ld->gds, &st);
+		m.direct_mib_s = st.direct_mib_s;
+		m.bounce_mib_s = st.bounce_mib_s;
+		m.direct_failed = st.failed;
+	}
+	m.peers = m.peers_dropped = m.peers_lied = 0;
+	dataset_tell_peers(ld->ds, &m);
 	pthread_mutex_unlock(&ld->lock);
 	m.size = size;
 	memcpy(ret_metrics, &m, size < sizeof(m) ? size : sizeof(m));

@@ -50,6 +50,7 @@ struct op {
 	void *dst;
 	const void *src;
 	size_t len;
+	unsigned int us; /* it takes longer than others */
 	struct event *event;
 	uint64_t number; /* of the event's records */
 };
@@ -77,7 +78,7 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t moved;
 	bool started;
-	unsigned int delay_us, violations, n_streams, n_events;
+	unsigned int delay_us, delay_up_us, violations, n_streams, n_events;
 	struct context contexts[DEVICES];
 	struct range allocated[RANGES_MAX], registered[RANGES_MAX];
 	struct {
@@ -183,7 +184,7 @@ static void run_op(struct op *o)
 	} else if (o->kind == OP_RECORD) {
 		o->event->done = o->number > o->event->done ? o->number : o->event->done;
 	} else if (o->kind == OP_COPY) {
-		unsigned int us = fake.delay_us;
+		unsigned int us = fake.delay_us + o->us;
 		pthread_mutex_unlock(&fake.lock);
 		if (us)
 			usleep(us);
@@ -275,6 +276,13 @@ EXPORT void fake_cuda_delay(unsigned int us)
 	pthread_mutex_unlock(&fake.lock);
 }
 
+EXPORT void fake_cuda_delay_up(unsigned int us)
+{
+	pthread_mutex_lock(&fake.lock);
+	fake.delay_up_us = us;
+	pthread_mutex_unlock(&fake.lock);
+}
+
 EXPORT void fake_cuda_fail(const char *symbol, unsigned int nth, int error)
 {
 	pthread_mutex_lock(&fake.lock);
@@ -352,6 +360,28 @@ EXPORT int fake_cuda_read(void *ret_bytes, uint64_t src, size_t len, void *strea
 				       .dst = ret_bytes,
 				       .src = (const void *)(uintptr_t)src,
 				       .len = len});
+	pthread_mutex_unlock(&fake.lock);
+	return rc;
+}
+
+EXPORT int fake_cuda_is_device(const void *at, size_t len)
+{
+	pthread_mutex_lock(&fake.lock);
+	int is = depth > 0 && find_range(fake.allocated, (uintptr_t)at, len) != NULL;
+	pthread_mutex_unlock(&fake.lock);
+	return is;
+}
+
+EXPORT int fake_cuda_write(void *dst, const void *src, size_t len)
+{
+	struct range r = {(uintptr_t)dst, len};
+	int rc = -1;
+
+	pthread_mutex_lock(&fake.lock);
+	if (depth > 0 && find_range(fake.allocated, r.at, len) && !in_use(&r)) {
+		memcpy(dst, src, len);
+		rc = 0;
+	}
 	pthread_mutex_unlock(&fake.lock);
 	return rc;
 }
@@ -564,7 +594,8 @@ EXPORT int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t len, void 
 			push_op(s, (struct op){.kind = OP_COPY,
 					       .dst = (void *)(uintptr_t)dst,
 					       .src = src,
-					       .len = len});
+					       .len = len,
+					       .us = fake.delay_up_us});
 		/* Of memory that is not pinned a driver has taken what it needs when it returns. */
 		while (rc == OK && !find_range(fake.registered, (uintptr_t)src, len) && !is_idle(s))
 			pthread_cond_wait(&fake.moved, &fake.lock);

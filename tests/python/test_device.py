@@ -4,6 +4,7 @@ is not in every build, stood in for by tensors of the host's memory. timeout: 12
 import ctypes
 import gc
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ sys.path[:0] = [SRC + "/client/python", SRC + "/tests/python"]
 FAKE = BUILD + "/tests/libcuda.so.1"
 # Before the package asks for it by its name: then it is the same library.
 fake = ctypes.CDLL(FAKE, mode=ctypes.RTLD_GLOBAL)
+cufile = ctypes.CDLL(BUILD + "/tests/libcufile.so.0", mode=ctypes.RTLD_GLOBAL)
 import leat  # noqa: E402
 import test_loader  # noqa: E402
 from test_loader import payload  # noqa: E402
@@ -96,6 +98,7 @@ class Fake(unittest.TestCase):
         gc.collect()
         self.tmp.cleanup()
         self.assertEqual((fake.fake_cuda_left(), fake.fake_cuda_violations()), (0, 0))
+        self.assertEqual((cufile.fake_cufile_left(), cufile.fake_cufile_violations()), (0, 0))
 
     def npz(self):
         folder = self.tmp.name + "/npz"
@@ -224,6 +227,36 @@ class Fake(unittest.TestCase):
                 batch.copy_to_device(first.ptr, 1)
             self.assertEqual(fake.fake_cuda_calls(b"cuMemcpyHtoDAsync_v2"), before)
             del first, batch
+
+    def test_read_straight_to_the_device(self):
+        rows = np.random.default_rng(4).standard_normal((512, 64, 33)).astype("<f4")
+        folder = BUILD + "/tests/direct-%d" % os.getpid()  # a file system that knows O_DIRECT
+        os.mkdir(folder)
+        self.addCleanup(shutil.rmtree, folder)
+        np.save(folder + "/rows.npy", rows)
+        fake.fake_cuda_delay_up(20000)
+        self.addCleanup(fake.fake_cuda_delay_up, 0)
+        with leat.Dataset(folder, format="npy") as ds, leat.DataLoader(
+                ds, 32, order="sequential", device="cuda:1", framework="numpy",
+                direct="require") as loader:
+            field, = ds.fields
+            for epoch in range(3):
+                for batch in loader:
+                    for i, a in zip(batch.ids.tolist(), batch[field]):
+                        np.testing.assert_array_equal(memory(a), rows[i])
+                    with self.assertRaises(ValueError):
+                        batch.stack(field)
+                    del a, batch
+            m, said = loader.metrics(), loader.explain()
+            self.assertGreater(m["bytes_direct"], rows.nbytes)
+            self.assertEqual(m["direct_failed"], 0)
+            self.assertGreater(m["direct_mib_s"], m["bounce_mib_s"])
+            self.assertIn("Straight to the device", said)
+            for wrong in ({"direct": "yes"}, {"direct": "auto"},
+                          {"direct": "auto", "device": "cuda:1", "device_fields": [field]},
+                          {"direct": "auto", "device": "cuda:1", "decode": {field: bytes}}):
+                with self.assertRaises(ValueError):
+                    leat.DataLoader(ds, 8, **wrong)
 
     def test_options(self):
         with leat.Dataset(self.tmp.name) as ds:

@@ -143,7 +143,8 @@ class Shards(unittest.TestCase):
                 self.assertGreater(metrics["bytes_verified"], 0)
                 self.assertEqual(metrics["batches"], SAMPLES // 16)
                 self.assertEqual(set(metrics["stall_us"]),
-                                 {"local", "server", "verify", "consumer", "start", "decode"})
+                                 {"local", "server", "verify", "consumer", "start", "decode",
+                                  "peer"})
 
     def test_random_access(self):
         with leat.Dataset(self.src) as ds:

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """The package under torch.utils.data.DataLoader, as torch ships it: with no worker processes and
 with several, forked and spawned. timeout: 300"""
+import copy
 import json
 import os
 import pickle
@@ -203,6 +204,12 @@ class Torch(unittest.TestCase):
             self.assertEqual(other.data_ptr(), batch["bin"][1].data_ptr())
 
 
+def update(batch):
+    other = {}
+    other.update(batch)
+    return other
+
+
 class Stacks(unittest.TestCase):
     def test_rows_of_an_array(self):
         with tempfile.TemporaryDirectory() as tmp:
@@ -224,6 +231,71 @@ class Stacks(unittest.TestCase):
                         self.assertTrue(np.shares_memory(np.asarray(stacked), np.asarray(one)))
                         self.assertEqual(np.asarray(stacked).tobytes(), rows[:16].tobytes())
                     del batch, stacked, one
+
+    def test_at_once_is_as_one_by_one(self):
+        """Records that lie evenly and unevenly, of bytes and of typed arrays."""
+        with tempfile.TemporaryDirectory() as tmp:
+            for format, size in (("fixed:64", 64), ("fixed:37", 37), ("fixed:64+5", 64)):
+                folder = "%s/%s" % (tmp, format)
+                os.mkdir(folder)
+                with open(folder + "/a.bin", "wb") as f:
+                    f.write(os.urandom(50 * size + 5 * format.endswith("+5")))
+                for framework in ["numpy"] + ["torch"] * (torch is not None):
+                    for order in "global", "sequential":
+                        with leat.Dataset(folder, format=format) as ds, leat.DataLoader(
+                                ds, 10, seed=1, framework=framework, order=order) as loader:
+                            for batch in loader:
+                                at_once = np.asarray(batch.stack("record")).copy()
+                                self.assertEqual(at_once.shape, (10, size))
+                                for row, one in zip(at_once, batch["record"]):
+                                    self.assertEqual(row.tobytes(), np.asarray(one).tobytes())
+                                self.assertTrue((np.asarray(batch.stack("record")) ==
+                                                 at_once).all())
+
+    def test_typed_rows_that_lie_anywhere(self):
+        """Tensors must lie at multiples of their element: else they are copied."""
+        with tempfile.TemporaryDirectory() as tmp:
+            rows = np.random.default_rng(2).standard_normal((60, 7)).astype("<f8")
+            np.save(tmp + "/rows.npy", rows)
+            for framework in ["numpy"] + ["torch"] * (torch is not None):
+                with leat.Dataset(tmp, format="npy") as ds, leat.DataLoader(
+                        ds, 20, seed=3, framework=framework) as loader:
+                    for batch in loader:
+                        field, = batch
+                        self.assertEqual(np.asarray(batch.stack(field)).tobytes(),
+                                         rows[batch.ids.astype(int)].tobytes())
+
+    def test_fields_are_made_when_they_are_asked_for(self):
+        """Whichever way a dict is asked for what it has."""
+        ways = {"[]": lambda b: {"record": b["record"]}, "dict": dict, "**": lambda b: dict(**b),
+                "{**}": lambda b: {**b}, "items": lambda b: dict(b.items()),
+                "values": lambda b: dict(zip(b, b.values())), "copy": lambda b: b.copy(),
+                "get": lambda b: {"record": b.get("record")}, "or": lambda b: b | {},
+                "ror": lambda b: {} | b, "pop": lambda b: {"record": b.pop("record")},
+                "popitem": lambda b: dict([b.popitem()]),
+                "setdefault": lambda b: {"record": b.setdefault("record", 1)},
+                "copy.copy": copy.copy, "pickle": lambda b: pickle.loads(pickle.dumps(b)),
+                "iter": lambda b: {k: b[k] for k in b}, "update": update}
+        with tempfile.TemporaryDirectory() as tmp:
+            with open(tmp + "/a.bin", "wb") as f:
+                f.write(bytes(range(256)))
+            with leat.Dataset(tmp, format="fixed:32", framework="numpy") as ds:
+                for name, way in ways.items():
+                    batch = ds[[1, 3]]
+                    self.assertEqual((len(batch), list(batch.keys()), "record" in batch,
+                                      "other" in batch), (2, ["record"], True, False))
+                    got = way(batch)
+                    self.assertEqual([bytes(s) for s in got["record"]],
+                                     [bytes(range(32, 64)), bytes(range(96, 128))], name)
+                batch = ds[[0]]
+                self.assertIn("record", repr(batch))
+                self.assertIsNone(batch.get("other"))
+                with self.assertRaises(KeyError):
+                    batch["other"]  # pylint: disable=pointless-statement
+                with self.assertRaises(KeyError):
+                    batch.pop("other")
+                batch["mine"] = 7
+                self.assertEqual((batch["mine"], sorted(batch)), (7, ["mine", "record"]))
 
     def test_what_cannot_be_stacked(self):
         with tempfile.TemporaryDirectory() as tmp:

@@ -38,7 +38,7 @@ struct leat_order;
 
 struct leat_error {
 	int status;         /* negative; 0: nothing failed yet */
-	const char *origin; /* "local", "server", "decoder" or "" */
+	const char *origin; /* "local", "server", "decoder", "peer" or "" */
 	uint64_t offset;    /* UINT64_MAX: the file as a whole */
 	char path[4096];
 	char message[512]; /* one sentence with path and offset */
@@ -47,6 +47,12 @@ struct leat_error {
 const struct leat_error *leat_last_error(void);
 
 /* ---- data sets ---- */
+
+enum leat_peers {
+	LEAT_PEERS_AUTO =
+		0, /* where they have a copy and what is read are not small parts of blocks */
+	LEAT_PEERS_NEVER
+};
 
 struct leat_dataset_options {
 	size_t size;
@@ -67,6 +73,10 @@ struct leat_dataset_options {
 	 * sample), "fixed:BYTES", "fixed:BYTES+HEADER" or "files"; NULL: told by the names of
 	 * files. */
 	const char *format;
+	/* enum leat_peers: of "name@version" with fs and without a copy here, are other nodes read
+	 * from whose agents have a READY copy? Every byte of theirs is compared with the manifest;
+	 * what they do not give comes from the servers. */
+	int peers;
 };
 /*
  * what: "name@version"; a directory (absolute); the path of a staged copy (DIR/.leat/ID or its
@@ -152,6 +162,12 @@ enum leat_pinned {
 	LEAT_PINNED_REQUIRE /* without one leat_loader_open fails */
 };
 
+enum leat_direct {
+	LEAT_DIRECT_NEVER = 0,
+	LEAT_DIRECT_AUTO,
+	LEAT_DIRECT_REQUIRE
+};
+
 /* What a decoder is called with. Pointers are good for the call only. */
 struct leat_decode_call {
 	size_t size;
@@ -222,6 +238,14 @@ struct leat_loader_options {
 	 * of EBUSY and says which sample it is at, and leat_loader_close returns without it: data
 	 * set, file system and the decoder's arg must then stay. */
 	uint32_t decode_ms;
+	/* enum leat_direct: batches are only read on the device, so those may be read there
+	 * straight from local files, by cuFile (libcufile.so.0, looked for when it is wanted), in
+	 * which the processor has nothing to look at: files whose blocks were verified before by
+	 * this process, or of which nothing is known; no members with checksums of their own or
+	 * packed, no decoder, no cache. Where that was measured to be quicker than through host
+	 * memory, now and then anew; REQUIRE: leat_loader_open fails where there is no cuFile. The
+	 * base that the views of such a batch give is NULL. */
+	int direct;
 };
 int leat_loader_open(struct leat_dataset *ds, const struct leat_loader_options *opts,
 		     struct leat_loader **ret_loader);
@@ -265,7 +289,7 @@ const int64_t *leat_batch_labels(const struct leat_batch *b); /* classes, -1: no
 
 struct leat_view {
 	size_t size;
-	const uint8_t *base;     /* of the slot */
+	const uint8_t *base;     /* of the slot; NULL: on the device only (direct) */
 	const uint64_t *offsets; /* of each sample's bytes, from base; UINT64_MAX: the sample has no
 				    such field */
 	const uint64_t *lengths; /* in bytes */
@@ -275,6 +299,24 @@ struct leat_view {
 /* One field, one entry per sample. Valid as long as a reference to the batch. -ENOENT's status: no
  * such field. */
 int leat_batch_field(const struct leat_batch *b, const char *field, struct leat_view *ret_view);
+/* All of a batch at once: what a binding needs to make its objects of one call. */
+struct leat_batch_info {
+	size_t size;
+	uint64_t n, epoch, step; /* samples; where it stands */
+	const uint64_t *ids;
+	const int64_t *labels;
+	const uint8_t *base; /* of the slot; NULL where it is empty */
+	uint64_t len;
+	/* Field k of those that the loader reads (of leat_dataset_read: of the data set), in the
+	 * order they were asked for, each once: offsets[k * stride + i] and lengths[k * stride + i]
+	 * are sample i's, as in struct leat_view. */
+	const uint64_t *offsets, *lengths;
+	uint64_t stride;
+	uint32_t n_fields;
+	int fd, verified;
+};
+/* Valid as long as a reference to the batch. */
+void leat_batch_info(const struct leat_batch *b, struct leat_batch_info *ret_info);
 /* A NumPy array in memory, as a field of type "npy" holds it. */
 #define LEAT_DIMS_MAX 32
 struct leat_array {
@@ -345,6 +387,7 @@ enum leat_stall {
 	LEAT_STALL_CONSUMER,
 	LEAT_STALL_START,
 	LEAT_STALL_DECODE,
+	LEAT_STALL_PEER,
 	LEAT_STALLS
 };
 #define LEAT_WAIT_BUCKETS 24
@@ -366,11 +409,17 @@ struct leat_loader_metrics {
 	uint64_t cache_hits, cache_misses, bytes_cache, cache_bytes, cache_limit;
 	uint64_t cache_bad, cache_failed;
 	uint64_t ahead; /* batches that may be ready or on their way at once */
+	/* Of what other nodes have staged: bytes that came from them; how many of them may be
+	 * asked now; how often one was left out for being slow or gone, or for wrong bytes. */
+	uint64_t bytes_peer, peers, peers_dropped, peers_lied;
+	/* Read straight into device memory; how fast, and how fast through host memory, when that
+	 * was measured last; batches that failed and went the other way. */
+	uint64_t bytes_direct, direct_mib_s, bounce_mib_s, direct_failed;
 };
 int leat_loader_metrics(struct leat_loader *ld, struct leat_loader_metrics *ret_metrics);
 /* XXH3 (64 bits) of these bytes: what blocks of files carry, for formats that lie on top. */
 uint64_t leat_checksum(const void *bytes, uint64_t len);
-/* "local", "server", "verify", "consumer", "start", "decode" */
+/* "local", "server", "verify", "consumer", "start", "decode", "peer" */
 const char *leat_stall_name(int stall);
 
 #pragma GCC visibility pop

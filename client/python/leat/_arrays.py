@@ -42,23 +42,25 @@ def whole(kind: str, memory):
     return everything
 
 
-def cut(slot, view, n: int) -> list:
+def cut(slot, field) -> list:
     return [None if o == NONE else slot[o:o + length]
-            for o, length in zip(view.offsets[:n], view.lengths[:n])]
+            for o, length in zip(field.offsets, field.lengths)]
 
 
-def on_device(there, memory, view, n: int, kind) -> list:
+def on_device(there, memory, field, kind) -> list:
     """The samples of a field on a device. memory: the slot in the host's memory, where the headers
     of arrays are read; kind None: bytes."""
     find = layout(kind) if kind and np is not None else None
     samples = []
-    for o, length in zip(view.offsets[:n], view.lengths[:n]):
+    for o, length in zip(field.offsets, field.lengths):
         if o == NONE:
             samples.append(None)
         elif find is None:
             samples.append(there.cut(o, length))
         else:
-            dtype, shape, at, order = find(np.frombuffer(memory, np.uint8, length, o))
+            # What is on the device only has no header.
+            head = np.frombuffer(memory, np.uint8, length, o) if kind == "npy" else None
+            dtype, shape, at, order = find(head)
             samples.append(there.typed(o + at, dtype, shape, order))
     return samples
 
@@ -150,6 +152,37 @@ def stack(samples: list):
         return np.stack(samples)
     return np.lib.stride_tricks.as_strided(first, (len(samples),) + first.shape,
                                            (step,) + first.strides)
+
+
+def stack_at_once(frame: str, slot, field):
+    """stack() of samples that no array was made of yet, if they are of one size and of one known
+    type: a view where they lie evenly, else one gathering copy. None: by their arrays."""
+    offsets, lengths = field.offsets, field.lengths
+    if frame == "memoryview" or field.function or field.kind == "npy" or not offsets or (
+            NONE in offsets or lengths.count(lengths[0]) != len(lengths) or lengths[0] == 0):
+        return None
+    length, whole = lengths[0], slot if frame == "numpy" else slot.numpy()
+    find = layout(field.kind)
+    dtype, shape = np.dtype("u1"), (length,)
+    if find is not None:
+        dtype, shape, _, _ = find(None)
+    strides = [dtype.itemsize]
+    for n in reversed(shape):
+        strides.append(strides[-1] * n)
+    if strides.pop() != length:
+        return None
+    step = length if len(offsets) == 1 else _even(offsets, length)
+    if step is None or (frame == "torch" and (step | offsets[0]) % dtype.itemsize):
+        # One window on the slot for every byte of it, and of these the rows that are wanted.
+        windows = np.lib.stride_tricks.as_strided(whole, (len(whole) - length + 1, length), (1, 1))
+        rows = windows[np.array(offsets, np.int64)].view(dtype).reshape((len(offsets),) + shape)
+    else:
+        rows = np.ndarray((len(offsets),) + shape, dtype, whole, offsets[0],
+                          (step,) + tuple(reversed(strides)))
+    if frame == "numpy":
+        return rows
+    import torch
+    return torch.from_numpy(rows)
 
 
 def _stack_tensors(torch, samples: list):

@@ -41,6 +41,23 @@ _releases: Dict[int, _Release] = {}  # they must outlive their slots; swept now 
 _live = [0]
 
 
+class Field:
+    """Where a field's samples lie in the slot, and what is made of them. offsets, lengths: lists,
+    of each sample; an offset of _arrays.NONE: it has no such field."""
+
+    __slots__ = ("offsets", "lengths", "kind", "function", "on_device")
+
+    def __init__(self, info, k: int, kind: str, function: Optional[Callable],
+                 on_device: bool) -> None:
+        at = k * info.stride
+        self.offsets, self.lengths = info.offsets[at:at + info.n], info.lengths[at:at + info.n]
+        self.kind, self.function = None if function else kind, function
+        self.on_device = on_device
+
+
+_NOT_MADE: Any = object()
+
+
 class Batch(dict):
     """field -> list of arrays, one per sample, None where a sample has no such field: uint8 [bytes]
     unless Dataset.types says what they are. Also:
@@ -53,47 +70,110 @@ class Batch(dict):
     device    "cuda:N" where a DataLoader with a device delivered it there, else None
 
     Arrays lie in the batch's slot, which is used again when the last of them is gone; they support
-    DLPack as any array of their framework does. A batch that goes to another process is copied.
+    DLPack as any array of their framework does. They are made when their field is first asked for:
+    stack() does without. A batch that goes to another process is copied.
     """
 
     def __init__(self, slot: Slot, ds, fields: Iterable[str], framework: str,
                  decode: Dict[str, Callable], device: Optional[str] = None,
                  on_device: Iterable[str] = (), types: Optional[Dict[str, str]] = None) -> None:
         super().__init__()
-        pointer = slot.pointer
-        n = _c.leat_batch_len(pointer)
-        self.epoch, self.step = _c.leat_batch_epoch(pointer), _c.leat_batch_step(pointer)
-        base, size, fd = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_int()
-        _c.leat_batch_memory(pointer, ctypes.byref(base), ctypes.byref(size), ctypes.byref(fd))
-        length = size.value if base.value else 0
-        memory = (ctypes.c_uint8 * length).from_address(base.value or id(self))
+        info = _lib.sized(_lib.BatchInfo)
+        _c.leat_batch_info(slot.pointer, ctypes.byref(info))
+        n, types = info.n, types or ds.types
+        self.epoch, self.step, self.verified = info.epoch, info.step, bool(info.verified)
+        length = info.len if info.base else 0
+        memory = (ctypes.c_uint8 * length).from_address(info.base or id(self))
         # The slot is free when neither this nor any array made from it is left.
         memory.slot = slot
-        whole = _arrays.whole(framework, memory)
         self._memory = memory
-        self._views: dict = {}
+        self._framework = framework
+        self._whole = _arrays.whole(framework, memory)
         self._ds = ds
         self._names = None
-        self.ids = _arrays.words(_c.leat_batch_ids(pointer), n, "Q")
-        self.labels = _arrays.words(_c.leat_batch_labels(pointer), n, "q")
-        self.verified = True
-        there = _device.OnDevice(slot, framework, device) if on_device else None
-        self.device = "cuda:%d" % there.device if there else None
+        self.ids = _arrays.words(info.ids, n, "Q")
+        self.labels = _arrays.words(info.labels, n, "q")
+        self._there = _device.OnDevice(slot, framework, device) if on_device else None
+        self.device = "cuda:%d" % self._there.device if self._there else None
+        self._fields: Dict[str, Field] = {}
         for field in fields:
-            view = _lib.sized(_lib.View)
-            check(_c.leat_batch_field(pointer, field.encode(), ctypes.byref(view)))
-            self.verified = bool(view.verified)
-            kind, function = (types or ds.types).get(field, ""), decode.get(field)
-            self._views[field] = view, None if function else kind, function
-            if field in on_device:
-                samples = _arrays.on_device(there, memory, view, n, None if function else kind)
-            else:
-                samples = _arrays.cut(whole, view, n)
-                if function is None and framework != "memoryview":
-                    function = _arrays.maker(kind, framework)
-            if function:
-                samples = [s if s is None else function(s) for s in samples]
-            self[field] = samples
+            if field in self._fields:
+                continue
+            self._fields[field] = Field(info, len(self._fields), types.get(field, ""),
+                                        decode.get(field), field in on_device)
+            super().__setitem__(field, _NOT_MADE)
+        # What fails is to fail now.
+        for field in decode:
+            if field in self._fields:
+                self[field]  # pylint: disable=pointless-statement
+
+    def _make(self, field: str) -> list:
+        f = self._fields[field]
+        function = f.function
+        if f.on_device:
+            samples = _arrays.on_device(self._there, self._memory, f, f.kind)
+        else:
+            samples = _arrays.cut(self._whole, f)
+            if function is None and self._framework != "memoryview":
+                function = _arrays.maker(f.kind, self._framework)
+        if function:
+            samples = [s if s is None else function(s) for s in samples]
+        self[field] = samples
+        return samples
+
+    def __getitem__(self, field: str) -> Any:
+        samples = super().__getitem__(field)
+        return self._make(field) if samples is _NOT_MADE else samples
+
+    # A dict's own methods do not ask __getitem__: first everything is made.
+
+    def _made(self) -> dict:
+        for field, samples in super().items():
+            if samples is _NOT_MADE:
+                self._make(field)
+        return self
+
+    def __iter__(self):
+        # Being here, it keeps dict(batch) and **batch from copying what is not made.
+        return super().__iter__()
+
+    def get(self, field: str, default: Any = None) -> Any:
+        return self[field] if field in self else default
+
+    def items(self):
+        return dict.items(self._made())
+
+    def values(self):
+        return dict.values(self._made())
+
+    def copy(self) -> dict:
+        return dict(self.items())
+
+    def __or__(self, other: dict) -> dict:
+        return self.copy() | other
+
+    def __ror__(self, other: dict) -> dict:
+        return other | self.copy()
+
+    def pop(self, field: str, *default: Any) -> Any:
+        return dict.pop(self._made(), field, *default)
+
+    def popitem(self):
+        return dict.popitem(self._made())
+
+    def setdefault(self, field: str, default: Any = None) -> Any:
+        return dict.setdefault(self._made(), field, default)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or dict.__eq__(self._made(), other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore
+
+    def __repr__(self) -> str:
+        return dict.__repr__(self._made())
 
     def use_stream(self, stream: int) -> None:
         """Of a batch on a device: it is read in this stream too (a number; torch's is
@@ -110,15 +190,17 @@ class Batch(dict):
         one may be given back at once. From pinned memory (see DataLoader) nothing waits: the copy
         is in torch's current stream."""
         import torch
+        if any(sum(f.lengths) for f in self._fields.values()) and not len(self._memory):
+            raise ValueError("the batch is on its device only")
         host = _arrays.whole("torch", self._memory)
         there = _device.copied(self._memory.slot, host, device)
         batch = Batch.__new__(Batch)
-        vars(batch).update(vars(self), _memory=None, _views={}, device=str(there.whole.device),
-                           _names=self.names)
-        for field, (view, kind, function) in self._views.items():
-            samples = _arrays.on_device(there, self._memory, view, len(self.ids), kind)
-            if function:
-                samples = [s if s is None else function(s) for s in samples]
+        vars(batch).update(vars(self), _memory=None, _whole=None, _fields={}, _there=None,
+                           device=str(there.whole.device), _names=self.names)
+        for field, f in self._fields.items():
+            samples = _arrays.on_device(there, self._memory, f, f.kind)
+            if f.function:
+                samples = [s if s is None else f.function(s) for s in samples]
             batch[field] = samples
         return batch
 
@@ -131,6 +213,11 @@ class Batch(dict):
     def stack(self, field: str) -> Any:
         """One array [n, ...] of the field: without a copy where the samples lie evenly in the
         slot, else copied once. ValueError where their shapes or types differ."""
+        f = self._fields.get(field)
+        if f is not None and dict.__getitem__(self, field) is _NOT_MADE and not f.on_device:
+            stacked = _arrays.stack_at_once(self._framework, self._whole, f)
+            if stacked is not None:
+                return stacked
         return _arrays.stack(self[field])
 
     def __len__(self) -> int:
@@ -157,7 +244,7 @@ def _pack(samples: list):
 
 def _unpack(fields: dict, state: dict) -> Batch:
     batch = Batch.__new__(Batch)
-    vars(batch).update(state, _memory=None, _views={}, _ds=None)
+    vars(batch).update(state, _memory=None, _whole=None, _fields={}, _ds=None)
     for field, (shapes, samples) in fields.items():
         if shapes is not None:
             sizes = [1] * len(shapes)

@@ -54,6 +54,8 @@ class Dataset:
     stage_dir  where to look for a staged copy first
     threads    loops that read and verify (local files; a Leat file system reads in its own)
     verify     check the blocks of staged copies when they are first read
+    peers      of "leat:name@version" without a copy here: read from nodes whose agents have one
+               (every byte is compared with the manifest), and from the servers what they lack
 
     format     of a directory or pattern: tar, tfrecord, mds, ffrecord, npz, npy (each row a
                sample), "fixed:BYTES", "fixed:BYTES+HEADER", files; else told by the files' names
@@ -72,14 +74,14 @@ class Dataset:
     def __init__(self, what: str, *, fs: Optional[FileSystem] = None, conf: Optional[str] = None,
                  stage_dir: Optional[str] = None, catalog: Optional[str] = None, threads: int = 1,
                  verify: bool = True, framework: str = "auto",
-                 format: Optional[str] = None) -> None:
+                 format: Optional[str] = None, peers: bool = True) -> None:
         self._arguments = {"what": what, "fs": fs, "conf": conf, "stage_dir": stage_dir,
                            "catalog": catalog, "threads": threads, "verify": verify,
-                           "format": format}
+                           "format": format, "peers": peers}
         self.framework = framework
         self._open(**self._arguments)
 
-    def _open(self, what, fs, conf, stage_dir, catalog, threads, verify, format):
+    def _open(self, what, fs, conf, stage_dir, catalog, threads, verify, format, peers):
         own = None
         if what.startswith("leat:"):
             what = what[len("leat:"):]
@@ -87,7 +89,7 @@ class Dataset:
                 fs = own = FileSystem(conf)
         options = _lib.sized(_lib.DatasetOptions, fs=fs._handle() if fs else None,
                              stage_dir=text(stage_dir), catalog=text(catalog), threads=threads,
-                             no_verify=not verify, format=text(format))
+                             no_verify=not verify, format=text(format), peers=not peers)
         p = ctypes.c_void_p()
         check(_c.leat_dataset_open(text(what), ctypes.byref(options), ctypes.byref(p)))
         self._p, self._pid = p, os.getpid()
@@ -164,9 +166,9 @@ class Dataset:
         return Batch(slot, self, self.fields, _arrays.framework(self.framework), {})
 
     def _samples(self, batch: Batch) -> List[Dict[str, Any]]:
-        samples = []
+        samples, columns = [], [(f, batch[f]) for f in batch]
         for k in range(len(batch)):
-            sample = {f: batch[f][k] for f in batch if batch[f][k] is not None}
+            sample = {f: column[k] for f, column in columns if column[k] is not None}
             sample["__key__"] = self.key(int(batch.ids[k]))
             if batch.labels[k] >= 0:
                 sample["class"] = int(batch.labels[k])

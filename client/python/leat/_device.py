@@ -11,6 +11,7 @@ from ._errors import LeatError, check
 from ._lib import lib as _c
 
 PINNED = ("auto", "never", "try", "require")  # enum leat_pinned
+DIRECT = ("never", "auto", "require")  # enum leat_direct
 
 
 class DeviceArray:

@@ -18,6 +18,9 @@ _CAUSES = {
                  "keep no arrays of old batches (copy what is kept), or raise depth= or "
                  "memory_limit="),
     "decode": ("the decoders", "more decode_threads=, or cores for them"),
+    "peer": ("other nodes that have a copy, or the network to them",
+             "stage the data set here too (leat stage in), or read from the servers: peers=False "
+             "of the Dataset"),
     "start": ("the first batches, or a jump to another epoch or state",
               "nothing: it passes; a larger depth= starts reading earlier"),
 }
@@ -49,11 +52,20 @@ def explain(m: Dict[str, Any], source: str) -> str:
         {"copy": "the staged copy", "server": "the servers"}.get(source, "local files"),
         _mib(m["bytes_verified"]), m["held"], m["depth"], m["ready"], _mib(m["memory"]),
         _mib(m["memory_limit"])))
+    if m["bytes_peer"] or m["peers_dropped"]:
+        lines.append("Of other nodes: %s; %d may be asked, %d times one was left out (%d for wrong "
+                     "bytes)." % (_mib(m["bytes_peer"]), m["peers"], m["peers_dropped"],
+                                  m["peers_lied"]))
     if m["bytes_device"] or m["memory_pinned"]:
         lines.append("Copied to the device: %s; %s of the memory are pinned%s." % (
             _mib(m["bytes_device"]), _mib(m["memory_pinned"]),
             "" if m["memory_pinned"] >= m["memory"] else
             " (copies from the rest are slow: pinned=\"require\" says why)"))
+    if m["bytes_direct"] or m["direct_failed"]:
+        lines.append("Straight to the device: %s; measured %d MiB/s, through host memory %d MiB/s; "
+                     "%d batches failed and went that way." % (
+                         _mib(m["bytes_direct"]), m["direct_mib_s"], m["bounce_mib_s"],
+                         m["direct_failed"]))
     if m["errors"] or m["skipped"]:
         lines.append("%d batches had errors, %d samples were skipped." % (m["errors"],
                                                                           m["skipped"]))

@@ -7,7 +7,7 @@ from ctypes import (CFUNCTYPE, POINTER, Structure, c_char, c_char_p, c_int, c_in
                     c_uint32, c_uint64,
                     c_void_p)
 
-STALLS = ("local", "server", "verify", "consumer", "start", "decode")
+STALLS = ("local", "server", "verify", "consumer", "start", "decode", "peer")
 WAIT_BUCKETS = 24
 
 
@@ -25,7 +25,8 @@ class Options(Structure):
 class DatasetOptions(Structure):
     _fields_ = [("size", c_size_t), ("fs", c_void_p), ("stage_dir", c_char_p),
                 ("catalog", c_char_p),
-                ("threads", c_uint32), ("no_verify", c_int), ("format", c_char_p)]
+                ("threads", c_uint32), ("no_verify", c_int), ("format", c_char_p),
+                ("peers", c_int)]
 
 
 class DatasetStat(Structure):
@@ -66,16 +67,18 @@ class LoaderOptions(Structure):
                 ("pinned", c_int), ("device", c_char_p),
                 ("cache_dir", c_char_p), ("cache_bytes", c_uint64), ("cache_ranks", c_uint32),
                 ("decoders", POINTER(Decoder)), ("n_decoders", c_uint32),
-                ("decode_threads", c_uint32), ("decode_ms", c_uint32)]
+                ("decode_threads", c_uint32), ("decode_ms", c_uint32), ("direct", c_int)]
 
 
 class DeviceView(Structure):
     _fields_ = [("size", c_size_t), ("base", c_uint64), ("len", c_uint64), ("device", c_int)]
 
 
-class View(Structure):
-    _fields_ = [("size", c_size_t), ("base", c_void_p), ("offsets", POINTER(c_uint64)),
-                ("lengths", POINTER(c_uint64)), ("n", c_uint64), ("verified", c_int)]
+class BatchInfo(Structure):
+    _fields_ = [("size", c_size_t), ("n", c_uint64), ("epoch", c_uint64), ("step", c_uint64),
+                ("ids", c_void_p), ("labels", c_void_p), ("base", c_void_p), ("len", c_uint64),
+                ("offsets", POINTER(c_uint64)), ("lengths", POINTER(c_uint64)),
+                ("stride", c_uint64), ("n_fields", c_uint32), ("fd", c_int), ("verified", c_int)]
 
 
 class Array(Structure):
@@ -94,7 +97,9 @@ class Metrics(Structure):
                 ("bytes_device", c_uint64), ("cache_hits", c_uint64),
                 ("cache_misses", c_uint64), ("bytes_cache", c_uint64), ("cache_bytes", c_uint64),
                 ("cache_limit", c_uint64), ("cache_bad", c_uint64), ("cache_failed", c_uint64),
-                ("ahead", c_uint64)]
+                ("ahead", c_uint64), ("bytes_peer", c_uint64), ("peers", c_uint64),
+                ("peers_dropped", c_uint64), ("peers_lied", c_uint64), ("bytes_direct", c_uint64),
+                ("direct_mib_s", c_uint64), ("bounce_mib_s", c_uint64), ("direct_failed", c_uint64)]
 
 
 class StageProgress(Structure):
@@ -159,13 +164,7 @@ PROTOTYPES = {
     "leat_loader_state": (c_int, [P, c_char_p, c_size_t]),
     "leat_loader_set_state": (c_int, [P, c_char_p]),
     "leat_batch_unref": (None, [P]),
-    "leat_batch_len": (c_uint32, [P]),
-    "leat_batch_epoch": (c_uint64, [P]),
-    "leat_batch_step": (c_uint64, [P]),
-    "leat_batch_ids": (POINTER(c_uint64), [P]),
-    "leat_batch_labels": (POINTER(c_int64), [P]),
-    "leat_batch_field": (c_int, [P, c_char_p, POINTER(View)]),
-    "leat_batch_memory": (None, [P, POINTER(P), POINTER(c_uint64), POINTER(c_int)]),
+    "leat_batch_info": (None, [P, POINTER(BatchInfo)]),
     "leat_batch_device": (c_int, [P, P, POINTER(DeviceView)]),
     "leat_batch_copy": (c_int, [P, c_uint64, c_uint64, P]),
     "leat_batch_dlpack": (c_int, [P, POINTER(Array), c_int, POINTER(P)]),

@@ -1,0 +1,197 @@
+#!/usr/bin/python3
+"""Copies on other nodes as a source, with real agents: what they give is right or not taken, and
+nobody waits for those that die, sleep, lie or have nothing any more. timeout: 300"""
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
+BUILD = os.environ.get("BUILD") or SRC + "/build"
+sys.path[:0] = [SRC + "/client/python", SRC + "/tests/python"]
+import leat  # noqa: E402
+import test_cluster  # noqa: E402
+from test_loader import raw  # noqa: E402
+
+FILES, NODES = 48, 3
+
+
+def content(i):
+    return random.Random(i).randbytes(200_000 + 37_003 * i)
+
+
+@unittest.skipIf(test_cluster.why_not(), test_cluster.why_not())
+class Peers(unittest.TestCase):
+    dev = classmethod(test_cluster.Cluster.dev.__func__)
+    tool = test_cluster.Cluster.tool
+
+    @classmethod
+    def setUpClass(cls):
+        cls.tmp = tempfile.mkdtemp()
+        cls.env = dict(os.environ, LEAT_DEV=cls.tmp + "/dev", LEAT_DEV_SIZE=str(1 << 30),
+                       BUILD=BUILD, LEAT_DEV_MOUNTS="1")
+        cls.agents = {}
+        try:
+            cls.dev("up")
+            os.environ["LEAT_CONF"] = cls.env["LEAT_CONF"] = cls.tmp + "/dev/conf"
+            mount = cls.dev("mountpoint").strip()
+            os.mkdir(mount + "/files")
+            for i in range(FILES):
+                with open("%s/files/%03d" % (mount, i), "wb") as f:
+                    f.write(content(i))
+        except BaseException:
+            cls.tearDownClass()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        for n in list(cls.agents):
+            cls.end(n)
+        cls.dev("down")
+        shutil.rmtree(cls.tmp, ignore_errors=True)
+
+    @classmethod
+    def end(cls, n):
+        agent = cls.agents.pop(n)
+        agent.send_signal(signal.SIGCONT)
+        agent.kill()
+        agent.wait()
+
+    def start(self, n):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        ready = "%s/ready%d" % (self.tmp, n)
+        with open("%s/agent%d.log" % (self.tmp, n), "a") as log:
+            self.agents[n] = subprocess.Popen(
+                [BUILD + "/leat", "agent", "--set", "dirs=%s/node%d" % (self.tmp, n),
+                 "--set", "listen=127.0.0.1:%d" % port, "--set", "node=node%d" % n,
+                 "--set", "report_ms=200", "--ready-file", ready],
+                env=self.env, stderr=log)
+        end = time.monotonic() + 60
+        while not (os.path.exists(ready) and os.path.getsize(ready)):
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.05)
+        os.unlink(ready)
+        return "127.0.0.1:%d" % port
+
+    def setUp(self):
+        """All nodes have it."""
+        name = "set@%s" % self._testMethodName[5:30]
+        for n in list(self.agents):
+            self.end(n)
+        shutil.rmtree(self.tmp + "/node", ignore_errors=True)
+        for n in range(NODES):
+            shutil.rmtree("%s/node%d" % (self.tmp, n), ignore_errors=True)
+        nodes = [self.start(n) for n in range(NODES)]
+        self.tool("dataset", "create", name, "leat:/files")
+        self.tool("stage", "in", name, "--nodes", ",".join(nodes))
+        self.name, self.total = name, sum(200_000 + 37_003 * i for i in range(FILES))
+
+    def epoch(self, ds, each=None, **more):
+        """metrics() after one epoch, every byte compared."""
+        seen = set()
+        with leat.DataLoader(ds, 2, seed=3, framework="numpy", **more) as loader:
+            for step, batch in enumerate(loader):
+                self.assertTrue(batch.verified)
+                for i, data in zip(batch.ids.tolist(), batch["data"]):
+                    self.assertTrue(raw(data) == content(i % FILES), "sample %d" % i)
+                    seen.add(i)
+                if each:
+                    each(step)
+            self.assertEqual(len(seen), len(ds))
+            return loader.metrics(), loader.explain()
+
+    def open(self, **more):
+        """Once it has heard of the nodes, which it asks about every few seconds."""
+        ds = leat.Dataset("leat:" + self.name, **more)
+        self.assertEqual(ds.source, "server")
+        return ds
+
+    def test_peers_before_servers(self):
+        with self.open() as ds:
+            self.epoch(ds)  # connects
+            m, said = self.epoch(ds)
+            self.assertEqual(m["bytes_server"], 0)
+            self.assertGreaterEqual(m["bytes_peer"], self.total)
+            self.assertEqual((m["peers"], m["peers_dropped"], m["peers_lied"]), (NODES, 0, 0))
+            self.assertIn("Of other nodes", said)
+            mix = leat.Mixture([(ds, 1), (ds, 1)])
+            m, _ = self.epoch(mix)
+            self.assertEqual(m["bytes_server"], 0)
+            mix.close()
+        with self.open(peers=False) as ds:
+            m, said = self.epoch(ds)
+            self.assertEqual((m["bytes_peer"], m["peers"]), (0, 0))
+            self.assertGreaterEqual(m["bytes_server"], self.total)
+            self.assertNotIn("Of other nodes", said)
+        # What lies here is nearer.
+        path = leat.stage_in("leat:" + self.name, self.tmp + "/node0")
+        with leat.Dataset("leat:" + self.name, stage_dir=self.tmp + "/node0") as ds:
+            self.assertEqual((ds.source, ds.path), ("copy", path))
+
+    def test_a_cache_keeps_what_peers_gave(self):
+        with self.open() as ds:
+            self.epoch(ds)
+            cache = {"cache_dir": self.tmp + "/cache", "cache_bytes": 1 << 30}
+            m, _ = self.epoch(ds, **cache)
+            self.assertGreaterEqual(m["bytes_peer"], self.total)
+            m, _ = self.epoch(ds, **cache)
+            self.assertEqual((m["bytes_peer"], m["bytes_server"]), (0, 0))
+            self.assertGreaterEqual(m["bytes_cache"], self.total)
+
+    def test_a_node_that_lies_is_asked_no_more(self):
+        for folder, _, names in os.walk(self.tmp + "/node1/.leat"):
+            for name in names:
+                if os.path.basename(folder) != "data":
+                    continue
+                path = os.path.join(folder, name)
+                os.chmod(path, 0o644)
+                with open(path, "r+b") as f:
+                    for at in range(1000, os.path.getsize(path), 64 << 10):
+                        f.seek(at)
+                        byte = f.read(1)[0]
+                        f.seek(at)
+                        f.write(bytes([byte ^ 1]))
+        with self.open() as ds:
+            self.epoch(ds)
+            m, _ = self.epoch(ds)
+            self.assertEqual((m["peers"], m["peers_lied"]), (NODES - 1, 1))
+            self.assertEqual(m["bytes_server"], 0)
+
+    def test_nodes_that_die_and_sleep_and_evict(self):
+        def trouble(step):
+            if step == 3:
+                self.agents[0].kill()
+            if step == 8:
+                self.agents[1].send_signal(signal.SIGSTOP)
+            if step == 15:
+                self.tool("stage", "evict", self.name, "--to", self.tmp + "/node2")
+            if step == 20:
+                self.agents[1].send_signal(signal.SIGCONT)
+
+        with self.open() as ds:
+            self.epoch(ds)
+            m, said = self.epoch(ds, trouble, depth=2)
+            self.assertGreater(m["bytes_peer"], 0)
+            self.assertGreater(m["bytes_peer"] + m["bytes_server"], self.total - 1)
+            for n in range(1, NODES):
+                self.end(n)
+            begin = time.monotonic()
+            m, said = self.epoch(ds)
+            self.assertEqual(m["bytes_peer"], 0, said)
+            self.assertGreaterEqual(m["bytes_server"], self.total)
+            # Nobody waits for connections that nobody answers.
+            self.assertLess(m["stall_us"]["peer"], 2_000_000, said)
+            self.assertLess(time.monotonic() - begin, 60)
+
+
+if __name__ == "__main__":
+    unittest.main()
