@@ -231,37 +231,58 @@ static void tell_map(struct mds *m)
 
 /* ---- sessions end ---- */
 
+static bool has_writers(const struct session *se)
+{
+	list_for_each (n, &se->opens)
+		if (list_entry(n, struct open, by_session)->n_write > 0)
+			return true;
+	return false;
+}
+
+/* It is out of the tables: nothing may be left behind, whatever fails. Opens that are not looked
+ * after now are orphans, and unsettled, until the next start. */
+static int drop_all(struct mds *m, struct session *se)
+{
+	int rc = 0;
+
+	locks_drop_session(&m->locks, se->id);
+	leases_drop_session(&m->leases, se);
+	while (!list_empty(&se->opens)) {
+		struct open *o = list_entry(se->opens.next, struct open, by_session);
+		struct ino ino = o->file->ino;
+
+		open_drop_all(&m->opens, o);
+		if (rc == 0)
+			rc = data_idle(m, ino);
+	}
+	return rc;
+}
+
 int session_end(struct mds *m, struct session *se)
 {
-	bool silent = !se->closing, writers = false;
+	const uint64_t deadline = fiber_deadline();
+	bool silent = !se->closing;
 	int rc = 0;
 
 	session_ref(se);
+	/* However long whoever asked is willing to wait: half an end would be none. */
+	fiber_set_deadline(NO_DEADLINE);
 	fmutex_lock(&m->sessions.lock);
 	if (!se->ended)
 		rc = session_remove(&m->sessions, se);
 	else
 		silent = false; /* somebody else was quicker */
 	fmutex_unlock(&m->sessions.lock);
-	list_for_each (n, &se->opens)
-		writers |= list_entry(n, struct open, by_session)->n_write > 0;
 	/* What a silent client may still have on its way to object servers is refused once they
-	 * know. */
-	if (rc == 0 && silent && writers)
-		rc = mds_sleep_ms(m, 2 * m->params.heartbeat_ms);
+	 * know. Before that nobody else gets what it had, even if this server is being stopped. */
+	if (rc == 0 && silent && has_writers(se))
+		(void)!fiber_sleep_us(2000ull * m->params.heartbeat_ms);
 	if (rc == 0) {
-		locks_drop_session(&m->locks, se->id);
-		leases_drop_session(&m->leases, se);
+		rc = drop_all(m, se);
+		if (se->from_store && session_returned(&m->sessions, se))
+			recovery_session(m);
 	}
-	while (rc == 0 && !list_empty(&se->opens)) {
-		struct open *o = list_entry(se->opens.next, struct open, by_session);
-		struct ino ino = o->file->ino;
-
-		open_drop_all(&m->opens, o);
-		rc = data_idle(m, ino);
-	}
-	if (rc == 0 && se->from_store && session_returned(&m->sessions, se))
-		recovery_session(m);
+	fiber_set_deadline(deadline);
 	session_unref(se);
 	return rc;
 }

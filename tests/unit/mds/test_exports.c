@@ -240,6 +240,65 @@ static void test_credentials_are_squashed(void **state)
 	fx_destroy(f);
 }
 
+/* ---- sessions that end ---- */
+
+#define N_WRITERS 6
+
+static void writers(struct fx *f)
+{
+	const uint64_t first = f->session;
+	char name[8];
+
+	for (uint8_t i = 0; i < N_WRITERS; i++) {
+		f->session = fx_session(f, 10 + i);
+		f->slot = 1 + i % 7;
+		snprintf(name, sizeof(name), "w%u", i);
+		assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, name, O_WRONLY, NULL), 0);
+	}
+	f->session = first;
+}
+
+/* Each takes half a second. Who asked waits for less than that; all of them end all the same. */
+static void ended_in_time(struct fx *f)
+{
+	writers(f);
+	assert_int_equal(f->m->opens.n_opens, N_WRITERS);
+	fiber_set_deadline(loop_deadline_ms(700));
+	assert_int_equal(set(f, EXPORT_ADD, "10.0.0.0/8", EXPORT_READ_ONLY), 0);
+	fiber_set_deadline(NO_DEADLINE);
+	assert_int_equal(f->m->opens.n_opens, 0);
+	assert_int_equal(f->m->sessions.n, 0);
+}
+
+static void test_sessions_end_whoever_waits(void **state)
+{
+	struct fx *f = fx_create(4);
+
+	(void)state;
+	fx_run(f, ended_in_time);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
+/* The server is stopped while one is on its way out. */
+static void ending(struct fx *f)
+{
+	writers(f);
+	while (f->m->sessions.n > 0)
+		fiber_sleep_us(1000);
+	assert_true(f->m->opens.n_opens > 0);
+}
+
+static void test_a_stop_while_sessions_end(void **state)
+{
+	struct fx *f = fx_create(5);
+
+	(void)state;
+	fx_run(f, ending);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -248,6 +307,8 @@ int main(void)
 		cmocka_unit_test(test_the_table_is_durable),
 		cmocka_unit_test(test_what_changes_something_is_refused),
 		cmocka_unit_test(test_credentials_are_squashed),
+		cmocka_unit_test(test_sessions_end_whoever_waits),
+		cmocka_unit_test(test_a_stop_while_sessions_end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
