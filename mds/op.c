@@ -29,12 +29,6 @@ void op_fini(struct op *op)
 		free(list_entry(n, struct op_memory, link));
 }
 
-bool op_of_former(const struct op *op)
-{
-	return op->session != NULL && op->session->taking_over && op->r != NULL &&
-	       op->r->peer != op->session->peer;
-}
-
 void *op_alloc(struct op *op, size_t size)
 {
 	struct op_memory *mem;

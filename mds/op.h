@@ -44,8 +44,6 @@ int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out)
 	      void *out) CHECK_RESULT;
 int op_read(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in,
 	    void *out) CHECK_RESULT;
-/* It came from a process whose session another one is taking over meanwhile. */
-bool op_of_former(const struct op *op);
 /* Memory for the reply, until the operation ends. */
 void *op_alloc(struct op *op, size_t size);
 void op_init(struct op *op, struct mds *m);

@@ -98,8 +98,6 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 		note_report(f, in);
 	if ((in->flags & CLOSE_ASK) != 0)
 		f->ask_chains = true;
-	if (op_of_former(op))
-		open_one_old(o, in->flags, -1);
 	open_drop(&op->m->opens, o, in->flags);
 	if (rc == 0 && rec->attr.nlink == 0 && inode_not_open(op, in->ino)) {
 		if (linger_wanted(f) && linger_add(op->m, in->ino))

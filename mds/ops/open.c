@@ -65,9 +65,6 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 		old = rec;
 	}
 	open_add(&op->m->opens, open, flags, 1, settled);
-	/* A creation is asked for again. */
-	if (op_of_former(op) && op->desc != NULL && op->desc->op == OP_mds_open)
-		open_one_old(open, flags, 1);
 	*ret_attr = old->attr;
 	op_cap(op, &old->attr, flags, ret_cap);
 	return 0;

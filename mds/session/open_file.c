@@ -225,7 +225,8 @@ void open_drop(struct open_files *of, struct open *o, uint32_t flags)
 			o->n_append--;
 			f->n_append--;
 		}
-	} else if (!open_flags_write(flags) && o->n_read > 0) {
+	} else if (!open_flags_write(flags) && o->n_read > o->presumed) {
+		/* The presumed one ends when it has been asked for. */
 		o->n_read--;
 		f->n_readers--;
 		of->n_opens--;
@@ -269,18 +270,6 @@ void open_set_old(struct open *o)
 	o->old_append = o->n_append;
 	if (o->n_write > 0)
 		o->file->ends_known = false;
-}
-
-void open_one_old(struct open *o, uint32_t flags, int by)
-{
-	bool append = (flags & O_APPEND) != 0;
-	uint32_t *n = open_flags_write(flags) ? &o->old_write : &o->old_read;
-
-	if (by < 0 && *n == 0)
-		return;
-	*n += (uint32_t)by;
-	if (open_flags_write(flags) && append && (by > 0 || o->old_append > 0))
-		o->old_append += (uint32_t)by;
 }
 
 static uint32_t least(uint32_t a, uint32_t b)

@@ -84,8 +84,6 @@ void open_file_reserve(struct open_file *f, struct quota *q, uint64_t bytes);
 void open_drop_all(struct open_files *of, struct open *o);
 /* All that it is now is of a process that has ended. */
 void open_set_old(struct open *o);
-/* A request of that process opened (by 1) or closes (-1) one more after all. */
-void open_one_old(struct open *o, uint32_t flags, int by);
 /* What is left of that ends, as if it had been silent; o may be gone afterwards. The caller holds a
  * reference to the file. */
 void open_drop_old(struct open_files *of, struct open *o);

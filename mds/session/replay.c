@@ -31,6 +31,8 @@ int replay_begin(struct session *se, uint32_t slot, uint64_t seq, enum replay_ve
 	}
 	row->running = true;
 	row->run_seq = seq;
+	/* From here on: who takes the session over while it runs sets it again, and that stays. */
+	row->from_store = false;
 	*ret_verdict = REPLAY_EXECUTE;
 	return 0;
 }
@@ -81,7 +83,6 @@ void replay_end(struct replay_slot *row, uint16_t op, int status, bool keep)
 		row->seq = row->run_seq;
 		row->op = op;
 		row->status = status;
-		row->from_store = false;
 		if (status < 0)
 			row->reply_len = 0;
 	}

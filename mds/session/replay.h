@@ -24,7 +24,7 @@ struct replay_slot {
 	uint16_t op;
 	int32_t status;
 	bool running;
-	bool from_store; /* the answer was given by a former incarnation */
+	bool from_store; /* the answer is a former incarnation's, or was given before a takeover */
 	struct waitq done;
 };
 

@@ -360,6 +360,79 @@ static void takeover_fiber(struct fx *f)
 	assert_int_equal(f->m->opens.n_opens, 0);
 }
 
+/* A request of a former process, or connection. */
+struct former {
+	struct fx *f;
+	uint64_t seq;
+	uint16_t op;
+	const void *in;
+	bool answered;
+};
+
+static void former_request(void *arg)
+{
+	struct former *r = arg;
+	struct frame_hdr hdr = {.op = r->op, .session = r->f->session, .slot = 5, .seq = r->seq};
+	uint64_t out[MSG_STRUCT_MAX / 8] = {0};
+	struct op op;
+
+	op_init(&op, r->f->m);
+	assert_int_equal(op_run(&op, &hdr, r->in, out), 0);
+	op_fini(&op);
+	r->answered = true;
+}
+
+/* It is done, but not durable yet, when the session is taken over. */
+static void take_over_from(struct former *r)
+{
+	const uint64_t n_opens = r->f->m->opens.n_opens;
+
+	assert_int_equal(fiber_spawn("former", former_request, r), 0);
+	while (r->f->m->opens.n_opens == n_opens)
+		assert_int_equal(fiber_sleep_us(1), 0);
+	take_over(r->f);
+	assert_false(r->answered);
+}
+
+static void takeover_under_way_body(struct fx *f)
+{
+	struct mds_create_req create = {
+		.parent = LEAT_ROOT_INO, .name = bytes_str("u"), .mode = 0600, .flags = O_RDWR};
+	struct former first = {f, 1, OP_mds_create, &create, false};
+	struct mds_close_req close = {.flags = O_WRONLY | CLOSE_ATIME | CLOSE_STRICT};
+	struct former second = {f, 2, OP_mds_close, &close, false};
+	struct mds_create_rep made;
+	struct mds_close_rep closed;
+	struct ino none = {0};
+	uint32_t lost;
+
+	take_over_from(&first);
+	assert_int_equal(fx_call_as(f, f->session, 5, 1, OP_mds_create, &create, &made), 0);
+	assert_true(first.answered);
+	assert_int_equal(reclaim(f, none, O_RDONLY, true, &lost), 0);
+	assert_int_equal(f->m->opens.n_opens, 1);
+	/* One of two is being closed when the connection breaks: both are told, and the close is
+	 * repeated. */
+	close.ino = made.attr.ino;
+	assert_int_equal(fx_open(f, close.ino, O_WRONLY), 0);
+	take_over_from(&second);
+	assert_int_equal(reclaim(f, close.ino, O_RDWR, false, &lost), 0);
+	assert_int_equal(reclaim(f, close.ino, O_WRONLY, false, &lost), 0);
+	assert_int_equal(fx_call_as(f, f->session, 5, 2, OP_mds_close, &close, &closed), 0);
+	assert_int_equal(reclaim(f, none, O_RDONLY, true, &lost), 0);
+	assert_int_equal(f->m->opens.n_opens, 1);
+}
+
+static void test_takeover_of_what_is_under_way(void **state)
+{
+	struct fx *f = fx_create(1);
+
+	(void)state;
+	fx_run(f, takeover_under_way_body);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
 static void test_takeover(void **state)
 {
 	struct fx *f = fx_create(1);
@@ -368,6 +441,24 @@ static void test_takeover(void **state)
 	fx_run(f, takeover_fiber);
 	assert_int_equal(fx_check(f, false), 0);
 	fx_destroy(f);
+}
+
+/* That somebody has it open is presumed: a close of something else does not end that. */
+static void presumed_body(struct fx *f)
+{
+	struct session *se = session_find(&f->m->sessions, f->session);
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "p", O_RDONLY, &a), 0);
+	assert_int_equal(open_presume(&f->m->opens, se, a.ino), 0);
+	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
+	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
+	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "p"), 0);
+	assert_false(gone(f, a.ino));
+	open_presumed_end(&f->m->opens, open_find(&f->m->opens, se, a.ino));
+	assert_true(list_empty(&se->presumed));
+	assert_int_equal(data_idle(f->m, a.ino), 0);
+	assert_true(gone(f, a.ino));
 }
 
 static struct ino cut;
@@ -477,6 +568,7 @@ TEST(test_size, size_body)
 TEST(test_two_writers, two_writers_body)
 TEST(test_dead_writer, dead_writer_body)
 TEST(test_truncate, truncate_body)
+TEST(test_presumed, presumed_body)
 TEST(test_late_close, late_close_body)
 TEST(test_fallocate, fallocate_body)
 TEST(test_append, append_body)
@@ -486,12 +578,20 @@ TEST(test_expiry, expiry_body)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_orphan),      cmocka_unit_test(test_size),
-		cmocka_unit_test(test_two_writers), cmocka_unit_test(test_dead_writer),
-		cmocka_unit_test(test_truncate),    cmocka_unit_test(test_late_close),
-		cmocka_unit_test(test_fallocate),   cmocka_unit_test(test_append),
-		cmocka_unit_test(test_reclaim),     cmocka_unit_test(test_takeover),
-		cmocka_unit_test(test_intent),      cmocka_unit_test(test_linger),
+		cmocka_unit_test(test_orphan),
+		cmocka_unit_test(test_size),
+		cmocka_unit_test(test_two_writers),
+		cmocka_unit_test(test_dead_writer),
+		cmocka_unit_test(test_truncate),
+		cmocka_unit_test(test_late_close),
+		cmocka_unit_test(test_fallocate),
+		cmocka_unit_test(test_append),
+		cmocka_unit_test(test_reclaim),
+		cmocka_unit_test(test_takeover),
+		cmocka_unit_test(test_takeover_of_what_is_under_way),
+		cmocka_unit_test(test_presumed),
+		cmocka_unit_test(test_intent),
+		cmocka_unit_test(test_linger),
 		cmocka_unit_test(test_expiry),
 	};
 
