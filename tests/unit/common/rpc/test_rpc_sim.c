@@ -1,4 +1,5 @@
 /* The suite over the simulated network, then with faults, and that a seed gives the same run again.
+ * tsan: no
  */
 #include <stdio.h>
 #include <stdlib.h>
