@@ -57,6 +57,7 @@ struct client {
 	uint64_t session;     /* 0: none yet */
 	uint32_t session_gen; /* counts sessions: capabilities of former ones are void */
 	uint64_t incarnation; /* of the MDS */
+	bool judged;          /* it judges users' rights itself: see mds_session_open_rep */
 	uint32_t ttl_ms;
 	int setup_status; /* of the last attempt to get a session */
 	struct fmutex session_lock;

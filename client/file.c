@@ -636,6 +636,8 @@ int64_t ll_copy(struct ll_file *file, uint64_t off, struct ll_file *to_file, uin
 	if (rc >= 0) {
 		rc = mds_call(f->c, OP_mds_copy, &req, &rep, &call);
 		rpc_call_fini(&call);
+		if (rc >= 0 && rep.len > req.len)
+			rc = -LE_BAD_MESSAGE;
 	}
 	changing_end(&ch, rc);
 	TRY(rc);

@@ -105,6 +105,9 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 /* Flushes, closes the session. All files must have been released. Yields. */
 void client_destroy(struct client *c);
 
+/* The metadata server judges users' rights itself: no CRED_CHECKED, and all their groups. */
+bool ll_judged(const struct client *c);
+
 /* ---- names. cred is borrowed; ret_attr may be NULL ---- */
 int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      struct attr *ret_attr) CHECK_RESULT;

@@ -524,6 +524,11 @@ int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, 
 	if (known_plain(c, cred, ino, bytes_str("user.any")))
 		return 0;
 	rc = mds_call(c, OP_mds_listxattr, &req, &rep, &call);
+	const char *names = rc >= 0 ? rep.names.data : NULL;
+	if (names != NULL && rep.names.len > 0 && names[rep.names.len - 1] != '\0') {
+		rpc_call_fini(&call);
+		return -LE_BAD_MESSAGE;
+	}
 	return value_out(rep.names, rc, &call, buf, size);
 }
 

@@ -210,6 +210,7 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 	c->session = rep.session;
 	anew = old != rep.session || c->incarnation != rep.incarnation;
 	c->incarnation = rep.incarnation;
+	c->judged = rep.judges != 0;
 	c->ttl_ms = rep.ttl_ms;
 	c->leases.term_us = (uint64_t)rep.lease_ms * 1000;
 	seq_table_limit(&c->mds_seqs, rep.slots);
@@ -408,4 +409,9 @@ void session_stop(struct client *c)
 		log_debug("client %s: session not closed: %s", c->name, status_name(rc));
 	rpc_client_destroy(c->mds);
 	c->mds = NULL;
+}
+
+bool ll_judged(const struct client *c)
+{
+	return c->judged;
 }

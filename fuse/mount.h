@@ -116,11 +116,13 @@ static inline struct leatfs *req_fs(fuse_req_t req)
 }
 
 /* ops_attr.c: shared helpers */
+#define REQ_GROUPS_MAX 256u
 struct req_cred {
 	struct cred cred;
-	uint32_t groups[32];
+	uint8_t groups[REQ_GROUPS_MAX * 4];
 };
-/* The caller's identity; the kernel has checked permissions already. */
+/* The caller's identity. The kernel has checked permissions already, unless the metadata server
+ * judges them itself: then with the groups, as many as fit. */
 void req_cred_init(fuse_req_t req, struct req_cred *rc);
 /* Whether the fiber that serves req is interrupted when the caller gets a signal. */
 void req_interruptible(fuse_req_t req, bool may);

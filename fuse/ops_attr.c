@@ -17,17 +17,35 @@
 #define NS_PER_S     1000000000ll
 #define LIST_MAX     65536u /* of listxattr(2) */
 
+/* Packed as in a cred: how many bytes. Of a process that is not known here: none. */
+static uint32_t add_groups(fuse_req_t req, uint8_t *packed)
+{
+	gid_t groups[REQ_GROUPS_MAX];
+	int n = fuse_req_getgroups(req, REQ_GROUPS_MAX, groups);
+
+	if (n > (int)REQ_GROUPS_MAX)
+		n = REQ_GROUPS_MAX;
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < 4; j++)
+			packed[i * 4 + j] = (uint8_t)(groups[i] >> (8 * j));
+	return n > 0 ? (uint32_t)n * 4 : 0;
+}
+
 void req_cred_init(fuse_req_t req, struct req_cred *rc)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
 
-	/* The kernel has checked (default_permissions): groups would change nothing. */
+	/* Where the kernel has checked (default_permissions), groups would change nothing. */
 	rc->cred = (struct cred){
 		.uid = ctx->uid,
 		.gid = ctx->gid,
 		.flags = CRED_CHECKED,
 		.umask = ctx->umask,
 	};
+	if (!ll_judged(req_fs(req)->client))
+		return;
+	rc->cred.flags = 0;
+	rc->cred.groups = bytes_of(rc->groups, add_groups(req, rc->groups));
 }
 
 static void interrupted(fuse_req_t req, void *arg)

@@ -45,6 +45,20 @@ static bool target_of(const struct tree_path *from, const struct tree_path *to, 
 			base ? base + 1 : tree_name(from)) < PATH_MAX;
 }
 
+static bool is_below(const char *path, const char *dir)
+{
+	size_t n = strlen(dir);
+
+	return n > 0 && strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0');
+}
+
+/* Where the two are not worked on in the same way, nothing but their paths tells. */
+static bool is_into_itself(const struct tree_path *from, const struct tree_path *to)
+{
+	return from->servers != to->servers &&
+	       (is_below(to->full, from->full) || is_below(to->name, from->name));
+}
+
 static bool copy_one(struct cp *cp, const struct tree_path *from, const struct tree_path *to,
 		     bool into)
 {
@@ -58,6 +72,12 @@ static bool copy_one(struct cp *cp, const struct tree_path *from, const struct t
 			  "it is a directory, and there is no -r");
 		return true;
 	}
+	if (cp->recursive && is_into_itself(from, to) && is_dir(cp, from, false) == 1) {
+		tree_fail(&cp->tt, "cannot copy", from->text, "it would be copied into itself");
+		return true;
+	}
+	/* As by cp(1): what is in it, not it. */
+	into = into && !tree_ends_in(from->text, ".");
 	if ((into && from->top) || !target_of(from, to, into, target)) {
 		tree_fail(&cp->tt, "cannot copy", from->text,
 			  "it has no name for its copy; give one, with -T");

@@ -24,10 +24,7 @@ static bool is_dir(struct tree_tool *tt, const struct tree_path *p)
 
 static const char *refuse(struct tree_tool *tt, const struct rm *rm, const struct tree_path *p)
 {
-	const char *last = strrchr(p->text, '/');
-
-	last = last ? last + 1 : p->text;
-	if (strcmp(last, ".") == 0 || strcmp(last, "..") == 0)
+	if (tree_ends_in(p->text, ".") || tree_ends_in(p->text, ".."))
 		return "'.' and '..' are not removed";
 	if (p->top)
 		return "it is the root of a file system";

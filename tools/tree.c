@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -12,6 +13,26 @@
 #define FAILED_MAX 1000u
 
 /* ---- paths ---- */
+
+bool tree_ends_in(const char *text, const char *name)
+{
+	size_t len = strlen(text), n = strlen(name);
+
+	while (len > 0 && text[len - 1] == '/')
+		len--;
+	return len >= n && memcmp(text + len - n, name, n) == 0 &&
+	       (len == n || text[len - n - 1] == '/');
+}
+
+/* Without the slashes, and components that are nothing but a dot, at its end. */
+static void trim(char *path)
+{
+	size_t len = strlen(path);
+
+	while (len > 1 && (path[len - 1] == '/' ||
+			   (path[len - 1] == '.' && path[len - 2] == '/')))
+		path[--len] = '\0';
+}
 
 /* The directory made canonical, the last component left alone: it may be a link, or not exist. */
 static int canonical(const struct tool *t, const char *text, char full[PATH_MAX])
@@ -69,6 +90,7 @@ int tree_parse(const struct tool *t, const char *text, struct tree_path *ret_pat
 	p->text = text;
 	if (strncmp(text, SCHEME, strlen(SCHEME)) == 0) {
 		snprintf(p->name, sizeof(p->name), "%s", text + strlen(SCHEME) - 1);
+		trim(p->name);
 		p->servers = p->forced = true;
 		p->top = p->name[strspn(p->name, "/")] == '\0';
 		return EXIT_OK;
@@ -256,10 +278,23 @@ static void on_progress(void *arg, const struct leat_tree_progress *p)
 		progress_note(&tt->progress, 0, 0, text);
 }
 
+/* Every directory that is under way is open, and the usual limit is made for select(). With a lower
+ * one very deep trees fail. */
+static void raise_nofile(void)
+{
+	struct rlimit r;
+
+	if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+		r.rlim_cur = r.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &r);
+	}
+}
+
 void tree_begin(struct tree_tool *tt, struct tool *t, const char *what)
 {
 	*tt = (struct tree_tool){.t = t, .failed = json_array()};
 	catch_interrupts();
+	raise_nofile();
 	progress_init(&tt->progress, what);
 	tt->o = (struct leat_tree_options){
 		.size = sizeof(tt->o),

@@ -39,6 +39,8 @@ struct tree_tool {
 	struct leat_tree_result sum; /* of all paths */
 };
 
+/* Whether the path's last component, slashes behind it aside, is that. */
+bool tree_ends_in(const char *text, const char *name);
 /* 0 or an exit status after a message. */
 int tree_parse(const struct tool *t, const char *text, struct tree_path *ret_path);
 /* Connects if any of the paths is in a namespace, and decides for each where it is worked on. Those

@@ -255,6 +255,9 @@ static int ask_one(struct swarm *w, struct member *m, const struct swarm_ask *q,
 	m->asking++;
 	int rc = w->o.ops->ask(w->o.net, &m->peer, q, s, a);
 	m->asking--;
+	/* Whoever may not name somebody else has nothing to give by doing so. */
+	if (rc >= 0 && a->ask[0] && (!q->demand || q->again))
+		rc = -LE_BAD_MESSAGE;
 	if (rc >= 0 && !a->ask[0]) {
 		uint64_t *usual_us = q->len ? &w->part_us : &w->answer_us;
 		rc = check(w, q, s, a->len);
@@ -290,14 +293,10 @@ static int ask(struct swarm *w, struct member *m, uint64_t chunk, struct slot *s
 		x->q.wait_ms /= 2; /* then the owner has to give it */
 		if (at != SPREAD_SELF && is_in(w, w->members[at]))
 			rc = ask_one(w, w->members[at], &x->q, s, &x->a);
-		if (rc == 0 && x->a.ask[0])
-			rc = -LE_AGAIN;
 		if (rc < 0 && demand) {
 			x->q.demand = x->q.again = true;
 			x->q.wait_ms = patience_ms(w);
 			rc = ask_one(w, m, &x->q, s, &x->a);
-			if (rc == 0 && x->a.ask[0])
-				rc = -LE_AGAIN;
 		}
 	}
 	free(x);

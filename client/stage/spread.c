@@ -58,6 +58,15 @@ static struct tree *tree_get(struct spread *s, uint64_t chunk)
 	return t;
 }
 
+/* There are as many as nodes at most, and who asks again is the exception: from the newest on. */
+static bool is_holder(const struct tree *t, uint32_t who)
+{
+	for (uint32_t i = t->n; i > 0; i--)
+		if (t->holders[i - 1] == who)
+			return true;
+	return false;
+}
+
 static bool add_holder(struct tree *t, uint32_t who)
 {
 	if (t->n == t->cap) {
@@ -88,7 +97,7 @@ uint32_t spread_refer(struct spread *s, uint64_t chunk, uint32_t who,
 		to = SPREAD_SELF;
 	}
 	/* Somebody new is somebody more to send others to, once he has been told where. */
-	if (!add_holder(t, who))
+	if (!is_holder(t, who) && !add_holder(t, who))
 		return SPREAD_SELF;
 	if (to == SPREAD_SELF)
 		t->own++;

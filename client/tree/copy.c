@@ -77,7 +77,7 @@ static int keep_dir(struct wfiber *f, struct wnode *n)
 		return 0;
 	if (f->m.keep & LEAT_KEEP_XATTRS)
 		TRY(n->src.side->ops->xattrs(&n->src, ".", &n->a, &f->m));
-	return n->dst.side->ops->apply(&n->dst, ".", &f->m);
+	return n->dst.side->ops->apply(&n->dst, ".", NULL, &f->m);
 }
 
 static bool leave(struct wfiber *f, struct wnode *n)
@@ -107,24 +107,28 @@ struct special {
 	uint32_t mode;
 };
 
-static int make_at(struct tdir *d, const char *name, const struct special *s)
+static int make_at(struct tdir *d, const char *name, const struct special *s,
+		   struct tattr *ret_made)
 {
 	const struct side_ops *ops = d->side->ops;
 
 	if (s->hard)
 		return ops->link(d, name, s->hard);
 	if (s->target)
-		return ops->symlink(d, name, s->target);
-	return ops->mknod(d, name, s->mode, s->e->a.rdev);
+		return ops->symlink(d, name, s->target, ret_made);
+	return ops->mknod(d, name, s->mode, s->e->a.rdev, ret_made);
 }
 
-static int make_special(struct wfiber *f, struct tdir *d, const char *name, const struct special *s)
+/* ret_ino: of what is no further name. */
+static int make_special(struct wfiber *f, struct tdir *d, const char *name, const struct special *s,
+			uint64_t *ret_ino)
 {
 	struct copying *cp = f->w->arg;
 	const struct side_ops *ops = d->side->ops;
 	char temp[TEMP_NAME_MAX];
 	const char *made = name;
-	int rc = make_at(d, name, s);
+	struct tattr a;
+	int rc = make_at(d, name, s, &a);
 
 	if (rc == -LE_EXIST) {
 		rc = copy_may_replace(cp, d, name, &s->e->a);
@@ -132,11 +136,13 @@ static int make_special(struct wfiber *f, struct tdir *d, const char *name, cons
 			return rc;
 		made = temp;
 		copy_temp_name(name, temp);
-		rc = make_at(d, temp, s);
+		rc = make_at(d, temp, s, &a);
 	}
 	TRY(rc);
-	if (!s->hard)
-		rc = ops->apply(d, made, &f->m);
+	if (!s->hard) {
+		*ret_ino = a.ino;
+		rc = ops->apply(d, made, &a, &f->m);
+	}
 	if (rc == 0 && made == temp)
 		rc = ops->rename(d, temp, name);
 	/* Renaming one name of an inode to another of the same leaves both. */
@@ -149,7 +155,8 @@ static int make_special(struct wfiber *f, struct tdir *d, const char *name, cons
 	return rc;
 }
 
-static int copy_special(struct wfiber *f, struct wnode *dir, const struct tent *e, const char *name)
+static int copy_special(struct wfiber *f, struct wnode *dir, const struct tent *e, const char *name,
+			uint64_t *ret_ino)
 {
 	struct copying *cp = f->w->arg;
 	struct special s = {.e = e};
@@ -171,7 +178,7 @@ static int copy_special(struct wfiber *f, struct wnode *dir, const struct tent *
 	if (rc >= 0 && (f->m.keep & LEAT_KEEP_XATTRS))
 		rc = dir->src.side->ops->xattrs(&dir->src, e->name, &e->a, &f->m);
 	if (rc >= 0)
-		rc = make_special(f, &dir->dst, name, &s);
+		rc = make_special(f, &dir->dst, name, &s, ret_ino);
 	free(target);
 	return rc;
 }
@@ -203,12 +210,7 @@ static int copy_one(struct wfiber *f, struct wnode *dir, const struct tent *e, c
 {
 	if (S_ISREG(e->a.mode))
 		return copy_file(f, dir, e, name, ret_ino);
-	struct copying *cp = f->w->arg;
-	struct tattr made;
-	TRY(copy_special(f, dir, e, name));
-	TRY(cp->c->to->ops->look(&dir->dst, name, &made));
-	*ret_ino = made.ino;
-	return 0;
+	return copy_special(f, dir, e, name, ret_ino);
 }
 
 /* To the name of its copy, below the directory in which the root is made. */
@@ -244,11 +246,12 @@ static int copy_linked(struct wfiber *f, struct wnode *dir, const struct tent *e
 		struct tlink to = {.ino = l->to_ino, .top = cp->top, .path = l->to_path};
 		struct special s = {.e = e, .hard = &to};
 
-		return make_special(f, &dir->dst, name, &s);
+		return make_special(f, &dir->dst, name, &s, NULL);
 	}
 	l->busy = true;
 	rc = copy_one(f, dir, e, name, &l->to_ino);
-	if (rc == 0) {
+	/* What has come into its place since is another inode. */
+	if (rc == 0 && f->m.a.ino == l->ino && f->m.a.dev == l->dev) {
 		l->to_path = path_of(f, dir, name);
 		l->done = l->to_path != NULL;
 	}

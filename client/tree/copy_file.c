@@ -24,7 +24,7 @@ struct file_copy {
 	struct wfiber *f;
 	struct copying *cp;
 	struct tdir *to;
-	const struct tent *e;
+	const struct tattr *a; /* of the source; once it is open, what it has then */
 	struct tfile in, out;
 	uint64_t off; /* so much of it has been done */
 };
@@ -95,12 +95,12 @@ static int stream_data_only(struct file_copy *fc)
 /* As far as the servers do it. */
 static int by_servers(struct file_copy *fc)
 {
-	while (fc->off < fc->e->a.size) {
+	while (fc->off < fc->a->size) {
 		int64_t n;
 
 		if (walk_cancelled(fc->f->w))
 			return -LE_INTR;
-		n = fc->out.side->ops->copy(&fc->in, fc->off, &fc->out, fc->e->a.size - fc->off);
+		n = fc->out.side->ops->copy(&fc->in, fc->off, &fc->out, fc->a->size - fc->off);
 		if (n == -LE_NOTSUP || n == 0)
 			break;
 		TRY((int)(n < 0 ? n : 0));
@@ -118,12 +118,12 @@ static bool is_sparse(const struct tattr *a)
 static bool servers_can(const struct file_copy *fc)
 {
 	return fc->cp->c->from == fc->cp->c->to && fc->cp->c->to->ops->copy &&
-	       fc->e->a.size > WALK_BUF && !is_sparse(&fc->e->a);
+	       fc->a->size > WALK_BUF && !is_sparse(fc->a);
 }
 
 static int rest(struct file_copy *fc)
 {
-	if (is_sparse(&fc->e->a))
+	if (is_sparse(fc->a))
 		return stream_data_only(fc);
 	if (servers_can(fc))
 		TRY(by_servers(fc));
@@ -135,7 +135,7 @@ static int store(struct file_copy *fc, const char *name, char *temp, size_t len,
 		 const char **ret_made)
 {
 	const struct side_ops *ops = fc->to->side->ops;
-	uint32_t mode = fc->cp->c->keep & LEAT_KEEP_MODE ? 0600 : fc->e->a.mode & 0777;
+	uint32_t mode = fc->cp->c->keep & LEAT_KEEP_MODE ? 0600 : fc->a->mode & 0777;
 	int rc = -LE_EXIST;
 
 	*ret_made = name;
@@ -144,12 +144,20 @@ static int store(struct file_copy *fc, const char *name, char *temp, size_t len,
 		if (rc != -LE_EXIST)
 			return rc;
 	}
-	rc = copy_may_replace(fc->cp, fc->to, name, &fc->e->a);
+	rc = copy_may_replace(fc->cp, fc->to, name, fc->a);
 	if (rc != 0 && rc != -LE_NOENT)
 		return rc;
 	*ret_made = temp;
 	copy_temp_name(name, temp);
 	return ops->store(fc->to, temp, mode, fc->f->buf, len, &fc->out);
+}
+
+/* What is not written because it is a hole is not there at the end either. It may have grown. */
+static uint64_t size_of(const struct file_copy *fc, bool whole)
+{
+	if (whole || !is_sparse(fc->a))
+		return UINT64_MAX;
+	return fc->a->size > fc->off ? fc->a->size : fc->off;
 }
 
 /* The source is open, len bytes of it are in the fiber's buffer. */
@@ -167,8 +175,7 @@ static int make(struct file_copy *fc, const char *name, size_t len, bool whole)
 	if (!whole)
 		rc = rest(fc);
 	if (rc == 0)
-		rc = ops->finish(&fc->out, is_sparse(&fc->e->a) ? fc->e->a.size : UINT64_MAX,
-				 &fc->f->m);
+		rc = ops->finish(&fc->out, size_of(fc, whole), &fc->f->m);
 	else
 		tfile_drop(&fc->out);
 	if (rc == 0 && made == temp)
@@ -183,21 +190,22 @@ static int make(struct file_copy *fc, const char *name, size_t len, bool whole)
 int copy_file(struct wfiber *f, struct wnode *dir, const struct tent *e, const char *name,
 	      uint64_t *ret_ino)
 {
-	struct file_copy fc = {.f = f, .cp = f->w->arg, .to = &dir->dst, .e = e};
+	struct file_copy fc = {.f = f, .cp = f->w->arg, .to = &dir->dst, .a = &f->m.a};
 	/* One byte more than there should be shows that there is no more. */
 	size_t want = e->a.size < WALK_BUF ? (size_t)e->a.size + 1 : WALK_BUF, len = want;
+	bool read;
 	int rc;
 
+	f->m.a = e->a;
 	if (is_sparse(&e->a) || servers_can(&fc))
 		len = 0;
+	read = len > 0;
 	if (!wfiber_buf(f))
 		return -LE_NOMEM;
-	f->m.a = e->a;
 	f->m.keep = fc.cp->c->keep;
 	f->m.len = 0;
 	TRY(dir->src.side->ops->load(&dir->src, e, &fc.in, f->buf, &len, &f->m));
-	rc = make(&fc, name, len,
-		  want <= WALK_BUF && len < want && !is_sparse(&e->a) && !servers_can(&fc));
+	rc = make(&fc, name, len, read && len < want);
 	*ret_ino = fc.out.ino;
 	tfile_drop(&fc.in);
 	return rc;

@@ -34,6 +34,7 @@ struct tattr {
 
 struct tent {
 	struct tattr a; /* without attributes asked for: ino and the type in mode */
+	int rc;         /* why its attributes could not be had, and 0 */
 	char name[LEAT_NAME_MAX + 1];
 };
 
@@ -63,7 +64,7 @@ struct tmeta {
 
 /* Another name for what was made before. */
 struct tlink {
-	uint64_t ino;           /* Leat */
+	uint64_t ino;
 	const struct tdir *top; /* local: path below it */
 	const char *path;
 };
@@ -81,15 +82,18 @@ struct side_ops {
 	int (*list)(struct tdir *d, bool attrs, struct tent *ents, uint32_t *ret_n, bool *ret_eof);
 	int (*remove)(struct tdir *d, const char *name, bool dir);
 	int (*mkdir)(struct tdir *d, const char *name, uint32_t mode);
-	int (*symlink)(struct tdir *d, const char *name, const char *target);
+	int (*symlink)(struct tdir *d, const char *name, const char *target,
+		       struct tattr *ret_made);
 	int (*readlink)(struct tdir *d, const char *name, const struct tattr *a, char *buf,
 			size_t size);
-	int (*mknod)(struct tdir *d, const char *name, uint32_t mode, uint64_t rdev);
+	int (*mknod)(struct tdir *d, const char *name, uint32_t mode, uint64_t rdev,
+		     struct tattr *ret_made);
 	int (*link)(struct tdir *d, const char *name, const struct tlink *l);
 	int (*rename)(struct tdir *d, const char *from, const char *to);
 
 	/* Opens a file for reading; what lies at its beginning into buf (cap 0: nothing); its
-	 * extended attributes into m, if m->keep asks for them. */
+	 * attributes, which may be others than those of the list, into m->a; its extended
+	 * attributes into m, if m->keep asks for them. */
 	int (*load)(struct tdir *d, const struct tent *e, struct tfile *ret_file, void *buf,
 		    size_t *len, struct tmeta *m);
 	int64_t (*pread)(struct tfile *f, void *buf, size_t len, uint64_t off);
@@ -104,9 +108,11 @@ struct side_ops {
 	int (*finish)(struct tfile *f, uint64_t size, const struct tmeta *m);
 	void (*drop)(struct tfile *f); /* closes */
 
-	/* Of what is no file: name, or "." for the directory itself. */
+	/* Of what is no file: name, or "." for the directory itself. apply: made is what was made
+	 * there, NULL for "."; to what has come there since nothing happens (-LE_STALE). */
 	int (*xattrs)(struct tdir *d, const char *name, const struct tattr *a, struct tmeta *m);
-	int (*apply)(struct tdir *d, const char *name, const struct tmeta *m);
+	int (*apply)(struct tdir *d, const char *name, const struct tattr *made,
+		     const struct tmeta *m);
 	void (*destroy)(struct side *s);
 };
 

@@ -118,14 +118,16 @@ static int leat_list(struct tdir *d, bool attrs, struct tent *ents, uint32_t *re
 
 	TRY(ll_readdir(l->c, &l->cred, d->ino, d->cookie, attrs, on_entry, &li, ret_eof));
 	for (uint32_t i = 0; i < li.n; i++) {
+		ents[i].rc = 0;
 		if (attrs && unsettled[i]) {
 			struct attr a;
 			int rc = ll_getattr(l->c, &l->cred, (struct ino){ents[i].a.ino}, &a);
 
 			if (rc == -LE_STALE || rc == -LE_NOENT)
 				continue; /* removed meanwhile */
-			TRY(rc);
-			take_attr(&a, &ents[i].a);
+			ents[i].rc = rc;
+			if (rc >= 0)
+				take_attr(&a, &ents[i].a);
 		}
 		if (n != i)
 			ents[n] = ents[i];
@@ -151,11 +153,15 @@ static int leat_make_dir(struct tdir *d, const char *name, uint32_t mode)
 	return ll_mkdir(l->c, &l->cred, d->ino, bytes_str(name), mode, NULL);
 }
 
-static int leat_make_link(struct tdir *d, const char *name, const char *target)
+static int leat_make_link(struct tdir *d, const char *name, const char *target,
+			  struct tattr *ret_made)
 {
 	struct leat_side *l = of(d->side);
+	struct attr a;
 
-	return ll_symlink(l->c, &l->cred, d->ino, bytes_str(name), bytes_str(target), NULL);
+	TRY(ll_symlink(l->c, &l->cred, d->ino, bytes_str(name), bytes_str(target), &a));
+	take_attr(&a, ret_made);
+	return 0;
 }
 
 static int leat_read_link(struct tdir *d, const char *name, const struct tattr *a, char *buf,
@@ -167,13 +173,17 @@ static int leat_read_link(struct tdir *d, const char *name, const struct tattr *
 	return ll_readlink(l->c, &l->cred, (struct ino){a->ino}, buf, size);
 }
 
-static int leat_make_node(struct tdir *d, const char *name, uint32_t mode, uint64_t rdev)
+static int leat_make_node(struct tdir *d, const char *name, uint32_t mode, uint64_t rdev,
+			  struct tattr *ret_made)
 {
 	struct leat_side *l = of(d->side);
+	struct attr a;
 
 	if (rdev > UINT32_MAX)
 		return -LE_OVERFLOW;
-	return ll_mknod(l->c, &l->cred, d->ino, bytes_str(name), mode, (uint32_t)rdev, NULL);
+	TRY(ll_mknod(l->c, &l->cred, d->ino, bytes_str(name), mode, (uint32_t)rdev, &a));
+	take_attr(&a, ret_made);
+	return 0;
 }
 
 static int leat_hard_link(struct tdir *d, const char *name, const struct tlink *to)
@@ -239,6 +249,19 @@ static int set_attr(struct leat_side *l, struct ino ino, struct ll_file *f, uint
 	return mask ? ll_setattr(l->c, &l->cred, ino, f, mask, a, NULL) : 0;
 }
 
+/* Only a user that the servers take for root may give things away. */
+static int set_owner(struct leat_side *l, struct ino ino, struct ll_file *f, struct attr *a)
+{
+	int rc = set_attr(l, ino, f, SET_UID | SET_GID, a);
+
+	if (rc != -LE_PERM)
+		return rc;
+	/* The group alone, if it may be; rights for another owner's sake go. */
+	rc = set_attr(l, ino, f, SET_GID, a);
+	a->mode &= rc < 0 ? 01777u : 03777u;
+	return rc == -LE_PERM ? 0 : rc;
+}
+
 /* Owner first, which takes rights and capabilities away; then attributes, which may need rights
  * that the mode does not give; then mode and times; access lists last. One request where there are
  * no attributes. */
@@ -262,17 +285,12 @@ static int apply(struct leat_side *l, struct ino ino, struct ll_file *f, uint64_
 	if (size != UINT64_MAX)
 		TRY(set_attr(l, ino, f, SET_SIZE, &a));
 	if (owner && l->cred.uid == 0 && m->len == 0) {
-		rest |= owner;
-	} else if (owner) {
-		rc = set_attr(l, ino, f, owner, &a);
-		if (rc == -LE_PERM && l->cred.uid != 0) {
-			/* The group alone, if it may be; rights for another owner's sake go. */
-			rc = set_attr(l, ino, f, SET_GID, &a);
-			a.mode &= rc < 0 ? 01777u : 03777u;
-		}
-		if (rc < 0 && rc != -LE_PERM)
+		rc = set_attr(l, ino, f, owner | rest, &a);
+		if (rc != -LE_PERM) /* whom the servers squash is no root to them */
 			return rc;
 	}
+	if (owner)
+		TRY(set_owner(l, ino, f, &a));
 	TRY(set_xattrs(l, ino, m, false));
 	TRY(set_attr(l, ino, f, rest, &a));
 	return set_xattrs(l, ino, m, true);
@@ -284,16 +302,12 @@ static int leat_xattrs(struct tdir *d, const char *name, const struct tattr *a, 
 	return a->plain ? 0 : get_xattrs(of(d->side), (struct ino){a->ino}, m);
 }
 
-static int leat_apply(struct tdir *d, const char *name, const struct tmeta *m)
+static int leat_apply(struct tdir *d, const char *name, const struct tattr *made,
+		      const struct tmeta *m)
 {
-	struct ino ino = d->ino;
+	struct ino ino = made ? (struct ino){made->ino} : d->ino;
 
-	if (strcmp(name, ".") != 0) {
-		struct tattr a;
-
-		TRY(leat_look(d, name, &a));
-		ino.v = a.ino;
-	}
+	(void)name;
 	return apply(of(d->side), ino, NULL, UINT64_MAX, m);
 }
 
@@ -312,6 +326,8 @@ static int leat_load(struct tdir *d, const struct tent *e, struct tfile *ret_fil
 
 	TRY(ll_open(l->c, &l->cred, ino, O_RDONLY | LL_FOUND, &ll, &a, &changed));
 	rc = S_ISREG(a.mode) ? 0 : -LE_STALE;
+	if (rc == 0 && (a.flags & ATTR_UNSETTLED))
+		rc = ll_getattr(l->c, &l->cred, ino, &a);
 	if (rc == 0 && *len > 0) {
 		n = ll_pread(ll, buf, *len, 0);
 		rc = n < 0 ? (int)n : 0;
@@ -323,6 +339,7 @@ static int leat_load(struct tdir *d, const struct tent *e, struct tfile *ret_fil
 		return rc;
 	}
 	*len = (size_t)n;
+	take_attr(&a, &m->a);
 	*ret_file = (struct tfile){.side = d->side, .ll = ll, .ino = ino.v};
 	return 0;
 }

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -209,7 +211,6 @@ static int list_job(struct job *j)
 		TRY(begin_stream(j->d));
 	while (j->n < SIDE_LIST_MAX) {
 		struct tent *e = &j->ents[j->n];
-		int rc;
 
 		errno = 0;
 		de = readdir(j->d->stream);
@@ -218,10 +219,9 @@ static int list_job(struct job *j)
 		if (strcmp(de->d_name, ".") == 0 || strcmp(de->d_name, "..") == 0)
 			continue;
 		snprintf(e->name, sizeof(e->name), "%s", de->d_name);
-		rc = stat_entry(j, de, e);
-		if (rc == -LE_NOENT)
+		e->rc = stat_entry(j, de, e);
+		if (e->rc == -LE_NOENT)
 			continue; /* removed meanwhile */
-		TRY(rc);
 		j->n++;
 	}
 	if (de)
@@ -270,13 +270,16 @@ static int local_mkdir(struct tdir *d, const char *name, uint32_t mode)
 
 static int symlink_job(struct job *j)
 {
-	return done(symlinkat(j->name2, j->d->fd, j->name));
+	TRY(done(symlinkat(j->name2, j->d->fd, j->name)));
+	return look_job(j);
 }
 
-static int local_symlink(struct tdir *d, const char *name, const char *target)
+static int local_symlink(struct tdir *d, const char *name, const char *target,
+			 struct tattr *ret_made)
 {
 	struct job j = {.fn = symlink_job, .d = d, .name = name, .name2 = target};
 
+	j.ret_attr = ret_made;
 	return run(d->side, &j);
 }
 
@@ -303,19 +306,40 @@ static int local_readlink(struct tdir *d, const char *name, const struct tattr *
 
 static int mknod_job(struct job *j)
 {
-	return done(mknodat(j->d->fd, j->name, j->mode, j->off));
+	TRY(done(mknodat(j->d->fd, j->name, j->mode, j->off)));
+	return look_job(j);
 }
 
-static int local_mknod(struct tdir *d, const char *name, uint32_t mode, uint64_t rdev)
+static int local_mknod(struct tdir *d, const char *name, uint32_t mode, uint64_t rdev,
+		       struct tattr *ret_made)
 {
 	struct job j = {.fn = mknod_job, .d = d, .name = name, .mode = mode, .off = rdev};
 
+	j.ret_attr = ret_made;
 	return run(d->side, &j);
 }
 
+/* Directories on the way may be somebody else's by now: no link is followed, and what is found has
+ * to be what was made there. */
 static int link_job(struct job *j)
 {
-	return done(linkat(j->link->top->fd, j->link->path, j->d->fd, j->name, 0));
+	const struct open_how how = {.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC,
+				     .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+	int fd = (int)syscall(SYS_openat2, j->link->top->fd, j->link->path, &how, sizeof(how));
+	char self[FD_PATH];
+	struct stat st;
+	int rc;
+
+	if (fd < 0)
+		return fail();
+	rc = done(fstat(fd, &st));
+	if (rc == 0 && st.st_ino != j->link->ino)
+		rc = -LE_STALE;
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	if (rc == 0)
+		rc = done(linkat(AT_FDCWD, self, j->d->fd, j->name, AT_SYMLINK_FOLLOW));
+	close(fd);
+	return rc;
 }
 
 static int local_link(struct tdir *d, const char *name, const struct tlink *l)
@@ -472,7 +496,7 @@ static int apply_job(struct job *j)
 		return fail();
 	fd_path(j->d, j->name, path);
 	rc = fstat(fd, &st) < 0 ? fail() : 0;
-	if (rc == 0 && (st.st_mode & S_IFMT) != (j->cm->a.mode & S_IFMT))
+	if (rc == 0 && j->a != NULL && (st.st_ino != j->a->ino || st.st_dev != j->a->dev))
 		rc = -LE_STALE; /* somebody put something else there */
 	if (rc == 0)
 		rc = set_meta(fd, false, S_ISLNK(st.st_mode) ? path : NULL, j->cm);
@@ -481,9 +505,10 @@ static int apply_job(struct job *j)
 	return rc;
 }
 
-static int local_apply(struct tdir *d, const char *name, const struct tmeta *m)
+static int local_apply(struct tdir *d, const char *name, const struct tattr *made,
+		       const struct tmeta *m)
 {
-	struct job j = {.fn = apply_job, .d = d, .name = name, .cm = m};
+	struct job j = {.fn = apply_job, .d = d, .name = name, .a = made, .cm = m};
 
 	return run(d->side, &j);
 }
@@ -545,6 +570,7 @@ static int load_job(struct job *j)
 		return rc;
 	}
 	j->got = n;
+	take_stat(&st, &j->m->a);
 	*j->f = (struct tfile){.side = j->d->side, .fd = fd, .ino = st.st_ino};
 	return 0;
 }
@@ -592,17 +618,20 @@ static int store_job(struct job *j)
 {
 	int fd = openat(j->d->fd, j->name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
 			j->mode);
+	struct stat st;
 	int rc;
 
 	if (fd < 0)
 		return fail();
-	rc = write_all(fd, j->data, j->len, 0);
+	rc = done(fstat(fd, &st));
+	if (rc == 0)
+		rc = write_all(fd, j->data, j->len, 0);
 	if (rc < 0) {
 		close(fd);
 		unlinkat(j->d->fd, j->name, 0);
 		return rc;
 	}
-	*j->f = (struct tfile){.side = j->d->side, .fd = fd};
+	*j->f = (struct tfile){.side = j->d->side, .fd = fd, .ino = st.st_ino};
 	return 0;
 }
 

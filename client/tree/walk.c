@@ -219,6 +219,10 @@ static void sort_out(struct wfiber *f, struct wnode *n, uint32_t n_ents)
 			walk_failed(w, n, NULL, -LE_BAD_MESSAGE);
 			continue;
 		}
+		if (e->rc < 0) {
+			walk_failed(w, n, e->name, e->rc);
+			continue;
+		}
 		if (!w->ops->entry(f, n, e))
 			continue;
 		is_dir[i] = S_ISDIR(e->a.mode);
@@ -329,6 +333,7 @@ void walk_run(struct walk *w, struct wnode *top, const char *name, const struct 
 
 		if (it) {
 			it->ents[0].a = *a;
+			it->ents[0].rc = 0;
 			snprintf(it->ents[0].name, sizeof(it->ents[0].name), "%s", name);
 			it->n = 1;
 			push(w, it);

@@ -78,7 +78,9 @@
  * may use. lease_ms: leases hold for so long after the sending of a request that was answered. */
 #define mds_session_open_rep_FIELDS(F) \
 	F(u64, session) F(u32, slots) F(u32, ttl_ms) F(u64, incarnation) F(u32, map_epoch) \
-	F(u8, reclaim) F(u32, lease_ms)
+	F(u8, reclaim) F(u32, lease_ms) F(u8, judges)
+/* judges: users are squashed here, and what the kernel of a client lets root's capabilities do to
+ * others' files is not believed: credentials come with all groups, and without CRED_CHECKED. */
 /* What the client has to tell: nothing, everything, everything of a takeover. */
 enum session_reclaim { RECLAIM_NONE, RECLAIM_ALL, RECLAIM_TAKEOVER };
 #define mds_session_close_req_FIELDS(F) F(u64, session)

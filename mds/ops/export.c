@@ -170,13 +170,20 @@ bool export_read_only(const struct op *op)
 	return (rule_of(op).flags & EXPORT_READ_ONLY) != 0;
 }
 
+bool export_squashes(const struct op *op)
+{
+	return (rule_of(op).flags & (EXPORT_SQUASH_ROOT | EXPORT_SQUASH_ALL)) != 0;
+}
+
 int export_gate(struct op *op, const struct op_desc *d, void *in)
 {
 	struct export_row row;
 	uint32_t kind;
 
+	if (op->m->exports.n == 0 || op->r == NULL)
+		return 0;
 	/* Object servers have no files of their own, and act for nobody. */
-	if (op->m->exports.n == 0 || op->r == NULL || op->r->peer->role == ROLE_OSSD)
+	if (op->r->peer->role == ROLE_OSSD && d->kind == OP_CTRL)
 		return 0;
 	row = rule_of(op);
 	if (row.flags == 0)
@@ -199,7 +206,7 @@ bool export_may_lease(const struct op *op, const struct attr *a)
 	uint32_t need = S_ISDIR(a->mode) ? PERM_R | PERM_X : S_ISREG(a->mode) ? PERM_R : 0;
 
 	return op->m->exports.n == 0 || (a->mode & need) == need ||
-	       (rule_of(op).flags & (EXPORT_SQUASH_ROOT | EXPORT_SQUASH_ALL)) == 0;
+	       !export_squashes(op);
 }
 
 static bool has_writers(const struct session *se)

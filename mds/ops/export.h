@@ -9,6 +9,8 @@
 int export_gate(struct op *op, const struct op_desc *d, void *in) CHECK_RESULT;
 /* The peer's network is read-only. */
 bool export_read_only(const struct op *op);
+/* Some or all users of the peer's network are somebody else here. */
+bool export_squashes(const struct op *op);
 /* May the client's cache answer for this? Of a squashed network only what everybody may read: the
  * cache does not know who asks it. */
 bool export_may_lease(const struct op *op, const struct attr *a);

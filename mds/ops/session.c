@@ -117,6 +117,7 @@ int mds_session_open(struct op *op, const void *vin, void *vout)
 				   : se->taking_over ? RECLAIM_TAKEOVER
 						     : RECLAIM_NONE,
 			.lease_ms = m->params.client_lease_ms,
+			.judges = export_squashes(op),
 		};
 	}
 	fmutex_unlock(&m->sessions.lock);

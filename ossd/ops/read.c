@@ -24,11 +24,12 @@ static void drop_vec(struct chunk_read *cr)
 }
 
 /* In a replicated chain only what is committed is seen: the head waits for what is pending when it
- * is asked, for it may have been accepted; the others send the client there. */
+ * is asked, for it may have been accepted; the others send the client there, and so does who set
+ * `quiet`. */
 static int wait_committed(struct chain *c, struct chunk_read *cr)
 {
 	cr->committed = chain_replicated(c) && !FAULT(CHAIN_SERVE_EARLY);
-	cr->quiet = cr->committed && !chain_is_head(c);
+	cr->quiet = cr->committed && (cr->quiet || !chain_is_head(c));
 	return cr->committed && !cr->quiet ? chunk_barrier(c, &cr->id) : 0;
 }
 

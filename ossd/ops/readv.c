@@ -122,6 +122,9 @@ static int read_part(struct part *p)
 	struct chunk_read cr = {.id = chunk_key_of(op_chain(v->r), &id),
 				.off = p->in.off,
 				.len = p->in.len,
+				/* No waiting for a write with the slot that its forwarding may
+				 * need: oss_read does that. */
+				.quiet = true,
 				.room = &v->room,
 				.pieces = p->pieces,
 				.n_pieces_max = chunk_read_pieces_max(p->in.len)};

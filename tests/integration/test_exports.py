@@ -20,7 +20,7 @@ for words in ("link set lo up", "addr add 10.1.0.1/32 dev lo", "addr add 10.2.0.
 from cluster import as_user, BUILD, expect_errno, get, put, run_tests, wait_until
 
 CLUSTER = {"mounts": 1}
-USER = 4321
+USER, GROUP = 4321, 5432
 A, B = "10.1.0.1", "10.2.0.1"
 
 
@@ -232,6 +232,24 @@ def test_root_is_squashed(c):
         assert (st.st_uid, st.st_gid) == (7777, 7778), st
         r = a.leat("cp", "leat:/of root", c.dir + "/stolen")
         assert r.returncode == 1 and "permission denied" in r.stderr, r
+        # Nor does root's power over its own machine's processes reach further.
+        caps = "--inh-caps=+dac_override,+chown,+fowner"
+        mighty = ["setpriv", "--reuid=%d" % USER, "--regid=%d" % USER, "--clear-groups", caps,
+                  caps.replace("inh", "ambient")]
+        for command in (["cat", "/of root"], ["chown", "%d" % USER, "/of root"],
+                        ["chmod", "777", "/of root"], ["rm", "-f", "/of root"],
+                        ["touch", "/not in the root"]):
+            command[-1] = a.dir + command[-1]
+            r = subprocess.run(mighty + command, stdin=subprocess.DEVNULL, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            assert r.returncode != 0 and "ermi" in r.stderr, (command, r)
+        # What a user's groups allow is allowed, and nothing more.
+        put(b.dir + "/public/of group", b"for us")
+        os.chown(b.dir + "/public/of group", 0, GROUP)
+        os.chmod(b.dir + "/public/of group", 0o640)
+        read_it = lambda: get(a.dir + "/public/of group")
+        assert as_user(read_it, USER, USER) == errno.EACCES
+        assert as_user(read_it, USER, USER, [GROUP + 1, GROUP]) == 0
         # Users are who they are, and root elsewhere is root.
         assert as_user(lambda: put(a.dir + "/public/of user", b"mine"), USER, USER) == 0
         assert get(b.dir + "/public/of user") == b"mine" and get(b.dir + "/secret/file") == b"x"

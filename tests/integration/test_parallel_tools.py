@@ -237,7 +237,7 @@ def test_rm_takes_all_and_follows_nothing(c):
         os.mkdir(deep)
     assert c.leat("rm", top, check=False).returncode == 1 and os.path.exists(top + "/a/f001")
     assert c.leat("rm", "-r", c.mnt() + "/to removed/", check=False).returncode != 0
-    for name in (".", ".."):
+    for name in (".", "..", "./", "..//"):
         assert c.leat("rm", "-r", top + "/" + name, check=False).returncode == 1
     assert c.leat("rm", "-r", c.mnt(), check=False).returncode == 1
     assert c.leat("rm", "-r", "leat:/", check=False).returncode == 1
@@ -284,6 +284,80 @@ def test_rights_are_those_of_the_caller(c):
         r = run(as_other(c, key) + ["cp", target + "/rights/foreign/f1", top + "/foreign/new"])
         assert r.returncode == 1 and not os.path.exists(top + "/foreign/new"), r
         c.leat("rm", "-r", top)
+
+
+def test_names_mean_what_they_mean_to_cp_and_rm(c):
+    source, top = local(c, "named"), c.mnt() + "/named"
+    os.makedirs(source + "/sub")
+    put(source + "/sub/f", b"f")
+    os.makedirs(top + "/into")
+    c.leat("cp", "-r", source + "/.", top)
+    assert contents(top) == {"sub/f": b"f"}
+    c.leat("cp", "-r", "leat:/named/sub/", "leat:/named/into")
+    assert contents(top + "/into") == {"sub/f": b"f"}
+    c.leat("cp", "-r", "leat:/named/sub/.", "leat:/named/into/")
+    assert contents(top + "/into") == {"sub/f": b"f", "f": b"f"}
+    for folder in (source, top):
+        r = run([BUILD + "/leat", "--conf", c.dev + "/conf", "rm", "-r", "./"], cwd=folder)
+        assert r.returncode == 1 and "not removed" in r.stderr, r
+        assert os.path.exists(folder + "/sub/f")
+        r = run([BUILD + "/leat", "--conf", c.dev + "/conf", "rm", "-r", "sub/../"], cwd=folder)
+        assert r.returncode == 1 and os.path.exists(folder + "/sub/f"), r
+
+
+def lstat_errno(path):
+    try:
+        os.lstat(path)
+    except OSError as e:
+        return e.errno
+    return 0
+
+
+def test_what_cannot_be_looked_at_is_told_and_the_rest_is_done(c):
+    source = local(c, "with a dead mount")
+    os.makedirs(source + "/dead")
+    for i in range(300):
+        put("%s/f%d" % (source, i), b"%d" % i)
+    p = subprocess.Popen([BUILD + "/mount.leat", "leat", source + "/dead", "-f", "-o",
+                          "conf=%s/conf,supervise=no" % c.dev], stdin=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: os.path.ismount(source + "/dead"), 20, "it is mounted")
+        p.kill()
+        p.wait()
+        wait_until(lambda: lstat_errno(source + "/dead") == errno.ENOTCONN, 30, "it is dead")
+        for i, target in enumerate((c.mnt() + "/but dead", local(c, "but dead"))):
+            r = c.leat("cp", "-r", source, target, check=False)
+            assert r.returncode == 1 and r.stderr.count("\n") == 1 and "/dead'" in r.stderr, r
+            assert len(contents(target)) == 300
+            r = c.leat("du", "-s", source, check=False)
+            assert r.returncode == 1 and r.stderr.count("\n") == 1, r
+    finally:
+        p.kill()
+        subprocess.run(["umount", "-l", source + "/dead"], check=True)
+
+
+def test_a_copy_goes_by_what_is_opened_not_by_what_was_listed(c):
+    """Files are replaced between the listing and the copy: rights and content belong together."""
+    source, target = local(c, "replaced"), c.mnt() + "/replaced"
+    os.mkdir(source)
+    for i in range(1000):
+        put("%s/f%d" % (source, i), b"o" * 50000, 0o644)
+    p = subprocess.Popen([BUILD + "/leat", "--conf", c.dev + "/conf", "cp", "-a", source, target],
+                         stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wait_until(lambda: os.path.exists(target) and len(os.listdir(target)) > 20, 20, "it copies")
+    p.send_signal(signal.SIGSTOP)
+    for i in range(1000):
+        put(source + "/new", b"secret" * 10000, 0o600)
+        os.rename(source + "/new", "%s/f%d" % (source, i))
+    p.send_signal(signal.SIGCONT)
+    p.communicate(timeout=120)
+    secret = 0
+    for name in os.listdir(target):
+        with open(target + "/" + name, "rb") as f:
+            data, mode = f.read(), os.fstat(f.fileno()).st_mode & 0o777
+        assert b"s" not in data or mode == 0o600, (name, mode)
+        secret += b"s" in data
+    assert secret > 100, secret
 
 
 def test_others_may_create_meanwhile(c):

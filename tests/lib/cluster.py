@@ -138,6 +138,13 @@ class Cluster:
         wait_until(all_have, 30, "every server says how it is")
         return said
 
+    def assert_sound(self):
+        """fsck has nothing to say, once every target is up: a busy machine keeps some silent."""
+        wait_until(lambda: all(t["state"] == "up" for t in self.status()["targets"]), 30,
+                   "every target is up")
+        out = self.leat("fsck", check=False)
+        assert out.returncode == 0, out.stdout + out.stderr
+
     def scrub(self):
         """A whole scrub of every target that is up: what each has counted."""
         rows = []

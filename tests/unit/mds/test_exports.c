@@ -227,6 +227,8 @@ static void squashed(struct fx *f)
 	d.op = OP_mds_target_admin;
 	assert_int_equal(export_gate(&op, &d, &in), -LE_PERM);
 	peer.role = ROLE_OSSD;
+	assert_int_equal(export_gate(&op, &d, &in), -LE_PERM);
+	d = (struct op_desc){.op = OP_mds_target_heartbeat, .kind = OP_CTRL};
 	assert_int_equal(export_gate(&op, &d, &in), 0);
 	op_fini(&op);
 }
