@@ -273,7 +273,7 @@ static void stop(struct agent *a)
 static int start(struct agent *a)
 {
 	a->key = a->fs->client->key;
-	a->swarm_net = (struct swarm_rpc){a->fs, &a->key};
+	a->swarm_net = (struct swarm_rpc){.fs = a->fs, .key = &a->key};
 	a->throttle.rate = a->p.max_rate;
 	list_init(&a->jobs);
 	latch_init(&a->fibers, 0);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # long: yes
 # timeout: 3000
+# alone: yes
 """Ten minutes of the same on two copies and ten on three."""
 from chain_storm import main
 
