@@ -155,7 +155,7 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	list_init(&c->free_files);
 	list_init(&c->free_groups);
 	inode_table_init(c);
-	names_init(&c->names);
+	names_init(&c->names, c->params.names_max);
 	fmutex_init(&c->leases.telling);
 	wb_init(&c->wb);
 	ra_init(&c->ra);

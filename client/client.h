@@ -73,6 +73,7 @@ struct client {
 	struct client_leases leases;
 	struct names names;
 	uint64_t kernel_until_us; /* the latest of all inodes */
+	uint64_t former_us;       /* when a former process ended at the latest; 0: none did */
 	struct writeback wb;
 	uint64_t n_retracted; /* writes that were accepted and have to be repeated: a counter */
 	struct readahead ra;

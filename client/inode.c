@@ -8,14 +8,15 @@
 #define FREE_INODES_MAX 1024u
 #define FREE_DATA_MAX   256u
 #define SECTOR          512u
+#define EVICT_AT_ONCE   4
 
 void inode_table_init(struct client *c)
 {
 	struct inode_table *t = &c->inodes;
 
 	hmap_init(&t->map, 1024);
-	list_init(&t->attr_lru);
-	list_init(&t->opened_lru);
+	list_init(&t->lru[0]);
+	list_init(&t->lru[1]);
 	list_init(&t->open);
 	list_init(&t->free);
 	list_init(&t->free_data);
@@ -27,6 +28,7 @@ static void inode_destroy(struct client *c, struct inode *i)
 	struct inode_table *t = &c->inodes;
 
 	lease_forgotten(c, i);
+	names_incomplete(c, i);
 	hmap_remove(&t->map, &i->node);
 	if (t->n_free < FREE_INODES_MAX) {
 		t->n_free++;
@@ -53,12 +55,19 @@ void inode_table_fini(struct client *c)
 		struct inode *i = container_of(n, struct inode, node);
 
 		n = hmap_next(&t->map, n);
+		names_incomplete(c, i);
 		free(i->data);
 		free(i);
 	}
 	hmap_fini(&t->map);
 	free_list(&t->free, offsetof(struct inode, lru));
 	free_list(&t->free_data, offsetof(struct idata, open_link));
+}
+
+static void unused_remove(struct inode_table *t, struct inode *i)
+{
+	list_remove(&i->lru);
+	t->n_unused[i->opened]--;
 }
 
 struct inode *inode_peek(struct client *c, struct ino ino)
@@ -70,33 +79,24 @@ struct inode *inode_peek(struct client *c, struct ino ino)
 
 		if (!ino_equal(i->ino, ino))
 			continue;
-		if (i->refs++ == 0) {
-			list_remove(&i->lru);
-			if (i->opened)
-				c->inodes.n_opened_unused--;
-		}
+		if (i->refs++ == 0)
+			unused_remove(&c->inodes, i);
 		return i;
 	}
 	return NULL;
 }
 
-/* Keeps the unused ones within their bounds; a few at a time, so that no call pays for all. */
+/* Keeps the unused ones within their bound; a few at a time, so that no call pays for all. */
 static void evict(struct client *c)
 {
 	struct inode_table *t = &c->inodes;
+	uint32_t max = c->params.inodes_max;
 
-	for (int n = 0; n < 4 && !list_empty(&t->attr_lru) && t->map.n > c->params.inodes_max;
-	     n++) {
-		struct inode *i = list_entry(t->attr_lru.next, struct inode, lru);
+	for (int n = 0; n < EVICT_AT_ONCE && t->n_unused[0] + t->n_unused[1] > max; n++) {
+		struct list *lru = &t->lru[t->n_unused[0] > max / 2 ? 0 : 1];
+		struct inode *i = list_entry(lru->next, struct inode, lru);
 
-		list_remove(&i->lru);
-		inode_destroy(c, i);
-	}
-	while (t->n_opened_unused > c->params.inodes_max) {
-		struct inode *i = list_entry(t->opened_lru.next, struct inode, lru);
-
-		list_remove(&i->lru);
-		t->n_opened_unused--;
+		unused_remove(t, i);
 		inode_destroy(c, i);
 	}
 }
@@ -131,12 +131,8 @@ void inode_put(struct client *c, struct inode *i)
 		inode_data_trim(c, i);
 	if (--i->refs > 0)
 		return;
-	if (i->opened) {
-		list_push(&c->inodes.opened_lru, &i->lru);
-		c->inodes.n_opened_unused++;
-	} else {
-		list_push(&c->inodes.attr_lru, &i->lru);
-	}
+	list_push(&c->inodes.lru[i->opened], &i->lru);
+	c->inodes.n_unused[i->opened]++;
 }
 
 void inode_put_later(struct client *c, struct inode *i)

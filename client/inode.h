@@ -20,6 +20,7 @@
 
 struct client;
 struct idata;
+struct name_filter;
 
 struct inode {
 	struct hmap_node node; /* by ino */
@@ -32,9 +33,11 @@ struct inode {
 	uint64_t lease_us;        /* when what gave the lease was asked for; 0: none */
 	uint64_t recalled_us;     /* when it was recalled last */
 	uint64_t kernel_until_us; /* a directory: names were given to the kernel until then */
+	uint64_t kernel_attr_us;  /* attributes were given to it for no longer than until then */
 	uint64_t complete_us;     /* a directory: since then all its names are in names.h; or 0 */
-	uint64_t settled_us;      /* when the chains were asked; 0: not since the attributes became
-				     unsettled */
+	struct name_filter *names_gone; /* of these: what may be there but is not in memory */
+	uint64_t settled_us;  /* when the chains were asked; 0: not since the attributes became
+				 unsettled */
 	uint64_t found_us;    /* when the MDS told us its name's inode; 0: or it was opened since */
 	uint64_t open_change; /* the change counter that cached data belongs to */
 	uint32_t cuts;        /* truncations by this client */
@@ -111,9 +114,11 @@ struct idata {
 
 struct inode_table {
 	struct hmap map;
-	struct list attr_lru;   /* unused, never opened: oldest first */
-	struct list opened_lru; /* unused, once opened: oldest first */
-	uint32_t n_opened_unused;
+	/* Unused, oldest first: [1] those that were once opened. When there are too many, the list
+	 * goes that has more than its half: neither files that are made nor a long listing drive
+	 * out all of the other kind, above all the directories in which that happens. */
+	struct list lru[2];
+	uint32_t n_unused[2];
 	struct list open; /* struct idata */
 	struct list free, free_data, deferred;
 	uint32_t n_free, n_free_data;

@@ -12,6 +12,8 @@
 #define KERNEL_NAMES_US 100000u
 #define KERNEL_LATE_US  20000u
 #define RETURNING_MAX   4u
+/* The same of attributes: whether they are told to be forgotten once more matters little. */
+#define KERNEL_ATTR_LATE_US 1000000u
 
 void lease_heard(struct client *c, uint64_t sent_us)
 {
@@ -104,6 +106,15 @@ static void void_all(struct client *c)
 		log_error("client %s: cached pages may be old: out of memory", c->name);
 }
 
+/* The kernel may still answer with attributes that it was given, perhaps by a former process. */
+static bool kernel_has_attr(const struct client *c, const struct inode *i)
+{
+	uint64_t now = loop_now_us();
+
+	return now < i->kernel_attr_us ||
+	       now < c->former_us + c->leases.term_us + KERNEL_ATTR_LATE_US;
+}
+
 /* The MDS does not know any more that they would have to be recalled. Pages are dropped behind
  * this: that may wait for requests that wait for the session. */
 static void forget_attrs(struct client *c)
@@ -115,7 +126,7 @@ static void forget_attrs(struct client *c)
 	for (struct hmap_node *n = hmap_next(&t->map, NULL); n != NULL; n = hmap_next(&t->map, n)) {
 		const struct inode *i = container_of(n, struct inode, node);
 
-		if (i->lease_us > c->leases.void_us)
+		if (i->lease_us > c->leases.void_us && kernel_has_attr(c, i))
 			c->invalidate(c->arg, i->ino, false);
 	}
 }
@@ -170,6 +181,17 @@ static void return_fiber(void *arg)
 	client_bg_end(c);
 }
 
+/* It has come back since it was forgotten, and with a lease: the MDS knows of one only. */
+static bool is_back(struct client *c, struct ino ino)
+{
+	struct inode *i = inode_peek(c, ino);
+	bool held = i != NULL && lease_held(c, i);
+
+	if (i != NULL)
+		inode_put(c, i);
+	return held;
+}
+
 static void return_all(struct client *c)
 {
 	struct client_leases *ls = &c->leases;
@@ -181,9 +203,15 @@ static void return_all(struct client *c)
 	if (r == NULL)
 		return;
 	r->c = c;
-	r->n = ls->n_returns;
-	memcpy(r->inos, ls->returns, r->n * sizeof(r->inos[0]));
+	r->n = 0;
+	for (uint32_t k = 0; k < ls->n_returns; k++)
+		if (!is_back(c, (struct ino){ls->returns[k]}))
+			r->inos[r->n++] = ls->returns[k];
 	ls->n_returns = 0;
+	if (r->n == 0) {
+		free(r);
+		return;
+	}
 	ls->n_returning++;
 	if (client_bg_spawn(c, "return-leases", return_fiber, r) < 0) {
 		ls->n_returning--;
@@ -199,7 +227,7 @@ void lease_forgotten(struct client *c, const struct inode *i)
 	 * names it has just been given is recalled some day. */
 	if (!lease_held(c, i) || c->stopping || loop_now_us() < i->kernel_until_us)
 		return;
-	if (c->invalidate != NULL)
+	if (c->invalidate != NULL && kernel_has_attr(c, i))
 		c->invalidate(c->arg, i->ino, false);
 	if (ls->n_returns == LEASE_RETURNS)
 		return_all(c);
@@ -273,7 +301,7 @@ void changing_end(struct changing *ch, int rc)
 
 		i->n_changing -= FAULT(CLIENT_OWN_CACHE) ? 0 : 1;
 		if (rc < 0)
-			i->complete_us = 0;
+			names_incomplete(ch->c, i);
 		inode_put(ch->c, i);
 	}
 }
@@ -299,7 +327,17 @@ static uint64_t remaining_us(const struct client *c)
 
 uint64_t ll_attr_us(struct client *c, const struct attr *attr)
 {
-	return (attr->flags & ATTR_LEASED) != 0 ? remaining_us(c) : 0;
+	struct inode *i = (attr->flags & ATTR_LEASED) != 0 ? inode_peek(c, attr->ino) : NULL;
+	uint64_t us, until;
+
+	if (i == NULL)
+		return 0;
+	us = remaining_us(c);
+	until = loop_now_us() + us + KERNEL_ATTR_LATE_US;
+	if (until > i->kernel_attr_us)
+		i->kernel_attr_us = until;
+	inode_put(c, i);
+	return us;
 }
 
 uint64_t ll_names_us(struct client *c, struct ino dir)

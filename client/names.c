@@ -3,7 +3,10 @@
 #include <stdlib.h>
 
 #include "client/client.h"
+#include "client/name_filter.h"
 #include "common/base/checksum.h"
+
+#define FILTER_ROOM_MIN 4096u
 
 struct name_entry {
 	struct hmap_node node;
@@ -15,8 +18,11 @@ struct name_entry {
 	char name[];
 };
 
-void names_init(struct names *ns)
+void names_init(struct names *ns, uint32_t names_max)
 {
+	ns->filter_room = (size_t)names_max * NAME_FILTER_BYTES;
+	if (ns->filter_room < FILTER_ROOM_MIN)
+		ns->filter_room = FILTER_ROOM_MIN;
 	hmap_init(&ns->map, 1024);
 	list_init(&ns->lru);
 }
@@ -57,6 +63,26 @@ static struct name_entry *find(const struct names *ns, struct ino dir, struct by
 	return NULL;
 }
 
+void names_incomplete(struct client *c, struct inode *dir)
+{
+	dir->complete_us = 0;
+	name_filter_free(&dir->names_gone, &c->names.filter_room);
+}
+
+static bool is_complete(const struct client *c, const struct inode *dir)
+{
+	return dir->complete_us != 0 && lease_held_since(c, dir, dir->complete_us);
+}
+
+/* There may be such a name, which is not in memory. */
+static void may_be_there(struct client *c, struct inode *dir, uint64_t hash)
+{
+	if (is_complete(c, dir) &&
+	    name_filter_add(&dir->names_gone, hash, &c->names.filter_room) == 0)
+		return;
+	names_incomplete(c, dir);
+}
+
 bool names_find(struct client *c, const struct inode *dir, struct bytes name, struct ino *ret_ino)
 {
 	struct names *ns = &c->names;
@@ -67,7 +93,8 @@ bool names_find(struct client *c, const struct inode *dir, struct bytes name, st
 	e = find(ns, dir->ino, name);
 	if (e == NULL) {
 		*ret_ino = (struct ino){0};
-		return dir->complete_us != 0 && lease_held_since(c, dir, dir->complete_us);
+		return is_complete(c, dir) &&
+		       !name_filter_may_have(dir->names_gone, hash(dir->ino, name));
 	}
 	if (!lease_held_since(c, dir, e->told_us)) {
 		drop(ns, e);
@@ -94,7 +121,8 @@ static void evict(struct client *c)
 	struct inode *dir = inode_peek(c, e->dir);
 
 	if (dir != NULL) {
-		dir->complete_us = 0;
+		if (e->ino.v != 0)
+			may_be_there(c, dir, e->node.hash);
 		inode_put(c, dir);
 	}
 	drop(&c->names, e);
@@ -136,7 +164,7 @@ void names_told(struct client *c, const struct attr *dir, struct bytes name, str
 		return;
 	e = find(&c->names, dir->ino, name);
 	if (!lease_held_since(c, i, sent_us) || (!own && i->n_changing > 0)) {
-		i->complete_us = 0;
+		may_be_there(c, i, hash(dir->ino, name));
 		if (e != NULL)
 			drop(&c->names, e);
 	} else if (dir->change >= (e != NULL ? e->change : i->attr.change)) {
@@ -147,10 +175,10 @@ void names_told(struct client *c, const struct attr *dir, struct bytes name, str
 			e->told_us = sent_us;
 			e->change = dir->change;
 		} else {
-			i->complete_us = 0;
+			may_be_there(c, i, hash(dir->ino, name));
 		}
 	} else if (e == NULL) {
-		i->complete_us = 0;
+		may_be_there(c, i, hash(dir->ino, name));
 	}
 	inode_put(c, i);
 }

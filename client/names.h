@@ -4,9 +4,12 @@
  * may overtake each other; the directory's change counter tells which is the newest.
  *
  * Of a directory that this client has made all names are known while it keeps its lease: then what
- * is not there does not exist (inode.complete_us; 0 as soon as anything is not sure).
+ * is not there does not exist (inode.complete_us; 0 when that is over). Those of its names that had
+ * to go, or of which answers told different things, are in a filter: of what may be in it the MDS
+ * is asked. So names are still made without a question in a directory of a million.
  *
- * Owned by the client's loop. At most params.names_max, the least recently used go.
+ * Owned by the client's loop. At most params.names_max, the least recently used go; and
+ * NAME_FILTER_BYTES of filters for each of these.
  */
 #ifndef LEAT_CLIENT_NAMES_H
 #define LEAT_CLIENT_NAMES_H
@@ -15,13 +18,16 @@
 
 struct client;
 
+#define NAME_FILTER_BYTES 16u
+
 struct names {
 	struct hmap map;
 	struct list lru; /* oldest first */
 	uint32_t n;
+	size_t filter_room; /* bytes that filters may still take */
 };
 
-void names_init(struct names *ns);
+void names_init(struct names *ns, uint32_t names_max);
 void names_fini(struct names *ns);
 /* True: known; *ret_ino is 0 when there is no such name. */
 bool names_find(struct client *c, const struct inode *dir, struct bytes name, struct ino *ret_ino);
@@ -33,5 +39,7 @@ void names_told(struct client *c, const struct attr *dir, struct bytes name, str
 bool names_peek(const struct client *c, struct ino dir, struct bytes name, struct ino *ret_ino);
 /* What it is now is not known. */
 void names_forget(struct client *c, struct ino dir, struct bytes name);
+/* Not all names of the directory are known any more; also before it is forgotten. */
+void names_incomplete(struct client *c, struct inode *dir);
 
 #endif

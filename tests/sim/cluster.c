@@ -105,7 +105,7 @@ static void ossd_params_of(struct node *n, struct ossd_params *p)
 		p->resync_log_max = n->cluster->plan.log_max;
 }
 
-static void client_params_of(struct client_params *p)
+static void client_params_of(const struct cluster *c, struct client_params *p)
 {
 	struct config_section s = {"client", client_param_table, n_client_params, p};
 
@@ -113,6 +113,8 @@ static void client_params_of(struct client_params *p)
 	p->request_timeout_ms = 3600000; /* nothing fails: servers always return */
 	p->mount_timeout_ms = 3600000;
 	p->slot_memory = 32 << 20;
+	if (c->plan.few_kept)
+		p->inodes_max = p->names_max = 4;
 }
 
 /* ---- servers ---- */
@@ -247,7 +249,7 @@ static void client_main(struct loop *loop, void *arg)
 	struct client *client;
 
 	n->loop = loop;
-	client_params_of(&o.params);
+	client_params_of(c, &o.params);
 	int status = client_create(&o, &client);
 	if (status < 0) {
 		cluster_fail(c, "%s cannot mount: %s", n->name, status_name(status));

@@ -32,6 +32,7 @@ struct plan {
 	bool names;        /* with contended: at a few names, and faults meet the metadata server */
 	uint32_t log_max;  /* resync_log_max, 0: as it is by default */
 	bool late_copies;  /* many frames come twice, the second time much later */
+	bool few_kept;     /* clients remember only a few inodes and names that are not in use */
 	bool verbose;
 };
 

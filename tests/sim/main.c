@@ -118,6 +118,7 @@ static struct plan plan_of(uint64_t seed, const struct batch *b)
 		.log_max = copies && seed % 9 < 3 ? (b->contended ? 1 : 2) : 0,
 		.slow_disks = copies && seed % 11 < 3,
 		.refuse = copies && seed % 16 == 7,
+		.few_kept = seed % 10 >= 6,
 		.verbose = b->verbose,
 	};
 

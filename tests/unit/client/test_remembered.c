@@ -1,0 +1,379 @@
+/* What a client remembers of inodes and names, within bounds, and what it may say of the rest. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "client/client.h"
+#include "client/name_filter.h"
+#include "common/rt/loop.h"
+#include "common/rt/sim.h"
+
+#define INODES_MAX 1024u
+#define NAMES_MAX  1024u
+
+struct bed {
+	struct client c;
+	void (*body)(struct client *c);
+	uint32_t n_invalidated;
+	bool done;
+};
+
+static struct bed bed;
+
+static void invalidate(void *arg, struct ino ino, bool data)
+{
+	struct bed *b = arg;
+
+	(void)ino, (void)data;
+	b->n_invalidated++;
+}
+
+static void test_main(struct loop *l, void *arg)
+{
+	struct bed *b = arg;
+	struct client *c = &b->c;
+
+	fiber_sleep_us(1000);
+	*c = (struct client){.magic = CLIENT_MAGIC, .loop = l, .invalidate = invalidate, .arg = b};
+	c->params.inodes_max = INODES_MAX;
+	c->params.names_max = NAMES_MAX;
+	c->leases.term_us = 4000000;
+	inode_table_init(c);
+	names_init(&c->names, NAMES_MAX);
+	/* Long after any former process. */
+	fiber_sleep_us(10000000);
+	c->leases.heard_us = loop_now_us();
+	b->body(c);
+	inode_table_fini(c);
+	names_fini(&c->names);
+	b->done = true;
+}
+
+static bool is_done(void *arg)
+{
+	return ((struct bed *)arg)->done;
+}
+
+static void run(void (*body)(struct client *c))
+{
+	struct sim_options so = {0};
+	struct sim *sim;
+
+	bed = (struct bed){.body = body};
+	assert_int_equal(sim_create(1, &so, &sim), 0);
+	assert_int_equal(sim_proc_start(sim_proc_create(sim, "client"), test_main, &bed), 0);
+	assert_int_equal(sim_run(sim, is_done, &bed, 1000000000), 0);
+	sim_destroy(sim);
+}
+
+static bool is_known(struct client *c, uint64_t ino)
+{
+	struct inode *i = inode_peek(c, (struct ino){ino});
+
+	if (i != NULL)
+		inode_put(c, i);
+	return i != NULL;
+}
+
+static void use(struct client *c, uint64_t ino, bool opened)
+{
+	struct inode *i = inode_get(c, (struct ino){ino});
+
+	assert_non_null(i);
+	i->opened |= opened;
+	inode_put(c, i);
+}
+
+/* ---- inodes ---- */
+
+/* Found by measuring: as many opened files as may be left no room for anything else, so the
+ * directory in which they were made was forgotten with each of them, and its lease given back. */
+static void directories_body(struct client *c)
+{
+	for (uint64_t k = 0; k < 10 * INODES_MAX; k++) {
+		use(c, 2, false);
+		use(c, 1000 + k, true);
+		assert_true(is_known(c, 2));
+	}
+	assert_in_range(c->inodes.map.n, INODES_MAX - 8, INODES_MAX + 8);
+}
+
+static void directories_outlive_the_files_that_are_made_in_them(void **state)
+{
+	(void)state;
+	run(directories_body);
+}
+
+static void listing_body(struct client *c)
+{
+	for (uint64_t k = 0; k < INODES_MAX; k++)
+		use(c, 1000 + k, true);
+	for (uint64_t k = 0; k < 10 * INODES_MAX; k++)
+		use(c, 100000 + k, false);
+	/* The newer half of what was opened is still known. */
+	assert_true(is_known(c, 1000 + INODES_MAX - 1));
+	assert_true(is_known(c, 1000 + INODES_MAX * 5 / 8));
+	assert_in_range(c->inodes.map.n, INODES_MAX - 8, INODES_MAX + 8);
+}
+
+static void a_long_listing_leaves_half_to_what_was_opened(void **state)
+{
+	(void)state;
+	run(listing_body);
+}
+
+/* ---- names ---- */
+
+static const struct ino dir_ino = {5};
+
+static struct bytes name_of(char buf[32], uint64_t k)
+{
+	snprintf(buf, 32, "name-%llu", (unsigned long long)k);
+	return bytes_str(buf);
+}
+
+/* As after mkdir: leased, empty. */
+static struct inode *make_dir(struct client *c)
+{
+	struct inode *i = inode_get(c, dir_ino);
+
+	assert_non_null(i);
+	i->attr = (struct attr){.ino = dir_ino, .mode = S_IFDIR | 0755, .nlink = 2, .change = 1};
+	i->lease_us = i->attr_us = i->complete_us = loop_now_us();
+	fiber_sleep_us(1000);
+	c->leases.heard_us = loop_now_us();
+	return i;
+}
+
+static void told(struct client *c, struct inode *dir, uint64_t k, uint64_t ino, bool own)
+{
+	char buf[32];
+
+	dir->attr.change++;
+	names_told(c, &dir->attr, name_of(buf, k), (struct ino){ino}, own, loop_now_us());
+}
+
+/* 1: there is one, 0: there is none, -1: the MDS has to be asked. */
+static int answer(struct client *c, struct inode *dir, uint64_t k)
+{
+	struct ino ino;
+	char buf[32];
+
+	if (!names_find(c, dir, name_of(buf, k), &ino))
+		return -1;
+	return ino.v != 0;
+}
+
+static void many_body(struct client *c)
+{
+	const uint64_t n = 7 * NAMES_MAX; /* what the filters have room for, nearly */
+	struct inode *dir = make_dir(c);
+	uint32_t asked = 0;
+
+	for (uint64_t k = 0; k < n; k++) {
+		int a = answer(c, dir, k);
+
+		assert_true(a <= 0);
+		asked += a < 0;
+		told(c, dir, k, 1000 + k, true);
+	}
+	/* Before: every time, from the first one on that had to go. */
+	assert_true(asked < n / 50);
+	assert_int_equal(c->names.n, NAMES_MAX);
+	for (uint64_t k = 0; k < n; k++)
+		assert_int_equal(answer(c, dir, k), k < n - NAMES_MAX ? -1 : 1);
+	inode_put(c, dir);
+}
+
+static void new_names_need_no_question_in_a_directory_larger_than_memory(void **state)
+{
+	(void)state;
+	run(many_body);
+}
+
+static void room_body(struct client *c)
+{
+	size_t room = c->names.filter_room;
+	struct inode *dir = make_dir(c);
+
+	for (uint64_t k = 0; k < 20 * NAMES_MAX; k++)
+		told(c, dir, k, 1000 + k, true);
+	assert_true(room - c->names.filter_room <= NAMES_MAX * NAME_FILTER_BYTES);
+	/* More than may be remembered even so: then everything is asked. */
+	assert_int_equal(answer(c, dir, 100000000), -1);
+	assert_int_equal(c->names.filter_room, room);
+	inode_put(c, dir);
+}
+
+static void beyond_the_room_for_filters_everything_is_asked(void **state)
+{
+	(void)state;
+	run(room_body);
+}
+
+/* An answer that is not taken, or older than what is known, says nothing of the other names. */
+static void doubt_body(struct client *c)
+{
+	struct inode *dir = make_dir(c);
+	struct attr old;
+	char buf[32];
+
+	told(c, dir, 1, 101, true);
+	old = dir->attr;
+	told(c, dir, 2, 102, true);
+	/* Of a creation before that one. */
+	names_told(c, &old, name_of(buf, 3), (struct ino){103}, true, loop_now_us());
+	assert_int_equal(answer(c, dir, 3), -1);
+	dir->n_changing = 1;
+	told(c, dir, 1, 101, false);
+	dir->n_changing = 0;
+	assert_int_equal(answer(c, dir, 1), -1);
+	assert_int_equal(answer(c, dir, 2), 1);
+	assert_int_equal(answer(c, dir, 4), 0);
+	told(c, dir, 1, 0, true);
+	assert_int_equal(answer(c, dir, 1), 0);
+	/* A change of which it is not known what it did. */
+	names_incomplete(c, dir);
+	assert_int_equal(answer(c, dir, 4), -1);
+	assert_int_equal(answer(c, dir, 2), 1);
+	inode_put(c, dir);
+}
+
+static void answers_that_contradict_leave_one_name_in_doubt(void **state)
+{
+	(void)state;
+	run(doubt_body);
+}
+
+static void lease_body(struct client *c)
+{
+	size_t room = c->names.filter_room;
+	struct inode *dir = make_dir(c);
+
+	for (uint64_t k = 0; k < 2 * NAMES_MAX; k++)
+		told(c, dir, k, 1000 + k, true);
+	assert_int_equal(answer(c, dir, 100000000), 0);
+	/* Recalled and given again: others may have made names. */
+	fiber_sleep_us(1000);
+	c->leases.heard_us = dir->lease_us = loop_now_us();
+	assert_int_equal(answer(c, dir, 100000000), -1);
+	assert_int_equal(answer(c, dir, 0), -1);
+	told(c, dir, 0, 1000, false);
+	assert_int_equal(c->names.filter_room, room);
+	inode_put(c, dir);
+}
+
+static void with_the_lease_goes_what_was_known_of_all_names(void **state)
+{
+	(void)state;
+	run(lease_body);
+}
+
+static void filter_is_rarely_wrong_and_never_forgets(void **state)
+{
+	size_t room = 1u << 20;
+	struct name_filter *f = NULL;
+	uint32_t wrong = 0;
+	uint64_t n = 0;
+
+	(void)state;
+	while (name_filter_add(&f, hash_u64(n), &room) == 0)
+		n++;
+	assert_in_range(n, 500000, 530000);
+	for (uint64_t k = 0; k < n; k++)
+		assert_true(name_filter_may_have(f, hash_u64(k)));
+	for (uint64_t k = 0; k < 100000; k++)
+		wrong += name_filter_may_have(f, hash_u64((1ull << 40) + k));
+	assert_true(wrong < 2000);
+	name_filter_free(&f, &room);
+	assert_int_equal(room, 1u << 20);
+	assert_null(f);
+	assert_false(name_filter_may_have(f, 1));
+}
+
+/* ---- leases of what is forgotten ---- */
+
+static void kernel_body(struct client *c)
+{
+	struct attr a = {.ino = {7}, .flags = ATTR_LEASED};
+	struct inode *i = inode_get(c, a.ino);
+
+	i->lease_us = loop_now_us();
+	inode_put(c, i);
+	assert_true(ll_attr_us(c, &a) > 0);
+	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
+		use(c, 1000 + k, false);
+	assert_false(is_known(c, 7));
+	assert_int_equal(bed.n_invalidated, 1);
+	assert_int_equal(c->leases.n_returns, 1);
+	/* What is not remembered is not leased to the kernel either. */
+	assert_int_equal(ll_attr_us(c, &a), 0);
+	/* What the kernel had is long over. */
+	a.ino.v = 8;
+	i = inode_get(c, a.ino);
+	i->lease_us = loop_now_us();
+	inode_put(c, i);
+	assert_true(ll_attr_us(c, &a) > 0);
+	fiber_sleep_us(6000000);
+	c->leases.heard_us = loop_now_us();
+	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
+		use(c, 10000 + k, false);
+	assert_false(is_known(c, 8));
+	assert_int_equal(bed.n_invalidated, 1);
+	assert_int_equal(c->leases.n_returns, 2);
+}
+
+static void the_kernel_is_told_to_forget_only_what_it_may_have(void **state)
+{
+	(void)state;
+	run(kernel_body);
+}
+
+/* Found by reading: it was given back all the same, and the client answered others' changes with
+ * what it remembered. */
+static void again_body(struct client *c)
+{
+	struct inode *i = inode_get(c, (struct ino){7});
+
+	i->lease_us = loop_now_us();
+	inode_put(c, i);
+	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
+		use(c, 1000 + k, false);
+	assert_int_equal(c->leases.n_returns, 1);
+	i = inode_get(c, (struct ino){7});
+	i->lease_us = loop_now_us();
+	inode_put(c, i);
+	c->session = 1;
+	lease_tick(c);
+	assert_int_equal(c->leases.n_returning, 0);
+	assert_int_equal(c->leases.n_returns, 0);
+}
+
+static void a_lease_that_was_given_again_is_not_given_back(void **state)
+{
+	(void)state;
+	run(again_body);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(directories_outlive_the_files_that_are_made_in_them),
+		cmocka_unit_test(a_long_listing_leaves_half_to_what_was_opened),
+		cmocka_unit_test(new_names_need_no_question_in_a_directory_larger_than_memory),
+		cmocka_unit_test(beyond_the_room_for_filters_everything_is_asked),
+		cmocka_unit_test(answers_that_contradict_leave_one_name_in_doubt),
+		cmocka_unit_test(with_the_lease_goes_what_was_known_of_all_names),
+		cmocka_unit_test(filter_is_rarely_wrong_and_never_forgets),
+		cmocka_unit_test(the_kernel_is_told_to_forget_only_what_it_may_have),
+		cmocka_unit_test(a_lease_that_was_given_again_is_not_given_back),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
