@@ -1,19 +1,22 @@
 /* Recalls; see recall.h. */
 #include "mds/recall.h"
 
+#include <stdlib.h>
+
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/ops/export.h"
 
-#define ASK_MS      1000u /* one attempt to tell a holder */
-#define AGAIN_MS    20u
-#define PRESUMED_MS 500u /* between attempts to ask */
-#define PARALLEL    64u
-#define TRIES_MIN   2u
-#define TRIES_TOLD  10u
-#define SESSION_MAX 128u /* asked of one session at a time: its end bounds callbacks too */
-#define HOLDERS_MAX 256u /* asked at a time */
+#define ASK_MS           1000u /* one attempt to tell a holder */
+#define AGAIN_MS         20u
+#define PRESUMED_MS      500u /* between attempts to ask */
+#define PARALLEL         64u
+#define TRIES_MIN        2u
+#define TRIES_TOLD       10u
+#define SESSION_MAX      128u /* asked of one session at a time: its end bounds callbacks too */
+#define HOLDERS_MAX      256u /* asked at a time */
+#define PRESUMED_AT_ONCE 64u
 
 static uint64_t term_us(const struct mds *m)
 {
@@ -113,25 +116,50 @@ static bool is_silent(const struct asking *a, uint32_t tries)
 	return se->silent_us > se->heard_us;
 }
 
-/* It has a write lease and cannot be asked: the session ends, which ends its leases. */
+struct ending {
+	struct mds *m;
+	struct session *session;
+};
+
+static void end_session(void *arg)
+{
+	struct ending *e = arg;
+
+	if (session_end(e->m, e->session) < 0)
+		log_debug("session %llu ends later", (unsigned long long)e->session->id);
+	e->session->ending = false;
+	session_unref(e->session);
+	latch_done(&e->m->fibers);
+	free(e);
+}
+
+/* It has a write lease and cannot be asked: the session ends, which ends its leases first. Who
+ * waits for this one does not wait for all that the session had open. */
 static void give_up(const struct asking *a)
 {
-	uint64_t deadline;
+	struct ending *e = a->session->ending ? NULL : malloc(sizeof(*e));
 
+	if (e == NULL)
+		return;
+	*e = (struct ending){a->m, a->session};
+	latch_add(&a->m->fibers, 1);
+	if (fiber_spawn("end-session", end_session, e) < 0) {
+		latch_done(&a->m->fibers);
+		free(e);
+		return;
+	}
+	a->session->ending = true;
+	session_ref(a->session);
 	log_warn("session %llu of %s does not give back its lease on inode %llu: it is ended",
 		 (unsigned long long)a->session->id, a->session->name,
 		 (unsigned long long)a->ino.v);
-	/* However long whoever asked is willing to wait. */
-	deadline = fiber_deadline();
-	fiber_set_deadline(NO_DEADLINE);
-	if (session_end(a->m, a->session) < 0)
-		log_debug("session %llu ends later", (unsigned long long)a->session->id);
-	fiber_set_deadline(deadline);
 }
 
 /* It may have it open. */
 static int presume(const struct asking *a)
 {
+	if (a->session->ended)
+		return 0; /* nor anything else */
 	TRY(open_presume(&a->m->opens, a->session, a->ino));
 	waitq_wake_all(&a->m->presumed_q);
 	return 0;
@@ -253,55 +281,65 @@ void op_unblock(struct op *op)
 
 /* ---- what is presumed ---- */
 
-/* The first of what is presumed of somebody who is heard: its session with a reference. */
-static bool find_presumed(struct mds *m, struct asking *ret_a, bool *ret_any)
+/* Some of what is presumed of those who are heard, each session with a reference. *ret_any: of
+ * others too. */
+static uint32_t find_presumed(struct mds *m, struct asking *as, bool *ret_any)
 {
+	uint32_t n = 0;
+
 	*ret_any = false;
-	list_for_each (n, &m->sessions.all) {
-		struct session *se = list_entry(n, struct session, link);
-		const struct open *o;
+	list_for_each (k, &m->sessions.all) {
+		struct session *se = list_entry(k, struct session, link);
 
 		if (list_empty(&se->presumed))
 			continue;
 		*ret_any = true;
-		o = list_entry(se->presumed.next, struct open, by_presumed);
-		*ret_a = (struct asking){m, se, o->file->ino, 0};
 		if (se->peer == NULL || se->silent_us > se->heard_us)
 			continue;
-		session_ref(se);
-		return true;
+		list_for_each (l, &se->presumed) {
+			const struct open *o = list_entry(l, struct open, by_presumed);
+
+			if (n == PRESUMED_AT_ONCE)
+				return n;
+			session_ref(se);
+			as[n++] = (struct asking){m, se, o->file->ino, 0};
+		}
 	}
-	return false;
+	return n;
 }
 
-static int ask_presumed(const struct asking *a)
+static void ask_presumed(void *arg)
 {
+	struct asking *a = arg;
 	struct open *o;
-	int rc = ask(a);
 
+	a->status = ask(a);
 	o = open_find(&a->m->opens, a->session, a->ino);
-	if (rc < 0 || o == NULL || !o->presumed)
-		return rc;
-	open_presumed_end(&a->m->opens, o);
-	return data_idle(a->m, a->ino);
+	if (a->status >= 0 && o != NULL && o->presumed) {
+		open_presumed_end(&a->m->opens, o);
+		a->status = data_idle(a->m, a->ino);
+	}
+	if (a->status < 0) /* others first, until it is heard */
+		a->session->silent_us = loop_now_us();
+	session_unref(a->session);
 }
 
 void recall_presumed(struct mds *m)
 {
-	while (!m->stopping) {
-		struct asking a;
-		bool any;
-		int rc = -LE_NOT_READY;
+	struct asking as[PRESUMED_AT_ONCE];
 
-		if (find_presumed(m, &a, &any)) {
-			rc = ask_presumed(&a);
-			if (rc < 0) /* others first, until it is heard */
-				a.session->silent_us = loop_now_us();
-			session_unref(a.session);
-		}
-		if (rc < 0 && any)
+	while (!m->stopping) {
+		bool any, failed = false;
+		uint32_t n = find_presumed(m, as, &any);
+		int rc = 0;
+
+		if (n > 0)
+			fiber_parallel("ask-presumed", ask_presumed, as, sizeof(as[0]), n, n);
+		for (uint32_t i = 0; i < n; i++)
+			failed |= as[i].status < 0;
+		if (any && (n == 0 || failed))
 			rc = mds_sleep_ms(m, PRESUMED_MS);
-		else if (rc < 0)
+		else if (!any)
 			rc = waitq_wait(&m->presumed_q, NO_DEADLINE);
 		if (rc < 0)
 			break;

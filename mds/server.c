@@ -231,6 +231,12 @@ static void tell_map(struct mds *m)
 
 /* ---- sessions end ---- */
 
+/* A session may have had a million leases and opens: others are served in between, and what ends
+ * with an open is done for many at once. */
+#define DROP_AT_ONCE  1024u
+#define IDLE_AT_ONCE  256u
+#define IDLE_PARALLEL 64u
+
 static bool has_writers(const struct session *se)
 {
 	list_for_each (n, &se->opens)
@@ -239,21 +245,44 @@ static bool has_writers(const struct session *se)
 	return false;
 }
 
+struct idling {
+	struct mds *m;
+	struct ino ino;
+	int status;
+};
+
+static void idle_one(void *arg)
+{
+	struct idling *i = arg;
+
+	i->status = data_idle(i->m, i->ino);
+}
+
 /* It is out of the tables: nothing may be left behind, whatever fails. Opens that are not looked
  * after now are orphans, and unsettled, until the next start. */
 static int drop_all(struct mds *m, struct session *se)
 {
+	struct idling is[IDLE_AT_ONCE];
 	int rc = 0;
 
 	locks_drop_session(&m->locks, se->id);
-	leases_drop_session(&m->leases, se);
+	while (leases_drop_some(&m->leases, se, DROP_AT_ONCE))
+		fiber_yield();
 	while (!list_empty(&se->opens)) {
-		struct open *o = list_entry(se->opens.next, struct open, by_session);
-		struct ino ino = o->file->ino;
+		uint32_t n = 0;
 
-		open_drop_all(&m->opens, o);
+		while (n < IDLE_AT_ONCE && !list_empty(&se->opens)) {
+			struct open *o = list_entry(se->opens.next, struct open, by_session);
+
+			is[n++] = (struct idling){m, o->file->ino, 0};
+			open_drop_all(&m->opens, o);
+		}
+		if (rc == 0 && m->stopping)
+			rc = -LE_SHUTDOWN;
 		if (rc == 0)
-			rc = data_idle(m, ino);
+			fiber_parallel("idle", idle_one, is, sizeof(is[0]), n, IDLE_PARALLEL);
+		for (uint32_t i = 0; i < n && rc == 0; i++)
+			rc = is[i].status;
 	}
 	return rc;
 }
@@ -261,23 +290,23 @@ static int drop_all(struct mds *m, struct session *se)
 int session_end(struct mds *m, struct session *se)
 {
 	const uint64_t deadline = fiber_deadline();
-	bool silent = !se->closing;
+	bool mine;
 	int rc = 0;
 
 	session_ref(se);
 	/* However long whoever asked is willing to wait: half an end would be none. */
 	fiber_set_deadline(NO_DEADLINE);
 	fmutex_lock(&m->sessions.lock);
-	if (!se->ended)
+	/* Or somebody else is at it, and waits for what has to be waited for. */
+	mine = !se->ended;
+	if (mine)
 		rc = session_remove(&m->sessions, se);
-	else
-		silent = false; /* somebody else was quicker */
 	fmutex_unlock(&m->sessions.lock);
 	/* What a silent client may still have on its way to object servers is refused once they
 	 * know. Before that nobody else gets what it had, even if this server is being stopped. */
-	if (rc == 0 && silent && has_writers(se))
+	if (mine && rc == 0 && !se->closing && has_writers(se))
 		(void)!fiber_sleep_us(2000ull * m->params.heartbeat_ms);
-	if (rc == 0) {
+	if (mine && rc == 0) {
 		rc = drop_all(m, se);
 		if (se->from_store && session_returned(&m->sessions, se))
 			recovery_session(m);

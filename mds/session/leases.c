@@ -151,10 +151,11 @@ void lease_drop(struct leases *ls, struct lease *l)
 	trim_file(ls, f);
 }
 
-void leases_drop_session(struct leases *ls, struct session *se)
+bool leases_drop_some(struct leases *ls, struct session *se, uint32_t n_max)
 {
-	while (!list_empty(&se->leases))
+	while (n_max-- > 0 && !list_empty(&se->leases))
 		lease_drop(ls, list_entry(se->leases.next, struct lease, by_session));
+	return !list_empty(&se->leases);
 }
 
 void leases_drop_inode(struct leases *ls, struct ino ino)

@@ -53,7 +53,8 @@ bool lease_give(struct leases *ls, struct session *se, struct ino ino, bool writ
 bool lease_foreign(const struct leases *ls, struct ino ino, const struct session *se, bool write);
 struct lease *lease_find(const struct leases *ls, struct ino ino, const struct session *se);
 void lease_drop(struct leases *ls, struct lease *l);
-void leases_drop_session(struct leases *ls, struct session *se);
+/* So many of the session's. True: there are more. */
+bool leases_drop_some(struct leases *ls, struct session *se, uint32_t n_max);
 /* The inode is gone. */
 void leases_drop_inode(struct leases *ls, struct ino ino);
 

@@ -30,16 +30,17 @@ struct session {
 	uint64_t heard_us;
 	uint32_t refs;
 	bool ended;
+	bool ending;            /* a fiber is at that (recall.h) */
 	bool closing;           /* by its client, not by silence */
 	uint64_t reclaimed_sum; /* of the last reclaim message */
 	bool from_store;  /* of a former incarnation of this server, has not reclaimed its opens yet
 			   */
 	bool taking_over; /* by another process, which has not told everything yet */
-	struct list opens;  /* struct open */
-	struct list leases; /* struct lease */
+	struct list opens;    /* struct open */
+	struct list leases;   /* struct lease */
 	struct list presumed; /* struct open: nobody has told of it (recall.h) */
 	uint64_t silent_us;   /* when it was found silent; later than heard_us: it still is */
-	uint32_t n_recalls; /* under way */
+	uint32_t n_recalls;   /* under way */
 };
 
 struct sessions {

@@ -130,7 +130,9 @@ static void bounds_body(struct ls_test *t)
 	assert_false(lease_give(&t->ls, &t->a, (struct ino){4}, false));
 	assert_false(lease_give(&t->ls, &t->b, one, false));
 	assert_true(lease_give(&t->ls, &t->a, one, false));
-	leases_drop_session(&t->ls, &t->a);
+	assert_true(leases_drop_some(&t->ls, &t->a, 2));
+	assert_int_equal(t->ls.n, 1);
+	assert_false(leases_drop_some(&t->ls, &t->a, 2));
 	assert_int_equal(t->ls.n, 0);
 	assert_int_equal(t->ls.map.n, 0);
 	t->a.ended = true;
@@ -170,7 +172,7 @@ static void quarrel_body(struct ls_test *t)
 	/* Peace for long enough: forgotten. */
 	fiber_sleep_us(20000000);
 	assert_in_range(refused_us(t), 40000, 60000);
-	leases_drop_session(&t->ls, &t->a);
+	assert_false(leases_drop_some(&t->ls, &t->a, UINT32_MAX));
 }
 
 static void what_is_recalled_again_and_again_is_refused_for_longer(void **state)

@@ -563,6 +563,28 @@ static void expiry_body(struct fx *f)
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_SESSION_GONE);
 }
 
+/* What a client had open that is gone ends for many files in one batch, not one after the other. */
+static void many_opens_body(struct fx *f)
+{
+	const uint32_t n = 700;
+	uint64_t inodes = f->m->store.counters.n_inodes, batches;
+	struct attr a;
+	char name[16];
+
+	for (uint32_t i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "m%u", i);
+		assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, name, O_RDONLY, &a), 0);
+		assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, name), 0);
+	}
+	assert_int_equal(f->m->store.counters.n_inodes, inodes + n);
+	batches = metric_get(&f->m->metrics.batches);
+	sleep_ms(f->params.session_ttl_ms + 5000);
+	assert_int_equal(f->m->sessions.n, 0);
+	assert_int_equal(f->m->store.counters.n_inodes, inodes);
+	assert_int_equal(f->m->opens.n, 0);
+	assert_true(metric_get(&f->m->metrics.batches) - batches < n / 10);
+}
+
 TEST(test_orphan, orphan_body)
 TEST(test_size, size_body)
 TEST(test_two_writers, two_writers_body)
@@ -574,6 +596,7 @@ TEST(test_fallocate, fallocate_body)
 TEST(test_append, append_body)
 TEST(test_linger, linger_body)
 TEST(test_expiry, expiry_body)
+TEST(test_many_opens, many_opens_body)
 
 int main(void)
 {
@@ -593,6 +616,7 @@ int main(void)
 		cmocka_unit_test(test_intent),
 		cmocka_unit_test(test_linger),
 		cmocka_unit_test(test_expiry),
+		cmocka_unit_test(test_many_opens),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
