@@ -136,7 +136,7 @@ fault_tool := $(patsubst tests/fault/%.c,$(BUILD)/tests/%,$(fault_tool_src))
 bench_src := $(filter tests/bench/bench_%.c,$(sources))
 bench_bin := $(patsubst tests/bench/%.c,$(BUILD)/tests/%,$(bench_src))
 helper_src := $(call in,tests/integration) $(call in,tests/python) \
-              $(filter tests/bench/loader_% tests/bench/stage_%,$(sources)) \
+              $(filter tests/bench/bulk_% tests/bench/loader_% tests/bench/stage_%,$(sources)) \
               $(if $(HAVE_VERBS),$(filter-out %/raw.c,$(call in,tests/rdma)) \
               $(filter tests/bench/rdma_%,$(sources)))
 helper_bin := $(foreach f,$(helper_src),$(BUILD)/tests/$(basename $(notdir $(f))))

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""many_files.py [--files N] [--seconds S] [--workers W] [--remove]: very many files.
+"""many_files.py [--files N] [--seconds S] [--workers W] [--bulk [--mknod]] [--remove]: very many
+files.
 
 A development cluster of its own below TMPDIR. One process fills one directory with 10^6 files while
 W others fill directories of 100,000, all through one mount, until there are N files or S seconds
-are over. Prints every half minute how many there are, how many came each second, and the resident
-memory of metadata server and mount; then how long listings, random stats and a restart of the
-metadata server take, what removing costs, and resident memory beside what is configured.
+are over. With --bulk a program makes them through the library instead, one directory (--per-dir)
+after the other, --at-once of them under way. Prints --steps times, or every half minute, how many
+there are, how many came each second, what each took of the processors (microseconds in mds, mount
+and programs), and the resident memory of metadata server and mount (with --bulk: of the program);
+then how long listings, random stats and a restart of the metadata server take, what removing costs,
+and resident memory beside what is configured.
 """
 import argparse
 import json
@@ -17,7 +21,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import Cluster
+from cluster import BUILD, Cluster
 
 ONE_DIR, OTHER_DIRS = 1_000_000, 100_000
 MIB = 1 << 20
@@ -28,9 +32,51 @@ MOUNT = 128 + 100 + 30 + 64
 CAPS = {"mds": 256 + 128 + 3 * 64 + 256 + 64, "mnt1": MOUNT, "mnt2": MOUNT}
 
 
+TICK = os.sysconf("SC_CLK_TCK")
+
+
 def resident(pid):
     with open("/proc/%d/status" % pid) as f:
         return int(dict(line.split(":", 1) for line in f)["VmRSS"].split()[0]) // 1024
+
+
+used = {}
+
+
+def cpu_s(pids):
+    """Of the processes; of one that is gone, what it had used when it was looked at last."""
+    for pid in pids:
+        try:
+            with open("/proc/%d/stat" % pid) as f:
+                used[pid] = sum(int(v) for v in f.read().rsplit(")", 1)[1].split()[11:13])
+        except FileNotFoundError:
+            pass
+    return sum(used[pid] for pid in pids) / TICK
+
+
+class Curve:
+    """Lines of a table, one for each part of the way."""
+
+    def __init__(self, mds, mount, programs):
+        self.pids = {"mds": [mds], "mnt": [mount], "prog": programs}
+        self.begun = time.monotonic()
+        self.before = self.now(0, 0)
+        print("%6s %10s %9s %8s %8s %7s %7s %7s %8s %8s" % (
+            "s", "files", "in one", "files/s", "one/s", "mds us", "mnt us", "prog us", "mds MiB",
+            "mnt MiB"))
+
+    def now(self, total, one):
+        return {"s": time.monotonic(), "total": total, "one": one,
+                **{name: cpu_s(pids) for name, pids in self.pids.items()}}
+
+    def line(self, total, one):
+        now, before = self.now(total, one), self.before
+        d = {name: now[name] - before[name] for name in now}
+        each = [1e6 * d[name] / max(1, d["total"]) for name in ("mds", "mnt", "prog")]
+        print("%6.0f %10d %9d %8.0f %8.0f %7.0f %7.0f %7.0f %8d %8d" % (
+            now["s"] - self.begun, total, one, d["total"] / d["s"], d["one"] / d["s"], *each,
+            resident(self.pids["mds"][0]), resident(self.pids["mnt"][0])), flush=True)
+        self.before = now
 
 
 def fill(top, worker, per_dir, counts, left, until):
@@ -54,40 +100,51 @@ def fill(top, worker, per_dir, counts, left, until):
             return
 
 
-def report(c, counts, started, before):
-    total, one = sum(counts), counts[0]
-    now = time.monotonic()
-    seconds = now - before[0]
-    print("%6.0f %10d %9d %8.0f %8.0f %8d %8d" % (
-        now - started, total, one, (total - before[1]) / seconds, (one - before[2]) / seconds,
-        resident(c.pid("mds")), resident(c.pid("mnt1"))), flush=True)
-    return now, total, one
-
-
 def create(c, options):
     n = options.workers + 1
     counts = multiprocessing.Array("L", n, lock=False)
     left = multiprocessing.Value("l", options.files)
     top = c.mnt() + "/many"
     os.mkdir(top)
-    started = time.monotonic()
-    until = started + options.seconds
+    until = time.monotonic() + options.seconds
     ps = [multiprocessing.Process(target=fill, args=(
         top, i, ONE_DIR if i == 0 else OTHER_DIRS, counts, left, until)) for i in range(n)]
     for p in ps:
         p.start()
-    print("%6s %10s %9s %8s %8s %8s %8s" % ("s", "files", "in one", "files/s", "one/s", "mds MiB",
-                                            "mnt MiB"))
-    before = (started, 0, 0)
+    curve = Curve(c.pid("mds"), c.pid("mnt1"), [p.pid for p in ps])
+    step = options.files // options.steps
     while any(p.is_alive() for p in ps):
         ends = time.monotonic() + PRINT_S
-        while time.monotonic() < ends and any(p.is_alive() for p in ps):
-            time.sleep(0.2)
-        before = report(c, counts, started, before)
+        while time.monotonic() < ends and sum(counts) < curve.before["total"] + step and any(
+                p.is_alive() for p in ps):
+            time.sleep(0.1)
+        curve.line(sum(counts), counts[0])
     for p in ps:
         p.join()
         assert p.exitcode == 0, "a worker failed"
-    return top, counts[0], sum(counts)
+    return top + "/w0.0", counts[0], sum(counts)
+
+
+def create_bulk(c, options):
+    top = c.mnt() + "/many"
+    os.mkdir(top)
+    argv = [BUILD + "/tests/bulk_files", c.dev + "/conf", "/many", str(options.files),
+            str(options.per_dir), str(options.at_once)] + (["mknod"] if options.mknod else [])
+    until = time.monotonic() + options.seconds
+    made = 0
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as p:
+        curve = Curve(c.pid("mds"), p.pid, [p.pid])
+        for line in p.stdout:
+            made = int(line)
+            if made < options.files and (
+                    made >= curve.before["total"] + options.files // options.steps or
+                    time.monotonic() >= curve.before["s"] + PRINT_S):
+                curve.line(made, min(made, options.per_dir))
+            if time.monotonic() >= until:
+                p.terminate()
+                break
+    assert p.returncode == 0 or time.monotonic() >= until, "bulk_files failed"
+    return top + "/d00000", min(made, options.per_dir), made
 
 
 def timed(what, fn, *args):
@@ -97,9 +154,9 @@ def timed(what, fn, *args):
     print("%-52s %8.1f s%s" % (what, seconds, " %9.0f/s" % (n / seconds) if n else ""), flush=True)
 
 
-def list_names(folder):
-    n = sum(1 for _ in os.scandir(folder))
-    return n
+def list_names(folder, names):
+    names += [e.name for e in os.scandir(folder)]
+    return len(names)
 
 
 def list_all(folder):
@@ -111,11 +168,11 @@ def list_all(folder):
     return n
 
 
-def stat_random(folder, n_files):
+def stat_random(folder, names):
     rng = random.Random(1)
-    n = min(5000, n_files)
-    for _ in range(n):
-        os.stat("%s/file-%07d" % (folder, rng.randrange(n_files)))
+    n = min(5000, len(names))
+    for name in rng.choices(names, k=n):
+        os.stat(folder + "/" + name)
     return n
 
 
@@ -140,18 +197,24 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("--files", type=int, default=1_000_000)
     p.add_argument("--seconds", type=int, default=3600)
+    p.add_argument("--steps", type=int, default=20)
     p.add_argument("--workers", type=int, default=7)
+    p.add_argument("--bulk", action="store_true")
+    p.add_argument("--mknod", action="store_true")
+    p.add_argument("--per-dir", type=int, default=OTHER_DIRS)
+    p.add_argument("--at-once", type=int, default=64)
     p.add_argument("--remove", action="store_true")
     options = p.parse_args()
     with Cluster(size="1G") as c:
-        top, in_one, total = create(c, options)
-        one, other = top + "/w0.0", c.mnt(2) + "/many/w0.0"
-        timed("names of %d files, the other mount" % in_one, list_names, other)
+        one, in_one, total = (create_bulk if options.bulk else create)(c, options)
+        other, names = one.replace(c.mnt(), c.mnt(2)), []
+        timed("names of %d files, the other mount" % in_one, list_names, other, names)
+        assert len(names) >= in_one, (len(names), in_one)
         timed("names and attributes, the other mount", list_all, other)
         timed("the same once more", list_all, other)
-        timed("random stats, this mount", stat_random, one, in_one)
+        timed("random stats, this mount", stat_random, one, names)
         timed("the metadata server restarted, first stat", restart, c)
-        timed("random stats, the other mount, after it", stat_random, other, in_one)
+        timed("random stats, the other mount, after it", stat_random, other, names)
         if options.remove:
             timed("removed, the directory with them", remove, one)
         status = json.loads(c.leat("status", "--json").stdout)
