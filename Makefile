@@ -156,7 +156,7 @@ programs: $(programs) $(shared) $(spank)           ## the programs and the libra
 tests: unit-bin $(sim_bin) $(powerfs) $(fault_bin) $(fault_tool) $(bench_bin) $(helper_bin)
 helper-bin: $(helper_bin) $(fake_cuda) $(fake_cufile) $(spank)
 unit-bin: $(unit_bin) $(fake_cuda) $(fake_cufile)
-fault-bin: $(fault_bin) $(fault_tool) $(powerfs) $(programs)
+fault-bin: $(fault_bin) $(fault_tool) $(powerfs) $(BUILD)/tests/bulk_files $(programs)
 fuzz-bin: $(fuzz_bin)
 sim-bin: $(sim_bin)
 

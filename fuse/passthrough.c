@@ -292,7 +292,9 @@ static void reply_passed(struct pass_file *f, struct fuse_file_info *fi)
 	fi->keep_cache = 0;
 	/* Another version than the one that the kernel reads: its reads come to us instead. */
 	fi->direct_io = f->want.ver != f->inode->ver;
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 15)
 	fi->parallel_direct_writes = 0;
+#endif
 }
 
 static void look_for_copy(struct pass_file *f)

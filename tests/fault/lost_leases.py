@@ -3,11 +3,12 @@ LIMIT_S all the same, whatever they touch, and what stood still sees their chang
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import Cluster, wait_until
+from cluster import BUILD, Cluster, wait_until
 
 LIMIT_S = 10
 CHANGES = 300
@@ -21,13 +22,13 @@ def leases(c):
 
 
 def name(folder, i):
-    return "%s/f%07d" % (folder, i)
+    return "%s/file-%09d" % (folder, i)
 
 
-def make(folder, n):
-    os.mkdir(folder)
-    for i in range(n):
-        os.close(os.open(name(folder, i), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+def make(c, n):
+    os.mkdir(c.mnt() + "/many")
+    subprocess.run([BUILD + "/tests/bulk_files", c.dev + "/conf", "/many", str(n), str(n)],
+                   stdout=subprocess.DEVNULL, check=True)
 
 
 def hold(c, folder, n, others):
@@ -88,8 +89,8 @@ def run(n):
     conf = {"mds": {"leases_max": str(4 * n + 1000)},
             "client": {"inodes_max": str(2 * n + 1000), "names_max": str(2 * n + 1000)}}
     with Cluster(conf=conf) as c:
-        folders = c.mnt(1) + "/many", c.mnt(2) + "/many"
-        make(folders[0], n)
+        folders = c.mnt(1) + "/many/d00000", c.mnt(2) + "/many/d00000"
+        make(c, n)
         wait_until(lambda: os.path.isdir(folders[1]), 10, "the other mount sees it")
         others = leases(c)
         vanish(c, folders, n, others, signal.SIGSTOP, 0o600)
