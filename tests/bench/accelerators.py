@@ -37,13 +37,13 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 SRC = os.path.dirname(os.path.dirname(HERE))
 BUILD = os.environ.get("BUILD") or SRC + "/build"
-# seconds of a batch, batch, goal, scale of the bytes, steps, for how many accelerators there is data
+# seconds of a batch, batch, goal, scale of the bytes, steps, most accelerators
 WORKLOADS = {"unet3d": (0.323, 7, 0.90, 0.01, 8, 16), "resnet50": (0.224, 400, 0.90, 0.05, 12, 16),
              "cosmoflow": (0.0035, 1, 0.70, 0.02, 300, 12)}
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16)
 
 
-# --- the stock loader ------------------------------------------------------------------------------
+# --- the stock loader -----------------------------------------------------------------------------
 
 def records(path):
     """(offset, length) of the records of a TFRecord file."""
@@ -129,7 +129,7 @@ def stock(files, workload, n, steps):
     return best
 
 
-# --- Leat ------------------------------------------------------------------------------------------
+# --- Leat -----------------------------------------------------------------------------------------
 
 def leat(*words):
     done = subprocess.run([BUILD + "/leat", *words], stdin=subprocess.DEVNULL, capture_output=True,
@@ -146,7 +146,7 @@ def ours(data, workload, n, steps):
     return json.loads(done.stdout)["au_nominal"]
 
 
-# --- the search ------------------------------------------------------------------------------------
+# --- the search -----------------------------------------------------------------------------------
 
 def most(name, workload, run):
     """The most accelerators in a row, and their utilisation."""
