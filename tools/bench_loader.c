@@ -228,12 +228,13 @@ static json_t *epochs_json(const struct bench_result *r)
 		const struct epoch_result *e = &r->epochs[i];
 		json_array_append_new(
 			list,
-			json_pack("{s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I}", "au", e->au,
+			json_pack("{s:f,s:f,s:f,s:f,s:f,s:I,s:I,s:I,s:I,s:I}", "au", e->au,
 				  "au_nominal", e->au_nominal, "au_with_first_step", e->au_whole,
 				  "seconds", e->seconds, "first_wait_s", e->first_wait_s, "samples",
 				  (json_int_t)e->samples, "bytes_delivered", (json_int_t)e->bytes,
-				  "bytes_from_servers", (json_int_t)e->from_servers,
-				  "bytes_from_local", (json_int_t)e->from_local));
+				  "bytes_from_servers", (json_int_t)e->from.servers,
+				  "bytes_from_peers", (json_int_t)e->from.peers, "bytes_from_local",
+				  (json_int_t)e->from.local));
 	}
 	return list;
 }
@@ -274,9 +275,10 @@ static json_t *report_json(const struct loader_bench *b, const struct bench_resu
 		bench_wait_percentile(b, r, 0.5), "wait_p99_s", bench_wait_percentile(b, r, 0.99),
 		"wait_max_s", bench_wait_percentile(b, r, 1));
 	json_t *reads = json_pack(
-		"{s:I,s:I,s:I,s:I,s:I}", "bytes_delivered", (json_int_t)r->delivered,
-		"bytes_from_servers_per_epoch", (json_int_t)(r->from_servers / r->n_epochs),
-		"bytes_from_local_per_epoch", (json_int_t)(r->from_local / r->n_epochs),
+		"{s:I,s:I,s:I,s:I,s:I,s:I}", "bytes_delivered", (json_int_t)r->delivered,
+		"bytes_from_servers_per_epoch", (json_int_t)(r->from.servers / r->n_epochs),
+		"bytes_from_peers_per_epoch", (json_int_t)(r->from.peers / r->n_epochs),
+		"bytes_from_local_per_epoch", (json_int_t)(r->from.local / r->n_epochs),
 		"bytes_from_disk", (json_int_t)r->from_disk, "memory", (json_int_t)r->memory);
 
 	json_object_update(o, figures);
@@ -331,9 +333,10 @@ static void print_stalls(const struct bench_result *r)
 static void print_report(const struct loader_bench *b, const struct bench_result *r,
 			 const struct leat_dataset_stat *st)
 {
-	char a[24], c[24], d[24], size[SIZE_TEXT], from[SIZE_TEXT], disk[SIZE_TEXT];
+	char a[24], c[24], d[24], size[SIZE_TEXT], from[SIZE_TEXT], peers[SIZE_TEXT],
+		disk[SIZE_TEXT];
 	bool server = strcmp(st->source, "server") == 0;
-	uint64_t read = r->from_servers + r->from_local;
+	uint64_t read = r->from.servers + r->from.peers + r->from.local;
 
 	printf("%s on %" PRIu64 " emulated %s, scale %g: %" PRIu64 " samples of %s (%s, %s), "
 	       "%" PRIu64 " steps of %u each\n",
@@ -350,9 +353,10 @@ static void print_report(const struct loader_bench *b, const struct bench_result
 	       wait_text(bench_wait_percentile(b, r, 0.99), c),
 	       wait_text(bench_wait_percentile(b, r, 1), d));
 	print_stalls(r);
-	printf("read         %s from %s per epoch, %.3f times what was delivered; %s from this "
-	       "machine's disks in all\n",
+	printf("read         %s from %s per epoch (%s of it from other nodes), %.3f times what was "
+	       "delivered; %s from this machine's disks in all\n",
 	       format_size(read / r->n_epochs, from), server ? "the servers" : "local files",
+	       format_size(r->from.peers / r->n_epochs, peers),
 	       r->delivered ? (double)read / (double)r->delivered : 0.0,
 	       format_size(r->from_disk, disk));
 }

@@ -58,6 +58,11 @@ int bench_data_drop(const char *path);
 
 /* ---- bench_loader_run.c ---- */
 
+/* Bytes that were read, by where they came from. */
+struct bench_reads {
+	uint64_t servers, peers, local;
+};
+
 /* Of one epoch, the mean of all accelerators. The first step is left out of the first two, as
  * MLPerf Storage does: there the pipeline starts. */
 struct epoch_result {
@@ -65,8 +70,8 @@ struct epoch_result {
 	double au_nominal; /* the same with the time that computing should have taken */
 	double au_whole;   /* nominal, with the first step */
 	double seconds, first_wait_s;
-	uint64_t samples, bytes;           /* delivered */
-	uint64_t from_servers, from_local; /* read, for this epoch and ahead for the next one */
+	uint64_t samples, bytes; /* delivered */
+	struct bench_reads from; /* for this epoch, and ahead for the next one */
 };
 
 struct bench_result {
@@ -74,7 +79,8 @@ struct bench_result {
 	float *wait_s; /* of each step (epoch after epoch): of each accelerator */
 	uint64_t n_steps, n_epochs;
 	uint64_t stall_us[LEAT_STALLS];
-	uint64_t from_servers, from_local, delivered, from_disk;
+	struct bench_reads from;
+	uint64_t delivered, from_disk;
 	uint64_t memory; /* of all loaders, at the end */
 };
 /* An exit status after a message. bench_result_fini in any case. */

@@ -30,8 +30,8 @@ struct job {
 	pthread_mutex_t lock;
 	pthread_cond_t met;
 	uint64_t arrived, round, steps_done;
-	uint64_t read_servers, read_local; /* up to the end of the last epoch */
-	int failed;                        /* the first error; 0 where a signal ended it */
+	struct bench_reads read; /* up to the end of the last epoch */
+	int failed;              /* the first error; 0 where a signal ended it */
 	atomic_bool stop;
 	char message[512];
 	struct accelerator_thread *all;
@@ -97,23 +97,25 @@ static void count_step(struct job *j, uint64_t arg)
 
 /* ---- results of an epoch ---- */
 
-static void add_metrics(struct job *j, uint64_t *ret_servers, uint64_t *ret_local)
+static struct bench_reads reads_of(struct job *j)
 {
-	*ret_servers = *ret_local = 0;
+	struct bench_reads r = {0};
 	for (uint64_t i = 0; i < j->b->n_accelerators; i++) {
 		struct leat_loader_metrics m = {.size = sizeof(m)};
 		if (leat_loader_metrics(j->all[i].loader, &m) < 0)
 			continue;
-		*ret_servers += m.bytes_server;
-		*ret_local += m.bytes_local;
+		r.servers += m.bytes_server;
+		r.peers += m.bytes_peer;
+		r.local += m.bytes_local;
 	}
+	return r;
 }
 
 static void end_epoch(struct job *j, uint64_t epoch)
 {
 	struct epoch_result *e = &j->r->epochs[epoch];
 	double n = (double)j->b->n_accelerators, steps = (double)j->b->run_steps;
-	uint64_t servers, local;
+	struct bench_reads now = reads_of(j);
 
 	for (uint64_t i = 0; i < j->b->n_accelerators; i++) {
 		const struct share *s = &j->all[i].share;
@@ -126,11 +128,9 @@ static void end_epoch(struct job *j, uint64_t epoch)
 		e->samples += s->samples;
 		e->bytes += s->bytes;
 	}
-	add_metrics(j, &servers, &local);
-	e->from_servers = servers - j->read_servers;
-	e->from_local = local - j->read_local;
-	j->read_servers = servers;
-	j->read_local = local;
+	e->from = (struct bench_reads){now.servers - j->read.servers, now.peers - j->read.peers,
+				       now.local - j->read.local};
+	j->read = now;
 	j->r->n_epochs = epoch + 1;
 }
 
@@ -334,7 +334,7 @@ static void collect(struct job *j, uint64_t disk_before)
 {
 	struct bench_result *r = j->r;
 
-	add_metrics(j, &r->from_servers, &r->from_local);
+	r->from = reads_of(j);
 	r->from_disk = disk_bytes() - disk_before;
 	for (uint64_t i = 0; i < j->b->n_accelerators; i++) {
 		struct leat_loader_metrics m = {.size = sizeof(m)};

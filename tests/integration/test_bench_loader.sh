@@ -26,7 +26,7 @@ shape unet3d npz 42 0.9
 # 3 steps of 2 x 7 samples, each delivered in both epochs, and read once in each of them
 json '[.per_epoch[].samples] | add' 84
 holds '.bytes_from_local_per_epoch * 2 >= .bytes_delivered'
-holds '.bytes_from_servers_per_epoch == 0'
+holds '.bytes_from_servers_per_epoch == 0 and .bytes_from_peers_per_epoch == 0'
 # The definitions: nominal is never above measured, and the whole epoch says what it took.
 holds '[.per_epoch[] | .au > 0 and .au <= 1 and .au_nominal <= .au] | all'
 holds '[.per_epoch[] | (3 * 0.323 / .seconds - .au_with_first_step) | fabs < 0.02] | all'
