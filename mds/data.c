@@ -11,6 +11,7 @@
 
 #define STRIPE_MAX   65536u
 #define SETTLING_MAX 64u
+#define DAMAGE_TRIES 3u /* until it is believed that no copy has it good */
 
 /* ---- all chains of a stripe at once ---- */
 
@@ -33,10 +34,13 @@ static void job_run(void *arg)
 {
 	struct job *j = arg;
 	uint64_t wait_ms = 50;
+	uint32_t n_damaged = 0;
 
 	for (;;) {
 		j->status = oss_call(&j->m->oss, j->chain, j->op, j->req, &j->rep, j->deadline_us);
 		if (j->status >= 0 || !j->for_ever || j->m->stopping)
+			return;
+		if (j->status == -LE_CORRUPT && ++n_damaged == DAMAGE_TRIES)
 			return;
 		if (wait_ms >= 1000)
 			log_warn("chain %u: %s fails: %s; trying on", j->chain,
@@ -160,7 +164,23 @@ uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_re
 	return no;
 }
 
-int data_apply(struct mds *m, const struct intent_rec *rec)
+/* The chunk that is cut through goes first: where it is lost or damaged everywhere, nothing is to
+ * be cut off. */
+static int trim_all(struct job *jobs, uint32_t n, const struct oss_trim_req *req)
+{
+	uint32_t at = (uint32_t)(req->size / req->chunk_size % n);
+	struct job first = jobs[at];
+
+	if (req->size % req->chunk_size == 0 || n == 1)
+		return jobs_run(jobs, n, OP_oss_trim, req, NO_DEADLINE);
+	jobs[at] = jobs[0];
+	jobs[0] = first;
+	TRY(jobs_run(jobs, 1, OP_oss_trim, req, NO_DEADLINE));
+	return jobs_run(jobs + 1, n - 1, OP_oss_trim, req, NO_DEADLINE);
+}
+
+/* -LE_CORRUPT: a chunk of which a part would remain is damaged in all its copies. */
+static int apply(struct mds *m, const struct intent_rec *rec)
 {
 	const struct layout *l = &rec->layout;
 	struct oss_trim_req trim = {own_cap(m, rec->ino, l->gen), rec->ino, l->gen, l->chunk_size,
@@ -178,7 +198,7 @@ int data_apply(struct mds *m, const struct intent_rec *rec)
 	 * wait. */
 	fiber_set_deadline(NO_DEADLINE);
 	if (rec->kind == INTENT_TRIM)
-		rc = jobs_run(jobs, n, OP_oss_trim, &trim, NO_DEADLINE);
+		rc = trim_all(jobs, n, &trim);
 	else
 		rc = jobs_run(jobs, n, OP_oss_punch, &punch, NO_DEADLINE);
 	free(jobs);
@@ -242,16 +262,38 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 	return 0;
 }
 
-int data_finish(struct op *op, uint64_t intent, const struct intent_rec *rec, struct attr *ret_attr)
+/* A part of what was to be punched may be. */
+static int abandon_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct finish *fi = vin;
+	const struct inode_rec *old;
+	struct inode *i;
+	int rc = inode_get(op->store, fi->rec->ino, VIEW_NEWEST, &i, &old);
+
+	(void)vout;
+	if (rc < 0 && rc != -LE_NOENT)
+		return rc;
+	TRY(op_changes(op, fi->rec->ino));
+	data_touched(op->m, fi->rec->ino);
+	txn_delete(op->store, key_of('T', fi->intent));
+	if (rc == 0)
+		inode_changed(op, inode_edit(op->store, i));
+	return 0;
+}
+
+int data_carry_out(struct op *op, uint64_t intent, const struct intent_rec *rec,
+		   struct attr *ret_attr)
 {
 	struct finish fi = {intent, rec};
-	int rc;
+	int rc = apply(op->m, rec), end;
 
-	op->final = rec->session != 0;
+	if (rc < 0 && rc != -LE_CORRUPT)
+		return rc;
+	op->final = rc == 0 && rec->session != 0;
 	op->owed = true;
-	rc = op_mutate(op, finish_txn, &fi, ret_attr);
+	end = op_mutate(op, rc == 0 ? finish_txn : abandon_txn, &fi, ret_attr);
 	op->owed = false;
-	return rc;
+	return end < 0 ? end : rc;
 }
 
 uint32_t data_next_gen(const struct inode_rec *rec)

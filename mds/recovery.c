@@ -48,9 +48,7 @@ static void intent_run(void *arg)
 		op.desc = msg_find(in->rec.op);
 	}
 	rc = in->rec.kind == INTENT_CONVERT ? convert_forget(&op, in->no, &in->rec)
-					    : data_apply(m, &in->rec);
-	if (rc == 0 && in->rec.kind != INTENT_CONVERT)
-		rc = data_finish(&op, in->no, &in->rec, &attr);
+					    : data_carry_out(&op, in->no, &in->rec, &attr);
 	if (rc < 0 && !m->stopping)
 		log_error("intent on inode %llu: %s", (unsigned long long)in->rec.ino.v,
 			  status_text(rc));

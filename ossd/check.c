@@ -75,6 +75,10 @@ static int check_chunk(struct check *c, const void *key, size_t key_len, const v
 	}
 	c->n_chunks++;
 	TRY(ledger_found(&c->ledger, &id));
+	if (chunk_record_is_lost(&id, value, len)) {
+		chunk_problem(c, &id, -1, "it is lost");
+		return 0;
+	}
 	if (chunk_record_decode(&id, value, len, r, LEAT_BLOCKS_PER_CHUNK_MAX) < 0) {
 		chunk_problem(c, &id, -1, "its record is damaged");
 		return 0;

@@ -27,7 +27,7 @@
 	M(COUNTER, replays, "leat_ossd_replays_total", "repeated requests answered from memory") \
 	M(COUNTER, corrupt, "leat_ossd_corrupt_blocks_total", "blocks that failed their checksum") \
 	M(GAUGE, lost, "leat_ossd_lost_chunks", \
-	  "chunks that were missing in the index at the start, as far as known") \
+	  "chunks that were lost at the start, as far as known") \
 	M(COUNTER, regained, "leat_ossd_regained_chunks_total", \
 	  "chunks that were lost here and taken over from members that were filled") \
 	M(COUNTER, resync_compared, "leat_ossd_resync_compared_chunks_total", \

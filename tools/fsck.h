@@ -17,7 +17,7 @@
 	X(orphans, true, "data or inodes that belong to nothing")                                  \
 	X(sizes, true, "sizes smaller than the data")                                              \
 	X(copies, true, "copies that differ")                                                      \
-	X(missing, false, "files whose data is gone")                                              \
+	X(missing, false, "files or chunks whose data is gone")                                              \
 	X(damaged, false, "records that cannot be read")
 #define FSCK_NUMBER(name, mend, text) FSCK_##name,
 enum fsck_class {

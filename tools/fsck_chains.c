@@ -308,7 +308,17 @@ static int scrub(struct fsck_chains *cs, uint32_t target)
 	return 0;
 }
 
-static int differs(struct fsck_chains *cs, struct stream *s, const struct chunk_id *id)
+/* None of them can be read: what it held is lost. */
+static bool is_lost(const struct stream *s, const struct view *v)
+{
+	for (uint32_t i = 0; i < s->n_members; i++)
+		if (!v->there[i] || v->version[i] != 0)
+			return false;
+	return true;
+}
+
+static int differs(struct fsck_chains *cs, struct stream *s, const struct chunk_id *id,
+		   const struct view *v)
 {
 	struct same_chain a;
 	bool is;
@@ -316,6 +326,11 @@ static int differs(struct fsck_chains *cs, struct stream *s, const struct chunk_
 	TRY(is_difference(cs, s, id, &a, &is));
 	if (!is)
 		return 0;
+	if (is_lost(s, v))
+		return fsck_found(cs->f, FSCK_missing, NULL,
+				  "chain %u, inode %" PRIu64 " generation %u chunk %" PRIu64
+				  ": lost in all %u copies",
+				  s->id, id->ino.v, id->gen, id->idx, s->n_members);
 	TRY(fsck_found(cs->f, FSCK_copies, NULL,
 		       "chain %u, inode %" PRIu64 " generation %u chunk %" PRIu64
 		       ": %u copies, which differ or are damaged",
@@ -367,7 +382,7 @@ static int take(struct fsck_chains *cs, struct stream *s, struct chunk_summary *
 		v.version[i] = m->rows[m->at].version;
 		v.sum[i] = m->rows[m->at++].sum;
 	}
-	return views_agree(s, &v) ? 0 : differs(cs, s, &id);
+	return views_agree(s, &v) ? 0 : differs(cs, s, &id, &v);
 }
 
 int fsck_chains_next(struct fsck_chains *cs, struct fsck_chunk *ret_chunk)

@@ -236,11 +236,33 @@ void kv_snapshot_drop(struct kv *kv, struct kv_snapshot *snap)
 		kv->ops->snapshot_drop(kv, snap);
 }
 
+struct scan {
+	int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len);
+	void *arg;
+	int status;
+};
+
+static int scan_one(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct scan *s = arg;
+	int rc = s->each(s->arg, key, key_len, value, len);
+
+	if (rc < 0)
+		s->status = rc;
+	return rc;
+}
+
 int kv_scan(struct kv *kv, struct kv_snapshot *snap, const struct kv_range *range,
 	    int (*each)(void *arg, const void *key, size_t key_len, const void *value, size_t len),
 	    void *arg, bool *ret_more)
 {
-	return kv->ops->scan(kv, snap, range, each, arg, ret_more);
+	struct scan s = {each, arg, 0};
+	bool more;
+	int rc = kv->ops->scan(kv, snap, range, scan_one, &s, &more);
+
+	TRY(rc < 0 ? rc : s.status);
+	*ret_more = more;
+	return 0;
 }
 
 int kv_checkpoint(struct kv *kv, const char *path)

@@ -83,9 +83,10 @@ struct kv_range {
 };
 
 /*
- * Reads a range in order; each() non-zero ends it. Yields; each() runs on the loop after a chunk
- * has been read, so it may call what it likes except yield. `begin` may be overwritten from the
- * first each() on, `end` must stay as it is until the scan returns.
+ * Reads a range in order; each() non-zero ends it, and a negative one is what the scan returns.
+ * Yields; each() runs on the loop after a chunk has been read, so it may call what it likes except
+ * yield. `begin` may be overwritten from the first each() on, `end` must stay as it is until the
+ * scan returns.
  * ret_more: whether the range goes on behind the last item.
  */
 int kv_scan(struct kv *kv, struct kv_snapshot *snap, const struct kv_range *range,

@@ -136,7 +136,7 @@ enum commit_flags { COMMIT_HURRY = 1 };
 #define oss_commit_rep_FIELDS(F)
 /* Asked of the head about chunks with versions that nobody has spoken of for long. answers: one
  * version_state for each of versions (version_note). committed, newest: 0: there is no chunk;
- * newest VERSION_LOST: there should be one, but its row is lost. */
+ * newest VERSION_LOST: there should be one, but it is lost, or its record cannot be read. */
 #define VERSION_LOST UINT64_MAX
 #define version_state_FIELDS(F) F(u64, committed) F(u64, newest)
 #define oss_resolve_req_FIELDS(F) F(bytes, versions)
@@ -151,7 +151,8 @@ enum commit_flags { COMMIT_HURRY = 1 };
 #define oss_resync_ask_rep_FIELDS(F) \
 	F(u64, incarnation) F(u32, synced_epoch) F(bytes, chunks) F(u8, more)
 /* The source holds the chunk still: it is to become of that version and content sum (version 0:
- * there is none); what differs is fetched from target `source`. Durable when answered. */
+ * there is none; VERSION_LOST: it is lost, and nobody has it); what differs is fetched from target
+ * `source`. Durable when answered. */
 enum resync_done { RESYNC_SAME, RESYNC_COPIED, RESYNC_REMOVED };
 #define oss_resync_chunk_req_FIELDS(F) F(chunk_id, chunk) F(u64, version) F(u64, sum) F(u32, source)
 #define oss_resync_chunk_rep_FIELDS(F) F(u64, incarnation) F(u8, done) F(u64, bytes)

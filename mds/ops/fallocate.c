@@ -90,8 +90,8 @@ int mds_fallocate(struct op *op, const void *vin, void *vout)
 	int rc;
 
 	if (mode != 0 && mode != FALLOC_FL_KEEP_SIZE &&
-	    mode != (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE) &&
-	    mode != FALLOC_FL_ZERO_RANGE && mode != (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE))
+	    mode != (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE) && mode != FALLOC_FL_ZERO_RANGE &&
+	    mode != (FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE))
 		return -LE_NOTSUP;
 	if (a.in->len == 0 || a.in->off > LEAT_FILE_SIZE_MAX)
 		return -LE_INVAL;
@@ -100,11 +100,8 @@ int mds_fallocate(struct op *op, const void *vin, void *vout)
 	TRY(open_file_get(&op->m->opens, a.in->ino, &a.file));
 	fmutex_lock(&a.file->busy);
 	rc = op_mutate(op, falloc_txn, &a, &out->attr);
-	if (rc == 0 && a.intent_no != 0) {
-		rc = data_apply(op->m, &a.intent);
-		if (rc == 0)
-			rc = data_finish(op, a.intent_no, &a.intent, &out->attr);
-	}
+	if (rc == 0 && a.intent_no != 0)
+		rc = data_carry_out(op, a.intent_no, &a.intent, &out->attr);
 	fmutex_unlock(&a.file->busy);
 	open_file_put(&op->m->opens, a.file);
 	return rc;

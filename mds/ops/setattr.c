@@ -166,11 +166,8 @@ int truncate_file(struct op *op, const struct mds_setattr_req *req, bool final,
 	TRY(open_file_get(&op->m->opens, req->ino, &t.file));
 	fmutex_lock(&t.file->busy);
 	rc = op_mutate(op, truncate_txn, &t, ret_attr);
-	if (rc == 0 && t.intent_no != 0) {
-		rc = data_apply(op->m, &t.intent);
-		if (rc == 0)
-			rc = data_finish(op, t.intent_no, &t.intent, ret_attr);
-	}
+	if (rc == 0 && t.intent_no != 0)
+		rc = data_carry_out(op, t.intent_no, &t.intent, ret_attr);
 	fmutex_unlock(&t.file->busy);
 	open_file_put(&op->m->opens, t.file);
 	return rc;

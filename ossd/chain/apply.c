@@ -31,7 +31,7 @@ static struct version *behind_base(const struct chunk_ent *e, uint64_t base)
 {
 	uint64_t before = e->rec ? e->rec->version : 0;
 
-	list_for_each(l, &e->held) {
+	list_for_each (l, &e->held) {
 		struct version *v = list_entry(l, struct version, link);
 
 		if (before == base)
@@ -63,7 +63,7 @@ static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
 	uint64_t newest = tx->old ? tx->old->version : 0;
 	struct version *v;
 
-	list_for_each(l, &e->held) {
+	list_for_each (l, &e->held) {
 		struct version *h = list_entry(l, struct version, link);
 
 		if (!version_pending(h))
@@ -120,6 +120,8 @@ static int change(struct version *v, const struct oss_forward_req *req, const st
 	case FORWARD_PUNCH:
 		return chunk_tx_punch(&v->tx, req->off, req->len);
 	default:
+		/* What the head has lost is removed whatever is known of it here. */
+		v->tx.over |= req->base == 0;
 		return chunk_tx_remove(&v->tx);
 	}
 }
@@ -245,7 +247,7 @@ static int wait_for_base(struct chunk_tx *tx, uint64_t deadline_us)
 
 static void mark_committed(struct chunk_ent *e, uint64_t committed)
 {
-	list_for_each(l, &e->held) {
+	list_for_each (l, &e->held) {
 		struct version *v = list_entry(l, struct version, link);
 
 		if (v->number <= committed)
@@ -263,7 +265,8 @@ static void confirm(struct version *v)
 	forward_start(v);
 }
 
-/* A chunk that the head makes anew is not one of those that are lost here. */
+/* A chunk that the head makes anew, or that is lost there and removed, is none that anybody would
+ * have to find for this one first. */
 static int begin(struct chain *c, const struct chunk_key *key, const struct oss_forward_req *req,
 		 struct chunk_tx *tx)
 {
@@ -273,7 +276,7 @@ static int begin(struct chain *c, const struct chunk_key *key, const struct oss_
 	if (rc != -LE_CORRUPT || req->base)
 		return rc;
 	TRY(chunk_tx_begin_over(s, key, tx));
-	if (!tx->over_row)
+	if (!tx->over_row || tx->lost || req->kind == FORWARD_REMOVE)
 		return 0;
 	chunk_tx_cancel(tx);
 	return -LE_CORRUPT;
@@ -376,7 +379,7 @@ static uint64_t take_back(const struct chunk_ent *e, const struct oss_forward_re
 {
 	uint64_t upto = req->upto ? req->upto : UINT64_MAX;
 
-	list_for_each(l, &e->held) {
+	list_for_each (l, &e->held) {
 		struct version *h = list_entry(l, struct version, link);
 
 		if (!version_pending(h) || h->number < req->version)

@@ -92,7 +92,9 @@ int receive_rows(struct care *k, struct chain *c,
 struct repair {
 	uint32_t found, repaired;
 	uint64_t bytes; /* read */
-	bool nowhere;   /* it is lost here, and all other members have answered: it is not there */
+	/* It cannot be read here, and all other SYNC members, or all others, have answered that
+	 * they have none either. */
+	bool nobody, nowhere;
 };
 int repair_chunk(struct care *k, const struct chunk_key *key, struct repair *ret) CHECK_RESULT;
 

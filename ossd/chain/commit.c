@@ -294,7 +294,7 @@ static int wait_for_room(struct version *v, struct chunk_ent *e)
 	return cs->stopping ? -LE_SHUTDOWN : rc;
 }
 
-int version_begin(struct version *v, const struct chunk_key *id)
+static int begin(struct version *v, const struct chunk_key *id, bool over)
 {
 	struct chain *c = v->chain;
 	struct chunk_store *s = c->all->store;
@@ -303,7 +303,7 @@ int version_begin(struct version *v, const struct chunk_key *id)
 	for (;;) {
 		int rc;
 
-		TRY(chunk_tx_begin(s, id, &v->tx));
+		TRY(over ? chunk_tx_begin_over(s, id, &v->tx) : chunk_tx_begin(s, id, &v->tx));
 		e = v->tx.ent;
 		if (e->n_pend < c->all->o.window_max && !(e->n_pend && !e->pend))
 			break;
@@ -319,6 +319,16 @@ int version_begin(struct version *v, const struct chunk_key *id)
 	if (!v->tx.old)
 		v->tx.version = max_u64(v->tx.version, c->floor + 1);
 	return 0;
+}
+
+int version_begin(struct version *v, const struct chunk_key *id)
+{
+	return begin(v, id, false);
+}
+
+int version_begin_over(struct version *v, const struct chunk_key *id)
+{
+	return begin(v, id, true);
 }
 
 static void put_floor(struct chain *c, uint64_t version, struct kv_batch *b)
@@ -514,7 +524,7 @@ static void told(struct chain *c, const struct version_note *n)
 
 	if (!e)
 		return;
-	list_for_each(l, &e->held) {
+	list_for_each (l, &e->held) {
 		struct version *v = list_entry(l, struct version, link);
 
 		v->heard_us = env_now_us(c->all->env);
@@ -555,7 +565,7 @@ static int state_of(struct chain *c, const struct chunk_key *k, struct version_s
 	if (!e)
 		return -LE_NOMEM;
 	rc = chunk_store_record(s, k, &rec);
-	if (rc == -LE_CORRUPT && ledger_has(&s->ledger, k) != LEDGER_NONE) {
+	if (rc == -LE_CORRUPT) {
 		ret_state->newest = VERSION_LOST;
 		rc = 0;
 	} else if (rc == 0) {
@@ -565,8 +575,7 @@ static int state_of(struct chain *c, const struct chunk_key *k, struct version_s
 		if (e->n_pend && e->pend)
 			ret_state->newest = e->pend->version;
 		if (!list_empty(&e->held))
-			ret_state->newest =
-				list_entry(e->held.prev, struct version, link)->number;
+			ret_state->newest = list_entry(e->held.prev, struct version, link)->number;
 	}
 	chunk_ent_put(&s->cache, e);
 	return rc;
@@ -605,7 +614,7 @@ static void drop(struct chain *c, const struct chunk_key *k, uint64_t above, uin
 		return;
 	list_init(&gone);
 	fmutex_lock(&e->lock);
-	list_for_each(l, &e->held) {
+	list_for_each (l, &e->held) {
 		struct version *h = list_entry(l, struct version, link);
 
 		if (!v && version_pending(h) && h->number > above && h->number <= upto)
@@ -688,7 +697,7 @@ static void resolve_chain(struct chain *c)
 	uint64_t now = env_now_us(c->all->env);
 	uint32_t n = 0;
 
-	list_for_each(l, &c->pending) {
+	list_for_each (l, &c->pending) {
 		struct version *v = list_entry(l, struct version, chain_link);
 
 		if (v->chunkless || v->told || now - v->heard_us < RESOLVE_US || n == RESOLVE_MAX)
@@ -704,7 +713,7 @@ static void feed(struct chains *cs)
 {
 	cs->starved = false;
 	for (struct chain *c = chain_next(cs, NULL); c; c = chain_next(cs, c))
-		list_for_each(l, &c->pending) {
+		list_for_each (l, &c->pending) {
 			struct version *v = list_entry(l, struct version, chain_link);
 
 			if (!v->durable_behind && !v->behind)
@@ -780,7 +789,7 @@ static void take_over(struct chain *c, bool was_head)
 	}
 	do {
 		again = false;
-		list_for_each(l, &c->pending) {
+		list_for_each (l, &c->pending) {
 			struct version *v = list_entry(l, struct version, chain_link);
 			uint32_t n = c->n_pending;
 
@@ -801,7 +810,7 @@ void versions_adopted(struct chain *c, const struct adoption *how)
 
 	if (!member)
 		leave(c);
-	list_for_each(l, &c->pending) {
+	list_for_each (l, &c->pending) {
 		struct version *v = list_entry(l, struct version, chain_link);
 
 		v->heard_us = env_now_us(c->all->env);
@@ -838,7 +847,7 @@ int versions_start(struct chains *cs)
 void versions_stop(struct chains *cs)
 {
 	for (struct chain *c = chain_next(cs, NULL); c; c = chain_next(cs, c)) {
-		list_for_each(l, &c->pending) {
+		list_for_each (l, &c->pending) {
 			struct version *v = list_entry(l, struct version, chain_link);
 
 			forward_interrupt(v);

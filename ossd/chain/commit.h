@@ -36,7 +36,7 @@ struct version {
 	struct chunk_tx tx;
 	struct commit_member undo;
 	struct chunk_key key;
-	uint64_t serial; /* in the order in which the chain's versions have joined */
+	uint64_t serial;       /* in the order in which the chain's versions have joined */
 	uint64_t number, base; /* base 0: there was no chunk */
 	uint64_t sum;
 	int state;  /* enum version_phase */
@@ -47,11 +47,11 @@ struct version {
 	bool durable;         /* here, whatever became of it */
 	bool accepted_behind; /* everybody behind holds it in memory */
 	bool durable_behind;
-	bool forwarding; /* there is a fiber that does it: forwarder, once it runs */
-	bool told;  /* the head has committed it */
+	bool forwarding;  /* there is a fiber that does it: forwarder, once it runs */
+	bool told;        /* the head has committed it */
 	bool unconfirmed; /* of a former epoch, and perhaps not the head's: it stays here */
-	bool ended; /* nothing more will happen: who waits may go */
-	bool keep;  /* DROPPED, but stays in the store: a resync will compare it */
+	bool ended;       /* nothing more will happen: who waits may go */
+	bool keep;        /* DROPPED, but stays in the store: a resync will compare it */
 	struct fiber *forwarder;
 	struct waitq q;
 	uint64_t heard_us; /* when the head last spoke of it */
@@ -79,6 +79,8 @@ static inline bool version_pending(const struct version *v)
 /* At the head: chunk_tx_begin of v->tx, when there is room in the chunk's window and nothing is
  * built on a removal that is not committed; the version's number is set. Yields. */
 int version_begin(struct version *v, const struct chunk_key *id) CHECK_RESULT;
+/* The same with chunk_tx_begin_over: for a removal. */
+int version_begin_over(struct version *v, const struct chunk_key *id) CHECK_RESULT;
 /* The rows of the version that go into the open batch, then its place in the group: shown, pending,
  * unlocked. The change has been made (v->tx), the answer filled in. Does not yield. */
 void version_join(struct version *v);

@@ -62,10 +62,10 @@ int fetch_part(struct care *k, struct chain *c, uint32_t from, const struct part
 	rc = chain_call(c, from, &call);
 	if (rc == 0)
 		rc = take_record(k, at->key, rep.record, &f.rec);
-	if (rc == 0 && (f.rec->version != at->version || rep.next > f.rec->n_blocks ||
-			rep.next < at->first ||
-			(rep.next == at->first && at->first < f.rec->n_blocks) ||
-			part_len(f.rec, at->first, rep.next) != call.ret_bulk_len))
+	if (rc == 0 &&
+	    (f.rec->version != at->version || rep.next > f.rec->n_blocks || rep.next < at->first ||
+	     (rep.next == at->first && at->first < f.rec->n_blocks) ||
+	     part_len(f.rec, at->first, rep.next) != call.ret_bulk_len))
 		rc = -LE_BAD_MESSAGE;
 	f.part.next = rep.next;
 	f.part.len = call.ret_bulk_len;
@@ -288,12 +288,23 @@ static bool still_none(void *arg, const struct chunk_key *key)
 	       (st.newest == 0 || st.newest == VERSION_LOST) && m->c->epoch == m->epoch;
 }
 
+/* Is it lost there, still? Asked as above. */
+static bool still_lost(void *arg, const struct chunk_key *key)
+{
+	struct removal *m = arg;
+	struct version_state st = {0};
+
+	return member_state(m->c, m->source, key, &st) == 0 && st.newest == VERSION_LOST &&
+	       m->c->epoch == m->epoch;
+}
+
 static int remove_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
 			const struct chunk_key *key)
 {
 	struct removal m = {c, c->epoch, req->source};
 
-	return chunk_copy_remove(k->s, key, still_none, &m);
+	return req->version == VERSION_LOST ? chunk_copy_lose(k->s, key, still_lost, &m)
+					    : chunk_copy_remove(k->s, key, still_none, &m);
 }
 
 int receive_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk_req *req,
@@ -305,7 +316,7 @@ int receive_chunk(struct care *k, struct chain *c, const struct oss_resync_chunk
 
 	rep->incarnation = k->incarnation;
 	/* A chunk whose record cannot be read, or is lost, is like none: it is written anew. */
-	if (req->version == 0) {
+	if (req->version == 0 || req->version == VERSION_LOST) {
 		rc = remove_chunk(k, c, req, &key);
 		rep->done = rc == 1 ? RESYNC_REMOVED : RESYNC_SAME;
 		return rc < 0 ? rc : 0;

@@ -4,7 +4,7 @@
 
 #define CALL_MS 5000u
 
-/* version 0: it has no such chunk. */
+/* version 0: it has no such chunk. 1: it has, but cannot read it, or knows that it is lost. */
 static int ask_one(const struct regain *g, const struct chunk_key *key, struct chunk_summary *ret)
 {
 	struct oss_list_req req = {.from = chunk_key_id(key), .max = 1};
@@ -27,7 +27,11 @@ static int ask_one(const struct regain *g, const struct chunk_key *key, struct c
 	rpc_call_fini(&call);
 	TRY(rc);
 	found = chunk_key_of(key->chain, &first.chunk);
-	*ret = chunk_key_equal(&found, key) ? first : (struct chunk_summary){0};
+	if (!chunk_key_equal(&found, key))
+		first = (struct chunk_summary){0};
+	else if (first.version == 0)
+		return 1;
+	*ret = first;
 	return 0;
 }
 
@@ -38,12 +42,15 @@ static int ask_one(const struct regain *g, const struct chunk_key *key, struct c
 int regain_find(struct care *k, const struct regain *g, const struct chunk_key *key,
 		struct oss_resync_chunk_req *ret_req)
 {
-	bool lost = ledger_has(&k->s->ledger, key) != LEDGER_NONE;
-	struct chunk_summary theirs;
+	bool lost = chunk_store_lost(k->s, key) != LEDGER_NONE;
+	struct chunk_summary theirs = {0};
+	int rc;
 
 	if (g->log_valid && chain_log_changed(k->chains->log, key))
 		return 1;
-	TRY(ask_one(g, key, &theirs));
+	rc = ask_one(g, key, &theirs);
+	if (rc)
+		return rc;
 	if (theirs.version) {
 		*ret_req = (struct oss_resync_chunk_req){theirs.chunk, theirs.version, theirs.sum,
 							 g->target};
@@ -51,8 +58,7 @@ int regain_find(struct care *k, const struct regain *g, const struct chunk_key *
 	}
 	/* It was SYNC as well, so what it does not have was never committed. */
 	if (lost && g->log_valid) {
-		int rc = chunk_copy_remove(k->s, key, NULL, NULL);
-
+		rc = chunk_copy_remove(k->s, key, NULL, NULL);
 		if (rc < 0)
 			return rc;
 	}

@@ -14,7 +14,7 @@ struct regain {
 };
 
 /* What the target has, as *ret_req to be copied. 1: nothing that could be taken; what the target
- * would have if it had ever been committed is not missed any more. Yields. */
+ * would have, or know to be lost, if it had ever been committed is not missed any more. Yields. */
 int regain_find(struct care *k, const struct regain *g, const struct chunk_key *key,
 		struct oss_resync_chunk_req *ret_req) CHECK_RESULT;
 /* Durable when it returns. Yields. */

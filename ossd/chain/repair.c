@@ -212,9 +212,9 @@ static int ask_member(struct care *k, struct chain *c, uint32_t target, const st
 	return 0;
 }
 
-static int replace_record(struct care *k, const struct chunk_key *key, bool *ret_nowhere)
+static int replace_record(struct care *k, const struct chunk_key *key, struct repair *ret)
 {
-	bool lost = ledger_has(&k->s->ledger, key) != LEDGER_NONE;
+	bool lost = chunk_store_lost(k->s, key) != LEDGER_NONE;
 	struct chain *c = chain_find(k->chains, key->chain);
 	uint32_t epoch = c ? c->epoch : 0, n_without = 0;
 	int rc = -LE_CORRUPT;
@@ -234,11 +234,14 @@ static int replace_record(struct care *k, const struct chunk_key *key, bool *ret
 		else if (rc == 0)
 			rc = receive_chunk(k, c, &req, &rep);
 	}
-	*ret_nowhere = lost && rc < 0 && c && c->epoch == epoch && n_without + 1 == c->n_members;
+	ret->nobody = rc < 0 && c && c->epoch == epoch && n_without + 1 == c->n_sync;
+	ret->nowhere = ret->nobody && c->n_sync == c->n_members;
 	log_error("chain=%u inode=%llu gen=%u chunk=%llu target=%u: %s: %s", key->chain,
 		  (unsigned long long)key->ino.v, key->gen, (unsigned long long)key->idx,
 		  k->chains->target, lost ? "it is lost here" : "its record is damaged",
-		  rc == 0 ? "the chunk was copied from another member" : status_text(rc));
+		  rc == 0       ? "the chunk was copied from another member"
+		  : ret->nobody ? "no other member has it"
+				: status_text(rc));
 	return rc;
 }
 
@@ -269,7 +272,7 @@ static int wait_for(struct at_work *w)
 
 static int repair_without_record(struct care *k, const struct chunk_key *key, struct repair *ret)
 {
-	int rc = replace_record(k, key, &ret->nowhere);
+	int rc = replace_record(k, key, ret);
 
 	ret->found = 1;
 	ret->repaired = rc == 0;

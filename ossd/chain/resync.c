@@ -21,7 +21,7 @@
 #define REPORT_MS  20u
 #define PAUSE_MAX  5000u
 #define OTHERS_MAX 300u /* pauses that a member waits for others, which may never be done */
-#define REGAIN_MAX 8u /* attempts: others write meanwhile */
+#define REGAIN_MAX 8u   /* attempts: others write meanwhile */
 
 #define TO(phase) (1u << RESYNC_##phase)
 MOVE_TABLE(resync_moves, "resync", N_RESYNC_PHASES,
@@ -266,9 +266,13 @@ static int check_incarnation(const struct job *j, uint64_t incarnation)
 /* Under the chunk's lock, with nothing of it pending. */
 static int make_equal(struct job *j, const struct chunk_tx *tx, uint64_t *ret_bytes)
 {
+	/* One that may be lost, or may never have been, counts as none. */
+	bool lost = tx->over && (tx->lost || tx->over_row);
 	struct oss_resync_chunk_req req = {
 		.chunk = chunk_key_id(&tx->ent->id),
-		.version = tx->old ? tx->old->version : 0,
+		.version = tx->old ? tx->old->version
+			   : lost  ? VERSION_LOST
+				   : 0,
 		.sum = tx->old ? chunk_record_sum(tx->old) : 0,
 		.source = j->r->o.chains->target,
 	};
@@ -312,11 +316,10 @@ static int spoil_others(struct job *j)
 	return 0;
 }
 
-/* 1: it is lost, and nobody has it. */
+/* 1: nobody has it. */
 static int regain(struct job *j, const struct chunk_key *k)
 {
 	struct regain g = {j->c, j->target, j->epoch, j->log_valid};
-	bool lost = ledger_has(&j->r->s->ledger, k) != LEDGER_NONE;
 	struct care *care = j->r->o.care;
 	struct oss_resync_chunk_req req;
 	struct repair r;
@@ -330,11 +333,13 @@ static int regain(struct job *j, const struct chunk_key *k)
 			rc = regain_take(care, &g, &req);
 	} else if (repair_chunk(care, k, &r) != -LE_CORRUPT) {
 		rc = 0;
+	} else if (!r.nobody) {
+		rc = -LE_AGAIN;
 	}
-	return rc == 1 && !lost ? -LE_CORRUPT : rc;
+	return rc;
 }
 
-/* A chunk that is lost here and that nobody else has is like none. */
+/* A chunk that cannot be read here and that nobody else has is lost. */
 static int hold_own(struct job *j, const struct chunk_key *k, struct chunk_tx *tx)
 {
 	struct chunk_store *s = j->r->s;

@@ -206,6 +206,7 @@ void chunk_ent_committed(struct chunk_cache *c, struct chunk_ent *e, struct chun
 	chunk_record_unref(c, e->rec);
 	e->rec = rec;
 	e->known = true;
+	e->lost = false;
 	if (--e->n_pend == 0) {
 		chunk_record_unref(c, e->pend);
 		e->pend = NULL;

@@ -26,6 +26,7 @@ struct chunk_ent {
 	struct chunk_record *pend; /* newest, not committed yet; NULL: deletion (if n_pend) */
 	uint32_t refs, n_pend;
 	bool known; /* rec tells what the index holds */
+	bool lost;  /* then: it holds that the chunk is lost */
 	/* Of ossd/chain: pending versions that stay so until all members have them, oldest first,
 	 * and the highest number that was given to one in an epoch. */
 	struct list held;

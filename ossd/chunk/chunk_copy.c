@@ -199,25 +199,8 @@ int chunk_part_write(struct chunk_tx *tx, const struct slot *slot, const struct 
 	return run ? write_run(tx, slot->data + begin, run, run_off) : 0;
 }
 
-/* What cannot be read goes, or is not missed any more. Its extents are not known: they are free
- * again after the next start. */
-static int discard(struct chunk_store *s, struct chunk_tx *tx)
-{
-	struct kv_batch *b = group_commit_batch(&s->gc);
-	uint8_t key[CHUNK_ROW_SIZE];
-	int rc;
-
-	chunk_row_encode(ROW_CHUNK, &tx->ent->id, key);
-	kv_batch_delete(b, key, sizeof(key));
-	if (tx->over_row)
-		ledger_remove(&s->ledger, &tx->ent->id, b);
-	else
-		ledger_forget(&s->ledger, &tx->ent->id, b);
-	rc = group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false));
-	chunk_release(tx);
-	return rc < 0 ? rc : 1;
-}
-
+/* Where there was one that could not be read, its extents are not known: they are free again after
+ * the next start. */
 int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k,
 		      bool (*may)(void *arg, const struct chunk_key *k), void *arg)
 {
@@ -234,9 +217,27 @@ int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k,
 		chunk_release(&tx);
 		return damaged ? -LE_CORRUPT : -LE_CANCELED;
 	}
-	if (tx.over)
-		return discard(s, &tx);
 	tx.changes = true;
+	chunk_tx_join(&tx);
+	TRY(chunk_tx_wait(&tx));
+	return 1;
+}
+
+int chunk_copy_lose(struct chunk_store *s, const struct chunk_key *k,
+		    bool (*may)(void *arg, const struct chunk_key *k), void *arg)
+{
+	struct chunk_tx tx;
+
+	TRY(chunk_hold_over(s, k, fiber_deadline(), &tx));
+	if (tx.lost && tx.over_row) {
+		chunk_release(&tx);
+		return 0;
+	}
+	if (may && !may(arg, k)) {
+		chunk_release(&tx);
+		return -LE_CANCELED;
+	}
+	tx.changes = tx.lose = true;
 	chunk_tx_join(&tx);
 	TRY(chunk_tx_wait(&tx));
 	return 1;

@@ -50,6 +50,11 @@ int chunk_part_write(struct chunk_tx *tx, const struct slot *slot,
 int chunk_copy_remove(struct chunk_store *s, const struct chunk_key *k,
 		      bool (*may)(void *arg, const struct chunk_key *k), void *arg) CHECK_RESULT;
 
+/* Durable: the chunk is lost, whatever there was of it. 1 when that was not known. may: as above,
+ * not asked when it was. */
+int chunk_copy_lose(struct chunk_store *s, const struct chunk_key *k,
+		    bool (*may)(void *arg, const struct chunk_key *k), void *arg) CHECK_RESULT;
+
 /* Some blocks, bit i of word i / 64. */
 #define CHUNK_MASK_WORDS (LEAT_BLOCKS_PER_CHUNK_MAX / 64u)
 struct chunk_mask {

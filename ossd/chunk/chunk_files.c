@@ -71,8 +71,9 @@ static int collect(struct walk *w, const struct chunk_key *id, const void *value
 struct edit {
 	/* The change of one chunk: one of chunk_tx_*. */
 	int (*change)(const struct edit *e, struct chunk_tx *tx);
+	/* Does nothing of the chunk remain? */
+	bool (*whole)(const struct edit *e, const struct chunk_key *id);
 	const struct chunk_edits *how;
-	bool own; /* the store's own way */
 	uint32_t chunk_size;
 	uint64_t off, end; /* of the file */
 };
@@ -84,9 +85,12 @@ struct own {
 	uint32_t n;
 };
 
-static int own_begin(void *arg, const struct chunk_key *id, struct chunk_tx *tx)
+/* What is to go need not be read, and nobody else could have what is lost. */
+static int own_begin(void *arg, const struct chunk_key *id, bool whole, struct chunk_tx *tx)
 {
-	return chunk_tx_begin(((struct own *)arg)->s, id, tx);
+	struct chunk_store *s = ((struct own *)arg)->s;
+
+	return whole ? chunk_tx_begin_over(s, id, tx) : chunk_tx_begin(s, id, tx);
 }
 
 static int own_join(void *arg, struct chunk_tx *tx)
@@ -121,7 +125,7 @@ static int edit_step(const struct edit *e, const struct ids *ids, uint64_t *n_ch
 	for (uint32_t i = 0; i < ids->n && rc == 0; i++) {
 		struct chunk_tx tx;
 
-		rc = e->how->begin(arg, &ids->id[i], &tx);
+		rc = e->how->begin(arg, &ids->id[i], e->whole(e, &ids->id[i]), &tx);
 		if (rc == 0)
 			rc = e->change(e, &tx);
 		if (rc == 0 && tx.changes) {
@@ -133,21 +137,19 @@ static int edit_step(const struct edit *e, const struct ids *ids, uint64_t *n_ch
 	return rc < 0 ? rc : wait;
 }
 
+static bool always_whole(const struct edit *e, const struct chunk_key *id)
+{
+	(void)e, (void)id;
+	return true;
+}
+
 static int change_remove(const struct edit *e, struct chunk_tx *tx)
 {
 	(void)e;
 	return chunk_tx_remove(tx);
 }
 
-static int forget(struct chunk_store *s, const struct chunk_key *id)
-{
-	TRY(chunk_store_status(s));
-	ledger_forget(&s->ledger, id, group_commit_batch(&s->gc));
-	return group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false));
-}
-
-/* Chunks that have no row, but should: they are met like one whose record cannot be read. Who
- * removes what nobody else has needs none of it. */
+/* Chunks that have no row, but should: they are met like one whose record cannot be read. */
 static int edit_lost(struct chunk_store *s, const struct edit *e, const struct chunk_key *first,
 		     const struct chunk_key *last, uint64_t *n_changed)
 {
@@ -162,10 +164,7 @@ static int edit_lost(struct chunk_store *s, const struct edit *e, const struct c
 		case LEDGER_LOST:
 			break;
 		}
-		if (e->own && e->change == change_remove)
-			TRY(forget(s, &ids.id[0]));
-		else
-			TRY(edit_step(e, &ids, n_changed));
+		TRY(edit_step(e, &ids, n_changed));
 	}
 }
 
@@ -178,8 +177,7 @@ static int edit_range(struct chunk_store *s, struct edit *e, const struct chunk_
 	struct walk w = {.row = collect, .arg = &ids};
 	uint64_t n = 0;
 
-	e->own = !e->how;
-	if (e->own)
+	if (!e->how)
 		e->how = &own_edits;
 	/* The index has only what is committed. */
 	TRY(group_commit_barrier(&s->gc));
@@ -197,12 +195,17 @@ static int edit_range(struct chunk_store *s, struct edit *e, const struct chunk_
 int chunk_remove_file(struct chunk_store *s, const struct chunk_edits *edits,
 		      const struct chunk_key *file, uint64_t *ret_n)
 {
-	struct edit e = {.change = change_remove, .how = edits};
+	struct edit e = {.change = change_remove, .whole = always_whole, .how = edits};
 	struct chunk_key first = *file, last = *file;
 
 	first.idx = 0;
 	last.idx = UINT64_MAX;
 	return edit_range(s, &e, &first, &last, ret_n);
+}
+
+static bool trims_whole(const struct edit *e, const struct chunk_key *id)
+{
+	return id->idx * e->chunk_size >= e->off;
 }
 
 static int change_trim(const struct edit *e, struct chunk_tx *tx)
@@ -216,8 +219,11 @@ int chunk_trim_file(struct chunk_store *s, const struct chunk_edits *edits,
 		    const struct chunk_key *file, uint32_t chunk_size, uint64_t size,
 		    uint64_t *ret_n)
 {
-	struct edit e = {
-		.change = change_trim, .how = edits, .chunk_size = chunk_size, .off = size};
+	struct edit e = {.change = change_trim,
+			 .whole = trims_whole,
+			 .how = edits,
+			 .chunk_size = chunk_size,
+			 .off = size};
 	struct chunk_key first = *file, last = *file;
 
 	if (!chunk_size_valid(chunk_size) || size > LEAT_FILE_SIZE_MAX)
@@ -225,6 +231,13 @@ int chunk_trim_file(struct chunk_store *s, const struct chunk_edits *edits,
 	first.idx = size / chunk_size;
 	last.idx = UINT64_MAX;
 	return edit_range(s, &e, &first, &last, ret_n);
+}
+
+static bool punches_whole(const struct edit *e, const struct chunk_key *id)
+{
+	uint64_t start = id->idx * e->chunk_size;
+
+	return e->off <= start && e->end - start >= e->chunk_size;
 }
 
 static int change_punch(const struct edit *e, struct chunk_tx *tx)
@@ -240,8 +253,11 @@ static int change_punch(const struct edit *e, struct chunk_tx *tx)
 int chunk_punch_file(struct chunk_store *s, const struct chunk_edits *edits,
 		     const struct chunk_punch *p, uint64_t *ret_n)
 {
-	struct edit e = {
-		.change = change_punch, .how = edits, .chunk_size = p->chunk_size, .off = p->off};
+	struct edit e = {.change = change_punch,
+			 .whole = punches_whole,
+			 .how = edits,
+			 .chunk_size = p->chunk_size,
+			 .off = p->off};
 	struct chunk_key first = p->file, last = p->file;
 
 	if (!chunk_size_valid(p->chunk_size) || p->off > LEAT_FILE_SIZE_MAX || p->len == 0)
@@ -272,8 +288,10 @@ static bool row_info(struct chunk_store *s, const struct chunk_key *id, const vo
 	*ret_status = 0;
 	if (held && e->rec)
 		chunk_record_info(e->rec, ret_info);
-	else if (held)
+	else if (held && store_ent_readable(e))
 		exists = false;
+	else if (held)
+		*ret_status = -LE_CORRUPT_STORE;
 	else
 		*ret_status = chunk_record_summary(id, value, len, ret_info);
 	if (e)

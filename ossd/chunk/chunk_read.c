@@ -387,6 +387,9 @@ static int read_once(struct reader *rd)
 		TRY(r->admit(r->admit_arg));
 	if (r->quiet && rd->ent->n_pend)
 		return -LE_PENDING;
+	/* What is pending takes the place of one that cannot be read. */
+	if (r->committed && !store_ent_readable(rd->ent))
+		return -LE_CORRUPT;
 	rec = seen(rd);
 	r->n_pieces = 0;
 	r->version = rec ? rec->version : 0;

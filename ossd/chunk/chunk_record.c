@@ -13,6 +13,9 @@ enum {
 
 #define HEADER_SIZE 44u
 #define SUM_SIZE    8u
+#define FLAG_LOST   1u
+
+_Static_assert(CHUNK_LOST_SIZE == HEADER_SIZE + SUM_SIZE, "a header and its checksum");
 
 static uint64_t record_seed(const struct chunk_key *id)
 {
@@ -140,6 +143,27 @@ size_t chunk_record_encode(const struct chunk_key *id, const struct chunk_record
 	put_u64(&w, checksum64_seed(out, w.len, record_seed(id)));
 	ASSERT(w.status == 0);
 	return w.len;
+}
+
+void chunk_record_encode_lost(const struct chunk_key *id, uint8_t out[CHUNK_LOST_SIZE])
+{
+	struct wire_w w;
+
+	memset(out, 0, HEADER_SIZE);
+	out[0] = CHUNK_RECORD_FORMAT;
+	out[1] = FLAG_LOST;
+	wire_w_init(&w, out + HEADER_SIZE, SUM_SIZE);
+	put_u64(&w, checksum64_seed(out, HEADER_SIZE, record_seed(id)));
+}
+
+bool chunk_record_is_lost(const struct chunk_key *id, const void *data, size_t len)
+{
+	uint8_t lost[CHUNK_LOST_SIZE];
+
+	if (len != sizeof(lost))
+		return false;
+	chunk_record_encode_lost(id, lost);
+	return memcmp(data, lost, sizeof(lost)) == 0;
 }
 
 /* ---- decode ---- */

@@ -5,7 +5,7 @@
  *
  * On disk, little-endian, format 2:
  *
- *   u8 format (2)  u8 flags (0)  u16 n_blocks  u32 end  u32 chunk_size  u32 block_size
+ *   u8 format (2)  u8 flags (0, 1: lost)  u16 n_blocks  u32 end  u32 chunk_size  u32 block_size
  *   u32 used_units  u64 version  i64 mtime_ns  u64 content sum
  *   then the blocks, each begun by a byte:
  *     0  hole:   u8 count - 1                                  (1 to 256 blocks)
@@ -15,6 +15,9 @@
  *     4  sealed: u32 unit, u32 len, u32 stored_len, u8 flags, u64 sum, u64 stored_sum
  *                (LZ4; len is less than what was packed where the block was cut since)
  *   u64 xxh3 of all that, seeded by the chunk's id, so that a record under a wrong key is found
+ *
+ * The record of a lost chunk says that there was one, and nothing else: the other fields are 0 and
+ * no blocks follow. Who does not ask for it meets it like a record that is damaged.
  */
 #ifndef LEAT_OSSD_CHUNK_RECORD_H
 #define LEAT_OSSD_CHUNK_RECORD_H
@@ -25,6 +28,7 @@
 
 #define CHUNK_RECORD_FORMAT 2u
 #define CHUNK_RECORD_MAX    (44u + LEAT_BLOCKS_PER_CHUNK_MAX * 30u + 8u)
+#define CHUNK_LOST_SIZE     52u
 
 enum chunk_block_flags {
 	BLOCK_LZ4 = 1 /* as compress_block has made it */
@@ -87,6 +91,9 @@ uint64_t chunk_record_sum(const struct chunk_record *r);
 bool chunk_size_valid(uint32_t chunk_size);
 /* Into out, CHUNK_RECORD_MAX bytes: length. */
 size_t chunk_record_encode(const struct chunk_key *id, const struct chunk_record *r, uint8_t *out);
+/* The record of a lost chunk. */
+void chunk_record_encode_lost(const struct chunk_key *id, uint8_t out[CHUNK_LOST_SIZE]);
+bool chunk_record_is_lost(const struct chunk_key *id, const void *data, size_t len);
 /* Checks checksum and every bound: -LE_CORRUPT_STORE. r has room for n_blocks_max blocks: ask
  * chunk_record_summary for n_blocks first. */
 int chunk_record_decode(const struct chunk_key *id, const void *data, size_t len,

@@ -48,6 +48,15 @@ int store_record_decode(struct chunk_store *s, const struct chunk_key *id, const
 	return -LE_CORRUPT;
 }
 
+static int lost_by_name(struct chunk_store *s, const struct chunk_key *id)
+{
+	metric_add(&s->metrics->corrupt, 1);
+	log_error("inode=%llu gen=%u chunk=%llu target=%u: the chunk is lost",
+		  (unsigned long long)id->ino.v, id->gen, (unsigned long long)id->idx,
+		  s->super.target);
+	return -LE_CORRUPT;
+}
+
 /* The index has no row of the chunk. Should it? */
 static int check_lost(struct chunk_store *s, const struct chunk_key *id)
 {
@@ -55,11 +64,7 @@ static int check_lost(struct chunk_store *s, const struct chunk_key *id)
 	case LEDGER_NONE:
 		return 0;
 	case LEDGER_LOST:
-		metric_add(&s->metrics->corrupt, 1);
-		log_error("inode=%llu gen=%u chunk=%llu target=%u: the index has lost the chunk",
-			  (unsigned long long)id->ino.v, id->gen, (unsigned long long)id->idx,
-			  s->super.target);
-		return -LE_CORRUPT;
+		return lost_by_name(s, id);
 	case LEDGER_UNSURE:
 		log_debug("inode=%llu gen=%u chunk=%llu target=%u: the index may have lost the "
 			  "chunk",
@@ -80,7 +85,10 @@ int store_ent_load_row(struct chunk_store *s, struct chunk_ent *e, bool *ret_row
 	*ret_row = false;
 	if (e->known || store_ent_pending(s, e)) {
 		metric_add(&s->metrics->cache_hits, 1);
-		return 0;
+		if (!e->lost || store_ent_pending(s, e))
+			return 0;
+		*ret_row = true;
+		return lost_by_name(s, &e->id);
 	}
 	metric_add(&s->metrics->cache_misses, 1);
 	chunk_row_encode(ROW_CHUNK, &e->id, key);
@@ -89,10 +97,16 @@ int store_ent_load_row(struct chunk_store *s, struct chunk_ent *e, bool *ret_row
 		return rc;
 	*ret_row = rc == 0;
 	if (rc == 0) {
-		if (!e->known)
+		bool lost = chunk_record_is_lost(&e->id, v.data, v.len);
+
+		if (!e->known && lost)
+			e->known = e->lost = true;
+		else if (!e->known)
 			rc = store_record_decode(s, &e->id, v.data, v.len, &rec);
 		kv_value_fini(&v);
 		TRY(rc);
+		if (e->lost && !store_ent_pending(s, e))
+			return lost_by_name(s, &e->id);
 	} else if (!e->known && !e->n_pend) {
 		TRY(check_lost(s, &e->id));
 	}
@@ -115,6 +129,28 @@ int chunk_store_record(struct chunk_store *s, const struct chunk_key *id,
 	return rc;
 }
 
+enum ledger_answer chunk_store_lost(struct chunk_store *s, const struct chunk_key *id)
+{
+	struct chunk_ent *e = chunk_ent_find(&s->cache, id);
+	bool pending = e && store_ent_pending(s, e);
+	bool known = pending || (e && e->known), lost = !pending && known && e->lost;
+	uint8_t key[CHUNK_ROW_SIZE];
+	struct kv_value v;
+	int rc;
+
+	if (e)
+		chunk_ent_put(&s->cache, e);
+	if (known)
+		return lost ? LEDGER_LOST : LEDGER_NONE;
+	chunk_row_encode(ROW_CHUNK, id, key);
+	rc = kv_get(s->kv, key, sizeof(key), &v);
+	if (rc < 0)
+		return rc == -LE_NOENT ? ledger_has(&s->ledger, id) : LEDGER_NONE;
+	lost = chunk_record_is_lost(id, v.data, v.len);
+	kv_value_fini(&v);
+	return lost ? LEDGER_LOST : LEDGER_NONE;
+}
+
 int chunk_store_committed(struct chunk_store *s, const struct chunk_key *id, bool quiet,
 			  struct chunk_record **ret_rec)
 {
@@ -126,6 +162,8 @@ int chunk_store_committed(struct chunk_store *s, const struct chunk_key *id, boo
 	rc = store_ent_load(s, e);
 	if (rc == 0 && quiet && e->n_pend)
 		rc = -LE_PENDING;
+	else if (rc == 0 && !store_ent_readable(e))
+		rc = -LE_CORRUPT;
 	if (rc == 0)
 		*ret_rec = chunk_record_ref(e->rec);
 	chunk_ent_put(&s->cache, e);
@@ -196,6 +234,13 @@ static void free_difference(struct chunk_store *s, const struct chunk_record *ol
 	}
 }
 
+/* It is what the index holds now. */
+static void show_committed(struct chunk_tx *tx)
+{
+	chunk_ent_committed(&tx->s->cache, tx->ent, chunk_record_ref(tx->rec));
+	tx->ent->lost = tx->lose;
+}
+
 static void tx_committed(struct commit_member *m)
 {
 	struct chunk_tx *tx = container_of(m, struct chunk_tx, member);
@@ -206,7 +251,7 @@ static void tx_committed(struct commit_member *m)
 		return;
 	}
 	free_difference(s, tx->old, tx->rec);
-	chunk_ent_committed(&s->cache, tx->ent, chunk_record_ref(tx->rec));
+	show_committed(tx);
 }
 
 static void tx_failed(struct commit_member *m)
@@ -254,6 +299,7 @@ static int tx_begin(struct chunk_store *s, const struct chunk_key *id, bool over
 	if (rc == -LE_CORRUPT && over) {
 		tx->over = true;
 		tx->over_row = row;
+		tx->lost = chunk_store_lost(s, id) == LEDGER_LOST;
 		rc = 0;
 	}
 	if (rc == 0)
@@ -324,12 +370,41 @@ static void put_row(struct chunk_store *s, const struct chunk_key *id, bool had,
 		ledger_remove(&s->ledger, id, b);
 }
 
+/* had: there is a row. That its chunk is lost takes its place. */
+static void put_lost(struct chunk_store *s, const struct chunk_key *id, bool had)
+{
+	struct kv_batch *b = group_commit_batch(&s->gc);
+	uint8_t key[CHUNK_ROW_SIZE], value[CHUNK_LOST_SIZE];
+
+	chunk_row_encode(ROW_CHUNK, id, key);
+	chunk_record_encode_lost(id, value);
+	kv_batch_put(b, key, sizeof(key), value, sizeof(value));
+	if (!had)
+		ledger_add(&s->ledger, id, b);
+	ledger_marked(&s->ledger, id->chain, 1);
+}
+
+static void put_change(struct chunk_tx *tx)
+{
+	struct chunk_store *s = tx->s;
+	const struct chunk_key *id = &tx->ent->id;
+
+	if (tx->lost && tx->over_row)
+		ledger_marked(&s->ledger, id->chain, -1);
+	if (tx->lose)
+		put_lost(s, id, tx->old || tx->over_row);
+	else
+		put_row(s, id, tx->old || tx->over_row, tx->rec);
+	if (tx->over && !tx->over_row && !tx->rec && !tx->lose)
+		ledger_forget(&s->ledger, id, group_commit_batch(&s->gc));
+}
+
 void chunk_tx_join(struct chunk_tx *tx)
 {
 	struct chunk_store *s = tx->s;
 
-	ASSERT(tx->locked);
-	put_row(s, &tx->ent->id, tx->old || tx->over_row, tx->rec);
+	ASSERT(tx->locked && !(tx->lose && tx->rec));
+	put_change(tx);
 	chunk_ent_set_pending(&s->cache, tx->ent, chunk_record_ref(tx->rec));
 	tx->group = tx->lazy ? group_commit_join_lazy(&s->gc, &tx->member, tx->data)
 			     : group_commit_join(&s->gc, &tx->member, tx->data);
@@ -342,7 +417,7 @@ void chunk_tx_commit(struct chunk_tx *tx)
 	struct chunk_store *s = tx->s;
 
 	free_difference(s, tx->old, tx->rec);
-	chunk_ent_committed(&s->cache, tx->ent, chunk_record_ref(tx->rec));
+	show_committed(tx);
 	tx_end(tx);
 }
 
@@ -351,8 +426,13 @@ void chunk_tx_take_back(struct chunk_tx *tx)
 	struct chunk_store *s = tx->s;
 
 	ASSERT(tx->ent->lock.held && chunk_ent_newest(tx->ent) == tx->rec);
-	put_row(s, &tx->ent->id, tx->rec != NULL, tx->old);
+	if (tx->lost)
+		put_lost(s, &tx->ent->id, tx->rec != NULL);
+	else
+		put_row(s, &tx->ent->id, tx->rec != NULL, tx->old);
 	chunk_ent_revert(&s->cache, tx->ent, chunk_record_ref(tx->old));
+	if (tx->lost)
+		tx->ent->known = tx->ent->lost = true;
 }
 
 void chunk_tx_taken_back(struct chunk_tx *tx)
@@ -543,7 +623,7 @@ struct load {
 	uint8_t last[KV_KEY_MAX + 1];
 	size_t last_len;
 	struct chunk_record *rec; /* of 256 blocks */
-	uint64_t n, n_bad;
+	uint64_t n, n_bad, n_lost;
 	int (*each)(struct load *l, const void *key, size_t key_len, const void *value, size_t len);
 };
 
@@ -576,7 +656,12 @@ static int load_range(struct load *l, char first)
 static int load_replay(struct load *l, const void *key, size_t key_len, const void *value,
 		       size_t len)
 {
-	return replay_load(&l->s->replay, key, key_len, value, len);
+	int rc = replay_load(&l->s->replay, key, key_len, value, len);
+
+	if (rc != -LE_CORRUPT_STORE)
+		return rc;
+	log_error("target %u: a remembered answer is damaged", l->s->super.target);
+	return 0;
 }
 
 static int load_chunk(struct load *l, const void *key, size_t key_len, const void *value,
@@ -588,6 +673,11 @@ static int load_chunk(struct load *l, const void *key, size_t key_len, const voi
 
 	if (rc == 0)
 		TRY(ledger_found(&s->ledger, &id));
+	if (rc == 0 && chunk_record_is_lost(&id, value, len)) {
+		ledger_marked(&s->ledger, id.chain, 1);
+		l->n_lost++;
+		return 0;
+	}
 	if (rc == 0)
 		rc = chunk_record_decode(&id, value, len, l->rec, LEAT_BLOCKS_PER_CHUNK_MAX);
 	for (uint32_t i = 0; rc == 0 && i < l->rec->n_blocks; i++) {
@@ -609,7 +699,13 @@ static int load_chunk(struct load *l, const void *key, size_t key_len, const voi
 static int load_ledger(struct load *l, const void *key, size_t key_len, const void *value,
 		       size_t len)
 {
-	return ledger_load(&l->s->ledger, key, key_len, value, len);
+	int rc = ledger_load(&l->s->ledger, key, key_len, value, len);
+
+	if (rc != -LE_CORRUPT_STORE)
+		return rc;
+	/* What is there of that cell is more than it knows of: it is in doubt. */
+	log_error("target %u: a row of the ledger is damaged", l->s->super.target);
+	return 0;
 }
 
 static int begin_ledger(struct load *l)
@@ -627,24 +723,40 @@ static int begin_ledger(struct load *l)
 	return load_range(l, ROW_LEDGER);
 }
 
-/* The ledger of a store that has none yet is made of what is there. */
-static int end_ledger(struct chunk_store *s)
+/* It is in the ledger already. */
+static void mark_lost(void *arg, const struct chunk_key *id)
+{
+	uint8_t key[CHUNK_ROW_SIZE], value[CHUNK_LOST_SIZE];
+
+	chunk_row_encode(ROW_CHUNK, id, key);
+	chunk_record_encode_lost(id, value);
+	kv_batch_put(arg, key, sizeof(key), value, sizeof(value));
+}
+
+/* The ledger of a store that has none yet is made of what is there. What is lost by name gets a row
+ * before anybody asks: of two in a cell nobody would know the names. */
+static int end_ledger(struct chunk_store *s, uint64_t n_lost)
 {
 	struct kv_batch *b = kv_batch_create();
 	bool began = s->ledger.began;
+	uint32_t n_marked;
 	uint64_t lost;
 	int rc = 0;
 
 	if (!b)
 		return -LE_NOMEM;
 	lost = ledger_loaded(&s->ledger, b);
-	if (!began)
+	n_marked = ledger_mark_lost(&s->ledger, mark_lost, b);
+	if (!began || n_marked)
 		rc = kv_commit(s->kv, b, s->p->sync);
 	kv_batch_destroy(b);
-	metric_set(&s->metrics->lost, lost);
+	metric_set(&s->metrics->lost, lost + n_lost);
 	if (lost)
 		log_error("target %u: the index has lost %llu chunks", s->super.target,
 			  (unsigned long long)lost);
+	if (n_lost)
+		log_error("target %u: %llu chunks are known to be lost", s->super.target,
+			  (unsigned long long)n_lost);
 	return rc;
 }
 
@@ -669,7 +781,7 @@ static int load_index(struct chunk_store *s)
 	l->n = 0;
 	rc = load_range(l, 'K');
 	if (rc == 0)
-		rc = end_ledger(s);
+		rc = end_ledger(s, l->n_lost);
 	if (rc == 0)
 		log_info("target %u: %llu chunks, %llu of %llu MiB in use, %llu damaged",
 			 s->super.target, (unsigned long long)l->n,

@@ -96,6 +96,8 @@ struct chunk_tx {
 	bool data, locked, changes;
 	bool over;     /* begun by chunk_tx_begin_over where there is nothing that can be read */
 	bool over_row; /* then: but there is a row */
+	bool lost;     /* then: it is known that the chunk is lost */
+	bool lose;     /* set before join of a deletion: that the chunk is lost takes its place */
 	bool lazy;     /* set before join: others may wait with it for a commit */
 	/* It is durable (0), or never will be. Must not yield. */
 	void (*held)(struct chunk_tx *tx, int status);
@@ -175,8 +177,8 @@ int chunk_punch_begin(struct chunk_store *s, const struct chunk_key *id, uint32_
 /* How the changes of many chunks are made, where that is not the store's own affair (chains). */
 struct chunk_edits {
 	void *arg;
-	/* Like chunk_tx_begin. */
-	int (*begin)(void *arg, const struct chunk_key *id, struct chunk_tx *tx);
+	/* Like chunk_tx_begin; like chunk_tx_begin_over where nothing of the chunk is to remain. */
+	int (*begin)(void *arg, const struct chunk_key *id, bool whole, struct chunk_tx *tx);
 	/* Takes over what *tx holds (a copy of it may be made), also when it fails. */
 	int (*join)(void *arg, struct chunk_tx *tx);
 	/* All that was joined has ended. */
@@ -241,6 +243,9 @@ int chunk_read(struct chunk_store *s, struct chunk_read *r) CHECK_RESULT;
 /* The record, with a reference for the caller; NULL when there is no such chunk. */
 int chunk_store_record(struct chunk_store *s, const struct chunk_key *id,
 		       struct chunk_record **ret_rec) CHECK_RESULT;
+/* Of a chunk that cannot be read (-LE_CORRUPT): should it be there, but is not? LOST: its row says
+ * so, or the ledger does by its name. NONE: its record is damaged, or it can be read. Yields. */
+enum ledger_answer chunk_store_lost(struct chunk_store *s, const struct chunk_key *id);
 /* What is committed; -LE_PENDING with quiet when there is newer. */
 int chunk_store_committed(struct chunk_store *s, const struct chunk_key *id, bool quiet,
 			  struct chunk_record **ret_rec) CHECK_RESULT;

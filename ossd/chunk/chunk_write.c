@@ -522,7 +522,7 @@ static int edit_end(struct chunk_tx *tx, struct writer *wr, int rc)
 
 int chunk_tx_remove(struct chunk_tx *tx)
 {
-	tx->changes = tx->old != NULL;
+	tx->changes = tx->old != NULL || tx->over;
 	tx->change = CHANGE_REMOVE;
 	if (!tx->changes)
 		chunk_tx_cancel(tx);
@@ -549,6 +549,8 @@ int chunk_tx_punch(struct chunk_tx *tx, uint32_t off, uint32_t len)
 {
 	struct writer wr = {.s = tx->s, .tx = tx};
 
+	if (tx->over) /* all of it */
+		return chunk_tx_remove(tx);
 	tx->change = CHANGE_PUNCH;
 	if (!tx->old || len == 0 || off >= tx->old->end) {
 		chunk_tx_cancel(tx);

@@ -329,7 +329,39 @@ bool ledger_doubts(const struct ledger *l, uint32_t chain)
 {
 	const struct ledger_chain *c = chain_find(l, chain);
 
-	return c && c->n_doubtful;
+	return c && (c->n_doubtful || c->n_marked);
+}
+
+void ledger_marked(struct ledger *l, uint32_t chain, int by)
+{
+	struct ledger_chain *c = chain_find(l, chain);
+
+	if (c)
+		c->n_marked += (uint32_t)by;
+}
+
+uint32_t ledger_mark_lost(struct ledger *l, void (*each)(void *arg, const struct chunk_key *k),
+			  void *arg)
+{
+	uint32_t n = 0;
+
+	for (struct hmap_node *node = hmap_next(&l->chains, NULL); node;
+	     node = hmap_next(&l->chains, node)) {
+		struct ledger_chain *c = container_of(node, struct ledger_chain, node);
+
+		for (uint32_t i = 0; c->n_doubtful && i < LEDGER_CELLS; i++) {
+			struct chunk_key k;
+
+			if (!sum_name(&c->cells[i].lost, c->chain, &k))
+				continue;
+			each(arg, &k);
+			c->cells[i].lost = (struct ledger_sum){0};
+			c->n_doubtful--;
+			c->n_marked++;
+			n++;
+		}
+	}
+	return n;
 }
 
 void ledger_alone(struct ledger *l, uint32_t chain, bool alone)

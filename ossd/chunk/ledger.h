@@ -4,7 +4,8 @@
  * cells: each cell has the number of its chunks and the exclusive or of their names, and is a row
  * (H) that is put in the batch of every chunk that comes or goes. At the start the cells are
  * compared with the rows that are there. What a cell has too much is lost: of a single chunk
- * the difference is its very name; of several it is only known that there are some.
+ * the difference is its very name, and it gets a row that says that it is lost; of several it is
+ * only known that there are some.
  *
  * Owned by the store's loop; nothing yields. Cells are a hash of the name, so a cell that does not
  * tell which it has lost makes doubtful one name in LEDGER_CELLS.
@@ -35,6 +36,7 @@ struct ledger_chain {
 	struct hmap_node node;
 	uint32_t chain;
 	uint32_t n_doubtful; /* cells that have lost something */
+	uint32_t n_marked;   /* rows that say that their chunk is lost: nothing is missing there */
 	bool alone;          /* nobody else has these chunks: see ledger_has */
 	struct ledger_cell cells[LEDGER_CELLS];
 };
@@ -83,9 +85,16 @@ enum ledger_answer ledger_has(const struct ledger *l, const struct chunk_key *k)
 /* Of the chunks from first to last of one file. LOST: the first that is known by name. */
 enum ledger_answer ledger_range(const struct ledger *l, const struct chunk_key *first,
 				const struct chunk_key *last, struct chunk_key *ret_key);
-/* Is anything of the chain lost? */
+/* Is anything of the chain lost, be it known by a row? */
 bool ledger_doubts(const struct ledger *l, uint32_t chain);
-/* Every lost chunk that is known by name. */
+/* A row that says that its chunk is lost has come (1) or gone (-1). Without memory for the chain
+ * nothing happens. */
+void ledger_marked(struct ledger *l, uint32_t chain, int by);
+/* Every lost chunk that is known by name gets such a row now, so it is not missed any more: once,
+ * after ledger_loaded. How many they are. */
+uint32_t ledger_mark_lost(struct ledger *l, void (*each)(void *arg, const struct chunk_key *k),
+			  void *arg);
+/* Every lost chunk that is known by name and has no row. */
 void ledger_each_lost(const struct ledger *l, void (*each)(void *arg, const struct chunk_key *k),
 		      void *arg);
 /* The chain has no other members. */

@@ -33,6 +33,12 @@ static inline struct chunk_record *store_ent_seen(const struct chunk_store *s,
 {
 	return store_ent_pending(s, e) ? e->pend : e->rec;
 }
+/* ent->rec is what is committed; else that cannot be read, though something later may be. Only
+ * after store_ent_load. */
+static inline bool store_ent_readable(const struct chunk_ent *e)
+{
+	return e->known && !e->lost;
+}
 /* Makes ent->rec known, unless a later one is seen. -LE_CORRUPT: there is a row that cannot be read
  * (ret_row), or there should be one. */
 int store_ent_load_row(struct chunk_store *s, struct chunk_ent *e, bool *ret_row) CHECK_RESULT;

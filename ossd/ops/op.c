@@ -49,7 +49,7 @@ static int repair(struct target *t, const struct chain *c, const struct chunk_ke
 	if (rc == 0 || rc == -LE_BUSY || rc == -LE_STALE)
 		return 0;
 	/* Who is away has it, perhaps. */
-	if (c->n_sync < c->n_members && ledger_has(&t->store->ledger, id) != LEDGER_NONE)
+	if (c->n_sync < c->n_members && chunk_store_lost(t->store, id) != LEDGER_NONE)
 		return -LE_NOT_READY;
 	return -LE_CORRUPT;
 }
@@ -61,30 +61,12 @@ int op_repair(struct target *t, const struct chain *c, const struct chunk_key *i
 	return repair(t, c, id, &r);
 }
 
-struct forgetting {
-	const struct target *t;
-	const struct chain *c;
-	uint32_t epoch;
-};
-
-/* Under the chunk's lock: is it still so? */
-static bool still_nowhere(void *arg, const struct chunk_key *id)
-{
-	const struct forgetting *f = arg;
-
-	return f->c->epoch == f->epoch && ledger_has(&f->t->store->ledger, id) == LEDGER_LOST;
-}
-
 int op_repair_removed(struct target *t, const struct chain *c, const struct chunk_key *id)
 {
-	struct forgetting f = {t, c, c->epoch};
 	struct repair r;
 	int rc = repair(t, c, id, &r);
 
-	if (rc != -LE_CORRUPT || !r.nowhere)
-		return rc;
-	rc = chunk_copy_remove(t->store, id, still_nowhere, &f);
-	return rc == 1 || rc == -LE_CANCELED ? 0 : rc;
+	return rc == -LE_CORRUPT && r.nowhere ? 1 : rc;
 }
 
 static bool cap_equal(const struct cap *a, const struct cap *b)

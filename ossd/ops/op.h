@@ -76,8 +76,8 @@ int op_answer_durable(struct mutation *m, const void *out) CHECK_RESULT;
 /* A block of the chunk does not match its checksum, or it is lost. 0: it is whole now, others had
  * it; -LE_NOT_READY: it is lost, and members that are away may have it; -LE_CORRUPT. Yields. */
 int op_repair(struct target *t, const struct chain *c, const struct chunk_key *id) CHECK_RESULT;
-/* The same for one that is to be removed. 0 also: it was lost, no member has it, and it is missed
- * no more. Yields. */
+/* The same for one that is to be removed. 1: no member has it, and all were asked: so it may go.
+ * Yields. */
 int op_repair_removed(struct target *t, const struct chain *c,
 		      const struct chunk_key *id) CHECK_RESULT;
 

@@ -18,16 +18,32 @@ struct versions {
 	struct chunk_key last; /* the chunk that it is, or was to be, a version of */
 };
 
-static int begin_version(void *arg, const struct chunk_key *id, struct chunk_tx *tx)
+/* A chunk that cannot be read goes wholly. Whoever has it must not keep it, so that it is first
+ * made good from there; what nobody has is removed as it is. */
+static int begin_over(struct versions *vs, const struct chunk_key *id)
+{
+	int rc = op_repair_removed(vs->m->t, vs->m->chain, id);
+
+	if (rc < 0)
+		return rc;
+	TRY(op_still_head(vs->m));
+	return rc ? version_begin_over(vs->next, id) : version_begin(vs->next, id);
+}
+
+static int begin_version(void *arg, const struct chunk_key *id, bool whole, struct chunk_tx *tx)
 {
 	struct versions *vs = arg;
+	int rc;
 
 	if (!vs->next)
 		vs->next = version_create(vs->m->chain);
 	if (!vs->next)
 		return -LE_NOMEM;
 	vs->last = *id;
-	TRY(version_begin(vs->next, id));
+	rc = version_begin(vs->next, id);
+	if (rc == -LE_CORRUPT && whole)
+		rc = begin_over(vs, id);
+	TRY(rc);
 	*tx = vs->next->tx;
 	return 0;
 }
@@ -149,24 +165,12 @@ int op_punch(struct rpc_req *r, const void *in, void *out)
 
 #define FILE_SIZE 12u /* u64 ino, u32 gen */
 
-/* Chunks that are nowhere must not hold up the others: the one who asks repeats all of it. */
 static int remove_file(struct mutation *m, const struct chunk_key *file, uint64_t *ret_n)
 {
 	struct chunk_edits e;
 	struct versions vs;
-	int rc;
 
-	for (;;) {
-		rc = chunk_remove_file(m->t->store, edits_begin(&vs, &e, m), file, ret_n);
-		if (vs.next)
-			version_unref(vs.next);
-		if (rc != -LE_CORRUPT || !vs.last.ino.v)
-			return rc;
-		TRY(op_repair_removed(m->t, m->chain, &vs.last));
-		TRY(op_still_head(m));
-		if (rpc_req_canceled(m->r))
-			return -LE_CANCELED;
-	}
+	return edits_end(&vs, chunk_remove_file(m->t->store, edits_begin(&vs, &e, m), file, ret_n));
 }
 
 static int remove_files(struct mutation *m, const void *in, void *out)

@@ -70,6 +70,7 @@ struct page {
 	struct chunk_key k[STEP];
 	uint64_t version[STEP], sum[STEP];
 	bool damaged[STEP]; /* not to be given to others */
+	bool lost[STEP];    /* and nobody has it */
 	uint32_t n;
 	bool more;
 };
@@ -81,6 +82,7 @@ static int page_row(void *arg, const void *key, size_t key_len, const void *valu
 
 	TRY(chunk_row_decode(ROW_CHUNK, key, key_len, &p->k[p->n]));
 	p->damaged[p->n] = chunk_record_summary(&p->k[p->n], value, len, &info) < 0;
+	p->lost[p->n] = false;
 	p->version[p->n] = p->damaged[p->n] ? 0 : info.version;
 	p->sum[p->n] = p->damaged[p->n] ? 0 : info.sum;
 	p->n++;
@@ -130,6 +132,7 @@ static int check_chunk(struct scrub *s, struct page *p, uint32_t i)
 	metric_add(&s->k->metrics->scrubbed, 1);
 	metric_add(&s->k->metrics->scrubbed_bytes, r.bytes);
 	p->damaged[i] |= r.found > r.repaired;
+	p->lost[i] = r.nobody;
 	if (rc == 0 && p->version[i] == 0) /* the chunk is another one now than the list says */
 		p->damaged[i] = true;
 	return rc == -LE_CORRUPT || rc == -LE_BUSY || rc == -LE_STALE ? 0 : rc;
@@ -192,8 +195,28 @@ static int make_equal(struct scrub *s, struct chain *c, uint32_t target,
 		  "head: %s",
 		  c->id, (unsigned long long)req->chunk.ino.v, req->chunk.gen,
 		  (unsigned long long)req->chunk.idx, target,
-		  rep.done == RESYNC_COPIED ? "replaced" : "removed");
+		  req->version == VERSION_LOST ? "it is lost"
+		  : rep.done == RESYNC_COPIED  ? "replaced"
+					       : "removed");
 	return 0;
+}
+
+/* A member that does not know so would take it for a hole. */
+static int tell_lost(struct scrub *s, struct chain *c, uint32_t target, const struct chunk_key *key)
+{
+	struct oss_resync_chunk_req req = {.chunk = chunk_key_id(key),
+					   .version = VERSION_LOST,
+					   .source = s->k->chains->target};
+	struct chunk_tx tx;
+	int rc = 0;
+
+	TRY(chunk_hold_over(s->k->s, key, loop_deadline_ms(HOLD_MS), &tx));
+	if (!chain_is_head(c))
+		rc = -LE_STALE_EPOCH;
+	else if (tx.over)
+		rc = make_equal(s, c, target, &req);
+	chunk_release(&tx);
+	return rc;
 }
 
 /* Makes the member equal if it is not, or the head, while the chunk is held still. */
@@ -280,8 +303,10 @@ static int compare_member(struct scrub *s, struct chain *c, uint32_t target, con
 			break; /* its list ends before ours: surplus in between, seen next time */
 		struct theirs t = {theirs ? l->version[b] : 0, theirs ? l->sum[b] : 0};
 
-		if (!(ours && p->damaged[a]) &&
-		    !(ours && theirs && p->version[a] == t.version && p->sum[a] == t.sum))
+		if (ours && !theirs && p->lost[a])
+			rc = tell_lost(s, c, target, &p->k[a]);
+		else if (!(ours && p->damaged[a]) &&
+			 !(ours && theirs && p->version[a] == t.version && p->sum[a] == t.sum))
 			rc = settle_difference(s, c, target, ours ? &p->k[a] : &l->k[b], &t);
 		if (rc == -LE_CORRUPT) { /* here: others have it, perhaps */
 			struct repair r;

@@ -7,6 +7,7 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import BUILD, expect_errno, run_tests, wait_until
@@ -200,6 +201,56 @@ def test_one_copy(c):
     os.pwrite(fd, data[block:block + BLOCK], block)
     os.fsync(fd)
     os.close(fd)
+    whole_again(c)
+
+
+def lose_everywhere(c, ino):
+    """The rows of the file's chunks vanish from every index."""
+    for name in c.ossd:
+        c.kill(name)
+    n = 0
+    for name in c.ossd:
+        r = subprocess.run([BUILD + "/tests/store_edit", "%s/%s/store/index" % (c.dev, name),
+                            "drop-chunks", str(ino)], stdin=subprocess.DEVNULL, timeout=60,
+                           stdout=subprocess.PIPE, text=True)
+        n += int(r.stdout)
+    for name in c.ossd:
+        c.start(name)
+    wait_until(lambda: chains_whole(c), 40, "all chains are whole")
+    return n
+
+
+def test_chunks_lost_on_all_members(c):
+    """No byte is made up, whoever is asked and whatever happens next, and nobody waits for ever."""
+    name, data = "2/f3", FILES["2/f3"][0]
+    path, ino = c.mnt(1) + "/" + name, os.stat(c.mnt(1) + "/" + name).st_ino
+    assert len(data) > 1 << 20 and lose_everywhere(c, ino) == 4
+    for again in range(2):
+        for n in (1, 2):
+            expect_errno(errno.EIO, get, "%s/%s" % (c.mnt(n), name), 5, 10)
+            expect_errno(errno.EIO, get, "%s/%s" % (c.mnt(n), name), 1 << 20, 10)
+        all_is_well(c, [n for n in FILES if n != name])
+        if again:
+            break
+        for server in c.ossd:  # each is filled by somebody who does not have them either
+            c.kill(server)
+            time.sleep(3)
+            c.start(server)
+            wait_until(lambda: chains_whole(c), 40, "all chains are whole")
+    began = time.monotonic()
+    expect_errno(errno.EIO, os.truncate, path, 1000)
+    expect_errno(errno.EIO, os.truncate, path, (1 << 20) + 1)
+    assert time.monotonic() - began < 20, "a truncation waits for what is lost"
+    assert os.stat(path).st_size == len(data)
+    os.truncate(path, 1 << 20)  # nothing of the second chunk remains
+    os.truncate(path, len(data))
+    for n in (1, 2):
+        expect_errno(errno.EIO, get, "%s/%s" % (c.mnt(n), name), 5, 10)
+        assert get("%s/%s" % (c.mnt(n), name), 1 << 20) == bytes(len(data) - (1 << 20))
+    r = c.leat("fsck", check=False)
+    assert r.returncode == 4 and "inode %d generation" % ino in r.stdout, r.stdout
+    os.truncate(path, 0)
+    put(c, name, data, 2)
     whole_again(c)
 
 

@@ -251,6 +251,8 @@ static int damage_row(void *arg, const void *key, size_t key_len, const void *va
 	struct row *r;
 
 	TRY(chunk_row_decode(ROW_CHUNK, key, key_len, &k));
+	if (chunk_record_is_lost(&k, value, len))
+		return 0;
 	TRY(chunk_record_summary(&k, value, len, &info));
 	if (k.chain > ARRAY_SIZE(d->replicated) || !d->replicated[k.chain - 1] ||
 	    rnd(d, 3) >= (d->lose ? 1 : 2))

@@ -67,6 +67,7 @@ static bool holds(struct kv *kv, const char *key, const char *value)
 
 struct seen {
 	uint32_t n, stop_after;
+	int status; /* with which it stops; 0: by 1 */
 	char last[64], all[256];
 };
 
@@ -83,7 +84,9 @@ static int see(void *arg, const void *key, size_t key_len, const void *value, si
 		strncat(strncat(s->all, text, sizeof(s->all) - strlen(s->all) - 1), " ",
 			sizeof(s->all) - strlen(s->all) - 1);
 	s->n++;
-	return s->stop_after != 0 && s->n == s->stop_after;
+	if (s->stop_after == 0 || s->n != s->stop_after)
+		return 0;
+	return s->status != 0 ? s->status : 1;
 }
 
 static bool scan(struct kv *kv, struct kv_snapshot *snap, const char *begin, const char *end,
@@ -198,6 +201,11 @@ static void scans(struct env *env, const char *dir)
 	ASSERT(!scan(kv, snap, "00010", "00010", 3, &none) && none.n == 0);
 	stop.stop_after = 5;
 	ASSERT(scan(kv, snap, "00100", "01900", 5000, &stop) && stop.n == 5);
+	/* What goes wrong on the way is not taken for the end. */
+	struct seen wrong = {.stop_after = 5, .status = -LE_CORRUPT};
+	struct kv_range range = {.begin = "", .max_items = 5000};
+	bool more;
+	ASSERT(kv_scan(kv, snap, &range, see, &wrong, &more) == -LE_CORRUPT && wrong.n == 5);
 	kv_snapshot_drop(kv, snap);
 	kv_close(kv);
 }

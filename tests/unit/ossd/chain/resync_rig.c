@@ -297,7 +297,7 @@ void rrig_set(struct rrig *r, const char *order, const char *states)
 
 	r->n_members = 0;
 	for (uint32_t i = 0; order[i]; i++) {
-		enum member_state s = states[i] == 'S'	 ? MEMBER_SYNC
+		enum member_state s = states[i] == 'S'   ? MEMBER_SYNC
 				      : states[i] == 'Y' ? MEMBER_SYNCING
 							 : MEMBER_OUT;
 
@@ -395,10 +395,24 @@ int rrig_remove(struct rrig *r, uint64_t ino)
 	return rc;
 }
 
+int rrig_trim(struct rrig *r, uint64_t ino, uint64_t size)
+{
+	struct oss_trim_req req = {.ino = {ino}, .gen = 1, .chunk_size = RRIG_CS, .size = size};
+	struct oss_trim_rep rep;
+	int rc = -LE_AGAIN;
+
+	for (int i = 0; i < 20 && rc < 0; i++) {
+		struct rpc_call call = {.op = OP_oss_trim, .req = &req, .rep = &rep};
+
+		rc = ask(r, head(r), &call);
+		rpc_call_fini(&call);
+	}
+	return rc;
+}
+
 int rrig_read(struct rrig *r, uint32_t node, uint64_t ino, uint64_t idx, uint8_t *ret_value)
 {
-	struct oss_read_req req = {
-		.chunk = {{ino}, 1, idx}, .len = RRIG_CS, .flags = READ_VERIFY};
+	struct oss_read_req req = {.chunk = {{ino}, 1, idx}, .len = RRIG_CS, .flags = READ_VERIFY};
 	struct oss_read_rep rep = {0};
 	struct slot_vec v = {.len = RRIG_CS};
 	struct rpc_call call = {

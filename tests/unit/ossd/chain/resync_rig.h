@@ -26,11 +26,11 @@ struct rnode {
 	struct rpc_server *server;
 	struct slot_pool *pool;
 	bool formatted, stop, up;
-	uint32_t adopted; /* orders carried out */
+	uint32_t adopted;                       /* orders carried out */
 	void (*fn)(struct rnode *n, void *arg); /* to be run there */
 	void *arg;
 	uint32_t synced_target, synced_epoch; /* what it reported last */
-	struct rpc_client *client; /* of the test's process */
+	struct rpc_client *client;            /* of the test's process */
 };
 
 struct rrig {
@@ -71,6 +71,7 @@ bool rrig_wait_synced(struct rrig *r, uint32_t node, uint32_t ms);
 /* One whole write of len bytes of value at the head; asked again where that is right. */
 int rrig_write(struct rrig *r, uint64_t ino, uint64_t idx, uint8_t value, uint32_t len);
 int rrig_remove(struct rrig *r, uint64_t ino);
+int rrig_trim(struct rrig *r, uint64_t ino, uint64_t size);
 /* A verified read of the chunk from a node: 0, its first byte (0: no such chunk). */
 int rrig_read(struct rrig *r, uint32_t node, uint64_t ino, uint64_t idx, uint8_t *ret_value);
 /* How many chunks the two nodes have; asserts that they are the same ones with the same content. */

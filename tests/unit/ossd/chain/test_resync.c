@@ -343,8 +343,10 @@ static void lost_at_the_source(struct rrig *r, void *arg)
 		assert_int_equal(rrig_read(r, node, 105, 2, &value), 0);
 		assert_int_equal(value, 5);
 	}
-	assert_int_equal(rrig_read(r, 0, 108, 2, &value), -LE_CORRUPT);
-	assert_int_equal(rrig_same(r, 0, 1), 18);
+	/* That it is lost came with the rest: nobody takes it for a hole. */
+	for (uint32_t node = 0; node < 2; node++)
+		assert_int_equal(rrig_read(r, node, 108, 2, &value), -LE_CORRUPT);
+	assert_int_equal(rrig_same(r, 0, 1), 19);
 	/* Its file can be removed, and then it is not missed, also not after a start. */
 	assert_int_equal(rrig_remove(r, 108), 0);
 	assert_int_equal(rrig_read(r, 0, 108, 2, &value), 0);
@@ -354,6 +356,54 @@ static void lost_at_the_source(struct rrig *r, void *arg)
 	rrig_set(r, "01", "SO");
 	assert_int_equal(rrig_read(r, 0, 108, 2, &value), 0);
 	assert_int_equal(value, 0);
+}
+
+/* What is lost at all members stays so for whoever is filled by them, and for whoever is left. */
+static void lost_everywhere(struct rrig *r, void *arg)
+{
+	uint8_t value;
+
+	(void)arg;
+	rrig_set(r, "0", "S");
+	write_some(r, 200, 5, 4);
+	lose(r, 0, 201, 1);
+	rrig_set(r, "0", "S");
+	fill(r, 1, "01", "SY");
+	rrig_set(r, "01", "SS");
+	/* who had lost it is gone for good, who was filled fills another, and starts once more */
+	rrig_crash(r, 0);
+	rrig_set(r, "12", "SY");
+	assert_true(rrig_wait_synced(r, 2, 60000));
+	rrig_crash(r, 1);
+	rrig_start(r, 1);
+	rrig_set(r, "12", "SO");
+	assert_int_equal(rrig_read(r, 1, 201, 1, &value), -LE_NOT_READY);
+	fill(r, 2, "12", "SY");
+	rrig_set(r, "12", "SS");
+	for (uint32_t node = 1; node < 3; node++) {
+		assert_int_equal(rrig_read(r, node, 201, 1, &value), -LE_CORRUPT);
+		assert_int_equal(rrig_read(r, node, 200, 0, &value), 0);
+		assert_int_equal(value, 4);
+	}
+	assert_int_equal(rrig_write(r, 201, 1, 7, 100), -LE_CORRUPT);
+	assert_int_equal(rrig_same(r, 1, 2), 5);
+	/* cut through the middle it stays as it is; cut away it is a hole, for all of them */
+	assert_int_equal(rrig_trim(r, 201, RRIG_CS + 5), -LE_CORRUPT);
+	for (uint32_t node = 1; node < 3; node++)
+		assert_int_equal(rrig_read(r, node, 201, 1, &value), -LE_CORRUPT);
+	assert_int_equal(rrig_trim(r, 201, RRIG_CS), 0);
+	assert_int_equal(rrig_same(r, 1, 2), 4);
+	for (uint32_t node = 1; node < 3; node++) {
+		assert_int_equal(rrig_read(r, node, 201, 1, &value), 0);
+		assert_int_equal(value, 0);
+	}
+	rrig_crash(r, 2);
+	rrig_start(r, 2);
+	rrig_set(r, "12", "SO");
+	fill(r, 2, "12", "SY");
+	rrig_set(r, "21", "SS");
+	assert_int_equal(rrig_write(r, 201, 1, 8, LEN), 0);
+	assert_int_equal(rrig_same(r, 1, 2), 5);
 }
 
 /* A head writes what it has lost: it is there again before. */
@@ -395,6 +445,16 @@ static void test_lost_at_the_source(void **state)
 	run_lost(lost_at_the_source);
 }
 
+static void test_lost_everywhere(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 3, 12);
+	rrig_run(&r, lost_everywhere, NULL);
+	rrig_fini(&r);
+}
+
 static void test_lost_and_written(void **state)
 {
 	(void)state;
@@ -410,6 +470,7 @@ int main(void)
 		cmocka_unit_test(test_reported),
 		cmocka_unit_test(test_lost_at_the_member),
 		cmocka_unit_test(test_lost_at_the_source),
+		cmocka_unit_test(test_lost_everywhere),
 		cmocka_unit_test(test_lost_and_written),
 	};
 

@@ -185,22 +185,29 @@ static void test_two_in_a_cell_come_back(void **state)
 
 static const struct chunk_key LOST = {CHAIN, {11}, 1, 2}, KEPT = {CHAIN, {11}, 1, 3};
 
-static void write_two(struct rig *r, void *arg)
+static void write_one(struct rig *r, void *key)
 {
 	static const char text[5000] = "chunk";
 
+	assert_int_equal(rig_write(r, key, 65536, 0, text, sizeof(text), 0), 0);
+}
+
+static void write_two(struct rig *r, void *arg)
+{
+	struct chunk_key lost = LOST, kept = KEPT;
+
 	(void)arg;
-	assert_int_equal(rig_write(r, &LOST, 65536, 0, text, sizeof(text), 0), 0);
-	assert_int_equal(rig_write(r, &KEPT, 65536, 0, text, sizeof(text), 0), 0);
+	write_one(r, &lost);
+	write_one(r, &kept);
 }
 
 static void delete_row(struct rig *r, void *arg)
 {
+	struct chunk_key key = arg ? *(struct chunk_key *)arg : LOST;
 	struct kv_batch *b = kv_batch_create();
 	uint8_t row[CHUNK_ROW_SIZE];
 
-	(void)arg;
-	chunk_row_encode(ROW_CHUNK, &LOST, row);
+	chunk_row_encode(ROW_CHUNK, &key, row);
 	kv_batch_delete(b, row, sizeof(row));
 	assert_int_equal(kv_commit(r->store->kv, b, true), 0);
 	kv_batch_destroy(b);
@@ -268,6 +275,106 @@ static void test_lost_row(void **state)
 	rig_fini(&r);
 }
 
+/* ---- one after the other out of one cell ---- */
+
+static struct chunk_key other_of_cell(const struct chunk_key *k)
+{
+	struct kv_batch *b = kv_batch_create();
+	struct chunk_key other = *k;
+	enum ledger_answer answer;
+
+	do {
+		struct ledger l;
+
+		other.ino.v++;
+		ledger_init(&l);
+		l.began = true;
+		assert_int_equal(ledger_need(&l, k->chain), 0);
+		ledger_add(&l, k, b);
+		ledger_add(&l, &other, b);
+		for (uint32_t i = 0; i < LEDGER_CELLS; i++) {
+			struct ledger_chain *c =
+				container_of(hmap_next(&l.chains, NULL), struct ledger_chain, node);
+
+			c->cells[i].lost = c->cells[i].kept;
+		}
+		(void)ledger_loaded(&l, b);
+		answer = ledger_has(&l, k);
+		ledger_fini(&l);
+	} while (answer != LEDGER_UNSURE);
+	kv_batch_destroy(b);
+	return other;
+}
+
+static void both_are_lost(struct rig *r, void *arg)
+{
+	const struct chunk_key *other = arg;
+	char buf[100];
+
+	assert_int_equal(metric_get(&r->metrics.lost), 2);
+	assert_true(ledger_doubts(&r->store->ledger, CHAIN));
+	assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), -LE_CORRUPT);
+	assert_int_equal(rig_read(r, other, 0, buf, sizeof(buf), true), -LE_CORRUPT);
+	assert_int_equal(chunk_store_lost(r->store, &LOST), LEDGER_LOST);
+	assert_int_equal(chunk_store_lost(r->store, other), LEDGER_LOST);
+	assert_int_equal(chunk_store_lost(r->store, &KEPT), LEDGER_NONE);
+}
+
+static void cut_one(struct rig *r, void *arg)
+{
+	struct chunk_key file = LOST;
+	char buf[100];
+	uint64_t n;
+
+	(void)arg;
+	/* through the middle of it: nobody knows what remains */
+	assert_int_equal(chunk_trim_file(r->store, NULL, &file, 65536, 2 * 65536 + 5, &n),
+			 -LE_CORRUPT);
+	assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), -LE_CORRUPT);
+	assert_int_equal(chunk_trim_file(r->store, NULL, &file, 65536, 2 * 65536, &n), 0);
+	assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), 0);
+	write_one(r, &file);
+	assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), sizeof(buf));
+}
+
+static void punch_one(struct rig *r, void *arg)
+{
+	struct chunk_punch p = {*(struct chunk_key *)arg, 65536, 2 * 65536, 65536};
+	char buf[100];
+	uint64_t n;
+
+	p.off = p.file.idx * p.chunk_size;
+	p.len--;
+	assert_int_equal(chunk_punch_file(r->store, NULL, &p, &n), -LE_CORRUPT);
+	p.len++;
+	assert_int_equal(chunk_punch_file(r->store, NULL, &p, &n), 0);
+	assert_int_equal(rig_read(r, arg, 0, buf, sizeof(buf), true), 0);
+	assert_false(ledger_doubts(&r->store->ledger, CHAIN));
+}
+
+/* What is lost stays so by name, whatever is lost later; nothing but its end ends that. */
+static void test_lost_stays_lost(void **state)
+{
+	struct chunk_key other = other_of_cell(&LOST);
+	struct rig r;
+
+	(void)state;
+	rig_init(&r, 4);
+	rig_run(&r, write_two, NULL);
+	rig_run(&r, write_one, &other);
+	rig_run(&r, delete_row, NULL);
+	rig_run(&r, delete_row, &other); /* the first one is known to be lost by now */
+	for (uint32_t i = 0; i < 2; i++)
+		rig_run(&r, both_are_lost, &other);
+	assert_int_equal(rig_check(&r, true), 2);
+	rig_run(&r, cut_one, NULL);
+	assert_int_equal(rig_check(&r, true), 1);
+	rig_run(&r, punch_one, &other);
+	assert_int_equal(rig_check(&r, true), 0);
+	rig_run(&r, nothing, NULL);
+	rig_fini(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -275,6 +382,7 @@ int main(void)
 		cmocka_unit_test(test_many_leave_doubt),
 		cmocka_unit_test(test_two_in_a_cell_come_back),
 		cmocka_unit_test(test_lost_row),
+		cmocka_unit_test(test_lost_stays_lost),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
