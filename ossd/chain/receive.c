@@ -1,6 +1,7 @@
 /* What comes from another member: parts of chunks, whole chunks, answers. */
 #include "common/base/log.h"
 #include "ossd/chain/care.h"
+#include "ossd/chain/commit.h"
 #include "ossd/chunk/chunk_copy.h"
 
 #define FETCH_MS  10000u
@@ -344,6 +345,21 @@ static void put_floor(struct chain *c, uint64_t version, struct kv_batch *b)
 	kv_batch_put(b, key, sizeof(key), value, sizeof(value));
 }
 
+/* What is pending here may be committed yet, should this member lead before it has heard that
+ * nobody else has it: then the answer must be there, too, or the request is carried out once more.
+ */
+static void keep_answers(struct care *k, struct chain *c, struct kv_batch *b)
+{
+	list_for_each (l, &c->pending) {
+		const struct version *v = list_entry(l, struct version, chain_link);
+		struct replay_key key = {c->id, v->slot, v->session};
+		struct replay_row row = {v->seq, 0, v->op, bytes_of(v->answer, v->answer_len)};
+
+		if (v->seq && v->answer_len)
+			replay_keep(&k->s->replay, &key, &row, b);
+	}
+}
+
 int receive_rows(struct care *k, struct chain *c, const struct oss_resync_rows_req *req)
 {
 	struct kv_batch *b = group_commit_batch(&k->s->gc);
@@ -368,6 +384,7 @@ int receive_rows(struct care *k, struct chain *c, const struct oss_resync_rows_r
 	/* An empty message: these were all. */
 	if (rc == 0 && req->rows.len == 0)
 		replay_forget_doubted(&k->s->replay, c->id, b);
+	keep_answers(k, c, b);
 	/* What was taken over before something was wrong is true all the same. */
 	TRY(group_commit_wait(&k->s->gc, group_commit_join(&k->s->gc, NULL, false)));
 	return rc < 0 ? rc : r.status;

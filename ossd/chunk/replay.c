@@ -155,6 +155,15 @@ void replay_forget_doubted(struct replay *r, uint32_t chain, struct kv_batch *b)
 	}
 }
 
+void replay_keep(struct replay *r, const struct replay_key *key, const struct replay_row *row,
+		 struct kv_batch *b)
+{
+	const struct replay_ent *e = find(r, key);
+
+	if (!e || e->seq < row->seq)
+		put_row(key, row, b);
+}
+
 int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
 		 struct replay_ent **ret_ent)
 {

@@ -70,6 +70,11 @@ void replay_forget_doubted(struct replay *r, uint32_t chain, struct kv_batch *b)
 int replay_import(struct replay *r, const struct replay_key *key, const struct replay_row *row,
 		  struct kv_batch *b) CHECK_RESULT;
 
+/* The answer of a change that is pending, into the batch, unless a later one is known: it is the
+ * answer if the change is committed, whatever the source said. */
+void replay_keep(struct replay *r, const struct replay_key *key, const struct replay_row *row,
+		 struct kv_batch *b);
+
 /* The answer comes with a change that another member of the chain has made (then replay_join): a
  * request that is repeated here waits until replay_settle. -LE_NOMEM. Does not yield. */
 int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,

@@ -424,9 +424,16 @@ static void doubted(struct rig *r, void *arg)
 {
 	struct chunk_store *s = r->store;
 	struct replay_key newer = {.chain = 1, .slot = 1, .session = 6};
+	struct replay_key held = {.chain = 1, .slot = 1, .session = 7};
+	struct replay_row pending = {8, 0, 0x202, bytes_of("held", 4)};
 	struct replay_ent *e;
 
 	(void)arg;
+	/* A change that is still pending when the source has told only of the one before:
+	 * it may be committed all the same. */
+	assert_int_equal(begin(s, 7, 8, 0x202, &e), 0);
+	replay_join(e, group_commit_batch(&s->gc), "held", 4);
+	assert_int_equal(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)), 0);
 	for (uint64_t session = 3; session <= 6; session++) {
 		assert_int_equal(begin(s, session, 7, 0x202, &e), 0);
 		answer(s, e, "lost");
@@ -435,6 +442,8 @@ static void doubted(struct rig *r, void *arg)
 	import(s, 3, 6);
 	import(s, 4, 7);
 	assert_int_equal(replay_apply(&s->replay, &newer, 8, 0x202, &e), 0);
+	import(s, 7, 7);
+	replay_keep(&s->replay, &held, &pending, group_commit_batch(&s->gc));
 	import(s, 6, 7); /* which comes late: a change has come meanwhile */
 	replay_join(e, group_commit_batch(&s->gc), "next", 4);
 	replay_settle(e, 8, true);
@@ -458,6 +467,8 @@ static void after_doubt(struct rig *r, void *arg)
 	replay_end(e, false);
 	assert_int_equal(begin(s, 6, 8, 0x202, &e), 1);
 	assert_memory_equal(e->reply, "next", 4);
+	assert_int_equal(begin(s, 7, 8, 0x202, &e), 1);
+	assert_memory_equal(e->reply, "held", 4);
 }
 
 static void test_answers_in_doubt(void **state)
