@@ -146,6 +146,29 @@ class Shards(unittest.TestCase):
                                  {"local", "server", "verify", "consumer", "start", "decode",
                                   "peer"})
 
+    def test_a_batch_costs_the_same_calls_whatever_is_in_it(self):
+        class Counted:
+            calls = []
+
+            def __getattr__(self, name):
+                self.calls.append(name)
+                return getattr(leat._lib.lib, name)
+
+        modules = leat._loader, leat._batch
+        with leat.Dataset(self.src) as ds, leat.DataLoader(ds, 50, framework="numpy") as loader:
+            loader.next()
+            try:
+                for m in modules:
+                    m._c = Counted()
+                batch = loader.next()
+                self.assertEqual([len(batch[f]) for f in batch], [50] * len(ds.fields))
+            finally:
+                for m in modules:
+                    m._c = leat._lib.lib
+            del batch
+        calls = [c for c in Counted.calls if c not in ("leat_next_within", "leat_errno")]
+        self.assertEqual(sorted(calls), ["leat_batch_info", "leat_batch_unref"])
+
     def test_random_access(self):
         with leat.Dataset(self.src) as ds:
             sample = ds[7]

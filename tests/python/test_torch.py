@@ -239,7 +239,10 @@ class Stacks(unittest.TestCase):
                 folder = "%s/%s" % (tmp, format)
                 os.mkdir(folder)
                 with open(folder + "/a.bin", "wb") as f:
-                    f.write(os.urandom(50 * size + 5 * format.endswith("+5")))
+                    head = 5 * format.endswith("+5")
+                    content = os.urandom(50 * size + head)
+                    f.write(content)
+                    content = content[head:]
                 for framework in ["numpy"] + ["torch"] * (torch is not None):
                     for order in "global", "sequential":
                         with leat.Dataset(folder, format=format) as ds, leat.DataLoader(
@@ -247,8 +250,12 @@ class Stacks(unittest.TestCase):
                             for batch in loader:
                                 at_once = np.asarray(batch.stack("record")).copy()
                                 self.assertEqual(at_once.shape, (10, size))
-                                for row, one in zip(at_once, batch["record"]):
+                                for i, row, one in zip(batch.ids.tolist(), at_once,
+                                                       batch["record"]):
                                     self.assertEqual(row.tobytes(), np.asarray(one).tobytes())
+                                    self.assertEqual(row.tobytes(), content[i * size:][:size])
+                                    one[0] = 1 - one[0]  # a tensor like any other
+                                at_once[:, 0] = 1 - at_once[:, 0]
                                 self.assertTrue((np.asarray(batch.stack("record")) ==
                                                  at_once).all())
 

@@ -43,6 +43,13 @@ def whole(kind: str, memory):
 
 
 def cut(slot, field) -> list:
+    # Making a tensor of a slice takes long; where they lie evenly all of them are made at once.
+    if hasattr(slot, "unbind") and len(field.offsets) > 1 and NONE not in field.offsets and (
+            field.lengths.count(field.lengths[0]) == len(field.lengths)):
+        step = _even(field.offsets, field.lengths[0])
+        if step is not None:
+            return list(slot.as_strided((len(field.offsets), field.lengths[0]), (step, 1),
+                                        field.offsets[0]).unbind(0))
     return [None if o == NONE else slot[o:o + length]
             for o, length in zip(field.offsets, field.lengths)]
 
