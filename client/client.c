@@ -102,6 +102,7 @@ static void free_files(struct client *c)
 static void destroy(struct client *c)
 {
 	c->stopping = true;
+	waitq_wake_all(&c->company);
 	timer_cancel(&c->tick);
 	if (c->keepalive != NULL)
 		fiber_interrupt(c->keepalive);
@@ -151,6 +152,7 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	kept_start(c);
 	memcpy(&c->spread, &c->id, sizeof(c->spread));
 	latch_init(&c->bg, 0);
+	waitq_init(&c->company);
 	timer_init(&c->tick, tick);
 	list_init(&c->free_files);
 	list_init(&c->free_groups);
@@ -204,6 +206,7 @@ int ll_drain(struct client *c, uint64_t deadline_us)
 {
 	for (bool busy = true; busy;) {
 		busy = false;
+		waitq_wake_all(&c->company);
 		gather_submit_all(c, UINT64_MAX);
 		list_for_each (l, &c->inodes.open) {
 			struct idata *d = list_entry(l, struct idata, open_link);

@@ -83,6 +83,7 @@ struct client {
 
 	/* Fibers in the background, which destroy waits for. */
 	struct latch bg;
+	struct waitq company; /* closes that wait for a request to go with */
 	struct timer tick;
 	struct list free_files, free_groups; /* the second: of read_many.c */
 	uint32_t n_free_groups;

@@ -21,9 +21,10 @@
  * name that the kernel has cached is never taken for one. */
 #define FOUND_US   20000u
 #define SUMS_WIDTH 8u
+#define COMPANY_US 2000u /* that a close waits for a request to go with */
 /* A whole chunk's pieces: at most so many. */
-#define SUMS_MAX     LEAT_BLOCKS_PER_CHUNK_MAX
-#define SECTOR       512u
+#define SUMS_MAX LEAT_BLOCKS_PER_CHUNK_MAX
+#define SECTOR   512u
 
 /* ---- opening ---- */
 
@@ -444,6 +445,14 @@ static int send_close(struct ll_file *f)
 	return 0;
 }
 
+/* Nobody waits for a close. Alone it would wake the server, and its answer us; with the next
+ * request it costs neither. */
+static void wait_company(struct client *c, const struct idata *d)
+{
+	if (d->n_close_waiters == 0 && !c->stopping)
+		(void)!waitq_wait(&c->company, loop_now_us() + COMPANY_US);
+}
+
 static void close_fiber(void *arg)
 {
 	struct ll_file *f = CAST_OBJ(arg, struct ll_file, LL_FILE_MAGIC);
@@ -455,6 +464,7 @@ static void close_fiber(void *arg)
 	if (f->can_write)
 		while (wb_drain(d) == -LE_INTR)
 			continue;
+	wait_company(c, d);
 	rc = send_close(f);
 	if (rc < 0)
 		log_warn("client %s: close of ino %llu: %s", c->name, (unsigned long long)i->ino.v,

@@ -220,6 +220,7 @@ int io_wait_closing(struct inode *i)
 		return 0;
 	wb_hurry(d);
 	d->n_close_waiters++;
+	waitq_wake_all(&d->c->company);
 	if (d->n_lazy > 0)
 		hurry_closing(d);
 	while (rc == 0 && d->n_closing > 0)

@@ -397,6 +397,7 @@ int lease_recall(struct client *c, struct ino ino)
 	bool data = true;
 	int rc = 0;
 
+	waitq_wake_all(&c->company);
 	if (i != NULL) {
 		data = S_ISREG(i->attr.mode);
 		rc = recall_known(i);

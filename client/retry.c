@@ -96,6 +96,15 @@ static int session_lost(struct retry *r, uint64_t session, bool mutation)
 	return mutation && r->unknown ? -LE_IO : 0;
 }
 
+/* What waits for another request to go with goes ahead of it, in one frame of the transport. */
+static void take_along(struct client *c, uint16_t op)
+{
+	if (op == OP_mds_close || waitq_empty(&c->company))
+		return;
+	waitq_wake_all(&c->company);
+	fiber_yield();
+}
+
 static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		    struct rpc_call *call, bool first)
 {
@@ -104,6 +113,7 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 	struct retry r;
 	int rc;
 
+	take_along(c, op);
 	*call = (struct rpc_call){.op = op, .req = req, .rep = rep};
 	memset(rep, 0, desc->rep_size);
 	retry_begin(&r, c);
