@@ -136,7 +136,10 @@ int mds_close(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_close_req *in = vin;
 
-	op->final = true;
+	/* Of a counted open no row is kept in the store: whoever repeats the close after a restart
+	 * has told of the open before, which has to be ended then anyway (open_state_redo), and
+	 * what was settled stays so. */
+	op->final = (in->flags & CLOSE_UNCOUNTED) != 0;
 	op->lazy = (in->flags & CLOSE_LAZY) != 0;
 	return close_file(op, in, vout);
 }
