@@ -229,6 +229,7 @@ struct inode *inode_make(struct op *op, const struct cred *c, const struct inode
 	i = inode_create(op->store, &rec);
 	if (same_list)
 		acl_replace(op->store, &rec->acl, dir->acl_default);
+	i->whole = S_ISDIR(mode);
 	if (S_ISDIR(mode))
 		acl_replace(op->store, &rec->acl_default, dir->acl_default);
 	rec->attr.mode = mode;

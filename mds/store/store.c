@@ -38,6 +38,28 @@ uint64_t dentry_cookie(const struct store *s, struct bytes name)
 
 /* ---- memory ---- */
 
+static struct inode *inode_cached(struct store *s, struct ino ino)
+{
+	struct hmap_node *n = hmap_find(&s->inodes, inode_hash(ino));
+
+	for (; n != NULL; n = hmap_find_next(n)) {
+		struct inode *i = container_of(n, struct inode, o.node);
+
+		if (i->ino.v == ino.v)
+			return i;
+	}
+	return NULL;
+}
+
+/* An entry leaves the memory. */
+static void no_more_whole(struct store *s, const struct dentry *d)
+{
+	struct inode *dir = d->durable.state != DENTRY_ABSENT ? inode_cached(s, d->parent) : NULL;
+
+	if (dir != NULL)
+		dir->whole = false;
+}
+
 static size_t cobj_size(const struct cobj *o)
 {
 	if (o->kind == COBJ_INODE)
@@ -60,6 +82,7 @@ static void cobj_free(struct store *s, struct cobj *o)
 	} else {
 		struct dentry *d = container_of(o, struct dentry, o);
 
+		no_more_whole(s, d);
 		hmap_remove(&s->dentries, &o->node);
 		if (d->own_name)
 			free(d->name);
@@ -136,19 +159,6 @@ static struct dentry *dentry_insert_place(struct store *s, struct ino dir, uint6
 	cobj_init(s, &d->o, COBJ_DENTRY);
 	hmap_insert(&s->dentries, &d->o.node, dentry_hash(dir, cookie));
 	return d;
-}
-
-static struct inode *inode_cached(struct store *s, struct ino ino)
-{
-	struct hmap_node *n = hmap_find(&s->inodes, inode_hash(ino));
-
-	for (; n != NULL; n = hmap_find_next(n)) {
-		struct inode *i = container_of(n, struct inode, o.node);
-
-		if (i->ino.v == ino.v)
-			return i;
-	}
-	return NULL;
 }
 
 static struct dentry *dentry_cached(struct store *s, struct ino dir, uint64_t cookie)
@@ -415,6 +425,14 @@ static int load_wait(struct store *s, struct cobj *o)
 	return waitq_wait(&s->loaded, NO_DEADLINE);
 }
 
+static int loaded(struct store *s, struct cobj *o)
+{
+	o->hot = true;
+	list_push(&s->lru, &o->lru);
+	store_shrink(s);
+	return 0;
+}
+
 static int load_record(struct store *s, struct cobj *o, struct key k)
 {
 	struct kv_value v;
@@ -441,10 +459,7 @@ static int load_record(struct store *s, struct cobj *o, struct key k)
 		cobj_free(s, o);
 		return rc;
 	}
-	o->hot = true;
-	list_push(&s->lru, &o->lru);
-	store_shrink(s);
-	return 0;
+	return loaded(s, o);
 }
 
 static int reserve(struct store *s)
@@ -468,10 +483,13 @@ static int load_inode(struct store *s, struct ino ino)
 static int load_dentry(struct store *s, struct ino dir, uint64_t cookie, uint32_t name_len)
 {
 	struct dentry *d = dentry_cached(s, dir, cookie);
+	const struct inode *i = inode_cached(s, dir);
 
 	if (d != NULL)
 		return load_wait(s, &d->o);
 	d = dentry_insert_place(s, dir, cookie, name_len);
+	if (i != NULL && i->whole)
+		return loaded(s, &d->o);
 	return load_record(s, &d->o, key_dentry(dir, cookie));
 }
 
@@ -610,8 +628,8 @@ static void acls_free(struct store *s)
 void store_close(struct store *s)
 {
 	ASSERT(!s->running);
+	map_free(s, &s->dentries); /* which look for their directories */
 	map_free(s, &s->inodes);
-	map_free(s, &s->dentries);
 	acls_free(s);
 	quotas_fini(&s->quotas);
 	pool_fini(&s->inode_pool);

@@ -48,6 +48,9 @@ struct inode {
 	char *symlink; /* immutable */
 	struct inode_rec durable;
 	struct inode_rec *ver[2];
+	/* A directory that has been in memory since it was made, and all its entries too: what is
+	 * not there is absent. */
+	bool whole;
 };
 
 enum dentry_state {

@@ -129,6 +129,36 @@ static void small_cache_body(struct fx *f)
 	assert_true(l.eof && l.n == 0);
 }
 
+static uint64_t misses(const struct fx *f)
+{
+	return metric_get(&f->m->metrics.cache_misses);
+}
+
+/* Of a directory that was made just now the store need not be asked what is not in it, until some
+ * of it has left the memory. */
+static void new_dir_body(struct fx *f)
+{
+	struct list_state l = {0};
+	struct ino dir;
+	uint64_t before;
+
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "new", &dir), 0);
+	before = misses(f);
+	for (uint32_t i = 0; i < 100; i++)
+		make(f, dir, i);
+	assert_int_equal(fx_lookup(f, dir, "none", &(struct attr){0}), -LE_NOENT);
+	assert_int_equal(misses(f), before);
+	f->m->store.opt.cache_bytes = 64 << 10;
+	for (uint32_t i = 100; i < 1000; i++)
+		make(f, dir, i);
+	assert_true(misses(f) > before);
+	for (uint32_t i = 0; i < 1000; i++)
+		drop(f, dir, i);
+	list_some(f, dir, 20000, false, &l);
+	assert_true(l.eof && l.n == 0);
+	assert_int_equal(fx_rmdir(f, LEAT_ROOT_INO, "new"), 0);
+}
+
 static int set(struct fx *f, struct ino ino, const char *name, struct bytes value, uint32_t flags)
 {
 	struct mds_setxattr_req q = {f->cred, ino, bytes_str(name), value, flags};
@@ -225,6 +255,7 @@ static void run_and_check(void (*body)(struct fx *f))
 CHECKED(test_change, change_body)
 CHECKED(test_empty, empty_body)
 CHECKED(test_small_cache, small_cache_body)
+CHECKED(test_new_dir, new_dir_body)
 CHECKED(test_xattr, xattr_body)
 CHECKED(test_link, link_body)
 
@@ -233,7 +264,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_change),      cmocka_unit_test(test_empty),
 		cmocka_unit_test(test_small_cache), cmocka_unit_test(test_xattr),
-		cmocka_unit_test(test_link),
+		cmocka_unit_test(test_link),        cmocka_unit_test(test_new_dir),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
