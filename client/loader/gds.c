@@ -355,12 +355,19 @@ void gds_failed(struct gds *g, int rc)
 		log_warn("cuFile: %s; batches go through host memory", status_text(rc));
 }
 
+/* 0 only where nothing was measured. */
+static uint64_t mib_s(uint64_t ns_per_mib)
+{
+	uint64_t v = ns_per_mib ? 1000000000 / ns_per_mib : 0;
+	return v ? v : ns_per_mib > 0;
+}
+
 void gds_stats(struct gds *g, struct gds_stats *ret_stats)
 {
 	pthread_mutex_lock(&g->lock);
 	uint64_t direct = g->ns_per_mib[GDS_DIRECT], bounce = g->ns_per_mib[GDS_BOUNCE];
-	*ret_stats = (struct gds_stats){.direct_mib_s = direct ? 1000000000 / direct : 0,
-					.bounce_mib_s = bounce ? 1000000000 / bounce : 0,
+	*ret_stats = (struct gds_stats){.direct_mib_s = mib_s(direct),
+					.bounce_mib_s = mib_s(bounce),
 					.failed = g->failed};
 	pthread_mutex_unlock(&g->lock);
 }

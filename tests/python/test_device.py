@@ -234,7 +234,7 @@ class Fake(unittest.TestCase):
         os.mkdir(folder)
         self.addCleanup(shutil.rmtree, folder)
         np.save(folder + "/rows.npy", rows)
-        fake.fake_cuda_delay_up(20000)
+        fake.fake_cuda_delay_up(150000)
         self.addCleanup(fake.fake_cuda_delay_up, 0)
         with leat.Dataset(folder, format="npy") as ds, leat.DataLoader(
                 ds, 32, order="sequential", device="cuda:1", framework="numpy",

@@ -270,7 +270,7 @@ static void test_the_quicker_way_is_taken(void **state)
 
 	open_data(w, w->src);
 	/* Copies to the device take long here. */
-	gpu.delay_up(20000);
+	gpu.delay_up(150000);
 	struct leat_loader *ld = open_loader(w, LEAT_DIRECT_REQUIRE);
 	for (uint32_t e = 0; e < 4; e++)
 		direct += read_epoch(w, ld);
@@ -292,7 +292,7 @@ static void test_the_slower_way_is_not(void **state)
 	uint32_t direct = 0;
 
 	open_data(w, w->src);
-	gpu.file_delay(10000);
+	gpu.file_delay(60000);
 	struct leat_loader *ld = open_loader(w, LEAT_DIRECT_AUTO);
 	for (uint32_t e = 0; e < 4; e++)
 		direct += read_epoch(w, ld);
@@ -309,7 +309,7 @@ static void test_verified_first(void **state)
 	uint32_t direct;
 
 	open_data(w, NULL);
-	gpu.delay_up(20000);
+	gpu.delay_up(150000);
 	struct leat_loader *ld = open_loader(w, LEAT_DIRECT_AUTO);
 	direct = read_epoch(w, ld);
 	struct leat_loader_metrics m = metrics(ld);
@@ -326,7 +326,7 @@ static void test_failures_go_the_other_way(void **state)
 	struct world *w = *state;
 
 	open_data(w, w->src);
-	gpu.delay_up(20000);
+	gpu.delay_up(150000);
 	struct leat_loader *ld = open_loader(w, LEAT_DIRECT_AUTO);
 	gpu.let_fail(20);
 	for (uint32_t e = 0; e < 2; e++)
