@@ -60,8 +60,13 @@ int64_t monotonic_ms(void)
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-void kept_ready(struct kept *k)
+void kept_ready(struct kept *k, const struct rpc_key *key)
 {
+	k->has_key = 0;
+	KEPT_BARRIER();
+	k->key = *key;
+	KEPT_BARRIER();
+	k->has_key = 1;
 	k->ready_ms = monotonic_ms();
 	KEPT_BARRIER();
 	k->n_ready++;

@@ -16,7 +16,7 @@
 #include "client/ll.h"
 
 #define KEPT_MAGIC     0x4c4b4550u
-#define KEPT_VERSION   1u
+#define KEPT_VERSION   2u
 #define KEPT_INIT_MAX  512u
 #define KEPT_FILES_MAX (1u << 18)
 #define KEPT_OWNERS    2u
@@ -48,7 +48,11 @@ struct kept {
 	int64_t ready_ms; /* when, of the monotonic clock */
 	uint32_t n_ready; /* daemons that have come so far as to serve */
 	uint8_t mounted, resend; /* resend: the kernel gives requests again */
-	uint8_t init_done;       /* it has the answer */
+	uint8_t init_done;       /* what it was answered, or is going to be, is below */
+	uint8_t anew;    /* the daemon is to take the key from its file; by the supervisor */
+	uint8_t has_key; /* what served last had this one */
+	struct rpc_key key;
+	uint64_t dev; /* of the mount */
 	uint32_t init_len, answer_len;
 	uint8_t init[KEPT_INIT_MAX], answer[KEPT_INIT_MAX];
 	uint64_t next_dir;
@@ -63,8 +67,8 @@ struct kept *kept_create(int *ret_fd);
 /* That of a former daemon. NULL: it is of another version, or none. */
 struct kept *kept_open(int fd);
 
-/* The daemon serves. */
-void kept_ready(struct kept *k);
+/* The daemon serves, with that key. */
+void kept_ready(struct kept *k, const struct rpc_key *key);
 int64_t monotonic_ms(void);
 
 /* Each store is before the next one, whenever the process is killed. */

@@ -343,7 +343,7 @@ static void run(void *arg)
 	if (status == 0) {
 		log_info("%s mounted at %s", opts.source, fs->mountpoint);
 		tell_parent(d, 0);
-		kept_ready(fs->kept);
+		kept_ready(fs->kept, &d->key);
 		status = fiber_spawn("signals", watch_signals, d);
 		if (status == 0)
 			status = fiber_spawn("figures", net_figures, fs);
@@ -384,6 +384,18 @@ static int render_metrics(void *arg, char **ret_text, size_t *ret_len)
 			     ret_len);
 }
 
+/* Whoever goes on where another one was killed has the same: the file may have been changed for a
+ * restart of everything that is still to come. */
+static int load_key(struct daemon *d)
+{
+	const struct kept *k = d->fs.kept;
+
+	if (!k->has_key || k->anew)
+		return rpc_key_load(opts.cluster.key_file, &d->key);
+	d->key = k->key;
+	return 0;
+}
+
 static int serve(const struct supervised *sup)
 {
 	static struct daemon d;
@@ -404,11 +416,13 @@ static int serve(const struct supervised *sup)
 	watched_signals(&set);
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	/* `systemctl reload` of a mount without a supervisor: nothing, rather than its end. */
+	signal(SIGHUP, SIG_IGN);
 
 	int status = open_files_init(&d.fs);
 	if (status == 0)
-		status = rpc_key_load(opts.cluster.key_file, &d.key);
-	if (status < 0 && d.fs.kept)
+		status = load_key(&d);
+	if (status < 0)
 		log_error("cluster key %s: %s", opts.cluster.key_file, status_text(status));
 	if (status == 0)
 		status = env_real_create(&eo, &d.fs.env);

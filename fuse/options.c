@@ -2,9 +2,11 @@
 #include "fuse/options.h"
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
 #include "fuse/kernel_mount.h"
@@ -128,6 +130,21 @@ static void find_first_words(struct mount_options *o, const char *text)
 	}
 }
 
+/* By a name that still means the same when we are somewhere else. Links are followed each time. */
+static void find_conf(struct mount_options *o)
+{
+	const char *env = getenv("LEAT_CONF");
+	char here[PATH_MAX], path[PATH_MAX + sizeof(o->conf)];
+
+	if (!o->conf[0] && env)
+		snprintf(o->conf, sizeof(o->conf), "%s", env);
+	if (!o->conf[0] || o->conf[0] == '/' || !getcwd(here, sizeof(here)))
+		return;
+	snprintf(path, sizeof(path), "%s/%s", here, o->conf);
+	if (strlen(path) < sizeof(o->conf))
+		memcpy(o->conf, path, strlen(path) + 1);
+}
+
 static int set_options(struct mount_options *o, char *text)
 {
 	char *save = NULL;
@@ -217,6 +234,8 @@ int mount_options_parse(int argc, char **argv, const char *mountpoint,
 		}
 	}
 	sections_of(o, sections);
+	if (!mountpoint)
+		find_conf(o);
 	if (config_load(o->conf[0] ? o->conf : NULL, sections, N_SECTIONS, err, sizeof(err)) < 0) {
 		fprintf(stderr, "mount.leat: %s\n", err);
 		return -LE_CONFIG;

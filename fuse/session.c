@@ -13,6 +13,7 @@
 #include <linux/fuse.h>
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
@@ -203,10 +204,23 @@ static void serve_init(struct leatfs *fs, const uint8_t *data, size_t len)
 	n = init_ask(fs, data, len, k->answer);
 	k->answer_len = n > 0 ? (uint32_t)n : 0;
 	KEPT_BARRIER();
-	if (n <= 0 || write(fuse_session_fd(fs->session), k->answer, (size_t)n) != n)
+	k->init_done = k->init_len > 0 && n > 0;
+	if (n <= 0 || write(fuse_session_fd(fs->session), k->answer, (size_t)n) != n) {
 		log_error("cannot answer the kernel at %s: %s", fs->mountpoint, strerror(errno));
-	else
-		k->init_done = k->init_len > 0;
+		k->init_done = 0;
+	}
+}
+
+/* A former daemon was ended before it had answered. libfuse has been told already. */
+static void answer_init_again(struct leatfs *fs, uint64_t unique)
+{
+	uint8_t answer[KEPT_INIT_MAX];
+	const size_t n = fs->kept->answer_len;
+
+	memcpy(answer, fs->kept->answer, n);
+	memcpy(answer + offsetof(struct fuse_out_header, unique), &unique, sizeof(unique));
+	if (write(fuse_session_fd(fs->session), answer, n) != (ssize_t)n)
+		log_error("cannot answer the kernel at %s: %s", fs->mountpoint, strerror(errno));
 }
 
 /* libfuse gets the request again that was answered by a former daemon; the kernel hears nothing. */
@@ -249,7 +263,9 @@ static void serve_request(void *arg)
 
 	if ((header.unique & UNIQUE_RESENT) != 0)
 		open_files_resent(fs, unique);
-	if (header.opcode == FUSE_INIT) {
+	if (header.opcode == FUSE_INIT && fs->kept->init_done) {
+		answer_init_again(fs, header.unique);
+	} else if (header.opcode == FUSE_INIT) {
 		serve_init(fs, r->pub.data, r->len);
 	} else {
 		ll_request_begin(&changes, fs->client, unique);
@@ -390,8 +406,10 @@ bool session_serve(struct leatfs *fs)
 	return false;
 }
 
-/* The kernel reads ahead 128 KiB at most unless told otherwise; a stripe wants more. */
-static void raise_readahead(const struct leatfs *fs)
+/* Which one it is. The kernel reads ahead 128 KiB at most unless told otherwise; a stripe wants
+ * more.
+ */
+static void look_at_mount(const struct leatfs *fs)
 {
 	struct kernel_mount_info info;
 	char path[128];
@@ -399,6 +417,7 @@ static void raise_readahead(const struct leatfs *fs)
 
 	if (!kernel_mount_find(fs->mountpoint, &info))
 		return;
+	fs->kept->dev = makedev(info.dev_major, info.dev_minor);
 	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", info.dev_major,
 		 info.dev_minor);
 	f = fopen(path, "we");
@@ -451,7 +470,7 @@ int session_mount(struct leatfs *fs, const struct mount_options *o, int device_f
 		return status;
 	}
 	fs->mounted = true;
-	raise_readahead(fs);
+	look_at_mount(fs);
 	return 0;
 }
 

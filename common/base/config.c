@@ -379,7 +379,7 @@ int config_load(const char *path, const struct config_section *sections, int n_s
 	if (path == NULL)
 		path = getenv("LEAT_CONF");
 	if (path == NULL || *path == '\0') {
-		path = "/etc/leat/leat.conf";
+		path = CONFIG_PATH;
 		may_be_missing = true;
 	}
 	struct parse p = {.path = path,

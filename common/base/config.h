@@ -25,6 +25,7 @@
 #include "common/base/status.h"
 
 #define CONFIG_STR_MAX 1024
+#define CONFIG_PATH    "/etc/leat/leat.conf"
 
 enum config_type { CONFIG_bool, CONFIG_u32, CONFIG_u64, CONFIG_size, CONFIG_str };
 

@@ -25,23 +25,42 @@ BLOCK = 4096
 
 
 class Mount:
-    """A supervised one, of a program of its own, so that another one can be installed."""
+    """A supervised one, of a program of its own, so that another one can be installed, with a
+    configuration and a key of its own, which is given by a relative name."""
 
     def __init__(self, c, options=""):
         self.c = c
         self.at = c.dir + "/m"
         self.log = c.dir + "/m.log"
         self.program = c.dir + "/mount.leat"
-        self.options = "conf=%s/conf,log=%s%s" % (c.dev, self.log, options)
+        self.conf = c.dir + "/leat.conf"
+        self.key = c.dir + "/m.key"
+        self.options = "log=%s%s" % (self.log, options)
 
     def __enter__(self):
         os.makedirs(self.at, exist_ok=True)
+        if os.path.exists(self.program):
+            os.unlink(self.program)  # it may still be busy for an instant
         shutil.copy(BUILD + "/mount.leat", self.program)
-        subprocess.run([self.program, "leat", self.at, "-o", self.options], check=True, timeout=60,
-                       stdin=subprocess.DEVNULL)
-        self.supervisor = self.status()["supervisor"]
-        assert self.supervisor > 0
+        shutil.copy(self.c.dev + "/key", self.key)
+        self.configure()
+        self.mount()
         return self
+
+    def configure(self, more="", mode=0o600):
+        """The configuration, with more in [mount], and the mode of the key."""
+        text = open(self.c.dev + "/conf").read()
+        assert "key_file = %s/key\n" % self.c.dev in text and "[mount]" not in text
+        with open(self.conf, "w") as f:
+            f.write(text.replace(self.c.dev + "/key", self.key) + "\n[mount]\n" + more)
+        os.chmod(self.key, mode)
+
+    def mount(self):
+        subprocess.run([self.program, "leat", self.at, "-o", self.options], check=True,
+                       timeout=60 * SLOWNESS, stdin=subprocess.DEVNULL, cwd=self.c.dir,
+                       env=dict(os.environ, LEAT_CONF="leat.conf"))
+        self.supervisor = self.status()["supervisor"]
+        assert self.supervisor > 0 or "supervise=no" in self.options
 
     def __exit__(self, kind, value, trace):
         if kind is not None:
@@ -426,8 +445,82 @@ def test_supervisor_unmounts(c):
         os.kill(m.supervisor, signal.SIGTERM)
         wait_until(m.is_gone, 20, "the end")
         assert not any(m.at in line for line in open("/proc/mounts"))
-        subprocess.run([m.program, "leat", m.at, "-o", m.options], check=True,
-                       timeout=60 * SLOWNESS)
+        m.mount()
+
+
+def test_asked_to_end_between_two_daemons(c):
+    """Whenever the supervisor is asked, it is not forgotten."""
+    for ms in (0, 1, 2, 4, 8, 16, 32):
+        with Mount(c) as m:
+            m.kill()
+            time.sleep(ms / 1000)
+            os.kill(m.supervisor, signal.SIGTERM)
+            wait_until(m.is_gone, 20, "the end, asked for after %d ms" % ms)
+            m.mount()
+
+
+def test_configuration_is_edited(c):
+    """What is wrong in it, or with the key, is found by an upgrade, which fails; who goes on where
+    a daemon was killed has the configuration that has worked."""
+    wrong = {
+        "what nobody knows": ("nonsense = 1\n", 0o600),
+        "a key that others may read": ("", 0o644),
+        "another promise to the kernel": ("local_locks = yes\n", 0o600),
+    }
+    with Mount(c) as m:
+        f = open(m.at + "/f", "wb", buffering=0)
+        for n, (what, (more, mode)) in enumerate(wrong.items()):
+            m.configure(more, mode)
+            f.write(b"1")
+            os.fsync(f.fileno())
+            m.kill_and_wait()
+            r = m.upgrade(check=False)
+            assert r.returncode == 1 and "goes on" in r.stderr, (what, r)
+            f.write(b"2")
+            os.fsync(f.fileno())
+            assert m.status()["upgrades_failed"] == n + 1, what
+        os.unlink(m.conf)
+        m.kill_and_wait()
+        assert m.upgrade(check=False).returncode == 1
+        m.configure("slow_ms = 12345\n")
+        m.upgrade()
+        os.unlink(m.conf)
+        m.kill_and_wait()
+        assert m.status()["upgrades"] == 1
+        f.close()
+        with open(m.at + "/f", "rb") as g:
+            assert g.read() == b"12" * len(wrong)
+
+
+def test_metadata_server_away(c):
+    """Daemons that do not come so far as to serve are no reason to give the mount up. It can be
+    ended all the same."""
+    with Mount(c, ",mount_timeout_ms=100,request_timeout_ms=60000") as m:
+        with open(m.at + "/there", "wb") as f:
+            f.write(b"there")
+        before = m.status()
+        c.kill("mds")
+        os.kill(before["pid"], signal.SIGKILL)
+        time.sleep(5)
+        c.start("mds")
+        with open(m.at + "/there", "rb") as f:
+            assert f.read() == b"there"
+        assert m.status()["restarts"] == 1
+        c.kill("mds")
+        m.kill()
+        time.sleep(1)
+        os.kill(m.supervisor, signal.SIGTERM)
+        wait_until(m.is_gone, 20, "the end")
+        c.start("mds")
+        m.mount()
+
+
+def test_reload_of_a_mount_without_supervisor(c):
+    """What `systemctl reload` sends does not end it."""
+    with Mount(c, ",supervise=no") as m:
+        os.kill(m.status()["pid"], signal.SIGHUP)
+        time.sleep(0.1)
+        open(m.at + "/reloaded", "w").close()
 
 
 if __name__ == "__main__":
