@@ -160,8 +160,8 @@ static int by_id(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-int copies_list(struct stage_io *io, const char *to,
-		int (*each)(void *arg, const struct leat_stage_copy *c), void *arg)
+int copies_list_others(struct stage_io *io, const char *to, const char *id,
+		       int (*each)(void *arg, const struct leat_stage_copy *c), void *arg)
 {
 	struct ids l = {0};
 	char base[STORE_PATH_SIZE];
@@ -176,7 +176,7 @@ int copies_list(struct stage_io *io, const char *to,
 	if (l.n)
 		qsort(l.ids, l.n, sizeof(*l.ids), by_id);
 	for (size_t i = 0; i < l.n && rc == 0; i++) {
-		rc = look_at(io, to, l.ids[i], c);
+		rc = strcmp(l.ids[i], id) == 0 ? -LE_NOENT : look_at(io, to, l.ids[i], c);
 		if (rc == -LE_NOENT)
 			rc = 0;
 		else if (rc == 0)
@@ -185,6 +185,12 @@ int copies_list(struct stage_io *io, const char *to,
 	free(l.ids);
 	free(c);
 	return rc;
+}
+
+int copies_list(struct stage_io *io, const char *to,
+		int (*each)(void *arg, const struct leat_stage_copy *c), void *arg)
+{
+	return copies_list_others(io, to, "", each, arg);
 }
 
 struct finding {

@@ -208,7 +208,7 @@ static int fetch_chunk(struct part *p, uint64_t chunk, struct slot *s, bool dema
 		return 0;
 	}
 	TRY(obtain(p, chunk, s, demand));
-	int rc = env_file_pwrite(p->file, s->data, len, off);
+	int rc = part_write(p, s->data, len, off);
 	if (rc < 0)
 		fetch_fail_local(ft, rc, p->f->path, "cannot write the copy");
 	else

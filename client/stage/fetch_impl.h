@@ -29,6 +29,9 @@ struct part {
 	uint32_t index, refs;
 	const struct manifest_file *f;
 	struct env_file *file;
+	/* The same file, past the page cache: NULL where other nodes read what was just written, or
+	 * where it cannot be. */
+	struct env_file *direct;
 	struct vol_file *source; /* opened with the first missing chunk */
 	struct fmutex lock;      /* of opening either */
 	bool complete;           /* every chunk verified: gets its name at the next checkpoint */
@@ -65,6 +68,8 @@ struct fetch {
 	struct list parts;
 	uint32_t n_parts;
 	uint64_t fresh_bytes, checkpoint_us;
+	bool named;	    /* the folders of the copy are durable */
+	uint32_t new_parts; /* bit k: directory k has part files whose names are not durable */
 	struct fmutex checkpoint_lock;
 	struct waitq arrived; /* a chunk is done, or something has failed */
 	uint32_t n_givers;
@@ -95,6 +100,8 @@ void part_settle(struct fetch *ft, uint32_t file);
 /* Opened. NULL: failed, and told. Yields. */
 struct part *part_get(struct fetch *ft, uint32_t file);
 void part_put(struct part *p);
+/* Bytes of a chunk, from a slot. Yields. */
+int part_write(struct part *p, const void *buf, uint32_t len, uint64_t off) CHECK_RESULT;
 /* Syncs what is fresh, sets its bits, gives finished files their names. Yields. */
 void checkpoint_if_due(struct fetch *ft);
 void checkpoint_rest(struct fetch *ft);

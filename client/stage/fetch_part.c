@@ -12,6 +12,7 @@
 #include "common/base/assert.h"
 
 #define SYNC_AT_ONCE     16u
+#define DIRECT_UNIT      4096u /* of writes past the page cache: offset, length and memory */
 #define CHECKPOINT_US    1000000u
 #define CHECKPOINT_BYTES (64u << 20) /* while these are synced, others come */
 
@@ -39,7 +40,7 @@ static int make_parent(struct fetch *ft, const char *path)
 	*strrchr(dir, '/') = 0;
 	if (strcmp(dir, ft->last_dir) == 0)
 		return 0;
-	TRY(env_mkdirs(ft->o.store->env, dir, 0755));
+	TRY(store_make_folder(ft->o.store, dir));
 	memcpy(ft->last_dir, dir, strlen(dir) + 1);
 	return 0;
 }
@@ -82,6 +83,7 @@ static void end_part(struct fetch *ft, struct part *p)
 	if (p->refs > 0)
 		return;
 	env_file_close(p->file);
+	env_file_close(p->direct);
 	vol_close(p->source);
 	free(p->fresh);
 	free(p->syncing);
@@ -105,10 +107,18 @@ static int open_file(struct fetch *ft, struct part *p)
 	(void)!chmod(path, 0644);
 	TRY(env_file_open(ft->o.store->env, path, O_RDWR | O_CREAT, 0644, &p->file));
 	TRY(env_file_stat(p->file, &st));
+	if (!ft->o.from_peer && p->f->size >= DIRECT_UNIT) {
+		TRY(env_file_open(ft->o.store->env, path, O_WRONLY | O_DIRECT, 0, &p->direct));
+		if (!env_file_is_direct(p->direct)) {
+			env_file_close(p->direct);
+			p->direct = NULL;
+		}
+	}
 	if (w->opened)
 		return 0;
 	w->opened = true;
 	w->existed = st.st_size > 0;
+	ft->new_parts |= 1u << store_place(ft->o.store, p->index);
 	if ((uint64_t)st.st_size != p->f->size)
 		TRY(env_file_truncate(p->file, p->f->size));
 	if (p->f->size == 0)
@@ -161,6 +171,24 @@ struct part *part_get(struct fetch *ft, uint32_t file)
 	fetch_fail_local(ft, rc, p->f->path, "cannot make the copy");
 	part_put(p);
 	return NULL;
+}
+
+/* What is moved once is not worth a copy of it in the page cache, nor the time that takes; the end of
+ * a file is, which is no whole unit. Both reach the disk by the same sync. */
+int part_write(struct part *p, const void *buf, uint32_t len, uint64_t off)
+{
+	uint32_t whole = p->direct ? len / DIRECT_UNIT * DIRECT_UNIT : 0;
+	if (whole) {
+		int rc = env_file_pwrite(p->direct, buf, whole, off);
+		/* A file system that only now says that it cannot. */
+		if (rc == -LE_INVAL)
+			whole = 0;
+		else if (rc < 0)
+			return rc;
+	}
+	if (whole == len)
+		return 0;
+	return env_file_pwrite(p->file, (const char *)buf + whole, len - whole, off + whole);
 }
 
 void part_put(struct part *p)
@@ -297,6 +325,28 @@ static int name_files(struct fetch *ft, struct part **parts, const bool *complet
 	return rc;
 }
 
+/* A bit tells of nothing that has lost its name. */
+static int sync_names(struct fetch *ft)
+{
+	struct local_store *s = ft->o.store;
+	uint32_t fresh = ft->new_parts;
+	char path[STORE_PATH_SIZE];
+	ft->new_parts = 0;
+	for (uint32_t k = 0; k <= s->n_more; k++) {
+		if (!(fresh >> k & 1))
+			continue;
+		snprintf(path, sizeof(path), "%.4000s/part", store_dir_of(s, k));
+		TRY(env_syncdir(s->env, path));
+	}
+	if (!fresh || ft->named)
+		return 0;
+	/* Those above them, and the bitmap's own, once. */
+	ft->named = true;
+	for (uint32_t k = 0; k <= s->n_more; k++)
+		TRY(env_syncdir(s->env, store_dir_of(s, k)));
+	return env_syncdir(s->env, s->base);
+}
+
 static void checkpoint_locked(struct fetch *ft)
 {
 	struct part **parts = malloc(OPEN_MAX * sizeof(*parts));
@@ -315,6 +365,8 @@ static void checkpoint_locked(struct fetch *ft)
 		else
 			take_bits(ft, parts[i]);
 	}
+	if (rc == 0 && n)
+		rc = sync_names(ft);
 	if (rc == 0 && n)
 		rc = store_save_bitmap(ft->o.store);
 	rc = name_files(ft, parts, complete, n, rc);
@@ -359,32 +411,48 @@ void checkpoint_rest(struct fetch *ft)
 	}
 }
 
+/* The folders of `last` that `next` is not in, from below; no further up than root. */
+static int sync_left(struct env *env, char *last, const char *next, size_t root)
+{
+	for (size_t len = strlen(last); len > root; len = strlen(last)) {
+		if (strncmp(last, next, len) == 0 && next[len] == '/')
+			return 0;
+		TRY(env_syncdir(env, last));
+		*strrchr(last, '/') = 0;
+	}
+	return 0;
+}
+
+/* Of one directory. Files are in the order of their paths, so that each folder is left once. */
+static int sync_folders(struct fetch *ft, uint32_t k, char *path, char *last)
+{
+	struct env *env = ft->o.store->env;
+	const char *dir = store_dir_of(ft->o.store, k);
+	size_t root = strlen(dir);
+	last[0] = 0;
+	for (uint32_t i = 0; i < ft->o.manifest->n_files; i++) {
+		/* Each file's name is in the first folder, as itself or as a link. */
+		if (k > 0 && store_place(ft->o.store, i) != k)
+			continue;
+		int n = snprintf(path, STORE_PATH_SIZE, "%s/data/%s", dir,
+				 ft->o.manifest->files[i].path);
+		if (n >= (int)STORE_PATH_SIZE)
+			return -LE_NAMETOOLONG;
+		TRY(sync_left(env, last, path, root));
+		*strrchr(path, '/') = 0;
+		memcpy(last, path, strlen(path) + 1);
+	}
+	TRY(sync_left(env, last, "", root));
+	return env_syncdir(env, dir);
+}
+
 int parts_sync_dirs(struct fetch *ft)
 {
-	char path[STORE_PATH_SIZE], last[STORE_PATH_SIZE] = "";
-	struct env *env = ft->o.store->env;
-	for (uint32_t k = 0; k <= ft->o.store->n_more; k++) {
-		const char *dir = store_dir_of(ft->o.store, k);
-		size_t root = strlen(dir);
-		for (uint32_t i = 0; i < ft->o.manifest->n_files; i++) {
-			/* Each file's name is in the first folder, as itself or as a link. */
-			if (k > 0 && store_place(ft->o.store, i) != k)
-				continue;
-			int n = snprintf(path, sizeof(path), "%s/data/%s", dir,
-					 ft->o.manifest->files[i].path);
-			if (n >= (int)sizeof(path))
-				return -LE_NAMETOOLONG;
-			*strrchr(path, '/') = 0;
-			if (strcmp(path, last) == 0)
-				continue;
-			memcpy(last, path, strlen(path) + 1);
-			/* And those above it: each at least once. */
-			while (strlen(path) > root) {
-				TRY(env_syncdir(env, path));
-				*strrchr(path, '/') = 0;
-			}
-		}
-		TRY(env_syncdir(env, dir));
-	}
-	return env_syncdir(env, ft->o.store->base);
+	char *path = malloc(STORE_PATH_SIZE), *last = malloc(STORE_PATH_SIZE);
+	int rc = path && last ? 0 : -LE_NOMEM;
+	for (uint32_t k = 0; rc == 0 && k <= ft->o.store->n_more; k++)
+		rc = sync_folders(ft, k, path, last);
+	free(path);
+	free(last);
+	return rc < 0 ? rc : env_syncdir(ft->o.store->env, ft->o.store->base);
 }

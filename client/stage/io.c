@@ -29,6 +29,8 @@ int io_init(struct stage_io *io, struct leat_fs *fs, const char *name)
 		}
 	}
 	int rc = vol_local_create(io->env, &io->local);
+	if (rc == 0)
+		rc = vol_local_create_soft(io->env, &io->soft);
 	if (rc == 0 && fs)
 		rc = vol_leat_create(fs, &io->remote);
 	if (rc < 0)
@@ -39,6 +41,7 @@ int io_init(struct stage_io *io, struct leat_fs *fs, const char *name)
 void io_fini(struct stage_io *io)
 {
 	vol_destroy(io->local);
+	vol_destroy(io->soft);
 	vol_destroy(io->remote);
 	if (io->own && io->loop) {
 		loop_stop(io->loop);

@@ -17,7 +17,7 @@ struct stage_io {
 	struct leat_fs *fs; /* borrowed; NULL: local only */
 	struct env *env;
 	struct loop *loop;
-	struct vol *local;
+	struct vol *local, *soft; /* soft: writes that are synced later, by others, or never */
 	struct vol *remote; /* NULL without fs */
 	bool own;           /* env and loop are ours */
 };

@@ -88,15 +88,55 @@ int store_make_dirs(struct local_store *s)
 	char path[STORE_PATH_SIZE];
 	for (uint32_t k = 0; k <= s->n_more; k++) {
 		const char *dir = store_dir_of(s, k);
-		TRY(env_mkdirs(s->env, dir, 0755));
+		/* Checkpoints sync what is below, and the first directory. */
+		TRY(k == 0 ? store_make_folder(s, dir) : env_mkdirs(s->env, dir, 0755));
 		if (k > 0)
 			TRY(note_home(s, dir));
 		for (size_t i = 0; i < ARRAY_SIZE(below); i++) {
 			TRY(join(path, dir, below[i]));
-			TRY(env_mkdirs(s->env, path, 0755));
+			TRY(store_make_folder(s, path));
 		}
 	}
 	return 0;
+}
+
+int store_make_folder(struct local_store *s, const char *path)
+{
+	int rc = env_mkdir(s->env, path, 0755);
+	if (rc == -LE_EXIST)
+		return 0;
+	if (rc != -LE_NOENT)
+		return rc;
+	char *part = strdup(path);
+	rc = part ? 0 : -LE_NOMEM;
+	for (size_t i = 1; rc == 0 && part[i]; i++) {
+		if (part[i] != '/')
+			continue;
+		part[i] = 0;
+		rc = env_mkdir(s->env, part, 0755);
+		if (rc == -LE_EXIST)
+			rc = 0;
+		part[i] = '/';
+	}
+	free(part);
+	return rc < 0 ? rc : env_mkdir(s->env, path, 0755);
+}
+
+static int sync_file(struct local_store *s, const char *name)
+{
+	char path[STORE_PATH_SIZE];
+	struct env_file *f;
+	TRY(join(path, s->dir, name));
+	TRY(env_file_open(s->env, path, O_RDONLY, 0, &f));
+	int rc = env_file_datasync(f);
+	env_file_close(f);
+	return rc;
+}
+
+int store_sync_manifest(struct local_store *s)
+{
+	TRY(sync_file(s, "sums"));
+	return sync_file(s, "manifest");
 }
 
 /* ---- locks ---- */
@@ -240,6 +280,13 @@ void store_set_chunk(struct local_store *s, uint64_t chunk, bool on)
 		s->bitmap[chunk / 8] &= (uint8_t)~bit;
 }
 
+static int write_bitmap(struct local_store *s)
+{
+	struct bitmap_head head = {BITMAP_MAGIC, s->n_chunks};
+	TRY(env_file_pwrite(s->bitmap_file, &head, sizeof(head), 0));
+	return env_file_pwrite(s->bitmap_file, s->bitmap, s->n_chunks / 8 + 1, sizeof(head));
+}
+
 int store_load_bitmap(struct local_store *s, const struct manifest *m)
 {
 	char path[STORE_PATH_SIZE];
@@ -259,17 +306,15 @@ int store_load_bitmap(struct local_store *s, const struct manifest *m)
 		if (head.magic == BITMAP_MAGIC && head.n_chunks == s->n_chunks)
 			return env_file_pread(s->bitmap_file, s->bitmap, len, sizeof(head));
 	}
+	/* Nothing is in it that a power cut could take: the first checkpoint syncs it. */
 	s->fresh = st.st_size == 0;
 	TRY(env_file_truncate(s->bitmap_file, 0));
-	TRY(store_save_bitmap(s));
-	return env_syncdir(s->env, s->dir);
+	return write_bitmap(s);
 }
 
 int store_save_bitmap(struct local_store *s)
 {
-	struct bitmap_head head = {BITMAP_MAGIC, s->n_chunks};
-	TRY(env_file_pwrite(s->bitmap_file, &head, sizeof(head), 0));
-	TRY(env_file_pwrite(s->bitmap_file, s->bitmap, s->n_chunks / 8 + 1, sizeof(head)));
+	TRY(write_bitmap(s));
 	return env_file_datasync(s->bitmap_file);
 }
 
@@ -446,7 +491,9 @@ int store_recall_source(struct env *env, const char *to, const char *key,
 
 int store_note_source(struct env *env, const char *to, const char *key, const char *id)
 {
-	char path[STORE_PATH_SIZE], dir[STORE_PATH_SIZE];
+	char path[STORE_PATH_SIZE], dir[STORE_PATH_SIZE], now[MANIFEST_ID_SIZE];
+	if (store_recall_source(env, to, key, now) == 0 && strcmp(now, id) == 0)
+		return 0;
 	TRY(source_path(to, key, path));
 	snprintf(dir, sizeof(dir), "%.3900s/.leat/sources", to);
 	TRY(env_mkdirs(env, dir, 0755));

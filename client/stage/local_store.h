@@ -75,6 +75,10 @@ void store_fini(struct local_store *s);
 
 /* DIR/.leat/ID and what is in it. Yields. */
 int store_make_dirs(struct local_store *s) CHECK_RESULT;
+/* One folder of a copy, with its parents; not synced. Fine if it is there. Yields. */
+int store_make_folder(struct local_store *s, const char *path) CHECK_RESULT;
+/* What was written of the manifest becomes durable, but for its names. Yields. */
+int store_sync_manifest(struct local_store *s) CHECK_RESULT;
 /* Of a folder that holds a part of a copy elsewhere: its home, DIR/.leat/ID. -LE_NOENT: it is none.
  * Yields. */
 int store_home(struct local_store *s, char ret_home[STORE_PATH_SIZE]) CHECK_RESULT;

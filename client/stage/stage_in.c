@@ -385,7 +385,8 @@ static void make_samples(struct stage_job *job)
 	snprintf(dir, sizeof(dir), "%.4000s/data", job->store.dir);
 	struct index_source from = {entries, job->m->n_files, job->o.format};
 	if (index_build(job->io.local, dir, &from, &x, &ignored) == 0) {
-		int rc = samples_store(job->io.local, job->store.dir, x);
+		/* One that a power cut has hurt is found out, and made again. */
+		int rc = samples_store(job->io.soft, job->store.dir, x);
 		(void)rc;
 		index_destroy(x);
 	}
@@ -496,11 +497,12 @@ static int make_copy(struct stage_job *job)
 		TRY(read_back(job));
 	make_samples(job);
 	note_alias(job);
+	TRY(store_sync_manifest(&job->store));
 	TRY(store_set_ready(&job->store, job->m));
 	publish_inodes(job);
 	TRY(store_set_mark(&job->store, "window", false));
 	note(job, LEAT_COPY_READY);
-	TRY(copies_list(&job->io, job->o.to, mark_stale, job));
+	TRY(copies_list_others(&job->io, job->o.to, job->m->id, mark_stale, job));
 	char fields[160];
 	snprintf(fields, sizeof(fields),
 		 "\"bytes\":%" PRIu64 ",\"source\":%" PRIu64 ",\"peers\":%" PRIu64, job->r->bytes,
@@ -605,8 +607,8 @@ static int stage_locked(struct stage_job *job)
 	if (job->rc)
 		return job->rc;
 	TRY(store_load_bitmap(&job->store, job->m));
-	/* So that whoever lists copies knows what this one will be. */
-	TRY(manifest_store(job->io.local, job->store.dir, job->m));
+	/* So that whoever lists copies knows what this one will be: durable before READY. */
+	TRY(manifest_store(job->io.soft, job->store.dir, job->m));
 	TRY(store_origin(job));
 	TRY(stage_order(job));
 	TRY(stage_admit(job));

@@ -85,6 +85,8 @@ struct vol {
 
 /* The local file system. env is borrowed; files are opened on the loop that asks. */
 int vol_local_create(struct env *env, struct vol **ret_vol) CHECK_RESULT;
+/* The same, but what it writes is durable only once somebody else syncs it. */
+int vol_local_create_soft(struct env *env, struct vol **ret_vol) CHECK_RESULT;
 /* A Leat namespace, with the rights of the instance, which is borrowed. */
 int vol_leat_create(struct leat_fs *fs, struct vol **ret_vol) CHECK_RESULT;
 void vol_destroy(struct vol *v); /* NULL is fine */

@@ -201,14 +201,57 @@ static const struct vol_ops local_ops = {
 	.destroy = local_destroy,
 };
 
-int vol_local_create(struct env *env, struct vol **ret_vol)
+static int soft_sync(struct vol_file *f)
+{
+	(void)f;
+	return 0;
+}
+
+static int soft_syncdir(struct vol *v, const char *path)
+{
+	(void)v;
+	(void)path;
+	return 0;
+}
+
+static const struct vol_ops soft_ops = {
+	.stat = local_stat,
+	.list = local_list,
+	.open = local_open,
+	.close = local_close,
+	.pread = local_pread,
+	.pread_now = local_pread_now,
+	.pwrite = local_pwrite,
+	.sync = soft_sync,
+	.sums = local_sums,
+	.mkdir = local_mkdir,
+	.unlink = local_unlink,
+	.rmdir = local_rmdir,
+	.rename = local_rename,
+	.exchange = local_exchange,
+	.syncdir = soft_syncdir,
+	.seal = local_seal,
+	.destroy = local_destroy,
+};
+
+static int create(struct env *env, const struct vol_ops *ops, struct vol **ret_vol)
 {
 	struct local *l = calloc(1, sizeof(*l));
 	if (!l)
 		return -LE_NOMEM;
-	l->vol.ops = &local_ops;
+	l->vol.ops = ops;
 	l->vol.origin = ORIGIN_LOCAL;
 	l->env = env;
 	*ret_vol = &l->vol;
 	return 0;
+}
+
+int vol_local_create(struct env *env, struct vol **ret_vol)
+{
+	return create(env, &local_ops, ret_vol);
+}
+
+int vol_local_create_soft(struct env *env, struct vol **ret_vol)
+{
+	return create(env, &soft_ops, ret_vol);
 }
