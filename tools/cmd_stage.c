@@ -13,14 +13,14 @@
 static const struct stage_verb verbs[] = {
 	{"in", stage_cmd_in,
 	 "to catalog capacity timeout verify order window wait detach max-rate lease ttl evict "
-	 "progress scheduler placement nodes agent unpack",
+	 "progress scheduler placement nodes agent unpack together listen",
 	 1, 1, false},
 	{"out", stage_cmd_out, "timeout max-rate replace progress", 2, 2, false},
 	{"plan", stage_cmd_plan, "to catalog capacity", 1, 1, true},
 	{"wait", stage_cmd_wait, "to timeout wait", 1, 1, true},
 	{"status", stage_cmd_status, "to", 0, 1, true},
 	{"ls", stage_cmd_ls, "to", 0, 0, true},
-	{"path", stage_cmd_path, "to", 1, 1, true},
+	{"path", stage_cmd_path, "to share", 1, 1, true},
 	{"verify", stage_cmd_verify, "to progress", 1, 1, true},
 	{"pin", stage_cmd_pin, "to", 1, 1, true},
 	{"unpin", stage_cmd_unpin, "to", 1, 1, true},
@@ -34,18 +34,33 @@ static const struct stage_verb verbs[] = {
 };
 
 static const struct option longs[] = {
-	{"to", required_argument, NULL, 't'},        {"catalog", required_argument, NULL, 'g'},
-	{"capacity", required_argument, NULL, 'c'},  {"timeout", required_argument, NULL, 'w'},
-	{"verify", required_argument, NULL, 'v'},    {"order", required_argument, NULL, 'o'},
-	{"window", required_argument, NULL, 'W'},    {"wait", required_argument, NULL, 'u'},
-	{"detach", no_argument, NULL, 'd'},          {"max-rate", required_argument, NULL, 'r'},
-	{"lease", required_argument, NULL, 'l'},     {"ttl", required_argument, NULL, 'T'},
-	{"evict", no_argument, NULL, 'e'},           {"unpack", no_argument, NULL, 'U'},
-	{"replace", no_argument, NULL, 'R'},         {"dry-run", no_argument, NULL, 'n'},
-	{"free", required_argument, NULL, 'f'},      {"follow", no_argument, NULL, 'F'},
-	{"progress", required_argument, NULL, 'p'},  {"scheduler", required_argument, NULL, 's'},
-	{"placement", required_argument, NULL, 'P'}, {"nodes", required_argument, NULL, 'N'},
-	{"agent", required_argument, NULL, 'A'},     {NULL, 0, NULL, 0},
+	{"to", required_argument, NULL, 't'},
+	{"catalog", required_argument, NULL, 'g'},
+	{"capacity", required_argument, NULL, 'c'},
+	{"timeout", required_argument, NULL, 'w'},
+	{"verify", required_argument, NULL, 'v'},
+	{"order", required_argument, NULL, 'o'},
+	{"window", required_argument, NULL, 'W'},
+	{"wait", required_argument, NULL, 'u'},
+	{"detach", no_argument, NULL, 'd'},
+	{"max-rate", required_argument, NULL, 'r'},
+	{"lease", required_argument, NULL, 'l'},
+	{"ttl", required_argument, NULL, 'T'},
+	{"evict", no_argument, NULL, 'e'},
+	{"unpack", no_argument, NULL, 'U'},
+	{"share", no_argument, NULL, 'H'},
+	{"replace", no_argument, NULL, 'R'},
+	{"dry-run", no_argument, NULL, 'n'},
+	{"free", required_argument, NULL, 'f'},
+	{"follow", no_argument, NULL, 'F'},
+	{"progress", required_argument, NULL, 'p'},
+	{"scheduler", required_argument, NULL, 's'},
+	{"placement", required_argument, NULL, 'P'},
+	{"nodes", required_argument, NULL, 'N'},
+	{"agent", required_argument, NULL, 'A'},
+	{"together", required_argument, NULL, 'G'},
+	{"listen", required_argument, NULL, 'L'},
+	{NULL, 0, NULL, 0},
 };
 
 /* One of the words, or -1. */
@@ -78,13 +93,30 @@ static int add_dir(struct tool *t, struct stage_args *a, const char *dir)
 	return dir[0] == '/' ? EXIT_OK : tool_usage(t, "--to %s: an absolute path is needed", dir);
 }
 
+/* Numbers as enum placement of the library has them. */
+static bool take_placement(struct stage_args *a)
+{
+	static const char *const places[] = {"replicate", "spread", "partition", "auto"};
+	char *end = optarg;
+	int n = word_of(optarg, places, 4);
+
+	a->copies = 1;
+	if (n < 0 && strncmp(optarg, "spread:", 7) == 0) {
+		a->copies = (uint32_t)strtoul(optarg + 7, &end, 10);
+		n = 1;
+		if (optarg[7] < '1' || optarg[7] > '9' || *end || a->copies > 4096)
+			return false;
+	}
+	a->placement = n < 0 ? 0 : (uint32_t)n;
+	return n >= 0;
+}
+
 static int take_word(struct tool *t, struct stage_args *a, int c)
 {
 	static const char *const waits[] = {"ready", "first-window", "none"};
 	static const char *const shows[] = {"auto", "plain", "json", "none"};
 	static const char *const schedulers[] = {"slurm-prolog", "sge", "pbs"};
 	static const char *const verifies[] = {"memory", "readback"};
-	static const char *const places[] = {"auto", "replicate"};
 	int n = -1;
 
 	if (c == 'u' && (n = word_of(optarg, waits, 3)) >= 0)
@@ -95,16 +127,17 @@ static int take_word(struct tool *t, struct stage_args *a, int c)
 		a->scheduler = true;
 	else if (c == 'v' && (n = word_of(optarg, verifies, 2)) >= 0)
 		a->readback = n == 1;
-	else if (c == 'P')
-		n = word_of(optarg, places, 2);
+	else if (c == 'P' && take_placement(a))
+		n = 0;
 	if (n >= 0)
 		return EXIT_OK;
 	return tool_usage(t, "%s: %s",
 			  c == 'u'   ? "--wait: ready, first-window or none"
 			  : c == 'p' ? "--progress: auto, plain, json or none"
 			  : c == 's' ? "--scheduler: slurm-prolog, sge or pbs"
-			  : c == 'v' ? "--verify: memory or readback"
-				     : "--placement: auto or replicate",
+			  : c == 'v'
+				  ? "--verify: memory or readback"
+				  : "--placement: auto, replicate, spread, spread:N or partition",
 			  optarg);
 }
 
@@ -144,6 +177,12 @@ static int take_option(struct tool *t, struct stage_args *a, int c)
 	case 'A':
 		a->agent = optarg;
 		break;
+	case 'G':
+		a->together = optarg;
+		break;
+	case 'L':
+		a->listen = optarg;
+		break;
 	case 'l':
 		a->lease = optarg;
 		break;
@@ -155,6 +194,9 @@ static int take_option(struct tool *t, struct stage_args *a, int c)
 		break;
 	case 'U':
 		a->unpack = true;
+		break;
+	case 'H':
+		a->share = true;
 		break;
 	case 'R':
 		a->replace = true;
@@ -285,6 +327,13 @@ const struct command command_stage = {
 		"read\n"
 		"                   from the servers once and handed on; --agent: of one node\n"
 		"  --max-rate RATE  bytes per second read from the source, at most\n"
+		"  --placement HOW  with --nodes: replicate, spread[:N] (each file on N of them), "
+		"partition,\n"
+		"                   auto (spread where --capacity is too small for all)\n"
+		"  --together N     the same without agents: N processes on as many nodes (@: the "
+		"nodes "
+		"of\n"
+		"                   this job), as by srun, hand chunks on; --listen ADDRESS\n"
 		"  --unpack         every tar archive becomes a folder of its members: a copy of "
 		"its own,\n"
 		"                   NAME@VERSION.unpacked; the archives are not kept\n"

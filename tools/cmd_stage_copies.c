@@ -116,7 +116,9 @@ int stage_cmd_status(struct tool *t, struct stage_args *a)
 	if (rc < 0)
 		return stage_error(t, rc, a->what);
 	show_one(t, &c);
-	return c.state == LEAT_COPY_READY || c.state == LEAT_COPY_STALE ? EXIT_OK : EXIT_NOT_READY;
+	bool whole = c.state == LEAT_COPY_READY || c.state == LEAT_COPY_STALE ||
+		     c.state == LEAT_COPY_SHARED;
+	return whole ? EXIT_OK : EXIT_NOT_READY;
 }
 
 int stage_cmd_path(struct tool *t, struct stage_args *a)
@@ -127,7 +129,12 @@ int stage_cmd_path(struct tool *t, struct stage_args *a)
 
 	if (code != EXIT_OK)
 		return code;
+	static struct leat_stage_copy c = {.size = sizeof(c)};
 	int rc = leat_stage_path(a->to, source.name, path, sizeof(path));
+	/* Only who says that a part will do is given one. */
+	if (rc < 0 && a->share && leat_stage_status(a->to, source.name, &c) == 0 &&
+	    c.state == LEAT_COPY_SHARED)
+		rc = snprintf(path, sizeof(path), "%s", c.path) < (int)sizeof(path) ? 0 : -ERANGE;
 	if (rc < 0)
 		return stage_error(t, rc, a->what);
 	if (t->json)

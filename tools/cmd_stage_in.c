@@ -249,6 +249,11 @@ int stage_cmd_in(struct tool *t, struct stage_args *a)
 		return stage_exit(a, code);
 	if (a->detach)
 		a->wait = WAIT_NONE;
+	if (a->together && !a->placement)
+		return stage_exit(a, stage_cmd_together(t, a, &source));
+	if (a->placement && (!a->nodes || a->unpack))
+		return stage_exit(a, tool_usage(t, a->unpack ? "--unpack: each node has all of it"
+							     : "--placement: with --nodes"));
 	if (a->nodes || a->agent) {
 		code = source.local ? tool_usage(t, "agents stage from the namespace only")
 				    : stage_cmd_nodes(t, a, source.name);

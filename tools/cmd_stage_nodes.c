@@ -156,6 +156,9 @@ static void start_one(void *arg)
 		.max_rate = a->max_rate,
 		.capacity = a->capacity,
 		.timeout_ms = a->timeout_s * 1000,
+		.expect = a->expect,
+		.placement = (uint8_t)a->placement,
+		.copies = a->copies,
 		.flags = (a->readback ? PEER_READBACK : 0u) | (a->evict ? PEER_MAKE_ROOM : 0u) |
 			 (a->unpack ? PEER_UNPACK : 0u),
 	};
@@ -276,6 +279,10 @@ static struct sums sum_up(const struct nodes *n)
 		if (!v->ended && (!s.slowest || v->bytes < s.slowest->bytes))
 			s.slowest = v;
 	}
+	/* Of parts all together are the data set, as often as each file is there. */
+	uint32_t copies = n->a->copies < n->count ? n->a->copies : n->count;
+	if ((n->a->placement == 1 || n->a->placement == 2) && copies)
+		s.dataset = s.total / copies;
 	return s;
 }
 
@@ -380,6 +387,7 @@ static int finish(struct nodes *n)
 	int code = n->cancelled ? EXIT_INTERRUPTED : worst(n);
 
 	progress_finish(&n->line, code == EXIT_OK ? s.total : 0);
+	memcpy(n->a->id, n->v[0].id, sizeof(n->a->id));
 	if (n->t->json && code == EXIT_OK)
 		return tool_print_json(summary(n, &s));
 	for (uint32_t i = 0; i < n->count && !n->t->json; i++)
@@ -391,9 +399,12 @@ static int finish(struct nodes *n)
 				  "%u of %u nodes are ready: %s", s.ready, n->count,
 				  leat_stage_code_text(code));
 	printf("%s: %u of %u nodes, %s each, %.2f s; source %s, peers %s, amplification %.2f\n",
-	       s.ready == n->count ? "READY" : "goes on", s.ready, n->count,
+	       s.ready == n->count ? n->v[0].state : "goes on", s.ready, n->count,
 	       format_size(s.dataset, a), now_s() - n->line.start_s, format_size(s.source, b),
 	       format_size(s.peers, c), amplification(&s));
+	if (n->count == 1 && n->v[0].ended)
+		puts(n->v[0].path);
+	fflush(stdout);
 	return EXIT_OK;
 }
 
@@ -494,6 +505,25 @@ static void print_where(json_t *nodes)
 		       *name ? name : json_string_value(json_object_get(o, "id")),
 		       json_string_value(json_object_get(o, "addr")));
 	}
+}
+
+int stage_where_count(struct tool *t, const char *what, uint32_t *ret_ready, uint32_t *ret_busy)
+{
+	struct where w = {.t = t, .what = what, .nodes = json_array()};
+	int code = cluster_run(t, 10000, ask_where, &w);
+	json_t *o;
+	size_t i;
+
+	*ret_ready = *ret_busy = 0;
+	json_array_foreach(w.nodes, i, o)
+	{
+		const char *state = json_string_value(json_object_get(o, "state"));
+		bool ready = strcmp(state, "READY") == 0 || strcmp(state, "STALE") == 0;
+		*ret_ready += ready;
+		*ret_busy += !ready;
+	}
+	json_decref(w.nodes);
+	return code;
 }
 
 /* 0: some node has it ready; 3: none. */

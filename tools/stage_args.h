@@ -25,7 +25,11 @@ struct stage_args {
 	uint32_t n_more;
 	const char *what, *dest;
 	const char *catalog, *order, *lease;
-	const char *nodes, *agent;
+	const char *nodes, *agent, *together, *listen;
+	uint32_t placement, copies; /* as on the wire */
+	bool share;
+	uint32_t expect;       /* so many nodes take part, whose names are not known */
+	char id[LEAT_ID_SIZE]; /* what the nodes have made */
 	uint64_t capacity, timeout_s, max_rate, window, ttl_s, free;
 	bool readback, evict, unpack, replace, dry_run, follow, all, detach, scheduler;
 	enum stage_wait wait;
@@ -54,6 +58,10 @@ int stage_cmd_verify(struct tool *t, struct stage_args *a);
 /* what: as the library of the agents' machines calls it. */
 int stage_cmd_nodes(struct tool *t, struct stage_args *a, const char *what);
 int stage_cmd_where(struct tool *t, struct stage_args *a);
+/* How many nodes have it READY, and how many are making it. An exit status. */
+int stage_where_count(struct tool *t, const char *what, uint32_t *ret_ready, uint32_t *ret_busy);
+/* ---- cmd_stage_together.c ---- */
+int stage_cmd_together(struct tool *t, struct stage_args *a, const struct source *source);
 /* ---- cmd_stage_copies.c ---- */
 int stage_cmd_wait(struct tool *t, struct stage_args *a);
 int stage_cmd_status(struct tool *t, struct stage_args *a);

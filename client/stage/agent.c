@@ -34,7 +34,8 @@ struct leat_agent {
 static int note_copy(void *arg, const struct leat_stage_copy *c)
 {
 	struct agent *a = arg;
-	if (c->state != LEAT_COPY_READY && c->state != LEAT_COPY_STALE)
+	if (c->state != LEAT_COPY_READY && c->state != LEAT_COPY_STALE &&
+	    c->state != LEAT_COPY_SHARED)
 		return 0;
 	if (a->n_copies == AGENT_COPIES_MAX)
 		return 1;

@@ -28,9 +28,11 @@ struct agent_job {
 	char *source, *to, *catalog, *order, *lease, *members;
 	const char *more[AGENT_DIRS_MAX];
 	int cancel;
-	uint32_t reached, self;
+	uint32_t reached, self, expect, copies;
+	enum placement placement;
+	uint64_t capacity; /* as asked for */
 	struct swarm_stats swarm_stats;
-	bool running;
+	bool running, shared;
 };
 
 /* A READY copy from which chunks are handed out. */

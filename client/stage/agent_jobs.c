@@ -61,11 +61,16 @@ static int on_began(void *arg, struct stage_job *job)
 				  .source_us = &job->source_us,
 				  .self = j->a->addr,
 				  .members = j->members,
-				  .self_member = j->self};
+				  .self_member = j->self,
+				  /* Who has it already waits for nobody. */
+				  .expect = store_is_ready(&job->store) ? 0 : j->expect,
+				  .stop = &job->stop,
+				  .share = job->share};
 	waitq_wake_all(&j->a->began);
+	/* Others hear of it now, not with the next report. */
+	waitq_wake_all(&j->a->stop);
 	TRY(swarm_create(&o, &j->swarm));
 	job->turn = swarm_turn(j->swarm);
-	swarm_place(j->swarm, &job->node, &job->n_nodes);
 	return 0;
 }
 
@@ -94,8 +99,8 @@ static void account(struct agent *a, const struct agent_job *j)
 		log_warn("staging %s: %s: %s", j->source, leat_stage_code_text(j->r.code),
 			 j->r.message);
 	else
-		log_info("staging %s: READY, %llu bytes, %llu from the servers, %llu from nodes",
-			 j->source, (unsigned long long)j->r.bytes,
+		log_info("staging %s: %s, %llu bytes, %llu from the servers, %llu from nodes",
+			 j->source, j->shared ? "SHARED" : "READY", (unsigned long long)j->r.bytes,
 			 (unsigned long long)j->r.bytes_source,
 			 (unsigned long long)j->r.bytes_peers);
 }
@@ -112,6 +117,7 @@ static void job_fiber(void *arg)
 	j->swarm = NULL;
 	stage_job_tell(job);
 	j->r = *job->r;
+	j->shared = job->share != NULL;
 	j->running = false;
 	j->job = NULL;
 	io_fini(&job->io);
@@ -152,6 +158,12 @@ static int take_request(struct agent_job *j, const struct peer_stage_req *req)
 	j->lease = text_of(req->lease);
 	j->members = text_of(req->members);
 	j->self = req->self;
+	j->expect = req->expect;
+	j->placement = (enum placement)req->placement;
+	j->copies = req->copies;
+	j->capacity = req->capacity;
+	if (req->placement > PLACE_AUTO || ((req->flags & PEER_UNPACK) && req->placement))
+		return -LE_INVAL;
 	if (!j->source)
 		return -LE_INVAL;
 	TRY(choose_dirs(j, req->to));
@@ -190,6 +202,11 @@ static int begin(struct agent_job *j)
 		j->job->began = on_began;
 		j->job->from_peer = from_swarm;
 		j->job->peer_arg = j;
+		j->job->placement = j->placement;
+		j->job->copies = j->copies;
+		j->job->place_capacity = j->capacity;
+		j->job->node = j->members ? j->self : 0;
+		j->job->n_nodes = swarm_count(j->members);
 		j->running = true;
 		latch_add(&a->fibers, 1);
 		rc = fiber_spawn("agent_job", job_fiber, j);
@@ -257,7 +274,7 @@ void agent_jobs_end(struct agent *a)
 static const char *state_word(const struct agent_job *j)
 {
 	if (!j->running)
-		return j->r.code == 0                      ? "READY"
+		return j->r.code == 0                      ? (j->shared ? "SHARED" : "READY")
 		       : j->r.code == LEAT_STAGE_CANCELLED ? "CANCELLED"
 							   : "FAILED";
 	if (j->reached >= LEAT_STAGE_STREAMABLE)

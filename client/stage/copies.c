@@ -38,6 +38,17 @@ static int note_id(void *arg, const struct env_dirent *e)
 	return 0;
 }
 
+static void count_files(const struct local_store *s, const struct manifest *m,
+			struct leat_stage_copy *c)
+{
+	for (uint32_t i = 0; i < m->n_files; i++) {
+		if (store_has_file(s, i)) {
+			c->files++;
+			c->bytes += m->files[i].size;
+		}
+	}
+}
+
 static uint64_t bytes_marked(struct local_store *s, const struct manifest *m)
 {
 	char path[STORE_PATH_SIZE], *data;
@@ -49,7 +60,8 @@ static uint64_t bytes_marked(struct local_store *s, const struct manifest *m)
 	if (len == 16 + m->n_chunks / 8 + 1) {
 		for (uint32_t i = 0; i < m->n_files; i++) {
 			const struct manifest_file *f = &m->files[i];
-			for (uint64_t c = 0; c < manifest_file_chunks(f); c++) {
+			for (uint64_t c = 0; store_has_file(s, i) && c < manifest_file_chunks(f);
+			     c++) {
 				uint64_t bit = f->first_chunk + c;
 				if ((uint8_t)data[16 + bit / 8] >> (bit % 8) & 1)
 					bytes += manifest_chunk_len(f, c);
@@ -94,13 +106,16 @@ static void look_at_content(struct stage_io *io, struct local_store *s, bool rea
 	memcpy(c->name, m->name, sizeof(m->name));
 	memcpy(c->version, m->version, sizeof(m->version));
 	memcpy(c->source, m->source, sizeof(c->source));
-	c->files = m->n_files;
-	c->bytes = m->bytes;
-	c->bytes_verified = bytes_marked(s, m);
 	int rc = store_load_places(s, m->n_files);
-	if (ready)
+	if (rc == 0 && !ready)
+		rc = store_load_share(s, m->n_files);
+	count_files(s, m, c);
+	c->bytes_verified = bytes_marked(s, m);
+	bool shared = !ready && s->share && store_is_shared(s);
+	if (ready || shared)
 		c->state = rc < 0 || !store_looks_whole(s, m) || c->bytes_verified != c->bytes
 				   ? LEAT_COPY_DEGRADED
+			   : shared                           ? LEAT_COPY_SHARED
 			   : store_has_mark(s, "stale", NULL) ? LEAT_COPY_STALE
 							      : LEAT_COPY_READY;
 	manifest_destroy(m);
@@ -377,6 +392,11 @@ static int verify_locked(struct stage_job *job)
 	uint64_t n_bad = 0;
 	int code = LEAT_STAGE_INTERNAL;
 	bool ready = store_is_ready(&job->store);
+	if (!ready) {
+		TRY(store_load_share(&job->store, job->m->n_files));
+		ready = job->store.share && store_is_shared(&job->store);
+		stage_count(job);
+	}
 	TRY(store_load_bitmap(&job->store, job->m));
 	int rc = fetch_verify(&fo, &report, &n_bad, &code, &job->d);
 	job->r->bytes_verified = report.bytes_verified;

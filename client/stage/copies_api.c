@@ -101,6 +101,7 @@ static int code_now(const struct call *c)
 	switch (c->copy->state) {
 	case LEAT_COPY_READY:
 	case LEAT_COPY_STALE:
+	case LEAT_COPY_SHARED:
 		return LEAT_STAGE_DONE;
 	case LEAT_COPY_STREAMABLE:
 		return c->milestone ? LEAT_STAGE_DONE : -1;

@@ -242,6 +242,12 @@ static uint64_t chunk_at(const struct fetch *ft, uint64_t at)
 	return from + (at - from + (uint64_t)(((__uint128_t)n * ft->o.turn) >> 32)) % n;
 }
 
+static bool is_left_out(const struct fetch *ft, uint64_t chunk)
+{
+	return ft->o.store->share &&
+	       ft->work[manifest_file_of_chunk(ft->o.manifest, chunk)].left_out;
+}
+
 static bool begin_turn(struct fetch *ft)
 {
 	while (ft->n_active >= ft->width && !fetch_stopped(ft)) {
@@ -289,7 +295,7 @@ static void fetch_chunks(void *arg)
 	while (ft->next < ft->n_plan && !fetch_stopped(ft)) {
 		uint64_t chunk = chunk_at(ft, ft->next++);
 		struct slot *s;
-		if (bit_get(ft->done, chunk))
+		if (bit_get(ft->done, chunk) || is_left_out(ft, chunk))
 			continue;
 		bool go = begin_turn(ft);
 		uint64_t begin_us = loop_now_us();
@@ -368,6 +374,8 @@ int fetch_give(struct fetch *ft, uint64_t chunk, enum fetch_give_how how, uint64
 {
 	if (chunk >= ft->o.manifest->n_chunks)
 		return -LE_INVAL;
+	if (is_left_out(ft, chunk))
+		return -LE_AGAIN;
 	ft->n_givers++;
 	int rc = give(ft, chunk, how, deadline_us, pool, ret_slot);
 	ft->n_givers--;
@@ -402,6 +410,8 @@ static int mark_window(struct fetch *ft)
 		return -LE_NOMEM;
 	for (uint64_t i = 0; i < n; i++) {
 		uint64_t chunk = ft->o.plan ? ft->o.plan[i] : i;
+		if (is_left_out(ft, chunk))
+			continue;
 		bit_set(ft->in_window, chunk);
 		ft->window_left += !store_has_chunk(ft->o.store, chunk);
 	}
@@ -532,8 +542,11 @@ static void verify_file(struct fetch *ft, uint32_t i)
 static void verify_files(void *arg)
 {
 	struct fetch *ft = *(struct fetch **)arg;
-	while (ft->next_file < ft->o.manifest->n_files && !fetch_stopped(ft))
-		verify_file(ft, ft->next_file++);
+	while (ft->next_file < ft->o.manifest->n_files && !fetch_stopped(ft)) {
+		uint32_t i = ft->next_file++;
+		if (store_has_file(ft->o.store, i))
+			verify_file(ft, i);
+	}
 }
 
 int fetch_verify(const struct fetch_options *opts, struct fetch_report *ret_report,

@@ -47,6 +47,7 @@ struct work {
 	uint32_t missing;  /* chunks without verified content */
 	bool existed;      /* there was something of it before: may hold good chunks */
 	bool opened;       /* by this run, once */
+	bool left_out;     /* not of this node's share */
 };
 
 struct fetch {
@@ -68,7 +69,7 @@ struct fetch {
 	struct list parts;
 	uint32_t n_parts;
 	uint64_t fresh_bytes, checkpoint_us;
-	bool named;	    /* the folders of the copy are durable */
+	bool named;         /* the folders of the copy are durable */
 	uint32_t new_parts; /* bit k: directory k has part files whose names are not durable */
 	struct fmutex checkpoint_lock;
 	struct waitq arrived; /* a chunk is done, or something has failed */

@@ -173,8 +173,8 @@ struct part *part_get(struct fetch *ft, uint32_t file)
 	return NULL;
 }
 
-/* What is moved once is not worth a copy of it in the page cache, nor the time that takes; the end of
- * a file is, which is no whole unit. Both reach the disk by the same sync. */
+/* What is moved once is not worth a copy of it in the page cache, nor the time that takes; the end
+ * of a file is, which is no whole unit. Both reach the disk by the same sync. */
 int part_write(struct part *p, const void *buf, uint32_t len, uint64_t off)
 {
 	uint32_t whole = p->direct ? len / DIRECT_UNIT * DIRECT_UNIT : 0;
@@ -203,6 +203,9 @@ void part_settle(struct fetch *ft, uint32_t file)
 	const struct manifest_file *f = &ft->o.manifest->files[file];
 	struct work *w = &ft->work[file];
 	bool done;
+	w->left_out = !store_has_file(ft->o.store, file);
+	if (w->left_out)
+		return;
 	int rc = settle(ft, file, &done);
 	if (rc < 0) {
 		fetch_fail_local(ft, rc, f->path, "cannot make the copy");
@@ -432,7 +435,7 @@ static int sync_folders(struct fetch *ft, uint32_t k, char *path, char *last)
 	last[0] = 0;
 	for (uint32_t i = 0; i < ft->o.manifest->n_files; i++) {
 		/* Each file's name is in the first folder, as itself or as a link. */
-		if (k > 0 && store_place(ft->o.store, i) != k)
+		if ((k > 0 && store_place(ft->o.store, i) != k) || !store_has_file(ft->o.store, i))
 			continue;
 		int n = snprintf(path, STORE_PATH_SIZE, "%s/data/%s", dir,
 				 ft->o.manifest->files[i].path);

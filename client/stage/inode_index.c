@@ -156,6 +156,26 @@ static bool is_there(struct local_store *s, const char *path, const void *data, 
 	return same;
 }
 
+/* Of the files that belong to the copy. */
+static int encode_own(const struct local_store *s, const struct manifest *m,
+		      const struct uuid *cluster, uint32_t said_by, void **ret_data,
+		      size_t *ret_len)
+{
+	struct manifest own = *m;
+	if (!s->share)
+		return inode_index_encode(m, cluster, said_by, ret_data, ret_len);
+	own.n_files = 0;
+	own.files = calloc((size_t)m->n_files + 1, sizeof(*own.files));
+	if (!own.files)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < m->n_files; i++)
+		if (store_has_file(s, i))
+			own.files[own.n_files++] = m->files[i];
+	int rc = inode_index_encode(&own, cluster, said_by, ret_data, ret_len);
+	free(own.files);
+	return rc;
+}
+
 int inode_index_publish(struct local_store *s, const struct manifest *m, const struct uuid *cluster,
 			uint32_t said_by)
 {
@@ -164,7 +184,7 @@ int inode_index_publish(struct local_store *s, const struct manifest *m, const s
 	size_t len;
 	TRY(index_path(s, s->id, path));
 	TRY(index_path(s, "", dir));
-	TRY(inode_index_encode(m, cluster, said_by, &data, &len));
+	TRY(encode_own(s, m, cluster, said_by, &data, &len));
 	int rc = 0;
 	if (!is_there(s, path, data, len)) {
 		rc = env_mkdirs(s->env, dir, 0755);

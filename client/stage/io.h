@@ -18,8 +18,8 @@ struct stage_io {
 	struct env *env;
 	struct loop *loop;
 	struct vol *local, *soft; /* soft: writes that are synced later, by others, or never */
-	struct vol *remote; /* NULL without fs */
-	bool own;           /* env and loop are ours */
+	struct vol *remote;       /* NULL without fs */
+	bool own;                 /* env and loop are ours */
 };
 
 /* name: of the thread, if one is made. Not from a loop's thread. */

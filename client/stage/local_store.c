@@ -46,6 +46,8 @@ void store_fini(struct local_store *s)
 	s->n_more = 0;
 	free(s->places);
 	s->places = NULL;
+	free(s->share);
+	s->share = NULL;
 	env_file_close(s->bitmap_file);
 	s->bitmap_file = NULL;
 	free(s->bitmap);
@@ -238,15 +240,25 @@ bool store_is_leased(struct local_store *s)
 
 /* ---- READY ---- */
 
-bool store_is_ready(struct local_store *s)
+static bool is_marked(struct local_store *s, const char *mark)
 {
 	char path[STORE_PATH_SIZE], *text;
 	size_t len;
-	if (join(path, s->dir, "READY") < 0 || env_read_file(s->env, path, 4096, &text, &len) < 0)
+	if (join(path, s->dir, mark) < 0 || env_read_file(s->env, path, 4096, &text, &len) < 0)
 		return false;
 	bool ready = strncmp(text, s->id, strlen(s->id)) == 0;
 	free(text);
 	return ready;
+}
+
+bool store_is_ready(struct local_store *s)
+{
+	return is_marked(s, "READY");
+}
+
+bool store_is_shared(struct local_store *s)
+{
+	return is_marked(s, "SHARE");
 }
 
 int store_set_ready(struct local_store *s, const struct manifest *m)
@@ -254,7 +266,7 @@ int store_set_ready(struct local_store *s, const struct manifest *m)
 	char path[STORE_PATH_SIZE], text[256];
 	int n = snprintf(text, sizeof(text), "%s %u files %llu bytes\n", s->id, m->n_files,
 			 (unsigned long long)m->bytes);
-	TRY(join(path, s->dir, "READY"));
+	TRY(join(path, s->dir, s->share ? "SHARE" : "READY"));
 	return env_write_file(s->env, path, text, (size_t)n, 0644);
 }
 
@@ -262,11 +274,16 @@ int store_clear_ready(struct local_store *s)
 {
 	char path[STORE_PATH_SIZE];
 	TRY(inode_index_withdraw(s));
-	TRY(join(path, s->dir, "READY"));
-	int rc = env_unlink(s->env, path);
-	if (rc == -LE_NOENT)
-		return 0;
-	return rc < 0 ? rc : env_syncdir(s->env, s->dir);
+	static const char *const marks[] = {"READY", "SHARE"};
+	bool any = false;
+	for (size_t i = 0; i < ARRAY_SIZE(marks); i++) {
+		TRY(join(path, s->dir, marks[i]));
+		int rc = env_unlink(s->env, path);
+		if (rc < 0 && rc != -LE_NOENT)
+			return rc;
+		any |= rc == 0;
+	}
+	return any ? env_syncdir(s->env, s->dir) : 0;
 }
 
 /* ---- bitmap ---- */
@@ -378,6 +395,8 @@ bool store_looks_whole(struct local_store *s, const struct manifest *m)
 	char path[STORE_PATH_SIZE];
 	struct stat st;
 	for (uint32_t i = 0; i < m->n_files; i++) {
+		if (!store_has_file(s, i))
+			continue;
 		if (store_data_path(s, i, m->files[i].path, path) < 0 ||
 		    env_stat(s->env, path, &st) < 0 || !S_ISREG(st.st_mode) ||
 		    (uint64_t)st.st_size != m->files[i].size)

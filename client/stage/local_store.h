@@ -15,7 +15,8 @@
  *                home     in the others: DIR/.leat/ID of the first one, whose part this is
  *                reserve  as large as what is still to come: space set aside
  *                state, window, used, cancel   see store_marks.c
- *                READY    written last
+ *                share    of a copy that is meant to have some of the files only: a bit for each
+ *                READY    written last; with `share`: SHARE
  *   DIR/.leat/inodes/ID   which inodes it holds, for mounts (inode_index.h): only while READY
  *   DIR/.leat/admission   flock: held while space is counted and set aside
  *   DIR/.leat/events      one JSON object a line: what has happened to copies
@@ -50,6 +51,8 @@ struct local_store {
 	bool fresh;                 /* the bitmap was made just now: there is nothing yet */
 	char *more[STORE_DIRS_MAX]; /* DIR2/.leat/ID, ... */
 	uint32_t n_more;
+	uint8_t *share; /* bit i: file i belongs to the copy; NULL: all do */
+	uint32_t n_share;
 	uint8_t *places; /* of each file: 0 dir, k more[k - 1]; NULL: all in dir */
 	uint32_t n_places;
 	struct env_file *reserve[STORE_DIRS_MAX + 1];
@@ -117,10 +120,25 @@ int store_lease(const struct local_store *s) CHECK_RESULT;
 /* By a process or by a job. Yields. */
 bool store_is_leased(struct local_store *s);
 
+/* ---- shares: store_space.c ---- */
+static inline bool store_has_file(const struct local_store *s, uint32_t file)
+{
+	return !s->share || (file < s->n_share && (s->share[file / 8] >> (file % 8) & 1));
+}
+/* Which files a former run has chosen; one that cannot be read: none. Yields. */
+int store_load_share(struct local_store *s, uint32_t n_files) CHECK_RESULT;
+/* s->share as it is now; NULL: there is no such file any more. Not while a mark says that it is
+ * whole. Yields. */
+int store_save_share(struct local_store *s) CHECK_RESULT;
+/* All files of its share are there, which is not READY. Yields. */
+bool store_is_shared(struct local_store *s);
+
 /* The READY mark is there. Yields. */
 bool store_is_ready(struct local_store *s);
-int store_set_ready(struct local_store *s, const struct manifest *m) CHECK_RESULT; /* yields */
-int store_clear_ready(struct local_store *s) CHECK_RESULT;                         /* yields */
+/* READY, or with a share SHARE. Yields. */ int
+store_set_ready(struct local_store *s, const struct manifest *m) CHECK_RESULT; /* yields */
+/* Both marks. Yields. */
+int store_clear_ready(struct local_store *s) CHECK_RESULT;
 
 /* Reads or makes the bitmap for m, locked. What does not fit m counts as empty. Yields. */
 int store_load_bitmap(struct local_store *s, const struct manifest *m) CHECK_RESULT;

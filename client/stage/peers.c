@@ -26,10 +26,13 @@
 #define QUICK_FIRST_MS 1000u
 #define QUICK_MIN_MS   250u
 #define QUICK_MAX_MS   2000u
+#define GATHER_US       5000000u
+#define GATHER_STEP_US  50000u
 
 struct member {
 	struct swarm_peer peer;
 	uint64_t key; /* the address's checksum */
+	uint32_t at;  /* which of those that are named, if it is fixed */
 	bool fixed, ready, seen, lied;
 	bool told; /* by the answer at hand */
 	uint64_t ban_until_us, ban_us;
@@ -42,7 +45,6 @@ struct swarm {
 	uint64_t self_key;
 	struct member **members; /* not this node */
 	uint32_t n, cap;
-	uint32_t n_fixed; /* how many are named, this node included */
 	bool fixed, stopping;
 	struct spread *spread;
 	struct latch fibers;
@@ -111,7 +113,7 @@ static struct member *add(struct swarm *w, const char *addr, size_t len)
 static void add_fixed(struct swarm *w, const char *text, uint32_t self)
 {
 	const char *all = text;
-	for (uint32_t i = 0; *(text += strspn(text, " ,")); i++, w->n_fixed++) {
+	for (uint32_t i = 0; *(text += strspn(text, " ,")); i++) {
 		size_t len = strcspn(text, " ,");
 		if (i == self && len < sizeof(w->self))
 			snprintf(w->self, sizeof(w->self), "%.*s", (int)len, text);
@@ -119,11 +121,13 @@ static void add_fixed(struct swarm *w, const char *text, uint32_t self)
 	}
 	text = all;
 	w->fixed = true;
-	while (*(text += strspn(text, " ,"))) {
+	for (uint32_t i = 0; *(text += strspn(text, " ,")); i++) {
 		size_t len = strcspn(text, " ,");
 		struct member *m = add(w, text, len);
-		if (m)
+		if (m) {
 			m->fixed = true;
+			m->at = i;
+		}
 		text += len;
 	}
 }
@@ -303,16 +307,25 @@ static int ask(struct swarm *w, struct member *m, uint64_t chunk, struct slot *s
 	return rc;
 }
 
+/* Is it to have the file at all? */
+static bool holds(const struct swarm *w, const struct member *m, uint32_t file)
+{
+	const struct share *s = w->o.share;
+	return !s || m->ready || (m->fixed && share_has(s, file, m->at));
+}
+
 /* The highest in rank below `below`; NULL: it is this node, or nobody. */
 static struct member *owner_below(struct swarm *w, uint64_t chunk, uint64_t below, bool ready,
 				  uint64_t *ret_weight)
 {
 	struct member *best = NULL;
 	uint64_t own = weight(w->self_key, chunk), top = ready || own >= below ? 0 : own;
+	uint32_t file = w->o.share ? manifest_file_of_chunk(w->o.manifest, chunk) : 0;
 	for (uint32_t i = 0; i < w->n; i++) {
 		struct member *m = w->members[i];
 		uint64_t x = weight(m->key, chunk);
-		if (x > top && x < below && (!ready || m->ready) && is_in(w, m)) {
+		if (x > top && x < below && (!ready || m->ready) && is_in(w, m) &&
+		    holds(w, m, file)) {
 			best = m;
 			top = x;
 		}
@@ -420,13 +433,28 @@ uint32_t swarm_turn(const struct swarm *w)
 	return (uint32_t)(w->self_key >> 32);
 }
 
-void swarm_place(const struct swarm *w, uint32_t *ret_node, uint32_t *ret_n_nodes)
+uint32_t swarm_count(const char *members)
 {
-	*ret_node = w->fixed ? w->o.self_member : 0;
-	*ret_n_nodes = w->n_fixed;
+	uint32_t n = 0;
+	while (members && *(members += strspn(members, " ,"))) {
+		members += strcspn(members, " ,");
+		n++;
+	}
+	return n;
 }
 
 /* ---- life ---- */
+
+static void gather(struct swarm *w)
+{
+	uint64_t end = loop_now_us() + GATHER_US;
+	while (!w->fixed && w->n + 1 < w->o.expect && loop_now_us() < end &&
+	       !(w->o.stop && *w->o.stop)) {
+		int rc = fiber_sleep_us(GATHER_STEP_US);
+		(void)rc;
+		refresh(w);
+	}
+}
 
 int swarm_create(const struct swarm_options *opts, struct swarm **ret_swarm)
 {
@@ -442,8 +470,10 @@ int swarm_create(const struct swarm_options *opts, struct swarm **ret_swarm)
 	w->self_key = key_of(w->self);
 	int rc = spread_create(&w->spread);
 	/* Before the first chunk is asked for. */
-	if (rc == 0)
+	if (rc == 0) {
 		refresh(w);
+		gather(w);
+	}
 	latch_add(&w->fibers, 1);
 	if (rc == 0)
 		rc = fiber_spawn("swarm", refresh_fiber, w);

@@ -76,6 +76,11 @@ struct swarm_options {
 	 * metadata server that it is making the copy). */
 	const char *members;
 	uint32_t self_member; /* which of them this node is */
+	/* Without members: how many there will be, this node included; they are waited for some
+	 * seconds, so that chunks do not change their owners while they come. 0: not known. */
+	uint32_t expect;
+	const int *stop;           /* non-zero: nobody is waited for any more; NULL is fine */
+	const struct share *share; /* which of the members holds what; NULL: each all */
 };
 
 struct swarm_stats {
@@ -84,6 +89,8 @@ struct swarm_stats {
 	uint32_t lied;    /* ... for wrong bytes */
 };
 
+/* How many addresses a text of members has; NULL: none. */
+uint32_t swarm_count(const char *members);
 int swarm_create(const struct swarm_options *opts, struct swarm **ret_swarm) CHECK_RESULT;
 void swarm_destroy(struct swarm *w); /* NULL is fine. Yields. */
 /* As fetch_options.from_peer; arg is the swarm. Yields. */
@@ -97,8 +104,6 @@ int swarm_get_part(struct swarm *w, uint64_t chunk, uint32_t off, uint32_t len,
 uint32_t swarm_n_ready(const struct swarm *w);
 /* For fetch_options.turn: each member its own. */
 uint32_t swarm_turn(const struct swarm *w);
-/* Which of how many this node is, where those who take part are named; else 0 of 0. */
-void swarm_place(const struct swarm *w, uint32_t *ret_node, uint32_t *ret_n_nodes);
 /* The other side of asking: from the job's own fetch, in a slot of the pool (NULL: the answer says
  * whom to ask). Within q->wait_ms. Yields. */
 int swarm_serve(struct swarm *w, struct fetch *ft, const struct swarm_ask *q,

@@ -7,6 +7,7 @@
 #include "client/stage/fetch.h"
 #include "client/stage/io.h"
 #include "client/stage/local_store.h"
+#include "client/stage/share.h"
 #include "client/stage/throttle.h"
 #include "common/rt/fiber.h"
 
@@ -50,8 +51,12 @@ struct stage_job {
 		*made_of; /* kept beside the copy; NULL: its own says where it is from */
 	/* Of how many nodes that make the copy together this is which; n_nodes 0: not known. */
 	uint32_t node, n_nodes;
-	uint32_t turn;      /* where among the chunks it begins (fetch.h) */
-	uint64_t source_us; /* how long the source takes for a chunk, about */
+	struct share *share; /* what each of them holds; NULL: everything */
+	enum placement placement;
+	uint64_t place_capacity; /* of PLACE_AUTO: the same for all nodes */
+	uint32_t copies;         /* of PLACE_SPREAD */
+	uint32_t turn;           /* where among the chunks it begins (fetch.h) */
+	uint64_t source_us;      /* how long the source takes for a chunk, about */
 };
 
 /* Structs of the caller's version, which begin with their size. */
@@ -93,6 +98,8 @@ void stage_code_of_source(struct stage_job *job, int rc);
 /* The copy of job->m, READY at the end, which is there at once if it was before. The store stays
  * locked until store_fini. 0 or sets rc and code. Yields. */
 int stage_copy(struct stage_job *job) CHECK_RESULT;
+/* r->files and r->bytes: what belongs to the copy. */
+void stage_count(struct stage_job *job);
 /* What was wrong, for a job that has failed and has not said so; what it leaves is noted, and the
  * store given back. Yields. */
 void stage_finish(struct stage_job *job, int rc);

@@ -40,10 +40,10 @@ const char *leat_stage_code_text(int code)
 
 const char *leat_stage_state_text(int state)
 {
-	static const char *const texts[] = {"PARTIAL",  "STAGING",  "READY",      "DEGRADED",
-					    "PLANNED",  "RESERVED", "STREAMABLE", "STALE",
-					    "EVICTING", "FAILED",   "CANCELLED",  "GONE"};
-	return state >= 0 && state <= LEAT_COPY_GONE ? texts[state] : "unknown";
+	static const char *const texts[] = {
+		"PARTIAL", "STAGING",  "READY",  "DEGRADED",  "PLANNED", "RESERVED", "STREAMABLE",
+		"STALE",   "EVICTING", "FAILED", "CANCELLED", "GONE",    "SHARED"};
+	return state >= 0 && state <= LEAT_COPY_SHARED ? texts[state] : "unknown";
 }
 
 /* ---- structs of other versions ---- */
@@ -106,6 +106,7 @@ void stage_job_tell(struct stage_job *job)
 void stage_job_destroy(struct stage_job *job)
 {
 	manifest_destroy(job->m);
+	share_destroy(job->share);
 	free(job->plan);
 	free(job->r);
 	free(job);

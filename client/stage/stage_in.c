@@ -373,6 +373,9 @@ static void make_samples(struct stage_job *job)
 	struct sample_index *x;
 	struct detail ignored = {0};
 	char dir[STORE_PATH_SIZE];
+	/* Files that are not here cannot be looked into. */
+	if (job->store.share)
+		return;
 	if (samples_load(job->io.local, job->store.dir, &x) == 0) {
 		index_destroy(x);
 		return;
@@ -501,13 +504,13 @@ static int make_copy(struct stage_job *job)
 	TRY(store_set_ready(&job->store, job->m));
 	publish_inodes(job);
 	TRY(store_set_mark(&job->store, "window", false));
-	note(job, LEAT_COPY_READY);
+	note(job, job->store.share ? LEAT_COPY_SHARED : LEAT_COPY_READY);
 	TRY(copies_list_others(&job->io, job->o.to, job->m->id, mark_stale, job));
 	char fields[160];
 	snprintf(fields, sizeof(fields),
 		 "\"bytes\":%" PRIu64 ",\"source\":%" PRIu64 ",\"peers\":%" PRIu64, job->r->bytes,
 		 job->r->bytes_source, job->r->bytes_peers);
-	store_event(&job->store, "READY", fields);
+	store_event(&job->store, job->store.share ? "SHARED" : "READY", fields);
 	stage_reached(job, LEAT_STAGE_STREAMABLE);
 	return 0;
 }
@@ -569,15 +572,56 @@ static int note_purpose(struct stage_job *job, bool ready)
 static int is_done(struct stage_job *job)
 {
 	TRY(note_purpose(job, true));
-	job->r->bytes_verified = job->m->bytes;
+	job->r->bytes_verified = job->r->bytes;
 	note_alias(job);
 	publish_inodes(job);
 	int rc = store_set_mark(&job->store, "stale", false);
 	(void)rc;
 	is_used(job);
-	stage_report(job, "copy", job->m->bytes, job->m->bytes, job->m->n_files);
+	stage_report(job, "copy", job->r->bytes, job->r->bytes, job->r->files);
 	stage_reached(job, LEAT_STAGE_STREAMABLE);
 	return job->rc;
+}
+
+void stage_count(struct stage_job *job)
+{
+	job->r->files = job->r->bytes = 0;
+	for (uint32_t i = 0; i < job->m->n_files; i++) {
+		if (store_has_file(&job->store, i)) {
+			job->r->files++;
+			job->r->bytes += job->m->files[i].size;
+		}
+	}
+}
+
+/* What this node is to hold, and what it holds already of another share. */
+static int take_share(struct stage_job *job)
+{
+	struct local_store *s = &job->store;
+	uint32_t n = job->m->n_files, missing = 0;
+	TRY(store_load_share(s, n));
+	uint8_t *before = s->share;
+	s->share = NULL;
+	if (job->share) {
+		s->share = calloc(1, n / 8 + 1);
+		s->n_share = n;
+	}
+	for (uint32_t i = 0; s->share && i < n; i++) {
+		bool had = before && (before[i / 8] >> (i % 8) & 1);
+		bool has = share_has(job->share, i, job->node);
+		s->share[i / 8] |= (uint8_t)((had || has) << (i % 8));
+		missing += has && !had;
+	}
+	bool news = job->share ? !before || missing : before != NULL;
+	free(before);
+	if (job->share && !s->share)
+		return -LE_NOMEM;
+	stage_count(job);
+	if (!news)
+		return 0;
+	/* What was whole is not any more, before it is said what it shall be. */
+	TRY(store_clear_ready(s));
+	return store_save_share(s);
 }
 
 /* Where to look whether the source is still there, of a copy that is not made of files of it. */
@@ -598,6 +642,10 @@ static int stage_locked(struct stage_job *job)
 	if (store_is_ready(&job->store) && store_looks_whole(&job->store, job->m))
 		return is_done(job);
 	TRY(store_make_dirs(&job->store));
+	TRY(take_share(job));
+	if (job->store.share && store_is_shared(&job->store) &&
+	    store_looks_whole(&job->store, job->m))
+		return is_done(job);
 	TRY(store_set_mark(&job->store, "cancel", false));
 	/* The order may be another one now. */
 	TRY(store_set_mark(&job->store, "window", false));
@@ -622,6 +670,8 @@ int stage_copy(struct stage_job *job)
 {
 	TRY(open_store(job));
 	TRY(lock_store(job));
+	TRY(share_make(job->m, job->placement, job->copies, job->n_nodes, job->place_capacity,
+		       &job->share));
 	if (job->began)
 		TRY(job->began(job->peer_arg, job));
 	return stage_locked(job);

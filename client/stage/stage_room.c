@@ -45,6 +45,8 @@ static uint64_t still_to_allocate(struct stage_job *job, uint32_t i)
 	struct local_store *s = &job->store;
 	char path[STORE_PATH_SIZE];
 	struct stat st;
+	if (!store_has_file(s, i))
+		return 0;
 	if (s->fresh)
 		return f->size;
 	store_part_path(s, i, path);
@@ -139,7 +141,7 @@ static uint64_t over_capacity(struct stage_job *job)
 	for (uint32_t k = 0; job->o.more_dirs && job->o.more_dirs[k]; k++)
 		rc = copies_list(&job->io, job->o.more_dirs[k], add_usage, &u);
 	(void)rc;
-	uint64_t all = u.others + job->m->bytes + job->extra_bytes;
+	uint64_t all = u.others + job->r->bytes + job->extra_bytes;
 	return all > job->o.capacity ? all - job->o.capacity : 0;
 }
 

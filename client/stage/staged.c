@@ -435,8 +435,9 @@ static void open_worker(void *arg)
 		close(fd);
 		fd = -LE_NOENT;
 	}
-	/* Under the lease: it cannot go any more. */
-	if (fd >= 0 && faccessat(o->c->fd, "READY", F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
+	/* Under the lease: it cannot go any more. The index of a share has only what is in it. */
+	if (fd >= 0 && faccessat(o->c->fd, "READY", F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+	    faccessat(o->c->fd, "SHARE", F_OK, AT_SYMLINK_NOFOLLOW) < 0) {
 		close(fd);
 		fd = -LE_NOENT;
 	}

@@ -10,6 +10,7 @@
 #include "client/stage/local_store.h"
 
 #define PLACES_MAGIC "leat places 1\n"
+#define SHARE_MAGIC  "leat share 1\n"
 #define PLACES_MAX   ((size_t)MANIFEST_FILES_MAX + (STORE_DIRS_MAX + 1) * STORE_PATH_SIZE)
 
 static int join(char ret_path[STORE_PATH_SIZE], const char *dir, const char *name)
@@ -113,6 +114,49 @@ int store_save_places(struct local_store *s)
 	int rc = fclose(f) == 0 ? join(path, s->dir, "places") : -LE_NOMEM;
 	if (rc == 0)
 		rc = env_write_file(s->env, path, text, len, 0644);
+	free(text);
+	return rc;
+}
+
+/* ---- shares ---- */
+
+int store_load_share(struct local_store *s, uint32_t n_files)
+{
+	char path[STORE_PATH_SIZE], *text;
+	size_t len, head = strlen(SHARE_MAGIC), bits = n_files / 8 + 1;
+	free(s->share);
+	s->share = NULL;
+	TRY(join(path, s->dir, "share"));
+	int rc = env_read_file(s->env, path, head + bits, &text, &len);
+	if (rc == -LE_NOENT)
+		return 0;
+	if (rc < 0 && rc != -LE_FBIG)
+		return rc;
+	/* One that is damaged says that some files are missing, not which: none is believed. */
+	s->share = calloc(1, bits);
+	s->n_share = n_files;
+	if (s->share && rc == 0 && len == head + bits && memcmp(text, SHARE_MAGIC, head) == 0)
+		memcpy(s->share, text + head, bits);
+	if (rc == 0)
+		free(text);
+	return s->share ? 0 : -LE_NOMEM;
+}
+
+int store_save_share(struct local_store *s)
+{
+	char path[STORE_PATH_SIZE];
+	size_t head = strlen(SHARE_MAGIC), bits = s->n_share / 8 + 1;
+	TRY(join(path, s->dir, "share"));
+	if (!s->share) {
+		int rc = env_unlink(s->env, path);
+		return rc == -LE_NOENT ? 0 : rc < 0 ? rc : env_syncdir(s->env, s->dir);
+	}
+	char *text = malloc(head + bits);
+	if (!text)
+		return -LE_NOMEM;
+	memcpy(text, SHARE_MAGIC, head);
+	memcpy(text + head, s->share, bits);
+	int rc = env_write_file(s->env, path, text, head + bits, 0644);
 	free(text);
 	return rc;
 }

@@ -31,7 +31,9 @@
 /*
  * To an agent. START: make a copy of `what` (an alias, or a directory of the namespace), as `leat
  * stage in` does; members: addresses of all agents that make it ("host:port host:port ..."), self
- * is the place of this one among them; several STARTs of the same are one job. The others: what
+ * is the place of this one among them; where they are not named, expect is how many there will be,
+ * which are waited for a while; placement: which files each holds, enum placement, with that many
+ * copies of each; several STARTs of the same are one job. The others: what
  * `leat stage VERB` does. to: one of the agent's directories, empty: the first. code: enum
  * leat_stage_code, 0: begun or done.
  */
@@ -48,7 +50,7 @@ enum peer_stage_flags { PEER_READBACK = 1, PEER_MAKE_ROOM = 2, PEER_UNPACK = 4 }
 #define peer_stage_req_FIELDS(F) \
 	F(u8, verb) F(bytes, what) F(bytes, to) F(bytes, catalog) F(bytes, members) F(u32, self) \
 	F(bytes, order) F(u64, window) F(bytes, lease) F(u64, ttl_s) F(u64, max_rate) \
-	F(u64, capacity) F(u64, timeout_ms) F(u32, flags)
+	F(u64, capacity) F(u64, timeout_ms) F(u32, flags) F(u32, expect) F(u8, placement) F(u32, copies)
 #define peer_stage_rep_FIELDS(F) F(u32, code) F(bytes, message)
 /* The agent's job for `what` as a JSON object; -LE_NOENT: it has none. what empty: the agent. */
 #define peer_status_req_FIELDS(F) F(bytes, what)

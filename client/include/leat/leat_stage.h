@@ -171,7 +171,8 @@ enum leat_stage_state {
 	LEAT_COPY_EVICTING,
 	LEAT_COPY_FAILED,     /* fail_code, fail_path, message; what was copied is kept */
 	LEAT_COPY_CANCELLED,
-	LEAT_COPY_GONE
+	LEAT_COPY_GONE,
+	LEAT_COPY_SHARED /* whole in the files that this node's placement gives it: not READY */
 };
 const char *leat_stage_state_text(int state);
 
