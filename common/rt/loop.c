@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
 #include "common/rt/env.h"
@@ -65,6 +66,12 @@ int loop_create(struct env *env, const struct loop_options *opts, struct loop **
 	return env->ops->loop_create(env, opts, ret_loop);
 }
 
+/* On a machine with one processor whoever we wait for needs it. */
+static uint32_t spin_us(const struct loop_options *opts)
+{
+	return sysconf(_SC_NPROCESSORS_ONLN) > 1 ? opts->spin_us : 0;
+}
+
 int loop_create_with(struct env *env, const struct loop_options *opts,
 		     const struct loop_backend *backend, void *backend_data,
 		     struct loop **ret_loop)
@@ -79,7 +86,7 @@ int loop_create_with(struct env *env, const struct loop_options *opts,
 	l->backend = backend;
 	l->backend_data = backend_data;
 	strncpy(l->name, opts->name ? opts->name : "loop", sizeof(l->name) - 1);
-	l->spin_us = l->spin_now_us = opts->spin_us;
+	l->spin_us = l->spin_now_us = spin_us(opts);
 	l->drain_ms = opts->drain_ms ? opts->drain_ms : DRAIN_MS;
 	l->ring_entries = opts->ring_entries ? opts->ring_entries : 1024;
 	rc = timer_loop_init(l);

@@ -23,7 +23,7 @@ struct loop_options {
 	const char *name;     /* thread name, at most 15 bytes */
 	uint32_t fibers_max;  /* 0: 65536 */
 	uint32_t stack_size;  /* bytes, 0: 64 KiB; a guard page is added. Under sanitizers × 4 */
-	uint32_t spin_us;     /* longest busy wait before sleeping; 0: never spin */
+	uint32_t spin_us;     /* longest busy wait before sleeping; 0 or one processor: none */
 	uint32_t ring_entries; /* 0: 1024 */
 	uint32_t drain_ms;    /* how long loop_run waits for fibers after loop_stop, 0: 5000 */
 };
