@@ -2,10 +2,11 @@
  * The transport suite of tests/unit/common/rpc over real verbs; runs where RDMA_IP is the address
  * of a device.
  *
- *   conformance [--card small|full] [--scale N]    SUITE_ONLY=part of a test's name
+ *   conformance [--card small|full] [--scale N] [--brief]    SUITE_ONLY=part of a test's name
  *
  * --card small: a device with 64 queue pairs, 16 work requests in a queue, 2 pieces in a request,
  * nothing inline, few memory regions: the same tests must pass. --scale 34 makes 10^5 requests.
+ * --brief, for an emulated processor: the same tests with less data and fewer moments.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -47,6 +48,7 @@ int main(int argc, char **argv)
 {
 	static const struct option known[] = {{"card", required_argument, NULL, 'c'},
 					      {"scale", required_argument, NULL, 's'},
+					      {"brief", no_argument, NULL, 'b'},
 					      {NULL, 0, NULL, 0}};
 	const char *ip = getenv("RDMA_IP"), *of_child = getenv("CONFORMANCE_CARD");
 	static char listen[128], name[64];
@@ -61,12 +63,16 @@ int main(int argc, char **argv)
 	}
 	snprintf(listen, sizeof(listen), "%s:0", ip);
 	how.listen = listen;
+	how.brief = getenv("CONFORMANCE_BRIEF") != NULL;
 	rc = suite_peer_main(argc, argv, &how);
 	if (rc >= 0)
 		return rc;
 	while ((o = getopt_long(argc, argv, "", known, NULL)) != -1) {
 		if (o == 's') {
 			how.scale = (uint32_t)strtoul(optarg, NULL, 10);
+		} else if (o == 'b') {
+			how.brief = true;
+			setenv("CONFORMANCE_BRIEF", "yes", 1);
 		} else if (o == 'c') {
 			card = strcmp(optarg, "small") == 0 ? &small_card : NULL;
 			setenv("CONFORMANCE_CARD", optarg, 1);

@@ -21,7 +21,7 @@
 #define SLOWLY(t) ((t) * (uint64_t)suite_slowness)
 /* For what is answered at once, on the busiest machine: no test waits so long. */
 #define SHORT_MS SLOWLY(30000)
-/* The deadline of what will not be answered: tests do wait for it. */
+/* The longest that tests wait for what will not be answered. */
 #define VAIN_MS SLOWLY(1000)
 /* A nap that lasts while the gate is shut. */
 #define NAP_AT_GATE UINT32_MAX
@@ -55,6 +55,7 @@ struct bed {
 	bool unbounded; /* frames that nobody reads hold up nobody (sim) */
 	bool lazy_sends;        /* the device sends what lies in memory when it is received (siw) */
 	uint32_t scale;         /* 1: quick; more: so much more work */
+	bool brief;             /* a machine so slow that quick is long: less data, fewer steps */
 	struct rpc_server *server;
 	char addrs[128];
 	struct slot_pool *server_pool, *client_pool;
@@ -82,7 +83,8 @@ struct suite_real {
 	const char *listen;
 	const char *program; /* argv[0] where main calls suite_peer_main; or NULL */
 	uint32_t scale;
-	bool lazy_sends;
+	uint32_t slot_size; /* 0: SLOT_SIZE */
+	bool brief, lazy_sends;
 };
 void suite_real_run(const struct suite_real *how, void (*test)(struct bed *b));
 
@@ -122,6 +124,9 @@ struct rpc_client *suite_client_of(const struct rpc_client_options *o);
 /* The server sleeps nap_ms. */
 int suite_nap(struct rpc_client *c, uint64_t nap_ms, uint64_t deadline_ms);
 int suite_ping(struct rpc_client *c, uint32_t value, uint64_t deadline_ms);
+/* Of a ping that nobody answers: what its caller is told, as soon as that is status; after VAIN_MS
+ * whatever it is. */
+int suite_ping_in_vain(struct rpc_client *c, int status);
 void suite_fill(struct slot_vec *v, uint32_t n, uint32_t seed);
 bool suite_is_pattern(const struct slot_vec *v, uint32_t n, uint32_t len, uint32_t seed);
 /* The slots of len bytes; suite_slots_put gives them back. */
