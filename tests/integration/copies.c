@@ -1,11 +1,12 @@
 /*
  * Moves data by the client library and says what of it the library copied; for test_copies.py.
  *
- *   copies CONF FILE slots|fragment|memory
+ *   copies CONF FILE slots|fragment|memory|many
  *
  * slots: whole chunks from registered slots (ll_write) and back (ll_read); fragment: a part of a
- * block over the file that slots made; memory: from and to memory of the caller. What was written
- * is read again and compared. Prints one line, "moved N copied M".
+ * block over the file that slots made; memory: from and to memory of the caller; many: small reads
+ * of what slots made, all at once (ll_pread_many), to memory of the caller. What was written is
+ * read again and compared. Prints one line, "moved N copied M".
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,10 +17,11 @@
 #include "common/base/assert.h"
 #include "common/base/payload.h"
 
-#define UNIT     LL_IO_MAX
-#define N_UNITS  8u
+#define UNIT         LL_IO_MAX
+#define N_UNITS      8u
 #define FRAGMENT_OFF 1000u
 #define FRAGMENT_LEN 5001u
+#define N_MANY       150u
 
 struct job {
 	struct leat_fs *fs;
@@ -72,6 +74,54 @@ static void by_slots(void *arg)
 	slot_unref(s);
 }
 
+/* Odd lengths at odd offsets, some of them over the end of a block, none over that of a chunk. */
+static void place(struct ll_part *p, uint32_t i)
+{
+	p->len = 1 + i * 53 % 9000;
+	p->off = (uint64_t)(i % N_UNITS) * UNIT + (uint64_t)i * 7919 % (UNIT - p->len);
+}
+
+static int check_many(struct job *j, const struct ll_part *parts, uint8_t *want)
+{
+	for (uint32_t i = 0; i < N_MANY; i++) {
+		paint(want, parts[i].len, parts[i].off);
+		if (parts[i].done != parts[i].len || memcmp(parts[i].buf, want, parts[i].len) != 0)
+			return -LE_IO;
+		j->moved += parts[i].len;
+	}
+	return 0;
+}
+
+static void by_many(void *arg)
+{
+	struct job *j = arg;
+	struct client *c = j->fs->client;
+	struct ll_part parts[N_MANY];
+	struct ll_stats before, after;
+	uint8_t *room = calloc(N_MANY + 1, FRAGMENT_LEN * 2);
+
+	j->rc = room != NULL ? 0 : -LE_NOMEM;
+	for (uint32_t i = 0; i < N_MANY; i++) {
+		parts[i] =
+			(struct ll_part){.file = j->file->ll, .buf = room + i * FRAGMENT_LEN * 2};
+		place(&parts[i], i);
+	}
+	/* Only connections that are there are used so. */
+	for (uint32_t i = 0; i < N_UNITS && j->rc == 0; i++)
+		j->rc = ll_pread(j->file->ll, room, 1, (uint64_t)i * UNIT) == 1 ? 0 : -LE_IO;
+	j->moved = N_UNITS;
+	ll_stats(c, &before);
+	if (j->rc == 0)
+		ll_pread_many(c, parts, N_MANY);
+	if (j->rc == 0)
+		j->rc = check_many(j, parts, room + N_MANY * FRAGMENT_LEN * 2);
+	ll_stats(c, &after);
+	/* In a few requests, and none of them by another way. */
+	if (after.many_ops == before.many_ops || after.many_ops - before.many_ops > N_MANY / 4)
+		j->rc = -LE_NOTSUP;
+	free(room);
+}
+
 static int by_memory(struct job *j)
 {
 	uint8_t *out = malloc(UNIT), *in = calloc(1, UNIT);
@@ -95,6 +145,10 @@ static int run(struct job *j, const char *what)
 	j->n = N_UNITS;
 	if (strcmp(what, "memory") == 0)
 		return by_memory(j);
+	if (strcmp(what, "many") == 0) {
+		TRY(loop_call(j->fs->loop, "many", by_many, j));
+		return j->rc;
+	}
 	if (strcmp(what, "fragment") == 0) {
 		j->off = FRAGMENT_OFF;
 		j->len = FRAGMENT_LEN;
@@ -110,7 +164,7 @@ int main(int argc, char **argv)
 	struct job j = {0};
 
 	if (argc != 4) {
-		fprintf(stderr, "usage: copies CONF FILE slots|fragment|memory\n");
+		fprintf(stderr, "usage: copies CONF FILE slots|fragment|memory|many\n");
 		return 2;
 	}
 	int rc = leat_open_fs(argv[1], &o, &j.fs);
