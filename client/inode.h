@@ -42,9 +42,10 @@ struct inode {
 	uint64_t open_change; /* the change counter that cached data belongs to */
 	uint32_t cuts;        /* truncations by this client */
 	uint32_t n_changing;  /* changes of this client under way: what others see is not known */
-	struct cap cap;       /* to read: delegation.h */
-	uint32_t cap_gen;     /* the client's session_gen then; 0: none */
-	struct idata *data;   /* NULL when not in use */
+	uint32_t n_names_changing; /* of these, of a directory: only of names, names.h */
+	struct cap cap;            /* to read: delegation.h */
+	uint32_t cap_gen;          /* the client's session_gen then; 0: none */
+	struct idata *data;        /* NULL when not in use */
 };
 
 /* Small writes on their way to becoming a large one. */

@@ -41,15 +41,26 @@ bool lease_held(const struct client *c, const struct inode *i)
 	return lease_held_since(c, i, UINT64_MAX);
 }
 
+static uint32_t slot_of(struct ino ino)
+{
+	return (uint32_t)(hash_u64(ino.v) % LEASE_SLOTS);
+}
+
+static void may_return(struct client *c, struct ino ino);
+
 void lease_given(struct client *c, struct inode *i, uint64_t sent_us)
 {
 	const struct client_leases *ls = &c->leases;
+	uint32_t slot = slot_of(i->ino);
+	bool old =
+		sent_us <= i->recalled_us || sent_us <= ls->void_us || sent_us <= ls->old_us[slot];
 
-	bool old = sent_us <= i->recalled_us || sent_us <= ls->void_us || sent_us <= ls->floor_us;
-
-	if ((old && !FAULT(CLIENT_OLD_LEASE)) || ls->n_returning > 0 || lease_held(c, i))
+	if (lease_held(c, i))
 		return;
-	i->lease_us = sent_us;
+	if ((!old || FAULT(CLIENT_OLD_LEASE)) && ls->n_leaving[slot] == 0)
+		i->lease_us = sent_us;
+	else if (i->data == NULL) /* the MDS may believe that it is here */
+		may_return(c, i->ino);
 }
 
 /* ---- the end of all ---- */
@@ -149,6 +160,20 @@ struct returning {
 	uint64_t inos[LEASE_RETURNS];
 };
 
+/* What is asked for from now on is answered behind it. */
+static void leaving_end(struct client *c, const struct returning *r)
+{
+	struct client_leases *ls = &c->leases;
+
+	ls->n_returning--;
+	for (uint32_t k = 0; k < r->n; k++) {
+		uint32_t slot = slot_of((struct ino){r->inos[k]});
+
+		ls->old_us[slot] = loop_now_us();
+		ls->n_leaving[slot]--;
+	}
+}
+
 static void return_fiber(void *arg)
 {
 	struct returning *r = arg;
@@ -175,17 +200,17 @@ static void return_fiber(void *arg)
 	if (rpc_call(c->mds, &call) < 0)
 		log_debug("client %s: %u leases not returned", c->name, r->n);
 	rpc_call_fini(&call);
+	leaving_end(c, r);
 	free(r);
-	c->leases.n_returning--;
-	c->leases.floor_us = loop_now_us();
 	client_bg_end(c);
 }
 
-/* It has come back since it was forgotten, and with a lease: the MDS knows of one only. */
+/* It has come back since it was forgotten, with a lease (the MDS knows of one only), or is open,
+ * which the MDS may have to ask for. */
 static bool is_back(struct client *c, struct ino ino)
 {
 	struct inode *i = inode_peek(c, ino);
-	bool held = i != NULL && lease_held(c, i);
+	bool held = i != NULL && (lease_held(c, i) || i->data != NULL);
 
 	if (i != NULL)
 		inode_put(c, i);
@@ -213,26 +238,38 @@ static void return_all(struct client *c)
 		return;
 	}
 	ls->n_returning++;
+	for (uint32_t k = 0; k < r->n; k++)
+		ls->n_leaving[slot_of((struct ino){r->inos[k]})]++;
 	if (client_bg_spawn(c, "return-leases", return_fiber, r) < 0) {
-		ls->n_returning--;
+		leaving_end(c, r);
 		free(r);
 	}
+}
+
+static void may_return(struct client *c, struct ino ino)
+{
+	struct client_leases *ls = &c->leases;
+
+	if (ls->n_returns == LEASE_RETURNS)
+		return_all(c);
+	if (ls->n_returns < LEASE_RETURNS) /* else recalled some day, in vain */
+		ls->returns[ls->n_returns++] = ino.v;
 }
 
 void lease_forgotten(struct client *c, const struct inode *i)
 {
 	struct client_leases *ls = &c->leases;
+	uint32_t slot = slot_of(i->ino);
 
+	if (i->recalled_us > ls->old_us[slot])
+		ls->old_us[slot] = i->recalled_us;
 	/* What the kernel has of it must go first; names go by themselves, so a directory whose
 	 * names it has just been given is recalled some day. */
 	if (!lease_held(c, i) || c->stopping || loop_now_us() < i->kernel_until_us)
 		return;
 	if (c->invalidate != NULL && kernel_has_attr(c, i))
 		c->invalidate(c->arg, i->ino, false);
-	if (ls->n_returns == LEASE_RETURNS)
-		return_all(c);
-	if (ls->n_returns < LEASE_RETURNS) /* else recalled some day, in vain */
-		ls->returns[ls->n_returns++] = i->ino.v;
+	may_return(c, i->ino);
 }
 
 void lease_tick(struct client *c)
@@ -266,10 +303,26 @@ void changing_also(struct changing *ch, struct ino ino)
 	ch->inodes[ch->n++] = i;
 }
 
+/* One of the directory's changes under way is only that of a name. */
+static void only_name(struct changing *ch, struct ino dir, struct bytes name)
+{
+	ASSERT(ch->n_names < ARRAY_SIZE(ch->names));
+	for (uint32_t k = 0; k < ch->n; k++) {
+		if (!ino_equal(ch->inodes[k]->ino, dir))
+			continue;
+		ch->inodes[k]->n_names_changing++;
+		ch->dirs[ch->n_names] = ch->inodes[k];
+		names_change_begin(ch->c, &ch->names[ch->n_names++], dir, name);
+		return;
+	}
+}
+
 struct ino changing_name(struct changing *ch, struct ino dir, struct bytes name)
 {
 	struct ino ino = {0};
 
+	if (!FAULT(CLIENT_OWN_CACHE))
+		only_name(ch, dir, name);
 	if (names_peek(ch->c, dir, name, &ino) && ino.v != 0)
 		changing_also(ch, ino);
 	if (!FAULT(CLIENT_OWN_CACHE))
@@ -296,6 +349,10 @@ int changing_tell(struct changing *ch, struct ino ino, struct ino *ret_told)
 void changing_end(struct changing *ch, int rc)
 {
 	ch->c->leases.n_blind -= ch->blind ? 1 : 0;
+	while (ch->n_names > 0) {
+		names_change_end(&ch->names[--ch->n_names]);
+		ch->dirs[ch->n_names]->n_names_changing--;
+	}
 	while (ch->n > 0) {
 		struct inode *i = ch->inodes[--ch->n];
 
@@ -405,7 +462,7 @@ int lease_recall(struct client *c, struct ino ino)
 		i->lease_us = 0;
 		i->recalled_us = loop_now_us();
 	} else {
-		c->leases.floor_us = loop_now_us();
+		c->leases.old_us[slot_of(ino)] = loop_now_us();
 		while (rc >= 0 && loop_now_us() < c->kernel_until_us)
 			rc = fiber_sleep_us(c->kernel_until_us - loop_now_us());
 	}

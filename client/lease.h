@@ -13,17 +13,22 @@
 #define LEAT_CLIENT_LEASE_H
 
 #include "client/inode.h"
+#include "client/names.h"
 
 struct client;
 
 #define LEASE_RETURNS 512u
+#define LEASE_SLOTS   8192u
 
 struct client_leases {
 	uint64_t term_us;  /* how long they hold after heard_us */
 	uint64_t heard_us; /* when the newest answered request was sent */
 	uint64_t void_us;  /* what was given for older requests is void */
-	uint64_t floor_us; /* older requests give none: something unknown was recalled since */
-	bool lapsed;       /* heard of nothing for too long; the kernel has been told */
+	/* By hash of the inode, of those that are not remembered: older requests give none, for it
+	 * was recalled or given back since; and how many are being given back. */
+	uint64_t old_us[LEASE_SLOTS];
+	uint16_t n_leaving[LEASE_SLOTS];
+	bool lapsed; /* heard of nothing for too long; the kernel has been told */
 	/* Inodes that are not remembered any more. */
 	/* delegation.h: inodes with delegated opens of which the MDS does not know; and changes
 	 * that may hit any inode, while there are none: meanwhile no open is delegated */
@@ -57,12 +62,14 @@ uint64_t lease_until_us(const struct client *c);
 struct changing {
 	struct client *c;
 	bool blind; /* what is hit is not known */
-	uint32_t n;
-	struct inode *inodes[4];
+	uint32_t n, n_names;
+	struct inode *inodes[4], *dirs[2];
+	struct name_change names[2]; /* in dirs */
 };
 void changing_begin(struct client *c, struct changing *ch, struct ino ino);
 void changing_also(struct changing *ch, struct ino ino);
-/* The name, and the inode that it is, if that is known: returns it, or 0. */
+/* The name, of a directory of which that is what changes, and the inode that it is, if that is
+ * known: returns it, or 0. ch stays where it is until changing_end. */
 struct ino changing_name(struct changing *ch, struct ino dir, struct bytes name);
 /* ino, one of those that change, may lose its data or last name, and this client may have it open
  * (delegation.h); 0: it is not known which one it is. `told` of the request. Yields. */

@@ -25,6 +25,7 @@ void names_init(struct names *ns, uint32_t names_max)
 		ns->filter_room = FILTER_ROOM_MIN;
 	hmap_init(&ns->map, 1024);
 	list_init(&ns->lru);
+	list_init(&ns->changing);
 }
 
 static void drop(struct names *ns, struct name_entry *e)
@@ -83,12 +84,39 @@ static void may_be_there(struct client *c, struct inode *dir, uint64_t hash)
 	names_incomplete(c, dir);
 }
 
+void names_change_begin(struct client *c, struct name_change *nc, struct ino dir, struct bytes name)
+{
+	nc->hash = hash(dir, name);
+	list_push(&c->names.changing, &nc->link);
+}
+
+void names_change_end(struct name_change *nc)
+{
+	list_remove(&nc->link);
+}
+
+/* Or something of it as a whole is. */
+static bool is_changing(const struct client *c, const struct inode *dir, struct bytes name)
+{
+	uint64_t h;
+
+	if (dir->n_changing == 0)
+		return false;
+	if (dir->n_changing > dir->n_names_changing)
+		return true;
+	h = hash(dir->ino, name);
+	list_for_each (l, &c->names.changing)
+		if (list_entry(l, struct name_change, link)->hash == h)
+			return true;
+	return false;
+}
+
 bool names_find(struct client *c, const struct inode *dir, struct bytes name, struct ino *ret_ino)
 {
 	struct names *ns = &c->names;
 	struct name_entry *e;
 
-	if (dir->n_changing > 0 || !lease_held(c, dir))
+	if (!lease_held(c, dir) || is_changing(c, dir, name))
 		return false;
 	e = find(ns, dir->ino, name);
 	if (e == NULL) {

@@ -20,7 +20,14 @@ struct client;
 
 #define NAME_FILTER_BYTES 16u
 
+/* A name that this client is changing. */
+struct name_change {
+	struct list link;
+	uint64_t hash;
+};
+
 struct names {
+	struct list changing; /* struct name_change: a few */
 	struct hmap map;
 	struct list lru; /* oldest first */
 	uint32_t n;
@@ -37,6 +44,11 @@ void names_told(struct client *c, const struct attr *dir, struct bytes name, str
 		bool own, uint64_t sent_us);
 /* The same, good or not. */
 bool names_peek(const struct client *c, struct ino dir, struct bytes name, struct ino *ret_ino);
+/* It is being changed by this client, so others may see that before it knows: until the end nothing
+ * is said of it. Of the directory's other names what is known holds. */
+void names_change_begin(struct client *c, struct name_change *nc, struct ino dir,
+			struct bytes name);
+void names_change_end(struct name_change *nc);
 /* What it is now is not known. */
 void names_forget(struct client *c, struct ino dir, struct bytes name);
 /* Not all names of the directory are known any more; also before it is forgotten. */
