@@ -204,8 +204,11 @@ def main():
     p.add_argument("--per-dir", type=int, default=OTHER_DIRS)
     p.add_argument("--at-once", type=int, default=64)
     p.add_argument("--remove", action="store_true")
+    p.add_argument("--client", action="append", default=[], metavar="NAME=VALUE",
+                   help="parameter of the mounts, as inodes_max=10000")
     options = p.parse_args()
-    with Cluster(size="1G") as c:
+    conf = {"client": dict(v.split("=", 1) for v in options.client)}
+    with Cluster(size="1G", conf=conf) as c:
         one, in_one, total = (create_bulk if options.bulk else create)(c, options)
         other, names = one.replace(c.mnt(), c.mnt(2)), []
         timed("names of %d files, the other mount" % in_one, list_names, other, names)
