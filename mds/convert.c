@@ -62,6 +62,7 @@ struct convert {
 	uint64_t intent; /* 0: there is nothing to copy */
 	uint32_t write_opens;
 	uint64_t bytes;
+	bool lingers; /* a write may still be under way */
 	bool unsettled;
 	int status;
 };
@@ -205,7 +206,7 @@ static int copy_once(struct chain_copy *cc, uint64_t idx, struct oss_copy_rep *r
 /* Servers come and go meanwhile: a few times. */
 static int copy_chunk(struct chain_copy *cc, uint64_t idx, struct oss_copy_rep *rep)
 {
-	const struct convert *cv = cc->cv;
+	struct convert *cv = cc->cv;
 	int rc = -LE_CANCELED;
 
 	for (uint32_t i = 0; i < COPY_TRIES && !is_over(cv->job); i++) {
@@ -214,6 +215,7 @@ static int copy_chunk(struct chain_copy *cc, uint64_t idx, struct oss_copy_rep *
 		rc = copy_once(cc, idx, rep);
 		if (rc != -LE_BUSY && (rc >= 0 || status_retry(rc) == RETRY_NEVER))
 			return rc;
+		cv->lingers |= rc != -LE_TARGET_DOWN;
 		log_debug("inode %llu: copying chunk %lld: %s", (unsigned long long)cv->ino.v,
 			  (long long)idx, status_name(rc));
 		if (mds_sleep_ms(cv->job->m, COPY_PAUSE_MS) < 0)
@@ -292,6 +294,8 @@ static int convert_with(struct convert *cv, struct op *op)
 	if (rc < 0 || cv->intent == 0)
 		return rc;
 	rc = copy_data(cv);
+	if (rc == 0 && cv->lingers)
+		rc = mds_sleep_ms(op->m, COPY_LINGER_MS);
 	if (rc == 0)
 		rc = exchange(cv, op);
 	if (rc == 0) {
@@ -653,8 +657,8 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-void conversions_each(const struct mds *m,
-		      void (*each)(void *arg, const struct conversion_view *v), void *arg)
+void conversions_each(const struct mds *m, void (*each)(void *arg, const struct conversion_view *v),
+		      void *arg)
 {
 	list_for_each (n, &m->conversions.jobs) {
 		const struct convert_job *j = list_entry(n, struct convert_job, link);

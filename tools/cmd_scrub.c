@@ -26,8 +26,8 @@ static void format_time(int64_t ns, char *buf, size_t size)
 
 static void print_header(void)
 {
-	printf("%6s  %-8s %5s %10s %12s %8s %8s %8s %7s  %s\n", "TARGET", "SCRUB", "DONE",
-	       "CHUNKS", "BYTES", "DAMAGED", "REPAIRED", "LOST", "DIFFER", "SINCE");
+	printf("%6s  %-8s %5s %10s %12s %8s %8s %8s %7s %10s  %s\n", "TARGET", "SCRUB", "DONE",
+	       "CHUNKS", "BYTES", "DAMAGED", "REPAIRED", "LOST", "DIFFER", "UNCOMPARED", "SINCE");
 }
 
 static void print_row(uint32_t id, const struct oss_scrub_rep *r)
@@ -39,19 +39,24 @@ static void print_row(uint32_t id, const struct oss_scrub_rep *r)
 	if (r->running)
 		snprintf(percent, sizeof(percent), "%" PRIu64 "%%", done > 99 ? 99 : done);
 	printf("%6" PRIu32 "  %-8s %5s %10" PRIu64 " %12s %8" PRIu64 " %8" PRIu64 " %8" PRIu64
-	       " %7" PRIu64 "  %s\n",
-	       id, r->running ? "running" : r->ended_ns ? "ended" : "never", percent, r->chunks,
-	       format_size(r->bytes, bytes), r->damaged, r->repaired, r->unrepaired, r->differing,
-	       since);
+	       " %7" PRIu64 " %9" PRIu64 "%c  %s\n",
+	       id,
+	       r->running    ? "running"
+	       : r->ended_ns ? "ended"
+			     : "never",
+	       percent, r->chunks, format_size(r->bytes, bytes), r->damaged, r->repaired,
+	       r->unrepaired, r->differing, r->uncompared, r->moved ? '*' : ' ', since);
 }
 
 static json_t *row_json(uint32_t id, const struct oss_scrub_rep *r)
 {
-	return json_pack("{s:I,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:f,s:f}", "target", (json_int_t)id,
-			 "running", (int)r->running, "chunks", (json_int_t)r->chunks, "bytes",
-			 (json_int_t)r->bytes, "used", (json_int_t)r->used, "damaged",
-			 (json_int_t)r->damaged, "repaired", (json_int_t)r->repaired, "unrepaired",
-			 (json_int_t)r->unrepaired, "differing", (json_int_t)r->differing, "began",
+	return json_pack("{s:I,s:b,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:b,s:f,s:f}", "target",
+			 (json_int_t)id, "running", (int)r->running, "chunks",
+			 (json_int_t)r->chunks, "bytes", (json_int_t)r->bytes, "used",
+			 (json_int_t)r->used, "damaged", (json_int_t)r->damaged, "repaired",
+			 (json_int_t)r->repaired, "unrepaired", (json_int_t)r->unrepaired,
+			 "differing", (json_int_t)r->differing, "uncompared",
+			 (json_int_t)r->uncompared, "moved", (int)r->moved, "began",
 			 (double)r->began_ns / 1e9, "ended", (double)r->ended_ns / 1e9);
 }
 
@@ -144,8 +149,10 @@ const struct command command_scrub = {
 	.usage = "usage: leat scrub start|stop|status [--target N]\n"
 		 "Object servers read everything they hold, compare it with its checksums and\n"
 		 "with the other copies, and repair what is damaged from good ones. A scrub goes\n"
-		 "on after a restart. Without --target: all of them. Exit status 7: some blocks\n"
-		 "could not be repaired.\n"
+		 "on after a restart. Without --target: all of them. UNCOMPARED: chunks that were\n"
+		 "not compared with a copy that was away or did not answer; with a * members of\n"
+		 "chains have changed meanwhile: another scrub compares what this one did not.\n"
+		 "Exit status 7: some blocks could not be repaired.\n"
 		 "Examples:\n"
 		 "  leat scrub start\n"
 		 "  leat scrub status --target 3 --json\n",

@@ -49,13 +49,14 @@ enum read_flags { READ_VERIFY = 1 };
  * chunk_size: of the layout. WRITE_LAZY: nobody waits for the answer, it may take some
  * milliseconds longer so that others share its commit; oss_sync ends that. WRITE_PACK: the layout
  * asks for compression: the server compresses what it has put together from fragments.
- * mtime_ns: of a copy (below), else 0: the server's clock tells.
+ * mtime_ns: of a copy (below), else 0: the server's clock tells. WRITE_ON_BASE: only when the chunk
+ * has version base (0: there is none), else -LE_STALE: a copy that comes late changes nothing.
  */
-enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2 };
+enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2, WRITE_ON_BASE = 4 };
 #define oss_write_req_FIELDS(F) \
 	F(cap, cap) \
 	F(chunk_id, chunk) F(u32, chunk_size) F(u32, off) F(u32, len) F(bytes, pieces) \
-		F(u32, flags) F(u64, grant_want) F(i64, mtime_ns)
+		F(u32, flags) F(u64, grant_want) F(i64, mtime_ns) F(u64, base)
 #define oss_write_rep_FIELDS(F) F(u64, version) F(u32, end) F(i64, mtime_ns) F(u64, grant)
 /* Of one inode generation, on this target: nothing at or beyond file offset size survives. */
 #define oss_trim_req_FIELDS(F) F(cap, cap) F(ino, ino) F(u32, gen) F(u32, chunk_size) F(u64, size)
@@ -172,11 +173,12 @@ enum resync_done { RESYNC_SAME, RESYNC_COPIED, RESYNC_REMOVED };
  * From the MDS to the head of a chain: chunk idx of generation gen of the inode is written anew as
  * generation to_gen on the chain to_chain, by writes (oss_write) to its head to_target, under
  * session SESSION_COPY and to_cap, without numbers: nobody else writes that generation, so doing it
- * twice does no harm. targets: target_info of to_target. Durable when answered. idx COPY_NONE:
- * nothing is copied. next: the next chunk of that generation on the asked chain, COPY_NONE: there
- * is none. to_ino, unless 0: it becomes chunk to_idx of that file, written now (mds_copy, which
- * sees to it that nobody writes there). -LE_BUSY: the other chain is not as the MDS said: ask again
- * with what is known then.
+ * twice does no harm, and each write is only on what was there before (WRITE_ON_BASE), so that one
+ * which is delayed until others write there is refused. targets: target_info of to_target. Durable
+ * when answered. idx COPY_NONE: nothing is copied. next: the next chunk of that generation on the
+ * asked chain, COPY_NONE: there is none. to_ino, unless 0: it becomes chunk to_idx of that file,
+ * written now (mds_copy, which sees to it that nobody writes there). -LE_BUSY: the other chain is
+ * not as the MDS said: ask again with what is known then.
  */
 #define COPY_NONE UINT64_MAX
 #define SESSION_COPY (1ull << 62)
@@ -203,12 +205,15 @@ enum resync_done { RESYNC_SAME, RESYNC_COPIED, RESYNC_REMOVED };
 #define oss_readv_rep_FIELDS(F) F(bytes, results) F(bytes, pieces)
 
 /* Starts or stops the scrub of the target, or only asks. Counts are of the present or last one:
- * blocks that were damaged, repaired, not repaired, chunks of other members that differed. */
+ * blocks that were damaged, repaired, not repaired, chunks of other members that differed, chunks
+ * that were not compared with a member. moved: members of chains have changed meanwhile, so that
+ * some may not have been compared by anybody. */
 enum scrub_what { SCRUB_STATUS, SCRUB_START, SCRUB_STOP };
 #define oss_scrub_req_FIELDS(F) F(u32, what)
 #define oss_scrub_rep_FIELDS(F) \
 	F(u8, running) F(u64, chunks) F(u64, bytes) F(u64, used) F(u64, damaged) F(u64, repaired) \
-		F(u64, unrepaired) F(u64, differing) F(i64, began_ns) F(i64, ended_ns)
+		F(u64, unrepaired) F(u64, differing) F(i64, began_ns) F(i64, ended_ns) \
+			F(u64, uncompared) F(u8, moved)
 
 #define WIRE_CTYPE_resync_row struct resync_row
 WIRE_STRUCT(resync_row)

@@ -20,6 +20,7 @@ struct copy {
 	const struct oss_copy_req *req;
 	struct chunk_read cr;
 	uint64_t bytes;
+	uint64_t base; /* version of the other chunk before what is written next */
 };
 
 /* Bytes [at, at + len) of what was read, for a request. */
@@ -46,10 +47,45 @@ static uint32_t cut(const struct chunk_read *cr, uint32_t at, uint32_t len,
 	return n;
 }
 
-/* What may pass is for the metadata server to ask again; only it knows what has changed. */
+/* What may pass is for the metadata server to ask again; only it knows what has changed. Another
+ * attempt may still be writing there. */
 static int foreign(int rc)
 {
-	return rc < 0 && status_retry(rc) != RETRY_NEVER ? -LE_BUSY : rc;
+	return rc == -LE_STALE || (rc < 0 && status_retry(rc) != RETRY_NEVER) ? -LE_BUSY : rc;
+}
+
+/* ---- the other chain ---- */
+
+static struct chunk_id target_chunk(const struct copy *k)
+{
+	const struct oss_copy_req *req = k->req;
+
+	if (req->to_ino.v != 0)
+		return (struct chunk_id){req->to_ino, req->to_gen, req->to_idx};
+	return (struct chunk_id){req->ino, req->to_gen, k->cr.id.idx};
+}
+
+static struct rpc_call call_of(const struct copy *k, uint16_t op, const void *req, void *rep)
+{
+	return (struct rpc_call){.op = op,
+				 .req = req,
+				 .rep = rep,
+				 .deadline_us = loop_deadline_ms(WRITE_MS),
+				 .session = SESSION_COPY,
+				 .chain = k->req->to_chain,
+				 .epoch = k->req->to_epoch};
+}
+
+static int find_base(struct copy *k)
+{
+	struct oss_sums_req req = {k->req->to_cap, target_chunk(k)};
+	struct oss_sums_rep rep = {0};
+	struct rpc_call call = call_of(k, OP_oss_sums, &req, &rep);
+	int rc = chains_call(k->t->chains, k->req->to_target, &call);
+
+	k->base = rep.version;
+	rpc_call_fini(&call);
+	return foreign(rc);
 }
 
 /* Pieces [first, first + n), which have data, without a gap; they begin at byte `at` of what was
@@ -62,25 +98,14 @@ static int write_run(struct copy *k, uint32_t first, uint32_t n, uint32_t at)
 	uint8_t *buf = rpc_req_alloc(k->r, (size_t)n * PIECE_WIRE_SIZE);
 	struct slot_vec vec[CHUNK_READ_VECS];
 	struct oss_write_req w = {.cap = req->to_cap,
-				  .chunk = {req->ino, req->to_gen, cr->id.idx},
+				  .chunk = target_chunk(k),
 				  .chunk_size = req->chunk_size,
 				  .off = off,
-				  .mtime_ns = cr->mtime_ns};
+				  .flags = WRITE_ON_BASE,
+				  .mtime_ns = req->to_ino.v ? 0 : cr->mtime_ns,
+				  .base = k->base};
 	struct oss_write_rep rep;
-
-	if (req->to_ino.v != 0) {
-		w.chunk.ino = req->to_ino;
-		w.chunk.idx = req->to_idx;
-		w.mtime_ns = 0;
-	}
-	struct rpc_call call = {.op = OP_oss_write,
-				.req = &w,
-				.rep = &rep,
-				.deadline_us = loop_deadline_ms(WRITE_MS),
-				.session = SESSION_COPY,
-				.chain = req->to_chain,
-				.epoch = req->to_epoch,
-				.bulk_out = vec};
+	struct rpc_call call = call_of(k, OP_oss_write, &w, &rep);
 	int rc;
 
 	if (!buf)
@@ -95,10 +120,13 @@ static int write_run(struct copy *k, uint32_t first, uint32_t n, uint32_t at)
 	}
 	w.len = len;
 	w.pieces = bytes_of(buf, n * PIECE_WIRE_SIZE);
+	call.bulk_out = vec;
 	call.n_bulk_out = cut(cr, at, bulk, vec);
 	rc = chains_call(k->t->chains, req->to_target, &call);
 	rpc_call_fini(&call);
 	k->bytes += len;
+	if (rc == 0)
+		k->base = rep.version;
 	if (rc < 0)
 		log_debug("copy of inode=%llu gen=%u chunk=%llu to target %u: %s",
 			  (unsigned long long)req->ino.v, req->gen, (unsigned long long)cr->id.idx,
@@ -158,6 +186,7 @@ static int copy_chunk(struct copy *k, struct chain *c)
 		return -LE_NOMEM;
 	if (cr->committed)
 		TRY(chunk_barrier(c, &cr->id));
+	TRY(find_base(k));
 	do {
 		int rc;
 

@@ -53,8 +53,7 @@ static int decode_caps(struct readv *v, const struct bytes *in)
 		wire_get_cap(&w, cap);
 		if (w.status < 0)
 			break;
-		v->cap_status[v->n_caps++] =
-			op_check_cap(v->r, cap, cap->ino, cap->gen, CAP_READ);
+		v->cap_status[v->n_caps++] = op_check_cap(v->r, cap, cap->ino, cap->gen, CAP_READ);
 	}
 	return w.status;
 }
@@ -182,8 +181,8 @@ static int read_parts(struct readv *v, struct oss_readv_rep *rep)
 	for (uint32_t i = 0; i < v->n; i++) {
 		struct part *p = &v->parts[i];
 
-		p->pieces = rpc_req_alloc(v->r, chunk_read_pieces_max(p->in.len) *
-							sizeof(*p->pieces));
+		p->pieces =
+			rpc_req_alloc(v->r, chunk_read_pieces_max(p->in.len) * sizeof(*p->pieces));
 		if (!p->pieces)
 			return -LE_NOMEM;
 	}

@@ -5,8 +5,8 @@
 #include "ossd/chain/care.h"
 #include "ossd/ops/op.h"
 
-#define ASK_MAX  1000u
-#define ID_ROOM  32u /* of one chunk_id on the wire */
+#define ASK_MAX 1000u
+#define ID_ROOM 32u /* of one chunk_id on the wire */
 
 /* Another member of the chain, in the same epoch. */
 static int admit(struct rpc_req *r, struct chain **ret_chain)
@@ -95,9 +95,8 @@ static int put_record(struct rpc_req *r, const struct chunk_key *key,
 	return 0;
 }
 
-static int read_part(struct rpc_req *r, const struct chunk_key *key,
-		     const struct chunk_record *rec, const struct oss_fetch_req *req,
-		     struct oss_fetch_rep *rep)
+static int read_part(struct rpc_req *r, const struct chunk_key *key, const struct chunk_record *rec,
+		     const struct oss_fetch_req *req, struct oss_fetch_rep *rep)
 {
 	struct chunk_store *s = op_target(r)->store;
 	struct chunk_part part = {.first = req->first};

@@ -31,6 +31,8 @@ int op_scrub(struct rpc_req *r, const void *in, void *out)
 				      .repaired = s->repaired,
 				      .unrepaired = s->unrepaired,
 				      .differing = s->differing,
+				      .uncompared = s->uncompared,
+				      .moved = s->moved,
 				      .began_ns = s->began_ns,
 				      .ended_ns = s->ended_ns};
 	return 0;

@@ -44,8 +44,8 @@ static json_t *counts_json(const struct ossd_metrics *m)
 		(json_int_t)metric_get(&m->merges), "copies", (json_int_t)metric_get(&m->copies),
 		"replays", (json_int_t)metric_get(&m->replays), "errors",
 		(json_int_t)metric_get(&m->errors), "corrupt", (json_int_t)metric_get(&m->corrupt),
-		"repaired", (json_int_t)metric_get(&m->repaired),
-		"data_syncs", (json_int_t)metric_get(&m->syncs));
+		"repaired", (json_int_t)metric_get(&m->repaired), "data_syncs",
+		(json_int_t)metric_get(&m->syncs));
 }
 
 static uint32_t own_epoch(const struct target *t)
@@ -79,10 +79,12 @@ static json_t *scrub_json(const struct target *t)
 	static const struct scrub_row none;
 	const struct scrub_row *s = t->scrub ? scrub_state(t->scrub) : &none;
 
-	return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I}", "running", (int)s->running,
-			 "chunks", (json_int_t)s->chunks, "bytes", (json_int_t)s->bytes, "damaged",
-			 (json_int_t)s->damaged, "repaired", (json_int_t)s->repaired, "unrepaired",
-			 (json_int_t)s->unrepaired, "differing", (json_int_t)s->differing);
+	return json_pack("{s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "running",
+			 (int)s->running, "chunks", (json_int_t)s->chunks, "bytes",
+			 (json_int_t)s->bytes, "damaged", (json_int_t)s->damaged, "repaired",
+			 (json_int_t)s->repaired, "unrepaired", (json_int_t)s->unrepaired,
+			 "differing", (json_int_t)s->differing, "uncompared",
+			 (json_int_t)s->uncompared, "moved", (int)s->moved);
 }
 
 static json_t *status_json(const struct target *t)

@@ -26,6 +26,14 @@ static void keep_time(const struct mutation *m, const struct oss_write_req *req,
 		tx->rec->mtime_ns = req->mtime_ns;
 }
 
+/* Under the chunk's lock. */
+static int check_base(const struct oss_write_req *req, const struct chunk_tx *tx)
+{
+	uint64_t version = tx->old ? tx->old->version : 0;
+
+	return (req->flags & WRITE_ON_BASE) && version != req->base ? -LE_STALE : 0;
+}
+
 /* The data is on the disk, and in v as long as there is room: the slots are for others now. */
 static void drop_bulk(struct rpc_req *r)
 {
@@ -46,6 +54,11 @@ static int write_version(struct mutation *m, const struct oss_write_req *req, st
 	rc = version_begin(v, &w->id);
 	if (rc < 0)
 		goto out;
+	rc = check_base(req, &v->tx);
+	if (rc < 0) {
+		chunk_tx_cancel(&v->tx);
+		goto out;
+	}
 	rc = chunk_tx_write(&v->tx, w);
 	if (rc < 0)
 		goto out;
@@ -84,6 +97,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 		.n_bulk = m->r->n_bulk,
 	};
 	struct chunk_tx tx;
+	int rc;
 
 	TRY(chunk_write_check(&w));
 	if (chain_replicated(m->chain))
@@ -93,6 +107,11 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 	if (!list_empty(&tx.ent->held) || chain_replicated(m->chain)) {
 		chunk_tx_cancel(&tx);
 		return -LE_STALE_EPOCH;
+	}
+	rc = check_base(req, &tx);
+	if (rc < 0) {
+		chunk_tx_cancel(&tx);
+		return rc;
 	}
 	TRY(chunk_tx_write(&tx, &w));
 	keep_time(m, req, &tx);

@@ -314,8 +314,10 @@ static int compare_member(struct scrub *s, struct chain *c, uint32_t target, con
 			rc = repair_chunk(s->k, ours ? &p->k[a] : &l->k[b], &r);
 			rc = rc == -LE_CORRUPT || rc == -LE_BUSY || rc == -LE_STALE ? 0 : rc;
 		}
-		if (rc == -LE_TIMEDOUT)
-			rc = 0; /* written all the time: next time */
+		if (rc == -LE_TIMEDOUT) { /* written all the time: next time */
+			s->row.uncompared++;
+			rc = 0;
+		}
 		a += ours;
 		b += theirs;
 	}
@@ -329,14 +331,16 @@ static void compare_members(struct scrub *s, const struct page *p, const struct 
 
 	if (!c || !chain_is_head(c))
 		return;
+	/* A member that cannot be asked now is compared when it is filled, if it is. */
+	s->row.uncompared += (uint64_t)(c->n_members - c->n_sync) * p->n;
 	for (uint32_t i = 1; i < c->n_sync && chain_is_head(c); i++) {
 		uint32_t target = c->members[i].target;
 		int rc = compare_member(s, c, target, p, from);
 
-		/* A member that cannot be asked now is compared when it is filled. */
-		if (rc < 0)
-			log_debug("chain %u: comparing with target %u: %s", c->id, target,
-				  status_text(rc));
+		if (rc == 0)
+			continue;
+		s->row.uncompared += p->n;
+		log_debug("chain %u: comparing with target %u: %s", c->id, target, status_text(rc));
 	}
 }
 
@@ -370,19 +374,32 @@ static void advance(struct scrub *s, const struct page *p)
 	s->row.next.idx++; /* no index is the last one */
 }
 
+/* Only grows: equal sums are equal epochs. */
+static uint64_t sum_of_epochs(const struct scrub *s)
+{
+	uint64_t sum = 0;
+
+	for (struct chain *c = chain_next(s->k->chains, NULL); c; c = chain_next(s->k->chains, c))
+		sum += c->epoch;
+	return sum;
+}
+
 static void finish(struct scrub *s)
 {
 	struct scrub_row *r = &s->row;
 
+	r->moved = r->epochs != sum_of_epochs(s);
 	r->running = 0;
 	r->chain = 0;
 	r->next = (struct chunk_id){0};
 	r->ended_ns = env_wall_ns(s->k->env);
 	log_info("scrub: %llu chunks, %llu bytes: %llu damaged blocks, %llu repaired, %llu not; "
-		 "%llu chunks of other members differed",
+		 "%llu chunks of other members differed, %llu were not compared%s",
 		 (unsigned long long)r->chunks, (unsigned long long)r->bytes,
 		 (unsigned long long)r->damaged, (unsigned long long)r->repaired,
-		 (unsigned long long)r->unrepaired, (unsigned long long)r->differing);
+		 (unsigned long long)r->unrepaired, (unsigned long long)r->differing,
+		 (unsigned long long)r->uncompared,
+		 r->moved ? "; members of chains have changed meanwhile" : "");
 }
 
 static int walk(struct scrub *s)
@@ -470,7 +487,8 @@ int scrub_start(struct scrub *s)
 {
 	if (s->row.running)
 		return 0;
-	s->row = (struct scrub_row){.running = 1, .began_ns = env_wall_ns(s->k->env)};
+	s->row = (struct scrub_row){
+		.running = 1, .began_ns = env_wall_ns(s->k->env), .epochs = sum_of_epochs(s)};
 	return save(s);
 }
 

@@ -3,6 +3,11 @@
  * what is damaged from other members, and, at the head of a chain, compares the content sums of
  * all SYNC members and makes those equal that are not. Where it stands is a row of the index
  * (M "scrub"), so it goes on after a restart. Owned by the target's loop.
+ *
+ * What it could not compare it tells: the chunks that were not compared with a member, because it
+ * was away, is being filled, did not answer or is written all the time; and that chains had another
+ * epoch at its end than at its begin, so that one may have been led, while it came by, by who had
+ * not yet or no more to compare it.
  */
 #ifndef LEAT_OSSD_SCRUB_H
 #define LEAT_OSSD_SCRUB_H
@@ -12,7 +17,7 @@
 #define scrub_row_FIELDS(F) \
 	F(u8, running) F(u32, chain) F(chunk_id, next) F(u64, chunks) F(u64, bytes) \
 	F(u64, damaged) F(u64, repaired) F(u64, unrepaired) F(u64, differing) F(i64, began_ns) \
-	F(i64, ended_ns)
+	F(i64, ended_ns) F(u64, uncompared) F(u64, epochs) F(u8, moved)
 WIRE_STRUCT(scrub_row)
 
 struct scrub;

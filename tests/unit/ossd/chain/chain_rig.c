@@ -289,6 +289,8 @@ int crig_write(struct chain_rig *r, uint32_t i, struct crig_write *w, uint64_t t
 				    .chunk_size = RIG_CS,
 				    .off = w->off,
 				    .len = w->len,
+				    .flags = w->flags,
+				    .base = w->base,
 				    .pieces = bytes_of(pieces, cut(w, pieces) * PIECE_WIRE_SIZE)};
 	struct oss_write_rep rep;
 	struct rpc_call call = call_of(r, i, OP_oss_write, &req, &rep);

@@ -64,6 +64,8 @@ struct crig_write {
 	const void *data;
 	uint64_t session, seq;
 	uint32_t slot;
+	uint32_t flags; /* enum write_flags */
+	uint64_t base;
 	bool accepted; /* out */
 };
 /* One attempt at member i. */

@@ -43,8 +43,8 @@ static void write_and_read(struct chain_rig *r)
 	assert_true(w.accepted);
 	/* A fragment over a block's boundary: merged at the head, whole blocks behind it. */
 	fill(data + RIG_BS - 100, 300, 2);
-	w = (struct crig_write){
-		one, RIG_BS - 100, 300, data + RIG_BS - 100, .session = 8, .seq = 2};
+	w = (struct crig_write){one,          RIG_BS - 100, 300, data + RIG_BS - 100,
+				.session = 8, .seq = 2};
 	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
 	for (uint32_t i = 0; i < r->n; i++) {
 		assert_int_equal(read_any(r, i, got), RIG_CS);
@@ -57,12 +57,22 @@ static void write_and_read(struct chain_rig *r)
 		}
 	}
 	assert_int_equal(metric_get(&r->m[0].metrics.forward_reads), 0);
+	/* On the version that it was made for, once. */
+	for (uint64_t base = 1; base <= 3; base++) {
+		w.flags = WRITE_ON_BASE;
+		w.base = base;
+		w.seq++;
+		assert_int_equal(crig_write(r, 0, &w, 20000), base == 1 ? -LE_STALE : 0);
+	}
+	w.seq++;
+	assert_int_equal(crig_write(r, 0, &w, 20000), -LE_STALE);
 	crig_check_equal(r);
 }
 
 static void test_write_and_read(void **state)
 {
 	(void)state;
+	chain_rig_run(3, 1, write_and_read);
 	chain_rig_run(1, 2, write_and_read);
 	chain_rig_run(2, 3, write_and_read);
 }
@@ -333,9 +343,8 @@ static void test_pending(void **state)
 static void lost_follower(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS], got[RIG_CS];
-	struct async a = {.r = r,
-			  .w = {one, 0, RIG_CS, data, .session = 8, .seq = 1},
-			  .timeout_ms = 20000};
+	struct async a = {
+		.r = r, .w = {one, 0, RIG_CS, data, .session = 8, .seq = 1}, .timeout_ms = 20000};
 
 	fill(data, RIG_CS, 1);
 	crig_crash(r, 1);
@@ -371,9 +380,8 @@ static void test_lost_follower(void **state)
 static void lost_head(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS], got[RIG_CS];
-	struct async a = {.r = r,
-			  .w = {one, 0, RIG_CS, data, .session = 8, .seq = 1},
-			  .timeout_ms = 1000};
+	struct async a = {
+		.r = r, .w = {one, 0, RIG_CS, data, .session = 8, .seq = 1}, .timeout_ms = 1000};
 	uint64_t writes;
 
 	fill(data, RIG_CS, 1);
@@ -421,10 +429,10 @@ static void no_space(struct chain_rig *r)
 	r->m[r->n - 1].target.store->space.frozen = true;
 	r->m[r->n - 1].target.store->space.reserve = 1ull << 40;
 	for (uint32_t i = 0; i < 3; i++) {
-		a[i] = (struct async){.r = r,
-				      .w = {one, (i + 1) * RIG_BS, RIG_BS, data,
-					    .session = 60 + i, .seq = 1},
-				      .timeout_ms = 20000};
+		a[i] = (struct async){
+			.r = r,
+			.w = {one, (i + 1) * RIG_BS, RIG_BS, data, .session = 60 + i, .seq = 1},
+			.timeout_ms = 20000};
 		start(&a[i]);
 	}
 	for (uint32_t i = 0; i < 3; i++) {
@@ -481,9 +489,8 @@ static void orphan(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS], got[RIG_CS];
 	struct crig_write w = {one, 0, RIG_BS, data, .session = 8, .seq = 1};
-	struct async a = {.r = r,
-			  .w = {one, 0, RIG_BS, data, .session = 9, .seq = 1},
-			  .timeout_ms = 500};
+	struct async a = {
+		.r = r, .w = {one, 0, RIG_BS, data, .session = 9, .seq = 1}, .timeout_ms = 500};
 	const struct chain *c = chain_find(r->m[2].target.chains, RIG_CHAIN);
 
 	fill(data, RIG_CS, 1);
@@ -775,9 +782,8 @@ static void test_power_loss(void **state)
 static void turned_round(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS];
-	struct async a = {.r = r,
-			  .w = {one, 0, RIG_BS, data, .session = 8, .seq = 1},
-			  .timeout_ms = 20000};
+	struct async a = {
+		.r = r, .w = {one, 0, RIG_BS, data, .session = 8, .seq = 1}, .timeout_ms = 20000};
 	const struct chain *c = chain_find(r->m[1].target.chains, RIG_CHAIN);
 
 	fill(data, RIG_CS, 1);
@@ -807,9 +813,8 @@ static void test_turned_round(void **state)
 static void overtaken(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS], got[RIG_CS];
-	struct async a = {.r = r,
-			  .w = {one, 0, RIG_BS, data, .session = 8, .seq = 1},
-			  .timeout_ms = 400};
+	struct async a = {
+		.r = r, .w = {one, 0, RIG_BS, data, .session = 8, .seq = 1}, .timeout_ms = 400};
 	struct crig_write w = {one, 0, 2 * RIG_BS, data, .session = 9, .seq = 1};
 	const struct chain *third = chain_find(r->m[2].target.chains, RIG_CHAIN);
 
@@ -856,11 +861,11 @@ static void overtaken_twice(struct chain_rig *r)
 			crig_members(r);
 		}
 		fill(data + i * RIG_BS, RIG_BS, i + 1);
-		a[i] = (struct async){.r = r,
-				      .at = i / 2,
-				      .w = {one, off, RIG_BS, data + i * RIG_BS, .session = 8 + i,
-					    .seq = 1},
-				      .timeout_ms = i < 2 ? 200 : 20000};
+		a[i] = (struct async){
+			.r = r,
+			.at = i / 2,
+			.w = {one, off, RIG_BS, data + i * RIG_BS, .session = 8 + i, .seq = 1},
+			.timeout_ms = i < 2 ? 200 : 20000};
 		start(&a[i]);
 		(void)!fiber_sleep_us(100000);
 	}
@@ -895,9 +900,8 @@ static int count_key(void *arg, const struct chunk_key *k)
 static void kept_back(struct chain_rig *r)
 {
 	static uint8_t data[RIG_CS];
-	struct async a = {.r = r,
-			  .w = {one, 0, RIG_BS, data, .session = 8, .seq = 1},
-			  .timeout_ms = 500};
+	struct async a = {
+		.r = r, .w = {one, 0, RIG_BS, data, .session = 8, .seq = 1}, .timeout_ms = 500};
 	struct chain_log *log = r->m[0].target.chains->log;
 	uint32_t n = 0;
 
@@ -964,15 +968,15 @@ static void test_reborn(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_write_and_read),	cmocka_unit_test(test_trim_and_remove),
-		cmocka_unit_test(test_many_writers),	cmocka_unit_test(test_epochs_and_leases),
-		cmocka_unit_test(test_window),		cmocka_unit_test(test_lost_follower),
-		cmocka_unit_test(test_lost_head),	cmocka_unit_test(test_no_space),
-		cmocka_unit_test(test_pending),		cmocka_unit_test(test_power_loss),
-		cmocka_unit_test(test_reserves),	cmocka_unit_test(test_orphan),
-		cmocka_unit_test(test_bad_network),	cmocka_unit_test(test_turned_round),
-		cmocka_unit_test(test_kept_back),	cmocka_unit_test(test_overtaken),
-		cmocka_unit_test(test_refusals),	cmocka_unit_test(test_late_abort),
+		cmocka_unit_test(test_write_and_read),  cmocka_unit_test(test_trim_and_remove),
+		cmocka_unit_test(test_many_writers),    cmocka_unit_test(test_epochs_and_leases),
+		cmocka_unit_test(test_window),          cmocka_unit_test(test_lost_follower),
+		cmocka_unit_test(test_lost_head),       cmocka_unit_test(test_no_space),
+		cmocka_unit_test(test_pending),         cmocka_unit_test(test_power_loss),
+		cmocka_unit_test(test_reserves),        cmocka_unit_test(test_orphan),
+		cmocka_unit_test(test_bad_network),     cmocka_unit_test(test_turned_round),
+		cmocka_unit_test(test_kept_back),       cmocka_unit_test(test_overtaken),
+		cmocka_unit_test(test_refusals),        cmocka_unit_test(test_late_abort),
 		cmocka_unit_test(test_overtaken_twice), cmocka_unit_test(test_reborn),
 		cmocka_unit_test(test_removed_before),
 	};

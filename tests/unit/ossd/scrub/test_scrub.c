@@ -191,6 +191,15 @@ static void scrub_repairs(struct rrig *r, void *arg)
 	assert_int_equal(rep.differing, 1);
 	assert_int_equal(rrig_same(r, 0, 1), before);
 	assert_true(version_of(r, 0, 107) > 0);
+	assert_int_equal(rep.uncompared + rep.moved, 0);
+	/* what is not compared is told */
+	rrig_crash(r, 1);
+	rep = scrub(r, 0, true);
+	assert_int_equal(rep.uncompared, before);
+	rrig_set(r, "01", "SO");
+	rep = scrub(r, 0, true);
+	assert_int_equal(rep.uncompared, before);
+	assert_int_equal(rep.moved, 0);
 }
 
 static void test_scrub_repairs(void **state)
@@ -227,6 +236,7 @@ static void goes_on(struct rrig *r, void *arg)
 	rrig_set(r, "0", "S");
 	rep = scrub(r, 0, false);
 	assert_int_equal(rep.running, 0);
+	assert_true(rep.moved);                /* the chain has another epoch */
 	assert_in_range(rep.chunks, 300, 400); /* not from the beginning; some of them twice */
 	assert_true(metric_get(&r->node[0].metrics.scrubbed) < 550);
 }
