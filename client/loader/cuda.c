@@ -440,17 +440,11 @@ int cuda_slot_empty(struct cuda_slot *s, uint64_t *ret_mem)
 	return 0;
 }
 
-int cuda_slot_filled(struct cuda_slot *s)
+void cuda_slot_filled(struct cuda_slot *s)
 {
-	TRY(cuda_slot_enter(s));
-	/* Nothing is under way in the stream: whoever waits for it goes on at once. */
-	int r = cu.event_record(s->arrived, s->dev->stream);
-	leave();
-	if (r != CU_OK)
-		return -LE_IO;
+	/* It is there: nobody has to wait, least of all for other slots' copies in our stream. */
 	s->n_uses = 0;
-	s->sent = true;
-	return 0;
+	s->sent = false;
 }
 
 int cuda_slot_arrived(struct cuda_slot *s)

@@ -69,7 +69,7 @@ void cuda_slot_release(struct cuda_slot *s);
  * batch goes the other way. enter and leave: the context, in the calling thread.
  */
 int cuda_slot_empty(struct cuda_slot *s, uint64_t *ret_mem) CHECK_RESULT;
-int cuda_slot_filled(struct cuda_slot *s) CHECK_RESULT;
+void cuda_slot_filled(struct cuda_slot *s);
 int cuda_slot_enter(struct cuda_slot *s) CHECK_RESULT;
 void cuda_slot_leave(void);
 /* Waits for the copy that was sent. */
