@@ -1,10 +1,12 @@
 /* leat mount --upgrade: asks the supervisor of a mount to replace its daemon by what is installed.
  */
 #include <errno.h>
+#include <mntent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/tool.h"
@@ -35,7 +37,7 @@ static int await_change(const char *mountpoint, const json_t *before)
 	while (result < 0 && now_s() < until_s && !interrupted()) {
 		json_t *s = ask_status(mountpoint);
 
-		if (member(s, "upgrades") != member(before, "upgrades"))
+		if (s && member(s, "upgrades") != member(before, "upgrades"))
 			result = 1;
 		else if (s && member(s, "upgrades_failed") != member(before, "upgrades_failed"))
 			result = 0;
@@ -62,6 +64,44 @@ static int report(struct tool *t, const char *mountpoint, double took_s)
 	return code;
 }
 
+/* Whose the mount is, as the kernel says; -1: not known. */
+static long mount_owner(const char *mountpoint)
+{
+	FILE *f = setmntent("/proc/self/mounts", "re");
+	struct mntent *e;
+	long uid = -1;
+
+	while (f && (e = getmntent(f)) != NULL) {
+		const char *opt = hasmntopt(e, "user_id");
+
+		if (opt && strcmp(e->mnt_dir, mountpoint) == 0)
+			(void)sscanf(opt, "user_id=%ld", &uid); /* later ones lie on top */
+	}
+	if (f)
+		endmntent(f);
+	return uid;
+}
+
+/* Whoever serves the mount has named the process: another user's file system, or one of another
+ * pid name space, could name anybody's. */
+static bool is_supervisor(pid_t pid, const char *mountpoint)
+{
+	char path[64], name[32] = "";
+	struct stat st;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	if (fstat(fileno(f), &st) < 0 || !fgets(name, sizeof(name), f))
+		name[0] = '\0';
+	fclose(f);
+	name[strcspn(name, "\n")] = '\0';
+	return (strcmp(name, "mount.leat") == 0 || strcmp(name, "mount.fuse.leat") == 0) &&
+	       (long)st.st_uid == mount_owner(mountpoint);
+}
+
 int mount_upgrade(struct tool *t, const char *path)
 {
 	struct leat_mount m;
@@ -81,6 +121,12 @@ int mount_upgrade(struct tool *t, const char *path)
 		return tool_error(t, EXIT_FAILED, "Unmount it and mount it again.",
 				  "%s has no supervisor (supervise=no, or stage_dir is set)",
 				  m.mountpoint);
+	}
+	if (!is_supervisor(supervisor, m.mountpoint)) {
+		json_decref(before);
+		return tool_error(t, EXIT_FAILED, "Run it where it was mounted, or send SIGHUP.",
+				  "%s: process %d is not its supervisor", m.mountpoint,
+				  (int)supervisor);
 	}
 	start_s = now_s();
 	if (kill(supervisor, SIGHUP) < 0) {
