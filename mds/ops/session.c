@@ -53,9 +53,12 @@ static void takeover_begin(struct session *se)
 
 static int takeover_end(struct mds *m, struct session *se)
 {
+	const uint64_t deadline = fiber_deadline();
 	uint32_t n = 0;
 	int rc = 0;
 
+	/* However long whoever asked is willing to wait. */
+	fiber_set_deadline(NO_DEADLINE);
 	se->taking_over = false;
 	list_for_each (l, &se->opens)
 		n++;
@@ -74,6 +77,9 @@ static int takeover_end(struct mds *m, struct session *se)
 			rc = data_idle(m, ino);
 		open_file_put(&m->opens, f);
 	}
+	fiber_set_deadline(deadline);
+	if (rc < 0)
+		se->taking_over = true; /* it is asked for again */
 	return rc;
 }
 
