@@ -92,6 +92,7 @@ struct client {
 	struct ll_kept *kept;
 	uint64_t seq_base;
 	bool taking_over;       /* the MDS still counts what a former process had open */
+	bool reopening;         /* files are not open yet in a session that is new */
 	bool telling;           /* it has not been told yet what of that is still open */
 	uint64_t settled_at_us; /* when what that had begun is over; 0: it is */
 	uint32_t n_held, next_mark;

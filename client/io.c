@@ -32,6 +32,15 @@ static bool cap_good(const struct idata *d, enum io_right right)
 	       d->caps[right].gen == d->inode->attr.layout.gen;
 }
 
+static void count_renewal(struct idata *d, uint32_t flags, int by)
+{
+	uint32_t *n = (flags & O_ACCMODE) == O_RDONLY ? &d->n_read : &d->n_write;
+
+	*n += (uint32_t)by;
+	if ((flags & O_APPEND) != 0)
+		d->n_append += (uint32_t)by;
+}
+
 /* A capability comes with an open: one that is closed again at once. */
 static int renew(struct idata *d, enum io_right right)
 {
@@ -52,7 +61,11 @@ static int renew(struct idata *d, enum io_right right)
 	}
 	rpc_call_fini(&call);
 	TRY(rc);
+	/* A server that is restarted in between is told of this one as well, else the close would
+	 * end another one. */
+	count_renewal(d, flags, 1);
 	rc = mds_call(d->c, OP_mds_close, &creq, &crep, &call);
+	count_renewal(d, flags, -1);
 	rpc_call_fini(&call);
 	if (rc < 0)
 		log_debug("close of ino %llu after renewing: %s",

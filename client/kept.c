@@ -13,19 +13,28 @@
 /* The kernel was given names for no longer than this by a former process. */
 #define KERNEL_NAMES_US 120000u
 #define RESUME_WIDTH    32u
-#define CHAINS_MAX      1024u
+#define SYNC_WIDTH      64u
 #define LOCK_ENTRY_OF   1u /* mds_reclaim counts from 1 */
 
 /* Stores in this order, whenever the process is ended: only this process' own order counts. */
 #define KEPT_ORDER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
-static bool must_be_once(uint16_t op)
+/* Others may do something between the two: an answered fsync must not be undone by a truncation
+ * that comes a second time. What a write takes away is no change of its own: it leaves the number
+ * to the append that follows. */
+static bool must_be_once(uint16_t op, const void *req)
 {
 	static const uint16_t ops[] = {
-		OP_mds_create,  OP_mds_tmpfile, OP_mds_mknod,    OP_mds_mkdir,
-		OP_mds_symlink, OP_mds_link,    OP_mds_unlink,   OP_mds_rmdir,
-		OP_mds_rename,  OP_mds_append,  OP_mds_setxattr, OP_mds_removexattr,
+		OP_mds_create,   OP_mds_tmpfile,     OP_mds_mknod, OP_mds_mkdir,     OP_mds_symlink,
+		OP_mds_link,     OP_mds_unlink,      OP_mds_rmdir, OP_mds_rename,    OP_mds_append,
+		OP_mds_setxattr, OP_mds_removexattr, OP_mds_copy,  OP_mds_fallocate,
 	};
+
+	if (op == OP_mds_setattr)
+		return (((const struct mds_setattr_req *)req)->mask &
+			~(uint32_t)(SET_KILL_SUID | SET_KILL_CAPS)) != 0;
+	if (op == OP_mds_open)
+		return (((const struct mds_open_req *)req)->flags & O_TRUNC) != 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
 		if (ops[i] == op)
@@ -145,10 +154,10 @@ static int take_new(struct client *c, struct ll_request *r, uint16_t op, uint64_
 	return 0;
 }
 
-int kept_take(struct client *c, uint16_t op, uint64_t deadline_us, uint32_t *ret_slot,
-	      uint64_t *ret_seq)
+int kept_take(struct client *c, uint16_t op, const void *req, uint64_t deadline_us,
+	      uint32_t *ret_slot, uint64_t *ret_seq)
 {
-	struct ll_request *r = c->kept != NULL && must_be_once(op) ? fiber_local() : NULL;
+	struct ll_request *r = c->kept != NULL && must_be_once(op, req) ? fiber_local() : NULL;
 	int rc;
 
 	if (r == NULL || r->slot >= 0)
@@ -234,20 +243,37 @@ static void data_lost(struct client *c, struct idata *d, uint32_t at)
 	wb_set_error(d, -LE_IO);
 }
 
+struct sync_part {
+	struct idata *d;
+	uint32_t idx;
+	int status;
+};
+
+static void sync_part(void *arg)
+{
+	struct sync_part *p = arg;
+	struct oss_sync_req req;
+	struct oss_sync_rep rep;
+	struct rpc_call call = {.op = OP_oss_sync, .req = &req, .rep = &rep};
+	struct route route = {.head = true};
+
+	p->status = oss_call(p->d->c, &p->d->inode->attr.layout, p->idx, &call, &route);
+	rpc_call_fini(&call);
+}
+
 /* The servers have accepted it: durable as well before anybody hears so. */
 static int sync_file(struct client *c, struct idata *d)
 {
 	uint32_t width = map_width(c, &d->inode->attr.layout);
+	struct sync_part parts[SYNC_WIDTH];
 
-	for (uint32_t i = 0; i < width && i < CHAINS_MAX; i++) {
-		struct oss_sync_req req;
-		struct oss_sync_rep rep;
-		struct rpc_call call = {.op = OP_oss_sync, .req = &req, .rep = &rep};
-		struct route route = {.head = true};
-		int rc = oss_call(c, &d->inode->attr.layout, i, &call, &route);
-
-		rpc_call_fini(&call);
-		TRY(rc);
+	for (uint32_t at = 0, n; at < width; at += n) {
+		n = width - at < SYNC_WIDTH ? width - at : SYNC_WIDTH;
+		for (uint32_t i = 0; i < n; i++)
+			parts[i] = (struct sync_part){d, at + i, 0};
+		fiber_parallel("oss_sync", sync_part, parts, sizeof(*parts), n, n);
+		for (uint32_t i = 0; i < n; i++)
+			TRY(parts[i].status);
 	}
 	return 0;
 }

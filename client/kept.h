@@ -25,8 +25,8 @@ void kept_tick(struct client *c);
 
 /* As seq_take and seq_give, for a change at the MDS: one that must not be made twice keeps its
  * number until the request of the kernel that it is for has been answered. Yields. */
-int kept_take(struct client *c, uint16_t op, uint64_t deadline_us, uint32_t *ret_slot,
-	      uint64_t *ret_seq) CHECK_RESULT;
+int kept_take(struct client *c, uint16_t op, const void *req, uint64_t deadline_us,
+	      uint32_t *ret_slot, uint64_t *ret_seq) CHECK_RESULT;
 void kept_give(struct client *c, uint32_t slot);
 
 /* Bytes are about to be accepted from a program, to be written behind. False: there is no room to

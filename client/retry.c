@@ -119,7 +119,7 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 	retry_begin(&r, c);
 	if (mutation) {
 		rc = first ? seq_take_kept(&c->mds_seqs, r.deadline_us, &call->slot, &call->seq)
-			   : kept_take(c, op, r.deadline_us, &call->slot, &call->seq);
+			   : kept_take(c, op, req, r.deadline_us, &call->slot, &call->seq);
 		if (rc < 0)
 			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
 	}

@@ -157,6 +157,8 @@ static int reopen_all(struct client *c, uint16_t flags)
 	list_for_each (l, &c->inodes.open) {
 		struct idata *d = list_entry(l, struct idata, open_link);
 
+		if (d->reopened_gen == c->session_gen)
+			continue; /* before it was cut short */
 		delegation_counted(d);
 		inode_ref(d->inode);
 		for (uint32_t i = 0; rc >= 0 && i < d->n_read; i++)
@@ -169,6 +171,8 @@ static int reopen_all(struct client *c, uint16_t flags)
 			n_lost++;
 			rc = 0;
 		}
+		if (rc >= 0)
+			d->reopened_gen = c->session_gen;
 		inode_put_later(c, d->inode);
 		if (rc < 0)
 			break;
@@ -216,6 +220,9 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 	seq_table_limit(&c->mds_seqs, rep.slots);
 	if (old != rep.session) {
 		c->session_gen++;
+		/* Until all has been opened again, also over another connection: files of which the
+		 * server does not know may be removed under those who have them open. */
+		c->reopening = old != 0;
 		if (old != 0)
 			session_lost_data(c, old);
 	}
@@ -227,8 +234,9 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 		c->taking_over = false;
 	if (rep.reclaim != RECLAIM_NONE)
 		TRY(reclaim(c, flags, rep.reclaim == RECLAIM_ALL));
-	else if (old != 0 && old != rep.session)
+	else if (c->reopening)
 		TRY(reopen_all(c, flags));
+	c->reopening = false;
 	c->telling = false;
 	if (old != 0)
 		lock_ask_again(c);
@@ -288,6 +296,18 @@ int session_renew(struct client *c, uint64_t gone)
 	return rc;
 }
 
+/* What was cut short, over the same connection. */
+static int session_reopen(struct client *c)
+{
+	int rc = 0;
+
+	fmutex_lock(&c->session_lock);
+	if (c->reopening)
+		rc = session_open(c, RPC_CALL_NO_WAIT, c->session);
+	fmutex_unlock(&c->session_lock);
+	return rc;
+}
+
 int session_check(struct client *c)
 {
 	struct mds_ping_req req = {.map_epoch = c->map.epoch};
@@ -302,6 +322,8 @@ int session_check(struct client *c)
 		if (session == c->session)
 			lease_heard(c, call.sent_us);
 	}
+	if (rc >= 0 && c->reopening)
+		return session_reopen(c);
 	if (rc != -LE_SESSION_GONE)
 		return rc;
 	if (session == c->session)

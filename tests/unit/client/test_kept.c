@@ -1,0 +1,109 @@
+/* Changes that a process has begun and the next one repeats: which keep their numbers. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "client/kept.h"
+#include "common/rt/loop.h"
+#include "common/rt/sim.h"
+
+#define SLOTS 8
+
+static struct ll_kept memory;
+
+static struct client *process_start(void)
+{
+	struct client *c = calloc(1, sizeof(*c));
+
+	c->kept = &memory;
+	kept_start(c);
+	assert_int_equal(seq_table_init(&c->mds_seqs, SLOTS, c->seq_base), 0);
+	kept_reserve(c);
+	memory.session = 77;
+	return c;
+}
+
+static void process_killed(struct client *c)
+{
+	seq_table_fini(&c->mds_seqs);
+	free(c);
+}
+
+/* The number with which a request of the kernel sends this: of the process, and of a next one to
+ * which it comes again. */
+static bool keeps_its_number(uint16_t op, const void *req)
+{
+	static uint64_t unique = 100;
+	uint32_t slot, slot2;
+	uint64_t seq, seq2;
+	struct ll_request r;
+	struct client *c;
+
+	memset(&memory, 0, sizeof(memory));
+	c = process_start();
+	ll_request_begin(&r, c, ++unique);
+	assert_int_equal(kept_take(c, op, req, NO_DEADLINE, &slot, &seq), 0);
+	fiber_set_local(NULL);
+	process_killed(c);
+	c = process_start();
+	ll_request_begin(&r, c, unique);
+	assert_int_equal(kept_take(c, op, req, NO_DEADLINE, &slot2, &seq2), 0);
+	kept_give(c, slot2);
+	ll_request_end(&r);
+	process_killed(c);
+	return slot == slot2 && seq == seq2;
+}
+
+static void body(struct loop *l, void *arg)
+{
+	struct mds_setattr_req cut = {.mask = SET_SIZE}, kill = {.mask = SET_KILL_SUID};
+	struct mds_open_req emptied = {.flags = O_WRONLY | O_TRUNC}, plain = {.flags = O_WRONLY};
+	struct mds_fallocate_req punch = {.len = 1};
+	struct mds_append_req append = {.len = 1};
+	struct mds_close_req close = {.flags = O_WRONLY};
+
+	(void)l;
+	assert_true(keeps_its_number(OP_mds_append, &append));
+	assert_true(keeps_its_number(OP_mds_setattr, &cut));
+	assert_true(keeps_its_number(OP_mds_open, &emptied));
+	assert_true(keeps_its_number(OP_mds_fallocate, &punch));
+	/* An append may follow in the same request, which needs it. */
+	assert_false(keeps_its_number(OP_mds_setattr, &kill));
+	assert_false(keeps_its_number(OP_mds_open, &plain));
+	assert_false(keeps_its_number(OP_mds_close, &close));
+	*(bool *)arg = true;
+}
+
+static bool is_done(void *arg)
+{
+	return *(bool *)arg;
+}
+
+static void what_must_not_be_twice_keeps_its_number(void **state)
+{
+	struct sim_options so = {0};
+	bool done = false;
+	struct sim_proc *p;
+	struct sim *sim;
+
+	(void)state;
+	assert_int_equal(sim_create(1, &so, &sim), 0);
+	p = sim_proc_create(sim, "client");
+	assert_int_equal(sim_proc_start(p, body, &done), 0);
+	assert_int_equal(sim_run(sim, is_done, &done, sim_now_us(sim) + 1000000), 0);
+	sim_destroy(sim);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_must_not_be_twice_keeps_its_number),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
