@@ -205,22 +205,34 @@ def reader(w, path, sums):
         assert hashlib.sha256(f.read()).digest() == sums[path], path
 
 
+def count_one(w, f, lossless):
+    fcntl.flock(f, fcntl.LOCK_EX)
+    n = int(f.read() or b"0")
+    for _ in range(10):  # what was lost is written again, as long as that is told
+        f.seek(0)
+        f.write(b"%d" % (n + 1))
+        try:
+            os.fsync(f.fileno())
+            break
+        except OSError as e:
+            if e.errno != errno.EIO or lossless:
+                raise
+            w.eio += 1
+    fcntl.flock(f, fcntl.LOCK_UN)
+
+
 def locker(w, path, lossless):
     """Two of them count in one file, under a lock."""
-    with open(path, "r+b", buffering=0) as f:
-        fcntl.flock(f, fcntl.LOCK_EX)
-        n = int(f.read() or b"0")
-        for _ in range(10):  # what was lost is written again, as long as that is told
-            f.seek(0)
-            f.write(b"%d" % (n + 1))
-            try:
-                os.fsync(f.fileno())
-                break
-            except OSError as e:
-                if e.errno != errno.EIO or lossless:
-                    raise
-                w.eio += 1
-        fcntl.flock(f, fcntl.LOCK_UN)
+    f = open(path, "r+b", buffering=0)
+    try:
+        count_one(w, f, lossless)
+    finally:
+        try:
+            f.close()
+        except OSError as e:  # what the other one had written meanwhile was lost
+            if e.errno != errno.EIO or lossless:
+                raise
+            w.eio += 1
 
 
 def storm(m, disturb, lossless):
