@@ -121,7 +121,9 @@ int store_make_folder(struct local_store *s, const char *path)
 		part[i] = '/';
 	}
 	free(part);
-	return rc < 0 ? rc : env_mkdir(s->env, path, 0755);
+	if (rc == 0)
+		rc = env_mkdir(s->env, path, 0755);
+	return rc == -LE_EXIST ? 0 : rc; /* another fiber was quicker */
 }
 
 static int sync_file(struct local_store *s, const char *name)

@@ -57,39 +57,59 @@ static void violation(const char *symbol, const char *what)
 
 /* ---- what tests ask ---- */
 
+/* Its threads may be reading meanwhile. */
+#define LOCKED(what)                                                                               \
+	do {                                                                                       \
+		pthread_mutex_lock(&fake.lock);                                                    \
+		what;                                                                              \
+		pthread_mutex_unlock(&fake.lock);                                                  \
+	} while (0)
+
 EXPORT unsigned int fake_cufile_violations(void)
 {
-	return fake.violations;
+	unsigned int n;
+
+	LOCKED(n = fake.violations);
+	return n;
 }
 
 EXPORT unsigned int fake_cufile_left(void)
 {
-	return fake.n_files + fake.n_bufs;
+	unsigned int n;
+
+	LOCKED(n = fake.n_files + fake.n_bufs);
+	return n;
 }
 
 EXPORT unsigned int fake_cufile_reads(void)
 {
-	return fake.reads;
+	unsigned int n;
+
+	LOCKED(n = fake.reads);
+	return n;
 }
 
 EXPORT uint64_t fake_cufile_bytes(void)
 {
-	return fake.bytes;
+	uint64_t n;
+
+	LOCKED(n = fake.bytes);
+	return n;
 }
 
 EXPORT void fake_cufile_fail(unsigned int nth)
 {
-	fake.fail_at = nth;
+	LOCKED(fake.fail_at = nth);
 }
 
 EXPORT void fake_cufile_refuse(int files)
 {
-	fake.refuses = files;
+	LOCKED(fake.refuses = files);
 }
 
 EXPORT void fake_cufile_delay(unsigned int us)
 {
-	fake.delay_us = us;
+	LOCKED(fake.delay_us = us);
 }
 
 /* ---- the library ---- */

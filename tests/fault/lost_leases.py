@@ -92,6 +92,7 @@ def run(n):
         folders = c.mnt(1) + "/many/d00000", c.mnt(2) + "/many/d00000"
         make(c, n)
         wait_until(lambda: os.path.isdir(folders[1]), 10, "the other mount sees it")
+        wait_until(lambda: leases(c) < 100, 30, "those of who made the files are gone")
         others = leases(c)
         vanish(c, folders, n, others, signal.SIGSTOP, 0o600)
         vanish(c, folders, n, others, signal.SIGKILL, 0o640)
