@@ -127,7 +127,9 @@ class Robust(unittest.TestCase):
         metrics = {"wait_us": 9_000_000, "busy_us": 1_000_000, "utilisation": 0.1, "batches": 5,
                    "samples": 50, "skipped": 0, "errors": 0, "bytes_local": 0,
                    "bytes_server": 1 << 20, "bytes_verified": 0, "held": 1, "depth": 6, "ready": 0,
-                   "memory": 1, "memory_limit": 2, "bytes_device": 0, "memory_pinned": 0}
+                   "memory": 1, "memory_limit": 2, "bytes_device": 0, "memory_pinned": 0,
+                   "bytes_peer": 3 << 20, "peers": 2, "peers_dropped": 1, "peers_lied": 1,
+                   "bytes_direct": 0, "direct_failed": 0, "direct_mib_s": 0, "bounce_mib_s": 0}
         for name, words in (("server", "servers"), ("local", "disk"), ("verify", "unpacking"),
                             ("consumer", "still holds"), ("start", "first batches")):
             stalls = dict.fromkeys(("local", "server", "verify", "consumer", "start"), 100_000)
@@ -136,6 +138,7 @@ class Robust(unittest.TestCase):
             self.assertIn("90.0 % of the time", text)
             self.assertIn("Mostly for", text)
             self.assertIn(words, text.splitlines()[1])
+            self.assertIn("Of other nodes: 3.0 MiB; 2 may be asked, 1 times one was left out", text)
         self.assertIn("2 batches had errors, 3 samples were skipped",
                       leat._explain.explain(dict(metrics, stall_us=stalls, errors=2, skipped=3),
                                             "copy"))
