@@ -30,6 +30,7 @@ int map_init(struct cluster_map *m)
 	hmap_init(&m->targets, 64);
 	hmap_init(&m->chains, 64);
 	waitq_init(&m->q);
+	waitq_init(&m->changed);
 	return 0;
 }
 
@@ -360,6 +361,7 @@ int map_apply(struct client *c, const struct mds_map_get_rep *rep)
 	m->tables = nm.tables;
 	m->n_tables = nm.n_tables;
 	m->epoch = rep->epoch;
+	waitq_wake_all(&m->changed);
 	return 0;
 }
 

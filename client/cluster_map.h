@@ -85,7 +85,8 @@ struct cluster_map {
 	struct table_info *tables;                         /* version - 1 */
 	uint32_t n_tables;
 	bool refreshing;
-	struct waitq q; /* the end of a refresh */
+	struct waitq q;       /* the end of a refresh */
+	struct waitq changed; /* another epoch has come */
 };
 
 int map_init(struct cluster_map *m) CHECK_RESULT;

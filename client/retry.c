@@ -56,9 +56,26 @@ static bool map_doubted(const struct retry *r, int status)
 	       (status_retry(status) == RETRY_CONN || status == -LE_TIMEDOUT);
 }
 
+static bool chain_moved(struct retry *r, uint32_t epoch)
+{
+	return r->chain != NULL && r->chain->epoch != epoch && r->n_moves++ < MOVES_MAX;
+}
+
+/* News of the chain ends it early. */
+static int back_off(struct retry *r, uint32_t epoch)
+{
+	uint64_t jitter = env_random_u64(r->c->env) % (r->backoff_us / 2 + 1);
+	uint64_t until_us = loop_now_us() + r->backoff_us + jitter;
+	int rc = 0;
+
+	while (rc >= 0 && !chain_moved(r, epoch))
+		rc = waitq_wait(&r->c->map.changed, until_us);
+	return rc == -LE_TIMEDOUT ? 0 : rc;
+}
+
 int retry_next(struct retry *r, int status)
 {
-	uint64_t now = loop_now_us(), jitter;
+	uint64_t now = loop_now_us();
 	uint32_t epoch = r->chain != NULL ? r->chain->epoch : 0;
 
 	if (!worth_repeating(r, status))
@@ -72,11 +89,10 @@ int retry_next(struct retry *r, int status)
 		int rc = map_refresh(r->c, r->deadline_us);
 		if (rc == -LE_INTR)
 			return rc;
-		if (r->chain != NULL && r->chain->epoch != epoch && r->n_moves++ < MOVES_MAX)
+		if (chain_moved(r, epoch))
 			return 0;
 	}
-	jitter = env_random_u64(r->c->env) % (r->backoff_us / 2 + 1);
-	TRY(fiber_sleep_us(r->backoff_us + jitter));
+	TRY(back_off(r, epoch));
 	if (r->backoff_us < BACKOFF_MAX_US)
 		r->backoff_us *= 2;
 	return 0;

@@ -27,12 +27,13 @@ struct target {
 	uint32_t chain;        /* id of the one of class 1 */
 	uint32_t chains_epoch; /* map epoch of the last change of a chain that it is or was in */
 	/* For detect.c and membership.c: */
-	uint64_t peer;   /* connection that it was last heard on, 0: none */
-	bool ended;      /* that connection is over */
-	bool dead;       /* judged: it cannot act any more; not durable yet */
-	bool restarted;  /* another process than the one that was in sync: what that had under way
-			  * is to be settled before it may serve */
-	bool settling;   /* that is being made durable */
+	uint64_t peer;     /* connection that it was last heard on, 0: none */
+	bool ended;        /* that connection is over, */
+	uint64_t ended_us; /* since then */
+	bool dead;         /* judged: it cannot act any more; not durable yet */
+	bool restarted;    /* another process than the one that was in sync: what that had under way
+			    * is to be settled before it may serve */
+	bool settling;     /* that is being made durable */
 	char *addrs, *host, *rack;
 };
 

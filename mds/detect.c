@@ -8,6 +8,8 @@
 
 #define REPLACE_US    500000u
 #define TARGETS_BOUND 256u
+/* A process that is killed may lose its connections a moment before the place where it listened. */
+#define DYING_US 5000u
 
 void detect_kick(struct cluster *c)
 {
@@ -21,6 +23,7 @@ void detect_peer_gone(struct cluster *c, uint64_t peer)
 		if (c->targets[i]->peer != peer)
 			continue;
 		c->targets[i]->ended = true;
+		c->targets[i]->ended_us = loop_now_us();
 		detect_kick(c);
 	}
 }
@@ -101,10 +104,28 @@ void detect_look(struct cluster *c, uint64_t due_us)
 		log_error("chains: %s; trying on", status_text(rc));
 }
 
+/* A connection has just ended and somebody listens still: it may be on its way out. */
+static bool is_dying(const struct target *t, uint64_t period_us)
+{
+	return t->ended && !t->dead && t->info.state == TARGET_UP &&
+	       loop_now_us() < t->ended_us + period_us;
+}
+
+/* Until the next look without a cause. */
+static uint64_t wait_us(const struct cluster *c)
+{
+	uint64_t period_us = c->params->heartbeat_ms * 500ull;
+
+	for (uint32_t i = 0; i < c->n_targets; i++)
+		if (is_dying(c->targets[i], period_us))
+			return period_us < DYING_US ? period_us : DYING_US;
+	return period_us;
+}
+
 void detect_run(struct cluster *c)
 {
 	while (!c->stopping) {
-		uint64_t due_us = loop_now_us() + c->params->heartbeat_ms * 500ull;
+		uint64_t due_us = loop_now_us() + wait_us(c);
 
 		if (!c->kicked) {
 			int rc = waitq_wait(&c->work, due_us);

@@ -15,8 +15,9 @@ Workers, each a process of its own, on two mounts; every operation is timed, and
 Events, one every few seconds, when all chains are whole again: an object server is killed (and
 started 1 s later) or stopped for some seconds, the metadata server is killed and started at once.
 The longest operation of each kind between the blow and the return of the whole chain is that
-event's stall. (roll: every server stops orderly and starts, one after the other.) At
-the end all is read back by a fresh mount, and the stores of the stopped servers are checked.
+event's stall. (roll: every server stops orderly and starts, one after the other. calm: nothing
+happens for as long as after a kill: what the machine does to operations by itself.) At the end all
+is read back by a fresh mount, and the stores of the stopped servers are checked.
 
 A byte is right if it is the last acknowledged write's. A block of 4 KiB says which write made it:
 (file, block, number), repeated.
@@ -302,6 +303,9 @@ class Storm:
         if kind == "roll":
             victim = "all"
             self.roll()
+        elif kind == "calm":
+            victim = "nobody"
+            self.sleep(1)
         elif kind == "stop":
             self.c.kill(victim, signal.SIGSTOP)
             self.sleep(self.rng.uniform(3, 5))
