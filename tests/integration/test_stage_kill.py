@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """Staging under kill -9 of agents, of `leat stage in` and of the servers, at random moments: what
 is marked READY is compared, file by file, with the source as it was written, by this program alone;
-what was verified and synced is not fetched again. LEAT_ROUNDS and LEAT_SEED choose how many rounds
-and which. timeout: 300
+what was verified and synced is not fetched again. Four rounds, in which everybody is killed, with a
+quarter of the data; with --long 50, and all is left to chance. LEAT_ROUNDS and LEAT_SEED choose how
+many rounds and which. timeout: 300
 """
 import hashlib
 import json
@@ -21,11 +22,17 @@ BIN = os.environ.get("BUILD") or os.path.join(SRC, "build")
 TMP = os.environ["TMPDIR"]
 LEAT = os.path.join(BIN, "leat")
 DEV = os.path.join(TMP, "dev")
-ROUNDS = int(os.environ.get("LEAT_ROUNDS") or (50 if os.environ.get("LEAT_LONG") else 8))
+LONG = bool(os.environ.get("LEAT_LONG"))
+ROUNDS = int(os.environ.get("LEAT_ROUNDS") or (50 if LONG else 4))
+SERVERS = ["mds", "ossd1", "ossd2", "ossd3", "ossd4"]
+# How large the four large files are at most; how long they take alone, and until whoever makes the
+# copies is killed, follows from that.
+LARGE, RATE_ALONE, RATE_TOGETHER, LATEST_S = (30 << 20, "40M", "20M", 2.5) if LONG else \
+    (8 << 20, "16M", "8M", 1.4)
 SEED = int(os.environ.get("LEAT_SEED") or time.time_ns() % 10 ** 9)
 NODES = 3
 rng = random.Random(SEED)
-counts = {"ready": 0, "killed": 0, "resumed": 0}
+counts = {"ready": 0, "killed": 0, "resumed": 0, "kept": 0}
 
 
 def dev(*args):
@@ -43,7 +50,7 @@ def leat(*args, ok=True, timeout=120):
 
 def make_data(folder, mount):
     sums = {}
-    sizes = [rng.randrange(1, 30 << 20) for _ in range(4)] + \
+    sizes = [rng.randrange(LARGE // 2, LARGE) for _ in range(4)] + \
             [rng.randrange(0, 200000) for _ in range(60)]
     for i, size in enumerate(sizes):
         path = "%d/file%d" % (i % 7, i)
@@ -107,9 +114,8 @@ class Agent:
         counts["killed"] += 1
 
 
-def kill_server():
+def kill_server(name):
     """One server dies and is started again."""
-    name = rng.choice(["mds", "ossd1", "ossd2", "ossd3", "ossd4"])
     with open(os.path.join(DEV, "pids", name)) as f:
         os.kill(int(f.read().split()[1]), signal.SIGKILL)
     counts["killed"] += 1
@@ -117,44 +123,75 @@ def kill_server():
     dev("start", name)
 
 
+def verified(ident, node):
+    """How many bytes that copy has, as it says itself."""
+    q = leat("stage", "status", ident, "--to", node, "--json", ok=False)
+    return json.loads(q.stdout).get("bytes_verified", 0) if q.returncode in (0, 3) else 0
+
+
+def expect_rest_only(who, moved, whole, had):
+    if moved > whole - had:
+        sys.exit("seed %d: %s: %d bytes moved, %d of %d were there" % (SEED, who, moved, had,
+                                                                        whole))
+    counts["resumed"] += had > 0
+    counts["kept"] += had
+
+
 def one_alone(name, ident, node, sums_of):
     """Without an agent, killed, gone on with: what was synced is not moved again."""
-    rate = ["--max-rate", "40M"]
-    p = subprocess.Popen([LEAT, "stage", "in", name, "--to", node, *rate],
+    p = subprocess.Popen([LEAT, "stage", "in", name, "--to", node, "--max-rate", RATE_ALONE],
                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(rng.uniform(0.05, 2.5))
+    time.sleep(rng.uniform(0.05, LATEST_S))
     p.kill()
     p.wait()
     counts["killed"] += 1
     check_copies(node, sums_of)
-    q = leat("stage", "status", ident, "--to", node, "--json", ok=False)
-    had = json.loads(q.stdout).get("bytes_verified", 0) if q.returncode in (0, 3) else 0
+    had = verified(ident, node)
     r = json.loads(leat("stage", "in", name, "--to", node, "--json").stdout)
-    if r["bytes_moved"] > r["bytes"] - had:
-        sys.exit("seed %d: %d bytes moved, %d of %d were there" % (SEED, r["bytes_moved"], had,
-                                                                    r["bytes"]))
-    counts["resumed"] += had > 0
+    expect_rest_only(node, r["bytes_moved"], r["bytes"], had)
     check_copies(node, sums_of)
 
 
-def one_together(name, agents, sums_of):
+class Plan:
+    """Who dies in a round: by chance, or in a few rounds each of them at least once."""
+
+    def __init__(self, number):
+        self.n_agents = rng.randrange(0, NODES) if LONG else 1 + number % 2
+        self.cli = rng.random() < 0.3 if LONG else number % 4 == 1
+        self.server = rng.choice(SERVERS) if LONG else ["mds", None][number % 2] or \
+            rng.choice(SERVERS[1:])
+        if LONG and rng.random() > 0.4:
+            self.server = None
+        # Agents that stay away are noticed by their silence, which takes 10 s.
+        self.silent = rng.random() < 0.5 if LONG else number == 0
+
+
+def one_together(name, agents, sums_of, plan):
     nodes = ",".join(a.addr for a in agents)
-    p = subprocess.Popen([LEAT, "stage", "in", name, "--nodes", nodes, "--max-rate", "20M"],
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(rng.uniform(0.1, 2.5))
-    for a in rng.sample(agents, rng.randrange(0, NODES)):
+    p = subprocess.Popen([LEAT, "stage", "in", name, "--nodes", nodes, "--max-rate",
+                          RATE_TOGETHER], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(rng.uniform(0.1, LATEST_S))
+    dead = rng.sample(agents, plan.n_agents)
+    for a in dead:
         a.kill()
         check_copies(a.dir, sums_of)
-    if rng.random() < 0.3:
+    if plan.cli:
         p.kill()
-    if rng.random() < 0.4:
-        kill_server()
-    p.wait()
+        counts["killed"] += 1
+    if plan.server:
+        kill_server(plan.server)
+    had = {a.addr: verified(ids[name], a.dir) for a in dead}
+    if plan.silent:
+        p.wait()
     for a in agents:
         a.start()
+    p.wait()
     for a in agents:
         check_copies(a.dir, sums_of)
-    leat("stage", "in", name, "--nodes", nodes, "--json")
+    r = json.loads(leat("stage", "in", name, "--nodes", nodes, "--json").stdout)
+    for v in r["nodes"]:
+        if v["node"] in had:
+            expect_rest_only(v["node"], v["source"] + v["peers"], r["bytes"], had[v["node"]])
     for a in agents:
         if not os.path.exists(os.path.join(a.dir, ".leat", ids[name], "READY")):
             sys.exit("seed %d: not READY at %s after all" % (SEED, a.name))
@@ -181,7 +218,7 @@ try:
         ids[name] = json.loads(leat("dataset", "show", name, "--json").stdout)["id"]
         sums_of[ids[name]] = sums
         one_alone(name, ids[name], os.path.join(TMP, "alone"), sums_of)
-        one_together(name, agents, sums_of)
+        one_together(name, agents, sums_of, Plan(i))
         for folder in [os.path.join(TMP, "alone")] + [a.dir for a in agents]:
             leat("stage", "evict", name, "--to", folder)
         leat("dataset", "rm", name)
@@ -192,5 +229,5 @@ finally:
             a.p.terminate()
             a.p.wait()
     dev("down")
-print("%d rounds, %d kills, %d READY copies compared, %d gone on with" %
-      (ROUNDS, counts["killed"], counts["ready"], counts["resumed"]))
+print("%d rounds, %d kills, %d READY copies compared, %d gone on with, %.0f MiB not fetched again" %
+      (ROUNDS, counts["killed"], counts["ready"], counts["resumed"], counts["kept"] / (1 << 20)))
