@@ -97,6 +97,7 @@ static const char *hint_of(int code)
 {
 	switch (code) {
 	case EXIT_INTERRUPTED:
+	case EXIT_PARTIAL:
 		return "The same command goes on where it stopped.";
 	case EXIT_NO_SPACE:
 		return "`leat stage ls` shows the copies there, `leat stage evict` removes one.";
@@ -105,7 +106,10 @@ static const char *hint_of(int code)
 	case EXIT_SOURCE_CORRUPT:
 		return "The copy on the servers is damaged; nothing wrong was kept.";
 	case EXIT_MISSING:
-		return "`leat dataset ls` shows the data sets.";
+		return "`leat dataset ls` shows the data sets; files that have changed are a new "
+		       "version.";
+	case EXIT_PERMISSION:
+		return "Whoever stages reads the source and writes to the directory of --to.";
 	default:
 		return NULL;
 	}

@@ -58,11 +58,12 @@ void fetch_fail_local(struct fetch *ft, int rc, const char *path, const char *wh
 static void fail_source(struct fetch *ft, int rc, const struct manifest_file *f, uint64_t off,
 			const char *what)
 {
-	int code = LEAT_STAGE_SOURCE_GONE;
+	/* Whatever keeps servers from answering may end: the rest can come later. */
+	int code = LEAT_STAGE_PARTIAL;
 	if (rc == -LE_CORRUPT)
 		code = LEAT_STAGE_SOURCE_CORRUPT;
-	else if (rc == -LE_IO)
-		code = LEAT_STAGE_PARTIAL;
+	else if (rc == -LE_NOENT || rc == -LE_STALE || rc == -LE_NOTDIR || rc == -LE_ISDIR)
+		code = LEAT_STAGE_SOURCE_GONE;
 	fetch_fail(ft, rc, code_of(rc, code), f->path, off, what);
 }
 

@@ -3,7 +3,8 @@
  * made; any thread may read it. Two files:
  *
  * `manifest`, JSON Lines, sorted by the bytes of the path:
- *   {"leat":"dataset","v":1,"hash":"xxh3-64","chunk":1048576,"name":..,"version":..,"source":..}
+ *   {"leat":"dataset","v":1,"hash":"xxh3-64","chunk":1048576,"name":..,"version":..,"source":..,
+ *    "cluster":uuid, where the source is in one}
  *   {"path":"a/b.tar","size":N,"block":16384,"mode":420,"mtime":NS,"ino":N,"ver":N,"chunks":["16
  * hex",..]}
  *   {"end":true,"files":N,"bytes":N,"id":"64 hex"}
@@ -27,6 +28,7 @@
 #include "client/stage/detail.h"
 #include "client/stage/vol.h"
 #include "common/base/status.h"
+#include "common/base/uuid.h"
 
 #define MANIFEST_CHUNK         (1u << 20)
 #define MANIFEST_BLOCK_DEFAULT (16u << 10)
@@ -49,6 +51,7 @@ struct manifest_file {
 struct manifest {
 	char name[MANIFEST_NAME_MAX + 1], version[MANIFEST_NAME_MAX + 1];
 	char source[4096];
+	struct uuid cluster; /* where source and the inode numbers are; zero: not in one */
 	char id[MANIFEST_ID_SIZE];
 	struct manifest_file *files;
 	uint32_t n_files, cap_files;

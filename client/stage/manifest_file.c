@@ -65,12 +65,25 @@ static json_t *chunk_sums(const struct manifest *m, const struct manifest_file *
 	return list;
 }
 
+static json_t *head_line(const struct manifest *m)
+{
+	char cluster[UUID_TEXT_SIZE];
+	json_t *o = json_pack("{s:s, s:i, s:s, s:i, s:s, s:s, s:s}", "leat", "dataset", "v", 1,
+			      "hash", "xxh3-64", "chunk", MANIFEST_CHUNK, "name", m->name,
+			      "version", m->version, "source", m->source);
+	uuid_format(&m->cluster, cluster);
+	if (o && !uuid_is_zero(&m->cluster) &&
+	    json_object_set_new(o, "cluster", json_string(cluster)) < 0) {
+		json_decref(o);
+		return NULL;
+	}
+	return o;
+}
+
 int manifest_encode(const struct manifest *m, char **ret_text, size_t *ret_len)
 {
 	struct text t = {0};
-	int rc = put_line(&t, json_pack("{s:s, s:i, s:s, s:i, s:s, s:s, s:s}", "leat", "dataset",
-					"v", 1, "hash", "xxh3-64", "chunk", MANIFEST_CHUNK, "name",
-					m->name, "version", m->version, "source", m->source));
+	int rc = put_line(&t, head_line(m));
 	for (uint32_t i = 0; i < m->n_files && rc == 0; i++) {
 		const struct manifest_file *f = &m->files[i];
 		rc = put_line(&t,
@@ -146,7 +159,7 @@ static bool get_string(const json_t *o, const char *key, char *ret_s, size_t siz
 
 static int take_head(struct parse *p, const json_t *o)
 {
-	char leat[16], hash[16];
+	char leat[16], hash[16], cluster[UUID_TEXT_SIZE];
 	uint64_t v, chunk;
 	struct manifest *m = p->m;
 	if (!get_string(o, "leat", leat, sizeof(leat)) || strcmp(leat, "dataset") != 0)
@@ -158,6 +171,11 @@ static int take_head(struct parse *p, const json_t *o)
 	    !get_string(o, "version", m->version, sizeof(m->version)) ||
 	    !get_string(o, "source", m->source, sizeof(m->source)))
 		return bad(p, "bad header");
+	/* Manifests of former versions do not say it. */
+	if (json_object_get(o, "cluster") &&
+	    (!get_string(o, "cluster", cluster, sizeof(cluster)) ||
+	     uuid_parse(cluster, &m->cluster) < 0))
+		return bad(p, "bad name of a cluster");
 	return 0;
 }
 

@@ -119,12 +119,14 @@ static void on_sums(void *arg, uint64_t bytes)
 void stage_code_of_source(struct stage_job *job, int rc)
 {
 	int code = LEAT_STAGE_INTERNAL;
-	if (rc == -LE_NOENT || rc == -LE_STALE || rc == -LE_NOTDIR)
+	if (rc == -LE_NOENT || rc == -LE_STALE || rc == -LE_NOTDIR || rc == -LE_WRONG_CLUSTER)
 		code = LEAT_STAGE_SOURCE_GONE;
 	else if (rc == -LE_CORRUPT)
 		code = LEAT_STAGE_SOURCE_CORRUPT;
-	else if (rc == -LE_ACCES || rc == -LE_PERM)
+	else if (rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS)
 		code = LEAT_STAGE_PERMISSION;
+	else if (rc == -LE_NOSPC || rc == -LE_DQUOT)
+		code = LEAT_STAGE_NO_CAPACITY;
 	else if (rc == -LE_CANCELED)
 		code = LEAT_STAGE_CANCELLED;
 	else if (rc == -LE_INVAL || rc == -LE_NAMETOOLONG)
@@ -133,6 +135,27 @@ void stage_code_of_source(struct stage_job *job, int rc)
 }
 
 /* ---- the manifest ---- */
+
+static struct uuid cluster_of(const struct stage_job *job)
+{
+	return job->io.fs ? ll_cluster(job->io.fs->client) : (struct uuid){{0}};
+}
+
+/* Paths and inode numbers of another cluster mean other files here. */
+static int refuse_foreign(struct stage_job *job, const char *dir)
+{
+	char theirs[UUID_TEXT_SIZE], ours[UUID_TEXT_SIZE] = "no cluster";
+	struct uuid here = cluster_of(job);
+	if (uuid_is_zero(&job->m->cluster) || uuid_equal(&job->m->cluster, &here))
+		return 0;
+	uuid_format(&job->m->cluster, theirs);
+	if (!uuid_is_zero(&here))
+		uuid_format(&here, ours);
+	return detail_set(&job->d, -LE_WRONG_CLUSTER, dir, UINT64_MAX,
+			  "the manifest is of another cluster, %s, and this is %s: make one here "
+			  "with `leat dataset create`",
+			  theirs, ours);
+}
 
 /* What it says of inodes is as good as who wrote it. */
 static int maker_of(struct stage_job *job, struct vol *v, const char *dir)
@@ -158,6 +181,7 @@ static int manifest_of_alias(struct stage_job *job)
 				  "there is no such data set");
 	TRY(catalog_dir(catalog, id, dir));
 	TRY(manifest_load(v, dir, &job->m, &job->d));
+	TRY(refuse_foreign(job, dir));
 	return maker_of(job, v, dir);
 }
 
@@ -200,6 +224,7 @@ static void take_inodes(struct stage_job *job, const struct scan *s)
 		}
 	}
 	job->inodes_known = same;
+	job->m->cluster = cluster_of(job);
 	job->said_by = job->io.fs ? job->io.fs->cred.uid : 0;
 }
 

@@ -49,6 +49,18 @@ static int write_soft(const char *path, const char *text)
 	return rc;
 }
 
+/* Where a full disk has no room for another file: in the place of what was said before. */
+static int write_over(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0)
+		return status_from_errno(errno);
+	ssize_t len = (ssize_t)strlen(text);
+	int rc = pwrite(fd, text, (size_t)len, 0) == len && ftruncate(fd, len) == 0 ? 0 : -LE_IO;
+	close(fd);
+	return rc;
+}
+
 /* ---- state ---- */
 
 void store_set_note(struct local_store *s, const struct store_note *n)
@@ -60,6 +72,8 @@ void store_set_note(struct local_store *s, const struct store_note *n)
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 	if (text && mark_path(s, "state", path) == 0) {
 		int rc = write_soft(path, text);
+		if (rc < 0)
+			rc = write_over(path, text);
 		(void)rc; /* nor is a full disk any reason to fail */
 	}
 	free(text);

@@ -77,6 +77,7 @@ static struct manifest *some_manifest(void)
 		m->sums[i] = i * 0x9e3779b97f4a7c15ULL;
 	snprintf(m->name, sizeof(m->name), "pictures");
 	snprintf(m->version, sizeof(m->version), "v1");
+	m->cluster = (struct uuid){{1, 2, 3, 255}};
 	manifest_finish(m);
 	return m;
 }
@@ -95,6 +96,7 @@ static void round_trip_and_every_flipped_byte(void **state)
 	assert_int_equal(manifest_encode_sums(m, &sums, &sums_len), 0);
 	assert_int_equal(manifest_decode(text, len, sums, sums_len, &again, NULL), 0);
 	assert_string_equal(again->id, m->id);
+	assert_true(uuid_equal(&again->cluster, &m->cluster));
 	assert_int_equal(manifest_encode(again, &text2, &len2), 0);
 	assert_string_equal(text, text2);
 	manifest_destroy(again);
