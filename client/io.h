@@ -67,8 +67,8 @@ int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot,
 
 /* The file's size as of now; asked for, unless there is a lease or it is sealed. Yields. */
 int io_read_size(struct ll_file *f, uint64_t *ret_size) CHECK_RESULT;
-/* Does what is received land in any memory? Else only in slots. */
-bool io_lands_anywhere(const struct client *c);
+/* Does what is received land there? Else only in slots. */
+bool io_lands(const struct client *c, const void *base, uint64_t len);
 
 /* Asks the chains for size, time and space of an inode with writers, unless this client is the only
  * one; attr: as the MDS just gave it. Yields. */

@@ -277,17 +277,11 @@ void ll_data_release(struct ll_data *d)
 
 /* ---- into the caller's memory ---- */
 
-/* TCP writes to any memory; a card only to what is registered with it, and then all slots are. What
- * is lent to an rpc is nobody's but the caller's when the rpc has ended, however it did. */
-bool io_lands_anywhere(const struct client *c)
+/* TCP writes to any memory; a card only to what is registered with it. What is lent to an rpc is
+ * nobody's but the caller's when the rpc has ended, however it did. */
+bool io_lands(const struct client *c, const void *base, uint64_t len)
 {
-	const struct slot *s = slot_pool_at(c->slots, 0);
-
-	for (int i = 0; i < SLOT_REGS; i++) {
-		if (s->reg[i] != NULL)
-			return false;
-	}
-	return true;
+	return transport_lands(c->transport, base, len);
 }
 
 /* As read_parts, but what is not prefetched is received where the caller wants it. */
@@ -362,9 +356,11 @@ static void pread_part(void *arg)
 	struct ll_data data;
 	int rc;
 
-	if (io_lands_anywhere(p->f->c)) {
+	if (io_lands(p->f->c, p->to, p->len)) {
 		p->done = read_into(p->f, p->off, p->len, p->to);
-		return;
+		/* Else there is a device now that was not there when it was asked. */
+		if (p->done != -LE_NOTSUP)
+			return;
 	}
 	rc = ll_read(p->f, p->off, p->len, &data);
 	p->done = rc;

@@ -189,8 +189,12 @@ static int encode(struct group *g, struct oss_readv_req *req)
 /* Where the data is to land. */
 static int prepare(struct group *g, struct rpc_call *call)
 {
+	bool lands = true;
+
+	for (uint32_t i = 0; i < g->n && lands; i++)
+		lands = io_lands(g->c, g->jobs[i]->part->buf, g->jobs[i]->part->len);
 	call->bulk_in = g->in;
-	if (!io_lands_anywhere(g->c)) {
+	if (!lands) {
 		g->slot = slot_try_get(g->c->slots);
 		g->in[0] = (struct slot_vec){g->slot, 0, g->len};
 		call->n_bulk_in = 1;

@@ -13,6 +13,7 @@
 #include "common/base/checksum.h"
 #include "common/base/crc32c.h"
 #include "common/base/inflate.h"
+#include "common/rpc/transport.h"
 #include "common/rt/env.h"
 #include "common/rt/fiber.h"
 #include "common/rt/loop.h"
@@ -74,6 +75,7 @@ void batch_fini(struct leat_batch *b)
 	free(b->decodes);
 	free(b->undecoded);
 	cuda_slot_destroy(b->cuda);
+	ASSERT(!b->lent); /* loader_stop */
 	if (b->base)
 		munmap(b->base, b->mapped);
 	if (b->fd >= 0)
@@ -82,6 +84,30 @@ void batch_fini(struct leat_batch *b)
 }
 
 /* ---- memory ---- */
+
+static void lend(void *arg)
+{
+	struct leat_batch *b = arg;
+	/* A failure has been told; then it is copied. */
+	b->not_lent = transport_lend(b->lent_by, b->base, b->mapped, &b->lent) < 0;
+}
+
+void batch_lend(struct leat_batch *b, struct transport *t)
+{
+	if (b->lent || b->not_lent || !b->mapped || transport_lands(t, b->base, b->mapped))
+		return;
+	b->lent_by = t;
+	/* Pinning it takes a while. */
+	if (env_offload(loop_env(loop_self()), lend, b) < 0)
+		b->not_lent = true;
+}
+
+void batch_take_back(struct leat_batch *b)
+{
+	if (b->lent)
+		transport_take_back(b->lent_by, b->lent);
+	b->lent = NULL;
+}
 
 uint64_t batch_memory_for(uint64_t need)
 {
@@ -107,6 +133,7 @@ static int grow_memory(struct leat_batch *b, uint64_t bytes)
 int batch_set_memory(struct leat_batch *b, uint64_t bytes)
 {
 	cuda_slot_detach(b->cuda);
+	batch_take_back(b);
 	if (b->fd < 0)
 		b->fd = memfd_create("leat-batch", MFD_CLOEXEC);
 	if (b->fd < 0)

@@ -71,6 +71,8 @@ struct bad_range {
 };
 
 struct cuda_slot;
+struct lent_memory;
+struct transport;
 
 enum batch_state {
 	BATCH_FREE,
@@ -138,6 +140,10 @@ struct leat_batch {
 	int fd;
 	uint8_t *base;
 	uint64_t mapped;
+	/* Cards receive into it: registered where they need that. */
+	struct transport *lent_by;
+	struct lent_memory *lent;
+	bool not_lent; /* that failed */
 	struct cuda_slot *cuda; /* NULL: nothing of it has to do with a GPU */
 };
 
@@ -151,6 +157,11 @@ void batch_fini(struct leat_batch *b);
 int batch_plan(struct leat_batch *b) CHECK_RESULT;
 /* How much memory a batch of `need` bytes takes. */
 uint64_t batch_memory_for(uint64_t need);
+/* So that what servers and nodes send lands there, also over a card; if that cannot be, it is
+ * copied. In a fiber; yields. */
+void batch_lend(struct leat_batch *b, struct transport *t);
+/* Before the transport goes. Nothing may be under way. */
+void batch_take_back(struct leat_batch *b);
 /* At least that much; what it had is gone. 0 gives it all back. Not while anybody reads it. */
 int batch_set_memory(struct leat_batch *b, uint64_t bytes) CHECK_RESULT;
 /* Reads and verifies all pieces on the reader's loop, in parallel; leaves out bad samples if

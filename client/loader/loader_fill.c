@@ -4,6 +4,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "client/leat_impl.h"
 #include "client/loader/device.h"
 #include "client/loader/direct.h"
 #include "client/loader/loader.h"
@@ -247,6 +248,9 @@ static void fill(struct leat_loader *ld, struct leat_batch *b, struct reader *r)
 				   (unsigned long long)want, (unsigned long long)had);
 		}
 	}
+	struct leat_fs *fs = ld->ds->io.fs;
+	if (b->rc == 0 && fs && dataset_is_remote(ld->ds))
+		batch_lend(b, fs->transport);
 	if (b->rc == 0)
 		b->rc = device_prepare(b);
 	if (b->rc == 0 && !direct_fill(b)) {
@@ -336,4 +340,6 @@ void loader_stop(struct leat_loader *ld)
 			(void)rc;
 		}
 	}
+	for (uint32_t i = 0; ld->slots && i < ld->n_slots; i++)
+		batch_take_back(&ld->slots[i]);
 }

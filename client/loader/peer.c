@@ -118,8 +118,8 @@ static void read_part(void *arg)
 	lo -= x->base;
 	hi -= x->base;
 	/* A card writes only to what is registered with it. */
-	bool anywhere = !x->p->fs || io_lands_anywhere(x->p->fs->client);
-	if (!anywhere || lo != x->off || hi - lo != x->len) {
+	bool lands = !x->p->fs || io_lands(x->p->fs->client, x->to, x->len);
+	if (!lands || lo != x->off || hi - lo != x->len) {
 		x->rc = get_by_copy(x, lo, hi - lo);
 		return;
 	}

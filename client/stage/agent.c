@@ -14,6 +14,7 @@
 #include "client/retry.h"
 #include "client/stage/copies.h"
 #include "common/base/log.h"
+#include "common/rpc/addr.h"
 #include "common/rpc/transport.h"
 #include "common/rt/loop.h"
 
@@ -128,12 +129,32 @@ static void report(struct agent *a, uint32_t ttl_ms)
 	free(buf);
 }
 
+static void add_conn(void *arg, void *conn)
+{
+	rpc_client_totals(conn, arg);
+}
+
+/* Of all connections: to servers, to other nodes, and theirs to here. */
+static void sample_net(struct agent *a)
+{
+	struct rpc_net_totals net = a->swarm_net.ended;
+	ll_net_totals(a->fs->client, &net);
+	rpc_server_totals(a->server, &net);
+	list_for_each (pos, &a->jobs) {
+		const struct agent_job *j = list_entry(pos, struct agent_job, link);
+		if (j->swarm)
+			swarm_conns(j->swarm, add_conn, &net);
+	}
+	NET_METRICS_SET(&a->metrics, &net);
+}
+
 static void report_fiber(void *arg)
 {
 	struct agent *a = arg;
 	while (!a->stopping) {
 		if (a->look || loop_now_us() >= a->looked_us + LOOK_US)
 			look(a);
+		sample_net(a);
 		report(a, a->p.report_ms * TTL_REPORTS);
 		int rc = waitq_wait(&a->stop, loop_now_us() + a->p.report_ms * 1000ULL);
 		(void)rc;
@@ -202,18 +223,19 @@ static void take_names(struct agent *a)
 		snprintf(a->addr, sizeof(a->addr), "%.255s", a->p.advertise);
 		return;
 	}
-	/* The first address that it listens on, with a name that others can use. */
-	const char *addrs = rpc_server_addrs(a->server);
-	if (strncmp(addrs, "tcp:", 4) == 0)
-		addrs += 4;
-	size_t len = strcspn(addrs, " ");
-	const char *colon = memrchr(addrs, ':', len);
-	bool wild = strncmp(addrs, "0.0.0.0:", 8) == 0 || strncmp(addrs, "[::]:", 5) == 0;
-	if (wild && colon)
-		snprintf(a->addr, sizeof(a->addr), "%s%.*s", host,
-			 (int)(len - (size_t)(colon - addrs)), colon);
+	/* One that needs no device, if there is one: who connects there is told of the others and
+	 * moves. With a name that others can use. */
+	const char *addr = strstr(rpc_server_addrs(a->server), "tcp:"), *rest;
+	char one[ADDR_TEXT_SIZE];
+	snprintf(one, sizeof(one), "%.*s", (int)(ADDR_TEXT_SIZE - 1),
+		 addr ? addr : rpc_server_addrs(a->server));
+	one[strcspn(one, " ")] = 0;
+	const char *scheme = addr_split(one, &rest) == ADDR_VERBS ? "verbs:" : "";
+	const char *port = strrchr(rest, ':');
+	if (addr_is_wildcard(rest) && port)
+		snprintf(a->addr, sizeof(a->addr), "%s%s%s", scheme, host, port);
 	else
-		snprintf(a->addr, sizeof(a->addr), "%.*s", (int)len, addrs);
+		snprintf(a->addr, sizeof(a->addr), "%s%s", scheme, rest);
 }
 
 static int make_pools(struct agent *a)
@@ -229,7 +251,8 @@ static int serve(struct agent *a)
 {
 	struct rpc_server_options o = {.transport = a->fs->transport,
 				       .addrs = a->p.listen,
-				       .advertise = a->p.advertise,
+				       /* Without advertise, which is the name of one address:
+					* whoever uses that is to be told of the devices too. */
 				       .name = "agent",
 				       .role = ROLE_AGENT,
 				       .cluster = ll_cluster(a->fs->client),

@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "client/stage/fetch_impl.h"
+#include "common/rpc/transport.h"
 
 #define SLOT_WAIT_US 2000000u
 
@@ -442,6 +443,10 @@ int fetch_create(const struct fetch_options *opts, struct detail *d, struct fetc
 	if (rc == 0 && !ft->pool) {
 		rc = slot_pool_create(MANIFEST_CHUNK, BUFFERS, &ft->pool);
 		ft->own_pool = rc == 0;
+		/* What cannot be registered, which is told, is copied there. */
+		if (rc == 0 && opts->transport)
+			(void)!opts->transport->ops->add_pool(opts->transport, ft->pool,
+							      POOL_REMOTE);
 	}
 	if (rc < 0)
 		fetch_destroy(ft);

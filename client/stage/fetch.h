@@ -16,6 +16,7 @@
 #include "common/rt/slot.h"
 
 struct fetch;
+struct transport;
 
 struct fetch_report {
 	uint64_t bytes_verified, files;
@@ -44,7 +45,8 @@ struct fetch_options {
 	uint64_t n_plan, n_window;
 	void (*window)(void *arg);
 	struct throttle *throttle; /* of reads from the source; NULL: none */
-	struct slot_pool *pool;    /* slots of MANIFEST_CHUNK bytes; NULL: its own */
+	struct slot_pool *pool;    /* slots of MANIFEST_CHUNK bytes; NULL: its own, ... */
+	struct transport *transport; /* ... which this one receives into; NULL: nothing comes */
 	/* Where in the order this node begins, as a part of 2^32: so that not all of them want the
 	 * same chunks at the same time. Not with a plan. */
 	uint32_t turn;

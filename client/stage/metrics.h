@@ -3,6 +3,7 @@
 #define LEAT_STAGE_METRICS_H
 
 #include "common/base/metrics.h"
+#include "common/rpc/net_report.h"
 
 #define AGENT_METRICS(M)                                                                           \
 	M(GAUGE, jobs, "leat_agent_jobs", "staging jobs under way")                                \
@@ -20,7 +21,8 @@
 	M(COUNTER, lied, "leat_agent_lying_nodes_total", "other nodes left out for wrong bytes")   \
 	M(GAUGE, copies, "leat_agent_copies", "READY copies here")                                 \
 	M(GAUGE, copies_bytes, "leat_agent_copies_bytes", "bytes of READY copies here")            \
-	M(COUNTER, evicted_bytes, "leat_agent_evicted_bytes_total", "bytes of copies evicted")
+	M(COUNTER, evicted_bytes, "leat_agent_evicted_bytes_total", "bytes of copies evicted")         \
+	NET_METRICS(M, "leat_agent")
 
 struct agent_metrics {
 	AGENT_METRICS(METRIC_MEMBER)

@@ -509,3 +509,10 @@ void swarm_stats(const struct swarm *w, struct swarm_stats *ret_stats)
 	for (uint32_t i = 0; i < w->n; i++)
 		ret_stats->members += is_in(w, w->members[i]);
 }
+
+void swarm_conns(const struct swarm *w, void (*fn)(void *arg, void *conn), void *arg)
+{
+	for (uint32_t i = 0; i < w->n; i++)
+		if (w->members[i]->peer.conn)
+			fn(arg, w->members[i]->peer.conn);
+}

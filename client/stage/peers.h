@@ -54,6 +54,7 @@ struct swarm_rpc {
 	struct leat_fs *fs;
 	const struct rpc_key *key;
 	bool loader; /* as what it calls itself: a loader, else an agent */
+	struct rpc_net_totals ended; /* of connections that are no more */
 };
 extern const struct swarm_net_ops swarm_net_rpc;
 
@@ -110,6 +111,8 @@ int swarm_serve(struct swarm *w, struct fetch *ft, const struct swarm_ask *q,
 		struct slot_pool *pool, struct slot **ret_slot,
 		struct swarm_answer *ret_answer) CHECK_RESULT;
 void swarm_stats(const struct swarm *w, struct swarm_stats *ret_stats);
+/* fn for each connection of the net. */
+void swarm_conns(const struct swarm *w, void (*fn)(void *arg, void *conn), void *arg);
 
 /* The rank of a node for a chunk: the highest owns it. */
 uint64_t swarm_weight(const char *node, uint64_t chunk);

@@ -75,10 +75,14 @@ static int rpc_ask(void *arg, struct swarm_peer *p, const struct swarm_ask *q, s
 
 static void rpc_leave(void *arg, struct swarm_peer *p)
 {
-	(void)arg;
-	if (p->conn)
-		rpc_client_destroy(p->conn);
+	struct swarm_rpc *net = arg;
+	struct rpc_client *rpc = p->conn;
 	p->conn = NULL;
+	if (!rpc)
+		return;
+	rpc_client_totals(rpc, &net->ended);
+	net->ended.tcp.connections = net->ended.verbs.connections = 0;
+	rpc_client_destroy(rpc);
 }
 
 static int take_page(const struct mds_residency_get_rep *rep,

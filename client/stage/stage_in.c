@@ -497,6 +497,7 @@ static int run_fetch(struct stage_job *job, int *ret_code)
 				   .throttle = job->throttle,
 				   .turn = job->turn,
 				   .pool = job->pool,
+				   .transport = job->io.fs ? job->io.fs->transport : NULL,
 				   .from_peer = job->from_peer ? from_peer : NULL};
 	struct fetch_report report = {0};
 	TRY(fetch_create(&fo, &job->d, &job->fetch));

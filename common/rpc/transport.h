@@ -19,6 +19,7 @@
 #include "common/rt/loop.h"
 #include "common/rt/slot.h"
 
+struct lent_memory;
 struct link;
 struct listener;
 struct transport;
@@ -111,6 +112,10 @@ struct transport_ops {
 	/* Registers the memory of a pool (verbs), so that its slots may travel; nothing on tcp.
 	 * On the pool's loop, at any time; the end of the pool ends it. */
 	int (*add_pool)(struct transport *t, struct slot_pool *pool, enum pool_use use);
+	/* NULL: what is received lands in any memory. See transport_lend. */
+	int (*lend)(struct transport *t, void *base, uint64_t len, struct lent_memory **ret_lent);
+	void (*take_back)(struct transport *t, struct lent_memory *m);
+	bool (*lands)(struct transport *t, const void *base, uint64_t len);
 	void (*destroy)(struct transport *t);
 	/* NULL: addresses are taken as they are. What an address of the configuration stands for
 	 * ("scheme:host:port ...", blank-separated, of at most size bytes; "": it is of no use
@@ -138,6 +143,19 @@ struct link {
 /* All 0 without devices. Any thread. */
 void transport_resources(struct transport *t, struct transport_resources *ret);
 int transport_numa_node(struct transport *t); /* -1: none, or unknown. In a fiber. */
+/*
+ * Memory that is not a pool's: what a call receives lands in it without a copy, by a slot on the
+ * caller's stack without a pool. One region per piece, for the peer's use like a slot of
+ * POOL_REMOTE; its pages are pinned until it is taken back, and it has to stay where it is. Any
+ * thread; takes a while for much of it. *ret_lent NULL: any memory will do. -LE_NOMEM with a log
+ * line: cannot be registered, so what is meant for it has to be copied there.
+ */
+int transport_lend(struct transport *t, void *base, uint64_t len,
+		   struct lent_memory **ret_lent) CHECK_RESULT;
+/* No call may be using it. NULL is fine. */
+void transport_take_back(struct transport *t, struct lent_memory *m);
+/* Does what is received land there, in lent memory or in a slot for the peer's use? Any thread. */
+bool transport_lands(struct transport *t, const void *base, uint64_t len);
 int transport_tcp_create(struct transport **ret_transport) CHECK_RESULT;
 
 #ifdef HAVE_VERBS

@@ -229,6 +229,25 @@ static int mux_add_pool(struct transport *t, struct slot_pool *pool, enum pool_u
 	return m->verbs == NULL ? 0 : m->verbs->ops->add_pool(m->verbs, pool, use);
 }
 
+static int mux_lend(struct transport *t, void *base, uint64_t len, struct lent_memory **ret_lent)
+{
+	struct mux *m = mux_of(t);
+
+	return m->verbs == NULL ? 0 : transport_lend(m->verbs, base, len, ret_lent);
+}
+
+static void mux_take_back(struct transport *t, struct lent_memory *lent)
+{
+	transport_take_back(mux_of(t)->verbs, lent);
+}
+
+static bool mux_lands(struct transport *t, const void *base, uint64_t len)
+{
+	struct mux *m = mux_of(t);
+
+	return m->verbs == NULL || transport_lands(m->verbs, base, len);
+}
+
 static const char *mode_name(enum transport_mode mode)
 {
 	static const char *const names[] = {"auto", "verbs", "tcp"};
@@ -277,6 +296,9 @@ static const struct transport_ops mux_ops = {
 	.listener_close = mux_listener_close,
 	.connect = mux_connect,
 	.add_pool = mux_add_pool,
+	.lend = mux_lend,
+	.take_back = mux_take_back,
+	.lands = mux_lands,
 	.destroy = mux_destroy,
 	.expand = mux_expand,
 	.rank = mux_rank,

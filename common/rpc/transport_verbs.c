@@ -671,6 +671,22 @@ static int verbs_add_pool(struct transport *t, struct slot_pool *pool, enum pool
 	return verbs_pool_add(verbs_of(t), pool, use);
 }
 
+static int verbs_lend_memory(struct transport *t, void *base, uint64_t len,
+			     struct lent_memory **ret_lent)
+{
+	return verbs_lend(verbs_of(t), base, len, ret_lent);
+}
+
+static void verbs_take_memory_back(struct transport *t, struct lent_memory *m)
+{
+	verbs_take_back(verbs_of(t), m);
+}
+
+static bool verbs_memory_lands(struct transport *t, const void *base, uint64_t len)
+{
+	return verbs_lands(verbs_of(t), base, len);
+}
+
 static void verbs_resources(struct transport *t, struct transport_resources *ret)
 {
 	struct verbs *v = verbs_of(t);
@@ -720,6 +736,9 @@ const struct transport_ops verbs_ops = {
 	.peer_name = verbs_peer_name,
 	.stats = verbs_stats,
 	.add_pool = verbs_add_pool,
+	.lend = verbs_lend_memory,
+	.take_back = verbs_take_memory_back,
+	.lands = verbs_memory_lands,
 	.resources = verbs_resources,
 	.destroy = verbs_destroy,
 };
@@ -767,6 +786,7 @@ int transport_verbs_create(const struct transport_verbs_options *opts,
 	v->opts.devices = NULL;
 	pthread_mutex_init(&v->lock, NULL);
 	list_init(&v->pools);
+	list_init(&v->lent);
 	list_init(&v->hubs);
 	*ret_transport = &v->base;
 	return 0;

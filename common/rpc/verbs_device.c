@@ -48,25 +48,57 @@ static void say_no_memory(struct verbs_device *dev, uint64_t len, int err)
 			  (unsigned long long)(len >> 10), strerror(err));
 }
 
-struct ibv_mr *verbs_register(struct verbs_device *dev, void *base, uint64_t len, int access,
-			      int *ret_status)
+static int take_region(struct verbs_device *dev, uint64_t len)
 {
 	if (dev->n_mrs >= dev->mrs_max) {
 		if (verbs_may_log(dev->v, TROUBLE_REGIONS))
 			log_error("verbs: %s has no more than %u memory regions, one for each slot "
 				  "of a pool: make the pools smaller (slot_memory, slots)",
 				  dev->name, dev->mrs_max);
-		*ret_status = -LE_NOMEM;
-		return NULL;
-	}
-	struct ibv_mr *mr = ibv_reg_mr(dev->pd, base, len, access);
-	if (mr == NULL) {
-		say_no_memory(dev, len, errno);
-		*ret_status = -LE_NOMEM;
-		return NULL;
+		return -LE_NOMEM;
 	}
 	dev->n_mrs++;
 	dev->mr_bytes += len;
+	return 0;
+}
+
+static struct ibv_mr *no_region(struct verbs_device *dev, uint64_t len, int err)
+{
+	dev->n_mrs--;
+	dev->mr_bytes -= len;
+	say_no_memory(dev, len, err);
+	return NULL;
+}
+
+struct ibv_mr *verbs_register(struct verbs_device *dev, void *base, uint64_t len, int access,
+			      int *ret_status)
+{
+	int rc = take_region(dev, len);
+	struct ibv_mr *mr = rc == 0 ? ibv_reg_mr(dev->pd, base, len, access) : NULL;
+
+	if (rc == 0 && mr == NULL)
+		mr = no_region(dev, len, errno);
+	if (mr == NULL)
+		*ret_status = -LE_NOMEM;
+	return mr;
+}
+
+struct ibv_mr *verbs_register_apart(struct verbs_device *dev, void *base, uint64_t len, int access,
+				    int *ret_status)
+{
+	struct ibv_mr *mr = NULL;
+	int rc = take_region(dev, len), err = 0;
+
+	if (rc == 0) {
+		pthread_mutex_unlock(&dev->v->lock);
+		mr = ibv_reg_mr(dev->pd, base, len, access);
+		err = errno;
+		pthread_mutex_lock(&dev->v->lock);
+	}
+	if (rc == 0 && mr == NULL)
+		mr = no_region(dev, len, err);
+	if (mr == NULL)
+		*ret_status = -LE_NOMEM;
 	return mr;
 }
 
@@ -287,6 +319,8 @@ static int device_open(struct verbs *v, struct ibv_context *ctx, struct verbs_de
 	list_for_each(n, &v->pools)
 		if (rc == 0)
 			rc = pool_register(container_of(n, struct verbs_pool, link), dev);
+	if (rc == 0)
+		verbs_lent_register(v, dev);
 	if (rc < 0) {
 		list_for_each(n, &v->pools)
 			pool_forget(container_of(n, struct verbs_pool, link), dev);

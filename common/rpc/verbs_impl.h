@@ -81,6 +81,14 @@ struct verbs_pool {
 	struct verbs_reg *regs[VERBS_DEVICES_MAX]; /* an array each, one entry per slot */
 };
 
+/* Memory of somebody else's; under the lock. */
+struct lent_memory {
+	struct list link;
+	uint8_t *base;
+	uint64_t len;
+	struct verbs_reg regs[VERBS_DEVICES_MAX];
+};
+
 #define VERBS_MAGIC 0x56455242u
 struct verbs {
 	struct transport base;
@@ -90,7 +98,7 @@ struct verbs {
 	pthread_mutex_t lock;
 	struct verbs_device *devices[VERBS_DEVICES_MAX];
 	uint32_t n_devices;
-	struct list pools, hubs;
+	struct list pools, hubs, lent;
 	uint64_t logged_us[8];
 };
 
@@ -246,8 +254,21 @@ int verbs_device_watch(struct verbs_device *dev, struct verbs_hub *hub) CHECK_RE
 bool verbs_device_port_down(struct verbs_device *dev, int port);
 int verbs_pool_add(struct verbs *v, struct slot_pool *pool, enum pool_use use) CHECK_RESULT;
 void verbs_pools_free(struct verbs *v);
+/* ---- verbs_lent.c ---- */
+int verbs_lend(struct verbs *v, void *base, uint64_t len, struct lent_memory **ret_lent)
+	CHECK_RESULT;
+void verbs_take_back(struct verbs *v, struct lent_memory *m);
+/* With a device that comes into use; under the lock. */
+void verbs_lent_register(struct verbs *v, struct verbs_device *dev);
+bool verbs_lands(struct verbs *v, const void *base, uint64_t len);
+/* The registration with dev of memory that the peer may use; NULL: there is none. It stays as long
+ * as that memory is lent, or its pool is there. */
+struct verbs_reg *verbs_reg_at(struct verbs_device *dev, const void *base, uint64_t len);
 struct ibv_mr *verbs_register(struct verbs_device *dev, void *base, uint64_t len, int access,
 			      int *ret_status);
+/* Under the lock, which is let go meanwhile. */
+struct ibv_mr *verbs_register_apart(struct verbs_device *dev, void *base, uint64_t len, int access,
+				    int *ret_status);
 /* Under the lock. */
 void verbs_deregister(struct verbs_device *dev, struct ibv_mr *mr);
 /* May this be logged? Once a minute for each kind. */

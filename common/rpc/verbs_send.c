@@ -389,7 +389,14 @@ static int check_slots(const struct verbs_link *k, const struct slot_vec *vec, u
 		       bool remote)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		const struct verbs_reg *reg = reg_of(k, vec[i].slot);
+		struct verbs_reg *reg = reg_of(k, vec[i].slot);
+		/* Somebody's own memory: `lent` to the call, which says no more than where. */
+		if (reg == NULL && vec[i].slot->pool == NULL) {
+			reg = verbs_reg_at(k->dev, vec[i].slot->data, vec[i].slot->size);
+			vec[i].slot->reg[k->dev->index] = reg;
+			if (reg == NULL)
+				return -LE_NOTSUP; /* the device came into use a moment ago */
+		}
 		if (reg != NULL && (reg->remote || !remote))
 			continue;
 		log_error("verbs: a slot of %u bytes is not registered with %s%s (add_pool)",

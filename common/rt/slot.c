@@ -21,7 +21,7 @@ struct slot_waiter {
 
 struct slot_pool {
 	uint8_t *base;
-	uint64_t map_len;
+	uint64_t map_len, stride;
 	uint32_t size, n_total, n_free;
 	struct list free, waiters, hooks;
 	struct slot slots[];
@@ -66,6 +66,7 @@ int slot_pool_create(uint32_t size, uint32_t n_max, struct slot_pool **ret_pool)
 		return -LE_NOMEM;
 	}
 	p->size = size;
+	p->stride = stride;
 	p->n_total = p->n_free = n_max;
 	list_init(&p->free);
 	list_init(&p->waiters);
@@ -167,6 +168,11 @@ uint32_t slot_pool_free(const struct slot_pool *p)
 uint32_t slot_pool_size(const struct slot_pool *p)
 {
 	return p->size;
+}
+
+uint64_t slot_pool_stride(const struct slot_pool *p)
+{
+	return p->stride;
 }
 
 uint32_t slot_pool_total(const struct slot_pool *p)

@@ -50,6 +50,7 @@ void slot_unref(struct slot *s); /* NULL is fine */
 uint32_t slot_pool_free(const struct slot_pool *p);
 uint32_t slot_pool_size(const struct slot_pool *p); /* bytes per slot */
 uint32_t slot_pool_total(const struct slot_pool *p);
+uint64_t slot_pool_stride(const struct slot_pool *p); /* from one slot's memory to the next */
 /* The i-th of all, held or free. */
 struct slot *slot_pool_at(struct slot_pool *p, uint32_t i);
 /* gone is called before the pool's memory goes, on the pool's loop; the hook has been removed. */

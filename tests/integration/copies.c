@@ -1,17 +1,20 @@
 /*
  * Moves data by the client library and says what of it the library copied; for test_copies.py.
  *
- *   copies CONF FILE slots|fragment|memory|many
+ *   copies CONF FILE slots|fragment|memory|many|loader
  *
  * slots: whole chunks from registered slots (ll_write) and back (ll_read); fragment: a part of a
  * block over the file that slots made; memory: from and to memory of the caller; many: small reads
- * of what slots made, all at once (ll_pread_many), to memory of the caller. What was written is
- * read again and compared. Prints one line, "moved N copied M".
+ * of what slots made, all at once (ll_pread_many), to memory of the caller; loader: an epoch of
+ * batches of what slots made, SAMPLE bytes each. What was written is read again and compared.
+ * Prints one line, "moved N copied M".
  */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <leat/leat_loader.h>
 
 #include "client/leat_impl.h"
 #include "common/base/assert.h"
@@ -22,6 +25,7 @@
 #define FRAGMENT_OFF 1000u
 #define FRAGMENT_LEN 5001u
 #define N_MANY       150u
+#define SAMPLE       65536u
 
 struct job {
 	struct leat_fs *fs;
@@ -139,12 +143,70 @@ static int by_memory(struct job *j)
 	return rc;
 }
 
-static int run(struct job *j, const char *what)
+static int check_batch(struct job *j, const struct leat_batch *b, const char *field,
+		       uint8_t *want)
+{
+	struct leat_view v = {.size = sizeof(v)};
+
+	TRY(leat_batch_field(b, field, &v));
+	for (uint64_t i = 0; i < v.n; i++) {
+		paint(want, SAMPLE, leat_batch_ids(b)[i] * SAMPLE);
+		if (v.lengths[i] != SAMPLE || memcmp(v.base + v.offsets[i], want, SAMPLE) != 0)
+			return -LE_IO;
+		j->moved += SAMPLE;
+	}
+	return 0;
+}
+
+static int read_batches(struct job *j, struct leat_dataset *ds, uint8_t *want)
+{
+	struct leat_loader_options o = {
+		.size = sizeof(o), .batch = 16, .seed = 1, .tail = "shorter", .epochs = 1};
+	struct leat_loader *loader;
+	struct leat_batch *b;
+
+	TRY(leat_loader_open(ds, &o, &loader));
+	int rc = leat_next(loader, &b);
+	while (rc == 1) {
+		rc = check_batch(j, b, leat_dataset_field(ds, 0), want);
+		leat_batch_unref(b);
+		if (rc == 0)
+			rc = leat_next(loader, &b);
+	}
+	leat_loader_close(loader);
+	return rc;
+}
+
+static int by_loader(struct job *j, const char *path)
+{
+	char format[24], pattern[256];
+	struct leat_dataset_options o = {.size = sizeof(o), .fs = j->fs, .format = format};
+	uint8_t *want = malloc(SAMPLE);
+	struct leat_dataset *ds;
+	int rc = want != NULL ? 0 : -LE_NOMEM;
+
+	snprintf(format, sizeof(format), "fixed:%u", SAMPLE);
+	snprintf(pattern, sizeof(pattern), "%s*", path);
+	if (rc == 0)
+		rc = leat_dataset_open(pattern, &o, &ds);
+	if (rc == 0) {
+		rc = read_batches(j, ds, want);
+		leat_dataset_close(ds);
+	}
+	if (rc < 0)
+		fprintf(stderr, "copies: %s\n", leat_last_error()->message);
+	free(want);
+	return rc;
+}
+
+static int run(struct job *j, const char *path, const char *what)
 {
 	j->len = UNIT;
 	j->n = N_UNITS;
 	if (strcmp(what, "memory") == 0)
 		return by_memory(j);
+	if (strcmp(what, "loader") == 0)
+		return by_loader(j, path);
 	if (strcmp(what, "many") == 0) {
 		TRY(loop_call(j->fs->loop, "many", by_many, j));
 		return j->rc;
@@ -164,7 +226,7 @@ int main(int argc, char **argv)
 	struct job j = {0};
 
 	if (argc != 4) {
-		fprintf(stderr, "usage: copies CONF FILE slots|fragment|memory|many\n");
+		fprintf(stderr, "usage: copies CONF FILE slots|fragment|memory|many|loader\n");
 		return 2;
 	}
 	int rc = leat_open_fs(argv[1], &o, &j.fs);
@@ -172,7 +234,7 @@ int main(int argc, char **argv)
 		rc = leat_open(j.fs, argv[2], O_RDWR | O_CREAT | O_DIRECT, 0600, &j.file);
 	uint64_t before = payload_copied();
 	if (rc == 0)
-		rc = run(&j, argv[3]);
+		rc = run(&j, argv[2], argv[3]);
 	printf("moved %llu copied %llu\n", (unsigned long long)j.moved,
 	       (unsigned long long)(payload_copied() - before));
 	if (j.file != NULL)

@@ -2,6 +2,7 @@
 # leat agent: several nodes make one copy each and hand chunks on; the source is read about once.
 # One that dies, sleeps or lies is left out. timeout: 240
 . "$(dirname "$0")/cli.inc.sh"
+here=${LEAT_DEV_HERE:-127.0.0.1}
 need_cluster
 pids=()
 trap 'kill -CONT "${pids[@]}" 2>/dev/null; kill "${pids[@]}" 2>/dev/null
@@ -14,17 +15,17 @@ agent() {
 	shift
 	for p in "$@"; do sets+=(--set "$p"); done
 	rm -f "$tmp/ready$n"
-	"$leat" agent --set "dirs=$tmp/node$n" --set "listen=127.0.0.1:${ports[n - 1]}" \
+	"$leat" agent --set "dirs=$tmp/node$n" --set "listen=$here:${ports[n - 1]}" \
 		--set "node=node$n" --set report_ms=200 "${sets[@]}" \
 		--ready-file "$tmp/ready$n" 2>>"$tmp/agent$n.log" &
 	pids[n - 1]=$!
 	until_true test -s "$tmp/ready$n"
 }
 read -ra ports < <(/usr/bin/python3 -c 'import socket
-s = [socket.socket() for _ in range(5)]
+s = [socket.socket() for _ in range(9)]
 for x in s: x.bind(("127.0.0.1", 0))
 print(*[x.getsockname()[1] for x in s])')
-nodes=$(printf '127.0.0.1:%s,' "${ports[@]:0:4}")
+nodes=$(printf "$here:%s," "${ports[@]:0:4}")
 
 mkdir -p "$mnt/data/sub"
 for i in 1 2 3; do head -c $((i * 9000000 + i)) /dev/urandom >"$mnt/data/sub/file$i"; done
@@ -32,8 +33,8 @@ for i in $(seq 40); do head -c $((i * 700)) /dev/urandom >"$mnt/data/small$i"; d
 : >"$mnt/data/empty"
 expect 0 "$leat" dataset create set@v1 "$mnt/data"
 expect 3 "$leat" stage where set@v1
-expect 11 "$leat" stage in set@v1 --agent "127.0.0.1:${ports[4]}"
-for n in 1 2 3 4; do agent $n metrics=127.0.0.1:0; done
+expect 11 "$leat" stage in set@v1 --agent "$here:${ports[4]}"
+for n in 1 2 3 4; do agent $n "metrics=127.0.0.1:${ports[n + 4]}"; done
 
 check() {
 	local n path
@@ -44,11 +45,34 @@ check() {
 	done
 }
 
+# sum_of METRIC: over the four agents' pages
+sum_of() {
+	local n
+	for n in 1 2 3 4; do
+		/usr/bin/python3 -c 'import sys, urllib.request
+print(urllib.request.urlopen("http://127.0.0.1:" + sys.argv[1] + "/metrics").read().decode())' \
+			"${ports[n + 4]}" || fail "no page of agent $n"
+	done | awk -v name="leat_agent_$1" '$1 == name { sum += $2 } END { printf "%d", sum }'
+}
+# as_given BYTES: as many were given to others, all over the transport that the test runs over,
+# and next to none were copied on their way (manifests are).
+as_given() {
+	local by=tcp other=verbs
+	[ $(($(sum_of data_copied_bytes_total) * 50)) -lt "$1" ] || return 1
+	case ${LEAT_DEV_TRANSPORT:-tcp} in
+	verbs) by=verbs other=tcp ;;
+	auto) return 0 ;; # what it begins with depends on who is quicker
+	esac
+	[ "$(sum_of net_${other}_bytes_out_total)" = 0 ] &&
+		[ "$(sum_of net_${by}_bytes_out_total)" -ge "$1" ]
+}
+
 # Four nodes: about once from the servers
 expect 0 "$leat" stage in set@v1 --nodes "$nodes" --json
 json .ready 4
 json '.amplification <= 1.05' true
 json '(.source + .peers) == 4 * .bytes' true
+until_true as_given "$(jq .peers <<<"$out")"
 check 1 2 3 4
 all_ready() {
 	"$leat" stage where set@v1 --json |
@@ -64,7 +88,7 @@ json .source 0
 json .peers 0
 # One that comes later gets all of it from the others
 agent 5
-expect 0 "$leat" stage in set@v1 --agent "127.0.0.1:${ports[4]}" --json
+expect 0 "$leat" stage in set@v1 --agent "$here:${ports[4]}" --json
 json .source 0
 check 5
 kill "${pids[4]}"
@@ -89,7 +113,7 @@ expect 0 "$leat" stage in set@v1 --nodes "$nodes" --json
 json '[.nodes[].dropped] | add > 0' true
 check 1 2 3
 expect 7 "$leat" stage verify set@v1 --to "$tmp/node4"
-expect 0 "$leat" stage in set@v1 --agent "127.0.0.1:${ports[3]}" --json
+expect 0 "$leat" stage in set@v1 --agent "$here:${ports[3]}" --json
 json .source 0
 check 1 2 3 4
 
@@ -121,9 +145,9 @@ json .ready 4
 check 1 2 3 4
 
 # Detached and cancelled; without an agent; what an agent refuses
-expect 9 "$leat" stage in none@v1 --agent "127.0.0.1:${ports[0]}"
+expect 9 "$leat" stage in none@v1 --agent "$here:${ports[0]}"
 in_err "no such data set"
-expect 2 "$leat" stage in set@v1 --agent "127.0.0.1:${ports[0]}" --to /elsewhere
+expect 2 "$leat" stage in set@v1 --agent "$here:${ports[0]}" --to /elsewhere
 for p in "${pids[@]:0:4}"; do kill "$p"; done
 for p in "${pids[@]:0:4}"; do wait "$p" || fail "an agent ended with $?"; done
 until_true sh -c "'$leat' stage where set@v1; [ \$? = 3 ]"

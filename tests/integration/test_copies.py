@@ -51,5 +51,10 @@ def test_small_reads_at_once_go_in_few_requests(c):
     assert by_client == moved * OVER_VERBS, (moved, by_client)
 
 
+def test_batches_of_the_loader_are_not_copied(c):
+    """Over verbs too: what servers write lands in the batch."""
+    assert move(c, "loader") == (8 * MIB, 0, 0)
+
+
 if __name__ == "__main__":
     run_tests(globals())

@@ -13,7 +13,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from cluster import BUILD, Cluster, expect_errno, wait_until
+from cluster import BUILD, HERE, Cluster, expect_errno, wait_until
 
 SIZE = 3_000_001
 
@@ -283,7 +283,7 @@ def by_agent(n, kernel):
     ready = n.c.dir + "/agent-ready"
     agent = subprocess.Popen(
         [BUILD + "/leat", "--conf", n.c.dev + "/conf", "agent", "--set", "dirs=" + n.stage, "--set",
-         "listen=127.0.0.1:0", "--ready-file", ready], stdin=subprocess.DEVNULL)
+         "listen=%s:0" % HERE, "--ready-file", ready], stdin=subprocess.DEVNULL)
     try:
         wait_until(lambda: os.path.exists(ready) and read(ready), 20, "the agent serves")
         n.c.leat("stage", "in", "y@v1", "--agent", read(ready).decode().split()[0])

@@ -22,6 +22,7 @@ BIN = os.environ.get("BUILD") or os.path.join(SRC, "build")
 TMP = os.environ["TMPDIR"]
 LEAT = os.path.join(BIN, "leat")
 DEV = os.path.join(TMP, "dev")
+HERE = os.environ.get("LEAT_DEV_HERE") or "127.0.0.1"
 LONG = bool(os.environ.get("LEAT_LONG"))
 ROUNDS = int(os.environ.get("LEAT_ROUNDS") or (50 if LONG else 4))
 SERVERS = ["mds", "ossd1", "ossd2", "ossd3", "ossd4"]
@@ -85,8 +86,8 @@ def check_copies(node, sums_of):
 class Agent:
     def __init__(self, n):
         with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.addr = "127.0.0.1:%d" % s.getsockname()[1]
+            s.bind((HERE, 0))
+            self.addr = "%s:%d" % (HERE, s.getsockname()[1])
         self.dir = os.path.join(TMP, "node%d" % n)
         self.ready = os.path.join(TMP, "ready%d" % n)
         self.log = open(os.path.join(TMP, "agent%d.log" % n), "ab")

@@ -9,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
-from cluster import BUILD, free_ports, get, run_tests, wait_until
+from cluster import BUILD, HERE, free_ports, get, run_tests, wait_until
 
 CLUSTER = {"mounts": 1, "ossd": 2, "size": "512M"}
 COUNT, FILES, SIZE = 4, 24, 1500000
@@ -33,7 +33,7 @@ class Agents:
         wait_until(lambda: os.path.exists(ready) and os.path.getsize(ready), 20, "an agent")
 
     def addr(self, i):
-        return "127.0.0.1:%d" % self.ports[i]
+        return "%s:%d" % (HERE, self.ports[i])
 
     def dir(self, i):
         return "%s/node%d" % (self.c.dir, i)

@@ -10,7 +10,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
-from cluster import BUILD, run_tests, wait_until
+from cluster import BUILD, HERE, run_tests, wait_until
 
 MIB = 1 << 20
 CLUSTER = {"mounts": 1, "ossd": 2, "size": "512M"}
@@ -28,7 +28,7 @@ def make(c, name, mib):
 def begin(c, name, i, *args):
     return subprocess.Popen(
         [BUILD + "/leat", "--conf", c.dev + "/conf", "stage", "in", name + "@v1", "--to",
-         "%s/%s%d" % (c.dir, name, i), "--together", str(COUNT), "--listen", "127.0.0.1:0",
+         "%s/%s%d" % (c.dir, name, i), "--together", str(COUNT), "--listen", HERE + ":0",
          "--json", *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

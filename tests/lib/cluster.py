@@ -25,6 +25,8 @@ BUILD = os.environ.get("BUILD") or SRC + "/build"
 DEV_CLUSTER = SRC + "/deploy/dev-cluster"
 # Where servers are, if not on 127.0.0.1, and the words before their command lines (dev-cluster).
 ADDR = os.environ.get("LEAT_DEV_ADDR") or "127.0.0.1"
+# Where agents beside the mounts are.
+HERE = os.environ.get("LEAT_DEV_HERE") or "127.0.0.1"
 ON_SERVER = os.environ.get("LEAT_DEV_SERVER", "").split()
 # Bounds of time are for machines, not for guests that pretend cards (tests/rdma).
 SLOWNESS = 10 if os.environ.get("RDMA_GUEST") else 1
@@ -222,14 +224,14 @@ def expect_errno(number, fn, *args, **kw):
 
 
 def free_ports(n):
-    """Of loopback, free just now, and none that the kernel gives to outgoing connections: who is
-    restarted finds its port free."""
+    """Here, free just now, and none that the kernel gives to outgoing connections: who is restarted
+    finds its port free."""
     ports = []
     while len(ports) < n:
         with socket.socket() as s:
             port = random.randrange(10240, 32768)
             try:
-                s.bind(("127.0.0.1", port))
+                s.bind((HERE, port))
             except OSError:
                 continue
             if port not in ports:

@@ -21,6 +21,7 @@ import test_cluster  # noqa: E402
 from test_loader import raw  # noqa: E402
 
 FILES, NODES = 48, 3
+ADDR = os.environ.get("LEAT_DEV_HERE") or "127.0.0.1"
 
 
 def content(i):
@@ -66,13 +67,13 @@ class Peers(unittest.TestCase):
 
     def start(self, n):
         with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
+            s.bind((ADDR, 0))
             port = s.getsockname()[1]
         ready = "%s/ready%d" % (self.tmp, n)
         with open("%s/agent%d.log" % (self.tmp, n), "a") as log:
             self.agents[n] = subprocess.Popen(
                 [BUILD + "/leat", "agent", "--set", "dirs=%s/node%d" % (self.tmp, n),
-                 "--set", "listen=127.0.0.1:%d" % port, "--set", "node=node%d" % n,
+                 "--set", "listen=%s:%d" % (ADDR, port), "--set", "node=node%d" % n,
                  "--set", "report_ms=200", "--ready-file", ready],
                 env=self.env, stderr=log)
         end = time.monotonic() + 60
@@ -80,7 +81,7 @@ class Peers(unittest.TestCase):
             self.assertLess(time.monotonic(), end)
             time.sleep(0.05)
         os.unlink(ready)
-        return "127.0.0.1:%d" % port
+        return "%s:%d" % (ADDR, port)
 
     def setUp(self):
         """All nodes have it."""

@@ -1,4 +1,6 @@
 /* Bulk data of every size up to the largest, at odd offsets over many slots, both ways. */
+#include <sys/mman.h>
+
 #include "tests/unit/common/rpc/suite.h"
 
 #define BIG_SLOT ((1u << 20) + (64u << 10))
@@ -109,7 +111,72 @@ static void test_bulk_edges(struct bed *b)
 	suite_server_stop(b, 0);
 }
 
+/* ---- memory that is nobody's pool ---- */
+
+#define LENT_SIZE (3u << 20)
+
+static int read_to(struct rpc_client *c, uint8_t *to, uint32_t len, uint32_t seed)
+{
+	struct slot lent = {.data = to, .size = len, .refs = 1};
+	struct slot_vec v = {&lent, 0, len};
+
+	int rc = suite_read(c, len, seed, &v, 1, BULK_MS);
+	assert_int_equal(lent.refs, 1);
+	return rc;
+}
+
+static void read_lent(struct rpc_client *c, uint8_t *base)
+{
+	for (uint32_t i = 0; i < 24; i++) {
+		uint32_t off = i * 4099 + i % 5, len = 1 + i * i * 997 % 250000;
+
+		memset(base, 0xee, LENT_SIZE);
+		assert_int_equal(read_to(c, base + off, len, i + 1), 0);
+		for (uint32_t k = 0; k < LENT_SIZE; k++)
+			if ((k < off || k >= off + len) && base[k] != 0xee)
+				fail_msg("byte %u was touched by %u at %u", k, len, off);
+	}
+	assert_int_equal(read_to(c, base + LENT_SIZE - 4097, 4097, 9), 0);
+}
+
+/* Where memory has to be lent to be received into: what is not is refused, by this side. */
+static void test_bulk_lent(struct bed *b)
+{
+	struct transport *t = b->transport;
+	struct lent_memory *lent, *again;
+	uint8_t *base = mmap(NULL, LENT_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			     -1, 0);
+
+	assert_ptr_not_equal(base, MAP_FAILED);
+	suite_server_start(b, NULL);
+	struct rpc_client *c = suite_client(b);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	bool anywhere = transport_lands(t, base, LENT_SIZE);
+	assert_int_equal(read_to(c, base, 5000, 1), anywhere ? 0 : -LE_NOTSUP);
+	assert_int_equal(transport_lend(t, base, LENT_SIZE, &lent), 0);
+	assert_true(transport_lands(t, base + 1, LENT_SIZE - 1));
+	assert_true(anywhere || !transport_lands(t, base + 1, LENT_SIZE));
+	read_lent(c, base);
+	/* A slot by its address. */
+	struct slot *s;
+	assert_int_equal(slot_get(b->client_pool, NO_DEADLINE, &s), 0);
+	assert_true(transport_lands(t, s->data + 7, b->slot_size - 7));
+	assert_true(anywhere || !transport_lands(t, s->data + 7, b->slot_size));
+	assert_int_equal(read_to(c, s->data + 7, 70000, 3), 0);
+	slot_unref(s);
+	transport_take_back(t, lent);
+	assert_true(anywhere == transport_lands(t, base, LENT_SIZE));
+	assert_int_equal(read_to(c, base, 5000, 1), anywhere ? 0 : -LE_NOTSUP);
+	assert_int_equal(transport_lend(t, base, LENT_SIZE / 2, &again), 0);
+	assert_int_equal(read_to(c, base, 5000, 4), 0);
+	transport_take_back(t, again);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+	munmap(base, LENT_SIZE);
+}
+
 const struct suite_test suite_bulk_tests[] = {
+	{"bulk_lent", test_bulk_lent},
 	{"bulk_every_size", test_bulk_every_size},
 	{"bulk_largest", test_bulk_largest},
 	{"bulk_edges", test_bulk_edges},
