@@ -106,6 +106,8 @@ bool store_get_note(struct local_store *s, struct store_note *ret_note); /* yiel
 /* The words "window" (the first window is there), "used", "cancel", "pin". Yields. */
 int store_set_mark(struct local_store *s, const char *mark, bool on) CHECK_RESULT;
 bool store_has_mark(const struct local_store *s, const char *mark, int64_t *ret_mtime_s);
+/* When it was set, to tell one from the next. 0: it is not. */
+int64_t store_mark_ns(const struct local_store *s, const char *mark);
 /* A line for DIR/.leat/events. fields: further JSON members, or "". */
 void store_event(const struct local_store *s, const char *what, const char *fields);
 /* Of a job: for ttl_s seconds, 0: until it is given back. -LE_INVAL: not a name. Yields. */

@@ -73,13 +73,20 @@ void stage_reached(struct stage_job *job, enum leat_stage_milestone m)
 
 /* ---- who wants it to stop ---- */
 
+/* One that has been there for longer was for others, and goes when the copy is begun. */
+static bool marked_anew(const struct stage_job *job)
+{
+	int64_t ns = job->store_open ? store_mark_ns(&job->store, "cancel") : 0;
+	return ns != 0 && ns != job->old_mark_ns;
+}
+
 static void watch_fiber(void *arg)
 {
 	struct stage_job *job = arg;
 	while (!job->ending) {
 		if (job->o.cancel && *job->o.cancel) {
 			job->stop = LEAT_STAGE_CANCELLED;
-		} else if (job->store_open && store_has_mark(&job->store, "cancel", NULL)) {
+		} else if (marked_anew(job)) {
 			job->stop = LEAT_STAGE_CANCELLED;
 			job->marked = true;
 		} else if (job->o.timeout_ms && env_now_us(job->io.env) - job->start_us >=
@@ -554,6 +561,7 @@ static bool has_own_copy(struct stage_job *job, const char *dir)
 static int open_store(struct stage_job *job)
 {
 	TRY(store_init(&job->store, job->io.env, job->o.to, job->m->id));
+	job->old_mark_ns = store_mark_ns(&job->store, "cancel");
 	job->store_open = true;
 	snprintf(job->r->path, sizeof(job->r->path), "%.4000s/data", job->store.dir);
 	for (uint32_t i = 0; job->o.more_dirs && job->o.more_dirs[i]; i++) {

@@ -129,6 +129,15 @@ bool store_has_mark(const struct local_store *s, const char *mark, int64_t *ret_
 	return true;
 }
 
+int64_t store_mark_ns(const struct local_store *s, const char *mark)
+{
+	char path[STORE_PATH_SIZE];
+	struct stat st;
+	if (mark_path(s, mark, path) < 0 || stat(path, &st) < 0)
+		return 0;
+	return (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+}
+
 /* ---- events ---- */
 
 void store_event(const struct local_store *s, const char *what, const char *fields)
