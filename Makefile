@@ -62,7 +62,7 @@ endif
 
 # --- probes ---------------------------------------------------------------------------------------
 
-needed  := liburing libxxhash liblz4 zlib libsodium jansson inih libmicrohttpd
+needed  := liburing libxxhash liblz4 libzstd zlib libsodium jansson inih libmicrohttpd
 passive := help clean deps format distclean check check-% demo
 goals   := $(or $(MAKECMDGOALS),all)
 ifneq ($(filter-out $(passive),$(goals)),)

@@ -5,7 +5,8 @@
  * made of A is noted as that of the source "unpacked-A".
  *   1. B is READY already? Then nothing is needed of A.
  *   2. A, with room for B set aside too: members are no larger than their archives.
- *   3. A is leased; its headers say what B is; the manifest of B: of data verified against A's.
+ *   3. A is leased; compressed archives are unpacked beside it; its headers say what B is; the
+ *      manifest of B: of data verified against A's.
  *   4. B. Beside it A's manifest (B/from), which says whether it could be made again.
  *   5. A goes, unless somebody else wanted it.
  * Killed at any moment: the next call finds A and B as far as they were.
@@ -141,6 +142,42 @@ static int create_inner(struct unpacking *x)
 	return 0;
 }
 
+static void on_packed(void *arg, uint64_t bytes)
+{
+	struct unpacking *x = arg;
+	stage_report(x->b, "unpack", bytes, x->a->m->bytes, 0);
+}
+
+/* What may come out of compressed archives: it is there twice until the copy is made. */
+static uint64_t room_for_plain(const struct unpacking *x)
+{
+	const struct leat_stage_options *o = &x->a->o;
+	uint64_t room = stage_free_bytes(o->to, o->more_dirs);
+	if (o->capacity && o->capacity < room)
+		room = o->capacity;
+	/* Room for the copy itself can be made. */
+	return o->evict ? room : room / 2;
+}
+
+static int code_of_unpack(const struct stage_job *a, int rc)
+{
+	switch (rc) {
+	case -LE_NOTSUP:
+	case -LE_NOENT:
+		return LEAT_STAGE_USAGE;
+	case -LE_CORRUPT:
+		return strstr(a->d.what, "local copy") ? LEAT_STAGE_LOCAL_CORRUPT
+						       : LEAT_STAGE_SOURCE_CORRUPT;
+	case -LE_CANCELED:
+		return LEAT_STAGE_CANCELLED;
+	case -LE_NOSPC:
+	case -LE_DQUOT:
+		return LEAT_STAGE_NO_CAPACITY;
+	default:
+		return LEAT_STAGE_INTERNAL;
+	}
+}
+
 /* A, READY, leased and no longer locked; and the volume that it is seen as. */
 static int open_archives(struct unpacking *x)
 {
@@ -152,15 +189,11 @@ static int open_archives(struct unpacking *x)
 		return fd;
 	x->lease_fd = fd;
 	store_unlock(&a->store);
-	int rc = unpack_create(&a->store, a->m, &a->stop, &x->u, &a->d);
+	struct unpack_options uo = {
+		.cancel = &a->stop, .room = room_for_plain(x), .report = on_packed, .arg = x};
+	int rc = unpack_create(&a->store, a->m, &uo, &x->u, &a->d);
 	if (rc < 0)
-		stage_fail(a, rc,
-			   rc == -LE_NOTSUP || rc == -LE_NOENT ? LEAT_STAGE_USAGE
-			   : rc == -LE_CORRUPT && strstr(a->d.what, "local copy")
-				   ? LEAT_STAGE_LOCAL_CORRUPT
-			   : rc == -LE_CORRUPT  ? LEAT_STAGE_SOURCE_CORRUPT
-			   : rc == -LE_CANCELED ? LEAT_STAGE_CANCELLED
-						: LEAT_STAGE_INTERNAL);
+		stage_fail(a, rc, code_of_unpack(a, rc));
 	return rc;
 }
 

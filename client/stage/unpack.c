@@ -1,5 +1,6 @@
 /*
- * 1. The headers of all archives are read: a table of (path, archive, offset, size).
+ * 1. Compressed archives are unpacked beside the copy. The headers of all archives are read: a
+ *    table of (path, archive, offset, size).
  * 2. It is sorted; of members of one archive with the same name the last one counts, as with tar;
  *    links get the place of what they name; names that exclude each other are refused.
  * 3. A read of a file is a read of whole blocks of its archive, verified.
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "client/loader/formats/tar.h"
+#include "client/stage/unpack_plain.h"
 #include "common/base/assert.h"
 #include "common/rt/fiber.h"
 
@@ -34,8 +36,10 @@ struct unpack {
 	struct vol vol;
 	struct local_store *store;
 	const struct manifest *m;
-	const volatile int *cancel;
+	struct unpack_options o;
 	struct detail *d;
+	struct plain **plain; /* of each file of the manifest; NULL: not compressed, or not yet */
+	uint64_t plain_bytes, packed_bytes; /* of all that were unpacked */
 	struct entry *entries;
 	size_t n, cap;
 	struct scan scan;
@@ -58,18 +62,33 @@ static struct unpack *unpack_of(struct vol *v)
 	return container_of(v, struct unpack, vol);
 }
 
-/* ---- verified bytes of the copy ---- */
+/* ---- verified bytes of the copy, or of what came out of it ---- */
+
+static uint64_t size_of(const struct unpack *u, uint32_t file)
+{
+	return u->plain[file] ? u->plain[file]->size : u->m->files[file].size;
+}
+
+static uint32_t block_of(const struct unpack *u, uint32_t file)
+{
+	return u->plain[file] ? PLAIN_BLOCK : u->m->files[file].block;
+}
 
 /* Whole blocks into buf; what is wrong is noted. */
 static int read_blocks(struct unpack *u, struct env_file *f, uint32_t file, void *buf, uint64_t len,
 		       uint64_t off)
 {
 	const struct manifest_file *mf = &u->m->files[file];
+	const struct plain *p = u->plain[file];
 	int rc = env_file_pread(f, buf, len, off);
-	int64_t bad = rc == 0 ? manifest_check(u->m, mf, off, buf, len) : -1;
+	int64_t bad = -1;
+	if (rc == 0 && p)
+		bad = plain_check(p, buf, len, off) ? -1 : 0;
+	else if (rc == 0)
+		bad = manifest_check(u->m, mf, off, buf, len);
 	if (rc == -LE_NODATA || bad >= 0) {
 		u->bad_path = mf->path;
-		u->bad_off = bad >= 0 ? (uint64_t)bad * mf->block : off;
+		u->bad_off = bad >= 0 && !p ? (uint64_t)bad * mf->block : off;
 		return -LE_CORRUPT;
 	}
 	return rc;
@@ -79,12 +98,12 @@ static int read_blocks(struct unpack *u, struct env_file *f, uint32_t file, void
 static int read_range(struct unpack *u, struct env_file *f, uint32_t file, void *buf, uint64_t len,
 		      uint64_t off)
 {
-	const struct manifest_file *mf = &u->m->files[file];
-	uint64_t from = off / mf->block * mf->block, end = off + len;
-	if (end < mf->size)
-		end = (end + mf->block - 1) / mf->block * mf->block;
-	if (end > mf->size)
-		end = mf->size;
+	uint64_t size = size_of(u, file), block = block_of(u, file);
+	uint64_t from = off / block * block, end = off + len;
+	if (end < size)
+		end = (end + block - 1) / block * block;
+	if (end > size)
+		end = size;
 	if (from == off && end == off + len)
 		return read_blocks(u, f, file, buf, len, off);
 	void *blocks = malloc(end - from);
@@ -97,10 +116,20 @@ static int read_range(struct unpack *u, struct env_file *f, uint32_t file, void 
 	return rc;
 }
 
+static void plain_path(const struct unpack *u, uint32_t file, char path[STORE_PATH_SIZE])
+{
+	snprintf(path, STORE_PATH_SIZE, "%.4000s/plain/%u",
+		 store_dir_of(u->store, store_place(u->store, file)), file);
+}
+
 static int open_file(struct unpack *u, uint32_t file, struct env_file **ret_file)
 {
 	char *path = malloc(STORE_PATH_SIZE);
-	int rc = path ? store_data_path(u->store, file, u->m->files[file].path, path) : -LE_NOMEM;
+	int rc = path ? 0 : -LE_NOMEM;
+	if (rc == 0 && u->plain[file])
+		plain_path(u, file, path);
+	else if (rc == 0)
+		rc = store_data_path(u->store, file, u->m->files[file].path, path);
 	if (rc == 0)
 		rc = env_file_open(u->store->env, path, O_RDONLY, 0, ret_file);
 	free(path);
@@ -112,8 +141,8 @@ static int open_file(struct unpack *u, uint32_t file, struct env_file **ret_file
 static int64_t read_header(void *arg, void *buf, size_t len, uint64_t off)
 {
 	struct unpack *u = arg;
-	uint64_t size = u->m->files[u->file].size;
-	if (u->cancel && *u->cancel)
+	uint64_t size = size_of(u, u->file);
+	if (u->o.cancel && *u->o.cancel)
 		return -LE_CANCELED;
 	if (off >= size)
 		return 0;
@@ -121,6 +150,22 @@ static int64_t read_header(void *arg, void *buf, size_t len, uint64_t off)
 		len = (size_t)(size - off);
 	int rc = read_range(u, u->open, u->file, buf, len, off);
 	return rc < 0 ? rc : (int64_t)len;
+}
+
+static bool ends_with(const char *path, const char *end)
+{
+	size_t len = strlen(path), n = strlen(end);
+	return len > n && strcmp(path + len - n, end) == 0;
+}
+
+/* The length of ".tar" or the like, 0: no archive. */
+static size_t archive_suffix(const char *path)
+{
+	size_t len = strlen(path), n;
+	if (plain_kind(path, &n) >= 0)
+		return n;
+	/* With a name before the end. */
+	return ends_with(path, ".tar") && path[len - 5] != '/' ? strlen(".tar") : 0;
 }
 
 /* "a//b/./c" is a/b/c; what leads up, or begins at the root, is refused by who looks at the whole.
@@ -145,7 +190,7 @@ static void join_name(char ret_path[PATH_SIZE], size_t at, const char *name)
 static char *path_of_member(const struct unpack *u, const char *name, size_t len)
 {
 	const char *archive = u->m->files[u->file].path;
-	size_t folder = strlen(archive) - strlen(".tar");
+	size_t folder = strlen(archive) - archive_suffix(archive);
 	char *path = malloc(PATH_SIZE);
 	if (!path)
 		return NULL;
@@ -217,37 +262,106 @@ static int on_member(void *arg, const struct tar_member *t)
 	return 0;
 }
 
-static bool ends_with(const char *path, const char *end)
+static bool is_foreign_archive(const char *path)
 {
-	size_t len = strlen(path), n = strlen(end);
-	return len > n && strcmp(path + len - n, end) == 0;
-}
-
-static bool is_archive(const char *path)
-{
-	size_t len = strlen(path);
-	/* With a name before the end. */
-	return ends_with(path, ".tar") && path[len - 5] != '/';
-}
-
-static bool is_compressed(const char *path)
-{
-	static const char *const ends[] = {".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz",
-					   ".txz",    ".zip", ".tar.zst", ".tzst", ".tar.lz4"};
+	static const char *const ends[] = {".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".zip", ".7z"};
 	for (size_t i = 0; i < ARRAY_SIZE(ends); i++)
 		if (ends_with(path, ends[i]))
 			return true;
 	return false;
 }
 
-static int add_archive(struct unpack *u)
+/* ---- compressed archives ---- */
+
+static void on_packed(void *arg, uint64_t bytes)
 {
+	struct unpack *u = arg;
+	if (u->o.report)
+		u->o.report(u->o.arg, u->packed_bytes + bytes);
+}
+
+static int open_plain(struct unpack *u, struct plain *p, struct format_fault *ret_fault)
+{
+	char path[STORE_PATH_SIZE];
+	size_t suffix;
+	const char *name = u->m->files[u->file].path;
 	struct format_input in = {.read = read_header, .arg = u, .size = u->m->files[u->file].size};
-	struct format_fault fault;
+	struct plain_options po = {.kind = (enum decompress_kind)plain_kind(name, &suffix),
+				   .max = u->o.room - u->plain_bytes,
+				   .report = on_packed,
+				   .arg = u};
+	plain_path(u, u->file, path);
+	*strrchr(path, '/') = 0;
+	TRY(store_make_folder(u->store, path));
+	path[strlen(path)] = '/';
 	TRY(open_file(u, u->file, &u->open));
-	int rc = tar_scan_all(&in, on_member, u, &fault);
+	int rc = plain_make(u->store->env, path, &in, &po, p, ret_fault);
 	env_file_close(u->open);
 	u->open = NULL;
+	return rc;
+}
+
+/* What comes out of the archive at hand takes its place. */
+static int make_plain(struct unpack *u, struct format_fault *ret_fault)
+{
+	struct plain *p = calloc(1, sizeof(*p));
+	if (!p)
+		return -LE_NOMEM;
+	int rc = open_plain(u, p, ret_fault);
+	if (rc == -LE_FBIG)
+		rc = detail_set(u->d, -LE_NOSPC, u->m->files[u->file].path, UINT64_MAX,
+				"more comes out of it than there is room for: with what other "
+				"archives hold, above %llu bytes",
+				(unsigned long long)u->o.room);
+	if (rc < 0) {
+		free(p);
+		return rc;
+	}
+	u->plain[u->file] = p;
+	u->plain_bytes += p->size;
+	u->packed_bytes += u->m->files[u->file].size;
+	return 0;
+}
+
+/* Those of a former run that was killed, too. */
+static void drop_plain(struct unpack *u)
+{
+	char path[STORE_PATH_SIZE];
+	size_t suffix;
+	int rc = 0;
+	for (uint32_t i = 0; i < u->m->n_files; i++) {
+		if (plain_kind(u->m->files[i].path, &suffix) < 0)
+			continue;
+		plain_path(u, i, path);
+		rc = env_unlink(u->store->env, path);
+		if (u->plain[i])
+			plain_fini(u->plain[i]);
+		free(u->plain[i]);
+		u->plain[i] = NULL;
+	}
+	for (uint32_t k = 0; k <= u->store->n_more; k++) {
+		snprintf(path, sizeof(path), "%.4000s/plain", store_dir_of(u->store, k));
+		rc = env_rmdir(u->store->env, path);
+	}
+	(void)rc; /* they go with the copy at the latest */
+}
+
+/* ---- the table ---- */
+
+static int add_archive(struct unpack *u)
+{
+	struct format_input in = {.read = read_header, .arg = u};
+	struct format_fault fault = {0, ""};
+	size_t suffix;
+	int rc = plain_kind(u->m->files[u->file].path, &suffix) < 0 ? 0 : make_plain(u, &fault);
+	if (rc == 0)
+		rc = open_file(u, u->file, &u->open);
+	if (rc == 0) {
+		in.size = size_of(u, u->file);
+		rc = tar_scan_all(&in, on_member, u, &fault);
+		env_file_close(u->open);
+		u->open = NULL;
+	}
 	if (rc < 0 && u->bad_path)
 		return detail_set(u->d, rc, u->bad_path, u->bad_off, "the local copy is damaged");
 	if (rc == -LE_CORRUPT || rc == -LE_NOTSUP)
@@ -260,10 +374,11 @@ static int add_files(struct unpack *u)
 	uint32_t n_archives = 0;
 	for (u->file = 0; u->file < u->m->n_files; u->file++) {
 		const struct manifest_file *f = &u->m->files[u->file];
-		if (is_compressed(f->path))
+		if (is_foreign_archive(f->path))
 			return refuse(u, -LE_NOTSUP, UINT64_MAX,
-				      "compressed archives cannot be unpacked");
-		if (is_archive(f->path)) {
+				      "archives of this kind cannot be unpacked: .tar, .tar.gz, "
+				      ".tar.zst and .tar.lz4 can");
+		if (archive_suffix(f->path)) {
 			n_archives++;
 			TRY(add_archive(u));
 			continue;
@@ -275,7 +390,7 @@ static int add_files(struct unpack *u)
 	if (n_archives)
 		return 0;
 	return detail_set(u->d, -LE_NOENT, u->m->source, UINT64_MAX,
-			  "there is no archive (*.tar) in it");
+			  "there is no archive (*.tar, .tar.gz, .tar.zst, .tar.lz4) in it");
 }
 
 static int by_path(const void *a, const void *b)
@@ -385,14 +500,15 @@ static int make_scan(struct unpack *u)
 	for (size_t i = 0; i < u->n; i++) {
 		struct entry *e = &u->entries[i];
 		const struct manifest_file *f = &u->m->files[e->file];
-		if (e->off > f->size || e->size > f->size - e->off)
+		uint64_t size = size_of(u, e->file);
+		if (e->off > size || e->size > size - e->off)
 			return -LE_CORRUPT; /* tar_scan has seen to that */
 		s->files[i] = (struct scan_file){
 			e->path,
 			{.size = e->size,
 			 .mtime_ns = f->mtime_ns,
 			 .ino = i,
-			 .mode = S_IFREG | (is_archive(f->path) ? 0644 : f->mode)}};
+			 .mode = S_IFREG | (archive_suffix(f->path) ? 0644 : f->mode)}};
 		u->places[i] = (struct place){e->file, e->off};
 		s->bytes += e->size;
 		e->path = NULL;
@@ -497,17 +613,23 @@ static const struct vol_ops packed_ops = {
 
 /* ---- life ---- */
 
-int unpack_create(struct local_store *store, const struct manifest *m, const volatile int *cancel,
-		  struct unpack **ret_unpack, struct detail *d)
+int unpack_create(struct local_store *store, const struct manifest *m,
+		  const struct unpack_options *o, struct unpack **ret_unpack, struct detail *d)
 {
 	struct unpack *u = calloc(1, sizeof(*u));
 	if (!u)
 		return -LE_NOMEM;
+	u->plain = calloc((size_t)m->n_files + 1, sizeof(struct plain *));
+	if (!u->plain) {
+		free(u);
+		return -LE_NOMEM;
+	}
 	u->vol = (struct vol){&packed_ops, ORIGIN_LOCAL};
 	u->store = store;
 	u->m = m;
-	u->cancel = cancel;
+	u->o = *o;
 	u->d = d;
+	drop_plain(u);
 	int rc = add_files(u);
 	if (rc == 0 && u->n)
 		qsort(u->entries, u->n, sizeof(*u->entries), by_path);
@@ -530,6 +652,8 @@ void unpack_destroy(struct unpack *u)
 		return;
 	for (size_t i = 0; i < u->n; i++)
 		drop_entry(&u->entries[i]);
+	drop_plain(u);
+	free(u->plain);
 	free(u->entries);
 	scan_fini(&u->scan);
 	free(u->places);

@@ -1,7 +1,7 @@
 /*
  * Blocks of file data, packed by LZ4 (https://github.com/lz4/lz4/blob/dev/doc/lz4_Block_format.md).
  * A packed block travels and lies on disk in whole units of 4 KiB, so packing pays only where it
- * saves at least one. Pure functions, from any thread. The only code that sees lz4.h is compress.c.
+ * saves at least one. Pure functions, from any thread.
  */
 #ifndef LEAT_BASE_COMPRESS_H
 #define LEAT_BASE_COMPRESS_H

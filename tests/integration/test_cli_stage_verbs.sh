@@ -163,7 +163,8 @@ expect 0 "$leat" stage gc --to "$tmp/a" --to "$tmp/b" --capacity 1 --json
 
 # Archives become folders; by name, from the servers, in two directories
 mkdir "$mnt/arch" "$mnt/arch/sub"
-for i in 1 2 3; do tar cf "$mnt/arch/sub/s$i.tar" -C "$mnt/data" sub/file$i small empty; done
+for i in 1 3; do tar cf "$mnt/arch/sub/s$i.tar" -C "$mnt/data" sub/file$i small empty; done
+tar czf "$mnt/arch/sub/s2.tar.gz" -C "$mnt/data" sub/file2 small empty
 echo plain >"$mnt/arch/plain"
 expect 0 "$leat" dataset create arch@v1 "$mnt/arch"
 expect 8 "$leat" stage in arch@v1 --unpack --to "$tmp/a" --capacity 30M

@@ -116,9 +116,10 @@ struct leat_stage_options {
 	int evict;
 	/* leat_stage_out: what is there already is replaced, at once and as a whole. */
 	int replace;
-	/* Every tar archive ("a/b.tar") becomes a folder ("a/b") of its members, with checksums of
-	 * their own: a copy of its own, named "NAME@VERSION.unpacked". That of the archives goes
-	 * when it is done, unless it was there before. */
+	/* Every tar archive ("a/b.tar"; compressed: .tar.gz, .tgz, .tar.zst, .tzst, .tar.lz4)
+	 * becomes a folder ("a/b") of its members, with checksums of their own: a copy of its own,
+	 * named "NAME@VERSION.unpacked". That of the archives goes when it is done, unless it was
+	 * there before. */
 	int unpack;
 };
 

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -261,15 +262,124 @@ static void test_what_cannot_be_unpacked_is_told(void **state)
 	struct world *w = *state;
 	put_file(w, "plain", "text");
 	assert_int_equal(stage(w, -LE_NOENT)->code, LEAT_STAGE_USAGE);
-	put_file(w, "b.tar.gz", "x");
+	put_file(w, "b.tar.xz", "x");
 	assert_int_equal(stage(w, -LE_NOTSUP)->code, LEAT_STAGE_USAGE);
 	char path[256];
-	snprintf(path, sizeof(path), "%s/b.tar.gz", w->src);
+	snprintf(path, sizeof(path), "%s/b.tar.xz", w->src);
 	assert_int_equal(unlink(path), 0);
 	put_file(w, "c.tar", "this is no archive, whatever its name says");
 	const struct leat_stage_result *r = stage(w, -LE_CORRUPT);
 	assert_int_equal(r->code, LEAT_STAGE_SOURCE_CORRUPT);
 	assert_string_equal(r->fail_path, "c.tar");
+}
+
+/* ---- compressed ---- */
+
+/* By the program that people use; false: it is not here. */
+static bool pack(const struct world *w, const char *tar, const char *packer, const char *end)
+{
+	char *cmd;
+	assert_true(asprintf(&cmd,
+			     "cd %s && command -v %s >/dev/null || exit 77; "
+			     "%s -c %s >%s%s && rm %s",
+			     w->src, packer, packer, tar, tar, end, tar) > 0);
+	int rc = system(cmd);
+	free(cmd);
+	assert_true(rc == 0 || WEXITSTATUS(rc) == 77);
+	if (rc)
+		print_message("%s is not here\n", packer);
+	return rc == 0;
+}
+
+static void test_compressed_archives(void **state)
+{
+	static const char *const how[][2] = {{"gzip", ".gz"}, {"zstd", ".zst"}, {"lz4", ".lz4"}};
+	struct world *w = *state;
+	char name[16];
+	for (int i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "%c.tar", "xyz"[i]);
+		tar_begin(w, name);
+		tar_add(w, "sub/one", '0', "", 70000);
+		tar_add(w, "two", '0', "", 2500000 + (size_t)i);
+		tar_add(w, "linked", '1', "sub/one", 0);
+		tar_end(w);
+		/* One that cannot be packed stays as it is. */
+		pack(w, name, how[i][0], how[i][1]);
+	}
+	good_archives(w);
+	const struct leat_stage_result *r = stage(w, 0);
+	assert_int_equal(r->files, 7 + 9);
+	for (int i = 0; i < 3; i++) {
+		snprintf(name, sizeof(name), "%c/two", "xyz"[i]);
+		assert_int_equal(size_of(r, name), 2500000 + i);
+		snprintf(name, sizeof(name), "%c/linked", "xyz"[i]);
+		assert_int_equal(size_of(r, name), 70000);
+	}
+	char *cmd;
+	assert_true(asprintf(&cmd,
+			     "cd %s && mkdir o && tar xf x.tar* -C o && diff -r o %s/x && "
+			     "[ -z \"$(find %s -type d -name plain)\" ]",
+			     w->src, r->path, w->to) > 0);
+	assert_int_equal(system(cmd), 0);
+	free(cmd);
+	assert_int_equal(copies(w), 1);
+}
+
+static void test_a_damaged_stream(void **state)
+{
+	struct world *w = *state;
+	char path[256];
+	tar_begin(w, "a.tar");
+	tar_add(w, "file", '0', "", 300000);
+	tar_end(w);
+	if (!pack(w, "a.tar", "gzip", ".gz"))
+		skip();
+	snprintf(path, sizeof(path), "%s/a.tar.gz", w->src);
+	struct stat st;
+	assert_int_equal(stat(path, &st), 0);
+	for (int i = 0; i < 3; i++) {
+		FILE *f = fopen(path, "r+");
+		assert_non_null(f);
+		/* A byte of the data; cut off; something behind the end. */
+		if (i == 0) {
+			fseek(f, 20000, SEEK_SET);
+			int c = fgetc(f);
+			fseek(f, 20000, SEEK_SET);
+			fputc(c ^ 4, f);
+		} else if (i == 1) {
+			assert_int_equal(ftruncate(fileno(f), st.st_size / 2), 0);
+		} else {
+			assert_int_equal(ftruncate(fileno(f), 0), 0);
+		}
+		assert_int_equal(fclose(f), 0);
+		const struct leat_stage_result *r = stage(w, -LE_CORRUPT);
+		assert_int_equal(r->code, LEAT_STAGE_SOURCE_CORRUPT);
+		assert_string_equal(r->fail_path, "a.tar.gz");
+	}
+}
+
+/* A thousand times as large as it is: refused before the disk is full of it. */
+static void test_a_bomb_that_is_packed(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = {.size = sizeof(o),
+				       .source = w->src,
+				       .to = w->to,
+				       .unpack = 1,
+				       .capacity = 64u << 20};
+	struct leat_stage_result *r = calloc(1, sizeof(*r));
+	char *cmd;
+	r->size = sizeof(*r);
+	assert_true(asprintf(&cmd, "head -c 200000000 /dev/zero | gzip >%s/a.tar.gz", w->src) > 0);
+	assert_int_equal(system(cmd), 0);
+	free(cmd);
+	assert_int_equal(leat_stage_in(&o, r), -LE_NOSPC);
+	assert_int_equal(r->code, LEAT_STAGE_NO_CAPACITY);
+	assert_string_equal(r->fail_path, "a.tar.gz");
+	assert_true(asprintf(&cmd, "[ -z \"$(find %s -size +1M)\" ]", w->to) > 0);
+	assert_int_equal(system(cmd), 0);
+	free(cmd);
+	free(r);
 }
 
 /* 200 names of one member of 4 GiB that is a hole would be 800 GiB: refused before it is read. */
@@ -313,6 +423,7 @@ static void test_killed_and_gone_on_with(void **state)
 {
 	struct world *w = *state;
 	good_archives(w);
+	pack(w, "a.tar", "gzip", ".gz");
 	static const char *const phases[] = {"copy", "unpack", "unpack"};
 	for (int i = 0; i < 3; i++) {
 		pid_t pid = fork();
@@ -350,6 +461,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_two_that_make_the_same, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_cannot_be_unpacked_is_told, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_compressed_archives, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_damaged_stream, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_bomb_that_is_packed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_bomb_of_links, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_killed_and_gone_on_with, setup, teardown),
 	};

@@ -1,0 +1,45 @@
+/* Any bytes as a packed stream, in pieces of any size: no crash, no byte beyond what was given, and
+ * it always ends. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/decompress.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define OUT_MAX (4u << 20) /* of one input: bombs are the caller's to bound */
+
+/* The first byte says of which kind it is, the next two how much is offered and taken at once. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	struct decompress *d;
+	if (size < 3 || decompress_create((enum decompress_kind)(data[0] % 3), &d) < 0)
+		return 0;
+	size_t in = 1 + data[1] * 64u, out = 1 + data[2] * 64u, made = 0;
+	data += 3;
+	size -= 3;
+	uint8_t *room = malloc(out);
+	for (bool moves = room != NULL; moves && made < OUT_MAX;) {
+		size_t take = size < in ? size : in, n = out;
+		/* A copy of just that size: the sanitizer sees a read behind its end. */
+		uint8_t *piece = malloc(take ? take : 1);
+		if (!piece)
+			break;
+		memcpy(piece, data, take);
+		size_t offered = take;
+		int rc = decompress_some(d, piece, &take, room, &n);
+		free(piece);
+		if (rc < 0)
+			break;
+		ASSERT(take <= offered && n <= out);
+		data += take;
+		size -= take;
+		made += n;
+		moves = take || n;
+	}
+	(void)decompress_is_whole(d);
+	decompress_destroy(d);
+	free(room);
+	return 0;
+}
