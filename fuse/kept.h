@@ -16,10 +16,17 @@
 #include "client/ll.h"
 
 #define KEPT_MAGIC     0x4c4b4550u
-#define KEPT_VERSION   2u
+#define KEPT_VERSION   3u
 #define KEPT_INIT_MAX  512u
 #define KEPT_FILES_MAX (1u << 18)
 #define KEPT_OWNERS    2u
+
+/* How the kernel reads an open file (passthrough.h). */
+struct kept_pass {
+	uint64_t ver;       /* of the staged file */
+	int32_t backing_id; /* 0: it asks the daemon */
+	uint8_t sealed;
+};
 
 /* An open file. Its number for the kernel: use << 32 | its place here, so that no number comes
  * twice. */
@@ -30,6 +37,7 @@ struct kept_file {
 	uint32_t flags, uid, gid;     /* of open(2); of who opened it */
 	uint32_t use;
 	uint8_t used, cached, next_owner;
+	struct kept_pass pass;
 };
 
 enum kept_end {

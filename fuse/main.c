@@ -310,6 +310,7 @@ static int start(struct daemon *d)
 	int status;
 
 	fs->max_write = 1 << 20;
+	TRY(passthrough_create(fs, opts.mount.stage_dir, opts.mount.passthrough, &fs->passthrough));
 	/* Before anybody may ask us to drop what the kernel caches. */
 	if (d->takes_over)
 		TRY(session_take_over(fs, d->device_fd));
@@ -322,15 +323,14 @@ static int start(struct daemon *d)
 	if (status == 0)
 		status = d->transport->ops->add_pool(d->transport, fs->requests, POOL_REMOTE);
 	if (status == 0)
-		status = passthrough_create(fs, opts.mount.stage_dir, opts.mount.passthrough,
-					    &fs->passthrough);
+		status = passthrough_start(fs->passthrough);
 	if (status < 0)
 		log_error("cannot mount at %s: %s", fs->mountpoint, status_text(status));
 	if (status < 0)
 		return status;
 	if (!d->takes_over)
 		return session_mount(fs, &opts, d->device_fd);
-	open_files_resumed(fs);
+	TRY(open_files_resumed(fs));
 	return session_ask_again(fs);
 }
 
@@ -466,15 +466,9 @@ static int serve_daemon(const struct supervised *sup)
 	return DAEMON_REFUSED;
 }
 
-/* A daemon that was replaced would have to find the copies again that the kernel reads. */
-static bool is_supervised(void)
-{
-	return opts.mount.supervise && !opts.mount.stage_dir[0];
-}
-
 static int serve_mount(char **argv, int ready_fd)
 {
-	return is_supervised() ? supervise(&opts, argv, ready_fd) : serve_alone(ready_fd);
+	return opts.mount.supervise ? supervise(&opts, argv, ready_fd) : serve_alone(ready_fd);
 }
 
 /* mount(8) is silent when all is well, and what comes later nobody could read. */

@@ -72,13 +72,14 @@ int open_files_init(struct leatfs *fs) CHECK_RESULT;
 /* Gives mf a number, in fi; -LE_NFILE. Once the kernel has it: answered. */
 int open_files_add(fuse_req_t req, struct mount_file *mf, struct fuse_file_info *fi) CHECK_RESULT;
 void open_files_answered(struct leatfs *fs, const struct fuse_file_info *fi);
-void open_files_remove(struct leatfs *fs, struct mount_file *mf);
+/* It is closed. Frees mf and what it holds. */
+void open_files_end(struct leatfs *fs, struct mount_file *mf);
 /* Its owner has taken a lock by it. */
 void open_files_lock(struct leatfs *fs, const struct mount_file *mf, uint64_t owner);
 /* After a former daemon: what it had open (for client_options.resume); once the client is there;
  * a request that it may have answered comes again: what it opened is closed; the kernel's pages. */
 int open_files_resume(void *arg, struct client *c) CHECK_RESULT;
-void open_files_resumed(struct leatfs *fs);
+int open_files_resumed(struct leatfs *fs) CHECK_RESULT;
 void open_files_resent(struct leatfs *fs, uint64_t unique);
 void open_files_drop_pages(void *arg);
 

@@ -11,6 +11,7 @@
 
 #include "common/base/log.h"
 #include "fuse/kept.h"
+#include "fuse/passthrough.h"
 
 #define PLACE_MASK 0xffffffffu
 
@@ -73,6 +74,7 @@ int open_files_add(fuse_req_t req, struct mount_file *mf, struct fuse_file_info 
 		.use = f->use + 1,
 		.cached = mf->cached,
 	};
+	passthrough_note(mf->pass, &f->pass);
 	KEPT_BARRIER();
 	f->used = 1;
 	KEPT_BARRIER();
@@ -89,11 +91,16 @@ void open_files_answered(struct leatfs *fs, const struct fuse_file_info *fi)
 	fs->kept->files[fi->fh & PLACE_MASK].unique = 0;
 }
 
-void open_files_remove(struct leatfs *fs, struct mount_file *mf)
+void open_files_end(struct leatfs *fs, struct mount_file *mf)
 {
 	files[mf->place] = NULL;
 	fs->kept->files[mf->place].used = 0;
+	KEPT_BARRIER();
 	free_places[n_free++] = mf->place;
+	passthrough_end(mf->pass);
+	ll_release(mf->file);
+	mf->magic = 0;
+	free(mf);
 }
 
 void open_files_lock(struct leatfs *fs, const struct mount_file *mf, uint64_t owner)
@@ -154,17 +161,19 @@ int open_files_resume(void *arg, struct client *c)
 	return 0;
 }
 
-void open_files_resumed(struct leatfs *fs)
+int open_files_resumed(struct leatfs *fs)
 {
 	for (uint32_t at = 0; at < fs->kept->files_top; at++) {
 		const struct kept_file *f = &fs->kept->files[at];
 
 		if (files[at] == NULL)
 			continue;
+		TRY(passthrough_resume(fs, f->ino, f->flags, &f->pass, &files[at]->pass));
 		for (uint32_t i = 0; i < KEPT_OWNERS; i++)
 			if (f->owners[i] != 0)
 				ll_resume_owner(files[at]->file, f->owners[i]);
 	}
+	return 0;
 }
 
 void open_files_resent(struct leatfs *fs, uint64_t unique)
@@ -177,10 +186,7 @@ void open_files_resent(struct leatfs *fs, uint64_t unique)
 		if (!f->used || f->unique != unique || mf == NULL)
 			continue;
 		doubtful[i] = doubtful[--n_doubtful];
-		ll_release(mf->file);
-		open_files_remove(fs, mf);
-		mf->magic = 0;
-		free(mf);
+		open_files_end(fs, mf);
 		return;
 	}
 }

@@ -51,28 +51,19 @@ static int attach(fuse_req_t req, struct fuse_file_info *fi, struct ll_file *fil
 		status = open_files_add(req, mf, fi);
 	}
 	if (status < 0) {
-		passthrough_end(req, pass);
+		passthrough_end(pass);
 		ll_release(file);
 		free(mf);
 	}
 	return status;
 }
 
-static void detach(fuse_req_t req, struct leatfs *fs, struct mount_file *mf)
-{
-	passthrough_end(req, mf->pass);
-	ll_release(mf->file);
-	open_files_remove(fs, mf);
-	mf->magic = 0;
-	free(mf);
-}
-
 /* The kernel was told, with that result. */
-static void answered(fuse_req_t req, struct leatfs *fs, const struct fuse_file_info *fi, int err)
+static void answered(struct leatfs *fs, const struct fuse_file_info *fi, int err)
 {
 	/* Whoever wanted it has gone: nobody will release it. */
 	if (err == -ENOENT)
-		detach(req, fs, file_find(fs, fi));
+		open_files_end(fs, file_find(fs, fi));
 	else
 		open_files_answered(fs, fi);
 }
@@ -93,7 +84,7 @@ static void reply_created(fuse_req_t req, int status, struct ino dir, struct ll_
 	}
 	struct fuse_entry_param e;
 	entry_init(fs, dir, attr, &e);
-	answered(req, fs, fi, fuse_reply_create(req, &e, fi));
+	answered(fs, fi, fuse_reply_create(req, &e, fi));
 }
 
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
@@ -150,7 +141,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		set_caching(fs, ino_of(ino), fi, changed);
 		status = attach(req, fi, file, &attr, pass);
 	} else {
-		passthrough_end(req, pass);
+		passthrough_end(pass);
 	}
 	if (status < 0) {
 		reply_status(req, status);
@@ -160,7 +151,7 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	 * only: takes no page lock, so it may be done here, and must be, ahead of the reply. */
 	if (changed)
 		fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
-	answered(req, fs, fi, fuse_reply_open(req, fi));
+	answered(fs, fi, fuse_reply_open(req, fi));
 }
 
 /* A file that was opened under a lease, which is gone: what the kernel has just cached of it others
@@ -285,7 +276,7 @@ void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (mf) {
 		if (fi->flock_release)
 			unlock_at_release(mf->file, fi->lock_owner);
-		detach(req, req_fs(req), mf);
+		open_files_end(req_fs(req), mf);
 	}
 	fuse_reply_err(req, 0);
 }

@@ -19,7 +19,7 @@
 	P(str, passthrough, "", 0, 0, "sealed",                                                    \
 	  "which staged files the kernel reads by itself: sealed | staged | off")                  \
 	P(bool, supervise, "", 0, 1, 1,                                                            \
-	  "the mount outlives its daemon: a supervisor starts another one; not with stage_dir")    \
+	  "the mount outlives its daemon: a supervisor starts another one")                        \
 	P(u32, slow_ms, "ms", 0, 3600000, 1000, "requests that take longer are logged; 0: none")   \
 	P(str, log_level, "", 0, 0, "info", "error | warn | info | debug")
 

@@ -4,12 +4,17 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "client/stage/staged.h"
 #include "common/base/hmap.h"
 #include "common/base/log.h"
+#include "fuse/kept.h"
+
+/* linux/fuse.h of Linux 6.9. fuse_passthrough_close wants a request, which not every end has. */
+#define BACKING_CLOSE _IOW(229, 2, uint32_t)
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
 #define HAVE_PASSTHROUGH 1
@@ -85,9 +90,7 @@ int passthrough_create(struct leatfs *fs, const char *stage_dir, const char *mod
 		       struct passthrough **ret_passthrough)
 {
 	static const char *const modes[] = {"off", "sealed", "staged"};
-	struct uuid cluster = ll_cluster(fs->client);
 	struct passthrough *p;
-	int status;
 
 	if (!stage_dir[0])
 		return 0;
@@ -96,14 +99,10 @@ int passthrough_create(struct leatfs *fs, const char *stage_dir, const char *mod
 		return -LE_NOMEM;
 	while (p->mode < ARRAY_SIZE(modes) && strcmp(mode, modes[p->mode]) != 0)
 		p->mode++;
-	status = p->mode == ARRAY_SIZE(modes)
-			 ? -LE_CONFIG
-			 : staged_create(fs->env, stage_dir, &cluster, &p->staged);
-	if (status < 0) {
-		log_error("%s", status == -LE_CONFIG ? "passthrough: off, sealed or staged"
-						     : "stage_dir: absolute paths, 16 at most");
+	if (p->mode == ARRAY_SIZE(modes)) {
+		log_error("passthrough: off, sealed or staged");
 		free(p);
-		return status;
+		return -LE_CONFIG;
 	}
 	p->fs = fs;
 	p->why_not = p->mode == PASS_OFF ? "switched off" : "not negotiated";
@@ -111,6 +110,20 @@ int passthrough_create(struct leatfs *fs, const char *stage_dir, const char *mod
 	hmap_init(&p->inodes, 256);
 	*ret_passthrough = p;
 	return 0;
+}
+
+int passthrough_start(struct passthrough *p)
+{
+	struct uuid cluster;
+	int status;
+
+	if (!p)
+		return 0;
+	cluster = ll_cluster(p->fs->client);
+	status = staged_create(p->fs->env, p->dirs, &cluster, &p->staged);
+	if (status < 0)
+		log_error("stage_dir: absolute paths, 16 at most");
+	return status;
 }
 
 void passthrough_destroy(struct passthrough *p)
@@ -227,7 +240,13 @@ int passthrough_begin(struct leatfs *fs, uint64_t ino, uint32_t flags, struct pa
 	return 0;
 }
 
-void passthrough_end(fuse_req_t req, struct pass_file *f)
+static void backing_close(const struct leatfs *fs, int32_t id)
+{
+	if (ioctl(fuse_session_fd(fs->session), BACKING_CLOSE, &id) < 0)
+		log_warn("a staged file is not given up by the kernel: %s", strerror(errno));
+}
+
+void passthrough_end(struct pass_file *f)
 {
 	struct pass_inode *i;
 
@@ -237,13 +256,11 @@ void passthrough_end(fuse_req_t req, struct pass_file *f)
 	i->n_plain -= f->how == HOW_PLAIN;
 	i->n_pass -= f->how == HOW_PASS;
 	if (f->how == HOW_PASS && i->n_pass == 0) {
-#ifdef HAVE_PASSTHROUGH
-		fuse_passthrough_close(req, i->backing_id);
-#endif
-		staged_put(i->copy);
+		backing_close(f->p->fs, i->backing_id);
+		if (i->copy)
+			staged_put(i->copy);
 		i->copy = NULL;
 	}
-	(void)req;
 	if (f->fd >= 0)
 		close(f->fd);
 	if (f->copy)
@@ -375,6 +392,49 @@ int passthrough_open(fuse_req_t req, const struct attr *attr, struct fuse_file_i
 		look_for_copy(f);
 	/* No yield from here to the reply: what is decided is what the kernel is told. */
 	decide(req, f, fi);
+	return 0;
+}
+
+/* ---- from daemon to daemon ---- */
+
+void passthrough_note(const struct pass_file *f, struct kept_pass *ret_kept)
+{
+	*ret_kept = (struct kept_pass){0};
+	if (!f || f->how != HOW_PASS)
+		return;
+	ret_kept->ver = f->inode->ver;
+	ret_kept->backing_id = f->inode->backing_id;
+	ret_kept->sealed = f->sealed;
+}
+
+int passthrough_resume(struct leatfs *fs, uint64_t ino, uint32_t flags,
+		       const struct kept_pass *kept, struct pass_file **ret_file)
+{
+	struct pass_file *f;
+	struct pass_inode *i;
+
+	*ret_file = NULL;
+	if (!fs->passthrough)
+		return 0;
+	f = file_create(fs->passthrough, ino);
+	if (!f)
+		return -LE_NOMEM;
+	i = f->inode;
+	f->writer = writes(flags);
+	f->local_bad = true;
+	i->changed |= f->writer;
+	if (kept->backing_id > 0) {
+		f->how = HOW_PASS;
+		f->sealed = kept->sealed != 0;
+		i->sealed |= f->sealed;
+		i->backing_id = kept->backing_id;
+		i->ver = kept->ver;
+		i->n_pass++;
+	} else {
+		f->how = HOW_PLAIN;
+		i->n_plain++;
+	}
+	*ret_file = f;
 	return 0;
 }
 
