@@ -23,6 +23,7 @@ struct check {
 	struct replay replay;
 	struct ledger ledger;
 	uint64_t problems, n_chunks, n_blocks, bytes;
+	struct chunk_names rows, names; /* records, and rows N */
 	uint8_t next[KV_KEY_MAX + 1];
 	size_t next_len;
 	/* One batch of decoded records, whose data is read after the scan (which must not yield).
@@ -74,6 +75,7 @@ static int check_chunk(struct check *c, const void *key, size_t key_len, const v
 		return 0;
 	}
 	c->n_chunks++;
+	chunk_names_add(&c->rows, &id);
 	TRY(ledger_found(&c->ledger, &id));
 	if (chunk_record_is_lost(&id, value, len)) {
 		chunk_problem(c, &id, -1, "it is lost");
@@ -89,6 +91,19 @@ static int check_chunk(struct check *c, const void *key, size_t key_len, const v
 		chunk_problem(c, &id, -1, "its version is 0");
 	check_extents(c, &id, r);
 	c->ids[c->n++] = id;
+	return 0;
+}
+
+static int check_name(struct check *c, const void *key, size_t key_len)
+{
+	struct chunk_key id;
+
+	if (chunk_row_decode(ROW_NAME, key, key_len, &id) < 0) {
+		c->problems++;
+		fprintf(c->report, "a key of %zu bytes is no chunk's name\n", key_len);
+		return 0;
+	}
+	chunk_names_add(&c->names, &id);
 	return 0;
 }
 
@@ -138,9 +153,14 @@ static int check_row(void *arg, const void *key, size_t key_len, const void *val
 		}
 		return 0;
 	case ROW_META:
-		c->ledger.began |= key_len == LEDGER_BEGAN_KEY_SIZE &&
-				   memcmp(key, LEDGER_BEGAN_KEY, key_len) == 0;
+		if (key_len == LEDGER_BEGAN_KEY_SIZE &&
+		    memcmp(key, LEDGER_BEGAN_KEY, key_len) == 0) {
+			c->ledger.began = true;
+			c->ledger.named = len > 0;
+		}
 		return 0;
+	case ROW_NAME:
+		return check_name(c, key, key_len);
 	case ROW_PENDING:
 	case ROW_CHANGED:
 	case ROW_LOG:
@@ -206,6 +226,67 @@ static int check_index(struct check *c)
 	return 0;
 }
 
+static int take_name(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct check *c = arg;
+
+	(void)value, (void)len;
+	memcpy(c->next, key, key_len);
+	c->next[key_len] = 0;
+	c->next_len = key_len + 1;
+	if (chunk_row_decode(ROW_NAME, key, key_len, &c->ids[c->n]) == 0)
+		c->n++;
+	return 0;
+}
+
+/* Each chunk that has a name and no record is a problem, and counts among the rows then. */
+static int look_at_names(struct check *c)
+{
+	static const uint8_t end = ROW_NAME + 1;
+	bool more = true;
+
+	c->next[0] = ROW_NAME;
+	c->next_len = 1;
+	while (more) {
+		struct kv_range range = {c->next, c->next_len, &end, 1, CHECK_BATCH};
+
+		c->n = 0;
+		TRY(kv_scan(c->kv, NULL, &range, take_name, c, &more));
+		for (uint32_t i = 0; i < c->n; i++) {
+			uint8_t key[CHUNK_ROW_SIZE];
+			struct kv_value v;
+			int rc;
+
+			chunk_row_encode(ROW_CHUNK, &c->ids[i], key);
+			rc = kv_get(c->kv, key, sizeof(key), &v);
+			if (rc == 0)
+				kv_value_fini(&v);
+			if (rc != -LE_NOENT) {
+				TRY(rc);
+				continue;
+			}
+			chunk_problem(c, &c->ids[i], -1, "the index has lost it");
+			chunk_names_add(&c->rows, &c->ids[i]);
+			if (ledger_suspects(&c->ledger, &c->ids[i]))
+				ledger_named(&c->ledger, &c->ids[i]);
+		}
+	}
+	return 0;
+}
+
+static int check_names(struct check *c)
+{
+	if (c->rows.n == c->names.n && c->rows.hash == c->names.hash)
+		return 0;
+	TRY(look_at_names(c));
+	if (c->rows.n == c->names.n && c->rows.hash == c->names.hash)
+		return 0;
+	c->problems++;
+	fprintf(c->report, "some of %llu chunks have no name in the index\n",
+		(unsigned long long)c->rows.n);
+	return 0;
+}
+
 static void print_lost(void *arg, const struct chunk_key *k)
 {
 	struct check *c = arg;
@@ -218,11 +299,14 @@ static int check_ledger(struct check *c)
 {
 	struct kv_batch *b = kv_batch_create();
 	uint64_t lost, named = c->problems;
+	bool names = c->ledger.named;
 
 	if (!b)
 		return -LE_NOMEM;
 	lost = ledger_loaded(&c->ledger, b);
 	kv_batch_destroy(b);
+	if (names)
+		TRY(check_names(c));
 	ledger_each_lost(&c->ledger, print_lost, c);
 	named = c->problems - named;
 	if (lost > named) {

@@ -23,6 +23,7 @@
 	  "no bug: members behind have no space for some writes, so they are aborted")             \
 	X(CHAIN_FORGET_PENDING, "a new head drops the versions that it holds")                     \
 	X(CHAIN_NO_REPAIR, "damage that a request meets is not repaired from other members")       \
+	X(OSS_SKIP_NAMES, "a row that vanishes while its server runs is taken for a hole")         \
 	X(SCRUB_REMOVE_LOST, "a scrub removes from members what the head has lost")                \
 	X(CLIENT_NEW_SEQ, "a data write that is repeated gets another identity")                   \
 	X(MDS_NO_RECALL, "what changes is not recalled from those who may cache it")               \

@@ -88,6 +88,12 @@ static int drop_page(struct care *k, const struct page *p, uint32_t chain, uint6
 	return rc < 0 ? rc : 0;
 }
 
+static void forget_names(struct care *k, uint32_t chain)
+{
+	ledger_forget_names(chain, group_commit_batch(&k->s->gc));
+	(void)group_commit_join_lazy(&k->s->gc, NULL, false);
+}
+
 static int drop_all(struct care *k)
 {
 	struct page p;
@@ -106,6 +112,9 @@ static int drop_all(struct care *k)
 				break;
 			TRY(drop_page(k, &p, chain, &n));
 		}
+		/* Of chunks whose rows had vanished names are left. */
+		if (!k->stopping && is_stranger(k, &(struct chunk_key){.chain = chain}))
+			forget_names(k, chain);
 		if (n)
 			log_info("chain %u has left this target: %llu chunks removed", chain,
 				 (unsigned long long)n);

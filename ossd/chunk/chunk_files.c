@@ -15,6 +15,7 @@ struct walk {
 	size_t key_len;
 	uint8_t end[CHUNK_ROW_SIZE + 1]; /* exclusive */
 	bool more;
+	struct chunk_names seen;
 	/* what to do with a row */
 	int (*row)(struct walk *w, const struct chunk_key *id, const void *value, size_t len);
 	void *arg;
@@ -26,6 +27,7 @@ static void walk_init(struct walk *w, struct chunk_store *s, const struct chunk_
 {
 	w->s = s;
 	w->more = true;
+	w->seen = (struct chunk_names){0};
 	chunk_row_encode(ROW_CHUNK, first, w->key);
 	w->key_len = CHUNK_ROW_SIZE;
 	chunk_row_encode(ROW_CHUNK, last, w->end);
@@ -41,6 +43,7 @@ static int walk_row(void *arg, const void *key, size_t key_len, const void *valu
 	memcpy(w->key, key, key_len);
 	w->key[key_len] = 0;
 	w->key_len = key_len + 1;
+	chunk_names_add(&w->seen, &id);
 	return w->row(w, &id, value, len);
 }
 
@@ -175,6 +178,7 @@ static int edit_range(struct chunk_store *s, struct edit *e, const struct chunk_
 	const struct chunk_edits own_edits = {&own, own_begin, own_join, own_wait};
 	struct ids ids;
 	struct walk w = {.row = collect, .arg = &ids};
+	bool found;
 	uint64_t n = 0;
 
 	if (!e->how)
@@ -182,6 +186,8 @@ static int edit_range(struct chunk_store *s, struct edit *e, const struct chunk_
 	/* The index has only what is committed. */
 	TRY(group_commit_barrier(&s->gc));
 	TRY(edit_lost(s, e, first, last, &n));
+	/* The edit reads their records anyway. */
+	TRY(chunk_find_vanished(s, first, last, NULL, &found));
 	walk_init(&w, s, first, last);
 	while (w.more) {
 		ids.n = 0;
@@ -325,22 +331,28 @@ static int stat_row(struct walk *w, const struct chunk_key *id, const void *valu
 int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
 	       struct chunk_stat *ret_stat)
 {
-	struct stat_walk sw = {.chunk_size = chunk_size};
+	struct stat_walk sw;
 	struct walk w = {.row = stat_row, .arg = &sw};
 	struct chunk_key first = *file, last = *file;
 	enum ledger_answer lost;
+	bool again = true;
 	int rc = 0;
 
 	first.idx = 0;
 	last.idx = UINT64_MAX;
 	/* So that a size that is told is a size that stays. */
 	TRY(group_commit_barrier(&s->gc));
-	lost = ledger_range(&s->ledger, &first, &last, &sw.st.damaged);
-	if (lost != LEDGER_NONE)
-		rc = lost == LEDGER_LOST ? -LE_CORRUPT : -LE_NOT_READY;
-	walk_init(&w, s, &first, &last);
-	while (w.more && rc == 0)
-		rc = walk_step(&w, SCAN_STEP);
+	while (again && rc == 0) {
+		sw = (struct stat_walk){.chunk_size = chunk_size};
+		lost = ledger_range(&s->ledger, &first, &last, &sw.st.damaged);
+		if (lost != LEDGER_NONE)
+			rc = lost == LEDGER_LOST ? -LE_CORRUPT : -LE_NOT_READY;
+		walk_init(&w, s, &first, &last);
+		while (w.more && rc == 0)
+			rc = walk_step(&w, SCAN_STEP);
+		if (rc == 0)
+			rc = chunk_find_vanished(s, &first, &last, &w.seen, &again);
+	}
 	if (rc == 0 || rc == -LE_CORRUPT)
 		*ret_stat = sw.st;
 	return rc;

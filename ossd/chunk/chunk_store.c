@@ -3,7 +3,8 @@
  * space ahead. The changes themselves: chunk_write.c, chunk_trim.c. Reads: chunk_read.c.
  *
  * Start: super row → replay rows → all chunk records, whose extents are marked in the free map
- * → data file → serve. What a crash left in the data file without a record is free again.
+ * (store_load.c) → data file → serve. What a crash left in the data file without a record is free
+ * again.
  */
 #include "ossd/chunk/chunk_store.h"
 
@@ -16,7 +17,6 @@
 
 WIRE_DEFINE_MESSAGE(store_super)
 
-#define LOAD_BATCH      4096u
 #define ZERO_STEP       (1u << 20)
 #define ZERO_SYNC_EVERY (32u << 20)
 #define ZERO_IDLE_US    300000u
@@ -109,6 +109,10 @@ int store_ent_load_row(struct chunk_store *s, struct chunk_ent *e, bool *ret_row
 			return lost_by_name(s, &e->id);
 	} else if (!e->known && !e->n_pend) {
 		TRY(check_lost(s, &e->id));
+		TRY(store_ent_vanished(s, e));
+		*ret_row = e->known && e->lost;
+		if (*ret_row && !store_ent_pending(s, e))
+			return lost_by_name(s, &e->id);
 	}
 	chunk_ent_load(&s->cache, e, rec);
 	return 0;
@@ -618,182 +622,6 @@ static void zero_fiber(void *arg)
 
 /* ---- start ---- */
 
-struct load {
-	struct chunk_store *s;
-	uint8_t last[KV_KEY_MAX + 1];
-	size_t last_len;
-	struct chunk_record *rec; /* of 256 blocks */
-	uint64_t n, n_bad, n_lost;
-	int (*each)(struct load *l, const void *key, size_t key_len, const void *value, size_t len);
-};
-
-static int load_one(void *arg, const void *key, size_t key_len, const void *value, size_t len)
-{
-	struct load *l = arg;
-
-	memcpy(l->last, key, key_len);
-	l->last[key_len] = 0; /* the next key in order */
-	l->last_len = key_len + 1;
-	l->n++;
-	return l->each(l, key, key_len, value, len);
-}
-
-static int load_range(struct load *l, char first)
-{
-	uint8_t end[1] = {(uint8_t)first + 1u};
-	bool more = true;
-
-	l->last[0] = (uint8_t)first;
-	l->last_len = 1;
-	while (more) {
-		struct kv_range range = {l->last, l->last_len, end, sizeof(end), LOAD_BATCH};
-
-		TRY(kv_scan(l->s->kv, NULL, &range, load_one, l, &more));
-	}
-	return 0;
-}
-
-static int load_replay(struct load *l, const void *key, size_t key_len, const void *value,
-		       size_t len)
-{
-	int rc = replay_load(&l->s->replay, key, key_len, value, len);
-
-	if (rc != -LE_CORRUPT_STORE)
-		return rc;
-	log_error("target %u: a remembered answer is damaged", l->s->super.target);
-	return 0;
-}
-
-static int load_chunk(struct load *l, const void *key, size_t key_len, const void *value,
-		      size_t len)
-{
-	struct chunk_store *s = l->s;
-	struct chunk_key id = {0};
-	int rc = chunk_row_decode(ROW_CHUNK, key, key_len, &id);
-
-	if (rc == 0)
-		TRY(ledger_found(&s->ledger, &id));
-	if (rc == 0 && chunk_record_is_lost(&id, value, len)) {
-		ledger_marked(&s->ledger, id.chain, 1);
-		l->n_lost++;
-		return 0;
-	}
-	if (rc == 0)
-		rc = chunk_record_decode(&id, value, len, l->rec, LEAT_BLOCKS_PER_CHUNK_MAX);
-	for (uint32_t i = 0; rc == 0 && i < l->rec->n_blocks; i++) {
-		const struct chunk_block *b = &l->rec->blocks[i];
-
-		if (b->len)
-			rc = extent_take(&s->space.alloc, b->unit, block_units(b));
-	}
-	if (rc < 0)
-		s->space.frozen = true;
-	if (rc < 0 && l->n_bad++ < 16)
-		log_error("inode=%llu gen=%u chunk=%llu target=%u: damaged record or extents: run "
-			  "leat-ossd check",
-			  (unsigned long long)id.ino.v, id.gen, (unsigned long long)id.idx,
-			  s->super.target);
-	return 0;
-}
-
-static int load_ledger(struct load *l, const void *key, size_t key_len, const void *value,
-		       size_t len)
-{
-	int rc = ledger_load(&l->s->ledger, key, key_len, value, len);
-
-	if (rc != -LE_CORRUPT_STORE)
-		return rc;
-	/* What is there of that cell is more than it knows of: it is in doubt. */
-	log_error("target %u: a row of the ledger is damaged", l->s->super.target);
-	return 0;
-}
-
-static int begin_ledger(struct load *l)
-{
-	struct chunk_store *s = l->s;
-	struct kv_value v;
-	int rc = kv_get(s->kv, LEDGER_BEGAN_KEY, LEDGER_BEGAN_KEY_SIZE, &v);
-
-	if (rc < 0 && rc != -LE_NOENT)
-		return rc;
-	s->ledger.began = rc == 0;
-	if (rc == 0)
-		kv_value_fini(&v);
-	l->each = load_ledger;
-	return load_range(l, ROW_LEDGER);
-}
-
-/* It is in the ledger already. */
-static void mark_lost(void *arg, const struct chunk_key *id)
-{
-	uint8_t key[CHUNK_ROW_SIZE], value[CHUNK_LOST_SIZE];
-
-	chunk_row_encode(ROW_CHUNK, id, key);
-	chunk_record_encode_lost(id, value);
-	kv_batch_put(arg, key, sizeof(key), value, sizeof(value));
-}
-
-/* The ledger of a store that has none yet is made of what is there. What is lost by name gets a row
- * before anybody asks: of two in a cell nobody would know the names. */
-static int end_ledger(struct chunk_store *s, uint64_t n_lost)
-{
-	struct kv_batch *b = kv_batch_create();
-	bool began = s->ledger.began;
-	uint32_t n_marked;
-	uint64_t lost;
-	int rc = 0;
-
-	if (!b)
-		return -LE_NOMEM;
-	lost = ledger_loaded(&s->ledger, b);
-	n_marked = ledger_mark_lost(&s->ledger, mark_lost, b);
-	if (!began || n_marked)
-		rc = kv_commit(s->kv, b, s->p->sync);
-	kv_batch_destroy(b);
-	metric_set(&s->metrics->lost, lost + n_lost);
-	if (lost)
-		log_error("target %u: the index has lost %llu chunks", s->super.target,
-			  (unsigned long long)lost);
-	if (n_lost)
-		log_error("target %u: %llu chunks are known to be lost", s->super.target,
-			  (unsigned long long)n_lost);
-	return rc;
-}
-
-static int load_index(struct chunk_store *s)
-{
-	struct load *l = calloc(1, sizeof(*l));
-	int rc = -LE_NOMEM;
-
-	if (!l)
-		return rc;
-	l->s = s;
-	l->rec = calloc(1, chunk_record_size(LEAT_BLOCKS_PER_CHUNK_MAX));
-	if (!l->rec)
-		goto out;
-	l->each = load_replay;
-	rc = load_range(l, 'R');
-	if (rc == 0)
-		rc = begin_ledger(l);
-	if (rc < 0)
-		goto out;
-	l->each = load_chunk;
-	l->n = 0;
-	rc = load_range(l, 'K');
-	if (rc == 0)
-		rc = end_ledger(s, l->n_lost);
-	if (rc == 0)
-		log_info("target %u: %llu chunks, %llu of %llu MiB in use, %llu damaged",
-			 s->super.target, (unsigned long long)l->n,
-			 (unsigned long long)(space_used(&s->space) >> 20),
-			 (unsigned long long)(space_total(&s->space) >> 20),
-			 (unsigned long long)l->n_bad);
-out:
-	free(l->rec);
-	free(l);
-	return rc;
-}
-
 static int load_super(struct chunk_store *s)
 {
 	struct kv_value v;
@@ -885,7 +713,7 @@ static int open_files(struct chunk_store *s)
 		       s->p->reserve, s->p->grant_max));
 	if (s->data.device)
 		TRY(extent_take(&s->space.alloc, 0, DATA_LABEL_UNITS));
-	return load_index(s);
+	return store_load_index(s);
 }
 
 static void store_free(struct chunk_store *s)

@@ -47,6 +47,7 @@ struct chunk_store {
 				     the last */
 	struct slot *zero;
 	uint32_t n_writing;
+	uint64_t n_vanished; /* rows, so far, that were missed while the store was in use */
 	uint64_t last_write_us;
 	bool stopping, zeroing;
 	struct latch fibers;
@@ -251,6 +252,22 @@ int chunk_store_committed(struct chunk_store *s, const struct chunk_key *id, boo
 			  struct chunk_record **ret_rec) CHECK_RESULT;
 /* Pieces of a whole chunk without data: how many. */
 uint32_t chunk_record_pieces(const struct chunk_record *r, struct piece *pieces, uint32_t max);
+
+/* The chunks of rows that were read, so that they can be compared with their names. */
+struct chunk_names {
+	uint64_t n, hash;
+};
+static inline void chunk_names_add(struct chunk_names *c, const struct chunk_key *k)
+{
+	c->n++;
+	c->hash ^= chunk_key_hash(k);
+}
+/* Have rows of chunks between first and last vanished since the start? They are there again then,
+ * or rows that say that they are lost, and whoever has read rows does so again (*ret_found). rows:
+ * what was there; NULL: every name is looked at. Yields. */
+int chunk_find_vanished(struct chunk_store *s, const struct chunk_key *first,
+			const struct chunk_key *last, const struct chunk_names *rows,
+			bool *ret_found) CHECK_RESULT;
 
 struct chunk_stat {
 	uint64_t size, used, n_chunks;

@@ -204,10 +204,59 @@ uint64_t ledger_loaded(struct ledger *l, struct kv_batch *b)
 			lost += sum_number(s);
 		}
 	}
-	if (!l->began)
-		kv_batch_put(b, LEDGER_BEGAN_KEY, LEDGER_BEGAN_KEY_SIZE, "", 0);
-	l->began = true;
+	if (!l->began || !l->named)
+		kv_batch_put(b, LEDGER_BEGAN_KEY, LEDGER_BEGAN_KEY_SIZE, "N", 1);
+	l->began = l->named = true;
 	return lost;
+}
+
+bool ledger_suspects(const struct ledger *l, const struct chunk_key *k)
+{
+	const struct ledger_chain *c = chain_find(l, k->chain);
+
+	return c && c->n_doubtful && !sum_none(&c->cells[sum_of(k).hash % LEDGER_CELLS].lost);
+}
+
+/* ---- names ---- */
+
+void ledger_put_name(const struct chunk_key *k, struct kv_batch *b)
+{
+	uint8_t key[CHUNK_ROW_SIZE];
+
+	chunk_row_encode(ROW_NAME, k, key);
+	kv_batch_put(b, key, sizeof(key), "", 0);
+}
+
+static void delete_name(const struct chunk_key *k, struct kv_batch *b)
+{
+	uint8_t key[CHUNK_ROW_SIZE];
+
+	chunk_row_encode(ROW_NAME, k, key);
+	kv_batch_delete(b, key, sizeof(key));
+}
+
+void ledger_forget_names(uint32_t chain, struct kv_batch *b)
+{
+	uint8_t begin[CHAIN_ROW_SIZE], end[CHAIN_ROW_SIZE] = {ROW_NAME + 1};
+
+	chain_row_encode(ROW_NAME, chain, begin);
+	if (chain < UINT32_MAX)
+		chain_row_encode(ROW_NAME, chain + 1, end);
+	kv_batch_delete_range(b, begin, sizeof(begin), end, sizeof(end));
+}
+
+/* What is lost of its cell is one less, and has a row that says so. */
+void ledger_named(struct ledger *l, const struct chunk_key *k)
+{
+	struct ledger_chain *c = chain_find(l, k->chain);
+	struct ledger_sum s = sum_of(k), *lost;
+
+	ASSERT(c);
+	lost = &c->cells[s.hash % LEDGER_CELLS].lost;
+	ASSERT(c->n_doubtful && !sum_none(lost));
+	sum_take(lost, &s);
+	c->n_doubtful -= sum_none(lost);
+	c->n_marked++;
 }
 
 /* ---- changes ---- */
@@ -240,6 +289,7 @@ void ledger_add(struct ledger *l, const struct chunk_key *k, struct kv_batch *b)
 	uint32_t i = s.hash % LEDGER_CELLS;
 
 	ASSERT(c);
+	ledger_put_name(k, b);
 	if (was_lost(c, &c->cells[i], &s))
 		return; /* it is counted */
 	sum_add(&c->cells[i].kept, &s);
@@ -253,6 +303,7 @@ void ledger_remove(struct ledger *l, const struct chunk_key *k, struct kv_batch 
 	uint32_t i = s.hash % LEDGER_CELLS;
 
 	ASSERT(c);
+	delete_name(k, b);
 	sum_take(&c->cells[i].kept, &s);
 	put_cell(c, i, b);
 }

@@ -3,9 +3,11 @@
  * be taken for a hole, or for a chunk that was removed. So the chunks of each chain are counted in
  * cells: each cell has the number of its chunks and the exclusive or of their names, and is a row
  * (H) that is put in the batch of every chunk that comes or goes. At the start the cells are
- * compared with the rows that are there. What a cell has too much is lost: of a single chunk
- * the difference is its very name, and it gets a row that says that it is lost; of several it is
- * only known that there are some.
+ * compared with the rows that are there. What a cell has too much is lost. Which chunks these are
+ * tells the second row of each chunk, its name alone (N), that comes and goes in the same batches
+ * and lies elsewhere in the index. If the names have vanished as well, the difference of a cell
+ * that has lost a single chunk is its very name; of several it is only known that there are some.
+ * What is lost by name gets a row that says so.
  *
  * Owned by the store's loop; nothing yields. Cells are a hash of the name, so a cell that does not
  * tell which it has lost makes doubtful one name in LEDGER_CELLS.
@@ -18,7 +20,8 @@
 #include "ossd/chunk/rows.h"
 
 #define LEDGER_CELLS 128u
-/* The row that says that there is a ledger: that a chain without rows has no chunks. */
+/* The row that says that there is a ledger: that a chain without rows has no chunks. Its value is
+ * not empty when every chunk has its name as well. */
 #define LEDGER_BEGAN_KEY      "Mledger"
 #define LEDGER_BEGAN_KEY_SIZE 7u
 
@@ -44,6 +47,7 @@ struct ledger_chain {
 struct ledger {
 	struct hmap chains;
 	bool began; /* that row is there */
+	bool named; /* and every chunk has a row N */
 };
 
 void ledger_init(struct ledger *l);
@@ -59,6 +63,13 @@ int ledger_found(struct ledger *l, const struct chunk_key *k) CHECK_RESULT;
 /* Which cells have lost something. Of a store without a ledger, what is there is all: the rows for
  * that go into b. How many chunks are lost (as many at least). */
 uint64_t ledger_loaded(struct ledger *l, struct kv_batch *b);
+/* May the chunk be one of those that are lost? Its name then tells, if there is no row of it: */
+bool ledger_suspects(const struct ledger *l, const struct chunk_key *k);
+void ledger_named(struct ledger *l, const struct chunk_key *k);
+/* The row N of a chunk, where there is no ledger_add. */
+void ledger_put_name(const struct chunk_key *k, struct kv_batch *b);
+/* No chunk of the chain is here. */
+void ledger_forget_names(uint32_t chain, struct kv_batch *b);
 
 /* ---- changes, each in the batch of the chunk's row ---- */
 

@@ -3,6 +3,7 @@
  * in keys are big-endian, so that rows lie in the order of chain, inode, generation, index.
  *
  *   K chain inode gen idx    chunk record (chunk_record.h)
+ *   N chain inode gen idx    there must be such a record (ledger.h)
  *   P chain inode gen idx    the chunk may have a version that was not committed everywhere
  *   D chain inode gen idx    the chunk has changed while a member of the chain was away
  *   R chain session slot     the last answer (replay.h)
@@ -20,6 +21,7 @@
 
 enum row_kind {
 	ROW_CHUNK = 'K',
+	ROW_NAME = 'N',
 	ROW_PENDING = 'P',
 	ROW_CHANGED = 'D',
 	ROW_REPLAY = 'R',
@@ -52,7 +54,7 @@ bool chunk_key_equal(const struct chunk_key *a, const struct chunk_key *b);
 /* < 0, 0, > 0: the order of their rows. */
 int chunk_key_compare(const struct chunk_key *a, const struct chunk_key *b);
 
-/* K, P and D */
+/* K, N, P and D */
 #define CHUNK_ROW_SIZE 25u
 void chunk_row_encode(enum row_kind kind, const struct chunk_key *k, uint8_t out[CHUNK_ROW_SIZE]);
 /* -LE_CORRUPT_STORE */

@@ -21,6 +21,9 @@ static inline uint32_t round_units(uint32_t bytes)
 	return (bytes + UNIT_SIZE - 1) / UNIT_SIZE;
 }
 
+/* At the start: replay rows, ledger, free map. */
+int store_load_index(struct chunk_store *s) CHECK_RESULT;
+
 /* Changes of the chunk have joined a group and are seen. A store that has failed shows what it had
  * committed: what came later may not have reached the disk. */
 static inline bool store_ent_pending(const struct chunk_store *s, const struct chunk_ent *e)
@@ -48,6 +51,10 @@ static inline CHECK_RESULT int store_ent_load(struct chunk_store *s, struct chun
 
 	return store_ent_load_row(s, e, &row);
 }
+/* The index has no row of the chunk, but may have its name: the row has vanished since the start.
+ * Then e is lost, and a row that says so joins the open group. Nothing of e may be known or pending
+ * before; a change that comes meanwhile counts. Yields. */
+int store_ent_vanished(struct chunk_store *s, struct chunk_ent *e) CHECK_RESULT;
 /* One record from its row. -LE_CORRUPT with a log line. */
 int store_record_decode(struct chunk_store *s, const struct chunk_key *id, const void *data,
 			size_t len, struct chunk_record **ret_rec) CHECK_RESULT;

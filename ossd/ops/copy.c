@@ -211,17 +211,30 @@ static int take_id(void *arg, const struct chunk_summary *s)
 	return 0;
 }
 
-/* The first chunk of the generation from idx on. One that is lost is one: reading it tells. */
-static int find_next(struct copy *k, const struct chunk_key *from, uint64_t *ret_next)
+static int list_next(struct copy *k, const struct chunk_key *from, uint64_t *ret_next)
 {
-	struct chunk_key last = *from, lost;
 	struct chunk_id id = {{0}, 0, 0};
 	bool more;
 
-	last.idx = UINT64_MAX;
 	TRY(chunk_list(k->t->store, from, 1, take_id, &id, &more));
 	*ret_next = id.ino.v == from->ino.v && id.gen == from->gen ? id.idx : COPY_NONE;
-	switch (ledger_range(&k->t->store->ledger, from, &last, &lost)) {
+	return 0;
+}
+
+/* The first chunk of the generation from idx on. One that is lost is one: reading it tells. */
+static int find_next(struct copy *k, const struct chunk_key *from, uint64_t *ret_next)
+{
+	struct chunk_store *s = k->t->store;
+	struct chunk_key last = *from, lost;
+	bool found;
+
+	TRY(list_next(k, from, ret_next));
+	last.idx = *ret_next;
+	TRY(chunk_find_vanished(s, from, &last, NULL, &found));
+	if (found)
+		TRY(list_next(k, from, ret_next));
+	last.idx = UINT64_MAX;
+	switch (ledger_range(&s->ledger, from, &last, &lost)) {
 	case LEDGER_NONE:
 		return 0;
 	case LEDGER_LOST:

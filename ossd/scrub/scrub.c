@@ -73,6 +73,7 @@ struct page {
 	bool lost[STEP];    /* and nobody has it */
 	uint32_t n;
 	bool more;
+	struct chunk_names seen;
 };
 
 static int page_row(void *arg, const void *key, size_t key_len, const void *value, size_t len)
@@ -85,20 +86,35 @@ static int page_row(void *arg, const void *key, size_t key_len, const void *valu
 	p->lost[p->n] = false;
 	p->version[p->n] = p->damaged[p->n] ? 0 : info.version;
 	p->sum[p->n] = p->damaged[p->n] ? 0 : info.sum;
+	chunk_names_add(&p->seen, &p->k[p->n]);
 	p->n++;
 	return 0;
+}
+
+static int read_rows(struct scrub *s, const struct chunk_key *next, struct page *p)
+{
+	uint8_t begin[CHUNK_ROW_SIZE], end = ROW_CHUNK + 1;
+	struct kv_range range = {begin, sizeof(begin), &end, 1, STEP};
+
+	chunk_row_encode(ROW_CHUNK, next, begin);
+	p->n = 0;
+	p->seen = (struct chunk_names){0};
+	TRY(group_commit_barrier(&s->k->s->gc));
+	return kv_scan(s->k->s->kv, NULL, &range, page_row, p, &p->more);
 }
 
 static int read_page(struct scrub *s, struct page *p)
 {
 	struct chunk_key next = chunk_key_of(s->row.chain, &s->row.next);
-	uint8_t begin[CHUNK_ROW_SIZE], end = ROW_CHUNK + 1;
-	struct kv_range range = {begin, sizeof(begin), &end, 1, STEP};
+	struct chunk_key last = {UINT32_MAX, {UINT64_MAX}, UINT32_MAX, UINT64_MAX};
+	bool again;
 
-	chunk_row_encode(ROW_CHUNK, &next, begin);
-	p->n = 0;
-	TRY(group_commit_barrier(&s->k->s->gc));
-	return kv_scan(s->k->s->kv, NULL, &range, page_row, p, &p->more);
+	do {
+		TRY(read_rows(s, &next, p));
+		TRY(chunk_find_vanished(s->k->s, &next, p->more ? &p->k[p->n - 1] : &last, &p->seen,
+					&again));
+	} while (again);
+	return 0;
 }
 
 /* Only the chunks of one chain, so that they can be compared with one list of each member. */

@@ -80,7 +80,8 @@ static int each(void *arg, const void *key, size_t key_len, const void *value, s
 	} else if (k[0] == 'K' && key_len == 25 && get_be(k + CHUNK_INO_AT, 8) == job.ino) {
 		if (strcmp(job.what, "drop-chunks") == 0 || forget)
 			kv_batch_delete(job.batch, key, key_len), job.n++;
-	} else if (forget && (k[0] == 'H' || (key_len == 7 && memcmp(k, "Mledger", 7) == 0))) {
+	} else if (forget && (k[0] == 'H' || k[0] == 'N' ||
+			      (key_len == 7 && memcmp(k, "Mledger", 7) == 0))) {
 		kv_batch_delete(job.batch, key, key_len);
 	}
 	return 0;

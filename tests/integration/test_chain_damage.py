@@ -254,6 +254,36 @@ def test_chunks_lost_on_all_members(c):
     whole_again(c)
 
 
+def test_many_chunks_lost_of_one_copy(c):
+    """More than a ledger of sums could name: all of them are errors, and true holes stay holes."""
+    chunks, step = 200, 1 << 20
+    lost, kept = c.mnt(1) + "/1/lost", c.mnt(1) + "/1/sparse"
+    for path in (lost, kept):
+        with open(path, "wb") as f:
+            for i in range(0 if path == lost else chunks - 1, chunks):
+                os.pwrite(f.fileno(), b"x" * 100, i * step)
+            os.fsync(f.fileno())
+    ino, before = os.stat(lost).st_ino, len(c.log("mnt2"))
+    assert lose_everywhere(c, ino) == chunks
+    with open(c.mnt(2) + "/1/lost", "rb") as f, open(c.mnt(2) + "/1/sparse", "rb") as g:
+        for file in (f, g):  # one chunk at a time
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        for i in range(chunks):
+            expect_errno(errno.EIO, os.pread, f.fileno(), 100, i * step)
+            assert os.pread(g.fileno(), 100, i * step) == (
+                b"x" * 100 if i == chunks - 1 else bytes(100)), i
+    said = [l for l in c.log("mnt2")[before:].splitlines() if "ino %d " % ino in l and " E " in l]
+    assert said, c.log("mnt2")[before:]
+    all_is_well(c)
+    with open(kept, "r+b") as f:  # new chunks are possible wherever they fall
+        for i in range(chunks - 1):
+            os.pwrite(f.fileno(), b"y" * 100, i * step)
+        os.fsync(f.fileno())
+    os.unlink(lost)
+    os.unlink(kept)
+    whole_again(c)
+
+
 def forget_single_copies(c):
     """What follows loses a whole disk: files of one copy have no promise there."""
     for name in damaged_files(c, 1):

@@ -100,7 +100,8 @@ static void ossd_params_of(struct node *n, struct ossd_params *p)
 	p->zero_ahead = 1 << 20;
 	p->slots = p->read_slots = 16;
 	p->small_slots = 64;
-	p->cache_size = 1 << 20;
+	/* What vanishes is to be asked for, not known still. */
+	p->cache_size = n->cluster->plan.damage ? 2 << 10 : 1 << 20;
 	if (n->cluster->plan.log_max)
 		p->resync_log_max = n->cluster->plan.log_max;
 }
@@ -173,6 +174,7 @@ static void node_start(struct node *n)
 	n->running = false;
 	n->mds = NULL;
 	n->ossd = NULL;
+	n->kv = NULL;
 	int status = sim_proc_start(n->proc, n == &n->cluster->mds ? mds_main : ossd_main, n);
 	if (status < 0)
 		cluster_fail(n->cluster, "%s: %s", n->name, status_name(status));
@@ -209,13 +211,31 @@ static bool chains_whole(void *arg)
 	return c->mds.running && c->mds.mds != NULL && peek_all_sync(c->mds.mds);
 }
 
+/* One in each process: stores do not know whose they are. */
+static struct cluster *simulated;
+
+static int open_kv(struct env *env, const char *path, const struct kv_options *o,
+		   struct kv **ret_kv)
+{
+	TRY(kv_sim_open(env, path, o, ret_kv));
+	for (int i = 0; i < N_OSSD; i++) {
+		struct node *n = &simulated->ossd[i];
+		size_t len = strlen(n->dir);
+
+		if (strncmp(path, n->dir, len) == 0 && path[len] == '/')
+			n->kv = *ret_kv;
+	}
+	return 0;
+}
+
 int cluster_start(struct cluster *c, const struct plan *plan)
 {
-	struct sim_options so = {.kv_open = kv_sim_open,
+	struct sim_options so = {.kv_open = open_kv,
 				 .disk_us_max = plan->slow_disks ? 15000 : 0};
 	char name[16];
 
 	memset(c, 0, sizeof(*c));
+	simulated = c;
 	c->plan = *plan;
 	TRY(sim_create(plan->seed, &so, &c->sim));
 	TRY(transport_sim_create(c->sim, &calm, &c->transport));
@@ -428,6 +448,21 @@ static void split(struct cluster *c)
 				cut_pair(c, node_at(c, i), node_at(c, j), for_us);
 }
 
+/* A member and a client that hear only each other, for longer than a lease: what others write
+ * meanwhile must not be missing from what that client reads. */
+static void strand(struct cluster *c, uint64_t member, uint64_t client)
+{
+	uint64_t for_us = 2000000 + sim_random_below(c->sim, 2500000);
+
+	c->count.partitions++;
+	for (uint64_t j = 0; j < N_OSSD + 1 + c->plan.n_clients; j++) {
+		if (j != member && j != client) {
+			cut_pair(c, node_at(c, member), node_at(c, j), for_us);
+			cut_pair(c, node_at(c, client), node_at(c, j), for_us);
+		}
+	}
+}
+
 static void draw_contended_fault(struct cluster *c)
 {
 	uint64_t kind = sim_random_below(c->sim, 12);
@@ -448,6 +483,8 @@ static void draw_contended_fault(struct cluster *c)
 		cut_pair(c, n, &c->mds, 1 + sim_random_below(c->sim, 4000000));
 	} else if (kind == 10 && c->plan.crash_clients) {
 		crash_client(c);
+	} else if (kind == 11 && c->plan.cut_network) {
+		strand(c, (uint64_t)(n - c->ossd), client);
 	}
 }
 

@@ -42,7 +42,7 @@ struct damage;
 struct counters {
 	uint64_t ops, shared_ops;
 	uint64_t server_crashes, power_cuts, client_crashes, partitions, isolations, orders, fenced;
-	uint64_t damages, losses, scrubs, repaired, differing; /* see damage.h */
+	uint64_t damages, losses, vanished, scrubs, repaired, differing; /* see damage.h */
 	uint64_t undecided; /* histories of names that the search gave up on */
 	uint64_t events, virtual_ms;
 };
@@ -55,6 +55,7 @@ struct node {
 	bool formatted, want_up, running;
 	struct mds *mds;
 	struct ossd *ossd;
+	struct kv *kv; /* while it runs */
 	struct client *client;
 	uint64_t session; /* the client's first */
 };

@@ -212,7 +212,8 @@ struct row {
 struct rows {
 	struct damage *d;
 	struct kv_batch *batch;
-	uint32_t n;
+	struct node *node;
+	bool lose, vanish; /* of a server that runs */
 };
 
 static void flip_blocks(struct damage *d, const struct chunk_key *key, const void *value,
@@ -242,6 +243,28 @@ static void spoil_record(struct damage *d, struct kv_batch *b, const struct row 
 	d->c->count.damages++;
 }
 
+/* Mostly its name stays, as it lies elsewhere. */
+static void lose_row(struct rows *rows, const uint8_t *key, const struct chunk_key *k,
+		     uint64_t version)
+{
+	bool name = !rows->vanish && rnd(rows->d, 4) == 0;
+	uint8_t row[CHUNK_ROW_SIZE];
+
+	log_debug("damage: %s loses chunk %u/%llu/%u/%llu version %llu%s", rows->node->name,
+		  k->chain, (unsigned long long)k->ino.v, k->gen, (unsigned long long)k->idx,
+		  (unsigned long long)version, name ? " and its name" : "");
+	memcpy(row, key, sizeof(row));
+	kv_batch_delete(rows->batch, row, sizeof(row));
+	row[0] = ROW_NAME;
+	if (name)
+		kv_batch_delete(rows->batch, row, sizeof(row));
+	rows->d->n_damages++;
+	if (rows->vanish)
+		rows->d->c->count.vanished++;
+	else
+		rows->d->c->count.losses++;
+}
+
 static int damage_row(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
 	struct rows *rows = arg;
@@ -255,18 +278,13 @@ static int damage_row(void *arg, const void *key, size_t key_len, const void *va
 		return 0;
 	TRY(chunk_record_summary(&k, value, len, &info));
 	if (k.chain > ARRAY_SIZE(d->replicated) || !d->replicated[k.chain - 1] ||
-	    rnd(d, 3) >= (d->lose ? 1 : 2))
+	    rnd(d, 3) >= (rows->lose ? 1 : 2))
 		return 0;
-	if (d->lose) {
-		log_debug("damage: %s loses chunk %u/%llu/%u/%llu version %llu", bad_node(d)->name,
-			  k.chain, (unsigned long long)k.ino.v, k.gen, (unsigned long long)k.idx,
-			  (unsigned long long)info.version);
-		kv_batch_delete(rows->batch, key, key_len);
-		d->n_damages++;
-		d->c->count.losses++;
+	if (rows->lose) {
+		lose_row(rows, key, &k, info.version);
 		return 0;
 	}
-	log_debug("damage: %s damages chunk %u/%llu/%u/%llu version %llu", bad_node(d)->name,
+	log_debug("damage: %s damages chunk %u/%llu/%u/%llu version %llu", rows->node->name,
 		  k.chain, (unsigned long long)k.ino.v, k.gen, (unsigned long long)k.idx,
 		  (unsigned long long)info.version);
 	/* A server that finds a spoilt record when it begins is scrubbed at once. */
@@ -290,8 +308,10 @@ static int damage_row(void *arg, const void *key, size_t key_len, const void *va
 static void forget_ledger(struct kv_batch *b)
 {
 	static const uint8_t begin = ROW_LEDGER, end = ROW_LEDGER + 1;
+	static const uint8_t names = ROW_NAME, names_end = ROW_NAME + 1;
 
 	kv_batch_delete_range(b, &begin, 1, &end, 1);
+	kv_batch_delete_range(b, &names, 1, &names_end, 1);
 	kv_batch_delete(b, LEDGER_BEGAN_KEY, LEDGER_BEGAN_KEY_SIZE);
 }
 
@@ -300,7 +320,8 @@ static int damage_disk(struct damage *d, struct env *env)
 	static const uint8_t begin = ROW_CHUNK, end = ROW_CHUNK + 1;
 	struct kv_range range = {&begin, 1, &end, 1, ROWS_MAX};
 	struct kv_options o = {.create = false};
-	struct rows rows = {.d = d, .batch = kv_batch_create()};
+	struct rows rows = {
+		.d = d, .batch = kv_batch_create(), .node = bad_node(d), .lose = d->lose};
 	char path[64];
 	struct kv *kv;
 	bool more;
@@ -340,8 +361,29 @@ static void disk_main(struct loop *loop, void *arg)
 		cluster_fail(d->c, "no memory");
 }
 
-/* The server goes down, and its disk is damaged. */
-static void damage_server(struct damage *d)
+/* Rows of a server that runs: what it has read of them it knows still. */
+static void vanish_main(void *arg)
+{
+	static const uint8_t begin = ROW_CHUNK, end = ROW_CHUNK + 1;
+	struct kv_range range = {&begin, 1, &end, 1, ROWS_MAX};
+	struct node *n = arg;
+	struct rows rows = {.d = n->cluster->damage,
+			    .batch = kv_batch_create(),
+			    .node = n,
+			    .lose = true,
+			    .vanish = true};
+	bool more;
+	int rc = rows.batch != NULL ? kv_scan(n->kv, NULL, &range, damage_row, &rows, &more)
+				    : -LE_NOMEM;
+
+	if (rc == 0)
+		rc = kv_commit(n->kv, rows.batch, true);
+	if (rc < 0)
+		cluster_fail(n->cluster, "vanishing on %s: %s", n->name, status_name(rc));
+	kv_batch_destroy(rows.batch);
+}
+
+static void look_around(struct damage *d)
 {
 	const struct mds *m = d->c->mds.mds;
 
@@ -350,6 +392,23 @@ static void damage_server(struct damage *d)
 	for (uint32_t i = 0; i < N_OSSD; i++)
 		d->target[i] = peek_target(m, d->c->ossd[i].addr);
 	d->bad = (uint32_t)rnd(d, N_OSSD);
+}
+
+/* Until scrubs have found it nobody else may lose the same: as with damage. */
+static void vanish(struct damage *d)
+{
+	look_around(d);
+	d->lose = false;
+	d->window = WINDOW_OPEN;
+	log_debug("damage: rows of %s vanish", bad_node(d)->name);
+	if (fiber_spawn_on(bad_node(d)->loop, "vanish", vanish_main, bad_node(d)) < 0)
+		cluster_fail(d->c, "no memory");
+}
+
+/* The server goes down, and its disk is damaged. */
+static void damage_server(struct damage *d)
+{
+	look_around(d);
 	d->window = WINDOW_DISK;
 	log_debug("damage: the disk of %s", bad_node(d)->name);
 	cluster_crash(bad_node(d));
@@ -394,7 +453,10 @@ bool damage_draw(struct damage *d)
 		return true;
 	case WINDOW_WANTED:
 		if (all_well(d->c)) {
-			damage_server(d);
+			if (d->lose && rnd(d, 2))
+				vanish(d);
+			else
+				damage_server(d);
 			d->to_scrub = 1u << d->bad;
 			d->n_crashes = (uint32_t)rnd(d, 4);
 			if (d->lose && d->c->plan.crash_servers && rnd(d, 3) == 0)

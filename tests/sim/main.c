@@ -41,7 +41,8 @@ struct totals {
 	_Atomic uint64_t runs, failures, first_failure;
 	_Atomic uint64_t fenced, undecided;
 	_Atomic uint64_t ops, shared_ops, server_crashes, power_cuts, client_crashes, partitions,
-		isolations, damages, losses, scrubs, repaired, differing, events, virtual_ms;
+		isolations, damages, losses, vanished, scrubs, repaired, differing, events,
+		virtual_ms;
 	_Atomic uint64_t moves[MOVES_MAX]; /* in the order of move_tables_each */
 	char message[512];
 };
@@ -168,6 +169,7 @@ static void count(struct totals *t, const struct counters *n)
 	t->isolations += n->isolations;
 	t->damages += n->damages;
 	t->losses += n->losses;
+	t->vanished += n->vanished;
 	t->scrubs += n->scrubs;
 	t->repaired += n->repaired;
 	t->differing += n->differing;
@@ -285,9 +287,11 @@ static void print_totals(struct totals *t)
 		printf("%llu histories of names were not decided\n",
 		       (unsigned long long)t->undecided);
 	if (t->scrubs > 0)
-		printf("per seed: %.1f damaged blocks and records, %.1f lost chunks, %.1f scrubs "
+		printf("per seed: %.1f damaged blocks and records, %.1f lost chunks, %.1f that "
+		       "vanished, %.1f scrubs "
 		       "that repaired %.1f blocks and made %.1f chunks equal\n",
-		       (double)t->damages / n, (double)t->losses / n, (double)t->scrubs / n,
+		       (double)t->damages / n, (double)t->losses / n, (double)t->vanished / n,
+		       (double)t->scrubs / n,
 		       (double)t->repaired / n, (double)t->differing / n);
 }
 
@@ -557,6 +561,7 @@ FINDS(oss_no_dedupe, found)
 FINDS(oss_early_ack, found)
 FINDS(chain_no_repair, found_damaged)
 FINDS(scrub_remove_lost, found_damaged)
+FINDS(oss_skip_names, found_damaged)
 FINDS(client_new_seq, found_contended)
 FINDS(chain_early_ack, found_contended)
 FINDS(chain_skip_epoch, found_contended)
@@ -601,6 +606,7 @@ static const struct {
 	X(oss_early_ack),
 	X(chain_no_repair),
 	X(scrub_remove_lost),
+	X(oss_skip_names),
 	X(client_new_seq),
 	X(chain_early_ack),
 	X(chain_skip_epoch),

@@ -213,6 +213,12 @@ static void delete_row(struct rig *r, void *arg)
 	kv_batch_destroy(b);
 }
 
+static void delete_two(struct rig *r, void *other)
+{
+	delete_row(r, NULL);
+	delete_row(r, other);
+}
+
 static void meet_the_loss(struct rig *r, void *arg)
 {
 	struct chunk_key file = LOST, hole = LOST;
@@ -238,10 +244,12 @@ static void meet_the_loss(struct rig *r, void *arg)
 static void forget_ledger(struct rig *r, void *arg)
 {
 	static const uint8_t begin = ROW_LEDGER, end = ROW_LEDGER + 1;
+	static const uint8_t names = ROW_NAME, names_end = ROW_NAME + 1;
 	struct kv_batch *b = kv_batch_create();
 
 	write_two(r, arg);
 	kv_batch_delete_range(b, &begin, 1, &end, 1);
+	kv_batch_delete_range(b, &names, 1, &names_end, 1);
 	kv_batch_delete(b, LEDGER_BEGAN_KEY, LEDGER_BEGAN_KEY_SIZE);
 	assert_int_equal(kv_commit(r->store->kv, b, true), 0);
 	kv_batch_destroy(b);
@@ -375,6 +383,181 @@ static void test_lost_stays_lost(void **state)
 	rig_fini(&r);
 }
 
+/* ---- names ---- */
+
+static void hole_in_that_cell(struct rig *r, void *arg)
+{
+	struct chunk_key *hole = arg;
+	char buf[100];
+
+	assert_int_equal(metric_get(&r->metrics.lost), 2);
+	assert_int_equal(rig_read(r, hole, 0, buf, sizeof(buf), true), 0);
+	assert_int_equal(chunk_store_lost(r->store, hole), LEDGER_NONE);
+	write_one(r, hole);
+	assert_int_equal(rig_read(r, hole, 0, buf, sizeof(buf), true), sizeof(buf));
+}
+
+/* Two of one cell at once: their names tell which, and what was never there is a hole. */
+static void test_two_of_a_cell_have_names(void **state)
+{
+	struct chunk_key other = other_of_cell(&LOST), hole = other_of_cell(&other);
+	struct rig r;
+
+	(void)state;
+	rig_init(&r, 5);
+	rig_run(&r, write_two, NULL);
+	rig_run(&r, write_one, &other);
+	assert_int_equal(rig_check(&r, true), 0);
+	rig_run(&r, delete_two, &other);
+	assert_int_equal(rig_check(&r, true), 2);
+	rig_run(&r, hole_in_that_cell, &hole);
+	rig_run(&r, both_are_lost, &other);
+	assert_int_equal(rig_check(&r, true), 2);
+	rig_run(&r, cut_one, NULL);
+	rig_run(&r, punch_one, &other);
+	assert_int_equal(rig_check(&r, true), 0);
+	rig_fini(&r);
+}
+
+static void without_names(struct rig *r, void *arg)
+{
+	static const uint8_t names = ROW_NAME, names_end = ROW_NAME + 1;
+	struct kv_batch *b = kv_batch_create();
+
+	(void)arg;
+	kv_batch_delete_range(b, &names, 1, &names_end, 1);
+	kv_batch_put(b, LEDGER_BEGAN_KEY, LEDGER_BEGAN_KEY_SIZE, "", 0);
+	assert_int_equal(kv_commit(r->store->kv, b, true), 0);
+	kv_batch_destroy(b);
+}
+
+static void test_an_older_store_gets_names(void **state)
+{
+	struct chunk_key other = other_of_cell(&LOST);
+	struct rig r;
+
+	(void)state;
+	rig_init(&r, 6);
+	rig_run(&r, write_two, NULL);
+	rig_run(&r, write_one, &other);
+	rig_run(&r, without_names, NULL);
+	assert_int_equal(rig_check(&r, true), 0);
+	rig_run(&r, nothing, NULL);
+	rig_run(&r, delete_two, &other);
+	rig_run(&r, both_are_lost, &other);
+	assert_int_equal(rig_check(&r, true), 2);
+	rig_fini(&r);
+}
+
+/* ---- while the store is in use ---- */
+
+static void vanish_and_read(struct rig *r, void *arg)
+{
+	struct chunk_key hole = LOST;
+	char buf[5000];
+
+	(void)arg;
+	hole.idx = 100;
+	delete_row(r, NULL);
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), -LE_CORRUPT);
+		assert_int_equal(rig_write(r, &LOST, 65536, 100, buf, 100, 0), -LE_CORRUPT);
+		assert_int_equal(chunk_store_lost(r->store, &LOST), LEDGER_LOST);
+	}
+	assert_true(ledger_doubts(&r->store->ledger, CHAIN));
+	assert_int_equal(rig_read(r, &hole, 0, buf, sizeof(buf), true), 0);
+	assert_int_equal(rig_read(r, &KEPT, 0, buf, sizeof(buf), true), sizeof(buf));
+	assert_int_equal(metric_get(&r->metrics.lost), 1);
+}
+
+static void vanish_and_stat(struct rig *r, void *arg)
+{
+	struct chunk_key file = LOST;
+	struct chunk_stat st;
+
+	(void)arg;
+	delete_row(r, NULL);
+	assert_int_equal(chunk_stat(r->store, &file, 65536, &st), -LE_CORRUPT);
+	assert_int_equal(st.damaged.idx, LOST.idx);
+}
+
+static void vanish_and_cut(struct rig *r, void *arg)
+{
+	struct chunk_key file = LOST;
+	uint64_t n;
+
+	(void)arg;
+	delete_row(r, NULL); /* nothing is cut off */
+	assert_int_equal(chunk_trim_file(r->store, NULL, &file, 65536, 2 * 65536 + 5, &n),
+			 -LE_CORRUPT);
+}
+
+static void vanish_and_remove(struct rig *r, void *arg)
+{
+	struct chunk_key file = LOST;
+	char buf[100];
+	uint64_t n;
+
+	(void)arg;
+	delete_row(r, NULL);
+	assert_int_equal(chunk_remove_file(r->store, NULL, &file, &n), 0);
+	assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), 0);
+	assert_false(ledger_doubts(&r->store->ledger, CHAIN));
+}
+
+/* It is known here still. */
+static void vanish_unnoticed(struct rig *r, void *arg)
+{
+	struct chunk_key file = LOST;
+	struct chunk_stat st;
+	char buf[5000];
+	uint64_t n;
+
+	(void)arg;
+	for (uint32_t i = 0; i < 2; i++) {
+		assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), sizeof(buf));
+		delete_row(r, NULL);
+		if (i == 0)
+			assert_int_equal(chunk_stat(r->store, &file, 65536, &st), 0);
+		else
+			assert_int_equal(chunk_trim_file(r->store, NULL, &file, 65536,
+							 2 * 65536 + 5, &n),
+					 0);
+		assert_true(i || (st.n_chunks == 2 && st.size == 3 * 65536 + sizeof(buf)));
+		assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true),
+				 i ? 5 : sizeof(buf));
+	}
+	assert_int_equal(metric_get(&r->metrics.lost), 0);
+}
+
+static void test_vanished_while_in_use(void **state)
+{
+	static void (*const how[])(struct rig *r, void *arg) = {vanish_and_read, vanish_and_stat,
+								vanish_and_cut};
+	struct rig r;
+
+	(void)state;
+	for (uint32_t i = 0; i < ARRAY_SIZE(how); i++) {
+		rig_init(&r, 7);
+		rig_run(&r, write_two, NULL);
+		rig_run(&r, how[i], NULL);
+		assert_int_equal(rig_check(&r, true), 1);
+		rig_run(&r, meet_the_loss, NULL);
+		assert_int_equal(rig_check(&r, true), 0);
+		rig_run(&r, nothing, NULL);
+		rig_fini(&r);
+	}
+	rig_init(&r, 8);
+	rig_run(&r, write_two, NULL);
+	rig_run(&r, vanish_unnoticed, NULL);
+	assert_int_equal(rig_check(&r, true), 0);
+	rig_run(&r, write_two, NULL);
+	rig_run(&r, vanish_and_remove, NULL);
+	assert_int_equal(rig_check(&r, true), 0);
+	rig_run(&r, nothing, NULL);
+	rig_fini(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -383,6 +566,9 @@ int main(void)
 		cmocka_unit_test(test_two_in_a_cell_come_back),
 		cmocka_unit_test(test_lost_row),
 		cmocka_unit_test(test_lost_stays_lost),
+		cmocka_unit_test(test_two_of_a_cell_have_names),
+		cmocka_unit_test(test_an_older_store_gets_names),
+		cmocka_unit_test(test_vanished_while_in_use),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
