@@ -287,9 +287,12 @@ void ll_stats(struct client *c, struct ll_stats *ret_stats);
 /* Which cluster this is. */
 struct uuid ll_cluster(const struct client *c);
 
-/* The connections of this client as JSON (common/rpc/net_report.h) from number `from` on, into buf
- * of at least 1024 bytes: its length. And what all of them carried, added to totals. */
+/* The connections of this client, added to a report. The same as JSON (common/rpc/net_report.h)
+ * from number `from` on, into buf of at least 1024 bytes: its length. And what all of them carried,
+ * added to totals. */
+struct net_report;
 struct rpc_net_totals;
+void ll_net_add(struct client *c, struct net_report *r);
 size_t ll_net(struct client *c, uint32_t from, char *buf, size_t size);
 void ll_net_totals(struct client *c, struct rpc_net_totals *totals);
 

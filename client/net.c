@@ -5,7 +5,7 @@
 #include "common/rpc/net_report.h"
 
 struct adding {
-	struct net_report r;
+	struct net_report *r;
 	char to[32];
 };
 
@@ -13,7 +13,7 @@ static void add(void *arg, const struct rpc_net *n)
 {
 	struct adding *a = arg;
 
-	net_report_add(&a->r, a->to, n);
+	net_report_add(a->r, a->to, n);
 }
 
 static struct target *next_target(struct client *c, struct target *t)
@@ -23,11 +23,10 @@ static struct target *next_target(struct client *c, struct target *t)
 	return n != NULL ? container_of(n, struct target, node) : NULL;
 }
 
-size_t ll_net(struct client *c, uint32_t from, char *buf, size_t size)
+void ll_net_add(struct client *c, struct net_report *r)
 {
-	struct adding a = {.to = "mds"};
+	struct adding a = {.r = r, .to = "mds"};
 
-	net_report_begin(&a.r, buf, size, c->transport, from);
 	if (c->mds != NULL)
 		rpc_client_net(c->mds, add, &a);
 	for (struct target *t = next_target(c, NULL); t != NULL; t = next_target(c, t)) {
@@ -36,7 +35,15 @@ size_t ll_net(struct client *c, uint32_t from, char *buf, size_t size)
 		snprintf(a.to, sizeof(a.to), "target %u", t->id);
 		rpc_client_net(t->rpc, add, &a);
 	}
-	return net_report_end(&a.r);
+}
+
+size_t ll_net(struct client *c, uint32_t from, char *buf, size_t size)
+{
+	struct net_report r;
+
+	net_report_begin(&r, buf, size, c->transport, from);
+	ll_net_add(c, &r);
+	return net_report_end(&r);
 }
 
 void ll_net_totals(struct client *c, struct rpc_net_totals *totals)

@@ -12,8 +12,9 @@
 struct status_options {
 	const char *path; /* a mount, or NULL */
 	bool check, net;
+	const char *agent; /* address of one, or NULL */
 	uint64_t timeout_ms;
-	json_t *mount, *mount_net;
+	json_t *mount, *mount_net, *agent_status;
 	int code; /* of --check */
 };
 
@@ -82,6 +83,8 @@ static json_t *view_json(const struct cluster *c, const struct status_options *o
 	json_object_set_new(all, "transport", own_transport(c));
 	if (o->mount)
 		json_object_set(all, "mount", o->mount);
+	if (o->agent_status)
+		json_object_set(all, "agent", o->agent_status);
 	if (o->mount && o->mount_net)
 		json_object_set(o->mount, "net", o->mount_net);
 	return all;
@@ -166,13 +169,17 @@ static void print_target(const struct target_view *v)
 	       v->error ? status_text(v->error) : "");
 }
 
-/* With a path the mount's own connections, else those of every server. */
+/* With a path the mount's own connections, of an agent its, else those of every server. */
 static void print_net(const struct cluster *c, const struct status_options *o)
 {
 	char whose[64];
 
 	if (o->mount) {
 		net_print("mount", o->mount_net);
+		return;
+	}
+	if (o->agent) {
+		net_print("agent", json_object_get(o->agent_status, "net"));
 		return;
 	}
 	net_print("mds", json_object_get(c->mds_status, "net"));
@@ -276,11 +283,43 @@ static void print_view(const struct cluster *c, const struct status_options *o)
 		print_net(c, o);
 }
 
+static int ask_agent(struct cluster *c, struct status_options *o)
+{
+	struct rpc_client_options opts = {.transport = c->transport,
+					  .addrs = o->agent,
+					  .name = "leat",
+					  .role = ROLE_TOOL,
+					  .cluster = c->uuid,
+					  .key = c->key};
+	struct peer_status_req req = {0};
+	struct peer_status_rep rep = {0};
+	struct rpc_call call = {.op = OP_peer_status,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms((uint32_t)o->timeout_ms)};
+	struct rpc_client *rpc;
+
+	TRY(rpc_client_create(&opts, &rpc));
+	int rc = rpc_call(rpc, &call);
+	if (rc == 0)
+		o->agent_status = json_loadb(rep.json.data, rep.json.len, 0, NULL);
+	if (rc == 0 && !o->agent_status)
+		rc = -LE_BAD_MESSAGE;
+	rpc_call_fini(&call);
+	rpc_client_destroy(rpc);
+	if (rc < 0)
+		o->code = tool_error(c->tool, EXIT_FAILED, NULL, "agent %s: %s", o->agent,
+				     status_text(rc));
+	return rc;
+}
+
 static int run_status(struct cluster *c, void *arg)
 {
 	struct status_options *o = arg;
 
 	TRY(cluster_fetch(c, FETCH_MDS_STATUS | FETCH_TARGET_STATUS));
+	if (o->agent && ask_agent(c, o) < 0)
+		return 0;
 	if (c->tool->json)
 		o->code = tool_print_json(view_json(c, o));
 	else
@@ -328,6 +367,7 @@ static int parse(struct tool *t, int argc, char **argv, struct status_options *o
 	static const struct option longs[] = {
 		{"check", no_argument, NULL, 'k'},
 		{"net", no_argument, NULL, 'n'},
+		{"agent", required_argument, NULL, 'a'},
 		{"timeout", required_argument, NULL, 't'},
 		{NULL, 0, NULL, 0},
 	};
@@ -339,6 +379,8 @@ static int parse(struct tool *t, int argc, char **argv, struct status_options *o
 			o->check = true;
 		} else if (c == 'n') {
 			o->net = true;
+		} else if (c == 'a') {
+			o->agent = optarg;
 		} else if (c == 't') {
 			if (!parse_number_arg(t, "--timeout", optarg, 3600, &seconds))
 				return EXIT_USAGE;
@@ -366,16 +408,19 @@ static int run(struct tool *t, int argc, char **argv)
 		code = cluster_run(t, (uint32_t)o.timeout_ms, run_status, &o);
 	json_decref(o.mount);
 	json_decref(o.mount_net);
+	json_decref(o.agent_status);
 	return code == EXIT_OK ? o.code : code;
 }
 
 const struct command command_status = {
 	.name = "status",
 	.summary = "the servers, their targets, and a mount",
-	.usage = "usage: leat status [--check] [--net] [--timeout SECONDS] [PATH]\n"
+	.usage = "usage: leat status [--check] [--net] [--agent ADDR] [--timeout S] [PATH]\n"
 		 "Shows the metadata server and all targets. With a PATH, its mount too.\n"
 		 "  --check       exit with 3 unless every target is up and answers\n"
-		 "  --net         connections: of the mount at PATH, or of every server\n"
+		 "  --net         connections: of the mount at PATH, of the agent, or of every "
+		 "server\n"
+		 "  --agent ADDR  asks an agent too\n"
 		 "  --timeout S   how long to wait for the metadata server (5)\n"
 		 "Examples:\n"
 		 "  leat status /mnt/leat\n"

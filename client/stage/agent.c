@@ -24,6 +24,7 @@
 #define TTL_REPORTS  10u
 #define DRAIN_MS     2000u
 #define REPORT_BYTES (200u << 10)
+#define NET_BYTES    (100u << 10)
 
 struct leat_agent {
 	struct leat_fs *fs;
@@ -146,6 +147,39 @@ static void sample_net(struct agent *a)
 			swarm_conns(j->swarm, add_conn, &net);
 	}
 	NET_METRICS_SET(&a->metrics, &net);
+}
+
+static void add_asker(void *arg, const struct rpc_net *n)
+{
+	net_report_add(arg, NULL, n);
+}
+
+static void add_asked(void *arg, const struct rpc_net *n)
+{
+	net_report_add(arg, "node", n);
+}
+
+static void add_node(void *arg, void *conn)
+{
+	rpc_client_net(conn, add_asked, arg);
+}
+
+char *agent_net(struct agent *a)
+{
+	char *text = malloc(NET_BYTES);
+	struct net_report r;
+	if (!text)
+		return NULL;
+	net_report_begin(&r, text, NET_BYTES, a->fs->transport, 0);
+	rpc_server_net(a->server, add_asker, &r);
+	list_for_each (pos, &a->jobs) {
+		const struct agent_job *j = list_entry(pos, struct agent_job, link);
+		if (j->swarm)
+			swarm_conns(j->swarm, add_node, &r);
+	}
+	ll_net_add(a->fs->client, &r);
+	net_report_end(&r);
+	return text;
 }
 
 static void report_fiber(void *arg)

@@ -75,6 +75,9 @@ extern const struct rpc_handler agent_handlers[];
 extern const uint32_t n_agent_handlers;
 void agent_served_drop(struct agent *a, const char *id); /* NULL: all that are idle */
 
+/* agent.c. Its connections, as common/rpc/net_report.h has them; NULL without memory. malloc'd. */
+char *agent_net(struct agent *a);
+
 /* agent_jobs.c, in fibers of the loop */
 int agent_job_start(struct agent *a, const struct peer_stage_req *req, char *message,
 		    size_t size) CHECK_RESULT; /* enum leat_stage_code */
@@ -82,7 +85,7 @@ struct agent_job *agent_job_find(struct agent *a, struct bytes what, bool by_id)
 void agent_jobs_end(struct agent *a); /* cancels all, waits */
 /* malloc'd. */
 char *agent_job_json(const struct agent_job *j);
-char *agent_json(const struct agent *a);
+char *agent_json(struct agent *a);
 void agent_job_free(struct agent_job *j);
 
 #endif

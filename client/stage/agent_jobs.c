@@ -302,7 +302,7 @@ char *agent_job_json(const struct agent_job *j)
 	return text;
 }
 
-char *agent_json(const struct agent *a)
+char *agent_json(struct agent *a)
 {
 	json_t *jobs = json_array(), *dirs = json_array();
 	list_for_each (pos, &a->jobs) {
@@ -314,6 +314,10 @@ char *agent_json(const struct agent *a)
 		json_array_append_new(dirs, json_string(a->dirs[i]));
 	json_t *o = json_pack("{s:s,s:s,s:o,s:i,s:o}", "node", a->node, "addr", a->addr, "dirs",
 			      dirs, "copies", (int)a->n_copies, "jobs", jobs);
+	char *net = agent_net(a);
+	if (o && net)
+		json_object_set_new(o, "net", json_loads(net, 0, NULL));
+	free(net);
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 	json_decref(o);
 	return text;

@@ -73,6 +73,15 @@ json .ready 4
 json '.amplification <= 1.05' true
 json '(.source + .peers) == 4 * .bytes' true
 until_true as_given "$(jq .peers <<<"$out")"
+# What it says of its connections: to every server, and that by which it is asked
+expect 0 "$leat" status --net --agent "$here:${ports[0]}" --json
+json '[.agent.net.connections[] | select(.state == "up")] | length > 5' true
+[ "${LEAT_DEV_TRANSPORT:-}" = auto ] ||
+	json '[.agent.net.connections[].transport] | unique | join(" ")' \
+		"${LEAT_DEV_TRANSPORT:-tcp}"
+expect 0 "$leat" status --net --agent "$here:${ports[0]}"
+in_out "agent: "
+expect 1 "$leat" status --agent "$here:${ports[4]}" --timeout 1
 check 1 2 3 4
 all_ready() {
 	"$leat" stage where set@v1 --json |

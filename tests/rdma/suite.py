@@ -13,6 +13,7 @@ INTEGRATION = {
     "bad_input": "auto",       # speaks TCP to the servers by itself
     "cli": None,               # no cluster
     "exports": None,           # makes a network of its own, where there is no device
+    "stage_nodes": None,       # the same
     "cli_net": None,           # what is said where there is no device
     "memory": None,            # hours in a guest; soak looks at memory
 }
@@ -52,7 +53,10 @@ def commands(build):
              "hostile": ([build + "/tests/hostile"], 200),
              "loader": ([over, "verbs", "env", "LD_LIBRARY_PATH=" + build,
                          "/usr/bin/python3", "-m", "unittest", "-v",
-                         "tests/python/test_cluster.py"], 600)}
+                         "tests/python/test_cluster.py"], 600),
+             "peers": ([over, "verbs", "env", "LD_LIBRARY_PATH=" + build,
+                        "/usr/bin/python3", "-m", "unittest", "-v",
+                        "tests/python/test_peers.py"], 900)}
     found["soak"] = ([over, "auto", HERE + "/soak", "--seconds", str(SOAK_S)], SOAK_S + 900)
     for path in sorted(glob.glob("tests/integration/test_*.py") +
                        glob.glob("tests/integration/test_*.sh") +
