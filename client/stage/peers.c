@@ -493,9 +493,11 @@ void swarm_destroy(struct swarm *w)
 	w->stopping = true;
 	waitq_wake_all(&w->stop);
 	latch_wait(&w->fibers);
-	for (uint32_t i = 0; i < w->n; i++) {
-		w->o.ops->leave(w->o.net, &w->members[i]->peer);
-		free(w->members[i]);
+	/* Leaving takes a while, in which others ask who is left. */
+	while (w->n > 0) {
+		struct member *m = w->members[--w->n];
+		w->o.ops->leave(w->o.net, &m->peer);
+		free(m);
 	}
 	free(w->members);
 	spread_destroy(w->spread);
