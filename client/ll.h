@@ -214,6 +214,8 @@ int ll_fsync(struct ll_file *f, bool data_only) CHECK_RESULT;
 /* The last reference: tells the MDS without waiting for it. Never fails. */
 void ll_release(struct ll_file *f);
 struct ino ll_file_ino(const struct ll_file *f);
+/* It is open with O_DIRECT, and somebody else on this mount has the file open without. */
+bool ll_past_pages(const struct ll_file *f);
 
 /* Data in slots, in order: the reader's view, without a copy. */
 #define LL_VECS_MAX 40u

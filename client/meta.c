@@ -6,6 +6,11 @@
 #include "client/retry.h"
 #include "common/proto/cred.h"
 
+static bool is_dots(struct bytes name)
+{
+	return name.len <= 2 && memcmp(name.data, "..", name.len) == 0;
+}
+
 static bool name_ok(struct bytes name, int *ret_status)
 {
 	if (name.len == 0 || name.len > LEAT_NAME_MAX) {
@@ -104,7 +109,10 @@ int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, stru
 
 	if (!name_ok(name, &rc))
 		return rc;
-	if (lookup_known(c, cred, parent, name, ret_attr != NULL ? ret_attr : &unused, &rc))
+	/* The dots are not among the names of a directory, known or not. */
+	if (ret_attr == NULL)
+		ret_attr = &unused;
+	if (!is_dots(name) && lookup_known(c, cred, parent, name, ret_attr, &rc))
 		return rc;
 	rc = mds_call(c, OP_mds_lookup, &req, &rep, &call);
 	rpc_call_fini(&call);

@@ -123,13 +123,13 @@ static void job_done(struct mail *m)
 	latch_done(&container_of(m, struct done, mail)->latch);
 }
 
-void invalidate_inode_now(struct leatfs *fs, struct ino ino)
+void invalidate_inode_now(struct leatfs *fs, struct ino ino, int64_t off, int64_t len)
 {
 	struct done d = {.mail.fn = job_done, .loop = fs->loop};
 
 	if (!fs->invalidator)
 		return;
 	latch_init(&d.latch, 1);
-	queue(fs, &(struct job){ino, 0, 0, &d});
+	queue(fs, &(struct job){ino, off, len, &d});
 	latch_wait(&d.latch);
 }

@@ -220,7 +220,7 @@ static void on_invalidate(void *arg, struct ino ino, bool data)
 		passthrough_changed(fs, ino.v);
 	/* Attributes only: takes no lock of the kernel's that a request could hold. */
 	if (data)
-		invalidate_inode_now(fs, ino);
+		invalidate_inode_now(fs, ino, 0, 0);
 	else
 		fuse_lowlevel_notify_inval_inode(fs->session, ino.v, -1, 0);
 }

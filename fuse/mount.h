@@ -232,7 +232,7 @@ void invalidator_stop(struct leatfs *fs);
 /* Queues it; yields only while 4096 others are queued. off -1: attributes only; len 0: to the end.
  */
 void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);
-/* All of it, and waits until it is done. Yields. */
-void invalidate_inode_now(struct leatfs *fs, struct ino ino);
+/* The same, and waits until it is done. Yields. */
+void invalidate_inode_now(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);
 
 #endif

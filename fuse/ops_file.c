@@ -253,6 +253,10 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 		return;
 	}
 	metric_add(&fs->metrics.written_bytes, (uint64_t)n);
+	/* Pages that a reader filled meanwhile: at the end of an asynchronous direct write the
+	 * kernel leaves them as they are. */
+	if (n > 0 && ll_past_pages(mf->file))
+		invalidate_inode_now(fs, ino_of(ino), off, n);
 	fuse_reply_write(req, (size_t)n);
 	drop_pages(fs, mf, ino, off, size);
 }

@@ -86,7 +86,7 @@ static int set(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi,
 	/* What others wrote before this lock was free has to be seen. */
 	if (status == 0 && want->type != FILE_LOCK_NONE &&
 	    !ll_leased(req_fs(req)->client, ino_of(ino)))
-		invalidate_inode_now(req_fs(req), ino_of(ino));
+		invalidate_inode_now(req_fs(req), ino_of(ino), 0, 0);
 	return status;
 }
 

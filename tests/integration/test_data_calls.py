@@ -6,6 +6,7 @@ import errno
 import mmap
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -368,6 +369,70 @@ def test_but_who_is_killed_need_not_wait(c):
 
 def test_nothing_is_damaged(c):
     c.assert_sound()
+
+
+# ---- asynchronous direct writes ----
+
+class Aio:
+    """One direct write at a time by the kernel's io_submit."""
+    CALLS = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}
+
+    def __init__(self):
+        self.setup, self.destroy, self.getevents, self.submit = self.CALLS[os.uname().machine]
+        self.context = ctypes.c_ulong()
+        self.call(self.setup, 1, ctypes.byref(self.context))
+
+    def call(self, number, *args):
+        rc = libc.syscall(ctypes.c_long(number), *args)
+        if rc < 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        return rc
+
+    def pwrite(self, fd, buffer, off):
+        address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+        iocb = ctypes.create_string_buffer(struct.pack(
+            "<QIIHhIQQqQII", 0, 0, 0, 1, 0, fd, address, len(buffer), off, 0, 0, 0))
+        each = (ctypes.c_void_p * 1)(ctypes.addressof(iocb))
+        event = ctypes.create_string_buffer(32)
+        assert self.call(self.submit, self.context, ctypes.c_long(1), each) == 1
+        assert self.call(self.getevents, self.context, ctypes.c_long(1), ctypes.c_long(1), event,
+                         None) == 1
+        assert struct.unpack("<QQqq", event.raw)[2] == len(buffer)
+
+    def close(self):
+        self.call(self.destroy, self.context)
+
+
+def test_asynchronous_direct_writes_are_seen_by_buffered_readers(c):
+    """Who reads while they are under way fills the page cache with what was there before."""
+    path, size, stop = c.mnt() + "/aio", 4 * 64 << 10, threading.Event()
+    put(path, bytes(size))
+    settled(path)
+
+    def read_on():
+        with open(path, "rb", buffering=0) as f:
+            while not stop.is_set():
+                os.pread(f.fileno(), size, 0)
+
+    readers = [threading.Thread(target=read_on) for _ in range(2)]
+    aio, buffer = Aio(), mmap.mmap(-1, size)
+    fd = os.open(path, os.O_RDWR | os.O_DIRECT)
+    for r in readers:
+        r.start()
+    try:
+        with open(path, "rb", buffering=0) as f:
+            for i in range(1, 201):
+                buffer[:] = bytes([i]) * size
+                aio.pwrite(fd, buffer, 0)
+                got = os.pread(f.fileno(), size, 0)
+                assert got == bytes([i]) * size, "write %d, read %s" % (i, sorted(set(got)))
+    finally:
+        stop.set()
+        for r in readers:
+            r.join()
+    os.close(fd)
+    aio.close()
+
 
 
 if __name__ == "__main__":

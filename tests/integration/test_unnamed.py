@@ -163,6 +163,17 @@ def test_files_by_handle(c):
         # The way up is found, too.
         assert os.readlink(LINKS % fd) == p, (os.readlink(LINKS % fd), p)
         os.close(fd)
+    # Also when the daemon knows all names of a directory, having made it, and the kernel none.
+    os.makedirs(d + "/made/here")
+    handle = handle_of(d + "/made/here")
+    expect_errno(errno.ENOENT, os.stat, d + "/made/here/absent")
+    with open("/proc/sys/vm/drop_caches", "w") as f:
+        f.write("2")
+    fd = open_handle(mount_fd, handle, os.O_RDONLY | os.O_DIRECTORY)
+    assert os.readlink(LINKS % fd) == d + "/made/here"
+    os.close(fd)
+    os.rmdir(d + "/made/here")
+    os.rmdir(d + "/made")
     os.unlink(d + "/deep/file")
     expect_errno(errno.ESTALE, open_handle, mount_fd, handles[d + "/deep/file"], os.O_RDONLY)
     os.close(mount_fd)
