@@ -211,6 +211,7 @@ struct row {
 
 struct rows {
 	struct damage *d;
+	struct kv *kv;
 	struct kv_batch *batch;
 	struct node *node;
 	bool lose, vanish; /* of a server that runs */
@@ -241,6 +242,21 @@ static void spoil_record(struct damage *d, struct kv_batch *b, const struct row 
 	kv_batch_put(b, bad.key, bad.key_len, bad.value, bad.len);
 	d->n_damages++;
 	d->c->count.damages++;
+}
+
+/* May it have a version that was not committed everywhere? Perhaps nobody else has it then. */
+static bool may_be_pending(const struct rows *rows, const uint8_t *key)
+{
+	uint8_t row[CHUNK_ROW_SIZE];
+	struct kv_value v;
+	int rc;
+
+	memcpy(row, key, sizeof(row));
+	row[0] = ROW_PENDING;
+	rc = kv_try_get(rows->kv, row, sizeof(row), &v);
+	if (rc == 0)
+		kv_value_fini(&v);
+	return rc != -LE_NOENT;
 }
 
 /* Mostly its name stays, as it lies elsewhere. */
@@ -279,6 +295,8 @@ static int damage_row(void *arg, const void *key, size_t key_len, const void *va
 	TRY(chunk_record_summary(&k, value, len, &info));
 	if (k.chain > ARRAY_SIZE(d->replicated) || !d->replicated[k.chain - 1] ||
 	    rnd(d, 3) >= (rows->lose ? 1 : 2))
+		return 0;
+	if (rows->lose && !rows->vanish && may_be_pending(rows, key))
 		return 0;
 	if (rows->lose) {
 		lose_row(rows, key, &k, info.version);
@@ -333,6 +351,7 @@ static int damage_disk(struct damage *d, struct env *env)
 		return -LE_NOMEM;
 	snprintf(path, sizeof(path), "%s/index", bad_node(d)->dir);
 	TRY(kv_open(env, path, &o, &kv));
+	rows.kv = kv;
 	rc = kv_scan(kv, NULL, &range, damage_row, &rows, &more);
 	if (rc == 0)
 		rc = kv_commit(kv, rows.batch, true);
