@@ -21,6 +21,7 @@
 
 #include "common/base/crc32c.h"
 #include "common/base/status.h"
+#include "tests/lib/folder.h"
 
 #define FILES   6u
 #define EACH    100u
@@ -29,7 +30,7 @@
 #define COST    4096u /* of a record in the cache */
 
 struct world {
-	char root[64], src[96], dir[96];
+	char root[FOLDER_MAX], src[96], dir[96];
 };
 
 static uint8_t byte_of(uint64_t sample, uint32_t i)
@@ -57,12 +58,8 @@ static void put_files(const struct world *w)
 static int setup(void **state)
 {
 	struct world *w = calloc(1, sizeof(*w));
-	const char *tmp = getenv("TMPDIR");
 	/* Thousands of small files: in memory, where the machine has such a place. */
-	if (access("/dev/shm", W_OK) == 0)
-		tmp = "/dev/shm";
-	snprintf(w->root, sizeof(w->root), "%.40s/cache.XXXXXX", tmp ? tmp : "/tmp");
-	assert_non_null(mkdtemp(w->root));
+	make_folder(access("/dev/shm", W_OK) == 0 ? "/dev/shm" : NULL, "cache", w->root);
 	snprintf(w->src, sizeof(w->src), "%s/src", w->root);
 	snprintf(w->dir, sizeof(w->dir), "%s/cache", w->root);
 	assert_int_equal(mkdir(w->src, 0755), 0);
@@ -71,18 +68,10 @@ static int setup(void **state)
 	return 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-	(void)st;
-	(void)flag;
-	(void)ftw;
-	return remove(path);
-}
-
 static int teardown(void **state)
 {
 	struct world *w = *state;
-	nftw(w->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	remove_folder(w->root);
 	free(w);
 	return 0;
 }
@@ -520,7 +509,7 @@ static void test_wrong_records_are_not_kept(void **state)
 	char path[200];
 	uint64_t len = 400;
 	uint8_t data[400];
-	nftw(w->src, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	remove_folder(w->src);
 	assert_int_equal(mkdir(w->src, 0755), 0);
 	snprintf(path, sizeof(path), "%s/one.tfrecord", w->src);
 	FILE *f = fopen(path, "w+");

@@ -3,7 +3,6 @@
 #include "client/include/leat/leat_loader.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -18,6 +17,7 @@
 #include "client/include/leat/leat_stage.h"
 #include "common/base/hmap.h"
 #include "common/base/status.h"
+#include "tests/lib/folder.h"
 
 #define FILES   90u
 #define SEEDS   16u
@@ -31,7 +31,7 @@ enum fault {
 };
 
 struct world {
-	char root[64], src[96], copy[4096];
+	char root[FOLDER_MAX], src[96], copy[4096];
 	enum fault faults[FILES];
 	uint64_t where[FILES]; /* of a flipped bit's byte */
 	uint64_t random;
@@ -73,9 +73,7 @@ static void put_files(const struct world *w)
 static int setup(void **state)
 {
 	struct world *w = calloc(1, sizeof(*w));
-	const char *tmp = getenv("TMPDIR");
-	snprintf(w->root, sizeof(w->root), "%.40s/faults.XXXXXX", tmp ? tmp : "/tmp");
-	assert_non_null(mkdtemp(w->root));
+	make_folder(NULL, "faults", w->root);
 	snprintf(w->src, sizeof(w->src), "%s/src", w->root);
 	assert_int_equal(mkdir(w->src, 0755), 0);
 	put_files(w);
@@ -83,18 +81,10 @@ static int setup(void **state)
 	return 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-	(void)st;
-	(void)flag;
-	(void)ftw;
-	return remove(path);
-}
-
 static int teardown(void **state)
 {
 	struct world *w = *state;
-	nftw(w->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	remove_folder(w->root);
 	free(w);
 	return 0;
 }

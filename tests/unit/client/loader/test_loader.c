@@ -2,7 +2,6 @@
 #include "client/include/leat/leat_loader.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -20,13 +19,14 @@
 
 #include "client/include/leat/leat_stage.h"
 #include "common/base/status.h"
+#include "tests/lib/folder.h"
 
 #define SHARDS    7u
 #define PER_SHARD 31u
 #define SAMPLES   (SHARDS * PER_SHARD)
 
 struct world {
-	char root[64], src[96], to[96];
+	char root[FOLDER_MAX], src[96], to[96];
 };
 
 /* The bytes of sample s: its length and content follow from its number. */
@@ -89,9 +89,7 @@ static void put_shards(const char *dir)
 static int setup(void **state)
 {
 	struct world *w = calloc(1, sizeof(*w));
-	const char *tmp = getenv("TMPDIR");
-	snprintf(w->root, sizeof(w->root), "%.40s/loader.XXXXXX", tmp ? tmp : "/tmp");
-	assert_non_null(mkdtemp(w->root));
+	make_folder(NULL, "loader", w->root);
 	snprintf(w->src, sizeof(w->src), "%s/src", w->root);
 	snprintf(w->to, sizeof(w->to), "%s/to", w->root);
 	assert_int_equal(mkdir(w->src, 0755), 0);
@@ -101,18 +99,10 @@ static int setup(void **state)
 	return 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-	(void)st;
-	(void)flag;
-	(void)ftw;
-	return remove(path);
-}
-
 static int teardown(void **state)
 {
 	struct world *w = *state;
-	nftw(w->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	remove_folder(w->root);
 	free(w);
 	return 0;
 }

@@ -2,7 +2,6 @@
  * now, parts of copies in other directories. timeout: 120 */
 #include "client/include/leat/leat_stage.h"
 
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,11 +13,12 @@
 #include <cmocka.h>
 
 #include "common/base/status.h"
+#include "tests/lib/folder.h"
 
 #define SIZE (3u << 20)
 
 struct world {
-	char root[64], src[96], a[96], b[96];
+	char root[FOLDER_MAX], src[96], a[96], b[96];
 };
 
 static void put_file(const char *dir, const char *name, size_t len, unsigned seed)
@@ -37,9 +37,7 @@ static void put_file(const char *dir, const char *name, size_t len, unsigned see
 static int setup(void **state)
 {
 	struct world *w = calloc(1, sizeof(*w));
-	const char *tmp = getenv("TMPDIR");
-	snprintf(w->root, sizeof(w->root), "%.40s/gc.XXXXXX", tmp ? tmp : "/tmp");
-	assert_non_null(mkdtemp(w->root));
+	make_folder(NULL, "gc", w->root);
 	snprintf(w->src, sizeof(w->src), "%s/src", w->root);
 	snprintf(w->a, sizeof(w->a), "%s/a", w->root);
 	snprintf(w->b, sizeof(w->b), "%s/b", w->root);
@@ -53,18 +51,10 @@ static int setup(void **state)
 	return 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-	(void)st;
-	(void)flag;
-	(void)ftw;
-	return remove(path);
-}
-
 static int teardown(void **state)
 {
 	struct world *w = *state;
-	nftw(w->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	remove_folder(w->root);
 	free(w);
 	return 0;
 }
@@ -169,7 +159,7 @@ static void test_a_part_is_no_copy(void **state)
 	assert_int_equal(look(w->a).states[0], LEAT_COPY_READY);
 	/* Its home is lost: what is left goes, or becomes a copy again. */
 	snprintf(path, sizeof(path), "%s/.leat/%s", w->a, id);
-	assert_int_equal(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+	remove_folder(path);
 	assert_int_equal(look(w->b).states[0], LEAT_COPY_EVICTING);
 	r = stage(w->src, w->b, NULL, 0);
 	assert_true(r->bytes_moved < r->bytes);
@@ -181,7 +171,7 @@ static void test_what_is_left_of_a_part_goes(void **state)
 	struct world *w = *state;
 	char path[400];
 	snprintf(path, sizeof(path), "%s/.leat/%s", w->a, stage(w->src, w->a, w->b, 0)->id);
-	assert_int_equal(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+	remove_folder(path);
 	gc(w->b, NULL, 0);
 	assert_int_equal(look(w->b).n, 0);
 }

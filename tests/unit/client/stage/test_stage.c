@@ -2,7 +2,6 @@
 #include "client/include/leat/leat_stage.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -17,11 +16,12 @@
 #include <cmocka.h>
 
 #include "common/base/status.h"
+#include "tests/lib/folder.h"
 
 #define BIG (9u << 20)
 
 struct world {
-	char root[64], src[96], to[96];
+	char root[FOLDER_MAX], src[96], to[96];
 };
 
 static void put_file(const char *dir, const char *name, size_t len, uint32_t seed)
@@ -41,9 +41,7 @@ static int setup(void **state)
 {
 	struct world *w = calloc(1, sizeof(*w));
 	char path[256];
-	const char *tmp = getenv("TMPDIR");
-	snprintf(w->root, sizeof(w->root), "%.40s/stage.XXXXXX", tmp ? tmp : "/tmp");
-	assert_non_null(mkdtemp(w->root));
+	make_folder(NULL, "stage", w->root);
 	snprintf(w->src, sizeof(w->src), "%s/src", w->root);
 	snprintf(w->to, sizeof(w->to), "%s/to", w->root);
 	assert_int_equal(mkdir(w->src, 0755), 0);
@@ -60,18 +58,10 @@ static int setup(void **state)
 	return 0;
 }
 
-static int remove_one(const char *path, const struct stat *st, int flag, struct FTW *ftw)
-{
-	(void)st;
-	(void)flag;
-	(void)ftw;
-	return remove(path);
-}
-
 static int teardown(void **state)
 {
 	struct world *w = *state;
-	nftw(w->root, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+	remove_folder(w->root);
 	free(w);
 	return 0;
 }
