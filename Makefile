@@ -199,12 +199,10 @@ runner  = BUILD='$(BUILD)' BUILD_ROOT='$(BUILD_ROOT)' WERROR='$(WERROR)' V='$(V)
 
 check: ## install what is needed, build, run every suite that is not long
 	$(Q)BUILD_ROOT='$(BUILD_ROOT)' deploy/deps.sh check
-	$(Q)-$(MAKE) --no-print-directory programs
 	$(Q)$(runner) $(suites)
 
 check-long: ## every suite with its long tests, more seeds and longer fuzzing
 	$(Q)BUILD_ROOT='$(BUILD_ROOT)' deploy/deps.sh check
-	$(Q)-$(MAKE) --no-print-directory programs
 	$(Q)$(runner) --long $(suites)
 
 # A short selection of the suite over RDMA is part of check; asked for by name it is all of it.

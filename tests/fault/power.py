@@ -88,10 +88,10 @@ def end_child(child):
 
 
 class Cuts:
-    """Verifies cut disks, as many at once as there are processors."""
+    """Verifies cut disks, `each` at once for each processor."""
 
-    def __init__(self, fs, command, width=None):
-        self.fs, self.command, self.width = fs, command, width or os.cpu_count() or 1
+    def __init__(self, fs, command, each):
+        self.fs, self.command, self.width = fs, command, each * (os.cpu_count() or 1)
         self.running, self.failures, self.n, self.n_disks = [], [], 0, 0
 
     def start(self, label, disk, seed):
@@ -143,9 +143,9 @@ def points(journal, at_marks=False):
 
 
 def check_cuts(fs, command, seeds=(1, 2), at_marks=False, skip_before_mark=True, every=1,
-               stop_at_failure=False, seconds=None):
+               stop_at_failure=False, seconds=None, each=1):
     """Builds and verifies a disk for every cut (or every n-th) and seed. Returns Cuts."""
-    cuts, i, end = Cuts(fs, command), 0, time.monotonic() + (seconds or 3600)
+    cuts, i, end = Cuts(fs, command, each), 0, time.monotonic() + (seconds or 3600)
     try:
         for label, disk in points(fs.journal, at_marks):
             if skip_before_mark and not disk.marks:

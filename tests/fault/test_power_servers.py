@@ -10,6 +10,8 @@ import power_servers
 from power import PowerFS, check_cuts, points, report
 
 N_CUTS = 40
+# At once for each processor: of a restart most is waiting for the leases of those who are dead.
+EACH = 3
 
 
 def verify_command(disk, marks):
@@ -22,7 +24,8 @@ def session(what, ops, n_cuts, conf=None, **how):
         power_servers.run(fs, ops, conf)
         fs.unmount()
         n = sum(1 for _, disk in points(fs.journal, how.get("at_marks", False)) if disk.marks)
-        cuts = check_cuts(fs, verify_command, every=max(1, n // n_cuts) if n_cuts else 1, **how)
+        cuts = check_cuts(fs, verify_command, every=max(1, n // n_cuts) if n_cuts else 1,
+                          each=EACH, **how)
         report(what, fs, cuts, started)
         return cuts
 

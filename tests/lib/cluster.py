@@ -207,11 +207,14 @@ class Cluster:
 def wait_until(predicate, seconds, what):
     """seconds: plenty on an idle machine. Busy ones are waited for too: this is not about speed."""
     patience = max(120, 4 * seconds)
-    end = time.monotonic() + patience
+    asked = time.monotonic()
+    end = asked + patience
     while not predicate():
         if time.monotonic() > end:
             raise AssertionError("not within %s s: %s" % (patience, what))
-        time.sleep(0.02)
+        # Half of the time at least is for who is waited for, however dear the question is.
+        time.sleep(0.02 + time.monotonic() - asked)
+        asked = time.monotonic()
 
 
 def expect_errno(number, fn, *args, **kw):
