@@ -60,7 +60,7 @@ static void now_told(struct idata *d)
 
 void delegation_counted(struct idata *d)
 {
-	if (d->n_delegated == 0 || d->delegated_told || d->telling)
+	if (d->n_delegated == 0 || d->delegated_told)
 		return;
 	now_told(d);
 }
@@ -97,13 +97,17 @@ static int tell(struct client *c, struct idata *d)
 
 	/* However long whoever asks is willing to wait: given up, it might count all the same. */
 	fiber_set_deadline(NO_DEADLINE);
-	/* In another session the same is to be told again; nothing else tells it. */
+	/* In another session the same is to be told again. A session that begins, or goes on at a
+	 * server that has restarted, counts it with everything else that is open, before anybody
+	 * can remove it; then this one is not repeated. */
 	do {
 		gen = c->session_gen;
-		rc = mds_call_first(c, OP_mds_open, &req, &rep, &call);
+		rc = mds_call_first(c, OP_mds_open, &req, &rep, &call, &d->delegated_told);
 		rpc_call_fini(&call);
-	} while (rc < 0 && gen != c->session_gen && !c->stopping);
+	} while (rc < 0 && !d->delegated_told && gen != c->session_gen && !c->stopping);
 	fiber_set_deadline(deadline);
+	if (d->delegated_told)
+		return 0;
 	if (rc >= 0)
 		now_told(d);
 	return rc;
@@ -126,9 +130,7 @@ int delegation_tell(struct client *c, struct inode *i)
 		rc = delegation_open(c, &cred, i, O_RDONLY, &f);
 		if (rc >= 0) {
 			inode_ref(i);
-			d->telling = true;
 			rc = tell(c, d);
-			d->telling = false;
 			ll_release(f);
 		}
 	}

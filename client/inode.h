@@ -71,8 +71,7 @@ struct idata {
 	uint32_t n_buffered;   /* open files without O_DIRECT */
 	uint32_t reopened_gen; /* of the session in which all of these were opened again */
 	uint32_t n_delegated;  /* opens for reading of which the MDS is not told (delegation.h), */
-	bool delegated_told;   /* or only that there are some: one of n_read; */
-	bool telling;          /* which is under way */
+	bool delegated_told;   /* or only that there are some: one of n_read */
 	uint32_t n_lazy, n_close_waiters; /* closes that the MDS may take its time with; waiters */
 	struct waitq closing_q;
 	/* capabilities: [0] to read, [1] to write; valid when cap_gen is the client's session_gen

@@ -122,30 +122,34 @@ static void take_along(struct client *c, uint16_t op)
 }
 
 static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
-		    struct rpc_call *call, bool first)
+		    struct rpc_call *call, const bool *done)
 {
 	const struct msg_desc *desc = msg_find(op);
 	bool mutation = desc->kind == MSG_WRITE;
 	struct retry r;
-	int rc;
+	int rc = 0;
 
 	take_along(c, op);
 	*call = (struct rpc_call){.op = op, .req = req, .rep = rep};
 	memset(rep, 0, desc->rep_size);
 	retry_begin(&r, c);
 	if (mutation) {
-		rc = first ? seq_take_kept(&c->mds_seqs, r.deadline_us, &call->slot, &call->seq)
-			   : kept_take(c, op, req, r.deadline_us, &call->slot, &call->seq);
+		rc = done != NULL
+			     ? seq_take_kept(&c->mds_seqs, r.deadline_us, &call->slot, &call->seq)
+			     : kept_take(c, op, req, r.deadline_us, &call->slot, &call->seq);
 		if (rc < 0)
 			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
 	}
 	c->stats.meta_ops++;
-	for (;;) {
+	while (done == NULL || !*done) {
 		memset(rep, 0, desc->rep_size);
 		call->session = c->session;
+		/* Between the look and the request nobody else gets at the connection, and the
+		 * session. */
+		call->flags = done != NULL ? RPC_CALL_NO_WAIT : 0;
 		call->deadline_us = retry_attempt_deadline(&r);
 		call->sent_us = loop_now_us();
-		rc = rpc_call(c->mds, call);
+		rc = done != NULL && c->reopening ? -LE_NOT_READY : rpc_call(c->mds, call);
 		if (rc >= 0) {
 			lease_heard(c, call->sent_us);
 			break;
@@ -166,12 +170,13 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 
 int mds_call(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call)
 {
-	return call_mds(c, op, req, rep, call, false);
+	return call_mds(c, op, req, rep, call, NULL);
 }
 
-int mds_call_first(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call)
+int mds_call_first(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call,
+		   const bool *done)
 {
-	return call_mds(c, op, req, rep, call, true);
+	return call_mds(c, op, req, rep, call, done);
 }
 
 /* A target does not know the session: ask the MDS, who decides whether it is so. */

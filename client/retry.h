@@ -38,11 +38,12 @@ int retry_next(struct retry *r, int status) CHECK_RESULT;
  * One operation at the MDS. rep is zeroed first; its bytes point into call, which the caller ends
  * with rpc_call_fini whatever was returned. Mutations get a (slot, seq) of the session.
  */
-/* The same, for what answers to recalls wait for. */
-int mds_call_first(struct client *c, uint16_t op, const void *req, void *rep,
-		   struct rpc_call *call) CHECK_RESULT;
 int mds_call(struct client *c, uint16_t op, const void *req, void *rep,
 	     struct rpc_call *call) CHECK_RESULT;
+/* The same, for what answers to recalls wait for. 0 without an answer when *done becomes true: what
+ * a new connection begins with has seen to it, and it is not asked again. */
+int mds_call_first(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call,
+		   const bool *done) CHECK_RESULT;
 
 /*
  * One operation at a member of the chain that has chunk idx of the layout; which one, and who has
