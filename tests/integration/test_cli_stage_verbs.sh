@@ -104,10 +104,10 @@ diff -r "$mnt/large" "$("$leat" stage path large@v1 --to "$node")" || fail "the 
 
 # A source that is replaced in the middle: told as such, and nothing wrong is READY
 expect 0 "$leat" stage evict large@v1 --to "$node"
+head -c 40000000 /dev/urandom >"$mnt/large/3.new"
 "$leat" stage in large@v1 --to "$node" --max-rate 20M >/dev/null 2>"$tmp/err3" &
 pid=$!
 sleep 1
-head -c 40000000 /dev/urandom >"$mnt/large/3.new"
 mv "$mnt/large/3.new" "$mnt/large/3"
 wait $pid
 rc=$?
