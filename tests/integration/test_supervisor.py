@@ -579,7 +579,7 @@ def test_configuration_is_edited(c):
 def test_metadata_server_away(c):
     """Daemons that do not come so far as to serve are no reason to give the mount up. It can be
     ended all the same."""
-    with Mount(c, ",mount_timeout_ms=100,request_timeout_ms=60000") as m:
+    with Mount(c, ",mount_timeout_ms=%d,request_timeout_ms=60000" % (500 * SLOWNESS)) as m:
         with open(m.at + "/there", "wb") as f:
             f.write(b"there")
         before = m.status()
