@@ -6,6 +6,7 @@ import mmap
 import os
 import random
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import expect_errno, run_tests
@@ -23,6 +24,7 @@ def fallocate(fd, mode, off, length):
 class Model:
     def __init__(self, path, seed):
         self.path, self.data, self.rng = path, bytearray(), random.Random(seed)
+        self.changes = []  # (what, offset, end, clock), for whoever has to explain a wrong byte
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT)
 
     def span(self, limit):
@@ -42,6 +44,10 @@ class Model:
         assert os.pwrite(self.fd, payload, off) == length
         self.grow(off + length)
         self.data[off:off + length] = payload
+        self.changed("write", off, length)
+
+    def changed(self, what, off, length):
+        self.changes.append((what, off, off + length, round(time.time() % 3600, 3)))
 
     def read(self):
         off, length = self.span(2 << 20)
@@ -50,6 +56,7 @@ class Model:
     def truncate(self):
         size = self.rng.randrange(MAX)
         os.ftruncate(self.fd, size)
+        self.changed("truncate", size, MAX - size)
         del self.data[size:]
         self.grow(size)
 
@@ -57,6 +64,7 @@ class Model:
         off, length = self.span(1 << 20)
         fallocate(self.fd, PUNCH | KEEP_SIZE, off, length)
         end = min(off + length, len(self.data))
+        self.changed("punch", off, length)
         if off < end:
             self.data[off:end] = bytes(end - off)
 
@@ -65,6 +73,7 @@ class Model:
         fallocate(self.fd, ZERO, off, length)
         self.grow(off + length)
         self.data[off:off + length] = bytes(length)
+        self.changed("zero", off, length)
 
     def allocate(self):
         off, length = self.span(1 << 20)
@@ -81,6 +90,7 @@ class Model:
             m[off:off + 3000] = payload
             m.flush()
         self.data[off:off + 3000] = payload
+        self.changed("map_shared", off, 3000)
 
     def direct(self):
         fd = os.open(self.path, os.O_RDWR | os.O_DIRECT)
@@ -93,6 +103,7 @@ class Model:
             assert os.pwritev(fd, [memoryview(buf)[:length]], off) == length
             self.grow(off + length)
             self.data[off:off + length] = payload
+            self.changed("direct", off, length)
         else:
             n = os.preadv(fd, [memoryview(buf)[:length]], off)
             assert buf[:n] == self.data[off:off + length], (off, length, n)
@@ -110,8 +121,22 @@ class Model:
         assert os.fstat(self.fd).st_size == len(self.data)
         got = os.pread(self.fd, MAX + 1, 0)
         if got != self.data:
-            at = next(i for i in range(len(self.data)) if i >= len(got) or got[i] != self.data[i])
-            raise AssertionError("wrong byte at %d" % at)
+            raise AssertionError(self.explain(got))
+
+    def explain(self, got):
+        """Where it is wrong, what is there instead, whether the servers have it so, since when."""
+        want, size = self.data, len(self.data)
+        bad = [b for b in range(0, size, 4096) if got[b:b + 4096] != want[b:b + 4096]]
+        at = next(i for i in range(size) if i >= len(got) or got[i] != want[i])
+        end = min(bad[-1] + 4096, size)
+        fd, buf = os.open(self.path, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, MAX + 4096)
+        n = os.preadv(fd, [buf], 0)
+        os.close(fd)
+        return ("wrong byte at %d: %d blocks from %d to %d, of them all zero %d, "
+                "by direct reads right %d; %d of %d bytes were read; changes there: %s" % (
+                    at, len(bad), bad[0], end, sum(not any(got[b:b + 4096]) for b in bad),
+                    sum(buf[b:min(b + 4096, size, n)] == want[b:b + 4096] for b in bad), len(got),
+                    size, [c for c in self.changes if c[1] < at + 4096 and at < c[2]][-12:]))
 
 
 OPS = (["write"] * 8 + ["read"] * 8 +
