@@ -103,16 +103,15 @@ int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, stru
 {
 	struct mds_lookup_req req = {.cred = *cred, .parent = parent, .name = name};
 	struct mds_lookup_rep rep;
-	struct attr unused;
 	struct rpc_call call;
+	struct attr unused;
 	int rc;
 
 	if (!name_ok(name, &rc))
 		return rc;
 	/* The dots are not among the names of a directory, known or not. */
-	if (ret_attr == NULL)
-		ret_attr = &unused;
-	if (!is_dots(name) && lookup_known(c, cred, parent, name, ret_attr, &rc))
+	if (!is_dots(name) && lookup_known(c, cred, parent, name,
+					   ret_attr != NULL ? ret_attr : &unused, &rc))
 		return rc;
 	rc = mds_call(c, OP_mds_lookup, &req, &rep, &call);
 	rpc_call_fini(&call);

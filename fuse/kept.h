@@ -57,6 +57,7 @@ struct kept {
 	uint32_t n_ready; /* daemons that have come so far as to serve */
 	uint8_t mounted, resend; /* resend: the kernel gives requests again */
 	uint8_t init_done;       /* what it was answered, or is going to be, is below */
+	uint8_t on_overlay;      /* then; stage_dir may come to be on one later */
 	uint8_t anew;    /* the daemon is to take the key from its file; by the supervisor */
 	uint8_t has_key; /* what served last had this one */
 	struct rpc_key key;

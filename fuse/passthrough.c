@@ -147,7 +147,9 @@ void passthrough_negotiate(struct passthrough *p, struct fuse_conn_info *conn)
 		return;
 	}
 	/* Costs that nothing can be stacked over this mount, so only where it is needed. */
-	conn->max_backing_stack_depth = on_overlay(p->dirs);
+	if (!p->fs->kept->init_done)
+		p->fs->kept->on_overlay = on_overlay(p->dirs);
+	conn->max_backing_stack_depth = p->fs->kept->on_overlay;
 	p->why_not = NULL;
 #else
 	(void)conn, (void)on_overlay;

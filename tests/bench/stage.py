@@ -15,7 +15,6 @@ import json
 import os
 import platform
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -23,6 +22,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "lib"))
+import ports
 from cluster import BUILD, SERVERS, SRC, Cluster
 
 RATE = 40 << 20
@@ -76,9 +76,7 @@ def one_node(args, leat, servers, data, work):
 
 
 def start_agent(leat, n, work):
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        addr = "127.0.0.1:%d" % s.getsockname()[1]
+    addr = "127.0.0.1:%d" % ports.free_ports(1)[0]
     ready = os.path.join(work, "ready%d" % n)
     p = subprocess.Popen([leat, "agent", "--set", "dirs=" + os.path.join(work, "agent%d" % n),
                           "--set", "listen=" + addr, "--set", "node=n%d" % n, "--ready-file",

@@ -21,10 +21,7 @@ agent() {
 	pids[n - 1]=$!
 	until_true test -s "$tmp/ready$n"
 }
-read -ra ports < <(/usr/bin/python3 -c 'import socket
-s = [socket.socket() for _ in range(9)]
-for x in s: x.bind(("127.0.0.1", 0))
-print(*[x.getsockname()[1] for x in s])')
+read -ra ports < <(/usr/bin/python3 "$src/tests/lib/ports.py" 9)
 nodes=$(printf "$here:%s," "${ports[@]:0:4}")
 
 mkdir -p "$mnt/data/sub"

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Random reads and writes of every kind on one file, against the same bytes in memory."""
+import collections
 import ctypes
 import errno
 import mmap
@@ -24,7 +25,8 @@ def fallocate(fd, mode, off, length):
 class Model:
     def __init__(self, path, seed):
         self.path, self.data, self.rng = path, bytearray(), random.Random(seed)
-        self.changes = []  # (what, offset, end, clock), for whoever has to explain a wrong byte
+        # For whoever has to explain a wrong byte: (what, offset, end, clock), and what was written.
+        self.changes, self.payloads = [], collections.deque(maxlen=100)
         self.fd = os.open(path, os.O_RDWR | os.O_CREAT)
 
     def span(self, limit):
@@ -44,14 +46,16 @@ class Model:
         assert os.pwrite(self.fd, payload, off) == length
         self.grow(off + length)
         self.data[off:off + length] = payload
-        self.changed("write", off, length)
+        self.changed("write", off, length, payload)
 
-    def changed(self, what, off, length):
+    def changed(self, what, off, length, payload=b""):
         self.changes.append((what, off, off + length, round(time.time() % 3600, 3)))
+        if payload:
+            self.payloads.append((len(self.changes) - 1, off, payload))
 
     def read(self):
         off, length = self.span(2 << 20)
-        assert os.pread(self.fd, length, off) == self.data[off:off + length], (off, length)
+        self.compare(os.pread(self.fd, length, off), off, length)
 
     def truncate(self):
         size = self.rng.randrange(MAX)
@@ -85,12 +89,12 @@ class Model:
             return
         with mmap.mmap(self.fd, len(self.data)) as m:
             off = self.rng.randrange(len(self.data) - 4096)
-            assert m[off:off + 4096] == self.data[off:off + 4096], off
+            self.compare(m[off:off + 4096], off, 4096)
             payload = self.rng.randbytes(3000)
             m[off:off + 3000] = payload
             m.flush()
         self.data[off:off + 3000] = payload
-        self.changed("map_shared", off, 3000)
+        self.changed("map_shared", off, 3000, payload)
 
     def direct(self):
         fd = os.open(self.path, os.O_RDWR | os.O_DIRECT)
@@ -103,10 +107,10 @@ class Model:
             assert os.pwritev(fd, [memoryview(buf)[:length]], off) == length
             self.grow(off + length)
             self.data[off:off + length] = payload
-            self.changed("direct", off, length)
+            self.changed("direct", off, length, payload)
         else:
             n = os.preadv(fd, [memoryview(buf)[:length]], off)
-            assert buf[:n] == self.data[off:off + length], (off, length, n)
+            self.compare(buf[:n], off, length)
         os.close(fd)
 
     def reopen(self):
@@ -119,24 +123,40 @@ class Model:
 
     def check(self):
         assert os.fstat(self.fd).st_size == len(self.data)
-        got = os.pread(self.fd, MAX + 1, 0)
-        if got != self.data:
-            raise AssertionError(self.explain(got))
+        self.compare(os.pread(self.fd, MAX + 1, 0), 0, MAX + 1)
 
-    def explain(self, got):
+    def compare(self, got, off, length):
+        """What was read at off is right."""
+        if got != self.data[off:off + length]:
+            raise AssertionError(self.explain(got, off, min(length, len(self.data) - off)))
+
+    def explain(self, got, off, length):
         """Where it is wrong, what is there instead, whether the servers have it so, since when."""
-        want, size = self.data, len(self.data)
-        bad = [b for b in range(0, size, 4096) if got[b:b + 4096] != want[b:b + 4096]]
-        at = next(i for i in range(size) if i >= len(got) or got[i] != want[i])
-        end = min(bad[-1] + 4096, size)
+        clock, want = time.time() % 3600, self.data
+        again = os.pread(self.fd, length, off)
         fd, buf = os.open(self.path, os.O_RDONLY | os.O_DIRECT), mmap.mmap(-1, MAX + 4096)
-        n = os.preadv(fd, [buf], 0)
+        direct = buf[:os.preadv(fd, [buf], 0)][off:off + length]
         os.close(fd)
-        return ("wrong byte at %d: %d blocks from %d to %d, of them all zero %d, "
-                "by direct reads right %d; %d of %d bytes were read; changes there: %s" % (
-                    at, len(bad), bad[0], end, sum(not any(got[b:b + 4096]) for b in bad),
-                    sum(buf[b:min(b + 4096, size, n)] == want[b:b + 4096] for b in bad), len(got),
-                    size, [c for c in self.changes if c[1] < at + 4096 and at < c[2]][-12:]))
+
+        def blocks(read):
+            """Those of the file that were not read right."""
+            return [b for b in range(off // 4096 * 4096, off + length, 4096)
+                    if part(read, b) != part(want[off:off + length], b)]
+
+        def part(read, block):
+            return read[max(0, block - off):block - off + 4096]
+
+        bad = blocks(got)
+        at = next(off + i for i in range(length) if got[i:i + 1] != want[off + i:off + i + 1])
+        found = got[at - off:at - off + 16]
+        return ("wrong byte at %d, at %.3f: blocks %s, of them all zero %d; read again: wrong in "
+                "%s; by direct reads: wrong in %s; %d of %d bytes were read; there is %s, which "
+                "was written by (number, at): %s; changes there: %s" % (
+                    at, clock, bad, sum(not any(part(got, b)) for b in bad), blocks(again),
+                    blocks(direct), len(got), length, found.hex(),
+                    [(n, start + p.find(found)) for n, start, p in self.payloads if found in p],
+                    [(n, *c) for n, c in enumerate(self.changes)
+                     if c[1] < at + 4096 and at < c[2]][-12:]))
 
 
 OPS = (["write"] * 8 + ["read"] * 8 +

@@ -11,13 +11,14 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 
 SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
+sys.path.insert(0, SRC + "/tests/lib")
+from ports import free_ports
 BIN = os.environ.get("BUILD") or os.path.join(SRC, "build")
 TMP = os.environ["TMPDIR"]
 LEAT = os.path.join(BIN, "leat")
@@ -85,9 +86,7 @@ def check_copies(node, sums_of):
 
 class Agent:
     def __init__(self, n):
-        with socket.socket() as s:
-            s.bind((HERE, 0))
-            self.addr = "%s:%d" % (HERE, s.getsockname()[1])
+        self.addr = "%s:%d" % (HERE, free_ports(1)[0])
         self.dir = os.path.join(TMP, "node%d" % n)
         self.ready = os.path.join(TMP, "ready%d" % n)
         self.log = open(os.path.join(TMP, "agent%d.log" % n), "ab")

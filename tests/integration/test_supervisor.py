@@ -476,6 +476,28 @@ def test_staged_files_go_on(c):
         staged_files_go_on(c, m, "upgraded", lambda f: m.upgrade())
         s = m.status()
         assert (s["restarts"], s["upgrades"], s["upgrades_failed"]) == (2, 2, 0), s
+        with open(m.log) as log:
+            assert "not given up by the kernel" not in log.read()
+
+
+def test_stage_dir_on_overlay_later(c):
+    """What the kernel was promised at first stays."""
+    stage = c.dir + "/later"
+    for name in ("lower", "upper", "work"):
+        os.makedirs("%s/layers/%s" % (c.dir, name))
+    os.mkdir(stage)
+    with Mount(c, ",passthrough=staged,stage_dir=" + stage) as m:
+        r = subprocess.run(["mount", "-t", "overlay", "overlay", "-o", ",".join(
+            "%sdir=%s/layers/%s" % (name, c.dir, name) for name in ("lower", "upper", "work")),
+            stage], check=False, capture_output=True, text=True)
+        if r.returncode != 0:
+            print("not here: " + r.stderr)
+            return
+        try:
+            m.kill_and_wait()
+            m.upgrade()
+        finally:
+            subprocess.run(["umount", stage], check=True)
 
 
 def test_upgrade_to_what_does_not_work(c):

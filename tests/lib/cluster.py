@@ -8,16 +8,16 @@ The cluster is taken down at the end, whatever happened.
 """
 import json
 import os
-import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import urllib.request
+
+import ports
 
 SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
@@ -187,18 +187,10 @@ class Cluster:
 
     def new_ports(self, conf):
         """The text of a configuration, with ports that are free now instead of those in it."""
-        sockets = {}
-
-        def replace(match):
-            if match.group(1) not in sockets:
-                sockets[match.group(1)] = socket.socket()
-                sockets[match.group(1)].bind(("", 0))
-            return "%s:%d" % (ADDR, sockets[match.group(1)].getsockname()[1])
-
-        text = re.sub(re.escape(ADDR) + r":(\d+)", replace, conf)
-        for s in sockets.values():
-            s.close()
-        return text
+        pattern = re.escape(ADDR) + r":(\d+)"
+        old = set(re.findall(pattern, conf))
+        new = dict(zip(old, ports.free_ports(len(old), "")))
+        return re.sub(pattern, lambda match: "%s:%d" % (ADDR, new[match.group(1)]), conf)
 
     def status_of_mount(self, n=1):
         return json.loads(os.getxattr(self.mnt(n), "leat.status"))
@@ -227,19 +219,8 @@ def expect_errno(number, fn, *args, **kw):
 
 
 def free_ports(n):
-    """Here, free just now, and none that the kernel gives to outgoing connections: who is restarted
-    finds its port free."""
-    ports = []
-    while len(ports) < n:
-        with socket.socket() as s:
-            port = random.randrange(10240, 32768)
-            try:
-                s.bind((HERE, port))
-            except OSError:
-                continue
-            if port not in ports:
-                ports.append(port)
-    return ports
+    """Beside the mounts."""
+    return ports.free_ports(n, HERE)
 
 
 def put(path, data=b"x"):

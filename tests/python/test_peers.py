@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,8 +14,9 @@ import unittest
 HERE = os.path.dirname(os.path.abspath(__file__))
 SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
 BUILD = os.environ.get("BUILD") or SRC + "/build"
-sys.path[:0] = [SRC + "/client/python", SRC + "/tests/python"]
+sys.path[:0] = [SRC + "/client/python", SRC + "/tests/python", SRC + "/tests/lib"]
 import leat  # noqa: E402
+import ports  # noqa: E402
 import test_cluster  # noqa: E402
 from test_loader import raw  # noqa: E402
 
@@ -66,9 +66,7 @@ class Peers(unittest.TestCase):
         agent.wait()
 
     def start(self, n):
-        with socket.socket() as s:
-            s.bind((ADDR, 0))
-            port = s.getsockname()[1]
+        port = ports.free_ports(1, ADDR)[0]
         ready = "%s/ready%d" % (self.tmp, n)
         with open("%s/agent%d.log" % (self.tmp, n), "a") as log:
             self.agents[n] = subprocess.Popen(

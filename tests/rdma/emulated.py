@@ -15,6 +15,7 @@ import tarfile
 import cache
 
 NAME = "emulated"
+CPUS = 2
 # The modules that reach the host's root.
 BOOT_MODULES = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"]
 # And those that inside.sh loads, or what these load (siw needs iw_cm).
@@ -197,7 +198,8 @@ def shared(tag, folder, *more):
 def argv(options, control):
     program, _, own = qemu()
     command = [program, *own, "-M", "pc,usb=off,vmport=off",
-               "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max", "-smp", str(options.cpus),
+               "-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max",
+               "-smp", str(options.cpus or CPUS),
                "-m", str(options.mem), "-nodefaults", "-no-user-config", "-display", "none",
                "-no-reboot", "-nic", "none", "-kernel", cache.path("kernel/vmlinux"),
                "-initrd", cache.path("kernel/initrd"), "-append",
