@@ -25,6 +25,8 @@ SOAK_S = 1800
 # The only number of hosts, or the only device and number, where a test does not run with each.
 HOSTS = {"failover": 1, "leaks": 1, "silence": 2, "soak": 2}
 DEVICE = {"silence": "rxe", "soak": "rxe"}
+# Processors of the guest, where its own number is not enough.
+CPUS = {"soak": 2}
 # What `make check` runs: (name, device, hosts), where the quick guest is at hand ...
 SHORT = [("conformance", "rxe", 1), ("conformance", "siw", 1), ("failover", "siw", 1),
          ("copies", "rxe", 1), ("posix", "siw", 1), ("two_mounts", "rxe", 2)]
@@ -85,6 +87,6 @@ def tests(build, long):
     for name, device, hosts in wanted:
         command, seconds = known[name]
         argv = [HERE + "/guest", "--rdma", device, "--hosts", str(hosts), "--mem", "6144",
-                "--timeout", str(seconds), "--", *command]
+                "--cpus", str(CPUS.get(name, 0)), "--timeout", str(seconds), "--", *command]
         # What is downloaded first takes its time too.
         yield "%s-%s%s" % (name, device, "-2hosts" * (hosts - 1)), argv, seconds + 300
