@@ -13,6 +13,7 @@
 #define LOOKS       10u /* at a difference, before it is believed */
 #define LOOK_US     200000u
 #define SCRUB_US    500000u
+#define SUSPECTS    1024u
 
 struct target_link {
 	const struct target_view *v;
@@ -35,6 +36,21 @@ struct stream {
 	bool ended;
 };
 
+/* What the members say of a chunk. */
+struct view {
+	uint64_t version[CHAIN_MEMBERS_MAX], sum[CHAIN_MEMBERS_MAX];
+	bool there[CHAIN_MEMBERS_MAX];
+};
+
+/* A chunk whose copies seemed to differ when they were listed. */
+struct suspect {
+	struct stream *s;
+	struct chunk_id id;
+	struct view v;
+	bool same; /* the chain is as it was; then: */
+	uint32_t head;
+};
+
 struct fsck_chains {
 	struct fsck *f;
 	struct target_link *targets;
@@ -44,6 +60,8 @@ struct fsck_chains {
 	uint32_t n_heap;
 	uint32_t rows_max;
 	struct chunk_summary *memory;
+	uint32_t n_suspects;
+	struct suspect suspects[SUSPECTS];
 };
 
 static int compare_id(const struct chunk_id *a, const struct chunk_id *b)
@@ -197,11 +215,6 @@ static void set_current(struct fsck_chains *cs, struct stream *s)
 
 /* ---- differences ---- */
 
-struct view {
-	uint64_t version[CHAIN_MEMBERS_MAX], sum[CHAIN_MEMBERS_MAX];
-	bool there[CHAIN_MEMBERS_MAX];
-};
-
 static bool views_agree(const struct stream *s, const struct view *v)
 {
 	for (uint32_t i = 1; i < s->n_members; i++)
@@ -209,24 +222,6 @@ static bool views_agree(const struct stream *s, const struct view *v)
 		    (v->there[i] && (v->version[i] != v->version[0] || v->sum[i] != v->sum[0])))
 			return false;
 	return s->n_members == 0 || !v->there[0] || v->version[0] != 0;
-}
-
-struct same_chain {
-	const struct stream *s;
-	bool same;
-	uint32_t head;
-};
-
-static int is_same_chain(void *arg, const struct chain_info *info, const struct chain_member *m,
-			 uint32_t n_sync)
-{
-	struct same_chain *a = arg;
-
-	if (info->id == a->s->id) {
-		a->same = info->epoch == a->s->epoch && n_sync > 0;
-		a->head = m[0].target;
-	}
-	return 0;
 }
 
 static int look(struct stream *s, const struct chunk_id *id, struct view *ret)
@@ -247,27 +242,38 @@ static int look(struct stream *s, const struct chunk_id *id, struct view *ret)
 }
 
 /* Writes are under way, and members hear of them one after the other: only what stays as it is
- * while the chain does is a difference. */
-static int is_difference(struct fsck_chains *cs, struct stream *s, const struct chunk_id *id,
-			 struct same_chain *a, bool *ret_differs)
+ * while the chain does is a difference. All are looked at in turn, so that many take no longer. */
+static void look_again(struct fsck_chains *cs, bool first)
 {
-	struct view first, now;
+	uint32_t n = 0;
 
-	*ret_differs = false;
-	for (uint32_t i = 0; i < LOOKS; i++) {
-		int rc = look(s, id, i == 0 ? &first : &now);
+	for (uint32_t i = 0; i < cs->n_suspects; i++) {
+		struct suspect *x = &cs->suspects[i];
+		struct view now;
 
-		if (rc < 0)
-			return 0; /* read next time, or noted there */
-		if (i > 0 && memcmp(&first, &now, sizeof(now)) != 0)
-			return 0;
-		if (views_agree(s, &first))
-			return 0;
-		TRY(fiber_sleep_us(LOOK_US));
+		/* What cannot be read is read next time, or noted there. */
+		if (look(x->s, &x->id, &now) < 0 || views_agree(x->s, &now) ||
+		    (!first && memcmp(&x->v, &now, sizeof(now)) != 0))
+			continue;
+		x->v = now;
+		cs->suspects[n++] = *x;
 	}
-	*a = (struct same_chain){.s = s};
-	TRY(each_chain(cs->f, is_same_chain, a));
-	*ret_differs = a->same;
+	cs->n_suspects = n;
+}
+
+static int see_chain(void *arg, const struct chain_info *info, const struct chain_member *m,
+		     uint32_t n_sync)
+{
+	struct fsck_chains *cs = arg;
+
+	for (uint32_t i = 0; i < cs->n_suspects; i++) {
+		struct suspect *x = &cs->suspects[i];
+
+		if (info->id != x->s->id)
+			continue;
+		x->same = info->epoch == x->s->epoch && n_sync > 0;
+		x->head = m[0].target;
+	}
 	return 0;
 }
 
@@ -317,27 +323,60 @@ static bool is_lost(const struct stream *s, const struct view *v)
 	return true;
 }
 
-static int differs(struct fsck_chains *cs, struct stream *s, const struct chunk_id *id,
-		   const struct view *v)
+static int report(struct fsck_chains *cs, const struct suspect *x)
 {
-	struct same_chain a;
-	bool is;
+	const struct chunk_id *id = &x->id;
 
-	TRY(is_difference(cs, s, id, &a, &is));
-	if (!is)
-		return 0;
-	if (is_lost(s, v))
+	if (is_lost(x->s, &x->v))
 		return fsck_found(cs->f, FSCK_missing, NULL,
 				  "chain %u, inode %" PRIu64 " generation %u chunk %" PRIu64
 				  ": lost in all %u copies",
-				  s->id, id->ino.v, id->gen, id->idx, s->n_members);
-	TRY(fsck_found(cs->f, FSCK_copies, NULL,
-		       "chain %u, inode %" PRIu64 " generation %u chunk %" PRIu64
-		       ": %u copies, which differ or are damaged",
-		       s->id, id->ino.v, id->gen, id->idx, s->n_members));
-	if (cs->f->repair & 1u << FSCK_copies)
-		TRY(scrub(cs, a.head));
+				  x->s->id, id->ino.v, id->gen, id->idx, x->s->n_members);
+	return fsck_found(cs->f, FSCK_copies, NULL,
+			  "chain %u, inode %" PRIu64 " generation %u chunk %" PRIu64
+			  ": %u copies, which differ or are damaged",
+			  x->s->id, id->ino.v, id->gen, id->idx, x->s->n_members);
+}
+
+/* Each target once that leads a chain whose copies differ. */
+static int scrub_heads(struct fsck_chains *cs)
+{
+	for (uint32_t k = 0; k < cs->f->c->n_targets; k++) {
+		uint32_t id = cs->targets[k].v->id, i = 0;
+
+		while (i < cs->n_suspects &&
+		       (!cs->suspects[i].same || cs->suspects[i].head != id ||
+			is_lost(cs->suspects[i].s, &cs->suspects[i].v)))
+			i++;
+		if (i < cs->n_suspects)
+			TRY(scrub(cs, id));
+	}
 	return 0;
+}
+
+static int judge_suspects(struct fsck_chains *cs)
+{
+	for (uint32_t i = 0; i < LOOKS && cs->n_suspects > 0; i++) {
+		look_again(cs, i == 0);
+		TRY(fsck_going(cs->f, "differences", i, LOOKS));
+		TRY(fiber_sleep_us(LOOK_US));
+	}
+	if (cs->n_suspects == 0)
+		return 0;
+	TRY(each_chain(cs->f, see_chain, cs));
+	for (uint32_t i = 0; i < cs->n_suspects; i++)
+		if (cs->suspects[i].same)
+			TRY(report(cs, &cs->suspects[i]));
+	if (cs->f->repair & 1u << FSCK_copies)
+		TRY(scrub_heads(cs));
+	cs->n_suspects = 0;
+	return 0;
+}
+
+static int differs(struct fsck_chains *cs, struct stream *s, const struct chunk_id *id)
+{
+	cs->suspects[cs->n_suspects++] = (struct suspect){.s = s, .id = *id};
+	return cs->n_suspects == SUSPECTS ? judge_suspects(cs) : 0;
 }
 
 /* ---- in order ---- */
@@ -382,7 +421,7 @@ static int take(struct fsck_chains *cs, struct stream *s, struct chunk_summary *
 		v.version[i] = m->rows[m->at].version;
 		v.sum[i] = m->rows[m->at++].sum;
 	}
-	return views_agree(s, &v) ? 0 : differs(cs, s, &id, &v);
+	return views_agree(s, &v) ? 0 : differs(cs, s, &id);
 }
 
 int fsck_chains_next(struct fsck_chains *cs, struct fsck_chunk *ret_chunk)
@@ -390,7 +429,7 @@ int fsck_chains_next(struct fsck_chains *cs, struct fsck_chunk *ret_chunk)
 	struct stream *s;
 
 	if (cs->n_heap == 0)
-		return 0;
+		return judge_suspects(cs);
 	s = cs->heap[0];
 	ret_chunk->chain = s->id;
 	TRY(take(cs, s, &ret_chunk->s));

@@ -264,21 +264,24 @@ def test_size_too_small(c):
     wait_until(lambda: os.stat(path).st_size == size, 5, "the size is right")
 
 
-def drop_a_copy(c, ino, word):
+def drop_copies(c, inos, word):
+    """On the first server that has any; returns of how many."""
     for server in SERVERS[1:]:
         c.stop(server)  # which server has a copy is not known beforehand
-        r = subprocess.run([BUILD + "/tests/store_edit", store(c, server), word, str(ino)],
-                           stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, timeout=60)
+        n = sum(subprocess.run([BUILD + "/tests/store_edit", store(c, server), word, str(ino)],
+                               stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False,
+                               timeout=60).returncode == 0 for ino in inos)
         c.start(server)
-        if r.returncode == 0:
+        if n > 0:
             break
     wait_until(lambda: c.status()["mds"]["chains"]["whole"] ==
                c.status()["mds"]["chains"]["n"], 30, "chains are whole")
+    return n
 
 
 def test_a_lost_copy_comes_back(c):
     """The server finds at its start that its index misses chunks, and is filled."""
-    drop_a_copy(c, os.stat(c.mnt(1) + "/two/f2").st_ino, "drop-chunks")
+    drop_copies(c, [os.stat(c.mnt(1) + "/two/f2").st_ino], "drop-chunks")
     assert fsck(c)["sound"]
 
 
@@ -287,7 +290,7 @@ def test_a_copy_is_missing(c):
     ino = os.stat(path).st_ino
     with open(path, "rb") as f:
         data = f.read()
-    drop_a_copy(c, ino, "forget-chunks")
+    drop_copies(c, [ino], "forget-chunks")
     r = fsck(c, expect=LEFT)
     said(r, "copies", "inode %d generation" % ino)
     fsck(c, "--repair=links", expect=LEFT)
@@ -295,6 +298,17 @@ def test_a_copy_is_missing(c):
     assert done["sound"], done
     with open(path, "rb") as f:
         assert f.read() == data
+
+
+def test_copies_of_many_files_are_missing(c):
+    """Each is named; one scrub mends all of a target."""
+    inos = [f.stat().st_ino for f in os.scandir(c.mnt(1) + "/two")]
+    n = drop_copies(c, inos, "forget-chunks")
+    r = fsck(c, expect=LEFT)
+    named = {ino for ino in inos for f in r["findings"]
+             if f["kind"] == "copies" and "inode %d generation" % ino in f["what"]}
+    assert len(named) == n > 1, (n, r)
+    assert fsck(c, "--repair=copies")["sound"]
 
 
 def test_data_is_gone(c):
