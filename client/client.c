@@ -174,6 +174,9 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 
 		fiber_set_deadline(deadline < outer ? deadline : outer);
 		rc = map_refresh(c, deadline);
+		/* What a request says whose time is up: here nothing was read or written. */
+		if (rc == -LE_IO)
+			rc = -LE_TIMEDOUT;
 		fiber_set_deadline(outer);
 	}
 	if (rc >= 0)
