@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 import numpy as np
@@ -221,6 +222,9 @@ class Fake(unittest.TestCase):
                                                                 framework="numpy") as loader:
             batch = loader.next()
             batch.use_stream(0)
+            end = time.monotonic() + 60
+            while loader.metrics()["ready"] < 1 and time.monotonic() < end:
+                time.sleep(0.01)  # the next one is copied, too, and none behind that
             before = fake.fake_cuda_calls(b"cuMemcpyHtoDAsync_v2")
             first = batch["bin"][0]
             with self.assertRaisesRegex(leat.LeatError, "there is room for 1"):
