@@ -100,6 +100,9 @@ def test_a_refused_store_ends_alone(c):
         wait_until(lambda: errors().count(" serves at ") == 3, 15, "the three others serve")
         wait_until(lambda: sum(t["state"] == "up" for t in targets(c)) == 6, 15, "six of seven")
         assert p.poll() is None, "the process has ended: " + errors()
+    except AssertionError:
+        print("--- the server\n" + errors()[-3000:])
+        raise
     finally:
         p.terminate()
         p.wait(60)
