@@ -16,7 +16,7 @@
 #include "client/ll.h"
 
 #define KEPT_MAGIC     0x4c4b4550u
-#define KEPT_VERSION   3u
+#define KEPT_VERSION   4u
 #define KEPT_INIT_MAX  512u
 #define KEPT_FILES_MAX (1u << 18)
 #define KEPT_OWNERS    2u

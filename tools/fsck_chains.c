@@ -243,7 +243,7 @@ static int look(struct stream *s, const struct chunk_id *id, struct view *ret)
 
 /* Writes are under way, and members hear of them one after the other: only what stays as it is
  * while the chain does is a difference. All are looked at in turn, so that many take no longer. */
-static void look_again(struct fsck_chains *cs, bool first)
+static int look_again(struct fsck_chains *cs, bool first)
 {
 	uint32_t n = 0;
 
@@ -251,6 +251,8 @@ static void look_again(struct fsck_chains *cs, bool first)
 		struct suspect *x = &cs->suspects[i];
 		struct view now;
 
+		/* A silent target takes its time: who interrupts does not wait for all. */
+		TRY(fsck_going(cs->f, "differences", i, cs->n_suspects));
 		/* What cannot be read is read next time, or noted there. */
 		if (look(x->s, &x->id, &now) < 0 || views_agree(x->s, &now) ||
 		    (!first && memcmp(&x->v, &now, sizeof(now)) != 0))
@@ -259,6 +261,7 @@ static void look_again(struct fsck_chains *cs, bool first)
 		cs->suspects[n++] = *x;
 	}
 	cs->n_suspects = n;
+	return 0;
 }
 
 static int see_chain(void *arg, const struct chain_info *info, const struct chain_member *m,
@@ -357,8 +360,7 @@ static int scrub_heads(struct fsck_chains *cs)
 static int judge_suspects(struct fsck_chains *cs)
 {
 	for (uint32_t i = 0; i < LOOKS && cs->n_suspects > 0; i++) {
-		look_again(cs, i == 0);
-		TRY(fsck_going(cs->f, "differences", i, LOOKS));
+		TRY(look_again(cs, i == 0));
 		TRY(fiber_sleep_us(LOOK_US));
 	}
 	if (cs->n_suspects == 0)
