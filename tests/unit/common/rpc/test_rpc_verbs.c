@@ -1,4 +1,5 @@
-/* The suite over RDMA, on the first address of this machine that an RDMA device reaches. */
+/* The suite over RDMA, on the first address of this machine that an RDMA device reaches.
+ * network: host */
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <stdio.h>
