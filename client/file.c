@@ -473,6 +473,8 @@ static void close_fiber(void *arg)
 	if (!f->delegated)
 		count_open(d, f->flags, -1);
 	d->n_closing--;
+	if (d->n_read + d->n_write == 0)
+		lease_shared_end(c, i);
 	if (d->n_closing == 0)
 		waitq_wake_all(&d->closing_q);
 	file_free(f);

@@ -244,7 +244,14 @@ static void take_attr(struct inode *i, const struct attr *attr, bool own)
 		i->attr = *attr;
 		i->settled_us = 0;
 	}
-	i->attr.flags &= ~(uint32_t)ATTR_LEASED;
+	i->attr.flags &= ~(uint32_t)(ATTR_LEASED | ATTR_SHARED);
+}
+
+/* By utimes, since what was known: it says more than our own writes of before. */
+static bool time_was_set(const struct attr *known, const struct attr *attr)
+{
+	return (attr->flags & ATTR_TIME_SET) != 0 && attr->change != known->change &&
+	       ((known->flags & ATTR_TIME_SET) == 0 || attr->mtime_ns != known->mtime_ns);
 }
 
 void inode_update(struct client *c, struct inode *i, const struct attr *attr, bool own,
@@ -261,11 +268,14 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 		i->open_change = attr->change;
 	if (i->data != NULL && known && attr->change != i->attr.change && !own)
 		ra_drop_all(i->data);
+	if (i->data != NULL && known && !own && time_was_set(&i->attr, attr))
+		i->data->mtime_ns = 0;
 	i->attr_us = loop_now_us();
 	/* A read lease does not hold for a file that gets a writer, whoever it is. */
 	if ((attr->flags & ATTR_UNSETTLED) && !leased)
 		i->lease_us = 0;
 	take_attr(i, attr, own);
+	lease_shared_update(c, i, attr, own, sent_us);
 	if (leased)
 		lease_given(c, i, sent_us);
 	/* The only one who writes it: the record and our own writes tell all. */

@@ -31,6 +31,8 @@ struct inode {
 	struct attr attr;         /* settled at settled_us, as far as it needs to be */
 	uint64_t attr_us;         /* when it was told; 0: must be asked for */
 	uint64_t lease_us;        /* when what gave the lease was asked for; 0: none */
+	uint64_t shared_us;       /* the same, of one that leaves out what writers change, */
+	uint64_t shared_size;     /* below which the size does not fall while it lasts */
 	uint64_t recalled_us;     /* when it was recalled last */
 	uint64_t kernel_until_us; /* a directory: names were given to the kernel until then */
 	uint64_t kernel_attr_us;  /* attributes were given to it for no longer than until then */
@@ -81,7 +83,8 @@ struct idata {
 	struct fmutex cap_lock;
 	uint32_t renew_uid, renew_gid;
 
-	bool resumed; /* a former process may have written: the chains have to be asked */
+	bool resumed;   /* a former process may have written: the chains have to be asked */
+	bool reasking;  /* lease.c: whether it is still shared */
 
 	/* own writes */
 	uint64_t size;          /* largest end of anything written or known */

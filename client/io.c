@@ -179,7 +179,7 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr)
 {
 	struct io_stored st;
 	struct idata *d;
-	uint64_t now = loop_now_us(), seq;
+	uint64_t now = loop_now_us(), shared = i->shared_us, seq;
 	uint32_t cuts = i->cuts;
 
 	if (!(i->attr.flags & ATTR_UNSETTLED) || !S_ISREG(i->attr.mode) ||
@@ -196,6 +196,8 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr)
 	i->settled_us = now;
 	d->resumed = false;
 	i->attr.size = st.size > attr->size ? st.size : attr->size;
+	if (i->shared_us == shared && st.size > i->shared_size)
+		i->shared_size = st.size;
 	i->attr.blocks = (st.used + SECTOR - 1) / SECTOR;
 	if (!(attr->flags & ATTR_TIME_SET) && st.mtime_ns > attr->mtime_ns &&
 	    (d->mtime_ns != 0 || d->n_write == 0)) {
@@ -263,6 +265,11 @@ int io_ask_attr(struct client *c, const struct cred *cred, struct inode *i)
 	return 0;
 }
 
+int io_know_rights(struct client *c, const struct cred *cred, struct inode *i)
+{
+	return inode_attr_fresh(c, i) || lease_shared(c, i) ? 0 : io_ask_attr(c, cred, i);
+}
+
 int io_wait_times(struct inode *i)
 {
 	if (!io_times_open(i))
@@ -274,14 +281,19 @@ int io_wait_times(struct inode *i)
 int io_attr(struct client *c, const struct cred *cred, struct inode *i, struct attr *ret_attr)
 {
 	struct attr attr;
+	bool shared = false;
 
 	TRY(io_wait_times(i));
 	if (!inode_attr_fresh(c, i)) {
 		TRY(io_wait_closing(i));
 		i->settled_us = 0; /* what the chains said then is too old */
-		TRY(io_ask_attr(c, cred, i));
+		shared = lease_shared(c, i);
+		if (!shared)
+			TRY(io_ask_attr(c, cred, i));
 	}
 	attr = i->attr;
+	if (shared)
+		attr.size = i->shared_size;
 	TRY(settle_if_allowed(c, i, &attr));
 	inode_attr(c, i, ret_attr);
 	ret_attr->flags &= ~(uint32_t)ATTR_UNSETTLED;

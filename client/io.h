@@ -65,8 +65,9 @@ uint64_t io_spread(const struct client *c, struct ino ino, uint64_t idx);
 int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot,
 	     uint32_t at) CHECK_RESULT;
 
-/* The file's size as of now; asked for, unless there is a lease or it is sealed. Yields. */
-int io_read_size(struct ll_file *f, uint64_t *ret_size) CHECK_RESULT;
+/* The file's size as of now, or that it has at least `enough`: asked for, unless there is a lease
+ * or it is sealed. Yields. */
+int io_read_size(struct ll_file *f, uint64_t enough, uint64_t *ret_size) CHECK_RESULT;
 /* Does what is received land there? Else only in slots. */
 bool io_lands(const struct client *c, const void *base, uint64_t len);
 
@@ -90,6 +91,9 @@ int io_wait_times(struct inode *i) CHECK_RESULT;
 
 /* Asks the MDS for what it knows of the attributes. Yields. */
 int io_ask_attr(struct client *c, const struct cred *cred, struct inode *i) CHECK_RESULT;
+/* Mode, owner, flags and project hold; asked for, unless there is a lease, also a shared one.
+ * Yields. */
+int io_know_rights(struct client *c, const struct cred *cred, struct inode *i) CHECK_RESULT;
 /* The attributes, settled; asked for, unless there is a lease. ATTR_LEASED: there is. Yields. */
 int io_attr(struct client *c, const struct cred *cred, struct inode *i,
 	    struct attr *ret_attr) CHECK_RESULT;

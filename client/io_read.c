@@ -171,14 +171,15 @@ static int read_direct(struct idata *d, uint64_t off, uint32_t len, struct ll_da
 	return 0;
 }
 
-/* Without a lease others may change it at any time. */
-int io_read_size(struct ll_file *f, uint64_t *ret_size)
+/* Without a lease others may change it at any time; what is shared may only have grown. */
+int io_read_size(struct ll_file *f, uint64_t enough, uint64_t *ret_size)
 {
 	struct cred cred;
 	struct attr attr;
 
 	inode_attr(f->c, f->inode, &attr);
-	if ((attr.flags & (ATTR_SEALED | ATTR_LEASED)) == 0) {
+	if ((attr.flags & (ATTR_SEALED | ATTR_LEASED)) == 0 &&
+	    (!lease_shared(f->c, f->inode) || f->inode->shared_size < enough)) {
 		cred = io_renew_cred(f->d);
 		TRY(io_attr(f->c, &cred, f->inode, &attr));
 	}
@@ -240,7 +241,7 @@ static int read_begin(struct ll_file *f, uint64_t off, uint32_t *len)
 	if (*len > LL_IO_MAX || off > LEAT_FILE_SIZE_MAX)
 		return -LE_INVAL;
 	f->was_read = true;
-	TRY(io_read_size(f, &size));
+	TRY(io_read_size(f, off + *len, &size));
 	if (off >= size)
 		*len = 0;
 	else if (size - off < *len)

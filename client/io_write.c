@@ -29,8 +29,7 @@ static int write_prepare(struct ll_file *f)
 	struct idata *d = f->d;
 	struct cred cred = io_renew_cred(d);
 
-	if (!inode_attr_fresh(f->c, f->inode))
-		TRY(io_ask_attr(f->c, &cred, f->inode));
+	TRY(io_know_rights(f->c, &cred, f->inode));
 	if (write_kills(f) != 0) {
 		struct mds_setattr_req req = {
 			.cred = cred, .ino = f->inode->ino, .mask = write_kills(f)};

@@ -4,6 +4,7 @@
 
 #include "client/client.h"
 #include "client/delegation.h"
+#include "client/io.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
 
@@ -12,6 +13,8 @@
 #define KERNEL_NAMES_US 100000u
 #define KERNEL_LATE_US  20000u
 #define RETURNING_MAX   4u
+/* Who is left alone with a file that was shared asks once in this time, and gets a write lease. */
+#define SHARED_AGAIN_US 1000000u
 /* The same of attributes: whether they are told to be forgotten once more matters little. */
 #define KERNEL_ATTR_LATE_US 1000000u
 
@@ -48,19 +51,111 @@ static uint32_t slot_of(struct ino ino)
 
 static void may_return(struct client *c, struct ino ino);
 
-void lease_given(struct client *c, struct inode *i, uint64_t sent_us)
+/* Nothing has been recalled or given back since. */
+static bool is_new(const struct client *c, const struct inode *i, uint64_t sent_us)
 {
 	const struct client_leases *ls = &c->leases;
 	uint32_t slot = slot_of(i->ino);
 	bool old =
 		sent_us <= i->recalled_us || sent_us <= ls->void_us || sent_us <= ls->old_us[slot];
 
+	return (!old || FAULT(CLIENT_OLD_LEASE)) && ls->n_leaving[slot] == 0;
+}
+
+void lease_given(struct client *c, struct inode *i, uint64_t sent_us)
+{
 	if (lease_held(c, i))
 		return;
-	if ((!old || FAULT(CLIENT_OLD_LEASE)) && ls->n_leaving[slot] == 0)
+	if (is_new(c, i, sent_us))
 		i->lease_us = sent_us;
 	else if (i->data == NULL) /* the MDS may believe that it is here */
 		may_return(c, i->ino);
+}
+
+/* ---- files that several have open ---- */
+
+/* As the MDS counts them; what is being closed it may have forgotten already. */
+static bool is_counted(const struct idata *d)
+{
+	return d != NULL && d->n_read + d->n_write > d->n_closing;
+}
+
+/* Nothing that is left out has been cut since it was given. */
+static bool is_shared(const struct client *c, const struct inode *i)
+{
+	return i->shared_us > c->leases.void_us && loop_now_us() < lease_until_us(c);
+}
+
+void lease_shared_update(struct client *c, struct inode *i, const struct attr *attr, bool own,
+			 uint64_t sent_us)
+{
+	bool goes_on = is_shared(c, i) && !own;
+	uint64_t size = goes_on ? i->shared_size : 0;
+
+	i->shared_us = 0;
+	if ((attr->flags & ATTR_SHARED) == 0)
+		return;
+	if (!is_new(c, i, sent_us)) {
+		if (i->data == NULL)
+			may_return(c, i->ino);
+		return;
+	}
+	i->shared_us = sent_us;
+	i->shared_size = size > attr->size ? size : attr->size;
+	if (goes_on)
+		return;
+	/* What the chains said before may have been cut or set since, unnoticed. */
+	i->settled_us = 0;
+	i->attr.size = attr->size;
+	i->attr.blocks = attr->blocks;
+	i->attr.mtime_ns = attr->mtime_ns;
+}
+
+static void reask_fiber(void *arg)
+{
+	struct idata *d = arg;
+	struct client *c = d->c;
+	struct inode *i = d->inode;
+	struct cred cred = io_renew_cred(d);
+	int rc = io_ask_attr(c, &cred, i);
+
+	if (rc < 0) /* whoever has to know asks */
+		log_debug("client %s: ino %llu: %s", c->name, (unsigned long long)i->ino.v,
+			  status_name(rc));
+	d->reasking = false;
+	inode_put(c, i);
+	client_bg_end(c);
+}
+
+static void reask(struct client *c, struct inode *i)
+{
+	struct idata *d = i->data;
+
+	if (d->reasking || loop_now_us() < i->attr_us + SHARED_AGAIN_US || c->stopping)
+		return;
+	d->reasking = true;
+	inode_ref(i);
+	if (client_bg_spawn(c, "reask", reask_fiber, d) == 0)
+		return;
+	d->reasking = false;
+	inode_put(c, i);
+}
+
+bool lease_shared(struct client *c, struct inode *i)
+{
+	if (!is_shared(c, i) || i->attr_us == 0 || i->n_changing > 0 || !is_counted(i->data))
+		return false;
+	reask(c, i);
+	return true;
+}
+
+void lease_shared_end(struct client *c, struct inode *i)
+{
+	if (i->shared_us == 0)
+		return;
+	i->shared_us = 0;
+	i->recalled_us = loop_now_us(); /* what is still on its way gives none */
+	may_return(c, i->ino);
 }
 
 /* ---- the end of all ---- */
@@ -424,7 +519,7 @@ static int recall_known(struct inode *i)
 	uint64_t now = loop_now_us();
 	int rc = 0;
 
-	i->lease_us = 0;
+	i->lease_us = i->shared_us = 0;
 	i->recalled_us = now;
 	i->attr_us = 0;
 	i->settled_us = 0;
@@ -459,7 +554,7 @@ int lease_recall(struct client *c, struct ino ino)
 		data = S_ISREG(i->attr.mode);
 		rc = recall_known(i);
 		/* Given meanwhile for a request of before. */
-		i->lease_us = 0;
+		i->lease_us = i->shared_us = 0;
 		i->recalled_us = loop_now_us();
 	} else {
 		c->leases.old_us[slot_of(ino)] = loop_now_us();

@@ -47,6 +47,16 @@ void lease_void_all(struct client *c, uint32_t lease_ms);
 void lease_tick(struct client *c);
 /* The answer to a request of that time says that it is leased. */
 void lease_given(struct client *c, struct inode *i, uint64_t sent_us);
+/* Several have it open, this client among them, and one may write: the attributes that are known
+ * hold but for size, blocks and mtime, which the chains tell (shared_size is how far it reaches at
+ * least). The MDS is asked now and then, behind, whether it is still so. */
+bool lease_shared(struct client *c, struct inode *i);
+/* An answer, which i->attr has been taken from, says whether it is so; own: of a change by this
+ * client. */
+void lease_shared_update(struct client *c, struct inode *i, const struct attr *attr, bool own,
+			 uint64_t sent_us);
+/* This client has closed it everywhere. */
+void lease_shared_end(struct client *c, struct inode *i);
 /* It is not remembered any more. */
 void lease_forgotten(struct client *c, const struct inode *i);
 /* What is known holds, and this client alone changes it. */

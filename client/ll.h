@@ -117,6 +117,9 @@ int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, stru
  */
 int ll_getattr(struct client *c, const struct cred *cred, struct ino ino,
 	       struct attr *ret_attr) CHECK_RESULT;
+/* Mode, owner and flags alone are right, which saves asking the chains. */
+int ll_getattr_rights(struct client *c, const struct cred *cred, struct ino ino,
+		      struct attr *ret_attr) CHECK_RESULT;
 /* What is known of the inode is kept until ll_unhold: a directory that is removed meanwhile still
  * has its attributes, without links. False: no memory, and nothing to give back. */
 bool ll_hold(struct client *c, struct ino ino);

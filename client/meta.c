@@ -156,6 +156,21 @@ int ll_getattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	return rc;
 }
 
+int ll_getattr_rights(struct client *c, const struct cred *cred, struct ino ino,
+		      struct attr *ret_attr)
+{
+	struct inode *i = inode_get(c, ino);
+	int rc;
+
+	if (i == NULL)
+		return -LE_NOMEM;
+	rc = io_know_rights(c, cred, i);
+	if (rc >= 0)
+		inode_attr(c, i, ret_attr);
+	inode_put(c, i);
+	return rc;
+}
+
 bool ll_hold(struct client *c, struct ino ino)
 {
 	return inode_get(c, ino) != NULL;

@@ -78,7 +78,7 @@ static int size_of(const struct job *jobs, uint32_t n, struct ll_file *f, uint64
 			return 0;
 		}
 	}
-	return io_read_size(f, ret_size);
+	return io_read_size(f, UINT64_MAX, ret_size);
 }
 
 /* Takes the part on as job n, if it may be read and is small. Yields. */

@@ -212,7 +212,7 @@ static int kill_suid(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino, bool str
 	struct req_cred rc;
 
 	req_cred_init(req, &rc);
-	TRY(ll_getattr(fs->client, &rc.cred, ino_of(ino), &attr));
+	TRY(ll_getattr_rights(fs->client, &rc.cred, ino_of(ino), &attr));
 	if (strict && (attr.mode & (S_ISGID | S_IXGRP)) == S_ISGID && !in_group(req, attr.gid)) {
 		mask = SET_MODE;
 		set.mode = attr.mode & ~(uint32_t)(S_IFMT | S_ISUID | S_ISGID);

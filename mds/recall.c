@@ -358,38 +358,53 @@ static bool is_present(const struct inode *i, const struct attr *a)
 	       d->mtime_ns == a->mtime_ns;
 }
 
-/* The session is the only one that has the file open, and for writing. */
-static bool writes_alone(struct op *op, const struct open_file *f)
+/* The session is the only one that has the file open, and for writing; and it knows the size, as
+ * the record had it when it began. */
+static bool writes_alone(const struct open *o)
 {
-	const struct open *o = open_find(&op->m->opens, op->session, f->ino);
+	const struct open_file *f = o->file;
 
 	/* What a process wrote that has ended the one that goes on with its session does not know.
 	 */
-	return o != NULL && o->n_write > 0 && o->n_write == f->n_writers &&
-	       o->n_read == f->n_readers && o->old_write == 0;
+	return o->n_write > 0 && o->n_write == f->n_writers && o->n_read == f->n_readers &&
+	       o->old_write == 0 && !f->ask_chains;
+}
+
+/* What the session may be given on an inode with writers: nobody else has a write lease while it
+ * has the file open, so there is no data but with the chains. Nothing while sessions are missing
+ * that may have had one. */
+static bool may_share(struct op *op, const struct attr *a, bool *ret_alone)
+{
+	const struct open *o = open_find(&op->m->opens, op->session, a->ino);
+
+	if (o == NULL || o->n_read + o->n_write == o->presumed || !op->m->recovery.sessions_back)
+		return false;
+	*ret_alone = writes_alone(o);
+	return true;
 }
 
 void op_lease(struct op *op, struct attr *a)
 {
 	struct mds *m = op->m;
 	const struct open_file *f;
+	const struct lease *own;
 	struct inode *i;
-	bool write;
+	bool unsettled = (a->flags & ATTR_UNSETTLED) != 0, write = false;
 
 	if (op->session == NULL || op->session->ended || op->session->peer == NULL ||
 	    a->ino.v == 0 || a->nlink == 0 || !export_may_lease(op, a) ||
 	    inode_get(op->store, a->ino, VIEW_DURABLE, &i, NULL) < 0 || !is_present(i, a))
 		return;
-	write = (a->flags & ATTR_UNSETTLED) != 0;
 	f = open_file_find(&m->opens, a->ino);
 	if (f != NULL && f->busy.held)
 		return;
-	/* Whoever writes alone knows the size only if the record had it when it began. */
-	if (write &&
-	    (!m->recovery.sessions_back || f == NULL || f->ask_chains || !writes_alone(op, f)))
+	if (unsettled && !may_share(op, a, &write))
 		return;
 	if (lease_foreign(&m->leases, a->ino, op->session, !write))
 		return;
-	if (lease_give(&m->leases, op->session, a->ino, write))
-		a->flags |= ATTR_LEASED;
+	/* That it has a write lease may be on its way to it still: it is recalled as one. */
+	own = lease_find(&m->leases, a->ino, op->session);
+	if (lease_give(&m->leases, op->session, a->ino,
+		       write || (unsettled && own != NULL && own->write)))
+		a->flags |= unsettled && !write ? ATTR_SHARED : ATTR_LEASED;
 }

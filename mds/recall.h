@@ -41,7 +41,8 @@ void recall_presumed(struct mds *m);
 /*
  * The end of an operation: a lease on the inode that is described in the reply, if these attributes
  * are the present ones and nobody is about to change them; ATTR_LEASED tells the client. On an
- * inode with writers it is a write lease, for the only one who has it open.
+ * inode with writers it is a write lease, for the only one who has it open; else those who have it
+ * open get a read lease that leaves out what writers change (ATTR_SHARED).
  */
 void op_lease(struct op *op, struct attr *a);
 

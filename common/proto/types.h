@@ -97,8 +97,11 @@ enum attr_flags {
 	ATTR_NODUMP = 128,
 	/* while unsettled: mtime was set by utimes since, so the chains' is not to be believed */
 	ATTR_TIME_SET = 1 << 16,
-	/* In a reply, never in a record: the session has a lease on it, as of these attributes. */
+	/* In a reply, never in a record: the session has a lease on it, as of these attributes; or
+	 * one that leaves out what the chains tell, size, blocks, mtime and data, of a file that
+	 * it has open and others may write. */
 	ATTR_LEASED = 1 << 30,
+	ATTR_SHARED = 1 << 29,
 };
 /* relatime: a read now makes a new access time. */
 static inline bool attr_atime_due(const struct attr *a, int64_t now_ns)

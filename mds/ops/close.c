@@ -104,13 +104,13 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 			goto out; /* it goes a little later: linger.h */
 		inode_remove(op, i);
 		txn_delete(op->store, key_of('O', in->ino.v));
-	} else if (rc == 0 && f->n_writers == 0 && open_flags_write(in->flags) &&
+	} else if (rc == 0 && open_flags_write(in->flags) &&
 		   (rec->attr.flags & ATTR_UNSETTLED) != 0) {
-		a->ask_chains = f->ask_chains;
-		if (!f->ask_chains)
+		a->ask_chains = f->n_writers == 0 && f->ask_chains;
+		if (f->n_writers == 0 && !f->ask_chains)
 			rec = settle_reported(op, i, f);
 		else if (f->mtime_ns > rec->attr.mtime_ns && (rec->attr.flags & ATTR_TIME_SET) != 0)
-			/* The chains will not be believed. */
+			/* The chains are not believed. */
 			inode_edit(op->store, i)->attr.mtime_ns = f->mtime_ns;
 	}
 	if (rc == 0 && rec->attr.nlink > 0 &&

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Files that several mounts have open, one of them to write: who reads and writes asks the object
+servers alone, and sees what others write, cut off and change."""
+import json
+import os
+import signal
+import stat
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
+from cluster import as_user, get, run_tests, wait_until
+
+CLUSTER = {"mounts": 2}
+BLOCK = 4096
+BLOCKS = 256
+
+
+def asked(c, i):
+    """Requests of that mount to the metadata server."""
+    return json.loads(os.getxattr(c.mnt(i), "leat.status"))["meta_ops"]
+
+
+class Shared:
+    """One file, open by both mounts, for reading and writing."""
+
+    def __init__(self, c, name, blocks=BLOCKS):
+        self.c = c
+        self.paths = ["%s/%s" % (c.mnt(i), name) for i in (1, 2)]
+        with open(self.paths[0], "wb") as f:
+            f.write(bytes(blocks * BLOCK))
+        self.fds = [os.open(p, os.O_RDWR) for p in self.paths]
+        # The first was opened under a lease: its kernel has pages, which go a moment after each
+        # read (docs/decisions/0007).
+        os.close(self.fds[0])
+        self.fds[0] = os.open(self.paths[0], os.O_RDWR)
+
+    def __enter__(self):
+        wait_until(self.asks_nobody, 20, "both share it")
+        return self
+
+    def __exit__(self, *_):
+        for fd in self.fds:
+            os.close(fd)
+
+    def asks_nobody(self):
+        before = [asked(self.c, i) for i in (1, 2)]
+        for _ in range(20):
+            for fd in self.fds:
+                os.pwrite(fd, b"s" * 100, 0)
+                os.pread(fd, 100, 0)
+        return all(asked(self.c, i) <= n + 1 for i, n in zip((1, 2), before))
+
+
+def exchange(fds, blocks, rounds, tag):
+    """Each writes in turn; the other reads it at once."""
+    for n in range(rounds):
+        writer, reader = fds[n % 2], fds[1 - n % 2]
+        at = n * 37 % blocks * BLOCK
+        data = (b"%s %d %d " % (tag, n, at)).ljust(BLOCK, b".")
+        assert os.pwrite(writer, data, at) == BLOCK
+        assert os.pread(reader, BLOCK, at) == data, (n, at)
+
+
+def test_reads_and_writes_ask_nobody(c):
+    with Shared(c, "nobody") as s:
+        before = [asked(c, i) for i in (1, 2)]
+        started = time.monotonic()
+        exchange(s.fds, BLOCKS, 500, b"nobody")
+        # Once a second whether it is still so.
+        most = 4 + 2 * (time.monotonic() - started)
+        for i in (1, 2):
+            assert asked(c, i) - before[i - 1] <= most, (asked(c, i) - before[i - 1], most)
+
+
+def test_the_metadata_server_is_not_needed(c):
+    with Shared(c, "not-needed") as s:
+        c.kill("mds", signal.SIGSTOP)
+        try:
+            started = time.monotonic()
+            exchange(s.fds, BLOCKS, 200, b"stopped")
+            took = time.monotonic() - started
+        finally:
+            c.kill("mds", signal.SIGCONT)
+        assert took < 3, took  # leases end 4 s after it was heard last
+        exchange(s.fds, BLOCKS, 100, b"awake")
+        c.kill("mds")
+        exchange(s.fds, BLOCKS, 50, b"dead")
+        c.start("mds")
+        exchange(s.fds, BLOCKS, 200, b"back")
+
+
+def test_the_end_of_the_file(c):
+    """What is behind it is asked of the object servers, and seen by both when it moves."""
+    with Shared(c, "end", blocks=4) as s:
+        one, two = s.fds
+        for n in range(4, 60):
+            writer, reader = (one, two) if n % 2 else (two, one)
+            os.pwrite(writer, b"%d" % n * 500, n * BLOCK)
+            assert os.pread(reader, 2 * BLOCK, n * BLOCK) == b"%d" % n * 500
+            assert os.fstat(reader).st_size == n * BLOCK + len(b"%d" % n * 500)
+        for n in range(50, 0, -7):
+            cutter, reader = (one, two) if n % 2 else (two, one)
+            os.ftruncate(cutter, n * BLOCK + 10)
+            assert len(os.pread(reader, 2 * BLOCK, n * BLOCK)) == 10
+            assert os.pread(reader, BLOCK, (n + 1) * BLOCK) == b""
+            assert os.fstat(reader).st_size == n * BLOCK + 10
+        os.ftruncate(one, 20 * BLOCK)
+        assert os.pread(two, BLOCK, 19 * BLOCK) == bytes(BLOCK)
+        assert os.pread(two, BLOCK, 20 * BLOCK) == b""
+
+
+def test_cut_while_it_is_read(c):
+    """A byte that was cut off is never read again, whoever knew how long the file was."""
+    with Shared(c, "cut", blocks=64) as s:
+        one, two = s.fds
+        for n in range(40):
+            os.pwrite(one, b"x" * BLOCK * 16, 0)
+            assert len(os.pread(two, 16 * BLOCK, 0)) == 16 * BLOCK
+            os.ftruncate(one, 100)
+            assert os.pread(two, 16 * BLOCK, 0) == b"x" * 100, n
+            os.ftruncate(one, 64 * BLOCK)
+            assert os.pread(two, 16 * BLOCK, 0) == b"x" * 100 + bytes(16 * BLOCK - 100), n
+
+
+def test_a_mode_that_changes(c):
+    """A write by somebody else takes away the set-user-id bit, however it got there."""
+    with Shared(c, "mode") as s:
+        os.chmod(s.paths[0], 0o666)
+
+        def write():
+            fd = os.open(s.paths[1], os.O_RDWR)
+            for _ in range(3):
+                os.pwrite(fd, b"a", 0)
+            os.close(fd)
+
+        for _ in range(3):
+            os.chmod(s.paths[0], 0o4777)
+            assert os.stat(s.paths[1]).st_mode & stat.S_ISUID
+            as_user(write, 1000, 1000)
+            for p in s.paths:
+                assert not os.stat(p).st_mode & stat.S_ISUID
+        value = bytes.fromhex("0100000200040000000000000000000000000000")
+        for _ in range(3):
+            os.setxattr(s.paths[0], "security.capability", value)
+            assert "security.capability" in os.listxattr(s.paths[1])
+            os.pwrite(s.fds[1], b"b", 0)
+            assert "security.capability" not in os.listxattr(s.paths[0])
+
+
+def test_times(c):
+    with Shared(c, "times") as s:
+        for n in range(3):
+            os.utime(s.paths[n % 2], (1000, 1000 + n))
+            assert [os.fstat(fd).st_mtime for fd in s.fds] == [1000 + n] * 2
+        before = time.time() - 2
+        os.pwrite(s.fds[0], b"t", 0)
+        assert os.fstat(s.fds[0]).st_mtime > before
+        os.close(s.fds[0])
+        wait_until(lambda: os.fstat(s.fds[1]).st_mtime > before, 20, "a new time")
+        s.fds[0] = os.open(s.paths[0], os.O_RDWR)
+
+
+def test_who_is_left_caches_again(c):
+    s = Shared(c, "left").__enter__()
+    one, two = s.fds
+    exchange(s.fds, BLOCKS, 50, b"both")
+    os.close(two)
+
+    def leased():
+        os.pwrite(one, b"left", 0)
+        before = asked(c, 1)
+        for _ in range(50):
+            os.fstat(one)
+            os.pwrite(one, b"left", 0)
+        return asked(c, 1) == before
+    wait_until(leased, 20, "a write lease")
+    assert get(s.paths[1])[:4] == b"left"
+    os.pwrite(one, b"gone", 0)
+    os.close(one)
+    assert get(s.paths[1])[:4] == b"gone"
+
+
+def test_many_at_once(c):
+    """Both write at the same time, blocks of their own; a third closes and opens it all the time,
+    which ends and begins the sharing."""
+    with Shared(c, "many") as s:
+        stop = threading.Event()
+        wrong = []
+
+        def worker(k):
+            n = 0
+            while not stop.is_set():
+                at = (n * 2 + k) % BLOCKS * BLOCK
+                data = (b"%d %d " % (k, n)).ljust(BLOCK, b"-")
+                os.pwrite(s.fds[k], data, at)
+                if os.pread(s.fds[1 - k], BLOCK, at) != data:
+                    wrong.append((k, n))
+                n += 1
+
+        def opener():
+            while not stop.is_set():
+                fd = os.open(s.paths[0], os.O_RDWR)
+                os.pwrite(fd, b"end", BLOCKS * BLOCK)
+                os.close(fd)
+                os.utime(s.paths[1])
+
+        threads = [threading.Thread(target=worker, args=(k,)) for k in (0, 1)]
+        threads.append(threading.Thread(target=opener))
+        for t in threads:
+            t.start()
+        time.sleep(5)
+        stop.set()
+        for t in threads:
+            t.join()
+        assert not wrong, wrong[:5]
+
+
+if __name__ == "__main__":
+    run_tests(globals())
