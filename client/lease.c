@@ -83,7 +83,12 @@ static bool is_counted(const struct idata *d)
 /* Nothing that is left out has been cut since it was given. */
 static bool is_shared(const struct client *c, const struct inode *i)
 {
-	return i->shared_us > c->leases.void_us && loop_now_us() < lease_until_us(c);
+	return i->shared_us > c->leases.unshared_us && loop_now_us() < lease_until_us(c);
+}
+
+bool lease_shared_tells(const struct client *c, const struct inode *i)
+{
+	return is_shared(c, i);
 }
 
 void lease_shared_update(struct client *c, struct inode *i, const struct attr *attr, bool own,
@@ -201,11 +206,18 @@ static int forget_pages_start(struct client *c)
 	return rc;
 }
 
-static void void_all(struct client *c)
+void lease_unshare_all(struct client *c)
+{
+	c->leases.unshared_us = loop_now_us();
+}
+
+static void void_all(struct client *c, bool goes_on)
 {
 	if (FAULT(CLIENT_KEEP_LEASE))
 		return;
 	c->leases.void_us = loop_now_us();
+	if (!goes_on)
+		lease_unshare_all(c);
 	list_for_each (l, &c->inodes.open)
 		ra_drop_all(list_entry(l, struct idata, open_link));
 	if (c->invalidate != NULL && forget_pages_start(c) < 0)
@@ -237,11 +249,12 @@ static void forget_attrs(struct client *c)
 	}
 }
 
-void lease_void_all(struct client *c, uint32_t lease_ms)
+void lease_void_all(struct client *c, uint32_t lease_ms, bool goes_on)
 {
+	goes_on = goes_on && loop_now_us() < lease_until_us(c);
 	c->leases.term_us = (uint64_t)lease_ms * 1000;
 	forget_attrs(c);
-	void_all(c);
+	void_all(c, goes_on);
 	while (loop_now_us() < c->kernel_until_us)
 		if (fiber_sleep_us(c->kernel_until_us - loop_now_us()) < 0)
 			break;
@@ -373,7 +386,7 @@ void lease_tick(struct client *c)
 
 	if (!ls->lapsed && ls->heard_us != 0 && loop_now_us() >= lease_until_us(c)) {
 		ls->lapsed = true;
-		void_all(c);
+		void_all(c, false);
 	}
 	if (ls->n_returns > 0)
 		return_all(c);

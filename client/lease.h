@@ -23,7 +23,8 @@ struct client;
 struct client_leases {
 	uint64_t term_us;  /* how long they hold after heard_us */
 	uint64_t heard_us; /* when the newest answered request was sent */
-	uint64_t void_us;  /* what was given for older requests is void */
+	uint64_t void_us;  /* what was given for older requests is void, */
+	uint64_t unshared_us; /* and what is shared: it is told to a server that has restarted */
 	/* By hash of the inode, of those that are not remembered: older requests give none, for it
 	 * was recalled or given back since; and how many are being given back. */
 	uint64_t old_us[LEASE_SLOTS];
@@ -41,8 +42,14 @@ struct client_leases {
 /* The MDS has answered a request that was sent then. */
 void lease_heard(struct client *c, uint64_t sent_us);
 /* A session has been opened, or taken up at an MDS that has restarted: no lease is left, and when
- * this returns the kernel answers with no names and attributes of before. Yields. */
-void lease_void_all(struct client *c, uint32_t lease_ms);
+ * this returns the kernel answers with no names and attributes of before. But what is shared stays,
+ * if the MDS will be told (goes_on) while the leases of before last: until it has been, nothing
+ * changes there. Yields. */
+void lease_void_all(struct client *c, uint32_t lease_ms, bool goes_on);
+/* Is it shared, as a server that has restarted has to know? */
+bool lease_shared_tells(const struct client *c, const struct inode *i);
+/* It could not take it. */
+void lease_unshare_all(struct client *c);
 /* Notices that nothing is heard any more; returns what is no more remembered. Does not yield. */
 void lease_tick(struct client *c);
 /* The answer to a request of that time says that it is leased. */

@@ -39,6 +39,8 @@ static int reclaim_send(struct client *c, uint16_t flags, const struct mds_recla
 	struct rpc_call call = {.flags = flags};
 	int rc = setup_call(c, OP_mds_reclaim, req, &rep, &call);
 
+	if (rc >= 0 && rep.n_unshared > 0)
+		lease_unshare_all(c);
 	if (rc >= 0 && rep.n_lost > 0)
 		log_warn("client %s: %u open files or locks are gone after the server's restart",
 			 c->name, rep.n_lost);
@@ -71,10 +73,12 @@ static int list_opens(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
 	list_for_each (l, &c->inodes.open) {
 		struct idata *d = list_entry(l, struct idata, open_link);
 
+		uint32_t shared = lease_shared_tells(c, d->inode) ? RECLAIM_SHARED : 0;
+
 		delegation_counted(d);
-		reclaim_put(&w, d->inode->ino, O_RDONLY, d->n_read);
-		reclaim_put(&w, d->inode->ino, O_RDWR, d->n_write - d->n_append);
-		reclaim_put(&w, d->inode->ino, O_RDWR | O_APPEND, d->n_append);
+		reclaim_put(&w, d->inode->ino, O_RDONLY | shared, d->n_read);
+		reclaim_put(&w, d->inode->ino, O_RDWR | shared, d->n_write - d->n_append);
+		reclaim_put(&w, d->inode->ino, O_RDWR | O_APPEND | shared, d->n_append);
 	}
 	*ret_buf = buf;
 	*ret_len = (uint32_t)w.len;
@@ -216,7 +220,6 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 	c->incarnation = rep.incarnation;
 	c->judged = rep.judges != 0;
 	c->ttl_ms = rep.ttl_ms;
-	c->leases.term_us = (uint64_t)rep.lease_ms * 1000;
 	seq_table_limit(&c->mds_seqs, rep.slots);
 	if (old != rep.session) {
 		c->session_gen++;
@@ -227,7 +230,8 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 			session_lost_data(c, old);
 	}
 	if (anew)
-		lease_void_all(c, rep.lease_ms);
+		lease_void_all(c, rep.lease_ms,
+			       old == rep.session && rep.reclaim == RECLAIM_ALL);
 	kept_session(c);
 	/* Of what a restarted server, or a new session, does not know nothing has to be ended. */
 	if (rep.reclaim != RECLAIM_TAKEOVER)

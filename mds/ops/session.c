@@ -197,7 +197,13 @@ int mds_ping(struct op *op, const void *vin, void *vout)
 	return 0;
 }
 
-static int reclaim_all(struct op *op, struct bytes opens, uint32_t *ret_lost)
+/* Nothing has changed that it knows of: before it is back nothing may (recall.c). */
+static bool share_again(struct op *op, struct ino ino)
+{
+	return lease_give(&op->m->leases, op->session, ino, false);
+}
+
+static int reclaim_all(struct op *op, struct bytes opens, struct mds_reclaim_rep *out)
 {
 	struct wire_r r;
 
@@ -205,21 +211,26 @@ static int reclaim_all(struct op *op, struct bytes opens, uint32_t *ret_lost)
 	while (!wire_r_end(&r)) {
 		struct ino ino;
 		uint32_t flags, n;
+		bool shared;
 		int rc;
 
 		wire_get_ino(&r, &ino);
 		wire_get_u32(&r, &flags);
 		wire_get_u32(&r, &n);
 		TRY(r.status);
+		shared = (flags & RECLAIM_SHARED) != 0;
+		flags &= ~RECLAIM_SHARED;
 		/* Its network may be read-only by now. */
 		if (open_flags_write(flags) && export_read_only(op))
 			rc = -LE_STALE;
 		else
 			rc = open_reclaim(op, ino, flags, n);
 		if (rc == -LE_STALE)
-			++*ret_lost;
+			out->n_lost++;
 		else
 			TRY(rc);
+		if (shared && (rc < 0 || !share_again(op, ino)))
+			out->n_unshared++;
 	}
 	return 0;
 }
@@ -295,7 +306,7 @@ int mds_reclaim(struct op *op, const void *vin, void *vout)
 	session_ref(se);
 	if (sum != se->reclaimed_sum ||
 	    in->opens.len == 0) { /* else it is the same message again */
-		rc = reclaim_all(op, in->opens, &out->n_lost);
+		rc = reclaim_all(op, in->opens, out);
 		if (rc == 0)
 			se->reclaimed_sum = sum;
 	}
