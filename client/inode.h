@@ -83,8 +83,9 @@ struct idata {
 	struct fmutex cap_lock;
 	uint32_t renew_uid, renew_gid;
 
-	bool resumed;   /* a former process may have written: the chains have to be asked */
-	bool reasking;  /* lease.c: whether it is still shared */
+	bool resumed; /* a former process may have written: the chains have to be asked */
+	bool reasking;   /* lease.c: whether it is still shared */
+	bool was_shared; /* so the MDS may believe that it is */
 
 	/* own writes */
 	uint64_t size;          /* largest end of anything written or known */

@@ -97,6 +97,8 @@ void lease_shared_update(struct client *c, struct inode *i, const struct attr *a
 	bool goes_on = is_shared(c, i) && !own;
 	uint64_t size = goes_on ? i->shared_size : 0;
 
+	if (i->data != NULL)
+		i->data->was_shared |= i->shared_us != 0 || (attr->flags & ATTR_SHARED) != 0;
 	i->shared_us = 0;
 	if ((attr->flags & ATTR_SHARED) == 0)
 		return;
@@ -156,7 +158,7 @@ bool lease_shared(struct client *c, struct inode *i)
 
 void lease_shared_end(struct client *c, struct inode *i)
 {
-	if (i->shared_us == 0)
+	if ((i->shared_us == 0 && !i->data->was_shared) || lease_held(c, i))
 		return;
 	i->shared_us = 0;
 	i->recalled_us = loop_now_us(); /* what is still on its way gives none */

@@ -182,6 +182,44 @@ def test_who_is_left_caches_again(c):
     assert get(s.paths[1])[:4] == b"gone"
 
 
+def answered_alone(c, fd):
+    """fstat, while no server answers."""
+    servers = ["mds"] + c.ossd
+    for name in servers:
+        c.kill(name, signal.SIGSTOP)
+    try:
+        t = threading.Thread(target=os.fstat, args=(fd,))
+        t.start()
+        t.join(1)
+        return not t.is_alive()
+    finally:
+        for name in servers:
+            c.kill(name, signal.SIGCONT)
+        t.join()
+
+
+def test_who_writes_alone_again_knows_the_size(c):
+    """Behind a reader who has gone: nobody else has it open, so there is a write lease."""
+    path = c.mnt(1) + "/alone"
+    with open(path, "wb") as f:
+        f.write(b"1")
+    writer = os.open(path, os.O_RDWR)
+    with open(c.mnt(2) + "/alone", "rb") as f:
+        for n in range(20):
+            os.pwrite(writer, b"%d" % n, n)
+            f.seek(n)
+            assert f.read(2) == b"%d" % n
+        assert not answered_alone(c, writer)
+
+    def again():
+        os.pwrite(writer, b"again", 0)
+        os.fsync(writer)  # what is written behind has no time yet
+        return answered_alone(c, writer)
+    wait_until(again, 30, "a write lease")
+    assert get(c.mnt(2) + "/alone")[:5] == b"again"
+    os.close(writer)
+
+
 def test_many_at_once(c):
     """Both write at the same time, blocks of their own; a third closes and opens it all the time,
     which ends and begins the sharing."""
