@@ -275,7 +275,7 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 	if ((attr->flags & ATTR_UNSETTLED) && !leased)
 		i->lease_us = 0;
 	take_attr(i, attr, own);
-	lease_shared_update(c, i, attr, own, sent_us);
+	lease_shared_update(c, i, attr, sent_us);
 	if (leased)
 		lease_given(c, i, sent_us);
 	/* The only one who writes it: the record and our own writes tell all. */

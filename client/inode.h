@@ -31,8 +31,8 @@ struct inode {
 	struct attr attr;         /* settled at settled_us, as far as it needs to be */
 	uint64_t attr_us;         /* when it was told; 0: must be asked for */
 	uint64_t lease_us;        /* when what gave the lease was asked for; 0: none */
-	uint64_t shared_us;       /* the same, of one that leaves out what writers change, */
-	uint64_t shared_size;     /* below which the size does not fall while it lasts */
+	uint64_t shared_us;       /* the same, of one that leaves out what writers change */
+	uint64_t shared_size;     /* the record's, below which the size does not fall meanwhile */
 	uint64_t recalled_us;     /* when it was recalled last */
 	uint64_t kernel_until_us; /* a directory: names were given to the kernel until then */
 	uint64_t kernel_attr_us;  /* attributes were given to it for no longer than until then */
@@ -70,7 +70,7 @@ struct idata {
 
 	/* opens as the MDS counts them, those being closed included */
 	uint32_t n_read, n_write, n_append, n_closing; /* n_append of n_write are O_APPEND */
-	uint32_t n_buffered;   /* open files without O_DIRECT */
+	uint32_t n_buffered;                           /* open files without O_DIRECT */
 	uint32_t reopened_gen; /* of the session in which all of these were opened again */
 	uint32_t n_delegated;  /* opens for reading of which the MDS is not told (delegation.h), */
 	bool delegated_told;   /* or only that there are some: one of n_read */
@@ -84,7 +84,9 @@ struct idata {
 	uint32_t renew_uid, renew_gid;
 
 	bool resumed; /* a former process may have written: the chains have to be asked */
-	bool reasking;   /* lease.c: whether it is still shared */
+
+	/* lease.c */
+	bool reasking;   /* the MDS is being asked whether it is still shared */
 	bool was_shared; /* so the MDS may believe that it is */
 
 	/* own writes */

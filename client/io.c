@@ -66,6 +66,8 @@ static int renew(struct idata *d, enum io_right right)
 	count_renewal(d, flags, 1);
 	rc = mds_call(d->c, OP_mds_close, &creq, &crep, &call);
 	count_renewal(d, flags, -1);
+	if (d->n_read + d->n_write == 0) /* nobody had it open but this one */
+		lease_shared_end(d->c, d->inode);
 	rpc_call_fini(&call);
 	if (rc < 0)
 		log_debug("close of ino %llu after renewing: %s",
@@ -179,7 +181,7 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr)
 {
 	struct io_stored st;
 	struct idata *d;
-	uint64_t now = loop_now_us(), shared = i->shared_us, seq;
+	uint64_t now = loop_now_us(), seq;
 	uint32_t cuts = i->cuts;
 
 	if (!(i->attr.flags & ATTR_UNSETTLED) || !S_ISREG(i->attr.mode) ||
@@ -196,8 +198,6 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr)
 	i->settled_us = now;
 	d->resumed = false;
 	i->attr.size = st.size > attr->size ? st.size : attr->size;
-	if (i->shared_us == shared && st.size > i->shared_size)
-		i->shared_size = st.size;
 	i->attr.blocks = (st.used + SECTOR - 1) / SECTOR;
 	if (!(attr->flags & ATTR_TIME_SET) && st.mtime_ns > attr->mtime_ns &&
 	    (d->mtime_ns != 0 || d->n_write == 0)) {
@@ -281,7 +281,7 @@ int io_wait_times(struct inode *i)
 int io_attr(struct client *c, const struct cred *cred, struct inode *i, struct attr *ret_attr)
 {
 	struct attr attr;
-	bool shared = false;
+	bool shared = false; /* then it is known what the MDS would say */
 
 	TRY(io_wait_times(i));
 	if (!inode_attr_fresh(c, i)) {

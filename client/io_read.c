@@ -171,15 +171,19 @@ static int read_direct(struct idata *d, uint64_t off, uint32_t len, struct ll_da
 	return 0;
 }
 
-/* Without a lease others may change it at any time; what is shared may only have grown. */
+/* Without a lease others may change it at any time; what is shared is as long as its record says at
+ * least, and perhaps longer. */
 int io_read_size(struct ll_file *f, uint64_t enough, uint64_t *ret_size)
 {
 	struct cred cred;
 	struct attr attr;
 
 	inode_attr(f->c, f->inode, &attr);
-	if ((attr.flags & (ATTR_SEALED | ATTR_LEASED)) == 0 &&
-	    (!lease_shared(f->c, f->inode) || f->inode->shared_size < enough)) {
+	if ((attr.flags & (ATTR_SEALED | ATTR_LEASED)) == 0) {
+		if (lease_shared(f->c, f->inode) && f->inode->shared_size >= enough) {
+			*ret_size = f->inode->shared_size;
+			return 0;
+		}
 		cred = io_renew_cred(f->d);
 		TRY(io_attr(f->c, &cred, f->inode, &attr));
 	}

@@ -13,10 +13,10 @@
 #define KERNEL_NAMES_US 100000u
 #define KERNEL_LATE_US  20000u
 #define RETURNING_MAX   4u
-/* Who is left alone with a file that was shared asks once in this time, and gets a write lease. */
-#define SHARED_AGAIN_US 1000000u
 /* The same of attributes: whether they are told to be forgotten once more matters little. */
 #define KERNEL_ATTR_LATE_US 1000000u
+/* Who is left alone with a file that was shared asks once in this time, and gets a write lease. */
+#define SHARED_AGAIN_US 1000000u
 
 void lease_heard(struct client *c, uint64_t sent_us)
 {
@@ -80,27 +80,20 @@ static bool is_counted(const struct idata *d)
 	return d != NULL && d->n_read + d->n_write > d->n_closing;
 }
 
-/* Nothing that is left out has been cut since it was given. */
-static bool is_shared(const struct client *c, const struct inode *i)
+bool lease_shared_lasts(const struct client *c, const struct inode *i)
 {
 	return i->shared_us > c->leases.unshared_us && loop_now_us() < lease_until_us(c);
 }
 
-bool lease_shared_tells(const struct client *c, const struct inode *i)
-{
-	return is_shared(c, i);
-}
-
-void lease_shared_update(struct client *c, struct inode *i, const struct attr *attr, bool own,
+void lease_shared_update(struct client *c, struct inode *i, const struct attr *attr,
 			 uint64_t sent_us)
 {
-	bool goes_on = is_shared(c, i) && !own;
-	uint64_t size = goes_on ? i->shared_size : 0;
+	bool shared = (attr->flags & ATTR_SHARED) != 0;
 
 	if (i->data != NULL)
-		i->data->was_shared |= i->shared_us != 0 || (attr->flags & ATTR_SHARED) != 0;
+		i->data->was_shared |= i->shared_us != 0 || shared;
 	i->shared_us = 0;
-	if ((attr->flags & ATTR_SHARED) == 0)
+	if (!shared)
 		return;
 	if (!is_new(c, i, sent_us)) {
 		if (i->data == NULL)
@@ -108,10 +101,9 @@ void lease_shared_update(struct client *c, struct inode *i, const struct attr *a
 		return;
 	}
 	i->shared_us = sent_us;
-	i->shared_size = size > attr->size ? size : attr->size;
-	if (goes_on)
-		return;
-	/* What the chains said before may have been cut or set since, unnoticed. */
+	i->shared_size = attr->size;
+	/* What the chains said before may have been cut or set since, unnoticed: they are asked
+	 * each time. */
 	i->settled_us = 0;
 	i->attr.size = attr->size;
 	i->attr.blocks = attr->blocks;
@@ -150,7 +142,7 @@ static void reask(struct client *c, struct inode *i)
 
 bool lease_shared(struct client *c, struct inode *i)
 {
-	if (!is_shared(c, i) || i->attr_us == 0 || i->n_changing > 0 || !is_counted(i->data))
+	if (!lease_shared_lasts(c, i) || i->attr_us == 0 || i->n_changing > 0 || !is_counted(i->data))
 		return false;
 	reask(c, i);
 	return true;
@@ -163,6 +155,11 @@ void lease_shared_end(struct client *c, struct inode *i)
 	i->shared_us = 0;
 	i->recalled_us = loop_now_us(); /* what is still on its way gives none */
 	may_return(c, i->ino);
+}
+
+void lease_unshare_all(struct client *c)
+{
+	c->leases.unshared_us = loop_now_us();
 }
 
 /* ---- the end of all ---- */
@@ -206,11 +203,6 @@ static int forget_pages_start(struct client *c)
 	if (rc < 0)
 		free(fg);
 	return rc;
-}
-
-void lease_unshare_all(struct client *c)
-{
-	c->leases.unshared_us = loop_now_us();
 }
 
 static void void_all(struct client *c, bool goes_on)

@@ -46,24 +46,23 @@ void lease_heard(struct client *c, uint64_t sent_us);
  * if the MDS will be told (goes_on) while the leases of before last: until it has been, nothing
  * changes there. Yields. */
 void lease_void_all(struct client *c, uint32_t lease_ms, bool goes_on);
-/* Is it shared, as a server that has restarted has to know? */
-bool lease_shared_tells(const struct client *c, const struct inode *i);
-/* It could not take it. */
-void lease_unshare_all(struct client *c);
 /* Notices that nothing is heard any more; returns what is no more remembered. Does not yield. */
 void lease_tick(struct client *c);
 /* The answer to a request of that time says that it is leased. */
 void lease_given(struct client *c, struct inode *i, uint64_t sent_us);
-/* Several have it open, this client among them, and one may write: the attributes that are known
- * hold but for size, blocks and mtime, which the chains tell (shared_size is how far it reaches at
- * least). The MDS is asked now and then, behind, whether it is still so. */
+/* Several have it open, this client among them, and one may write: what the MDS would say of it is
+ * known. Size, blocks and mtime are what the chains say, if that is more. The MDS is asked now and
+ * then, behind, whether it is still so. */
 bool lease_shared(struct client *c, struct inode *i);
-/* An answer, which i->attr has been taken from, says whether it is so; own: of a change by this
- * client. */
-void lease_shared_update(struct client *c, struct inode *i, const struct attr *attr, bool own,
+/* An answer, which i->attr has been taken from, says whether it is so. */
+void lease_shared_update(struct client *c, struct inode *i, const struct attr *attr,
 			 uint64_t sent_us);
-/* This client has closed it everywhere. */
+/* This client has closed it everywhere; i->data is there still. */
 void lease_shared_end(struct client *c, struct inode *i);
+/* As a server that has restarted has to be told. */
+bool lease_shared_lasts(const struct client *c, const struct inode *i);
+/* It could not take all. */
+void lease_unshare_all(struct client *c);
 /* It is not remembered any more. */
 void lease_forgotten(struct client *c, const struct inode *i);
 /* What is known holds, and this client alone changes it. */

@@ -72,8 +72,7 @@ static int list_opens(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
 	wire_w_init(&w, buf, (size_t)n * 3 * RECLAIM_ENTRY);
 	list_for_each (l, &c->inodes.open) {
 		struct idata *d = list_entry(l, struct idata, open_link);
-
-		uint32_t shared = lease_shared_tells(c, d->inode) ? RECLAIM_SHARED : 0;
+		uint32_t shared = lease_shared_lasts(c, d->inode) ? RECLAIM_SHARED : 0;
 
 		delegation_counted(d);
 		reclaim_put(&w, d->inode->ino, O_RDONLY | shared, d->n_read);

@@ -97,10 +97,10 @@ enum attr_flags {
 	ATTR_NODUMP = 128,
 	/* while unsettled: mtime was set by utimes since, so the chains' is not to be believed */
 	ATTR_TIME_SET = 1 << 16,
-	/* In a reply, never in a record: the session has a lease on it, as of these attributes; or
-	 * one that leaves out what the chains tell, size, blocks, mtime and data, of a file that
-	 * it has open and others may write. */
+	/* In a reply, never in a record: the session has a lease on it, as of these attributes; */
 	ATTR_LEASED = 1 << 30,
+	/* or one on the record alone: it has the file open, others may write, and the chains know
+	 * more of size, blocks, mtime and data. */
 	ATTR_SHARED = 1 << 29,
 };
 /* relatime: a read now makes a new access time. */

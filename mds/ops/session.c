@@ -35,7 +35,7 @@ static void forget_reclaimed(struct mds *m, struct session *se)
 {
 	while (se->from_store && !list_empty(&se->opens))
 		open_drop_all(&m->opens, list_entry(se->opens.next, struct open, by_session));
-	se->reclaimed_sum = 0;
+	se->reclaimed_sum = se->n_unshared = 0;
 }
 
 /* What the process before had open and did not close stays until the one that goes on has told
@@ -47,7 +47,7 @@ static void takeover_begin(struct session *se)
 		open_set_old(list_entry(n, struct open, by_session));
 	for (uint32_t i = 0; i < se->n_slots; i++)
 		se->slots[i].from_store = true;
-	se->reclaimed_sum = 0;
+	se->reclaimed_sum = se->n_unshared = 0;
 	se->taking_over = true;
 }
 
@@ -197,10 +197,12 @@ int mds_ping(struct op *op, const void *vin, void *vout)
 	return 0;
 }
 
-/* Nothing has changed that it knows of: before it is back nothing may (recall.c). */
+/* Before it is back nothing changes that it knows of (recall.c). Where the server has not restarted
+ * it may have a write lease, which is not to become another. */
 static bool share_again(struct op *op, struct ino ino)
 {
-	return lease_give(&op->m->leases, op->session, ino, false);
+	return op->session->from_store &&
+	       lease_give(&op->m->leases, op->session, ino, false);
 }
 
 static int reclaim_all(struct op *op, struct bytes opens, struct mds_reclaim_rep *out)
@@ -230,7 +232,7 @@ static int reclaim_all(struct op *op, struct bytes opens, struct mds_reclaim_rep
 		else
 			TRY(rc);
 		if (shared && (rc < 0 || !share_again(op, ino)))
-			out->n_unshared++;
+			op->session->n_unshared++;
 	}
 	return 0;
 }
@@ -310,6 +312,7 @@ int mds_reclaim(struct op *op, const void *vin, void *vout)
 		if (rc == 0)
 			se->reclaimed_sum = sum;
 	}
+	out->n_unshared = se->n_unshared;
 	if (rc == 0)
 		rc = reclaim_locks(op, in->locks, &out->n_lost);
 	if (rc == 0 && in->locks_from > 0)

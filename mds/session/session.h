@@ -33,6 +33,7 @@ struct session {
 	bool ending;            /* a fiber is at that (recall.h) */
 	bool closing;           /* by its client, not by silence */
 	uint64_t reclaimed_sum; /* of the last reclaim message */
+	uint32_t n_unshared;    /* since it began to reclaim: the client may not have heard */
 	bool from_store;  /* of a former incarnation of this server, has not reclaimed its opens yet
 			   */
 	bool taking_over; /* by another process, which has not told everything yet */

@@ -162,20 +162,20 @@ def test_times(c):
         s.fds[0] = os.open(s.paths[0], os.O_RDWR)
 
 
-def test_who_is_left_caches_again(c):
+def test_who_is_left_asks_nobody(c):
     s = Shared(c, "left").__enter__()
     one, two = s.fds
     exchange(s.fds, BLOCKS, 50, b"both")
     os.close(two)
 
-    def leased():
+    def quiet():
         os.pwrite(one, b"left", 0)
         before = asked(c, 1)
         for _ in range(50):
             os.fstat(one)
             os.pwrite(one, b"left", 0)
         return asked(c, 1) == before
-    wait_until(leased, 20, "a write lease")
+    wait_until(quiet, 20, "nobody is asked")
     assert get(s.paths[1])[:4] == b"left"
     os.pwrite(one, b"gone", 0)
     os.close(one)
@@ -218,6 +218,51 @@ def test_who_writes_alone_again_knows_the_size(c):
     wait_until(again, 30, "a write lease")
     assert get(c.mnt(2) + "/alone")[:5] == b"again"
     os.close(writer)
+
+
+def test_who_only_looks_takes_no_lease(c):
+    """At the size of a file that another mount writes, without having it open."""
+    writer = os.open(c.mnt(1) + "/looked-at", os.O_RDWR | os.O_CREAT)
+    for n in range(1, 4):
+        os.pwrite(writer, b"%d" % n * 1000, 0)
+        assert os.stat(c.mnt(2) + "/looked-at").st_size == 1000
+        time.sleep(0.5)  # what has been recalled is given to nobody for a while
+        assert os.stat(c.mnt(2) + "/looked-at").st_size == 1000
+
+    def again():
+        os.pwrite(writer, b"again", 0)
+        os.fsync(writer)
+        return answered_alone(c, writer)
+    wait_until(again, 30, "a write lease")
+    os.close(writer)
+
+
+def test_a_file_that_grows(c):
+    """Its record knows nothing of what the writers have added; looks and reads cross each other."""
+    with Shared(c, "grows", blocks=0) as s:
+        one, two = s.fds[0], os.open(s.paths[1], os.O_RDONLY)
+        os.close(s.fds[1])  # who does not write knows nothing of the size but what it is told
+        s.fds[1] = two
+        stop = threading.Event()
+        wrong = []
+
+        def look():
+            while not stop.is_set():
+                os.fstat(two)
+
+        t = threading.Thread(target=look)
+        t.start()
+        end = time.monotonic() + 4
+        n = 0
+        while time.monotonic() < end:
+            os.pwrite(one, b"%d" % (n % 10) * BLOCK, n % BLOCKS * BLOCK)
+            for at in (n % BLOCKS, n // 2 % BLOCKS):
+                if len(os.pread(two, BLOCK, at * BLOCK)) != BLOCK:
+                    wrong.append((n, at))
+            n += 1
+        stop.set()
+        t.join()
+        assert not wrong, wrong[:5]
 
 
 def test_many_at_once(c):
