@@ -142,7 +142,8 @@ static void reask(struct client *c, struct inode *i)
 
 bool lease_shared(struct client *c, struct inode *i)
 {
-	if (!lease_shared_lasts(c, i) || i->attr_us == 0 || i->n_changing > 0 || !is_counted(i->data))
+	if (!lease_shared_lasts(c, i) || i->attr_us == 0 || i->n_changing > 0 ||
+	    !is_counted(i->data))
 		return false;
 	reask(c, i);
 	return true;

@@ -94,8 +94,9 @@ enum session_reclaim { RECLAIM_NONE, RECLAIM_ALL, RECLAIM_TAKEOVER };
 /* opens: packed (u64 ino, u32 open flags, u32 count) of all files this session has open, with
  * RECLAIM_SHARED among the flags of inodes on which it has the lease of ATTR_SHARED (n_unshared: of
  * so many, told so far, it could not be kept); locks: packed (u64 ino, file_lock) of those it has,
- * behind the opens of their files. done: the last one. locks_from, in a takeover: 0 or 1 + how many locks are known; held: the next ones as the
- * server has them, packed alike; locks_next: what locks_from is to be next, 0: these were all. */
+ * behind the opens of their files. done: the last one. locks_from, in a takeover: 0 or 1 + how many
+ * locks are known; held: the next ones as the server has them, packed alike; locks_next: what
+ * locks_from is to be next, 0: these were all. */
 #define mds_reclaim_req_FIELDS(F) \
 	F(bytes, opens) F(bytes, locks) F(u8, done) F(u32, locks_from)
 #define mds_reclaim_rep_FIELDS(F) \
