@@ -311,7 +311,6 @@ static void stop(struct agent *a)
 	a->stopping = true;
 	agent_jobs_end(a);
 	waitq_wake_all(&a->stop);
-	waitq_wake_all(&a->began);
 	latch_wait(&a->fibers);
 	if (a->server) {
 		rpc_server_destroy(a->server, DRAIN_MS);
@@ -336,7 +335,6 @@ static int start(struct agent *a)
 	list_init(&a->jobs);
 	latch_init(&a->fibers, 0);
 	waitq_init(&a->stop);
-	waitq_init(&a->began);
 	TRY(io_init(&a->io, a->fs, "agent"));
 	TRY(take_dirs(a));
 	TRY(make_pools(a));

@@ -65,7 +65,7 @@ struct agent {
 	uint64_t looked_us;
 	bool stopping;
 	struct latch fibers;
-	struct waitq stop, began;
+	struct waitq stop;
 	struct agent_metrics metrics;
 	struct metrics_server *page;
 };

@@ -66,7 +66,6 @@ static int on_began(void *arg, struct stage_job *job)
 				  .expect = store_is_ready(&job->store) ? 0 : j->expect,
 				  .stop = &job->stop,
 				  .share = job->share};
-	waitq_wake_all(&j->a->began);
 	/* Others hear of it now, not with the next report. */
 	waitq_wake_all(&j->a->stop);
 	TRY(swarm_create(&o, &j->swarm));
@@ -124,7 +123,6 @@ static void job_fiber(void *arg)
 	stage_job_destroy(job);
 	account(a, j);
 	a->look = true;
-	waitq_wake_all(&a->began);
 	waitq_wake_all(&a->stop);
 	latch_done(&a->fibers);
 }

@@ -8,7 +8,6 @@
 #include "common/rt/loop.h"
 
 #define READY_CHECK_US    1000000u
-#define BEGIN_WAIT_US     2000000u /* for a START that is on its way here */
 #define SLOT_WAIT_US      2000000u
 #define CHUNK_WAIT_MAX_MS 60000u /* whatever is asked for */
 
@@ -143,27 +142,16 @@ static int from_served(struct agent *a, const struct swarm_ask *q, struct slot *
 }
 
 /* 0, with a slot or with whom to ask. */
-static int find_chunk(struct agent *a, struct swarm_ask *q, struct slot **ret_slot,
+static int find_chunk(struct agent *a, const struct swarm_ask *q, struct slot **ret_slot,
 		      struct swarm_answer *ret_answer)
 {
-	uint64_t now = loop_now_us(), end = now + (uint64_t)q->wait_ms * 1000;
-	uint64_t begin_end = now + BEGIN_WAIT_US;
-	for (;;) {
-		struct agent_job *j = agent_job_find(a, bytes_str(q->id), true);
-		bool running = j && j->running;
-		if (running && j->job->fetch && j->swarm)
-			return swarm_serve(j->swarm, j->job->fetch, q, a->serve_pool, ret_slot,
-					   ret_answer);
-		int rc = running ? -LE_AGAIN : from_served(a, q, ret_slot, ret_answer);
-		if (rc != -LE_NOENT && rc != -LE_AGAIN)
-			return rc;
-		now = loop_now_us();
-		if (a->stopping || now >= end || (!running && now >= begin_end))
-			return rc;
-		q->wait_ms = (uint32_t)((end - now) / 1000 + 1);
-		rc = waitq_wait(&a->began, now + 50000);
-		(void)rc;
-	}
+	struct agent_job *j = agent_job_find(a, bytes_str(q->id), true);
+	if (!j || !j->running)
+		return from_served(a, q, ret_slot, ret_answer);
+	/* It is about to begin, or to end. */
+	if (!j->job->fetch || !j->swarm)
+		return -LE_NOT_READY;
+	return swarm_serve(j->swarm, j->job->fetch, q, a->serve_pool, ret_slot, ret_answer);
 }
 
 /* Texts of the answer live as long as the request. */

@@ -350,7 +350,9 @@ static int give(struct fetch *ft, uint64_t chunk, enum fetch_give_how how, uint6
 {
 	while (!ft->over && !fetch_stopped(ft)) {
 		bool claimed = bit_get(ft->claimed, chunk);
-		if (bit_get(ft->done, chunk) || (ft->prepared && how == GIVE_DEMAND && !claimed)) {
+		if (!ft->prepared && !bit_get(ft->done, chunk))
+			return -LE_NOT_READY;
+		if (bit_get(ft->done, chunk) || (how == GIVE_DEMAND && !claimed)) {
 			struct slot *s;
 			/* Of those who do not wait for the chunk nobody holds one for long. */
 			TRY(slot_get(pool, loop_now_us() + SLOT_WAIT_US, &s));

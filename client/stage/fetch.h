@@ -64,7 +64,7 @@ void fetch_destroy(struct fetch *ft); /* NULL is fine. Waits for fetch_give. Yie
 
 /* A verified chunk for somebody else, in a slot of the pool: as soon as it is here, at most until
  * the deadline. Who waits holds no slot, so that nodes that wait for each other cannot lack them.
- * -LE_AGAIN: not here. Yields. */
+ * -LE_AGAIN: not here; -LE_NOT_READY: the run has not begun. Yields. */
 enum fetch_give_how {
 	GIVE_PRESENT, /* only what is here */
 	GIVE_COMING,  /* also what is being fetched just now */

@@ -22,6 +22,11 @@
  * server has to answer grows no faster than they do. */
 #define REFRESH_EACH_US 10000u
 #define TRIES           3u
+/* A node that is to make the copy but has not begun: how soon it is asked again, and how long
+ * others wait before they do its part. */
+#define ASK_AGAIN_US 50000u
+#define ASK_STEP_US  20000u
+#define LATE_US      10000000u
 /* For a part of a chunk: there are the servers, which are not slow. */
 #define QUICK_FIRST_MS 1000u
 #define QUICK_MIN_MS   250u
@@ -36,6 +41,7 @@ struct member {
 	bool fixed, ready, seen, lied;
 	bool told; /* by the answer at hand */
 	uint64_t ban_until_us, ban_us;
+	uint64_t ask_again_us, begin_by_us; /* it has not begun; begin_by_us 0: it has */
 	uint32_t slow, asking; /* late answers in a row; fibers that wait for one */
 };
 
@@ -234,6 +240,7 @@ static void judge(struct swarm *w, struct member *m, int rc)
 	if (rc == 0) {
 		m->slow = 0;
 		m->ban_us = 0;
+		m->begin_by_us = 0;
 	} else if (rc == -LE_CORRUPT) {
 		if (!m->lied) {
 			drop(w, m, "what it gave is not what the data set says");
@@ -248,6 +255,29 @@ static void judge(struct swarm *w, struct member *m, int rc)
 	} else if (rc != -LE_AGAIN && is_in(w, m)) {
 		drop(w, m, status_text(rc));
 	}
+}
+
+/* Those who make the copy together do not begin in the same moment. Is this one waited for, which
+ * has answered a demand so? */
+static bool is_late(struct member *m, int rc)
+{
+	uint64_t now = loop_now_us();
+	if (rc != -LE_NOT_READY && (rc != -LE_NOENT || !m->fixed))
+		return false;
+	if (m->begin_by_us == 0)
+		m->begin_by_us = now + LATE_US;
+	m->ask_again_us = now + ASK_AGAIN_US;
+	return now < m->begin_by_us;
+}
+
+/* Until it is asked again. False: not any more. */
+static bool wait_for_late(struct swarm *w, const struct member *m)
+{
+	while (m->begin_by_us != 0 && loop_now_us() < m->ask_again_us) {
+		if (w->stopping || (w->o.stop && *w->o.stop) || fiber_sleep_us(ASK_STEP_US) < 0)
+			return false;
+	}
+	return true;
 }
 
 static int ask_one(struct swarm *w, struct member *m, const struct swarm_ask *q, struct slot *s,
@@ -268,6 +298,11 @@ static int ask_one(struct swarm *w, struct member *m, const struct swarm_ask *q,
 		if (rc == 0)
 			*usual_us += (loop_now_us() - begin_us) / 8 - *usual_us / 8;
 	}
+	if (q->demand && is_late(m, rc))
+		return -LE_NOT_READY;
+	/* Nor for ever: then it is as one that has nothing to do with it. */
+	if (rc == -LE_NOT_READY)
+		rc = q->demand ? -LE_NOENT : -LE_AGAIN;
 	judge(w, m, rc);
 	return rc;
 }
@@ -342,7 +377,10 @@ static int ask_ranks(struct swarm *w, uint64_t chunk, struct slot *s, bool ready
 		struct member *m = owner_below(w, chunk, below, ready, &below);
 		if (!m)
 			return -LE_AGAIN;
-		if (ask(w, m, chunk, s, demand) == 0)
+		int rc = -LE_NOT_READY;
+		while (rc == -LE_NOT_READY && wait_for_late(w, m))
+			rc = ask(w, m, chunk, s, demand);
+		if (rc == 0)
 			return 0;
 	}
 	return -LE_AGAIN;

@@ -134,29 +134,31 @@ void request_interrupt_all(struct server_conn *sc)
 
 /* ---- the reply ---- */
 
-static uint64_t stall_deadline(const struct rpc_server *s, const struct link_tx *tx)
+static uint32_t stall_ms(const struct rpc_server *s, const struct link_tx *tx)
 {
 	uint64_t len = 0;
 
 	for (uint32_t i = 0; i < tx->n_bulk; i++)
 		len += tx->bulk[i].len;
-	return loop_deadline_ms(len > 0 ? s->opts.data_stall_ms + len / SLOWEST_BYTES_PER_MS
-					: SEND_STALL_MS);
+	return len > 0 ? s->opts.data_stall_ms + (uint32_t)(len / SLOWEST_BYTES_PER_MS)
+		       : SEND_STALL_MS;
 }
 
 static int send_reply(struct server_conn *sc, struct link_tx *tx)
 {
 	struct conn *conn = &sc->conn;
-	uint64_t deadline_us = stall_deadline(sc->s, tx), n_sent = sc->n_sent;
+	uint32_t ms = stall_ms(sc->s, tx);
+	uint64_t deadline_us = loop_deadline_ms(ms), n_sent = sc->n_sent;
 	int rc;
 
 	conn_ref(conn);
+	tx->rest_us = ms * 1000ull;
 	for (;;) {
 		rc = conn->dead ? -LE_DISCONNECTED : conn->k->ops->send(conn->k, tx, deadline_us);
 		/* It waited behind others, and they went out: the peer is slow, not deaf. */
 		if (rc == -LE_TIMEDOUT && sc->n_sent != n_sent) {
 			n_sent = sc->n_sent;
-			deadline_us = stall_deadline(sc->s, tx);
+			deadline_us = loop_deadline_ms(ms);
 		} else if (rc != -LE_INTR) {
 			break;
 		}

@@ -36,6 +36,8 @@ struct link_tx {
 	 * with it (verbs). More data than that is refused: the peer gets -LE_BAD_MESSAGE. */
 	const struct frame_desc *peer_descs;
 	uint32_t n_peer_descs;
+	/* Once a part of it has been sent, the rest has so long; 0: until the deadline. */
+	uint64_t rest_us;
 };
 
 struct link_rx {

@@ -52,7 +52,7 @@ struct tx_item {
 	struct list link;
 	struct fiber *fiber;
 	const struct link_tx *tx;
-	uint64_t len, sent;
+	uint64_t len, sent, begun_us; /* begun: sent > 0 */
 	bool lead, done;
 	uint8_t header[FRAME_HEADER_SIZE];
 };
@@ -332,6 +332,8 @@ static int send_some(struct tcp_link *k, struct tx_item *own)
 	while (left > 0) {
 		struct tx_item *it = list_entry(k->queue.next, struct tx_item, link);
 		uint64_t part = it->len - it->sent < left ? it->len - it->sent : left;
+		if (it->sent == 0)
+			it->begun_us = loop_now_us();
 		it->sent += part;
 		left -= part;
 		if (it->sent < it->len)
@@ -342,6 +344,14 @@ static int send_some(struct tcp_link *k, struct tx_item *own)
 			fiber_wake(it->fiber);
 	}
 	return 0;
+}
+
+/* An item that was long behind others has its time from when its turn has come. */
+static uint64_t send_until(const struct tx_item *it, uint64_t deadline_us)
+{
+	uint64_t until = it->begun_us + it->tx->rest_us;
+
+	return it->sent > 0 && it->tx->rest_us > 0 && until > deadline_us ? until : deadline_us;
 }
 
 /* One step of waiting until the item is sent: progress (0), or why the wait ended. */
@@ -366,7 +376,9 @@ static int send_item(struct tcp_link *k, struct tx_item *it, uint64_t deadline_u
 			rc = -LE_DISCONNECTED;
 			break;
 		}
-		rc = send_step(k, it, deadline_us);
+		rc = send_step(k, it, send_until(it, deadline_us));
+		if (rc == -LE_TIMEDOUT && loop_now_us() < send_until(it, deadline_us))
+			rc = 0;
 		if (it->done || rc == 0) {
 			interrupted |= rc == -LE_INTR;
 			rc = 0;

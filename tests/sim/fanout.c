@@ -16,7 +16,6 @@
 #define LATENCY_US    200u
 #define CONNECT_US    3000000u
 #define LIMIT_S       3600u
-#define BEGIN_WAIT_US 2000000u
 #define START_US      1000u /* nodes begin within this time per node: a launcher is not at once */
 
 struct fanout_node {
@@ -162,11 +161,7 @@ static void serve_fiber(void *arg)
 {
 	struct request *r = arg;
 	struct fanout_node *n = r->to;
-	uint64_t begin_end = loop_now_us() + BEGIN_WAIT_US;
 	sleep_until(loop_now_us() + LATENCY_US);
-	/* As an agent that has not been told yet. */
-	while (!n->fetch && !n->ended && !n->dead && loop_now_us() < begin_end)
-		sleep_until(loop_now_us() + 50000);
 	if (n->fetch && n->swarm) {
 		r->rc = serve_job(r);
 	} else if (n->ready && fanout_disk_read(&n->disk, (uint32_t)r->q.chunk, r->data)) {
@@ -174,7 +169,7 @@ static void serve_fiber(void *arg)
 		transfer(n, r->from);
 		r->rc = 1;
 	} else {
-		r->rc = n->ended ? -LE_NOENT : -LE_AGAIN;
+		r->rc = -LE_NOENT; /* as an agent that has not been told yet */
 	}
 	if (r->rc > 0) {
 		n->n_given++;

@@ -212,6 +212,40 @@ static void test_deaf_bulk(struct bed *b)
 	suite_server_stop(b, 1000);
 }
 
+/* Takes its answers one by one, so that the last wait for much longer than the server waits for who
+ * takes nothing: it gets them all. */
+static void test_slow_bulk(struct bed *b)
+{
+	const uint32_t n_asked = 40;
+	struct oss_read_req q = {.len = 1u << 20};
+	struct slot_vec room[8];
+	struct auth_peer peer;
+	struct link_rx rx;
+	struct rpc_server_options o = suite_server_options(b);
+	uint8_t body[300];
+	struct wire_w w;
+
+	o.data_stall_ms = b->brief ? VAIN_MS / 4 : VAIN_MS;
+	suite_server_start(b, &o);
+	struct link *k = deaf_client(b, &peer);
+	uint32_t n_room = suite_slots(b->client_pool, 1u << 20, room);
+	wire_w_init(&w, body, sizeof(body));
+	wire_put_oss_read_req(&w, &q);
+	for (uint64_t i = 1; i <= n_asked; i++)
+		assert_int_equal(deaf_ask(k, i, OP_oss_read, &w, room, n_room), 0);
+	for (uint32_t i = 0; i < n_asked; i++) {
+		assert_int_equal(fiber_sleep_us(o.data_stall_ms * 3000ull / n_asked), 0);
+		assert_int_equal(k->ops->recv(k, &rx), 0);
+		assert_int_equal(rx.hdr.status, 0);
+		assert_int_equal(rx.hdr.bulk_len, 1u << 20);
+		assert_int_equal(k->ops->recv_bulk(k, &rx, room, n_room), 0);
+	}
+	k->ops->shutdown(k);
+	k->ops->close(k);
+	suite_slots_put(room, n_room);
+	suite_server_stop(b, 1000);
+}
+
 /* Large answers without data: the server keeps no more of them than it granted credits, then it
  * cuts the client off. */
 static void test_deaf_bodies(struct bed *b)
@@ -249,6 +283,7 @@ const struct suite_test suite_flow_tests[] = {
 	{"callback_credits", test_callback_credits},
 	{"call_credits", test_call_credits},
 	{"deaf_bulk", test_deaf_bulk},
+	{"slow_bulk", test_slow_bulk},
 	{"deaf_bodies", test_deaf_bodies},
 	{NULL, NULL},
 };
