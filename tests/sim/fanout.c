@@ -16,7 +16,6 @@
 #define LATENCY_US    200u
 #define CONNECT_US    3000000u
 #define LIMIT_S       3600u
-#define START_US      1000u /* nodes begin within this time per node: a launcher is not at once */
 
 struct fanout_node {
 	struct fanout_world *world;
@@ -309,7 +308,8 @@ static void node_fiber(void *arg)
 	struct fanout_node *n = arg;
 	struct fetch_report report = {0};
 	sleep_until(loop_now_us() + 1 +
-		    sim_random_below(n->world->sim, (uint64_t)START_US * n->world->plan.n_nodes));
+		    sim_random_below(n->world->sim, (uint64_t)n->world->plan.start_us *
+							   n->world->plan.n_nodes));
 	n->rc = node_begin(n);
 	if (n->rc == 0)
 		n->rc = fetch_run(n->fetch, &report, &n->code);

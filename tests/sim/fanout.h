@@ -15,6 +15,7 @@ struct fanout_plan {
 	uint32_t n_nodes, n_chunks;
 	/* Microseconds that a chunk takes: on a node's link, each way; of all servers together. */
 	uint32_t link_us, servers_us;
+	uint32_t start_us; /* each begins within so long, times the nodes: no launcher is at once */
 	uint32_t slow_by;                       /* so many times longer takes a slow node's link */
 	uint32_t dead_ppm, lying_ppm, slow_ppm; /* of the nodes */
 };
@@ -38,6 +39,7 @@ int fanout_command(int argc, char **argv);
 int fanout_test_32(void);
 int fanout_test_100(void);
 int fanout_test_100_faults(void);
+int fanout_test_32_late(void);
 int fanout_test_1000(void);
 
 #endif

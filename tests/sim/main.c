@@ -584,6 +584,7 @@ static const struct {
 	{"fanout_32", fanout_test_32},
 	{"fanout_100", fanout_test_100},
 	{"fanout_100_faults", fanout_test_100_faults},
+	{"fanout_32_late", fanout_test_32_late},
 	{"fanout_1000", fanout_test_1000},
 	{"linear_registers", linear_test_registers},
 	{"linear_registers_random", linear_test_registers_random},
