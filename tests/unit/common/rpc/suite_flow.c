@@ -225,6 +225,9 @@ static void test_slow_bulk(struct bed *b)
 	uint8_t body[300];
 	struct wire_w w;
 
+	/* Over verbs data comes without the reader, and credits go back by the dozen. */
+	if (strcmp(b->transport->ops->name, "tcp") != 0)
+		return;
 	o.data_stall_ms = b->brief ? VAIN_MS / 4 : VAIN_MS;
 	suite_server_start(b, &o);
 	struct link *k = deaf_client(b, &peer);
