@@ -146,8 +146,11 @@ static int find_chunk(struct agent *a, const struct swarm_ask *q, struct slot **
 		      struct swarm_answer *ret_answer)
 {
 	struct agent_job *j = agent_job_find(a, bytes_str(q->id), true);
-	if (!j || !j->running)
-		return from_served(a, q, ret_slot, ret_answer);
+	if (!j || !j->running) {
+		int rc = from_served(a, q, ret_slot, ret_answer);
+		/* Nobody need wait for a job that has failed. */
+		return rc == -LE_NOENT && j && j->r.code ? -LE_AGAIN : rc;
+	}
 	/* It is about to begin, or to end. */
 	if (!j->job->fetch || !j->swarm)
 		return -LE_NOT_READY;

@@ -25,7 +25,7 @@
 /* A node that is to make the copy but has not begun: how soon it is asked again, and how long
  * others wait before they do its part. */
 #define ASK_AGAIN_US 50000u
-#define ASK_STEP_US  20000u
+#define ASK_STEP_US  20000u /* how soon a waiter sees that its job ends */
 #define LATE_US      10000000u
 /* For a part of a chunk: there are the servers, which are not slow. */
 #define QUICK_FIRST_MS 1000u
@@ -39,9 +39,10 @@ struct member {
 	uint64_t key; /* the address's checksum */
 	uint32_t at;  /* which of those that are named, if it is fixed */
 	bool fixed, ready, seen, lied;
-	bool told; /* by the answer at hand */
+	bool told;  /* by the answer at hand */
+	bool began; /* it has given something */
 	uint64_t ban_until_us, ban_us;
-	uint64_t ask_again_us, begin_by_us; /* it has not begun; begin_by_us 0: it has */
+	uint64_t ask_again_us, begin_by_us; /* it has not begun; begin_by_us 0: nobody waits */
 	uint32_t slow, asking; /* late answers in a row; fibers that wait for one */
 };
 
@@ -241,6 +242,7 @@ static void judge(struct swarm *w, struct member *m, int rc)
 		m->slow = 0;
 		m->ban_us = 0;
 		m->begin_by_us = 0;
+		m->began = true;
 	} else if (rc == -LE_CORRUPT) {
 		if (!m->lied) {
 			drop(w, m, "what it gave is not what the data set says");
@@ -262,7 +264,8 @@ static void judge(struct swarm *w, struct member *m, int rc)
 static bool is_late(struct member *m, int rc)
 {
 	uint64_t now = loop_now_us();
-	if (rc != -LE_NOT_READY && (rc != -LE_NOENT || !m->fixed))
+	/* Who has given something and knows nothing of it now has lost it. */
+	if (rc != -LE_NOT_READY && (rc != -LE_NOENT || !m->fixed || m->began))
 		return false;
 	if (m->begin_by_us == 0)
 		m->begin_by_us = now + LATE_US;
@@ -270,7 +273,7 @@ static bool is_late(struct member *m, int rc)
 	return now < m->begin_by_us;
 }
 
-/* Until it is asked again. False: not any more. */
+/* Until it may be asked again. False: this node's job ends. */
 static bool wait_for_late(struct swarm *w, const struct member *m)
 {
 	while (m->begin_by_us != 0 && loop_now_us() < m->ask_again_us) {
@@ -300,7 +303,7 @@ static int ask_one(struct swarm *w, struct member *m, const struct swarm_ask *q,
 	}
 	if (q->demand && is_late(m, rc))
 		return -LE_NOT_READY;
-	/* Nor for ever: then it is as one that has nothing to do with it. */
+	/* Not for ever: then it is as one that has nothing to do with it. */
 	if (rc == -LE_NOT_READY)
 		rc = q->demand ? -LE_NOENT : -LE_AGAIN;
 	judge(w, m, rc);

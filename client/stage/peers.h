@@ -1,7 +1,8 @@
 /*
  * Other nodes that make, or have, the same copy. Each chunk has an owner among them, by rendezvous
  * hashing of (chunk, node): the owner reads it from the source, the others get it from the owner,
- * which fetches it at once when it is asked, or from whoever the owner says has it (spread.h). Who
+ * which fetches it at once when it is asked, or from whoever the owner says has it (spread.h). One
+ * that has not begun yet is waited for, some seconds. Who
  * does not answer, answers late, or answers wrongly is left out, and what it owned falls to the
  * next in the same order, for everybody alike; in the end there is always the source. Everything
  * belongs to one loop.

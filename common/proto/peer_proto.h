@@ -17,8 +17,8 @@
  * Chunk `chunk` of the data set `id` (64 hex digits), at most 1 MiB, as the bulk reply. wait_ms:
  * how long it may take until it is there; demand: the asker takes the node for the one that reads
  * this chunk from the source, so it does that now; without it, only a chunk that is on its way is
- * waited for. -LE_AGAIN: not here (yet); -LE_NOT_READY: it has not begun yet, or is
- * about to end; -LE_NOENT: the node has nothing to do with the data set (yet).
+ * waited for. -LE_AGAIN: not here (yet), or the node's job has failed; -LE_NOT_READY: its job is
+ * about to begin, or to end; -LE_NOENT: the node has nothing to do with the data set (yet).
  * from: who asks, as members of the job are named. Instead of bytes the answer to a demand may be
  * `ask`: the member that has the chunk, or is getting it, and is to be asked without demand. Did
  * that one not give it, the demand is repeated with `again` and answered with bytes.

@@ -36,7 +36,8 @@ struct link_tx {
 	 * with it (verbs). More data than that is refused: the peer gets -LE_BAD_MESSAGE. */
 	const struct frame_desc *peer_descs;
 	uint32_t n_peer_descs;
-	/* Once a part of it has been sent, the rest has so long; 0: until the deadline. */
+	/* Where a frame goes out in parts (tcp): once the first has, all of it has so long, if that
+	 * is later than the deadline; 0: it is not. */
 	uint64_t rest_us;
 };
 

@@ -40,7 +40,7 @@ def main():
         assert r["amplification"] <= (1.5 if left_out else 1.05), r
         assert r["source"] + r["peers"] == COUNT * r["bytes"], r
         # Within 1.3 on an idle machine (tests/bench/nodes.py); here others may be at work.
-        assert together <= 2 * alone, (together, alone)
+        assert together <= 1.6 * alone, (together, alone)
         for i in range(COUNT):
             names = os.listdir(c.mnt() + "/data")
             same, _, _ = filecmp.cmpfiles(c.mnt() + "/data", n.copy("set@v1", i), names, False)

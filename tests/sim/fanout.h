@@ -15,7 +15,7 @@ struct fanout_plan {
 	uint32_t n_nodes, n_chunks;
 	/* Microseconds that a chunk takes: on a node's link, each way; of all servers together. */
 	uint32_t link_us, servers_us;
-	uint32_t start_us; /* each begins within so long, times the nodes: no launcher is at once */
+	uint32_t start_us;                      /* each begins within so long, times the nodes */
 	uint32_t slow_by;                       /* so many times longer takes a slow node's link */
 	uint32_t dead_ppm, lying_ppm, slow_ppm; /* of the nodes */
 };

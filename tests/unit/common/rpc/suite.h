@@ -41,6 +41,8 @@ struct suite_seen {
 };
 extern struct suite_seen suite_seen;
 
+struct auth_peer;
+
 struct bed {
 	struct transport *transport;
 	const char *listen; /* address to listen on, port 0 */
@@ -112,6 +114,10 @@ void suite_gate_shut(void);
 void suite_gate_open(struct bed *b);
 /* Somewhat later, by itself. */
 void suite_gate_open_soon(struct bed *b);
+/* A link with no client on it, and a request on it, whose answer nobody takes. */
+struct link *suite_deaf_client(struct bed *b, struct auth_peer *ret_peer);
+int suite_deaf_ask(struct link *k, uint64_t id, uint16_t op, const struct wire_w *w,
+		   const struct slot_vec *vec, uint32_t n);
 /* Of the bed's slot size, registered with its transport. */
 struct slot_pool *suite_pool(struct bed *b, uint32_t n_slots, enum pool_use use);
 uint64_t suite_random(uint64_t *state);

@@ -155,7 +155,7 @@ static void test_call_credits(struct bed *b)
 
 /* ---- a client that asks and does not read ---- */
 
-static struct link *deaf_client(struct bed *b, struct auth_peer *ret_peer)
+struct link *suite_deaf_client(struct bed *b, struct auth_peer *ret_peer)
 {
 	struct auth_self self = {.role = ROLE_TOOL, .name = "tester", .key = &b->key};
 	struct link *k;
@@ -167,8 +167,8 @@ static struct link *deaf_client(struct bed *b, struct auth_peer *ret_peer)
 	return k;
 }
 
-static int deaf_ask(struct link *k, uint64_t id, uint16_t op, const struct wire_w *w,
-		    const struct slot_vec *vec, uint32_t n)
+int suite_deaf_ask(struct link *k, uint64_t id, uint16_t op, const struct wire_w *w,
+		   const struct slot_vec *vec, uint32_t n)
 {
 	struct link_tx tx = {.hdr = {.type = FRAME_REQUEST, .id = id, .op = op},
 			     .body = w->buf,
@@ -193,14 +193,14 @@ static void test_deaf_bulk(struct bed *b)
 	o.data_stall_ms = b->brief ? VAIN_MS / 4 : VAIN_MS;
 	suite_server_start(b, &o);
 	struct rpc_client *c = suite_client(b);
-	struct link *k = deaf_client(b, &peer);
+	struct link *k = suite_deaf_client(b, &peer);
 	uint32_t n = suite_slots(b->client_pool, 1u << 20, vec);
 	uint32_t n_room = suite_slots(b->client_pool, 1u << 20, room);
 	wire_w_init(&w, body, sizeof(body));
 	wire_put_oss_read_req(&w, &q);
 	int rc = 0;
 	for (uint64_t i = 1; i <= 60 && rc == 0; i++)
-		rc = deaf_ask(k, i, OP_oss_read, &w, room, n_room);
+		rc = suite_deaf_ask(k, i, OP_oss_read, &w, room, n_room);
 	for (uint32_t i = 0; i < 10; i++)
 		assert_int_equal(suite_read(c, 1u << 20, i, vec, n, 5 * SHORT_MS), 0);
 	k->ops->shutdown(k);
@@ -209,43 +209,6 @@ static void test_deaf_bulk(struct bed *b)
 	suite_slots_put(vec, n);
 	suite_slots_put(room, n_room);
 	rpc_client_destroy(c);
-	suite_server_stop(b, 1000);
-}
-
-/* Takes its answers one by one, so that the last wait for much longer than the server waits for who
- * takes nothing: it gets them all. */
-static void test_slow_bulk(struct bed *b)
-{
-	const uint32_t n_asked = 40;
-	struct oss_read_req q = {.len = 1u << 20};
-	struct slot_vec room[8];
-	struct auth_peer peer;
-	struct link_rx rx;
-	struct rpc_server_options o = suite_server_options(b);
-	uint8_t body[300];
-	struct wire_w w;
-
-	/* Over verbs data comes without the reader, and credits go back by the dozen. */
-	if (strcmp(b->transport->ops->name, "tcp") != 0)
-		return;
-	o.data_stall_ms = b->brief ? VAIN_MS / 4 : VAIN_MS;
-	suite_server_start(b, &o);
-	struct link *k = deaf_client(b, &peer);
-	uint32_t n_room = suite_slots(b->client_pool, 1u << 20, room);
-	wire_w_init(&w, body, sizeof(body));
-	wire_put_oss_read_req(&w, &q);
-	for (uint64_t i = 1; i <= n_asked; i++)
-		assert_int_equal(deaf_ask(k, i, OP_oss_read, &w, room, n_room), 0);
-	for (uint32_t i = 0; i < n_asked; i++) {
-		assert_int_equal(fiber_sleep_us(o.data_stall_ms * 3000ull / n_asked), 0);
-		assert_int_equal(k->ops->recv(k, &rx), 0);
-		assert_int_equal(rx.hdr.status, 0);
-		assert_int_equal(rx.hdr.bulk_len, 1u << 20);
-		assert_int_equal(k->ops->recv_bulk(k, &rx, room, n_room), 0);
-	}
-	k->ops->shutdown(k);
-	k->ops->close(k);
-	suite_slots_put(room, n_room);
 	suite_server_stop(b, 1000);
 }
 
@@ -263,12 +226,12 @@ static void test_deaf_bodies(struct bed *b)
 	o.in_flight_max = 16;
 	suite_server_start(b, &o);
 	struct rpc_client *c = suite_client(b);
-	struct link *k = deaf_client(b, &peer);
+	struct link *k = suite_deaf_client(b, &peer);
 	assert_int_equal(peer.credits, 16);
 	wire_w_init(&w, body, sizeof(body));
 	wire_put_mds_readlink_req(&w, &q);
 	for (uint64_t i = 1; i <= 4000 && rc == 0; i++) {
-		rc = deaf_ask(k, i, OP_mds_readlink, &w, NULL, 0);
+		rc = suite_deaf_ask(k, i, OP_mds_readlink, &w, NULL, 0);
 		if (i % 100 == 0)
 			assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
 	}
@@ -286,7 +249,6 @@ const struct suite_test suite_flow_tests[] = {
 	{"callback_credits", test_callback_credits},
 	{"call_credits", test_call_credits},
 	{"deaf_bulk", test_deaf_bulk},
-	{"slow_bulk", test_slow_bulk},
 	{"deaf_bodies", test_deaf_bodies},
 	{NULL, NULL},
 };
