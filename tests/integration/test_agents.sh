@@ -150,6 +150,18 @@ expect 0 "$leat" stage in large@v1 --nodes "$nodes" --json
 json .ready 4
 check 1 2 3 4
 
+# One whose job fails at once, for want of room: nobody waits for it to begin (10 s)
+name=set@v1 data=$mnt/data
+for n in 1 2 3 4; do expect 0 "$leat" stage evict set@v1 --to "$tmp/node$n"; done
+kill "${pids[3]}"
+wait "${pids[3]}"
+agent 4 capacity=1M
+begin=$SECONDS
+expect 8 "$leat" stage in set@v1 --nodes "$nodes" --json
+[ $((SECONDS - begin)) -lt 9 ] || fail "it took $((SECONDS - begin)) s"
+json .error.message "3 of 4 nodes are ready: no capacity"
+check 1 2 3
+
 # Detached and cancelled; without an agent; what an agent refuses
 expect 9 "$leat" stage in none@v1 --agent "$here:${ports[0]}"
 in_err "no such data set"
