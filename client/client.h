@@ -96,7 +96,7 @@ struct client {
 	bool telling;           /* it has not been told yet what of that is still open */
 	uint64_t settled_at_us; /* when what that had begun is over; 0: it is */
 	uint32_t n_held, next_mark;
-	struct waitq held_q;
+	struct turnq held_turn;
 
 	uint32_t n_files, n_free_files;
 	struct ll_stats stats;

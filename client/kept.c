@@ -48,7 +48,7 @@ void kept_start(struct client *c)
 {
 	struct ll_kept *k = c->kept;
 
-	waitq_init(&c->held_q);
+	turnq_init(&c->held_turn);
 	if (k == NULL)
 		return;
 	k->generation++;
@@ -115,7 +115,7 @@ void ll_request_end(struct ll_request *r)
 	c->kept->calls[r->slot].unique = 0;
 	seq_give(&c->mds_seqs, (uint32_t)r->slot);
 	c->n_held--;
-	waitq_wake_one(&c->held_q);
+	turnq_wake(&c->held_turn);
 }
 
 /* The number that a former process has given to this very change. */
@@ -128,20 +128,27 @@ static int former_slot(const struct ll_kept *k, uint64_t unique, uint16_t op)
 	return -1;
 }
 
+/* The others are for what requests still need that have one already. */
+static bool may_hold(void *arg)
+{
+	const struct client *c = arg;
+
+	return c->n_held == 0 || c->n_held < c->mds_seqs.n / 4 * 3;
+}
+
 static int take_new(struct client *c, struct ll_request *r, uint16_t op, uint64_t deadline_us)
 {
 	struct ll_kept_call *call;
 	uint32_t slot;
 	uint64_t seq;
 
-	/* The others are for what requests still need that have one already. */
-	while (c->n_held > 0 && c->n_held >= c->mds_seqs.n / 4 * 3)
-		TRY(waitq_wait(&c->held_q, deadline_us));
+	TRY(turnq_wait(&c->held_turn, may_hold, c, NO_DEADLINE, deadline_us));
 	c->n_held++;
+	turnq_wake(&c->held_turn);
 	int rc = seq_take(&c->mds_seqs, deadline_us, &slot, &seq);
 	if (rc < 0) {
 		c->n_held--;
-		waitq_wake_one(&c->held_q);
+		turnq_wake(&c->held_turn);
 		return rc;
 	}
 	call = &c->kept->calls[slot];

@@ -6,7 +6,8 @@
 int seq_table_init(struct seq_table *t, uint32_t n_max, uint64_t base)
 {
 	*t = (struct seq_table){.n_max = n_max, .n = n_max};
-	waitq_init(&t->q);
+	turnq_init(&t->turn);
+	turnq_init(&t->kept_turn);
 	t->seqs = calloc(n_max, sizeof(*t->seqs));
 	t->stack = calloc(n_max, sizeof(*t->stack));
 	if (t->seqs == NULL || t->stack == NULL) {
@@ -45,34 +46,49 @@ void seq_table_limit(struct seq_table *t, uint32_t n)
 		t->n_kept = n - 1;
 }
 
-static int take(struct seq_table *t, uint32_t n_kept, uint64_t deadline_us, uint32_t *ret_slot,
-		uint64_t *ret_seq)
+static bool is_free(void *arg)
 {
-	uint32_t slot;
+	const struct seq_table *t = arg;
 
-	while (t->n_free <= n_kept) {
-		int rc = waitq_wait(&t->q, deadline_us);
-		if (rc < 0) {
-			/* A wake that came with the time-out belongs to the next waiter. */
-			if (t->n_free > n_kept)
-				waitq_wake_one(&t->q);
-			return rc;
-		}
-	}
-	slot = t->stack[--t->n_free];
+	return t->n_free > t->n_kept;
+}
+
+static bool is_free_kept(void *arg)
+{
+	const struct seq_table *t = arg;
+
+	return t->n_free > 0;
+}
+
+/* There may be some: those of whom others wait first. */
+static void wake(struct seq_table *t)
+{
+	turnq_wake(&t->kept_turn);
+	turnq_wake(&t->turn);
+}
+
+static void take(struct seq_table *t, uint32_t *ret_slot, uint64_t *ret_seq)
+{
+	uint32_t slot = t->stack[--t->n_free];
+
 	*ret_slot = slot;
 	*ret_seq = ++t->seqs[slot];
-	return 0;
+	if (t->n_free > 0)
+		wake(t);
 }
 
 int seq_take(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot, uint64_t *ret_seq)
 {
-	return take(t, t->n_kept, deadline_us, ret_slot, ret_seq);
+	TRY(turnq_wait(&t->turn, is_free, t, NO_DEADLINE, deadline_us));
+	take(t, ret_slot, ret_seq);
+	return 0;
 }
 
 int seq_take_kept(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot, uint64_t *ret_seq)
 {
-	return take(t, 0, deadline_us, ret_slot, ret_seq);
+	TRY(turnq_wait(&t->kept_turn, is_free_kept, t, NO_DEADLINE, deadline_us));
+	take(t, ret_slot, ret_seq);
+	return 0;
 }
 
 bool seq_take_slot(struct seq_table *t, uint32_t slot)
@@ -94,5 +110,5 @@ void seq_give(struct seq_table *t, uint32_t slot)
 		return;
 	ASSERT(t->n_free < t->n);
 	t->stack[t->n_free++] = slot;
-	waitq_wake_one(&t->q);
+	wake(t);
 }

@@ -19,7 +19,7 @@ struct seq_table {
 	uint32_t n_max; /* slots there is memory for */
 	uint32_t n;     /* slots the server allows */
 	uint32_t n_kept; /* of these, left to seq_take_kept */
-	struct waitq q;
+	struct turnq turn, kept_turn; /* of seq_take, of seq_take_kept */
 };
 
 /* Sequences begin behind base. -LE_NOMEM */
@@ -27,7 +27,7 @@ int seq_table_init(struct seq_table *t, uint32_t n_max, uint64_t base) CHECK_RES
 void seq_table_fini(struct seq_table *t);
 /* The server allows only n slots: the others are never taken again. More than before: no change. */
 void seq_table_limit(struct seq_table *t, uint32_t n);
-/* Waits for a free slot: -LE_TIMEDOUT, -LE_INTR. Yields. */
+/* Waits for a free slot, in turn: -LE_TIMEDOUT, -LE_INTR. Yields. */
 int seq_take(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot,
 	     uint64_t *ret_seq) CHECK_RESULT;
 /* The same, of those that seq_take leaves: for what others wait for that themselves hold slots. */

@@ -15,7 +15,9 @@ struct oss_target {
 
 /* Of a chain, whoever is its head. */
 struct oss_slots {
-	struct waitq free;
+	const struct oss *o;
+	struct turnq turn;
+	uint32_t n_free;
 	struct {
 		uint64_t seq;
 		bool busy;
@@ -45,7 +47,7 @@ void oss_stop(struct oss *o)
 	o->stopping = true;
 	for (uint32_t i = 0; i < o->n_chains; i++)
 		if (o->chains[i] != NULL)
-			waitq_wake_all(&o->chains[i]->free);
+			turnq_wake(&o->chains[i]->turn);
 	for (uint32_t i = 0; i < o->n_targets; i++) {
 		struct oss_target *t = o->targets[i];
 
@@ -138,26 +140,45 @@ static struct oss_slots *slots_of(struct oss *o, uint32_t chain)
 	ss = calloc(1, sizeof(*ss) + n_slots * sizeof(ss->slot[0]));
 	if (ss == NULL)
 		return NULL;
-	waitq_init(&ss->free);
+	turnq_init(&ss->turn);
+	ss->o = o;
+	ss->n_free = n_slots;
 	for (uint32_t i = 0; i < n_slots; i++)
 		ss->slot[i].seq = o->incarnation << 32;
 	return o->chains[chain - 1] = ss;
 }
 
-static int slot_take(struct oss *o, struct oss_slots *ss, uint64_t deadline_us, uint32_t *ret_slot)
+static bool is_free(void *arg)
 {
-	for (;;) {
-		if (o->stopping)
-			return -LE_SHUTDOWN;
-		for (uint32_t i = 0; i < o->params->oss_in_flight; i++) {
-			if (!ss->slot[i].busy) {
-				ss->slot[i].busy = true;
-				*ret_slot = i;
-				return 0;
-			}
-		}
-		TRY(waitq_wait(&ss->free, deadline_us));
+	const struct oss_slots *ss = arg;
+
+	return ss->n_free > 0 || ss->o->stopping;
+}
+
+static int slot_take(struct oss_slots *ss, uint64_t deadline_us, uint32_t *ret_slot)
+{
+	uint32_t i = 0;
+	int rc = turnq_wait(&ss->turn, is_free, ss, NO_DEADLINE, deadline_us);
+
+	if (rc == 0 && ss->o->stopping)
+		rc = -LE_SHUTDOWN;
+	if (rc == 0) {
+		while (ss->slot[i].busy)
+			i++;
+		ss->slot[i].busy = true;
+		ss->n_free--;
+		*ret_slot = i;
 	}
+	if (is_free(ss))
+		turnq_wake(&ss->turn);
+	return rc;
+}
+
+static void slot_give(struct oss_slots *ss, uint32_t slot)
+{
+	ss->slot[slot].busy = false;
+	ss->n_free++;
+	turnq_wake(&ss->turn);
 }
 
 static struct oss_target *find(const struct oss *o, uint32_t target)
@@ -241,11 +262,10 @@ int oss_call(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *
 	ss = slots_of(o, chain);
 	if (ss == NULL)
 		return -LE_NOMEM;
-	TRY(slot_take(o, ss, deadline_us, &call.slot));
+	TRY(slot_take(ss, deadline_us, &call.slot));
 	call.seq = ++ss->slot[call.slot].seq;
 	rc = call_until(o, chain, &call, desc->rep_size, deadline_us);
-	ss->slot[call.slot].busy = false;
-	waitq_wake_one(&ss->free);
+	slot_give(ss, call.slot);
 	return rc;
 }
 

@@ -12,6 +12,7 @@
 #define RELEASE_MS 500u
 /* So long after its caller gave up, a request that was never answered no longer counts. */
 #define FORGET_US 30000000u
+#define LOOK_US   1000000u /* so often it is looked for such slots */
 /* A connection that has been silent for so long when a call times out is given up. */
 #define SILENT_US 10000000u
 /* Whoever waits so long, the latter half in silence, asks the link whether the peer is there. */
@@ -134,7 +135,7 @@ void conn_init(struct conn *c, struct link *k, struct body_pool *bodies,
 	c->destroy = destroy;
 	c->last_rx_us = c->rate.at_us = loop_now_us();
 	timer_init(&c->watchdog, watchdog_fired);
-	waitq_init(&c->room);
+	turnq_init(&c->room);
 }
 
 int conn_set_window(struct conn *c, uint32_t n)
@@ -199,7 +200,7 @@ void conn_kill(struct conn *c, int why)
 			finish(p, -LE_DISCONNECTED);
 		}
 	}
-	waitq_wake_all(&c->room);
+	turnq_wake(&c->room);
 }
 
 void conn_watch(struct conn *c, uint64_t ms)
@@ -281,7 +282,7 @@ static void slot_release(struct conn *c, uint32_t i)
 {
 	c->window[i] = (struct window_slot){ 0 };
 	c->free_slots[c->n_free++] = (uint16_t)i;
-	waitq_wake_one(&c->room);
+	turnq_wake(&c->room);
 }
 
 static void forget_old(struct conn *c)
@@ -295,26 +296,28 @@ static void forget_old(struct conn *c)
 	}
 }
 
+static bool has_room(void *arg)
+{
+	struct conn *c = arg;
+
+	/* Before any wait: whoever has less time than a look takes would never do it. */
+	if (c->n_free == 0 && !c->dead)
+		forget_old(c);
+	return c->n_free > 0 || c->dead;
+}
+
 static int slot_acquire(struct conn *c, uint64_t deadline_us, uint32_t *ret_i)
 {
-	while (c->n_free == 0) {
-		if (c->dead)
-			return -LE_DISCONNECTED;
-		/* Before any wait: whoever has less time than a step would never do it. */
-		forget_old(c);
-		if (c->n_free > 0)
-			break;
-		uint64_t step = loop_deadline_ms(1000);
-		int rc = waitq_wait(&c->room, step < deadline_us ? step : deadline_us);
-		if (rc == -LE_TIMEDOUT && step < deadline_us)
-			rc = 0;
-		TRY(rc);
-	}
-	if (c->dead)
+	TRY(turnq_wait(&c->room, has_room, c, LOOK_US, deadline_us));
+	if (c->dead) {
+		turnq_wake(&c->room);
 		return -LE_DISCONNECTED;
+	}
 	uint32_t i = c->free_slots[--c->n_free];
 	c->window[i].id = ++c->next_number << 16 | i;
 	*ret_i = i;
+	if (c->n_free > 0)
+		turnq_wake(&c->room);
 	return 0;
 }
 

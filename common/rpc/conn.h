@@ -58,7 +58,7 @@ struct conn {
 	uint16_t *free_slots;
 	uint32_t n_window, n_free;
 	uint64_t next_number;
-	struct waitq room;
+	struct turnq room; /* who waits for a free slot */
 
 	uint64_t n_calls, n_replies, n_timeouts, bytes_out, bytes_in;
 	uint32_t in_flight;

@@ -509,7 +509,7 @@ void fiber_set_local(void *local)
 	self_checked()->local = local;
 }
 
-/* ---- waitq, fmutex, latch ---- */
+/* ---- waitq, turnq, fmutex, latch ---- */
 
 struct waiter {
 	struct list link; /* out of the queue: woken */
@@ -554,6 +554,42 @@ void waitq_wake_all(struct waitq *q)
 {
 	for (struct list *n = list_pop(&q->waiters); n != NULL; n = list_pop(&q->waiters))
 		fiber_unblock(container_of(n, struct waiter, link)->fiber);
+}
+
+void turnq_init(struct turnq *q)
+{
+	list_init(&q->waiters);
+}
+
+int turnq_wait(struct turnq *q, bool (*enough)(void *arg), void *arg, uint64_t look_us,
+	       uint64_t deadline_us)
+{
+	struct waiter w;
+	int rc = 0;
+
+	if (list_empty(&q->waiters) && enough(arg))
+		return 0;
+	w.fiber = self_checked();
+	list_push(&q->waiters, &w.link);
+	while (rc == 0 && (q->waiters.next != &w.link || !enough(arg))) {
+		uint64_t now = loop_now_us();
+		uint64_t look = look_us < NO_DEADLINE - now ? now + look_us : NO_DEADLINE;
+
+		rc = fiber_block(look < deadline_us ? look : deadline_us, true);
+		if (rc == -LE_TIMEDOUT && look < deadline_us)
+			rc = 0;
+	}
+	list_remove(&w.link);
+	/* What was there for this one is the next one's. */
+	if (rc < 0)
+		turnq_wake(q);
+	return rc;
+}
+
+void turnq_wake(struct turnq *q)
+{
+	if (!list_empty(&q->waiters))
+		fiber_unblock(container_of(q->waiters.next, struct waiter, link)->fiber);
 }
 
 void fmutex_init(struct fmutex *m)

@@ -70,6 +70,24 @@ static inline bool waitq_empty(const struct waitq *q)
 	return list_empty(&q->waiters);
 }
 
+/*
+ * For what there may be too little of (slots, credits): in the order of coming, also before those
+ * who come when there is some again. (A waitq would let these take it ahead of the fiber that was
+ * woken, again and again.)
+ */
+struct turnq {
+	struct list waiters;
+};
+void turnq_init(struct turnq *q);
+/* Until nobody is before the caller and enough(arg), which must not yield; looked at when woken and
+ * every look_us besides (NO_DEADLINE: not). 0: the caller takes its part before it yields, and
+ * wakes the queue if the next one need not wait either; -LE_TIMEDOUT, -LE_INTR. Yields if it has to
+ * wait. */
+int turnq_wait(struct turnq *q, bool (*enough)(void *arg), void *arg, uint64_t look_us,
+	       uint64_t deadline_us) CHECK_RESULT;
+/* There is more: whose turn it is may look. */
+void turnq_wake(struct turnq *q);
+
 /* Fair: handed over to the first waiter. */
 struct fmutex {
 	bool held;

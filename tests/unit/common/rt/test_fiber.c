@@ -246,6 +246,94 @@ static void mutex_main(void *arg)
 	assert_false(t->m.held);
 }
 
+/* Two of a thing, for eight who take one again as soon as they have given one back. */
+struct turns {
+	struct turnq q;
+	int n_free, taken[8], status;
+	bool ended;
+	struct latch done;
+};
+
+static bool has_one(void *arg)
+{
+	const struct turns *t = arg;
+
+	return t->n_free > 0;
+}
+
+static int one_turn(struct turns *t, uint64_t deadline_us)
+{
+	int rc = turnq_wait(&t->q, has_one, t, NO_DEADLINE, deadline_us);
+
+	if (rc < 0)
+		return rc;
+	t->n_free--;
+	if (t->n_free > 0)
+		turnq_wake(&t->q);
+	fiber_yield();
+	t->n_free++;
+	turnq_wake(&t->q);
+	return 0;
+}
+
+static void turn_taker(void *arg)
+{
+	struct turns *t = arg;
+	int me = fiber_name(fiber_self())[0] - 'a';
+
+	while (!t->ended) {
+		assert_int_equal(one_turn(t, NO_DEADLINE), 0);
+		t->taken[me]++;
+	}
+	latch_done(&t->done);
+}
+
+static void impatient(void *arg)
+{
+	struct turns *t = arg;
+
+	t->status = one_turn(t, loop_now_us() + 2000);
+	latch_done(&t->done);
+}
+
+static void turns_main(void *arg)
+{
+	static const char *const names[] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+	struct turns *t = arg;
+
+	turnq_init(&t->q);
+	latch_init(&t->done, 8);
+	t->n_free = 2;
+	for (int i = 0; i < 8; i++)
+		spawn(names[i], turn_taker, t);
+	for (int i = 0; i < 1000; i++)
+		fiber_yield();
+	t->ended = true;
+	latch_wait(&t->done);
+	/* The first in the queue gives up; what was given meanwhile is for the next one. */
+	latch_init(&t->done, 2);
+	t->n_free = 0;
+	spawn("first", impatient, t);
+	spawn("a", turn_taker, t);
+	assert_int_equal(fiber_sleep_us(5000), 0);
+	assert_int_equal(t->status, -LE_TIMEDOUT);
+	t->n_free = 1;
+	turnq_wake(&t->q);
+	latch_wait(&t->done);
+}
+
+static void test_turns_are_fair(void **state)
+{
+	struct turns t = { .status = 1 };
+
+	(void)state;
+	rt_run(turns_main, &t);
+	for (int i = 0; i < 8; i++)
+		assert_in_range(t.taken[i], t.taken[0] - 3, t.taken[0] + 3);
+	assert_true(t.taken[0] > 50);
+	assert_int_equal(t.n_free, 1);
+}
+
 static void test_mutex_is_fair(void **state)
 {
 	struct trace t = { .text = "" };
@@ -395,6 +483,7 @@ int main(void)
 		cmocka_unit_test(test_interrupt),
 		cmocka_unit_test(test_fibers_that_outlive_the_drain_are_left),
 		cmocka_unit_test(test_waitq),
+		cmocka_unit_test(test_turns_are_fair),
 		cmocka_unit_test(test_mutex_is_fair),
 		cmocka_unit_test(test_parallel),
 		cmocka_unit_test(test_stacks_are_reused),
