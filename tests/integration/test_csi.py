@@ -232,7 +232,8 @@ def test_refused(p):
     assert "none@v1" in details, details
     p.refused("INVALID_ARGUMENT", "NodePublishVolume", message(
         f1="v", f3="/x", f4="/y", f5=capability(WRITER_MANY), f8={"dataset": "a@b"}))
-    p.refused("NOT_FOUND", "NodeGetVolumeStats", message(f1="v", f2=p.c.dir))
+    for path in (p.c.dir, "some/path"):
+        p.refused("NOT_FOUND", "NodeGetVolumeStats", message(f1="v", f2=path))
     p.refused("UNIMPLEMENTED", "NodeExpandVolume")
 
 
