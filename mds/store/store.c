@@ -403,7 +403,7 @@ static int dentry_decode(struct dentry *d, const void *value, size_t len)
 
 	wire_r_init(&r, value, len);
 	wire_get_dentry_rec(&r, &rec);
-	if (r.status < 0 || rec.name.len > LEAT_NAME_MAX)
+	if (r.status < 0 || len == 0 || rec.name.len > LEAT_NAME_MAX)
 		return -LE_CORRUPT_STORE;
 	d->durable = (struct dentry_val){rec.ino, rec.ino.v == 0 ? DENTRY_TOMB : DENTRY_LIVE,
 					 rec.type, rec.flags};

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <rocksdb/c.h>
 
 #include "common/base/assert.h"
 #include "common/base/hmap.h"
@@ -614,6 +615,63 @@ static void sim_failure_is_final(void **state)
 	sim_destroy(s);
 }
 
+/* ---- more tables than are opened at the start ---- */
+
+#define N_TABLES 64
+
+/* Each of a page, in one level, so that nothing is to be compacted. */
+static void write_tables(const char *path)
+{
+	rocksdb_options_t *o = rocksdb_options_create();
+	rocksdb_writeoptions_t *w = rocksdb_writeoptions_create();
+	char *err = NULL, key[32], value[4096];
+	rocksdb_t *db;
+
+	rocksdb_options_set_create_if_missing(o, 1);
+	rocksdb_options_set_target_file_size_base(o, sizeof(value));
+	rocksdb_options_set_compression(o, rocksdb_no_compression);
+	db = rocksdb_open(o, path, &err);
+	assert_null(err);
+	memset(value, 'v', sizeof(value));
+	for (int i = 0; i < N_TABLES; i++) {
+		snprintf(key, sizeof(key), "key-%d", i);
+		rocksdb_put(db, w, key, strlen(key), value, sizeof(value), &err);
+		assert_null(err);
+	}
+	rocksdb_compact_range(db, NULL, 0, NULL, 0);
+	rocksdb_close(db);
+	rocksdb_writeoptions_destroy(w);
+	rocksdb_options_destroy(o);
+}
+
+/* RocksDB says, of a table that it would have to open first, that a key is there and is empty. */
+static void get_of_each_table(struct env *env, const char *dir)
+{
+	struct kv *kv = open_kv(env, dir, "tables");
+	struct kv_value v;
+	char key[32];
+
+	for (int i = 0; i < N_TABLES; i++) {
+		snprintf(key, sizeof(key), "key-%d", i);
+		ASSERT(kv_get(kv, key, strlen(key), &v) == 0);
+		ASSERT(v.len == 4096 && *(const char *)v.data == 'v');
+		kv_value_fini(&v);
+	}
+	put(kv, "empty", "", true);
+	ASSERT(holds(kv, "empty", ""));
+	kv_close(kv);
+}
+
+static void tables_not_open(void **state)
+{
+	char dir[] = "/tmp/leat-kv-XXXXXX";
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	write_tables(path_in(dir, "tables"));
+	run_real_in(get_of_each_table, dir);
+	remove_tree(dir);
+}
+
 #define TESTS_OF(name) cmocka_unit_test(rocksdb_##name), cmocka_unit_test(sim_##name)
 int main(void)
 {
@@ -630,6 +688,7 @@ int main(void)
 		cmocka_unit_test(log_tail_of_garbage),
 		cmocka_unit_test(log_damaged_inside),
 		cmocka_unit_test(log_head_damaged_inside),
+		cmocka_unit_test(tables_not_open),
 		cmocka_unit_test(sim_crash_keeps_synced),
 		cmocka_unit_test(sim_failure_is_final),
 	};
