@@ -67,6 +67,7 @@ void delegation_counted(struct idata *d)
 
 bool delegation_close(struct ll_file *f)
 {
+	struct client *c = f->c;
 	struct idata *d = f->d;
 	struct inode *i = f->inode;
 
@@ -77,11 +78,11 @@ bool delegation_close(struct ll_file *f)
 		f->delegated = false;
 		return false;
 	}
-	f->c->leases.n_untold -= d->n_delegated == 0;
+	c->leases.n_untold -= d->n_delegated == 0;
 	if (f->new_atime)
 		return false;
 	file_free(f);
-	inode_put(f->c, i);
+	inode_put(c, i);
 	return true;
 }
 

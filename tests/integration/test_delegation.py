@@ -58,6 +58,24 @@ def test_opening_again_asks_nobody(c):
     assert asked(c) - requests <= 2, asked(c) - requests
 
 
+def test_many_at_once(c):
+    """More than the mount keeps memory for, of one file and of many."""
+    names = ["/at-once-%d" % i for i in range(600)]
+    for name in names:
+        with open(c.mnt(1) + name, "wb") as f:
+            f.write(name.encode())
+    put(c.mnt(1) + names[0], names[0].encode())
+    ready(c, c.mnt(2) + names[0])
+    for paths in [names[:1] * 600, names]:
+        for _ in range(3):
+            files = [open(c.mnt(2) + path, "rb") for path in paths]
+            for f, path in zip(files, paths):
+                assert f.read() == path.encode()
+            for f in files:
+                f.close()
+    assert delegated(c) > 0
+
+
 def test_the_first_open_is_one_request(c):
     os.mkdir(c.mnt(1) + "/cold", 0o755)
     for i in range(50):
