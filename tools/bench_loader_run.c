@@ -37,9 +37,9 @@ struct job {
 	struct accelerator_thread *all;
 };
 
-/* What one accelerator saw of an epoch. */
+/* What one accelerator saw of an epoch. The first step ends when all have met after it. */
 struct share {
-	double start_s, end_s, first_s, compute_s, first_compute_s;
+	double start_s, second_s, end_s, first_wait_s, compute_s, first_compute_s;
 	uint64_t samples, bytes;
 };
 
@@ -119,12 +119,13 @@ static void end_epoch(struct job *j, uint64_t epoch)
 
 	for (uint64_t i = 0; i < j->b->n_accelerators; i++) {
 		const struct share *s = &j->all[i].share;
-		double all = s->end_s - s->start_s, first = s->first_s + s->first_compute_s;
-		e->au += (s->compute_s - s->first_compute_s) / (all - first) / n;
-		e->au_nominal += (steps - 1) * j->compute_s / (all - first) / n;
+		double all = s->end_s - s->start_s, steady = s->end_s - s->second_s;
+		e->au += (s->compute_s - s->first_compute_s) / steady / n;
+		e->au_nominal += (steps - 1) * j->compute_s / steady / n;
 		e->au_whole += steps * j->compute_s / all / n;
 		e->seconds = all > e->seconds ? all : e->seconds;
-		e->first_wait_s = s->first_s > e->first_wait_s ? s->first_s : e->first_wait_s;
+		e->first_wait_s =
+			s->first_wait_s > e->first_wait_s ? s->first_wait_s : e->first_wait_s;
 		e->samples += s->samples;
 		e->bytes += s->bytes;
 	}
@@ -216,10 +217,14 @@ static bool run_step(struct accelerator_thread *a, uint64_t epoch, uint64_t step
 	leat_batch_unref(batch);
 	a->share.compute_s += computed;
 	if (step == 0) {
-		a->share.first_s = have - from;
+		a->share.first_wait_s = have - from;
 		a->share.first_compute_s = computed;
 	}
-	return meet(a, count_step, 0);
+	if (!meet(a, count_step, 0))
+		return false;
+	if (step == 0)
+		a->share.second_s = now_s();
+	return true;
 }
 
 static bool run_epoch(struct accelerator_thread *a, uint64_t epoch)
