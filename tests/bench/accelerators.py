@@ -208,7 +208,8 @@ def measure(tmp, workload, mounts, steps, before):
                 shutil.copytree(local, place)
         for name, place in places.items():
             files = sorted(glob.glob(place + "/*"))
-            result[name] = most(name, workload, lambda n, f=files: stock(f, workload, n, steps), before)
+            result[name] = most(name, workload,
+                                lambda n, f=files: stock(f, workload, n, steps), before)
 
         def servers(n):
             own = part(places["leat-mount"], n, limit, "%s/%s-%d" % (mount, workload, n))
