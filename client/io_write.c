@@ -23,13 +23,16 @@ static uint32_t write_kills(const struct ll_file *f)
 	return set_id && f->kills_suid ? mask | SET_KILL_SUID : mask;
 }
 
-/* What must be done before bytes are accepted: the privileges that the file gives go. */
+/* What must be done before bytes are accepted: the privileges that the file gives go. It may have
+ * become immutable since it was opened. */
 static int write_prepare(struct ll_file *f)
 {
 	struct idata *d = f->d;
 	struct cred cred = io_renew_cred(d);
 
 	TRY(io_know_rights(f->c, &cred, f->inode));
+	if ((f->inode->attr.flags & (ATTR_SEALED | ATTR_IMMUTABLE)) != 0)
+		return -LE_PERM;
 	if (write_kills(f) != 0) {
 		struct mds_setattr_req req = {
 			.cred = cred, .ino = f->inode->ino, .mask = write_kills(f)};
@@ -181,8 +184,6 @@ int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec,
 		return -LE_INVAL;
 	if (len == 0)
 		return 0;
-	if (f->inode->attr.flags & ATTR_SEALED)
-		return -LE_PERM;
 	TRY(write_prepare(f));
 	if (f->append)
 		TRY(take_space(f, f->d->size, len));

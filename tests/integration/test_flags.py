@@ -67,6 +67,29 @@ def test_an_immutable_file_cannot_be_changed_by_anybody(c):
     os.unlink(p)
 
 
+def test_who_has_it_open_cannot_go_on_once_it_is_immutable(c):
+    p = c.mnt() + "/open"
+    put(p, b"data")
+    other = p.replace(c.mnt(1), c.mnt(2))
+    for paths in ((p,), (other,), (p, other)):
+        fds = [os.open(path, os.O_RDWR) for path in paths]
+        for fd in fds:
+            os.pwrite(fd, b"DATA", 0)
+        chattr("+i", p)
+        for fd in fds:
+            refused(os.pwrite, fd, b"late", 0)
+            refused(os.pwrite, fd, b"late", 4)
+            refused(os.ftruncate, fd, 1)
+            refused(os.posix_fallocate, fd, 0, 10)
+            assert os.pread(fd, 10, 0) == b"DATA"
+        chattr("-i", p)
+        for fd in fds:
+            os.pwrite(fd, b"data", 0)
+            os.close(fd)
+    assert get(p) == get(other) == b"data"
+    os.unlink(p)
+
+
 def test_an_immutable_directory_keeps_its_names(c):
     d = c.mnt() + "/fixed.d"
     os.mkdir(d)
