@@ -11,6 +11,7 @@
 #include "common/kv/kv_committer.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -88,9 +89,7 @@ static struct request *wait_for_group(struct kv_committer *c)
 	if (c->spin_pays) {
 		while (atomic_load_explicit(&c->n_queued, memory_order_relaxed) == 0 &&
 		       now_us() - idle_us < SPIN_US) {
-#if defined(__x86_64__)
-			__builtin_ia32_pause();
-#endif
+			sched_yield();
 		}
 	}
 	struct request *group = NULL;

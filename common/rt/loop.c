@@ -364,14 +364,6 @@ static bool loop_has_work(struct loop *l, bool stop_seen)
 	return loop_next_us(l) <= l->now_us || (!stop_seen && loop_stopping(l));
 }
 
-static inline void cpu_relax(void)
-{
-#if defined(__x86_64__)
-	__builtin_ia32_pause();
-#elif defined(__aarch64__)
-	__asm__ volatile("isb");
-#endif
-}
 
 /* Looks for work for a while without sleeping; whether some came. A spin that did not pay
  * halves the next one. */
@@ -383,8 +375,7 @@ static bool loop_spin(struct loop *l, bool stop_seen)
 	if (l->spin_now_us == 0)
 		return false;
 	do {
-		for (int i = 0; i < 8; i++)
-			cpu_relax();
+		sched_yield(); /* who has something to do on this processor does it first */
 		l->backend->wait(l, 0);
 		poll_all(l);
 		last = l->now_us;
