@@ -113,6 +113,7 @@ static void destroy(struct client *c)
 	map_fini(&c->map);
 	seq_table_fini(&c->mds_seqs);
 	inode_table_fini(c);
+	lease_fini(c);
 	names_fini(&c->names);
 	wb_fini(&c->wb);
 	ra_fini(&c->ra);
@@ -158,7 +159,7 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	list_init(&c->free_groups);
 	inode_table_init(c);
 	names_init(&c->names, c->params.names_max);
-	fmutex_init(&c->leases.telling);
+	lease_init(c);
 	wb_init(&c->wb);
 	ra_init(&c->ra);
 	deadline = loop_deadline_ms(c->params.mount_timeout_ms);

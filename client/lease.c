@@ -12,7 +12,6 @@
  * from when the program that asked goes on, which may be later than when it was answered. */
 #define KERNEL_NAMES_US 100000u
 #define KERNEL_LATE_US  20000u
-#define RETURNING_MAX   4u
 /* The same of attributes: whether they are told to be forgotten once more matters little. */
 #define KERNEL_ATTR_LATE_US 1000000u
 /* Who is left alone with a file that was shared asks once in this time, and gets a write lease. */
@@ -44,22 +43,19 @@ bool lease_held(const struct client *c, const struct inode *i)
 	return lease_held_since(c, i, UINT64_MAX);
 }
 
-static uint32_t slot_of(struct ino ino)
-{
-	return (uint32_t)(hash_u64(ino.v) % LEASE_SLOTS);
-}
-
-static void may_return(struct client *c, struct ino ino);
-
 /* Nothing has been recalled or given back since. */
 static bool is_new(const struct client *c, const struct inode *i, uint64_t sent_us)
 {
-	const struct client_leases *ls = &c->leases;
-	uint32_t slot = slot_of(i->ino);
-	bool old =
-		sent_us <= i->recalled_us || sent_us <= ls->void_us || sent_us <= ls->old_us[slot];
+	bool old = sent_us <= i->recalled_us || sent_us <= c->leases.void_us ||
+		   departed_since(c, i->ino, sent_us);
 
-	return (!old || FAULT(CLIENT_OLD_LEASE)) && ls->n_leaving[slot] == 0;
+	return !old || FAULT(CLIENT_OLD_LEASE);
+}
+
+/* The MDS may believe that it is here. If there is no room, it is recalled in vain some day. */
+static void not_taken(struct client *c, const struct inode *i)
+{
+	(void)departed(c, i->ino, i->kernel_attr_us);
 }
 
 void lease_given(struct client *c, struct inode *i, uint64_t sent_us)
@@ -68,8 +64,8 @@ void lease_given(struct client *c, struct inode *i, uint64_t sent_us)
 		return;
 	if (is_new(c, i, sent_us))
 		i->lease_us = sent_us;
-	else if (i->data == NULL) /* the MDS may believe that it is here */
-		may_return(c, i->ino);
+	else if (i->data == NULL)
+		not_taken(c, i);
 }
 
 /* ---- files that several have open ---- */
@@ -97,7 +93,7 @@ void lease_shared_update(struct client *c, struct inode *i, const struct attr *a
 		return;
 	if (!is_new(c, i, sent_us)) {
 		if (i->data == NULL)
-			may_return(c, i->ino);
+			not_taken(c, i);
 		return;
 	}
 	i->shared_us = sent_us;
@@ -155,7 +151,7 @@ void lease_shared_end(struct client *c, struct inode *i)
 		return;
 	i->shared_us = 0;
 	i->recalled_us = loop_now_us(); /* what is still on its way gives none */
-	may_return(c, i->ino);
+	not_taken(c, i);
 }
 
 void lease_unshare_all(struct client *c)
@@ -219,13 +215,17 @@ static void void_all(struct client *c, bool goes_on)
 		log_error("client %s: cached pages may be old: out of memory", c->name);
 }
 
-/* The kernel may still answer with attributes that it was given, perhaps by a former process. */
+/* How long the kernel may answer with attributes that it was given, perhaps by a former process. */
+static uint64_t kernel_attr_until(const struct client *c, const struct inode *i)
+{
+	uint64_t former = c->former_us + c->leases.term_us + KERNEL_ATTR_LATE_US;
+
+	return i->kernel_attr_us > former ? i->kernel_attr_us : former;
+}
+
 static bool kernel_has_attr(const struct client *c, const struct inode *i)
 {
-	uint64_t now = loop_now_us();
-
-	return now < i->kernel_attr_us ||
-	       now < c->former_us + c->leases.term_us + KERNEL_ATTR_LATE_US;
+	return loop_now_us() < kernel_attr_until(c, i);
 }
 
 /* The MDS does not know any more that they would have to be recalled. Pages are dropped behind
@@ -242,6 +242,7 @@ static void forget_attrs(struct client *c)
 		if (i->lease_us > c->leases.void_us && kernel_has_attr(c, i))
 			c->invalidate(c->arg, i->ino, false);
 	}
+	departures_invalidate(c);
 }
 
 void lease_void_all(struct client *c, uint32_t lease_ms, bool goes_on)
@@ -255,124 +256,33 @@ void lease_void_all(struct client *c, uint32_t lease_ms, bool goes_on)
 			break;
 }
 
-/* ---- returning ---- */
+/* ---- the end of one ---- */
 
-struct returning {
-	struct client *c;
-	uint32_t n;
-	uint64_t inos[LEASE_RETURNS];
-};
-
-/* What is asked for from now on is answered behind it. */
-static void leaving_end(struct client *c, const struct returning *r)
+void lease_init(struct client *c)
 {
-	struct client_leases *ls = &c->leases;
-
-	ls->n_returning--;
-	for (uint32_t k = 0; k < r->n; k++) {
-		uint32_t slot = slot_of((struct ino){r->inos[k]});
-
-		ls->old_us[slot] = loop_now_us();
-		ls->n_leaving[slot]--;
-	}
+	fmutex_init(&c->leases.telling);
+	departures_init(&c->leases.departures);
 }
 
-static void return_fiber(void *arg)
+void lease_fini(struct client *c)
 {
-	struct returning *r = arg;
-	struct client *c = r->c;
-	uint8_t buf[LEASE_RETURNS * 8];
-	struct mds_lease_return_req req;
-	struct mds_lease_return_rep rep;
-	struct rpc_call call;
-	struct wire_w w;
-
-	wire_w_init(&w, buf, sizeof(buf));
-	for (uint32_t i = 0; i < r->n; i++)
-		wire_put_u64(&w, &r->inos[i]);
-	req.inos = bytes_of(buf, (uint32_t)w.len);
-	call = (struct rpc_call){
-		.op = OP_mds_lease_return,
-		.flags = RPC_CALL_NO_WAIT,
-		.req = &req,
-		.rep = &rep,
-		.session = c->session,
-		.deadline_us = loop_deadline_ms(1000),
-	};
-	/* If it is lost, the MDS believes that we have them: they are recalled in vain some day. */
-	if (rpc_call(c->mds, &call) < 0)
-		log_debug("client %s: %u leases not returned", c->name, r->n);
-	rpc_call_fini(&call);
-	leaving_end(c, r);
-	free(r);
-	client_bg_end(c);
-}
-
-/* It has come back since it was forgotten, with a lease (the MDS knows of one only), or is open,
- * which the MDS may have to ask for. */
-static bool is_back(struct client *c, struct ino ino)
-{
-	struct inode *i = inode_peek(c, ino);
-	bool held = i != NULL && (lease_held(c, i) || i->data != NULL);
-
-	if (i != NULL)
-		inode_put(c, i);
-	return held;
-}
-
-static void return_all(struct client *c)
-{
-	struct client_leases *ls = &c->leases;
-	struct returning *r;
-
-	if (ls->n_returning == RETURNING_MAX || c->session == 0)
-		return;
-	r = malloc(sizeof(*r));
-	if (r == NULL)
-		return;
-	r->c = c;
-	r->n = 0;
-	for (uint32_t k = 0; k < ls->n_returns; k++)
-		if (!is_back(c, (struct ino){ls->returns[k]}))
-			r->inos[r->n++] = ls->returns[k];
-	ls->n_returns = 0;
-	if (r->n == 0) {
-		free(r);
-		return;
-	}
-	ls->n_returning++;
-	for (uint32_t k = 0; k < r->n; k++)
-		ls->n_leaving[slot_of((struct ino){r->inos[k]})]++;
-	if (client_bg_spawn(c, "return-leases", return_fiber, r) < 0) {
-		leaving_end(c, r);
-		free(r);
-	}
-}
-
-static void may_return(struct client *c, struct ino ino)
-{
-	struct client_leases *ls = &c->leases;
-
-	if (ls->n_returns == LEASE_RETURNS)
-		return_all(c);
-	if (ls->n_returns < LEASE_RETURNS) /* else recalled some day, in vain */
-		ls->returns[ls->n_returns++] = ino.v;
+	departures_fini(&c->leases.departures);
 }
 
 void lease_forgotten(struct client *c, const struct inode *i)
 {
-	struct client_leases *ls = &c->leases;
-	uint32_t slot = slot_of(i->ino);
+	bool kernel_has = c->invalidate != NULL && kernel_has_attr(c, i);
 
-	if (i->recalled_us > ls->old_us[slot])
-		ls->old_us[slot] = i->recalled_us;
-	/* What the kernel has of it must go first; names go by themselves, so a directory whose
-	 * names it has just been given is recalled some day. */
+	if (i->recalled_us > 0)
+		departed_recalled(c, i->ino, i->recalled_us);
+	/* Names go from the kernel by themselves, so a directory whose names it has just been given
+	 * is recalled some day. */
 	if (!lease_held(c, i) || c->stopping || loop_now_us() < i->kernel_until_us)
 		return;
-	if (c->invalidate != NULL && kernel_has_attr(c, i))
+	if (departed(c, i->ino, kernel_has ? kernel_attr_until(c, i) : 0))
+		return;
+	if (kernel_has)
 		c->invalidate(c->arg, i->ino, false);
-	may_return(c, i->ino);
 }
 
 void lease_tick(struct client *c)
@@ -383,8 +293,7 @@ void lease_tick(struct client *c)
 		ls->lapsed = true;
 		void_all(c, false);
 	}
-	if (ls->n_returns > 0)
-		return_all(c);
+	departures_tick(c);
 }
 
 /* ---- own changes ---- */
@@ -565,7 +474,7 @@ int lease_recall(struct client *c, struct ino ino)
 		i->lease_us = i->shared_us = 0;
 		i->recalled_us = loop_now_us();
 	} else {
-		c->leases.old_us[slot_of(ino)] = loop_now_us();
+		departed_recalled(c, ino, loop_now_us());
 		while (rc >= 0 && loop_now_us() < c->kernel_until_us)
 			rc = fiber_sleep_us(c->kernel_until_us - loop_now_us());
 	}

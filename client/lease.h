@@ -12,31 +12,24 @@
 #ifndef LEAT_CLIENT_LEASE_H
 #define LEAT_CLIENT_LEASE_H
 
+#include "client/departed.h"
 #include "client/inode.h"
 #include "client/names.h"
 
 struct client;
 
-#define LEASE_RETURNS 512u
-#define LEASE_SLOTS   8192u
 
 struct client_leases {
 	uint64_t term_us;  /* how long they hold after heard_us */
 	uint64_t heard_us; /* when the newest answered request was sent */
 	uint64_t void_us;  /* what was given for older requests is void, */
 	uint64_t unshared_us; /* and what is shared: it is told to a server that has restarted */
-	/* By hash of the inode, of those that are not remembered: older requests give none, for it
-	 * was recalled or given back since; and how many are being given back. */
-	uint64_t old_us[LEASE_SLOTS];
-	uint16_t n_leaving[LEASE_SLOTS];
 	bool lapsed; /* heard of nothing for too long; the kernel has been told */
-	/* Inodes that are not remembered any more. */
 	/* delegation.h: inodes with delegated opens of which the MDS does not know; and changes
 	 * that may hit any inode, while there are none: meanwhile no open is delegated */
 	uint32_t n_untold, n_blind;
 	struct fmutex telling;
-	uint32_t n_returns, n_returning;
-	uint64_t returns[LEASE_RETURNS];
+	struct departures departures; /* inodes that are not remembered any more */
 };
 
 /* The MDS has answered a request that was sent then. */
@@ -63,6 +56,8 @@ void lease_shared_end(struct client *c, struct inode *i);
 bool lease_shared_lasts(const struct client *c, const struct inode *i);
 /* It could not take all. */
 void lease_unshare_all(struct client *c);
+void lease_init(struct client *c);
+void lease_fini(struct client *c);
 /* It is not remembered any more. */
 void lease_forgotten(struct client *c, const struct inode *i);
 /* What is known holds, and this client alone changes it. */

@@ -45,7 +45,6 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 		FUSE_CAP_ASYNC_DIO,
 		FUSE_CAP_EXPLICIT_INVAL_DATA,
 		FUSE_CAP_READDIRPLUS,
-		FUSE_CAP_READDIRPLUS_AUTO,
 		FUSE_CAP_DONT_MASK,
 		FUSE_CAP_ATOMIC_O_TRUNC,
 		FUSE_CAP_DIRECT_IO_ALLOW_MMAP,
@@ -58,6 +57,7 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 	static const uint64_t do_not_want[] = {
 		FUSE_CAP_SPLICE_READ,     FUSE_CAP_SPLICE_WRITE,    FUSE_CAP_SPLICE_MOVE,
 		FUSE_CAP_WRITEBACK_CACHE, FUSE_CAP_AUTO_INVAL_DATA, FUSE_CAP_HANDLE_KILLPRIV,
+		FUSE_CAP_READDIRPLUS_AUTO,
 	};
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++)
 		fuse_set_feature_flag(conn, want[i]);
@@ -74,11 +74,12 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 	conn->want |= conn->capable &
 		      (FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO |
 		       FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_READDIRPLUS |
-		       FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC |
+		       FUSE_CAP_DONT_MASK | FUSE_CAP_ATOMIC_O_TRUNC |
 		       FUSE_CAP_POSIX_ACL | FUSE_CAP_EXPORT_SUPPORT);
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
 				  FUSE_CAP_SPLICE_MOVE | FUSE_CAP_WRITEBACK_CACHE |
-				  FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_HANDLE_KILLPRIV);
+				  FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_HANDLE_KILLPRIV |
+				  FUSE_CAP_READDIRPLUS_AUTO);
 	if (fs->local_locks)
 		conn->want &= ~(unsigned)(FUSE_CAP_FLOCK_LOCKS | FUSE_CAP_POSIX_LOCKS);
 	else

@@ -17,6 +17,7 @@
 #include "common/base/metrics.h"
 #include "common/rt/env.h"
 #include "fuse/killed.h"
+#include "fuse/listers.h"
 #include "fuse/metrics.h"
 #include "fuse/refused.h"
 
@@ -35,6 +36,7 @@ struct leatfs {
 	struct passthrough *passthrough; /* NULL without stage_dir */
 	struct mount_metrics metrics;
 	struct refused refused;
+	struct listers listers;
 	struct killed killed;
 	struct hmap dirs; /* open directories: ops_dir.c */
 	uint32_t max_write;

@@ -43,6 +43,8 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	}
 	status = ll_lookup(fs->client, &rc.cred, ino_of(parent), bytes_str(name), &attr);
 	refused_found(&fs->refused, fuse_req_ctx(req)->pid, status < 0 ? 0 : attr.ino.v);
+	if (status == 0 && !S_ISDIR(attr.mode))
+		listers_looked(&fs->listers, fuse_req_ctx(req)->pid);
 	if (status == 0)
 		reply_entry(req, ino_of(parent), &attr);
 	else if (status == -LE_NOENT)
@@ -291,32 +293,43 @@ static int seek_entry(struct leatfs *fs, const struct cred *cred, struct mount_d
 	return d->n > 0 ? 0 : -LE_NODATA;
 }
 
+/* What the kernel gets. */
+enum form {
+	FORM_READDIR,
+	FORM_NAMES, /* of READDIRPLUS, but without attributes */
+	FORM_PLUS
+};
+
+static bool with_attr(struct leatfs *fs, pid_t thread, const struct attr *attr, enum form form)
+{
+	return form == FORM_PLUS && (S_ISDIR(attr->mode) || !listers_probe(&fs->listers, thread));
+}
+
 /* Adds one entry to the reply; the bytes it took, or more than size when it did not fit. */
 static size_t add_entry(fuse_req_t req, struct ino dir, char *buf, size_t size,
-			const struct entry *e, bool plus)
+			const struct entry *e, enum form form)
 {
+	struct fuse_entry_param p = {.attr = {.st_ino = e->attr.ino.v, .st_mode = e->attr.mode}};
 	struct leatfs *fs = req_fs(req);
-
-	if (!plus) {
-		struct stat st = {.st_ino = e->attr.ino.v, .st_mode = e->attr.mode};
-		return fuse_add_direntry(req, buf, size, e->name, &st, (off_t)e->cookie);
-	}
-	struct fuse_entry_param p;
 	struct attr attr = e->attr;
 
-	/* Listed a while ago, perhaps. */
-	if (!ll_leased(fs->client, attr.ino))
-		attr.flags &= ~(uint32_t)ATTR_LEASED;
-	entry_init(fs, dir, &attr, &p);
-	/* Size not known here: the kernel shall ask by itself. */
-	if ((attr.flags & ATTR_UNSETTLED) || p.attr_timeout == 0)
-		p.ino = 0;
+	if (form == FORM_READDIR)
+		return fuse_add_direntry(req, buf, size, e->name, &p.attr, (off_t)e->cookie);
+	if (with_attr(fs, fuse_req_ctx(req)->pid, &attr, form)) {
+		/* Listed a while ago, perhaps. */
+		if (!ll_leased(fs->client, attr.ino))
+			attr.flags &= ~(uint32_t)ATTR_LEASED;
+		entry_init(fs, dir, &attr, &p);
+		/* Size not known here: the kernel shall ask by itself. */
+		if ((attr.flags & ATTR_UNSETTLED) || p.attr_timeout == 0)
+			p.ino = 0;
+	}
 	return fuse_add_direntry_plus(req, buf, size, e->name, &p, (off_t)e->cookie);
 }
 
 /* "." and ".." have the cookies 1 and 2; real ones are above 15. */
 static size_t add_dots(fuse_req_t req, char *buf, size_t size, struct ino ino, uint64_t *cookie,
-		       bool plus)
+		       enum form form)
 {
 	size_t len = 0;
 
@@ -324,7 +337,7 @@ static size_t add_dots(fuse_req_t req, char *buf, size_t size, struct ino ino, u
 		struct entry e = {.attr = {.ino = ino, .mode = S_IFDIR, .flags = ATTR_UNSETTLED},
 				  .cookie = *cookie + 1};
 		memcpy(e.name, "..", *cookie == 0 ? 1 : 2);
-		size_t n = add_entry(req, ino, buf + len, size - len, &e, plus);
+		size_t n = add_entry(req, ino, buf + len, size - len, &e, form);
 		if (n > size - len)
 			break;
 		len += n;
@@ -334,8 +347,9 @@ static size_t add_dots(fuse_req_t req, char *buf, size_t size, struct ino ino, u
 }
 
 static void list(fuse_req_t req, struct ino ino, size_t size, uint64_t cookie, struct mount_dir *d,
-		 bool plus)
+		 enum form form)
 {
+	bool plus = form == FORM_PLUS;
 	struct req_cred rc;
 	char *buf;
 	size_t len;
@@ -349,13 +363,13 @@ static void list(fuse_req_t req, struct ino ino, size_t size, uint64_t cookie, s
 		return;
 	}
 	req_cred_init(req, &rc);
-	len = add_dots(req, buf, size, ino, &cookie, plus);
+	len = add_dots(req, buf, size, ino, &cookie, form);
 	while (cookie >= 2) {
 		status = seek_entry(req_fs(req), &rc.cred, d, ino, cookie == 2 ? 0 : cookie, plus);
 		if (status < 0)
 			break;
 		const struct entry *e = &d->entries[d->at];
-		size_t n = add_entry(req, ino, buf + len, size - len, e, plus);
+		size_t n = add_entry(req, ino, buf + len, size - len, e, form);
 		if (n > size - len)
 			break;
 		len += n;
@@ -370,7 +384,7 @@ static void list(fuse_req_t req, struct ino ino, size_t size, uint64_t cookie, s
 }
 
 static void list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-		     const struct fuse_file_info *fi, bool plus)
+		     const struct fuse_file_info *fi, enum form form)
 {
 	struct leatfs *fs = req_fs(req);
 	struct mount_dir *d = dir_get(fs, ino_of(ino), fi->fh);
@@ -380,18 +394,20 @@ static void list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		return;
 	}
 	fmutex_lock(&d->lock);
-	list(req, ino_of(ino), size, (uint64_t)off, d, plus);
+	list(req, ino_of(ino), size, (uint64_t)off, d, form);
 	fmutex_unlock(&d->lock);
 	dir_put(fs, d);
 }
 
 void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
-	list_dir(req, ino, size, off, fi, false);
+	list_dir(req, ino, size, off, fi, FORM_READDIR);
 }
 
 void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	list_dir(req, ino, size, off, fi, true);
+	bool want = listers_want(&req_fs(req)->listers, fuse_req_ctx(req)->pid);
+
+	list_dir(req, ino, size, off, fi, want ? FORM_PLUS : FORM_NAMES);
 }

@@ -50,12 +50,15 @@ static void test_main(struct loop *l, void *arg)
 	c->leases.term_us = 4000000;
 	inode_table_init(c);
 	names_init(&c->names, NAMES_MAX);
+	lease_init(c);
+	latch_init(&c->bg, 0);
 	/* Long after any former process. */
 	fiber_sleep_us(10000000);
 	c->leases.heard_us = loop_now_us();
 	b->body(c);
 	inode_table_fini(c);
 	names_fini(&c->names);
+	lease_fini(c);
 	b->done = true;
 }
 
@@ -358,8 +361,10 @@ static void kernel_body(struct client *c)
 	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
 		use(c, 1000 + k, false);
 	assert_false(is_known(c, 7));
-	assert_int_equal(bed.n_invalidated, 1);
-	assert_int_equal(c->leases.n_returns, 1);
+	/* It is given back when the kernel has it no longer. */
+	assert_int_equal(bed.n_invalidated, 0);
+	assert_int_equal(c->leases.departures.n_due, 0);
+	assert_int_equal(c->leases.departures.map.n, 1);
 	/* What is not remembered is not leased to the kernel either. */
 	assert_int_equal(ll_attr_us(c, &a), 0);
 	/* What the kernel had is long over. */
@@ -373,11 +378,64 @@ static void kernel_body(struct client *c)
 	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
 		use(c, 10000 + k, false);
 	assert_false(is_known(c, 8));
-	assert_int_equal(bed.n_invalidated, 1);
-	assert_int_equal(c->leases.n_returns, 2);
+	assert_int_equal(bed.n_invalidated, 0);
+	assert_int_equal(c->leases.departures.n_due, 1);
+	assert_int_equal(c->leases.departures.map.n, 2);
 }
 
-static void the_kernel_is_told_to_forget_only_what_it_may_have(void **state)
+/* A metadata server that has restarted recalls nothing. */
+static void restart_body(struct client *c)
+{
+	struct attr a = {.ino = {7}, .flags = ATTR_LEASED};
+	struct inode *i = inode_get(c, a.ino);
+
+	i->lease_us = loop_now_us();
+	inode_put(c, i);
+	assert_true(ll_attr_us(c, &a) > 0);
+	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
+		use(c, 1000 + k, false);
+	assert_false(is_known(c, 7));
+	assert_int_equal(bed.n_invalidated, 0);
+	lease_void_all(c, 4000, false);
+	assert_int_equal(bed.n_invalidated, 1);
+}
+
+static void the_kernel_forgets_after_a_restart_what_is_not_remembered_too(void **state)
+{
+	(void)state;
+	run(restart_body);
+}
+
+/* Forgotten, remembered, and forgotten again: the kernel has it anew. */
+static void twice_body(struct client *c)
+{
+	struct attr a = {.ino = {7}, .flags = ATTR_LEASED};
+
+	for (int round = 0; round < 2; round++) {
+		struct inode *i = inode_get(c, a.ino);
+
+		i->lease_us = loop_now_us();
+		c->leases.heard_us = loop_now_us();
+		inode_put(c, i);
+		assert_true(ll_attr_us(c, &a) > 0);
+		for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
+			use(c, 1000 + k, false);
+		assert_false(is_known(c, 7));
+		fiber_sleep_us(3000000);
+	}
+	c->session = 1;
+	lease_tick(c);
+	assert_int_equal(c->leases.departures.n_returning, 0);
+	assert_int_equal(c->leases.departures.map.n, 1);
+}
+
+static void what_the_kernel_was_given_again_is_kept_as_long(void **state)
+{
+	(void)state;
+	run(twice_body);
+}
+
+static void what_the_kernel_has_is_given_back_later(void **state)
 {
 	(void)state;
 	run(kernel_body);
@@ -393,14 +451,14 @@ static void again_body(struct client *c)
 	inode_put(c, i);
 	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
 		use(c, 1000 + k, false);
-	assert_int_equal(c->leases.n_returns, 1);
+	assert_int_equal(c->leases.departures.n_due, 1);
 	i = inode_get(c, (struct ino){7});
 	i->lease_us = loop_now_us();
 	inode_put(c, i);
 	c->session = 1;
 	lease_tick(c);
-	assert_int_equal(c->leases.n_returning, 0);
-	assert_int_equal(c->leases.n_returns, 0);
+	assert_int_equal(c->leases.departures.n_returning, 0);
+	assert_int_equal(c->leases.departures.n_due, 0);
 }
 
 /* Found by measuring: the server believed of hundreds of thousands of files that they were cached,
@@ -414,7 +472,7 @@ static void refused_body(struct client *c)
 	i->recalled_us = loop_now_us();
 	lease_given(c, i, sent_us);
 	assert_false(lease_held(c, i));
-	assert_int_equal(c->leases.n_returns, 1);
+	assert_int_equal(c->leases.departures.n_due, 1);
 	/* The answer comes after it was forgotten. */
 	inode_put(c, i);
 	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
@@ -452,7 +510,9 @@ int main(void)
 		cmocka_unit_test(while_one_name_changes_the_others_are_known),
 		cmocka_unit_test(with_the_lease_goes_what_was_known_of_all_names),
 		cmocka_unit_test(filter_is_rarely_wrong_and_never_forgets),
-		cmocka_unit_test(the_kernel_is_told_to_forget_only_what_it_may_have),
+		cmocka_unit_test(what_the_kernel_has_is_given_back_later),
+		cmocka_unit_test(the_kernel_forgets_after_a_restart_what_is_not_remembered_too),
+		cmocka_unit_test(what_the_kernel_was_given_again_is_kept_as_long),
 		cmocka_unit_test(a_lease_that_is_not_taken_is_given_back),
 		cmocka_unit_test(a_lease_that_was_given_again_is_not_given_back),
 	};

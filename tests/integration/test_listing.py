@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Listings: who looks at what is listed gets attributes with the names, and what the kernel was
+given so is as true as anything else, also of files that the client has forgotten since."""
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
+from cluster import put, run_tests, wait_until
+
+# Far fewer inodes than files: most are forgotten while the kernel still has their attributes.
+CLUSTER = {"mounts": 2, "conf": {"client": {"inodes_max": "1024"}}}
+FILES = 4000
+
+
+def figure(c, daemon, name):
+    return int(float(re.search(r"^%s (\S+)$" % name, c.metrics_of(daemon), re.M).group(1)))
+
+
+def asked(c, n):
+    """Requests of the kernel."""
+    return figure(c, "mnt%d" % n, "leat_mount_requests_total")
+
+
+def make(c, name):
+    """Files that nobody has open, in a directory that mount 2 has not seen."""
+    folder = c.mnt(1) + "/" + name
+    os.mkdir(folder)
+    for i in range(FILES):
+        os.mknod("%s/f%d" % (folder, i))
+    return folder, c.mnt(2) + "/" + name
+
+
+def look(folder):
+    """As fts does: all names, then each entry."""
+    return {n: os.lstat(folder + "/" + n).st_mode & 0o7777 for n in os.listdir(folder)}
+
+
+def test_looking_at_each_entry_costs_few_requests(c):
+    _, seen = make(c, "each")
+    before = asked(c, 2)
+    assert len(look(seen)) == FILES
+    # Every 64th is left for the kernel to ask, and a listing takes some dozens.
+    assert asked(c, 2) - before < FILES // 10, asked(c, 2) - before
+
+
+def test_listing_again_and_again(c):
+    _, seen = make(c, "again")
+    for _ in range(5):
+        before = asked(c, 2)
+        assert len(look(seen)) == FILES
+        assert asked(c, 2) - before < FILES // 5, asked(c, 2) - before
+
+
+def test_what_was_listed_is_true_when_it_changes(c):
+    folder, seen = make(c, "changes")
+    for turn in range(3):
+        modes = look(seen)
+        assert len(modes) == FILES
+        mode = 0o600 + turn
+        for i in range(0, FILES, FILES // 20):
+            os.chmod("%s/f%d" % (folder, i), mode)
+            assert os.lstat("%s/f%d" % (seen, i)).st_mode & 0o7777 == mode, (turn, i)
+        os.unlink("%s/f%d" % (folder, turn + 1))
+        assert not os.path.exists("%s/f%d" % (seen, turn + 1))
+        put("%s/f%d" % (folder, turn + 1), b"xyz")
+        assert os.lstat("%s/f%d" % (seen, turn + 1)).st_size == 3
+
+
+def test_what_was_listed_is_true_after_a_restart(c):
+    folder, seen = make(c, "restart")
+    look(seen)
+    c.kill("mds")
+    c.start("mds")
+    for i in range(0, FILES, FILES // 20):
+        os.chmod("%s/f%d" % (folder, i), 0o611)
+        assert os.lstat("%s/f%d" % (seen, i)).st_mode & 0o7777 == 0o611, i
+
+
+def test_forgotten_files_are_given_back(c):
+    _, seen = make(c, "back")
+    look(seen)
+
+    # The other mount knows some, too.
+    wait_until(lambda: figure(c, "mds", "leat_mds_leases") < 2 * 1024 + 500, 60, "leases go")
+
+
+if __name__ == "__main__":
+    run_tests(globals())

@@ -1,0 +1,80 @@
+/* Who looks at what he lists, and who does not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "fuse/listers.h"
+
+/* n entries; how many of them come without attributes. */
+static uint32_t list(struct listers *l, pid_t thread, uint32_t n)
+{
+	uint32_t bare = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		bare += !listers_want(l, thread) || listers_probe(l, thread);
+	return bare;
+}
+
+static void test_who_looks_gets_attributes(void **state)
+{
+	struct listers l = {0};
+
+	(void)state;
+	for (int i = 0; i < 100; i++) {
+		assert_int_equal(list(&l, 7, 10000), 10000 / LISTERS_PROBE);
+		listers_looked(&l, 7);
+	}
+}
+
+static void test_who_does_not_look_gets_names(void **state)
+{
+	const uint32_t until = LISTERS_PROBE * LISTERS_PROBES;
+	struct listers l = {0};
+
+	(void)state;
+	assert_int_equal(list(&l, 7, until), LISTERS_PROBES);
+	assert_int_equal(list(&l, 7, 1000000), 1000000);
+	assert_int_equal(list(&l, 8, 1000), 1000 / LISTERS_PROBE); /* another thread */
+	listers_looked(&l, 8);
+	assert_false(listers_want(&l, 7));
+	listers_looked(&l, 7);
+	assert_true(listers_want(&l, 7));
+	assert_int_equal(list(&l, 7, until), LISTERS_PROBES);
+}
+
+static void test_who_never_listed_is_not_remembered(void **state)
+{
+	struct listers l = {0};
+
+	(void)state;
+	listers_looked(&l, 7);
+	assert_false(listers_probe(&l, 7));
+	assert_int_equal(l.n, 0);
+}
+
+static void test_the_oldest_is_forgotten(void **state)
+{
+	struct listers l = {0};
+
+	(void)state;
+	list(&l, 1, LISTERS_PROBE * LISTERS_PROBES);
+	assert_false(listers_want(&l, 1));
+	for (pid_t thread = 2; thread <= (pid_t)LISTERS_MAX + 1; thread++)
+		assert_true(listers_want(&l, thread));
+	assert_int_equal(l.n, LISTERS_MAX);
+	assert_true(listers_want(&l, 1));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_who_looks_gets_attributes),
+		cmocka_unit_test(test_who_does_not_look_gets_names),
+		cmocka_unit_test(test_who_never_listed_is_not_remembered),
+		cmocka_unit_test(test_the_oldest_is_forgotten),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
