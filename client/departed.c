@@ -58,6 +58,7 @@ static struct departed *find(const struct departures *ds, struct ino ino)
 
 /* ---- lists ---- */
 
+/* One that is leaving is in none of them. */
 static void take_out(struct departures *ds, struct departed *d)
 {
 	if (d->state == LEAVING)
@@ -73,6 +74,11 @@ static void put_into(struct departures *ds, struct departed *d, int state)
 	d->state = state;
 	list_push(to, &d->link);
 	ds->n_due += state == DUE;
+}
+
+static void put_off(struct departures *ds, struct departed *d)
+{
+	put_into(ds, d, d->due_us > loop_now_us() ? WAITING : DUE);
 }
 
 /* What is known of it is known of its hash from now on. */
@@ -128,9 +134,14 @@ static void returned(struct returning *r)
 
 	ds->n_returning--;
 	for (uint32_t k = 0; k < r->n; k++) {
-		r->all[k]->left_us = loop_now_us();
-		put_into(ds, r->all[k], r->all[k]->again ? DUE : LEFT);
-		r->all[k]->again = false;
+		struct departed *d = r->all[k];
+
+		d->left_us = loop_now_us();
+		if (d->again)
+			put_off(ds, d);
+		else
+			put_into(ds, d, LEFT);
+		d->again = false;
 	}
 	free(r);
 }
@@ -232,15 +243,15 @@ bool departed(struct client *c, struct ino ino, uint64_t kernel_until_us)
 			return false;
 		*d = (struct departed){.ino = ino};
 		hmap_insert(&ds->map, &d->node, hash_u64(ino.v));
-	} else if (d->state == LEAVING) {
-		d->again = true;
-		return true;
 	} else {
 		take_out(ds, d);
 	}
 	if (kernel_until_us > d->due_us)
 		d->due_us = kernel_until_us;
-	put_into(ds, d, d->due_us > loop_now_us() ? WAITING : DUE);
+	d->again = d->state == LEAVING;
+	if (d->again)
+		return true;
+	put_off(ds, d);
 	if (ds->n_due >= RETURNS_MAX)
 		send_due(c);
 	return true;
