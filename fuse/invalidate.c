@@ -14,11 +14,12 @@
 
 #define RING 4096u
 
-/* A fiber that waits for its job. */
+/* A fiber that waits for its job, or has waited for long enough: then it is nobody's. */
 struct done {
 	struct mail mail;
 	struct loop *loop;
-	struct latch latch;
+	struct waitq waiting;
+	bool done, abandoned;
 };
 
 struct job {
@@ -120,7 +121,27 @@ void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t le
 
 static void job_done(struct mail *m)
 {
-	latch_done(&container_of(m, struct done, mail)->latch);
+	struct done *d = container_of(m, struct done, mail);
+
+	d->done = true;
+	if (d->abandoned)
+		free(d);
+	else
+		waitq_wake_all(&d->waiting);
+}
+
+/* Who is interrupted waits all the same, and is told afterwards. */
+static void wait_for(struct done *d, uint64_t until_us)
+{
+	bool interrupted = false;
+	int rc = 0;
+
+	while (!d->done && rc != -LE_TIMEDOUT) {
+		rc = waitq_wait(&d->waiting, until_us);
+		interrupted |= rc == -LE_INTR;
+	}
+	if (interrupted)
+		fiber_interrupt(fiber_self());
 }
 
 void invalidate_inode_now(struct leatfs *fs, struct ino ino, int64_t off, int64_t len)
@@ -129,7 +150,27 @@ void invalidate_inode_now(struct leatfs *fs, struct ino ino, int64_t off, int64_
 
 	if (!fs->invalidator)
 		return;
-	latch_init(&d.latch, 1);
+	waitq_init(&d.waiting);
 	queue(fs, &(struct job){ino, off, len, &d});
-	latch_wait(&d.latch);
+	while (!d.done)
+		wait_for(&d, NO_DEADLINE);
+}
+
+void invalidate_inode_within(struct leatfs *fs, struct ino ino, int64_t off, int64_t len,
+			     uint32_t ms)
+{
+	uint64_t until = loop_deadline_ms(ms);
+	struct done *d = fs->invalidator ? malloc(sizeof(*d)) : NULL;
+
+	if (!d) {
+		invalidate_inode(fs, ino, off, len);
+		return;
+	}
+	*d = (struct done){.mail.fn = job_done, .loop = fs->loop};
+	waitq_init(&d->waiting);
+	queue(fs, &(struct job){ino, off, len, d});
+	wait_for(d, until);
+	d->abandoned = !d->done;
+	if (d->done)
+		free(d);
 }

@@ -236,5 +236,10 @@ void invalidator_stop(struct leatfs *fs);
 void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);
 /* The same, and waits until it is done. Yields. */
 void invalidate_inode_now(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);
+/* The same, but no longer than that; then it is done as soon as it can be. For requests that count
+ * as the kernel's background ones: a page may wait for its writeback, which may wait for one of
+ * those to end. Yields. */
+void invalidate_inode_within(struct leatfs *fs, struct ino ino, int64_t off, int64_t len,
+			     uint32_t ms);
 
 #endif

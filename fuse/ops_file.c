@@ -13,6 +13,8 @@
 #include "fuse/passthrough.h"
 
 #define GROUPS_MAX 256u
+/* How long the end of a direct write waits for pages to go. */
+#define PAGES_MS 20u
 
 /*
  * How the kernel may cache this open: pages only under a lease. O_APPEND writers must not fill the
@@ -256,7 +258,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	/* Pages that a reader filled meanwhile: at the end of an asynchronous direct write the
 	 * kernel leaves them as they are. */
 	if (n > 0 && ll_past_pages(mf->file))
-		invalidate_inode_now(fs, ino_of(ino), off, n);
+		invalidate_inode_within(fs, ino_of(ino), off, n, PAGES_MS);
 	fuse_reply_write(req, (size_t)n);
 	drop_pages(fs, mf, ino, off, size);
 }

@@ -5,6 +5,7 @@ import ctypes
 import errno
 import mmap
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -433,6 +434,68 @@ def test_asynchronous_direct_writes_are_seen_by_buffered_readers(c):
     os.close(fd)
     aio.close()
 
+
+# Asynchronous direct writes take all places that the kernel has for requests in the background;
+# each, at its end, has pages dropped, which wait for what was written through a mapping, which
+# waits for a place.
+ALL_WAYS = """
+[global]
+filename=file1:file2
+directory=%s
+size=1m
+bs=8k
+numjobs=5
+iodepth=16
+iodepth_batch=8
+[direct reads]
+ioengine=sync
+rw=randread
+direct=1
+bs=4k
+[asynchronous direct writes]
+ioengine=libaio
+rw=randwrite
+direct=1
+[direct writes by threads]
+ioengine=posixaio
+rw=randwrite
+direct=1
+bs=4k
+[spliced past the cache]
+ioengine=splice
+rw=randwrite
+direct=1
+[reads]
+ioengine=sync
+rw=randread
+bs=1k
+[writes by threads]
+ioengine=posixaio
+rw=randwrite
+[spliced]
+ioengine=splice
+rw=randwrite
+[mapped]
+ioengine=mmap
+rw=randwrite
+bs=1k
+[mapped pages]
+ioengine=mmap
+rw=randwrite
+bs=4k
+"""
+
+
+def test_all_ways_of_writing_one_file_at_once(c):
+    if not shutil.which("fio"):
+        print("not run: there is no fio")
+        return
+    with open(c.dir + "/jobs", "w") as f:
+        f.write(ALL_WAYS % c.mnt())
+    # The kernel tells who maps and who writes past it of each other by EIO.
+    subprocess.run(["fio", "--ignore_error=,EIO", "--output=/dev/null", c.dir + "/jobs"],
+                   cwd=c.dir, stdin=subprocess.DEVNULL, check=True, timeout=200)
+    assert os.path.getsize(c.mnt() + "/file1") == 1 << 20
 
 
 if __name__ == "__main__":
