@@ -251,9 +251,7 @@ bool departed(struct client *c, struct ino ino, uint64_t kernel_until_us)
 	d->again = d->state == LEAVING;
 	if (d->again)
 		return true;
-	put_off(ds, d);
-	if (ds->n_due >= RETURNS_MAX)
-		send_due(c);
+	put_off(ds, d); /* sent by the next tick: the inode is being removed just now */
 	return true;
 }
 

@@ -37,7 +37,7 @@ struct departures {
 void departures_init(struct departures *ds);
 void departures_fini(struct departures *ds);
 /* The client has forgotten ino, or has not taken the lease that it was given. The kernel may have
- * attributes until that time. False: there is no room. */
+ * attributes until that time. False: there is no room. Looks no inode up and does not yield. */
 bool departed(struct client *c, struct ino ino, uint64_t kernel_until_us);
 /* It has been recalled: what was asked for before then gives no lease. */
 void departed_recalled(struct client *c, struct ino ino, uint64_t at_us);

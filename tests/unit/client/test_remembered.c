@@ -429,6 +429,32 @@ static void twice_body(struct client *c)
 	assert_int_equal(c->leases.departures.map.n, 1);
 }
 
+/* Found by reading: the request was made while an inode was being removed, and looked that one up:
+ * it was then in the list of those that are not used, and in none. */
+static void many_body(struct client *c)
+{
+	const uint32_t n = 2000;
+
+	c->invalidate = NULL; /* a program that uses the library */
+	c->session = 1;
+	for (uint64_t k = 0; k < n; k++) {
+		struct inode *i = inode_get(c, (struct ino){1000 + k});
+
+		i->lease_us = loop_now_us();
+		inode_put(c, i);
+	}
+	assert_int_equal(c->inodes.n_unused[0] + c->inodes.n_unused[1], c->inodes.map.n);
+	assert_int_equal(c->leases.departures.n_due, n - c->inodes.map.n);
+	assert_int_equal(c->leases.departures.n_returning, 0);
+	c->session = 0;
+}
+
+static void forgetting_many_asks_for_nothing_by_itself(void **state)
+{
+	(void)state;
+	run(many_body);
+}
+
 static void what_the_kernel_was_given_again_is_kept_as_long(void **state)
 {
 	(void)state;
@@ -513,6 +539,7 @@ int main(void)
 		cmocka_unit_test(what_the_kernel_has_is_given_back_later),
 		cmocka_unit_test(the_kernel_forgets_after_a_restart_what_is_not_remembered_too),
 		cmocka_unit_test(what_the_kernel_was_given_again_is_kept_as_long),
+		cmocka_unit_test(forgetting_many_asks_for_nothing_by_itself),
 		cmocka_unit_test(a_lease_that_is_not_taken_is_given_back),
 		cmocka_unit_test(a_lease_that_was_given_again_is_not_given_back),
 	};
