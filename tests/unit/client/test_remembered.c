@@ -431,7 +431,7 @@ static void twice_body(struct client *c)
 
 /* Found by reading: the request was made while an inode was being removed, and looked that one up:
  * it was then in the list of those that are not used, and in none. */
-static void many_body(struct client *c)
+static void forget_many_body(struct client *c)
 {
 	const uint32_t n = 2000;
 
@@ -452,7 +452,7 @@ static void many_body(struct client *c)
 static void forgetting_many_asks_for_nothing_by_itself(void **state)
 {
 	(void)state;
-	run(many_body);
+	run(forget_many_body);
 }
 
 static void what_the_kernel_was_given_again_is_kept_as_long(void **state)
