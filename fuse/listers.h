@@ -22,7 +22,7 @@
 #define LISTERS_PROBES 200u
 
 struct lister {
-	pid_t thread; /* 0: none */
+	pid_t thread;            /* 0: all those whom this daemon cannot see */
 	uint32_t listed, probes; /* since it has looked at an entry */
 };
 

@@ -350,17 +350,26 @@ static void filter_is_rarely_wrong_and_never_forgets(void **state)
 
 /* ---- leases of what is forgotten ---- */
 
+/* The kernel gets its attributes, and the client forgets it. */
+static void forget_what_the_kernel_has(struct client *c, const struct attr *a)
+{
+	struct inode *i = inode_get(c, a->ino);
+
+	i->lease_us = loop_now_us();
+	c->leases.heard_us = loop_now_us();
+	inode_put(c, i);
+	assert_true(ll_attr_us(c, a) > 0);
+	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
+		use(c, 1000 + k, false);
+	assert_false(is_known(c, a->ino.v));
+}
+
 static void kernel_body(struct client *c)
 {
 	struct attr a = {.ino = {7}, .flags = ATTR_LEASED};
-	struct inode *i = inode_get(c, a.ino);
+	struct inode *i;
 
-	i->lease_us = loop_now_us();
-	inode_put(c, i);
-	assert_true(ll_attr_us(c, &a) > 0);
-	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
-		use(c, 1000 + k, false);
-	assert_false(is_known(c, 7));
+	forget_what_the_kernel_has(c, &a);
 	/* It is given back when the kernel has it no longer. */
 	assert_int_equal(bed.n_invalidated, 0);
 	assert_int_equal(c->leases.departures.n_due, 0);
@@ -387,14 +396,8 @@ static void kernel_body(struct client *c)
 static void restart_body(struct client *c)
 {
 	struct attr a = {.ino = {7}, .flags = ATTR_LEASED};
-	struct inode *i = inode_get(c, a.ino);
 
-	i->lease_us = loop_now_us();
-	inode_put(c, i);
-	assert_true(ll_attr_us(c, &a) > 0);
-	for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
-		use(c, 1000 + k, false);
-	assert_false(is_known(c, 7));
+	forget_what_the_kernel_has(c, &a);
 	assert_int_equal(bed.n_invalidated, 0);
 	lease_void_all(c, 4000, false);
 	assert_int_equal(bed.n_invalidated, 1);
@@ -412,15 +415,7 @@ static void twice_body(struct client *c)
 	struct attr a = {.ino = {7}, .flags = ATTR_LEASED};
 
 	for (int round = 0; round < 2; round++) {
-		struct inode *i = inode_get(c, a.ino);
-
-		i->lease_us = loop_now_us();
-		c->leases.heard_us = loop_now_us();
-		inode_put(c, i);
-		assert_true(ll_attr_us(c, &a) > 0);
-		for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
-			use(c, 1000 + k, false);
-		assert_false(is_known(c, 7));
+		forget_what_the_kernel_has(c, &a);
 		fiber_sleep_us(3000000);
 	}
 	c->session = 1;
