@@ -75,6 +75,7 @@ struct client {
 	uint64_t kernel_until_us; /* the latest of all inodes */
 	uint64_t former_us;       /* when a former process ended at the latest; 0: none did */
 	struct writeback wb;
+	uint64_t n_chunk_leases;
 	uint64_t n_retracted; /* writes that were accepted and have to be repeated: a counter */
 	struct readahead ra;
 	struct latencies latencies;      /* of reads from the member asked first */

@@ -60,7 +60,6 @@ struct ll_file *file_make(struct client *c, struct inode *i, struct idata *d,
 	d->renew_uid = cred->uid;
 	d->renew_gid = cred->gid;
 	c->n_files++;
-	d->n_buffered += !f->direct;
 	return f;
 }
 
@@ -487,7 +486,6 @@ void ll_release(struct ll_file *file)
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 
 	lock_release(f);
-	f->d->n_buffered -= !f->direct;
 	f->new_atime = atime_due(f);
 	if (f->delegated && delegation_close(f))
 		return;
@@ -502,11 +500,6 @@ void ll_release(struct ll_file *file)
 		latch_add(&f->c->bg, 1);
 		close_fiber(f);
 	}
-}
-
-bool ll_past_pages(const struct ll_file *f)
-{
-	return f->direct && f->d->n_buffered > 0;
 }
 
 /* ---- size and space ---- */

@@ -70,7 +70,7 @@ struct idata {
 
 	/* opens as the MDS counts them, those being closed included */
 	uint32_t n_read, n_write, n_append, n_closing; /* n_append of n_write are O_APPEND */
-	uint32_t n_buffered;                           /* open files without O_DIRECT */
+	bool read_buffered; /* by a file without O_DIRECT */
 	uint32_t reopened_gen; /* of the session in which all of these were opened again */
 	uint32_t n_delegated;  /* opens for reading of which the MDS is not told (delegation.h), */
 	bool delegated_told;   /* or only that there are some: one of n_read */

@@ -61,9 +61,11 @@ int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth
 /* The number by which this client spreads its reads of a chunk over the members. */
 uint64_t io_spread(const struct client *c, struct ino ino, uint64_t idx);
 /* Fills len bytes at at of the slot with [off, off + len) of the file, all chunks at once;
- * verified, holes and what lies behind the chunks' ends as zeros. Yields. */
-int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot,
-	     uint32_t at) CHECK_RESULT;
+ * verified, holes and what lies behind the chunks' ends as zeros. leases: taken of these chunks, or
+ * NULL. Yields. */
+struct ll_chunk_leases;
+int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot, uint32_t at,
+	     struct ll_chunk_leases *leases) CHECK_RESULT;
 
 /* The file's size as of now, or that it has at least `enough`: asked for, unless there is a lease
  * or it is sealed. Yields. */

@@ -4,11 +4,11 @@
  * on the disk: another member of the chain is asked, if there is one, to look itself, and either
  * sends good bytes or says that its copy is bad too, which is an I/O error and a line in the log.
  */
-#include "client/io.h"
+#include "client/chunk_lease.h"
 #include "client/stripe.h"
 #include "common/base/log.h"
 
-#define FETCH_PARTS  (LL_IO_MAX / LEAT_CHUNK_SIZE_MIN + 1)
+#define FETCH_PARTS  READ_CHUNKS_MAX
 #define DAMAGE_TRIES 5
 #define PREAD_WIDTH  8u
 
@@ -16,6 +16,7 @@ struct fetch_part {
 	struct idata *d;
 	struct stripe_part part;
 	struct slot_vec to;
+	struct ll_chunk_leases *leases; /* NULL: none is taken */
 	struct route route;
 	int status;
 };
@@ -40,6 +41,14 @@ static int fetch_check(struct fetch_part *p, const struct oss_read_rep *rep, uin
 	return 0;
 }
 
+static void note_end(const struct fetch_part *p, uint32_t end)
+{
+	uint64_t at = p->part.idx * p->d->inode->attr.layout.chunk_size + end;
+
+	if (end > 0 && at > p->leases->stored_end)
+		p->leases->stored_end = at;
+}
+
 static void log_damage(const struct fetch_part *p, int status)
 {
 	log_write(status == -LE_CORRUPT ? LOG_ERROR : LOG_WARN,
@@ -56,6 +65,7 @@ static int fetch_once(struct fetch_part *p, uint32_t flags)
 		.off = p->part.off,
 		.len = p->part.len,
 		.flags = flags,
+		.lease = p->leases != NULL ? p->leases->number : 0,
 	};
 	struct oss_read_rep rep;
 	struct rpc_call call = {
@@ -83,6 +93,8 @@ static int fetch_once(struct fetch_part *p, uint32_t flags)
 		memset(data + len, 0, p->part.len - len);
 	else if (rc >= 0)
 		rc = fetch_check(p, &rep, call.ret_bulk_len);
+	if (rc >= 0 && p->leases != NULL)
+		note_end(p, rep.end);
 	rpc_call_fini(&call);
 	if (rc == -LE_CORRUPT || rc == -LE_CORRUPT_WIRE) {
 		c->stats.checksum_errors++;
@@ -98,7 +110,8 @@ static void fetch_part(void *arg)
 	struct fetch_part *p = arg;
 	uint32_t flags = 0;
 
-	p->route = (struct route){.spread = io_spread(p->d->c, p->d->inode->ino, p->part.idx)};
+	p->route = (struct route){.spread = io_spread(p->d->c, p->d->inode->ino, p->part.idx),
+				  .head = p->leases != NULL};
 	for (int tries = 0; tries < DAMAGE_TRIES; tries++) {
 		p->status = fetch_once(p, flags);
 		/* -LE_CORRUPT: in every copy. Whoever reads may want to know that it is that. */
@@ -110,7 +123,8 @@ static void fetch_part(void *arg)
 	p->status = -LE_IO;
 }
 
-int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot, uint32_t at)
+int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot, uint32_t at,
+	     struct ll_chunk_leases *leases)
 {
 	struct stripe_part cut[FETCH_PARTS];
 	struct fetch_part parts[FETCH_PARTS];
@@ -122,12 +136,16 @@ int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot, uin
 	n = stripe_cut(d->inode->attr.layout.chunk_size, off, len, cut, FETCH_PARTS, &covered);
 	if (covered != len)
 		return -LE_INVAL;
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
 		parts[i] = (struct fetch_part){
 			.d = d,
 			.part = cut[i],
 			.to = {slot, at + (uint32_t)cut[i].at, cut[i].len},
+			.leases = leases,
 		};
+		if (leases != NULL)
+			chunk_leases_add(leases, cut[i].idx);
+	}
 	if (n == 1)
 		fetch_part(&parts[0]);
 	else
@@ -155,13 +173,14 @@ static int get_slot(struct client *c, uint32_t len, struct slot **ret_slot)
 	return rc == -LE_TIMEDOUT ? -LE_IO : rc;
 }
 
-static int read_direct(struct idata *d, uint64_t off, uint32_t len, struct ll_data *data)
+static int read_direct(struct idata *d, uint64_t off, uint32_t len,
+		       struct ll_chunk_leases *leases, struct ll_data *data)
 {
 	struct slot *s;
 	int rc;
 
 	TRY(get_slot(d->c, len, &s));
-	rc = io_fetch(d, off, len, s, 0);
+	rc = io_fetch(d, off, len, s, 0, leases);
 	if (rc < 0) {
 		slot_unref(s);
 		return rc;
@@ -197,9 +216,10 @@ static bool reads_ahead(const struct ll_file *f)
 	return !f->direct && (lease_held(f->c, f->inode) || inode_is_fixed(f->inode));
 }
 
-static int read_parts(struct ll_file *f, uint64_t off, uint32_t len, struct ll_data *data)
+static int read_parts(struct ll_file *f, uint64_t off, uint32_t len,
+		      struct ll_chunk_leases *leases, struct ll_data *data)
 {
-	bool ahead = reads_ahead(f);
+	bool ahead = leases == NULL && reads_ahead(f);
 	int rc = 0;
 
 	data->n = 0;
@@ -210,7 +230,8 @@ static int read_parts(struct ll_file *f, uint64_t off, uint32_t len, struct ll_d
 
 		rc = ahead ? ra_take(f->d, at, left, data) : 0;
 		if (rc == 0)
-			rc = read_direct(f->d, at, ahead ? ra_gap(f->d, at, left) : left, data);
+			rc = read_direct(f->d, at, ahead ? ra_gap(f->d, at, left) : left, leases,
+					 data);
 	}
 	if (rc < 0)
 		ll_data_release(data);
@@ -219,7 +240,8 @@ static int read_parts(struct ll_file *f, uint64_t off, uint32_t len, struct ll_d
 
 /* What this client has written itself is seen, also when a server dies that had only accepted it:
  * then the read is repeated after the write has been. */
-static int read_own(struct ll_file *f, uint64_t off, uint32_t len, struct ll_data *data)
+static int read_own(struct ll_file *f, uint64_t off, uint32_t len, struct ll_chunk_leases *leases,
+		    struct ll_data *data)
 {
 	for (;;) {
 		uint64_t seen;
@@ -228,11 +250,22 @@ static int read_own(struct ll_file *f, uint64_t off, uint32_t len, struct ll_dat
 		TRY(wb_show_range(f->d, off, len));
 		own = wb_pending(f->d, off, len);
 		seen = f->c->n_retracted;
-		TRY(read_parts(f, off, len, data));
+		TRY(read_parts(f, off, len, leases, data));
 		if (!own || seen == f->c->n_retracted)
 			return 0;
 		ll_data_release(data);
 	}
+}
+
+static int check_read(struct ll_file *f, uint64_t off, uint32_t len)
+{
+	if (!f->can_read)
+		return -LE_BADF;
+	if (len > LL_IO_MAX || off > LEAT_FILE_SIZE_MAX)
+		return -LE_INVAL;
+	f->was_read = true;
+	f->d->read_buffered |= !f->direct;
+	return 0;
 }
 
 /* May it be read, how much of it is there, and what will be asked for next? */
@@ -240,11 +273,7 @@ static int read_begin(struct ll_file *f, uint64_t off, uint32_t *len)
 {
 	uint64_t size;
 
-	if (!f->can_read)
-		return -LE_BADF;
-	if (*len > LL_IO_MAX || off > LEAT_FILE_SIZE_MAX)
-		return -LE_INVAL;
-	f->was_read = true;
+	TRY(check_read(f, off, *len));
 	TRY(io_read_size(f, off + *len, &size));
 	if (off >= size)
 		*len = 0;
@@ -255,6 +284,11 @@ static int read_begin(struct ll_file *f, uint64_t off, uint32_t *len)
 	return 0;
 }
 
+bool ll_past_pages(const struct ll_file *f)
+{
+	return f->direct && f->d->read_buffered;
+}
+
 int ll_read(struct ll_file *file, uint64_t off, uint32_t len, struct ll_data *ret_data)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
@@ -263,12 +297,67 @@ int ll_read(struct ll_file *file, uint64_t off, uint32_t len, struct ll_data *re
 	data.n = 0;
 	data.len = 0;
 	TRY(read_begin(f, off, &len));
-	TRY(len > 0 ? read_own(f, off, len, &data) : 0);
+	TRY(len > 0 ? read_own(f, off, len, NULL, &data) : 0);
 	f->c->stats.read_ops++;
 	f->c->stats.read_bytes += len;
 	ret_data->n = data.n;
 	ret_data->len = data.len;
 	memcpy(ret_data->vec, data.vec, data.n * sizeof(data.vec[0]));
+	return 0;
+}
+
+/* Of what was asked for only so much is there. */
+static void cut_data(struct ll_data *d, uint64_t len)
+{
+	if (len >= d->len)
+		return;
+	d->len = 0;
+	for (uint32_t i = 0; i < d->n; i++) {
+		uint64_t left = len - d->len;
+
+		if (d->vec[i].len > left)
+			d->vec[i].len = (uint32_t)left;
+		d->len += d->vec[i].len;
+	}
+}
+
+/* More than the file is said to have is asked for: by then it may be longer, and what is not there
+ * will be shown as not there. */
+static int read_under(struct ll_file *f, uint64_t off, uint32_t len, struct ll_chunk_leases *leases,
+		      struct ll_data *data)
+{
+	uint64_t size;
+
+	TRY(io_read_size(f, off + len, &size));
+	TRY(read_own(f, off, len, leases, data));
+	if (size < leases->stored_end)
+		size = leases->stored_end;
+	cut_data(data, size > off ? size - off : 0);
+	return 0;
+}
+
+int ll_read_leased(struct ll_file *file, uint64_t off, uint32_t len, struct ll_data *ret_data,
+		   struct ll_chunk_leases **ret_leases)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+	struct ll_chunk_leases *leases;
+	int rc;
+
+	*ret_leases = NULL;
+	ret_data->n = 0;
+	ret_data->len = 0;
+	TRY(check_read(f, off, len));
+	leases = chunk_leases_make(f->d);
+	if (leases == NULL)
+		return -LE_NOMEM;
+	rc = len > 0 ? read_under(f, off, len, leases, ret_data) : 0;
+	if (rc < 0) {
+		ll_release_leases(leases);
+		return rc;
+	}
+	f->c->stats.read_ops++;
+	f->c->stats.read_bytes += ret_data->len;
+	*ret_leases = leases;
 	return 0;
 }
 
@@ -313,7 +402,7 @@ static int read_parts_into(struct ll_file *f, uint64_t off, uint32_t len, uint8_
 		/* Only held while the rpc lasts, so that nobody counts its references. */
 		struct slot lent = {.data = to + done, .size = part, .refs = 1};
 
-		TRY(io_fetch(f->d, at, part, &lent, 0));
+		TRY(io_fetch(f->d, at, part, &lent, 0, NULL));
 		ASSERT(lent.refs == 1);
 		done += part;
 	}

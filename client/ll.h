@@ -217,9 +217,6 @@ int ll_fsync(struct ll_file *f, bool data_only) CHECK_RESULT;
 /* The last reference: tells the MDS without waiting for it. Never fails. */
 void ll_release(struct ll_file *f);
 struct ino ll_file_ino(const struct ll_file *f);
-/* It is open with O_DIRECT, and somebody else on this mount has the file open without. */
-bool ll_past_pages(const struct ll_file *f);
-
 /* Data in slots, in order: the reader's view, without a copy. */
 #define LL_VECS_MAX 40u
 struct ll_data {
@@ -230,6 +227,17 @@ struct ll_data {
 /* At most LL_IO_MAX per call. Verified. Holes come as slots of zeros. */
 int ll_read(struct ll_file *f, uint64_t off, uint32_t len, struct ll_data *ret_data) CHECK_RESULT;
 void ll_data_release(struct ll_data *d);
+/* The same for who shows what was read again without asking, though nobody promises that it stays
+ * (ll_leased): until the leases are given back, which has to be within a moment, no other client's
+ * write that this has not seen ends. ret_leases: NULL when it fails. */
+struct ll_chunk_leases;
+int ll_read_leased(struct ll_file *f, uint64_t off, uint32_t len, struct ll_data *ret_data,
+		   struct ll_chunk_leases **ret_leases) CHECK_RESULT;
+/* Behind the caller's back; outside of fibers, too. */
+void ll_release_leases(struct ll_chunk_leases *l);
+/* It is open with O_DIRECT, and has been read without by this mount since somebody has it open: its
+ * writes are not the only ones to know of pages. */
+bool ll_past_pages(const struct ll_file *f);
 /* For callers with memory of their own: any length; copies out. Returns bytes read. */
 int64_t ll_pread(struct ll_file *f, void *buf, uint64_t len, uint64_t off) CHECK_RESULT;
 

@@ -101,7 +101,7 @@ static void unit_fetch(void *arg)
 	struct unit *u = arg;
 	struct idata *d = u->d;
 	struct client *c = d->c;
-	int rc = io_fetch(d, u->idx * RA_UNIT, u->len, u->slot, 0);
+	int rc = io_fetch(d, u->idx * RA_UNIT, u->len, u->slot, 0, NULL);
 
 	u->state = rc < 0 ? UNIT_FAILED : UNIT_READY;
 	waitq_wake_all(&u->q);

@@ -13,11 +13,12 @@
 #include "common/base/log.h"
 
 #define RING 4096u
+/* How long they wait that would take the kernel's last background places. */
+#define BEHIND_MS 20u
 
 /* A fiber that waits for its job, or has waited for long enough: then it is nobody's. */
 struct done {
 	struct mail mail;
-	struct loop *loop;
 	struct waitq waiting;
 	bool done, abandoned;
 };
@@ -25,7 +26,7 @@ struct done {
 struct job {
 	struct ino ino;
 	int64_t off, len;
-	struct done *done; /* NULL: nobody waits */
+	struct mail *then; /* posted to the loop; NULL: nobody wants to know */
 };
 
 struct invalidator {
@@ -36,6 +37,7 @@ struct invalidator {
 	uint32_t head, n;
 	bool stop;
 	struct job ring[RING];
+	uint32_t n_behind; /* wait in invalidate_inode_behind; the loop's */
 };
 
 static void *run(void *arg)
@@ -53,8 +55,8 @@ static void *run(void *arg)
 		v->n--;
 		pthread_mutex_unlock(&v->lock);
 		fuse_lowlevel_notify_inval_inode(v->fs->session, node_of(j.ino), j.off, j.len);
-		if (j.done)
-			loop_post(j.done->loop, &j.done->mail);
+		if (j.then)
+			loop_post(v->fs->loop, j.then);
 		pthread_mutex_lock(&v->lock);
 	}
 	pthread_mutex_unlock(&v->lock);
@@ -119,6 +121,15 @@ void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t le
 		queue(fs, &(struct job){ino, off, len, NULL});
 }
 
+void invalidate_inode_then(struct leatfs *fs, struct ino ino, int64_t off, int64_t len,
+			   struct mail *then)
+{
+	if (fs->invalidator)
+		queue(fs, &(struct job){ino, off, len, then});
+	else
+		loop_post(fs->loop, then);
+}
+
 static void job_done(struct mail *m)
 {
 	struct done *d = container_of(m, struct done, mail);
@@ -146,30 +157,38 @@ static void wait_for(struct done *d, uint64_t until_us)
 
 void invalidate_inode_now(struct leatfs *fs, struct ino ino, int64_t off, int64_t len)
 {
-	struct done d = {.mail.fn = job_done, .loop = fs->loop};
+	struct done d = {.mail.fn = job_done};
 
 	if (!fs->invalidator)
 		return;
 	waitq_init(&d.waiting);
-	queue(fs, &(struct job){ino, off, len, &d});
+	queue(fs, &(struct job){ino, off, len, &d.mail});
 	while (!d.done)
 		wait_for(&d, NO_DEADLINE);
 }
 
-void invalidate_inode_within(struct leatfs *fs, struct ino ino, int64_t off, int64_t len,
-			     uint32_t ms)
+/* A quarter of the places is for what pages wait for. */
+static bool may_wait(const struct leatfs *fs)
 {
-	uint64_t until = loop_deadline_ms(ms);
+	return fs->invalidator->n_behind < fs->max_background - fs->max_background / 4;
+}
+
+void invalidate_inode_behind(struct leatfs *fs, struct ino ino, int64_t off, int64_t len)
+{
 	struct done *d = fs->invalidator ? malloc(sizeof(*d)) : NULL;
+	uint64_t until;
 
 	if (!d) {
 		invalidate_inode(fs, ino, off, len);
 		return;
 	}
-	*d = (struct done){.mail.fn = job_done, .loop = fs->loop};
+	until = may_wait(fs) ? NO_DEADLINE : loop_deadline_ms(BEHIND_MS);
+	*d = (struct done){.mail.fn = job_done};
 	waitq_init(&d->waiting);
-	queue(fs, &(struct job){ino, off, len, d});
+	fs->invalidator->n_behind++;
+	queue(fs, &(struct job){ino, off, len, &d->mail});
 	wait_for(d, until);
+	fs->invalidator->n_behind--;
 	d->abandoned = !d->done;
 	if (d->done)
 		free(d);

@@ -88,8 +88,8 @@ static void fs_init(void *userdata, struct fuse_conn_info *conn)
 	passthrough_negotiate(fs->passthrough, conn);
 	conn->max_write = fs->max_write;
 	conn->max_readahead = fs->max_write;
-	conn->max_background = opts.mount.max_background;
-	conn->congestion_threshold = opts.mount.max_background * 3 / 4;
+	conn->max_background = fs->max_background;
+	conn->congestion_threshold = fs->max_background * 3 / 4;
 	conn->time_gran = 1;
 }
 
@@ -413,6 +413,7 @@ static int serve(const struct supervised *sup)
 	snprintf(d.fs.mountpoint, sizeof(d.fs.mountpoint), "%s", opts.mountpoint);
 	killed_init(&d.fs.killed);
 	d.fs.slow_ms = opts.mount.slow_ms;
+	d.fs.max_background = opts.mount.max_background;
 	d.fs.local_locks = opts.mount.local_locks;
 	watched_signals(&set);
 	sigprocmask(SIG_BLOCK, &set, NULL);

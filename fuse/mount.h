@@ -40,6 +40,7 @@ struct leatfs {
 	struct killed killed;
 	struct hmap dirs; /* open directories: ops_dir.c */
 	uint32_t max_write;
+	uint32_t max_background;
 	uint32_t slow_ms;
 	bool local_locks;   /* the kernel keeps them to itself */
 	bool strict_atime;  /* each open file's reads come here, to be noticed */
@@ -108,6 +109,8 @@ bool session_serve(struct leatfs *fs);
 /* Another daemon is to go on: session_serve ends when everything is written. */
 void session_hand_over(struct leatfs *fs);
 struct mount_request *session_request(void);
+/* Its bytes are not needed any more: what holds them is for other requests. NULL: of nobody. */
+void session_request_bytes_end(struct mount_request *mr);
 /* Unmounts, unless somebody has: nobody new gets in. session_end also ends the session. */
 void session_detach(struct leatfs *fs);
 void session_end(struct leatfs *fs);
@@ -234,12 +237,14 @@ void invalidator_stop(struct leatfs *fs);
 /* Queues it; yields only while 4096 others are queued. off -1: attributes only; len 0: to the end.
  */
 void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);
+/* The same; then is posted to the loop when it is done. */
+void invalidate_inode_then(struct leatfs *fs, struct ino ino, int64_t off, int64_t len,
+			   struct mail *then);
 /* The same, and waits until it is done. Yields. */
 void invalidate_inode_now(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);
-/* The same, but no longer than that; then it is done as soon as it can be. For requests that count
- * as the kernel's background ones: a page may wait for its writeback, which may wait for one of
- * those to end. Yields. */
-void invalidate_inode_within(struct leatfs *fs, struct ino ino, int64_t off, int64_t len,
-			     uint32_t ms);
+/* The same for a request that counts as one of the kernel's background ones, and holds nothing else
+ * that others need: a page may wait for its writeback, which is one as well. So of too many at once
+ * the last wait for a short time only; then the pages go as soon as they can. Yields. */
+void invalidate_inode_behind(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);
 
 #endif

@@ -13,8 +13,6 @@
 #include "fuse/passthrough.h"
 
 #define GROUPS_MAX 256u
-/* How long the end of a direct write waits for pages to go. */
-#define PAGES_MS 20u
 
 /*
  * How the kernel may cache this open: pages only under a lease. O_APPEND writers must not fill the
@@ -165,11 +163,41 @@ static void drop_pages(struct leatfs *fs, const struct mount_file *mf, fuse_ino_
 		invalidate_inode(fs, ino_of(ino), off, (int64_t)size);
 }
 
+/* The pages that the kernel fills with one read of such a file. */
+struct passing_pages {
+	struct mail mail;
+	struct ll_chunk_leases *leases;
+};
+
+static void pages_gone(struct mail *m)
+{
+	struct passing_pages *p = container_of(m, struct passing_pages, mail);
+
+	ll_release_leases(p->leases);
+	free(p);
+}
+
+/* They go, and nobody's write that they lack ends before. */
+static void drop_pages_leased(struct leatfs *fs, struct ll_chunk_leases *leases, fuse_ino_t ino,
+			      off_t off, size_t size)
+{
+	struct passing_pages *p = malloc(sizeof(*p));
+
+	if (!p) {
+		invalidate_inode_now(fs, ino_of(ino), off, (int64_t)size);
+		ll_release_leases(leases);
+		return;
+	}
+	*p = (struct passing_pages){.mail.fn = pages_gone, .leases = leases};
+	invalidate_inode_then(fs, ino_of(ino), off, (int64_t)size, &p->mail);
+}
+
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct leatfs *fs = req_fs(req);
 	struct iovec iov[LL_VECS_MAX];
 	struct mount_file *mf = file_of(req, fi);
+	struct ll_chunk_leases *leases = NULL;
 	struct killable killable;
 	struct ll_data d;
 	int status;
@@ -177,7 +205,10 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	if (passthrough_read(req, mf->pass, size, off))
 		return;
 	req_killable_begin(req, &killable);
-	status = ll_read(mf->file, (uint64_t)off, (uint32_t)size, &d);
+	if (mf->cached && !ll_leased(fs->client, ino_of(ino)))
+		status = ll_read_leased(mf->file, (uint64_t)off, (uint32_t)size, &d, &leases);
+	else
+		status = ll_read(mf->file, (uint64_t)off, (uint32_t)size, &d);
 	req_killable_end(req, &killable);
 	if (status < 0) {
 		reply_status(req, status);
@@ -188,7 +219,10 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	fuse_reply_iov(req, iov, (int)d.n);
 	metric_add(&fs->metrics.read_bytes, d.len);
 	ll_data_release(&d);
-	drop_pages(fs, mf, ino, off, size);
+	if (leases)
+		drop_pages_leased(fs, leases, ino, off, size);
+	else
+		drop_pages(fs, mf, ino, off, size);
 }
 
 /* The process that asks is in the group; one with too many groups to tell counts as if. */
@@ -256,9 +290,12 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	}
 	metric_add(&fs->metrics.written_bytes, (uint64_t)n);
 	/* Pages that a reader filled meanwhile: at the end of an asynchronous direct write the
-	 * kernel leaves them as they are. */
-	if (n > 0 && ll_past_pages(mf->file))
-		invalidate_inode_within(fs, ino_of(ino), off, n, PAGES_MS);
+	 * kernel leaves them as they are. (A page that is written back may come by the same file:
+	 * it would wait for itself.) */
+	if (n > 0 && !fi->writepage && ll_past_pages(mf->file)) {
+		session_request_bytes_end(mr);
+		invalidate_inode_behind(fs, ino_of(ino), off, n);
+	}
 	fuse_reply_write(req, (size_t)n);
 	drop_pages(fs, mf, ino, off, size);
 }

@@ -57,6 +57,14 @@ struct mount_request *session_request(void)
 	return starting ? &starting->pub : NULL;
 }
 
+void session_request_bytes_end(struct mount_request *mr)
+{
+	if (mr == NULL)
+		return;
+	slot_unref(mr->slot);
+	mr->slot = NULL;
+}
+
 static struct request *request_get(struct leatfs *fs)
 {
 	struct request *r = free_requests;

@@ -127,6 +127,7 @@ static void server_free(struct ossd *s)
 		chunk_store_close(s->target.store);
 	if (s->bulk_pool)
 		slot_pool_destroy(s->bulk_pool);
+	chunk_leases_fini(&s->target.leases);
 	free(s);
 }
 
@@ -185,6 +186,7 @@ int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
 			     .addrs = s->addrs};
 	t->start_us = env_now_us(t->env);
 	cap_key_derive(&o->key, &t->cap_key);
+	chunk_leases_init(&t->leases, t->env);
 	rc = chunk_store_open(t->env, &s->p, &s->metrics, &t->store);
 	if (rc < 0)
 		goto out;

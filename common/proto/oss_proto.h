@@ -29,7 +29,8 @@
 	M(0x0213, oss_fetch, READ) \
 	M(0x0214, oss_scrub, CTRL) \
 	M(0x0218, oss_copy, READ) \
-	M(0x0219, oss_readv, READ)
+	M(0x0219, oss_readv, READ) \
+	M(0x021a, oss_release, READ)
 
 /*
  * Bytes [off, off + len) of a chunk. The bulk reply is [off, min(off + len, end)), holes as zeros,
@@ -37,10 +38,18 @@
  * what each part is and its checksum: whole blocks with the stored one (the server did not verify
  * these unless READ_VERIFY), parts of blocks unpacked and verified by the server and checksummed
  * anew. A chunk that does not exist: end 0, no bulk.
+ * lease: 0, or a number of the session's by which it leases the chunk: what it reads may be seen
+ * again without asking until it says oss_release, and for CHUNK_LEASE_MS at most. Until then no
+ * write of the chunk by other sessions is accepted or answered that this read may not have seen. To
+ * be asked of the chain's head.
  */
 enum read_flags { READ_VERIFY = 1 };
-#define oss_read_req_FIELDS(F) F(cap, cap) F(chunk_id, chunk) F(u32, off) F(u32, len) F(u32, flags)
+#define CHUNK_LEASE_MS 2000u
+#define oss_read_req_FIELDS(F) \
+	F(cap, cap) F(chunk_id, chunk) F(u32, off) F(u32, len) F(u32, flags) F(u64, lease)
 #define oss_read_rep_FIELDS(F) F(u64, version) F(u32, end) F(i64, mtime_ns) F(bytes, pieces)
+#define oss_release_req_FIELDS(F) F(cap, cap) F(chunk_id, chunk) F(u64, lease)
+#define oss_release_rep_FIELDS(F)
 /*
  * Writes the bulk data at off: pieces say where each block or fragment lies and its checksum, in
  * order, without gaps, cut at block boundaries. Seen by all readers when accepted (FRAME_ACCEPTED,

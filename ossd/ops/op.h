@@ -9,6 +9,7 @@
 #include "common/rpc/cap.h"
 #include "common/rpc/rpc.h"
 #include "ossd/chain/chain.h"
+#include "ossd/ops/lease.h"
 
 #define TARGET_MAGIC 0x7467726cu
 #define CAP_MEMO     1024u
@@ -27,6 +28,7 @@ struct target {
 	struct scrub *scrub;
 	struct cap_key cap_key;
 	struct cap memo[CAP_MEMO]; /* verified ones, by session and inode */
+	struct chunk_leases leases;
 	/* From the MDS: */
 	bool ready;
 	uint32_t id, chain; /* chain: its own, of one member */
@@ -89,6 +91,7 @@ void op_peer_session(struct target *t, struct rpc_peer *p, uint64_t session);
 int op_read_chunk(struct rpc_req *r, struct chain *c, struct chunk_read *cr) CHECK_RESULT;
 
 int op_read(struct rpc_req *r, const void *in, void *out);
+int op_release(struct rpc_req *r, const void *in, void *out);
 int op_write(struct rpc_req *r, const void *in, void *out);
 int op_trim(struct rpc_req *r, const void *in, void *out);
 int op_punch(struct rpc_req *r, const void *in, void *out);

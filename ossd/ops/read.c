@@ -60,24 +60,15 @@ int op_read_chunk(struct rpc_req *r, struct chain *c, struct chunk_read *cr)
 	return rc;
 }
 
-int op_read(struct rpc_req *r, const void *in, void *out)
+static int read_part(struct rpc_req *r, struct chain *c, const struct oss_read_req *req,
+		     struct oss_read_rep *rep)
 {
-	const struct oss_read_req *req = in;
-	struct oss_read_rep *rep = out;
-	struct target *t = op_target(r);
 	struct chunk_read cr = {.id = chunk_key_of(op_chain(r), &req->chunk),
 				.off = req->off,
 				.len = req->len,
 				.verify = req->flags & READ_VERIFY};
-	struct chain *c;
 	int rc;
 
-	TRY(op_admit(r, CHAIN_SYNC, &c));
-	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_READ));
-	if (req->len > t->p->bulk_max)
-		return -LE_TOO_BIG;
-	if (rpc_req_canceled(r))
-		return -LE_CANCELED;
 	cr.n_pieces_max = chunk_read_pieces_max(req->len);
 	cr.pieces = rpc_req_alloc(r, cr.n_pieces_max * sizeof(*cr.pieces));
 	if (!cr.pieces)
@@ -95,6 +86,34 @@ int op_read(struct rpc_req *r, const void *in, void *out)
 		r->reply_bulk[i] = cr.vec[i];
 	r->n_reply_bulk = cr.n_vec;
 	return 0;
+}
+
+static int read_leased(struct rpc_req *r, struct chain *c, const struct oss_read_req *req,
+		       struct oss_read_rep *rep)
+{
+	struct chunk_leases *l = &op_target(r)->leases;
+	const struct chunk_key k = chunk_key_of(op_chain(r), &req->chunk);
+	int rc;
+
+	TRY(chunk_lease_take(l, &k, r->hdr.session, req->lease));
+	rc = read_part(r, c, req, rep);
+	if (rc < 0)
+		chunk_lease_end(l, &k, r->hdr.session, req->lease);
+	return rc;
+}
+
+int op_read(struct rpc_req *r, const void *in, void *out)
+{
+	const struct oss_read_req *req = in;
+	struct chain *c;
+
+	TRY(op_admit(r, req->lease ? CHAIN_HEAD : CHAIN_SYNC, &c));
+	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_READ));
+	if (req->len > op_target(r)->p->bulk_max)
+		return -LE_TOO_BIG;
+	if (rpc_req_canceled(r))
+		return -LE_CANCELED;
+	return req->lease ? read_leased(r, c, req, out) : read_part(r, c, req, out);
 }
 
 int op_sums(struct rpc_req *r, const void *in, void *out)

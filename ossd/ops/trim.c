@@ -111,6 +111,17 @@ static int mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *i
 	return rc == -LE_AGAIN ? -LE_CORRUPT : rc;
 }
 
+/* Of a file that may be read: whoever still shows what it was has forgotten it. */
+static int mutate_seen(struct rpc_req *r, struct ino ino,
+		       int (*fn)(struct mutation *m, const void *in, void *out), const void *in,
+		       void *out)
+{
+	int rc = mutate(r, fn, in, out);
+
+	chunk_leases_await_file(&op_target(r)->leases, ino, r->hdr.session);
+	return rc;
+}
+
 /* ---- the operations ---- */
 
 static int trim(struct mutation *m, const void *in, void *out)
@@ -135,7 +146,7 @@ int op_trim(struct rpc_req *r, const void *in, void *out)
 
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
-	return mutate(r, trim, in, out);
+	return mutate_seen(r, req->ino, trim, in, out);
 }
 
 static int punch(struct mutation *m, const void *in, void *out)
@@ -160,7 +171,7 @@ int op_punch(struct rpc_req *r, const void *in, void *out)
 
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
-	return mutate(r, punch, in, out);
+	return mutate_seen(r, req->ino, punch, in, out);
 }
 
 #define FILE_SIZE 12u /* u64 ino, u32 gen */

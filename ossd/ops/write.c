@@ -74,6 +74,7 @@ static int write_version(struct mutation *m, const struct oss_write_req *req, st
 	forward_keep(v, w);
 	version_join(v);
 	drop_bulk(m->r);
+	chunk_leases_await(&m->t->leases, &w->id, m->r->hdr.session);
 	rc = version_wait(v, m->r);
 out:
 	version_unref(v);
@@ -119,6 +120,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 	tx.lazy = req->flags & WRITE_LAZY;
 	op_answer(m, rep);
 	chunk_tx_join(&tx);
+	chunk_leases_await(&m->t->leases, &w.id, m->r->hdr.session);
 	rpc_accept(m->r);
 	return chunk_tx_wait(&tx);
 }

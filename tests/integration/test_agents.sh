@@ -124,15 +124,17 @@ json .source 0
 check 1 2 3 4
 
 # One dies, one sleeps in the middle: the others end all the same; the dead one goes on later
+some_of() {
+    "$leat" stage status large@v1 --to "$tmp/node$1" --json 2>/dev/null |
+        jq -e '.bytes_verified > 0' >/dev/null
+}
 name=large@v1 data=$mnt/large
 mkdir "$mnt/large"
 for i in 1 2 3 4; do head -c 30000000 /dev/urandom >"$mnt/large/$i"; done
 expect 0 "$leat" dataset create large@v1 "$mnt/large"
 "$leat" stage in large@v1 --nodes "$nodes" --max-rate 5M --json >"$tmp/out" 2>"$tmp/err2" &
 cli=$!
-id=$("$leat" dataset show large@v1 --json | jq -r .id)
-until_true test -e "$tmp/node1/.leat/$id/part"
-sleep 1.5
+until_true some_of 1
 kill -9 "${pids[0]}"
 kill -STOP "${pids[1]}"
 until_true "$leat" stage path large@v1 --to "$tmp/node3"

@@ -14,7 +14,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import as_user, expect_errno, get, put, run_tests, wait_until
+from cluster import as_user, expect_errno, get, put, run_tests, slow_to_forget, wait_until
 
 libc = ctypes.CDLL(None, use_errno=True)
 MIB = 1 << 20
@@ -411,8 +411,8 @@ def test_asynchronous_direct_writes_are_seen_by_buffered_readers(c):
     settled(path)
 
     def read_on():
-        with open(path, "rb", buffering=0) as f:
-            while not stop.is_set():
+        while not stop.is_set():  # and has it closed, perhaps, when a write ends
+            with open(path, "rb", buffering=0) as f:
                 os.pread(f.fileno(), size, 0)
 
     readers = [threading.Thread(target=read_on) for _ in range(2)]
@@ -421,7 +421,7 @@ def test_asynchronous_direct_writes_are_seen_by_buffered_readers(c):
     for r in readers:
         r.start()
     try:
-        with open(path, "rb", buffering=0) as f:
+        with open(path, "rb", buffering=0) as f, slow_to_forget(c, 1):
             for i in range(1, 201):
                 buffer[:] = bytes([i]) * size
                 aio.pwrite(fd, buffer, 0)
@@ -433,6 +433,45 @@ def test_asynchronous_direct_writes_are_seen_by_buffered_readers(c):
             r.join()
     os.close(fd)
     aio.close()
+
+
+def test_a_mapping_of_a_file_that_is_open_for_direct_writes(c):
+    """What is written back of the mapping goes to the server by the file that writes past the
+    pages, whose writes wait for pages to be dropped."""
+    path, pages, stop = c.mnt() + "/mapped", 64, threading.Event()
+    put(path, bytes(pages * 4096))
+    settled(path)
+    fd = os.open(path, os.O_RDWR | os.O_DIRECT)
+
+    def read_on():
+        with open(path, "rb", buffering=0) as f:
+            while not stop.is_set():
+                os.pread(f.fileno(), pages * 4096, 0)
+
+    def write_on():
+        with mmap.mmap(-1, 4096) as page:
+            n = 0
+            while not stop.is_set():
+                n += 1
+                os.pwritev(fd, [page], n % (pages // 2) * 4096)
+
+    others = [threading.Thread(target=t, daemon=True) for t in (read_on, write_on)]
+    with mmap.mmap(fd, pages * 4096) as mapped:
+        for t in others:
+            t.start()
+        try:
+            for n in range(300):
+                at = (pages // 2 + n % (pages // 2)) * 4096
+                mapped[at:at + 4096] = b"%4d" % n * 1024
+                mapped.flush(at, 4096)
+        finally:
+            stop.set()
+            for t in others:
+                t.join(60)
+    os.close(fd)
+    at = pages // 2 * 4096
+    assert get(path)[at:] == get(c.mnt(2) + "/mapped")[at:]
+    assert get(path)[at + 4096 * 11:at + 4096 * 12] == b" 299" * 1024
 
 
 # Asynchronous direct writes take all places that the kernel has for requests in the background;

@@ -10,7 +10,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import as_user, get, run_tests, wait_until
+from cluster import as_user, get, run_tests, slow_to_forget, wait_until
 
 CLUSTER = {"mounts": 2}
 BLOCK = 4096
@@ -72,6 +72,31 @@ def test_reads_and_writes_ask_nobody(c):
         most = 4 + 2 * (time.monotonic() - started)
         for i in (1, 2):
             assert asked(c, i) - before[i - 1] <= most, (asked(c, i) - before[i - 1], most)
+
+
+def test_pages_of_who_had_it_open_first(c):
+    path = c.mnt(1) + "/first"
+    with open(path, "wb") as f:
+        f.write(bytes(4 * BLOCK))
+    reader = os.open(path, os.O_RDONLY)
+    assert os.pread(reader, BLOCK, 0) == bytes(BLOCK)
+    writer = os.open(c.mnt(2) + "/first", os.O_RDWR)
+    try:
+        with slow_to_forget(c, 1):
+            for n in range(200):
+                at = n % 4 * BLOCK
+                data = (b"first %d " % n).ljust(BLOCK, b".")
+                os.pread(reader, 4 * BLOCK, 0)
+                assert os.pwrite(writer, data, at) == BLOCK
+                assert os.pread(reader, BLOCK, at) == data, n
+                # And where it ends.
+                end = os.fstat(writer).st_size
+                os.pread(reader, 2 * BLOCK, end - 100)
+                assert os.pwrite(writer, data[:10], end) == 10
+                assert os.pread(reader, BLOCK, end) == data[:10], n
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def test_the_metadata_server_is_not_needed(c):

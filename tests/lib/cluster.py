@@ -251,6 +251,33 @@ def as_user(fn, uid, gid, groups=()):
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+class slow_to_forget:
+    """Meanwhile the thread of that mount that makes the kernel forget pages runs only when nobody
+    else wants to, and somebody always does."""
+
+    def __init__(self, c, mount):
+        tasks = "/proc/%d/task" % c.pid("mnt%d" % mount)
+        for task in os.listdir(tasks):
+            with open("%s/%s/comm" % (tasks, task)) as f:
+                if f.read().strip() == "invalidate":
+                    self.task = int(task)
+        self.cpus = os.sched_getaffinity(self.task)
+        self.cpu = min(self.cpus)
+
+    def __enter__(self):
+        self.other = subprocess.Popen(
+            ["taskset", "-c", str(self.cpu), sys.executable, "-c", "while True: pass"],
+            close_fds=True)
+        os.sched_setaffinity(self.task, {self.cpu})
+        os.sched_setscheduler(self.task, os.SCHED_IDLE, os.sched_param(0))
+
+    def __exit__(self, *_):
+        os.sched_setscheduler(self.task, os.SCHED_OTHER, os.sched_param(0))
+        os.sched_setaffinity(self.task, self.cpus)
+        self.other.kill()
+        self.other.wait()
+
+
 def run_tests(namespace):
     """Runs every test_* function with one cluster, in order of definition, also after a failure; a
     module may set CLUSTER. Arguments of the program: only these tests."""

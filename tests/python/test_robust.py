@@ -33,6 +33,11 @@ def footprint():
     return (len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task")), maps, resident)
 
 
+# A loader makes another buffer for batches when it needs one, which may be late: a descriptor and a
+# mapping each, and never more than it is deep.
+BUFFERS = 8
+
+
 class Robust(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -50,13 +55,14 @@ class Robust(unittest.TestCase):
         end = time.monotonic() + 60
         while True:
             after = footprint()
-            same = after[0] <= before[0] and after[1] <= before[1] and after[2] <= before[2] + 8
+            same = (after[0] <= before[0] + BUFFERS and after[1] <= before[1]
+                    and after[2] <= before[2] + BUFFERS)
             if same or time.monotonic() > end:
                 break
             time.sleep(0.01)
-        self.assertLessEqual(after[0], before[0], "descriptors")
+        self.assertLessEqual(after[0], before[0] + BUFFERS, "descriptors")
         self.assertLessEqual(after[1], before[1], "threads")
-        self.assertLessEqual(after[2], before[2] + 8, "mappings")
+        self.assertLessEqual(after[2], before[2] + BUFFERS, "mappings")
         self.assertLess(after[3], before[3] + (24 << 20), "memory")
 
     def repeat(self, n, work):

@@ -418,7 +418,7 @@ static int read_one(struct idata *d, uint64_t idx, uint32_t *ret_id, uint64_t *r
 	int rc;
 
 	assert_int_equal(slot_get(bed.client->slots, NO_DEADLINE, &s), 0);
-	rc = io_fetch(d, idx * CHUNK, LEN, s, 0);
+	rc = io_fetch(d, idx * CHUNK, LEN, s, 0, NULL);
 	*ret_us = loop_now_us() - since;
 	*ret_id = s->data[LEN - 1];
 	for (uint32_t i = 0; rc >= 0 && i < LEN; i++)

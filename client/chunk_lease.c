@@ -1,0 +1,69 @@
+#include "client/chunk_lease.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+
+struct ll_chunk_leases *chunk_leases_make(struct idata *d)
+{
+	struct ll_chunk_leases *l = calloc(1, sizeof(*l));
+
+	if (l == NULL)
+		return NULL;
+	l->d = d;
+	l->number = ++d->c->n_chunk_leases;
+	inode_ref(d->inode);
+	return l;
+}
+
+void chunk_leases_add(struct ll_chunk_leases *l, uint64_t idx)
+{
+	for (uint32_t k = 0; k < l->n; k++)
+		if (l->idx[k] == idx)
+			return;
+	ASSERT(l->n < READ_CHUNKS_MAX);
+	l->idx[l->n++] = idx;
+}
+
+static void give_back(struct ll_chunk_leases *l, uint64_t idx)
+{
+	struct idata *d = l->d;
+	struct oss_release_req req = {.chunk = {.ino = d->inode->ino, .idx = idx},
+				      .lease = l->number};
+	struct oss_release_rep rep;
+	struct rpc_call call = {.op = OP_oss_release, .req = &req, .rep = &rep};
+	struct io_auth auth = {.right = IO_READ, .cap = &req.cap, .gen = &req.chunk.gen};
+	struct route route = {.head = true};
+	int rc = io_call(d, idx, &call, &auth, &route);
+
+	rpc_call_fini(&call);
+	if (rc < 0) /* it ends by itself */
+		log_debug("lease of ino %llu chunk %llu: %s", (unsigned long long)d->inode->ino.v,
+			  (unsigned long long)idx, status_name(rc));
+}
+
+static void leases_free(struct ll_chunk_leases *l)
+{
+	inode_put(l->d->c, l->d->inode);
+	free(l);
+}
+
+static void give_back_fiber(void *arg)
+{
+	struct ll_chunk_leases *l = arg;
+	struct client *c = l->d->c;
+
+	for (uint32_t k = 0; k < l->n; k++)
+		give_back(l, l->idx[k]);
+	leases_free(l);
+	client_bg_end(c);
+}
+
+void ll_release_leases(struct ll_chunk_leases *l)
+{
+	struct client *c = l->d->c;
+
+	if (l->n == 0 || c->stopping ||
+	    client_bg_spawn(c, "release-chunks", give_back_fiber, l) < 0)
+		leases_free(l);
+}

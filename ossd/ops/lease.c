@@ -1,0 +1,140 @@
+#include "ossd/ops/lease.h"
+
+#include <stdlib.h>
+
+#include "common/proto/oss_proto.h"
+#include "ossd/ops/op.h"
+
+struct chunk_lease {
+	struct list link;
+	struct chunk_key key;
+	uint64_t session, number, serial, until_us;
+};
+
+void chunk_leases_init(struct chunk_leases *l, struct env *env)
+{
+	*l = (struct chunk_leases){.env = env};
+	list_init(&l->all);
+	waitq_init(&l->ended);
+}
+
+static void lease_free(struct chunk_leases *l, struct chunk_lease *cl)
+{
+	list_remove(&cl->link);
+	l->n--;
+	free(cl);
+}
+
+void chunk_leases_fini(struct chunk_leases *l)
+{
+	while (!list_empty(&l->all))
+		lease_free(l, list_entry(l->all.next, struct chunk_lease, link));
+}
+
+static void drop_old(struct chunk_leases *l)
+{
+	uint64_t now = env_now_us(l->env);
+
+	while (!list_empty(&l->all)) {
+		struct chunk_lease *cl = list_entry(l->all.next, struct chunk_lease, link);
+
+		if (cl->until_us > now)
+			break;
+		lease_free(l, cl);
+	}
+}
+
+int chunk_lease_take(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
+		     uint64_t number)
+{
+	struct chunk_lease *cl;
+
+	drop_old(l);
+	if (l->n == CHUNK_LEASES_MAX)
+		return -LE_OVERLOAD;
+	cl = malloc(sizeof(*cl));
+	if (cl == NULL)
+		return -LE_NOMEM;
+	*cl = (struct chunk_lease){
+		.key = *k,
+		.session = session,
+		.number = number,
+		.serial = ++l->serial,
+		.until_us = env_now_us(l->env) + CHUNK_LEASE_MS * 1000u,
+	};
+	list_push(&l->all, &cl->link);
+	l->n++;
+	return 0;
+}
+
+/* A read that was repeated may have left several. */
+void chunk_lease_end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
+		     uint64_t number)
+{
+	struct list *at = l->all.next;
+
+	while (at != &l->all) {
+		struct chunk_lease *cl = list_entry(at, struct chunk_lease, link);
+
+		at = at->next;
+		if (cl->session == session && cl->number == number && chunk_key_equal(&cl->key, k))
+			lease_free(l, cl);
+	}
+	waitq_wake_all(&l->ended);
+}
+
+/* The newest of others up to that serial: when it ends at the latest. 0: there is none. */
+static uint64_t newest(struct chunk_leases *l, const struct chunk_key *k, struct ino ino,
+		       uint64_t session, uint64_t serial)
+{
+	uint64_t until_us = 0;
+
+	drop_old(l);
+	list_for_each (at, &l->all) {
+		const struct chunk_lease *cl = list_entry(at, struct chunk_lease, link);
+
+		if (cl->serial > serial)
+			break;
+		if (cl->session != session &&
+		    (k ? chunk_key_equal(&cl->key, k) : ino_equal(cl->key.ino, ino)))
+			until_us = cl->until_us;
+	}
+	return until_us;
+}
+
+static void await(struct chunk_leases *l, const struct chunk_key *k, struct ino ino,
+		  uint64_t session)
+{
+	uint64_t serial = l->serial, until_us;
+
+	while (l->n > 0 && (until_us = newest(l, k, ino, session, serial)) != 0) {
+		int rc = waitq_wait(&l->ended, until_us);
+
+		(void)rc; /* what is done is answered, whatever becomes of who asked */
+	}
+}
+
+void chunk_leases_await(struct chunk_leases *l, const struct chunk_key *k, uint64_t session)
+{
+	await(l, k, k->ino, session);
+}
+
+void chunk_leases_await_file(struct chunk_leases *l, struct ino ino, uint64_t session)
+{
+	await(l, NULL, ino, session);
+}
+
+/* ---- oss_release ---- */
+
+int op_release(struct rpc_req *r, const void *in, void *out)
+{
+	const struct oss_release_req *req = in;
+	const struct chunk_key k = chunk_key_of(op_chain(r), &req->chunk);
+	struct chain *c;
+
+	(void)out;
+	TRY(op_admit(r, CHAIN_HEAD, &c));
+	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_READ));
+	chunk_lease_end(&op_target(r)->leases, &k, r->hdr.session, req->lease);
+	return 0;
+}

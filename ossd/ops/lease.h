@@ -1,0 +1,41 @@
+/*
+ * Leases of chunks: whoever reads what it may show again without asking (a kernel that fills pages
+ * of a file that others write: docs/decisions/0007) has one until it has forgotten that, which is a
+ * moment later. Writes that the read may not have seen are not answered before.
+ *
+ * A read takes its lease before it looks, a write looks for leases once it can be seen: so either
+ * the read sees the write, or the write sees the lease. Both at the chain's head. Not kept over a
+ * restart: that takes longer than a page is kept.
+ *
+ * Owned by the target's loop.
+ */
+#ifndef LEAT_OSSD_LEASE_H
+#define LEAT_OSSD_LEASE_H
+
+#include "common/base/list.h"
+#include "common/rt/fiber.h"
+#include "ossd/chunk/rows.h"
+
+#define CHUNK_LEASES_MAX 4096u
+
+struct chunk_leases {
+	struct env *env;
+	struct list all; /* oldest first: they last equally long */
+	uint32_t n;
+	uint64_t serial; /* of the newest */
+	struct waitq ended;
+};
+
+void chunk_leases_init(struct chunk_leases *l, struct env *env);
+void chunk_leases_fini(struct chunk_leases *l);
+/* number: the session's. -LE_OVERLOAD: too many; -LE_NOMEM */
+int chunk_lease_take(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
+		     uint64_t number) CHECK_RESULT;
+void chunk_lease_end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
+		     uint64_t number);
+/* Until those of other sessions that are there now have ended: of the chunk, or of the whole file.
+ * Yields only if there are any. */
+void chunk_leases_await(struct chunk_leases *l, const struct chunk_key *k, uint64_t session);
+void chunk_leases_await_file(struct chunk_leases *l, struct ino ino, uint64_t session);
+
+#endif

@@ -1,0 +1,237 @@
+/*
+ * Leases of chunks: writes by other sessions, and what cuts the file, are accepted and answered
+ * when the reader has given its lease back, or it is over. Of one copy and of three.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/ossd/chain/chain_rig.h"
+
+#define READER 7u
+#define WRITER 8u
+#define LEN    1000u
+#define LEASE  5u
+
+static const struct chunk_id chunk = {{10}, 1, 0}, other = {{10}, 1, 4}; /* of the same file */
+
+static struct rpc_call call_of(struct chain_rig *r, uint32_t i, uint16_t op, const void *req,
+			       void *rep)
+{
+	return (struct rpc_call){.op = op,
+				 .req = req,
+				 .rep = rep,
+				 .session = READER,
+				 .target = i + 1,
+				 .chain = RIG_CHAIN,
+				 .epoch = r->epoch,
+				 .deadline_us = loop_deadline_ms(20000)};
+}
+
+/* The first byte, or a status. */
+static int read_leased(struct chain_rig *r, uint32_t i, uint64_t lease)
+{
+	struct oss_read_req req = {.chunk = chunk, .len = LEN, .lease = lease};
+	struct oss_read_rep rep;
+	struct rpc_call call = call_of(r, i, OP_oss_read, &req, &rep);
+	struct slot_vec v = {.len = LEN};
+	int rc;
+
+	assert_int_equal(slot_get(r->pool, NO_DEADLINE, &v.slot), 0);
+	call.bulk_in = &v;
+	call.n_bulk_in = 1;
+	rc = rpc_call(r->m[i].client, &call);
+	if (rc == 0)
+		rc = v.slot->data[0];
+	rpc_call_fini(&call);
+	slot_unref(v.slot);
+	return rc;
+}
+
+static void give_back(struct chain_rig *r, uint64_t lease)
+{
+	struct oss_release_req req = {.chunk = chunk, .lease = lease};
+	struct oss_release_rep rep;
+	struct rpc_call call = call_of(r, r->order[0], OP_oss_release, &req, &rep);
+
+	assert_int_equal(rpc_call(r->m[r->order[0]].client, &call), 0);
+	rpc_call_fini(&call);
+}
+
+struct writing {
+	struct chain_rig *r;
+	struct crig_write w;
+	uint8_t data[LEN];
+	uint64_t us; /* that it took */
+	bool ended;
+};
+
+static void write_fiber(void *arg)
+{
+	struct writing *wr = arg;
+	uint64_t from = loop_now_us();
+
+	assert_int_equal(crig_write(wr->r, wr->r->order[0], &wr->w, 20000), 0);
+	wr->us = loop_now_us() - from;
+	wr->ended = true;
+}
+
+static void write_begin(struct chain_rig *r, struct writing *wr, const struct chunk_id *c,
+			uint64_t session, uint8_t value)
+{
+	static uint64_t seq;
+
+	*wr = (struct writing){.r = r};
+	memset(wr->data, value, LEN);
+	wr->w = (struct crig_write){
+		.chunk = *c, .len = LEN, .data = wr->data, .session = session, .seq = ++seq};
+	assert_int_equal(fiber_spawn("write", write_fiber, wr), 0);
+}
+
+static void write_end(struct writing *wr)
+{
+	while (!wr->ended)
+		assert_int_equal(fiber_sleep_us(1000), 0);
+}
+
+static void write_now(struct chain_rig *r, const struct chunk_id *c, uint64_t session,
+		      uint8_t value)
+{
+	struct writing wr;
+
+	write_begin(r, &wr, c, session, value);
+	write_end(&wr);
+	assert_true(wr.us < CHUNK_LEASE_MS * 1000u / 2);
+}
+
+static void waits_for_the_reader(struct chain_rig *r)
+{
+	struct writing wr;
+
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
+	write_begin(r, &wr, &chunk, WRITER, 2);
+	assert_int_equal(fiber_sleep_us(500000), 0);
+	assert_false(wr.ended || wr.w.accepted);
+	/* Who reads now sees it, and keeps nobody. */
+	assert_int_equal(read_leased(r, r->order[0], LEASE + 1), 2);
+	give_back(r, LEASE);
+	write_end(&wr);
+	assert_true(wr.us >= 500000 && wr.us < 1000000);
+	give_back(r, LEASE + 1);
+}
+
+static void others_do_not_wait(struct chain_rig *r)
+{
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
+	write_now(r, &other, WRITER, 2);                     /* another chunk */
+	write_now(r, &chunk, READER, 2);                     /* its own kernel knows */
+	assert_int_equal(read_leased(r, r->order[0], 0), 2); /* none is taken */
+	give_back(r, LEASE);
+	write_now(r, &chunk, WRITER, 3);
+}
+
+static void ends_by_itself(struct chain_rig *r)
+{
+	struct writing wr;
+
+	write_now(r, &chunk, WRITER, 1);
+	/* Asked twice, as after a lost answer. */
+	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
+	write_begin(r, &wr, &chunk, WRITER, 2);
+	write_end(&wr);
+	assert_true(wr.us > CHUNK_LEASE_MS * 900u && wr.us < CHUNK_LEASE_MS * 1200u);
+}
+
+static void cuts_wait_too(struct chain_rig *r)
+{
+	uint64_t from;
+
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
+	from = loop_now_us();
+	assert_int_equal(crig_trim(r, r->order[0], &chunk, 10, 1), 0);
+	assert_true(loop_now_us() - from > CHUNK_LEASE_MS * 900u);
+}
+
+static void only_the_head_gives_them(struct chain_rig *r)
+{
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, r->order[1], LEASE), -LE_NOT_HEAD);
+	write_now(r, &chunk, WRITER, 2);
+}
+
+static void there_is_an_end_of_them(struct chain_rig *r)
+{
+	const struct chunk_key key = chunk_key_of(RIG_CHAIN, &chunk);
+
+	write_now(r, &chunk, WRITER, 1);
+	for (uint32_t k = 0; k < CHUNK_LEASES_MAX; k++)
+		assert_int_equal(
+			chunk_lease_take(&r->m[r->order[0]].target.leases, &key, READER, LEASE + k),
+			0);
+	assert_int_equal(read_leased(r, r->order[0], 1), -LE_OVERLOAD);
+	assert_int_equal(fiber_sleep_us(CHUNK_LEASE_MS * 1000u), 0);
+	assert_int_equal(read_leased(r, r->order[0], 1), 1);
+}
+
+static void test_waits_for_the_reader(void **state)
+{
+	(void)state;
+	chain_rig_run(1, 1, waits_for_the_reader);
+	chain_rig_run(2, 3, waits_for_the_reader);
+}
+
+static void test_others_do_not_wait(void **state)
+{
+	(void)state;
+	chain_rig_run(3, 1, others_do_not_wait);
+	chain_rig_run(4, 3, others_do_not_wait);
+}
+
+static void test_ends_by_itself(void **state)
+{
+	(void)state;
+	chain_rig_run(5, 1, ends_by_itself);
+	chain_rig_run(6, 3, ends_by_itself);
+}
+
+static void test_cuts_wait_too(void **state)
+{
+	(void)state;
+	chain_rig_run(7, 1, cuts_wait_too);
+	chain_rig_run(8, 3, cuts_wait_too);
+}
+
+static void test_only_the_head_gives_them(void **state)
+{
+	(void)state;
+	chain_rig_run(9, 3, only_the_head_gives_them);
+}
+
+static void test_there_is_an_end_of_them(void **state)
+{
+	(void)state;
+	chain_rig_run(10, 1, there_is_an_end_of_them);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_waits_for_the_reader),
+		cmocka_unit_test(test_others_do_not_wait),
+		cmocka_unit_test(test_ends_by_itself),
+		cmocka_unit_test(test_cuts_wait_too),
+		cmocka_unit_test(test_only_the_head_gives_them),
+		cmocka_unit_test(test_there_is_an_end_of_them),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
