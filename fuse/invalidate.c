@@ -13,8 +13,10 @@
 #include "common/base/log.h"
 
 #define RING 4096u
-/* How long they wait that would take the kernel's last background places. */
-#define BEHIND_MS 20u
+/* How long who writes past the pages waits for them at most: while something that never ends holds
+ * one of them; and who would take the kernel's last background places. */
+#define BEHIND_MS 5000u
+#define BEHIND_LAST_MS 20u
 
 /* A fiber that waits for its job, or has waited for long enough: then it is nobody's. */
 struct done {
@@ -37,7 +39,6 @@ struct invalidator {
 	uint32_t head, n;
 	bool stop;
 	struct job ring[RING];
-	uint32_t n_behind; /* wait in invalidate_inode_behind; the loop's */
 };
 
 static void *run(void *arg)
@@ -170,7 +171,7 @@ void invalidate_inode_now(struct leatfs *fs, struct ino ino, int64_t off, int64_
 /* A quarter of the places is for what pages wait for. */
 static bool may_wait(const struct leatfs *fs)
 {
-	return fs->invalidator->n_behind < fs->max_background - fs->max_background / 4;
+	return fs->n_behind < fs->max_background - fs->max_background / 4;
 }
 
 void invalidate_inode_behind(struct leatfs *fs, struct ino ino, int64_t off, int64_t len)
@@ -182,13 +183,13 @@ void invalidate_inode_behind(struct leatfs *fs, struct ino ino, int64_t off, int
 		invalidate_inode(fs, ino, off, len);
 		return;
 	}
-	until = may_wait(fs) ? NO_DEADLINE : loop_deadline_ms(BEHIND_MS);
+	until = loop_deadline_ms(may_wait(fs) ? BEHIND_MS : BEHIND_LAST_MS);
 	*d = (struct done){.mail.fn = job_done};
 	waitq_init(&d->waiting);
-	fs->invalidator->n_behind++;
+	fs->n_behind++;
 	queue(fs, &(struct job){ino, off, len, &d->mail});
 	wait_for(d, until);
-	fs->invalidator->n_behind--;
+	fs->n_behind--;
 	d->abandoned = !d->done;
 	if (d->done)
 		free(d);

@@ -48,6 +48,7 @@ struct leatfs {
 	uint64_t failed_us; /* when a failure was logged last */
 	uint32_t n_running; /* request fibers */
 	uint32_t n_waiting; /* of these, for locks */
+	uint32_t n_behind;  /* of these, in invalidate_inode_behind */
 	struct kept *kept;  /* what the next daemon will know */
 	struct fiber *reader;
 	bool handing_over; /* no requests are read */
@@ -244,7 +245,8 @@ void invalidate_inode_then(struct leatfs *fs, struct ino ino, int64_t off, int64
 void invalidate_inode_now(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);
 /* The same for a request that counts as one of the kernel's background ones, and holds nothing else
  * that others need: a page may wait for its writeback, which is one as well. So of too many at once
- * the last wait for a short time only; then the pages go as soon as they can. Yields. */
+ * the last wait for a short time only, and none for ever; then the pages go as soon as they can.
+ * Yields. */
 void invalidate_inode_behind(struct leatfs *fs, struct ino ino, int64_t off, int64_t len);
 
 #endif
