@@ -486,6 +486,8 @@ void ll_release(struct ll_file *file)
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 
 	lock_release(f);
+	if (f->expected)
+		ra_closed(f->c, f->was_read);
 	f->new_atime = atime_due(f);
 	if (f->delegated && delegation_close(f))
 		return;

@@ -20,6 +20,7 @@ struct ll_file {
 	bool can_read, can_write, sync, append, direct;
 	bool wrote;      /* through this file, since it was opened */
 	bool was_read;   /* the same */
+	bool expected;   /* to be read: ra_closed wants to know */
 	bool new_atime;  /* its close makes one */
 	bool delegated;  /* one of idata.n_delegated */
 	bool kills_suid; /* its changes of data take set-id bits away; else the caller sees to it */

@@ -284,6 +284,17 @@ static int read_begin(struct ll_file *f, uint64_t off, uint32_t *len)
 	return 0;
 }
 
+void ll_expect_read(struct ll_file *file)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+	struct attr attr;
+
+	if (!f->can_read || f->can_write || !reads_ahead(f))
+		return;
+	inode_attr(f->c, f->inode, &attr);
+	f->expected = ra_opened(f->d, attr.size);
+}
+
 bool ll_past_pages(const struct ll_file *f)
 {
 	return f->direct && f->d->read_buffered;

@@ -203,6 +203,9 @@ enum ll_open_flags {
 };
 int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t flags,
 	    struct ll_file **ret_file, struct attr *ret_attr, bool *ret_changed) CHECK_RESULT;
+/* Just opened, with nothing of it cached that could be used: who has it will most likely read it.
+ * Prefetches small files while most of them are read. Does not yield. */
+void ll_expect_read(struct ll_file *f);
 int ll_create(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      uint32_t mode, uint32_t flags, struct ll_file **ret_file,
 	      struct attr *ret_attr) CHECK_RESULT;

@@ -211,6 +211,27 @@ void ra_note(struct idata *d, struct ra_state *s, uint64_t off, uint32_t len, ui
 	}
 }
 
+bool ra_opened(struct idata *d, uint64_t size)
+{
+	struct client *c = d->c;
+
+	if (size == 0 || size > RA_SMALL || c->params.readahead < RA_UNIT || c->stopping)
+		return false;
+	if (c->ra.trust >= RA_TRUST_MAX / 2 && unit_find(d, 0) == NULL)
+		(void)unit_start(d, 0, size);
+	return true;
+}
+
+void ra_closed(struct client *c, bool was_read)
+{
+	struct readahead *ra = &c->ra;
+
+	if (was_read)
+		ra->trust += ra->trust < RA_TRUST_MAX;
+	else
+		ra->trust -= ra->trust < RA_TRUST_LOSS ? ra->trust : RA_TRUST_LOSS;
+}
+
 int ra_take(struct idata *d, uint64_t off, uint32_t len, struct ll_data *data)
 {
 	struct client *c = d->c;

@@ -1,7 +1,8 @@
 /*
  * Prefetch of sequential reads: units of 1 MiB in slots, fetched ahead of the reader, dropped when
  * read, on writes and truncation, when the change counter moves, and after about a second. The
- * window grows while it pays. Owned by the client's loop.
+ * window grows while it pays. Small files are fetched whole when they are opened, as long as most
+ * that are opened are read then. Owned by the client's loop.
  */
 #ifndef LEAT_CLIENT_READAHEAD_H
 #define LEAT_CLIENT_READAHEAD_H
@@ -13,6 +14,10 @@ struct idata;
 
 #define RA_UNIT    LL_IO_MAX
 #define RA_LIFE_US 1000000u
+/* What is small, and what it is worth that one was read, or was not. */
+#define RA_SMALL      (256u << 10)
+#define RA_TRUST_MAX  16u
+#define RA_TRUST_LOSS 4u
 
 enum unit_state {
 	UNIT_FETCHING,
@@ -38,6 +43,7 @@ struct unit {
 struct readahead {
 	struct list units, free;
 	uint32_t n_units, n_free;
+	uint32_t trust; /* that small files which are opened are read; prefetched from half of it */
 };
 
 /* Per open file: is it read in sequence? */
@@ -52,6 +58,10 @@ void ra_fini(struct readahead *ra);
 /* A read of [off, off + len) comes: starts prefetching when it pays; size: of the file. Does not
  * yield. */
 void ra_note(struct idata *d, struct ra_state *s, uint64_t off, uint32_t len, uint64_t size);
+/* A file of that size was opened, and what has been cached of it is none or old. True: ra_closed
+ * wants to hear whether it was read. Does not yield. */
+bool ra_opened(struct idata *d, uint64_t size);
+void ra_closed(struct client *c, bool was_read);
 /* Serves the start of [off, off + len) from prefetched data: appends to data, returns how many
  * bytes; 0: not there; -LE_INTR. Yields. */
 int ra_take(struct idata *d, uint64_t off, uint32_t len, struct ll_data *data) CHECK_RESULT;

@@ -140,6 +140,9 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (status == 0) {
 		set_caching(fs, ino_of(ino), fi, changed);
 		status = attach(req, fi, file, &attr, pass);
+		/* The kernel has nothing of it, nor a copy of its own to read. */
+		if (status == 0 && changed && !pass)
+			ll_expect_read(file);
 	} else {
 		passthrough_end(pass);
 	}
@@ -147,9 +150,10 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		reply_status(req, status);
 		return;
 	}
-	/* The open reply carries no attributes: make the kernel ask for the new size. Attributes
-	 * only: takes no page lock, so it may be done here, and must be, ahead of the reply. */
-	if (changed)
+	/* The open reply carries no attributes: make the kernel ask for the new size, unless a lease
+	 * says that what it has is right. Attributes only: takes no page lock, so it may be done
+	 * here, and must be, ahead of the reply. */
+	if (changed && !ll_leased(fs->client, ino_of(ino)))
 		fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
 	answered(fs, fi, fuse_reply_open(req, fi));
 }

@@ -90,6 +90,36 @@ def test_the_first_open_is_one_request(c):
     assert asked(c) - requests <= 55, asked(c) - requests
 
 
+def stored_reads(c):
+    return sum(int(line.split()[-1]) for i in (1, 2, 3, 4)
+               for line in c.metrics_of("ossd%d" % i).splitlines()
+               if line.startswith("leat_ossd_read_seconds_count"))
+
+
+def test_small_files_are_fetched_when_they_are_opened(c):
+    """As long as who opens them reads them; and what has changed meanwhile is not shown."""
+    names = ["/small-%d" % i for i in range(60)]
+    for name in names:
+        put(c.mnt(1) + name, name.encode() * 1000)
+    time.sleep(4)  # leases that were recalled are not given for a while
+    for name in names[:20]:
+        assert get(c.mnt(2) + name) == name.encode() * 1000
+    before = stored_reads(c)
+    with open(c.mnt(2) + names[20], "rb") as f, open(c.mnt(2) + names[21], "rb") as g:
+        wait_until(lambda: stored_reads(c) >= before + 2, 10, "both are fetched")
+        assert f.read() == names[20].encode() * 1000
+        assert stored_reads(c) == before + 2
+        put(c.mnt(1) + names[21], b"new" * 5000)
+        assert g.read() == b"new" * 5000
+    before = stored_reads(c)
+    for name in names[22:]:
+        os.close(os.open(c.mnt(2) + name, os.O_RDONLY))
+    time.sleep(1)
+    assert stored_reads(c) - before <= 4, stored_reads(c) - before
+    for name in names:
+        os.unlink(c.mnt(1) + name)
+
+
 def test_users_are_checked(c):
     put(c.mnt(1) + "/secret", b"for its owner and group")
     os.chmod(c.mnt(1) + "/secret", 0o640)

@@ -390,6 +390,7 @@ static void name_hold(struct shared *s, uint32_t index)
 	ll_stats(sc->client, &before);
 	if (ll_open(sc->client, &root, a.ino, O_RDONLY | LL_FOUND, &file, &a, &changed) < 0)
 		return;
+	ll_expect_read(file);
 	if (fiber_sleep_us(rnd(s, HOLD_US)) == 0) {
 		n = ll_pread(file, words, sizeof(words), 0);
 		ll_stats(sc->client, &after);

@@ -348,6 +348,7 @@ static void read_file(struct run *r, uint32_t i)
 	if (!expect(r, "open", ll_open(r->client, &root, a.ino, O_RDONLY, &file, &a, &changed), 0))
 		return;
 	expect(r, "size at open", (int64_t)a.size, (int64_t)f->size);
+	ll_expect_read(file);
 	compare(r, file, f, i, 0, FILE_MAX);
 	ll_release(file);
 }
