@@ -150,9 +150,9 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		reply_status(req, status);
 		return;
 	}
-	/* The open reply carries no attributes: make the kernel ask for the new size, unless a lease
-	 * says that what it has is right. Attributes only: takes no page lock, so it may be done
-	 * here, and must be, ahead of the reply. */
+	/* The open reply carries no attributes: make the kernel ask for the new size, unless a
+	 * lease says that what it has is right. Attributes only: takes no page lock, so it may be
+	 * done here, and must be, ahead of the reply. */
 	if (changed && !ll_leased(fs->client, ino_of(ino)))
 		fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
 	answered(fs, fi, fuse_reply_open(req, fi));
