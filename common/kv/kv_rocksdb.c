@@ -28,6 +28,10 @@
 #define CACHE_SIZE_DEFAULT   (64ULL << 20)
 #define WRITE_BUFFER_DEFAULT (32ULL << 20)
 #define WRITE_BUFFERS        3
+/* A write buffer is filled in so many pieces, which are written out together: an insertion walks
+ * a list of one piece, which stays in the processor's cache (create of the MDS, 64 MiB: 35 us of
+ * the committer in one piece, 29 in eight). */
+#define WRITE_PIECES 8
 #define OPEN_FILES_MAX       512
 #define CHUNK_ITEMS          256
 #define CHUNK_BYTES          (128u << 10)
@@ -138,8 +142,9 @@ static void set_options(struct kv_rocksdb *k)
 	rocksdb_options_set_create_if_missing(o, k->opts.create);
 	rocksdb_options_set_paranoid_checks(o, 1);
 	rocksdb_options_set_max_open_files(o, OPEN_FILES_MAX);
-	rocksdb_options_set_write_buffer_size(o, buffer);
-	rocksdb_options_set_max_write_buffer_number(o, WRITE_BUFFERS);
+	rocksdb_options_set_write_buffer_size(o, buffer / WRITE_PIECES);
+	rocksdb_options_set_min_write_buffer_number_to_merge(o, WRITE_PIECES);
+	rocksdb_options_set_max_write_buffer_number(o, WRITE_BUFFERS * WRITE_PIECES);
 	rocksdb_options_set_max_total_wal_size(o, WRITE_BUFFERS * buffer);
 	rocksdb_options_set_memtable_prefix_bloom_size_ratio(o, 0.02);
 	rocksdb_options_set_memtable_whole_key_filtering(o, 1);

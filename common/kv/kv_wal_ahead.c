@@ -12,8 +12,9 @@
 
 #define AHEAD_BYTES (1u << 20)
 #define LEFT_MIN    (64u << 10) /* zeros are written when fewer are left */
-/* RocksDB begins a log when its write buffer is full: so often it is looked for a new one. */
-#define LOOK_EVERY 256u
+/* RocksDB begins a log when a piece of its write buffer is full (some thousand commits): so often
+ * it is looked for a new one. */
+#define LOOK_EVERY 32u
 /* Of each fragment of a record, and one fragment begins in each block of the log. */
 #define HEAD_SIZE  7u
 #define BLOCK_SIZE 32768u
