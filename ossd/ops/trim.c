@@ -4,6 +4,8 @@
  */
 #include "ossd/ops/op.h"
 
+#include <stdlib.h>
+
 #include "ossd/chain/forward.h"
 
 /* ---- as versions of a replicated chain ---- */
@@ -174,34 +176,50 @@ int op_punch(struct rpc_req *r, const void *in, void *out)
 	return mutate_seen(r, req->ino, punch, in, out);
 }
 
-#define FILE_SIZE 12u /* u64 ino, u32 gen */
+#define FILE_SIZE      12u /* u64 ino, u32 gen */
+#define REMOVALS_MAX   16u /* files at a time: their changes share commits */
 
-static int remove_file(struct mutation *m, const struct chunk_key *file, uint64_t *ret_n)
+struct removal {
+	struct mutation *m;
+	struct chunk_key file;
+	uint64_t n_chunks;
+	int status;
+};
+
+static void remove_file(void *arg)
 {
+	struct removal *f = arg;
 	struct chunk_edits e;
 	struct versions vs;
 
-	return edits_end(&vs, chunk_remove_file(m->t->store, edits_begin(&vs, &e, m), file, ret_n));
+	f->status = edits_end(&vs, chunk_remove_file(f->m->t->store, edits_begin(&vs, &e, f->m),
+						     &f->file, &f->n_chunks));
 }
 
 static int remove_files(struct mutation *m, const void *in, void *out)
 {
 	const struct oss_remove_req *req = in;
 	struct oss_remove_rep *rep = out;
+	uint32_t n = req->files.len / FILE_SIZE;
+	struct removal *files = calloc(n + 1, sizeof(*files));
 	struct wire_r w;
+	int rc = 0;
 
+	if (!files)
+		return -LE_NOMEM;
 	wire_r_init(&w, req->files.data, req->files.len);
-	while (!wire_r_end(&w)) {
-		struct chunk_key file = {.chain = op_chain(m->r)};
-		uint64_t n = 0;
-
-		wire_get_u64(&w, &file.ino.v);
-		wire_get_u32(&w, &file.gen);
-		TRY(w.status);
-		TRY(remove_file(m, &file, &n));
-		rep->n_chunks += n;
+	for (uint32_t i = 0; i < n; i++) {
+		files[i] = (struct removal){.m = m, .file.chain = op_chain(m->r)};
+		wire_get_u64(&w, &files[i].file.ino.v);
+		wire_get_u32(&w, &files[i].file.gen);
 	}
-	return op_answer_durable(m, rep);
+	fiber_parallel("remove", remove_file, files, sizeof(*files), n, REMOVALS_MAX);
+	for (uint32_t i = 0; i < n; i++) {
+		rc = rc < 0 ? rc : files[i].status;
+		rep->n_chunks += files[i].n_chunks;
+	}
+	free(files);
+	return rc < 0 ? rc : op_answer_durable(m, rep);
 }
 
 int op_remove(struct rpc_req *r, const void *in, void *out)
