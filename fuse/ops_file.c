@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
 #include "fuse/passthrough.h"
@@ -158,6 +159,12 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	answered(fs, fi, fuse_reply_open(req, fi));
 }
 
+/* For pages of the kernel: who reads and writes past them says who it is. */
+static bool by_pages(const struct fuse_file_info *fi)
+{
+	return fi->lock_owner == 0;
+}
+
 /* A file that was opened under a lease, which is gone: what the kernel has just cached of it others
  * may change unnoticed. */
 static void drop_pages(struct leatfs *fs, const struct mount_file *mf, fuse_ino_t ino, off_t off,
@@ -266,6 +273,21 @@ static int kill_suid(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino, bool str
 	return 0;
 }
 
+/* What a write without a lease leaves in the kernel's pages others may change unnoticed, once it is
+ * answered. Whole pages only: one that is changed in part the kernel may hold until then; where it
+ * is shown afterwards a read has brought it, which sees to its end (drop_pages_leased). */
+static void drop_written(struct leatfs *fs, struct mount_request *mr, fuse_ino_t ino, off_t off,
+			 int64_t n)
+{
+	const int64_t page = sysconf(_SC_PAGESIZE);
+	const int64_t from = (off + page - 1) / page * page, to = (off + n) / page * page;
+
+	if (from >= to)
+		return;
+	session_request_bytes_end(mr);
+	invalidate_inode_behind(fs, ino_of(ino), from, to - from);
+}
+
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
 	      struct fuse_file_info *fi)
 {
@@ -299,6 +321,9 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	if (n > 0 && !fi->writepage && ll_past_pages(mf->file)) {
 		session_request_bytes_end(mr);
 		invalidate_inode_behind(fs, ino_of(ino), off, n);
+	} else if (mf->cached && by_pages(fi) && !fi->writepage &&
+		   !ll_leased(fs->client, ino_of(ino))) {
+		drop_written(fs, mr, ino, off, n);
 	}
 	fuse_reply_write(req, (size_t)n);
 	drop_pages(fs, mf, ino, off, size);

@@ -99,6 +99,29 @@ def test_pages_of_who_had_it_open_first(c):
         os.close(writer)
 
 
+def test_what_who_had_it_open_first_writes(c):
+    """Its kernel keeps a page that it has written, which others write next."""
+    path = c.mnt(1) + "/first-writes"
+    with open(path, "wb") as f:
+        f.write(bytes(4 * BLOCK))
+    one = os.open(path, os.O_RDWR)
+    assert os.pread(one, BLOCK, 0) == bytes(BLOCK)
+    two = os.open(c.mnt(2) + "/first-writes", os.O_RDWR)
+    try:
+        with slow_to_forget(c, 1):
+            for n in range(200):
+                at = n % 4 * BLOCK
+                data = (b"second %d " % n).ljust(BLOCK, b".")
+                os.pwrite(one, (b"first %d " % n).ljust(2 * BLOCK + 100, b"."), at)
+                assert os.pwrite(two, data, at) == BLOCK
+                assert os.pread(one, BLOCK, at) == data, n
+                assert os.pwrite(two, data, at + 2 * BLOCK) == BLOCK
+                assert os.pread(one, BLOCK, at + 2 * BLOCK) == data, n
+    finally:
+        os.close(one)
+        os.close(two)
+
+
 def test_the_metadata_server_is_not_needed(c):
     with Shared(c, "not-needed") as s:
         c.kill("mds", signal.SIGSTOP)
