@@ -62,7 +62,6 @@ struct leatfs {
 struct mount_file {
 	uint32_t magic;
 	uint32_t flags;
-	bool cached;    /* by the kernel, under a lease when it was opened */
 	uint32_t place; /* in kept.files */
 	struct ll_file *file;
 	struct pass_file *pass; /* NULL without stage_dir */
