@@ -17,6 +17,7 @@
 #define WRITER 8u
 #define LEN    1000u
 #define LEASE  5u
+#define MANY   20u
 
 static const struct chunk_id chunk = {{10}, 1, 0}, other = {{10}, 1, 4}, /* of the same file, */
 			     anew = {{10}, 2, 0}; /* and of another generation */
@@ -224,6 +225,24 @@ static void who_fails_ends_its_own(struct chain_rig *r)
 	write_end(&wr);
 }
 
+/* More than there are buffers for. */
+static void who_waits_holds_no_buffer(struct chain_rig *r)
+{
+	struct writing wr[MANY];
+
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
+	for (uint32_t k = 0; k < MANY; k++) {
+		write_begin(r, &wr[k], &chunk, WRITER + 1 + k, 2);
+		assert_int_equal(fiber_sleep_us(10000), 0);
+	}
+	assert_false(wr[0].ended);
+	write_now(r, &other, WRITER, 3);
+	give_back(r, LEASE);
+	for (uint32_t k = 0; k < MANY; k++)
+		write_end(&wr[k]);
+}
+
 static void test_waits_for_the_reader(void **state)
 {
 	(void)state;
@@ -277,6 +296,13 @@ static void test_who_fails_ends_its_own(void **state)
 	chain_rig_run(13, 1, who_fails_ends_its_own);
 }
 
+static void test_who_waits_holds_no_buffer(void **state)
+{
+	(void)state;
+	chain_rig_run(14, 1, who_waits_holds_no_buffer);
+	chain_rig_run(15, 3, who_waits_holds_no_buffer);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -288,6 +314,7 @@ int main(void)
 		cmocka_unit_test(test_there_is_an_end_of_them),
 		cmocka_unit_test(test_another_generation_waits_too),
 		cmocka_unit_test(test_who_fails_ends_its_own),
+		cmocka_unit_test(test_who_waits_holds_no_buffer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
