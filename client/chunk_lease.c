@@ -11,7 +11,8 @@ struct ll_chunk_leases *chunk_leases_make(struct idata *d)
 	if (l == NULL)
 		return NULL;
 	l->d = d;
-	l->number = ++d->c->n_chunk_leases;
+	/* Those of a former process may be there still, under the same session. */
+	l->number = d->c->seq_base + ++d->c->n_chunk_leases;
 	inode_ref(d->inode);
 	return l;
 }

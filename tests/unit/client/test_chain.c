@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "client/chunk_lease.h"
 #include "client/io.h"
 #include "client/retry.h"
 #include "common/base/checksum.h"
@@ -645,6 +646,21 @@ static void late_under_a_lease(void)
 	close_inode(d);
 }
 
+/* The next process goes on with the session, and must not give back what it has not taken. */
+static void lease_of_a_former_process(void)
+{
+	struct idata *d = open_inode();
+	struct ll_chunk_leases *before = chunk_leases_make(d), *after;
+
+	bed.client->seq_base += 1ull << 40;
+	bed.client->n_chunk_leases = 0;
+	after = chunk_leases_make(d);
+	assert_true(after->number > before->number);
+	ll_release_leases(before);
+	ll_release_leases(after);
+	close_inode(d);
+}
+
 static void slow_member_wins_after_all(void)
 {
 	struct idata *d = open_inode();
@@ -930,6 +946,7 @@ TEST(a_new_map_leaves_requests_to_the_right_member_alone, new_map_leaves_what_is
 TEST(a_read_goes_to_another_member_when_one_dies, killed_member)
 TEST(a_read_is_hedged_when_a_member_is_silent, silent_member)
 TEST(a_read_under_a_lease_that_comes_late_is_repeated, late_under_a_lease)
+TEST(leases_of_two_processes_have_numbers_of_their_own, lease_of_a_former_process)
 TEST(the_first_member_may_win_against_the_second, slow_member_wins_after_all)
 TEST(a_hedge_goes_on_to_the_third_member, second_member_is_bad)
 TEST(pending_is_asked_of_the_head_at_once, pending_is_for_the_head)
@@ -957,6 +974,7 @@ int main(void)
 		cmocka_unit_test(a_read_goes_to_another_member_when_one_dies),
 		cmocka_unit_test(a_read_is_hedged_when_a_member_is_silent),
 		cmocka_unit_test(a_read_under_a_lease_that_comes_late_is_repeated),
+		cmocka_unit_test(leases_of_two_processes_have_numbers_of_their_own),
 		cmocka_unit_test(the_first_member_may_win_against_the_second),
 		cmocka_unit_test(a_hedge_goes_on_to_the_third_member),
 		cmocka_unit_test(pending_is_asked_of_the_head_at_once),
