@@ -50,13 +50,24 @@ static bool same_place(const struct chunk_key *a, const struct chunk_key *b)
 	return a->chain == b->chain && ino_equal(a->ino, b->ino) && a->idx == b->idx;
 }
 
+static bool has_too_many(const struct chunk_leases *l, uint64_t session)
+{
+	uint32_t n = 0;
+
+	if (l->n < CHUNK_LEASES_SESSION_MAX)
+		return false;
+	list_for_each (at, &l->all)
+		n += list_entry(at, struct chunk_lease, link)->session == session;
+	return n >= CHUNK_LEASES_SESSION_MAX;
+}
+
 int chunk_lease_take(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
 		     uint64_t number, uint64_t *ret_serial)
 {
 	struct chunk_lease *cl;
 
 	drop_old(l);
-	if (l->n == CHUNK_LEASES_MAX)
+	if (l->n == CHUNK_LEASES_MAX || has_too_many(l, session))
 		return -LE_OVERLOAD;
 	cl = malloc(sizeof(*cl));
 	if (cl == NULL)

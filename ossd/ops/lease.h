@@ -16,7 +16,8 @@
 #include "common/rt/fiber.h"
 #include "ossd/chunk/rows.h"
 
-#define CHUNK_LEASES_MAX 4096u
+#define CHUNK_LEASES_MAX         4096u
+#define CHUNK_LEASES_SESSION_MAX 1024u /* of these: nobody takes them all */
 
 struct chunk_leases {
 	struct env *env;

@@ -178,15 +178,17 @@ static void only_the_head_gives_them(struct chain_rig *r)
 static void there_is_an_end_of_them(struct chain_rig *r)
 {
 	const struct chunk_key key = chunk_key_of(RIG_CHAIN, &chunk);
+	struct chunk_leases *l = &r->m[r->order[0]].target.leases;
 	uint64_t serial;
 
 	write_now(r, &chunk, WRITER, 1);
-	for (uint32_t k = 0; k < CHUNK_LEASES_MAX; k++)
-		assert_int_equal(
-			chunk_lease_take(&r->m[r->order[0]].target.leases, &key, READER, LEASE + k,
-					 &serial),
-			0);
+	for (uint32_t k = 0; k < CHUNK_LEASES_SESSION_MAX; k++)
+		assert_int_equal(chunk_lease_take(l, &key, READER, LEASE + k, &serial), 0);
 	assert_int_equal(read_leased(r, r->order[0], 1), -LE_OVERLOAD);
+	/* Others are not concerned until all are taken. */
+	for (uint32_t k = CHUNK_LEASES_SESSION_MAX; k < CHUNK_LEASES_MAX; k++)
+		assert_int_equal(chunk_lease_take(l, &key, 100 + k % 4, k, &serial), 0);
+	assert_int_equal(chunk_lease_take(l, &key, 200, 1, &serial), -LE_OVERLOAD);
 	assert_int_equal(fiber_sleep_us(CHUNK_LEASE_MS * 1000u), 0);
 	assert_int_equal(read_leased(r, r->order[0], 1), 1);
 }
