@@ -337,7 +337,8 @@ $(foreach f,$(example_src),$(eval $(call program,$(BUILD)/examples/$(basename $(
 $(so): $(call obj,$(client_src)) $(libcommon) $(wildcard client/libleat.map)
 	$(call say,LINK)
 	$(Q)$(CC) -shared -Wl,-soname,$(@F) $(ldflags) $(LDFLAGS) $(filter %.o,$^) $(libcommon) \
-	    $(addprefix -Wl$(comma)--version-script=,$(filter %.map,$^)) $(libs) -o $@
+	    $(addprefix -Wl$(comma)--version-script=,$(filter %.map,$^)) $(libs) -o $@.new && \
+	    mv -f $@.new $@
 $(BUILD)/libleat.so: $(so)
 	$(Q)ln -sf $(<F) $@
 

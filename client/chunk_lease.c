@@ -11,7 +11,8 @@ struct ll_chunk_leases *chunk_leases_make(struct idata *d)
 	if (l == NULL)
 		return NULL;
 	l->d = d;
-	l->number = ++d->c->n_chunk_leases;
+	/* Those of a former process may be there still, under the same session. */
+	l->number = d->c->seq_base + ++d->c->n_chunk_leases;
 	inode_ref(d->inode);
 	return l;
 }
@@ -21,8 +22,8 @@ void chunk_leases_add(struct ll_chunk_leases *l, uint64_t idx)
 	for (uint32_t k = 0; k < l->n; k++)
 		if (l->idx[k] == idx)
 			return;
-	ASSERT(l->n < READ_CHUNKS_MAX);
-	l->idx[l->n++] = idx;
+	if (l->n < READ_CHUNKS_MAX)
+		l->idx[l->n++] = idx;
 }
 
 static void give_back(struct ll_chunk_leases *l, uint64_t idx)

@@ -23,7 +23,8 @@ struct ll_chunk_leases {
 
 /* Keeps the inode until they are given back (ll_release_leases). NULL without memory. */
 struct ll_chunk_leases *chunk_leases_make(struct idata *d);
-/* This chunk is about to be read under one of them. */
+/* This chunk is about to be read under one of them. One that there is no room for (a layout that
+ * has changed between attempts) ends by itself. */
 void chunk_leases_add(struct ll_chunk_leases *l, uint64_t idx);
 
 #endif

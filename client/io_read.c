@@ -10,6 +10,7 @@
 
 #define FETCH_PARTS  READ_CHUNKS_MAX
 #define DAMAGE_TRIES 5
+#define LATE_TRIES   5
 #define PREAD_WIDTH  8u
 
 struct fetch_part {
@@ -333,14 +334,23 @@ static void cut_data(struct ll_data *d, uint64_t len)
 }
 
 /* More than the file is said to have is asked for: by then it may be longer, and what is not there
- * will be shown as not there. */
+ * will be shown as not there. What comes when others may have written already (half the time is for
+ * who shows it) is asked for again; it is shown all the same where that never is quick enough. */
 static int read_under(struct ll_file *f, uint64_t off, uint32_t len, struct ll_chunk_leases *leases,
 		      struct ll_data *data)
 {
 	uint64_t size;
 
-	TRY(io_read_size(f, off + len, &size));
-	TRY(read_own(f, off, len, leases, data));
+	for (int tries = 1;; tries++) {
+		uint64_t late_us = loop_deadline_ms(CHUNK_LEASE_MS / 2);
+
+		leases->stored_end = 0;
+		TRY(io_read_size(f, off + len, &size));
+		TRY(read_own(f, off, len, leases, data));
+		if (loop_now_us() < late_us || tries == LATE_TRIES)
+			break;
+		ll_data_release(data);
+	}
 	if (size < leases->stored_end)
 		size = leases->stored_end;
 	cut_data(data, size > off ? size - off : 0);

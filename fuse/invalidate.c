@@ -100,20 +100,27 @@ void invalidator_stop(struct leatfs *fs)
 	fs->invalidator = NULL;
 }
 
-static void queue(struct leatfs *fs, const struct job *j)
+static bool put(struct invalidator *v, const struct job *j)
 {
-	struct invalidator *v = fs->invalidator;
+	bool room;
 
-	metric_add(&fs->metrics.invalidations, 1);
 	pthread_mutex_lock(&v->lock);
-	while (v->n == RING) {
-		pthread_mutex_unlock(&v->lock);
-		fiber_sleep_us(200);
-		pthread_mutex_lock(&v->lock);
-	}
-	v->ring[(v->head + v->n++) % RING] = *j;
+	room = v->n < RING;
+	if (room)
+		v->ring[(v->head + v->n++) % RING] = *j;
 	pthread_cond_signal(&v->wake);
 	pthread_mutex_unlock(&v->lock);
+	return room;
+}
+
+/* It may be stopped while there is no room: then nobody needs it any more. */
+static void queue(struct leatfs *fs, const struct job *j)
+{
+	metric_add(&fs->metrics.invalidations, 1);
+	while (fs->invalidator && !put(fs->invalidator, j))
+		fiber_sleep_us(200);
+	if (!fs->invalidator && j->then)
+		loop_post(fs->loop, j->then);
 }
 
 void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len)
@@ -125,10 +132,7 @@ void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t le
 void invalidate_inode_then(struct leatfs *fs, struct ino ino, int64_t off, int64_t len,
 			   struct mail *then)
 {
-	if (fs->invalidator)
-		queue(fs, &(struct job){ino, off, len, then});
-	else
-		loop_post(fs->loop, then);
+	queue(fs, &(struct job){ino, off, len, then});
 }
 
 static void job_done(struct mail *m)

@@ -36,7 +36,7 @@ struct kept_file {
 	uint64_t owners[KEPT_OWNERS]; /* who took locks by it last */
 	uint32_t flags, uid, gid;     /* of open(2); of who opened it */
 	uint32_t use;
-	uint8_t used, cached, next_owner;
+	uint8_t used, unused, next_owner;
 	struct kept_pass pass;
 };
 

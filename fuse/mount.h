@@ -40,7 +40,7 @@ struct leatfs {
 	struct killed killed;
 	struct hmap dirs; /* open directories: ops_dir.c */
 	uint32_t max_write;
-	uint32_t max_background;
+	uint32_t max_background; /* places that the kernel has for requests behind its programs */
 	uint32_t slow_ms;
 	bool local_locks;   /* the kernel keeps them to itself */
 	bool strict_atime;  /* each open file's reads come here, to be noticed */
@@ -62,7 +62,6 @@ struct leatfs {
 struct mount_file {
 	uint32_t magic;
 	uint32_t flags;
-	bool cached;    /* by the kernel, under a lease when it was opened */
 	uint32_t place; /* in kept.files */
 	struct ll_file *file;
 	struct pass_file *pass; /* NULL without stage_dir */

@@ -72,7 +72,6 @@ int open_files_add(fuse_req_t req, struct mount_file *mf, struct fuse_file_info 
 		.uid = fuse_req_ctx(req)->uid,
 		.gid = fuse_req_ctx(req)->gid,
 		.use = f->use + 1,
-		.cached = mf->cached,
 	};
 	passthrough_note(mf->pass, &f->pass);
 	KEPT_BARRIER();
@@ -125,10 +124,7 @@ static int resume_one(struct leatfs *fs, struct client *c, uint32_t at)
 
 	if (mf == NULL)
 		return -LE_NOMEM;
-	*mf = (struct mount_file){.magic = MOUNT_FILE_MAGIC,
-				  .flags = f->flags,
-				  .cached = f->cached != 0,
-				  .place = at};
+	*mf = (struct mount_file){.magic = MOUNT_FILE_MAGIC, .flags = f->flags, .place = at};
 	status = ll_resume_file(c, (struct ino){f->ino}, &cred, f->flags, &mf->file);
 	if (status < 0) {
 		free(mf);
@@ -191,13 +187,13 @@ void open_files_resent(struct leatfs *fs, uint64_t unique)
 	}
 }
 
-/* Whoever opened them under leases that may have ended meanwhile. Waits for page locks, which
+/* Of files with leases that may have ended meanwhile, or without. Waits for page locks, which
  * requests hold: from a fiber of its own. */
 void open_files_drop_pages(void *arg)
 {
 	struct leatfs *fs = arg;
 
 	for (uint32_t at = 0; at < fs->kept->files_top && fs->mounted; at++)
-		if (files[at] != NULL && files[at]->cached)
+		if (files[at] != NULL)
 			invalidate_inode(fs, ll_file_ino(files[at]->file), 0, 0);
 }

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
 #include "fuse/passthrough.h"
@@ -45,7 +46,6 @@ static int attach(fuse_req_t req, struct fuse_file_info *fi, struct ll_file *fil
 	if (status == 0) {
 		*mf = (struct mount_file){.magic = MOUNT_FILE_MAGIC,
 					  .flags = (uint32_t)fi->flags,
-					  .cached = !fi->direct_io,
 					  .file = file,
 					  .pass = pass};
 		status = open_files_add(req, mf, fi);
@@ -158,16 +158,22 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	answered(fs, fi, fuse_reply_open(req, fi));
 }
 
-/* A file that was opened under a lease, which is gone: what the kernel has just cached of it others
- * may change unnoticed. */
-static void drop_pages(struct leatfs *fs, const struct mount_file *mf, fuse_ino_t ino, off_t off,
-		       size_t size)
+/* For pages of the kernel, of a file that was opened under a lease or of a mapping; who reads and
+ * writes past them says who it is. Without a lease others may change unnoticed what the kernel has
+ * there. */
+static bool by_pages(const struct fuse_file_info *fi)
 {
-	if (mf->cached && !ll_leased(fs->client, ino_of(ino)))
+	return fi->lock_owner == 0;
+}
+
+static void drop_pages(struct leatfs *fs, const struct fuse_file_info *fi, fuse_ino_t ino,
+		       off_t off, size_t size)
+{
+	if (by_pages(fi) && !ll_leased(fs->client, ino_of(ino)))
 		invalidate_inode(fs, ino_of(ino), off, (int64_t)size);
 }
 
-/* The pages that the kernel fills with one read of such a file. */
+/* The pages that the kernel fills with one such read. */
 struct passing_pages {
 	struct mail mail;
 	struct ll_chunk_leases *leases;
@@ -209,7 +215,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	if (passthrough_read(req, mf->pass, size, off))
 		return;
 	req_killable_begin(req, &killable);
-	if (mf->cached && !ll_leased(fs->client, ino_of(ino)))
+	if (by_pages(fi) && !ll_leased(fs->client, ino_of(ino)))
 		status = ll_read_leased(mf->file, (uint64_t)off, (uint32_t)size, &d, &leases);
 	else
 		status = ll_read(mf->file, (uint64_t)off, (uint32_t)size, &d);
@@ -226,7 +232,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	if (leases)
 		drop_pages_leased(fs, leases, ino, off, size);
 	else
-		drop_pages(fs, mf, ino, off, size);
+		drop_pages(fs, fi, ino, off, size);
 }
 
 /* The process that asks is in the group; one with too many groups to tell counts as if. */
@@ -266,6 +272,21 @@ static int kill_suid(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino, bool str
 	return 0;
 }
 
+/* What a write without a lease leaves in the kernel's pages others may change unnoticed, once it is
+ * answered. Whole pages only: one that is changed in part the kernel may hold until then; where it
+ * is shown afterwards a read has brought it, which sees to its end (drop_pages_leased). */
+static void drop_written(struct leatfs *fs, struct mount_request *mr, fuse_ino_t ino, off_t off,
+			 int64_t n)
+{
+	const int64_t page = sysconf(_SC_PAGESIZE);
+	const int64_t from = (off + page - 1) / page * page, to = (off + n) / page * page;
+
+	if (from >= to)
+		return;
+	session_request_bytes_end(mr);
+	invalidate_inode_behind(fs, ino_of(ino), from, to - from);
+}
+
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
 	      struct fuse_file_info *fi)
 {
@@ -299,9 +320,11 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	if (n > 0 && !fi->writepage && ll_past_pages(mf->file)) {
 		session_request_bytes_end(mr);
 		invalidate_inode_behind(fs, ino_of(ino), off, n);
+	} else if (by_pages(fi) && !fi->writepage && !ll_leased(fs->client, ino_of(ino))) {
+		drop_written(fs, mr, ino, off, n);
 	}
 	fuse_reply_write(req, (size_t)n);
-	drop_pages(fs, mf, ino, off, size);
+	drop_pages(fs, fi, ino, off, size);
 }
 
 void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)

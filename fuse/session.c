@@ -231,14 +231,27 @@ static void answer_init_again(struct leatfs *fs, uint64_t unique)
 		log_error("cannot answer the kernel at %s: %s", fs->mountpoint, strerror(errno));
 }
 
+/* How many places it has is what the first daemon has told it, whatever is configured now. */
+static uint32_t kernel_places(const struct kept *k)
+{
+	struct fuse_init_out out = {0};
+	size_t len = k->answer_len - sizeof(struct fuse_out_header);
+
+	memcpy(&out, k->answer + sizeof(struct fuse_out_header),
+	       len < sizeof(out) ? len : sizeof(out));
+	return out.max_background;
+}
+
 /* libfuse gets the request again that was answered by a former daemon; the kernel hears nothing. */
 static int init_replay(struct leatfs *fs)
 {
 	uint8_t answer[KEPT_INIT_MAX];
 	ssize_t n = init_ask(fs, fs->kept->init, fs->kept->init_len, answer);
 
-	if (n > 0 && same_answer(fs->kept, answer, (size_t)n))
+	if (n > 0 && same_answer(fs->kept, answer, (size_t)n)) {
+		fs->max_background = kernel_places(fs->kept);
 		return 0;
+	}
 	log_error("cannot go on with the mount at %s: the kernel was promised something else by "
 		  "the former daemon (another release, or other options)",
 		  fs->mountpoint);

@@ -44,13 +44,30 @@ static void drop_old(struct chunk_leases *l)
 	}
 }
 
+/* Whatever the generation: the pages of an old one are shown beside what is written to the new. */
+static bool same_place(const struct chunk_key *a, const struct chunk_key *b)
+{
+	return a->chain == b->chain && ino_equal(a->ino, b->ino) && a->idx == b->idx;
+}
+
+static bool has_too_many(const struct chunk_leases *l, uint64_t session)
+{
+	uint32_t n = 0;
+
+	if (l->n < CHUNK_LEASES_SESSION_MAX)
+		return false;
+	list_for_each (at, &l->all)
+		n += list_entry(at, struct chunk_lease, link)->session == session;
+	return n >= CHUNK_LEASES_SESSION_MAX;
+}
+
 int chunk_lease_take(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
-		     uint64_t number)
+		     uint64_t number, uint64_t *ret_serial)
 {
 	struct chunk_lease *cl;
 
 	drop_old(l);
-	if (l->n == CHUNK_LEASES_MAX)
+	if (l->n == CHUNK_LEASES_MAX || has_too_many(l, session))
 		return -LE_OVERLOAD;
 	cl = malloc(sizeof(*cl));
 	if (cl == NULL)
@@ -64,23 +81,37 @@ int chunk_lease_take(struct chunk_leases *l, const struct chunk_key *k, uint64_t
 	};
 	list_push(&l->all, &cl->link);
 	l->n++;
+	*ret_serial = cl->serial;
 	return 0;
+}
+
+void chunk_lease_drop(struct chunk_leases *l, uint64_t serial)
+{
+	list_for_each_safe (at, &l->all) {
+		struct chunk_lease *cl = list_entry(at, struct chunk_lease, link);
+
+		if (cl->serial == serial) {
+			lease_free(l, cl);
+			waitq_wake_all(&l->ended);
+			return;
+		}
+	}
 }
 
 /* A read that was repeated may have left several. */
 void chunk_lease_end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
 		     uint64_t number)
 {
-	struct list *at = l->all.next;
+	const uint32_t n = l->n;
 
-	while (at != &l->all) {
+	list_for_each_safe (at, &l->all) {
 		struct chunk_lease *cl = list_entry(at, struct chunk_lease, link);
 
-		at = at->next;
-		if (cl->session == session && cl->number == number && chunk_key_equal(&cl->key, k))
+		if (cl->session == session && cl->number == number && same_place(&cl->key, k))
 			lease_free(l, cl);
 	}
-	waitq_wake_all(&l->ended);
+	if (l->n < n)
+		waitq_wake_all(&l->ended);
 }
 
 /* The newest of others up to that serial: when it ends at the latest. 0: there is none. */
@@ -96,7 +127,7 @@ static uint64_t newest(struct chunk_leases *l, const struct chunk_key *k, struct
 		if (cl->serial > serial)
 			break;
 		if (cl->session != session &&
-		    (k ? chunk_key_equal(&cl->key, k) : ino_equal(cl->key.ino, ino)))
+		    (k ? same_place(&cl->key, k) : ino_equal(cl->key.ino, ino)))
 			until_us = cl->until_us;
 	}
 	return until_us;

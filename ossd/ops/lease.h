@@ -16,7 +16,8 @@
 #include "common/rt/fiber.h"
 #include "ossd/chunk/rows.h"
 
-#define CHUNK_LEASES_MAX 4096u
+#define CHUNK_LEASES_MAX         4096u
+#define CHUNK_LEASES_SESSION_MAX 1024u /* of these: nobody takes them all */
 
 struct chunk_leases {
 	struct env *env;
@@ -28,9 +29,11 @@ struct chunk_leases {
 
 void chunk_leases_init(struct chunk_leases *l, struct env *env);
 void chunk_leases_fini(struct chunk_leases *l);
-/* number: the session's. -LE_OVERLOAD: too many; -LE_NOMEM */
+/* number: the session's; of any generation of the file. -LE_OVERLOAD: too many; -LE_NOMEM */
 int chunk_lease_take(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
-		     uint64_t number) CHECK_RESULT;
+		     uint64_t number, uint64_t *ret_serial) CHECK_RESULT;
+/* That one alone, of a read that has failed: a repetition of it may have its own by now. */
+void chunk_lease_drop(struct chunk_leases *l, uint64_t serial);
 void chunk_lease_end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
 		     uint64_t number);
 /* Until those of other sessions that are there now have ended: of the chunk, or of the whole file.

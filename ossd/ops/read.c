@@ -93,12 +93,13 @@ static int read_leased(struct rpc_req *r, struct chain *c, const struct oss_read
 {
 	struct chunk_leases *l = &op_target(r)->leases;
 	const struct chunk_key k = chunk_key_of(op_chain(r), &req->chunk);
+	uint64_t serial;
 	int rc;
 
-	TRY(chunk_lease_take(l, &k, r->hdr.session, req->lease));
+	TRY(chunk_lease_take(l, &k, r->hdr.session, req->lease, &serial));
 	rc = read_part(r, c, req, rep);
 	if (rc < 0)
-		chunk_lease_end(l, &k, r->hdr.session, req->lease);
+		chunk_lease_drop(l, serial);
 	return rc;
 }
 

@@ -34,7 +34,8 @@ static int check_base(const struct oss_write_req *req, const struct chunk_tx *tx
 	return (req->flags & WRITE_ON_BASE) && version != req->base ? -LE_STALE : 0;
 }
 
-/* The data is on the disk, and in v as long as there is room: the slots are for others now. */
+/* The data is on the disk, and in a version as long as there is room: the slots are for others
+ * now. */
 static void drop_bulk(struct rpc_req *r)
 {
 	for (uint32_t i = 0; i < r->n_bulk; i++)
@@ -120,6 +121,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 	tx.lazy = req->flags & WRITE_LAZY;
 	op_answer(m, rep);
 	chunk_tx_join(&tx);
+	drop_bulk(m->r);
 	chunk_leases_await(&m->t->leases, &w.id, m->r->hdr.session);
 	rpc_accept(m->r);
 	return chunk_tx_wait(&tx);

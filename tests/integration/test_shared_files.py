@@ -2,6 +2,7 @@
 """Files that several mounts have open, one of them to write: who reads and writes asks the object
 servers alone, and sees what others write, cut off and change."""
 import json
+import mmap
 import os
 import signal
 import stat
@@ -97,6 +98,49 @@ def test_pages_of_who_had_it_open_first(c):
     finally:
         os.close(reader)
         os.close(writer)
+
+
+def test_what_who_had_it_open_first_writes(c):
+    """Its kernel keeps a page that it has written, which others write next."""
+    path = c.mnt(1) + "/first-writes"
+    with open(path, "wb") as f:
+        f.write(bytes(4 * BLOCK))
+    one = os.open(path, os.O_RDWR)
+    assert os.pread(one, BLOCK, 0) == bytes(BLOCK)
+    two = os.open(c.mnt(2) + "/first-writes", os.O_RDWR)
+    try:
+        with slow_to_forget(c, 1):
+            for n in range(200):
+                at = n % 4 * BLOCK
+                data = (b"second %d " % n).ljust(BLOCK, b".")
+                os.pwrite(one, (b"first %d " % n).ljust(2 * BLOCK + 100, b"."), at)
+                assert os.pwrite(two, data, at) == BLOCK
+                assert os.pread(one, BLOCK, at) == data, n
+                assert os.pwrite(two, data, at + 2 * BLOCK) == BLOCK
+                assert os.pread(one, BLOCK, at + 2 * BLOCK) == data, n
+    finally:
+        os.close(one)
+        os.close(two)
+
+
+def test_a_mapping_of_a_file_that_several_have_open(c):
+    """Pages of a file that was opened past the pages."""
+    path = c.mnt(1) + "/mapped"
+    with open(path, "wb") as f:
+        f.write(bytes(4 * BLOCK))
+    two = os.open(c.mnt(2) + "/mapped", os.O_RDWR)
+    one = os.open(path, os.O_RDONLY)
+    try:
+        with mmap.mmap(one, 4 * BLOCK, prot=mmap.PROT_READ) as m:
+            for n in range(50):
+                at = n % 4 * BLOCK
+                m[at:at + BLOCK]
+                data = (b"second %d " % n).ljust(BLOCK, b".")
+                assert os.pwrite(two, data, at) == BLOCK
+                assert m[at:at + BLOCK] == data, n
+    finally:
+        os.close(one)
+        os.close(two)
 
 
 def test_the_metadata_server_is_not_needed(c):

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "client/chunk_lease.h"
 #include "client/io.h"
 #include "client/retry.h"
 #include "common/base/checksum.h"
@@ -603,6 +604,63 @@ static void silent_member(void)
 	close_inode(d);
 }
 
+static void head_is_quick(void *arg)
+{
+	(void)arg;
+	bed.oss[0].read_us = 0;
+}
+
+/* Its answer comes when others' writes have not waited for it any more. */
+static void late_under_a_lease(void)
+{
+	struct idata *d = open_inode();
+	struct ll_file f = {.magic = LL_FILE_MAGIC,
+			    .c = bed.client,
+			    .inode = d->inode,
+			    .d = d,
+			    .can_read = true};
+	struct ll_chunk_leases *leases;
+	struct ll_data data;
+
+	d->inode->attr.flags |= ATTR_SEALED;
+	d->inode->attr.size = CHUNK;
+	/* Alone in its chain: whoever has others is given up sooner. */
+	set_chain(1, 1, 0, 1, 2);
+	after_ms(10, bed.mds_loop, tell_client);
+	assert_int_equal(fiber_sleep_us(100000), 0);
+	bed.oss[0].n_reads = 0;
+	bed.oss[0].read_us = CHUNK_LEASE_MS * 1000u + 100000;
+	after_ms(100, NULL, head_is_quick);
+	assert_int_equal(ll_read_leased(&f, 0, LEN, &data, &leases), 0);
+	assert_int_equal(data.len, LEN);
+	assert_int_equal(bed.oss[0].n_reads, 2);
+	ll_data_release(&data);
+	ll_release_leases(leases);
+	/* One that is never quick enough is heard in the end. */
+	bed.oss[0].n_reads = 0;
+	bed.oss[0].read_us = CHUNK_LEASE_MS * 1000u + 100000;
+	assert_int_equal(ll_read_leased(&f, 0, LEN, &data, &leases), 0);
+	assert_in_range(bed.oss[0].n_reads, 2, 10);
+	ll_data_release(&data);
+	ll_release_leases(leases);
+	close_inode(d);
+}
+
+/* The next process goes on with the session, and must not give back what it has not taken. */
+static void lease_of_a_former_process(void)
+{
+	struct idata *d = open_inode();
+	struct ll_chunk_leases *before = chunk_leases_make(d), *after;
+
+	bed.client->seq_base += 1ull << 40;
+	bed.client->n_chunk_leases = 0;
+	after = chunk_leases_make(d);
+	assert_true(after->number > before->number);
+	ll_release_leases(before);
+	ll_release_leases(after);
+	close_inode(d);
+}
+
 static void slow_member_wins_after_all(void)
 {
 	struct idata *d = open_inode();
@@ -887,6 +945,8 @@ TEST(a_silent_head_is_found_out_without_word, silent_head_and_no_word)
 TEST(a_new_map_leaves_requests_to_the_right_member_alone, new_map_leaves_what_is_right)
 TEST(a_read_goes_to_another_member_when_one_dies, killed_member)
 TEST(a_read_is_hedged_when_a_member_is_silent, silent_member)
+TEST(a_read_under_a_lease_that_comes_late_is_repeated, late_under_a_lease)
+TEST(leases_of_two_processes_have_numbers_of_their_own, lease_of_a_former_process)
 TEST(the_first_member_may_win_against_the_second, slow_member_wins_after_all)
 TEST(a_hedge_goes_on_to_the_third_member, second_member_is_bad)
 TEST(pending_is_asked_of_the_head_at_once, pending_is_for_the_head)
@@ -913,6 +973,8 @@ int main(void)
 		cmocka_unit_test(a_new_map_leaves_requests_to_the_right_member_alone),
 		cmocka_unit_test(a_read_goes_to_another_member_when_one_dies),
 		cmocka_unit_test(a_read_is_hedged_when_a_member_is_silent),
+		cmocka_unit_test(a_read_under_a_lease_that_comes_late_is_repeated),
+		cmocka_unit_test(leases_of_two_processes_have_numbers_of_their_own),
 		cmocka_unit_test(the_first_member_may_win_against_the_second),
 		cmocka_unit_test(a_hedge_goes_on_to_the_third_member),
 		cmocka_unit_test(pending_is_asked_of_the_head_at_once),

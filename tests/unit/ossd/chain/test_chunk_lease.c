@@ -17,8 +17,10 @@
 #define WRITER 8u
 #define LEN    1000u
 #define LEASE  5u
+#define MANY   20u
 
-static const struct chunk_id chunk = {{10}, 1, 0}, other = {{10}, 1, 4}; /* of the same file */
+static const struct chunk_id chunk = {{10}, 1, 0}, other = {{10}, 1, 4}, /* of the same file, */
+			     anew = {{10}, 2, 0}; /* and of another generation */
 
 static struct rpc_call call_of(struct chain_rig *r, uint32_t i, uint16_t op, const void *req,
 			       void *rep)
@@ -53,14 +55,19 @@ static int read_leased(struct chain_rig *r, uint32_t i, uint64_t lease)
 	return rc;
 }
 
-static void give_back(struct chain_rig *r, uint64_t lease)
+static void give_back_of(struct chain_rig *r, const struct chunk_id *c, uint64_t lease)
 {
-	struct oss_release_req req = {.chunk = chunk, .lease = lease};
+	struct oss_release_req req = {.chunk = *c, .lease = lease};
 	struct oss_release_rep rep;
 	struct rpc_call call = call_of(r, r->order[0], OP_oss_release, &req, &rep);
 
 	assert_int_equal(rpc_call(r->m[r->order[0]].client, &call), 0);
 	rpc_call_fini(&call);
+}
+
+static void give_back(struct chain_rig *r, uint64_t lease)
+{
+	give_back_of(r, &chunk, lease);
 }
 
 struct writing {
@@ -171,15 +178,71 @@ static void only_the_head_gives_them(struct chain_rig *r)
 static void there_is_an_end_of_them(struct chain_rig *r)
 {
 	const struct chunk_key key = chunk_key_of(RIG_CHAIN, &chunk);
+	struct chunk_leases *l = &r->m[r->order[0]].target.leases;
+	uint64_t serial;
 
 	write_now(r, &chunk, WRITER, 1);
-	for (uint32_t k = 0; k < CHUNK_LEASES_MAX; k++)
-		assert_int_equal(
-			chunk_lease_take(&r->m[r->order[0]].target.leases, &key, READER, LEASE + k),
-			0);
+	for (uint32_t k = 0; k < CHUNK_LEASES_SESSION_MAX; k++)
+		assert_int_equal(chunk_lease_take(l, &key, READER, LEASE + k, &serial), 0);
 	assert_int_equal(read_leased(r, r->order[0], 1), -LE_OVERLOAD);
+	/* Others are not concerned until all are taken. */
+	for (uint32_t k = CHUNK_LEASES_SESSION_MAX; k < CHUNK_LEASES_MAX; k++)
+		assert_int_equal(chunk_lease_take(l, &key, 100 + k % 4, k, &serial), 0);
+	assert_int_equal(chunk_lease_take(l, &key, 200, 1, &serial), -LE_OVERLOAD);
 	assert_int_equal(fiber_sleep_us(CHUNK_LEASE_MS * 1000u), 0);
 	assert_int_equal(read_leased(r, r->order[0], 1), 1);
+}
+
+/* The file was cut to nothing and is written anew; who gives back knows that by now. */
+static void another_generation_waits_too(struct chain_rig *r)
+{
+	struct writing wr;
+
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
+	write_begin(r, &wr, &anew, WRITER, 2);
+	assert_int_equal(fiber_sleep_us(500000), 0);
+	assert_false(wr.ended || wr.w.accepted);
+	give_back_of(r, &anew, LEASE);
+	write_end(&wr);
+	assert_true(wr.us < 1000000);
+}
+
+/* A read was repeated, and then the first one failed. */
+static void who_fails_ends_its_own(struct chain_rig *r)
+{
+	const struct chunk_key key = chunk_key_of(RIG_CHAIN, &chunk);
+	struct chunk_leases *l = &r->m[r->order[0]].target.leases;
+	struct writing wr;
+	uint64_t serial;
+
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(chunk_lease_take(l, &key, READER, LEASE, &serial), 0);
+	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
+	chunk_lease_drop(l, serial);
+	write_begin(r, &wr, &chunk, WRITER, 2);
+	assert_int_equal(fiber_sleep_us(500000), 0);
+	assert_false(wr.ended || wr.w.accepted);
+	give_back(r, LEASE);
+	write_end(&wr);
+}
+
+/* More than there are buffers for. */
+static void who_waits_holds_no_buffer(struct chain_rig *r)
+{
+	struct writing wr[MANY];
+
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
+	for (uint32_t k = 0; k < MANY; k++) {
+		write_begin(r, &wr[k], &chunk, WRITER + 1 + k, 2);
+		assert_int_equal(fiber_sleep_us(10000), 0);
+	}
+	assert_false(wr[0].ended);
+	write_now(r, &other, WRITER, 3);
+	give_back(r, LEASE);
+	for (uint32_t k = 0; k < MANY; k++)
+		write_end(&wr[k]);
 }
 
 static void test_waits_for_the_reader(void **state)
@@ -222,6 +285,26 @@ static void test_there_is_an_end_of_them(void **state)
 	chain_rig_run(10, 1, there_is_an_end_of_them);
 }
 
+static void test_another_generation_waits_too(void **state)
+{
+	(void)state;
+	chain_rig_run(11, 1, another_generation_waits_too);
+	chain_rig_run(12, 3, another_generation_waits_too);
+}
+
+static void test_who_fails_ends_its_own(void **state)
+{
+	(void)state;
+	chain_rig_run(13, 1, who_fails_ends_its_own);
+}
+
+static void test_who_waits_holds_no_buffer(void **state)
+{
+	(void)state;
+	chain_rig_run(14, 1, who_waits_holds_no_buffer);
+	chain_rig_run(15, 3, who_waits_holds_no_buffer);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -231,6 +314,9 @@ int main(void)
 		cmocka_unit_test(test_cuts_wait_too),
 		cmocka_unit_test(test_only_the_head_gives_them),
 		cmocka_unit_test(test_there_is_an_end_of_them),
+		cmocka_unit_test(test_another_generation_waits_too),
+		cmocka_unit_test(test_who_fails_ends_its_own),
+		cmocka_unit_test(test_who_waits_holds_no_buffer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
