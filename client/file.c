@@ -112,7 +112,7 @@ static int opened(struct client *c, struct inode *i, const struct cred *cred, ui
 			d->sparse = true;
 		if (i->attr.size == 0 && list_empty(&d->writes))
 			d->sparse = false;
-		if (!(flags & (O_SYNC | O_DSYNC | O_DIRECT | O_APPEND)))
+		if (!(flags & (O_SYNC | O_DSYNC | O_DIRECT)))
 			grant_ask(d);
 	}
 	*ret_file = f;
@@ -183,6 +183,16 @@ static bool take_change(struct inode *i)
 	return changed;
 }
 
+/* Behind changing_begin, before it is cut: nobody appends any more at an end that only this client
+ * knows, and what was written there is with the servers. */
+static int settle_end(struct inode *i)
+{
+	if (i->data == NULL)
+		return 0;
+	TRY(io_show(i->data));
+	return wb_flush(i->data);
+}
+
 static int open_inode(struct client *c, const struct cred *cred, struct inode *i, uint32_t flags,
 		      struct ll_file **ret_file)
 {
@@ -200,11 +210,14 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	if (delegation_allows(c, cred, i, flags))
 		return delegation_open(c, cred, i, flags, ret_file);
 	TRY(io_wait_closing(i));
-	if ((flags & O_TRUNC) && i->data != NULL)
-		TRY(wb_flush(i->data));
 	if (flags & O_TRUNC)
 		TRY(delegation_tell(c, i));
 	changing_begin(c, &ch, i->ino);
+	rc = flags & O_TRUNC ? settle_end(i) : 0;
+	if (rc < 0) {
+		changing_end(&ch, rc);
+		return rc;
+	}
 	rc = mds_call(c, OP_mds_open, &req, &rep, &call);
 	if (rc == -LE_STALE && just_found) {
 		rpc_call_fini(&call);
@@ -522,7 +535,7 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	struct mds_setattr_req req = {.cred = *cred, .ino = ino, .mask = mask, .attr = *attr};
 	struct mds_setattr_rep rep;
 	struct changing ch;
-	struct rpc_call call;
+	struct rpc_call call = {0};
 	struct inode *i = inode_get(c, ino);
 	int rc;
 
@@ -541,7 +554,9 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	}
 	if (rc >= 0) {
 		changing_begin(c, &ch, ino);
-		rc = mds_call(c, OP_mds_setattr, &req, &rep, &call);
+		rc = mask & SET_SIZE ? settle_end(i) : 0;
+		if (rc >= 0)
+			rc = mds_call(c, OP_mds_setattr, &req, &rep, &call);
 		changing_end(&ch, rc);
 		rpc_call_fini(&call);
 	}

@@ -174,6 +174,8 @@ int inode_data(struct client *c, struct inode *i, struct idata **ret_data)
 	*d = (struct idata){.inode = i, .c = c, .size = i->attr.size, .durable_end = 0};
 	waitq_init(&d->closing_q);
 	waitq_init(&d->write_q);
+	fmutex_init(&d->append_lock);
+	waitq_init(&d->append_q);
 	waitq_init(&d->lock_q);
 	waitq_init(&d->lock_turn);
 	file_locks_init(&d->locks);

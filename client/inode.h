@@ -102,6 +102,9 @@ struct idata {
 	uint64_t write_seq;
 	struct waitq write_q; /* a write has ended */
 	struct gather gather;
+	struct fmutex append_lock; /* who writes at the end, or moves it */
+	bool appending;            /* at an end that only this client knows: io_write.c */
+	struct waitq append_q;     /* that has ended */
 	int err;          /* the newest error of a write-behind */
 	uint32_t mark;    /* kept.c: 1 + the place where it is noted; 0: it is clean */
 	uint32_t err_gen; /* counts them: each open file reports one once */

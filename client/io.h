@@ -110,6 +110,11 @@ void read_many_fini(struct client *c);
 int file_resume(struct client *c, struct inode *i, const struct cred *cred, uint32_t flags,
 		struct ll_file **ret_file) CHECK_RESULT;
 
+/* io_write.c: is anything written, or being written at the end, that no server has seen? */
+bool io_hides(const struct idata *d);
+/* Until nothing is of what was written so far. -LE_INTR. Yields. */
+int io_show(struct idata *d) CHECK_RESULT;
+
 /* The error of writes behind that this file has not reported yet. */
 int io_take_error(struct ll_file *f) CHECK_RESULT;
 

@@ -7,6 +7,7 @@
 #include "client/kept.h"
 #include "client/retry.h"
 #include "client/stripe.h"
+#include "common/base/fault.h"
 #include "common/base/payload.h"
 
 #define WRITE_PARTS (LL_IO_MAX / LEAT_CHUNK_SIZE_MIN + 2)
@@ -140,7 +141,7 @@ static int reserve_append(struct ll_file *f, uint64_t len, uint64_t *ret_off)
 	rpc_call_fini(&call);
 	TRY(rc);
 	*ret_off = rep.off;
-	return 0;
+	return rep.off > LEAT_FILE_SIZE_MAX - len ? -LE_FBIG : 0;
 }
 
 /* Below a quota, what may need space is asked for before it is accepted: -LE_DQUOT. Overwriting
@@ -172,29 +173,11 @@ static int take_space(struct ll_file *f, uint64_t off, uint64_t len)
 	return 0;
 }
 
-int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)
+static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *vec, uint32_t n,
+			bool through)
 {
-	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	uint64_t len = vec_len(vec, n);
-	bool through = f->sync || f->append || f->direct || f->c->params.dirty_max == 0;
 
-	if (!f->can_write)
-		return -LE_BADF;
-	if (len > LL_IO_MAX || n > LL_VECS_MAX)
-		return -LE_INVAL;
-	if (len == 0)
-		return 0;
-	TRY(write_prepare(f));
-	if (f->append)
-		TRY(take_space(f, f->d->size, len));
-	if (f->append)
-		TRY(reserve_append(f, len, &off));
-	if (off > LEAT_FILE_SIZE_MAX - len)
-		return -LE_FBIG;
-	if (f->inode->attr.layout.chunk_size < LEAT_CHUNK_SIZE_MIN)
-		return -LE_IO;
-	if (!f->append)
-		TRY(take_space(f, off, len));
 	ra_drop_range(f->d, off, len);
 	if (!through && !kept_write_begin(f->d))
 		through = true;
@@ -213,6 +196,94 @@ int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec,
 	if (!through && !lease_held(f->c, f->inode))
 		TRY(wb_show_range(f->d, off, len));
 	return (int64_t)len;
+}
+
+/* Is it gathered in one step, with nothing sent before the caller has its answer? Then a process
+ * that is killed leaves nothing of a write that its successor does again (kept.h). */
+static bool gathers_whole(struct ll_file *f, uint64_t off, uint64_t len)
+{
+	uint32_t chunk_size = f->inode->attr.layout.chunk_size;
+	uint32_t unit = chunk_size < LL_IO_MAX ? chunk_size : LL_IO_MAX;
+
+	return len < GATHER_BELOW && off % unit + len <= unit && kept_write_begin(f->d);
+}
+
+/*
+ * The end of the file, for len bytes. Who has the file alone knows it, and is `appending` until the
+ * bytes are there: a recall waits for that (io_show), and a metadata server that restarts meanwhile
+ * is told (RECLAIM_HIDDEN). Else the server reserves the place.
+ */
+static int find_end(struct ll_file *f, uint64_t len, bool through, uint64_t *ret_off)
+{
+	struct inode *i = f->inode;
+	struct attr attr = i->attr;
+
+	if (!through && inode_attr_fresh(f->c, i))
+		TRY(io_settle(f->c, i, &attr));
+	inode_attr(f->c, i, &attr);
+	if (through || !inode_attr_fresh(f->c, i) || attr.size > LEAT_FILE_SIZE_MAX - len ||
+	    !gathers_whole(f, attr.size, len))
+		return reserve_append(f, len, ret_off);
+	f->d->appending = true;
+	*ret_off = attr.size;
+	return 0;
+}
+
+static int64_t write_end(struct ll_file *f, const struct slot_vec *vec, uint32_t n, bool through)
+{
+	struct idata *d = f->d;
+	uint64_t off = 0;
+	int64_t rc;
+
+	TRY(wb_throttle(f->c));
+	rc = find_end(f, vec_len(vec, n), through, &off);
+	/* At a reserved place there is a hole until the bytes are there: without delay. */
+	if (rc >= 0)
+		rc = write_at(f, off, vec, n, !d->appending);
+	d->appending = false;
+	waitq_wake_all(&d->append_q);
+	return rc;
+}
+
+bool io_hides(const struct idata *d)
+{
+	return !FAULT(CLIENT_UNTOLD) && (d->appending || wb_is_hidden(d));
+}
+
+int io_show(struct idata *d)
+{
+	while (d->appending)
+		TRY(waitq_wait(&d->append_q, NO_DEADLINE));
+	return wb_show(d);
+}
+
+int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+	struct idata *d = f->d;
+	uint64_t len = vec_len(vec, n);
+	bool through = f->sync || f->direct || f->c->params.dirty_max == 0;
+	int64_t rc;
+
+	if (!f->can_write)
+		return -LE_BADF;
+	if (len > LL_IO_MAX || n > LL_VECS_MAX)
+		return -LE_INVAL;
+	if (len == 0)
+		return 0;
+	TRY(write_prepare(f));
+	off = f->append ? d->size : off;
+	if (off > LEAT_FILE_SIZE_MAX - len)
+		return -LE_FBIG;
+	if (f->inode->attr.layout.chunk_size < LEAT_CHUNK_SIZE_MIN)
+		return -LE_IO;
+	TRY(take_space(f, off, len));
+	if (!f->append && (d->n_append == 0 || off + len <= d->size))
+		return write_at(f, off, vec, n, through);
+	fmutex_lock(&d->append_lock);
+	rc = f->append ? write_end(f, vec, n, through) : write_at(f, off, vec, n, through);
+	fmutex_unlock(&d->append_lock);
+	return rc;
 }
 
 /* One slot's worth of the caller's memory. */

@@ -442,7 +442,7 @@ static int recall_known(struct inode *i)
 	i->settled_us = 0;
 	if (i->data != NULL) {
 		ra_drop_all(i->data);
-		rc = wb_show(i->data);
+		rc = io_show(i->data);
 	}
 	/* Names that the kernel was given go when their time is over: asking it to forget them
 	 * would wait for a lock that a request of ours may hold, which waits for this recall. */

@@ -72,12 +72,14 @@ static int list_opens(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
 	wire_w_init(&w, buf, (size_t)n * 3 * RECLAIM_ENTRY);
 	list_for_each (l, &c->inodes.open) {
 		struct idata *d = list_entry(l, struct idata, open_link);
-		uint32_t shared = lease_shared_lasts(c, d->inode) ? RECLAIM_SHARED : 0;
+		uint32_t state = lease_shared_lasts(c, d->inode) ? RECLAIM_SHARED
+				 : io_hides(d)                    ? RECLAIM_HIDDEN
+								  : 0;
 
 		delegation_counted(d);
-		reclaim_put(&w, d->inode->ino, O_RDONLY | shared, d->n_read);
-		reclaim_put(&w, d->inode->ino, O_RDWR | shared, d->n_write - d->n_append);
-		reclaim_put(&w, d->inode->ino, O_RDWR | O_APPEND | shared, d->n_append);
+		reclaim_put(&w, d->inode->ino, O_RDONLY | (state & RECLAIM_SHARED), d->n_read);
+		reclaim_put(&w, d->inode->ino, O_RDWR | state, d->n_write - d->n_append);
+		reclaim_put(&w, d->inode->ino, O_RDWR | O_APPEND | state, d->n_append);
 	}
 	*ret_buf = buf;
 	*ret_len = (uint32_t)w.len;

@@ -386,7 +386,7 @@ static bool may_share(struct op *op, const struct attr *a, bool *ret_alone)
 void op_lease(struct op *op, struct attr *a)
 {
 	struct mds *m = op->m;
-	const struct open_file *f;
+	struct open_file *f;
 	const struct lease *own;
 	struct inode *i;
 	bool unsettled = (a->flags & ATTR_UNSETTLED) != 0, write = false;
@@ -404,7 +404,10 @@ void op_lease(struct op *op, struct attr *a)
 		return;
 	/* That it has a write lease may be on its way to it still: it is recalled as one. */
 	own = lease_find(&m->leases, a->ino, op->session);
-	if (lease_give(&m->leases, op->session, a->ino,
-		       write || (unsettled && own != NULL && own->write)))
-		a->flags |= unsettled && !write ? ATTR_SHARED : ATTR_LEASED;
+	if (!lease_give(&m->leases, op->session, a->ino,
+			write || (unsettled && own != NULL && own->write)))
+		return;
+	a->flags |= unsettled && !write ? ATTR_SHARED : ATTR_LEASED;
+	if (write)
+		f->ends_known = false; /* it appends without asking */
 }

@@ -30,7 +30,8 @@
 	X(CLIENT_OLD_LEASE, "a lease is taken from an answer that a recall has overtaken")         \
 	X(CLIENT_KEEP_OPENS, "a recall is answered without telling what is open")                  \
 	X(CLIENT_KEEP_LEASE, "leases outlive the metadata server that gave them")                  \
-	X(CLIENT_OWN_CACHE, "what is being changed is answered from memory meanwhile")
+	X(CLIENT_OWN_CACHE, "what is being changed is answered from memory meanwhile")             \
+	X(CLIENT_UNTOLD, "a restarted metadata server is not told of writes that nobody sees yet")
 
 enum fault {
 #define X(name, text) FAULT_##name,

@@ -93,15 +93,17 @@ enum session_reclaim { RECLAIM_NONE, RECLAIM_ALL, RECLAIM_TAKEOVER };
 #define mds_ping_rep_FIELDS(F) F(u32, map_epoch) F(u64, incarnation)
 /* opens: packed (u64 ino, u32 open flags, u32 count) of all files this session has open, with
  * RECLAIM_SHARED among the flags of inodes on which it has the lease of ATTR_SHARED (n_unshared: of
- * so many, told so far, it could not be kept); locks: packed (u64 ino, file_lock) of those it has,
- * behind the opens of their files. done: the last one. locks_from, in a takeover: 0 or 1 + how many
- * locks are known; held: the next ones as the server has them, packed alike; locks_next: what
- * locks_from is to be next, 0: these were all. */
+ * so many, told so far, it could not be kept), or RECLAIM_HIDDEN if it has written what no object
+ * server has seen (it has a write lease again, to be recalled); locks: packed (u64 ino, file_lock)
+ * of those it has, behind the opens of their files. done: the last one. locks_from, in a takeover:
+ * 0 or 1 + how many locks are known; held: the next ones as the server has them, packed alike;
+ * locks_next: what locks_from is to be next, 0: these were all. */
 #define mds_reclaim_req_FIELDS(F) \
 	F(bytes, opens) F(bytes, locks) F(u8, done) F(u32, locks_from)
 #define mds_reclaim_rep_FIELDS(F) \
 	F(u32, n_lost) F(u32, n_unshared) F(bytes, held) F(u32, locks_next)
 #define RECLAIM_SHARED (1u << 31)
+#define RECLAIM_HIDDEN (1u << 30)
 /* targets, chains, tables: encoded target_info, chain_info, table_info one behind the other. A
  * large map comes in pages: next, when not 0, is `from` of the next request; pages of different
  * epochs do not belong together. */

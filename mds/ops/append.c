@@ -61,10 +61,11 @@ static int append_locked(struct op *op, struct append *a, void *out)
 		a->ends = ends.size;
 		a->asked = true;
 		rc = op_mutate(op, append_txn, a, out);
-		/* Who writes without reserving is still open (and asked about again) or reports
-		 * when closing. */
+		/* Who writes without reserving is still open (and asked about again), reports when
+		 * closing, or has a write lease, which is recalled before another one appends. */
 		if (rc == 0)
-			a->file->ends_known = true;
+			a->file->ends_known =
+				!lease_foreign(&op->m->leases, a->in->ino, NULL, false);
 	}
 	fmutex_unlock(&a->file->busy);
 	return rc;

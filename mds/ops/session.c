@@ -205,6 +205,16 @@ static bool share_again(struct op *op, struct ino ino)
 	       lease_give(&op->m->leases, op->session, ino, false);
 }
 
+/* Whoever looks at the file recalls it as a write lease, and so gets to see what the session has
+ * written. */
+static int hide_again(struct op *op, struct ino ino)
+{
+	if (lease_find(&op->m->leases, ino, op->session) != NULL ||
+	    lease_give(&op->m->leases, op->session, ino, true))
+		return 0;
+	return -LE_OVERLOAD;
+}
+
 static int reclaim_all(struct op *op, struct bytes opens, struct mds_reclaim_rep *out)
 {
 	struct wire_r r;
@@ -213,7 +223,7 @@ static int reclaim_all(struct op *op, struct bytes opens, struct mds_reclaim_rep
 	while (!wire_r_end(&r)) {
 		struct ino ino;
 		uint32_t flags, n;
-		bool shared;
+		bool shared, hidden;
 		int rc;
 
 		wire_get_ino(&r, &ino);
@@ -221,7 +231,8 @@ static int reclaim_all(struct op *op, struct bytes opens, struct mds_reclaim_rep
 		wire_get_u32(&r, &n);
 		TRY(r.status);
 		shared = (flags & RECLAIM_SHARED) != 0;
-		flags &= ~RECLAIM_SHARED;
+		hidden = (flags & RECLAIM_HIDDEN) != 0;
+		flags &= ~(RECLAIM_SHARED | RECLAIM_HIDDEN);
 		/* Its network may be read-only by now. */
 		if (open_flags_write(flags) && export_read_only(op))
 			rc = -LE_STALE;
@@ -231,6 +242,8 @@ static int reclaim_all(struct op *op, struct bytes opens, struct mds_reclaim_rep
 			out->n_lost++;
 		else
 			TRY(rc);
+		if (hidden && rc == 0)
+			TRY(hide_again(op, ino));
 		if (shared && (rc < 0 || !share_again(op, ino)))
 			op->session->n_unshared++;
 	}

@@ -562,6 +562,7 @@ FINDS(oss_early_ack, found)
 FINDS(chain_no_repair, found_damaged)
 FINDS(scrub_remove_lost, found_damaged)
 FINDS(oss_skip_names, found_damaged)
+FINDS(client_untold, found)
 FINDS(client_new_seq, found_contended)
 FINDS(chain_early_ack, found_contended)
 FINDS(chain_skip_epoch, found_contended)
@@ -608,6 +609,7 @@ static const struct {
 	X(chain_no_repair),
 	X(scrub_remove_lost),
 	X(oss_skip_names),
+	X(client_untold),
 	X(client_new_seq),
 	X(chain_early_ack),
 	X(chain_skip_epoch),

@@ -540,25 +540,34 @@ static void record_fill(uint8_t rec[RECORD], uint32_t client, uint32_t seq)
 	memcpy(rec + 4, &seq, 4);
 }
 
-static void append_record(struct run *r)
+/* Some at a time, so that they wait for others at this client while the metadata server goes and
+ * others append. */
+static void append_records(struct run *r)
 {
+	uint32_t first = r->m->n_records, n = 1 + (uint32_t)rnd(r, 4);
+	bool written[4];
 	struct ll_file *file;
 	uint8_t rec[RECORD];
 	struct attr a;
 
-	if (r->m->n_records == RECORDS_MAX)
+	if (first + n > RECORDS_MAX)
 		return;
 	if (!expect(r, "open log",
 		    ll_create(r->client, &root, LEAT_ROOT_INO, bytes_str("log"), 0644,
 			      O_WRONLY | O_CREAT | O_APPEND, &file, &a),
 		    0))
 		return;
-	uint32_t seq = r->m->n_records++;
-	record_fill(rec, r->index, seq);
-	if (expect(r, "append", ll_pwrite(file, rec, RECORD, 0), RECORD))
-		r->m->record_acked[seq] = true;
-	if (!expect(r, "flush log", ll_flush(file), 0))
-		r->m->record_acked[seq] = false;
+	for (uint32_t k = 0; k < n; k++) {
+		uint32_t seq = r->m->n_records++;
+
+		record_fill(rec, r->index, seq);
+		written[k] = expect(r, "append", ll_pwrite(file, rec, RECORD, 0), RECORD);
+		if (n > 1)
+			fiber_sleep_us(rnd(r, rnd(r, 2) == 0 ? 50000 : 2000000));
+	}
+	/* Until then they may go with the client. */
+	if (expect(r, "flush log", ll_flush(file), 0))
+		memcpy(r->m->record_acked + first, written, n);
 	ll_release(file);
 }
 
@@ -756,7 +765,7 @@ static void one_op(struct run *r)
 		use_file,        use_file,        use_file,        use_file,
 		rename_file,     unlink_file,     link_file,       use_symlink,
 		use_subdir,      list_dir,        use_xattr,       race,
-		append_record,   append_record,   use_shared_data, use_shared_data,
+		append_records,  append_records,  use_shared_data, use_shared_data,
 		use_shared_data, use_shared_data, use_shared_data, use_shared_names,
 	};
 	uint64_t i = rnd(r, ARRAY_SIZE(ops) + 1);

@@ -10,9 +10,9 @@
  * Paths are those of the file system: "/a/b" and "a/b" are the same. Symbolic links are followed
  * as open(2) and friends do. Rights are those of the process at the time of leat_open_fs.
  *
- * Coherence: close-to-open. What was closed by one client is seen by whoever opens afterwards;
- * attributes may be a second old. A write is acknowledged when leat_fsync or leat_close has
- * returned 0, or at once with O_SYNC, O_DSYNC, O_DIRECT or O_APPEND.
+ * Coherence: what a call on any machine has written or changed is seen by every call that begins
+ * after it has returned. A write is on stable storage when leat_fsync has returned 0, or at once
+ * with O_SYNC, O_DSYNC or O_DIRECT.
  */
 #ifndef LEAT_H
 #define LEAT_H

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""O_APPEND: a mount that has the file alone asks nobody where it ends; what several mounts append
+at once, across truncation, recalls and restarts of the metadata server, is all there, once, in the
+order of each; and what a mount has not sent yet a restarted metadata server makes it show."""
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
+from cluster import get, run_tests
+
+CLUSTER = {"mounts": 2}
+APPEND = os.O_CREAT | os.O_WRONLY | os.O_APPEND
+
+
+def asked(c, i):
+    """Requests of that mount to the metadata server."""
+    return json.loads(os.getxattr(c.mnt(i), "leat.status"))["meta_ops"]
+
+
+class Writer:
+    """A process that has one file open, and nothing else of the mount: closing what was inherited
+    would show what it has written. Each line it is given it writes; at an offset, or appended."""
+
+    PROGRAM = """
+import os, sys
+fd = os.open(sys.argv[1], int(sys.argv[2]))
+for line in sys.stdin:
+    off, _, data = line.rstrip("\\n").partition(" ")
+    if off == "-":
+        os.write(fd, data.encode())
+    else:
+        os.pwrite(fd, data.encode(), int(off))
+    print("ok", flush=True)
+"""
+
+    def __init__(self, path, flags):
+        self.process = subprocess.Popen([sys.executable, "-c", self.PROGRAM, path, str(flags)],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def write(self, data, off="-"):
+        self.process.stdin.write("%s %s\n" % (off, data))
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "ok\n"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        assert self.process.wait(60) == 0
+
+
+def test_alone_nobody_is_asked(c):
+    for k in range(2):  # a new file, and one that is there
+        fd = os.open(c.mnt(1) + "/log", APPEND)
+        os.write(fd, b"%04d" % (1000 * k))
+        before = asked(c, 1)
+        for i in range(1, 1000):
+            os.write(fd, b"%04d" % (1000 * k + i))
+        assert asked(c, 1) - before <= 20, asked(c, 1) - before
+        assert os.fstat(fd).st_size == os.stat(c.mnt(2) + "/log").st_size == 4000 * (k + 1)
+        os.close(fd)
+    assert get(c.mnt(2) + "/log") == b"".join(b"%04d" % i for i in range(2000))
+
+
+def test_in_turns_with_others(c):
+    """The end moves by appends, writes and truncation of either mount."""
+    paths = [c.mnt(i) + "/turns" for i in (1, 2)]
+    fds = [os.open(p, APPEND) for p in paths]
+    expected = b""
+    for i in range(60):
+        os.write(fds[i % 2], b"a%03d" % i)
+        os.write(fds[i % 2], b"b%03d" % i)
+        expected += b"a%03db%03d" % (i, i)
+        if i % 7 == 3:
+            os.truncate(paths[i // 7 % 2], len(expected) // 2)
+            expected = expected[:len(expected) // 2]
+        if i % 11 == 5:
+            with open(paths[(i + 1) % 2], "r+b", buffering=0) as f:
+                f.seek(len(expected))
+                f.write(b"plain")
+            expected += b"plain"
+        if i % 13 == 6:  # alone for a while
+            os.close(fds[1])
+            os.write(fds[0], b"alone")
+            time.sleep(1.1)
+            os.write(fds[0], b"again")
+            expected += b"aloneagain"
+            fds[1] = os.open(paths[1], APPEND)
+        assert os.fstat(fds[1 - i % 2]).st_size == len(expected), i
+    for fd in fds:
+        os.close(fd)
+    assert get(paths[0]) == get(paths[1]) == expected
+
+
+def test_truncated_by_another_while_alone(c):
+    fd = os.open(c.mnt(1) + "/cut", APPEND)
+    for size in (10, 0, 200, 3):
+        os.write(fd, b"x" * 100)
+        os.truncate(c.mnt(2) + "/cut", size)
+        assert os.fstat(fd).st_size == size
+        os.write(fd, b"end")
+        assert os.stat(c.mnt(2) + "/cut").st_size == size + 3
+        assert get(c.mnt(2) + "/cut").endswith(b"end")
+        os.truncate(c.mnt(2) + "/cut", 0)
+    os.close(fd)
+
+
+def records(data, width):
+    """Of each writer those that are there, in their order."""
+    rows = [data[i:i + width] for i in range(0, len(data), width)]
+    return {w: [r for r in rows if r[:1] == w] for w in {r[:1] for r in rows}}
+
+
+def append_all(path, tag, n, pause):
+    fd = os.open(path, APPEND)
+    for i in range(n):
+        os.write(fd, b"%s%07d\n" % (tag, i))
+        if pause and i % pause == 0:
+            os.close(fd)
+            time.sleep(0.02)
+            fd = os.open(path, APPEND)
+    os.close(fd)
+
+
+def test_many_append_and_come_and_go(c):
+    """Who is left alone goes on by itself, and is called back when another one comes."""
+    jobs = [(1, b"a", 3000, 0), (1, b"b", 1500, 200), (2, b"c", 1500, 100), (2, b"d", 600, 50)]
+    ts = [threading.Thread(target=append_all, args=(c.mnt(m) + "/many", tag, n, pause))
+          for m, tag, n, pause in jobs]
+    for t in ts:
+        t.start()
+    for t in ts:
+        t.join()
+    seen = records(get(c.mnt(1) + "/many"), 9)
+    for _, tag, n, _ in jobs:
+        assert seen[tag] == [b"%s%07d\n" % (tag, i) for i in range(n)], (tag, len(seen[tag]))
+    assert get(c.mnt(1) + "/many") == get(c.mnt(2) + "/many")
+
+
+def test_nothing_is_lost_when_the_metadata_server_restarts(c):
+    """One appends alone, the server restarts, another one appends: at the end of all of it."""
+    for k in range(4):
+        name = "/again%d" % k
+        with Writer(c.mnt(1) + name, APPEND) as w:
+            for i in range(50):
+                w.write("%04d" % i)
+            c.kill("mds")
+            c.start("mds")
+            fd = os.open(c.mnt(2) + name, APPEND)
+            os.write(fd, b"next")
+            os.close(fd)
+            assert get(c.mnt(2) + name) == b"".join(b"%04d" % i for i in range(50)) + b"next"
+            w.write("last")
+        assert get(c.mnt(2) + name)[200:] == b"nextlast"
+
+
+def test_what_is_not_sent_is_seen_when_the_metadata_server_restarts(c):
+    for k in range(4):
+        path = "/kept%d" % k
+        with Writer(c.mnt(1) + path, os.O_CREAT | os.O_RDWR) as w:
+            for i in range(50):
+                w.write("%04d" % i, 4 * i)
+            c.kill("mds")
+            c.start("mds")
+            assert os.stat(c.mnt(2) + path).st_size == 200
+            assert get(c.mnt(2) + path) == b"".join(b"%04d" % i for i in range(50))
+
+
+def test_killed_while_it_appends(c):
+    """What it had synced is there, what is there is whole, and others go on behind it."""
+    fd = os.open(c.mnt(2) + "/killed", APPEND)
+    for i in range(200):
+        os.write(fd, b"k%07d\n" % i)
+        if i == 150:
+            os.fsync(fd)
+    c.kill("mnt2")
+    n = os.open(c.mnt(1) + "/killed", APPEND)
+    os.write(n, b"n%07d\n" % 0)
+    os.close(n)
+    seen = records(get(c.mnt(1) + "/killed"), 9)
+    assert len(seen[b"k"]) >= 151
+    assert seen[b"k"] == [b"k%07d\n" % i for i in range(len(seen[b"k"]))]
+    assert seen[b"n"] == [b"n%07d\n" % 0]
+    try:
+        os.close(fd)
+    except OSError:
+        pass
+    c.start("mnt2")
+
+
+if __name__ == "__main__":
+    run_tests(globals())
