@@ -139,8 +139,11 @@ static int reclaim_txn(struct op *op, const void *vin, void *vout)
 	if (open_flags_write(a->flags) && settled)
 		inode_edit(op->store, i)->attr.flags |= ATTR_UNSETTLED;
 	open_add(&op->m->opens, open, a->flags, a->n, settled);
-	if (open_flags_write(a->flags))
-		open->file->ask_chains = true; /* what others have reported before is not known */
+	if (open_flags_write(a->flags)) {
+		/* What others have reported before is not known, nor when it was cut. */
+		open->file->ask_chains = true;
+		open->file->cut |= (rec->flags & INODE_CUT) != 0;
+	}
 	return 0;
 }
 
