@@ -27,6 +27,7 @@ struct op {
 	bool kept;       /* the replay row has the answer */
 	bool lazy;       /* nobody waits for it: what it writes may wait for company */
 	bool owed;       /* ends a durable intent: done even for a lost connection */
+	bool begun;      /* others may have seen a part of it: it goes on for a lost connection */
 	bool removed;    /* data was queued for removal */
 	bool from_store; /* repeated, and first answered by a former incarnation */
 	/* recall.h: what others have leases on, what is blocked until the section has been run */

@@ -107,6 +107,7 @@ struct truncate {
 	struct open_file *file;
 	struct intent_rec intent;
 	uint64_t intent_no; /* 0: it is done without */
+	struct ino told;
 	bool final;
 };
 
@@ -132,6 +133,7 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 		return -LE_FBIG;
 	mask |= SET_KILL_CAPS;
 	TRY(op_changes(op, in->ino));
+	TRY(op_asks_own(op, in->ino, t->told));
 	if (in->cred.uid != 0 && (mask & SET_MODE) == 0)
 		mask |= SET_KILL_SUID;
 	bool settled = (old->attr.flags & ATTR_UNSETTLED) == 0 && old->append_end <= old->attr.size;
@@ -157,10 +159,10 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 	return 0;
 }
 
-int truncate_file(struct op *op, const struct mds_setattr_req *req, bool final,
+int truncate_file(struct op *op, const struct mds_setattr_req *req, struct ino told, bool final,
 		  struct attr *ret_attr)
 {
-	struct truncate t = {.req = req, .final = final};
+	struct truncate t = {.req = req, .told = told, .final = final};
 	int rc;
 
 	TRY(open_file_get(&op->m->opens, req->ino, &t.file));
