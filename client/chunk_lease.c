@@ -12,6 +12,7 @@ struct ll_chunk_leases *chunk_leases_make(struct idata *d)
 		return NULL;
 	l->d = d;
 	l->number = ++d->c->n_chunk_leases;
+	l->hole = UINT64_MAX;
 	inode_ref(d->inode);
 	return l;
 }

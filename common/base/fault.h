@@ -30,7 +30,8 @@
 	X(CLIENT_OLD_LEASE, "a lease is taken from an answer that a recall has overtaken")         \
 	X(CLIENT_KEEP_OPENS, "a recall is answered without telling what is open")                  \
 	X(CLIENT_KEEP_LEASE, "leases outlive the metadata server that gave them")                  \
-	X(CLIENT_OWN_CACHE, "what is being changed is answered from memory meanwhile")
+	X(CLIENT_OWN_CACHE, "what is being changed is answered from memory meanwhile")             \
+	X(CLIENT_TRUST_HOLES, "a hole is zeros, whether or not the file is cut meanwhile")
 
 enum fault {
 #define X(name, text) FAULT_##name,

@@ -169,7 +169,7 @@ int truncate_file(struct op *op, const struct mds_setattr_req *req, struct ino t
 	fmutex_lock(&t.file->busy);
 	rc = op_mutate(op, truncate_txn, &t, ret_attr);
 	if (rc == 0 && t.intent_no != 0)
-		rc = data_carry_out(op, t.intent_no, &t.intent, ret_attr);
+		rc = data_carry_out(op, t.file, t.intent_no, &t.intent, ret_attr);
 	fmutex_unlock(&t.file->busy);
 	open_file_put(&op->m->opens, t.file);
 	return rc;
@@ -181,7 +181,7 @@ int mds_setattr(struct op *op, const void *vin, void *vout)
 	struct mds_setattr_rep *out = vout;
 
 	if ((in->mask & SET_SIZE) != 0)
-		return truncate_file(op, in, true, &out->attr);
+		return truncate_file(op, in, in->ino, true, &out->attr);
 	op->final = true;
 	return op_mutate(op, setattr_txn, in, out);
 }

@@ -499,7 +499,9 @@ static void intent_before(struct fx *f)
 	f->oss_fail = true;
 	assert_int_equal(fiber_spawn("truncate", intent_fiber, f), 0);
 	sleep_ms(300);
+	/* Some of it may be gone, so that nobody is to believe what the chains have. */
 	assert_int_equal(attr_of(f, cut).size, 100000);
+	assert_true(attr_of(f, cut).flags & ATTR_CUTTING);
 }
 
 /* A truncation that a crash cut short is finished, and whoever repeats it gets its answer. */
@@ -510,6 +512,7 @@ static void intent_after(struct fx *f)
 	uint64_t trims;
 
 	assert_int_equal(f->m->recovery.n_intents, 1);
+	assert_true(attr_of(f, cut).flags & ATTR_CUTTING);
 	f->oss_fail = false;
 	assert_int_equal(
 		fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
@@ -517,6 +520,7 @@ static void intent_after(struct fx *f)
 	trims = f->n_trims;
 	assert_int_equal(f->m->recovery.n_intents, 0);
 	assert_int_equal(attr_of(f, cut).size, 10);
+	assert_false(attr_of(f, cut).flags & ATTR_CUTTING);
 	assert_int_equal(
 		fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
 	assert_int_equal(f->n_trims, trims);
