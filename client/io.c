@@ -375,14 +375,16 @@ static int ask_all(struct client *c, const struct cred *cred, struct inode *i)
 	bool shared = false; /* then it is known what the MDS would say */
 
 	TRY(io_wait_times(i));
+	attr = i->attr;
 	if (!inode_attr_fresh(c, i)) {
 		TRY(io_wait_closing(i));
 		i->settled_us = 0; /* what the chains said then is too old */
 		shared = lease_shared(c, i);
+		attr = i->attr;
+		/* As it says: i->attr may have the size of before a cut, from another fiber. */
 		if (!shared)
-			TRY(io_ask_attr(c, cred, i));
+			TRY(ask_attr(c, cred, i, &attr));
 	}
-	attr = i->attr;
 	if (shared)
 		attr.size = i->shared_size;
 	return settle_if_allowed(c, i, &attr);
