@@ -13,6 +13,7 @@ struct ll_chunk_leases *chunk_leases_make(struct idata *d)
 	l->d = d;
 	/* Those of a former process may be there still, under the same session. */
 	l->number = d->c->seq_base + ++d->c->n_chunk_leases;
+	l->hole = UINT64_MAX;
 	inode_ref(d->inode);
 	return l;
 }

@@ -17,6 +17,7 @@ struct ll_chunk_leases {
 	struct idata *d;
 	uint64_t number;     /* of the session's, the same for all */
 	uint64_t stored_end; /* of what was read: so far the file reaches at least */
+	uint64_t hole;       /* the first of what was read */
 	uint32_t n;
 	uint64_t idx[READ_CHUNKS_MAX];
 };

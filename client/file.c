@@ -295,6 +295,9 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 	changing_begin(c, &ch, parent);
 	victim = changing_name(&ch, parent, name);
 	rc = flags & O_TRUNC ? changing_tell(&ch, victim, &req.told) : 0;
+	/* A file that is not known by that name, if there is one: a lease on it has to go. */
+	if (victim.v == 0)
+		req.told = victim;
 	if (rc >= 0) {
 		rc = mds_call(c, OP_mds_create, &req, &rep, &call);
 		rpc_call_fini(&call);
@@ -557,6 +560,8 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 		rc = mask & SET_SIZE ? settle_end(i) : 0;
 		if (rc >= 0)
 			rc = mds_call(c, OP_mds_setattr, &req, &rep, &call);
+		if (rc < 0 && (mask & SET_SIZE))
+			lease_doubted(i);
 		changing_end(&ch, rc);
 		rpc_call_fini(&call);
 	}

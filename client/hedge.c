@@ -30,7 +30,7 @@ struct hedge_run {
 	uint64_t session, deadline_us;
 	struct oss_read_req req;
 	bool won;
-	uint32_t block_size, len;
+	uint32_t block_size, len, hole;
 };
 
 /* ---- how long is too long ---- */
@@ -114,6 +114,7 @@ static int ask(struct hedge_run *r, struct target *t)
 		};
 
 		rc = pieces_open(&in, &r->len);
+		r->hole = rc >= 0 ? pieces_hole(&in, r->len) : 0;
 	}
 	rpc_call_fini(&call);
 	return rc;
@@ -217,6 +218,7 @@ static void take(struct hedge *h, uint8_t *data, uint32_t *ret_len)
 
 	payload_copy(data, r->slot->data, r->len);
 	*ret_len = r->len;
+	h->hole = r->hole;
 	r->first->slow_until_us = now + SLOW_FACTOR * (now - h->start_us);
 	h->c->stats.hedges_won++;
 }

@@ -44,6 +44,7 @@ struct hedge {
 	const struct route *route;      /* who that is */
 	uint32_t block_size;
 	uint64_t start_us;
+	uint32_t hole;         /* of the bytes that hedge_end brings: pieces_hole */
 	struct hedge_run *run; /* the second request, NULL: none yet or without success */
 	bool kicked;           /* the second has won, and so the first one's wait was interrupted */
 };

@@ -246,7 +246,7 @@ static void take_attr(struct inode *i, const struct attr *attr, bool own)
 		i->attr = *attr;
 		i->settled_us = 0;
 	}
-	i->attr.flags &= ~(uint32_t)(ATTR_LEASED | ATTR_SHARED);
+	i->attr.flags &= ~(uint32_t)(ATTR_LEASED | ATTR_SHARED | ATTR_CUTTING);
 }
 
 /* By utimes, since what was known: it says more than our own writes of before. */

@@ -121,6 +121,8 @@ struct idata {
 	struct list units;
 	uint32_t n_units;
 	uint64_t ra_window;
+
+	uint64_t n_holes; /* io_read.c: counts reads that met one, or a chunk's end */
 };
 
 struct inode_table {

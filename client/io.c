@@ -1,12 +1,15 @@
 #include "client/io.h"
 
 #include "client/retry.h"
+#include "common/base/fault.h"
 #include "common/base/log.h"
 
 #define CAP_TRIES       4
 #define STAT_WIDTH      16u
 #define STAT_CHAINS_MAX 1024u
 #define SECTOR          512u
+#define CUT_WAIT_US     200u
+#define CUT_WAIT_MAX_US 20000u
 
 struct cred io_renew_cred(const struct idata *d)
 {
@@ -177,39 +180,124 @@ int io_stat(struct idata *d, struct io_stored *ret_stored)
 	return 0;
 }
 
-int io_settle(struct client *c, struct inode *i, const struct attr *attr)
+static int ask_attr(struct client *c, const struct cred *cred, struct inode *i,
+		    struct attr *ret_attr)
 {
-	struct io_stored st;
-	struct idata *d;
-	uint64_t now = loop_now_us(), seq;
-	uint32_t cuts = i->cuts;
+	struct mds_getattr_req req = {.cred = *cred, .ino = i->ino};
+	struct mds_getattr_rep rep;
+	struct rpc_call call;
+	int rc = mds_call(c, OP_mds_getattr, &req, &rep, &call);
 
-	if (!(i->attr.flags & ATTR_UNSETTLED) || !S_ISREG(i->attr.mode) ||
-	    (i->settled_us != 0 && lease_held(c, i)))
-		return 0;
-	TRY(inode_data(c, i, &d));
-	/* The chains know then what we have written; others may have cut some of it off since. */
-	TRY(wb_show(d));
-	seq = d->write_seq;
-	TRY(io_stat(d, &st));
-	/* Truncated meanwhile: the chains may have been asked before, and that size is known. */
-	if (i->cuts != cuts)
-		return 0;
-	i->settled_us = now;
+	rpc_call_fini(&call);
+	TRY(rc);
+	inode_update(c, i, &rep.attr, false, call.sent_us);
+	*ret_attr = rep.attr;
+	return 0;
+}
+
+/* It would have been recalled before. */
+static bool change_known(struct client *c, struct inode *i)
+{
+	return inode_is_fixed(i) || inode_attr_fresh(c, i) || lease_shared(c, i);
+}
+
+bool io_known_uncut(struct client *c, struct inode *i, uint64_t change)
+{
+	return i->attr.change == change && change_known(c, i);
+}
+
+int io_cut_since(struct client *c, struct inode *i, uint64_t change, enum io_cut *ret_cut)
+{
+	struct cred cred = io_renew_cred(i->data);
+	struct attr attr = {.change = i->attr.change};
+
+	if (!change_known(c, i))
+		TRY(ask_attr(c, &cred, i, &attr));
+	*ret_cut = (attr.flags & ATTR_CUTTING) != 0 ? CUT_NOW
+		   : attr.change != change          ? CUT_PERHAPS
+						    : CUT_NOT;
+	return 0;
+}
+
+int io_wait_uncut(const struct client *c, struct io_patience *p)
+{
+	uint64_t now = loop_now_us();
+
+	if (p->until_us == 0)
+		p->until_us = client_deadline(c);
+	if (now >= p->until_us)
+		return -LE_IO;
+	p->wait_us = p->wait_us == 0 ? CUT_WAIT_US : p->wait_us * 2;
+	if (p->wait_us > CUT_WAIT_MAX_US)
+		p->wait_us = CUT_WAIT_MAX_US;
+	return fiber_sleep_us(p->wait_us);
+}
+
+/* What the chains say, who were asked at that time, when write seq was the last one. */
+static void take_stored(struct inode *i, const struct attr *attr, const struct io_stored *st,
+			uint64_t at_us, uint64_t seq)
+{
+	struct idata *d = i->data;
+
+	i->settled_us = at_us;
 	d->resumed = false;
-	i->attr.size = st.size > attr->size ? st.size : attr->size;
-	i->attr.blocks = (st.used + SECTOR - 1) / SECTOR;
-	if (!(attr->flags & ATTR_TIME_SET) && st.mtime_ns > attr->mtime_ns &&
+	i->attr.size = st->size > attr->size ? st->size : attr->size;
+	i->attr.blocks = (st->used + SECTOR - 1) / SECTOR;
+	if (!(attr->flags & ATTR_TIME_SET) && st->mtime_ns > attr->mtime_ns &&
 	    (d->mtime_ns != 0 || d->n_write == 0)) {
-		i->attr.mtime_ns = st.mtime_ns;
-		if (i->attr.ctime_ns < st.mtime_ns)
-			i->attr.ctime_ns = st.mtime_ns;
+		i->attr.mtime_ns = st->mtime_ns;
+		if (i->attr.ctime_ns < st->mtime_ns)
+			i->attr.ctime_ns = st->mtime_ns;
 	}
 	if (d->write_seq == seq && d->gather.slot == NULL)
 		d->size = i->attr.size;
 	else if (d->size < i->attr.size)
 		d->size = i->attr.size;
-	return 0;
+}
+
+/* 1: they are to be asked again, and attr is what the MDS says now. */
+static int settle_once(struct client *c, struct inode *i, struct attr *attr, struct io_patience *p)
+{
+	struct idata *d = i->data;
+	struct cred cred = io_renew_cred(d);
+	uint64_t at_us = loop_now_us(), seq;
+	uint32_t cuts = i->cuts;
+	enum io_cut cut = CUT_NOT;
+	struct io_stored st;
+
+	/* The chains know then what we have written; others may have cut some of it off since. */
+	TRY(wb_show(d));
+	seq = d->write_seq;
+	TRY(io_stat(d, &st));
+	/* A file is made shorter chain by chain, and known to be when all are. */
+	if (!FAULT(CLIENT_TRUST_HOLES))
+		TRY(io_cut_since(c, i, attr->change, &cut));
+	if (cut == CUT_NOW)
+		TRY(io_wait_uncut(c, p));
+	if (cut == CUT_NOT && i->cuts == cuts) {
+		take_stored(i, attr, &st, at_us, seq);
+		return 0;
+	}
+	TRY(ask_attr(c, &cred, i, attr));
+	return 1;
+}
+
+int io_settle(struct client *c, struct inode *i, const struct attr *attr)
+{
+	struct io_patience patience = {0};
+	struct attr known = *attr;
+	int rc;
+
+	do {
+		struct idata *d;
+
+		if (!(i->attr.flags & ATTR_UNSETTLED) || !S_ISREG(i->attr.mode) ||
+		    (i->settled_us != 0 && lease_held(c, i)))
+			return 0;
+		TRY(inode_data(c, i, &d));
+		rc = settle_once(c, i, &known, &patience);
+	} while (rc > 0);
+	return rc;
 }
 
 /* The MDS takes its time with a lazy close, unless somebody asks for the file. */
@@ -254,15 +342,9 @@ static int settle_if_allowed(struct client *c, struct inode *i, const struct att
 
 int io_ask_attr(struct client *c, const struct cred *cred, struct inode *i)
 {
-	struct mds_getattr_req req = {.cred = *cred, .ino = i->ino};
-	struct mds_getattr_rep rep;
-	struct rpc_call call;
-	int rc = mds_call(c, OP_mds_getattr, &req, &rep, &call);
+	struct attr attr;
 
-	rpc_call_fini(&call);
-	TRY(rc);
-	inode_update(c, i, &rep.attr, false, call.sent_us);
-	return 0;
+	return ask_attr(c, cred, i, &attr);
 }
 
 int io_know_rights(struct client *c, const struct cred *cred, struct inode *i)
@@ -278,25 +360,40 @@ int io_wait_times(struct inode *i)
 	return wb_flush(i->data) == -LE_INTR ? -LE_INTR : 0;
 }
 
-int io_attr(struct client *c, const struct cred *cred, struct inode *i, struct attr *ret_attr)
+void io_settled_attr(const struct client *c, const struct inode *i, struct attr *ret_attr)
+{
+	inode_attr(c, i, ret_attr);
+	/* The chains know what was written here as well, and what others have cut off of that. */
+	if ((i->attr.flags & ATTR_UNSETTLED) != 0 && i->settled_us != 0 && !lease_held(c, i))
+		ret_attr->size = i->attr.size;
+	ret_attr->flags &= ~(uint32_t)ATTR_UNSETTLED;
+}
+
+static int ask_all(struct client *c, const struct cred *cred, struct inode *i)
 {
 	struct attr attr;
 	bool shared = false; /* then it is known what the MDS would say */
 
 	TRY(io_wait_times(i));
+	attr = i->attr;
 	if (!inode_attr_fresh(c, i)) {
 		TRY(io_wait_closing(i));
 		i->settled_us = 0; /* what the chains said then is too old */
 		shared = lease_shared(c, i);
+		attr = i->attr;
+		/* As it says: i->attr may have the size of before a cut, from another fiber. */
 		if (!shared)
-			TRY(io_ask_attr(c, cred, i));
+			TRY(ask_attr(c, cred, i, &attr));
 	}
-	attr = i->attr;
 	if (shared)
 		attr.size = i->shared_size;
-	TRY(settle_if_allowed(c, i, &attr));
-	inode_attr(c, i, ret_attr);
-	ret_attr->flags &= ~(uint32_t)ATTR_UNSETTLED;
+	return settle_if_allowed(c, i, &attr);
+}
+
+int io_attr(struct client *c, const struct cred *cred, struct inode *i, struct attr *ret_attr)
+{
+	TRY(ask_all(c, cred, i));
+	io_settled_attr(c, i, ret_attr);
 	return 0;
 }
 

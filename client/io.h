@@ -94,12 +94,31 @@ int io_wait_times(struct inode *i) CHECK_RESULT;
 
 /* Asks the MDS for what it knows of the attributes. Yields. */
 int io_ask_attr(struct client *c, const struct cred *cred, struct inode *i) CHECK_RESULT;
+/* Has the inode, which is open, been made shorter since it was known to have that change counter?
+ * Asked for, unless there is a lease, also a shared one. Yields. */
+enum io_cut {
+	CUT_NOT,
+	CUT_PERHAPS, /* something has changed */
+	CUT_NOW,     /* it is being made shorter: what the chains have means nothing */
+};
+int io_cut_since(struct client *c, struct inode *i, uint64_t change,
+		 enum io_cut *ret_cut) CHECK_RESULT;
+/* While it is CUT_NOW, for longer each time; p: zeros at first. -LE_IO: too long for one operation.
+ * Yields. */
+struct io_patience {
+	uint64_t wait_us, until_us;
+};
+int io_wait_uncut(const struct client *c, struct io_patience *p) CHECK_RESULT;
+/* CUT_NOT, as far as is known without asking. */
+bool io_known_uncut(struct client *c, struct inode *i, uint64_t change);
 /* Mode, owner, flags and project hold; asked for, unless there is a lease, also a shared one.
  * Yields. */
 int io_know_rights(struct client *c, const struct cred *cred, struct inode *i) CHECK_RESULT;
 /* The attributes, settled; asked for, unless there is a lease. ATTR_LEASED: there is. Yields. */
 int io_attr(struct client *c, const struct cred *cred, struct inode *i,
 	    struct attr *ret_attr) CHECK_RESULT;
+/* The same of what is known, just after the chains were asked if need be. */
+void io_settled_attr(const struct client *c, const struct inode *i, struct attr *ret_attr);
 /* Waits for closings of the inode that were sent behind. Yields. */
 int io_wait_closing(struct inode *i) CHECK_RESULT;
 

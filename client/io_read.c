@@ -6,6 +6,7 @@
  */
 #include "client/chunk_lease.h"
 #include "client/stripe.h"
+#include "common/base/fault.h"
 #include "common/base/log.h"
 
 #define FETCH_PARTS  READ_CHUNKS_MAX
@@ -21,6 +22,18 @@ struct fetch_part {
 	struct route route;
 	int status;
 };
+
+/* at: as pieces_hole says. */
+static void note_hole(const struct fetch_part *p, uint32_t at)
+{
+	uint64_t off = p->part.idx * p->d->inode->attr.layout.chunk_size + p->part.off + at;
+
+	if (at == p->part.len)
+		return;
+	p->d->n_holes++;
+	if (p->leases != NULL && off < p->leases->hole)
+		p->leases->hole = off;
+}
 
 /* What came is what was stored, and behind the end of the chunk is a hole up to the end of the
  * file. */
@@ -39,6 +52,7 @@ static int fetch_check(struct fetch_part *p, const struct oss_read_rep *rep, uin
 
 	TRY(pieces_open(&in, &len));
 	memset(in.data + len, 0, p->part.len - len);
+	note_hole(p, pieces_hole(&in, len));
 	return 0;
 }
 
@@ -90,10 +104,12 @@ static int fetch_once(struct fetch_part *p, uint32_t flags)
 
 	hedge_begin(&hedge);
 	rc = io_call(p->d, p->part.idx, &call, &auth, &p->route);
-	if (hedge_end(&hedge, &rc, data, &len))
+	if (hedge_end(&hedge, &rc, data, &len)) {
 		memset(data + len, 0, p->part.len - len);
-	else if (rc >= 0)
+		note_hole(p, hedge.hole);
+	} else if (rc >= 0) {
 		rc = fetch_check(p, &rep, call.ret_bulk_len);
+	}
 	if (rc >= 0 && p->leases != NULL)
 		note_end(p, rep.end);
 	rpc_call_fini(&call);
@@ -269,12 +285,53 @@ static int check_read(struct ll_file *f, uint64_t off, uint32_t len)
 	return 0;
 }
 
-/* May it be read, how much of it is there, and what will be asked for next? */
+/*
+ * A file that somebody makes shorter loses bytes on the object servers before it is known to be
+ * shorter: what had been read as far as it was believed to reach had holes then. So zeros that come
+ * out of a hole count only if the file is known, afterwards, not to have been cut since before its
+ * size was asked for: by a lease that was held all the time, or by the MDS. Else the size is asked
+ * for again, and all is read again, when the cut is over. Reads that meet no hole ask nothing: what
+ * is stored at that moment the file has.
+ */
+struct attempt {
+	struct ll_file *f;
+	uint64_t change, n_holes;
+	struct io_patience patience;
+	bool ahead; /* what was fetched ahead may have met holes long before */
+};
+
+static void attempt_begin(struct attempt *a)
+{
+	a->change = a->f->inode->attr.change;
+	a->n_holes = a->f->d->n_holes;
+	a->ahead = reads_ahead(a->f);
+}
+
+/* Has the file been all the time as it was read? hole: was there one in what is to be returned? */
+static int attempt_cut(const struct attempt *a, bool hole, enum io_cut *ret_cut)
+{
+	*ret_cut = CUT_NOT;
+	if (!hole || FAULT(CLIENT_TRUST_HOLES))
+		return 0;
+	return io_cut_since(a->f->c, a->f->inode, a->change, ret_cut);
+}
+
+/* The same, and waits while it is being cut. 1: it is to be read again. */
+static int attempt_end(struct attempt *a)
+{
+	enum io_cut cut;
+
+	TRY(attempt_cut(a, a->ahead || a->n_holes != a->f->d->n_holes, &cut));
+	if (cut == CUT_NOW)
+		TRY(io_wait_uncut(a->f->c, &a->patience));
+	return cut != CUT_NOT;
+}
+
+/* How much of it is there, and what will be asked for next? */
 static int read_begin(struct ll_file *f, uint64_t off, uint32_t *len)
 {
 	uint64_t size;
 
-	TRY(check_read(f, off, *len));
 	TRY(io_read_size(f, off + *len, &size));
 	if (off >= size)
 		*len = 0;
@@ -301,17 +358,35 @@ bool ll_past_pages(const struct ll_file *f)
 	return f->direct && f->d->read_buffered;
 }
 
+static int read_whole(struct ll_file *f, uint64_t off, uint32_t most, struct ll_data *data)
+{
+	struct attempt a = {.f = f};
+	uint32_t len;
+	int rc;
+
+	do {
+		attempt_begin(&a);
+		len = most;
+		data->n = 0;
+		data->len = 0;
+		TRY(read_begin(f, off, &len));
+		TRY(len > 0 ? read_own(f, off, len, NULL, data) : 0);
+		rc = attempt_end(&a);
+		if (rc != 0)
+			ll_data_release(data);
+	} while (rc > 0);
+	return rc;
+}
+
 int ll_read(struct ll_file *file, uint64_t off, uint32_t len, struct ll_data *ret_data)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	struct ll_data data;
 
-	data.n = 0;
-	data.len = 0;
-	TRY(read_begin(f, off, &len));
-	TRY(len > 0 ? read_own(f, off, len, NULL, &data) : 0);
+	TRY(check_read(f, off, len));
+	TRY(read_whole(f, off, len, &data));
 	f->c->stats.read_ops++;
-	f->c->stats.read_bytes += len;
+	f->c->stats.read_bytes += data.len;
 	ret_data->n = data.n;
 	ret_data->len = data.len;
 	memcpy(ret_data->vec, data.vec, data.n * sizeof(data.vec[0]));
@@ -357,28 +432,50 @@ static int read_under(struct ll_file *f, uint64_t off, uint32_t len, struct ll_c
 	return 0;
 }
 
+/* 1: it is to be read again. While it is being cut nobody's leases may be in the way. */
+static int read_once_leased(struct attempt *a, uint64_t off, uint32_t len, struct ll_data *data,
+			    struct ll_chunk_leases **ret_leases)
+{
+	struct ll_chunk_leases *leases = chunk_leases_make(a->f->d);
+	enum io_cut cut = CUT_NOT;
+	int rc;
+
+	if (leases == NULL)
+		return -LE_NOMEM;
+	data->n = 0;
+	data->len = 0;
+	attempt_begin(a);
+	rc = len > 0 ? read_under(a->f, off, len, leases, data) : 0;
+	if (rc >= 0)
+		rc = attempt_cut(a, leases->hole < off + data->len, &cut);
+	if (rc >= 0 && cut == CUT_NOT) {
+		*ret_leases = leases;
+		return 0;
+	}
+	ll_data_release(data);
+	ll_release_leases(leases);
+	if (rc >= 0 && cut == CUT_NOW)
+		rc = io_wait_uncut(a->f->c, &a->patience);
+	return rc < 0 ? rc : 1;
+}
+
 int ll_read_leased(struct ll_file *file, uint64_t off, uint32_t len, struct ll_data *ret_data,
 		   struct ll_chunk_leases **ret_leases)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
-	struct ll_chunk_leases *leases;
+	struct attempt a = {.f = f};
 	int rc;
 
 	*ret_leases = NULL;
 	ret_data->n = 0;
 	ret_data->len = 0;
 	TRY(check_read(f, off, len));
-	leases = chunk_leases_make(f->d);
-	if (leases == NULL)
-		return -LE_NOMEM;
-	rc = len > 0 ? read_under(f, off, len, leases, ret_data) : 0;
-	if (rc < 0) {
-		ll_release_leases(leases);
-		return rc;
-	}
+	do
+		rc = read_once_leased(&a, off, len, ret_data, ret_leases);
+	while (rc > 0);
+	TRY(rc);
 	f->c->stats.read_ops++;
 	f->c->stats.read_bytes += ret_data->len;
-	*ret_leases = leases;
 	return 0;
 }
 
@@ -446,12 +543,22 @@ static int read_own_into(struct ll_file *f, uint64_t off, uint32_t len, uint8_t 
 }
 
 /* As ll_read: how many bytes, or a status. */
-static int64_t read_into(struct ll_file *file, uint64_t off, uint32_t len, uint8_t *to)
+static int64_t read_into(struct ll_file *file, uint64_t off, uint32_t most, uint8_t *to)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+	struct attempt a = {.f = f};
+	uint32_t len;
+	int rc;
 
-	TRY(read_begin(f, off, &len));
-	TRY(len > 0 ? read_own_into(f, off, len, to) : 0);
+	TRY(check_read(f, off, most));
+	do {
+		attempt_begin(&a);
+		len = most;
+		TRY(read_begin(f, off, &len));
+		TRY(len > 0 ? read_own_into(f, off, len, to) : 0);
+		rc = attempt_end(&a);
+	} while (rc > 0);
+	TRY(rc);
 	f->c->stats.read_ops++;
 	f->c->stats.read_bytes += len;
 	return len;

@@ -154,6 +154,12 @@ void lease_shared_end(struct client *c, struct inode *i)
 	not_taken(c, i);
 }
 
+void lease_doubted(struct inode *i)
+{
+	i->lease_us = i->shared_us = 0;
+	i->recalled_us = loop_now_us();
+}
+
 void lease_unshare_all(struct client *c)
 {
 	c->leases.unshared_us = loop_now_us();

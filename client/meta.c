@@ -42,10 +42,8 @@ static int seen(struct client *c, const struct cred *cred, const struct attr *at
 		if (rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_STALE)
 			rc = 0;
 	}
-	if (rc >= 0 && ret_attr != NULL) {
-		inode_attr(c, i, ret_attr);
-		ret_attr->flags &= ~(uint32_t)ATTR_UNSETTLED;
-	}
+	if (rc >= 0 && ret_attr != NULL)
+		io_settled_attr(c, i, ret_attr);
 	i->found_us = loop_now_us();
 	inode_put(c, i);
 	return rc;

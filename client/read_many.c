@@ -20,6 +20,7 @@
 #include <string.h>
 
 #include "client/stripe.h"
+#include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/base/payload.h"
 
@@ -38,7 +39,8 @@
 struct job {
 	struct ll_part *part;
 	struct idata *d;
-	uint64_t size; /* of the file */
+	uint64_t size;   /* of the file, */
+	uint64_t change; /* and its change counter before that was known */
 	struct cap cap;
 	struct stripe_part at;
 	struct chain *chain;
@@ -70,15 +72,19 @@ static bool is_simple(const struct job *j)
 }
 
 /* Asked for once for all parts of a file: as of some moment of this call. Yields. */
-static int size_of(const struct job *jobs, uint32_t n, struct ll_file *f, uint64_t *ret_size)
+static int size_of(struct job *jobs, uint32_t n, struct ll_file *f)
 {
+	struct job *j = &jobs[n];
+
 	for (uint32_t i = n; !inode_is_fixed(f->inode) && i-- > 0;) {
 		if (jobs[i].d == f->d) {
-			*ret_size = jobs[i].size;
+			j->size = jobs[i].size;
+			j->change = jobs[i].change;
 			return 0;
 		}
 	}
-	return io_read_size(f, UINT64_MAX, ret_size);
+	j->change = f->inode->attr.change;
+	return io_read_size(f, UINT64_MAX, &j->size);
 }
 
 /* Takes the part on as job n, if it may be read and is small. Yields. */
@@ -89,7 +95,7 @@ static bool begin_job(struct job *jobs, uint32_t n, struct ll_part *p)
 
 	*j = (struct job){.part = p, .d = f->d};
 	if (!f->can_read || p->len == 0 || p->len > PART_MAX || p->off > LEAT_FILE_SIZE_MAX ||
-	    io_get_cap(f->d, IO_READ, &j->cap) < 0 || size_of(jobs, n, f, &j->size) < 0)
+	    io_get_cap(f->d, IO_READ, &j->cap) < 0 || size_of(jobs, n, f) < 0)
 		return false;
 	f->was_read = true;
 	if (p->off >= j->size)
@@ -281,6 +287,10 @@ static int take_part(struct group *g, struct job *j, const struct readv_result *
 			  g->target->id, status_text(rc));
 	}
 	TRY(rc);
+	/* What holes mean ll_pread finds out. */
+	if (pieces_hole(&in, len) < j->at.len && !FAULT(CLIENT_TRUST_HOLES) &&
+	    !io_known_uncut(g->c, j->d->inode, j->change))
+		return -LE_AGAIN;
 	memset(data + len, 0, j->at.len - len);
 	if (g->slot != NULL)
 		payload_copy(j->part->buf, data, j->at.len);

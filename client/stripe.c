@@ -133,6 +133,18 @@ int pieces_open(const struct pieces_in *in, uint32_t *ret_len)
 	return 0;
 }
 
+uint32_t pieces_hole(const struct pieces_in *in, uint32_t len)
+{
+	for (uint32_t i = 0; i < in->pieces.len / PIECE_WIRE_SIZE; i++) {
+		struct piece p;
+
+		piece_decode((const uint8_t *)in->pieces.data + (size_t)i * PIECE_WIRE_SIZE, &p);
+		if ((p.flags & PIECE_HOLE) != 0)
+			return p.off - in->off;
+	}
+	return len;
+}
+
 /* Bytes of vec behind *pos, in a row: where they lie, or copied to scratch when they lie apart. */
 static const uint8_t *take_next(const struct slot_vec **vec, uint32_t *pos, uint32_t len,
 				uint8_t *scratch)

@@ -81,6 +81,9 @@ struct pieces_in {
 	uint8_t *scratch; /* of block_size bytes */
 };
 int pieces_open(const struct pieces_in *in, uint32_t *ret_len) CHECK_RESULT;
+/* Of what has been opened, len bytes: where the room has the first byte that is not stored; its
+ * end: nowhere. */
+uint32_t pieces_hole(const struct pieces_in *in, uint32_t len);
 
 /* Do [a, a + a_len) and [b, b + b_len) share a byte? Empty ranges share none. */
 static inline bool range_overlaps(uint64_t a, uint64_t a_len, uint64_t b, uint64_t b_len)

@@ -281,8 +281,8 @@ static int abandon_txn(struct op *op, const void *vin, void *vout)
 	return 0;
 }
 
-int data_carry_out(struct op *op, uint64_t intent, const struct intent_rec *rec,
-		   struct attr *ret_attr)
+static int carry_out(struct op *op, uint64_t intent, const struct intent_rec *rec,
+		     struct attr *ret_attr)
 {
 	struct finish fi = {intent, rec};
 	int rc = apply(op->m, rec), end;
@@ -294,6 +294,17 @@ int data_carry_out(struct op *op, uint64_t intent, const struct intent_rec *rec,
 	end = op_mutate(op, rc == 0 ? finish_txn : abandon_txn, &fi, ret_attr);
 	op->owed = false;
 	return end < 0 ? end : rc;
+}
+
+int data_carry_out(struct op *op, struct open_file *f, uint64_t intent,
+		   const struct intent_rec *rec, struct attr *ret_attr)
+{
+	int rc;
+
+	f->cutting = rec->kind == INTENT_TRIM;
+	rc = carry_out(op, intent, rec, ret_attr);
+	f->cutting = false;
+	return rc;
 }
 
 uint32_t data_next_gen(const struct inode_rec *rec)

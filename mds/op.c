@@ -49,7 +49,7 @@ static int op_alive(struct op *op)
 		return 0;
 	if (op->session->ended)
 		return -LE_SESSION_GONE;
-	if (op->r != NULL && op->session->peer != op->r->peer)
+	if (op->r != NULL && op->session->peer != op->r->peer && !op->begun)
 		return -LE_DISCONNECTED;
 	return 0;
 }

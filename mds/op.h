@@ -27,6 +27,7 @@ struct op {
 	bool kept;       /* the replay row has the answer */
 	bool lazy;       /* nobody waits for it: what it writes may wait for company */
 	bool owed;       /* ends a durable intent: done even for a lost connection */
+	bool begun;      /* others may have seen a part of it: it goes on for a lost connection */
 	bool removed;    /* data was queued for removal */
 	bool from_store; /* repeated, and first answered by a former incarnation */
 	/* recall.h: what others have leases on, what is blocked until the section has been run */
@@ -114,14 +115,14 @@ int data_stat(struct mds *m, struct ino ino, const struct layout *l, uint64_t de
  * trims or punches on all chains, and tries until it is done or the server stops (then it is
  * finished after the next start), clears the intent and sets the new attributes. -LE_CORRUPT: a
  * chunk of which a part would remain is damaged in all its copies: the intent is cleared, the size
- * is what it was, and nothing behind it was cut off. The file's `busy` is held all the time. The
- * last one yields. final: it is the whole operation, whose reply is the attributes: the replay row
- * goes with the end of it.
+ * is what it was, and nothing behind it was cut off. The file's `busy` is held all the time, and
+ * while it is being trimmed getattr says so (ATTR_CUTTING). The last one yields. final: it is the
+ * whole operation, whose reply is the attributes: the replay row goes with the end of it.
  */
 uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode,
 		    bool final);
-int data_carry_out(struct op *op, uint64_t intent, const struct intent_rec *rec,
-		   struct attr *ret_attr) CHECK_RESULT;
+int data_carry_out(struct op *op, struct open_file *f, uint64_t intent,
+		   const struct intent_rec *rec, struct attr *ret_attr) CHECK_RESULT;
 /* Makes the inode settled with the size that the chains tell, if nobody writes it. In the
  * background. */
 void data_settle_start(struct mds *m, struct ino ino);

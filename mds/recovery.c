@@ -47,8 +47,9 @@ static void intent_run(void *arg)
 		op.seq = in->rec.seq;
 		op.desc = msg_find(in->rec.op);
 	}
-	rc = in->rec.kind == INTENT_CONVERT ? convert_forget(&op, in->no, &in->rec)
-					    : data_carry_out(&op, in->no, &in->rec, &attr);
+	rc = in->rec.kind == INTENT_CONVERT
+		     ? convert_forget(&op, in->no, &in->rec)
+		     : data_carry_out(&op, in->file, in->no, &in->rec, &attr);
 	if (rc < 0 && !m->stopping)
 		log_error("intent on inode %llu: %s", (unsigned long long)in->rec.ino.v,
 			  status_text(rc));
@@ -80,6 +81,7 @@ static int intent_start(struct mds *m, uint64_t no, const struct intent_rec *rec
 		return rc;
 	}
 	fmutex_lock(&in->file->busy);
+	in->file->cutting = rec->kind == INTENT_TRIM; /* the former incarnation may have begun */
 	intent_session(m, in);
 	latch_add(&m->fibers, 1);
 	m->recovery.n_intents++;

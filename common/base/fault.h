@@ -31,7 +31,8 @@
 	X(CLIENT_KEEP_OPENS, "a recall is answered without telling what is open")                  \
 	X(CLIENT_KEEP_LEASE, "leases outlive the metadata server that gave them")                  \
 	X(CLIENT_OWN_CACHE, "what is being changed is answered from memory meanwhile")             \
-	X(CLIENT_UNTOLD, "a restarted metadata server is not told of writes that nobody sees yet")
+	X(CLIENT_UNTOLD, "a restarted metadata server is not told of writes that nobody sees yet") \
+	X(CLIENT_TRUST_HOLES, "a hole is zeros, whether or not the file is cut meanwhile")
 
 enum fault {
 #define X(name, text) FAULT_##name,

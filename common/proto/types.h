@@ -102,6 +102,8 @@ enum attr_flags {
 	/* or one on the record alone: it has the file open, others may write, and the chains know
 	 * more of size, blocks, mtime and data. */
 	ATTR_SHARED = 1 << 29,
+	/* or it is being made shorter just now: some of its bytes may be gone from the chains. */
+	ATTR_CUTTING = 1 << 28,
 };
 /* relatime: a read now makes a new access time. */
 static inline bool attr_atime_due(const struct attr *a, int64_t now_ns)

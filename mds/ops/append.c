@@ -33,13 +33,16 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
 	if ((old->attr.flags & ATTR_UNSETTLED) != 0 && !a->asked &&
-	    (!a->file->ends_known ||
+	    (!a->file->ends_known || a->file->cut ||
 	     open_file_other_writers(&op->m->opens, a->file, op->session, true))) {
 		a->layout = old->attr.layout;
 		return -LE_BUSY;
 	}
-	off = max_u64(max_u64(old->append_end, old->attr.size), max_u64(a->in->size, a->ends));
-	off = max_u64(off, a->file->size);
+	off = max_u64(max_u64(old->append_end, old->attr.size), max_u64(a->file->size, a->ends));
+	/* After a truncation a client may know only how long the file was before. It has no write
+	 * lease then, so that the chains have all that it has written. */
+	if (!a->file->cut)
+		off = max_u64(off, a->in->size);
 	if (off > LEAT_FILE_SIZE_MAX || a->in->len > LEAT_FILE_SIZE_MAX - off)
 		return -LE_FBIG;
 	inode_edit(op->store, i)->append_end = off + a->in->len;

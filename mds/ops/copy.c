@@ -222,7 +222,7 @@ static void cut_off(struct op *op, const struct copying *k)
 	struct attr attr;
 
 	req.cred.flags = CRED_CHECKED;
-	if (truncate_file(op, &req, false, &attr) < 0)
+	if (truncate_file(op, &req, req.ino, false, &attr) < 0)
 		k->to->ask_chains = true;
 }
 

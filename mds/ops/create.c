@@ -71,7 +71,8 @@ static int create_txn(struct op *op, const void *vin, void *vout)
 int mds_create(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_create_req *in = vin;
-	struct create_args a = {.in = in, .o = {.cred = &in->cred, .flags = in->flags}};
+	struct create_args a = {.in = in,
+				.o = {.cred = &in->cred, .flags = in->flags, .told = in->told}};
 	int rc = name_check(in->name);
 
 	if (rc < 0)

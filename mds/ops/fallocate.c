@@ -101,7 +101,7 @@ int mds_fallocate(struct op *op, const void *vin, void *vout)
 	fmutex_lock(&a.file->busy);
 	rc = op_mutate(op, falloc_txn, &a, &out->attr);
 	if (rc == 0 && a.intent_no != 0)
-		rc = data_carry_out(op, a.intent_no, &a.intent, &out->attr);
+		rc = data_carry_out(op, a.file, a.intent_no, &a.intent, &out->attr);
 	fmutex_unlock(&a.file->busy);
 	open_file_put(&op->m->opens, a.file);
 	return rc;

@@ -94,15 +94,16 @@ int open_truncate(struct op *op, struct opening *o, struct ino ino)
 
 	o->truncate_first = false;
 	req.cred.flags |= CRED_CHECKED; /* open_existing has checked */
-	TRY(truncate_file(op, &req, false, &attr));
+	TRY(truncate_file(op, &req, o->told, false, &attr));
 	o->truncated = true;
+	op->begun = true;
 	return 0;
 }
 
 int mds_open(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_open_req *in = vin;
-	struct opening o = {.cred = &in->cred, .flags = in->flags};
+	struct opening o = {.cred = &in->cred, .flags = in->flags, .told = in->ino};
 	struct open_args a = {in, &o};
 	int rc;
 
@@ -139,8 +140,11 @@ static int reclaim_txn(struct op *op, const void *vin, void *vout)
 	if (open_flags_write(a->flags) && settled)
 		inode_edit(op->store, i)->attr.flags |= ATTR_UNSETTLED;
 	open_add(&op->m->opens, open, a->flags, a->n, settled);
-	if (open_flags_write(a->flags))
-		open->file->ask_chains = true; /* what others have reported before is not known */
+	if (open_flags_write(a->flags)) {
+		/* What others have reported before is not known, nor when it was cut. */
+		open->file->ask_chains = true;
+		open->file->cut |= (rec->flags & INODE_CUT) != 0;
+	}
 	return 0;
 }
 

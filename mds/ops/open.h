@@ -9,14 +9,16 @@ struct opening {
 	uint32_t flags;
 	bool truncate_first; /* out, with -LE_BUSY: O_TRUNC of an open file: call open_truncate */
 	bool truncated;      /* that has been done */
+	struct ino told;     /* what the session knows to be truncated: as op_asks_own */
 };
 /* In a critical section; op->session opens i. Writes. */
 int open_existing(struct op *op, struct opening *o, struct inode *i, const struct inode_rec *old,
 		  struct attr *ret_attr, struct cap *ret_cap) CHECK_RESULT;
 /* Yields. */
 int open_truncate(struct op *op, struct opening *o, struct ino ino) CHECK_RESULT;
-/* SET_SIZE and whatever else req says. final: it is the whole operation. Yields. */
-int truncate_file(struct op *op, const struct mds_setattr_req *req, bool final,
+/* SET_SIZE and whatever else req says. told: as op_asks_own. final: it is the whole operation.
+ * Yields. */
+int truncate_file(struct op *op, const struct mds_setattr_req *req, struct ino told, bool final,
 		  struct attr *ret_attr) CHECK_RESULT;
 /* Ends one open of op->session. op->final as the caller wants it. Yields. */
 int close_file(struct op *op, const struct mds_close_req *in,

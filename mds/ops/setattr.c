@@ -107,6 +107,7 @@ struct truncate {
 	struct open_file *file;
 	struct intent_rec intent;
 	uint64_t intent_no; /* 0: it is done without */
+	struct ino told;
 	bool final;
 };
 
@@ -132,6 +133,7 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 		return -LE_FBIG;
 	mask |= SET_KILL_CAPS;
 	TRY(op_changes(op, in->ino));
+	TRY(op_asks_own(op, in->ino, t->told));
 	if (in->cred.uid != 0 && (mask & SET_MODE) == 0)
 		mask |= SET_KILL_SUID;
 	bool settled = (old->attr.flags & ATTR_UNSETTLED) == 0 && old->append_end <= old->attr.size;
@@ -157,17 +159,17 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 	return 0;
 }
 
-int truncate_file(struct op *op, const struct mds_setattr_req *req, bool final,
+int truncate_file(struct op *op, const struct mds_setattr_req *req, struct ino told, bool final,
 		  struct attr *ret_attr)
 {
-	struct truncate t = {.req = req, .final = final};
+	struct truncate t = {.req = req, .told = told, .final = final};
 	int rc;
 
 	TRY(open_file_get(&op->m->opens, req->ino, &t.file));
 	fmutex_lock(&t.file->busy);
 	rc = op_mutate(op, truncate_txn, &t, ret_attr);
 	if (rc == 0 && t.intent_no != 0)
-		rc = data_carry_out(op, t.intent_no, &t.intent, ret_attr);
+		rc = data_carry_out(op, t.file, t.intent_no, &t.intent, ret_attr);
 	fmutex_unlock(&t.file->busy);
 	open_file_put(&op->m->opens, t.file);
 	return rc;
@@ -179,7 +181,7 @@ int mds_setattr(struct op *op, const void *vin, void *vout)
 	struct mds_setattr_rep *out = vout;
 
 	if ((in->mask & SET_SIZE) != 0)
-		return truncate_file(op, in, true, &out->attr);
+		return truncate_file(op, in, in->ino, true, &out->attr);
 	op->final = true;
 	return op_mutate(op, setattr_txn, in, out);
 }

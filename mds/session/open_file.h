@@ -19,6 +19,7 @@ struct open_file {
 	/* Ever, and cuts: who asked the chains knows whether the data may have changed since. */
 	uint32_t write_opens;
 	bool converting;    /* a conversion is at it */
+	bool cutting;       /* an intent to trim it is being carried out */
 	uint32_t refs;      /* who works with it just now */
 	struct fmutex busy; /* data as a whole: truncate, punch, settle, append over unknown ends */
 	/* Since the first of the present writers opened: */

@@ -525,7 +525,7 @@ static void draw_fault(void *arg)
 		;
 	else if (c->plan.names)
 		draw_names_fault(c);
-	else if (c->plan.contended)
+	else if (c->plan.contended && (!c->plan.cuts || sim_random_below(c->sim, 2)))
 		draw_contended_fault(c);
 	else
 		draw_any_fault(c);

@@ -222,11 +222,12 @@ void name_free(struct name_history *h)
 	*h = (struct name_history){0};
 }
 
-struct names {
+/* What the search is about: names, or one cell, whose value is the first tag. */
+struct state {
 	uint32_t tag[LINEAR_NAMES];
 };
 
-static bool has_name(const struct names *s, uint32_t tag)
+static bool has_name(const struct state *s, uint32_t tag)
 {
 	bool has = false;
 
@@ -235,7 +236,7 @@ static bool has_name(const struct names *s, uint32_t tag)
 	return has;
 }
 
-static bool step_link(const struct name_op *op, const struct names *from, struct names *to)
+static bool step_link(const struct name_op *op, const struct state *from, struct state *to)
 {
 	bool there = from->tag[op->a] != 0, lives = has_name(from, op->tag);
 
@@ -249,10 +250,12 @@ static bool step_link(const struct name_op *op, const struct names *from, struct
 }
 
 /* Could the operation end like this in this state? Then what comes after it. */
-static bool step(const struct name_op *op, const struct names *from, struct names *to)
+static bool step_name(const void *vop, uint64_t now, const struct state *from, struct state *to)
 {
+	const struct name_op *op = vop;
 	bool known = op->end != LINEAR_NEVER, there = from->tag[op->a] != 0;
 
+	(void)now;
 	*to = *from;
 	switch (op->kind) {
 	case NAME_CREATE:
@@ -283,6 +286,27 @@ static bool step(const struct name_op *op, const struct names *from, struct name
 	return false;
 }
 
+/* A history to be searched: n operations of that size, with begin and end at that place. */
+struct model {
+	const void *ops;
+	size_t n, size, times;
+	/* now: not before that time. */
+	bool (*step)(const void *op, uint64_t now, const struct state *from, struct state *to);
+};
+
+static const void *op_of(const struct model *m, size_t i)
+{
+	return (const char *)m->ops + i * m->size;
+}
+
+static uint64_t time_of(const struct model *m, size_t i, bool end)
+{
+	uint64_t times[2];
+
+	memcpy(times, (const char *)op_of(m, i) + m->times, sizeof(times));
+	return times[end];
+}
+
 /* A begin or an end, in order of time. Lifted out of the list while its operation is in the order
  * that is being tried. */
 struct event {
@@ -294,7 +318,8 @@ struct event {
 
 struct tried {
 	struct event *event;
-	struct names before;
+	struct state before;
+	uint64_t before_at;
 };
 
 struct seen {
@@ -302,11 +327,12 @@ struct seen {
 };
 
 struct search {
-	const struct name_history *h;
+	const struct model *m;
 	struct event *events, head;
 	struct tried *stack;
 	size_t depth, n_left; /* n_left: operations with an end that are not in the order yet */
-	struct names state;
+	struct state state;
+	uint64_t at;     /* the last begin in the order */
 	uint64_t set[2]; /* hash of the set of operations in the order */
 	struct seen *seen;
 	size_t n_seen, seen_room;
@@ -381,7 +407,7 @@ static void seen_grow(struct search *s)
 }
 
 /* The same operations in another order, leading to the same state, have been tried already. */
-static bool seen_before(struct search *s, uint32_t op, const struct names *state)
+static bool seen_before(struct search *s, uint32_t op, const struct state *state)
 {
 	uint64_t a = hash_u64_2((uint64_t)state->tag[0] << 32 | state->tag[1], 1);
 	uint64_t b = hash_u64_2((uint64_t)state->tag[2] << 32 | state->tag[3], 2);
@@ -404,18 +430,18 @@ static bool seen_before(struct search *s, uint32_t op, const struct names *state
 
 static void make_list(struct search *s)
 {
-	const struct name_history *h = s->h;
-	struct event **begin = calloc(h->n, sizeof(struct event *));
+	const struct model *m = s->m;
+	struct event **begin = calloc(m->n, sizeof(struct event *));
 	size_t n = 0;
 
-	ASSERT(begin != NULL || h->n == 0);
-	for (size_t i = 0; i < h->n; i++) {
-		const struct name_op *op = &h->ops[i];
+	ASSERT(begin != NULL || m->n == 0);
+	for (size_t i = 0; i < m->n; i++) {
+		uint64_t end = time_of(m, i, true);
 
-		s->events[n] = (struct event){.at = op->begin, .op = (uint32_t)i};
+		s->events[n] = (struct event){.at = time_of(m, i, false), .op = (uint32_t)i};
 		s->events[n++].is_begin = true;
-		if (op->end != LINEAR_NEVER) {
-			s->events[n++] = (struct event){.at = op->end, .op = (uint32_t)i};
+		if (end != LINEAR_NEVER) {
+			s->events[n++] = (struct event){.at = end, .op = (uint32_t)i};
 			s->n_left++;
 		}
 	}
@@ -439,16 +465,17 @@ static void make_list(struct search *s)
 static int search_run(struct search *s)
 {
 	struct event *e = s->head.next;
-	struct names next;
+	struct state next;
 
 	while (s->n_left > 0) {
 		if (++s->steps > STEPS_MAX)
 			return -1;
 		if (e != NULL && e->is_begin) {
-			if (step(&s->h->ops[e->op], &s->state, &next) &&
+			if (s->m->step(op_of(s->m, e->op), s->at, &s->state, &next) &&
 			    !seen_before(s, e->op, &next)) {
-				s->stack[s->depth++] = (struct tried){e, s->state};
+				s->stack[s->depth++] = (struct tried){e, s->state, s->at};
 				s->state = next;
+				s->at = e->at > s->at ? e->at : s->at;
 				lift(s, e);
 				e = s->head.next;
 			} else {
@@ -466,35 +493,214 @@ static int search_run(struct search *s)
 		s->depth--;
 		e = s->stack[s->depth].event;
 		s->state = s->stack[s->depth].before;
+		s->at = s->stack[s->depth].before_at;
 		unlift(s, e);
 		e = e->next;
 	}
 	return 1;
 }
 
-enum names_verdict name_check(const struct name_history *h, char why[LINEAR_WHY_SIZE])
+/* Not possible, or not decided: *ret_stuck is who could not follow the longest order, of *ret_depth
+ * operations. */
+static enum names_verdict search(const struct model *m, const struct state *start,
+				 uint32_t *ret_stuck, size_t *ret_depth)
 {
-	static const char *const kinds[] = {"create", "unlink", "lookup", "rename", "link"};
-	struct search s = {.h = h};
+	struct search s = {.m = m, .state = *start};
 	int rc;
 
-	s.events = calloc(2 * h->n + 1, sizeof(*s.events));
-	s.stack = calloc(h->n + 1, sizeof(*s.stack));
+	s.events = calloc(2 * m->n + 1, sizeof(*s.events));
+	s.stack = calloc(m->n + 1, sizeof(*s.stack));
 	ASSERT(s.events != NULL && s.stack != NULL);
 	make_list(&s);
 	rc = search_run(&s);
-	if (rc != 1 && h->n > 0) {
-		const struct name_op *op = &h->ops[s.stuck_op];
-
-		snprintf(why, LINEAR_WHY_SIZE,
-			 "%s: %s %u %u by client %u at %lld..%lld: %s, tag %u; the longest order "
-			 "has %zu of %zu operations",
-			 rc < 0 ? "not decided" : "no order explains", kinds[op->kind], op->a,
-			 op->b, op->client, (long long)op->begin, (long long)op->end,
-			 op->ok ? "yes" : "no", op->tag, s.best_depth, h->n);
-	}
+	*ret_stuck = s.stuck_op;
+	*ret_depth = s.best_depth;
 	free(s.events);
 	free(s.stack);
 	free(s.seen);
 	return rc < 0 ? NAMES_NOT_DECIDED : rc == 1 ? NAMES_POSSIBLE : NAMES_IMPOSSIBLE;
+}
+
+enum names_verdict name_check(const struct name_history *h, char why[LINEAR_WHY_SIZE])
+{
+	static const char *const kinds[] = {"create", "unlink", "lookup", "rename", "link"};
+	struct model m = {h->ops, h->n, sizeof(*h->ops), offsetof(struct name_op, begin),
+			  step_name};
+	size_t depth;
+	uint32_t stuck;
+	enum names_verdict v = search(&m, &(struct state){{0}}, &stuck, &depth);
+
+	if (v != NAMES_POSSIBLE) {
+		const struct name_op *op = &h->ops[stuck];
+
+		snprintf(why, LINEAR_WHY_SIZE,
+			 "%s: %s %u %u by client %u at %lld..%lld: %s, tag %u; the longest order "
+			 "has %zu of %zu operations",
+			 v == NAMES_NOT_DECIDED ? "not decided" : "no order explains",
+			 kinds[op->kind], op->a, op->b, op->client, (long long)op->begin,
+			 (long long)op->end, op->ok ? "yes" : "no", op->tag, depth, h->n);
+	}
+	return v;
+}
+
+/* ---- cells ---- */
+
+size_t cell_begin(struct cell_history *h, const struct cell_op *op, uint64_t at)
+{
+	h->ops = grow(h->ops, h->n, &h->room, sizeof(*h->ops));
+	h->ops[h->n] = *op;
+	h->ops[h->n].begin = at;
+	h->ops[h->n].end = LINEAR_NEVER;
+	if (op->until == 0)
+		h->ops[h->n].until = LINEAR_NEVER;
+	return h->n++;
+}
+
+void cell_over(struct cell_history *h, uint32_t client, uint64_t at)
+{
+	for (size_t i = 0; i < h->n; i++) {
+		struct cell_op *op = &h->ops[i];
+
+		if (op->client == client && op->end == LINEAR_NEVER && op->until == LINEAR_NEVER)
+			op->until = at;
+	}
+}
+
+void cell_done(struct cell_history *h, size_t op, uint64_t at)
+{
+	ASSERT(op < h->n && at > h->ops[op].begin);
+	h->ops[op].end = at;
+}
+
+void cell_saw(struct cell_history *h, size_t op, uint32_t value, uint64_t at)
+{
+	cell_done(h, op, at);
+	h->ops[op].value = value;
+}
+
+void cell_free(struct cell_history *h)
+{
+	free(h->ops);
+	*h = (struct cell_history){0};
+}
+
+static bool step_cell(const void *vop, uint64_t now, const struct state *from, struct state *to)
+{
+	const struct cell_op *op = vop;
+	bool absent = from->tag[0] == CELL_ABSENT;
+
+	*to = *from;
+	if (now > op->until)
+		return false;
+	switch (op->kind) {
+	case CELL_WRITE:
+		to->tag[0] = op->value;
+		return true;
+	case CELL_READ:
+		return op->value == from->tag[0];
+	case CELL_LOOK:
+		return (op->value != 0) != absent;
+	case CELL_CUT:
+		to->tag[0] = CELL_ABSENT;
+		return true;
+	case CELL_STAYS:
+		if (!absent)
+			return false;
+		/* fall through */
+	case CELL_EXTEND:
+		to->tag[0] = absent ? 0 : from->tag[0];
+		return true;
+	}
+	return false;
+}
+
+static int compare_cells(const void *a, const void *b)
+{
+	const struct cell_op *x = a, *y = b;
+
+	if (x->cell != y->cell)
+		return x->cell < y->cell ? -1 : 1;
+	return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+static enum names_verdict check_cell(const struct cell_op *ops, size_t n, char why[LINEAR_WHY_SIZE])
+{
+	static const char *const kinds[] = {"write", "read", "look", "cut", "extend", "stays"};
+	struct model m = {ops, n, sizeof(*ops), offsetof(struct cell_op, begin), step_cell};
+	size_t depth;
+	uint32_t stuck;
+	enum names_verdict v = search(&m, &(struct state){{CELL_ABSENT}}, &stuck, &depth);
+
+	if (v != NAMES_POSSIBLE)
+		snprintf(why, LINEAR_WHY_SIZE,
+			 "cell %u: %s: %s %lld by client %u at %lld..%lld; the longest order has "
+			 "%zu of %zu operations",
+			 ops->cell, v == NAMES_NOT_DECIDED ? "not decided" : "no order explains",
+			 kinds[ops[stuck].kind],
+			 ops[stuck].value == CELL_ABSENT ? -1ll : (long long)ops[stuck].value,
+			 ops[stuck].client, (long long)ops[stuck].begin, (long long)ops[stuck].end,
+			 depth, n);
+	return v;
+}
+
+static uint64_t over_at(const struct cell_op *op)
+{
+	return op->end < op->until ? op->end : op->until;
+}
+
+/* Has a write behind the cell met the cut? Then it may make the file longer once more. */
+static bool meets_write(const struct cell_history *h, size_t n, const struct cell_op *cut)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct cell_op *op = &h->ops[i];
+
+		if (op->kind == CELL_EXTEND && op->value != 0 && op->cell == cut->cell &&
+		    op->begin < over_at(cut) && over_at(op) > cut->begin)
+			return true;
+	}
+	return false;
+}
+
+static void add_stays(struct cell_history *h)
+{
+	size_t n = h->n;
+
+	for (size_t i = 0; i < n; i++) {
+		struct cell_op op = h->ops[i];
+
+		if (op.kind != CELL_CUT || !meets_write(h, n, &op))
+			continue;
+		op.kind = CELL_STAYS;
+		op.until = over_at(&op);
+		cell_begin(h, &op, op.begin);
+	}
+}
+
+enum names_verdict cell_check(struct cell_history *h, char why[LINEAR_WHY_SIZE])
+{
+	enum names_verdict worst = NAMES_POSSIBLE;
+	size_t n = 0;
+
+	add_stays(h);
+
+	/* Who looked and never got an answer tells nothing. */
+	for (size_t i = 0; i < h->n; i++)
+		if ((h->ops[i].kind != CELL_READ && h->ops[i].kind != CELL_LOOK) ||
+		    h->ops[i].end != LINEAR_NEVER)
+			h->ops[n++] = h->ops[i];
+	h->n = n;
+	if (n > 0)
+		qsort(h->ops, n, sizeof(*h->ops), compare_cells);
+	for (size_t i = 0, k; i < n; i = k) {
+		enum names_verdict v;
+
+		for (k = i + 1; k < n && h->ops[k].cell == h->ops[i].cell; k++)
+			continue;
+		v = check_cell(h->ops + i, k - i, why);
+		if (v == NAMES_IMPOSSIBLE)
+			return v;
+		if (v == NAMES_NOT_DECIDED)
+			worst = v;
+	}
+	return worst;
 }

@@ -1,10 +1,11 @@
 /*
- * Was what the clients saw possible? Two checkers for histories of operations that overlap in time.
+ * Was what the clients saw possible? Checkers for histories of operations that overlap in time.
  *
  * Registers with values that are written once each: by zones (Gibbons and Korach, "Testing shared
- * memories", SIAM J. Comput. 26, 1997), exact and n log n. Names of a directory: by search for an
- * order of the operations (Wing and Gong, "Testing and verifying concurrent objects", J. Parallel
- * Distrib. Comput. 17, 1993, with Lowe's memory of states seen).
+ * memories", SIAM J. Comput. 26, 1997), exact and n log n. Names of a directory, and cells of files
+ * that are made shorter: by search for an order of the operations (Wing and Gong, "Testing and
+ * verifying concurrent objects", J. Parallel Distrib. Comput. 17, 1993, with Lowe's memory of
+ * states seen).
  *
  * Times are of one clock, all different, from 1 on. An operation without an end (its client has
  * died, or was told that it is not known) may have happened at any time since it began, or not at
@@ -75,5 +76,46 @@ void name_end(struct name_history *h, size_t op, bool ok, uint32_t tag, uint64_t
 enum names_verdict { NAMES_IMPOSSIBLE, NAMES_POSSIBLE, NAMES_NOT_DECIDED };
 enum names_verdict name_check(const struct name_history *h, char why[LINEAR_WHY_SIZE]);
 void name_free(struct name_history *h);
+
+/*
+ * ---- cells of files that are made shorter and longer: each by itself; all are behind the end in
+ * the beginning ----
+ *
+ * A file is cut chunk by chunk: what was written meanwhile may stay, and with it the size, though
+ * what was written before it, or after it elsewhere, is cut off. So a write behind the cell may
+ * extend it once more until the cuts that it has met have ended.
+ */
+enum cell_kind {
+	CELL_WRITE,  /* value */
+	CELL_READ,   /* value, 0: zeros, CELL_ABSENT: the file ended before */
+	CELL_LOOK,   /* value: whether the file is said to have it */
+	CELL_CUT,    /* the file ends before */
+	CELL_EXTEND, /* it ends behind: zeros, if it was absent; value: by a write behind it */
+	CELL_STAYS,  /* of the checker itself */
+};
+#define CELL_ABSENT UINT32_MAX
+
+struct cell_op {
+	enum cell_kind kind;
+	uint32_t cell, client;
+	uint32_t value;
+	uint64_t begin, end;
+	uint64_t until; /* without an end: it does not happen later */
+};
+
+struct cell_history {
+	struct cell_op *ops;
+	size_t n, room;
+};
+
+size_t cell_begin(struct cell_history *h, const struct cell_op *op, uint64_t at);
+/* Of what changes something; of what looks, with what was seen. */
+void cell_done(struct cell_history *h, size_t op, uint64_t at);
+void cell_saw(struct cell_history *h, size_t op, uint32_t value, uint64_t at);
+/* Whatever has not ended of that client (it has died) does not happen any more. */
+void cell_over(struct cell_history *h, uint32_t client, uint64_t at);
+/* As name_check. Sorts the history. */
+enum names_verdict cell_check(struct cell_history *h, char why[LINEAR_WHY_SIZE]);
+void cell_free(struct cell_history *h);
 
 #endif

@@ -7,5 +7,7 @@ int linear_test_registers_random(void);
 int linear_test_names(void);
 int linear_test_links(void);
 int linear_test_names_random(void);
+int linear_test_cells(void);
+int linear_test_cells_random(void);
 
 #endif

@@ -4,7 +4,8 @@
  *   leat-sim --list                     names of the tests
  *   leat-sim NAME                       one test
  *   leat-sim run [--seed N | --seeds A..B] [--ops N] [--clients N]
- *                [--replicas N | --contended | --names | --damaged] [--plant BUG] [--jobs N] [-v]
+ *                [--replicas N | --contended | --names | --cuts | --damaged] [--plant BUG]
+ *                [--jobs N] [-v]
  *   leat-sim fanout [--nodes N] [--chunks N] ...   staging by many nodes, a line of CSV: fanout.h
  *
  * Each seed runs in a process of its own: a crash in the simulator leaves its memory behind. A
@@ -30,7 +31,7 @@
 struct batch {
 	uint64_t first, last;
 	uint32_t n_ops, n_clients, jobs, replicas;
-	bool verbose, stop_at_failure, contended, names, damaged;
+	bool verbose, stop_at_failure, contended, names, cuts, damaged;
 	const char *plant;
 };
 
@@ -114,6 +115,7 @@ static struct plan plan_of(uint64_t seed, const struct batch *b)
 		.replicas = b->replicas,
 		.contended = b->contended,
 		.names = b->names,
+		.cuts = b->cuts,
 		.damage = copies && !b->contended && seed % 5 < 2,
 		.move_members = copies && seed % 8 < 3,
 		.log_max = copies && seed % 9 < 3 ? (b->contended ? 1 : 2) : 0,
@@ -284,8 +286,7 @@ static void print_totals(struct totals *t)
 	       (double)t->isolations / n, (double)t->events / n,
 	       (double)t->virtual_ms / 1000.0 / n);
 	if (t->undecided > 0)
-		printf("%llu histories of names were not decided\n",
-		       (unsigned long long)t->undecided);
+		printf("%llu histories were not decided\n", (unsigned long long)t->undecided);
 	if (t->scrubs > 0)
 		printf("per seed: %.1f damaged blocks and records, %.1f lost chunks, %.1f that "
 		       "vanished, %.1f scrubs "
@@ -301,7 +302,7 @@ static bool lacks_moves(const struct batch *b, struct totals *t)
 {
 	uint32_t n_rare, n = print_moves(t, &n_rare);
 
-	if (b->plant || b->damaged)
+	if (b->plant || b->damaged || b->cuts)
 		return false;
 	if (b->contended)
 		return n_rare > 0 && t->runs >= RARE_MOVES_SEEDS;
@@ -377,6 +378,14 @@ static void contend(struct batch *b)
 static void contend_names(struct batch *b)
 {
 	b->contended = b->names = true;
+	b->n_clients = 3;
+	b->n_ops = 250;
+}
+
+/* Everybody at one file that is made shorter and longer. */
+static void contend_cuts(struct batch *b)
+{
+	b->contended = b->cuts = true;
 	b->n_clients = 3;
 	b->n_ops = 250;
 }
@@ -478,6 +487,25 @@ static int test_contended_names(void)
 	return run_batch(&b) ? 1 : 0;
 }
 
+static int test_contended_cuts(void)
+{
+	struct batch b = defaults();
+
+	contend_cuts(&b);
+	b.last = n_seeds(60, 500);
+	return run_batch(&b) ? 1 : 0;
+}
+
+static int test_replicated_cuts(void)
+{
+	struct batch b = defaults();
+
+	contend_cuts(&b);
+	b.replicas = 3;
+	b.last = n_seeds(30, 300);
+	return run_batch(&b) ? 1 : 0;
+}
+
 static int test_damaged_seeds(void)
 {
 	struct batch b = defaults();
@@ -530,6 +558,14 @@ static int found_damaged(const char *plant)
 	return found_by(b, plant);
 }
 
+static int found_cuts(const char *plant)
+{
+	struct batch b = defaults();
+
+	contend_cuts(&b);
+	return found_by(b, plant);
+}
+
 static int found_names(const char *plant)
 {
 	struct batch b = defaults();
@@ -557,6 +593,7 @@ FINDS_NAMES(mds_no_recall)
 FINDS_NAMES(client_keep_lease)
 FINDS_NAMES(client_own_cache)
 FINDS_NAMES(client_keep_opens)
+FINDS(client_trust_holes, found_cuts)
 FINDS(oss_no_dedupe, found)
 FINDS(oss_early_ack, found)
 FINDS(chain_no_repair, found_damaged)
@@ -580,6 +617,8 @@ static const struct {
 	{"replicated_seeds", test_replicated_seeds},
 	{"contended_seeds", test_contended_seeds},
 	{"contended_names", test_contended_names},
+	{"contended_cuts", test_contended_cuts},
+	{"replicated_cuts", test_replicated_cuts},
 	{"damaged_seeds", test_damaged_seeds},
 	{"deterministic", test_deterministic},
 	{"fanout_32", fanout_test_32},
@@ -592,6 +631,8 @@ static const struct {
 	{"linear_names", linear_test_names},
 	{"linear_links", linear_test_links},
 	{"linear_names_random", linear_test_names_random},
+	{"linear_cells", linear_test_cells},
+	{"linear_cells_random", linear_test_cells_random},
 #define X(plant)                                                                                   \
 	{                                                                                          \
 		"finds_" #plant, test_finds_##plant                                                \
@@ -604,6 +645,7 @@ static const struct {
 	{"names_find_client_own_cache", test_names_find_client_own_cache},
 	X(mds_no_dedupe),
 	X(mds_early_ack),
+	X(client_trust_holes),
 	X(oss_no_dedupe),
 	X(oss_early_ack),
 	X(chain_no_repair),
@@ -633,6 +675,7 @@ static int run_command(int argc, char **argv)
 		{"replicas", required_argument, NULL, 'r'},
 		{"contended", no_argument, NULL, 'C'},
 		{"names", no_argument, NULL, 'N'},
+		{"cuts", no_argument, NULL, 'T'},
 		{"damaged", no_argument, NULL, 'D'},
 		{"verbose", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
@@ -662,6 +705,8 @@ static int run_command(int argc, char **argv)
 			contend(&b);
 		} else if (c == 'N') {
 			contend_names(&b);
+		} else if (c == 'T') {
+			contend_cuts(&b);
 		} else if (c == 'D') {
 			meet_damage(&b);
 		} else if (c == 'v') {
@@ -693,7 +738,7 @@ int main(int argc, char **argv)
 			return tests[i].fn();
 	fprintf(stderr, "usage: leat-sim --list | NAME | run [--seed N | --seeds A..B] [--ops N] "
 			"[--clients N] "
-			"[--replicas N | --contended | --names | --damaged] "
+			"[--replicas N | --contended | --names | --cuts | --damaged] "
 			"[--plant BUG] [--jobs N] [-v] | fanout [--nodes N] ...\n");
 	return 2;
 }

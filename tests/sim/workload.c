@@ -9,6 +9,7 @@
 
 #include "common/base/hmap.h"
 #include "common/base/log.h"
+#include "tests/sim/cuts.h"
 #include "tests/sim/shared.h"
 
 #define FILES       6
@@ -43,6 +44,7 @@ struct workload {
 	uint32_t winners[RACES], unsure[RACES];
 	uint64_t used_at_start;
 	struct shared *shared;
+	struct cuts *cuts;
 	bool verified;
 };
 
@@ -578,6 +580,11 @@ static void use_shared_data(struct run *r)
 	shared_data(r->w->shared, r->index);
 }
 
+static void use_cuts(struct run *r)
+{
+	cuts_use(r->w->cuts, r->index);
+}
+
 static void use_shared_names(struct run *r)
 {
 	shared_names(r->w->shared, r->index);
@@ -596,7 +603,7 @@ static uint32_t copies_of(const struct run *r, uint32_t index)
 {
 	const struct plan *p = &r->c->plan;
 
-	return (p->contended && !p->names) || p->damaged
+	return (p->contended && !p->names && !p->cuts) || p->damaged
 		       ? p->replicas - index % 2
 		       : 1 + (uint32_t)((p->seed + index) % p->replicas);
 }
@@ -767,6 +774,7 @@ static void one_op(struct run *r)
 		use_subdir,      list_dir,        use_xattr,       race,
 		append_records,  append_records,  use_shared_data, use_shared_data,
 		use_shared_data, use_shared_data, use_shared_data, use_shared_names,
+		use_cuts,        use_cuts,
 	};
 	uint64_t i = rnd(r, ARRAY_SIZE(ops) + 1);
 
@@ -889,6 +897,8 @@ static void verify(struct run *r)
 		remove_home(r);
 	}
 	shared_verify(r->w->shared, CLIENTS_MAX);
+	if (!r->c->failed)
+		cuts_verify(r->w->cuts, CLIENTS_MAX);
 	verify_races(r);
 	verify_log(r);
 	verify_space(r);
@@ -904,6 +914,7 @@ void workload_client(struct cluster *c, uint32_t index, struct client *client)
 	if (c->failed)
 		return;
 	shared_client_start(w->shared, index, client);
+	cuts_client_start(w->cuts, index, client);
 	if (index == CLIENTS_MAX) {
 		verify(&r);
 		return;
@@ -918,7 +929,9 @@ void workload_client(struct cluster *c, uint32_t index, struct client *client)
 	if (!r.m->made)
 		make_home(&r);
 	adopt(&r);
-	if (c->plan.contended && !c->failed)
+	if (c->plan.cuts && !c->failed)
+		cuts_contend(w->cuts, index, &r.m->ops_left);
+	else if (c->plan.contended && !c->failed)
 		(c->plan.names ? shared_contend_names : shared_contend)(w->shared, index,
 									&r.m->ops_left);
 	while (r.m->ops_left > 0 && !c->failed) {
@@ -926,6 +939,7 @@ void workload_client(struct cluster *c, uint32_t index, struct client *client)
 		(c->plan.damaged ? one_data_op : one_op)(&r);
 	}
 	shared_client_end(w->shared, index);
+	cuts_client_end(w->cuts, index);
 	/* A crash after this must not leave anything open. */
 	c->client[index].running = false;
 	client_destroy(client);
@@ -965,6 +979,7 @@ struct workload *workload_create(struct cluster *c)
 		}
 	}
 	w->shared = shared_create(c);
+	w->cuts = cuts_create(c);
 	c->client_main = workload_client;
-	return w->shared != NULL ? w : NULL;
+	return w->shared != NULL && w->cuts != NULL ? w : NULL;
 }

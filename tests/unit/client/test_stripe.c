@@ -115,6 +115,25 @@ static int open_pieces(struct bytes pieces, uint32_t off, uint32_t room, uint32_
 	return pieces_open(&in, ret_len);
 }
 
+/* Where the first byte lies that nobody has stored. */
+static void holes(void **state)
+{
+	uint8_t mem[2 * BLOCK] = {0}, out[2 * PIECE_WIRE_SIZE];
+	struct slot s = {.data = mem, .size = sizeof(mem), .refs = 1};
+	struct slot_vec v = {&s, 0, BLOCK};
+	struct piece hole = {.off = BLOCK, .len = 1000, .flags = PIECE_HOLE};
+	struct pieces_in in = {.block_size = BLOCK, .room = 2 * BLOCK};
+
+	(void)state;
+	assert_int_equal(pieces_hole(&in, 0), 0);
+	assert_int_equal(pieces_cut(BLOCK, 0, BLOCK, &v, out), 1);
+	in.pieces = bytes_of(out, PIECE_WIRE_SIZE);
+	assert_int_equal(pieces_hole(&in, BLOCK), BLOCK);
+	piece_encode(&hole, out + PIECE_WIRE_SIZE);
+	in.pieces = bytes_of(out, sizeof(out));
+	assert_int_equal(pieces_hole(&in, BLOCK + 1000), BLOCK);
+}
+
 static void verify(void **state)
 {
 	uint8_t *mem = malloc(MIB);
@@ -327,6 +346,7 @@ int main(void)
 		cmocka_unit_test(cut_far_out),
 		cmocka_unit_test(pieces_at_block_boundaries),
 		cmocka_unit_test(pieces_over_several_slots),
+		cmocka_unit_test(holes),
 		cmocka_unit_test(verify),
 		cmocka_unit_test(sealed_and_opened),
 		cmocka_unit_test(hostile_replies),

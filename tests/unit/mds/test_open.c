@@ -244,6 +244,25 @@ static void append_body(struct fx *f)
 	assert_int_equal(append(f, a.ino, 1, 0), 5001);
 }
 
+/* Somebody else cuts a log: its writer goes on at the new end, though it knows only the old one. */
+static void cut_log_body(struct fx *f)
+{
+	uint64_t first = f->session, second = fx_session(f, 2);
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "log", O_WRONLY | O_APPEND, &a), 0);
+	assert_int_equal(append(f, a.ino, 1000, 0), 0);
+	f->session = second;
+	f->slot = 1;
+	assert_int_equal(fx_truncate(f, a.ino, 0), 0);
+	f->session = first;
+	f->slot = 0;
+	assert_int_equal(append(f, a.ino, 10, 1000), 0);
+	f->stat.size = 10;
+	assert_int_equal(append(f, a.ino, 10, 1000), 10);
+	assert_int_equal(append(f, a.ino, 10, 20), 20);
+}
+
 static struct ino kept;
 
 static void reclaim_before(struct fx *f)
@@ -480,7 +499,9 @@ static void intent_before(struct fx *f)
 	f->oss_fail = true;
 	assert_int_equal(fiber_spawn("truncate", intent_fiber, f), 0);
 	sleep_ms(300);
+	/* Some of it may be gone, so that nobody is to believe what the chains have. */
 	assert_int_equal(attr_of(f, cut).size, 100000);
+	assert_true(attr_of(f, cut).flags & ATTR_CUTTING);
 }
 
 /* A truncation that a crash cut short is finished, and whoever repeats it gets its answer. */
@@ -491,6 +512,7 @@ static void intent_after(struct fx *f)
 	uint64_t trims;
 
 	assert_int_equal(f->m->recovery.n_intents, 1);
+	assert_true(attr_of(f, cut).flags & ATTR_CUTTING);
 	f->oss_fail = false;
 	assert_int_equal(
 		fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
@@ -498,6 +520,7 @@ static void intent_after(struct fx *f)
 	trims = f->n_trims;
 	assert_int_equal(f->m->recovery.n_intents, 0);
 	assert_int_equal(attr_of(f, cut).size, 10);
+	assert_false(attr_of(f, cut).flags & ATTR_CUTTING);
 	assert_int_equal(
 		fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
 	assert_int_equal(f->n_trims, trims);
@@ -594,6 +617,7 @@ TEST(test_presumed, presumed_body)
 TEST(test_late_close, late_close_body)
 TEST(test_fallocate, fallocate_body)
 TEST(test_append, append_body)
+TEST(test_cut_log, cut_log_body)
 TEST(test_linger, linger_body)
 TEST(test_expiry, expiry_body)
 TEST(test_many_opens, many_opens_body)
@@ -609,6 +633,7 @@ int main(void)
 		cmocka_unit_test(test_late_close),
 		cmocka_unit_test(test_fallocate),
 		cmocka_unit_test(test_append),
+		cmocka_unit_test(test_cut_log),
 		cmocka_unit_test(test_reclaim),
 		cmocka_unit_test(test_takeover),
 		cmocka_unit_test(test_takeover_of_what_is_under_way),
