@@ -31,6 +31,7 @@ struct cuts_client {
 	struct client *client;
 	struct ll_file *file[FILES][ACTORS];
 	bool direct[FILES][ACTORS];
+	bool used; /* by it or the one before it, of which something may be under way */
 };
 
 struct cuts {
@@ -103,6 +104,7 @@ static void begin(struct deed *d, uint32_t first, uint32_t n, enum cell_kind kin
 {
 	d->first = first;
 	d->n = n;
+	d->sc->used = true;
 	for (uint32_t i = first; i < first + n; i++)
 		record(d, i, kind, kind == CELL_EXTEND);
 }
@@ -459,16 +461,17 @@ static void settle(struct deed *d)
 
 void cuts_client_start(struct cuts *s, uint32_t index, struct client *client)
 {
-	bool again = s->client[index].client != NULL;
+	bool used = s->client[index].used;
 	struct deed d = {.s = s, .sc = &s->client[index], .index = index};
 
-	s->client[index] = (struct cuts_client){.client = client};
-	if (!again)
+	s->client[index] = (struct cuts_client){.client = client, .used = used};
+	if (!used)
 		return;
 	fiber_sleep_us(LATE_US);
 	for (d.file = 0; d.file < FILES && !s->c->failed; d.file++)
 		settle(&d);
 	cell_over(&s->cells, index, ++s->tick);
+	s->client[index].used = false;
 }
 
 void cuts_client_end(struct cuts *s, uint32_t index)
