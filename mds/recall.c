@@ -36,12 +36,25 @@ static const struct session *spared(const struct op *op)
 	return op->recall_own ? NULL : op->session;
 }
 
+/* A file that is not settled, and that nobody who is back has open for writing: a session that is
+ * missing may have had its write lease, and have data that no object server has seen. */
+static bool is_hidden(const struct op *op, struct ino ino)
+{
+	const struct open_file *f = open_file_find(&op->m->opens, ino);
+	const struct inode_rec *rec;
+	struct inode *i;
+
+	return !op->m->recovery.sessions_back && (f == NULL || f->n_writers == 0) &&
+	       inode_get(op->store, ino, VIEW_NEWEST, &i, &rec) == 0 &&
+	       (rec->attr.flags & ATTR_UNSETTLED) != 0;
+}
+
 static int leased(struct op *op, const struct ino *inos, uint32_t n, bool write)
 {
 	op->n_recall = 0;
 	op->recall_own = false;
 	for (uint32_t i = 0; i < n && !FAULT(MDS_NO_RECALL); i++) {
-		if (!leases_known(op->m) ||
+		if (!leases_known(op->m) || is_hidden(op, inos[i]) ||
 		    lease_foreign(&op->m->leases, inos[i], op->session, write))
 			op->recall[op->n_recall++] = inos[i];
 		ASSERT(op->n_recall <= ARRAY_SIZE(op->recall));
@@ -259,6 +272,38 @@ static int recall_one(struct op *op, struct ino ino)
 	return 0;
 }
 
+static void end_missing(void *arg)
+{
+	struct asking *a = arg;
+
+	a->status = session_end(a->m, a->session);
+	session_unref(a->session);
+}
+
+/* Ends sessions that have not returned, and are not about to: how many. Which of them it was that
+ * had the lease is not known any more. */
+static uint32_t missing_end(struct mds *m)
+{
+	struct asking as[PARALLEL];
+	uint32_t n = 0;
+
+	list_for_each (k, &m->sessions.all) {
+		struct session *se = list_entry(k, struct session, link);
+
+		if (!se->from_store || se->ended || n == PARALLEL ||
+		    (se->peer != NULL && loop_now_us() < se->heard_us + term_us(m)))
+			continue;
+		log_warn("session %llu of %s has not returned, and may have data that somebody "
+			 "needs: it is ended",
+			 (unsigned long long)se->id, se->name);
+		session_ref(se);
+		as[n++] = (struct asking){m, se, {0}, 0};
+	}
+	if (n > 0)
+		fiber_parallel("end-missing", end_missing, as, sizeof(as[0]), n, n);
+	return n;
+}
+
 int op_recall(struct op *op)
 {
 	struct ino inos[ARRAY_SIZE(op->recall)];
@@ -267,6 +312,9 @@ int op_recall(struct op *op)
 	memcpy(inos, op->recall, sizeof(inos));
 	while (!leases_known(op->m))
 		TRY(mds_sleep_ms(op->m, AGAIN_MS));
+	for (uint32_t i = 0; i < n; i++)
+		while (is_hidden(op, inos[i]) && missing_end(op->m) == 0)
+			TRY(mds_sleep_ms(op->m, AGAIN_MS));
 	for (uint32_t i = 0; i < n; i++)
 		if (lease_foreign(&op->m->leases, inos[i], spared(op), op->recall_writes))
 			TRY(recall_one(op, inos[i]));

@@ -237,8 +237,11 @@ static void tell_map(struct mds *m)
 #define IDLE_AT_ONCE  256u
 #define IDLE_PARALLEL 64u
 
-static bool has_writers(const struct session *se)
+/* Of one that has not returned it is not known. */
+static bool may_have_writers(const struct session *se)
 {
+	if (se->from_store)
+		return true;
 	list_for_each (n, &se->opens)
 		if (list_entry(n, struct open, by_session)->n_write > 0)
 			return true;
@@ -304,7 +307,7 @@ int session_end(struct mds *m, struct session *se)
 	fmutex_unlock(&m->sessions.lock);
 	/* What a silent client may still have on its way to object servers is refused once they
 	 * know. Before that nobody else gets what it had, even if this server is being stopped. */
-	if (mine && rc == 0 && !se->closing && has_writers(se))
+	if (mine && rc == 0 && !se->closing && may_have_writers(se))
 		(void)!fiber_sleep_us(2000ull * m->params.heartbeat_ms);
 	if (mine && rc == 0) {
 		rc = drop_all(m, se);

@@ -335,6 +335,50 @@ static void test_reclaim(void **state)
 	fx_destroy(f);
 }
 
+static struct ino hidden, settled;
+
+static void missing_before(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "hidden", O_WRONLY, &a), 0);
+	hidden = a.ino;
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "settled", O_WRONLY, &a), 0);
+	settled = a.ino;
+	assert_int_equal(fx_close(f, settled, O_WRONLY, 0), 0);
+}
+
+/* It had a write lease, and never returns: who needs the file gets it when the session is ended,
+ * so that what it may still send is refused. Nobody else is a reason to end it. */
+static void missing_after(struct fx *f)
+{
+	uint64_t missing = f->session, start_us = loop_now_us();
+	const uint64_t term_us = f->params.client_lease_ms * 1000ull;
+
+	f->session = fx_session(f, 2);
+	f->slot = 1;
+	assert_int_equal(fx_open(f, settled, O_WRONLY), 0);
+	assert_int_equal(fx_truncate(f, settled, 10), 0);
+	assert_true(loop_now_us() >= start_us + term_us);
+	assert_non_null(session_find(&f->m->sessions, missing));
+	assert_int_equal(fx_open(f, hidden, O_WRONLY), 0);
+	assert_null(session_find(&f->m->sessions, missing));
+	assert_true(loop_now_us() >= start_us + term_us + 2000ull * f->params.heartbeat_ms);
+	assert_true(f->m->recovery.sessions_back);
+}
+
+static void test_missing_session(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, missing_before);
+	fx_crash(f);
+	fx_run(f, missing_after);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
 static void take_over(struct fx *f)
 {
 	struct mds_session_open_req so = {.client = {{1, 1}}, .session = f->session, .takeover = 1};
@@ -635,6 +679,7 @@ int main(void)
 		cmocka_unit_test(test_append),
 		cmocka_unit_test(test_cut_log),
 		cmocka_unit_test(test_reclaim),
+		cmocka_unit_test(test_missing_session),
 		cmocka_unit_test(test_takeover),
 		cmocka_unit_test(test_takeover_of_what_is_under_way),
 		cmocka_unit_test(test_presumed),
