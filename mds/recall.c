@@ -41,10 +41,11 @@ static const struct session *spared(const struct op *op)
 static bool is_hidden(const struct op *op, struct ino ino)
 {
 	const struct open_file *f = open_file_find(&op->m->opens, ino);
+	uint32_t own = op->session != NULL && op->session->from_store;
 	const struct inode_rec *rec;
 	struct inode *i;
 
-	return !op->m->recovery.sessions_back && (f == NULL || f->n_writers == 0) &&
+	return op->m->sessions.n_from_store > own && (f == NULL || f->n_writers == 0) &&
 	       inode_get(op->store, ino, VIEW_NEWEST, &i, &rec) == 0 &&
 	       (rec->attr.flags & ATTR_UNSETTLED) != 0;
 }
@@ -282,15 +283,16 @@ static void end_missing(void *arg)
 
 /* Ends sessions that have not returned, and are not about to: how many. Which of them it was that
  * had the lease is not known any more. */
-static uint32_t missing_end(struct mds *m)
+static uint32_t missing_end(const struct op *op)
 {
+	struct mds *m = op->m;
 	struct asking as[PARALLEL];
 	uint32_t n = 0;
 
 	list_for_each (k, &m->sessions.all) {
 		struct session *se = list_entry(k, struct session, link);
 
-		if (!se->from_store || se->ended || n == PARALLEL ||
+		if (!se->from_store || se->ended || se == op->session || n == PARALLEL ||
 		    (se->peer != NULL && loop_now_us() < se->heard_us + term_us(m)))
 			continue;
 		log_warn("session %llu of %s has not returned, and may have data that somebody "
@@ -313,7 +315,7 @@ int op_recall(struct op *op)
 	while (!leases_known(op->m))
 		TRY(mds_sleep_ms(op->m, AGAIN_MS));
 	for (uint32_t i = 0; i < n; i++)
-		while (is_hidden(op, inos[i]) && missing_end(op->m) == 0)
+		while (is_hidden(op, inos[i]) && missing_end(op) == 0)
 			TRY(mds_sleep_ms(op->m, AGAIN_MS));
 	for (uint32_t i = 0; i < n; i++)
 		if (lease_foreign(&op->m->leases, inos[i], spared(op), op->recall_writes))
