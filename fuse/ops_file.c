@@ -17,7 +17,7 @@
 
 /*
  * How the kernel may cache this open: pages only under a lease. O_APPEND writers must not fill the
- * page cache: only the metadata server knows where their data goes.
+ * page cache: where their data goes is known when it is written, here or at the metadata server.
  */
 static void set_caching(struct leatfs *fs, struct ino ino, struct fuse_file_info *fi, bool changed)
 {

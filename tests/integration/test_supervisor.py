@@ -170,16 +170,23 @@ def writer(w, folder, name, lossless):
             assert got == pattern(path, w.rounds * 8 + k, size), (path, k, len(got))
 
 
-def appender(w, path, count):
-    """Each record is there once, in order."""
+def appender(w, path, count, lost, lossless):
+    """Each record is there once, in order, but for those of which close says that they may be lost."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    first = count[0]
     try:
         for _ in range(10):
             record = b"%015d\n" % count[0]
             assert os.write(fd, record) == 16
             count[0] += 1
     finally:
-        os.close(fd)
+        try:
+            os.close(fd)
+        except OSError as e:
+            if e.errno != errno.EIO or lossless:
+                raise
+            w.eio += 1
+            lost.update(range(first, count[0]))
 
 
 def namer(w, folder):
@@ -249,9 +256,10 @@ def storm(m, disturb, lossless):
     with open(folder + "/counter", "wb") as f:
         f.write(b"0")
         os.fsync(f.fileno())
-    stop, count = threading.Event(), [0]
+    stop, count, lost = threading.Event(), [0], set()
     workers = [Worker(writer, stop, folder, "w%d" % i, lossless) for i in range(3)]
-    workers += [Worker(namer, stop, folder + "/"), Worker(appender, stop, folder + "/log", count)]
+    workers += [Worker(namer, stop, folder + "/"),
+                Worker(appender, stop, folder + "/log", count, lost, lossless)]
     workers += [Worker(reader, stop, p, sums) for p in list(sums)[:2]]
     lockers = [Worker(locker, stop, folder + "/counter", lossless) for _ in range(2)]
     end = time.monotonic() + SECONDS
@@ -269,7 +277,9 @@ def storm(m, disturb, lossless):
         w.end()
     with open(folder + "/log", "rb") as f:
         text = f.read()
-    assert text == b"".join(b"%015d\n" % i for i in range(count[0])), (len(text), count[0] * 16)
+    seen = [int(text[i:i + 15]) for i in range(0, len(text), 16)]
+    assert text == b"".join(b"%015d\n" % i for i in seen) and seen == sorted(set(seen)), seen
+    assert set(range(count[0])) - set(seen) <= lost, (len(seen), count[0], sorted(lost))
     with open(folder + "/counter", "rb") as f:
         assert int(f.read()) == sum(w.rounds for w in lockers)
     for path in sums:
