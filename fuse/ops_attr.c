@@ -323,8 +323,9 @@ void op_statfs(fuse_req_t req, fuse_ino_t ino)
 		reply_status(req, status);
 		return;
 	}
+	/* Who asks by statfs(2) takes the blocks to be of f_bsize bytes. */
 	struct statvfs v = {
-		.f_bsize = 1 << 20,
+		.f_bsize = 4096,
 		.f_frsize = 4096,
 		.f_blocks = s.total / 4096,
 		.f_bfree = s.free / 4096,

@@ -305,6 +305,11 @@ def test_permissions(c):
     assert os.stat(m + "/setgid/f").st_uid == 1000
 
 
+def test_statfs_counts_in_blocks_of_both_sizes(c):
+    s = os.statvfs(c.mnt())
+    assert s.f_bsize == s.f_frsize, (s.f_bsize, s.f_frsize)
+
+
 def test_statfs_and_space_comes_back(c):
     used = lambda: (lambda s: (s.f_blocks - s.f_bfree) * s.f_frsize)(os.statvfs(c.mnt()))
 
