@@ -83,7 +83,8 @@ struct idata {
 	struct fmutex cap_lock;
 	uint32_t renew_uid, renew_gid;
 
-	bool resumed; /* a former process may have written: the chains have to be asked */
+	bool unsure; /* a former process may have written, or this one while it cut: the chains
+		      * have to be asked */
 
 	/* lease.c */
 	bool reasking;   /* the MDS is being asked whether it is still shared */

@@ -171,7 +171,7 @@ def writer(w, folder, name, lossless):
 
 
 def appender(w, path, count, lost, lossless):
-    """Each record is there once, in order, but for those of which close says that they may be lost."""
+    """Each record is there once, in order, but for those that close says may be lost."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     first = count[0]
     try:
