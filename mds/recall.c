@@ -281,9 +281,9 @@ static void end_missing(void *arg)
 	session_unref(a->session);
 }
 
-/* Ends sessions that have not returned, and are not about to: how many. Which of them it was that
- * had the lease is not known any more. */
-static uint32_t missing_end(const struct op *op)
+/* Ends sessions that have not returned, and are not about to; waits a moment if there are none.
+ * Which of them it was that had the lease is not known any more. */
+static int missing_end(const struct op *op)
 {
 	struct mds *m = op->m;
 	struct asking as[PARALLEL];
@@ -301,9 +301,12 @@ static uint32_t missing_end(const struct op *op)
 		session_ref(se);
 		as[n++] = (struct asking){m, se, {0}, 0};
 	}
-	if (n > 0)
-		fiber_parallel("end-missing", end_missing, as, sizeof(as[0]), n, n);
-	return n;
+	if (n == 0)
+		return mds_sleep_ms(m, AGAIN_MS);
+	fiber_parallel("end-missing", end_missing, as, sizeof(as[0]), n, n);
+	for (uint32_t i = 0; i < n; i++)
+		TRY(as[i].status);
+	return m->stopping ? -LE_SHUTDOWN : 0;
 }
 
 int op_recall(struct op *op)
@@ -315,8 +318,8 @@ int op_recall(struct op *op)
 	while (!leases_known(op->m))
 		TRY(mds_sleep_ms(op->m, AGAIN_MS));
 	for (uint32_t i = 0; i < n; i++)
-		while (is_hidden(op, inos[i]) && missing_end(op) == 0)
-			TRY(mds_sleep_ms(op->m, AGAIN_MS));
+		while (is_hidden(op, inos[i]))
+			TRY(missing_end(op));
 	for (uint32_t i = 0; i < n; i++)
 		if (lease_foreign(&op->m->leases, inos[i], spared(op), op->recall_writes))
 			TRY(recall_one(op, inos[i]));
