@@ -130,7 +130,7 @@ int file_resume(struct client *c, struct inode *i, const struct cred *cred, uint
 		return -LE_NOMEM;
 	count_open(d, flags, 1);
 	/* What the former process wrote by it is not known: the chains are. */
-	d->sparse = d->unsure = true;
+	d->sparse = d->resumed = true;
 	i->opened = true; /* the kernel may have pages of it, of which version is not known */
 	i->open_change = UINT64_MAX;
 	return 0;
@@ -161,8 +161,6 @@ static void truncated(struct inode *i, uint64_t size)
 		return;
 	ra_drop_all(d);
 	d->size = size;
-	/* What was written meanwhile may be there: before this is believed the chains are asked. */
-	d->unsure |= d->n_write > 0;
 	d->durable_end = 0;
 	d->mtime_ns = 0;
 	if (size == 0)

@@ -282,7 +282,7 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 		lease_given(c, i, sent_us);
 	/* The only one who writes it: the record and our own writes tell all. */
 	if (leased && (attr->flags & ATTR_UNSETTLED) && lease_held(c, i) &&
-	    (i->data == NULL || !i->data->unsure))
+	    (i->data == NULL || !i->data->resumed))
 		i->settled_us = i->attr_us;
 	update_own_size(i);
 }

@@ -83,8 +83,7 @@ struct idata {
 	struct fmutex cap_lock;
 	uint32_t renew_uid, renew_gid;
 
-	bool unsure; /* a former process may have written, or this one while it cut: the chains
-		      * have to be asked */
+	bool resumed; /* a former process may have written: the chains have to be asked */
 
 	/* lease.c */
 	bool reasking;   /* the MDS is being asked whether it is still shared */
@@ -105,6 +104,7 @@ struct idata {
 	struct gather gather;
 	struct fmutex append_lock; /* who writes at the end, or moves it */
 	bool appending;            /* at an end that only this client knows: io_write.c */
+	bool alone;                /* it wrote behind under a write lease, not recalled since */
 	struct waitq append_q;     /* that has ended */
 	int err;          /* the newest error of a write-behind */
 	uint32_t mark;    /* kept.c: 1 + the place where it is noted; 0: it is clean */

@@ -240,7 +240,7 @@ static void take_stored(struct inode *i, const struct attr *attr, const struct i
 	struct idata *d = i->data;
 
 	i->settled_us = at_us;
-	d->unsure = false;
+	d->resumed = false;
 	i->attr.size = st->size > attr->size ? st->size : attr->size;
 	i->attr.blocks = (st->used + SECTOR - 1) / SECTOR;
 	if (!(attr->flags & ATTR_TIME_SET) && st->mtime_ns > attr->mtime_ns &&

@@ -129,7 +129,7 @@ void read_many_fini(struct client *c);
 int file_resume(struct client *c, struct inode *i, const struct cred *cred, uint32_t flags,
 		struct ll_file **ret_file) CHECK_RESULT;
 
-/* io_write.c: is anything written, or being written at the end, that no server has seen? */
+/* io_write.c: has it, under a write lease, written what no server has seen, or is it at it? */
 bool io_hides(const struct idata *d);
 /* Until nothing is of what was written so far. -LE_INTR. Yields. */
 int io_show(struct idata *d) CHECK_RESULT;

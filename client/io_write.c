@@ -195,6 +195,8 @@ static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *
 	/* Others look at it, who have to see it when this returns. */
 	if (!through && !lease_held(f->c, f->inode))
 		TRY(wb_show_range(f->d, off, len));
+	else if (!through)
+		f->d->alone = true;
 	return (int64_t)len;
 }
 
@@ -247,14 +249,16 @@ static int64_t write_end(struct ll_file *f, const struct slot_vec *vec, uint32_t
 
 bool io_hides(const struct idata *d)
 {
-	return !FAULT(CLIENT_UNTOLD) && (d->appending || wb_is_hidden(d));
+	return !FAULT(CLIENT_UNTOLD) && (d->appending || (d->alone && wb_is_hidden(d)));
 }
 
 int io_show(struct idata *d)
 {
 	while (d->appending)
 		TRY(waitq_wait(&d->append_q, NO_DEADLINE));
-	return wb_show(d);
+	TRY(wb_show(d));
+	d->alone = d->alone && wb_is_hidden(d);
+	return 0;
 }
 
 int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)

@@ -57,12 +57,6 @@ static void reclaim_put(struct wire_w *w, struct ino ino, uint32_t flags, uint32
 	wire_put_u32(w, &count);
 }
 
-/* Had it the write lease, when the server restarted? */
-static bool had_alone(const struct idata *d)
-{
-	return d->inode->lease_us != 0 && d->n_write > 0;
-}
-
 /* All that is open, as mds_reclaim wants it. */
 static int list_opens(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
 {
@@ -79,7 +73,7 @@ static int list_opens(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
 	list_for_each (l, &c->inodes.open) {
 		struct idata *d = list_entry(l, struct idata, open_link);
 		uint32_t state = lease_shared_lasts(c, d->inode) ? RECLAIM_SHARED
-				 : had_alone(d) && io_hides(d)    ? RECLAIM_HIDDEN
+				 : io_hides(d)                    ? RECLAIM_HIDDEN
 								  : 0;
 
 		delegation_counted(d);

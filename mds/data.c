@@ -210,16 +210,6 @@ struct finish {
 	const struct intent_rec *rec;
 };
 
-/* Its client asks the chains then before it goes by what it knows. */
-static bool is_own(struct op *op, const struct intent_rec *in, const struct open_file *f)
-{
-	const struct open *o = op->session != NULL && op->session->id == in->session
-				       ? open_find(&op->m->opens, op->session, in->ino)
-				       : NULL;
-
-	return o != NULL && o->n_write == f->n_writers;
-}
-
 static void finish_trim(struct op *op, const struct intent_rec *in, struct inode_rec *rec)
 {
 	struct open_file *f = open_file_find(&op->m->opens, in->ino);
@@ -237,8 +227,6 @@ static void finish_trim(struct op *op, const struct intent_rec *in, struct inode
 	f->size = f->used = 0;
 	if (f->n_writers > 0)
 		f->ask_chains = f->cut = true;
-	if (!is_own(op, in, f))
-		f->untracked = true;
 }
 
 static int finish_txn(struct op *op, const void *vin, void *vout)
