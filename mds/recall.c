@@ -40,12 +40,15 @@ static const struct session *spared(const struct op *op)
  * missing may have had its write lease, and have data that no object server has seen. */
 static bool is_hidden(const struct op *op, struct ino ino)
 {
-	const struct open_file *f = open_file_find(&op->m->opens, ino);
 	uint32_t own = op->session != NULL && op->session->from_store;
+	const struct open_file *f;
 	const struct inode_rec *rec;
 	struct inode *i;
 
-	return op->m->sessions.n_from_store > own && (f == NULL || f->n_writers == 0) &&
+	if (op->m->sessions.n_from_store <= own) /* as ever, but just after a restart */
+		return false;
+	f = open_file_find(&op->m->opens, ino);
+	return (f == NULL || f->n_writers == 0) &&
 	       inode_get(op->store, ino, VIEW_NEWEST, &i, &rec) == 0 &&
 	       (rec->attr.flags & ATTR_UNSETTLED) != 0;
 }
