@@ -77,6 +77,10 @@ struct client {
 	struct writeback wb;
 	uint64_t n_chunk_leases;
 	uint64_t n_retracted; /* writes that were accepted and have to be repeated: a counter */
+	/* reclaim.c: struct promise of the changes under way; counts processes of targets. */
+	struct list promises;
+	struct waitq promise_q;
+	uint64_t lives;
 	struct readahead ra;
 	struct latencies latencies;      /* of reads from the member asked first */
 	struct latencies many_latencies; /* the same, of many at once */

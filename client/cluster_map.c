@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/client.h"
+#include "client/reclaim.h"
 #include "client/retry.h"
 #include "common/base/log.h"
 
@@ -281,6 +282,7 @@ static void target_drop_rpc(struct target *t)
 
 	t->rpc = NULL;
 	t->up = t->lost = false;
+	t->incarnation = 0;
 	if (fiber_spawn("target_moved", destroy_rpc_fiber, old) < 0)
 		rpc_client_destroy(old);
 }
@@ -498,6 +500,7 @@ static int target_connected(void *arg, struct rpc_client *rpc)
 		t->up = true;
 		t->lost = false;
 		waitq_wake_all(&t->up_q);
+		reclaim_start(t);
 	}
 	return 0;
 }

@@ -2,6 +2,7 @@
 
 #include "client/client.h"
 #include "client/kept.h"
+#include "client/reclaim.h"
 #include "client/route.h"
 #include "client/session.h"
 #include "common/base/fault.h"
@@ -198,7 +199,8 @@ struct chain_call {
 	struct route *route;
 	struct retry retry;
 	bool mutation;
-	struct chain *held; /* whose slot the call has; NULL: none */
+	struct promise promise; /* of a mutation */
+	struct chain *held;     /* whose slot the call has; NULL: none */
 };
 
 /* The member to ask; a slot and sequence for the first attempt of a mutation. */
@@ -251,7 +253,12 @@ static int ask_member(struct chain_call *cc)
 	call->deadline_us = retry_attempt_deadline(&cc->retry);
 	target_asked(r->target, r->chain);
 	flight_begin(r->chain, &f, r->target, r->head);
-	rc = flight_end(&f, rpc_call(r->target->rpc, call));
+	if (cc->mutation)
+		promise_sent(&cc->promise, r->chain, call);
+	rc = rpc_call(r->target->rpc, call);
+	if (cc->mutation)
+		promise_heard(&cc->promise, call, rc);
+	rc = flight_end(&f, rc);
 	if (rc >= 0)
 		return rc;
 	rpc_call_fini(call);
@@ -307,6 +314,8 @@ int oss_call(struct client *c, const struct layout *l, uint64_t idx, struct rpc_
 	call->session = c->session;
 	if (!route_any_member(call->op))
 		route->head = true;
+	if (cc.mutation)
+		promise_begin(&cc.promise, c, call);
 	retry_begin(&cc.retry, c);
 	for (;;) {
 		memset(call->rep, 0, desc->rep_size);
@@ -326,5 +335,7 @@ int oss_call(struct client *c, const struct layout *l, uint64_t idx, struct rpc_
 	}
 	if (cc.held != NULL)
 		seq_give(&cc.held->seqs, call->slot);
+	if (cc.mutation)
+		promise_end(&cc.promise);
 	return rc;
 }

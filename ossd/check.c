@@ -133,6 +133,7 @@ static bool chain_row_valid(enum row_kind kind, const void *key, size_t key_len,
 static int check_row(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
 	struct check *c = arg;
+	uint64_t session;
 
 	memcpy(c->next, key, key_len);
 	c->next[key_len] = 0;
@@ -161,6 +162,12 @@ static int check_row(void *arg, const void *key, size_t key_len, const void *val
 		return 0;
 	case ROW_NAME:
 		return check_name(c, key, key_len);
+	case ROW_WRITER:
+		if (writer_row_decode(key, key_len, &session) < 0 || len) {
+			c->problems++;
+			fprintf(c->report, "a row of a session is damaged\n");
+		}
+		return 0;
 	case ROW_PENDING:
 	case ROW_CHANGED:
 	case ROW_LOG:

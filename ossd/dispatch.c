@@ -13,5 +13,6 @@ const struct rpc_handler ossd_handlers[] = {
 	{ OP_oss_resync_rows, op_resync_rows }, { OP_oss_fetch, op_fetch },
 	{ OP_oss_scrub, op_scrub },   { OP_oss_copy, op_copy },
 	{ OP_oss_readv, op_readv },   { OP_oss_release, op_release },
+	{ OP_oss_reclaim, op_reclaim },
 };
 const uint32_t n_ossd_handlers = ARRAY_SIZE(ossd_handlers);

@@ -61,6 +61,8 @@
 	  "most that a scrub reads; 0: as fast as it goes") \
 	P(u32, scrub_interval_h, "h", 0, 100000, 168, \
 	  "a scrub begins by itself so long after the last one; 0: never") \
+	P(u32, grace_ms, "ms", 0, 600000, 4000, \
+	  "after a crash clients have so long to repeat what was under way, before others go on") \
 	P(u32, heartbeat_ms, "ms", 10, 60000, 1000, \
 	  "time between heartbeats unless the metadata server says otherwise") \
 	P(u32, slow_ms, "ms", 0, 3600000, 1000, "requests that take longer are logged; 0: none") \

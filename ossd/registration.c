@@ -94,6 +94,7 @@ static int accepted(struct registration *g, struct rpc_client *c,
 	if (!t->ready)
 		log_info("target %u serves at %s", t->id, g->addrs);
 	t->ready = !g->distrust;
+	grace_begin(&t->grace, t->p->grace_ms);
 	metric_set(&t->metrics->registered, 1);
 	return 0;
 }
@@ -113,7 +114,7 @@ static int register_once(struct registration *g, struct rpc_client *c, uint16_t 
 		.capacity = space_total(&s->space),
 		.used = space_used(&s->space),
 		.free = space_usable(&s->space),
-		.incarnation = g->incarnation,
+		.incarnation = g->t->incarnation,
 	};
 	struct rpc_call call = {.op = OP_mds_target_register,
 				.flags = flags,
@@ -182,9 +183,11 @@ static int expire_rows(struct chunk_store *s, struct live *l, uint64_t asked_us)
 	uint32_t n;
 
 	do {
+		struct kv_batch *b = group_commit_batch(&s->gc);
+
 		TRY(chunk_store_status(s));
-		n = replay_expire(&s->replay, group_commit_batch(&s->gc), asked_us, EXPIRE_STEP,
-				  is_alive, l);
+		n = replay_expire(&s->replay, b, asked_us, EXPIRE_STEP, is_alive, l);
+		n += writers_expire(&s->writers, b, asked_us, EXPIRE_STEP - n, is_alive, l);
 		if (n)
 			TRY(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)));
 	} while (n == EXPIRE_STEP);
@@ -216,6 +219,7 @@ static int drop_dead_sessions(struct registration *g)
 		wire_get_u64(&w, &l.ids[i]);
 	qsort(l.ids, l.n, sizeof(*l.ids), compare_u64);
 	rc = expire_rows(g->t->store, &l, asked_us);
+	grace_look(&g->t->grace);
 	if (rc == 0)
 		g->sessions_gen = rep.gen;
 out:
@@ -289,7 +293,7 @@ static struct mds_target_heartbeat_req heartbeat_req(const struct registration *
 		.capacity = space_total(&s->space),
 		.used = space_used(&s->space),
 		.free = space_usable(&s->space),
-		.incarnation = g->incarnation,
+		.incarnation = g->t->incarnation,
 		.chains_epoch = g->chains_epoch,
 	};
 }
@@ -409,7 +413,6 @@ int registration_start(struct registration *g, struct target *t,
 	snprintf(g->addrs, sizeof(g->addrs), "%s", o->addrs);
 	snprintf(g->mds_addrs, sizeof(g->mds_addrs), "%s", o->mds_addrs);
 	g->transport = o->transport;
-	g->incarnation = env_random_u64(t->env);
 	latch_init(&g->running, 0);
 	TRY(rpc_client_create(&co, &g->client));
 	latch_add(&g->running, 1);

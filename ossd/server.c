@@ -191,6 +191,8 @@ int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
 	if (rc < 0)
 		goto out;
 	t->id = t->store->super.target;
+	t->incarnation = env_random_u64(t->env);
+	grace_init(&t->grace, t->store, s->p.requests_max / 2);
 	rc = open_chains(s, o->transport);
 	if (rc == 0)
 		rc = open_care(s, o->transport);

@@ -12,6 +12,7 @@
 	X(MDS_NO_DEDUPE, "a repeated mutation is executed again")                                  \
 	X(MDS_EARLY_ACK, "a mutation is answered before its batch is durable")                     \
 	X(OSS_NO_DEDUPE, "a repeated data write is executed again")                                \
+	X(OSS_NO_GRACE, "a server that crashed serves before its clients have repeated")            \
 	X(OSS_EARLY_ACK, "a data write is answered before it is durable")                          \
 	X(CHAIN_EARLY_ACK, "a version is committed before the members behind have it durably")     \
 	X(CHAIN_SKIP_EPOCH, "members answer to any epoch of a chain")                              \

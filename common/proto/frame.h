@@ -42,6 +42,10 @@ enum frame_type {
 	FRAME_RELEASED = 9,
 };
 
+/* Of a request: it was sent before, to a server that has died, and what became of it is not known.
+ */
+enum frame_flags { FRAME_AGAIN = 1 };
+
 struct frame_hdr {
 	uint8_t type, flags;
 	uint16_t op;

@@ -30,7 +30,8 @@
 	M(0x0214, oss_scrub, CTRL) \
 	M(0x0218, oss_copy, READ) \
 	M(0x0219, oss_readv, READ) \
-	M(0x021a, oss_release, READ)
+	M(0x021a, oss_release, READ) \
+	M(0x021b, oss_reclaim, CTRL)
 
 /*
  * Bytes [off, off + len) of a chunk. The bulk reply is [off, min(off + len, end)), holes as zeros,
@@ -101,6 +102,16 @@ enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2, WRITE_ON_BASE = 4 };
 #define oss_sync_rep_FIELDS(F)
 #define oss_status_req_FIELDS(F)
 #define oss_status_rep_FIELDS(F) F(bytes, json)
+
+/*
+ * A server that was not ended in order has lost changes that somebody may have seen. Until every
+ * session that changes chunks there has said `done` it carries out only what is repeated (FRAME_AGAIN),
+ * at most for its grace time. done: nothing that the session may have sent to an earlier process of
+ * this target, or of another member of its chains, is still to be repeated. incarnation: of the
+ * process, another one with each start.
+ */
+#define oss_reclaim_req_FIELDS(F) F(u8, done)
+#define oss_reclaim_rep_FIELDS(F) F(u64, incarnation)
 
 /* ---- between the members of a chain (ossd/chain/README.md) ---- */
 

@@ -75,6 +75,7 @@ struct rpc_call {
 	uint64_t deadline_us;
 	uint64_t session, seq;
 	uint32_t slot, epoch, target, chain;
+	bool again; /* FRAME_AGAIN */
 	const struct slot_vec *bulk_out;
 	uint32_t n_bulk_out;
 	const struct slot_vec
@@ -86,6 +87,7 @@ struct rpc_call {
 	void (*accepted)(void *arg);
 	void *accepted_arg;
 	bool ret_accepted; /* that has happened in the last attempt, whatever it returned */
+	bool ret_sent;     /* it went out */
 	void *body;        /* held until rpc_call_fini */
 	uint64_t sent_us;  /* the caller's own: when the last attempt began */
 };

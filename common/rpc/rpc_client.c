@@ -196,7 +196,7 @@ static int call_once(struct rpc_client *c, struct rpc_call *call, uint64_t deadl
 {
 	struct client_conn *cc;
 
-	*ret_sent = false;
+	*ret_sent = call->ret_sent = false;
 	call->body = NULL;
 	call->ret_bulk_len = 0;
 	call->ret_accepted = false;
@@ -204,6 +204,7 @@ static int call_once(struct rpc_client *c, struct rpc_call *call, uint64_t deadl
 	struct conn *conn = &cc->conn;
 	conn_ref(conn);
 	int rc = conn_call(conn, call, FRAME_REQUEST, deadline_us, ret_sent);
+	call->ret_sent = *ret_sent;
 	/* The last call of a connection that was left for another one ends it. */
 	if (cc->moved && conn->in_flight == 0) {
 		waitq_wake_all(&cc->lane->news);

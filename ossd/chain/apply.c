@@ -205,22 +205,28 @@ static int apply(struct version *v, struct rpc_req *r, const struct oss_forward_
 	return 0;
 }
 
-/* Until it is durable here and behind. */
+/* Until it is durable here and behind. That is said in the epoch in which it was asked: who is
+ * behind now may be fewer, and the head would commit without those who are gone and not know that
+ * they lack it. */
 static int wait_durable(struct version *v, struct rpc_req *r)
 {
+	const struct chain *c = v->chain;
 	bool accepted = false;
 
 	for (;;) {
 		int rc;
 
-		if (v->state == VERSION_COMMITTED ||
-		    (v->durable && v->durable_behind && version_pending(v)))
+		if (v->state == VERSION_COMMITTED)
 			return 0;
+		if (v->durable && v->durable_behind && version_pending(v))
+			return c->epoch == r->hdr.epoch || FAULT(CHAIN_SKIP_EPOCH)
+				       ? 0
+				       : -LE_STALE_EPOCH;
 		if (v->ended || !version_pending(v))
 			return v->status ? v->status : -LE_STALE_EPOCH;
 		if (v->behind)
 			return v->behind;
-		if (v->chain->all->stopping)
+		if (c->all->stopping)
 			return -LE_SHUTDOWN;
 		if (v->accepted_behind && !accepted) {
 			accepted = true;

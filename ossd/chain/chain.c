@@ -212,6 +212,7 @@ static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
 	}
 	log_info("chain %u: epoch %u, member %u of %u (%u in sync)", c->id, c->epoch, c->self + 1,
 		 c->n_members, c->n_sync);
+	c->filled |= !chain_is_sync(c);
 	versions_adopted(c, &how);
 	if (c->self < c->n_members && c->members[c->self].state == MEMBER_SYNCING)
 		replay_doubt(&c->all->store->replay, c->id);

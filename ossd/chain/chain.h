@@ -32,6 +32,7 @@ struct chain {
 	struct chain_member members[CHAIN_MEMBERS_MAX];
 	uint32_t n_members, n_sync;
 	uint32_t self;       /* position of this target; n_members: not a member */
+	bool filled;         /* by others, since the start: what was seen is here */
 	uint64_t floor;      /* highest version of a removed chunk */
 	uint64_t taken_back; /* highest number of a version that was taken back */
 	struct list pending; /* struct version.chain_link, oldest first */

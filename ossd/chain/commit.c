@@ -294,7 +294,19 @@ static int wait_for_room(struct version *v, struct chunk_ent *e)
 	return cs->stopping ? -LE_SHUTDOWN : rc;
 }
 
-static int begin(struct version *v, const struct chunk_key *id, bool over)
+/* Is there room in the window, and may w (NULL: it is no write) go behind all that is in it? */
+static bool has_room(const struct chain *c, const struct chunk_ent *e, const struct chunk_write *w)
+{
+	if (e->n_pend >= c->all->o.window_max || (e->n_pend && !e->pend))
+		return false;
+	list_for_each(l, &e->held)
+		if (w && chunk_tx_in_the_way(&list_entry(l, struct version, link)->tx, w))
+			return false;
+	return true;
+}
+
+static int begin(struct version *v, const struct chunk_key *id, const struct chunk_write *w,
+		 bool over)
 {
 	struct chain *c = v->chain;
 	struct chunk_store *s = c->all->store;
@@ -305,7 +317,7 @@ static int begin(struct version *v, const struct chunk_key *id, bool over)
 
 		TRY(over ? chunk_tx_begin_over(s, id, &v->tx) : chunk_tx_begin(s, id, &v->tx));
 		e = v->tx.ent;
-		if (e->n_pend < c->all->o.window_max && !(e->n_pend && !e->pend))
+		if (has_room(c, e, w))
 			break;
 		e->refs++;
 		chunk_tx_cancel(&v->tx);
@@ -323,12 +335,17 @@ static int begin(struct version *v, const struct chunk_key *id, bool over)
 
 int version_begin(struct version *v, const struct chunk_key *id)
 {
-	return begin(v, id, false);
+	return begin(v, id, NULL, false);
+}
+
+int version_begin_write(struct version *v, const struct chunk_write *w)
+{
+	return begin(v, &w->id, w, false);
 }
 
 int version_begin_over(struct version *v, const struct chunk_key *id)
 {
-	return begin(v, id, true);
+	return begin(v, id, NULL, true);
 }
 
 static void put_floor(struct chain *c, uint64_t version, struct kv_batch *b)

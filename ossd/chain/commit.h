@@ -79,6 +79,8 @@ static inline bool version_pending(const struct version *v)
 /* At the head: chunk_tx_begin of v->tx, when there is room in the chunk's window and nothing is
  * built on a removal that is not committed; the version's number is set. Yields. */
 int version_begin(struct version *v, const struct chunk_key *id) CHECK_RESULT;
+/* The same for a write: as chunk_tx_begin_write. Yields. */
+int version_begin_write(struct version *v, const struct chunk_write *w) CHECK_RESULT;
 /* The same with chunk_tx_begin_over: for a removal. */
 int version_begin_over(struct version *v, const struct chunk_key *id) CHECK_RESULT;
 /* The rows of the version that go into the open batch, then its place in the group: shown, pending,

@@ -164,6 +164,7 @@ struct chunk_ent *chunk_ent_get(struct chunk_cache *c, const struct chunk_key *i
 	*e = (struct chunk_ent){.id = *id, .refs = 1};
 	list_init(&e->lru);
 	list_init(&e->held);
+	list_init(&e->under_way);
 	waitq_init(&e->moved);
 	fmutex_init(&e->lock);
 	hmap_insert(&c->map, &e->node, chunk_key_hash(id));

@@ -27,6 +27,7 @@ struct chunk_ent {
 	uint32_t refs, n_pend;
 	bool known; /* rec tells what the index holds */
 	bool lost;  /* then: it holds that the chunk is lost */
+	struct list under_way; /* struct chunk_tx that have joined and are not durable */
 	/* Of ossd/chain: pending versions that stay so until all members have them, oldest first,
 	 * and the highest number that was given to one in an epoch. */
 	struct list held;

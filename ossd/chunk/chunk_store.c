@@ -254,6 +254,7 @@ static void tx_committed(struct commit_member *m)
 		tx->held(tx, 0);
 		return;
 	}
+	list_remove(&tx->under_way);
 	free_difference(s, tx->old, tx->rec);
 	show_committed(tx);
 }
@@ -264,6 +265,8 @@ static void tx_failed(struct commit_member *m)
 
 	if (tx->held)
 		tx->held(tx, -LE_IO);
+	else
+		list_remove(&tx->under_way);
 }
 
 static void tx_end(struct chunk_tx *tx)
@@ -330,6 +333,41 @@ int chunk_tx_begin_over(struct chunk_store *s, const struct chunk_key *id, struc
 void chunk_tx_cancel(struct chunk_tx *tx)
 {
 	tx_end(tx);
+}
+
+bool chunk_tx_in_the_way(const struct chunk_tx *tx, const struct chunk_write *w)
+{
+	if (tx->change != CHANGE_WRITE)
+		return true;
+	return tx->session != w->session && tx->off < w->off + w->len &&
+	       w->off < tx->off + tx->len;
+}
+
+/* The group behind which the write may go; 0: nothing is in its way. */
+static uint64_t in_the_way(const struct chunk_ent *e, const struct chunk_write *w)
+{
+	for (const struct list *l = e->under_way.prev; l != &e->under_way; l = l->prev) {
+		const struct chunk_tx *tx = list_entry(l, struct chunk_tx, under_way);
+
+		if (chunk_tx_in_the_way(tx, w))
+			return tx->group;
+	}
+	return 0;
+}
+
+int chunk_tx_begin_write(struct chunk_store *s, const struct chunk_write *w, struct chunk_tx *tx)
+{
+	for (;;) {
+		uint64_t group;
+
+		TRY(chunk_tx_begin(s, &w->id, tx));
+		group = in_the_way(tx->ent, w);
+		if (!group)
+			return 0;
+		chunk_tx_cancel(tx);
+		group_commit_hurry(&s->gc);
+		TRY(group_commit_wait(&s->gc, group));
+	}
 }
 
 int tx_new_record(struct chunk_tx *tx, uint32_t chunk_size, uint32_t n_blocks)
@@ -412,6 +450,8 @@ void chunk_tx_join(struct chunk_tx *tx)
 	chunk_ent_set_pending(&s->cache, tx->ent, chunk_record_ref(tx->rec));
 	tx->group = tx->lazy ? group_commit_join_lazy(&s->gc, &tx->member, tx->data)
 			     : group_commit_join(&s->gc, &tx->member, tx->data);
+	if (!tx->held)
+		list_push(&tx->ent->under_way, &tx->under_way);
 	fmutex_unlock(&tx->ent->lock);
 	tx->locked = false;
 }
@@ -695,6 +735,27 @@ static int open_pools(struct chunk_store *s)
 	return s->zero ? 0 : -LE_NOMEM;
 }
 
+/* What the last server has left, if it was ended in order: not so any more from now on. */
+static int begin_use(struct chunk_store *s)
+{
+	struct kv_batch *b;
+	struct kv_value v;
+	int rc = kv_get(s->kv, ENDED_KEY, ENDED_KEY_SIZE, &v);
+
+	if (rc < 0)
+		return rc == -LE_NOENT ? 0 : rc;
+	kv_value_fini(&v);
+	s->was_ended = true;
+	writers_all_returned(&s->writers);
+	b = kv_batch_create();
+	if (!b)
+		return -LE_NOMEM;
+	kv_batch_delete(b, ENDED_KEY, ENDED_KEY_SIZE);
+	rc = kv_commit(s->kv, b, s->p->sync);
+	kv_batch_destroy(b);
+	return rc;
+}
+
 static int open_files(struct chunk_store *s)
 {
 	struct kv_options ko = {
@@ -713,7 +774,8 @@ static int open_files(struct chunk_store *s)
 		       s->p->reserve, s->p->grant_max));
 	if (s->data.device)
 		TRY(extent_take(&s->space.alloc, 0, DATA_LABEL_UNITS));
-	return store_load_index(s);
+	TRY(store_load_index(s));
+	return begin_use(s);
 }
 
 static void store_free(struct chunk_store *s)
@@ -729,6 +791,7 @@ static void store_free(struct chunk_store *s)
 		space_fini(&s->space);
 	chunk_cache_fini(&s->cache);
 	replay_fini(&s->replay);
+	writers_fini(&s->writers);
 	ledger_fini(&s->ledger);
 	data_file_close(&s->data);
 	if (s->kv)
@@ -749,6 +812,7 @@ int chunk_store_open(struct env *env, const struct ossd_params *p, struct ossd_m
 	s->metrics = m;
 	chunk_cache_init(&s->cache, p->cache_size);
 	replay_init(&s->replay, p->replay_rows_max);
+	writers_init(&s->writers);
 	ledger_init(&s->ledger);
 	fmutex_init(&s->many_slots);
 	latch_init(&s->fibers, 0);
@@ -767,11 +831,29 @@ int chunk_store_open(struct env *env, const struct ossd_params *p, struct ossd_m
 	return 0;
 }
 
+/* Everything that anybody has seen is durable, unless what is gone with an earlier server has not
+ * been repeated yet. Without that row the next server takes longer to begin. */
+static void end_use(struct chunk_store *s)
+{
+	struct kv_batch *b;
+
+	if (chunk_store_status(s) < 0 || s->writers.n_awaited)
+		return;
+	b = kv_batch_create();
+	if (!b)
+		return;
+	kv_batch_put(b, ENDED_KEY, ENDED_KEY_SIZE, "", 0);
+	if (kv_commit(s->kv, b, s->p->sync) < 0)
+		log_warn("target %u: the end of its use could not be noted", s->super.target);
+	kv_batch_destroy(b);
+}
+
 void chunk_store_close(struct chunk_store *s)
 {
 	s->stopping = true;
 	latch_wait(&s->fibers);
 	group_commit_stop(&s->gc);
+	end_use(s);
 	store_free(s);
 }
 

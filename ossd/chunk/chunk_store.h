@@ -19,6 +19,7 @@
 #include "ossd/chunk/ledger.h"
 #include "ossd/chunk/replay.h"
 #include "ossd/chunk/space.h"
+#include "ossd/chunk/writers.h"
 #include "ossd/metrics.h"
 #include "ossd/params.h"
 
@@ -41,6 +42,7 @@ struct chunk_store {
 	struct chunk_cache cache;
 	struct group_commit gc;
 	struct replay replay;
+	struct writers writers;
 	struct ledger ledger;
 	struct slot_pool *read_pool, *small_pool, *merge_pool;
 	struct fmutex many_slots; /* of a reader that needs more than one: so that two do not share
@@ -50,6 +52,7 @@ struct chunk_store {
 	uint64_t n_vanished; /* rows, so far, that were missed while the store was in use */
 	uint64_t last_write_us;
 	bool stopping, zeroing;
+	bool was_ended; /* in order, the last time: everything that was seen is here */
 	struct latch fibers;
 	/* For what is done without a yield. */
 	uint8_t scratch[CHUNK_RECORD_MAX];  /* a record between encode and put */
@@ -84,6 +87,7 @@ enum chunk_change {
 	CHANGE_PUNCH,
 	CHANGE_REMOVE
 };
+struct chunk_write;
 struct chunk_merged {
 	uint32_t block, off; /* where its bytes lie in tx->stage */
 };
@@ -92,6 +96,8 @@ struct chunk_tx {
 	struct chunk_store *s;
 	struct chunk_ent *ent;
 	struct chunk_record *old, *rec;
+	struct list under_way; /* of ent, from join until the group has ended; not of held ones */
+	uint64_t session;      /* CHANGE_WRITE: whose it is */
 	uint64_t group;
 	uint64_t version; /* of rec, or of the removal */
 	bool data, locked, changes;
@@ -102,7 +108,8 @@ struct chunk_tx {
 	bool lazy;     /* set before join: others may wait with it for a commit */
 	/* It is durable (0), or never will be. Must not yield. */
 	void (*held)(struct chunk_tx *tx, int status);
-	/* What was done, so that it can be done elsewhere: of CHANGE_PUNCH [off, off + len). */
+	/* What was done, so that it can be done elsewhere: of CHANGE_WRITE and CHANGE_PUNCH [off,
+	 * off + len). */
 	enum chunk_change change;
 	uint32_t off, len;
 	/* CHANGE_WRITE with w->keep: the blocks that were merged. A reference or NULL. */
@@ -119,6 +126,13 @@ int chunk_tx_begin(struct chunk_store *s, const struct chunk_key *id,
 int chunk_tx_begin_over(struct chunk_store *s, const struct chunk_key *id,
 			struct chunk_tx *tx) CHECK_RESULT;
 void chunk_tx_cancel(struct chunk_tx *tx);
+/* The same for a write: what others have under way where it writes is durable before. So what is
+ * lost with this server is not two things that somebody has seen in an order, and the repetitions
+ * may come in any. */
+int chunk_tx_begin_write(struct chunk_store *s, const struct chunk_write *w,
+			 struct chunk_tx *tx) CHECK_RESULT;
+/* Is it another session's, and does it change something where w writes? Under the chunk's lock. */
+bool chunk_tx_in_the_way(const struct chunk_tx *tx, const struct chunk_write *w);
 
 void chunk_tx_join(struct chunk_tx *tx); /* does not yield */
 int chunk_tx_wait(struct chunk_tx *tx) CHECK_RESULT;

@@ -425,6 +425,7 @@ int chunk_tx_write(struct chunk_tx *tx, const struct chunk_write *w)
 	}
 	tx->changes = true;
 	tx->change = CHANGE_WRITE;
+	tx->session = w->session;
 	tx->off = w->off;
 	tx->len = w->len;
 	metric_add(&s->metrics->writes, 1);

@@ -90,6 +90,21 @@ int replay_row_decode(const void *key, size_t len, struct replay_key *ret_key)
 	return 0;
 }
 
+void writer_row_encode(uint64_t session, uint8_t out[WRITER_ROW_SIZE])
+{
+	out[0] = ROW_WRITER;
+	(void)put_be(out + 1, session, 8);
+}
+
+int writer_row_decode(const void *key, size_t len, uint64_t *ret_session)
+{
+	const uint8_t *p = (const uint8_t *)key + 1;
+
+	TRY(begin_decode(ROW_WRITER, key, len, WRITER_ROW_SIZE));
+	*ret_session = get_be(&p, 8);
+	return 0;
+}
+
 void chain_row_encode(enum row_kind kind, uint32_t chain, uint8_t out[CHAIN_ROW_SIZE])
 {
 	out[0] = (uint8_t)kind;

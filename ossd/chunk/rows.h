@@ -12,7 +12,8 @@
  *   F chain                  u64: highest version of a removed chunk
  *   S chain                  u32: last epoch in which this target was SYNC
  *   H chain cell             how many chunks there must be, and which (ledger.h)
- *   M name                   store, commits, scrub, ledger
+ *   W session                it changes chunks here (writers.h)
+ *   M name                   store, commits, scrub, ledger, ended
  */
 #ifndef LEAT_OSSD_ROWS_H
 #define LEAT_OSSD_ROWS_H
@@ -30,6 +31,7 @@ enum row_kind {
 	ROW_FLOOR = 'F',
 	ROW_SYNCED = 'S',
 	ROW_LEDGER = 'H',
+	ROW_WRITER = 'W',
 	ROW_META = 'M',
 };
 
@@ -70,6 +72,11 @@ struct replay_key {
 #define REPLAY_ROW_SIZE 17u
 void replay_row_encode(const struct replay_key *k, uint8_t out[REPLAY_ROW_SIZE]);
 int replay_row_decode(const void *key, size_t len, struct replay_key *ret_key) CHECK_RESULT;
+
+/* W */
+#define WRITER_ROW_SIZE 9u
+void writer_row_encode(uint64_t session, uint8_t out[WRITER_ROW_SIZE]);
+int writer_row_decode(const void *key, size_t len, uint64_t *ret_session) CHECK_RESULT;
 
 /* L, E, F and S */
 #define CHAIN_ROW_SIZE 5u

@@ -9,6 +9,8 @@
 #define SUPER_KEY_SIZE   6u
 #define COMMITS_KEY      "Mcommits"
 #define COMMITS_KEY_SIZE 8u
+#define ENDED_KEY        "Mended"
+#define ENDED_KEY_SIZE   6u
 #define SUPER_MAX        256u
 #define STORE_PATH_MAX   (CONFIG_STR_MAX + 32)
 

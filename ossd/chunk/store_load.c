@@ -107,6 +107,18 @@ static int load_replay(struct load *l, const void *key, size_t key_len, const vo
 	return 0;
 }
 
+static int load_writer(struct load *l, const void *key, size_t key_len, const void *value,
+		       size_t len)
+{
+	int rc = writers_load(&l->s->writers, key, key_len);
+
+	(void)value, (void)len;
+	if (rc != -LE_CORRUPT_STORE)
+		return rc;
+	log_error("target %u: the row of a session is damaged", l->s->super.target);
+	return 0;
+}
+
 static int load_chunk(struct load *l, const void *key, size_t key_len, const void *value,
 		      size_t len)
 {
@@ -225,14 +237,17 @@ int store_load_index(struct chunk_store *s)
 	if (!l->rec || !l->batch)
 		goto out;
 	l->each = load_replay;
-	rc = load_range(l, 'R');
+	rc = load_range(l, ROW_REPLAY);
+	l->each = load_writer;
+	if (rc == 0)
+		rc = load_range(l, ROW_WRITER);
 	if (rc == 0)
 		rc = begin_ledger(l);
 	if (rc < 0)
 		goto out;
 	l->each = load_chunk;
 	l->n = 0;
-	rc = load_range(l, 'K');
+	rc = load_range(l, ROW_CHUNK);
 	if (rc == 0)
 		rc = end_ledger(l);
 	if (rc == 0)

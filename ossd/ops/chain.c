@@ -39,6 +39,9 @@ int op_forward(struct rpc_req *r, const void *in, void *out)
 
 	(void)out;
 	TRY(admit_member(r, CHAIN_MEMBER, &c));
+	if (op_is_client(req->session))
+		TRY(writers_know(&op_target(r)->store->writers, &op_target(r)->store->gc,
+				 req->session));
 	rc = chain_apply(c, r, req);
 	/* What the version is made from is damaged here: other members have it. Data that came
 	 * with the request is still there, unless the version has joined. */

@@ -6,7 +6,7 @@
 
 #define MDS_SESSION 1u
 
-int op_admit(struct rpc_req *r, enum chain_need need, struct chain **ret_chain)
+static int admit(const struct rpc_req *r, enum chain_need need, struct chain **ret_chain)
 {
 	const struct target *t = op_target(r);
 
@@ -14,7 +14,18 @@ int op_admit(struct rpc_req *r, enum chain_need need, struct chain **ret_chain)
 		return -LE_NOT_READY;
 	if (r->hdr.target != t->id)
 		return -LE_NO_TARGET;
-	TRY(chain_admit(t->chains, op_chain(r), r->hdr.epoch, need, ret_chain));
+	return chain_admit(t->chains, op_chain(r), r->hdr.epoch, need, ret_chain);
+}
+
+int op_admit(struct rpc_req *r, enum chain_need need, struct chain **ret_chain)
+{
+	int rc;
+
+	TRY(admit(r, need, ret_chain));
+	rc = grace_admit(&op_target(r)->grace, *ret_chain, r);
+	TRY(rc);
+	if (rc == 1)
+		TRY(admit(r, need, ret_chain));
 	if (r->peer->role != ROLE_MDS && r->hdr.session == MDS_SESSION)
 		return -LE_PERM;
 	/* A copy holds no space, and comes over a connection that has a session of its own. */
@@ -183,6 +194,8 @@ int op_mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *in, v
 	int rc;
 
 	TRY(op_admit(r, CHAIN_HEAD, &m.chain));
+	if (op_is_client(r->hdr.session))
+		TRY(writers_know(&m.t->store->writers, &m.t->store->gc, r->hdr.session));
 	if (r->hdr.seq == 0 && r->peer->role != ROLE_MDS && r->hdr.session != SESSION_COPY)
 		return -LE_INVAL;
 	if (r->hdr.seq) {

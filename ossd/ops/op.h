@@ -9,6 +9,7 @@
 #include "common/rpc/cap.h"
 #include "common/rpc/rpc.h"
 #include "ossd/chain/chain.h"
+#include "ossd/ops/grace.h"
 #include "ossd/ops/lease.h"
 
 #define TARGET_MAGIC 0x7467726cu
@@ -29,6 +30,8 @@ struct target {
 	struct cap_key cap_key;
 	struct cap memo[CAP_MEMO]; /* verified ones, by session and inode */
 	struct chunk_leases leases;
+	struct grace grace;
+	uint64_t incarnation; /* of this process */
 	/* From the MDS: */
 	bool ready;
 	uint32_t id, chain; /* chain: its own, of one member */
@@ -47,7 +50,8 @@ static inline uint32_t op_chain(const struct rpc_req *r)
 	return r->hdr.chain ? r->hdr.chain : op_target(r)->chain;
 }
 /* Is this the target, is it in service, does the client know the chain's present epoch, is this the
- * member to ask? -LE_NOT_READY, -LE_NO_TARGET, -LE_STALE_EPOCH, -LE_NOT_HEAD, -LE_NO_LEASE */
+ * member to ask? The first time it waits for the grace time, later ones do not yield.
+ * -LE_NOT_READY, -LE_NO_TARGET, -LE_STALE_EPOCH, -LE_NOT_HEAD, -LE_NO_LEASE, -LE_PENDING, -LE_INTR */
 int op_admit(struct rpc_req *r, enum chain_need need, struct chain **ret_chain) CHECK_RESULT;
 /* The capability, unless the MDS asks. -LE_BAD_CAP */
 int op_check_cap(struct rpc_req *r, const struct cap *cap, struct ino ino, uint32_t gen,
@@ -83,6 +87,12 @@ int op_repair(struct target *t, const struct chain *c, const struct chunk_key *i
 int op_repair_removed(struct target *t, const struct chain *c,
 		      const struct chunk_key *id) CHECK_RESULT;
 
+/* A client's, not that of the metadata server, a copy or another member. */
+static inline bool op_is_client(uint64_t session)
+{
+	return session > 1 && session < SESSION_COPY;
+}
+
 /* The connection works for this session from now on (0: it has ended). */
 void op_peer_session(struct target *t, struct rpc_peer *p, uint64_t session);
 
@@ -91,6 +101,7 @@ void op_peer_session(struct target *t, struct rpc_peer *p, uint64_t session);
 int op_read_chunk(struct rpc_req *r, struct chain *c, struct chunk_read *cr) CHECK_RESULT;
 
 int op_read(struct rpc_req *r, const void *in, void *out);
+int op_reclaim(struct rpc_req *r, const void *in, void *out);
 int op_release(struct rpc_req *r, const void *in, void *out);
 int op_write(struct rpc_req *r, const void *in, void *out);
 int op_trim(struct rpc_req *r, const void *in, void *out);

@@ -52,7 +52,7 @@ static int write_version(struct mutation *m, const struct oss_write_req *req, st
 	if (!v)
 		return -LE_NOMEM;
 	w->keep = true;
-	rc = version_begin(v, &w->id);
+	rc = version_begin_write(v, w);
 	if (rc < 0)
 		goto out;
 	rc = check_base(req, &v->tx);
@@ -104,7 +104,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 	TRY(chunk_write_check(&w));
 	if (chain_replicated(m->chain))
 		return write_version(m, req, &w, rep);
-	TRY(chunk_tx_begin(s, &w.id, &tx));
+	TRY(chunk_tx_begin_write(s, &w, &tx));
 	/* A chain that was replicated until now: what it holds back must be committed before. */
 	if (!list_empty(&tx.ent->held) || chain_replicated(m->chain)) {
 		chunk_tx_cancel(&tx);

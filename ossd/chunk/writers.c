@@ -1,0 +1,137 @@
+#include "ossd/chunk/writers.h"
+
+#include <stdlib.h>
+
+#include "common/rt/loop.h"
+#include "ossd/chunk/rows.h"
+
+void writers_init(struct writers *w)
+{
+	*w = (struct writers){0};
+	hmap_init(&w->map, 64);
+}
+
+void writers_fini(struct writers *w)
+{
+	struct hmap_node *n = hmap_next(&w->map, NULL);
+
+	while (n) {
+		struct writing_session *e = container_of(n, struct writing_session, node);
+
+		n = hmap_next(&w->map, n);
+		free(e);
+	}
+	hmap_fini(&w->map);
+}
+
+static struct writing_session *find(const struct writers *w, uint64_t session)
+{
+	struct hmap_node *n = hmap_find(&w->map, hash_u64(session));
+
+	for (; n; n = hmap_find_next(n)) {
+		struct writing_session *e = container_of(n, struct writing_session, node);
+
+		if (e->session == session)
+			return e;
+	}
+	return NULL;
+}
+
+static struct writing_session *add(struct writers *w, uint64_t session)
+{
+	struct writing_session *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return NULL;
+	e->session = session;
+	hmap_insert(&w->map, &e->node, hash_u64(session));
+	return e;
+}
+
+int writers_load(struct writers *w, const void *key, size_t key_len)
+{
+	struct writing_session *e;
+	uint64_t session;
+
+	TRY(writer_row_decode(key, key_len, &session));
+	e = add(w, session);
+	if (!e)
+		return -LE_NOMEM;
+	e->awaited = true;
+	w->n_awaited++;
+	return 0;
+}
+
+static void put_row(uint64_t session, struct kv_batch *b)
+{
+	uint8_t key[WRITER_ROW_SIZE];
+
+	writer_row_encode(session, key);
+	kv_batch_put(b, key, sizeof(key), "", 0);
+}
+
+int writers_know(struct writers *w, struct group_commit *g, uint64_t session)
+{
+	struct writing_session *e = find(w, session);
+
+	if (!e) {
+		TRY(g->status);
+		e = add(w, session);
+		if (!e)
+			return -LE_NOMEM;
+		put_row(session, group_commit_batch(g));
+		e->group = group_commit_join(g, NULL, false);
+	}
+	e->last_us = loop_now_us();
+	return e->group <= g->durable ? 0 : group_commit_wait(g, e->group);
+}
+
+bool writers_awaits(const struct writers *w, uint64_t session)
+{
+	const struct writing_session *e = find(w, session);
+
+	return e && e->awaited;
+}
+
+static void take_off(struct writers *w, struct writing_session *e)
+{
+	w->n_awaited -= e->awaited;
+	e->awaited = false;
+}
+
+void writers_returned(struct writers *w, uint64_t session)
+{
+	struct writing_session *e = find(w, session);
+
+	if (e)
+		take_off(w, e);
+}
+
+void writers_all_returned(struct writers *w)
+{
+	for (struct hmap_node *n = hmap_next(&w->map, NULL); n; n = hmap_next(&w->map, n))
+		take_off(w, container_of(n, struct writing_session, node));
+}
+
+uint32_t writers_expire(struct writers *w, struct kv_batch *b, uint64_t before_us, uint32_t max,
+			bool (*alive)(void *arg, uint64_t session), void *arg)
+{
+	struct hmap_node *n = hmap_next(&w->map, NULL);
+	uint8_t key[WRITER_ROW_SIZE];
+	uint32_t n_dropped = 0;
+
+	while (n && n_dropped < max) {
+		struct writing_session *e = container_of(n, struct writing_session, node);
+
+		n = hmap_next(&w->map, n);
+		if (e->last_us >= before_us || alive(arg, e->session))
+			continue;
+		writer_row_encode(e->session, key);
+		kv_batch_delete(b, key, sizeof(key));
+		take_off(w, e);
+		hmap_remove(&w->map, &e->node);
+		free(e);
+		n_dropped++;
+	}
+	return n_dropped;
+}

@@ -1,0 +1,43 @@
+/*
+ * The sessions that change chunks here: a row each, durable before its first change. So a server
+ * that was not ended in order knows whose changes may have gone with it, though somebody has seen
+ * them: those of sessions that have not said since that they have repeated what was under way.
+ *
+ * Owned by the store's loop.
+ */
+#ifndef LEAT_OSSD_WRITERS_H
+#define LEAT_OSSD_WRITERS_H
+
+#include "common/base/hmap.h"
+#include "ossd/chunk/group_commit.h"
+
+struct writing_session {
+	struct hmap_node node;
+	uint64_t session;
+	uint64_t group;   /* of its row; 0: it was there at the start */
+	uint64_t last_us; /* last change; 0: none since the start */
+	bool awaited;     /* it has not repeated yet */
+};
+
+struct writers {
+	struct hmap map;
+	uint32_t n_awaited;
+};
+
+void writers_init(struct writers *w);
+void writers_fini(struct writers *w);
+/* A row of the index, at start: it is awaited. -LE_CORRUPT_STORE, -LE_NOMEM */
+int writers_load(struct writers *w, const void *key, size_t key_len) CHECK_RESULT;
+/* Durable when it returns 0. Yields only for a session that is new, or nearly. -LE_NOMEM, -LE_IO */
+int writers_know(struct writers *w, struct group_commit *g, uint64_t session) CHECK_RESULT;
+bool writers_awaits(const struct writers *w, uint64_t session);
+/* It has repeated everything. */
+void writers_returned(struct writers *w, uint64_t session);
+/* Nobody is awaited any more. */
+void writers_all_returned(struct writers *w);
+/* Forgets those that are not alive and have changed nothing since before_us: up to max deletions go
+ * into the batch; returns how many. */
+uint32_t writers_expire(struct writers *w, struct kv_batch *b, uint64_t before_us, uint32_t max,
+			bool (*alive)(void *arg, uint64_t session), void *arg);
+
+#endif
