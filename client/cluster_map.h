@@ -41,8 +41,8 @@ struct target {
 	uint64_t grant_asked_us;
 	bool grant_asking;
 	bool syncing, sync_again; /* an oss_sync is under way; another one must follow */
-	/* reclaim.c: its process, which began with that life of this client's; being told of what was
-	 * repeated; the connection is another one since that began. */
+	/* reclaim.c: its process, which began with that life of this client's; it is being told of
+	 * what was repeated; the connection is another one since that began. */
 	uint64_t incarnation, life;
 	bool reclaiming, reclaim_again;
 	uint64_t total, free;

@@ -183,14 +183,34 @@ static bool take_change(struct inode *i)
 	return changed;
 }
 
-/* Behind changing_begin, before it is cut: nobody appends any more at an end that only this client
- * knows, and what was written there is with the servers. */
-static int settle_end(struct inode *i)
+static int begin_cutting(struct client *c, struct inode *i)
 {
-	if (i->data == NULL)
-		return 0;
-	TRY(io_show(i->data));
-	return wb_flush(i->data);
+	while (i->cutting || (i->data != NULL && i->data->n_writing > 0))
+		TRY(waitq_wait(&c->cut_q, NO_DEADLINE));
+	i->cutting = true;
+	return 0;
+}
+
+static void end_cutting(struct client *c, struct inode *i)
+{
+	i->cutting = false;
+	waitq_wake_all(&c->cut_q);
+}
+
+/* Behind changing_begin, before it is cut: nobody writes here until end_cutting, else the answer
+ * would not tell whether that is cut off; nobody appends at an end that only this client knows,
+ * and what was written there is with the servers. */
+static int cut_begin(struct client *c, struct inode *i)
+{
+	int rc;
+
+	TRY(begin_cutting(c, i));
+	rc = i->data != NULL ? io_show(i->data) : 0;
+	if (rc >= 0 && i->data != NULL)
+		rc = wb_flush(i->data);
+	if (rc < 0)
+		end_cutting(c, i);
+	return rc;
 }
 
 static int open_inode(struct client *c, const struct cred *cred, struct inode *i, uint32_t flags,
@@ -213,7 +233,7 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	if (flags & O_TRUNC)
 		TRY(delegation_tell(c, i));
 	changing_begin(c, &ch, i->ino);
-	rc = flags & O_TRUNC ? settle_end(i) : 0;
+	rc = flags & O_TRUNC ? cut_begin(c, i) : 0;
 	if (rc < 0) {
 		changing_end(&ch, rc);
 		return rc;
@@ -230,6 +250,10 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 		opened_for_writing(i, flags);
 		if (flags & O_TRUNC)
 			truncated(i, rep.attr.size);
+	}
+	if (flags & O_TRUNC)
+		end_cutting(c, i);
+	if (rc >= 0) {
 		rc = opened(c, i, cred, flags, &rep.cap, ret_file);
 		if (rc < 0)
 			undo_open(c, i->ino, flags);
@@ -275,6 +299,31 @@ int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t 
 	return 0;
 }
 
+/* The file that O_TRUNC may find under the name. */
+static int cut_victim(struct client *c, struct ino ino, struct inode **ret_cut)
+{
+	struct inode *i = inode_peek(c, ino);
+	int rc = i != NULL ? cut_begin(c, i) : 0;
+
+	if (i != NULL && rc < 0)
+		inode_put(c, i);
+	else
+		*ret_cut = i;
+	return rc;
+}
+
+/* It was found, if that is the victim, and has been truncated. */
+static void inode_cut(struct client *c, const struct attr *attr, uint64_t sent_us)
+{
+	struct inode *i = inode_peek(c, attr->ino);
+
+	if (i == NULL)
+		return;
+	inode_update(c, i, attr, true, sent_us);
+	truncated(i, attr->size);
+	inode_put(c, i);
+}
+
 int ll_create(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      uint32_t mode, uint32_t flags, struct ll_file **ret_file, struct attr *ret_attr)
 {
@@ -287,7 +336,7 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 	};
 	struct mds_create_rep rep;
 	struct rpc_call call;
-	struct inode *i;
+	struct inode *i, *cut = NULL;
 	struct ino victim;
 	struct changing ch;
 	int rc;
@@ -298,12 +347,20 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 	/* A file that is not known by that name, if there is one: a lease on it has to go. */
 	if (victim.v == 0)
 		req.told = victim;
+	else if (rc >= 0 && (flags & O_TRUNC))
+		rc = cut_victim(c, victim, &cut);
 	if (rc >= 0) {
 		rc = mds_call(c, OP_mds_create, &req, &rep, &call);
 		rpc_call_fini(&call);
 	}
 	/* What was found is not told. */
 	changing_end(&ch, rc >= 0 && rep.created ? rc : -LE_EXIST);
+	if (rc >= 0 && !rep.created && (flags & O_TRUNC))
+		inode_cut(c, &rep.attr, call.sent_us);
+	if (cut != NULL) {
+		end_cutting(c, cut);
+		inode_put(c, cut);
+	}
 	TRY(rc);
 	i = inode_get(c, rep.attr.ino);
 	if (i == NULL) {
@@ -316,8 +373,6 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 		inode_dir_changed(c, parent, &rep.dir, call.sent_us);
 		names_told(c, &rep.dir, name, rep.attr.ino, true, call.sent_us);
 	}
-	if (rep.created || (flags & O_TRUNC))
-		truncated(i, rep.attr.size);
 	rc = opened(c, i, cred, flags, &rep.cap, ret_file);
 	if (rc < 0) {
 		undo_open(c, i->ino, flags);
@@ -354,7 +409,6 @@ int ll_tmpfile(struct client *c, const struct cred *cred, struct ino parent, uin
 		return -LE_NOMEM;
 	}
 	inode_update(c, i, &rep.attr, true, call.sent_us);
-	truncated(i, 0);
 	rc = opened(c, i, cred, flags, &rep.cap, ret_file);
 	if (rc < 0) {
 		undo_open(c, i->ino, flags);
@@ -540,6 +594,7 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	struct changing ch;
 	struct rpc_call call = {0};
 	struct inode *i = inode_get(c, ino);
+	bool cutting = false;
 	int rc;
 
 	if (i == NULL)
@@ -557,7 +612,8 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	}
 	if (rc >= 0) {
 		changing_begin(c, &ch, ino);
-		rc = mask & SET_SIZE ? settle_end(i) : 0;
+		rc = mask & SET_SIZE ? cut_begin(c, i) : 0;
+		cutting = (mask & SET_SIZE) && rc >= 0;
 		if (rc >= 0)
 			rc = mds_call(c, OP_mds_setattr, &req, &rep, &call);
 		if (rc < 0 && (mask & SET_SIZE))
@@ -574,6 +630,10 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 			if (i->data != NULL && attr->size > 0)
 				i->data->sparse = true;
 		}
+	}
+	if (cutting)
+		end_cutting(c, i);
+	if (rc >= 0) {
 		if (i->data != NULL && (mask & (SET_MTIME | SET_MTIME_NOW)))
 			i->data->mtime_ns = 0;
 		rc = io_settle(c, i, &rep.attr);

@@ -43,6 +43,7 @@ struct inode {
 	uint64_t found_us;    /* when the MDS told us its name's inode; 0: or it was opened since */
 	uint64_t open_change; /* the change counter that cached data belongs to */
 	uint32_t cuts;        /* truncations by this client */
+	bool cutting;         /* one is under way */
 	uint32_t n_changing;  /* changes of this client under way: what others see is not known */
 	uint32_t n_names_changing; /* of these, of a directory: only of names, names.h */
 	struct cap cap;            /* to read: delegation.h */
@@ -103,6 +104,7 @@ struct idata {
 	struct waitq write_q; /* a write has ended */
 	struct gather gather;
 	struct fmutex append_lock; /* who writes at the end, or moves it */
+	uint32_t n_writing;        /* writes on their way into `writes` and `gather` */
 	bool appending;            /* at an end that only this client knows: io_write.c */
 	bool alone;                /* it wrote behind under a write lease, not recalled since */
 	struct waitq append_q;     /* that has ended */

@@ -261,20 +261,13 @@ int io_show(struct idata *d)
 	return 0;
 }
 
-int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)
+static int64_t write_now(struct ll_file *f, uint64_t off, const struct slot_vec *vec, uint32_t n)
 {
-	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	struct idata *d = f->d;
 	uint64_t len = vec_len(vec, n);
 	bool through = f->sync || f->direct || f->c->params.dirty_max == 0;
 	int64_t rc;
 
-	if (!f->can_write)
-		return -LE_BADF;
-	if (len > LL_IO_MAX || n > LL_VECS_MAX)
-		return -LE_INVAL;
-	if (len == 0)
-		return 0;
 	TRY(write_prepare(f));
 	off = f->append ? d->size : off;
 	if (off > LEAT_FILE_SIZE_MAX - len)
@@ -287,6 +280,28 @@ int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec,
 	fmutex_lock(&d->append_lock);
 	rc = f->append ? write_end(f, vec, n, through) : write_at(f, off, vec, n, through);
 	fmutex_unlock(&d->append_lock);
+	return rc;
+}
+
+int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+	struct idata *d = f->d;
+	uint64_t len = vec_len(vec, n);
+	int64_t rc;
+
+	if (!f->can_write)
+		return -LE_BADF;
+	if (len > LL_IO_MAX || n > LL_VECS_MAX)
+		return -LE_INVAL;
+	if (len == 0)
+		return 0;
+	while (f->inode->cutting)
+		TRY(waitq_wait(&f->c->cut_q, NO_DEADLINE));
+	d->n_writing++;
+	rc = write_now(f, off, vec, n);
+	if (--d->n_writing == 0 && !waitq_empty(&f->c->cut_q))
+		waitq_wake_all(&f->c->cut_q);
 	return rc;
 }
 

@@ -105,10 +105,10 @@ enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2, WRITE_ON_BASE = 4 };
 
 /*
  * A server that was not ended in order has lost changes that somebody may have seen. Until every
- * session that changes chunks there has said `done` it carries out only what is repeated (FRAME_AGAIN),
- * at most for its grace time. done: nothing that the session may have sent to an earlier process of
- * this target, or of another member of its chains, is still to be repeated. incarnation: of the
- * process, another one with each start.
+ * session that changes chunks there has said `done` it carries out only what is repeated
+ * (FRAME_AGAIN), at most for its grace time. done: nothing that the session may have sent to an
+ * earlier process of this target, or of another member of its chains, is still to be repeated.
+ * incarnation: of the process, another one with each start.
  */
 #define oss_reclaim_req_FIELDS(F) F(u8, done)
 #define oss_reclaim_rep_FIELDS(F) F(u64, incarnation)

@@ -62,6 +62,9 @@ static void open_target(struct member *m, struct env *env)
 	chunk_leases_init(&t->leases, env);
 	assert_int_equal(chunk_store_open(env, &m->params, &m->metrics, &t->store), 0);
 	assert_int_equal(chunk_store_set_owner(t->store, &cluster, t->id), 0);
+	grace_init(&t->grace, t->store, 64);
+	t->grace.over |= m->rig->grace_ms == 0;
+	grace_begin(&t->grace, m->rig->grace_ms);
 	o.store = t->store;
 	assert_int_equal(chains_open(&o, &t->chains), 0);
 }
@@ -166,27 +169,29 @@ static uint32_t put_targets(struct chain_rig *r, uint8_t *buf, size_t size)
 	return (uint32_t)w.len;
 }
 
-void crig_members(struct chain_rig *r)
+void crig_tell(struct chain_rig *r, uint32_t i)
 {
 	uint8_t chains[256], targets[1024];
-	struct oss_chain_set_req req;
+	struct oss_chain_set_req req = {
+		.chains = bytes_of(chains, put_chain(r, chains, sizeof(chains))),
+		.targets = bytes_of(targets, put_targets(r, targets, sizeof(targets)))};
 	struct oss_chain_set_rep rep;
+	struct rpc_call call = {.op = OP_oss_chain_set,
+				.req = &req,
+				.rep = &rep,
+				.target = i + 1,
+				.deadline_us = loop_deadline_ms(CALL_MS)};
 
+	assert_int_equal(rpc_call(r->m[i].client, &call), 0);
+	rpc_call_fini(&call);
+}
+
+void crig_members(struct chain_rig *r)
+{
 	r->epoch++;
-	req.chains = bytes_of(chains, put_chain(r, chains, sizeof(chains)));
-	req.targets = bytes_of(targets, put_targets(r, targets, sizeof(targets)));
-	for (uint32_t i = 0; i < r->n; i++) {
-		struct rpc_call call = {.op = OP_oss_chain_set,
-					.req = &req,
-					.rep = &rep,
-					.target = i + 1,
-					.deadline_us = loop_deadline_ms(CALL_MS)};
-
-		if (!r->m[i].running)
-			continue;
-		assert_int_equal(rpc_call(r->m[i].client, &call), 0);
-		rpc_call_fini(&call);
-	}
+	for (uint32_t i = 0; i < r->n; i++)
+		if (r->m[i].running)
+			crig_tell(r, i);
 }
 
 /* ---- running ---- */
@@ -306,6 +311,7 @@ int crig_write(struct chain_rig *r, uint32_t i, struct crig_write *w, uint64_t t
 	call.session = w->session;
 	call.slot = w->slot;
 	call.seq = w->seq;
+	call.again = w->again;
 	call.accepted = accepted;
 	call.accepted_arg = &w->accepted;
 	rc = rpc_call(r->m[i].client, &call);

@@ -44,6 +44,7 @@ struct chain_rig {
 	void (*fn)(struct chain_rig *r);
 	bool done;
 	uint32_t lease_ms; /* 0: no lease is renewed any more */
+	uint32_t grace_ms; /* 0: servers that crashed wait for nobody */
 	uint64_t disk;     /* size of the data files, before the run */
 };
 
@@ -54,6 +55,8 @@ void chain_rig_run_on(struct chain_rig *r, uint64_t seed, uint32_t n,
 
 /* Members in this order, states of r->m[].state; tells all that live. Epoch + 1. */
 void crig_members(struct chain_rig *r);
+/* Tells one of them what there is. */
+void crig_tell(struct chain_rig *r, uint32_t i);
 void crig_crash(struct chain_rig *r, uint32_t i);
 /* Starts it again; it knows what its disk tells. */
 void crig_restart(struct chain_rig *r, uint32_t i);
@@ -66,6 +69,7 @@ struct crig_write {
 	uint32_t slot;
 	uint32_t flags; /* enum write_flags */
 	uint64_t base;
+	bool again;    /* FRAME_AGAIN */
 	bool accepted; /* out */
 };
 /* One attempt at member i. */

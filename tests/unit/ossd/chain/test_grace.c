@@ -1,0 +1,286 @@
+/*
+ * What a server that crashed owes to those who have seen what it lost: it serves nobody before its
+ * clients have repeated, and what it lost can be repeated in any order.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/ossd/chain/chain_rig.h"
+
+#define GRACE_MS 4000u
+
+static const struct chunk_id one = {{5}, 1, 0}, two = {{6}, 1, 0};
+
+struct async {
+	struct chain_rig *r;
+	struct crig_write w;
+	int rc;
+	int64_t n;
+	int byte; /* that was read */
+	bool done;
+};
+
+static int64_t read_block(struct chain_rig *r, int *ret_byte)
+{
+	static uint8_t got[RIG_BS];
+	int64_t n = crig_read(r, 0, &one, got, RIG_BS);
+
+	*ret_byte = got[0];
+	return n;
+}
+
+static void write_main(void *arg)
+{
+	struct async *a = arg;
+
+	a->rc = crig_write(a->r, 0, &a->w, 20000);
+	a->done = true;
+}
+
+static void read_main(void *arg)
+{
+	struct async *a = arg;
+
+	a->n = read_block(a->r, &a->byte);
+	a->done = true;
+}
+
+static void start(struct async *a, void (*fn)(void *arg))
+{
+	a->done = false;
+	assert_int_equal(fiber_spawn("async", fn, a), 0);
+}
+
+static void wait_done(struct async *a)
+{
+	while (!a->done)
+		(void)!fiber_sleep_us(1000);
+}
+
+static bool is_done_after(struct async *a, uint64_t ms)
+{
+	(void)!fiber_sleep_us(ms * 1000);
+	return a->done;
+}
+
+/* One byte all over block 0 of the chunk. */
+static struct crig_write block(const struct chunk_id *chunk, int byte, uint64_t session,
+			       uint64_t seq)
+{
+	static uint8_t data[256][RIG_BS];
+
+	memset(data[byte], byte, RIG_BS);
+	return (struct crig_write){*chunk, 0, RIG_BS, data[byte], .session = session, .seq = seq};
+}
+
+static int write_block(struct chain_rig *r, const struct chunk_id *chunk, int byte,
+		       uint64_t session, uint64_t seq)
+{
+	struct crig_write w = block(chunk, byte, session, seq);
+
+	return crig_write(r, 0, &w, 20000);
+}
+
+static int say_done(struct chain_rig *r, uint64_t session)
+{
+	struct oss_reclaim_req req = {.done = true};
+	struct oss_reclaim_rep rep;
+	struct rpc_call call = {.op = OP_oss_reclaim,
+				.req = &req,
+				.rep = &rep,
+				.session = session,
+				.target = 1,
+				.deadline_us = loop_deadline_ms(1000)};
+	int rc = rpc_call(r->m[0].client, &call);
+
+	rpc_call_fini(&call);
+	return rc;
+}
+
+/* Sessions 8 and 9 have written; what 8 wrote last was accepted and seen, and is gone. */
+static void lose_one(struct chain_rig *r)
+{
+	struct async lost = {.r = r, .w = block(&one, 'B', 8, 2)};
+	int byte;
+
+	assert_int_equal(write_block(r, &one, 'A', 8, 1), 0);
+	assert_int_equal(write_block(r, &two, 'X', 9, 1), 0);
+	lost.w.flags = WRITE_LAZY;
+	start(&lost, write_main);
+	while (!lost.w.accepted)
+		(void)!fiber_sleep_us(10);
+	assert_false(lost.done);
+	assert_int_equal(read_block(r, &byte), RIG_BS);
+	assert_int_equal(byte, 'B');
+	crig_crash(r, 0);
+	wait_done(&lost);
+	assert_true(lost.rc < 0);
+	crig_restart(r, 0);
+	crig_tell(r, 0);
+}
+
+static void repeats_first(struct chain_rig *r)
+{
+	struct async look = {.r = r}, other = {.r = r, .w = block(&two, 'Z', 12, 1)};
+	struct crig_write again = block(&one, 'B', 8, 2);
+
+	lose_one(r);
+	start(&look, read_main);
+	start(&other, write_main);
+	assert_false(is_done_after(&look, 300));
+	/* Who is awaited has no business but that. */
+	assert_int_equal(write_block(r, &one, 'C', 9, 2), -LE_NOT_READY);
+	assert_int_equal(say_done(r, 9), 0);
+	assert_false(is_done_after(&look, 300));
+	again.again = true;
+	assert_int_equal(crig_write(r, 0, &again, 20000), 0);
+	assert_false(is_done_after(&look, 300));
+	assert_false(other.done);
+	assert_int_equal(say_done(r, 8), 0);
+	assert_true(is_done_after(&look, 100));
+	assert_int_equal(look.n, RIG_BS);
+	assert_int_equal(look.byte, 'B');
+	wait_done(&other);
+	assert_int_equal(other.rc, 0);
+}
+
+static void run(void (*fn)(struct chain_rig *r), uint32_t n, uint32_t grace_ms)
+{
+	struct chain_rig *r = calloc(1, sizeof(*r));
+
+	assert_non_null(r);
+	r->grace_ms = grace_ms;
+	chain_rig_run_on(r, 1, n, fn);
+	free(r);
+}
+
+static void test_repeats_first(void **state)
+{
+	(void)state;
+	run(repeats_first, 1, GRACE_MS);
+}
+
+/* One of them never comes back. */
+static void bounded(struct chain_rig *r)
+{
+	struct async look = {.r = r};
+	uint64_t began;
+
+	lose_one(r);
+	began = loop_now_us();
+	assert_int_equal(say_done(r, 9), 0);
+	start(&look, read_main);
+	wait_done(&look);
+	assert_int_equal(look.n, RIG_BS);
+	assert_in_range(loop_now_us() - began, (GRACE_MS - 500) * 1000, (GRACE_MS + 500) * 1000);
+	/* Then nobody is kept waiting a second time. */
+	assert_int_equal(write_block(r, &one, 'C', 9, 2), 0);
+}
+
+static void test_bounded(void **state)
+{
+	(void)state;
+	run(bounded, 1, GRACE_MS);
+}
+
+/* A session whose first change is lost is known all the same. */
+static void first_change(struct chain_rig *r)
+{
+	struct async lost = {.r = r, .w = block(&one, 'B', 8, 1)}, look = {.r = r};
+	struct crig_write again = block(&one, 'B', 8, 1);
+
+	lost.w.flags = WRITE_LAZY;
+	start(&lost, write_main);
+	while (!lost.w.accepted)
+		(void)!fiber_sleep_us(10);
+	crig_crash(r, 0);
+	wait_done(&lost);
+	crig_restart(r, 0);
+	crig_tell(r, 0);
+	start(&look, read_main);
+	assert_false(is_done_after(&look, 300));
+	again.again = true;
+	assert_int_equal(crig_write(r, 0, &again, 20000), 0);
+	assert_int_equal(say_done(r, 8), 0);
+	wait_done(&look);
+	assert_int_equal(look.byte, 'B');
+}
+
+static void test_first_change(void **state)
+{
+	(void)state;
+	run(first_change, 1, GRACE_MS);
+}
+
+/* Two sessions write the same bytes one behind the other: what is lost is never both. */
+static void one_by_one(struct chain_rig *r)
+{
+	struct async a = {.r = r, .w = block(&one, 'A', 8, 2)};
+	struct async b = {.r = r, .w = block(&one, 'B', 9, 2)};
+
+	assert_int_equal(write_block(r, &two, 'X', 8, 1), 0);
+	assert_int_equal(write_block(r, &two, 'Y', 9, 1), 0);
+	a.w.flags = b.w.flags = WRITE_LAZY;
+	start(&a, write_main);
+	while (!a.w.accepted)
+		(void)!fiber_sleep_us(10);
+	start(&b, write_main);
+	while (!b.w.accepted && !b.done)
+		(void)!fiber_sleep_us(10);
+	assert_true(a.done);
+	wait_done(&b);
+	assert_int_equal(a.rc, 0);
+	assert_int_equal(b.rc, 0);
+}
+
+static void test_one_by_one(void **state)
+{
+	(void)state;
+	run(one_by_one, 1, 0);
+	run(one_by_one, 2, 0);
+}
+
+/*
+ * A member behind has heard that the one behind it is away, the head has not yet. What the head then
+ * hears to be durable behind it is so in the next epoch, and not where it believes: committed in the
+ * old one it would not be in the log of what the one who is away lacks.
+ */
+static void old_epoch(struct chain_rig *r)
+{
+	struct async a = {.r = r, .w = block(&one, 'A', 8, 1)};
+	struct chunk_key k = {RIG_CHAIN, one.ino, one.gen, one.idx};
+
+	assert_int_equal(write_block(r, &two, 'X', 8, 1), 0);
+	a.w.seq = 2;
+	transport_sim_partition(r->transport, r->m[1].name, r->m[2].name, true);
+	start(&a, write_main);
+	(void)!fiber_sleep_us(50000);
+	r->m[2].state = MEMBER_OUT;
+	r->epoch++;
+	crig_tell(r, 1);
+	assert_false(is_done_after(&a, 500));
+	crig_tell(r, 0);
+	wait_done(&a);
+	assert_true(chain_log_changed(r->m[0].target.chains->log, &k));
+}
+
+static void test_old_epoch(void **state)
+{
+	(void)state;
+	run(old_epoch, 3, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_repeats_first), cmocka_unit_test(test_bounded),
+		cmocka_unit_test(test_first_change),  cmocka_unit_test(test_one_by_one),
+		cmocka_unit_test(test_old_epoch),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
