@@ -130,7 +130,7 @@ int file_resume(struct client *c, struct inode *i, const struct cred *cred, uint
 		return -LE_NOMEM;
 	count_open(d, flags, 1);
 	/* What the former process wrote by it is not known: the chains are. */
-	d->sparse = d->resumed = true;
+	d->sparse = d->unsure = true;
 	i->opened = true; /* the kernel may have pages of it, of which version is not known */
 	i->open_change = UINT64_MAX;
 	return 0;
@@ -149,21 +149,25 @@ static void undo_open(struct client *c, struct ino ino, uint32_t flags)
 		log_debug("close of ino %llu: %s", (unsigned long long)ino.v, status_name(rc));
 }
 
-/* Truncated by O_TRUNC: nothing of what we knew holds. */
-static void truncated(struct inode *i, uint64_t size)
+/* It was cut, with this answer, which has been taken if nothing newer is known: of what we knew of
+ * its end nothing holds. */
+static void truncated(struct inode *i, const struct attr *attr)
 {
 	struct idata *d = i->data;
 
 	i->cuts++;
 	i->settled_us = 0;
-	i->attr.size = size;
+	if (attr->change == i->attr.change)
+		i->attr.size = attr->size;
 	if (d == NULL)
 		return;
 	ra_drop_all(d);
-	d->size = size;
+	d->size = i->attr.size;
+	/* What was written meanwhile is behind the cut, or went with it. */
+	d->unsure |= d->n_write > 0;
 	d->durable_end = 0;
 	d->mtime_ns = 0;
-	if (size == 0)
+	if (d->size == 0)
 		d->sparse = d->packed = false;
 }
 
@@ -172,6 +176,21 @@ static void opened_for_writing(struct inode *i, uint32_t flags)
 {
 	if (for_writing(flags))
 		i->recalled_us = loop_now_us();
+}
+
+/* Before the answer to an open is taken: may the file have had writers before? */
+static bool was_unsettled(const struct inode *i, bool created)
+{
+	return i->attr.ino.v == 0 ? !created : (i->attr.flags & ATTR_UNSETTLED) != 0;
+}
+
+/* The MDS may have counted this open before the close of another one that is forgotten here, with
+ * all that was written by it: then the file has never been settled, and its record does not tell.
+ */
+static void opened_again(struct ll_file *f, bool unsettled)
+{
+	if (f->can_write && (f->flags & O_TRUNC) == 0 && f->d->n_write == 1 && unsettled)
+		f->d->unsure = true;
 }
 
 static bool take_change(struct inode *i)
@@ -201,6 +220,7 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	struct mds_open_rep rep;
 	bool just_found = (flags & LL_FOUND) != 0 ||
 			  (i->found_us != 0 && loop_now_us() < i->found_us + FOUND_US);
+	bool unsettled;
 	struct changing ch;
 	struct rpc_call call;
 	int rc;
@@ -226,15 +246,17 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	}
 	changing_end(&ch, rc);
 	if (rc >= 0) {
+		unsettled = was_unsettled(i, false);
 		inode_update(c, i, &rep.attr, for_writing(flags), call.sent_us);
 		opened_for_writing(i, flags);
 		if (flags & O_TRUNC)
-			truncated(i, rep.attr.size);
+			truncated(i, &rep.attr);
 		rc = opened(c, i, cred, flags, &rep.cap, ret_file);
 		if (rc < 0)
 			undo_open(c, i->ino, flags);
 	}
 	if (rc >= 0) {
+		opened_again(*ret_file, unsettled);
 		/* It has writers: what the last one who closed it has written is with the chains.
 		 */
 		if ((flags & O_ACCMODE) != O_WRONLY && !(flags & O_TRUNC))
@@ -275,6 +297,22 @@ int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t 
 	return 0;
 }
 
+/* The same of what has the name; what is not known has no lease when it is cut. */
+static int before_cut(struct client *c, struct changing *ch, struct ino victim,
+		      struct ino *ret_told)
+{
+	struct inode *i;
+	int rc;
+
+	TRY(changing_tell(ch, victim, ret_told));
+	i = victim.v != 0 ? inode_peek(c, victim) : NULL;
+	if (i == NULL)
+		return 0;
+	rc = settle_end(i);
+	inode_put(c, i);
+	return rc;
+}
+
 int ll_create(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      uint32_t mode, uint32_t flags, struct ll_file **ret_file, struct attr *ret_attr)
 {
@@ -290,11 +328,12 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 	struct inode *i;
 	struct ino victim;
 	struct changing ch;
+	bool unsettled;
 	int rc;
 
 	changing_begin(c, &ch, parent);
 	victim = changing_name(&ch, parent, name);
-	rc = flags & O_TRUNC ? changing_tell(&ch, victim, &req.told) : 0;
+	rc = flags & O_TRUNC ? before_cut(c, &ch, victim, &req.told) : 0;
 	/* A file that is not known by that name, if there is one: a lease on it has to go. */
 	if (victim.v == 0)
 		req.told = victim;
@@ -310,20 +349,23 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 		undo_open(c, rep.attr.ino, flags);
 		return -LE_NOMEM;
 	}
+	unsettled = was_unsettled(i, rep.created);
 	inode_update(c, i, &rep.attr, true, call.sent_us);
 	opened_for_writing(i, flags);
 	if (rep.created) {
 		inode_dir_changed(c, parent, &rep.dir, call.sent_us);
 		names_told(c, &rep.dir, name, rep.attr.ino, true, call.sent_us);
 	}
-	if (rep.created || (flags & O_TRUNC))
-		truncated(i, rep.attr.size);
+	/* Who created it may have been overtaken by another one who opened it, and has written. */
+	if (!rep.created && (flags & O_TRUNC))
+		truncated(i, &rep.attr);
 	rc = opened(c, i, cred, flags, &rep.cap, ret_file);
 	if (rc < 0) {
 		undo_open(c, i->ino, flags);
 		inode_put(c, i);
 		return rc;
 	}
+	opened_again(*ret_file, unsettled);
 	if (!rep.created && (flags & O_ACCMODE) != O_WRONLY && !(flags & O_TRUNC))
 		rc = io_settle(c, i, &rep.attr);
 	if (rc < 0) {
@@ -354,7 +396,6 @@ int ll_tmpfile(struct client *c, const struct cred *cred, struct ino parent, uin
 		return -LE_NOMEM;
 	}
 	inode_update(c, i, &rep.attr, true, call.sent_us);
-	truncated(i, 0);
 	rc = opened(c, i, cred, flags, &rep.cap, ret_file);
 	if (rc < 0) {
 		undo_open(c, i->ino, flags);
@@ -570,7 +611,7 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 		if (mask & SET_SIZE) {
 			if (i->data != NULL && attr->size > i->data->size)
 				i->data->sparse = true;
-			truncated(i, attr->size);
+			truncated(i, &rep.attr);
 			if (i->data != NULL && attr->size > 0)
 				i->data->sparse = true;
 		}

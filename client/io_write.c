@@ -136,8 +136,11 @@ static int reserve_append(struct ll_file *f, uint64_t len, uint64_t *ret_off)
 	struct mds_append_req req = {.ino = f->inode->ino, .len = len, .size = f->d->size};
 	struct mds_append_rep rep;
 	struct rpc_call call;
-	int rc = mds_call(f->c, OP_mds_append, &req, &rep, &call);
+	int rc;
 
+	/* Of a file that was cut the MDS believes the chains alone. */
+	TRY(wb_show(f->d));
+	rc = mds_call(f->c, OP_mds_append, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);
 	*ret_off = rep.off;
@@ -177,6 +180,7 @@ static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *
 			bool through)
 {
 	uint64_t len = vec_len(vec, n);
+	uint32_t cuts = f->inode->cuts;
 
 	ra_drop_range(f->d, off, len);
 	if (!through && !kept_write_begin(f->d))
@@ -188,6 +192,8 @@ static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *
 	else
 		TRY(write_large(f, off, len, vec, n, !through));
 	note_written(f, off, len);
+	/* It may have been cut off again. */
+	f->d->unsure |= f->inode->cuts != cuts;
 	/* Fetched while the write was on its way: may be old or new. */
 	ra_drop_range(f->d, off, len);
 	if (!through)
@@ -223,7 +229,7 @@ static int find_end(struct ll_file *f, uint64_t len, bool through, uint64_t *ret
 	if (!through && inode_attr_fresh(f->c, i))
 		TRY(io_settle(f->c, i, &attr));
 	inode_attr(f->c, i, &attr);
-	if (through || !inode_attr_fresh(f->c, i) || attr.size > LEAT_FILE_SIZE_MAX - len ||
+	if (through || !inode_size_fresh(f->c, i) || attr.size > LEAT_FILE_SIZE_MAX - len ||
 	    !gathers_whole(f, attr.size, len))
 		return reserve_append(f, len, ret_off);
 	f->d->appending = true;
