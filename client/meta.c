@@ -418,7 +418,7 @@ static void renamed(struct client *c, const struct mds_rename_req *req,
 	/* In one directory the second change is the newest. */
 	names_told(c, same ? &rep->dir : &rep->new_dir, req->new_name, rep->attr.ino, true,
 		   sent_us);
-	names_told(c, &rep->dir, req->name, exchange ? rep->replaced : (struct ino){0}, true,
+	names_told(c, &rep->dir, req->name, exchange ? rep->replaced : rep->whiteout, true,
 		   sent_us);
 	inode_saw(c, &rep->attr, true, sent_us);
 }
