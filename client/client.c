@@ -153,7 +153,6 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	kept_start(c);
 	memcpy(&c->spread, &c->id, sizeof(c->spread));
 	latch_init(&c->bg, 0);
-	waitq_init(&c->cut_q);
 	waitq_init(&c->company);
 	list_init(&c->promises);
 	waitq_init(&c->promise_q);

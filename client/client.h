@@ -88,7 +88,6 @@ struct client {
 
 	/* Fibers in the background, which destroy waits for. */
 	struct latch bg;
-	struct waitq cut_q; /* a truncation of this client has ended, or what it waits for */
 	struct waitq company; /* closes that wait for a request to go with */
 	struct timer tick;
 	struct list free_files, free_groups; /* the second: of read_many.c */

@@ -104,7 +104,7 @@ static void entry_attr(struct client *c, struct ll_dirent *e, uint64_t sent_us)
 	inode_attr(c, i, &e->attr);
 	if (io_times_open(i))
 		e->attr.flags |= ATTR_UNSETTLED;
-	else if (inode_attr_fresh(c, i))
+	else if (inode_size_fresh(c, i))
 		e->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
 	inode_put(c, i);
 }

@@ -130,7 +130,7 @@ int file_resume(struct client *c, struct inode *i, const struct cred *cred, uint
 		return -LE_NOMEM;
 	count_open(d, flags, 1);
 	/* What the former process wrote by it is not known: the chains are. */
-	d->sparse = d->resumed = true;
+	d->sparse = d->unsure = true;
 	i->opened = true; /* the kernel may have pages of it, of which version is not known */
 	i->open_change = UINT64_MAX;
 	return 0;
@@ -149,21 +149,25 @@ static void undo_open(struct client *c, struct ino ino, uint32_t flags)
 		log_debug("close of ino %llu: %s", (unsigned long long)ino.v, status_name(rc));
 }
 
-/* Truncated by O_TRUNC: nothing of what we knew holds. */
-static void truncated(struct inode *i, uint64_t size)
+/* It was cut, with this answer, which has been taken if nothing newer is known: of what we knew of
+ * its end nothing holds. */
+static void truncated(struct inode *i, const struct attr *attr)
 {
 	struct idata *d = i->data;
 
 	i->cuts++;
 	i->settled_us = 0;
-	i->attr.size = size;
+	if (attr->change == i->attr.change)
+		i->attr.size = attr->size;
 	if (d == NULL)
 		return;
 	ra_drop_all(d);
-	d->size = size;
+	d->size = i->attr.size;
+	/* What was written meanwhile is behind the cut, or went with it. */
+	d->unsure |= d->n_write > 0;
 	d->durable_end = 0;
 	d->mtime_ns = 0;
-	if (size == 0)
+	if (d->size == 0)
 		d->sparse = d->packed = false;
 }
 
@@ -172,6 +176,21 @@ static void opened_for_writing(struct inode *i, uint32_t flags)
 {
 	if (for_writing(flags))
 		i->recalled_us = loop_now_us();
+}
+
+/* Before the answer to an open is taken: may the file have had writers before? */
+static bool was_unsettled(const struct inode *i, bool created)
+{
+	return i->attr.ino.v == 0 ? !created : (i->attr.flags & ATTR_UNSETTLED) != 0;
+}
+
+/* The MDS may have counted this open before the close of another one that is forgotten here, with
+ * all that was written by it: then the file has never been settled, and its record does not tell.
+ */
+static void opened_again(struct ll_file *f, bool unsettled)
+{
+	if (f->can_write && (f->flags & O_TRUNC) == 0 && f->d->n_write == 1 && unsettled)
+		f->d->unsure = true;
 }
 
 static bool take_change(struct inode *i)
@@ -183,34 +202,14 @@ static bool take_change(struct inode *i)
 	return changed;
 }
 
-static int begin_cutting(struct client *c, struct inode *i)
+/* Behind changing_begin, before it is cut: nobody appends any more at an end that only this client
+ * knows, and what was written there is with the servers. */
+static int settle_end(struct inode *i)
 {
-	while (i->cutting || (i->data != NULL && i->data->n_writing > 0))
-		TRY(waitq_wait(&c->cut_q, NO_DEADLINE));
-	i->cutting = true;
-	return 0;
-}
-
-static void end_cutting(struct client *c, struct inode *i)
-{
-	i->cutting = false;
-	waitq_wake_all(&c->cut_q);
-}
-
-/* Behind changing_begin, before it is cut: nobody writes here until end_cutting, else the answer
- * would not tell whether that is cut off; nobody appends at an end that only this client knows,
- * and what was written there is with the servers. */
-static int cut_begin(struct client *c, struct inode *i)
-{
-	int rc;
-
-	TRY(begin_cutting(c, i));
-	rc = i->data != NULL ? io_show(i->data) : 0;
-	if (rc >= 0 && i->data != NULL)
-		rc = wb_flush(i->data);
-	if (rc < 0)
-		end_cutting(c, i);
-	return rc;
+	if (i->data == NULL)
+		return 0;
+	TRY(io_show(i->data));
+	return wb_flush(i->data);
 }
 
 static int open_inode(struct client *c, const struct cred *cred, struct inode *i, uint32_t flags,
@@ -221,6 +220,7 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	struct mds_open_rep rep;
 	bool just_found = (flags & LL_FOUND) != 0 ||
 			  (i->found_us != 0 && loop_now_us() < i->found_us + FOUND_US);
+	bool unsettled;
 	struct changing ch;
 	struct rpc_call call;
 	int rc;
@@ -233,7 +233,7 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	if (flags & O_TRUNC)
 		TRY(delegation_tell(c, i));
 	changing_begin(c, &ch, i->ino);
-	rc = flags & O_TRUNC ? cut_begin(c, i) : 0;
+	rc = flags & O_TRUNC ? settle_end(i) : 0;
 	if (rc < 0) {
 		changing_end(&ch, rc);
 		return rc;
@@ -246,19 +246,17 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	}
 	changing_end(&ch, rc);
 	if (rc >= 0) {
+		unsettled = was_unsettled(i, false);
 		inode_update(c, i, &rep.attr, for_writing(flags), call.sent_us);
 		opened_for_writing(i, flags);
 		if (flags & O_TRUNC)
-			truncated(i, rep.attr.size);
-	}
-	if (flags & O_TRUNC)
-		end_cutting(c, i);
-	if (rc >= 0) {
+			truncated(i, &rep.attr);
 		rc = opened(c, i, cred, flags, &rep.cap, ret_file);
 		if (rc < 0)
 			undo_open(c, i->ino, flags);
 	}
 	if (rc >= 0) {
+		opened_again(*ret_file, unsettled);
 		/* It has writers: what the last one who closed it has written is with the chains.
 		 */
 		if ((flags & O_ACCMODE) != O_WRONLY && !(flags & O_TRUNC))
@@ -299,29 +297,20 @@ int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t 
 	return 0;
 }
 
-/* The file that O_TRUNC may find under the name. */
-static int cut_victim(struct client *c, struct ino ino, struct inode **ret_cut)
+/* The same of what has the name; what is not known has no lease when it is cut. */
+static int before_cut(struct client *c, struct changing *ch, struct ino victim,
+		      struct ino *ret_told)
 {
-	struct inode *i = inode_peek(c, ino);
-	int rc = i != NULL ? cut_begin(c, i) : 0;
+	struct inode *i;
+	int rc;
 
-	if (i != NULL && rc < 0)
-		inode_put(c, i);
-	else
-		*ret_cut = i;
-	return rc;
-}
-
-/* It was found, if that is the victim, and has been truncated. */
-static void inode_cut(struct client *c, const struct attr *attr, uint64_t sent_us)
-{
-	struct inode *i = inode_peek(c, attr->ino);
-
+	TRY(changing_tell(ch, victim, ret_told));
+	i = victim.v != 0 ? inode_peek(c, victim) : NULL;
 	if (i == NULL)
-		return;
-	inode_update(c, i, attr, true, sent_us);
-	truncated(i, attr->size);
+		return 0;
+	rc = settle_end(i);
 	inode_put(c, i);
+	return rc;
 }
 
 int ll_create(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
@@ -336,49 +325,47 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 	};
 	struct mds_create_rep rep;
 	struct rpc_call call;
-	struct inode *i, *cut = NULL;
+	struct inode *i;
 	struct ino victim;
 	struct changing ch;
+	bool unsettled;
 	int rc;
 
 	changing_begin(c, &ch, parent);
 	victim = changing_name(&ch, parent, name);
-	rc = flags & O_TRUNC ? changing_tell(&ch, victim, &req.told) : 0;
+	rc = flags & O_TRUNC ? before_cut(c, &ch, victim, &req.told) : 0;
 	/* A file that is not known by that name, if there is one: a lease on it has to go. */
 	if (victim.v == 0)
 		req.told = victim;
-	else if (rc >= 0 && (flags & O_TRUNC))
-		rc = cut_victim(c, victim, &cut);
 	if (rc >= 0) {
 		rc = mds_call(c, OP_mds_create, &req, &rep, &call);
 		rpc_call_fini(&call);
 	}
 	/* What was found is not told. */
 	changing_end(&ch, rc >= 0 && rep.created ? rc : -LE_EXIST);
-	if (rc >= 0 && !rep.created && (flags & O_TRUNC))
-		inode_cut(c, &rep.attr, call.sent_us);
-	if (cut != NULL) {
-		end_cutting(c, cut);
-		inode_put(c, cut);
-	}
 	TRY(rc);
 	i = inode_get(c, rep.attr.ino);
 	if (i == NULL) {
 		undo_open(c, rep.attr.ino, flags);
 		return -LE_NOMEM;
 	}
+	unsettled = was_unsettled(i, rep.created);
 	inode_update(c, i, &rep.attr, true, call.sent_us);
 	opened_for_writing(i, flags);
 	if (rep.created) {
 		inode_dir_changed(c, parent, &rep.dir, call.sent_us);
 		names_told(c, &rep.dir, name, rep.attr.ino, true, call.sent_us);
 	}
+	/* Who created it may have been overtaken by another one who opened it, and has written. */
+	if (!rep.created && (flags & O_TRUNC))
+		truncated(i, &rep.attr);
 	rc = opened(c, i, cred, flags, &rep.cap, ret_file);
 	if (rc < 0) {
 		undo_open(c, i->ino, flags);
 		inode_put(c, i);
 		return rc;
 	}
+	opened_again(*ret_file, unsettled);
 	if (!rep.created && (flags & O_ACCMODE) != O_WRONLY && !(flags & O_TRUNC))
 		rc = io_settle(c, i, &rep.attr);
 	if (rc < 0) {
@@ -594,7 +581,6 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	struct changing ch;
 	struct rpc_call call = {0};
 	struct inode *i = inode_get(c, ino);
-	bool cutting = false;
 	int rc;
 
 	if (i == NULL)
@@ -612,8 +598,7 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	}
 	if (rc >= 0) {
 		changing_begin(c, &ch, ino);
-		rc = mask & SET_SIZE ? cut_begin(c, i) : 0;
-		cutting = (mask & SET_SIZE) && rc >= 0;
+		rc = mask & SET_SIZE ? settle_end(i) : 0;
 		if (rc >= 0)
 			rc = mds_call(c, OP_mds_setattr, &req, &rep, &call);
 		if (rc < 0 && (mask & SET_SIZE))
@@ -626,14 +611,10 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 		if (mask & SET_SIZE) {
 			if (i->data != NULL && attr->size > i->data->size)
 				i->data->sparse = true;
-			truncated(i, attr->size);
+			truncated(i, &rep.attr);
 			if (i->data != NULL && attr->size > 0)
 				i->data->sparse = true;
 		}
-	}
-	if (cutting)
-		end_cutting(c, i);
-	if (rc >= 0) {
 		if (i->data != NULL && (mask & (SET_MTIME | SET_MTIME_NOW)))
 			i->data->mtime_ns = 0;
 		rc = io_settle(c, i, &rep.attr);

@@ -268,8 +268,14 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 		return;
 	if (own && known && step <= 1 && i->open_change == i->attr.change)
 		i->open_change = attr->change;
-	if (i->data != NULL && known && attr->change != i->attr.change && !own)
+	if (i->data != NULL && known && attr->change != i->attr.change && !own) {
 		ra_drop_all(i->data);
+		/* Perhaps by a truncation of ours that was given up. */
+		i->data->unsure |= i->data->n_write > 0;
+	}
+	/* The record's size is the one to begin with then. */
+	if (leased && inode_is_unsure(i))
+		i->settled_us = 0;
 	if (i->data != NULL && known && !own && time_was_set(&i->attr, attr))
 		i->data->mtime_ns = 0;
 	i->attr_us = loop_now_us();
@@ -282,7 +288,7 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 		lease_given(c, i, sent_us);
 	/* The only one who writes it: the record and our own writes tell all. */
 	if (leased && (attr->flags & ATTR_UNSETTLED) && lease_held(c, i) &&
-	    (i->data == NULL || !i->data->resumed))
+	    !inode_is_unsure(i))
 		i->settled_us = i->attr_us;
 	update_own_size(i);
 }
@@ -323,13 +329,18 @@ bool inode_attr_fresh(const struct client *c, const struct inode *i)
 	return i->attr_us != 0 && i->n_changing == 0 && lease_held(c, i);
 }
 
+bool inode_size_fresh(const struct client *c, const struct inode *i)
+{
+	return inode_attr_fresh(c, i) && !inode_is_unsure(i);
+}
+
 void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_attr)
 {
 	const struct idata *d = i->data;
 	int64_t mtime;
 
 	*ret_attr = i->attr;
-	if (inode_attr_fresh(c, i))
+	if (inode_size_fresh(c, i))
 		ret_attr->flags |= ATTR_LEASED;
 	if (d == NULL || !S_ISREG(i->attr.mode))
 		return;

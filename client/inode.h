@@ -43,7 +43,6 @@ struct inode {
 	uint64_t found_us;    /* when the MDS told us its name's inode; 0: or it was opened since */
 	uint64_t open_change; /* the change counter that cached data belongs to */
 	uint32_t cuts;        /* truncations by this client */
-	bool cutting;         /* one is under way */
 	uint32_t n_changing;  /* changes of this client under way: what others see is not known */
 	uint32_t n_names_changing; /* of these, of a directory: only of names, names.h */
 	struct cap cap;            /* to read: delegation.h */
@@ -84,7 +83,9 @@ struct idata {
 	struct fmutex cap_lock;
 	uint32_t renew_uid, renew_gid;
 
-	bool resumed; /* a former process may have written: the chains have to be asked */
+	/* What a former process wrote, and what this one wrote while it was being cut, is where the
+	 * chains say: what is known of the size is not believed before they have been asked. */
+	bool unsure;
 
 	/* lease.c */
 	bool reasking;   /* the MDS is being asked whether it is still shared */
@@ -104,7 +105,6 @@ struct idata {
 	struct waitq write_q; /* a write has ended */
 	struct gather gather;
 	struct fmutex append_lock; /* who writes at the end, or moves it */
-	uint32_t n_writing;        /* writes on their way into `writes` and `gather` */
 	bool appending;            /* at an end that only this client knows: io_write.c */
 	bool alone;                /* it wrote behind under a write lease, not recalled since */
 	struct waitq append_q;     /* that has ended */
@@ -174,8 +174,16 @@ void inode_outdated(struct client *c, struct ino ino);
 void inode_dir_changed(struct client *c, struct ino ino, const struct attr *attr, uint64_t sent_us);
 /* The attributes with what this client wrote itself. */
 void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_attr);
-/* Nobody need be asked. */
+/* Nobody need be asked, but the chains perhaps, for the size of a file with writers. */
 bool inode_attr_fresh(const struct client *c, const struct inode *i);
+/* Nobody at all. */
+bool inode_size_fresh(const struct client *c, const struct inode *i);
+/* It has writers, and what this client knows of its size is not to be believed (idata.unsure). */
+static inline bool inode_is_unsure(const struct inode *i)
+{
+	return (i->attr.flags & ATTR_UNSETTLED) != 0 && i->data != NULL && i->data->unsure;
+}
+
 /* A sealed file: its data is the same for ever. */
 static inline bool inode_is_fixed(const struct inode *i)
 {

@@ -240,7 +240,6 @@ static void take_stored(struct inode *i, const struct attr *attr, const struct i
 	struct idata *d = i->data;
 
 	i->settled_us = at_us;
-	d->resumed = false;
 	i->attr.size = st->size > attr->size ? st->size : attr->size;
 	i->attr.blocks = (st->used + SECTOR - 1) / SECTOR;
 	if (!(attr->flags & ATTR_TIME_SET) && st->mtime_ns > attr->mtime_ns &&
@@ -249,10 +248,12 @@ static void take_stored(struct inode *i, const struct attr *attr, const struct i
 		if (i->attr.ctime_ns < st->mtime_ns)
 			i->attr.ctime_ns = st->mtime_ns;
 	}
-	if (d->write_seq == seq && d->gather.slot == NULL)
+	if (d->write_seq == seq && d->gather.slot == NULL) {
 		d->size = i->attr.size;
-	else if (d->size < i->attr.size)
+		d->unsure = false;
+	} else if (d->size < i->attr.size) {
 		d->size = i->attr.size;
+	}
 }
 
 /* 1: they are to be asked again, and attr is what the MDS says now. */
@@ -282,6 +283,12 @@ static int settle_once(struct client *c, struct inode *i, struct attr *attr, str
 	return 1;
 }
 
+/* Of a file with writers: it is the only one, and what it has written is where it was. */
+static bool knows_size(const struct client *c, const struct inode *i)
+{
+	return lease_held(c, i) && !inode_is_unsure(i);
+}
+
 int io_settle(struct client *c, struct inode *i, const struct attr *attr)
 {
 	struct io_patience patience = {0};
@@ -292,7 +299,7 @@ int io_settle(struct client *c, struct inode *i, const struct attr *attr)
 		struct idata *d;
 
 		if (!(i->attr.flags & ATTR_UNSETTLED) || !S_ISREG(i->attr.mode) ||
-		    (i->settled_us != 0 && lease_held(c, i)))
+		    (i->settled_us != 0 && knows_size(c, i)))
 			return 0;
 		TRY(inode_data(c, i, &d));
 		rc = settle_once(c, i, &known, &patience);
@@ -364,7 +371,7 @@ void io_settled_attr(const struct client *c, const struct inode *i, struct attr 
 {
 	inode_attr(c, i, ret_attr);
 	/* The chains know what was written here as well, and what others have cut off of that. */
-	if ((i->attr.flags & ATTR_UNSETTLED) != 0 && i->settled_us != 0 && !lease_held(c, i))
+	if ((i->attr.flags & ATTR_UNSETTLED) != 0 && i->settled_us != 0 && !knows_size(c, i))
 		ret_attr->size = i->attr.size;
 	ret_attr->flags &= ~(uint32_t)ATTR_UNSETTLED;
 }

@@ -136,8 +136,11 @@ static int reserve_append(struct ll_file *f, uint64_t len, uint64_t *ret_off)
 	struct mds_append_req req = {.ino = f->inode->ino, .len = len, .size = f->d->size};
 	struct mds_append_rep rep;
 	struct rpc_call call;
-	int rc = mds_call(f->c, OP_mds_append, &req, &rep, &call);
+	int rc;
 
+	/* Of a file that was cut the MDS believes the chains alone. */
+	TRY(wb_show(f->d));
+	rc = mds_call(f->c, OP_mds_append, &req, &rep, &call);
 	rpc_call_fini(&call);
 	TRY(rc);
 	*ret_off = rep.off;
@@ -177,6 +180,7 @@ static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *
 			bool through)
 {
 	uint64_t len = vec_len(vec, n);
+	uint32_t cuts = f->inode->cuts;
 
 	ra_drop_range(f->d, off, len);
 	if (!through && !kept_write_begin(f->d))
@@ -188,6 +192,8 @@ static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *
 	else
 		TRY(write_large(f, off, len, vec, n, !through));
 	note_written(f, off, len);
+	/* It may have been cut off again. */
+	f->d->unsure |= f->inode->cuts != cuts;
 	/* Fetched while the write was on its way: may be old or new. */
 	ra_drop_range(f->d, off, len);
 	if (!through)
@@ -223,7 +229,7 @@ static int find_end(struct ll_file *f, uint64_t len, bool through, uint64_t *ret
 	if (!through && inode_attr_fresh(f->c, i))
 		TRY(io_settle(f->c, i, &attr));
 	inode_attr(f->c, i, &attr);
-	if (through || !inode_attr_fresh(f->c, i) || attr.size > LEAT_FILE_SIZE_MAX - len ||
+	if (through || !inode_size_fresh(f->c, i) || attr.size > LEAT_FILE_SIZE_MAX - len ||
 	    !gathers_whole(f, attr.size, len))
 		return reserve_append(f, len, ret_off);
 	f->d->appending = true;
@@ -261,13 +267,20 @@ int io_show(struct idata *d)
 	return 0;
 }
 
-static int64_t write_now(struct ll_file *f, uint64_t off, const struct slot_vec *vec, uint32_t n)
+int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)
 {
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	struct idata *d = f->d;
 	uint64_t len = vec_len(vec, n);
 	bool through = f->sync || f->direct || f->c->params.dirty_max == 0;
 	int64_t rc;
 
+	if (!f->can_write)
+		return -LE_BADF;
+	if (len > LL_IO_MAX || n > LL_VECS_MAX)
+		return -LE_INVAL;
+	if (len == 0)
+		return 0;
 	TRY(write_prepare(f));
 	off = f->append ? d->size : off;
 	if (off > LEAT_FILE_SIZE_MAX - len)
@@ -280,28 +293,6 @@ static int64_t write_now(struct ll_file *f, uint64_t off, const struct slot_vec 
 	fmutex_lock(&d->append_lock);
 	rc = f->append ? write_end(f, vec, n, through) : write_at(f, off, vec, n, through);
 	fmutex_unlock(&d->append_lock);
-	return rc;
-}
-
-int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)
-{
-	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
-	struct idata *d = f->d;
-	uint64_t len = vec_len(vec, n);
-	int64_t rc;
-
-	if (!f->can_write)
-		return -LE_BADF;
-	if (len > LL_IO_MAX || n > LL_VECS_MAX)
-		return -LE_INVAL;
-	if (len == 0)
-		return 0;
-	while (f->inode->cutting)
-		TRY(waitq_wait(&f->c->cut_q, NO_DEADLINE));
-	d->n_writing++;
-	rc = write_now(f, off, vec, n);
-	if (--d->n_writing == 0 && !waitq_empty(&f->c->cut_q))
-		waitq_wake_all(&f->c->cut_q);
 	return rc;
 }
 

@@ -148,8 +148,8 @@ int ll_unlink(struct client *c, const struct cred *cred, struct ino parent,
 	      struct bytes name) CHECK_RESULT;
 int ll_rmdir(struct client *c, const struct cred *cred, struct ino parent,
 	     struct bytes name) CHECK_RESULT;
-/* Flushes the moved file's dirty data first. flags: RENAME_NOREPLACE,
- * RENAME_EXCHANGE. */
+/* Flushes the moved file's dirty data first. flags: RENAME_EXCHANGE, or RENAME_NOREPLACE and
+ * RENAME_WHITEOUT. */
 int ll_rename(struct client *c, const struct cred *cred, struct ino parent, struct bytes name,
 	      struct ino new_parent, struct bytes new_name, uint32_t flags) CHECK_RESULT;
 int ll_access(struct client *c, const struct cred *cred, struct ino ino,

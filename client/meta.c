@@ -69,7 +69,7 @@ static bool lookup_known(struct client *c, const struct cred *cred, struct ino p
 		return false;
 	if (may_search(c, cred, dir) && names_find(c, dir, name, &ino)) {
 		i = ino.v != 0 ? inode_peek(c, ino) : NULL;
-		known = ino.v == 0 || (i != NULL && inode_attr_fresh(c, i) && !io_times_open(i));
+		known = ino.v == 0 || (i != NULL && inode_size_fresh(c, i) && !io_times_open(i));
 		*ret_rc = ino.v == 0 ? -LE_NOENT : 0;
 		if (i != NULL && known) {
 			inode_attr(c, i, ret_attr);
@@ -418,7 +418,7 @@ static void renamed(struct client *c, const struct mds_rename_req *req,
 	/* In one directory the second change is the newest. */
 	names_told(c, same ? &rep->dir : &rep->new_dir, req->new_name, rep->attr.ino, true,
 		   sent_us);
-	names_told(c, &rep->dir, req->name, exchange ? rep->replaced : (struct ino){0}, true,
+	names_told(c, &rep->dir, req->name, exchange ? rep->replaced : rep->whiteout, true,
 		   sent_us);
 	inode_saw(c, &rep->attr, true, sent_us);
 }

@@ -210,6 +210,15 @@ struct finish {
 	const struct intent_rec *rec;
 };
 
+/* By the only one who writes it, who knows of the cut when it is answered. */
+static bool is_own(struct op *op, const struct open_file *f)
+{
+	const struct open *o =
+		op->session != NULL ? open_find(&op->m->opens, op->session, f->ino) : NULL;
+
+	return o != NULL && o->n_write == f->n_writers;
+}
+
 static void finish_trim(struct op *op, const struct intent_rec *in, struct inode_rec *rec)
 {
 	struct open_file *f = open_file_find(&op->m->opens, in->ino);
@@ -227,6 +236,8 @@ static void finish_trim(struct op *op, const struct intent_rec *in, struct inode
 	f->size = f->used = 0;
 	if (f->n_writers > 0)
 		f->ask_chains = f->cut = true;
+	if (!is_own(op, f))
+		f->untracked = true;
 }
 
 static int finish_txn(struct op *op, const void *vin, void *vout)

@@ -423,7 +423,7 @@ static bool writes_alone(const struct open *o)
 	/* What a process wrote that has ended the one that goes on with its session does not know.
 	 */
 	return o->n_write > 0 && o->n_write == f->n_writers && o->n_read == f->n_readers &&
-	       o->old_write == 0 && !f->ask_chains;
+	       o->old_write == 0 && !f->untracked;
 }
 
 /* What the session may be given on an inode with writers: nobody else has a write lease while it

@@ -260,12 +260,14 @@ enum fsck_repair {
 #define mds_unlink_rep_FIELDS(F) F(attr, attr) F(attr, dir)
 #define mds_rmdir_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name)
 #define mds_rmdir_rep_FIELDS(F) F(attr, dir) F(ino, removed)
-/* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE of linux/fs.h. told: as in mds_create, of what
- * has new_name. */
+/* flags of linux/fs.h: RENAME_EXCHANGE, or RENAME_NOREPLACE and RENAME_WHITEOUT. told: as in
+ * mds_create, of what has new_name. */
 #define mds_rename_req_FIELDS(F) F(cred, cred) F(ino, parent) F(bytes, name) F(ino, new_parent) \
 	F(bytes, new_name) F(u32, flags) F(ino, told)
-/* attr of the moved; replaced: inode that lost its name, or that has the other now (0: none). */
-#define mds_rename_rep_FIELDS(F) F(attr, attr) F(ino, replaced) F(attr, dir) F(attr, new_dir)
+/* attr of the moved; replaced: inode that lost its name, or that has the other now (0: none);
+ * whiteout: what has the old name now. */
+#define mds_rename_rep_FIELDS(F) \
+	F(attr, attr) F(ino, replaced) F(attr, dir) F(attr, new_dir) F(ino, whiteout)
 enum readdir_flags { READDIR_PLUS = 1 };
 /* Entries after cookie (0: from the start), at most max_bytes of encoded dirent_wire. */
 #define mds_readdir_req_FIELDS(F) \

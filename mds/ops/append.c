@@ -39,8 +39,8 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 		return -LE_BUSY;
 	}
 	off = max_u64(max_u64(old->append_end, old->attr.size), max_u64(a->file->size, a->ends));
-	/* After a truncation a client may know only how long the file was before. It has no write
-	 * lease then, so that the chains have all that it has written. */
+	/* After a truncation a client may know only how long the file was before. The chains have
+	 * all that it has written: it shows that before it asks. */
 	if (!a->file->cut)
 		off = max_u64(off, a->in->size);
 	if (off > LEAT_FILE_SIZE_MAX || a->in->len > LEAT_FILE_SIZE_MAX - off)

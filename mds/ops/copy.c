@@ -223,7 +223,7 @@ static void cut_off(struct op *op, const struct copying *k)
 
 	req.cred.flags = CRED_CHECKED;
 	if (truncate_file(op, &req, req.ino, false, &attr) < 0)
-		k->to->ask_chains = true;
+		k->to->ask_chains = k->to->untracked = true;
 }
 
 int mds_copy(struct op *op, const void *vin, void *vout)

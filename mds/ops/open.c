@@ -142,7 +142,7 @@ static int reclaim_txn(struct op *op, const void *vin, void *vout)
 	open_add(&op->m->opens, open, a->flags, a->n, settled);
 	if (open_flags_write(a->flags)) {
 		/* What others have reported before is not known, nor when it was cut. */
-		open->file->ask_chains = true;
+		open->file->ask_chains = open->file->untracked = true;
 		open->file->cut |= (rec->flags & INODE_CUT) != 0;
 	}
 	return 0;

@@ -2,7 +2,8 @@
  * rename(2): all in one critical section. A directory may not move below itself: its new parent's
  * ancestors are walked through the parent pointers; directories move only here and the sections run
  * one after another, so no two renames can make a circle. RENAME_EXCHANGE: both move, to each
- * other's place.
+ * other's place. RENAME_WHITEOUT: a whiteout stays at the old name, character device 0:0, by which
+ * overlayfs hides a name of the layer below.
  */
 #include <linux/fs.h>
 
@@ -140,16 +141,41 @@ static void exchange(struct op *op, const struct mds_rename_req *in, struct rena
 	dir_changed(op, rn->from_dir, 0, -links, &out->dir);
 }
 
+/* As mknod of it. The kernel has asked for CAP_MKNOD where it has checked. */
+static int check_flags(const struct mds_rename_req *in)
+{
+	if ((in->flags & ~(uint32_t)(RENAME_NOREPLACE | RENAME_EXCHANGE | RENAME_WHITEOUT)) != 0 ||
+	    (exchanges(in) && in->flags != RENAME_EXCHANGE))
+		return -LE_INVAL;
+	if ((in->flags & RENAME_WHITEOUT) != 0 && in->cred.uid != 0 &&
+	    (in->cred.flags & CRED_CHECKED) == 0)
+		return -LE_PERM;
+	return 0;
+}
+
+/* links: what the directory loses. */
+static void leave(struct op *op, struct rename *rn, int links, struct mds_rename_rep *out)
+{
+	bool whiteout = out->whiteout.v != 0;
+
+	/* Behind the insertion, which may need this place to lead to a higher collision index. */
+	if (whiteout)
+		dentry_replace(op->store, rn->from, out->whiteout, S_IFCHR);
+	else if (dentry_remove(op->store, rn->from))
+		inode_edit(op->store, rn->from_dir)->flags |= INODE_TOMBS;
+	dir_changed(op, rn->from_dir, whiteout ? 0 : -1, -links, &out->dir);
+}
+
 int mds_rename(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_rename_req *in = vin;
 	struct mds_rename_rep *out = vout;
 	struct rename rn = {0};
+	struct inode_rec *made;
 	struct attr gone;
 	int rc;
 
-	if (in->flags != 0 && in->flags != RENAME_NOREPLACE && in->flags != RENAME_EXCHANGE)
-		return -LE_INVAL;
+	TRY(check_flags(in));
 	TRY(rename_status(name_check(in->name)));
 	TRY(rename_status(name_check(in->new_name)));
 	rc = prepare(op, in, &rn);
@@ -159,6 +185,8 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 		out->attr = rn.moved_rec->attr;
 		return 0;
 	}
+	if ((in->flags & RENAME_WHITEOUT) != 0)
+		TRY(quota_check(op->store, rn.from_rec->attr.project, 0, 1));
 	TRY(op_changes(op, in->parent, in->new_parent, rn.moved->ino,
 		       rn.replaced != NULL ? rn.replaced->ino : rn.moved->ino));
 	if (exchanges(in)) {
@@ -169,6 +197,8 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 		TRY(op_asks_own(op, rn.replaced->ino, in->told));
 
 	int dir = S_ISDIR(rn.moved_rec->attr.mode) ? 1 : 0;
+	if ((in->flags & RENAME_WHITEOUT) != 0)
+		out->whiteout = inode_make(op, &in->cred, rn.from_rec, S_IFCHR, &made)->ino;
 	has_moved(op, rn.moved, in->new_parent, &out->attr);
 	if (rn.replaced != NULL) {
 		dentry_replace(op->store, rn.to, rn.moved->ino, out->attr.mode);
@@ -180,9 +210,6 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 		dentry_put(op->store, rn.to, rn.moved->ino, out->attr.mode);
 		dir_changed(op, rn.to_dir, 1, dir, &out->new_dir);
 	}
-	/* Behind the insertion, which may need this place to lead to a higher collision index. */
-	if (dentry_remove(op->store, rn.from))
-		inode_edit(op->store, rn.from_dir)->flags |= INODE_TOMBS;
-	dir_changed(op, rn.from_dir, -1, -dir, &out->dir);
+	leave(op, &rn, dir, out);
 	return 0;
 }

@@ -147,7 +147,7 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 		f->size = f->used = 0;
 		f->mtime_ns = 0;
 		f->ends_known = settled;
-		f->ask_chains = !settled;
+		f->ask_chains = f->untracked = !settled;
 	}
 	f->write_opens++;
 	o->n_write += n;
@@ -157,7 +157,7 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 		f->n_append += n;
 	}
 	if (f->n_writers > o->n_write)
-		f->ask_chains = true;
+		f->ask_chains = f->untracked = true;
 }
 
 int open_presume(struct open_files *of, struct session *se, struct ino ino)
@@ -246,7 +246,7 @@ static void drop_silent(struct open_files *of, struct open *o, uint32_t n_read, 
 	f->n_append -= n_append;
 	of->n_opens -= n_read + n_write;
 	if (n_write > 0) {
-		f->ask_chains = true;
+		f->ask_chains = f->untracked = true;
 		f->ends_known = false;
 	}
 	o->n_read -= n_read;

@@ -27,6 +27,7 @@ struct open_file {
 	bool mtime_set;       /* by utimes, so chunks do not tell */
 	bool ask_chains;      /* what closes report does not suffice: several sessions wrote, or a
 				 truncation */
+	bool untracked;       /* not all by one session that knows what it did: no write lease */
 	bool cut;             /* a truncation: sizes that closes report may be older than it */
 	uint64_t replaced_us; /* when a rename took its last name away; 0: none did */
 	bool settling;        /* a fiber is at it */

@@ -3,6 +3,7 @@
 the call has returned, whatever either has cached."""
 # timeout: 240
 import errno
+import json
 import mmap
 import os
 import random
@@ -12,7 +13,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import expect_errno, get, put, run_tests
+from cluster import expect_errno, get, put, run_tests, wait_until
 
 CLUSTER = {"mounts": 2}
 
@@ -180,6 +181,34 @@ def test_append_loses_nothing(c):
     assert len(lines) == 200
     for k in range(2):
         assert [x for x in lines if x[:1] == b"%d" % k] == [b"%d %04d" % (k, i) for i in range(100)]
+
+
+def test_who_cuts_a_file_keeps_it_to_itself(c):
+    """Nobody else has it open: its pages stay, and nobody is asked where it ends."""
+    def asked():
+        s = json.loads(os.getxattr(c.mnt(1), "leat.status"))
+        return s["meta_ops"] + s["read_ops"]
+
+    def use(fd, m, size):
+        """How many requests 20 looks at all of it make."""
+        before = asked()
+        for _ in range(20):
+            assert m[::4096] == b"x" * (size // 4096)
+            assert os.fstat(fd).st_size == size
+        return asked() - before
+
+    for mode in (os.O_RDWR | os.O_CREAT, os.O_RDWR):
+        fd = os.open(c.mnt(1) + "/own", mode)
+        for size in (1 << 20, 3 << 19, 1 << 20):
+            os.ftruncate(fd, size)
+            with mmap.mmap(fd, size) as m:
+                m[::4096] = b"x" * len(m[::4096])
+                m.flush()
+                # A former close, or others who looked, may be in the way for a moment.
+                wait_until(lambda: use(fd, m, size) <= 5, 20, "nobody is asked")
+            assert os.stat(c.mnt(2) + "/own").st_size == size
+        os.close(fd)
+        assert get(c.mnt(2) + "/own")[::4096] == b"x" * (size // 4096)
 
 
 def test_mmap_and_msync(c):

@@ -10,7 +10,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import expect_errno, get, put, run_tests, wait_until
 
-RENAME_EXCHANGE = 2  # linux/fs.h
+RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT = 1, 2, 4  # linux/fs.h
 
 
 def test_create_read_write(c):
@@ -104,6 +104,34 @@ def test_two_names_are_exchanged(c):
     assert os.path.isdir(two + "/f") and open(two + "/d", "rb").read() == b"file"
     expect_errno(errno.ENOENT, renameat2, one + "/f", one + "/none", RENAME_EXCHANGE)
     expect_errno(errno.EINVAL, renameat2, one, one + "/f", RENAME_EXCHANGE)
+
+
+def is_whiteout(path):
+    a = os.lstat(path)
+    return (a.st_mode, a.st_rdev) == (stat.S_IFCHR, 0)
+
+
+def test_a_whiteout_is_left(c):
+    one, two = c.mnt(1) + "/white", c.mnt(2) + "/white"
+    os.makedirs(one + "/d/sub")
+    put(one + "/f", b"file")
+    os.listdir(two)
+    assert get(two + "/f") == b"file" and not os.path.lexists(two + "/g")
+    renameat2(one + "/f", one + "/g", RENAME_WHITEOUT | RENAME_NOREPLACE)
+    for m in (one, two):
+        assert is_whiteout(m + "/f") and get(m + "/g") == b"file"
+        assert sorted(os.listdir(m)) == ["d", "f", "g"]
+    renameat2(two + "/d", two + "/e", RENAME_WHITEOUT)
+    for m in (two, one):
+        assert is_whiteout(m + "/d") and os.path.isdir(m + "/e/sub")
+        assert os.stat(m).st_nlink == 3
+    expect_errno(errno.EEXIST, renameat2, one + "/g", one + "/f",
+                 RENAME_WHITEOUT | RENAME_NOREPLACE)
+    expect_errno(errno.EINVAL, renameat2, one + "/g", one + "/f",
+                 RENAME_WHITEOUT | RENAME_EXCHANGE)
+    renameat2(one + "/g", one + "/f", RENAME_WHITEOUT)
+    for m in (one, two):
+        assert is_whiteout(m + "/g") and get(m + "/f") == b"file"
 
 
 def test_links(c):

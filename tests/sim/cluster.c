@@ -25,8 +25,7 @@ static void crash_fenced(void *arg)
 	cluster_start_client(n->cluster, (uint32_t)(n - n->cluster->client));
 }
 
-/* The client in whose fiber this runs has lost its session: does not return. */
-static void end_fenced(struct cluster *c)
+void cluster_end_fenced(struct cluster *c)
 {
 	struct ll_stats st;
 
@@ -52,7 +51,7 @@ void cluster_fail(struct cluster *c, const char *fmt, ...)
 	if (c->failed)
 		return;
 	if (loop_self() != NULL)
-		end_fenced(c);
+		cluster_end_fenced(c);
 	c->failed = true;
 	va_start(ap, fmt);
 	vsnprintf(c->failure, sizeof(c->failure), fmt, ap);

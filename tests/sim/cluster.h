@@ -110,5 +110,7 @@ void cluster_dump_chunks(struct cluster *c);
 /* Remembers the first failure; the run ends. Of a client that has been fenced (it was silent while
  * others needed what it had a lease on) nothing is wrong: it goes the way of a crash. */
 void cluster_fail(struct cluster *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* If the client in whose fiber this runs has been fenced: does not return then. */
+void cluster_end_fenced(struct cluster *c);
 
 #endif

@@ -457,6 +457,10 @@ static void name_record(struct shared *s, struct name_op op, struct ino *ino, ui
 	int status = name_run(s, op.client, &op, *ino, &found);
 	uint32_t tag = status == 0 ? found.uid : op.kind == NAME_LINK && status == -LE_EXIST;
 
+	/* What was done and not answered is done again in the new session: once more, perhaps. */
+	if (status != 0)
+		cluster_end_fenced(s->c);
+
 	/* It was made, the answer was lost, the metadata server died, and somebody has removed it:
 	 * the client cannot open what it has made. It may have happened, or not. */
 	if (op.kind == NAME_CREATE && status == -LE_STALE)

@@ -542,6 +542,17 @@ static void record_fill(uint8_t rec[RECORD], uint32_t client, uint32_t seq)
 	memcpy(rec + 4, &seq, 4);
 }
 
+/* Until they are shown they may go with the client. What a server has only accepted goes if both
+ * die, it before the client has repeated it. */
+static int flush_records(struct run *r, struct ll_file *file)
+{
+	const struct plan *p = &r->c->plan;
+
+	if (p->crash_servers && (p->crash_clients || p->cut_network))
+		return ll_fsync(file, true);
+	return ll_flush(file);
+}
+
 /* Some at a time, so that they wait for others at this client while the metadata server goes and
  * others append. */
 static void append_records(struct run *r)
@@ -567,8 +578,7 @@ static void append_records(struct run *r)
 		if (n > 1)
 			fiber_sleep_us(rnd(r, rnd(r, 2) == 0 ? 50000 : 2000000));
 	}
-	/* Until then they may go with the client. */
-	if (expect(r, "flush log", ll_flush(file), 0))
+	if (expect(r, "flush log", flush_records(r, file), 0))
 		memcpy(r->m->record_acked + first, written, n);
 	ll_release(file);
 }

@@ -116,7 +116,7 @@ int leat_mkdir(struct leat_fs *fs, const char *path, mode_t mode);
 int leat_mknod(struct leat_fs *fs, const char *path, mode_t mode, dev_t dev);
 int leat_rmdir(struct leat_fs *fs, const char *path);
 int leat_unlink(struct leat_fs *fs, const char *path);
-/* flags: 0, RENAME_NOREPLACE or RENAME_EXCHANGE (linux/fs.h). */
+/* flags (linux/fs.h): RENAME_EXCHANGE, or RENAME_NOREPLACE and RENAME_WHITEOUT; or 0. */
 int leat_rename(struct leat_fs *fs, const char *from, const char *to, unsigned flags);
 /* A second name for the same inode; a symbolic link `from` is linked itself. */
 int leat_link(struct leat_fs *fs, const char *from, const char *to);

@@ -118,6 +118,55 @@ static void directories_outlive_the_files_that_are_made_in_them(void **state)
 	run(directories_body);
 }
 
+/* The answer to a question: the file is open for writing, and leased. */
+static void answered(struct client *c, struct inode *i, uint64_t change, uint64_t size)
+{
+	struct attr a = {.ino = i->ino,
+			 .mode = S_IFREG | 0644,
+			 .nlink = 1,
+			 .change = change,
+			 .size = size,
+			 .flags = ATTR_LEASED | ATTR_UNSETTLED};
+
+	fiber_sleep_us(1000);
+	c->leases.heard_us = loop_now_us();
+	inode_update(c, i, &a, false, loop_now_us());
+}
+
+/* Who alone writes knows the size, until an answer tells of a change that it knows nothing of: of
+ * its own truncation, perhaps, that was given up. */
+static void size_body(struct client *c)
+{
+	struct inode *i = inode_get(c, (struct ino){7});
+	struct idata *d;
+
+	answered(c, i, 1, 0);
+	assert_int_equal(inode_data(c, i, &d), 0);
+	d->n_write = 1;
+	d->size = 100;
+	assert_true(inode_size_fresh(c, i));
+	answered(c, i, 1, 0);
+	assert_true(inode_size_fresh(c, i));
+	i->settled_us = loop_now_us(); /* as the chains said */
+	i->attr.size = 100;
+	answered(c, i, 2, 10);
+	assert_false(inode_size_fresh(c, i));
+	assert_true(inode_attr_fresh(c, i));
+	assert_int_equal(i->settled_us, 0);
+	assert_int_equal(i->attr.size, 10);
+	answered(c, i, 2, 10);
+	assert_false(inode_size_fresh(c, i));
+	assert_int_equal(i->settled_us, 0);
+	d->n_write = 0;
+	inode_put(c, i);
+}
+
+static void a_size_is_not_believed_when_something_unknown_has_changed(void **state)
+{
+	(void)state;
+	run(size_body);
+}
+
 static void listing_body(struct client *c)
 {
 	for (uint64_t k = 0; k < INODES_MAX; k++)
@@ -524,6 +573,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(directories_outlive_the_files_that_are_made_in_them),
+		cmocka_unit_test(a_size_is_not_believed_when_something_unknown_has_changed),
 		cmocka_unit_test(a_long_listing_leaves_half_to_what_was_opened),
 		cmocka_unit_test(new_names_need_no_question_in_a_directory_larger_than_memory),
 		cmocka_unit_test(beyond_the_room_for_filters_everything_is_asked),

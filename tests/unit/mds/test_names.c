@@ -209,6 +209,124 @@ static void exchanges_body(struct fx *f)
 	run_steps(f, exchanges, ARRAY_SIZE(exchanges));
 }
 
+static void assert_whiteout(struct fx *f, struct ino dir, const char *name)
+{
+	struct attr a;
+
+	assert_int_equal(fx_lookup(f, dir, name, &a), 0);
+	assert_int_equal(a.mode, S_IFCHR);
+	assert_int_equal(a.rdev, 0);
+	assert_int_equal(a.nlink, 1);
+}
+
+static void assert_links(struct fx *f, struct ino dir, uint32_t nlink)
+{
+	struct attr a;
+
+	assert_int_equal(fx_getattr(f, dir, &a), 0);
+	assert_int_equal(a.nlink, nlink);
+}
+
+/* Something else has the old name, all at once. */
+static void whiteouts_body(struct fx *f)
+{
+	struct ino p, q, sub;
+	struct attr a, b;
+
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "p", &p), 0);
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "q", &q), 0);
+	assert_int_equal(fx_create_file(f, p, "f", O_RDONLY, &a), 0);
+	assert_int_equal(fx_rename(f, p, "f", q, "g", RENAME_WHITEOUT), 0);
+	assert_whiteout(f, p, "f");
+	assert_int_equal(fx_lookup(f, q, "g", &b), 0);
+	assert_int_equal(a.ino.v, b.ino.v);
+	/* A name like any other: in the way, over it, of it. */
+	assert_int_equal(fx_rename(f, q, "g", p, "f", RENAME_WHITEOUT | RENAME_NOREPLACE),
+			 -LE_EXIST);
+	assert_int_equal(fx_rename(f, q, "g", q, "h", RENAME_WHITEOUT | RENAME_NOREPLACE), 0);
+	assert_whiteout(f, q, "g");
+	assert_int_equal(fx_rename(f, q, "h", p, "f", RENAME_WHITEOUT), 0);
+	assert_whiteout(f, q, "h");
+	assert_int_equal(fx_rename(f, q, "h", q, "g", RENAME_WHITEOUT), 0);
+	assert_whiteout(f, q, "h");
+	assert_whiteout(f, q, "g");
+	assert_int_equal(fx_rename(f, q, "g", p, "f", RENAME_WHITEOUT | RENAME_EXCHANGE),
+			 -LE_INVAL);
+	assert_int_equal(fx_rename(f, p, "none", p, "x", RENAME_WHITEOUT), -LE_NOENT);
+	assert_int_equal(fx_lookup(f, p, "none", NULL), -LE_NOENT);
+	/* Two names of one file: nothing happens. */
+	assert_int_equal(fx_link(f, a.ino, p, "f2"), 0);
+	assert_int_equal(fx_rename(f, p, "f", p, "f2", RENAME_WHITEOUT), 0);
+	assert_int_equal(fx_lookup(f, p, "f", &b), 0);
+	assert_int_equal(a.ino.v, b.ino.v);
+	/* A directory goes, with its link. */
+	assert_int_equal(fx_mkdir(f, p, "s", &sub), 0);
+	assert_int_equal(fx_create_file(f, sub, "in", O_RDONLY, NULL), 0);
+	assert_links(f, p, 3);
+	assert_int_equal(fx_rename(f, p, "s", q, "s", RENAME_WHITEOUT), 0);
+	assert_whiteout(f, p, "s");
+	assert_links(f, p, 2);
+	assert_links(f, q, 3);
+	assert_int_equal(fx_rename(f, q, "s", q, "t", RENAME_WHITEOUT), 0);
+	assert_whiteout(f, q, "s");
+	assert_links(f, q, 3);
+	assert_int_equal(fx_rmdir(f, LEAT_ROOT_INO, "p"), -LE_NOTEMPTY);
+	for (const char *name = "f\0f2\0s\0"; *name != 0; name += strlen(name) + 1)
+		assert_int_equal(fx_unlink(f, p, name), 0);
+	assert_int_equal(fx_rmdir(f, LEAT_ROOT_INO, "p"), 0);
+}
+
+static struct ino whiteout;
+
+static struct mds_rename_req whiteout_req(struct cred cred)
+{
+	return (struct mds_rename_req){.cred = cred,
+				       .parent = LEAT_ROOT_INO,
+				       .name = bytes_str("a"),
+				       .new_parent = LEAT_ROOT_INO,
+				       .new_name = bytes_str("b"),
+				       .flags = RENAME_WHITEOUT};
+}
+
+/* As mknod of a device: root's, or the kernel has asked for the right to it. */
+static void whiteout_once_body(struct fx *f)
+{
+	struct mds_rename_req in = whiteout_req((struct cred){.uid = 7, .gid = 7});
+	struct mds_rename_rep out;
+	struct mds_setattr_req all = {.cred = f->cred,
+				      .ino = LEAT_ROOT_INO,
+				      .mask = SET_MODE,
+				      .attr = {.mode = 0777}};
+	struct attr a;
+
+	assert_int_equal(fx_call(f, OP_mds_setattr, &all, NULL), 0);
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "a", O_RDONLY, NULL), 0);
+	assert_int_equal(fx_call_as(f, f->session, 3, 1, OP_mds_rename, &in, &out), -LE_PERM);
+	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "b", NULL), -LE_NOENT);
+	in.cred.flags |= CRED_CHECKED;
+	assert_int_equal(fx_call_as(f, f->session, 3, 2, OP_mds_rename, &in, &out), 0);
+	whiteout = out.whiteout;
+	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "a", &a), 0);
+	assert_int_equal(a.ino.v, whiteout.v);
+	assert_int_equal(a.uid, 7);
+	assert_int_equal(fx_call_as(f, f->session, 3, 2, OP_mds_rename, &in, &out), 0);
+	assert_int_equal(out.whiteout.v, whiteout.v);
+}
+
+static void whiteout_again_body(struct fx *f)
+{
+	struct mds_rename_req in =
+		whiteout_req((struct cred){.uid = 7, .gid = 7, .flags = CRED_CHECKED});
+	struct mds_rename_rep out;
+	struct attr a;
+
+	assert_int_equal(fx_call_as(f, f->session, 3, 2, OP_mds_rename, &in, &out), 0);
+	assert_int_equal(out.whiteout.v, whiteout.v);
+	assert_whiteout(f, LEAT_ROOT_INO, "a");
+	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "b", &a), 0);
+	assert_true(S_ISREG(a.mode));
+}
+
 /* All names of a directory get the same hash: the collision chain is the directory. */
 static void collisions_body(struct fx *f)
 {
@@ -228,7 +346,9 @@ static void collisions_body(struct fx *f)
 		fx_create_file(f, dir, "a rather long name that does not fit where c was", 0, NULL),
 		0);
 	assert_int_equal(fx_rename(f, dir, "a", dir, "p", 0), 0);
-	assert_int_equal(fx_rename(f, dir, "b", dir, "z", 0), 0);
+	assert_int_equal(fx_rename(f, dir, "b", dir, "z", RENAME_WHITEOUT), 0);
+	assert_whiteout(f, dir, "b");
+	assert_int_equal(fx_unlink(f, dir, "b"), 0);
 	for (char c = 'd'; c < 'a' + 16; c++)
 		assert_int_equal(fx_unlink(f, dir, (char[]){c, 0}), 0);
 	assert_int_equal(fx_unlink(f, dir, "z"), 0);
@@ -288,6 +408,24 @@ static void test_exchanges(void **state)
 	run_and_check(exchanges_body);
 }
 
+static void test_whiteouts(void **state)
+{
+	(void)state;
+	run_and_check(whiteouts_body);
+}
+
+static void test_a_whiteout_is_made_once(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, whiteout_once_body);
+	fx_crash(f);
+	fx_run(f, whiteout_again_body);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
 static void test_collisions(void **state)
 {
 	(void)state;
@@ -306,6 +444,8 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_renames),
 		cmocka_unit_test(test_exchanges),
+		cmocka_unit_test(test_whiteouts),
+		cmocka_unit_test(test_a_whiteout_is_made_once),
 		cmocka_unit_test(test_collisions),
 		cmocka_unit_test(test_removed_directory),
 	};

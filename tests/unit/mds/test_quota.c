@@ -1,5 +1,6 @@
 /* Quotas: what is counted, over crashes too, and what is reserved for writers. */
 #include <fcntl.h>
+#include <linux/fs.h>
 
 #include "tests/unit/mds/fixture.h"
 
@@ -78,6 +79,28 @@ static void writers(struct fx *f)
 
 TEST(test_space_is_reserved_while_a_file_is_written, writers)
 
+/* A whiteout is one more. */
+static void whiteouts(struct fx *f)
+{
+	struct attr a;
+
+	begin(f);
+	for (int i = 0; i < 3; i++) {
+		char name[2] = {(char)('a' + i), 0};
+
+		assert_int_equal(fx_create_file(f, dir, name, O_RDONLY, &a), 0);
+		assert_int_equal(fx_close(f, a.ino, O_RDONLY, 0), 0);
+	}
+	assert_int_equal(fx_rename(f, dir, "a", dir, "x", RENAME_WHITEOUT), -LE_DQUOT);
+	assert_int_equal(fx_lookup(f, dir, "x", NULL), -LE_NOENT);
+	assert_int_equal(fx_rename(f, dir, "a", dir, "x", 0), 0);
+	assert_int_equal(fx_unlink(f, dir, "b"), 0);
+	assert_int_equal(fx_rename(f, dir, "x", dir, "a", RENAME_WHITEOUT), 0);
+	assert_int_equal(get(f, dir).inodes, 4);
+}
+
+TEST(test_whiteouts_count, whiteouts)
+
 static void fill(struct fx *f)
 {
 	struct attr a;
@@ -153,6 +176,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_space_is_reserved_while_a_file_is_written),
+		cmocka_unit_test(test_whiteouts_count),
 		cmocka_unit_test(test_counts_stay_over_a_crash),
 		cmocka_unit_test(test_check_repairs_counts),
 	};
