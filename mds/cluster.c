@@ -263,6 +263,7 @@ int cluster_load(struct cluster *c, struct store *s, const struct mds_params *p)
 	fmutex_init(&c->lock);
 	waitq_init(&c->changed);
 	waitq_init(&c->settled);
+	waitq_init(&c->fenced);
 	waitq_init(&c->work);
 	latch_init(&c->tellers, 0);
 	c->quiet_us = loop_now_us();

@@ -23,6 +23,7 @@ struct target {
 	uint64_t commits_stored;
 	uint64_t incarnation, judged; /* judged: the one that its chains know, on record */
 	uint64_t heard_us;
+	uint64_t sessions_gen; /* by that set of sessions it judges: fence.h of ossd */
 	int64_t down_ns; /* wall clock: since when it is away; 0: it is not */
 	uint32_t chain;        /* id of the one of class 1 */
 	uint32_t chains_epoch; /* map epoch of the last change of a chain that it is or was in */
@@ -30,6 +31,7 @@ struct target {
 	uint64_t peer;     /* connection that it was last heard on, 0: none */
 	bool ended;        /* that connection is over, */
 	uint64_t ended_us; /* since then */
+	bool gone;         /* its process has ended */
 	bool dead;         /* judged: it cannot act any more; not durable yet */
 	bool restarted;    /* another process than the one that was in sync: what that had under way
 			    * is to be settled before it may serve */
@@ -61,6 +63,7 @@ struct cluster {
 	struct fmutex lock; /* changes */
 	struct waitq changed;
 	struct waitq settled; /* a target may be told of its chains */
+	struct waitq fenced;  /* one has said which sessions it refuses */
 	struct waitq work;    /* for detect.c */
 	bool kicked, stopping;
 	struct latch tellers;

@@ -43,7 +43,8 @@ static void probe_one(void *arg)
 	/* It may have come back meanwhile. */
 	if (p->t->ended && p->t->peer == peer && p->t->info.state == TARGET_UP) {
 		log_warn("target %u: its process has ended", p->t->info.id);
-		p->t->dead = true;
+		p->t->dead = p->t->gone = true;
+		waitq_wake_all(&p->c->fenced);
 	}
 }
 

@@ -13,6 +13,7 @@
 #include "mds/membership.h"
 #include "mds/op.h"
 #include "mds/recall.h"
+#include "mds/targets.h"
 
 #define TICK_MS          1000u
 #define STORE_COMMITS_MS 4000u
@@ -308,7 +309,7 @@ int session_end(struct mds *m, struct session *se)
 	/* What a silent client may still have on its way to object servers is refused once they
 	 * know. Before that nobody else gets what it had, even if this server is being stopped. */
 	if (mine && rc == 0 && !se->closing && may_have_writers(se))
-		(void)!fiber_sleep_us(2000ull * m->params.heartbeat_ms);
+		targets_await_fence(&m->cluster, m->sessions.gen);
 	if (mine && rc == 0) {
 		rc = drop_all(m, se);
 		if (se->from_store && session_returned(&m->sessions, se))

@@ -129,8 +129,11 @@ static int register_again(struct cluster *c, struct target *t,
 	TRY(target_set_text(t, in->addrs, in->host, in->rack));
 	t->commits_stored = t->commits;
 	t->heard_us = loop_now_us();
-	t->dead = false;
+	t->dead = t->gone = false;
 	t->restarted |= restarted;
+	/* A process that begins takes no changes before it knows the present set. */
+	if (restarted)
+		t->sessions_gen = 0;
 	log_info("target %u is back at %s", t->info.id, t->addrs);
 	return 0;
 }
@@ -187,8 +190,30 @@ int target_register(struct cluster *c, const struct mds_target_register_req *in,
 		.heartbeat_ms = c->params->heartbeat_ms,
 		.lease_ms = c->params->lease_ms,
 		.chains_epoch = t->chains_epoch,
+		.fence_ms = c->params->client_lease_ms,
 	};
 	return 0;
+}
+
+/* Does it refuse who is not in that set, or may it not act any more? */
+static bool is_fenced(const struct cluster *c, const struct target *t, uint64_t gen)
+{
+	uint64_t fence_us = (c->params->client_lease_ms + (uint64_t)c->params->lease_margin_ms) *
+			    1000;
+
+	return t->sessions_gen >= gen || t->gone || (t->info.flags & TARGET_REMOVED) != 0 ||
+	       loop_now_us() > t->heard_us + fence_us;
+}
+
+void targets_await_fence(struct cluster *c, uint64_t gen)
+{
+	uint32_t i = 0;
+
+	while (i < c->n_targets)
+		if (is_fenced(c, c->targets[i], gen))
+			i++;
+		else
+			(void)!waitq_wait(&c->fenced, loop_deadline_ms(c->params->heartbeat_ms));
 }
 
 /* It was silent, and is there again: the same process. */
@@ -225,6 +250,10 @@ int target_heartbeat(struct cluster *c, const struct mds_target_heartbeat_req *i
 	t->info.used = in->used;
 	t->info.free = in->free;
 	t->heard_us = loop_now_us();
+	if (in->sessions_gen > t->sessions_gen) {
+		t->sessions_gen = in->sessions_gen;
+		waitq_wake_all(&c->fenced);
+	}
 	/* Whoever has been judged gets no lease before it is told what it is now. */
 	if (t->info.state != TARGET_UP || t->dead) {
 		fmutex_lock(&c->lock);
@@ -239,6 +268,7 @@ int target_heartbeat(struct cluster *c, const struct mds_target_heartbeat_req *i
 	out->epoch = cluster_chain_epoch(c, t);
 	out->map_epoch = c->epoch;
 	out->lease_ms = c->params->lease_ms;
+	out->fence_ms = c->params->client_lease_ms;
 	out->chains_epoch = t->chains_epoch;
 	return 0;
 }

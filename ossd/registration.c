@@ -14,6 +14,80 @@ static uint64_t earlier(uint64_t now, uint64_t ms)
 	return now > ms * 1000 ? now - ms * 1000 : 0;
 }
 
+/* ---- sessions ---- */
+
+static bool is_alive(void *arg, uint64_t session)
+{
+	return session == 1 || fence_lives(arg, session);
+}
+
+/* Rows that were used since the list was asked for may belong to a newer session: they stay. */
+static int expire_rows(struct target *t, uint64_t asked_us)
+{
+	struct chunk_store *s = t->store;
+	uint32_t n;
+
+	do {
+		struct kv_batch *b = group_commit_batch(&s->gc);
+
+		TRY(chunk_store_status(s));
+		n = replay_expire(&s->replay, b, asked_us, EXPIRE_STEP, is_alive, &t->fence);
+		n += writers_expire(&s->writers, b, asked_us, EXPIRE_STEP - n, is_alive, &t->fence);
+		if (n)
+			TRY(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)));
+	} while (n == EXPIRE_STEP);
+	return 0;
+}
+
+static int compare_u64(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static int take_sessions(struct fence *f, const struct mds_session_list_rep *rep)
+{
+	size_t n = rep->sessions.len / sizeof(uint64_t);
+	uint64_t *ids = calloc(n + 1, sizeof(*ids));
+	struct wire_r w;
+
+	if (!ids)
+		return -LE_NOMEM;
+	wire_r_init(&w, rep->sessions.data, rep->sessions.len);
+	for (size_t i = 0; i < n; i++)
+		wire_get_u64(&w, &ids[i]);
+	qsort(ids, n, sizeof(*ids), compare_u64);
+	fence_set(f, rep->gen, ids, n, rep->newest);
+	return 0;
+}
+
+/* heard_us: when the request was sent whose answer says that there is another set. */
+static int learn_sessions(struct registration *g, struct rpc_client *c, uint16_t flags,
+			  uint64_t heard_us)
+{
+	struct target *t = g->t;
+	struct mds_session_list_req req = {0};
+	struct mds_session_list_rep rep = {0};
+	struct rpc_call call = {.op = OP_mds_session_list,
+				.flags = flags,
+				.req = &req,
+				.rep = &rep,
+				.deadline_us = loop_deadline_ms(CALL_MS)};
+	uint64_t asked_us = env_now_us(t->env);
+	int rc = rpc_call(c, &call);
+
+	if (rc == 0)
+		rc = take_sessions(&t->fence, &rep);
+	if (rc == 0) {
+		fence_heard(&t->fence, heard_us, g->fence_ms);
+		rc = expire_rows(t, asked_us);
+		grace_look(&t->grace);
+	}
+	rpc_call_fini(&call);
+	return rc;
+}
+
 /* ---- register ---- */
 
 static bool hopeless(int rc)
@@ -90,6 +164,7 @@ static int accepted(struct registration *g, struct rpc_client *c,
 	g->lease_ms = rep->lease_ms;
 	if (rep->heartbeat_ms)
 		g->heartbeat_ms = rep->heartbeat_ms;
+	g->fence_ms = rep->fence_ms;
 	chains_lease(t->chains, sent_us, g->lease_ms);
 	if (!t->ready)
 		log_info("target %u serves at %s", t->id, g->addrs);
@@ -132,6 +207,8 @@ static int register_once(struct registration *g, struct rpc_client *c, uint16_t 
 		rc = accepted(g, c, &rep, sent_us);
 	rpc_call_fini(&call);
 	free(held);
+	if (rc == 0 && g->fence_ms)
+		rc = learn_sessions(g, c, flags, sent_us);
 	return judge(g, rc, req.commits);
 }
 
@@ -156,78 +233,6 @@ static int connected(void *arg, struct rpc_client *c)
 	return rc < 0 && !hopeless(rc) ? rc : 0;
 }
 
-/* ---- sessions ---- */
-
-static int compare_u64(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
-struct live {
-	uint64_t *ids;
-	size_t n;
-};
-
-static bool is_alive(void *arg, uint64_t session)
-{
-	const struct live *l = arg;
-
-	return session == 1 || bsearch(&session, l->ids, l->n, sizeof(*l->ids), compare_u64);
-}
-
-/* Rows that were used since the list was asked for may belong to a newer session: they stay. */
-static int expire_rows(struct chunk_store *s, struct live *l, uint64_t asked_us)
-{
-	uint32_t n;
-
-	do {
-		struct kv_batch *b = group_commit_batch(&s->gc);
-
-		TRY(chunk_store_status(s));
-		n = replay_expire(&s->replay, b, asked_us, EXPIRE_STEP, is_alive, l);
-		n += writers_expire(&s->writers, b, asked_us, EXPIRE_STEP - n, is_alive, l);
-		if (n)
-			TRY(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)));
-	} while (n == EXPIRE_STEP);
-	return 0;
-}
-
-static int drop_dead_sessions(struct registration *g)
-{
-	struct mds_session_list_req req = {0};
-	struct mds_session_list_rep rep = {0};
-	struct rpc_call call = {.op = OP_mds_session_list,
-				.req = &req,
-				.rep = &rep,
-				.deadline_us = loop_deadline_ms(CALL_MS)};
-	uint64_t asked_us = env_now_us(g->t->env);
-	struct live l = {0};
-	struct wire_r w;
-	int rc = rpc_call(g->client, &call);
-
-	if (rc < 0)
-		goto out;
-	l.n = rep.sessions.len / sizeof(uint64_t);
-	l.ids = calloc(l.n + 1, sizeof(*l.ids));
-	rc = l.ids ? 0 : -LE_NOMEM;
-	if (rc < 0)
-		goto out;
-	wire_r_init(&w, rep.sessions.data, rep.sessions.len);
-	for (size_t i = 0; i < l.n; i++)
-		wire_get_u64(&w, &l.ids[i]);
-	qsort(l.ids, l.n, sizeof(*l.ids), compare_u64);
-	rc = expire_rows(g->t->store, &l, asked_us);
-	grace_look(&g->t->grace);
-	if (rc == 0)
-		g->sessions_gen = rep.gen;
-out:
-	free(l.ids);
-	rpc_call_fini(&call);
-	return rc;
-}
-
 /* ---- heartbeat ---- */
 
 static int heard(struct registration *g, const struct mds_target_heartbeat_rep *rep,
@@ -244,6 +249,9 @@ static int heard(struct registration *g, const struct mds_target_heartbeat_rep *
 	if (rep->lease_ms)
 		g->lease_ms = rep->lease_ms;
 	chains_lease(t->chains, sent_us, g->lease_ms);
+	g->fence_ms = rep->fence_ms;
+	if (rep->sessions_gen == t->fence.gen)
+		fence_heard(&t->fence, sent_us, g->fence_ms);
 	return 0;
 }
 
@@ -295,10 +303,12 @@ static struct mds_target_heartbeat_req heartbeat_req(const struct registration *
 		.free = space_usable(&s->space),
 		.incarnation = g->t->incarnation,
 		.chains_epoch = g->chains_epoch,
+		.sessions_gen = fence_applied(&g->t->fence),
 	};
 }
 
-static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
+/* 1: there is another set of sessions; the heartbeat was sent at *ret_sent_us. */
+static int heartbeat(struct registration *g, uint64_t *ret_sent_us)
 {
 	struct target *t = g->t;
 	struct mds_target_heartbeat_req req = heartbeat_req(g);
@@ -307,7 +317,8 @@ static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
 				.req = &req,
 				.rep = &rep,
 				.deadline_us = loop_deadline_ms(CALL_MS)};
-	uint64_t sent_us = env_now_us(t->env);
+	uint64_t sent_us = *ret_sent_us = env_now_us(t->env);
+	bool news = false;
 	int rc;
 
 	if (g->lease_ms) {
@@ -319,13 +330,14 @@ static int heartbeat(struct registration *g, uint64_t *ret_sessions_gen)
 	if (rc == -LE_NO_TARGET && req.target == 0)
 		rc = 0; /* asked before there was a number; the connection has registered since */
 	else if (rc == 0) {
-		*ret_sessions_gen = rep.sessions_gen;
 		rc = heard(g, &rep, sent_us);
+		news = rep.sessions_gen != t->fence.gen;
 	} else if (g->lease_ms && rc != -LE_TIMEDOUT && may_go_on(g)) {
 		chains_lease(t->chains, sent_us, g->lease_ms);
+		fence_heard(&t->fence, sent_us, g->fence_ms);
 	}
 	rpc_call_fini(&call);
-	return judge(g, rc, req.commits);
+	return rc == 0 && news ? 1 : judge(g, rc, req.commits);
 }
 
 /* Told or not: a process that ends is noticed, too. */
@@ -347,8 +359,17 @@ static void tell_distrust(struct registration *g)
 
 static void beat(struct registration *g)
 {
-	uint64_t gen = g->sessions_gen;
-	int rc = g->again && g->t->ready ? register_target(g, g->client, 0) : heartbeat(g, &gen);
+	uint64_t sent_us;
+	int rc = g->again && g->t->ready ? register_target(g, g->client, 0)
+					 : heartbeat(g, &sent_us);
+
+	/* And the metadata server hears at once that they are known: somebody may wait for it. */
+	if (rc == 1) {
+		rc = learn_sessions(g, g->client, 0, sent_us);
+		if (rc == 0)
+			rc = heartbeat(g, &sent_us);
+		rc = rc == 1 ? 0 : rc;
+	}
 
 	if (g->again && rc == 0)
 		g->again = false;
@@ -357,8 +378,6 @@ static void beat(struct registration *g)
 		g->again = true;
 	if (g->t->ready || hopeless(rc))
 		report(g, rc);
-	if (rc == 0 && gen != g->sessions_gen)
-		report(g, drop_dead_sessions(g));
 }
 
 static void net_figures(struct registration *g)

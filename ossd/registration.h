@@ -15,8 +15,8 @@ struct registration {
 	char addrs[CONFIG_STR_MAX];
 	char mds_addrs[CONFIG_STR_MAX];
 	struct transport *transport;
-	uint64_t sessions_gen;
-	uint32_t heartbeat_ms, lease_ms; /* lease_ms 0: the metadata server gives none */
+	/* lease_ms, fence_ms 0: the metadata server gives none */
+	uint32_t heartbeat_ms, lease_ms, fence_ms;
 	uint32_t chains_epoch;           /* of the last answer that named chains */
 	int failed; /* the MDS will never take this store */
 	int last_logged;

@@ -128,6 +128,7 @@ static void server_free(struct ossd *s)
 	if (s->bulk_pool)
 		slot_pool_destroy(s->bulk_pool);
 	chunk_leases_fini(&s->target.leases);
+	fence_fini(&s->target.fence);
 	free(s);
 }
 
@@ -192,6 +193,7 @@ int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
 		goto out;
 	t->id = t->store->super.target;
 	t->incarnation = env_random_u64(t->env);
+	fence_init(&t->fence, t->env, &t->store->writers);
 	grace_init(&t->grace, t->store, s->p.requests_max / 2);
 	rc = open_chains(s, o->transport);
 	if (rc == 0)

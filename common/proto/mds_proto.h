@@ -85,9 +85,10 @@
 enum session_reclaim { RECLAIM_NONE, RECLAIM_ALL, RECLAIM_TAKEOVER };
 #define mds_session_close_req_FIELDS(F) F(u64, session)
 #define mds_session_close_rep_FIELDS(F)
-/* sessions: packed u64 of all live ones; gen changes with the set. */
+/* sessions: packed u64 of all live ones; gen changes with the set. newest: the others up to that one
+ * have ended. */
 #define mds_session_list_req_FIELDS(F) F(u64, have_gen)
-#define mds_session_list_rep_FIELDS(F) F(u64, gen) F(bytes, sessions)
+#define mds_session_list_rep_FIELDS(F) F(u64, gen) F(bytes, sessions) F(u64, newest)
 /* Keeps the session alive. */
 #define mds_ping_req_FIELDS(F) F(u32, map_epoch)
 #define mds_ping_rep_FIELDS(F) F(u32, map_epoch) F(u64, incarnation)
@@ -125,16 +126,19 @@ enum session_reclaim { RECLAIM_NONE, RECLAIM_ALL, RECLAIM_TAKEOVER };
 	F(bytes, holds) F(bytes, rack)
 #define mds_target_register_rep_FIELDS(F) \
 	F(u32, target) F(u32, chain) F(u32, epoch) F(u32, map_epoch) F(u32, heartbeat_ms) \
-	F(bytes, chains) F(u32, lease_ms) F(u32, chains_epoch) F(bytes, targets)
+	F(bytes, chains) F(u32, lease_ms) F(u32, chains_epoch) F(bytes, targets) F(u32, fence_ms)
 /* chains_epoch: as the last answer with chains told it; the reply has chains only when it is
  * another one now. resync: packed (u32 chain, u32 target, u64 chunks done, u64 chunks in all) of
- * the members that this target fills just now. */
+ * the members that this target fills just now. sessions_gen: in the reply the present set of live
+ * sessions, in the request the one by which the target judges, with nothing under way of those that
+ * have ended. fence_ms: so long after the sending of an answered heartbeat it may take changes of
+ * clients, if it knows that set. */
 #define mds_target_heartbeat_req_FIELDS(F) \
 	F(u32, target) F(uuid, uuid) F(u64, commits) F(u64, capacity) F(u64, used) F(u64, free) \
-	F(u64, incarnation) F(u32, chains_epoch) F(bytes, resync)
+	F(u64, incarnation) F(u32, chains_epoch) F(bytes, resync) F(u64, sessions_gen)
 #define mds_target_heartbeat_rep_FIELDS(F) \
 	F(u32, epoch) F(u32, map_epoch) F(u64, sessions_gen) F(bytes, chains) F(u32, lease_ms) \
-	F(u32, chains_epoch) F(bytes, targets)
+	F(u32, chains_epoch) F(bytes, targets) F(u32, fence_ms)
 /* From the source of a resync: this SYNCING member is complete. epoch: of the chain, at the source;
  * -LE_STALE_EPOCH when it is another one now: go on as that one says. */
 #define mds_chain_synced_req_FIELDS(F) F(u32, chain) F(u32, epoch) F(u32, target)

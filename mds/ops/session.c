@@ -173,6 +173,7 @@ int mds_session_list(struct op *op, const void *vin, void *vout)
 	void *buf;
 
 	out->gen = ss->gen;
+	out->newest = op->store->counters.next_session - 1;
 	if (in->have_gen == ss->gen)
 		return 0;
 	buf = op_alloc(op, 8u * ss->n + 8);

@@ -70,7 +70,8 @@ static void put_row(uint64_t session, struct kv_batch *b)
 	kv_batch_put(b, key, sizeof(key), "", 0);
 }
 
-int writers_know(struct writers *w, struct group_commit *g, uint64_t session)
+static int get(struct writers *w, struct group_commit *g, uint64_t session,
+	       struct writing_session **ret_session)
 {
 	struct writing_session *e = find(w, session);
 
@@ -83,7 +84,56 @@ int writers_know(struct writers *w, struct group_commit *g, uint64_t session)
 		e->group = group_commit_join(g, NULL, false);
 	}
 	e->last_us = loop_now_us();
+	*ret_session = e;
+	return 0;
+}
+
+static int wait_known(const struct writing_session *e, struct group_commit *g)
+{
 	return e->group <= g->durable ? 0 : group_commit_wait(g, e->group);
+}
+
+int writers_know(struct writers *w, struct group_commit *g, uint64_t session)
+{
+	struct writing_session *e;
+
+	TRY(get(w, g, session, &e));
+	return wait_known(e, g);
+}
+
+int writers_begin(struct writers *w, struct group_commit *g, uint64_t session,
+		  struct writing_session **ret_session)
+{
+	struct writing_session *e;
+	int rc;
+
+	*ret_session = NULL;
+	TRY(get(w, g, session, &e));
+	e->n_busy++;
+	rc = wait_known(e, g);
+	if (rc < 0)
+		writers_end(e);
+	else
+		*ret_session = e;
+	return rc;
+}
+
+void writers_end(struct writing_session *s)
+{
+	if (s)
+		s->n_busy--;
+}
+
+bool writers_any_busy(const struct writers *w, bool (*which)(void *arg, uint64_t session),
+		      void *arg)
+{
+	for (struct hmap_node *n = hmap_next(&w->map, NULL); n; n = hmap_next(&w->map, n)) {
+		const struct writing_session *e = container_of(n, struct writing_session, node);
+
+		if (e->n_busy && which(arg, e->session))
+			return true;
+	}
+	return false;
 }
 
 bool writers_awaits(const struct writers *w, uint64_t session)
@@ -124,7 +174,7 @@ uint32_t writers_expire(struct writers *w, struct kv_batch *b, uint64_t before_u
 		struct writing_session *e = container_of(n, struct writing_session, node);
 
 		n = hmap_next(&w->map, n);
-		if (e->last_us >= before_us || alive(arg, e->session))
+		if (e->n_busy || e->last_us >= before_us || alive(arg, e->session))
 			continue;
 		writer_row_encode(e->session, key);
 		kv_batch_delete(b, key, sizeof(key));

@@ -16,6 +16,7 @@ struct writing_session {
 	uint64_t session;
 	uint64_t group;   /* of its row; 0: it was there at the start */
 	uint64_t last_us; /* last change; 0: none since the start */
+	uint32_t n_busy;  /* changes of it under way */
 	bool awaited;     /* it has not repeated yet */
 };
 
@@ -30,6 +31,13 @@ void writers_fini(struct writers *w);
 int writers_load(struct writers *w, const void *key, size_t key_len) CHECK_RESULT;
 /* Durable when it returns 0. Yields only for a session that is new, or nearly. -LE_NOMEM, -LE_IO */
 int writers_know(struct writers *w, struct group_commit *g, uint64_t session) CHECK_RESULT;
+/* The same around a change of the session; NULL, and no end, if it fails. */
+int writers_begin(struct writers *w, struct group_commit *g, uint64_t session,
+		  struct writing_session **ret_session) CHECK_RESULT;
+void writers_end(struct writing_session *s);
+/* Has a session that is meant (which) changes under way? */
+bool writers_any_busy(const struct writers *w, bool (*which)(void *arg, uint64_t session),
+		      void *arg);
 bool writers_awaits(const struct writers *w, uint64_t session);
 /* It has repeated everything. */
 void writers_returned(struct writers *w, uint64_t session);

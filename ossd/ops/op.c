@@ -186,26 +186,45 @@ int op_answer_durable(struct mutation *m, const void *out)
 	return group_commit_wait(g, group_commit_join(g, NULL, false));
 }
 
+static int mutate(struct mutation *m, struct replay_key *key,
+		  int (*fn)(struct mutation *m, const void *in, void *out), const void *in,
+		  void *out)
+{
+	const struct rpc_req *r = m->r;
+	int rc;
+
+	if (r->hdr.seq == 0 && r->peer->role != ROLE_MDS && r->hdr.session != SESSION_COPY)
+		return -LE_INVAL;
+	if (r->hdr.seq) {
+		rc = replay_begin(&m->t->store->replay, key, r->hdr.seq, r->hdr.op, &m->ent);
+		if (rc == 1)
+			return answer_again(m->r, m->ent, out);
+		TRY(rc);
+	}
+	rc = fn(m, in, out);
+	if (m->ent)
+		replay_end(m->ent, rc == 0);
+	return rc;
+}
+
 int op_mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *in, void *out),
 	      const void *in, void *out)
 {
 	struct mutation m = {.r = r, .t = op_target(r)};
 	struct replay_key key = {op_chain(r), r->hdr.slot, r->hdr.session};
+	struct chunk_store *s = m.t->store;
+	struct writing_session *se = NULL;
 	int rc;
 
 	TRY(op_admit(r, CHAIN_HEAD, &m.chain));
-	if (op_is_client(r->hdr.session))
-		TRY(writers_know(&m.t->store->writers, &m.t->store->gc, r->hdr.session));
-	if (r->hdr.seq == 0 && r->peer->role != ROLE_MDS && r->hdr.session != SESSION_COPY)
-		return -LE_INVAL;
-	if (r->hdr.seq) {
-		rc = replay_begin(&m.t->store->replay, &key, r->hdr.seq, r->hdr.op, &m.ent);
-		if (rc == 1)
-			return answer_again(r, m.ent, out);
-		TRY(rc);
-	}
-	rc = fn(&m, in, out);
-	if (m.ent)
-		replay_end(m.ent, rc == 0);
+	if (!op_is_client(r->hdr.session))
+		return mutate(&m, &key, fn, in, out);
+	/* Who is told that a session is refused must not find anything of it under way. */
+	TRY(fence_admit(&m.t->fence, r->hdr.session));
+	TRY(writers_begin(&s->writers, &s->gc, r->hdr.session, &se));
+	rc = fence_admit(&m.t->fence, r->hdr.session);
+	if (rc == 0)
+		rc = mutate(&m, &key, fn, in, out);
+	writers_end(se);
 	return rc;
 }

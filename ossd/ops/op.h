@@ -9,6 +9,7 @@
 #include "common/rpc/cap.h"
 #include "common/rpc/rpc.h"
 #include "ossd/chain/chain.h"
+#include "ossd/ops/fence.h"
 #include "ossd/ops/grace.h"
 #include "ossd/ops/lease.h"
 
@@ -30,6 +31,7 @@ struct target {
 	struct cap_key cap_key;
 	struct cap memo[CAP_MEMO]; /* verified ones, by session and inode */
 	struct chunk_leases leases;
+	struct fence fence;
 	struct grace grace;
 	uint64_t incarnation; /* of this process */
 	/* From the MDS: */

@@ -62,6 +62,8 @@ static void open_target(struct member *m, struct env *env)
 	chunk_leases_init(&t->leases, env);
 	assert_int_equal(chunk_store_open(env, &m->params, &m->metrics, &t->store), 0);
 	assert_int_equal(chunk_store_set_owner(t->store, &cluster, t->id), 0);
+	fence_init(&t->fence, env, &t->store->writers);
+	t->fence.open = true;
 	grace_init(&t->grace, t->store, 64);
 	t->grace.over |= m->rig->grace_ms == 0;
 	grace_begin(&t->grace, m->rig->grace_ms);

@@ -105,6 +105,8 @@ static void open_target(struct rnode *n, struct env *env)
 		ASSERT(ossd_format(env, &n->params, false) == 0);
 	rc = chunk_store_open(env, &n->params, &n->metrics, &t->store);
 	ASSERT(rc == 0);
+	fence_init(&t->fence, env, &t->store->writers);
+	t->fence.open = true;
 	grace_init(&t->grace, t->store, 64);
 	t->grace.over = true;
 	if (!n->formatted)

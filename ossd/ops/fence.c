@@ -1,0 +1,65 @@
+#include "ossd/ops/fence.h"
+
+#include <stdlib.h>
+
+#include "common/rt/env.h"
+
+void fence_init(struct fence *f, struct env *env, const struct writers *w)
+{
+	*f = (struct fence){.env = env, .writers = w};
+}
+
+void fence_fini(struct fence *f)
+{
+	free(f->live);
+	*f = (struct fence){0};
+}
+
+void fence_set(struct fence *f, uint64_t gen, uint64_t *live, size_t n, uint64_t newest)
+{
+	free(f->live);
+	f->live = live;
+	f->n = n;
+	f->newest = newest;
+	f->gen = gen;
+}
+
+void fence_heard(struct fence *f, uint64_t sent_us, uint32_t fence_ms)
+{
+	uint64_t until_us = sent_us + fence_ms * 1000ull;
+
+	if (until_us > f->until_us)
+		f->until_us = until_us;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+bool fence_lives(const struct fence *f, uint64_t session)
+{
+	return session > f->newest ||
+	       (f->n > 0 && bsearch(&session, f->live, f->n, sizeof(*f->live), compare) != NULL);
+}
+
+int fence_admit(const struct fence *f, uint64_t session)
+{
+	if (f->open)
+		return 0;
+	if (env_now_us(f->env) >= f->until_us)
+		return -LE_NO_LEASE;
+	return fence_lives(f, session) ? 0 : -LE_SESSION_GONE;
+}
+
+static bool is_dead(void *arg, uint64_t session)
+{
+	return !fence_lives(arg, session);
+}
+
+uint64_t fence_applied(const struct fence *f)
+{
+	return writers_any_busy(f->writers, is_dead, (void *)(uintptr_t)f) ? 0 : f->gen;
+}

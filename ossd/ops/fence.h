@@ -1,0 +1,37 @@
+/*
+ * Who may still change something. A session that has ended may have had a file to itself, which
+ * others have now: what of its changes is still on its way is refused. The metadata server tells
+ * which sessions live, gives nobody what such a session had before every target has said that it
+ * knows and that nothing of it is under way any more, and waits for as long as one may act that it
+ * does not hear: so a target that has not heard of it for that long (fence_ms) takes no changes.
+ *
+ * Owned by the target's loop.
+ */
+#ifndef LEAT_OSSD_FENCE_H
+#define LEAT_OSSD_FENCE_H
+
+#include "ossd/chunk/writers.h"
+
+struct fence {
+	struct env *env;
+	const struct writers *writers;
+	bool open;       /* nobody is refused: in tests without a metadata server */
+	uint64_t *live;  /* sorted; from malloc */
+	size_t n;
+	uint64_t newest; /* of the sessions that there were when it was told */
+	uint64_t gen, until_us;
+};
+
+void fence_init(struct fence *f, struct env *env, const struct writers *w);
+void fence_fini(struct fence *f);
+/* These live, sorted; the others up to `newest` do not. Takes over live. */
+void fence_set(struct fence *f, uint64_t gen, uint64_t *live, size_t n, uint64_t newest);
+/* The metadata server has answered what was sent at sent_us, and there is nothing newer. */
+void fence_heard(struct fence *f, uint64_t sent_us, uint32_t fence_ms);
+bool fence_lives(const struct fence *f, uint64_t session);
+/* -LE_SESSION_GONE, -LE_NO_LEASE. Does not yield. */
+int fence_admit(const struct fence *f, uint64_t session) CHECK_RESULT;
+/* The set from which on nothing of a session that has ended is under way; 0: there is none. */
+uint64_t fence_applied(const struct fence *f);
+
+#endif
