@@ -175,8 +175,8 @@ int op_punch(struct rpc_req *r, const void *in, void *out)
 }
 
 #define FILE_SIZE    12u /* u64 ino, u32 gen */
-#define RUN_MAX      32u /* files that are looked for together */
-#define REMOVALS_MAX 16u /* runs at a time: their changes share commits */
+#define RUN_MAX      64u /* files that are looked for together */
+#define REMOVALS_MAX 8u  /* runs at a time: their changes share commits */
 
 /* Some files that follow each other in the index. */
 struct removal {
