@@ -4,7 +4,9 @@
  */
 #include "ossd/chunk/store_impl.h"
 
-#define STEP      32u   /* chunks changed at once */
+#include <stdlib.h>
+
+#define STEP      CHUNK_EDITS_MAX
 #define SCAN_STEP 1024u /* rows read at once */
 
 /* ---- walking the index ---- */
@@ -152,14 +154,50 @@ static int change_remove(const struct edit *e, struct chunk_tx *tx)
 	return chunk_tx_remove(tx);
 }
 
+/* On the heap: too much for the stack of a fiber. */
+struct work {
+	struct ids ids;
+	struct own own;
+	struct chunk_edits own_edits;
+	uint64_t n; /* chunks that have changed */
+};
+
+static int edit_begin(struct chunk_store *s, struct edit *e, struct work **ret_work)
+{
+	struct work *w = malloc(sizeof(*w));
+
+	if (!w)
+		return -LE_NOMEM;
+	w->own.s = s;
+	w->own.n = 0;
+	w->own_edits = (struct chunk_edits){&w->own, own_begin, own_join, own_wait};
+	w->n = 0;
+	if (!e->how)
+		e->how = &w->own_edits;
+	*ret_work = w;
+	return 0;
+}
+
+static int edit_rows(struct chunk_store *s, const struct edit *e, const struct chunk_key *first,
+		     const struct chunk_key *last, struct work *work)
+{
+	struct walk w = {.row = collect, .arg = &work->ids};
+
+	walk_init(&w, s, first, last);
+	while (w.more) {
+		work->ids.n = 0;
+		TRY(walk_step(&w, STEP));
+		TRY(edit_step(e, &work->ids, &work->n));
+	}
+	return 0;
+}
+
 /* Chunks that have no row, but should: they are met like one whose record cannot be read. */
 static int edit_lost(struct chunk_store *s, const struct edit *e, const struct chunk_key *first,
-		     const struct chunk_key *last, uint64_t *n_changed)
+		     const struct chunk_key *last, struct work *work)
 {
-	struct ids ids = {.n = 1};
-
 	for (;;) {
-		switch (ledger_range(&s->ledger, first, last, &ids.id[0])) {
+		switch (ledger_range(&s->ledger, first, last, &work->ids.id[0])) {
 		case LEDGER_NONE:
 			return 0;
 		case LEDGER_UNSURE:
@@ -167,47 +205,176 @@ static int edit_lost(struct chunk_store *s, const struct edit *e, const struct c
 		case LEDGER_LOST:
 			break;
 		}
-		TRY(edit_step(e, &ids, n_changed));
+		work->ids.n = 1;
+		TRY(edit_step(e, &work->ids, &work->n));
 	}
 }
 
 static int edit_range(struct chunk_store *s, struct edit *e, const struct chunk_key *first,
 		      const struct chunk_key *last, uint64_t *ret_n)
 {
-	struct own own = {.s = s};
-	const struct chunk_edits own_edits = {&own, own_begin, own_join, own_wait};
-	struct ids ids;
-	struct walk w = {.row = collect, .arg = &ids};
+	struct work *work;
 	bool found;
-	uint64_t n = 0;
+	int rc = edit_begin(s, e, &work);
 
-	if (!e->how)
-		e->how = &own_edits;
+	if (rc < 0)
+		return rc;
 	/* The index has only what is committed. */
-	TRY(group_commit_barrier(&s->gc));
-	TRY(edit_lost(s, e, first, last, &n));
+	rc = group_commit_barrier(&s->gc);
+	if (rc == 0)
+		rc = edit_lost(s, e, first, last, work);
 	/* The edit reads their records anyway. */
-	TRY(chunk_find_vanished(s, first, last, NULL, &found));
-	walk_init(&w, s, first, last);
-	while (w.more) {
-		ids.n = 0;
-		TRY(walk_step(&w, STEP));
-		TRY(edit_step(e, &ids, &n));
+	if (rc == 0)
+		rc = chunk_find_vanished(s, first, last, NULL, &found);
+	if (rc == 0)
+		rc = edit_rows(s, e, first, last, work);
+	if (rc == 0)
+		*ret_n = work->n;
+	free(work);
+	return rc;
+}
+
+/* ---- removal of many files ---- */
+
+#define SWEEP_MIN   8u /* rows read at once where few are wanted */
+#define FOREIGN_MAX 8u /* rows of other files in between that are read rather than leapt over */
+
+/* The rows of one kind of all the files, in their order: files that lie side by side (of one
+ * directory, mostly) are read together. */
+struct sweep {
+	struct chunk_store *s;
+	enum row_kind kind;
+	const struct chunk_key *files;
+	uint32_t n, at; /* what is before files[at] is done */
+	bool inside;    /* the last row was one of files[at] */
+	bool more;
+	uint32_t step, n_foreign;
+	uint8_t key[CHUNK_ROW_SIZE + 1]; /* where to go on */
+	size_t key_len;
+	uint8_t end[CHUNK_ROW_SIZE + 1]; /* exclusive */
+	struct ids *ids;
+};
+
+static void sweep_init(struct sweep *w, enum row_kind kind)
+{
+	struct chunk_key last = w->files[w->n - 1];
+
+	last.idx = UINT64_MAX;
+	w->kind = kind;
+	w->at = 0;
+	w->inside = false;
+	w->more = true;
+	/* Names are short. */
+	w->step = kind == ROW_NAME ? STEP / 2 : SWEEP_MIN;
+	chunk_row_encode(kind, &last, w->end);
+	w->end[CHUNK_ROW_SIZE] = 0;
+}
+
+static bool same_file(const struct chunk_key *a, const struct chunk_key *b)
+{
+	return a->ino.v == b->ino.v && a->gen == b->gen;
+}
+
+static int sweep_row(void *arg, const void *key, size_t key_len, const void *value, size_t len)
+{
+	struct sweep *w = arg;
+	struct ids *ids = w->ids;
+	struct chunk_key id;
+
+	(void)value, (void)len;
+	TRY(chunk_row_decode(w->kind, key, key_len, &id));
+	memcpy(w->key, key, key_len);
+	w->key[key_len] = 0;
+	w->key_len = key_len + 1;
+	/* Not beyond the last: the range ends there. */
+	while (!same_file(&w->files[w->at], &id) &&
+	       chunk_key_compare(&w->files[w->at], &id) < 0)
+		w->at++;
+	w->inside = same_file(&w->files[w->at], &id);
+	if (!w->inside)
+		return ++w->n_foreign == FOREIGN_MAX;
+	ids->id[ids->n++] = id;
+	return ids->n == STEP;
+}
+
+static int sweep_step(struct sweep *w)
+{
+	struct kv_range range = {w->key, 0, w->end, sizeof(w->end), w->step};
+
+	if (!w->inside) {
+		struct chunk_key first = w->files[w->at];
+
+		first.idx = 0;
+		chunk_row_encode(w->kind, &first, w->key);
+		w->key_len = CHUNK_ROW_SIZE;
 	}
-	*ret_n = n;
+	range.begin_len = w->key_len;
+	w->n_foreign = 0;
+	TRY(kv_scan(w->s->kv, NULL, &range, sweep_row, w, &w->more));
+	w->step = w->n_foreign ? SWEEP_MIN : w->step * 2 < STEP ? w->step * 2 : STEP;
 	return 0;
+}
+
+static int sweep_edit(struct sweep *w, const struct edit *e, enum row_kind kind,
+		      struct work *work)
+{
+	work->ids.n = 0;
+	for (sweep_init(w, kind); w->more;) {
+		TRY(sweep_step(w));
+		if (work->ids.n < STEP && w->more)
+			continue;
+		TRY(edit_step(e, &work->ids, &work->n));
+		work->ids.n = 0;
+	}
+	return 0;
+}
+
+/* A chunk goes by its name first: so one whose row has vanished is met too. Rows without a name
+ * follow. */
+static int remove_files(struct chunk_store *s, const struct edit *e,
+			const struct chunk_key *files, uint32_t n, struct work *work)
+{
+	struct sweep w = {.s = s, .files = files, .n = n, .ids = &work->ids};
+
+	TRY(group_commit_barrier(&s->gc));
+	for (uint32_t i = 0; i < n; i++) {
+		struct chunk_key first = files[i], last = files[i];
+
+		ASSERT(i == 0 || chunk_key_compare(&files[i - 1], &files[i]) < 0);
+		first.idx = 0;
+		last.idx = UINT64_MAX;
+		TRY(edit_lost(s, e, &first, &last, work));
+	}
+	TRY(sweep_edit(&w, e, ROW_NAME, work));
+	return sweep_edit(&w, e, ROW_CHUNK, work);
+}
+
+int chunk_remove_files(struct chunk_store *s, const struct chunk_edits *edits,
+		       const struct chunk_key *files, uint32_t n, uint64_t *ret_n)
+{
+	struct edit e = {.change = change_remove, .whole = always_whole, .how = edits};
+	struct work *work;
+	int rc;
+
+	if (n == 0) {
+		*ret_n = 0;
+		return 0;
+	}
+	TRY(edit_begin(s, &e, &work));
+	rc = remove_files(s, &e, files, n, work);
+	if (rc == 0)
+		*ret_n = work->n;
+	free(work);
+	return rc;
 }
 
 int chunk_remove_file(struct chunk_store *s, const struct chunk_edits *edits,
 		      const struct chunk_key *file, uint64_t *ret_n)
 {
-	struct edit e = {.change = change_remove, .whole = always_whole, .how = edits};
-	struct chunk_key first = *file, last = *file;
-
-	first.idx = 0;
-	last.idx = UINT64_MAX;
-	return edit_range(s, &e, &first, &last, ret_n);
+	return chunk_remove_files(s, edits, file, 1, ret_n);
 }
+
+/* ---- trim and punch ---- */
 
 static bool trims_whole(const struct edit *e, const struct chunk_key *id)
 {

@@ -189,6 +189,7 @@ int chunk_trim_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t
 int chunk_punch_begin(struct chunk_store *s, const struct chunk_key *id, uint32_t off, uint32_t len,
 		      struct chunk_tx *tx) CHECK_RESULT;
 
+#define CHUNK_EDITS_MAX 64u /* joined before each wait */
 /* How the changes of many chunks are made, where that is not the store's own affair (chains). */
 struct chunk_edits {
 	void *arg;
@@ -217,6 +218,10 @@ int chunk_punch_file(struct chunk_store *s, const struct chunk_edits *edits,
 		     const struct chunk_punch *p, uint64_t *ret_n) CHECK_RESULT;
 int chunk_remove_file(struct chunk_store *s, const struct chunk_edits *edits,
 		      const struct chunk_key *file, uint64_t *ret_n) CHECK_RESULT;
+/* Many of one chain, in the order of their rows, each once; idx 0. What fails ends it: chunks of
+ * any of them may be left. */
+int chunk_remove_files(struct chunk_store *s, const struct chunk_edits *edits,
+		       const struct chunk_key *files, uint32_t n, uint64_t *ret_n) CHECK_RESULT;
 
 /* ---- reads ---- */
 

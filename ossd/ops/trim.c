@@ -10,11 +10,9 @@
 
 /* ---- as versions of a replicated chain ---- */
 
-#define VERSIONS_MAX 64u /* of one step of chunk_files.c */
-
 struct versions {
 	struct mutation *m;
-	struct version *v[VERSIONS_MAX];
+	struct version *v[CHUNK_EDITS_MAX];
 	uint32_t n;
 	struct version *next;  /* has begun, or has ended without a change */
 	struct chunk_key last; /* the chunk that it is, or was to be, a version of */
@@ -55,7 +53,7 @@ static int join_version(void *arg, struct chunk_tx *tx)
 	struct versions *vs = arg;
 	int rc = op_still_head(vs->m);
 
-	ASSERT(vs->n < VERSIONS_MAX);
+	ASSERT(vs->n < CHUNK_EDITS_MAX);
 	if (rc < 0) {
 		chunk_tx_abort(tx);
 		return rc;
@@ -176,48 +174,100 @@ int op_punch(struct rpc_req *r, const void *in, void *out)
 	return mutate_seen(r, req->ino, punch, in, out);
 }
 
-#define FILE_SIZE      12u /* u64 ino, u32 gen */
-#define REMOVALS_MAX   16u /* files at a time: their changes share commits */
+#define FILE_SIZE    12u /* u64 ino, u32 gen */
+#define RUN_MAX      64u /* files that are looked for together */
+#define REMOVALS_MAX 8u  /* runs at a time: their changes share commits */
 
+/* Some files that follow each other in the index. */
 struct removal {
 	struct mutation *m;
-	struct chunk_key file;
+	const struct chunk_key *files;
+	uint32_t n;
 	uint64_t n_chunks;
 	int status;
 };
 
-static void remove_file(void *arg)
+static int remove_some(struct removal *f, uint32_t from, uint32_t n)
 {
-	struct removal *f = arg;
 	struct chunk_edits e;
 	struct versions vs;
+	uint64_t n_chunks = 0;
+	int rc = chunk_remove_files(f->m->t->store, edits_begin(&vs, &e, f->m), f->files + from, n,
+				    &n_chunks);
 
-	f->status = edits_end(&vs, chunk_remove_file(f->m->t->store, edits_begin(&vs, &e, f->m),
-						     &f->file, &f->n_chunks));
+	f->n_chunks += n_chunks;
+	return edits_end(&vs, rc);
+}
+
+/* A file that cannot be removed keeps none of the others. */
+static void remove_run(void *arg)
+{
+	struct removal *f = arg;
+	int rc = remove_some(f, 0, f->n);
+
+	if (rc < 0 && f->n > 1) {
+		rc = 0;
+		for (uint32_t i = 0; i < f->n; i++) {
+			int one = remove_some(f, i, 1);
+
+			rc = rc < 0 ? rc : one;
+		}
+	}
+	f->status = rc;
+}
+
+static int compare_files(const void *a, const void *b)
+{
+	return chunk_key_compare(a, b);
+}
+
+/* In the order of their rows, each once. How many. */
+static uint32_t files_decode(struct chunk_key *files, uint32_t chain, struct bytes list)
+{
+	uint32_t n = list.len / FILE_SIZE, kept = 0;
+	struct wire_r w;
+
+	wire_r_init(&w, list.data, list.len);
+	for (uint32_t i = 0; i < n; i++) {
+		files[i] = (struct chunk_key){.chain = chain};
+		wire_get_u64(&w, &files[i].ino.v);
+		wire_get_u32(&w, &files[i].gen);
+	}
+	qsort(files, n, sizeof(*files), compare_files);
+	for (uint32_t i = 0; i < n; i++)
+		if (kept == 0 || !chunk_key_equal(&files[kept - 1], &files[i]))
+			files[kept++] = files[i];
+	return kept;
 }
 
 static int remove_files(struct mutation *m, const void *in, void *out)
 {
 	const struct oss_remove_req *req = in;
 	struct oss_remove_rep *rep = out;
-	uint32_t n = req->files.len / FILE_SIZE;
-	struct removal *files = calloc(n + 1, sizeof(*files));
-	struct wire_r w;
+	uint32_t n = req->files.len / FILE_SIZE, n_runs;
+	struct chunk_key *files = malloc((n + 1) * sizeof(*files));
+	struct removal *runs = calloc(n / RUN_MAX + 1, sizeof(*runs));
 	int rc = 0;
 
-	if (!files)
+	if (!files || !runs) {
+		free(files);
+		free(runs);
 		return -LE_NOMEM;
-	wire_r_init(&w, req->files.data, req->files.len);
-	for (uint32_t i = 0; i < n; i++) {
-		files[i] = (struct removal){.m = m, .file.chain = op_chain(m->r)};
-		wire_get_u64(&w, &files[i].file.ino.v);
-		wire_get_u32(&w, &files[i].file.gen);
 	}
-	fiber_parallel("remove", remove_file, files, sizeof(*files), n, REMOVALS_MAX);
-	for (uint32_t i = 0; i < n; i++) {
-		rc = rc < 0 ? rc : files[i].status;
-		rep->n_chunks += files[i].n_chunks;
+	n = files_decode(files, op_chain(m->r), req->files);
+	n_runs = (n + RUN_MAX - 1) / RUN_MAX;
+	for (uint32_t i = 0; i < n_runs; i++) {
+		uint32_t from = i * RUN_MAX, left = n - from;
+
+		runs[i] = (struct removal){
+			.m = m, .files = files + from, .n = left < RUN_MAX ? left : RUN_MAX};
 	}
+	fiber_parallel("remove", remove_run, runs, sizeof(*runs), n_runs, REMOVALS_MAX);
+	for (uint32_t i = 0; i < n_runs; i++) {
+		rc = rc < 0 ? rc : runs[i].status;
+		rep->n_chunks += runs[i].n_chunks;
+	}
+	free(runs);
 	free(files);
 	return rc < 0 ? rc : op_answer_durable(m, rep);
 }

@@ -379,19 +379,22 @@ int rrig_write(struct rrig *r, uint64_t ino, uint64_t idx, uint8_t value, uint32
 	return rc;
 }
 
-int rrig_remove(struct rrig *r, uint64_t ino)
+int rrig_remove(struct rrig *r, uint64_t first, uint64_t last)
 {
-	uint8_t buf[12];
+	uint8_t buf[12 * 16];
 	uint32_t gen = 1;
 	struct oss_remove_rep rep;
 	struct wire_w w;
 	int rc = -LE_AGAIN;
 
 	wire_w_init(&w, buf, sizeof(buf));
-	wire_put_u64(&w, &ino);
-	wire_put_u32(&w, &gen);
+	for (uint64_t ino = last; ino >= first; ino--) {
+		wire_put_u64(&w, &ino);
+		wire_put_u32(&w, &gen);
+	}
+	ASSERT(w.status == 0);
 	for (int i = 0; i < 20 && rc < 0; i++) {
-		struct oss_remove_req req = {bytes_of(buf, sizeof(buf))};
+		struct oss_remove_req req = {bytes_of(buf, (uint32_t)w.len)};
 		struct rpc_call call = {.op = OP_oss_remove, .req = &req, .rep = &rep};
 
 		rc = ask(r, head(r), &call);

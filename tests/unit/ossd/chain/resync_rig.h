@@ -70,7 +70,8 @@ void rrig_set(struct rrig *r, const char *order, const char *states);
 bool rrig_wait_synced(struct rrig *r, uint32_t node, uint32_t ms);
 /* One whole write of len bytes of value at the head; asked again where that is right. */
 int rrig_write(struct rrig *r, uint64_t ino, uint64_t idx, uint8_t value, uint32_t len);
-int rrig_remove(struct rrig *r, uint64_t ino);
+/* The files first to last, 16 at most, in one request. */
+int rrig_remove(struct rrig *r, uint64_t first, uint64_t last);
 int rrig_trim(struct rrig *r, uint64_t ino, uint64_t size);
 /* A verified read of the chunk from a node: 0, its first byte (0: no such chunk). */
 int rrig_read(struct rrig *r, uint32_t node, uint64_t ino, uint64_t idx, uint8_t *ret_value);

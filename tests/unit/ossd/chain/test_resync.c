@@ -52,7 +52,7 @@ static void absence(struct rrig *r, void *arg)
 	rrig_set(r, "01", "SO");
 	write_some(r, 110, 5, 2);
 	write_some(r, 900, 3, 3);
-	assert_int_equal(rrig_remove(r, 120), 0);
+	assert_int_equal(rrig_remove(r, 120, 120), 0);
 	rrig_start(r, 1);
 	before = compared(r);
 	fill(r, 1, "01", "SY");
@@ -327,12 +327,18 @@ static void lost_at_the_source(struct rrig *r, void *arg)
 	rrig_crash(r, 1);
 	rrig_set(r, "01", "SO");
 	assert_int_equal(rrig_write(r, 108, 2, 9, LEN), 0);
-	assert_int_equal(rrig_remove(r, 110), 0);
+	assert_int_equal(rrig_remove(r, 110, 110), 0);
 	(void)fiber_sleep_us(1000000);
 	lose(r, 0, 105, 2);
 	rrig_set(r, "01", "SO");
 	assert_int_equal(rrig_read(r, 0, 105, 2, &value), -LE_NOT_READY);
-	assert_int_equal(rrig_remove(r, 105), -LE_NOT_READY);
+	/* It keeps no other file. */
+	assert_int_equal(rrig_remove(r, 103, 106), -LE_NOT_READY);
+	assert_int_equal(rrig_read(r, 0, 103, 0, &value), 0);
+	assert_int_equal(value, 0);
+	assert_int_equal(rrig_read(r, 0, 106, 0, &value), 0);
+	assert_int_equal(value, 0);
+	assert_int_equal(rrig_read(r, 0, 105, 2, &value), -LE_NOT_READY);
 	assert_int_equal(rrig_read(r, 0, 104, 1, &value), 0);
 	lose(r, 0, 108, 2);
 	rrig_start(r, 1);
@@ -346,9 +352,9 @@ static void lost_at_the_source(struct rrig *r, void *arg)
 	/* That it is lost came with the rest: nobody takes it for a hole. */
 	for (uint32_t node = 0; node < 2; node++)
 		assert_int_equal(rrig_read(r, node, 108, 2, &value), -LE_CORRUPT);
-	assert_int_equal(rrig_same(r, 0, 1), 19);
+	assert_int_equal(rrig_same(r, 0, 1), 16);
 	/* Its file can be removed, and then it is not missed, also not after a start. */
-	assert_int_equal(rrig_remove(r, 108), 0);
+	assert_int_equal(rrig_remove(r, 108, 108), 0);
 	assert_int_equal(rrig_read(r, 0, 108, 2, &value), 0);
 	assert_int_equal(value, 0);
 	rrig_crash(r, 0);

@@ -195,6 +195,67 @@ static void test_trim_punch_remove(void **state)
 	run_fresh(4, trim_and_remove, NULL);
 }
 
+#define MANY_FILES 150u
+
+/* Some have no chunk here, one has more than are changed at once. */
+static uint64_t many_chunks(uint64_t ino)
+{
+	return ino == 70 ? 3 * CHUNK_EDITS_MAX + 1 : (ino * 7 % 5) * (ino % 2);
+}
+
+/* Removes those of every step-th inode that are there still. */
+static uint64_t remove_every(struct rig *r, bool *gone, uint32_t step, uint32_t gen)
+{
+	struct chunk_key files[MANY_FILES];
+	uint32_t n = 0;
+	uint64_t want = 0, removed;
+
+	for (uint64_t ino = 1; ino <= MANY_FILES; ino += step) {
+		files[n++] = (struct chunk_key){1, {ino}, gen, 0};
+		want += gone[ino] || gen != 1 ? 0 : many_chunks(ino);
+		gone[ino] |= gen == 1;
+	}
+	assert_int_equal(chunk_remove_files(r->store, NULL, files, n, &removed), 0);
+	assert_int_equal(removed, want);
+	return removed;
+}
+
+static void remove_many(struct rig *r, void *arg)
+{
+	static const uint32_t steps[] = {40, 13, 2, 1, 1};
+	static uint8_t data[100];
+	bool gone[MANY_FILES + 1] = {false};
+	uint64_t n;
+
+	(void)arg;
+	for (uint64_t ino = 1; ino <= MANY_FILES; ino++)
+		for (uint64_t i = 0; i < many_chunks(ino); i++) {
+			struct chunk_key id = {1, {ino}, 1, i * i};
+
+			assert_int_equal(rig_write(r, &id, CS, 0, data, sizeof(data), 0), 0);
+		}
+	assert_int_equal(chunk_remove_files(r->store, NULL, NULL, 0, &n), 0);
+	assert_int_equal(n, 0);
+	for (uint32_t k = 0; k < ARRAY_SIZE(steps); k++) {
+		remove_every(r, gone, steps[k], 2); /* another generation */
+		remove_every(r, gone, steps[k], 1);
+		for (uint64_t ino = 1; ino <= MANY_FILES; ino++) {
+			struct chunk_key file = {1, {ino}, 1, 0};
+			struct chunk_stat st;
+
+			assert_int_equal(chunk_stat(r->store, &file, CS, &st), 0);
+			assert_int_equal(st.n_chunks, gone[ino] ? 0 : many_chunks(ino));
+		}
+	}
+	assert_int_equal(space_used(&r->store->space), 0);
+}
+
+static void test_many_files_are_removed(void **state)
+{
+	(void)state;
+	run_fresh(5, remove_many, NULL);
+}
+
 /* ---- a full disk ---- */
 
 static void full(struct rig *r, void *arg)
@@ -720,6 +781,7 @@ int main(void)
 		cmocka_unit_test(test_holes_and_short_blocks),
 		cmocka_unit_test(test_bad_writes_are_refused),
 		cmocka_unit_test(test_trim_punch_remove),
+		cmocka_unit_test(test_many_files_are_removed),
 		cmocka_unit_test(test_full_disk),
 		cmocka_unit_test(test_file_system_below_is_full),
 		cmocka_unit_test(test_damage_is_found),

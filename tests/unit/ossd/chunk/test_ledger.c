@@ -558,6 +558,68 @@ static void test_vanished_while_in_use(void **state)
 	rig_fini(&r);
 }
 
+#define N_FILES 40u
+
+static void write_many(struct rig *r, void *arg)
+{
+	char data[50] = {0};
+
+	(void)arg;
+	for (uint64_t ino = 1; ino <= N_FILES; ino++) {
+		struct chunk_key k = key(ino);
+
+		assert_int_equal(rig_write(r, &k, 65536, 0, data, sizeof(data), 0), 0);
+	}
+}
+
+/* Of every third file the row has vanished, of every fifth the name: what is in memory is known
+ * (read) or not. */
+static void vanish_and_remove_many(struct rig *r, void *arg)
+{
+	struct chunk_key files[N_FILES];
+	struct kv_batch *b = kv_batch_create();
+	bool *read = arg;
+	char buf[50];
+	uint64_t n;
+
+	for (uint64_t ino = 1; ino <= N_FILES; ino++) {
+		struct chunk_key k = key(ino);
+		uint8_t row[CHUNK_ROW_SIZE];
+
+		if (*read)
+			assert_int_equal(rig_read(r, &k, 0, buf, sizeof(buf), true), sizeof(buf));
+		files[ino - 1] = k;
+		files[ino - 1].idx = 0;
+		if (ino % 15 == 0 || (ino % 3 && ino % 5))
+			continue;
+		chunk_row_encode(ino % 3 == 0 ? ROW_CHUNK : ROW_NAME, &k, row);
+		kv_batch_delete(b, row, sizeof(row));
+	}
+	assert_int_equal(kv_commit(r->store->kv, b, true), 0);
+	kv_batch_destroy(b);
+	assert_int_equal(chunk_remove_files(r->store, NULL, files, N_FILES, &n), 0);
+	assert_int_equal(n, N_FILES);
+	assert_false(ledger_doubts(&r->store->ledger, CHAIN));
+	assert_int_equal(chunk_remove_files(r->store, NULL, files, N_FILES, &n), 0);
+	assert_int_equal(n, 0);
+}
+
+static void test_many_with_vanished_rows_are_removed(void **state)
+{
+	(void)state;
+	for (uint32_t i = 0; i < 2; i++) {
+		bool read = i;
+		struct rig r;
+
+		rig_init(&r, 9);
+		rig_run(&r, write_many, NULL);
+		rig_run(&r, vanish_and_remove_many, &read);
+		assert_int_equal(rig_check(&r, true), 0);
+		rig_run(&r, nothing, NULL);
+		rig_fini(&r);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -569,6 +631,7 @@ int main(void)
 		cmocka_unit_test(test_two_of_a_cell_have_names),
 		cmocka_unit_test(test_an_older_store_gets_names),
 		cmocka_unit_test(test_vanished_while_in_use),
+		cmocka_unit_test(test_many_with_vanished_rows_are_removed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

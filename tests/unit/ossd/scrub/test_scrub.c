@@ -182,7 +182,7 @@ static void scrub_repairs(struct rrig *r, void *arg)
 	assert_int_equal(rep.differing, N_CHUNKS);
 	assert_int_equal(rrig_same(r, 0, 1), before);
 	/* one that is older than the last removal in the chain */
-	assert_int_equal(rrig_remove(r, 100), 0);
+	assert_int_equal(rrig_remove(r, 100, 100), 0);
 	(void)fiber_sleep_us(3000000);
 	before = rrig_same(r, 0, 1);
 	gone.ino.v = 107;
