@@ -251,14 +251,21 @@ static int wait_for_base(struct chunk_tx *tx, uint64_t deadline_us)
 	return rc;
 }
 
+/* At once: what comes with this message may not be applied, and nobody asks for what is told. */
 static void mark_committed(struct chunk_ent *e, uint64_t committed)
 {
+	struct version *last = NULL;
+
 	list_for_each (l, &e->held) {
 		struct version *v = list_entry(l, struct version, link);
 
-		if (v->number <= committed)
-			v->told = true;
+		if (v->number > committed)
+			continue;
+		v->told = true;
+		last = v;
 	}
+	if (last)
+		version_settle(last);
 }
 
 /* The head has it, too. */
