@@ -260,7 +260,7 @@ static void writers(struct fx *f)
 	f->session = first;
 }
 
-/* Each takes half a second. Who asked waits for less than that; all of them end all the same. */
+/* Each waits for the targets. Who asked waits for less than that; all of them end all the same. */
 static void ended_in_time(struct fx *f)
 {
 	writers(f);
@@ -282,13 +282,66 @@ static void test_sessions_end_whoever_waits(void **state)
 	fx_destroy(f);
 }
 
+/* Targets that live, and do not say that they refuse who has ended. */
+static void hear_targets(struct fx *f)
+{
+	for (uint32_t i = 0; i < f->m->cluster.n_targets; i++)
+		f->m->cluster.targets[i]->heard_us = loop_now_us();
+}
+
+/* They expire one behind the other: only the last one has to wait. */
+static void last_session_ends(struct fx *f)
+{
+	while (f->m->sessions.n > 0) {
+		if (f->m->sessions.n == 1)
+			hear_targets(f);
+		fiber_sleep_us(1000);
+	}
+}
+
 /* The server is stopped while one is on its way out. */
 static void ending(struct fx *f)
 {
 	writers(f);
-	while (f->m->sessions.n > 0)
-		fiber_sleep_us(1000);
+	last_session_ends(f);
 	assert_true(f->m->opens.n_opens > 0);
+}
+
+/* Nobody gets what a session had before every target refuses it, or may not act any more. */
+static void fenced(struct fx *f)
+{
+	const uint32_t n = f->m->cluster.n_targets;
+	uint64_t began;
+
+	writers(f);
+	last_session_ends(f);
+	began = loop_now_us();
+	for (uint32_t i = 1; i < n; i++) {
+		struct mds_target_heartbeat_req q = {.target = i + 1,
+						     .uuid = {{100, (uint8_t)i}},
+						     .commits = 1,
+						     .sessions_gen = f->m->sessions.gen};
+		struct mds_target_heartbeat_rep p;
+
+		assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_target_heartbeat, &q, &p), 0);
+		assert_int_equal(p.fence_ms, f->params.client_lease_ms);
+	}
+	/* One has not said anything. */
+	fiber_sleep_us(f->params.client_lease_ms * 900ull);
+	assert_int_equal(f->m->opens.n_opens, 1);
+	while (f->m->opens.n_opens > 0)
+		fiber_sleep_us(1000);
+	assert_in_range(loop_now_us() - began, f->params.client_lease_ms * 1000ull,
+			f->params.client_lease_ms * 1500ull);
+}
+
+static void test_sessions_are_fenced(void **state)
+{
+	struct fx *f = fx_create(6);
+
+	(void)state;
+	fx_run(f, fenced);
+	fx_destroy(f);
 }
 
 static void test_a_stop_while_sessions_end(void **state)
@@ -311,6 +364,7 @@ int main(void)
 		cmocka_unit_test(test_credentials_are_squashed),
 		cmocka_unit_test(test_sessions_end_whoever_waits),
 		cmocka_unit_test(test_a_stop_while_sessions_end),
+		cmocka_unit_test(test_sessions_are_fenced),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
