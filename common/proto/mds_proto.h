@@ -85,8 +85,8 @@
 enum session_reclaim { RECLAIM_NONE, RECLAIM_ALL, RECLAIM_TAKEOVER };
 #define mds_session_close_req_FIELDS(F) F(u64, session)
 #define mds_session_close_rep_FIELDS(F)
-/* sessions: packed u64 of all live ones; gen changes with the set. newest: the others up to that one
- * have ended. */
+/* sessions: packed u64 of all live ones; gen changes with the set. newest: the others up to that
+ * one have ended. */
 #define mds_session_list_req_FIELDS(F) F(u64, have_gen)
 #define mds_session_list_rep_FIELDS(F) F(u64, gen) F(bytes, sessions) F(u64, newest)
 /* Keeps the session alive. */

@@ -245,9 +245,9 @@ static void test_one_by_one(void **state)
 }
 
 /*
- * A member behind has heard that the one behind it is away, the head has not yet. What the head then
- * hears to be durable behind it is so in the next epoch, and not where it believes: committed in the
- * old one it would not be in the log of what the one who is away lacks.
+ * A member behind has heard that the one behind it is away, the head has not yet. What the head
+ * then hears to be durable behind it is so in the next epoch, and not where it believes: committed
+ * in the old one it would not be in the log of what the one who is away lacks.
  */
 static void old_epoch(struct chain_rig *r)
 {
