@@ -144,6 +144,11 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 	c->stats.meta_ops++;
 	while (done == NULL || !*done) {
 		memset(rep, 0, desc->rep_size);
+		/* Another fiber may have heard first that the session is gone. */
+		if (mutation && r.unknown && call->session != c->session) {
+			rc = -LE_IO;
+			break;
+		}
 		call->session = c->session;
 		/* Between the look and the request nobody else gets at the connection, and the
 		 * session. */
