@@ -45,8 +45,10 @@ void promise_heard(struct promise *p, const struct rpc_call *call, int status)
 	waitq_wake_all(&p->c->promise_q);
 }
 
-void promise_end(struct promise *p)
+void promise_end(struct promise *p, struct rpc_call *call)
 {
+	call->accepted = p->accepted;
+	call->accepted_arg = p->accepted_arg;
 	list_remove(&p->link);
 	waitq_wake_all(&p->c->promise_q);
 }

@@ -28,7 +28,7 @@ void promise_begin(struct promise *p, struct client *c, struct rpc_call *call);
 /* Around each attempt. status: what it returned. */
 void promise_sent(struct promise *p, const struct chain *ch, struct rpc_call *call);
 void promise_heard(struct promise *p, const struct rpc_call *call, int status);
-void promise_end(struct promise *p);
+void promise_end(struct promise *p, struct rpc_call *call);
 
 /* There is a new connection to the target: tells it, in the background, when all is repeated. */
 void reclaim_start(struct target *t);

@@ -341,6 +341,6 @@ int oss_call(struct client *c, const struct layout *l, uint64_t idx, struct rpc_
 	if (cc.held != NULL)
 		seq_give(&cc.held->seqs, call->slot);
 	if (cc.mutation)
-		promise_end(&cc.promise);
+		promise_end(&cc.promise, call);
 	return rc;
 }
