@@ -275,7 +275,7 @@ static void destroy_rpc_fiber(void *arg)
 	rpc_client_destroy(arg);
 }
 
-/* The target moved: the next call makes a new connection, those under way end and are repeated. */
+/* The target moved: calls under way end and are repeated. */
 static void target_drop_rpc(struct target *t)
 {
 	struct rpc_client *old = t->rpc;
@@ -291,6 +291,7 @@ static int take_target(struct client *c, const struct target_info *info)
 {
 	struct target *t = target_find(&c->map, info->id);
 	char addrs[TARGET_ADDRS_MAX];
+	bool moved = false;
 	uint32_t len =
 		info->addrs.len < sizeof(addrs) - 1 ? info->addrs.len : (uint32_t)sizeof(addrs) - 1;
 
@@ -307,6 +308,7 @@ static int take_target(struct client *c, const struct target_info *info)
 		hmap_insert(&c->map.targets, &t->node, hash_u64(t->id));
 	} else if (t->rpc != NULL && (strcmp(t->addrs, addrs) != 0 || t->loop != info->loop)) {
 		target_drop_rpc(t);
+		moved = true;
 	}
 	memcpy(t->addrs, addrs, sizeof(addrs));
 	t->near = info->host.len > 0 && info->host.len == strlen(c->host) &&
@@ -315,6 +317,9 @@ static int take_target(struct client *c, const struct target_info *info)
 	t->state = (enum target_state)info->state;
 	t->total = info->capacity;
 	t->free = info->free;
+	/* It may wait for what this client has to repeat. */
+	if (moved && target_connect(t) < 0)
+		log_debug("target %u: connected when it is needed", t->id);
 	return 0;
 }
 

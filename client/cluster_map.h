@@ -42,9 +42,9 @@ struct target {
 	bool grant_asking;
 	bool syncing, sync_again; /* an oss_sync is under way; another one must follow */
 	/* reclaim.c: its process, which began with that life of this client's; it is being told of
-	 * what was repeated; the connection is another one since that began. */
+	 * what was repeated; the connection is another one since that began; it has been told. */
 	uint64_t incarnation, life;
-	bool reclaiming, reclaim_again;
+	bool reclaiming, reclaim_again, reclaimed;
 	uint64_t total, free;
 };
 

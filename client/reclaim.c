@@ -97,7 +97,7 @@ static int tell(struct target *t, bool done, uint64_t *ret_incarnation)
 	return rc;
 }
 
-/* 0: told, or there is nothing to tell. */
+/* 0: told, or somebody has to begin anew. */
 static int reclaim(struct target *t)
 {
 	struct client *c = t->c;
@@ -105,15 +105,21 @@ static int reclaim(struct target *t)
 	uint64_t incarnation;
 
 	TRY(tell(t, done, &incarnation));
-	if (incarnation == t->incarnation)
-		return 0;
-	t->life = ++c->lives;
-	t->incarnation = incarnation;
-	if (done)
-		return 0;
-	while (has_to_repeat(t, false) && !t->reclaim_again && !c->stopping)
-		(void)!waitq_wait(&c->promise_q, loop_deadline_ms(LOOK_MS));
-	return t->reclaim_again || c->stopping ? 0 : tell(t, true, &incarnation);
+	if (incarnation != t->incarnation) {
+		t->life = ++c->lives;
+		t->incarnation = incarnation;
+		t->reclaimed = false;
+	}
+	t->reclaimed |= done;
+	while (!t->reclaimed && !t->reclaim_again && !c->stopping) {
+		if (has_to_repeat(t, false)) {
+			(void)!waitq_wait(&c->promise_q, loop_deadline_ms(LOOK_MS));
+			continue;
+		}
+		TRY(tell(t, true, &incarnation));
+		t->reclaimed = incarnation == t->incarnation;
+	}
+	return 0;
 }
 
 static void reclaim_fiber(void *arg)
@@ -122,10 +128,15 @@ static void reclaim_fiber(void *arg)
 	struct client *c = t->c;
 
 	do {
+		int rc;
+
 		t->reclaim_again = false;
-		/* What could not be told is told over the next connection. */
-		if (reclaim(t) == -LE_TIMEDOUT)
-			t->incarnation = 0, t->reclaim_again = t->up;
+		rc = reclaim(t);
+		/* What could not be told for want of a connection is told over the next one. */
+		if (rc < 0 && status_retry(rc) != RETRY_NEVER && t->up) {
+			(void)!fiber_sleep_us(LOOK_MS * 1000);
+			t->reclaim_again = true;
+		}
 	} while (t->reclaim_again && !c->stopping);
 	t->reclaiming = false;
 	client_bg_end(c);

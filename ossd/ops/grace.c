@@ -73,7 +73,8 @@ int grace_admit(struct grace *g, const struct chain *c, const struct rpc_req *r)
 		return 0;
 	if (r->hdr.flags & FRAME_AGAIN)
 		return 0;
-	if (writers_awaits(g->writers, r->hdr.session))
+	/* Nor may data that waits take the buffers of what is repeated. */
+	if (writers_awaits(g->writers, r->hdr.session) || r->n_bulk)
 		return -LE_NOT_READY;
 	/* What is repeated is at the head first. */
 	if (!chain_is_head(c))

@@ -4,7 +4,7 @@
  * change chunks here have said that they have (oss_reclaim), have ended, or grace_ms is over,
  * nothing else is carried out: who reads would see what was before, who writes would be written
  * over. What a session that is still awaited asks for beside its repetitions is sent back, so that
- * it has room for these; what others ask for waits.
+ * it has room for these, and so is data; what else others ask for waits.
  *
  * Chains that have been filled by others since the start have nothing to wait for.
  *
