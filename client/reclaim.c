@@ -145,7 +145,8 @@ static void reclaim_fiber(void *arg)
 void reclaim_start(struct target *t)
 {
 	t->reclaim_again = true;
-	if (t->reclaiming || t->c->session == 0)
+	/* When the client ends nobody waits any more for what begins now. */
+	if (t->reclaiming || t->c->session == 0 || t->c->stopping)
 		return;
 	t->reclaiming = true;
 	if (client_bg_spawn(t->c, "oss_reclaim", reclaim_fiber, t) < 0)
