@@ -28,7 +28,7 @@
 	P(u32, session_ttl_ms, "ms", 1000, 86400000, 60000,                                        \
 	  "silence after which a session expires")                                                 \
 	P(u32, session_slots_max, "", 1, 4096, 128, "mutations that a session may have under way") \
-	P(u32, sessions_max, "", 1, 1 << 20, 16384, "sessions, at most")                           \
+	P(u32, sessions_max, "", 1, 32000, 16384, "sessions, at most: their list is one message")  \
 	P(u32, opens_max, "", 16, 1 << 26, 1 << 20, "open files of all sessions, at most")         \
 	P(u32, locks_max, "", 16, 1 << 26, 1 << 20, "locks of all sessions, at most")              \
 	P(u32, leases_max, "", 16, 1 << 28, 1 << 20, "cached inodes of all sessions, at most")     \

@@ -207,13 +207,21 @@ static bool is_fenced(const struct cluster *c, const struct target *t, uint64_t 
 
 void targets_await_fence(struct cluster *c, uint64_t gen)
 {
+	uint64_t late_us = loop_deadline_ms(2ull * c->params->client_lease_ms);
 	uint32_t i = 0;
 
-	while (i < c->n_targets)
-		if (is_fenced(c, c->targets[i], gen))
+	while (i < c->n_targets) {
+		if (is_fenced(c, c->targets[i], gen)) {
 			i++;
-		else
-			(void)!waitq_wait(&c->fenced, loop_deadline_ms(c->params->heartbeat_ms));
+			continue;
+		}
+		(void)!waitq_wait(&c->fenced, loop_deadline_ms(c->params->heartbeat_ms));
+		if (loop_now_us() < late_us)
+			continue;
+		log_warn("target %u: still carries out what a session that has ended had begun",
+			 c->targets[i]->info.id);
+		late_us = NO_DEADLINE;
+	}
 }
 
 /* It was silent, and is there again: the same process. */
@@ -250,6 +258,7 @@ int target_heartbeat(struct cluster *c, const struct mds_target_heartbeat_req *i
 	t->info.used = in->used;
 	t->info.free = in->free;
 	t->heard_us = loop_now_us();
+	t->gone = false; /* who refused a connection was only busy */
 	if (in->sessions_gen > t->sessions_gen) {
 		t->sessions_gen = in->sessions_gen;
 		waitq_wake_all(&c->fenced);

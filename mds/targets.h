@@ -14,9 +14,9 @@
 int target_register(struct cluster *c, const struct mds_target_register_req *in,
 		    struct mds_target_register_rep *out) CHECK_RESULT;
 /* -LE_NO_TARGET: not known, register first. Yields when the target was down. */
-/* Until nothing comes into effect any more of sessions that are not in that set. Yields. */
-void targets_await_fence(struct cluster *c, uint64_t gen);
 int target_heartbeat(struct cluster *c, const struct mds_target_heartbeat_req *in,
 		     struct mds_target_heartbeat_rep *out) CHECK_RESULT;
+/* Until nothing comes into effect any more of sessions that are not in that set. Yields. */
+void targets_await_fence(struct cluster *c, uint64_t gen);
 
 #endif

@@ -39,13 +39,6 @@ static int expire_rows(struct target *t, uint64_t asked_us)
 	return 0;
 }
 
-static int compare_u64(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
-}
-
 static int take_sessions(struct fence *f, const struct mds_session_list_rep *rep)
 {
 	size_t n = rep->sessions.len / sizeof(uint64_t);
@@ -57,7 +50,6 @@ static int take_sessions(struct fence *f, const struct mds_session_list_rep *rep
 	wire_r_init(&w, rep->sessions.data, rep->sessions.len);
 	for (size_t i = 0; i < n; i++)
 		wire_get_u64(&w, &ids[i]);
-	qsort(ids, n, sizeof(*ids), compare_u64);
 	fence_set(f, rep->gen, ids, n, rep->newest);
 	return 0;
 }

@@ -42,8 +42,7 @@ enum frame_type {
 	FRAME_RELEASED = 9,
 };
 
-/* Of a request: it was sent before, to a server that has died, and what became of it is not known.
- */
+/* Of a request: it was sent before, and what became of it is not known. */
 enum frame_flags { FRAME_AGAIN = 1 };
 
 struct frame_hdr {

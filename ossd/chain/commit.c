@@ -299,8 +299,10 @@ static bool has_room(const struct chain *c, const struct chunk_ent *e, const str
 {
 	if (e->n_pend >= c->all->o.window_max || (e->n_pend && !e->pend))
 		return false;
+	if (!w)
+		return true;
 	list_for_each(l, &e->held)
-		if (w && chunk_tx_in_the_way(&list_entry(l, struct version, link)->tx, w))
+		if (chunk_tx_in_the_way(&list_entry(l, struct version, link)->tx, w))
 			return false;
 	return true;
 }

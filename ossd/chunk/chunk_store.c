@@ -745,7 +745,6 @@ static int begin_use(struct chunk_store *s)
 	if (rc < 0)
 		return rc == -LE_NOENT ? 0 : rc;
 	kv_value_fini(&v);
-	s->was_ended = true;
 	writers_all_returned(&s->writers);
 	b = kv_batch_create();
 	if (!b)

@@ -52,7 +52,6 @@ struct chunk_store {
 	uint64_t n_vanished; /* rows, so far, that were missed while the store was in use */
 	uint64_t last_write_us;
 	bool stopping, zeroing;
-	bool was_ended; /* in order, the last time: everything that was seen is here */
 	struct latch fibers;
 	/* For what is done without a yield. */
 	uint8_t scratch[CHUNK_RECORD_MAX];  /* a record between encode and put */

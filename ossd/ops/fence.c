@@ -15,8 +15,20 @@ void fence_fini(struct fence *f)
 	*f = (struct fence){0};
 }
 
+static int compare(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
 void fence_set(struct fence *f, uint64_t gen, uint64_t *live, size_t n, uint64_t newest)
 {
+	if (gen < f->gen) {
+		free(live);
+		return;
+	}
+	qsort(live, n, sizeof(*live), compare);
 	free(f->live);
 	f->live = live;
 	f->n = n;
@@ -30,13 +42,6 @@ void fence_heard(struct fence *f, uint64_t sent_us, uint32_t fence_ms)
 
 	if (until_us > f->until_us)
 		f->until_us = until_us;
-}
-
-static int compare(const void *a, const void *b)
-{
-	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-	return x < y ? -1 : x > y;
 }
 
 bool fence_lives(const struct fence *f, uint64_t session)

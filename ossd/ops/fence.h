@@ -24,7 +24,8 @@ struct fence {
 
 void fence_init(struct fence *f, struct env *env, const struct writers *w);
 void fence_fini(struct fence *f);
-/* These live, sorted; the others up to `newest` do not. Takes over live. */
+/* These live, the others up to `newest` do not; answers may overtake each other, so an older set
+ * than the one that is known is none. Takes over live. */
 void fence_set(struct fence *f, uint64_t gen, uint64_t *live, size_t n, uint64_t newest);
 /* The metadata server has answered what was sent at sent_us, and there is nothing newer. */
 void fence_heard(struct fence *f, uint64_t sent_us, uint32_t fence_ms);

@@ -6,7 +6,7 @@
 
 void grace_init(struct grace *g, struct chunk_store *s, uint32_t waiting_max)
 {
-	*g = (struct grace){.env = s->env, .writers = &s->writers, .waiting_max = waiting_max};
+	*g = (struct grace){.s = s, .waiting_max = waiting_max};
 	waitq_init(&g->ended);
 	g->over = s->writers.n_awaited == 0 || FAULT(OSS_NO_GRACE);
 }
@@ -21,26 +21,28 @@ void grace_begin(struct grace *g, uint32_t grace_ms)
 {
 	if (g->over || g->until_us)
 		return;
-	g->began_us = env_now_us(g->env);
+	g->began_us = env_now_us(g->s->env);
 	g->until_us = g->began_us + grace_ms * 1000ull;
-	log_info("waits for %u sessions to repeat what was under way", g->writers->n_awaited);
+	log_info("target %u: waits for %u sessions to repeat what was under way",
+		 g->s->super.target, g->s->writers.n_awaited);
 }
 
 void grace_look(struct grace *g)
 {
-	uint64_t now = env_now_us(g->env);
+	uint64_t now = env_now_us(g->s->env);
 
 	if (g->over)
 		return;
-	if (g->writers->n_awaited == 0) {
-		log_info("all have repeated what was under way, after %llu ms",
+	if (g->s->writers.n_awaited == 0) {
+		log_info("target %u: all have repeated what was under way, after %llu ms",
+			 g->s->super.target,
 			 (unsigned long long)(g->began_us ? (now - g->began_us) / 1000 : 0));
 		end(g);
 	} else if (g->until_us && now >= g->until_us) {
-		log_warn("%u sessions have not repeated what was under way: it goes on without "
-			 "them",
-			 g->writers->n_awaited);
-		writers_all_returned(g->writers);
+		log_warn("target %u: %u sessions have not repeated what was under way: it goes on "
+			 "without them",
+			 g->s->super.target, g->s->writers.n_awaited);
+		writers_all_returned(&g->s->writers);
 		end(g);
 	}
 }
@@ -74,7 +76,7 @@ int grace_admit(struct grace *g, const struct chain *c, const struct rpc_req *r)
 	if (r->hdr.flags & FRAME_AGAIN)
 		return 0;
 	/* Nor may data that waits take the buffers of what is repeated. */
-	if (writers_awaits(g->writers, r->hdr.session) || r->n_bulk)
+	if (writers_awaits(&g->s->writers, r->hdr.session) || r->n_bulk)
 		return -LE_NOT_READY;
 	/* What is repeated is at the head first. */
 	if (!chain_is_head(c))

@@ -20,8 +20,7 @@ struct chain;
 struct rpc_req;
 
 struct grace {
-	struct env *env;
-	struct writers *writers; /* of the store */
+	struct chunk_store *s;
 	bool over;
 	uint64_t began_us, until_us; /* 0: nobody could come yet */
 	uint32_t n_waiting, waiting_max;

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/fault.h"
 #include "tests/unit/ossd/chain/chain_rig.h"
 
 #define GRACE_MS 4000u
@@ -162,6 +163,24 @@ static void test_repeats_first(void **state)
 	run(repeats_first, 1, GRACE_MS);
 }
 
+/* As it would be without: who reads sees what was there before. */
+static void goes_back(struct chain_rig *r)
+{
+	int byte;
+
+	lose_one(r);
+	assert_int_equal(read_block(r, &byte), RIG_BS);
+	assert_int_equal(byte, 'A');
+}
+
+static void test_planted(void **state)
+{
+	(void)state;
+	fault_planted_[FAULT_OSS_NO_GRACE] = true;
+	run(goes_back, 1, GRACE_MS);
+	fault_planted_[FAULT_OSS_NO_GRACE] = false;
+}
+
 /* One of them never comes back. */
 static void bounded(struct chain_rig *r)
 {
@@ -275,9 +294,9 @@ static void test_old_epoch(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_repeats_first), cmocka_unit_test(test_bounded),
-		cmocka_unit_test(test_first_change),  cmocka_unit_test(test_one_by_one),
-		cmocka_unit_test(test_old_epoch),
+		cmocka_unit_test(test_repeats_first), cmocka_unit_test(test_planted),
+		cmocka_unit_test(test_bounded),       cmocka_unit_test(test_first_change),
+		cmocka_unit_test(test_one_by_one),    cmocka_unit_test(test_old_epoch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

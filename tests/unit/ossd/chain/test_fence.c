@@ -1,0 +1,107 @@
+/* Who may change something at an object server: the sessions that live, as long as it hears so. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/ossd/chain/chain_rig.h"
+
+#define FENCE_MS 3000u
+
+static const struct chunk_id one = {{5}, 1, 0};
+
+static void live(struct fence *f, uint64_t gen, uint64_t a, uint64_t b, uint64_t newest)
+{
+	uint64_t *ids = calloc(2, sizeof(*ids));
+
+	assert_non_null(ids);
+	ids[0] = a;
+	ids[1] = b;
+	fence_set(f, gen, ids, 2, newest);
+}
+
+static struct crig_write write_of(uint64_t session, uint64_t seq)
+{
+	static uint8_t data[RIG_BS];
+
+	return (struct crig_write){one, 0, RIG_BS, data, .session = session, .seq = seq};
+}
+
+static int write_once(struct chain_rig *r, uint64_t session, uint64_t seq)
+{
+	struct crig_write w = write_of(session, seq);
+
+	return crig_write(r, 0, &w, 1000);
+}
+
+struct async {
+	struct chain_rig *r;
+	struct crig_write w;
+	int rc;
+	bool done;
+};
+
+static void write_main(void *arg)
+{
+	struct async *a = arg;
+
+	a->rc = crig_write(a->r, 0, &a->w, 1000);
+	a->done = true;
+}
+
+static void fenced(struct chain_rig *r)
+{
+	struct fence *f = &r->m[0].target.fence;
+	struct async slow = {.r = r, .w = write_of(8, 3)};
+
+	f->open = false;
+	/* Nobody has told yet who lives. */
+	assert_int_equal(write_once(r, 8, 1), -LE_NO_LEASE);
+	live(f, 5, 12, 8, 12);
+	fence_heard(f, loop_now_us(), FENCE_MS);
+	assert_int_equal(write_once(r, 8, 1), 0);
+	assert_int_equal(write_once(r, 9, 1), -LE_SESSION_GONE);
+	assert_int_equal(write_once(r, 13, 1), 0); /* newer than the list */
+	/* An answer that was overtaken brings nobody back. */
+	live(f, 4, 8, 9, 12);
+	assert_int_equal(write_once(r, 9, 1), -LE_SESSION_GONE);
+	assert_int_equal(fence_applied(f), 5);
+
+	/* What was let in before is carried out, and that is waited for. */
+	slow.w.flags = WRITE_LAZY;
+	assert_int_equal(fiber_spawn("async", write_main, &slow), 0);
+	while (!slow.w.accepted)
+		(void)!fiber_sleep_us(10);
+	live(f, 6, 12, 13, 13);
+	assert_false(slow.done);
+	assert_int_equal(fence_applied(f), 0);
+	assert_int_equal(write_once(r, 8, 4), -LE_SESSION_GONE);
+	while (!slow.done)
+		(void)!fiber_sleep_us(1000);
+	assert_int_equal(slow.rc, 0);
+	assert_int_equal(fence_applied(f), 6);
+
+	assert_int_equal(write_once(r, 12, 1), 0);
+	(void)!fiber_sleep_us(FENCE_MS * 1000);
+	assert_int_equal(write_once(r, 12, 2), -LE_NO_LEASE);
+	fence_heard(f, loop_now_us(), FENCE_MS);
+	assert_int_equal(write_once(r, 12, 2), 0);
+}
+
+static void test_fenced(void **state)
+{
+	(void)state;
+	chain_rig_run(1, 1, fenced);
+	chain_rig_run(1, 2, fenced);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_fenced),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
