@@ -131,6 +131,7 @@ int file_resume(struct client *c, struct inode *i, const struct cred *cred, uint
 	count_open(d, flags, 1);
 	/* What the former process wrote by it is not known: the chains are. */
 	d->sparse = d->unsure = true;
+	d->n_pages++;
 	i->opened = true; /* the kernel may have pages of it, of which version is not known */
 	i->open_change = UINT64_MAX;
 	return 0;
@@ -415,11 +416,25 @@ struct ino ll_file_ino(const struct ll_file *f)
 
 /* ---- flushing and closing ---- */
 
+/* What was written of mappings was accepted while others showed what was there before. */
+static int await_readers(struct idata *d)
+{
+	uint64_t n = d->n_pages;
+
+	if (d->n_pages_seen >= n)
+		return 0;
+	TRY(io_sync(d, true));
+	if (d->n_pages_seen < n)
+		d->n_pages_seen = n;
+	return 0;
+}
+
 int ll_flush(struct ll_file *file)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 
 	TRY(wb_show(f->d));
+	TRY(await_readers(f->d));
 	return io_take_error(f);
 }
 
@@ -431,6 +446,7 @@ int ll_fsync(struct ll_file *file, bool data_only)
 	 * found by the chunks. So there is nothing else to sync. */
 	(void)data_only;
 	TRY(wb_flush(f->d));
+	TRY(await_readers(f->d));
 	return io_take_error(f);
 }
 

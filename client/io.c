@@ -180,6 +180,42 @@ int io_stat(struct idata *d, struct io_stored *ret_stored)
 	return 0;
 }
 
+struct sync_part {
+	struct idata *d;
+	uint64_t idx;
+	struct ino ino;
+	int status;
+};
+
+static void sync_part(void *arg)
+{
+	struct sync_part *p = arg;
+	struct oss_sync_req req = {.ino = p->ino};
+	struct oss_sync_rep rep;
+	struct rpc_call call = {.op = OP_oss_sync, .req = &req, .rep = &rep};
+	struct route route = {.head = true};
+
+	p->status = oss_call(p->d->c, &p->d->inode->attr.layout, p->idx, &call, &route);
+	rpc_call_fini(&call);
+}
+
+int io_sync(struct idata *d, bool readers)
+{
+	uint32_t width = map_width(d->c, &d->inode->attr.layout);
+	struct ino ino = readers ? d->inode->ino : (struct ino){0};
+	struct sync_part parts[STAT_WIDTH];
+
+	for (uint32_t at = 0, n; at < width; at += n) {
+		n = width - at < STAT_WIDTH ? width - at : STAT_WIDTH;
+		for (uint32_t i = 0; i < n; i++)
+			parts[i] = (struct sync_part){d, at + i, ino, 0};
+		fiber_parallel("oss_sync", sync_part, parts, sizeof(*parts), n, n);
+		for (uint32_t i = 0; i < n; i++)
+			TRY(parts[i].status);
+	}
+	return 0;
+}
+
 static int ask_attr(struct client *c, const struct cred *cred, struct inode *i,
 		    struct attr *ret_attr)
 {

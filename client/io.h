@@ -84,6 +84,10 @@ struct io_stored {
 };
 int io_stat(struct idata *d, struct io_stored *ret_stored) CHECK_RESULT;
 
+/* What the servers have accepted of the inode is durable. readers: and what others had leased of
+ * its chunks they do not show any more. Yields. */
+int io_sync(struct idata *d, bool readers) CHECK_RESULT;
+
 /* Own writes whose time no server has told yet: what is shown of it would change once more. */
 static inline bool io_times_open(const struct inode *i)
 {

@@ -81,7 +81,7 @@ static int wait_all(struct wreq **waits, uint32_t n)
 }
 
 static int write_large(struct ll_file *f, uint64_t off, uint64_t len, const struct slot_vec *vec,
-		       uint32_t n, bool behind)
+		       uint32_t n, unsigned how)
 {
 	struct stripe_part parts[WRITE_PARTS];
 	struct wreq *waits[WRITE_PARTS];
@@ -94,12 +94,12 @@ static int write_large(struct ll_file *f, uint64_t off, uint64_t len, const stru
 	if (covered != len)
 		return -LE_INVAL;
 	gather_submit(f->d);
-	if (n_parts == 1 && !behind)
-		return wb_write_now(f->d, &parts[0], vec, n);
+	if (n_parts == 1 && !(how & WB_BEHIND))
+		return wb_write_now(f->d, &parts[0], vec, n, how);
 	for (uint32_t i = 0; i < n_parts && rc >= 0; i++) {
 		struct wreq *w;
 
-		rc = wb_submit(f->d, &parts[i], vec, n, behind, &w);
+		rc = wb_submit(f->d, &parts[i], vec, n, how, &w);
 		if (rc >= 0 && w != NULL)
 			waits[n_waits++] = w;
 	}
@@ -124,7 +124,7 @@ static int write_small(struct ll_file *f, uint64_t off, uint64_t len, const stru
 		TRY(gather_write(f->d, &part, vec, n, &taken));
 		if (!taken) {
 			gather_submit(f->d);
-			TRY(wb_write_now(f->d, &part, vec, n));
+			TRY(wb_write_now(f->d, &part, vec, n, 0));
 		}
 		at += part.len;
 	}
@@ -177,31 +177,32 @@ static int take_space(struct ll_file *f, uint64_t off, uint64_t len)
 }
 
 static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *vec, uint32_t n,
-			bool through)
+			unsigned how)
 {
 	uint64_t len = vec_len(vec, n);
 	uint32_t cuts = f->inode->cuts;
 
 	ra_drop_range(f->d, off, len);
-	if (!through && !kept_write_begin(f->d))
-		through = true;
-	if (!through)
+	if ((how & WB_BEHIND) && !kept_write_begin(f->d))
+		how &= ~(unsigned)WB_BEHIND;
+	if (how & WB_BEHIND)
 		grant_ask(f->d);
-	if (len < GATHER_BELOW && !through)
+	if (len < GATHER_BELOW && how == WB_BEHIND)
 		TRY(write_small(f, off, len, vec, n));
 	else
-		TRY(write_large(f, off, len, vec, n, !through));
+		TRY(write_large(f, off, len, vec, n, how));
 	note_written(f, off, len);
 	/* It may have been cut off again. */
 	f->d->unsure |= f->inode->cuts != cuts;
 	/* Fetched while the write was on its way: may be old or new. */
 	ra_drop_range(f->d, off, len);
-	if (!through)
-		TRY(wb_throttle(f->c));
+	if (!(how & WB_BEHIND))
+		return (int64_t)len;
+	TRY(wb_throttle(f->c));
 	/* Others look at it, who have to see it when this returns. */
-	if (!through && !lease_held(f->c, f->inode))
+	if (!lease_held(f->c, f->inode))
 		TRY(wb_show_range(f->d, off, len));
-	else if (!through)
+	else
 		f->d->alone = true;
 	return (int64_t)len;
 }
@@ -237,17 +238,17 @@ static int find_end(struct ll_file *f, uint64_t len, bool through, uint64_t *ret
 	return 0;
 }
 
-static int64_t write_end(struct ll_file *f, const struct slot_vec *vec, uint32_t n, bool through)
+static int64_t write_end(struct ll_file *f, const struct slot_vec *vec, uint32_t n, unsigned how)
 {
 	struct idata *d = f->d;
 	uint64_t off = 0;
 	int64_t rc;
 
 	TRY(wb_throttle(f->c));
-	rc = find_end(f, vec_len(vec, n), through, &off);
+	rc = find_end(f, vec_len(vec, n), how == 0, &off);
 	/* At a reserved place there is a hole until the bytes are there: without delay. */
 	if (rc >= 0)
-		rc = write_at(f, off, vec, n, !d->appending);
+		rc = write_at(f, off, vec, n, d->appending ? WB_BEHIND : 0);
 	d->appending = false;
 	waitq_wake_all(&d->append_q);
 	return rc;
@@ -267,12 +268,11 @@ int io_show(struct idata *d)
 	return 0;
 }
 
-int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)
+static int64_t write_vec(struct ll_file *f, uint64_t off, const struct slot_vec *vec, uint32_t n,
+			 unsigned how, bool append)
 {
-	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	struct idata *d = f->d;
 	uint64_t len = vec_len(vec, n);
-	bool through = f->sync || f->direct || f->c->params.dirty_max == 0;
 	int64_t rc;
 
 	if (!f->can_write)
@@ -282,22 +282,43 @@ int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec,
 	if (len == 0)
 		return 0;
 	TRY(write_prepare(f));
-	off = f->append ? d->size : off;
+	off = append ? d->size : off;
 	if (off > LEAT_FILE_SIZE_MAX - len)
 		return -LE_FBIG;
 	if (f->inode->attr.layout.chunk_size < LEAT_CHUNK_SIZE_MIN)
 		return -LE_IO;
 	TRY(take_space(f, off, len));
-	if (!f->append && (d->n_append == 0 || off + len <= d->size))
-		return write_at(f, off, vec, n, through);
+	if (!append && (d->n_append == 0 || off + len <= d->size))
+		return write_at(f, off, vec, n, how);
 	fmutex_lock(&d->append_lock);
-	rc = f->append ? write_end(f, vec, n, through) : write_at(f, off, vec, n, through);
+	rc = append ? write_end(f, vec, n, how) : write_at(f, off, vec, n, how);
 	fmutex_unlock(&d->append_lock);
 	return rc;
 }
 
+int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+	bool through = f->sync || f->direct || f->c->params.dirty_max == 0;
+
+	return write_vec(f, off, vec, n, through ? 0 : WB_BEHIND, f->append);
+}
+
+int64_t ll_write_pages(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)
+{
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+	unsigned how = f->c->params.dirty_max > 0 ? WB_BEHIND : 0;
+
+	if (!lease_held(f->c, f->inode)) {
+		how |= WB_PAGES;
+		f->d->n_pages++;
+	}
+	return write_vec(f, off, vec, n, how, false);
+}
+
 /* One slot's worth of the caller's memory. */
-static int64_t write_copy(struct ll_file *f, const uint8_t *buf, uint32_t len, uint64_t off)
+static int64_t write_copy(struct ll_file *f, const uint8_t *buf, uint32_t len, uint64_t off,
+			  bool pages)
 {
 	struct client *c = f->c;
 	struct slot_vec vec = {NULL, 0, len};
@@ -314,24 +335,36 @@ static int64_t write_copy(struct ll_file *f, const uint8_t *buf, uint32_t len, u
 			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
 	}
 	payload_copy(vec.slot->data, buf, len);
-	rc = ll_write(f, off, &vec, 1);
+	rc = pages ? ll_write_pages(f, off, &vec, 1) : ll_write(f, off, &vec, 1);
 	slot_unref(vec.slot);
 	return rc;
 }
 
-int64_t ll_pwrite(struct ll_file *f, const void *buf, uint64_t len, uint64_t off)
+static int64_t write_copies(struct ll_file *f, const void *buf, uint64_t len, uint64_t off,
+			    bool pages)
 {
+	bool at_end = f->append && !pages;
 	uint64_t done = 0;
 
 	while (done < len) {
 		/* Cut where chunks of the usual size end: each slot is one request. */
-		uint64_t room = f->append ? LL_IO_MAX : LL_IO_MAX - (off + done) % LL_IO_MAX;
+		uint64_t room = at_end ? LL_IO_MAX : LL_IO_MAX - (off + done) % LL_IO_MAX;
 		uint32_t take = (uint32_t)(len - done < room ? len - done : room);
-		int64_t rc = write_copy(f, (const uint8_t *)buf + done, take, off + done);
+		int64_t rc = write_copy(f, (const uint8_t *)buf + done, take, off + done, pages);
 
 		if (rc < 0)
 			return done > 0 ? (int64_t)done : rc;
 		done += (uint64_t)rc;
 	}
 	return (int64_t)done;
+}
+
+int64_t ll_pwrite(struct ll_file *f, const void *buf, uint64_t len, uint64_t off)
+{
+	return write_copies(f, buf, len, off, false);
+}
+
+int64_t ll_pwrite_pages(struct ll_file *f, const void *buf, uint64_t len, uint64_t off)
+{
+	return write_copies(f, buf, len, off, true);
 }

@@ -13,7 +13,6 @@
 /* The kernel was given names for no longer than this by a former process. */
 #define KERNEL_NAMES_US 120000u
 #define RESUME_WIDTH    32u
-#define SYNC_WIDTH      64u
 #define LOCK_ENTRY_OF   1u /* mds_reclaim counts from 1 */
 
 /* Stores in this order, whenever the process is ended: only this process' own order counts. */
@@ -250,41 +249,6 @@ static void data_lost(struct client *c, struct idata *d, uint32_t at)
 	wb_set_error(d, -LE_IO);
 }
 
-struct sync_part {
-	struct idata *d;
-	uint32_t idx;
-	int status;
-};
-
-static void sync_part(void *arg)
-{
-	struct sync_part *p = arg;
-	struct oss_sync_req req;
-	struct oss_sync_rep rep;
-	struct rpc_call call = {.op = OP_oss_sync, .req = &req, .rep = &rep};
-	struct route route = {.head = true};
-
-	p->status = oss_call(p->d->c, &p->d->inode->attr.layout, p->idx, &call, &route);
-	rpc_call_fini(&call);
-}
-
-/* The servers have accepted it: durable as well before anybody hears so. */
-static int sync_file(struct client *c, struct idata *d)
-{
-	uint32_t width = map_width(c, &d->inode->attr.layout);
-	struct sync_part parts[SYNC_WIDTH];
-
-	for (uint32_t at = 0, n; at < width; at += n) {
-		n = width - at < SYNC_WIDTH ? width - at : SYNC_WIDTH;
-		for (uint32_t i = 0; i < n; i++)
-			parts[i] = (struct sync_part){d, at + i, 0};
-		fiber_parallel("oss_sync", sync_part, parts, sizeof(*parts), n, n);
-		for (uint32_t i = 0; i < n; i++)
-			TRY(parts[i].status);
-	}
-	return 0;
-}
-
 static void resume_data(struct client *c)
 {
 	for (uint32_t i = 0; i < LL_KEPT_MARKS; i++) {
@@ -300,7 +264,7 @@ static void resume_data(struct client *c)
 					 "closed",
 					 c->name, (unsigned long long)m->ino);
 			m->state = KEPT_CLEAN;
-		} else if (m->state == KEPT_SHOWN && sync_file(c, in->data) >= 0) {
+		} else if (m->state == KEPT_SHOWN && io_sync(in->data, false) >= 0) {
 			m->state = KEPT_CLEAN;
 		} else {
 			data_lost(c, in->data, i);

@@ -261,8 +261,14 @@ void ll_pread_many(struct client *c, struct ll_part *parts, uint32_t n);
  * at flush), with O_SYNC, O_DSYNC, O_DIRECT or without grant: durable. */
 int64_t ll_write(struct ll_file *f, uint64_t off, const struct slot_vec *vec,
 		 uint32_t n) CHECK_RESULT;
-/* Copies from memory first. Any length. */
+/* The same of what a program has changed in a mapping: at off, also with O_APPEND, and accepted
+ * also while others show what was there before; ll_fsync and ll_flush wait until they do not. */
+int64_t ll_write_pages(struct ll_file *f, uint64_t off, const struct slot_vec *vec,
+		       uint32_t n) CHECK_RESULT;
+/* Both copy from memory first. Any length. */
 int64_t ll_pwrite(struct ll_file *f, const void *buf, uint64_t len, uint64_t off) CHECK_RESULT;
+int64_t ll_pwrite_pages(struct ll_file *f, const void *buf, uint64_t len,
+			uint64_t off) CHECK_RESULT;
 int ll_fallocate(struct ll_file *f, uint32_t mode, uint64_t off, uint64_t len) CHECK_RESULT;
 /* As copy_file_range(2), by the servers among themselves: how much, at least one byte. -LE_NOTSUP:
  * this cannot be done so (chunks must fit, nobody else may write, the target must end before). */

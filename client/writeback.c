@@ -191,7 +191,7 @@ static void sync_fiber(void *arg)
 	struct client *c = t->c;
 
 	do {
-		struct oss_sync_req req;
+		struct oss_sync_req req = {0};
 		struct oss_sync_rep rep;
 		struct rpc_call call = {
 			.op = OP_oss_sync,
@@ -334,7 +334,8 @@ static int wreq_send(struct wreq *w)
 		.off = w->off,
 		.len = w->len,
 		.pieces = bytes_of(w->pieces, w->n_pieces * PIECE_WIRE_SIZE),
-		.flags = (w->lazy ? WRITE_LAZY : 0u) | (pack ? WRITE_PACK : 0u),
+		.flags = (w->lazy ? WRITE_LAZY : 0u) | (pack ? WRITE_PACK : 0u) |
+			 (w->pages ? WRITE_PAGES : 0u),
 		.grant_want = grant_want(c),
 	};
 	struct oss_write_rep rep;
@@ -451,7 +452,7 @@ static struct wreq *wreq_make(struct idata *d, uint64_t idx, uint32_t off, uint3
 	w->session_gen = c->session_gen;
 	w->target = NULL;
 	w->reserved = 0;
-	w->behind = false;
+	w->behind = w->pages = false;
 	w->done = false;
 	w->status = 0;
 	w->call = NULL;
@@ -471,7 +472,7 @@ static void wreq_start(struct wreq *w)
 }
 
 static int wreq_begin(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
-		      uint32_t n, struct wreq **ret_w)
+		      uint32_t n, unsigned how, struct wreq **ret_w)
 {
 	struct wreq *w;
 
@@ -480,6 +481,7 @@ static int wreq_begin(struct idata *d, const struct stripe_part *part, const str
 	w = wreq_make(d, part->idx, part->off, part->len);
 	if (w == NULL)
 		return -LE_NOMEM;
+	w->pages = how & WB_PAGES;
 	w->n_vec = vec_slice(vec, n, part->at, part->len, w->vec, LL_VECS_MAX);
 	for (uint32_t i = 0; i < w->n_vec; i++)
 		slot_ref(w->vec[i].slot);
@@ -488,7 +490,7 @@ static int wreq_begin(struct idata *d, const struct stripe_part *part, const str
 }
 
 int wb_submit(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
-	      uint32_t n, bool behind, struct wreq **ret_wait)
+	      uint32_t n, unsigned how, struct wreq **ret_wait)
 {
 	struct client *c = d->c;
 	const struct layout *l = &d->inode->attr.layout;
@@ -496,9 +498,9 @@ int wb_submit(struct idata *d, const struct stripe_part *part, const struct slot
 	struct target *t;
 	struct wreq *w;
 
-	TRY(wreq_begin(d, part, vec, n, &w));
+	TRY(wreq_begin(d, part, vec, n, how, &w));
 	need = grant_need(chunk_block_size(l->chunk_size), part->off, part->len);
-	t = behind ? map_head(c, l, part->idx) : NULL;
+	t = how & WB_BEHIND ? map_head(c, l, part->idx) : NULL;
 	if (t != NULL && grant_reserve(t, need)) {
 		w->behind = true;
 		w->target = t;
@@ -528,12 +530,12 @@ int wb_wait(struct wreq *w)
 }
 
 int wb_write_now(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
-		 uint32_t n)
+		 uint32_t n, unsigned how)
 {
 	uint64_t deadline = fiber_deadline();
 	struct wreq *w;
 
-	TRY(wreq_begin(d, part, vec, n, &w));
+	TRY(wreq_begin(d, part, vec, n, how, &w));
 	fiber_set_deadline(w->deadline_us);
 	wreq_run(w);
 	fiber_set_deadline(deadline);

@@ -45,6 +45,7 @@ struct wreq {
 	struct target *target; /* whose grant it uses; NULL: none */
 	uint64_t reserved;
 	bool behind; /* nobody waits: errors go to the inode */
+	bool pages;  /* as WB_PAGES says */
 	bool done;
 	int status;
 	const struct rpc_call *call; /* while it is with the server */
@@ -66,18 +67,23 @@ struct writeback {
 void wb_init(struct writeback *wb);
 void wb_fini(struct writeback *wb);
 
+enum wb_how {
+	WB_BEHIND = 1, /* nobody waits, if the grant covers it */
+	WB_PAGES = 2,  /* accepted also while others show what was there before */
+};
+
 /*
- * Starts writing part of a chunk; takes references of its own to the slots. With behind, and when
- * the grant covers it, *ret_wait is NULL and the bytes count as dirty. Else *ret_wait has to be
- * waited for with wb_wait. Does not yield.
+ * Starts writing part of a chunk; takes references of its own to the slots. how: of enum wb_how.
+ * With WB_BEHIND, and when the grant covers it, *ret_wait is NULL and the bytes count as dirty.
+ * Else *ret_wait has to be waited for with wb_wait. Does not yield.
  */
 int wb_submit(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
-	      uint32_t n, bool behind, struct wreq **ret_wait) CHECK_RESULT;
+	      uint32_t n, unsigned how, struct wreq **ret_wait) CHECK_RESULT;
 /* The status of the write; frees it. -LE_INTR: the write goes on behind. Yields. */
 int wb_wait(struct wreq *w) CHECK_RESULT;
-/* The same as wb_submit without behind and wb_wait, in the caller's fiber. */
+/* The same as wb_submit without WB_BEHIND and wb_wait, in the caller's fiber. */
 int wb_write_now(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
-		 uint32_t n) CHECK_RESULT;
+		 uint32_t n, unsigned how) CHECK_RESULT;
 
 /* Sends what is gathered and waits until everything written so far is durable or has failed. Errors
  * are left with the inode. -LE_INTR. Yields. */

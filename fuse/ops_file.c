@@ -287,6 +287,19 @@ static void drop_written(struct leatfs *fs, struct mount_request *mr, fuse_ino_t
 	invalidate_inode_behind(fs, ino_of(ino), from, to - from);
 }
 
+static int64_t write_data(struct ll_file *f, const struct mount_request *mr, const char *buf,
+			  size_t size, off_t off, bool pages)
+{
+	struct slot_vec v;
+
+	if (!mr || !mr->slot)
+		return pages ? ll_pwrite_pages(f, buf, size, (uint64_t)off)
+			     : ll_pwrite(f, buf, size, (uint64_t)off);
+	v = (struct slot_vec){
+		mr->slot, (uint32_t)((const uint8_t *)buf - mr->slot->data), (uint32_t)size};
+	return pages ? ll_write_pages(f, (uint64_t)off, &v, 1) : ll_write(f, (uint64_t)off, &v, 1);
+}
+
 void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_t off,
 	      struct fuse_file_info *fi)
 {
@@ -299,16 +312,8 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	if (fi->kill_suidgid)
 		n = kill_suid(fs, req, ino, false);
 #endif
-	if (n == 0 && mr && mr->slot) {
-		struct slot_vec v = {
-			mr->slot,
-			(uint32_t)((const uint8_t *)buf - mr->slot->data),
-			(uint32_t)size,
-		};
-		n = ll_write(mf->file, (uint64_t)off, &v, 1);
-	} else if (n == 0) {
-		n = ll_pwrite(mf->file, buf, size, (uint64_t)off);
-	}
+	if (n == 0)
+		n = write_data(mf->file, mr, buf, size, off, fi->writepage);
 	if (n < 0) {
 		reply_status(req, (int)n);
 		return;

@@ -24,6 +24,8 @@
 	M(COUNTER, copies, "leat_ossd_copies_total", "blocks copied because they came unaligned") \
 	M(COUNTER, removes, "leat_ossd_removed_chunks_total", "chunks removed") \
 	M(COUNTER, trims, "leat_ossd_trimmed_chunks_total", "chunks cut or punched") \
+	M(COUNTER, leases_run_out, "leat_ossd_chunk_leases_run_out_total", \
+	  "chunk leases that were not given back in time") \
 	M(COUNTER, replays, "leat_ossd_replays_total", "repeated requests answered from memory") \
 	M(COUNTER, corrupt, "leat_ossd_corrupt_blocks_total", "blocks that failed their checksum") \
 	M(GAUGE, lost, "leat_ossd_lost_chunks", \

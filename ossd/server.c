@@ -187,7 +187,7 @@ int ossd_start(const struct ossd_options *o, struct ossd **ret_ossd)
 			     .addrs = s->addrs};
 	t->start_us = env_now_us(t->env);
 	cap_key_derive(&o->key, &t->cap_key);
-	chunk_leases_init(&t->leases, t->env);
+	chunk_leases_init(&t->leases, t->env, &s->metrics.leases_run_out);
 	rc = chunk_store_open(t->env, &s->p, &s->metrics, &t->store);
 	if (rc < 0)
 		goto out;

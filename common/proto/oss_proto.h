@@ -61,8 +61,10 @@ enum read_flags { READ_VERIFY = 1 };
  * asks for compression: the server compresses what it has put together from fragments.
  * mtime_ns: of a copy (below), else 0: the server's clock tells. WRITE_ON_BASE: only when the chunk
  * has version base (0: there is none), else -LE_STALE: a copy that comes late changes nothing.
+ * WRITE_PAGES: does not wait for leases of chunks: whoever wants to know that these have ended asks
+ * by oss_sync.
  */
-enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2, WRITE_ON_BASE = 4 };
+enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2, WRITE_ON_BASE = 4, WRITE_PAGES = 8 };
 #define oss_write_req_FIELDS(F) \
 	F(cap, cap) \
 	F(chunk_id, chunk) F(u32, chunk_size) F(u32, off) F(u32, len) F(bytes, pieces) \
@@ -97,8 +99,9 @@ enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2, WRITE_ON_BASE = 4 };
 /* want: bytes the session would like to hold in all (0 gives everything back). */
 #define oss_grant_req_FIELDS(F) F(u64, want)
 #define oss_grant_rep_FIELDS(F) F(u64, grant)
-/* What was accepted before is durable when this is answered. */
-#define oss_sync_req_FIELDS(F)
+/* What was accepted before is durable when this is answered, and what other sessions had leased of
+ * ino's chunks (0: of none) is not shown any more. */
+#define oss_sync_req_FIELDS(F) F(ino, ino)
 #define oss_sync_rep_FIELDS(F)
 #define oss_status_req_FIELDS(F)
 #define oss_status_rep_FIELDS(F) F(bytes, json)

@@ -123,6 +123,12 @@ static inline bool chain_is_sync(const struct chain *c)
 {
 	return c->self < c->n_sync;
 }
+/* Who else is in sync, by what this one knows: one that comes back may be in sync on record before
+ * it has heard so. */
+static inline uint32_t chain_others_sync(const struct chain *c)
+{
+	return c->n_sync - chain_is_sync(c);
+}
 static inline bool chain_is_head(const struct chain *c)
 {
 	return c->self == 0 && c->n_sync > 0;

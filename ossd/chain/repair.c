@@ -181,7 +181,7 @@ static int repair_record(struct care *k, const struct chunk_key *key, struct chu
 		return rc;
 	metric_add(&k->metrics->corrupt, ret->found);
 	rc = -LE_CORRUPT;
-	if (c && c->n_sync > 1)
+	if (c && chain_others_sync(c) > 0)
 		rc = replace(k, c, key, rec->version, &bad, &ret->repaired);
 	if (rc == 0 && ret->repaired < ret->found)
 		rc = -LE_CORRUPT;
@@ -234,7 +234,7 @@ static int replace_record(struct care *k, const struct chunk_key *key, struct re
 		else if (rc == 0)
 			rc = receive_chunk(k, c, &req, &rep);
 	}
-	ret->nobody = rc < 0 && c && c->epoch == epoch && n_without + 1 == c->n_sync;
+	ret->nobody = rc < 0 && c && c->epoch == epoch && n_without == chain_others_sync(c);
 	ret->nowhere = ret->nobody && c->n_sync == c->n_members;
 	log_error("chain=%u inode=%llu gen=%u chunk=%llu target=%u: %s: %s", key->chain,
 		  (unsigned long long)key->ino.v, key->gen, (unsigned long long)key->idx,

@@ -11,9 +11,9 @@ struct chunk_lease {
 	uint64_t session, number, serial, until_us;
 };
 
-void chunk_leases_init(struct chunk_leases *l, struct env *env)
+void chunk_leases_init(struct chunk_leases *l, struct env *env, struct metric *run_out)
 {
-	*l = (struct chunk_leases){.env = env};
+	*l = (struct chunk_leases){.env = env, .run_out = run_out};
 	list_init(&l->all);
 	waitq_init(&l->ended);
 }
@@ -40,6 +40,7 @@ static void drop_old(struct chunk_leases *l)
 
 		if (cl->until_us > now)
 			break;
+		metric_add(l->run_out, 1);
 		lease_free(l, cl);
 	}
 }

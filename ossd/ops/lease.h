@@ -13,6 +13,7 @@
 #define LEAT_OSSD_LEASE_H
 
 #include "common/base/list.h"
+#include "common/base/metrics.h"
 #include "common/rt/fiber.h"
 #include "ossd/chunk/rows.h"
 
@@ -21,13 +22,14 @@
 
 struct chunk_leases {
 	struct env *env;
+	struct metric *run_out; /* counts those that ended by their time */
 	struct list all; /* oldest first: they last equally long */
 	uint32_t n;
 	uint64_t serial; /* of the newest */
 	struct waitq ended;
 };
 
-void chunk_leases_init(struct chunk_leases *l, struct env *env);
+void chunk_leases_init(struct chunk_leases *l, struct env *env, struct metric *run_out);
 void chunk_leases_fini(struct chunk_leases *l);
 /* number: the session's; of any generation of the file. -LE_OVERLOAD: too many; -LE_NOMEM */
 int chunk_lease_take(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,

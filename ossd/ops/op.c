@@ -55,7 +55,7 @@ static int repair(struct target *t, const struct chain *c, const struct chunk_ke
 	int rc = -LE_CORRUPT;
 
 	*r = (struct repair){0};
-	if (t->care && c->n_sync > 1 && !FAULT(CHAIN_NO_REPAIR))
+	if (t->care && chain_others_sync(c) > 0 && !FAULT(CHAIN_NO_REPAIR))
 		rc = repair_chunk(t->care, id, r);
 	if (rc == 0 || rc == -LE_BUSY || rc == -LE_STALE)
 		return 0;

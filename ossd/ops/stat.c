@@ -74,10 +74,13 @@ int op_list(struct rpc_req *r, const void *in, void *out)
 
 int op_sync(struct rpc_req *r, const void *in, void *out)
 {
+	const struct oss_sync_req *req = in;
 	struct chain *c;
 
-	(void)in, (void)out;
+	(void)out;
 	TRY(op_admit(r, CHAIN_HEAD, &c));
+	if (req->ino.v != 0)
+		chunk_leases_await_file(&op_target(r)->leases, req->ino, r->hdr.session);
 	if (chain_replicated(c))
 		return chain_barrier(c);
 	return group_commit_barrier(&op_target(r)->store->gc);

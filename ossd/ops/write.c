@@ -43,6 +43,14 @@ static void drop_bulk(struct rpc_req *r)
 	r->n_bulk = 0;
 }
 
+/* A page that is written back may be what a lease waits for, for its kernel is to drop it. */
+static void await_readers(const struct mutation *m, const struct oss_write_req *req,
+			  const struct chunk_key *id)
+{
+	if (!(req->flags & WRITE_PAGES))
+		chunk_leases_await(&m->t->leases, id, m->r->hdr.session);
+}
+
 static int write_version(struct mutation *m, const struct oss_write_req *req, struct chunk_write *w,
 			 struct oss_write_rep *rep)
 {
@@ -75,7 +83,7 @@ static int write_version(struct mutation *m, const struct oss_write_req *req, st
 	forward_keep(v, w);
 	version_join(v);
 	drop_bulk(m->r);
-	chunk_leases_await(&m->t->leases, &w->id, m->r->hdr.session);
+	await_readers(m, req, &w->id);
 	rc = version_wait(v, m->r);
 out:
 	version_unref(v);
@@ -122,7 +130,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 	op_answer(m, rep);
 	chunk_tx_join(&tx);
 	drop_bulk(m->r);
-	chunk_leases_await(&m->t->leases, &w.id, m->r->hdr.session);
+	await_readers(m, req, &w.id);
 	rpc_accept(m->r);
 	return chunk_tx_wait(&tx);
 }

@@ -474,6 +474,26 @@ def test_a_mapping_of_a_file_that_is_open_for_direct_writes(c):
     assert get(path)[at + 4096 * 11:at + 4096 * 12] == b" 299" * 1024
 
 
+def test_a_mapping_of_a_file_that_is_appended_to(c):
+    """What is changed in a mapping stays in its place, also by a descriptor with O_APPEND."""
+    for pages in (2, 64):
+        path, size = c.mnt() + "/appended%d" % pages, pages * 4096
+        put(path, b"a" * size)
+        fd = os.open(path, os.O_RDWR | os.O_APPEND)
+        with mmap.mmap(fd, size) as m:
+            for at in range(0, size, 4096):
+                m[at:at + 6] = b"%06d" % at
+            m.flush()
+            os.write(fd, b"end")
+            m[7:10] = b"xyz"
+        os.close(fd)
+        for i in (1, 2):
+            data = get(c.mnt(i) + "/appended%d" % pages)
+            assert len(data) == size + 3 and data.endswith(b"aend"), len(data)
+            assert data[:11] == b"000000axyza", data[:11]
+            assert all(data[at:at + 6] == b"%06d" % at for at in range(0, size, 4096))
+
+
 # Asynchronous direct writes take all places that the kernel has for requests in the background;
 # each, at its end, has pages dropped, which wait for what was written through a mapping, which
 # waits for a place.

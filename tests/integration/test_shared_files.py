@@ -6,6 +6,7 @@ import mmap
 import os
 import signal
 import stat
+import subprocess
 import sys
 import threading
 import time
@@ -138,6 +139,78 @@ def test_a_mapping_of_a_file_that_several_have_open(c):
                 data = (b"second %d " % n).ljust(BLOCK, b".")
                 assert os.pwrite(two, data, at) == BLOCK
                 assert m[at:at + BLOCK] == data, n
+    finally:
+        os.close(one)
+        os.close(two)
+
+
+def leases_run_out(c):
+    """Chunk leases that no mount gave back in time, of all object servers."""
+    name, n = "leat_ossd_chunk_leases_run_out_total", 0
+    for server in ("ossd1", "ossd2", "ossd3", "ossd4"):
+        n += sum(int(line.split()[1]) for line in c.metrics_of(server).splitlines()
+                 if line.startswith(name + " "))
+    return n
+
+
+CHANGE = """
+import mmap, os, sys
+fd, size, first = os.open(sys.argv[1], os.O_RDWR), int(sys.argv[2]), int(sys.argv[3])
+m = mmap.mmap(fd, size)
+print("ready", flush=True)
+sys.stdin.readline()
+for at in range(first, first + size // 2, 4096):
+    m[at:at + 8] = b"%08d" % (at // 4096)
+m.flush()
+for at in range(first, first + size // 2, 4096):
+    assert m[at:at + 8] == b"%08d" % (at // 4096)
+"""
+
+
+def test_two_mappings_that_are_written(c):
+    """Each mount changes its own half; with each page the kernel reads others around it, also of
+    the other half. What drops these waits for pages that are written back, which must not wait
+    for what the other mount is to drop."""
+    size, before = 8 << 20, leases_run_out(c)
+    for n in range(8):
+        paths = ["%s/halves%d" % (c.mnt(i), n) for i in (1, 2)]
+        with open(paths[0], "wb") as f:
+            f.truncate(size)
+        both = [subprocess.Popen([sys.executable, "-c", CHANGE, path, str(size), str(first)],
+                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                for path, first in zip(paths, (0, size // 2))]
+        try:
+            for p in both:
+                assert p.stdout.readline() == b"ready\n"
+            for p in both:
+                p.stdin.write(b"go\n")
+                p.stdin.flush()
+            assert [p.wait(120) for p in both] == [0, 0]
+        finally:
+            for p in both:
+                p.kill()
+                p.communicate()
+        for path in paths:
+            data = get(path)
+            assert all(data[at:at + 8] == b"%08d" % (at // BLOCK) for at in range(0, size, BLOCK))
+    assert leases_run_out(c) == before
+
+
+def test_who_syncs_a_mapping_is_seen_in_others(c):
+    """Also while another mount's kernel is slow to drop what it has shown."""
+    path = c.mnt(1) + "/synced"
+    with open(path, "wb") as f:
+        f.write(bytes(2 * BLOCK))
+    two = os.open(c.mnt(2) + "/synced", os.O_RDWR)
+    one = os.open(path, os.O_RDWR)
+    try:
+        with slow_to_forget(c, 1), mmap.mmap(one, 2 * BLOCK) as m1, \
+                mmap.mmap(two, 2 * BLOCK) as m2:
+            for n in range(50):
+                m1[:8]
+                m2[:8] = b"%08d" % n
+                m2.flush()
+                assert m1[:8] == b"%08d" % n, n
     finally:
         os.close(one)
         os.close(two)

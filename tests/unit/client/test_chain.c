@@ -437,7 +437,7 @@ static int write_one(struct idata *d, uint64_t *ret_us)
 
 	assert_int_equal(slot_get(bed.client->slots, NO_DEADLINE, &vec.slot), 0);
 	memset(vec.slot->data, 1, LEN);
-	rc = wb_write_now(d, &part, &vec, 1);
+	rc = wb_write_now(d, &part, &vec, 1, 0);
 	slot_unref(vec.slot);
 	*ret_us = loop_now_us() - since;
 	return rc;

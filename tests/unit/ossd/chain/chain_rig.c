@@ -59,7 +59,7 @@ static void open_target(struct member *m, struct env *env)
 			     .ready = true,
 			     .id = (uint32_t)(m - m->rig->m) + 1};
 	cap_key_derive(&m->rig->key, &t->cap_key);
-	chunk_leases_init(&t->leases, env);
+	chunk_leases_init(&t->leases, env, &m->metrics.leases_run_out);
 	assert_int_equal(chunk_store_open(env, &m->params, &m->metrics, &t->store), 0);
 	assert_int_equal(chunk_store_set_owner(t->store, &cluster, t->id), 0);
 	fence_init(&t->fence, env, &t->store->writers);

@@ -100,7 +100,7 @@ static void open_target(struct rnode *n, struct env *env)
 			     .p = &n->params,
 			     .metrics = &n->metrics,
 			     .addrs = n->name};
-	chunk_leases_init(&t->leases, env);
+	chunk_leases_init(&t->leases, env, &n->metrics.leases_run_out);
 	if (!n->formatted)
 		ASSERT(ossd_format(env, &n->params, false) == 0);
 	rc = chunk_store_open(env, &n->params, &n->metrics, &t->store);

@@ -245,6 +245,51 @@ static void who_waits_holds_no_buffer(struct chain_rig *r)
 		write_end(&wr[k]);
 }
 
+static int sync_readers(struct chain_rig *r, uint64_t session, uint64_t ino)
+{
+	struct oss_sync_req req = {.ino = {ino}};
+	struct oss_sync_rep rep;
+	struct rpc_call call = call_of(r, r->order[0], OP_oss_sync, &req, &rep);
+	int rc;
+
+	call.session = session;
+	rc = rpc_call(r->m[r->order[0]].client, &call);
+	rpc_call_fini(&call);
+	return rc;
+}
+
+static void release_later(void *arg)
+{
+	assert_int_equal(fiber_sleep_us(500000), 0);
+	give_back(arg, LEASE);
+}
+
+/* Two kernels that each wait for the other's page would wait for ever. */
+static void pages_do_not_wait(struct chain_rig *r)
+{
+	uint8_t data[LEN] = {2};
+	struct crig_write w = {.chunk = chunk,
+			       .len = LEN,
+			       .data = data,
+			       .session = WRITER,
+			       .seq = 1000,
+			       .flags = WRITE_PAGES};
+	uint64_t from;
+
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
+	from = loop_now_us();
+	assert_int_equal(crig_write(r, r->order[0], &w, 20000), 0);
+	assert_int_equal(sync_readers(r, WRITER, 0), 0);
+	assert_int_equal(sync_readers(r, WRITER, chunk.ino.v + 1), 0);
+	assert_int_equal(sync_readers(r, READER, chunk.ino.v), 0); /* its own kernel knows */
+	assert_true(loop_now_us() - from < 400000);
+	/* Who wants to know that it is seen asks. */
+	assert_int_equal(fiber_spawn("release", release_later, r), 0);
+	assert_int_equal(sync_readers(r, WRITER, chunk.ino.v), 0);
+	assert_in_range(loop_now_us() - from, 500000, 1000000);
+}
+
 static void test_waits_for_the_reader(void **state)
 {
 	(void)state;
@@ -305,6 +350,13 @@ static void test_who_waits_holds_no_buffer(void **state)
 	chain_rig_run(15, 3, who_waits_holds_no_buffer);
 }
 
+static void test_pages_do_not_wait(void **state)
+{
+	(void)state;
+	chain_rig_run(16, 1, pages_do_not_wait);
+	chain_rig_run(17, 3, pages_do_not_wait);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -317,6 +369,7 @@ int main(void)
 		cmocka_unit_test(test_another_generation_waits_too),
 		cmocka_unit_test(test_who_fails_ends_its_own),
 		cmocka_unit_test(test_who_waits_holds_no_buffer),
+		cmocka_unit_test(test_pages_do_not_wait),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

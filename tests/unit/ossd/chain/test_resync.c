@@ -430,6 +430,41 @@ static void lost_and_written(struct rrig *r, void *arg)
 	assert_int_equal(metric_get(&r->node[0].metrics.repaired), 1);
 }
 
+static void damage_block(struct rnode *n, void *arg)
+{
+	const struct chunk_key *k = arg;
+	struct chunk_record *rec;
+	char path[1100];
+	int rc = chunk_store_record(n->target->store, k, &rec);
+
+	ASSERT(rc == 0 && rec);
+	snprintf(path, sizeof(path), "%s/data", n->params.data_dir);
+	rc = sim_proc_corrupt(n->proc, path, (uint64_t)rec->blocks[0].unit * UNIT_SIZE,
+			      rec->blocks[0].len);
+	ASSERT(rc == 0);
+	chunk_record_unref(&n->target->store->cache, rec);
+}
+
+/* It has been filled, is in sync on record perhaps, and has not heard so: a version that is made of
+ * what is damaged there is made of what others have. */
+static void damaged_at_who_was_filled(struct rrig *r, void *arg)
+{
+	struct chunk_key k = key_of(100, 0);
+	uint8_t value;
+
+	(void)arg;
+	rrig_set(r, "0", "S");
+	write_some(r, 100, 1, 5);
+	fill(r, 1, "01", "SY");
+	rrig_do(r, 1, damage_block, &k);
+	assert_int_equal(rrig_trim(r, 100, 5), 0);
+	rrig_set(r, "01", "SS");
+	assert_int_equal(rrig_read(r, 1, 100, 0, &value), 0);
+	assert_int_equal(value, 5);
+	assert_int_equal(rrig_same(r, 0, 1), 1);
+	assert_int_equal(metric_get(&r->node[1].metrics.repaired), 1);
+}
+
 static void run_lost(void (*fn)(struct rrig *r, void *arg))
 {
 	struct rrig r;
@@ -467,6 +502,12 @@ static void test_lost_and_written(void **state)
 	run_lost(lost_and_written);
 }
 
+static void test_damaged_at_who_was_filled(void **state)
+{
+	(void)state;
+	run_lost(damaged_at_who_was_filled);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -478,6 +519,7 @@ int main(void)
 		cmocka_unit_test(test_lost_at_the_source),
 		cmocka_unit_test(test_lost_everywhere),
 		cmocka_unit_test(test_lost_and_written),
+		cmocka_unit_test(test_damaged_at_who_was_filled),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
