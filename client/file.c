@@ -12,6 +12,7 @@
 #include "client/delegation.h"
 #include "client/lock.h"
 #include "client/retry.h"
+#include "common/base/fault.h"
 #include "common/base/log.h"
 
 #define OPEN_FLAGS     (O_ACCMODE | O_TRUNC | O_APPEND | O_EXCL)
@@ -421,7 +422,7 @@ static int await_readers(struct idata *d)
 {
 	uint64_t n = d->n_pages;
 
-	if (d->n_pages_seen >= n)
+	if (d->n_pages_seen >= n || FAULT(CLIENT_PAGES_UNSEEN))
 		return 0;
 	TRY(io_sync(d, true));
 	if (d->n_pages_seen < n)

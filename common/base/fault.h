@@ -33,6 +33,8 @@
 	X(CLIENT_KEEP_LEASE, "leases outlive the metadata server that gave them")                  \
 	X(CLIENT_OWN_CACHE, "what is being changed is answered from memory meanwhile")             \
 	X(CLIENT_UNTOLD, "a restarted metadata server is not told of writes that nobody sees yet") \
+	X(OSS_NO_LEASES, "nobody waits for leases of chunks")                                      \
+	X(CLIENT_PAGES_UNSEEN, "who syncs pages does not wait for those who show older ones")      \
 	X(CLIENT_TRUST_HOLES, "a hole is zeros, whether or not the file is cut meanwhile")
 
 enum fault {

@@ -27,8 +27,21 @@
 #define LATE_US   3000000u
 #define ALL_CELLS 0, CELLS
 
+#define PAST 32u
+
+/* Of a cell: the newest writes that have ended, and when the newest change began that has ended. */
+struct cell_past {
+	struct {
+		uint32_t value;
+		uint64_t end;
+	} write[PAST];
+	uint32_t n;
+	uint64_t over;
+};
+
 struct cuts_client {
 	struct client *client;
+	uint32_t n_changes; /* begun and ended by it: its own kernel would know of these */
 	struct ll_file *file[FILES][ACTORS];
 	bool direct[FILES][ACTORS];
 	bool used; /* by it or the one before it, of which something may be under way */
@@ -39,6 +52,7 @@ struct cuts {
 	uint64_t tick;
 	uint32_t value;
 	struct cell_history cells;
+	struct cell_past past[FILES * CELLS];
 	struct cuts_client client[CLIENTS_MAX + 1];
 };
 
@@ -49,6 +63,7 @@ struct deed {
 	uint32_t index, file, actor;
 	uint32_t first, n; /* cells that are recorded */
 	size_t op[CELLS];
+	uint64_t began;
 };
 
 static const struct cred root = {.uid = 0, .gid = 0, .flags = CRED_CHECKED};
@@ -120,6 +135,34 @@ static void end_all(const struct deed *d)
 		cell_done(&d->s->cells, d->op[i], ++d->s->tick);
 }
 
+static void change_begins(struct deed *d)
+{
+	d->began = d->s->tick;
+	d->sc->n_changes++;
+}
+
+/* What was in the cell before is there no more. value: 0, if it was not written, but cut off. */
+static void change_ended(struct deed *d, uint32_t cell, uint32_t value)
+{
+	struct cell_past *p = &d->s->past[d->file * CELLS + cell];
+
+	if (value != 0) {
+		p->write[p->n % PAST].value = value;
+		p->write[p->n++ % PAST].end = d->s->tick;
+	}
+	if (d->began > p->over)
+		p->over = d->began;
+}
+
+/* May that still be shown? Not when a change has ended that began after the write had. */
+static bool may_be_shown(const struct cell_past *p, uint32_t value)
+{
+	for (uint32_t i = 0; i < PAST && i < p->n; i++)
+		if (p->write[i].value == value)
+			return p->over <= p->write[i].end;
+	return true;
+}
+
 /* Cells behind the new size are cut off, the others are there from then on. */
 static void begin_size(struct deed *d, uint64_t size)
 {
@@ -127,6 +170,16 @@ static void begin_size(struct deed *d, uint64_t size)
 	d->n = CELLS;
 	for (uint32_t i = 0; i < CELLS; i++)
 		record(d, i, cell_end(i) <= size ? CELL_EXTEND : CELL_CUT, 0);
+	change_begins(d);
+}
+
+static void size_ended(struct deed *d, uint64_t size)
+{
+	end_all(d);
+	d->sc->n_changes++;
+	for (uint32_t i = 0; i < CELLS; i++)
+		if (cell_end(i) > size)
+			change_ended(d, i, 0);
 }
 
 static void tell(const struct deed *d, const char *what, uint64_t a, uint64_t b)
@@ -159,7 +212,7 @@ static void open_file(struct deed *d)
 	if (!expect(s, "open", status, 0))
 		return;
 	if (cut)
-		end_all(d);
+		size_ended(d, 0);
 	tell(d, "has opened", cut, 0);
 	*file_of(d) = file;
 	d->sc->direct[d->file][d->actor] = direct;
@@ -233,12 +286,32 @@ static void check_read(struct deed *d, const uint8_t *buf, uint64_t off, int64_t
 	}
 }
 
+/* What a program reads that finds the pages there. (One that asks the servers may see a write
+ * before it has ended, and so before this one does.) */
+static void show_pages(struct deed *d, const uint8_t *buf, uint64_t off, uint64_t n)
+{
+	struct cuts *s = d->s;
+	uint32_t value;
+
+	for (uint32_t i = d->first; i < d->first + d->n; i++) {
+		uint64_t at = (uint64_t)i * STRIDE - off;
+
+		if (at + CELL > n || !cell_value(buf + at, &value) || value == 0 ||
+		    may_be_shown(&s->past[d->file * CELLS + i], value))
+			continue;
+		cluster_fail(s->c, "client %u shows %u in cell %u of cut%u, which is gone",
+			     d->index, value, i, d->file);
+		return;
+	}
+}
+
 /* As a mount does for pages that are to go again. */
 static int64_t read_leased(struct deed *d, uint8_t *buf, uint64_t off, uint64_t len)
 {
 	struct ll_chunk_leases *leases;
 	struct ll_data data;
 	uint64_t at = 0;
+	uint32_t n_changes = d->sc->n_changes;
 	int rc = ll_read_leased(*file_of(d), off, (uint32_t)len, &data, &leases);
 
 	if (rc < 0)
@@ -250,6 +323,8 @@ static int64_t read_leased(struct deed *d, uint8_t *buf, uint64_t off, uint64_t 
 	ll_data_release(&data);
 	if (rnd(d->s, 2))
 		fiber_sleep_us(rnd(d->s, PAGES_US));
+	if (d->sc->n_changes == n_changes)
+		show_pages(d, buf, off, at);
 	ll_release_leases(leases);
 	return (int64_t)at;
 }
@@ -330,11 +405,24 @@ static bool is_written(struct deed *d, int64_t n)
 	return expect(s, "write", n, CELL);
 }
 
+/* pages: as they are written back, and msync. */
+static int64_t write_as(struct ll_file *file, const uint64_t words[CELL / 8], uint64_t at,
+			bool pages)
+{
+	int64_t n = pages ? ll_pwrite_pages(file, words, CELL, at)
+			  : ll_pwrite(file, words, CELL, at);
+
+	if (pages && n == CELL)
+		TRY(ll_fsync(file, true));
+	return n;
+}
+
 static void write_cell(struct deed *d)
 {
 	struct cuts *s = d->s;
 	uint32_t cell = (uint32_t)rnd(s, CELLS);
 	uint64_t value = ++s->value, words[CELL / 8];
+	bool pages = rnd(s, 4) == 0;
 
 	words[0] = value;
 	for (uint32_t i = 1; i < CELL / 8; i++)
@@ -342,10 +430,13 @@ static void write_cell(struct deed *d)
 	begin(d, 0, cell, CELL_EXTEND);
 	record(d, cell, CELL_WRITE, (uint32_t)value);
 	d->n++;
-	tell(d, "writes", cell, value);
-	if (!is_written(d, ll_pwrite(*file_of(d), words, CELL, (uint64_t)cell * STRIDE)))
+	change_begins(d);
+	tell(d, pages ? "writes pages" : "writes", cell, value);
+	if (!is_written(d, write_as(*file_of(d), words, (uint64_t)cell * STRIDE, pages)))
 		return;
 	end_all(d);
+	d->sc->n_changes++;
+	change_ended(d, cell, (uint32_t)value);
 	tell(d, "has written", cell, value);
 }
 
@@ -363,7 +454,7 @@ static void set_size(struct deed *d)
 			    SET_SIZE, &set, &a);
 	if (!expect(s, "set size", status, 0))
 		return;
-	end_all(d);
+	size_ended(d, set.size);
 	tell(d, "has set the size of", set.size, 0);
 }
 

@@ -594,6 +594,8 @@ FINDS_NAMES(client_keep_lease)
 FINDS_NAMES(client_own_cache)
 FINDS_NAMES(client_keep_opens)
 FINDS(client_trust_holes, found_cuts)
+FINDS(oss_no_leases, found_cuts)
+FINDS(client_pages_unseen, found_cuts)
 FINDS(oss_no_dedupe, found)
 FINDS(oss_early_ack, found)
 FINDS(chain_no_repair, found_damaged)
@@ -646,6 +648,8 @@ static const struct {
 	X(mds_no_dedupe),
 	X(mds_early_ack),
 	X(client_trust_holes),
+	X(oss_no_leases),
+	X(client_pages_unseen),
 	X(oss_no_dedupe),
 	X(oss_early_ack),
 	X(chain_no_repair),
