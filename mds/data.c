@@ -154,7 +154,8 @@ uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_re
 	data_touched(op->m, inode->attr.ino);
 	rec->ino = inode->attr.ino;
 	rec->layout = inode->attr.layout;
-	if (final && op->session != NULL) {
+	rec->part = !final;
+	if (op->session != NULL) {
 		rec->op = op->desc->op;
 		rec->session = op->session->id;
 		rec->slot = op->slot;
@@ -256,6 +257,8 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 	data_touched(op->m, in->ino);
 	txn_delete(op->store, key_of('T', fi->intent));
 	*ret_attr = (struct attr){.ino = in->ino};
+	if (in->part)
+		op_cuts(op, in->ino);
 	if (rc == -LE_NOENT)
 		return 0;
 	rec = inode_edit(op->store, i);
@@ -300,7 +303,7 @@ static int carry_out(struct op *op, uint64_t intent, const struct intent_rec *re
 
 	if (rc < 0 && rc != -LE_CORRUPT)
 		return rc;
-	op->final = rc == 0 && rec->session != 0;
+	op->final = rc == 0 && rec->session != 0 && !rec->part;
 	op->owed = true;
 	end = op_mutate(op, rc == 0 ? finish_txn : abandon_txn, &fi, ret_attr);
 	op->owed = false;

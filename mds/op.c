@@ -110,6 +110,18 @@ int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out)
 	return op->lazy ? store_wait_lazy(s, no) : store_wait(s, no);
 }
 
+struct ino op_has_cut(const struct op *op)
+{
+	return op->session != NULL ? replay_has_cut(&op->session->slots[op->slot])
+				   : (struct ino){0};
+}
+
+void op_cuts(struct op *op, struct ino ino)
+{
+	if (op->session != NULL && !op->session->ended)
+		replay_put_cut(op->store, op->session, op->slot, ino);
+}
+
 int op_read(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in,
 	    void *out)
 {

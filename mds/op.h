@@ -45,6 +45,10 @@ int op_mutate(struct op *op, int (*fn)(struct op *op, const void *in, void *out)
 	      void *out) CHECK_RESULT;
 int op_read(struct op *op, int (*fn)(struct op *op, const void *in, void *out), const void *in,
 	    void *out) CHECK_RESULT;
+/* Of an operation that opens a file: the one that it has cut so far, also in a former incarnation
+ * (0: none); and in the critical section that does it, that it is that one. */
+struct ino op_has_cut(const struct op *op);
+void op_cuts(struct op *op, struct ino ino);
 /* Memory for the reply, until the operation ends. */
 void *op_alloc(struct op *op, size_t size);
 void op_init(struct op *op, struct mds *m);
@@ -117,7 +121,8 @@ int data_stat(struct mds *m, struct ino ino, const struct layout *l, uint64_t de
  * chunk of which a part would remain is damaged in all its copies: the intent is cleared, the size
  * is what it was, and nothing behind it was cut off. The file's `busy` is held all the time, and
  * while it is being trimmed getattr says so (ATTR_CUTTING). The last one yields. final: it is the
- * whole operation, whose reply is the attributes: the replay row goes with the end of it.
+ * whole operation, whose reply is the attributes: the replay row goes with the end of it; else it
+ * is part of one (op_cuts).
  */
 uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode,
 		    bool final);

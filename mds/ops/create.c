@@ -72,7 +72,10 @@ int mds_create(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_create_req *in = vin;
 	struct create_args a = {.in = in,
-				.o = {.cred = &in->cred, .flags = in->flags, .told = in->told}};
+				.o = {.cred = &in->cred,
+				      .flags = in->flags,
+				      .truncated = op_has_cut(op),
+				      .told = in->told}};
 	int rc = name_check(in->name);
 
 	if (rc < 0)

@@ -16,7 +16,7 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 	const struct cred *c = o->cred;
 	uint32_t flags = o->flags;
 	bool write = open_flags_write(flags), settled = (old->attr.flags & ATTR_UNSETTLED) == 0;
-	bool trunc = (flags & O_TRUNC) != 0 && !o->truncated;
+	bool trunc = (flags & O_TRUNC) != 0 && !ino_equal(o->truncated, i->ino);
 	struct inode_rec *rec;
 	struct open *open;
 	uint32_t mask = 0;
@@ -95,7 +95,7 @@ int open_truncate(struct op *op, struct opening *o, struct ino ino)
 	o->truncate_first = false;
 	req.cred.flags |= CRED_CHECKED; /* open_existing has checked */
 	TRY(truncate_file(op, &req, o->told, false, &attr));
-	o->truncated = true;
+	o->truncated = ino;
 	op->begun = true;
 	return 0;
 }
@@ -103,7 +103,10 @@ int open_truncate(struct op *op, struct opening *o, struct ino ino)
 int mds_open(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_open_req *in = vin;
-	struct opening o = {.cred = &in->cred, .flags = in->flags, .told = in->ino};
+	struct opening o = {.cred = &in->cred,
+			    .flags = in->flags,
+			    .truncated = op_has_cut(op),
+			    .told = in->ino};
 	struct open_args a = {in, &o};
 	int rc;
 

@@ -8,7 +8,7 @@ struct opening {
 	const struct cred *cred;
 	uint32_t flags;
 	bool truncate_first; /* out, with -LE_BUSY: O_TRUNC of an open file: call open_truncate */
-	bool truncated;      /* that has been done */
+	struct ino truncated; /* of that file it has been done */
 	struct ino told;     /* what the session knows to be truncated: as op_asks_own */
 };
 /* In a critical section; op->session opens i. Writes. */

@@ -147,6 +147,8 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 	}
 
 	op->final = t->final;
+	if (!t->final)
+		op_cuts(op, in->ino);
 	rec = inode_edit(op->store, i);
 	if (drop)
 		data_drop(op, rec);

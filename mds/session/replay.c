@@ -62,17 +62,42 @@ int replay_encode(struct replay_slot *row, const struct msg_desc *desc, const vo
 	return 0;
 }
 
-void replay_put(struct store *s, const struct session *se, uint32_t slot)
+static void put_row(struct store *s, const struct session *se, uint32_t slot,
+		    const struct replay_rec *rec)
 {
-	const struct replay_slot *row = &se->slots[slot];
-	struct replay_rec rec = {row->run_seq, row->op, 0, bytes_of(row->reply, row->reply_len)};
 	uint8_t buf[REPLAY_REPLY_MAX + 64];
 	struct wire_w w;
 
 	wire_w_init(&w, buf, sizeof(buf));
-	wire_put_replay_rec(&w, &rec);
+	wire_put_replay_rec(&w, rec);
 	ASSERT(w.status == 0);
 	txn_put(s, key_replay(se->id, slot), buf, w.len);
+}
+
+void replay_put(struct store *s, const struct session *se, uint32_t slot)
+{
+	const struct replay_slot *row = &se->slots[slot];
+	struct replay_rec rec = {row->run_seq, row->op, 0, bytes_of(row->reply, row->reply_len)};
+
+	put_row(s, se, slot, &rec);
+}
+
+/* The answer before this is needed no more: the slot has another number. */
+void replay_put_cut(struct store *s, struct session *se, uint32_t slot, struct ino ino)
+{
+	struct replay_slot *row = &se->slots[slot];
+	uint8_t id[8];
+	struct replay_rec rec = {row->run_seq, 0, 0, bytes_of(id, sizeof(id))};
+
+	put_be(id, ino.v, sizeof(id));
+	put_row(s, se, slot, &rec);
+	row->cut_seq = row->run_seq;
+	row->cut = ino;
+}
+
+struct ino replay_has_cut(const struct replay_slot *row)
+{
+	return row->running && row->cut_seq == row->run_seq ? row->cut : (struct ino){0};
 }
 
 void replay_end(struct replay_slot *row, uint16_t op, int status, bool keep)
@@ -104,6 +129,16 @@ int replay_answer(const struct replay_slot *row, const struct msg_desc *desc, vo
 	return r.status;
 }
 
+static int load_cut(struct replay_slot *row, const struct replay_rec *rec)
+{
+	if (rec->reply.len != 8 || rec->seq == 0)
+		return -LE_CORRUPT_STORE;
+	row->seq = rec->seq - 1;
+	row->cut_seq = rec->seq;
+	row->cut = (struct ino){get_be(rec->reply.data, 8)};
+	return 0;
+}
+
 int replay_load_row(struct session *se, uint32_t slot, const void *value, size_t len)
 {
 	struct replay_slot *row;
@@ -115,6 +150,8 @@ int replay_load_row(struct session *se, uint32_t slot, const void *value, size_t
 	if (r.status < 0 || slot >= se->n_slots || rec.reply.len > REPLAY_REPLY_MAX)
 		return -LE_CORRUPT_STORE;
 	row = &se->slots[slot];
+	if (rec.op == 0)
+		return load_cut(row, &rec);
 	row->reply = malloc(rec.reply.len + 1);
 	if (row->reply == NULL)
 		return -LE_NOMEM;

@@ -3,6 +3,9 @@
  * memory and, when the mutation changed anything, in the store, in the same batch. What is repeated
  * gets the same answer; what is repeated while the first is still running waits for it.
  *
+ * An operation of several batches notes in the store how far it has come (replay_put_cut), so that
+ * whoever repeats it after a crash goes on from there.
+ *
  * An operation that failed for a passing reason (retry class not NEVER) leaves no row: it may be
  * repeated under its number.
  */
@@ -19,6 +22,8 @@ struct session;
 
 struct replay_slot {
 	uint64_t seq, run_seq; /* answered last; running */
+	uint64_t cut_seq;      /* that one has cut the file already that it is to open */
+	struct ino cut;
 	uint8_t *reply;
 	uint16_t reply_len, reply_cap;
 	uint16_t op;
@@ -42,6 +47,10 @@ int replay_begin(struct session *se, uint32_t slot, uint64_t seq,
 int replay_encode(struct replay_slot *row, const struct msg_desc *desc,
 		  const void *rep) CHECK_RESULT;
 void replay_put(struct store *s, const struct session *se, uint32_t slot);
+/* As replay_put, of a part: the running operation, which is to open the file, has cut it. */
+void replay_put_cut(struct store *s, struct session *se, uint32_t slot, struct ino ino);
+/* Which file the running operation has cut so far, also in a former incarnation; 0: none. */
+struct ino replay_has_cut(const struct replay_slot *row);
 /* The end of the running operation. keep: this answer stays (the reply as replay_encode left it).
  */
 void replay_end(struct replay_slot *row, uint16_t op, int status, bool keep);

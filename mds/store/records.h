@@ -40,7 +40,8 @@ WIRE_STRUCT(dentry_rec)
 
 /*
  * A change of many chunks under way, finished after a crash. op, session, slot, seq: whose answer
- * it is (0: nobody's). mask and attr: what setattr changes with it.
+ * it is (0: nobody's); part: who asked has more to do then, and is not answered yet. mask and attr:
+ * what setattr changes with it.
  */
 enum intent_kind {
 	INTENT_TRIM = 1,
@@ -51,7 +52,7 @@ enum intent_kind {
 	F(u8, kind)                                                                                \
 	F(ino, ino)                                                                                \
 	F(layout, layout) F(u64, off) F(u64, len) F(u32, mask) F(attr, attr) F(u16, op)            \
-		F(u64, session) F(u32, slot) F(u64, seq) F(u64, extend)
+		F(u64, session) F(u32, slot) F(u64, seq) F(u8, part) F(u64, extend)
 WIRE_STRUCT(intent_rec)
 
 /* A tree that is being converted: what all files below it shall have. */
@@ -73,6 +74,7 @@ WIRE_STRUCT(quota_rec)
 #define session_rec_FIELDS(F) F(uuid, client) F(bytes, name) F(u32, slots)
 WIRE_STRUCT(session_rec)
 
+/* op 0: the operation of that number is done in part only: the file whose id is in reply is cut. */
 #define replay_rec_FIELDS(F) F(u64, seq) F(u16, op) F(i32, status) F(bytes, reply)
 WIRE_STRUCT(replay_rec)
 

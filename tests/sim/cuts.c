@@ -194,8 +194,7 @@ static void tell(const struct deed *d, const char *what, uint64_t a, uint64_t b)
 static void open_file(struct deed *d)
 {
 	struct cuts *s = d->s;
-	/* When the metadata server dies in the middle, a file is cut once more (docs/STATUS.md). */
-	bool direct = rnd(s, 2), cut = rnd(s, 6) == 0 && !s->c->plan.crash_servers;
+	bool direct = rnd(s, 2), cut = rnd(s, 6) == 0;
 	uint32_t flags = O_RDWR | O_CREAT | (direct ? (uint32_t)O_DIRECT : 0);
 	struct ll_file *file;
 	struct attr a;

@@ -582,6 +582,73 @@ static void test_intent(void **state)
 	fx_destroy(f);
 }
 
+/* An open with O_TRUNC of a file that is open, which a crash cut short between cutting and opening:
+ * whoever repeats it opens, and what was written meanwhile stays. */
+static uint64_t open_seq;
+
+static int open_again(struct fx *f)
+{
+	struct mds_open_req q = {.ino = cut, .flags = O_WRONLY | O_TRUNC};
+	struct mds_open_rep p;
+
+	return fx_call_as(f, f->session, f->slot, open_seq, OP_mds_open, &q, &p);
+}
+
+static void open_fiber(void *arg)
+{
+	(void)open_again(arg);
+}
+
+static void trunc_open_before(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_WRONLY, &a), 0);
+	cut = a.ino;
+	open_seq = ++f->seq[f->slot];
+	f->oss_fail = true;
+	assert_int_equal(fiber_spawn("open", open_fiber, f), 0);
+	sleep_ms(300);
+}
+
+static void trunc_open_between(struct fx *f)
+{
+	assert_int_equal(f->m->recovery.n_intents, 1);
+	f->oss_fail = false;
+	for (int i = 0; i < 300 && f->m->recovery.n_intents > 0; i++)
+		sleep_ms(100);
+	assert_int_equal(f->m->recovery.n_intents, 0);
+	assert_true(f->n_trims > 0);
+}
+
+static void trunc_open_after(struct fx *f)
+{
+	uint64_t trims = f->n_trims;
+	uint32_t gen = attr_of(f, cut).layout.gen;
+
+	assert_int_equal(open_again(f), 0);
+	assert_int_equal(f->n_trims, trims);
+	assert_int_equal(attr_of(f, cut).layout.gen, gen);
+	/* The next one with O_TRUNC cuts again. */
+	open_seq = ++f->seq[f->slot];
+	assert_int_equal(open_again(f), 0);
+	assert_true(f->n_trims > trims);
+}
+
+static void test_trunc_open(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, trunc_open_before);
+	fx_crash(f);
+	fx_run(f, trunc_open_between);
+	fx_crash(f);
+	fx_run(f, trunc_open_after);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
 /* What a rename replaced can be opened for a moment by whoever found it just before. */
 static void linger_body(struct fx *f)
 {
@@ -684,6 +751,7 @@ int main(void)
 		cmocka_unit_test(test_takeover_of_what_is_under_way),
 		cmocka_unit_test(test_presumed),
 		cmocka_unit_test(test_intent),
+		cmocka_unit_test(test_trunc_open),
 		cmocka_unit_test(test_linger),
 		cmocka_unit_test(test_expiry),
 		cmocka_unit_test(test_many_opens),
