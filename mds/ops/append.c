@@ -33,7 +33,7 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
 	if ((old->attr.flags & ATTR_UNSETTLED) != 0 && !a->asked &&
-	    (!a->file->ends_known || a->file->cut ||
+	    (!a->file->ends_known || a->file->cut || a->file->cutting ||
 	     open_file_other_writers(&op->m->opens, a->file, op->session, true))) {
 		a->layout = old->attr.layout;
 		return -LE_BUSY;

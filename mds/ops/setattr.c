@@ -143,6 +143,7 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 		t->intent = (struct intent_rec){
 			.kind = INTENT_TRIM, .off = size, .mask = mask, .attr = in->attr};
 		t->intent_no = data_begin(op, &t->intent, old, t->final);
+		t->file->cutting = true; /* from here on nobody reserves where it has ended */
 		return 0;
 	}
 
@@ -172,6 +173,7 @@ int truncate_file(struct op *op, const struct mds_setattr_req *req, struct ino t
 	rc = op_mutate(op, truncate_txn, &t, ret_attr);
 	if (rc == 0 && t.intent_no != 0)
 		rc = data_carry_out(op, t.file, t.intent_no, &t.intent, ret_attr);
+	t.file->cutting = false;
 	fmutex_unlock(&t.file->busy);
 	open_file_put(&op->m->opens, t.file);
 	return rc;

@@ -58,6 +58,7 @@ def test_alone_nobody_is_asked(c):
     for k in range(2):  # a new file, and one that is there
         fd = os.open(c.mnt(1) + "/log", APPEND)
         os.write(fd, b"%04d" % (1000 * k))
+        time.sleep(1)  # the other mount has looked: for a moment nobody is given a lease
         before = asked(c, 1)
         for i in range(1, 1000):
             os.write(fd, b"%04d" % (1000 * k + i))
@@ -191,6 +192,35 @@ def test_killed_while_it_appends(c):
     except OSError:
         pass
     c.start("mnt2")
+
+
+def test_a_log_that_is_emptied_under_its_writers(c):
+    """As logrotate does (copytruncate): what is appended goes where the file ends now, and no hole
+    is left of where it ended."""
+    for n in range(8):
+        path, stop = "/emptied%d" % n, threading.Event()
+
+        def write_on(mount, name):
+            fd, k = os.open(c.mnt(mount) + path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), 0
+            while not stop.is_set():
+                os.write(fd, (b"%s %d " % (name, k)).ljust(99, b".") + b"\n")
+                k += 1
+            os.close(fd)
+
+        writers = [threading.Thread(target=write_on, args=(1 + k % 2, b"w%d" % k))
+                   for k in range(4)]
+        for t in writers:
+            t.start()
+        time.sleep(0.15)
+        os.truncate(c.mnt(1) + path, 0)
+        time.sleep(0.05)
+        stop.set()
+        for t in writers:
+            t.join(60)
+        data = get(c.mnt(2) + path)
+        lines = data.split(b"\n")[:-1]
+        assert b"\0" not in data, (n, len(data), data.count(b"\0"))
+        assert len(data) == 100 * len(lines) == 100 * len(set(lines)), n
 
 
 if __name__ == "__main__":
