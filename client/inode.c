@@ -347,7 +347,7 @@ void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_
 	if (d->size > ret_attr->size)
 		ret_attr->size = d->size;
 	mtime = d->mtime_guess_ns > d->mtime_ns ? d->mtime_guess_ns : d->mtime_ns;
-	if (mtime > ret_attr->mtime_ns) {
+	if (mtime != 0 && mtime > ret_attr->mtime_ns) {
 		ret_attr->mtime_ns = mtime;
 		if (mtime > ret_attr->ctime_ns)
 			ret_attr->ctime_ns = mtime;

@@ -209,8 +209,7 @@ void inode_written(struct op *op, struct inode_rec *rec, int64_t at_ns)
 	int64_t before = rec->attr.ctime_ns;
 
 	inode_changed(op, rec);
-	if (at_ns > 0)
-		rec->attr.ctime_ns = at_ns > before ? at_ns : before;
+	rec->attr.ctime_ns = at_ns > before ? at_ns : before;
 }
 
 void dir_changed(struct op *op, struct inode *dir, int delta, int links, struct attr *ret_attr)

@@ -39,7 +39,7 @@ void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struc
 		rec->attr.flags |= new->flags &ATTR_SEALED;
 	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
 		return;
-	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)
+	if (S_ISREG(rec->attr.mode))
 		rec->attr.flags |= ATTR_TIME_SET;
 	f = open_file_find(&op->m->opens, rec->attr.ino);
 	if (f != NULL) {

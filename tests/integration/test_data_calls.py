@@ -219,6 +219,39 @@ def test_a_time_that_was_set_stays(c):
     os.unlink(c.mnt() + "/t")
 
 
+def test_a_time_that_was_set_stays_while_the_file_is_open(c):
+    """Before 1970 too; and one to come is nobody's change time."""
+    for stamp in (-5 * 10**8, 4 * 10**18):
+        fd = os.open(c.mnt() + "/t", os.O_CREAT | os.O_RDWR, 0o644)
+        os.pwrite(fd, b"data", 0)
+        os.utime(fd, ns=(stamp, stamp))
+        for n in (1, 2):
+            assert os.stat(c.mnt(n) + "/t").st_mtime_ns == stamp, (n, os.stat(c.mnt(n) + "/t"))
+        os.close(fd)
+        os.close(os.open(c.mnt() + "/t", os.O_RDWR))
+        other = os.open(c.mnt(2) + "/t", os.O_RDWR)
+        for n in (1, 2):
+            st = os.stat(c.mnt(n) + "/t")
+            assert st.st_mtime_ns == stamp and abs(st.st_ctime - time.time()) < 1000, (n, st)
+        os.close(other)
+        os.unlink(c.mnt() + "/t")
+
+
+def test_closing_is_no_change(c):
+    """Of a file that was only made longer, by one who appends."""
+    path = c.mnt() + "/t"
+    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o644)
+    other = os.open(c.mnt(2) + "/t", os.O_RDWR)
+    os.ftruncate(fd, 65535)
+    shown = os.stat(path).st_ctime_ns
+    os.close(fd)
+    os.close(other)
+    time.sleep(0.5)
+    for n in (1, 2):
+        assert os.stat(c.mnt(n) + "/t").st_ctime_ns == shown, n
+    os.unlink(path)
+
+
 def test_direct_writes_take_set_user_id_away(c):
     path = c.mnt() + "/suid"
     for flags in (0, os.O_DIRECT):
