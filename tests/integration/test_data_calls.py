@@ -252,6 +252,18 @@ def test_closing_is_no_change(c):
     os.unlink(path)
 
 
+def test_truncating_an_empty_file_is_a_change(c):
+    """`: > stamp` is how shell scripts touch a file."""
+    path = c.mnt() + "/stamp"
+    put(path, b"")
+    for flags in (os.O_WRONLY, os.O_RDONLY):
+        before = os.stat(path)
+        os.close(os.open(c.mnt(2) + "/stamp", flags | os.O_TRUNC))
+        after = os.stat(path)
+        assert after.st_mtime_ns > before.st_mtime_ns and after.st_ctime_ns > before.st_ctime_ns
+    os.unlink(path)
+
+
 def test_direct_writes_take_set_user_id_away(c):
     path = c.mnt() + "/suid"
     for flags in (0, os.O_DIRECT):
