@@ -264,6 +264,20 @@ def test_truncating_an_empty_file_is_a_change(c):
     os.unlink(path)
 
 
+def test_what_has_data_has_blocks(c):
+    """Programs that copy take a file without any for a hole, also while it is being written."""
+    path = c.mnt() + "/sparse"
+    for flags in (0, os.O_DIRECT):
+        fd = os.open(path, os.O_CREAT | os.O_RDWR | flags, 0o644)
+        with mmap.mmap(-1, 4096) as page:
+            page[:] = b"d" * 4096
+            os.pwrite(fd, page, 3 * MIB)
+        for n in (1, 2):
+            assert os.stat(c.mnt(n) + "/sparse").st_blocks > 0, (flags, n)
+        os.close(fd)
+        os.unlink(path)
+
+
 def test_direct_writes_take_set_user_id_away(c):
     path = c.mnt() + "/suid"
     for flags in (0, os.O_DIRECT):
