@@ -20,7 +20,8 @@ void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struc
 	if ((mask & (SET_UID | SET_GID | SET_KILL_SUID)) != 0 && (mask & SET_MODE) == 0 &&
 	    !S_ISDIR(rec->attr.mode))
 		rec->attr.mode = perm_kill_suid(rec->attr.mode);
-	if ((mask & (SET_UID | SET_GID | SET_KILL_SUID | SET_KILL_CAPS)) != 0)
+	if ((mask & (SET_UID | SET_GID | SET_KILL_SUID | SET_KILL_CAPS)) != 0 &&
+	    !S_ISDIR(rec->attr.mode))
 		inode_drop_caps(op, rec);
 	if ((mask & SET_ATIME) != 0)
 		rec->attr.atime_ns = new->atime_ns;
