@@ -13,7 +13,8 @@
 #include "common/base/log.h"
 #include "fuse/passthrough.h"
 
-#define GROUPS_MAX 256u
+#define GROUPS_MAX         256u
+#define KERNEL_O_LARGEFILE 0100000
 
 /*
  * How the kernel may cache this open: pages only under a lease. O_APPEND writers must not fill the
@@ -164,7 +165,10 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct leatfs *fs = req_fs(req);
 	pid_t thread = fuse_req_ctx(req)->pid;
-	uint32_t found = refused_take(&fs->refused, thread, ino) ? LL_FOUND : 0;
+	/* For an ioctl the kernel itself opens once more what is open, maybe without a name by now;
+	 * a program's open has O_LARGEFILE (of the kernel: libc has none). */
+	bool again = (fi->flags & KERNEL_O_LARGEFILE) == 0;
+	uint32_t found = refused_take(&fs->refused, thread, ino) || again ? LL_FOUND : 0;
 	struct pass_file *pass = NULL;
 	struct ll_file *file;
 	struct req_cred rc;
