@@ -323,6 +323,8 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	if (fi->kill_suidgid)
 		n = drop_set_ids(req, ino);
 #endif
+	if ((mf->flags & O_APPEND) && !fi->writepage)
+		ll_set_append(mf->file, (fi->flags & O_APPEND) != 0);
 	if (n == 0)
 		n = write_data(mf->file, mr, buf, size, off, fi->writepage);
 	if (n < 0) {
