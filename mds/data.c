@@ -268,9 +268,10 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 		else if (in->extend > rec->attr.size)
 			rec->attr.size = in->extend;
 	}
-	inode_changed(op, rec);
 	if ((in->mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
-		rec->attr.mtime_ns = rec->attr.ctime_ns;
+		inode_data_changed(op, rec);
+	else
+		inode_changed(op, rec);
 	attr_apply(op, rec, in->mask & ~(uint32_t)SET_SIZE, &in->attr);
 	*ret_attr = rec->attr;
 	return 0;

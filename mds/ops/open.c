@@ -54,8 +54,7 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 		if (drop)
 			data_drop(op, rec);
 		if (trunc) {
-			inode_changed(op, rec);
-			rec->attr.mtime_ns = rec->attr.ctime_ns;
+			inode_data_changed(op, rec);
 			inode_drop_caps(op, rec);
 			if (c->uid != 0)
 				rec->attr.mode = perm_kill_suid(rec->attr.mode);

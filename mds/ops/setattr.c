@@ -154,9 +154,10 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 	if (drop)
 		data_drop(op, rec);
 	rec->attr.size = size;
-	inode_changed(op, rec);
 	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
-		rec->attr.mtime_ns = rec->attr.ctime_ns;
+		inode_data_changed(op, rec);
+	else
+		inode_changed(op, rec);
 	attr_apply(op, rec, mask, &in->attr);
 	*ret_attr = rec->attr;
 	return 0;

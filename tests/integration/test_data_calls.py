@@ -252,6 +252,27 @@ def test_closing_is_no_change(c):
     os.unlink(path)
 
 
+def test_time_does_not_go_back(c):
+    """At the close of who wrote before something else was done to the file."""
+    path, far = c.mnt() + "/t", c.mnt(2) + "/t"
+    other = os.open(far, os.O_CREAT | os.O_RDWR, 0o644)
+    for change in (lambda fd: fallocate(fd, 0, 0, 100000), lambda fd: fallocate(other, 0, 0, 200000),
+                   lambda fd: os.truncate(far, 10), lambda fd: os.truncate(far, 300000)):
+        fd = os.open(path, os.O_RDWR)
+        os.pwrite(fd, b"data" * 1024, 0)
+        os.fsync(fd)
+        time.sleep(0.02)
+        change(fd)
+        shown = os.stat(far).st_mtime_ns
+        assert os.stat(path).st_mtime_ns == shown
+        os.close(fd)
+        time.sleep(0.05)
+        for n in (1, 2):
+            assert os.stat(c.mnt(n) + "/t").st_mtime_ns == shown, n
+    os.close(other)
+    os.unlink(path)
+
+
 def test_truncating_an_empty_file_is_a_change(c):
     """`: > stamp` is how shell scripts touch a file."""
     path = c.mnt() + "/stamp"
