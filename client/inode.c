@@ -347,14 +347,17 @@ void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_
 	if (d->size > ret_attr->size)
 		ret_attr->size = d->size;
 	mtime = d->mtime_guess_ns > d->mtime_ns ? d->mtime_guess_ns : d->mtime_ns;
-	if (mtime > ret_attr->mtime_ns) {
+	if (mtime != 0 && mtime > ret_attr->mtime_ns) {
 		ret_attr->mtime_ns = mtime;
 		if (mtime > ret_attr->ctime_ns)
 			ret_attr->ctime_ns = mtime;
 	}
-	if (!d->sparse && (d->n_write > 0 || has_own_writes(d))) {
+	if (d->n_write > 0 || has_own_writes(d)) {
 		uint64_t blocks = (ret_attr->size + SECTOR - 1) / SECTOR;
 
+		/* Not how much it is, but that it is no hole: programs that copy look at that. */
+		if (d->sparse && blocks > 1)
+			blocks = d->write_seq > 0 || has_own_writes(d);
 		if (blocks > ret_attr->blocks)
 			ret_attr->blocks = blocks;
 	}

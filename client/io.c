@@ -278,8 +278,7 @@ static void take_stored(struct inode *i, const struct attr *attr, const struct i
 	i->settled_us = at_us;
 	i->attr.size = st->size > attr->size ? st->size : attr->size;
 	i->attr.blocks = (st->used + SECTOR - 1) / SECTOR;
-	if (!(attr->flags & ATTR_TIME_SET) && st->mtime_ns > attr->mtime_ns &&
-	    (d->mtime_ns != 0 || d->n_write == 0)) {
+	if (attr_chains_time(attr, st->mtime_ns)) {
 		i->attr.mtime_ns = st->mtime_ns;
 		if (i->attr.ctime_ns < st->mtime_ns)
 			i->attr.ctime_ns = st->mtime_ns;

@@ -282,6 +282,10 @@ static int64_t write_vec(struct ll_file *f, uint64_t off, const struct slot_vec 
 	if (len == 0)
 		return 0;
 	TRY(write_prepare(f));
+	/* Opened to append, to a file that only grows: not by a mapping either, nor once
+	 * fcntl(F_SETFL) has taken O_APPEND away. The kernel knows of no such files here. */
+	if (!append && (f->flags & O_APPEND) && (f->inode->attr.flags & ATTR_APPEND))
+		return -LE_PERM;
 	off = append ? d->size : off;
 	if (off > LEAT_FILE_SIZE_MAX - len)
 		return -LE_FBIG;
@@ -294,6 +298,11 @@ static int64_t write_vec(struct ll_file *f, uint64_t off, const struct slot_vec 
 	rc = append ? write_end(f, vec, n, how) : write_at(f, off, vec, n, how);
 	fmutex_unlock(&d->append_lock);
 	return rc;
+}
+
+void ll_set_append(struct ll_file *file, bool append)
+{
+	CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC)->append = append;
 }
 
 int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)

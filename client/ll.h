@@ -261,6 +261,9 @@ void ll_pread_many(struct client *c, struct ll_part *parts, uint32_t n);
  * at flush), with O_SYNC, O_DSYNC, O_DIRECT or without grant: durable. */
 int64_t ll_write(struct ll_file *f, uint64_t off, const struct slot_vec *vec,
 		 uint32_t n) CHECK_RESULT;
+/* Whether they go to the end, of a file that was opened with O_APPEND: fcntl(F_SETFL) changes that.
+ */
+void ll_set_append(struct ll_file *file, bool append);
 /* The same of what a program has changed in a mapping: at off, also with O_APPEND, and accepted
  * also while others show what was there before; ll_fsync and ll_flush wait until they do not. */
 int64_t ll_write_pages(struct ll_file *f, uint64_t off, const struct slot_vec *vec,

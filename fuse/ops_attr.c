@@ -279,6 +279,8 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set,
 
 	req_cred_init(req, &rc);
 	status = mask & SET_SIZE ? passthrough_may_change(fs, ino) : 0;
+	if (status == 0 && (mask & SET_SIZE) && (mask & SET_KILL_SUID))
+		status = drop_set_ids(req, ino);
 	if (status == 0 && mask == 0)
 		status = ll_getattr(fs->client, &rc.cred, ino_of(ino), &ret);
 	else if (status == 0)

@@ -13,7 +13,8 @@
 #include "common/base/log.h"
 #include "fuse/passthrough.h"
 
-#define GROUPS_MAX 256u
+#define GROUPS_MAX         256u
+#define KERNEL_O_LARGEFILE 0100000
 
 /*
  * How the kernel may cache this open: pages only under a lease. O_APPEND writers must not fill the
@@ -118,11 +119,56 @@ void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file
 }
 #endif
 
+/* The process that asks is in the group; one with too many groups to tell counts as if. */
+static bool in_group(fuse_req_t req, gid_t gid)
+{
+	gid_t groups[GROUPS_MAX];
+	int n = fuse_req_getgroups(req, GROUPS_MAX, groups);
+
+	if (fuse_req_ctx(req)->gid == gid || n > (int)GROUPS_MAX)
+		return true;
+	for (int i = 0; i < n; i++)
+		if (groups[i] == gid)
+			return true;
+	return false;
+}
+
+int drop_set_ids(fuse_req_t req, fuse_ino_t ino)
+{
+	struct leatfs *fs = req_fs(req);
+	struct attr attr, set = {.mode = 0};
+	uint32_t mask = SET_KILL_SUID;
+	struct req_cred rc;
+
+	req_cred_init(req, &rc);
+	TRY(ll_getattr_rights(fs->client, &rc.cred, ino_of(ino), &attr));
+	if ((attr.mode & (S_ISGID | S_IXGRP)) == S_ISGID && !in_group(req, attr.gid)) {
+		mask = SET_MODE;
+		set.mode = attr.mode & ~(uint32_t)(S_IFMT | S_ISUID | S_ISGID);
+	} else if (!(attr.mode & S_ISUID) && !((attr.mode & S_ISGID) && (attr.mode & S_IXGRP))) {
+		return 0;
+	}
+	TRY(ll_setattr(fs->client, &rc.cred, ino_of(ino), NULL, mask, &set, NULL));
+	/* The kernel takes the bits off its own copy for buffered writes only. Attributes alone
+	 * take no page lock, so this may be done here, and before the reply. */
+	fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
+	return 0;
+}
+
+/* Here the kernel does not say whether the caller may keep it; it would for who has CAP_FSETID. */
+static int drop_set_ids_for_user(fuse_req_t req, fuse_ino_t ino)
+{
+	return fuse_req_ctx(req)->uid != 0 ? drop_set_ids(req, ino) : 0;
+}
+
 void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct leatfs *fs = req_fs(req);
 	pid_t thread = fuse_req_ctx(req)->pid;
-	uint32_t found = refused_take(&fs->refused, thread, ino) ? LL_FOUND : 0;
+	/* For an ioctl the kernel itself opens once more what is open, maybe without a name by now;
+	 * a program's open has O_LARGEFILE (of the kernel: libc has none). */
+	bool again = (fi->flags & KERNEL_O_LARGEFILE) == 0;
+	uint32_t found = refused_take(&fs->refused, thread, ino) || again ? LL_FOUND : 0;
 	struct pass_file *pass = NULL;
 	struct ll_file *file;
 	struct req_cred rc;
@@ -132,6 +178,8 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 	req_cred_init(req, &rc);
 	status = passthrough_begin(fs, ino, (uint32_t)fi->flags, &pass);
+	if (status == 0 && (fi->flags & O_TRUNC))
+		status = drop_set_ids_for_user(req, ino);
 	if (status == 0)
 		status = ll_open(fs->client, &rc.cred, ino_of(ino), (uint32_t)fi->flags | found,
 				 &file, &attr, &changed);
@@ -235,43 +283,6 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 		drop_pages(fs, fi, ino, off, size);
 }
 
-/* The process that asks is in the group; one with too many groups to tell counts as if. */
-static bool in_group(fuse_req_t req, gid_t gid)
-{
-	gid_t groups[GROUPS_MAX];
-	int n = fuse_req_getgroups(req, GROUPS_MAX, groups);
-
-	if (fuse_req_ctx(req)->gid == gid || n > (int)GROUPS_MAX)
-		return true;
-	for (int i = 0; i < n; i++)
-		if (groups[i] == gid)
-			return true;
-	return false;
-}
-
-/* Data changed by someone who may not keep set-user-id takes it off the file. strict: also a
- * set-group-id without group execution, unless it is the group of who asks. */
-static int kill_suid(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino, bool strict)
-{
-	struct attr attr, set = {.mode = 0};
-	uint32_t mask = SET_KILL_SUID;
-	struct req_cred rc;
-
-	req_cred_init(req, &rc);
-	TRY(ll_getattr_rights(fs->client, &rc.cred, ino_of(ino), &attr));
-	if (strict && (attr.mode & (S_ISGID | S_IXGRP)) == S_ISGID && !in_group(req, attr.gid)) {
-		mask = SET_MODE;
-		set.mode = attr.mode & ~(uint32_t)(S_IFMT | S_ISUID | S_ISGID);
-	} else if (!(attr.mode & S_ISUID) && !((attr.mode & S_ISGID) && (attr.mode & S_IXGRP))) {
-		return 0;
-	}
-	TRY(ll_setattr(fs->client, &rc.cred, ino_of(ino), NULL, mask, &set, NULL));
-	/* The kernel takes the bits off its own copy for buffered writes only. Attributes alone
-	 * take no page lock, so this may be done here, and before the reply. */
-	fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
-	return 0;
-}
-
 /* What a write without a lease leaves in the kernel's pages others may change unnoticed, once it is
  * answered. Whole pages only: one that is changed in part the kernel may hold until then; where it
  * is shown afterwards a read has brought it, which sees to its end (drop_pages_leased). */
@@ -310,8 +321,10 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 16)
 	if (fi->kill_suidgid)
-		n = kill_suid(fs, req, ino, false);
+		n = drop_set_ids(req, ino);
 #endif
+	if ((mf->flags & O_APPEND) && !fi->writepage)
+		ll_set_append(mf->file, (fi->flags & O_APPEND) != 0);
 	if (n == 0)
 		n = write_data(mf->file, mr, buf, size, off, fi->writepage);
 	if (n < 0) {
@@ -367,16 +380,10 @@ void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_inf
 	reply_status(req, status);
 }
 
-/* Here the kernel does not say whether the caller may keep it; it would for who has CAP_FSETID. */
-static int kill_suid_of_user(struct leatfs *fs, fuse_req_t req, fuse_ino_t ino)
-{
-	return fuse_req_ctx(req)->uid != 0 ? kill_suid(fs, req, ino, true) : 0;
-}
-
 void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len,
 		  struct fuse_file_info *fi)
 {
-	int status = kill_suid_of_user(req_fs(req), req, ino);
+	int status = drop_set_ids_for_user(req, ino);
 
 	if (status == 0)
 		status = ll_fallocate(file_of(req, fi)->file, (uint32_t)mode, (uint64_t)off,
@@ -404,7 +411,7 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino, off_t off, struct fuse_f
 
 	(void)ino;
 	if (flags == 0 && len > 0)
-		n = kill_suid_of_user(req_fs(req), req, to);
+		n = drop_set_ids_for_user(req, to);
 	if (n == 0)
 		n = ll_copy(file_of(req, fi)->file, (uint64_t)off, file_of(req, to_fi)->file,
 			    (uint64_t)to_off, len);

@@ -268,9 +268,10 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 		else if (in->extend > rec->attr.size)
 			rec->attr.size = in->extend;
 	}
-	inode_changed(op, rec);
 	if ((in->mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
-		rec->attr.mtime_ns = rec->attr.ctime_ns;
+		inode_data_changed(op, rec);
+	else
+		inode_changed(op, rec);
 	attr_apply(op, rec, in->mask & ~(uint32_t)SET_SIZE, &in->attr);
 	*ret_attr = rec->attr;
 	return 0;
@@ -375,7 +376,7 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	const struct inode_rec *old;
 	struct inode_rec *rec;
 	struct inode *i;
-	bool time_set;
+	int64_t told = 0;
 
 	(void)in;
 	TRY(file_get(op, f->ino, VIEW_NEWEST, &i, &old));
@@ -385,21 +386,24 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	/* Opened, written and closed while the chains answered: what they said may be too old. */
 	if (f->write_opens != st->write_opens)
 		return -LE_AGAIN;
-	time_set = f->mtime_set || (old->attr.flags & ATTR_TIME_SET) != 0;
+	if (attr_chains_time(&old->attr, st->ends.mtime_ns))
+		told = st->ends.mtime_ns;
+	/* Reported since it was set (which may be to before 1970). */
+	if (f->mtime_ns > told && f->mtime_ns > old->attr.mtime_ns)
+		told = f->mtime_ns;
 	TRY(op_changes(op, f->ino));
 	rec = inode_edit(op->store, i);
-	rec->attr.flags &= ~(uint32_t)(ATTR_UNSETTLED | ATTR_TIME_SET);
+	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
 	rec->append_end = 0;
 	rec->flags &= ~(uint32_t)INODE_CUT;
 	rec->attr.blocks = (st->ends.used + 511) / 512;
 	if (st->ends.size > rec->attr.size)
 		rec->attr.size = st->ends.size;
-	/* Reported since it was set. */
-	if (f->mtime_ns > rec->attr.mtime_ns)
-		rec->attr.mtime_ns = f->mtime_ns;
-	if (!time_set && st->ends.mtime_ns > rec->attr.mtime_ns)
-		rec->attr.mtime_ns = st->ends.mtime_ns;
-	inode_written(op, rec, st->ends.mtime_ns > f->mtime_ns ? st->ends.mtime_ns : f->mtime_ns);
+	if (told != 0) {
+		rec->attr.mtime_ns = told;
+		rec->attr.flags &= ~(uint32_t)ATTR_TIME_SET;
+	}
+	inode_written(op, rec, st->ends.mtime_ns > told ? st->ends.mtime_ns : told);
 	return 0;
 }
 

@@ -204,13 +204,23 @@ void inode_changed(struct op *op, struct inode_rec *rec)
 	rec->attr.change++;
 }
 
+void inode_data_changed(struct op *op, struct inode_rec *rec)
+{
+	struct open_file *f = open_file_find(&op->m->opens, rec->attr.ino);
+
+	inode_changed(op, rec);
+	rec->attr.mtime_ns = rec->attr.ctime_ns;
+	rec->attr.flags &= ~(uint32_t)ATTR_TIME_SET;
+	if (f != NULL && f->mtime_ns < rec->attr.mtime_ns)
+		f->mtime_ns = rec->attr.mtime_ns;
+}
+
 void inode_written(struct op *op, struct inode_rec *rec, int64_t at_ns)
 {
 	int64_t before = rec->attr.ctime_ns;
 
 	inode_changed(op, rec);
-	if (at_ns > 0)
-		rec->attr.ctime_ns = at_ns > before ? at_ns : before;
+	rec->attr.ctime_ns = at_ns > before ? at_ns : before;
 }
 
 void dir_changed(struct op *op, struct inode *dir, int delta, int links, struct attr *ret_attr)

@@ -74,7 +74,9 @@ int file_get(struct op *op, struct ino ino, enum view view, struct inode **ret_i
 /* An entry more or less (delta), a subdirectory more or less (links). */
 void dir_changed(struct op *op, struct inode *dir, int delta, int links, struct attr *ret_attr);
 void inode_changed(struct op *op, struct inode_rec *rec); /* ctime and change counter */
-/* The same for data that was written until at_ns (0: not known), which is heard of now: clients may
+/* And mtime: the data is another one from now on, whatever a writer says later of writes before. */
+void inode_data_changed(struct op *op, struct inode_rec *rec);
+/* The same for data that was written until at_ns (0: none was), which is heard of now: clients may
  * have shown that time already, and it was no later change. */
 void inode_written(struct op *op, struct inode_rec *rec, int64_t at_ns);
 /* A new inode in the directory, owned by c. mode: with type, as it was asked for; umask or the

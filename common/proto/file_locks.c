@@ -56,6 +56,19 @@ const struct held_lock *file_locks_find(const struct file_locks *fl, uint64_t se
 	return first;
 }
 
+const struct held_lock *file_locks_own(const struct file_locks *fl, uint64_t session,
+				       const struct file_lock *range)
+{
+	list_for_each (n, &fl->held) {
+		const struct held_lock *h = list_entry(n, struct held_lock, link);
+
+		if (h->session == session && file_lock_same_owner(&h->lock, range) &&
+		    file_lock_overlap(&h->lock, range))
+			return h;
+	}
+	return NULL;
+}
+
 static struct held_lock *add(struct file_locks *fl, struct held_lock *h)
 {
 	list_push(&fl->held, &h->link);

@@ -39,6 +39,9 @@ bool file_lock_forbids(uint64_t h_session, const struct file_lock *held, uint64_
 /* The one that forbids it and begins first, as F_GETLK shall tell; NULL: none. */
 const struct held_lock *file_locks_find(const struct file_locks *fl, uint64_t session,
 					const struct file_lock *want);
+/* One that this owner has in that range; NULL: none. */
+const struct held_lock *file_locks_own(const struct file_locks *fl, uint64_t session,
+				       const struct file_lock *range);
 /* Makes the owner's locks on that range what want says (NONE: none), whatever others have.
  * -LE_NOMEM: nothing has changed. */
 int file_locks_set(struct file_locks *fl, uint64_t session, uint64_t via,

@@ -95,7 +95,8 @@ enum attr_flags {
 	ATTR_APPEND = 32,
 	ATTR_NOATIME = 64,
 	ATTR_NODUMP = 128,
-	/* while unsettled: mtime was set by utimes since, so the chains' is not to be believed */
+	/* mtime was set by utimes since the last write that the record knows of: the chains' is to
+	 * be believed only if it is clearly later (attr_chains_time) */
 	ATTR_TIME_SET = 1 << 16,
 	/* In a reply, never in a record: the session has a lease on it, as of these attributes; */
 	ATTR_LEASED = 1 << 30,
@@ -105,6 +106,16 @@ enum attr_flags {
 	/* or it is being made shorter just now: some of its bytes may be gone from the chains. */
 	ATTR_CUTTING = 1 << 28,
 };
+/* What the chains say is the file's time. After utimes their clocks may be ahead of the one that
+ * says when that was: programs write, and set the time at once. */
+#define TIME_SET_DOUBT_NS 1000000000ll
+static inline bool attr_chains_time(const struct attr *a, int64_t mtime_ns)
+{
+	if (mtime_ns == 0)
+		return false;
+	return (a->flags & ATTR_TIME_SET) != 0 ? mtime_ns > a->ctime_ns + TIME_SET_DOUBT_NS
+					       : mtime_ns > a->mtime_ns;
+}
 /* relatime: a read now makes a new access time. */
 static inline bool attr_atime_due(const struct attr *a, int64_t now_ns)
 {

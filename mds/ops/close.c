@@ -30,17 +30,22 @@ static void note_report(struct open_file *f, const struct mds_close_req *in)
 static struct inode_rec *settle_reported(struct op *op, struct inode *i, const struct open_file *f)
 {
 	struct inode_rec *rec = inode_edit(op->store, i);
+	int64_t written_ns = 0;
 
-	rec->attr.flags &= ~(uint32_t)(ATTR_UNSETTLED | ATTR_TIME_SET);
+	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
 	rec->append_end = 0;
 	if (!f->dirty)
 		return rec;
 	if (f->size > rec->attr.size)
 		rec->attr.size = f->size;
 	rec->attr.blocks = (f->used + 511) / 512;
-	inode_written(op, rec, f->mtime_ns);
-	if (f->mtime_ns > 0 && (!f->mtime_set || f->mtime_ns > rec->attr.mtime_ns))
-		rec->attr.mtime_ns = f->mtime_ns;
+	/* Who has not written since it was set tells what it was set to. */
+	if (f->mtime_ns > 0 && f->mtime_ns != rec->attr.mtime_ns &&
+	    (!f->mtime_set || f->mtime_ns > rec->attr.mtime_ns)) {
+		rec->attr.mtime_ns = written_ns = f->mtime_ns;
+		rec->attr.flags &= ~(uint32_t)ATTR_TIME_SET;
+	}
+	inode_written(op, rec, written_ns);
 	return rec;
 }
 
@@ -109,7 +114,8 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 		a->ask_chains = f->n_writers == 0 && f->ask_chains;
 		if (f->n_writers == 0 && !f->ask_chains)
 			rec = settle_reported(op, i, f);
-		else if (f->mtime_ns > rec->attr.mtime_ns && (rec->attr.flags & ATTR_TIME_SET) != 0)
+		else if (f->mtime_ns > 0 && f->mtime_ns > rec->attr.mtime_ns &&
+			 (rec->attr.flags & ATTR_TIME_SET) != 0)
 			/* The chains are not believed. */
 			inode_edit(op->store, i)->attr.mtime_ns = f->mtime_ns;
 	}

@@ -187,8 +187,7 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 	TRY(op_changes(op, k->in->to));
 	rec = inode_edit(op->store, i);
 	rec->attr.size = max_u64(rec->attr.size, k->in->to_off + k->len);
-	inode_changed(op, rec);
-	rec->attr.mtime_ns = rec->attr.ctime_ns;
+	inode_data_changed(op, rec);
 	if (k->in->cred.uid != 0)
 		rec->attr.mode = perm_kill_suid(rec->attr.mode);
 	inode_drop_caps(op, rec);

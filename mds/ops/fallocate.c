@@ -73,8 +73,7 @@ static int falloc_txn(struct op *op, const void *vin, void *vout)
 	rec = inode_edit(op->store, i);
 	if (extend > rec->attr.size)
 		rec->attr.size = extend;
-	inode_changed(op, rec);
-	rec->attr.mtime_ns = rec->attr.ctime_ns;
+	inode_data_changed(op, rec);
 	inode_drop_caps(op, rec);
 	if (in->cred.uid != 0)
 		rec->attr.mode = perm_kill_suid(rec->attr.mode);

@@ -38,8 +38,8 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 		return -LE_PERM;
 	if ((old->attr.flags & ATTR_APPEND) != 0 && (trunc || (write && (flags & O_APPEND) == 0)))
 		return -LE_PERM;
-	trunc = trunc && !inode_has_no_data(old);
-	if (trunc && !inode_not_open(op, i->ino)) {
+	bool drop = trunc && !inode_has_no_data(old);
+	if (drop && !inode_not_open(op, i->ino)) {
 		o->truncate_first = true;
 		return -LE_BUSY;
 	}
@@ -51,14 +51,14 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 
 	if (trunc || (write && settled)) {
 		rec = inode_edit(op->store, i);
-		if (trunc) {
+		if (drop)
 			data_drop(op, rec);
-			inode_changed(op, rec);
-			rec->attr.mtime_ns = rec->attr.ctime_ns;
+		if (trunc) {
+			inode_data_changed(op, rec);
 			inode_drop_caps(op, rec);
 			if (c->uid != 0)
 				rec->attr.mode = perm_kill_suid(rec->attr.mode);
-			settled = true;
+			settled = settled || drop;
 		}
 		if (write)
 			rec->attr.flags |= ATTR_UNSETTLED;

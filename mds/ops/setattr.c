@@ -20,7 +20,8 @@ void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struc
 	if ((mask & (SET_UID | SET_GID | SET_KILL_SUID)) != 0 && (mask & SET_MODE) == 0 &&
 	    !S_ISDIR(rec->attr.mode))
 		rec->attr.mode = perm_kill_suid(rec->attr.mode);
-	if ((mask & (SET_UID | SET_GID | SET_KILL_SUID | SET_KILL_CAPS)) != 0)
+	if ((mask & (SET_UID | SET_GID | SET_KILL_SUID | SET_KILL_CAPS)) != 0 &&
+	    !S_ISDIR(rec->attr.mode))
 		inode_drop_caps(op, rec);
 	if ((mask & SET_ATIME) != 0)
 		rec->attr.atime_ns = new->atime_ns;
@@ -39,7 +40,7 @@ void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struc
 		rec->attr.flags |= new->flags &ATTR_SEALED;
 	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
 		return;
-	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)
+	if (S_ISREG(rec->attr.mode))
 		rec->attr.flags |= ATTR_TIME_SET;
 	f = open_file_find(&op->m->opens, rec->attr.ino);
 	if (f != NULL) {
@@ -154,9 +155,10 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 	if (drop)
 		data_drop(op, rec);
 	rec->attr.size = size;
-	inode_changed(op, rec);
 	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
-		rec->attr.mtime_ns = rec->attr.ctime_ns;
+		inode_data_changed(op, rec);
+	else
+		inode_changed(op, rec);
 	attr_apply(op, rec, mask, &in->attr);
 	*ret_attr = rec->attr;
 	return 0;

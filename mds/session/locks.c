@@ -289,8 +289,13 @@ const struct file_lock *locks_find(const struct locks *ls, struct ino ino, uint6
 				   const struct file_lock *want)
 {
 	const struct locked_file *f = find_file(ls, ino);
-	const struct held_lock *h = f != NULL ? file_locks_find(&f->locks, session, want) : NULL;
+	const struct held_lock *h;
 
+	if (f == NULL)
+		return NULL;
+	/* F_OFD_GETLK with F_UNLCK asks for what the asker has (Linux 6.6). */
+	h = want->type == FILE_LOCK_NONE ? file_locks_own(&f->locks, session, want)
+					 : file_locks_find(&f->locks, session, want);
 	return h != NULL ? &h->lock : NULL;
 }
 

@@ -2,6 +2,7 @@
 """O_APPEND: a mount that has the file alone asks nobody where it ends; what several mounts append
 at once, across truncation, recalls and restarts of the metadata server, is all there, once, in the
 order of each; and what a mount has not sent yet a restarted metadata server makes it show."""
+import fcntl
 import json
 import os
 import subprocess
@@ -66,6 +67,22 @@ def test_alone_nobody_is_asked(c):
         assert os.fstat(fd).st_size == os.stat(c.mnt(2) + "/log").st_size == 4000 * (k + 1)
         os.close(fd)
     assert get(c.mnt(2) + "/log") == b"".join(b"%04d" % i for i in range(2000))
+
+
+def test_a_descriptor_that_appends_no_more(c):
+    """fcntl(F_SETFL) takes O_APPEND away, and gives it back."""
+    path = c.mnt(1) + "/setfl"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    os.write(fd, b"first")
+    fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+    os.pwrite(fd, b"F", 0)
+    os.pwrite(fd, b"far", 10)
+    assert get(path) == get(c.mnt(2) + "/setfl") == b"First" + bytes(5) + b"far"
+    fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+    os.pwrite(fd, b"end", 0)
+    os.close(fd)
+    assert get(path) == get(c.mnt(2) + "/setfl") == b"First" + bytes(5) + b"farend"
+    os.unlink(path)
 
 
 def test_in_turns_with_others(c):

@@ -166,6 +166,25 @@ def test_written_data_is_seen_by_stat_before_it_is_sent(c):
         assert get(c.mnt(2) + "/g") == b"x" * 200
 
 
+def test_the_time_of_what_another_writes(c):
+    """Also who has the file open for writing, and does not write, sees it move."""
+    p = [c.mnt(n) + "/when" for n in (1, 2)]
+    fds = [os.open(path, os.O_RDWR | os.O_CREAT) for path in p]
+    os.utime(p[0], (1, 1))
+    os.close(fds[0])
+    fds[0] = os.open(p[0], os.O_RDWR)
+    for writer in (0, 0, 1, 1):
+        before = os.stat(p[0]).st_mtime_ns
+        time.sleep(1.1)  # so much later than a time that was set it must be
+        os.pwrite(fds[writer], b"data", 0)
+        os.fsync(fds[writer])
+        times = [os.stat(path).st_mtime_ns for path in p]
+        assert times[0] == times[1] > before, (writer, times, before)
+    for fd in fds:
+        os.close(fd)
+    os.unlink(p[0])
+
+
 def test_append_loses_nothing(c):
     def append(k):
         with open(c.mnt(k + 1) + "/log", "ab", buffering=0) as f:

@@ -219,6 +219,86 @@ def test_a_time_that_was_set_stays(c):
     os.unlink(c.mnt() + "/t")
 
 
+def test_a_time_that_was_set_stays_while_the_file_is_open(c):
+    """Before 1970 too; and one to come is nobody's change time."""
+    for stamp in (-5 * 10**8, 4 * 10**18):
+        fd = os.open(c.mnt() + "/t", os.O_CREAT | os.O_RDWR, 0o644)
+        os.pwrite(fd, b"data", 0)
+        os.utime(fd, ns=(stamp, stamp))
+        for n in (1, 2):
+            assert os.stat(c.mnt(n) + "/t").st_mtime_ns == stamp, (n, os.stat(c.mnt(n) + "/t"))
+        os.close(fd)
+        os.close(os.open(c.mnt() + "/t", os.O_RDWR))
+        other = os.open(c.mnt(2) + "/t", os.O_RDWR)
+        for n in (1, 2):
+            st = os.stat(c.mnt(n) + "/t")
+            assert st.st_mtime_ns == stamp and abs(st.st_ctime - time.time()) < 1000, (n, st)
+        os.close(other)
+        os.unlink(c.mnt() + "/t")
+
+
+def test_closing_is_no_change(c):
+    """Of a file that was only made longer, by one who appends."""
+    path = c.mnt() + "/t"
+    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o644)
+    other = os.open(c.mnt(2) + "/t", os.O_RDWR)
+    os.ftruncate(fd, 65535)
+    shown = os.stat(path).st_ctime_ns
+    os.close(fd)
+    os.close(other)
+    time.sleep(0.5)
+    for n in (1, 2):
+        assert os.stat(c.mnt(n) + "/t").st_ctime_ns == shown, n
+    os.unlink(path)
+
+
+def test_time_does_not_go_back(c):
+    """At the close of who wrote before something else was done to the file."""
+    path, far = c.mnt() + "/t", c.mnt(2) + "/t"
+    other = os.open(far, os.O_CREAT | os.O_RDWR, 0o644)
+    for change in (lambda fd: fallocate(fd, 0, 0, 100000), lambda fd: fallocate(other, 0, 0, 200000),
+                   lambda fd: os.truncate(far, 10), lambda fd: os.truncate(far, 300000)):
+        fd = os.open(path, os.O_RDWR)
+        os.pwrite(fd, b"data" * 1024, 0)
+        os.fsync(fd)
+        time.sleep(0.02)
+        change(fd)
+        shown = os.stat(far).st_mtime_ns
+        assert os.stat(path).st_mtime_ns == shown
+        os.close(fd)
+        time.sleep(0.05)
+        for n in (1, 2):
+            assert os.stat(c.mnt(n) + "/t").st_mtime_ns == shown, n
+    os.close(other)
+    os.unlink(path)
+
+
+def test_truncating_an_empty_file_is_a_change(c):
+    """`: > stamp` is how shell scripts touch a file."""
+    path = c.mnt() + "/stamp"
+    put(path, b"")
+    for flags in (os.O_WRONLY, os.O_RDONLY):
+        before = os.stat(path)
+        os.close(os.open(c.mnt(2) + "/stamp", flags | os.O_TRUNC))
+        after = os.stat(path)
+        assert after.st_mtime_ns > before.st_mtime_ns and after.st_ctime_ns > before.st_ctime_ns
+    os.unlink(path)
+
+
+def test_what_has_data_has_blocks(c):
+    """Programs that copy take a file without any for a hole, also while it is being written."""
+    path = c.mnt() + "/sparse"
+    for flags in (0, os.O_DIRECT):
+        fd = os.open(path, os.O_CREAT | os.O_RDWR | flags, 0o644)
+        with mmap.mmap(-1, 4096) as page:
+            page[:] = b"d" * 4096
+            os.pwrite(fd, page, 3 * MIB)
+        for n in (1, 2):
+            assert os.stat(c.mnt(n) + "/sparse").st_blocks > 0, (flags, n)
+        os.close(fd)
+        os.unlink(path)
+
+
 def test_direct_writes_take_set_user_id_away(c):
     path = c.mnt() + "/suid"
     for flags in (0, os.O_DIRECT):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Immutable, append-only and noatime files and directories (chattr), and access times."""
+import contextlib
 import errno
 import fcntl
 import mmap
@@ -137,6 +138,25 @@ def test_an_append_only_file_only_grows(c):
     os.fsync(fd)
     os.close(fd)
     assert get(p) == b"one two three four"
+    chattr("-a", p)
+    os.unlink(p)
+
+
+def test_an_append_only_file_keeps_what_it_has(c):
+    """Whatever becomes of a descriptor that may append."""
+    p = c.mnt() + "/log"
+    put(p, b"data" * 1000)
+    chattr("+a", p)
+    fd = os.open(p, os.O_RDWR | os.O_APPEND)
+    with contextlib.suppress(PermissionError), mmap.mmap(fd, 4000) as m:
+        m[0:4] = b"gone"
+        m.flush()
+    with contextlib.suppress(PermissionError):
+        fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+        os.pwrite(fd, b"gone", 0)
+    with contextlib.suppress(OSError):
+        os.close(fd)
+    assert get(p.replace(c.mnt(1), c.mnt(2))) == b"data" * 1000
     chattr("-a", p)
     os.unlink(p)
 

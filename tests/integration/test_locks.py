@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) +
 from cluster import expect_errno, run_tests, wait_until
 
 CLUSTER = {"conf": {"mds": {"session_ttl_ms": 3000}}}
-OFD_SETLK = 37
+OFD_GETLK, OFD_SETLK = 36, 37
 N_WORKERS, N_ROUNDS = 4, 60
 
 
@@ -210,6 +210,23 @@ def add_up(path, n):
         os.pwrite(fd, b"%d" % (value + 1), 0)
         fcntl.lockf(fd, fcntl.LOCK_UN)
     os.close(fd)
+
+
+def test_an_open_file_is_asked_for_its_own_locks(c):
+    """F_OFD_GETLK with F_UNLCK (Linux 6.6)."""
+    fds = [os.open(c.mnt(n) + "/own", os.O_RDWR | os.O_CREAT) for n in (1, 2)]
+    lock = lambda kind: struct.pack("hhqqi4x", kind, os.SEEK_SET, 10, 5, 0)
+    fcntl.fcntl(fds[0], OFD_SETLK, lock(fcntl.F_WRLCK))
+    try:
+        kinds = [struct.unpack("hhqqi4x", fcntl.fcntl(fd, OFD_GETLK, lock(fcntl.F_UNLCK)))[0]
+                 for fd in fds]
+    except OSError as e:  # an older kernel
+        assert e.errno == errno.EINVAL
+        kinds = [fcntl.F_WRLCK, fcntl.F_UNLCK]
+    for fd in fds:
+        os.close(fd)
+    assert kinds == [fcntl.F_WRLCK, fcntl.F_UNLCK], kinds
+    os.unlink(c.mnt() + "/own")
 
 
 def test_what_is_written_under_a_lock_is_read_under_the_next(c):

@@ -2,6 +2,7 @@
 """Files without a name (O_TMPFILE, unlinked ones) and files by handle."""
 import ctypes
 import errno
+import fcntl
 import os
 import stat
 import struct
@@ -12,6 +13,7 @@ from cluster import expect_errno, run_tests, wait_until
 
 libc = ctypes.CDLL(None, use_errno=True)
 AT_FDCWD, AT_EMPTY_PATH, AT_SYMLINK_FOLLOW = -100, 0x1000, 0x400
+FS_IOC_GETFLAGS = 0x80086601
 LINKS = "/proc/self/fd/%d"
 
 
@@ -142,6 +144,13 @@ def test_an_unlinked_file_is_opened_by_its_descriptor(c):
         with open(c.mnt() + "/name", "rb") as f:
             assert f.read() == text
     os.unlink(c.mnt() + "/name")
+
+
+def test_an_unlinked_file_has_flags(c):
+    fd = os.open(c.mnt() + "/gone", os.O_RDWR | os.O_CREAT)
+    os.unlink(c.mnt() + "/gone")
+    assert fcntl.ioctl(fd, FS_IOC_GETFLAGS, bytes(8)) == bytes(8)
+    os.close(fd)
 
 
 def test_files_by_handle(c):

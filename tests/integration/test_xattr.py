@@ -162,6 +162,11 @@ def test_capabilities_go_with_what_was_written(c):
     os.chown(p, USER, GROUP)
     assert os.listxattr(p) == []
     os.unlink(p)
+    os.mkdir(p)
+    os.setxattr(p, CAPS, NET_RAW)
+    os.chown(p, USER, GROUP)
+    assert os.listxattr(p) == [CAPS], "a directory's mean nothing, and stay"
+    os.rmdir(p)
 
 
 def test_set_id_bits_go_when_a_user_writes(c):
@@ -175,6 +180,15 @@ def test_set_id_bits_go_when_a_user_writes(c):
             want = 0o777 if by_user else 0o6777
             assert stat.S_IMODE(os.stat(p).st_mode) == want, (how, by_user, oct(os.stat(p).st_mode))
             os.unlink(p)
+            # Without execution by the group it is the group's to keep.
+            for group in (GROUP, GROUP + 1):
+                put(p, b"program", 0o666)
+                os.chown(p, 0, GROUP + 1)
+                os.chmod(p, 0o2666)
+                assert user_calls(lambda: change(p), USER, group) == 0
+                want = 0o2666 if group == GROUP + 1 else 0o666
+                assert stat.S_IMODE(os.stat(p).st_mode) == want, (how, group)
+                os.unlink(p)
     p = c.mnt() + "/setid"
     put(p)
     os.chmod(p, 0o6755)
