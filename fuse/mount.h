@@ -145,8 +145,8 @@ extern struct ino mount_root;
 void entry_init(struct leatfs *fs, struct ino dir, const struct attr *attr,
 		struct fuse_entry_param *ret_entry);
 void reply_entry(fuse_req_t req, struct ino dir, const struct attr *attr);
-/* Data is changed by someone who may not keep set-user-id and set-group-id: takes them off the file.
- * Where the group may not execute it, set-group-id only if it is not a group of who asks. */
+/* Data is changed by someone who may not keep set-user-id and set-group-id: takes them off. Where
+ * the group may not execute it, set-group-id only if it is not a group of who asks. */
 int drop_set_ids(fuse_req_t req, fuse_ino_t ino);
 double attr_timeout_s(struct leatfs *fs, const struct attr *attr);
 static inline struct ino ino_of(fuse_ino_t id)

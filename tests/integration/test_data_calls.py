@@ -256,7 +256,8 @@ def test_time_does_not_go_back(c):
     """At the close of who wrote before something else was done to the file."""
     path, far = c.mnt() + "/t", c.mnt(2) + "/t"
     other = os.open(far, os.O_CREAT | os.O_RDWR, 0o644)
-    for change in (lambda fd: fallocate(fd, 0, 0, 100000), lambda fd: fallocate(other, 0, 0, 200000),
+    for change in (lambda fd: fallocate(fd, 0, 0, 100000),
+                   lambda fd: fallocate(other, 0, 0, 200000),
                    lambda fd: os.truncate(far, 10), lambda fd: os.truncate(far, 300000)):
         fd = os.open(path, os.O_RDWR)
         os.pwrite(fd, b"data" * 1024, 0)
