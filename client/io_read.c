@@ -408,6 +408,15 @@ static void cut_data(struct ll_data *d, uint64_t len)
 	}
 }
 
+/* What is stored behind the size that was asked for first is there too, as far as there is no hole:
+ * of two chunks the second one may have been read when more had been written to both. */
+static uint64_t reaches(const struct ll_chunk_leases *leases, uint64_t size)
+{
+	uint64_t end = leases->hole < leases->stored_end ? leases->hole : leases->stored_end;
+
+	return size < end ? end : size;
+}
+
 /* More than the file is said to have is asked for: by then it may be longer, and what is not there
  * will be shown as not there. What comes when others may have written already (half the time is for
  * who shows it) is asked for again; it is shown all the same where that never is quick enough. */
@@ -420,14 +429,14 @@ static int read_under(struct ll_file *f, uint64_t off, uint32_t len, struct ll_c
 		uint64_t late_us = loop_deadline_ms(CHUNK_LEASE_MS / 2);
 
 		leases->stored_end = 0;
+		leases->hole = UINT64_MAX;
 		TRY(io_read_size(f, off + len, &size));
 		TRY(read_own(f, off, len, leases, data));
 		if (loop_now_us() < late_us || tries == LATE_TRIES)
 			break;
 		ll_data_release(data);
 	}
-	if (size < leases->stored_end)
-		size = leases->stored_end;
+	size = reaches(leases, size);
 	cut_data(data, size > off ? size - off : 0);
 	return 0;
 }

@@ -410,6 +410,7 @@ static int serve(const struct supervised *sup)
 	d.fs.kept = sup->kept;
 	d.takes_over = sup->kept->mounted;
 	hmap_init(&d.fs.dirs, 64);
+	hmap_init(&d.fs.known_sizes, 64);
 	snprintf(d.fs.mountpoint, sizeof(d.fs.mountpoint), "%s", opts.mountpoint);
 	killed_init(&d.fs.killed);
 	d.fs.slow_ms = opts.mount.slow_ms;
@@ -420,6 +421,7 @@ static int serve(const struct supervised *sup)
 	signal(SIGPIPE, SIG_IGN);
 	/* `systemctl reload` of a mount without a supervisor: nothing, rather than its end. */
 	signal(SIGHUP, SIG_IGN);
+	signal(SIGCHLD, SIG_IGN); /* of nobody's interest: known_size.c */
 
 	int status = open_files_init(&d.fs);
 	if (status == 0)
@@ -547,10 +549,14 @@ static int open_log(void)
 int main(int argc, char **argv)
 {
 	static struct supervised sup;
-	bool daemon = supervised_daemon(&sup);
-	char **words = copy_words(argc, argv);
+	bool daemon;
+	char **words;
 	int status;
 
+	if (argc == 5 && strcmp(argv[1], PROBE_SIZE) == 0)
+		return size_probe(argv);
+	daemon = supervised_daemon(&sup);
+	words = copy_words(argc, argv);
 	if (words == NULL)
 		return 1;
 	log_init("mount.leat", LOG_INFO);

@@ -17,6 +17,7 @@
 #include "common/base/metrics.h"
 #include "common/rt/env.h"
 #include "fuse/killed.h"
+#include "fuse/known_size.h"
 #include "fuse/listers.h"
 #include "fuse/metrics.h"
 #include "fuse/refused.h"
@@ -39,6 +40,7 @@ struct leatfs {
 	struct listers listers;
 	struct killed killed;
 	struct hmap dirs; /* open directories: ops_dir.c */
+	struct hmap known_sizes;
 	uint32_t max_write;
 	uint32_t max_background; /* places that the kernel has for requests behind its programs */
 	uint32_t slow_ms;
@@ -65,6 +67,7 @@ struct mount_file {
 	uint32_t place; /* in kept.files */
 	struct ll_file *file;
 	struct pass_file *pass; /* NULL without stage_dir */
+	struct known_size *known; /* NULL until the kernel fills pages by it without a lease */
 };
 
 /* open_files.c: the open file of that number. find: NULL when it is closed already, which only a
@@ -142,13 +145,12 @@ void reply_status(fuse_req_t req, int status);
  * Set before the first request; one process serves one mount. */
 extern struct ino mount_root;
 /* What the kernel is told of a name in the directory: it may cache as long as there are leases. */
-void entry_init(struct leatfs *fs, struct ino dir, const struct attr *attr,
+void entry_init(fuse_req_t req, struct ino dir, const struct attr *attr,
 		struct fuse_entry_param *ret_entry);
 void reply_entry(fuse_req_t req, struct ino dir, const struct attr *attr);
 /* Data is changed by someone who may not keep set-user-id and set-group-id: takes them off. Where
  * the group may not execute it, set-group-id only if it is not a group of who asks. */
 int drop_set_ids(fuse_req_t req, fuse_ino_t ino);
-double attr_timeout_s(struct leatfs *fs, const struct attr *attr);
 static inline struct ino ino_of(fuse_ino_t id)
 {
 	return id == FUSE_ROOT_ID ? mount_root : (struct ino){id};

@@ -127,27 +127,45 @@ void reply_status(fuse_req_t req, int status)
 	fuse_reply_err(req, status_errno(status));
 }
 
-double attr_timeout_s(struct leatfs *fs, const struct attr *attr)
+/* How long the kernel may believe what it is about to be told. */
+static double attr_timeout_s(fuse_req_t req, struct attr *attr)
 {
+	struct leatfs *fs = req_fs(req);
+
+	/* Leases may have gone while it waited. */
+	if (S_ISREG(attr->mode) &&
+	    known_size_tell(fs, attr->ino, fuse_req_ctx(req)->pid, &attr->size))
+		return 0;
 	return (double)ll_attr_us(fs->client, attr) / 1e6;
 }
 
-void entry_init(struct leatfs *fs, struct ino dir, const struct attr *attr,
+void entry_init(fuse_req_t req, struct ino dir, const struct attr *attr,
 		struct fuse_entry_param *ret_entry)
 {
+	struct attr told = *attr;
+
 	*ret_entry = (struct fuse_entry_param){
 		.ino = node_of(attr->ino),
-		.attr_timeout = attr_timeout_s(fs, attr),
-		.entry_timeout = (double)ll_names_us(fs->client, dir) / 1e6,
+		.attr_timeout = attr_timeout_s(req, &told),
+		.entry_timeout = (double)ll_names_us(req_fs(req)->client, dir) / 1e6,
 	};
-	attr_to_stat(attr, &ret_entry->attr);
+	attr_to_stat(&told, &ret_entry->attr);
+}
+
+static void reply_attr(fuse_req_t req, struct attr *attr)
+{
+	double timeout_s = attr_timeout_s(req, attr);
+	struct stat st;
+
+	attr_to_stat(attr, &st);
+	fuse_reply_attr(req, &st, timeout_s);
 }
 
 void reply_entry(fuse_req_t req, struct ino dir, const struct attr *attr)
 {
 	struct fuse_entry_param e;
 
-	entry_init(req_fs(req), dir, attr, &e);
+	entry_init(req, dir, attr, &e);
 	fuse_reply_entry(req, &e);
 }
 
@@ -156,7 +174,6 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct leatfs *fs = req_fs(req);
 	struct req_cred rc;
 	struct attr attr;
-	struct stat st;
 	int status;
 
 	(void)fi;
@@ -166,8 +183,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		reply_status(req, status);
 		return;
 	}
-	attr_to_stat(&attr, &st);
-	fuse_reply_attr(req, &st, attr_timeout_s(fs, &attr));
+	reply_attr(req, &attr);
 }
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
@@ -192,6 +208,7 @@ void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_f
 		reply_status(req, status);
 		return;
 	}
+	double timeout_s = attr_timeout_s(req, &a);
 	struct statx sx = {
 		.stx_mask = STATX_BASIC_STATS | STATX_BTIME,
 		.stx_blksize = a.layout.chunk_size ? a.layout.chunk_size : 4096,
@@ -213,7 +230,7 @@ void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_f
 				  (a.flags & ATTR_APPEND ? STATX_ATTR_APPEND : 0u) |
 				  (a.flags & ATTR_NODUMP ? STATX_ATTR_NODUMP : 0u),
 	};
-	fuse_reply_statx(req, 0, &sx, attr_timeout_s(fs, &a));
+	fuse_reply_statx(req, 0, &sx, timeout_s);
 }
 #endif
 
@@ -265,7 +282,6 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set,
 	struct leatfs *fs = req_fs(req);
 	uint32_t mask = set_mask(to_set);
 	struct req_cred rc;
-	struct stat out;
 	struct attr ret;
 	struct attr set = {
 		.mode = st->st_mode,
@@ -290,8 +306,7 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set,
 		reply_status(req, status);
 		return;
 	}
-	attr_to_stat(&ret, &out);
-	fuse_reply_attr(req, &out, attr_timeout_s(fs, &ret));
+	reply_attr(req, &ret);
 }
 
 void op_readlink(fuse_req_t req, fuse_ino_t ino)

@@ -302,7 +302,8 @@ enum form {
 
 static bool with_attr(struct leatfs *fs, pid_t thread, const struct attr *attr, enum form form)
 {
-	return form == FORM_PLUS && (S_ISDIR(attr->mode) || !listers_probe(&fs->listers, thread));
+	return form == FORM_PLUS && !known_size_untold(fs, attr->ino, attr->size) &&
+	       (S_ISDIR(attr->mode) || !listers_probe(&fs->listers, thread));
 }
 
 /* Adds one entry to the reply; the bytes it took, or more than size when it did not fit. */
@@ -319,7 +320,7 @@ static size_t add_entry(fuse_req_t req, struct ino dir, char *buf, size_t size,
 		/* Listed a while ago, perhaps. */
 		if (!ll_leased(fs->client, attr.ino))
 			attr.flags &= ~(uint32_t)ATTR_LEASED;
-		entry_init(fs, dir, &attr, &p);
+		entry_init(req, dir, &attr, &p);
 		/* Size not known here: the kernel shall ask by itself. */
 		if ((attr.flags & ATTR_UNSETTLED) || p.attr_timeout == 0)
 			p.ino = 0;

@@ -84,7 +84,7 @@ static void reply_created(fuse_req_t req, int status, struct ino dir, struct ll_
 		return;
 	}
 	struct fuse_entry_param e;
-	entry_init(fs, dir, attr, &e);
+	entry_init(req, dir, attr, &e);
 	answered(fs, fi, fuse_reply_create(req, &e, fi));
 }
 
@@ -224,7 +224,9 @@ static void drop_pages(struct leatfs *fs, const struct fuse_file_info *fi, fuse_
 /* The pages that the kernel fills with one such read. */
 struct passing_pages {
 	struct mail mail;
+	struct leatfs *fs;
 	struct ll_chunk_leases *leases;
+	struct known_size *known; /* NULL: the reply was not short */
 };
 
 static void pages_gone(struct mail *m)
@@ -232,22 +234,74 @@ static void pages_gone(struct mail *m)
 	struct passing_pages *p = container_of(m, struct passing_pages, mail);
 
 	ll_release_leases(p->leases);
+	if (p->known)
+		known_size_gone(p->fs, p->known);
 	free(p);
 }
 
 /* They go, and nobody's write that they lack ends before. */
-static void drop_pages_leased(struct leatfs *fs, struct ll_chunk_leases *leases, fuse_ino_t ino,
-			      off_t off, size_t size)
+static void drop_passing(struct passing_pages *p, fuse_ino_t ino, off_t off, size_t size)
+{
+	invalidate_inode_then(p->fs, ino_of(ino), off, (int64_t)size, &p->mail);
+}
+
+/* Reads what the kernel will show for a moment. What it lacks nobody sees (known_size.c). */
+static int read_passing(struct leatfs *fs, struct mount_file *mf, off_t off, size_t size,
+			struct ll_data *data, struct passing_pages **ret_pages)
 {
 	struct passing_pages *p = malloc(sizeof(*p));
+	uint64_t begun_us = 0;
+	int rc;
 
-	if (!p) {
-		invalidate_inode_now(fs, ino_of(ino), off, (int64_t)size);
-		ll_release_leases(leases);
-		return;
+	if (!mf->known)
+		mf->known = known_size_get(fs, ll_file_ino(mf->file));
+	if (!p || !mf->known) {
+		free(p);
+		return -LE_NOMEM;
 	}
-	*p = (struct passing_pages){.mail.fn = pages_gone, .leases = leases};
-	invalidate_inode_then(fs, ino_of(ino), off, (int64_t)size, &p->mail);
+	*p = (struct passing_pages){.mail.fn = pages_gone, .fs = fs};
+	for (;;) {
+		uint64_t end;
+
+		rc = ll_read_leased(mf->file, (uint64_t)off, (uint32_t)size, data, &p->leases);
+		if (rc < 0)
+			break;
+		end = (uint64_t)off + data->len;
+		if (data->len < size && known_size_within(mf->known, end)) {
+			p->known = mf->known;
+			known_size_shown(p->known, end);
+		}
+		if (data->len == size || p->known)
+			break;
+		ll_data_release(data);
+		ll_release_leases(p->leases);
+		rc = known_size_ask(fs, mf->known, end, &begun_us);
+		if (rc < 0)
+			break;
+	}
+	if (rc < 0)
+		free(p);
+	else
+		*ret_pages = p;
+	return rc;
+}
+
+/* Under a lease; what the kernel believes may be from before it was given. */
+static int read_kept(struct leatfs *fs, struct mount_file *mf, off_t off, size_t size,
+		     struct ll_data *data)
+{
+	uint64_t begun_us = 0;
+
+	for (;;) {
+		uint64_t end;
+
+		TRY(ll_read(mf->file, (uint64_t)off, (uint32_t)size, data));
+		end = (uint64_t)off + data->len;
+		if (data->len == size || !mf->known || known_size_within(mf->known, end))
+			return 0;
+		ll_data_release(data);
+		TRY(known_size_ask(fs, mf->known, end, &begun_us));
+	}
 }
 
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
@@ -255,7 +309,7 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	struct leatfs *fs = req_fs(req);
 	struct iovec iov[LL_VECS_MAX];
 	struct mount_file *mf = file_of(req, fi);
-	struct ll_chunk_leases *leases = NULL;
+	struct passing_pages *passing = NULL;
 	struct killable killable;
 	struct ll_data d;
 	int status;
@@ -264,9 +318,10 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 		return;
 	req_killable_begin(req, &killable);
 	if (by_pages(fi) && !ll_leased(fs->client, ino_of(ino)))
-		status = ll_read_leased(mf->file, (uint64_t)off, (uint32_t)size, &d, &leases);
+		status = read_passing(fs, mf, off, size, &d, &passing);
 	else
-		status = ll_read(mf->file, (uint64_t)off, (uint32_t)size, &d);
+		status = by_pages(fi) ? read_kept(fs, mf, off, size, &d)
+				      : ll_read(mf->file, (uint64_t)off, (uint32_t)size, &d);
 	req_killable_end(req, &killable);
 	if (status < 0) {
 		reply_status(req, status);
@@ -277,15 +332,15 @@ void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse
 	fuse_reply_iov(req, iov, (int)d.n);
 	metric_add(&fs->metrics.read_bytes, d.len);
 	ll_data_release(&d);
-	if (leases)
-		drop_pages_leased(fs, leases, ino, off, size);
+	if (passing)
+		drop_passing(passing, ino, off, size);
 	else
 		drop_pages(fs, fi, ino, off, size);
 }
 
 /* What a write without a lease leaves in the kernel's pages others may change unnoticed, once it is
  * answered. Whole pages only: one that is changed in part the kernel may hold until then; where it
- * is shown afterwards a read has brought it, which sees to its end (drop_pages_leased). */
+ * is shown afterwards a read has brought it, which sees to its end (drop_passing). */
 static void drop_written(struct leatfs *fs, struct mount_request *mr, fuse_ino_t ino, off_t off,
 			 int64_t n)
 {
@@ -341,6 +396,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	} else if (by_pages(fi) && !fi->writepage && !ll_leased(fs->client, ino_of(ino))) {
 		drop_written(fs, mr, ino, off, n);
 	}
+	known_size_grown(fs, ino_of(ino), (uint64_t)(off + n));
 	fuse_reply_write(req, (size_t)n);
 	drop_pages(fs, fi, ino, off, size);
 }
@@ -388,6 +444,8 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 	if (status == 0)
 		status = ll_fallocate(file_of(req, fi)->file, (uint32_t)mode, (uint64_t)off,
 				      (uint64_t)len);
+	if (status == 0)
+		known_size_grown(req_fs(req), ino_of(ino), (uint64_t)(off + len));
 	reply_status(req, status);
 }
 
@@ -419,6 +477,8 @@ void op_copy_file_range(fuse_req_t req, fuse_ino_t ino, off_t off, struct fuse_f
 		fuse_reply_err(req, EOPNOTSUPP);
 	else if (n < 0)
 		reply_status(req, (int)n);
-	else
+	else {
+		known_size_grown(req_fs(req), ino_of(to), (uint64_t)(to_off + n));
 		fuse_reply_write(req, (size_t)n);
+	}
 }

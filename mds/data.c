@@ -26,6 +26,7 @@ struct job {
 		struct oss_stat_rep stat;
 		struct oss_trim_rep trim;
 		struct oss_punch_rep punch;
+		struct oss_sync_rep sync;
 	} rep;
 	int status;
 };
@@ -180,8 +181,9 @@ static int trim_all(struct job *jobs, uint32_t n, const struct oss_trim_req *req
 	return jobs_run(jobs + 1, n - 1, OP_oss_trim, req, NO_DEADLINE);
 }
 
-/* -LE_CORRUPT: a chunk of which a part would remain is damaged in all its copies. */
-static int apply(struct mds *m, const struct intent_rec *rec)
+/* -LE_CORRUPT: a chunk of which a part would remain is damaged in all its copies. ret_shown: others
+ * may still show what it was. */
+static int apply(struct mds *m, const struct intent_rec *rec, bool *ret_shown)
 {
 	const struct layout *l = &rec->layout;
 	struct oss_trim_req trim = {own_cap(m, rec->ino, l->gen), rec->ino, l->gen, l->chunk_size,
@@ -202,8 +204,35 @@ static int apply(struct mds *m, const struct intent_rec *rec)
 		rc = trim_all(jobs, n, &trim);
 	else
 		rc = jobs_run(jobs, n, OP_oss_punch, &punch, NO_DEADLINE);
+	for (uint32_t i = 0; i < n; i++)
+		*ret_shown |= rec->kind == INTENT_TRIM ? jobs[i].rep.trim.shown
+						       : jobs[i].rep.punch.shown;
 	free(jobs);
 	return rc;
+}
+
+static int ask_unshown(struct mds *m, const struct intent_rec *rec, uint64_t deadline_us)
+{
+	struct oss_sync_req req = {.ino = rec->ino};
+	struct job *jobs;
+	uint32_t n;
+	int rc;
+
+	TRY(jobs_make(m, &rec->layout, &jobs, &n));
+	rc = jobs_run(jobs, n, OP_oss_sync, &req, deadline_us);
+	free(jobs);
+	return rc;
+}
+
+/* Until nobody shows what the file was: all that show it, also where nobody can be asked, do for
+ * CHUNK_LEASE_MS at most. */
+static void await_unshown(struct mds *m, const struct intent_rec *rec)
+{
+	uint64_t until_us = loop_deadline_ms(CHUNK_LEASE_MS);
+
+	if (ask_unshown(m, rec, until_us) < 0)
+		while (loop_now_us() < until_us && mds_sleep_ms(m, 10) == 0)
+			;
 }
 
 struct finish {
@@ -297,10 +326,10 @@ static int abandon_txn(struct op *op, const void *vin, void *vout)
 }
 
 static int carry_out(struct op *op, uint64_t intent, const struct intent_rec *rec,
-		     struct attr *ret_attr)
+		     struct attr *ret_attr, bool *ret_shown)
 {
 	struct finish fi = {intent, rec};
-	int rc = apply(op->m, rec), end;
+	int rc = apply(op->m, rec, ret_shown), end;
 
 	if (rc < 0 && rc != -LE_CORRUPT)
 		return rc;
@@ -314,11 +343,15 @@ static int carry_out(struct op *op, uint64_t intent, const struct intent_rec *re
 int data_carry_out(struct op *op, struct open_file *f, uint64_t intent,
 		   const struct intent_rec *rec, struct attr *ret_attr)
 {
+	bool shown = false;
 	int rc;
 
 	f->cutting = rec->kind == INTENT_TRIM;
-	rc = carry_out(op, intent, rec, ret_attr);
+	rc = carry_out(op, intent, rec, ret_attr, &shown);
 	f->cutting = false;
+	/* Only now: a read that keeps pages from going may wait for the end of the cut. */
+	if (shown)
+		await_unshown(op->m, rec);
 	return rc;
 }
 

@@ -70,14 +70,17 @@ enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2, WRITE_ON_BASE = 4, WRITE_PAGE
 	F(chunk_id, chunk) F(u32, chunk_size) F(u32, off) F(u32, len) F(bytes, pieces) \
 		F(u32, flags) F(u64, grant_want) F(i64, mtime_ns) F(u64, base)
 #define oss_write_rep_FIELDS(F) F(u64, version) F(u32, end) F(i64, mtime_ns) F(u64, grant)
-/* Of one inode generation, on this target: nothing at or beyond file offset size survives. */
+/* Of one inode generation, on this target: nothing at or beyond file offset size survives. shown
+ * (of oss_punch too): others have leases on the file's chunks, and may show what it was until these
+ * have ended (oss_sync). Not waited for here: a read that waits until the file is not being cut any
+ * more keeps pages from going. */
 #define oss_trim_req_FIELDS(F) F(cap, cap) F(ino, ino) F(u32, gen) F(u32, chunk_size) F(u64, size)
-#define oss_trim_rep_FIELDS(F) F(u64, n_chunks)
+#define oss_trim_rep_FIELDS(F) F(u64, n_chunks) F(u8, shown)
 /* [off, off + len) of the file reads as zeros afterwards; whole blocks give their space back. Ends
  * stay. */
 #define oss_punch_req_FIELDS(F) \
 	F(cap, cap) F(ino, ino) F(u32, gen) F(u32, chunk_size) F(u64, off) F(u64, len)
-#define oss_punch_rep_FIELDS(F) F(u64, n_chunks)
+#define oss_punch_rep_FIELDS(F) F(u64, n_chunks) F(u8, shown)
 /* files: packed (u64 ino, u32 gen): all their chunks go. Sent by the MDS. */
 #define oss_remove_req_FIELDS(F) F(bytes, files)
 #define oss_remove_rep_FIELDS(F) F(u64, n_chunks)

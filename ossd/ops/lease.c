@@ -159,6 +159,11 @@ void chunk_leases_await_file(struct chunk_leases *l, struct ino ino, uint64_t se
 	await(l, NULL, ino, session);
 }
 
+bool chunk_leases_of_file(struct chunk_leases *l, struct ino ino, uint64_t session)
+{
+	return !FAULT(OSS_NO_LEASES) && newest(l, NULL, ino, session, l->serial) != 0;
+}
+
 /* ---- oss_release ---- */
 
 int op_release(struct rpc_req *r, const void *in, void *out)

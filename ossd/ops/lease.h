@@ -42,5 +42,7 @@ void chunk_lease_end(struct chunk_leases *l, const struct chunk_key *k, uint64_t
  * Yields only if there are any. */
 void chunk_leases_await(struct chunk_leases *l, const struct chunk_key *k, uint64_t session);
 void chunk_leases_await_file(struct chunk_leases *l, struct ino ino, uint64_t session);
+/* Are there any of other sessions? */
+bool chunk_leases_of_file(struct chunk_leases *l, struct ino ino, uint64_t session);
 
 #endif

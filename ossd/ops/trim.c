@@ -111,17 +111,6 @@ static int mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *i
 	return rc == -LE_AGAIN ? -LE_CORRUPT : rc;
 }
 
-/* Of a file that may be read: whoever still shows what it was has forgotten it. */
-static int mutate_seen(struct rpc_req *r, struct ino ino,
-		       int (*fn)(struct mutation *m, const void *in, void *out), const void *in,
-		       void *out)
-{
-	int rc = mutate(r, fn, in, out);
-
-	chunk_leases_await_file(&op_target(r)->leases, ino, r->hdr.session);
-	return rc;
-}
-
 /* ---- the operations ---- */
 
 static int trim(struct mutation *m, const void *in, void *out)
@@ -142,11 +131,14 @@ static int trim(struct mutation *m, const void *in, void *out)
 int op_trim(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_trim_req *req = in;
+	struct oss_trim_rep *rep = out;
 	struct chain *c;
 
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
-	return mutate_seen(r, req->ino, trim, in, out);
+	TRY(mutate(r, trim, in, out));
+	rep->shown = chunk_leases_of_file(&op_target(r)->leases, req->ino, r->hdr.session);
+	return 0;
 }
 
 static int punch(struct mutation *m, const void *in, void *out)
@@ -167,11 +159,14 @@ static int punch(struct mutation *m, const void *in, void *out)
 int op_punch(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_punch_req *req = in;
+	struct oss_punch_rep *rep = out;
 	struct chain *c;
 
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
-	return mutate_seen(r, req->ino, punch, in, out);
+	TRY(mutate(r, punch, in, out));
+	rep->shown = chunk_leases_of_file(&op_target(r)->leases, req->ino, r->hdr.session);
+	return 0;
 }
 
 #define FILE_SIZE    12u /* u64 ino, u32 gen */

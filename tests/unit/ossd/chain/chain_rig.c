@@ -365,7 +365,7 @@ int crig_remove(struct chain_rig *r, uint32_t i, struct ino ino, uint64_t seq)
 }
 
 int crig_trim(struct chain_rig *r, uint32_t i, const struct chunk_id *file, uint64_t size,
-	     uint64_t seq)
+	     uint64_t seq, uint8_t *ret_shown)
 {
 	struct oss_trim_req req = {
 		.ino = file->ino, .gen = file->gen, .chunk_size = RIG_CS, .size = size};
@@ -377,6 +377,8 @@ int crig_trim(struct chain_rig *r, uint32_t i, const struct chunk_id *file, uint
 	call.slot = 78;
 	call.seq = seq;
 	rc = rpc_call(r->m[i].client, &call);
+	if (rc >= 0 && ret_shown)
+		*ret_shown = rep.shown;
 	rpc_call_fini(&call);
 	return rc;
 }

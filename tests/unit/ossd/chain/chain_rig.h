@@ -79,7 +79,7 @@ int64_t crig_read(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk,
 		 uint32_t len);
 int crig_remove(struct chain_rig *r, uint32_t i, struct ino ino, uint64_t seq);
 int crig_trim(struct chain_rig *r, uint32_t i, const struct chunk_id *file, uint64_t size,
-	     uint64_t seq);
+	     uint64_t seq, uint8_t *ret_shown);
 /* Every member that runs has the same chunks, versions and sums, and nothing is pending. */
 void crig_wait_quiet(struct chain_rig *r);
 void crig_check_equal(struct chain_rig *r);

@@ -90,7 +90,7 @@ static void trim_and_remove(struct chain_rig *r)
 	w.chunk = two;
 	w.seq++;
 	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
-	assert_int_equal(crig_trim(r, 0, &one, 20000, 1), 0);
+	assert_int_equal(crig_trim(r, 0, &one, 20000, 1, NULL), 0);
 	for (uint32_t i = 0; i < r->n; i++) {
 		assert_int_equal(read_any(r, i, got), 20000);
 		assert_memory_equal(got, data, 20000);
