@@ -4,8 +4,8 @@
  * What a reply to READ lacks becomes zeros in the kernel's pages, and its i_size tells whether
  * anybody sees them. It makes that smaller by the short reply itself, but only if nothing has
  * touched the inode's attributes since it asked: every GETATTR does, and so does every page that
- * is dropped (invalidate.c). So a short reply waits until i_size is known to be no more than what it
- * reaches. That is known of files whose size was only ever told upwards, from here; after others
+ * is dropped (invalidate.c). So a short reply waits until i_size is known to be no more than what
+ * it reaches. That is known of files whose size was only ever told upwards, from here; after others
  * have made one shorter, a process of its own asks the kernel for its attributes, which tells the
  * kernel (size_probe.c). And while pages with such zeros are there nobody is told that the file is
  * longer.

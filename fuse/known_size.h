@@ -28,7 +28,7 @@ bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t *siz
 bool known_size_untold(const struct leatfs *fs, struct ino ino, uint64_t size);
 void known_size_grown(struct leatfs *fs, struct ino ino, uint64_t size);
 
-/* size_probe.c: what the process does that known_size_ask starts: PROBE_SIZE mountpoint node end. */
+/* size_probe.c: the process that known_size_ask starts: PROBE_SIZE mountpoint node end. */
 #define PROBE_SIZE "--probe-size"
 int size_probe(char **argv);
 
