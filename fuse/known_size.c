@@ -33,6 +33,7 @@
 
 struct known_size {
 	struct hmap_node node; /* of fs->known_sizes, by ino */
+	struct leatfs *fs;
 	struct ino ino;
 	uint32_t n_refs;
 	uint64_t most;      /* the kernel believes in no more */
@@ -48,11 +49,6 @@ struct known_size {
 };
 
 #define NO_TAIL UINT64_MAX
-
-struct tail {
-	struct leatfs *fs;
-	struct known_size *k;
-};
 
 static struct known_size *find(const struct leatfs *fs, struct ino ino)
 {
@@ -72,7 +68,8 @@ struct known_size *known_size_get(struct leatfs *fs, struct ino ino)
 		k = malloc(sizeof(*k));
 		if (k == NULL)
 			return NULL;
-		*k = (struct known_size){.ino = ino, .most = UINT64_MAX, .tail_from = NO_TAIL};
+		*k = (struct known_size){
+			.fs = fs, .ino = ino, .most = UINT64_MAX, .tail_from = NO_TAIL};
 		fmutex_init(&k->asking);
 		waitq_init(&k->gone);
 		hmap_insert(&fs->known_sizes, &k->node, hash_u64(ino.v));
@@ -121,30 +118,28 @@ bool known_size_untold(const struct leatfs *fs, struct ino ino, uint64_t size)
 /* Until it is known that the kernel has noted it: else each time that it is told the same. */
 static void drop_tail(void *arg)
 {
-	struct tail *t = arg;
-	struct known_size *k = t->k;
-	uint64_t from, begun_us = 0;
+	struct known_size *k = arg;
+	uint64_t from;
 
 	k->n_refs++;
 	while ((from = k->tail_from) != NO_TAIL) {
+		uint64_t begun_us = 0;
+
 		k->tail_from = NO_TAIL;
-		invalidate_inode_now(t->fs, k->ino, (int64_t)from, 0);
-		known_size_gone(t->fs, k);
-		(void)(known_size_ask(t->fs, k, from, &begun_us) < 0); /* then told again */
+		invalidate_inode_now(k->fs, k->ino, (int64_t)from, 0);
+		known_size_gone(k->fs, k);
+		(void)(known_size_ask(k->fs, k, from, &begun_us) < 0); /* then told again */
 	}
 	k->tail = false;
-	known_size_put(t->fs, k);
-	free(t);
+	known_size_put(k->fs, k);
 }
 
 /* Told that the file is shorter, the kernel puts zeros in the rest of the last page, which it shall
  * not show when the file is longer again. The fiber runs when the reply has been sent. */
-static void shrinks(struct leatfs *fs, struct known_size *k, uint64_t size)
+static void shrinks(struct known_size *k, uint64_t size)
 {
-	struct tail *t = k->tail ? NULL : malloc(sizeof(*t));
+	int rc;
 
-	if (t == NULL && !k->tail)
-		return;
 	if (k->tail_from == NO_TAIL)
 		known_size_shown(k, size);
 	else if (size < k->end)
@@ -152,14 +147,15 @@ static void shrinks(struct leatfs *fs, struct known_size *k, uint64_t size)
 	k->tail_from = size < k->tail_from ? size : k->tail_from;
 	if (k->tail)
 		return;
-	*t = (struct tail){fs, k};
 	k->tail = true;
-	if (fiber_spawn("drop-tail", drop_tail, t) < 0) {
-		k->tail = false;
-		k->tail_from = NO_TAIL;
-		known_size_gone(fs, k);
-		free(t);
-	}
+	rc = fiber_spawn("drop-tail", drop_tail, k);
+	if (rc == 0)
+		return;
+	log_error("inode %llu: the kernel may show zeros: %s", (unsigned long long)k->ino.v,
+		  status_text(rc));
+	k->tail = false;
+	k->tail_from = NO_TAIL;
+	known_size_gone(k->fs, k);
 }
 
 /* Who asks for a read does not wait for pages that may wait for that read. The kernel believed in
@@ -186,7 +182,7 @@ bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t *siz
 		while (shows_less(k, *size) && waitq_wait(&k->gone, until) == 0)
 			waited = true;
 	if (*size < k->most)
-		shrinks(fs, k, *size);
+		shrinks(k, *size);
 	known_size_grown(fs, ino, *size);
 	known_size_put(fs, k);
 	return waited;
@@ -272,10 +268,9 @@ static int ask(struct leatfs *fs, struct known_size *k, uint64_t end, uint64_t u
 	/* What it was told before and has not noted yet it forgets (attributes only: takes no lock
 	 * of a page). */
 	fuse_lowlevel_notify_inval_inode(fs->session, node_of(k->ino), -1, 0);
-	TRY(env_offload(fs->env, probe_start, &p));
-	if (p.err != 0)
-		return status_from_errno(p.err);
-	rc = probe_end(&p, until_us, &size);
+	rc = env_offload(fs->env, probe_start, &p);
+	if (rc >= 0)
+		rc = p.err != 0 ? status_from_errno(p.err) : probe_end(&p, until_us, &size);
 	k->asker = 0;
 	if (rc >= 0)
 		k->most = size > k->told_most ? size : k->told_most;
@@ -284,13 +279,16 @@ static int ask(struct leatfs *fs, struct known_size *k, uint64_t end, uint64_t u
 
 int known_size_ask(struct leatfs *fs, struct known_size *k, uint64_t end, uint64_t *begun_us)
 {
-	uint64_t now = loop_now_us();
+	uint64_t now;
 	int rc = 0;
 
 	if (*begun_us == 0)
-		*begun_us = now;
+		*begun_us = loop_now_us();
 	fmutex_lock(&k->asking);
-	if (!known_size_within(k, end))
+	now = loop_now_us();
+	if (!known_size_within(k, end) && now >= *begun_us + PROBE_US)
+		rc = -LE_TIMEDOUT; /* it is cut again and again */
+	else if (!known_size_within(k, end))
 		/* At first not for long: its answer may wait for pages that wait for who asks, who
 		 * then need not ask, since the file has become longer. */
 		rc = ask(fs, k, end, now + PROBE_FIRST_US + (now - *begun_us));

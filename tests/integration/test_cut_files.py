@@ -55,6 +55,17 @@ def ends_in_page(data, at, off):
     return (off + len(data)) % PAGE == 0 and len(data) - at < PAGE and not data[at:].strip(b"\0")
 
 
+def open_cut_and_fill(path):
+    """Who changes the file opens it each time."""
+    def change(n):
+        start = n * 7 % 12 * CHUNK // 2 + n % 2 * 1000
+        os.truncate(path, start)
+        fd = os.open(path, os.O_WRONLY)
+        fill(fd, n, start)
+        os.close(fd)
+    return change
+
+
 def watched(readers, change):
     """How often something changed while somebody read."""
     if isinstance(readers, Reader):
@@ -144,19 +155,12 @@ def cut_through_pages(c, name, readers, looks):
         while not stop.is_set():
             os.stat(two)
 
-    def change(n):
-        start = n * 7 % 12 * CHUNK // 2 + n % 2 * 1000
-        os.truncate(one, start)
-        fd = os.open(one, os.O_WRONLY)
-        fill(fd, n, start)
-        os.close(fd)
-
     looker = threading.Thread(target=look)
     if looks:
         looker.start()
     try:
         watched([Reader(lambda off, n: os.pread(reader, n, off), True) for _ in range(readers)],
-                change)
+                open_cut_and_fill(one))
     finally:
         stop.set()
         if looks:
@@ -203,15 +207,7 @@ def test_a_reader_with_a_lease(c):
     """Who changes the file opens it each time, so that leases come and go."""
     one, two = make(c, "leased")
     reader = os.open(two, os.O_RDONLY)
-
-    def change(n):
-        start = n * 7 % 12 * CHUNK // 2 + n % 2 * 1000
-        os.truncate(one, start)
-        fd = os.open(one, os.O_WRONLY)
-        fill(fd, n, start)
-        os.close(fd)
-
-    watched(Reader(lambda off, n: os.pread(reader, n, off), True), change)
+    watched(Reader(lambda off, n: os.pread(reader, n, off), True), open_cut_and_fill(one))
     os.close(reader)
 
 
