@@ -45,7 +45,7 @@ struct known_size {
 	uint64_t end;     /* where the first of them begin, at the least */
 	struct waitq gone;
 	bool tail; /* has a fiber */
-	uint64_t tail_from;
+	uint64_t tail_from, tail_last; /* of the sizes that were told: the least and the most */
 };
 
 #define NO_TAIL UINT64_MAX
@@ -119,14 +119,16 @@ bool known_size_untold(const struct leatfs *fs, struct ino ino, uint64_t size)
 static void drop_tail(void *arg)
 {
 	struct known_size *k = arg;
-	uint64_t from;
+	uint64_t from, len;
 
 	k->n_refs++;
 	while ((from = k->tail_from) != NO_TAIL) {
 		uint64_t begun_us = 0;
 
+		len = k->tail_last - from + 1;
 		k->tail_from = NO_TAIL;
-		invalidate_inode_now(k->fs, k->ino, (int64_t)from, 0);
+		k->tail_last = 0;
+		invalidate_inode_now(k->fs, k->ino, (int64_t)from, (int64_t)len);
 		known_size_gone(k->fs, k);
 		(void)(known_size_ask(k->fs, k, from, &begun_us) < 0); /* then told again */
 	}
@@ -135,11 +137,16 @@ static void drop_tail(void *arg)
 }
 
 /* Told that the file is shorter, the kernel puts zeros in the rest of the last page, which it shall
- * not show when the file is longer again. The fiber runs when the reply has been sent. */
+ * not show when the file is longer again; those behind it go by themselves. No others: a write
+ * of our own may hold one, and waits for what is dropped. The fiber runs when the reply is sent. */
 static void shrinks(struct known_size *k, uint64_t size)
 {
 	int rc;
 
+	if (size % (uint64_t)sysconf(_SC_PAGESIZE) == 0)
+		return; /* no page has a rest */
+	if (k->tail_last < size)
+		k->tail_last = size;
 	if (k->tail_from == NO_TAIL)
 		known_size_shown(k, size);
 	else if (size < k->end)
