@@ -48,7 +48,8 @@ struct known_size {
 	uint64_t tail_from, tail_last; /* of the sizes that were told: the least and the most */
 };
 
-#define NO_TAIL UINT64_MAX
+#define NO_TAIL      UINT64_MAX
+#define SIZE_UNKNOWN UINT64_MAX /* most: it has not been asked yet */
 
 static struct known_size *find(const struct leatfs *fs, struct ino ino)
 {
@@ -69,7 +70,7 @@ struct known_size *known_size_get(struct leatfs *fs, struct ino ino)
 		if (k == NULL)
 			return NULL;
 		*k = (struct known_size){
-			.fs = fs, .ino = ino, .most = UINT64_MAX, .tail_from = NO_TAIL};
+			.fs = fs, .ino = ino, .most = SIZE_UNKNOWN, .tail_from = NO_TAIL};
 		fmutex_init(&k->asking);
 		waitq_init(&k->gone);
 		hmap_insert(&fs->known_sizes, &k->node, hash_u64(ino.v));
@@ -188,7 +189,7 @@ bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t *siz
 	else
 		while (shows_less(k, *size) && waitq_wait(&k->gone, until) == 0)
 			waited = true;
-	if (*size < k->most)
+	if (*size < k->most && k->most != SIZE_UNKNOWN)
 		shrinks(k, *size);
 	known_size_grown(fs, ino, *size);
 	known_size_put(fs, k);
@@ -273,8 +274,10 @@ static int ask(struct leatfs *fs, struct known_size *k, uint64_t end, uint64_t u
 	k->told_most = 0;
 	k->asked_end = end;
 	/* What it was told before and has not noted yet it forgets (attributes only: takes no lock
-	 * of a page). */
-	fuse_lowlevel_notify_inval_inode(fs->session, node_of(k->ino), -1, 0);
+	 * of a page). Only where others have cut the file: else who looks for what another mount
+	 * has just added could be kept from it. */
+	if (k->most != SIZE_UNKNOWN)
+		fuse_lowlevel_notify_inval_inode(fs->session, node_of(k->ino), -1, 0);
 	rc = env_offload(fs->env, probe_start, &p);
 	if (rc >= 0)
 		rc = p.err != 0 ? status_from_errno(p.err) : probe_end(&p, until_us, &size);
