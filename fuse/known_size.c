@@ -37,6 +37,7 @@ struct known_size {
 	struct ino ino;
 	uint32_t n_refs;
 	uint64_t most;      /* the kernel believes in no more */
+	uint64_t era; /* what the kernel asked for before it changed, it does not believe */
 	struct fmutex asking;
 	uint64_t told_most; /* since it is asked */
 	uint64_t asked_end;
@@ -49,6 +50,7 @@ struct known_size {
 };
 
 #define NO_TAIL      UINT64_MAX
+#define ASK_ANYWAY   UINT64_MAX
 #define SIZE_UNKNOWN UINT64_MAX /* most: it has not been asked yet */
 
 static struct known_size *find(const struct leatfs *fs, struct ino ino)
@@ -70,7 +72,7 @@ struct known_size *known_size_get(struct leatfs *fs, struct ino ino)
 		if (k == NULL)
 			return NULL;
 		*k = (struct known_size){
-			.fs = fs, .ino = ino, .most = SIZE_UNKNOWN, .tail_from = NO_TAIL};
+			.fs = fs, .ino = ino, .most = SIZE_UNKNOWN, .era = 1, .tail_from = NO_TAIL};
 		fmutex_init(&k->asking);
 		waitq_init(&k->gone);
 		hmap_insert(&fs->known_sizes, &k->node, hash_u64(ino.v));
@@ -130,6 +132,7 @@ static void drop_tail(void *arg)
 		k->tail_from = NO_TAIL;
 		k->tail_last = 0;
 		invalidate_inode_now(k->fs, k->ino, (int64_t)from, (int64_t)len);
+		k->era++;
 		known_size_gone(k->fs, k);
 		(void)(known_size_ask(k->fs, k, from, &begun_us) < 0); /* then told again */
 	}
@@ -171,11 +174,28 @@ static void shrinks(struct known_size *k, uint64_t size)
  * or there are none. */
 static void tell_asker(struct known_size *k, uint64_t *size)
 {
-	if (k->n_short > 0 && k->end >= k->asked_end && k->end < *size)
+	if (shows_less(k, *size) && (k->asked_end == ASK_ANYWAY || k->end >= k->asked_end))
 		*size = k->end;
 }
 
-bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t *size)
+uint64_t known_size_era(const struct leatfs *fs, struct ino ino)
+{
+	const struct known_size *k = fs->known_sizes.n > 0 ? find(fs, ino) : NULL;
+
+	return k != NULL ? k->era : 0;
+}
+
+static int ask(struct leatfs *fs, struct known_size *k, uint64_t end, uint64_t until_us);
+
+/* What is answered now the kernel will not believe: it is told before by somebody who asks anew. */
+static void tell_before(struct leatfs *fs, struct known_size *k, uint64_t until_us)
+{
+	fmutex_lock(&k->asking);
+	(void)(ask(fs, k, ASK_ANYWAY, until_us) < 0); /* then it asks again, and until then has less */
+	fmutex_unlock(&k->asking);
+}
+
+bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t era, uint64_t *size)
 {
 	struct known_size *k = fs->known_sizes.n > 0 ? find(fs, ino) : NULL;
 	uint64_t until = loop_deadline_ms(CHUNK_LEASE_MS);
@@ -184,11 +204,18 @@ bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t *siz
 	if (k == NULL)
 		return false;
 	k->n_refs++;
-	if (who != 0 && who == k->asker)
+	if (who != 0 && who == k->asker) {
 		tell_asker(k, size);
-	else
-		while (shows_less(k, *size) && waitq_wait(&k->gone, until) == 0)
+	} else {
+		do {
+			while (shows_less(k, *size) && waitq_wait(&k->gone, until) == 0)
+				waited = true;
+			if (!waited && (era == 0 || era == k->era))
+				break;
+			tell_before(fs, k, until);
 			waited = true;
+		} while (shows_less(k, *size) && loop_now_us() < until);
+	}
 	if (*size < k->most && k->most != SIZE_UNKNOWN)
 		shrinks(k, *size);
 	known_size_grown(fs, ino, *size);
@@ -276,8 +303,10 @@ static int ask(struct leatfs *fs, struct known_size *k, uint64_t end, uint64_t u
 	/* What it was told before and has not noted yet it forgets (attributes only: takes no lock
 	 * of a page). Only where others have cut the file: else who looks for what another mount
 	 * has just added could be kept from it. */
-	if (k->most != SIZE_UNKNOWN)
+	if (k->most != SIZE_UNKNOWN && end != ASK_ANYWAY) {
 		fuse_lowlevel_notify_inval_inode(fs->session, node_of(k->ino), -1, 0);
+		k->era++;
+	}
 	rc = env_offload(fs->env, probe_start, &p);
 	if (rc >= 0)
 		rc = p.err != 0 ? status_from_errno(p.err) : probe_end(&p, until_us, &size);

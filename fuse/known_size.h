@@ -24,7 +24,10 @@ void known_size_gone(struct leatfs *fs, struct known_size *k);
 /* The kernel is about to be told that size, at the request of that thread: waits, for
  * CHUNK_LEASE_MS at most, until it shows no zeros there; who asks for known_size_ask gets less
  * instead. True: has waited. untold: it would wait. grown: by what the kernel writes itself. */
-bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t *size);
+bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t era,
+		     uint64_t *size);
+/* Now, when a request for attributes begins, for its known_size_tell; 0: does not matter. */
+uint64_t known_size_era(const struct leatfs *fs, struct ino ino);
 bool known_size_untold(const struct leatfs *fs, struct ino ino, uint64_t size);
 void known_size_grown(struct leatfs *fs, struct ino ino, uint64_t size);
 

@@ -72,7 +72,7 @@ static void *look(void *arg)
 	useconds_t wait_us = LOOK_US;
 
 	(void)arg;
-	while (asked == 0 && size == before && size > end) {
+	while (asked == 0 && size == before && (size > end || end == UINT64_MAX)) {
 		usleep(wait_us);
 		wait_us = wait_us * 2 < LOOK_MAX_US ? wait_us * 2 : LOOK_MAX_US;
 		if (nobody_listens() || !believed(&size))
@@ -93,7 +93,7 @@ int size_probe(char **argv)
 	if (open_node(argv[2], strtoull(argv[3], NULL, 10)) < 0 || !believed(&before) ||
 	    pthread_create(&thread, NULL, look, NULL) != 0)
 		return 1;
-	if (before > end)
+	if (before > end || end == UINT64_MAX)
 		ask();
 	pthread_join(thread, NULL);
 	return 0;
