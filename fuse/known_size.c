@@ -191,11 +191,13 @@ static int ask(struct leatfs *fs, struct known_size *k, uint64_t end, uint64_t u
 static void tell_before(struct leatfs *fs, struct known_size *k, uint64_t until_us)
 {
 	fmutex_lock(&k->asking);
-	(void)(ask(fs, k, ASK_ANYWAY, until_us) < 0); /* then it asks again, and until then has less */
+	/* In vain: until it asks again it has the former one. */
+	(void)(ask(fs, k, ASK_ANYWAY, until_us) < 0);
 	fmutex_unlock(&k->asking);
 }
 
-bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t era, uint64_t *size)
+bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t era,
+		     uint64_t *size)
 {
 	struct known_size *k = fs->known_sizes.n > 0 ? find(fs, ino) : NULL;
 	uint64_t until = loop_deadline_ms(CHUNK_LEASE_MS);
