@@ -106,10 +106,12 @@ struct idata {
 	struct gather gather;
 	struct fmutex append_lock; /* who writes at the end, or moves it */
 	bool appending;            /* at an end that only this client knows: io_write.c */
+	uint64_t placed;           /* writing at a place that was given with this change; 0: not */
+	uint64_t placed_void;      /* places that were given with this change or an older one */
 	bool alone;                /* it wrote behind under a write lease, not recalled since */
 	/* Writes of pages without a lease; of these, that nobody's kernel shows what was there. */
 	uint64_t n_pages, n_pages_seen;
-	struct waitq append_q;     /* that has ended */
+	struct waitq append_q;     /* either has ended */
 	int err;          /* the newest error of a write-behind */
 	uint32_t mark;    /* kept.c: 1 + the place where it is noted; 0: it is clean */
 	uint32_t err_gen; /* counts them: each open file reports one once */

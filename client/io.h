@@ -137,6 +137,9 @@ int file_resume(struct client *c, struct inode *i, const struct cred *cred, uint
 bool io_hides(const struct idata *d);
 /* Until nothing is of what was written so far. -LE_INTR. Yields. */
 int io_show(struct idata *d) CHECK_RESULT;
+/* cb_cut: returns when no append writes at a place that it was given before. One whose answer is
+ * still on its way does not either. Waits for no request to the MDS. Yields. */
+int io_cut(struct client *c, const struct cb_cut_req *req) CHECK_RESULT;
 
 /* The error of writes behind that this file has not reported yet. */
 int io_take_error(struct ll_file *f) CHECK_RESULT;

@@ -131,20 +131,44 @@ static int write_small(struct ll_file *f, uint64_t off, uint64_t len, const stru
 	return 0;
 }
 
+/* Asks for a place as long as a cut has overtaken the answer; see io_cut. */
 static int reserve_append(struct ll_file *f, uint64_t len, uint64_t *ret_off)
 {
-	struct mds_append_req req = {.ino = f->inode->ino, .len = len, .size = f->d->size};
+	struct idata *d = f->d;
 	struct mds_append_rep rep;
 	struct rpc_call call;
 	int rc;
 
-	/* Of a file that was cut the MDS believes the chains alone. */
-	TRY(wb_show(f->d));
-	rc = mds_call(f->c, OP_mds_append, &req, &rep, &call);
-	rpc_call_fini(&call);
-	TRY(rc);
+	do {
+		struct mds_append_req req = {.ino = f->inode->ino, .len = len, .size = d->size};
+
+		/* Of a file that was cut the MDS believes the chains alone. */
+		TRY(wb_show(d));
+		rc = mds_call(f->c, OP_mds_append, &req, &rep, &call);
+		rpc_call_fini(&call);
+		TRY(rc);
+	} while (rep.change <= d->placed_void && !FAULT(CLIENT_STALE_PLACE));
+	if (rep.off > LEAT_FILE_SIZE_MAX - len)
+		return -LE_FBIG;
+	d->placed = rep.change;
 	*ret_off = rep.off;
-	return rep.off > LEAT_FILE_SIZE_MAX - len ? -LE_FBIG : 0;
+	return 0;
+}
+
+int io_cut(struct client *c, const struct cb_cut_req *req)
+{
+	struct inode *i = inode_peek(c, req->ino);
+	struct idata *d = i != NULL ? i->data : NULL;
+	int rc = 0;
+
+	if (d != NULL && req->change > d->placed_void)
+		d->placed_void = req->change;
+	while (d != NULL && rc >= 0 && d->placed != 0 && d->placed <= req->change &&
+	       !FAULT(CLIENT_STALE_PLACE))
+		rc = waitq_wait(&d->append_q, NO_DEADLINE);
+	if (i != NULL)
+		inode_put(c, i);
+	return rc;
 }
 
 /* Below a quota, what may need space is asked for before it is accepted: -LE_DQUOT. Overwriting
@@ -250,6 +274,7 @@ static int64_t write_end(struct ll_file *f, const struct slot_vec *vec, uint32_t
 	if (rc >= 0)
 		rc = write_at(f, off, vec, n, d->appending ? WB_BEHIND : 0);
 	d->appending = false;
+	d->placed = 0;
 	waitq_wake_all(&d->append_q);
 	return rc;
 }

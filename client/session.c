@@ -281,6 +281,8 @@ static int callback(void *arg, struct rpc_client *rpc, uint16_t op, const void *
 		return -LE_NOT_READY;
 	if (op == OP_cb_recall)
 		return lease_recall(c, ((const struct cb_recall_req *)req)->ino);
+	if (op == OP_cb_cut)
+		return io_cut(c, (const struct cb_cut_req *)req);
 	if (op == OP_cb_unlocked) {
 		lock_unlocked(c, ((const struct cb_unlocked_req *)req)->ino);
 		return 0;

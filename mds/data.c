@@ -197,9 +197,6 @@ static int apply(struct mds *m, const struct intent_rec *rec, bool *ret_shown)
 	if (l->width == 0)
 		return 0;
 	TRY(jobs_make(m, l, &jobs, &n));
-	/* The intent is durable: it must be carried out, however long whoever asked is willing to
-	 * wait. */
-	fiber_set_deadline(NO_DEADLINE);
 	if (rec->kind == INTENT_TRIM)
 		rc = trim_all(jobs, n, &trim);
 	else
@@ -310,7 +307,9 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 static int abandon_txn(struct op *op, const void *vin, void *vout)
 {
 	const struct finish *fi = vin;
+	struct open_file *f = open_file_find(&op->m->opens, fi->rec->ino);
 	const struct inode_rec *old;
+	struct inode_rec *rec;
 	struct inode *i;
 	int rc = inode_get(op->store, fi->rec->ino, VIEW_NEWEST, &i, &old);
 
@@ -320,17 +319,30 @@ static int abandon_txn(struct op *op, const void *vin, void *vout)
 	TRY(op_changes(op, fi->rec->ino));
 	data_touched(op->m, fi->rec->ino);
 	txn_delete(op->store, key_of('T', fi->intent));
-	if (rc == 0)
-		inode_changed(op, inode_edit(op->store, i));
+	if (rc < 0)
+		return 0;
+	rec = inode_edit(op->store, i);
+	if (f != NULL && fi->rec->kind == INTENT_TRIM) { /* what was there is void all the same */
+		rec->append_end = 0;
+		f->ends_known = false;
+	}
+	inode_changed(op, rec);
 	return 0;
 }
 
-static int carry_out(struct op *op, uint64_t intent, const struct intent_rec *rec,
-		     struct attr *ret_attr, bool *ret_shown)
+static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
+		     const struct intent_rec *rec, struct attr *ret_attr, bool *ret_shown)
 {
 	struct finish fi = {intent, rec};
-	int rc = apply(op->m, rec, ret_shown), end;
+	int rc, end;
 
+	/* The intent is durable: it must be carried out, however long whoever asked is willing to
+	 * wait. */
+	fiber_set_deadline(NO_DEADLINE);
+	if (f->cutting)
+		TRY(recall_places(op->m, f));
+	f->trimming = f->cutting;
+	rc = apply(op->m, rec, ret_shown);
 	if (rc < 0 && rc != -LE_CORRUPT)
 		return rc;
 	op->final = rc == 0 && rec->session != 0 && !rec->part;
@@ -347,8 +359,8 @@ int data_carry_out(struct op *op, struct open_file *f, uint64_t intent,
 	int rc;
 
 	f->cutting = rec->kind == INTENT_TRIM;
-	rc = carry_out(op, intent, rec, ret_attr, &shown);
-	f->cutting = false;
+	rc = carry_out(op, f, intent, rec, ret_attr, &shown);
+	f->cutting = f->trimming = false;
 	/* Only now: a read that keeps pages from going may wait for the end of the cut. */
 	if (shown)
 		await_unshown(op->m, rec);

@@ -97,28 +97,32 @@ struct asking {
 	int status; /* why it was given up before the lease was given back */
 };
 
-static int ask(const struct asking *a)
+static int call_back(struct session *se, uint16_t op, const void *req, void *rep)
 {
-	struct cb_recall_req req = {a->ino};
-	struct cb_recall_rep rep;
-	struct rpc_call call = {.op = OP_cb_recall,
-				.req = &req,
-				.rep = &rep,
-				.deadline_us = loop_deadline_ms(ASK_MS)};
-	struct rpc_peer *p = a->session->peer;
+	struct rpc_call call = {
+		.op = op, .req = req, .rep = rep, .deadline_us = loop_deadline_ms(ASK_MS)};
+	struct rpc_peer *p = se->peer;
 	int rc;
 
 	if (p == NULL || p->gone)
 		return -LE_DISCONNECTED;
-	if (a->session->n_recalls == SESSION_MAX)
+	if (se->n_recalls == SESSION_MAX)
 		return -LE_OVERLOAD;
-	a->session->n_recalls++;
+	se->n_recalls++;
 	rpc_peer_ref(p);
 	rc = rpc_callback(p, &call);
 	rpc_call_fini(&call);
 	rpc_peer_unref(p);
-	a->session->n_recalls--;
+	se->n_recalls--;
 	return rc;
+}
+
+static int ask(const struct asking *a)
+{
+	struct cb_recall_req req = {a->ino};
+	struct cb_recall_rep rep;
+
+	return call_back(a->session, OP_cb_recall, &req, &rep);
 }
 
 /* Silence counts only after it was asked: it may be this process that stood still. */
@@ -150,8 +154,8 @@ static void end_session(void *arg)
 	free(e);
 }
 
-/* It has a write lease and cannot be asked: the session ends, which ends its leases first. Who
- * waits for this one does not wait for all that the session had open. */
+/* It has what nobody else may have, and cannot be asked: the session ends, which ends its leases
+ * first. Who waits for this one does not wait for all that the session had open. */
 static void give_up(const struct asking *a)
 {
 	struct ending *e = a->session->ending ? NULL : malloc(sizeof(*e));
@@ -167,7 +171,7 @@ static void give_up(const struct asking *a)
 	}
 	a->session->ending = true;
 	session_ref(a->session);
-	log_warn("session %llu of %s does not give back its lease on inode %llu: it is ended",
+	log_warn("session %llu of %s does not give back what it has of inode %llu: it is ended",
 		 (unsigned long long)a->session->id, a->session->name,
 		 (unsigned long long)a->ino.v);
 }
@@ -333,6 +337,62 @@ void op_unblock(struct op *op)
 {
 	while (op->n_blocked > 0)
 		leases_unblock(&op->m->leases, op->blocked[--op->n_blocked]);
+}
+
+/* ---- places that appends were given ---- */
+
+/* Until it writes at none of them, or its session has ended, with all that it had open. However
+ * long a living one takes: it waits for the object servers that the cut needs as well. */
+static void ask_placed(void *arg)
+{
+	struct asking *a = arg;
+	struct open_file *f = open_file_find(&a->m->opens, a->ino);
+	struct cb_cut_req req = {a->ino, f->placed};
+	struct cb_cut_rep rep;
+	struct open *o;
+
+	for (uint32_t tries = 1;; tries++) {
+		int rc;
+
+		o = open_find(&a->m->opens, a->session, a->ino);
+		if (o == NULL || !o->placed)
+			break;
+		rc = call_back(a->session, OP_cb_cut, &req, &rep);
+		o = open_find(&a->m->opens, a->session, a->ino);
+		if (rc >= 0 && o != NULL)
+			o->placed = false;
+		if (rc >= 0 || o == NULL)
+			break;
+		if (!a->session->ended && is_silent(a, tries))
+			give_up(a);
+		a->status = mds_sleep_ms(a->m, AGAIN_MS);
+		if (a->status < 0)
+			break;
+	}
+	session_unref(a->session);
+}
+
+int recall_places(struct mds *m, struct open_file *f)
+{
+	struct asking as[HOLDERS_MAX];
+	uint32_t n;
+
+	do {
+		n = 0;
+		list_for_each (k, &f->opens) {
+			struct open *o = list_entry(k, struct open, by_file);
+
+			if (!o->placed || n == HOLDERS_MAX)
+				continue;
+			session_ref(o->session);
+			as[n++] = (struct asking){m, o->session, f->ino, 0};
+		}
+		if (n > 0)
+			fiber_parallel("recall-places", ask_placed, as, sizeof(as[0]), n, PARALLEL);
+		for (uint32_t i = 0; i < n; i++)
+			TRY(as[i].status);
+	} while (n == HOLDERS_MAX);
+	return 0;
 }
 
 /* ---- what is presumed ---- */

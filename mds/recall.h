@@ -35,6 +35,10 @@ int op_asks_own(struct op *op, struct ino ino, struct ino told) CHECK_RESULT;
 /* Recalls what the last -LE_LEASED was about, and blocks it until op_unblock. Yields. */
 int op_recall(struct op *op) CHECK_RESULT;
 void op_unblock(struct op *op);
+/* Before the file is trimmed, and while appends are given no places (f->cutting): nobody writes any
+ * more, then or later, at one that he was given before. Who is silent is ended. The caller has a
+ * reference to f. Yields. */
+int recall_places(struct mds *m, struct open_file *f) CHECK_RESULT;
 /* Background: asks sessions that are heard again what is presumed of them. */
 void recall_presumed(struct mds *m);
 

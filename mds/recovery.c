@@ -81,7 +81,8 @@ static int intent_start(struct mds *m, uint64_t no, const struct intent_rec *rec
 		return rc;
 	}
 	fmutex_lock(&in->file->busy);
-	in->file->cutting = rec->kind == INTENT_TRIM; /* the former incarnation may have begun */
+	/* The former incarnation may have begun. */
+	in->file->cutting = in->file->trimming = rec->kind == INTENT_TRIM;
 	intent_session(m, in);
 	latch_add(&m->fibers, 1);
 	m->recovery.n_intents++;

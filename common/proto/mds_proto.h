@@ -66,7 +66,8 @@
 #define MDS_CALLBACKS(M) \
 	M(0x0181, cb_map_changed, CTRL) \
 	M(0x0182, cb_recall, CTRL) \
-	M(0x0183, cb_unlocked, CTRL)
+	M(0x0183, cb_unlocked, CTRL) \
+	M(0x0184, cb_cut, CTRL)
 
 /* ---- sessions and cluster ---- */
 /* client: random, made once per mount; session: a former one to take up again (0: new). takeover:
@@ -310,10 +311,10 @@ enum close_flags {
 #define mds_close_req_FIELDS(F) \
 	F(ino, ino) F(u32, flags) F(u8, dirty) F(u64, size) F(i64, mtime_ns) F(u64, used)
 #define mds_close_rep_FIELDS(F) F(attr, attr)
-/* Reserves [off, off + len) at the end of the file for one O_APPEND write, durably. size: the size
- * as this client knows it (its own writes). */
+/* Reserves [off, off + len) at the end of the file for one O_APPEND write, durably, unless the file
+ * is cut (cb_cut). size: the size as this client knows it (its own writes). change: of the file. */
 #define mds_append_req_FIELDS(F) F(ino, ino) F(u64, len) F(u64, size)
-#define mds_append_rep_FIELDS(F) F(u64, off)
+#define mds_append_rep_FIELDS(F) F(u64, off) F(u64, change)
 /* mode of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE|KEEP_SIZE, ZERO_RANGE[|KEEP_SIZE]. */
 #define mds_fallocate_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, mode) F(u64, off) F(u64, len)
 #define mds_fallocate_rep_FIELDS(F) F(attr, attr)
@@ -412,6 +413,10 @@ enum export_change {
 /* Somebody of this session who waits for a lock on the file may try again. */
 #define cb_unlocked_req_FIELDS(F) F(ino, ino)
 #define cb_unlocked_rep_FIELDS(F)
+/* The file is about to be cut: a place that an append was given with this change counter or an
+ * older one is void. Answered when nothing is being written at such a place. */
+#define cb_cut_req_FIELDS(F) F(ino, ino) F(u64, change)
+#define cb_cut_rep_FIELDS(F)
 
 #define MSG_STRUCTS(num, name, kind) \
 	WIRE_STRUCT(name##_req) \

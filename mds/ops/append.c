@@ -24,7 +24,9 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	struct append *a = (struct append *)vin;
 	struct mds_append_rep *out = vout;
 	const struct inode_rec *old;
+	struct inode_rec *rec;
 	struct inode *i;
+	struct open *o;
 	uint64_t off;
 
 	TRY(file_get(op, a->in->ino, VIEW_NEWEST, &i, &old));
@@ -45,8 +47,13 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 		off = max_u64(off, a->in->size);
 	if (off > LEAT_FILE_SIZE_MAX || a->in->len > LEAT_FILE_SIZE_MAX - off)
 		return -LE_FBIG;
-	inode_edit(op->store, i)->append_end = off + a->in->len;
+	rec = inode_edit(op->store, i);
+	rec->append_end = off + a->in->len;
 	out->off = off;
+	out->change = rec->attr.change;
+	o = open_find(&op->m->opens, op->session, a->in->ino);
+	if (o != NULL)
+		open_placed(o, out->change);
 	return 0;
 }
 

@@ -13,7 +13,7 @@ int mds_getattr(struct op *op, const void *vin, void *vout)
 	TRY(file_get(op, in->ino, VIEW_DURABLE, &i, &rec));
 	TRY(op_looks(op, &rec->attr));
 	out->attr = rec->attr;
-	if (f != NULL && f->cutting)
+	if (f != NULL && f->trimming)
 		out->attr.flags |= ATTR_CUTTING;
 	inode_hurry(op->store, i);
 	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)

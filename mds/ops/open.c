@@ -147,6 +147,7 @@ static int reclaim_txn(struct op *op, const void *vin, void *vout)
 		/* What others have reported before is not known, nor when it was cut. */
 		open->file->ask_chains = open->file->untracked = true;
 		open->file->cut |= (rec->flags & INODE_CUT) != 0;
+		open_placed(open, rec->attr.change); /* perhaps */
 	}
 	return 0;
 }

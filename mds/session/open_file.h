@@ -19,7 +19,8 @@ struct open_file {
 	/* Ever, and cuts: who asked the chains knows whether the data may have changed since. */
 	uint32_t write_opens;
 	bool converting;    /* a conversion is at it */
-	bool cutting;       /* an intent to trim it is being carried out */
+	bool cutting;       /* it is to be trimmed, by an intent: appends are given no places */
+	bool trimming;      /* and object servers may have begun */
 	uint32_t refs;      /* who works with it just now */
 	struct fmutex busy; /* data as a whole: truncate, punch, settle, append over unknown ends */
 	/* Since the first of the present writers opened: */
@@ -32,6 +33,7 @@ struct open_file {
 	uint64_t replaced_us; /* when a rename took its last name away; 0: none did */
 	bool settling;        /* a fiber is at it */
 	bool ends_known;      /* appends need not ask the chains */
+	uint64_t placed;      /* the newest change counter with which an append was given a place */
 	uint64_t size, used;  /* as reported by closes */
 	struct quota *quota;  /* with reserved > 0: whose */
 	uint64_t reserved;    /* of its bytes, until the last writer has closed it */
@@ -44,6 +46,7 @@ struct open {
 	struct session *session;
 	struct open_file *file;
 	uint32_t n_read, n_write, n_append; /* n_append of n_write are O_APPEND */
+	bool placed; /* it may be writing at a place that an append was given (recall.h) */
 	struct list by_presumed;            /* of the session */
 	bool presumed;                      /* one of n_read: nobody has told of it */
 	/* of these: told by a process from which another one takes the session over */
@@ -89,6 +92,13 @@ void open_set_old(struct open *o);
 /* What is left of that ends, as if it had been silent; o may be gone afterwards. The caller holds a
  * reference to the file. */
 void open_drop_old(struct open_files *of, struct open *o);
+
+/* An append of it was given a place, with this change counter. */
+static inline void open_placed(struct open *o, uint64_t change)
+{
+	o->placed = true;
+	o->file->placed = change;
+}
 
 static inline bool open_file_is_open(const struct open_file *f)
 {

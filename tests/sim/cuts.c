@@ -9,6 +9,7 @@
 #include "common/base/hmap.h"
 #include "common/base/log.h"
 #include "tests/sim/linear.h"
+#include "tests/sim/logs.h"
 
 /*
  * A cell is what is written, whole. Cells lie apart, so that some border of a chunk (64 KiB) and of
@@ -51,6 +52,7 @@ struct cuts {
 	struct cluster *c;
 	uint64_t tick;
 	uint32_t value;
+	struct logs *logs;
 	struct cell_history cells;
 	struct cell_past past[FILES * CELLS];
 	struct cuts_client client[CLIENTS_MAX + 1];
@@ -517,7 +519,10 @@ static void act_on(void *arg)
 	while (*a->left > 0 && !s->c->failed) {
 		(*a->left)--;
 		s->c->count.ops++;
-		act(&a->d);
+		if (rnd(s, 8) == 0)
+			logs_use(s->logs, a->d.sc->client, a->d.index);
+		else
+			act(&a->d);
 		if (rnd(s, 4) == 0)
 			fiber_sleep_us(rnd(s, rnd(s, 8) == 0 ? 1000000 : 20000));
 	}
@@ -603,6 +608,7 @@ void cuts_verify(struct cuts *s, uint32_t index)
 	if (verdict == NAMES_IMPOSSIBLE)
 		cluster_fail(s->c, "cut files not linearizable: %s", why);
 	s->c->count.undecided += verdict == NAMES_NOT_DECIDED;
+	logs_verify(s->logs, s->client[index].client);
 	for (uint32_t i = 0; i < FILES && !s->c->failed; i++)
 		expect(s, "remove",
 		       ll_unlink(s->client[index].client, &root, dir_of(s, i), name_of(name, i)),
@@ -613,7 +619,13 @@ struct cuts *cuts_create(struct cluster *c)
 {
 	struct cuts *s = calloc(1, sizeof(*s));
 
-	if (s != NULL)
-		s->c = c;
+	if (s == NULL)
+		return NULL;
+	s->c = c;
+	s->logs = logs_create(c);
+	if (s->logs == NULL) {
+		free(s);
+		return NULL;
+	}
 	return s;
 }

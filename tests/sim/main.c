@@ -594,6 +594,7 @@ FINDS_NAMES(client_keep_lease)
 FINDS_NAMES(client_own_cache)
 FINDS_NAMES(client_keep_opens)
 FINDS(client_trust_holes, found_cuts)
+FINDS(client_stale_place, found_cuts)
 FINDS(oss_no_leases, found_cuts)
 FINDS(client_pages_unseen, found_cuts)
 FINDS(oss_no_dedupe, found)
@@ -648,6 +649,7 @@ static const struct {
 	X(mds_no_dedupe),
 	X(mds_early_ack),
 	X(client_trust_holes),
+	X(client_stale_place),
 	X(oss_no_leases),
 	X(client_pages_unseen),
 	X(oss_no_dedupe),

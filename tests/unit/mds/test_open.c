@@ -252,6 +252,8 @@ static void cut_log_body(struct fx *f)
 
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "log", O_WRONLY | O_APPEND, &a), 0);
 	assert_int_equal(append(f, a.ino, 1000, 0), 0);
+	/* As if it had answered that it has written there. */
+	open_find(&f->m->opens, session_find(&f->m->sessions, first), a.ino)->placed = false;
 	f->session = second;
 	f->slot = 1;
 	assert_int_equal(fx_truncate(f, a.ino, 0), 0);
@@ -261,6 +263,29 @@ static void cut_log_body(struct fx *f)
 	f->stat.size = 10;
 	assert_int_equal(append(f, a.ino, 10, 1000), 10);
 	assert_int_equal(append(f, a.ino, 10, 20), 20);
+}
+
+/* It may still write at the place that it was given, and does not say that it will not. */
+static void silent_appender_body(struct fx *f)
+{
+	uint64_t first = f->session, second = fx_session(f, 2), began_us;
+	struct mds_append_req q = {.len = 10};
+	struct mds_append_rep p;
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "log", O_WRONLY | O_APPEND, &a), 0);
+	assert_int_equal(append(f, a.ino, 1000, 0), 0);
+	f->session = second;
+	f->slot = 1;
+	began_us = loop_now_us();
+	assert_int_equal(fx_truncate(f, a.ino, 0), 0);
+	assert_true(loop_now_us() - began_us >= f->params.client_lease_ms * 1000ull);
+	assert_null(session_find(&f->m->sessions, first));
+	assert_true(f->n_trims > 0);
+	f->session = first;
+	f->slot = 0;
+	q.ino = a.ino;
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), -LE_SESSION_GONE);
 }
 
 static struct ino kept;
@@ -729,6 +754,7 @@ TEST(test_late_close, late_close_body)
 TEST(test_fallocate, fallocate_body)
 TEST(test_append, append_body)
 TEST(test_cut_log, cut_log_body)
+TEST(test_silent_appender, silent_appender_body)
 TEST(test_linger, linger_body)
 TEST(test_expiry, expiry_body)
 TEST(test_many_opens, many_opens_body)
@@ -745,6 +771,7 @@ int main(void)
 		cmocka_unit_test(test_fallocate),
 		cmocka_unit_test(test_append),
 		cmocka_unit_test(test_cut_log),
+		cmocka_unit_test(test_silent_appender),
 		cmocka_unit_test(test_reclaim),
 		cmocka_unit_test(test_missing_session),
 		cmocka_unit_test(test_takeover),
