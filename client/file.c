@@ -876,22 +876,43 @@ static int flushed_size(struct ll_file *f, uint64_t *ret_size)
 	return 0;
 }
 
+/* 1: what seemed to be a hole may be what was being cut off, so it is to be looked for again (as a
+ * read does: io_read.c). */
+static int seek_once(struct ll_file *f, struct seek *s, struct io_patience *p)
+{
+	uint64_t change = f->inode->attr.change, size;
+	enum io_cut cut;
+
+	s->done = false;
+	TRY(flushed_size(f, &size));
+	if (s->off >= size)
+		return -LE_NXIO;
+	TRY(each_piece(f, s->off, size, seek_piece, s));
+	TRY(io_cut_since(f->c, f->inode, change, &cut));
+	if (cut == CUT_NOW)
+		TRY(io_wait_uncut(f->c, p));
+	if (cut != CUT_NOT)
+		return 1;
+	if (s->done && s->found < size)
+		return 0;
+	/* There is a hole at the end of every file. */
+	s->found = size;
+	return s->want_hole ? 0 : -LE_NXIO;
+}
+
 int64_t ll_seek(struct ll_file *file, uint64_t off, int whence)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	struct seek s = {.off = off, .want_hole = whence == SEEK_HOLE};
-	uint64_t size;
+	struct io_patience patience = {0};
+	int rc;
 
 	if (whence != SEEK_DATA && whence != SEEK_HOLE)
 		return -LE_INVAL;
-	TRY(flushed_size(f, &size));
-	if (off >= size)
-		return -LE_NXIO;
-	TRY(each_piece(f, off, size, seek_piece, &s));
-	if (s.done && s.found < size)
-		return (int64_t)s.found;
-	/* There is a hole at the end of every file. */
-	return s.want_hole ? (int64_t)size : -LE_NXIO;
+	do
+		rc = seek_once(f, &s, &patience);
+	while (rc > 0);
+	return rc < 0 ? rc : (int64_t)s.found;
 }
 
 int ll_sums(struct ll_file *file,

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Files that several mounts have open, one of them to write: who reads and writes asks the object
 servers alone, and sees what others write, cut off and change."""
+import errno
 import json
 import mmap
 import os
@@ -264,6 +265,34 @@ def test_cut_while_it_is_read(c):
             assert os.pread(two, 16 * BLOCK, 0) == b"x" * 100, n
             os.ftruncate(one, 64 * BLOCK)
             assert os.pread(two, 16 * BLOCK, 0) == b"x" * 100 + bytes(16 * BLOCK - 100), n
+
+
+def test_what_is_being_cut_is_no_hole(c):
+    """A file without holes, cut to its first chunk by one mount and written again chunk by chunk."""
+    with Shared(c, "no hole", 1) as s:
+        stop, seen, mib = threading.Event(), set(), 1 << 20
+
+        def cut_and_fill():
+            while not stop.is_set():
+                for k in range(5):
+                    os.pwrite(s.fds[0], b"x" * mib, k * mib)
+                os.ftruncate(s.fds[0], mib)
+
+        def look():
+            while not stop.is_set():
+                try:
+                    seen.add(os.lseek(s.fds[1], mib, os.SEEK_DATA))
+                except OSError as e:  # ENXIO: it ends there
+                    seen.add(e.errno)
+
+        ts = [threading.Thread(target=f) for f in (cut_and_fill, look, look, look)]
+        for t in ts:
+            t.start()
+        time.sleep(6)
+        stop.set()
+        for t in ts:
+            t.join(60)
+        assert seen <= {mib, errno.ENXIO} and len(seen) == 2, seen
 
 
 def test_a_mode_that_changes(c):
