@@ -268,7 +268,7 @@ def test_cut_while_it_is_read(c):
 
 
 def test_what_is_being_cut_is_no_hole(c):
-    """A file without holes, cut to its first chunk by one mount and written again chunk by chunk."""
+    """A file without holes, cut to its first chunk by one mount and written again by chunks."""
     with Shared(c, "no hole", 1) as s:
         stop, seen, mib = threading.Event(), set(), 1 << 20
 
