@@ -31,6 +31,7 @@ struct dir_batch {
 	uint64_t cookie; /* the next call's; the entries behind it start at pos */
 	uint32_t pos, uid;
 	bool plus, eof, used;
+	bool coming; /* it is being fetched (used too); those who want it wait in dirs_q */
 	uint64_t at_us;
 	struct mds_readdir_rep rep;
 	struct rpc_call call;
@@ -85,6 +86,8 @@ struct client {
 	struct latencies latencies;      /* of reads from the member asked first */
 	struct latencies many_latencies; /* the same, of many at once */
 	struct dir_batch dirs[READDIR_CACHE];
+	struct waitq dirs_q;
+	uint32_t n_dirs_coming;
 
 	/* Fibers in the background, which destroy waits for. */
 	struct latch bg;

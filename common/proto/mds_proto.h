@@ -274,10 +274,11 @@ enum fsck_repair {
 #define mds_rename_rep_FIELDS(F) \
 	F(attr, attr) F(ino, replaced) F(attr, dir) F(attr, new_dir) F(ino, whiteout)
 enum readdir_flags { READDIR_PLUS = 1 };
-/* Entries after cookie (0: from the start), at most max_bytes of encoded dirent_wire. */
+/* Entries after cookie (0: from the start), at most max_bytes of encoded dirent_wire. last: the
+ * cookie of the last of them. */
 #define mds_readdir_req_FIELDS(F) \
 	F(cred, cred) F(ino, ino) F(u64, cookie) F(u32, max_bytes) F(u32, flags)
-#define mds_readdir_rep_FIELDS(F) F(bytes, entries) F(u8, eof) F(u64, change)
+#define mds_readdir_rep_FIELDS(F) F(bytes, entries) F(u8, eof) F(u64, change) F(u64, last)
 #define mds_access_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, mask)
 #define mds_access_rep_FIELDS(F)
 

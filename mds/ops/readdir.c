@@ -97,6 +97,7 @@ static int encode(struct op *op, const struct listing *l, bool plus, struct mds_
 			out->eof = 0;
 			break;
 		}
+		out->last = e.cookie;
 		at += (uint32_t)sizeof(e) + e.name_len;
 	}
 	out->entries = bytes_of(buf, (uint32_t)w.len);
