@@ -51,7 +51,7 @@ void known_size_forget_attr(struct leatfs *fs, struct ino ino);
 void known_size_grown(struct leatfs *fs, struct ino ino, uint64_t size);
 void known_size_emptied(struct leatfs *fs, struct ino ino);
 
-/* size_probe.c: the process that known_size_ask starts: PROBE_SIZE mountpoint node end. */
+/* size_probe.c: the process that tells the kernel: PROBE_SIZE mountpoint node end. */
 #define PROBE_SIZE "--probe-size"
 int size_probe(char **argv);
 
