@@ -10,6 +10,15 @@
  * kernel (size_probe.c). And while pages with such zeros are there nobody is told that the file is
  * longer.
  *
+ * For the same reason the kernel does not believe what it asked for before pages were dropped, or
+ * a write of its own ended, and a read goes by the former size. So an answer to GETATTR that may
+ * meet one of these is preceded by such a process, unless it is what the last one has told. Other
+ * answers need none: those to LOOKUP and READDIRPLUS that the kernel does not believe are of a file
+ * whose attributes it has forgotten, so it asks again; all others it believes.
+ *
+ * A process's word holds because it looks behind a change of attr_version that came after it was
+ * started for: what the kernel was told before, and has not noted yet, it will not believe.
+ *
  * Owner: the mount's loop.
  */
 #include "fuse/known_size.h"
@@ -30,34 +39,50 @@
 
 #define PROBE_US       30000000u
 #define PROBE_FIRST_US 100000u
+/* How long after the reply the kernel may note it, or has noted it before a request came here. */
+#define DOUBT_US 10000u
+/* The answer may wait for a cut, and that for a lease which who waits here has. */
+#define WAIT_MS 20u
+/* At once: a machine may have many files open that others cut. */
+#define PROBES_MAX 32u
 
 struct known_size {
 	struct hmap_node node; /* of fs->known_sizes, by ino */
 	struct leatfs *fs;
 	struct ino ino;
 	uint32_t n_refs;
-	uint64_t most;      /* the kernel believes in no more */
-	uint64_t era; /* what the kernel asked for before it changed, it does not believe */
+	uint64_t most;  /* the kernel believes in no more */
+	uint64_t noted; /* it believes in that, which a process has seen at asked_us or later */
+	uint64_t noted_us;
+	uint32_t n_busy;  /* whose ends make it disbelieve what it has asked for before */
+	uint64_t busy_us; /* the last such end */
 	struct fmutex asking;
-	uint64_t told_most; /* since it is asked */
-	uint64_t asked_end;
-	pid_t asker; /* 0: nobody asks */
+	pid_t asker;        /* 0: nobody asks */
+	bool asks;          /* has sent its request */
+	uint64_t asked_end; /* since it is asked: */
+	uint64_t told_asker, told_most;
+	bool changed;
 	uint32_t n_short; /* zeros behind the end of the file in pages that are there still */
 	uint64_t end;     /* where the first of them begin, at the least */
-	struct waitq gone;
+	struct list reads; /* under way, in the order in which they came */
+	uint64_t next_seq, gone_seq;
+	uint32_t n_gone, n_gone_next; /* of n_short: their pages wait for reads only */
+	struct waitq gone, answered;
 	bool tail; /* has a fiber */
 	uint64_t tail_from, tail_last; /* of the sizes that were told: the least and the most */
 };
 
 #define NO_TAIL      UINT64_MAX
 #define ASK_ANYWAY   UINT64_MAX
-#define SIZE_UNKNOWN UINT64_MAX /* most: it has not been asked yet */
+#define SIZE_UNKNOWN UINT64_MAX
 
 static struct known_size *find(const struct leatfs *fs, struct ino ino)
 {
-	struct hmap_node *n = hmap_find(&fs->known_sizes, hash_u64(ino.v));
+	struct hmap_node *n;
 
-	for (; n != NULL; n = hmap_find_next(n))
+	if (fs->known_sizes.n == 0)
+		return NULL;
+	for (n = hmap_find(&fs->known_sizes, hash_u64(ino.v)); n != NULL; n = hmap_find_next(n))
 		if (ino_equal(container_of(n, struct known_size, node)->ino, ino))
 			return container_of(n, struct known_size, node);
 	return NULL;
@@ -71,21 +96,26 @@ struct known_size *known_size_get(struct leatfs *fs, struct ino ino)
 		k = malloc(sizeof(*k));
 		if (k == NULL)
 			return NULL;
-		*k = (struct known_size){
-			.fs = fs, .ino = ino, .most = SIZE_UNKNOWN, .era = 1, .tail_from = NO_TAIL};
+		*k = (struct known_size){.fs = fs,
+					 .ino = ino,
+					 .most = SIZE_UNKNOWN,
+					 .noted = SIZE_UNKNOWN,
+					 .tail_from = NO_TAIL};
 		fmutex_init(&k->asking);
 		waitq_init(&k->gone);
+		waitq_init(&k->answered);
+		list_init(&k->reads);
 		hmap_insert(&fs->known_sizes, &k->node, hash_u64(ino.v));
 	}
 	k->n_refs++;
 	return k;
 }
 
-void known_size_put(struct leatfs *fs, struct known_size *k)
+void known_size_put(struct known_size *k)
 {
 	if (k == NULL || --k->n_refs > 0)
 		return;
-	hmap_remove(&fs->known_sizes, &k->node);
+	hmap_remove(&k->fs->known_sizes, &k->node);
 	free(k);
 }
 
@@ -94,17 +124,148 @@ bool known_size_within(const struct known_size *k, uint64_t end)
 	return k->most <= end;
 }
 
-void known_size_grown(struct leatfs *fs, struct ino ino, uint64_t size)
+/* ---- what the kernel does by itself ---- */
+
+struct known_size *known_size_busy(struct leatfs *fs, struct ino ino)
 {
-	struct known_size *k = fs->known_sizes.n > 0 ? find(fs, ino) : NULL;
+	struct known_size *k = find(fs, ino);
 
 	if (k == NULL)
+		return NULL;
+	k->n_refs++;
+	k->n_busy++;
+	return k;
+}
+
+void known_size_idle(struct known_size *k)
+{
+	if (k == NULL)
 		return;
+	k->n_busy--;
+	k->busy_us = loop_now_us();
+	known_size_put(k);
+}
+
+void known_size_wait(struct known_size *k)
+{
+	uint64_t until = loop_deadline_ms(WAIT_MS);
+
+	while (k->asks && waitq_wait(&k->answered, until) == 0)
+		;
+}
+
+void known_size_forget_attr(struct leatfs *fs, struct ino ino)
+{
+	struct known_size *k = find(fs, ino);
+
+	fuse_lowlevel_notify_inval_inode(fs->session, node_of(ino), -1, 0);
+	if (k != NULL)
+		k->busy_us = loop_now_us();
+}
+
+/* The kernel may believe in something else from now on. */
+static void unnoted(struct known_size *k)
+{
+	k->noted = SIZE_UNKNOWN;
+	k->changed = true;
+}
+
+static void grown(struct known_size *k, uint64_t size)
+{
 	if (k->most < size)
 		k->most = size;
 	if (k->told_most < size)
 		k->told_most = size;
 }
+
+void known_size_grown(struct leatfs *fs, struct ino ino, uint64_t size)
+{
+	struct known_size *k = find(fs, ino);
+
+	if (k == NULL)
+		return;
+	grown(k, size);
+	if (k->noted == SIZE_UNKNOWN || k->noted < size)
+		unnoted(k);
+	k->busy_us = loop_now_us();
+}
+
+void known_size_emptied(struct leatfs *fs, struct ino ino)
+{
+	struct known_size *k = find(fs, ino);
+
+	if (k == NULL)
+		return;
+	unnoted(k);
+	k->busy_us = loop_now_us();
+}
+
+void known_size_shown(struct known_size *k, uint64_t end)
+{
+	k->n_refs++;
+	if (k->n_short++ == 0 || end < k->end)
+		k->end = end;
+	if (end < k->noted)
+		unnoted(k);
+}
+
+/* A read that finds pages, and waits for one behind them that another request brings, has the
+ * former ones also when they have been dropped, and looks at the size when all are there. So zeros
+ * are gone when all requests have been answered that were under way when their pages went. Who
+ * calls has a reference beside theirs. */
+static void end_gone(struct known_size *k)
+{
+	for (;;) {
+		if (k->n_gone == 0) {
+			k->n_gone = k->n_gone_next;
+			k->n_gone_next = 0;
+			k->gone_seq = k->next_seq;
+		}
+		if (k->n_gone == 0)
+			return;
+		if (!list_empty(&k->reads) &&
+		    list_entry(k->reads.next, struct known_read, link)->seq < k->gone_seq)
+			return;
+		k->n_refs -= k->n_gone;
+		k->n_short -= k->n_gone;
+		k->n_gone = 0;
+		if (k->n_short == 0)
+			waitq_wake_all(&k->gone);
+	}
+}
+
+static void gone(struct known_size *k)
+{
+	k->n_gone_next++;
+	end_gone(k);
+}
+
+void known_size_gone(struct known_size *k)
+{
+	k->n_refs++;
+	gone(k);
+	known_size_put(k);
+}
+
+void known_size_read(struct leatfs *fs, struct ino ino, struct known_read *r)
+{
+	r->k = known_size_busy(fs, ino);
+	if (r->k == NULL)
+		return;
+	r->seq = r->k->next_seq++;
+	list_push(&r->k->reads, &r->link);
+}
+
+void known_size_answered(struct known_read *r)
+{
+	if (r->k == NULL)
+		return;
+	list_remove(&r->link);
+	end_gone(r->k);
+	known_size_idle(r->k);
+}
+
+/* ---- telling ---- */
 
 static bool shows_less(const struct known_size *k, uint64_t size)
 {
@@ -113,7 +274,7 @@ static bool shows_less(const struct known_size *k, uint64_t size)
 
 bool known_size_untold(const struct leatfs *fs, struct ino ino, uint64_t size)
 {
-	const struct known_size *k = fs->known_sizes.n > 0 ? find(fs, ino) : NULL;
+	const struct known_size *k = find(fs, ino);
 
 	return k != NULL && shows_less(k, size);
 }
@@ -131,13 +292,17 @@ static void drop_tail(void *arg)
 		len = k->tail_last - from + 1;
 		k->tail_from = NO_TAIL;
 		k->tail_last = 0;
+		k->n_busy++;
+		known_size_wait(k);
 		invalidate_inode_now(k->fs, k->ino, (int64_t)from, (int64_t)len);
-		k->era++;
-		known_size_gone(k->fs, k);
-		(void)(known_size_ask(k->fs, k, from, &begun_us) < 0); /* then told again */
+		k->n_busy--;
+		k->busy_us = loop_now_us();
+		gone(k);
+		if (k->n_refs > 1) /* else nobody has it open, and the next one begins anew */
+			(void)(known_size_ask(k, from, &begun_us) < 0); /* then told again */
 	}
 	k->tail = false;
-	known_size_put(k->fs, k);
+	known_size_put(k);
 }
 
 /* Told that the file is shorter, the kernel puts zeros in the rest of the last page, which it shall
@@ -166,7 +331,7 @@ static void shrinks(struct known_size *k, uint64_t size)
 		  status_text(rc));
 	k->tail = false;
 	k->tail_from = NO_TAIL;
-	known_size_gone(k->fs, k);
+	gone(k); /* who is told has a reference */
 }
 
 /* Who asks for a read does not wait for pages that may wait for that read. The kernel believed in
@@ -174,34 +339,64 @@ static void shrinks(struct known_size *k, uint64_t size)
  * or there are none. */
 static void tell_asker(struct known_size *k, uint64_t *size)
 {
-	if (shows_less(k, *size) && (k->asked_end == ASK_ANYWAY || k->end >= k->asked_end))
+	if (shows_less(k, *size) && (k->asked_end == ASK_ANYWAY || k->end >= k->asked_end)) {
 		*size = k->end;
+		unnoted(k);
+	}
+	k->told_asker = *size;
 }
 
-uint64_t known_size_era(const struct leatfs *fs, struct ino ino)
+/* The kernel may not believe the answer to what it has asked for at begun_us. */
+static bool doubtful(const struct known_size *k, uint64_t begun_us, uint64_t size)
 {
-	const struct known_size *k = fs->known_sizes.n > 0 ? find(fs, ino) : NULL;
-
-	return k != NULL ? k->era : 0;
+	return size != k->noted && (k->n_busy > 0 || k->busy_us + DOUBT_US >= begun_us);
 }
 
-static int ask(struct leatfs *fs, struct known_size *k, uint64_t end, uint64_t until_us);
-
-/* What is answered now the kernel will not believe: it is told before by somebody who asks anew. */
-static void tell_before(struct leatfs *fs, struct known_size *k, uint64_t until_us)
+static bool noted_since(const struct known_size *k, uint64_t begun_us)
 {
+	return k->noted != SIZE_UNKNOWN && k->noted_us >= begun_us;
+}
+
+static int ask(struct known_size *k, uint64_t end, uint64_t until_us, uint64_t *ret_size)
+	CHECK_RESULT;
+
+/* It is told before, by somebody who asks anew. True: to be told again, when it shows no less.
+ * told: it will not believe the answer itself. If nobody can ask, it may have the former size until
+ * it asks again. */
+static bool tell_before(struct known_size *k, uint64_t begun_us, uint64_t until_us, uint64_t *size,
+			bool *told)
+{
+	bool again = false;
+	uint64_t seen;
+
 	fmutex_lock(&k->asking);
-	/* In vain: until it asks again it has the former one. */
-	(void)(ask(fs, k, ASK_ANYWAY, until_us) < 0);
+	if (!noted_since(k, begun_us) && ask(k, ASK_ANYWAY, until_us, &seen) >= 0) {
+		*told = true;
+		again = !noted_since(k, begun_us) && !(k->changed && seen >= *size);
+	}
+	if (noted_since(k, begun_us)) {
+		*told = true;
+		*size = k->noted;
+	}
 	fmutex_unlock(&k->asking);
+	return again;
 }
 
-bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t era,
+uint64_t known_size_begin(struct leatfs *fs, struct ino ino, pid_t who)
+{
+	struct known_size *k = find(fs, ino);
+
+	if (k != NULL && who != 0 && who == k->asker)
+		k->asks = true;
+	return loop_now_us();
+}
+
+bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t begun_us,
 		     uint64_t *size)
 {
-	struct known_size *k = fs->known_sizes.n > 0 ? find(fs, ino) : NULL;
+	struct known_size *k = find(fs, ino);
 	uint64_t until = loop_deadline_ms(CHUNK_LEASE_MS);
-	bool waited = false;
+	bool waited = false, told = false, again = false;
 
 	if (k == NULL)
 		return false;
@@ -212,39 +407,28 @@ bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t era,
 		do {
 			while (shows_less(k, *size) && waitq_wait(&k->gone, until) == 0)
 				waited = true;
-			if (!waited && (era == 0 || era == k->era))
+			if (begun_us == 0 || !(waited || doubtful(k, begun_us, *size)))
 				break;
-			tell_before(fs, k, until);
+			again = tell_before(k, begun_us, until, size, &told);
 			waited = true;
-		} while (shows_less(k, *size) && loop_now_us() < until);
+		} while ((again || shows_less(k, *size)) && loop_now_us() < until);
+		if (!told && *size != k->noted)
+			unnoted(k);
 	}
-	if (*size < k->most && k->most != SIZE_UNKNOWN)
+	if (!told && *size < k->most && k->most != SIZE_UNKNOWN)
 		shrinks(k, *size);
-	known_size_grown(fs, ino, *size);
-	known_size_put(fs, k);
+	if (!told)
+		grown(k, *size);
+	known_size_put(k);
 	return waited;
-}
-
-void known_size_shown(struct known_size *k, uint64_t end)
-{
-	k->n_refs++;
-	if (k->n_short++ == 0 || end < k->end)
-		k->end = end;
-}
-
-void known_size_gone(struct leatfs *fs, struct known_size *k)
-{
-	if (--k->n_short == 0)
-		waitq_wake_all(&k->gone);
-	known_size_put(fs, k);
 }
 
 /* ---- asking ---- */
 
 struct probe {
-	const struct leatfs *fs;
-	struct known_size *k;
-	int fd; /* its answer comes here */
+	const struct known_size *k;
+	pid_t pid;
+	int fd; /* it begins when it is written to, and its answer comes here */
 	int err;
 };
 
@@ -254,7 +438,7 @@ static void probe_start(void *arg)
 {
 	struct probe *p = arg;
 	char ino[24], end[24], name[] = "mount.leat", what[] = PROBE_SIZE;
-	char *argv[] = {name, what, (char *)(uintptr_t)p->fs->mountpoint, ino, end, NULL};
+	char *argv[] = {name, what, p->k->fs->mountpoint, ino, end, NULL};
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	sigset_t none;
@@ -262,7 +446,7 @@ static void probe_start(void *arg)
 
 	snprintf(ino, sizeof(ino), "%llu", (unsigned long long)node_of(p->k->ino));
 	snprintf(end, sizeof(end), "%llu", (unsigned long long)p->k->asked_end);
-	if (pipe2(fds, O_CLOEXEC) < 0) {
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0) {
 		p->err = errno;
 		return;
 	}
@@ -272,7 +456,7 @@ static void probe_start(void *arg)
 	posix_spawnattr_setsigmask(&attr, &none);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
-	p->err = posix_spawn(&p->k->asker, "/proc/self/exe", &actions, &attr, argv, environ);
+	p->err = posix_spawn(&p->pid, "/proc/self/exe", &actions, &attr, argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	posix_spawnattr_destroy(&attr);
 	close(fds[1]);
@@ -285,42 +469,69 @@ static void probe_start(void *arg)
 /* What it answers: the kernel's size, once it has been told. */
 static int probe_end(const struct probe *p, uint64_t until_us, uint64_t *ret_size)
 {
-	int rc = net_poll(p->fd, POLLIN, until_us);
+	struct iovec answer = {ret_size, sizeof(*ret_size)};
+	int rc = -LE_IO;
 
-	if (rc >= 0)
-		rc = read(p->fd, ret_size, sizeof(*ret_size)) == sizeof(*ret_size) ? 0 : -LE_IO;
+	if (send(p->fd, "", 1, MSG_NOSIGNAL) == 1)
+		rc = net_recv_all(p->fd, &answer, 1, until_us);
 	net_close(p->fd);
-	return rc;
+	return rc == -LE_DISCONNECTED ? -LE_IO : rc;
 }
 
-static int ask(struct leatfs *fs, struct known_size *k, uint64_t end, uint64_t until_us)
+static bool may_start(void *arg)
 {
-	struct probe p = {.fs = fs, .k = k};
-	uint64_t size;
+	const struct leatfs *fs = arg;
+
+	return fs->n_probes < PROBES_MAX;
+}
+
+static int run_probe(struct known_size *k, uint64_t until_us, uint64_t *ret_size)
+{
+	struct leatfs *fs = k->fs;
+	struct probe p = {.k = k};
 	int rc;
 
+	TRY(turnq_wait(&fs->probe_turns, may_start, fs, NO_DEADLINE, until_us));
+	fs->n_probes++;
 	metric_add(&fs->metrics.size_probes, 1);
-	k->told_most = 0;
-	k->asked_end = end;
-	/* What it was told before and has not noted yet it forgets (attributes only: takes no lock
-	 * of a page). Only where others have cut the file: else who looks for what another mount
-	 * has just added could be kept from it. */
-	if (k->most != SIZE_UNKNOWN && end != ASK_ANYWAY) {
-		fuse_lowlevel_notify_inval_inode(fs->session, node_of(k->ino), -1, 0);
-		k->era++;
-	}
 	rc = env_offload(fs->env, probe_start, &p);
-	if (rc >= 0)
-		rc = p.err != 0 ? status_from_errno(p.err) : probe_end(&p, until_us, &size);
-	k->asker = 0;
-	if (rc >= 0)
-		k->most = size > k->told_most ? size : k->told_most;
+	if (rc >= 0) {
+		k->asker = p.pid;
+		rc = p.err != 0 ? status_from_errno(p.err) : probe_end(&p, until_us, ret_size);
+		k->asker = 0;
+		k->asks = false;
+		waitq_wake_all(&k->answered);
+	}
+	fs->n_probes--;
+	turnq_wake(&fs->probe_turns);
 	return rc;
 }
 
-int known_size_ask(struct leatfs *fs, struct known_size *k, uint64_t end, uint64_t *begun_us)
+static int ask(struct known_size *k, uint64_t end, uint64_t until_us, uint64_t *ret_size)
 {
-	uint64_t now;
+	uint64_t now = loop_now_us();
+
+	k->noted = SIZE_UNKNOWN;
+	k->asked_end = end;
+	k->told_asker = SIZE_UNKNOWN;
+	k->told_most = 0;
+	k->changed = false;
+	/* Where it is believed already in no more than that, nobody asks: then this is the change
+	 * that is looked behind (attributes only: takes no lock of a page). */
+	if (end != ASK_ANYWAY)
+		known_size_forget_attr(k->fs, k->ino);
+	TRY(run_probe(k, until_us, ret_size));
+	k->most = *ret_size > k->told_most ? *ret_size : k->told_most;
+	if (!k->changed && *ret_size == k->told_asker) {
+		k->noted = *ret_size;
+		k->noted_us = now;
+	}
+	return 0;
+}
+
+int known_size_ask(struct known_size *k, uint64_t end, uint64_t *begun_us)
+{
+	uint64_t now, size;
 	int rc = 0;
 
 	if (*begun_us == 0)
@@ -332,12 +543,13 @@ int known_size_ask(struct leatfs *fs, struct known_size *k, uint64_t end, uint64
 	else if (!known_size_within(k, end))
 		/* At first not for long: its answer may wait for pages that wait for who asks, who
 		 * then need not ask, since the file has become longer. */
-		rc = ask(fs, k, end, now + PROBE_FIRST_US + (now - *begun_us));
+		rc = ask(k, end, now + PROBE_FIRST_US + (now - *begun_us), &size);
 	fmutex_unlock(&k->asking);
 	if (rc == -LE_TIMEDOUT && now < *begun_us + PROBE_US)
 		return 0;
-	if (rc < 0 && rc != -LE_INTR)
-		log_error("inode %llu: the kernel cannot be told that it is shorter: %s",
-			  (unsigned long long)k->ino.v, status_text(rc));
-	return rc;
+	if (rc >= 0 || rc == -LE_INTR)
+		return rc;
+	log_error("inode %llu: the kernel cannot be told that it is shorter: %s",
+		  (unsigned long long)k->ino.v, status_text(rc));
+	return -LE_IO; /* the program that reads has no part in why */
 }

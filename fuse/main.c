@@ -223,7 +223,7 @@ static void on_invalidate(void *arg, struct ino ino, bool data)
 	if (data)
 		invalidate_inode_now(fs, ino, 0, 0);
 	else
-		fuse_lowlevel_notify_inval_inode(fs->session, ino.v, -1, 0);
+		known_size_forget_attr(fs, ino);
 }
 
 /* What is watched of the connections changes by itself, so somebody has to look. */
@@ -411,6 +411,7 @@ static int serve(const struct supervised *sup)
 	d.takes_over = sup->kept->mounted;
 	hmap_init(&d.fs.dirs, 64);
 	hmap_init(&d.fs.known_sizes, 64);
+	turnq_init(&d.fs.probe_turns);
 	snprintf(d.fs.mountpoint, sizeof(d.fs.mountpoint), "%s", opts.mountpoint);
 	killed_init(&d.fs.killed);
 	d.fs.slow_ms = opts.mount.slow_ms;

@@ -16,6 +16,7 @@
 #include "common/base/hmap.h"
 #include "common/base/metrics.h"
 #include "common/rt/env.h"
+#include "common/rt/fiber.h"
 #include "fuse/killed.h"
 #include "fuse/known_size.h"
 #include "fuse/listers.h"
@@ -41,6 +42,8 @@ struct leatfs {
 	struct killed killed;
 	struct hmap dirs; /* open directories: ops_dir.c */
 	struct hmap known_sizes;
+	struct turnq probe_turns; /* known_size.c */
+	uint32_t n_probes;
 	uint32_t max_write;
 	uint32_t max_background; /* places that the kernel has for requests behind its programs */
 	uint32_t slow_ms;
@@ -145,9 +148,9 @@ void reply_status(fuse_req_t req, int status);
  * Set before the first request; one process serves one mount. */
 extern struct ino mount_root;
 /* What the kernel is told of a name in the directory: it may cache as long as there are leases. */
-void entry_init(fuse_req_t req, struct ino dir, const struct attr *attr,
+void entry_init(fuse_req_t req, struct ino dir, uint64_t begun_us, const struct attr *attr,
 		struct fuse_entry_param *ret_entry);
-void reply_entry(fuse_req_t req, struct ino dir, const struct attr *attr);
+void reply_entry(fuse_req_t req, struct ino dir, uint64_t begun_us, const struct attr *attr);
 /* Data is changed by someone who may not keep set-user-id and set-group-id: takes them off. Where
  * the group may not execute it, set-group-id only if it is not a group of who asks. */
 int drop_set_ids(fuse_req_t req, fuse_ino_t ino);

@@ -97,7 +97,7 @@ void open_files_end(struct leatfs *fs, struct mount_file *mf)
 	KEPT_BARRIER();
 	free_places[n_free++] = mf->place;
 	passthrough_end(mf->pass);
-	known_size_put(fs, mf->known);
+	known_size_put(mf->known);
 	ll_release(mf->file);
 	mf->magic = 0;
 	free(mf);

@@ -128,51 +128,51 @@ void reply_status(fuse_req_t req, int status)
 }
 
 /* How long the kernel may believe what it is about to be told. */
-static double attr_timeout_s(fuse_req_t req, uint64_t era, struct attr *attr)
+static double attr_timeout_s(fuse_req_t req, uint64_t begun_us, struct attr *attr)
 {
 	struct leatfs *fs = req_fs(req);
 
 	/* Leases may have gone while it waited. */
 	if (S_ISREG(attr->mode) &&
-	    known_size_tell(fs, attr->ino, fuse_req_ctx(req)->pid, era, &attr->size))
+	    known_size_tell(fs, attr->ino, fuse_req_ctx(req)->pid, begun_us, &attr->size))
 		return 0;
 	return (double)ll_attr_us(fs->client, attr) / 1e6;
 }
 
-void entry_init(fuse_req_t req, struct ino dir, const struct attr *attr,
+void entry_init(fuse_req_t req, struct ino dir, uint64_t begun_us, const struct attr *attr,
 		struct fuse_entry_param *ret_entry)
 {
 	struct attr told = *attr;
 
 	*ret_entry = (struct fuse_entry_param){
 		.ino = node_of(attr->ino),
-		.attr_timeout = attr_timeout_s(req, 0, &told),
+		.attr_timeout = attr_timeout_s(req, begun_us, &told),
 		.entry_timeout = (double)ll_names_us(req_fs(req)->client, dir) / 1e6,
 	};
 	attr_to_stat(&told, &ret_entry->attr);
 }
 
-static void reply_attr(fuse_req_t req, uint64_t era, struct attr *attr)
+static void reply_attr(fuse_req_t req, uint64_t begun_us, struct attr *attr)
 {
-	double timeout_s = attr_timeout_s(req, era, attr);
+	double timeout_s = attr_timeout_s(req, begun_us, attr);
 	struct stat st;
 
 	attr_to_stat(attr, &st);
 	fuse_reply_attr(req, &st, timeout_s);
 }
 
-void reply_entry(fuse_req_t req, struct ino dir, const struct attr *attr)
+void reply_entry(fuse_req_t req, struct ino dir, uint64_t begun_us, const struct attr *attr)
 {
 	struct fuse_entry_param e;
 
-	entry_init(req, dir, attr, &e);
+	entry_init(req, dir, begun_us, attr, &e);
 	fuse_reply_entry(req, &e);
 }
 
 void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct leatfs *fs = req_fs(req);
-	uint64_t era = known_size_era(fs, ino_of(ino));
+	uint64_t begun_us = known_size_begin(fs, ino_of(ino), fuse_req_ctx(req)->pid);
 	struct req_cred rc;
 	struct attr attr;
 	int status;
@@ -184,7 +184,7 @@ void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		reply_status(req, status);
 		return;
 	}
-	reply_attr(req, era, &attr);
+	reply_attr(req, begun_us, &attr);
 }
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 18)
@@ -198,7 +198,7 @@ static struct statx_timestamp statx_time(int64_t ns)
 void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_file_info *fi)
 {
 	struct leatfs *fs = req_fs(req);
-	uint64_t era = known_size_era(fs, ino_of(ino));
+	uint64_t begun_us = known_size_begin(fs, ino_of(ino), fuse_req_ctx(req)->pid);
 	struct req_cred rc;
 	struct attr a;
 	int status;
@@ -210,7 +210,7 @@ void op_statx(fuse_req_t req, fuse_ino_t ino, int flags, int mask, struct fuse_f
 		reply_status(req, status);
 		return;
 	}
-	double timeout_s = attr_timeout_s(req, era, &a);
+	double timeout_s = attr_timeout_s(req, begun_us, &a);
 	struct statx sx = {
 		.stx_mask = STATX_BASIC_STATS | STATX_BTIME,
 		.stx_blksize = a.layout.chunk_size ? a.layout.chunk_size : 4096,

@@ -26,6 +26,7 @@ static void reply_none(fuse_req_t req, struct ino dir)
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct leatfs *fs = req_fs(req);
+	uint64_t begun_us = loop_now_us();
 	struct req_cred rc;
 	struct attr attr;
 	int status;
@@ -38,7 +39,7 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		if (status < 0)
 			reply_status(req, status);
 		else
-			reply_entry(req, (struct ino){0}, &attr);
+			reply_entry(req, (struct ino){0}, begun_us, &attr);
 		return;
 	}
 	status = ll_lookup(fs->client, &rc.cred, ino_of(parent), bytes_str(name), &attr);
@@ -46,7 +47,7 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (status == 0 && !S_ISDIR(attr.mode))
 		listers_looked(&fs->listers, fuse_req_ctx(req)->pid);
 	if (status == 0)
-		reply_entry(req, ino_of(parent), &attr);
+		reply_entry(req, ino_of(parent), begun_us, &attr);
 	else if (status == -LE_NOENT)
 		reply_none(req, ino_of(parent));
 	else
@@ -71,7 +72,7 @@ static void reply_made(fuse_req_t req, int status, fuse_ino_t dir, const struct 
 	if (status < 0)
 		reply_status(req, status);
 	else
-		reply_entry(req, ino_of(dir), attr);
+		reply_entry(req, ino_of(dir), 0, attr);
 }
 
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
@@ -320,7 +321,7 @@ static size_t add_entry(fuse_req_t req, struct ino dir, char *buf, size_t size,
 		/* Listed a while ago, perhaps. */
 		if (!ll_leased(fs->client, attr.ino))
 			attr.flags &= ~(uint32_t)ATTR_LEASED;
-		entry_init(req, dir, &attr, &p);
+		entry_init(req, dir, 0, &attr, &p);
 		/* Size not known here: the kernel shall ask by itself. */
 		if ((attr.flags & ATTR_UNSETTLED) || p.attr_timeout == 0)
 			p.ino = 0;

@@ -84,7 +84,7 @@ static void reply_created(fuse_req_t req, int status, struct ino dir, struct ll_
 		return;
 	}
 	struct fuse_entry_param e;
-	entry_init(req, dir, attr, &e);
+	entry_init(req, dir, 0, attr, &e);
 	answered(fs, fi, fuse_reply_create(req, &e, fi));
 }
 
@@ -151,7 +151,7 @@ int drop_set_ids(fuse_req_t req, fuse_ino_t ino)
 	TRY(ll_setattr(fs->client, &rc.cred, ino_of(ino), NULL, mask, &set, NULL));
 	/* The kernel takes the bits off its own copy for buffered writes only. Attributes alone
 	 * take no page lock, so this may be done here, and before the reply. */
-	fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
+	known_size_forget_attr(fs, ino_of(ino));
 	return 0;
 }
 
@@ -202,7 +202,9 @@ void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	 * lease says that what it has is right. Attributes only: takes no page lock, so it may be
 	 * done here, and must be, ahead of the reply. */
 	if (changed && !ll_leased(fs->client, ino_of(ino)))
-		fuse_lowlevel_notify_inval_inode(fs->session, ino, -1, 0);
+		known_size_forget_attr(fs, ino_of(ino));
+	if (fi->flags & O_TRUNC)
+		known_size_emptied(fs, ino_of(ino));
 	answered(fs, fi, fuse_reply_open(req, fi));
 }
 
@@ -214,127 +216,153 @@ static bool by_pages(const struct fuse_file_info *fi)
 	return fi->lock_owner == 0;
 }
 
-static void drop_pages(struct leatfs *fs, const struct fuse_file_info *fi, fuse_ino_t ino,
-		       off_t off, size_t size)
-{
-	if (by_pages(fi) && !ll_leased(fs->client, ino_of(ino)))
-		invalidate_inode(fs, ino_of(ino), off, (int64_t)size);
-}
-
-/* The pages that the kernel fills with one such read. */
+/* Pages that the kernel has of a read or a write without a lease, and which shall go. */
 struct passing_pages {
 	struct mail mail;
-	struct leatfs *fs;
-	struct ll_chunk_leases *leases;
-	struct known_size *known; /* NULL: the reply was not short */
+	struct ll_chunk_leases *leases; /* of a read */
+	struct known_size *known;
+	bool is_short; /* the reply */
 };
 
-static void pages_gone(struct mail *m)
+static struct passing_pages *passing_begin(struct known_size *busy)
 {
-	struct passing_pages *p = container_of(m, struct passing_pages, mail);
+	struct passing_pages *p = busy ? malloc(sizeof(*p)) : NULL;
 
-	ll_release_leases(p->leases);
-	if (p->known)
-		known_size_gone(p->fs, p->known);
+	if (p)
+		*p = (struct passing_pages){.known = busy};
+	else
+		known_size_idle(busy);
+	return p;
+}
+
+static void passing_end(struct passing_pages *p)
+{
+	if (p->leases)
+		ll_release_leases(p->leases);
+	if (p->is_short)
+		known_size_gone(p->known);
+	known_size_idle(p->known);
 	free(p);
 }
 
-/* They go, and nobody's write that they lack ends before. */
-static void drop_passing(struct passing_pages *p, fuse_ino_t ino, off_t off, size_t size)
+static void pages_gone(struct mail *m)
 {
-	invalidate_inode_then(p->fs, ino_of(ino), off, (int64_t)size, &p->mail);
+	passing_end(container_of(m, struct passing_pages, mail));
 }
 
-/* Reads what the kernel will show for a moment. What it lacks nobody sees (known_size.c). */
-static int read_passing(struct leatfs *fs, struct mount_file *mf, off_t off, size_t size,
-			struct ll_data *data, struct passing_pages **ret_pages)
+/* They go, and nobody's write that they lack ends before. */
+static void drop_passing(struct leatfs *fs, struct passing_pages *p, fuse_ino_t ino, off_t off,
+			 size_t size)
 {
-	struct passing_pages *p = malloc(sizeof(*p));
-	uint64_t begun_us = 0;
-	int rc;
+	p->mail.fn = pages_gone;
+	known_size_wait(p->known);
+	invalidate_inode_then(fs, ino_of(ino), off, (int64_t)size, &p->mail);
+}
 
-	if (!mf->known)
-		mf->known = known_size_get(fs, ll_file_ino(mf->file));
-	if (!p || !mf->known) {
-		free(p);
-		return -LE_NOMEM;
-	}
-	*p = (struct passing_pages){.mail.fn = pages_gone, .fs = fs};
+static void drop_pages(struct leatfs *fs, const struct fuse_file_info *fi, fuse_ino_t ino,
+		       off_t off, size_t size)
+{
+	struct passing_pages *p;
+
+	if (!by_pages(fi) || ll_leased(fs->client, ino_of(ino)))
+		return;
+	p = passing_begin(known_size_busy(fs, ino_of(ino)));
+	if (p)
+		drop_passing(fs, p, ino, off, size);
+	else
+		invalidate_inode(fs, ino_of(ino), off, (int64_t)size);
+}
+
+/* Reads for pages. What the reply lacks becomes zeros there, which nobody may see (known_size.c):
+ * what the kernel believes may be from before a lease was given, too, and that may go meanwhile. */
+static int read_pages(struct leatfs *fs, const struct mount_file *mf, off_t off, size_t size,
+		      struct ll_data *data, struct passing_pages *p)
+{
+	const struct ino ino = ll_file_ino(mf->file);
+	uint64_t begun_us = 0, end;
+
 	for (;;) {
-		uint64_t end;
-
-		rc = ll_read_leased(mf->file, (uint64_t)off, (uint32_t)size, data, &p->leases);
-		if (rc < 0)
-			break;
+		if (ll_leased(fs->client, ino))
+			TRY(ll_read(mf->file, (uint64_t)off, (uint32_t)size, data));
+		else
+			TRY(ll_read_leased(mf->file, (uint64_t)off, (uint32_t)size, data,
+					   &p->leases));
 		end = (uint64_t)off + data->len;
-		if (data->len < size && known_size_within(mf->known, end)) {
-			p->known = mf->known;
-			known_size_shown(p->known, end);
-		}
-		if (data->len == size || p->known)
+		if (data->len == size || known_size_within(p->known, end))
 			break;
 		ll_data_release(data);
-		ll_release_leases(p->leases);
-		rc = known_size_ask(fs, mf->known, end, &begun_us);
-		if (rc < 0)
-			break;
+		if (p->leases)
+			ll_release_leases(p->leases);
+		p->leases = NULL;
+		TRY(known_size_ask(p->known, end, &begun_us));
 	}
+	p->is_short = data->len < size && !ll_leased(fs->client, ino);
+	if (p->is_short)
+		known_size_shown(p->known, end);
+	return 0;
+}
+
+/* *ret_passing: what the kernel will show for a moment, unless there is a lease then. */
+static int read_passing(struct leatfs *fs, const struct mount_file *mf, off_t off, size_t size,
+			struct ll_data *data, struct passing_pages **ret_passing)
+{
+	struct passing_pages *p = passing_begin(known_size_busy(fs, ll_file_ino(mf->file)));
+	int rc;
+
+	if (!p)
+		return -LE_NOMEM;
+	rc = read_pages(fs, mf, off, size, data, p);
 	if (rc < 0)
-		free(p);
+		passing_end(p);
 	else
-		*ret_pages = p;
+		*ret_passing = p;
 	return rc;
 }
 
-/* Under a lease; what the kernel believes may be from before it was given. */
-static int read_kept(struct leatfs *fs, struct mount_file *mf, off_t off, size_t size,
-		     struct ll_data *data)
+static void reply_data(fuse_req_t req, struct ll_data *d)
 {
-	uint64_t begun_us = 0;
+	struct iovec iov[LL_VECS_MAX];
 
-	for (;;) {
-		uint64_t end;
-
-		TRY(ll_read(mf->file, (uint64_t)off, (uint32_t)size, data));
-		end = (uint64_t)off + data->len;
-		if (data->len == size || !mf->known || known_size_within(mf->known, end))
-			return 0;
-		ll_data_release(data);
-		TRY(known_size_ask(fs, mf->known, end, &begun_us));
-	}
+	for (uint32_t i = 0; i < d->n; i++)
+		iov[i] = (struct iovec){d->vec[i].slot->data + d->vec[i].off, d->vec[i].len};
+	metric_add(&req_fs(req)->metrics.read_bytes, d->len);
+	fuse_reply_iov(req, iov, (int)d->n);
+	ll_data_release(d);
 }
 
 void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct leatfs *fs = req_fs(req);
-	struct iovec iov[LL_VECS_MAX];
 	struct mount_file *mf = file_of(req, fi);
 	struct passing_pages *passing = NULL;
+	struct known_read under_way = {.k = NULL};
 	struct killable killable;
 	struct ll_data d;
 	int status;
 
 	if (passthrough_read(req, mf->pass, size, off))
 		return;
+	if (by_pages(fi) && !mf->known && !ll_leased(fs->client, ino_of(ino)))
+		mf->known = known_size_get(fs, ino_of(ino));
+	if (by_pages(fi))
+		known_size_read(fs, ino_of(ino), &under_way);
 	req_killable_begin(req, &killable);
-	if (by_pages(fi) && !ll_leased(fs->client, ino_of(ino)))
+	if (under_way.k)
 		status = read_passing(fs, mf, off, size, &d, &passing);
 	else
-		status = by_pages(fi) ? read_kept(fs, mf, off, size, &d)
-				      : ll_read(mf->file, (uint64_t)off, (uint32_t)size, &d);
+		status = ll_read(mf->file, (uint64_t)off, (uint32_t)size, &d);
 	req_killable_end(req, &killable);
-	if (status < 0) {
+	if (status < 0)
 		reply_status(req, status);
-		return;
-	}
-	for (uint32_t i = 0; i < d.n; i++)
-		iov[i] = (struct iovec){d.vec[i].slot->data + d.vec[i].off, d.vec[i].len};
-	fuse_reply_iov(req, iov, (int)d.n);
-	metric_add(&fs->metrics.read_bytes, d.len);
-	ll_data_release(&d);
-	if (passing)
-		drop_passing(passing, ino, off, size);
 	else
+		reply_data(req, &d);
+	known_size_answered(&under_way);
+	if (passing &&
+	    (passing->leases || passing->is_short || !ll_leased(fs->client, ino_of(ino))))
+		drop_passing(fs, passing, ino, off, size);
+	else if (passing)
+		passing_end(passing);
+	else if (status >= 0)
 		drop_pages(fs, fi, ino, off, size);
 }
 
@@ -372,6 +400,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	struct mount_request *mr = session_request();
 	struct leatfs *fs = req_fs(req);
 	struct mount_file *mf = file_of(req, fi);
+	struct known_size *known = known_size_busy(fs, ino_of(ino));
 	int64_t n = 0;
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 16)
@@ -383,6 +412,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 	if (n == 0)
 		n = write_data(mf->file, mr, buf, size, off, fi->writepage);
 	if (n < 0) {
+		known_size_idle(known);
 		reply_status(req, (int)n);
 		return;
 	}
@@ -397,6 +427,7 @@ void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t size, off_
 		drop_written(fs, mr, ino, off, n);
 	}
 	known_size_grown(fs, ino_of(ino), (uint64_t)(off + n));
+	known_size_idle(known);
 	fuse_reply_write(req, (size_t)n);
 	drop_pages(fs, fi, ino, off, size);
 }

@@ -60,7 +60,7 @@ static void set_flags(fuse_req_t req, fuse_ino_t ino, const struct attr *set, bo
 	}
 	/* The kernel does not know that the change time is another one. Attributes only, as in
 	 * op_open. */
-	fuse_lowlevel_notify_inval_inode(req_fs(req)->session, ino, -1, 0);
+	known_size_forget_attr(req_fs(req), ino_of(ino));
 	fuse_reply_ioctl(req, 0, NULL, 0);
 }
 

@@ -2,7 +2,8 @@
  * A process that tells the kernel how long a file is, by asking it: GETATTR, which the daemon
  * answers. Where the file has become shorter the kernel first believes that, then takes the pages
  * behind it, and one of them may be locked by the very READ for which this is done: so another
- * thread looks at what the kernel believes. Writes that to its standard output.
+ * thread looks at what the kernel believes. Its standard output is a socket: it begins when a byte
+ * comes, since by then the daemon knows its number, and writes the size there.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -63,7 +64,7 @@ static bool nobody_listens(void)
 {
 	struct pollfd p = {.fd = STDOUT_FILENO};
 
-	return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
+	return poll(&p, 1, 0) == 1 && (p.revents & (POLLERR | POLLHUP));
 }
 
 static void *look(void *arg)
@@ -87,10 +88,12 @@ static void *look(void *arg)
 int size_probe(char **argv)
 {
 	pthread_t thread;
+	char go;
 
 	close_range(3, ~0U, 0);
 	end = strtoull(argv[4], NULL, 10);
-	if (open_node(argv[2], strtoull(argv[3], NULL, 10)) < 0 || !believed(&before) ||
+	if (open_node(argv[2], strtoull(argv[3], NULL, 10)) < 0 ||
+	    read(STDOUT_FILENO, &go, 1) != 1 || !believed(&before) ||
 	    pthread_create(&thread, NULL, look, NULL) != 0)
 		return 1;
 	if (before > end || end == UINT64_MAX)

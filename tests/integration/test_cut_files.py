@@ -188,6 +188,68 @@ def test_pages_that_are_slow_to_go(c):
         cut_through_pages(c, "slow", 1, False)
 
 
+def grow(c, name, look):
+    """One machine appends, the other looks at each new end while somebody there reads through
+    pages."""
+    one, two = make(c, name)
+    time.sleep(0.5)
+    reader = os.open(two, os.O_RDONLY)
+    os.pread(reader, 1, 0)
+    writer = os.open(one, os.O_WRONLY | os.O_APPEND)
+    stop = threading.Event()
+
+    def read():
+        while not stop.is_set():
+            os.pread(reader, SIZE, 0)
+
+    t = threading.Thread(target=read)
+    t.start()
+    try:
+        size, end, wrong = SIZE, time.monotonic() + SECONDS, []
+        while time.monotonic() < end:
+            size += os.write(writer, b"e" * 100)
+            seen = look(reader, two, size)
+            if seen != size:
+                wrong.append((size, seen))
+        assert not wrong, wrong[:5]
+    finally:
+        stop.set()
+        t.join()
+        os.close(reader)
+        os.close(writer)
+
+
+def test_who_reads_sees_what_was_added(c):
+    grow(c, "read", lambda fd, path, size: size - 100 + len(os.pread(fd, 1000, size - 100)))
+
+
+def test_who_looks_for_the_end_sees_what_was_added(c):
+    grow(c, "end", lambda fd, path, size: os.lseek(fd, 0, os.SEEK_END))
+
+
+def test_who_looks_and_reads_sees_what_was_added(c):
+    """The size by a name and from a listing, then the data."""
+    def look(fd, path, size):
+        with os.scandir(os.path.dirname(path)) as names:
+            listed = [n.stat().st_size for n in names if n.name == "looked_and_read"]
+        sizes = {os.stat(path).st_size, size - 100 + len(os.pread(fd, 1000, size - 100))}
+        return sizes.union(listed).pop() if sizes.union(listed) == {size} else (sizes, listed)
+
+    grow(c, "looked_and_read", look)
+
+
+def test_a_new_name_tells_no_former_size(c):
+    """So too a new mode: the kernel believes these answers, whatever it was told meanwhile."""
+    def look(fd, path, size):
+        os.link(path, path + ".2")
+        os.chmod(path, 0o600 + size // 100 % 8)
+        seen = size - 100 + len(os.pread(fd, 1000, size - 100))
+        os.unlink(path + ".2")
+        return seen
+
+    grow(c, "named", look)
+
+
 def test_direct_reads(c):
     one, two = make(c, "direct")
     writer = os.open(one, os.O_RDWR)
