@@ -425,10 +425,9 @@ bool known_size_tell(struct leatfs *fs, struct ino ino, pid_t who, uint64_t begu
 
 /* ---- asking ---- */
 
-struct probe {
-	const struct known_size *k;
-	pid_t pid;
-	int fd; /* it begins when it is written to, and its answer comes here */
+struct probe_start {
+	struct leatfs *fs;
+	struct size_probe probe;
 	int err;
 };
 
@@ -436,16 +435,14 @@ struct probe {
  * daemon, which begins only when all threads of this one have ended. */
 static void probe_start(void *arg)
 {
-	struct probe *p = arg;
-	char ino[24], end[24], name[] = "mount.leat", what[] = PROBE_SIZE;
-	char *argv[] = {name, what, p->k->fs->mountpoint, ino, end, NULL};
+	struct probe_start *p = arg;
+	char name[] = "mount.leat", what[] = PROBE_SIZE;
+	char *argv[] = {name, what, p->fs->mountpoint, NULL};
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
 	sigset_t none;
 	int fds[2];
 
-	snprintf(ino, sizeof(ino), "%llu", (unsigned long long)node_of(p->k->ino));
-	snprintf(end, sizeof(end), "%llu", (unsigned long long)p->k->asked_end);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0) {
 		p->err = errno;
 		return;
@@ -456,26 +453,60 @@ static void probe_start(void *arg)
 	posix_spawnattr_setsigmask(&attr, &none);
 	posix_spawn_file_actions_init(&actions);
 	posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
-	p->err = posix_spawn(&p->pid, "/proc/self/exe", &actions, &attr, argv, environ);
+	p->err = posix_spawn(&p->probe.pid, "/proc/self/exe", &actions, &attr, argv, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	posix_spawnattr_destroy(&attr);
 	close(fds[1]);
 	if (p->err == 0)
-		p->fd = fds[0];
+		p->probe.fd = fds[0];
 	else
 		close(fds[0]);
 }
 
-/* What it answers: the kernel's size, once it has been told. */
-static int probe_end(const struct probe *p, uint64_t until_us, uint64_t *ret_size)
+/* One that has nothing to do, and may have ended for that, or a new one. */
+static int probe_get(struct leatfs *fs, struct size_probe *ret_probe)
 {
-	struct iovec answer = {ret_size, sizeof(*ret_size)};
-	int rc = -LE_IO;
+	struct probe_start p = {.fs = fs};
 
-	if (send(p->fd, "", 1, MSG_NOSIGNAL) == 1)
+	if (fs->n_idle_probes > 0) {
+		*ret_probe = fs->idle_probes[--fs->n_idle_probes];
+		return 0;
+	}
+	metric_add(&fs->metrics.size_probes, 1);
+	TRY(env_offload(fs->env, probe_start, &p));
+	*ret_probe = p.probe;
+	return p.err == 0 ? 0 : status_from_errno(p.err);
+}
+
+static void probe_put(struct leatfs *fs, const struct size_probe *p, bool good)
+{
+	if (good && fs->n_idle_probes < ARRAY_SIZE(fs->idle_probes))
+		fs->idle_probes[fs->n_idle_probes++] = *p;
+	else
+		net_close(p->fd);
+}
+
+void known_size_fini(struct leatfs *fs)
+{
+	while (fs->n_idle_probes > 0)
+		net_close(fs->idle_probes[--fs->n_idle_probes].fd);
+}
+
+/* What it answers: the kernel's size, once it has been told. */
+static int probe_ask(struct known_size *k, const struct size_probe *p, uint64_t until_us,
+		     uint64_t *ret_size)
+{
+	const struct probe_file file = {node_of(k->ino), k->asked_end};
+	struct iovec answer = {ret_size, sizeof(*ret_size)};
+	int rc = -LE_DISCONNECTED;
+
+	k->asker = p->pid;
+	if (send(p->fd, &file, sizeof(file), MSG_NOSIGNAL) == sizeof(file))
 		rc = net_recv_all(p->fd, &answer, 1, until_us);
-	net_close(p->fd);
-	return rc == -LE_DISCONNECTED ? -LE_IO : rc;
+	k->asker = 0;
+	k->asks = false;
+	waitq_wake_all(&k->answered);
+	return rc;
 }
 
 static bool may_start(void *arg)
@@ -488,23 +519,23 @@ static bool may_start(void *arg)
 static int run_probe(struct known_size *k, uint64_t until_us, uint64_t *ret_size)
 {
 	struct leatfs *fs = k->fs;
-	struct probe p = {.k = k};
+	struct size_probe p;
+	uint32_t n_idle;
 	int rc;
 
 	TRY(turnq_wait(&fs->probe_turns, may_start, fs, NO_DEADLINE, until_us));
 	fs->n_probes++;
-	metric_add(&fs->metrics.size_probes, 1);
-	rc = env_offload(fs->env, probe_start, &p);
-	if (rc >= 0) {
-		k->asker = p.pid;
-		rc = p.err != 0 ? status_from_errno(p.err) : probe_end(&p, until_us, ret_size);
-		k->asker = 0;
-		k->asks = false;
-		waitq_wake_all(&k->answered);
-	}
+	do {
+		n_idle = fs->n_idle_probes;
+		rc = probe_get(fs, &p);
+		if (rc < 0)
+			break;
+		rc = probe_ask(k, &p, until_us, ret_size);
+		probe_put(fs, &p, rc >= 0);
+	} while (rc == -LE_DISCONNECTED && n_idle > 0);
 	fs->n_probes--;
 	turnq_wake(&fs->probe_turns);
-	return rc;
+	return rc == -LE_DISCONNECTED ? -LE_IO : rc;
 }
 
 static int ask(struct known_size *k, uint64_t end, uint64_t until_us, uint64_t *ret_size)

@@ -51,8 +51,12 @@ void known_size_forget_attr(struct leatfs *fs, struct ino ino);
 void known_size_grown(struct leatfs *fs, struct ino ino, uint64_t size);
 void known_size_emptied(struct leatfs *fs, struct ino ino);
 
-/* size_probe.c: the process that tells the kernel: PROBE_SIZE mountpoint node end. */
+/* size_probe.c: a process that tells the kernel: PROBE_SIZE mountpoint. */
 #define PROBE_SIZE "--probe-size"
+struct probe_file {
+	uint64_t node, end;
+};
 int size_probe(char **argv);
+void known_size_fini(struct leatfs *fs);
 
 #endif

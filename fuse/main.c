@@ -363,6 +363,7 @@ static void run(void *arg)
 			_exit(fs->init_differs ? DAEMON_REFUSED : d->exit_status);
 	}
 	invalidator_stop(fs);
+	known_size_fini(fs);
 	passthrough_destroy(fs->passthrough);
 	if (fs->client)
 		client_destroy(fs->client);
@@ -554,7 +555,7 @@ int main(int argc, char **argv)
 	char **words;
 	int status;
 
-	if (argc == 5 && strcmp(argv[1], PROBE_SIZE) == 0)
+	if (argc == 3 && strcmp(argv[1], PROBE_SIZE) == 0)
 		return size_probe(argv);
 	daemon = supervised_daemon(&sup);
 	words = copy_words(argc, argv);

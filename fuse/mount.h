@@ -43,7 +43,11 @@ struct leatfs {
 	struct hmap dirs; /* open directories: ops_dir.c */
 	struct hmap known_sizes;
 	struct turnq probe_turns; /* known_size.c */
-	uint32_t n_probes;
+	uint32_t n_probes, n_idle_probes;
+	struct size_probe {
+		pid_t pid;
+		int fd; /* it is given files, and answers */
+	} idle_probes[4];
 	uint32_t max_write;
 	uint32_t max_background; /* places that the kernel has for requests behind its programs */
 	uint32_t slow_ms;

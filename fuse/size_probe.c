@@ -1,9 +1,11 @@
 /*
- * A process that tells the kernel how long a file is, by asking it: GETATTR, which the daemon
+ * A process that tells the kernel how long files are, by asking it: GETATTR, which the daemon
  * answers. Where the file has become shorter the kernel first believes that, then takes the pages
  * behind it, and one of them may be locked by the very READ for which this is done: so another
- * thread looks at what the kernel believes. Its standard output is a socket: it begins when a byte
- * comes, since by then the daemon knows its number, and writes the size there.
+ * thread looks at what the kernel believes. Its standard output is a socket, over which it is given
+ * one file after the other, by a daemon that knows its number, and answers with the size. It ends
+ * when something fails, when nobody listens, and when there was nothing to do for a while; in
+ * between it keeps nothing of the mount busy.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -18,12 +20,12 @@
 
 #define LOOK_US     50u
 #define LOOK_MAX_US 5000u
+#define IDLE_MS     2000
 
 #define INO64_GEN 0x81 /* FILEID_INO64_GEN: number and generation, as FUSE makes handles */
 
 static int fd;
 static atomic_int asked; /* -1: in vain */
-
 static uint64_t before, end;
 
 /* The thread by whose number the daemon knows us. */
@@ -57,7 +59,7 @@ static int open_node(const char *mountpoint, uint64_t node)
 	if (chdir(mountpoint) < 0)
 		return -1;
 	fd = open_by_handle_at(AT_FDCWD, &u.h, O_PATH | O_CLOEXEC);
-	return fd;
+	return chdir("/") < 0 ? -1 : fd;
 }
 
 static bool nobody_listens(void)
@@ -85,19 +87,37 @@ static void *look(void *arg)
 	return NULL;
 }
 
-int size_probe(char **argv)
+static bool next_file(struct probe_file *ret_file)
+{
+	struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLIN};
+
+	return poll(&p, 1, IDLE_MS) == 1 &&
+	       read(STDOUT_FILENO, ret_file, sizeof(*ret_file)) == sizeof(*ret_file);
+}
+
+static bool tell(const char *mountpoint, const struct probe_file *file)
 {
 	pthread_t thread;
-	char go;
 
-	close_range(3, ~0U, 0);
-	end = strtoull(argv[4], NULL, 10);
-	if (open_node(argv[2], strtoull(argv[3], NULL, 10)) < 0 ||
-	    read(STDOUT_FILENO, &go, 1) != 1 || !believed(&before) ||
+	asked = 0;
+	end = file->end;
+	if (open_node(mountpoint, file->node) < 0 || !believed(&before) ||
 	    pthread_create(&thread, NULL, look, NULL) != 0)
-		return 1;
+		return false;
 	if (before > end || end == UINT64_MAX)
 		ask();
 	pthread_join(thread, NULL);
+	close(fd);
+	return true;
+}
+
+int size_probe(char **argv)
+{
+	struct probe_file file;
+
+	close_range(3, ~0U, 0);
+	while (next_file(&file))
+		if (!tell(argv[2], &file))
+			return 1;
 	return 0;
 }
