@@ -93,6 +93,9 @@ int perm_setattr(const struct cred *c, const struct inode_rec *rec, uint32_t mas
 		TRY(perm_fixed(a));
 	if ((mask & (SET_ATIME_NOW | SET_MTIME_NOW)) != 0 && (a->flags & ATTR_IMMUTABLE) != 0)
 		return -LE_PERM;
+	/* What stays immutable keeps its other flags too. */
+	if ((flags & ATTR_SETTABLE) != 0 && (a->flags & new->flags & ATTR_IMMUTABLE) != 0)
+		return -LE_PERM;
 	if (trusted(c))
 		return 0;
 	if ((mask & SET_FLAGS) != 0 &&

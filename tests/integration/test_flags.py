@@ -57,6 +57,7 @@ def test_an_immutable_file_cannot_be_changed_by_anybody(c):
         refused(os.rename, path, path + ".new")
         refused(os.setxattr, path, "user.a", b"2")
         refused(os.removexattr, path, "user.a")
+        assert subprocess.run(["chattr", "+d", path], stderr=-3, check=False).returncode
         put(path + ".other")
         refused(os.rename, path + ".other", path)
         os.unlink(path + ".other")
