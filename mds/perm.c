@@ -126,7 +126,7 @@ void perm_new(const struct cred *c, const struct attr *dir, uint32_t *mode, uint
 		*ret_gid = dir->gid;
 		if (S_ISDIR(*mode))
 			*mode |= S_ISGID;
-		else if ((*mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && c->uid != 0 &&
+		else if ((*mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && !trusted(c) &&
 			 !cred_in_group(c, dir->gid))
 			*mode &= ~(uint32_t)S_ISGID;
 	}
