@@ -241,7 +241,11 @@ static void take_attr(struct inode *i, const struct attr *attr, bool own)
 		i->attr = *attr;
 		i->attr.size = size > attr->size ? size : attr->size;
 		i->attr.blocks = blocks > attr->blocks ? blocks : attr->blocks;
-		i->attr.mtime_ns = mtime > attr->mtime_ns ? mtime : attr->mtime_ns;
+		if (mtime > attr->mtime_ns) {
+			i->attr.mtime_ns = mtime;
+			if (i->attr.ctime_ns < mtime)
+				i->attr.ctime_ns = mtime;
+		}
 	} else {
 		i->attr = *attr;
 		i->settled_us = 0;
