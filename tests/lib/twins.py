@@ -5,7 +5,9 @@ results; what they are compared by is its caller's business
 
 A call is (mount, name, at, args): `at` is the number of an open directory that paths begin at, or
 None for the top. Descriptors and mappings have numbers that the caller gives; a descriptor belongs
-to the mount that it was opened by. A result is a value or the name of an error.
+to the mount that it was opened by. A result is a value or the name of an error. The process sees
+nothing of the machine but the folder that both sides are in: what is drawn at random may lead out
+of its directory, by links and `..`.
 """
 import ctypes
 import errno
@@ -19,10 +21,12 @@ import struct
 import traceback
 
 libc = ctypes.CDLL(None, use_errno=True)
+CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
 AT_FDCWD, AT_EMPTY_PATH, AT_SYMLINK_FOLLOW = -100, 0x1000, 0x400
 F_OFD_GETLK, F_OFD_SETLK = 36, 37
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS = 0x80086601, 0x40086602
-FLAGS_SHOWN = 0x10 | 0x20 | 0x40 | 0x80  # immutable, append-only, no dump, no access times
+FS_IMMUTABLE_FL, FS_APPEND_FL, FS_NODUMP_FL, FS_NOATIME_FL = 0x10, 0x20, 0x40, 0x80
+FLAGS_SHOWN = FS_IMMUTABLE_FL | FS_APPEND_FL | FS_NODUMP_FL | FS_NOATIME_FL
 PAGE = 4096
 SYS_GETDENTS64 = {"x86_64": 217}.get(os.uname().machine, 61)
 WHOLE = 8 << 20  # no file is longer
@@ -52,7 +56,7 @@ class Caller:
 
     def __init__(self, tops):
         self.tops = [os.open(t, os.O_RDONLY | os.O_DIRECTORY) for t in tops]
-        self.fds, self.maps = {}, {}  # number: (descriptor, mount, flags), number: mmap
+        self.fds, self.maps = {}, {}  # number: (descriptor, mount, flags), number: (mmap, writable)
 
     def perform(self, mount, name, at, args):
         try:
@@ -71,6 +75,15 @@ class Caller:
     def slot(self, n):
         if n not in self.fds:
             raise NotOpen
+        fd, _, flags = self.fds[n]
+        if flags & os.O_PATH:
+            try:
+                if os.fstat(fd).st_nlink == 0:
+                    raise Hidden("gone")
+            except OSError as e:
+                if e.errno == errno.ESTALE:
+                    raise Hidden("gone") from e
+                raise
         return self.fds[n]
 
     def fd(self, n):
@@ -117,8 +130,8 @@ class Caller:
 
     def do_set_append(self, n, on):
         fd, mount, flags = self.slot(n)
-        if flags & os.O_DIRECT:
-            raise Hidden("direct")
+        if flags & os.O_DIRECT or flags_of(fd) & FS_APPEND_FL:
+            raise Hidden("direct, or append-only")
         now = fcntl.fcntl(fd, fcntl.F_GETFL)
         fcntl.fcntl(fd, fcntl.F_SETFL, now | os.O_APPEND if on else now & ~os.O_APPEND)
 
@@ -236,29 +249,29 @@ class Caller:
 
     def do_map(self, m, n, length, writable):
         if m in self.maps:
-            self.maps.pop(m).close()
+            self.maps.pop(m)[0].close()
         fd, _ = self.data_fd(n)
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise Hidden("not a file")
         if os.fstat(fd).st_size < length:
             raise Hidden("too short")  # Python refuses by itself
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
-        self.maps[m] = mmap.mmap(fd, length, mmap.MAP_SHARED, prot)
-        self.maps[m].twin_writable = writable
+        self.maps[m] = mmap.mmap(fd, length, mmap.MAP_SHARED, prot), writable
 
     def mapped(self, m, length):
         """The mapping, and how much of it may be touched: none behind the file's end."""
         if m not in self.maps:
             raise NotOpen
-        return self.maps[m], min(length, self.maps[m].size(), len(self.maps[m]))
+        area, writable = self.maps[m]
+        return area, min(length, area.size(), len(area)), writable
 
     def do_map_read(self, m, off, length):
-        area, end = self.mapped(m, off + length)
+        area, end, _ = self.mapped(m, off + length)
         return area[off:max(off, end)]
 
     def do_map_write(self, m, off, tag, length):
-        area, end = self.mapped(m, off + length)
-        if not area.twin_writable:
+        area, end, writable = self.mapped(m, off + length)
+        if not writable:
             raise Hidden("read-only")
         if off < end:
             area[off:end] = payload(tag, end - off)
@@ -266,8 +279,8 @@ class Caller:
         return max(0, end - off)
 
     def do_unmap(self, m):
-        self.mapped(m, 0)
-        self.maps.pop(m).close()
+        self.mapped(m, 0)[0].close()
+        self.maps.pop(m)
 
     # ---- names ----
 
@@ -376,9 +389,7 @@ class Caller:
         try:
             if stat.S_IFMT(os.fstat(fd).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
                 raise Hidden("not a file")
-            buf = bytearray(8)
-            fcntl.ioctl(fd, FS_IOC_GETFLAGS, buf)
-            flags = struct.unpack_from("I", buf)[0] & ~off | on
+            flags = flags_of(fd) & ~off | on
             fcntl.ioctl(fd, FS_IOC_SETFLAGS, struct.pack("Q", flags))
         finally:
             os.close(fd)
@@ -388,9 +399,7 @@ class Caller:
         try:
             if stat.S_IFMT(os.fstat(fd).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
                 raise Hidden("not a file")
-            buf = bytearray(8)
-            fcntl.ioctl(fd, FS_IOC_GETFLAGS, buf)
-            return struct.unpack_from("I", buf)[0] & FLAGS_SHOWN
+            return flags_of(fd) & FLAGS_SHOWN
         finally:
             os.close(fd)
 
@@ -422,8 +431,8 @@ class Caller:
             a = os.stat(what, follow_symlinks=follow)
         except OSError as e:
             return {"stat": errno.errorcode.get(e.errno, e.errno)}
-        except NotOpen:
-            return {"stat": "not open"}
+        except (NotOpen, Hidden) as e:
+            return {"stat": str(e)}
         kind = stat.S_IFMT(a.st_mode)
         seen.update(type=oct(kind), mode=oct(stat.S_IMODE(a.st_mode)), nlink=a.st_nlink,
                     uid=a.st_uid, gid=a.st_gid, _ino=a.st_ino,
@@ -460,6 +469,28 @@ class Caller:
             if isinstance(found[path].get("names"), list):
                 todo += [path + "/" + n for n in found[path]["names"]]
         return found
+
+
+def flags_of(fd):
+    """As chattr sets them; none where there can be none."""
+    buf = bytearray(8)
+    if stat.S_IFMT(os.fstat(fd).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
+        fcntl.ioctl(fd, FS_IOC_GETFLAGS, buf)
+    return struct.unpack_from("I", buf)[0]
+
+
+def changeable(path):
+    """Takes away the flags that keep it from being removed."""
+    if stat.S_IFMT(os.lstat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+        return
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        flags = flags_of(fd)
+        if flags & (FS_IMMUTABLE_FL | FS_APPEND_FL):
+            flags &= ~(FS_IMMUTABLE_FL | FS_APPEND_FL)
+            fcntl.ioctl(fd, FS_IOC_SETFLAGS, struct.pack("Q", flags))
+    finally:
+        os.close(fd)
 
 
 def attempt(fn, *args, **kw):
@@ -501,16 +532,29 @@ def handle(what):
     return buf.raw[8:8 + length] if rc == 0 else None
 
 
+def shut_in(folder):
+    """There is nothing else from now on, but /proc."""
+    os.makedirs(folder + "/proc", exist_ok=True)
+    check(libc.unshare(CLONE_NEWNS))
+    check(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
+    check(libc.mount(b"/proc", os.fsencode(folder) + b"/proc", None, MS_BIND, None))
+    os.chroot(folder)
+    os.chdir("/")
+
+
 class Twin:
     """A process of that identity, with both sides."""
 
-    def __init__(self, local, leat, identity=None, patience_s=120):
+    def __init__(self, jail, local, leat, identity=None, patience_s=120):
         self.patience_s = patience_s
         self.pipe, its = multiprocessing.Pipe()
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                self.work(its, [Caller(local), Caller(leat)], identity)
+                shut_in(jail)
+                sides = [Caller("/" + os.path.relpath(top, jail) for top in tops)
+                         for tops in (local, leat)]
+                self.work(its, sides, identity)
             except BaseException:
                 traceback.print_exc()
             finally:
