@@ -190,7 +190,7 @@ def test_attributes(c):
 
 
 def test_set_group_id_stays_with_who_is_in_the_directorys_group(c):
-    d = c.mnt() + "/setgid"
+    d = c.mnt() + "/shared"
     os.mkdir(d)
     os.chown(d, 0, 6002)
     os.chmod(d, 0o2777)
