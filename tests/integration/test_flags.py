@@ -201,6 +201,20 @@ def test_only_root_fixes_files(c):
     os.unlink(p)
 
 
+def test_new_files_have_those_of_their_directory_that_forbid_nothing(c):
+    d = c.mnt() + "/inherit"
+    os.mkdir(d)
+    chattr("+dA", d)
+    put(d + "/file")
+    os.mkdir(d + "/sub")
+    for name in ("/file", "/sub"):
+        assert lsattr(d + name) == lsattr(d.replace(c.mnt(1), c.mnt(2)) + name) == {"d", "A"}
+    chattr("=a", d)
+    put(d + "/other")
+    assert lsattr(d + "/other") == set()
+    chattr("-a", d)
+
+
 def test_flags_stay_over_a_restart(c):
     p = c.mnt() + "/stays"
     put(p)
