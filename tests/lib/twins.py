@@ -87,7 +87,10 @@ class Caller:
         return self.fds[n]
 
     def fd(self, n):
-        return self.slot(n)[0]
+        fd = self.slot(n)[0]
+        if is_removed_folder(os.fstat(fd)):
+            raise Hidden("removed")
+        return fd
 
     def data_fd(self, n):
         """Of a regular file (or a directory, which refuses): what a pipe or device holds is not a
@@ -324,7 +327,7 @@ class Caller:
                            e.is_dir(follow_symlinks=False)) for e in entries)
 
     def do_list_fd(self, n):
-        return sorted(os.listdir(self.fd(n)))
+        return sorted(os.listdir(self.slot(n)[0]))
 
     def do_list_during(self, path, removed, added):
         """A directory is read while it changes: each name that is there all the time comes once."""
@@ -424,7 +427,7 @@ class Caller:
         seen = {}
         try:
             if path is None:
-                what, follow = self.fd(at), True
+                what, follow = self.slot(at)[0], True
             else:
                 os.fchdir(self.tops[mount])
                 what, follow = path, False
@@ -442,7 +445,8 @@ class Caller:
         if kind in (stat.S_IFCHR, stat.S_IFBLK):
             seen["rdev"] = a.st_rdev
         seen["_handle"] = handle(what)
-        self.look_at_xattrs(seen, what, follow)
+        if not is_removed_folder(a):
+            self.look_at_xattrs(seen, what, follow)
         if kind == stat.S_IFLNK and path is not None:
             seen["target"] = attempt(os.readlink, what)
         if kind == stat.S_IFDIR and path is not None:
@@ -491,6 +495,10 @@ def changeable(path):
             fcntl.ioctl(fd, FS_IOC_SETFLAGS, struct.pack("Q", flags))
     finally:
         os.close(fd)
+
+
+def is_removed_folder(a):
+    return stat.S_ISDIR(a.st_mode) and a.st_nlink == 0
 
 
 def attempt(fn, *args, **kw):
