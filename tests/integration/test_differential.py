@@ -60,10 +60,11 @@ INSIDE = "/x/y/top"  # so that a link to .. leads out of no sequence
 # access(W_OK) of immutable files,   FUSE: the kernel does not know of the flag, so it answers by
 #   which of several errors comes    mode alone, and makes its other checks before it asks
 #   first where there are some,      (so it was with fcntl(F_SETFL) of append-only files)
-#   O_APPEND of append-only ones
-# O_PATH of what has no name left,   FUSE tells nothing of such an open: ESTALE, as NFS says; the
-#   attributes of open directories   metadata server does not count opens of directories, so that
-#   that were removed                only stat and lists of them are answered
+#   O_APPEND and mappings of
+#   append-only ones
+# open pipes, devices, O_PATH, and   FUSE tells nothing of such an open: ESTALE, as NFS says; opens
+#   attributes of open directories,  of directories are not counted by the metadata server, so only
+#   when the last name is gone       stat and lists of removed ones are answered
 # OFD locks, a moment after a close  FUSE: RELEASE is not waited for, so they are tried until alike
 
 

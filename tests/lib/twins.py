@@ -22,7 +22,7 @@ import traceback
 
 libc = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
-AT_FDCWD, AT_EMPTY_PATH, AT_SYMLINK_FOLLOW = -100, 0x1000, 0x400
+AT_FDCWD, AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, AT_STATX_DONT_SYNC = -100, 0x1000, 0x400, 0x4000
 F_OFD_GETLK, F_OFD_SETLK = 36, 37
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS = 0x80086601, 0x40086602
 FS_IMMUTABLE_FL, FS_APPEND_FL, FS_NODUMP_FL, FS_NOATIME_FL = 0x10, 0x20, 0x40, 0x80
@@ -76,28 +76,21 @@ class Caller:
         if n not in self.fds:
             raise NotOpen
         fd, _, flags = self.fds[n]
-        if flags & os.O_PATH:
-            try:
-                if os.fstat(fd).st_nlink == 0:
-                    raise Hidden("gone")
-            except OSError as e:
-                if e.errno == errno.ESTALE:
-                    raise Hidden("gone") from e
-                raise
+        if (flags & os.O_PATH or kind_of(fd) not in (stat.S_IFREG, stat.S_IFDIR)) and is_gone(fd):
+            raise Hidden("gone")
         return self.fds[n]
 
     def fd(self, n):
         fd = self.slot(n)[0]
-        if is_removed_folder(os.fstat(fd)):
-            raise Hidden("removed")
+        if kind_of(fd) == stat.S_IFDIR and is_gone(fd):
+            raise Hidden("gone")
         return fd
 
     def data_fd(self, n):
         """Of a regular file (or a directory, which refuses): what a pipe or device holds is not a
         file system's."""
         fd, _, flags = self.slot(n)
-        kind = stat.S_IFMT(os.fstat(fd).st_mode)
-        if kind not in (stat.S_IFREG, stat.S_IFDIR):
+        if kind_of(fd) not in (stat.S_IFREG, stat.S_IFDIR):
             raise Hidden("not a file")
         return fd, bool(flags & os.O_DIRECT)
 
@@ -111,7 +104,7 @@ class Caller:
             if e.errno == errno.ENXIO and stat.S_ISFIFO(os.stat(path).st_mode):
                 raise Hidden("a pipe") from e
             raise
-        if flags & os.O_ACCMODE == os.O_WRONLY and stat.S_ISFIFO(os.fstat(fd).st_mode):
+        if flags & os.O_ACCMODE == os.O_WRONLY and kind_of(fd) == stat.S_IFIFO:
             os.close(fd)
             raise Hidden("a pipe")
         self.fds[n] = (fd, self.mount, flags)
@@ -188,14 +181,14 @@ class Caller:
 
     def do_lseek(self, n, off, whence):
         fd, _ = self.data_fd(n)
-        if stat.S_ISDIR(os.fstat(fd).st_mode):
+        if kind_of(fd) == stat.S_IFDIR:
             raise Hidden("a directory")
         return os.lseek(fd, off, whence)
 
     def do_extents(self, n):
         """What SEEK_DATA and SEEK_HOLE lead to, read: all there is but zeros."""
         fd, direct = self.data_fd(n)
-        if direct or stat.S_ISDIR(os.fstat(fd).st_mode):
+        if direct or kind_of(fd) == stat.S_IFDIR:
             raise Hidden("not read")
         at, before = 0, os.lseek(fd, 0, os.SEEK_CUR)
         size = os.fstat(fd).st_size
@@ -217,7 +210,7 @@ class Caller:
         """SEEK_DATA and SEEK_HOLE at and behind the end."""
         fd, _ = self.data_fd(n)
         size = os.fstat(fd).st_size
-        if stat.S_ISDIR(os.fstat(fd).st_mode):
+        if kind_of(fd) == stat.S_IFDIR:
             raise Hidden("a directory")
         return os.lseek(fd, size, whence)
 
@@ -254,10 +247,12 @@ class Caller:
         if m in self.maps:
             self.maps.pop(m)[0].close()
         fd, _ = self.data_fd(n)
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        if kind_of(fd) != stat.S_IFREG:
             raise Hidden("not a file")
         if os.fstat(fd).st_size < length:
             raise Hidden("too short")  # Python refuses by itself
+        if writable and flags_of(fd) & FS_APPEND_FL:
+            raise Hidden("append-only")
         prot = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         self.maps[m] = mmap.mmap(fd, length, mmap.MAP_SHARED, prot), writable
 
@@ -390,7 +385,7 @@ class Caller:
     def do_chattr(self, path, on, off):
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            if stat.S_IFMT(os.fstat(fd).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+            if kind_of(fd) not in (stat.S_IFREG, stat.S_IFDIR):
                 raise Hidden("not a file")
             flags = flags_of(fd) & ~off | on
             fcntl.ioctl(fd, FS_IOC_SETFLAGS, struct.pack("Q", flags))
@@ -400,7 +395,7 @@ class Caller:
     def do_lsattr(self, path):
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            if stat.S_IFMT(os.fstat(fd).st_mode) not in (stat.S_IFREG, stat.S_IFDIR):
+            if kind_of(fd) not in (stat.S_IFREG, stat.S_IFDIR):
                 raise Hidden("not a file")
             return flags_of(fd) & FLAGS_SHOWN
         finally:
@@ -445,7 +440,7 @@ class Caller:
         if kind in (stat.S_IFCHR, stat.S_IFBLK):
             seen["rdev"] = a.st_rdev
         seen["_handle"] = handle(what)
-        if not is_removed_folder(a):
+        if kind != stat.S_IFDIR or a.st_nlink > 0:
             self.look_at_xattrs(seen, what, follow)
         if kind == stat.S_IFLNK and path is not None:
             seen["target"] = attempt(os.readlink, what)
@@ -478,7 +473,7 @@ class Caller:
 def flags_of(fd):
     """As chattr sets them; none where there can be none."""
     buf = bytearray(8)
-    if stat.S_IFMT(os.fstat(fd).st_mode) in (stat.S_IFREG, stat.S_IFDIR):
+    if kind_of(fd) in (stat.S_IFREG, stat.S_IFDIR):
         fcntl.ioctl(fd, FS_IOC_GETFLAGS, buf)
     return struct.unpack_from("I", buf)[0]
 
@@ -497,8 +492,20 @@ def changeable(path):
         os.close(fd)
 
 
-def is_removed_folder(a):
-    return stat.S_ISDIR(a.st_mode) and a.st_nlink == 0
+def kind_of(fd):
+    """Without asking anybody: a question might change what is known."""
+    buf = ctypes.create_string_buffer(256)
+    check(libc.statx(fd, b"", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 1, buf))
+    return stat.S_IFMT(struct.unpack_from("H", buf, 28)[0])
+
+
+def is_gone(fd):
+    try:
+        return os.fstat(fd).st_nlink == 0
+    except OSError as e:
+        if e.errno != errno.ESTALE:
+            raise
+        return True
 
 
 def attempt(fn, *args, **kw):
