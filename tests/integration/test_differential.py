@@ -5,7 +5,7 @@ attributes, extended attributes, names. Who makes them is root and a user with o
 
     tests/run integration/differential
     LEAT_SEEDS=1..500 tests/integration/test_differential.py    these seeds
-    tests/integration/test_differential.py --calls FILE   the calls that a failure has printed
+    tests/integration/test_differential.py --calls FILE LAYOUT   what a failure has printed
     LEAT_KEEP_GOING=1                                        also after a failure
 
 A sequence is a pure function of its seed. One that fails is made shorter: calls are left out, and
@@ -65,6 +65,9 @@ INSIDE = "/x/y/top"  # so that a link to .. leads out of no sequence
 # open pipes, devices, O_PATH, and   FUSE tells nothing of such an open: ESTALE, as NFS says; opens
 #   attributes of open directories,  of directories are not counted by the metadata server, so only
 #   when the last name is gone       stat and lists of removed ones are answered
+# who owns a file, right after       FUSE: who may chmod, the kernel knows by what it was told last
+#   another mount has changed it     and does not ask again: a user's call is preceded by a stat
+# sendfile of a file to itself       what comes out depends on the size of the steps
 # OFD locks, a moment after a close  FUSE: RELEASE is not waited for, so they are tried until alike
 
 
@@ -96,7 +99,7 @@ class Calls:
         self.user_share = rng.choice((0, 0, 0.3, 0.6))
         self.mounts = rng.choice(((0, 1), (0, 1), (0, 0, 0, 1), (0,)))
         self.slots = rng.choice((2, 3, 5))
-        self.big = rng.random() < 0.3  # over several chunks of 1 MiB, not of 64 KiB
+        self.chunk = rng.choice((MIB, 64 * KIB, 64 * KIB))
         self.looks = rng.choice((0.3, 0.7, 1))
         # What there may be by now: names, and numbers of descriptors and of mappings.
         self.there = {"d": "d", "d/e": "d", "g": "d"}
@@ -200,13 +203,13 @@ class Calls:
 
     def off(self):
         rng = self.rng
-        chunk = MIB if self.big else 64 * KIB
+        chunk = self.chunk
         near = rng.choice((0, 0, 4096, 8192, 60 * KIB, chunk, chunk, 2 * chunk))
         return max(0, near + rng.choice((0, 0, 0, 1, -1, 100, -100, rng.randrange(5000))))
 
     def length(self):
         rng = self.rng
-        chunk = MIB if self.big else 64 * KIB
+        chunk = self.chunk
         return rng.choice((0, 1, 10, 100, 4095, 4096, 4097, 10000, chunk, chunk + 1,
                            rng.randrange(9000), rng.randrange(2 * chunk)))
 
@@ -615,13 +618,13 @@ class Run:
     """A sequence in fresh directories."""
     number = 0
 
-    def __init__(self, c, local, chunk_size):
+    def __init__(self, c, local, layout):
         Run.number += 1
         self.places = ["%s/%d" % (where, Run.number) for where in (local, c.mnt(1), c.mnt(2))]
         for place in self.places[:2]:
             os.mkdir(place)
-            if chunk_size and place != self.places[0]:
-                os.setxattr(place, "leat.layout", b"chunk_size=%d" % chunk_size)
+            if place != self.places[0]:
+                os.setxattr(place, "leat.layout", layout.encode())
             os.makedirs(place + INSIDE)
             os.chmod(place + INSIDE, 0o777)
         self.jail = c.dir
@@ -760,37 +763,37 @@ class Failure(Exception):
     pass
 
 
-def once(c, local, calls, chunk_size):
+def once(c, local, calls, layout):
     """Without leaving anything."""
-    run = Run(c, local, chunk_size)
+    run = Run(c, local, layout)
     found = run.run(calls)
     run.remove()
     return found
 
 
-def explain(c, local, calls, found, chunk_size):
+def explain(c, local, calls, found, layout):
     """The message: the shortest sequence that shows it."""
     n, difference = found
 
     def fails(some):
-        again = once(c, local, some, chunk_size)
+        again = once(c, local, some, layout)
         return again is not None and again[1].sign == difference.sign
 
     calls = calls[:n + 1]
     if any(fails(calls) for _ in range(3)):
         calls = shorten(calls, fails)
-        difference = (once(c, local, calls, chunk_size) or (0, difference))[1]
+        difference = (once(c, local, calls, layout) or (0, difference))[1]
         word = "shortened"
     else:
         word = "it did not show again; all calls before it"
-    return "%s\n  %s (chunk_size=%s):\n%s" % (difference, word, chunk_size or "the usual",
-                                            "\n".join(said(call) for call in calls))
+    return "%s\n  %s (%s):\n%s" % (difference, word, layout, "\n".join(map(said, calls)))
 
 
 def sequence(seed):
     drawn = Calls(seed)
     length = drawn.rng.choice((30, 60, 120, 200))
-    return drawn.sequence(length), 0 if drawn.big else 64 * KIB
+    layout = drawn.rng.choice(("", " compression=1", " width=1", " compression=1 width=1"))
+    return drawn.sequence(length), "chunk_size=%d" % drawn.chunk + layout
 
 
 def remount(c, kept, failed):
@@ -807,14 +810,14 @@ def remount(c, kept, failed):
 def all_seeds(c, local, seeds):
     kept, failed, calls_made = [], [], 0
     for seed in seeds:
-        calls, chunk_size = sequence(seed)
+        calls, layout = sequence(seed)
         calls_made += len(calls)
-        run = Run(c, local, chunk_size)
+        run = Run(c, local, layout)
         found = run.run(calls)
         if found:
             failed.append(seed)
             run.remove()
-            text = explain(c, local, calls, found, chunk_size)
+            text = explain(c, local, calls, found, layout)
             print("seed %d, call %d: %s" % (seed, found[0], text), flush=True)
             if not KEEP_GOING:
                 break
@@ -840,7 +843,7 @@ def main():
         if sys.argv[1:2] == ["--calls"]:
             with open(sys.argv[2]) as f:
                 calls = eval("[%s]" % f.read())
-            print(once(c, local, calls, 64 * KIB))
+            print(once(c, local, calls, sys.argv[3] if sys.argv[3:] else "chunk_size=65536"))
             return
         try:
             failed = all_seeds(c, local, seeds)
