@@ -102,7 +102,6 @@ class Caller:
     # ---- descriptors ----
 
     def do_open(self, n, path, flags, mode):
-        self.drop(n)
         try:
             fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, mode)
         except OSError as e:
@@ -112,6 +111,7 @@ class Caller:
         if flags & os.O_ACCMODE == os.O_WRONLY and kind_of(fd) == stat.S_IFIFO:
             os.close(fd)
             raise Hidden("a pipe")
+        self.drop(n)
         self.fds[n] = (fd, self.mount, flags)
         return "open"
 
@@ -195,6 +195,7 @@ class Caller:
         fd, direct = self.data_fd(n)
         if direct or kind_of(fd) == stat.S_IFDIR:
             raise Hidden("not read")
+        os.pread(fd, 1, 0)  # an error if it is not open for reading
         at, before = 0, os.lseek(fd, 0, os.SEEK_CUR)
         size = os.fstat(fd).st_size
         data = bytearray(size)
@@ -445,7 +446,9 @@ class Caller:
         if kind in (stat.S_IFCHR, stat.S_IFBLK):
             seen["rdev"] = a.st_rdev
         seen["_handle"] = handle(what)
-        if kind != stat.S_IFDIR or a.st_nlink > 0:
+        if kind == stat.S_IFDIR and a.st_nlink == 0:
+            del seen["_times"]
+        else:
             self.look_at_xattrs(seen, what, follow)
         if kind == stat.S_IFLNK and path is not None:
             seen["target"] = attempt(os.readlink, what)
