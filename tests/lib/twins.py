@@ -447,9 +447,8 @@ class Caller:
             seen["rdev"] = a.st_rdev
         seen["_handle"] = handle(what)
         if kind == stat.S_IFDIR and a.st_nlink == 0:
-            del seen["_times"]
-        else:
-            self.look_at_xattrs(seen, what, follow)
+            return {"type": oct(kind), "nlink": 0}
+        self.look_at_xattrs(seen, what, follow)
         if kind == stat.S_IFLNK and path is not None:
             seen["target"] = attempt(os.readlink, what)
         if kind == stat.S_IFDIR and path is not None:
