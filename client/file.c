@@ -471,6 +471,30 @@ static bool atime_due(const struct ll_file *f)
 	return f->c->atime == LL_ATIME_STRICT || attr_atime_due(a, env_wall_ns(f->c->env));
 }
 
+/* Another client may have set the file's time since it was written here; that stays. Nothing else
+ * of the answer is taken: the file is being closed. */
+static int64_t time_to_tell(const struct ll_file *f)
+{
+	struct client *c = f->c;
+	struct inode *i = f->inode;
+	struct idata *d = f->d;
+	struct mds_getattr_req req = {.cred = io_renew_cred(d), .ino = i->ino};
+	struct mds_getattr_rep rep;
+	struct rpc_call call;
+	int rc;
+
+	if (d->mtime_ns == 0)
+		return i->attr.mtime_ns;
+	if (inode_attr_fresh(c, i) || (lease_shared_lasts(c, i) && i->attr_us != 0))
+		return d->mtime_ns;
+	rc = mds_call(c, OP_mds_getattr, &req, &rep, &call);
+	rpc_call_fini(&call);
+	if (rc < 0 || !inode_time_was_set(&i->attr, &rep.attr))
+		return d->mtime_ns;
+	d->mtime_ns = 0;
+	return rep.attr.mtime_ns;
+}
+
 static int send_close(struct ll_file *f)
 {
 	struct client *c = f->c;
@@ -488,7 +512,7 @@ static int send_close(struct ll_file *f)
 
 	if (req.dirty) {
 		req.size = i->attr.size > d->durable_end ? i->attr.size : d->durable_end;
-		req.mtime_ns = d->mtime_ns != 0 ? d->mtime_ns : i->attr.mtime_ns;
+		req.mtime_ns = time_to_tell(f);
 		req.used = used_space(d);
 	}
 	if (f->new_atime)

@@ -241,7 +241,11 @@ static void take_attr(struct inode *i, const struct attr *attr, bool own)
 		i->attr = *attr;
 		i->attr.size = size > attr->size ? size : attr->size;
 		i->attr.blocks = blocks > attr->blocks ? blocks : attr->blocks;
-		i->attr.mtime_ns = mtime > attr->mtime_ns ? mtime : attr->mtime_ns;
+		if (mtime > attr->mtime_ns) {
+			i->attr.mtime_ns = mtime;
+			if (i->attr.ctime_ns < mtime)
+				i->attr.ctime_ns = mtime;
+		}
 	} else {
 		i->attr = *attr;
 		i->settled_us = 0;
@@ -249,8 +253,7 @@ static void take_attr(struct inode *i, const struct attr *attr, bool own)
 	i->attr.flags &= ~(uint32_t)(ATTR_LEASED | ATTR_SHARED | ATTR_CUTTING);
 }
 
-/* By utimes, since what was known: it says more than our own writes of before. */
-static bool time_was_set(const struct attr *known, const struct attr *attr)
+bool inode_time_was_set(const struct attr *known, const struct attr *attr)
 {
 	return (attr->flags & ATTR_TIME_SET) != 0 && attr->change != known->change &&
 	       ((known->flags & ATTR_TIME_SET) == 0 || attr->mtime_ns != known->mtime_ns);
@@ -276,7 +279,7 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 	/* The record's size is the one to begin with then. */
 	if (leased && inode_is_unsure(i))
 		i->settled_us = 0;
-	if (i->data != NULL && known && !own && time_was_set(&i->attr, attr))
+	if (i->data != NULL && known && inode_time_was_set(&i->attr, attr))
 		i->data->mtime_ns = 0;
 	i->attr_us = loop_now_us();
 	/* A read lease does not hold for a file that gets a writer, whoever it is. */

@@ -164,6 +164,8 @@ int inode_data(struct client *c, struct inode *i, struct idata **ret_data) CHECK
 /* Frees the idata when nothing needs it any more. */
 void inode_data_trim(struct client *c, struct inode *i);
 
+/* Whether attr tells of a utimes since what was known: it says more than own writes of before. */
+bool inode_time_was_set(const struct attr *known, const struct attr *attr);
 /* An answer of the MDS: newer attributes, and perhaps a lease. own: the answer to a change that
  * this client made, so a step of the change counter by one is ours. sent_us: when it was asked for.
  */

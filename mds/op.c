@@ -260,6 +260,7 @@ struct inode *inode_make(struct op *op, const struct cred *c, const struct inode
 	rec->attr.gid = gid;
 	rec->attr.atime_ns = rec->attr.mtime_ns = rec->attr.ctime_ns = rec->attr.btime_ns = now;
 	rec->attr.change = 1;
+	rec->attr.flags |= dir->attr.flags & (ATTR_NODUMP | ATTR_NOATIME);
 	rec->attr.project = dir->attr.project;
 	quota_made(op->store, rec->attr.project);
 	inode_set_plain(rec);

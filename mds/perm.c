@@ -93,6 +93,9 @@ int perm_setattr(const struct cred *c, const struct inode_rec *rec, uint32_t mas
 		TRY(perm_fixed(a));
 	if ((mask & (SET_ATIME_NOW | SET_MTIME_NOW)) != 0 && (a->flags & ATTR_IMMUTABLE) != 0)
 		return -LE_PERM;
+	/* What stays immutable keeps its other flags too. */
+	if ((flags & ATTR_SETTABLE) != 0 && (a->flags & new->flags & ATTR_IMMUTABLE) != 0)
+		return -LE_PERM;
 	if (trusted(c))
 		return 0;
 	if ((mask & SET_FLAGS) != 0 &&
@@ -123,7 +126,7 @@ void perm_new(const struct cred *c, const struct attr *dir, uint32_t *mode, uint
 		*ret_gid = dir->gid;
 		if (S_ISDIR(*mode))
 			*mode |= S_ISGID;
-		else if ((*mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && c->uid != 0 &&
+		else if ((*mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) && !trusted(c) &&
 			 !cred_in_group(c, dir->gid))
 			*mode &= ~(uint32_t)S_ISGID;
 	}

@@ -7,6 +7,14 @@
 #include "mds/ops/open.h"
 #include "mds/recall.h"
 
+/* Where the chains are not believed, the report is. */
+static void written(struct inode_rec *rec, int64_t at_ns)
+{
+	rec->attr.mtime_ns = at_ns;
+	if (rec->attr.ctime_ns < at_ns)
+		rec->attr.ctime_ns = at_ns;
+}
+
 struct close_args {
 	const struct mds_close_req *in;
 	bool ask_chains;
@@ -116,8 +124,7 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 			rec = settle_reported(op, i, f);
 		else if (f->mtime_ns > 0 && f->mtime_ns > rec->attr.mtime_ns &&
 			 (rec->attr.flags & ATTR_TIME_SET) != 0)
-			/* The chains are not believed. */
-			inode_edit(op->store, i)->attr.mtime_ns = f->mtime_ns;
+			written(inode_edit(op->store, i), f->mtime_ns);
 	}
 	if (rc == 0 && rec->attr.nlink > 0 &&
 	    inode_get(op->store, in->ino, VIEW_NEWEST, &i, &rec) == 0)

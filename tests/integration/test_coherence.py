@@ -185,6 +185,21 @@ def test_the_time_of_what_another_writes(c):
     os.unlink(p[0])
 
 
+def test_a_time_that_another_sets_stays(c):
+    """Whoever wrote before it was set tells the metadata server at close when that was."""
+    p = [c.mnt(n) + "/past" for n in (1, 2)]
+    for n_open in (1, 2):
+        fds = [os.open(p[1], os.O_RDWR | os.O_CREAT) for _ in range(n_open)]
+        os.pwrite(fds[0], b"data", 0)
+        os.stat(p[0])
+        os.utime(p[0], (1234567890, 1234567890))
+        for fd in reversed(fds):
+            os.close(fd)
+        time.sleep(0.2)
+        assert [int(os.stat(path).st_mtime) for path in p] == [1234567890] * 2, n_open
+        os.unlink(p[0])
+
+
 def test_append_loses_nothing(c):
     def append(k):
         with open(c.mnt(k + 1) + "/log", "ab", buffering=0) as f:

@@ -57,6 +57,7 @@ def test_an_immutable_file_cannot_be_changed_by_anybody(c):
         refused(os.rename, path, path + ".new")
         refused(os.setxattr, path, "user.a", b"2")
         refused(os.removexattr, path, "user.a")
+        assert subprocess.run(["chattr", "+d", path], stderr=-3, check=False).returncode
         put(path + ".other")
         refused(os.rename, path + ".other", path)
         os.unlink(path + ".other")
@@ -198,6 +199,20 @@ def test_only_root_fixes_files(c):
     expect_errno(errno.ENOTTY, fcntl.ioctl, fd, 0x12345678 & 0x7fffffff)
     os.close(fd)
     os.unlink(p)
+
+
+def test_new_files_have_those_of_their_directory_that_forbid_nothing(c):
+    d = c.mnt() + "/inherit"
+    os.mkdir(d)
+    chattr("+dA", d)
+    put(d + "/file")
+    os.mkdir(d + "/sub")
+    for name in ("/file", "/sub"):
+        assert lsattr(d + name) == lsattr(d.replace(c.mnt(1), c.mnt(2)) + name) == {"d", "A"}
+    chattr("=a", d)
+    put(d + "/other")
+    assert lsattr(d + "/other") == set()
+    chattr("-a", d)
 
 
 def test_flags_stay_over_a_restart(c):

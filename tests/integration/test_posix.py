@@ -8,7 +8,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import expect_errno, get, put, run_tests, wait_until
+from cluster import as_user, expect_errno, get, put, run_tests, wait_until
 
 RENAME_NOREPLACE, RENAME_EXCHANGE, RENAME_WHITEOUT = 1, 2, 4  # linux/fs.h
 
@@ -187,6 +187,21 @@ def test_attributes(c):
     assert os.stat(c.mnt()).st_mtime_ns > dir_mtime
     os.unlink(p)
     os.unlink(p + "2")
+
+
+def test_set_group_id_stays_with_who_is_in_the_directorys_group(c):
+    d = c.mnt() + "/shared"
+    os.mkdir(d)
+    os.chown(d, 0, 6002)
+    os.chmod(d, 0o2777)
+
+    def make(name):
+        os.close(os.open(d + name, os.O_CREAT | os.O_WRONLY, 0o2755))
+
+    assert as_user(lambda: make("/in"), 5001, 6001, [6002]) == 0
+    assert as_user(lambda: make("/out"), 5001, 6001, [6003]) == 0
+    for name, mode in (("/in", 0o2755), ("/out", 0o755)):
+        assert (os.stat(d + name).st_gid, stat.S_IMODE(os.stat(d + name).st_mode)) == (6002, mode)
 
 
 def test_truncate_and_holes(c):
