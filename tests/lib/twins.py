@@ -21,7 +21,7 @@ import struct
 import traceback
 
 libc = ctypes.CDLL(None, use_errno=True)
-CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE = 0x20000, 4096, 16384, 1 << 18
+CLONE_NEWNS, MS_BIND, MS_REC, MS_PRIVATE, MNT_DETACH = 0x20000, 4096, 16384, 1 << 18, 2
 AT_FDCWD, AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, AT_STATX_DONT_SYNC = -100, 0x1000, 0x400, 0x4000
 F_OFD_GETLK, F_OFD_SETLK = 36, 37
 FS_IOC_GETFLAGS, FS_IOC_SETFLAGS = 0x80086601, 0x40086602
@@ -29,6 +29,7 @@ FS_IMMUTABLE_FL, FS_APPEND_FL, FS_NODUMP_FL, FS_NOATIME_FL = 0x10, 0x20, 0x40, 0
 FLAGS_SHOWN = FS_IMMUTABLE_FL | FS_APPEND_FL | FS_NODUMP_FL | FS_NOATIME_FL
 PAGE = 4096
 SYS_GETDENTS64 = {"x86_64": 217}.get(os.uname().machine, 61)
+SYS_PIVOT_ROOT = {"x86_64": 155}.get(os.uname().machine, 41)
 # What the kernel lets the owner do by the attributes that it was told last, however old.
 OWNERS = {"chmod", "fchmod", "chown", "fchown", "utimens", "futimens", "setxattr", "fsetxattr",
           "removexattr", "fremovexattr", "chattr", "unlink", "rmdir", "rename"}
@@ -563,12 +564,15 @@ def handle(what):
 
 
 def shut_in(folder):
-    """There is nothing else from now on, but /proc."""
+    """There is nothing else from now on, but /proc. No mount of others stays busy for that."""
     os.makedirs(folder + "/proc", exist_ok=True)
     check(libc.unshare(CLONE_NEWNS))
     check(libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None))
+    check(libc.mount(os.fsencode(folder), os.fsencode(folder), None, MS_BIND | MS_REC, None))
     check(libc.mount(b"/proc", os.fsencode(folder) + b"/proc", None, MS_BIND, None))
-    os.chroot(folder)
+    os.chdir(folder)
+    check(libc.syscall(SYS_PIVOT_ROOT, b".", b"."))
+    check(libc.umount2(b".", MNT_DETACH))
     os.chdir("/")
 
 
