@@ -131,7 +131,7 @@ static inline struct leatfs *req_fs(fuse_req_t req)
 	return fuse_req_userdata(req);
 }
 
-/* ops_attr.c: shared helpers */
+/* caller.c */
 #define REQ_GROUPS_MAX 256u
 struct req_cred {
 	struct cred cred;
@@ -140,6 +140,14 @@ struct req_cred {
 /* The caller's identity. The kernel has checked permissions already, unless the metadata server
  * judges them itself: then with the groups, as many as fit. */
 void req_cred_init(fuse_req_t req, struct req_cred *rc);
+/* The same for what only the owner of the inode may do. The kernel has looked who that is at what
+ * it was told last, which may be before another mount gave the inode to somebody else: so the
+ * metadata server judges, unless the caller may do it without being the owner. Yields. */
+void req_cred_of_owner(fuse_req_t req, fuse_ino_t ino, struct req_cred *rc);
+/* It has CAP_SYS_ADMIN, which the kernel does not tell. */
+bool req_is_admin(fuse_req_t req);
+
+/* ops_attr.c: shared helpers */
 /* Whether the fiber that serves req is interrupted when the caller gets a signal. */
 void req_interruptible(fuse_req_t req, bool may);
 /* Whether the fiber that serves req is interrupted when the caller is killed: killed.h. Between the

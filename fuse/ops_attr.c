@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <linux/fuse.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
@@ -16,37 +15,8 @@
 #define LOG_AGAIN_US 1000000u
 #define NS_PER_S     1000000000ll
 #define LIST_MAX     65536u /* of listxattr(2) */
-
-/* Packed as in a cred: how many bytes. Of a process that is not known here: none. */
-static uint32_t add_groups(fuse_req_t req, uint8_t *packed)
-{
-	gid_t groups[REQ_GROUPS_MAX];
-	int n = fuse_req_getgroups(req, REQ_GROUPS_MAX, groups);
-
-	if (n > (int)REQ_GROUPS_MAX)
-		n = REQ_GROUPS_MAX;
-	for (int i = 0; i < n; i++)
-		for (int j = 0; j < 4; j++)
-			packed[i * 4 + j] = (uint8_t)(groups[i] >> (8 * j));
-	return n > 0 ? (uint32_t)n * 4 : 0;
-}
-
-void req_cred_init(fuse_req_t req, struct req_cred *rc)
-{
-	const struct fuse_ctx *ctx = fuse_req_ctx(req);
-
-	/* Where the kernel has checked (default_permissions), groups would change nothing. */
-	rc->cred = (struct cred){
-		.uid = ctx->uid,
-		.gid = ctx->gid,
-		.flags = CRED_CHECKED,
-		.umask = ctx->umask,
-	};
-	if (!ll_judged(req_fs(req)->client))
-		return;
-	rc->cred.flags = 0;
-	rc->cred.groups = bytes_of(rc->groups, add_groups(req, rc->groups));
-}
+/* What only the owner may set. */
+#define SET_BY_OWNER (SET_MODE | SET_UID | SET_GID | SET_ATIME | SET_MTIME)
 
 static void interrupted(fuse_req_t req, void *arg)
 {
@@ -295,7 +265,10 @@ void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int to_set,
 	};
 	int status;
 
-	req_cred_init(req, &rc);
+	if ((mask & SET_BY_OWNER) != 0 && (mask & SET_SIZE) == 0)
+		req_cred_of_owner(req, ino, &rc);
+	else
+		req_cred_init(req, &rc);
 	status = mask & SET_SIZE ? passthrough_may_change(fs, ino) : 0;
 	if (status == 0 && (mask & SET_SIZE) && (mask & SET_KILL_SUID))
 		status = drop_set_ids(req, ino);
@@ -377,6 +350,11 @@ static uint32_t setxattr_flags(fuse_req_t req, int flags)
 	return in.setxattr_flags & FUSE_SETXATTR_ACL_KILL_SGID ? ret | XATTR_KILL_SGID : ret;
 }
 
+static bool is_acl(const char *name)
+{
+	return strncmp(name, "system.posix_acl_", 17) == 0;
+}
+
 void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
 		 int flags)
 {
@@ -384,7 +362,10 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 
 	if (virtual_setxattr(req, ino, name, value, size))
 		return;
-	req_cred_init(req, &rc);
+	if (is_acl(name))
+		req_cred_of_owner(req, ino, &rc);
+	else
+		req_cred_init(req, &rc);
 	reply_status(req, ll_setxattr(req_fs(req)->client, &rc.cred, ino_of(ino), bytes_str(name),
 				      bytes_of(value, (uint32_t)size), setxattr_flags(req, flags)));
 }
@@ -423,25 +404,7 @@ void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 	free(buf);
 }
 
-/* trusted.* is for those with CAP_SYS_ADMIN, which the kernel does not tell; it refuses the others
- * only the values. */
-static bool caller_is_admin(fuse_req_t req)
-{
-	unsigned long long caps = 0;
-	char path[64], line[256];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)fuse_req_ctx(req)->pid);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	while (fgets(line, sizeof(line), f))
-		if (sscanf(line, "CapEff: %llx", &caps) == 1)
-			break;
-	fclose(f);
-	return (caps >> CAP_SYS_ADMIN & 1) != 0;
-}
-
+/* trusted.* is for those with CAP_SYS_ADMIN; the kernel refuses the others only the values. */
 static int64_t hide_trusted(fuse_req_t req, char *names, int64_t len)
 {
 	int64_t to = 0;
@@ -453,7 +416,7 @@ static int64_t hide_trusted(fuse_req_t req, char *names, int64_t len)
 			break;
 		if (strncmp(names + at, "trusted.", 8) == 0) {
 			if (admin < 0)
-				admin = caller_is_admin(req);
+				admin = req_is_admin(req);
 			if (!admin)
 				continue;
 		}
@@ -487,7 +450,10 @@ void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	struct req_cred rc;
 
-	req_cred_init(req, &rc);
+	if (is_acl(name))
+		req_cred_of_owner(req, ino, &rc);
+	else
+		req_cred_init(req, &rc);
 	reply_status(req,
 		     ll_removexattr(req_fs(req)->client, &rc.cred, ino_of(ino), bytes_str(name)));
 }

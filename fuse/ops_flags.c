@@ -52,7 +52,7 @@ static void set_flags(fuse_req_t req, fuse_ino_t ino, const struct attr *set, bo
 		fuse_reply_err(req, EOPNOTSUPP);
 		return;
 	}
-	req_cred_init(req, &rc);
+	req_cred_of_owner(req, ino, &rc);
 	status = ll_setattr(req_fs(req)->client, &rc.cred, ino_of(ino), NULL, SET_FLAGS, set, NULL);
 	if (status < 0) {
 		reply_status(req, status);

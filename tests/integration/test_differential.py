@@ -68,8 +68,9 @@ INSIDE = "/x/y/top"  # so that a link to .. leads out of no sequence
 # open pipes, devices, O_PATH, and   FUSE tells nothing of such an open: ESTALE, as NFS says; opens
 #   attributes of open directories,  of directories are not counted by the metadata server, so only
 #   when the last name is gone       stat, by what was known, and lists of them are answered
-# who owns a file, right after       FUSE: who may chmod, the kernel knows by what it was told last
-#   another mount has changed it     and does not ask again: a user's call is preceded by a stat
+# the new owner of a file, right     FUSE: who may chmod, the kernel knows by what it was told last
+#   after another mount's chown      and does not ask again, so it refuses him (the former one is
+#                                    refused by Leat): a user's call is preceded by a stat
 # sendfile of a file to itself       what comes out depends on the size of the steps
 # OFD locks, a moment after a close  FUSE: RELEASE is not waited for, so they are tried until alike
 

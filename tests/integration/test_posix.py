@@ -2,9 +2,12 @@
 """The namespace as programs see it, through one real mount."""
 import ctypes
 import errno
+import fcntl
 import os
 import stat
+import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
@@ -346,6 +349,78 @@ def test_permissions(c):
             os._exit(1)
     assert os.waitpid(pid, 0)[1] == 0
     assert os.stat(m + "/setgid/f").st_uid == 1000
+
+
+libc = ctypes.CDLL(None, use_errno=True)
+FS_IOC_SETFLAGS, FS_NODUMP_FL = 0x40086602, 0x40
+ACL_OF_ALL = bytes.fromhex("02000000" "01000600ffffffff" "04000600ffffffff" "20000600ffffffff")
+
+
+def test_who_is_not_the_owner_any_more(c):
+    """The kernel has looked at what it was told before another mount gave the file away."""
+    path, other = c.mnt(1) + "/given", c.mnt(2) + "/given"
+    user, group = 6001, 6002
+    put(path, b"x")
+
+    def refused(fd):
+        calls = [lambda: os.fchmod(fd, 0o4777), lambda: os.fchown(fd, -1, group),
+                 lambda: os.utime(fd, (1, 1)),
+                 lambda: os.setxattr(fd, "system.posix_acl_access", ACL_OF_ALL),
+                 lambda: fcntl.ioctl(fd, FS_IOC_SETFLAGS, FS_NODUMP_FL.to_bytes(8, "little"))]
+        for n, call in enumerate(calls):
+            try:
+                call()
+                raise OSError(100 + n, "done")
+            except OSError as e:
+                # EINVAL: in a namespace of its own there is no such group.
+                if e.errno not in (errno.EPERM, errno.EINVAL):
+                    raise
+
+    def look_on(fd, then):
+        def as_who_opened_it():
+            os.fstat(fd)  # the kernel knows it as the user's
+            os.fchmod(fd, 0o640)
+            os.fchown(fd, -1, group)
+            os.write(ready[1], b"1")
+            assert os.read(given[0], 1)
+            then(fd)
+        return as_who_opened_it
+
+    def in_a_namespace_of_its_own(fd):
+        if libc.unshare(0x10000000) == 0:  # CLONE_NEWUSER: with all capabilities, of no worth here
+            refused(fd)
+
+    for then in (refused, in_a_namespace_of_its_own):
+        os.chown(path, user, user)
+        ready, given = os.pipe(), os.pipe()
+        fd = os.open(other, os.O_RDWR)
+        ended = []
+        t = threading.Thread(target=lambda: ended.append(
+            as_user(look_on(fd, then), user, user, [user, group])))
+        t.start()
+        assert os.read(ready[0], 1)
+        os.chown(path, 0, 0)
+        os.write(given[1], b"1")
+        t.join()
+        assert ended == [0], ended
+        st = os.stat(path)
+        assert (st.st_uid, st.st_gid, stat.S_IMODE(st.st_mode)) == (0, 0, 0o640), st
+        os.close(fd)
+
+
+def test_capabilities_of_who_is_not_root(c):
+    """Of these only the kernel knows."""
+    path = c.mnt(1) + "/capable"
+    put(path, b"x")
+    for cap, command, errors in (("net_raw", ["chmod", "0777"], 1),
+                                 ("fowner", ["chmod", "0604"], 0),
+                                 ("chown", ["chown", "6001"], 0)):
+        done = subprocess.run(["setpriv", "--reuid", "6001", "--regid", "6001", "--clear-groups",
+                               "--inh-caps", "+" + cap, "--ambient-caps", "+" + cap] + command +
+                              [path], check=False, capture_output=True)
+        assert (done.returncode != 0) == errors, done
+    st = os.stat(c.mnt(2) + "/capable")
+    assert (st.st_uid, stat.S_IMODE(st.st_mode)) == (6001, 0o604)
 
 
 def test_statfs_counts_in_blocks_of_both_sizes(c):

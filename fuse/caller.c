@@ -1,0 +1,115 @@
+/*
+ * Who asks. The kernel tells user, group and thread; the rest, where it matters, is in /proc. Of a
+ * thread that is not there (any more) nothing is known: it has no other groups, and may do nothing
+ * that others may not.
+ */
+#include <inttypes.h>
+#include <linux/capability.h>
+#include <stdio.h>
+
+#include "fuse/mount.h"
+
+#define OWNER_CAPS (1ull << CAP_CHOWN | 1ull << CAP_FOWNER)
+
+/* Packed as in a cred: how many bytes. */
+static uint32_t add_groups(fuse_req_t req, uint8_t *packed)
+{
+	gid_t groups[REQ_GROUPS_MAX];
+	int n = fuse_req_getgroups(req, REQ_GROUPS_MAX, groups);
+
+	if (n > (int)REQ_GROUPS_MAX)
+		n = REQ_GROUPS_MAX;
+	for (int i = 0; i < n; i++)
+		for (int j = 0; j < 4; j++)
+			packed[i * 4 + j] = (uint8_t)(groups[i] >> (8 * j));
+	return n > 0 ? (uint32_t)n * 4 : 0;
+}
+
+static void judged(fuse_req_t req, struct req_cred *rc)
+{
+	rc->cred.flags = 0;
+	rc->cred.groups = bytes_of(rc->groups, add_groups(req, rc->groups));
+}
+
+void req_cred_init(fuse_req_t req, struct req_cred *rc)
+{
+	const struct fuse_ctx *ctx = fuse_req_ctx(req);
+
+	/* Where the kernel has checked (default_permissions), groups would change nothing. */
+	rc->cred = (struct cred){
+		.uid = ctx->uid,
+		.gid = ctx->gid,
+		.flags = CRED_CHECKED,
+		.umask = ctx->umask,
+	};
+	if (ll_judged(req_fs(req)->client))
+		judged(req, rc);
+}
+
+/* ---- capabilities ---- */
+
+static FILE *open_proc(fuse_req_t req, const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)fuse_req_ctx(req)->pid, name);
+	return fopen(path, "re");
+}
+
+/* The effective ones, in its user namespace. */
+static uint64_t caps_of(fuse_req_t req)
+{
+	FILE *f = open_proc(req, "status");
+	uint64_t caps = 0;
+	char line[256];
+
+	if (!f)
+		return 0;
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "CapEff: %" SCNx64, &caps) == 1)
+			break;
+	fclose(f);
+	return caps;
+}
+
+/* Its user namespace knows that number. name: uid_map or gid_map, whose second column is as we see
+ * it. */
+static bool is_mapped(fuse_req_t req, const char *name, uint32_t id)
+{
+	FILE *f = open_proc(req, name);
+	uint64_t from, n;
+	bool found = false;
+	char line[128];
+
+	if (!f)
+		return false;
+	while (!found && fgets(line, sizeof(line), f))
+		found = sscanf(line, "%*u %" SCNu64 " %" SCNu64, &from, &n) == 2 && id >= from &&
+			id - from < n;
+	fclose(f);
+	return found;
+}
+
+/* A capability counts for an inode whose owner and group the caller's user namespace knows, as in
+ * the kernel (capable_wrt_inode_uidgid). */
+static bool may_as_owner(fuse_req_t req, fuse_ino_t ino, const struct cred *cred)
+{
+	struct attr a;
+
+	return (caps_of(req) & OWNER_CAPS) != 0 &&
+	       ll_getattr(req_fs(req)->client, cred, ino_of(ino), &a) >= 0 &&
+	       is_mapped(req, "uid_map", a.uid) && is_mapped(req, "gid_map", a.gid);
+}
+
+void req_cred_of_owner(fuse_req_t req, fuse_ino_t ino, struct req_cred *rc)
+{
+	req_cred_init(req, rc);
+	if (rc->cred.uid != 0 && (rc->cred.flags & CRED_CHECKED) != 0 &&
+	    !may_as_owner(req, ino, &rc->cred))
+		judged(req, rc);
+}
+
+bool req_is_admin(fuse_req_t req)
+{
+	return (caps_of(req) >> CAP_SYS_ADMIN & 1) != 0;
+}
