@@ -472,7 +472,6 @@ static int probe_get(struct leatfs *fs, struct size_probe *ret_probe)
 		*ret_probe = fs->idle_probes[--fs->n_idle_probes];
 		return 0;
 	}
-	metric_add(&fs->metrics.size_probes, 1);
 	TRY(env_offload(fs->env, probe_start, &p));
 	*ret_probe = p.probe;
 	return p.err == 0 ? 0 : status_from_errno(p.err);
@@ -525,6 +524,7 @@ static int run_probe(struct known_size *k, uint64_t until_us, uint64_t *ret_size
 
 	TRY(turnq_wait(&fs->probe_turns, may_start, fs, NO_DEADLINE, until_us));
 	fs->n_probes++;
+	metric_add(&fs->metrics.size_probes, 1);
 	do {
 		n_idle = fs->n_idle_probes;
 		rc = probe_get(fs, &p);
