@@ -95,7 +95,8 @@ struct idata {
 	uint64_t size;          /* largest end of anything written or known */
 	uint64_t durable_end;   /* largest end that a server has confirmed */
 	int64_t mtime_ns;       /* of the newest confirmed write; 0: none since the last setattr */
-	int64_t mtime_guess_ns; /* of the newest write that is not confirmed; 0: none */
+	int64_t mtime_guess_ns; /* of the newest one that is not confirmed; 0: none. It stays:
+				   object servers take it over */
 	bool sparse;            /* used space is not simply the size */
 	uint64_t quota_left;    /* bytes that the MDS lets it grow by, where there is a quota */
 	bool packed;            /* or it may be less, once all is written: not for a file with

@@ -61,8 +61,6 @@ static void note_written(struct ll_file *f, uint64_t off, uint64_t len)
 		d->size = off + len;
 	if (l->compression != COMPRESSION_NONE && d->size >= chunk_block_size(l->chunk_size))
 		d->packed = true;
-	if (!list_empty(&d->writes) || d->gather.slot != NULL)
-		d->mtime_guess_ns = env_wall_ns(f->c->env);
 	f->wrote = true;
 	f->c->stats.write_ops++;
 	f->c->stats.written_bytes += len;
@@ -205,16 +203,20 @@ static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *
 {
 	uint64_t len = vec_len(vec, n);
 	uint32_t cuts = f->inode->cuts;
+	int rc;
 
 	ra_drop_range(f->d, off, len);
 	if ((how & WB_BEHIND) && !kept_write_begin(f->d))
 		how &= ~(unsigned)WB_BEHIND;
 	if (how & WB_BEHIND)
 		grant_ask(f->d);
-	if (len < GATHER_BELOW && how == WB_BEHIND)
-		TRY(write_small(f, off, len, vec, n));
-	else
-		TRY(write_large(f, off, len, vec, n, how));
+	if (how & WB_BEHIND) /* what is told of it from now on; object servers take it over */
+		f->d->mtime_guess_ns = env_wall_ns(f->c->env);
+	rc = len < GATHER_BELOW && how == WB_BEHIND ? write_small(f, off, len, vec, n)
+						    : write_large(f, off, len, vec, n, how);
+	if (list_empty(&f->d->writes) && f->d->gather.slot == NULL)
+		f->d->mtime_guess_ns = 0;
+	TRY(rc);
 	note_written(f, off, len);
 	/* It may have been cut off again. */
 	f->d->unsure |= f->inode->cuts != cuts;

@@ -337,6 +337,7 @@ static int wreq_send(struct wreq *w)
 		.flags = (w->lazy ? WRITE_LAZY : 0u) | (pack ? WRITE_PACK : 0u) |
 			 (w->pages ? WRITE_PAGES : 0u),
 		.grant_want = grant_want(c),
+		.mtime_ns = w->mtime_ns,
 	};
 	struct oss_write_rep rep;
 	struct rpc_call call = {
@@ -453,6 +454,7 @@ static struct wreq *wreq_make(struct idata *d, uint64_t idx, uint32_t off, uint3
 	w->target = NULL;
 	w->reserved = 0;
 	w->behind = w->pages = false;
+	w->mtime_ns = 0;
 	w->done = false;
 	w->status = 0;
 	w->call = NULL;
@@ -503,6 +505,7 @@ int wb_submit(struct idata *d, const struct stripe_part *part, const struct slot
 	t = how & WB_BEHIND ? map_head(c, l, part->idx) : NULL;
 	if (t != NULL && grant_reserve(t, need)) {
 		w->behind = true;
+		w->mtime_ns = d->mtime_guess_ns;
 		w->target = t;
 		w->reserved = need;
 		c->wb.dirty += w->len;
@@ -557,6 +560,7 @@ void wb_submit_gathered(struct idata *d, uint64_t idx, uint32_t off, struct slot
 	w->vec[0] = vec;
 	w->n_vec = 1;
 	w->behind = true;
+	w->mtime_ns = d->mtime_guess_ns;
 	w->lazy = true;
 	w->target = t;
 	w->reserved = reserved;

@@ -44,6 +44,7 @@ struct wreq {
 	uint32_t session_gen;
 	struct target *target; /* whose grant it uses; NULL: none */
 	uint64_t reserved;
+	int64_t mtime_ns; /* when it was written behind, as was told; 0: the server tells */
 	bool behind; /* nobody waits: errors go to the inode */
 	bool pages;  /* as WB_PAGES says */
 	bool done;

@@ -59,11 +59,13 @@ enum read_flags { READ_VERIFY = 1 };
  * chunk_size: of the layout. WRITE_LAZY: nobody waits for the answer, it may take some
  * milliseconds longer so that others share its commit; oss_sync ends that. WRITE_PACK: the layout
  * asks for compression: the server compresses what it has put together from fragments.
- * mtime_ns: of a copy (below), else 0: the server's clock tells. WRITE_ON_BASE: only when the chunk
- * has version base (0: there is none), else -LE_STALE: a copy that comes late changes nothing.
- * WRITE_PAGES: does not wait for leases of chunks: whoever wants to know that these have ended asks
- * by oss_sync.
+ * mtime_ns: of a copy (below); or when it was written, which programs have been told already: it
+ * counts if it is not in the future nor older than WRITTEN_BEFORE_S; 0: the server's clock tells.
+ * WRITE_ON_BASE: only when the chunk has version base (0: there is none), else -LE_STALE: a copy
+ * that comes late changes nothing. WRITE_PAGES: does not wait for leases of chunks: whoever wants
+ * to know that these have ended asks by oss_sync.
  */
+#define WRITTEN_BEFORE_S 60
 enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2, WRITE_ON_BASE = 4, WRITE_PAGES = 8 };
 #define oss_write_req_FIELDS(F) \
 	F(cap, cap) \

@@ -18,12 +18,18 @@ static void fill_rep(const struct mutation *m, const struct oss_write_req *req,
 			     : space_grant_held(sp, session);
 }
 
-/* A copy is as old as what it was made of. */
+/* A copy is as old as what it was made of; what was written behind, as programs have been told. No
+ * chunk becomes older than it was. */
 static void keep_time(const struct mutation *m, const struct oss_write_req *req,
 		      struct chunk_tx *tx)
 {
-	if (m->r->hdr.session == SESSION_COPY && req->mtime_ns)
-		tx->rec->mtime_ns = req->mtime_ns;
+	int64_t now = env_wall_ns(m->t->env), told = req->mtime_ns;
+	int64_t before = tx->old ? tx->old->mtime_ns : 0;
+
+	if (m->r->hdr.session == SESSION_COPY && told)
+		tx->rec->mtime_ns = told;
+	else if (told > now - WRITTEN_BEFORE_S * 1000000000ll && told < now)
+		tx->rec->mtime_ns = told > before ? told : before;
 }
 
 /* Under the chunk's lock. */

@@ -37,7 +37,6 @@ UTIME_NOW, UTIME_OMIT = (1 << 30) - 1, (1 << 30) - 2
 KIB, MIB = 1 << 10, 1 << 20
 MAY_SHRINK_S = 240
 PATIENCE_S = 10
-GUESSED_NS = 10 ** 9
 INSIDE = "/x/y/top"  # so that a link to .. leads out of no sequence
 
 # What may differ, and why. Everything else is a bug of one of the two.
@@ -52,8 +51,6 @@ INSIDE = "/x/y/top"  # so that a link to .. leads out of no sequence
 # unaligned direct I/O               ext4 refuses it, so it is never tried
 # lseek on directories               cookies
 # chown(-1, -1)                      POSIX leaves its times open, and FUSE tells nothing of it
-# a file's time, once after writes   until they have reached an object server it is the client's
-#                                    guess, which may be some ms earlier
 # times that were set by utimes, to  the clocks of object servers may be ahead, so what they tell
 #   others while the file is open    is not believed then (TIME_SET_DOUBT_NS); and the close of who
 #                                    wrote before another mount's utimes undoes it: seeds with
@@ -605,21 +602,17 @@ class Seen:
 
     def same_times(self, what, one, local, leat):
         """They move by the same calls; those that were set are the same."""
-        then_local, then_leat, guessed = self.times.get(one, (None, None, True))
-        right = False  # the guess was
+        then_local, then_leat = self.times.get(one, (None, None))
         for i, name in enumerate(("mtime", "ctime")):
             if local[i] < 1_500_000_000 * 10 ** 9:
                 alike("%s: %s as it was set" % (what, name), local[i], leat[i])
             if then_local is None:
                 continue
             here, there = local[i] - then_local[i], leat[i] - then_leat[i]
-            if guessed and here == 0 and 0 < there < GUESSED_NS:
-                right = True
-            elif bool(here) != bool(there):
+            if bool(here) != bool(there):
                 raise Difference((what, name, bool(here)), "%s: %s moved by %d ns locally, by %d "
                                  "on Leat" % (what, name, here, there))
-        guessed = local[0] != (then_local or local)[0] or guessed and not right
-        self.times[one] = local, leat, guessed
+        self.times[one] = local, leat
 
 
 class Run:
