@@ -340,7 +340,7 @@ static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
 	 * wait. */
 	fiber_set_deadline(NO_DEADLINE);
 	if (f->cutting)
-		TRY(recall_places(op->m, f));
+		TRY(recall_places(op, f));
 	f->trimming = f->cutting;
 	rc = apply(op->m, rec, ret_shown);
 	if (rc < 0 && rc != -LE_CORRUPT)

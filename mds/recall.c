@@ -36,21 +36,26 @@ static const struct session *spared(const struct op *op)
 	return op->recall_own ? NULL : op->session;
 }
 
+static bool is_unsettled(const struct op *op, struct ino ino)
+{
+	const struct inode_rec *rec;
+	struct inode *i;
+
+	return inode_get(op->store, ino, VIEW_NEWEST, &i, &rec) == 0 &&
+	       (rec->attr.flags & ATTR_UNSETTLED) != 0;
+}
+
 /* A file that is not settled, and that nobody who is back has open for writing: a session that is
  * missing may have had its write lease, and have data that no object server has seen. */
 static bool is_hidden(const struct op *op, struct ino ino)
 {
 	uint32_t own = op->session != NULL && op->session->from_store;
 	const struct open_file *f;
-	const struct inode_rec *rec;
-	struct inode *i;
 
 	if (op->m->sessions.n_from_store <= own) /* as ever, but just after a restart */
 		return false;
 	f = open_file_find(&op->m->opens, ino);
-	return (f == NULL || f->n_writers == 0) &&
-	       inode_get(op->store, ino, VIEW_NEWEST, &i, &rec) == 0 &&
-	       (rec->attr.flags & ATTR_UNSETTLED) != 0;
+	return (f == NULL || f->n_writers == 0) && is_unsettled(op, ino);
 }
 
 static int leased(struct op *op, const struct ino *inos, uint32_t n, bool write)
@@ -372,11 +377,14 @@ static void ask_placed(void *arg)
 	session_unref(a->session);
 }
 
-int recall_places(struct mds *m, struct open_file *f)
+int recall_places(struct op *op, struct open_file *f)
 {
 	struct asking as[HOLDERS_MAX];
 	uint32_t n;
 
+	/* After a restart it is not known who was given some before he has told what he has open. */
+	while (op->m->sessions.n_from_store > 0 && is_unsettled(op, f->ino))
+		TRY(missing_end(op));
 	do {
 		n = 0;
 		list_for_each (k, &f->opens) {
@@ -385,7 +393,7 @@ int recall_places(struct mds *m, struct open_file *f)
 			if (!o->placed || n == HOLDERS_MAX)
 				continue;
 			session_ref(o->session);
-			as[n++] = (struct asking){m, o->session, f->ino, 0};
+			as[n++] = (struct asking){op->m, o->session, f->ino, 0};
 		}
 		if (n > 0)
 			fiber_parallel("recall-places", ask_placed, as, sizeof(as[0]), n, PARALLEL);

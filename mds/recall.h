@@ -38,7 +38,7 @@ void op_unblock(struct op *op);
 /* Before the file is trimmed, and while appends are given no places (f->cutting): nobody writes any
  * more, then or later, at one that he was given before. Who is silent is ended. The caller has a
  * reference to f. Yields. */
-int recall_places(struct mds *m, struct open_file *f) CHECK_RESULT;
+int recall_places(struct op *op, struct open_file *f) CHECK_RESULT;
 /* Background: asks sessions that are heard again what is presumed of them. */
 void recall_presumed(struct mds *m);
 

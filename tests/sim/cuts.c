@@ -519,10 +519,9 @@ static void act_on(void *arg)
 	while (*a->left > 0 && !s->c->failed) {
 		(*a->left)--;
 		s->c->count.ops++;
-		if (rnd(s, 8) == 0)
+		act(&a->d);
+		if (rnd(s, 8) == 0 && !s->c->failed)
 			logs_use(s->logs, a->d.sc->client, a->d.index);
-		else
-			act(&a->d);
 		if (rnd(s, 4) == 0)
 			fiber_sleep_us(rnd(s, rnd(s, 8) == 0 ? 1000000 : 20000));
 	}
