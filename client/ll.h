@@ -170,7 +170,7 @@ int ll_readdir(struct client *c, const struct cred *cred, struct ino ino, uint64
 
 /* flags of ll_setxattr: XATTR_CREATE, XATTR_REPLACE, and XATTR_KILL_SGID
  * (common/proto/mds_proto.h). value buffer size 0: only the size. Returns the length, or a negative
- * status (-LE_RANGE). */
+ * status (-LE_RANGE). A directory that was removed, and of which something is known, has none. */
 int64_t ll_getxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name,
 		    void *buf, size_t size) CHECK_RESULT;
 int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, void *buf,

@@ -519,6 +519,21 @@ look:
 	return plain;
 }
 
+/* The kernel asks for the access list of a directory before it looks for a name there: a
+ * program that removes what another one has removed is told ENOENT, not ESTALE. */
+static int64_t of_removed_dir(struct client *c, struct ino ino, int64_t rc, int64_t instead)
+{
+	struct inode *i = rc == -LE_STALE ? inode_peek(c, ino) : NULL;
+	struct attr attr;
+
+	if (i == NULL)
+		return rc;
+	if (removed_dir(i, &attr))
+		rc = instead;
+	inode_put(c, i);
+	return rc;
+}
+
 int64_t ll_getxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name,
 		    void *buf, size_t size)
 {
@@ -530,7 +545,7 @@ int64_t ll_getxattr(struct client *c, const struct cred *cred, struct ino ino, s
 	if (known_plain(c, cred, ino, name))
 		return -LE_NODATA;
 	rc = mds_call(c, OP_mds_getxattr, &req, &rep, &call);
-	return value_out(rep.value, rc, &call, buf, size);
+	return of_removed_dir(c, ino, value_out(rep.value, rc, &call, buf, size), -LE_NODATA);
 }
 
 int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, void *buf,
@@ -549,7 +564,7 @@ int64_t ll_listxattr(struct client *c, const struct cred *cred, struct ino ino, 
 		rpc_call_fini(&call);
 		return -LE_BAD_MESSAGE;
 	}
-	return value_out(rep.names, rc, &call, buf, size);
+	return of_removed_dir(c, ino, value_out(rep.names, rc, &call, buf, size), 0);
 }
 
 int ll_setxattr(struct client *c, const struct cred *cred, struct ino ino, struct bytes name,

@@ -71,8 +71,10 @@ static void print_layout(const json_t *o, const char *path)
 	uint64_t width = member(o, "width");
 	bool dir = strcmp(json_string_value(json_object_get(o, "type")), "directory") == 0;
 
+	/* 0 in a directory: default_chunk_size of the metadata server, whatever it will be then. */
 	printf("%s: %s of %s over ", path, dir ? "new files get chunks" : "chunks",
-	       format_size(member(o, "chunk_size"), size));
+	       member(o, "chunk_size") ? format_size(member(o, "chunk_size"), size)
+				       : "the default size");
 	if (width == 0)
 		fputs("all chains", stdout);
 	else

@@ -32,6 +32,8 @@ json '.mounts[0].mountpoint' "$mnt"
 mkdir "$mnt/wide"
 expect 0 "$leat" layout get --json "$mnt/wide"
 json '.layouts[0].inherited' 1
+expect 0 "$leat" layout get "$mnt/wide"
+in_out "new files get chunks of the default size over all chains (inherited)"
 expect 0 "$leat" layout set --width 2 --chunk-size 4M --json "$mnt/wide"
 json '.layouts[0].chunk_size' 4194304
 json '.layouts[0].width' 2

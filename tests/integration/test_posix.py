@@ -299,6 +299,27 @@ def test_removed_open_directory_has_no_links(c):
     os.unlink(c.mnt(1) + "/file")
 
 
+def test_names_in_a_removed_directory_of_somebody_else(c):
+    """The kernel asks for its access list first: rm -r beside another one was told ESTALE."""
+    me, other = c.mnt(1) + "/theirs", c.mnt(2) + "/theirs"
+    for remove in (me, other):
+        os.mkdir(me)
+        os.chmod(me, 0o750)
+        os.chown(me, 1000, 1000)
+        fds = [os.open(p, os.O_RDONLY | os.O_DIRECTORY) for p in (me, other)]
+        os.rmdir(remove)
+        try:
+            for fd in fds:
+                expect_errno(errno.ENOENT, os.unlink, "x", dir_fd=fd)
+                expect_errno(errno.ENODATA, os.getxattr, fd, "system.posix_acl_access")
+                expect_errno(errno.ENODATA, os.getxattr, fd, "user.x")
+                assert os.listxattr(fd) == []
+                expect_errno(errno.ENOENT, os.rmdir, "x", dir_fd=fd)
+        finally:
+            for fd in fds:
+                os.close(fd)
+
+
 def test_many_entries(c):
     d = c.mnt() + "/many"
     os.mkdir(d)
