@@ -520,7 +520,7 @@ static void act_on(void *arg)
 		(*a->left)--;
 		s->c->count.ops++;
 		act(&a->d);
-		if (rnd(s, 8) == 0 && !s->c->failed)
+		if (rnd(s, 6) == 0 && !s->c->failed)
 			logs_use(s->logs, a->d.sc->client, a->d.index);
 		if (rnd(s, 4) == 0)
 			fiber_sleep_us(rnd(s, rnd(s, 8) == 0 ? 1000000 : 20000));
@@ -565,6 +565,7 @@ void cuts_client_start(struct cuts *s, uint32_t index, struct client *client)
 	for (d.file = 0; d.file < FILES && !s->c->failed; d.file++)
 		settle(&d);
 	cell_over(&s->cells, index, ++s->tick);
+	logs_client_gone(s->logs, index);
 	s->client[index].used = false;
 }
 

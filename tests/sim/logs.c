@@ -16,13 +16,13 @@ struct logs {
 	uint64_t tick;
 	struct record {
 		uint64_t began, ended; /* 0: it is not known to be there */
-		uint32_t seen;
+		uint64_t given_up;     /* it is written no more from then on */
+		uint32_t client, seen;
 	} records[RECORDS_MAX];
 	uint32_t n;
 	/* Of all cuts; one that has not ended may still be carried out. */
 	uint64_t newest_end, newest_begin;
 	uint32_t n_cutting;
-	uint32_t n_unended; /* appends of which nobody knows */
 };
 
 static const struct cred root = {.uid = 0, .gid = 0, .flags = CRED_CHECKED};
@@ -69,7 +69,7 @@ static void append_one(struct logs *l, struct ll_file *file, uint32_t index)
 	if (no == RECORDS_MAX)
 		return;
 	l->n++;
-	l->n_unended++;
+	l->records[no].client = index;
 	l->records[no].began = ++l->tick;
 	record_fill(rec, no);
 	n = ll_pwrite(file, rec, RECORD, 0);
@@ -78,11 +78,9 @@ static void append_one(struct logs *l, struct ll_file *file, uint32_t index)
 	n = rc < 0 ? rc : n;
 	log_debug("client %u: record %u of the log: %lld", index, no, (long long)n);
 	if (n == -LE_NOSPC && p->refuse)
-		return;
-	if (!expect(l, "append", n, RECORD))
-		return;
-	l->records[no].ended = ++l->tick;
-	l->n_unended--;
+		l->records[no].given_up = ++l->tick;
+	else if (expect(l, "append", n, RECORD))
+		l->records[no].ended = ++l->tick;
 }
 
 static void append_some(struct logs *l, struct client *client, uint32_t index)
@@ -129,7 +127,30 @@ void logs_use(struct logs *l, struct client *client, uint32_t index)
 		append_some(l, client, index);
 }
 
+void logs_client_gone(struct logs *l, uint32_t index)
+{
+	++l->tick;
+	for (uint32_t i = 0; i < l->n; i++) {
+		struct record *r = &l->records[i];
+
+		if (r->client == index && r->ended == 0 && r->given_up == 0)
+			r->given_up = l->tick;
+	}
+}
+
 /* ---- the end ---- */
+
+/* An append that nobody has carried out, and that no cut came behind. */
+static bool may_have_hole(const struct logs *l)
+{
+	for (uint32_t i = 0; i < l->n; i++) {
+		const struct record *r = &l->records[i];
+
+		if (r->ended == 0 && (r->given_up == 0 || r->given_up > l->newest_begin))
+			return true;
+	}
+	return false;
+}
 
 static void look_at(struct logs *l, const uint8_t rec[RECORD], uint64_t at)
 {
@@ -143,7 +164,7 @@ static void look_at(struct logs *l, const uint8_t rec[RECORD], uint64_t at)
 		l->records[no].seen++;
 	else if (memcmp(rec, zeros, RECORD) != 0)
 		cluster_fail(l->c, "log: torn at %llu", (unsigned long long)at);
-	else if (l->n_unended == 0)
+	else if (!may_have_hole(l))
 		cluster_fail(l->c, "log: a hole at %llu", (unsigned long long)at);
 }
 

@@ -13,6 +13,8 @@ struct logs;
 struct logs *logs_create(struct cluster *c);
 /* One cut, or some records. */
 void logs_use(struct logs *l, struct client *client, uint32_t index);
+/* That client's process has ended, and nothing of it is under way any more. */
+void logs_client_gone(struct logs *l, uint32_t index);
 /* By the last client: looks at everything, removes it, frees l. */
 void logs_verify(struct logs *l, struct client *client);
 
