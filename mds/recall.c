@@ -382,7 +382,7 @@ int recall_places(struct op *op, struct open_file *f)
 	struct asking as[HOLDERS_MAX];
 	uint32_t n;
 
-	/* After a restart it is not known who was given some before he has told what he has open. */
+	/* After a restart it is not known who was given some, before he tells what he has open. */
 	while (op->m->sessions.n_from_store > 0 && is_unsettled(op, f->ino))
 		TRY(missing_end(op));
 	do {
