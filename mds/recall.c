@@ -380,10 +380,10 @@ static void ask_placed(void *arg)
 int recall_places(struct op *op, struct open_file *f)
 {
 	struct asking as[HOLDERS_MAX];
-	uint32_t n;
+	uint32_t n, own = op->session != NULL && op->session->from_store;
 
-	/* After a restart it is not known who was given some, before he tells what he has open. */
-	while (op->m->sessions.n_from_store > 0 && is_unsettled(op, f->ino))
+	/* Begun by a former incarnation: who was given some is not known before he has returned. */
+	while (f->trimming && op->m->sessions.n_from_store > own && is_unsettled(op, f->ino))
 		TRY(missing_end(op));
 	do {
 		n = 0;
