@@ -133,6 +133,7 @@ static int write_small(struct ll_file *f, uint64_t off, uint64_t len, const stru
 static int reserve_append(struct ll_file *f, uint64_t len, uint64_t *ret_off)
 {
 	struct idata *d = f->d;
+	uint64_t until_us = client_deadline(f->c);
 	struct mds_append_rep rep;
 	struct rpc_call call;
 	int rc;
@@ -145,7 +146,11 @@ static int reserve_append(struct ll_file *f, uint64_t len, uint64_t *ret_off)
 		rc = mds_call(f->c, OP_mds_append, &req, &rep, &call);
 		rpc_call_fini(&call);
 		TRY(rc);
-	} while (rep.change <= d->placed_void && !FAULT(CLIENT_STALE_PLACE));
+		if (rep.change > d->placed_void || FAULT(CLIENT_STALE_PLACE))
+			break;
+		rc = -LE_IO; /* it is cut again and again */
+	} while (loop_now_us() < until_us);
+	TRY(rc);
 	if (rep.off > LEAT_FILE_SIZE_MAX - len)
 		return -LE_FBIG;
 	d->placed = rep.change;
@@ -164,6 +169,9 @@ int io_cut(struct client *c, const struct cb_cut_req *req)
 	while (d != NULL && rc >= 0 && d->placed != 0 && d->placed <= req->change &&
 	       !FAULT(CLIENT_STALE_PLACE))
 		rc = waitq_wait(&d->append_q, NO_DEADLINE);
+	/* Of an append that was interrupted the write may be under way still. */
+	if (d != NULL && rc >= 0)
+		rc = wb_show(d);
 	if (i != NULL)
 		inode_put(c, i);
 	return rc;

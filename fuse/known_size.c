@@ -463,15 +463,33 @@ static void probe_start(void *arg)
 		close(fds[0]);
 }
 
+/* One that has said that it is ready. Who has not may wait for a page that a read has locked, which
+ * may be what somebody asks for. */
+static bool idle_probe(struct leatfs *fs, struct size_probe *ret_probe)
+{
+	for (uint32_t i = fs->n_idle_probes; i-- > 0;) {
+		struct size_probe p = fs->idle_probes[i];
+		char ready;
+		ssize_t n = recv(p.fd, &ready, 1, MSG_DONTWAIT);
+
+		if (n < 0 && errno == EAGAIN)
+			continue;
+		fs->idle_probes[i] = fs->idle_probes[--fs->n_idle_probes];
+		*ret_probe = p;
+		if (n == 1)
+			return true;
+		net_close(p.fd);
+	}
+	return false;
+}
+
 /* One that has nothing to do, and may have ended for that, or a new one. */
 static int probe_get(struct leatfs *fs, struct size_probe *ret_probe)
 {
 	struct probe_start p = {.fs = fs};
 
-	if (fs->n_idle_probes > 0) {
-		*ret_probe = fs->idle_probes[--fs->n_idle_probes];
+	if (idle_probe(fs, ret_probe))
 		return 0;
-	}
 	TRY(env_offload(fs->env, probe_start, &p));
 	*ret_probe = p.probe;
 	return p.err == 0 ? 0 : status_from_errno(p.err);

@@ -2,8 +2,9 @@
  * A process that tells the kernel how long files are, by asking it: GETATTR, which the daemon
  * answers. Where the file has become shorter the kernel first believes that, then takes the pages
  * behind it, and one of them may be locked by the very READ for which this is done: so another
- * thread looks at what the kernel believes. Its standard output is a socket, over which it is given
- * one file after the other, by a daemon that knows its number, and answers with the size. It ends
+ * thread looks at what the kernel believes. Its standard output is a socket, over which it is
+ * given one file after the other, by a daemon that knows its number, and answers with the size,
+ * and with one byte more when it is ready for the next: the first thread may wait longer. It ends
  * when something fails, when nobody listens, and when there was nothing to do for a while; in
  * between it keeps nothing of the mount busy.
  */
@@ -108,7 +109,7 @@ static bool tell(const char *mountpoint, const struct probe_file *file)
 		ask();
 	pthread_join(thread, NULL);
 	close(fd);
-	return true;
+	return write(STDOUT_FILENO, "", 1) == 1;
 }
 
 int size_probe(char **argv)

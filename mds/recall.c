@@ -346,12 +346,12 @@ void op_unblock(struct op *op)
 
 /* ---- places that appends were given ---- */
 
-/* Until it writes at none of them, or its session has ended, with all that it had open. However
- * long a living one takes: it waits for the object servers that the cut needs as well. */
+/* Until it writes at none of them, or its session has ended, with all that it had open. */
 static void ask_placed(void *arg)
 {
 	struct asking *a = arg;
 	struct open_file *f = open_file_find(&a->m->opens, a->ino);
+	uint64_t stubborn_us = loop_now_us() + a->m->params.session_ttl_ms * 1000ull;
 	struct cb_cut_req req = {a->ino, f->placed};
 	struct cb_cut_rep rep;
 	struct open *o;
@@ -368,7 +368,8 @@ static void ask_placed(void *arg)
 			o->placed = false;
 		if (rc >= 0 || o == NULL)
 			break;
-		if (!a->session->ended && is_silent(a, tries))
+		if (!a->session->ended &&
+		    (is_silent(a, tries) || loop_now_us() > stubborn_us))
 			give_up(a);
 		a->status = mds_sleep_ms(a->m, AGAIN_MS);
 		if (a->status < 0)

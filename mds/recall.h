@@ -36,8 +36,8 @@ int op_asks_own(struct op *op, struct ino ino, struct ino told) CHECK_RESULT;
 int op_recall(struct op *op) CHECK_RESULT;
 void op_unblock(struct op *op);
 /* Before the file is trimmed, and while appends are given no places (f->cutting): nobody writes any
- * more, then or later, at one that he was given before. Who is silent is ended. The caller has a
- * reference to f. Yields. */
+ * more, then or later, at one that he was given before. Who is silent, or does not answer, is ended
+ * as above. The caller has a reference to f. Yields. */
 int recall_places(struct op *op, struct open_file *f) CHECK_RESULT;
 /* Background: asks sessions that are heard again what is presumed of them. */
 void recall_presumed(struct mds *m);
