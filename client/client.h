@@ -37,6 +37,14 @@ struct dir_batch {
 	struct rpc_call call;
 };
 
+/* Somebody who was given the names of a directory alone now looks at them one by one. */
+struct dir_look {
+	struct ino dir;
+	bool running;
+	uint32_t n_looked;
+	uint64_t looked_us;
+};
+
 struct client {
 	uint32_t magic;
 	struct loop *loop;
@@ -88,6 +96,7 @@ struct client {
 	struct dir_batch dirs[READDIR_CACHE];
 	struct waitq dirs_q;
 	uint32_t n_dirs_coming;
+	struct dir_look look;
 
 	/* Fibers in the background, which destroy waits for. */
 	struct latch bg;

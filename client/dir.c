@@ -12,8 +12,10 @@
 #include "client/io.h"
 #include "client/retry.h"
 
-#define BATCH_BYTES (64u << 10)
-#define AHEAD_MAX   (READDIR_CACHE / 2)
+#define BATCH_BYTES   (64u << 10)
+#define AHEAD_MAX     (READDIR_CACHE / 2)
+#define LOOK_IDLE_US  100000u /* who has not looked for so long has stopped */
+#define LOOK_PAUSE_US 5000u
 
 static void batch_free(struct dir_batch *b)
 {
@@ -124,13 +126,28 @@ static int batch_fetch(struct client *c, const struct cred *cred, struct dir_bat
 
 /* ---- ahead ---- */
 
+/* Of a fiber in the background. */
 struct ahead {
 	struct client *c;
-	struct dir_batch *to; /* its place */
+	struct dir_batch *to; /* its place; NULL: look_fiber's own */
 	struct dir_batch b;
 	struct cred cred;
 	uint8_t groups[];
 };
+
+static struct ahead *ahead_new(struct client *c, const struct cred *cred)
+{
+	struct ahead *a = calloc(1, sizeof(*a) + cred->groups.len);
+
+	if (a == NULL)
+		return NULL;
+	a->c = c;
+	a->cred = *cred;
+	if (cred->groups.len > 0)
+		memcpy(a->groups, cred->groups.data, cred->groups.len);
+	a->cred.groups.data = a->groups;
+	return a;
+}
 
 static void ahead_fiber(void *arg)
 {
@@ -156,11 +173,10 @@ static void ahead_start(struct client *c, const struct cred *cred, const struct 
 	if (b->eof || c->stopping || c->n_dirs_coming == AHEAD_MAX ||
 	    batch_find(c, b, b->rep.last) != NULL)
 		return;
-	a = malloc(sizeof(*a) + cred->groups.len);
+	a = ahead_new(c, cred);
 	if (a == NULL)
 		return;
 	to = batch_place(c);
-	a->c = c;
 	a->to = to;
 	a->b = (struct dir_batch){.ino = b->ino,
 				  .cookie = b->rep.last,
@@ -168,10 +184,6 @@ static void ahead_start(struct client *c, const struct cred *cred, const struct 
 				  .uid = b->uid,
 				  .used = true,
 				  .coming = true};
-	a->cred = *cred;
-	if (cred->groups.len > 0)
-		memcpy(a->groups, cred->groups.data, cred->groups.len);
-	a->cred.groups.data = a->groups;
 	*to = a->b;
 	c->n_dirs_coming++;
 	if (client_bg_spawn(c, "readdir-ahead", ahead_fiber, a) == 0)
@@ -211,6 +223,17 @@ static void entry_attr(struct client *c, struct ll_dirent *e, uint64_t sent_us)
 	inode_put(c, i);
 }
 
+static void entry_known(struct client *c, const struct dir_batch *b, struct ll_dirent *e)
+{
+	struct inode *dir = inode_peek(c, b->ino);
+
+	entry_attr(c, e, b->at_us);
+	if (dir == NULL)
+		return;
+	names_listed(c, dir, b->rep.change, e->name, e->attr.ino, b->at_us);
+	inode_put(c, dir);
+}
+
 /* Hands entries out until the caller has enough (1) or the batch ends (0). */
 static int batch_walk(struct client *c, struct dir_batch *b,
 		      int (*each)(void *arg, const struct ll_dirent *e), void *arg)
@@ -227,7 +250,7 @@ static int batch_walk(struct client *c, struct dir_batch *b,
 		TRY(r.status);
 		e = (struct ll_dirent){.cookie = dw.cookie, .name = dw.name, .attr = dw.attr};
 		if (b->plus)
-			entry_attr(c, &e, b->at_us);
+			entry_known(c, b, &e);
 		if (each(arg, &e) > 0)
 			return 1;
 		b->cookie = dw.cookie;
@@ -263,4 +286,75 @@ int ll_readdir(struct client *c, const struct cred *cred, struct ino ino, uint64
 	TRY(rc);
 	*ret_eof = rc == 0;
 	return 0;
+}
+
+/* ---- who looks at names that he was given alone ---- */
+
+static int count_entry(void *arg, const struct ll_dirent *e)
+{
+	uint32_t *n = arg;
+
+	(void)e;
+	(*n)++;
+	return 0;
+}
+
+/* Not further than what would push out what he has not come to. */
+static bool look_goes_on(struct client *c, uint32_t n)
+{
+	const struct dir_look *l = &c->look;
+	uint32_t ahead_max = c->params.inodes_max / 4 * 3;
+
+	for (;;) {
+		if (c->stopping || loop_now_us() > l->looked_us + LOOK_IDLE_US)
+			return false;
+		if (n < l->n_looked + ahead_max)
+			return true;
+		if (fiber_sleep_us(LOOK_PAUSE_US) < 0)
+			return false;
+	}
+}
+
+static void look_fiber(void *arg)
+{
+	struct ahead *a = arg;
+	struct client *c = a->c;
+	struct dir_batch *b = &a->b;
+	uint32_t n = 0;
+	bool more = true;
+
+	while (more && look_goes_on(c, n)) {
+		uint64_t before = b->cookie;
+
+		if (batch_fetch(c, &a->cred, b) < 0)
+			break;
+		more = batch_walk(c, b, count_entry, &n) >= 0 && !b->eof && b->cookie != before &&
+		       batch_good(c, b);
+		rpc_call_fini(&b->call);
+	}
+	c->look.running = false;
+	free(a);
+	client_bg_end(c);
+}
+
+void ll_look_ahead(struct client *c, const struct cred *cred, struct ino dir, bool first)
+{
+	struct dir_look *l = &c->look;
+	struct ahead *a;
+
+	if (ino_equal(l->dir, dir)) {
+		l->n_looked++;
+		l->looked_us = loop_now_us();
+	}
+	if (!first || l->running)
+		return;
+	a = c->stopping ? NULL : ahead_new(c, cred);
+	if (a == NULL)
+		return;
+	a->b = (struct dir_batch){.ino = dir, .plus = true, .uid = cred->uid};
+	*l = (struct dir_look){.dir = dir, .running = true, .looked_us = loop_now_us()};
+	if (client_bg_spawn(c, "look-ahead", look_fiber, a) == 0)
+		return;
+	l->running = false;
+	free(a);
 }

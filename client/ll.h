@@ -168,6 +168,10 @@ int ll_readdir(struct client *c, const struct cred *cred, struct ino ino, uint64
 	       bool plus, int (*each)(void *arg, const struct ll_dirent *e), void *arg,
 	       bool *ret_eof) CHECK_RESULT;
 
+/* The caller, who was given the names of that directory alone, looks at one: the first time its
+ * entries are fetched with attributes behind his back, as long as he goes on looking. */
+void ll_look_ahead(struct client *c, const struct cred *cred, struct ino dir, bool first);
+
 /* flags of ll_setxattr: XATTR_CREATE, XATTR_REPLACE, and XATTR_KILL_SGID
  * (common/proto/mds_proto.h). value buffer size 0: only the size. Returns the length, or a negative
  * status (-LE_RANGE). A directory that was removed, and of which something is known, has none. */

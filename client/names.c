@@ -182,6 +182,13 @@ void names_forget(struct client *c, struct ino dir, struct bytes name)
 		drop(&c->names, e);
 }
 
+static void set(struct name_entry *e, struct ino ino, uint64_t change, uint64_t sent_us)
+{
+	e->ino = ino;
+	e->told_us = sent_us;
+	e->change = change;
+}
+
 void names_told(struct client *c, const struct attr *dir, struct bytes name, struct ino ino,
 		bool own, uint64_t sent_us)
 {
@@ -198,15 +205,28 @@ void names_told(struct client *c, const struct attr *dir, struct bytes name, str
 	} else if (dir->change >= (e != NULL ? e->change : i->attr.change)) {
 		if (e == NULL)
 			e = make(c, dir->ino, name);
-		if (e != NULL) {
-			e->ino = ino;
-			e->told_us = sent_us;
-			e->change = dir->change;
-		} else {
+		if (e != NULL)
+			set(e, ino, dir->change, sent_us);
+		else
 			may_be_there(c, i, hash(dir->ino, name));
-		}
 	} else if (e == NULL) {
 		may_be_there(c, i, hash(dir->ino, name));
 	}
 	inode_put(c, i);
+}
+
+void names_listed(struct client *c, const struct inode *dir, uint64_t change, struct bytes name,
+		  struct ino ino, uint64_t sent_us)
+{
+	struct name_entry *e;
+
+	if (!lease_held_since(c, dir, sent_us) || dir->n_changing > 0)
+		return;
+	e = find(&c->names, dir->ino, name);
+	if (change < (e != NULL ? e->change : dir->attr.change))
+		return;
+	if (e == NULL)
+		e = make(c, dir->ino, name);
+	if (e != NULL)
+		set(e, ino, change, sent_us);
 }

@@ -42,7 +42,10 @@ bool names_find(struct client *c, const struct inode *dir, struct bytes name, st
  * made it so. */
 void names_told(struct client *c, const struct attr *dir, struct bytes name, struct ino ino,
 		bool own, uint64_t sent_us);
-/* The same, good or not. */
+/* So says a listing that was asked for then, of a directory that had that change counter. */
+void names_listed(struct client *c, const struct inode *dir, uint64_t change, struct bytes name,
+		  struct ino ino, uint64_t sent_us);
+/* The same as names_find, good or not. */
 bool names_peek(const struct client *c, struct ino dir, struct bytes name, struct ino *ret_ino);
 /* It is being changed by this client, so others may see that before it knows: until the end nothing
  * is said of it. Of the directory's other names what is known holds. */

@@ -10,7 +10,7 @@ static struct lister *find(struct listers *l, pid_t thread)
 	return NULL;
 }
 
-bool listers_want(struct listers *l, pid_t thread)
+bool listers_want(struct listers *l, pid_t thread, uint64_t dir)
 {
 	struct lister *who = find(l, thread);
 
@@ -19,7 +19,10 @@ bool listers_want(struct listers *l, pid_t thread)
 		*who = (struct lister){.thread = thread};
 		l->n += l->n < LISTERS_MAX;
 	}
-	return who->probes < LISTERS_PROBES;
+	if (who->probes < LISTERS_PROBES)
+		return true;
+	who->names_of = dir;
+	return false;
 }
 
 bool listers_probe(struct listers *l, pid_t thread)
@@ -32,10 +35,16 @@ bool listers_probe(struct listers *l, pid_t thread)
 	return true;
 }
 
-void listers_looked(struct listers *l, pid_t thread)
+enum look listers_looked(struct listers *l, pid_t thread, uint64_t dir)
 {
 	struct lister *who = find(l, thread);
+	bool first;
 
-	if (who != NULL)
-		who->listed = who->probes = 0;
+	if (who == NULL)
+		return LOOK_OTHER;
+	first = who->probes >= LISTERS_PROBES;
+	who->listed = who->probes = 0;
+	if (who->names_of != dir)
+		return LOOK_OTHER;
+	return first ? LOOK_FIRST : LOOK_NEXT;
 }

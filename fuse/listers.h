@@ -18,12 +18,14 @@
 
 #define LISTERS_MAX   64u
 #define LISTERS_PROBE 64u
-/* fts(3) reads 10,000 names before it looks at the first. */
+/* Enough for programs that list first and then look, in directories of ten thousand; fts(3) (find,
+ * du, rm -r) reads up to 100,000 names. Who then looks gets them fetched behind his back. */
 #define LISTERS_PROBES 200u
 
 struct lister {
 	pid_t thread;            /* 0: all those whom this daemon cannot see */
 	uint32_t listed, probes; /* since it has looked at an entry */
+	uint64_t names_of;       /* the directory whose names it was given alone; 0: none */
 };
 
 struct listers {
@@ -31,11 +33,16 @@ struct listers {
 	struct lister ring[LISTERS_MAX];
 };
 
-/* The thread goes on with a listing: does it want attributes, too? */
-bool listers_want(struct listers *l, pid_t thread);
+/* The thread goes on with a listing of that directory: does it want attributes, too? */
+bool listers_want(struct listers *l, pid_t thread, uint64_t dir);
 /* The thread gets an entry with attributes: shall they be left out, to see whether it asks? */
 bool listers_probe(struct listers *l, pid_t thread);
 /* The thread has looked up a name that is not a directory's. */
-void listers_looked(struct listers *l, pid_t thread);
+enum look {
+	LOOK_OTHER,
+	LOOK_FIRST, /* of those that it was given alone */
+	LOOK_NEXT
+};
+enum look listers_looked(struct listers *l, pid_t thread, uint64_t dir);
 
 #endif

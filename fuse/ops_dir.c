@@ -23,6 +23,15 @@ static void reply_none(fuse_req_t req, struct ino dir)
 		fuse_reply_entry(req, &e);
 }
 
+static void looked(fuse_req_t req, const struct cred *cred, struct ino dir)
+{
+	struct leatfs *fs = req_fs(req);
+	enum look look = listers_looked(&fs->listers, fuse_req_ctx(req)->pid, dir.v);
+
+	if (look != LOOK_OTHER)
+		ll_look_ahead(fs->client, cred, dir, look == LOOK_FIRST);
+}
+
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct leatfs *fs = req_fs(req);
@@ -45,7 +54,7 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	status = ll_lookup(fs->client, &rc.cred, ino_of(parent), bytes_str(name), &attr);
 	refused_found(&fs->refused, fuse_req_ctx(req)->pid, status < 0 ? 0 : attr.ino.v);
 	if (status == 0 && !S_ISDIR(attr.mode))
-		listers_looked(&fs->listers, fuse_req_ctx(req)->pid);
+		looked(req, &rc.cred, ino_of(parent));
 	if (status == 0)
 		reply_entry(req, ino_of(parent), begun_us, &attr);
 	else if (status == -LE_NOENT)
@@ -409,7 +418,7 @@ void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	bool want = listers_want(&req_fs(req)->listers, fuse_req_ctx(req)->pid);
+	bool want = listers_want(&req_fs(req)->listers, fuse_req_ctx(req)->pid, ino_of(ino).v);
 
 	list_dir(req, ino, size, off, fi, want ? FORM_PLUS : FORM_NAMES);
 }

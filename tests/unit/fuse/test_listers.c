@@ -7,13 +7,15 @@
 
 #include "fuse/listers.h"
 
+#define DIR 5u
+
 /* n entries; how many of them come without attributes. */
 static uint32_t list(struct listers *l, pid_t thread, uint32_t n)
 {
 	uint32_t bare = 0;
 
 	for (uint32_t i = 0; i < n; i++)
-		bare += !listers_want(l, thread) || listers_probe(l, thread);
+		bare += !listers_want(l, thread, DIR) || listers_probe(l, thread);
 	return bare;
 }
 
@@ -24,7 +26,7 @@ static void test_who_looks_gets_attributes(void **state)
 	(void)state;
 	for (int i = 0; i < 100; i++) {
 		assert_int_equal(list(&l, 7, 10000), 10000 / LISTERS_PROBE);
-		listers_looked(&l, 7);
+		listers_looked(&l, 7, DIR);
 	}
 }
 
@@ -37,10 +39,13 @@ static void test_who_does_not_look_gets_names(void **state)
 	assert_int_equal(list(&l, 7, until), LISTERS_PROBES);
 	assert_int_equal(list(&l, 7, 1000000), 1000000);
 	assert_int_equal(list(&l, 8, 1000), 1000 / LISTERS_PROBE); /* another thread */
-	listers_looked(&l, 8);
-	assert_false(listers_want(&l, 7));
-	listers_looked(&l, 7);
-	assert_true(listers_want(&l, 7));
+	assert_int_equal(listers_looked(&l, 8, DIR), LOOK_OTHER);
+	assert_false(listers_want(&l, 7, DIR));
+	assert_int_equal(listers_looked(&l, 7, DIR), LOOK_FIRST);
+	assert_int_equal(listers_looked(&l, 7, DIR), LOOK_NEXT);
+	assert_int_equal(listers_looked(&l, 7, DIR + 1), LOOK_OTHER);
+	assert_int_equal(listers_looked(&l, 8, DIR), LOOK_OTHER);
+	assert_true(listers_want(&l, 7, DIR));
 	assert_int_equal(list(&l, 7, until), LISTERS_PROBES);
 }
 
@@ -49,7 +54,7 @@ static void test_who_never_listed_is_not_remembered(void **state)
 	struct listers l = {0};
 
 	(void)state;
-	listers_looked(&l, 7);
+	listers_looked(&l, 7, DIR);
 	assert_false(listers_probe(&l, 7));
 	assert_int_equal(l.n, 0);
 }
@@ -60,11 +65,11 @@ static void test_the_oldest_is_forgotten(void **state)
 
 	(void)state;
 	list(&l, 1, LISTERS_PROBE * LISTERS_PROBES);
-	assert_false(listers_want(&l, 1));
+	assert_false(listers_want(&l, 1, DIR));
 	for (pid_t thread = 2; thread <= (pid_t)LISTERS_MAX + 1; thread++)
-		assert_true(listers_want(&l, thread));
+		assert_true(listers_want(&l, thread, DIR));
 	assert_int_equal(l.n, LISTERS_MAX);
-	assert_true(listers_want(&l, 1));
+	assert_true(listers_want(&l, 1, DIR));
 }
 
 int main(void)

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Large directories: who first reads all names and then looks at each file (find, du, rm -r) finds
+them fetched in batches, and what is known so is as true as anything else while others change it."""
+import os
+import re
+import sys
+import threading
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
+from cluster import run_tests
+
+CLUSTER = {"mounts": 2}
+# More than a listing brings attributes of to who has not looked at any (fuse/listers.h).
+FILES = 14000
+
+
+def asked_of_mds(c):
+    return int(float(re.search(r"^leat_mds_requests_total (\S+)$", c.metrics_of("mds"),
+                               re.M).group(1)))
+
+
+def make(c, name, files=FILES):
+    folder = c.mnt(1) + "/" + name
+    os.mkdir(folder)
+
+    def some(first):
+        for i in range(first, files, 8):
+            os.mknod("%s/f%d" % (folder, i))
+
+    threads = [threading.Thread(target=some, args=(t,)) for t in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    return folder, c.mnt(2) + "/" + name
+
+
+def names_by_inode(folder):
+    """As fts does: all names, in the order of their inodes."""
+    with os.scandir(folder) as entries:
+        return [e.name for e in sorted(entries, key=lambda e: e.inode())]
+
+
+def mode_of(path):
+    try:
+        return os.lstat(path).st_mode & 0o7777
+    except FileNotFoundError:
+        return None
+
+
+def test_looking_asks_the_server_in_batches(c):
+    _, seen = make(c, "batches")
+    before = asked_of_mds(c)
+    names = names_by_inode(seen)
+    assert len(names) == FILES
+    for n in names:
+        os.lstat(seen + "/" + n)
+    asked = asked_of_mds(c) - before
+    assert asked < FILES // 20, asked
+
+
+class Looker(threading.Thread):
+    """Lists the directory and looks at all of it, until told to stop."""
+
+    def __init__(self, folder):
+        super().__init__()
+        self.folder, self.stop, self.error = folder, False, None
+
+    def run(self):
+        try:
+            while not self.stop:
+                for n in names_by_inode(self.folder):
+                    mode_of(self.folder + "/" + n)
+                    if self.stop:
+                        break
+        except Exception as e:  # told by the test
+            self.error = e
+
+
+def changes_are_seen(changed, seen):
+    looker = Looker(seen)
+    looker.start()
+    try:
+        for i in range(200):
+            old, new = "/f%d" % (i * 53), "/g%d" % i
+            os.chmod(changed + old, 0o600 + i % 64)
+            assert mode_of(seen + old) == 0o600 + i % 64, i
+            os.rename(changed + old, changed + new)
+            assert mode_of(seen + old) is None, i
+            assert mode_of(seen + new) == 0o600 + i % 64, i
+            os.unlink(changed + new)
+            assert mode_of(seen + new) is None, i
+            os.mknod(changed + old, 0o640)
+            assert mode_of(seen + old) == 0o640, i
+    finally:
+        looker.stop = True
+        looker.join()
+    assert looker.error is None, looker.error
+    names = set(names_by_inode(seen))
+    assert names == set(os.listdir(changed)) and len(names) == FILES
+
+
+def test_changes_by_another_mount_are_seen_meanwhile(c):
+    folder, seen = make(c, "others")
+    changes_are_seen(folder, seen)
+
+
+def test_own_changes_are_seen_meanwhile(c):
+    _, seen = make(c, "own")
+    changes_are_seen(seen, seen)
+
+
+if __name__ == "__main__":
+    run_tests(globals())
