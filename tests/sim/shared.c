@@ -497,6 +497,55 @@ static void name_op(struct shared *s, uint32_t index, enum name_kind kind, uint3
 		name_record(s, op, &ino, &tag);
 }
 
+/* A listing looks all names of a directory up, at one time. */
+struct name_list {
+	struct shared *s;
+	bool there[LINEAR_NAMES];
+	uint32_t tag[LINEAR_NAMES];
+};
+
+static int name_listed(void *arg, const struct ll_dirent *e)
+{
+	struct name_list *l = arg;
+	char name[24];
+	unsigned i;
+
+	snprintf(name, sizeof(name), "%.*s", (int)e->name.len, (const char *)e->name.data);
+	if (sscanf(name, "n%u", &i) != 1 || i >= LINEAR_NAMES) {
+		expect(l->s, "stranger listed", 1, 0);
+		return 1;
+	}
+	l->there[i] = true;
+	l->tag[i] = e->attr.uid;
+	return 0;
+}
+
+static void name_list(struct shared *s, uint32_t index)
+{
+	struct shared_client *sc = &s->client[index];
+	struct name_list l = {.s = s};
+	uint32_t first = (uint32_t)rnd(s, NAME_DIRS);
+	size_t at[LINEAR_NAMES];
+	bool eof = false;
+	int status;
+
+	for (uint32_t i = first; i < LINEAR_NAMES; i += NAME_DIRS)
+		at[i] = name_begin(&s->names,
+				   &(struct name_op){.kind = NAME_LOOKUP, .client = index, .a = i},
+				   ++s->tick);
+	status =
+		ll_readdir(sc->client, &root, sc->names_ino[first], 0, true, name_listed, &l, &eof);
+	if (status != 0)
+		cluster_end_fenced(s->c);
+	if (s->c->failed || !expect(s, "list names", status, 0))
+		return;
+	expect(s, "all listed", eof, true);
+	for (uint32_t i = first; i < LINEAR_NAMES; i += NAME_DIRS)
+		/* Listed and removed before it was looked at: it has no tag. */
+		if (!l.there[i] || l.tag[i] != 0)
+			name_end(&s->names, at[i], l.there[i], l.tag[i], ++s->tick);
+}
+
 static void any_name_op(struct shared *s, uint32_t index)
 {
 	name_op(s, index, (enum name_kind)rnd(s, N_NAME_KINDS), (uint32_t)rnd(s, LINEAR_NAMES));
@@ -515,10 +564,17 @@ static void act_on_names(void *arg)
 	while (*a->left > 0 && !a->s->c->failed) {
 		(*a->left)--;
 		a->s->c->count.ops++;
-		if (rnd(a->s, 16) == 0)
+		switch (rnd(a->s, 16)) {
+		case 0:
 			name_hold(a->s, a->index);
-		else
+			break;
+		case 1:
+		case 2:
+			name_list(a->s, a->index);
+			break;
+		default:
 			any_name_op(a->s, a->index);
+		}
 		if (rnd(a->s, 4) == 0)
 			fiber_sleep_us(rnd(a->s, 100000));
 	}
