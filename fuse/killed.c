@@ -12,20 +12,30 @@
 void killed_init(struct killed *k)
 {
 	list_init(&k->signalled);
+	list_init(&k->answered);
 	k->watching = false;
 }
 
-void killable_init(struct killable *r, pid_t thread)
+void killable_init(struct killable *r, pid_t thread, void (*answer)(struct killable *r))
 {
 	list_init(&r->link);
 	r->fiber = fiber_self();
 	r->thread = thread;
+	r->answer = answer;
 }
 
 void killable_fini(struct killable *r)
 {
 	list_remove(&r->link);
 	(void)fiber_interrupt_clear();
+}
+
+bool killed_is_answered(const struct killed *k)
+{
+	list_for_each (n, &k->answered)
+		if (list_entry(n, struct killable, link)->fiber == fiber_self())
+			return true;
+	return false;
 }
 
 bool killed_by_status(const char *text)
@@ -62,7 +72,12 @@ static void look(struct killed *k)
 		if (!is_killed(r->thread))
 			continue;
 		list_remove(&r->link);
-		fiber_interrupt(r->fiber);
+		if (r->answer == NULL) {
+			fiber_interrupt(r->fiber);
+			continue;
+		}
+		r->answer(r);
+		list_push(&k->answered, &r->link);
 	}
 }
 

@@ -1,8 +1,10 @@
 /*
  * Requests that only the end of their program may cut short. The kernel tells of any signal; but
- * reading, writing and syncing files are not interrupted by those that a program handles (a data
- * base that gets EINTR from fsync believes its disk broken), so such a request goes on, and is
- * interrupted when its thread has been killed.
+ * local files are not interrupted by those that a program handles (a data base that gets EINTR from
+ * fsync believes its disk broken), so such a request goes on until its thread has been killed.
+ * What reads or syncs an open file is interrupted then, since nobody closes it before. Of other
+ * requests it is not known what becomes of what was asked for: they are answered, so that the
+ * program can go, and go on by themselves.
  *
  * Owned by the mount's loop: a list of requests that were signalled, and one fiber that looks at
  * their threads while there are any.
@@ -17,23 +19,27 @@
 #include "common/rt/fiber.h"
 
 struct killable {
-	struct list link; /* linked once it was signalled */
+	struct list link; /* linked once it was signalled, or answered */
 	struct fiber *fiber;
 	pid_t thread;
+	void (*answer)(struct killable *r); /* NULL: it is interrupted */
 };
 
 struct killed {
-	struct list signalled;
+	struct list signalled, answered;
 	bool watching;
 };
 
 void killed_init(struct killed *k);
-/* r serves a request of that thread (0: one that we cannot see, which any signal ends). */
-void killable_init(struct killable *r, pid_t thread);
+/* The running fiber serves a request of that thread (0: one that we cannot see, which any signal
+ * ends). */
+void killable_init(struct killable *r, pid_t thread, void (*answer)(struct killable *r));
 /* The kernel has sent word of a signal. */
 void killed_signal(struct killed *k, struct killable *r);
 /* It has been served. */
 void killable_fini(struct killable *r);
+/* What the running fiber answers the kernel has been answered. */
+bool killed_is_answered(const struct killed *k);
 
 /* Has the kernel a SIGKILL for that thread, or is it gone? text: of /proc/THREAD/status. */
 bool killed_by_status(const char *text);

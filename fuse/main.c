@@ -415,6 +415,7 @@ static int serve(const struct supervised *sup)
 	turnq_init(&d.fs.probe_turns);
 	snprintf(d.fs.mountpoint, sizeof(d.fs.mountpoint), "%s", opts.mountpoint);
 	killed_init(&d.fs.killed);
+	list_init(&d.fs.running);
 	d.fs.slow_ms = opts.mount.slow_ms;
 	d.fs.max_background = opts.mount.max_background;
 	d.fs.local_locks = opts.mount.local_locks;

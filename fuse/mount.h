@@ -40,6 +40,7 @@ struct leatfs {
 	struct refused refused;
 	struct listers listers;
 	struct killed killed;
+	struct list running; /* requests, of session.c */
 	struct hmap dirs; /* open directories: ops_dir.c */
 	struct hmap known_sizes;
 	struct turnq probe_turns; /* known_size.c */

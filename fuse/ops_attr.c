@@ -47,7 +47,7 @@ static void signalled(fuse_req_t req, void *arg)
 
 void req_killable_begin(fuse_req_t req, struct killable *r)
 {
-	killable_init(r, fuse_req_ctx(req)->pid);
+	killable_init(r, fuse_req_ctx(req)->pid, NULL);
 	fuse_req_interrupt_func(req, signalled, r);
 }
 
@@ -102,6 +102,9 @@ static double attr_timeout_s(fuse_req_t req, uint64_t begun_us, struct attr *att
 {
 	struct leatfs *fs = req_fs(req);
 
+	/* It will not hear it. */
+	if (killed_is_answered(&fs->killed))
+		return 0;
 	/* Leases may have gone while it waited. */
 	if (S_ISREG(attr->mode) &&
 	    known_size_tell(fs, attr->ino, fuse_req_ctx(req)->pid, begun_us, &attr->size))

@@ -482,9 +482,13 @@ void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t off, off_t len
 
 void op_lseek(fuse_req_t req, fuse_ino_t ino, off_t off, int whence, struct fuse_file_info *fi)
 {
-	int64_t at = ll_seek(file_of(req, fi)->file, (uint64_t)off, whence);
+	struct killable killable;
+	int64_t at;
 
 	(void)ino;
+	req_killable_begin(req, &killable);
+	at = ll_seek(file_of(req, fi)->file, (uint64_t)off, whence);
+	req_killable_end(req, &killable);
 	if (at < 0)
 		reply_status(req, (int)at);
 	else

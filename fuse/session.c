@@ -28,6 +28,7 @@
 
 /* linux/fuse.h of Linux 6.9 */
 #define UNIQUE_RESENT    (1ull << 63)
+#define OPCODE_STATX     52u
 #define NOTIFY_RESEND    7
 #define FLAG_EXT         (1u << 30)
 #define FLAG2_HAS_RESEND (1u << 7)
@@ -40,6 +41,11 @@
 struct request {
 	struct mount_request pub;
 	struct request *next_free;
+	struct list link; /* of fs->running */
+	uint64_t unique;
+	struct killable killable;
+	bool alone;    /* it may be answered before it is served, when its program is killed, */
+	bool answered; /* and has been */
 	size_t len;
 	uint64_t start_us;
 	uint8_t small[SMALL_MAX];
@@ -270,6 +276,97 @@ int session_ask_again(struct leatfs *fs)
 	return status_from_errno(errno);
 }
 
+/* ---- requests of who has been killed ---- */
+
+/* Whose handler does not use an open file, which could be closed behind its back, and whose answer
+ * nobody has to take back. */
+static bool may_go_on_alone(const struct fuse_in_header *h, const uint8_t *data, size_t len)
+{
+	struct fuse_setattr_in set;
+
+	switch (h->opcode) {
+	case FUSE_SETATTR:
+		if (len < sizeof(*h) + sizeof(set))
+			return false;
+		memcpy(&set, data + sizeof(*h), sizeof(set));
+		return (set.valid & FATTR_FH) == 0;
+	case FUSE_LOOKUP:
+	case FUSE_GETATTR:
+	case OPCODE_STATX:
+	case FUSE_READLINK:
+	case FUSE_SYMLINK:
+	case FUSE_MKNOD:
+	case FUSE_MKDIR:
+	case FUSE_UNLINK:
+	case FUSE_RMDIR:
+	case FUSE_RENAME:
+	case FUSE_RENAME2:
+	case FUSE_LINK:
+	case FUSE_OPEN:
+	case FUSE_CREATE:
+	case FUSE_TMPFILE:
+	case FUSE_STATFS:
+	case FUSE_ACCESS:
+	case FUSE_GETXATTR:
+	case FUSE_SETXATTR:
+	case FUSE_LISTXATTR:
+	case FUSE_REMOVEXATTR:
+	case FUSE_READDIR:
+	case FUSE_READDIRPLUS:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static void answer_killed(struct killable *k)
+{
+	struct request *r = container_of(k, struct request, killable);
+	struct fuse_out_header h = {.len = sizeof(h), .error = -EINTR, .unique = r->unique};
+
+	r->answered = true;
+	/* ENOENT: the kernel has its answer. */
+	if (write(fuse_session_fd(r->pub.fs->session), &h, sizeof(h)) < 0 && errno != ENOENT)
+		log_warn("cannot answer the kernel: %s", strerror(errno));
+}
+
+/* libfuse hears of it too, for the handlers that are interrupted themselves. */
+static void serve_interrupt(struct leatfs *fs, const uint8_t *data, size_t len)
+{
+	struct fuse_interrupt_in in;
+
+	if (len < sizeof(struct fuse_in_header) + sizeof(in))
+		return;
+	memcpy(&in, data + sizeof(struct fuse_in_header), sizeof(in));
+	list_for_each (n, &fs->running) {
+		struct request *r = list_entry(n, struct request, link);
+
+		if (r->unique != in.unique)
+			continue;
+		if (r->alone && !r->answered)
+			killed_signal(&fs->killed, &r->killable);
+		return;
+	}
+}
+
+static void request_begin(struct request *r, const struct fuse_in_header *h)
+{
+	r->unique = h->unique;
+	r->alone = may_go_on_alone(h, r->pub.data, r->len);
+	r->answered = false;
+	killable_init(&r->killable, (pid_t)h->pid, answer_killed);
+	list_push(&r->pub.fs->running, &r->link);
+}
+
+static void request_end(struct request *r, const struct fuse_in_header *h)
+{
+	list_remove(&r->link);
+	killable_fini(&r->killable);
+	/* The kernel may have asked since, and believe what was so before. */
+	if (r->answered)
+		known_size_forget_attr(r->pub.fs, ino_of(h->nodeid));
+}
+
 static void serve_request(void *arg)
 {
 	struct request *r = arg;
@@ -280,6 +377,9 @@ static void serve_request(void *arg)
 	uint64_t us;
 
 	memcpy(&header, r->pub.data, r->len < sizeof(header) ? r->len : sizeof(header));
+	request_begin(r, &header);
+	if (header.opcode == FUSE_INTERRUPT)
+		serve_interrupt(fs, r->pub.data, r->len);
 	const uint64_t unique = header.unique & ~UNIQUE_RESENT;
 
 	if ((header.unique & UNIQUE_RESENT) != 0)
@@ -296,6 +396,7 @@ static void serve_request(void *arg)
 		starting = NULL;
 		ll_request_end(&changes);
 	}
+	request_end(r, &header);
 	us = env_now_us(fs->env) - r->start_us;
 	metric_hist_add(&fs->metrics.request_us, us);
 	log_if_slow(fs, &header, us);

@@ -315,6 +315,7 @@ int fiber_spawn_on(struct loop *l, const char *name, void (*fn)(void *arg), void
 	f->wake_kept = f->woken = f->interrupted = f->warm = false;
 	f->deadline_us = NO_DEADLINE;
 	f->local = NULL;
+	f->parallel = NULL;
 	l->n_fibers++;
 	list_push(&l->fibers, &f->all);
 	make_ready(f);
@@ -467,9 +468,12 @@ int fiber_sleep_us(uint64_t us)
 	return rc == -LE_TIMEDOUT ? 0 : rc;
 }
 
+static void parallel_interrupt(struct parallel *p);
+
 void fiber_interrupt(struct fiber *f)
 {
 	ASSERT(f->magic == FIBER_MAGIC && f->loop == loop_current);
+	parallel_interrupt(f->parallel);
 	if ((f->state == FIBER_PARKED || f->state == FIBER_BLOCKED) && f->interruptible)
 		wait_end(f, -LE_INTR);
 	else
@@ -654,21 +658,43 @@ struct parallel {
 	uint32_t n, next;
 	uint64_t deadline_us;
 	struct latch helpers;
+	struct list running;    /* struct helper */
+	struct parallel *outer; /* of the same fiber */
+	bool interrupted;
+};
+
+struct helper {
+	struct list link;
+	struct fiber *fiber;
 };
 
 static void parallel_work(struct parallel *p)
 {
-	while (p->next < p->n)
+	while (p->next < p->n) {
+		self_checked()->interrupted |= p->interrupted;
 		p->fn(p->args + p->size * p->next++);
+	}
 }
 
 static void parallel_helper(void *arg)
 {
 	struct parallel *p = arg;
+	struct helper h = {.fiber = self_checked()};
 
+	list_push(&p->running, &h.link);
 	fiber_set_deadline(p->deadline_us);
 	parallel_work(p);
+	list_remove(&h.link);
 	latch_done(&p->helpers);
+}
+
+static void parallel_interrupt(struct parallel *p)
+{
+	for (; p != NULL; p = p->outer) {
+		p->interrupted = true;
+		list_for_each (n, &p->running)
+			fiber_interrupt(list_entry(n, struct helper, link)->fiber);
+	}
 }
 
 void fiber_parallel(const char *name, void (*fn)(void *arg), void *args, size_t size, uint32_t n,
@@ -678,6 +704,10 @@ void fiber_parallel(const char *name, void (*fn)(void *arg), void *args, size_t 
 		.fn = fn, .args = args, .size = size, .n = n, .deadline_us = fiber_deadline()};
 
 	latch_init(&p.helpers, 0);
+	list_init(&p.running);
+	p.interrupted = self_checked()->interrupted;
+	p.outer = self_checked()->parallel;
+	self_checked()->parallel = &p;
 	for (uint32_t i = 1; i < width && i < n; i++) {
 		if (fiber_spawn(name, parallel_helper, &p) < 0)
 			break;
@@ -685,4 +715,5 @@ void fiber_parallel(const char *name, void (*fn)(void *arg), void *args, size_t 
 	}
 	parallel_work(&p);
 	latch_wait(&p.helpers);
+	self_checked()->parallel = p.outer;
 }

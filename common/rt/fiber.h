@@ -109,7 +109,8 @@ void latch_wait(struct latch *l); /* yields */
 
 /* Runs fn(args + i * size) for i in 0..n-1 as up to width fibers at once (the first in the
  * caller's); returns when all have ended. Falls back to the caller's own fiber when no other
- * can be had. Yields. */
+ * can be had. Yields. Whoever interrupts the caller interrupts all of them, those too that have not
+ * begun. */
 void fiber_parallel(const char *name, void (*fn)(void *arg), void *args, size_t size, uint32_t n,
 		    uint32_t width);
 

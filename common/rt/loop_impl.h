@@ -64,6 +64,7 @@ struct fiber {
 	struct list link; /* of the ready list or the pool */
 	struct list all;  /* of loop->fibers while not free */
 	uint64_t deadline_us;
+	struct parallel *parallel; /* the innermost that it is in, or NULL */
 	void *local;
 	struct timer timer; /* of the present wait */
 	uint8_t *stack;     /* lowest usable byte */

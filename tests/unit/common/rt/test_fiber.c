@@ -375,6 +375,58 @@ static void parallel_main(void *arg)
 	assert_int_equal(loop_n_fibers(loop_self()), 1);
 }
 
+/* Who interrupts the caller interrupts what waits, also what has not begun, but not what comes
+ * after it. */
+struct sleeps {
+	uint32_t n, interrupted;
+	struct fiber *caller;
+};
+
+static void sleep_long(void *arg)
+{
+	struct sleeps **s = arg;
+
+	(*s)->n++;
+	(*s)->interrupted += fiber_sleep_us(60000000) == -LE_INTR;
+}
+
+static void sleep_inside(void *arg)
+{
+	struct sleeps **s = arg, *two[] = {*s, *s};
+
+	fiber_parallel("inside", sleep_long, two, sizeof(two[0]), 2, 2);
+}
+
+static void interrupted_main(void *arg)
+{
+	struct sleeps *s = arg, *all[] = {s, s, s, s, s};
+
+	s->caller = fiber_self();
+	fiber_parallel("sleep", sleep_inside, all, sizeof(all[0]), 5, 3);
+	(void)fiber_interrupt_clear();
+	assert_int_equal(fiber_sleep_us(1000), 0);
+}
+
+static void interrupting_main(void *arg)
+{
+	struct sleeps s = {0};
+
+	(void)arg;
+	spawn("caller", interrupted_main, &s);
+	fiber_sleep_us(1000);
+	assert_int_equal(s.n, 6);
+	fiber_interrupt(s.caller);
+	fiber_sleep_us(5000);
+	assert_int_equal(s.n, 10);
+	assert_int_equal(s.interrupted, 10);
+}
+
+static void test_parallel_interrupted(void **state)
+{
+	(void)state;
+	rt_run(interrupting_main, NULL);
+}
+
 static void test_parallel(void **state)
 {
 	(void)state;
@@ -486,6 +538,7 @@ int main(void)
 		cmocka_unit_test(test_turns_are_fair),
 		cmocka_unit_test(test_mutex_is_fair),
 		cmocka_unit_test(test_parallel),
+		cmocka_unit_test(test_parallel_interrupted),
 		cmocka_unit_test(test_stacks_are_reused),
 		cmocka_unit_test(test_number_of_fibers_is_bounded),
 		cmocka_unit_test(test_a_large_frame_does_not_reach_the_next_stack),
