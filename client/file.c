@@ -456,7 +456,9 @@ static uint64_t used_space(struct idata *d)
 {
 	struct io_stored st;
 
-	if ((!d->sparse && !d->packed) || io_stat(d, &st) < 0)
+	/* The MDS asks itself how much is written of what is prepared. */
+	if ((!d->sparse && !d->packed) || (d->inode->attr.flags & ATTR_PREPARED) != 0 ||
+	    io_stat(d, bytes_of(NULL, 0), &st) < 0)
 		return UINT64_MAX;
 	return st.used;
 }

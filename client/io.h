@@ -77,12 +77,13 @@ bool io_lands(const struct client *c, const void *base, uint64_t len);
 /* Asks the chains for size, time and space of an inode with writers, unless this client is the only
  * one; attr: as the MDS just gave it. Yields. */
 int io_settle(struct client *c, struct inode *i, const struct attr *attr) CHECK_RESULT;
-/* The bytes in store for the inode, of all chains: size, used, mtime. Yields. */
+/* The bytes in store for the inode, of all chains: size, used, what is covered of the prepared
+ * ranges (common/proto/ranges.h), mtime. Yields. */
 struct io_stored {
-	uint64_t size, used;
+	uint64_t size, used, covered;
 	int64_t mtime_ns;
 };
-int io_stat(struct idata *d, struct io_stored *ret_stored) CHECK_RESULT;
+int io_stat(struct idata *d, struct bytes prepared, struct io_stored *ret_stored) CHECK_RESULT;
 
 /* What the servers have accepted of the inode is durable. readers: and what others had leased of
  * its chunks they do not show any more. Yields. */

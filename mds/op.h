@@ -109,12 +109,16 @@ uint32_t data_next_gen(const struct inode_rec *rec);
 struct cap data_cap(struct mds *m, struct ino ino, uint32_t gen, uint64_t session);
 
 /* ---- data.c: a file's data as a whole ---- */
+struct ranges;
 struct data_ends {
 	uint64_t size, used, n_chunks;
+	uint64_t covered; /* of what is prepared */
 	int64_t mtime_ns;
 };
-/* Asks all chains of the layout. -LE_TARGET_DOWN at the deadline. Yields. */
-int data_stat(struct mds *m, struct ino ino, const struct layout *l, uint64_t deadline_us,
+/* Asks all chains of the layout. prepared: of the file; NULL: does not matter. -LE_TARGET_DOWN at
+ * the deadline. Yields. */
+int data_stat(struct mds *m, struct ino ino, const struct layout *l,
+	      const struct ranges *prepared, uint64_t deadline_us,
 	      struct data_ends *ret_ends) CHECK_RESULT;
 /*
  * A change of many chunks: data_begin writes the intent, in a critical section; data_carry_out

@@ -98,6 +98,9 @@ enum attr_flags {
 	/* mtime was set by utimes since the last write that the record knows of: the chains' is to
 	 * be believed only if it is clearly later (attr_chains_time) */
 	ATTR_TIME_SET = 1 << 16,
+	/* fallocate has prepared some of it, of which blocks counts what is not written yet: of a
+	 * file with writers mds_getattr says what that is (`prepared`) */
+	ATTR_PREPARED = 1 << 17,
 	/* In a reply, never in a record: the session has a lease on it, as of these attributes; */
 	ATTR_LEASED = 1 << 30,
 	/* or one on the record alone: it has the file open, others may write, and the chains know

@@ -114,7 +114,8 @@ static void test_golden_bytes(void **state)
 	       "00"
 	       "00"
 	       "00000000"
-	       "09000000");
+	       "09000000"
+	       "00000000");
 }
 
 static void round_trip(void (*put)(struct wire_w *, const void *),
