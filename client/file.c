@@ -11,6 +11,7 @@
 
 #include "client/delegation.h"
 #include "client/lock.h"
+#include "client/removed_dir.h"
 #include "client/retry.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
@@ -666,6 +667,8 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	}
 	if (rc >= 0 && ret_attr != NULL)
 		inode_attr(c, i, ret_attr);
+	else if (rc == -LE_STALE)
+		rc = removed_dir_set(c, &req, i, ret_attr);
 	inode_put(c, i);
 	return rc;
 }
