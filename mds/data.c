@@ -217,14 +217,14 @@ static int apply(struct mds *m, const struct intent_rec *rec, bool *ret_shown)
 	return rc;
 }
 
-static int ask_unshown(struct mds *m, const struct intent_rec *rec, uint64_t deadline_us)
+static int ask_unshown(struct mds *m, struct ino ino, const struct layout *l, uint64_t deadline_us)
 {
-	struct oss_sync_req req = {.ino = rec->ino};
+	struct oss_sync_req req = {.ino = ino};
 	struct job *jobs;
 	uint32_t n;
 	int rc;
 
-	TRY(jobs_make(m, &rec->layout, &jobs, &n));
+	TRY(jobs_make(m, l, &jobs, &n));
 	rc = jobs_run(jobs, n, OP_oss_sync, &req, deadline_us);
 	free(jobs);
 	return rc;
@@ -232,11 +232,11 @@ static int ask_unshown(struct mds *m, const struct intent_rec *rec, uint64_t dea
 
 /* Until nobody shows what the file was: all that show it, also where nobody can be asked, do for
  * CHUNK_LEASE_MS at most. */
-static void await_unshown(struct mds *m, const struct intent_rec *rec)
+static void await_unshown(struct mds *m, struct ino ino, const struct layout *l)
 {
 	uint64_t until_us = loop_deadline_ms(CHUNK_LEASE_MS);
 
-	if (ask_unshown(m, rec, until_us) < 0)
+	if (ask_unshown(m, ino, l, until_us) < 0)
 		while (loop_now_us() < until_us && mds_sleep_ms(m, 10) == 0)
 			;
 }
@@ -410,8 +410,26 @@ int data_carry_out(struct op *op, struct open_file *f, uint64_t intent,
 	f->cutting = f->trimming = false;
 	/* Only now: a read that keeps pages from going may wait for the end of the cut. */
 	if (shown)
-		await_unshown(op->m, rec);
+		await_unshown(op->m, rec->ino, &rec->layout);
 	return rc;
+}
+
+static int look_layout(struct op *op, const void *in, void *out)
+{
+	const struct inode_rec *rec;
+
+	TRY(file_get(op, *(const struct ino *)in, VIEW_NEWEST, NULL, &rec));
+	*(struct layout *)out = rec->attr.layout;
+	return 0;
+}
+
+void data_cut_before(struct op *op, struct ino ino)
+{
+	struct layout l;
+
+	fiber_set_deadline(NO_DEADLINE);
+	if (op_read(op, look_layout, &ino, &l) == 0 && l.width != 0)
+		await_unshown(op->m, ino, &l);
 }
 
 uint32_t data_next_gen(const struct inode_rec *rec)

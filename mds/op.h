@@ -134,6 +134,9 @@ uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_re
 		    bool final);
 int data_carry_out(struct op *op, struct open_file *f, uint64_t intent,
 		   const struct intent_rec *rec, struct attr *ret_attr) CHECK_RESULT;
+/* It was cut or punched by a former incarnation, which may not have waited until nobody shows what
+ * it was, as data_carry_out does: does so. Yields. */
+void data_cut_before(struct op *op, struct ino ino);
 /* Makes the inode settled with the size that the chains tell, if nobody writes it. In the
  * background. */
 void data_settle_start(struct mds *m, struct ino ino);
