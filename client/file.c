@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "client/delegation.h"
+#include "client/kept.h"
 #include "client/lock.h"
 #include "client/removed_dir.h"
 #include "client/retry.h"
@@ -244,6 +245,7 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	rc = mds_call(c, OP_mds_open, &req, &rep, &call);
 	if (rc == -LE_STALE && just_found) {
 		rpc_call_fini(&call);
+		kept_void(c);
 		req.flags |= OPEN_ORPHAN;
 		rc = mds_call(c, OP_mds_open, &req, &rep, &call);
 	}
