@@ -911,7 +911,8 @@ static int flushed_size(struct ll_file *f, uint64_t *ret_size)
  * read does: io_read.c). */
 static int seek_once(struct ll_file *f, struct seek *s, struct io_patience *p)
 {
-	uint64_t change = f->inode->attr.change, size;
+	uint32_t cuts = f->inode->attr.cuts;
+	uint64_t size;
 	enum io_cut cut;
 
 	s->done = false;
@@ -919,7 +920,7 @@ static int seek_once(struct ll_file *f, struct seek *s, struct io_patience *p)
 	if (s->off >= size)
 		return -LE_NXIO;
 	TRY(each_piece(f, s->off, size, seek_piece, s));
-	TRY(io_cut_since(f->c, f->inode, change, &cut));
+	TRY(io_cut_since(f->c, f->inode, cuts, &cut));
 	if (cut == CUT_NOW)
 		TRY(io_wait_uncut(f->c, p));
 	if (cut != CUT_NOT)

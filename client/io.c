@@ -241,20 +241,20 @@ static bool change_known(struct client *c, struct inode *i)
 	return inode_is_fixed(i) || inode_attr_fresh(c, i) || lease_shared(c, i);
 }
 
-bool io_known_uncut(struct client *c, struct inode *i, uint64_t change)
+bool io_known_uncut(struct client *c, struct inode *i, uint32_t cuts)
 {
-	return i->attr.change == change && change_known(c, i);
+	return i->attr.cuts == cuts && change_known(c, i);
 }
 
-int io_cut_since(struct client *c, struct inode *i, uint64_t change, enum io_cut *ret_cut)
+int io_cut_since(struct client *c, struct inode *i, uint32_t cuts, enum io_cut *ret_cut)
 {
 	struct cred cred = io_renew_cred(i->data);
-	struct attr attr = {.change = i->attr.change};
+	struct attr attr = {.cuts = i->attr.cuts};
 
 	if (!change_known(c, i))
 		TRY(ask_attr(c, &cred, i, &attr));
 	*ret_cut = (attr.flags & ATTR_CUTTING) != 0 ? CUT_NOW
-		   : attr.change != change          ? CUT_PERHAPS
+		   : attr.cuts != cuts              ? CUT_PERHAPS
 						    : CUT_NOT;
 	return 0;
 }
@@ -339,7 +339,7 @@ static int settle_once(struct client *c, struct inode *i, struct attr *attr, str
 	TRY(stat_with_prepared(c, i, attr, &st));
 	/* A file is made shorter chain by chain, and known to be when all are. */
 	if (!FAULT(CLIENT_TRUST_HOLES))
-		TRY(io_cut_since(c, i, attr->change, &cut));
+		TRY(io_cut_since(c, i, attr->cuts, &cut));
 	if (cut == CUT_NOW)
 		TRY(io_wait_uncut(c, p));
 	if (cut == CUT_NOT && i->cuts == cuts) {

@@ -99,14 +99,14 @@ int io_wait_times(struct inode *i) CHECK_RESULT;
 
 /* Asks the MDS for what it knows of the attributes. Yields. */
 int io_ask_attr(struct client *c, const struct cred *cred, struct inode *i) CHECK_RESULT;
-/* Has the inode, which is open, been made shorter since it was known to have that change counter?
+/* Has the inode, which is open, been made shorter since its attributes had that count of `cuts`?
  * Asked for, unless there is a lease, also a shared one. Yields. */
 enum io_cut {
 	CUT_NOT,
-	CUT_PERHAPS, /* something has changed */
+	CUT_PERHAPS, /* it was cut, or a hole was made */
 	CUT_NOW,     /* it is being made shorter: what the chains have means nothing */
 };
-int io_cut_since(struct client *c, struct inode *i, uint64_t change,
+int io_cut_since(struct client *c, struct inode *i, uint32_t cuts,
 		 enum io_cut *ret_cut) CHECK_RESULT;
 /* While it is CUT_NOW, for longer each time; p: zeros at first. -LE_IO: too long for one operation.
  * Yields. */
@@ -115,7 +115,7 @@ struct io_patience {
 };
 int io_wait_uncut(const struct client *c, struct io_patience *p) CHECK_RESULT;
 /* CUT_NOT, as far as is known without asking. */
-bool io_known_uncut(struct client *c, struct inode *i, uint64_t change);
+bool io_known_uncut(struct client *c, struct inode *i, uint32_t cuts);
 /* Mode, owner, flags and project hold; asked for, unless there is a lease, also a shared one.
  * Yields. */
 int io_know_rights(struct client *c, const struct cred *cred, struct inode *i) CHECK_RESULT;

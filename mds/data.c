@@ -300,6 +300,7 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 	if (rc == -LE_NOENT)
 		return 0;
 	rec = inode_edit(op->store, i);
+	inode_cut(rec);
 	if (rec->attr.layout.gen == in->layout.gen) {
 		if (in->kind == INTENT_TRIM)
 			finish_trim(op, in, rec);
@@ -342,6 +343,7 @@ static int abandon_txn(struct op *op, const void *vin, void *vout)
 		rec->append_end = 0;
 		f->ends_known = false;
 	}
+	inode_cut(rec);
 	inode_changed(op, rec);
 	return 0;
 }
@@ -445,6 +447,7 @@ void data_drop(struct op *op, struct inode_rec *rec)
 
 	data_remove(op, &rec->attr);
 	rec->attr.layout.gen = data_next_gen(rec);
+	inode_cut(rec);
 	prepared_cut(op, rec, &(struct ranges){0});
 	rec->attr.size = rec->attr.blocks = 0;
 	rec->append_end = 0;

@@ -74,6 +74,11 @@ int file_get(struct op *op, struct ino ino, enum view view, struct inode **ret_i
 /* An entry more or less (delta), a subdirectory more or less (links). */
 void dir_changed(struct op *op, struct inode *dir, int delta, int links, struct attr *ret_attr);
 void inode_changed(struct op *op, struct inode_rec *rec); /* ctime and change counter */
+/* Where it had data there may be none now, or it is shorter: who meets a hole wants to know. */
+static inline void inode_cut(struct inode_rec *rec)
+{
+	rec->attr.cuts++;
+}
 /* And mtime: the data is another one from now on, whatever a writer says later of writes before. */
 void inode_data_changed(struct op *op, struct inode_rec *rec);
 /* The same for data that was written until at_ns (0: none was), which is heard of now: clients may

@@ -169,6 +169,8 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 		data_drop(op, rec);
 	else if (size == rec->attr.size)
 		cut_prepared(op, rec);
+	else if (size < rec->attr.size)
+		inode_cut(rec);
 	rec->attr.size = size;
 	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
 		inode_data_changed(op, rec);
