@@ -73,7 +73,7 @@ static bool batch_take(struct client *c, const struct dir_batch *want, struct di
 	return true;
 }
 
-/* The place of the oldest; NULL: all are coming. */
+/* The place of the oldest that is not coming: so many do not at one time. */
 static struct dir_batch *batch_place(struct client *c)
 {
 	struct dir_batch *to = NULL;
@@ -86,8 +86,8 @@ static struct dir_batch *batch_place(struct client *c)
 		if (!b->coming && (to == NULL || b->at_us < to->at_us))
 			to = b;
 	}
-	if (to != NULL)
-		batch_free(to);
+	ASSERT(to != NULL);
+	batch_free(to);
 	return to;
 }
 
@@ -95,10 +95,6 @@ static void batch_keep(struct client *c, struct dir_batch *b)
 {
 	struct dir_batch *to = batch_place(c);
 
-	if (to == NULL) {
-		rpc_call_fini(&b->call);
-		return;
-	}
 	*to = *b;
 	to->used = true;
 }

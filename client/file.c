@@ -10,7 +10,9 @@
 #include <stdlib.h>
 
 #include "client/delegation.h"
+#include "client/kept.h"
 #include "client/lock.h"
+#include "client/removed_dir.h"
 #include "client/retry.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
@@ -243,6 +245,7 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	rc = mds_call(c, OP_mds_open, &req, &rep, &call);
 	if (rc == -LE_STALE && just_found) {
 		rpc_call_fini(&call);
+		kept_void(c);
 		req.flags |= OPEN_ORPHAN;
 		rc = mds_call(c, OP_mds_open, &req, &rep, &call);
 	}
@@ -456,7 +459,9 @@ static uint64_t used_space(struct idata *d)
 {
 	struct io_stored st;
 
-	if ((!d->sparse && !d->packed) || io_stat(d, &st) < 0)
+	/* The MDS asks itself how much is written of what is prepared. */
+	if ((!d->sparse && !d->packed) || (d->inode->attr.flags & ATTR_PREPARED) != 0 ||
+	    io_stat(d, bytes_of(NULL, 0), &st) < 0)
 		return UINT64_MAX;
 	return st.used;
 }
@@ -664,6 +669,8 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	}
 	if (rc >= 0 && ret_attr != NULL)
 		inode_attr(c, i, ret_attr);
+	else if (rc == -LE_STALE)
+		rc = removed_dir_set(c, &req, i, ret_attr);
 	inode_put(c, i);
 	return rc;
 }
@@ -904,7 +911,8 @@ static int flushed_size(struct ll_file *f, uint64_t *ret_size)
  * read does: io_read.c). */
 static int seek_once(struct ll_file *f, struct seek *s, struct io_patience *p)
 {
-	uint64_t change = f->inode->attr.change, size;
+	uint32_t cuts = f->inode->attr.cuts;
+	uint64_t size;
 	enum io_cut cut;
 
 	s->done = false;
@@ -912,7 +920,7 @@ static int seek_once(struct ll_file *f, struct seek *s, struct io_patience *p)
 	if (s->off >= size)
 		return -LE_NXIO;
 	TRY(each_piece(f, s->off, size, seek_piece, s));
-	TRY(io_cut_since(f->c, f->inode, change, &cut));
+	TRY(io_cut_since(f->c, f->inode, cuts, &cut));
 	if (cut == CUT_NOW)
 		TRY(io_wait_uncut(f->c, p));
 	if (cut != CUT_NOT)

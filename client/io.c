@@ -3,6 +3,7 @@
 #include "client/retry.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
+#include "common/proto/ranges.h"
 
 #define CAP_TRIES       4
 #define STAT_WIDTH      16u
@@ -130,6 +131,7 @@ uint64_t io_spread(const struct client *c, struct ino ino, uint64_t idx)
 struct stat_part {
 	struct idata *d;
 	uint64_t idx;
+	struct bytes prepared;
 	struct io_stored stored;
 	int status;
 };
@@ -140,6 +142,7 @@ static void stat_part(void *arg)
 	struct oss_stat_req req = {
 		.ino = p->d->inode->ino,
 		.chunk_size = p->d->inode->attr.layout.chunk_size,
+		.prepared = p->prepared,
 	};
 	struct oss_stat_rep rep;
 	struct rpc_call call = {.op = OP_oss_stat, .req = &req, .rep = &rep};
@@ -148,11 +151,11 @@ static void stat_part(void *arg)
 
 	p->status = io_call(p->d, p->idx, &call, &auth, &route);
 	if (p->status >= 0)
-		p->stored = (struct io_stored){rep.size, rep.used, rep.mtime_ns};
+		p->stored = (struct io_stored){rep.size, rep.used, rep.covered, rep.mtime_ns};
 	rpc_call_fini(&call);
 }
 
-int io_stat(struct idata *d, struct io_stored *ret_stored)
+int io_stat(struct idata *d, struct bytes prepared, struct io_stored *ret_stored)
 {
 	struct stat_part parts[STAT_WIDTH];
 	struct io_stored sum = {0};
@@ -164,7 +167,7 @@ int io_stat(struct idata *d, struct io_stored *ret_stored)
 		uint32_t n = width - at < STAT_WIDTH ? width - at : STAT_WIDTH;
 
 		for (uint32_t i = 0; i < n; i++)
-			parts[i] = (struct stat_part){.d = d, .idx = at + i};
+			parts[i] = (struct stat_part){.d = d, .idx = at + i, .prepared = prepared};
 		fiber_parallel("oss_stat", stat_part, parts, sizeof(*parts), n, n);
 		for (uint32_t i = 0; i < n; i++) {
 			TRY(parts[i].status);
@@ -173,6 +176,7 @@ int io_stat(struct idata *d, struct io_stored *ret_stored)
 			if (parts[i].stored.mtime_ns > sum.mtime_ns)
 				sum.mtime_ns = parts[i].stored.mtime_ns;
 			sum.used += parts[i].stored.used;
+			sum.covered += parts[i].stored.covered;
 		}
 		at += n;
 	}
@@ -237,20 +241,20 @@ static bool change_known(struct client *c, struct inode *i)
 	return inode_is_fixed(i) || inode_attr_fresh(c, i) || lease_shared(c, i);
 }
 
-bool io_known_uncut(struct client *c, struct inode *i, uint64_t change)
+bool io_known_uncut(struct client *c, struct inode *i, uint32_t cuts)
 {
-	return i->attr.change == change && change_known(c, i);
+	return i->attr.cuts == cuts && change_known(c, i);
 }
 
-int io_cut_since(struct client *c, struct inode *i, uint64_t change, enum io_cut *ret_cut)
+int io_cut_since(struct client *c, struct inode *i, uint32_t cuts, enum io_cut *ret_cut)
 {
 	struct cred cred = io_renew_cred(i->data);
-	struct attr attr = {.change = i->attr.change};
+	struct attr attr = {.cuts = i->attr.cuts};
 
 	if (!change_known(c, i))
 		TRY(ask_attr(c, &cred, i, &attr));
 	*ret_cut = (attr.flags & ATTR_CUTTING) != 0 ? CUT_NOW
-		   : attr.change != change          ? CUT_PERHAPS
+		   : attr.cuts != cuts              ? CUT_PERHAPS
 						    : CUT_NOT;
 	return 0;
 }
@@ -291,6 +295,34 @@ static void take_stored(struct inode *i, const struct attr *attr, const struct i
 	}
 }
 
+/* Asks the chains, also how much of what fallocate has prepared is not written. attr: the file's,
+ * becomes what the MDS says with that. used then counts it. */
+static int stat_with_prepared(struct client *c, struct inode *i, struct attr *attr,
+			      struct io_stored *ret_st)
+{
+	struct cred cred = io_renew_cred(i->data);
+	struct mds_getattr_req req = {.cred = cred, .ino = i->ino};
+	struct mds_getattr_rep rep;
+	struct ranges prepared;
+	struct rpc_call call;
+	int rc;
+
+	if ((attr->flags & ATTR_PREPARED) == 0)
+		return io_stat(i->data, bytes_of(NULL, 0), ret_st);
+	rc = mds_call(c, OP_mds_getattr, &req, &rep, &call);
+	if (rc >= 0)
+		rc = ranges_get(rep.prepared, &prepared);
+	if (rc >= 0) {
+		inode_update(c, i, &rep.attr, false, call.sent_us);
+		*attr = rep.attr;
+		rc = io_stat(i->data, rep.prepared, ret_st);
+	}
+	rpc_call_fini(&call);
+	if (rc >= 0)
+		ret_st->used += ranges_bytes(&prepared) - ret_st->covered;
+	return rc;
+}
+
 /* 1: they are to be asked again, and attr is what the MDS says now. */
 static int settle_once(struct client *c, struct inode *i, struct attr *attr, struct io_patience *p)
 {
@@ -304,10 +336,10 @@ static int settle_once(struct client *c, struct inode *i, struct attr *attr, str
 	/* The chains know then what we have written; others may have cut some of it off since. */
 	TRY(wb_show(d));
 	seq = d->write_seq;
-	TRY(io_stat(d, &st));
+	TRY(stat_with_prepared(c, i, attr, &st));
 	/* A file is made shorter chain by chain, and known to be when all are. */
 	if (!FAULT(CLIENT_TRUST_HOLES))
-		TRY(io_cut_since(c, i, attr->change, &cut));
+		TRY(io_cut_since(c, i, attr->cuts, &cut));
 	if (cut == CUT_NOW)
 		TRY(io_wait_uncut(c, p));
 	if (cut == CUT_NOT && i->cuts == cuts) {

@@ -77,12 +77,13 @@ bool io_lands(const struct client *c, const void *base, uint64_t len);
 /* Asks the chains for size, time and space of an inode with writers, unless this client is the only
  * one; attr: as the MDS just gave it. Yields. */
 int io_settle(struct client *c, struct inode *i, const struct attr *attr) CHECK_RESULT;
-/* The bytes in store for the inode, of all chains: size, used, mtime. Yields. */
+/* The bytes in store for the inode, of all chains: size, used, what is covered of the prepared
+ * ranges (common/proto/ranges.h), mtime. Yields. */
 struct io_stored {
-	uint64_t size, used;
+	uint64_t size, used, covered;
 	int64_t mtime_ns;
 };
-int io_stat(struct idata *d, struct io_stored *ret_stored) CHECK_RESULT;
+int io_stat(struct idata *d, struct bytes prepared, struct io_stored *ret_stored) CHECK_RESULT;
 
 /* What the servers have accepted of the inode is durable. readers: and what others had leased of
  * its chunks they do not show any more. Yields. */
@@ -98,14 +99,14 @@ int io_wait_times(struct inode *i) CHECK_RESULT;
 
 /* Asks the MDS for what it knows of the attributes. Yields. */
 int io_ask_attr(struct client *c, const struct cred *cred, struct inode *i) CHECK_RESULT;
-/* Has the inode, which is open, been made shorter since it was known to have that change counter?
+/* Has the inode, which is open, been made shorter since its attributes had that count of `cuts`?
  * Asked for, unless there is a lease, also a shared one. Yields. */
 enum io_cut {
 	CUT_NOT,
-	CUT_PERHAPS, /* something has changed */
+	CUT_PERHAPS, /* it was cut, or a hole was made */
 	CUT_NOW,     /* it is being made shorter: what the chains have means nothing */
 };
-int io_cut_since(struct client *c, struct inode *i, uint64_t change,
+int io_cut_since(struct client *c, struct inode *i, uint32_t cuts,
 		 enum io_cut *ret_cut) CHECK_RESULT;
 /* While it is CUT_NOW, for longer each time; p: zeros at first. -LE_IO: too long for one operation.
  * Yields. */
@@ -114,7 +115,7 @@ struct io_patience {
 };
 int io_wait_uncut(const struct client *c, struct io_patience *p) CHECK_RESULT;
 /* CUT_NOT, as far as is known without asking. */
-bool io_known_uncut(struct client *c, struct inode *i, uint64_t change);
+bool io_known_uncut(struct client *c, struct inode *i, uint32_t cuts);
 /* Mode, owner, flags and project hold; asked for, unless there is a lease, also a shared one.
  * Yields. */
 int io_know_rights(struct client *c, const struct cred *cred, struct inode *i) CHECK_RESULT;

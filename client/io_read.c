@@ -295,14 +295,15 @@ static int check_read(struct ll_file *f, uint64_t off, uint32_t len)
  */
 struct attempt {
 	struct ll_file *f;
-	uint64_t change, n_holes;
+	uint64_t n_holes;
+	uint32_t cuts; /* of the attributes */
 	struct io_patience patience;
 	bool ahead; /* what was fetched ahead may have met holes long before */
 };
 
 static void attempt_begin(struct attempt *a)
 {
-	a->change = a->f->inode->attr.change;
+	a->cuts = a->f->inode->attr.cuts;
 	a->n_holes = a->f->d->n_holes;
 	a->ahead = reads_ahead(a->f);
 }
@@ -313,7 +314,7 @@ static int attempt_cut(const struct attempt *a, bool hole, enum io_cut *ret_cut)
 	*ret_cut = CUT_NOT;
 	if (!hole || FAULT(CLIENT_TRUST_HOLES))
 		return 0;
-	return io_cut_since(a->f->c, a->f->inode, a->change, ret_cut);
+	return io_cut_since(a->f->c, a->f->inode, a->cuts, ret_cut);
 }
 
 /* The same, and waits while it is being cut. 1: it is to be read again. */

@@ -105,19 +105,32 @@ static int write_large(struct ll_file *f, uint64_t off, uint64_t len, const stru
 	return rc < 0 ? rc : rc2;
 }
 
+static uint32_t gather_unit(const struct ll_file *f)
+{
+	uint32_t chunk_size = f->inode->attr.layout.chunk_size;
+
+	return chunk_size < LL_IO_MAX ? chunk_size : LL_IO_MAX;
+}
+
+/* What of it lies in the first unit. Units divide chunks, so that is in one chunk. */
+static struct stripe_part unit_part(const struct ll_file *f, uint64_t off, uint64_t len)
+{
+	uint32_t chunk_size = f->inode->attr.layout.chunk_size;
+	struct stripe_part part = stripe_first(gather_unit(f), off, len);
+
+	part.idx = off / chunk_size;
+	part.off = (uint32_t)(off % chunk_size);
+	part.at = 0;
+	return part;
+}
+
 static int write_small(struct ll_file *f, uint64_t off, uint64_t len, const struct slot_vec *vec,
 		       uint32_t n)
 {
-	uint32_t chunk_size = f->inode->attr.layout.chunk_size;
-	uint32_t unit = chunk_size < LL_IO_MAX ? chunk_size : LL_IO_MAX;
-
 	for (uint64_t at = 0; at < len;) {
-		/* Units divide chunks, so a part of one lies in one chunk. */
-		struct stripe_part part = stripe_first(unit, off + at, len - at);
+		struct stripe_part part = unit_part(f, off + at, len - at);
 		bool taken;
 
-		part.idx = (off + at) / chunk_size;
-		part.off = (uint32_t)((off + at) % chunk_size);
 		part.at = at;
 		TRY(gather_write(f->d, &part, vec, n, &taken));
 		if (!taken) {
@@ -241,14 +254,40 @@ static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *
 	return (int64_t)len;
 }
 
-/* Is it gathered in one step, with nothing sent before the caller has its answer? Then a process
- * that is killed leaves nothing of a write that its successor does again (kept.h). */
+/* Can it be gathered in one step? */
 static bool gathers_whole(struct ll_file *f, uint64_t off, uint64_t len)
 {
-	uint32_t chunk_size = f->inode->attr.layout.chunk_size;
-	uint32_t unit = chunk_size < LL_IO_MAX ? chunk_size : LL_IO_MAX;
+	uint32_t unit = gather_unit(f);
 
 	return len < GATHER_BELOW && off % unit + len <= unit && kept_write_begin(f->d);
+}
+
+/* At the end that only this client knows. Nothing is sent before the caller has its answer: so a
+ * process that is killed leaves nothing of what its successor does again (kept.h). It need not be
+ * shown either: a recall waits for it, and shows it then (io_show). *ret_taken false: there is no
+ * room, and nothing has been done. */
+static int append_behind(struct ll_file *f, uint64_t off, const struct slot_vec *vec, uint32_t n,
+			 bool *ret_taken)
+{
+	struct idata *d = f->d;
+	uint64_t len = vec_len(vec, n);
+	struct stripe_part part = unit_part(f, off, len);
+	uint32_t cuts = f->inode->cuts, gen = f->c->session_gen;
+	int rc;
+
+	grant_ask(d);
+	d->mtime_guess_ns = env_wall_ns(f->c->env);
+	rc = gather_write(d, &part, vec, n, ret_taken);
+	if (list_empty(&d->writes) && d->gather.slot == NULL)
+		d->mtime_guess_ns = 0;
+	if (rc < 0 || !*ret_taken)
+		return rc;
+	note_written(f, off, len);
+	d->unsure |= f->inode->cuts != cuts;
+	ra_drop_range(d, off, len);
+	d->alone = true;
+	/* It had to wait for room, and what was known of the end is too old. */
+	return f->c->session_gen != gen ? wb_show_range(d, off, len) : 0;
 }
 
 /*
@@ -272,21 +311,33 @@ static int find_end(struct ll_file *f, uint64_t len, bool through, uint64_t *ret
 	return 0;
 }
 
-static int64_t write_end(struct ll_file *f, const struct slot_vec *vec, uint32_t n, unsigned how)
+static void append_ended(struct idata *d)
 {
-	struct idata *d = f->d;
-	uint64_t off = 0;
-	int64_t rc;
-
-	TRY(wb_throttle(f->c));
-	rc = find_end(f, vec_len(vec, n), how == 0, &off);
-	/* At a reserved place there is a hole until the bytes are there: without delay. */
-	if (rc >= 0)
-		rc = write_at(f, off, vec, n, d->appending ? WB_BEHIND : 0);
 	d->appending = false;
 	d->placed = 0;
 	waitq_wake_all(&d->append_q);
-	return rc;
+}
+
+static int64_t write_end(struct ll_file *f, const struct slot_vec *vec, uint32_t n, unsigned how)
+{
+	struct idata *d = f->d;
+	uint64_t off = 0, len = vec_len(vec, n);
+	bool taken = false;
+	int64_t rc;
+
+	TRY(wb_throttle(f->c));
+	rc = find_end(f, len, how == 0, &off);
+	if (rc >= 0 && d->appending) {
+		rc = append_behind(f, off, vec, n, &taken);
+		append_ended(d);
+		if (rc >= 0 && !taken)
+			rc = reserve_append(f, len, &off);
+	}
+	/* At a reserved place there is a hole until the bytes are there: without delay. */
+	if (rc >= 0 && !taken)
+		rc = write_at(f, off, vec, n, 0);
+	append_ended(d);
+	return rc >= 0 ? (int64_t)len : rc;
 }
 
 bool io_hides(const struct idata *d)

@@ -18,9 +18,17 @@
 /* Stores in this order, whenever the process is ended: only this process' own order counts. */
 #define KEPT_ORDER() __atomic_signal_fence(__ATOMIC_SEQ_CST)
 
+/* What a write, or an open that empties the file, takes away is no change of its own: it leaves the
+ * number to what follows. Of a mode that says so as well. */
+static bool takes_away(uint32_t mask)
+{
+	if ((mask & SET_KILL_SUID) != 0)
+		mask &= ~(uint32_t)SET_MODE;
+	return (mask & ~(uint32_t)(SET_KILL_SUID | SET_KILL_CAPS)) == 0;
+}
+
 /* Others may do something between the two: an answered fsync must not be undone by a truncation
- * that comes a second time. What a write takes away is no change of its own: it leaves the number
- * to the append that follows. */
+ * that comes a second time. */
 static bool must_be_once(uint16_t op, const void *req)
 {
 	static const uint16_t ops[] = {
@@ -30,8 +38,7 @@ static bool must_be_once(uint16_t op, const void *req)
 	};
 
 	if (op == OP_mds_setattr)
-		return (((const struct mds_setattr_req *)req)->mask &
-			~(uint32_t)(SET_KILL_SUID | SET_KILL_CAPS)) != 0;
+		return !takes_away(((const struct mds_setattr_req *)req)->mask);
 	if (op == OP_mds_open)
 		return (((const struct mds_open_req *)req)->flags & O_TRUNC) != 0;
 
@@ -102,6 +109,19 @@ uint64_t ll_request_unique(void)
 	return r != NULL ? r->unique : 0;
 }
 
+static void number_give(struct ll_request *r)
+{
+	struct client *c = r->c;
+
+	if (r->slot < 0)
+		return;
+	c->kept->calls[r->slot].unique = 0;
+	seq_give(&c->mds_seqs, (uint32_t)r->slot);
+	r->slot = -1;
+	c->n_held--;
+	turnq_wake(&c->held_turn);
+}
+
 void ll_request_end(struct ll_request *r)
 {
 	struct client *c = r->c;
@@ -109,12 +129,15 @@ void ll_request_end(struct ll_request *r)
 	if (c->kept == NULL)
 		return;
 	fiber_set_local(NULL);
-	if (r->slot < 0)
-		return;
-	c->kept->calls[r->slot].unique = 0;
-	seq_give(&c->mds_seqs, (uint32_t)r->slot);
-	c->n_held--;
-	turnq_wake(&c->held_turn);
+	number_give(r);
+}
+
+void kept_void(struct client *c)
+{
+	struct ll_request *r = c->kept != NULL ? fiber_local() : NULL;
+
+	if (r != NULL)
+		number_give(r);
 }
 
 /* The number that a former process has given to this very change. */

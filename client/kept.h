@@ -28,6 +28,9 @@ void kept_tick(struct client *c);
 int kept_take(struct client *c, uint16_t op, const void *req, uint64_t deadline_us,
 	      uint32_t *ret_slot, uint64_t *ret_seq) CHECK_RESULT;
 void kept_give(struct client *c, uint32_t slot);
+/* The change that this request has kept a number for was refused, and has changed nothing: the next
+ * one of the request may keep its number. */
+void kept_void(struct client *c);
 
 /* Bytes are about to be accepted from a program, to be written behind. False: there is no room to
  * note that, so they must not be. */

@@ -3,6 +3,7 @@
 
 #include "client/delegation.h"
 #include "client/io.h"
+#include "client/removed_dir.h"
 #include "client/retry.h"
 #include "common/proto/cred.h"
 
@@ -124,17 +125,6 @@ int ll_lookup(struct client *c, const struct cred *cred, struct ino parent, stru
 	if (rep.cap.ino.v != 0)
 		may_be_read(c, &rep.cap);
 	return rc;
-}
-
-/* A directory that was removed while somebody has it open: what was known of it stays true, since
- * nobody can change it any more and its number is never used again. */
-static bool removed_dir(const struct inode *i, struct attr *ret_attr)
-{
-	if (!S_ISDIR(i->attr.mode))
-		return false;
-	*ret_attr = i->attr;
-	ret_attr->nlink = 0;
-	return true;
 }
 
 int ll_getattr(struct client *c, const struct cred *cred, struct ino ino, struct attr *ret_attr)

@@ -40,7 +40,7 @@ struct job {
 	struct ll_part *part;
 	struct idata *d;
 	uint64_t size;   /* of the file, */
-	uint64_t change; /* and its change counter before that was known */
+	uint32_t cuts; /* and how often it had been cut before that was known */
 	struct cap cap;
 	struct stripe_part at;
 	struct chain *chain;
@@ -79,11 +79,11 @@ static int size_of(struct job *jobs, uint32_t n, struct ll_file *f)
 	for (uint32_t i = n; !inode_is_fixed(f->inode) && i-- > 0;) {
 		if (jobs[i].d == f->d) {
 			j->size = jobs[i].size;
-			j->change = jobs[i].change;
+			j->cuts = jobs[i].cuts;
 			return 0;
 		}
 	}
-	j->change = f->inode->attr.change;
+	j->cuts = f->inode->attr.cuts;
 	return io_read_size(f, UINT64_MAX, &j->size);
 }
 
@@ -289,7 +289,7 @@ static int take_part(struct group *g, struct job *j, const struct readv_result *
 	TRY(rc);
 	/* What holes mean ll_pread finds out. */
 	if (pieces_hole(&in, len) < j->at.len && !FAULT(CLIENT_TRUST_HOLES) &&
-	    !io_known_uncut(g->c, j->d->inode, j->change))
+	    !io_known_uncut(g->c, j->d->inode, j->cuts))
 		return -LE_AGAIN;
 	memset(data + len, 0, j->at.len - len);
 	if (g->slot != NULL)

@@ -143,7 +143,7 @@ int drop_set_ids(fuse_req_t req, fuse_ino_t ino)
 	req_cred_init(req, &rc);
 	TRY(ll_getattr_rights(fs->client, &rc.cred, ino_of(ino), &attr));
 	if ((attr.mode & (S_ISGID | S_IXGRP)) == S_ISGID && !in_group(req, attr.gid)) {
-		mask = SET_MODE;
+		mask |= SET_MODE; /* by what it is as well: see kept.c */
 		set.mode = attr.mode & ~(uint32_t)(S_IFMT | S_ISUID | S_ISGID);
 	} else if (!(attr.mode & S_ISUID) && !((attr.mode & S_ISGID) && (attr.mode & S_IXGRP))) {
 		return 0;

@@ -37,7 +37,7 @@ struct check {
 	bool repair;
 	uint64_t n_problems;
 	struct hmap nodes;
-	uint64_t max_ino, n_inodes;
+	uint64_t max_ino, n_inodes, unwritten;
 	struct ino lost_found; /* 0: not needed so far */
 	uint32_t n_targets, n_chains, n_tables;
 	uint32_t class_n[LEAT_REPLICAS_MAX + 1], tables[LEAT_REPLICAS_MAX + 1];
@@ -152,6 +152,7 @@ static int each_inode(void *arg, const void *key, size_t key_len, const void *va
 	n->caps = (rec.attr.flags & ATTR_FILE_CAPS) != 0;
 	hmap_insert(&c->nodes, &n->hash, hash_u64(ino.v));
 	c->n_inodes++;
+	c->unwritten += rec.unwritten;
 	count_quota(c, &rec.attr);
 	if (ino.v > c->max_ino)
 		c->max_ino = ino.v;
@@ -585,6 +586,12 @@ static int judge_all(struct check *c)
 			c->s.counters.n_inodes, c->n_inodes);
 		c->s.counters.n_inodes = c->n_inodes;
 		c->s.counters_dirty = true; /* goes with the next repair */
+	}
+	if (c->s.counters.unwritten != c->unwritten) {
+		problem(c, "%" PRIu64 " bytes prepared and not written should be %" PRIu64,
+			c->s.counters.unwritten, c->unwritten);
+		c->s.counters.unwritten = c->unwritten;
+		c->s.counters_dirty = true;
 	}
 	for (uint32_t i = 0; c->repair && i < c->n_entries; i++) {
 		struct node *dir = node_find(c, c->entries[i].dir);

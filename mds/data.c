@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/op.h"
+#include "mds/prepared.h"
 #include "mds/recall.h"
 
 #define STRIPE_MAX   65536u
@@ -107,10 +108,17 @@ static struct cap own_cap(struct mds *m, struct ino ino, uint32_t gen)
 	return data_cap(m, ino, gen, SESSION_MDS);
 }
 
-int data_stat(struct mds *m, struct ino ino, const struct layout *l, uint64_t deadline_us,
-	      struct data_ends *ret_ends)
+int data_stat(struct mds *m, struct ino ino, const struct layout *l,
+	      const struct ranges *prepared, uint64_t deadline_us, struct data_ends *ret_ends)
 {
-	struct oss_stat_req req = {own_cap(m, ino, l->gen), ino, l->gen, l->chunk_size};
+	uint8_t buf[RANGES_SIZE];
+	struct oss_stat_req req = {
+		.cap = own_cap(m, ino, l->gen),
+		.ino = ino,
+		.gen = l->gen,
+		.chunk_size = l->chunk_size,
+		.prepared = prepared != NULL ? ranges_put(prepared, buf) : bytes_of(NULL, 0),
+	};
 	struct data_ends e = {0};
 	struct job *jobs;
 	uint32_t n;
@@ -129,6 +137,7 @@ int data_stat(struct mds *m, struct ino ino, const struct layout *l, uint64_t de
 		e.mtime_ns = r->mtime_ns > e.mtime_ns ? r->mtime_ns : e.mtime_ns;
 		e.used += r->used;
 		e.n_chunks += r->n_chunks;
+		e.covered += r->covered;
 	}
 	free(jobs);
 	if (rc == 0)
@@ -208,14 +217,14 @@ static int apply(struct mds *m, const struct intent_rec *rec, bool *ret_shown)
 	return rc;
 }
 
-static int ask_unshown(struct mds *m, const struct intent_rec *rec, uint64_t deadline_us)
+static int ask_unshown(struct mds *m, struct ino ino, const struct layout *l, uint64_t deadline_us)
 {
-	struct oss_sync_req req = {.ino = rec->ino};
+	struct oss_sync_req req = {.ino = ino};
 	struct job *jobs;
 	uint32_t n;
 	int rc;
 
-	TRY(jobs_make(m, &rec->layout, &jobs, &n));
+	TRY(jobs_make(m, l, &jobs, &n));
 	rc = jobs_run(jobs, n, OP_oss_sync, &req, deadline_us);
 	free(jobs);
 	return rc;
@@ -223,11 +232,11 @@ static int ask_unshown(struct mds *m, const struct intent_rec *rec, uint64_t dea
 
 /* Until nobody shows what the file was: all that show it, also where nobody can be asked, do for
  * CHUNK_LEASE_MS at most. */
-static void await_unshown(struct mds *m, const struct intent_rec *rec)
+static void await_unshown(struct mds *m, struct ino ino, const struct layout *l)
 {
 	uint64_t until_us = loop_deadline_ms(CHUNK_LEASE_MS);
 
-	if (ask_unshown(m, rec, until_us) < 0)
+	if (ask_unshown(m, ino, l, until_us) < 0)
 		while (loop_now_us() < until_us && mds_sleep_ms(m, 10) == 0)
 			;
 }
@@ -235,6 +244,9 @@ static void await_unshown(struct mds *m, const struct intent_rec *rec)
 struct finish {
 	uint64_t intent;
 	const struct intent_rec *rec;
+	bool prepares, asked;   /* something is, or was prepared; the chains were asked then */
+	struct ranges prepared; /* what is left */
+	struct data_ends ends;
 };
 
 /* By the only one who writes it, who knows of the cut when it is answered. */
@@ -288,11 +300,16 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 	if (rc == -LE_NOENT)
 		return 0;
 	rec = inode_edit(op->store, i);
+	inode_cut(rec);
 	if (rec->attr.layout.gen == in->layout.gen) {
 		if (in->kind == INTENT_TRIM)
 			finish_trim(op, in, rec);
 		else if (in->extend > rec->attr.size)
 			rec->attr.size = in->extend;
+		if (fi->asked)
+			prepared_take(op, rec, &fi->prepared, &fi->ends);
+		else if (fi->prepares)
+			prepared_cut(op, rec, &fi->prepared);
 	}
 	if ((in->mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
 		inode_data_changed(op, rec);
@@ -326,14 +343,44 @@ static int abandon_txn(struct op *op, const void *vin, void *vout)
 		rec->append_end = 0;
 		f->ends_known = false;
 	}
+	inode_cut(rec);
 	inode_changed(op, rec);
 	return 0;
+}
+
+static int look_prepared(struct op *op, const void *in, void *vout)
+{
+	struct finish *fi = vout;
+	const struct intent_rec *it = fi->rec;
+	const struct inode_rec *rec;
+
+	(void)in;
+	TRY(file_get(op, it->ino, VIEW_NEWEST, NULL, &rec));
+	prepared_get(rec, &fi->prepared);
+	fi->prepares = fi->prepared.n > 0 || it->prepares;
+	if (it->prepares)
+		prepared_add(&fi->prepared, &it->layout, it->off, it->len);
+	else
+		prepared_remove(&fi->prepared, it->off,
+				it->kind == INTENT_TRIM ? UINT64_MAX : it->len);
+	return 0;
+}
+
+/* When the chains have done it: how much of what is prepared is written now. */
+static void ask_prepared(struct op *op, struct finish *fi)
+{
+	const struct intent_rec *rec = fi->rec;
+
+	if (op_read(op, look_prepared, NULL, fi) < 0 || !fi->prepares)
+		return;
+	fi->asked = data_stat(op->m, rec->ino, &rec->layout, &fi->prepared,
+			      loop_deadline_ms(op->m->params.oss_timeout_ms), &fi->ends) == 0;
 }
 
 static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
 		     const struct intent_rec *rec, struct attr *ret_attr, bool *ret_shown)
 {
-	struct finish fi = {intent, rec};
+	struct finish fi = {.intent = intent, .rec = rec};
 	int rc, end;
 
 	/* The intent is durable: it must be carried out, however long whoever asked is willing to
@@ -345,6 +392,8 @@ static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
 	rc = apply(op->m, rec, ret_shown);
 	if (rc < 0 && rc != -LE_CORRUPT)
 		return rc;
+	if (rc == 0)
+		ask_prepared(op, &fi);
 	op->final = rc == 0 && rec->session != 0 && !rec->part;
 	op->owed = true;
 	end = op_mutate(op, rc == 0 ? finish_txn : abandon_txn, &fi, ret_attr);
@@ -363,8 +412,26 @@ int data_carry_out(struct op *op, struct open_file *f, uint64_t intent,
 	f->cutting = f->trimming = false;
 	/* Only now: a read that keeps pages from going may wait for the end of the cut. */
 	if (shown)
-		await_unshown(op->m, rec);
+		await_unshown(op->m, rec->ino, &rec->layout);
 	return rc;
+}
+
+static int look_layout(struct op *op, const void *in, void *out)
+{
+	const struct inode_rec *rec;
+
+	TRY(file_get(op, *(const struct ino *)in, VIEW_NEWEST, NULL, &rec));
+	*(struct layout *)out = rec->attr.layout;
+	return 0;
+}
+
+void data_cut_before(struct op *op, struct ino ino)
+{
+	struct layout l;
+
+	fiber_set_deadline(NO_DEADLINE);
+	if (op_read(op, look_layout, &ino, &l) == 0 && l.width != 0)
+		await_unshown(op->m, ino, &l);
 }
 
 uint32_t data_next_gen(const struct inode_rec *rec)
@@ -380,6 +447,8 @@ void data_drop(struct op *op, struct inode_rec *rec)
 
 	data_remove(op, &rec->attr);
 	rec->attr.layout.gen = data_next_gen(rec);
+	inode_cut(rec);
+	prepared_cut(op, rec, &(struct ranges){0});
 	rec->attr.size = rec->attr.blocks = 0;
 	rec->append_end = 0;
 	rec->flags &= ~(uint32_t)INODE_CUT;
@@ -396,6 +465,7 @@ struct settle {
 	struct open_file *file;
 	uint32_t write_opens; /* of the file, when the chains were asked */
 	struct layout layout;
+	struct ranges prepared;
 	struct data_ends ends;
 };
 
@@ -410,6 +480,7 @@ static int settle_look(struct op *op, const void *in, void *vout)
 	    rec->attr.nlink == 0)
 		return -LE_BUSY;
 	st->layout = rec->attr.layout;
+	prepared_get(rec, &st->prepared);
 	st->write_opens = st->file->write_opens;
 	return 0;
 }
@@ -441,7 +512,7 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
 	rec->append_end = 0;
 	rec->flags &= ~(uint32_t)INODE_CUT;
-	rec->attr.blocks = (st->ends.used + 511) / 512;
+	prepared_take(op, rec, &st->prepared, &st->ends);
 	if (st->ends.size > rec->attr.size)
 		rec->attr.size = st->ends.size;
 	if (told != 0) {
@@ -464,7 +535,7 @@ static void settle(void *arg)
 	for (uint32_t tries = 0; tries < 10 && !m->stopping; tries++) {
 		rc = op_read(&op, settle_look, NULL, st);
 		if (rc == 0)
-			rc = data_stat(m, st->file->ino, &st->layout,
+			rc = data_stat(m, st->file->ino, &st->layout, &st->prepared,
 				       loop_deadline_ms(m->params.oss_timeout_ms), &st->ends);
 		if (rc == 0)
 			rc = op_mutate(&op, settle_txn, NULL, st);

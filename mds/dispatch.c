@@ -3,6 +3,7 @@
  */
 #include "mds/dispatch.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 
 #include "common/rt/loop.h"
@@ -78,6 +79,24 @@ static bool answer_is_final(int rc)
 			   rc != -LE_SESSION_GONE && rc != -LE_INTR);
 }
 
+/* The file that such a request has cut, or made a hole in; {0}: none. */
+static struct ino cut_by(uint16_t op, const void *in, const void *out)
+{
+	const struct mds_setattr_req *set = in;
+	const struct mds_open_req *open = in;
+	const struct mds_create_req *create = in;
+
+	if (op == OP_mds_setattr && (set->mask & SET_SIZE) != 0)
+		return set->ino;
+	if (op == OP_mds_open && (open->flags & O_TRUNC) != 0)
+		return open->ino;
+	if (op == OP_mds_create && (create->flags & O_TRUNC) != 0)
+		return ((const struct mds_create_rep *)out)->attr.ino;
+	if (op == OP_mds_fallocate)
+		return ((const struct mds_fallocate_req *)in)->ino;
+	return (struct ino){0};
+}
+
 static int answer_again(struct op *op, const struct op_desc *d, const void *in, void *out)
 {
 	struct replay_slot *row = &op->session->slots[op->slot];
@@ -87,6 +106,10 @@ static int answer_again(struct op *op, const struct op_desc *d, const void *in, 
 		return -LE_NOMEM;
 	metric_add(&op->m->metrics.replays, 1);
 	TRY(replay_answer(row, op->desc, buf, out));
+	if (!row->from_store)
+		return 0;
+	if (cut_by(d->op, in, out).v != 0)
+		data_cut_before(op, cut_by(d->op, in, out));
 	if (!row->from_store)
 		return 0;
 	/* The former incarnation counted an open, or ended one; that knowledge went with it. */

@@ -74,6 +74,11 @@ int file_get(struct op *op, struct ino ino, enum view view, struct inode **ret_i
 /* An entry more or less (delta), a subdirectory more or less (links). */
 void dir_changed(struct op *op, struct inode *dir, int delta, int links, struct attr *ret_attr);
 void inode_changed(struct op *op, struct inode_rec *rec); /* ctime and change counter */
+/* Where it had data there may be none now, or it is shorter: who meets a hole wants to know. */
+static inline void inode_cut(struct inode_rec *rec)
+{
+	rec->attr.cuts++;
+}
 /* And mtime: the data is another one from now on, whatever a writer says later of writes before. */
 void inode_data_changed(struct op *op, struct inode_rec *rec);
 /* The same for data that was written until at_ns (0: none was), which is heard of now: clients may
@@ -109,12 +114,16 @@ uint32_t data_next_gen(const struct inode_rec *rec);
 struct cap data_cap(struct mds *m, struct ino ino, uint32_t gen, uint64_t session);
 
 /* ---- data.c: a file's data as a whole ---- */
+struct ranges;
 struct data_ends {
 	uint64_t size, used, n_chunks;
+	uint64_t covered; /* of what is prepared */
 	int64_t mtime_ns;
 };
-/* Asks all chains of the layout. -LE_TARGET_DOWN at the deadline. Yields. */
-int data_stat(struct mds *m, struct ino ino, const struct layout *l, uint64_t deadline_us,
+/* Asks all chains of the layout. prepared: of the file; NULL: does not matter. -LE_TARGET_DOWN at
+ * the deadline. Yields. */
+int data_stat(struct mds *m, struct ino ino, const struct layout *l,
+	      const struct ranges *prepared, uint64_t deadline_us,
 	      struct data_ends *ret_ends) CHECK_RESULT;
 /*
  * A change of many chunks: data_begin writes the intent, in a critical section; data_carry_out
@@ -130,6 +139,9 @@ uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_re
 		    bool final);
 int data_carry_out(struct op *op, struct open_file *f, uint64_t intent,
 		   const struct intent_rec *rec, struct attr *ret_attr) CHECK_RESULT;
+/* It was cut or punched by a former incarnation, which may not have waited until nobody shows what
+ * it was, as data_carry_out does: does so. Yields. */
+void data_cut_before(struct op *op, struct ino ino);
 /* Makes the inode settled with the size that the chains tell, if nobody writes it. In the
  * background. */
 void data_settle_start(struct mds *m, struct ino ino);

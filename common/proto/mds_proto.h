@@ -230,8 +230,9 @@ enum fsck_repair {
 /* dir: that of the directory. attr.ino 0: there is no such name, and dir is leased (else it is
  * -LE_NOENT). cap: to read a regular file, if cred may (ino 0: none). */
 #define mds_lookup_rep_FIELDS(F) F(attr, attr) F(attr, dir) F(cap, cap)
+/* prepared: of a file with ATTR_PREPARED (common/proto/ranges.h). */
 #define mds_getattr_req_FIELDS(F) F(cred, cred) F(ino, ino)
-#define mds_getattr_rep_FIELDS(F) F(attr, attr)
+#define mds_getattr_rep_FIELDS(F) F(attr, attr) F(bytes, prepared)
 /* mask: enum attr_mask, values in attr. With SET_SIZE the reply comes when chunks are trimmed. */
 #define mds_setattr_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, mask) F(attr, attr)
 #define mds_setattr_rep_FIELDS(F) F(attr, attr)

@@ -87,9 +87,11 @@ enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2, WRITE_ON_BASE = 4, WRITE_PAGE
 #define oss_remove_req_FIELDS(F) F(bytes, files)
 #define oss_remove_rep_FIELDS(F) F(u64, n_chunks)
 /* size: largest file offset behind a written byte (0: no chunk), used: stored bytes, mtime: newest.
- */
-#define oss_stat_req_FIELDS(F) F(cap, cap) F(ino, ino) F(u32, gen) F(u32, chunk_size)
-#define oss_stat_rep_FIELDS(F) F(u64, size) F(u64, used) F(i64, mtime_ns) F(u64, n_chunks)
+ * covered: of the prepared ranges (common/proto/ranges.h) what is stored, in units of 4 KiB. */
+#define oss_stat_req_FIELDS(F) \
+	F(cap, cap) F(ino, ino) F(u32, gen) F(u32, chunk_size) F(bytes, prepared)
+#define oss_stat_rep_FIELDS(F) \
+	F(u64, size) F(u64, used) F(i64, mtime_ns) F(u64, n_chunks) F(u64, covered)
 /* Chunks of the frame's chain from id on, at most max: chunk_summary one behind the other (version
  * 0: its record is damaged). sum: content sum, xxh3 of end (u32), mtime (i64), and length (u32)
  * and checksum (u64) of every block up to the last one that is no hole. more: there are others. */

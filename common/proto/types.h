@@ -78,10 +78,12 @@ static inline uint32_t layout_chain_index(const struct layout *l, uint32_t n_cha
 	return (uint32_t)((l->seed + idx % l->width) % n_chains);
 }
 
+/* change: counts changes of anything here but blocks, atime and flags in a reply. cuts: those that
+ * took data away: where data was there may be a hole, or less in size. */
 #define attr_FIELDS(F) \
 	F(ino, ino) F(u32, mode) F(u32, nlink) F(u32, uid) F(u32, gid) F(u32, rdev) F(u32, flags) \
 	F(u64, size) F(u64, blocks) F(i64, atime_ns) F(i64, mtime_ns) F(i64, ctime_ns) F(i64, btime_ns) \
-	F(u64, change) F(layout, layout) F(u32, project)
+	F(u64, change) F(layout, layout) F(u32, project) F(u32, cuts)
 #define WIRE_CTYPE_attr struct attr
 WIRE_STRUCT(attr)
 enum attr_flags {
@@ -98,6 +100,9 @@ enum attr_flags {
 	/* mtime was set by utimes since the last write that the record knows of: the chains' is to
 	 * be believed only if it is clearly later (attr_chains_time) */
 	ATTR_TIME_SET = 1 << 16,
+	/* fallocate has prepared some of it, of which blocks counts what is not written yet: of a
+	 * file with writers mds_getattr says what that is (`prepared`) */
+	ATTR_PREPARED = 1 << 17,
 	/* In a reply, never in a record: the session has a lease on it, as of these attributes; */
 	ATTR_LEASED = 1 << 30,
 	/* or one on the record alone: it has the file open, others may write, and the chains know

@@ -65,7 +65,7 @@ static int append_locked(struct op *op, struct append *a, void *out)
 	if (rc != -LE_BUSY)
 		return rc;
 	fmutex_lock(&a->file->busy);
-	rc = data_stat(op->m, a->in->ino, &a->layout,
+	rc = data_stat(op->m, a->in->ino, &a->layout, NULL,
 		       loop_deadline_ms(op->m->params.oss_timeout_ms), &ends);
 	if (rc == 0) {
 		a->ends = ends.size;

@@ -15,6 +15,12 @@ static void written(struct inode_rec *rec, int64_t at_ns)
 		rec->attr.ctime_ns = at_ns;
 }
 
+/* Nobody who writes knows how much of what is prepared is written. */
+static bool chains_are_asked(const struct open_file *f, const struct inode_rec *rec)
+{
+	return f->ask_chains || (f->dirty && rec->prepared.len > 0);
+}
+
 struct close_args {
 	const struct mds_close_req *in;
 	bool ask_chains;
@@ -119,8 +125,8 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 		txn_delete(op->store, key_of('O', in->ino.v));
 	} else if (rc == 0 && open_flags_write(in->flags) &&
 		   (rec->attr.flags & ATTR_UNSETTLED) != 0) {
-		a->ask_chains = f->n_writers == 0 && f->ask_chains;
-		if (f->n_writers == 0 && !f->ask_chains)
+		a->ask_chains = f->n_writers == 0 && chains_are_asked(f, rec);
+		if (f->n_writers == 0 && !a->ask_chains)
 			rec = settle_reported(op, i, f);
 		else if (f->mtime_ns > 0 && f->mtime_ns > rec->attr.mtime_ns &&
 			 (rec->attr.flags & ATTR_TIME_SET) != 0)

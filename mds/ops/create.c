@@ -74,7 +74,7 @@ int mds_create(struct op *op, const void *vin, void *vout)
 	struct create_args a = {.in = in,
 				.o = {.cred = &in->cred,
 				      .flags = in->flags,
-				      .truncated = op_has_cut(op),
+				      .truncated = open_has_cut(op),
 				      .told = in->told}};
 	int rc = name_check(in->name);
 

@@ -1,10 +1,12 @@
 /*
  * fallocate(2): punch and zero range are intents (data.c). Allocation reserves nothing, since data
- * is never written in place: it extends the size, or only says whether there is room just now.
+ * is never written in place: it extends the size, says whether there is room just now, and counts
+ * from then on (prepared.h), for which the chains are asked what is written of it already.
  */
 #include <linux/falloc.h>
 
 #include "mds/op.h"
+#include "mds/prepared.h"
 #include "mds/recall.h"
 
 struct falloc {
@@ -12,7 +14,20 @@ struct falloc {
 	struct open_file *file;
 	struct intent_rec intent;
 	uint64_t intent_no;
+	struct layout layout;
+	struct ranges prepared; /* then */
+	struct data_ends ends;  /* with it */
 };
+
+static bool makes_holes(const struct mds_fallocate_req *in)
+{
+	return (in->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) != 0;
+}
+
+static bool prepares(const struct mds_fallocate_req *in)
+{
+	return (in->mode & FALLOC_FL_PUNCH_HOLE) == 0;
+}
 
 static int check(struct op *op, const struct mds_fallocate_req *in, struct inode **ret_i,
 		 const struct inode_rec **ret_rec)
@@ -32,14 +47,47 @@ static int check(struct op *op, const struct mds_fallocate_req *in, struct inode
 	return 0;
 }
 
-/* What lies beyond the end cannot have its space already. */
-static bool has_room(struct op *op, const struct mds_fallocate_req *in, const struct inode_rec *rec)
+static int look_txn(struct op *op, const void *vin, void *vout)
 {
-	uint64_t from = in->off > rec->attr.size ? in->off : rec->attr.size;
-	uint64_t end = in->off + in->len, total, free;
+	struct falloc *a = vout;
+	const struct inode_rec *rec;
+	struct inode *i;
 
-	cluster_space(&op->m->cluster, &total, &free);
-	return end <= from || end - from <= free;
+	(void)vin;
+	TRY(check(op, a->in, &i, &rec));
+	a->layout = rec->attr.layout;
+	prepared_get(rec, &a->prepared);
+	prepared_add(&a->prepared, &a->layout, a->in->off, a->in->len);
+	return inode_has_no_data(rec);
+}
+
+/* Before it is prepared: how much of it is written. */
+static int ask_written(struct op *op, struct falloc *a)
+{
+	int rc = op_read(op, look_txn, NULL, a);
+
+	if (rc != 0)
+		return rc < 0 ? rc : 0;
+	return data_stat(op->m, a->in->ino, &a->layout, &a->prepared,
+			 loop_deadline_ms(op->m->params.oss_timeout_ms), &a->ends);
+}
+
+/* Writes, unless there is no room. */
+static int prepare(struct op *op, struct falloc *a, struct inode *i, const struct inode_rec *old)
+{
+	struct ranges after;
+	uint64_t bytes, more;
+
+	prepared_get(old, &after);
+	prepared_add(&after, &old->attr.layout, a->in->off, a->in->len);
+	bytes = ranges_bytes(&after);
+	more = old->unwritten + a->ends.covered;
+	more = bytes > more ? bytes - more : 0;
+	if (more > prepared_room(op))
+		return -LE_NOSPC;
+	TRY(quota_check(op->store, old->attr.project, more, 0));
+	prepared_take(op, inode_edit(op->store, i), &after, &a->ends);
+	return 0;
 }
 
 static int falloc_txn(struct op *op, const void *vin, void *vout)
@@ -55,20 +103,20 @@ static int falloc_txn(struct op *op, const void *vin, void *vout)
 
 	TRY(check(op, in, &i, &old));
 	TRY(op_changes(op, in->ino));
-	if ((in->mode & (FALLOC_FL_PUNCH_HOLE | FALLOC_FL_ZERO_RANGE)) != 0 &&
-	    !inode_has_no_data(old)) {
+	if (makes_holes(in) && !inode_has_no_data(old)) {
 		op->final = false;
 		a->intent = (struct intent_rec){.kind = INTENT_PUNCH,
 						.off = in->off,
 						.len = in->len,
 						.extend = extend,
+						.prepares = prepares(in),
 						.mask = SET_KILL_CAPS |
 							(in->cred.uid != 0 ? SET_KILL_SUID : 0)};
 		a->intent_no = data_begin(op, &a->intent, old, true);
 		return 0;
 	}
-	if ((in->mode & FALLOC_FL_PUNCH_HOLE) == 0 && !has_room(op, in, old))
-		return -LE_NOSPC;
+	if (prepares(in))
+		TRY(prepare(op, a, i, old));
 	op->final = true;
 	rec = inode_edit(op->store, i);
 	if (extend > rec->attr.size)
@@ -98,7 +146,9 @@ int mds_fallocate(struct op *op, const void *vin, void *vout)
 		return -LE_FBIG;
 	TRY(open_file_get(&op->m->opens, a.in->ino, &a.file));
 	fmutex_lock(&a.file->busy);
-	rc = op_mutate(op, falloc_txn, &a, &out->attr);
+	rc = makes_holes(a.in) ? 0 : ask_written(op, &a);
+	if (rc == 0)
+		rc = op_mutate(op, falloc_txn, &a, &out->attr);
 	if (rc == 0 && a.intent_no != 0)
 		rc = data_carry_out(op, a.file, a.intent_no, &a.intent, &out->attr);
 	fmutex_unlock(&a.file->busy);

@@ -99,7 +99,7 @@ static void put_inode(struct page *p, struct ino ino, const void *value, size_t 
 		f.nlink = rec.attr.nlink;
 		f.flags = rec.attr.flags;
 		f.size = rec.attr.size;
-		f.blocks = rec.attr.blocks;
+		f.blocks = rec.attr.blocks - rec.unwritten / 512; /* as the chains have it */
 		f.change = rec.attr.change;
 		f.parent = rec.parent;
 		f.entries = rec.entries;

@@ -13,6 +13,14 @@ int mds_getattr(struct op *op, const void *vin, void *vout)
 	TRY(file_get(op, in->ino, VIEW_DURABLE, &i, &rec));
 	TRY(op_looks(op, &rec->attr));
 	out->attr = rec->attr;
+	if (rec->prepared.len > 0) {
+		uint8_t *buf = op_alloc(op, rec->prepared.len);
+
+		if (buf == NULL)
+			return -LE_NOMEM;
+		memcpy(buf, rec->prepared.data, rec->prepared.len);
+		out->prepared = bytes_of(buf, rec->prepared.len);
+	}
 	if (f != NULL && f->trimming)
 		out->attr.flags |= ATTR_CUTTING;
 	inode_hurry(op->store, i);

@@ -100,12 +100,21 @@ int open_truncate(struct op *op, struct opening *o, struct ino ino)
 	return 0;
 }
 
+struct ino open_has_cut(struct op *op)
+{
+	struct ino ino = op_has_cut(op);
+
+	if (ino.v != 0)
+		data_cut_before(op, ino);
+	return ino;
+}
+
 int mds_open(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_open_req *in = vin;
 	struct opening o = {.cred = &in->cred,
 			    .flags = in->flags,
-			    .truncated = op_has_cut(op),
+			    .truncated = open_has_cut(op),
 			    .told = in->ino};
 	struct open_args a = {in, &o};
 	int rc;

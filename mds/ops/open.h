@@ -14,6 +14,8 @@ struct opening {
 /* In a critical section; op->session opens i. Writes. */
 int open_existing(struct op *op, struct opening *o, struct inode *i, const struct inode_rec *old,
 		  struct attr *ret_attr, struct cap *ret_cap) CHECK_RESULT;
+/* The file that an attempt at this very request of before has cut, {0}: none. Yields. */
+struct ino open_has_cut(struct op *op);
 /* Yields. */
 int open_truncate(struct op *op, struct opening *o, struct ino ino) CHECK_RESULT;
 /* SET_SIZE and whatever else req says. told: as op_asks_own. final: it is the whole operation.

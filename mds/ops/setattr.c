@@ -4,6 +4,7 @@
  * a trim on all targets, and the record (data.c).
  */
 #include "mds/ops/open.h"
+#include "mds/prepared.h"
 #include "mds/recall.h"
 
 void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struct attr *new)
@@ -113,6 +114,18 @@ struct truncate {
 };
 
 /* All in one critical section where that is possible, else the intent. */
+/* What lies behind the end has no data. */
+static void cut_prepared(struct op *op, struct inode_rec *rec)
+{
+	struct ranges left;
+
+	if (rec->prepared.len == 0)
+		return;
+	prepared_get(rec, &left);
+	prepared_remove(&left, rec->attr.size, UINT64_MAX);
+	prepared_cut(op, rec, &left);
+}
+
 static int truncate_txn(struct op *op, const void *vin, void *vout)
 {
 	struct truncate *t = (struct truncate *)vin;
@@ -154,6 +167,10 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 	rec = inode_edit(op->store, i);
 	if (drop)
 		data_drop(op, rec);
+	else if (size == rec->attr.size)
+		cut_prepared(op, rec);
+	else if (size < rec->attr.size)
+		inode_cut(rec);
 	rec->attr.size = size;
 	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
 		inode_data_changed(op, rec);

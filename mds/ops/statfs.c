@@ -1,5 +1,5 @@
 /* statfs(2), from the last heartbeats of the targets. */
-#include "mds/op.h"
+#include "mds/prepared.h"
 
 #define INODES_MAX 1000000000u
 
@@ -38,6 +38,7 @@ int mds_statfs(struct op *op, const void *vin, void *vout)
 	const struct inode_rec *rec;
 
 	cluster_space(&op->m->cluster, &out->total, &out->free);
+	out->free = prepared_room(op);
 	out->avail = out->free;
 	out->inodes = n < INODES_MAX ? INODES_MAX : n;
 	out->inodes_free = out->inodes - n;

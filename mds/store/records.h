@@ -15,7 +15,8 @@
  * reserved bytes that were never written. parent: of directories. entries: of a directory. mode 0:
  * no such inode (in memory only). gen_used: highest data generation that a conversion has begun to
  * write, if that is above the layout's. acl, acl_default: store/acl.h. xattr_names: the lengths of
- * all names of attributes with their NULs; xattr_bytes: of their values.
+ * all names of attributes with their NULs; xattr_bytes: of their values. prepared: mds/prepared.h;
+ * unwritten: bytes of that which blocks counts since nothing is stored there.
  */
 enum inode_rec_flags {
 	INODE_TOMBS = 1, /* a directory that has (had) tombstones */
@@ -28,7 +29,8 @@ enum inode_rec_flags {
 	F(u64, append_end)                                                                         \
 	F(ino, parent) F(u64, entries) F(u32, n_xattrs) F(u32, flags) F(bytes, symlink) \
 		F(u32, gen_used) F(bytes, acl) F(bytes, acl_default)                               \
-		F(u32, xattr_names) F(u64, xattr_bytes)
+		F(u32, xattr_names) F(u64, xattr_bytes)                                            \
+		F(bytes, prepared) F(u64, unwritten)
 WIRE_STRUCT(inode_rec)
 
 /* ino 0: a tombstone, which only tells that higher collision indexes may be in use. */
@@ -41,7 +43,7 @@ WIRE_STRUCT(dentry_rec)
 /*
  * A change of many chunks under way, finished after a crash. op, session, slot, seq: whose answer
  * it is (0: nobody's); part: who asked has more to do then, and is not answered yet. mask and attr:
- * what setattr changes with it.
+ * what setattr changes with it. prepares: the hole is prepared then.
  */
 enum intent_kind {
 	INTENT_TRIM = 1,
@@ -52,7 +54,8 @@ enum intent_kind {
 	F(u8, kind)                                                                                \
 	F(ino, ino)                                                                                \
 	F(layout, layout) F(u64, off) F(u64, len) F(u32, mask) F(attr, attr) F(u16, op)            \
-		F(u64, session) F(u32, slot) F(u64, seq) F(u8, part) F(u64, extend)
+		F(u64, session) F(u32, slot) F(u64, seq) F(u8, part) F(u64, extend)                \
+		F(u8, prepares)
 WIRE_STRUCT(intent_rec)
 
 /* A tree that is being converted: what all files below it shall have. */
@@ -82,9 +85,10 @@ WIRE_STRUCT(replay_rec)
 	F(u32, format) F(uuid, cluster) F(u64, dentry_seed) F(u64, incarnation) F(u32, map_epoch)
 WIRE_STRUCT(cluster_rec)
 
-/* next_project: the highest number given out. */
+/* next_project: the highest number given out. unwritten: of all inodes. */
 #define counters_rec_FIELDS(F)                                                                     \
-	F(u64, next_ino) F(u64, next_session) F(u64, n_inodes) F(u32, next_project)
+	F(u64, next_ino) F(u64, next_session) F(u64, n_inodes) F(u32, next_project)                \
+		F(u64, unwritten)
 WIRE_STRUCT(counters_rec)
 
 /* chain: its chain of class 1. down_ns: since when it is away (0: it is not). */

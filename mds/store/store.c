@@ -78,6 +78,7 @@ static void cobj_free(struct store *s, struct cobj *o)
 		free(i->symlink);
 		acl_unref(s, i->durable.acl);
 		acl_unref(s, i->durable.acl_default);
+		acl_unref(s, i->durable.prepared);
 		pool_put(&s->inode_pool, i);
 	} else {
 		struct dentry *d = container_of(o, struct dentry, o);
@@ -339,9 +340,9 @@ int store_scan_prefix(struct store *s, struct key k,
  * back on failure that was not taken. */
 static int acls_decode(struct store *s, struct inode_rec *rec)
 {
-	struct bytes access = rec->acl, dflt = rec->acl_default;
+	struct bytes access = rec->acl, dflt = rec->acl_default, prepared = rec->prepared;
 
-	rec->acl = rec->acl_default = bytes_of(NULL, 0);
+	rec->acl = rec->acl_default = rec->prepared = bytes_of(NULL, 0);
 	TRY(acl_check(access));
 	TRY(acl_check(dflt));
 	access = acl_intern(s, access);
@@ -352,6 +353,10 @@ static int acls_decode(struct store *s, struct inode_rec *rec)
 	if (dflt.len > 0 && dflt.data == NULL)
 		return -LE_NOMEM;
 	rec->acl_default = dflt;
+	prepared = acl_intern(s, prepared);
+	if (prepared.len > 0 && prepared.data == NULL)
+		return -LE_NOMEM;
+	rec->prepared = prepared;
 	return 0;
 }
 

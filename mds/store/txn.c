@@ -140,6 +140,7 @@ struct inode_rec *inode_edit(struct store *s, struct inode *i)
 		*i->ver[p] = *newest;
 		acl_ref(newest->acl);
 		acl_ref(newest->acl_default);
+		acl_ref(newest->prepared);
 	}
 	return i->ver[p];
 }
@@ -167,6 +168,8 @@ void inode_delete(struct store *s, struct inode *i)
 		dentry_remove_range(s, i->ino);
 	acl_unref(s, rec->acl);
 	acl_unref(s, rec->acl_default);
+	acl_unref(s, rec->prepared);
+	s->counters.unwritten -= rec->unwritten;
 	*rec = (struct inode_rec){0};
 	s->counters.n_inodes--;
 	s->counters_dirty = true;
@@ -328,6 +331,7 @@ static void publish(struct store *s, struct batch *b)
 
 			acl_unref(s, i->durable.acl);
 			acl_unref(s, i->durable.acl_default);
+			acl_unref(s, i->durable.prepared);
 			i->durable = *i->ver[p]; /* with its references */
 			pool_put(&s->rec_pool, i->ver[p]);
 			i->ver[p] = NULL;

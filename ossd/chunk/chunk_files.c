@@ -448,6 +448,7 @@ int chunk_punch_file(struct chunk_store *s, const struct chunk_edits *edits,
 struct stat_walk {
 	struct chunk_stat st;
 	uint32_t chunk_size;
+	const struct ranges *prepared; /* NULL: none */
 };
 
 /* The row of a chunk that a chain has not committed yet tells too much: its committed record
@@ -472,6 +473,50 @@ static bool row_info(struct chunk_store *s, const struct chunk_key *id, const vo
 	return exists;
 }
 
+/* What is stored of the ranges, in the chunk that begins there. */
+static uint64_t covered_by(const struct chunk_record *rec, const struct ranges *prepared,
+			   uint64_t start)
+{
+	uint64_t covered = 0;
+
+	for (uint32_t i = 0; i < rec->n_blocks; i++) {
+		uint64_t at = start + (uint64_t)i * rec->block_size;
+		uint64_t len = (uint64_t)round_units(rec->blocks[i].len) * UNIT_SIZE;
+
+		covered += ranges_within(prepared, at, at + len);
+	}
+	return covered;
+}
+
+/* info: of the row, which is good. */
+static int stat_prepared(struct walk *w, const struct chunk_key *id, struct bytes value,
+			 const struct chunk_summary_info *info)
+{
+	struct stat_walk *sw = w->arg;
+	uint32_t size = sw->chunk_size ? sw->chunk_size : info->chunk_size;
+	uint64_t start = id->idx * size;
+	struct chunk_ent *e;
+	struct chunk_record *rec;
+	int rc = 0;
+
+	if (!sw->prepared || ranges_within(sw->prepared, start, start + size) == 0)
+		return 0;
+	e = chunk_ent_find(&w->s->cache, id);
+	if (e && !list_empty(&e->held)) { /* as row_info has it */
+		sw->st.covered += covered_by(e->rec, sw->prepared, start);
+	} else if ((rec = malloc(chunk_record_size(info->n_blocks))) == NULL) {
+		rc = -LE_NOMEM;
+	} else {
+		rc = chunk_record_decode(id, value.data, value.len, rec, info->n_blocks);
+		if (rc == 0)
+			sw->st.covered += covered_by(rec, sw->prepared, start);
+		free(rec);
+	}
+	if (e)
+		chunk_ent_put(&w->s->cache, e);
+	return rc;
+}
+
 static int stat_row(struct walk *w, const struct chunk_key *id, const void *value, size_t len)
 {
 	struct stat_walk *sw = w->arg;
@@ -481,6 +526,10 @@ static int stat_row(struct walk *w, const struct chunk_key *id, const void *valu
 
 	if (!row_info(w->s, id, value, len, &info, &rc))
 		return 0;
+	if (rc == 0)
+		rc = stat_prepared(w, id, bytes_of(value, (uint32_t)len), &info);
+	if (rc == -LE_NOMEM)
+		return rc;
 	if (rc < 0) {
 		sw->st.damaged = *id;
 		return -LE_CORRUPT;
@@ -496,7 +545,7 @@ static int stat_row(struct walk *w, const struct chunk_key *id, const void *valu
 }
 
 int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
-	       struct chunk_stat *ret_stat)
+	       const struct ranges *prepared, struct chunk_stat *ret_stat)
 {
 	struct stat_walk sw;
 	struct walk w = {.row = stat_row, .arg = &sw};
@@ -510,7 +559,7 @@ int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chu
 	/* So that a size that is told is a size that stays. */
 	TRY(group_commit_barrier(&s->gc));
 	while (again && rc == 0) {
-		sw = (struct stat_walk){.chunk_size = chunk_size};
+		sw = (struct stat_walk){.chunk_size = chunk_size, .prepared = prepared};
 		lost = ledger_range(&s->ledger, &first, &last, &sw.st.damaged);
 		if (lost != LEDGER_NONE)
 			rc = lost == LEDGER_LOST ? -LE_CORRUPT : -LE_NOT_READY;

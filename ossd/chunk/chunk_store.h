@@ -12,6 +12,7 @@
 #define LEAT_OSSD_CHUNK_STORE_H
 
 #include "common/proto/oss_proto.h"
+#include "common/proto/ranges.h"
 #include "common/rt/slot.h"
 #include "ossd/chunk/chunk_cache.h"
 #include "ossd/chunk/data_file.h"
@@ -289,11 +290,13 @@ int chunk_find_vanished(struct chunk_store *s, const struct chunk_key *first,
 
 struct chunk_stat {
 	uint64_t size, used, n_chunks;
+	uint64_t covered; /* what is stored of the prepared ranges, before compression */
 	int64_t mtime_ns;
 	struct chunk_key damaged; /* filled in with -LE_CORRUPT: its record cannot be read */
 };
+/* prepared: NULL: none. */
 int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
-	       struct chunk_stat *ret_stat) CHECK_RESULT;
+	       const struct ranges *prepared, struct chunk_stat *ret_stat) CHECK_RESULT;
 /* Chunks of the chain from *from on, at most max; each must not yield. */
 int chunk_list(struct chunk_store *s, const struct chunk_key *from, uint32_t max,
 	       int (*each)(void *arg, const struct chunk_summary *c), void *arg,

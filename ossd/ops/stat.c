@@ -9,18 +9,20 @@ int op_stat(struct rpc_req *r, const void *in, void *out)
 	const struct oss_stat_req *req = in;
 	struct oss_stat_rep *rep = out;
 	struct chunk_key file = {op_chain(r), req->ino, req->gen, 0};
+	struct ranges prepared;
 	struct chunk_stat st;
 	struct chain *c;
 	int rc;
 
+	TRY(ranges_get(req->prepared, &prepared));
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, 0));
 	if (chain_replicated(c))
 		TRY(chain_barrier(c));
-	rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &st);
+	rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &prepared, &st);
 	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT; i++) {
 		TRY(op_repair(op_target(r), c, &st.damaged));
-		rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &st);
+		rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &prepared, &st);
 	}
 	TRY(rc);
 	/* It took a while: is this still who knows? */
@@ -29,6 +31,7 @@ int op_stat(struct rpc_req *r, const void *in, void *out)
 	rep->used = st.used;
 	rep->mtime_ns = st.mtime_ns;
 	rep->n_chunks = st.n_chunks;
+	rep->covered = st.covered;
 	return 0;
 }
 

@@ -2,6 +2,7 @@
 """Files that one mount makes shorter and longer while the other reads: no zeros where there never
 were any."""
 # timeout: 240
+import json
 import mmap
 import os
 import sys
@@ -181,6 +182,50 @@ def test_pages_of_two_who_read(c):
 
 def test_pages_of_a_file_that_is_looked_at(c):
     cut_through_pages(c, "looked", 1, True)
+
+
+def asked(c, i):
+    """Requests of that mount to the metadata server."""
+    return json.loads(os.getxattr(c.mnt(i), "leat.status"))["meta_ops"]
+
+
+def test_attributes_that_change_without_pause(c):
+    """They are not cuts: who meets holes does not begin again for them."""
+    paths = ["%s/chmod" % c.mnt(i) for i in (1, 2)]
+    writer = os.open(paths[0], os.O_CREAT | os.O_RDWR, 0o644)
+    os.pwrite(writer, b"x" * CHUNK, 3 * CHUNK)
+    os.ftruncate(writer, 8 * CHUNK)
+    reader = os.open(paths[1], os.O_RDWR)
+    stop = threading.Event()
+
+    def change():
+        mode = 0
+        while not stop.is_set():
+            mode += 1
+            os.fchmod(writer, 0o600 + mode % 64)
+
+    threads = [threading.Thread(target=change) for _ in range(3)]
+    for t in threads:
+        t.start()
+    took, before = [], asked(c, 2)
+    try:
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            at = time.monotonic()
+            assert os.lseek(reader, 0, os.SEEK_DATA) == 3 * CHUNK
+            assert os.lseek(reader, 3 * CHUNK, os.SEEK_HOLE) == 4 * CHUNK
+            assert os.pread(reader, 2 * CHUNK, 2 * CHUNK) == bytes(CHUNK) + b"x" * CHUNK
+            assert os.fstat(reader).st_size == 8 * CHUNK
+            took.append(time.monotonic() - at)
+        asks = (asked(c, 2) - before) / len(took)
+    finally:
+        stop.set()
+        for t in threads:
+            t.join()
+        os.close(reader)
+        os.close(writer)
+    print("  %d rounds, longest %.3f s, %.1f requests each" % (len(took), max(took), asks))
+    assert max(took) < 0.5 and len(took) > 20 and asks < 20
 
 
 def test_pages_that_are_slow_to_go(c):

@@ -167,6 +167,91 @@ def test_fallocate(c):
     os.unlink(c.mnt() + "/f")
 
 
+def occupied(c, name):
+    """As both mounts have it, when nobody has it open any more."""
+    assert os.stat(c.mnt(1) + name).st_blocks == os.stat(c.mnt(2) + name).st_blocks
+    return os.stat(c.mnt(2) + name).st_blocks * 512
+
+
+def test_what_is_prepared_counts_before_it_is_written(c):
+    for layout in ("width=4", "replicas=2"):
+        os.mkdir(c.mnt() + "/prepared")
+        os.setxattr(c.mnt() + "/prepared", "leat.layout", layout.encode())
+        prepare_and_write(c, "/prepared/p")
+        os.rmdir(c.mnt() + "/prepared")
+
+
+def prepare_and_write(c, name):
+    path, other = c.mnt() + name, c.mnt(2) + name
+    fd = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+    os.pwrite(fd, b"a" * 4096, 0)
+    fallocate(fd, 0, 4095, 2)
+    assert os.fstat(fd).st_blocks == 16 == os.stat(other).st_blocks
+    os.pwrite(fd, b"xy", 4095)
+    assert os.fstat(fd).st_blocks == 16 == os.stat(other).st_blocks
+    fallocate(fd, KEEP_SIZE, MIB, 10 * MIB)  # chunks of which there is nothing yet
+    assert os.fstat(fd).st_blocks == 16 + 20 * 1024 == os.stat(other).st_blocks
+    os.pwrite(fd, b"z" * 3 * MIB, 2 * MIB)
+    os.fsync(fd)
+    assert os.stat(other).st_blocks == 16 + 20 * 1024
+    os.pwrite(fd, b"z" * MIB, 11 * MIB)
+    os.fsync(fd)
+    assert os.stat(other).st_blocks == 16 + 22 * 1024
+    os.close(fd)
+    assert occupied(c, name) == 8192 + 11 * MIB
+    for server in ("mds", "ossd1", "ossd2"):
+        c.kill(server)
+        c.start(server)
+    assert occupied(c, name) == 8192 + 11 * MIB
+    with open(path, "r+b") as f:
+        fallocate(f.fileno(), PUNCH | KEEP_SIZE, MIB, 2 * MIB)
+        assert os.fstat(f.fileno()).st_blocks == 16 + 18 * 1024 == os.stat(other).st_blocks
+        fallocate(f.fileno(), PUNCH | KEEP_SIZE, 9 * MIB, MIB)
+    assert occupied(c, name) == 8192 + 8 * MIB
+    c.run("cold")
+    assert occupied(c, name) == 8192 + 8 * MIB
+    with open(path, "r+b") as f:
+        fallocate(f.fileno(), ZERO_RANGE | KEEP_SIZE, 3 * MIB, 2 * MIB)
+        assert os.pread(f.fileno(), 2 * MIB, 3 * MIB) == bytes(2 * MIB)
+    assert occupied(c, name) == 8192 + 8 * MIB
+    os.truncate(path, 10 * MIB)
+    assert occupied(c, name) == 8192 + 6 * MIB
+    os.truncate(path, 1)
+    assert occupied(c, name) == 4096
+    with open(path, "r+b") as f:
+        fallocate(f.fileno(), KEEP_SIZE, 0, MIB)
+    assert occupied(c, name) == MIB
+    os.truncate(path, 1)
+    assert occupied(c, name) == 4096
+    open(path, "r+b").truncate(0)
+    assert occupied(c, name) == 0
+    os.unlink(path)
+
+
+def free_space(c):
+    s = os.statvfs(c.mnt())
+    return s.f_bavail * s.f_frsize
+
+
+def test_what_is_prepared_is_not_free(c):
+    d = c.mnt() + "/limited"
+    os.mkdir(d)
+    before = free_space(c)
+    c.leat("quota", "set", "--bytes", "100M", d)
+    with open(d + "/f", "wb") as f:
+        fallocate(f.fileno(), 0, 0, 60 * MIB)
+        assert 55 * MIB < before - free_space(c) < 65 * MIB
+        expect_errno(errno.EDQUOT, fallocate, f.fileno(), KEEP_SIZE, 80 * MIB, 50 * MIB)
+        fallocate(f.fileno(), KEEP_SIZE, 80 * MIB, 30 * MIB)
+        assert os.fstat(f.fileno()).st_blocks == 90 * 2048
+    os.unlink(d + "/f")
+    wait_until(lambda: before - free_space(c) < 5 * MIB, 10, "space to be free")
+    with open(d + "/f", "wb") as f:
+        fallocate(f.fileno(), 0, 0, 60 * MIB)
+    os.unlink(d + "/f")
+    os.rmdir(d)
+
+
 def test_holes_and_data(c):
     fd = os.open(c.mnt() + "/h", os.O_CREAT | os.O_RDWR, 0o644)
     os.ftruncate(fd, 10 * MIB)

@@ -63,8 +63,9 @@ INSIDE = "/x/y/top"  # so that a link to .. leads out of no sequence
 #   O_APPEND and mappings of files
 #   that became such
 # open pipes, devices, O_PATH, and   FUSE tells nothing of such an open: ESTALE, as NFS says; opens
-#   attributes of open directories,  of directories are not counted by the metadata server, so only
-#   when the last name is gone       stat, by what was known, and lists of them are answered
+#   extended attributes, flags and   of directories are not counted by the metadata server, so what
+#   locks of open directories, when  each mount knows of one is what it answers stat by, and where
+#   the last name is gone            it sets mode, owner and times
 # the new owner of a file, right     FUSE: who may chmod, the kernel knows by what it was told last
 #   after another mount's chown      and does not ask again, so it refuses him (the former one is
 #                                    refused by Leat): a user's call is preceded by a stat

@@ -299,6 +299,31 @@ def test_removed_open_directory_has_no_links(c):
     os.unlink(c.mnt(1) + "/file")
 
 
+def test_attributes_of_a_removed_open_directory(c):
+    me, other = c.mnt(1) + "/gone", c.mnt(2) + "/gone"
+    for remove in (me, other):
+        os.mkdir(me, 0o751)
+        os.chown(me, 1000, 1000)
+        fds = [os.open(p, os.O_RDONLY | os.O_DIRECTORY) for p in (me, other)]
+        os.rmdir(remove)
+        for fd in fds:
+            then = os.fstat(fd)
+            os.fchmod(fd, 0o711)
+            os.utime(fd, ns=(5, 7))
+            a = os.fstat(fd)
+            assert (a.st_mode & 0o7777, a.st_atime_ns, a.st_mtime_ns) == (0o711, 5, 7), a
+            assert a.st_ctime_ns > then.st_ctime_ns and a.st_nlink == 0 and a.st_uid == 1000, a
+            assert as_user(lambda: os.fchmod(fd, 0o777), 2000, 2000) == errno.EPERM
+            assert as_user(lambda: os.fchmod(fd, 0o700), 1000, 1000) == 0
+            os.fchown(fd, 0, 5)
+            os.utime(fd)
+            a = os.fstat(fd)
+            assert (a.st_mode & 0o7777, a.st_uid, a.st_gid) == (0o700, 0, 5), a
+            assert a.st_mtime_ns > then.st_ctime_ns, a
+            assert as_user(lambda: os.fchmod(fd, 0o777), 1000, 1000) == errno.EPERM
+            os.close(fd)
+
+
 def test_names_in_a_removed_directory_of_somebody_else(c):
     """The kernel asks for its access list first: rm -r beside another one was told ESTALE."""
     me, other = c.mnt(1) + "/theirs", c.mnt(2) + "/theirs"

@@ -2,6 +2,7 @@
 """The mount outlives its daemon: killed with SIGKILL, again and again, or replaced, under programs
 that write, read, lock and rename. What they may see is: nothing; or EIO from fsync or close, once
 for each open file, where writes were lost that had not been synced."""
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -340,6 +341,43 @@ def test_what_is_open_survives(c):
             file.close()
         assert os.stat(m.at + "/a").st_size == 9
         assert m.status()["restarts"] == 3
+
+
+def test_an_append_that_waits_for_space_is_made_once(c):
+    """The servers have got it when the daemon is killed, and have not answered."""
+    with open(c.mnt() + "/read", "wb") as f:
+        f.write(bytes(16 << 20))
+    for i in range(3):
+        with Mount(c) as m:
+            with open(m.at + "/read", "rb") as f:
+                f.read()  # so that it is connected
+            append_to_stopped(c, m, m.at + "/append%d" % i)
+        with open("%s/append%d" % (c.mnt(), i), "rb") as f:
+            text = f.read()
+        assert text == b"once\n", text
+
+
+def append_to_stopped(c, m, path):
+    daemon = m.status()["pid"]
+    for s in ("ossd1", "ossd2"):
+        c.kill(s, signal.SIGSTOP)
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    try:
+        t = threading.Thread(target=os.write, args=(fd, b"once\n"))
+        t.start()
+        time.sleep(0.3)
+        waits = t.is_alive()
+        os.kill(daemon, signal.SIGSTOP)
+    finally:
+        for s in ("ossd1", "ossd2"):
+            c.kill(s, signal.SIGCONT)
+        time.sleep(0.3)
+        os.kill(daemon, signal.SIGKILL)
+        t.join(30)
+        with contextlib.suppress(OSError):  # EIO may be told
+            os.fsync(fd)
+        os.close(fd)
+    assert waits, "it has not waited"
 
 
 def test_files_of_the_dead_are_closed(c):

@@ -92,6 +92,11 @@ class Caller:
             raise Hidden("gone")
         return fd
 
+    def attr_fd(self, n):
+        """Root may set attributes of a directory that is gone. Whether others may, two mounts may
+        see differently: what is set then is seen by those of one mount alone."""
+        return self.slot(n)[0] if os.geteuid() == 0 else self.fd(n)
+
     def data_fd(self, n):
         """Of a regular file (or a directory, which refuses): what a pipe or device holds is not a
         file system's."""
@@ -352,13 +357,13 @@ class Caller:
         os.chmod(path, mode)
 
     def do_fchmod(self, n, mode):
-        os.fchmod(self.fd(n), mode)
+        os.fchmod(self.attr_fd(n), mode)
 
     def do_chown(self, path, uid, gid, follow):
         os.chown(path, uid, gid, follow_symlinks=follow)
 
     def do_fchown(self, n, uid, gid):
-        os.fchown(self.fd(n), uid, gid)
+        os.fchown(self.attr_fd(n), uid, gid)
 
     def do_utimens(self, path, times, follow):
         """times: two of (seconds, nanoseconds), which may be UTIME_NOW or UTIME_OMIT."""
@@ -366,7 +371,7 @@ class Caller:
         check(libc.utimensat(AT_FDCWD, os.fsencode(path), ts, 0 if follow else 0x100))
 
     def do_futimens(self, n, times):
-        check(libc.futimens(self.fd(n), struct.pack("4q", *times[0], *times[1])))
+        check(libc.futimens(self.attr_fd(n), struct.pack("4q", *times[0], *times[1])))
 
     def do_access(self, path, mode, effective):
         check(libc.faccessat(AT_FDCWD, os.fsencode(path), mode, 0x200 if effective else 0))

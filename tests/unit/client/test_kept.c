@@ -59,6 +59,33 @@ static bool keeps_its_number(uint16_t op, const void *req)
 	return slot == slot2 && seq == seq2;
 }
 
+/* An open that was refused, and tried in another way: that one is repeated. */
+static void check_second_try(void)
+{
+	struct mds_open_req emptied = {.flags = O_WRONLY | O_TRUNC};
+	uint32_t first, second, again;
+	uint64_t seq, seq2, seq3;
+	struct ll_request r;
+	struct client *c;
+
+	memset(&memory, 0, sizeof(memory));
+	c = process_start();
+	ll_request_begin(&r, c, 7);
+	assert_int_equal(kept_take(c, OP_mds_open, &emptied, NO_DEADLINE, &first, &seq), 0);
+	kept_void(c);
+	assert_int_equal(kept_take(c, OP_mds_open, &emptied, NO_DEADLINE, &second, &seq2), 0);
+	assert_true(first != second || seq != seq2);
+	fiber_set_local(NULL);
+	process_killed(c);
+	c = process_start();
+	ll_request_begin(&r, c, 7);
+	assert_int_equal(kept_take(c, OP_mds_open, &emptied, NO_DEADLINE, &again, &seq3), 0);
+	assert_true(again == second && seq3 == seq2);
+	kept_give(c, again);
+	ll_request_end(&r);
+	process_killed(c);
+}
+
 static void body(struct loop *l, void *arg)
 {
 	struct mds_setattr_req cut = {.mask = SET_SIZE}, kill = {.mask = SET_KILL_SUID};
@@ -74,8 +101,13 @@ static void body(struct loop *l, void *arg)
 	assert_true(keeps_its_number(OP_mds_fallocate, &punch));
 	/* An append may follow in the same request, which needs it. */
 	assert_false(keeps_its_number(OP_mds_setattr, &kill));
+	kill.mask |= SET_MODE;
+	assert_false(keeps_its_number(OP_mds_setattr, &kill));
+	kill.mask |= SET_SIZE;
+	assert_true(keeps_its_number(OP_mds_setattr, &kill));
 	assert_false(keeps_its_number(OP_mds_open, &plain));
 	assert_false(keeps_its_number(OP_mds_close, &close));
+	check_second_try();
 	*(bool *)arg = true;
 }
 

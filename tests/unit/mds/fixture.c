@@ -26,6 +26,16 @@ static int on_punch(struct rpc_req *r, const void *in, void *out)
 	return f->oss_fail ? -LE_OVERLOAD : 0;
 }
 
+static int on_sync(struct rpc_req *r, const void *in, void *out)
+{
+	struct fx *f = r->arg;
+	const struct oss_sync_req *q = in;
+
+	(void)out;
+	f->n_syncs += q->ino.v != 0;
+	return 0;
+}
+
 static int on_remove(struct rpc_req *r, const void *in, void *out)
 {
 	struct fx *f = r->arg;
@@ -52,6 +62,7 @@ static const struct rpc_handler oss_handlers[] = {
 	{OP_oss_punch, on_punch},
 	{OP_oss_remove, on_remove},
 	{OP_oss_stat, on_stat},
+	{OP_oss_sync, on_sync},
 };
 
 static const struct uuid test_cluster = {{7, 7, 7}};

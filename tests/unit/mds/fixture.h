@@ -37,7 +37,7 @@ struct fx {
 	/* object servers */
 	struct rpc_server *oss[FX_TARGETS];
 	char oss_addr[FX_TARGETS][64];
-	uint64_t n_trims, n_punches, n_removed;
+	uint64_t n_trims, n_punches, n_removed, n_syncs;
 	bool oss_fail, oss_stop, to_crash;
 	struct oss_stat_rep stat; /* what they answer; size only by the first */
 };

@@ -165,6 +165,9 @@ static void fallocate_body(struct fx *f)
 	q.ino = a.ino;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
 	assert_int_equal(attr_of(f, a.ino).size, 1500);
+	assert_int_equal(attr_of(f, a.ino).blocks, 8);
+	assert_true(attr_of(f, a.ino).flags & ATTR_PREPARED);
+	assert_int_equal(f->m->store.counters.unwritten, 4096);
 	q.mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 	q.off = 1400;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
@@ -188,6 +191,13 @@ static void fallocate_body(struct fx *f)
 	q.off = INT64_MAX;
 	q.len = 500;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_FBIG);
+	assert_int_equal(attr_of(f, a.ino).blocks, 16);
+	assert_int_equal(fx_truncate(f, a.ino, 1000), 0);
+	assert_int_equal(attr_of(f, a.ino).blocks, 8);
+	assert_int_equal(fx_truncate(f, a.ino, 0), 0);
+	assert_int_equal(attr_of(f, a.ino).blocks, 0);
+	assert_false(attr_of(f, a.ino).flags & ATTR_PREPARED);
+	assert_int_equal(f->m->store.counters.unwritten, 0);
 }
 
 static uint64_t append(struct fx *f, struct ino ino, uint64_t len, uint64_t size)

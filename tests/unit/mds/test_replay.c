@@ -56,6 +56,43 @@ static void after_crash(struct fx *f)
 	assert_int_equal(a.ino.v, remembered);
 }
 
+static struct ino cut;
+
+static void cut_before_crash(struct fx *f)
+{
+	struct mds_setattr_req q = {.mask = SET_SIZE, .attr.size = 50000};
+	struct mds_open_req open = {.flags = O_WRONLY | O_TRUNC};
+	struct mds_setattr_rep p;
+	struct mds_open_rep o;
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
+	assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
+	open.ino = q.ino = cut = a.ino;
+	assert_int_equal(fx_call_as(f, f->session, 3, 41, OP_mds_setattr, &q, &p), 0);
+	assert_int_equal(fx_call_as(f, f->session, 4, 41, OP_mds_open, &open, &o), 0);
+	assert_int_equal(f->n_trims, 6);
+	assert_int_equal(f->n_syncs, 0); /* nobody showed it */
+}
+
+static void cut_after_crash(struct fx *f)
+{
+	struct mds_setattr_req q = {.ino = cut, .mask = SET_SIZE, .attr.size = 50000};
+	struct mds_open_req open = {.ino = cut, .flags = O_WRONLY | O_TRUNC};
+	struct mds_setattr_rep p;
+	struct mds_open_rep o;
+
+	/* The one that died may not have waited for who did. */
+	assert_int_equal(fx_call_as(f, f->session, 3, 41, OP_mds_setattr, &q, &p), 0);
+	assert_int_equal(f->n_syncs, 3);
+	assert_int_equal(fx_call_as(f, f->session, 4, 41, OP_mds_open, &open, &o), 0);
+	assert_int_equal(f->n_syncs, 6);
+	assert_int_equal(fx_call_as(f, f->session, 3, 41, OP_mds_setattr, &q, &p), 0);
+	assert_int_equal(f->n_syncs, 6);
+	assert_int_equal(f->n_trims, 6);
+}
+
 struct parallel {
 	struct fx *f;
 	uint64_t seq;
@@ -179,6 +216,17 @@ static void test_over_crash(void **state)
 	fx_destroy(f);
 }
 
+static void test_cut_over_crash(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, cut_before_crash);
+	fx_crash(f);
+	fx_run(f, cut_after_crash);
+	fx_destroy(f);
+}
+
 TEST(test_repeat, repeat_body)
 TEST(test_while_running, while_running_body)
 
@@ -188,6 +236,7 @@ int main(void)
 		cmocka_unit_test(test_repeat),
 		cmocka_unit_test(test_while_running),
 		cmocka_unit_test(test_over_crash),
+		cmocka_unit_test(test_cut_over_crash),
 		cmocka_unit_test(test_crash_storm),
 	};
 

@@ -89,7 +89,7 @@ static void test_golden_bytes(void **state)
 			   .mtime_ns = -1,
 			   .layout = { .width = 4, .chunk_size = 1 << 20 },
 			   .project = 9 }),
-	       "7600"
+	       "7a00"
 	       "0100000000000000"
 	       "ed410000"
 	       "02000000"
@@ -114,7 +114,9 @@ static void test_golden_bytes(void **state)
 	       "00"
 	       "00"
 	       "00000000"
-	       "09000000");
+	       "09000000"
+	       "00000000"
+	       "00000000");
 }
 
 static void round_trip(void (*put)(struct wire_w *, const void *),

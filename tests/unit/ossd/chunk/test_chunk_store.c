@@ -83,10 +83,17 @@ static void holes_and_short_blocks(struct rig *r, void *arg)
 	assert_memory_equal(want + BS + 5, got, 77);
 	assert_int_equal(rig_read(r, &id, 90, got, 20, true), 20);
 	assert_memory_equal(want + 90, got, 20);
-	assert_int_equal(chunk_stat(r->store, &id, CS, &st), 0);
+	assert_int_equal(chunk_stat(r->store, &id, CS, NULL, &st), 0);
 	assert_int_equal(st.size, 4 * CS + 3 * BS + 60);
 	assert_int_equal(st.used, 2 * UNIT_SIZE);
 	assert_int_equal(st.n_chunks, 1);
+	/* of what is prepared the units that are stored, also half of one */
+	struct ranges all = {1, {{0, 5 * CS}}};
+	struct ranges some = {2, {{0, 4 * CS + 100}, {4 * CS + 3 * BS, 6 * CS}}};
+	assert_int_equal(chunk_stat(r->store, &id, CS, &all, &st), 0);
+	assert_int_equal(st.covered, 2 * UNIT_SIZE);
+	assert_int_equal(chunk_stat(r->store, &id, CS, &some, &st), 0);
+	assert_int_equal(st.covered, 100 + UNIT_SIZE);
 	/* append to the short block */
 	fill(want + 100, 200, 3);
 	assert_int_equal(rig_write(r, &id, CS, 100, want + 100, 200, 0), 0);
@@ -243,7 +250,7 @@ static void remove_many(struct rig *r, void *arg)
 			struct chunk_key file = {1, {ino}, 1, 0};
 			struct chunk_stat st;
 
-			assert_int_equal(chunk_stat(r->store, &file, CS, &st), 0);
+			assert_int_equal(chunk_stat(r->store, &file, CS, NULL, &st), 0);
 			assert_int_equal(st.n_chunks, gone[ino] ? 0 : many_chunks(ino));
 		}
 	}

@@ -233,12 +233,12 @@ static void meet_the_loss(struct rig *r, void *arg)
 	assert_int_equal(rig_read(r, &hole, 0, buf, sizeof(buf), true), 0);
 	assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), -LE_CORRUPT);
 	assert_int_equal(rig_write(r, &LOST, 65536, 100, buf, 100, 0), -LE_CORRUPT);
-	assert_int_equal(chunk_stat(r->store, &file, 65536, &st), -LE_CORRUPT);
+	assert_int_equal(chunk_stat(r->store, &file, 65536, NULL, &st), -LE_CORRUPT);
 	assert_int_equal(st.damaged.idx, LOST.idx);
 	/* Nobody else has it, and the file goes: so does the loss. */
 	assert_int_equal(chunk_remove_file(r->store, NULL, &file, &n), 0);
 	assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), 0);
-	assert_int_equal(chunk_stat(r->store, &file, 65536, &st), 0);
+	assert_int_equal(chunk_stat(r->store, &file, 65536, NULL, &st), 0);
 }
 
 static void forget_ledger(struct rig *r, void *arg)
@@ -477,7 +477,7 @@ static void vanish_and_stat(struct rig *r, void *arg)
 
 	(void)arg;
 	delete_row(r, NULL);
-	assert_int_equal(chunk_stat(r->store, &file, 65536, &st), -LE_CORRUPT);
+	assert_int_equal(chunk_stat(r->store, &file, 65536, NULL, &st), -LE_CORRUPT);
 	assert_int_equal(st.damaged.idx, LOST.idx);
 }
 
@@ -518,7 +518,7 @@ static void vanish_unnoticed(struct rig *r, void *arg)
 		assert_int_equal(rig_read(r, &LOST, 0, buf, sizeof(buf), true), sizeof(buf));
 		delete_row(r, NULL);
 		if (i == 0)
-			assert_int_equal(chunk_stat(r->store, &file, 65536, &st), 0);
+			assert_int_equal(chunk_stat(r->store, &file, 65536, NULL, &st), 0);
 		else
 			assert_int_equal(chunk_trim_file(r->store, NULL, &file, 65536,
 							 2 * 65536 + 5, &n),
