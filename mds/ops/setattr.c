@@ -113,7 +113,6 @@ struct truncate {
 	bool final;
 };
 
-/* All in one critical section where that is possible, else the intent. */
 /* What lies behind the end has no data. */
 static void cut_prepared(struct op *op, struct inode_rec *rec)
 {
@@ -126,6 +125,7 @@ static void cut_prepared(struct op *op, struct inode_rec *rec)
 	prepared_cut(op, rec, &left);
 }
 
+/* All in one critical section where that is possible, else the intent. */
 static int truncate_txn(struct op *op, const void *vin, void *vout)
 {
 	struct truncate *t = (struct truncate *)vin;
