@@ -96,6 +96,8 @@ static int read_leased(struct rpc_req *r, struct chain *c, const struct oss_read
 	uint64_t serial;
 	int rc;
 
+	TRY(chain_tell_leases(c));
+	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(chunk_lease_take(l, &k, r->hdr.session, req->lease, &serial));
 	rc = read_part(r, c, req, rep);
 	if (rc < 0)
