@@ -100,20 +100,33 @@ void chunk_lease_drop(struct chunk_leases *l, uint64_t serial)
 	}
 }
 
-/* A read that was repeated may have left several. */
-void chunk_lease_end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
-		     uint64_t number)
+/* k NULL: of any chunk. */
+static void end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
+		uint64_t from, uint64_t to)
 {
 	const uint32_t n = l->n;
 
 	list_for_each_safe (at, &l->all) {
 		struct chunk_lease *cl = list_entry(at, struct chunk_lease, link);
 
-		if (cl->session == session && cl->number == number && same_place(&cl->key, k))
+		if (cl->session == session && cl->number >= from && cl->number < to &&
+		    (k == NULL || same_place(&cl->key, k)))
 			lease_free(l, cl);
 	}
 	if (l->n < n)
 		waitq_wake_all(&l->ended);
+}
+
+/* A read that was repeated may have left several. */
+void chunk_lease_end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
+		     uint64_t number)
+{
+	end(l, k, session, number, number + 1);
+}
+
+void chunk_leases_end_before(struct chunk_leases *l, uint64_t session, uint64_t number)
+{
+	end(l, NULL, session, 0, number);
 }
 
 /* The newest of others up to that serial: when it ends at the latest. 0: there is none. */

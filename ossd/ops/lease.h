@@ -40,6 +40,8 @@ int chunk_lease_take(struct chunk_leases *l, const struct chunk_key *k, uint64_t
 void chunk_lease_drop(struct chunk_leases *l, uint64_t serial);
 void chunk_lease_end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
 		     uint64_t number);
+/* All of the session's with lower numbers. */
+void chunk_leases_end_before(struct chunk_leases *l, uint64_t session, uint64_t number);
 /* Of a chain that this target is head of. chunk NULL: of the whole file. */
 struct chunk_leased {
 	const struct chain *chain;

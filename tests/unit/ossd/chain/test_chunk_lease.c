@@ -300,6 +300,38 @@ static void pages_do_not_wait(struct chain_rig *r)
 	assert_in_range(loop_now_us() - from, 500000, 1000000);
 }
 
+static void reclaim(struct chain_rig *r, uint64_t below)
+{
+	struct oss_reclaim_req req = {.done = true, .leases = below};
+	struct oss_reclaim_rep rep;
+	struct rpc_call call = call_of(r, r->order[0], OP_oss_reclaim, &req, &rep);
+
+	assert_int_equal(rpc_call(r->m[r->order[0]].client, &call), 0);
+	rpc_call_fini(&call);
+}
+
+/* Who goes on with a session ends what the process before had, and nothing of its own. */
+static void successor_ends_them(struct chain_rig *r)
+{
+	struct writing wr;
+
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE + 1), 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE + 2), 1);
+	write_begin(r, &wr, &chunk, WRITER, 2);
+	assert_int_equal(fiber_sleep_us(100000), 0);
+	reclaim(r, LEASE + 2);
+	assert_int_equal(fiber_sleep_us(100000), 0);
+	assert_false(wr.ended);
+	reclaim(r, 0);
+	assert_int_equal(fiber_sleep_us(100000), 0);
+	assert_false(wr.ended);
+	reclaim(r, LEASE + 3);
+	write_end(&wr);
+	assert_true(wr.us < 500000);
+}
+
 /* ---- who leads anew ---- */
 
 static void lead(struct chain_rig *r, uint32_t head)
@@ -416,6 +448,13 @@ static void tells_first(struct chain_rig *r)
 	crig_members(r);
 	assert_int_equal(read_leased(r, 0, LEASE), 1);
 	give_back(r, LEASE);
+}
+
+static void test_successor_ends_them(void **state)
+{
+	(void)state;
+	chain_rig_run(18, 1, successor_ends_them);
+	chain_rig_run(19, 3, successor_ends_them);
 }
 
 static void test_restarts(void **state)
@@ -535,6 +574,7 @@ int main(void)
 		cmocka_unit_test(test_who_fails_ends_its_own),
 		cmocka_unit_test(test_who_waits_holds_no_buffer),
 		cmocka_unit_test(test_pages_do_not_wait),
+		cmocka_unit_test(test_successor_ends_them),
 		cmocka_unit_test(test_restarts),
 		cmocka_unit_test(test_takes_over),
 		cmocka_unit_test(test_nobody_reads_pages),
