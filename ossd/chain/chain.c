@@ -194,20 +194,46 @@ static bool head_may_lack(const struct chain *c, const struct chain *draft, uint
 	return true;
 }
 
+/* Nobody else can have led it, whatever is heard next. */
+static bool led_alone(const struct chain *c)
+{
+	return c->n_members == 1 && c->self == 0;
+}
+
+/* The only session that a former process here has given some; 0: it does not know. */
+static uint64_t own_leases(const struct chain *c)
+{
+	uint64_t whose = c->all->store->leased_before;
+
+	return led_alone(c) && whose != LEASED_MANY ? whose : 0;
+}
+
+/* Of leases of chunks that were given until now, whether there may be any. */
 static bool knows_leases(const struct chain *c)
 {
+	if (led_alone(c) && !c->all->store->leased_before)
+		return true;
 	return chain_is_sync(c) && (c->phase == CHAIN_SERVING || c->phase == CHAIN_FENCED);
 }
 
+static void raise_leases(struct chain *c, uint64_t until_us, uint64_t whose)
+{
+	bool none = c->leases_us <= env_now_us(c->all->env);
+
+	c->leases_of = none || whose == c->leases_of ? whose : 0;
+	if (until_us > c->leases_us)
+		c->leases_us = until_us;
+}
+
 /* Leases of chunks that were given by who was head before. Who was in sync has been told. To who is
- * in sync from now on the head may not speak yet, until it hears that; since_us: before that others
- * may have led. */
-static void take_leases_over(struct chain *c, bool knew, uint64_t since_us)
+ * in sync from now on the head may not speak yet, until it hears that; since_us: before that a
+ * former process, or another member, may have led. */
+static void take_leases_over(struct chain *c, bool knew, uint64_t since_us, uint64_t whose)
 {
 	uint32_t ms = CHUNK_LEASE_MS + (chain_replicated(c) ? c->all->lease_ms : 0);
 
-	if (chain_is_sync(c) && !knew && since_us + ms * 1000ull > c->leases_us)
-		c->leases_us = since_us + ms * 1000ull;
+	if (chain_is_sync(c) && !knew)
+		raise_leases(c, since_us + ms * 1000ull, whose);
 	c->told_us = 0;
 }
 
@@ -215,6 +241,8 @@ static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
 {
 	/* In the first epoch of all nobody was anything before. */
 	bool knew = knows_leases(c) || (c->epoch == 0 && epoch == 1);
+	uint64_t since_us = led_alone(c) ? c->all->o.start_us : env_now_us(c->all->env);
+	uint64_t whose = own_leases(c);
 	struct adoption how = {.was_head = c->epoch && chain_is_head(c),
 			       .behind_may_lack = behind_may_lack(c, draft, epoch),
 			       .head_may_lack = head_may_lack(c, draft, epoch)};
@@ -235,7 +263,7 @@ static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
 	log_info("chain %u: epoch %u, member %u of %u (%u in sync)", c->id, c->epoch, c->self + 1,
 		 c->n_members, c->n_sync);
 	c->filled |= !chain_is_sync(c);
-	take_leases_over(c, knew, env_now_us(c->all->env));
+	take_leases_over(c, knew, since_us, whose);
 	versions_adopted(c, &how);
 	if (c->self < c->n_members && c->members[c->self].state == MEMBER_SYNCING)
 		replay_doubt(&c->all->store->replay, c->id);
@@ -261,8 +289,9 @@ static int adopt_one(struct chains *cs, const struct chain_info *info)
 		TRY(store_chain(cs, &draft, info));
 		act(c, &draft, info->epoch);
 	} else if (info->epoch == c->epoch && c->phase == CHAIN_ADOPTED) {
-		take_leases_over(c, false,
-				 chain_replicated(c) ? env_now_us(cs->env) : cs->o.start_us);
+		take_leases_over(c, knows_leases(c),
+				 led_alone(c) ? cs->o.start_us : env_now_us(cs->env),
+				 own_leases(c));
 		chain_move(c, CHAIN_SERVING);
 		if (cs->hooks.adopted)
 			cs->hooks.adopted(c);
@@ -525,10 +554,7 @@ int chain_tell_leases(struct chain *c)
 
 void chain_leases_told(struct chain *c, uint32_t ms)
 {
-	uint64_t until_us = env_now_us(c->all->env) + ms * 1000ull;
-
-	if (until_us > c->leases_us)
-		c->leases_us = until_us;
+	raise_leases(c, env_now_us(c->all->env) + ms * 1000ull, 0);
 }
 
 /* ---- start and end ---- */

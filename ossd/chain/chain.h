@@ -46,6 +46,7 @@ struct chain {
 	/* Leases of chunks (ops/lease.h). */
 	uint64_t leases_us; /* those that others have given as heads, or this target before its
 			       start, have ended by then */
+	uint64_t leases_of; /* all are that session's; 0: nobody knows */
 	uint64_t told_us;   /* of the head: until when the others in sync believe that there are
 			       some */
 	struct fmutex telling;

@@ -147,15 +147,19 @@ static uint64_t newest(struct chunk_leases *l, const struct chunk_leased *of, ui
 	return until_us;
 }
 
-/* When those have ended that this process has not given; 0: they have. */
-static uint64_t inherited(const struct chunk_leases *l, const struct chain *c)
+/* When those of others have ended that this process has not given; 0: they have. */
+static uint64_t inherited(const struct chunk_leases *l, const struct chunk_leased *of)
 {
-	return env_now_us(l->env) < c->leases_us && !FAULT(OSS_NEW_HEAD) ? c->leases_us : 0;
+	const struct chain *c = of->chain;
+
+	if (env_now_us(l->env) >= c->leases_us || c->leases_of == of->session || FAULT(OSS_NEW_HEAD))
+		return 0;
+	return c->leases_us;
 }
 
 void chunk_leases_await(struct chunk_leases *l, const struct chunk_leased *of)
 {
-	const uint64_t serial = l->serial, old_us = inherited(l, of->chain);
+	const uint64_t serial = l->serial, old_us = inherited(l, of);
 	uint64_t until_us;
 
 	if (FAULT(OSS_NO_LEASES))
@@ -170,7 +174,7 @@ void chunk_leases_await(struct chunk_leases *l, const struct chunk_leased *of)
 bool chunk_leases_any(struct chunk_leases *l, const struct chunk_leased *of)
 {
 	return !FAULT(OSS_NO_LEASES) &&
-	       (newest(l, of, l->serial) != 0 || inherited(l, of->chain) != 0);
+	       (newest(l, of, l->serial) != 0 || inherited(l, of) != 0);
 }
 
 /* ---- oss_release ---- */

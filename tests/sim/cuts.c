@@ -26,6 +26,7 @@
 #define SYNC_US   20000u
 #define PAGES_US  2000u
 #define STUCK_US  900000u
+#define AWAY_US   100000u
 #define LATE_US   3000000u
 #define ALL_CELLS 0, CELLS
 
@@ -315,6 +316,22 @@ static void show_pages(struct deed *d, const uint32_t n_changes[CELLS], const ui
 	}
 }
 
+/* Now and then a page is stuck, and then a server that gave a lease may die meanwhile. */
+static void keep_pages(struct cuts *s)
+{
+	struct cluster *c = s->c;
+	struct node *n = &c->ossd[rnd(s, N_OSSD)];
+	uint64_t kind = rnd(s, 8);
+
+	if (kind > 3) {
+		fiber_sleep_us(rnd(s, PAGES_US));
+	} else if (kind == 0) {
+		if (c->faults_on && c->plan.crash_servers)
+			cluster_crash_for(n, 1 + rnd(s, AWAY_US));
+		fiber_sleep_us(rnd(s, STUCK_US));
+	}
+}
+
 /* As a mount does for pages that are to go again. */
 static int64_t read_leased(struct deed *d, uint8_t *buf, uint64_t off, uint64_t len)
 {
@@ -333,8 +350,7 @@ static int64_t read_leased(struct deed *d, uint8_t *buf, uint64_t off, uint64_t 
 		at += data.vec[i].len;
 	}
 	ll_data_release(&data);
-	if (rnd(d->s, 2))
-		fiber_sleep_us(rnd(d->s, rnd(d->s, 4) == 0 ? STUCK_US : PAGES_US));
+	keep_pages(d->s);
 	show_pages(d, n_changes, buf, off, at);
 	ll_release_leases(leases);
 	return (int64_t)at;

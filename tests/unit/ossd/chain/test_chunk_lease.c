@@ -381,7 +381,20 @@ static void restarts(struct chain_rig *r)
 	from = loop_now_us();
 	crig_restart(r, 0);
 	crig_tell(r, 0);
+	/* Of the only one who reads so. */
+	assert_true(write_us(r, &chunk, READER, 0) < 100000);
 	holds_answers(r, from);
+}
+
+/* Nor had anybody before. */
+static void restarts_unleased(struct chain_rig *r)
+{
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, 0, 0), 1);
+	crig_crash(r, 0);
+	crig_restart(r, 0);
+	crig_tell(r, 0);
+	write_now(r, &chunk, WRITER, 2);
 }
 
 static void takes_over(struct chain_rig *r)
@@ -461,6 +474,7 @@ static void test_restarts(void **state)
 {
 	(void)state;
 	chain_rig_run(20, 1, restarts);
+	chain_rig_run(27, 1, restarts_unleased);
 }
 
 static void test_takes_over(void **state)
