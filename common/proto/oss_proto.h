@@ -123,8 +123,8 @@ enum write_flags {
  * session that changes chunks there has said `done` it carries out only what is repeated
  * (FRAME_AGAIN), at most for its grace time. done: nothing that the session may have sent to an
  * earlier process of this target, or of another member of its chains, is still to be repeated.
- * incarnation: of the process, another one with each start. leases: those of the session's leases of
- * chunks whose numbers are below have ended: a process had them that has ended.
+ * incarnation: of the process, another one with each start. leases: those of the session's leases
+ * of chunks whose numbers are below have ended: a process had them that has ended.
  */
 #define oss_reclaim_req_FIELDS(F) F(u8, done) F(u64, leases)
 #define oss_reclaim_rep_FIELDS(F) F(u64, incarnation)

@@ -152,7 +152,8 @@ static uint64_t inherited(const struct chunk_leases *l, const struct chunk_lease
 {
 	const struct chain *c = of->chain;
 
-	if (env_now_us(l->env) >= c->leases_us || c->leases_of == of->session || FAULT(OSS_NEW_HEAD))
+	if (env_now_us(l->env) >= c->leases_us || c->leases_of == of->session ||
+	    FAULT(OSS_NEW_HEAD))
 		return 0;
 	return c->leases_us;
 }

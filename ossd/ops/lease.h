@@ -4,9 +4,9 @@
  * moment later. Writes that the read may not have seen are not answered before.
  *
  * A read takes its lease before it looks, a write looks for leases once it can be seen: so either
- * the read sees the write, or the write sees the lease. Both at the chain's head. Those that another
- * head has given, or a former process, are not known one by one: while there may be any of them
- * (chain.leases_us), they are waited for as if others had them of every chunk.
+ * the read sees the write, or the write sees the lease. Both at the chain's head. Those that
+ * another head has given, or a former process, are not known one by one: while there may be any of
+ * them (chain.leases_us), they are waited for as if others had them of every chunk.
  *
  * Owned by the target's loop.
  */

@@ -307,7 +307,8 @@ static void show_pages(struct deed *d, const uint32_t n_changes[CELLS], const ui
 	for (uint32_t i = d->first; i < d->first + d->n; i++) {
 		uint64_t at = (uint64_t)i * STRIDE - off;
 
-		if (at + CELL > n || n_changes[i] != changes_of(d)[i] || !cell_value(buf + at, &value) || value == 0 ||
+		if (at + CELL > n || n_changes[i] != changes_of(d)[i] ||
+		    !cell_value(buf + at, &value) || value == 0 ||
 		    may_be_shown(&s->past[d->file * CELLS + i], value))
 			continue;
 		cluster_fail(s->c, "client %u shows %u in cell %u of cut%u, which is gone",
