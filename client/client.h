@@ -85,6 +85,7 @@ struct client {
 	uint64_t former_us;       /* when a former process ended at the latest; 0: none did */
 	struct writeback wb;
 	uint64_t n_chunk_leases;
+	uint64_t leases_gone; /* those with lower numbers have ended: a former process had them */
 	uint64_t n_retracted; /* writes that were accepted and have to be repeated: a counter */
 	/* reclaim.c: struct promise of the changes under way; counts processes of targets. */
 	struct list promises;

@@ -298,6 +298,7 @@ struct attempt {
 	uint64_t n_holes;
 	uint32_t cuts; /* of the attributes */
 	struct io_patience patience;
+	int n_late; /* chunk leases may have ended before there was something to show */
 	bool ahead; /* what was fetched ahead may have met holes long before */
 };
 
@@ -419,34 +420,27 @@ static uint64_t reaches(const struct ll_chunk_leases *leases, uint64_t size)
 }
 
 /* More than the file is said to have is asked for: by then it may be longer, and what is not there
- * will be shown as not there. What comes when others may have written already (half the time is for
- * who shows it) is asked for again; it is shown all the same where that never is quick enough. */
+ * will be shown as not there. */
 static int read_under(struct ll_file *f, uint64_t off, uint32_t len, struct ll_chunk_leases *leases,
 		      struct ll_data *data)
 {
 	uint64_t size;
 
-	for (int tries = 1;; tries++) {
-		uint64_t late_us = loop_deadline_ms(CHUNK_LEASE_MS / 2);
-
-		leases->stored_end = 0;
-		leases->hole = UINT64_MAX;
-		TRY(io_read_size(f, off + len, &size));
-		TRY(read_own(f, off, len, leases, data));
-		if (loop_now_us() < late_us || tries == LATE_TRIES)
-			break;
-		ll_data_release(data);
-	}
+	TRY(io_read_size(f, off + len, &size));
+	TRY(read_own(f, off, len, leases, data));
 	size = reaches(leases, size);
 	cut_data(data, size > off ? size - off : 0);
 	return 0;
 }
 
-/* 1: it is to be read again. While it is being cut nobody's leases may be in the way. */
+/* 1: it is to be read again. While it is being cut nobody's leases may be in the way. What comes
+ * when others may have written already (half the time is for who shows it) is asked for again; it
+ * is shown all the same where that never is quick enough. */
 static int read_once_leased(struct attempt *a, uint64_t off, uint32_t len, struct ll_data *data,
 			    struct ll_chunk_leases **ret_leases)
 {
 	struct ll_chunk_leases *leases = chunk_leases_make(a->f->d);
+	uint64_t late_us = loop_deadline_ms(CHUNK_LEASE_MS / 2);
 	enum io_cut cut = CUT_NOT;
 	int rc;
 
@@ -458,7 +452,8 @@ static int read_once_leased(struct attempt *a, uint64_t off, uint32_t len, struc
 	rc = len > 0 ? read_under(a->f, off, len, leases, data) : 0;
 	if (rc >= 0)
 		rc = attempt_cut(a, leases->hole < off + data->len, &cut);
-	if (rc >= 0 && cut == CUT_NOT) {
+	if (rc >= 0 && cut == CUT_NOT &&
+	    (loop_now_us() < late_us || ++a->n_late == LATE_TRIES)) {
 		*ret_leases = leases;
 		return 0;
 	}

@@ -90,6 +90,8 @@ void ll_request_begin(struct ll_request *r, struct client *c, uint64_t unique);
 void ll_request_end(struct ll_request *r);
 /* The number of the running fiber's; 0: it has none. */
 uint64_t ll_request_unique(void);
+/* Of what a former process has read nothing is shown any more: its leases of chunks end. */
+void ll_former_pages_gone(struct client *c);
 /* A file that a former process had open; from the resume call only. */
 int ll_resume_file(struct client *c, struct ino ino, const struct cred *cred, uint32_t flags,
 		   struct ll_file **ret_file) CHECK_RESULT;

@@ -79,7 +79,7 @@ static bool has_to_repeat(const struct target *t, bool any)
 static int tell(struct target *t, bool done, uint64_t *ret_incarnation)
 {
 	struct client *c = t->c;
-	struct oss_reclaim_req req = {.done = done};
+	struct oss_reclaim_req req = {.done = done, .leases = c->leases_gone};
 	struct oss_reclaim_rep rep = {0};
 	struct rpc_call call = {
 		.op = OP_oss_reclaim,
@@ -151,4 +151,19 @@ void reclaim_start(struct target *t)
 	t->reclaiming = true;
 	if (client_bg_spawn(t->c, "oss_reclaim", reclaim_fiber, t) < 0)
 		t->reclaiming = false;
+}
+
+void ll_former_pages_gone(struct client *c)
+{
+	c->leases_gone = c->seq_base;
+	for (struct hmap_node *n = hmap_next(&c->map.targets, NULL); n != NULL;
+	     n = hmap_next(&c->map.targets, n)) {
+		struct target *t = container_of(n, struct target, node);
+
+		/* Who is down has forgotten them, and is told when it is back. */
+		if (t->state != TARGET_UP || target_connect(t) < 0)
+			continue;
+		if (t->up)
+			reclaim_start(t);
+	}
 }

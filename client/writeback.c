@@ -335,7 +335,9 @@ static int wreq_send(struct wreq *w)
 		.len = w->len,
 		.pieces = bytes_of(w->pieces, w->n_pieces * PIECE_WIRE_SIZE),
 		.flags = (w->lazy ? WRITE_LAZY : 0u) | (pack ? WRITE_PACK : 0u) |
-			 (w->pages ? WRITE_PAGES : 0u),
+			 (w->pages ? WRITE_PAGES : 0u) |
+			 /* Whoever opens the file waits until this is seen. */
+			 (lease_held(c, d->inode) ? WRITE_ALONE : 0u),
 		.grant_want = grant_want(c),
 		.mtime_ns = w->mtime_ns,
 	};

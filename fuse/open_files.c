@@ -188,8 +188,8 @@ void open_files_resent(struct leatfs *fs, uint64_t unique)
 	}
 }
 
-/* Of files with leases that may have ended meanwhile, or without. Waits for page locks, which
- * requests hold: from a fiber of its own. */
+/* Of files with leases that may have ended meanwhile, or without; what is not open nobody sees.
+ * Waits for page locks, which requests hold: from a fiber of its own. */
 void open_files_drop_pages(void *arg)
 {
 	struct leatfs *fs = arg;
@@ -197,4 +197,8 @@ void open_files_drop_pages(void *arg)
 	for (uint32_t at = 0; at < fs->kept->files_top && fs->mounted; at++)
 		if (files[at] != NULL)
 			invalidate_inode(fs, ll_file_ino(files[at]->file), 0, 0);
+	/* One after the other: when this is done they are. */
+	invalidate_inode_now(fs, mount_root, -1, 0);
+	if (fs->mounted)
+		ll_former_pages_gone(fs->client);
 }

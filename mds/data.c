@@ -401,6 +401,16 @@ static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
 	return end < 0 ? end : rc;
 }
 
+/* Nobody else has it open, so nobody shows it. */
+static bool is_alone(struct op *op, const struct open_file *f)
+{
+	const struct open *o =
+		op->session != NULL ? open_find(&op->m->opens, op->session, f->ino) : NULL;
+
+	return f->n_readers == (o != NULL ? o->n_read : 0) &&
+	       f->n_writers == (o != NULL ? o->n_write : 0);
+}
+
 int data_carry_out(struct op *op, struct open_file *f, uint64_t intent,
 		   const struct intent_rec *rec, struct attr *ret_attr)
 {
@@ -411,7 +421,7 @@ int data_carry_out(struct op *op, struct open_file *f, uint64_t intent,
 	rc = carry_out(op, f, intent, rec, ret_attr, &shown);
 	f->cutting = f->trimming = false;
 	/* Only now: a read that keeps pages from going may wait for the end of the cut. */
-	if (shown)
+	if (shown && !is_alone(op, f))
 		await_unshown(op->m, rec->ino, &rec->layout);
 	return rc;
 }

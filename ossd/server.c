@@ -144,6 +144,7 @@ static int open_chains(struct ossd *s, struct transport *t)
 		.waiting_max = s->p.slots / 4,
 		.kept_max = s->p.slots / 2,
 		.kept_merged_max = s->p.merge_slots / 2,
+		.start_us = s->target.start_us,
 	};
 
 	return chains_open(&o, &s->target.chains);

@@ -34,6 +34,7 @@
 	X(CLIENT_OWN_CACHE, "what is being changed is answered from memory meanwhile")             \
 	X(CLIENT_UNTOLD, "a restarted metadata server is not told of writes that nobody sees yet") \
 	X(OSS_NO_LEASES, "nobody waits for leases of chunks")                                      \
+	X(OSS_NEW_HEAD, "a head does not wait for leases of chunks that another one gave")         \
 	X(CLIENT_PAGES_UNSEEN, "who syncs pages does not wait for those who show older ones")      \
 	X(CLIENT_STALE_PLACE, "an append writes where a file ended that has been cut since")        \
 	X(CLIENT_TRUST_HOLES, "a hole is zeros, whether or not the file is cut meanwhile")

@@ -63,10 +63,17 @@ enum read_flags { READ_VERIFY = 1 };
  * counts if it is not in the future nor older than WRITTEN_BEFORE_S; 0: the server's clock tells.
  * WRITE_ON_BASE: only when the chunk has version base (0: there is none), else -LE_STALE: a copy
  * that comes late changes nothing. WRITE_PAGES: does not wait for leases of chunks: whoever wants
- * to know that these have ended asks by oss_sync.
+ * to know that these have ended asks by oss_sync. WRITE_ALONE: nor does this, for nobody else has
+ * the file open.
  */
 #define WRITTEN_BEFORE_S 60
-enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2, WRITE_ON_BASE = 4, WRITE_PAGES = 8 };
+enum write_flags {
+	WRITE_LAZY = 1,
+	WRITE_PACK = 2,
+	WRITE_ON_BASE = 4,
+	WRITE_PAGES = 8,
+	WRITE_ALONE = 16
+};
 #define oss_write_req_FIELDS(F) \
 	F(cap, cap) \
 	F(chunk_id, chunk) F(u32, chunk_size) F(u32, off) F(u32, len) F(bytes, pieces) \
@@ -118,9 +125,10 @@ enum write_flags { WRITE_LAZY = 1, WRITE_PACK = 2, WRITE_ON_BASE = 4, WRITE_PAGE
  * session that changes chunks there has said `done` it carries out only what is repeated
  * (FRAME_AGAIN), at most for its grace time. done: nothing that the session may have sent to an
  * earlier process of this target, or of another member of its chains, is still to be repeated.
- * incarnation: of the process, another one with each start.
+ * incarnation: of the process, another one with each start. leases: those of the session's leases
+ * of chunks whose numbers are below have ended: a process had them that has ended.
  */
-#define oss_reclaim_req_FIELDS(F) F(u8, done)
+#define oss_reclaim_req_FIELDS(F) F(u8, done) F(u64, leases)
 #define oss_reclaim_rep_FIELDS(F) F(u64, incarnation)
 
 /* ---- between the members of a chain (ossd/chain/README.md) ---- */
@@ -160,10 +168,11 @@ enum forward_flags { FORWARD_LAZY = 1 };
 				F(u64, seq) F(u16, op) F(bytes, answer) F(u64, upto)
 #define oss_forward_rep_FIELDS(F)
 /* versions: version_note of what the sender has committed, passed on to the member behind.
- * COMMIT_HURRY: somebody waits for what is pending. */
+ * COMMIT_HURRY: somebody waits for what is pending. leases_ms, from the head: for so long there may
+ * be leases of the chain's chunks (oss_read), whoever is head then. */
 #define version_note_FIELDS(F) F(chunk_id, chunk) F(u64, version)
 enum commit_flags { COMMIT_HURRY = 1 };
-#define oss_commit_req_FIELDS(F) F(u32, flags) F(bytes, versions)
+#define oss_commit_req_FIELDS(F) F(u32, flags) F(bytes, versions) F(u32, leases_ms)
 #define oss_commit_rep_FIELDS(F)
 /* Asked of the head about chunks with versions that nobody has spoken of for long. answers: one
  * version_state for each of versions (version_note). committed, newest: 0: there is no chunk;

@@ -10,6 +10,8 @@
 
 #define LOAD_STEP      1024u
 #define CHAIN_INFO_MAX 256u /* encoded, with CHAIN_MEMBERS_MAX members */
+#define TELL_MS        500u
+#define TOLD_MS        (3 * CHUNK_LEASE_MS / 2)
 
 #define TO(phase) (1u << CHAIN_##phase)
 MOVE_TABLE(chain_moves, "chain", N_CHAIN_PHASES,
@@ -67,6 +69,7 @@ static struct chain *chain_get(struct chains *cs, uint32_t id)
 	c->id = id;
 	list_init(&c->pending);
 	waitq_init(&c->settled);
+	fmutex_init(&c->telling);
 	hmap_insert(&cs->by_id, &c->node, hash_u64(id));
 	return c;
 }
@@ -191,8 +194,55 @@ static bool head_may_lack(const struct chain *c, const struct chain *draft, uint
 	return true;
 }
 
+/* Nobody else can have led it, whatever is heard next. */
+static bool led_alone(const struct chain *c)
+{
+	return c->n_members == 1 && c->self == 0;
+}
+
+/* The only session that a former process here has given some; 0: it does not know. */
+static uint64_t own_leases(const struct chain *c)
+{
+	uint64_t whose = c->all->store->leased_before;
+
+	return led_alone(c) && whose != LEASED_MANY ? whose : 0;
+}
+
+/* Of leases of chunks that were given until now, whether there may be any. */
+static bool knows_leases(const struct chain *c)
+{
+	if (led_alone(c) && !c->all->store->leased_before)
+		return true;
+	return chain_is_sync(c) && (c->phase == CHAIN_SERVING || c->phase == CHAIN_FENCED);
+}
+
+static void raise_leases(struct chain *c, uint64_t until_us, uint64_t whose)
+{
+	bool none = c->leases_us <= env_now_us(c->all->env);
+
+	c->leases_of = none || whose == c->leases_of ? whose : 0;
+	if (until_us > c->leases_us)
+		c->leases_us = until_us;
+}
+
+/* Leases of chunks that were given by who was head before. Who was in sync has been told. To who is
+ * in sync from now on the head may not speak yet, until it hears that; since_us: before that a
+ * former process, or another member, may have led. */
+static void take_leases_over(struct chain *c, bool knew, uint64_t since_us, uint64_t whose)
+{
+	uint32_t ms = CHUNK_LEASE_MS + (chain_replicated(c) ? c->all->lease_ms : 0);
+
+	if (chain_is_sync(c) && !knew)
+		raise_leases(c, since_us + ms * 1000ull, whose);
+	c->told_us = 0;
+}
+
 static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
 {
+	/* In the first epoch of all nobody was anything before. */
+	bool knew = knows_leases(c) || (c->epoch == 0 && epoch == 1);
+	uint64_t since_us = led_alone(c) ? c->all->o.start_us : env_now_us(c->all->env);
+	uint64_t whose = own_leases(c);
 	struct adoption how = {.was_head = c->epoch && chain_is_head(c),
 			       .behind_may_lack = behind_may_lack(c, draft, epoch),
 			       .head_may_lack = head_may_lack(c, draft, epoch)};
@@ -213,6 +263,7 @@ static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
 	log_info("chain %u: epoch %u, member %u of %u (%u in sync)", c->id, c->epoch, c->self + 1,
 		 c->n_members, c->n_sync);
 	c->filled |= !chain_is_sync(c);
+	take_leases_over(c, knew, since_us, whose);
 	versions_adopted(c, &how);
 	if (c->self < c->n_members && c->members[c->self].state == MEMBER_SYNCING)
 		replay_doubt(&c->all->store->replay, c->id);
@@ -238,6 +289,9 @@ static int adopt_one(struct chains *cs, const struct chain_info *info)
 		TRY(store_chain(cs, &draft, info));
 		act(c, &draft, info->epoch);
 	} else if (info->epoch == c->epoch && c->phase == CHAIN_ADOPTED) {
+		take_leases_over(c, knows_leases(c),
+				 led_alone(c) ? cs->o.start_us : env_now_us(cs->env),
+				 own_leases(c));
 		chain_move(c, CHAIN_SERVING);
 		if (cs->hooks.adopted)
 			cs->hooks.adopted(c);
@@ -295,6 +349,7 @@ void chains_lease(struct chains *cs, uint64_t sent_us, uint32_t lease_ms)
 {
 	uint64_t until = sent_us + lease_ms * 1000ull;
 
+	cs->lease_ms = lease_ms;
 	if (until <= cs->lease_until_us)
 		return;
 	cs->lease_until_us = until;
@@ -455,6 +510,51 @@ int chain_call(struct chain *c, uint32_t target, struct rpc_call *call)
 	call->chain = c->id;
 	call->epoch = c->epoch;
 	return chains_call(c->all, target, call);
+}
+
+/* ---- leases of chunks ---- */
+
+static int tell_leases(struct chain *c)
+{
+	struct oss_commit_req req = {.leases_ms = TOLD_MS};
+	uint64_t until_us = env_now_us(c->all->env) + TOLD_MS * 1000ull;
+	uint32_t epoch = c->epoch;
+
+	for (uint32_t i = 0; i < c->n_sync && c->epoch == epoch; i++) {
+		struct oss_commit_rep rep;
+		struct rpc_call call = {.op = OP_oss_commit,
+					.req = &req,
+					.rep = &rep,
+					.deadline_us = loop_deadline_ms(TELL_MS)};
+		int rc = i != c->self ? chain_call(c, c->members[i].target, &call) : 0;
+
+		rpc_call_fini(&call);
+		if (rc < 0)
+			return -LE_NOT_READY;
+	}
+	if (c->epoch != epoch)
+		return -LE_STALE_EPOCH;
+	c->told_us = until_us;
+	return 0;
+}
+
+int chain_tell_leases(struct chain *c)
+{
+	uint64_t term_us = CHUNK_LEASE_MS * 1000ull;
+	int rc = 0;
+
+	if (c->n_sync < 2 || env_now_us(c->all->env) + term_us <= c->told_us)
+		return 0;
+	fmutex_lock(&c->telling);
+	if (env_now_us(c->all->env) + term_us > c->told_us)
+		rc = tell_leases(c);
+	fmutex_unlock(&c->telling);
+	return rc;
+}
+
+void chain_leases_told(struct chain *c, uint32_t ms)
+{
+	raise_leases(c, env_now_us(c->all->env) + ms * 1000ull, 0);
 }
 
 /* ---- start and end ---- */

@@ -43,6 +43,13 @@ struct chain {
 	struct version_note *notes;
 	uint32_t n_notes;
 	bool notifier, hurry; /* of commit.c */
+	/* Leases of chunks (ops/lease.h). */
+	uint64_t leases_us; /* those that others have given as heads, or this target before its
+			       start, have ended by then */
+	uint64_t leases_of; /* all are that session's; 0: nobody knows */
+	uint64_t told_us;   /* of the head: until when the others in sync believe that there are
+			       some */
+	struct fmutex telling;
 	void *resync; /* of resync.c */
 };
 
@@ -79,6 +86,7 @@ struct chains_options {
 	/* Peers' addresses are wanted that nobody has told yet. Does not yield. */
 	void (*want_addrs)(void *arg);
 	void *arg;
+	uint64_t start_us; /* a former process has not worked any more since then */
 };
 
 struct chains {
@@ -91,6 +99,7 @@ struct chains {
 	struct list peers; /* struct chain_peer: those whose addresses are known */
 	struct fmutex adopting;
 	uint64_t lease_until_us;
+	uint32_t lease_ms;
 	struct chain_log *log;
 	struct chain_hooks hooks;
 	struct list free_versions;
@@ -164,6 +173,12 @@ enum chain_need {
  * clock, does not yield. */
 int chain_admit(struct chains *cs, uint32_t id, uint32_t epoch, enum chain_need need,
 		struct chain **ret_chain) CHECK_RESULT;
+
+/* Before the head gives leases of chunks: whoever may be head next knows that there are some. Costs
+ * nothing most of the time. -LE_NOT_READY: somebody does not answer. Yields. */
+int chain_tell_leases(struct chain *c) CHECK_RESULT;
+/* The head has said that there may be some for that long. */
+void chain_leases_told(struct chain *c, uint32_t ms);
 
 /* ---- talking to other members ---- */
 

@@ -571,6 +571,8 @@ int chain_committed(struct chain *c, const struct oss_commit_req *req)
 	}
 	if (req->flags & COMMIT_HURRY)
 		chain_hurry(c);
+	if (req->leases_ms)
+		chain_leases_told(c, req->leases_ms);
 	return r.status;
 }
 

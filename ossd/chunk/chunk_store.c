@@ -735,13 +735,32 @@ static int open_pools(struct chunk_store *s)
 	return s->zero ? 0 : -LE_NOMEM;
 }
 
+/* 0: there is none. */
+static int get_leased(struct chunk_store *s, uint64_t *ret_session)
+{
+	struct kv_value v;
+	struct wire_r r;
+	int rc = kv_get(s->kv, LEASED_KEY, LEASED_KEY_SIZE, &v);
+
+	if (rc < 0)
+		return rc == -LE_NOENT ? 0 : rc;
+	wire_r_init(&r, v.data, v.len);
+	wire_get_u64(&r, ret_session);
+	kv_value_fini(&v);
+	return r.status < 0 ? -LE_CORRUPT_STORE : 0;
+}
+
 /* What the last server has left, if it was ended in order: not so any more from now on. */
 static int begin_use(struct chunk_store *s)
 {
 	struct kv_batch *b;
 	struct kv_value v;
-	int rc = kv_get(s->kv, ENDED_KEY, ENDED_KEY_SIZE, &v);
+	int rc;
 
+	TRY(get_leased(s, &s->leased));
+	s->leased_before = s->leased;
+	s->leased_until_us = env_now_us(s->env) + CHUNK_LEASE_MS * 1000u;
+	rc = kv_get(s->kv, ENDED_KEY, ENDED_KEY_SIZE, &v);
 	if (rc < 0)
 		return rc == -LE_NOENT ? 0 : rc;
 	kv_value_fini(&v);
@@ -814,6 +833,7 @@ int chunk_store_open(struct env *env, const struct ossd_params *p, struct ossd_m
 	writers_init(&s->writers);
 	ledger_init(&s->ledger);
 	fmutex_init(&s->many_slots);
+	fmutex_init(&s->leasing);
 	latch_init(&s->fibers, 0);
 	rc = open_pools(s);
 	if (rc == 0)
@@ -842,6 +862,8 @@ static void end_use(struct chunk_store *s)
 	if (!b)
 		return;
 	kv_batch_put(b, ENDED_KEY, ENDED_KEY_SIZE, "", 0);
+	if (env_now_us(s->env) >= s->leased_until_us)
+		kv_batch_delete(b, LEASED_KEY, LEASED_KEY_SIZE);
 	if (kv_commit(s->kv, b, s->p->sync) < 0)
 		log_warn("target %u: the end of its use could not be noted", s->super.target);
 	kv_batch_destroy(b);
@@ -878,6 +900,35 @@ int chunk_store_set_owner(struct chunk_store *s, const struct uuid *cluster, uin
 int chunk_store_status(const struct chunk_store *s)
 {
 	return s->gc.status < 0 ? -LE_IO : 0;
+}
+
+static int put_leased(struct chunk_store *s, uint64_t session)
+{
+	struct group_commit *g = &s->gc;
+	uint8_t buf[8];
+	struct wire_w w;
+
+	TRY(chunk_store_status(s));
+	wire_w_init(&w, buf, sizeof(buf));
+	wire_put_u64(&w, &session);
+	kv_batch_put(group_commit_batch(g), LEASED_KEY, LEASED_KEY_SIZE, buf, w.len);
+	TRY(group_commit_wait(g, group_commit_join(g, NULL, false)));
+	s->leased = session;
+	return 0;
+}
+
+int chunk_store_leased(struct chunk_store *s, uint64_t session, uint64_t until_us)
+{
+	int rc = 0;
+
+	s->leased_until_us = until_us;
+	if (s->leased == session || s->leased == LEASED_MANY)
+		return 0;
+	fmutex_lock(&s->leasing);
+	if (s->leased != session && s->leased != LEASED_MANY)
+		rc = put_leased(s, s->leased == 0 ? session : LEASED_MANY);
+	fmutex_unlock(&s->leasing);
+	return rc;
 }
 
 void chunk_store_gauges(struct chunk_store *s)

@@ -45,6 +45,11 @@ struct chunk_store {
 	struct replay replay;
 	struct writers writers;
 	struct ledger ledger;
+	/* Leases of chunks: to whom some were given, as it is on the disk, and was at the start: a
+	 * session, LEASED_MANY, or 0; when the last one ends. */
+	uint64_t leased, leased_before;
+	uint64_t leased_until_us;
+	struct fmutex leasing;
 	struct slot_pool *read_pool, *small_pool, *merge_pool;
 	struct fmutex many_slots; /* of a reader that needs more than one: so that two do not share
 				     the last */
@@ -69,6 +74,10 @@ int chunk_store_set_owner(struct chunk_store *s, const struct uuid *cluster,
 /* 0, or the failure after which it takes no more writes. Does not yield. */
 int chunk_store_status(const struct chunk_store *s);
 void chunk_store_gauges(struct chunk_store *s);
+/* Leases of chunks (ops/lease.h) of the session may last until then: whoever opens the store next
+ * knows that there were some. Yields for the first one, and for that of a second session. -LE_IO */
+#define LEASED_MANY UINT64_MAX
+int chunk_store_leased(struct chunk_store *s, uint64_t session, uint64_t until_us) CHECK_RESULT;
 
 /* ---- changes: begin, look at tx.rec, join, wait ---- */
 

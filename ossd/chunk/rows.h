@@ -13,7 +13,7 @@
  *   S chain                  u32: last epoch in which this target was SYNC
  *   H chain cell             how many chunks there must be, and which (ledger.h)
  *   W session                it changes chunks here (writers.h)
- *   M name                   store, commits, scrub, ledger, ended
+ *   M name                   store, commits, scrub, ledger, ended, leased
  */
 #ifndef LEAT_OSSD_ROWS_H
 #define LEAT_OSSD_ROWS_H

@@ -11,6 +11,8 @@
 #define COMMITS_KEY_SIZE 8u
 #define ENDED_KEY        "Mended"
 #define ENDED_KEY_SIZE   6u
+#define LEASED_KEY       "Mleased"
+#define LEASED_KEY_SIZE  7u
 #define SUPER_MAX        256u
 #define STORE_PATH_MAX   (CONFIG_STR_MAX + 32)
 

@@ -93,6 +93,7 @@ int op_reclaim(struct rpc_req *r, const void *in, void *out)
 	if (r->hdr.target != t->id && t->id)
 		return -LE_NO_TARGET;
 	rep->incarnation = t->incarnation;
+	chunk_leases_end_before(&t->leases, r->hdr.session, req->leases);
 	if (req->done) {
 		writers_returned(&t->store->writers, r->hdr.session);
 		grace_look(&t->grace);

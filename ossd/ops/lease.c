@@ -100,25 +100,37 @@ void chunk_lease_drop(struct chunk_leases *l, uint64_t serial)
 	}
 }
 
-/* A read that was repeated may have left several. */
-void chunk_lease_end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
-		     uint64_t number)
+/* k NULL: of any chunk. */
+static void end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
+		uint64_t from, uint64_t to)
 {
 	const uint32_t n = l->n;
 
 	list_for_each_safe (at, &l->all) {
 		struct chunk_lease *cl = list_entry(at, struct chunk_lease, link);
 
-		if (cl->session == session && cl->number == number && same_place(&cl->key, k))
+		if (cl->session == session && cl->number >= from && cl->number < to &&
+		    (k == NULL || same_place(&cl->key, k)))
 			lease_free(l, cl);
 	}
 	if (l->n < n)
 		waitq_wake_all(&l->ended);
 }
 
+/* A read that was repeated may have left several. */
+void chunk_lease_end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
+		     uint64_t number)
+{
+	end(l, k, session, number, number + 1);
+}
+
+void chunk_leases_end_before(struct chunk_leases *l, uint64_t session, uint64_t number)
+{
+	end(l, NULL, session, 0, number);
+}
+
 /* The newest of others up to that serial: when it ends at the latest. 0: there is none. */
-static uint64_t newest(struct chunk_leases *l, const struct chunk_key *k, struct ino ino,
-		       uint64_t session, uint64_t serial)
+static uint64_t newest(struct chunk_leases *l, const struct chunk_leased *of, uint64_t serial)
 {
 	uint64_t until_us = 0;
 
@@ -128,40 +140,42 @@ static uint64_t newest(struct chunk_leases *l, const struct chunk_key *k, struct
 
 		if (cl->serial > serial)
 			break;
-		if (cl->session != session &&
-		    (k ? same_place(&cl->key, k) : ino_equal(cl->key.ino, ino)))
+		if (cl->session != of->session && (of->chunk ? same_place(&cl->key, of->chunk)
+							     : ino_equal(cl->key.ino, of->ino)))
 			until_us = cl->until_us;
 	}
 	return until_us;
 }
 
-static void await(struct chunk_leases *l, const struct chunk_key *k, struct ino ino,
-		  uint64_t session)
+/* When those of others have ended that this process has not given; 0: they have. */
+static uint64_t inherited(const struct chunk_leases *l, const struct chunk_leased *of)
 {
-	uint64_t serial = l->serial, until_us;
+	const struct chain *c = of->chain;
+
+	if (env_now_us(l->env) >= c->leases_us || c->leases_of == of->session ||
+	    FAULT(OSS_NEW_HEAD))
+		return 0;
+	return c->leases_us;
+}
+
+void chunk_leases_await(struct chunk_leases *l, const struct chunk_leased *of)
+{
+	const uint64_t serial = l->serial, old_us = inherited(l, of);
+	uint64_t until_us;
 
 	if (FAULT(OSS_NO_LEASES))
 		return;
-	while (l->n > 0 && (until_us = newest(l, k, ino, session, serial)) != 0) {
-		int rc = waitq_wait(&l->ended, until_us);
+	while ((until_us = newest(l, of, serial)) != 0 || env_now_us(l->env) < old_us) {
+		int rc = waitq_wait(&l->ended, until_us > old_us ? until_us : old_us);
 
 		(void)rc; /* what is done is answered, whatever becomes of who asked */
 	}
 }
 
-void chunk_leases_await(struct chunk_leases *l, const struct chunk_key *k, uint64_t session)
+bool chunk_leases_any(struct chunk_leases *l, const struct chunk_leased *of)
 {
-	await(l, k, k->ino, session);
-}
-
-void chunk_leases_await_file(struct chunk_leases *l, struct ino ino, uint64_t session)
-{
-	await(l, NULL, ino, session);
-}
-
-bool chunk_leases_of_file(struct chunk_leases *l, struct ino ino, uint64_t session)
-{
-	return !FAULT(OSS_NO_LEASES) && newest(l, NULL, ino, session, l->serial) != 0;
+	return !FAULT(OSS_NO_LEASES) &&
+	       (newest(l, of, l->serial) != 0 || inherited(l, of) != 0);
 }
 
 /* ---- oss_release ---- */

@@ -4,8 +4,9 @@
  * moment later. Writes that the read may not have seen are not answered before.
  *
  * A read takes its lease before it looks, a write looks for leases once it can be seen: so either
- * the read sees the write, or the write sees the lease. Both at the chain's head. Not kept over a
- * restart: that takes longer than a page is kept.
+ * the read sees the write, or the write sees the lease. Both at the chain's head. Those that
+ * another head has given, or a former process, are not known one by one: while there may be any of
+ * them (chain.leases_us), they are waited for as if others had them of every chunk.
  *
  * Owned by the target's loop.
  */
@@ -15,6 +16,7 @@
 #include "common/base/list.h"
 #include "common/base/metrics.h"
 #include "common/rt/fiber.h"
+#include "ossd/chain/chain.h"
 #include "ossd/chunk/rows.h"
 
 #define CHUNK_LEASES_MAX         4096u
@@ -38,11 +40,18 @@ int chunk_lease_take(struct chunk_leases *l, const struct chunk_key *k, uint64_t
 void chunk_lease_drop(struct chunk_leases *l, uint64_t serial);
 void chunk_lease_end(struct chunk_leases *l, const struct chunk_key *k, uint64_t session,
 		     uint64_t number);
-/* Until those of other sessions that are there now have ended: of the chunk, or of the whole file.
- * Yields only if there are any. */
-void chunk_leases_await(struct chunk_leases *l, const struct chunk_key *k, uint64_t session);
-void chunk_leases_await_file(struct chunk_leases *l, struct ino ino, uint64_t session);
+/* All of the session's with lower numbers. */
+void chunk_leases_end_before(struct chunk_leases *l, uint64_t session, uint64_t number);
+/* Of a chain that this target is head of. chunk NULL: of the whole file. */
+struct chunk_leased {
+	const struct chain *chain;
+	struct ino ino;
+	const struct chunk_key *chunk;
+	uint64_t session;
+};
+/* Until those of other sessions that are there now have ended. Yields only if there are any. */
+void chunk_leases_await(struct chunk_leases *l, const struct chunk_leased *of);
 /* Are there any of other sessions? */
-bool chunk_leases_of_file(struct chunk_leases *l, struct ino ino, uint64_t session);
+bool chunk_leases_any(struct chunk_leases *l, const struct chunk_leased *of);
 
 #endif

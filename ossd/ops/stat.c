@@ -83,7 +83,8 @@ int op_sync(struct rpc_req *r, const void *in, void *out)
 	(void)out;
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	if (req->ino.v != 0)
-		chunk_leases_await_file(&op_target(r)->leases, req->ino, r->hdr.session);
+		chunk_leases_await(&op_target(r)->leases,
+				   &(struct chunk_leased){c, req->ino, NULL, r->hdr.session});
 	if (chain_replicated(c))
 		return chain_barrier(c);
 	return group_commit_barrier(&op_target(r)->store->gc);

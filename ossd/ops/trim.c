@@ -113,6 +113,13 @@ static int mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *i
 
 /* ---- the operations ---- */
 
+static bool is_shown(const struct rpc_req *r, const struct chain *c, struct ino ino)
+{
+	const struct chunk_leased of = {c, ino, NULL, r->hdr.session};
+
+	return chunk_leases_any(&op_target(r)->leases, &of);
+}
+
 static int trim(struct mutation *m, const void *in, void *out)
 {
 	const struct oss_trim_req *req = in;
@@ -137,7 +144,7 @@ int op_trim(struct rpc_req *r, const void *in, void *out)
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
 	TRY(mutate(r, trim, in, out));
-	rep->shown = chunk_leases_of_file(&op_target(r)->leases, req->ino, r->hdr.session);
+	rep->shown = is_shown(r, c, req->ino);
 	return 0;
 }
 
@@ -165,7 +172,7 @@ int op_punch(struct rpc_req *r, const void *in, void *out)
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
 	TRY(mutate(r, punch, in, out));
-	rep->shown = chunk_leases_of_file(&op_target(r)->leases, req->ino, r->hdr.session);
+	rep->shown = is_shown(r, c, req->ino);
 	return 0;
 }
 

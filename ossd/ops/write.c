@@ -53,8 +53,10 @@ static void drop_bulk(struct rpc_req *r)
 static void await_readers(const struct mutation *m, const struct oss_write_req *req,
 			  const struct chunk_key *id)
 {
-	if (!(req->flags & WRITE_PAGES))
-		chunk_leases_await(&m->t->leases, id, m->r->hdr.session);
+	const struct chunk_leased of = {m->chain, id->ino, id, m->r->hdr.session};
+
+	if (!(req->flags & (WRITE_PAGES | WRITE_ALONE)))
+		chunk_leases_await(&m->t->leases, &of);
 }
 
 static int write_version(struct mutation *m, const struct oss_write_req *req, struct chunk_write *w,

@@ -25,6 +25,8 @@
 #define HOT_US    2000000u
 #define SYNC_US   20000u
 #define PAGES_US  2000u
+#define STUCK_US  900000u
+#define AWAY_US   100000u
 #define LATE_US   3000000u
 #define ALL_CELLS 0, CELLS
 
@@ -42,7 +44,8 @@ struct cell_past {
 
 struct cuts_client {
 	struct client *client;
-	uint32_t n_changes; /* begun and ended by it: its own kernel would know of these */
+	/* Of each cell, begun and ended by it: its own kernel would know of these. */
+	uint32_t n_changes[FILES * CELLS];
 	struct ll_file *file[FILES][ACTORS];
 	bool direct[FILES][ACTORS];
 	bool used; /* by it or the one before it, of which something may be under way */
@@ -137,10 +140,16 @@ static void end_all(const struct deed *d)
 		cell_done(&d->s->cells, d->op[i], ++d->s->tick);
 }
 
-static void change_begins(struct deed *d)
+static uint32_t *changes_of(const struct deed *d)
+{
+	return &d->sc->n_changes[d->file * CELLS];
+}
+
+static void change_begins(struct deed *d, uint32_t cell, uint32_t n)
 {
 	d->began = d->s->tick;
-	d->sc->n_changes++;
+	for (uint32_t i = cell; i < cell + n; i++)
+		changes_of(d)[i]++;
 }
 
 /* What was in the cell before is there no more. value: 0, if it was not written, but cut off. */
@@ -154,6 +163,7 @@ static void change_ended(struct deed *d, uint32_t cell, uint32_t value)
 	}
 	if (d->began > p->over)
 		p->over = d->began;
+	changes_of(d)[cell]++;
 }
 
 /* May that still be shown? Not when a change has ended that began after the write had. */
@@ -172,13 +182,12 @@ static void begin_size(struct deed *d, uint64_t size)
 	d->n = CELLS;
 	for (uint32_t i = 0; i < CELLS; i++)
 		record(d, i, cell_end(i) <= size ? CELL_EXTEND : CELL_CUT, 0);
-	change_begins(d);
+	change_begins(d, ALL_CELLS);
 }
 
 static void size_ended(struct deed *d, uint64_t size)
 {
 	end_all(d);
-	d->sc->n_changes++;
 	for (uint32_t i = 0; i < CELLS; i++)
 		if (cell_end(i) > size)
 			change_ended(d, i, 0);
@@ -289,7 +298,8 @@ static void check_read(struct deed *d, const uint8_t *buf, uint64_t off, int64_t
 
 /* What a program reads that finds the pages there. (One that asks the servers may see a write
  * before it has ended, and so before this one does.) */
-static void show_pages(struct deed *d, const uint8_t *buf, uint64_t off, uint64_t n)
+static void show_pages(struct deed *d, const uint32_t n_changes[CELLS], const uint8_t *buf,
+		       uint64_t off, uint64_t n)
 {
 	struct cuts *s = d->s;
 	uint32_t value;
@@ -297,12 +307,29 @@ static void show_pages(struct deed *d, const uint8_t *buf, uint64_t off, uint64_
 	for (uint32_t i = d->first; i < d->first + d->n; i++) {
 		uint64_t at = (uint64_t)i * STRIDE - off;
 
-		if (at + CELL > n || !cell_value(buf + at, &value) || value == 0 ||
+		if (at + CELL > n || n_changes[i] != changes_of(d)[i] ||
+		    !cell_value(buf + at, &value) || value == 0 ||
 		    may_be_shown(&s->past[d->file * CELLS + i], value))
 			continue;
 		cluster_fail(s->c, "client %u shows %u in cell %u of cut%u, which is gone",
 			     d->index, value, i, d->file);
 		return;
+	}
+}
+
+/* Now and then a page is stuck, and then a server that gave a lease may die meanwhile. */
+static void keep_pages(struct cuts *s)
+{
+	struct cluster *c = s->c;
+	struct node *n = &c->ossd[rnd(s, N_OSSD)];
+	uint64_t kind = rnd(s, 8);
+
+	if (kind > 3) {
+		fiber_sleep_us(rnd(s, PAGES_US));
+	} else if (kind == 0) {
+		if (c->faults_on && c->plan.crash_servers)
+			cluster_crash_for(n, 1 + rnd(s, AWAY_US));
+		fiber_sleep_us(rnd(s, STUCK_US));
 	}
 }
 
@@ -312,9 +339,11 @@ static int64_t read_leased(struct deed *d, uint8_t *buf, uint64_t off, uint64_t 
 	struct ll_chunk_leases *leases;
 	struct ll_data data;
 	uint64_t at = 0;
-	uint32_t n_changes = d->sc->n_changes;
-	int rc = ll_read_leased(*file_of(d), off, (uint32_t)len, &data, &leases);
+	uint32_t n_changes[CELLS];
+	int rc;
 
+	memcpy(n_changes, changes_of(d), sizeof(n_changes));
+	rc = ll_read_leased(*file_of(d), off, (uint32_t)len, &data, &leases);
 	if (rc < 0)
 		return rc;
 	for (uint32_t i = 0; i < data.n; i++) {
@@ -322,10 +351,8 @@ static int64_t read_leased(struct deed *d, uint8_t *buf, uint64_t off, uint64_t 
 		at += data.vec[i].len;
 	}
 	ll_data_release(&data);
-	if (rnd(d->s, 2))
-		fiber_sleep_us(rnd(d->s, PAGES_US));
-	if (d->sc->n_changes == n_changes)
-		show_pages(d, buf, off, at);
+	keep_pages(d->s);
+	show_pages(d, n_changes, buf, off, at);
 	ll_release_leases(leases);
 	return (int64_t)at;
 }
@@ -431,12 +458,11 @@ static void write_cell(struct deed *d)
 	begin(d, 0, cell, CELL_EXTEND);
 	record(d, cell, CELL_WRITE, (uint32_t)value);
 	d->n++;
-	change_begins(d);
+	change_begins(d, cell, 1);
 	tell(d, pages ? "writes pages" : "writes", cell, value);
 	if (!is_written(d, write_as(*file_of(d), words, (uint64_t)cell * STRIDE, pages)))
 		return;
 	end_all(d);
-	d->sc->n_changes++;
 	change_ended(d, cell, (uint32_t)value);
 	tell(d, "has written", cell, value);
 }

@@ -35,6 +35,7 @@ struct batch {
 	const char *plant;
 };
 
+#define LIMIT_S 14400 /* with copies many faults make each of 750 operations take seconds */
 #define MOVES_MAX 512u
 
 /* In shared memory: what the children found. */
@@ -148,7 +149,7 @@ static void run_plan(struct cluster *c, const struct plan *plan)
 	for (uint32_t i = 0; i < plan->n_clients; i++)
 		cluster_start_client(c, i);
 	cluster_start_faults(c);
-	cluster_run(c, workload_done, workload_now, 7200);
+	cluster_run(c, workload_done, workload_now, LIMIT_S);
 	if (!c->failed)
 		cluster_heal(c);
 	if (!c->failed && plan->replicas > 1)
@@ -444,7 +445,7 @@ static int test_deterministic(void)
 			cluster_start_client(&c, 0);
 			cluster_start_client(&c, 1);
 			cluster_start_faults(&c);
-			cluster_run(&c, workload_done, workload_now, 7200);
+			cluster_run(&c, workload_done, workload_now, LIMIT_S);
 			uint64_t h = sim_trace_hash(c.sim);
 			_exit(write(fds[1], &h, sizeof(h)) == sizeof(h) && !c.failed ? 0 : 1);
 		}
@@ -596,6 +597,7 @@ FINDS_NAMES(client_keep_opens)
 FINDS(client_trust_holes, found_cuts)
 FINDS(client_stale_place, found_cuts)
 FINDS(oss_no_leases, found_cuts)
+FINDS(oss_new_head, found_cuts)
 FINDS(client_pages_unseen, found_cuts)
 FINDS(oss_no_dedupe, found)
 FINDS(oss_early_ack, found)
@@ -651,6 +653,7 @@ static const struct {
 	X(client_trust_holes),
 	X(client_stale_place),
 	X(oss_no_leases),
+	X(oss_new_head),
 	X(client_pages_unseen),
 	X(oss_no_dedupe),
 	X(oss_early_ack),

@@ -68,6 +68,7 @@ static void open_target(struct member *m, struct env *env)
 	t->grace.over |= m->rig->grace_ms == 0;
 	grace_begin(&t->grace, m->rig->grace_ms);
 	o.store = t->store;
+	o.start_us = env_now_us(env);
 	assert_int_equal(chains_open(&o, &t->chains), 0);
 }
 

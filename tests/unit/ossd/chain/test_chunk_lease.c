@@ -1,6 +1,7 @@
 /*
  * Leases of chunks: writes by other sessions, and what cuts the file, are accepted and answered
- * when the reader has given its lease back, or it is over. Of one copy and of three.
+ * when the reader has given its lease back, or it is over. Of one copy and of three. Who leads
+ * anew waits until those are over that were given before.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/fault.h"
 #include "tests/unit/ossd/chain/chain_rig.h"
 
 #define READER 7u
@@ -298,6 +300,214 @@ static void pages_do_not_wait(struct chain_rig *r)
 	assert_in_range(loop_now_us() - from, 500000, 1000000);
 }
 
+static void reclaim(struct chain_rig *r, uint64_t below)
+{
+	struct oss_reclaim_req req = {.done = true, .leases = below};
+	struct oss_reclaim_rep rep;
+	struct rpc_call call = call_of(r, r->order[0], OP_oss_reclaim, &req, &rep);
+
+	assert_int_equal(rpc_call(r->m[r->order[0]].client, &call), 0);
+	rpc_call_fini(&call);
+}
+
+/* Who goes on with a session ends what the process before had, and nothing of its own. */
+static void successor_ends_them(struct chain_rig *r)
+{
+	struct writing wr;
+
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE), 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE + 1), 1);
+	assert_int_equal(read_leased(r, r->order[0], LEASE + 2), 1);
+	write_begin(r, &wr, &chunk, WRITER, 2);
+	assert_int_equal(fiber_sleep_us(100000), 0);
+	reclaim(r, LEASE + 2);
+	assert_int_equal(fiber_sleep_us(100000), 0);
+	assert_false(wr.ended);
+	reclaim(r, 0);
+	assert_int_equal(fiber_sleep_us(100000), 0);
+	assert_false(wr.ended);
+	reclaim(r, LEASE + 3);
+	write_end(&wr);
+	assert_true(wr.us < 500000);
+}
+
+/* ---- who leads anew ---- */
+
+static void lead(struct chain_rig *r, uint32_t head)
+{
+	for (uint32_t k = 0; k < r->n; k++)
+		r->order[k] = (head + k) % r->n;
+	crig_members(r);
+}
+
+static uint64_t write_us(struct chain_rig *r, const struct chunk_id *c, uint64_t session,
+			 uint32_t flags)
+{
+	struct writing wr;
+
+	write_begin(r, &wr, c, session, 9);
+	wr.w.flags = flags;
+	write_end(&wr);
+	return wr.us;
+}
+
+/* For what is left of the leases that there may be; and nobody for whom there are none. */
+static void holds_answers(struct chain_rig *r, uint64_t from_us)
+{
+	const uint64_t term_us = CHUNK_LEASE_MS * 1000u;
+	uint8_t shown = 0;
+
+	assert_true(write_us(r, &other, WRITER, WRITE_ALONE) < 100000);
+	assert_true(write_us(r, &other, WRITER, WRITE_PAGES) < 100000);
+	assert_int_equal(crig_trim(r, r->order[0], &other, 100, 10 * r->epoch, &shown), 0);
+	assert_int_equal(shown, 1);
+	assert_int_equal(sync_readers(r, WRITER, 0), 0);
+	assert_true(loop_now_us() < from_us + term_us);
+	assert_true(write_us(r, &chunk, WRITER, 0) > 0);
+	assert_in_range(loop_now_us(), from_us + term_us, from_us + term_us * 7 / 4);
+	assert_true(write_us(r, &chunk, WRITER, 0) < 100000);
+	assert_int_equal(crig_trim(r, r->order[0], &other, 10, 10 * r->epoch + 1, &shown), 0);
+	assert_int_equal(shown, 0);
+}
+
+static void restarts(struct chain_rig *r)
+{
+	uint64_t from;
+
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, 0, LEASE), 1);
+	crig_crash(r, 0);
+	from = loop_now_us();
+	crig_restart(r, 0);
+	crig_tell(r, 0);
+	/* Of the only one who reads so. */
+	assert_true(write_us(r, &chunk, READER, 0) < 100000);
+	holds_answers(r, from);
+}
+
+/* Nor had anybody before. */
+static void restarts_unleased(struct chain_rig *r)
+{
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, 0, 0), 1);
+	crig_crash(r, 0);
+	crig_restart(r, 0);
+	crig_tell(r, 0);
+	write_now(r, &chunk, WRITER, 2);
+}
+
+static void takes_over(struct chain_rig *r)
+{
+	uint64_t from;
+
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, 0, LEASE), 1);
+	from = loop_now_us();
+	lead(r, 1);
+	holds_answers(r, from);
+	/* Back, and with a lease of this one. */
+	assert_int_equal(read_leased(r, 1, LEASE + 1), 9);
+	from = loop_now_us();
+	lead(r, 0);
+	holds_answers(r, from);
+}
+
+static void nobody_reads_pages(struct chain_rig *r)
+{
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, 0, 0), 1);
+	lead(r, 1);
+	write_now(r, &chunk, WRITER, 2);
+}
+
+/* Who was in no sync until now was not told. */
+static void was_away(struct chain_rig *r)
+{
+	uint64_t from;
+
+	r->m[1].state = MEMBER_SYNCING;
+	r->order[1] = 2;
+	r->order[2] = 1;
+	crig_members(r);
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, 0, LEASE), 1);
+	from = loop_now_us();
+	r->m[1].state = MEMBER_SYNC;
+	lead(r, 1);
+	assert_true(write_us(r, &chunk, WRITER, 0) > 0);
+	assert_true(loop_now_us() >= from + CHUNK_LEASE_MS * 1000u);
+}
+
+/* The bug that the tests above are to see. */
+static void forgets(struct chain_rig *r)
+{
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, 0, LEASE), 1);
+	lead(r, 1);
+	assert_true(fault_plant("oss_new_head"));
+	write_now(r, &chunk, WRITER, 2);
+	fault_planted_[FAULT_OSS_NEW_HEAD] = false;
+}
+
+/* Not until everybody who may lead next knows of it. */
+static void tells_first(struct chain_rig *r)
+{
+	write_now(r, &chunk, WRITER, 1);
+	crig_crash(r, 2);
+	assert_int_equal(read_leased(r, 0, LEASE), -LE_NOT_READY);
+	assert_int_equal(read_leased(r, 0, 0), 1);
+	r->m[2].state = MEMBER_OUT;
+	crig_members(r);
+	assert_int_equal(read_leased(r, 0, LEASE), 1);
+	give_back(r, LEASE);
+}
+
+static void test_successor_ends_them(void **state)
+{
+	(void)state;
+	chain_rig_run(18, 1, successor_ends_them);
+	chain_rig_run(19, 3, successor_ends_them);
+}
+
+static void test_restarts(void **state)
+{
+	(void)state;
+	chain_rig_run(20, 1, restarts);
+	chain_rig_run(27, 1, restarts_unleased);
+}
+
+static void test_takes_over(void **state)
+{
+	(void)state;
+	chain_rig_run(21, 2, takes_over);
+	chain_rig_run(22, 3, takes_over);
+}
+
+static void test_nobody_reads_pages(void **state)
+{
+	(void)state;
+	chain_rig_run(23, 3, nobody_reads_pages);
+}
+
+static void test_was_away(void **state)
+{
+	(void)state;
+	chain_rig_run(24, 3, was_away);
+}
+
+static void test_forgets(void **state)
+{
+	(void)state;
+	chain_rig_run(25, 3, forgets);
+}
+
+static void test_tells_first(void **state)
+{
+	(void)state;
+	chain_rig_run(26, 3, tells_first);
+}
+
 static void test_waits_for_the_reader(void **state)
 {
 	(void)state;
@@ -378,6 +588,13 @@ int main(void)
 		cmocka_unit_test(test_who_fails_ends_its_own),
 		cmocka_unit_test(test_who_waits_holds_no_buffer),
 		cmocka_unit_test(test_pages_do_not_wait),
+		cmocka_unit_test(test_successor_ends_them),
+		cmocka_unit_test(test_restarts),
+		cmocka_unit_test(test_takes_over),
+		cmocka_unit_test(test_nobody_reads_pages),
+		cmocka_unit_test(test_was_away),
+		cmocka_unit_test(test_forgets),
+		cmocka_unit_test(test_tells_first),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
