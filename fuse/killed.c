@@ -73,7 +73,7 @@ static void look(struct killed *k)
 			continue;
 		list_remove(&r->link);
 		if (r->answer == NULL) {
-			fiber_interrupt(r->fiber);
+			fiber_interrupt_all(r->fiber);
 			continue;
 		}
 		r->answer(r);

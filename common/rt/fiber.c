@@ -468,12 +468,9 @@ int fiber_sleep_us(uint64_t us)
 	return rc == -LE_TIMEDOUT ? 0 : rc;
 }
 
-static void parallel_interrupt(struct parallel *p);
-
 void fiber_interrupt(struct fiber *f)
 {
 	ASSERT(f->magic == FIBER_MAGIC && f->loop == loop_current);
-	parallel_interrupt(f->parallel);
 	if ((f->state == FIBER_PARKED || f->state == FIBER_BLOCKED) && f->interruptible)
 		wait_end(f, -LE_INTR);
 	else
@@ -659,7 +656,7 @@ struct parallel {
 	uint64_t deadline_us;
 	struct latch helpers;
 	struct list running;    /* struct helper */
-	struct parallel *outer; /* of the same fiber */
+	struct parallel *outer; /* that it is a part of */
 	bool interrupted;
 };
 
@@ -681,6 +678,7 @@ static void parallel_helper(void *arg)
 	struct parallel *p = arg;
 	struct helper h = {.fiber = self_checked()};
 
+	h.fiber->parallel = p;
 	list_push(&p->running, &h.link);
 	fiber_set_deadline(p->deadline_us);
 	parallel_work(p);
@@ -688,13 +686,14 @@ static void parallel_helper(void *arg)
 	latch_done(&p->helpers);
 }
 
-static void parallel_interrupt(struct parallel *p)
+void fiber_interrupt_all(struct fiber *f)
 {
-	for (; p != NULL; p = p->outer) {
+	for (struct parallel *p = f->parallel; p != NULL && !p->interrupted; p = p->outer) {
 		p->interrupted = true;
 		list_for_each (n, &p->running)
-			fiber_interrupt(list_entry(n, struct helper, link)->fiber);
+			fiber_interrupt_all(list_entry(n, struct helper, link)->fiber);
 	}
+	fiber_interrupt(f);
 }
 
 void fiber_parallel(const char *name, void (*fn)(void *arg), void *args, size_t size, uint32_t n,
@@ -705,8 +704,8 @@ void fiber_parallel(const char *name, void (*fn)(void *arg), void *args, size_t 
 
 	latch_init(&p.helpers, 0);
 	list_init(&p.running);
-	p.interrupted = self_checked()->interrupted;
 	p.outer = self_checked()->parallel;
+	p.interrupted = p.outer != NULL && p.outer->interrupted;
 	self_checked()->parallel = &p;
 	for (uint32_t i = 1; i < width && i < n; i++) {
 		if (fiber_spawn(name, parallel_helper, &p) < 0)

@@ -45,6 +45,9 @@ int fiber_sleep_us(uint64_t us); /* 0 or -LE_INTR; yields */
 /* The next or present fiber_park_until (and what is built on it: waitq, sleep, rpc) returns
  * -LE_INTR, once. File I/O is not interrupted. */
 void fiber_interrupt(struct fiber *f);
+/* Not the present wait alone, but what the fiber is for is to end: what it runs by fiber_parallel
+ * is interrupted too, and what of that has not begun. */
+void fiber_interrupt_all(struct fiber *f);
 /* Takes an interruption back that the present fiber has not seen yet: was there one? */
 bool fiber_interrupt_clear(void);
 /* The deadline that requests made on behalf of this fiber inherit; NO_DEADLINE by default. */
@@ -109,8 +112,7 @@ void latch_wait(struct latch *l); /* yields */
 
 /* Runs fn(args + i * size) for i in 0..n-1 as up to width fibers at once (the first in the
  * caller's); returns when all have ended. Falls back to the caller's own fiber when no other
- * can be had. Yields. Whoever interrupts the caller interrupts all of them, those too that have not
- * begun. */
+ * can be had. Yields. */
 void fiber_parallel(const char *name, void (*fn)(void *arg), void *args, size_t size, uint32_t n,
 		    uint32_t width);
 

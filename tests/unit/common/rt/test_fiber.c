@@ -415,7 +415,7 @@ static void interrupting_main(void *arg)
 	spawn("caller", interrupted_main, &s);
 	fiber_sleep_us(1000);
 	assert_int_equal(s.n, 6);
-	fiber_interrupt(s.caller);
+	fiber_interrupt_all(s.caller);
 	fiber_sleep_us(5000);
 	assert_int_equal(s.n, 10);
 	assert_int_equal(s.interrupted, 10);
