@@ -1,9 +1,11 @@
 /*
- * The thread that drops what the kernel caches. Notifications are synchronous and may wait for a
+ * The threads that drop what the kernel caches. Notifications are synchronous and may wait for a
  * page or directory lock that is held by a request which this daemon has yet to answer: so they
- * never run on the loop.
+ * never run on the loop. What a request is not answered before has a thread of its own: the other
+ * one may be waiting for a page that this very request holds (the next write of a file begins in
+ * the page in which the last one ended).
  *
- * Owner of the ring: its mutex. A fiber that finds it full waits for room.
+ * Owner of a ring: its mutex. A fiber that finds it full waits for room.
  */
 #include "fuse/mount.h"
 
@@ -64,7 +66,7 @@ static void *run(void *arg)
 	return NULL;
 }
 
-int invalidator_start(struct leatfs *fs)
+static int start(struct leatfs *fs, struct invalidator **ret_v)
 {
 	struct invalidator *v = calloc(1, sizeof(*v));
 
@@ -79,13 +81,13 @@ int invalidator_start(struct leatfs *fs)
 		return status_from_errno(err);
 	}
 	pthread_setname_np(v->thread, "invalidate");
-	fs->invalidator = v;
+	*ret_v = v;
 	return 0;
 }
 
-void invalidator_stop(struct leatfs *fs)
+static void stop(struct invalidator **at)
 {
-	struct invalidator *v = fs->invalidator;
+	struct invalidator *v = *at;
 
 	if (!v)
 		return;
@@ -97,7 +99,19 @@ void invalidator_stop(struct leatfs *fs)
 	pthread_cond_destroy(&v->wake);
 	pthread_mutex_destroy(&v->lock);
 	free(v);
-	fs->invalidator = NULL;
+	*at = NULL;
+}
+
+int invalidator_start(struct leatfs *fs)
+{
+	TRY(start(fs, &fs->invalidator));
+	return start(fs, &fs->behind);
+}
+
+void invalidator_stop(struct leatfs *fs)
+{
+	stop(&fs->invalidator);
+	stop(&fs->behind);
 }
 
 static bool put(struct invalidator *v, const struct job *j)
@@ -114,25 +128,25 @@ static bool put(struct invalidator *v, const struct job *j)
 }
 
 /* It may be stopped while there is no room: then nobody needs it any more. */
-static void queue(struct leatfs *fs, const struct job *j)
+static void queue(struct leatfs *fs, struct invalidator **v, const struct job *j)
 {
 	metric_add(&fs->metrics.invalidations, 1);
-	while (fs->invalidator && !put(fs->invalidator, j))
+	while (*v && !put(*v, j))
 		fiber_sleep_us(200);
-	if (!fs->invalidator && j->then)
+	if (!*v && j->then)
 		loop_post(fs->loop, j->then);
 }
 
 void invalidate_inode(struct leatfs *fs, struct ino ino, int64_t off, int64_t len)
 {
 	if (fs->invalidator)
-		queue(fs, &(struct job){ino, off, len, NULL});
+		queue(fs, &fs->invalidator, &(struct job){ino, off, len, NULL});
 }
 
 void invalidate_inode_then(struct leatfs *fs, struct ino ino, int64_t off, int64_t len,
 			   struct mail *then)
 {
-	queue(fs, &(struct job){ino, off, len, then});
+	queue(fs, &fs->invalidator, &(struct job){ino, off, len, then});
 }
 
 static void job_done(struct mail *m)
@@ -167,7 +181,7 @@ void invalidate_inode_now(struct leatfs *fs, struct ino ino, int64_t off, int64_
 	if (!fs->invalidator)
 		return;
 	waitq_init(&d.waiting);
-	queue(fs, &(struct job){ino, off, len, &d.mail});
+	queue(fs, &fs->invalidator, &(struct job){ino, off, len, &d.mail});
 	while (!d.done)
 		wait_for(&d, NO_DEADLINE);
 }
@@ -180,7 +194,7 @@ static bool may_wait(const struct leatfs *fs)
 
 void invalidate_inode_behind(struct leatfs *fs, struct ino ino, int64_t off, int64_t len)
 {
-	struct done *d = fs->invalidator ? malloc(sizeof(*d)) : NULL;
+	struct done *d = fs->behind ? malloc(sizeof(*d)) : NULL;
 	uint64_t until;
 
 	if (!d) {
@@ -191,7 +205,7 @@ void invalidate_inode_behind(struct leatfs *fs, struct ino ino, int64_t off, int
 	*d = (struct done){.mail.fn = job_done};
 	waitq_init(&d->waiting);
 	fs->n_behind++;
-	queue(fs, &(struct job){ino, off, len, &d->mail});
+	queue(fs, &fs->behind, &(struct job){ino, off, len, &d->mail});
 	wait_for(d, until);
 	fs->n_behind--;
 	d->abandoned = !d->done;

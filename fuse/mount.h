@@ -34,7 +34,7 @@ struct leatfs {
 	struct client *client;
 	struct fuse_session *session;
 	struct slot_pool *requests; /* buffers for big requests (writes) */
-	struct invalidator *invalidator;
+	struct invalidator *invalidator, *behind;
 	struct passthrough *passthrough; /* NULL without stage_dir */
 	struct mount_metrics metrics;
 	struct refused refused;
