@@ -556,13 +556,35 @@ size_t cell_begin(struct cell_history *h, const struct cell_op *op, uint64_t at)
 	return h->n++;
 }
 
+static bool tells(enum cell_kind kind)
+{
+	return kind == CELL_READ || kind == CELL_LOOK;
+}
+
+/* Its client may have shown it to its own programs, and taken it along. */
+static void void_own(struct cell_history *h, const struct cell_op *lost)
+{
+	for (size_t i = 0; i < h->n; i++) {
+		struct cell_op *op = &h->ops[i];
+
+		if (tells(op->kind) && op->client == lost->client && op->cell == lost->cell &&
+		    op->end != LINEAR_NEVER && op->end > lost->begin) {
+			op->end = LINEAR_NEVER;
+			op->until = lost->until;
+		}
+	}
+}
+
 void cell_over(struct cell_history *h, uint32_t client, uint64_t at)
 {
 	for (size_t i = 0; i < h->n; i++) {
 		struct cell_op *op = &h->ops[i];
 
-		if (op->client == client && op->end == LINEAR_NEVER && op->until == LINEAR_NEVER)
-			op->until = at;
+		if (op->client != client || op->end != LINEAR_NEVER || op->until != LINEAR_NEVER)
+			continue;
+		op->until = at;
+		if (!tells(op->kind))
+			void_own(h, op);
 	}
 }
 

@@ -112,7 +112,8 @@ size_t cell_begin(struct cell_history *h, const struct cell_op *op, uint64_t at)
 /* Of what changes something; of what looks, with what was seen. */
 void cell_done(struct cell_history *h, size_t op, uint64_t at);
 void cell_saw(struct cell_history *h, size_t op, uint32_t value, uint64_t at);
-/* Whatever has not ended of that client (it has died) does not happen any more. */
+/* Whatever has not ended of that client (it has died) does not happen any more; what the client saw
+ * of it itself before it died tells nothing. */
 void cell_over(struct cell_history *h, uint32_t client, uint64_t at);
 /* As name_check. Sorts the history. */
 enum names_verdict cell_check(struct cell_history *h, char why[LINEAR_WHY_SIZE]);
