@@ -108,6 +108,7 @@ struct idata {
 	struct fmutex append_lock; /* who writes at the end, or moves it */
 	bool appending;            /* at an end that only this client knows: io_write.c */
 	uint64_t placed;           /* writing at a place that was given with this change; 0: not */
+	uint32_t placed_gen;       /* in that session: it is no place in another one */
 	uint64_t placed_void;      /* places that were given with this change or an older one */
 	bool alone;                /* it wrote behind under a write lease, not recalled since */
 	/* Writes of pages without a lease; of these, that nobody's kernel shows what was there. */

@@ -109,7 +109,7 @@ int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth
 	for (int tries = 1;; tries++) {
 		TRY(io_get_cap(d, auth->right, auth->cap));
 		if (auth->session_gen != 0 && auth->session_gen != d->c->session_gen)
-			return -LE_IO;
+			return -LE_SESSION_GONE;
 		layout = d->inode->attr.layout;
 		*auth->gen = auth->cap->gen;
 		rc = oss_call(d->c, &layout, idx, call, route);
@@ -118,7 +118,7 @@ int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth
 		if (rc == -LE_BAD_CAP)
 			io_void_cap(d, auth->cap, auth->right);
 	}
-	return rc == -LE_SESSION_GONE ? -LE_IO : rc;
+	return rc == -LE_SESSION_GONE && auth->session_gen == 0 ? -LE_IO : rc;
 }
 
 uint64_t io_spread(const struct client *c, struct ino ino, uint64_t idx)

@@ -39,7 +39,7 @@ struct io_auth {
 	enum io_right right;
 	struct cap *cap;
 	uint32_t *gen;
-	uint32_t session_gen; /* 0: any; else -LE_IO when the session has changed */
+	uint32_t session_gen; /* 0: any; else -LE_SESSION_GONE when it has changed */
 };
 
 /* NULL without memory. */

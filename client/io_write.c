@@ -143,7 +143,14 @@ static int write_small(struct ll_file *f, uint64_t off, uint64_t len, const stru
 }
 
 /* Asks for a place as long as a cut has overtaken the answer; see io_cut. */
-static int reserve_append(struct ll_file *f, uint64_t len, uint64_t *ret_off)
+/* Where one append goes. end 0: nowhere yet. */
+struct place {
+	uint64_t off, end;
+	uint32_t cuts;
+};
+
+/* p: what it had in a session that has ended. */
+static int reserve_append(struct ll_file *f, uint64_t len, struct place *p)
 {
 	struct idata *d = f->d;
 	uint64_t until_us = client_deadline(f->c);
@@ -152,22 +159,28 @@ static int reserve_append(struct ll_file *f, uint64_t len, uint64_t *ret_off)
 	int rc;
 
 	do {
-		struct mds_append_req req = {.ino = f->inode->ino, .len = len, .size = d->size};
+		struct mds_append_req req = {.ino = f->inode->ino,
+					     .len = len,
+					     .size = d->size,
+					     .had_end = p->end,
+					     .had_cuts = p->cuts};
 
 		/* Of a file that was cut the MDS believes the chains alone. */
 		TRY(wb_show(d));
 		rc = mds_call(f->c, OP_mds_append, &req, &rep, &call);
 		rpc_call_fini(&call);
 		TRY(rc);
-		if (rep.change > d->placed_void || FAULT(CLIENT_STALE_PLACE))
+		if (rep.off > LEAT_FILE_SIZE_MAX - len)
+			return -LE_FBIG;
+		*p = (struct place){rep.off, rep.off + len, rep.cuts};
+		if (call.session == f->c->session &&
+		    (rep.change > d->placed_void || FAULT(CLIENT_STALE_PLACE)))
 			break;
 		rc = -LE_IO; /* it is cut again and again */
 	} while (loop_now_us() < until_us);
 	TRY(rc);
-	if (rep.off > LEAT_FILE_SIZE_MAX - len)
-		return -LE_FBIG;
 	d->placed = rep.change;
-	*ret_off = rep.off;
+	d->placed_gen = f->c->session_gen;
 	return 0;
 }
 
@@ -291,21 +304,21 @@ static int append_behind(struct ll_file *f, uint64_t off, const struct slot_vec 
 }
 
 /*
- * The end of the file, for len bytes. Who has the file alone knows it, and is `appending` until the
- * bytes are there: a recall waits for that (io_show), and a metadata server that restarts meanwhile
- * is told (RECLAIM_HIDDEN). Else the server reserves the place.
+ * The end of the file, for len bytes, if this client alone knows it: then it is `appending` until
+ * the bytes are there. A recall waits for that (io_show), and a metadata server that restarts
+ * meanwhile is told (RECLAIM_HIDDEN).
  */
-static int find_end(struct ll_file *f, uint64_t len, bool through, uint64_t *ret_off)
+static int find_end(struct ll_file *f, uint64_t len, uint64_t *ret_off)
 {
 	struct inode *i = f->inode;
 	struct attr attr = i->attr;
 
-	if (!through && inode_attr_fresh(f->c, i))
+	if (inode_attr_fresh(f->c, i))
 		TRY(io_settle(f->c, i, &attr));
 	inode_attr(f->c, i, &attr);
-	if (through || !inode_size_fresh(f->c, i) || attr.size > LEAT_FILE_SIZE_MAX - len ||
+	if (!inode_size_fresh(f->c, i) || attr.size > LEAT_FILE_SIZE_MAX - len ||
 	    !gathers_whole(f, attr.size, len))
-		return reserve_append(f, len, ret_off);
+		return 0;
 	f->d->appending = true;
 	*ret_off = attr.size;
 	return 0;
@@ -318,26 +331,39 @@ static void append_ended(struct idata *d)
 	waitq_wake_all(&d->append_q);
 }
 
+/* Where the server reserves a place: there is a hole until the bytes are there, so without delay.
+ * What was not written when the session ended may have been cut off since. */
+static int64_t write_placed(struct ll_file *f, const struct slot_vec *vec, uint32_t n)
+{
+	uint64_t until_us = client_deadline(f->c);
+	struct place p = {0};
+	int64_t rc;
+
+	do {
+		rc = reserve_append(f, vec_len(vec, n), &p);
+		if (rc >= 0)
+			rc = write_at(f, p.off, vec, n, WB_PLACED);
+		append_ended(f->d);
+	} while (rc == -LE_SESSION_GONE && loop_now_us() < until_us);
+	return rc == -LE_SESSION_GONE ? -LE_IO : rc;
+}
+
 static int64_t write_end(struct ll_file *f, const struct slot_vec *vec, uint32_t n, unsigned how)
 {
 	struct idata *d = f->d;
 	uint64_t off = 0, len = vec_len(vec, n);
 	bool taken = false;
-	int64_t rc;
+	int rc;
 
 	TRY(wb_throttle(f->c));
-	rc = find_end(f, len, how == 0, &off);
-	if (rc >= 0 && d->appending) {
+	if (how != 0)
+		TRY(find_end(f, len, &off));
+	if (d->appending) {
 		rc = append_behind(f, off, vec, n, &taken);
 		append_ended(d);
-		if (rc >= 0 && !taken)
-			rc = reserve_append(f, len, &off);
+		TRY(rc);
 	}
-	/* At a reserved place there is a hole until the bytes are there: without delay. */
-	if (rc >= 0 && !taken)
-		rc = write_at(f, off, vec, n, 0);
-	append_ended(d);
-	return rc >= 0 ? (int64_t)len : rc;
+	return taken ? (int64_t)len : write_placed(f, vec, n);
 }
 
 bool io_hides(const struct idata *d)

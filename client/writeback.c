@@ -357,7 +357,7 @@ static int wreq_send(struct wreq *w)
 		.gen = &req.chunk.gen,
 		/* What was written behind under a session that is gone must not reach the file any
 		   more. */
-		.session_gen = w->behind ? w->session_gen : 0,
+		.session_gen = w->behind || w->placed ? w->session_gen : 0,
 	};
 	struct route route = {.spread = 0};
 	int rc;
@@ -376,7 +376,7 @@ static int wreq_send(struct wreq *w)
 	}
 	w->call = NULL;
 	rpc_call_fini(&call);
-	return rc;
+	return rc == -LE_SESSION_GONE && !w->placed ? -LE_IO : rc;
 }
 
 static void wreq_end(struct wreq *w, int status)
@@ -455,7 +455,7 @@ static struct wreq *wreq_make(struct idata *d, uint64_t idx, uint32_t off, uint3
 	w->session_gen = c->session_gen;
 	w->target = NULL;
 	w->reserved = 0;
-	w->behind = w->pages = false;
+	w->behind = w->pages = w->placed = false;
 	w->mtime_ns = 0;
 	w->done = false;
 	w->status = 0;
@@ -486,6 +486,9 @@ static int wreq_begin(struct idata *d, const struct stripe_part *part, const str
 	if (w == NULL)
 		return -LE_NOMEM;
 	w->pages = how & WB_PAGES;
+	w->placed = how & WB_PLACED;
+	if (w->placed)
+		w->session_gen = d->placed_gen;
 	w->n_vec = vec_slice(vec, n, part->at, part->len, w->vec, LL_VECS_MAX);
 	for (uint32_t i = 0; i < w->n_vec; i++)
 		slot_ref(w->vec[i].slot);

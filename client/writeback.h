@@ -47,6 +47,7 @@ struct wreq {
 	int64_t mtime_ns; /* when it was written behind, as was told; 0: the server tells */
 	bool behind; /* nobody waits: errors go to the inode */
 	bool pages;  /* as WB_PAGES says */
+	bool placed; /* as WB_PLACED says */
 	bool done;
 	int status;
 	const struct rpc_call *call; /* while it is with the server */
@@ -71,6 +72,7 @@ void wb_fini(struct writeback *wb);
 enum wb_how {
 	WB_BEHIND = 1, /* nobody waits, if the grant covers it */
 	WB_PAGES = 2,  /* accepted also while others show what was there before */
+	WB_PLACED = 4, /* where an append was placed: -LE_SESSION_GONE in another session */
 };
 
 /*

@@ -520,11 +520,11 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	TRY(op_changes(op, f->ino));
 	rec = inode_edit(op->store, i);
 	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
-	rec->append_end = 0;
 	rec->flags &= ~(uint32_t)INODE_CUT;
 	prepared_take(op, rec, &st->prepared, &st->ends);
 	if (st->ends.size > rec->attr.size)
 		rec->attr.size = st->ends.size;
+	inode_places_end(rec);
 	if (told != 0) {
 		rec->attr.mtime_ns = told;
 		rec->attr.flags &= ~(uint32_t)ATTR_TIME_SET;

@@ -79,6 +79,13 @@ static inline void inode_cut(struct inode_rec *rec)
 {
 	rec->attr.cuts++;
 }
+/* The size is known: what appends were given and have not written is nobody's any more. */
+static inline void inode_places_end(struct inode_rec *rec)
+{
+	if (rec->append_end > rec->attr.size)
+		inode_cut(rec);
+	rec->append_end = 0;
+}
 /* And mtime: the data is another one from now on, whatever a writer says later of writes before. */
 void inode_data_changed(struct op *op, struct inode_rec *rec);
 /* The same for data that was written until at_ns (0: none was), which is heard of now: clients may

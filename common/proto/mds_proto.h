@@ -314,9 +314,12 @@ enum close_flags {
 	F(ino, ino) F(u32, flags) F(u8, dirty) F(u64, size) F(i64, mtime_ns) F(u64, used)
 #define mds_close_rep_FIELDS(F) F(attr, attr)
 /* Reserves [off, off + len) at the end of the file for one O_APPEND write, durably, unless the file
- * is cut (cb_cut). size: the size as this client knows it (its own writes). change: of the file. */
-#define mds_append_req_FIELDS(F) F(ino, ino) F(u64, len) F(u64, size)
-#define mds_append_rep_FIELDS(F) F(u64, off) F(u64, change)
+ * is cut (cb_cut). size: the size as this client knows it (its own writes). change, cuts: of the
+ * file. had_end: it had a place that ends there, under a session that has ended, when the file had
+ * had_cuts (0: none): it gets the same one, if that is its own still. */
+#define mds_append_req_FIELDS(F) \
+	F(ino, ino) F(u64, len) F(u64, size) F(u64, had_end) F(u32, had_cuts)
+#define mds_append_rep_FIELDS(F) F(u64, off) F(u64, change) F(u32, cuts)
 /* mode of fallocate(2): 0, KEEP_SIZE, PUNCH_HOLE|KEEP_SIZE, ZERO_RANGE[|KEEP_SIZE]. */
 #define mds_fallocate_req_FIELDS(F) F(cred, cred) F(ino, ino) F(u32, mode) F(u64, off) F(u64, len)
 #define mds_fallocate_rep_FIELDS(F) F(attr, attr)

@@ -19,6 +19,14 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+/* What a former session of the client was given: its own still, if nothing was cut since. */
+static bool had_place(const struct append *a, const struct inode_rec *rec)
+{
+	return a->in->had_end != 0 && a->in->had_end >= a->in->len &&
+	       a->in->had_end <= max_u64(rec->append_end, rec->attr.size) &&
+	       a->in->had_cuts == rec->attr.cuts;
+}
+
 static int append_txn(struct op *op, const void *vin, void *vout)
 {
 	struct append *a = (struct append *)vin;
@@ -45,12 +53,15 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	 * all that it has written: it shows that before it asks. */
 	if (!a->file->cut)
 		off = max_u64(off, a->in->size);
+	if (had_place(a, old))
+		off = a->in->had_end - a->in->len;
 	if (off > LEAT_FILE_SIZE_MAX || a->in->len > LEAT_FILE_SIZE_MAX - off)
 		return -LE_FBIG;
 	rec = inode_edit(op->store, i);
-	rec->append_end = off + a->in->len;
+	rec->append_end = max_u64(rec->append_end, off + a->in->len);
 	out->off = off;
 	out->change = rec->attr.change;
+	out->cuts = rec->attr.cuts;
 	o = open_find(&op->m->opens, op->session, a->in->ino);
 	if (o != NULL)
 		open_placed(o, out->change);

@@ -47,11 +47,11 @@ static struct inode_rec *settle_reported(struct op *op, struct inode *i, const s
 	int64_t written_ns = 0;
 
 	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
-	rec->append_end = 0;
+	if (f->dirty && f->size > rec->attr.size)
+		rec->attr.size = f->size;
+	inode_places_end(rec);
 	if (!f->dirty)
 		return rec;
-	if (f->size > rec->attr.size)
-		rec->attr.size = f->size;
 	rec->attr.blocks = (f->used + 511) / 512;
 	/* Who has not written since it was set tells what it was set to. */
 	if (f->mtime_ns > 0 && f->mtime_ns != rec->attr.mtime_ns &&

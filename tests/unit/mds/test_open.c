@@ -202,7 +202,7 @@ static void fallocate_body(struct fx *f)
 
 static uint64_t append(struct fx *f, struct ino ino, uint64_t len, uint64_t size)
 {
-	struct mds_append_req q = {ino, len, size};
+	struct mds_append_req q = {.ino = ino, .len = len, .size = size};
 	struct mds_append_rep p;
 
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
@@ -252,6 +252,37 @@ static void append_body(struct fx *f)
 	f->slot = 1;
 	assert_int_equal(append(f, a.ino, 1, 0), 5000);
 	assert_int_equal(append(f, a.ino, 1, 0), 5001);
+}
+
+/* A place that was given under a session that has ended is its client's, until something is cut. */
+static void former_place_body(struct fx *f)
+{
+	struct mds_append_req q = {.len = 10};
+	struct mds_append_rep p, again;
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "placed", O_WRONLY | O_APPEND, &a), 0);
+	q.ino = a.ino;
+	assert_int_equal(append(f, a.ino, 100, 0), 0);
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
+	assert_int_equal(p.off, 100);
+	f->session = fx_session(f, 2);
+	f->slot = 1;
+	assert_int_equal(fx_open(f, a.ino, O_WRONLY | O_APPEND), 0);
+	assert_int_equal(append(f, a.ino, 10, 0), 110);
+	q.had_end = p.off + 10;
+	q.had_cuts = p.cuts;
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), 0);
+	assert_int_equal(again.off, 100);
+	assert_int_equal(append(f, a.ino, 10, 0), 120); /* what was given meanwhile stays given */
+	q.had_end = 1000;				/* never given */
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), 0);
+	assert_int_equal(again.off, 130);
+	assert_int_equal(fx_truncate(f, a.ino, 50), 0);
+	q.had_end = p.off + 10;
+	f->stat.size = 50;
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), 0);
+	assert_int_equal(again.off, 50);
 }
 
 /* Somebody else cuts a log: its writer goes on at the new end, though it knows only the old one. */
@@ -763,6 +794,7 @@ TEST(test_presumed, presumed_body)
 TEST(test_late_close, late_close_body)
 TEST(test_fallocate, fallocate_body)
 TEST(test_append, append_body)
+TEST(test_former_place, former_place_body)
 TEST(test_cut_log, cut_log_body)
 TEST(test_silent_appender, silent_appender_body)
 TEST(test_linger, linger_body)
@@ -780,6 +812,7 @@ int main(void)
 		cmocka_unit_test(test_late_close),
 		cmocka_unit_test(test_fallocate),
 		cmocka_unit_test(test_append),
+		cmocka_unit_test(test_former_place),
 		cmocka_unit_test(test_cut_log),
 		cmocka_unit_test(test_silent_appender),
 		cmocka_unit_test(test_reclaim),
