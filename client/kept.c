@@ -97,9 +97,8 @@ void kept_session(struct client *c)
 
 void ll_request_begin(struct ll_request *r, struct client *c, uint64_t unique)
 {
-	*r = (struct ll_request){c, unique, -1};
-	if (c->kept != NULL)
-		fiber_set_local(r);
+	*r = (struct ll_request){.c = c, .unique = unique, .slot = -1};
+	fiber_set_local(r);
 }
 
 uint64_t ll_request_unique(void)
@@ -126,10 +125,16 @@ void ll_request_end(struct ll_request *r)
 {
 	struct client *c = r->c;
 
-	if (c->kept == NULL)
-		return;
 	fiber_set_local(NULL);
-	number_give(r);
+	if (c->kept != NULL)
+		number_give(r);
+}
+
+void ll_request_withdraw(struct ll_request *r)
+{
+	r->withdrawn = true;
+	if (r->asks != NULL)
+		fiber_interrupt(r->asks);
 }
 
 void kept_void(struct client *c)

@@ -85,9 +85,15 @@ struct ll_request {
 	struct client *c;
 	uint64_t unique;
 	int slot;
+	struct fiber *asks; /* for a change that may be withdrawn; NULL: nobody */
+	bool withdrawn;
+	bool changed; /* something */
 };
 void ll_request_begin(struct ll_request *r, struct client *c, uint64_t unique);
 void ll_request_end(struct ll_request *r);
+/* Whoever made it is gone. Of names and attributes what has not been changed for it yet is not
+ * changed any more: -LE_INTR. From another fiber. */
+void ll_request_withdraw(struct ll_request *r);
 /* The number of the running fiber's; 0: it has none. */
 uint64_t ll_request_unique(void);
 /* Of what a former process has read nothing is shown any more: its leases of chunks end. */

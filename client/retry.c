@@ -122,9 +122,69 @@ static void take_along(struct client *c, uint16_t op)
 	fiber_yield();
 }
 
+/* ---- withdrawn changes ---- */
+
+/* What a request may ask for; other changes end what these began, and are not withdrawn. */
+static bool may_be_withdrawn(uint16_t op)
+{
+	static const uint16_t ops[] = {
+		OP_mds_create,  OP_mds_tmpfile,  OP_mds_mknod,  OP_mds_mkdir,  OP_mds_symlink,
+		OP_mds_link,    OP_mds_unlink,   OP_mds_rmdir,  OP_mds_rename, OP_mds_open,
+		OP_mds_setattr, OP_mds_setxattr, OP_mds_removexattr,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
+		if (ops[i] == op)
+			return true;
+	return false;
+}
+
+/* The request that the running fiber serves, while it asks for this change; NULL: none. What has
+ * been begun is not left half done. */
+static struct ll_request *asks_begin(uint16_t op)
+{
+	struct ll_request *asks = may_be_withdrawn(op) ? fiber_local() : NULL;
+
+	if (asks == NULL || asks->changed)
+		return NULL;
+	asks->asks = fiber_self();
+	return asks;
+}
+
+static void asks_end(struct ll_request *asks, int rc)
+{
+	if (asks == NULL)
+		return;
+	asks->asks = NULL;
+	asks->changed = rc >= 0;
+	if (asks->withdrawn)
+		(void)fiber_interrupt_clear();
+}
+
+/* Before an attempt: it is one that withdraws the change from now on. */
+static void look_withdrawn(const struct ll_request *asks, struct rpc_call *call)
+{
+	if (asks == NULL || !asks->withdrawn || call->withdrawn)
+		return;
+	call->withdrawn = true;
+	(void)fiber_interrupt_clear();
+}
+
+/* The attempt, or the wait for the next one, was ended so that the change be withdrawn. */
+static bool just_withdrawn(const struct ll_request *asks, struct retry *r,
+			   const struct rpc_call *call, int rc)
+{
+	if (rc != -LE_INTR || asks == NULL || !asks->withdrawn || call->withdrawn ||
+	    FAULT(CLIENT_GIVE_UP))
+		return false;
+	r->unknown = true;
+	return true;
+}
+
 static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		    struct rpc_call *call, const bool *done)
 {
+	struct ll_request *asks = asks_begin(op);
 	const struct msg_desc *desc = msg_find(op);
 	bool mutation = desc->kind == MSG_WRITE;
 	struct retry r;
@@ -138,12 +198,15 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		rc = done != NULL
 			     ? seq_take_kept(&c->mds_seqs, r.deadline_us, &call->slot, &call->seq)
 			     : kept_take(c, op, req, r.deadline_us, &call->slot, &call->seq);
-		if (rc < 0)
+		if (rc < 0) {
+			asks_end(asks, rc);
 			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
+		}
 	}
 	c->stats.meta_ops++;
 	while (done == NULL || !*done) {
 		memset(rep, 0, desc->rep_size);
+		look_withdrawn(asks, call);
 		/* Another fiber may have heard first that the session is gone. */
 		if (mutation && r.unknown && call->session != c->session) {
 			rc = -LE_IO;
@@ -166,11 +229,12 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 			rc = session_lost(&r, call->session, mutation);
 		else
 			rc = retry_next(&r, rc);
-		if (rc < 0)
+		if (rc < 0 && !just_withdrawn(asks, &r, call, rc))
 			break;
 	}
 	if (mutation)
 		kept_give(c, call->slot);
+	asks_end(asks, rc);
 	return rc;
 }
 

@@ -7,7 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/rt/loop.h"
+
 #define LOOK_US 100000u
+/* So long whoever was killed waits for what becomes of its request. */
+#define WAIT_US 500000u
 
 void killed_init(struct killed *k)
 {
@@ -16,12 +20,13 @@ void killed_init(struct killed *k)
 	k->watching = false;
 }
 
-void killable_init(struct killable *r, pid_t thread, void (*answer)(struct killable *r))
+void killable_init(struct killable *r, pid_t thread, const struct killed_ops *ops)
 {
 	list_init(&r->link);
 	r->fiber = fiber_self();
 	r->thread = thread;
-	r->answer = answer;
+	r->ops = ops;
+	r->answer_at_us = 0;
 }
 
 void killable_fini(struct killable *r)
@@ -64,20 +69,32 @@ static bool is_killed(pid_t thread)
 	return killed_by_status(text);
 }
 
+/* Its program has a signal. */
+static void look_at(struct killable *r)
+{
+	if (!is_killed(r->thread))
+		return;
+	if (r->ops == NULL) {
+		list_remove(&r->link);
+		fiber_interrupt_all(r->fiber);
+		return;
+	}
+	r->answer_at_us = loop_now_us() + WAIT_US;
+	r->ops->withdraw(r);
+}
+
 static void look(struct killed *k)
 {
 	list_for_each_safe (n, &k->signalled) {
 		struct killable *r = list_entry(n, struct killable, link);
 
-		if (!is_killed(r->thread))
-			continue;
-		list_remove(&r->link);
-		if (r->answer == NULL) {
-			fiber_interrupt_all(r->fiber);
-			continue;
+		if (r->answer_at_us == 0)
+			look_at(r);
+		else if (loop_now_us() >= r->answer_at_us) {
+			list_remove(&r->link);
+			r->ops->answer(r);
+			list_push(&k->answered, &r->link);
 		}
-		r->answer(r);
-		list_push(&k->answered, &r->link);
 	}
 }
 

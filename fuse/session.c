@@ -44,6 +44,7 @@ struct request {
 	struct list link; /* of fs->running */
 	uint64_t unique;
 	struct killable killable;
+	struct ll_request changes;
 	bool alone;    /* it may be answered before it is served, when its program is killed, */
 	bool answered; /* and has been */
 	size_t len;
@@ -330,6 +331,13 @@ static void answer_killed(struct killable *k)
 		log_warn("cannot answer the kernel: %s", strerror(errno));
 }
 
+static void withdraw_killed(struct killable *k)
+{
+	ll_request_withdraw(&container_of(k, struct request, killable)->changes);
+}
+
+static const struct killed_ops killed_ops = {withdraw_killed, answer_killed};
+
 /* libfuse hears of it too, for the handlers that are interrupted themselves. */
 static void serve_interrupt(struct leatfs *fs, const uint8_t *data, size_t len)
 {
@@ -354,12 +362,14 @@ static void request_begin(struct request *r, const struct fuse_in_header *h)
 	r->unique = h->unique;
 	r->alone = may_go_on_alone(h, r->pub.data, r->len);
 	r->answered = false;
-	killable_init(&r->killable, (pid_t)h->pid, answer_killed);
+	killable_init(&r->killable, (pid_t)h->pid, &killed_ops);
+	ll_request_begin(&r->changes, r->pub.fs->client, h->unique & ~UNIQUE_RESENT);
 	list_push(&r->pub.fs->running, &r->link);
 }
 
 static void request_end(struct request *r, const struct fuse_in_header *h)
 {
+	ll_request_end(&r->changes);
 	list_remove(&r->link);
 	killable_fini(&r->killable);
 	/* The kernel may have asked since, and believe what was so before. */
@@ -373,28 +383,23 @@ static void serve_request(void *arg)
 	struct leatfs *fs = r->pub.fs;
 	struct fuse_buf buf = {.mem = (void *)r->pub.data, .size = r->len};
 	struct fuse_in_header header = {0};
-	struct ll_request changes;
 	uint64_t us;
 
 	memcpy(&header, r->pub.data, r->len < sizeof(header) ? r->len : sizeof(header));
 	request_begin(r, &header);
 	if (header.opcode == FUSE_INTERRUPT)
 		serve_interrupt(fs, r->pub.data, r->len);
-	const uint64_t unique = header.unique & ~UNIQUE_RESENT;
-
 	if ((header.unique & UNIQUE_RESENT) != 0)
-		open_files_resent(fs, unique);
+		open_files_resent(fs, header.unique & ~UNIQUE_RESENT);
 	if (header.opcode == FUSE_INIT && fs->kept->init_done) {
 		answer_init_again(fs, header.unique);
 	} else if (header.opcode == FUSE_INIT) {
 		serve_init(fs, r->pub.data, r->len);
 	} else {
-		ll_request_begin(&changes, fs->client, unique);
 		/* The handler picks it up before it first yields (session_request). */
 		starting = r;
 		fuse_session_process_buf(fs->session, &buf);
 		starting = NULL;
-		ll_request_end(&changes);
 	}
 	request_end(r, &header);
 	us = env_now_us(fs->env) - r->start_us;

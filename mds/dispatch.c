@@ -151,12 +151,15 @@ static int run_mutation(struct op *op, const struct op_desc *d, const void *in, 
 	struct replay_slot *row;
 	int rc;
 
-	TRY(replay_begin(op->session, op->slot, op->seq, &verdict));
+	TRY(replay_begin(op->session, op->slot, op->seq, op->withdrawn, &verdict));
 	if (verdict == REPLAY_ANSWER)
 		return answer_again(op, d, in, out);
 	row = &op->session->slots[op->slot];
 	op->final = d->kind == OP_TXN;
-	rc = d->kind == OP_TXN ? op_mutate(op, d->fn, in, out) : d->fn(op, in, out);
+	if (op->withdrawn)
+		rc = -LE_CANCELED;
+	else
+		rc = d->kind == OP_TXN ? op_mutate(op, d->fn, in, out) : d->fn(op, in, out);
 	if (rc >= 0 && !op->kept && replay_encode(row, op->desc, out) < 0)
 		PANIC("reply of %s is too long", op->desc->name);
 	replay_end(row, op->desc->op, rc, answer_is_final(rc));
@@ -195,6 +198,7 @@ int op_run(struct op *op, const struct frame_hdr *hdr, const void *in, void *out
 		return se == NULL ? -LE_SESSION_GONE : -LE_DISCONNECTED;
 	op->slot = hdr->slot;
 	op->seq = hdr->seq;
+	op->withdrawn = (hdr->flags & FRAME_WITHDRAWN) != 0;
 	session_ref(se);
 	rc = run_mutation(op, d, in, out);
 	session_unref(se);

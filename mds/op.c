@@ -42,16 +42,19 @@ void *op_alloc(struct op *op, size_t size)
 	return mem->data;
 }
 
-/* What the connection had queued when its session was taken over or ended is not executed. */
+/* What the connection had queued when its session was taken over or ended is not executed, nor what
+ * its client has withdrawn. */
 static int op_alive(struct op *op)
 {
 	if (op->session == NULL || op->owed)
 		return 0;
 	if (op->session->ended)
 		return -LE_SESSION_GONE;
-	if (op->r != NULL && op->session->peer != op->r->peer && !op->begun)
+	if (op->begun)
+		return 0;
+	if (op->r != NULL && op->session->peer != op->r->peer)
 		return -LE_DISCONNECTED;
-	return 0;
+	return replay_withdrawn(op->session, op->slot, op->seq) ? -LE_CANCELED : 0;
 }
 
 /* Runs the section until nothing is missing and nobody else caches what it changes. */

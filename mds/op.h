@@ -29,7 +29,7 @@ struct op {
 	bool owed;       /* ends a durable intent: done even for a lost connection */
 	bool begun;      /* others may have seen a part of it: it goes on for a lost connection */
 	bool removed;    /* data was queued for removal */
-	bool from_store; /* repeated, and first answered by a former incarnation */
+	bool withdrawn;  /* asks whether it was done, and not to do it */
 	/* recall.h: what others have leases on, what is blocked until the section has been run */
 	struct ino recall[8];
 	uint32_t n_recall;

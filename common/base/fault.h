@@ -32,6 +32,7 @@
 	X(CLIENT_KEEP_OPENS, "a recall is answered without telling what is open")                  \
 	X(CLIENT_KEEP_LEASE, "leases outlive the metadata server that gave them")                  \
 	X(CLIENT_OWN_CACHE, "what is being changed is answered from memory meanwhile")             \
+	X(CLIENT_GIVE_UP, "what is withdrawn is said not to be done, and nobody is asked")         \
 	X(CLIENT_UNTOLD, "a restarted metadata server is not told of writes that nobody sees yet") \
 	X(OSS_NO_LEASES, "nobody waits for leases of chunks")                                      \
 	X(OSS_NEW_HEAD, "a head does not wait for leases of chunks that another one gave")         \

@@ -42,8 +42,9 @@ enum frame_type {
 	FRAME_RELEASED = 9,
 };
 
-/* Of a request: it was sent before, and what became of it is not known. */
-enum frame_flags { FRAME_AGAIN = 1 };
+/* Of a request: it was sent before, and what became of it is not known. WITHDRAWN: whoever asked
+ * for it is gone; if it has not been done it shall not be: -LE_CANCELED. */
+enum frame_flags { FRAME_AGAIN = 1, FRAME_WITHDRAWN = 2 };
 
 struct frame_hdr {
 	uint8_t type, flags;

@@ -361,7 +361,8 @@ static int send_request(struct conn *c, const struct rpc_call *call, const struc
 			 .session = call->session,
 			 .slot = call->slot,
 			 .epoch = call->epoch,
-			 .flags = call->again ? FRAME_AGAIN : 0,
+			 .flags = (call->again ? FRAME_AGAIN : 0) |
+				  (call->withdrawn ? FRAME_WITHDRAWN : 0),
 			 .seq = call->seq,
 			 .target = call->target,
 			 .chain = call->chain,

@@ -75,7 +75,8 @@ struct rpc_call {
 	uint64_t deadline_us;
 	uint64_t session, seq;
 	uint32_t slot, epoch, target, chain;
-	bool again; /* FRAME_AGAIN */
+	bool again;     /* FRAME_AGAIN */
+	bool withdrawn; /* FRAME_WITHDRAWN */
 	const struct slot_vec *bulk_out;
 	uint32_t n_bulk_out;
 	const struct slot_vec

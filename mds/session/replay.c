@@ -6,7 +6,8 @@
 #include "common/base/fault.h"
 #include "mds/session/session.h"
 
-int replay_begin(struct session *se, uint32_t slot, uint64_t seq, enum replay_verdict *ret_verdict)
+int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool withdrawn,
+		 enum replay_verdict *ret_verdict)
 {
 	struct replay_slot *row;
 
@@ -26,15 +27,24 @@ int replay_begin(struct session *se, uint32_t slot, uint64_t seq, enum replay_ve
 		}
 		if (!row->running)
 			break;
+		row->withdrawn |= withdrawn && seq == row->run_seq;
 		/* The same again, or the client has given up on the one that still runs. */
 		TRY(waitq_wait(&row->done, NO_DEADLINE));
 	}
 	row->running = true;
+	row->withdrawn = withdrawn;
 	row->run_seq = seq;
 	/* From here on: who takes the session over while it runs sets it again, and that stays. */
 	row->from_store = false;
 	*ret_verdict = REPLAY_EXECUTE;
 	return 0;
+}
+
+bool replay_withdrawn(const struct session *se, uint32_t slot, uint64_t seq)
+{
+	const struct replay_slot *row = slot < se->n_slots ? &se->slots[slot] : NULL;
+
+	return row != NULL && row->running && row->run_seq == seq && row->withdrawn;
 }
 
 int replay_encode(struct replay_slot *row, const struct msg_desc *desc, const void *rep)

@@ -29,6 +29,7 @@ struct replay_slot {
 	uint16_t op;
 	int32_t status;
 	bool running;
+	bool withdrawn;  /* what is running: it shall not be done if that is not too late */
 	bool from_store; /* the answer is a former incarnation's, or was given before a takeover */
 	struct waitq done;
 };
@@ -38,10 +39,13 @@ enum replay_verdict {
 	REPLAY_ANSWER
 };
 /* What is to be done with (slot, seq). EXECUTE: it is marked as running; replay_end must follow.
- * ANSWER: the row has the answer. -LE_STALE_SEQ, -LE_INVAL (no such slot), -LE_SESSION_GONE.
- * Yields. */
-int replay_begin(struct session *se, uint32_t slot, uint64_t seq,
+ * ANSWER: the row has the answer. withdrawn: whoever asked for it is gone, and what is running
+ * under that number is told so (replay_withdrawn). -LE_STALE_SEQ, -LE_INVAL (no such slot),
+ * -LE_SESSION_GONE. Yields. */
+int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool withdrawn,
 		 enum replay_verdict *ret_verdict) CHECK_RESULT;
+/* Shall what is running under that number not be done any more? */
+bool replay_withdrawn(const struct session *se, uint32_t slot, uint64_t seq);
 /* In the critical section of the mutation that succeeded: puts the row into its batch. rep NULL:
  * empty. */
 int replay_encode(struct replay_slot *row, const struct msg_desc *desc,

@@ -5,6 +5,7 @@ import contextlib
 import errno
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -96,6 +97,37 @@ def kill_waiting(command):
     assert p.poll() is None, command
     p.kill()
     p.wait(20)
+
+
+def test_what_was_killed_changes_nothing_any_more(c):
+    """A program that was killed while nobody served it has made, removed and changed nothing, also
+    when there is a server again: who clears up behind it shall not be surprised later."""
+    d = c.mnt(2) + "/gone"
+    os.mkdir(d)
+    for n in "abcde":
+        with open("%s/%s" % (d, n), "w") as f:
+            f.write(n)
+    wait_until(lambda: sum(os.stat("%s/gone/%s" % (c.mnt(1), n)).st_size for n in "abcde") == 5, 20,
+               "the other mount sees the files")
+    before = names(c.mnt(1) + "/gone")
+    c.kill("mds")
+    for command in (["touch", d + "/new"], ["rm", "-f", d + "/a"], ["mv", d + "/b", d + "/moved"],
+                    ["mkdir", d + "/dir"], ["chmod", "600", d + "/c"], ["ln", d + "/d", d + "/l"],
+                    ["ln", "-s", "to", d + "/symlink"], ["mkfifo", d + "/fifo"],
+                    ["truncate", "-s", "10", d + "/e"],
+                    ["python3", "-c", "import os; os.setxattr('%s/e', 'user.x', b'x')" % d]):
+        kill_waiting(command)
+    c.start("mds")
+    # Whatever comes of them has come before what this mount is served later.
+    with open(d + "/after", "w"):
+        pass
+    os.unlink(d + "/after")
+    time.sleep(5)
+    for m in (1, 2):
+        assert names(c.mnt(m) + "/gone") == before
+    assert os.stat(c.mnt(1) + "/gone/e").st_size == 1
+    assert os.listxattr(c.mnt(1) + "/gone/e") == []
+    shutil.rmtree(d)
 
 
 def names(folder):

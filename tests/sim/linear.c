@@ -216,6 +216,13 @@ void name_end(struct name_history *h, size_t op, bool ok, uint32_t tag, uint64_t
 		h->ops[op].exists = tag != 0;
 }
 
+void name_void(struct name_history *h, size_t op, uint64_t at)
+{
+	ASSERT(op < h->n && at > h->ops[op].begin);
+	h->ops[op].kind = NAME_NOTHING;
+	h->ops[op].end = at;
+}
+
 void name_free(struct name_history *h)
 {
 	free(h->ops);
@@ -282,6 +289,8 @@ static bool step_name(const void *vop, uint64_t now, const struct state *from, s
 		return true;
 	case NAME_LINK:
 		return step_link(op, from, to);
+	case NAME_NOTHING:
+		return true;
 	}
 	return false;
 }
@@ -523,7 +532,8 @@ static enum names_verdict search(const struct model *m, const struct state *star
 
 enum names_verdict name_check(const struct name_history *h, char why[LINEAR_WHY_SIZE])
 {
-	static const char *const kinds[] = {"create", "unlink", "lookup", "rename", "link"};
+	static const char *const kinds[] = {"create", "unlink", "lookup",
+					    "rename", "link",   "nothing"};
 	struct model m = {h->ops, h->n, sizeof(*h->ops), offsetof(struct name_op, begin),
 			  step_name};
 	size_t depth;

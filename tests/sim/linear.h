@@ -49,9 +49,10 @@ enum name_kind {
 	NAME_UNLINK,
 	NAME_LOOKUP,
 	NAME_RENAME,
-	NAME_LINK
+	NAME_LINK,
+	NAME_NOTHING /* was withdrawn */
 };
-#define N_NAME_KINDS 5u
+#define N_NAME_KINDS 5u /* but the last */
 
 struct name_op {
 	enum name_kind kind;
@@ -72,6 +73,8 @@ struct name_history {
 size_t name_begin(struct name_history *h, const struct name_op *op, uint64_t at);
 /* tag: who was found; of a link that is not ok: whether its name was there. */
 void name_end(struct name_history *h, size_t op, bool ok, uint32_t tag, uint64_t at);
+/* It has not happened, and will not. */
+void name_void(struct name_history *h, size_t op, uint64_t at);
 /* NAMES_NOT_DECIDED: not within the bound of the search. why: of the other two. */
 enum names_verdict { NAMES_IMPOSSIBLE, NAMES_POSSIBLE, NAMES_NOT_DECIDED };
 enum names_verdict name_check(const struct name_history *h, char why[LINEAR_WHY_SIZE]);

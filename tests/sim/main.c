@@ -41,7 +41,7 @@ struct batch {
 /* In shared memory: what the children found. */
 struct totals {
 	_Atomic uint64_t runs, failures, first_failure;
-	_Atomic uint64_t fenced, undecided;
+	_Atomic uint64_t fenced, undecided, withdrawn;
 	_Atomic uint64_t ops, shared_ops, server_crashes, power_cuts, client_crashes, partitions,
 		isolations, damages, losses, vanished, scrubs, repaired, differing, events,
 		virtual_ms;
@@ -180,6 +180,7 @@ static void count(struct totals *t, const struct counters *n)
 	t->client_crashes += n->client_crashes;
 	t->fenced += n->fenced;
 	t->undecided += n->undecided;
+	t->withdrawn += n->withdrawn;
 	t->partitions += n->partitions;
 	t->events += n->events;
 	t->virtual_ms += n->virtual_ms;
@@ -286,6 +287,7 @@ static void print_totals(struct totals *t)
 	       (double)t->client_crashes / n, (double)t->fenced / n, (double)t->partitions / n,
 	       (double)t->isolations / n, (double)t->events / n,
 	       (double)t->virtual_ms / 1000.0 / n);
+	printf("%llu changes of names withdrawn\n", (unsigned long long)t->withdrawn);
 	if (t->undecided > 0)
 		printf("%llu histories were not decided\n", (unsigned long long)t->undecided);
 	if (t->scrubs > 0)
@@ -336,6 +338,10 @@ static uint64_t run_batch_to(const struct batch *b, uint64_t *ret_first)
 	print_totals(t);
 	if (b->replicas > 1 && lacks_moves(b, t)) {
 		printf("FAILED: so many seeds make every move\n");
+		t->failures++;
+	}
+	if (b->names && b->last - b->first >= 20 && t->withdrawn == 0) {
+		printf("FAILED: nothing was withdrawn\n");
 		t->failures++;
 	}
 	if (b->last - b->first >= 20 && t->undecided * 20 > t->runs) {
@@ -593,6 +599,7 @@ FINDS_NAMES(mds_early_ack)
 FINDS_NAMES(mds_no_recall)
 FINDS_NAMES(client_keep_lease)
 FINDS_NAMES(client_own_cache)
+FINDS_NAMES(client_give_up)
 FINDS_NAMES(client_keep_opens)
 FINDS(client_trust_holes, found_cuts)
 FINDS(client_stale_place, found_cuts)
@@ -648,6 +655,7 @@ static const struct {
 	{"names_find_client_keep_lease", test_names_find_client_keep_lease},
 	{"names_find_client_keep_opens", test_names_find_client_keep_opens},
 	{"names_find_client_own_cache", test_names_find_client_own_cache},
+	{"names_find_client_give_up", test_names_find_client_give_up},
 	X(mds_no_dedupe),
 	X(mds_early_ack),
 	X(client_trust_holes),

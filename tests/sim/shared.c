@@ -434,7 +434,49 @@ static int name_run(struct shared *s, uint32_t index, const struct name_op *op, 
 		return ll_lookup(sc->client, &root, dir, from, ret_found);
 	case NAME_LINK:
 		return ll_link(sc->client, &root, ino, dir, from, &attr);
+	case NAME_NOTHING:
+		break;
 	}
+	return status;
+}
+
+/* Whoever asked for a change is killed while it waits. */
+struct killer {
+	struct ll_request request;
+	uint64_t after_us;
+	struct fiber *fiber;
+	bool ended;
+	struct waitq done;
+};
+
+static void kill_later(void *arg)
+{
+	struct killer *k = arg;
+
+	k->fiber = fiber_self();
+	if (fiber_sleep_us(k->after_us) == 0)
+		ll_request_withdraw(&k->request);
+	k->fiber = NULL;
+	k->ended = true;
+	waitq_wake_all(&k->done);
+}
+
+static int name_run_killed(struct shared *s, uint32_t index, const struct name_op *op,
+			   struct ino ino)
+{
+	struct killer k = {.after_us = rnd(s, rnd(s, 2) ? 1000 : 1000000)};
+	struct attr found;
+	int status;
+
+	waitq_init(&k.done);
+	ll_request_begin(&k.request, s->client[index].client, 0);
+	k.ended = fiber_spawn("killer", kill_later, &k) < 0;
+	status = name_run(s, index, op, ino, &found);
+	if (k.fiber != NULL)
+		fiber_interrupt(k.fiber);
+	while (!k.ended)
+		(void)!waitq_wait(&k.done, NO_DEADLINE);
+	ll_request_end(&k.request);
 	return status;
 }
 
@@ -454,7 +496,9 @@ static void name_record(struct shared *s, struct name_op op, struct ino *ino, ui
 
 	struct attr found = {.uid = 0};
 	size_t at = name_begin(&s->names, &op, ++s->tick);
-	int status = name_run(s, op.client, &op, *ino, &found);
+	bool killed = op.kind != NAME_LOOKUP && rnd(s, 8) == 0;
+	int status = killed ? name_run_killed(s, op.client, &op, *ino)
+			    : name_run(s, op.client, &op, *ino, &found);
 	uint32_t tag = status == 0 ? found.uid : op.kind == NAME_LINK && status == -LE_EXIST;
 
 	/* What was done and not answered is done again in the new session: once more, perhaps. */
@@ -465,10 +509,14 @@ static void name_record(struct shared *s, struct name_op op, struct ino *ino, ui
 	 * the client cannot open what it has made. It may have happened, or not. */
 	if (op.kind == NAME_CREATE && status == -LE_STALE)
 		return;
-	if (status != 0 && !may_say(op.kind, status))
+	if (killed && status == -LE_INTR) {
+		s->c->count.withdrawn++;
+		name_void(&s->names, at, ++s->tick);
+	} else if (status != 0 && !may_say(op.kind, status)) {
 		expect(s, "name", status, 0);
-	if (!s->c->failed)
+	} else if (!s->c->failed) {
 		name_end(&s->names, at, status == 0, tag, ++s->tick);
+	}
 	log_debug("%llu us: client %u name op %d of n%u n%u tag %u: %s, tag %u",
 		  (unsigned long long)sim_now_us(s->c->sim), op.client, op.kind, op.a, op.b, op.tag,
 		  status_name(status), tag);

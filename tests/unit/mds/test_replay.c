@@ -96,6 +96,7 @@ static void cut_after_crash(struct fx *f)
 struct parallel {
 	struct fx *f;
 	uint64_t seq;
+	bool withdrawn;
 	struct mds_mkdir_rep rep;
 	int rc;
 };
@@ -105,7 +106,12 @@ static void mkdir_fiber(void *arg)
 	struct parallel *p = arg;
 	struct mds_mkdir_req q = {.parent = LEAT_ROOT_INO, .name = bytes_str("m"), .mode = 0755};
 	struct frame_hdr hdr = {
-		.op = OP_mds_mkdir, .session = p->f->session, .slot = 1, .seq = p->seq};
+		.op = OP_mds_mkdir,
+		.session = p->f->session,
+		.slot = 1,
+		.seq = p->seq,
+		.flags = p->withdrawn ? FRAME_WITHDRAWN : 0,
+	};
 	struct op op;
 
 	op_init(&op, p->f->m);
@@ -130,6 +136,61 @@ static void while_running_body(struct fx *f)
 	p[0].seq = 10;
 	mkdir_fiber(&p[0]);
 	assert_int_equal(p[0].rc, -LE_EXIST);
+}
+
+static int mkdir_of(struct fx *f, uint64_t seq, bool withdrawn)
+{
+	struct parallel p = {.f = f, .seq = seq, .withdrawn = withdrawn};
+
+	mkdir_fiber(&p);
+	return p.rc;
+}
+
+/* The first one, and while it runs its withdrawal. */
+static void both(struct fx *f, uint64_t seq, struct parallel p[2])
+{
+	p[0] = (struct parallel){.f = f, .seq = seq};
+	p[1] = (struct parallel){.f = f, .seq = seq, .withdrawn = true};
+	fiber_parallel("both", mkdir_fiber, p, sizeof(p[0]), 2, 2);
+}
+
+static void nothing_body(struct fx *f)
+{
+	(void)f;
+}
+
+/* Behind a restart, where the name has to be looked for in the store first. */
+static void withdrawn_body(struct fx *f)
+{
+	struct parallel p[2];
+
+	both(f, 9, p);
+	assert_int_equal(p[0].rc, -LE_CANCELED);
+	assert_int_equal(p[1].rc, -LE_CANCELED);
+	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "m", NULL), -LE_NOENT);
+	/* A late copy of it. */
+	assert_int_equal(mkdir_of(f, 9, false), -LE_CANCELED);
+	assert_int_equal(mkdir_of(f, 10, true), -LE_CANCELED);
+	assert_int_equal(mkdir_of(f, 10, false), -LE_CANCELED);
+	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "m", NULL), -LE_NOENT);
+	/* It has been done, and only waits for the disk. */
+	both(f, 11, p);
+	assert_int_equal(p[0].rc, 0);
+	assert_int_equal(p[1].rc, 0);
+	assert_int_equal(p[0].rep.attr.ino.v, p[1].rep.attr.ino.v);
+	assert_int_equal(mkdir_of(f, 11, true), 0);
+	assert_int_equal(mkdir_of(f, 12, false), -LE_EXIST);
+}
+
+static void test_withdrawn(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, nothing_body);
+	fx_crash(f);
+	fx_run(f, withdrawn_body);
+	fx_destroy(f);
 }
 
 struct storm {
@@ -235,6 +296,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_repeat),
 		cmocka_unit_test(test_while_running),
+		cmocka_unit_test(test_withdrawn),
 		cmocka_unit_test(test_over_crash),
 		cmocka_unit_test(test_cut_over_crash),
 		cmocka_unit_test(test_crash_storm),
