@@ -45,7 +45,7 @@ struct counters {
 	uint64_t server_crashes, power_cuts, client_crashes, partitions, isolations, orders, fenced;
 	uint64_t damages, losses, vanished, scrubs, repaired, differing; /* see damage.h */
 	uint64_t undecided; /* histories of names that the search gave up on */
-	uint64_t withdrawn; /* changes of names whose programs were killed, and that were not made */
+	uint64_t withdrawn; /* changes of names: their programs were killed, they were not made */
 	uint64_t events, virtual_ms;
 };
 
