@@ -202,32 +202,47 @@ static int batch_get(struct client *c, const struct cred *cred, struct dir_batch
 
 /* ---- reading ---- */
 
-/* What is known better than by the directory's answer: this client's own writes. */
-static void entry_attr(struct client *c, struct ll_dirent *e, uint64_t sent_us)
+/* What is known better than by the directory's answer: this client's own writes. False: nothing. */
+static bool entry_attr(struct client *c, struct attr *attr)
 {
-	struct inode *i;
+	struct inode *i = inode_peek(c, attr->ino);
 
-	inode_saw(c, &e->attr, false, sent_us);
-	i = inode_peek(c, e->attr.ino);
 	if (i == NULL)
-		return;
-	inode_attr(c, i, &e->attr);
+		return false;
+	inode_attr(c, i, attr);
 	if (io_times_open(i))
-		e->attr.flags |= ATTR_UNSETTLED;
+		attr->flags |= ATTR_UNSETTLED;
 	else if (inode_size_fresh(c, i))
-		e->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
+		attr->flags &= ~(uint32_t)ATTR_UNSETTLED;
 	inode_put(c, i);
+	return true;
 }
 
 static void entry_known(struct client *c, const struct dir_batch *b, struct ll_dirent *e)
 {
 	struct inode *dir = inode_peek(c, b->ino);
 
-	entry_attr(c, e, b->at_us);
+	inode_saw(c, &e->attr, false, b->at_us);
+	(void)entry_attr(c, &e->attr);
 	if (dir == NULL)
 		return;
 	names_listed(c, dir, b->rep.change, e->name, e->attr.ino, b->at_us);
 	inode_put(c, dir);
+}
+
+bool ll_still_listed(struct client *c, struct ino dir, struct bytes name, struct attr *attr)
+{
+	struct inode *d = inode_peek(c, dir);
+	struct ino now = {0};
+	bool still = d != NULL && names_find(c, d, name, &now) && ino_equal(now, attr->ino);
+
+	if (d != NULL)
+		inode_put(c, d);
+	if (!still || !entry_attr(c, attr))
+		return false;
+	if (!ll_leased(c, attr->ino))
+		attr->flags &= ~(uint32_t)ATTR_LEASED;
+	return true;
 }
 
 /* Hands entries out until the caller has enough (1) or the batch ends (0). */

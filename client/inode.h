@@ -36,6 +36,8 @@ struct inode {
 	uint64_t recalled_us;     /* when it was recalled last */
 	uint64_t kernel_until_us; /* a directory: names were given to the kernel until then */
 	uint64_t kernel_attr_us;  /* attributes were given to it for no longer than until then */
+	uint64_t names_lost;      /* a directory: of own changes of names up to that one nothing
+				   * may be in names.h */
 	uint64_t complete_us;     /* a directory: since then all its names are in names.h; or 0 */
 	struct name_filter *names_gone; /* of these: what may be there but is not in memory */
 	uint64_t settled_us;  /* when the chains were asked; 0: not since the attributes became

@@ -377,6 +377,8 @@ void changing_end(struct changing *ch, int rc)
 		i->n_changing -= FAULT(CLIENT_OWN_CACHE) ? 0 : 1;
 		if (rc < 0)
 			names_incomplete(ch->c, i);
+		if (rc == -LE_IO || rc == -LE_INTR || rc == -LE_SHUTDOWN)
+			names_unsure(i);
 		inode_put(ch->c, i);
 	}
 }

@@ -176,6 +176,9 @@ int ll_readdir(struct client *c, const struct cred *cred, struct ino ino, uint64
 	       bool plus, int (*each)(void *arg, const struct ll_dirent *e), void *arg,
 	       bool *ret_eof) CHECK_RESULT;
 
+/* Of an entry that ll_readdir gave: is it known to be so still? With its attributes as of now. */
+bool ll_still_listed(struct client *c, struct ino dir, struct bytes name, struct attr *attr);
+
 /* The caller, who was given the names of that directory alone, looks at one: the first time its
  * entries are fetched with attributes behind his back, as long as he goes on looking. */
 void ll_look_ahead(struct client *c, const struct cred *cred, struct ino dir, bool first);

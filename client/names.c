@@ -84,6 +84,18 @@ static void may_be_there(struct client *c, struct inode *dir, uint64_t hash)
 	names_incomplete(c, dir);
 }
 
+/* This client has changed a name of it, or heard of one, which is not in memory. */
+static void lost(struct inode *dir, uint64_t change)
+{
+	if (change > dir->names_lost)
+		dir->names_lost = change;
+}
+
+void names_unsure(struct inode *dir)
+{
+	lost(dir, dir->attr.change + 1);
+}
+
 void names_change_begin(struct client *c, struct name_change *nc, struct ino dir, struct bytes name)
 {
 	nc->hash = hash(dir, name);
@@ -151,6 +163,7 @@ static void evict(struct client *c)
 	if (dir != NULL) {
 		if (e->ino.v != 0)
 			may_be_there(c, dir, e->node.hash);
+		lost(dir, e->change);
 		inode_put(c, dir);
 	}
 	drop(&c->names, e);
@@ -177,7 +190,12 @@ static struct name_entry *make(struct client *c, struct ino dir, struct bytes na
 void names_forget(struct client *c, struct ino dir, struct bytes name)
 {
 	struct name_entry *e = find(&c->names, dir, name);
+	struct inode *i = e != NULL ? inode_peek(c, dir) : NULL;
 
+	if (i != NULL) {
+		lost(i, e->change);
+		inode_put(c, i);
+	}
 	if (e != NULL)
 		drop(&c->names, e);
 }
@@ -200,17 +218,23 @@ void names_told(struct client *c, const struct attr *dir, struct bytes name, str
 	e = find(&c->names, dir->ino, name);
 	if (!lease_held_since(c, i, sent_us) || (!own && i->n_changing > 0)) {
 		may_be_there(c, i, hash(dir->ino, name));
-		if (e != NULL)
+		lost(i, own ? dir->change : 0);
+		if (e != NULL) {
+			lost(i, e->change);
 			drop(&c->names, e);
+		}
 	} else if (dir->change >= (e != NULL ? e->change : i->attr.change)) {
 		if (e == NULL)
 			e = make(c, dir->ino, name);
-		if (e != NULL)
+		if (e != NULL) {
 			set(e, ino, dir->change, sent_us);
-		else
+		} else {
 			may_be_there(c, i, hash(dir->ino, name));
+			lost(i, dir->change);
+		}
 	} else if (e == NULL) {
 		may_be_there(c, i, hash(dir->ino, name));
+		lost(i, dir->change);
 	}
 	inode_put(c, i);
 }
@@ -220,10 +244,10 @@ void names_listed(struct client *c, const struct inode *dir, uint64_t change, st
 {
 	struct name_entry *e;
 
-	if (!lease_held_since(c, dir, sent_us) || dir->n_changing > 0)
+	if (!lease_held_since(c, dir, sent_us) || is_changing(c, dir, name))
 		return;
 	e = find(&c->names, dir->ino, name);
-	if (change < (e != NULL ? e->change : dir->attr.change))
+	if (change < (e != NULL ? e->change : dir->names_lost))
 		return;
 	if (e == NULL)
 		e = make(c, dir->ino, name);

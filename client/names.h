@@ -52,6 +52,9 @@ bool names_peek(const struct client *c, struct ino dir, struct bytes name, struc
 void names_change_begin(struct client *c, struct name_change *nc, struct ino dir,
 			struct bytes name);
 void names_change_end(struct name_change *nc);
+/* It may have been changed, or be changed yet, by a request of this client whose answer is not
+ * known. */
+void names_unsure(struct inode *dir);
 /* What it is now is not known. */
 void names_forget(struct client *c, struct ino dir, struct bytes name);
 /* Not all names of the directory are known any more; also before it is forgotten. */

@@ -310,9 +310,9 @@ enum form {
 	FORM_PLUS
 };
 
-static bool with_attr(struct leatfs *fs, pid_t thread, const struct attr *attr, enum form form)
+static bool with_attr(struct leatfs *fs, pid_t thread, const struct attr *attr)
 {
-	return form == FORM_PLUS && !known_size_untold(fs, attr->ino, attr->size) &&
+	return !known_size_untold(fs, attr->ino, attr->size) &&
 	       (S_ISDIR(attr->mode) || !listers_probe(&fs->listers, thread));
 }
 
@@ -326,10 +326,9 @@ static size_t add_entry(fuse_req_t req, struct ino dir, char *buf, size_t size,
 
 	if (form == FORM_READDIR)
 		return fuse_add_direntry(req, buf, size, e->name, &p.attr, (off_t)e->cookie);
-	if (with_attr(fs, fuse_req_ctx(req)->pid, &attr, form)) {
-		/* Listed a while ago, perhaps. */
-		if (!ll_leased(fs->client, attr.ino))
-			attr.flags &= ~(uint32_t)ATTR_LEASED;
+	/* It was fetched a while ago, perhaps, and this mount has changed it since. */
+	if (form == FORM_PLUS && ll_still_listed(fs->client, dir, bytes_str(e->name), &attr) &&
+	    with_attr(fs, fuse_req_ctx(req)->pid, &attr)) {
 		entry_init(req, dir, 0, &attr, &p);
 		/* Size not known here: the kernel shall ask by itself. */
 		if ((attr.flags & ATTR_UNSETTLED) || p.attr_timeout == 0)

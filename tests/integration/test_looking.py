@@ -110,5 +110,32 @@ def test_own_changes_are_seen_meanwhile(c):
     changes_are_seen(seen, seen)
 
 
+def test_a_listing_brings_nothing_back(c):
+    """Entries are fetched before the kernel asks for them: what this mount has changed meanwhile is
+    not told to it as it was."""
+    folder, _ = make(c, "back", 3000)
+    seen = c.mnt(2) + "/back"
+    order = os.listdir(seen)
+    for i in range(40):
+        with os.scandir(seen) as entries:
+            next(entries)
+            changed = [order[k] for k in range(200 + i, 3000, 400)]
+            for n in changed:
+                os.chmod("%s/%s" % (seen, n), 0o611)
+                os.rename("%s/%s" % (seen, n), "%s/%s.new" % (seen, n))
+                os.mknod("%s/%s" % (seen, n), 0o640)
+            gone = [order[k] for k in range(300 + i, 3000, 400)]
+            for n in gone:
+                os.unlink("%s/%s" % (seen, n))
+            for _ in entries:
+                pass
+        for n in changed:
+            assert mode_of("%s/%s" % (seen, n)) == 0o640, (i, n)
+            assert mode_of("%s/%s.new" % (seen, n)) == 0o611, (i, n)
+        for n in gone:
+            assert mode_of("%s/%s" % (seen, n)) is None, (i, n)
+    assert sorted(os.listdir(seen)) == sorted(os.listdir(folder))
+
+
 if __name__ == "__main__":
     run_tests(globals())

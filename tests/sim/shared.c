@@ -594,6 +594,43 @@ static void name_list(struct shared *s, uint32_t index)
 			name_end(&s->names, at[i], l.there[i], l.tag[i], ++s->tick);
 }
 
+/* Entry for entry, of batches that were fetched before: what such a listing says may be over, but
+ * what is looked up after it must not be. */
+struct name_walk {
+	uint64_t cookie;
+	uint32_t n;
+};
+
+static int name_walked(void *arg, const struct ll_dirent *e)
+{
+	struct name_walk *w = arg;
+
+	if (w->n > 0)
+		return 1;
+	w->n++;
+	w->cookie = e->cookie;
+	return 0;
+}
+
+static void name_walk(struct shared *s, uint32_t index)
+{
+	struct shared_client *sc = &s->client[index];
+	struct ino dir = sc->names_ino[rnd(s, NAME_DIRS)];
+	struct name_walk w = {.n = 1};
+	bool eof = false;
+
+	while (!eof && w.n > 0 && !s->c->failed) {
+		int status;
+
+		w.n = 0;
+		status = ll_readdir(sc->client, &root, dir, w.cookie, true, name_walked, &w, &eof);
+		if (status != 0)
+			cluster_end_fenced(s->c);
+		expect(s, "walk names", status, 0);
+		fiber_sleep_us(rnd(s, 20000));
+	}
+}
+
 static void any_name_op(struct shared *s, uint32_t index)
 {
 	name_op(s, index, (enum name_kind)rnd(s, N_NAME_KINDS), (uint32_t)rnd(s, LINEAR_NAMES));
@@ -617,8 +654,10 @@ static void act_on_names(void *arg)
 			name_hold(a->s, a->index);
 			break;
 		case 1:
-		case 2:
 			name_list(a->s, a->index);
+			break;
+		case 2:
+			name_walk(a->s, a->index);
 			break;
 		default:
 			any_name_op(a->s, a->index);

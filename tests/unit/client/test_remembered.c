@@ -351,6 +351,86 @@ static void while_one_name_changes_the_others_are_known(void **state)
 	run(own_body);
 }
 
+static void listed(struct client *c, struct inode *dir, uint64_t change, uint64_t k, uint64_t ino)
+{
+	char buf[32];
+
+	names_listed(c, dir, change, name_of(buf, k), (struct ino){ino}, loop_now_us());
+}
+
+static void change_of_name(struct client *c, uint64_t k, int rc)
+{
+	struct changing ch;
+	char buf[32];
+
+	changing_begin(c, &ch, dir_ino);
+	changing_name(&ch, dir_ino, name_of(buf, k));
+	changing_end(&ch, rc);
+}
+
+/* A listing is handed out later than it was made: of what this client has changed since it tells
+ * nothing, whether or not that is still in memory. */
+static void listed_body(struct client *c)
+{
+	struct inode *dir = make_dir(c);
+	struct changing ch;
+	uint64_t before;
+	char buf[32];
+
+	names_incomplete(c, dir);
+	told(c, dir, 1, 101, true);
+	before = dir->attr.change;
+	told(c, dir, 1, 0, true);
+	listed(c, dir, before, 1, 101);
+	assert_int_equal(answer(c, dir, 1), 0);
+	listed(c, dir, before, 2, 102);
+	assert_int_equal(answer(c, dir, 2), 1);
+	/* It tried to make it, and does not know of it any more. */
+	change_of_name(c, 1, -LE_EXIST);
+	listed(c, dir, before, 1, 101);
+	assert_int_equal(answer(c, dir, 1), -1);
+	listed(c, dir, dir->attr.change, 1, 101);
+	assert_int_equal(answer(c, dir, 1), 1);
+
+	/* Just now. */
+	changing_begin(c, &ch, dir_ino);
+	changing_name(&ch, dir_ino, name_of(buf, 3));
+	listed(c, dir, dir->attr.change, 3, 103);
+	listed(c, dir, dir->attr.change, 4, 104);
+	changing_end(&ch, -LE_EXIST);
+	assert_int_equal(answer(c, dir, 3), -1);
+	assert_int_equal(answer(c, dir, 4), 1);
+
+	/* Nobody knows what came of it. */
+	change_of_name(c, 5, -LE_IO);
+	listed(c, dir, dir->attr.change, 5, 105);
+	assert_int_equal(answer(c, dir, 5), -1);
+	dir->attr.change++;
+	listed(c, dir, dir->attr.change, 5, 105);
+	assert_int_equal(answer(c, dir, 5), 1);
+
+	/* It had to go. */
+	before = dir->attr.change;
+	told(c, dir, 6, 0, true);
+	for (uint64_t k = 0; k < NAMES_MAX; k++)
+		listed(c, dir, dir->attr.change, 1000 + k, 1000 + k);
+	listed(c, dir, before, 6, 106);
+	assert_int_equal(answer(c, dir, 6), -1);
+
+	/* Made while it had no lease, and answered late. */
+	before = dir->attr.change++;
+	names_told(c, &dir->attr, name_of(buf, 7), (struct ino){0}, true, dir->lease_us - 1);
+	listed(c, dir, before, 7, 107);
+	assert_int_equal(answer(c, dir, 7), -1);
+	inode_put(c, dir);
+}
+
+static void an_old_listing_tells_nothing_of_own_changes(void **state)
+{
+	(void)state;
+	run(listed_body);
+}
+
 static void lease_body(struct client *c)
 {
 	size_t room = c->names.filter_room;
@@ -579,6 +659,7 @@ int main(void)
 		cmocka_unit_test(beyond_the_room_for_filters_everything_is_asked),
 		cmocka_unit_test(answers_that_contradict_leave_one_name_in_doubt),
 		cmocka_unit_test(while_one_name_changes_the_others_are_known),
+		cmocka_unit_test(an_old_listing_tells_nothing_of_own_changes),
 		cmocka_unit_test(with_the_lease_goes_what_was_known_of_all_names),
 		cmocka_unit_test(filter_is_rarely_wrong_and_never_forgets),
 		cmocka_unit_test(what_the_kernel_has_is_given_back_later),
