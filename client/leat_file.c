@@ -39,8 +39,8 @@ static int open_or_create(struct api_call *a, struct ll_file **ret_ll)
 	char name[LEAT_NAME_MAX + 1];
 	bool follow = !(a->flags & (O_NOFOLLOW | O_EXCL));
 	struct ino parent;
-	struct attr attr;
-	int rc = path_parent(a->fs, a->path, &parent, name);
+	int rc = follow ? path_target(a->fs, a->path, &parent, name)
+			: path_parent(a->fs, a->path, &parent, name);
 
 	if (rc == -LE_BUSY)
 		return -LE_ISDIR;
@@ -51,9 +51,6 @@ static int open_or_create(struct api_call *a, struct ll_file **ret_ll)
 		rc = open_existing(a, follow, ret_ll);
 		if (rc != -LE_NOENT)
 			return rc;
-		if (ll_lookup(a->fs->client, &a->fs->cred, parent, bytes_str(name), &attr) == 0 &&
-		    S_ISLNK(attr.mode))
-			return -LE_NOENT; /* a dangling link: its target is not made */
 	}
 	return ll_create(a->fs->client, &a->fs->cred, parent, bytes_str(name), a->mode, a->flags,
 			 ret_ll, NULL);

@@ -62,6 +62,9 @@ int path_find(struct leat_fs *fs, const char *path, bool follow,
  * for paths without one ("/", "a/.."). */
 int path_parent(struct leat_fs *fs, const char *path, struct ino *ret_parent,
 		char *ret_name) CHECK_RESULT;
+/* The same of what a link there leads to, which need not exist. */
+int path_target(struct leat_fs *fs, const char *path, struct ino *ret_parent,
+		char *ret_name) CHECK_RESULT;
 
 void stat_from_attr(const struct attr *a, struct leat_stat *ret_st);
 

@@ -154,11 +154,24 @@ int path_find(struct leat_fs *fs, const char *path, bool follow, struct attr *re
 	return rc;
 }
 
-/* To the directory of the last component. */
-static int walk_parent(struct walk *w, char *ret_name)
+/* A link at the end that is to be followed: what it names comes instead of it. */
+static int follow_last(struct walk *w, bool *ret_link)
 {
 	struct leat_fs *fs = w->fs;
-	bool slash = false;
+	struct attr attr;
+	int rc = ll_lookup(fs->client, &fs->cred, w->dirs[w->depth - 1], bytes_str(w->name), &attr);
+
+	*ret_link = rc == 0 && S_ISLNK(attr.mode);
+	if (*ret_link)
+		rc = enter_link(w, attr.ino);
+	return rc == -LE_NOENT ? 0 : rc;
+}
+
+/* To the directory of the last component. */
+static int walk_parent(struct walk *w, bool follow, char *ret_name)
+{
+	struct leat_fs *fs = w->fs;
+	bool slash = false, link = false;
 	struct attr attr;
 	int rc;
 
@@ -168,6 +181,10 @@ static int walk_parent(struct walk *w, char *ret_name)
 		if (at_end(w)) {
 			if (dots)
 				return -LE_BUSY;
+			if (follow)
+				TRY(follow_last(w, &link));
+			if (link)
+				continue;
 			memcpy(ret_name, w->name, sizeof(w->name));
 			return 0;
 		}
@@ -185,17 +202,28 @@ static int walk_parent(struct walk *w, char *ret_name)
 	return rc < 0 ? rc : -LE_BUSY;
 }
 
-int path_parent(struct leat_fs *fs, const char *path, struct ino *ret_parent, char *ret_name)
+static int find_parent(struct leat_fs *fs, const char *path, bool follow, struct ino *ret_parent,
+		       char *ret_name)
 {
 	struct walk *w;
 	int rc;
 
 	TRY(walk_begin(fs, path, &w));
-	rc = walk_parent(w, ret_name);
+	rc = walk_parent(w, follow, ret_name);
 	if (rc >= 0)
 		*ret_parent = w->dirs[w->depth - 1];
 	free(w);
 	return rc;
+}
+
+int path_parent(struct leat_fs *fs, const char *path, struct ino *ret_parent, char *ret_name)
+{
+	return find_parent(fs, path, false, ret_parent, ret_name);
+}
+
+int path_target(struct leat_fs *fs, const char *path, struct ino *ret_parent, char *ret_name)
+{
+	return find_parent(fs, path, true, ret_parent, ret_name);
 }
 
 /* ---- attributes ---- */

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
 """Loader and staging against real servers. timeout: 300"""
+import ctypes
 import json
 import os
 import random
@@ -17,7 +18,7 @@ BUILD = os.environ.get("BUILD") or SRC + "/build"
 sys.path[:0] = [SRC + "/client/python", SRC + "/tests/python"]
 import numpy as np  # noqa: E402
 import leat  # noqa: E402
-from leat import checkpoint  # noqa: E402
+from leat import _c, checkpoint  # noqa: E402
 import test_loader  # noqa: E402
 
 BIG = 64 << 20
@@ -73,6 +74,33 @@ class Cluster(unittest.TestCase):
                               text=True, check=False)
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout
+
+    def made_by_the_library(self, path, flags=os.O_RDWR | os.O_CREAT):
+        """0, or the error's number."""
+        p = ctypes.c_void_p()
+        fs = leat.FileSystem(self.tmp + "/dev/conf")
+        rc = _c.leat_open(fs._handle(), os.fsencode(path), flags, 0o644, ctypes.byref(p))
+        if rc == 0:
+            rc = _c.leat_close(p)
+        fs.close()
+        return rc
+
+    def test_the_library_makes_what_a_link_names(self):
+        d = self.mount + "/links"
+        os.makedirs(d + "/sub")
+        for name, target in (("a", "sub/new"), ("b", "/links/abs"), ("c", "a2"), ("a2", "sub/far"),
+                             ("loop", "loop"), ("lost", "nowhere/x"), ("no", "sub/no")):
+            os.symlink(target, "%s/%s" % (d, name))
+        for name, made in (("a", "sub/new"), ("b", "abs"), ("c", "sub/far")):
+            self.assertEqual(self.made_by_the_library("/links/" + name), 0)
+            self.assertTrue(os.path.isfile("%s/%s" % (d, made)), name)
+            self.assertEqual(self.made_by_the_library("/links/" + name), 0, "it is there now")
+        self.assertNotEqual(self.made_by_the_library("/links/loop"), 0)
+        self.assertNotEqual(self.made_by_the_library("/links/lost"), 0)
+        for flag in (os.O_EXCL, os.O_NOFOLLOW):
+            self.assertNotEqual(
+                self.made_by_the_library("/links/no", os.O_RDWR | os.O_CREAT | flag), 0)
+        self.assertEqual(sorted(os.listdir(d + "/sub")), ["far", "new"])
 
     def to(self, name):
         path = self.tmp + "/" + name
