@@ -142,14 +142,14 @@ static int write_small(struct ll_file *f, uint64_t off, uint64_t len, const stru
 	return 0;
 }
 
-/* Asks for a place as long as a cut has overtaken the answer; see io_cut. */
 /* Where one append goes. end 0: nowhere yet. */
 struct place {
 	uint64_t off, end;
 	uint32_t cuts;
 };
 
-/* p: what it had in a session that has ended. */
+/* Asks for a place as long as a cut has overtaken the answer; see io_cut. p: what it had in a
+ * session that has ended. */
 static int reserve_append(struct ll_file *f, uint64_t len, struct place *p)
 {
 	struct idata *d = f->d;
