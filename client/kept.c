@@ -29,7 +29,7 @@ static bool takes_away(uint32_t mask)
 
 /* Others may do something between the two: an answered fsync must not be undone by a truncation
  * that comes a second time. */
-static bool must_be_once(uint16_t op, const void *req)
+bool kept_must_be_once(uint16_t op, const void *req)
 {
 	static const uint16_t ops[] = {
 		OP_mds_create,   OP_mds_tmpfile,     OP_mds_mknod, OP_mds_mkdir,     OP_mds_symlink,
@@ -191,7 +191,7 @@ static int take_new(struct client *c, struct ll_request *r, uint16_t op, uint64_
 int kept_take(struct client *c, uint16_t op, const void *req, uint64_t deadline_us,
 	      uint32_t *ret_slot, uint64_t *ret_seq)
 {
-	struct ll_request *r = c->kept != NULL && must_be_once(op, req) ? fiber_local() : NULL;
+	struct ll_request *r = c->kept != NULL && kept_must_be_once(op, req) ? fiber_local() : NULL;
 	int rc;
 
 	if (r == NULL || r->slot >= 0)

@@ -28,6 +28,8 @@ void kept_tick(struct client *c);
 int kept_take(struct client *c, uint16_t op, const void *req, uint64_t deadline_us,
 	      uint32_t *ret_slot, uint64_t *ret_seq) CHECK_RESULT;
 void kept_give(struct client *c, uint32_t slot);
+/* Would it be another change if it were made twice? */
+bool kept_must_be_once(uint16_t op, const void *req);
 /* The change that this request has kept a number for was refused, and has changed nothing: the next
  * one of the request may keep its number. */
 void kept_void(struct client *c);

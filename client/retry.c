@@ -124,26 +124,18 @@ static void take_along(struct client *c, uint16_t op)
 
 /* ---- withdrawn changes ---- */
 
-/* What a request may ask for; other changes end what these began, and are not withdrawn. */
-static bool may_be_withdrawn(uint16_t op)
+/* What a request may ask for; other calls end what it began, or tell of opens and ask for rights on
+ * its way. */
+static bool may_be_withdrawn(uint16_t op, const void *req)
 {
-	static const uint16_t ops[] = {
-		OP_mds_create,  OP_mds_tmpfile,  OP_mds_mknod,  OP_mds_mkdir,  OP_mds_symlink,
-		OP_mds_link,    OP_mds_unlink,   OP_mds_rmdir,  OP_mds_rename, OP_mds_open,
-		OP_mds_setattr, OP_mds_setxattr, OP_mds_removexattr,
-	};
-
-	for (size_t i = 0; i < ARRAY_SIZE(ops); i++)
-		if (ops[i] == op)
-			return true;
-	return false;
+	return op == OP_mds_setattr || kept_must_be_once(op, req);
 }
 
 /* The request that the running fiber serves, while it asks for this change; NULL: none. What has
  * been begun is not left half done. */
-static struct ll_request *asks_begin(uint16_t op)
+static struct ll_request *asks_begin(uint16_t op, const void *req)
 {
-	struct ll_request *asks = may_be_withdrawn(op) ? fiber_local() : NULL;
+	struct ll_request *asks = may_be_withdrawn(op, req) ? fiber_local() : NULL;
 
 	if (asks == NULL || asks->changed)
 		return NULL;
@@ -184,7 +176,7 @@ static bool just_withdrawn(const struct ll_request *asks, struct retry *r,
 static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		    struct rpc_call *call, const bool *done)
 {
-	struct ll_request *asks = asks_begin(op);
+	struct ll_request *asks = asks_begin(op, req);
 	const struct msg_desc *desc = msg_find(op);
 	bool mutation = desc->kind == MSG_WRITE;
 	struct retry r;
