@@ -130,13 +130,6 @@ void ll_request_end(struct ll_request *r)
 		number_give(r);
 }
 
-void ll_request_withdraw(struct ll_request *r)
-{
-	r->withdrawn = true;
-	if (r->asks != NULL)
-		fiber_interrupt(r->asks);
-}
-
 void kept_void(struct client *c)
 {
 	struct ll_request *r = c->kept != NULL ? fiber_local() : NULL;

@@ -85,7 +85,7 @@ struct ll_request {
 	struct client *c;
 	uint64_t unique;
 	int slot;
-	struct fiber *asks; /* for a change that may be withdrawn; NULL: nobody */
+	struct fiber *waiting; /* while it asks for a change that may be withdrawn; else NULL */
 	bool withdrawn;
 	bool changed; /* something */
 };

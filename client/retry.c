@@ -124,6 +124,13 @@ static void take_along(struct client *c, uint16_t op)
 
 /* ---- withdrawn changes ---- */
 
+void ll_request_withdraw(struct ll_request *r)
+{
+	r->withdrawn = true;
+	if (r->waiting != NULL)
+		fiber_interrupt(r->waiting);
+}
+
 /* What a request may ask for; other calls end what it began, or tell of opens and ask for rights on
  * its way. */
 static bool may_be_withdrawn(uint16_t op, const void *req)
@@ -133,40 +140,40 @@ static bool may_be_withdrawn(uint16_t op, const void *req)
 
 /* The request that the running fiber serves, while it asks for this change; NULL: none. What has
  * been begun is not left half done. */
-static struct ll_request *asks_begin(uint16_t op, const void *req)
+static struct ll_request *asker_begin(uint16_t op, const void *req)
 {
-	struct ll_request *asks = may_be_withdrawn(op, req) ? fiber_local() : NULL;
+	struct ll_request *asker = may_be_withdrawn(op, req) ? fiber_local() : NULL;
 
-	if (asks == NULL || asks->changed)
+	if (asker == NULL || asker->changed)
 		return NULL;
-	asks->asks = fiber_self();
-	return asks;
+	asker->waiting = fiber_self();
+	return asker;
 }
 
-static void asks_end(struct ll_request *asks, int rc)
+static void asker_end(struct ll_request *asker, int rc)
 {
-	if (asks == NULL)
+	if (asker == NULL)
 		return;
-	asks->asks = NULL;
-	asks->changed = rc >= 0;
-	if (asks->withdrawn)
+	asker->waiting = NULL;
+	asker->changed = rc >= 0;
+	if (asker->withdrawn)
 		(void)fiber_interrupt_clear();
 }
 
 /* Before an attempt: it is one that withdraws the change from now on. */
-static void look_withdrawn(const struct ll_request *asks, struct rpc_call *call)
+static void look_withdrawn(const struct ll_request *asker, struct rpc_call *call)
 {
-	if (asks == NULL || !asks->withdrawn || call->withdrawn)
+	if (asker == NULL || !asker->withdrawn || call->withdrawn)
 		return;
 	call->withdrawn = true;
 	(void)fiber_interrupt_clear();
 }
 
 /* The attempt, or the wait for the next one, was ended so that the change be withdrawn. */
-static bool just_withdrawn(const struct ll_request *asks, struct retry *r,
+static bool just_withdrawn(const struct ll_request *asker, struct retry *r,
 			   const struct rpc_call *call, int rc)
 {
-	if (rc != -LE_INTR || asks == NULL || !asks->withdrawn || call->withdrawn ||
+	if (rc != -LE_INTR || asker == NULL || !asker->withdrawn || call->withdrawn ||
 	    FAULT(CLIENT_GIVE_UP))
 		return false;
 	r->unknown = true;
@@ -176,7 +183,7 @@ static bool just_withdrawn(const struct ll_request *asks, struct retry *r,
 static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		    struct rpc_call *call, const bool *done)
 {
-	struct ll_request *asks = asks_begin(op, req);
+	struct ll_request *asker = asker_begin(op, req);
 	const struct msg_desc *desc = msg_find(op);
 	bool mutation = desc->kind == MSG_WRITE;
 	struct retry r;
@@ -191,14 +198,14 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 			     ? seq_take_kept(&c->mds_seqs, r.deadline_us, &call->slot, &call->seq)
 			     : kept_take(c, op, req, r.deadline_us, &call->slot, &call->seq);
 		if (rc < 0) {
-			asks_end(asks, rc);
+			asker_end(asker, rc);
 			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
 		}
 	}
 	c->stats.meta_ops++;
 	while (done == NULL || !*done) {
 		memset(rep, 0, desc->rep_size);
-		look_withdrawn(asks, call);
+		look_withdrawn(asker, call);
 		/* Another fiber may have heard first that the session is gone. */
 		if (mutation && r.unknown && call->session != c->session) {
 			rc = -LE_IO;
@@ -221,12 +228,12 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 			rc = session_lost(&r, call->session, mutation);
 		else
 			rc = retry_next(&r, rc);
-		if (rc < 0 && !just_withdrawn(asks, &r, call, rc))
+		if (rc < 0 && !just_withdrawn(asker, &r, call, rc))
 			break;
 	}
 	if (mutation)
 		kept_give(c, call->slot);
-	asks_end(asks, rc);
+	asker_end(asker, rc);
 	return rc;
 }
 
