@@ -4,9 +4,10 @@
 #include <errno.h>
 #include <stddef.h>
 
-static int number_of(int status)
+/* Peers may say any. */
+static unsigned number_of(int status)
 {
-	return status < 0 ? -status : status;
+	return status < 0 ? 0u - (unsigned)status : (unsigned)status;
 }
 
 const char *status_name(int status)

@@ -21,6 +21,7 @@ static void names_and_texts(void **state)
 	assert_string_equal(status_text(-LE_FENCED), "this client was fenced");
 	assert_int_equal(status_errno(-LE_BAD_CAP), EACCES);
 	assert_int_equal(status_errno(-99999), EIO);
+	assert_string_equal(status_name(INT32_MIN), "?"); /* a peer may say so */
 	assert_int_equal(status_retry(-LE_STALE_EPOCH), RETRY_MAP);
 	assert_int_equal(status_retry(-LE_NOENT), RETRY_NEVER);
 }
