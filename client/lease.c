@@ -437,6 +437,39 @@ uint64_t ll_names_us(struct client *c, struct ino dir)
 	return us;
 }
 
+/* When the kernel does not believe a name any more that has gone there. */
+static uint64_t moved_until(struct client *c, struct ino from, struct ino to, bool *ret_recalled)
+{
+	struct inode *f = inode_peek(c, from), *t = inode_peek(c, to);
+	uint64_t until = f != NULL ? f->kernel_until_us : 0;
+
+	if (t != NULL && t->kernel_until_us < until)
+		t->kernel_until_us = until;
+	*ret_recalled = t != NULL && lease_held(c, t);
+	if (f != NULL)
+		inode_put(c, f);
+	if (t != NULL)
+		inode_put(c, t);
+	return until;
+}
+
+void lease_name_moves(struct client *c, struct ino from, struct ino to)
+{
+	bool recalled;
+
+	(void)moved_until(c, from, to, &recalled);
+}
+
+void lease_name_moved(struct client *c, struct ino from, struct ino to)
+{
+	bool recalled;
+	uint64_t until = moved_until(c, from, to, &recalled);
+
+	while (!recalled && loop_now_us() < until)
+		if (fiber_sleep_us(until - loop_now_us()) < 0)
+			return;
+}
+
 /* ---- recall ---- */
 
 static int recall_known(struct inode *i)

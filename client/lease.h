@@ -90,6 +90,12 @@ int changing_tell(struct changing *ch, struct ino ino, struct ino *ret_told) CHE
 /* rc < 0: what has become of it is not known. */
 void changing_end(struct changing *ch, int rc);
 
+/* A name is to go from one directory to another: the kernel takes along for how long it believes
+ * it, so the other one is recalled no sooner. */
+void lease_name_moves(struct client *c, struct ino from, struct ino to);
+/* It has gone; where nobody has to recall that directory, this waits instead. Yields. */
+void lease_name_moved(struct client *c, struct ino from, struct ino to);
+
 /* cb_recall: returns when nothing of it is cached and all that was written is seen. Yields. */
 int lease_recall(struct client *c, struct ino ino) CHECK_RESULT;
 

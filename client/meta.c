@@ -439,6 +439,9 @@ int ll_rename(struct client *c, const struct cred *cred, struct ino parent, stru
 	changing_also(&ch, new_parent);
 	changing_name(&ch, parent, name);
 	rc = changing_tell(&ch, changing_name(&ch, new_parent, new_name), &req.told);
+	lease_name_moves(c, parent, new_parent);
+	if (flags & RENAME_EXCHANGE)
+		lease_name_moves(c, new_parent, parent);
 	if (rc >= 0) {
 		rc = mds_call(c, OP_mds_rename, &req, &rep, &call);
 		rpc_call_fini(&call);
@@ -447,6 +450,9 @@ int ll_rename(struct client *c, const struct cred *cred, struct ino parent, stru
 	changing_end(&ch, rc < 0 || rep.dir.ino.v == 0 ? -LE_EXIST : rc);
 	TRY(rc);
 	renamed(c, &req, &rep, call.sent_us);
+	lease_name_moved(c, parent, new_parent);
+	if (flags & RENAME_EXCHANGE)
+		lease_name_moved(c, new_parent, parent);
 	i = rep.replaced.v != 0 ? inode_peek(c, rep.replaced) : NULL;
 	if (i != NULL) {
 		i->attr_us = 0;
