@@ -14,17 +14,11 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import as_user, expect_errno, get, put, run_tests, slow_to_forget, wait_until
+from cluster import (COLLAPSE, KEEP_SIZE, PUNCH, ZERO_RANGE, as_user, expect_errno, fallocate, get,
+                     libc, put, run_tests, slow_to_forget, wait_until)
 
-libc = ctypes.CDLL(None, use_errno=True)
 MIB = 1 << 20
-KEEP_SIZE, PUNCH, COLLAPSE, ZERO_RANGE = 1, 2, 8, 16
 CLUSTER = {"replicas": 1}
-
-
-def fallocate(fd, mode, off, length):
-    if libc.fallocate(fd, mode, ctypes.c_long(off), ctypes.c_long(length)) < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def copy(source, target, length=1 << 40, source_off=0, target_off=0):

@@ -6,6 +6,7 @@
 
 The cluster is taken down at the end, whatever happened.
 """
+import ctypes
 import json
 import os
 import re
@@ -231,6 +232,15 @@ def put(path, data=b"x"):
 def get(path):
     with open(path, "rb") as f:
         return f.read()
+
+
+libc = ctypes.CDLL(None, use_errno=True)
+KEEP_SIZE, PUNCH, COLLAPSE, ZERO_RANGE = 1, 2, 8, 16  # modes of fallocate(2)
+
+
+def fallocate(fd, mode, off, length):
+    if libc.fallocate(fd, mode, ctypes.c_long(off), ctypes.c_long(length)) < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 def as_user(fn, uid, gid, groups=()):
