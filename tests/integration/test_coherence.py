@@ -71,14 +71,16 @@ def test_a_name_that_moved_is_seen_to_go(c):
         mounts = both(c, i)
         os.mkdir(mounts[0] + "/moved%d" % i)
         me, other = [os.open(m + "/moved%d" % i, os.O_RDONLY) for m in mounts]
-        os.mkdir("d", dir_fd=me)
-        os.close(os.open("d/a", os.O_CREAT, 0o600, dir_fd=other))
-        os.link("d/a", "b", src_dir_fd=other, dst_dir_fd=other)
-        os.rename("d/a", "a", src_dir_fd=me, dst_dir_fd=me)
-        os.unlink("a", dir_fd=other)
-        expect_errno(errno.ENOENT, os.stat, "a", dir_fd=me)
-        os.close(me)
-        os.close(other)
+        try:
+            os.mkdir("d", dir_fd=me)
+            os.close(os.open("d/a", os.O_CREAT, 0o600, dir_fd=other))
+            os.link("d/a", "b", src_dir_fd=other, dst_dir_fd=other)
+            os.rename("d/a", "a", src_dir_fd=me, dst_dir_fd=me)
+            os.unlink("a", dir_fd=other)
+            expect_errno(errno.ENOENT, os.stat, "a", dir_fd=me)
+        finally:  # else what is mounted could not be unmounted
+            os.close(me)
+            os.close(other)
 
 
 def test_rename_over_is_atomic(c):
