@@ -8,6 +8,7 @@
 
 #include "common/base/hmap.h"
 #include "common/base/log.h"
+#include "tests/sim/damage.h"
 #include "tests/sim/linear.h"
 #include "tests/sim/logs.h"
 
@@ -317,6 +318,13 @@ static void show_pages(struct deed *d, const uint32_t n_changes[CELLS], const ui
 	}
 }
 
+/* Not who may have the only good copy of what is damaged elsewhere. */
+static bool may_crash_a_server(const struct cluster *c)
+{
+	return c->faults_on && c->plan.crash_servers &&
+	       !(c->damage != NULL && damage_waits(c->damage));
+}
+
 /* Now and then a page is stuck, and then a server that gave a lease may die meanwhile. */
 static void keep_pages(struct cuts *s)
 {
@@ -327,7 +335,7 @@ static void keep_pages(struct cuts *s)
 	if (kind > 3) {
 		fiber_sleep_us(rnd(s, PAGES_US));
 	} else if (kind == 0) {
-		if (c->faults_on && c->plan.crash_servers)
+		if (may_crash_a_server(c))
 			cluster_crash_for(n, 1 + rnd(s, AWAY_US));
 		fiber_sleep_us(rnd(s, STUCK_US));
 	}

@@ -20,7 +20,7 @@ struct damage;
 struct damage *damage_start(struct cluster *c);
 /* When a fault is drawn. True: that was it, or no other one may come now. */
 bool damage_draw(struct damage *d);
-/* It has begun, or wants to: faults come faster. */
+/* It has begun, or wants to: faults come faster, and no other server is to crash. */
 bool damage_waits(const struct damage *d);
 /* Heals what is left: true when everything has been scrubbed. For cluster_run. */
 bool damage_over(void *arg);
