@@ -170,7 +170,6 @@ static void truncated(struct inode *i, const struct attr *attr)
 	/* What was written meanwhile is behind the cut, or went with it. */
 	d->unsure |= d->n_write > 0;
 	d->durable_end = 0;
-	d->mtime_ns = 0;
 	if (d->size == 0)
 		d->sparse = d->packed = false;
 }
@@ -476,30 +475,6 @@ static bool atime_due(const struct ll_file *f)
 	return f->c->atime == LL_ATIME_STRICT || attr_atime_due(a, env_wall_ns(f->c->env));
 }
 
-/* Another client may have set the file's time since it was written here; that stays. Nothing else
- * of the answer is taken: the file is being closed. */
-static int64_t time_to_tell(const struct ll_file *f)
-{
-	struct client *c = f->c;
-	struct inode *i = f->inode;
-	struct idata *d = f->d;
-	struct mds_getattr_req req = {.cred = io_renew_cred(d), .ino = i->ino};
-	struct mds_getattr_rep rep;
-	struct rpc_call call;
-	int rc;
-
-	if (d->mtime_ns == 0)
-		return i->attr.mtime_ns;
-	if (inode_attr_fresh(c, i) || (lease_shared_lasts(c, i) && i->attr_us != 0))
-		return d->mtime_ns;
-	rc = mds_call(c, OP_mds_getattr, &req, &rep, &call);
-	rpc_call_fini(&call);
-	if (rc < 0 || !inode_time_was_set(&i->attr, &rep.attr))
-		return d->mtime_ns;
-	d->mtime_ns = 0;
-	return rep.attr.mtime_ns;
-}
-
 static int send_close(struct ll_file *f)
 {
 	struct client *c = f->c;
@@ -517,7 +492,7 @@ static int send_close(struct ll_file *f)
 
 	if (req.dirty) {
 		req.size = i->attr.size > d->durable_end ? i->attr.size : d->durable_end;
-		req.mtime_ns = time_to_tell(f);
+		req.mtime_ns = d->mtime_ns;
 		req.used = used_space(d);
 	}
 	if (f->new_atime)
@@ -610,13 +585,21 @@ void ll_release(struct ll_file *file)
 /* ---- size and space ---- */
 
 /* Flushes what a change of size or times must come after. */
-static int settle_before(struct client *c, struct inode *i, uint32_t mask)
+static int settle_before(struct inode *i, uint32_t mask)
 {
-	(void)c;
 	if (i->data == NULL || !(mask & (SET_SIZE | SET_MTIME | SET_MTIME_NOW)))
 		return 0;
-	TRY(wb_flush(i->data));
-	return 0;
+	return wb_flush(i->data);
+}
+
+/* When it was written last, as far as this client knows of all that it has written itself. */
+static int64_t last_written(const struct inode *i)
+{
+	const struct idata *d = i->data;
+
+	if (d == NULL || d->unsure || d->err_gen != 0)
+		return 0;
+	return d->mtime_ns > i->attr.chains_ns ? d->mtime_ns : i->attr.chains_ns;
 }
 
 int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct ll_file *file,
@@ -637,7 +620,7 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	/* A close that arrives later would tell the time of the last write. */
 	rc = mask & (SET_MTIME | SET_MTIME_NOW) ? io_wait_closing(i) : 0;
 	if (rc >= 0)
-		rc = settle_before(c, i, mask);
+		rc = settle_before(i, mask);
 	if (rc >= 0 && i->data != NULL && (mask & SET_SIZE)) {
 		ra_drop_all(i->data);
 		rc = delegation_tell(c, i);
@@ -645,6 +628,7 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 	if (rc >= 0) {
 		changing_begin(c, &ch, ino);
 		rc = mask & SET_SIZE ? settle_end(i) : 0;
+		req.attr.chains_ns = last_written(i);
 		if (rc >= 0)
 			rc = mds_call(c, OP_mds_setattr, &req, &rep, &call);
 		if (rc < 0 && (mask & SET_SIZE))
@@ -661,8 +645,6 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 			if (i->data != NULL && attr->size > 0)
 				i->data->sparse = true;
 		}
-		if (i->data != NULL && (mask & (SET_MTIME | SET_MTIME_NOW)))
-			i->data->mtime_ns = 0;
 		rc = io_settle(c, i, &rep.attr);
 		if (rc == -LE_ACCES || rc == -LE_PERM)
 			rc = 0;
@@ -768,8 +750,6 @@ int64_t ll_copy(struct ll_file *file, uint64_t off, struct ll_file *to_file, uin
 	d->sparse = true;
 	if (d->durable_end < to_off + rep.len)
 		d->durable_end = to_off + rep.len;
-	if (d->mtime_ns < rep.attr.mtime_ns)
-		d->mtime_ns = rep.attr.mtime_ns;
 	ra_drop_all(d);
 	inode_update(f->c, to->inode, &rep.attr, true, call.sent_us);
 	to->inode->settled_us = 0;

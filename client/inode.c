@@ -236,27 +236,18 @@ static void take_attr(struct inode *i, const struct attr *attr, bool own)
 	if (unsettled && i->settled_us != 0 && !own && attr->layout.gen == i->attr.layout.gen) {
 		/* What the chains said last stays until they are asked again. */
 		uint64_t size = i->attr.size, blocks = i->attr.blocks;
-		int64_t mtime = i->attr.mtime_ns;
+		int64_t written_ns = i->attr.chains_ns;
 
 		i->attr = *attr;
 		i->attr.size = size > attr->size ? size : attr->size;
 		i->attr.blocks = blocks > attr->blocks ? blocks : attr->blocks;
-		if (mtime > attr->mtime_ns) {
-			i->attr.mtime_ns = mtime;
-			if (i->attr.ctime_ns < mtime)
-				i->attr.ctime_ns = mtime;
-		}
+		if (attr_chains_time(attr, written_ns))
+			attr_take_written(&i->attr, written_ns);
 	} else {
 		i->attr = *attr;
 		i->settled_us = 0;
 	}
 	i->attr.flags &= ~(uint32_t)(ATTR_LEASED | ATTR_SHARED | ATTR_CUTTING);
-}
-
-bool inode_time_was_set(const struct attr *known, const struct attr *attr)
-{
-	return (attr->flags & ATTR_TIME_SET) != 0 && attr->change != known->change &&
-	       ((known->flags & ATTR_TIME_SET) == 0 || attr->mtime_ns != known->mtime_ns);
 }
 
 void inode_update(struct client *c, struct inode *i, const struct attr *attr, bool own,
@@ -279,8 +270,6 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 	/* The record's size is the one to begin with then. */
 	if (leased && inode_is_unsure(i))
 		i->settled_us = 0;
-	if (i->data != NULL && known && inode_time_was_set(&i->attr, attr))
-		i->data->mtime_ns = 0;
 	i->attr_us = loop_now_us();
 	/* A read lease does not hold for a file that gets a writer, whoever it is. */
 	if ((attr->flags & ATTR_UNSETTLED) && !leased)
@@ -340,7 +329,7 @@ bool inode_size_fresh(const struct client *c, const struct inode *i)
 void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_attr)
 {
 	const struct idata *d = i->data;
-	int64_t mtime;
+	int64_t own_ns;
 
 	*ret_attr = i->attr;
 	if (inode_size_fresh(c, i))
@@ -349,12 +338,9 @@ void inode_attr(const struct client *c, const struct inode *i, struct attr *ret_
 		return;
 	if (d->size > ret_attr->size)
 		ret_attr->size = d->size;
-	mtime = d->mtime_guess_ns > d->mtime_ns ? d->mtime_guess_ns : d->mtime_ns;
-	if (mtime != 0 && mtime > ret_attr->mtime_ns) {
-		ret_attr->mtime_ns = mtime;
-		if (mtime > ret_attr->ctime_ns)
-			ret_attr->ctime_ns = mtime;
-	}
+	own_ns = d->mtime_guess_ns > d->mtime_ns ? d->mtime_guess_ns : d->mtime_ns;
+	if (attr_chains_time(ret_attr, own_ns))
+		attr_take_written(ret_attr, own_ns);
 	if (d->n_write > 0 || has_own_writes(d)) {
 		uint64_t blocks = (ret_attr->size + SECTOR - 1) / SECTOR;
 

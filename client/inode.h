@@ -28,7 +28,8 @@ struct inode {
 	struct ino ino;
 	uint32_t refs;
 	bool opened;              /* ever: open_change means something */
-	struct attr attr;         /* settled at settled_us, as far as it needs to be */
+	struct attr attr;         /* settled at settled_us, as far as it needs to be: mtime_ns and
+				   * chains_ns are then what the chains said, if that is later */
 	uint64_t attr_us;         /* when it was told; 0: must be asked for */
 	uint64_t lease_us;        /* when what gave the lease was asked for; 0: none */
 	uint64_t shared_us;       /* the same, of one that leaves out what writers change */
@@ -96,7 +97,7 @@ struct idata {
 	/* own writes */
 	uint64_t size;          /* largest end of anything written or known */
 	uint64_t durable_end;   /* largest end that a server has confirmed */
-	int64_t mtime_ns;       /* of the newest confirmed write; 0: none since the last setattr */
+	int64_t mtime_ns;       /* of the newest confirmed write; 0: none */
 	int64_t mtime_guess_ns; /* of the newest one that is not confirmed; 0: none. It stays:
 				   object servers take it over */
 	bool sparse;            /* used space is not simply the size */
@@ -168,8 +169,6 @@ int inode_data(struct client *c, struct inode *i, struct idata **ret_data) CHECK
 /* Frees the idata when nothing needs it any more. */
 void inode_data_trim(struct client *c, struct inode *i);
 
-/* Whether attr tells of a utimes since what was known: it says more than own writes of before. */
-bool inode_time_was_set(const struct attr *known, const struct attr *attr);
 /* An answer of the MDS: newer attributes, and perhaps a lease. own: the answer to a change that
  * this client made, so a step of the change counter by one is ours. sent_us: when it was asked for.
  */

@@ -282,11 +282,8 @@ static void take_stored(struct inode *i, const struct attr *attr, const struct i
 	i->settled_us = at_us;
 	i->attr.size = st->size > attr->size ? st->size : attr->size;
 	i->attr.blocks = (st->used + SECTOR - 1) / SECTOR;
-	if (attr_chains_time(attr, st->mtime_ns)) {
-		i->attr.mtime_ns = st->mtime_ns;
-		if (i->attr.ctime_ns < st->mtime_ns)
-			i->attr.ctime_ns = st->mtime_ns;
-	}
+	if (attr_chains_time(&i->attr, st->mtime_ns))
+		attr_take_written(&i->attr, st->mtime_ns);
 	if (d->write_seq == seq && d->gather.slot == NULL) {
 		d->size = i->attr.size;
 		d->unsure = false;

@@ -232,6 +232,14 @@ static int take_space(struct ll_file *f, uint64_t off, uint64_t len)
 	return 0;
 }
 
+/* After all that the file's time accounts for, also by a clock that is behind that of others. */
+static int64_t time_of_write(const struct idata *d)
+{
+	int64_t now = env_wall_ns(d->c->env), past = d->inode->attr.chains_ns;
+
+	return now > past || past == INT64_MAX ? now : past + 1;
+}
+
 static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *vec, uint32_t n,
 			unsigned how)
 {
@@ -245,7 +253,7 @@ static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *
 	if (how & WB_BEHIND)
 		grant_ask(f->d);
 	if (how & WB_BEHIND) /* what is told of it from now on; object servers take it over */
-		f->d->mtime_guess_ns = env_wall_ns(f->c->env);
+		f->d->mtime_guess_ns = time_of_write(f->d);
 	rc = len < GATHER_BELOW && how == WB_BEHIND ? write_small(f, off, len, vec, n)
 						    : write_large(f, off, len, vec, n, how);
 	if (list_empty(&f->d->writes) && f->d->gather.slot == NULL)
@@ -289,7 +297,7 @@ static int append_behind(struct ll_file *f, uint64_t off, const struct slot_vec 
 	int rc;
 
 	grant_ask(d);
-	d->mtime_guess_ns = env_wall_ns(f->c->env);
+	d->mtime_guess_ns = time_of_write(d);
 	rc = gather_write(d, &part, vec, n, ret_taken);
 	if (list_empty(&d->writes) && d->gather.slot == NULL)
 		d->mtime_guess_ns = 0;

@@ -104,6 +104,7 @@ void lease_shared_update(struct client *c, struct inode *i, const struct attr *a
 	i->attr.size = attr->size;
 	i->attr.blocks = attr->blocks;
 	i->attr.mtime_ns = attr->mtime_ns;
+	i->attr.chains_ns = attr->chains_ns;
 }
 
 static void reask_fiber(void *arg)

@@ -190,9 +190,14 @@ static int trim_all(struct job *jobs, uint32_t n, const struct oss_trim_req *req
 	return jobs_run(jobs + 1, n - 1, OP_oss_trim, req, NO_DEADLINE);
 }
 
-/* -LE_CORRUPT: a chunk of which a part would remain is damaged in all its copies. ret_shown: others
- * may still show what it was. */
-static int apply(struct mds *m, const struct intent_rec *rec, bool *ret_shown)
+/* What the object servers say when they have done it. */
+struct applied {
+	bool shown;    /* others may still show what it was */
+	int64_t at_ns; /* by their clocks nothing of it was later */
+};
+
+/* -LE_CORRUPT: a chunk of which a part would remain is damaged in all its copies. */
+static int apply(struct mds *m, const struct intent_rec *rec, struct applied *ret)
 {
 	const struct layout *l = &rec->layout;
 	struct oss_trim_req trim = {own_cap(m, rec->ino, l->gen), rec->ino, l->gen, l->chunk_size,
@@ -210,9 +215,13 @@ static int apply(struct mds *m, const struct intent_rec *rec, bool *ret_shown)
 		rc = trim_all(jobs, n, &trim);
 	else
 		rc = jobs_run(jobs, n, OP_oss_punch, &punch, NO_DEADLINE);
-	for (uint32_t i = 0; i < n; i++)
-		*ret_shown |= rec->kind == INTENT_TRIM ? jobs[i].rep.trim.shown
-						       : jobs[i].rep.punch.shown;
+	for (uint32_t i = 0; i < n; i++) {
+		bool trims = rec->kind == INTENT_TRIM;
+		int64_t at_ns = trims ? jobs[i].rep.trim.at_ns : jobs[i].rep.punch.at_ns;
+
+		ret->shown |= trims ? jobs[i].rep.trim.shown : jobs[i].rep.punch.shown;
+		ret->at_ns = at_ns > ret->at_ns ? at_ns : ret->at_ns;
+	}
 	free(jobs);
 	return rc;
 }
@@ -247,6 +256,7 @@ struct finish {
 	bool prepares, asked;   /* something is, or was prepared; the chains were asked then */
 	struct ranges prepared; /* what is left */
 	struct data_ends ends;
+	struct applied applied;
 };
 
 /* By the only one who writes it, who knows of the cut when it is answered. */
@@ -311,10 +321,8 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 		else if (fi->prepares)
 			prepared_cut(op, rec, &fi->prepared);
 	}
-	if ((in->mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
-		inode_data_changed(op, rec);
-	else
-		inode_changed(op, rec);
+	inode_data_changed(op, rec);
+	inode_accounts_for(rec, fi->applied.at_ns);
 	attr_apply(op, rec, in->mask & ~(uint32_t)SET_SIZE, &in->attr);
 	*ret_attr = rec->attr;
 	return 0;
@@ -389,7 +397,8 @@ static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
 	if (f->cutting)
 		TRY(recall_places(op, f));
 	f->trimming = f->cutting;
-	rc = apply(op->m, rec, ret_shown);
+	rc = apply(op->m, rec, &fi.applied);
+	*ret_shown = fi.applied.shown;
 	if (rc < 0 && rc != -LE_CORRUPT)
 		return rc;
 	if (rc == 0)
@@ -463,7 +472,7 @@ void data_drop(struct op *op, struct inode_rec *rec)
 	rec->append_end = 0;
 	rec->flags &= ~(uint32_t)INODE_CUT;
 	/* Nobody can write the new generation yet. */
-	rec->attr.flags &= ~(uint32_t)(ATTR_UNSETTLED | ATTR_TIME_SET);
+	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
 	if (f != NULL)
 		f->size = f->used = 0;
 }
@@ -502,7 +511,6 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	const struct inode_rec *old;
 	struct inode_rec *rec;
 	struct inode *i;
-	int64_t told = 0;
 
 	(void)in;
 	TRY(file_get(op, f->ino, VIEW_NEWEST, &i, &old));
@@ -512,11 +520,6 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	/* Opened, written and closed while the chains answered: what they said may be too old. */
 	if (f->write_opens != st->write_opens)
 		return -LE_AGAIN;
-	if (attr_chains_time(&old->attr, st->ends.mtime_ns))
-		told = st->ends.mtime_ns;
-	/* Reported since it was set (which may be to before 1970). */
-	if (f->mtime_ns > told && f->mtime_ns > old->attr.mtime_ns)
-		told = f->mtime_ns;
 	TRY(op_changes(op, f->ino));
 	rec = inode_edit(op->store, i);
 	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
@@ -525,11 +528,9 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	if (st->ends.size > rec->attr.size)
 		rec->attr.size = st->ends.size;
 	inode_places_end(rec);
-	if (told != 0) {
-		rec->attr.mtime_ns = told;
-		rec->attr.flags &= ~(uint32_t)ATTR_TIME_SET;
-	}
-	inode_written(op, rec, st->ends.mtime_ns > told ? st->ends.mtime_ns : told);
+	/* What was reported may have been cut off since. */
+	inode_written(op, rec,
+		      f->mtime_ns > st->ends.mtime_ns ? f->mtime_ns : st->ends.mtime_ns);
 	return 0;
 }
 

@@ -209,13 +209,9 @@ void inode_changed(struct op *op, struct inode_rec *rec)
 
 void inode_data_changed(struct op *op, struct inode_rec *rec)
 {
-	struct open_file *f = open_file_find(&op->m->opens, rec->attr.ino);
-
 	inode_changed(op, rec);
 	rec->attr.mtime_ns = rec->attr.ctime_ns;
-	rec->attr.flags &= ~(uint32_t)ATTR_TIME_SET;
-	if (f != NULL && f->mtime_ns < rec->attr.mtime_ns)
-		f->mtime_ns = rec->attr.mtime_ns;
+	inode_accounts_for(rec, rec->attr.mtime_ns);
 }
 
 void inode_written(struct op *op, struct inode_rec *rec, int64_t at_ns)
@@ -223,7 +219,9 @@ void inode_written(struct op *op, struct inode_rec *rec, int64_t at_ns)
 	int64_t before = rec->attr.ctime_ns;
 
 	inode_changed(op, rec);
-	rec->attr.ctime_ns = at_ns > before ? at_ns : before;
+	rec->attr.ctime_ns = before;
+	if (attr_chains_time(&rec->attr, at_ns))
+		attr_take_written(&rec->attr, at_ns);
 }
 
 void dir_changed(struct op *op, struct inode *dir, int delta, int links, struct attr *ret_attr)
@@ -262,6 +260,7 @@ struct inode *inode_make(struct op *op, const struct cred *c, const struct inode
 	rec->attr.uid = c->uid;
 	rec->attr.gid = gid;
 	rec->attr.atime_ns = rec->attr.mtime_ns = rec->attr.ctime_ns = rec->attr.btime_ns = now;
+	rec->attr.chains_ns = now;
 	rec->attr.change = 1;
 	rec->attr.flags |= dir->attr.flags & (ATTR_NODUMP | ATTR_NOATIME);
 	rec->attr.project = dir->attr.project;

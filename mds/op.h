@@ -86,10 +86,16 @@ static inline void inode_places_end(struct inode_rec *rec)
 		inode_cut(rec);
 	rec->append_end = 0;
 }
+/* mtime accounts for what the chains wrote until then. */
+static inline void inode_accounts_for(struct inode_rec *rec, int64_t at_ns)
+{
+	if (rec->attr.chains_ns < at_ns)
+		rec->attr.chains_ns = at_ns;
+}
 /* And mtime: the data is another one from now on, whatever a writer says later of writes before. */
 void inode_data_changed(struct op *op, struct inode_rec *rec);
 /* The same for data that was written until at_ns (0: none was), which is heard of now: clients may
- * have shown that time already, and it was no later change. */
+ * have shown that time already, and it was no later change. What mtime accounts for is no news. */
 void inode_written(struct op *op, struct inode_rec *rec, int64_t at_ns);
 /* A new inode in the directory, owned by c. mode: with type, as it was asked for; umask or the
  * directory's default access list apply. Writes. */

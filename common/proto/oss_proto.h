@@ -82,14 +82,15 @@ enum write_flags {
 /* Of one inode generation, on this target: nothing at or beyond file offset size survives. shown
  * (of oss_punch too): others have leases on the file's chunks, and may show what it was until these
  * have ended (oss_sync). Not waited for here: a read that waits until the file is not being cut any
- * more keeps pages from going. */
+ * more keeps pages from going. at_ns (of both): by this server's clock they were not changed later.
+ */
 #define oss_trim_req_FIELDS(F) F(cap, cap) F(ino, ino) F(u32, gen) F(u32, chunk_size) F(u64, size)
-#define oss_trim_rep_FIELDS(F) F(u64, n_chunks) F(u8, shown)
+#define oss_trim_rep_FIELDS(F) F(u64, n_chunks) F(u8, shown) F(i64, at_ns)
 /* [off, off + len) of the file reads as zeros afterwards; whole blocks give their space back. Ends
  * stay. */
 #define oss_punch_req_FIELDS(F) \
 	F(cap, cap) F(ino, ino) F(u32, gen) F(u32, chunk_size) F(u64, off) F(u64, len)
-#define oss_punch_rep_FIELDS(F) F(u64, n_chunks) F(u8, shown)
+#define oss_punch_rep_FIELDS(F) F(u64, n_chunks) F(u8, shown) F(i64, at_ns)
 /* files: packed (u64 ino, u32 gen): all their chunks go. Sent by the MDS. */
 #define oss_remove_req_FIELDS(F) F(bytes, files)
 #define oss_remove_rep_FIELDS(F) F(u64, n_chunks)
@@ -216,8 +217,8 @@ enum resync_done { RESYNC_SAME, RESYNC_COPIED, RESYNC_REMOVED };
  * which is delayed until others write there is refused. targets: target_info of to_target. Durable
  * when answered. idx COPY_NONE: nothing is copied. next: the next chunk of that generation on the
  * asked chain, COPY_NONE: there is none. to_ino, unless 0: it becomes chunk to_idx of that file,
- * written now (mds_copy, which sees to it that nobody writes there). -LE_BUSY: the other chain is
- * not as the MDS said: ask again with what is known then.
+ * written now (mds_copy, which sees to it that nobody writes there), at_ns at the latest. -LE_BUSY:
+ * the other chain is not as the MDS said: ask again with what is known then.
  */
 #define COPY_NONE UINT64_MAX
 #define SESSION_COPY (1ull << 62)
@@ -225,7 +226,7 @@ enum resync_done { RESYNC_SAME, RESYNC_COPIED, RESYNC_REMOVED };
 	F(ino, ino) F(u32, gen) F(u64, idx) F(u32, chunk_size) F(cap, to_cap) F(u32, to_gen) \
 		F(u32, to_chain) F(u32, to_epoch) F(u32, to_target) F(bytes, targets) F(ino, to_ino) \
 		F(u64, to_idx)
-#define oss_copy_rep_FIELDS(F) F(u64, next) F(u64, bytes)
+#define oss_copy_rep_FIELDS(F) F(u64, next) F(u64, bytes) F(i64, at_ns)
 
 /*
  * Many small oss_read of one chain at once, of one file or several. caps: cap, one for each file;

@@ -79,11 +79,13 @@ static inline uint32_t layout_chain_index(const struct layout *l, uint32_t n_cha
 }
 
 /* change: counts changes of anything here but blocks, atime and flags in a reply. cuts: those that
- * took data away: where data was there may be a hole, or less in size. */
+ * took data away: where data was there may be a hole, or less in size. chains_ns: mtime accounts
+ * for what the chains have written up to then (attr_chains_time). */
 #define attr_FIELDS(F) \
 	F(ino, ino) F(u32, mode) F(u32, nlink) F(u32, uid) F(u32, gid) F(u32, rdev) F(u32, flags) \
 	F(u64, size) F(u64, blocks) F(i64, atime_ns) F(i64, mtime_ns) F(i64, ctime_ns) F(i64, btime_ns) \
-	F(u64, change) F(layout, layout) F(u32, project) F(u32, cuts)
+	F(u64, change) F(layout, layout) F(u32, project) F(u32, cuts) \
+	F(i64, chains_ns)
 #define WIRE_CTYPE_attr struct attr
 WIRE_STRUCT(attr)
 enum attr_flags {
@@ -97,9 +99,6 @@ enum attr_flags {
 	ATTR_APPEND = 32,
 	ATTR_NOATIME = 64,
 	ATTR_NODUMP = 128,
-	/* mtime was set by utimes since the last write that the record knows of: the chains' is to
-	 * be believed only if it is clearly later (attr_chains_time) */
-	ATTR_TIME_SET = 1 << 16,
 	/* fallocate has prepared some of it, of which blocks counts what is not written yet: of a
 	 * file with writers mds_getattr says what that is (`prepared`) */
 	ATTR_PREPARED = 1 << 17,
@@ -111,15 +110,19 @@ enum attr_flags {
 	/* or it is being made shorter just now: some of its bytes may be gone from the chains. */
 	ATTR_CUTTING = 1 << 28,
 };
-/* What the chains say is the file's time. After utimes their clocks may be ahead of the one that
- * says when that was: programs write, and set the time at once. */
-#define TIME_SET_DOUBT_NS 1000000000ll
+/* The newest write that the chains, or who wrote to them, tell of is the file's time: it came after
+ * all that mtime accounts for. Both are by the chains' own clocks, so that utimes right behind a
+ * write, and a write right behind utimes, are seen as they were. */
 static inline bool attr_chains_time(const struct attr *a, int64_t mtime_ns)
 {
-	if (mtime_ns == 0)
-		return false;
-	return (a->flags & ATTR_TIME_SET) != 0 ? mtime_ns > a->ctime_ns + TIME_SET_DOUBT_NS
-					       : mtime_ns > a->mtime_ns;
+	return mtime_ns > a->chains_ns;
+}
+/* Takes it as the file's times. */
+static inline void attr_take_written(struct attr *a, int64_t mtime_ns)
+{
+	a->mtime_ns = a->chains_ns = mtime_ns;
+	if (a->ctime_ns < mtime_ns)
+		a->ctime_ns = mtime_ns;
 }
 /* relatime: a read now makes a new access time. */
 static inline bool attr_atime_due(const struct attr *a, int64_t now_ns)

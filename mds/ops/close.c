@@ -7,14 +7,6 @@
 #include "mds/ops/open.h"
 #include "mds/recall.h"
 
-/* Where the chains are not believed, the report is. */
-static void written(struct inode_rec *rec, int64_t at_ns)
-{
-	rec->attr.mtime_ns = at_ns;
-	if (rec->attr.ctime_ns < at_ns)
-		rec->attr.ctime_ns = at_ns;
-}
-
 /* Nobody who writes knows how much of what is prepared is written. */
 static bool chains_are_asked(const struct open_file *f, const struct inode_rec *rec)
 {
@@ -44,7 +36,6 @@ static void note_report(struct open_file *f, const struct mds_close_req *in)
 static struct inode_rec *settle_reported(struct op *op, struct inode *i, const struct open_file *f)
 {
 	struct inode_rec *rec = inode_edit(op->store, i);
-	int64_t written_ns = 0;
 
 	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
 	if (f->dirty && f->size > rec->attr.size)
@@ -53,13 +44,7 @@ static struct inode_rec *settle_reported(struct op *op, struct inode *i, const s
 	if (!f->dirty)
 		return rec;
 	rec->attr.blocks = (f->used + 511) / 512;
-	/* Who has not written since it was set tells what it was set to. */
-	if (f->mtime_ns > 0 && f->mtime_ns != rec->attr.mtime_ns &&
-	    (!f->mtime_set || f->mtime_ns > rec->attr.mtime_ns)) {
-		rec->attr.mtime_ns = written_ns = f->mtime_ns;
-		rec->attr.flags &= ~(uint32_t)ATTR_TIME_SET;
-	}
-	inode_written(op, rec, written_ns);
+	inode_written(op, rec, f->mtime_ns);
 	return rec;
 }
 
@@ -128,9 +113,6 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 		a->ask_chains = f->n_writers == 0 && chains_are_asked(f, rec);
 		if (f->n_writers == 0 && !a->ask_chains)
 			rec = settle_reported(op, i, f);
-		else if (f->mtime_ns > 0 && f->mtime_ns > rec->attr.mtime_ns &&
-			 (rec->attr.flags & ATTR_TIME_SET) != 0)
-			written(inode_edit(op->store, i), f->mtime_ns);
 	}
 	if (rc == 0 && rec->attr.nlink > 0 &&
 	    inode_get(op->store, in->ino, VIEW_NEWEST, &i, &rec) == 0)

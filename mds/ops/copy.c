@@ -39,6 +39,7 @@ struct copying {
 	uint64_t to_end;   /* of the target, before */
 	uint64_t begin_us; /* no chunk is begun after that */
 	uint64_t until_us; /* no chunk is asked for again after that */
+	int64_t at_ns;     /* what is copied was written then at the latest */
 	bool failed;
 	bool lingers; /* a write may still be under way */
 };
@@ -142,6 +143,8 @@ static void copy_part(void *arg)
 	cc.at = (uint32_t)(cc.idx % cluster_layout_width(&m->cluster, cc.from));
 	while (!k->failed) {
 		p->status = chunk_copy(m, &cc, &rep);
+		if (p->status >= 0 && rep.at_ns > k->at_ns)
+			k->at_ns = rep.at_ns;
 		if (p->status >= 0)
 			return;
 		k->lingers = k->lingers || p->status != -LE_TARGET_DOWN;
@@ -188,6 +191,7 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 	rec = inode_edit(op->store, i);
 	rec->attr.size = max_u64(rec->attr.size, k->in->to_off + k->len);
 	inode_data_changed(op, rec);
+	inode_accounts_for(rec, k->at_ns);
 	if (k->in->cred.uid != 0)
 		rec->attr.mode = perm_kill_suid(rec->attr.mode);
 	inode_drop_caps(op, rec);

@@ -9,7 +9,7 @@
 
 void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struct attr *new)
 {
-	struct open_file *f;
+	const struct open_file *f = open_file_find(&op->m->opens, rec->attr.ino);
 	int64_t now = op_now(op);
 
 	if ((mask & SET_MODE) != 0)
@@ -39,15 +39,13 @@ void attr_apply(struct op *op, struct inode_rec *rec, uint32_t mask, const struc
 		rec->attr.project = new->project;
 	if ((mask & SET_SEALED) != 0)
 		rec->attr.flags |= new->flags &ATTR_SEALED;
-	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
-		return;
-	if (S_ISREG(rec->attr.mode))
-		rec->attr.flags |= ATTR_TIME_SET;
-	f = open_file_find(&op->m->opens, rec->attr.ino);
-	if (f != NULL) {
-		f->mtime_set = true;
-		f->mtime_ns = 0;
-	}
+	if ((mask & SET_MTIME_NOW) != 0)
+		inode_accounts_for(rec, now);
+	/* As whoever set it says, or the chains did: it is set after that. */
+	if ((mask & SET_MTIME) != 0)
+		inode_accounts_for(rec, new->chains_ns);
+	if ((mask & SET_MTIME) != 0 && f != NULL)
+		inode_accounts_for(rec, f->mtime_ns);
 }
 
 static int check(struct op *op, const struct mds_setattr_req *in, const struct inode_rec *rec)
@@ -82,9 +80,31 @@ static void drop_sgid(const struct cred *c, struct inode_rec *rec, uint32_t mask
 		rec->attr.mode &= ~(uint32_t)S_ISGID;
 }
 
+/* When a file was written last, its only writer says when it sets the time (0: it cannot tell); of
+ * others' writes the chains do. */
+static bool chains_are_asked(struct op *op, const struct mds_setattr_req *in,
+			     const struct inode_rec *rec)
+{
+	const struct open_file *f = open_file_find(&op->m->opens, in->ino);
+	const struct open *o =
+		op->session != NULL ? open_find(&op->m->opens, op->session, in->ino) : NULL;
+
+	if ((in->mask & SET_MTIME) == 0 || (rec->attr.flags & ATTR_UNSETTLED) == 0)
+		return false;
+	return in->attr.chains_ns == 0 || o == NULL || o->n_write != f->n_writers ||
+	       o->old_write > 0 || f->ask_chains || f->untracked;
+}
+
+struct setting {
+	struct mds_setattr_req req;
+	bool ask, asked; /* the chains */
+	struct layout layout;
+};
+
 static int setattr_txn(struct op *op, const void *vin, void *vout)
 {
-	const struct mds_setattr_req *in = vin;
+	struct setting *s = (struct setting *)vin;
+	const struct mds_setattr_req *in = &s->req;
 	struct mds_setattr_rep *out = vout;
 	const struct inode_rec *old;
 	struct inode_rec *rec;
@@ -93,6 +113,12 @@ static int setattr_txn(struct op *op, const void *vin, void *vout)
 	TRY(file_get(op, in->ino, VIEW_NEWEST, &i, &old));
 	TRY(check(op, in, old));
 	TRY(op_changes(op, in->ino));
+	/* Only now: what others had not written yet, they have. */
+	s->ask = !s->asked && chains_are_asked(op, in, old);
+	s->layout = old->attr.layout;
+	op->final = !s->ask;
+	if (s->ask)
+		return 0;
 
 	rec = inode_edit(op->store, i);
 	attr_apply(op, rec, in->mask, &in->attr);
@@ -172,10 +198,7 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 	else if (size < rec->attr.size)
 		inode_cut(rec);
 	rec->attr.size = size;
-	if ((mask & (SET_MTIME | SET_MTIME_NOW)) == 0)
-		inode_data_changed(op, rec);
-	else
-		inode_changed(op, rec);
+	inode_data_changed(op, rec);
 	attr_apply(op, rec, mask, &in->attr);
 	*ret_attr = rec->attr;
 	return 0;
@@ -202,9 +225,17 @@ int mds_setattr(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_setattr_req *in = vin;
 	struct mds_setattr_rep *out = vout;
+	struct setting s = {.req = *in};
+	struct data_ends ends;
 
 	if ((in->mask & SET_SIZE) != 0)
 		return truncate_file(op, in, in->ino, true, &out->attr);
-	op->final = true;
-	return op_mutate(op, setattr_txn, in, out);
+	TRY(op_mutate(op, setattr_txn, &s, out));
+	if (!s.ask)
+		return 0;
+	TRY(data_stat(op->m, in->ino, &s.layout, NULL,
+		      loop_deadline_ms(op->m->params.oss_timeout_ms), &ends));
+	s.req.attr.chains_ns = ends.mtime_ns;
+	s.asked = true;
+	return op_mutate(op, setattr_txn, &s, out);
 }

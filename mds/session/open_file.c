@@ -143,7 +143,7 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 		return;
 	}
 	if (f->n_writers == 0) {
-		f->dirty = f->mtime_set = f->cut = false;
+		f->dirty = f->cut = false;
 		f->size = f->used = 0;
 		f->mtime_ns = 0;
 		f->ends_known = settled;

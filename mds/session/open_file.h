@@ -25,7 +25,6 @@ struct open_file {
 	struct fmutex busy; /* data as a whole: truncate, punch, settle, append over unknown ends */
 	/* Since the first of the present writers opened: */
 	bool dirty;           /* some close said so */
-	bool mtime_set;       /* by utimes, so chunks do not tell */
 	bool ask_chains;      /* what closes report does not suffice: several sessions wrote, or a
 				 truncation */
 	bool untracked;       /* not all by one session that knows what it did: no write lease */
@@ -37,7 +36,7 @@ struct open_file {
 	uint64_t size, used;  /* as reported by closes */
 	struct quota *quota;  /* with reserved > 0: whose */
 	uint64_t reserved;    /* of its bytes, until the last writer has closed it */
-	int64_t mtime_ns;
+	int64_t mtime_ns;     /* of the newest write that closes told of */
 };
 
 struct open {

@@ -20,6 +20,7 @@ struct copy {
 	const struct oss_copy_req *req;
 	struct chunk_read cr;
 	uint64_t bytes;
+	int64_t at_ns; /* of the newest write */
 	uint64_t base; /* version of the other chunk before what is written next */
 };
 
@@ -125,8 +126,10 @@ static int write_run(struct copy *k, uint32_t first, uint32_t n, uint32_t at)
 	rc = chains_call(k->t->chains, req->to_target, &call);
 	rpc_call_fini(&call);
 	k->bytes += len;
-	if (rc == 0)
+	if (rc == 0) {
 		k->base = rep.version;
+		k->at_ns = rep.mtime_ns;
+	}
 	if (rc < 0)
 		log_debug("copy of inode=%llu gen=%u chunk=%llu to target %u: %s",
 			  (unsigned long long)req->ino.v, req->gen, (unsigned long long)cr->id.idx,
@@ -271,5 +274,6 @@ int op_copy(struct rpc_req *r, const void *in, void *out)
 	}
 	TRY(find_next(&k, &from, &rep->next));
 	rep->bytes = k.bytes;
+	rep->at_ns = k.at_ns;
 	return op_admit(r, CHAIN_HEAD, &c);
 }

@@ -145,6 +145,7 @@ int op_trim(struct rpc_req *r, const void *in, void *out)
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
 	TRY(mutate(r, trim, in, out));
 	rep->shown = is_shown(r, c, req->ino);
+	rep->at_ns = env_wall_ns(op_target(r)->env);
 	return 0;
 }
 
@@ -173,6 +174,7 @@ int op_punch(struct rpc_req *r, const void *in, void *out)
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, CAP_WRITE));
 	TRY(mutate(r, punch, in, out));
 	rep->shown = is_shown(r, c, req->ino);
+	rep->at_ns = env_wall_ns(op_target(r)->env);
 	return 0;
 }
 

@@ -13,7 +13,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import expect_errno, get, put, run_tests, wait_until
+from cluster import KEEP_SIZE, PUNCH, expect_errno, fallocate, get, put, run_tests, wait_until
 
 CLUSTER = {"mounts": 2}
 
@@ -193,14 +193,45 @@ def test_the_time_of_what_another_writes(c):
     fds[0] = os.open(p[0], os.O_RDWR)
     for writer in (0, 0, 1, 1):
         before = os.stat(p[0]).st_mtime_ns
-        time.sleep(1.1)  # so much later than a time that was set it must be
         os.pwrite(fds[writer], b"data", 0)
-        os.fsync(fds[writer])
         times = [os.stat(path).st_mtime_ns for path in p]
         assert times[0] == times[1] > before, (writer, times, before)
     for fd in fds:
         os.close(fd)
     os.unlink(p[0])
+
+
+def test_writes_and_utimes_in_turn(c):
+    """Whoever has it open: what came last is its time, for all, at once."""
+    rng = random.Random(1)
+    p = [c.mnt(n) + "/turns" for n in (1, 2)]
+    for writers in ((0,), (1,), (0, 1)):
+        fds = [os.open(p[n], os.O_RDWR | os.O_CREAT | os.O_TRUNC) for n in writers]
+        for i in range(60):
+            before = os.stat(p[0]).st_mtime_ns
+            how = rng.choice(("write", "far", "punch", "cut", "past", "past", "future"))
+            if how in ("past", "future"):
+                want = (10 ** 9 if how == "past" else 4 * 10 ** 9) * 10 ** 9 + i
+                os.utime(rng.choice(p + fds), ns=(want, want))
+            else:
+                want = None
+                fd = rng.choice(fds)
+                if how in ("write", "far"):
+                    os.pwrite(fd, b"data", rng.choice((0, 5, 70000)) << 20 * (how == "far"))
+                elif how == "cut":
+                    os.ftruncate(fd, rng.choice((1, 70000)))
+                else:
+                    fallocate(fd, KEEP_SIZE | PUNCH, 1, 100)
+            times = [os.stat(path).st_mtime_ns for path in rng.sample(p, 2)]
+            times += [os.fstat(fd).st_mtime_ns for fd in fds]
+            assert len(set(times)) == 1, (writers, i, how, times)
+            assert times[0] == want or want is None and times[0] != before, (writers, i, how, times)
+        for fd in fds:
+            os.close(fd)
+        time.sleep(0.1)
+        after = {os.stat(path).st_mtime_ns for path in p}
+        assert after == {times[0]}, (writers, how, times[0], after)
+        os.unlink(p[0])
 
 
 def test_a_time_that_another_sets_stays(c):

@@ -51,10 +51,6 @@ INSIDE = "/x/y/top"  # so that a link to .. leads out of no sequence
 # unaligned direct I/O               ext4 refuses it, so it is never tried
 # lseek on directories               cookies
 # chown(-1, -1)                      POSIX leaves its times open, and FUSE tells nothing of it
-# times that were set by utimes, to  the clocks of object servers may be ahead, so what they tell
-#   others while the file is open    is not believed then (TIME_SET_DOUBT_NS); and the close of who
-#                                    wrote before another mount's utimes undoes it: seeds with
-#                                    utimes have one mount, and ask the other at the end alone
 # writes to append-only files by     ext4 lets them without O_APPEND; Leat keeps what is there
 #   who had them open before         (integration/flags): not in seeds that write
 # access(W_OK) of immutable files,   FUSE: the kernel does not know of the flag, so it answers by
@@ -115,8 +111,6 @@ class Calls:
             groups_of = getattr(self, "draw" + kind).groups
             if groups_of & set(groups) and rng.random() < 0.8:
                 self.kinds += [kind] * rng.choice((1, 2, 4))
-        if {"_utimens", "_futimens"} & set(self.kinds):
-            self.mounts = (0,)
         self.writes = bool({"_write", "_pwrite", "_writev", "_sendfile"} & set(self.kinds))
         if "_map_write" in self.kinds:  # SIGBUS on ext4, an error of msync by FUSE
             self.kinds = [kind for kind in self.kinds if kind != "_chattr"]
@@ -587,15 +581,14 @@ class Seen:
 
     def __init__(self):
         self.leat_of, self.local_of, self.times = {}, {}, {}
-        self.time_set = False  # of any file, and maybe all are not closed yet
 
-    def compare(self, what, local, leat, times=True):
+    def compare(self, what, local, leat):
         for field in sorted((local.keys() | leat.keys())):
             if not field.startswith("_"):
                 alike("%s: %s" % (what, field), local.get(field), leat.get(field))
         if "_handle" in local:
             self.same_file(what, local["_handle"], leat["_ino"])
-            if times and "_times" in local:
+            if "_times" in local:
                 self.same_times(what, local["_handle"], local["_times"], leat["_times"])
 
     def same_file(self, what, one, other):
@@ -646,8 +639,6 @@ class Run:
                 if SLOW_CLOCK:
                     time.sleep(0.01)
                 results, seen = self.perform(calls[n])
-                if name in ("utimens", "futimens"):
-                    self.seen.time_set |= not error(results[0])
                 fixed = fixed or name == "chattr" and args[1] & 0x30 and not error(results[0])
                 if not excused(calls[n], fixed, *results):
                     alike(name, *results)
@@ -685,11 +676,10 @@ class Run:
             local, leat = results
             for path in sorted(local.keys() | leat.keys()):
                 self.seen.compare("the whole tree: %s" % path, local.get(path, {}),
-                                  leat.get(path, {}), not self.seen.time_set or mount == 0)
+                                  leat.get(path, {}))
 
     def afterwards(self):
         """When all is closed: the same as run()."""
-        self.seen.time_set = False
         self.twins = {"root": Twin(self.jail, [self.local] * 2, self.leat)}
         try:
             self.compare_trees()
