@@ -293,6 +293,12 @@ static void end_missing(void *arg)
 	session_unref(a->session);
 }
 
+/* It asks, and so is no missing one. (What a former incarnation begun nobody asks for now.) */
+static bool is_here(const struct op *op, const struct session *se)
+{
+	return se == op->session && op->r != NULL;
+}
+
 /* Ends sessions that have not returned, and are not about to; waits a moment if there are none.
  * Which of them it was that had the lease is not known any more. */
 static int missing_end(const struct op *op)
@@ -304,7 +310,7 @@ static int missing_end(const struct op *op)
 	list_for_each (k, &m->sessions.all) {
 		struct session *se = list_entry(k, struct session, link);
 
-		if (!se->from_store || se->ended || se == op->session || n == PARALLEL ||
+		if (!se->from_store || se->ended || is_here(op, se) || n == PARALLEL ||
 		    (se->peer != NULL && loop_now_us() < se->heard_us + term_us(m)))
 			continue;
 		log_warn("session %llu of %s has not returned, and may have data that somebody "
@@ -381,10 +387,11 @@ static void ask_placed(void *arg)
 int recall_places(struct op *op, struct open_file *f)
 {
 	struct asking as[HOLDERS_MAX];
-	uint32_t n, own = op->session != NULL && op->session->from_store;
+	uint32_t n;
 
-	/* Begun by a former incarnation: who was given some is not known before he has returned. */
-	while (f->trimming && op->m->sessions.n_from_store > own && is_unsettled(op, f->ino))
+	/* Begun by a former incarnation: who was given some is not known before he has returned,
+	 * also whoever asked for it, of whom another program may append. */
+	while (f->trimming && op->m->sessions.n_from_store > 0 && is_unsettled(op, f->ino))
 		TRY(missing_end(op));
 	do {
 		n = 0;
