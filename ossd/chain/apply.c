@@ -431,7 +431,7 @@ static int apply_abort(struct chain *c, struct rpc_req *r, const struct oss_forw
 	if (group)
 		rc = group_commit_wait(&s->gc, group);
 	if (rc == 0)
-		rc = forward_abort(c, req);
+		rc = forward_abort(c, req, r->hdr.epoch);
 	versions_gone(&gone);
 	return rc;
 }

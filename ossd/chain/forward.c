@@ -1,6 +1,5 @@
 #include "ossd/chain/forward.h"
 
-#include "common/base/fault.h"
 #include "common/base/log.h"
 
 #define FORWARD_MS     1500u  /* the first attempt; a change of the epoch ends it sooner */
@@ -137,7 +136,7 @@ struct attempt {
 	struct oss_forward_req req;
 	struct slot_vec vec[CHUNK_READ_VECS];
 	uint32_t n_vec, bytes;
-	uint32_t n_legs, n_accepted, timeout_ms;
+	uint32_t n_legs, n_accepted, timeout_ms, epoch;
 	uint8_t pieces[FORWARD_PIECES];
 };
 
@@ -245,6 +244,13 @@ static int leg_status(struct chain *c, uint32_t target, int rc)
 	return c->all->hooks.failed(c, target, rc) ? 0 : rc;
 }
 
+/* Never in another epoch than that in which it was decided: another head may have given the number
+ * to another version since. */
+static int call_in(struct chain *c, uint32_t epoch, uint32_t target, struct rpc_call *call)
+{
+	return c->epoch == epoch ? chain_call(c, target, call) : -LE_STALE_EPOCH;
+}
+
 static void leg_run(void *arg)
 {
 	struct leg *l = arg;
@@ -259,7 +265,7 @@ static void leg_run(void *arg)
 				.n_bulk_out = a->n_vec,
 				.accepted = leg_accepted,
 				.accepted_arg = l};
-	int rc = chain_call(c, l->target, &call);
+	int rc = call_in(c, a->epoch, l->target, &call);
 
 	metric_add(&c->all->metrics->forwards, 1);
 	metric_add(&c->all->metrics->forward_bytes, a->bytes);
@@ -287,14 +293,16 @@ static int run_legs(struct attempt *a, const uint32_t *targets, uint32_t n)
 	return rc;
 }
 
-/* 0: everybody behind has it durably, in the chain's present epoch. */
+/* 0: everybody behind has it durably, in the chain's present epoch. What was said in another one
+ * may be of a member that is not behind any more. */
 static int forward_once(struct version *v, struct attempt *a)
 {
 	struct chain *c = v->chain;
-	uint32_t targets[CHAIN_MEMBERS_MAX], epoch = c->epoch;
+	uint32_t targets[CHAIN_MEMBERS_MAX];
 	uint32_t n = forward_targets(c, &v->key, targets);
 	int rc = 0;
 
+	a->epoch = c->epoch;
 	if (n) {
 		rc = attempt_init(a, v);
 		if (rc == 0)
@@ -302,14 +310,14 @@ static int forward_once(struct version *v, struct attempt *a)
 		for (uint32_t i = 0; i < a->n_vec; i++)
 			slot_unref(a->vec[i].slot);
 	}
-	if (rc == 0 && c->epoch != epoch)
+	if (c->epoch != a->epoch && (rc == 0 || forward_is_final(rc)))
 		return -LE_STALE_EPOCH;
 	return rc;
 }
 
 /* ---- aborting ---- */
 
-static int abort_once(struct chain *c, const struct oss_forward_req *req)
+static int abort_once(struct chain *c, uint32_t epoch, const struct oss_forward_req *req)
 {
 	uint32_t targets[CHAIN_MEMBERS_MAX], n;
 	struct chunk_key key = chunk_key_of(c->id, &req->chunk);
@@ -323,32 +331,38 @@ static int abort_once(struct chain *c, const struct oss_forward_req *req)
 					.rep = &rep,
 					.deadline_us = loop_deadline_ms(FORWARD_MS)};
 
-		rc = leg_status(c, targets[i], chain_call(c, targets[i], &call));
+		rc = leg_status(c, targets[i], call_in(c, epoch, targets[i], &call));
 		rpc_call_fini(&call);
 	}
 	return rc;
 }
 
-int forward_abort(struct chain *c, const struct oss_forward_req *in)
+int forward_abort(struct chain *c, const struct oss_forward_req *in, uint32_t epoch)
 {
 	struct oss_forward_req req = {.kind = FORWARD_ABORT,
 				      .chunk = in->chunk,
 				      .version = in->version,
 				      .base = in->base,
 				      .upto = in->upto};
-	uint32_t epoch = c->epoch;
-	int rc;
 
-	while ((rc = abort_once(c, &req)) < 0) {
-		if (c->all->stopping)
-			return -LE_SHUTDOWN;
-		(void)!fiber_sleep_us(RETRY_MAX_US);
+	for (;;) {
 		/* Another head decides what becomes of it, and gives the numbers out again. */
 		if (c->epoch != epoch && (!chain_is_head(c) || c->epoch != epoch + 1))
 			return -LE_STALE_EPOCH;
 		epoch = c->epoch;
+		if (abort_once(c, epoch, &req) == 0)
+			return 0;
+		if (c->all->stopping)
+			return -LE_SHUTDOWN;
+		(void)!fiber_sleep_us(RETRY_MAX_US);
 	}
-	return 0;
+}
+
+/* Whoever leads now may have them yet: their writers are to ask there. */
+static void left_to_others(struct list *gone)
+{
+	list_for_each (l, gone)
+		list_entry(l, struct version, link)->status = -LE_STALE_EPOCH;
 }
 
 /* The head takes back what a member behind cannot have, there and here, before it answers. */
@@ -361,12 +375,14 @@ static void abort_version(struct version *v)
 	struct chunk_ent *e = chunk_ent_find(&s->cache, &v->key);
 	struct list gone;
 	uint64_t group = 0;
+	uint32_t epoch = 0;
 
 	if (!e)
 		return;
 	list_init(&gone);
 	fmutex_lock(&e->lock);
 	if (version_pending(v) && v->behind && chain_is_head(c)) {
+		epoch = c->epoch;
 		req.upto = list_entry(e->held.prev, struct version, link)->number;
 		group = versions_take_back(v, VERSION_ABORTED, v->behind, &gone);
 	}
@@ -379,8 +395,8 @@ static void abort_version(struct version *v)
 		 c->id, (unsigned long long)v->key.ino.v, v->key.gen,
 		 (unsigned long long)v->key.idx, (unsigned long long)v->number,
 		 status_text(v->behind));
-	if (group_commit_wait(&s->gc, group) == 0)
-		(void)!forward_abort(c, &req);
+	if (group_commit_wait(&s->gc, group) < 0 || forward_abort(c, &req, epoch) < 0)
+		left_to_others(&gone);
 	versions_gone(&gone);
 }
 

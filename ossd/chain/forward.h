@@ -21,9 +21,9 @@ void forward_interrupt(struct version *v);
 uint32_t forward_targets(struct chain *c, const struct chunk_key *key,
 			 uint32_t targets[CHAIN_MEMBERS_MAX]);
 /* Tells the members behind that the versions from in->version to in->upto of in->chunk are taken
- * back, and in->base is the newest again: 0 when that is durable there. Ends when somebody else is
- * head, or may have been. Yields. */
-int forward_abort(struct chain *c, const struct oss_forward_req *in) CHECK_RESULT;
+ * back, and in->base is the newest again: 0 when that is durable there. epoch: in which they were
+ * taken back here. Ends when somebody else is head, or may have been. Yields. */
+int forward_abort(struct chain *c, const struct oss_forward_req *in, uint32_t epoch) CHECK_RESULT;
 /* Is a failure of the member behind one of the version (it must be aborted), or one that may pass?
  * */
 bool forward_is_final(int status);

@@ -4,8 +4,8 @@
  *   leat-sim --list                     names of the tests
  *   leat-sim NAME                       one test
  *   leat-sim run [--seed N | --seeds A..B] [--ops N] [--clients N]
- *                [--replicas N | --contended | --names | --cuts | --damaged] [--plant BUG]
- *                [--jobs N] [-v]
+ *                [--replicas N | --contended | --names | --cuts | --damaged] [--refuse]
+ *                [--plant BUG] [--jobs N] [-v]
  *   leat-sim fanout [--nodes N] [--chunks N] ...   staging by many nodes, a line of CSV: fanout.h
  *
  * Each seed runs in a process of its own: a crash in the simulator leaves its memory behind. A
@@ -31,7 +31,7 @@
 struct batch {
 	uint64_t first, last;
 	uint32_t n_ops, n_clients, jobs, replicas;
-	bool verbose, stop_at_failure, contended, names, cuts, damaged;
+	bool verbose, stop_at_failure, contended, names, cuts, damaged, refuse;
 	const char *plant;
 };
 
@@ -121,7 +121,7 @@ static struct plan plan_of(uint64_t seed, const struct batch *b)
 		.move_members = copies && seed % 8 < 3,
 		.log_max = copies && seed % 9 < 3 ? (b->contended ? 1 : 2) : 0,
 		.slow_disks = copies && seed % 11 < 3,
-		.refuse = copies && seed % 16 == 7,
+		.refuse = copies && (b->refuse || seed % 16 == 7),
 		.few_kept = seed % 10 >= 6,
 		.verbose = b->verbose,
 	};
@@ -708,6 +708,7 @@ static int run_command(int argc, char **argv)
 		{"names", no_argument, NULL, 'N'},
 		{"cuts", no_argument, NULL, 'T'},
 		{"damaged", no_argument, NULL, 'D'},
+		{"refuse", no_argument, NULL, 'R'},
 		{"verbose", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0},
 	};
@@ -740,6 +741,8 @@ static int run_command(int argc, char **argv)
 			contend_cuts(&b);
 		} else if (c == 'D') {
 			meet_damage(&b);
+		} else if (c == 'R') {
+			b.refuse = true;
 		} else if (c == 'v') {
 			b.verbose = true;
 		} else {
@@ -770,6 +773,6 @@ int main(int argc, char **argv)
 	fprintf(stderr, "usage: leat-sim --list | NAME | run [--seed N | --seeds A..B] [--ops N] "
 			"[--clients N] "
 			"[--replicas N | --contended | --names | --cuts | --damaged] "
-			"[--plant BUG] [--jobs N] [-v] | fanout [--nodes N] ...\n");
+			"[--refuse] [--plant BUG] [--jobs N] [-v] | fanout [--nodes N] ...\n");
 	return 2;
 }

@@ -229,7 +229,7 @@ static bool is_done(void *arg)
 void chain_rig_run_on(struct chain_rig *r, uint64_t seed, uint32_t n,
 		      void (*fn)(struct chain_rig *r))
 {
-	struct sim_options so = {.kv_open = kv_sim_open};
+	struct sim_options so = {.kv_open = kv_sim_open, .disk_us_max = r->disk_us};
 
 	r->n = n;
 	r->fn = fn;

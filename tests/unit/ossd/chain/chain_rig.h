@@ -46,6 +46,7 @@ struct chain_rig {
 	uint32_t lease_ms; /* 0: no lease is renewed any more */
 	uint32_t grace_ms; /* 0: servers that crashed wait for nobody */
 	uint64_t disk;     /* size of the data files, before the run */
+	uint64_t disk_us;  /* latency of a disk operation is 1..this; 0: 500 */
 };
 
 /* Runs fn in a fiber of the client's process, with n servers up and all of them SYNC in epoch 1. */

@@ -414,6 +414,14 @@ static void test_lost_head(void **state)
 		chain_rig_run(seed, 2 + seed % 2, lost_head);
 }
 
+static void have_space(struct chain_rig *r, uint32_t i, bool yes)
+{
+	struct space *s = &r->m[i].target.store->space;
+
+	s->frozen = !yes;
+	s->reserve = yes ? 1 << 20 : 1ull << 40;
+}
+
 /* The last member has no space: the version is taken back everywhere, and so is what was built on
  * it. */
 static void no_space(struct chain_rig *r)
@@ -426,8 +434,7 @@ static void no_space(struct chain_rig *r)
 	fill(data, RIG_CS, 1);
 	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
 	/* The last one's disk belongs to others. */
-	r->m[r->n - 1].target.store->space.frozen = true;
-	r->m[r->n - 1].target.store->space.reserve = 1ull << 40;
+	have_space(r, r->n - 1, false);
 	for (uint32_t i = 0; i < 3; i++) {
 		a[i] = (struct async){
 			.r = r,
@@ -443,8 +450,7 @@ static void no_space(struct chain_rig *r)
 	assert_true(n_failed > 0);
 	assert_int_equal(read_any(r, 0, got), RIG_BS);
 	crig_check_equal(r);
-	r->m[r->n - 1].target.store->space.frozen = false;
-	r->m[r->n - 1].target.store->space.reserve = 1 << 20;
+	have_space(r, r->n - 1, true);
 	/* The same request again, for it was not executed. */
 	for (uint32_t i = 0; i < 3; i++)
 		assert_int_equal(crig_write(r, 0, &a[i].w, 20000), 0);
@@ -458,6 +464,57 @@ static void test_no_space(void **state)
 	(void)state;
 	chain_rig_run(70, 2, no_space);
 	chain_rig_run(71, 3, no_space);
+}
+
+/* A head takes back what a member has refused, and before that is on its disk the second one leads.
+ * So it is not the former head that says what is taken back: the next one may have it, or gives its
+ * number to another write. */
+static uint32_t n_overtaken;
+
+static void no_space_then_no_head(struct chain_rig *r)
+{
+	static uint8_t data[RIG_CS], got[RIG_CS];
+	struct async a;
+	uint64_t seq = 0;
+
+	fill(data, RIG_CS, 1);
+	fault_planted_[FAULT_CHAIN_REFUSE] = true;
+	do {
+		a = (struct async){.r = r,
+				   .w = {one, 0, RIG_BS, data, .session = 9, .seq = ++seq},
+				   .timeout_ms = 20000};
+		start(&a);
+		while (!a.ended && metric_get(&r->m[0].metrics.versions_taken_back) == 0)
+			(void)!fiber_sleep_us(20);
+	} while (a.ended);
+	r->order[0] = 1;
+	r->order[1] = 0;
+	crig_members(r);
+	wait_async(&a);
+	/* To be asked again, of who leads now, or it was taken back everywhere before. */
+	assert_true(a.rc == -LE_STALE_EPOCH || a.rc == -LE_NOSPC);
+	n_overtaken += a.rc == -LE_STALE_EPOCH;
+	fault_planted_[FAULT_CHAIN_REFUSE] = false;
+	(void)!fiber_sleep_us(500000);
+	a.w.len = 2 * RIG_BS;
+	a.w.seq++;
+	assert_int_equal(crig_write(r, 1, &a.w, 20000), 0);
+	crig_check_equal(r);
+	for (uint32_t i = 0; i < r->n; i++) {
+		assert_int_equal(read_any(r, i, got), 2 * RIG_BS);
+		assert_memory_equal(got, data, 2 * RIG_BS);
+	}
+}
+
+static void test_no_space_then_no_head(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 160; seed < 170; seed++) {
+		struct chain_rig r = {.disk_us = 50000};
+
+		chain_rig_run_on(&r, seed, 3, no_space_then_no_head);
+	}
+	assert_true(n_overtaken > 0);
 }
 
 /* A head promises no more than the members behind have kept for it. */
@@ -978,7 +1035,7 @@ int main(void)
 		cmocka_unit_test(test_kept_back),       cmocka_unit_test(test_overtaken),
 		cmocka_unit_test(test_refusals),        cmocka_unit_test(test_late_abort),
 		cmocka_unit_test(test_overtaken_twice), cmocka_unit_test(test_reborn),
-		cmocka_unit_test(test_removed_before),
+		cmocka_unit_test(test_removed_before),  cmocka_unit_test(test_no_space_then_no_head),
 	};
 
 	log_set_level(getenv("LOGD") ? LOG_DEBUG : LOG_ERROR);
