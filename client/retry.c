@@ -304,6 +304,12 @@ static int find_member(struct chain_call *cc, const struct layout *l, uint64_t i
 	return ch->n_members > 1 ? target_await_up(r->target, cc->retry.deadline_us) : 0;
 }
 
+/* The member has not looked at what was asked. */
+static bool is_refusal(int status)
+{
+	return status == -LE_SESSION_GONE || status == -LE_BAD_CAP;
+}
+
 static int ask_member(struct chain_call *cc)
 {
 	struct route *r = cc->route;
@@ -331,6 +337,7 @@ static int ask_member(struct chain_call *cc)
 		return rc;
 	rpc_call_fini(call);
 	call->body = NULL;
+	r->unknown |= cc->mutation && call->ret_sent && !is_refusal(rc);
 	/* Accepted is what every member in sync holds in memory, so it outlives any one of them;
 	 * but how many have died cannot be told from here: readers of their own data look again. */
 	cc->c->n_retracted += call->ret_accepted;

@@ -17,6 +17,7 @@ struct route {
 	struct chain *chain;   /* of the last attempt, NULL: none yet */
 	struct target *target; /* who was asked last, NULL: nobody */
 	bool head;             /* only the head knows */
+	bool unknown;          /* what a change was answered does not say that it was not made */
 	/* Members that have failed this operation: bad ones for good (what they hold is damaged),
 	 * the others until everybody has been asked. */
 	struct {
