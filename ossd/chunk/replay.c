@@ -177,10 +177,10 @@ int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, u
 		if (!e)
 			return -LE_NOMEM;
 	}
-	e->waiting++; /* keeps the entry */
+	e->users++;
 	while (e->running_seq && seq >= e->running_seq && rc == 0)
 		rc = waitq_wait(&e->q, fiber_deadline());
-	e->waiting--;
+	e->users--;
 	TRY(rc);
 	e->last_us = loop_now_us();
 	if (FAULT(OSS_NO_DEDUPE) && !e->running_seq)
@@ -193,6 +193,8 @@ int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, u
 		return 1;
 execute:
 	*ret_ent = e;
+	e->users++;
+	e->run++;
 	e->running_seq = seq;
 	e->next_op = op;
 	e->next_len = 0;
@@ -220,6 +222,7 @@ int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, u
 	if (!e)
 		return -LE_NOMEM;
 	e->last_us = loop_now_us();
+	e->run++;
 	e->running_seq = seq;
 	e->doubted = false;
 	e->next_op = op;
@@ -228,24 +231,7 @@ int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, u
 	return 0;
 }
 
-void replay_settle(struct replay_ent *e, uint64_t seq, bool committed)
-{
-	/* It may have come with the answers of another member as well. */
-	if (!committed && e->seq == seq)
-		e->seq = 0;
-	if (e->running_seq == seq)
-		replay_end(e, committed);
-}
-
-void replay_forget(struct replay_ent *e, struct kv_batch *b)
-{
-	uint8_t key[REPLAY_ROW_SIZE];
-
-	replay_row_encode(&e->key, key);
-	kv_batch_delete(b, key, sizeof(key));
-}
-
-void replay_end(struct replay_ent *e, bool durable)
+static void ended(struct replay_ent *e, bool durable)
 {
 	if (durable) {
 		e->seq = e->running_seq;
@@ -255,6 +241,30 @@ void replay_end(struct replay_ent *e, bool durable)
 	}
 	e->running_seq = 0;
 	waitq_wake_all(&e->q);
+}
+
+void replay_end(struct replay_ent *e, uint64_t run, bool durable)
+{
+	e->users--;
+	if (e->run == run)
+		ended(e, durable);
+}
+
+void replay_settle(struct replay_ent *e, uint64_t seq, bool committed)
+{
+	/* It may have come with the answers of another member as well. */
+	if (!committed && e->seq == seq)
+		e->seq = 0;
+	if (e->running_seq == seq)
+		ended(e, committed);
+}
+
+void replay_forget(struct replay_ent *e, struct kv_batch *b)
+{
+	uint8_t key[REPLAY_ROW_SIZE];
+
+	replay_row_encode(&e->key, key);
+	kv_batch_delete(b, key, sizeof(key));
 }
 
 uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us, uint32_t max,
@@ -268,7 +278,7 @@ uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us,
 		struct replay_ent *e = container_of(n, struct replay_ent, node);
 
 		n = hmap_next(&r->map, n);
-		if (e->running_seq || e->waiting || e->last_us >= before_us ||
+		if (e->running_seq || e->users || e->last_us >= before_us ||
 		    alive(arg, e->key.session))
 			continue;
 		replay_row_encode(&e->key, key);

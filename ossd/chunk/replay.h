@@ -26,8 +26,9 @@ struct replay_ent {
 	uint16_t reply_len;
 	uint64_t seq;         /* answered: the reply is here. 0: none yet */
 	uint64_t running_seq; /* 0: none */
+	uint64_t run;         /* counts who has begun with it: the former one may end later */
 	uint64_t last_us;     /* last use; 0: not since start */
-	uint32_t waiting;
+	uint32_t users;       /* who wait, or execute: it stays */
 	bool doubted; /* maybe the answer of a change that was never committed */
 	struct waitq q;
 	uint8_t reply[REPLAY_REPLY_MAX];
@@ -47,14 +48,16 @@ void replay_fini(struct replay *r);
 int replay_load(struct replay *r, const void *key, size_t key_len, const void *value,
 		size_t len) CHECK_RESULT;
 
-/* 0: execute it. 1: answered before, the reply is in (*ret_ent)->reply. -LE_STALE_SEQ,
- * -LE_OVERLOAD, -LE_TIMEDOUT. Yields while an earlier request of the slot runs. */
+/* 0: execute it, as (*ret_ent)->run; replay_end must follow. 1: answered before, the reply is in
+ * (*ret_ent)->reply. -LE_STALE_SEQ, -LE_OVERLOAD, -LE_TIMEDOUT. Yields while an earlier request of
+ * the slot runs. */
 int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
 		 struct replay_ent **ret_ent) CHECK_RESULT;
 /* Puts the answer into the batch. */
 void replay_join(struct replay_ent *e, struct kv_batch *b, const void *reply, uint32_t len);
-/* durable: the batch is committed. Wakes who waits. */
-void replay_end(struct replay_ent *e, bool durable);
+/* durable: the batch is committed. Wakes who waits. Who is not the head any more may end when the
+ * same change has come back from the next one: that one's end counts. */
+void replay_end(struct replay_ent *e, uint64_t run, bool durable);
 
 /* The value of a row. -LE_CORRUPT_STORE */
 int replay_parse(const void *value, size_t len, struct replay_row *ret_row) CHECK_RESULT;

@@ -191,6 +191,7 @@ static int mutate(struct mutation *m, struct replay_key *key,
 		  void *out)
 {
 	const struct rpc_req *r = m->r;
+	uint64_t run = 0;
 	int rc;
 
 	if (r->hdr.seq == 0 && r->peer->role != ROLE_MDS && r->hdr.session != SESSION_COPY)
@@ -200,10 +201,11 @@ static int mutate(struct mutation *m, struct replay_key *key,
 		if (rc == 1)
 			return answer_again(m->r, m->ent, out);
 		TRY(rc);
+		run = m->ent->run;
 	}
 	rc = fn(m, in, out);
 	if (m->ent)
-		replay_end(m->ent, rc == 0);
+		replay_end(m->ent, run, rc == 0);
 	return rc;
 }
 

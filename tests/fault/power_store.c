@@ -206,7 +206,7 @@ static void do_op(struct run *r, unsigned int who, unsigned int n)
 		must(fiber_sleep_us(1000), "sleep"); /* until what was freed may be used */
 	}
 	must(rc, "operation");
-	replay_end(e, true);
+	replay_end(e, e->run, true);
 }
 
 /* ---- run ---- */
@@ -324,12 +324,12 @@ static unsigned int last_answered(struct run *r, unsigned int who, unsigned int 
 	int rc = begin_answer(rp, who, n, &e);
 
 	if (rc == 0) {
-		replay_end(e, false);
+		replay_end(e, e->run, false);
 		if (--n == 0)
 			return 0;
 		rc = begin_answer(rp, who, n, &e);
 		if (rc == 0)
-			replay_end(e, false);
+			replay_end(e, e->run, false);
 	}
 	if (rc != 1)
 		die("worker %u: the answer to operation %u is lost (%d)", who, acknowledged, rc);

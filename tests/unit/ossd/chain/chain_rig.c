@@ -117,6 +117,11 @@ void crig_restart(struct chain_rig *r, uint32_t i)
 	wait_running(&r->m[i]);
 }
 
+void crig_cut_off(struct chain_rig *r, uint32_t a, uint32_t b, bool cut)
+{
+	transport_sim_partition(r->transport, r->m[a].name, r->m[b].name, cut);
+}
+
 static void member_init(struct chain_rig *r, uint32_t i)
 {
 	struct member *m = &r->m[i];
@@ -382,6 +387,66 @@ int crig_trim(struct chain_rig *r, uint32_t i, const struct chunk_id *file, uint
 		*ret_shown = rep.shown;
 	rpc_call_fini(&call);
 	return rc;
+}
+
+int64_t crig_read_any(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk, uint8_t *buf)
+{
+	int64_t n;
+
+	while ((n = crig_read(r, i, chunk, buf, RIG_CS)) == -LE_PENDING)
+		(void)!fiber_sleep_us(1000);
+	return n;
+}
+
+static void async_main(void *arg)
+{
+	struct crig_async *a = arg;
+
+	a->rc = crig_write(a->r, a->at, &a->w, a->timeout_ms);
+	a->ended = true;
+}
+
+void crig_start(struct crig_async *a)
+{
+	assert_int_equal(fiber_spawn("async", async_main, a), 0);
+}
+
+void crig_wait(struct crig_async *a)
+{
+	while (!a->ended)
+		(void)!fiber_sleep_us(1000);
+}
+
+int crig_say(struct chain_rig *r, uint32_t i, const struct oss_forward_req *req)
+{
+	struct oss_forward_rep rep;
+	struct rpc_call call = {.op = OP_oss_forward,
+				.req = req,
+				.rep = &rep,
+				.target = i + 1,
+				.chain = RIG_CHAIN,
+				.epoch = r->epoch,
+				.deadline_us = loop_deadline_ms(3000)};
+	struct rpc_client_options o = {.transport = r->transport,
+				       .addrs = r->m[i].params.listen,
+				       .name = "other",
+				       .role = ROLE_OSSD,
+				       .cluster = {{7, 7}},
+				       .key = r->key};
+	struct rpc_client *client;
+	int rc;
+
+	assert_int_equal(rpc_client_create(&o, &client), 0);
+	rc = rpc_call(client, &call);
+	rpc_call_fini(&call);
+	rpc_client_destroy(client);
+	return rc;
+}
+
+void crig_fill(uint8_t *p, uint32_t len, uint64_t seed)
+{
+	for (uint32_t i = 0; i < len; i++)
+		p[i] = (uint8_t)hash_u64(seed + i / 7) + (uint8_t)i;
 }
 
 /* ---- what the stores hold ---- */

@@ -61,6 +61,9 @@ void crig_tell(struct chain_rig *r, uint32_t i);
 void crig_crash(struct chain_rig *r, uint32_t i);
 /* Starts it again; it knows what its disk tells. */
 void crig_restart(struct chain_rig *r, uint32_t i);
+void crig_cut_off(struct chain_rig *r, uint32_t a, uint32_t b, bool cut);
+/* As if it came from the member before i. */
+int crig_say(struct chain_rig *r, uint32_t i, const struct oss_forward_req *req);
 
 struct crig_write {
 	struct chunk_id chunk;
@@ -75,12 +78,26 @@ struct crig_write {
 };
 /* One attempt at member i. */
 int crig_write(struct chain_rig *r, uint32_t i, struct crig_write *w, uint64_t timeout_ms);
+/* The same, by a fiber of its own. */
+struct crig_async {
+	struct chain_rig *r;
+	uint32_t at;
+	struct crig_write w;
+	uint64_t timeout_ms;
+	int rc;
+	bool ended;
+};
+void crig_start(struct crig_async *a);
+void crig_wait(struct crig_async *a);
 /* Bytes (up to the end), or a status. */
 int64_t crig_read(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk, void *buf,
 		 uint32_t len);
+/* The whole chunk, when nothing of it is pending any more. */
+int64_t crig_read_any(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk, uint8_t *buf);
 int crig_remove(struct chain_rig *r, uint32_t i, struct ino ino, uint64_t seq);
 int crig_trim(struct chain_rig *r, uint32_t i, const struct chunk_id *file, uint64_t size,
 	     uint64_t seq, uint8_t *ret_shown);
+void crig_fill(uint8_t *p, uint32_t len, uint64_t seed);
 /* Every member that runs has the same chunks, versions and sums, and nothing is pending. */
 void crig_wait_quiet(struct chain_rig *r);
 void crig_check_equal(struct chain_rig *r);

@@ -410,7 +410,7 @@ static void answer(struct chunk_store *s, struct replay_ent *e, const char *text
 {
 	replay_join(e, group_commit_batch(&s->gc), text, (uint32_t)strlen(text));
 	assert_int_equal(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)), 0);
-	replay_end(e, true);
+	replay_end(e, e->run, true);
 }
 
 static void exactly_once(struct rig *r, void *arg)
@@ -433,10 +433,51 @@ static void exactly_once(struct rig *r, void *arg)
 	assert_int_equal(begin(s, 3, 4, 0x202, &e), -LE_STALE_SEQ);
 	/* one that fails leaves the former answer */
 	assert_int_equal(begin(s, 3, 6, 0x202, &e), 0);
-	replay_end(e, false);
+	replay_end(e, e->run, false);
 	assert_int_equal(begin(s, 3, 5, 0x202, &e), 1);
 	assert_int_equal(begin(s, 4, 9, 0x203, &e), 0);
 	answer(s, e, "nine");
+}
+
+/* A head has begun it, is none any more, and gets it back from the next one, before it ends itself:
+ * that end is not the one of what has come back. */
+static void ends_late(struct rig *r, void *arg)
+{
+	struct replay_key key = {.chain = 1, .slot = 1, .session = 5};
+	struct chunk_store *s = r->store;
+	struct replay_ent *e, *again;
+	uint64_t run;
+
+	(void)arg;
+	assert_int_equal(begin(s, 5, 1, 0x202, &e), 0);
+	run = e->run;
+	assert_int_equal(replay_apply(&s->replay, &key, 1, 0x202, &again), 0);
+	assert_ptr_equal(again, e);
+	replay_end(e, run, false);
+	assert_int_equal(e->running_seq, 1);
+	replay_join(e, group_commit_batch(&s->gc), "once", 4);
+	assert_int_equal(group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, false)), 0);
+	replay_settle(e, 1, true);
+	assert_int_equal(begin(s, 5, 1, 0x202, &e), 1);
+	assert_memory_equal(e->reply, "once", 4);
+	/* The other way round: what comes next is not done when the former one is. */
+	assert_int_equal(begin(s, 5, 2, 0x202, &e), 0);
+	run = e->run;
+	assert_int_equal(replay_apply(&s->replay, &key, 3, 0x202, &e), 0);
+	replay_end(e, run, true);
+	assert_int_equal(e->seq, 1);
+	assert_int_equal(e->running_seq, 3);
+	replay_settle(e, 3, false);
+}
+
+static void test_ends_late(void **state)
+{
+	struct rig r;
+
+	(void)state;
+	rig_init(&r, 8);
+	rig_run(&r, ends_late, NULL);
+	rig_fini(&r);
 }
 
 static bool only_four(void *arg, uint64_t session)
@@ -528,11 +569,11 @@ static void after_doubt(struct rig *r, void *arg)
 	assert_int_equal(begin(s, 3, 6, 0x202, &e), 1);
 	assert_memory_equal(e->reply, "true", 4);
 	assert_int_equal(begin(s, 3, 7, 0x202, &e), 0);
-	replay_end(e, false);
+	replay_end(e, e->run, false);
 	assert_int_equal(begin(s, 4, 7, 0x202, &e), 1);
 	assert_memory_equal(e->reply, "true", 4);
 	assert_int_equal(begin(s, 5, 7, 0x202, &e), 0);
-	replay_end(e, false);
+	replay_end(e, e->run, false);
 	assert_int_equal(begin(s, 6, 8, 0x202, &e), 1);
 	assert_memory_equal(e->reply, "next", 4);
 	assert_int_equal(begin(s, 7, 8, 0x202, &e), 1);
@@ -792,7 +833,7 @@ int main(void)
 		cmocka_unit_test(test_full_disk),
 		cmocka_unit_test(test_file_system_below_is_full),
 		cmocka_unit_test(test_damage_is_found),
-		cmocka_unit_test(test_exactly_once),
+		cmocka_unit_test(test_exactly_once), cmocka_unit_test(test_ends_late),
 		cmocka_unit_test(test_answers_in_doubt),
 		cmocka_unit_test(test_random_with_crashes),
 	};
