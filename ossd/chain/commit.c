@@ -535,7 +535,8 @@ int chunk_barrier(struct chain *c, const struct chunk_key *id)
 
 /* ---- what the head says ---- */
 
-static void told(struct chain *c, const struct version_note *n)
+/* Those that joined up to serial. */
+static void told(struct chain *c, const struct version_note *n, uint64_t serial)
 {
 	struct chunk_cache *cache = &c->all->store->cache;
 	struct chunk_key k = chunk_key_of(c->id, &n->chunk);
@@ -547,7 +548,7 @@ static void told(struct chain *c, const struct version_note *n)
 		struct version *v = list_entry(l, struct version, link);
 
 		v->heard_us = env_now_us(c->all->env);
-		if (v->number <= n->version)
+		if (v->number <= n->version && v->serial <= serial)
 			v->told = true;
 	}
 	if (!list_empty(&e->held))
@@ -567,7 +568,7 @@ int chain_committed(struct chain *c, const struct oss_commit_req *req)
 
 		wire_get_version_note(&r, &n);
 		if (r.status == 0)
-			told(c, &n);
+			told(c, &n, UINT64_MAX);
 	}
 	if (req->flags & COMMIT_HURRY)
 		chain_hurry(c);
@@ -624,7 +625,15 @@ int chain_resolve(struct chain *c, struct bytes notes, struct wire_w *answers)
 
 /* ---- asking the head ---- */
 
-static void drop(struct chain *c, const struct chunk_key *k, uint64_t above, uint64_t upto)
+/* What the head was asked about, when serial was the newest here: one that has come since may have
+ * the same number. */
+struct question {
+	const struct version_note *note;
+	uint64_t serial;
+};
+
+static void drop(struct chain *c, const struct chunk_key *k, uint64_t above,
+		 const struct question *q)
 {
 	struct chunk_cache *cache = &c->all->store->cache;
 	struct chunk_ent *e = chunk_ent_find(cache, k);
@@ -638,7 +647,8 @@ static void drop(struct chain *c, const struct chunk_key *k, uint64_t above, uin
 	list_for_each (l, &e->held) {
 		struct version *h = list_entry(l, struct version, link);
 
-		if (!v && version_pending(h) && h->number > above && h->number <= upto)
+		if (!v && version_pending(h) && h->number > above &&
+		    h->number <= q->note->version && h->serial <= q->serial)
 			v = h;
 	}
 	if (v)
@@ -648,20 +658,20 @@ static void drop(struct chain *c, const struct chunk_key *k, uint64_t above, uin
 	chunk_ent_put(cache, e);
 }
 
-static void resolve_one(struct chain *c, const struct version_note *n,
-			const struct version_state *st)
+static void resolve_one(struct chain *c, const struct question *q, const struct version_state *st)
 {
 	struct chunk_cache *cache = &c->all->store->cache;
+	const struct version_note *n = q->note;
 	struct version_note committed = {n->chunk, st->committed};
 	struct chunk_key k = chunk_key_of(c->id, &n->chunk);
 	struct chunk_ent *e;
 	bool removed;
 
 	if (st->committed)
-		told(c, &committed);
+		told(c, &committed, UINT64_MAX);
 	if (st->newest) {
 		if (n->version > st->newest)
-			drop(c, &k, st->newest, n->version);
+			drop(c, &k, st->newest, q);
 		return;
 	}
 	/* The head has no such chunk: it has removed it, or never heard of it. */
@@ -670,11 +680,10 @@ static void resolve_one(struct chain *c, const struct version_note *n,
 		return;
 	removed = e->n_pend && !e->pend;
 	chunk_ent_put(cache, e);
-	committed.version = n->version;
 	if (removed)
-		told(c, &committed);
+		told(c, n, q->serial);
 	else
-		drop(c, &k, 0, n->version);
+		drop(c, &k, 0, q);
 }
 
 static void resolve(struct chain *c, const struct version_note *notes, uint32_t n)
@@ -686,6 +695,7 @@ static void resolve(struct chain *c, const struct version_note *notes, uint32_t 
 				.req = &req,
 				.rep = &rep,
 				.deadline_us = loop_deadline_ms(CALL_MS)};
+	struct question q = {.serial = c->serial};
 	uint32_t epoch = c->epoch;
 	struct wire_w w;
 	struct wire_r r;
@@ -704,8 +714,9 @@ static void resolve(struct chain *c, const struct version_note *notes, uint32_t 
 
 		wire_get_version_state(&r, &st);
 		rc = r.status;
+		q.note = &notes[i];
 		if (rc == 0)
-			resolve_one(c, &notes[i], &st);
+			resolve_one(c, &q, &st);
 	}
 	rpc_call_fini(&call);
 	if (rc < 0)
@@ -789,11 +800,13 @@ static void forget_main(void *arg)
 
 	while (!list_empty(&c->pending)) {
 		struct version *v = list_entry(c->pending.next, struct version, chain_link);
+		const struct version_note newest = {chunk_key_id(&v->key), UINT64_MAX};
+		const struct question all = {&newest, UINT64_MAX};
 		struct chunk_key k = v->key;
 
 		if (v->chunkless)
 			break;
-		drop(c, &k, 0, UINT64_MAX);
+		drop(c, &k, 0, &all);
 	}
 	latch_done(&c->all->fibers);
 }

@@ -610,7 +610,44 @@ static void test_overtaken(void **state)
 	chain_rig_run(132, 3, overtaken);
 }
 
-/* As before, with two versions of each head, and the second comes before the first: it must wait
+/* The same with two members: the former head asks the new head about its version, and before it hears that there
+ * is none of that number, one of that number comes. */
+static void answered_late(struct chain_rig *r)
+{
+	struct transport_sim_options slow = {.delay_us_max = 200000}, good = {0};
+	static uint8_t data[RIG_CS], got[RIG_CS];
+	struct crig_async a = {
+		.r = r, .w = {one, 0, RIG_BS, data, .session = 8, .seq = 1}, .timeout_ms = 400};
+	struct crig_write w = {one, 0, 2 * RIG_BS, data, .session = 9, .seq = 1};
+
+	crig_cut_off(r, 0, 1, true);
+	crig_fill(data, RIG_CS, 1);
+	crig_start(&a);
+	(void)!fiber_sleep_us(100000);
+	r->order[0] = 1;
+	r->order[1] = 0;
+	crig_members(r);
+	crig_cut_off(r, 0, 1, false);
+	transport_sim_set_options(r->transport, &slow);
+	(void)!fiber_sleep_us(sim_random_below(r->sim, 3000000));
+	assert_int_equal(crig_write(r, 1, &w, 20000), 0);
+	transport_sim_set_options(r->transport, &good);
+	crig_wait(&a);
+	crig_check_equal(r);
+	for (uint32_t i = 0; i < r->n; i++) {
+		assert_int_equal(crig_read_any(r, i, &one, got), 2 * RIG_BS);
+		assert_memory_equal(got, data, 2 * RIG_BS);
+	}
+}
+
+static void test_answered_late(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 200; seed < 1200; seed++)
+		chain_rig_run(seed, 2, answered_late);
+}
+
+/* With two versions of each head, and the second comes before the first: it must wait
  * for that one, though there is one of that number. */
 static void overtaken_twice(struct chain_rig *r)
 {
@@ -745,6 +782,7 @@ int main(void)
 		cmocka_unit_test(test_turned_round),    cmocka_unit_test(test_kept_back),
 		cmocka_unit_test(test_overtaken),       cmocka_unit_test(test_overtaken_twice),
 		cmocka_unit_test(test_reborn),          cmocka_unit_test(test_removed_before),
+		cmocka_unit_test(test_answered_late),
 	};
 
 	log_set_level(getenv("LOGD") ? LOG_DEBUG : LOG_ERROR);
