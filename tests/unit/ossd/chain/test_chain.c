@@ -610,8 +610,8 @@ static void test_overtaken(void **state)
 	chain_rig_run(132, 3, overtaken);
 }
 
-/* The same with two members: the former head asks the new head about its version, and before it hears that there
- * is none of that number, one of that number comes. */
+/* The same with two members: the former head asks the new one about its version, and before it hears
+ * that there is none of that number, one of that number comes. */
 static void answered_late(struct chain_rig *r)
 {
 	struct transport_sim_options slow = {.delay_us_max = 200000}, good = {0};
