@@ -384,15 +384,38 @@ static void ask_placed(void *arg)
 	session_unref(a->session);
 }
 
+static int look_unsettled(struct op *op, const void *in, void *out)
+{
+	const struct inode_rec *rec;
+	int rc = inode_get(op->store, *(const struct ino *)in, VIEW_NEWEST, NULL, &rec);
+
+	if (rc == 0)
+		*(bool *)out = (rec->attr.flags & ATTR_UNSETTLED) != 0;
+	return rc == -LE_NOENT ? 0 : rc;
+}
+
+/* Of a cut that a former incarnation has begun: who was given some is not known before he has
+ * returned, also whoever asked for the cut, of whom another program may append. */
+static int await_placed(struct op *op, struct ino ino)
+{
+	while (op->m->sessions.n_from_store > 0) {
+		bool unsettled = false;
+
+		TRY(op_read(op, look_unsettled, &ino, &unsettled));
+		if (!unsettled)
+			break;
+		TRY(leases_known(op->m) ? missing_end(op) : mds_sleep_ms(op->m, AGAIN_MS));
+	}
+	return 0;
+}
+
 int recall_places(struct op *op, struct open_file *f)
 {
 	struct asking as[HOLDERS_MAX];
 	uint32_t n;
 
-	/* Begun by a former incarnation: who was given some is not known before he has returned,
-	 * also whoever asked for it, of whom another program may append. */
-	while (f->trimming && op->m->sessions.n_from_store > 0 && is_unsettled(op, f->ino))
-		TRY(missing_end(op));
+	if (f->trimming)
+		TRY(await_placed(op, f->ino));
 	do {
 		n = 0;
 		list_for_each (k, &f->opens) {

@@ -30,6 +30,7 @@ struct plan {
 	bool damaged;      /* with damage: no other fault, and requests always meet it first */
 	bool contended;    /* all clients at a few cells of one file, all the time; see shared.h */
 	bool cuts;         /* with contended: at files that are made shorter and longer; cuts.h */
+	bool logs;         /* with cuts: every second time at the log; logs.h */
 	bool names;        /* with contended: at a few names, and faults meet the metadata server */
 	uint32_t log_max;  /* resync_log_max, 0: as it is by default */
 	bool late_copies;  /* many frames come twice, the second time much later */

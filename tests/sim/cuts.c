@@ -554,7 +554,7 @@ static void act_on(void *arg)
 		(*a->left)--;
 		s->c->count.ops++;
 		act(&a->d);
-		if (rnd(s, 6) == 0 && !s->c->failed)
+		if (rnd(s, s->c->plan.logs ? 2 : 6) == 0 && !s->c->failed)
 			logs_use(s->logs, a->d.sc->client, a->d.index);
 		if (rnd(s, 4) == 0)
 			fiber_sleep_us(rnd(s, rnd(s, 8) == 0 ? 1000000 : 20000));

@@ -4,7 +4,7 @@
  *   leat-sim --list                     names of the tests
  *   leat-sim NAME                       one test
  *   leat-sim run [--seed N | --seeds A..B] [--ops N] [--clients N]
- *                [--replicas N | --contended | --names | --cuts | --damaged] [--refuse]
+ *                [--replicas N | --contended | --names | --cuts | --logs | --damaged] [--refuse]
  *                [--plant BUG] [--jobs N] [-v]
  *   leat-sim fanout [--nodes N] [--chunks N] ...   staging by many nodes, a line of CSV: fanout.h
  *
@@ -31,7 +31,7 @@
 struct batch {
 	uint64_t first, last;
 	uint32_t n_ops, n_clients, jobs, replicas;
-	bool verbose, stop_at_failure, contended, names, cuts, damaged, refuse;
+	bool verbose, stop_at_failure, contended, names, cuts, damaged, refuse, logs;
 	const char *plant;
 };
 
@@ -117,6 +117,7 @@ static struct plan plan_of(uint64_t seed, const struct batch *b)
 		.contended = b->contended,
 		.names = b->names,
 		.cuts = b->cuts,
+		.logs = b->logs,
 		.damage = copies && !b->contended && seed % 5 < 2,
 		.move_members = copies && seed % 8 < 3,
 		.log_max = copies && seed % 9 < 3 ? (b->contended ? 1 : 2) : 0,
@@ -400,6 +401,13 @@ static void contend_cuts(struct batch *b)
 	b->n_ops = 250;
 }
 
+/* The same, but the file is mostly a log that is appended to, and emptied. */
+static void contend_logs(struct batch *b)
+{
+	contend_cuts(b);
+	b->logs = true;
+}
+
 /* Nothing happens but damage on disks, of which there is much. */
 static void meet_damage(struct batch *b)
 {
@@ -587,6 +595,14 @@ static int found_cuts(const char *plant)
 	return found_by(b, plant);
 }
 
+static int found_logs(const char *plant)
+{
+	struct batch b = to_find(200);
+
+	contend_logs(&b);
+	return found_by(b, plant);
+}
+
 static int found_names(const char *plant)
 {
 	struct batch b = to_find(200);
@@ -616,7 +632,7 @@ FINDS_NAMES(client_own_cache)
 FINDS_NAMES(client_give_up)
 FINDS_NAMES(client_keep_opens)
 FINDS(client_trust_holes, found_cuts)
-FINDS(client_stale_place, found_cuts)
+FINDS(client_stale_place, found_logs)
 FINDS(oss_no_leases, found_cuts)
 FINDS(oss_new_head, found_cuts)
 FINDS(client_pages_unseen, found_cuts)
@@ -707,6 +723,7 @@ static int run_command(int argc, char **argv)
 		{"contended", no_argument, NULL, 'C'},
 		{"names", no_argument, NULL, 'N'},
 		{"cuts", no_argument, NULL, 'T'},
+		{"logs", no_argument, NULL, 'L'},
 		{"damaged", no_argument, NULL, 'D'},
 		{"refuse", no_argument, NULL, 'R'},
 		{"verbose", no_argument, NULL, 'v'},
@@ -739,6 +756,8 @@ static int run_command(int argc, char **argv)
 			contend_names(&b);
 		} else if (c == 'T') {
 			contend_cuts(&b);
+		} else if (c == 'L') {
+			contend_logs(&b);
 		} else if (c == 'D') {
 			meet_damage(&b);
 		} else if (c == 'R') {
@@ -772,7 +791,7 @@ int main(int argc, char **argv)
 			return tests[i].fn();
 	fprintf(stderr, "usage: leat-sim --list | NAME | run [--seed N | --seeds A..B] [--ops N] "
 			"[--clients N] "
-			"[--replicas N | --contended | --names | --cuts | --damaged] "
+			"[--replicas N | --contended | --names | --cuts | --logs | --damaged] "
 			"[--refuse] [--plant BUG] [--jobs N] [-v] | fanout [--nodes N] ...\n");
 	return 2;
 }

@@ -610,7 +610,7 @@ static void test_overtaken(void **state)
 	chain_rig_run(132, 3, overtaken);
 }
 
-/* The same with two members: the former head asks the new one about its version, and before it hears
+/* The same with two members: the former head asks the new one about its version. Before it hears
  * that there is none of that number, one of that number comes. */
 static void answered_late(struct chain_rig *r)
 {
