@@ -11,7 +11,6 @@
 
 #define FETCH_PARTS  READ_CHUNKS_MAX
 #define DAMAGE_TRIES 5
-#define LATE_TRIES   5
 #define PREAD_WIDTH  8u
 
 struct fetch_part {
@@ -298,7 +297,7 @@ struct attempt {
 	uint64_t n_holes;
 	uint32_t cuts; /* of the attributes */
 	struct io_patience patience;
-	int n_late; /* chunk leases may have ended before there was something to show */
+	uint64_t until_us; /* with chunk leases: these must last by then */
 	bool ahead; /* what was fetched ahead may have met holes long before */
 };
 
@@ -434,8 +433,8 @@ static int read_under(struct ll_file *f, uint64_t off, uint32_t len, struct ll_c
 }
 
 /* 1: it is to be read again. While it is being cut nobody's leases may be in the way. What comes
- * when others may have written already (half the time is for who shows it) is asked for again; it
- * is shown all the same where that never is quick enough. */
+ * when others may have written already (half the time is for who shows it) is asked for again, and
+ * is no answer where that never is quick enough. */
 static int read_once_leased(struct attempt *a, uint64_t off, uint32_t len, struct ll_data *data,
 			    struct ll_chunk_leases **ret_leases)
 {
@@ -452,11 +451,12 @@ static int read_once_leased(struct attempt *a, uint64_t off, uint32_t len, struc
 	rc = len > 0 ? read_under(a->f, off, len, leases, data) : 0;
 	if (rc >= 0)
 		rc = attempt_cut(a, leases->hole < off + data->len, &cut);
-	if (rc >= 0 && cut == CUT_NOT &&
-	    (loop_now_us() < late_us || ++a->n_late == LATE_TRIES)) {
+	if (rc >= 0 && cut == CUT_NOT && loop_now_us() < late_us) {
 		*ret_leases = leases;
 		return 0;
 	}
+	if (rc >= 0 && cut == CUT_NOT && loop_now_us() >= a->until_us)
+		rc = -LE_IO;
 	ll_data_release(data);
 	ll_release_leases(leases);
 	if (rc >= 0 && cut == CUT_NOW)
@@ -468,7 +468,7 @@ int ll_read_leased(struct ll_file *file, uint64_t off, uint32_t len, struct ll_d
 		   struct ll_chunk_leases **ret_leases)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
-	struct attempt a = {.f = f};
+	struct attempt a = {.f = f, .until_us = client_deadline(f->c)};
 	int rc;
 
 	*ret_leases = NULL;
