@@ -89,7 +89,7 @@ static void test_golden_bytes(void **state)
 			   .mtime_ns = -1,
 			   .layout = { .width = 4, .chunk_size = 1 << 20 },
 			   .project = 9 }),
-	       "7a00"
+	       "8200"
 	       "0100000000000000"
 	       "ed410000"
 	       "02000000"
@@ -116,6 +116,7 @@ static void test_golden_bytes(void **state)
 	       "00000000"
 	       "09000000"
 	       "00000000"
+	       "0000000000000000"
 	       "00000000");
 }
 
