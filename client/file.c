@@ -167,8 +167,10 @@ static void truncated(struct inode *i, const struct attr *attr)
 		return;
 	ra_drop_all(d);
 	d->size = i->attr.size;
-	/* What was written meanwhile is behind the cut, or went with it. */
+	/* What was written meanwhile is behind the cut, or went with it. (Others of this mount may
+	 * have opened it and written before this answer came.) */
 	d->unsure |= d->n_write > 0;
+	d->was_cut |= d->n_write > 0;
 	d->durable_end = 0;
 	if (d->size == 0)
 		d->sparse = d->packed = false;
@@ -248,6 +250,8 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 		req.flags |= OPEN_ORPHAN;
 		rc = mds_call(c, OP_mds_open, &req, &rep, &call);
 	}
+	if (rc < 0 && (flags & O_TRUNC))
+		lease_doubted(i); /* it may be cut yet */
 	changing_end(&ch, rc);
 	if (rc >= 0) {
 		unsettled = was_unsettled(i, false);
@@ -301,6 +305,17 @@ int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t 
 	return 0;
 }
 
+/* A cut of it was given up: it may be made yet. */
+static void cut_doubted(struct client *c, struct ino victim)
+{
+	struct inode *i = victim.v != 0 ? inode_peek(c, victim) : NULL;
+
+	if (i == NULL)
+		return;
+	lease_doubted(i);
+	inode_put(c, i);
+}
+
 /* The same of what has the name; what is not known has no lease when it is cut. */
 static int before_cut(struct client *c, struct changing *ch, struct ino victim,
 		      struct ino *ret_told)
@@ -345,6 +360,8 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 		rc = mds_call(c, OP_mds_create, &req, &rep, &call);
 		rpc_call_fini(&call);
 	}
+	if (rc < 0 && (flags & O_TRUNC))
+		cut_doubted(c, victim);
 	/* What was found is not told. */
 	changing_end(&ch, rc >= 0 && rep.created ? rc : -LE_EXIST);
 	TRY(rc);
@@ -499,7 +516,7 @@ static int send_close(struct ll_file *f)
 		req.flags |= CLOSE_ATIME | (c->atime == LL_ATIME_STRICT ? CLOSE_STRICT : 0);
 	if (f->delegated)
 		req.flags |= CLOSE_UNCOUNTED;
-	if (d->err_gen != 0 && for_writing(f->flags))
+	if ((d->err_gen != 0 || d->was_cut) && for_writing(f->flags))
 		req.flags |= CLOSE_ASK;
 	if (d->n_close_waiters == 0)
 		req.flags |= CLOSE_LAZY;
@@ -549,6 +566,7 @@ static void close_fiber(void *arg)
 			 status_name(rc));
 	if (!f->delegated)
 		count_open(d, f->flags, -1);
+	d->was_cut &= d->n_write > 0;
 	d->n_closing--;
 	if (d->n_read + d->n_write == 0)
 		lease_shared_end(c, i);
@@ -695,6 +713,7 @@ int ll_fallocate(struct ll_file *file, uint32_t mode, uint64_t off, uint64_t len
 	TRY(rc);
 	f->d->sparse = true;
 	ra_drop_all(f->d);
+	f->inode->cuts++; /* who asks for its size just now has asked before */
 	inode_update(f->c, f->inode, &rep.attr, true, call.sent_us);
 	f->inode->settled_us = 0;
 	return 0;
@@ -706,7 +725,8 @@ static bool may_copy(const struct ll_file *f, uint64_t off, const struct ll_file
 	uint32_t chunk = f->inode->attr.layout.chunk_size;
 
 	return chunk != 0 && to->inode->attr.layout.chunk_size == chunk && off % chunk == 0 &&
-	       to_off % chunk == 0 && f->inode != to->inode && f->d->n_write == 0 && !to->append;
+	       to_off % chunk == 0 && f->inode != to->inode && f->d->n_write == 0 && !to->append &&
+	       to->d->n_write == 1; /* what failed is cut off, and nothing of others with it */
 }
 
 int64_t ll_copy(struct ll_file *file, uint64_t off, struct ll_file *to_file, uint64_t to_off,
@@ -751,6 +771,7 @@ int64_t ll_copy(struct ll_file *file, uint64_t off, struct ll_file *to_file, uin
 	if (d->durable_end < to_off + rep.len)
 		d->durable_end = to_off + rep.len;
 	ra_drop_all(d);
+	to->inode->cuts++; /* as with fallocate */
 	inode_update(f->c, to->inode, &rep.attr, true, call.sent_us);
 	to->inode->settled_us = 0;
 	if (d->size < to_off + rep.len)

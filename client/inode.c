@@ -255,6 +255,9 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 {
 	uint64_t step = attr->change - i->attr.change;
 	bool known = i->attr.ino.v != 0, leased = (attr->flags & ATTR_LEASED) != 0;
+	/* An answer of before it was opened here for writing says nothing of that. */
+	bool unsettled = i->data != NULL && i->data->n_write > 0 && sent_us < i->recalled_us &&
+			 (i->attr.flags & ATTR_UNSETTLED) != 0;
 
 	/* Answers may overtake each other. */
 	if (known && (attr->change < i->attr.change ||
@@ -275,6 +278,7 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 	if ((attr->flags & ATTR_UNSETTLED) && !leased)
 		i->lease_us = 0;
 	take_attr(i, attr, own);
+	i->attr.flags |= unsettled ? (uint32_t)ATTR_UNSETTLED : 0;
 	lease_shared_update(c, i, attr, sent_us);
 	if (leased)
 		lease_given(c, i, sent_us);

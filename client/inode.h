@@ -100,6 +100,7 @@ struct idata {
 	int64_t mtime_ns;       /* of the newest confirmed write; 0: none */
 	int64_t mtime_guess_ns; /* of the newest one that is not confirmed; 0: none. It stays:
 				   object servers take it over */
+	bool was_cut;           /* while it was open here for writing: closes do not tell its end */
 	bool sparse;            /* used space is not simply the size */
 	uint64_t quota_left;    /* bytes that the MDS lets it grow by, where there is a quota */
 	bool packed;            /* or it may be less, once all is written: not for a file with

@@ -115,10 +115,10 @@ int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth
 		rc = oss_call(d->c, &layout, idx, call, route);
 		if ((rc != -LE_BAD_CAP && rc != -LE_SESSION_GONE) || tries == CAP_TRIES)
 			break;
-		/* In another session nobody knows that it was made before, and it would be made
-		 * again, over what others have written since. */
-		if (rc == -LE_SESSION_GONE && route->unknown)
-			break;
+		/* In another session, or under another number, nobody knows that it was made
+		 * before, and it would be made again, over what others have written since. */
+		if (route->unknown && auth->session_gen == 0)
+			return -LE_IO;
 		if (rc == -LE_BAD_CAP)
 			io_void_cap(d, auth->cap, auth->right);
 	}

@@ -97,6 +97,23 @@ static struct ino cut_by(uint16_t op, const void *in, const void *out)
 	return (struct ino){0};
 }
 
+/* Once, whoever repeats it over another connection meanwhile, and again if it fails. */
+static int redo(struct op *op, const struct op_desc *d, struct replay_slot *row, const void *in,
+		void *out)
+{
+	int rc = 0;
+
+	if (row->redoing)
+		return -LE_NOT_READY;
+	row->redoing = true;
+	if (d->op == OP_mds_create || d->op == OP_mds_tmpfile || d->op == OP_mds_open ||
+	    d->op == OP_mds_close)
+		rc = open_state_redo(op, d->op, in, out);
+	row->redoing = false;
+	row->from_store = rc < 0;
+	return rc;
+}
+
 static int answer_again(struct op *op, const struct op_desc *d, const void *in, void *out)
 {
 	struct replay_slot *row = &op->session->slots[op->slot];
@@ -113,11 +130,7 @@ static int answer_again(struct op *op, const struct op_desc *d, const void *in, 
 	if (!row->from_store)
 		return 0;
 	/* The former incarnation counted an open, or ended one; that knowledge went with it. */
-	row->from_store = false;
-	if (d->op == OP_mds_create || d->op == OP_mds_tmpfile || d->op == OP_mds_open ||
-	    d->op == OP_mds_close)
-		return open_state_redo(op, d->op, in, out);
-	return 0;
+	return redo(op, d, row, in, out);
 }
 
 /* Where replies have attributes. */

@@ -37,6 +37,7 @@ struct copying {
 	struct layout from_layout, to_layout;
 	uint64_t len;      /* how much is copied */
 	uint64_t to_end;   /* of the target, before */
+	uint32_t write_opens;
 	uint64_t begin_us; /* no chunk is begun after that */
 	uint64_t until_us; /* no chunk is asked for again after that */
 	int64_t at_ns;     /* what is copied was written then at the latest */
@@ -104,6 +105,7 @@ static int look_txn(struct op *op, const void *vin, void *vout)
 		return -LE_FBIG;
 	k->from_layout = from->attr.layout;
 	k->to_layout = to->attr.layout;
+	k->write_opens = k->to->write_opens;
 	return 0;
 }
 
@@ -217,7 +219,8 @@ static int copy_locked(struct op *op, struct copying *k, struct mds_copy_rep *ou
 	return op_mutate(op, finish_txn, k, out);
 }
 
-/* What has been written is behind the end, but would count as data. */
+/* What has been written is behind the end, but would count as data. Where others may have written
+ * since, it does: nothing of theirs goes with it. */
 static void cut_off(struct op *op, const struct copying *k)
 {
 	struct mds_setattr_req req = {
@@ -225,7 +228,9 @@ static void cut_off(struct op *op, const struct copying *k)
 	struct attr attr;
 
 	req.cred.flags = CRED_CHECKED;
-	if (truncate_file(op, &req, req.ino, false, &attr) < 0)
+	if (k->to->write_opens != k->write_opens ||
+	    open_file_other_writers(&op->m->opens, k->to, op->session, false) ||
+	    truncate_file(op, &req, req.ino, false, &attr) < 0)
 		k->to->ask_chains = k->to->untracked = true;
 }
 

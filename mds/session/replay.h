@@ -30,6 +30,7 @@ struct replay_slot {
 	int32_t status;
 	bool running;
 	bool withdrawn;  /* what is running: it shall not be done if that is not too late */
+	bool redoing;    /* what it opened or closed is being counted again */
 	bool from_store; /* the answer is a former incarnation's, or was given before a takeover */
 	struct waitq done;
 };
