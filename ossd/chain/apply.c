@@ -61,6 +61,7 @@ static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
 {
 	const struct chunk_ent *e = tx->ent;
 	uint64_t newest = tx->old ? tx->old->version : 0;
+	bool doubted = false; /* is what it was made of the head's? */
 	struct version *v;
 
 	list_for_each (l, &e->held) {
@@ -68,8 +69,11 @@ static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
 
 		if (!version_pending(h))
 			return (struct judgement){WAIT, NULL};
+		if (h->number == req->version && !same(h, req))
+			return (struct judgement){DROP, h};
 		if (h->number == req->version)
-			return (struct judgement){same(h, req) ? SAME : DROP, h};
+			return (struct judgement){doubted ? WAIT : SAME, h};
+		doubted |= h->unconfirmed;
 	}
 	if (e->seen_epoch == c->epoch && req->version <= e->seen)
 		return (struct judgement){DONE, NULL};
@@ -274,6 +278,7 @@ static void confirm(struct version *v)
 	if (!v->unconfirmed)
 		return;
 	v->unconfirmed = false;
+	v->known = ++v->chain->serial;
 	waitq_wake_all(&v->tx.ent->moved);
 	forward_start(v);
 }

@@ -244,6 +244,7 @@ static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
 	uint64_t since_us = led_alone(c) ? c->all->o.start_us : env_now_us(c->all->env);
 	uint64_t whose = own_leases(c);
 	struct adoption how = {.was_head = c->epoch && chain_is_head(c),
+			       .was_sync = c->epoch && chain_is_sync(c),
 			       .behind_may_lack = behind_may_lack(c, draft, epoch),
 			       .head_may_lack = head_may_lack(c, draft, epoch)};
 

@@ -73,7 +73,7 @@ static void enter_pending(struct version *v)
 {
 	struct chain *c = v->chain;
 
-	v->serial = ++c->serial;
+	v->serial = v->known = ++c->serial;
 	v->heard_us = env_now_us(c->all->env);
 	list_push(&c->pending, &v->chain_link);
 	c->n_pending++;
@@ -535,7 +535,7 @@ int chunk_barrier(struct chain *c, const struct chunk_key *id)
 
 /* ---- what the head says ---- */
 
-/* Those that joined up to serial. */
+/* Those that were known to be the head's by then, or not yet. */
 static void told(struct chain *c, const struct version_note *n, uint64_t serial)
 {
 	struct chunk_cache *cache = &c->all->store->cache;
@@ -548,7 +548,7 @@ static void told(struct chain *c, const struct version_note *n, uint64_t serial)
 		struct version *v = list_entry(l, struct version, link);
 
 		v->heard_us = env_now_us(c->all->env);
-		if (v->number <= n->version && v->serial <= serial)
+		if (v->number <= n->version && v->known <= serial)
 			v->told = true;
 	}
 	if (!list_empty(&e->held))
@@ -625,8 +625,8 @@ int chain_resolve(struct chain *c, struct bytes notes, struct wire_w *answers)
 
 /* ---- asking the head ---- */
 
-/* What the head was asked about, when serial was the newest here: one that has come since may have
- * the same number. */
+/* What the head was asked about, when serial was the newest here: one that has come from it since may
+ * have the same number, or be that one. */
 struct question {
 	const struct version_note *note;
 	uint64_t serial;
@@ -648,7 +648,7 @@ static void drop(struct chain *c, const struct chunk_key *k, uint64_t above,
 		struct version *h = list_entry(l, struct version, link);
 
 		if (!v && version_pending(h) && h->number > above &&
-		    h->number <= q->note->version && h->serial <= q->serial)
+		    h->number <= q->note->version && h->known <= q->serial)
 			v = h;
 	}
 	if (v)
@@ -774,24 +774,39 @@ static void resolve_main(void *arg)
 
 /* ---- another epoch ---- */
 
+static void leave_one(struct version *v)
+{
+	version_ref(v);
+	leave_pending(v);
+	v->status = -LE_STALE_EPOCH;
+	v->keep = true;
+	forward_release(v);
+	version_move(v, VERSION_DROPPED);
+	if (v->replay)
+		replay_settle(v->replay, v->seq, false);
+	end_waits(v);
+	version_settle(v);
+	version_unref(v);
+}
+
 /* What it holds stays as it is, to be compared by a resync: nobody will commit it here. */
 static void leave(struct chain *c)
 {
-	while (!list_empty(&c->pending)) {
-		struct version *v = list_entry(c->pending.next, struct version, chain_link);
+	while (!list_empty(&c->pending))
+		leave_one(list_entry(c->pending.next, struct version, chain_link));
+}
 
-		version_ref(v);
-		leave_pending(v);
-		v->status = -LE_STALE_EPOCH;
-		v->keep = true;
-		forward_release(v);
-		version_move(v, VERSION_DROPPED);
-		if (v->replay)
-			replay_settle(v->replay, v->seq, false);
-		end_waits(v);
-		version_settle(v);
-		version_unref(v);
+/* The answer of a head that is none any more: nobody speaks of it again. What it answers is true,
+ * and whoever repeats it has it from the next one. */
+static struct version *own_answer(const struct chain *c)
+{
+	list_for_each (l, &c->pending) {
+		struct version *v = list_entry(l, struct version, chain_link);
+
+		if (v->chunkless && !v->told)
+			return v;
 	}
+	return NULL;
 }
 
 static void forget_main(void *arg)
@@ -841,11 +856,15 @@ static void take_over(struct chain *c, bool was_head)
 void versions_adopted(struct chain *c, const struct adoption *how)
 {
 	bool member = c->self < c->n_members && c->members[c->self].state != MEMBER_OUT;
+	struct version *v;
 
-	if (!member)
+	/* Who was in sync and is to be filled was away, whether or not it has heard so. */
+	if (!member || (how->was_sync && !chain_is_sync(c)))
 		leave(c);
+	while (!chain_is_head(c) && (v = own_answer(c)) != NULL)
+		leave_one(v);
 	list_for_each (l, &c->pending) {
-		struct version *v = list_entry(l, struct version, chain_link);
+		v = list_entry(l, struct version, chain_link);
 
 		v->heard_us = env_now_us(c->all->env);
 		v->behind = 0;

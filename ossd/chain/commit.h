@@ -37,6 +37,7 @@ struct version {
 	struct commit_member undo;
 	struct chunk_key key;
 	uint64_t serial;       /* in the order in which the chain's versions have joined */
+	uint64_t known;        /* the chain's newest serial when it was known to be the head's */
 	uint64_t number, base; /* base 0: there was no chunk */
 	uint64_t sum;
 	int state;  /* enum version_phase */
@@ -114,7 +115,7 @@ int chain_resolve(struct chain *c, struct bytes notes, struct wire_w *answers) C
 
 /* ---- for chain.c ---- */
 struct adoption {
-	bool was_head;
+	bool was_head, was_sync;
 	bool behind_may_lack; /* who is behind now may not have what was durable behind */
 	bool head_may_lack;   /* who is head now may not have what is pending here */
 };

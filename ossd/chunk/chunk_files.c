@@ -86,6 +86,7 @@ struct edit {
 /* The store's own way: one group commit for all of a step. */
 struct own {
 	struct chunk_store *s;
+	const struct chunk_edits *may; /* NULL: it may */
 	struct chunk_tx tx[STEP];
 	uint32_t n;
 };
@@ -101,7 +102,12 @@ static int own_begin(void *arg, const struct chunk_key *id, bool whole, struct c
 static int own_join(void *arg, struct chunk_tx *tx)
 {
 	struct own *o = arg;
+	int rc = o->may ? o->may->may(o->may->arg) : 0;
 
+	if (rc < 0) {
+		chunk_tx_abort(tx);
+		return rc;
+	}
 	ASSERT(o->n < STEP);
 	o->tx[o->n] = *tx;
 	chunk_tx_join(&o->tx[o->n++]);
@@ -170,9 +176,10 @@ static int edit_begin(struct chunk_store *s, struct edit *e, struct work **ret_w
 		return -LE_NOMEM;
 	w->own.s = s;
 	w->own.n = 0;
-	w->own_edits = (struct chunk_edits){&w->own, own_begin, own_join, own_wait};
+	w->own.may = e->how && e->how->may ? e->how : NULL;
+	w->own_edits = (struct chunk_edits){&w->own, NULL, own_begin, own_join, own_wait};
 	w->n = 0;
-	if (!e->how)
+	if (!e->how || !e->how->begin)
 		e->how = &w->own_edits;
 	*ret_work = w;
 	return 0;

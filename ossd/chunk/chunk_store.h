@@ -202,6 +202,8 @@ int chunk_punch_begin(struct chunk_store *s, const struct chunk_key *id, uint32_
 /* How the changes of many chunks are made, where that is not the store's own affair (chains). */
 struct chunk_edits {
 	void *arg;
+	/* The store's own way, where begin is NULL: may a change still be made? Right before it. */
+	int (*may)(void *arg);
 	/* Like chunk_tx_begin; like chunk_tx_begin_over where nothing of the chunk is to remain. */
 	int (*begin)(void *arg, const struct chunk_key *id, bool whole, struct chunk_tx *tx);
 	/* Takes over what *tx holds (a copy of it may be made), also when it fails. */

@@ -180,6 +180,7 @@ int op_answer_durable(struct mutation *m, const void *out)
 	if (!m->ent)
 		return 0;
 	TRY(chunk_store_status(m->t->store));
+	TRY(op_still_head(m));
 	if (chain_replicated(m->chain))
 		return answer_everywhere(m, out);
 	op_answer(m, out);

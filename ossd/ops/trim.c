@@ -80,13 +80,22 @@ static int wait_versions(void *arg)
 	return rc;
 }
 
-/* How this request changes chunks; NULL in a chain of one. */
+/* In a chain of one: others may have become members meanwhile, or this target none. */
+static int may_change(void *arg)
+{
+	return op_still_head(((struct versions *)arg)->m);
+}
+
+/* How this request changes chunks. */
 static const struct chunk_edits *edits_begin(struct versions *vs, struct chunk_edits *e,
 					     struct mutation *m)
 {
 	*vs = (struct versions){.m = m};
-	*e = (struct chunk_edits){vs, begin_version, join_version, wait_versions};
-	return chain_replicated(m->chain) ? e : NULL;
+	if (chain_replicated(m->chain))
+		*e = (struct chunk_edits){vs, NULL, begin_version, join_version, wait_versions};
+	else
+		*e = (struct chunk_edits){vs, may_change, NULL, NULL, NULL};
+	return e;
 }
 
 /* -LE_AGAIN: what was damaged is repaired. */

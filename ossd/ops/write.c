@@ -50,14 +50,19 @@ static void drop_bulk(struct rpc_req *r)
 }
 
 /* A page that is written back may be what a lease waits for, for its kernel is to drop it. */
-static void await_readers(const struct mutation *m, const struct oss_write_req *req,
-			  const struct chunk_key *id)
+static void await_readers(const struct rpc_req *r, struct chain *c, const struct oss_write_req *req)
 {
-	const struct chunk_leased of = {m->chain, id->ino, id, m->r->hdr.session};
+	const struct chunk_key id = chunk_key_of(c->id, &req->chunk);
+	const struct chunk_leased of = {c, id.ino, &id, r->hdr.session};
 
 	if (!(req->flags & (WRITE_PAGES | WRITE_ALONE)))
-		chunk_leases_await(&m->t->leases, &of);
+		chunk_leases_await(&op_target(r)->leases, &of);
 }
+
+struct writing {
+	const struct oss_write_req *req;
+	bool made; /* now, so that it was not answered before */
+};
 
 static int write_version(struct mutation *m, const struct oss_write_req *req, struct chunk_write *w,
 			 struct oss_write_rep *rep)
@@ -91,7 +96,7 @@ static int write_version(struct mutation *m, const struct oss_write_req *req, st
 	forward_keep(v, w);
 	version_join(v);
 	drop_bulk(m->r);
-	await_readers(m, req, &w->id);
+	await_readers(m->r, m->chain, req);
 	rc = version_wait(v, m->r);
 out:
 	version_unref(v);
@@ -100,7 +105,8 @@ out:
 
 static int write_chunk(struct mutation *m, const void *in, void *out)
 {
-	const struct oss_write_req *req = in;
+	struct writing *writing = (struct writing *)in;
+	const struct oss_write_req *req = writing->req;
 	struct oss_write_rep *rep = out;
 	struct chunk_store *s = m->t->store;
 	struct chunk_write w = {
@@ -117,6 +123,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 	struct chunk_tx tx;
 	int rc;
 
+	writing->made = true;
 	TRY(chunk_write_check(&w));
 	if (chain_replicated(m->chain))
 		return write_version(m, req, &w, rep);
@@ -132,13 +139,19 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 		return rc;
 	}
 	TRY(chunk_tx_write(&tx, &w));
+	/* Others may be members by now, or this target none. */
+	rc = op_still_head(m);
+	if (rc < 0) {
+		chunk_tx_abort(&tx);
+		return rc;
+	}
 	keep_time(m, req, &tx);
 	fill_rep(m, req, tx.rec, rep);
 	tx.lazy = req->flags & WRITE_LAZY;
 	op_answer(m, rep);
 	chunk_tx_join(&tx);
 	drop_bulk(m->r);
-	await_readers(m, req, &w.id);
+	await_readers(m->r, m->chain, req);
 	rpc_accept(m->r);
 	return chunk_tx_wait(&tx);
 }
@@ -146,19 +159,23 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 int op_write(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_write_req *req = in;
+	struct writing w = {.req = req};
 	struct chain *c;
 	int rc;
 
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_WRITE));
-	rc = op_mutate(r, write_chunk, in, out);
+	rc = op_mutate(r, write_chunk, &w, out);
 	/* An old block to merge with is damaged here: another member has it. The data is still
 	 * there: it is given up when the version has joined, not before. */
 	for (uint32_t i = 0; i < REPAIRS_MAX && rc == -LE_CORRUPT && r->n_bulk; i++) {
 		struct chunk_key id = chunk_key_of(c->id, &req->chunk);
 
 		TRY(op_repair(op_target(r), c, &id));
-		rc = op_mutate(r, write_chunk, in, out);
+		rc = op_mutate(r, write_chunk, &w, out);
 	}
+	/* Whoever made it may have died before it had waited. */
+	if (rc == 0 && !w.made)
+		await_readers(r, c, req);
 	return rc;
 }
