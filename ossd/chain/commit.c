@@ -625,7 +625,7 @@ int chain_resolve(struct chain *c, struct bytes notes, struct wire_w *answers)
 
 /* ---- asking the head ---- */
 
-/* What the head was asked about, when serial was the newest here: one that has come from it since may
+/* What the head was asked about, when serial was the newest here: one that came from it since may
  * have the same number, or be that one. */
 struct question {
 	const struct version_note *note;

@@ -386,6 +386,45 @@ static void restarts(struct chain_rig *r)
 	holds_answers(r, from);
 }
 
+/* A write that was made, and waited: whoever repeats it waits too, at who leads next, or the next
+ * process. */
+static void repeated(struct chain_rig *r)
+{
+	uint8_t data[LEN];
+	struct crig_async a = {.r = r,
+			       .w = {.chunk = chunk,
+				     .len = LEN,
+				     .data = data,
+				     .session = WRITER,
+				     .seq = 1ull << 32},
+			       .timeout_ms = 300};
+	uint64_t from;
+
+	write_now(r, &chunk, WRITER, 1);
+	assert_int_equal(read_leased(r, 0, LEASE), 1);
+	memset(data, 2, LEN);
+	crig_start(&a);
+	crig_wait(&a);
+	assert_int_equal(a.rc, -LE_TIMEDOUT);
+	crig_crash(r, 0);
+	from = loop_now_us();
+	if (r->n == 1) {
+		crig_restart(r, 0);
+		assert_int_equal(fiber_sleep_us(200000), 0); /* the connection is new */
+		crig_tell(r, 0);
+	} else {
+		r->m[0].state = MEMBER_OUT;
+		r->order[2] = 0;
+		r->order[0] = 1;
+		r->order[1] = 2;
+		crig_members(r);
+	}
+	a.w.again = true;
+	assert_int_equal(crig_write(r, r->order[0], &a.w, 20000), 0);
+	assert_true(loop_now_us() >= from + (CHUNK_LEASE_MS - 500) * 1000u);
+	assert_int_equal(metric_get(&r->m[r->order[0]].metrics.replays), 1);
+}
+
 /* Nor had anybody before. */
 static void restarts_unleased(struct chain_rig *r)
 {
@@ -475,6 +514,13 @@ static void test_restarts(void **state)
 	(void)state;
 	chain_rig_run(20, 1, restarts);
 	chain_rig_run(27, 1, restarts_unleased);
+}
+
+static void test_repeated(void **state)
+{
+	(void)state;
+	chain_rig_run(28, 1, repeated);
+	chain_rig_run(29, 3, repeated);
 }
 
 static void test_takes_over(void **state)
@@ -590,6 +636,7 @@ int main(void)
 		cmocka_unit_test(test_pages_do_not_wait),
 		cmocka_unit_test(test_successor_ends_them),
 		cmocka_unit_test(test_restarts),
+		cmocka_unit_test(test_repeated),
 		cmocka_unit_test(test_takes_over),
 		cmocka_unit_test(test_nobody_reads_pages),
 		cmocka_unit_test(test_was_away),

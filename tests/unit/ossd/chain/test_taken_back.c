@@ -234,6 +234,50 @@ static void test_refusals(void **state)
 		chain_rig_run(seed, 2 + seed % 2, refusals);
 }
 
+/* The answer of a trim is on its way behind when its head is none any more. Its versions were
+ * committed before, and nobody speaks of the answer again: it ends, and so does the request. */
+static int64_t trimmed;
+
+static void trim_fiber(void *arg)
+{
+	struct chain_rig *r = arg;
+
+	trimmed = crig_trim(r, 0, &one, 100, 1, NULL);
+}
+
+static void answer_of_a_former_head(struct chain_rig *r)
+{
+	static uint8_t data[RIG_CS];
+	struct crig_write w = {one, 0, RIG_BS, data, .session = 8, .seq = 1};
+	const struct chain *c = chain_find(r->m[0].target.chains, RIG_CHAIN);
+
+	crig_fill(data, RIG_CS, 1);
+	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
+	assert_int_equal(crig_trim(r, 0, &one, 100, 0, NULL), 0);
+	crig_wait_quiet(r);
+	/* Nothing is left to do, so that the answer alone goes behind. */
+	trimmed = 1;
+	crig_cut_off(r, 0, 1, true);
+	assert_int_equal(fiber_spawn("trim", trim_fiber, r), 0);
+	while (c->n_pending == 0)
+		(void)!fiber_sleep_us(100);
+	r->order[0] = 1;
+	r->order[1] = 0;
+	crig_members(r);
+	crig_cut_off(r, 0, 1, false);
+	(void)!fiber_sleep_us(2000000);
+	assert_int_equal(trimmed, -LE_STALE_EPOCH);
+	assert_int_equal(c->n_pending, 0);
+	assert_int_equal(crig_trim(r, 1, &one, 100, 1, NULL), 0);
+	crig_check_equal(r);
+}
+
+static void test_answer_of_a_former_head(void **state)
+{
+	(void)state;
+	chain_rig_run(170, 3, answer_of_a_former_head);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -241,6 +285,7 @@ int main(void)
 		cmocka_unit_test(test_no_space_then_no_head),
 		cmocka_unit_test(test_refusals),
 		cmocka_unit_test(test_late_abort),
+		cmocka_unit_test(test_answer_of_a_former_head),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
