@@ -251,7 +251,7 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 		rc = mds_call(c, OP_mds_open, &req, &rep, &call);
 	}
 	if (rc < 0 && (flags & O_TRUNC))
-		lease_doubted(i); /* it may be cut yet */
+		lease_doubted(c, i); /* it may be cut yet */
 	changing_end(&ch, rc);
 	if (rc >= 0) {
 		unsettled = was_unsettled(i, false);
@@ -312,7 +312,7 @@ static void cut_doubted(struct client *c, struct ino victim)
 
 	if (i == NULL)
 		return;
-	lease_doubted(i);
+	lease_doubted(c, i);
 	inode_put(c, i);
 }
 
@@ -516,8 +516,10 @@ static int send_close(struct ll_file *f)
 		req.flags |= CLOSE_ATIME | (c->atime == LL_ATIME_STRICT ? CLOSE_STRICT : 0);
 	if (f->delegated)
 		req.flags |= CLOSE_UNCOUNTED;
-	if ((d->err_gen != 0 || d->was_cut) && for_writing(f->flags))
+	if (d->err_gen != 0 && for_writing(f->flags))
 		req.flags |= CLOSE_ASK;
+	if (d->was_cut && for_writing(f->flags))
+		req.flags |= CLOSE_CUT;
 	if (d->n_close_waiters == 0)
 		req.flags |= CLOSE_LAZY;
 	d->n_lazy++;
@@ -650,7 +652,7 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 		if (rc >= 0)
 			rc = mds_call(c, OP_mds_setattr, &req, &rep, &call);
 		if (rc < 0 && (mask & SET_SIZE))
-			lease_doubted(i);
+			lease_doubted(c, i);
 		changing_end(&ch, rc);
 		rpc_call_fini(&call);
 	}
@@ -708,6 +710,8 @@ int ll_fallocate(struct ll_file *file, uint32_t mode, uint64_t off, uint64_t len
 	 */
 	changing_begin(f->c, &ch, f->inode->ino);
 	rc = mds_call(f->c, OP_mds_fallocate, &req, &rep, &call);
+	if (rc == -LE_IO || rc == -LE_INTR)
+		lease_doubted(f->c, f->inode); /* the hole may come yet */
 	changing_end(&ch, rc);
 	rpc_call_fini(&call);
 	TRY(rc);

@@ -263,6 +263,8 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 	if (known && (attr->change < i->attr.change ||
 		      (attr->change == i->attr.change && attr->layout.gen < i->attr.layout.gen)))
 		return;
+	if (known && attr->change == i->attr.change && sent_us <= i->outdated_us)
+		return;
 	if (own && known && step <= 1 && i->open_change == i->attr.change)
 		i->open_change = attr->change;
 	if (i->data != NULL && known && attr->change != i->attr.change && !own) {
@@ -308,8 +310,14 @@ void inode_outdated(struct client *c, struct ino ino)
 
 	if (i == NULL)
 		return;
-	i->attr_us = 0;
+	inode_changed_here(i);
 	inode_put(c, i);
+}
+
+void inode_changed_here(struct inode *i)
+{
+	i->attr_us = 0;
+	i->outdated_us = loop_now_us();
 }
 
 void inode_dir_changed(struct client *c, struct ino ino, const struct attr *attr, uint64_t sent_us)

@@ -31,6 +31,7 @@ struct inode {
 	struct attr attr;         /* settled at settled_us, as far as it needs to be: mtime_ns and
 				   * chains_ns are then what the chains said, if that is later */
 	uint64_t attr_us;         /* when it was told; 0: must be asked for */
+	uint64_t outdated_us;     /* changed here since: what was asked for before is older */
 	uint64_t lease_us;        /* when what gave the lease was asked for; 0: none */
 	uint64_t shared_us;       /* the same, of one that leaves out what writers change */
 	uint64_t shared_size;     /* the record's, below which the size does not fall meanwhile */
@@ -180,6 +181,8 @@ void inode_saw(struct client *c, const struct attr *attr, bool own, uint64_t sen
 /* We have changed it ourselves, by an answer that does not carry its attributes: a name more or
  * less in a directory, extended attributes. */
 void inode_outdated(struct client *c, struct ino ino);
+/* This client has changed it, and was not told how it is now. */
+void inode_changed_here(struct inode *i);
 /* This client has changed the names in a directory: its attributes then, if the MDS has told. */
 void inode_dir_changed(struct client *c, struct ino ino, const struct attr *attr, uint64_t sent_us);
 /* The attributes with what this client wrote itself. */

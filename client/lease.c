@@ -155,10 +155,40 @@ void lease_shared_end(struct client *c, struct inode *i)
 	not_taken(c, i);
 }
 
-void lease_doubted(struct inode *i)
+struct dropping {
+	struct client *c;
+	struct ino ino;
+};
+
+static void drop_fiber(void *arg)
+{
+	struct dropping *d = arg;
+	struct client *c = d->c;
+
+	c->invalidate(c->arg, d->ino, true);
+	free(d);
+	client_bg_end(c);
+}
+
+/* Not before the answer of who asked for the cut, which the kernel may hold pages for. */
+static void drop_pages(struct client *c, struct ino ino)
+{
+	struct dropping *d = c->invalidate != NULL ? malloc(sizeof(*d)) : NULL;
+
+	if (d == NULL)
+		return;
+	*d = (struct dropping){c, ino};
+	if (client_bg_spawn(c, "drop-pages", drop_fiber, d) < 0)
+		free(d);
+}
+
+void lease_doubted(struct client *c, struct inode *i)
 {
 	i->lease_us = i->shared_us = 0;
 	i->recalled_us = loop_now_us();
+	if (i->data != NULL)
+		ra_drop_all(i->data);
+	drop_pages(c, i->ino);
 }
 
 void lease_unshare_all(struct client *c)

@@ -455,7 +455,7 @@ int ll_rename(struct client *c, const struct cred *cred, struct ino parent, stru
 		lease_name_moved(c, new_parent, parent);
 	i = rep.replaced.v != 0 ? inode_peek(c, rep.replaced) : NULL;
 	if (i != NULL) {
-		i->attr_us = 0;
+		inode_changed_here(i);
 		inode_put(c, i);
 	}
 	return 0;

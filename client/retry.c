@@ -304,10 +304,21 @@ static int find_member(struct chain_call *cc, const struct layout *l, uint64_t i
 	return ch->n_members > 1 ? target_await_up(r->target, cc->retry.deadline_us) : 0;
 }
 
-/* The member has not looked at what was asked. */
+/* The member has not begun with what was asked. */
 static bool is_refusal(int status)
 {
-	return status == -LE_SESSION_GONE || status == -LE_BAD_CAP;
+	switch (-status) {
+	case LE_SESSION_GONE:
+	case LE_BAD_CAP:
+	case LE_NO_LEASE:
+	case LE_NO_TARGET:
+	case LE_NOT_HEAD:
+	case LE_NOT_READY:
+	case LE_OVERLOAD:
+		return true;
+	default:
+		return false;
+	}
 }
 
 static int ask_member(struct chain_call *cc)

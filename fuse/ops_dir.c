@@ -281,14 +281,18 @@ static int take_entry(void *arg, const struct ll_dirent *e)
 	return 0;
 }
 
+/* Is the first entry behind cookie the next one of what was fetched? */
+static bool is_here(const struct mount_dir *d, uint64_t cookie, bool plus)
+{
+	return d->at < d->n && d->at > 0 && d->plus == plus &&
+	       d->entries[d->at - 1].cookie == cookie;
+}
+
 /* Makes d->at the first entry behind cookie; -LE_NODATA at the end. */
 static int seek_entry(struct leatfs *fs, const struct cred *cred, struct mount_dir *d,
 		      struct ino ino, uint64_t cookie, bool plus)
 {
-	bool here = d->at < d->n && d->plus == plus &&
-		    (d->at > 0 ? d->entries[d->at - 1].cookie == cookie : false);
-
-	if (here)
+	if (is_here(d, cookie, plus))
 		return 0;
 	if (d->n > 0 && d->at == d->n && d->eof && d->entries[d->n - 1].cookie == cookie)
 		return -LE_NODATA;
@@ -361,6 +365,7 @@ static void list(fuse_req_t req, struct ino ino, size_t size, uint64_t cookie, s
 {
 	bool plus = form == FORM_PLUS;
 	struct req_cred rc;
+	bool told = false;
 	char *buf;
 	size_t len;
 	int status = 0;
@@ -375,6 +380,9 @@ static void list(fuse_req_t req, struct ino ino, size_t size, uint64_t cookie, s
 	req_cred_init(req, &rc);
 	len = add_dots(req, buf, size, ino, &cookie, form);
 	while (cookie >= 2) {
+		/* For how long attributes hold was said: they do not wait until more is fetched. */
+		if (plus && told && !is_here(d, cookie, plus))
+			break;
 		status = seek_entry(req_fs(req), &rc.cred, d, ino, cookie == 2 ? 0 : cookie, plus);
 		if (status < 0)
 			break;
@@ -384,6 +392,7 @@ static void list(fuse_req_t req, struct ino ino, size_t size, uint64_t cookie, s
 			break;
 		len += n;
 		cookie = e->cookie;
+		told = true;
 		d->at++;
 	}
 	if (status < 0 && status != -LE_NODATA && len == 0)

@@ -372,9 +372,13 @@ static void request_end(struct request *r, const struct fuse_in_header *h)
 	ll_request_end(&r->changes);
 	list_remove(&r->link);
 	killable_fini(&r->killable);
-	/* The kernel may have asked since, and believe what was so before. */
-	if (r->answered)
-		known_size_forget_attr(r->pub.fs, ino_of(h->nodeid));
+	if (!r->answered)
+		return;
+	/* The kernel may have asked since, and believe what was so before. Of a cut that was made
+	 * after its answer the kernel knows nothing: it has dropped no pages. */
+	known_size_forget_attr(r->pub.fs, ino_of(h->nodeid));
+	if (h->opcode == FUSE_SETATTR || h->opcode == FUSE_OPEN)
+		invalidate_inode(r->pub.fs, ino_of(h->nodeid), 0, 0);
 }
 
 static void serve_request(void *arg)

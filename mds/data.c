@@ -469,6 +469,7 @@ void data_drop(struct op *op, struct inode_rec *rec)
 	inode_cut(rec);
 	prepared_cut(op, rec, &(struct ranges){0});
 	rec->attr.size = rec->attr.blocks = 0;
+	rec->attr.chains_ns = 0;
 	rec->append_end = 0;
 	rec->flags &= ~(uint32_t)INODE_CUT;
 	/* Nobody can write the new generation yet. */

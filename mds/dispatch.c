@@ -106,11 +106,13 @@ static int redo(struct op *op, const struct op_desc *d, struct replay_slot *row,
 	if (row->redoing)
 		return -LE_NOT_READY;
 	row->redoing = true;
+	row->from_store = false; /* a takeover meanwhile says so again */
 	if (d->op == OP_mds_create || d->op == OP_mds_tmpfile || d->op == OP_mds_open ||
 	    d->op == OP_mds_close)
 		rc = open_state_redo(op, d->op, in, out);
 	row->redoing = false;
-	row->from_store = rc < 0;
+	if (rc < 0 && row->seq == op->seq)
+		row->from_store = true;
 	return rc;
 }
 

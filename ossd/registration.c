@@ -122,13 +122,13 @@ static int adopt_own(struct target *t, uint32_t epoch)
 	wire_w_init(&w, buf, sizeof(buf));
 	wire_put_chain_info(&w, &info);
 	ASSERT(w.status == 0);
-	return chains_adopt(t->chains, bytes_of(buf, (uint32_t)w.len), false);
+	return chains_adopt(t->chains, bytes_of(buf, (uint32_t)w.len), 0);
 }
 
-/* chains: all that this target is a member of. */
-static int members_known(struct target *t, struct bytes chains)
+/* chains: all that this target is a member of, as it was asked for then. */
+static int members_known(struct target *t, struct bytes chains, uint64_t asked_us)
 {
-	TRY(chains_adopt(t->chains, chains, true));
+	TRY(chains_adopt(t->chains, chains, asked_us));
 	if (t->care)
 		care_members_known(t->care);
 	return 0;
@@ -149,10 +149,10 @@ static int accepted(struct registration *g, struct rpc_client *c,
 	TRY(chains_addrs(t->chains, rep->targets));
 	/* None are none, where chains are named at all: then it has been replaced everywhere. */
 	if (rep->chains.len || rep->chains_epoch)
-		TRY(members_known(t, rep->chains));
+		TRY(members_known(t, rep->chains, sent_us));
 	else
 		TRY(adopt_own(t, rep->epoch));
-	g->chains_epoch = rep->chains_epoch;
+	g->chains_epoch = t->chains->not_named ? 0 : rep->chains_epoch;
 	g->lease_ms = rep->lease_ms;
 	if (rep->heartbeat_ms)
 		g->heartbeat_ms = rep->heartbeat_ms;
@@ -234,10 +234,10 @@ static int heard(struct registration *g, const struct mds_target_heartbeat_rep *
 
 	TRY(chains_addrs(t->chains, rep->targets));
 	if (rep->chains.len || (rep->chains_epoch && rep->chains_epoch != g->chains_epoch))
-		TRY(members_known(t, rep->chains));
+		TRY(members_known(t, rep->chains, sent_us));
 	else if (rep->chains_epoch == 0)
 		TRY(adopt_own(t, rep->epoch));
-	g->chains_epoch = rep->chains_epoch;
+	g->chains_epoch = t->chains->not_named ? 0 : rep->chains_epoch;
 	if (rep->lease_ms)
 		g->lease_ms = rep->lease_ms;
 	chains_lease(t->chains, sent_us, g->lease_ms);

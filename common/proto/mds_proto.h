@@ -300,6 +300,7 @@ enum open_flags { OPEN_ORPHAN = 1 << 30 };
  * then makes the MDS hurry. */
 /* CLOSE_ASK: some of this client's writes have failed or got no answer: its size is not to be
  * believed, the chains shall be asked. */
+/* CLOSE_CUT: it was cut while this client had it open: the same, and it knows what it did. */
 /* CLOSE_ATIME: it was read, and by the mount's rules that is the file's access time now;
  * CLOSE_STRICT: even if it has got a recent one meanwhile (attr_atime_due). */
 /* CLOSE_UNCOUNTED: an open that the MDS was never told of. */
@@ -309,6 +310,7 @@ enum close_flags {
 	CLOSE_ATIME = 1 << 27,
 	CLOSE_STRICT = 1 << 26,
 	CLOSE_UNCOUNTED = 1 << 25,
+	CLOSE_CUT = 1 << 24,
 };
 #define mds_close_req_FIELDS(F) \
 	F(ino, ino) F(u32, flags) F(u8, dirty) F(u64, size) F(i64, mtime_ns) F(u64, used)

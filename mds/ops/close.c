@@ -101,7 +101,8 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 	if (in->dirty != 0 && open_flags_write(in->flags))
 		note_report(f, in);
 	if ((in->flags & CLOSE_ASK) != 0)
-		f->ask_chains = f->untracked = true;
+		f->untracked = true;
+	f->ask_chains |= (in->flags & (CLOSE_ASK | CLOSE_CUT)) != 0;
 	open_drop(&op->m->opens, o, in->flags);
 	if (rc == 0 && rec->attr.nlink == 0 && inode_not_open(op, in->ino)) {
 		if (linger_wanted(f) && linger_add(op->m, in->ino))

@@ -323,6 +323,9 @@ int mds_reclaim(struct op *op, const void *vin, void *vout)
 	if (sum != se->reclaimed_sum ||
 	    in->opens.len == 0) { /* else it is the same message again */
 		rc = reclaim_all(op, in->opens, out);
+		/* What was counted by then went when the next connection began. */
+		if (rc == 0 && op->r != NULL && op->r->peer != se->peer)
+			rc = -LE_DISCONNECTED;
 		if (rc == 0)
 			se->reclaimed_sum = sum;
 	}

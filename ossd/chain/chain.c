@@ -249,6 +249,7 @@ static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
 			       .head_may_lack = head_may_lack(c, draft, epoch)};
 
 	c->epoch = epoch;
+	c->adopted_us = env_now_us(c->all->env);
 	c->n_members = draft->n_members;
 	c->n_sync = draft->n_sync;
 	c->self = draft->self;
@@ -301,8 +302,9 @@ static int adopt_one(struct chains *cs, const struct chain_info *info)
 }
 
 /* Those that the metadata server does not name any more. */
-static int drop_others(struct chains *cs, struct bytes chains)
+static int drop_others(struct chains *cs, struct bytes chains, uint64_t asked_us)
 {
+	cs->not_named = false;
 	for (struct chain *c = chain_next(cs, NULL); c; c = chain_next(cs, c)) {
 		struct chain draft = {0};
 		struct chain_info info;
@@ -316,6 +318,10 @@ static int drop_others(struct chains *cs, struct bytes chains)
 		}
 		if (named || c->phase == CHAIN_DROPPED || c->phase == CHAIN_NONE)
 			continue;
+		/* It may have become a member since, and heard of that first. */
+		cs->not_named |= c->adopted_us >= asked_us;
+		if (c->adopted_us >= asked_us)
+			continue;
 		info = (struct chain_info){.id = c->id, .epoch = c->epoch};
 		TRY(store_chain(cs, &draft, &info));
 		act(c, &draft, c->epoch);
@@ -323,7 +329,7 @@ static int drop_others(struct chains *cs, struct bytes chains)
 	return 0;
 }
 
-int chains_adopt(struct chains *cs, struct bytes chains, bool all)
+int chains_adopt(struct chains *cs, struct bytes chains, uint64_t asked_us)
 {
 	struct wire_r r;
 	int rc = 0;
@@ -338,8 +344,8 @@ int chains_adopt(struct chains *cs, struct bytes chains, bool all)
 	}
 	if (rc == 0)
 		rc = r.status;
-	if (rc == 0 && all)
-		rc = drop_others(cs, chains);
+	if (rc == 0 && asked_us)
+		rc = drop_others(cs, chains, asked_us);
 	fmutex_unlock(&cs->adopting);
 	return rc;
 }

@@ -28,6 +28,7 @@ struct chain {
 	struct hmap_node node;
 	struct chains *all;
 	uint32_t id, epoch;
+	uint64_t adopted_us;
 	int phase; /* enum chain_phase */
 	struct chain_member members[CHAIN_MEMBERS_MAX];
 	uint32_t n_members, n_sync;
@@ -98,6 +99,7 @@ struct chains {
 	struct hmap by_id;
 	struct list peers; /* struct chain_peer: those whose addresses are known */
 	struct fmutex adopting;
+	bool not_named; /* the last list of all chains lacks some that were heard of since */
 	uint64_t lease_until_us;
 	uint32_t lease_ms;
 	struct chain_log *log;
@@ -152,10 +154,11 @@ enum member_state chain_state_of(const struct chain *c, uint32_t target); /* MEM
 
 /*
  * The metadata server speaks. chains: encoded chain_info one behind the other. Each that is newer
- * than what is known becomes durable, then is acted on. all: this target is a member of no others.
- * Yields. -LE_BAD_MESSAGE, -LE_IO.
+ * than what is known becomes durable, then is acted on. asked_us: this target is a member of no
+ * others, but for those that it has heard of since it asked then (not_named: there are some); 0:
+ * nothing is said of others. Yields. -LE_BAD_MESSAGE, -LE_IO.
  */
-int chains_adopt(struct chains *cs, struct bytes chains, bool all) CHECK_RESULT;
+int chains_adopt(struct chains *cs, struct bytes chains, uint64_t asked_us) CHECK_RESULT;
 /* targets: encoded target_info: addresses of other members. Yields. */
 int chains_addrs(struct chains *cs, struct bytes targets) CHECK_RESULT;
 /* The metadata server has answered what was sent at sent_us. Chains of one member need no lease. */

@@ -59,6 +59,12 @@ void chain_log_tick(struct chain_log *l);
 
 /* The epoch in which the D rows of the chain begin; 0: there is no log. */
 uint32_t chain_log_epoch(const struct chain_log *l, uint32_t chain);
+/* Is it still the log that begins in that epoch (0: it is none)? With too much in it it is given
+ * up, at any time, and its rows with it. */
+static inline bool chain_log_is(const struct chain_log *l, uint32_t chain, uint32_t epoch)
+{
+	return epoch && chain_log_epoch(l, chain) == epoch;
+}
 /* Is the chunk in the log? */
 bool chain_log_changed(const struct chain_log *l, const struct chunk_key *k);
 /* The last epoch in which this target knew itself SYNC; 0: never. */

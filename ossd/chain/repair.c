@@ -203,8 +203,8 @@ static int ask_member(struct care *k, struct chain *c, uint32_t target, const st
 	TRY(member_state(c, target, key, &st));
 	if (st.newest == VERSION_LOST)
 		return 2;
-	if (st.committed == 0)
-		return 1;
+	if (st.committed == 0) /* of one that is new there, it may just not have heard so */
+		return st.newest ? -LE_NOT_READY : 1;
 	TRY(fetch_part(k, c, target, &(struct part_at){key, st.committed, 0}, &f));
 	*ret_req = (struct oss_resync_chunk_req){chunk_key_id(key), st.committed,
 						 chunk_record_sum(f.rec), target};

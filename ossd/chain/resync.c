@@ -68,7 +68,7 @@ struct job {
 	int rc; /* of the workers */
 	uint64_t compared, copied, removed, bytes;
 	bool logged;
-	bool log_valid; /* what is not in the log has not changed since the member was SYNC */
+	uint32_t log_epoch; /* what is not in that log has not changed since the member was SYNC */
 };
 
 struct resync {
@@ -319,7 +319,8 @@ static int spoil_others(struct job *j)
 /* 1: nobody has it. */
 static int regain(struct job *j, const struct chunk_key *k)
 {
-	struct regain g = {j->c, j->target, j->epoch, j->log_valid};
+	struct regain g = {j->c, j->target, j->epoch,
+			   chain_log_is(j->r->o.log, j->c->id, j->log_epoch)};
 	struct care *care = j->r->o.care;
 	struct oss_resync_chunk_req req;
 	struct repair r;
@@ -486,7 +487,8 @@ static int run_logged(struct job *j, const struct oss_resync_ask_rep *rep)
 	TRY(add_rows(j, ROW_CHANGED));
 	TRY(add_rows(j, ROW_PENDING));
 	TRY(add_suspects(j, rep));
-	TRY(window_close(j));
+	/* It may have been given up while it was read, and its rows with it. */
+	TRY(chain_log_is(j->r->o.log, j->c->id, j->log_epoch) ? window_close(j) : -LE_TOO_BIG);
 	log_info("chain %u: target %u returns: %u chunks to compare", j->c->id, j->target,
 		 j->n_todo);
 	return do_todo(j);
@@ -752,16 +754,16 @@ static int run_compare(struct job *j)
 {
 	struct oss_resync_ask_rep rep = {0};
 	struct rpc_call call;
-	uint32_t log_epoch;
 	int rc = ask(j, &(struct chunk_id){0}, &rep, &call);
 
 	if (rc < 0)
 		goto out;
 	j->incarnation = rep.incarnation;
-	log_epoch = chain_log_epoch(j->r->o.log, j->c->id);
-	j->log_valid = log_epoch && log_epoch <= rep.synced_epoch + 1;
+	j->log_epoch = chain_log_epoch(j->r->o.log, j->c->id);
+	if (j->log_epoch > rep.synced_epoch + 1)
+		j->log_epoch = 0;
 	/* What has vanished here is in no log. */
-	j->logged = j->log_valid && !ledger_doubts(&j->r->s->ledger, j->c->id);
+	j->logged = j->log_epoch && !ledger_doubts(&j->r->s->ledger, j->c->id);
 	rc = j->logged ? run_logged(j, &rep) : -LE_TOO_BIG;
 	if (rc == -LE_TOO_BIG && !ended(j)) {
 		j->logged = false;
@@ -910,10 +912,7 @@ static void job_create(struct resync *r, struct chain *c, uint32_t target)
 
 	if (!j)
 		return; /* the next epoch or start tries again */
-	j->r = r;
-	j->c = c;
-	j->target = target;
-	j->epoch = c->epoch;
+	*j = (struct job){.r = r, .c = c, .target = target, .epoch = c->epoch};
 	list_push(&r->jobs, &j->link);
 	latch_add(&r->fibers, 1);
 	if (fiber_spawn("resync", job_fiber, j) < 0) {

@@ -104,6 +104,9 @@ static int own_join(void *arg, struct chunk_tx *tx)
 	struct own *o = arg;
 	int rc = o->may ? o->may->may(o->may->arg) : 0;
 
+	/* Of a chain that was replicated until now: what it holds back must be committed before. */
+	if (rc == 0 && !list_empty(&tx->ent->held))
+		rc = -LE_STALE_EPOCH;
 	if (rc < 0) {
 		chunk_tx_abort(tx);
 		return rc;

@@ -17,7 +17,7 @@ int op_chain_set(struct rpc_req *r, const void *in, void *out)
 	if (r->hdr.target != t->id)
 		return -LE_NO_TARGET;
 	TRY(chains_addrs(t->chains, req->targets));
-	return chains_adopt(t->chains, req->chains, false);
+	return chains_adopt(t->chains, req->chains, 0);
 }
 
 static int admit_member(struct rpc_req *r, enum chain_need need, struct chain **ret_chain)

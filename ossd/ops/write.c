@@ -175,7 +175,9 @@ int op_write(struct rpc_req *r, const void *in, void *out)
 		rc = op_mutate(r, write_chunk, &w, out);
 	}
 	/* Whoever made it may have died before it had waited. */
-	if (rc == 0 && !w.made)
+	if (rc == 0 && !w.made) {
+		drop_bulk(r);
 		await_readers(r, c, req);
+	}
 	return rc;
 }

@@ -405,6 +405,7 @@ static void contend_cuts(struct batch *b)
 static void contend_logs(struct batch *b)
 {
 	contend_cuts(b);
+	b->n_ops = 150;
 	b->logs = true;
 }
 

@@ -67,7 +67,8 @@ static void follow(struct rnode *n)
 	if (member)
 		put_info(r, &w);
 	if (r->epoch) {
-		int rc = chains_adopt(n->target->chains, bytes_of(buf, (uint32_t)w.len), true);
+		struct bytes all = bytes_of(buf, (uint32_t)w.len);
+		int rc = chains_adopt(n->target->chains, all, UINT64_MAX);
 
 		ASSERT(rc == 0);
 		care_members_known(n->target->care);
