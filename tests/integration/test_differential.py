@@ -68,6 +68,8 @@ INSIDE = "/x/y/top"  # so that a link to .. leads out of no sequence
 # copy_file_range and sendfile from  FUSE: the kernel does not ask how long the file is, but goes by
 #   a file that is longer since       what it was told last: an fstat precedes
 # sendfile of a file to itself       what comes out depends on the size of the steps
+# copy_file_range of a file to       the kernel does not know that it is one file, so it does not
+#   itself through two mounts        refuse parts that overlap
 # OFD locks, a moment after a close  FUSE: RELEASE is not waited for, so they are tried until alike
 
 

@@ -239,6 +239,8 @@ class Caller:
         s, d = self.data_fd(source), self.data_fd(target)
         if s[1] or d[1]:
             raise Hidden("direct")
+        if self.fds[source][1] != self.fds[target][1] and number_of(s[0]) == number_of(d[0]):
+            raise Hidden("on itself, through two mounts")
         os.fstat(s[0])  # the kernel goes by the size that it was told last
         return os.copy_file_range(s[0], d[0], length, source_off, target_off)
 
