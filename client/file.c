@@ -183,6 +183,13 @@ static void opened_for_writing(struct inode *i, uint32_t flags)
 		i->recalled_us = loop_now_us();
 }
 
+/* A cut, or a hole, that was given up, or failed half way. What was refused is none: nobody who may
+ * not change a file makes others lose what they have of it. */
+static bool may_come_yet(int rc)
+{
+	return rc == -LE_IO || rc == -LE_INTR || rc == -LE_CORRUPT;
+}
+
 /* Before the answer to an open is taken: may the file have had writers before? */
 static bool was_unsettled(const struct inode *i, bool created)
 {
@@ -250,8 +257,8 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 		req.flags |= OPEN_ORPHAN;
 		rc = mds_call(c, OP_mds_open, &req, &rep, &call);
 	}
-	if (rc < 0 && (flags & O_TRUNC))
-		lease_doubted(c, i); /* it may be cut yet */
+	if (may_come_yet(rc) && (flags & O_TRUNC))
+		lease_data_doubted(c, i);
 	changing_end(&ch, rc);
 	if (rc >= 0) {
 		unsettled = was_unsettled(i, false);
@@ -305,14 +312,14 @@ int ll_open(struct client *c, const struct cred *cred, struct ino ino, uint32_t 
 	return 0;
 }
 
-/* A cut of it was given up: it may be made yet. */
+/* An O_TRUNC that may come yet, of what has the name. */
 static void cut_doubted(struct client *c, struct ino victim)
 {
 	struct inode *i = victim.v != 0 ? inode_peek(c, victim) : NULL;
 
 	if (i == NULL)
 		return;
-	lease_doubted(c, i);
+	lease_data_doubted(c, i);
 	inode_put(c, i);
 }
 
@@ -360,7 +367,7 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 		rc = mds_call(c, OP_mds_create, &req, &rep, &call);
 		rpc_call_fini(&call);
 	}
-	if (rc < 0 && (flags & O_TRUNC))
+	if (may_come_yet(rc) && (flags & O_TRUNC))
 		cut_doubted(c, victim);
 	/* What was found is not told. */
 	changing_end(&ch, rc >= 0 && rep.created ? rc : -LE_EXIST);
@@ -651,8 +658,10 @@ int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct
 		req.attr.chains_ns = last_written(i);
 		if (rc >= 0)
 			rc = mds_call(c, OP_mds_setattr, &req, &rep, &call);
-		if (rc < 0 && (mask & SET_SIZE))
-			lease_doubted(c, i);
+		if (may_come_yet(rc) && (mask & SET_SIZE))
+			lease_data_doubted(c, i);
+		else if (rc < 0 && (mask & SET_SIZE))
+			lease_doubted(i);
 		changing_end(&ch, rc);
 		rpc_call_fini(&call);
 	}
@@ -710,8 +719,8 @@ int ll_fallocate(struct ll_file *file, uint32_t mode, uint64_t off, uint64_t len
 	 */
 	changing_begin(f->c, &ch, f->inode->ino);
 	rc = mds_call(f->c, OP_mds_fallocate, &req, &rep, &call);
-	if (rc == -LE_IO || rc == -LE_INTR)
-		lease_doubted(f->c, f->inode); /* the hole may come yet */
+	if (may_come_yet(rc))
+		lease_data_doubted(f->c, f->inode);
 	changing_end(&ch, rc);
 	rpc_call_fini(&call);
 	TRY(rc);

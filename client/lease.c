@@ -170,25 +170,31 @@ static void drop_fiber(void *arg)
 	client_bg_end(c);
 }
 
-/* Not before the answer of who asked for the cut, which the kernel may hold pages for. */
-static void drop_pages(struct client *c, struct ino ino)
-{
-	struct dropping *d = c->invalidate != NULL ? malloc(sizeof(*d)) : NULL;
-
-	if (d == NULL)
-		return;
-	*d = (struct dropping){c, ino};
-	if (client_bg_spawn(c, "drop-pages", drop_fiber, d) < 0)
-		free(d);
-}
-
-void lease_doubted(struct client *c, struct inode *i)
+void lease_doubted(struct inode *i)
 {
 	i->lease_us = i->shared_us = 0;
 	i->recalled_us = loop_now_us();
+}
+
+void lease_data_doubted(struct client *c, struct inode *i)
+{
+	struct dropping *d;
+
+	lease_doubted(i);
 	if (i->data != NULL)
 		ra_drop_all(i->data);
-	drop_pages(c, i->ino);
+	if (c->invalidate == NULL)
+		return;
+	/* Not before the answer of who asked for it, for whom the kernel may hold pages. */
+	d = malloc(sizeof(*d));
+	if (d != NULL) {
+		*d = (struct dropping){c, i->ino};
+		if (client_bg_spawn(c, "drop-pages", drop_fiber, d) == 0)
+			return;
+	}
+	free(d);
+	log_warn("client %s: ino %llu: no memory to drop what the kernel has of it", c->name,
+		 (unsigned long long)i->ino.v);
 }
 
 void lease_unshare_all(struct client *c)

@@ -51,7 +51,9 @@ bool lease_shared(struct client *c, struct inode *i);
 void lease_shared_update(struct client *c, struct inode *i, const struct attr *attr,
 			 uint64_t sent_us);
 /* A truncation by this client has failed, but the MDS may be at it yet. */
-void lease_doubted(struct client *c, struct inode *i);
+void lease_doubted(struct inode *i);
+/* The same, where it is not known to be refused: what is kept of the data goes, too. */
+void lease_data_doubted(struct client *c, struct inode *i);
 /* This client has closed it everywhere; i->data is there still. */
 void lease_shared_end(struct client *c, struct inode *i);
 /* As a server that has restarted has to be told. */

@@ -293,7 +293,7 @@ static void end_missing(void *arg)
 	session_unref(a->session);
 }
 
-/* It asks, and so is no missing one. (What a former incarnation begun nobody asks for now.) */
+/* It asks, and so is no missing one. (Nobody asks now for what a former incarnation began.) */
 static bool is_here(const struct op *op, const struct session *se)
 {
 	return se == op->session && op->r != NULL;

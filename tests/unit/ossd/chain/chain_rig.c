@@ -449,6 +449,37 @@ void crig_fill(uint8_t *p, uint32_t len, uint64_t seed)
 		p[i] = (uint8_t)hash_u64(seed + i / 7) + (uint8_t)i;
 }
 
+static void writer_main(void *arg)
+{
+	struct crig_writer *a = arg;
+
+	for (uint32_t k = 0; k < a->n; k++) {
+		uint8_t data[64];
+		uint32_t off = k % 200 * 1024 + a->i * 64;
+		struct crig_write w = {
+			a->chunk, off, 64, data, .session = 100 + a->i, .seq = k + 1};
+		int rc;
+
+		crig_fill(data, 64, a->i * 1000 + k);
+		memcpy(a->model + off, data, 64);
+		do {
+			rc = crig_write(a->r, 0, &w, a->timeout_ms);
+		} while (rc == -LE_OVERLOAD || (rc < 0 && a->again));
+		assert_int_equal(rc, 0);
+	}
+}
+
+void crig_write_many(struct crig_writer *like)
+{
+	struct crig_writer a[RIG_WRITERS];
+
+	for (uint32_t i = 0; i < RIG_WRITERS; i++) {
+		a[i] = *like;
+		a[i].i = i;
+	}
+	fiber_parallel("writer", writer_main, a, sizeof(a[0]), RIG_WRITERS, RIG_WRITERS);
+}
+
 /* ---- what the stores hold ---- */
 
 static const struct chain *chain_at(struct chain_rig *r, uint32_t i)

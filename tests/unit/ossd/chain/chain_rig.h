@@ -94,6 +94,19 @@ int64_t crig_read(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk,
 		 uint32_t len);
 /* The whole chunk, when nothing of it is pending any more. */
 int64_t crig_read_any(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk, uint8_t *buf);
+/* Fragments of the same blocks of a chunk: writer i has bytes i, i + 4, … of each kilobyte's 64.
+ * Each is written until that is done (again: whatever was answered; else OVERLOAD alone passes). */
+struct crig_writer {
+	struct chain_rig *r;
+	struct chunk_id chunk;
+	uint32_t i, n;
+	uint8_t *model; /* of the chunk */
+	bool again;
+	uint64_t timeout_ms;
+};
+#define RIG_WRITERS 4u
+/* So many, at once; all members have the model then, up to where they wrote. */
+void crig_write_many(struct crig_writer *like);
 int crig_remove(struct chain_rig *r, uint32_t i, struct ino ino, uint64_t seq);
 int crig_trim(struct chain_rig *r, uint32_t i, const struct chunk_id *file, uint64_t size,
 	     uint64_t seq, uint8_t *ret_shown);

@@ -100,47 +100,14 @@ static void test_trim_and_remove(void **state)
 
 /* ---- many writers ---- */
 
-struct writer {
-	struct chain_rig *r;
-	uint32_t i, n;
-	uint8_t *model;
-	struct latch *done;
-};
-
-/* Fragments of the same blocks: writer i has bytes i, i + 4, … of each kilobyte's 64. */
-static void writer_main(void *arg)
-{
-	struct writer *a = arg;
-
-	for (uint32_t k = 0; k < a->n; k++) {
-		uint8_t data[64];
-		uint32_t off = k % 200 * 1024 + a->i * 64;
-		struct crig_write w = {one, off, 64, data, .session = 100 + a->i, .seq = k + 1};
-		int rc;
-
-		crig_fill(data, 64, a->i * 1000 + k);
-		memcpy(a->model + off, data, 64);
-		do {
-			rc = crig_write(a->r, 0, &w, 20000);
-		} while (rc == -LE_OVERLOAD);
-		assert_int_equal(rc, 0);
-	}
-	latch_done(a->done);
-}
-
 static void many_writers(struct chain_rig *r)
 {
 	static uint8_t model[RIG_CS], got[RIG_CS];
-	struct writer a[4];
-	struct latch done;
+	struct crig_writer like = {
+		.r = r, .chunk = one, .n = 60, .model = model, .timeout_ms = 20000};
 
 	memset(model, 0, sizeof(model));
-	latch_init(&done, 4);
-	for (uint32_t i = 0; i < 4; i++) {
-		a[i] = (struct writer){r, i, 60, model, &done};
-		assert_int_equal(fiber_spawn("writer", writer_main, &a[i]), 0);
-	}
-	latch_wait(&done);
+	crig_write_many(&like);
 	crig_check_equal(r);
 	for (uint32_t i = 0; i < r->n; i++) {
 		int64_t n = crig_read_any(r, i, &one, got);

@@ -166,34 +166,8 @@ static void test_late_abort(void **state)
 	chain_rig_run(138, 3, late_abort);
 }
 
-struct refuser {
-	struct chain_rig *r;
-	uint32_t i, n;
-	uint8_t *model;
-	struct latch *done;
-};
-
 /* Versions are taken back while others are made: word of it that comes late must not take back what
  * was made since. */
-static void refuser_main(void *arg)
-{
-	struct refuser *a = arg;
-
-	for (uint32_t k = 0; k < a->n; k++) {
-		uint8_t data[64];
-		uint32_t off = k % 200 * 1024 + a->i * 64;
-		struct crig_write w = {one, off, 64, data, .session = 100 + a->i, .seq = k + 1};
-		int rc;
-
-		crig_fill(data, 64, a->i * 1000 + k);
-		memcpy(a->model + off, data, 64);
-		do {
-			rc = crig_write(a->r, 0, &w, 500);
-		} while (rc < 0);
-	}
-	latch_done(a->done);
-}
-
 static void refusals(struct chain_rig *r)
 {
 	struct transport_sim_options bad = {.delay_us_max = 2000,
@@ -203,18 +177,17 @@ static void refusals(struct chain_rig *r)
 					    .reorder_ppm = 100000};
 	struct transport_sim_options good = {0};
 	static uint8_t model[RIG_CS], got[RIG_CS];
-	struct refuser a[4];
-	struct latch done;
+	struct crig_writer like = {.r = r,
+				   .chunk = one,
+				   .n = 60,
+				   .model = model,
+				   .again = true,
+				   .timeout_ms = 500};
 
 	memset(model, 0, sizeof(model));
-	latch_init(&done, 4);
 	fault_planted_[FAULT_CHAIN_REFUSE] = true;
 	transport_sim_set_options(r->transport, &bad);
-	for (uint32_t i = 0; i < 4; i++) {
-		a[i] = (struct refuser){r, i, 60, model, &done};
-		assert_int_equal(fiber_spawn("writer", refuser_main, &a[i]), 0);
-	}
-	latch_wait(&done);
+	crig_write_many(&like);
 	transport_sim_set_options(r->transport, &good);
 	fault_planted_[FAULT_CHAIN_REFUSE] = false;
 	assert_true(metric_get(&r->m[0].metrics.versions_taken_back) > 0);
