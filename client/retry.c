@@ -231,6 +231,8 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		if (rc < 0 && !just_withdrawn(asker, &r, call, rc))
 			break;
 	}
+	if (mutation && rc < 0 && r.unknown)
+		seq_doubt(&c->mds_seqs, call->slot);
 	if (mutation)
 		kept_give(c, call->slot);
 	asker_end(asker, rc);

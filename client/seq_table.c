@@ -10,7 +10,8 @@ int seq_table_init(struct seq_table *t, uint32_t n_max, uint64_t base)
 	turnq_init(&t->kept_turn);
 	t->seqs = calloc(n_max, sizeof(*t->seqs));
 	t->stack = calloc(n_max, sizeof(*t->stack));
-	if (t->seqs == NULL || t->stack == NULL) {
+	t->doubted = calloc(n_max, sizeof(*t->doubted));
+	if (t->seqs == NULL || t->stack == NULL || t->doubted == NULL) {
 		seq_table_fini(t);
 		return -LE_NOMEM;
 	}
@@ -25,8 +26,10 @@ void seq_table_fini(struct seq_table *t)
 {
 	free(t->seqs);
 	free(t->stack);
+	free(t->doubted);
 	t->seqs = NULL;
 	t->stack = NULL;
+	t->doubted = NULL;
 }
 
 void seq_table_limit(struct seq_table *t, uint32_t n)
@@ -103,12 +106,22 @@ bool seq_take_slot(struct seq_table *t, uint32_t slot)
 	return false;
 }
 
+void seq_doubt(struct seq_table *t, uint32_t slot)
+{
+	t->doubted[slot] = true;
+}
+
 void seq_give(struct seq_table *t, uint32_t slot)
 {
+	uint32_t at = t->doubted[slot] ? 0 : t->n_free;
+
+	t->doubted[slot] = false;
 	/* Taken before the server allowed fewer: gone for good. */
 	if (slot >= t->n)
 		return;
 	ASSERT(t->n_free < t->n);
-	t->stack[t->n_free++] = slot;
+	memmove(&t->stack[at + 1], &t->stack[at], (t->n_free - at) * sizeof(t->stack[0]));
+	t->stack[at] = slot;
+	t->n_free++;
 	wake(t);
 }

@@ -3,7 +3,8 @@
  * repeated with the same pair until it is answered, and gives the slot back. Each taking
  * of a slot moves its sequence on, whether the last request was answered or given up, so a late
  * copy of a request that was given up is refused by the server as soon as the slot is used
- * again; slots given back last are taken first, to make that soon.
+ * again; slots given back last are taken first, to make that soon. But a slot whose request the
+ * server may still be busy with (seq_doubt) is taken last: the next one would wait for it there.
  *
  * Owned by the client's loop.
  */
@@ -15,6 +16,7 @@
 struct seq_table {
 	uint64_t *seqs;  /* by slot: the last one taken, 0: none yet */
 	uint32_t *stack; /* of free slots */
+	bool *doubted;   /* by slot: goes to the bottom of the stack */
 	uint32_t n_free;
 	uint32_t n_max; /* slots there is memory for */
 	uint32_t n;     /* slots the server allows */
@@ -35,6 +37,8 @@ int seq_take_kept(struct seq_table *t, uint64_t deadline_us, uint32_t *ret_slot,
 		  uint64_t *ret_seq) CHECK_RESULT;
 /* A certain slot, which nobody has taken, until it is given back: was it free? */
 bool seq_take_slot(struct seq_table *t, uint32_t slot);
+/* Of a slot that is taken: how its request ends is not known. */
+void seq_doubt(struct seq_table *t, uint32_t slot);
 void seq_give(struct seq_table *t, uint32_t slot);
 
 #endif

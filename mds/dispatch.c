@@ -180,8 +180,20 @@ static int run_mutation(struct op *op, const struct op_desc *d, const void *in, 
 	replay_end(row, op->desc->op, rc, answer_is_final(rc));
 	if (rc >= 0)
 		give_leases(op, d, out);
-	if (op->removed)
-		reclaim_kick(op->m);
+	return rc;
+}
+
+static int run(struct op *op, const struct op_desc *d, const void *in, void *out)
+{
+	int rc;
+
+	if (d->kind == OP_CTRL)
+		return d->fn(op, in, out);
+	if (d->kind != OP_READ)
+		return run_mutation(op, d, in, out);
+	rc = op_read(op, d->fn, in, out);
+	if (rc >= 0)
+		give_leases(op, d, out);
 	return rc;
 }
 
@@ -201,22 +213,19 @@ int op_run(struct op *op, const struct frame_hdr *hdr, const void *in, void *out
 		se->heard_us = loop_now_us();
 		op->session = se;
 	}
-	if (d->kind == OP_CTRL)
-		return d->fn(op, in, out);
-	if (d->kind == OP_READ) {
-		rc = op_read(op, d->fn, in, out);
-		if (rc >= 0)
-			give_leases(op, d, out);
-		return rc;
-	}
-	if (op->session == NULL)
+	if (op->session == NULL && d->kind != OP_CTRL && d->kind != OP_READ)
 		return se == NULL ? -LE_SESSION_GONE : -LE_DISCONNECTED;
 	op->slot = hdr->slot;
 	op->seq = hdr->seq;
 	op->withdrawn = (hdr->flags & FRAME_WITHDRAWN) != 0;
-	session_ref(se);
-	rc = run_mutation(op, d, in, out);
-	session_unref(se);
+	/* It may end while this waits. */
+	if (op->session != NULL)
+		session_ref(se);
+	rc = run(op, d, in, out);
+	if (op->removed)
+		reclaim_kick(op->m);
+	if (op->session != NULL)
+		session_unref(se);
 	return rc;
 }
 

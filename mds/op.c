@@ -54,6 +54,10 @@ static int op_alive(struct op *op)
 		return 0;
 	if (op->r != NULL && op->session->peer != op->r->peer)
 		return -LE_DISCONNECTED;
+	/* It has waited for something for so long that its client may have been told that it
+	 * failed. */
+	if (fiber_deadline() < loop_now_us())
+		return -LE_TIMEDOUT;
 	return replay_withdrawn(op->session, op->slot, op->seq) ? -LE_CANCELED : 0;
 }
 

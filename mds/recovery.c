@@ -32,6 +32,13 @@ static void intent_session(struct mds *m, struct intent *in)
 	in->session = se;
 }
 
+/* The former incarnation, with the cut. */
+static void may_have_begun(struct intent *in)
+{
+	if (in->rec.kind == INTENT_TRIM)
+		in->file->cutting = in->file->trimming = true;
+}
+
 static void intent_run(void *arg)
 {
 	struct intent *in = arg;
@@ -40,6 +47,11 @@ static void intent_run(void *arg)
 	struct op op;
 	int rc;
 
+	/* Not two that wait for each other's end keep others from starting; but whoever asks once we
+	 * serve comes behind all of them. */
+	m->recovery.n_starting--;
+	fmutex_lock(&in->file->busy);
+	may_have_begun(in);
 	op_init(&op, m);
 	if (in->session != NULL) {
 		op.session = in->session;
@@ -80,12 +92,11 @@ static int intent_start(struct mds *m, uint64_t no, const struct intent_rec *rec
 		free(in);
 		return rc;
 	}
-	fmutex_lock(&in->file->busy);
-	/* The former incarnation may have begun. */
-	in->file->cutting = in->file->trimming = rec->kind == INTENT_TRIM;
+	may_have_begun(in);
 	intent_session(m, in);
 	latch_add(&m->fibers, 1);
 	m->recovery.n_intents++;
+	m->recovery.n_starting++;
 	rc = fiber_spawn("intent", intent_run, in);
 	if (rc < 0)
 		latch_done(&m->fibers);
@@ -217,6 +228,8 @@ int recovery_start(struct mds *m)
 		rc = intent_start(m, sc.intents[i].no, &sc.intents[i].rec);
 	free(sc.intents);
 	TRY(rc);
+	while (m->recovery.n_starting > 0)
+		fiber_yield();
 	metric_set(&m->metrics.recovering, 1);
 	if (m->sessions.n_from_store > 0)
 		log_info("recovery: waiting for %u sessions; %u orphans, %u intents",

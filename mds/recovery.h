@@ -18,6 +18,7 @@ struct recovery {
 	uint64_t *orphans;  /* inode numbers, found at start or unlinked since */
 	uint32_t n_orphans, cap_orphans;
 	uint32_t n_intents; /* not yet finished */
+	uint32_t n_starting; /* of these: not yet in the queue for their file */
 };
 
 /* Reads intents and orphans, takes hold of the intents' files, starts the fibers. Before requests

@@ -143,5 +143,7 @@ int mds_close(struct op *op, const void *vin, void *vout)
 	 * what was settled stays so. */
 	op->final = (in->flags & CLOSE_UNCOUNTED) != 0;
 	op->lazy = (in->flags & CLOSE_LAZY) != 0;
+	/* It has been closed there, whether or not somebody still waits to hear of it. */
+	fiber_set_deadline(NO_DEADLINE);
 	return close_file(op, in, vout);
 }

@@ -330,9 +330,11 @@ static int repair_txn(struct op *op, const void *vin, void *vout)
 
 static int lost_found_txn(struct op *op, const void *vin, void *vout)
 {
-	int rc = repair_lost_found(op->store, vout);
+	int rc;
 
 	(void)vin;
+	TRY(op_changes(op, LEAT_ROOT_INO));
+	rc = repair_lost_found(op->store, vout);
 	return rc < 0 ? rc : 0;
 }
 

@@ -27,12 +27,15 @@ int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool withdrawn
 		}
 		if (!row->running)
 			break;
-		row->withdrawn |= withdrawn && seq == row->run_seq;
-		/* The same again, or the client has given up on the one that still runs. */
-		TRY(waitq_wait(&row->done, NO_DEADLINE));
+		if (withdrawn)
+			row->withdrawn_seq = seq;
+		/* The same again, or the client has given up on the one that still runs. What it
+		 * will have given up too is not to be done then. */
+		TRY(waitq_wait(&row->done, fiber_deadline()));
 	}
 	row->running = true;
-	row->withdrawn = withdrawn;
+	if (withdrawn)
+		row->withdrawn_seq = seq;
 	row->run_seq = seq;
 	/* From here on: who takes the session over while it runs sets it again, and that stays. */
 	row->from_store = false;
@@ -44,7 +47,8 @@ bool replay_withdrawn(const struct session *se, uint32_t slot, uint64_t seq)
 {
 	const struct replay_slot *row = slot < se->n_slots ? &se->slots[slot] : NULL;
 
-	return row != NULL && row->running && row->run_seq == seq && row->withdrawn;
+	return row != NULL && row->running && row->run_seq == seq &&
+	       row->withdrawn_seq == seq;
 }
 
 int replay_encode(struct replay_slot *row, const struct msg_desc *desc, const void *rep)

@@ -23,13 +23,13 @@ struct session;
 struct replay_slot {
 	uint64_t seq, run_seq; /* answered last; running */
 	uint64_t cut_seq;      /* that one has cut the file already that it is to open */
+	uint64_t withdrawn_seq; /* shall not be done if that is not too late */
 	struct ino cut;
 	uint8_t *reply;
 	uint16_t reply_len, reply_cap;
 	uint16_t op;
 	int32_t status;
 	bool running;
-	bool withdrawn;  /* what is running: it shall not be done if that is not too late */
 	bool redoing;    /* what it opened or closed is being counted again */
 	bool from_store; /* the answer is a former incarnation's, or was given before a takeover */
 	struct waitq done;
@@ -40,9 +40,9 @@ enum replay_verdict {
 	REPLAY_ANSWER
 };
 /* What is to be done with (slot, seq). EXECUTE: it is marked as running; replay_end must follow.
- * ANSWER: the row has the answer. withdrawn: whoever asked for it is gone, and what is running
- * under that number is told so (replay_withdrawn). -LE_STALE_SEQ, -LE_INVAL (no such slot),
- * -LE_SESSION_GONE. Yields. */
+ * ANSWER: the row has the answer. withdrawn: whoever asked for it is gone, and what is running or
+ * waiting under that number is told so (replay_withdrawn). -LE_STALE_SEQ, -LE_INVAL (no such slot),
+ * -LE_SESSION_GONE, -LE_TIMEDOUT (the former one is not done in time). Yields. */
 int replay_begin(struct session *se, uint32_t slot, uint64_t seq, bool withdrawn,
 		 enum replay_verdict *ret_verdict) CHECK_RESULT;
 /* Shall what is running under that number not be done any more? */

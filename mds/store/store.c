@@ -203,6 +203,9 @@ int inode_get(struct store *s, struct ino ino, enum view view, struct inode **re
 	const struct inode_rec *rec;
 	uint64_t no;
 
+	/* That it is not there must not be kept: whoever makes it makes its object too. */
+	if (ino.v >= s->counters.next_ino)
+		return -LE_NOENT;
 	if (i == NULL || i->o.loading) {
 		s->miss.kind = COBJ_INODE;
 		s->miss.ino = ino;

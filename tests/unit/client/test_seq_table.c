@@ -77,9 +77,39 @@ static void a_certain_slot(void **state)
 	seq_table_fini(&t);
 }
 
+/* The server may still be busy with what a slot was given up over. */
+static void a_doubted_slot_is_taken_last(void **state)
+{
+	struct seq_table t;
+	uint32_t slot;
+	uint64_t seq;
+
+	(void)state;
+	assert_int_equal(seq_table_init(&t, 3, 0), 0);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(seq_take(&t, 0, &slot, &seq), 0);
+	seq_give(&t, 1);
+	seq_doubt(&t, 0);
+	seq_give(&t, 0);
+	seq_give(&t, 2);
+	assert_int_equal(seq_take(&t, 0, &slot, &seq), 0);
+	assert_int_equal(slot, 2);
+	assert_int_equal(seq_take(&t, 0, &slot, &seq), 0);
+	assert_int_equal(slot, 1);
+	assert_int_equal(seq_take(&t, 0, &slot, &seq), 0);
+	assert_int_equal(slot, 0);
+	assert_int_equal(seq, 2);
+	seq_give(&t, 1);
+	seq_give(&t, 0); /* not doubted any more */
+	assert_int_equal(seq_take(&t, 0, &slot, &seq), 0);
+	assert_int_equal(slot, 0);
+	seq_table_fini(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_doubted_slot_is_taken_last),
 		cmocka_unit_test(each_taking_moves_on),
 		cmocka_unit_test(server_allows_fewer),
 		cmocka_unit_test(a_certain_slot),

@@ -432,6 +432,30 @@ static void test_collisions(void **state)
 	run_and_check(collisions_body);
 }
 
+/* Of numbers that are given out only later it is not remembered that nothing is there. */
+static void numbers_to_come_body(struct fx *f)
+{
+	enum { N = 3000 };
+	struct attr a, b;
+	char name[16];
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "first", O_RDONLY, &a), 0);
+	for (uint64_t i = 1; i <= N; i++)
+		assert_int_equal(fx_getattr(f, (struct ino){a.ino.v + i}, &b), -LE_STALE);
+	for (uint64_t i = 1; i <= N; i++) {
+		snprintf(name, sizeof(name), "f%u", (unsigned)i);
+		assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, name, O_RDONLY, &b), 0);
+	}
+	for (uint64_t i = 1; i <= N; i++)
+		assert_int_equal(fx_getattr(f, (struct ino){a.ino.v + i}, &b), 0);
+}
+
+static void test_numbers_to_come(void **state)
+{
+	(void)state;
+	run_and_check(numbers_to_come_body);
+}
+
 static void test_removed_directory(void **state)
 {
 	(void)state;
@@ -447,6 +471,7 @@ int main(void)
 		cmocka_unit_test(test_whiteouts),
 		cmocka_unit_test(test_a_whiteout_is_made_once),
 		cmocka_unit_test(test_collisions),
+		cmocka_unit_test(test_numbers_to_come),
 		cmocka_unit_test(test_removed_directory),
 	};
 

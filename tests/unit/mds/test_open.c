@@ -460,6 +460,52 @@ static void test_missing_session(void **state)
 	fx_destroy(f);
 }
 
+/* Whoever asks for it may go meanwhile too: what it is told of goes with it. */
+static int asked_rc;
+
+static void asking_fiber(void *arg)
+{
+	struct fx *f = arg;
+	struct frame_hdr hdr = {.op = OP_mds_getattr, .session = f->session};
+	struct mds_getattr_req q = {.ino = hidden};
+	struct mds_getattr_rep p = {0};
+	struct op op;
+
+	op_init(&op, f->m);
+	asked_rc = op_run(&op, &hdr, &q, &p);
+	op_fini(&op);
+}
+
+static void asks_and_goes(struct fx *f)
+{
+	uint64_t session = fx_session(f, 2);
+	struct mds_session_close_req q = {.session = session};
+	struct mds_session_close_rep p;
+
+	f->session = session;
+	asked_rc = 1;
+	assert_int_equal(fiber_spawn("asks", asking_fiber, f), 0);
+	sleep_ms(10);
+	assert_int_equal(fx_call_as(f, session, 0, 0, OP_mds_session_close, &q, &p), 0);
+	assert_null(session_find(&f->m->sessions, session));
+	f->session = fx_session(f, 3); /* where the former one was, it may be */
+	assert_int_equal(asked_rc, 1);
+	sleep_ms(20000);
+	assert_int_equal(asked_rc, 0);
+	assert_true(list_empty(&session_find(&f->m->sessions, f->session)->leases));
+}
+
+static void test_asks_and_goes(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, missing_before);
+	fx_crash(f);
+	fx_run(f, asks_and_goes);
+	fx_destroy(f);
+}
+
 static void take_over(struct fx *f)
 {
 	struct mds_session_open_req so = {.client = {{1, 1}}, .session = f->session, .takeover = 1};
@@ -663,6 +709,69 @@ static void test_intent(void **state)
 	fx_destroy(f);
 }
 
+/* One that waits for its turn at the file becomes durable too while the server stops. */
+static void truncation_fiber(void *arg)
+{
+	struct fx *f = arg;
+	struct mds_setattr_req q = {
+		.ino = cut, .mask = SET_SIZE, .attr.size = ++f->seq[f->slot] % 2 == 0 ? 10 : 20};
+	struct mds_setattr_rep p = {0};
+	struct frame_hdr hdr = {.op = OP_mds_setattr,
+				.session = f->session,
+				.slot = 1 + (uint32_t)f->seq[f->slot] % 2,
+				.seq = 1};
+	struct op op;
+
+	/* The server that stops waits for who has asked. */
+	latch_add(&f->m->fibers, 1);
+	op_init(&op, f->m);
+	assert_int_not_equal(op_run(&op, &hdr, &q, &p), 0);
+	op_fini(&op);
+	latch_done(&op.m->fibers);
+}
+
+static void two_intents_before(struct fx *f)
+{
+	struct attr a;
+
+	f->slot = 5;
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
+	cut = a.ino;
+	f->oss_fail = true;
+	assert_int_equal(fiber_spawn("first", truncation_fiber, f), 0);
+	sleep_ms(100);
+	assert_int_equal(fiber_spawn("second", truncation_fiber, f), 0);
+	sleep_ms(100);
+	mds_stop(f->m);
+	f->m = NULL;
+}
+
+static void two_intents_after(struct fx *f)
+{
+	uint64_t size;
+
+	assert_int_equal(f->m->recovery.n_intents, 2);
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "others", NULL), 0);
+	f->oss_fail = false;
+	sleep_ms(20000);
+	assert_int_equal(f->m->recovery.n_intents, 0);
+	size = attr_of(f, cut).size;
+	assert_true(size == 10 || size == 20);
+}
+
+static void test_two_intents(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, two_intents_before);
+	fx_crash(f);
+	fx_run(f, two_intents_after);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
 /* An open with O_TRUNC of a file that is open, which a crash cut short between cutting and opening:
  * whoever repeats it opens, and what was written meanwhile stays. */
 static uint64_t open_seq;
@@ -838,10 +947,12 @@ int main(void)
 		cmocka_unit_test(test_silent_appender),
 		cmocka_unit_test(test_reclaim),
 		cmocka_unit_test(test_missing_session),
+		cmocka_unit_test(test_asks_and_goes),
 		cmocka_unit_test(test_takeover),
 		cmocka_unit_test(test_takeover_of_what_is_under_way),
 		cmocka_unit_test(test_presumed),
 		cmocka_unit_test(test_intent),
+		cmocka_unit_test(test_two_intents),
 		cmocka_unit_test(test_trunc_open),
 		cmocka_unit_test(test_linger),
 		cmocka_unit_test(test_expiry),

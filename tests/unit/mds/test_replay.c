@@ -97,6 +97,7 @@ struct parallel {
 	struct fx *f;
 	uint64_t seq;
 	bool withdrawn;
+	uint32_t timeout_ms; /* 0: none */
 	struct mds_mkdir_rep rep;
 	int rc;
 };
@@ -114,6 +115,8 @@ static void mkdir_fiber(void *arg)
 	};
 	struct op op;
 
+	if (p->timeout_ms > 0)
+		fiber_set_deadline(loop_deadline_ms(p->timeout_ms));
 	op_init(&op, p->f->m);
 	p->rc = op_run(&op, &hdr, &q, &p->rep);
 	op_fini(&op);
@@ -191,6 +194,70 @@ static void test_withdrawn(void **state)
 	fx_crash(f);
 	fx_run(f, withdrawn_body);
 	fx_destroy(f);
+}
+
+/* A truncation whose chains do not answer holds its slot, and the file. */
+struct truncation {
+	struct fx *f;
+	struct ino ino;
+	uint32_t slot, timeout_ms;
+	uint64_t size;
+	int rc;
+};
+
+static void truncate_fiber(void *arg)
+{
+	struct truncation *t = arg;
+	struct mds_setattr_req q = {.ino = t->ino, .mask = SET_SIZE, .attr.size = t->size};
+	struct mds_setattr_rep p = {0};
+	struct frame_hdr hdr = {
+		.op = OP_mds_setattr, .session = t->f->session, .slot = t->slot, .seq = 1};
+	struct op op;
+
+	if (t->timeout_ms > 0)
+		fiber_set_deadline(loop_deadline_ms(t->timeout_ms));
+	op_init(&op, t->f->m);
+	t->rc = op_run(&op, &hdr, &q, &p);
+	op_fini(&op);
+}
+
+/* Whose client has been told meanwhile that it failed, or has withdrawn it, is not done when what
+ * it waits for ends. */
+static void too_late_body(struct fx *f)
+{
+	struct truncation first = {.f = f, .slot = 1, .size = 10}, second = first;
+	struct parallel waiting = {.f = f, .seq = 2, .timeout_ms = 60000, .rc = 1};
+	struct parallel late = {.f = f, .seq = 2, .timeout_ms = 100}, withdrawal = late;
+	struct attr a;
+
+	f->slot = 5;
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
+	first.ino = second.ino = a.ino;
+	second.slot = 2;
+	second.timeout_ms = 100;
+	second.size = 5;
+	second.rc = 1;
+	f->oss_fail = true;
+	assert_int_equal(fiber_spawn("first", truncate_fiber, &first), 0);
+	assert_int_equal(fiber_sleep_us(10000), 0);
+	assert_int_equal(fiber_spawn("second", truncate_fiber, &second), 0);
+	mkdir_fiber(&late);
+	assert_int_equal(late.rc, -LE_TIMEDOUT);
+
+	assert_int_equal(fiber_spawn("waiting", mkdir_fiber, &waiting), 0);
+	withdrawal.withdrawn = true;
+	mkdir_fiber(&withdrawal);
+	assert_int_equal(withdrawal.rc, -LE_TIMEDOUT);
+	assert_int_equal(waiting.rc, 1);
+	f->oss_fail = false;
+	assert_int_equal(fiber_sleep_us(10000000), 0);
+	assert_int_equal(first.rc, 0);
+	assert_int_equal(second.rc, -LE_TIMEDOUT);
+	assert_int_equal(waiting.rc, -LE_CANCELED);
+	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "m", NULL), -LE_NOENT);
+	assert_int_equal(fx_getattr(f, a.ino, &a), 0);
+	assert_int_equal(a.size, 10);
 }
 
 struct storm {
@@ -290,12 +357,14 @@ static void test_cut_over_crash(void **state)
 
 TEST(test_repeat, repeat_body)
 TEST(test_while_running, while_running_body)
+TEST(test_too_late, too_late_body)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_repeat),
 		cmocka_unit_test(test_while_running),
+		cmocka_unit_test(test_too_late),
 		cmocka_unit_test(test_withdrawn),
 		cmocka_unit_test(test_over_crash),
 		cmocka_unit_test(test_cut_over_crash),
