@@ -47,8 +47,8 @@ static void intent_run(void *arg)
 	struct op op;
 	int rc;
 
-	/* Two that wait for each other do not keep the server from starting; but whoever asks once it
-	 * serves comes behind all of them. */
+	/* Two that wait for each other do not keep us from starting; but whoever asks once we serve
+	 * comes behind all of them. */
 	m->recovery.n_starting--;
 	fmutex_lock(&in->file->busy);
 	may_have_begun(in);
