@@ -387,7 +387,6 @@ int passthrough_open(fuse_req_t req, const struct attr *attr, struct fuse_file_i
 		.ver = attr->flags & ATTR_UNSETTLED ? UINT64_MAX : attr->change,
 		.size = attr->size,
 		.uid = attr->uid,
-		.sealed = f->sealed,
 	};
 	if (!f->writer && S_ISREG(attr->mode) && attr->size > 0 && f->want.ver != UINT64_MAX &&
 	    !f->inode->changed && !(f->inode->n_pass > 0 && f->inode->ver == f->want.ver))

@@ -470,9 +470,8 @@ static int open_file(struct staged *s, struct staged_copy *c, const struct inode
 static bool fits(const struct staged_copy *c, const struct inode_entry *e,
 		 const struct staged_want *w)
 {
-	/* Sealing is one step of the version, and the content has not changed since. */
-	bool ver = e->ver == w->ver || (w->sealed && e->ver + 1 == w->ver);
-	return ver && e->size == w->size && (c->index.said_by == 0 || c->index.said_by == w->uid);
+	return e->ver == w->ver && e->size == w->size &&
+	       (c->index.said_by == 0 || c->index.said_by == w->uid);
 }
 
 int staged_open(struct staged *s, const struct staged_want *want, struct staged_copy **ret_copy)

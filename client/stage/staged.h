@@ -36,7 +36,6 @@ void staged_destroy(struct staged *s); /* NULL is fine */
 struct staged_want {
 	uint64_t ino, ver, size;
 	uint32_t uid; /* who owns it */
-	bool sealed;  /* its content has not changed since the version before this one */
 };
 /* A descriptor for reading, which the caller closes, and the copy that it belongs to, to be put:
  * -LE_NOENT when there is none. Yields. */

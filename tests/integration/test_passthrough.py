@@ -267,6 +267,20 @@ def sealed_set(n, kernel):
             assert f.read() == more["f0"]
             return n.status()["staged_bytes_daemon"] > before
         wait_until(read_again, 20, "the copy is read")
+    # Staged, changed in place and sealed: the copy is of what it was before.
+    old = make_set(n, "u", files=1)["f0"]
+    new = bytes([old[0] ^ 0xff]) + old[1:]
+    n.stage_in(n.path("u"))
+    with open(n.path("u/f0"), "r+b") as f:
+        f.write(new[:1])
+    wait_until(lambda: n.c.status()["mds"]["opens"] == 0, 20, "all closes have arrived")
+    n.c.leat("dataset", "create", "u@v2", n.path("u"))
+    n.c.leat("dataset", "seal", "u@v2")
+    got, how = passed(n, lambda: read(n.path("u/f0")))
+    assert got == new and how == (0, 0), how
+    n.stage_in("u@v2")
+    got, how = passed(n, lambda: read(n.path("u/f0")))
+    assert got == new and how == (1, 0), how
     # Several directories together hold one copy.
     wide = make_set(n, "w", files=6)
     n.c.leat("stage", "in", n.path("w"), "--to", n.stage, "--to", n.stage + "2")
