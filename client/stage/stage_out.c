@@ -302,12 +302,15 @@ static int publish(struct outgoing *o)
 	const char *dest = o->job->o.source;
 	char dir[PATH_SIZE];
 	struct vol_stat st;
-	bool there = vol_stat(o->to, dest, &st) == 0;
+	bool there = o->job->o.replace && vol_stat(o->to, dest, &st) == 0;
 	parent_of(dest, dir);
-	if (!there)
-		TRY(o->to->ops->rename(o->to, o->tmp, dest));
-	else
-		TRY(o->to->ops->exchange(o->to, o->tmp, dest));
+	/* What somebody has put there since it was looked at is theirs. */
+	int rc = there ? (S_ISDIR(st.mode) ? o->to->ops->exchange(o->to, o->tmp, dest)
+					   : -LE_NOTDIR)
+		       : o->to->ops->rename_new(o->to, o->tmp, dest);
+	if (rc == -LE_EXIST || rc == -LE_NOTDIR)
+		out_fail(o, rc, LEAT_STAGE_USAGE, dest, "it cannot become that");
+	TRY(rc);
 	TRY(o->to->ops->syncdir(o->to, dir));
 	return there ? remove_tree(o->to, o->tmp, 0) : 0;
 }

@@ -72,6 +72,8 @@ struct vol_ops {
 	int (*unlink)(struct vol *v, const char *path);
 	int (*rmdir)(struct vol *v, const char *path);
 	int (*rename)(struct vol *v, const char *from, const char *to);
+	/* -LE_EXIST where something has that name. */
+	int (*rename_new)(struct vol *v, const char *from, const char *to);
 	int (*exchange)(struct vol *v, const char *a, const char *b); /* of names, in one step */
 	int (*syncdir)(struct vol *v, const char *path);
 	int (*seal)(struct vol *v, const char *path); /* a file's content: for ever */

@@ -212,6 +212,11 @@ static int remote_rename(struct vol *v, const char *from, const char *to)
 	return rename_by(v, from, to, 0);
 }
 
+static int remote_rename_new(struct vol *v, const char *from, const char *to)
+{
+	return rename_by(v, from, to, RENAME_NOREPLACE);
+}
+
 static int remote_exchange(struct vol *v, const char *a, const char *b)
 {
 	return rename_by(v, a, b, RENAME_EXCHANGE);
@@ -254,6 +259,7 @@ static const struct vol_ops remote_ops = {
 	.unlink = remote_unlink,
 	.rmdir = remote_rmdir,
 	.rename = remote_rename,
+	.rename_new = remote_rename_new,
 	.exchange = remote_exchange,
 	.syncdir = remote_syncdir,
 	.seal = remote_seal,

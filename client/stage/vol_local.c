@@ -155,6 +155,20 @@ static int local_rename(struct vol *v, const char *from, const char *to)
 	return env_rename(env_of(v), from, to);
 }
 
+static int local_rename_new(struct vol *v, const char *from, const char *to)
+{
+	struct stat st;
+	if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0)
+		return 0;
+	if (errno != EINVAL)
+		return status_from_errno(errno);
+	/* A file system that cannot do both in one step. */
+	int rc = env_stat(env_of(v), to, &st);
+	if (rc != -LE_NOENT)
+		return rc < 0 ? rc : -LE_EXIST;
+	return env_rename(env_of(v), from, to);
+}
+
 static int local_exchange(struct vol *v, const char *a, const char *b)
 {
 	(void)v;
@@ -195,6 +209,7 @@ static const struct vol_ops local_ops = {
 	.unlink = local_unlink,
 	.rmdir = local_rmdir,
 	.rename = local_rename,
+	.rename_new = local_rename_new,
 	.exchange = local_exchange,
 	.syncdir = local_syncdir,
 	.seal = local_seal,
@@ -228,6 +243,7 @@ static const struct vol_ops soft_ops = {
 	.unlink = local_unlink,
 	.rmdir = local_rmdir,
 	.rename = local_rename,
+	.rename_new = local_rename_new,
 	.exchange = local_exchange,
 	.syncdir = soft_syncdir,
 	.seal = local_seal,

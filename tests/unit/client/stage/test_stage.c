@@ -435,6 +435,34 @@ static void test_out_and_in_again(void **state)
 	assert_int_equal(leat_stage_out(&o, result()), -LE_INVAL);
 }
 
+static void make_dest(void *arg, const struct leat_stage_progress *p)
+{
+	const char *dest = arg;
+	if (strcmp(p->phase, "copy") == 0 && mkdir(dest, 0755) == 0)
+		put_file(dest, "theirs", 10, 1);
+}
+
+static void test_out_replaces_nothing_unasked(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	char dest[128], path[256];
+	snprintf(dest, sizeof(dest), "%s/results", w->root);
+	snprintf(path, sizeof(path), "%s/theirs", dest);
+	o.to = w->src;
+	o.source = dest;
+	o.progress = make_dest;
+	o.arg = dest;
+	assert_int_equal(leat_stage_out(&o, r), -LE_EXIST);
+	assert_int_equal(r->code, LEAT_STAGE_USAGE);
+	assert_int_equal(access(path, F_OK), 0);
+	o.replace = 1;
+	o.progress = NULL;
+	assert_int_equal(leat_stage_out(&o, result()), 0);
+	assert_same(w, dest);
+}
+
 static void test_what_is_kept_from_eviction(void **state)
 {
 	struct world *w = *state;
@@ -504,6 +532,7 @@ int main(void)
 		T(test_datasets),
 		T(test_several_directories),
 		T(test_out_and_in_again),
+		T(test_out_replaces_nothing_unasked),
 		T(test_what_is_kept_from_eviction),
 		T(test_order_and_window),
 	};
