@@ -3,27 +3,30 @@
  * at all.
  *   1. scan the local directory; one at a time per source (a lock on it)
  *   2. every file is written to PARENT/.leat-out-KEY/PATH, synced, and its checksums compared:
- * those that the servers have, or of what is read back. KEY is a function of both names, so a
- *      repeated call finds what an interrupted one has written, and keeps what is right.
+ *      those that the servers have, or of what is read back. KEY is a function of both names and of
+ *      the host's, so a repeated call finds what an interrupted one has written here, and keeps
+ *      what is right; the rest that lies there goes, be it what an exchange has left.
  *   3. .leat-out-KEY gets the name; with `replace` it changes places with what was there, which is
  *      removed then.
  * Names that begin with .leat belong to no data set, so what is not finished is never staged in.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "client/leat_impl.h"
 #include "client/stage/stage.h"
+#include "client/tree/tree.h"
 #include "common/base/checksum.h"
 #include "common/rt/fiber.h"
 #include "common/rt/slot.h"
 
 #define WIDTH     8u
-#define DEPTH_MAX (MANIFEST_DEPTH_MAX + 4)
 #define PATH_SIZE 4096u
 
 struct outgoing {
@@ -131,8 +134,12 @@ static int write_file(struct outgoing *o, struct vol_file *from, const char *pat
 		      struct sums *s, uint8_t *buf)
 {
 	struct vol_file *to;
-	TRY(o->to->ops->open(o->to, path, O_WRONLY | O_CREAT | O_TRUNC, mode, &to));
-	int rc = copy_bytes(o, from, to, s, buf);
+	/* A file of its own: what has that name may have others, in a tree that is in use. */
+	int rc = o->to->ops->unlink(o->to, path);
+	if (rc < 0 && rc != -LE_NOENT)
+		return rc;
+	TRY(o->to->ops->open(o->to, path, O_WRONLY | O_CREAT | O_EXCL, mode, &to));
+	rc = copy_bytes(o, from, to, s, buf);
 	if (rc == 0)
 		rc = o->to->ops->sync(to);
 	vol_close(to);
@@ -145,7 +152,7 @@ static int put_file(struct outgoing *o, const struct scan_file *f, const char *f
 	struct sums s = {.block = MANIFEST_BLOCK_DEFAULT, .size = f->st.size};
 	struct vol_stat st;
 	struct vol_file *from;
-	bool there = vol_stat(o->to, path, &st) == 0;
+	bool there = vol_stat(o->to, path, &st) == 0 && S_ISREG(st.mode);
 	if (there && st.block)
 		s.block = st.block;
 	s.n = s.size / MANIFEST_BLOCK_MIN + 1;
@@ -223,55 +230,69 @@ static void put_files(void *arg)
 	free(paths);
 }
 
+/* ---- what lies there otherwise ---- */
+
+static void on_failed(void *arg, const char *what, const char *path, int rc)
+{
+	struct outgoing *o = arg;
+	out_fail(o, rc, LEAT_STAGE_INTERNAL, path, what);
+}
+
+/* How a file of the list stands to this path; dir: to all that is below it. */
+static int order_of(const char *file, const char *path, bool dir)
+{
+	size_t len = strlen(path);
+	int c = strncmp(file, path, len);
+	return c ? c : (uint8_t)file[len] - (dir ? '/' : 0);
+}
+
+static bool is_listed(const struct outgoing *o, const char *path, bool dir)
+{
+	uint32_t lo = 0, hi = o->scan.n;
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		if (order_of(o->scan.files[mid].path, path, dir) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < o->scan.n && order_of(o->scan.files[lo].path, path, dir) == 0;
+}
+
+static bool is_wanted(void *arg, const char *path, uint32_t mode)
+{
+	const struct outgoing *o = arg;
+	if (S_ISDIR(mode))
+		return !path[0] || is_listed(o, path, true);
+	return S_ISREG(mode) && is_listed(o, path, false);
+}
+
+/* What is below tmp, but for what may be a part of what is to come (wanted), else all of it. From
+ * open directories: who can write there leads nowhere else. */
+static int clear(struct outgoing *o, bool wanted)
+{
+	const struct tree_keep keep = {is_wanted, o};
+	const struct stage_io *io = &o->job->io;
+	struct walk *w = calloc(1, sizeof(*w));
+	struct side *side = NULL;
+	int rc = w ? 0 : -LE_NOMEM;
+	if (rc == 0)
+		rc = io->fs ? side_leat_create(io->fs, &side)
+			    : side_local_create(io->env, process_umask(), &side);
+	if (rc == 0) {
+		w->path = o->tmp;
+		w->o.failed = on_failed;
+		w->o.arg = o;
+		rc = tree_remove(w, side, o->tmp, wanted ? &keep : NULL);
+	}
+	if (rc == 0)
+		rc = w->enomem ? -LE_NOMEM : o->rc;
+	side_destroy(side);
+	free(w);
+	return rc;
+}
+
 /* ---- the name ---- */
-
-struct entries {
-	char **names;
-	bool *is_dir;
-	size_t n, cap;
-};
-
-static int note_entry(void *arg, const struct vol_entry *e)
-{
-	struct entries *l = arg;
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 64;
-		char **names = realloc(l->names, cap * sizeof(*names));
-		if (names)
-			l->names = names;
-		bool *is_dir = names ? realloc(l->is_dir, cap * sizeof(*is_dir)) : NULL;
-		if (!is_dir)
-			return -LE_NOMEM;
-		l->is_dir = is_dir;
-		l->cap = cap;
-	}
-	l->names[l->n] = strdup(e->name);
-	if (!l->names[l->n])
-		return -LE_NOMEM;
-	l->is_dir[l->n++] = S_ISDIR(e->st.mode);
-	return 0;
-}
-
-static int remove_tree(struct vol *v, const char *path, int depth)
-{
-	struct entries l = {0};
-	if (depth > DEPTH_MAX)
-		return -LE_NOTEMPTY;
-	int rc = v->ops->list(v, path, note_entry, &l);
-	for (size_t i = 0; i < l.n; i++) {
-		char *child = NULL;
-		if (rc == 0 && asprintf(&child, "%s/%s", path, l.names[i]) < 0)
-			rc = -LE_NOMEM;
-		if (rc == 0)
-			rc = l.is_dir[i] ? remove_tree(v, child, depth + 1)
-					 : v->ops->unlink(v, child);
-		free(child);
-		free(l.names[i]);
-	}
-	free(l.names);
-	free(l.is_dir);
-	return rc < 0 ? rc : v->ops->rmdir(v, path);
-}
 
 static void parent_of(const char *path, char ret_dir[PATH_SIZE])
 {
@@ -305,14 +326,13 @@ static int publish(struct outgoing *o)
 	bool there = o->job->o.replace && vol_stat(o->to, dest, &st) == 0;
 	parent_of(dest, dir);
 	/* What somebody has put there since it was looked at is theirs. */
-	int rc = there ? (S_ISDIR(st.mode) ? o->to->ops->exchange(o->to, o->tmp, dest)
-					   : -LE_NOTDIR)
+	int rc = there ? (S_ISDIR(st.mode) ? o->to->ops->exchange(o->to, o->tmp, dest) : -LE_NOTDIR)
 		       : o->to->ops->rename_new(o->to, o->tmp, dest);
 	if (rc == -LE_EXIST || rc == -LE_NOTDIR)
 		out_fail(o, rc, LEAT_STAGE_USAGE, dest, "it cannot become that");
 	TRY(rc);
 	TRY(o->to->ops->syncdir(o->to, dir));
-	return there ? remove_tree(o->to, o->tmp, 0) : 0;
+	return there ? clear(o, false) : 0;
 }
 
 static int check_dest(struct outgoing *o)
@@ -334,35 +354,18 @@ static int check_dest(struct outgoing *o)
 static int make_tmp(struct outgoing *o)
 {
 	struct stage_job *job = o->job;
-	char dir[PATH_SIZE];
+	char dir[PATH_SIZE], host[HOST_NAME_MAX + 1] = "";
+	if (gethostname(host, sizeof(host) - 1) < 0)
+		return status_from_errno(errno);
 	uint64_t key = checksum64(job->o.to, strlen(job->o.to)) ^
-		       (checksum64(job->o.source, strlen(job->o.source)) << 1);
+		       (checksum64(job->o.source, strlen(job->o.source)) << 1) ^
+		       (checksum64(host, strlen(host)) << 2);
 	parent_of(job->o.source, dir);
 	int n = snprintf(o->tmp, sizeof(o->tmp), "%.4000s%s.leat-out-%016llx", dir,
 			 dir[1] ? "/" : "", (unsigned long long)key);
 	if (n >= 4000)
 		return -LE_NAMETOOLONG;
 	return vol_mkdirs(o->to, o->tmp);
-}
-
-/* A file of a former call that is not there any more must not come back with its directory. */
-static int drop_others(struct outgoing *o)
-{
-	struct scan s;
-	char path[PATH_SIZE];
-	uint32_t k = 0;
-	int rc = scan_tree(o->to, o->tmp, &s, NULL);
-	TRY(rc);
-	for (uint32_t i = 0; i < s.n && rc == 0; i++) {
-		while (k < o->scan.n && strcmp(o->scan.files[k].path, s.files[i].path) < 0)
-			k++;
-		if (k < o->scan.n && strcmp(o->scan.files[k].path, s.files[i].path) == 0)
-			continue;
-		snprintf(path, sizeof(path), "%.2000s/%.2000s", o->tmp, s.files[i].path);
-		rc = o->to->ops->unlink(o->to, path);
-	}
-	scan_fini(&s);
-	return rc;
 }
 
 static int stage_out(struct outgoing *o)
@@ -375,7 +378,8 @@ static int stage_out(struct outgoing *o)
 	job->r->bytes = o->scan.bytes;
 	job->r->skipped = o->scan.n_skipped;
 	TRY(make_tmp(o));
-	TRY(drop_others(o));
+	/* What is not there any more must not come back with its directory. */
+	TRY(clear(o, true));
 	TRY(slot_pool_create(MANIFEST_CHUNK, WIDTH, &o->pool));
 	for (uint32_t i = 0; i < WIDTH; i++)
 		all[i] = o;

@@ -91,7 +91,7 @@ static int open_ll(struct vol *v, const char *path, int flags, uint32_t mode,
 	struct ino parent;
 	struct attr a;
 	bool changed;
-	int rc = path_find(fs, path, true, &a);
+	int rc = flags & O_EXCL ? -LE_NOENT : path_find(fs, path, true, &a);
 	if (rc == -LE_NOENT && (flags & O_CREAT)) {
 		TRY(path_parent(fs, path, &parent, name));
 		return ll_create(fs->client, &fs->cred, parent,

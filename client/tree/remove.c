@@ -37,10 +37,28 @@ static bool entry(struct wfiber *f, struct wnode *dir, const struct tent *e)
 	return true;
 }
 
+static bool stays(struct walk *w, struct wnode *dir, const char *name, uint32_t mode)
+{
+	const struct tree_keep *keep = w->arg;
+	bool is;
+	char *path;
+
+	if (!keep)
+		return false;
+	path = walk_path(w, dir, name, true);
+	is = !path || keep->stays(keep->arg, path, mode);
+	w->enomem |= !path;
+	free(path);
+	return is;
+}
+
 static void file(struct wfiber *f, struct wnode *dir, const struct tent *e)
 {
-	int rc = dir->src.side->ops->remove(&dir->src, e->name, false);
+	int rc;
 
+	if (stays(f->w, dir, e->name, e->a.mode))
+		return;
+	rc = dir->src.side->ops->remove(&dir->src, e->name, false);
 	if (rc < 0 && rc != -LE_NOENT)
 		walk_failed(f->w, dir, e->name, rc);
 	else
@@ -52,7 +70,7 @@ static bool leave(struct wfiber *f, struct wnode *n)
 	struct tdir *up = &n->parent->src;
 	int rc;
 
-	if (n->failed)
+	if (n->failed || stays(f->w, n, NULL, n->a.mode))
 		return false;
 	rc = up->side->ops->remove(up, n->name, true);
 	if (rc == -LE_NOTEMPTY && n->again++ < AGAIN_MAX) {
@@ -66,7 +84,7 @@ static bool leave(struct wfiber *f, struct wnode *n)
 	return false;
 }
 
-int tree_remove(struct walk *w, struct side *s, const char *path)
+int tree_remove(struct walk *w, struct side *s, const char *path, const struct tree_keep *keep)
 {
 	static const struct walk_ops ops = {
 		.enter = enter, .entry = entry, .file = file, .leave = leave};
@@ -75,6 +93,7 @@ int tree_remove(struct walk *w, struct side *s, const char *path)
 	struct tattr a;
 
 	w->ops = &ops;
+	w->arg = (void *)(uintptr_t)keep;
 	w->what = "cannot remove";
 	if (tree_find_root(w, s, path, &top, name, &a) < 0)
 		return 0;

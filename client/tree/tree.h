@@ -7,7 +7,15 @@
 
 #include "client/tree/walk.h"
 
-int tree_remove(struct walk *w, struct side *s, const char *path) CHECK_RESULT;
+/* What stays where it is: asked with paths below the one to be removed ("" for that itself) and the
+ * type in mode. A directory that stays is looked into as well. */
+struct tree_keep {
+	bool (*stays)(void *arg, const char *path, uint32_t mode);
+	void *arg;
+};
+/* keep NULL: nothing stays. */
+int tree_remove(struct walk *w, struct side *s, const char *path,
+		const struct tree_keep *keep) CHECK_RESULT;
 
 struct tree_usage {
 	uint32_t max_depth;

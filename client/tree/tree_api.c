@@ -72,7 +72,7 @@ static void call_fiber(void *arg)
 
 	switch (c->what) {
 	case REMOVE:
-		c->rc = tree_remove(&c->w, s, c->path);
+		c->rc = tree_remove(&c->w, s, c->path, NULL);
 		break;
 	case USAGE:
 		c->rc = tree_usage(&c->w, s, c->path, &c->usage);

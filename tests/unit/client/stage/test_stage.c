@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -463,6 +464,86 @@ static void test_out_replaces_nothing_unasked(void **state)
 	assert_same(w, dest);
 }
 
+static char *said(const char *format, const char *arg)
+{
+	char cmd[512], *line = calloc(1, 512);
+	assert_true(snprintf(cmd, sizeof(cmd), format, arg) < (int)sizeof(cmd));
+	FILE *f = popen(cmd, "r");
+	assert_non_null(f);
+	if (fgets(line, 512, f))
+		line[strcspn(line, "\n")] = 0;
+	assert_int_equal(pclose(f), 0);
+	return line;
+}
+
+/* Only where this process may give itself a host's name. */
+static void test_out_of_two_hosts_has_two_places(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	char dest[128];
+	int status;
+	snprintf(dest, sizeof(dest), "%s/results", w->root);
+	o.to = w->src;
+	o.source = dest;
+	o.cancel = &cancel_flag;
+	o.progress = on_progress;
+	o.arg = w;
+	die_at = 1;
+	for (int i = 0; i < 2; i++) {
+		pid_t pid = fork();
+		if (pid == 0) {
+			if (i == 1 &&
+			    (unshare(CLONE_NEWUTS) < 0 || sethostname("other.host", 10) < 0))
+				_exit(77);
+			_exit(leat_stage_out(&o, result()) == -LE_CANCELED ? 0 : 1);
+		}
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (i == 1 && WIFEXITED(status) && WEXITSTATUS(status) == 77)
+			skip();
+		assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	}
+	char *n = said("ls -d %s/.leat-out-* | wc -l", w->root);
+	assert_string_equal(n, "2");
+	free(n);
+}
+
+/* What an exchange has left when its process was killed, or somebody has put there. */
+static void test_out_takes_nothing_else_with_it(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	char dest[128];
+	snprintf(dest, sizeof(dest), "%s/results", w->root);
+	o.to = w->src;
+	o.source = dest;
+	o.cancel = &cancel_flag;
+	o.progress = on_progress;
+	o.arg = w;
+	die_at = 1;
+	assert_int_equal(leat_stage_out(&o, result()), -LE_CANCELED);
+	cancel_flag = 0;
+	o.progress = NULL;
+	char *tmp = said("ls -d %s/.leat-out-*", w->root);
+	put_file(w->root, "other", 2u << 20, 7);
+	/* A folder that is a link, another name of a file that is in use, what was there before. */
+	free(said("cd %s && rm -rf sub big && ln -s ../to sub && ln ../other big && "
+		  "mkdir -p old/er hollow/.leat-x && touch old/er/file && ln -s /nowhere dangling",
+		  tmp));
+	assert_int_equal(leat_stage_out(&o, result()), 0);
+	assert_same(w, dest);
+	char *line = said("cksum <%s/other", w->root);
+	put_file(w->root, "again", 2u << 20, 7);
+	char *want = said("cksum <%s/again", w->root);
+	assert_string_equal(line, want);
+	free(want);
+	free(line);
+	line = said("ls -A %s/to", w->root);
+	assert_string_equal(line, "");
+	free(line);
+	free(tmp);
+}
+
 static void test_what_is_kept_from_eviction(void **state)
 {
 	struct world *w = *state;
@@ -533,6 +614,8 @@ int main(void)
 		T(test_several_directories),
 		T(test_out_and_in_again),
 		T(test_out_replaces_nothing_unasked),
+		T(test_out_of_two_hosts_has_two_places),
+		T(test_out_takes_nothing_else_with_it),
 		T(test_what_is_kept_from_eviction),
 		T(test_order_and_window),
 	};
