@@ -1,8 +1,9 @@
 /*
  * 1. Compressed archives are unpacked beside the copy. The headers of all archives are read: a
  *    table of (path, archive, offset, size).
- * 2. It is sorted; of members of one archive with the same name the last one counts, as with tar;
- *    links get the place of what they name; names that exclude each other are refused.
+ * 2. It is sorted; links get the place of what they name, which is the last of that name before
+ *    them; of members of one archive with the same name the last one counts, as with tar; names
+ * that exclude each other are refused.
  * 3. A read of a file is a read of whole blocks of its archive, verified.
  */
 #include "client/stage/unpack.h"
@@ -29,7 +30,8 @@ struct place {
 struct entry {
 	char *path, *link; /* link: another name in the volume, or NULL */
 	uint32_t file;
-	uint64_t off, size;
+	uint64_t off;      /* where the archive has it */
+	uint64_t at, size; /* its bytes; UINT64_MAX: a link to what is not known (yet) */
 };
 
 struct unpack {
@@ -220,7 +222,7 @@ static struct entry *add_entry(struct unpack *u, char *path, uint64_t off, uint6
 		u->cap = cap;
 	}
 	struct entry *e = &u->entries[u->n++];
-	*e = (struct entry){.path = path, .file = u->file, .off = off, .size = size};
+	*e = (struct entry){.path = path, .file = u->file, .off = off, .at = off, .size = size};
 	return e;
 }
 
@@ -259,6 +261,8 @@ static int on_member(void *arg, const struct tar_member *t)
 		return -LE_NOMEM;
 	}
 	e->link = link;
+	if (link)
+		e->at = UINT64_MAX;
 	return 0;
 }
 
@@ -421,6 +425,38 @@ static struct entry *find(const struct unpack *u, const char *path)
 	return NULL;
 }
 
+/* The last of this name in this archive before off, which is what a link there is made to. */
+static const struct entry *find_former(const struct unpack *u, const char *path, uint32_t file,
+				       uint64_t off)
+{
+	const struct entry key = {.path = (char *)(uintptr_t)path, .file = file, .off = off};
+	size_t lo = 0, hi = u->n;
+	while (lo < hi) {
+		size_t mid = lo + (hi - lo) / 2;
+		if (by_path(&u->entries[mid], &key) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	const struct entry *e = lo > 0 ? &u->entries[lo - 1] : NULL;
+	return e && e->file == file && strcmp(e->path, path) == 0 ? e : NULL;
+}
+
+/* While the table has all of them. */
+static void find_links(struct unpack *u)
+{
+	for (size_t i = 0; i < u->n; i++) {
+		struct entry *e = &u->entries[i];
+		if (i % YIELD_EVERY == 0)
+			fiber_yield();
+		const struct entry *to = e->link ? find_former(u, e->link, e->file, e->off) : NULL;
+		if (to && !to->link) {
+			e->at = to->at;
+			e->size = to->size;
+		}
+	}
+}
+
 static void drop_entry(struct entry *e)
 {
 	free(e->path);
@@ -476,11 +512,7 @@ static int check_entries(struct unpack *u)
 		if (i % YIELD_EVERY == 0)
 			fiber_yield();
 		rc = check_folders(u, e, path);
-		const struct entry *to = rc == 0 && e->link ? find(u, e->link) : NULL;
-		if (to && to->file == e->file && !to->link) {
-			e->off = to->off;
-			e->size = to->size;
-		} else if (rc == 0 && e->link) {
+		if (rc == 0 && e->at == UINT64_MAX) {
 			u->file = e->file;
 			rc = refuse(u, -LE_CORRUPT, e->off, "it has a link to what is not in it");
 		}
@@ -501,7 +533,7 @@ static int make_scan(struct unpack *u)
 		struct entry *e = &u->entries[i];
 		const struct manifest_file *f = &u->m->files[e->file];
 		uint64_t size = size_of(u, e->file);
-		if (e->off > size || e->size > size - e->off)
+		if (e->at > size || e->size > size - e->at)
 			return -LE_CORRUPT; /* tar_scan has seen to that */
 		s->files[i] = (struct scan_file){
 			e->path,
@@ -509,7 +541,7 @@ static int make_scan(struct unpack *u)
 			 .mtime_ns = f->mtime_ns,
 			 .ino = i,
 			 .mode = S_IFREG | (archive_suffix(f->path) ? 0644 : f->mode)}};
-		u->places[i] = (struct place){e->file, e->off};
+		u->places[i] = (struct place){e->file, e->at};
 		s->bytes += e->size;
 		e->path = NULL;
 		s->n = s->cap = (uint32_t)(i + 1);
@@ -633,6 +665,8 @@ int unpack_create(struct local_store *store, const struct manifest *m,
 	int rc = add_files(u);
 	if (rc == 0 && u->n)
 		qsort(u->entries, u->n, sizeof(*u->entries), by_path);
+	if (rc == 0)
+		find_links(u);
 	if (rc == 0)
 		rc = drop_former(u);
 	if (rc == 0)

@@ -143,6 +143,7 @@ static void good_archives(struct world *w)
 	tar_add(w, "sub//./two", '0', "", 2500000);
 	tar_add(w, "sub/", '5', "", 0);
 	tar_add(w, "again", '0', "", 10);
+	tar_add(w, "as before", '1', "again", 0);
 	tar_add(w, "again", '0', "", 20); /* as tar -r does: the last one counts */
 	tar_add(w, "linked", '1', "./sub/one", 0);
 	tar_add(w, "passwd", '2', "/etc/passwd", 0);
@@ -160,11 +161,12 @@ static void test_members_become_files(void **state)
 	struct world *w = *state;
 	good_archives(w);
 	const struct leat_stage_result *r = stage(w, 0);
-	assert_int_equal(r->files, 7);
+	assert_int_equal(r->files, 8);
 	assert_int_equal(r->skipped, 2);
 	assert_int_equal(size_of(r, "a/sub/one"), 70000);
 	assert_int_equal(size_of(r, "a/sub/two"), 2500000);
 	assert_int_equal(size_of(r, "a/again"), 20);
+	assert_int_equal(size_of(r, "a/as before"), 10);
 	assert_int_equal(size_of(r, "a/linked"), 70000);
 	assert_int_equal(size_of(r, "a/empty"), 0);
 	assert_int_equal(size_of(r, "b/sub/one"), 5);
@@ -230,6 +232,7 @@ static void test_names_that_lead_out(void **state)
 	refused(*state, "x", '1', "../../etc/passwd", -LE_CORRUPT);
 	refused(*state, "x", '1', "/etc/passwd", -LE_CORRUPT);
 	refused(*state, "x", '1', "not there", -LE_CORRUPT);
+	refused(*state, "x", '1', "x", -LE_CORRUPT);
 	refused(*state, "fine/below", '0', "", -LE_CORRUPT);
 	refused(*state, "x", 'S', "", -LE_NOTSUP);
 }
@@ -298,7 +301,7 @@ static void test_compressed_archives(void **state)
 	}
 	good_archives(w);
 	const struct leat_stage_result *r = stage(w, 0);
-	assert_int_equal(r->files, 7 + 9);
+	assert_int_equal(r->files, 8 + 9);
 	for (int i = 0; i < 3; i++) {
 		snprintf(name, sizeof(name), "%c/two", "xyz"[i]);
 		assert_int_equal(size_of(r, name), 2500000 + i);
