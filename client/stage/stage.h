@@ -99,6 +99,9 @@ void stage_code_of_source(struct stage_job *job, int rc);
 /* The copy of job->m, READY at the end, which is there at once if it was before. The store stays
  * locked until store_fini. 0 or sets rc and code. Yields. */
 int stage_copy(struct stage_job *job) CHECK_RESULT;
+/* ... in two steps. */
+int stage_lock(struct stage_job *job) CHECK_RESULT;
+int stage_copy_locked(struct stage_job *job) CHECK_RESULT;
 /* r->files and r->bytes: what belongs to the copy. */
 void stage_count(struct stage_job *job);
 /* What was wrong, for a job that has failed and has not said so; what it leaves is noted, and the

@@ -700,15 +700,25 @@ static int stage_locked(struct stage_job *job)
 	return make_copy(job);
 }
 
-int stage_copy(struct stage_job *job)
+int stage_lock(struct stage_job *job)
 {
 	TRY(open_store(job));
-	TRY(lock_store(job));
+	return lock_store(job);
+}
+
+int stage_copy_locked(struct stage_job *job)
+{
 	TRY(share_make(job->m, job->placement, job->copies, job->n_nodes, job->place_capacity,
 		       &job->share));
 	if (job->began)
 		TRY(job->began(job->peer_arg, job));
 	return stage_locked(job);
+}
+
+int stage_copy(struct stage_job *job)
+{
+	TRY(stage_lock(job));
+	return stage_copy_locked(job);
 }
 
 static int run(struct stage_job *job)

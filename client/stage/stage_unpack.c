@@ -4,17 +4,18 @@
  * resuming, admission, leases and verification are the same. B's id is not known before; what was
  * made of A is noted as that of the source "unpacked-A".
  *   1. B is READY already? Then nothing is needed of A.
- *   2. A, with room for B set aside too: members are no larger than their archives.
- *   3. A is leased; compressed archives are unpacked beside it; its headers say what B is; the
- *      manifest of B: of data verified against A's.
- *   4. B. Beside it A's manifest (B/from), which says whether it could be made again.
- *   5. A goes, unless somebody else wanted it.
+ *   2. A's lock, kept until B is READY: what is unpacked beside A belongs to one job. Who had to
+ *      wait for it looks for B once more.
+ *   3. A, with room for B set aside too: members are no larger than their archives.
+ *   4. Compressed archives are unpacked beside it; its headers say what B is; the manifest of B: of
+ *      data verified against A's.
+ *   5. B. Beside it A's manifest (B/from), which says whether it could be made again.
+ *   6. A goes, unless somebody else wanted it.
  * Killed at any moment: the next call finds A and B as far as they were.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "client/stage/copies.h"
 #include "client/stage/stage.h"
@@ -27,7 +28,7 @@ struct unpacking {
 	struct unpack *u;
 	char key[16 + MANIFEST_ID_SIZE];
 	char source[4096 + 16]; /* as b is called */
-	int lease_fd;
+	bool whole;             /* a is READY, and locked */
 };
 
 /* ---- what B is called ---- */
@@ -75,6 +76,8 @@ static void look_before(struct unpacking *x, bool *ret_ready)
 	bool found = s && store_recall_source(b->io.env, b->o.to, x->key, id) == 0 &&
 		     store_init(s, b->io.env, b->o.to, id) == 0;
 	*ret_ready = false;
+	manifest_destroy(b->m);
+	b->m = NULL;
 	if (found)
 		found = manifest_load(b->io.local, s->dir, &b->m, &ignored) == 0;
 	if (found) {
@@ -178,17 +181,13 @@ static int code_of_unpack(const struct stage_job *a, int rc)
 	}
 }
 
-/* A, READY, leased and no longer locked; and the volume that it is seen as. */
+/* A, READY and locked; and the volume that it is seen as. */
 static int open_archives(struct unpacking *x)
 {
 	struct stage_job *a = x->a;
 	a->extra_bytes = a->m->bytes;
-	TRY(stage_copy(a));
-	int fd = store_lease(&a->store);
-	if (fd < 0)
-		return fd;
-	x->lease_fd = fd;
-	store_unlock(&a->store);
+	TRY(stage_copy_locked(a));
+	x->whole = true;
 	struct unpack_options uo = {
 		.cancel = &a->stop, .room = room_for_plain(x), .report = on_packed, .arg = x};
 	int rc = unpack_create(&a->store, a->m, &uo, &x->u, &a->d);
@@ -236,23 +235,29 @@ static int make_unpacked(struct unpacking *x)
 	return b->rc;
 }
 
-/* Nobody has asked for the archives themselves: they go. */
+/* What a job that was killed has left. -LE_NOENT: nothing. */
+static int lock_rest(struct stage_job *a)
+{
+	TRY(store_init(&a->store, a->io.env, a->o.to, a->m->id));
+	a->store_open = true;
+	return store_has_mark(&a->store, "unpack", NULL) ? store_try_lock(&a->store) : -LE_NOENT;
+}
+
+/* Nobody has asked for the archives themselves: they go, or the lock of what has gone. */
 static void drop_archives(struct unpacking *x)
 {
 	struct stage_job *a = x->a;
-	struct local_store *s = malloc(sizeof(*s));
-	if (s && store_init(s, a->io.env, a->o.to, a->m->id) == 0) {
-		int rc = store_has_mark(s, "unpack", NULL) ? store_load_places(s, a->m->n_files)
-							   : -LE_NOENT;
-		if (rc == 0)
-			rc = store_try_lock(s);
-		/* Somebody may have asked meanwhile. */
-		if (rc == 0 && store_has_mark(s, "unpack", NULL))
-			rc = copies_evict_locked(s);
-		(void)rc; /* in use: eviction can still take it */
-		store_fini(s);
-	}
-	free(s);
+	struct local_store *s = &a->store;
+	struct stat st;
+	int rc = a->store_open ? 0 : lock_rest(a);
+	if (rc == 0 && !x->whole)
+		rc = store_load_places(s, a->m->n_files);
+	/* Somebody may have asked meanwhile. */
+	if (rc == 0 && store_has_mark(s, "unpack", NULL))
+		rc = copies_evict_locked(s);
+	else if (rc == 0 && env_stat(s->env, s->dir, &st) == -LE_NOENT)
+		rc = store_remove(s);
+	(void)rc; /* in use: eviction can still take it */
 }
 
 static void tell(struct unpacking *x)
@@ -282,12 +287,13 @@ static int run(struct unpacking *x)
 	TRY(create_inner(x));
 	TRY(name_it(x));
 	look_before(x, &ready);
+	if (!ready) {
+		TRY(stage_lock(x->a));
+		look_before(x, &ready);
+	}
 	if (!ready)
 		TRY(open_archives(x));
 	int rc = make_unpacked(x);
-	if (x->lease_fd >= 0)
-		close(x->lease_fd);
-	x->lease_fd = -1;
 	if (rc == 0)
 		drop_archives(x);
 	tell(x);
@@ -300,11 +306,11 @@ int stage_unpack(struct stage_job *job)
 	if (!x)
 		return -LE_NOMEM;
 	x->a = job;
-	x->lease_fd = -1;
 	int rc = run(x);
-	if (x->lease_fd >= 0)
-		close(x->lease_fd);
 	unpack_destroy(x->u);
+	/* What has become of B is nothing to be noted of A. */
+	if (x->whole)
+		store_unlock(&job->store);
 	if (x->b)
 		stage_job_destroy(x->b);
 	free(x);

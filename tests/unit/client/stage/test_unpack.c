@@ -3,6 +3,7 @@
 #include "client/include/leat/leat_stage.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -318,6 +319,57 @@ static void test_compressed_archives(void **state)
 	assert_int_equal(copies(w), 1);
 }
 
+static void *stage_thread(void *arg)
+{
+	const struct world *w = arg;
+	struct leat_stage_options o = {
+		.size = sizeof(o), .source = w->src, .to = w->to, .unpack = 1};
+	struct leat_stage_result *r = calloc(1, sizeof(*r));
+	r->size = sizeof(*r);
+	if (leat_stage_in(&o, r) < 0) {
+		print_message("%s\n", r->message);
+		r->bytes_moved = UINT64_MAX;
+	}
+	return r;
+}
+
+static void test_one_unpacks_and_all_wait(void **state)
+{
+	struct world *w = *state;
+	pthread_t threads[4];
+	char path[256];
+	struct stat st;
+	uint64_t moved = 0;
+	tar_begin(w, "a.tar");
+	for (int i = 0; i < 20; i++) {
+		snprintf(path, sizeof(path), "file%d", i);
+		tar_add(w, path, '0', "", 1000000 + (size_t)i);
+	}
+	tar_end(w);
+	if (!pack(w, "a.tar", "gzip", ".gz"))
+		skip();
+	snprintf(path, sizeof(path), "%s/a.tar.gz", w->src);
+	assert_int_equal(stat(path, &st), 0);
+	for (int i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, stage_thread, w), 0);
+	for (int i = 0; i < 4; i++) {
+		void *ret;
+		pthread_join(threads[i], &ret);
+		struct leat_stage_result *r = ret;
+		assert_int_not_equal(r->bytes_moved, UINT64_MAX);
+		assert_int_equal(r->files, 20);
+		assert_int_equal(r->bytes_verified, 20000190);
+		moved += r->bytes_moved;
+		free(r);
+	}
+	assert_int_equal(moved, st.st_size);
+	assert_int_equal(copies(w), 1);
+	char *cmd;
+	assert_true(asprintf(&cmd, "[ \"$(ls %s/.leat | grep -c lock)\" = 1 ]", w->to) > 0);
+	assert_int_equal(system(cmd), 0);
+	free(cmd);
+}
+
 static void test_a_damaged_stream(void **state)
 {
 	struct world *w = *state;
@@ -456,6 +508,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_what_cannot_be_unpacked_is_told, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_compressed_archives, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_one_unpacks_and_all_wait, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_damaged_stream, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_bomb_that_is_packed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_bomb_of_links, setup, teardown),
