@@ -138,12 +138,12 @@ static int connect_agent(struct agent_view *v)
 	return rpc_client_create(&o, &v->rpc);
 }
 
-static void start_one(void *arg)
+static struct peer_stage_req request(const struct agent_view *v, enum peer_verb verb)
 {
-	struct agent_view *v = arg;
 	const struct stage_args *a = v->n->a;
-	struct peer_stage_req req = {
-		.verb = PEER_START,
+
+	return (struct peer_stage_req){
+		.verb = (uint8_t)verb,
 		.what = bytes_str(v->n->what),
 		.to = bytes_str(a->to ? a->to : ""),
 		.catalog = bytes_str(a->catalog ? a->catalog : ""),
@@ -162,6 +162,12 @@ static void start_one(void *arg)
 		.flags = (a->readback ? PEER_READBACK : 0u) | (a->evict ? PEER_MAKE_ROOM : 0u) |
 			 (a->unpack ? PEER_UNPACK : 0u),
 	};
+}
+
+static void start_one(void *arg)
+{
+	struct agent_view *v = arg;
+	struct peer_stage_req req = request(v, PEER_START);
 	struct peer_stage_rep rep = {0};
 	struct rpc_call c = {0};
 	int rc = connect_agent(v);
@@ -235,14 +241,16 @@ static void look_at_one(void *arg)
 static void cancel_one(void *arg)
 {
 	struct agent_view *v = arg;
-	struct peer_stage_req req = {.verb = PEER_CANCEL, .what = bytes_str(v->n->what)};
+	struct peer_stage_req req = request(v, PEER_CANCEL);
 	struct peer_stage_rep rep = {0};
 	struct rpc_call c;
 
 	if (v->ended)
 		return;
 	int rc = call(v, OP_peer_stage, &req, &rep, &c);
-	(void)rc; /* it says by its status how it ended */
+	/* It says by its status how it ended, unless others have asked for it too. */
+	if (rc == 0 && rep.code && rep.code != LEAT_STAGE_SOURCE_GONE)
+		lost(v, LEAT_STAGE_CANCELLED, "others want it too: it goes on");
 	rpc_call_fini(&c);
 }
 

@@ -85,7 +85,9 @@ static void put_running(struct agent *a, struct wire_w *w)
 {
 	list_for_each (pos, &a->jobs) {
 		const struct agent_job *j = list_entry(pos, struct agent_job, link);
-		if (!j->running || !j->job->m)
+		/* Of several that make one copy the one that is at it. */
+		if (!j->running || !j->job->m ||
+		    agent_job_find(a, bytes_str(j->job->m->id), true) != j)
 			continue;
 		put_row(w, j->job->m->id, j->source[0] == '/' ? "" : j->source,
 			j->reached >= LEAT_STAGE_STREAMABLE ? LEAT_COPY_STREAMABLE

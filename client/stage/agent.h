@@ -31,6 +31,9 @@ struct agent_job {
 	uint32_t reached, self, expect, copies;
 	enum placement placement;
 	uint64_t capacity; /* as asked for */
+	uint64_t window;
+	uint32_t flags; /* enum peer_stage_flags */
+	uint32_t asked; /* so many want it, and have not taken that back */
 	struct swarm_stats swarm_stats;
 	bool running, shared;
 };
@@ -82,6 +85,8 @@ char *agent_net(struct agent *a);
 int agent_job_start(struct agent *a, const struct peer_stage_req *req, char *message,
 		    size_t size) CHECK_RESULT; /* enum leat_stage_code */
 struct agent_job *agent_job_find(struct agent *a, struct bytes what, bool by_id);
+/* One that runs and does what is asked for here; NULL: none. */
+struct agent_job *agent_job_like(struct agent *a, const struct peer_stage_req *req);
 void agent_jobs_end(struct agent *a); /* cancels all, waits */
 /* malloc'd. */
 char *agent_job_json(const struct agent_job *j);

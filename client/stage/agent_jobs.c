@@ -1,5 +1,6 @@
-/* An agent's staging jobs: begun by a request, single flight per source, known for a while after
- * they have ended. */
+/* An agent's staging jobs: begun by a request, single flight for all who ask for the same, known
+ * for a while after they have ended. Who asks for the same source otherwise has a job of its own,
+ * which waits for the copy's lock. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 
 #include "client/leat_impl.h"
 #include "client/stage/agent.h"
+#include "client/stage/copies.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 
@@ -24,17 +26,57 @@ static const char *id_of(const struct agent_job *j)
 	return j->job && j->job->m ? j->job->m->id : "";
 }
 
+/* One that runs before those that have ended; of those that make one copy the one that is at it. */
+static int rank_of(const struct agent_job *j, bool by_id)
+{
+	return !j->running ? 0 : by_id && j->job->fetch ? 2 : 1;
+}
+
 struct agent_job *agent_job_find(struct agent *a, struct bytes what, bool by_id)
 {
 	struct agent_job *best = NULL;
 	list_for_each (pos, &a->jobs) {
 		struct agent_job *j = list_entry(pos, struct agent_job, link);
-		/* The newest, and one that runs before those that have ended. */
+		/* The newest. */
 		if (is_text(by_id ? id_of(j) : j->source, what) &&
-		    (!best || j->running || !best->running))
+		    (!best || rank_of(j, by_id) >= rank_of(best, by_id)))
 			best = j;
 	}
 	return best;
+}
+
+static bool same_text(const char *s, struct bytes b)
+{
+	return is_text(s ? s : "", b);
+}
+
+static bool same_dirs(const struct agent_job *j, struct bytes to)
+{
+	bool more = !to.len && j->a->n_dirs > 1;
+	return is_text(j->to, to.len ? to : bytes_str(j->a->dirs[0])) &&
+	       (j->more[0] != NULL) == more;
+}
+
+/* Which part a node gets depends on who the others are, and on how much each may hold. */
+static bool same_place(const struct agent_job *j, const struct peer_stage_req *req)
+{
+	return j->placement == (enum placement)req->placement &&
+	       (j->placement == PLACE_ALL ||
+		(j->copies == req->copies && j->self == req->self && j->capacity == req->capacity &&
+		 same_text(j->members, req->members)));
+}
+
+struct agent_job *agent_job_like(struct agent *a, const struct peer_stage_req *req)
+{
+	struct agent_job *like = NULL;
+	list_for_each (pos, &a->jobs) {
+		struct agent_job *j = list_entry(pos, struct agent_job, link);
+		if (j->running && is_text(j->source, req->what) && j->flags == req->flags &&
+		    j->window == req->window && same_text(j->catalog, req->catalog) &&
+		    same_text(j->order, req->order) && same_dirs(j, req->to) && same_place(j, req))
+			like = j;
+	}
+	return like;
 }
 
 void agent_job_free(struct agent_job *j)
@@ -160,6 +202,9 @@ static int take_request(struct agent_job *j, const struct peer_stage_req *req)
 	j->placement = (enum placement)req->placement;
 	j->copies = req->copies;
 	j->capacity = req->capacity;
+	j->window = req->window;
+	j->flags = req->flags;
+	j->asked = 1;
 	if (req->placement > PLACE_AUTO || ((req->flags & PEER_UNPACK) && req->placement))
 		return -LE_INVAL;
 	if (!j->source)
@@ -231,11 +276,34 @@ static void forget_old(struct agent *a)
 	}
 }
 
+/* The copy of a job that runs is leased for somebody else, too. -LE_NOENT where there is nothing to
+ * lease yet. Yields. */
+static int lease_too(struct agent_job *j, const struct peer_stage_req *req)
+{
+	char name[LEASE_NAME_MAX + 1] = "", id[MANIFEST_ID_SIZE], to[STORE_PATH_SIZE];
+	struct copies_mark m = {name, req->ttl_s};
+	struct stage_io *io = &j->a->io;
+	if (req->lease.len == 0 || (same_text(j->lease, req->lease) && j->o.ttl_s == req->ttl_s))
+		return 0;
+	/* What is made of archives, and is to be leased, has another id, which is not known. */
+	if (j->o.unpack || req->lease.len > LEASE_NAME_MAX || !id_of(j)[0])
+		return -LE_NOENT;
+	memcpy(name, req->lease.data, req->lease.len);
+	snprintf(id, sizeof(id), "%s", id_of(j));
+	snprintf(to, sizeof(to), "%s", j->to);
+	return copies_mark(io, to, id, MARK_LEASE, &m);
+}
+
 int agent_job_start(struct agent *a, const struct peer_stage_req *req, char *message, size_t size)
 {
-	struct agent_job *j = agent_job_find(a, req->what, false);
-	if (j && j->running)
+	struct agent_job *j = agent_job_like(a, req);
+	if (j && lease_too(j, req) == 0) {
+		/* It may have ended meanwhile: then its result is there. */
+		j = agent_job_like(a, req);
+		if (j)
+			j->asked++;
 		return LEAT_STAGE_DONE;
+	}
 	if (a->stopping || a->n_running >= a->p.jobs_max) {
 		snprintf(message, size, "this agent has %u jobs already", a->n_running);
 		return LEAT_STAGE_AGENT;

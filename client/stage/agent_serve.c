@@ -147,9 +147,11 @@ static int find_chunk(struct agent *a, const struct swarm_ask *q, struct slot **
 {
 	struct agent_job *j = agent_job_find(a, bytes_str(q->id), true);
 	if (!j || !j->running) {
+		/* It may be forgotten while the copy is read. */
+		bool failed = j && j->r.code;
 		int rc = from_served(a, q, ret_slot, ret_answer);
 		/* Nobody need wait for a job that has failed. */
-		return rc == -LE_NOENT && j && j->r.code ? -LE_AGAIN : rc;
+		return rc == -LE_NOENT && failed ? -LE_AGAIN : rc;
 	}
 	/* It is about to begin, or to end. */
 	if (!j->job->fetch || !j->swarm)
@@ -270,9 +272,24 @@ static int mark(struct agent *a, const struct peer_stage_req *in, const char *wh
 	return copies_mark(&a->io, dir_with(a, what), what, how, &m);
 }
 
+/* -LE_BUSY: others have asked for it too, it goes on. */
+static int cancel(struct agent *a, const struct peer_stage_req *in)
+{
+	struct agent_job *j = agent_job_like(a, in);
+	if (!j)
+		j = agent_job_find(a, in->what, false);
+	if (!j || !j->running)
+		return -LE_NOENT;
+	if (j->asked > 1) {
+		j->asked--;
+		return -LE_BUSY;
+	}
+	j->cancel = 1;
+	return 0;
+}
+
 static int do_verb(struct agent *a, const struct peer_stage_req *in)
 {
-	struct agent_job *j = agent_job_find(a, in->what, false);
 	char what[4096];
 	if (in->what.len >= sizeof(what))
 		return -LE_INVAL;
@@ -281,12 +298,8 @@ static int do_verb(struct agent *a, const struct peer_stage_req *in)
 	what[in->what.len] = 0;
 	if (strlen(what) != in->what.len)
 		return -LE_INVAL;
-	if (in->verb == PEER_CANCEL) {
-		if (!j || !j->running)
-			return -LE_NOENT;
-		j->cancel = 1;
-		return 0;
-	}
+	if (in->verb == PEER_CANCEL)
+		return cancel(a, in);
 	if (in->verb == PEER_EVICT) {
 		agent_served_drop(a, NULL);
 		a->look = true;

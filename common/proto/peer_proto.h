@@ -34,7 +34,8 @@
  * stage in` does; members: addresses of all agents that make it ("host:port host:port ..."), self
  * is the place of this one among them; where they are not named, expect is how many there will be,
  * which are waited for a while; placement: which files each holds, enum placement, with that many
- * copies of each; several STARTs of the same are one job. The others: what
+ * copies of each; several STARTs of the same are one job. CANCEL, which says the same as the
+ * START: whoever asked wants it no more; it ends when all have said so. The others: what
  * `leat stage VERB` does. to: one of the agent's directories, empty: the first. code: enum
  * leat_stage_code, 0: begun or done.
  */

@@ -4,6 +4,7 @@ each; the rest can be fetched later, and what is a part is never taken for the w
 timeout: 180"""
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -134,6 +135,42 @@ def test_partition_and_auto(c):
         stage(c, "part@v1", "--nodes", a.all(), "--placement", "spread:9")
         assert code(c, "path", "part@v1", "--to", a.dir(3)) == 0
         assert code(c, "in", "part@v1", "--to", a.dir(3), "--placement", "spread") == 2
+
+
+def begin(c, *args):
+    return subprocess.Popen([BUILD + "/leat", "--conf", c.dev + "/conf", "stage", "in", *args],
+                            stdout=subprocess.DEVNULL)
+
+
+def test_two_ask(c):
+    """Who asks for what is being made already gets what he has asked for."""
+    make(c, "two")
+    with Agents(c) as a:
+        def state(what):
+            out = c.leat("stage", "status", what, "--to", a.dir(0), "--json", check=False).stdout
+            return json.loads(out).get("state") if out else None
+
+        slow = "two@v1", "--agent", a.addr(0), "--max-rate", "3M"
+        first = begin(c, *slow, "--lease", "one")
+        wait_until(lambda: state("two@v1") == "STAGING", 20, "it is being made")
+        c.leat("stage", "in", *slow, "--lease", "two", "--wait", "none")
+        first.send_signal(signal.SIGINT)
+        assert first.wait(20) == 75
+        c.leat("stage", "wait", "two@v1", "--to", a.dir(0))
+        assert state("two@v1") == "READY"
+        c.leat("stage", "release", "--lease", "one", "--to", a.dir(0))
+        assert code(c, "evict", "two@v1", "--to", a.dir(0)) != 0
+        c.leat("stage", "release", "--lease", "two", "--to", a.dir(0))
+        assert code(c, "evict", "two@v1", "--to", a.dir(0)) == 0
+        # A part is being made: the whole is not that.
+        part = begin(c, "two@v1", "--nodes", a.all(), "--placement", "partition", "--max-rate",
+                     "3M")
+        wait_until(lambda: state("two@v1") == "STAGING", 20, "it is being made")
+        stage(c, "two@v1", "--agent", a.addr(0))
+        assert code(c, "path", "two@v1", "--to", a.dir(0)) == 0
+        assert len(a.held("two", 0)) == FILES
+        assert part.wait(60) == 0
+        a.evict("two")
 
 
 def test_damage_and_death(c):
