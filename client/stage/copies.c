@@ -7,6 +7,7 @@
 
 #include "client/stage/fetch.h"
 #include "client/stage/manifest.h"
+#include "common/base/checksum.h"
 
 #define ID_LEN (MANIFEST_ID_SIZE - 1)
 
@@ -212,7 +213,8 @@ struct finding {
 	const char *what;
 	char name[MANIFEST_NAME_MAX + 1], version[MANIFEST_NAME_MAX + 1];
 	bool by_name;
-	char noted[MANIFEST_ID_SIZE]; /* what the name stood for when it was staged last; or "" */
+	char noted[MANIFEST_ID_SIZE]; /* what it stood for when it was staged last; or "" */
+	bool sure;                    /* a directory: that one is there */
 	struct leat_stage_copy *copy;
 	uint32_t n;
 };
@@ -220,9 +222,12 @@ struct finding {
 static int note_match(void *arg, const struct leat_stage_copy *c)
 {
 	struct finding *f = arg;
+	if (f->sure)
+		return 0;
 	bool match = is_id(f->what, 6) && strncmp(c->id, f->what, strlen(f->what)) == 0;
+	f->sure = f->what[0] == '/' && strcmp(c->id, f->noted) == 0;
 	if (f->what[0] == '/')
-		match = strcmp(c->source, f->what) == 0;
+		match = f->sure || strcmp(c->source, f->what) == 0;
 	else if (!match && f->noted[0])
 		match = strcmp(c->id, f->noted) == 0;
 	else if (!match && f->by_name && c->name[0])
@@ -230,12 +235,18 @@ static int note_match(void *arg, const struct leat_stage_copy *c)
 			(strcmp(c->version, f->version) == 0 || !strchr(f->what, '@'));
 	if (!match)
 		return 0;
-	/* A source directory that has changed since has several copies: the ready one, else the
-	 * last. */
-	if (f->n == 0 || f->copy->state != LEAT_COPY_READY)
+	/* A source directory that has changed since has several copies: the one that was said to be
+	 * of what it holds, the ready one, else the last. */
+	if (f->sure || f->n == 0 || f->copy->state != LEAT_COPY_READY)
 		*f->copy = *c;
 	f->n++;
 	return 0;
+}
+
+void copies_dir_key(const char *dir, char ret_key[COPIES_DIR_KEY_SIZE])
+{
+	snprintf(ret_key, COPIES_DIR_KEY_SIZE, "dir-%016llx",
+		 (unsigned long long)checksum64(dir, strlen(dir)));
 }
 
 int copies_find(struct stage_io *io, const char *to, const char *what,
@@ -246,8 +257,11 @@ int copies_find(struct stage_io *io, const char *to, const char *what,
 	if (!f.by_name && what[0] != '/')
 		return -LE_INVAL;
 	char alias[2 * MANIFEST_NAME_MAX + 4];
-	snprintf(alias, sizeof(alias), "%s@%s", f.name, f.version);
-	if (!f.by_name || store_recall_source(io->env, to, alias, f.noted) < 0)
+	if (what[0] == '/')
+		copies_dir_key(what, alias);
+	else
+		snprintf(alias, sizeof(alias), "%s@%s", f.name, f.version);
+	if (store_recall_source(io->env, to, alias, f.noted) < 0)
 		f.noted[0] = 0;
 	TRY(copies_list(io, to, note_match, &f));
 	if (f.n == 0)

@@ -17,6 +17,9 @@ int copies_list_others(struct stage_io *io, const char *to, const char *id,
 /* what: see leat_stage.h. -LE_NOENT, -LE_EXIST (several), -LE_INVAL. */
 int copies_find(struct stage_io *io, const char *to, const char *what,
 		struct leat_stage_copy *ret_copy) CHECK_RESULT;
+/* What a source directory is noted as (store_note_source). */
+#define COPIES_DIR_KEY_SIZE 32u
+void copies_dir_key(const char *dir, char ret_key[COPIES_DIR_KEY_SIZE]);
 enum copies_mark_what {
 	MARK_PIN,
 	MARK_UNPIN,

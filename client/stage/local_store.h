@@ -20,7 +20,8 @@
  *   DIR/.leat/inodes/ID   which inodes it holds, for mounts (inode_index.h): only while READY
  *   DIR/.leat/admission   flock: held while space is counted and set aside
  *   DIR/.leat/events      one JSON object a line: what has happened to copies
- *   DIR/.leat/sources/KEY the id of what was made of a source directory that looked like KEY
+ *   DIR/.leat/sources/KEY the id of what was made of a source directory that looked like KEY, or of
+ *                         what a name or a directory was when it was staged last
  *
  * Locks are the kernel's and die with their holders, whatever happens to these; no file's mere
  * existence is a lock. A bit is set only for data that is durable, so that the bitmap may be

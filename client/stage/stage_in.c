@@ -428,15 +428,18 @@ static void make_samples(struct stage_job *job)
 	free(entries);
 }
 
-/* So that a copy made under another name, or from the directory itself, is found by this one too.
- */
+/* So that a copy made under another name, or of another directory, is found by this one too; and
+ * of several that were made of one directory the one that is what it holds now. */
 static void note_alias(struct stage_job *job)
 {
 	char alias[2 * MANIFEST_NAME_MAX + 4];
-	if (strchr(job->o.source, '/'))
+	if (job->o.source[0] == '/')
+		copies_dir_key(job->o.source, alias);
+	else if (strchr(job->o.source, '/'))
 		return;
-	snprintf(alias, sizeof(alias), "%s%s", job->o.source,
-		 strchr(job->o.source, '@') ? "" : "@latest");
+	else
+		snprintf(alias, sizeof(alias), "%s%s", job->o.source,
+			 strchr(job->o.source, '@') ? "" : "@latest");
 	int rc = store_note_source(job->io.env, job->o.to, alias, job->m->id);
 	(void)rc; /* it can still be found by its id */
 }
@@ -610,6 +613,8 @@ static int is_done(struct stage_job *job)
 	note_alias(job);
 	publish_inodes(job);
 	int rc = store_set_mark(&job->store, "stale", false);
+	if (rc == 0)
+		rc = copies_list_others(&job->io, job->o.to, job->m->id, mark_stale, job);
 	(void)rc;
 	is_used(job);
 	stage_report(job, "copy", job->r->bytes, job->r->bytes, job->r->files);

@@ -580,6 +580,45 @@ static void test_what_is_kept_from_eviction(void **state)
 	assert_int_equal(bytes, total_bytes());
 }
 
+/* What a directory holds now is what its name finds, whatever it was in between. */
+static void test_a_directory_that_is_as_before(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_copy c = {.size = sizeof(c)};
+	char first[4096], path[4096], id[2][LEAT_ID_SIZE], *twin;
+	for (int i = 0; i < 4; i++) {
+		struct leat_stage_result *r = result();
+		put_file(w->src, "sub/small", 100, i % 2 ? 9 : 2);
+		assert_int_equal(leat_stage_in(&o, r), 0);
+		assert_int_equal(leat_stage_path(w->to, w->src, path, sizeof(path)), 0);
+		assert_string_equal(path, r->path);
+		memcpy(id[i % 2], r->id, sizeof(id[0]));
+		if (i == 0)
+			memcpy(first, path, sizeof(first));
+		if (i == 2)
+			assert_string_equal(path, first);
+		if (i == 0)
+			continue;
+		assert_int_equal(leat_stage_status(w->to, id[1 - i % 2], &c), 0);
+		assert_int_equal(c.state, LEAT_COPY_STALE);
+		assert_int_equal(leat_stage_status(w->to, id[i % 2], &c), 0);
+		assert_int_equal(c.state, LEAT_COPY_READY);
+	}
+	/* Another directory with the same in it. */
+	free(said("cd %s && cp -a src twin", w->root));
+	assert_true(asprintf(&twin, "%s/twin", w->root) > 0);
+	o.source = twin;
+	struct leat_stage_result *r = result();
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_int_equal(r->bytes_moved, 0);
+	assert_int_equal(leat_stage_path(w->to, twin, path, sizeof(path)), 0);
+	assert_string_equal(path, r->path);
+	assert_int_equal(leat_stage_path(w->to, w->src, path, sizeof(path)), 0);
+	assert_string_equal(path, r->path);
+	free(twin);
+}
+
 static void test_order_and_window(void **state)
 {
 	struct world *w = *state;
@@ -617,6 +656,7 @@ int main(void)
 		T(test_out_of_two_hosts_has_two_places),
 		T(test_out_takes_nothing_else_with_it),
 		T(test_what_is_kept_from_eviction),
+		T(test_a_directory_that_is_as_before),
 		T(test_order_and_window),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
