@@ -1,9 +1,10 @@
 /*
  * Removing a tree: files as they are found, each directory when all in it is gone. A directory that
- * others have put something into meanwhile is listed again, a few times. One of which something
- * could not be removed stays, without another word.
+ * others have put something into meanwhile is listed again, a few times. One that has lost its name
+ * meanwhile is left alone. One of which something could not be removed stays, without another word.
  */
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "client/tree/tree.h"
 
@@ -23,12 +24,18 @@ int tree_find_root(struct walk *w, struct side *s, const char *path, struct wnod
 	return rc;
 }
 
+/* What has the name now: what had it when it was listed may be elsewhere, and is somebody else's.
+ */
 static int enter(struct wfiber *f, struct wnode *n)
 {
 	struct tdir *up = &n->parent->src;
+	int rc = up->side->ops->look(up, n->name, &n->a);
 
 	(void)f;
-	return up->side->ops->open(up, n->name, &n->a, &n->src);
+	if (rc >= 0)
+		rc = S_ISDIR(n->a.mode) ? up->side->ops->open(up, n->name, &n->a, &n->src)
+					: -LE_NOENT;
+	return rc == -LE_NOENT ? 1 : rc;
 }
 
 static bool entry(struct wfiber *f, struct wnode *dir, const struct tent *e)

@@ -265,6 +265,8 @@ static void list_node(struct wfiber *f, struct wnode *n)
 		walk_failed(w, n, NULL, rc);
 		return;
 	}
+	if (rc > 0)
+		return;
 	n->entered = true;
 	rc = n->src.side->ops->list(&n->src, w->ops->attrs, f->batch, &n_ents, &eof);
 	if (rc < 0) {

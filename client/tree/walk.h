@@ -49,6 +49,7 @@ struct wfiber {
 
 struct walk_ops {
 	bool attrs; /* entries need all attributes */
+	/* 1: it is not there any more, there is nothing to be done. */
 	int (*enter)(struct wfiber *f, struct wnode *n);
 	/* Does not yield. True: to be descended into or given to file(). */
 	bool (*entry)(struct wfiber *f, struct wnode *dir, const struct tent *e);

@@ -250,6 +250,30 @@ def test_rm_takes_all_and_follows_nothing(c):
     c.leat("rm", "-f", top)
 
 
+def test_rm_leaves_what_is_moved_out_meanwhile(c):
+    """One after the other: while the files of one directory go, the other gets another name."""
+    top, kept, n = c.mnt() + "/shrinks", c.mnt() + "/kept", 500
+
+    def whole():
+        return [d for d in "ab" if len(os.listdir("%s/%s" % (top, d))) == n]
+
+    while not os.path.exists(kept):
+        for d in "ab":
+            os.makedirs("%s/%s" % (top, d))
+            for i in range(n):
+                put("%s/%s/%d" % (top, d, i))
+        p = subprocess.Popen([BUILD + "/leat", "--conf", c.dev + "/conf", "rm", "-r", "--jobs", "1",
+                              top])
+        try:
+            while len(whole()) == 2:
+                pass
+            os.rename("%s/%s" % (top, whole()[0]), kept)
+        except (FileNotFoundError, IndexError):
+            n *= 2          # it was quicker
+        assert p.wait() == 0 and not os.path.exists(top)
+    assert len(os.listdir(kept)) == n
+
+
 def test_rights_are_those_of_the_caller(c):
     for key in (True, False):
         top = c.mnt() + "/rights"
