@@ -12,6 +12,7 @@ _Static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "the index lies in memory as it 
 
 #define MAGIC   0x315844495441454cULL /* "LEATIDX1" */
 #define VERSION 2u
+_Static_assert(INDEX_FIELDS_MAX <= 64, "a sample's fields are bits of one word");
 /* Types of fields while the index is built. */
 #define TYPE_NONE  UINT64_MAX
 #define TYPE_MIXED (UINT64_MAX - 1)
@@ -396,7 +397,8 @@ static bool strings_are_sound(const struct sample_index *x)
 	if (x->strings_len == 0 || x->strings[x->strings_len - 1] != 0)
 		return false;
 	for (uint32_t f = 0; f < x->n_fields; f++) {
-		if (x->fields[f] >= x->strings_len || x->types[f] >= x->strings_len)
+		if (x->fields[f] >= x->strings_len || x->types[f] >= x->strings_len ||
+		    index_field(x, index_string(x, x->fields[f])) != (int)f)
 			return false;
 	}
 	for (uint32_t c = 0; c < x->n_classes; c++) {
@@ -427,6 +429,20 @@ static bool member_is_sound(const struct index_member *m, uint32_t n_fields, uin
 	       (m->codec != INDEX_PLAIN || m->raw == m->len);
 }
 
+/* A batch has one place for each field of a sample, so none may come twice. */
+static bool members_are_sound(const struct sample_index *x, const struct index_sample *s,
+			      uint64_t size)
+{
+	uint64_t seen = 0;
+	for (uint64_t m = s[0].first; m < s[1].first; m++) {
+		const struct index_member *member = &x->members[m];
+		if (!member_is_sound(member, x->n_fields, size) || seen >> member->field & 1)
+			return false;
+		seen |= (uint64_t)1 << member->field;
+	}
+	return true;
+}
+
 static bool samples_are_sound(const struct sample_index *x)
 {
 	if (x->samples[0].first != 0 || x->samples[x->n_samples].first != x->n_members)
@@ -438,13 +454,9 @@ static bool samples_are_sound(const struct sample_index *x)
 			    sample->label < -1 || sample->label >= (int64_t)x->n_classes ||
 			    sample[0].first > sample[1].first ||
 			    sample[1].first - sample[0].first > INDEX_MEMBERS_MAX ||
-			    sample[1].first > x->n_members)
+			    sample[1].first > x->n_members ||
+			    !members_are_sound(x, sample, x->files[i].size))
 				return false;
-			for (uint64_t m = sample[0].first; m < sample[1].first; m++) {
-				const struct index_member *member = &x->members[m];
-				if (!member_is_sound(member, x->n_fields, x->files[i].size))
-					return false;
-			}
 		}
 	}
 	return true;

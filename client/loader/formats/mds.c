@@ -51,6 +51,10 @@ static int take_column(struct shard *s, uint32_t i, json_t *name, json_t *encodi
 	    !(json_is_null(size) || json_is_integer(size)) || bytes < 0 || bytes > UINT32_MAX ||
 	    (json_is_integer(size) && bytes == 0) || json_string_length(name) > FIELD_MAX)
 		return format_damaged(s->fault, s->offsets[0], "a column that is none");
+	for (uint32_t k = 0; k < i; k++) {
+		if (strcmp(s->columns[k].name, json_string_value(name)) == 0)
+			return format_damaged(s->fault, s->offsets[0], "the same column twice");
+	}
 	*c = (struct column){json_string_value(name), json_string_length(name), (uint32_t)bytes};
 	s->n_variable += bytes == 0;
 	index_field_type(s->b, c->name, c->name_len, type_of(json_string_value(encoding)));

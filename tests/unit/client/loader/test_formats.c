@@ -294,21 +294,77 @@ static struct sample_index *some_index(void)
 	return x;
 }
 
+static void assert_not_decoded(const struct sample_index *x)
+{
+	struct sample_index *bad;
+	void *data;
+	size_t len;
+	assert_int_equal(index_encode(x, &data, &len), 0);
+	assert_int_equal(index_decode(data, len, &bad), -LE_CORRUPT);
+	free(data);
+}
+
 /* A label is the number of a class, which mixtures take for an index. */
 static void test_labels_without_a_class_are_refused(void **state)
 {
 	(void)state;
-	struct sample_index *x = some_index(), *bad;
+	struct sample_index *x = some_index();
 	static const int32_t labels[] = {4, -2, INT32_MAX, INT32_MIN};
 	for (int i = 0; i < 4; i++) {
-		void *data;
-		size_t len;
 		x->samples[1].label = labels[i];
-		assert_int_equal(index_encode(x, &data, &len), 0);
-		assert_int_equal(index_decode(data, len, &bad), -LE_CORRUPT);
-		free(data);
+		assert_not_decoded(x);
 	}
 	index_destroy(x);
+}
+
+/* A batch has one place for each field of a sample: of two members the larger one would be unpacked
+ * where there is room for the smaller one. */
+static void test_a_field_twice_in_a_sample_is_refused(void **state)
+{
+	(void)state;
+	struct sample_index *x = some_index();
+	x->members[1].field = x->members[0].field;
+	assert_not_decoded(x);
+	index_destroy(x);
+	/* Two fields of one name, which become one in a mixture. */
+	x = some_index();
+	x->fields[1] = x->fields[0];
+	assert_not_decoded(x);
+	index_destroy(x);
+}
+
+/* One sample of two columns, 3 and 5 bytes. */
+static int index_mds(const char *columns, struct format_fault *ret_fault)
+{
+	struct archive *a = archive();
+	struct format_options o;
+	struct index_builder *b;
+	uint32_t head[3] = {1, (uint32_t)(12 + strlen(columns)), (uint32_t)(20 + strlen(columns))};
+	memcpy(a->data, head, 12);
+	memcpy(a->data + 12, columns, strlen(columns));
+	a->len = head[2];
+	struct format_input in = {read_archive, a, a->len, NULL};
+	assert_int_equal(index_builder_create(INDEX_MDS, &b), 0);
+	index_add_file(b, "x.mds", a->len);
+	int rc = format_find("mds", &o)->index(b, &in, &o, ret_fault);
+	index_builder_destroy(b);
+	free(a);
+	return rc;
+}
+
+static void test_a_column_twice_is_refused(void **state)
+{
+	(void)state;
+	struct format_fault fault;
+	assert_int_equal(index_mds("{\"column_names\":[\"x\",\"y\"],\"column_encodings\":["
+				   "\"bytes\",\"bytes\"],\"column_sizes\":[3,5]}",
+				   &fault),
+			 0);
+	assert_int_equal(index_mds("{\"column_names\":[\"x\",\"x\"],\"column_encodings\":["
+				   "\"bytes\",\"bytes\"],\"column_sizes\":[3,5]}",
+				   &fault),
+			 -LE_CORRUPT);
+	assert_non_null(strstr(fault.what, "twice"));
 }
 
 static void test_index_file_round_trip(void **state)
@@ -377,6 +433,8 @@ int main(void)
 		cmocka_unit_test(test_classes_of_plain_files),
 		cmocka_unit_test(test_index_file_round_trip),
 		cmocka_unit_test(test_labels_without_a_class_are_refused),
+		cmocka_unit_test(test_a_field_twice_in_a_sample_is_refused),
+		cmocka_unit_test(test_a_column_twice_is_refused),
 		cmocka_unit_test(test_builder_refuses_nonsense),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
