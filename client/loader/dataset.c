@@ -127,6 +127,9 @@ static int order_alone(struct leat_dataset *ds)
 	TRY(sequence_of_init(&ds->of, 1));
 	struct sequence_part *p = &ds->of.parts[0];
 	p->word = index_order_word(ds->x);
+	/* A file's number is its place in the index, and which files are in it depends on the
+	 * format. */
+	ds->content = order_fold(ds->content, p->word);
 	p->n = ds->x->n_samples;
 	p->n_shards = ds->x->n_files;
 	p->shard_first = index_shard_firsts(ds->x);

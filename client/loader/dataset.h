@@ -39,7 +39,7 @@ struct leat_dataset {
 	const char *source;
 	struct sample_index *x;
 	struct sequence_of of;
-	uint64_t content;   /* a word that is another one when the files are other ones */
+	uint64_t content;   /* another word when the files are others, or are numbered otherwise */
 	struct manifest *m; /* of a staged copy; NULL: nothing to verify with */
 	struct peer_source
 		*peers;          /* copies on other nodes, of what servers have; NULL: not asked */

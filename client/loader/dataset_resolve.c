@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/leat_impl.h"
 #include "client/loader/build.h"
 #include "client/loader/dataset.h"
 #include "client/loader/peer.h"
@@ -197,6 +198,17 @@ static const char *split_pattern(const char *what, char ret_dir[4096])
 	return slash + 1;
 }
 
+/* Inode numbers say which file it is within one cluster only. */
+static uint64_t content_of_cluster(const struct stage_io *io)
+{
+	uint64_t word[2] = {0, 0};
+	if (io->fs) {
+		struct uuid cluster = ll_cluster(io->fs->client);
+		memcpy(word, cluster.b, sizeof(word));
+	}
+	return order_fold(word[0], word[1]);
+}
+
 static int open_dir(struct leat_dataset *ds, const char *what, const char *format, struct detail *d)
 {
 	const char *pattern = split_pattern(what, ds->root);
@@ -204,6 +216,7 @@ static int open_dir(struct leat_dataset *ds, const char *what, const char *forma
 	uint32_t n = 0;
 	ds->vol = io_source(&ds->io);
 	ds->source = ds->io.remote ? "server" : "local";
+	ds->content = content_of_cluster(&ds->io);
 	TRY(scan_tree(ds->vol, ds->root, &scan, d));
 	struct files_entry *e = calloc((size_t)scan.n + 1, sizeof(*e));
 	int rc = e ? 0 : -LE_NOMEM;

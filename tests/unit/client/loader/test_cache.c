@@ -7,6 +7,7 @@
 #include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -550,6 +551,59 @@ static void test_wrong_records_are_not_kept(void **state)
 	leat_dataset_close(ds);
 }
 
+/* A record of `len` bytes, each of them `byte`; without a head and a checksum, if so wished. */
+static void put_large(const char *path, uint8_t byte, uint64_t len, bool framed)
+{
+	uint8_t *data = malloc(len);
+	uint32_t head = crc_masked(&len, 8), body;
+	FILE *f = fopen(path, "w");
+	memset(data, byte, len);
+	body = crc_masked(data, len);
+	if (framed) {
+		fwrite(&len, 8, 1, f);
+		fwrite(&head, 4, 1, f);
+	}
+	fwrite(data, 1, len, f);
+	if (framed)
+		fwrite(&body, 4, 1, f);
+	assert_int_equal(fclose(f), 0);
+	free(data);
+}
+
+/* Which file is the first depends on the format: the end of the record lies in its file where that
+ * of another file does, and both are the same piece of a first file. */
+static void test_formats_of_one_folder_are_apart(void **state)
+{
+	struct world *w = *state;
+	const uint64_t len = (4u << 20) + 1000;
+	char path[200];
+	remove_folder(w->src);
+	assert_int_equal(mkdir(w->src, 0755), 0);
+	snprintf(path, sizeof(path), "%s/a.bin", w->src);
+	put_large(path, 'a', len + 12, false);
+	snprintf(path, sizeof(path), "%s/b.tfrecord", w->src);
+	put_large(path, 'b', len, true);
+	static const char *const formats[] = {"tfrecord", "files"};
+	for (uint64_t i = 0; i < 2; i++) {
+		struct leat_dataset_options o = {.size = sizeof(o), .format = formats[i]};
+		struct leat_loader_options lo = with_cache(w, 64u << 20);
+		struct leat_view v = {.size = sizeof(v)};
+		struct leat_dataset *ds;
+		struct leat_batch *b;
+		lo.batch = 1;
+		lo.order = "sequential";
+		assert_int_equal(leat_dataset_open(w->src, &o, &ds), 0);
+		struct leat_loader *ld = open_loader(ds, &lo);
+		assert_int_equal(leat_next(ld, &b), 1);
+		assert_int_equal(leat_batch_field(b, i ? "data" : "record", &v), 0);
+		for (uint64_t k = 0; k < v.lengths[0]; k++)
+			assert_int_equal(v.base[v.offsets[0] + k], i ? 'a' : 'b');
+		leat_batch_unref(b);
+		leat_loader_close(ld);
+		leat_dataset_close(ds);
+	}
+}
+
 static void test_options(void **state)
 {
 	struct world *w = *state;
@@ -589,6 +643,7 @@ int main(void)
 		T(test_a_disk_that_takes_no_more),
 		T(test_jumps),
 		T(test_wrong_records_are_not_kept),
+		T(test_formats_of_one_folder_are_apart),
 		T(test_options),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
