@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/leat_impl.h"
 #include "client/loader/build.h"
@@ -66,13 +67,12 @@ static uint64_t content_of_id(const char *id)
 	return strtoull(word, NULL, 16);
 }
 
-/* dir: DIR/.leat/ID, READY. */
+/* dir: DIR/.leat/ID, READY; ds->m is its manifest. */
 static int open_copy(struct leat_dataset *ds, const char *dir, bool verify, struct detail *d)
 {
 	ds->vol = ds->io.local;
 	ds->source = "copy";
 	snprintf(ds->root, sizeof(ds->root), "%.4000s/data", dir);
-	TRY(manifest_load(ds->io.local, dir, &ds->m, d));
 	memcpy(ds->id, ds->m->id, sizeof(ds->id));
 	ds->content = content_of_id(ds->m->id);
 	TRY(load_index(ds, ds->io.local, dir, ds->m, d));
@@ -121,10 +121,37 @@ static int open_copy_at(struct leat_dataset *ds, const char *dir, bool verify, s
 	if (rc < 0)
 		return detail_set(d, rc, dir, UINT64_MAX, "not a copy that is ready: %s",
 				  status_text(rc));
+	TRY(manifest_load(ds->io.local, dir, &ds->m, d));
 	return open_copy(ds, dir, verify, d);
 }
 
-/* A READY copy in stage_dir, by whatever name. */
+static struct uuid cluster_of(const struct stage_io *io)
+{
+	return io->fs ? ll_cluster(io->fs->client) : (struct uuid){{0}};
+}
+
+/* A path names a folder of the cluster that is asked, or of this machine, and another one
+ * elsewhere. A name means another data set in another cluster; an id is the content's. */
+static bool is_of_here(const struct leat_dataset *ds, const char *what)
+{
+	struct uuid here = cluster_of(&ds->io);
+	const struct uuid *there = &ds->m->cluster;
+	if (uuid_equal(there, &here))
+		return true;
+	return what[0] != '/' && (uuid_is_zero(there) || uuid_is_zero(&here) ||
+				  strncmp(ds->m->id, what, strlen(what)) == 0);
+}
+
+static void leave_copy(struct leat_dataset *ds)
+{
+	manifest_destroy(ds->m);
+	ds->m = NULL;
+	close(ds->lease_fd);
+	ds->lease_fd = -1;
+}
+
+/* A READY copy in stage_dir, by whatever name. One that is known not to be what lies at that path
+ * any more is of use only by its own. */
 static int try_staged(struct leat_dataset *ds, const char *what,
 		      const struct leat_dataset_options *o, struct detail *d, bool *ret_found)
 {
@@ -134,10 +161,17 @@ static int try_staged(struct leat_dataset *ds, const char *what,
 	if (!c)
 		return -LE_NOMEM;
 	int rc = copies_lease(&ds->io, o->stage_dir, what, c, &ds->lease_fd);
-	snprintf(dir, sizeof(dir), "%.4000s/.leat/%s", o->stage_dir, c->id);
+	bool stale = rc == 0 && c->state == LEAT_COPY_STALE;
+	if (rc == 0)
+		snprintf(dir, sizeof(dir), "%.4000s/.leat/%s", o->stage_dir, c->id);
 	free(c);
 	if (rc < 0)
 		return 0;
+	TRY(manifest_load(ds->io.local, dir, &ds->m, d));
+	if ((stale && what[0] == '/') || !is_of_here(ds, what)) {
+		leave_copy(ds);
+		return 0;
+	}
 	*ret_found = true;
 	return open_copy(ds, dir, !o->no_verify, d);
 }
@@ -201,11 +235,9 @@ static const char *split_pattern(const char *what, char ret_dir[4096])
 /* Inode numbers say which file it is within one cluster only. */
 static uint64_t content_of_cluster(const struct stage_io *io)
 {
-	uint64_t word[2] = {0, 0};
-	if (io->fs) {
-		struct uuid cluster = ll_cluster(io->fs->client);
-		memcpy(word, cluster.b, sizeof(word));
-	}
+	struct uuid cluster = cluster_of(io);
+	uint64_t word[2];
+	memcpy(word, cluster.b, sizeof(word));
 	return order_fold(word[0], word[1]);
 }
 

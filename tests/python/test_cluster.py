@@ -136,6 +136,23 @@ class Cluster(unittest.TestCase):
             got, verified, _ = self.epoch(ds)
             self.assertEqual((ds.source, got, verified), ("server", want, True))
 
+    def test_a_copy_stands_for_its_source_where_that_is(self):
+        to = self.to("elsewhere")
+        leat.stage_in("leat:/shards", to)
+        with self.assertRaises(leat.LeatError) as raised:  # there is no such folder here
+            leat.Dataset("/shards", stage_dir=to)
+        self.assertEqual(raised.exception.errno, errno.ENOENT)
+        local, to = self.tmp + "/local", self.to("here")
+        leat.stage_in(local, to)
+        os.makedirs(self.mount + local)
+        with open(self.mount + local + "/other", "wb") as f:
+            f.write(b"other")
+        with leat.Dataset("leat:" + local, stage_dir=to) as ds:
+            self.assertEqual((ds.source, len(ds), test_loader.raw(ds[0]["data"])),
+                             ("server", 1, b"other"))
+        with leat.Dataset(local, stage_dir=to) as ds:
+            self.assertEqual((ds.source, len(ds)), ("copy", test_loader.SAMPLES))
+
     def test_a_cache_saves_reads_from_the_servers(self):
         with leat.Dataset("leat:/shards") as ds:
             _, _, once = self.epoch(ds)

@@ -85,7 +85,8 @@ struct leat_dataset_options {
  * TFRecords, *.mds shards of MosaicML Streaming, *.ffr FFRecords (field "record"), *.npz NumPy
  * archives (one field per array); else each file is a sample with the field "data", and the first
  * folder of its path is its class. A READY copy in stage_dir is preferred and kept from being
- * evicted.
+ * evicted; for a path one that was made of it in the same cluster (without fs: on this machine) and
+ * that is not known to be stale.
  */
 int leat_dataset_open(const char *what, const struct leat_dataset_options *opts,
 		      struct leat_dataset **ret_dataset);

@@ -454,6 +454,35 @@ static void test_staged_copies_are_verified(void **state)
 	leat_dataset_close(ds);
 }
 
+/* Of a source that has changed since: the source itself is there. By its own path it still is one.
+ */
+static void test_a_stale_copy_does_not_stand_for_its_source(void **state)
+{
+	struct world *w = *state;
+	char path[4096], mark[4200];
+	struct leat_dataset *ds;
+	struct leat_dataset_options o = {.size = sizeof(o), .stage_dir = w->to};
+	struct leat_dataset_stat st = {.size = sizeof(st)};
+	stage(w, path);
+	*strrchr(path, '/') = 0;
+	snprintf(mark, sizeof(mark), "%s/stale", path);
+	int fd = open(mark, O_WRONLY | O_CREAT, 0600);
+	assert_true(fd >= 0);
+	close(fd);
+	assert_int_equal(leat_dataset_open(w->src, &o, &ds), 0);
+	leat_dataset_stat(ds, &st);
+	assert_string_equal(st.source, "local");
+	assert_string_equal(st.path, w->src);
+	leat_dataset_close(ds);
+	o.stage_dir = NULL;
+	assert_int_equal(leat_dataset_open(path, &o, &ds), 0);
+	leat_dataset_stat(ds, &st);
+	assert_string_equal(st.source, "copy");
+	/* Who does not take a copy holds no lease of it. */
+	leat_dataset_close(ds);
+	assert_int_equal(leat_stage_evict(w->to, st.id), 0);
+}
+
 static void test_random_access(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state);
@@ -662,6 +691,7 @@ int main(void)
 		T(test_memory_is_capped),
 		T(test_event_fd_and_try_next),
 		T(test_staged_copies_are_verified),
+		T(test_a_stale_copy_does_not_stand_for_its_source),
 		T(test_random_access),
 		T(test_fields_patterns_and_threads),
 		T(test_batches_may_be_given_back_by_any_thread),
