@@ -139,6 +139,15 @@ static int choose(struct building *b, const char *format, const struct files_ent
 	return 0;
 }
 
+bool index_is_of(const struct sample_index *x, const struct index_source *from)
+{
+	struct format_options options;
+	const struct format *f =
+		from->format ? format_find(from->format, &options) : guess(from->entries, from->n);
+	/* An index does not say how long a record was to be. */
+	return f && f->id == x->format && f->id != INDEX_FIXED;
+}
+
 int index_build(struct vol *v, const char *dir, const struct index_source *from,
 		struct sample_index **ret_index, struct detail *d)
 {

@@ -20,5 +20,7 @@ struct index_source {
 /* Several files are read at once. Yields. On failure d names the file and the offset. */
 int index_build(struct vol *v, const char *dir, const struct index_source *from,
 		struct sample_index **ret_index, struct detail *d) CHECK_RESULT;
+/* Of an index of the same files: was it made of that format? False also where nobody can tell. */
+bool index_is_of(const struct sample_index *x, const struct index_source *from);
 
 #endif

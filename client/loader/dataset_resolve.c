@@ -24,17 +24,45 @@ static int entries_of_manifest(const struct manifest *m, struct files_entry **re
 	return 0;
 }
 
+/* What the samples are: of this format; NULL: what the files' names say or, if it is named, what
+ * was said when it got its name. */
+struct wanted {
+	const char *format;
+	bool named, verify;
+};
+
+/* A path says no more of the samples with a copy than without one. */
+static struct wanted wanted_of(const char *what, const struct leat_dataset_options *o)
+{
+	return (struct wanted){o->format, what[0] != '/', !o->no_verify};
+}
+
 /* The index kept beside the manifest, or a new one. */
 static int load_index(struct leat_dataset *ds, struct vol *beside, const char *dir,
-		      const struct manifest *m, struct detail *d)
+		      const struct wanted *w, struct detail *d)
 {
 	struct files_entry *e;
-	int rc = samples_load(beside, dir, &ds->x);
-	if (rc != -LE_NOENT && rc != -LE_CORRUPT)
+	struct sample_index *kept = NULL;
+	bool any = w->named && !w->format;
+	int rc = samples_load(beside, dir, &kept);
+	if (rc == -LE_CORRUPT && any)
+		return detail_set(d, rc, dir, UINT64_MAX,
+				  "what the samples are is damaged here: stage or create it again, "
+				  "or say of which format it is");
+	if (rc < 0 && rc != -LE_NOENT && rc != -LE_CORRUPT)
 		return rc;
-	TRY(entries_of_manifest(m, &e));
-	struct index_source from = {e, m->n_files, NULL};
-	rc = index_build(ds->vol, ds->root, &from, &ds->x, d);
+	rc = entries_of_manifest(ds->m, &e);
+	if (rc < 0) {
+		index_destroy(kept);
+		return rc;
+	}
+	struct index_source from = {e, ds->m->n_files, w->format};
+	if (kept && (any || index_is_of(kept, &from))) {
+		ds->x = kept;
+	} else {
+		index_destroy(kept);
+		rc = index_build(ds->vol, ds->root, &from, &ds->x, d);
+	}
 	free(e);
 	return rc;
 }
@@ -68,16 +96,17 @@ static uint64_t content_of_id(const char *id)
 }
 
 /* dir: DIR/.leat/ID, READY; ds->m is its manifest. */
-static int open_copy(struct leat_dataset *ds, const char *dir, bool verify, struct detail *d)
+static int open_copy(struct leat_dataset *ds, const char *dir, const struct wanted *w,
+		     struct detail *d)
 {
 	ds->vol = ds->io.local;
 	ds->source = "copy";
 	snprintf(ds->root, sizeof(ds->root), "%.4000s/data", dir);
 	memcpy(ds->id, ds->m->id, sizeof(ds->id));
 	ds->content = content_of_id(ds->m->id);
-	TRY(load_index(ds, ds->io.local, dir, ds->m, d));
+	TRY(load_index(ds, ds->io.local, dir, w, d));
 	TRY(match_manifest(ds, d));
-	if (!verify) {
+	if (!w->verify) {
 		manifest_destroy(ds->m);
 		ds->m = NULL;
 	}
@@ -102,7 +131,8 @@ static bool is_copy(struct leat_dataset *ds, const char *what, char ret_dir[4096
 	return vol_stat(ds->io.local, path, &st) == 0;
 }
 
-static int open_copy_at(struct leat_dataset *ds, const char *dir, bool verify, struct detail *d)
+static int open_copy_at(struct leat_dataset *ds, const char *dir, const struct wanted *w,
+			struct detail *d)
 {
 	char base[4096], id[MANIFEST_ID_SIZE];
 	struct leat_stage_copy *c = malloc(sizeof(*c));
@@ -122,7 +152,7 @@ static int open_copy_at(struct leat_dataset *ds, const char *dir, bool verify, s
 		return detail_set(d, rc, dir, UINT64_MAX, "not a copy that is ready: %s",
 				  status_text(rc));
 	TRY(manifest_load(ds->io.local, dir, &ds->m, d));
-	return open_copy(ds, dir, verify, d);
+	return open_copy(ds, dir, w, d);
 }
 
 static struct uuid cluster_of(const struct stage_io *io)
@@ -173,7 +203,8 @@ static int try_staged(struct leat_dataset *ds, const char *what,
 		return 0;
 	}
 	*ret_found = true;
-	return open_copy(ds, dir, !o->no_verify, d);
+	struct wanted w = wanted_of(what, o);
+	return open_copy(ds, dir, &w, d);
 }
 
 /* What servers send is verified by the client already: the manifest is for what other nodes send.
@@ -194,31 +225,29 @@ static int open_alias(struct leat_dataset *ds, const char *what,
 		      const struct leat_dataset_options *o, struct detail *d)
 {
 	char id[MANIFEST_ID_SIZE], dir[4096];
-	struct manifest *m;
+	struct wanted w = wanted_of(what, o);
 	const char *catalog = o->catalog ? o->catalog : CATALOG_DEFAULT;
 	struct vol *v = io_source(&ds->io);
 	int rc = catalog_lookup(v, catalog, what, id);
 	if (rc < 0)
 		return detail_set(d, rc, what, UINT64_MAX, "there is no such data set");
 	TRY(catalog_dir(catalog, id, dir));
-	TRY(manifest_load(v, dir, &m, d));
+	TRY(manifest_load(v, dir, &ds->m, d));
 	ds->vol = v;
 	ds->source = ds->io.remote ? "server" : "local";
-	memcpy(ds->root, m->source, sizeof(ds->root));
-	memcpy(ds->id, m->id, sizeof(ds->id));
-	ds->content = content_of_id(m->id);
-	rc = load_index(ds, v, dir, m, d);
-	ds->m = m;
-	if (rc == 0)
-		rc = match_manifest(ds, d);
-	if (rc == 0 && ds->io.remote)
+	memcpy(ds->root, ds->m->source, sizeof(ds->root));
+	memcpy(ds->id, ds->m->id, sizeof(ds->id));
+	ds->content = content_of_id(ds->m->id);
+	TRY(load_index(ds, v, dir, &w, d));
+	TRY(match_manifest(ds, d));
+	if (ds->io.remote)
 		return use_servers(ds, o);
 	/* A local source is verified like a copy of it. */
-	if (rc == 0 && o->no_verify) {
-		manifest_destroy(m);
+	if (o->no_verify) {
+		manifest_destroy(ds->m);
 		ds->m = NULL;
 	}
-	return rc;
+	return 0;
 }
 
 /* The wildcards of the last component: pattern is where it begins, or NULL. */
@@ -280,7 +309,10 @@ int dataset_resolve(struct leat_dataset *ds, const char *what, const struct leat
 		return 0;
 	if (what[0] != '/')
 		return open_alias(ds, what, o, d);
-	if (!o->fs && is_copy(ds, what, dir))
-		return open_copy_at(ds, dir, !o->no_verify, d);
+	if (!o->fs && is_copy(ds, what, dir)) {
+		struct wanted w = wanted_of(what, o);
+		w.named = true; /* the copy is meant, whatever it was made of */
+		return open_copy_at(ds, dir, &w, d);
+	}
 	return open_dir(ds, what, o->format, d);
 }

@@ -25,6 +25,8 @@ struct header {
 	uint64_t sum; /* xxh3 of all that follows, seeded with that of the header with sum 0 */
 };
 
+_Static_assert(sizeof(struct header) == INDEX_HEAD_SIZE, "the file's head");
+
 struct index_builder {
 	struct sample_index x;
 	uint64_t cap_files, cap_samples, cap_members, cap_classes, cap_strings;

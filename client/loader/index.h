@@ -21,6 +21,7 @@
 #define INDEX_FILES_MAX   (1u << 28)
 #define INDEX_SAMPLES_MAX ((uint64_t)1 << 34)
 #define INDEX_PATH_MAX    4095u
+#define INDEX_HEAD_SIZE   64u /* of the file; it ends with the checksum of all of it */
 
 enum index_format {
 	INDEX_FILES,

@@ -180,3 +180,22 @@ int samples_store(struct vol *v, const char *dir, const struct sample_index *x)
 	free(data);
 	return rc;
 }
+
+bool samples_are_same(struct vol *a, const char *dir_a, struct vol *b, const char *dir_b)
+{
+	struct vol *v[2] = {a, b};
+	const char *dirs[2] = {dir_a, dir_b};
+	uint8_t heads[2][INDEX_HEAD_SIZE];
+	for (int i = 0; i < 2; i++) {
+		char path[4096];
+		struct vol_file *f;
+		snprintf(path, sizeof(path), "%.4000s/samples", dirs[i]);
+		if (vol_open(v[i], path, &f) < 0)
+			return false;
+		int rc = vol_pread_all(f, heads[i], INDEX_HEAD_SIZE, 0);
+		vol_close(f);
+		if (rc < 0)
+			return false;
+	}
+	return memcmp(heads[0], heads[1], INDEX_HEAD_SIZE) == 0;
+}

@@ -399,16 +399,38 @@ static int read_back(struct stage_job *job)
 	return rc;
 }
 
-/* Only a help for the loader, which can do without. */
+/* Where the samples of what is staged by its name are; not of what was unpacked of it, which is
+ * other files. */
+static int samples_of_alias(struct stage_job *job, char ret_dir[4096])
+{
+	char id[MANIFEST_ID_SIZE];
+	const char *catalog = job->o.catalog ? job->o.catalog : CATALOG_DEFAULT;
+	if (job->o.source[0] == '/')
+		return -LE_NOENT;
+	TRY(catalog_lookup(io_source(&job->io), catalog, job->o.source, id));
+	return strcmp(id, job->m->id) == 0 ? catalog_dir(catalog, id, ret_dir) : -LE_NOENT;
+}
+
+/* Only a help for the loader, which can do without; but what a name's samples are, only the
+ * catalogue knows. */
 static void make_samples(struct stage_job *job)
 {
 	struct sample_index *x;
 	struct detail ignored = {0};
-	char dir[STORE_PATH_SIZE];
+	char dir[STORE_PATH_SIZE], named[4096];
+	struct vol *v = io_source(&job->io);
 	/* Files that are not here cannot be looked into. */
 	if (job->store.share)
 		return;
+	bool is_named = samples_of_alias(job, named) == 0;
 	if (samples_load(job->io.local, job->store.dir, &x) == 0) {
+		index_destroy(x);
+		if (!is_named || samples_are_same(v, named, job->io.local, job->store.dir))
+			return;
+	}
+	if (is_named && samples_load(v, named, &x) == 0) {
+		int rc = samples_store(job->io.local, job->store.dir, x);
+		(void)rc;
 		index_destroy(x);
 		return;
 	}
@@ -420,8 +442,7 @@ static void make_samples(struct stage_job *job)
 	snprintf(dir, sizeof(dir), "%.4000s/data", job->store.dir);
 	struct index_source from = {entries, job->m->n_files, job->o.format};
 	if (index_build(job->io.local, dir, &from, &x, &ignored) == 0) {
-		/* One that a power cut has hurt is found out, and made again. */
-		int rc = samples_store(job->io.soft, job->store.dir, x);
+		int rc = samples_store(job->io.local, job->store.dir, x);
 		(void)rc;
 		index_destroy(x);
 	}
@@ -610,6 +631,7 @@ static int is_done(struct stage_job *job)
 {
 	TRY(note_purpose(job, true));
 	job->r->bytes_verified = job->r->bytes;
+	make_samples(job);
 	note_alias(job);
 	publish_inodes(job);
 	int rc = store_set_mark(&job->store, "stale", false);

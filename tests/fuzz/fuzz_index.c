@@ -7,7 +7,7 @@
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
 
-#define HEAD      64u /* of the file; the checksum is its last word */
+#define HEAD      INDEX_HEAD_SIZE
 #define BATCH_MAX 64u
 #define BYTES_MAX ((uint64_t)1 << 40)
 

@@ -69,9 +69,9 @@ struct leat_dataset_options {
 	/* Non-zero: do not verify staged copies. Otherwise every block is verified when it is first
 	 * touched. */
 	int no_verify;
-	/* Of a directory or pattern: "tar", "tfrecord", "mds", "ffrecord", "npz", "npy" (each row a
-	 * sample), "fixed:BYTES", "fixed:BYTES+HEADER" or "files"; NULL: told by the names of
-	 * files. */
+	/* What the samples are: "tar", "tfrecord", "mds", "ffrecord", "npz", "npy" (each row a
+	 * sample), "fixed:BYTES", "fixed:BYTES+HEADER" or "files"; NULL: of a path told by the
+	 * names of files, with a copy and without one; of a name what was said when it was made. */
 	const char *format;
 	/* enum leat_peers: of "name@version" with fs and without a copy here, are other nodes read
 	 * from whose agents have a READY copy? Every byte of theirs is compared with the manifest;

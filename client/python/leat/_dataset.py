@@ -57,8 +57,9 @@ class Dataset:
     peers      of "leat:name@version" without a copy here: read from nodes whose agents have one
                (every byte is compared with the manifest), and from the servers what they lack
 
-    format     of a directory or pattern: tar, tfrecord, mds, ffrecord, npz, npy (each row a
-               sample), "fixed:BYTES", "fixed:BYTES+HEADER", files; else told by the files' names
+    format     what the samples are: tar, tfrecord, mds, ffrecord, npz, npy (each row a sample),
+               "fixed:BYTES", "fixed:BYTES+HEADER", files; else told by the files' names, or, of a
+               named data set, what was said when it was created
 
     *.tar files are read by the WebDataset convention, one field per extension; TFRecords and
     FFRecords have the field "record", whose CRC is checked; *.npz one field per array; MosaicML

@@ -483,6 +483,85 @@ static void test_a_stale_copy_does_not_stand_for_its_source(void **state)
 	assert_int_equal(leat_stage_evict(w->to, st.id), 0);
 }
 
+/* Three files of three records each. */
+static void put_records(const char *dir)
+{
+	char path[200];
+	assert_int_equal(mkdir(dir, 0755), 0);
+	for (int i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s/%d.bin", dir, i);
+		FILE *f = fopen(path, "w");
+		assert_non_null(f);
+		fprintf(f, "%-30d", i);
+		assert_int_equal(fclose(f), 0);
+	}
+}
+
+struct opening {
+	struct leat_dataset_options o;
+	const char *what;
+};
+
+/* Of a copy, as which the data set must be found; negative: why it is not. */
+static int64_t samples_of(const struct opening *a, const char *format)
+{
+	struct leat_dataset_stat st = {.size = sizeof(st)};
+	struct leat_dataset_options o = a->o;
+	struct leat_dataset *ds;
+	o.format = format;
+	int rc = leat_dataset_open(a->what, &o, &ds);
+	if (rc < 0)
+		return rc;
+	leat_dataset_stat(ds, &st);
+	leat_dataset_close(ds);
+	assert_string_equal(st.source, "copy");
+	return (int64_t)st.samples;
+}
+
+/* What the samples are is the same with a copy and without one. */
+static void test_a_copy_has_the_samples_of_its_data_set(void **state)
+{
+	struct world *w = *state;
+	char dir[128], catalog[128], path[4200];
+	struct leat_stage_options o = {
+		.size = sizeof(o), .source = dir, .to = w->to, .catalog = catalog};
+	struct leat_dataset_info info = {.size = sizeof(info)};
+	struct leat_stage_result *r = calloc(1, sizeof(*r));
+	struct opening by_path = {
+		{.size = sizeof(by_path.o), .stage_dir = w->to, .catalog = catalog}, dir};
+	struct opening by_name = by_path, by_id = by_path;
+	snprintf(dir, sizeof(dir), "%s/records", w->root);
+	snprintf(catalog, sizeof(catalog), "%s/catalog", w->root);
+	put_records(dir);
+	r->size = sizeof(*r);
+	by_name.what = "records@v1";
+	/* The copy is made of the folder first, of which nobody has said what it is. */
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_int_equal(samples_of(&by_path, NULL), 3);
+	assert_int_equal(samples_of(&by_path, "fixed:10"), 9);
+	o.format = "fixed:10";
+	assert_int_equal(leat_dataset_create(&o, by_name.what, &info, r), 0);
+	assert_int_equal(info.samples, 9);
+	o.format = NULL;
+	o.source = by_name.what;
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	by_id.what = info.id;
+	assert_int_equal(samples_of(&by_name, NULL), 9);
+	assert_int_equal(samples_of(&by_name, "fixed:5"), 18);
+	assert_int_equal(samples_of(&by_id, NULL), 9);
+	assert_int_equal(samples_of(&by_path, NULL), 3);
+	assert_int_equal(samples_of(&by_path, "nonsense"), -LE_INVAL);
+	/* What nobody can read any more is not made up again, and staging mends it. */
+	snprintf(path, sizeof(path), "%s/.leat/%s/samples", w->to, info.id);
+	assert_int_equal(truncate(path, 100), 0);
+	assert_int_equal(samples_of(&by_name, NULL), -LE_CORRUPT);
+	assert_int_equal(samples_of(&by_name, "fixed:10"), 9);
+	assert_int_equal(samples_of(&by_path, NULL), 3);
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_int_equal(samples_of(&by_name, NULL), 9);
+	free(r);
+}
+
 static void test_random_access(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state);
@@ -692,6 +771,7 @@ int main(void)
 		T(test_event_fd_and_try_next),
 		T(test_staged_copies_are_verified),
 		T(test_a_stale_copy_does_not_stand_for_its_source),
+		T(test_a_copy_has_the_samples_of_its_data_set),
 		T(test_random_access),
 		T(test_fields_patterns_and_threads),
 		T(test_batches_may_be_given_back_by_any_thread),
