@@ -740,11 +740,10 @@ static int make_room(struct op *op, struct ino root, uint32_t replicas)
 	return 0;
 }
 
-static int ask_txn(struct op *op, const void *vin, void *vout)
+static int may_txn(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_layout_set_req *in = vin;
 	struct mds_layout_set_rep *out = vout;
-	struct convert_rec row = {.replicas = in->layout.replicas};
 	const struct inode_rec *rec;
 
 	TRY(cred_check(&in->cred));
@@ -754,6 +753,15 @@ static int ask_txn(struct op *op, const void *vin, void *vout)
 	if (!S_ISDIR(rec->attr.mode) && !S_ISREG(rec->attr.mode))
 		return -LE_INVAL;
 	out->attr = rec->attr;
+	return 0;
+}
+
+static int ask_txn(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_layout_set_req *in = vin;
+	struct convert_rec row = {.replicas = in->layout.replicas};
+
+	TRY(may_txn(op, vin, vout));
 	if ((in->layout.flags & LAYOUT_F_STOP) != 0)
 		txn_delete(op->store, key_of('V', in->ino.v));
 	else
@@ -769,6 +777,10 @@ int convert_ask(struct op *op, const struct mds_layout_set_req *in, struct mds_l
 
 	if (!stop && in->layout.replicas < 1)
 		return -LE_INVAL;
+	TRY(op_read(op, may_txn, in, out));
+	/* Chains of that many members, if there are none yet. */
+	if (!stop && in->layout.replicas > 1)
+		TRY(chain_table_want(&m->cluster, in->layout.replicas));
 	if (!stop)
 		TRY(make_room(op, in->ino, in->layout.replicas));
 	if (!stop && m->conversions.n >= JOBS_MAX && job_find(&m->conversions, in->ino) == NULL)

@@ -20,6 +20,28 @@ static void merge(struct layout *l, const struct layout *new)
 			new->compression == COMPRESSION_OFF ? COMPRESSION_NONE : new->compression;
 }
 
+static int check(struct op *op, const struct mds_layout_set_req *in, struct inode **ret_i,
+		 const struct inode_rec **ret_rec)
+{
+	const struct inode_rec *rec;
+
+	TRY(cred_check(&in->cred));
+	TRY(file_get(op, in->ino, VIEW_NEWEST, ret_i, &rec));
+	TRY(perm_owner(&in->cred, &rec->attr));
+	TRY(perm_fixed(&rec->attr));
+	*ret_rec = rec;
+	return 0;
+}
+
+static int may_txn(struct op *op, const void *in, void *out)
+{
+	const struct inode_rec *rec;
+	struct inode *i;
+
+	(void)out;
+	return check(op, in, &i, &rec);
+}
+
 static int layout_set_txn(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_layout_set_req *in = vin;
@@ -29,11 +51,7 @@ static int layout_set_txn(struct op *op, const void *vin, void *vout)
 	struct layout l;
 	struct inode *i;
 
-	TRY(cred_check(&in->cred));
-	TRY(placement_check(&in->layout));
-	TRY(file_get(op, in->ino, VIEW_NEWEST, &i, &old));
-	TRY(perm_owner(&in->cred, &old->attr));
-	TRY(perm_fixed(&old->attr));
+	TRY(check(op, in, &i, &old));
 	l = old->attr.layout;
 	merge(&l, &in->layout);
 	if (S_ISDIR(old->attr.mode)) {
@@ -60,11 +78,12 @@ int mds_layout_set(struct op *op, const void *vin, void *vout)
 	const struct mds_layout_set_req *in = vin;
 
 	TRY(placement_check(&in->layout));
+	if ((in->layout.flags & (LAYOUT_F_CONVERT | LAYOUT_F_STOP)) != 0)
+		return convert_ask(op, in, vout);
+	TRY(op_read(op, may_txn, in, NULL));
 	/* Chains of that many members, if there are none yet. */
 	if (in->layout.replicas > 1)
 		TRY(chain_table_want(&op->m->cluster, in->layout.replicas));
-	if ((in->layout.flags & (LAYOUT_F_CONVERT | LAYOUT_F_STOP)) != 0)
-		return convert_ask(op, in, vout);
 	op->final = true;
 	return op_mutate(op, layout_set_txn, vin, vout);
 }

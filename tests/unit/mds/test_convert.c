@@ -1,0 +1,83 @@
+/* Conversions to another number of copies: who may ask for them, and which are on record. */
+#include <fcntl.h>
+
+#include "tests/unit/mds/fixture.h"
+
+static int ask(struct fx *f, struct ino ino, uint32_t replicas, uint32_t flags)
+{
+	struct mds_layout_set_req q = {.cred = f->cred,
+				       .ino = ino,
+				       .layout = {.replicas = (uint8_t)replicas,
+						  .flags = (uint8_t)flags}};
+
+	return fx_call(f, OP_mds_layout_set, &q, NULL);
+}
+
+static int convert(struct fx *f, struct ino ino, uint32_t replicas)
+{
+	return ask(f, ino, replicas, LAYOUT_F_CONVERT);
+}
+
+/* A directory in which a file stays open, so that no conversion of it ends. */
+static struct ino busy_dir(struct fx *f, struct ino parent, const char *name)
+{
+	struct ino dir;
+
+	assert_int_equal(fx_mkdir(f, parent, name, &dir), 0);
+	assert_int_equal(fx_create_file(f, dir, "open", O_WRONLY, NULL), 0);
+	return dir;
+}
+
+struct found {
+	struct ino ino;
+	uint32_t replicas, n;
+};
+
+static void find(void *arg, const struct conversion_view *v)
+{
+	struct found *fd = arg;
+
+	fd->n++;
+	if (ino_equal(v->root, fd->ino))
+		fd->replicas = v->replicas;
+}
+
+static struct found conversions(struct fx *f, struct ino ino)
+{
+	struct found fd = {.ino = ino};
+
+	conversions_each(f->m, find, &fd);
+	return fd;
+}
+
+/* Who may not ask for it changes nothing by asking, neither here nor of others, nor of chains. */
+static void who_may_body(struct fx *f)
+{
+	struct ino top, in;
+	struct attr a;
+
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "top", &top), 0);
+	in = busy_dir(f, top, "in");
+	assert_int_equal(fx_create_file(f, top, "file", O_WRONLY, &a), 0);
+	assert_int_equal(convert(f, in, 2), 0);
+	f->cred.uid = f->cred.gid = 1000;
+	assert_int_equal(convert(f, top, 1), -LE_PERM);
+	assert_int_equal(convert(f, in, 3), -LE_PERM);
+	assert_int_equal(ask(f, in, 3, LAYOUT_F_STOP), -LE_PERM);
+	assert_int_equal(ask(f, top, 3, 0), -LE_PERM);
+	assert_int_equal(conversions(f, in).replicas, 2);
+	assert_int_equal(f->m->cluster.classes[3].table, 0);
+	f->cred.uid = f->cred.gid = 0;
+	assert_int_equal(ask(f, top, 3, 0), 0);
+	assert_int_not_equal(f->m->cluster.classes[3].table, 0);
+}
+TEST(test_who_may, who_may_body)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_who_may),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
