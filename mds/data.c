@@ -319,7 +319,7 @@ static int finish_txn(struct op *op, const void *vin, void *vout)
 		if (fi->asked)
 			prepared_take(op, rec, &fi->prepared, &fi->ends);
 		else if (fi->prepares)
-			prepared_cut(op, rec, &fi->prepared);
+			prepared_change(op, rec, &fi->prepared);
 	}
 	inode_data_changed(op, rec);
 	inode_accounts_for(rec, fi->applied.at_ns);
@@ -467,7 +467,7 @@ void data_drop(struct op *op, struct inode_rec *rec)
 	data_remove(op, &rec->attr);
 	rec->attr.layout.gen = data_next_gen(rec);
 	inode_cut(rec);
-	prepared_cut(op, rec, &(struct ranges){0});
+	prepared_change(op, rec, &(struct ranges){0});
 	rec->attr.size = rec->attr.blocks = 0;
 	rec->attr.chains_ns = 0;
 	rec->append_end = 0;

@@ -66,16 +66,21 @@ void prepared_take(struct op *op, struct inode_rec *rec, const struct ranges *rs
 	rec->attr.blocks = (stored->used + left + SECTOR - 1) / SECTOR;
 }
 
-void prepared_cut(struct op *op, struct inode_rec *rec, const struct ranges *rs)
+void prepared_change(struct op *op, struct inode_rec *rec, const struct ranges *rs)
 {
+	uint64_t was, is = ranges_bytes(rs), left = rec->unwritten;
+	uint64_t sectors = rec->attr.blocks;
 	struct ranges before;
-	uint64_t less, left, blocks;
 
 	prepared_get(rec, &before);
-	less = ranges_bytes(&before) - ranges_bytes(rs);
-	left = less < rec->unwritten ? rec->unwritten - less : 0;
-	blocks = (rec->unwritten - left) / SECTOR;
-	rec->attr.blocks -= blocks < rec->attr.blocks ? blocks : rec->attr.blocks;
+	was = ranges_bytes(&before);
+	if (is >= was)
+		left += is - was;
+	else
+		left -= was - is < left ? was - is : left;
+	sectors += left / SECTOR;
+	sectors -= rec->unwritten / SECTOR < sectors ? rec->unwritten / SECTOR : sectors;
+	rec->attr.blocks = sectors;
 	put(op, rec, rs);
 	set_unwritten(op, rec, left);
 }

@@ -19,9 +19,9 @@ void prepared_remove(struct ranges *rs, uint64_t off, uint64_t len);
 /* From now on it is rs, of which, and of the file, the chains store that. Writes. */
 void prepared_take(struct op *op, struct inode_rec *rec, const struct ranges *rs,
 		   const struct data_ends *stored);
-/* The same where nobody asked the chains, and it has become less: what is taken away was not
- * written. Writes. */
-void prepared_cut(struct op *op, struct inode_rec *rec, const struct ranges *rs);
+/* The same where nobody asked the chains: what is taken away was not written, what is added is not.
+ * Writes. */
+void prepared_change(struct op *op, struct inode_rec *rec, const struct ranges *rs);
 /* Bytes that may still be promised. */
 uint64_t prepared_room(struct op *op);
 

@@ -72,22 +72,20 @@ static int ask_written(struct op *op, struct falloc *a)
 			 loop_deadline_ms(op->m->params.oss_timeout_ms), &a->ends);
 }
 
-/* Writes, unless there is no room. */
-static int prepare(struct op *op, struct falloc *a, struct inode *i, const struct inode_rec *old)
+/* What is prepared with it, if there is room. */
+static int check_room(struct op *op, const struct falloc *a, const struct inode_rec *old,
+		      struct ranges *ret_after)
 {
-	struct ranges after;
 	uint64_t bytes, more;
 
-	prepared_get(old, &after);
-	prepared_add(&after, &old->attr.layout, a->in->off, a->in->len);
-	bytes = ranges_bytes(&after);
+	prepared_get(old, ret_after);
+	prepared_add(ret_after, &old->attr.layout, a->in->off, a->in->len);
+	bytes = ranges_bytes(ret_after);
 	more = old->unwritten + a->ends.covered;
 	more = bytes > more ? bytes - more : 0;
 	if (more > prepared_room(op))
 		return -LE_NOSPC;
-	TRY(quota_check(op->store, old->attr.project, more, 0));
-	prepared_take(op, inode_edit(op->store, i), &after, &a->ends);
-	return 0;
+	return quota_check(op->store, old->attr.project, more, 0);
 }
 
 static int falloc_txn(struct op *op, const void *vin, void *vout)
@@ -99,10 +97,13 @@ static int falloc_txn(struct op *op, const void *vin, void *vout)
 	uint64_t extend = (in->mode & FALLOC_FL_KEEP_SIZE) != 0 ? 0 : end;
 	const struct inode_rec *old;
 	struct inode_rec *rec;
+	struct ranges after;
 	struct inode *i;
 
 	TRY(check(op, in, &i, &old));
 	TRY(op_changes(op, in->ino));
+	if (prepares(in))
+		TRY(check_room(op, a, old, &after));
 	if (makes_holes(in) && !inode_has_no_data(old)) {
 		op->final = false;
 		a->intent = (struct intent_rec){.kind = INTENT_PUNCH,
@@ -115,10 +116,10 @@ static int falloc_txn(struct op *op, const void *vin, void *vout)
 		a->intent_no = data_begin(op, &a->intent, old, true);
 		return 0;
 	}
-	if (prepares(in))
-		TRY(prepare(op, a, i, old));
 	op->final = true;
 	rec = inode_edit(op->store, i);
+	if (prepares(in))
+		prepared_take(op, rec, &after, &a->ends);
 	if (extend > rec->attr.size)
 		rec->attr.size = extend;
 	inode_data_changed(op, rec);
@@ -146,7 +147,7 @@ int mds_fallocate(struct op *op, const void *vin, void *vout)
 		return -LE_FBIG;
 	TRY(open_file_get(&op->m->opens, a.in->ino, &a.file));
 	fmutex_lock(&a.file->busy);
-	rc = makes_holes(a.in) ? 0 : ask_written(op, &a);
+	rc = prepares(a.in) ? ask_written(op, &a) : 0;
 	if (rc == 0)
 		rc = op_mutate(op, falloc_txn, &a, &out->attr);
 	if (rc == 0 && a.intent_no != 0)

@@ -148,7 +148,7 @@ static void cut_prepared(struct op *op, struct inode_rec *rec)
 		return;
 	prepared_get(rec, &left);
 	prepared_remove(&left, rec->attr.size, UINT64_MAX);
-	prepared_cut(op, rec, &left);
+	prepared_change(op, rec, &left);
 }
 
 /* All in one critical section where that is possible, else the intent. */

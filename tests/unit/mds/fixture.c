@@ -54,7 +54,7 @@ static int on_stat(struct rpc_req *r, const void *in, void *out)
 
 	(void)in;
 	*(struct oss_stat_rep *)out = f->stat;
-	return f->oss_fail ? -LE_OVERLOAD : 0;
+	return f->oss_fail || (f->punched_fails && f->n_punches > 0) ? -LE_OVERLOAD : 0;
 }
 
 static const struct rpc_handler oss_handlers[] = {

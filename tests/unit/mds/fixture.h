@@ -39,6 +39,7 @@ struct fx {
 	char oss_addr[FX_TARGETS][64];
 	uint64_t n_trims, n_punches, n_removed, n_syncs;
 	bool oss_fail, oss_stop, to_crash;
+	bool punched_fails; /* once they were asked to punch they do not tell what they have */
 	struct oss_stat_rep stat; /* what they answer; size only by the first */
 };
 

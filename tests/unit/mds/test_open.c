@@ -155,6 +155,29 @@ static void truncate_body(struct fx *f)
 	assert_int_equal(attr_of(f, a.ino).size, 7);
 }
 
+/* Zeroed, but nobody can be asked what is written of it then: what was prepared before still
+ * counts, and so does what has come to it. */
+static void zeroed_unasked_body(struct fx *f)
+{
+	struct mds_fallocate_req q = {.off = 0, .len = 4096};
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "z", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100), 0);
+	q.ino = a.ino;
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
+	assert_int_equal(f->m->store.counters.unwritten, 4096);
+	f->punched_fails = true;
+	q.mode = FALLOC_FL_ZERO_RANGE;
+	q.off = 1 << 20;
+	q.len = 8192;
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
+	assert_int_equal(f->n_punches, 3);
+	assert_int_equal(f->m->store.counters.unwritten, 4096 + 8192);
+	assert_int_equal(attr_of(f, a.ino).blocks, 24);
+	f->punched_fails = false;
+}
+
 static void fallocate_body(struct fx *f)
 {
 	struct mds_fallocate_req q = {.off = 1000, .len = 500};
@@ -185,6 +208,10 @@ static void fallocate_body(struct fx *f)
 	q.mode = 0;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_NOSPC);
 	assert_int_equal(attr_of(f, a.ino).size, 1900);
+	q.mode = FALLOC_FL_ZERO_RANGE; /* of a file with data too */
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_NOSPC);
+	assert_int_equal(attr_of(f, a.ino).size, 1900);
+	assert_int_equal(attr_of(f, a.ino).blocks, 16);
 	q.mode = FALLOC_FL_COLLAPSE_RANGE;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_NOTSUP);
 	q.mode = 0;
@@ -923,6 +950,7 @@ TEST(test_truncate, truncate_body)
 TEST(test_presumed, presumed_body)
 TEST(test_late_close, late_close_body)
 TEST(test_fallocate, fallocate_body)
+TEST(test_zeroed_unasked, zeroed_unasked_body)
 TEST(test_append, append_body)
 TEST(test_former_place, former_place_body)
 TEST(test_cut_log, cut_log_body)
@@ -941,6 +969,7 @@ int main(void)
 		cmocka_unit_test(test_truncate),
 		cmocka_unit_test(test_late_close),
 		cmocka_unit_test(test_fallocate),
+		cmocka_unit_test(test_zeroed_unasked),
 		cmocka_unit_test(test_append),
 		cmocka_unit_test(test_former_place),
 		cmocka_unit_test(test_cut_log),

@@ -1,5 +1,6 @@
 /* Quotas: what is counted, over crashes too, and what is reserved for writers. */
 #include <fcntl.h>
+#include <linux/falloc.h>
 #include <linux/fs.h>
 
 #include "tests/unit/mds/fixture.h"
@@ -78,6 +79,30 @@ static void writers(struct fx *f)
 }
 
 TEST(test_space_is_reserved_while_a_file_is_written, writers)
+
+/* Of a file with data and of one without, whatever it is asked to be there. */
+static void promises(struct fx *f)
+{
+	struct mds_fallocate_req q = {.len = 11 << 20};
+	struct attr a;
+
+	begin(f);
+	assert_int_equal(fx_create_file(f, dir, "a", O_WRONLY, &a), 0);
+	q.ino = a.ino;
+	q.mode = FALLOC_FL_ZERO_RANGE;
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_DQUOT);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 4096), 0);
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_DQUOT);
+	q.mode = 0;
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_DQUOT);
+	assert_int_equal(get(f, dir).bytes, 2 * 4096);
+	q.mode = FALLOC_FL_ZERO_RANGE;
+	q.len = 8 << 20;
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
+	assert_int_equal(get(f, dir).bytes, 4096 + (8 << 20));
+}
+
+TEST(test_what_is_allocated_counts, promises)
 
 /* A whiteout is one more. */
 static void whiteouts(struct fx *f)
@@ -176,6 +201,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_space_is_reserved_while_a_file_is_written),
+		cmocka_unit_test(test_what_is_allocated_counts),
 		cmocka_unit_test(test_whiteouts_count),
 		cmocka_unit_test(test_counts_stay_over_a_crash),
 		cmocka_unit_test(test_check_repairs_counts),
