@@ -267,7 +267,8 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 		return;
 	if (own && known && step <= 1 && i->open_change == i->attr.change)
 		i->open_change = attr->change;
-	if (i->data != NULL && known && attr->change != i->attr.change && !own) {
+	if (i->data != NULL && known && !own &&
+	    (attr->change != i->attr.change || attr->cuts != i->attr.cuts)) {
 		ra_drop_all(i->data);
 		/* Perhaps by a truncation of ours that was given up. */
 		i->data->unsure |= i->data->n_write > 0;

@@ -239,10 +239,11 @@ static int ask_attr(struct client *c, const struct cred *cred, struct inode *i,
 	return 0;
 }
 
-/* It would have been recalled before. */
+/* It would have been recalled before. That a file is sealed does not suffice: its data may have got
+ * another generation, in a conversion, while this client was believed to be gone. */
 static bool change_known(struct client *c, struct inode *i)
 {
-	return inode_is_fixed(i) || inode_attr_fresh(c, i) || lease_shared(c, i);
+	return inode_attr_fresh(c, i) || lease_shared(c, i);
 }
 
 bool io_known_uncut(struct client *c, struct inode *i, uint32_t cuts)

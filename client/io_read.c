@@ -294,18 +294,17 @@ static int check_read(struct ll_file *f, uint64_t off, uint32_t len)
  */
 struct attempt {
 	struct ll_file *f;
-	uint64_t n_holes;
-	uint32_t cuts; /* of the attributes */
+	uint64_t n_holes; /* of before it */
+	uint32_t cuts;    /* of the attributes */
 	struct io_patience patience;
 	uint64_t until_us; /* with chunk leases: these must last by then */
-	bool ahead; /* what was fetched ahead may have met holes long before */
 };
 
 static void attempt_begin(struct attempt *a)
 {
 	a->cuts = a->f->inode->attr.cuts;
-	a->n_holes = a->f->d->n_holes;
-	a->ahead = reads_ahead(a->f);
+	/* What was fetched ahead may have met holes long before. */
+	a->n_holes = reads_ahead(a->f) ? 0 : a->f->d->n_holes;
 }
 
 /* Has the file been all the time as it was read? hole: was there one in what is to be returned? */
@@ -322,7 +321,7 @@ static int attempt_end(struct attempt *a)
 {
 	enum io_cut cut;
 
-	TRY(attempt_cut(a, a->ahead || a->n_holes != a->f->d->n_holes, &cut));
+	TRY(attempt_cut(a, a->n_holes != a->f->d->n_holes, &cut));
 	if (cut == CUT_NOW)
 		TRY(io_wait_uncut(a->f->c, &a->patience));
 	return cut != CUT_NOT;

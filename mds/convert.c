@@ -148,6 +148,8 @@ static int exchange_txn(struct op *op, const void *vin, void *vout)
 	rec = inode_edit(op->store, i);
 	data_remove(op, &rec->attr);
 	rec->attr.layout = cv->to;
+	/* Who was believed to be gone and still reads the old data meets holes there. */
+	inode_cut(rec);
 	txn_delete(op->store, key_of('T', cv->intent));
 	return 0;
 }
