@@ -221,6 +221,20 @@ int truncate_file(struct op *op, const struct mds_setattr_req *req, struct ino t
 	return rc;
 }
 
+/* What is under way on its data ends before. */
+static int seal(struct op *op, struct setting *s, struct mds_setattr_rep *out)
+{
+	struct open_file *f;
+	int rc;
+
+	TRY(open_file_get(&op->m->opens, s->req.ino, &f));
+	fmutex_lock(&f->busy);
+	rc = op_mutate(op, setattr_txn, s, out);
+	fmutex_unlock(&f->busy);
+	open_file_put(&op->m->opens, f);
+	return rc;
+}
+
 int mds_setattr(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_setattr_req *in = vin;
@@ -230,6 +244,8 @@ int mds_setattr(struct op *op, const void *vin, void *vout)
 
 	if ((in->mask & SET_SIZE) != 0)
 		return truncate_file(op, in, in->ino, true, &out->attr);
+	if ((in->mask & SET_SEALED) != 0)
+		return seal(op, &s, out);
 	TRY(op_mutate(op, setattr_txn, &s, out));
 	if (!s.ask)
 		return 0;

@@ -599,6 +599,31 @@ static void former_request(void *arg)
 	r->answered = true;
 }
 
+/* A file that is being cut is sealed as it is then. */
+static void sealed_while_cut_body(struct fx *f)
+{
+	struct mds_setattr_req q = {.mask = SET_SIZE, .attr = {.size = 10}};
+	struct former truncation = {f, 1, OP_mds_setattr, &q, false};
+	struct mds_setattr_req seal = {.mask = SET_SEALED, .attr = {.flags = ATTR_SEALED}};
+	struct mds_setattr_rep p;
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "c", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
+	q.ino = seal.ino = a.ino;
+	f->oss_fail = true;
+	assert_int_equal(fiber_spawn("truncate", former_request, &truncation), 0);
+	sleep_ms(300);
+	f->oss_fail = false;
+	assert_false(truncation.answered);
+	assert_int_equal(fx_call(f, OP_mds_setattr, &seal, &p), 0);
+	assert_int_equal(p.attr.size, 10);
+	assert_true(attr_of(f, a.ino).flags & ATTR_SEALED);
+	sleep_ms(10);
+	assert_true(truncation.answered);
+	assert_int_equal(fx_truncate(f, a.ino, 0), -LE_PERM);
+}
+
 /* It is done, but not durable yet, when the session is taken over. */
 static void take_over_from(struct former *r)
 {
@@ -949,6 +974,7 @@ TEST(test_dead_writer, dead_writer_body)
 TEST(test_truncate, truncate_body)
 TEST(test_presumed, presumed_body)
 TEST(test_late_close, late_close_body)
+TEST(test_sealed_while_cut, sealed_while_cut_body)
 TEST(test_fallocate, fallocate_body)
 TEST(test_zeroed_unasked, zeroed_unasked_body)
 TEST(test_append, append_body)
@@ -968,6 +994,7 @@ int main(void)
 		cmocka_unit_test(test_dead_writer),
 		cmocka_unit_test(test_truncate),
 		cmocka_unit_test(test_late_close),
+		cmocka_unit_test(test_sealed_while_cut),
 		cmocka_unit_test(test_fallocate),
 		cmocka_unit_test(test_zeroed_unasked),
 		cmocka_unit_test(test_append),
