@@ -59,6 +59,8 @@ static int layout_set_txn(struct op *op, const void *vin, void *vout)
 	} else {
 		if (!S_ISREG(old->attr.mode))
 			return -LE_INVAL;
+		if ((old->attr.flags & ATTR_SEALED) != 0)
+			return -LE_PERM;
 		if (!inode_has_no_data(old) || !inode_not_open(op, in->ino))
 			return -LE_BUSY;
 		TRY(placement_choose(&op->m->cluster, &op->m->params, &l, in->ino, &l));

@@ -114,6 +114,9 @@ static int acl_txn(struct op *op, const void *vin, void *vout)
 	TRY(file_get(op, ch->ino, VIEW_NEWEST, &i, &old));
 	TRY(xattr_check(ch->cred, old, bytes_str(name), true));
 	TRY(perm_fixed(&old->attr));
+	/* With the list the mode, which a data set knows the file by. */
+	if ((old->attr.flags & ATTR_SEALED) != 0)
+		return -LE_PERM;
 	if (ch->which == ACL_DEFAULT && !S_ISDIR(old->attr.mode))
 		return ch->none ? 0 : -LE_ACCES;
 	there = (ch->which == ACL_ACCESS ? old->acl : old->acl_default).len > 0;

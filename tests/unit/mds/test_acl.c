@@ -229,6 +229,32 @@ static void test_kept_over_a_crash(void **state)
 	fx_destroy(f);
 }
 
+/* A sealed file keeps its list, and with it its mode, and its layout. */
+static void sealed(struct fx *f)
+{
+	struct mds_setattr_req seal = {.mask = SET_SEALED, .attr = {.flags = ATTR_SEALED}};
+	struct mds_layout_set_req layout = {.layout = {.width = 1}};
+	struct mds_removexattr_req none = {.name = bytes_str("system.posix_acl_access")};
+	struct value l = example();
+	struct attr a, after;
+
+	fx_session(f, 1);
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "s", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 0), 0);
+	seal.ino = layout.ino = none.ino = a.ino;
+	assert_int_equal(fx_call(f, OP_mds_setattr, &seal, NULL), 0);
+	assert_int_equal(fx_getattr(f, a.ino, &a), 0);
+	assert_int_equal(set(f, a.ino, "system.posix_acl_access", l.b, l.len), -LE_PERM);
+	assert_int_equal(fx_call(f, OP_mds_removexattr, &none, NULL), -LE_PERM);
+	assert_int_equal(fx_call(f, OP_mds_layout_set, &layout, NULL), -LE_PERM);
+	assert_int_equal(fx_getattr(f, a.ino, &after), 0);
+	assert_int_equal(after.mode, a.mode);
+	assert_int_equal(after.change, a.change);
+	assert_int_equal(after.layout.gen, a.layout.gen);
+}
+
+TEST(test_sealed_files_keep_their_lists, sealed)
+
 /* ---- the other attributes' limits ---- */
 
 static void limits(struct fx *f)
@@ -274,6 +300,7 @@ int main(void)
 		cmocka_unit_test(test_access),
 		cmocka_unit_test(test_kept_over_a_crash),
 		cmocka_unit_test(test_forgotten_with_the_last_user),
+		cmocka_unit_test(test_sealed_files_keep_their_lists),
 		cmocka_unit_test(test_attributes_have_limits),
 	};
 
