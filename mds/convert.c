@@ -41,8 +41,8 @@ struct convert_job {
 	struct mds *m;
 	struct ino root;
 	uint32_t replicas;
-	bool stop, ended;
-	uint64_t n_asks; /* when it ended */
+	bool stop;
+	uint64_t n_asks, n_walked; /* how often it was asked for, and before the walk */
 	/* The walk that is under way: */
 	uint64_t n_seen, n_waiting, n_failed, n_done;
 	/* All in all: */
@@ -513,7 +513,7 @@ static struct convert_job *job_find(const struct conversions *cv, struct ino roo
 	list_for_each (n, &cv->jobs) {
 		struct convert_job *j = list_entry(n, struct convert_job, link);
 
-		if (ino_equal(j->root, root) && !j->stop && !j->ended)
+		if (ino_equal(j->root, root) && !j->stop)
 			return j;
 	}
 	return NULL;
@@ -524,12 +524,13 @@ static int row_txn(struct op *op, const void *vin, void *vout)
 	const struct convert_job *j = vin;
 
 	(void)vout;
-	/* Asked for again meanwhile it is another's; left over it is deleted by the next start. */
-	if (!j->stop && op->m->conversions.n_asks == j->n_asks)
+	/* Of one that was stopped it is gone, or another's. */
+	if (!j->stop)
 		txn_delete(op->store, key_of('V', j->root.v));
 	return 0;
 }
 
+/* Under the lock. */
 static void job_end(struct convert_job *j, int rc)
 {
 	struct mds *m = j->m;
@@ -554,9 +555,9 @@ static void job_end(struct convert_job *j, int rc)
 	latch_done(&m->fibers);
 }
 
-static void job_run(void *arg)
+/* Until a walk finds nothing left to do. */
+static int walk_on(struct convert_job *j)
 {
-	struct convert_job *j = arg;
 	uint64_t pause_ms = PAUSE_MIN_MS;
 	int rc = 0;
 
@@ -564,6 +565,7 @@ static void job_run(void *arg)
 		uint32_t replicas = j->replicas;
 
 		if (j->m->recovery.sessions_back) {
+			j->n_walked = j->n_asks;
 			rc = replicas > 1 ? chain_table_want(&j->m->cluster, replicas) : 0;
 			if (rc == 0)
 				rc = walk(j);
@@ -576,7 +578,7 @@ static void job_run(void *arg)
 			j->last_waiting = j->n_waiting;
 			j->last_failed = j->n_failed;
 			j->n_walks++;
-			if (rc == 0 && !is_over(j) && replicas == j->replicas &&
+			if (rc == 0 && !is_over(j) && j->n_walked == j->n_asks &&
 			    j->n_waiting + j->n_failed + j->n_done == 0)
 				break;
 			pause_ms = rc == 0 && j->n_done > 0 ? PAUSE_MIN_MS : pause_ms * 2;
@@ -586,9 +588,25 @@ static void job_run(void *arg)
 		if (mds_sleep_ms(j->m, pause_ms) < 0)
 			break;
 	}
-	j->ended = true;
-	j->n_asks = j->m->conversions.n_asks;
-	job_end(j, rc);
+	return rc;
+}
+
+static void job_run(void *arg)
+{
+	struct convert_job *j = arg;
+	struct conversions *cv = &j->m->conversions;
+	bool again;
+	int rc;
+
+	do {
+		rc = walk_on(j);
+		/* Who asks for it again just now is waited for: it goes on for him. */
+		fmutex_lock(&cv->lock);
+		again = !is_over(j) && rc != -LE_STALE && j->n_walked != j->n_asks;
+		if (!again)
+			job_end(j, rc);
+		fmutex_unlock(&cv->lock);
+	} while (again);
 }
 
 static int job_start(struct mds *m, struct ino root, uint32_t replicas)
@@ -616,7 +634,7 @@ void conversions_init(struct conversions *cv)
 {
 	list_init(&cv->jobs);
 	cv->n = 0;
-	cv->n_asks = 0;
+	fmutex_init(&cv->lock);
 }
 
 struct rows {
@@ -676,7 +694,7 @@ void conversions_each(const struct mds *m, void (*each)(void *arg, const struct 
 			.error = j->error,
 		};
 
-		if (!j->stop && !j->ended)
+		if (!j->stop)
 			each(arg, &v);
 	}
 }
@@ -771,23 +789,17 @@ static int ask_txn(struct op *op, const void *vin, void *vout)
 	return 0;
 }
 
-int convert_ask(struct op *op, const struct mds_layout_set_req *in, struct mds_layout_set_rep *out)
+/* Under the lock. */
+static int ask(struct op *op, const struct mds_layout_set_req *in, struct mds_layout_set_rep *out)
 {
 	struct mds *m = op->m;
 	bool stop = (in->layout.flags & LAYOUT_F_STOP) != 0;
 	struct convert_job *j;
 
-	if (!stop && in->layout.replicas < 1)
-		return -LE_INVAL;
-	TRY(op_read(op, may_txn, in, out));
-	/* Chains of that many members, if there are none yet. */
-	if (!stop && in->layout.replicas > 1)
-		TRY(chain_table_want(&m->cluster, in->layout.replicas));
 	if (!stop)
 		TRY(make_room(op, in->ino, in->layout.replicas));
 	if (!stop && m->conversions.n >= JOBS_MAX && job_find(&m->conversions, in->ino) == NULL)
 		return -LE_OVERLOAD;
-	m->conversions.n_asks++;
 	op->final = true;
 	TRY(op_mutate(op, ask_txn, in, out));
 	j = job_find(&m->conversions, in->ino);
@@ -798,7 +810,26 @@ int convert_ask(struct op *op, const struct mds_layout_set_req *in, struct mds_l
 	}
 	if (j != NULL) {
 		j->replicas = in->layout.replicas;
+		j->n_asks++;
 		return 0;
 	}
 	return job_start(m, in->ino, in->layout.replicas);
+}
+
+int convert_ask(struct op *op, const struct mds_layout_set_req *in, struct mds_layout_set_rep *out)
+{
+	struct conversions *cv = &op->m->conversions;
+	bool stop = (in->layout.flags & LAYOUT_F_STOP) != 0;
+	int rc;
+
+	if (!stop && in->layout.replicas < 1)
+		return -LE_INVAL;
+	TRY(op_read(op, may_txn, in, out));
+	/* Chains of that many members, if there are none yet. */
+	if (!stop && in->layout.replicas > 1)
+		TRY(chain_table_want(&op->m->cluster, in->layout.replicas));
+	fmutex_lock(&cv->lock);
+	rc = ask(op, in, out);
+	fmutex_unlock(&cv->lock);
+	return rc;
 }

@@ -17,6 +17,7 @@
 
 #include "common/base/list.h"
 #include "common/proto/mds_proto.h"
+#include "common/rt/fiber.h"
 #include "mds/store/records.h"
 
 struct mds;
@@ -25,7 +26,7 @@ struct op;
 struct conversions {
 	struct list jobs; /* struct convert_job */
 	uint32_t n;
-	uint64_t n_asks; /* ever: a row that may be another's by now is not deleted */
+	struct fmutex lock; /* held while one is asked for, and while one ends */
 };
 
 void conversions_init(struct conversions *cv);

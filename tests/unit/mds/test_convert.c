@@ -73,10 +73,76 @@ static void who_may_body(struct fx *f)
 }
 TEST(test_who_may, who_may_body)
 
+/* Another request beside those of fx_call. */
+struct request {
+	struct fx *f;
+	uint32_t slot;
+	uint64_t seq;
+	struct mds_layout_set_req req;
+	bool answered;
+};
+
+static void request(void *arg)
+{
+	struct request *r = arg;
+	struct frame_hdr hdr = {
+		.op = OP_mds_layout_set, .session = r->f->session, .slot = r->slot, .seq = r->seq};
+	struct mds_layout_set_rep p = {0};
+	struct op op;
+
+	op_init(&op, r->f->m);
+	assert_int_equal(op_run(&op, &hdr, &r->req, &p), 0);
+	op_fini(&op);
+	r->answered = true;
+}
+
+static void sleep_us(uint64_t us)
+{
+	assert_int_equal(fiber_sleep_us(us), 0);
+}
+
+static bool on_record(struct fx *f, struct ino ino)
+{
+	struct kv_value v;
+
+	if (store_get_record(&f->m->store, key_of('V', ino.v), &v) != 0)
+		return false;
+	kv_value_fini(&v);
+	return true;
+}
+
+/* At whatever moment of the former one's end it is asked for again, it is under way and on record.
+ */
+static void again_body(struct fx *f)
+{
+	struct ino dir = busy_dir(f, LEAT_ROOT_INO, "dir");
+	struct request first = {.f = f, .slot = 5};
+
+	first.req = (struct mds_layout_set_req){
+		.ino = dir, .layout = {.replicas = 1, .flags = LAYOUT_F_CONVERT}};
+	for (uint32_t us = 25; us < 2000; us += 25) {
+		first.seq++;
+		first.answered = false;
+		assert_int_equal(fiber_spawn("ask", request, &first), 0);
+		sleep_us(us);
+		assert_int_equal(convert(f, dir, 2), 0);
+		sleep_us(1000000);
+		assert_true(first.answered);
+		assert_int_equal(conversions(f, dir).replicas, 2);
+		assert_true(on_record(f, dir));
+		assert_int_equal(ask(f, dir, 0, LAYOUT_F_STOP), 0);
+		assert_false(on_record(f, dir));
+		sleep_us(20000000);
+		assert_int_equal(f->m->conversions.n, 0);
+	}
+}
+TEST(test_again, again_body)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_who_may),
+		cmocka_unit_test(test_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
