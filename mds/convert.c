@@ -42,6 +42,7 @@ struct convert_job {
 	struct ino root;
 	uint32_t replicas;
 	bool stop;
+	bool overtaken; /* of a part of the tree that is just being asked for */
 	uint64_t n_asks, n_walked; /* how often it was asked for, and before the walk */
 	/* The walk that is under way: */
 	uint64_t n_seen, n_waiting, n_failed, n_done;
@@ -414,7 +415,7 @@ static int dir_txn(struct op *op, const void *vin, void *vout)
 	struct inode *i;
 
 	TRY(file_get(op, *ino, VIEW_NEWEST, &i, &old));
-	if (!S_ISDIR(old->attr.mode) || old->attr.layout.replicas == j->replicas)
+	if (is_over(j) || !S_ISDIR(old->attr.mode) || old->attr.layout.replicas == j->replicas)
 		return 0;
 	TRY(op_changes(op, *ino));
 	rec = inode_edit(op->store, i);
@@ -732,30 +733,18 @@ static bool is_below(struct op *op, struct ino ino, struct ino dir)
 }
 
 /* Two trees of which one is part of the other would convert each other's files for ever: the newer
- * demand counts, of a part of another one it is refused. */
+ * demand counts, of a part of another one it is refused. Under the lock, so none comes or goes. */
 static int make_room(struct op *op, struct ino root, uint32_t replicas)
 {
-	struct conversions *cv = &op->m->conversions;
-	struct ino inner[JOBS_MAX];
-	uint32_t n = 0;
+	list_for_each (n, &op->m->conversions.jobs) {
+		struct convert_job *j = list_entry(n, struct convert_job, link);
 
-	list_for_each (pos, &cv->jobs) {
-		struct convert_job *j = list_entry(pos, struct convert_job, link);
-
-		if (!j->stop && n < JOBS_MAX)
-			inner[n++] = j->root;
-	}
-	for (uint32_t i = 0; i < n; i++) {
-		struct convert_job *j = job_find(cv, inner[i]);
-
-		if (j == NULL || ino_equal(inner[i], root) || j->replicas == replicas)
+		j->overtaken = false;
+		if (j->stop || ino_equal(j->root, root) || j->replicas == replicas)
 			continue;
-		if (is_below(op, root, inner[i]))
+		if (is_below(op, root, j->root))
 			return -LE_BUSY;
-		if (is_below(op, inner[i], root) && (j = job_find(cv, inner[i])) != NULL) {
-			/* Its row goes with its end, or is passed over by the outer one. */
-			j->replicas = replicas;
-		}
+		j->overtaken = is_below(op, j->root, root);
 	}
 	return 0;
 }
@@ -782,10 +771,18 @@ static int ask_txn(struct op *op, const void *vin, void *vout)
 	struct convert_rec row = {.replicas = in->layout.replicas};
 
 	TRY(may_txn(op, vin, vout));
-	if ((in->layout.flags & LAYOUT_F_STOP) != 0)
+	if ((in->layout.flags & LAYOUT_F_STOP) != 0) {
 		txn_delete(op->store, key_of('V', in->ino.v));
-	else
-		TXN_PUT(op->store, key_of('V', in->ino.v), convert_rec, &row);
+		return 0;
+	}
+	TXN_PUT(op->store, key_of('V', in->ino.v), convert_rec, &row);
+	/* With it, or a restart would begin them again. */
+	list_for_each (n, &op->m->conversions.jobs) {
+		const struct convert_job *j = list_entry(n, struct convert_job, link);
+
+		if (j->overtaken)
+			txn_delete(op->store, key_of('V', j->root.v));
+	}
 	return 0;
 }
 
@@ -807,6 +804,11 @@ static int ask(struct op *op, const struct mds_layout_set_req *in, struct mds_la
 		if (j != NULL)
 			j->stop = true;
 		return 0;
+	}
+	list_for_each (n, &m->conversions.jobs) {
+		struct convert_job *inner = list_entry(n, struct convert_job, link);
+
+		inner->stop |= inner->overtaken;
 	}
 	if (j != NULL) {
 		j->replicas = in->layout.replicas;

@@ -138,11 +138,56 @@ static void again_body(struct fx *f)
 }
 TEST(test_again, again_body)
 
+/* The newer demand for a whole counts, that for a part ends, also when both come at once. */
+static struct ino outer, inner;
+
+static void part_and_whole(struct fx *f)
+{
+	struct request part = {.f = f, .slot = 5};
+
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "outer", &outer), 0);
+	inner = busy_dir(f, outer, "inner");
+	part.req = (struct mds_layout_set_req){
+		.ino = inner, .layout = {.replicas = 2, .flags = LAYOUT_F_CONVERT}};
+	for (uint32_t us = 25; us < 1000; us += 25) {
+		part.seq++;
+		assert_int_equal(fiber_spawn("ask", request, &part), 0);
+		sleep_us(us);
+		assert_int_equal(convert(f, outer, 3), 0);
+		assert_int_equal(conversions(f, outer).n, 1);
+		assert_int_equal(conversions(f, outer).replicas, 3);
+		assert_false(on_record(f, inner));
+		assert_int_equal(convert(f, inner, 2), -LE_BUSY);
+		assert_int_equal(ask(f, outer, 0, LAYOUT_F_STOP), 0);
+		sleep_us(20000000);
+	}
+	assert_int_equal(convert(f, inner, 2), 0);
+	assert_int_equal(convert(f, outer, 3), 0);
+}
+
+static void whole_goes_on(struct fx *f)
+{
+	assert_int_equal(conversions(f, outer).n, 1);
+	assert_int_equal(conversions(f, outer).replicas, 3);
+}
+
+static void test_part_and_whole(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, part_and_whole);
+	fx_crash(f);
+	fx_run(f, whole_goes_on);
+	fx_destroy(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_who_may),
 		cmocka_unit_test(test_again),
+		cmocka_unit_test(test_part_and_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
