@@ -599,6 +599,9 @@ static void job_run(void *arg)
 	bool again;
 	int rc;
 
+	/* Whoever asks for it has not put it on record yet. */
+	fmutex_lock(&cv->lock);
+	fmutex_unlock(&cv->lock);
 	do {
 		rc = walk_on(j);
 		/* Who asks for it again just now is waited for: it goes on for him. */
@@ -610,7 +613,8 @@ static void job_run(void *arg)
 	} while (again);
 }
 
-static int job_start(struct mds *m, struct ino root, uint32_t replicas)
+static int job_start(struct mds *m, struct ino root, uint32_t replicas,
+		     struct convert_job **ret_job)
 {
 	struct convert_job *j = calloc(1, sizeof(*j));
 	int rc;
@@ -627,8 +631,10 @@ static int job_start(struct mds *m, struct ino root, uint32_t replicas)
 		m->conversions.n--;
 		free(j);
 		latch_done(&m->fibers);
+		return rc;
 	}
-	return rc;
+	*ret_job = j;
+	return 0;
 }
 
 void conversions_init(struct conversions *cv)
@@ -638,9 +644,14 @@ void conversions_init(struct conversions *cv)
 	fmutex_init(&cv->lock);
 }
 
+struct row {
+	struct ino root;
+	uint32_t replicas;
+};
+
 struct rows {
-	struct ino root[JOBS_MAX];
-	uint32_t replicas[JOBS_MAX], n;
+	struct row *v;
+	uint32_t n;
 	int status;
 };
 
@@ -649,28 +660,36 @@ static int each_row(void *arg, const void *key, size_t key_len, const void *valu
 	struct rows *rows = arg;
 	struct convert_rec rec;
 	struct wire_r r;
+	struct row *v;
 
 	wire_r_init(&r, value, len);
 	wire_get_convert_rec(&r, &rec);
-	if (key_len != 9 || r.status < 0 || rec.replicas < 1 || rec.replicas > LEAT_REPLICAS_MAX ||
-	    rows->n == JOBS_MAX) {
+	if (key_len != 9 || r.status < 0 || rec.replicas < 1 || rec.replicas > LEAT_REPLICAS_MAX) {
 		rows->status = -LE_CORRUPT_STORE;
 		return 1;
 	}
-	rows->root[rows->n] = (struct ino){get_be((const uint8_t *)key + 1, 8)};
-	rows->replicas[rows->n++] = rec.replicas;
+	v = realloc(rows->v, (rows->n + 1) * sizeof(*v));
+	if (v == NULL) {
+		rows->status = -LE_NOMEM;
+		return 1;
+	}
+	rows->v = v;
+	v[rows->n++] = (struct row){{get_be((const uint8_t *)key + 1, 8)}, rec.replicas};
 	return 0;
 }
 
+/* All of them, also more than may be asked for. */
 int conversions_start(struct mds *m)
 {
-	struct rows rows = {.n = 0};
+	struct rows rows = {0};
+	struct convert_job *j;
+	int rc = store_scan_prefix(&m->store, key_kind('V'), each_row, &rows);
 
-	TRY(store_scan_prefix(&m->store, key_kind('V'), each_row, &rows));
-	TRY(rows.status);
-	for (uint32_t i = 0; i < rows.n; i++)
-		TRY(job_start(m, rows.root[i], rows.replicas[i]));
-	return 0;
+	rc = rc < 0 ? rc : rows.status;
+	for (uint32_t i = 0; rc == 0 && i < rows.n; i++)
+		rc = job_start(m, rows.v[i].root, rows.v[i].replicas, &j);
+	free(rows.v);
+	return rc;
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -786,36 +805,44 @@ static int ask_txn(struct op *op, const void *vin, void *vout)
 	return 0;
 }
 
-/* Under the lock. */
-static int ask(struct op *op, const struct mds_layout_set_req *in, struct mds_layout_set_rep *out)
+static int ask_stop(struct op *op, const struct mds_layout_set_req *in,
+		    struct mds_layout_set_rep *out)
 {
-	struct mds *m = op->m;
-	bool stop = (in->layout.flags & LAYOUT_F_STOP) != 0;
-	struct convert_job *j;
+	struct convert_job *j = job_find(&op->m->conversions, in->ino);
 
-	if (!stop)
-		TRY(make_room(op, in->ino, in->layout.replicas));
-	if (!stop && m->conversions.n >= JOBS_MAX && job_find(&m->conversions, in->ino) == NULL)
-		return -LE_OVERLOAD;
-	op->final = true;
 	TRY(op_mutate(op, ask_txn, in, out));
-	j = job_find(&m->conversions, in->ino);
-	if (stop) {
-		if (j != NULL)
-			j->stop = true;
-		return 0;
+	if (j != NULL)
+		j->stop = true;
+	return 0;
+}
+
+/* The fiber first, so that nothing is on record that nobody does; it waits for the lock. */
+static int ask_start(struct op *op, const struct mds_layout_set_req *in,
+		     struct mds_layout_set_rep *out)
+{
+	struct conversions *cv = &op->m->conversions;
+	struct convert_job *j = job_find(cv, in->ino);
+	bool new = j == NULL;
+	int rc;
+
+	TRY(make_room(op, in->ino, in->layout.replicas));
+	if (new && cv->n >= JOBS_MAX)
+		return -LE_OVERLOAD;
+	if (new)
+		TRY(job_start(op->m, in->ino, in->layout.replicas, &j));
+	rc = op_mutate(op, ask_txn, in, out);
+	if (rc < 0) {
+		j->stop |= new;
+		return rc;
 	}
-	list_for_each (n, &m->conversions.jobs) {
+	list_for_each (n, &cv->jobs) {
 		struct convert_job *inner = list_entry(n, struct convert_job, link);
 
 		inner->stop |= inner->overtaken;
 	}
-	if (j != NULL) {
-		j->replicas = in->layout.replicas;
-		j->n_asks++;
-		return 0;
-	}
-	return job_start(m, in->ino, in->layout.replicas);
+	j->replicas = in->layout.replicas;
+	j->n_asks++;
+	return 0;
 }
 
 int convert_ask(struct op *op, const struct mds_layout_set_req *in, struct mds_layout_set_rep *out)
@@ -831,7 +858,8 @@ int convert_ask(struct op *op, const struct mds_layout_set_req *in, struct mds_l
 	if (!stop && in->layout.replicas > 1)
 		TRY(chain_table_want(&op->m->cluster, in->layout.replicas));
 	fmutex_lock(&cv->lock);
-	rc = ask(op, in, out);
+	op->final = true;
+	rc = stop ? ask_stop(op, in, out) : ask_start(op, in, out);
 	fmutex_unlock(&cv->lock);
 	return rc;
 }

@@ -80,6 +80,7 @@ struct request {
 	uint64_t seq;
 	struct mds_layout_set_req req;
 	bool answered;
+	int rc;
 };
 
 static void request(void *arg)
@@ -91,7 +92,7 @@ static void request(void *arg)
 	struct op op;
 
 	op_init(&op, r->f->m);
-	assert_int_equal(op_run(&op, &hdr, &r->req, &p), 0);
+	r->rc = op_run(&op, &hdr, &r->req, &p);
 	op_fini(&op);
 	r->answered = true;
 }
@@ -127,7 +128,7 @@ static void again_body(struct fx *f)
 		sleep_us(us);
 		assert_int_equal(convert(f, dir, 2), 0);
 		sleep_us(1000000);
-		assert_true(first.answered);
+		assert_true(first.answered && first.rc == 0);
 		assert_int_equal(conversions(f, dir).replicas, 2);
 		assert_true(on_record(f, dir));
 		assert_int_equal(ask(f, dir, 0, LAYOUT_F_STOP), 0);
@@ -151,9 +152,11 @@ static void part_and_whole(struct fx *f)
 		.ino = inner, .layout = {.replicas = 2, .flags = LAYOUT_F_CONVERT}};
 	for (uint32_t us = 25; us < 1000; us += 25) {
 		part.seq++;
+		part.answered = false;
 		assert_int_equal(fiber_spawn("ask", request, &part), 0);
 		sleep_us(us);
 		assert_int_equal(convert(f, outer, 3), 0);
+		assert_true(part.answered && part.rc == 0);
 		assert_int_equal(conversions(f, outer).n, 1);
 		assert_int_equal(conversions(f, outer).replicas, 3);
 		assert_false(on_record(f, inner));
@@ -182,12 +185,74 @@ static void test_part_and_whole(void **state)
 	fx_destroy(f);
 }
 
+/* There are no more than may be, however many ask at once, and a server with more of them on record
+ * starts. */
+#define MOST 64u
+
+static void too_many(struct fx *f)
+{
+	static struct request at_once[FX_SLOTS];
+	uint32_t n = 0;
+	struct ino dir;
+
+	for (uint32_t i = 0; i < MOST + FX_SLOTS / 2; i++) {
+		struct request *r = &at_once[i % FX_SLOTS];
+		char name[16];
+
+		snprintf(name, sizeof(name), "d%u", i);
+		dir = busy_dir(f, LEAT_ROOT_INO, name);
+		if (i < MOST - FX_SLOTS / 2) {
+			assert_int_equal(convert(f, dir, 2), 0);
+			continue;
+		}
+		*r = (struct request){.f = f, .slot = i % FX_SLOTS, .seq = 10000};
+		r->req = (struct mds_layout_set_req){
+			.ino = dir, .layout = {.replicas = 2, .flags = LAYOUT_F_CONVERT}};
+	}
+	for (uint32_t i = 0; i < FX_SLOTS; i++)
+		assert_int_equal(fiber_spawn("ask", request, &at_once[i]), 0);
+	sleep_us(1000000);
+	for (uint32_t i = 0; i < FX_SLOTS; i++) {
+		assert_true(at_once[i].answered);
+		assert_true(at_once[i].rc == 0 || at_once[i].rc == -LE_OVERLOAD);
+		assert_int_equal(on_record(f, at_once[i].req.ino), at_once[i].rc == 0);
+		n += at_once[i].rc == 0;
+	}
+	assert_int_equal(n, FX_SLOTS / 2);
+	assert_int_equal(conversions(f, dir).n, MOST);
+	/* As an older server may have left it. */
+	assert_int_equal(txn_begin(&f->m->store), 0);
+	for (uint32_t i = 0; i < FX_SLOTS; i++)
+		TXN_PUT(&f->m->store, key_of('V', at_once[i].req.ino.v), convert_rec,
+			&((struct convert_rec){.replicas = 2}));
+	assert_int_equal(store_wait(&f->m->store, txn_end(&f->m->store)), 0);
+}
+
+static void all_go_on(struct fx *f)
+{
+	struct ino none = {0};
+
+	assert_int_equal(conversions(f, none).n, MOST + FX_SLOTS / 2);
+}
+
+static void test_too_many(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, too_many);
+	fx_crash(f);
+	fx_run(f, all_go_on);
+	fx_destroy(f);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_who_may),
 		cmocka_unit_test(test_again),
 		cmocka_unit_test(test_part_and_whole),
+		cmocka_unit_test(test_too_many),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
