@@ -281,6 +281,14 @@ bool inode_has_no_data(const struct inode_rec *rec)
 		(rec->attr.flags & ATTR_UNSETTLED) == 0);
 }
 
+bool op_writes(const struct op *op, struct ino ino)
+{
+	const struct open *o =
+		op->session != NULL ? open_find(&op->m->opens, op->session, ino) : NULL;
+
+	return o != NULL && o->n_write > 0;
+}
+
 bool inode_not_open(struct op *op, struct ino ino)
 {
 	return op->m->recovery.sessions_back &&

@@ -82,8 +82,15 @@ int perm_owner(const struct cred *c, const struct attr *a)
 	return trusted(c) || c->uid == a->uid ? 0 : -LE_PERM;
 }
 
+int perm_write(const struct cred *c, const struct inode_rec *rec, bool writes)
+{
+	if (writes && c->uid == rec->attr.uid && (rec->attr.flags & ATTR_IMMUTABLE) == 0)
+		return 0;
+	return perm_access(c, rec, PERM_W);
+}
+
 int perm_setattr(const struct cred *c, const struct inode_rec *rec, uint32_t mask,
-		 const struct attr *new)
+		 const struct attr *new, bool writes)
 {
 	const struct attr *a = &rec->attr;
 	uint32_t flags = (mask & SET_FLAGS) != 0 ? a->flags ^ new->flags : 0;
@@ -115,7 +122,7 @@ int perm_setattr(const struct cred *c, const struct inode_rec *rec, uint32_t mas
 	if ((mask & (SET_ATIME_NOW | SET_MTIME_NOW)) != 0 && c->uid != a->uid)
 		TRY(perm_access(c, rec, PERM_W));
 	if ((mask & SET_SIZE) != 0)
-		TRY(perm_access(c, rec, PERM_W));
+		TRY(perm_write(c, rec, writes));
 	return 0;
 }
 

@@ -19,9 +19,13 @@ int perm_fixed(const struct attr *a) CHECK_RESULT;
 /* May remove or rename victim in dir, whose write bit has been checked: -LE_PERM. */
 int perm_remove(const struct cred *c, const struct attr *dir,
 		const struct attr *victim) CHECK_RESULT;
-/* May change what mask (enum attr_mask) says to the values of new: -LE_PERM, -LE_ACCES. */
+/* May change the data. writes: the caller's session has it open for writing, which somebody there
+ * was allowed to; the owner may always allow it himself. */
+int perm_write(const struct cred *c, const struct inode_rec *rec, bool writes) CHECK_RESULT;
+/* May change what mask (enum attr_mask) says to the values of new: -LE_PERM, -LE_ACCES. writes: as
+ * in perm_write. */
 int perm_setattr(const struct cred *c, const struct inode_rec *rec, uint32_t mask,
-		 const struct attr *new) CHECK_RESULT;
+		 const struct attr *new, bool writes) CHECK_RESULT;
 /* A sealed file's names are taken away or moved by root only: -LE_PERM. */
 int perm_sealed_name(const struct cred *c, const struct attr *a) CHECK_RESULT;
 /* Owner or root: -LE_PERM. */

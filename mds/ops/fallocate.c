@@ -38,7 +38,7 @@ static int check(struct op *op, const struct mds_fallocate_req *in, struct inode
 	TRY(file_get(op, in->ino, VIEW_NEWEST, ret_i, &rec));
 	if (!S_ISREG(rec->attr.mode))
 		return S_ISDIR(rec->attr.mode) ? -LE_ISDIR : -LE_NODEV;
-	TRY(perm_access(&in->cred, rec, PERM_W));
+	TRY(perm_write(&in->cred, rec, op_writes(op, in->ino)));
 	if ((rec->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
 	if ((in->mode & ~(uint32_t)FALLOC_FL_KEEP_SIZE) != 0)

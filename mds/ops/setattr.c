@@ -53,7 +53,7 @@ static int check(struct op *op, const struct mds_setattr_req *in, const struct i
 	const struct open_file *f = open_file_find(&op->m->opens, in->ino);
 
 	TRY(cred_check(&in->cred));
-	TRY(perm_setattr(&in->cred, rec, in->mask, &in->attr));
+	TRY(perm_setattr(&in->cred, rec, in->mask, &in->attr, op_writes(op, in->ino)));
 	if ((in->mask & SET_PROJECT) != 0 && in->cred.uid != 0)
 		return -LE_PERM;
 	if ((in->mask & SET_PROJECT) != 0 && in->attr.project != 0 &&

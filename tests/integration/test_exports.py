@@ -274,6 +274,13 @@ def test_all_are_squashed(c):
                "10.0.0.0/8")
         assert as_user(lambda: put(a.dir + "/drop/made"), USER, USER) == 0
         assert os.lstat(top + "/made").st_uid == 7777
+        # By a descriptor that it has, but not otherwise.
+        fd = os.open(a.dir + "/drop/ro", os.O_CREAT | os.O_RDWR, 0o444)
+        os.ftruncate(fd, 10)
+        os.posix_fallocate(fd, 0, 100)
+        os.close(fd)
+        assert os.stat(top + "/ro").st_size == 100
+        expect_errno(errno.EACCES, os.truncate, a.dir + "/drop/ro", 1)
         assert as_user(lambda: get(a.dir + "/drop/of user"), USER, USER) == errno.EACCES
         no_exports(c)
         assert as_user(lambda: get(a.dir + "/drop/of user"), USER, USER) == 0

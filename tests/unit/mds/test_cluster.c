@@ -236,18 +236,26 @@ static void test_rules(void **state)
 	dir.mode &= ~01000u;
 	assert_int_equal(perm_remove(&other, &dir, &a.attr), 0);
 	new.uid = 11;
-	assert_int_equal(perm_setattr(&owner, &a, SET_UID, &new), -LE_PERM);
+	assert_int_equal(perm_setattr(&owner, &a, SET_UID, &new, false), -LE_PERM);
 	new.gid = 30;
-	assert_int_equal(perm_setattr(&owner, &a, SET_GID, &new), 0);
-	assert_int_equal(perm_setattr(&other, &a, SET_GID, &new), -LE_PERM);
+	assert_int_equal(perm_setattr(&owner, &a, SET_GID, &new, false), 0);
+	assert_int_equal(perm_setattr(&other, &a, SET_GID, &new, false), -LE_PERM);
 	new.gid = 31;
-	assert_int_equal(perm_setattr(&owner, &a, SET_GID, &new), -LE_PERM);
-	assert_int_equal(perm_setattr(&other, &a, SET_MODE, &new), -LE_PERM);
-	assert_int_equal(perm_setattr(&other, &a, SET_MTIME, &new), -LE_PERM);
-	assert_int_equal(perm_setattr(&other, &a, SET_MTIME_NOW, &new), 0); /* may write */
+	assert_int_equal(perm_setattr(&owner, &a, SET_GID, &new, false), -LE_PERM);
+	assert_int_equal(perm_setattr(&other, &a, SET_MODE, &new, false), -LE_PERM);
+	assert_int_equal(perm_setattr(&other, &a, SET_MTIME, &new, false), -LE_PERM);
+	assert_int_equal(perm_setattr(&other, &a, SET_MTIME_NOW, &new, false), 0); /* may write */
 	a.attr.mode = S_IFREG | 0644;
-	assert_int_equal(perm_setattr(&other, &a, SET_MTIME_NOW, &new), -LE_ACCES);
-	assert_int_equal(perm_setattr(&other, &a, SET_SIZE, &new), -LE_ACCES);
+	assert_int_equal(perm_setattr(&other, &a, SET_MTIME_NOW, &new, false), -LE_ACCES);
+	assert_int_equal(perm_setattr(&other, &a, SET_SIZE, &new, false), -LE_ACCES);
+	/* By a descriptor of the session, but only the owner could have opened it again. */
+	a.attr.mode = S_IFREG | 0444;
+	assert_int_equal(perm_setattr(&other, &a, SET_SIZE, &new, true), -LE_ACCES);
+	assert_int_equal(perm_setattr(&owner, &a, SET_SIZE, &new, false), -LE_ACCES);
+	assert_int_equal(perm_setattr(&owner, &a, SET_SIZE, &new, true), 0);
+	a.attr.flags = ATTR_IMMUTABLE;
+	assert_int_equal(perm_setattr(&owner, &a, SET_SIZE, &new, true), -LE_PERM);
+	a.attr.flags = 0;
 	dir.mode |= S_ISGID;
 	dir.gid = 77;
 	perm_new(&owner, &dir, &mode, &gid);

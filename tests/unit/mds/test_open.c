@@ -178,6 +178,29 @@ static void zeroed_unasked_body(struct fx *f)
 	f->punched_fails = false;
 }
 
+/* Whoever has it open for writing may change its size, whatever has become of its mode. */
+static void own_descriptor_body(struct fx *f)
+{
+	struct mds_fallocate_req q = {.off = 0, .len = 500};
+	struct mds_setattr_req chmod = {.mask = SET_MODE, .attr = {.mode = 0444}};
+	struct attr a;
+
+	f->cred = (struct cred){.uid = 7, .gid = 7};
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "r", O_WRONLY, &a), -LE_ACCES);
+	f->cred.flags = CRED_CHECKED;
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "r", O_WRONLY, &a), 0);
+	f->cred.flags = 0;
+	q.cred = chmod.cred = f->cred;
+	q.ino = chmod.ino = a.ino;
+	assert_int_equal(fx_call(f, OP_mds_setattr, &chmod, NULL), 0);
+	assert_int_equal(fx_truncate(f, a.ino, 10), 0);
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 500), 0);
+	assert_int_equal(fx_truncate(f, a.ino, 10), -LE_ACCES);
+	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_ACCES);
+	f->cred = (struct cred){0};
+}
+
 static void fallocate_body(struct fx *f)
 {
 	struct mds_fallocate_req q = {.off = 1000, .len = 500};
@@ -975,6 +998,7 @@ TEST(test_truncate, truncate_body)
 TEST(test_presumed, presumed_body)
 TEST(test_late_close, late_close_body)
 TEST(test_sealed_while_cut, sealed_while_cut_body)
+TEST(test_own_descriptor, own_descriptor_body)
 TEST(test_fallocate, fallocate_body)
 TEST(test_zeroed_unasked, zeroed_unasked_body)
 TEST(test_append, append_body)
@@ -995,6 +1019,7 @@ int main(void)
 		cmocka_unit_test(test_truncate),
 		cmocka_unit_test(test_late_close),
 		cmocka_unit_test(test_sealed_while_cut),
+		cmocka_unit_test(test_own_descriptor),
 		cmocka_unit_test(test_fallocate),
 		cmocka_unit_test(test_zeroed_unasked),
 		cmocka_unit_test(test_append),
