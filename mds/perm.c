@@ -118,6 +118,9 @@ int perm_setattr(const struct cred *c, const struct inode_rec *rec, uint32_t mas
 	if ((mask & (SET_MODE | SET_ATIME | SET_MTIME | SET_CTIME | SET_SEALED)) != 0 &&
 	    c->uid != a->uid)
 		return -LE_PERM;
+	/* What a write takes away, or nothing at all, which is a change all the same */
+	if ((mask & ~(uint32_t)(SET_KILL_SUID | SET_KILL_CAPS)) == 0 && c->uid != a->uid && !writes)
+		TRY(perm_access(c, rec, PERM_W));
 	/* "now" may also be set by whoever may write */
 	if ((mask & (SET_ATIME_NOW | SET_MTIME_NOW)) != 0 && c->uid != a->uid)
 		TRY(perm_access(c, rec, PERM_W));

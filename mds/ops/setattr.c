@@ -73,11 +73,16 @@ static int check(struct op *op, const struct mds_setattr_req *in, const struct i
 }
 
 /* Without the right to it the kernel would not set S_ISGID either. */
-static void drop_sgid(const struct cred *c, struct inode_rec *rec, uint32_t mask)
+static struct attr without_sgid(const struct mds_setattr_req *in, const struct inode_rec *rec)
 {
-	if ((mask & SET_MODE) != 0 && c->uid != 0 && (c->flags & CRED_CHECKED) == 0 &&
-	    !S_ISDIR(rec->attr.mode) && !cred_in_group(c, rec->attr.gid))
-		rec->attr.mode &= ~(uint32_t)S_ISGID;
+	const struct cred *c = &in->cred;
+	struct attr a = in->attr;
+	uint32_t gid = (in->mask & SET_GID) != 0 ? a.gid : rec->attr.gid;
+
+	if (c->uid != 0 && (c->flags & CRED_CHECKED) == 0 && !S_ISDIR(rec->attr.mode) &&
+	    !cred_in_group(c, gid))
+		a.mode &= ~(uint32_t)S_ISGID;
+	return a;
 }
 
 /* When a file was written last, its only writer says when it sets the time (0: it cannot tell); of
@@ -108,6 +113,7 @@ static int setattr_txn(struct op *op, const void *vin, void *vout)
 	struct mds_setattr_rep *out = vout;
 	const struct inode_rec *old;
 	struct inode_rec *rec;
+	struct attr new;
 	struct inode *i;
 
 	TRY(file_get(op, in->ino, VIEW_NEWEST, &i, &old));
@@ -120,9 +126,9 @@ static int setattr_txn(struct op *op, const void *vin, void *vout)
 	if (s->ask)
 		return 0;
 
+	new = without_sgid(in, old);
 	rec = inode_edit(op->store, i);
-	attr_apply(op, rec, in->mask, &in->attr);
-	drop_sgid(&in->cred, rec, in->mask);
+	attr_apply(op, rec, in->mask, &new);
 	/* Sealing changes nothing that was known of the file: what was made of it stays true. */
 	if (in->mask != SET_SEALED)
 		inode_changed(op, rec);
@@ -161,6 +167,7 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 	uint32_t mask = in->mask & ~(uint32_t)SET_SIZE;
 	const struct inode_rec *old;
 	struct inode_rec *rec;
+	struct attr new;
 	struct inode *i;
 
 	TRY(file_get(op, in->ino, VIEW_NEWEST, &i, &old));
@@ -176,12 +183,13 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 	TRY(op_asks_own(op, in->ino, t->told));
 	if (in->cred.uid != 0 && (mask & SET_MODE) == 0)
 		mask |= SET_KILL_SUID;
+	new = without_sgid(in, old);
 	bool settled = (old->attr.flags & ATTR_UNSETTLED) == 0 && old->append_end <= old->attr.size;
 	bool drop = size == 0 && !inode_has_no_data(old) && inode_not_open(op, in->ino);
 	if (!drop && !inode_has_no_data(old) && !(settled && size >= old->attr.size)) {
 		op->final = false;
 		t->intent = (struct intent_rec){
-			.kind = INTENT_TRIM, .off = size, .mask = mask, .attr = in->attr};
+			.kind = INTENT_TRIM, .off = size, .mask = mask, .attr = new};
 		t->intent_no = data_begin(op, &t->intent, old, t->final);
 		t->file->cutting = true; /* from here on nobody reserves where it has ended */
 		return 0;
@@ -199,7 +207,7 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 		inode_cut(rec);
 	rec->attr.size = size;
 	inode_data_changed(op, rec);
-	attr_apply(op, rec, mask, &in->attr);
+	attr_apply(op, rec, mask, &new);
 	*ret_attr = rec->attr;
 	return 0;
 }

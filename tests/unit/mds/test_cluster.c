@@ -248,6 +248,12 @@ static void test_rules(void **state)
 	a.attr.mode = S_IFREG | 0644;
 	assert_int_equal(perm_setattr(&other, &a, SET_MTIME_NOW, &new, false), -LE_ACCES);
 	assert_int_equal(perm_setattr(&other, &a, SET_SIZE, &new, false), -LE_ACCES);
+	/* What a write takes away: for who writes, and nothing is for nobody else either. */
+	assert_int_equal(perm_setattr(&other, &a, SET_KILL_SUID, &new, false), -LE_ACCES);
+	assert_int_equal(perm_setattr(&other, &a, SET_KILL_CAPS, &new, false), -LE_ACCES);
+	assert_int_equal(perm_setattr(&other, &a, 0, &new, false), -LE_ACCES);
+	assert_int_equal(perm_setattr(&other, &a, SET_KILL_SUID, &new, true), 0);
+	assert_int_equal(perm_setattr(&owner, &a, SET_KILL_SUID, &new, false), 0);
 	/* By a descriptor of the session, but only the owner could have opened it again. */
 	a.attr.mode = S_IFREG | 0444;
 	assert_int_equal(perm_setattr(&other, &a, SET_SIZE, &new, true), -LE_ACCES);

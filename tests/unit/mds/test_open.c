@@ -178,6 +178,32 @@ static void zeroed_unasked_body(struct fx *f)
 	f->punched_fails = false;
 }
 
+/* Who is not in the file's group does not make it S_ISGID, with another size neither, be something
+ * cut off or not. */
+static void sgid_body(struct fx *f)
+{
+	struct mds_setattr_req own = {.mask = SET_UID | SET_GID, .attr = {.uid = 7, .gid = 8}};
+	struct mds_setattr_req q = {.cred = {.uid = 7, .gid = 7}};
+	const uint64_t sizes[] = {0, 200000, 10};
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "s", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
+	own.ino = q.ino = a.ino;
+	assert_int_equal(fx_call(f, OP_mds_setattr, &own, NULL), 0);
+	for (uint32_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+		q.mask = SET_MODE | (sizes[i] > 0 ? SET_SIZE : 0);
+		q.attr = (struct attr){.mode = 02755, .size = sizes[i]};
+		assert_int_equal(fx_call(f, OP_mds_setattr, &q, NULL), 0);
+		assert_int_equal(attr_of(f, a.ino).mode & 07777, 0755);
+	}
+	assert_int_equal(f->n_trims, 3);
+	q.cred.gid = 8;
+	q.attr.size = 5;
+	assert_int_equal(fx_call(f, OP_mds_setattr, &q, NULL), 0);
+	assert_int_equal(attr_of(f, a.ino).mode & 07777, 02755);
+}
+
 /* Whoever has it open for writing may change its size, whatever has become of its mode. */
 static void own_descriptor_body(struct fx *f)
 {
@@ -999,6 +1025,7 @@ TEST(test_presumed, presumed_body)
 TEST(test_late_close, late_close_body)
 TEST(test_sealed_while_cut, sealed_while_cut_body)
 TEST(test_own_descriptor, own_descriptor_body)
+TEST(test_sgid, sgid_body)
 TEST(test_fallocate, fallocate_body)
 TEST(test_zeroed_unasked, zeroed_unasked_body)
 TEST(test_append, append_body)
@@ -1020,6 +1047,7 @@ int main(void)
 		cmocka_unit_test(test_late_close),
 		cmocka_unit_test(test_sealed_while_cut),
 		cmocka_unit_test(test_own_descriptor),
+		cmocka_unit_test(test_sgid),
 		cmocka_unit_test(test_fallocate),
 		cmocka_unit_test(test_zeroed_unasked),
 		cmocka_unit_test(test_append),
