@@ -244,21 +244,17 @@ static bool is_stricter(const struct export_row *row, const struct export_row *o
 }
 
 /* The next one that must not go on with what it was given under the old table. One that is not
- * connected just now is not known to be of another network; after a restart nobody has leases. */
+ * connected just now is judged by where it was last; after a restart nobody has leases. */
 static struct session *next_restricted(struct mds *m, const struct exports *old, uint64_t limit)
 {
 	list_for_each (n, &m->sessions.all) {
 		struct session *se = list_entry(n, struct session, link);
 		struct export_row row, before;
 
-		if (se->ended || se->id >= limit)
+		if (se->ended || se->id >= limit || se->addr[0] == 0)
 			continue;
-		if (se->peer == NULL && !se->from_store)
-			return se;
-		if (se->peer == NULL)
-			continue;
-		row = exports_rule(&m->exports, se->peer->addr);
-		before = exports_rule(old, se->peer->addr);
+		row = exports_rule(&m->exports, se->addr);
+		before = exports_rule(old, se->addr);
 		if (is_stricter(&row, &before))
 			return se;
 	}

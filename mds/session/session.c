@@ -133,6 +133,7 @@ void session_attach(struct session *se, struct rpc_peer *p)
 		return;
 	rpc_peer_ref(p);
 	se->peer = p;
+	snprintf(se->addr, sizeof(se->addr), "%s", p->addr);
 	if (old != NULL) {
 		old->user = NULL;
 		rpc_peer_kill(old);

@@ -26,7 +26,8 @@ struct session {
 	char name[64];
 	uint32_t n_slots;
 	struct replay_slot *slots;
-	struct rpc_peer *peer; /* NULL: not connected since the start */
+	struct rpc_peer *peer; /* NULL: not connected */
+	char addr[96];         /* that it was last connected from; "": not since the start */
 	uint64_t heard_us;
 	uint32_t refs;
 	bool ended;
