@@ -476,6 +476,7 @@ void data_drop(struct op *op, struct inode_rec *rec)
 	rec->attr.flags &= ~(uint32_t)ATTR_UNSETTLED;
 	if (f != NULL)
 		f->size = f->used = 0;
+	open_file_counted(&op->m->opens, f);
 }
 
 /* ---- settling ---- */
@@ -496,6 +497,8 @@ static int settle_look(struct op *op, const void *in, void *vout)
 
 	(void)in;
 	TRY(file_get(op, st->file->ino, VIEW_NEWEST, NULL, &rec));
+	if ((rec->attr.flags & ATTR_UNSETTLED) == 0)
+		open_file_counted(&op->m->opens, st->file);
 	if ((rec->attr.flags & ATTR_UNSETTLED) == 0 || st->file->n_writers > 0 ||
 	    rec->attr.nlink == 0)
 		return -LE_BUSY;
@@ -532,6 +535,7 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	/* What was reported may have been cut off since. */
 	inode_written(op, rec,
 		      f->mtime_ns > st->ends.mtime_ns ? f->mtime_ns : st->ends.mtime_ns);
+	open_file_counted(&op->m->opens, st->file);
 	return 0;
 }
 
@@ -591,6 +595,18 @@ void data_settle_start(struct mds *m, struct ino ino)
 	}
 	st->file->settling = true;
 	m->n_settling++;
+}
+
+void data_settle_owed(struct mds *m)
+{
+	struct list tried, *n;
+
+	list_init(&tried);
+	while (m->n_settling < SETTLING_MAX && (n = list_pop(&m->opens.owed)) != NULL) {
+		list_push(&tried, n);
+		data_settle_start(m, list_entry(n, struct open_file, owed)->ino);
+	}
+	list_splice(&m->opens.owed, &tried);
 }
 
 /* ---- the last opener has gone ---- */

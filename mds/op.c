@@ -311,6 +311,7 @@ void inode_remove(struct op *op, struct inode *i)
 		data_remove(op, &rec->attr);
 	inode_delete(op->store, i);
 	leases_drop_inode(&op->m->leases, i->ino);
+	open_file_counted(&op->m->opens, open_file_find(&op->m->opens, i->ino));
 }
 
 void inode_unlink(struct op *op, struct inode *i, bool replaced, struct attr *ret_attr)

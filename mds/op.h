@@ -160,6 +160,9 @@ void data_cut_before(struct op *op, struct ino ino);
 /* Makes the inode settled with the size that the chains tell, if nobody writes it. In the
  * background. */
 void data_settle_start(struct mds *m, struct ino ino);
+/* The same for files for which bytes of a quota are reserved as long as they are not settled: there
+ * were too many at once, or the chains did not answer. */
+void data_settle_owed(struct mds *m);
 /* What is to be done when an inode has lost an opener: remove an orphan, settle a size. Yields. */
 int data_idle(struct mds *m, struct ino ino) CHECK_RESULT;
 

@@ -111,6 +111,7 @@ static void expire_sessions(struct mds *m)
 			forgive(m, late_us);
 		last_us = loop_now_us();
 		fsck_expire(m);
+		data_settle_owed(m);
 		while (!m->stopping && (se = find_expired(m)) != NULL) {
 			log_warn("session %llu of %s expired", (unsigned long long)se->id,
 				 se->name);

@@ -115,6 +115,8 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 		if (f->n_writers == 0 && !a->ask_chains)
 			rec = settle_reported(op, i, f);
 	}
+	if (rc < 0 || (rec->attr.flags & ATTR_UNSETTLED) == 0)
+		open_file_counted(&op->m->opens, f);
 	if (rc == 0 && rec->attr.nlink > 0 &&
 	    inode_get(op->store, in->ino, VIEW_NEWEST, &i, &rec) == 0)
 		out->attr = rec->attr; /* with what was changed just now */

@@ -9,6 +9,7 @@ void open_files_init(struct open_files *of, uint32_t n_max)
 	*of = (struct open_files){.n_max = n_max};
 	hmap_init(&of->map, 256);
 	hmap_init(&of->opens, 256);
+	list_init(&of->owed);
 }
 
 void open_files_fini(struct open_files *of)
@@ -57,6 +58,7 @@ int open_file_get(struct open_files *of, struct ino ino, struct open_file **ret_
 			return -LE_NOMEM;
 		f->ino = ino;
 		list_init(&f->opens);
+		list_init(&f->owed);
 		fmutex_init(&f->busy);
 		hmap_insert(&of->map, &f->node, hash_u64(ino.v));
 		of->n++;
@@ -69,7 +71,7 @@ int open_file_get(struct open_files *of, struct ino ino, struct open_file **ret_
 void open_file_put(struct open_files *of, struct open_file *f)
 {
 	ASSERT(f->refs > 0);
-	if (--f->refs > 0 || !list_empty(&f->opens))
+	if (--f->refs > 0 || !list_empty(&f->opens) || !list_empty(&f->owed))
 		return;
 	hmap_remove(&of->map, &f->node);
 	of->n--;
@@ -203,14 +205,23 @@ void open_file_reserve(struct open_file *f, struct quota *q, uint64_t bytes)
 	q->reserved += bytes;
 }
 
-/* What it has grown by is counted from now on. */
-static void give_back(struct open_file *f)
+/* What it has grown by counts for whom it was reserved until it is settled. */
+static void owe(struct open_files *of, struct open_file *f)
 {
-	if (f->n_writers > 0 || f->quota == NULL)
+	if (f->n_writers == 0 && f->quota != NULL && list_empty(&f->owed))
+		list_push(&of->owed, &f->owed);
+}
+
+void open_file_counted(struct open_files *of, struct open_file *f)
+{
+	if (f == NULL || f->n_writers > 0 || f->quota == NULL)
 		return;
 	f->quota->reserved -= f->reserved;
 	f->quota = NULL;
 	f->reserved = 0;
+	list_remove(&f->owed);
+	f->refs++;
+	open_file_put(of, f);
 }
 
 void open_drop(struct open_files *of, struct open *o, uint32_t flags)
@@ -231,7 +242,7 @@ void open_drop(struct open_files *of, struct open *o, uint32_t flags)
 		f->n_readers--;
 		of->n_opens--;
 	}
-	give_back(f);
+	owe(of, f);
 	open_trim(of, o);
 }
 
@@ -254,7 +265,7 @@ static void drop_silent(struct open_files *of, struct open *o, uint32_t n_read, 
 	o->n_append -= n_append;
 	if (o->presumed && o->n_read == 0)
 		presumed_no_more(o);
-	give_back(f);
+	owe(of, f);
 	open_trim(of, o);
 }
 

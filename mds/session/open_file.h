@@ -1,7 +1,8 @@
 /*
  * Open files: soft state, counted per (session, inode), reclaimed by the clients after a restart.
  * What several writers and truncations in between mean for the size is kept here while anybody has
- * the file open or some longer operation on its data is under way.
+ * the file open, some longer operation on its data is under way, or bytes of a quota are reserved
+ * for what was written.
  *
  * Owned by the loop.
  */
@@ -35,7 +36,8 @@ struct open_file {
 	uint64_t placed;      /* the newest change counter with which an append was given a place */
 	uint64_t size, used;  /* as reported by closes */
 	struct quota *quota;  /* with reserved > 0: whose */
-	uint64_t reserved;    /* of its bytes, until the last writer has closed it */
+	uint64_t reserved;    /* of its bytes, until the record counts what was written */
+	struct list owed;     /* of open_files: nobody writes it any more, and it does not yet */
 	int64_t mtime_ns;     /* of the newest write that closes told of */
 };
 
@@ -55,6 +57,7 @@ struct open {
 struct open_files {
 	struct hmap map;   /* struct open_file */
 	struct hmap opens; /* struct open */
+	struct list owed;  /* struct open_file, to be settled */
 	uint32_t n, n_max; /* structs open_file */
 	uint64_t n_opens;
 };
@@ -84,6 +87,9 @@ struct open *open_find(struct open_files *of, const struct session *se, struct i
 void open_drop(struct open_files *of, struct open *o, uint32_t flags);
 /* Takes so many bytes of the quota. It is open for writing. */
 void open_file_reserve(struct open_file *f, struct quota *q, uint64_t bytes);
+/* Its record counts all that was written, or is gone: they are given back, unless somebody writes
+ * it again. NULL: nothing was reserved. f may be gone afterwards. */
+void open_file_counted(struct open_files *of, struct open_file *f);
 /* All of it. */
 void open_drop_all(struct open_files *of, struct open *o);
 /* All that it is now is of a process that has ended. */

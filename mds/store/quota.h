@@ -5,8 +5,8 @@
  * after: whatever an operation did, the counts change in the same atomic batch with it.
  *
  *   inodes   those that exist, also without a name
- *   bytes    what st_blocks says, as du counts: known when a file's last writer has closed it.
- *            What open files grow by is reserved before it is written (mds_space).
+ *   bytes    what st_blocks says, as du counts: known when a file is settled, after its last
+ *            writer has closed it. What it grows by is reserved before it is written (mds_space).
  *
  * Owned by the store's loop; all of them are in memory, and stay while it runs.
  */

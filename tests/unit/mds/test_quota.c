@@ -80,6 +80,51 @@ static void writers(struct fx *f)
 
 TEST(test_space_is_reserved_while_a_file_is_written, writers)
 
+/* What several have written is known when the chains have said it. Until then it is reserved,
+ * however many are to be asked about, and for how long they do not answer. */
+#define MANY_FILES 70
+
+static void unsettled(struct fx *f)
+{
+	const uint64_t first = f->session;
+	struct attr a[MANY_FILES];
+	uint64_t got = 0;
+	char name[8];
+
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "d", &dir), 0);
+	assert_int_equal(set(f, dir, QUOTA_BYTES_HARD, 100 << 20, 0), 0);
+	for (uint32_t i = 0; i < MANY_FILES; i++) {
+		snprintf(name, sizeof(name), "f%u", i);
+		assert_int_equal(fx_create_file(f, dir, name, O_WRONLY, &a[i]), 0);
+		got += (uint64_t)space(f, a[i].ino, 4096);
+	}
+	f->session = fx_session(f, 2);
+	f->slot = 1;
+	for (uint32_t i = 0; i < MANY_FILES; i++) {
+		assert_int_equal(fx_open(f, a[i].ino, O_WRONLY), 0);
+		assert_int_equal(fx_close(f, a[i].ino, O_WRONLY, 4096), 0);
+	}
+	f->session = first;
+	f->slot = 0;
+	f->stat = (struct oss_stat_rep){.size = 4096, .used = 4096, .n_chunks = 1};
+	f->oss_fail = true;
+	for (uint32_t i = 0; i < MANY_FILES; i++)
+		assert_int_equal(fx_close(f, a[i].ino, O_WRONLY, 4096), 0);
+	assert_int_equal(get(f, dir).reserved, got);
+	assert_int_equal(fiber_sleep_us(50000000), 0);
+	assert_int_equal(get(f, dir).reserved, got);
+	assert_int_equal(get(f, dir).bytes, 4096);
+	/* Gone is gone. */
+	assert_int_equal(fx_unlink(f, dir, "f0"), 0);
+	f->oss_fail = false;
+	assert_int_equal(fiber_sleep_us(30000000), 0);
+	assert_int_equal(get(f, dir).reserved, 0);
+	assert_int_equal(get(f, dir).bytes, 4096 + (MANY_FILES - 1) * 3 * 4096);
+	assert_int_equal(f->m->opens.n, 0);
+}
+
+TEST(test_what_is_not_settled_stays_reserved, unsettled)
+
 /* Of a file with data and of one without, whatever it is asked to be there. */
 static void promises(struct fx *f)
 {
@@ -201,6 +246,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_space_is_reserved_while_a_file_is_written),
+		cmocka_unit_test(test_what_is_not_settled_stays_reserved),
 		cmocka_unit_test(test_what_is_allocated_counts),
 		cmocka_unit_test(test_whiteouts_count),
 		cmocka_unit_test(test_counts_stay_over_a_crash),
