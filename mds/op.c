@@ -306,9 +306,12 @@ void data_remove(struct op *op, const struct attr *a)
 void inode_remove(struct op *op, struct inode *i)
 {
 	struct inode_rec *rec = inode_edit(op->store, i);
+	struct quota *q = quota_find(op->store, rec->attr.project);
 
 	if (!inode_has_no_data(rec))
 		data_remove(op, &rec->attr);
+	if (q != NULL && ino_equal(q->rec.root, i->ino))
+		quota_end(op->store, q);
 	inode_delete(op->store, i);
 	leases_drop_inode(&op->m->leases, i->ino);
 	open_file_counted(&op->m->opens, open_file_find(&op->m->opens, i->ino));

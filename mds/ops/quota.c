@@ -50,12 +50,8 @@ int mds_quota_set(struct op *op, const void *vin, void *vout)
 		inode_changed(op, rec);
 		old = rec;
 	}
-	if ((in->mask & QUOTA_REMOVE) != 0) {
-		/* Its row goes when nothing belongs to it any more. */
-		q->rec.bytes_soft = q->rec.bytes_hard = 0;
-		q->rec.inodes_soft = q->rec.inodes_hard = 0;
-		q->rec.root = (struct ino){0};
-	}
+	if ((in->mask & QUOTA_REMOVE) != 0)
+		quota_end(op->store, q);
 	take_limits(&q->rec, in);
 	quota_changed(op->store, q);
 	out->attr = old->attr;

@@ -111,6 +111,14 @@ void quota_changed(struct store *s, struct quota *q)
 	note(s, q);
 }
 
+void quota_end(struct store *s, struct quota *q)
+{
+	q->rec.bytes_soft = q->rec.bytes_hard = 0;
+	q->rec.inodes_soft = q->rec.inodes_hard = 0;
+	q->rec.root = (struct ino){0};
+	quota_changed(s, q);
+}
+
 /* ---- limits ---- */
 
 /* How much more there may be. */

@@ -46,6 +46,8 @@ struct quota *quota_find(struct store *s, uint32_t project); /* NULL: none */
 struct quota *quota_create(struct store *s, struct ino root);
 /* Its limits or root were changed. Writes. */
 void quota_changed(struct store *s, struct quota *q);
+/* No limits and no root any more: its row goes when nothing belongs to it. Writes. */
+void quota_end(struct store *s, struct quota *q);
 
 /* May the project have so much more? -LE_DQUOT. project 0, or one without limits, may. */
 int quota_check(struct store *s, uint32_t project, uint64_t bytes, uint64_t inodes) CHECK_RESULT;

@@ -125,6 +125,43 @@ static void unsettled(struct fx *f)
 
 TEST(test_what_is_not_settled_stays_reserved, unsettled)
 
+/* With its directory a quota ends, and its row when the last that belongs to it is gone. */
+static bool has_row(struct fx *f, uint32_t project)
+{
+	struct kv_value v;
+
+	if (store_get_record(&f->m->store, key_of('U', project), &v) != 0)
+		return false;
+	kv_value_fini(&v);
+	return true;
+}
+
+static void removed(struct fx *f)
+{
+	uint32_t project;
+	struct attr a;
+
+	begin(f);
+	project = get(f, dir).project;
+	assert_int_equal(fx_create_file(f, dir, "a", O_WRONLY, &a), 0);
+	assert_int_equal(fx_unlink(f, dir, "a"), 0);
+	assert_true(has_row(f, project));
+	assert_int_equal(fx_rmdir(f, LEAT_ROOT_INO, "d"), 0);
+	assert_true(has_row(f, project));
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 0), 0);
+	assert_false(has_row(f, project));
+}
+
+static void test_it_ends_with_its_directory(void **state)
+{
+	struct fx *f = fx_create(1);
+
+	(void)state;
+	fx_run(f, removed);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
 /* Of a file with data and of one without, whatever it is asked to be there. */
 static void promises(struct fx *f)
 {
@@ -247,6 +284,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_space_is_reserved_while_a_file_is_written),
 		cmocka_unit_test(test_what_is_not_settled_stays_reserved),
+		cmocka_unit_test(test_it_ends_with_its_directory),
 		cmocka_unit_test(test_what_is_allocated_counts),
 		cmocka_unit_test(test_whiteouts_count),
 		cmocka_unit_test(test_counts_stay_over_a_crash),
