@@ -111,13 +111,18 @@ def test_tree(c):
 
 def test_who_may(c):
     top = c.mnt() + "/mine"
-    os.mkdir(top)
+    os.makedirs(top + "/in")
     os.chmod(top, 0o777)
+    fd = os.open(top + "/in/open", os.O_RDWR | os.O_CREAT)
+    os.setxattr(top + "/in", "leat.layout", b"convert=1 replicas=3")
     p = subprocess.run([BUILD + "/leat", "--conf", c.dev + "/conf", "layout", "set", "--replicas",
                         "2", "--existing", top], env=c.env, stderr=subprocess.PIPE, text=True,
                        user=65534, group=65534, extra_groups=[])
     assert p.returncode != 0, p
-    assert conversions(c) == []
+    assert [v["replicas"] for v in conversions(c)] == [3], conversions(c)
+    os.close(fd)
+    wait_until(lambda: conversions(c) == [], 40, "it is converted")
+    has_copies(c, top + "/in/open", 3)
 
 
 def test_open_files_wait(c):
