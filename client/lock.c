@@ -348,6 +348,16 @@ int lock_list(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
 	return 0;
 }
 
+void lock_session_gone(struct idata *d)
+{
+	if (d->locks.n == 0)
+		return;
+	log_warn("client %s: the locks on ino %llu were not held for a while: somebody else may "
+		 "have had them",
+		 d->c->name, (unsigned long long)d->inode->ino.v);
+	wb_set_error(d, -LE_IO);
+}
+
 int lock_renew(struct client *c, struct idata *d, uint16_t flags)
 {
 	struct file_lock *v;

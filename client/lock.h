@@ -18,8 +18,12 @@ void lock_ask_again(struct client *c);
 int lock_list(struct client *c, uint8_t **ret_buf, uint32_t *ret_len) CHECK_RESULT;
 /* Bytes of one of them: the number of the inode, the length of what follows, the lock. */
 #define LOCK_RECLAIM_ENTRY (8u + 2u + 30u)
+/* The session has ended, and its locks with it: others may have had them since, and have changed
+ * what was read under them. The file reports that as an error of its writes, also where all are
+ * free by now and are taken again. */
+void lock_session_gone(struct idata *d);
 /* The session is a new one: takes the file's locks again. What somebody else has taken meanwhile
- * is lost, and the file reports it as an error of its writes. Yields. */
+ * is lost. Yields. */
 int lock_renew(struct client *c, struct idata *d, uint16_t flags) CHECK_RESULT;
 /* Gives back what was taken by this open file and is still there (OFD locks). Yields. */
 void lock_release(struct ll_file *f);

@@ -192,8 +192,12 @@ static void session_lost_data(struct client *c, uint64_t old)
 {
 	log_warn("client %s: session %llu is gone, now %llu", c->name, (unsigned long long)old,
 		 (unsigned long long)c->session);
-	list_for_each (l, &c->inodes.open)
-		wb_session_gone(list_entry(l, struct idata, open_link));
+	list_for_each (l, &c->inodes.open) {
+		struct idata *d = list_entry(l, struct idata, open_link);
+
+		wb_session_gone(d);
+		lock_session_gone(d);
+	}
 }
 
 static int session_open(struct client *c, uint16_t flags, uint64_t former)

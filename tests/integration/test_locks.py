@@ -289,6 +289,29 @@ def test_a_killed_mount(c):
     c.start("mnt1")
 
 
+def test_a_lock_that_others_may_have_had_is_told(c):
+    """The mount stands still until its session is ended; somebody else takes the lock, writes and
+    gives it back. The mount has a lock again then, but not the one under which it has read."""
+    a, b = two(c, "stood-still")
+    assert a(LOCKF % (EX_NB, 0, 0)) == "None"
+    before = c.status_of_mount(1)["session"]
+    pid = c.pid("mnt1")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert b(LOCKF % (EX, 0, 0)) == "None"
+        assert b("os.pwrite(fd[0], b'b', 0)") == "1"
+        assert b(LOCKF % (UN, 0, 0)) == "None"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: c.status_of_mount(1)["session"] != before and
+               c.status()["mds"]["locks"] == 1, 20, "the lock is taken again")
+    assert a("os.pwrite(fd[0], b'a', 0)") == "1"
+    assert a("os.fsync(fd[0])") == "errno EIO"
+    assert a("os.fsync(fd[0])") == "None"
+    a.end()
+    b.end()
+
+
 def test_status_counts(c):
     a, b = two(c, "counts")
     assert a(LOCKF % (EX_NB, 0, 0)) == "None"
