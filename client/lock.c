@@ -190,41 +190,6 @@ static int ask(struct ll_file *f, const struct file_lock *want, bool wait)
 	return rc;
 }
 
-static bool surely_refused(int rc)
-{
-	return rc == -LE_LOCKED || rc == -LE_DEADLK || rc == -LE_NOLCK;
-}
-
-static int take(struct ll_file *f, const struct file_lock *want, bool wait)
-{
-	struct idata *d = f->d;
-	bool waited = false;
-	int rc;
-
-	TRY(delegation_tell(f->c, f->inode));
-	/* A weaker lock gives a stronger one back. */
-	if (is_held(d, want))
-		TRY(wb_show(d));
-	for (;;) {
-		uint32_t seen = d->n_unlocked;
-
-		rc = ask(f, want, wait);
-		if (rc != -LE_LOCKED || !wait)
-			break;
-		waited = true;
-		if (seen == d->n_unlocked)
-			rc = waitq_wait(&d->lock_q, loop_now_us() + ASK_AGAIN_US);
-		if (rc == -LE_INTR)
-			break;
-	}
-	/* The MDS may have given it, or still think that somebody waits. */
-	if (rc < 0 && (waited || !surely_refused(rc)))
-		mend(d, want);
-	TRY(rc);
-	forget_data(d);
-	return 0;
-}
-
 static int give_back(struct idata *d, const struct file_lock *none)
 {
 	int rc;
@@ -245,6 +210,55 @@ static int give_back(struct idata *d, const struct file_lock *none)
 	turn_end(d);
 	if (rc < 0)
 		mend(d, none);
+	return 0;
+}
+
+/* Somebody else has the lock. As everywhere flock(2) gives back what it had before it takes another
+ * one, also when it does not get that: else two who share a lock and both want it alone would wait,
+ * or ask, for ever. */
+static int convert_flock(struct idata *d, const struct file_lock *want)
+{
+	struct file_lock none = *want;
+
+	none.type = FILE_LOCK_NONE;
+	TRY(give_back(d, &none));
+	return -LE_LOCKED;
+}
+
+static bool surely_refused(int rc)
+{
+	return rc == -LE_LOCKED || rc == -LE_DEADLK || rc == -LE_NOLCK;
+}
+
+static int take(struct ll_file *f, const struct file_lock *want, bool wait)
+{
+	struct idata *d = f->d;
+	bool waited = false;
+	int rc;
+
+	TRY(delegation_tell(f->c, f->inode));
+	/* A weaker lock gives a stronger one back. */
+	if (is_held(d, want))
+		TRY(wb_show(d));
+	for (;;) {
+		uint32_t seen = d->n_unlocked;
+
+		rc = ask(f, want, wait);
+		if (rc == -LE_LOCKED && want->kind == FILE_LOCK_FLOCK)
+			rc = convert_flock(d, want);
+		if (rc != -LE_LOCKED || !wait)
+			break;
+		waited = true;
+		if (seen == d->n_unlocked)
+			rc = waitq_wait(&d->lock_q, loop_now_us() + ASK_AGAIN_US);
+		if (rc == -LE_INTR)
+			break;
+	}
+	/* The MDS may have given it, or still think that somebody waits. */
+	if (rc < 0 && (waited || !surely_refused(rc)))
+		mend(d, want);
+	TRY(rc);
+	forget_data(d);
 	return 0;
 }
 

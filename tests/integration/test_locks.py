@@ -187,6 +187,27 @@ def test_flock(c):
     b.end()
 
 
+def test_flocks_that_are_both_upgraded(c):
+    """As on local file systems who wants another lock gives back what it has first: so one of the
+    two gets it."""
+    a, b = two(c, "upgrades")
+    for o in (a, b):
+        assert o("fcntl.flock(fd[0], fcntl.LOCK_SH)") == "None"
+    a.tell("fcntl.flock(fd[0], fcntl.LOCK_EX)")
+    assert a.silent()
+    assert b("fcntl.flock(fd[0], fcntl.LOCK_EX)") == "None"
+    assert a.silent()
+    assert b("fcntl.flock(fd[0], fcntl.LOCK_UN)") == "None"
+    assert a.answer() == "None"
+    # Who does not want to wait either.
+    for o in (a, b):
+        assert o("fcntl.flock(fd[0], fcntl.LOCK_SH)") == "None"
+    assert a("fcntl.flock(fd[0], fcntl.LOCK_EX | fcntl.LOCK_NB)") == "errno EAGAIN"
+    assert b("fcntl.flock(fd[0], fcntl.LOCK_EX | fcntl.LOCK_NB)") == "None"
+    a.end()
+    b.end()
+
+
 def test_locks_of_open_files(c):
     """OFD locks: of a descriptor, whichever process uses it."""
     a, b = two(c, "ofd")
