@@ -120,7 +120,7 @@ int delegation_tell(struct client *c, struct inode *i)
 	struct ll_file *f;
 	int rc = 0;
 
-	if (d == NULL || d->n_delegated == 0 || FAULT(CLIENT_KEEP_OPENS))
+	if (d == NULL || d->n_delegated == 0 || d->delegated_told || FAULT(CLIENT_KEEP_OPENS))
 		return 0;
 	inode_ref(i);
 	fmutex_lock(&c->leases.telling);

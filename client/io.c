@@ -1,5 +1,7 @@
 #include "client/io.h"
 
+#include <stdlib.h>
+
 #include "client/retry.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
@@ -45,7 +47,36 @@ static void count_renewal(struct idata *d, uint32_t flags, int by)
 		d->n_append += (uint32_t)by;
 }
 
-/* A capability comes with an open: one that is closed again at once. */
+struct renewal {
+	struct idata *d;
+	uint32_t flags;
+};
+
+static void renewal_end(void *arg)
+{
+	struct renewal r = *(struct renewal *)arg;
+	struct idata *d = r.d;
+	struct inode *i = d->inode;
+	struct client *c = d->c;
+	struct mds_close_req req = {.ino = i->ino, .flags = r.flags};
+	struct mds_close_rep rep;
+	struct rpc_call call;
+	int rc = mds_call(c, OP_mds_close, &req, &rep, &call);
+
+	free(arg);
+	rpc_call_fini(&call);
+	count_renewal(d, r.flags, -1);
+	if (d->n_read + d->n_write == 0) /* nobody had it open but this one */
+		lease_shared_end(c, i);
+	if (rc < 0)
+		log_debug("close of ino %llu after renewing: %s", (unsigned long long)i->ino.v,
+			  status_name(rc));
+	inode_put(c, i);
+	client_bg_end(c);
+}
+
+/* A capability comes with an open: one that is closed again at once, which nobody waits for, so
+ * that who is interrupted leaves nothing open. */
 static int renew(struct idata *d, enum io_right right)
 {
 	bool append = (d->inode->attr.flags & ATTR_APPEND) != 0; /* else it is refused */
@@ -53,29 +84,32 @@ static int renew(struct idata *d, enum io_right right)
 	/* It is open: whether it still has a name does not matter. */
 	struct mds_open_req req = {
 		.cred = io_renew_cred(d), .ino = d->inode->ino, .flags = flags | OPEN_ORPHAN};
-	struct mds_close_req creq = {.ino = d->inode->ino, .flags = flags};
+	struct renewal *end = malloc(sizeof(*end));
 	struct mds_open_rep rep;
-	struct mds_close_rep crep;
 	struct rpc_call call;
-	int rc = mds_call(d->c, OP_mds_open, &req, &rep, &call);
+	int rc;
 
+	if (end == NULL)
+		return -LE_NOMEM;
+	*end = (struct renewal){d, flags};
+	rc = mds_call_to_end(d->c, OP_mds_open, &req, &rep, &call);
 	if (rc >= 0) {
 		inode_update(d->c, d->inode, &rep.attr, false, call.sent_us);
 		io_take_cap(d, &rep.cap);
 	}
 	rpc_call_fini(&call);
-	TRY(rc);
+	if (rc < 0) {
+		free(end);
+		return rc;
+	}
 	/* A server that is restarted in between is told of this one as well, else the close would
 	 * end another one. */
 	count_renewal(d, flags, 1);
-	rc = mds_call(d->c, OP_mds_close, &creq, &crep, &call);
-	count_renewal(d, flags, -1);
-	if (d->n_read + d->n_write == 0) /* nobody had it open but this one */
-		lease_shared_end(d->c, d->inode);
-	rpc_call_fini(&call);
-	if (rc < 0)
-		log_debug("close of ino %llu after renewing: %s",
-			  (unsigned long long)d->inode->ino.v, status_name(rc));
+	inode_ref(d->inode);
+	if (client_bg_spawn(d->c, "renewed", renewal_end, end) < 0) {
+		latch_add(&d->c->bg, 1);
+		renewal_end(end);
+	}
 	return cap_good(d, right) ? 0 : -LE_STALE;
 }
 

@@ -180,8 +180,24 @@ static bool just_withdrawn(const struct ll_request *asker, struct retry *r,
 	return true;
 }
 
+/* How a request is made where it is not made as usual. */
+struct manner {
+	const bool *done; /* of mds_call_first */
+	bool to_end;      /* of mds_call_to_end */
+	bool sent, interrupted;
+};
+
+/* It was interrupted, and may have been counted: that is heard first. */
+static bool must_hear(struct manner *m, struct retry *r, int rc)
+{
+	if (rc != -LE_INTR || !m->to_end || !m->sent)
+		return false;
+	m->interrupted = r->unknown = true;
+	return true;
+}
+
 static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
-		    struct rpc_call *call, const bool *done)
+		    struct rpc_call *call, struct manner m)
 {
 	struct ll_request *asker = asker_begin(op, req);
 	const struct msg_desc *desc = msg_find(op);
@@ -194,7 +210,7 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 	memset(rep, 0, desc->rep_size);
 	retry_begin(&r, c);
 	if (mutation) {
-		rc = done != NULL
+		rc = m.done != NULL
 			     ? seq_take_kept(&c->mds_seqs, r.deadline_us, &call->slot, &call->seq)
 			     : kept_take(c, op, req, r.deadline_us, &call->slot, &call->seq);
 		if (rc < 0) {
@@ -203,7 +219,7 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		}
 	}
 	c->stats.meta_ops++;
-	while (done == NULL || !*done) {
+	while (m.done == NULL || !*m.done) {
 		memset(rep, 0, desc->rep_size);
 		look_withdrawn(asker, call);
 		/* Another fiber may have heard first that the session is gone. */
@@ -214,40 +230,50 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		call->session = c->session;
 		/* Between the look and the request nobody else gets at the connection, and the
 		 * session. */
-		call->flags = done != NULL ? RPC_CALL_NO_WAIT : 0;
+		call->flags = m.done != NULL ? RPC_CALL_NO_WAIT : 0;
 		call->deadline_us = retry_attempt_deadline(&r);
 		call->sent_us = loop_now_us();
-		rc = done != NULL && c->reopening ? -LE_NOT_READY : rpc_call(c->mds, call);
+		rc = m.done != NULL && c->reopening ? -LE_NOT_READY : rpc_call(c->mds, call);
 		if (rc >= 0) {
 			lease_heard(c, call->sent_us);
 			break;
 		}
 		rpc_call_fini(call);
 		call->body = NULL;
+		m.sent |= call->ret_sent;
 		if (rc == -LE_SESSION_GONE)
 			rc = session_lost(&r, call->session, mutation);
 		else
 			rc = retry_next(&r, rc);
-		if (rc < 0 && !just_withdrawn(asker, &r, call, rc))
+		if (rc < 0 && !just_withdrawn(asker, &r, call, rc) && !must_hear(&m, &r, rc))
 			break;
+		rc = 0;
 	}
 	if (mutation && rc < 0 && r.unknown)
 		seq_doubt(&c->mds_seqs, call->slot);
 	if (mutation)
 		kept_give(c, call->slot);
 	asker_end(asker, rc);
+	if (m.interrupted)
+		fiber_interrupt(fiber_self());
 	return rc;
 }
 
 int mds_call(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call)
 {
-	return call_mds(c, op, req, rep, call, NULL);
+	return call_mds(c, op, req, rep, call, (struct manner){0});
 }
 
 int mds_call_first(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call,
 		   const bool *done)
 {
-	return call_mds(c, op, req, rep, call, done);
+	return call_mds(c, op, req, rep, call, (struct manner){.done = done, .to_end = true});
+}
+
+int mds_call_to_end(struct client *c, uint16_t op, const void *req, void *rep,
+		    struct rpc_call *call)
+{
+	return call_mds(c, op, req, rep, call, (struct manner){.to_end = true});
 }
 
 /* A target does not know the session: ask the MDS, who decides whether it is so. */

@@ -40,8 +40,12 @@ int retry_next(struct retry *r, int status) CHECK_RESULT;
  */
 int mds_call(struct client *c, uint16_t op, const void *req, void *rep,
 	     struct rpc_call *call) CHECK_RESULT;
-/* The same, for what answers to recalls wait for. 0 without an answer when *done becomes true: what
- * a new connection begins with has seen to it, and it is not asked again. */
+/* The same, for what the MDS counts once it has got it: who is interrupted meanwhile hears the
+ * answer all the same, and is interrupted then. */
+int mds_call_to_end(struct client *c, uint16_t op, const void *req, void *rep,
+		    struct rpc_call *call) CHECK_RESULT;
+/* As that one, for what answers to recalls wait for. 0 without an answer when *done becomes true:
+ * what a new connection begins with has seen to it, and it is not asked again. */
 int mds_call_first(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call,
 		   const bool *done) CHECK_RESULT;
 

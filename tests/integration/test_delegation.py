@@ -2,10 +2,12 @@
 """Delegated opens: under a lease files are opened for reading without a word to the metadata
 server, and stay readable whatever becomes of their names."""
 import errno
+import fcntl
 import json
 import os
 import signal
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
@@ -219,8 +221,26 @@ def test_the_metadata_server_restarts(c):
         assert os.pread(f.fileno(), SIZE, 0) == data
 
 
+def test_a_signal_while_it_is_told_leaves_nothing_open(c):
+    """Who waits for a lock can be interrupted, also while the server has to be told first that the
+    file is open: it counts that once, however often the call is begun anew."""
+    put(c.mnt(1) + "/signal", b"s")
+    ready(c, c.mnt(2) + "/signal")
+    wait_until(lambda: c.status()["mds"]["opens"] == 0, 20, "all closes have arrived")
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    go_on = threading.Timer(1, c.kill, ("mds", signal.SIGCONT))
+    with open(c.mnt(2) + "/signal", "rb") as f:
+        c.kill("mds", signal.SIGSTOP)
+        go_on.start()
+        signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
+        fcntl.flock(f, fcntl.LOCK_SH)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+    go_on.join()
+    wait_until(lambda: c.status()["mds"]["opens"] == 0, 20, "nothing is open")
+
+
 def test_locks_and_copies(c):
-    import fcntl
     data = os.urandom(SIZE)
     put(c.mnt(1) + "/lock", data)
     ready(c, c.mnt(2) + "/lock")
