@@ -590,7 +590,7 @@ void ll_release(struct ll_file *file)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 
-	lock_release(f);
+	ll_unlock_all(f);
 	if (f->expected)
 		ra_closed(f->c, f->was_read);
 	f->new_atime = atime_due(f);

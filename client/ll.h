@@ -303,6 +303,9 @@ int64_t ll_seek(struct ll_file *f, uint64_t off, int whence) CHECK_RESULT;
  * the file does not give back what other open files of the same owner took. Yields.
  */
 int ll_lock(struct ll_file *f, const struct file_lock *want, bool wait) CHECK_RESULT;
+/* Gives back what was taken by this open file and is still there (OFD locks). ll_release does that
+ * too. Yields. */
+void ll_unlock_all(struct ll_file *f);
 /* A lock that is in the way of this one, or type NONE. */
 int ll_lock_test(struct ll_file *f, const struct file_lock *want,
 		 struct file_lock *ret_lock) CHECK_RESULT;

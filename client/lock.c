@@ -290,8 +290,10 @@ int ll_lock_test(struct ll_file *file, const struct file_lock *want, struct file
 	return 0;
 }
 
-void lock_release(struct ll_file *f)
+void ll_unlock_all(struct ll_file *file)
 {
+	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
+
 	for (;;) {
 		struct file_lock none = {.type = FILE_LOCK_NONE, .last = UINT64_MAX};
 		bool found = false;

@@ -25,7 +25,5 @@ void lock_session_gone(struct idata *d);
 /* The session is a new one: takes the file's locks again. What somebody else has taken meanwhile
  * is lost. Yields. */
 int lock_renew(struct client *c, struct idata *d, uint16_t flags) CHECK_RESULT;
-/* Gives back what was taken by this open file and is still there (OFD locks). Yields. */
-void lock_release(struct ll_file *f);
 
 #endif

@@ -92,6 +92,8 @@ void open_files_answered(struct leatfs *fs, const struct fuse_file_info *fi)
 
 void open_files_end(struct leatfs *fs, struct mount_file *mf)
 {
+	/* As long as a next daemon would take it over, and give back what is left. */
+	ll_unlock_all(mf->file);
 	files[mf->place] = NULL;
 	fs->kept->files[mf->place].used = 0;
 	KEPT_BARRIER();

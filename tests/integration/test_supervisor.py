@@ -12,6 +12,8 @@ import os
 import random
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -23,6 +25,7 @@ from cluster import BUILD, SLOWNESS, expect_errno, run_tests, wait_until  # noqa
 CLUSTER = {"mounts": 1, "ossd": 2}
 SECONDS = int(os.environ.get("SUPERVISOR_SECONDS", "12"))
 BLOCK = 4096
+OFD_SETLK = 37
 
 
 class Mount:
@@ -394,6 +397,41 @@ def test_files_of_the_dead_are_closed(c):
         with open(c.mnt(1) + "/settled", "rb") as g:
             assert g.read() == b"y" * 50000
         os.unlink(m.at + "/settled")
+
+
+def test_locks_of_a_file_that_is_being_released(c):
+    """An OFD lock goes with its open file, also when the daemon that was about to give it back is
+    killed, while others on the mount have the file open."""
+    lock = lambda fd: fcntl.fcntl(fd, OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 0, 0))
+    with Mount(c, ",dirty_ms=60000") as m:
+        other = os.open(m.at + "/released", os.O_CREAT | os.O_RDWR)
+        fd = os.open(m.at + "/released", os.O_RDWR)
+        lock(fd)
+        # On its way in a socket: when that is closed it is released, without having been flushed.
+        ways = socket.socketpair()
+        socket.send_fds(ways[0], [b"x"], [fd])
+        os.close(fd)
+        daemon = m.status()["pid"]
+        for s in ("ossd1", "ossd2"):
+            c.kill(s, signal.SIGSTOP)
+        try:
+            os.write(other, b"what others have to see before the lock is free")
+            for s in ways:
+                s.close()
+            time.sleep(0.3)
+            os.kill(daemon, signal.SIGKILL)
+        finally:
+            for s in ("ossd1", "ossd2"):
+                c.kill(s, signal.SIGCONT)
+
+        def is_free():
+            with contextlib.suppress(BlockingIOError):
+                lock(other)
+                return True
+        wait_until(is_free, 10, "the lock is given back")
+        with contextlib.suppress(OSError):  # the write is lost
+            os.fsync(other)
+        os.close(other)
 
 
 def test_lost_writes_are_told(c):
