@@ -297,10 +297,11 @@ int64_t ll_seek(struct ll_file *f, uint64_t off, int whence) CHECK_RESULT;
 
 /*
  * Locks of fcntl(2) and flock(2), among all mounts. type NONE gives back; that cannot fail but for
- * want of memory. wait: until it is free, however long that takes; -LE_INTR. Else -LE_LOCKED;
- * -LE_DEADLK, -LE_NOLCK. What was cached of the file's data is forgotten (the kernel's pages are
- * the caller's to drop), and what was written before a lock is given back is seen by all. Closing
- * the file does not give back what other open files of the same owner took. Yields.
+ * want of memory, or with -LE_NOLCK where it would make two of one and there are too many. wait:
+ * until it is free, however long that takes; -LE_INTR. Else -LE_LOCKED; -LE_DEADLK, -LE_NOLCK. What
+ * was cached of the file's data is forgotten (the kernel's pages are the caller's to drop), and
+ * what was written before a lock is given back is seen by all. Closing the file does not give back
+ * what other open files of the same owner took. Yields.
  */
 int ll_lock(struct ll_file *f, const struct file_lock *want, bool wait) CHECK_RESULT;
 /* Gives back what was taken by this open file and is still there (OFD locks). ll_release does that

@@ -192,7 +192,7 @@ static int ask(struct ll_file *f, const struct file_lock *want, bool wait)
 
 static int give_back(struct idata *d, const struct file_lock *none)
 {
-	int rc;
+	int rc, local;
 
 	if (!is_held(d, none))
 		return 0;
@@ -201,16 +201,17 @@ static int give_back(struct idata *d, const struct file_lock *none)
 			  (unsigned long long)d->inode->ino.v);
 	while (turn_begin(d) == -LE_INTR)
 		continue;
-	rc = file_locks_set(&d->locks, 0, 0, none);
-	if (rc < 0) {
+	rc = lock_call(d, none, 0);
+	/* It would cut one in two, and there are too many. */
+	if (rc == -LE_NOLCK) {
 		turn_end(d);
 		return rc;
 	}
-	rc = lock_call(d, none, 0);
+	local = file_locks_set(&d->locks, 0, 0, none);
 	turn_end(d);
-	if (rc < 0)
+	if (rc < 0 || local < 0)
 		mend(d, none);
-	return 0;
+	return local;
 }
 
 /* Somebody else has the lock. As everywhere flock(2) gives back what it had before it takes another

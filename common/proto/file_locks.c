@@ -69,6 +69,13 @@ const struct held_lock *file_locks_own(const struct file_locks *fl, uint64_t ses
 	return NULL;
 }
 
+bool file_locks_splits(const struct file_locks *fl, uint64_t session, const struct file_lock *range)
+{
+	const struct held_lock *h = file_locks_own(fl, session, range);
+
+	return h != NULL && h->lock.first < range->first && h->lock.last > range->last;
+}
+
 static struct held_lock *add(struct file_locks *fl, struct held_lock *h)
 {
 	list_push(&fl->held, &h->link);

@@ -42,6 +42,9 @@ const struct held_lock *file_locks_find(const struct file_locks *fl, uint64_t se
 /* One that this owner has in that range; NULL: none. */
 const struct held_lock *file_locks_own(const struct file_locks *fl, uint64_t session,
 				       const struct file_lock *range);
+/* Is the range in the midst of one, so that to give it back makes two of that? */
+bool file_locks_splits(const struct file_locks *fl, uint64_t session,
+		       const struct file_lock *range);
 /* Makes the owner's locks on that range what want says (NONE: none), whatever others have.
  * -LE_NOMEM: nothing has changed. */
 int file_locks_set(struct file_locks *fl, uint64_t session, uint64_t via,

@@ -256,10 +256,12 @@ static int grant(struct locks *ls, struct locked_file *f, uint64_t session,
 		 const struct file_lock *want)
 {
 	uint32_t before = f->locks.n;
+	/* One that is cut in two makes one more, also by giving back. */
+	uint32_t more = want->type != FILE_LOCK_NONE
+				? 2
+				: file_locks_splits(&f->locks, session, want);
 
-	/* One that is cut in two makes one more. */
-	if (want->type != FILE_LOCK_NONE &&
-	    (ls->n + ls->n_waits + 2 > ls->n_max || before + 2 > FILE_LOCKS_MAX))
+	if (more > 0 && (ls->n + ls->n_waits + more > ls->n_max || before + more > FILE_LOCKS_MAX))
 		return -LE_NOLCK;
 	TRY(file_locks_set(&f->locks, session, 0, want));
 	ls->n += f->locks.n - before;

@@ -143,6 +143,36 @@ static void bounded_per_file(void **state)
 	locks_fini(&ls);
 }
 
+/* Nor by giving back what is between; but to give back all of a lock always works. */
+static void giving_back_is_bounded(void **state)
+{
+	struct locks ls;
+	uint64_t n = 0;
+	int rc = 0;
+
+	(void)state;
+	locks_init(&ls, 1 << 20);
+	assert_int_equal(set(&ls, one, 1, lock(7, 0, UINT64_MAX, FILE_LOCK_WRITE), false), 0);
+	while (rc == 0 && n < 100000) {
+		rc = set(&ls, one, 1, lock(7, 2 * n + 1, 2 * n + 1, FILE_LOCK_NONE), false);
+		n += rc == 0;
+	}
+	assert_int_equal(rc, -LE_NOLCK);
+	assert_int_equal(ls.n, n + 1);
+	assert_int_equal(set(&ls, one, 1, lock(7, 0, 0, FILE_LOCK_NONE), false), 0);
+	assert_int_equal(set(&ls, one, 1, lock(7, 2 * n + 1, 2 * n + 1, FILE_LOCK_NONE), false), 0);
+	assert_int_equal(set(&ls, one, 1, lock(7, 0, UINT64_MAX, FILE_LOCK_NONE), false), 0);
+	assert_int_equal(ls.n, 0);
+	locks_fini(&ls);
+	locks_init(&ls, 2);
+	assert_int_equal(set(&ls, one, 1, lock(7, 0, 9, FILE_LOCK_WRITE), false), 0);
+	assert_int_equal(set(&ls, one, 1, lock(7, 5, 5, FILE_LOCK_NONE), false), 0);
+	assert_int_equal(set(&ls, one, 1, lock(7, 2, 2, FILE_LOCK_NONE), false), -LE_NOLCK);
+	assert_int_equal(set(&ls, one, 1, lock(7, 0, 4, FILE_LOCK_NONE), false), 0);
+	assert_int_equal(ls.n, 1);
+	locks_fini(&ls);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -151,6 +181,7 @@ int main(void)
 		cmocka_unit_test(circle),
 		cmocka_unit_test(bounded),
 		cmocka_unit_test(bounded_per_file),
+		cmocka_unit_test(giving_back_is_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
