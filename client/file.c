@@ -106,10 +106,12 @@ static int opened(struct client *c, struct inode *i, const struct cred *cred, ui
 	if (f == NULL)
 		return -LE_NOMEM;
 	count_open(d, flags, 1);
-	if (for_writing(flags) && d->n_write == 1)
-		d->quota_left = 0; /* given back with the last close */
 	io_take_cap(d, cap);
 	if (for_writing(flags)) {
+		if (d->n_write == 1) {
+			d->quota_left = 0;  /* given back with the last close */
+			d->durable_end = 0; /* told by it; others may have cut some off since */
+		}
 		/* Unless it is empty or full, nobody knows what it occupies. */
 		if (i->attr.blocks * SECTOR < i->attr.size)
 			d->sparse = true;
@@ -530,7 +532,10 @@ static int send_close(struct ll_file *f)
 	if (d->n_close_waiters == 0)
 		req.flags |= CLOSE_LAZY;
 	d->n_lazy++;
+	f->close_req = &req;
+	list_push(&d->closes, &f->link);
 	rc = mds_call(c, OP_mds_close, &req, &rep, &call);
+	list_remove(&f->link);
 	d->n_lazy--;
 	if (f->new_atime)
 		i->n_changing--;

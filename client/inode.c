@@ -181,6 +181,7 @@ int inode_data(struct client *c, struct inode *i, struct idata **ret_data)
 	file_locks_init(&d->locks);
 	fmutex_init(&d->cap_lock);
 	list_init(&d->writes);
+	list_init(&d->closes);
 	list_init(&d->units);
 	list_init(&d->gather.link);
 	list_push(&c->inodes.open, &d->open_link);

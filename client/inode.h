@@ -80,6 +80,7 @@ struct idata {
 	bool delegated_told;   /* or only that there are some: one of n_read */
 	uint32_t n_lazy, n_close_waiters; /* closes that the MDS may take its time with; waiters */
 	struct waitq closing_q;
+	struct list closes; /* struct ll_file, whose closes are being sent */
 	/* capabilities: [0] to read, [1] to write; valid when cap_gen is the client's session_gen
 	 */
 	struct cap caps[2];
@@ -97,11 +98,13 @@ struct idata {
 
 	/* own writes */
 	uint64_t size;          /* largest end of anything written or known */
-	uint64_t durable_end;   /* largest end that a server has confirmed */
+	uint64_t durable_end;   /* largest end that a server has confirmed since it got a writer
+				   or a session here, or was cut */
 	int64_t mtime_ns;       /* of the newest confirmed write; 0: none */
 	int64_t mtime_guess_ns; /* of the newest one that is not confirmed; 0: none. It stays:
 				   object servers take it over */
-	bool was_cut;           /* while it was open here for writing: closes do not tell its end */
+	bool was_cut;           /* while it was open here for writing, or perhaps, when a session
+				   was lost: closes do not tell its end */
 	bool sparse;            /* used space is not simply the size */
 	uint64_t quota_left;    /* bytes that the MDS lets it grow by, where there is a quota */
 	bool packed;            /* or it may be less, once all is written: not for a file with

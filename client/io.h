@@ -26,7 +26,8 @@ struct ll_file {
 	bool kills_suid; /* its changes of data take set-id bits away; else the caller sees to it */
 	uint32_t err_seen; /* idata.err_gen up to which errors were reported */
 	struct ra_state ra;
-	struct list link; /* of client.free_files */
+	struct mds_close_req *close_req; /* while it is sent */
+	struct list link;                /* of idata.closes then; of client.free_files */
 };
 
 enum io_right {

@@ -105,7 +105,8 @@ int wb_show_range(struct idata *d, uint64_t off, uint64_t len) CHECK_RESULT;
 bool wb_pending(const struct idata *d, uint64_t off, uint64_t len);
 /* Holds a writer back while too much is dirty. Yields. */
 int wb_throttle(struct client *c) CHECK_RESULT;
-/* The session is gone: gathered data is dropped with an error. Does not yield. */
+/* The session is gone: gathered data is dropped with an error, and what servers confirmed is no
+ * longer known to be there. Does not yield. */
 void wb_session_gone(struct idata *d);
 void wb_set_error(struct idata *d, int status);
 

@@ -2,12 +2,15 @@
 """The coherence contract of this step, on two mounts of one namespace: close-to-open."""
 import errno
 import os
+import signal
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import expect_errno, get, put, run_tests
+from cluster import expect_errno, get, put, run_tests, wait_until
+
+CLUSTER = {"conf": {"mds": {"session_ttl_ms": 8000}}}
 
 
 def test_read_after_close(c):
@@ -147,6 +150,51 @@ def test_truncate_is_seen(c):
     assert get(c.mnt(2) + "/t") == b"t" * 1234567
     os.truncate(c.mnt(1) + "/t", 2000000)
     assert get(c.mnt(2) + "/t") == b"t" * 1234567 + bytes(2000000 - 1234567)
+
+
+def test_a_close_does_not_undo_the_cut_of_another(c):
+    path = "/cut-between"
+    put(c.mnt(1) + path, b"")
+    with open(c.mnt(1) + path, "rb"):  # its mount keeps what it knows of the file
+        put(c.mnt(1) + path, b"o" * 1000)
+        os.truncate(c.mnt(2) + path, 10)
+        with open(c.mnt(1) + path, "r+b") as f:
+            f.write(b"n")
+        for m in (1, 2):
+            assert get(c.mnt(m) + path) == b"n" + b"o" * 9
+            assert os.stat(c.mnt(m) + path).st_size == 10
+
+
+HOLDER = """
+import os, sys
+fd = os.open(sys.argv[1], os.O_RDWR)
+os.write(fd, b"o" * 1000)
+os.fsync(fd)
+print(flush=True)
+if input():
+    os.pwrite(fd, b"n", 0)
+os.close(fd)
+"""
+
+
+def test_a_close_does_not_undo_a_cut_after_the_session(c):
+    path = "/cut-silent"
+    put(c.mnt(1) + path, b"")
+    for writes, after in ("yes", b"n" + b"o" * 9), ("", b"o" * 10):
+        n = c.log("mds").count("expired\n")
+        # In a program of its own: who starts others closes what is open, which waits.
+        p = subprocess.Popen([sys.executable, "-c", HOLDER, c.mnt(1) + path], text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        p.stdout.readline()
+        c.kill("mnt1", signal.SIGSTOP)
+        try:
+            wait_until(lambda: c.log("mds").count("expired\n") > n, 20, "the end of its session")
+            os.truncate(c.mnt(2) + path, 10)
+        finally:
+            c.kill("mnt1", signal.SIGCONT)
+            p.communicate(writes + "\n")
+        for m in (1, 2):
+            assert get(c.mnt(m) + path) == after, (m, writes)
 
 
 if __name__ == "__main__":
