@@ -525,7 +525,7 @@ static int send_close(struct ll_file *f)
 		req.flags |= CLOSE_ATIME | (c->atime == LL_ATIME_STRICT ? CLOSE_STRICT : 0);
 	if (f->delegated)
 		req.flags |= CLOSE_UNCOUNTED;
-	if (d->err_gen != 0 && for_writing(f->flags))
+	if ((d->err_gen != 0 || d->doubted) && for_writing(f->flags))
 		req.flags |= CLOSE_ASK;
 	if (d->was_cut && for_writing(f->flags))
 		req.flags |= CLOSE_CUT;
@@ -581,6 +581,7 @@ static void close_fiber(void *arg)
 	if (!f->delegated)
 		count_open(d, f->flags, -1);
 	d->was_cut &= d->n_write > 0;
+	d->doubted &= d->n_write > 0;
 	d->n_closing--;
 	if (d->n_read + d->n_write == 0)
 		lease_shared_end(c, i);

@@ -105,6 +105,7 @@ struct idata {
 				   object servers take it over */
 	bool was_cut;           /* while it was open here for writing, or perhaps, when a session
 				   was lost: closes do not tell its end */
+	bool doubted;           /* a write failed whose writer was told: the same */
 	bool sparse;            /* used space is not simply the size */
 	uint64_t quota_left;    /* bytes that the MDS lets it grow by, where there is a quota */
 	bool packed;            /* or it may be less, once all is written: not for a file with

@@ -258,6 +258,9 @@ static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *
 						    : write_large(f, off, len, vec, n, how);
 	if (list_empty(&f->d->writes) && f->d->gather.slot == NULL)
 		f->d->mtime_guess_ns = 0;
+	/* Some of it may be stored all the same, or be under way still. */
+	if (rc < 0)
+		f->d->doubted = f->d->unsure = true;
 	TRY(rc);
 	note_written(f, off, len);
 	/* It may have been cut off again. */

@@ -5,7 +5,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import run_tests, wait_until
+from cluster import expect_errno, run_tests, wait_until
 
 CLUSTER = {"ossd": 2, "size": "96M", "conf": {"ossd": {"reserve": "8M", "zero_ahead": "0"}}}
 
@@ -63,6 +63,40 @@ def test_deleting_makes_room(c):
         f.write(os.urandom(60 << 20))
         os.fsync(f.fileno())
     os.unlink(c.mnt() + "/again")
+
+
+def used(c):
+    return sum(t["server"]["space"]["used"] for t in c.told_by_servers()["targets"])
+
+
+def test_what_was_stored_of_a_write_that_failed(c):
+    """Of two targets one is full: each second chunk is stored. That is the file's, or nobody's."""
+    for name, layout in ("one", ("--width", "1")), ("two", ("--width", "2", "--chunk-size", "64K")):
+        os.mkdir(c.mnt() + "/" + name)
+        c.leat("layout", "set", *layout, c.mnt() + "/" + name)
+    fill(c.mnt() + "/one/fill", bytes(1 << 20))
+    with open(c.mnt() + "/one/fill", "ab", buffering=0) as f:
+        expect_errno(errno.ENOSPC, fill_rest, f)
+    before = used(c)
+    path = c.mnt() + "/two/half"
+    fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_SYNC)
+    expect_errno(errno.ENOSPC, os.pwrite, fd, b"h" * (1 << 20), 0)
+    os.close(fd)
+    assert used(c) > before, "nothing was stored"
+    size = os.stat(path).st_size
+    os.truncate(path, 1 << 20)
+    with open(path, "rb") as f:
+        assert not f.read()[size:].strip(b"\0"), "behind its end, which was at %d" % size
+    os.truncate(path, size)
+    os.unlink(path)
+    wait_until(lambda: used(c) <= before, 15, "the space is back")
+    os.unlink(c.mnt() + "/one/fill")
+
+
+def fill_rest(f):
+    while True:
+        f.write(bytes(16 << 10))
+        os.fsync(f.fileno())
 
 
 if __name__ == "__main__":
