@@ -237,6 +237,8 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 	if (anew)
 		lease_void_all(c, rep.lease_ms,
 			       old == rep.session && rep.reclaim == RECLAIM_ALL);
+	else /* perhaps of a former process, which alone has been told */
+		c->leases.term_us = (uint64_t)rep.lease_ms * 1000;
 	kept_session(c);
 	/* Of what a restarted server, or a new session, does not know nothing has to be ended. */
 	if (rep.reclaim != RECLAIM_TAKEOVER)

@@ -20,7 +20,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../lib")
-from cluster import BUILD, SLOWNESS, expect_errno, run_tests, wait_until  # noqa: E402
+from cluster import BUILD, SLOWNESS, expect_errno, get, put, run_tests, wait_until  # noqa: E402
 
 CLUSTER = {"mounts": 1, "ossd": 2}
 SECONDS = int(os.environ.get("SUPERVISOR_SECONDS", "12"))
@@ -491,6 +491,30 @@ def test_upgrade_loses_nothing(c):
         fcntl.lockf(f, fcntl.LOCK_UN)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         f.close()
+
+
+def test_leases_after_a_daemon(c):
+    """The next one gets leases of its own, of a metadata server that goes on."""
+    with Mount(c) as m:
+        path = m.at + "/leased"
+        put(path, b"leased")
+        os.utime(path, (time.time() + 1, time.time() - 10))  # no read is worth a new one
+
+        def is_delegated():
+            before = m.status()["delegated_opens"]
+            get(path)
+            return m.status()["delegated_opens"] > before
+
+        def asks_nobody():
+            before = m.status()["meta_ops"]
+            for _ in range(10):
+                os.stat(path)
+            return m.status()["meta_ops"] == before
+
+        for replace in (lambda: None, m.upgrade, m.kill_and_wait):
+            replace()
+            wait_until(is_delegated, 20, "an open is delegated")
+            wait_until(asks_nobody, 20, "what is known is believed")
 
 
 def staged_set(c, m, folder):
