@@ -186,6 +186,9 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	if (rc >= 0)
 		rc = kept_resume(c);
 	if (rc < 0) {
+		/* It is the next process': closed, what is open and locked would be lost. */
+		if (c->former_us != 0)
+			c->session = 0;
 		destroy(c);
 		return rc;
 	}

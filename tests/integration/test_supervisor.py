@@ -10,6 +10,7 @@ import json
 import mmap
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -32,8 +33,9 @@ class Mount:
     """A supervised one, of a program of its own, so that another one can be installed, with a
     configuration and a key of its own, which is given by a relative name."""
 
-    def __init__(self, c, options=""):
+    def __init__(self, c, options="", source="leat"):
         self.c = c
+        self.source = source
         self.at = c.dir + "/m"
         self.log = c.dir + "/m.log"
         self.program = c.dir + "/mount.leat"
@@ -60,7 +62,7 @@ class Mount:
         os.chmod(self.key, mode)
 
     def mount(self):
-        subprocess.run([self.program, "leat", self.at, "-o", self.options], check=True,
+        subprocess.run([self.program, self.source, self.at, "-o", self.options], check=True,
                        timeout=60 * SLOWNESS, stdin=subprocess.DEVNULL, cwd=self.c.dir,
                        env=dict(os.environ, LEAT_CONF="leat.conf"))
         self.supervisor = self.status()["supervisor"]
@@ -729,6 +731,72 @@ def test_metadata_server_away(c):
         wait_until(m.is_gone, 20, "the end")
         c.start("mds")
         m.mount()
+
+
+class Relay:
+    """Before the metadata server: passes frames on to it, but for requests of the kinds that are
+    `lost`."""
+    HEADER, REQUEST, MAP_GET = 80, 2, 0x0106
+
+    def __init__(self, c):
+        with open(c.dev + "/conf") as f:
+            self.server = re.search(r"^mds = (\S+):(\d+)$", f.read(), re.M).groups()
+        self.lost, self.n_lost = set(), 0
+        self.listener = socket.create_server((self.server[0], 0))
+        self.addr = "%s:%d" % self.listener.getsockname()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.close()
+
+    def accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                client = self.listener.accept()[0]
+                server = socket.create_connection(self.server)
+                for ends in ((client, server, True), (server, client, False)):
+                    threading.Thread(target=self.run, args=ends, daemon=True).start()
+
+    def run(self, source, to, requests):
+        with contextlib.suppress(OSError), source.makefile("rb") as f:
+            while requests and (header := f.read(self.HEADER)):
+                kind, op = header[4], int.from_bytes(header[6:8], "little")
+                body = f.read(sum(struct.unpack_from("<2I", header, 44)))
+                if kind == self.REQUEST and op in self.lost:
+                    self.n_lost += 1
+                else:
+                    to.sendall(header + body)
+            while data := f.read1(1 << 16):
+                to.sendall(data)
+        for end in (source, to):
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+
+def test_session_of_who_comes_not_so_far_as_to_serve(c):
+    """It was taken over already, and is left to the next daemon as it is."""
+    with Relay(c) as relay, Mount(c, ",mount_timeout_ms=%d" % (500 * SLOWNESS),
+                                  relay.addr + "/") as m:
+        f = open(m.at + "/locked", "w+b", buffering=0)
+        gone = open(m.at + "/gone", "w+b", buffering=0)
+        for file in (f, gone):
+            file.write(b"w" * 3000)
+            os.fsync(file.fileno())
+        os.unlink(m.at + "/gone")
+        fcntl.flock(f, fcntl.LOCK_EX)
+        relay.lost.add(relay.MAP_GET)
+        before = m.kill()
+        wait_until(lambda: relay.n_lost >= 2, 20, "two daemons that do not learn of the cluster")
+        relay.lost.clear()
+        assert m.status()["session"] == before["session"]
+        with open(c.mnt() + "/locked", "rb") as other:
+            expect_errno(errno.EAGAIN, fcntl.flock, other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for file in (f, gone):
+            assert os.pread(file.fileno(), 4000, 0) == b"w" * 3000
+            file.close()
 
 
 def test_reload_of_a_mount_without_supervisor(c):
