@@ -388,8 +388,10 @@ int passthrough_open(fuse_req_t req, const struct attr *attr, struct fuse_file_i
 		.size = attr->size,
 		.uid = attr->uid,
 	};
-	if (!f->writer && S_ISREG(attr->mode) && attr->size > 0 && f->want.ver != UINT64_MAX &&
-	    !f->inode->changed && !(f->inode->n_pass > 0 && f->inode->ver == f->want.ver))
+	/* Without a lease nobody tells when it is changed. */
+	if ((f->sealed || (attr->flags & ATTR_LEASED)) && !f->writer && S_ISREG(attr->mode) &&
+	    attr->size > 0 && f->want.ver != UINT64_MAX && !f->inode->changed &&
+	    !(f->inode->n_pass > 0 && f->inode->ver == f->want.ver))
 		look_for_copy(f);
 	/* No yield from here to the reply: what is decided is what the kernel is told. */
 	decide(req, f, fi);
