@@ -14,6 +14,7 @@
 
 #define BATCH_BYTES   (64u << 10)
 #define AHEAD_MAX     (READDIR_CACHE / 2)
+#define BATCH_KEPT_US 1000000u
 #define LOOK_IDLE_US  100000u /* who has not looked for so long has stopped */
 #define LOOK_PAUSE_US 5000u
 
@@ -31,14 +32,27 @@ void dir_forget_all(struct client *c)
 		batch_free(&c->dirs[i]);
 }
 
-static bool batch_good(struct client *c, const struct dir_batch *b)
+/* Nobody else has changed the directory since. */
+static bool is_leased(struct client *c, const struct dir_batch *b)
 {
 	struct inode *i = inode_peek(c, b->ino);
-	bool good = i != NULL && lease_held_since(c, i, b->at_us);
+	bool leased = i != NULL && lease_held_since(c, i, b->at_us);
 
 	if (i != NULL)
 		inode_put(c, i);
-	return good;
+	return leased;
+}
+
+/* This client neither, and what it tells of the entries is not old. */
+static bool batch_good(struct client *c, const struct dir_batch *b)
+{
+	struct inode *i = inode_peek(c, b->ino);
+	bool good = i != NULL && inode_attr_fresh(c, i) && i->attr.change == b->rep.change &&
+		    loop_now_us() < b->at_us + BATCH_KEPT_US;
+
+	if (i != NULL)
+		inode_put(c, i);
+	return good && is_leased(c, b);
 }
 
 /* The one that goes on behind that cookie, perhaps still coming; or NULL. */
@@ -340,7 +354,7 @@ static void look_fiber(void *arg)
 		if (batch_fetch(c, &a->cred, b) < 0)
 			break;
 		more = batch_walk(c, b, count_entry, &n) >= 0 && !b->eof && b->cookie != before &&
-		       batch_good(c, b);
+		       is_leased(c, b);
 		rpc_call_fini(&b->call);
 	}
 	c->look.running = false;

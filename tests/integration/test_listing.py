@@ -70,6 +70,22 @@ def test_what_was_listed_is_true_when_it_changes(c):
         assert os.lstat("%s/f%d" % (seen, turn + 1)).st_size == 3
 
 
+def test_own_changes_are_listed(c):
+    """Entries that were fetched ahead for somebody who did not want them any more tell nobody how it
+    was before."""
+    _, seen = make(c, "own")
+    names = {"f%d" % i for i in range(FILES)}
+    for turn in range(4):
+        with os.scandir(seen) as entries:
+            next(entries)
+        for i in range(turn, FILES, FILES // FEW):
+            os.unlink("%s/f%d" % (seen, i))
+            os.mknod("%s/g%d" % (seen, i))
+            names.remove("f%d" % i)
+            names.add("g%d" % i)
+        assert set(os.listdir(seen)) == names, turn
+
+
 def test_what_was_listed_is_true_after_a_restart(c):
     folder, seen = make(c, "restart")
     look(seen)
