@@ -546,7 +546,8 @@ int lease_recall(struct client *c, struct ino ino)
 
 	waitq_wake_all(&c->company);
 	if (i != NULL) {
-		data = S_ISREG(i->attr.mode);
+		/* What a former process had open may have pages before anything is known of it. */
+		data = i->attr.mode == 0 || S_ISREG(i->attr.mode);
 		rc = recall_known(i);
 		/* Given meanwhile for a request of before. */
 		i->lease_us = i->shared_us = 0;
