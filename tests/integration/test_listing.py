@@ -71,8 +71,8 @@ def test_what_was_listed_is_true_when_it_changes(c):
 
 
 def test_own_changes_are_listed(c):
-    """Entries that were fetched ahead for somebody who did not want them any more tell nobody how it
-    was before."""
+    """Entries that were fetched ahead for somebody who did not want them any more tell nobody how
+    it was before."""
     _, seen = make(c, "own")
     names = {"f%d" % i for i in range(FILES)}
     for turn in range(4):

@@ -314,6 +314,36 @@ int fx_getattr(struct fx *f, struct ino ino, struct attr *ret_attr)
 	return 0;
 }
 
+struct attr fx_attr(struct fx *f, struct ino ino)
+{
+	struct attr a;
+
+	assert_int_equal(fx_getattr(f, ino, &a), 0);
+	return a;
+}
+
+void fx_sleep_ms(uint32_t ms)
+{
+	assert_int_equal(fiber_sleep_us(ms * 1000ull), 0);
+}
+
+int fx_reclaim(struct fx *f, struct ino ino, uint32_t flags, bool done, uint32_t *ret_lost)
+{
+	uint8_t buf[16];
+	struct wire_w w;
+	struct mds_reclaim_req q = {.done = done};
+	struct mds_reclaim_rep p;
+
+	wire_w_init(&w, buf, sizeof(buf));
+	wire_put_u64(&w, &ino.v);
+	wire_put_u32(&w, &flags);
+	wire_put_u32(&w, &(uint32_t){1});
+	q.opens = bytes_of(buf, 16);
+	TRY(fx_call(f, OP_mds_reclaim, &q, &p));
+	*ret_lost = p.n_lost;
+	return 0;
+}
+
 int fx_unlink(struct fx *f, struct ino dir, const char *name)
 {
 	struct mds_unlink_req q = {.cred = f->cred, .parent = dir, .name = bytes_str(name)};

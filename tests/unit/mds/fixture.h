@@ -69,6 +69,10 @@ int fx_create_file(struct fx *f, struct ino dir, const char *name, uint32_t flag
 int fx_mkdir(struct fx *f, struct ino dir, const char *name, struct ino *ret_ino);
 int fx_lookup(struct fx *f, struct ino dir, const char *name, struct attr *ret_attr);
 int fx_getattr(struct fx *f, struct ino ino, struct attr *ret_attr);
+struct attr fx_attr(struct fx *f, struct ino ino);
+void fx_sleep_ms(uint32_t ms);
+/* One open, for the session; done: that was all. */
+int fx_reclaim(struct fx *f, struct ino ino, uint32_t flags, bool done, uint32_t *ret_lost);
 int fx_unlink(struct fx *f, struct ino dir, const char *name);
 int fx_rmdir(struct fx *f, struct ino dir, const char *name);
 int fx_rename(struct fx *f, struct ino dir, const char *name, struct ino dir2, const char *name2,

@@ -5,19 +5,6 @@
 
 #include "tests/unit/mds/fixture.h"
 
-static struct attr attr_of(struct fx *f, struct ino ino)
-{
-	struct attr a;
-
-	assert_int_equal(fx_getattr(f, ino, &a), 0);
-	return a;
-}
-
-static void sleep_ms(uint32_t ms)
-{
-	assert_int_equal(fiber_sleep_us(ms * 1000ull), 0);
-}
-
 static bool gone(struct fx *f, struct ino ino)
 {
 	struct attr a;
@@ -33,14 +20,14 @@ static void orphan_body(struct fx *f)
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "o", O_RDWR, &a), 0);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
 	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "o"), 0);
-	assert_int_equal(attr_of(f, a.ino).nlink, 0);
+	assert_int_equal(fx_attr(f, a.ino).nlink, 0);
 	assert_int_equal(fx_close(f, a.ino, O_RDWR, 5000), 0);
-	assert_int_equal(attr_of(f, a.ino).size, 5000);
+	assert_int_equal(fx_attr(f, a.ino).size, 5000);
 	assert_int_equal(fx_link(f, a.ino, LEAT_ROOT_INO, "again"), -LE_NOENT);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
 	assert_true(gone(f, a.ino));
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0); /* harmless */
-	sleep_ms(500);
+	fx_sleep_ms(500);
 	assert_int_equal(f->n_removed, 3); /* by each target of the stripe */
 	assert_int_equal(f->m->opens.n, 0);
 	assert_int_equal(f->m->opens.n_opens, 0);
@@ -54,9 +41,9 @@ static void size_body(struct fx *f)
 	assert_int_equal(a.flags & ~(uint32_t)ATTR_PLAIN, ATTR_UNSETTLED);
 	assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0);
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 700), 0);
-	assert_int_equal(attr_of(f, a.ino).flags & ~(uint32_t)ATTR_PLAIN, ATTR_UNSETTLED);
+	assert_int_equal(fx_attr(f, a.ino).flags & ~(uint32_t)ATTR_PLAIN, ATTR_UNSETTLED);
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 300), 0);
-	a = attr_of(f, a.ino);
+	a = fx_attr(f, a.ino);
 	assert_int_equal(a.flags & ~(uint32_t)ATTR_PLAIN, 0);
 	assert_int_equal(a.size, 700);
 	assert_int_equal(a.blocks, 2);
@@ -65,7 +52,7 @@ static void size_body(struct fx *f)
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
 	assert_int_equal(f->m->store.durable_no, batches);
-	assert_int_equal(attr_of(f, a.ino).change, change);
+	assert_int_equal(fx_attr(f, a.ino).change, change);
 }
 
 /* Two sessions write: the chains are asked. */
@@ -84,8 +71,8 @@ static void two_writers_body(struct fx *f)
 	f->session = first;
 	f->slot = 2;
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 50), 0);
-	sleep_ms(100);
-	a = attr_of(f, a.ino);
+	fx_sleep_ms(100);
+	a = fx_attr(f, a.ino);
 	assert_int_equal(a.flags & ~(uint32_t)ATTR_PLAIN, 0);
 	assert_int_equal(a.size, 123456);
 	assert_int_equal(a.blocks, 3 * 4096 / 512);
@@ -107,11 +94,11 @@ static void dead_writer_body(struct fx *f)
 	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "orphan"), 0);
 	f->stat.size = 999;
 	assert_int_equal(fx_call_as(f, second, 0, 0, OP_mds_session_close, &q, &p), 0);
-	sleep_ms(100);
+	fx_sleep_ms(100);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_SESSION_GONE);
 	f->session = first;
-	assert_int_equal(attr_of(f, a.ino).size, 999);
-	assert_int_equal(attr_of(f, a.ino).flags & ~(uint32_t)ATTR_PLAIN, 0);
+	assert_int_equal(fx_attr(f, a.ino).size, 999);
+	assert_int_equal(fx_attr(f, a.ino).flags & ~(uint32_t)ATTR_PLAIN, 0);
 	assert_true(gone(f, o.ino));
 	assert_int_equal(f->m->opens.n_opens, 0);
 }
@@ -126,21 +113,21 @@ static void truncate_body(struct fx *f)
 	assert_int_equal(f->n_trims, 0);
 	assert_int_equal(fx_truncate(f, a.ino, 50000), 0); /* shorter: trimmed on three targets */
 	assert_int_equal(f->n_trims, 3);
-	assert_int_equal(attr_of(f, a.ino).size, 50000);
-	assert_int_equal(attr_of(f, a.ino).layout.gen, 1);
+	assert_int_equal(fx_attr(f, a.ino).size, 50000);
+	assert_int_equal(fx_attr(f, a.ino).layout.gen, 1);
 	assert_int_equal(fx_truncate(f, a.ino, 0), 0); /* empty, not open: another generation */
 	assert_int_equal(f->n_trims, 3);
-	assert_int_equal(attr_of(f, a.ino).layout.gen, 2);
+	assert_int_equal(fx_attr(f, a.ino).layout.gen, 2);
 	/* while it is open the generation stays, because capabilities name it */
 	assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0);
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 10), 0);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
 	assert_int_equal(fx_open(f, a.ino, O_WRONLY | O_TRUNC), 0);
 	assert_int_equal(f->n_trims, 6);
-	assert_int_equal(attr_of(f, a.ino).size, 0);
-	assert_int_equal(attr_of(f, a.ino).layout.gen, 2);
+	assert_int_equal(fx_attr(f, a.ino).size, 0);
+	assert_int_equal(fx_attr(f, a.ino).layout.gen, 2);
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, UINT64_MAX), 0);
-	assert_int_equal(attr_of(f, a.ino).size, 0);
+	assert_int_equal(fx_attr(f, a.ino).size, 0);
 	/* a truncation by somebody else is not undone by what an older close reports */
 	assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0);
 	uint64_t first = f->session;
@@ -151,8 +138,8 @@ static void truncate_body(struct fx *f)
 	f->slot = 0;
 	f->stat.size = 5;
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 4444), 0);
-	sleep_ms(100);
-	assert_int_equal(attr_of(f, a.ino).size, 7);
+	fx_sleep_ms(100);
+	assert_int_equal(fx_attr(f, a.ino).size, 7);
 }
 
 /* Zeroed, but nobody can be asked what is written of it then: what was prepared before still
@@ -174,7 +161,7 @@ static void zeroed_unasked_body(struct fx *f)
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
 	assert_int_equal(f->n_punches, 3);
 	assert_int_equal(f->m->store.counters.unwritten, 4096 + 8192);
-	assert_int_equal(attr_of(f, a.ino).blocks, 24);
+	assert_int_equal(fx_attr(f, a.ino).blocks, 24);
 	f->punched_fails = false;
 }
 
@@ -195,13 +182,13 @@ static void sgid_body(struct fx *f)
 		q.mask = SET_MODE | (sizes[i] > 0 ? SET_SIZE : 0);
 		q.attr = (struct attr){.mode = 02755, .size = sizes[i]};
 		assert_int_equal(fx_call(f, OP_mds_setattr, &q, NULL), 0);
-		assert_int_equal(attr_of(f, a.ino).mode & 07777, 0755);
+		assert_int_equal(fx_attr(f, a.ino).mode & 07777, 0755);
 	}
 	assert_int_equal(f->n_trims, 3);
 	q.cred.gid = 8;
 	q.attr.size = 5;
 	assert_int_equal(fx_call(f, OP_mds_setattr, &q, NULL), 0);
-	assert_int_equal(attr_of(f, a.ino).mode & 07777, 02755);
+	assert_int_equal(fx_attr(f, a.ino).mode & 07777, 02755);
 }
 
 /* Whoever has it open for writing may change its size, whatever has become of its mode. */
@@ -236,43 +223,43 @@ static void fallocate_body(struct fx *f)
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100), 0);
 	q.ino = a.ino;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
-	assert_int_equal(attr_of(f, a.ino).size, 1500);
-	assert_int_equal(attr_of(f, a.ino).blocks, 8);
-	assert_true(attr_of(f, a.ino).flags & ATTR_PREPARED);
+	assert_int_equal(fx_attr(f, a.ino).size, 1500);
+	assert_int_equal(fx_attr(f, a.ino).blocks, 8);
+	assert_true(fx_attr(f, a.ino).flags & ATTR_PREPARED);
 	assert_int_equal(f->m->store.counters.unwritten, 4096);
 	q.mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 	q.off = 1400;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
 	assert_int_equal(f->n_punches, 3);
-	assert_int_equal(attr_of(f, a.ino).size, 1500);
+	assert_int_equal(fx_attr(f, a.ino).size, 1500);
 	q.mode = FALLOC_FL_ZERO_RANGE;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
-	assert_int_equal(attr_of(f, a.ino).size, 1900);
+	assert_int_equal(fx_attr(f, a.ino).size, 1900);
 	q.mode = FALLOC_FL_KEEP_SIZE;
 	q.off = 5000;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), 0);
-	assert_int_equal(attr_of(f, a.ino).size, 1900);
+	assert_int_equal(fx_attr(f, a.ino).size, 1900);
 	q.len = 1ull << 40; /* more than there is */
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_NOSPC);
 	q.mode = 0;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_NOSPC);
-	assert_int_equal(attr_of(f, a.ino).size, 1900);
+	assert_int_equal(fx_attr(f, a.ino).size, 1900);
 	q.mode = FALLOC_FL_ZERO_RANGE; /* of a file with data too */
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_NOSPC);
-	assert_int_equal(attr_of(f, a.ino).size, 1900);
-	assert_int_equal(attr_of(f, a.ino).blocks, 16);
+	assert_int_equal(fx_attr(f, a.ino).size, 1900);
+	assert_int_equal(fx_attr(f, a.ino).blocks, 16);
 	q.mode = FALLOC_FL_COLLAPSE_RANGE;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_NOTSUP);
 	q.mode = 0;
 	q.off = INT64_MAX;
 	q.len = 500;
 	assert_int_equal(fx_call(f, OP_mds_fallocate, &q, NULL), -LE_FBIG);
-	assert_int_equal(attr_of(f, a.ino).blocks, 16);
+	assert_int_equal(fx_attr(f, a.ino).blocks, 16);
 	assert_int_equal(fx_truncate(f, a.ino, 1000), 0);
-	assert_int_equal(attr_of(f, a.ino).blocks, 8);
+	assert_int_equal(fx_attr(f, a.ino).blocks, 8);
 	assert_int_equal(fx_truncate(f, a.ino, 0), 0);
-	assert_int_equal(attr_of(f, a.ino).blocks, 0);
-	assert_false(attr_of(f, a.ino).flags & ATTR_PREPARED);
+	assert_int_equal(fx_attr(f, a.ino).blocks, 0);
+	assert_false(fx_attr(f, a.ino).flags & ATTR_PREPARED);
 	assert_int_equal(f->m->store.counters.unwritten, 0);
 }
 
@@ -296,12 +283,12 @@ static void late_close_body(struct fx *f)
 	assert_int_equal(fx_truncate(f, a.ino, 1000), 0);
 	f->stat.size = 900;
 	assert_int_equal(fx_close(f, a.ino, O_RDWR, 4444), 0);
-	assert_int_equal(attr_of(f, a.ino).size, 1000);
+	assert_int_equal(fx_attr(f, a.ino).size, 1000);
 	assert_int_equal(append(f, a.ino, 10, 0), 1000);
 	assert_int_equal(fx_close(f, a.ino, O_RDWR, 1000), 0);
-	sleep_ms(100);
-	assert_int_equal(attr_of(f, a.ino).size, 1000);
-	assert_int_equal(attr_of(f, a.ino).flags & ~(uint32_t)ATTR_PLAIN, 0);
+	fx_sleep_ms(100);
+	assert_int_equal(fx_attr(f, a.ino).size, 1000);
+	assert_int_equal(fx_attr(f, a.ino).flags & ~(uint32_t)ATTR_PLAIN, 0);
 }
 
 static void append_body(struct fx *f)
@@ -317,7 +304,7 @@ static void append_body(struct fx *f)
 	f->oss_fail = true; /* nobody needs the chains as long as all append */
 	assert_int_equal(append(f, a.ino, 20, 0), 10);
 	assert_int_equal(append(f, a.ino, 5, 100), 100); /* its own knowledge counts */
-	assert_int_equal(attr_of(f, a.ino).size, 0);     /* reserved is not written */
+	assert_int_equal(fx_attr(f, a.ino).size, 0);     /* reserved is not written */
 	f->oss_fail = false;
 	f->session = first;
 	f->slot = 0;
@@ -421,35 +408,6 @@ static void reclaim_before(struct fx *f)
 	assert_int_equal(fx_unlink(f, LEAT_ROOT_INO, "lost"), 0);
 }
 
-static int reclaim(struct fx *f, struct ino ino, uint32_t flags, bool done, uint32_t *ret_lost)
-{
-	uint8_t buf[16];
-	struct wire_w w;
-	struct mds_reclaim_req q = {.done = done};
-	struct mds_reclaim_rep p;
-
-	wire_w_init(&w, buf, sizeof(buf));
-	wire_put_u64(&w, &ino.v);
-	wire_put_u32(&w, &flags);
-	wire_put_u32(&w, &(uint32_t){1});
-	q.opens = bytes_of(buf, 16);
-	TRY(fx_call(f, OP_mds_reclaim, &q, &p));
-	*ret_lost = p.n_lost;
-	return 0;
-}
-
-/* The session has nothing open any more. */
-static void return_empty(struct fx *f)
-{
-	struct mds_session_open_req so = {.client = {{1, 1}}, .session = f->session};
-	struct mds_session_open_rep sp;
-	struct ino none = {12345};
-	uint32_t lost;
-
-	assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_session_open, &so, &sp), 0);
-	assert_int_equal(reclaim(f, none, O_RDONLY, true, &lost), 0);
-}
-
 /* Orphans wait for those who had them open, and for nobody longer. */
 static void reclaim_after(struct fx *f)
 {
@@ -461,20 +419,20 @@ static void reclaim_after(struct fx *f)
 	assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_session_open, &so, &sp), 0);
 	assert_int_equal(sp.session, f->session);
 	assert_int_equal(sp.reclaim, 1);
-	sleep_ms(1000);
+	fx_sleep_ms(1000);
 	assert_int_equal(f->m->recovery.n_orphans, 2);
 	/* A message that failed is no message: it comes again. */
 	f->m->opens.n_max = 0;
-	assert_int_not_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0);
+	assert_int_not_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0);
 	f->m->opens.n_max = f->m->params.opens_max;
-	assert_int_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0);
-	assert_int_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0); /* the same message again */
+	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0);
+	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0); /* again */
 	assert_int_equal(f->m->opens.n_opens, 1);
-	assert_int_equal(reclaim(f, never, O_RDONLY, true, &lost), 0);
+	assert_int_equal(fx_reclaim(f, never, O_RDONLY, true, &lost), 0);
 	assert_int_equal(lost, 1);
-	sleep_ms(1000);
+	fx_sleep_ms(1000);
 	assert_int_equal(f->m->recovery.n_orphans, 0);
-	assert_int_equal(attr_of(f, kept).nlink, 0);
+	assert_int_equal(fx_attr(f, kept).nlink, 0);
 	assert_int_equal(f->m->store.counters.n_inodes, 2);
 	assert_int_equal(fx_close(f, kept, O_WRONLY, 1), 0);
 	assert_true(gone(f, kept));
@@ -561,12 +519,12 @@ static void asks_and_goes(struct fx *f)
 	f->session = session;
 	asked_rc = 1;
 	assert_int_equal(fiber_spawn("asks", asking_fiber, f), 0);
-	sleep_ms(10);
+	fx_sleep_ms(10);
 	assert_int_equal(fx_call_as(f, session, 0, 0, OP_mds_session_close, &q, &p), 0);
 	assert_null(session_find(&f->m->sessions, session));
 	f->session = fx_session(f, 3); /* where the former one was, it may be */
 	assert_int_equal(asked_rc, 1);
-	sleep_ms(20000);
+	fx_sleep_ms(20000);
 	assert_int_equal(asked_rc, 0);
 	assert_true(list_empty(&session_find(&f->m->sessions, f->session)->leases));
 }
@@ -609,18 +567,18 @@ static void takeover_fiber(struct fx *f)
 	assert_int_equal(f->m->opens.n_opens, 2);
 	take_over(f);
 	assert_int_equal(f->m->opens.n_opens, 2);
-	assert_int_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0);
-	assert_int_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0); /* the same message again */
+	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0);
+	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0); /* again */
 	assert_int_equal(f->m->opens.n_opens, 3);
 	/* The connection breaks, and all is told again. */
 	take_over(f);
-	assert_int_equal(reclaim(f, kept, O_WRONLY, false, &lost), 0);
+	assert_int_equal(fx_reclaim(f, kept, O_WRONLY, false, &lost), 0);
 	assert_int_equal(f->m->opens.n_opens, 4);
-	assert_int_equal(attr_of(f, unknown).nlink, 0);
-	assert_int_equal(reclaim(f, none, O_RDONLY, true, &lost), 0);
+	assert_int_equal(fx_attr(f, unknown).nlink, 0);
+	assert_int_equal(fx_reclaim(f, none, O_RDONLY, true, &lost), 0);
 	assert_int_equal(f->m->opens.n_opens, 1);
 	assert_true(gone(f, unknown));
-	assert_int_equal(attr_of(f, kept).nlink, 0);
+	assert_int_equal(fx_attr(f, kept).nlink, 0);
 	assert_int_equal(fx_close(f, kept, O_WRONLY, 1), 0);
 	assert_true(gone(f, kept));
 	assert_int_equal(f->m->opens.n_opens, 0);
@@ -662,13 +620,13 @@ static void sealed_while_cut_body(struct fx *f)
 	q.ino = seal.ino = a.ino;
 	f->oss_fail = true;
 	assert_int_equal(fiber_spawn("truncate", former_request, &truncation), 0);
-	sleep_ms(300);
+	fx_sleep_ms(300);
 	f->oss_fail = false;
 	assert_false(truncation.answered);
 	assert_int_equal(fx_call(f, OP_mds_setattr, &seal, &p), 0);
 	assert_int_equal(p.attr.size, 10);
-	assert_true(attr_of(f, a.ino).flags & ATTR_SEALED);
-	sleep_ms(10);
+	assert_true(fx_attr(f, a.ino).flags & ATTR_SEALED);
+	fx_sleep_ms(10);
 	assert_true(truncation.answered);
 	assert_int_equal(fx_truncate(f, a.ino, 0), -LE_PERM);
 }
@@ -700,17 +658,17 @@ static void takeover_under_way_body(struct fx *f)
 	take_over_from(&first);
 	assert_int_equal(fx_call_as(f, f->session, 5, 1, OP_mds_create, &create, &made), 0);
 	assert_true(first.answered);
-	assert_int_equal(reclaim(f, none, O_RDONLY, true, &lost), 0);
+	assert_int_equal(fx_reclaim(f, none, O_RDONLY, true, &lost), 0);
 	assert_int_equal(f->m->opens.n_opens, 1);
 	/* One of two is being closed when the connection breaks: both are told, and the close is
 	 * repeated. */
 	close.ino = made.attr.ino;
 	assert_int_equal(fx_open(f, close.ino, O_WRONLY), 0);
 	take_over_from(&second);
-	assert_int_equal(reclaim(f, close.ino, O_RDWR, false, &lost), 0);
-	assert_int_equal(reclaim(f, close.ino, O_WRONLY, false, &lost), 0);
+	assert_int_equal(fx_reclaim(f, close.ino, O_RDWR, false, &lost), 0);
+	assert_int_equal(fx_reclaim(f, close.ino, O_WRONLY, false, &lost), 0);
 	assert_int_equal(fx_call_as(f, f->session, 5, 2, OP_mds_close, &close, &closed), 0);
-	assert_int_equal(reclaim(f, none, O_RDONLY, true, &lost), 0);
+	assert_int_equal(fx_reclaim(f, none, O_RDONLY, true, &lost), 0);
 	assert_int_equal(f->m->opens.n_opens, 1);
 }
 
@@ -752,200 +710,6 @@ static void presumed_body(struct fx *f)
 	assert_true(gone(f, a.ino));
 }
 
-static struct ino cut;
-
-static void intent_fiber(void *arg)
-{
-	struct fx *f = arg;
-
-	(void)fx_truncate(f, cut, 10);
-}
-
-static void intent_before(struct fx *f)
-{
-	struct attr a;
-
-	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_WRONLY, &a), 0);
-	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
-	cut = a.ino;
-	f->oss_fail = true;
-	assert_int_equal(fiber_spawn("truncate", intent_fiber, f), 0);
-	sleep_ms(300);
-	/* Some of it may be gone, so that nobody is to believe what the chains have. */
-	assert_int_equal(attr_of(f, cut).size, 100000);
-	assert_true(attr_of(f, cut).flags & ATTR_CUTTING);
-}
-
-/* A truncation that a crash cut short is finished, and whoever repeats it gets its answer. */
-static void intent_after(struct fx *f)
-{
-	struct mds_setattr_req q = {.ino = cut, .mask = SET_SIZE, .attr = {.size = 10}};
-	struct mds_setattr_rep p;
-	uint64_t trims;
-
-	assert_int_equal(f->m->recovery.n_intents, 1);
-	assert_true(attr_of(f, cut).flags & ATTR_CUTTING);
-	f->oss_fail = false;
-	assert_int_equal(
-		fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
-	assert_int_equal(p.attr.size, 10);
-	trims = f->n_trims;
-	assert_int_equal(f->m->recovery.n_intents, 0);
-	assert_int_equal(attr_of(f, cut).size, 10);
-	assert_false(attr_of(f, cut).flags & ATTR_CUTTING);
-	assert_int_equal(
-		fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
-	assert_int_equal(f->n_trims, trims);
-}
-
-static void test_intent(void **state)
-{
-	struct fx *f = fx_create_to_crash(1);
-
-	(void)state;
-	fx_run(f, intent_before);
-	fx_crash(f);
-	fx_run(f, intent_after);
-	assert_int_equal(fx_check(f, false), 0);
-	fx_destroy(f);
-}
-
-/* One that waits for its turn at the file becomes durable too while the server stops. */
-static void truncation_fiber(void *arg)
-{
-	struct fx *f = arg;
-	struct mds_setattr_req q = {
-		.ino = cut, .mask = SET_SIZE, .attr.size = ++f->seq[f->slot] % 2 == 0 ? 10 : 20};
-	struct mds_setattr_rep p = {0};
-	struct frame_hdr hdr = {.op = OP_mds_setattr,
-				.session = f->session,
-				.slot = 1 + (uint32_t)f->seq[f->slot] % 2,
-				.seq = 1};
-	struct op op;
-
-	/* The server that stops waits for who has asked. */
-	latch_add(&f->m->fibers, 1);
-	op_init(&op, f->m);
-	assert_int_not_equal(op_run(&op, &hdr, &q, &p), 0);
-	op_fini(&op);
-	latch_done(&op.m->fibers);
-}
-
-static void two_intents_before(struct fx *f)
-{
-	struct attr a;
-
-	f->slot = 5;
-	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_WRONLY, &a), 0);
-	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
-	cut = a.ino;
-	f->oss_fail = true;
-	assert_int_equal(fiber_spawn("first", truncation_fiber, f), 0);
-	sleep_ms(100);
-	assert_int_equal(fiber_spawn("second", truncation_fiber, f), 0);
-	sleep_ms(100);
-	mds_stop(f->m);
-	f->m = NULL;
-}
-
-static void two_intents_after(struct fx *f)
-{
-	uint64_t size;
-
-	assert_int_equal(f->m->recovery.n_intents, 2);
-	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "others", NULL), 0);
-	f->oss_fail = false;
-	sleep_ms(20000);
-	assert_int_equal(f->m->recovery.n_intents, 0);
-	size = attr_of(f, cut).size;
-	assert_true(size == 10 || size == 20);
-}
-
-static void test_two_intents(void **state)
-{
-	struct fx *f = fx_create_to_crash(1);
-
-	(void)state;
-	fx_run(f, two_intents_before);
-	fx_crash(f);
-	fx_run(f, two_intents_after);
-	assert_int_equal(fx_check(f, false), 0);
-	fx_destroy(f);
-}
-
-/* An open with O_TRUNC of a file that is open, which a crash cut short between cutting and opening:
- * whoever repeats it opens, and what was written meanwhile stays. */
-static uint64_t open_seq;
-
-static int open_again(struct fx *f)
-{
-	struct mds_open_req q = {.ino = cut, .flags = O_WRONLY | O_TRUNC};
-	struct mds_open_rep p;
-
-	return fx_call_as(f, f->session, f->slot, open_seq, OP_mds_open, &q, &p);
-}
-
-static void open_fiber(void *arg)
-{
-	(void)open_again(arg);
-}
-
-static void trunc_open_before(struct fx *f)
-{
-	struct attr a;
-
-	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_WRONLY, &a), 0);
-	cut = a.ino;
-	open_seq = ++f->seq[f->slot];
-	f->oss_fail = true;
-	assert_int_equal(fiber_spawn("open", open_fiber, f), 0);
-	sleep_ms(300);
-}
-
-static void trunc_open_between(struct fx *f)
-{
-	uint64_t trims = f->n_trims;
-
-	assert_int_equal(f->m->recovery.n_intents, 1);
-	f->oss_fail = false;
-	/* Before that nobody knows whether it appends at a place that it was given. */
-	sleep_ms(1000);
-	assert_int_equal(f->n_trims, trims);
-	return_empty(f);
-	for (int i = 0; i < 300 && f->m->recovery.n_intents > 0; i++)
-		sleep_ms(100);
-	assert_int_equal(f->m->recovery.n_intents, 0);
-	assert_true(f->n_trims > 0);
-}
-
-static void trunc_open_after(struct fx *f)
-{
-	uint64_t trims = f->n_trims;
-	uint32_t gen = attr_of(f, cut).layout.gen;
-
-	assert_int_equal(open_again(f), 0);
-	assert_int_equal(f->n_trims, trims);
-	assert_int_equal(attr_of(f, cut).layout.gen, gen);
-	/* The next one with O_TRUNC cuts again. */
-	open_seq = ++f->seq[f->slot];
-	assert_int_equal(open_again(f), 0);
-	assert_true(f->n_trims > trims);
-}
-
-static void test_trunc_open(void **state)
-{
-	struct fx *f = fx_create_to_crash(1);
-
-	(void)state;
-	fx_run(f, trunc_open_before);
-	fx_crash(f);
-	fx_run(f, trunc_open_between);
-	fx_crash(f);
-	fx_run(f, trunc_open_after);
-	assert_int_equal(fx_check(f, false), 0);
-	fx_destroy(f);
-}
-
 /* What a rename replaced can be opened for a moment by whoever found it just before. */
 static void linger_body(struct fx *f)
 {
@@ -958,16 +722,16 @@ static void linger_body(struct fx *f)
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_STALE);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY | OPEN_ORPHAN), 0);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_STALE); /* open or not */
-	sleep_ms(8000);
-	assert_int_equal(attr_of(f, a.ino).nlink, 0);
+	fx_sleep_ms(8000);
+	assert_int_equal(fx_attr(f, a.ino).nlink, 0);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
 	assert_true(gone(f, a.ino));
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "new", O_RDONLY, NULL), 0);
 	assert_int_equal(fx_lookup(f, LEAT_ROOT_INO, "cur", &a), 0);
 	assert_int_equal(fx_close(f, a.ino, O_WRONLY, UINT64_MAX), 0);
 	assert_int_equal(fx_rename(f, LEAT_ROOT_INO, "new", LEAT_ROOT_INO, "cur", 0), 0);
-	assert_int_equal(attr_of(f, a.ino).nlink, 0);
-	sleep_ms(8000);
+	assert_int_equal(fx_attr(f, a.ino).nlink, 0);
+	fx_sleep_ms(8000);
 	assert_true(gone(f, a.ino));
 	/* the same when it was open while it was replaced */
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "new", O_WRONLY, NULL), 0);
@@ -976,7 +740,7 @@ static void linger_body(struct fx *f)
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY | OPEN_ORPHAN), 0);
 	assert_int_equal(fx_close(f, a.ino, O_RDONLY, UINT64_MAX), 0);
-	sleep_ms(8000);
+	fx_sleep_ms(8000);
 	assert_true(gone(f, a.ino));
 }
 
@@ -986,11 +750,11 @@ static void expiry_body(struct fx *f)
 
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "x", O_WRONLY, &a), 0);
 	f->stat.size = 42;
-	sleep_ms(f->params.session_ttl_ms - 5000);
+	fx_sleep_ms(f->params.session_ttl_ms - 5000);
 	assert_int_equal(f->m->sessions.n, 1);
-	sleep_ms(10000);
+	fx_sleep_ms(10000);
 	assert_int_equal(f->m->sessions.n, 0);
-	assert_int_equal(attr_of(f, a.ino).size, 42);
+	assert_int_equal(fx_attr(f, a.ino).size, 42);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), -LE_SESSION_GONE);
 }
 
@@ -1009,7 +773,7 @@ static void many_opens_body(struct fx *f)
 	}
 	assert_int_equal(f->m->store.counters.n_inodes, inodes + n);
 	batches = metric_get(&f->m->metrics.batches);
-	sleep_ms(f->params.session_ttl_ms + 5000);
+	fx_sleep_ms(f->params.session_ttl_ms + 5000);
 	assert_int_equal(f->m->sessions.n, 0);
 	assert_int_equal(f->m->store.counters.n_inodes, inodes);
 	assert_int_equal(f->m->opens.n, 0);
@@ -1060,9 +824,6 @@ int main(void)
 		cmocka_unit_test(test_takeover),
 		cmocka_unit_test(test_takeover_of_what_is_under_way),
 		cmocka_unit_test(test_presumed),
-		cmocka_unit_test(test_intent),
-		cmocka_unit_test(test_two_intents),
-		cmocka_unit_test(test_trunc_open),
 		cmocka_unit_test(test_linger),
 		cmocka_unit_test(test_expiry),
 		cmocka_unit_test(test_many_opens),

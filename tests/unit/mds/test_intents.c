@@ -1,0 +1,222 @@
+/* Cuts that a crash or a stop of the server leaves behind: finished by the next one, and whoever
+ * repeats them gets their answer. */
+#include <fcntl.h>
+
+#include "tests/unit/mds/fixture.h"
+
+static struct ino cut;
+
+/* The session has nothing open any more. */
+static void return_empty(struct fx *f)
+{
+	struct mds_session_open_req so = {.client = {{1, 1}}, .session = f->session};
+	struct mds_session_open_rep sp;
+	struct ino none = {12345};
+	uint32_t lost;
+
+	assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_session_open, &so, &sp), 0);
+	assert_int_equal(fx_reclaim(f, none, O_RDONLY, true, &lost), 0);
+}
+
+static void intent_fiber(void *arg)
+{
+	struct fx *f = arg;
+
+	(void)fx_truncate(f, cut, 10);
+}
+
+static void intent_before(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
+	cut = a.ino;
+	f->oss_fail = true;
+	assert_int_equal(fiber_spawn("truncate", intent_fiber, f), 0);
+	fx_sleep_ms(300);
+	/* Some of it may be gone, so that nobody is to believe what the chains have. */
+	assert_int_equal(fx_attr(f, cut).size, 100000);
+	assert_true(fx_attr(f, cut).flags & ATTR_CUTTING);
+}
+
+/* A truncation that a crash cut short is finished, and whoever repeats it gets its answer. */
+static void intent_after(struct fx *f)
+{
+	struct mds_setattr_req q = {.ino = cut, .mask = SET_SIZE, .attr = {.size = 10}};
+	struct mds_setattr_rep p;
+	uint64_t trims;
+
+	assert_int_equal(f->m->recovery.n_intents, 1);
+	assert_true(fx_attr(f, cut).flags & ATTR_CUTTING);
+	f->oss_fail = false;
+	assert_int_equal(
+		fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
+	assert_int_equal(p.attr.size, 10);
+	trims = f->n_trims;
+	assert_int_equal(f->m->recovery.n_intents, 0);
+	assert_int_equal(fx_attr(f, cut).size, 10);
+	assert_false(fx_attr(f, cut).flags & ATTR_CUTTING);
+	assert_int_equal(
+		fx_call_as(f, f->session, f->slot, f->seq[f->slot], OP_mds_setattr, &q, &p), 0);
+	assert_int_equal(f->n_trims, trims);
+}
+
+static void test_intent(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, intent_before);
+	fx_crash(f);
+	fx_run(f, intent_after);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
+/* One that waits for its turn at the file becomes durable too while the server stops. */
+static void truncation_fiber(void *arg)
+{
+	struct fx *f = arg;
+	struct mds_setattr_req q = {
+		.ino = cut, .mask = SET_SIZE, .attr.size = ++f->seq[f->slot] % 2 == 0 ? 10 : 20};
+	struct mds_setattr_rep p = {0};
+	struct frame_hdr hdr = {.op = OP_mds_setattr,
+				.session = f->session,
+				.slot = 1 + (uint32_t)f->seq[f->slot] % 2,
+				.seq = 1};
+	struct op op;
+
+	/* The server that stops waits for who has asked. */
+	latch_add(&f->m->fibers, 1);
+	op_init(&op, f->m);
+	assert_int_not_equal(op_run(&op, &hdr, &q, &p), 0);
+	op_fini(&op);
+	latch_done(&op.m->fibers);
+}
+
+static void two_intents_before(struct fx *f)
+{
+	struct attr a;
+
+	f->slot = 5;
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
+	cut = a.ino;
+	f->oss_fail = true;
+	assert_int_equal(fiber_spawn("first", truncation_fiber, f), 0);
+	fx_sleep_ms(100);
+	assert_int_equal(fiber_spawn("second", truncation_fiber, f), 0);
+	fx_sleep_ms(100);
+	mds_stop(f->m);
+	f->m = NULL;
+}
+
+static void two_intents_after(struct fx *f)
+{
+	uint64_t size;
+
+	assert_int_equal(f->m->recovery.n_intents, 2);
+	assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, "others", NULL), 0);
+	f->oss_fail = false;
+	fx_sleep_ms(20000);
+	assert_int_equal(f->m->recovery.n_intents, 0);
+	size = fx_attr(f, cut).size;
+	assert_true(size == 10 || size == 20);
+}
+
+static void test_two_intents(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, two_intents_before);
+	fx_crash(f);
+	fx_run(f, two_intents_after);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
+/* An open with O_TRUNC of a file that is open, which a crash cut short between cutting and opening:
+ * whoever repeats it opens, and what was written meanwhile stays. */
+static uint64_t open_seq;
+
+static int open_again(struct fx *f)
+{
+	struct mds_open_req q = {.ino = cut, .flags = O_WRONLY | O_TRUNC};
+	struct mds_open_rep p;
+
+	return fx_call_as(f, f->session, f->slot, open_seq, OP_mds_open, &q, &p);
+}
+
+static void open_fiber(void *arg)
+{
+	(void)open_again(arg);
+}
+
+static void trunc_open_before(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_WRONLY, &a), 0);
+	cut = a.ino;
+	open_seq = ++f->seq[f->slot];
+	f->oss_fail = true;
+	assert_int_equal(fiber_spawn("open", open_fiber, f), 0);
+	fx_sleep_ms(300);
+}
+
+static void trunc_open_between(struct fx *f)
+{
+	uint64_t trims = f->n_trims;
+
+	assert_int_equal(f->m->recovery.n_intents, 1);
+	f->oss_fail = false;
+	/* Before that nobody knows whether it appends at a place that it was given. */
+	fx_sleep_ms(1000);
+	assert_int_equal(f->n_trims, trims);
+	return_empty(f);
+	for (int i = 0; i < 300 && f->m->recovery.n_intents > 0; i++)
+		fx_sleep_ms(100);
+	assert_int_equal(f->m->recovery.n_intents, 0);
+	assert_true(f->n_trims > 0);
+}
+
+static void trunc_open_after(struct fx *f)
+{
+	uint64_t trims = f->n_trims;
+	uint32_t gen = fx_attr(f, cut).layout.gen;
+
+	assert_int_equal(open_again(f), 0);
+	assert_int_equal(f->n_trims, trims);
+	assert_int_equal(fx_attr(f, cut).layout.gen, gen);
+	/* The next one with O_TRUNC cuts again. */
+	open_seq = ++f->seq[f->slot];
+	assert_int_equal(open_again(f), 0);
+	assert_true(f->n_trims > trims);
+}
+
+static void test_trunc_open(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	(void)state;
+	fx_run(f, trunc_open_before);
+	fx_crash(f);
+	fx_run(f, trunc_open_between);
+	fx_crash(f);
+	fx_run(f, trunc_open_after);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_intent),
+		cmocka_unit_test(test_two_intents),
+		cmocka_unit_test(test_trunc_open),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
