@@ -269,7 +269,7 @@ static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *
 	ra_drop_range(f->d, off, len);
 	if (!(how & WB_BEHIND))
 		return (int64_t)len;
-	TRY(wb_throttle(f->c));
+	TRY(wb_throttle(f->d, len < GATHER_BELOW ? f->c->slots : vec[0].slot->pool));
 	/* Others look at it, who have to see it when this returns. */
 	if (!lease_held(f->c, f->inode))
 		TRY(wb_show_range(f->d, off, len));
@@ -366,7 +366,7 @@ static int64_t write_end(struct ll_file *f, const struct slot_vec *vec, uint32_t
 	bool taken = false;
 	int rc;
 
-	TRY(wb_throttle(f->c));
+	TRY(wb_throttle(d, f->c->slots));
 	if (how != 0)
 		TRY(find_end(f, len, &off));
 	if (d->appending) {

@@ -650,11 +650,19 @@ int wb_show_range(struct idata *d, uint64_t off, uint64_t len)
 	return 0;
 }
 
-int wb_throttle(struct client *c)
+/* A quarter of the slots is for readers and for requests that come in. */
+static bool is_short(const struct slot_pool *p)
 {
-	/* A quarter of the slots is for readers and for requests that come in. */
-	while (c->wb.dirty > 0 && (c->wb.dirty > c->params.dirty_max ||
-				   slot_pool_free(c->slots) < slot_pool_total(c->slots) / 4)) {
+	return slot_pool_free(p) < slot_pool_total(p) / 4;
+}
+
+int wb_throttle(struct idata *d, const struct slot_pool *pool)
+{
+	struct client *c = d->c;
+
+	/* Of the caller's slots those hold too many whose writes do not get on, not others. */
+	while (c->wb.dirty > 0 && (c->wb.dirty > c->params.dirty_max || is_short(c->slots) ||
+				   (is_short(pool) && !list_empty(&d->writes)))) {
 		gather_submit_all(c, UINT64_MAX);
 		if (c->wb.dirty == 0)
 			break;

@@ -99,6 +99,47 @@ def kill_waiting(command):
     p.wait(20)
 
 
+def writes(c, name):
+    return int(re.search(r"^leat_ossd_writes_total (\d+)$", c.metrics_of(name), re.M).group(1))
+
+
+def one_file_each(c, folder):
+    """{object server: a file that it alone has}"""
+    os.mkdir(folder)
+    c.leat("layout", "set", "--width", "1", folder)
+    at = {}
+    for i in range(20):
+        before = [writes(c, o) for o in c.ossd]
+        with open("%s/%d" % (folder, i), "wb") as f:
+            f.write(os.urandom(1 << 20))
+            os.fsync(f.fileno())
+        for o, n in zip(c.ossd, before):
+            if writes(c, o) > n:
+                at[o] = f.name
+    return at
+
+
+def test_a_stream_to_a_silent_server_leaves_room_for_others(c):
+    at = one_file_each(c, c.mnt() + "/silent")
+    silent, other = list(at)[:2]
+    with stopped(c, [silent]):
+        dd = subprocess.Popen(["dd", "if=/dev/zero", "of=" + at[silent], "bs=128k", "count=100",
+                               "conv=notrunc"], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        def written():
+            with open("/proc/%d/fdinfo/1" % dd.pid) as f:
+                return int(f.readline().split()[1])
+
+        wait_until(lambda: written() >= 32 * (128 << 10), 10, "much is written behind")
+        assert dd.poll() is None
+        for command in (["ls", "-l", c.mnt()], ["cp", at[other], c.dir + "/copy"],
+                        ["dd", "if=/dev/zero", "of=" + at[other], "bs=128k", "count=100",
+                         "conv=notrunc,fsync"]):
+            subprocess.run(command, timeout=60, check=True, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    assert dd.wait(60) == 0
+
+
 def test_what_was_killed_changes_nothing_any_more(c):
     """A program that was killed while nobody served it has made, removed and changed nothing, also
     when there is a server again: who clears up behind it shall not be surprised later."""
