@@ -4,6 +4,7 @@
  * dirty_ms old, and when slots or dirty bytes run short.
  */
 #include "client/io.h"
+#include "client/kept.h"
 #include "client/writeback.h"
 
 static uint32_t unit_size(const struct idata *d)
@@ -143,7 +144,9 @@ int gather_write(struct idata *d, const struct stripe_part *part, const struct s
 		if (!started)
 			return 0;
 	}
-	if (!reserve(d,
+	/* Not before: while we wait, other writes may end, and the mark with them. */
+	if (!kept_write_begin(d) ||
+	    !reserve(d,
 		     started      ? lo
 		     : lo < g->lo ? lo
 				  : g->lo,
@@ -154,6 +157,7 @@ int gather_write(struct idata *d, const struct stripe_part *part, const struct s
 			slot_unref(g->slot);
 			forget(d);
 		}
+		kept_write_moved(d);
 		return 0;
 	}
 	old = g->hi - g->lo;

@@ -4,7 +4,6 @@
  * answer.
  */
 #include "client/io.h"
-#include "client/kept.h"
 #include "client/retry.h"
 #include "client/stripe.h"
 #include "common/base/fault.h"
@@ -248,8 +247,6 @@ static int64_t write_at(struct ll_file *f, uint64_t off, const struct slot_vec *
 	int rc;
 
 	ra_drop_range(f->d, off, len);
-	if ((how & WB_BEHIND) && !kept_write_begin(f->d))
-		how &= ~(unsigned)WB_BEHIND;
 	if (how & WB_BEHIND)
 		grant_ask(f->d);
 	if (how & WB_BEHIND) /* what is told of it from now on; object servers take it over */
@@ -283,7 +280,7 @@ static bool gathers_whole(struct ll_file *f, uint64_t off, uint64_t len)
 {
 	uint32_t unit = gather_unit(f);
 
-	return len < GATHER_BELOW && off % unit + len <= unit && kept_write_begin(f->d);
+	return len < GATHER_BELOW && off % unit + len <= unit;
 }
 
 /* At the end that only this client knows. Nothing is sent before the caller has its answer: so a

@@ -34,8 +34,8 @@ bool kept_must_be_once(uint16_t op, const void *req);
  * one of the request may keep its number. */
 void kept_void(struct client *c);
 
-/* Bytes are about to be accepted from a program, to be written behind. False: there is no room to
- * note that, so they must not be. */
+/* Bytes are accepted from a program now, without a yield, to be written behind. False: there is no
+ * room to note that, so they must not be. */
 bool kept_write_begin(struct idata *d) CHECK_RESULT;
 /* Writes of the file have got further, or have failed. */
 void kept_write_moved(struct idata *d);

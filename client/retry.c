@@ -379,8 +379,12 @@ static int ask_member(struct chain_call *cc)
 	r->unknown |= cc->mutation && call->ret_sent && !is_refusal(rc);
 	/* Accepted is what every member in sync holds in memory, so it outlives any one of them;
 	 * but how many have died cannot be told from here: readers of their own data look again. */
-	cc->c->n_retracted += call->ret_accepted;
-	call->ret_accepted = false;
+	if (call->ret_accepted) {
+		cc->c->n_retracted++;
+		call->ret_accepted = false;
+		if (cc->promise.accepted != NULL)
+			cc->promise.accepted(cc->promise.accepted_arg);
+	}
 	return rc;
 }
 

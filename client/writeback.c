@@ -229,12 +229,19 @@ static void sync_target(struct client *c, const struct wreq *w)
 		t->syncing = false;
 }
 
+/* Do readers see it? */
+static bool is_shown(const struct wreq *w)
+{
+	return w->call != NULL && w->call->ret_accepted;
+}
+
+/* Or no more: it has to be repeated. */
 static void wreq_accepted(void *arg)
 {
 	struct wreq *w = arg;
 
 	/* Sent as lazy, and somebody has begun to wait since. */
-	if (!w->lazy && w->sent_lazy)
+	if (is_shown(w) && !w->lazy && w->sent_lazy)
 		sync_target(w->d->c, w);
 	kept_write_moved(w->d);
 	waitq_wake_all(&w->d->write_q);
@@ -258,12 +265,6 @@ static void hurry_up_to(struct idata *d, uint64_t seq)
 void wb_hurry(struct idata *d)
 {
 	hurry_up_to(d, d->write_seq);
-}
-
-/* Do readers see it? */
-static bool is_shown(const struct wreq *w)
-{
-	return w->call != NULL && w->call->ret_accepted;
 }
 
 /* ---- compression ---- */
@@ -508,7 +509,7 @@ int wb_submit(struct idata *d, const struct stripe_part *part, const struct slot
 	TRY(wreq_begin(d, part, vec, n, how, &w));
 	need = grant_need(chunk_block_size(l->chunk_size), part->off, part->len);
 	t = how & WB_BEHIND ? map_head(c, l, part->idx) : NULL;
-	if (t != NULL && grant_reserve(t, need)) {
+	if (t != NULL && kept_write_begin(d) && grant_reserve(t, need)) {
 		w->behind = true;
 		w->mtime_ns = d->mtime_guess_ns;
 		w->target = t;

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "client/kept.h"
+#include "client/stripe.h"
 #include "common/rt/loop.h"
 #include "common/rt/sim.h"
 
@@ -86,6 +87,40 @@ static void check_second_try(void)
 	process_killed(c);
 }
 
+/* Of an inode whose writes have ended since whoever writes now has begun. */
+static void check_mark_of_what_is_gathered(void)
+{
+	static uint8_t bytes[2][4096];
+	struct slot gathered = {.data = bytes[0], .size = 4096, .refs = 1}, from = gathered;
+	struct inode i = {.ino = {5}, .attr = {.layout = {.chunk_size = LL_IO_MAX}}};
+	struct stripe_part part = {.len = 4096};
+	struct target t = {.grant = LL_IO_MAX};
+	struct slot_vec vec = {&from, 0, 4096};
+	struct client *c;
+	struct idata d;
+	bool taken;
+
+	from.data = bytes[1];
+	memset(&memory, 0, sizeof(memory));
+	c = process_start();
+	d = (struct idata){.inode = &i, .c = c, .gather = {.slot = &gathered, .target = &t}};
+	list_init(&d.writes);
+	assert_int_equal(gather_write(&d, &part, &vec, 1, &taken), 0);
+	assert_true(taken);
+	assert_int_not_equal(d.mark, 0);
+	assert_int_equal(memory.marks[d.mark - 1].state, KEPT_WRITTEN);
+	assert_int_equal(memory.marks[d.mark - 1].ino, 5);
+	/* All places are taken by others. */
+	d.mark = 0;
+	for (uint32_t k = 0; k < LL_KEPT_MARKS; k++)
+		memory.marks[k].state = KEPT_SHOWN;
+	part.off = 4096;
+	assert_int_equal(gather_write(&d, &part, &vec, 1, &taken), 0);
+	assert_false(taken);
+	assert_int_equal(d.gather.hi, 4096);
+	process_killed(c);
+}
+
 static void body(struct loop *l, void *arg)
 {
 	struct mds_setattr_req cut = {.mask = SET_SIZE}, kill = {.mask = SET_KILL_SUID};
@@ -108,6 +143,7 @@ static void body(struct loop *l, void *arg)
 	assert_false(keeps_its_number(OP_mds_open, &plain));
 	assert_false(keeps_its_number(OP_mds_close, &close));
 	check_second_try();
+	check_mark_of_what_is_gathered();
 	*(bool *)arg = true;
 }
 
