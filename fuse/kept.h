@@ -16,7 +16,7 @@
 #include "client/ll.h"
 
 #define KEPT_MAGIC     0x4c4b4550u
-#define KEPT_VERSION   4u
+#define KEPT_VERSION   5u
 #define KEPT_INIT_MAX  512u
 #define KEPT_FILES_MAX (1u << 18)
 #define KEPT_OWNERS    2u
@@ -61,7 +61,8 @@ struct kept {
 	uint8_t anew;    /* the daemon is to take the key from its file; by the supervisor */
 	uint8_t has_key; /* what served last had this one */
 	struct rpc_key key;
-	uint64_t dev; /* of the mount */
+	uint64_t dev;    /* of the mount */
+	struct ino root; /* the directory that is mounted, whatever its path has become */
 	uint32_t init_len, answer_len;
 	uint8_t init[KEPT_INIT_MAX], answer[KEPT_INIT_MAX];
 	uint64_t next_dir;

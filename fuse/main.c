@@ -270,7 +270,7 @@ static int find_subtree(struct leatfs *fs)
 		}
 		at += len;
 	}
-	mount_root = attr.ino;
+	mount_root = fs->kept->root = attr.ino;
 	return 0;
 }
 
@@ -313,12 +313,15 @@ static int start(struct daemon *d)
 	fs->max_write = 1 << 20;
 	TRY(passthrough_create(fs, opts.mount.stage_dir, opts.mount.passthrough, &fs->passthrough));
 	/* Before anybody may ask us to drop what the kernel caches. */
-	if (d->takes_over)
+	if (d->takes_over) {
+		mount_root = fs->kept->root;
 		TRY(session_take_over(fs, d->device_fd));
+	}
 	TRY(invalidator_start(fs));
 	TRY(start_client(d));
 	TRY(cpus_use(opts.client.cores, transport_numa_node(d->transport)));
-	TRY(find_subtree(fs));
+	if (!d->takes_over)
+		TRY(find_subtree(fs));
 	status = slot_pool_create(fs->max_write + (64 << 10), opts.mount.requests_max,
 				  &fs->requests);
 	if (status == 0)

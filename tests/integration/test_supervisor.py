@@ -799,6 +799,25 @@ def test_session_of_who_comes_not_so_far_as_to_serve(c):
             file.close()
 
 
+def test_root_is_renamed(c):
+    """By another mount: what is mounted stays the same directory."""
+    was = c.mnt() + "/project"
+    os.makedirs(was + "/sub")
+    put(was + "/sub/there", b"there")
+    with Mount(c, source="leat:/project/sub") as m:
+        os.rename(was + "/sub", was + "/moved")
+        m.kill_and_wait()
+        assert get(m.at + "/there") == b"there"
+        os.mkdir(was + "/sub")
+        m.kill_and_wait()
+        put(m.at + "/new", b"new")
+        m.upgrade()
+        assert sorted(os.listdir(m.at)) == sorted(os.listdir(was + "/moved")) == ["new", "there"]
+        os.rename(was, was + ".moved")
+        m.kill_and_wait()
+        assert get(m.at + "/new") == b"new"
+
+
 def test_reload_of_a_mount_without_supervisor(c):
     """What `systemctl reload` sends does not end it."""
     with Mount(c, ",supervise=no") as m:
