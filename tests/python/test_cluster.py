@@ -153,6 +153,25 @@ class Cluster(unittest.TestCase):
         with leat.Dataset(local, stage_dir=to) as ds:
             self.assertEqual((ds.source, len(ds)), ("copy", test_loader.SAMPLES))
 
+    def test_garbage_that_refers_to_itself_ends_in_the_right_order(self):
+        code = ("import gc, leat\n"
+                "class Garbage: pass\n"
+                "gc.disable()\n"
+                "for k in range(20):\n"
+                "    t = Garbage()\n"
+                "    if k % 2:\n"
+                "        t.fs = leat.FileSystem()\n"
+                "    t.ds = leat.Dataset('leat:/shards', fs=t.fs if k % 2 else None)\n"
+                "    t.loader, t.me = leat.DataLoader(t.ds, 8, depth=8), t\n"
+                "    t.loader.next()\n"
+                "    del t\n"
+                "    gc.collect()\n")
+        done = subprocess.run([sys.executable, "-X", "faulthandler", "-c", code], check=False,
+                              capture_output=True, text=True, timeout=300,
+                              env=dict(self.env, PYTHONPATH=SRC + "/client/python",
+                                       MALLOC_PERTURB_="165"))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
     def test_a_cache_saves_reads_from_the_servers(self):
         with leat.Dataset("leat:/shards") as ds:
             _, _, once = self.epoch(ds)

@@ -37,12 +37,9 @@ class Order:
         return sample
 
 
-def _close_in(pid: int, p: ctypes.c_void_p, own_fs: Optional[FileSystem]) -> None:
-    if os.getpid() != pid:
-        return
-    _c.leat_dataset_close(p)
-    if own_fs is not None:
-        own_fs.close()
+def _close_in(pid: int, p: ctypes.c_void_p, _connections: tuple) -> None:
+    if os.getpid() == pid:
+        _c.leat_dataset_close(p)
 
 
 class Dataset:
@@ -83,19 +80,19 @@ class Dataset:
         self._open(**self._arguments)
 
     def _open(self, what, fs, conf, stage_dir, catalog, threads, verify, format, peers):
-        own = None
         if what.startswith("leat:"):
             what = what[len("leat:"):]
             if fs is None:
-                fs = own = FileSystem(conf)
+                fs = FileSystem(conf)
         options = _lib.sized(_lib.DatasetOptions, fs=fs._handle() if fs else None,
                              stage_dir=text(stage_dir), catalog=text(catalog), threads=threads,
                              no_verify=not verify, format=text(format), peers=not peers)
         p = ctypes.c_void_p()
         check(_c.leat_dataset_open(text(what), ctypes.byref(options), ctypes.byref(p)))
         self._p, self._pid = p, os.getpid()
-        self._fs = fs  # must outlive the data set
-        self._close = weakref.finalize(self, _close_in, self._pid, p, own)
+        # Must outlive the data set, and its loaders.
+        self._connections = (fs._connection,) if fs else ()
+        self._close = weakref.finalize(self, _close_in, self._pid, p, self._connections)
         self._look()
 
     def _look(self) -> None:
@@ -122,7 +119,7 @@ class Dataset:
                             "that this one comes from" % self.path, self.path)
 
     def __getstate__(self) -> dict:
-        state = dict(vars(self), _p=None, _fs=None, _close=None)
+        state = dict(vars(self), _p=None, _connections=(), _close=None)
         state["_pid"] = 0 if self._p is not None else None
         return state
 
@@ -130,7 +127,7 @@ class Dataset:
         """No loader and no batch of it may be in use."""
         if self._close is not None:
             self._close()
-        self._p, self._pid = None, None
+        self._p, self._pid, self._connections = None, None, ()
 
     def _handle(self) -> ctypes.c_void_p:
         if self._pid is None:
@@ -221,7 +218,8 @@ class Mixture(Dataset):
         p = ctypes.c_void_p()
         check(_c.leat_dataset_mix(given, len(parts), ctypes.byref(options), ctypes.byref(p)))
         self._p, self._pid = p, os.getpid()
-        self._close = weakref.finalize(self, _close_in, self._pid, p, None)
+        self._connections = tuple(c for d in parts for c in d._connections)
+        self._close = weakref.finalize(self, _close_in, self._pid, p, self._connections)
         self._look()
 
 

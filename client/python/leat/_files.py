@@ -18,6 +18,16 @@ def _close_in(pid: int, fs: ctypes.c_void_p) -> None:
         _c.leat_close_fs(fs)
 
 
+class _Connection:
+    """What FileSystem and all that was opened with it refer to, their finalizers too: garbage is
+    finalized in any order, and the connection ends behind the last of them."""
+
+    __slots__ = ("close", "__weakref__")
+
+    def __init__(self, fs: ctypes.c_void_p) -> None:
+        self.close = weakref.finalize(self, _close_in, os.getpid(), fs)
+
+
 class FileSystem:
     """A connection to a Leat cluster; conf: path of leat.conf, else $LEAT_CONF, else
     /etc/leat/leat.conf. A forked or spawned process that is given one connects for itself.
@@ -34,13 +44,12 @@ class FileSystem:
         if rc < 0:
             raise LeatError(_c.leat_errno(rc), _c.leat_strerror(rc).decode(), self.conf)
         self._p, self._pid = fs, os.getpid()
-        self._close = weakref.finalize(self, _close_in, self._pid, fs)
+        self._connection = _Connection(fs)
 
     def _handle(self) -> ctypes.c_void_p:
         if self._p is None:
             raise ValueError("the connection is closed")
         if self._pid != os.getpid():
-            self._close.detach()
             self._connect()
         return self._p
 
@@ -49,7 +58,7 @@ class FileSystem:
 
     def close(self) -> None:
         """Ends the connection. Data sets opened with it must have been closed."""
-        self._close()
+        self._connection.close()
         self._p = None
 
     def __enter__(self) -> FileSystem:

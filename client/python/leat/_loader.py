@@ -21,6 +21,10 @@ _TIMEDOUT = 110
 _TICK_MS = 200  # how long a call stays in C before Python may take a Ctrl-C
 
 
+def _close(p: ctypes.c_void_p, _connections: tuple) -> None:
+    _c.leat_loader_close(p)
+
+
 class DataLoader:
     """Batches of a Dataset in shuffled order, read ahead by C threads.
 
@@ -122,7 +126,7 @@ class DataLoader:
         p = ctypes.c_void_p()
         check(_c.leat_loader_open(ds._handle(), ctypes.byref(options), ctypes.byref(p)))
         self._p = p
-        self._close = weakref.finalize(self, _c.leat_loader_close, p)
+        self._close = weakref.finalize(self, _close, p, ds._connections)
         self.steps = _c.leat_loader_steps(p)
 
     def close(self) -> None:
