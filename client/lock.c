@@ -7,8 +7,9 @@
 #include "client/session.h"
 #include "common/base/log.h"
 
-/* Who waits asks again after so long even if no word has come. */
-#define ASK_AGAIN_US  5000000u
+/* Who waits asks again after so long even if no word has come. By that it is found that a holder is
+ * silent. */
+#define ASK_AGAIN_US  2000000u
 #define MEND_EVERY_US 1000000u
 
 static int lock_call(struct idata *d, const struct file_lock *l, uint32_t flags)
@@ -237,7 +238,10 @@ static int take(struct ll_file *f, const struct file_lock *want, bool wait)
 	bool waited = false;
 	int rc;
 
-	TRY(delegation_tell(f->c, f->inode));
+	do
+		rc = delegation_tell(f->c, f->inode);
+	while (wait && rc == -LE_IO);
+	TRY(rc);
 	/* A weaker lock gives a stronger one back. */
 	if (is_held(d, want))
 		TRY(wb_show(d));
@@ -247,7 +251,8 @@ static int take(struct ll_file *f, const struct file_lock *want, bool wait)
 		rc = ask(f, want, wait);
 		if (rc == -LE_LOCKED && want->kind == FILE_LOCK_FLOCK)
 			rc = convert_flock(d, want);
-		if (rc != -LE_LOCKED || !wait)
+		/* A server that is away is waited for as well. */
+		if ((rc != -LE_LOCKED && rc != -LE_IO) || !wait)
 			break;
 		waited = true;
 		if (seen == d->n_unlocked)

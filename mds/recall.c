@@ -130,12 +130,17 @@ static int ask(const struct asking *a)
 	return call_back(a->session, OP_cb_recall, &req, &rep);
 }
 
+static bool is_late(const struct mds *m, const struct session *se)
+{
+	return loop_now_us() > se->heard_us + term_us(m);
+}
+
 /* Silence counts only after it was asked: it may be this process that stood still. */
 static bool is_silent(const struct asking *a, uint32_t tries)
 {
 	struct session *se = a->session;
 
-	if (loop_now_us() <= se->heard_us + term_us(a->m))
+	if (!is_late(a->m, se))
 		return false;
 	if (tries > TRIES_MIN)
 		se->silent_us = loop_now_us();
@@ -179,6 +184,50 @@ static void give_up(const struct asking *a)
 	log_warn("session %llu of %s does not give back what it has of inode %llu: it is ended",
 		 (unsigned long long)a->session->id, a->session->name,
 		 (unsigned long long)a->ino.v);
+}
+
+/* That somebody has unlocked the file is word enough, and does no harm where it is not so. */
+static void ask_whether_there(void *arg)
+{
+	struct asking a = *(struct asking *)arg;
+	struct session *se = a.session;
+	struct cb_unlocked_req req = {a.ino};
+	struct cb_unlocked_rep rep;
+
+	free(arg);
+	for (uint32_t tries = 1; is_late(a.m, se) && !se->ended; tries++) {
+		if (!is_silent(&a, 0) && call_back(se, OP_cb_unlocked, &req, &rep) >= 0)
+			break;
+		if (is_silent(&a, tries)) {
+			give_up(&a);
+			break;
+		}
+		if (mds_sleep_ms(a.m, AGAIN_MS) < 0)
+			break;
+	}
+	se->asked = false;
+	session_unref(se);
+	latch_done(&a.m->fibers);
+}
+
+void recall_silent(struct mds *m, struct session *se, struct ino ino)
+{
+	struct asking *a;
+
+	if (se->asked || se->ended || se->ending || !is_late(m, se))
+		return;
+	a = malloc(sizeof(*a));
+	if (a == NULL)
+		return; /* who waits asks again */
+	*a = (struct asking){m, se, ino, 0};
+	latch_add(&m->fibers, 1);
+	if (fiber_spawn("ask-silent", ask_whether_there, a) < 0) {
+		latch_done(&m->fibers);
+		free(a);
+		return;
+	}
+	se->asked = true;
+	session_ref(se);
 }
 
 /* It may have it open. */
@@ -311,10 +360,10 @@ static int missing_end(const struct op *op)
 		struct session *se = list_entry(k, struct session, link);
 
 		if (!se->from_store || se->ended || is_here(op, se) || n == PARALLEL ||
-		    (se->peer != NULL && loop_now_us() < se->heard_us + term_us(m)))
+		    (se->peer != NULL && !is_late(m, se)))
 			continue;
-		log_warn("session %llu of %s has not returned, and may have data that somebody "
-			 "needs: it is ended",
+		log_warn("session %llu of %s has not returned, and may have data, or a lock, that "
+			 "somebody needs: it is ended",
 			 (unsigned long long)se->id, se->name);
 		session_ref(se);
 		as[n++] = (struct asking){m, se, {0}, 0};
@@ -325,6 +374,11 @@ static int missing_end(const struct op *op)
 	for (uint32_t i = 0; i < n; i++)
 		TRY(as[i].status);
 	return m->stopping ? -LE_SHUTDOWN : 0;
+}
+
+int recall_missing(const struct op *op)
+{
+	return leases_known(op->m) ? missing_end(op) : 0;
 }
 
 int op_recall(struct op *op)

@@ -6,8 +6,8 @@
  *
  * A holder answers when neither it nor its kernel caches the inode any more, and, of a write lease,
  * all that was written is seen by all. One that is silent for client_lease_ms has lost its leases
- * by itself, so a read lease needs no answer then; if it was a write lease the session ends, and
- * the object servers refuse what still comes of it. One that is heard of but does not answer is
+ * by itself, so a read lease needs no answer then; if it was a write lease, or it has a lock that
+ * somebody asks for, the session ends, and the object servers refuse what still comes of it. One that is heard of but does not answer is
  * ended as well, after session_ttl_ms.
  *
  * Under a lease clients open files for reading without a word; recalled, they tell first what they
@@ -39,6 +39,12 @@ void op_unblock(struct op *op);
  * more, then or later, at one that he was given before. Who is silent, or does not answer, is ended
  * as above. The caller has a reference to f. Yields. */
 int recall_places(struct op *op, struct open_file *f) CHECK_RESULT;
+/* Who has not returned from before a restart, and is not about to, may have what somebody asks for:
+ * it is ended, as soon as clients have had the time to return. Yields. */
+int recall_missing(const struct op *op) CHECK_RESULT;
+/* The session has a lock on the file that somebody asks for. If it has been silent for
+ * client_lease_ms it is asked, in the background, whether it is there still, and ended if not. */
+void recall_silent(struct mds *m, struct session *se, struct ino ino);
 /* Background: asks sessions that are heard again what is presumed of them. */
 void recall_presumed(struct mds *m);
 

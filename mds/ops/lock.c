@@ -1,19 +1,46 @@
 /*
  * Locks of fcntl(2) and flock(2). Nothing is stored: a client tells what it has after a restart
- * of this server, and until all have told nobody gets a new one.
+ * of this server, and until all have told nobody gets a new one. Whoever asks waits neither for a
+ * session that does not return, nor for one that is silent and has what he asks for: they are ended
+ * as if they had a write lease (recall.h).
  */
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/op.h"
+#include "mds/recall.h"
 
 #define TELL_MS    1000u
 #define TELL_BATCH 64u
+
+struct wanted {
+	struct mds *m;
+	struct ino ino;
+};
+
+static void holder(void *arg, uint64_t session)
+{
+	const struct wanted *w = arg;
+	struct session *se = session_find(&w->m->sessions, session);
+
+	if (se != NULL)
+		recall_silent(w->m, se, w->ino);
+}
+
+/* A lock of a session that has not returned would not be known. */
+static int await_sessions(const struct op *op)
+{
+	if (op->m->recovery.sessions_back)
+		return 0;
+	TRY(recall_missing(op));
+	return -LE_NOT_READY;
+}
 
 int mds_lock(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_lock_req *in = vin;
 	struct mds *m = op->m;
 	uint64_t session = op->session->id;
+	int rc;
 
 	(void)vout;
 	if (!file_lock_valid(&in->lock))
@@ -25,10 +52,13 @@ int mds_lock(struct op *op, const void *vin, void *vout)
 	if (in->lock.type != FILE_LOCK_NONE) {
 		if (open_find(&m->opens, op->session, in->ino) == NULL)
 			return -LE_STALE;
-		if (!m->recovery.sessions_back)
-			return -LE_NOT_READY;
+		TRY(await_sessions(op));
 	}
-	return locks_set(&m->locks, in->ino, session, &in->lock, (in->flags & LOCK_WAIT) != 0);
+	rc = locks_set(&m->locks, in->ino, session, &in->lock, (in->flags & LOCK_WAIT) != 0);
+	if (rc == -LE_LOCKED)
+		locks_holders(&m->locks, in->ino, session, &in->lock, holder,
+			      &(struct wanted){m, in->ino});
+	return rc;
 }
 
 int mds_lock_test(struct op *op, const void *vin, void *vout)
@@ -41,8 +71,7 @@ int mds_lock_test(struct op *op, const void *vin, void *vout)
 		return -LE_SESSION_GONE;
 	if (!file_lock_valid(&in->lock))
 		return -LE_INVAL;
-	if (!op->m->recovery.sessions_back)
-		return -LE_NOT_READY;
+	TRY(await_sessions(op));
 	l = locks_find(&op->m->locks, in->ino, op->session->id, &in->lock);
 	out->lock = l != NULL ? *l : in->lock;
 	if (l == NULL)

@@ -301,6 +301,22 @@ const struct file_lock *locks_find(const struct locks *ls, struct ino ino, uint6
 	return h != NULL ? &h->lock : NULL;
 }
 
+void locks_holders(const struct locks *ls, struct ino ino, uint64_t session,
+		   const struct file_lock *want, void (*holder)(void *arg, uint64_t session),
+		   void *arg)
+{
+	const struct locked_file *f = find_file(ls, ino);
+
+	if (f == NULL)
+		return;
+	list_for_each (n, &f->locks.held) {
+		const struct held_lock *h = list_entry(n, struct held_lock, link);
+
+		if (file_lock_forbids(h->session, &h->lock, session, want))
+			holder(arg, h->session);
+	}
+}
+
 static void drop_in_file(struct locks *ls, struct locked_file *f, uint64_t session)
 {
 	list_for_each_safe (n, &f->waits) {

@@ -29,6 +29,10 @@ int locks_set(struct locks *ls, struct ino ino, uint64_t session, const struct f
 /* The first lock that forbids it, or NULL. */
 const struct file_lock *locks_find(const struct locks *ls, struct ino ino, uint64_t session,
 				   const struct file_lock *want);
+/* Whose locks forbid it; each of them as often as it has some. */
+void locks_holders(const struct locks *ls, struct ino ino, uint64_t session,
+		   const struct file_lock *want, void (*holder)(void *arg, uint64_t session),
+		   void *arg);
 /* It does not want it any more. */
 void locks_cancel(struct locks *ls, struct ino ino, uint64_t session, const struct file_lock *want);
 /* The locks of the session behind the first `from` of them, until each says enough (true): how many

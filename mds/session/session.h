@@ -32,6 +32,7 @@ struct session {
 	uint32_t refs;
 	bool ended;
 	bool ending;            /* a fiber is at that (recall.h) */
+	bool asked;             /* a fiber asks whether it is there */
 	bool closing;           /* by its client, not by silence */
 	uint64_t reclaimed_sum; /* of the last reclaim message */
 	uint32_t n_unshared;    /* since it began to reclaim: the client may not have heard */

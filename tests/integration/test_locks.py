@@ -14,7 +14,8 @@ import traceback
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 from cluster import expect_errno, run_tests, wait_until
 
-CLUSTER = {"conf": {"mds": {"session_ttl_ms": 3000}}}
+REQUEST_S = 12
+CLUSTER = {"conf": {"client": {"request_timeout_ms": REQUEST_S * 1000}}}
 OFD_GETLK, OFD_SETLK = 36, 37
 N_WORKERS, N_ROUNDS = 4, 60
 
@@ -299,7 +300,7 @@ def test_the_metadata_server_restarts(c):
 
 
 def test_a_killed_mount(c):
-    """Its session expires (3 s here), and then its locks are free."""
+    """It is silent, so its session is ended for who asks for its locks, long before it expires."""
     a, b = two(c, "mount")
     assert a(LOCKF % (EX_NB, 0, 0)) == "None"
     c.kill("mnt1")
@@ -308,6 +309,35 @@ def test_a_killed_mount(c):
     a.end()
     b.end()
     c.start("mnt1")
+
+
+def test_a_mount_that_ends_with_the_metadata_server(c):
+    """It does not return after the restart, and whoever asks does not wait until it expires."""
+    a, b = two(c, "missing")
+    assert a(LOCKF % (EX_NB, 0, 0)) == "None"
+    c.kill("mnt1")
+    c.kill("mds")
+    c.start("mds")
+    assert b(LOCKF % (EX_NB, 0, 0)) == "None"
+    a.end()
+    b.end()
+    c.start("mnt1")
+
+
+def test_who_waits_outlasts_the_metadata_server(c):
+    """However long it is away: a wait for a lock ends with the lock, or by a signal."""
+    a, b = two(c, "outlast")
+    assert a(LOCKF % (EX_NB, 0, 0)) == "None"
+    b.tell(LOCKF % (EX, 0, 0))
+    assert b.silent()
+    c.kill("mds")
+    assert b.silent(REQUEST_S + 2)
+    c.start("mds")
+    assert b.silent(1)
+    assert a(LOCKF % (UN, 0, 0)) == "None"
+    assert b.answer() == "None"
+    a.end()
+    b.end()
 
 
 def test_a_lock_that_others_may_have_had_is_told(c):
