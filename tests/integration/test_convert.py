@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Files that exist get two copies, and one again, under readers and writers and with servers that
 are killed: every byte is compared, and what is left on the disks is what belongs there."""
+import errno
 import hashlib
 import json
 import multiprocessing
@@ -12,7 +13,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import BUILD, Cluster, wait_until  # noqa: E402
+from cluster import BUILD, Cluster, as_user, wait_until  # noqa: E402
 
 CONF = {"mds": {"convert_after_ms": 300}}
 
@@ -119,6 +120,10 @@ def test_who_may(c):
                         "2", "--existing", top], env=c.env, stderr=subprocess.PIPE, text=True,
                        user=65534, group=65534, extra_groups=[])
     assert p.returncode != 0, p
+    top_fd = os.open(top, os.O_RDONLY)
+    assert as_user(lambda: os.setxattr(top_fd, "leat.layout", b"convert=1 replicas=2"),
+                   65534, 65534) == errno.EPERM
+    os.close(top_fd)
     assert [v["replicas"] for v in conversions(c)] == [3], conversions(c)
     os.close(fd)
     wait_until(lambda: conversions(c) == [], 40, "it is converted")
