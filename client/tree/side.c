@@ -3,6 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+
+#include "client/include/leat/leat_tree.h"
 
 void side_destroy(struct side *s)
 {
@@ -52,6 +55,28 @@ bool tmeta_next(const struct tmeta *m, size_t *at, const char **ret_name, struct
 bool tmeta_is_acl(const char *name)
 {
 	return strncmp(name, "system.posix_acl_", 17) == 0;
+}
+
+const char *tmeta_no_acl(const struct tmeta *m, size_t i)
+{
+	static const char *const lists[] = {"system.posix_acl_access", "system.posix_acl_default"};
+	size_t n = !(m->keep & LEAT_KEEP_XATTRS) || !(m->keep & LEAT_KEEP_MODE) ? 0
+		   : S_ISDIR(m->a.mode)                                         ? 2
+		   : S_ISLNK(m->a.mode)                                         ? 0
+										: 1;
+
+	for (size_t k = 0; k < n; k++) {
+		const char *name;
+		struct bytes v;
+		size_t at = 0;
+		bool has = false;
+
+		while (!has && tmeta_next(m, &at, &name, &v))
+			has = strcmp(name, lists[k]) == 0;
+		if (!has && i-- == 0)
+			return lists[k];
+	}
+	return NULL;
 }
 
 bool tmeta_cannot(int rc)

@@ -52,6 +52,7 @@ struct tfile {
 	struct ll_file *ll;
 	int fd;
 	uint64_t ino;
+	bool plain; /* it had no extended attributes when it was made */
 };
 
 /* What a copy keeps of its source. */
@@ -149,6 +150,10 @@ int tmeta_add(struct tmeta *m, const char *name, const void *value, uint32_t len
 bool tmeta_next(const struct tmeta *m, size_t *at, const char **ret_name, struct bytes *ret_value);
 /* An access list: to be set after the mode. */
 bool tmeta_is_acl(const char *name);
+/* The i-th access list that the source does not have, so that the copy is not to have it either,
+ * from the directory that it was made in: to be removed before the mode is set, which says then
+ * what others may. NULL behind the last. */
+const char *tmeta_no_acl(const struct tmeta *m, size_t i);
 /* A failure to keep something, of which nobody need hear: the other side has no such thing. */
 bool tmeta_cannot(int rc);
 

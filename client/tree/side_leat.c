@@ -243,6 +243,18 @@ static int set_xattrs(struct leat_side *l, struct ino ino, const struct tmeta *m
 	return 0;
 }
 
+static int drop_lists(struct leat_side *l, struct ino ino, const struct tmeta *m)
+{
+	const char *name;
+
+	for (size_t i = 0; (name = tmeta_no_acl(m, i)) != NULL; i++) {
+		int rc = ll_removexattr(l->c, &l->cred, ino, bytes_str(name));
+		if (rc < 0 && rc != -LE_NODATA && !tmeta_cannot(rc))
+			return rc;
+	}
+	return 0;
+}
+
 static int set_attr(struct leat_side *l, struct ino ino, struct ll_file *f, uint32_t mask,
 		    const struct attr *a)
 {
@@ -264,10 +276,11 @@ static int set_owner(struct leat_side *l, struct ino ino, struct ll_file *f, str
 
 /* Owner first, which takes rights and capabilities away; then attributes, which may need rights
  * that the mode does not give; then mode and times; access lists last. One request where there are
- * no attributes. */
-static int apply(struct leat_side *l, struct ino ino, struct ll_file *f, uint64_t size,
-		 const struct tmeta *m)
+ * no attributes, nor has what was made any. */
+static int apply(struct leat_side *l, const struct tfile *to, uint64_t size, const struct tmeta *m)
 {
+	struct ino ino = {to->ino};
+	struct ll_file *f = to->ll;
 	struct attr a = {
 		.mode = m->a.mode & 07777,
 		.uid = m->a.uid,
@@ -284,6 +297,8 @@ static int apply(struct leat_side *l, struct ino ino, struct ll_file *f, uint64_
 		rest |= SET_MODE;
 	if (size != UINT64_MAX)
 		TRY(set_attr(l, ino, f, SET_SIZE, &a));
+	if (!to->plain)
+		TRY(drop_lists(l, ino, m));
 	if (owner && l->cred.uid == 0 && m->len == 0) {
 		rc = set_attr(l, ino, f, owner | rest, &a);
 		if (rc != -LE_PERM) /* whom the servers squash is no root to them */
@@ -305,10 +320,19 @@ static int leat_xattrs(struct tdir *d, const char *name, const struct tattr *a, 
 static int leat_apply(struct tdir *d, const char *name, const struct tattr *made,
 		      const struct tmeta *m)
 {
-	struct ino ino = made ? (struct ino){made->ino} : d->ino;
+	struct leat_side *l = of(d->side);
+	struct tfile to = {.ino = d->ino.v};
+	struct attr a;
 
 	(void)name;
-	return apply(of(d->side), ino, NULL, UINT64_MAX, m);
+	if (made) {
+		to.ino = made->ino;
+		to.plain = made->plain;
+	} else if (tmeta_no_acl(m, 0)) {
+		TRY(ll_getattr(l->c, &l->cred, d->ino, &a));
+		to.plain = (a.flags & ATTR_PLAIN) != 0;
+	}
+	return apply(l, &to, UINT64_MAX, m);
 }
 
 /* ---- files ---- */
@@ -366,11 +390,13 @@ static int leat_store(struct tdir *d, const char *name, uint32_t mode, const voi
 {
 	struct leat_side *l = of(d->side);
 	struct tfile f = {.side = d->side};
+	struct attr a;
 	int rc;
 
 	TRY(ll_create(l->c, &l->cred, d->ino, bytes_str(name), mode, O_RDWR | O_CREAT | O_EXCL,
-		      &f.ll, NULL));
-	f.ino = ll_file_ino(f.ll).v;
+		      &f.ll, &a));
+	f.ino = a.ino.v;
+	f.plain = (a.flags & ATTR_PLAIN) != 0;
 	rc = len > 0 ? leat_write_at(&f, buf, len, 0) : 0;
 	if (rc < 0) {
 		ll_release(f.ll);
@@ -391,7 +417,7 @@ static int leat_finish(struct tfile *f, uint64_t size, const struct tmeta *m)
 	int rc = ll_flush(f->ll);
 
 	if (rc >= 0)
-		rc = apply(of(f->side), (struct ino){f->ino}, f->ll, size, m);
+		rc = apply(of(f->side), f, size, m);
 	ll_release(f->ll);
 	f->side = NULL;
 	return rc;

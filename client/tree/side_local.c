@@ -431,6 +431,18 @@ static int set_xattrs(const struct xat *x, const struct tmeta *m, bool lists)
 	return 0;
 }
 
+static int drop_lists(const struct xat *x, const struct tmeta *m)
+{
+	const char *name;
+
+	for (size_t i = 0; (name = tmeta_no_acl(m, i)) != NULL; i++) {
+		int rc = x->fd >= 0 ? fremovexattr(x->fd, name) : removexattr(x->path, name);
+		if (rc < 0 && errno != ENODATA && !tmeta_cannot(fail()))
+			return fail();
+	}
+	return 0;
+}
+
 /* fd: of an open file, or O_PATH; link: of a symbolic link, its path. The order is that of
  * side_leat.c. */
 static int set_meta(int fd, bool opened, const char *link, const struct tmeta *m)
@@ -448,6 +460,7 @@ static int set_meta(int fd, bool opened, const char *link, const struct tmeta *m
 			return fail();
 		mode &= fchownat(fd, "", (uid_t)-1, m->a.gid, AT_EMPTY_PATH) < 0 ? 01777u : 03777u;
 	}
+	TRY(drop_lists(&x, m));
 	TRY(set_xattrs(&x, m, false));
 	if ((m->keep & LEAT_KEEP_MODE) && !S_ISLNK(m->a.mode) && chmod(self, mode) < 0)
 		return fail();

@@ -153,6 +153,29 @@ def test_copies_are_as_those_of_cp_a_in_all_directions(c):
         assert st.st_blocks * 512 < 3 * MIB, (top, st.st_blocks)
 
 
+def test_a_copy_has_no_rights_of_the_directory_that_it_lies_in(c):
+    source = local(c, "private")
+    os.makedirs(source + "/d", 0o700)
+    os.chmod(source, 0o750)
+    put(source + "/secret", b"not for others", 0o640)
+    put(source + "/d/empty", b"", 0o600)
+    os.mkfifo(source + "/d/fifo", 0o640)
+    subprocess.run(["setfacl", "-m", "u:%d:r" % (USER + 1), source + "/d/empty"], check=True)
+    shared = [c.mnt() + "/shared", local(c, "shared")]
+    for top in shared:
+        os.mkdir(top)
+        subprocess.run(["setfacl", "-d", "-m", "u:%d:rwx" % USER, top], check=True)
+    c.leat("cp", "-a", source, shared[0] + "/first")
+    compare(source, shared[0] + "/first")
+    c.leat("cp", "-a", shared[0] + "/first", shared[0] + "/second")
+    compare(source, shared[0] + "/second")
+    c.leat("cp", "-a", shared[0] + "/first", shared[1] + "/third")
+    compare(source, shared[1] + "/third")
+    # Without -a it is as with everything that is made there.
+    c.leat("cp", "-r", source, shared[0] + "/theirs")
+    assert "system.posix_acl_access" in os.listxattr(shared[0] + "/theirs/secret")
+
+
 def test_existing_trees_are_added_to_and_files_replaced_whole(c):
     source, target = local(c, "more"), c.mnt() + "/target"
     os.makedirs(source + "/d")
