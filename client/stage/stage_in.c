@@ -16,8 +16,9 @@
 #include "client/stage/stage.h"
 #include "common/rt/fiber.h"
 
-#define WAIT_US  50000u  /* between looks at a lock that another process holds */
-#define WATCH_US 100000u /* between looks at who wants the job to stop */
+#define WAIT_US    50000u /* between looks at a lock that another process holds */
+#define SAID_TRIES 4
+#define WATCH_US   100000u /* between looks at who wants the job to stop */
 
 void stage_fail(struct stage_job *job, int rc, int code)
 {
@@ -164,17 +165,37 @@ static int refuse_foreign(struct stage_job *job, const char *dir)
 			  theirs, ours);
 }
 
-/* What it says of inodes is as good as who wrote it. */
-static int maker_of(struct stage_job *job, struct vol *v, const char *dir)
+static int stat_manifest(struct vol *v, const char *dir, struct vol_stat *ret_st)
 {
 	char path[4096];
-	struct vol_stat st;
 	if (snprintf(path, sizeof(path), "%s/manifest", dir) >= (int)sizeof(path))
 		return -LE_NAMETOOLONG;
-	TRY(vol_stat(v, path, &st));
-	job->said_by = st.uid;
-	job->inodes_known = true;
-	return 0;
+	return vol_stat(v, path, ret_st);
+}
+
+/* What it says of inodes is as good as who wrote it: one that gets the name of another while it is
+ * read is not to pass for that one's. */
+static int load_said(struct stage_job *job, struct vol *v, const char *dir)
+{
+	struct vol_stat before, after;
+	for (int tries = 0; tries < SAID_TRIES; tries++) {
+		int rc = stat_manifest(v, dir, &before);
+		manifest_destroy(job->m);
+		job->m = NULL;
+		/* What is wrong with it says better who reads it. */
+		TRY(manifest_load(v, dir, &job->m, &job->d));
+		if (rc == 0)
+			rc = stat_manifest(v, dir, &after);
+		TRY(rc);
+		if (before.ino == after.ino && before.ver == after.ver && before.uid == after.uid) {
+			job->said_by = before.uid;
+			job->inodes_known = true;
+			return 0;
+		}
+		/* One that has just been written may be of another version once more. */
+	}
+	return detail_set(&job->d, -LE_STALE, dir, UINT64_MAX,
+			  "its manifest was exchanged while it was read");
 }
 
 static int manifest_of_alias(struct stage_job *job)
@@ -187,9 +208,8 @@ static int manifest_of_alias(struct stage_job *job)
 		return detail_set(&job->d, rc, job->o.source, UINT64_MAX,
 				  "there is no such data set");
 	TRY(catalog_dir(catalog, id, dir));
-	TRY(manifest_load(v, dir, &job->m, &job->d));
-	TRY(refuse_foreign(job, dir));
-	return maker_of(job, v, dir);
+	TRY(load_said(job, v, dir));
+	return refuse_foreign(job, dir);
 }
 
 /* Beside a copy, or beside what was made of it by unpacking (`which` is "/from" then). */
