@@ -583,7 +583,7 @@ static void many_of_a_killed_member(void)
 	static void name(void **state)                                                             \
 	{                                                                                          \
 		(void)state;                                                                       \
-		bed_run(fn);                                                                           \
+		bed_run(fn);                                                                       \
 	}
 TEST(successor_of_a_killed_head_gets_the_same_request, killed_head)
 TEST(word_of_a_new_head_ends_the_wait_for_the_silent_one, silent_head)
