@@ -195,11 +195,12 @@ class Robust(unittest.TestCase):
                     del batch
             self.assertEqual(sorted(seen), list(range(SAMPLES)))
 
-    def program(self, code, **more):
+    def program(self, code, more_env=(), **more):
         return subprocess.Popen([sys.executable, "-c", "import leat, os, sys, time\n" + code,
                                  self.src], text=True, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE,
-                                env=dict(os.environ, PYTHONPATH=SRC + "/client/python"), **more)
+                                env=dict(os.environ, PYTHONPATH=SRC + "/client/python",
+                                         **dict(more_env)), **more)
 
     def ends(self, child, code, words):
         out, err = child.communicate(timeout=300)
@@ -239,6 +240,45 @@ class Robust(unittest.TestCase):
             child = self.program("ds = leat.Dataset(sys.argv[1]); loader = leat.DataLoader(ds, 5)\n"
                                  "batch = loader.next(); kept = batch['bin'][1]\n" + tail)
             self.ends(child, 0, "")
+
+    def test_the_interpreter_ends_while_daemon_threads_read(self):
+        for work in ("loader.next()", "ds.read([1, 2, 3])", "ds.key(7)", "loader.metrics()",
+                     "loader.state_dict()", "leat.DataLoader(ds, 5).next()", "ds.order()[3]"):
+            for _ in range(3):
+                child = self.program(
+                    "import threading\n"
+                    "ds = leat.Dataset(sys.argv[1]); loader = leat.DataLoader(ds, 5)\n"
+                    "going = threading.Event()\n"
+                    "def work():\n"
+                    "    while True:\n"
+                    "        %s\n"
+                    "        going.set()\n"
+                    "for _ in range(4):\n"
+                    "    threading.Thread(target=work, daemon=True).start()\n"
+                    "going.wait()\n" % work, more_env={"MALLOC_PERTURB_": "165"})
+                self.ends(child, 0, "")
+
+    def test_closing_waits_for_the_calls_of_other_threads(self):
+        with leat.Dataset(self.src) as ds:
+            for _ in range(100):
+                loader = leat.DataLoader(ds, 5, depth=2)
+                told = []
+
+                def work(loader=loader, told=told):
+                    try:
+                        while True:
+                            loader.next()
+                    except ValueError as error:
+                        told.append(str(error))
+
+                threads = [threading.Thread(target=work) for _ in range(2)]
+                for t in threads:
+                    t.start()
+                loader.metrics()
+                loader.close()
+                for t in threads:
+                    t.join(300)
+                self.assertEqual(told, ["the loader is closed"] * 2)
 
     def test_a_forked_child_reads_its_batches_and_makes_loaders_of_its_own(self):
         with leat.Dataset(self.src) as ds, leat.DataLoader(ds, 10, seed=1) as loader:

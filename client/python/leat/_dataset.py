@@ -5,6 +5,7 @@ import ctypes
 import math
 import os
 import weakref
+from contextlib import ExitStack
 from fractions import Fraction
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -12,6 +13,7 @@ from . import _arrays, _lib
 from ._batch import Batch, Slot
 from ._errors import LeatError, check, text
 from ._files import FileSystem
+from ._held import Held
 from ._lib import lib as _c
 
 _ESTALE = 116
@@ -23,9 +25,12 @@ class Order:
     def __init__(self, ds: Dataset, mode: str = "global", seed: int = 0, epoch: int = 0,
                  batch: int = 1) -> None:
         p = ctypes.c_void_p()
-        check(_c.leat_order_open(ds._handle(), mode.encode(), seed, epoch, batch, ctypes.byref(p)))
+        with ds._handle() as d:
+            check(_c.leat_order_open(d, mode.encode(), seed, epoch, batch, ctypes.byref(p)))
         self._p, self._n = p, ds.positions
         self._close = weakref.finalize(self, _c.leat_order_close, p)
+        # It is only memory, which other threads may be looking at.
+        self._close.atexit = False
 
     def __len__(self) -> int:
         return self._n
@@ -37,9 +42,8 @@ class Order:
         return sample
 
 
-def _close_in(pid: int, p: ctypes.c_void_p, _connections: tuple) -> None:
-    if os.getpid() == pid:
-        _c.leat_dataset_close(p)
+def _close(held: Held, _connections: tuple) -> None:
+    _c.leat_dataset_close(held.take())
 
 
 class Dataset:
@@ -89,14 +93,13 @@ class Dataset:
                              no_verify=not verify, format=text(format), peers=not peers)
         p = ctypes.c_void_p()
         check(_c.leat_dataset_open(text(what), ctypes.byref(options), ctypes.byref(p)))
-        self._p, self._pid = p, os.getpid()
         # Must outlive the data set, and its loaders.
-        self._connections = (fs._connection,) if fs else ()
-        self._close = weakref.finalize(self, _close_in, self._pid, p, self._connections)
-        self._look()
+        self._take(p, (fs._connection,) if fs else ())
 
-    def _look(self) -> None:
-        p = self._p
+    def _take(self, p: ctypes.c_void_p, connections: tuple) -> None:
+        """What was opened is this one's."""
+        self._p, self._pid, self._connections = Held(p, "data set"), os.getpid(), connections
+        self._close = weakref.finalize(self, _close, self._p, connections)
         stat = _lib.sized(_lib.DatasetStat)
         _c.leat_dataset_stat(p, ctypes.byref(stat))
         self._n, self.files, self.positions = stat.samples, stat.files, stat.positions
@@ -129,7 +132,7 @@ class Dataset:
             self._close()
         self._p, self._pid, self._connections = None, None, ()
 
-    def _handle(self) -> ctypes.c_void_p:
+    def _handle(self) -> Held:
         if self._pid is None:
             raise ValueError("the data set is closed")
         if self._pid != os.getpid():
@@ -147,7 +150,8 @@ class Dataset:
 
     def key(self, i: int) -> str:
         """The name of sample i."""
-        key = _c.leat_dataset_key(self._handle(), i)
+        with self._handle() as p:
+            key = _c.leat_dataset_key(p, i)
         if key is None:
             raise IndexError(i)
         return os.fsdecode(key)
@@ -160,7 +164,8 @@ class Dataset:
             if not 0 <= i < self._n:
                 raise IndexError(i)
         slot, array = Slot(), (ctypes.c_uint64 * len(ids))(*ids)
-        check(_c.leat_dataset_read(self._handle(), array, len(ids), ctypes.byref(slot.pointer)))
+        with self._handle() as p:
+            check(_c.leat_dataset_read(p, array, len(ids), ctypes.byref(slot.pointer)))
         return Batch(slot, self, self.fields, _arrays.framework(self.framework), {})
 
     def _samples(self, batch: Batch) -> List[Dict[str, Any]]:
@@ -213,14 +218,13 @@ class Mixture(Dataset):
         self._open(**self._arguments)
 
     def _open(self, parts, weights, epoch, threads):  # pylint: disable=arguments-differ
-        given = (_lib.MixPart * len(parts))(*((d._handle(), w) for d, w in zip(parts, weights)))
         options = _lib.sized(_lib.MixOptions, epoch=epoch, threads=threads)
         p = ctypes.c_void_p()
-        check(_c.leat_dataset_mix(given, len(parts), ctypes.byref(options), ctypes.byref(p)))
-        self._p, self._pid = p, os.getpid()
-        self._connections = tuple(c for d in parts for c in d._connections)
-        self._close = weakref.finalize(self, _close_in, self._pid, p, self._connections)
-        self._look()
+        with ExitStack() as stack:
+            given = (_lib.MixPart * len(parts))(*((stack.enter_context(d._handle()), w)
+                                                  for d, w in zip(parts, weights)))
+            check(_c.leat_dataset_mix(given, len(parts), ctypes.byref(options), ctypes.byref(p)))
+        self._take(p, tuple(c for d in parts for c in d._connections))
 
 
 def _whole(weights: Sequence[Union[int, float, None]]) -> List[int]:

@@ -13,6 +13,7 @@ from ._dataset import Dataset
 from ._decode import Decoder
 from ._errors import check, text
 from ._explain import explain
+from ._held import Held
 from ._lib import lib as _c
 from ._ranks import rank_and_world, ranks_of_node
 
@@ -21,8 +22,8 @@ _TIMEDOUT = 110
 _TICK_MS = 200  # how long a call stays in C before Python may take a Ctrl-C
 
 
-def _close(p: ctypes.c_void_p, _connections: tuple) -> None:
-    _c.leat_loader_close(p)
+def _close(held: Held, _connections: tuple) -> None:
+    _c.leat_loader_close(held.take())
 
 
 class DataLoader:
@@ -124,20 +125,15 @@ class DataLoader:
                 raise ValueError("device_fields that are not read: %s" % ", ".join(
                     sorted(self._on_device - set(self.fields))))
         p = ctypes.c_void_p()
-        check(_c.leat_loader_open(ds._handle(), ctypes.byref(options), ctypes.byref(p)))
-        self._p = p
-        self._close = weakref.finalize(self, _close, p, ds._connections)
+        with ds._handle() as d:
+            check(_c.leat_loader_open(d, ctypes.byref(options), ctypes.byref(p)))
+        self._p = Held(p, "loader")
+        self._close = weakref.finalize(self, _close, self._p, ds._connections)
         self.steps = _c.leat_loader_steps(p)
 
     def close(self) -> None:
         """Batches stay valid."""
         self._close()
-        self._p = None
-
-    def _handle(self) -> ctypes.c_void_p:
-        if self._p is None:
-            raise ValueError("the loader is closed")
-        return self._p
 
     def __enter__(self) -> DataLoader:
         return self
@@ -153,7 +149,8 @@ class DataLoader:
         """The next Batch, or None at the end of the epoch."""
         slot = Slot()
         while True:
-            rc = _c.leat_next_within(self._handle(), _TICK_MS, ctypes.byref(slot.pointer))
+            with self._p as p:
+                rc = _c.leat_next_within(p, _TICK_MS, ctypes.byref(slot.pointer))
             if rc < 0 and _c.leat_errno(rc) == _TIMEDOUT:
                 continue
             if rc < 0 and _c.leat_errno(rc) == _BUSY and self._collect():
@@ -179,26 +176,30 @@ class DataLoader:
 
     def set_epoch(self, epoch: int) -> None:
         """Goes to the start of that epoch; nothing happens where it is there already."""
-        check(_c.leat_loader_set_epoch(self._handle(), epoch))
+        with self._p as p:
+            check(_c.leat_loader_set_epoch(p, epoch))
 
     def state_dict(self) -> Dict[str, Any]:
         """Where training stands: batches handed out, never those read ahead. Small, JSON-able,
         the same on all ranks."""
         text = ctypes.create_string_buffer(256)
-        check(_c.leat_loader_state(self._handle(), text, 256))
+        with self._p as p:
+            check(_c.leat_loader_state(p, text, 256))
         return json.loads(text.value)
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes on from there; the world size may be another, the global batch not. LeatError
         (EINVAL) where it belongs to another data set, order, seed or global batch."""
-        check(_c.leat_loader_set_state(self._handle(), json.dumps(state).encode()))
+        with self._p as p:
+            check(_c.leat_loader_set_state(p, json.dumps(state).encode()))
 
     def metrics(self) -> Dict[str, Any]:
         """Counters since the loader was opened. Times in us, memory in bytes; `utilisation`: the
         share of time not spent waiting; `stall_us`: waits by their cause; `wait_histogram`: bucket
         i counts waits below 2**i us."""
         m = _lib.sized(_lib.Metrics)
-        check(_c.leat_loader_metrics(self._handle(), ctypes.byref(m)))
+        with self._p as p:
+            check(_c.leat_loader_metrics(p, ctypes.byref(m)))
         result = {name: getattr(m, name) for name, kind in m._fields_
                   if name != "size" and kind in (ctypes.c_uint64, ctypes.c_uint32)}
         result["stall_us"] = dict(zip(_lib.STALLS, m.stall_us))
