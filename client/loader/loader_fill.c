@@ -241,7 +241,7 @@ static void fill(struct leat_loader *ld, struct leat_batch *b, struct reader *r)
 		b->rc = batch_set_memory(b, want);
 		if (b->rc < 0) {
 			pthread_mutex_lock(&ld->lock);
-			ld->memory -= want;
+			ld->memory -= want - had;
 			pthread_mutex_unlock(&ld->lock);
 			detail_set(&b->d, b->rc, NULL, UINT64_MAX,
 				   "no memory for a batch of %llu bytes (had %llu)",

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -358,6 +359,66 @@ static void test_memory_is_capped(void **state)
 	o.memory_limit = 1u << 20;
 	assert_int_equal(leat_loader_open(ds, &o, &ld), 0);
 	assert_int_equal(leat_next(ld, &b), -LE_2BIG);
+	leat_loader_close(ld);
+	leat_dataset_close(ds);
+}
+
+/* Addresses that the process may have, beyond those that it has. */
+static void limit_addresses(uint64_t more)
+{
+	struct rlimit limit;
+	unsigned long pages;
+	FILE *f = fopen("/proc/self/statm", "r");
+	assert_int_equal(fscanf(f, "%lu", &pages), 1);
+	fclose(f);
+	assert_int_equal(getrlimit(RLIMIT_AS, &limit), 0);
+	limit.rlim_cur = more == RLIM_INFINITY ? limit.rlim_max
+					       : pages * (uint64_t)sysconf(_SC_PAGESIZE) + more;
+	assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+/* A slot that cannot grow is told each time, and goes on when it can. */
+static void test_a_system_without_memory(void **state)
+{
+	struct world *w = *state;
+	static const off_t sizes[] = {1 << 20, 1 << 20, 256 << 20};
+	struct leat_loader_options o = {.size = sizeof(o),
+					.order = "sequential",
+					.batch = 1,
+					.depth = 2,
+					.memory_limit = (uint64_t)300 << 20};
+	struct leat_loader_metrics m = {.size = sizeof(m)};
+	struct leat_dataset *ds;
+	struct leat_loader *ld;
+	struct leat_batch *b;
+	char dir[128], path[200];
+	snprintf(dir, sizeof(dir), "%s/large", w->root);
+	assert_int_equal(mkdir(dir, 0755), 0);
+	for (int i = 0; i < 3; i++) {
+		snprintf(path, sizeof(path), "%s/%d", dir, i);
+		int fd = open(path, O_WRONLY | O_CREAT, 0600);
+		assert_int_equal(ftruncate(fd, sizes[i]), 0);
+		close(fd);
+	}
+	assert_int_equal(leat_dataset_open(dir, NULL, &ds), 0);
+	assert_int_equal(leat_loader_open(ds, &o, &ld), 0);
+	assert_int_equal(leat_next(ld, &b), 1);
+	limit_addresses(64 << 20);
+	leat_batch_unref(b);
+	assert_int_equal(leat_next(ld, &b), 1);
+	leat_batch_unref(b);
+	for (int i = 0; i < 200; i++) {
+		assert_int_equal(leat_next_within(ld, 60000, &b), -LE_NOMEM);
+		assert_int_equal(leat_loader_metrics(ld, &m), 0);
+		assert_true(m.memory <= o.memory_limit);
+	}
+	limit_addresses(RLIM_INFINITY);
+	/* What was being tried before. */
+	int rc = leat_next_within(ld, 60000, &b);
+	if (rc == -LE_NOMEM)
+		rc = leat_next_within(ld, 60000, &b);
+	assert_int_equal(rc, 1);
+	leat_batch_unref(b);
 	leat_loader_close(ld);
 	leat_dataset_close(ds);
 }
@@ -768,6 +829,7 @@ int main(void)
 		T(test_strides_share_the_steps_out),
 		T(test_holding_everything_is_told),
 		T(test_memory_is_capped),
+		T(test_a_system_without_memory),
 		T(test_event_fd_and_try_next),
 		T(test_staged_copies_are_verified),
 		T(test_a_stale_copy_does_not_stand_for_its_source),
