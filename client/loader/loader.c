@@ -417,6 +417,7 @@ void leat_batch_unref(struct leat_batch *b)
 	pthread_mutex_lock(&ld->lock);
 	b->state = BATCH_FREE;
 	ld->given_back++;
+	loader_update_event(ld);
 	loader_wake(ld);
 	pthread_mutex_unlock(&ld->lock);
 	loader_unref(ld);

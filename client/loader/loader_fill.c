@@ -55,7 +55,7 @@ bool loader_at_end(const struct leat_loader *ld)
 void loader_update_event(struct leat_loader *ld)
 {
 	struct leat_batch *b = loader_wanted(ld);
-	bool ready = ld->want_step >= ld->steps || loader_at_end(ld) ||
+	bool ready = ld->want_step >= ld->steps || loader_at_end(ld) || loader_is_held(ld) ||
 		     (b && (b->state == BATCH_READY || b->state == BATCH_ERROR));
 	if (ready && !ld->event_set)
 		ld->event_set = eventfd_write(ld->event_fd, 1) == 0;
@@ -176,8 +176,9 @@ static struct leat_batch *claim(struct leat_loader *ld)
 	if (b && b->rc == 0 && !reserve(ld, b)) {
 		b->starved_at = ld->given_back;
 		b = NULL;
-		pthread_cond_broadcast(
-			&ld->changed); /* who waits may have to be told that he holds all */
+		/* Who waits may have to be told that he holds all. */
+		loader_update_event(ld);
+		pthread_cond_broadcast(&ld->changed);
 	}
 	if (b) {
 		b->state = BATCH_FILL;

@@ -448,6 +448,37 @@ static void test_event_fd_and_try_next(void **state)
 	leat_dataset_close(ds);
 }
 
+/* Whoever waits by the descriptor alone is woken to be told that he holds all that there is. */
+static void test_event_fd_says_that_all_is_held(void **state)
+{
+	struct leat_dataset *ds = open_dir(*state);
+	/* All slots; all memory. */
+	const struct leat_loader_options all[] = {
+		{.size = sizeof(all[0]), .batch = 8, .depth = 3},
+		{.size = sizeof(all[0]), .batch = 60, .depth = 8, .memory_limit = 8u << 20}};
+	for (int i = 0; i < 2; i++) {
+		struct leat_loader *ld;
+		struct leat_batch *held[8];
+		int rc, n = 0;
+		assert_int_equal(leat_loader_open(ds, &all[i], &ld), 0);
+		struct pollfd p = {.fd = leat_loader_event_fd(ld), .events = POLLIN};
+		do {
+			assert_int_equal(poll(&p, 1, 60000), 1);
+			rc = leat_try_next(ld, &held[n]);
+			n += rc == 1;
+		} while (rc >= 0);
+		assert_int_equal(rc, -LE_BUSY);
+		assert_true(n >= 2 && n < 8);
+		while (n)
+			leat_batch_unref(held[--n]);
+		assert_int_equal(poll(&p, 1, 60000), 1);
+		assert_int_equal(leat_try_next(ld, &held[0]), 1);
+		leat_batch_unref(held[0]);
+		leat_loader_close(ld);
+	}
+	leat_dataset_close(ds);
+}
+
 static void test_staged_copies_are_verified(void **state)
 {
 	struct world *w = *state;
@@ -831,6 +862,7 @@ int main(void)
 		T(test_memory_is_capped),
 		T(test_a_system_without_memory),
 		T(test_event_fd_and_try_next),
+		T(test_event_fd_says_that_all_is_held),
 		T(test_staged_copies_are_verified),
 		T(test_a_stale_copy_does_not_stand_for_its_source),
 		T(test_a_copy_has_the_samples_of_its_data_set),
