@@ -171,7 +171,8 @@ static struct leat_batch *claim(struct leat_loader *ld)
 {
 	struct leat_batch *b = NULL;
 	pthread_mutex_lock(&ld->lock);
-	if (!ld->stopping && ld->phase < ld->steps)
+	/* Where no step of an epoch is this loader's, a state may still have put it on one. */
+	if (!ld->stopping && (ld->phase < ld->steps || ld->issue_step < ld->steps))
 		b = next_slot(ld);
 	if (b && b->rc == 0 && !reserve(ld, b)) {
 		b->starved_at = ld->given_back;

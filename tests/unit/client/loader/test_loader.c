@@ -304,6 +304,36 @@ static void test_strides_share_the_steps_out(void **state)
 	leat_dataset_close(ds);
 }
 
+/* One of more worker processes than there are steps, put where none of its own would begin. */
+static void test_a_state_for_one_without_steps(void **state)
+{
+	struct leat_dataset *ds = open_dir(*state);
+	struct leat_loader *whole = open_loader(ds, "global", "shorter", 16, 0, 1), *ld;
+	struct leat_loader_options o = {.size = sizeof(o),
+					.tail = "shorter",
+					.batch = 16,
+					.seed = 5,
+					.stride = 40,
+					.phase = 30};
+	struct leat_batch *b;
+	char json[256];
+	assert_int_equal(leat_next(whole, &b), 1);
+	leat_batch_unref(b);
+	assert_true(leat_loader_state(whole, json, sizeof(json)) > 0);
+	assert_int_equal(leat_loader_open(ds, &o, &ld), 0);
+	assert_int_equal(leat_next(ld, &b), 0);
+	assert_int_equal(leat_loader_set_state(ld, json), 0);
+	assert_int_equal(leat_next_within(ld, 10000, &b), 1);
+	assert_int_equal(leat_batch_step(b), 1);
+	check_batch(b, NULL);
+	leat_batch_unref(b);
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(leat_next(ld, &b), 0);
+	leat_loader_close(ld);
+	leat_loader_close(whole);
+	leat_dataset_close(ds);
+}
+
 static void test_holding_everything_is_told(void **state)
 {
 	struct leat_dataset *ds = open_dir(*state);
@@ -858,6 +888,7 @@ int main(void)
 		T(test_resume_with_another_world),
 		T(test_set_epoch),
 		T(test_strides_share_the_steps_out),
+		T(test_a_state_for_one_without_steps),
 		T(test_holding_everything_is_told),
 		T(test_memory_is_capped),
 		T(test_a_system_without_memory),
