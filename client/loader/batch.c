@@ -59,7 +59,8 @@ int batch_init(struct leat_batch *b, struct leat_dataset *ds, const struct field
 	b->labels = calloc(n, sizeof(*b->labels));
 	b->off = calloc(n * fields, sizeof(*b->off));
 	b->len = calloc(n * fields, sizeof(*b->len));
-	return b->ids && b->labels && b->off && b->len ? 0 : -LE_NOMEM;
+	b->lost = calloc(n, sizeof(*b->lost));
+	return b->ids && b->labels && b->off && b->len && b->lost ? 0 : -LE_NOMEM;
 }
 
 void batch_fini(struct leat_batch *b)
@@ -73,7 +74,7 @@ void batch_fini(struct leat_batch *b)
 	free(b->jobs);
 	free(b->bad);
 	free(b->decodes);
-	free(b->undecoded);
+	free(b->lost);
 	cuda_slot_destroy(b->cuda);
 	ASSERT(!b->lent); /* loader_stop */
 	if (b->base)
@@ -154,6 +155,8 @@ int batch_set_memory(struct leat_batch *b, uint64_t bytes)
 
 static void add_bad(struct leat_batch *b, uint64_t dst, uint64_t len)
 {
+	if (len == 0)
+		return;
 	if (b->n_bad == b->cap_bad) {
 		uint32_t cap = b->cap_bad ? b->cap_bad * 2 : 16;
 		struct bad_range *more = realloc(b->bad, cap * sizeof(*more));
@@ -261,7 +264,8 @@ static void fail_member(const struct member_job *j, uint64_t dst, int rc, const 
 	struct leat_batch *b = j->b;
 	const struct index_sample *s = &b->ds->x->samples[b->ids[j->sample]];
 	struct piece_io p = {.file = s->file, .off = j->m->off, .dst = dst};
-	fail_piece(b, &p, rc, j->m->off, j->m->raw ? j->m->raw : 1, what);
+	fail_piece(b, &p, rc, j->m->off, j->m->raw, what);
+	b->lost[j->sample] = 1;
 	for (uint32_t i = 0; i < b->n_pieces; i++) {
 		struct cache_use use;
 		if (b->pieces[i].sample == j->sample && cached_as(b, &b->pieces[i], &use))
@@ -275,6 +279,7 @@ static void do_job(struct member_job *j)
 	uint64_t dst = b->off[(size_t)j->place * b->cap + j->sample];
 	if (batch_is_bad(b, j->src, j->m->len)) {
 		/* Its sample goes, whose bytes these are not. */
+		b->lost[j->sample] = 1;
 		if (dst != j->src)
 			add_bad(b, dst, j->m->raw);
 		return;
@@ -550,7 +555,7 @@ static bool touches(const struct leat_batch *b, uint32_t sample, const struct ba
 
 static bool sample_is_bad(const struct leat_batch *b, uint32_t sample)
 {
-	if (b->n_decodes && b->undecoded[sample])
+	if (b->lost[sample])
 		return true;
 	for (uint32_t i = 0; i < b->n_bad; i++) {
 		if (touches(b, sample, &b->bad[i]))

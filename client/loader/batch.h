@@ -119,7 +119,7 @@ struct leat_batch {
 	uint32_t n_jobs, cap_jobs;
 	struct decoders *decoders;  /* NULL: none */
 	struct decode_job *decodes; /* as many as cap samples may have */
-	uint8_t *undecoded;         /* cap: of which a decoder made nothing */
+	uint8_t *lost;              /* cap: samples that are not to be had, whatever is bad */
 	uint32_t n_decodes;
 	uint64_t decoded;      /* which fields of the set they are of: bits */
 	uint64_t need;         /* bytes of the slot */

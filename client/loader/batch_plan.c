@@ -218,6 +218,7 @@ int batch_plan(struct leat_batch *b)
 	b->d.off = UINT64_MAX;
 	b->d.path[0] = b->d.what[0] = 0;
 	b->n_bad = 0;
+	memset(b->lost, 0, b->n);
 	b->n_skipped = 0;
 	b->direct = false;
 	b->bytes_local = b->bytes_server = b->bytes_peer = b->bytes_direct =

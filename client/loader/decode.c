@@ -138,7 +138,7 @@ static void run_job(struct worker *w, struct chunk *c, uint32_t k)
 	char text[TEXT] = "";
 	/* Of bytes that could not be had nothing is made. */
 	if (batch_is_bad(b, b->off[at], b->len[at])) {
-		b->undecoded[j->sample] = 1;
+		b->lost[j->sample] = 1;
 		return;
 	}
 	int64_t rc = call(w, b, j, text);
@@ -148,7 +148,7 @@ static void run_job(struct worker *w, struct chunk *c, uint32_t k)
 		return;
 	}
 	clean(text);
-	b->undecoded[j->sample] = 1;
+	b->lost[j->sample] = 1;
 	c->of->failed = true;
 	if (c->rc == 0) {
 		c->rc = status_of(rc, t->out_max, text);
@@ -337,11 +337,9 @@ int decode_plan(struct leat_batch *b)
 	if (!b->decodes) {
 		size_t n = b->cap ? b->cap : 1;
 		b->decodes = calloc(n * d->n, sizeof(*b->decodes));
-		b->undecoded = calloc(n, sizeof(*b->undecoded));
-		if (!b->decodes || !b->undecoded)
+		if (!b->decodes)
 			return -LE_NOMEM;
 	}
-	memset(b->undecoded, 0, b->n);
 	for (uint32_t k = 0; k < d->n; k++)
 		b->decoded |= (uint64_t)1 << d->place[k];
 	for (uint32_t i = 0; i < b->n; i++) {

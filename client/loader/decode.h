@@ -31,7 +31,7 @@ bool decode_is_late(struct decoders *d);
 /* At the end of batch_plan: where the results will lie; adds to b->need. -LE_NOMEM,
  * -LE_2BIG. */
 int decode_plan(struct leat_batch *b) CHECK_RESULT;
-/* In a fiber, when everything was read. Sets b->d on failure, and b->undecoded. Yields. */
+/* In a fiber, when everything was read. Sets b->d on failure, and b->lost. Yields. */
 void decode_batch(struct leat_batch *b);
 
 #endif

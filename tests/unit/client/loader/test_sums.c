@@ -158,11 +158,54 @@ static void test_wrong_bytes(void **state)
 	leat_dataset_close(ds);
 }
 
+/* It has no byte in the batch that could be called bad, and the others keep theirs. */
+static void test_a_wrong_record_without_bytes_is_left_out(void **state)
+{
+	const struct world *w = *state;
+	const uint64_t empty = 1;
+	struct leat_loader_options o = {.size = sizeof(o),
+					.order = "sequential",
+					.tail = "shorter",
+					.batch = 4,
+					.depth = 2,
+					.on_error = LEAT_ON_ERROR_SKIP};
+	uint64_t others[RECORDS];
+	uint32_t got = 0;
+	struct leat_dataset *ds;
+	struct leat_loader *ld;
+	struct leat_batch *b;
+
+	assert_int_equal(lengths[empty], 0);
+	flip(w, w->at[empty]);
+	assert_int_equal(leat_dataset_open(w->dir, NULL, &ds), 0);
+	assert_int_equal(leat_dataset_read(ds, &empty, 1, &b), -LE_CORRUPT);
+	assert_int_equal(leat_loader_open(ds, &o, &ld), 0);
+	for (uint64_t i = 0; i < RECORDS - 1; i++)
+		others[i] = i + (i >= empty);
+	/* In slots that are used again, for others. */
+	for (int epoch = 0; epoch < 2; epoch++, got = 0) {
+		while (leat_next(ld, &b) == 1) {
+			uint32_t n = leat_batch_len(b);
+
+			assert_true(got + n < RECORDS);
+			assert_memory_equal(leat_batch_ids(b), others + got, n * sizeof(others[0]));
+			check(w, b, others + got);
+			got += n;
+			leat_batch_unref(b);
+		}
+		assert_int_equal(got, RECORDS - 1);
+	}
+	leat_loader_close(ld);
+	leat_dataset_close(ds);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_right_records, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_wrong_bytes, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_wrong_record_without_bytes_is_left_out,
+						setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
