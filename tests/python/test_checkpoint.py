@@ -82,7 +82,8 @@ class Anything(Base):
     def state(self):
         rng = np.random.default_rng(1)
         return {"a": rng.integers(0, 255, BIG, np.uint8), "deep": [{"x": (1, 2.5, None, True)}] * 2,
-                "odd": {3: "three", (1, 2): b"\0\xff", None: "", 1.5: -math.inf, False: math.nan},
+                "odd": {3: "three", (1, (2, None)): b"\0\xff", None: "", 1.5: -math.inf,
+                        False: math.nan},
                 "zero": np.zeros((0, 4), np.float32), "scalar": np.array(7, np.int16),
                 "order": collections.OrderedDict(b=1, a=2), "large": 1 << 100, "text": "ä\0\n",
                 "turned": np.arange(12, dtype=np.float64).reshape(3, 4).T}
@@ -101,7 +102,10 @@ class Anything(Base):
 
     def test_what_cannot_be_stored_is_named_and_leaves_nothing(self):
         for wrong, where in (({"a": {"b": object()}}, "a/b"), ({"f": len}, "f"),
-                             ({"o": np.array([object()])}, "o"), ({"s": {1, 2}}, "s")):
+                             ({"o": np.array([object()])}, "o"), ({"s": {1, 2}}, "s"),
+                             ({"k": {np.int64(3): 1}}, "key of k"),
+                             ({"k": {"l": {(1, np.float32(2)): 1}}}, "key of k/l"),
+                             ({frozenset(): 1}, "key of the state")):
             with self.assertRaisesRegex(TypeError, where):
                 checkpoint.save(self.path, wrong)
         loop = []
@@ -314,6 +318,17 @@ class Torch(Base):
         self.assertEqual(len(checkpoint.info(self.path).tensors), 11)
         with self.assertRaisesRegex(TypeError, "sparse"):
             checkpoint.save(self.path, {"sparse": base.to_sparse()})
+
+    def test_conjugates_and_negatives_are_tensors_of_their_own(self):
+        x = torch.complex(torch.arange(6.0), torch.ones(6))
+        state = {"x": x, "conj": x.conj(), "imag": x.imag, "neg": x.conj().imag, "again": x.conj(),
+                 "one": x[:1].imag, "one_neg": x[:1].conj().imag}
+        self.assertEqual(state["neg"].tolist(), [-1] * 6)
+        checkpoint.save(self.path, state)
+        back = checkpoint.load(self.path)
+        self.assertEqual({k: v.tolist() for k, v in back.items()},
+                         {k: v.tolist() for k, v in state.items()})
+        self.assertEqual(back["conj"].data_ptr(), back["again"].data_ptr())
 
     def test_mapped_tensors_are_the_file(self):
         checkpoint.save(self.path, {"a": torch.arange(1 << 20)})

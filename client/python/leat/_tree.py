@@ -1,5 +1,5 @@
 """Nested state as JSON and a list of tensors, and back. Nothing but these types exists in it, so
-reading one runs no code: dict (keys: str, int, float, bool, None, tuples), OrderedDict
+reading one runs no code: dict (keys: str, bytes, int, float, bool, None, tuples), OrderedDict
 (with the _metadata of torch modules), list, tuple, str, bytes, int, float, bool, None, tensors and
 numpy arrays."""
 from __future__ import annotations
@@ -41,6 +41,8 @@ class Tree:
         return self._tensor(value, name)
 
     def _mapping(self, value, name: str, depth: int) -> Any:
+        for k in value:
+            _check_key(k, name)
         items = [[self.encode(k, name, depth + 1),
                   self.encode(v, "%s/%s" % (name, k) if name else str(k), depth + 1)]
                  for k, v in value.items()]
@@ -56,8 +58,10 @@ class Tree:
         if torch is not None and isinstance(value, torch.Tensor):
             if value.layout != torch.strided or value.is_quantized:
                 raise TypeError("%s is sparse or quantized, which a checkpoint cannot hold" % name)
+            # Conjugates and negatives are views of the same bytes.
             kind, key = "t", (value.data_ptr(), value.dtype, tuple(value.shape), value.stride(),
-                              str(value.device)) if value.numel() else (id(value),)
+                              str(value.device), value.is_conj(),
+                              value.is_neg()) if value.numel() else (id(value),)
         elif np is not None and isinstance(value, (np.ndarray, np.generic)):
             kind, key = "n", (id(value),)
         else:
@@ -71,6 +75,16 @@ class Tree:
             self._known[key] = len(self.tensors)
             self.tensors.append((name, value))  # keeps it alive, so that its address stays its own
         return {kind: self._known[key]}
+
+
+def _check_key(key: Any, name: str) -> None:
+    """A tensor, or an array's element, would come back as one that is no key."""
+    if isinstance(key, tuple):
+        for k in key:
+            _check_key(k, name)
+    elif key is not None and not isinstance(key, (str, bytes, int, float)):
+        raise TypeError("a key of %s is a %s, and keys can only be text, bytes, numbers, None and "
+                        "tuples of them" % (name or "the state", type(key).__qualname__))
 
 
 def decode(node: Any, tensor: Callable[[str, int], Any], depth: int = 0) -> Any:

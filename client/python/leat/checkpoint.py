@@ -100,7 +100,7 @@ class _Bytes(NamedTuple):
 def _bytes_of(name: str, value: Any) -> _Bytes:
     if hasattr(value, "data_ptr"):
         value = value.detach().cpu().contiguous()
-        value = value.resolve_conj().resolve_neg() if value.is_complex() else value
+        value = value.resolve_conj().resolve_neg()
         dtype, shape = str(value.dtype).rpartition(".")[2], tuple(value.shape)
         at, length = value.data_ptr(), value.numel() * value.element_size()
     else:
