@@ -216,7 +216,7 @@ static int field_number(const struct sample_index *x, const char *name, size_t l
 {
 	for (uint32_t f = 0; f < x->n_fields; f++) {
 		const char *have = index_string(x, x->fields[f]);
-		if (strncmp(have, name, len) == 0 && have[len] == 0)
+		if (strlen(have) == len && memcmp(have, name, len) == 0)
 			return (int)f;
 	}
 	return -1;

@@ -304,6 +304,28 @@ static void assert_not_decoded(const struct sample_index *x)
 	free(data);
 }
 
+/* Names come from archives and may hold anything: a NUL, too. */
+static void test_a_name_with_a_nul_is_no_other_one(void **state)
+{
+	(void)state;
+	struct index_builder *b;
+	struct sample_index *x;
+	char name[60] = "x\0k1";
+	assert_int_equal(index_builder_create(INDEX_NPZ, &b), 0);
+	index_add_file(b, "f", 100);
+	index_add_sample(b, "k", 1, -1);
+	index_add_member(b, "x", 1, 0, 1);
+	assert_true(index_has_member(b, name, 1));
+	/* In the table a key follows the field's name. */
+	index_add_sample(b, "k1", 2, -1);
+	index_add_member(b, "x", 1, 0, 1);
+	for (size_t len = 2; len <= sizeof(name); len++)
+		assert_false(index_has_member(b, name, len));
+	index_add_member(b, name, 4, 1, 1);
+	assert_int_equal(index_builder_finish(b, &x), -LE_INVAL);
+	index_builder_destroy(b);
+}
+
 /* A label is the number of a class, which mixtures take for an index. */
 static void test_labels_without_a_class_are_refused(void **state)
 {
@@ -432,6 +454,7 @@ int main(void)
 		cmocka_unit_test(test_large_members_are_skipped_over),
 		cmocka_unit_test(test_classes_of_plain_files),
 		cmocka_unit_test(test_index_file_round_trip),
+		cmocka_unit_test(test_a_name_with_a_nul_is_no_other_one),
 		cmocka_unit_test(test_labels_without_a_class_are_refused),
 		cmocka_unit_test(test_a_field_twice_in_a_sample_is_refused),
 		cmocka_unit_test(test_a_column_twice_is_refused),
