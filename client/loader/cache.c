@@ -379,18 +379,26 @@ static bool adopt(struct cache *c, const char *folder, const char *name, uint64_
 	return e != NULL;
 }
 
+/* Being written just now, perhaps, by the loader whose slot it names (write_piece). Of a slot that
+ * there is not nobody writes, and the first one removes it. */
+static bool is_of_another(const struct cache *c, const char *name)
+{
+	const char *dot = strchr(name, '.');
+	uint32_t slot;
+	int end = 0;
+	if (!dot || sscanf(dot, ".%u.tmp%n", &slot, &end) != 1 || end == 0 || dot[end])
+		return false;
+	return slot != c->slot && (c->slot != 0 || slot < c->n_slots);
+}
+
 static void scan_folder(struct cache *c, const char *folder, uint64_t now)
 {
 	DIR *d = opendir(folder);
 	const struct dirent *e;
 	char path[4096];
 	while (d && (e = readdir(d))) {
-		size_t len = strlen(e->d_name);
-		/* One that is being written by another loader just now. */
-		if (e->d_name[0] == '.' ||
-		    (c->slot != 0 && len > 4 && strcmp(e->d_name + len - 4, ".tmp") == 0))
-			continue;
-		if (adopt(c, folder, e->d_name, now))
+		if (e->d_name[0] == '.' || is_of_another(c, e->d_name) ||
+		    adopt(c, folder, e->d_name, now))
 			continue;
 		snprintf(path, sizeof(path), "%.3990s/%.100s", folder, e->d_name);
 		unlink(path);

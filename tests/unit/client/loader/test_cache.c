@@ -322,6 +322,45 @@ static void test_what_does_not_belong_there_is_removed(void **state)
 	leat_dataset_close(ds);
 }
 
+static bool is_there(const char *name)
+{
+	char path[4200];
+	snprintf(path, sizeof(path), "%s/%s", found_path, name);
+	return access(path, F_OK) == 0;
+}
+
+/* Whoever opens the cache late leaves alone what the others write just now. */
+static void test_what_others_write_stays(void **state)
+{
+	struct world *w = *state;
+	struct leat_dataset *ds = open_records(w);
+	struct leat_loader_options o = with_cache(w, SAMPLES * COST);
+	/* Of two ranks; the last is of a job with more of them. */
+	static const char *const names[] = {"0-0-bb8.0.tmp", "0-0-bb8.1.tmp", "0-0-bb8.2.tmp"};
+	o.world = o.cache_ranks = 2;
+	struct leat_loader *ld = open_loader(ds, &o);
+	run(ld, UINT32_MAX);
+	settled(ld);
+	leat_loader_close(ld);
+	bytes_on_disk(w);
+	*strrchr(found_path, '/') = 0;
+	for (size_t i = 0; i < 3; i++) {
+		char path[4200];
+		snprintf(path, sizeof(path), "%s/%s", found_path, names[i]);
+		fclose(fopen(path, "w"));
+	}
+	ld = open_loader(ds, &o);
+	assert_false(is_there(names[0]));
+	assert_true(is_there(names[1]));
+	assert_false(is_there(names[2]));
+	leat_loader_close(ld);
+	o.rank = 1;
+	ld = open_loader(ds, &o);
+	assert_false(is_there(names[1]));
+	leat_loader_close(ld);
+	leat_dataset_close(ds);
+}
+
 /* Killed at any moment, and again. */
 static void test_kill_9(void **state)
 {
@@ -636,6 +675,7 @@ int main(void)
 		T(test_neighbours_are_read_at_once_and_kept_one_by_one),
 		T(test_damage_is_noticed),
 		T(test_what_does_not_belong_there_is_removed),
+		T(test_what_others_write_stays),
 		T(test_kill_9),
 		T(test_another_job_goes_without),
 		T(test_the_ranks_of_a_node_share_it),
