@@ -318,6 +318,11 @@ const char *leat_dataset_key(const struct leat_dataset *ds, uint64_t sample)
 	return sample < ds->x->n_samples ? index_string(ds->x, ds->x->samples[sample].key) : NULL;
 }
 
+const char *leat_dataset_file(const struct leat_dataset *ds, uint32_t i)
+{
+	return i < ds->x->n_files ? index_string(ds->x, ds->x->files[i].path) : NULL;
+}
+
 /* ---- order ---- */
 
 struct leat_order {

@@ -89,6 +89,11 @@ class WebDataset(Base):
         self.assertEqual(len(list(data)), PER_SHARD)
         with self.assertRaisesRegex(ValueError, "2 shards were asked for"):
             leat.webdataset.dataset(self.src + "/train-{00..01}.tar")
+        # As many as were asked for, but not those.
+        urls = [self.src + "/train-%02d.tar" % i for i in range(1, SHARDS)] + [
+            self.src + "/train-99.tar"]
+        with self.assertRaisesRegex(ValueError, "train-99.tar is not there; train-00.tar was not"):
+            leat.webdataset.dataset(urls)
 
     def test_pipelines(self):
         data = leat.webdataset.dataset(self.src, seed=1)
@@ -120,6 +125,38 @@ class WebDataset(Base):
             got = [pair for batch in loader for pair in batch]
             self.assertEqual(dict(got), {k: f["cls"] for k, f in self.plain.items()})
             self.assertEqual(len(got), SAMPLES)
+
+
+    @unittest.skipIf(torch is None, "torch is not installed")
+    def test_each_pass_of_workers_is_another_epoch(self):
+        def passes(n, workers, first=0, **options):
+            data = leat.webdataset.dataset(self.src, seed=5, chunk=7)
+            loader = torch.utils.data.DataLoader(data, batch_size=7, num_workers=workers,
+                                                 collate_fn=same, **options)
+            data.set_epoch(first)
+            return data, loader, [self.keys(loader) for _ in range(n)]
+
+        _, _, want = passes(4, 0)
+        self.assertEqual([sorted(keys) for keys in want], [sorted(self.plain)] * 4)
+        self.assertEqual(len({tuple(keys) for keys in want}), 4)
+        data, loader, got = passes(2, 3)
+        self.assertEqual(got, want[:2])
+        next(iter(loader))  # a pass that is broken off is one, whoever of the workers began it
+        self.assertEqual(self.keys(loader), want[3])
+        self.assertEqual(self.keys(data.select(bool)), passes(1, 0, 4)[2][0])
+        data.set_epoch(1)
+        self.assertEqual(self.keys(loader), want[1])
+        data, loader, got = passes(2, 2, 1, persistent_workers=True)
+        self.assertEqual(got, want[1:3])
+        data.set_epoch(0)
+        self.assertEqual([self.keys(loader) for _ in range(3)], want[:3])
+        context = torch.multiprocessing.get_context("spawn")
+        self.assertEqual(passes(2, 2, 2, multiprocessing_context=context)[2], want[2:])
+
+    @staticmethod
+    def keys(loader):
+        return [s["__key__"] for batch in loader
+                for s in (batch if isinstance(batch, list) else [batch])]
 
 
 class TensorSpec:

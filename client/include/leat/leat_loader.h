@@ -113,6 +113,8 @@ const char *leat_dataset_field(const struct leat_dataset *ds, uint32_t i);
 const char *leat_dataset_field_type(const struct leat_dataset *ds, uint32_t i);
 const char *leat_dataset_class(const struct leat_dataset *ds, uint32_t i);
 const char *leat_dataset_key(const struct leat_dataset *ds, uint64_t sample);
+/* The path of a file, below that of the data set. */
+const char *leat_dataset_file(const struct leat_dataset *ds, uint32_t i);
 /* Any samples, in the order asked for (repeats allowed), all their fields, as one batch. */
 int leat_dataset_read(struct leat_dataset *ds, const uint64_t *samples, uint32_t n,
 		      struct leat_batch **ret_batch);

@@ -156,6 +156,14 @@ class Dataset:
             raise IndexError(i)
         return os.fsdecode(key)
 
+    def file(self, i: int) -> str:
+        """The path of file i, below that of the data set."""
+        with self._handle() as p:
+            file = _c.leat_dataset_file(p, i) if 0 <= i < self.files else None
+        if file is None:
+            raise IndexError(i)
+        return os.fsdecode(file)
+
     def read(self, ids: Sequence[int]) -> Batch:
         """A Batch of these samples, in this order, repeats allowed, all read at once. IndexError,
         LeatError."""

@@ -150,6 +150,7 @@ PROTOTYPES = {
     "leat_dataset_field": (c_char_p, [P, c_uint32]),
     "leat_dataset_field_type": (c_char_p, [P, c_uint32]),
     "leat_dataset_class": (c_char_p, [P, c_uint32]),
+    "leat_dataset_file": (c_char_p, [P, c_uint32]),
     "leat_dataset_key": (c_char_p, [P, c_uint64]),
     "leat_dataset_read": (c_int, [P, POINTER(c_uint64), c_uint32, POINTER(P)]),
     "leat_order_open": (c_int, [P, c_char_p, c_uint64, c_uint64, c_uint32, POINTER(P)]),

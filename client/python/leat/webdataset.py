@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import sys
+import zlib
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
 
 from ._dataset import Dataset
@@ -21,9 +21,10 @@ from ._loader import DataLoader
 from ._ranks import rank_and_world
 
 try:  # torch's DataLoader wants its own class, and has no other way to know
+    import torch as _torch
     from torch.utils.data import IterableDataset as _Base
 except ImportError:
-    _Base = object
+    _torch, _Base = None, object
 
 __all__ = ["WebDataset", "dataset", "expand"]
 
@@ -66,6 +67,40 @@ def _what(shards: List[str]) -> str:
     return "%s/%s*%s" % (folders.pop(), front, back[-4:])
 
 
+class _Epochs:
+    """Which epoch a pass is over, in memory that is shared with torch's worker processes: those
+    that live on, and those that are made for one pass. `mark` is the same for all workers of a pass
+    and another one for each pass. The worker that begins a pass first counts it, and each writes
+    down in a word of its own what it began: mark and count, at once, so that it needs no lock."""
+
+    WORKERS = 255  # from so many on they share words, which are about the same pass then
+
+    def __init__(self, first: int) -> None:
+        words = 1 + self.WORKERS
+        self._words: Any = [0] * words if _torch is None else _torch.zeros(
+            words, dtype=_torch.int64).share_memory_()
+        self.set(first)
+
+    def set(self, first: int) -> None:
+        """That of the next pass."""
+        for i in range(1, len(self._words)):
+            self._words[i] = 0
+        self._words[0] = first
+
+    def _begun(self) -> List[int]:
+        return [int(w) for w in self._words[1:] if w]
+
+    def next(self) -> int:
+        return int(self._words[0]) + max((w & 0xffffffff for w in self._begun()), default=0)
+
+    def begin(self, worker: int, mark: int) -> int:
+        begun = self._begun()
+        count = next((w & 0xffffffff for w in begun if w >> 32 == mark),
+                     max((w & 0xffffffff for w in begun), default=0) + 1)
+        self._words[1 + worker % self.WORKERS] = mark << 32 | count
+        return int(self._words[0]) + count - 1
+
+
 class WebDataset(_Base):
     """See dataset(). Each pass gives one epoch; the next pass the next one, unless set_epoch says
     otherwise. Pipelines (map, decode, to_tuple, select, batched) are of this object and its
@@ -73,7 +108,8 @@ class WebDataset(_Base):
 
     def __init__(self, ds: Dataset, options: Dict[str, Any], chunk: int) -> None:
         self.dataset, self._options, self._chunk = ds, options, chunk
-        self._epoch = 0
+        self._epochs = _Epochs(0)
+        self._passes = 0  # that were begun in this process, or where it was forked from
         self._loader: Optional[DataLoader] = None
         self._key: tuple = ()
         self._stages: List[Callable[[Iterator[Any]], Iterator[Any]]] = []
@@ -83,13 +119,12 @@ class WebDataset(_Base):
         return len(self.dataset)
 
     def set_epoch(self, epoch: int) -> None:
-        self._epoch = epoch
+        self._epochs.set(epoch)
 
     def __getstate__(self) -> dict:
         return dict(vars(self), _loader=None, _key=())
 
-    def _open(self) -> DataLoader:
-        worker, workers = _worker()
+    def _open(self, worker: int, workers: int) -> DataLoader:
         key = (os.getpid(), worker, workers)
         if self._key != key:
             world = self._options["world"]
@@ -100,9 +135,11 @@ class WebDataset(_Base):
         return self._loader
 
     def _samples(self) -> Iterator[Dict[str, Any]]:
-        loader = self._open()
-        loader.set_epoch(self._epoch)
-        self._epoch += 1
+        worker, workers, seed = _worker()
+        loader = self._open(worker, workers)
+        self._passes += 1
+        mark = zlib.crc32(b"%d %d" % (seed, self._passes)) >> 1
+        loader.set_epoch(self._epochs.begin(worker, mark))
         for batch in loader:
             for k, key in enumerate(batch.names):
                 sample = {"__key__": key, "__url__": self.dataset.path}
@@ -121,7 +158,8 @@ class WebDataset(_Base):
     def compose(self, stage: Callable[[Iterator[Any]], Iterator[Any]]) -> WebDataset:
         """This pipeline with one more stage, a generator over the items before it."""
         other = WebDataset(self.dataset, self._options, self._chunk)
-        other._epoch, other._stages = self._epoch, self._stages + [stage]
+        other.set_epoch(self._epochs.next())
+        other._stages = self._stages + [stage]
         return other
 
     def map(self, function: Callable[[Any], Any]) -> WebDataset:
@@ -198,18 +236,24 @@ class _Batched:
 
 
 def _worker() -> tuple:
-    """(number, how many) of a worker process of torch's DataLoader."""
-    torch = sys.modules.get("torch")
-    info = torch.utils.data.get_worker_info() if torch is not None else None
-    return (info.id, info.num_workers) if info else (0, 1)
+    """(number, how many, a number that they have in common) of a worker process of torch's
+    DataLoader."""
+    info = _torch.utils.data.get_worker_info() if _torch is not None else None
+    return (info.id, info.num_workers, info.seed - info.id) if info else (0, 1, -1)
 
 
 def _open_shards(shards: List[str], **options: Any) -> Dataset:
     ds = Dataset(_what(shards), **options)
-    if len(shards) > 1 and ds.files != len(shards):
+    if len(shards) == 1:
+        return ds
+    asked, found = [os.path.basename(s) for s in shards], [ds.file(i) for i in range(ds.files)]
+    if sorted(asked) != sorted(found):
         ds.close()
-        raise ValueError("%d shards were asked for, and %s are %d" % (
-            len(shards), _what(shards), ds.files))
+        lost, more = sorted(set(asked) - set(found)), sorted(set(found) - set(asked))
+        raise ValueError("%d shards were asked for, and %s are %d%s%s" % (
+            len(shards), _what(shards), len(found),
+            ": %s is not there" % lost[0] if lost else "",
+            "; %s was not asked for" % more[0] if more else ""))
     return ds
 
 

@@ -697,6 +697,8 @@ static void test_random_access(void **state)
 	leat_batch_unref(b);
 	assert_int_equal(leat_dataset_read(ds, &beyond, 1, &b), -LE_RANGE);
 	assert_string_equal(leat_dataset_key(ds, 3), "s00003");
+	assert_string_equal(leat_dataset_file(ds, 3), "train-003.tar");
+	assert_null(leat_dataset_file(ds, SHARDS));
 	leat_dataset_close(ds);
 }
 
