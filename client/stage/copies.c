@@ -309,6 +309,18 @@ int copies_evict(struct stage_io *io, const char *to, const char *what)
 	return rc;
 }
 
+/* While the lease is held nobody removes the copy; somebody may have since it was looked at. */
+static int pin(struct local_store *s, const struct leat_stage_copy *c)
+{
+	bool whole = c->state == LEAT_COPY_READY || c->state == LEAT_COPY_STALE;
+	int fd = store_lease(s);
+	if (fd < 0)
+		return fd;
+	int rc = whole && !store_is_ready(s) ? -LE_NOENT : store_set_mark(s, "pin", true);
+	close(fd);
+	return rc;
+}
+
 int copies_mark(struct stage_io *io, const char *to, const char *what, enum copies_mark_what how,
 		const struct copies_mark *mark)
 {
@@ -320,8 +332,10 @@ int copies_mark(struct stage_io *io, const char *to, const char *what, enum copi
 	if (rc == 0) {
 		switch (how) {
 		case MARK_PIN:
+			rc = pin(&s, c);
+			break;
 		case MARK_UNPIN:
-			rc = store_set_mark(&s, "pin", how == MARK_PIN);
+			rc = store_set_mark(&s, "pin", false);
 			break;
 		case MARK_CANCEL:
 			rc = store_is_locked(&s) ? store_set_mark(&s, "cancel", true) : -LE_NOENT;

@@ -21,10 +21,12 @@ struct candidate {
 };
 
 struct candidates {
+	struct stage_io *io;
+	const char *to; /* that is being listed */
 	struct candidate *c;
 	size_t n, cap;
 	const char *keep;
-	uint32_t dir; /* that is being listed */
+	uint32_t dir; /* which one that is */
 	uint64_t total;
 };
 
@@ -39,10 +41,50 @@ static bool is_being_made(int state)
 	       state == LEAT_COPY_STAGING || state == LEAT_COPY_STREAMABLE;
 }
 
+/* A manifest of a copy, its own ("") or that of the archives it was unpacked of ("/from"); NULL:
+ * none that can be read. */
+static struct manifest *manifest_of(struct stage_io *io, const char *to, const char *id,
+				    const char *which)
+{
+	struct local_store *s = malloc(sizeof(*s));
+	struct detail *ignored = calloc(1, sizeof(*ignored));
+	struct manifest *m = NULL;
+	if (s && ignored && store_init(s, io->env, to, id) == 0) {
+		size_t len = strlen(s->dir);
+		snprintf(s->dir + len, sizeof(s->dir) - len, "%s", which);
+		if (manifest_load(io->local, s->dir, &m, ignored) < 0)
+			m = NULL;
+	}
+	free(ignored);
+	free(s);
+	return m;
+}
+
+/* What is not whole has had room made for all of it, and has that still. */
+static uint64_t bytes_of(const struct candidates *l, const struct leat_stage_copy *c)
+{
+	if (c->state == LEAT_COPY_READY || c->state == LEAT_COPY_STALE ||
+	    c->state == LEAT_COPY_SHARED)
+		return c->bytes_verified;
+	struct local_store *s = malloc(sizeof(*s));
+	struct manifest *m = manifest_of(l->io, l->to, c->id, "");
+	uint64_t bytes = c->bytes_verified;
+	if (s && store_init(s, l->io->env, l->to, c->id) == 0) {
+		int rc = store_load_places(s, STORE_FILES_ANY);
+		(void)rc; /* what cannot be read says of no further directories */
+		bytes = store_occupied(s, m);
+		store_fini(s);
+	}
+	manifest_destroy(m);
+	free(s);
+	return bytes;
+}
+
 static int note_candidate(void *arg, const struct leat_stage_copy *c)
 {
 	struct candidates *l = arg;
-	l->total += c->bytes_verified;
+	uint64_t bytes = bytes_of(l, c);
+	l->total += bytes;
 	if (c->leased || c->pinned || is_being_made(c->state) ||
 	    (l->keep && strcmp(l->keep, c->id) == 0))
 		return 0;
@@ -56,7 +98,7 @@ static int note_candidate(void *arg, const struct leat_stage_copy *c)
 	}
 	struct candidate *x = &l->c[l->n++];
 	*x = (struct candidate){
-		.dir = l->dir, .state = c->state, .used_s = c->used_s, .bytes = c->bytes_verified};
+		.dir = l->dir, .state = c->state, .used_s = c->used_s, .bytes = bytes};
 	memcpy(x->id, c->id, sizeof(x->id));
 	return 0;
 }
@@ -101,25 +143,6 @@ static bool source_is_in(struct vol *v, const struct manifest *m)
 			return false;
 	}
 	return true;
-}
-
-/* A manifest of a copy, its own ("") or that of the archives it was unpacked of ("/from"); NULL:
- * none that can be read. */
-static struct manifest *manifest_of(struct stage_io *io, const char *to, const char *id,
-				    const char *which)
-{
-	struct local_store *s = malloc(sizeof(*s));
-	struct detail *ignored = calloc(1, sizeof(*ignored));
-	struct manifest *m = NULL;
-	if (s && ignored && store_init(s, io->env, to, id) == 0) {
-		size_t len = strlen(s->dir);
-		snprintf(s->dir + len, sizeof(s->dir) - len, "%s", which);
-		if (manifest_load(io->local, s->dir, &m, ignored) < 0)
-			m = NULL;
-	}
-	free(ignored);
-	free(s);
-	return m;
 }
 
 static bool source_is_there(struct stage_io *io, const char *to, const char *id)
@@ -217,12 +240,12 @@ static int remove_one(struct stage_io *io, const char *to, const struct candidat
 
 int copies_gc(struct stage_io *io, const char *to, struct gc_options *g)
 {
-	struct candidates l = {.keep = g->keep};
+	struct candidates l = {.io = io, .keep = g->keep};
 	int rc = 0;
 	g->bytes_removed = 0;
 	g->n_removed = 0;
-	for (const char *dir; rc == 0 && (dir = dir_at(to, g->more_dirs, l.dir)) != NULL; l.dir++)
-		rc = copies_list(io, dir, note_candidate, &l);
+	for (; rc == 0 && (l.to = dir_at(to, g->more_dirs, l.dir)) != NULL; l.dir++)
+		rc = copies_list(io, l.to, note_candidate, &l);
 	if (l.n)
 		qsort(l.c, l.n, sizeof(*l.c), by_use);
 	uint64_t over = g->capacity && l.total > g->capacity ? l.total - g->capacity : 0;

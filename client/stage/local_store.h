@@ -182,6 +182,9 @@ int store_reserve(struct local_store *s, uint32_t place, uint64_t bytes) CHECK_R
 /* So many of them are about to be used by this file. Yields. */
 void store_reserve_use(struct local_store *s, uint32_t file, uint64_t bytes);
 void store_reserve_end(struct local_store *s); /* yields */
+/* What it takes on disks, finished or not, with what is set aside; m NULL: files are not known.
+ * Yields. */
+uint64_t store_occupied(struct local_store *s, const struct manifest *m);
 /* Every file of m is there with its size: what can be told without reading. Yields. */
 bool store_looks_whole(struct local_store *s, const struct manifest *m);
 

@@ -249,3 +249,27 @@ void store_reserve_end(struct local_store *s)
 		(void)rc; /* the next run truncates it */
 	}
 }
+
+static uint64_t blocks_at(struct local_store *s, const char *path)
+{
+	struct stat st;
+	return env_stat(s->env, path, &st) == 0 && S_ISREG(st.st_mode)
+		       ? (uint64_t)st.st_blocks * 512
+		       : 0;
+}
+
+uint64_t store_occupied(struct local_store *s, const struct manifest *m)
+{
+	char path[STORE_PATH_SIZE];
+	uint64_t bytes = 0;
+	for (uint32_t k = 0; k <= s->n_more; k++)
+		if (join(path, store_dir_of(s, k), "reserve") == 0)
+			bytes += blocks_at(s, path);
+	for (uint32_t i = 0; m && i < m->n_files; i++) {
+		store_part_path(s, i, path);
+		bytes += blocks_at(s, path);
+		if (store_data_path(s, i, m->files[i].path, path) == 0)
+			bytes += blocks_at(s, path);
+	}
+	return bytes;
+}

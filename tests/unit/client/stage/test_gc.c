@@ -2,12 +2,16 @@
  * now, parts of copies in other directories. timeout: 120 */
 #include "client/include/leat/leat_stage.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -176,6 +180,58 @@ static void test_what_is_left_of_a_part_goes(void **state)
 	assert_int_equal(look(w->b).n, 0);
 }
 
+static void die_soon(void *arg, const struct leat_stage_progress *p)
+{
+	(void)arg;
+	if (strcmp(p->phase, "copy") == 0)
+		raise(SIGKILL);
+}
+
+/* Of a job that was killed there is more than what it had verified. */
+static void test_what_a_killed_job_has_taken_counts(void **state)
+{
+	struct world *w = *state;
+	char other[128];
+	int status;
+	snprintf(other, sizeof(other), "%s/other", w->root);
+	assert_int_equal(mkdir(other, 0755), 0);
+	put_file(other, "x", SIZE, 5);
+	pid_t pid = fork();
+	if (pid == 0) {
+		struct leat_stage_options o = {
+			.size = sizeof(o), .source = other, .to = w->a, .progress = die_soon};
+		struct leat_stage_result r = {.size = sizeof(r)};
+		_exit(leat_stage_in(&o, &r) == 0 ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	stage(w->src, w->a, NULL, 0);
+	assert_int_equal(look(w->a).n, 2);
+	/* More than is verified, less than is there: what is whole stays. */
+	assert_true(gc(w->a, NULL, SIZE + SIZE / 2) >= SIZE / 2);
+	struct seen s = look(w->a);
+	assert_int_equal(s.n, 1);
+	assert_int_equal(s.states[0], LEAT_COPY_READY);
+}
+
+/* As somebody does who is about to remove it. */
+static void test_what_is_being_removed_is_not_pinned(void **state)
+{
+	struct world *w = *state;
+	char path[400];
+	const struct leat_stage_result *r = stage(w->src, w->a, NULL, 0);
+	snprintf(path, sizeof(path), "%s/.leat/%s/lease", w->a, r->id);
+	int fd = open(path, O_RDWR | O_CREAT, 0644);
+	assert_true(fd >= 0);
+	assert_int_equal(flock(fd, LOCK_EX), 0);
+	assert_int_equal(leat_stage_pin(w->a, r->id, 1), -LE_BUSY);
+	close(fd);
+	assert_int_equal(leat_stage_pin(w->a, r->id, 1), 0);
+	assert_int_equal(leat_stage_evict(w->a, r->id), -LE_BUSY);
+	assert_int_equal(leat_stage_pin(w->a, r->id, 0), 0);
+	assert_int_equal(leat_stage_evict(w->a, r->id), 0);
+}
+
 static void test_a_copy_of_its_own_keeps_its_files(void **state)
 {
 	struct world *w = *state;
@@ -196,6 +252,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_part_is_no_copy, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_is_left_of_a_part_goes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_copy_of_its_own_keeps_its_files, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_what_a_killed_job_has_taken_counts, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_what_is_being_removed_is_not_pinned, setup,
 						teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
