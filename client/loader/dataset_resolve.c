@@ -228,10 +228,9 @@ static int open_alias(struct leat_dataset *ds, const char *what,
 	struct wanted w = wanted_of(what, o);
 	const char *catalog = o->catalog ? o->catalog : CATALOG_DEFAULT;
 	struct vol *v = io_source(&ds->io);
-	int rc = catalog_lookup(v, catalog, what, id);
+	int rc = catalog_find(v, catalog, what, id, dir);
 	if (rc < 0)
 		return detail_set(d, rc, what, UINT64_MAX, "there is no such data set");
-	TRY(catalog_dir(catalog, id, dir));
 	TRY(manifest_load(v, dir, &ds->m, d));
 	ds->vol = v;
 	ds->source = ds->io.remote ? "server" : "local";

@@ -1,9 +1,12 @@
 /*
  * The catalog of data sets: a directory (of the namespace: /.leat/datasets) with
- *   NAME@VERSION                            one line: the id
- *   by-id/ID/manifest, sums, samples        what it is
- *   by-id/ID/sealed                         its files can never change
- * A name is written last and removed first, so what it names is always whole. Everything yields.
+ *   NAME@VERSION                               one line: the id
+ *   by-id/ID/NAME@VERSION/manifest, sums, samples   what it is; of the same content there may be
+ *                                              several, made of other files
+ *   by-id/ID/NAME@VERSION/sealed               its files can never change
+ * The folder is made under a name of its own, and comes first; the name comes last, and only where
+ * there is none: of several who give it one does. What is removed loses its folder first, as a
+ * whole. Everything yields.
  */
 #ifndef LEAT_STAGE_CATALOG_H
 #define LEAT_STAGE_CATALOG_H
@@ -16,8 +19,9 @@
 /* -LE_NOENT: there is no such name. */
 int catalog_lookup(struct vol *v, const char *catalog, const char *alias,
 		   char ret_id[MANIFEST_ID_SIZE]) CHECK_RESULT;
-/* The folder of an id: -LE_NAMETOOLONG. */
-int catalog_dir(const char *catalog, const char *id, char ret_dir[4096]) CHECK_RESULT;
+/* ... and the folder of its manifest. */
+int catalog_find(struct vol *v, const char *catalog, const char *alias,
+		 char ret_id[MANIFEST_ID_SIZE], char ret_dir[4096]) CHECK_RESULT;
 /* Under the manifest's name and version: -LE_EXIST if there is one. index may be NULL. */
 int catalog_add(struct vol *v, const char *catalog, const struct manifest *m,
 		const struct sample_index *index) CHECK_RESULT;
@@ -26,9 +30,9 @@ int catalog_list(struct vol *v, const char *catalog, int (*each)(void *arg, cons
 		 void *arg) CHECK_RESULT;
 int catalog_remove(struct vol *v, const char *catalog, const char *alias) CHECK_RESULT;
 
-/* All files of this content are sealed. */
-int catalog_mark_sealed(struct vol *v, const char *catalog, const char *id) CHECK_RESULT;
-bool catalog_is_sealed(struct vol *v, const char *catalog, const char *id);
+/* All files of the manifest in this folder are sealed. */
+int catalog_mark_sealed(struct vol *v, const char *dir) CHECK_RESULT;
+bool catalog_is_sealed(struct vol *v, const char *dir);
 
 /* The sample index beside a manifest: -LE_NOENT if there is none. */
 int samples_load(struct vol *v, const char *dir, struct sample_index **ret_index) CHECK_RESULT;

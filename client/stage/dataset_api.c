@@ -43,14 +43,13 @@ static int show(struct info_call *c, const char *alias)
 	struct sample_index *x = NULL;
 	struct detail ignored = {0};
 	struct vol *v = io_source(&c->io);
-	TRY(catalog_lookup(v, c->catalog, alias, id));
-	TRY(catalog_dir(c->catalog, id, dir));
+	TRY(catalog_find(v, c->catalog, alias, id, dir));
 	TRY(manifest_load(v, dir, &m, &ignored));
 	if (samples_load(v, dir, &x) < 0)
 		x = NULL;
 	fill_info(&c->info, m, x);
-	c->info.sealed = catalog_is_sealed(v, c->catalog, id);
-	/* Two names may stand for the same content: this is the one that was asked for. */
+	c->info.sealed = catalog_is_sealed(v, dir);
+	/* In the folder of an earlier release there may be another of the same content. */
 	int rc = manifest_parse_alias(alias, c->info.name, c->info.version);
 	manifest_destroy(m);
 	index_destroy(x);
@@ -66,7 +65,10 @@ static void show_fiber(void *arg)
 static int show_one(void *arg, const char *alias)
 {
 	struct info_call *c = arg;
-	TRY(show(c, alias));
+	int rc = show(c, alias);
+	if (rc == -LE_NOENT)
+		return 0; /* removed meanwhile */
+	TRY(rc);
 	return c->each(c->arg, &c->info);
 }
 

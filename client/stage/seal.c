@@ -109,8 +109,12 @@ int stage_seal(struct stage_job *job)
 {
 	struct sealing s = {.job = job, .v = io_source(&job->io)};
 	const char *catalog = job->o.catalog ? job->o.catalog : CATALOG_DEFAULT;
+	char id[MANIFEST_ID_SIZE], dir[4096];
 	TRY(stage_find_manifest(job));
 	int rc = seal_all(&s);
 	free(s.scan.files);
-	return rc < 0 ? rc : catalog_mark_sealed(s.v, catalog, job->m->id);
+	TRY(rc);
+	TRY(catalog_find(s.v, catalog, job->o.source, id, dir));
+	/* The name may have been given anew. */
+	return strcmp(id, job->m->id) == 0 ? catalog_mark_sealed(s.v, dir) : -LE_STALE;
 }

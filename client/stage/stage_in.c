@@ -203,11 +203,10 @@ static int manifest_of_alias(struct stage_job *job)
 	char id[MANIFEST_ID_SIZE], dir[4096];
 	const char *catalog = job->o.catalog ? job->o.catalog : CATALOG_DEFAULT;
 	struct vol *v = io_source(&job->io);
-	int rc = catalog_lookup(v, catalog, job->o.source, id);
+	int rc = catalog_find(v, catalog, job->o.source, id, dir);
 	if (rc < 0)
 		return detail_set(&job->d, rc, job->o.source, UINT64_MAX,
 				  "there is no such data set");
-	TRY(catalog_dir(catalog, id, dir));
 	TRY(load_said(job, v, dir));
 	return refuse_foreign(job, dir);
 }
@@ -427,8 +426,8 @@ static int samples_of_alias(struct stage_job *job, char ret_dir[4096])
 	const char *catalog = job->o.catalog ? job->o.catalog : CATALOG_DEFAULT;
 	if (job->o.source[0] == '/')
 		return -LE_NOENT;
-	TRY(catalog_lookup(io_source(&job->io), catalog, job->o.source, id));
-	return strcmp(id, job->m->id) == 0 ? catalog_dir(catalog, id, ret_dir) : -LE_NOENT;
+	TRY(catalog_find(io_source(&job->io), catalog, job->o.source, id, ret_dir));
+	return strcmp(id, job->m->id) == 0 ? 0 : -LE_NOENT;
 }
 
 /* Only a help for the loader, which can do without; but what a name's samples are, only the

@@ -97,10 +97,10 @@ static bool parse(const char *text, uint32_t node, uint32_t n_nodes, struct want
 static int load_index(struct stage_job *job, struct sample_index **ret_x)
 {
 	struct vol *v = io_source(&job->io);
-	char dir[4096];
+	char dir[4096], id[MANIFEST_ID_SIZE];
 	const char *catalog = job->o.catalog ? job->o.catalog : CATALOG_DEFAULT;
-	if (job->o.source[0] != '/' && catalog_dir(catalog, job->m->id, dir) == 0 &&
-	    samples_load(v, dir, ret_x) == 0)
+	if (job->o.source[0] != '/' && catalog_find(v, catalog, job->o.source, id, dir) == 0 &&
+	    strcmp(id, job->m->id) == 0 && samples_load(v, dir, ret_x) == 0)
 		return 0;
 	struct files_entry *entries = calloc((size_t)job->m->n_files + 1, sizeof(*entries));
 	if (!entries)

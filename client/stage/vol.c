@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/rt/env.h"
+#include "common/rt/loop.h"
+
 #define PATH_SIZE 4096u
 
 void vol_destroy(struct vol *v)
@@ -46,10 +49,21 @@ int vol_read_file(struct vol *v, const char *path, uint64_t max, char **ret_data
 	return 0;
 }
 
-static int write_new(struct vol *v, const char *path, const void *data, size_t len)
+static int dir_of(const char *path, char ret_dir[PATH_SIZE])
+{
+	if (snprintf(ret_dir, PATH_SIZE, "%s", path) >= (int)PATH_SIZE)
+		return -LE_NAMETOOLONG;
+	char *slash = strrchr(ret_dir, '/');
+	if (!slash)
+		return -LE_INVAL;
+	slash[slash == ret_dir] = 0;
+	return 0;
+}
+
+static int write_tmp(struct vol *v, const char *tmp, const void *data, size_t len)
 {
 	struct vol_file *f;
-	TRY(v->ops->open(v, path, O_WRONLY | O_CREAT | O_TRUNC, 0644, &f));
+	TRY(v->ops->open(v, tmp, O_WRONLY | O_CREAT | O_TRUNC, 0644, &f));
 	int rc = v->ops->pwrite(f, data, len, 0);
 	if (rc == 0)
 		rc = v->ops->sync(f);
@@ -62,17 +76,35 @@ int vol_write_file(struct vol *v, const char *path, const void *data, size_t len
 	char tmp[PATH_SIZE], dir[PATH_SIZE];
 	if (snprintf(tmp, sizeof(tmp), "%s.tmp", path) >= (int)sizeof(tmp))
 		return -LE_NAMETOOLONG;
-	snprintf(dir, sizeof(dir), "%s", path);
-	char *slash = strrchr(dir, '/');
-	if (!slash)
-		return -LE_INVAL;
-	slash[slash == dir] = 0;
-	int rc = write_new(v, tmp, data, len);
+	TRY(dir_of(path, dir));
+	int rc = write_tmp(v, tmp, data, len);
 	if (rc == 0)
 		rc = v->ops->rename(v, tmp, path);
 	if (rc == 0)
 		rc = v->ops->syncdir(v, dir);
 	return rc;
+}
+
+int vol_write_new(struct vol *v, const char *path, const void *data, size_t len)
+{
+	char tmp[PATH_SIZE], dir[PATH_SIZE];
+	TRY(dir_of(path, dir));
+	TRY(vol_tmp_name(dir, tmp));
+	int rc = write_tmp(v, tmp, data, len);
+	if (rc == 0)
+		rc = v->ops->rename_new(v, tmp, path);
+	if (rc == 0)
+		return v->ops->syncdir(v, dir);
+	int gone = v->ops->unlink(v, tmp);
+	(void)gone;
+	return rc;
+}
+
+int vol_tmp_name(const char *dir, char ret_path[4096])
+{
+	int n = snprintf(ret_path, PATH_SIZE, "%s/.new-%016llx", dir,
+			 (unsigned long long)env_random_u64(loop_env(loop_self())));
+	return n >= (int)PATH_SIZE ? -LE_NAMETOOLONG : 0;
 }
 
 int vol_mkdirs(struct vol *v, const char *path)

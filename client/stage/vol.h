@@ -140,6 +140,11 @@ int vol_read_file(struct vol *v, const char *path, uint64_t max, char **ret_data
 		  size_t *ret_len) CHECK_RESULT;
 /* Durable and atomic: a temporary file beside it, sync, rename, sync of the folder. */
 int vol_write_file(struct vol *v, const char *path, const void *data, size_t len) CHECK_RESULT;
+/* The same where there is nothing of that name, else -LE_EXIST. Of several that write it one does.
+ */
+int vol_write_new(struct vol *v, const char *path, const void *data, size_t len) CHECK_RESULT;
+/* A name in dir that nobody else chooses. */
+int vol_tmp_name(const char *dir, char ret_path[4096]) CHECK_RESULT;
 /* With its parents; fine if it is there. */
 int vol_mkdirs(struct vol *v, const char *path) CHECK_RESULT;
 

@@ -163,7 +163,7 @@ def test_a_damaged_manifest(c):
     make(c.mnt() + "/hurt", file=MIB)
     c.leat("dataset", "create", "hurt@v1", c.mnt() + "/hurt")
     ident = json.loads(c.leat("dataset", "show", "hurt@v1", "--json").stdout)["id"]
-    path = "%s/.leat/datasets/by-id/%s/manifest" % (c.mnt(), ident)
+    path = "%s/.leat/datasets/by-id/%s/hurt@v1/manifest" % (c.mnt(), ident)
     with open(path, "r+b") as f:
         f.truncate(os.path.getsize(path) - 10)
     refused(c, 6, ["manifest", "cut off"], "hurt@v1", "--to", to)

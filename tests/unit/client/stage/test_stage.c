@@ -89,6 +89,18 @@ static void assert_same(const struct world *w, const char *copy)
 	free(cmd);
 }
 
+static char *said(const char *format, const char *arg)
+{
+	char cmd[512], *line = calloc(1, 512);
+	assert_true(snprintf(cmd, sizeof(cmd), format, arg) < (int)sizeof(cmd));
+	FILE *f = popen(cmd, "r");
+	assert_non_null(f);
+	if (fgets(line, 512, f))
+		line[strcspn(line, "\n")] = 0;
+	assert_int_equal(pclose(f), 0);
+	return line;
+}
+
 static uint64_t total_bytes(void)
 {
 	return BIG + 12345 + 100 + (1u << 20);
@@ -378,6 +390,92 @@ static void test_datasets(void **state)
 	assert_int_equal(r->code, LEAT_STAGE_SOURCE_GONE);
 }
 
+static struct leat_dataset_info shown(const char *catalog, const char *alias)
+{
+	struct leat_dataset_info info = {.size = sizeof(info)};
+	assert_int_equal(leat_dataset_show(NULL, catalog, alias, &info), 0);
+	return info;
+}
+
+/* Each is of its own files, also where others have the same in them. */
+static void test_datasets_of_the_same_content(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_dataset_info info = {.size = sizeof(info)};
+	char catalog[128], twin[128];
+	snprintf(catalog, sizeof(catalog), "%s/catalog", w->root);
+	snprintf(twin, sizeof(twin), "%s/twin", w->root);
+	free(said("cd %s && cp -a src twin", w->root));
+	o.catalog = catalog;
+	assert_int_equal(leat_dataset_create(&o, "a@1", &info, result()), 0);
+	o.source = twin;
+	assert_int_equal(leat_dataset_create(&o, "b@1", &info, result()), 0);
+	assert_string_equal(info.id, shown(catalog, "a@1").id);
+	assert_string_equal(shown(catalog, "a@1").source, w->src);
+	assert_string_equal(shown(catalog, "b@1").source, twin);
+	assert_int_equal(leat_dataset_remove(NULL, catalog, "b@1"), 0);
+	free(said("rm -r %s", twin));
+	assert_string_equal(shown(catalog, "a@1").source, w->src);
+	o.source = "a@1";
+	assert_int_equal(leat_stage_in(&o, result()), 0);
+	assert_int_equal(leat_dataset_remove(NULL, catalog, "a@1"), 0);
+	char *left = said("find %s -type f", catalog);
+	assert_string_equal(left, "");
+	free(left);
+}
+
+struct creation {
+	const struct world *w;
+	const char *source;
+	int rc;
+};
+
+static void *create_thread(void *arg)
+{
+	struct creation *c = arg;
+	struct leat_stage_options o = options(c->w);
+	struct leat_dataset_info info = {.size = sizeof(info)};
+	struct leat_stage_result *r = calloc(1, sizeof(*r));
+	char catalog[128];
+	snprintf(catalog, sizeof(catalog), "%s/catalog", c->w->root);
+	r->size = sizeof(*r);
+	o.catalog = catalog;
+	o.source = c->source;
+	c->rc = leat_dataset_create(&o, "a@1", &info, r);
+	free(r);
+	return NULL;
+}
+
+static void test_of_several_who_give_a_name_one_does(void **state)
+{
+	struct world *w = *state;
+	pthread_t threads[4];
+	char catalog[128], other[128];
+	snprintf(catalog, sizeof(catalog), "%s/catalog", w->root);
+	snprintf(other, sizeof(other), "%s/to", w->root);
+	put_file(other, "file", 1000, 5);
+	for (int round = 0; round < 5; round++) {
+		struct creation c[4];
+		int done = -1;
+		for (int i = 0; i < 4; i++) {
+			c[i] = (struct creation){w, i % 2 ? other : w->src, 0};
+			assert_int_equal(pthread_create(&threads[i], NULL, create_thread, &c[i]),
+					 0);
+		}
+		for (int i = 0; i < 4; i++)
+			pthread_join(threads[i], NULL);
+		for (int i = 0; i < 4; i++) {
+			assert_true(c[i].rc == -LE_EXIST || (c[i].rc == 0 && done < 0));
+			if (c[i].rc == 0)
+				done = i;
+		}
+		assert_true(done >= 0);
+		assert_string_equal(shown(catalog, "a@1").source, c[done].source);
+		assert_int_equal(leat_dataset_remove(NULL, catalog, "a@1"), 0);
+	}
+}
+
 static void test_several_directories(void **state)
 {
 	struct world *w = *state;
@@ -462,18 +560,6 @@ static void test_out_replaces_nothing_unasked(void **state)
 	o.progress = NULL;
 	assert_int_equal(leat_stage_out(&o, result()), 0);
 	assert_same(w, dest);
-}
-
-static char *said(const char *format, const char *arg)
-{
-	char cmd[512], *line = calloc(1, 512);
-	assert_true(snprintf(cmd, sizeof(cmd), format, arg) < (int)sizeof(cmd));
-	FILE *f = popen(cmd, "r");
-	assert_non_null(f);
-	if (fgets(line, 512, f))
-		line[strcspn(line, "\n")] = 0;
-	assert_int_equal(pclose(f), 0);
-	return line;
 }
 
 /* Only where this process may give itself a host's name. */
@@ -650,6 +736,8 @@ int main(void)
 		T(test_failures_have_their_codes),
 		T(test_a_source_that_lies_is_refused),
 		T(test_datasets),
+		T(test_datasets_of_the_same_content),
+		T(test_of_several_who_give_a_name_one_does),
 		T(test_several_directories),
 		T(test_out_and_in_again),
 		T(test_out_replaces_nothing_unasked),
