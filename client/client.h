@@ -81,7 +81,8 @@ struct client {
 	struct inode_table inodes;
 	struct client_leases leases;
 	struct names names;
-	uint64_t kernel_until_us; /* the latest of all inodes */
+	uint64_t kernel_until_us; /* the latest of all inodes, */
+	uint64_t kernel_lost_us;  /* and of those that are not known (any more) */
 	uint64_t former_us;       /* when a former process ended at the latest; 0: none did */
 	struct writeback wb;
 	uint64_t n_chunk_leases;

@@ -28,6 +28,8 @@ static void inode_destroy(struct client *c, struct inode *i)
 	struct inode_table *t = &c->inodes;
 
 	lease_forgotten(c, i);
+	if (i->kernel_until_us > c->kernel_lost_us)
+		c->kernel_lost_us = i->kernel_until_us;
 	names_incomplete(c, i);
 	hmap_remove(&t->map, &i->node);
 	if (t->n_free < FREE_INODES_MAX) {
@@ -118,7 +120,7 @@ struct inode *inode_get(struct client *c, struct ino ino)
 		if (i == NULL)
 			return NULL;
 	}
-	*i = (struct inode){.ino = ino, .refs = 1};
+	*i = (struct inode){.ino = ino, .refs = 1, .kernel_until_us = c->kernel_lost_us};
 	list_init(&i->lru);
 	hmap_insert(&c->inodes.map, &i->node, hash_u64(ino.v));
 	return i;
@@ -278,6 +280,8 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 	if (leased && inode_is_unsure(i))
 		i->settled_us = 0;
 	i->attr_us = loop_now_us();
+	if (!S_ISDIR(attr->mode))
+		i->kernel_until_us = 0; /* it has no names */
 	/* A read lease does not hold for a file that gets a writer, whoever it is. */
 	if ((attr->flags & ATTR_UNSETTLED) && !leased)
 		i->lease_us = 0;

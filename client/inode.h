@@ -36,7 +36,8 @@ struct inode {
 	uint64_t shared_us;       /* the same, of one that leaves out what writers change */
 	uint64_t shared_size;     /* the record's, below which the size does not fall meanwhile */
 	uint64_t recalled_us;     /* when it was recalled last */
-	uint64_t kernel_until_us; /* a directory: names were given to the kernel until then */
+	uint64_t kernel_until_us; /* a directory: names were given to the kernel until then, perhaps
+				   * before it was forgotten, or by a former process */
 	uint64_t kernel_attr_us;  /* attributes were given to it for no longer than until then */
 	uint64_t names_lost;      /* a directory: of own changes of names up to that one nothing
 				   * may be in names.h */

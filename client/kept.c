@@ -69,7 +69,7 @@ void kept_start(struct client *c)
 	c->session_gen = 1;
 	c->taking_over = c->telling = true;
 	c->former_us = loop_now_us();
-	c->kernel_until_us = c->former_us + KERNEL_NAMES_US;
+	c->kernel_until_us = c->kernel_lost_us = c->former_us + KERNEL_NAMES_US;
 	c->settled_at_us = loop_now_us() + SETTLED_US;
 }
 

@@ -554,8 +554,8 @@ int lease_recall(struct client *c, struct ino ino)
 		i->recalled_us = loop_now_us();
 	} else {
 		departed_recalled(c, ino, loop_now_us());
-		while (rc >= 0 && loop_now_us() < c->kernel_until_us)
-			rc = fiber_sleep_us(c->kernel_until_us - loop_now_us());
+		while (rc >= 0 && loop_now_us() < c->kernel_lost_us)
+			rc = fiber_sleep_us(c->kernel_lost_us - loop_now_us());
 	}
 	if (i != NULL)
 		TRY(told_opens(c, i));

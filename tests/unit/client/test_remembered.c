@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "client/client.h"
+#include "client/kept.h"
 #include "client/name_filter.h"
 #include "common/rt/loop.h"
 #include "common/rt/sim.h"
@@ -673,6 +674,50 @@ static void a_recall_drops_the_pages_of_what_is_not_known(void **state)
 	run(unknown_body);
 }
 
+/* How long its recall takes. */
+static uint64_t recall_us(struct client *c, uint64_t ino)
+{
+	uint64_t begun_us = loop_now_us();
+
+	assert_int_equal(lease_recall(c, (struct ino){ino}), 0);
+	return loop_now_us() - begun_us;
+}
+
+/* Names of a directory that was forgotten meanwhile, or of which the former process knew. */
+static void kernel_names_body(struct client *c)
+{
+	struct attr file = {.ino = {9}, .mode = S_IFREG | 0644};
+	static struct ll_kept memory = {.session = 77};
+
+	for (int again = 0; again < 2; again++) {
+		struct inode *i = inode_get(c, (struct ino){7});
+
+		i->lease_us = loop_now_us();
+		inode_put(c, i);
+		assert_true(ll_names_us(c, i->ino) > 0);
+		for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
+			use(c, 1000 + k, false);
+		assert_false(is_known(c, 7));
+		if (again)
+			use(c, 7, false);
+		assert_true(recall_us(c, 7) > 100000);
+	}
+	c->kept = &memory;
+	kept_start(c);
+	use(c, 7, false);
+	use(c, 8, false);
+	inode_saw(c, &file, false, loop_now_us());
+	assert_int_equal(recall_us(c, 9), 0);
+	assert_true(recall_us(c, 8) > 100000);
+	assert_int_equal(recall_us(c, 7), 0);
+}
+
+static void a_recall_waits_for_names_that_the_kernel_was_given_before(void **state)
+{
+	(void)state;
+	run(kernel_names_body);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -693,6 +738,7 @@ int main(void)
 		cmocka_unit_test(a_lease_that_is_not_taken_is_given_back),
 		cmocka_unit_test(a_lease_that_was_given_again_is_not_given_back),
 		cmocka_unit_test(a_recall_drops_the_pages_of_what_is_not_known),
+		cmocka_unit_test(a_recall_waits_for_names_that_the_kernel_was_given_before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
