@@ -454,14 +454,16 @@ uint64_t ll_attr_us(struct client *c, const struct attr *attr)
 	return us;
 }
 
-uint64_t ll_names_us(struct client *c, struct ino dir)
+uint64_t ll_name_us(struct client *c, struct ino dir, struct bytes name, struct ino ino)
 {
 	struct inode *i = inode_peek(c, dir);
 	uint64_t us = 0, until;
+	struct ino now;
 
 	if (i == NULL)
 		return 0;
-	if (lease_held(c, i)) {
+	/* There may be another lease than when it was told, and another inode of that name. */
+	if (names_find(c, i, name, &now) && ino_equal(now, ino)) {
 		us = remaining_us(c);
 		us = us < KERNEL_NAMES_US ? us : KERNEL_NAMES_US;
 		until = loop_now_us() + us + KERNEL_LATE_US;

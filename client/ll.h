@@ -134,10 +134,11 @@ bool ll_hold(struct client *c, struct ino ino);
 void ll_unhold(struct client *c, struct ino ino);
 /* file: an open one to which this belongs (ftruncate), or NULL. Flushes dirty data first where the
  * size changes. */
-/* For how long the kernel may cache such attributes; the names in a directory (also that there is
- * none); and the data of a file, until the invalidate call. 0, false: not at all. */
+/* For how long the kernel may cache such attributes; that the name in the directory is that inode,
+ * or, of 0, that there is none; and the data of a file, until the invalidate call. 0, false: not at
+ * all. */
 uint64_t ll_attr_us(struct client *c, const struct attr *attr);
-uint64_t ll_names_us(struct client *c, struct ino dir);
+uint64_t ll_name_us(struct client *c, struct ino dir, struct bytes name, struct ino ino);
 bool ll_leased(struct client *c, struct ino ino);
 int ll_setattr(struct client *c, const struct cred *cred, struct ino ino, struct ll_file *file,
 	       uint32_t mask, const struct attr *attr, struct attr *ret_attr) CHECK_RESULT;

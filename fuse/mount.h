@@ -160,10 +160,15 @@ void reply_status(fuse_req_t req, int status);
 /* The directory that is mounted, which is number 1 for the kernel, wherever it is in the namespace.
  * Set before the first request; one process serves one mount. */
 extern struct ino mount_root;
-/* What the kernel is told of a name in the directory: it may cache as long as there are leases. */
-void entry_init(fuse_req_t req, struct ino dir, uint64_t begun_us, const struct attr *attr,
+/* Where an inode is found; name is NULL: not by a name. */
+struct place {
+	struct ino dir;
+	const char *name;
+};
+/* What the kernel is told of what is there: it may cache as long as there are leases. */
+void entry_init(fuse_req_t req, struct place at, uint64_t begun_us, const struct attr *attr,
 		struct fuse_entry_param *ret_entry);
-void reply_entry(fuse_req_t req, struct ino dir, uint64_t begun_us, const struct attr *attr);
+void reply_entry(fuse_req_t req, struct place at, uint64_t begun_us, const struct attr *attr);
 /* Data is changed by someone who may not keep set-user-id and set-group-id: takes them off. Where
  * the group may not execute it, set-group-id only if it is not a group of who asks. */
 int drop_set_ids(fuse_req_t req, fuse_ino_t ino);

@@ -112,15 +112,17 @@ static double attr_timeout_s(fuse_req_t req, uint64_t begun_us, struct attr *att
 	return (double)ll_attr_us(fs->client, attr) / 1e6;
 }
 
-void entry_init(fuse_req_t req, struct ino dir, uint64_t begun_us, const struct attr *attr,
+void entry_init(fuse_req_t req, struct place at, uint64_t begun_us, const struct attr *attr,
 		struct fuse_entry_param *ret_entry)
 {
+	struct client *c = req_fs(req)->client;
+	uint64_t name_us = at.name ? ll_name_us(c, at.dir, bytes_str(at.name), attr->ino) : 0;
 	struct attr told = *attr;
 
 	*ret_entry = (struct fuse_entry_param){
 		.ino = node_of(attr->ino),
 		.attr_timeout = attr_timeout_s(req, begun_us, &told),
-		.entry_timeout = (double)ll_names_us(req_fs(req)->client, dir) / 1e6,
+		.entry_timeout = (double)name_us / 1e6,
 	};
 	attr_to_stat(&told, &ret_entry->attr);
 }
@@ -134,11 +136,11 @@ static void reply_attr(fuse_req_t req, uint64_t begun_us, struct attr *attr)
 	fuse_reply_attr(req, &st, timeout_s);
 }
 
-void reply_entry(fuse_req_t req, struct ino dir, uint64_t begun_us, const struct attr *attr)
+void reply_entry(fuse_req_t req, struct place at, uint64_t begun_us, const struct attr *attr)
 {
 	struct fuse_entry_param e;
 
-	entry_init(req, dir, begun_us, attr, &e);
+	entry_init(req, at, begun_us, attr, &e);
 	fuse_reply_entry(req, &e);
 }
 

@@ -11,10 +11,10 @@
 /* ---- one name ---- */
 
 /* There is no such name, which the kernel may cache too. */
-static void reply_none(fuse_req_t req, struct ino dir)
+static void reply_none(fuse_req_t req, struct place at)
 {
-	struct leatfs *fs = req_fs(req);
-	uint64_t us = ll_names_us(fs->client, dir);
+	struct client *c = req_fs(req)->client;
+	uint64_t us = ll_name_us(c, at.dir, bytes_str(at.name), (struct ino){0});
 	struct fuse_entry_param e = {.entry_timeout = (double)us / 1e6};
 
 	if (us == 0)
@@ -35,6 +35,7 @@ static void looked(fuse_req_t req, const struct cred *cred, struct ino dir)
 void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct leatfs *fs = req_fs(req);
+	struct place at = {ino_of(parent), name};
 	uint64_t begun_us = loop_now_us();
 	struct req_cred rc;
 	struct attr attr;
@@ -48,7 +49,7 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		if (status < 0)
 			reply_status(req, status);
 		else
-			reply_entry(req, (struct ino){0}, begun_us, &attr);
+			reply_entry(req, (struct place){0}, begun_us, &attr);
 		return;
 	}
 	status = ll_lookup(fs->client, &rc.cred, ino_of(parent), bytes_str(name), &attr);
@@ -56,9 +57,9 @@ void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (status == 0 && !S_ISDIR(attr.mode))
 		looked(req, &rc.cred, ino_of(parent));
 	if (status == 0)
-		reply_entry(req, ino_of(parent), begun_us, &attr);
+		reply_entry(req, at, begun_us, &attr);
 	else if (status == -LE_NOENT)
-		reply_none(req, ino_of(parent));
+		reply_none(req, at);
 	else
 		reply_status(req, status);
 }
@@ -76,12 +77,12 @@ void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forg
 	fuse_reply_none(req);
 }
 
-static void reply_made(fuse_req_t req, int status, fuse_ino_t dir, const struct attr *attr)
+static void reply_made(fuse_req_t req, int status, struct place at, const struct attr *attr)
 {
 	if (status < 0)
 		reply_status(req, status);
 	else
-		reply_entry(req, ino_of(dir), 0, attr);
+		reply_entry(req, at, 0, attr);
 }
 
 void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t rdev)
@@ -93,7 +94,7 @@ void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, 
 	reply_made(req,
 		   ll_mknod(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name), mode,
 			    (uint32_t)rdev, &attr),
-		   parent, &attr);
+		   (struct place){ino_of(parent), name}, &attr);
 }
 
 void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
@@ -105,7 +106,7 @@ void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 	reply_made(req,
 		   ll_mkdir(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name), mode,
 			    &attr),
-		   parent, &attr);
+		   (struct place){ino_of(parent), name}, &attr);
 }
 
 void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, const char *name)
@@ -117,7 +118,7 @@ void op_symlink(fuse_req_t req, const char *link, fuse_ino_t parent, const char 
 	reply_made(req,
 		   ll_symlink(req_fs(req)->client, &rc.cred, ino_of(parent), bytes_str(name),
 			      bytes_str(link), &attr),
-		   parent, &attr);
+		   (struct place){ino_of(parent), name}, &attr);
 }
 
 void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *new_name)
@@ -129,7 +130,7 @@ void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t new_parent, const char *
 	reply_made(req,
 		   ll_link(req_fs(req)->client, &rc.cred, ino_of(ino), ino_of(new_parent),
 			   bytes_str(new_name), &attr),
-		   new_parent, &attr);
+		   (struct place){ino_of(new_parent), new_name}, &attr);
 }
 
 void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -333,7 +334,7 @@ static size_t add_entry(fuse_req_t req, struct ino dir, char *buf, size_t size,
 	/* It was fetched a while ago, perhaps, and this mount has changed it since. */
 	if (form == FORM_PLUS && ll_still_listed(fs->client, dir, bytes_str(e->name), &attr) &&
 	    with_attr(fs, fuse_req_ctx(req)->pid, &attr)) {
-		entry_init(req, dir, 0, &attr, &p);
+		entry_init(req, (struct place){dir, e->name}, 0, &attr, &p);
 		/* Size not known here: the kernel shall ask by itself. */
 		if ((attr.flags & ATTR_UNSETTLED) || p.attr_timeout == 0)
 			p.ino = 0;

@@ -69,8 +69,7 @@ static void answered(struct leatfs *fs, const struct fuse_file_info *fi, int err
 		open_files_answered(fs, fi);
 }
 
-/* dir: where it has its name; 0: it has none. */
-static void reply_created(fuse_req_t req, int status, struct ino dir, struct ll_file *file,
+static void reply_created(fuse_req_t req, int status, struct place at, struct ll_file *file,
 			  const struct attr *attr, struct fuse_file_info *fi)
 {
 	struct leatfs *fs = req_fs(req);
@@ -84,7 +83,7 @@ static void reply_created(fuse_req_t req, int status, struct ino dir, struct ll_
 		return;
 	}
 	struct fuse_entry_param e;
-	entry_init(req, dir, 0, attr, &e);
+	entry_init(req, at, 0, attr, &e);
 	answered(fs, fi, fuse_reply_create(req, &e, fi));
 }
 
@@ -100,7 +99,7 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	req_cred_init(req, &rc);
 	status = ll_create(fs->client, &rc.cred, ino_of(parent), bytes_str(name), mode,
 			   (uint32_t)fi->flags, &file, &attr);
-	reply_created(req, status, ino_of(parent), file, &attr, fi);
+	reply_created(req, status, (struct place){ino_of(parent), name}, file, &attr, fi);
 }
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
@@ -115,7 +114,7 @@ void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file
 	req_cred_init(req, &rc);
 	status = ll_tmpfile(fs->client, &rc.cred, ino_of(parent), mode, (uint32_t)fi->flags, &file,
 			    &attr);
-	reply_created(req, status, (struct ino){0}, file, &attr, fi);
+	reply_created(req, status, (struct place){0}, file, &attr, fi);
 }
 #endif
 

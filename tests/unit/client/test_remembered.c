@@ -674,6 +674,46 @@ static void a_recall_drops_the_pages_of_what_is_not_known(void **state)
 	run(unknown_body);
 }
 
+/* For how long the kernel may believe it. */
+static uint64_t name_us(struct client *c, uint64_t k, uint64_t ino)
+{
+	char buf[32];
+
+	return ll_name_us(c, dir_ino, name_of(buf, k), (struct ino){ino});
+}
+
+/* What was looked up before others changed it is told to the kernel later, under a lease that was
+ * given since. */
+static void late_body(struct client *c)
+{
+	struct inode *dir = make_dir(c);
+
+	told(c, dir, 1, 101, false);
+	assert_true(name_us(c, 1, 101) > 0);
+	assert_true(name_us(c, 2, 0) > 0);
+	assert_int_equal(name_us(c, 2, 101), 0);
+	assert_int_equal(lease_recall(c, dir_ino), 0);
+	fiber_sleep_us(1000);
+	c->leases.heard_us = loop_now_us();
+	lease_given(c, dir, loop_now_us());
+	assert_true(lease_held(c, dir));
+	assert_int_equal(name_us(c, 1, 101), 0);
+	assert_int_equal(name_us(c, 2, 0), 0);
+	told(c, dir, 1, 101, false);
+	assert_true(name_us(c, 1, 101) > 0);
+	/* Changed here. */
+	told(c, dir, 1, 0, true);
+	assert_int_equal(name_us(c, 1, 101), 0);
+	assert_true(name_us(c, 1, 0) > 0);
+	inode_put(c, dir);
+}
+
+static void the_kernel_is_given_names_that_are_known_to_be_so(void **state)
+{
+	(void)state;
+	run(late_body);
+}
+
 /* How long its recall takes. */
 static uint64_t recall_us(struct client *c, uint64_t ino)
 {
@@ -690,17 +730,17 @@ static void kernel_names_body(struct client *c)
 	static struct ll_kept memory = {.session = 77};
 
 	for (int again = 0; again < 2; again++) {
-		struct inode *i = inode_get(c, (struct ino){7});
+		struct inode *i = make_dir(c);
 
-		i->lease_us = loop_now_us();
+		told(c, i, 1, 101, true);
 		inode_put(c, i);
-		assert_true(ll_names_us(c, i->ino) > 0);
+		assert_true(name_us(c, 1, 101) > 0);
 		for (uint64_t k = 0; k < 2 * INODES_MAX; k++)
 			use(c, 1000 + k, false);
-		assert_false(is_known(c, 7));
+		assert_false(is_known(c, dir_ino.v));
 		if (again)
-			use(c, 7, false);
-		assert_true(recall_us(c, 7) > 100000);
+			use(c, dir_ino.v, false);
+		assert_true(recall_us(c, dir_ino.v) > 100000);
 	}
 	c->kept = &memory;
 	kept_start(c);
@@ -738,6 +778,7 @@ int main(void)
 		cmocka_unit_test(a_lease_that_is_not_taken_is_given_back),
 		cmocka_unit_test(a_lease_that_was_given_again_is_not_given_back),
 		cmocka_unit_test(a_recall_drops_the_pages_of_what_is_not_known),
+		cmocka_unit_test(the_kernel_is_given_names_that_are_known_to_be_so),
 		cmocka_unit_test(a_recall_waits_for_names_that_the_kernel_was_given_before),
 	};
 
