@@ -386,6 +386,9 @@ static int flush_renamed(struct client *c, const struct cred *cred, struct ino p
 		return 0;
 	rc = mds_call(c, OP_mds_lookup, &req, &rep, &call);
 	rpc_call_fini(&call);
+	/* Perhaps a former process has renamed it, and only the answer was lost. */
+	if (rc == -LE_NOENT)
+		return 0;
 	TRY(rc);
 	i = inode_peek(c, rep.attr.ino);
 	if (i == NULL)
