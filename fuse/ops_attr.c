@@ -340,7 +340,7 @@ void op_statfs(fuse_req_t req, fuse_ino_t ino)
 /*
  * Whether an access list that is set takes S_ISGID away depends on the caller's groups and
  * capabilities. The kernel says so in a field that libfuse does not hand on. Without that field
- * (libfuse before 3.17, old kernels) only root keeps it.
+ * (libfuse before 3.17, old kernels) only root keeps it. Before the first yield.
  */
 static uint32_t setxattr_flags(fuse_req_t req, int flags)
 {
@@ -363,6 +363,7 @@ static bool is_acl(const char *name)
 void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value, size_t size,
 		 int flags)
 {
+	uint32_t set_flags = setxattr_flags(req, flags);
 	struct req_cred rc;
 
 	if (virtual_setxattr(req, ino, name, value, size))
@@ -372,7 +373,7 @@ void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *v
 	else
 		req_cred_init(req, &rc);
 	reply_status(req, ll_setxattr(req_fs(req)->client, &rc.cred, ino_of(ino), bytes_str(name),
-				      bytes_of(value, (uint32_t)size), setxattr_flags(req, flags)));
+				      bytes_of(value, (uint32_t)size), set_flags));
 }
 
 /* The answer to getxattr and listxattr: the length, or the bytes. */

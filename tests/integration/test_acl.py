@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """POSIX access control lists, as programs set, see and inherit them, and as they are enforced."""
+import contextlib
 import errno
 import os
 import shutil
@@ -7,6 +8,7 @@ import stat
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
@@ -163,6 +165,35 @@ def test_set_gid_goes_when_a_stranger_to_the_group_sets_a_list(c):
         os.chmod(p, 0o2755)
         assert as_user(lambda: os.setxattr(p, ACCESS, value), ALICE, gids[0], gids[1:]) == 0
         assert mode(p) == 0o750 | stays, oct(mode(p))
+    os.unlink(p)
+
+
+def test_set_gid_stays_whatever_else_is_asked_for_meanwhile(c):
+    """What capabilities are worth depends on the file's owner, who has to be asked for first."""
+    p = c.mnt() + "/sgid"
+    put(p)
+    os.chown(p, ALICE, STAFF)
+    done = threading.Event()
+
+    def ask():
+        while not done.is_set():
+            with contextlib.suppress(OSError):
+                os.getxattr(c.mnt(), "user.none")
+
+    others = [threading.Thread(target=ask) for _ in range(4)]
+    for t in others:
+        t.start()
+    try:
+        for i in range(30):
+            os.chmod(c.mnt(2) + "/sgid", 0o2755)  # so it is not known here
+            subprocess.run(["setpriv", "--reuid", str(ALICE), "--regid", str(GUESTS), "--groups",
+                            "%d,%d" % (GUESTS, STAFF), "--inh-caps", "+fowner", "--ambient-caps",
+                            "+fowner", "setfacl", "-m", "u:%d:x" % BOB, p], check=True)
+            assert mode(p) == 0o2755, (i, oct(mode(p)))
+    finally:
+        done.set()
+        for t in others:
+            t.join()
     os.unlink(p)
 
 
