@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <linux/capability.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "fuse/mount.h"
 
@@ -48,11 +49,18 @@ void req_cred_init(fuse_req_t req, struct req_cred *rc)
 
 /* ---- capabilities ---- */
 
+#define PROC_PATH_SIZE 64u
+
+static void proc_path(fuse_req_t req, const char *name, char path[PROC_PATH_SIZE])
+{
+	snprintf(path, PROC_PATH_SIZE, "/proc/%d/%s", (int)fuse_req_ctx(req)->pid, name);
+}
+
 static FILE *open_proc(fuse_req_t req, const char *name)
 {
-	char path[64];
+	char path[PROC_PATH_SIZE];
 
-	snprintf(path, sizeof(path), "/proc/%d/%s", (int)fuse_req_ctx(req)->pid, name);
+	proc_path(req, name, path);
 	return fopen(path, "re");
 }
 
@@ -109,7 +117,18 @@ void req_cred_of_owner(fuse_req_t req, fuse_ino_t ino, struct req_cred *rc)
 		judged(req, rc);
 }
 
+/* Anybody may make a user namespace, and has all capabilities there. */
+static bool in_our_namespace(fuse_req_t req)
+{
+	char path[PROC_PATH_SIZE];
+	struct stat its, ours;
+
+	proc_path(req, "ns/user", path);
+	return stat(path, &its) == 0 && stat("/proc/self/ns/user", &ours) == 0 &&
+	       its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
+}
+
 bool req_is_admin(fuse_req_t req)
 {
-	return (caps_of(req) >> CAP_SYS_ADMIN & 1) != 0;
+	return (caps_of(req) >> CAP_SYS_ADMIN & 1) != 0 && in_our_namespace(req);
 }

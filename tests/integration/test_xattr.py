@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Extended attributes: name spaces and their rules, limits, and what a write takes away."""
+import ctypes
 import errno
 import os
 import stat
@@ -8,7 +9,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import expect_errno, run_tests
+from cluster import expect_errno, libc, run_tests
 from cluster import as_user as user_calls
 
 USER, GROUP = 5001, 6001
@@ -62,7 +63,12 @@ def test_trusted_ones_are_hidden_from_users(c):
         expect_errno(errno.EPERM, os.setxattr, p, "trusted.secret", b"2")
         expect_errno(errno.EPERM, os.removexattr, p, "trusted.secret")
 
+    def look_as_root_of_a_namespace():
+        if libc.unshare(0x10000000) == 0:  # CLONE_NEWUSER: with all capabilities, of no worth here
+            look()
+
     assert as_user(look) == 0
+    assert as_user(look_as_root_of_a_namespace) == 0
     os.unlink(p)
 
 
@@ -110,8 +116,6 @@ def test_limits(c):
 
 
 def test_a_small_buffer_is_told(c):
-    import ctypes
-    libc = ctypes.CDLL(None, use_errno=True)
     p = (c.mnt() + "/small").encode()
     put(p)
     os.setxattr(p, "user.a", b"12345")
