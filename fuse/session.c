@@ -469,6 +469,9 @@ static int read_requests(struct leatfs *fs, int fd)
 
 void session_hand_over(struct leatfs *fs)
 {
+	/* An interruption of what that waits for would be taken for a failure. */
+	if (fs->handing_over)
+		return;
 	fs->handing_over = true;
 	if (fs->reader)
 		fiber_interrupt(fs->reader);

@@ -799,6 +799,32 @@ def test_session_of_who_comes_not_so_far_as_to_serve(c):
             file.close()
 
 
+def test_asked_twice_for_another_daemon(c):
+    """The second time while the first is being seen to: it is the same."""
+    with Mount(c, ",dirty_ms=60000") as m:
+        f = open(m.at + "/behind", "wb", buffering=0)
+        os.fsync(f.fileno())
+        before = m.status()
+        for s in ("ossd1", "ossd2"):
+            c.kill(s, signal.SIGSTOP)
+        try:
+            f.write(b"behind")
+            for _ in range(3):  # what was written keeps it from ending
+                os.kill(m.supervisor, signal.SIGHUP)
+                time.sleep(0.3)
+        finally:
+            for s in ("ossd1", "ossd2"):
+                c.kill(s, signal.SIGCONT)
+        wait_until(lambda: m.status()["upgrades"] == 1, 30, "another daemon")
+        os.fsync(f.fileno())
+        f.close()
+        after = m.status()
+        assert after["restarts"] == after["upgrades_failed"] == 0, after
+        assert after["session"] == before["session"]
+        with open(m.at + "/behind", "rb") as f:
+            assert f.read() == b"behind"
+
+
 def test_root_is_renamed(c):
     """By another mount: what is mounted stays the same directory."""
     was = c.mnt() + "/project"
