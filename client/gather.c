@@ -146,13 +146,7 @@ int gather_write(struct idata *d, const struct stripe_part *part, const struct s
 	}
 	/* Not before: while we wait, other writes may end, and the mark with them. */
 	if (!kept_write_begin(d) ||
-	    !reserve(d,
-		     started      ? lo
-		     : lo < g->lo ? lo
-				  : g->lo,
-		     started      ? hi
-		     : hi > g->hi ? hi
-				  : g->hi)) {
+	    !reserve(d, started || lo < g->lo ? lo : g->lo, started || hi > g->hi ? hi : g->hi)) {
 		if (started) {
 			slot_unref(g->slot);
 			forget(d);

@@ -53,9 +53,9 @@ int mds_call_first(struct client *c, uint16_t op, const void *req, void *rep, st
  * One operation at a member of the chain that has chunk idx of the layout; which one, and who has
  * answered, is in route (route.h), zeroed or left by a former call for the same chunk. call: op,
  * req, rep and bulk are filled in by the caller, who also calls rpc_call_fini. A mutation keeps its
- * (slot, seq) of the chain whoever answers in the end; call->accepted is also called when that is no
- * longer so (ret_accepted), and it is repeated. -LE_BAD_CAP and -LE_SESSION_GONE come back
- * to the caller, who has to renew what is in req; -LE_CORRUPT when every member's copy is damaged.
+ * (slot, seq) of the chain whoever answers in the end; call->accepted is also called when that is
+ * no longer so (ret_accepted), and it is repeated. -LE_BAD_CAP and -LE_SESSION_GONE come back to
+ * the caller, who has to renew what is in req; -LE_CORRUPT when every member's copy is damaged.
  */
 int oss_call(struct client *c, const struct layout *l, uint64_t idx, struct rpc_call *call,
 	     struct route *route) CHECK_RESULT;
