@@ -63,6 +63,7 @@ struct ll_file *file_make(struct client *c, struct inode *i, struct idata *d,
 	d->renew_uid = cred->uid;
 	d->renew_gid = cred->gid;
 	c->n_files++;
+	d->n_files++;
 	return f;
 }
 
@@ -596,6 +597,8 @@ void ll_release(struct ll_file *file)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 
+	(void)io_error_heard(f);
+	f->d->n_files--;
 	ll_unlock_all(f);
 	if (f->expected)
 		ra_closed(f->c, f->was_read);

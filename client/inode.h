@@ -127,6 +127,7 @@ struct idata {
 	int err;          /* the newest error of a write-behind */
 	uint32_t mark;    /* kept.c: 1 + the place where it is noted; 0: it is clean */
 	uint32_t err_gen; /* counts them: each open file reports one once */
+	uint32_t n_files, n_unheard; /* open here; of these, that have not reported the newest */
 
 	/* lock.c: what this mount's programs hold, and those who wait */
 	struct file_locks locks;

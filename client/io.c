@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "client/kept.h"
 #include "client/retry.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
@@ -507,10 +508,19 @@ int io_attr(struct client *c, const struct cred *cred, struct inode *i, struct a
 	return 0;
 }
 
+bool io_error_heard(struct ll_file *f)
+{
+	struct idata *d = f->d;
+
+	if (f->err_seen == d->err_gen)
+		return false;
+	f->err_seen = d->err_gen;
+	if (--d->n_unheard == 0)
+		kept_write_moved(d);
+	return true;
+}
+
 int io_take_error(struct ll_file *f)
 {
-	if (f->err_seen == f->d->err_gen)
-		return 0;
-	f->err_seen = f->d->err_gen;
-	return f->d->err;
+	return io_error_heard(f) ? f->d->err : 0;
 }

@@ -145,5 +145,7 @@ int io_cut(struct client *c, const struct cb_cut_req *req) CHECK_RESULT;
 
 /* The error of writes behind that this file has not reported yet. */
 int io_take_error(struct ll_file *f) CHECK_RESULT;
+/* The same without the error: is there one? It has been reported, or never will be. */
+bool io_error_heard(struct ll_file *f);
 
 #endif

@@ -241,7 +241,7 @@ void kept_write_moved(struct idata *d)
 	if (d->mark == 0)
 		return;
 	m = &d->c->kept->marks[d->mark - 1];
-	if (d->err_gen != 0) {
+	if (d->n_unheard != 0) {
 		m->state = KEPT_LOST;
 	} else if (wb_is_hidden(d)) {
 		m->state = KEPT_WRITTEN;

@@ -32,6 +32,7 @@ void wb_set_error(struct idata *d, int status)
 {
 	d->err = status;
 	d->err_gen++;
+	d->n_unheard = d->n_files;
 	kept_write_moved(d);
 	log_warn("client %s: write behind to ino %llu failed: %s", d->c->name,
 		 (unsigned long long)d->inode->ino.v, status_name(status));

@@ -460,7 +460,9 @@ def test_lost_writes_are_told(c):
         f.seek(0)
         f.write(b"again")
         os.fsync(f.fileno())
+        m.kill_and_wait()  # all have heard of it
         for file in (f, second, clean):
+            os.fsync(file.fileno())
             file.close()
         with open(m.at + "/lost", "rb") as g:
             assert g.read() == b"again"
