@@ -10,7 +10,6 @@
 
 #define CAP_TRIES       4
 #define STAT_WIDTH      16u
-#define STAT_CHAINS_MAX 1024u
 #define SECTOR          512u
 #define CUT_WAIT_US     200u
 #define CUT_WAIT_MAX_US 20000u
@@ -200,8 +199,6 @@ int io_stat(struct idata *d, struct bytes prepared, struct io_stored *ret_stored
 	struct io_stored sum = {0};
 	uint32_t width = map_width(d->c, &d->inode->attr.layout);
 
-	if (width > STAT_CHAINS_MAX)
-		width = STAT_CHAINS_MAX;
 	for (uint32_t at = 0; at < width;) {
 		uint32_t n = width - at < STAT_WIDTH ? width - at : STAT_WIDTH;
 
