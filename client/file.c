@@ -515,6 +515,8 @@ static int send_close(struct ll_file *f)
 	};
 	struct mds_close_rep rep;
 	struct rpc_call call;
+	uint32_t gen;
+	bool again;
 	int rc;
 
 	if (req.dirty) {
@@ -535,7 +537,16 @@ static int send_close(struct ll_file *f)
 	d->n_lazy++;
 	f->close_req = &req;
 	list_push(&d->closes, &f->link);
-	rc = mds_call(c, OP_mds_close, &req, &rep, &call);
+	do {
+		gen = c->session_gen;
+		rc = mds_call_lasting(c, OP_mds_close, &req, &rep, &call, &d->n_late);
+		/* In another session it is open again, as all that was. */
+		again = rc == -LE_IO && gen != c->session_gen && !c->stopping;
+		if (again)
+			rpc_call_fini(&call);
+		if (again && for_writing(f->flags))
+			req.flags |= CLOSE_ASK; /* others may have changed it between the two */
+	} while (again);
 	list_remove(&f->link);
 	d->n_lazy--;
 	if (f->new_atime)

@@ -80,6 +80,7 @@ struct idata {
 	uint32_t n_delegated;  /* opens for reading of which the MDS is not told (delegation.h), */
 	bool delegated_told;   /* or only that there are some: one of n_read */
 	uint32_t n_lazy, n_close_waiters; /* closes that the MDS may take its time with; waiters */
+	uint32_t n_late; /* closes that are asked for beyond their time */
 	struct waitq closing_q;
 	struct list closes; /* struct ll_file, whose closes are being sent */
 	/* capabilities: [0] to read, [1] to write; valid when cap_gen is the client's session_gen

@@ -61,7 +61,7 @@ static void renewal_end(void *arg)
 	struct mds_close_req req = {.ino = i->ino, .flags = r.flags};
 	struct mds_close_rep rep;
 	struct rpc_call call;
-	int rc = mds_call(c, OP_mds_close, &req, &rep, &call);
+	int rc = mds_call_lasting(c, OP_mds_close, &req, &rep, &call, &d->n_late);
 
 	free(arg);
 	rpc_call_fini(&call);
@@ -434,8 +434,17 @@ int io_wait_closing(struct inode *i)
 	waitq_wake_all(&d->c->company);
 	if (d->n_lazy > 0)
 		hurry_closing(d);
-	while (rc == 0 && d->n_closing > 0)
-		rc = waitq_wait(&d->closing_q, fiber_deadline());
+	while (rc == 0 && d->n_closing > 0) {
+		uint64_t until_us = loop_deadline_ms(d->c->params.request_timeout_ms);
+
+		if (until_us > fiber_deadline())
+			until_us = fiber_deadline();
+		rc = waitq_wait(&d->closing_q, until_us);
+		/* However long it takes to write all that it has: but a server that is away is not
+		 * waited for. */
+		if (rc == -LE_TIMEDOUT && d->n_late == 0 && until_us < fiber_deadline())
+			rc = 0;
+	}
 	d->n_close_waiters--;
 	return rc == -LE_TIMEDOUT ? -LE_IO : rc;
 }

@@ -184,8 +184,38 @@ static bool just_withdrawn(const struct ll_request *asker, struct retry *r,
 struct manner {
 	const bool *done; /* of mds_call_first */
 	bool to_end;      /* of mds_call_to_end */
-	bool sent, interrupted;
+	uint32_t *n_late; /* of mds_call_lasting */
+	bool sent, interrupted, late;
 };
+
+/* Before a wait: what is asked for as long as the client lasts has its time before it again. */
+static void time_renew(struct manner *m, struct retry *r)
+{
+	uint64_t now = loop_now_us();
+
+	if (m->n_late == NULL || r->c->stopping || now + r->backoff_us < r->deadline_us ||
+	    now >= fiber_deadline())
+		return;
+	*m->n_late += !m->late;
+	m->late = true;
+	r->deadline_us = loop_deadline_ms(r->c->params.request_timeout_ms);
+}
+
+/* The slot and sequence of a mutation. */
+static int number_take(struct manner *m, struct retry *r, struct rpc_call *call)
+{
+	struct seq_table *t = &r->c->mds_seqs;
+	int rc;
+
+	do {
+		time_renew(m, r);
+		rc = m->done != NULL ? seq_take_kept(t, r->deadline_us, &call->slot, &call->seq)
+				     : kept_take(r->c, call->op, call->req, r->deadline_us,
+						 &call->slot, &call->seq);
+	} while (rc == -LE_TIMEDOUT && m->n_late != NULL && !r->c->stopping &&
+		 loop_now_us() < fiber_deadline());
+	return rc == -LE_TIMEDOUT ? -LE_IO : rc;
+}
 
 /* It was interrupted, and may have been counted: that is heard first. */
 static bool must_hear(struct manner *m, struct retry *r, int rc)
@@ -194,6 +224,15 @@ static bool must_hear(struct manner *m, struct retry *r, int rc)
 		return false;
 	m->interrupted = r->unknown = true;
 	return true;
+}
+
+static void manner_end(struct manner *m, struct ll_request *asker, int rc)
+{
+	asker_end(asker, rc);
+	if (m->interrupted)
+		fiber_interrupt(fiber_self());
+	if (m->late)
+		--*m->n_late;
 }
 
 static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
@@ -210,12 +249,10 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 	memset(rep, 0, desc->rep_size);
 	retry_begin(&r, c);
 	if (mutation) {
-		rc = m.done != NULL
-			     ? seq_take_kept(&c->mds_seqs, r.deadline_us, &call->slot, &call->seq)
-			     : kept_take(c, op, req, r.deadline_us, &call->slot, &call->seq);
+		rc = number_take(&m, &r, call);
 		if (rc < 0) {
-			asker_end(asker, rc);
-			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
+			manner_end(&m, asker, rc);
+			return rc;
 		}
 	}
 	c->stats.meta_ops++;
@@ -241,6 +278,7 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		rpc_call_fini(call);
 		call->body = NULL;
 		m.sent |= call->ret_sent;
+		time_renew(&m, &r);
 		if (rc == -LE_SESSION_GONE)
 			rc = session_lost(&r, call->session, mutation);
 		else
@@ -253,9 +291,7 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		seq_doubt(&c->mds_seqs, call->slot);
 	if (mutation)
 		kept_give(c, call->slot);
-	asker_end(asker, rc);
-	if (m.interrupted)
-		fiber_interrupt(fiber_self());
+	manner_end(&m, asker, rc);
 	return rc;
 }
 
@@ -274,6 +310,12 @@ int mds_call_to_end(struct client *c, uint16_t op, const void *req, void *rep,
 		    struct rpc_call *call)
 {
 	return call_mds(c, op, req, rep, call, (struct manner){.to_end = true});
+}
+
+int mds_call_lasting(struct client *c, uint16_t op, const void *req, void *rep,
+		     struct rpc_call *call, uint32_t *n_late)
+{
+	return call_mds(c, op, req, rep, call, (struct manner){.n_late = n_late});
 }
 
 /* A target does not know the session: ask the MDS, who decides whether it is so. */

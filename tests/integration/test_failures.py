@@ -50,6 +50,38 @@ def test_a_dead_server_gives_eio_after_the_deadline(c):
     mount_anew(c, 1, 120000)
 
 
+def break_connections(c):
+    """To the metadata server, which stands still: so it will not find later what is sent now. It
+    takes a kernel that can; without, less is tested."""
+    with open(c.dev + "/conf") as f:
+        port = re.search(r"^mds = .*:(\d+)", f.read(), re.M).group(1)
+    with contextlib.suppress(FileNotFoundError):
+        subprocess.run(["ss", "-K", "dport", "=", ":" + port], stdin=subprocess.DEVNULL,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+
+
+def test_a_close_outlasts_the_metadata_server(c):
+    """A file that was closed while nobody answered is not counted as open for the life of the
+    mount; whoever opens it meanwhile does not wait for ever."""
+    mount_anew(c, 1, 2000)
+    wait_until(lambda: c.status()["mds"]["opens"] == 0, 20, "nothing is open")
+    with open(c.mnt() + "/outlast", "wb") as f:
+        f.write(b"o")
+        f.flush()
+        os.fsync(f.fileno())
+        c.kill("mds", signal.SIGSTOP)
+        break_connections(c)
+    try:
+        time.sleep(4)
+        expect_errno(errno.EIO, os.open, c.mnt() + "/outlast", os.O_RDWR)
+    finally:
+        c.kill("mds", signal.SIGCONT)
+    wait_until(lambda: c.status()["mds"]["opens"] == 0, 20, "nothing is open")
+    with open(c.mnt() + "/outlast", "rb") as f:
+        assert f.read() == b"o"
+    mount_anew(c, 1, 120000)
+
+
 def test_a_waiting_process_can_be_killed(c):
     with open(c.mnt() + "/k", "wb") as f:
         f.write(os.urandom(16 << 20))
