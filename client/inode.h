@@ -136,6 +136,7 @@ struct idata {
 	uint32_t n_unlocked; /* counts when it is worth to ask again */
 	struct waitq lock_turn;
 	uint32_t n_lock_calls; /* under way */
+	uint32_t n_menders;    /* that wait for their turn */
 	bool mending;          /* what the MDS has is being set to what is held */
 
 	/* readahead.c */

@@ -72,11 +72,18 @@ static void lost(struct idata *d, const struct file_lock *l)
 	wb_set_error(d, -LE_IO);
 }
 
+static void ask_again(struct idata *d)
+{
+	d->n_unlocked++;
+	waitq_wake_all(&d->lock_q);
+}
+
 /* While this file's locks are mended nothing else is asked about them, and the other way round:
- * else what is set right could be what somebody has changed meanwhile. */
+ * else what is set right could be what somebody has changed meanwhile. Who mends comes first, so
+ * that those who ask again and again do not keep it from its turn. */
 static int turn_begin(struct idata *d)
 {
-	while (d->mending)
+	while (d->mending || d->n_menders > 0)
 		TRY(waitq_wait(&d->lock_turn, NO_DEADLINE));
 	d->n_lock_calls++;
 	return 0;
@@ -111,14 +118,20 @@ static int mend_once(struct idata *d, const struct file_lock *range)
 
 static int mend_in_turn(struct idata *d, const struct file_lock *range)
 {
-	int rc;
+	int rc = 0;
 
-	while (d->mending || d->n_lock_calls > 0)
-		TRY(waitq_wait(&d->lock_turn, NO_DEADLINE));
-	d->mending = true;
-	rc = mend_once(d, range);
-	d->mending = false;
+	d->n_menders++;
+	while (rc >= 0 && (d->mending || d->n_lock_calls > 0))
+		rc = waitq_wait(&d->lock_turn, NO_DEADLINE);
+	d->n_menders--;
+	if (rc >= 0) {
+		d->mending = true;
+		rc = mend_once(d, range);
+		d->mending = false;
+	}
 	waitq_wake_all(&d->lock_turn);
+	/* Who has begun to wait for that range since is not known there any more. */
+	ask_again(d);
 	return rc;
 }
 
@@ -327,21 +340,15 @@ void lock_unlocked(struct client *c, struct ino ino)
 
 	if (i == NULL)
 		return;
-	if (i->data != NULL) {
-		i->data->n_unlocked++;
-		waitq_wake_all(&i->data->lock_q);
-	}
+	if (i->data != NULL)
+		ask_again(i->data);
 	inode_put(c, i);
 }
 
 void lock_ask_again(struct client *c)
 {
-	list_for_each (l, &c->inodes.open) {
-		struct idata *d = list_entry(l, struct idata, open_link);
-
-		d->n_unlocked++;
-		waitq_wake_all(&d->lock_q);
-	}
+	list_for_each (l, &c->inodes.open)
+		ask_again(list_entry(l, struct idata, open_link));
 }
 
 int lock_list(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
