@@ -215,7 +215,8 @@ static bool is_busy(const struct idata *d)
 int ll_drain(struct client *c, uint64_t deadline_us)
 {
 	for (bool busy = true; busy;) {
-		busy = false;
+		/* Nobody would know what of its locks is still to be set right. */
+		busy = c->n_mends > 0;
 		waitq_wake_all(&c->company);
 		gather_submit_all(c, UINT64_MAX);
 		list_for_each (l, &c->inodes.open) {

@@ -102,6 +102,7 @@ struct client {
 
 	/* Fibers in the background, which destroy waits for. */
 	struct latch bg;
+	uint32_t n_mends;     /* of them: set right what the MDS has of our locks */
 	struct waitq company; /* closes that wait for a request to go with */
 	struct timer tick;
 	struct list free_files, free_groups; /* the second: of read_many.c */

@@ -158,6 +158,7 @@ static void mend_fiber(void *arg)
 			  (unsigned long long)m.i->ino.v, status_name(rc));
 		fiber_sleep_us(MEND_EVERY_US);
 	}
+	c->n_mends--;
 	inode_put(c, m.i);
 	client_bg_end(c);
 }
@@ -170,8 +171,10 @@ static void mend(struct idata *d, const struct file_lock *range)
 	if (m != NULL) {
 		*m = (struct mending){d, d->inode, *range};
 		inode_ref(d->inode);
+		d->c->n_mends++;
 		if (client_bg_spawn(d->c, "mend-lock", mend_fiber, m) == 0)
 			return;
+		d->c->n_mends--;
 		inode_put(d->c, d->inode);
 		free(m);
 	}

@@ -40,9 +40,11 @@ static void forget_reclaimed(struct mds *m, struct session *se)
 
 /* What the process before had open and did not close stays until the one that goes on has told
  * everything, so that nothing counts as closed in between. Its answers are given once more, and
- * count again what they opened: whether it has heard them is not known. */
-static void takeover_begin(struct session *se)
+ * count again what they opened: whether it has heard them is not known. What it waited for nobody
+ * may want any more; who does asks again. */
+static void takeover_begin(struct mds *m, struct session *se)
 {
+	locks_drop_waits(&m->locks, se->id);
 	list_for_each (n, &se->opens)
 		open_set_old(list_entry(n, struct open, by_session));
 	for (uint32_t i = 0; i < se->n_slots; i++)
@@ -112,7 +114,7 @@ int mds_session_open(struct op *op, const void *vin, void *vout)
 		}
 		se->heard_us = loop_now_us();
 		if (in->takeover != 0 && !se->from_store)
-			takeover_begin(se);
+			takeover_begin(m, se);
 		*out = (struct mds_session_open_rep){
 			.session = se->id,
 			.slots = se->n_slots,

@@ -317,7 +317,7 @@ void locks_holders(const struct locks *ls, struct ino ino, uint64_t session,
 	}
 }
 
-static void drop_in_file(struct locks *ls, struct locked_file *f, uint64_t session)
+static void drop_waits_in_file(struct locks *ls, struct locked_file *f, uint64_t session)
 {
 	list_for_each_safe (n, &f->waits) {
 		struct lock_wait *w = list_entry(n, struct lock_wait, by_file);
@@ -325,6 +325,11 @@ static void drop_in_file(struct locks *ls, struct locked_file *f, uint64_t sessi
 		if (w->session == session)
 			wait_drop(ls, w);
 	}
+}
+
+static void drop_in_file(struct locks *ls, struct locked_file *f, uint64_t session)
+{
+	drop_waits_in_file(ls, f, session);
 	list_for_each_safe (n, &f->locks.held) {
 		struct held_lock *h = list_entry(n, struct held_lock, link);
 
@@ -334,7 +339,6 @@ static void drop_in_file(struct locks *ls, struct locked_file *f, uint64_t sessi
 		ls->n--;
 	}
 	look_for_news(ls, f);
-	trim_file(ls, f);
 }
 
 uint32_t locks_each(const struct locks *ls, uint64_t session, uint32_t from,
@@ -359,14 +363,27 @@ uint32_t locks_each(const struct locks *ls, uint64_t session, uint32_t from,
 	return n;
 }
 
-void locks_drop_session(struct locks *ls, uint64_t session)
+static void each_file(struct locks *ls, uint64_t session,
+		      void (*fn)(struct locks *ls, struct locked_file *f, uint64_t session))
 {
 	struct hmap_node *n = hmap_next(&ls->files, NULL);
 
 	while (n != NULL) {
 		struct hmap_node *next = hmap_next(&ls->files, n);
+		struct locked_file *f = container_of(n, struct locked_file, node);
 
-		drop_in_file(ls, container_of(n, struct locked_file, node), session);
+		fn(ls, f, session);
+		trim_file(ls, f);
 		n = next;
 	}
+}
+
+void locks_drop_waits(struct locks *ls, uint64_t session)
+{
+	each_file(ls, session, drop_waits_in_file);
+}
+
+void locks_drop_session(struct locks *ls, uint64_t session)
+{
+	each_file(ls, session, drop_in_file);
 }

@@ -39,6 +39,8 @@ void locks_cancel(struct locks *ls, struct ino ino, uint64_t session, const stru
  * were told. The order holds while none is taken or given back. */
 uint32_t locks_each(const struct locks *ls, uint64_t session, uint32_t from,
 		    bool (*each)(void *arg, struct ino ino, const struct file_lock *l), void *arg);
+/* What the session has asked for it asks for again, if it still wants it. */
+void locks_drop_waits(struct locks *ls, uint64_t session);
 /* The session has ended. */
 void locks_drop_session(struct locks *ls, uint64_t session);
 /* Whom to tell next: true, or there is nobody. */

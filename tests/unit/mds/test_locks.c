@@ -54,6 +54,13 @@ static void who_waits_is_told(void **state)
 	assert_int_equal(session, 2);
 	assert_int_equal(set(&ls, one, 2, lock(7, 5, 5, FILE_LOCK_READ), true), 0);
 	assert_int_equal(ls.n_waits, 1);
+	/* One that is taken over has to ask again for what it waits for, but keeps what it has. */
+	locks_drop_waits(&ls, 2);
+	assert_int_equal(ls.n_waits, 1);
+	locks_drop_waits(&ls, 3);
+	assert_int_equal(ls.n_waits, 0);
+	assert_int_equal(ls.n, 2);
+	assert_int_equal(set(&ls, one, 3, lock(7, 0, 0, FILE_LOCK_WRITE), true), -LE_LOCKED);
 	/* A session that ends gives back what it has, and waits no more. */
 	locks_drop_session(&ls, 1);
 	assert_int_equal(told(&ls, &session), 1);
