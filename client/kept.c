@@ -321,27 +321,78 @@ void ll_resume_owner(struct ll_file *f, uint64_t owner)
 	}
 }
 
-static void resume_lock(struct client *c, struct ino ino, const struct file_lock *l)
-{
-	struct mds_lock_req req = {.ino = ino, .lock = *l};
-	struct mds_lock_rep rep;
-	struct rpc_call call;
-	struct inode *i = inode_peek(c, ino);
-	bool open = i != NULL && i->data != NULL && i->data->n_read + i->data->n_write > 0;
+/* Of files that nobody has open any more. */
+struct stray_lock {
+	struct list link;
+	struct ino ino;
+	struct file_lock lock;
+};
 
-	if (open && file_locks_set(&i->data->locks, 0, 0, l) < 0)
-		log_error("client %s: a lock may stay: out of memory", c->name);
-	if (i != NULL)
-		inode_put(c, i);
-	if (open)
-		return;
-	req.lock.type = FILE_LOCK_NONE;
-	if (mds_call(c, OP_mds_lock, &req, &rep, &call) < 0)
-		log_warn("client %s: a lock on ino %llu stays", c->name, (unsigned long long)ino.v);
-	rpc_call_fini(&call);
+/* One pass over what the MDS has of the session's locks. */
+struct locks_pass {
+	struct client *c;
+	struct list strays;
+	uint32_t n_pages, n_new;
+};
+
+static bool is_known(const struct idata *d, const struct file_lock *l)
+{
+	const struct held_lock *h = file_locks_own(&d->locks, 0, l);
+
+	return h != NULL && h->lock.type == l->type && h->lock.first <= l->first &&
+	       h->lock.last >= l->last;
 }
 
-static int resume_locks(struct client *c)
+static int note_stray(struct locks_pass *p, struct ino ino, const struct file_lock *l)
+{
+	struct stray_lock *s = malloc(sizeof(*s));
+
+	if (s == NULL)
+		return -LE_NOMEM;
+	*s = (struct stray_lock){.ino = ino, .lock = *l};
+	list_push(&p->strays, &s->link);
+	return 0;
+}
+
+static int resume_lock(struct locks_pass *p, struct ino ino, const struct file_lock *l)
+{
+	struct inode *i = inode_peek(p->c, ino);
+	bool open = i != NULL && i->data != NULL && i->data->n_read + i->data->n_write > 0;
+	int rc = 0;
+
+	if (!open) {
+		rc = note_stray(p, ino, l);
+	} else if (!is_known(i->data, l)) {
+		rc = file_locks_set(&i->data->locks, 0, 0, l);
+		p->n_new++;
+	}
+	if (i != NULL)
+		inode_put(p->c, i);
+	return rc;
+}
+
+static void give_back_strays(struct locks_pass *p)
+{
+	struct list *n;
+
+	while ((n = list_pop(&p->strays)) != NULL) {
+		struct stray_lock *s = list_entry(n, struct stray_lock, link);
+		struct mds_lock_req req = {.ino = s->ino, .lock = s->lock};
+		struct mds_lock_rep rep;
+		struct rpc_call call;
+
+		req.lock.type = FILE_LOCK_NONE;
+		if (mds_call(p->c, OP_mds_lock, &req, &rep, &call) < 0)
+			log_warn("client %s: a lock on ino %llu stays", p->c->name,
+				 (unsigned long long)s->ino.v);
+		else
+			p->n_new++;
+		rpc_call_fini(&call);
+		free(s);
+	}
+}
+
+static int read_locks(struct locks_pass *p)
 {
 	uint32_t from = LOCK_ENTRY_OF;
 
@@ -350,11 +401,12 @@ static int resume_locks(struct client *c)
 		struct mds_reclaim_rep rep;
 		struct rpc_call call;
 		struct wire_r r;
-		int rc = mds_call(c, OP_mds_reclaim, &req, &rep, &call);
+		int rc = mds_call(p->c, OP_mds_reclaim, &req, &rep, &call);
 
 		if (rc >= 0 && rep.locks_next != 0 && rep.locks_next <= from)
 			rc = -LE_BAD_MESSAGE;
 		from = rep.locks_next;
+		p->n_pages++;
 		wire_r_init(&r, rep.held.data, rc >= 0 ? rep.held.len : 0);
 		while (rc >= 0 && !wire_r_end(&r)) {
 			struct file_lock l;
@@ -364,12 +416,28 @@ static int resume_locks(struct client *c)
 			wire_get_file_lock(&r, &l);
 			rc = r.status < 0 || !file_lock_valid(&l) ? -LE_BAD_MESSAGE : 0;
 			if (rc >= 0)
-				resume_lock(c, ino, &l);
+				rc = resume_lock(p, ino, &l);
 		}
 		rpc_call_fini(&call);
 		TRY(rc);
 	}
 	return 0;
+}
+
+/* Pages are told by number, so while they are read nothing is given back; what others do may still
+ * move what is on them. Several are read until nothing new is found. */
+static int resume_locks(struct client *c)
+{
+	struct locks_pass p = {.c = c};
+	int rc;
+
+	list_init(&p.strays);
+	do {
+		p.n_pages = p.n_new = 0;
+		rc = read_locks(&p);
+		give_back_strays(&p);
+	} while (rc >= 0 && p.n_pages > 1 && p.n_new > 0);
+	return rc;
 }
 
 struct resumed {

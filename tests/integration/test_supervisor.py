@@ -436,6 +436,20 @@ def test_locks_of_a_file_that_is_being_released(c):
         os.close(other)
 
 
+def test_many_locks_stay(c):
+    """More than fit into one answer: the next daemon knows each of them."""
+    n = 3000
+    with Mount(c) as m:
+        with open(m.at + "/many-locks", "wb") as f:
+            for i in range(n):
+                fcntl.lockf(f, fcntl.LOCK_EX, 1, 2 * i)
+            m.kill_and_wait()
+            assert c.status()["mds"]["locks"] == n
+            for i in range(n):
+                fcntl.lockf(f, fcntl.LOCK_UN, 1, 2 * i)
+            assert c.status()["mds"]["locks"] == 0
+
+
 def test_lost_writes_are_told(c):
     """Written behind, not synced, and the servers never got it: EIO, once for each open file."""
     with Mount(c, ",dirty_ms=60000") as m:
