@@ -48,8 +48,8 @@ int mds_call_to_end(struct client *c, uint16_t op, const void *req, void *rep,
  * the client last, in a fiber for which nobody waits. Beyond its time it counts in *n_late. */
 int mds_call_lasting(struct client *c, uint16_t op, const void *req, void *rep,
 		     struct rpc_call *call, uint32_t *n_late) CHECK_RESULT;
-/* As mds_call_to_end, for what answers to recalls wait for. 0 without an answer when *done becomes true:
- * what a new connection begins with has seen to it, and it is not asked again. */
+/* As mds_call_to_end, for what answers to recalls wait for. 0 without an answer when *done becomes
+ * true: what a new connection begins with has seen to it, and it is not asked again. */
 int mds_call_first(struct client *c, uint16_t op, const void *req, void *rep, struct rpc_call *call,
 		   const bool *done) CHECK_RESULT;
 
