@@ -29,12 +29,16 @@ static int entries_of_manifest(const struct manifest *m, struct files_entry **re
 struct wanted {
 	const char *format;
 	bool named, verify;
+	/* Where that is written down, if not beside the copy. */
+	struct vol *beside;
+	const char *dir;
 };
 
 /* A path says no more of the samples with a copy than without one. */
 static struct wanted wanted_of(const char *what, const struct leat_dataset_options *o)
 {
-	return (struct wanted){o->format, what[0] != '/', !o->no_verify};
+	return (struct wanted){
+		.format = o->format, .named = what[0] != '/', .verify = !o->no_verify};
 }
 
 /* The index kept beside the manifest, or a new one. */
@@ -104,7 +108,10 @@ static int open_copy(struct leat_dataset *ds, const char *dir, const struct want
 	snprintf(ds->root, sizeof(ds->root), "%.4000s/data", dir);
 	memcpy(ds->id, ds->m->id, sizeof(ds->id));
 	ds->content = content_of_id(ds->m->id);
-	TRY(load_index(ds, ds->io.local, dir, w, d));
+	if (w->beside)
+		TRY(load_index(ds, w->beside, w->dir, w, d));
+	else
+		TRY(load_index(ds, ds->io.local, dir, w, d));
 	TRY(match_manifest(ds, d));
 	if (!w->verify) {
 		manifest_destroy(ds->m);
@@ -180,13 +187,27 @@ static void leave_copy(struct leat_dataset *ds)
 	ds->lease_fd = -1;
 }
 
+/* A copy serves all names of its content, and has the samples of the one that was staged last. */
+static void find_samples(struct leat_dataset *ds, const char *what,
+			 const struct leat_dataset_options *o, char buf[4096], struct wanted *w)
+{
+	char id[MANIFEST_ID_SIZE];
+	const char *catalog = o->catalog ? o->catalog : CATALOG_DEFAULT;
+	struct vol *v = io_source(&ds->io);
+	if (!w->named || w->format || catalog_find(v, catalog, what, id, buf) < 0 ||
+	    strcmp(id, ds->m->id) != 0 || samples_are_same(v, buf, ds->io.local, w->dir))
+		return;
+	w->beside = v;
+	w->dir = buf;
+}
+
 /* A READY copy in stage_dir, by whatever name. One that is known not to be what lies at that path
  * any more is of use only by its own. */
 static int try_staged(struct leat_dataset *ds, const char *what,
 		      const struct leat_dataset_options *o, struct detail *d, bool *ret_found)
 {
 	struct leat_stage_copy *c = malloc(sizeof(*c));
-	char dir[4096];
+	char dir[4096], named[4096];
 	*ret_found = false;
 	if (!c)
 		return -LE_NOMEM;
@@ -204,6 +225,8 @@ static int try_staged(struct leat_dataset *ds, const char *what,
 	}
 	*ret_found = true;
 	struct wanted w = wanted_of(what, o);
+	w.dir = dir;
+	find_samples(ds, what, o, named, &w);
 	return open_copy(ds, dir, &w, d);
 }
 

@@ -681,6 +681,16 @@ static void test_a_copy_has_the_samples_of_its_data_set(void **state)
 	assert_int_equal(samples_of(&by_path, NULL), 3);
 	assert_int_equal(leat_stage_in(&o, r), 0);
 	assert_int_equal(samples_of(&by_name, NULL), 9);
+	/* Another name of the same content, and of the same copy. */
+	o.format = "fixed:5";
+	o.source = dir;
+	assert_int_equal(leat_dataset_create(&o, "records@v2", &info, r), 0);
+	o.format = NULL;
+	o.source = "records@v2";
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_int_equal(samples_of(&by_name, NULL), 9);
+	by_name.what = o.source;
+	assert_int_equal(samples_of(&by_name, NULL), 18);
 	free(r);
 }
 
