@@ -349,12 +349,13 @@ static uint32_t put_judged(struct cluster *c, bool *ret_died)
 	return n;
 }
 
+/* Who was judged while that became durable is not on record yet: the next ones put it. */
 static void dead_are_down(struct cluster *c)
 {
 	for (uint32_t i = 0; i < c->n_targets; i++) {
 		struct target *t = c->targets[i];
 
-		if (!t->dead || t->info.state != TARGET_UP)
+		if (!t->dead || t->down_ns == 0 || t->info.state != TARGET_UP)
 			continue;
 		t->info.state = TARGET_DOWN;
 		log_warn("target %u is down, map epoch %u", t->info.id, c->epoch);

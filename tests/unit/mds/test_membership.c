@@ -534,6 +534,52 @@ static void absent_body(struct fx *f)
 	}
 }
 
+struct meanwhile {
+	struct cluster *c;
+	bool dies;
+};
+
+static void meanwhile_one(void *arg)
+{
+	struct meanwhile *a = arg;
+	struct cluster *c = a->c;
+	struct moves m = {.c = c};
+
+	if (a->dies) {
+		assert_true(c->lock.held);
+		die(c, 1);
+		c->targets[0]->dead = true;
+		return;
+	}
+	fmutex_lock(&c->lock);
+	assert_non_null(moves_chain(&m, chain_with(c, 2, 3)));
+	assert_int_equal(moves_commit(&m), 0);
+	fmutex_unlock(&c->lock);
+}
+
+/* Judged while another change was being made durable: since when it is away is on record all the
+ * same, so that it is replaced. */
+static void meanwhile_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	struct meanwhile both[2] = {{c, false}, {c, true}};
+
+	c->send = send_any;
+	add_spare(f);
+	fiber_parallel("meanwhile", meanwhile_one, both, sizeof(both[0]), 2, 2);
+	look(c);
+	assert_int_equal(c->targets[0]->info.state, TARGET_DOWN);
+	assert_int_not_equal(c->targets[0]->down_ns, 0);
+	c->judge_from_us = UINT64_MAX;
+	f->m->params.replace_after_ms = 1000;
+	assert_int_equal(fiber_sleep_us(1500000), 0);
+	for (uint32_t i = 0; i < 20; i++) {
+		assert_int_equal(replace_pass(c), 0);
+		fill_all(c);
+	}
+	assert_int_equal(target_chains(c, 1), 1);
+}
+
 /* ---- the metadata server dies between any two steps ---- */
 
 static uint32_t seed;
@@ -691,6 +737,7 @@ TEST(test_waiting, waiting_body)
 TEST(test_silence, silence_body)
 TEST(test_drain, drain_body)
 TEST(test_absent, absent_body)
+TEST(test_judged_meanwhile, meanwhile_body)
 
 int main(void)
 {
@@ -705,6 +752,7 @@ int main(void)
 		cmocka_unit_test(test_crashes),
 		cmocka_unit_test(test_drain),
 		cmocka_unit_test(test_absent),
+		cmocka_unit_test(test_judged_meanwhile),
 		cmocka_unit_test(test_stops_first),
 	};
 
