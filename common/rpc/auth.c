@@ -26,6 +26,8 @@
 #define MAC_SIZE 32u
 #define NONCE_SIZE 32u
 #define HELLO_MAX (320u + ADDR_LIST_SIZE)
+/* Frames of an earlier step before the one that is awaited: a network doubles few. */
+#define REPEATED_MAX 4u
 
 #define hello_client_FIELDS(F) \
 	F(u32, version_min) F(u32, version_max) F(uuid, cluster) F(u8, role) F(u32, loop) F(bytes, name) \
@@ -91,13 +93,15 @@ static int hello_send(struct link *k, struct auth_state *st, uint8_t step, uint8
 static int hello_recv(struct link *k, struct auth_state *st, uint8_t step, struct wire_r *ret_r,
 		      bool *ret_proven)
 {
+	uint32_t n_repeated = 0;
 	struct link_rx rx;
 	uint8_t mac[MAC_SIZE];
 
 	do {
 		TRY(k->ops->recv(k, &rx));
 		/* A repeated earlier step is a frame that the network doubled. */
-	} while (rx.hdr.type == FRAME_HELLO && rx.hdr.id < step && rx.hdr.bulk_len == 0);
+	} while (rx.hdr.type == FRAME_HELLO && rx.hdr.id < step && rx.hdr.bulk_len == 0 &&
+		 n_repeated++ < REPEATED_MAX);
 	if (rx.hdr.type != FRAME_HELLO || rx.hdr.id != step || rx.hdr.body_len < MAC_SIZE ||
 	    rx.hdr.bulk_len > 0)
 		return -LE_BAD_MESSAGE;

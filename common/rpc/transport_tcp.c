@@ -3,7 +3,9 @@
  *
  * Receiving: small reads go into a buffer of the link, so that many small frames come with one
  * system call; a frame is used where it lies. Bulk data that has not been read yet goes straight
- * into its final place.
+ * into its final place. What is there already is taken without waiting, so a peer that sends as
+ * fast as this side takes it would have the loop to itself: after TURN_BYTES the others have a
+ * turn.
  *
  * Sending: each frame is an item in the link's queue, on the stack of the fiber that sends it. The
  * first of them leads: it lets the other ready fibers add their frames (nobody is ready when the
@@ -28,6 +30,7 @@
 #define TX_IOVS 128
 /* Up to this size a frame waits for the others of the same turn. */
 #define TX_GATHER_MAX (32u << 10)
+#define TURN_BYTES (64u << 10)
 #define BIG_KEEP 256u /* small frames until the buffer for a large one is given back */
 
 #define LINK_MAGIC 0x54435031u
@@ -45,6 +48,7 @@ struct tcp_link {
 	uint8_t *big; /* body of a frame larger than rx */
 	uint32_t big_size, big_idle;
 	uint32_t start, end; /* of what is in rx and not used yet */
+	uint64_t taken;      /* bytes, since the others had a turn */
 	uint8_t rx[RX_SIZE];
 };
 
@@ -160,6 +164,7 @@ static int fill(struct tcp_link *k, uint32_t need)
 		if (n <= 0)
 			return broken(k, -LE_DISCONNECTED);
 		k->end += (uint32_t)n;
+		k->taken += (uint64_t)n;
 	}
 	return 0;
 }
@@ -168,6 +173,8 @@ static int receive_all(struct tcp_link *k, struct iovec *iov, int n)
 {
 	if (k->dead)
 		return -LE_DISCONNECTED;
+	for (int i = 0; i < n; i++)
+		k->taken += iov[i].iov_len;
 	if (net_recv_all(k->fd, iov, n, NO_DEADLINE) < 0)
 		return broken(k, -LE_DISCONNECTED);
 	return 0;
@@ -205,6 +212,10 @@ static int tcp_recv(struct link *base, struct link_rx *ret_rx)
 	uint8_t header[FRAME_HEADER_SIZE];
 	const uint8_t *data;
 
+	if (k->taken >= TURN_BYTES) {
+		k->taken = 0;
+		fiber_yield();
+	}
 	TRY(fill(k, FRAME_HEADER_SIZE));
 	int rc = frame_decode(k->rx + k->start, h);
 	if (rc < 0)

@@ -1,8 +1,10 @@
 /* The suite over TCP on the loopback device, and what only TCP has. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "common/rpc/auth.h"
+#include "common/rpc/transport.h"
 #include "common/rt/net.h"
 #include "tests/unit/common/rpc/suite.h"
 
@@ -122,6 +124,85 @@ static void test_steady_reader(void **state)
 	run(steady_reader);
 }
 
+static uint32_t n_steps;
+
+/* Step 0 again and again: to whoever waits for a later one, a frame that the network doubled. */
+static int recv_doubled(struct link *k, struct link_rx *ret_rx)
+{
+	(void)k;
+	if (n_steps++ == 1000)
+		return -LE_DISCONNECTED;
+	ret_rx->hdr = (struct frame_hdr){.type = FRAME_HELLO};
+	return 0;
+}
+
+/* A stranger cannot keep the loop with a handshake that does not get on. */
+static void doubled_for_ever(struct bed *b)
+{
+	static const struct transport_ops ops = {.name = "doubles", .recv = recv_doubled};
+	struct auth_self self = {.role = ROLE_MDS, .name = "server", .key = &b->key};
+	struct link k = {.ops = &ops};
+	struct auth_peer peer;
+	struct auth_state st;
+
+	n_steps = 0;
+	assert_int_equal(auth_server(&k, &self, &st, &peer), -LE_BAD_MESSAGE);
+	assert_in_range(n_steps, 2, 20);
+}
+
+static void test_doubled_for_ever(void **state)
+{
+	(void)state;
+	run(doubled_for_ever);
+}
+
+static void note_turn(void *arg)
+{
+	*(bool *)arg = true;
+}
+
+/* A hundred frames that are all there when the first is taken: the other fibers of the loop do not
+ * wait until the last is. */
+static void others_have_turns(struct bed *b)
+{
+	const struct frame_hdr h = {.type = FRAME_HELLO, .body_len = 1000};
+	const struct transport_ops *ops = b->transport->ops;
+	const int room = 200 << 10;
+	uint8_t frame[FRAME_HEADER_SIZE + 1000] = {0};
+	char addr[ADDR_TEXT_SIZE];
+	bool had_turn = false;
+	struct listener *ls;
+	struct net_addr at;
+	struct link *k;
+	int fd;
+
+	assert_int_equal(ops->listen(b->transport, loop_self(), b->listen, &ls, addr), 0);
+	assert_int_equal(net_addr_parse(addr, &at), 0);
+	assert_int_equal(net_connect(&at, loop_deadline_ms(SHORT_MS), &fd), 0);
+	assert_int_equal(ops->accept(ls, &k), 0);
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)), 0);
+	frame_encode(&h, NULL, frame + FRAME_HEADER_SIZE, frame);
+	for (uint32_t i = 0; i < 100; i++)
+		assert_int_equal(send(fd, frame, sizeof(frame), MSG_DONTWAIT), sizeof(frame));
+	assert_int_equal(fiber_spawn("turn", note_turn, &had_turn), 0);
+	for (uint32_t i = 0; i < 100; i++) {
+		struct link_rx rx;
+
+		assert_int_equal(k->ops->recv(k, &rx), 0);
+	}
+	assert_true(had_turn);
+	net_close(fd);
+	k->ops->shutdown(k);
+	k->ops->close(k);
+	ops->listener_close(ls);
+}
+
+static void test_others_have_turns(void **state)
+{
+	(void)state;
+	run(others_have_turns);
+}
+
 static void ipv6(struct bed *b)
 {
 	struct rpc_client *c;
@@ -155,6 +236,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_garbage),
 		cmocka_unit_test(test_slow_reader),
 		cmocka_unit_test(test_steady_reader),
+		cmocka_unit_test(test_doubled_for_ever),
+		cmocka_unit_test(test_others_have_turns),
 		cmocka_unit_test(test_ipv6),
 	};
 
