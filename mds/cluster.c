@@ -267,7 +267,6 @@ int cluster_load(struct cluster *c, struct store *s, const struct mds_params *p)
 	waitq_init(&c->work);
 	latch_init(&c->tellers, 0);
 	c->quiet_us = loop_now_us();
-	c->judge_from_us = c->quiet_us + (p->lease_ms + (uint64_t)p->lease_margin_ms) * 1000;
 	c->targets = calloc(p->targets_max, sizeof(struct target *));
 	if (c->targets == NULL)
 		return -LE_NOMEM;

@@ -241,10 +241,14 @@ static void tell_whom(struct tell *tl, const struct chain *was, const struct cha
 		tl->then[now->members[i].target - 1] = 1;
 }
 
+static uint64_t lease_us(const struct cluster *c)
+{
+	return (c->params->lease_ms + (uint64_t)c->params->lease_margin_ms) * 1000;
+}
+
 /* Takes what the chains were over. NULL without memory: they learn it by their heartbeats. */
 static struct tell *tell_create(struct cluster *c, struct chain *was, uint32_t n)
 {
-	uint64_t lease_us = (c->params->lease_ms + (uint64_t)c->params->lease_margin_ms) * 1000;
 	struct tell *tl = calloc(1, sizeof(*tl));
 
 	if (tl == NULL) {
@@ -252,7 +256,8 @@ static struct tell *tell_create(struct cluster *c, struct chain *was, uint32_t n
 		waitq_wake_all(&c->changed);
 		return NULL;
 	}
-	*tl = (struct tell){.c = c, .n = n, .was = was, .stopped_by_us = loop_now_us() + lease_us};
+	*tl = (struct tell){
+		.c = c, .n = n, .was = was, .stopped_by_us = loop_now_us() + lease_us(c)};
 	return tl;
 }
 
@@ -280,6 +285,18 @@ static void tell_moves(struct cluster *c, struct chain *was, uint32_t n)
 	tell_start(tl);
 }
 
+/* Until this server listened a target that had a lease could see that there is nobody to take it
+ * away, and went on: it may have one that begins now. The loop's time is older than that: names of
+ * addresses may have been looked up since. */
+static void leases_begin(struct cluster *c)
+{
+	uint64_t now = env_now_us(c->store->env);
+
+	c->judge_from_us = now + lease_us(c);
+	for (uint32_t i = 0; i < c->n_targets; i++)
+		c->targets[i]->heard_us = now;
+}
+
 int membership_start(struct cluster *c)
 {
 	struct chain *was = calloc(c->n_chains + 1, sizeof(*was));
@@ -295,6 +312,8 @@ int membership_start(struct cluster *c)
 	if (tl == NULL)
 		return -LE_NOMEM;
 	tl->unknown = true;
+	leases_begin(c);
+	tl->stopped_by_us = c->judge_from_us;
 	for (uint32_t i = 0; i < c->n_targets; i++)
 		tl->first[i] = n > 0;
 	tell_start(tl);

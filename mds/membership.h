@@ -20,7 +20,8 @@
 #include "mds/cluster.h"
 
 /* The last server may have decided what it had no time to tell: whoever may have served is told
- * where it may not now, before anybody hears of anything else. After cluster_load. */
+ * where it may not now, before anybody hears of anything else; and leases count from now. Once the
+ * server listens, before it takes a request. */
 int membership_start(struct cluster *c) CHECK_RESULT;
 /* Nobody is yet to stop. */
 bool membership_may_tell(const struct cluster *c);

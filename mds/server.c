@@ -467,9 +467,10 @@ static int start_parts(struct mds *m)
 	m->cluster.arg = m;
 	for (uint32_t i = 0; i < m->cluster.n_targets; i++)
 		oss_target_changed(&m->oss, m->cluster.targets[i]);
-	TRY(membership_start(&m->cluster));
 	TRY(recovery_start(m));
+	/* Nothing yields between these two: no request comes first. */
 	TRY(serve(m));
+	TRY(membership_start(&m->cluster));
 	TRY(mds_spawn(m, "watch-targets", watch_targets));
 	TRY(mds_spawn(m, "store-commits", store_commits));
 	TRY(mds_spawn(m, "expire", expire_sessions));

@@ -309,7 +309,7 @@ static void last_session_ends(struct fx *f)
 	while (f->m->sessions.n > 0) {
 		if (f->m->sessions.n == 1)
 			hear_targets(f);
-		fiber_sleep_us(1000);
+		fiber_sleep_us(50); /* two may end within a millisecond */
 	}
 }
 

@@ -398,6 +398,54 @@ static void silence_body(struct fx *f)
 		assert_int_equal(c->targets[i]->info.state, TARGET_DOWN);
 }
 
+/* ---- a start that takes long ---- */
+
+#define LISTENS_LATE_US 3000000u
+
+static const struct transport_ops *net_ops;
+static uint64_t listened_us;
+
+/* As where names of addresses take long to look up. */
+static int listen_late(struct transport *t, struct loop *l, const char *addr,
+		       struct listener **ret_listener, char *ret_addr)
+{
+	assert_int_equal(fiber_sleep_us(LISTENS_LATE_US), 0);
+	listened_us = loop_now_us();
+	return net_ops->listen(t, l, addr, ret_listener, ret_addr);
+}
+
+/* Targets may have leases that they had a moment before this server listened: none is taken for
+ * silent, and none for one that has stopped, before those are over. */
+static void late_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+
+	assert_true(c->judge_from_us >= listened_us + 600500 * 1000ull);
+	f->m->params.lease_ms = 1000;
+	f->m->params.lease_margin_ms = 500;
+	c->judge_from_us = UINT64_MAX;
+	assert_int_equal(fiber_sleep_us(LISTENS_LATE_US), 0);
+	c->judge_from_us = 0;
+	assert_int_equal(membership_start(c), 0);
+	look(c);
+	for (uint32_t i = 0; i < N; i++)
+		assert_int_equal(c->targets[i]->info.state, TARGET_UP);
+}
+
+static void test_listens_late(void **state)
+{
+	struct fx *f = fx_create(1);
+	struct transport_ops ops = *f->net->ops;
+
+	(void)state;
+	net_ops = f->net->ops;
+	ops.listen = listen_late;
+	f->net->ops = &ops;
+	fx_run(f, late_body);
+	f->net->ops = net_ops;
+	fx_destroy(f);
+}
+
 /* ---- members move ---- */
 
 static uint32_t add_spare(struct fx *f)
@@ -749,6 +797,7 @@ int main(void)
 		cmocka_unit_test(test_lone_restart),     cmocka_unit_test(test_undecided),
 		cmocka_unit_test(test_waiting),
 		cmocka_unit_test(test_silence),
+		cmocka_unit_test(test_listens_late),
 		cmocka_unit_test(test_crashes),
 		cmocka_unit_test(test_drain),
 		cmocka_unit_test(test_absent),
