@@ -305,8 +305,9 @@ int membership_start(struct cluster *c)
 
 	if (was == NULL)
 		return -LE_NOMEM;
+	/* But those that have always had the same single member. */
 	for (uint32_t i = 0; i < c->n_chains; i++)
-		if (c->chains[i]->replicas > 1 || c->chains[i]->n_members > 1)
+		if (c->chains[i]->n_members > 1 || c->chains[i]->epoch > 1)
 			was[n++] = *c->chains[i];
 	tl = tell_create(c, was, n);
 	if (tl == NULL)

@@ -774,7 +774,39 @@ static void stops_first_body(struct fx *f)
 	assert_int_equal(beat(f, 1), 0);
 }
 
+static void move_member(struct cluster *c, struct chain *ch, uint32_t target, int state)
+{
+	struct moves m = {.c = c};
+	struct chain *next;
+
+	fmutex_lock(&c->lock);
+	next = moves_chain(&m, ch);
+	assert_non_null(next);
+	member_move(next, target, state);
+	assert_int_equal(moves_commit(&m), 0);
+	fmutex_unlock(&c->lock);
+	assert_int_equal(fiber_sleep_us(5000), 0); /* it is told */
+}
+
+/* A chain of one member that has moved; the server dies before the target that had it hears of it.
+ * The next one stops that too. */
+static void stops_lone_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	struct chain *ch = cluster_chain(c, c->targets[0]->chain);
+
+	move_member(c, ch, 2, MEMBER_SYNCING);
+	move_member(c, ch, 2, MEMBER_SYNC);
+	move_member(c, ch, 1, MEMBER_NONE);
+	assert_int_equal(ch->n_members, 1);
+	w.epoch[0][ch->id] = ch->epoch - 1;
+	assert_int_equal(membership_start(c), 0);
+	assert_int_equal(fiber_sleep_us(5000), 0);
+	assert_int_equal(w.epoch[0][ch->id], ch->epoch);
+}
+
 TEST(test_stops_first, stops_first_body)
+TEST(test_stops_lone, stops_lone_body)
 TEST(test_death_and_return, death_body)
 TEST(test_fail_together, together_body)
 TEST(test_last_member_stays, last_body)
@@ -803,6 +835,7 @@ int main(void)
 		cmocka_unit_test(test_absent),
 		cmocka_unit_test(test_judged_meanwhile),
 		cmocka_unit_test(test_stops_first),
+		cmocka_unit_test(test_stops_lone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
