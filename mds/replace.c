@@ -19,7 +19,8 @@ struct pass {
 	struct moves moves;
 	uint32_t members[LEAT_REPLICAS_MAX + 1][TARGETS_BOUND];
 	uint32_t leads[LEAT_REPLICAS_MAX + 1][TARGETS_BOUND];
-	uint32_t n_filling;
+	uint32_t n_filling; /* chains with one member more than they shall have, which is filled */
+	bool returning;     /* others are: they have a member that is back */
 	int64_t now_ns;
 };
 
@@ -45,7 +46,9 @@ static void pass_init(struct pass *p, struct cluster *c)
 			p->members[ch->replicas][ch->members[k].target - 1]++;
 			filling |= ch->members[k].state == MEMBER_SYNCING;
 		}
-		p->n_filling += filling;
+		/* What keeps a member that is back from being filled is no reason to wait. */
+		p->n_filling += filling && ch->n_members > ch->replicas;
+		p->returning |= filling && ch->n_members <= ch->replicas;
 	}
 }
 
@@ -277,7 +280,7 @@ static void rebalance(struct pass *p)
 			;
 	}
 	/* Hosts, racks and space may not allow more. */
-	p->c->rebalance_idle = p->moves.n == n_before && p->n_filling == 0;
+	p->c->rebalance_idle = p->moves.n == n_before && p->n_filling == 0 && !p->returning;
 }
 
 /* Memberships that are to move yet, what everybody has beyond the mean, rounded up, and those that

@@ -11,7 +11,7 @@
 
 #include "mds/cluster.h"
 
-/* One step for every chain that needs one, at most replace_parallel being filled at a time.
+/* One step for every chain that needs one, at most replace_parallel with a new member at a time.
  * Yields. */
 int replace_pass(struct cluster *c) CHECK_RESULT;
 /* `leat target`: -LE_NO_TARGET, -LE_BUSY (remove: it is still a member), -LE_NODEV and

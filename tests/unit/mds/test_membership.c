@@ -582,6 +582,27 @@ static void absent_body(struct fx *f)
 	}
 }
 
+/* Members that are back and are never filled up, for want of room say, do not keep others from
+ * being replaced. */
+static void unfilled_body(struct fx *f)
+{
+	struct cluster *c = begin(f);
+	uint32_t more = 0;
+
+	c->send = send_any;
+	add_spare(f);
+	c->judge_from_us = UINT64_MAX;
+	f->m->params.replace_parallel = 1;
+	assert_int_equal(come_back(f, 2), 0);
+	assert_int_equal(state_of(chain_with(c, 2, 3), 2), MEMBER_SYNCING);
+	admin(c, TARGET_ADMIN_DRAIN, 1, 0);
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(replace_pass(c), 0);
+	for (uint32_t i = 0; i < c->n_chains; i++)
+		more += c->chains[i]->n_members > c->chains[i]->replicas;
+	assert_int_equal(more, 1); /* at a time */
+}
+
 struct meanwhile {
 	struct cluster *c;
 	bool dies;
@@ -817,6 +838,7 @@ TEST(test_waiting, waiting_body)
 TEST(test_silence, silence_body)
 TEST(test_drain, drain_body)
 TEST(test_absent, absent_body)
+TEST(test_unfilled, unfilled_body)
 TEST(test_judged_meanwhile, meanwhile_body)
 
 int main(void)
@@ -833,6 +855,7 @@ int main(void)
 		cmocka_unit_test(test_crashes),
 		cmocka_unit_test(test_drain),
 		cmocka_unit_test(test_absent),
+		cmocka_unit_test(test_unfilled),
 		cmocka_unit_test(test_judged_meanwhile),
 		cmocka_unit_test(test_stops_first),
 		cmocka_unit_test(test_stops_lone),
