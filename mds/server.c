@@ -429,7 +429,8 @@ static int send_chains(void *arg, uint32_t target, struct bytes chains, struct b
 			       deadline_us);
 }
 
-/* 0 only when every address refuses: then no process is there that could. */
+/* 0 only when every address refuses that can be used here, and there is one: then no process is
+ * there that could. */
 static int probe_target(void *arg, const struct target *t)
 {
 	struct mds *m = arg;
@@ -447,6 +448,9 @@ static int probe_target(void *arg, const struct target *t)
 			k->ops->close(k);
 			return -LE_EXIST;
 		}
+		/* Verbs, where this server has none. */
+		if (rc == -LE_CONFIG)
+			continue;
 		if (rc != -LE_CONNREFUSED)
 			return rc;
 		refused = true;

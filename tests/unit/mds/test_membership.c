@@ -398,11 +398,49 @@ static void silence_body(struct fx *f)
 		assert_int_equal(c->targets[i]->info.state, TARGET_DOWN);
 }
 
+/* ---- whether a process is there ---- */
+
+static const struct transport_ops *net_ops;
+
+/* As for a server without verbs. */
+static int connect_some(struct transport *t, const char *addr, uint64_t deadline_us,
+			struct link **ret_link)
+{
+	if (strncmp(addr, "verbs:", 6) == 0)
+		return -LE_CONFIG;
+	return net_ops->connect(t, addr, deadline_us, ret_link);
+}
+
+static int probe(struct fx *f, const char *addrs)
+{
+	char text[128];
+	struct target t = {.addrs = text};
+
+	snprintf(text, sizeof(text), "%s", addrs);
+	return f->m->cluster.probe(f->m, &t);
+}
+
+static void probe_body(struct fx *f)
+{
+	struct transport_ops ops = *f->net->ops;
+
+	net_ops = f->net->ops;
+	ops.connect = connect_some;
+	f->net->ops = &ops;
+	assert_int_equal(probe(f, f->oss_addr[0]), -LE_EXIST);
+	assert_int_equal(probe(f, "oss:1"), 0);
+	/* An address that this server cannot use says nothing, neither by itself nor of others. */
+	assert_int_equal(probe(f, "verbs:oss:1 oss:1"), 0);
+	assert_int_equal(probe(f, "oss:1 verbs:oss:1"), 0);
+	assert_int_equal(probe(f, "verbs:oss:1"), -LE_NODATA);
+	assert_int_equal(probe(f, "verbs:oss:1 oss:9000"), -LE_EXIST);
+	f->net->ops = net_ops;
+}
+
 /* ---- a start that takes long ---- */
 
 #define LISTENS_LATE_US 3000000u
 
-static const struct transport_ops *net_ops;
 static uint64_t listened_us;
 
 /* As where names of addresses take long to look up. */
@@ -836,6 +874,7 @@ TEST(test_lone_restart, lone_body)
 TEST(test_undecided, undecided_body)
 TEST(test_waiting, waiting_body)
 TEST(test_silence, silence_body)
+TEST(test_probe, probe_body)
 TEST(test_drain, drain_body)
 TEST(test_absent, absent_body)
 TEST(test_unfilled, unfilled_body)
@@ -851,6 +890,7 @@ int main(void)
 		cmocka_unit_test(test_lone_restart),     cmocka_unit_test(test_undecided),
 		cmocka_unit_test(test_waiting),
 		cmocka_unit_test(test_silence),
+		cmocka_unit_test(test_probe),
 		cmocka_unit_test(test_listens_late),
 		cmocka_unit_test(test_crashes),
 		cmocka_unit_test(test_drain),
