@@ -90,13 +90,36 @@ static int register_new(struct cluster *c, const struct mds_target_register_req 
 	return 0;
 }
 
+static int again_durable(struct cluster *c, struct target *t, const struct target_info *info,
+			 const struct mds_target_register_req *in)
+{
+	bool moved = !bytes_equal(t->info.addrs, in->addrs) || t->info.loop != in->loop;
+
+	TRY(txn_begin(c->store));
+	t->commits = in->commits;
+	t->incarnation = in->incarnation;
+	t->down_ns = 0;
+	cluster_put_target(c, t, info);
+	if (moved || t->info.state != TARGET_UP)
+		return cluster_commit(c);
+	return store_wait(c->store, txn_end(c->store));
+}
+
+static void swap_text(char **a, char **b)
+{
+	char *was = *a;
+
+	*a = *b;
+	*b = was;
+}
+
 static int register_again(struct cluster *c, struct target *t,
 			  const struct mds_target_register_req *in)
 {
-	bool moved = !bytes_equal(t->info.addrs, in->addrs) || t->info.loop != in->loop;
-	bool changed = moved || t->info.state != TARGET_UP;
 	bool restarted = in->incarnation != t->incarnation;
 	struct target_info info = t->info;
+	struct target *fresh;
+	int rc;
 
 	if (in->commits < t->commits) {
 		/* Of the process that we have heard already it is an older message, overtaken by
@@ -108,25 +131,27 @@ static int register_again(struct cluster *c, struct target *t,
 				  (unsigned long long)t->commits);
 		return -LE_STORE_OLD;
 	}
-	info.addrs = in->addrs;
-	info.host = in->host;
-	info.rack = in->rack;
+	/* Nothing may fail once it is durable. */
+	fresh = target_make(in, t->info.id);
+	if (fresh == NULL)
+		return -LE_NOMEM;
+	info.addrs = fresh->info.addrs;
+	info.host = fresh->info.host;
+	info.rack = fresh->info.rack;
 	info.loop = in->loop;
 	info.state = TARGET_UP;
 	info.capacity = in->capacity;
 	info.used = in->used;
 	info.free = in->free;
-	TRY(txn_begin(c->store));
-	t->commits = in->commits;
-	t->incarnation = in->incarnation;
-	t->down_ns = 0;
-	cluster_put_target(c, t, &info);
-	if (changed)
-		TRY(cluster_commit(c));
-	else
-		TRY(store_wait(c->store, txn_end(c->store)));
-	t->info = info;
-	TRY(target_set_text(t, in->addrs, in->host, in->rack));
+	rc = again_durable(c, t, &info, in);
+	if (rc == 0) {
+		t->info = info;
+		swap_text(&t->addrs, &fresh->addrs);
+		swap_text(&t->host, &fresh->host);
+		swap_text(&t->rack, &fresh->rack);
+	}
+	target_free(fresh);
+	TRY(rc);
 	t->commits_stored = t->commits;
 	t->heard_us = loop_now_us();
 	t->dead = t->gone = false;
