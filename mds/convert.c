@@ -507,6 +507,55 @@ static int walk(struct convert_job *j)
 	return rc;
 }
 
+/* ---- trees in trees ---- */
+
+struct above {
+	struct ino ino, parent;
+};
+
+static int parent_txn(struct op *op, const void *in, void *vout)
+{
+	struct above *a = vout;
+	const struct inode_rec *rec;
+
+	(void)in;
+	TRY(file_get(op, a->ino, VIEW_NEWEST, NULL, &rec));
+	a->parent = S_ISDIR(rec->attr.mode) ? rec->parent : (struct ino){0};
+	return 0;
+}
+
+/* Is ino the directory, or below it? Of a file nobody knows. */
+static bool is_below(struct op *op, struct ino ino, struct ino dir)
+{
+	for (uint32_t depth = 0; depth < DEPTH_MAX && ino.v != 0; depth++) {
+		struct above a = {.ino = ino};
+
+		if (ino_equal(ino, dir))
+			return true;
+		if (ino_equal(ino, LEAT_ROOT_INO) || op_read(op, parent_txn, NULL, &a) < 0)
+			return false;
+		ino = a.parent;
+	}
+	return false;
+}
+
+/* Has a rename put it into another one, to which another number is given? Under the lock. */
+static bool is_within(struct convert_job *j)
+{
+	bool yes = false;
+	struct op op;
+
+	op_init(&op, j->m);
+	list_for_each (n, &j->m->conversions.jobs) {
+		const struct convert_job *outer = list_entry(n, struct convert_job, link);
+
+		if (outer != j && !outer->stop && outer->replicas != j->replicas)
+			yes |= is_below(&op, j->root, outer->root);
+	}
+	op_fini(&op);
+	return yes;
+}
+
 /* ---- jobs ---- */
 
 static struct convert_job *job_find(const struct conversions *cv, struct ino root)
@@ -570,7 +619,11 @@ static int walk_on(struct convert_job *j)
 			rc = replicas > 1 ? chain_table_want(&j->m->cluster, replicas) : 0;
 			if (rc == 0)
 				rc = walk(j);
-			if (rc == -LE_STALE)
+			fmutex_lock(&j->m->conversions.lock);
+			if (rc == 0 && is_within(j))
+				rc = -LE_CANCELED;
+			fmutex_unlock(&j->m->conversions.lock);
+			if (rc == -LE_STALE || rc == -LE_CANCELED)
 				break;
 			if (rc < 0 && j->error != rc)
 				log_warn("inode %llu: conversion: %s; trying on",
@@ -606,7 +659,8 @@ static void job_run(void *arg)
 		rc = walk_on(j);
 		/* Who asks for it again just now is waited for: it goes on for him. */
 		fmutex_lock(&cv->lock);
-		again = !is_over(j) && rc != -LE_STALE && j->n_walked != j->n_asks;
+		again = !is_over(j) && rc != -LE_STALE &&
+			(rc == -LE_CANCELED ? !is_within(j) : j->n_walked != j->n_asks);
 		if (!again)
 			job_end(j, rc);
 		fmutex_unlock(&cv->lock);
@@ -721,38 +775,9 @@ void conversions_each(const struct mds *m, void (*each)(void *arg, const struct 
 
 /* ---- asking ---- */
 
-struct above {
-	struct ino ino, parent;
-};
-
-static int parent_txn(struct op *op, const void *in, void *vout)
-{
-	struct above *a = vout;
-	const struct inode_rec *rec;
-
-	(void)in;
-	TRY(file_get(op, a->ino, VIEW_NEWEST, NULL, &rec));
-	a->parent = S_ISDIR(rec->attr.mode) ? rec->parent : (struct ino){0};
-	return 0;
-}
-
-/* Is ino the directory, or below it? Of a file nobody knows. */
-static bool is_below(struct op *op, struct ino ino, struct ino dir)
-{
-	for (uint32_t depth = 0; depth < DEPTH_MAX && ino.v != 0; depth++) {
-		struct above a = {.ino = ino};
-
-		if (ino_equal(ino, dir))
-			return true;
-		if (ino_equal(ino, LEAT_ROOT_INO) || op_read(op, parent_txn, NULL, &a) < 0)
-			return false;
-		ino = a.parent;
-	}
-	return false;
-}
-
 /* Two trees of which one is part of the other would convert each other's files for ever: the newer
- * demand counts, of a part of another one it is refused. Under the lock, so none comes or goes. */
+ * demand counts, of a part of another one it is refused, and ends where it becomes one (is_within).
+ * Under the lock, so none comes or goes. */
 static int make_room(struct op *op, struct ino root, uint32_t replicas)
 {
 	list_for_each (n, &op->m->conversions.jobs) {

@@ -139,6 +139,28 @@ static void again_body(struct fx *f)
 }
 TEST(test_again, again_body)
 
+/* Below a tree that gets another number of copies there is no conversion of its own, also when it
+ * has only been moved there: they would convert each other's files for ever. */
+static void moved_body(struct fx *f)
+{
+	struct ino outer = busy_dir(f, LEAT_ROOT_INO, "outer");
+	struct ino inner = busy_dir(f, LEAT_ROOT_INO, "inner");
+
+	assert_int_equal(convert(f, outer, 3), 0);
+	assert_int_equal(convert(f, inner, 2), 0);
+	sleep_us(20000000);
+	assert_int_equal(f->m->conversions.n, 2);
+	assert_int_equal(fx_attr(f, inner).layout.replicas, 2);
+	assert_int_equal(fx_rename(f, LEAT_ROOT_INO, "inner", outer, "inner", 0), 0);
+	assert_int_equal(convert(f, inner, 2), -LE_BUSY);
+	sleep_us(40000000);
+	assert_int_equal(f->m->conversions.n, 1);
+	assert_int_equal(conversions(f, outer).replicas, 3);
+	assert_false(on_record(f, inner));
+	assert_int_equal(fx_attr(f, inner).layout.replicas, 3);
+}
+TEST(test_moved, moved_body)
+
 /* The newer demand for a whole counts, that for a part ends, also when both come at once. */
 static struct ino outer, inner;
 
@@ -251,6 +273,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_who_may),
 		cmocka_unit_test(test_again),
+		cmocka_unit_test(test_moved),
 		cmocka_unit_test(test_part_and_whole),
 		cmocka_unit_test(test_too_many),
 	};
