@@ -335,7 +335,9 @@ static int heartbeat(struct registration *g, uint64_t *ret_sent_us)
 /* Told or not: a process that ends is noticed, too. */
 static void tell_distrust(struct registration *g)
 {
-	struct mds_target_bad_req req = {.target = g->t->id, .uuid = g->t->store->super.uuid};
+	struct mds_target_bad_req req = {.target = g->t->id,
+					 .uuid = g->t->store->super.uuid,
+					 .incarnation = g->t->incarnation};
 	struct mds_target_bad_rep rep;
 	struct rpc_call call = {.op = OP_mds_target_bad,
 				.req = &req,

@@ -504,12 +504,15 @@ static int peer_client(struct chains *cs, uint32_t target, struct rpc_client **r
 int chains_call(struct chains *cs, uint32_t target, struct rpc_call *call)
 {
 	struct rpc_client *client;
+	int rc;
 
 	if (cs->stopping)
 		return -LE_SHUTDOWN;
 	TRY(peer_client(cs, target, &client));
 	call->target = target;
-	return rpc_call(client, call);
+	rc = rpc_call(client, call);
+	/* Its store, not this one's: who answers so serves nothing any more. */
+	return rc == -LE_CORRUPT_STORE ? -LE_NOT_READY : rc;
 }
 
 int chain_call(struct chain *c, uint32_t target, struct rpc_call *call)

@@ -22,14 +22,18 @@ static struct {
 	struct sim *sim;
 	struct transport *transport;
 	struct rpc_key key;
-	struct sim_proc *mds, *ossd, *client;
+	struct sim_proc *mds, *ossd, *other, *client;
 	bool formatted, running;
+	bool garbage; /* a row that is none comes into the index before the server starts */
 	struct ossd *server;
 	struct rpc_client *asks;
 	/* what the metadata server says */
 	bool named; /* the chain, with this target and another in sync */
 	uint32_t epoch, chains_epoch;
 	uint32_t n_heartbeats;
+	/* and what it heard */
+	uint64_t incarnation;
+	uint32_t n_bad;
 	void (*test)(void);
 	bool done;
 } bed;
@@ -51,9 +55,10 @@ static void say_chains(struct rpc_req *r, struct bytes *ret_chains)
 
 static int on_register(struct rpc_req *r, const void *in, void *out)
 {
+	const struct mds_target_register_req *q = in;
 	struct mds_target_register_rep *p = out;
 
-	(void)in;
+	bed.incarnation = q->incarnation;
 	*p = (struct mds_target_register_rep){.target = 1,
 					      .chain = CHAIN,
 					      .epoch = bed.epoch,
@@ -77,6 +82,18 @@ static int on_heartbeat(struct rpc_req *r, const void *in, void *out)
 	return 0;
 }
 
+/* Of another incarnation it is not true. */
+static int on_bad(struct rpc_req *r, const void *in, void *out)
+{
+	const struct mds_target_bad_req *q = in;
+
+	(void)r, (void)out;
+	if (q->target != 1 || q->incarnation != bed.incarnation)
+		return -LE_NO_TARGET;
+	bed.n_bad++;
+	return 0;
+}
+
 static int on_sessions(struct rpc_req *r, const void *in, void *out)
 {
 	(void)r, (void)in, (void)out;
@@ -87,6 +104,7 @@ static void mds_main(struct loop *loop, void *arg)
 {
 	static const struct rpc_handler handlers[] = {{OP_mds_target_register, on_register},
 						      {OP_mds_target_heartbeat, on_heartbeat},
+						      {OP_mds_target_bad, on_bad},
 						      {OP_mds_session_list, on_sessions}};
 	struct rpc_server_options o = {.transport = bed.transport,
 				       .addrs = "mds:1",
@@ -100,6 +118,45 @@ static void mds_main(struct loop *loop, void *arg)
 
 	(void)loop, (void)arg;
 	assert_int_equal(rpc_server_create(&o, &s), 0);
+}
+
+/* Another target, whose index is damaged. */
+static int on_sums(struct rpc_req *r, const void *in, void *out)
+{
+	(void)r, (void)in, (void)out;
+	return -LE_CORRUPT_STORE;
+}
+
+static void other_main(struct loop *loop, void *arg)
+{
+	static const struct rpc_handler handlers[] = {{OP_oss_sums, on_sums}};
+	struct rpc_server_options o = {.transport = bed.transport,
+				       .addrs = "other:1",
+				       .name = "other",
+				       .role = ROLE_OSSD,
+				       .cluster = {{7, 7}},
+				       .key = bed.key,
+				       .handlers = handlers,
+				       .n_handlers = ARRAY_SIZE(handlers)};
+	struct rpc_server *s;
+
+	(void)loop, (void)arg;
+	assert_int_equal(rpc_server_create(&o, &s), 0);
+}
+
+static void put_garbage(struct env *env)
+{
+	static const uint8_t row[] = {ROW_CHUNK, 0, 0, 0, CHAIN, 255, 255};
+	struct kv_options ko = {0};
+	struct kv_batch *b = kv_batch_create();
+	struct kv *kv;
+
+	assert_non_null(b);
+	assert_int_equal(kv_open(env, "/store/index", &ko, &kv), 0);
+	kv_batch_put(b, row, sizeof(row), "x", 1);
+	assert_int_equal(kv_commit(kv, b, true), 0);
+	kv_batch_destroy(b);
+	kv_close(kv);
 }
 
 static void ossd_main(struct loop *loop, void *arg)
@@ -118,6 +175,8 @@ static void ossd_main(struct loop *loop, void *arg)
 	if (!bed.formatted)
 		assert_int_equal(ossd_format(loop_env(loop), &o.params, false), 0);
 	bed.formatted = true;
+	if (bed.garbage)
+		put_garbage(loop_env(loop));
 	assert_int_equal(ossd_start(&o, &bed.server), 0);
 	bed.running = true;
 }
@@ -150,6 +209,50 @@ static int read_chain(void)
 				.deadline_us = loop_deadline_ms(20000)};
 	int rc = rpc_call(bed.asks, &call);
 
+	rpc_call_fini(&call);
+	return rc;
+}
+
+/* A call that needs all rows of the chain's chunks. */
+static int list_chunks(void)
+{
+	struct oss_list_req req = {.max = 100};
+	struct oss_list_rep rep = {0};
+	struct rpc_call call = {.op = OP_oss_list,
+				.req = &req,
+				.rep = &rep,
+				.target = 1,
+				.chain = CHAIN,
+				.epoch = bed.epoch,
+				.deadline_us = loop_deadline_ms(20000)};
+	int rc = rpc_call(bed.asks, &call);
+
+	rpc_call_fini(&call);
+	return rc;
+}
+
+/* To be told by the other target that its index is damaged. */
+static int copy_to_other(void)
+{
+	struct target_info other = {.id = 2, .addrs = bytes_str("other:1")};
+	struct oss_copy_req req = {
+		.ino = {5}, .gen = 1, .to_gen = 2, .to_chain = 2, .to_epoch = 1, .to_target = 2};
+	struct oss_copy_rep rep = {0};
+	struct rpc_call call = {.op = OP_oss_copy,
+				.req = &req,
+				.rep = &rep,
+				.target = 1,
+				.chain = CHAIN,
+				.epoch = bed.epoch,
+				.deadline_us = loop_deadline_ms(20000)};
+	uint8_t buf[256];
+	struct wire_w w;
+	int rc;
+
+	wire_w_init(&w, buf, sizeof(buf));
+	wire_put_target_info(&w, &other);
+	req.targets = bytes_of(buf, (uint32_t)w.len);
+	rc = rpc_call(bed.asks, &call);
 	rpc_call_fini(&call);
 	return rc;
 }
@@ -196,8 +299,10 @@ static void run(void (*test)(void))
 	assert_int_equal(transport_sim_create(bed.sim, NULL, &bed.transport), 0);
 	bed.mds = sim_proc_create(bed.sim, "mds");
 	bed.ossd = sim_proc_create(bed.sim, "ossd");
+	bed.other = sim_proc_create(bed.sim, "other");
 	bed.client = sim_proc_create(bed.sim, "client");
 	assert_int_equal(sim_proc_start(bed.mds, mds_main, NULL), 0);
+	assert_int_equal(sim_proc_start(bed.other, other_main, NULL), 0);
 	assert_int_equal(sim_proc_start(bed.client, client_main, NULL), 0);
 	assert_int_equal(sim_run(bed.sim, is_done, &bed.done, 100000000), 0);
 	sim_destroy(bed.sim);
@@ -253,6 +358,32 @@ static void not_told_of_chains(void)
 	assert_int_equal(read_chain(), 0);
 }
 
+static void await_bad(void)
+{
+	while (!bed.n_bad || !ossd_failed(bed.server))
+		(void)!fiber_sleep_us(10000);
+	assert_int_equal(ossd_failed(bed.server), -LE_CORRUPT_STORE);
+	assert_int_equal(read_chain(), -LE_NOT_READY);
+}
+
+static void damaged_index(void)
+{
+	bed.garbage = true;
+	start_ossd();
+	assert_true(list_chunks() < 0);
+	await_bad();
+}
+
+static void damage_elsewhere(void)
+{
+	start_ossd();
+	assert_int_equal(copy_to_other(), -LE_BUSY);
+	await_heartbeats();
+	assert_int_equal(bed.n_bad, 0);
+	assert_int_equal(ossd_failed(bed.server), 0);
+	assert_int_equal(read_chain(), 0);
+}
+
 #define TEST(name, fn)                                                                             \
 	static void name(void **state)                                                             \
 	{                                                                                          \
@@ -263,6 +394,8 @@ TEST(a_chain_that_names_it_is_served, named)
 TEST(replaced_while_it_was_down_it_serves_none, replaced_while_down)
 TEST(replaced_while_it_was_up_it_serves_none, replaced_while_up)
 TEST(where_no_chains_are_named_it_serves_its_own, not_told_of_chains)
+TEST(that_its_index_is_damaged_is_told, damaged_index)
+TEST(another_targets_damaged_index_is_not_its_own, damage_elsewhere)
 
 int main(void)
 {
@@ -271,6 +404,8 @@ int main(void)
 		cmocka_unit_test(replaced_while_it_was_down_it_serves_none),
 		cmocka_unit_test(replaced_while_it_was_up_it_serves_none),
 		cmocka_unit_test(where_no_chains_are_named_it_serves_its_own),
+		cmocka_unit_test(that_its_index_is_damaged_is_told),
+		cmocka_unit_test(another_targets_damaged_index_is_not_its_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
