@@ -227,13 +227,15 @@ static int connected(void *arg, struct rpc_client *c)
 
 /* ---- heartbeat ---- */
 
+/* asked: with which chains_epoch. An answer that has the same names no chains, for there is no news;
+ * the connection may have registered since, and heard of another. */
 static int heard(struct registration *g, const struct mds_target_heartbeat_rep *rep,
-		 uint64_t sent_us)
+		 uint64_t sent_us, uint64_t asked)
 {
 	struct target *t = g->t;
 
 	TRY(chains_addrs(t->chains, rep->targets));
-	if (rep->chains.len || (rep->chains_epoch && rep->chains_epoch != g->chains_epoch))
+	if (rep->chains.len || (rep->chains_epoch && rep->chains_epoch != asked))
 		TRY(members_known(t, rep->chains, sent_us));
 	else if (rep->chains_epoch == 0)
 		TRY(adopt_own(t, rep->epoch));
@@ -322,7 +324,7 @@ static int heartbeat(struct registration *g, uint64_t *ret_sent_us)
 	if (rc == -LE_NO_TARGET && req.target == 0)
 		rc = 0; /* asked before there was a number; the connection has registered since */
 	else if (rc == 0) {
-		rc = heard(g, &rep, sent_us);
+		rc = heard(g, &rep, sent_us, req.chains_epoch);
 		news = rep.sessions_gen != t->fence.gen;
 	} else if (g->lease_ms && rc != -LE_TIMEDOUT && may_go_on(g)) {
 		chains_lease(t->chains, sent_us, g->lease_ms);

@@ -22,7 +22,7 @@ static struct {
 	struct sim *sim;
 	struct transport *transport;
 	struct rpc_key key;
-	struct sim_proc *mds, *ossd, *other, *client;
+	struct sim_proc *mds, *mds2, *ossd, *other, *client;
 	bool formatted, running;
 	bool garbage; /* a row that is none comes into the index before the server starts */
 	struct ossd *server;
@@ -30,7 +30,8 @@ static struct {
 	/* what the metadata server says */
 	bool named; /* the chain, with this target and another in sync */
 	uint32_t epoch, chains_epoch;
-	uint32_t n_heartbeats;
+	uint32_t n_heartbeats, n_registers;
+	bool hold, held; /* the answer to a heartbeat, once it is decided */
 	/* and what it heard */
 	uint64_t incarnation;
 	uint32_t n_bad;
@@ -59,6 +60,7 @@ static int on_register(struct rpc_req *r, const void *in, void *out)
 	struct mds_target_register_rep *p = out;
 
 	bed.incarnation = q->incarnation;
+	bed.n_registers++;
 	*p = (struct mds_target_register_rep){.target = 1,
 					      .chain = CHAIN,
 					      .epoch = bed.epoch,
@@ -78,6 +80,10 @@ static int on_heartbeat(struct rpc_req *r, const void *in, void *out)
 		.epoch = bed.epoch, .lease_ms = 60000, .chains_epoch = bed.chains_epoch};
 	if (q->chains_epoch != bed.chains_epoch)
 		say_chains(r, &p->chains);
+	while (bed.hold) {
+		bed.held = true;
+		(void)!fiber_sleep_us(10000);
+	}
 	bed.n_heartbeats++;
 	return 0;
 }
@@ -107,7 +113,7 @@ static void mds_main(struct loop *loop, void *arg)
 						      {OP_mds_target_bad, on_bad},
 						      {OP_mds_session_list, on_sessions}};
 	struct rpc_server_options o = {.transport = bed.transport,
-				       .addrs = "mds:1",
+				       .addrs = arg,
 				       .name = "mds",
 				       .role = ROLE_MDS,
 				       .cluster = {{7, 7}},
@@ -116,7 +122,7 @@ static void mds_main(struct loop *loop, void *arg)
 				       .n_handlers = ARRAY_SIZE(handlers)};
 	struct rpc_server *s;
 
-	(void)loop, (void)arg;
+	(void)loop;
 	assert_int_equal(rpc_server_create(&o, &s), 0);
 }
 
@@ -165,7 +171,8 @@ static void ossd_main(struct loop *loop, void *arg)
 	struct config_section s = {"ossd", ossd_param_table, n_ossd_params, &o.params};
 
 	(void)arg;
-	o = (struct ossd_options){.transport = bed.transport, .key = bed.key, .mds_addrs = "mds:1"};
+	o = (struct ossd_options){.transport = bed.transport, .key = bed.key,
+				  .mds_addrs = "mds:1 mds2:1"};
 	config_defaults(&s, 1);
 	snprintf(o.params.data_dir, sizeof(o.params.data_dir), "/store");
 	snprintf(o.params.listen, sizeof(o.params.listen), "ossd:1");
@@ -285,8 +292,16 @@ static bool is_done(void *arg)
 	return *(bool *)arg;
 }
 
+/* The second address of the metadata server is the better one. */
+static int rank(struct transport *t, const char *addr)
+{
+	(void)t;
+	return strcmp(addr, "mds2:1") == 0 ? 0 : 1;
+}
+
 static void run(void (*test)(void))
 {
+	static struct transport_ops ranked;
 	struct sim_options so = {.kv_open = kv_sim_open};
 
 	memset(&bed, 0, sizeof(bed));
@@ -297,11 +312,15 @@ static void run(void (*test)(void))
 	bed.named = true;
 	assert_int_equal(sim_create(1, &so, &bed.sim), 0);
 	assert_int_equal(transport_sim_create(bed.sim, NULL, &bed.transport), 0);
+	ranked = *bed.transport->ops;
+	ranked.rank = rank;
+	bed.transport->ops = &ranked;
 	bed.mds = sim_proc_create(bed.sim, "mds");
+	bed.mds2 = sim_proc_create(bed.sim, "mds2");
 	bed.ossd = sim_proc_create(bed.sim, "ossd");
 	bed.other = sim_proc_create(bed.sim, "other");
 	bed.client = sim_proc_create(bed.sim, "client");
-	assert_int_equal(sim_proc_start(bed.mds, mds_main, NULL), 0);
+	assert_int_equal(sim_proc_start(bed.mds, mds_main, "mds:1"), 0);
 	assert_int_equal(sim_proc_start(bed.other, other_main, NULL), 0);
 	assert_int_equal(sim_proc_start(bed.client, client_main, NULL), 0);
 	assert_int_equal(sim_run(bed.sim, is_done, &bed.done, 100000000), 0);
@@ -358,6 +377,23 @@ static void not_told_of_chains(void)
 	assert_int_equal(read_chain(), 0);
 }
 
+/* One that was asked for before the connection moved to a better address, where other epochs were
+ * heard, is no news. */
+static void late_answer(void)
+{
+	start_ossd();
+	bed.hold = true;
+	while (!bed.held)
+		(void)!fiber_sleep_us(10000);
+	bed.chains_epoch = 9;
+	assert_int_equal(sim_proc_start(bed.mds2, mds_main, "mds2:1"), 0);
+	while (bed.n_registers < 2)
+		(void)!fiber_sleep_us(10000);
+	bed.hold = false;
+	await_heartbeats();
+	assert_int_equal(read_chain(), 0);
+}
+
 static void await_bad(void)
 {
 	while (!bed.n_bad || !ossd_failed(bed.server))
@@ -394,6 +430,7 @@ TEST(a_chain_that_names_it_is_served, named)
 TEST(replaced_while_it_was_down_it_serves_none, replaced_while_down)
 TEST(replaced_while_it_was_up_it_serves_none, replaced_while_up)
 TEST(where_no_chains_are_named_it_serves_its_own, not_told_of_chains)
+TEST(an_answer_that_comes_late_takes_no_chain_away, late_answer)
 TEST(that_its_index_is_damaged_is_told, damaged_index)
 TEST(another_targets_damaged_index_is_not_its_own, damage_elsewhere)
 
@@ -404,6 +441,7 @@ int main(void)
 		cmocka_unit_test(replaced_while_it_was_down_it_serves_none),
 		cmocka_unit_test(replaced_while_it_was_up_it_serves_none),
 		cmocka_unit_test(where_no_chains_are_named_it_serves_its_own),
+		cmocka_unit_test(an_answer_that_comes_late_takes_no_chain_away),
 		cmocka_unit_test(that_its_index_is_damaged_is_told),
 		cmocka_unit_test(another_targets_damaged_index_is_not_its_own),
 	};
