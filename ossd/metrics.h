@@ -79,7 +79,7 @@
 	M(GAUGE, granted_bytes, "leat_ossd_granted_bytes", "space granted to sessions") \
 	M(GAUGE, zeroed_bytes, "leat_ossd_data_file_bytes", "present size of the data file") \
 	M(GAUGE, registered, "leat_ossd_registered", "1 when the metadata server knows this target") \
-	M(GAUGE, failed, "leat_ossd_store_failed", "1 after a failed sync: the store takes no writes") \
+	M(GAUGE, failed, "leat_ossd_store_failed", "1 after a failed write or sync: the store takes no writes") \
 	NET_METRICS(M, "leat_ossd")
 
 struct ossd_metrics {

@@ -82,6 +82,13 @@ enum member_state chain_state_of(const struct chain *c, uint32_t target)
 	return MEMBER_OUT;
 }
 
+int chain_outcome(const struct chain *c, int rc)
+{
+	if (rc < 0 && chunk_store_status(c->all->store) < 0 && chain_others_sync(c) > 0)
+		return -LE_SHUTDOWN;
+	return rc;
+}
+
 /* ---- what the metadata server says ---- */
 
 /* The members of info into c (which may be a mere draft): -LE_BAD_MESSAGE. */

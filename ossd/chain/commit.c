@@ -501,9 +501,9 @@ int chain_barrier(struct chain *c)
 			return -LE_STALE_EPOCH;
 		if (c->all->stopping)
 			return -LE_SHUTDOWN;
-		TRY(chunk_store_status(c->all->store));
+		TRY(chain_outcome(c, chunk_store_status(c->all->store)));
 	}
-	return group_commit_barrier(&c->all->store->gc);
+	return chain_outcome(c, group_commit_barrier(&c->all->store->gc));
 }
 
 int chunk_barrier(struct chain *c, const struct chunk_key *id)
@@ -527,7 +527,7 @@ int chunk_barrier(struct chain *c, const struct chunk_key *id)
 		if (rc == 0 && c->all->stopping)
 			rc = -LE_SHUTDOWN;
 		if (rc == 0)
-			rc = chunk_store_status(c->all->store);
+			rc = chain_outcome(c, chunk_store_status(c->all->store));
 	}
 	chunk_ent_put(cache, e);
 	return rc;

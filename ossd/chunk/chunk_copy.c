@@ -168,7 +168,7 @@ static int write_run(struct chunk_tx *tx, uint8_t *buf, uint32_t len, uint64_t o
 	struct iovec iov = {buf, len};
 
 	tx->data = true;
-	return env_file_pwritev(tx->s->data.f, &iov, 1, off);
+	return store_data_write(tx->s, &iov, 1, off);
 }
 
 int chunk_part_write(struct chunk_tx *tx, const struct slot *slot, const struct chunk_part *part)

@@ -186,6 +186,15 @@ int store_corrupt(struct chunk_store *s, const struct chunk_key *id, uint32_t in
 	return -LE_CORRUPT;
 }
 
+int store_data_write(struct chunk_store *s, const struct iovec *iov, int n_iov, uint64_t off)
+{
+	int rc = env_file_pwritev(s->data.f, iov, n_iov, off);
+
+	if (rc < 0 && rc != -LE_NOSPC)
+		group_commit_fail(&s->gc, rc, "a write to the data file");
+	return rc;
+}
+
 static int pread_block(struct chunk_store *s, const struct chunk_block *b, uint8_t *buf)
 {
 	return env_file_pread(s->data.f, buf, (size_t)block_units(b) * UNIT_SIZE,

@@ -164,7 +164,7 @@ static int writer_flush(struct writer *wr)
 	int rc = 0;
 
 	if (wr->n_iov)
-		rc = env_file_pwritev(wr->s->data.f, wr->iov, wr->n_iov, wr->file_off);
+		rc = store_data_write(wr->s, wr->iov, wr->n_iov, wr->file_off);
 	wr->n_iov = 0;
 	wr->bytes = 0;
 	wr->stage_used = wr->stage_kept;

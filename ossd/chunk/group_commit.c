@@ -25,7 +25,7 @@ static void group_open(struct group_commit *g)
 	kv_batch_clear(g->open->batch);
 }
 
-static void fail(struct group_commit *g, int rc, const char *what)
+void group_commit_fail(struct group_commit *g, int rc, const char *what)
 {
 	if (g->status < 0)
 		return;
@@ -48,7 +48,7 @@ static void sync_data(struct group_commit *g)
 	metric_add(&g->o.metrics->syncs, 1);
 	metric_hist_add(&g->o.metrics->sync_us, env_now_us(g->o.env) - start);
 	if (rc < 0)
-		fail(g, rc, "sync of the data file");
+		group_commit_fail(g, rc, "sync of the data file");
 }
 
 /* Until the open group should be committed. False: there will be none. */
@@ -134,7 +134,7 @@ static void commit_fiber(void *arg)
 			int rc = kv_commit(g->o.kv, c->batch, must_sync(g));
 			metric_hist_add(&g->o.metrics->commit_us, env_now_us(g->o.env) - start);
 			if (rc < 0)
-				fail(g, rc, "commit of the index");
+				group_commit_fail(g, rc, "commit of the index");
 		}
 		end_group(g, c);
 	}

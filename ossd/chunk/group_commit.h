@@ -6,7 +6,8 @@
  *   join → [open] → fdatasync of the data file → [synced] → commit of the index → committed → wake
  *
  * Groups are committed in the order they were open, and rows of one key end up in the order in
- * which they joined. A failed sync or commit is final: this and all later groups fail with it.
+ * which they joined. A failed sync or commit is final: this and all later groups fail with it. So
+ * is what others tell of the data file by group_commit_fail.
  * Owned by the store's loop.
  */
 #ifndef LEAT_OSSD_GROUP_COMMIT_H
@@ -83,6 +84,9 @@ uint64_t group_commit_join(struct group_commit *g, struct commit_member *m, bool
 uint64_t group_commit_join_lazy(struct group_commit *g, struct commit_member *m, bool data);
 /* Somebody waits now for what has joined. Does not yield. */
 void group_commit_hurry(struct group_commit *g);
+/* The disk has failed: the store takes no more writes, and its program ends. Said once. Does not
+ * yield. */
+void group_commit_fail(struct group_commit *g, int rc, const char *what);
 /* Until the group is durable: 0 or the final failure. Not interruptible. Yields. */
 int group_commit_wait(struct group_commit *g, uint64_t number) CHECK_RESULT;
 /* Hurries and waits for everything that has joined so far. */

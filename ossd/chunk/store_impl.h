@@ -63,6 +63,10 @@ int store_ent_vanished(struct chunk_store *s, struct chunk_ent *e) CHECK_RESULT;
 int store_record_decode(struct chunk_store *s, const struct chunk_key *id, const void *data,
 			size_t len, struct chunk_record **ret_rec) CHECK_RESULT;
 
+/* To the data file. A disk that refuses it takes nothing more, unless it is full: then the store has
+ * failed. */
+int store_data_write(struct chunk_store *s, const struct iovec *iov, int n_iov,
+		     uint64_t off) CHECK_RESULT;
 /* Logs and counts a damaged block: -LE_CORRUPT. */
 int store_corrupt(struct chunk_store *s, const struct chunk_key *id, uint32_t index,
 		  const struct chunk_block *b);

@@ -221,13 +221,13 @@ int op_mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *in, v
 
 	TRY(op_admit(r, CHAIN_HEAD, &m.chain));
 	if (!op_is_client(r->hdr.session))
-		return mutate(&m, &key, fn, in, out);
+		return chain_outcome(m.chain, mutate(&m, &key, fn, in, out));
 	/* Who is told that a session is refused must not find anything of it under way. */
 	TRY(fence_admit(&m.t->fence, r->hdr.session));
-	TRY(writers_begin(&s->writers, &s->gc, r->hdr.session, &se));
+	TRY(chain_outcome(m.chain, writers_begin(&s->writers, &s->gc, r->hdr.session, &se)));
 	rc = fence_admit(&m.t->fence, r->hdr.session);
 	if (rc == 0)
 		rc = mutate(&m, &key, fn, in, out);
 	writers_end(se);
-	return rc;
+	return chain_outcome(m.chain, rc);
 }

@@ -98,8 +98,9 @@ static int read_leased(struct rpc_req *r, struct chain *c, const struct oss_read
 
 	/* First whoever may have to do with it without knowing it. */
 	TRY(chain_tell_leases(c));
-	TRY(chunk_store_leased(op_target(r)->store, r->hdr.session,
-			       env_now_us(op_target(r)->env) + 2 * CHUNK_LEASE_MS * 1000ull));
+	rc = chunk_store_leased(op_target(r)->store, r->hdr.session,
+				env_now_us(op_target(r)->env) + 2 * CHUNK_LEASE_MS * 1000ull);
+	TRY(chain_outcome(c, rc));
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(chunk_lease_take(l, &k, r->hdr.session, req->lease, &serial));
 	rc = read_part(r, c, req, rep);

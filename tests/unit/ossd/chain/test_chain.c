@@ -737,6 +737,105 @@ static void test_reborn(void **state)
 	chain_rig_run(133, 3, reborn);
 }
 
+/* ---- a disk that takes nothing more ---- */
+
+static int64_t refuse_write(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off)
+{
+	(void)f, (void)iov, (void)n_iov, (void)off;
+	return -LE_IO;
+}
+
+static int refuse_sync(struct env_file *f)
+{
+	(void)f;
+	return -LE_IO;
+}
+
+static void break_disk(struct chain_rig *r, uint32_t i, bool syncs_only)
+{
+	static struct env_ops ops;
+	struct env *env = r->m[i].target.env;
+
+	ops = *env->ops;
+	if (syncs_only)
+		ops.file_datasync = refuse_sync;
+	else
+		ops.file_pwritev = refuse_write;
+	env->ops = &ops;
+}
+
+/* Its program ends: the others go on without it. */
+static void leaves(struct chain_rig *r, uint32_t i)
+{
+	assert_int_equal(chunk_store_status(r->m[i].target.store), -LE_IO);
+	crig_crash(r, i);
+	r->m[i].state = MEMBER_OUT;
+	for (uint32_t k = i; k + 1 < r->n; k++) {
+		r->order[k] = r->order[k + 1];
+		r->order[k + 1] = i;
+	}
+	crig_members(r);
+}
+
+/* The member says so to itself, and leaves; who writes waits until it has. */
+static void broken_member(struct chain_rig *r)
+{
+	static uint8_t data[RIG_BS], got[RIG_CS];
+	struct crig_async a = {
+		.r = r, .w = {one, 0, RIG_BS, data, .session = 8, .seq = 1}, .timeout_ms = 20000};
+
+	crig_fill(data, RIG_BS, 1);
+	break_disk(r, 1, false);
+	crig_start(&a);
+	(void)!fiber_sleep_us(1000000);
+	assert_false(a.ended);
+	leaves(r, 1);
+	crig_wait(&a);
+	assert_int_equal(a.rc, 0);
+	assert_int_equal(crig_read_any(r, 0, &one, got), RIG_BS);
+	assert_memory_equal(got, data, RIG_BS);
+}
+
+/* Who writes is to come again, for the other member has all that there was, and leads soon. */
+static void broken_head(struct chain_rig *r, bool syncs_only)
+{
+	static uint8_t data[RIG_BS], got[RIG_CS];
+	struct crig_write w = {one, 0, RIG_BS, data, .session = 8, .seq = 1};
+
+	crig_fill(data, RIG_BS, 1);
+	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
+	crig_wait_quiet(r);
+	break_disk(r, 0, syncs_only);
+	crig_fill(data, RIG_BS, 2);
+	w.seq = 2;
+	for (uint32_t i = 0; i < 2; i++)
+		assert_int_equal(crig_write(r, 0, &w, 20000), -LE_SHUTDOWN);
+	assert_int_equal(crig_trim(r, 0, &one, 10, 1, NULL), -LE_SHUTDOWN);
+	leaves(r, 0);
+	assert_int_equal(crig_write(r, 1, &w, 20000), 0);
+	assert_int_equal(crig_read_any(r, 1, &one, got), RIG_BS);
+	assert_memory_equal(got, data, RIG_BS);
+}
+
+static void head_without_writes(struct chain_rig *r)
+{
+	broken_head(r, false);
+}
+
+static void head_without_syncs(struct chain_rig *r)
+{
+	broken_head(r, true);
+}
+
+static void test_broken_disk(void **state)
+{
+	(void)state;
+	chain_rig_run(140, 2, broken_member);
+	chain_rig_run(141, 3, broken_member);
+	chain_rig_run(142, 2, head_without_writes);
+	chain_rig_run(143, 2, head_without_syncs);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -749,7 +848,7 @@ int main(void)
 		cmocka_unit_test(test_turned_round),    cmocka_unit_test(test_kept_back),
 		cmocka_unit_test(test_overtaken),       cmocka_unit_test(test_overtaken_twice),
 		cmocka_unit_test(test_reborn),          cmocka_unit_test(test_removed_before),
-		cmocka_unit_test(test_answered_late),
+		cmocka_unit_test(test_answered_late),   cmocka_unit_test(test_broken_disk),
 	};
 
 	log_set_level(getenv("LOGD") ? LOG_DEBUG : LOG_ERROR);
