@@ -658,7 +658,9 @@ static void zero_fiber(void *arg)
 		}
 		if (rc == 0 && unsynced && s->p->sync &&
 		    (unsynced >= ZERO_SYNC_EVERY || (!more && s->n_writing == 0))) {
-			rc = env_file_datasync(s->data.f);
+			/* With a group: the kernel tells only one sync that data could not be
+			 * written, and that of the next group would succeed without its data. */
+			rc = group_commit_wait(&s->gc, group_commit_join(&s->gc, NULL, true));
 			unsynced = 0;
 		}
 		if (!more && fiber_sleep_us(100000) < 0)

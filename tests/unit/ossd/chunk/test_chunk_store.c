@@ -307,6 +307,40 @@ static void test_full_disk(void **state)
 	run_fresh(5, full, NULL);
 }
 
+static uint32_t syncs_refused;
+
+/* Like the kernel: whoever syncs next is not told any more. */
+static int refuse_one_sync(struct env_file *f)
+{
+	(void)f;
+	return syncs_refused++ ? 0 : -LE_IO;
+}
+
+/* Space is zeroed, and that cannot be synced: what is written meanwhile may be lost with it. */
+static void lost_sync(struct rig *r, void *arg)
+{
+	static struct env_ops ops;
+	const struct env_ops *real = r->store->env->ops;
+	const struct chunk_key id = {1, {5}, 1, 0};
+	uint8_t data[100] = {1};
+
+	(void)arg;
+	ops = *real;
+	ops.file_datasync = refuse_one_sync;
+	r->store->env->ops = &ops;
+	(void)!fiber_sleep_us(2000000);
+	assert_int_equal(syncs_refused, 1);
+	assert_int_equal(rig_write(r, &id, CS, 0, data, sizeof(data), 0), -LE_IO);
+	assert_int_equal(chunk_store_status(r->store), -LE_IO);
+	r->store->env->ops = real;
+}
+
+static void test_lost_sync(void **state)
+{
+	(void)state;
+	run_fresh(6, lost_sync, NULL);
+}
+
 static void fill_up(struct rig *r, void *arg)
 {
 	static uint8_t data[CS];
@@ -831,6 +865,7 @@ int main(void)
 		cmocka_unit_test(test_trim_punch_remove),
 		cmocka_unit_test(test_many_files_are_removed),
 		cmocka_unit_test(test_full_disk),
+		cmocka_unit_test(test_lost_sync),
 		cmocka_unit_test(test_file_system_below_is_full),
 		cmocka_unit_test(test_damage_is_found),
 		cmocka_unit_test(test_exactly_once), cmocka_unit_test(test_ends_late),
