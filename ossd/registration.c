@@ -394,6 +394,8 @@ static void heartbeat_fiber(void *arg)
 
 	g->fiber = fiber_self();
 	while (!g->stopping) {
+		if (t->care && t->care->index_damaged)
+			registration_distrust(g);
 		if (g->distrust && !g->failed)
 			tell_distrust(g);
 		beat(g);

@@ -145,6 +145,7 @@ static void drop_fiber(void *arg)
 
 			k->drop_due = false;
 			rc = drop_all(k);
+			care_noticed(k, rc);
 			if (rc < 0) {
 				k->drop_due = true;
 				if (rc != -LE_CANCELED && rc != -LE_INTR)

@@ -22,6 +22,7 @@ struct care {
 	struct list repairing;    /* chunks that are being repaired just now */
 	uint64_t damage_seen;     /* blocks, since the last scrub began */
 	bool drop_due, members_known, stopping;
+	bool index_damaged; /* met by what nobody asked for: the target tells, and ends */
 	struct fiber *dropper;
 	struct latch fibers;
 };
@@ -45,6 +46,13 @@ void care_free(struct care *k);
 /* The metadata server has named all chains that this target is a member of, and they are adopted:
  * chunks of any others may go. Does not yield. */
 void care_members_known(struct care *k);
+
+/* How something ended that nobody waits for. That the index is damaged is always said of the own one:
+ * chains_call does not return that of another target. Does not yield. */
+static inline void care_noticed(struct care *k, int rc)
+{
+	k->index_damaged |= rc == -LE_CORRUPT_STORE;
+}
 
 /* ---- copies of chunks ---- */
 

@@ -189,7 +189,8 @@ void chain_leases_told(struct chain *c, uint32_t ms);
 /* ---- talking to other members ---- */
 
 /* One call to a member, under the chain's present epoch. The caller's rpc_call has op, req, rep,
- * deadline and data. -LE_TARGET_DOWN without an address. Yields. */
+ * deadline and data. -LE_TARGET_DOWN without an address; -LE_NOT_READY where its store is damaged,
+ * so that nobody takes that for the own one. Yields. */
 int chain_call(struct chain *c, uint32_t target, struct rpc_call *call) CHECK_RESULT;
 /* The same about a chain that this target need not be a member of: call has chain and epoch. */
 int chains_call(struct chains *cs, uint32_t target, struct rpc_call *call) CHECK_RESULT;

@@ -355,6 +355,7 @@ static void compare_members(struct scrub *s, const struct page *p, const struct 
 
 		if (rc == 0)
 			continue;
+		care_noticed(s->k, rc);
 		s->row.uncompared += p->n;
 		log_debug("chain %u: comparing with target %u: %s", c->id, target, status_text(rc));
 	}
@@ -488,6 +489,9 @@ static void scrub_fiber(void *arg)
 			rc = walk(s);
 			maybe_save(s);
 		}
+		care_noticed(s->k, rc);
+		if (s->k->index_damaged)
+			s->row.running = 0; /* the next process goes on, if there is one */
 		if (rc < 0 && !s->stopping)
 			log_warn("scrub: %s", status_text(rc));
 		if ((rc < 0 || !s->row.running) && !s->stopping)

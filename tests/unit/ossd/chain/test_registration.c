@@ -191,7 +191,7 @@ static void ossd_main(struct loop *loop, void *arg)
 static void start_ossd(void)
 {
 	assert_int_equal(sim_proc_start(bed.ossd, ossd_main, NULL), 0);
-	while (!bed.running || !ossd_ready(bed.server))
+	while (!bed.running || (!ossd_ready(bed.server) && !bed.n_bad))
 		(void)!fiber_sleep_us(10000);
 }
 
@@ -410,6 +410,14 @@ static void damaged_index(void)
 	await_bad();
 }
 
+/* Nobody asks for what is damaged: the scrub that begins after such a start meets it. */
+static void damage_nobody_meets(void)
+{
+	bed.garbage = true;
+	start_ossd();
+	await_bad();
+}
+
 static void damage_elsewhere(void)
 {
 	start_ossd();
@@ -432,6 +440,7 @@ TEST(replaced_while_it_was_up_it_serves_none, replaced_while_up)
 TEST(where_no_chains_are_named_it_serves_its_own, not_told_of_chains)
 TEST(an_answer_that_comes_late_takes_no_chain_away, late_answer)
 TEST(that_its_index_is_damaged_is_told, damaged_index)
+TEST(a_scrub_that_meets_damage_of_the_index_tells, damage_nobody_meets)
 TEST(another_targets_damaged_index_is_not_its_own, damage_elsewhere)
 
 int main(void)
@@ -443,6 +452,7 @@ int main(void)
 		cmocka_unit_test(where_no_chains_are_named_it_serves_its_own),
 		cmocka_unit_test(an_answer_that_comes_late_takes_no_chain_away),
 		cmocka_unit_test(that_its_index_is_damaged_is_told),
+		cmocka_unit_test(a_scrub_that_meets_damage_of_the_index_tells),
 		cmocka_unit_test(another_targets_damaged_index_is_not_its_own),
 	};
 

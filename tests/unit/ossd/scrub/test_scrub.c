@@ -252,12 +252,52 @@ static void test_scrub_goes_on_after_a_restart(void **state)
 	rrig_fini(&r);
 }
 
+/* ---- a damaged index ---- */
+
+/* A row among those of chunks that is none. */
+static void put_garbage(struct rnode *n, void *arg)
+{
+	static const uint8_t row[] = {ROW_CHUNK, 0, 0, 0, RRIG_CHAIN, 255, 255};
+	struct group_commit *g = &n->target->store->gc;
+
+	(void)arg;
+	kv_batch_put(group_commit_batch(g), row, sizeof(row), "x", 1);
+	assert_int_equal(group_commit_wait(g, group_commit_join(g, NULL, false)), 0);
+}
+
+/* It ends, and the target is told, instead of beginning again for ever. */
+static void meets_garbage(struct rrig *r, void *arg)
+{
+	(void)arg;
+	rrig_set(r, "01", "SS");
+	write_all(r);
+	(void)scrub(r, 0, true);
+	assert_false(r->node[0].target->care->index_damaged);
+	rrig_do(r, 0, put_garbage, NULL);
+	(void)scrub(r, 0, true);
+	assert_true(r->node[0].target->care->index_damaged);
+	/* what its neighbour says is not its own */
+	(void)scrub(r, 1, true);
+	assert_false(r->node[1].target->care->index_damaged);
+}
+
+static void test_scrub_meets_a_damaged_index(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 2, 6);
+	rrig_run(&r, meets_garbage, NULL);
+	rrig_fini(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_reads_repair),
 		cmocka_unit_test(test_scrub_repairs),
 		cmocka_unit_test(test_scrub_goes_on_after_a_restart),
+		cmocka_unit_test(test_scrub_meets_a_damaged_index),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
