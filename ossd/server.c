@@ -121,6 +121,8 @@ static void server_free(struct ossd *s)
 		care_stop(s->target.care);
 	if (s->target.chains)
 		chains_close(s->target.chains);
+	if (s->target.scrub)
+		scrub_free(s->target.scrub);
 	if (s->target.care)
 		care_free(s->target.care);
 	if (s->target.store)
@@ -224,7 +226,6 @@ void ossd_stop(struct ossd *s)
 	s->reg.server = NULL;
 	chains_stop(s->target.chains);
 	scrub_close(s->target.scrub);
-	s->target.scrub = NULL;
 	rpc_server_destroy(s->server, DRAIN_MS);
 	s->server = NULL;
 	registration_stop(&s->reg);

@@ -556,5 +556,9 @@ void scrub_close(struct scrub *s)
 	if (s->fiber)
 		fiber_interrupt(s->fiber);
 	latch_wait(&s->running);
+}
+
+void scrub_free(struct scrub *s)
+{
 	free(s);
 }

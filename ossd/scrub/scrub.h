@@ -24,8 +24,10 @@ struct scrub;
 
 /* Goes on where it was. After care_start. Yields. */
 int scrub_open(struct care *k, struct scrub **ret_scrub) CHECK_RESULT;
-/* Before care_stop. Yields. */
+/* Nothing of it is under way any more. Before care_stop. Yields. */
 void scrub_close(struct scrub *s);
+/* Frees it, when no request is left either. */
+void scrub_free(struct scrub *s);
 
 /* From the first chunk on; one that runs goes on. */
 int scrub_start(struct scrub *s) CHECK_RESULT;

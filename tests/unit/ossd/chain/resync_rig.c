@@ -176,6 +176,7 @@ static void node_main(struct loop *loop, void *arg)
 	care_stop(n->target->care);
 	rpc_server_destroy(n->server, 1000);
 	chains_close(n->target->chains);
+	scrub_free(n->target->scrub);
 	care_free(n->target->care);
 	chunk_store_close(n->target->store);
 	slot_pool_destroy(n->pool);

@@ -24,6 +24,7 @@ static struct {
 	struct rpc_key key;
 	struct sim_proc *mds, *mds2, *ossd, *other, *client;
 	bool formatted, running;
+	bool stop, stopped; /* the server, in order */
 	bool garbage; /* a row that is none comes into the index before the server starts */
 	struct ossd *server;
 	struct rpc_client *asks;
@@ -186,6 +187,10 @@ static void ossd_main(struct loop *loop, void *arg)
 		put_garbage(loop_env(loop));
 	assert_int_equal(ossd_start(&o, &bed.server), 0);
 	bed.running = true;
+	while (!bed.stop)
+		(void)!fiber_sleep_us(1000);
+	ossd_stop(bed.server);
+	bed.stopped = true;
 }
 
 static void start_ossd(void)
@@ -264,6 +269,20 @@ static int copy_to_other(void)
 	return rc;
 }
 
+static void scrub_main(void *arg)
+{
+	struct oss_scrub_req req = {SCRUB_START};
+	struct oss_scrub_rep rep = {0};
+	struct rpc_call call = {.op = OP_oss_scrub,
+				.req = &req,
+				.rep = &rep,
+				.target = 1,
+				.deadline_us = loop_deadline_ms(20000)};
+
+	*(int *)arg = rpc_call(bed.asks, &call);
+	rpc_call_fini(&call);
+}
+
 static void await_heartbeats(void)
 {
 	uint32_t n = bed.n_heartbeats;
@@ -299,10 +318,10 @@ static int rank(struct transport *t, const char *addr)
 	return strcmp(addr, "mds2:1") == 0 ? 0 : 1;
 }
 
-static void run(void (*test)(void))
+static void run(void (*test)(void), uint64_t disk_us)
 {
 	static struct transport_ops ranked;
-	struct sim_options so = {.kv_open = kv_sim_open};
+	struct sim_options so = {.kv_open = kv_sim_open, .disk_us_max = disk_us};
 
 	memset(&bed, 0, sizeof(bed));
 	memset(&bed.key, 7, sizeof(bed.key));
@@ -394,6 +413,23 @@ static void late_answer(void)
 	assert_int_equal(read_chain(), 0);
 }
 
+/* What is asked for while the server stops is answered before anything that it needs is gone. Disks
+ * are slow, so that it waits for a commit then. */
+static void stop_while_asked(void)
+{
+	int rc = 1;
+
+	start_ossd();
+	assert_int_equal(read_chain(), 0);
+	assert_int_equal(fiber_spawn("scrub", scrub_main, &rc), 0);
+	(void)!fiber_sleep_us(5000);
+	assert_int_equal(rc, 1);
+	bed.stop = true;
+	while (!bed.stopped)
+		(void)!fiber_sleep_us(10000);
+	assert_int_equal(rc, 0);
+}
+
 static void await_bad(void)
 {
 	while (!bed.n_bad || !ossd_failed(bed.server))
@@ -428,20 +464,21 @@ static void damage_elsewhere(void)
 	assert_int_equal(read_chain(), 0);
 }
 
-#define TEST(name, fn)                                                                             \
+#define TEST(name, fn, disk_us)                                                                    \
 	static void name(void **state)                                                             \
 	{                                                                                          \
 		(void)state;                                                                       \
-		run(fn);                                                                           \
+		run(fn, disk_us);                                                                  \
 	}
-TEST(a_chain_that_names_it_is_served, named)
-TEST(replaced_while_it_was_down_it_serves_none, replaced_while_down)
-TEST(replaced_while_it_was_up_it_serves_none, replaced_while_up)
-TEST(where_no_chains_are_named_it_serves_its_own, not_told_of_chains)
-TEST(an_answer_that_comes_late_takes_no_chain_away, late_answer)
-TEST(that_its_index_is_damaged_is_told, damaged_index)
-TEST(a_scrub_that_meets_damage_of_the_index_tells, damage_nobody_meets)
-TEST(another_targets_damaged_index_is_not_its_own, damage_elsewhere)
+TEST(a_chain_that_names_it_is_served, named, 0)
+TEST(replaced_while_it_was_down_it_serves_none, replaced_while_down, 0)
+TEST(replaced_while_it_was_up_it_serves_none, replaced_while_up, 0)
+TEST(where_no_chains_are_named_it_serves_its_own, not_told_of_chains, 0)
+TEST(an_answer_that_comes_late_takes_no_chain_away, late_answer, 0)
+TEST(a_request_outlasts_the_scrub_when_the_server_stops, stop_while_asked, 100000)
+TEST(that_its_index_is_damaged_is_told, damaged_index, 0)
+TEST(a_scrub_that_meets_damage_of_the_index_tells, damage_nobody_meets, 0)
+TEST(another_targets_damaged_index_is_not_its_own, damage_elsewhere, 0)
 
 int main(void)
 {
@@ -451,6 +488,7 @@ int main(void)
 		cmocka_unit_test(replaced_while_it_was_up_it_serves_none),
 		cmocka_unit_test(where_no_chains_are_named_it_serves_its_own),
 		cmocka_unit_test(an_answer_that_comes_late_takes_no_chain_away),
+		cmocka_unit_test(a_request_outlasts_the_scrub_when_the_server_stops),
 		cmocka_unit_test(that_its_index_is_damaged_is_told),
 		cmocka_unit_test(a_scrub_that_meets_damage_of_the_index_tells),
 		cmocka_unit_test(another_targets_damaged_index_is_not_its_own),
