@@ -23,11 +23,25 @@ struct scrub {
 	struct care *k;
 	struct pace pace;
 	struct scrub_row row;
+	/* Scrubs that were begun, and that whose page is under way; what that one still counts when
+	 * another has been begun. */
+	uint64_t begun, walking;
+	struct scrub_row former;
 	bool stopping, alarmed;
 	uint64_t saved_us;
 	struct fiber *fiber;
 	struct latch running;
 };
+
+static bool goes_on(const struct scrub *s)
+{
+	return s->row.running && s->walking == s->begun && !s->stopping;
+}
+
+static struct scrub_row *counts(struct scrub *s)
+{
+	return s->walking == s->begun ? &s->row : &s->former;
+}
 
 /* ---- where it stands ---- */
 
@@ -133,6 +147,7 @@ static void one_chain(struct page *p)
 
 static int check_chunk(struct scrub *s, struct page *p, uint32_t i)
 {
+	struct scrub_row *row;
 	struct pace_work w;
 	struct repair r;
 	int rc;
@@ -140,11 +155,12 @@ static int check_chunk(struct scrub *s, struct page *p, uint32_t i)
 	pace_begin(&s->pace, &w);
 	rc = repair_chunk(s->k, &p->k[i], &r);
 	pace_end(&s->pace, &w, r.bytes);
-	s->row.chunks++;
-	s->row.bytes += r.bytes;
-	s->row.damaged += r.found;
-	s->row.repaired += r.repaired;
-	s->row.unrepaired += r.found - r.repaired;
+	row = counts(s);
+	row->chunks++;
+	row->bytes += r.bytes;
+	row->damaged += r.found;
+	row->repaired += r.repaired;
+	row->unrepaired += r.found - r.repaired;
 	metric_add(&s->k->metrics->scrubbed, 1);
 	metric_add(&s->k->metrics->scrubbed_bytes, r.bytes);
 	p->damaged[i] |= r.found > r.repaired;
@@ -182,7 +198,7 @@ static int take_lost(struct scrub *s, struct chain *c, uint32_t target, const st
 	uint64_t bytes = 0;
 
 	TRY(replace_own(s->k, c, req, own, &bytes));
-	s->row.differing++;
+	counts(s)->differing++;
 	metric_add(&s->k->metrics->scrub_differing, 1);
 	log_error("chain=%u inode=%llu gen=%u chunk=%llu: the head had lost what target %u has: "
 		  "taken over",
@@ -205,7 +221,7 @@ static int make_equal(struct scrub *s, struct chain *c, uint32_t target,
 	rpc_call_fini(&call);
 	if (rc < 0 || rep.done == RESYNC_SAME)
 		return rc;
-	s->row.differing++;
+	counts(s)->differing++;
 	metric_add(&s->k->metrics->scrub_differing, 1);
 	log_error("chain=%u inode=%llu gen=%u chunk=%llu: target %u had another content than the "
 		  "head: %s",
@@ -331,7 +347,7 @@ static int compare_member(struct scrub *s, struct chain *c, uint32_t target, con
 			rc = rc == -LE_CORRUPT || rc == -LE_BUSY || rc == -LE_STALE ? 0 : rc;
 		}
 		if (rc == -LE_TIMEDOUT) { /* written all the time: next time */
-			s->row.uncompared++;
+			counts(s)->uncompared++;
 			rc = 0;
 		}
 		a += ours;
@@ -348,7 +364,7 @@ static void compare_members(struct scrub *s, const struct page *p, const struct 
 	if (!c || !chain_is_head(c))
 		return;
 	/* A member that cannot be asked now is compared when it is filled, if it is. */
-	s->row.uncompared += (uint64_t)(c->n_members - c->n_sync) * p->n;
+	counts(s)->uncompared += (uint64_t)(c->n_members - c->n_sync) * p->n;
 	for (uint32_t i = 1; i < c->n_sync && chain_is_head(c); i++) {
 		uint32_t target = c->members[i].target;
 		int rc = compare_member(s, c, target, p, from);
@@ -356,7 +372,7 @@ static void compare_members(struct scrub *s, const struct page *p, const struct 
 		if (rc == 0)
 			continue;
 		care_noticed(s->k, rc);
-		s->row.uncompared += p->n;
+		counts(s)->uncompared += p->n;
 		log_debug("chain %u: comparing with target %u: %s", c->id, target, status_text(rc));
 	}
 }
@@ -366,7 +382,7 @@ static void compare_gap(struct scrub *s, struct chunk_key from, uint32_t before)
 {
 	static const struct page none;
 
-	while (from.chain < before && s->row.running && !s->stopping) {
+	while (from.chain < before && goes_on(s)) {
 		struct chain *next = NULL;
 
 		compare_members(s, &none, &from);
@@ -423,11 +439,13 @@ static int walk(struct scrub *s)
 {
 	struct chunk_key from = chunk_key_of(s->row.chain, &s->row.next);
 	struct page *p = calloc(1, sizeof(*p));
-	int rc = p ? read_page(s, p) : -LE_NOMEM;
+	int rc;
 
+	s->walking = s->begun;
+	rc = p ? read_page(s, p) : -LE_NOMEM;
 	if (rc == 0)
 		compare_gap(s, from, p->n ? p->k[0].chain : UINT32_MAX);
-	if (s->stopping || !s->row.running) {
+	if (!goes_on(s)) {
 		free(p);
 		return rc;
 	}
@@ -438,12 +456,12 @@ static int walk(struct scrub *s)
 		one_chain(p);
 		if (p->k[0].chain != from.chain)
 			from = (struct chunk_key){.chain = p->k[0].chain};
-		for (uint32_t i = 0; i < p->n && rc == 0 && s->row.running && !s->stopping; i++)
+		for (uint32_t i = 0; i < p->n && rc == 0 && goes_on(s); i++)
 			rc = check_chunk(s, p, i);
-		if (rc == 0 && s->row.running && !s->stopping) {
+		if (rc == 0 && goes_on(s))
 			compare_members(s, p, &from);
+		if (rc == 0 && goes_on(s))
 			advance(s, p);
-		}
 	}
 	free(p);
 	return rc;
@@ -509,6 +527,7 @@ int scrub_start(struct scrub *s)
 		return 0;
 	s->row = (struct scrub_row){
 		.running = 1, .began_ns = env_wall_ns(s->k->env), .epochs = sum_of_epochs(s)};
+	s->begun++;
 	return save(s);
 }
 

@@ -212,22 +212,30 @@ static void test_scrub_repairs(void **state)
 	rrig_fini(&r);
 }
 
-static void goes_on(struct rrig *r, void *arg)
+static struct oss_scrub_rep ask_once(struct rrig *r, uint32_t node, uint8_t what)
 {
-	struct oss_scrub_req req = {SCRUB_START};
-	struct oss_scrub_rep rep;
+	struct oss_scrub_req req = {what};
+	struct oss_scrub_rep rep = {0};
 	struct rpc_call call = {.op = OP_oss_scrub,
 				.req = &req,
 				.rep = &rep,
-				.target = r->node[0].id,
+				.target = r->node[node].id,
 				.deadline_us = loop_deadline_ms(3000)};
+
+	assert_int_equal(rpc_call(r->node[node].client, &call), 0);
+	rpc_call_fini(&call);
+	return rep;
+}
+
+static void goes_on(struct rrig *r, void *arg)
+{
+	struct oss_scrub_rep rep;
 
 	(void)arg;
 	rrig_set(r, "0", "S");
 	for (uint64_t i = 0; i < 300; i++)
 		assert_int_equal(rrig_write(r, 1000 + i, 0, 1, RRIG_CS), 0);
-	assert_int_equal(rpc_call(r->node[0].client, &call), 0);
-	rpc_call_fini(&call);
+	rep = ask_once(r, 0, SCRUB_START);
 	assert_true(rep.running);
 	/* 300 chunks at 1 MiB/s take about 19 s */
 	(void)fiber_sleep_us(12000000);
@@ -249,6 +257,40 @@ static void test_scrub_goes_on_after_a_restart(void **state)
 	rrig_init(&r, 1, 5);
 	r.node[0].params.scrub_rate_mib_s = 1;
 	rrig_run(&r, goes_on, NULL);
+	rrig_fini(&r);
+}
+
+/* The former one is in the midst of a page then, and does not go on in the place of the new one. */
+static void begins_anew(struct rrig *r, void *arg)
+{
+	struct oss_scrub_rep rep;
+
+	(void)arg;
+	rrig_set(r, "0", "S");
+	write_all(r);
+	damage(r, 0, 100, 0);
+	(void)ask_once(r, 0, SCRUB_START);
+	/* all of them at 1 MiB/s take more than a second */
+	(void)fiber_sleep_us(500000);
+	rep = ask_once(r, 0, SCRUB_STOP);
+	assert_false(rep.running);
+	assert_in_range(rep.chunks, 1, N_CHUNKS - 1);
+	assert_int_equal(rep.damaged, 1);
+	rep = ask_once(r, 0, SCRUB_START);
+	assert_int_equal(rep.chunks, 0);
+	rep = scrub(r, 0, false);
+	assert_int_equal(rep.chunks, N_CHUNKS);
+	assert_int_equal(rep.damaged, 1);
+}
+
+static void test_scrub_begins_anew(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 1, 7);
+	r.node[0].params.scrub_rate_mib_s = 1;
+	rrig_run(&r, begins_anew, NULL);
 	rrig_fini(&r);
 }
 
@@ -297,6 +339,7 @@ int main(void)
 		cmocka_unit_test(test_reads_repair),
 		cmocka_unit_test(test_scrub_repairs),
 		cmocka_unit_test(test_scrub_goes_on_after_a_restart),
+		cmocka_unit_test(test_scrub_begins_anew),
 		cmocka_unit_test(test_scrub_meets_a_damaged_index),
 	};
 
