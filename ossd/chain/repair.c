@@ -59,25 +59,41 @@ static int read_single(struct care *k, const struct chunk_key *key, const struct
 	return 0;
 }
 
-static int find_damage(struct care *k, const struct chunk_key *key, const struct chunk_record *rec,
-		       struct chunk_mask *bad, struct repair *ret)
+static int check_parts(struct care *k, const struct chunk_key *key, const struct chunk_record *rec,
+		       struct slot *slot, struct chunk_mask *bad, struct repair *ret)
 {
 	struct chunk_part part = {0};
-	struct read_pin pin;
-	struct slot *slot;
 	int rc = 0;
 
-	TRY(slot_get(k->copies, fiber_deadline(), &slot));
 	while (part.first < rec->n_blocks && rc == 0) {
-		read_pin_begin(&k->s->space, &pin);
 		rc = chunk_part_read(k->s, key, rec, slot, &part);
 		if (rc == -LE_IO)
 			rc = read_single(k, key, rec, slot, &part, bad);
-		read_pin_end(&k->s->space, &pin);
 		if (rc == 0)
 			ret->found += check_part(rec, slot, &part, bad);
 		ret->bytes += part.len;
 		part.first = part.next;
+	}
+	return rc;
+}
+
+/* ret_rec: the record whose blocks were looked at, a reference for the caller; NULL: there is none,
+ * or, -LE_CORRUPT, it cannot be read. One pin holds all of them from the moment in which they are
+ * the chunk's to the last part: what a write frees meanwhile others would be given. The slot comes
+ * before, for which one may wait long. */
+static int find_damage(struct care *k, const struct chunk_key *key, struct chunk_record **ret_rec,
+		       struct chunk_mask *bad, struct repair *ret)
+{
+	struct read_pin pin;
+	struct slot *slot;
+	int rc;
+
+	TRY(slot_get(k->copies, fiber_deadline(), &slot));
+	rc = chunk_store_record(k->s, key, ret_rec);
+	if (rc == 0 && *ret_rec) {
+		read_pin_begin(&k->s->space, &pin);
+		rc = check_parts(k, key, *ret_rec, slot, bad, ret);
+		read_pin_end(&k->s->space, &pin);
 	}
 	slot_unref(slot);
 	return rc;
@@ -170,19 +186,15 @@ static void report(const struct care *k, const struct chunk_key *key, const stru
 		  (unsigned long long)key->idx, k->chains->target, r->found, r->repaired, text);
 }
 
-static int repair_record(struct care *k, const struct chunk_key *key, struct chunk_record *rec,
-			 struct repair *ret)
+static int repair_blocks(struct care *k, const struct chunk_key *key, uint64_t version,
+			 struct chunk_mask *bad, struct repair *ret)
 {
 	struct chain *c = chain_find(k->chains, key->chain);
-	struct chunk_mask bad = {0};
-	int rc = find_damage(k, key, rec, &bad, ret);
+	int rc = -LE_CORRUPT;
 
-	if (rc < 0 || ret->found == 0)
-		return rc;
 	metric_add(&k->metrics->corrupt, ret->found);
-	rc = -LE_CORRUPT;
 	if (c && chain_others_sync(c) > 0)
-		rc = replace(k, c, key, rec->version, &bad, &ret->repaired);
+		rc = replace(k, c, key, version, bad, &ret->repaired);
 	if (rc == 0 && ret->repaired < ret->found)
 		rc = -LE_CORRUPT;
 	metric_add(&k->metrics->repaired, ret->repaired);
@@ -284,6 +296,7 @@ int repair_chunk(struct care *k, const struct chunk_key *key, struct repair *ret
 {
 	struct at_work w = {.key = *key}, *other = work_find(k, key);
 	struct chunk_record *rec = NULL;
+	struct chunk_mask bad = {0};
 	int rc;
 
 	*ret = (struct repair){0};
@@ -291,10 +304,10 @@ int repair_chunk(struct care *k, const struct chunk_key *key, struct repair *ret
 		return wait_for(other);
 	waitq_init(&w.ended);
 	list_push(&k->repairing, &w.link);
-	rc = chunk_store_record(k->s, key, &rec);
-	if (rc == 0 && rec)
-		rc = repair_record(k, key, rec, ret);
-	else if (rc == -LE_CORRUPT)
+	rc = find_damage(k, key, &rec, &bad, ret);
+	if (rc == 0 && ret->found)
+		rc = repair_blocks(k, key, rec->version, &bad, ret);
+	else if (rc == -LE_CORRUPT && !rec)
 		rc = repair_without_record(k, key, ret);
 	k->damage_seen += ret->found;
 	chunk_record_unref(&k->s->cache, rec);

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "tests/lib/sealed.h"
 #include "tests/unit/ossd/chain/resync_rig.h"
 
 #define BS       16384u
@@ -294,6 +295,97 @@ static void test_scrub_begins_anew(void **state)
 	rrig_fini(&r);
 }
 
+/* ---- chunks of several parts ---- */
+
+#define PART (1u << 20)
+#define LARGE (4 * PART)
+
+static const struct chunk_key large = {RRIG_CHAIN, {5}, 1, 0};
+
+/* One for each part. */
+struct part_writer {
+	struct rnode *n;
+	uint32_t i, n_written;
+	bool stop, ended;
+	uint8_t pieces[(PART / LEAT_BLOCK_SIZE_MIN + 1) * PIECE_WIRE_SIZE];
+};
+
+static void write_part(struct part_writer *a)
+{
+	static uint8_t data[PART];
+	struct slot_vec v = {.len = PART};
+	struct chunk_write w = {.id = large,
+				.chunk_size = LARGE,
+				.off = a->i * PART,
+				.len = PART,
+				.session = 7,
+				.pieces = bytes_of(a->pieces, 0),
+				.bulk = &v,
+				.n_bulk = 1};
+	struct chunk_tx tx;
+
+	assert_int_equal(slot_get(a->n->pool, NO_DEADLINE, &v.slot), 0);
+	memset(data, (int)(a->i + 4 * ++a->n_written), PART);
+	v.len = sealed_cut(LARGE, w.off, data, PART, false, v.slot->data, &w.pieces);
+	assert_int_equal(chunk_write_begin(a->n->target->store, &w, &tx), 0);
+	chunk_tx_join(&tx);
+	assert_int_equal(chunk_tx_wait(&tx), 0);
+	slot_unref(v.slot);
+}
+
+static void part_writer_main(void *arg)
+{
+	struct part_writer *a = arg;
+
+	while (!a->stop)
+		write_part(a);
+	a->ended = true;
+}
+
+static void check_while_written(struct rnode *n, void *arg)
+{
+	static struct part_writer a[4];
+
+	(void)arg;
+	for (uint32_t i = 0; i < 4; i++) {
+		a[i] = (struct part_writer){.n = n, .i = i};
+		write_part(&a[i]);
+		assert_int_equal(fiber_spawn("writer", part_writer_main, &a[i]), 0);
+	}
+	for (uint32_t i = 0; i < 50; i++) {
+		struct repair r;
+
+		assert_int_equal(repair_chunk(n->target->care, &large, &r), 0);
+		assert_int_equal(r.found, 0);
+		assert_in_range(r.bytes, PART, LARGE);
+	}
+	for (uint32_t i = 0; i < 4; i++) {
+		a[i].stop = true;
+		while (!a[i].ended)
+			(void)!fiber_sleep_us(1000);
+		assert_true(a[i].n_written > 20);
+	}
+}
+
+static void large_chunk(struct rrig *r, void *arg)
+{
+	(void)arg;
+	rrig_set(r, "0", "S");
+	rrig_do(r, 0, check_while_written, NULL);
+}
+
+/* Where the blocks were that it has had, others may be before all parts of it are read. */
+static void test_a_large_chunk_that_is_written_is_not_damaged(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 1, 8);
+	r.node[0].params.data_size = 16 << 20;
+	rrig_run(&r, large_chunk, NULL);
+	rrig_fini(&r);
+}
+
 /* ---- a damaged index ---- */
 
 /* A row among those of chunks that is none. */
@@ -340,6 +432,7 @@ int main(void)
 		cmocka_unit_test(test_scrub_repairs),
 		cmocka_unit_test(test_scrub_goes_on_after_a_restart),
 		cmocka_unit_test(test_scrub_begins_anew),
+		cmocka_unit_test(test_a_large_chunk_that_is_written_is_not_damaged),
 		cmocka_unit_test(test_scrub_meets_a_damaged_index),
 	};
 
