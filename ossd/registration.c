@@ -249,30 +249,40 @@ static int heard(struct registration *g, const struct mds_target_heartbeat_rep *
 	return 0;
 }
 
+/* What an address of the configuration stands for, all of it; n counts. */
+static bool all_refuse(struct registration *g, const char *addr, uint32_t *n)
+{
+	struct transport *t = g->transport;
+	char list[CONFIG_STR_MAX], *save = NULL;
+
+	snprintf(list, sizeof(list), "%s", addr);
+	if (t->ops->expand && t->ops->expand(t, addr, ADDR_CONNECT, list, sizeof(list)) < 0)
+		return false;
+	for (char *a = strtok_r(list, " ", &save); a; a = strtok_r(NULL, " ", &save)) {
+		struct link *k = NULL;
+		int rc = t->ops->connect(t, a, loop_deadline_ms(g->lease_ms / 4), &k);
+
+		if (rc == 0)
+			k->ops->close(k);
+		if (rc != -LE_CONNREFUSED)
+			return false;
+		(*n)++;
+	}
+	return true;
+}
+
 /* Every address of the metadata server refuses: then no such process runs. One that starts now
  * waits for a lease before it judges anybody. What the last one may have decided before it died is
  * another matter: see may_go_on. */
 static bool nobody_listens(struct registration *g)
 {
-	const char *at = g->mds_addrs;
+	char addrs[CONFIG_STR_MAX], *save = NULL;
 	uint32_t n = 0;
 
-	while (*(at += strspn(at, " ,\t"))) {
-		size_t len = strcspn(at, " ,\t");
-		char addr[CONFIG_STR_MAX];
-		struct link *k = NULL;
-		int rc;
-
-		snprintf(addr, sizeof(addr), "%.*s", (int)len, at);
-		rc = g->transport->ops->connect(g->transport, addr,
-						loop_deadline_ms(g->lease_ms / 4), &k);
-		if (rc == 0)
-			k->ops->close(k);
-		if (rc != -LE_CONNREFUSED)
+	snprintf(addrs, sizeof(addrs), "%s", g->mds_addrs);
+	for (char *a = strtok_r(addrs, " ,\t", &save); a; a = strtok_r(NULL, " ,\t", &save))
+		if (!all_refuse(g, a, &n))
 			return false;
-		n++;
-		at += len;
-	}
 	return n > 0;
 }
 

@@ -30,7 +30,7 @@ static struct {
 	struct rpc_client *asks;
 	/* what the metadata server says */
 	bool named; /* the chain, with this target and another in sync */
-	uint32_t epoch, chains_epoch;
+	uint32_t epoch, chains_epoch, lease_ms;
 	uint32_t n_heartbeats, n_registers;
 	bool hold, held; /* the answer to a heartbeat, once it is decided */
 	/* and what it heard */
@@ -66,7 +66,7 @@ static int on_register(struct rpc_req *r, const void *in, void *out)
 					      .chain = CHAIN,
 					      .epoch = bed.epoch,
 					      .heartbeat_ms = 100,
-					      .lease_ms = 60000,
+					      .lease_ms = bed.lease_ms,
 					      .chains_epoch = bed.chains_epoch};
 	say_chains(r, &p->chains);
 	return 0;
@@ -78,7 +78,7 @@ static int on_heartbeat(struct rpc_req *r, const void *in, void *out)
 	struct mds_target_heartbeat_rep *p = out;
 
 	*p = (struct mds_target_heartbeat_rep){
-		.epoch = bed.epoch, .lease_ms = 60000, .chains_epoch = bed.chains_epoch};
+		.epoch = bed.epoch, .lease_ms = bed.lease_ms, .chains_epoch = bed.chains_epoch};
 	if (q->chains_epoch != bed.chains_epoch)
 		say_chains(r, &p->chains);
 	while (bed.hold) {
@@ -315,12 +315,33 @@ static bool is_done(void *arg)
 static int rank(struct transport *t, const char *addr)
 {
 	(void)t;
-	return strcmp(addr, "mds2:1") == 0 ? 0 : 1;
+	return strcmp(addr, "full:mds2:1") == 0 ? 0 : 1;
+}
+
+/* Addresses of the configuration are none that one can connect to, as with several transports. */
+static int expand(struct transport *t, const char *addr, enum addr_use use, char *buf, size_t size)
+{
+	(void)t;
+	snprintf(buf, size, "%s%s", use == ADDR_CONNECT ? "full:" : "", addr);
+	return 0;
+}
+
+static int (*real_connect)(struct transport *t, const char *addr, uint64_t deadline_us,
+			   struct link **ret_link);
+
+static int connect_full(struct transport *t, const char *addr, uint64_t deadline_us,
+			struct link **ret_link)
+{
+	const char *rest = addr + strlen("full:");
+
+	return strncmp(addr, "full:", strlen("full:")) == 0
+		       ? real_connect(t, rest, deadline_us, ret_link)
+		       : -LE_CONFIG;
 }
 
 static void run(void (*test)(void), uint64_t disk_us)
 {
-	static struct transport_ops ranked;
+	static struct transport_ops ops;
 	struct sim_options so = {.kv_open = kv_sim_open, .disk_us_max = disk_us};
 
 	memset(&bed, 0, sizeof(bed));
@@ -328,12 +349,16 @@ static void run(void (*test)(void), uint64_t disk_us)
 	bed.test = test;
 	bed.epoch = 3;
 	bed.chains_epoch = 4;
+	bed.lease_ms = 60000;
 	bed.named = true;
 	assert_int_equal(sim_create(1, &so, &bed.sim), 0);
 	assert_int_equal(transport_sim_create(bed.sim, NULL, &bed.transport), 0);
-	ranked = *bed.transport->ops;
-	ranked.rank = rank;
-	bed.transport->ops = &ranked;
+	ops = *bed.transport->ops;
+	real_connect = ops.connect;
+	ops.rank = rank;
+	ops.expand = expand;
+	ops.connect = connect_full;
+	bed.transport->ops = &ops;
 	bed.mds = sim_proc_create(bed.sim, "mds");
 	bed.mds2 = sim_proc_create(bed.sim, "mds2");
 	bed.ossd = sim_proc_create(bed.sim, "ossd");
@@ -413,6 +438,17 @@ static void late_answer(void)
 	assert_int_equal(read_chain(), 0);
 }
 
+/* Then nobody takes the lease away that this target has when it is gone. */
+static void no_metadata_server(void)
+{
+	bed.lease_ms = 1000;
+	start_ossd();
+	await_heartbeats();
+	sim_proc_crash(bed.mds);
+	(void)!fiber_sleep_us(5000000);
+	assert_int_equal(read_chain(), 0);
+}
+
 /* What is asked for while the server stops is answered before anything that it needs is gone. Disks
  * are slow, so that it waits for a commit then. */
 static void stop_while_asked(void)
@@ -476,6 +512,7 @@ TEST(replaced_while_it_was_up_it_serves_none, replaced_while_up, 0)
 TEST(where_no_chains_are_named_it_serves_its_own, not_told_of_chains, 0)
 TEST(an_answer_that_comes_late_takes_no_chain_away, late_answer, 0)
 TEST(a_request_outlasts_the_scrub_when_the_server_stops, stop_while_asked, 100000)
+TEST(without_a_metadata_server_it_keeps_its_lease, no_metadata_server, 0)
 TEST(that_its_index_is_damaged_is_told, damaged_index, 0)
 TEST(a_scrub_that_meets_damage_of_the_index_tells, damage_nobody_meets, 0)
 TEST(another_targets_damaged_index_is_not_its_own, damage_elsewhere, 0)
@@ -489,6 +526,7 @@ int main(void)
 		cmocka_unit_test(where_no_chains_are_named_it_serves_its_own),
 		cmocka_unit_test(an_answer_that_comes_late_takes_no_chain_away),
 		cmocka_unit_test(a_request_outlasts_the_scrub_when_the_server_stops),
+		cmocka_unit_test(without_a_metadata_server_it_keeps_its_lease),
 		cmocka_unit_test(that_its_index_is_damaged_is_told),
 		cmocka_unit_test(a_scrub_that_meets_damage_of_the_index_tells),
 		cmocka_unit_test(another_targets_damaged_index_is_not_its_own),
