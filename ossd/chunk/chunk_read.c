@@ -451,8 +451,6 @@ int chunk_tx_read(const struct chunk_tx *tx, uint32_t first, uint32_t last,
 	struct read_pin pin;
 	int rc = want > CHUNK_READ_VECS || want >= slot_pool_total(s->read_pool) ? -LE_TOO_BIG : 0;
 
-	/* Its blocks are the chunk's until the tx ends; then the pin keeps them. */
-	read_pin_begin(&s->space, &pin);
 	if (want > 1)
 		fmutex_lock(&s->many_slots);
 	for (; got < want && rc == 0; got += rc == 0) {
@@ -461,6 +459,11 @@ int chunk_tx_read(const struct chunk_tx *tx, uint32_t first, uint32_t last,
 	}
 	if (want > 1)
 		fmutex_unlock(&s->many_slots);
+	/* No pin was held so long, as in get_slot. Its blocks are the chunk's until the tx ends;
+	 * from now on the pin keeps them. */
+	if (rc == 0 && tx->rec != rec)
+		rc = -LE_STALE;
+	read_pin_begin(&s->space, &pin);
 	for (uint32_t i = first; i <= last && rc == 0; i++) {
 		n = (i - first) / per_slot;
 		rc = read_held(s, &id, rec, i, &vec[n]);

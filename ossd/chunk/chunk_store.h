@@ -148,8 +148,8 @@ int chunk_tx_wait(struct chunk_tx *tx) CHECK_RESULT;
 void chunk_tx_abort(struct chunk_tx *tx); /* does not yield */
 /* Blocks [first, last] of tx->rec from the disk into slots of their own, one behind the other,
  * as they are stored (block_room bytes each), verified. The slots of vec carry a reference each for
- * the caller. Of a held tx, which may end meanwhile. -LE_CORRUPT, -LE_TOO_BIG, -LE_TIMEDOUT.
- * Yields. */
+ * the caller. Of a held tx, which may end meanwhile (-LE_STALE, if that was before it had slots).
+ * -LE_CORRUPT, -LE_TOO_BIG, -LE_TIMEDOUT. Yields. */
 int chunk_tx_read(const struct chunk_tx *tx, uint32_t first, uint32_t last,
 		  struct slot_vec vec[CHUNK_READ_VECS], uint32_t *ret_n) CHECK_RESULT;
 /* A held one that is durable, and the oldest of its chunk: readers see it now. Ends it. */

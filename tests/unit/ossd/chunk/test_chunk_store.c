@@ -415,6 +415,85 @@ static void test_damage_is_found(void **state)
 	rig_fini(&r);
 }
 
+/* ---- reading what is not committed yet ---- */
+
+struct tx_reader {
+	const struct chunk_tx *tx;
+	int rc;
+};
+
+static void tx_reader_main(void *arg)
+{
+	struct tx_reader *a = arg;
+	struct slot_vec vec[CHUNK_READ_VECS];
+	uint32_t n = 0;
+
+	a->rc = chunk_tx_read(a->tx, 0, 0, vec, &n);
+	for (uint32_t i = 0; a->rc == 0 && i < n; i++)
+		slot_unref(vec[i].slot);
+}
+
+static void durable(struct chunk_tx *tx, int status)
+{
+	(void)tx;
+	assert_int_equal(status, 0);
+}
+
+/* While it waits for a slot others may use what was freed; its own blocks are still there then, or
+ * it hears that they need not be. */
+static void waits_for_slots(struct rig *r, void *arg)
+{
+	struct chunk_store *s = r->store;
+	const struct chunk_key id = {1, {5}, 1, 0};
+	uint8_t pieces[PIECE_WIRE_SIZE], data[BS] = {1};
+	struct slot_vec v = {.len = BS};
+	struct chunk_write w = {.id = id,
+				.chunk_size = CS,
+				.len = BS,
+				.session = 7,
+				.pieces = bytes_of(pieces, 0),
+				.bulk = &v,
+				.n_bulk = 1};
+
+	(void)arg;
+	assert_int_equal(slot_get(r->pool, NO_DEADLINE, &v.slot), 0);
+	v.len = sealed_cut(CS, 0, data, BS, false, v.slot->data, &w.pieces);
+	for (uint32_t ends = 0; ends < 2; ends++) {
+		struct tx_reader a = {.rc = 1};
+		struct slot *held[8];
+		struct chunk_tx tx;
+		uint32_t n = 0;
+
+		assert_int_equal(chunk_write_begin(s, &w, &tx), 0);
+		tx.held = durable;
+		chunk_tx_join(&tx);
+		assert_int_equal(group_commit_barrier(&s->gc), 0);
+		while (n < 8 && (held[n] = slot_try_get(s->read_pool)) != NULL)
+			n++;
+		a.tx = &tx;
+		assert_int_equal(fiber_spawn("reader", tx_reader_main, &a), 0);
+		(void)!fiber_sleep_us(10000);
+		assert_int_equal(a.rc, 1);
+		assert_true(list_empty(&s->space.pins));
+		if (ends)
+			chunk_tx_commit(&tx);
+		while (n)
+			slot_unref(held[--n]);
+		while (a.rc == 1)
+			(void)!fiber_sleep_us(1000);
+		assert_int_equal(a.rc, ends ? -LE_STALE : 0);
+		if (!ends)
+			chunk_tx_commit(&tx);
+	}
+	slot_unref(v.slot);
+}
+
+static void test_waits_for_slots(void **state)
+{
+	(void)state;
+	run_fresh(9, waits_for_slots, NULL);
+}
+
 /* ---- exactly once ---- */
 
 struct twice {
@@ -868,6 +947,7 @@ int main(void)
 		cmocka_unit_test(test_lost_sync),
 		cmocka_unit_test(test_file_system_below_is_full),
 		cmocka_unit_test(test_damage_is_found),
+		cmocka_unit_test(test_waits_for_slots),
 		cmocka_unit_test(test_exactly_once), cmocka_unit_test(test_ends_late),
 		cmocka_unit_test(test_answers_in_doubt),
 		cmocka_unit_test(test_random_with_crashes),
