@@ -513,10 +513,6 @@ static int send_close(struct ll_file *f)
 		.dirty = f->wrote && d->durable_end > 0,
 		.used = UINT64_MAX,
 	};
-	struct mds_close_rep rep;
-	struct rpc_call call;
-	uint32_t gen;
-	bool again;
 	int rc;
 
 	if (req.dirty) {
@@ -537,33 +533,12 @@ static int send_close(struct ll_file *f)
 	d->n_lazy++;
 	f->close_req = &req;
 	list_push(&d->closes, &f->link);
-	do {
-		gen = c->session_gen;
-		rc = mds_call_lasting(c, OP_mds_close, &req, &rep, &call, &d->n_late);
-		/* In another session it is open again, as all that was. */
-		again = rc == -LE_IO && gen != c->session_gen && !c->stopping;
-		if (again)
-			rpc_call_fini(&call);
-		if (again && for_writing(f->flags))
-			req.flags |= CLOSE_ASK; /* others may have changed it between the two */
-	} while (again);
+	rc = io_close(d, &req);
 	list_remove(&f->link);
 	d->n_lazy--;
 	if (f->new_atime)
 		i->n_changing--;
-	rpc_call_fini(&call);
-	log_debug("client %s: close of ino %llu, dirty %u, size %llu: %s", c->name,
-		  (unsigned long long)i->ino.v, req.dirty, (unsigned long long)req.size,
-		  status_name(rc));
-	TRY(rc);
-	/* What the MDS has now is not what we were told when the file was opened. */
-	if (for_writing(f->flags)) {
-		i->attr_us = 0;
-		i->settled_us = 0;
-	}
-	if (rep.attr.ino.v != 0)
-		inode_update(c, i, &rep.attr, true, call.sent_us);
-	return 0;
+	return rc;
 }
 
 /* Nobody waits for a close. Alone it would wake the server, and its answer us; with the next

@@ -47,6 +47,42 @@ static void count_renewal(struct idata *d, uint32_t flags, int by)
 		d->n_append += (uint32_t)by;
 }
 
+int io_close(struct idata *d, struct mds_close_req *req)
+{
+	struct client *c = d->c;
+	struct inode *i = d->inode;
+	const bool writing = (req->flags & O_ACCMODE) != O_RDONLY;
+	struct mds_close_rep rep;
+	struct rpc_call call;
+	uint32_t gen;
+	bool again;
+	int rc;
+
+	do {
+		gen = c->session_gen;
+		rc = mds_call_lasting(c, OP_mds_close, req, &rep, &call, &d->n_late);
+		/* In another session it is open again, as all that was. */
+		again = rc == -LE_IO && gen != c->session_gen && !c->stopping;
+		if (again)
+			rpc_call_fini(&call);
+		if (again && writing)
+			req->flags |= CLOSE_ASK; /* others may have changed it between the two */
+	} while (again);
+	rpc_call_fini(&call);
+	log_debug("client %s: close of ino %llu, dirty %u, size %llu: %s", c->name,
+		  (unsigned long long)i->ino.v, req->dirty, (unsigned long long)req->size,
+		  status_name(rc));
+	TRY(rc);
+	/* What the MDS has now is not what we were told when the file was opened. */
+	if (writing) {
+		i->attr_us = 0;
+		i->settled_us = 0;
+	}
+	if (rep.attr.ino.v != 0)
+		inode_update(c, i, &rep.attr, true, call.sent_us);
+	return 0;
+}
+
 struct renewal {
 	struct idata *d;
 	uint32_t flags;
@@ -59,18 +95,13 @@ static void renewal_end(void *arg)
 	struct inode *i = d->inode;
 	struct client *c = d->c;
 	struct mds_close_req req = {.ino = i->ino, .flags = r.flags};
-	struct mds_close_rep rep;
-	struct rpc_call call;
-	int rc = mds_call_lasting(c, OP_mds_close, &req, &rep, &call, &d->n_late);
+	int rc = io_close(d, &req);
 
 	free(arg);
-	rpc_call_fini(&call);
 	count_renewal(d, r.flags, -1);
 	if (d->n_read + d->n_write == 0) /* nobody had it open but this one */
 		lease_shared_end(c, i);
-	if (rc < 0)
-		log_debug("close of ino %llu after renewing: %s", (unsigned long long)i->ino.v,
-			  status_name(rc));
+	(void)rc; /* the session, or the client, ends: so do its opens */
 	inode_put(c, i);
 	client_bg_end(c);
 }

@@ -51,6 +51,9 @@ void file_free(struct ll_file *f);
 /* Who asks for a capability again on behalf of an open file. */
 struct cred io_renew_cred(const struct idata *d);
 void io_take_cap(struct idata *d, const struct cap *cap);
+/* Tells the MDS of a close, to the end: as long as the session, or the next one, in which it is
+ * open again, and the client last. Yields. */
+int io_close(struct idata *d, struct mds_close_req *req) CHECK_RESULT;
 /* A capability that holds, as far as is known here; asked for where there is none. Yields. */
 int io_get_cap(struct idata *d, enum io_right right, struct cap *ret_cap) CHECK_RESULT;
 /* Refused: not to be used again, unless it has been replaced already. */

@@ -235,6 +235,14 @@ static void manner_end(struct manner *m, struct ll_request *asker, int rc)
 		--*m->n_late;
 }
 
+/* What belongs to a session: in a new one it waits until the MDS has been told what is open and
+ * locked, or it would be counted twice, or undone by that. */
+static bool is_counted(uint16_t op)
+{
+	return op == OP_mds_open || op == OP_mds_create || op == OP_mds_tmpfile ||
+	       op == OP_mds_close || op == OP_mds_lock;
+}
+
 static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		    struct rpc_call *call, struct manner m)
 {
@@ -270,7 +278,8 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		call->flags = m.done != NULL ? RPC_CALL_NO_WAIT : 0;
 		call->deadline_us = retry_attempt_deadline(&r);
 		call->sent_us = loop_now_us();
-		rc = m.done != NULL && c->reopening ? -LE_NOT_READY : rpc_call(c->mds, call);
+		rc = c->reopening && (m.done != NULL || is_counted(op)) ? -LE_NOT_READY
+									: rpc_call(c->mds, call);
 		if (rc >= 0) {
 			lease_heard(c, call->sent_us);
 			break;

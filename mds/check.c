@@ -575,12 +575,16 @@ static int judge_all(struct check *c)
 		return 0;
 	}
 	root->reachable = true;
+	if (c->s.counters.next_ino <= c->max_ino) {
+		problem(c, "next inode number %" PRIu64 " is in use already",
+			c->s.counters.next_ino);
+		/* Else what is behind it could not be repaired. It goes with the next repair. */
+		c->s.counters.next_ino = c->repair ? c->max_ino + 1 : c->s.counters.next_ino;
+		c->s.counters_dirty = true;
+	}
 	judge_quotas(c);
 	if (c->repair)
 		TRY(mutate(c, fix_quotas, &r));
-	if (c->s.counters.next_ino <= c->max_ino)
-		problem(c, "next inode number %" PRIu64 " is in use already",
-			c->s.counters.next_ino);
 	if (c->s.counters.n_inodes != c->n_inodes) {
 		problem(c, "number of inodes %" PRIu64 " should be %" PRIu64,
 			c->s.counters.n_inodes, c->n_inodes);

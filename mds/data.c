@@ -12,6 +12,7 @@
 
 #define STRIPE_MAX   65536u
 #define SETTLING_MAX 64u
+#define SETTLE_TRIES 10u
 #define DAMAGE_TRIES 3u /* until it is believed that no copy has it good */
 
 /* ---- all chains of a stripe at once ---- */
@@ -484,6 +485,7 @@ void data_drop(struct op *op, struct inode_rec *rec)
 struct settle {
 	struct mds *m;
 	struct open_file *file;
+	bool owed; /* by data_settle_owed */
 	uint32_t write_opens; /* of the file, when the chains were asked */
 	struct layout layout;
 	struct ranges prepared;
@@ -539,6 +541,31 @@ static int settle_txn(struct op *op, const void *in, void *vout)
 	return 0;
 }
 
+/* Others need not wait for chains that are known to be away. */
+static bool chains_ready(struct mds *m, const struct layout *l)
+{
+	uint32_t width = cluster_layout_width(&m->cluster, l);
+
+	for (uint32_t i = 0; i < width; i++)
+		if (!oss_ready(&m->oss, cluster_layout_chain(&m->cluster, l, i)->id))
+			return false;
+	return true;
+}
+
+static int settle_once(struct op *op, struct settle *st)
+{
+	struct mds *m = st->m;
+
+	TRY(op_read(op, settle_look, NULL, st));
+	if (st->owed && !chains_ready(m, &st->layout))
+		return -LE_TARGET_DOWN;
+	TRY(data_stat(m, st->file->ino, &st->layout, &st->prepared,
+		      loop_deadline_ms(m->params.oss_timeout_ms), &st->ends));
+	TRY(op_mutate(op, settle_txn, NULL, st));
+	metric_add(&m->metrics.settled, 1);
+	return 0;
+}
+
 static void settle(void *arg)
 {
 	struct settle *st = arg;
@@ -547,21 +574,16 @@ static void settle(void *arg)
 	int rc;
 
 	op_init(&op, m);
-	fmutex_lock(&st->file->busy);
-	for (uint32_t tries = 0; tries < 10 && !m->stopping; tries++) {
-		rc = op_read(&op, settle_look, NULL, st);
-		if (rc == 0)
-			rc = data_stat(m, st->file->ino, &st->layout, &st->prepared,
-				       loop_deadline_ms(m->params.oss_timeout_ms), &st->ends);
-		if (rc == 0)
-			rc = op_mutate(&op, settle_txn, NULL, st);
-		if (rc == 0)
-			metric_add(&m->metrics.settled, 1);
-		/* Who is left unsettled is tried again by the next that looks at it. */
-		if (rc != -LE_AGAIN && (rc != -LE_TARGET_DOWN || mds_sleep_ms(m, 500) < 0))
+	for (uint32_t tries = st->owed ? 1 : SETTLE_TRIES; tries > 0 && !m->stopping; tries--) {
+		fmutex_lock(&st->file->busy);
+		rc = settle_once(&op, st);
+		fmutex_unlock(&st->file->busy);
+		/* Who is left unsettled is tried again by the next that looks at it, and every
+		 * second as long as bytes of a quota are reserved for it. */
+		if (rc != -LE_AGAIN &&
+		    (rc != -LE_TARGET_DOWN || tries == 1 || mds_sleep_ms(m, 500) < 0))
 			break;
 	}
-	fmutex_unlock(&st->file->busy);
 	op_fini(&op);
 	st->file->settling = false;
 	open_file_put(&m->opens, st->file);
@@ -570,7 +592,7 @@ static void settle(void *arg)
 	free(st);
 }
 
-void data_settle_start(struct mds *m, struct ino ino)
+static void settle_start(struct mds *m, struct ino ino, bool owed)
 {
 	struct open_file *f = open_file_find(&m->opens, ino);
 	struct settle *st;
@@ -586,6 +608,7 @@ void data_settle_start(struct mds *m, struct ino ino)
 		return;
 	}
 	st->m = m;
+	st->owed = owed;
 	latch_add(&m->fibers, 1);
 	if (fiber_spawn("settle", settle, st) < 0) {
 		latch_done(&m->fibers);
@@ -597,14 +620,20 @@ void data_settle_start(struct mds *m, struct ino ino)
 	m->n_settling++;
 }
 
+void data_settle_start(struct mds *m, struct ino ino)
+{
+	settle_start(m, ino, false);
+}
+
+/* Not all at once: others are to be settled too. */
 void data_settle_owed(struct mds *m)
 {
 	struct list tried, *n;
 
 	list_init(&tried);
-	while (m->n_settling < SETTLING_MAX && (n = list_pop(&m->opens.owed)) != NULL) {
+	while (m->n_settling < SETTLING_MAX / 2 && (n = list_pop(&m->opens.owed)) != NULL) {
 		list_push(&tried, n);
-		data_settle_start(m, list_entry(n, struct open_file, owed)->ino);
+		settle_start(m, list_entry(n, struct open_file, owed)->ino, true);
 	}
 	list_splice(&m->opens.owed, &tried);
 }

@@ -171,9 +171,8 @@ static int run_mutation(struct op *op, const struct op_desc *d, const void *in, 
 		return answer_again(op, d, in, out);
 	row = &op->session->slots[op->slot];
 	op->final = d->kind == OP_TXN;
-	if (op->withdrawn)
-		rc = -LE_CANCELED;
-	else
+	rc = op->withdrawn ? -LE_CANCELED : op_alive(op);
+	if (rc == 0)
 		rc = d->kind == OP_TXN ? op_mutate(op, d->fn, in, out) : d->fn(op, in, out);
 	if (rc >= 0 && !op->kept && replay_encode(row, op->desc, out) < 0)
 		PANIC("reply of %s is too long", op->desc->name);

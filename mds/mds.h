@@ -53,6 +53,7 @@ struct mds {
 	struct mds_metrics metrics;
 	struct waitq presumed_q; /* recall.h: there is something to ask */
 	uint64_t start_us;
+	uint64_t serving_us; /* since when sessions can return; later if the process stood still */
 	uint64_t intent_seq, removal_seq;
 	struct { /* for the rates of mds_status */
 		uint64_t at_us, requests, mutations;

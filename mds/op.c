@@ -42,9 +42,7 @@ void *op_alloc(struct op *op, size_t size)
 	return mem->data;
 }
 
-/* What the connection had queued when its session was taken over or ended is not executed, nor what
- * its client has withdrawn. */
-static int op_alive(struct op *op)
+int op_alive(const struct op *op)
 {
 	if (op->session == NULL || op->owed)
 		return 0;
@@ -54,8 +52,8 @@ static int op_alive(struct op *op)
 		return 0;
 	if (op->r != NULL && op->session->peer != op->r->peer)
 		return -LE_DISCONNECTED;
-	/* It has waited for something for so long that its client may have been told that it
-	 * failed. */
+	/* It has waited for something for so long that its client asks again, or has been told that
+	 * it failed. */
 	if (fiber_deadline() < loop_now_us())
 		return -LE_TIMEDOUT;
 	return replay_withdrawn(op->session, op->slot, op->seq) ? -LE_CANCELED : 0;

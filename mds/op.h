@@ -49,6 +49,10 @@ int op_read(struct op *op, int (*fn)(struct op *op, const void *in, void *out), 
  * (0: none); and in the critical section that does it, that it is that one. */
 struct ino op_has_cut(const struct op *op);
 void op_cuts(struct op *op, struct ino ino);
+/* Is it still to be done? What a connection had queued when its session was taken over or ended is
+ * not (-LE_DISCONNECTED, -LE_SESSION_GONE), nor what has waited for too long (-LE_TIMEDOUT), nor
+ * what its client has withdrawn (-LE_CANCELED). */
+int op_alive(const struct op *op) CHECK_RESULT;
 /* Memory for the reply, until the operation ends. */
 void *op_alloc(struct op *op, size_t size);
 void op_init(struct op *op, struct mds *m);

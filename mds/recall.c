@@ -356,6 +356,9 @@ static int missing_end(const struct op *op)
 	struct asking as[PARALLEL];
 	uint32_t n = 0;
 
+	/* A start that took long has left them no time. */
+	if (loop_now_us() < m->serving_us + term_us(m))
+		return mds_sleep_ms(m, AGAIN_MS);
 	list_for_each (k, &m->sessions.all) {
 		struct session *se = list_entry(k, struct session, link);
 

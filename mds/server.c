@@ -97,6 +97,7 @@ static void forgive(struct mds *m, uint64_t lost_us)
 {
 	list_for_each (n, &m->sessions.all)
 		list_entry(n, struct session, link)->heard_us += lost_us;
+	m->serving_us += lost_us;
 }
 
 static void expire_sessions(struct mds *m)
@@ -458,6 +459,14 @@ static int probe_target(void *arg, const struct target *t)
 	return refused ? 0 : -LE_NODATA;
 }
 
+/* From now on: however long the start took, they could not be heard. */
+static void sessions_may_return(struct mds *m)
+{
+	m->serving_us = env_now_us(m->env);
+	list_for_each (n, &m->sessions.all)
+		list_entry(n, struct session, link)->heard_us = m->serving_us;
+}
+
 static int start_parts(struct mds *m)
 {
 	TRY(new_incarnation(m));
@@ -474,6 +483,7 @@ static int start_parts(struct mds *m)
 	TRY(recovery_start(m));
 	/* Nothing yields between these two: no request comes first. */
 	TRY(serve(m));
+	sessions_may_return(m);
 	TRY(membership_start(&m->cluster));
 	TRY(mds_spawn(m, "watch-targets", watch_targets));
 	TRY(mds_spawn(m, "store-commits", store_commits));

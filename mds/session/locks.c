@@ -256,10 +256,10 @@ static int grant(struct locks *ls, struct locked_file *f, uint64_t session,
 		 const struct file_lock *want)
 {
 	uint32_t before = f->locks.n;
-	/* One that is cut in two makes one more, also by giving back. */
-	uint32_t more = want->type != FILE_LOCK_NONE
-				? 2
-				: file_locks_splits(&f->locks, session, want);
+	/* One that is cut in two makes one more, also by giving back. Not counted too high: what is
+	 * there can be set again, one by one, after a restart. */
+	uint32_t more = (want->type != FILE_LOCK_NONE) +
+			(uint32_t)file_locks_splits(&f->locks, session, want);
 
 	if (more > 0 && (ls->n + ls->n_waits + more > ls->n_max || before + more > FILE_LOCKS_MAX))
 		return -LE_NOLCK;

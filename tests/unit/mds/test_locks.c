@@ -114,7 +114,7 @@ static void bounded(void **state)
 
 	(void)state;
 	locks_init(&ls, 4);
-	for (uint64_t i = 0; i < 3; i++)
+	for (uint64_t i = 0; i < 4; i++)
 		assert_int_equal(set(&ls, one, 1, lock(7, 10 * i, 10 * i, FILE_LOCK_WRITE), false),
 				 0);
 	assert_int_equal(set(&ls, two, 1, lock(7, 0, 0, FILE_LOCK_WRITE), false), -LE_NOLCK);
