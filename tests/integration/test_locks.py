@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Locks of fcntl(2) and flock(2) among programs on two mounts, and what becomes of them when
 programs, mounts and the metadata server end."""
+import concurrent.futures
+import contextlib
 import errno
 import fcntl
 import os
@@ -361,6 +363,42 @@ def test_a_lock_that_others_may_have_had_is_told(c):
     assert a("os.fsync(fd[0])") == "None"
     a.end()
     b.end()
+
+
+def test_a_new_session_counts_everything_once(c):
+    """While a mount opens its many files again in a new session, and takes their locks, programs
+    go on opening, closing, locking and unlocking."""
+    a, b = two(c, "wanted")
+    assert a(LOCKF % (EX_NB, 0, 0)) == "None"
+    os.mkdir(c.mnt() + "/many")
+    names = ["%s/many/%d" % (c.mnt(), i) for i in range(1200)]
+    held = [os.open(n, os.O_RDWR | os.O_CREAT) for n in names]
+    for i in range(300):
+        fcntl.lockf(held[0], fcntl.LOCK_EX, 1, 2 * i)
+    before = c.status_of_mount(1)["session"]
+    pid = c.pid("mnt1")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        assert b(LOCKF % (EX, 0, 0)) == "None"
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+    def work(n):
+        for turn in range(40):
+            fd = os.open(names[1 + n + 8 * turn], os.O_RDWR)
+            fcntl.lockf(held[0], fcntl.LOCK_UN, 1, 2 * (n + 8 * (turn % 37)))
+            os.close(fd)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    assert c.status_of_mount(1)["session"] != before
+    for fd in held:
+        with contextlib.suppress(OSError):  # what was locked may have been somebody else's
+            os.close(fd)
+    a.end()
+    b.end()
+    wait_until(lambda: (c.status()["mds"]["opens"], c.status()["mds"]["locks"]) == (0, 0), 30,
+               "nothing is open or locked any more")
 
 
 def test_status_counts(c):
