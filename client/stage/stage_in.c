@@ -419,40 +419,22 @@ static int read_back(struct stage_job *job)
 }
 
 /* Where the samples of what is staged by its name are; not of what was unpacked of it, which is
- * other files. */
+ * other files. -LE_NOENT: it has no name, or that means something else by now. */
 static int samples_of_alias(struct stage_job *job, char ret_dir[4096])
 {
 	char id[MANIFEST_ID_SIZE];
 	const char *catalog = job->o.catalog ? job->o.catalog : CATALOG_DEFAULT;
-	if (job->o.source[0] == '/')
+	if (job->o.source[0] == '/' || job->made_of)
 		return -LE_NOENT;
 	TRY(catalog_find(io_source(&job->io), catalog, job->o.source, id, ret_dir));
 	return strcmp(id, job->m->id) == 0 ? 0 : -LE_NOENT;
 }
 
-/* Only a help for the loader, which can do without; but what a name's samples are, only the
- * catalogue knows. */
-static void make_samples(struct stage_job *job)
+static void build_samples(struct stage_job *job)
 {
 	struct sample_index *x;
 	struct detail ignored = {0};
-	char dir[STORE_PATH_SIZE], named[4096];
-	struct vol *v = io_source(&job->io);
-	/* Files that are not here cannot be looked into. */
-	if (job->store.share)
-		return;
-	bool is_named = samples_of_alias(job, named) == 0;
-	if (samples_load(job->io.local, job->store.dir, &x) == 0) {
-		index_destroy(x);
-		if (!is_named || samples_are_same(v, named, job->io.local, job->store.dir))
-			return;
-	}
-	if (is_named && samples_load(v, named, &x) == 0) {
-		int rc = samples_store(job->io.local, job->store.dir, x);
-		(void)rc;
-		index_destroy(x);
-		return;
-	}
+	char dir[STORE_PATH_SIZE];
 	struct files_entry *entries = calloc((size_t)job->m->n_files + 1, sizeof(*entries));
 	if (!entries)
 		return;
@@ -466,6 +448,35 @@ static void make_samples(struct stage_job *job)
 		index_destroy(x);
 	}
 	free(entries);
+}
+
+/* Only a help for the loader, which can do without; but what a name's samples are, only the
+ * catalogue knows: where it cannot be read, nothing is made up. */
+static void make_samples(struct stage_job *job)
+{
+	struct sample_index *x;
+	char named[4096];
+	struct vol *v = io_source(&job->io);
+	/* Files that are not here cannot be looked into. */
+	if (job->store.share)
+		return;
+	int rc = samples_of_alias(job, named);
+	if (rc == -LE_NOENT) {
+		if (samples_load(job->io.local, job->store.dir, &x) == 0)
+			index_destroy(x);
+		else
+			build_samples(job);
+		return;
+	}
+	if (rc < 0 || samples_are_same(v, named, job->io.local, job->store.dir))
+		return;
+	rc = samples_load(v, named, &x);
+	if (rc == 0) {
+		rc = samples_store(job->io.local, job->store.dir, x);
+		index_destroy(x);
+	} else if (rc == -LE_NOENT) {
+		build_samples(job);
+	}
 }
 
 /* So that a copy made under another name, or of another directory, is found by this one too; and

@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
-from cluster import BUILD, Cluster, run_tests, wait_until
+from cluster import BUILD, Cluster, get, run_tests, wait_until
 
 MIB = 1 << 20
 CLUSTER = {"mounts": 1, "ossd": 2, "size": "256M", "conf": {"client": {"request_timeout_ms": 3000}}}
@@ -168,6 +168,25 @@ def test_a_damaged_manifest(c):
         f.truncate(os.path.getsize(path) - 10)
     refused(c, 6, ["manifest", "cut off"], "hurt@v1", "--to", to)
     unharmed()
+
+
+def test_damaged_samples(c):
+    """What a name's samples are, only the catalogue knows: nothing else is taken for them."""
+    to = c.dir + "/samples"
+    make(c.mnt() + "/fixed", file=4000)
+    c.leat("dataset", "create", "fixed@v1", c.mnt() + "/fixed", "--format", "fixed:100")
+    ident = json.loads(c.leat("dataset", "show", "fixed@v1", "--json").stdout)["id"]
+    path = "%s/.leat/datasets/by-id/%s/fixed@v1/samples" % (c.mnt(), ident)
+    ours = "%s/.leat/%s/samples"
+    assert stage(c, "in", "fixed@v1", "--to", to)[0] == 0
+    assert filecmp.cmp(path, ours % (to, ident), False)
+    good = get(path)
+    with open(path, "r+b") as f:
+        f.truncate(10)
+    assert stage(c, "in", "fixed@v1", "--to", to)[0] == 0
+    assert get(ours % (to, ident)) == good
+    assert stage(c, "in", "fixed@v1", "--to", to + "2")[0] == 0
+    assert not os.path.exists(ours % (to + "2", ident))
 
 
 def test_servers_that_are_gone(c):
