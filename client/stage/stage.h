@@ -29,6 +29,7 @@ struct stage_job {
 	/* Why it shall end early: enum leat_stage_code, 0: it shall not. Set by the watch. */
 	int stop;
 	bool marked; /* ... because somebody has left a mark in the copy */
+	const struct stage_job *outer; /* what shall end that one ends this one; NULL: none */
 	int64_t old_mark_ns; /* which one was there before, for those who made it then */
 	bool ending;
 	struct fiber *watch;

@@ -28,13 +28,24 @@ void stage_fail(struct stage_job *job, int rc, int code)
 	}
 }
 
+static void look_at_callers(struct stage_job *job)
+{
+	const struct stage_job *outer = job->outer;
+	if (outer && outer->stop) {
+		job->stop = outer->stop;
+		job->marked = outer->marked;
+	} else if (job->o.cancel && *job->o.cancel) {
+		job->stop = LEAT_STAGE_CANCELLED;
+	}
+}
+
 void stage_report(struct stage_job *job, const char *phase, uint64_t bytes, uint64_t total,
 		  uint64_t files)
 {
 	uint64_t now = env_now_us(job->io.env);
 	/* Sooner than the watch would see it. */
-	if (job->o.cancel && *job->o.cancel && !job->stop)
-		job->stop = LEAT_STAGE_CANCELLED;
+	if (!job->stop)
+		look_at_callers(job);
 	if (!job->o.progress || (phase == job->phase && now < job->next_report_us && bytes < total))
 		return;
 	job->phase = phase;
@@ -85,9 +96,10 @@ static void watch_fiber(void *arg)
 {
 	struct stage_job *job = arg;
 	while (!job->ending) {
-		if (job->o.cancel && *job->o.cancel) {
-			job->stop = LEAT_STAGE_CANCELLED;
-		} else if (marked_anew(job)) {
+		look_at_callers(job);
+		if (job->stop)
+			break;
+		if (marked_anew(job)) {
 			job->stop = LEAT_STAGE_CANCELLED;
 			job->marked = true;
 		} else if (job->o.timeout_ms && env_now_us(job->io.env) - job->start_us >=

@@ -140,6 +140,8 @@ static int create_inner(struct unpacking *x)
 	x->b->pool = x->a->pool;
 	x->b->throttle = &x->b->own_throttle;
 	x->b->start_us = x->a->start_us;
+	/* Who cancels by what he has asked for finds the archives, which stay locked. */
+	x->b->outer = x->a;
 	x->b->made_of = x->a->m;
 	x->b->copying = "unpack";
 	return 0;

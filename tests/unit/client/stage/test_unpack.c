@@ -453,6 +453,63 @@ static void test_a_bomb_of_links(void **state)
 	assert_true(missing > (15ull << 30));
 }
 
+/* ---- cancelled ---- */
+
+struct cancelling {
+	const struct world *w;
+	bool asked;
+	int rc;
+};
+
+static void *cancel_thread(void *arg)
+{
+	struct cancelling *c = arg;
+	c->rc = leat_stage_cancel(c->w->to, c->w->src);
+	return NULL;
+}
+
+/* By what was asked for, while it is unpacked already. */
+static void cancel_once(void *arg, const struct leat_stage_progress *p)
+{
+	struct cancelling *c = arg;
+	pthread_t thread;
+	if (c->asked || strcmp(p->phase, "unpack") != 0)
+		return;
+	c->asked = true;
+	/* A thread of a job calls nothing that waits for another one. */
+	assert_int_equal(pthread_create(&thread, NULL, cancel_thread, c), 0);
+	pthread_join(thread, NULL);
+	/* Longer than between two looks of the job: it looks at the next opportunity. */
+	usleep(150000);
+}
+
+static void test_cancelled_while_it_unpacks(void **state)
+{
+	struct world *w = *state;
+	struct cancelling c = {.w = w};
+	struct leat_stage_options o = {.size = sizeof(o),
+				       .source = w->src,
+				       .to = w->to,
+				       .unpack = 1,
+				       .progress = cancel_once,
+				       .arg = &c};
+	struct leat_stage_result *r = calloc(1, sizeof(*r));
+	char name[32];
+	r->size = sizeof(*r);
+	tar_begin(w, "a.tar");
+	for (int i = 0; i < 20; i++) {
+		snprintf(name, sizeof(name), "file%d", i);
+		tar_add(w, name, '0', "", 1000000 + (size_t)i);
+	}
+	tar_end(w);
+	assert_int_equal(leat_stage_in(&o, r), -LE_CANCELED);
+	assert_int_equal(c.rc, 0);
+	assert_int_equal(r->code, LEAT_STAGE_CANCELLED);
+	free(r);
+	assert_int_equal(stage(w, 0)->bytes_moved, 0);
+	assert_int_equal(copies(w), 1);
+}
+
 /* ---- dying ---- */
 
 static uint64_t die_at;
@@ -512,6 +569,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_damaged_stream, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_bomb_that_is_packed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_bomb_of_links, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_cancelled_while_it_unpacks, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_killed_and_gone_on_with, setup, teardown),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
