@@ -287,6 +287,8 @@ static int run(struct unpacking *x)
 {
 	bool ready = false;
 	TRY(create_inner(x));
+	/* What is leased is the copy that was asked for: the archives are to go. */
+	x->a->o.lease = NULL;
 	TRY(name_it(x));
 	look_before(x, &ready);
 	if (!ready) {

@@ -209,6 +209,20 @@ static void test_archives_that_were_wanted_stay(void **state)
 	free(r);
 }
 
+static void test_a_lease_is_of_what_was_unpacked(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = {
+		.size = sizeof(o), .source = w->src, .to = w->to, .unpack = 1, .lease = "job"};
+	struct leat_stage_result *r = calloc(1, sizeof(*r));
+	r->size = sizeof(*r);
+	good_archives(w);
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	assert_int_equal(copies(w), 1);
+	assert_int_equal(leat_stage_evict(w->to, r->id), -LE_BUSY);
+	free(r);
+}
+
 /* ---- what they must not do ---- */
 
 static void refused(struct world *w, const char *name, char type, const char *link, int want)
@@ -559,6 +573,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_members_become_files, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_second_run_moves_nothing, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_archives_that_were_wanted_stay, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_a_lease_is_of_what_was_unpacked, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_names_that_lead_out, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_two_that_make_the_same, setup, teardown),
