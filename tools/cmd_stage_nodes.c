@@ -26,6 +26,7 @@ struct agent_view {
 	struct nodes *n;
 	char addr[256];
 	struct rpc_client *rpc;
+	uint64_t job; /* its number there */
 	bool ended;
 	int code; /* enum leat_stage_code, once it has ended */
 	int reached;
@@ -159,6 +160,7 @@ static struct peer_stage_req request(const struct agent_view *v, enum peer_verb 
 		.expect = a->expect,
 		.placement = (uint8_t)a->placement,
 		.copies = a->copies,
+		.job = v->job,
 		.flags = (a->readback ? PEER_READBACK : 0u) | (a->evict ? PEER_MAKE_ROOM : 0u) |
 			 (a->unpack ? PEER_UNPACK : 0u),
 	};
@@ -181,6 +183,7 @@ static void start_one(void *arg)
 	if (rc == 0 && rep.message.len)
 		snprintf(v->message, sizeof(v->message), "%.*s", (int)rep.message.len,
 			 (const char *)rep.message.data);
+	v->job = rep.job;
 	rpc_call_fini(&c);
 	v->heard_us = loop_now_us();
 }
@@ -215,7 +218,7 @@ static void take_status(struct agent_view *v, json_t *o)
 static void look_at_one(void *arg)
 {
 	struct agent_view *v = arg;
-	struct peer_status_req req = {.what = bytes_str(v->n->what)};
+	struct peer_status_req req = {.what = bytes_str(v->n->what), .job = v->job};
 	struct peer_status_rep rep = {0};
 	struct rpc_call c;
 	int rc;

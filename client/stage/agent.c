@@ -338,6 +338,7 @@ static int start(struct agent *a)
 	latch_init(&a->fibers, 0);
 	waitq_init(&a->stop);
 	TRY(io_init(&a->io, a->fs, "agent"));
+	a->last_job = env_random_u64(a->io.env) >> 1;
 	TRY(take_dirs(a));
 	TRY(make_pools(a));
 	TRY(serve(a));

@@ -21,6 +21,7 @@
 struct agent_job {
 	struct list link;
 	struct agent *a;
+	uint64_t number;
 	struct stage_job *job; /* while it runs */
 	struct swarm *swarm;
 	struct leat_stage_options o;
@@ -61,6 +62,7 @@ struct agent {
 	uint32_t n_dirs;
 	struct list jobs;
 	uint32_t n_jobs, n_running;
+	uint64_t last_job; /* its number; begins anywhere: nobody takes a job for one of before */
 	struct served *served[AGENT_SERVED_MAX];
 	struct leat_stage_copy *copies; /* READY ones, as they were looked at last */
 	uint32_t n_copies;
@@ -82,11 +84,11 @@ void agent_served_drop(struct agent *a, const char *id); /* NULL: all that are i
 char *agent_net(struct agent *a);
 
 /* agent_jobs.c, in fibers of the loop */
-int agent_job_start(struct agent *a, const struct peer_stage_req *req, char *message,
-		    size_t size) CHECK_RESULT; /* enum leat_stage_code */
+int agent_job_start(struct agent *a, const struct peer_stage_req *req, char *message, size_t size,
+		    uint64_t *ret_number) CHECK_RESULT; /* enum leat_stage_code */
 struct agent_job *agent_job_find(struct agent *a, struct bytes what, bool by_id);
-/* One that runs and does what is asked for here; NULL: none. */
-struct agent_job *agent_job_like(struct agent *a, const struct peer_stage_req *req);
+/* number 0: the newest for `what`. NULL: none. */
+struct agent_job *agent_job_numbered(struct agent *a, uint64_t number, struct bytes what);
 void agent_jobs_end(struct agent *a); /* cancels all, waits */
 /* malloc'd. */
 char *agent_job_json(const struct agent_job *j);

@@ -45,6 +45,18 @@ struct agent_job *agent_job_find(struct agent *a, struct bytes what, bool by_id)
 	return best;
 }
 
+struct agent_job *agent_job_numbered(struct agent *a, uint64_t number, struct bytes what)
+{
+	if (!number)
+		return agent_job_find(a, what, false);
+	list_for_each (pos, &a->jobs) {
+		struct agent_job *j = list_entry(pos, struct agent_job, link);
+		if (j->number == number)
+			return j;
+	}
+	return NULL;
+}
+
 static bool same_text(const char *s, struct bytes b)
 {
 	return is_text(s ? s : "", b);
@@ -66,14 +78,16 @@ static bool same_place(const struct agent_job *j, const struct peer_stage_req *r
 		 same_text(j->members, req->members)));
 }
 
-struct agent_job *agent_job_like(struct agent *a, const struct peer_stage_req *req)
+/* One that runs and does what is asked for here; NULL: none. */
+static struct agent_job *job_like(struct agent *a, const struct peer_stage_req *req)
 {
 	struct agent_job *like = NULL;
 	list_for_each (pos, &a->jobs) {
 		struct agent_job *j = list_entry(pos, struct agent_job, link);
-		if (j->running && is_text(j->source, req->what) && j->flags == req->flags &&
-		    j->window == req->window && same_text(j->catalog, req->catalog) &&
-		    same_text(j->order, req->order) && same_dirs(j, req->to) && same_place(j, req))
+		if (j->running && !j->cancel && is_text(j->source, req->what) &&
+		    j->flags == req->flags && j->window == req->window &&
+		    same_text(j->catalog, req->catalog) && same_text(j->order, req->order) &&
+		    same_dirs(j, req->to) && same_place(j, req))
 			like = j;
 	}
 	return like;
@@ -294,15 +308,19 @@ static int lease_too(struct agent_job *j, const struct peer_stage_req *req)
 	return copies_mark(io, to, id, MARK_LEASE, &m);
 }
 
-int agent_job_start(struct agent *a, const struct peer_stage_req *req, char *message, size_t size)
+int agent_job_start(struct agent *a, const struct peer_stage_req *req, char *message, size_t size,
+		    uint64_t *ret_number)
 {
-	struct agent_job *j = agent_job_like(a, req);
+	struct agent_job *j = job_like(a, req);
+	uint64_t number = j ? j->number : 0;
 	if (j && lease_too(j, req) == 0) {
-		/* It may have ended meanwhile: then its result is there. */
-		j = agent_job_like(a, req);
-		if (j)
+		j = agent_job_numbered(a, number, req->what);
+		/* One that has ended meanwhile has its result. */
+		if (j && !j->cancel) {
 			j->asked++;
-		return LEAT_STAGE_DONE;
+			*ret_number = number;
+			return LEAT_STAGE_DONE;
+		}
 	}
 	if (a->stopping || a->n_running >= a->p.jobs_max) {
 		snprintf(message, size, "this agent has %u jobs already", a->n_running);
@@ -313,6 +331,7 @@ int agent_job_start(struct agent *a, const struct peer_stage_req *req, char *mes
 	if (!j)
 		return LEAT_STAGE_INTERNAL;
 	j->a = a;
+	j->number = ++a->last_job;
 	list_push(&a->jobs, &j->link);
 	a->n_jobs++;
 	int rc = take_request(j, req);
@@ -326,6 +345,7 @@ int agent_job_start(struct agent *a, const struct peer_stage_req *req, char *mes
 	a->n_running++;
 	metric_add(&a->metrics.started, 1);
 	metric_set(&a->metrics.jobs, a->n_running);
+	*ret_number = j->number;
 	return LEAT_STAGE_DONE;
 }
 

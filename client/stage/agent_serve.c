@@ -275,9 +275,7 @@ static int mark(struct agent *a, const struct peer_stage_req *in, const char *wh
 /* -LE_BUSY: others have asked for it too, it goes on. */
 static int cancel(struct agent *a, const struct peer_stage_req *in)
 {
-	struct agent_job *j = agent_job_like(a, in);
-	if (!j)
-		j = agent_job_find(a, in->what, false);
+	struct agent_job *j = agent_job_numbered(a, in->job, in->what);
 	if (!j || !j->running)
 		return -LE_NOENT;
 	if (j->asked > 1) {
@@ -318,7 +316,7 @@ static int op_peer_stage(struct rpc_req *r, const void *vin, void *vout)
 		return -LE_NOMEM;
 	message[0] = 0;
 	if (in->verb == PEER_START) {
-		out->code = (uint32_t)agent_job_start(a, in, message, 256);
+		out->code = (uint32_t)agent_job_start(a, in, message, 256, &out->job);
 	} else if (in->verb <= PEER_RELEASE && in->verb > PEER_START) {
 		int rc = do_verb(a, in);
 		out->code = (uint32_t)code_of(rc);
@@ -337,8 +335,9 @@ static int op_peer_status(struct rpc_req *r, const void *vin, void *vout)
 	const struct peer_status_req *in = vin;
 	struct peer_status_rep *out = vout;
 	struct agent *a = r->arg;
-	struct agent_job *j = in->what.len ? agent_job_find(a, in->what, false) : NULL;
-	if (in->what.len && !j)
+	bool one = in->job || in->what.len;
+	struct agent_job *j = one ? agent_job_numbered(a, in->job, in->what) : NULL;
+	if (one && !j)
 		return -LE_NOENT;
 	char *text = j ? agent_job_json(j) : agent_json(a);
 	size_t len = text ? strlen(text) : 0;

@@ -34,10 +34,10 @@
  * stage in` does; members: addresses of all agents that make it ("host:port host:port ..."), self
  * is the place of this one among them; where they are not named, expect is how many there will be,
  * which are waited for a while; placement: which files each holds, enum placement, with that many
- * copies of each; several STARTs of the same are one job. CANCEL, which says the same as the
- * START: whoever asked wants it no more; it ends when all have said so. The others: what
- * `leat stage VERB` does. to: one of the agent's directories, empty: the first. code: enum
- * leat_stage_code, 0: begun or done.
+ * copies of each; several STARTs of the same are one job. The answer says which: `job`, one more
+ * for each that this agent begins. CANCEL: who asked for that job wants it no more (0: for the
+ * newest of `what`); it ends when all have said so. The others: what `leat stage VERB` does. to:
+ * one of the agent's directories, empty: the first. code: enum leat_stage_code, 0: begun or done.
  */
 enum peer_verb {
 	PEER_START = 1,
@@ -52,10 +52,12 @@ enum peer_stage_flags { PEER_READBACK = 1, PEER_MAKE_ROOM = 2, PEER_UNPACK = 4 }
 #define peer_stage_req_FIELDS(F) \
 	F(u8, verb) F(bytes, what) F(bytes, to) F(bytes, catalog) F(bytes, members) F(u32, self) \
 	F(bytes, order) F(u64, window) F(bytes, lease) F(u64, ttl_s) F(u64, max_rate) \
-	F(u64, capacity) F(u64, timeout_ms) F(u32, flags) F(u32, expect) F(u8, placement) F(u32, copies)
-#define peer_stage_rep_FIELDS(F) F(u32, code) F(bytes, message)
-/* The agent's job for `what` as a JSON object; -LE_NOENT: it has none. what empty: the agent. */
-#define peer_status_req_FIELDS(F) F(bytes, what)
+	F(u64, capacity) F(u64, timeout_ms) F(u32, flags) F(u32, expect) F(u8, placement) F(u32, copies) \
+	F(u64, job)
+#define peer_stage_rep_FIELDS(F) F(u32, code) F(bytes, message) F(u64, job)
+/* The agent's job of that number as a JSON object (0: the newest for `what`); -LE_NOENT: it has
+ * none. Neither: the agent. */
+#define peer_status_req_FIELDS(F) F(bytes, what) F(u64, job)
 #define peer_status_rep_FIELDS(F) F(bytes, json)
 
 PEER_OPS(MSG_STRUCTS)

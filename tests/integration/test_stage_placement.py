@@ -23,13 +23,13 @@ class Agents:
         for i in range(COUNT):
             self.start(i)
 
-    def start(self, i):
+    def start(self, i, more=""):
         ready = "%s/ready%d" % (self.c.dir, i)
         if os.path.exists(ready):
             os.unlink(ready)
         self.p[i] = subprocess.Popen(
             [BUILD + "/leat", "--conf", self.c.dev + "/conf", "agent", "--set",
-             "dirs=" + self.dir(i), "--set", "listen=" + self.addr(i), "--set", "node=n%d" % i,
+             "dirs=" + self.dir(i) + more, "--set", "listen=" + self.addr(i), "--set", "node=n%d" % i,
              "--set", "report_ms=200", "--ready-file", ready])
         wait_until(lambda: os.path.exists(ready) and os.path.getsize(ready), 20, "an agent")
 
@@ -54,6 +54,11 @@ class Agents:
     def evict(self, what):
         for i in range(COUNT):
             self.c.leat("stage", "evict", what + "@v1", "--to", self.dir(i))
+
+    def begun(self, i):
+        """So many jobs this agent knows of."""
+        out = self.c.leat("status", "--agent", self.addr(i), "--json").stdout
+        return len(json.loads(out)["agent"]["jobs"])
 
     def __enter__(self):
         return self
@@ -171,6 +176,39 @@ def test_two_ask(c):
         assert len(a.held("two", 0)) == FILES
         assert part.wait(60) == 0
         a.evict("two")
+
+
+def test_two_jobs_of_one_source(c):
+    """Each is told of his own job, and cancels no other one."""
+    make(c, "both")
+    os.mkdir(c.mnt() + "/tars")
+    subprocess.run(["tar", "cf", c.mnt() + "/tars/a.tar", "-C", c.mnt(), "both"], check=True)
+    c.leat("dataset", "create", "tars@v1", c.mnt() + "/tars")
+    with Agents(c) as a:
+        a.p[0].terminate()
+        a.p[0].wait()
+        second = c.dir + "/second"
+        a.start(0, " " + second)
+        large = begin(c, "both@v1", "--agent", a.addr(0), "--to", a.dir(0), "--max-rate", "9M")
+        wait_until(lambda: a.begun(0) == 1, 20, "a job")
+        assert code(c, "in", "both@v1", "--agent", a.addr(0), "--to", second, "--capacity",
+                    "1M") == 8
+        assert large.wait(60) == 0
+        # What archives become is leased by a job of its own, which waits for the other one.
+        slow = "tars@v1", "--agent", a.addr(1), "--max-rate", "9M", "--unpack"
+        first = begin(c, *slow, "--lease", "one")
+        wait_until(lambda: a.begun(1) == 1, 20, "a job")
+        other = begin(c, *slow, "--lease", "two")
+        wait_until(lambda: a.begun(1) == 2, 20, "two jobs")
+        first.send_signal(signal.SIGINT)
+        assert first.wait(60) == 75
+        assert other.wait(60) == 0
+        made = "tars@v1.unpacked", "--to", a.dir(1)
+        assert code(c, "path", *made) == 0
+        assert code(c, "evict", *made) != 0
+        c.leat("stage", "release", "--lease", "two", "--to", a.dir(1))
+        assert code(c, "evict", *made) == 0
+        c.leat("stage", "evict", "both@v1", "--to", a.dir(0))
 
 
 def test_damage_and_death(c):
