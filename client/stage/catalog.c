@@ -5,9 +5,14 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "common/rt/env.h"
+#include "common/rt/loop.h"
 
 #define INDEX_SIZE_MAX ((uint64_t)64 << 30)
 #define MKDIR_TRIES    3
+/* A name's line: "ID WORD\n". */
+#define WORD_SIZE 17
+#define LINE_LEN  (MANIFEST_ID_SIZE + WORD_SIZE)
 
 static int alias_path(const char *catalog, const char *alias, char ret_path[4096])
 {
@@ -17,40 +22,50 @@ static int alias_path(const char *catalog, const char *alias, char ret_path[4096
 	return n >= 4096 ? -LE_NAMETOOLONG : 0;
 }
 
-/* alias NULL: of all that have this content. */
-static int folder_of(const char *catalog, const char *id, const char *alias, char ret_dir[4096])
+/* word NULL: of all that have this content. */
+static int folder_of(const char *catalog, const char *id, const char *word, char ret_dir[4096])
 {
-	char name[MANIFEST_NAME_MAX + 1], version[MANIFEST_NAME_MAX + 1];
-	int n = snprintf(ret_dir, 4096, "%s/by-id/%s", catalog, id);
-	if (alias && n < 4096) {
-		TRY(manifest_parse_alias(alias, name, version));
-		n += snprintf(ret_dir + n, (size_t)(4096 - n), "/%s@%s", name, version);
-	}
+	int n = snprintf(ret_dir, 4096, "%s/by-id/%s%s%s", catalog, id, word ? "/" : "",
+			 word ? word : "");
 	return n >= 4096 ? -LE_NAMETOOLONG : 0;
 }
 
-int catalog_lookup(struct vol *v, const char *catalog, const char *alias,
-		   char ret_id[MANIFEST_ID_SIZE])
+static bool is_hex(const char *text, size_t len)
+{
+	return strspn(text, "0123456789abcdef") == len;
+}
+
+static int read_name(struct vol *v, const char *catalog, const char *alias,
+		     char ret_id[MANIFEST_ID_SIZE], char ret_word[WORD_SIZE])
 {
 	char path[4096], *text;
 	size_t len;
 	TRY(alias_path(catalog, alias, path));
 	TRY(vol_read_file(v, path, 4096, &text, &len));
-	bool good = len == MANIFEST_ID_SIZE && text[len - 1] == '\n' &&
-		    strspn(text, "0123456789abcdef") == MANIFEST_ID_SIZE - 1;
+	bool good = len == LINE_LEN && is_hex(text, MANIFEST_ID_SIZE - 1) &&
+		    text[MANIFEST_ID_SIZE - 1] == ' ' &&
+		    is_hex(text + MANIFEST_ID_SIZE, WORD_SIZE - 1) && text[len - 1] == '\n';
 	if (good) {
-		memcpy(ret_id, text, MANIFEST_ID_SIZE - 1);
-		ret_id[MANIFEST_ID_SIZE - 1] = 0;
+		snprintf(ret_id, MANIFEST_ID_SIZE, "%s", text);
+		snprintf(ret_word, WORD_SIZE, "%s", text + MANIFEST_ID_SIZE);
 	}
 	free(text);
 	return good ? 0 : -LE_CORRUPT;
 }
 
+int catalog_lookup(struct vol *v, const char *catalog, const char *alias,
+		   char ret_id[MANIFEST_ID_SIZE])
+{
+	char word[WORD_SIZE];
+	return read_name(v, catalog, alias, ret_id, word);
+}
+
 int catalog_find(struct vol *v, const char *catalog, const char *alias,
 		 char ret_id[MANIFEST_ID_SIZE], char ret_dir[4096])
 {
-	TRY(catalog_lookup(v, catalog, alias, ret_id));
-	return folder_of(catalog, ret_id, alias, ret_dir);
+	char word[WORD_SIZE];
+	TRY(read_name(v, catalog, alias, ret_id, word));
+	return folder_of(catalog, ret_id, word, ret_dir);
 }
 
 /* One that nobody finds any more. */
@@ -69,10 +84,10 @@ static int remove_folder(struct vol *v, const char *dir)
 }
 
 /* As a whole; nothing if it is not there. */
-static int take_folder(struct vol *v, const char *catalog, const char *id, const char *alias)
+static int take_folder(struct vol *v, const char *catalog, const char *id, const char *word)
 {
 	char dir[4096], all[4096], gone[4096];
-	TRY(folder_of(catalog, id, alias, dir));
+	TRY(folder_of(catalog, id, word, dir));
 	TRY(folder_of(catalog, id, NULL, all));
 	TRY(vol_tmp_name(all, gone));
 	int rc = v->ops->rename(v, dir, gone);
@@ -85,49 +100,45 @@ static int take_folder(struct vol *v, const char *catalog, const char *id, const
 	return 0;
 }
 
-/* Nobody has given the name yet: what has its folder is what a crash has left, or somebody is about
- * to give it, and then what is in there is the same. */
-static int put_folder(struct vol *v, const char *tmp, const char *dir)
+static int make_folder(struct vol *v, const char *dir, const struct manifest *m,
+		       const struct sample_index *index)
 {
-	int rc = v->ops->rename_new(v, tmp, dir);
-	if (rc != -LE_EXIST)
-		return rc;
-	TRY(v->ops->exchange(v, tmp, dir));
-	return remove_folder(v, tmp);
+	int rc = vol_mkdirs(v, dir);
+	/* The last other one of this content has just been removed. */
+	for (int i = 0; rc == -LE_NOENT && i < MKDIR_TRIES; i++)
+		rc = vol_mkdirs(v, dir);
+	TRY(rc);
+	TRY(manifest_store(v, dir, m));
+	return index ? samples_store(v, dir, index) : 0;
 }
 
 int catalog_add(struct vol *v, const char *catalog, const struct manifest *m,
 		const struct sample_index *index)
 {
-	char alias[2 * MANIFEST_NAME_MAX + 4], path[4096], dir[4096], all[4096], tmp[4096];
-	char line[MANIFEST_ID_SIZE + 1];
+	char alias[2 * MANIFEST_NAME_MAX + 4], path[4096], dir[4096], all[4096];
+	char word[WORD_SIZE], line[LINE_LEN + 1];
 	struct vol_stat st;
 	snprintf(alias, sizeof(alias), "%s@%s", m->name, m->version);
+	snprintf(word, sizeof(word), "%016llx",
+		 (unsigned long long)env_random_u64(loop_env(loop_self())));
 	TRY(alias_path(catalog, alias, path));
-	TRY(folder_of(catalog, m->id, alias, dir));
+	TRY(folder_of(catalog, m->id, word, dir));
 	TRY(folder_of(catalog, m->id, NULL, all));
-	TRY(vol_tmp_name(all, tmp));
 	if (vol_stat(v, path, &st) == 0)
 		return -LE_EXIST;
-	int rc = vol_mkdirs(v, tmp);
-	/* The last other one of this content has just been removed. */
-	for (int i = 0; rc == -LE_NOENT && i < MKDIR_TRIES; i++)
-		rc = vol_mkdirs(v, tmp);
-	TRY(rc);
-	rc = manifest_store(v, tmp, m);
-	if (rc == 0 && index)
-		rc = samples_store(v, tmp, index);
-	if (rc == 0)
-		rc = put_folder(v, tmp, dir);
+	int rc = make_folder(v, dir, m, index);
 	if (rc == 0)
 		rc = v->ops->syncdir(v, all);
-	snprintf(line, sizeof(line), "%s\n", m->id);
-	if (rc == 0)
-		rc = vol_write_new(v, path, line, strlen(line));
-	/* A folder that has got no name stays: somebody may be about to give it one. */
+	snprintf(line, sizeof(line), "%s %s\n", m->id, word);
+	if (rc == 0) {
+		rc = vol_write_new(v, path, line, LINE_LEN);
+		/* Else the folder may be the name's, and only not known to be durable. */
+		if (rc != -LE_EXIST)
+			return rc;
+	}
 	if (rc < 0) {
-		int gone = remove_folder(v, tmp);
-		(void)gone;
+		int gone = take_folder(v, catalog, m->id, word);
+		(void)gone; /* nobody finds it */
 	}
 	return rc;
 }
@@ -198,10 +209,10 @@ int catalog_list(struct vol *v, const char *catalog, int (*each)(void *arg, cons
 
 int catalog_remove(struct vol *v, const char *catalog, const char *alias)
 {
-	char path[4096], id[MANIFEST_ID_SIZE];
+	char path[4096], id[MANIFEST_ID_SIZE], word[WORD_SIZE];
 	TRY(alias_path(catalog, alias, path));
-	TRY(catalog_lookup(v, catalog, alias, id));
-	TRY(take_folder(v, catalog, id, alias));
+	TRY(read_name(v, catalog, alias, id, word));
+	TRY(take_folder(v, catalog, id, word));
 	return v->ops->unlink(v, path);
 }
 

@@ -1,12 +1,12 @@
 /*
  * The catalog of data sets: a directory (of the namespace: /.leat/datasets) with
- *   NAME@VERSION                               one line: the id
- *   by-id/ID/NAME@VERSION/manifest, sums, samples   what it is; of the same content there may be
- *                                              several, made of other files
- *   by-id/ID/NAME@VERSION/sealed               its files can never change
- * The folder is made under a name of its own, and comes first; the name comes last, and only where
- * there is none: of several who give it one does. What is removed loses its folder first, as a
- * whole. Everything yields.
+ *   NAME@VERSION                            one line: the id, and a random word
+ *   by-id/ID/WORD/manifest, sums, samples   what it is; of the same content there may be several,
+ *                                           made of other files
+ *   by-id/ID/WORD/sealed                    its files can never change
+ * The folder comes first; the name comes last, and only where there is none: of several who give it
+ * one does, and it is that one's folder, the others remove theirs. What is removed loses its folder
+ * first, as a whole. Everything yields.
  */
 #ifndef LEAT_STAGE_CATALOG_H
 #define LEAT_STAGE_CATALOG_H

@@ -157,13 +157,19 @@ def test_a_manifest_of_another_cluster(c):
     assert stage(c, "in", "there@v1", "--to", to)[0] == 0
 
 
+def folder_of(c, name):
+    """The id of a data set, and its folder in the catalogue."""
+    with open("%s/.leat/datasets/%s" % (c.mnt(), name)) as f:
+        ident, word = f.read().split()
+    return ident, "%s/.leat/datasets/by-id/%s/%s" % (c.mnt(), ident, word)
+
+
 def test_a_damaged_manifest(c):
     to = c.dir + "/damaged"
     unharmed = the_other_one(c, to)
     make(c.mnt() + "/hurt", file=MIB)
     c.leat("dataset", "create", "hurt@v1", c.mnt() + "/hurt")
-    ident = json.loads(c.leat("dataset", "show", "hurt@v1", "--json").stdout)["id"]
-    path = "%s/.leat/datasets/by-id/%s/hurt@v1/manifest" % (c.mnt(), ident)
+    path = folder_of(c, "hurt@v1")[1] + "/manifest"
     with open(path, "r+b") as f:
         f.truncate(os.path.getsize(path) - 10)
     refused(c, 6, ["manifest", "cut off"], "hurt@v1", "--to", to)
@@ -175,8 +181,8 @@ def test_damaged_samples(c):
     to = c.dir + "/samples"
     make(c.mnt() + "/fixed", file=4000)
     c.leat("dataset", "create", "fixed@v1", c.mnt() + "/fixed", "--format", "fixed:100")
-    ident = json.loads(c.leat("dataset", "show", "fixed@v1", "--json").stdout)["id"]
-    path = "%s/.leat/datasets/by-id/%s/fixed@v1/samples" % (c.mnt(), ident)
+    ident, folder = folder_of(c, "fixed@v1")
+    path = folder + "/samples"
     ours = "%s/.leat/%s/samples"
     assert stage(c, "in", "fixed@v1", "--to", to)[0] == 0
     assert filecmp.cmp(path, ours % (to, ident), False)

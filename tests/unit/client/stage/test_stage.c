@@ -455,7 +455,10 @@ static void test_of_several_who_give_a_name_one_does(void **state)
 	snprintf(catalog, sizeof(catalog), "%s/catalog", w->root);
 	snprintf(other, sizeof(other), "%s/to", w->root);
 	put_file(other, "file", 1000, 5);
-	for (int round = 0; round < 5; round++) {
+	for (int round = 0; round < 10; round++) {
+		/* Another content, and then the same one elsewhere. */
+		if (round == 5)
+			free(said("cd %s && rm -r to && cp -a src to", w->root));
 		struct creation c[4];
 		int done = -1;
 		for (int i = 0; i < 4; i++) {
@@ -474,6 +477,9 @@ static void test_of_several_who_give_a_name_one_does(void **state)
 		assert_string_equal(shown(catalog, "a@1").source, c[done].source);
 		assert_int_equal(leat_dataset_remove(NULL, catalog, "a@1"), 0);
 	}
+	char *left = said("find %s -type f", catalog);
+	assert_string_equal(left, "");
+	free(left);
 }
 
 static void test_several_directories(void **state)
