@@ -227,8 +227,8 @@ static int connected(void *arg, struct rpc_client *c)
 
 /* ---- heartbeat ---- */
 
-/* asked: with which chains_epoch. An answer that has the same names no chains, for there is no news;
- * the connection may have registered since, and heard of another. */
+/* asked: with which chains_epoch. An answer that has the same names no chains, for there is no
+ * news; the connection may have registered since, and heard of another. */
 static int heard(struct registration *g, const struct mds_target_heartbeat_rep *rep,
 		 uint64_t sent_us, uint64_t asked)
 {

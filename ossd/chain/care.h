@@ -47,8 +47,8 @@ void care_free(struct care *k);
  * chunks of any others may go. Does not yield. */
 void care_members_known(struct care *k);
 
-/* How something ended that nobody waits for. That the index is damaged is always said of the own one:
- * chains_call does not return that of another target. Does not yield. */
+/* How something ended that nobody waits for. That the index is damaged is always said of the own
+ * one: chains_call does not return that of another target. Does not yield. */
 static inline void care_noticed(struct care *k, int rc)
 {
 	k->index_damaged |= rc == -LE_CORRUPT_STORE;

@@ -148,10 +148,10 @@ static inline bool chain_is_tail(const struct chain *c)
 {
 	return c->n_sync > 0 && c->self == c->n_sync - 1;
 }
-/* Of what the head of a chain is asked for: nothing that a store says which has failed is final where
- * another member has what this one had. It leads soon, and whoever asks is to come again. */
-int chain_outcome(const struct chain *c, int rc) CHECK_RESULT;
 enum member_state chain_state_of(const struct chain *c, uint32_t target); /* MEMBER_OUT: none */
+/* Of what the head of a chain is asked for: nothing is final that a store says which has failed,
+ * where another member has what this one had: it leads soon, and whoever asks is to come again. */
+int chain_outcome(const struct chain *c, int rc) CHECK_RESULT;
 
 /* ---- membership ---- */
 

@@ -873,9 +873,7 @@ static void attempt(struct job *j)
 	r->n_running--;
 	metric_set(&r->o.metrics->resync_jobs, r->n_running);
 	waitq_wake_one(&r->turn);
-	/* Of one that has ended it may be what the metadata server said. */
-	if (!ended(j))
-		care_noticed(r->o.care, rc);
+	care_noticed(r->o.care, ended(j) ? 0 : rc); /* then it may be the MDS's word */
 	if (rc < 0) {
 		job_move(j, RESYNC_FAILED);
 		metric_add(&r->o.metrics->resync_failures, 1);
