@@ -239,21 +239,27 @@ int samples_store(struct vol *v, const char *dir, const struct sample_index *x)
 	return rc;
 }
 
+static bool read_head(struct vol *v, const char *dir, uint8_t ret_head[INDEX_HEAD_SIZE])
+{
+	char path[4096];
+	struct vol_file *f;
+	snprintf(path, sizeof(path), "%.4000s/samples", dir);
+	if (vol_open(v, path, &f) < 0)
+		return false;
+	int rc = vol_pread_all(f, ret_head, INDEX_HEAD_SIZE, 0);
+	vol_close(f);
+	return rc == 0;
+}
+
+bool samples_are_there(struct vol *v, const char *dir)
+{
+	uint8_t head[INDEX_HEAD_SIZE];
+	return read_head(v, dir, head);
+}
+
 bool samples_are_same(struct vol *a, const char *dir_a, struct vol *b, const char *dir_b)
 {
-	struct vol *v[2] = {a, b};
-	const char *dirs[2] = {dir_a, dir_b};
-	uint8_t heads[2][INDEX_HEAD_SIZE];
-	for (int i = 0; i < 2; i++) {
-		char path[4096];
-		struct vol_file *f;
-		snprintf(path, sizeof(path), "%.4000s/samples", dirs[i]);
-		if (vol_open(v[i], path, &f) < 0)
-			return false;
-		int rc = vol_pread_all(f, heads[i], INDEX_HEAD_SIZE, 0);
-		vol_close(f);
-		if (rc < 0)
-			return false;
-	}
-	return memcmp(heads[0], heads[1], INDEX_HEAD_SIZE) == 0;
+	uint8_t head_a[INDEX_HEAD_SIZE], head_b[INDEX_HEAD_SIZE];
+	return read_head(a, dir_a, head_a) && read_head(b, dir_b, head_b) &&
+	       memcmp(head_a, head_b, INDEX_HEAD_SIZE) == 0;
 }

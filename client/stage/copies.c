@@ -95,18 +95,29 @@ static void take_note(struct local_store *s, bool locked, struct leat_stage_copy
 		c->state = LEAT_COPY_STREAMABLE;
 }
 
-static void look_at_content(struct stage_io *io, struct local_store *s, bool ready,
-			    struct leat_stage_copy *c)
+/* NULL: all of them. */
+struct wish {
+	bool (*wanted)(void *arg, const struct leat_stage_copy *c);
+	void *arg;
+};
+
+/* -LE_NOENT: not wanted. */
+static int look_at_content(struct stage_io *io, struct local_store *s, bool ready,
+			   const struct wish *wish, struct leat_stage_copy *c)
 {
 	struct manifest *m;
 	struct detail ignored = {0};
 	/* Without a readable manifest nothing is known of it, but it is there and may be evicted.
 	 */
 	if (manifest_load(io->local, s->dir, &m, &ignored) < 0)
-		return;
+		return 0;
 	memcpy(c->name, m->name, sizeof(m->name));
 	memcpy(c->version, m->version, sizeof(m->version));
 	memcpy(c->source, m->source, sizeof(c->source));
+	if (wish->wanted && !wish->wanted(wish->arg, c)) {
+		manifest_destroy(m);
+		return -LE_NOENT;
+	}
 	int rc = store_load_places(s, m->n_files);
 	if (rc == 0 && !ready)
 		rc = store_load_share(s, m->n_files);
@@ -120,9 +131,11 @@ static void look_at_content(struct stage_io *io, struct local_store *s, bool rea
 			   : store_has_mark(s, "stale", NULL) ? LEAT_COPY_STALE
 							      : LEAT_COPY_READY;
 	manifest_destroy(m);
+	return 0;
 }
 
-static void take_all(struct stage_io *io, struct local_store *s, struct leat_stage_copy *c)
+static int take_all(struct stage_io *io, struct local_store *s, const struct wish *wish,
+		    struct leat_stage_copy *c)
 {
 	c->leased = store_is_leased(s);
 	c->pinned = store_has_mark(s, "pin", NULL);
@@ -130,7 +143,7 @@ static void take_all(struct stage_io *io, struct local_store *s, struct leat_sta
 		c->used_s = 0;
 	bool locked = store_is_locked(s), ready = store_is_ready(s);
 	take_note(s, locked, c);
-	look_at_content(io, s, ready, c);
+	return look_at_content(io, s, ready, wish, c);
 }
 
 /* What a folder is that holds a part of a copy elsewhere. -LE_NOENT: nothing of its own. */
@@ -148,9 +161,10 @@ static int look_at_part(struct local_store *s, char *home, struct leat_stage_cop
 	return 0;
 }
 
-/* -LE_NOENT: that folder is no copy. Structs with paths live on the heap, fibers' stacks are small.
- */
-static int look_at(struct stage_io *io, const char *to, const char *id, struct leat_stage_copy *c)
+/* -LE_NOENT: that folder is no copy, or not wanted. Structs with paths live on the heap, fibers'
+ * stacks are small. */
+static int look_at(struct stage_io *io, const char *to, const char *id, const struct wish *wish,
+		   struct leat_stage_copy *c)
 {
 	struct local_store *s = malloc(sizeof(*s));
 	char *home = malloc(STORE_PATH_SIZE);
@@ -163,7 +177,7 @@ static int look_at(struct stage_io *io, const char *to, const char *id, struct l
 		if (store_home(s, home) == 0)
 			rc = look_at_part(s, home, c);
 		else
-			take_all(io, s, c);
+			rc = take_all(io, s, wish, c);
 		store_fini(s);
 	}
 	free(home);
@@ -176,9 +190,11 @@ static int by_id(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
-int copies_list_others(struct stage_io *io, const char *to, const char *id,
-		       int (*each)(void *arg, const struct leat_stage_copy *c), void *arg)
+int copies_list_those(struct stage_io *io, const char *to, const char *but,
+		      bool (*wanted)(void *arg, const struct leat_stage_copy *c),
+		      int (*each)(void *arg, const struct leat_stage_copy *c), void *arg)
 {
+	const struct wish wish = {wanted, arg};
 	struct ids l = {0};
 	char base[STORE_PATH_SIZE];
 	struct leat_stage_copy *c = malloc(sizeof(*c));
@@ -192,7 +208,7 @@ int copies_list_others(struct stage_io *io, const char *to, const char *id,
 	if (l.n)
 		qsort(l.ids, l.n, sizeof(*l.ids), by_id);
 	for (size_t i = 0; i < l.n && rc == 0; i++) {
-		rc = strcmp(l.ids[i], id) == 0 ? -LE_NOENT : look_at(io, to, l.ids[i], c);
+		rc = strcmp(l.ids[i], but) == 0 ? -LE_NOENT : look_at(io, to, l.ids[i], &wish, c);
 		if (rc == -LE_NOENT)
 			rc = 0;
 		else if (rc == 0)
@@ -206,7 +222,7 @@ int copies_list_others(struct stage_io *io, const char *to, const char *id,
 int copies_list(struct stage_io *io, const char *to,
 		int (*each)(void *arg, const struct leat_stage_copy *c), void *arg)
 {
-	return copies_list_others(io, to, "", each, arg);
+	return copies_list_those(io, to, "", NULL, each, arg);
 }
 
 struct finding {

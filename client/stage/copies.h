@@ -10,10 +10,12 @@
 /* In the order of their ids. */
 int copies_list(struct stage_io *io, const char *to,
 		int (*each)(void *arg, const struct leat_stage_copy *c), void *arg) CHECK_RESULT;
-/* ... but this one. */
-int copies_list_others(struct stage_io *io, const char *to, const char *id,
-		       int (*each)(void *arg, const struct leat_stage_copy *c),
-		       void *arg) CHECK_RESULT;
+/* ... but for this id, and those alone of which `wanted`, told id, name, version and source, wants
+ * to know more. What cannot be read is told without being asked for. */
+int copies_list_those(struct stage_io *io, const char *to, const char *but,
+		      bool (*wanted)(void *arg, const struct leat_stage_copy *c),
+		      int (*each)(void *arg, const struct leat_stage_copy *c),
+		      void *arg) CHECK_RESULT;
 /* what: see leat_stage.h. -LE_NOENT, -LE_EXIST (several), -LE_INVAL. */
 int copies_find(struct stage_io *io, const char *to, const char *what,
 		struct leat_stage_copy *ret_copy) CHECK_RESULT;

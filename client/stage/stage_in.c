@@ -474,9 +474,7 @@ static void make_samples(struct stage_job *job)
 		return;
 	int rc = samples_of_alias(job, named);
 	if (rc == -LE_NOENT) {
-		if (samples_load(job->io.local, job->store.dir, &x) == 0)
-			index_destroy(x);
-		else
+		if (!samples_are_there(job->io.local, job->store.dir))
 			build_samples(job);
 		return;
 	}
@@ -492,19 +490,24 @@ static void make_samples(struct stage_job *job)
 }
 
 /* So that a copy made under another name, or of another directory, is found by this one too; and
- * of several that were made of one directory the one that is what it holds now. */
-static void note_alias(struct stage_job *job)
+ * of several that were made of one directory the one that is what it holds now. Was that another
+ * one until now? */
+static bool note_alias(struct stage_job *job)
 {
-	char alias[2 * MANIFEST_NAME_MAX + 4];
+	char alias[2 * MANIFEST_NAME_MAX + 4], before[MANIFEST_ID_SIZE];
 	if (job->o.source[0] == '/')
 		copies_dir_key(job->o.source, alias);
 	else if (strchr(job->o.source, '/'))
-		return;
+		return false;
 	else
 		snprintf(alias, sizeof(alias), "%s%s", job->o.source,
 			 strchr(job->o.source, '@') ? "" : "@latest");
+	if (store_recall_source(job->io.env, job->o.to, alias, before) == 0 &&
+	    strcmp(before, job->m->id) == 0)
+		return false;
 	int rc = store_note_source(job->io.env, job->o.to, alias, job->m->id);
 	(void)rc; /* it can still be found by its id */
+	return true;
 }
 
 /* So that mounts of this node find it. Only a help: they can read from the servers. */
@@ -529,17 +532,22 @@ static void is_used(struct stage_job *job)
 			   rc == -LE_INVAL ? LEAT_STAGE_USAGE : LEAT_STAGE_INTERNAL);
 }
 
-/* What was made of the same source, or under the same name, when it was another is not what its
- * name means any more. */
-static int mark_stale(void *arg, const struct leat_stage_copy *c)
+/* Made of the same source, or under the same name, when it was another. */
+static bool was_same(void *arg, const struct leat_stage_copy *c)
 {
 	struct stage_job *job = arg;
 	const char *source = job->o.source[0] == '/' ? job->o.source : job->m->source;
-	bool same = job->o.source[0] == '/' || !job->m->name[0]
-			    ? !c->name[0] && strcmp(c->source, source) == 0
-			    : c->name[0] && strcmp(c->name, job->m->name) == 0 &&
-				      strcmp(c->version, job->m->version) == 0;
-	if (strcmp(c->id, job->m->id) == 0 || c->state != LEAT_COPY_READY || !same)
+	return job->o.source[0] == '/' || !job->m->name[0]
+		       ? !c->name[0] && strcmp(c->source, source) == 0
+		       : c->name[0] && strcmp(c->name, job->m->name) == 0 &&
+				 strcmp(c->version, job->m->version) == 0;
+}
+
+/* It is not what its name means any more. */
+static int mark_stale(void *arg, const struct leat_stage_copy *c)
+{
+	struct stage_job *job = arg;
+	if (c->state != LEAT_COPY_READY)
 		return 0;
 	struct local_store *s = malloc(sizeof(*s));
 	if (s && store_init(s, job->io.env, job->o.to, c->id) == 0) {
@@ -604,7 +612,7 @@ static int make_copy(struct stage_job *job)
 	publish_inodes(job);
 	TRY(store_set_mark(&job->store, "window", false));
 	note(job, job->store.share ? LEAT_COPY_SHARED : LEAT_COPY_READY);
-	TRY(copies_list_others(&job->io, job->o.to, job->m->id, mark_stale, job));
+	TRY(copies_list_those(&job->io, job->o.to, job->m->id, was_same, mark_stale, job));
 	char fields[160];
 	snprintf(fields, sizeof(fields),
 		 "\"bytes\":%" PRIu64 ",\"source\":%" PRIu64 ",\"peers\":%" PRIu64, job->r->bytes,
@@ -674,11 +682,13 @@ static int is_done(struct stage_job *job)
 	TRY(note_purpose(job, true));
 	job->r->bytes_verified = job->r->bytes;
 	make_samples(job);
-	note_alias(job);
+	bool news = note_alias(job) || store_has_mark(&job->store, "stale", NULL);
 	publish_inodes(job);
-	int rc = store_set_mark(&job->store, "stale", false);
-	if (rc == 0)
-		rc = copies_list_others(&job->io, job->o.to, job->m->id, mark_stale, job);
+	/* Others are looked at only where they may have been what this one is now. */
+	int rc = news ? store_set_mark(&job->store, "stale", false) : 0;
+	if (rc == 0 && news)
+		rc = copies_list_those(&job->io, job->o.to, job->m->id, was_same, mark_stale,
+				       job);
 	(void)rc;
 	is_used(job);
 	stage_report(job, "copy", job->r->bytes, job->r->bytes, job->r->files);
