@@ -133,12 +133,17 @@ static int copy_bytes(struct outgoing *o, struct vol_file *from, struct vol_file
 static int write_file(struct outgoing *o, struct vol_file *from, const char *path, uint32_t mode,
 		      struct sums *s, uint8_t *buf)
 {
+	const int flags = O_WRONLY | O_CREAT | O_EXCL;
 	struct vol_file *to;
+	int rc = o->to->ops->open(o->to, path, flags, mode, &to);
 	/* A file of its own: what has that name may have others, in a tree that is in use. */
-	int rc = o->to->ops->unlink(o->to, path);
-	if (rc < 0 && rc != -LE_NOENT)
-		return rc;
-	TRY(o->to->ops->open(o->to, path, O_WRONLY | O_CREAT | O_EXCL, mode, &to));
+	if (rc == -LE_EXIST) {
+		rc = o->to->ops->unlink(o->to, path);
+		if (rc < 0 && rc != -LE_NOENT)
+			return rc;
+		rc = o->to->ops->open(o->to, path, flags, mode, &to);
+	}
+	TRY(rc);
 	rc = copy_bytes(o, from, to, s, buf);
 	if (rc == 0)
 		rc = o->to->ops->sync(to);
