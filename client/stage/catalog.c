@@ -251,12 +251,6 @@ static bool read_head(struct vol *v, const char *dir, uint8_t ret_head[INDEX_HEA
 	return rc == 0;
 }
 
-bool samples_are_there(struct vol *v, const char *dir)
-{
-	uint8_t head[INDEX_HEAD_SIZE];
-	return read_head(v, dir, head);
-}
-
 bool samples_are_same(struct vol *a, const char *dir_a, struct vol *b, const char *dir_b)
 {
 	uint8_t head_a[INDEX_HEAD_SIZE], head_b[INDEX_HEAD_SIZE];

@@ -37,8 +37,6 @@ bool catalog_is_sealed(struct vol *v, const char *dir);
 /* The sample index beside a manifest: -LE_NOENT if there is none. */
 int samples_load(struct vol *v, const char *dir, struct sample_index **ret_index) CHECK_RESULT;
 int samples_store(struct vol *v, const char *dir, const struct sample_index *x) CHECK_RESULT;
-/* Not read any further. */
-bool samples_are_there(struct vol *v, const char *dir);
 /* Told by their checksums. */
 bool samples_are_same(struct vol *a, const char *dir_a, struct vol *b, const char *dir_b);
 

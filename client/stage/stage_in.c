@@ -473,12 +473,13 @@ static void make_samples(struct stage_job *job)
 	if (job->store.share)
 		return;
 	int rc = samples_of_alias(job, named);
-	if (rc == -LE_NOENT) {
-		if (!samples_are_there(job->io.local, job->store.dir))
-			build_samples(job);
-		return;
-	}
-	if (rc < 0 || samples_are_same(v, named, job->io.local, job->store.dir))
+	/* Damaged ones are the reason for which somebody stages what is there already. */
+	bool sound = samples_load(job->io.local, job->store.dir, &x) == 0;
+	if (sound)
+		index_destroy(x);
+	if (rc == -LE_NOENT && !sound)
+		build_samples(job);
+	if (rc < 0 || (sound && samples_are_same(v, named, job->io.local, job->store.dir)))
 		return;
 	rc = samples_load(v, named, &x);
 	if (rc == 0) {

@@ -29,8 +29,8 @@ class Agents:
             os.unlink(ready)
         self.p[i] = subprocess.Popen(
             [BUILD + "/leat", "--conf", self.c.dev + "/conf", "agent", "--set",
-             "dirs=" + self.dir(i) + more, "--set", "listen=" + self.addr(i), "--set", "node=n%d" % i,
-             "--set", "report_ms=200", "--ready-file", ready])
+             "dirs=" + self.dir(i) + more, "--set", "listen=" + self.addr(i),
+             "--set", "node=n%d" % i, "--set", "report_ms=200", "--ready-file", ready])
         wait_until(lambda: os.path.exists(ready) and os.path.getsize(ready), 20, "an agent")
 
     def addr(self, i):
