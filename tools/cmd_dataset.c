@@ -48,10 +48,11 @@ static int parse(struct tool *t, int argc, char **argv, int n_args, struct datas
 
 static json_t *info_json(const struct leat_dataset_info *i)
 {
-	return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:s,s:b}", "name", i->name, "version",
+	return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:s,s:b,s:b}", "name", i->name, "version",
 			 i->version, "id", i->id, "source", i->source, "files",
 			 (json_int_t)i->files, "bytes", (json_int_t)i->bytes, "samples",
-			 (json_int_t)i->samples, "format", i->format, "sealed", i->sealed != 0);
+			 (json_int_t)i->samples, "format", i->format, "sealed", i->sealed != 0,
+			 "damaged", i->damaged != 0);
 }
 
 static void print_info(const struct leat_dataset_info *i)
@@ -61,7 +62,9 @@ static void print_info(const struct leat_dataset_info *i)
 	snprintf(alias, sizeof(alias), "%s@%s", i->name, i->version);
 	printf("%-24s %10s %8" PRIu64 " %10" PRIu64 " %-5s  %.12s  %s%s\n", alias,
 	       format_size(i->bytes, size), i->files, i->samples, i->format, i->id, i->source,
-	       i->sealed ? "  (sealed)" : "");
+	       i->damaged  ? "  (damaged)"
+	       : i->sealed ? "  (sealed)"
+			   : "");
 }
 
 static void print_header(const struct tool *t)

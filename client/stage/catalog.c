@@ -197,9 +197,7 @@ int catalog_list(struct vol *v, const char *catalog, int (*each)(void *arg, cons
 	if (l.n)
 		qsort(l.names, l.n, sizeof(*l.names), by_name);
 	for (size_t i = 0; i < l.n; i++) {
-		/* ".tmp" is what a crash of an earlier release has left of a name. */
-		const char *end = strrchr(l.names[i], '.');
-		if (rc == 0 && !(end && strcmp(end, ".tmp") == 0))
+		if (rc == 0)
 			rc = each(arg, l.names[i]);
 		free(l.names[i]);
 	}
@@ -211,8 +209,12 @@ int catalog_remove(struct vol *v, const char *catalog, const char *alias)
 {
 	char path[4096], id[MANIFEST_ID_SIZE], word[WORD_SIZE];
 	TRY(alias_path(catalog, alias, path));
-	TRY(read_name(v, catalog, alias, id, word));
-	TRY(take_folder(v, catalog, id, word));
+	int rc = read_name(v, catalog, alias, id, word);
+	/* One that is damaged leads to nothing. */
+	if (rc != -LE_CORRUPT) {
+		TRY(rc);
+		TRY(take_folder(v, catalog, id, word));
+	}
 	return v->ops->unlink(v, path);
 }
 

@@ -49,11 +49,9 @@ static int show(struct info_call *c, const char *alias)
 		x = NULL;
 	fill_info(&c->info, m, x);
 	c->info.sealed = catalog_is_sealed(v, dir);
-	/* In the folder of an earlier release there may be another of the same content. */
-	int rc = manifest_parse_alias(alias, c->info.name, c->info.version);
 	manifest_destroy(m);
 	index_destroy(x);
-	return rc;
+	return 0;
 }
 
 static void show_fiber(void *arg)
@@ -62,12 +60,27 @@ static void show_fiber(void *arg)
 	c->rc = show(c, c->alias);
 }
 
+/* Of a name that leads to no manifest. -LE_NOENT: it has been removed meanwhile. */
+static int show_damaged(struct info_call *c, const char *alias)
+{
+	struct leat_dataset_info *i = &c->info;
+	memset(i, 0, sizeof(*i));
+	i->size = sizeof(*i);
+	i->damaged = 1;
+	int rc = catalog_lookup(io_source(&c->io), c->catalog, alias, i->id);
+	if (rc < 0 && rc != -LE_CORRUPT)
+		return rc;
+	return manifest_parse_alias(alias, i->name, i->version);
+}
+
 static int show_one(void *arg, const char *alias)
 {
 	struct info_call *c = arg;
 	int rc = show(c, alias);
+	if (rc == -LE_NOENT || rc == -LE_CORRUPT)
+		rc = show_damaged(c, alias);
 	if (rc == -LE_NOENT)
-		return 0; /* removed meanwhile */
+		return 0;
 	TRY(rc);
 	return c->each(c->arg, &c->info);
 }

@@ -274,6 +274,8 @@ struct leat_dataset_info {
 	uint64_t samples; /* 0 without a sample index */
 	char format[16];  /* as in struct leat_dataset_stat, or "" */
 	int sealed;	  /* its files can never change */
+	int damaged; /* in a list: its manifest is not there, or not right; of the rest only name,
+		      * version and perhaps id are known */
 };
 
 /* Makes a manifest and a sample index of opts->source, a directory, and names it; checksums are

@@ -359,6 +359,37 @@ static int count_info(void *arg, const struct leat_dataset_info *i)
 	return 0;
 }
 
+static int count_damaged(void *arg, const struct leat_dataset_info *i)
+{
+	assert_string_equal(i->name, "a");
+	assert_string_equal(i->version, "1.tmp");
+	assert_int_equal(i->damaged, 1);
+	++*(int *)arg;
+	return 0;
+}
+
+static void test_a_dataset_without_its_folder(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_dataset_info info = {.size = sizeof(info)};
+	char catalog[128];
+	int n = 0;
+	snprintf(catalog, sizeof(catalog), "%s/catalog", w->root);
+	o.catalog = catalog;
+	assert_int_equal(leat_dataset_create(&o, "a@1.tmp", &info, result()), 0);
+	free(said("rm -r %s/by-id", catalog));
+	assert_int_equal(leat_dataset_list(NULL, catalog, count_damaged, &n), 0);
+	assert_int_equal(n, 1);
+	assert_int_equal(leat_dataset_show(NULL, catalog, "a@1.tmp", &info), -LE_NOENT);
+	free(said("echo x >%s/a@1.tmp", catalog));
+	assert_int_equal(leat_dataset_list(NULL, catalog, count_damaged, &n), 0);
+	assert_int_equal(n, 2);
+	assert_int_equal(leat_dataset_remove(NULL, catalog, "a@1.tmp"), 0);
+	assert_int_equal(leat_dataset_list(NULL, catalog, count_damaged, &n), 0);
+	assert_int_equal(n, 2);
+}
+
 static void test_datasets(void **state)
 {
 	struct world *w = *state;
@@ -742,6 +773,7 @@ int main(void)
 		T(test_failures_have_their_codes),
 		T(test_a_source_that_lies_is_refused),
 		T(test_datasets),
+		T(test_a_dataset_without_its_folder),
 		T(test_datasets_of_the_same_content),
 		T(test_of_several_who_give_a_name_one_does),
 		T(test_several_directories),
