@@ -133,8 +133,8 @@ int op_fetch(struct rpc_req *r, const void *in, void *out)
 	TRY(admit(r, &c));
 	key = chunk_key_of(c->id, &req->chunk);
 	TRY(chunk_store_record(s, &key, &rec));
-	/* While a newer one is on its way to who asks, or behind. */
-	if (rec && rec->version != req->version) {
+	/* While a newer one, or its removal, is on its way to who asks, or behind. */
+	if (!rec || rec->version != req->version) {
 		chunk_record_unref(&s->cache, rec);
 		TRY(chunk_store_committed(s, &key, false, &rec));
 	}
