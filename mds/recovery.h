@@ -17,7 +17,7 @@ struct recovery {
 	bool sessions_back; /* every session has returned or expired */
 	uint64_t *orphans;  /* inode numbers, found at start or unlinked since */
 	uint32_t n_orphans, cap_orphans;
-	uint32_t n_intents; /* not yet finished */
+	uint32_t n_intents;  /* not yet finished */
 	uint32_t n_starting; /* of these: not yet in the queue for their file */
 };
 

@@ -47,8 +47,7 @@ bool replay_withdrawn(const struct session *se, uint32_t slot, uint64_t seq)
 {
 	const struct replay_slot *row = slot < se->n_slots ? &se->slots[slot] : NULL;
 
-	return row != NULL && row->running && row->run_seq == seq &&
-	       row->withdrawn_seq == seq;
+	return row != NULL && row->running && row->run_seq == seq && row->withdrawn_seq == seq;
 }
 
 int replay_encode(struct replay_slot *row, const struct msg_desc *desc, const void *rep)

@@ -21,8 +21,8 @@ struct session;
 #define REPLAY_REPLY_MAX 1024u /* longest encoded reply of a mutation */
 
 struct replay_slot {
-	uint64_t seq, run_seq; /* answered last; running */
-	uint64_t cut_seq;      /* that one has cut the file already that it is to open */
+	uint64_t seq, run_seq;  /* answered last; running */
+	uint64_t cut_seq;       /* that one has cut the file already that it is to open */
 	uint64_t withdrawn_seq; /* shall not be done if that is not too late */
 	struct ino cut;
 	uint8_t *reply;

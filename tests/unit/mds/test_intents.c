@@ -18,6 +18,17 @@ static void return_empty(struct fx *f)
 	assert_int_equal(fx_reclaim(f, none, O_RDONLY, true, &lost), 0);
 }
 
+static void over_crash(void (*before)(struct fx *f), void (*after)(struct fx *f))
+{
+	struct fx *f = fx_create_to_crash(1);
+
+	fx_run(f, before);
+	fx_crash(f);
+	fx_run(f, after);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
 static void intent_fiber(void *arg)
 {
 	struct fx *f = arg;
@@ -64,14 +75,8 @@ static void intent_after(struct fx *f)
 
 static void test_intent(void **state)
 {
-	struct fx *f = fx_create_to_crash(1);
-
 	(void)state;
-	fx_run(f, intent_before);
-	fx_crash(f);
-	fx_run(f, intent_after);
-	assert_int_equal(fx_check(f, false), 0);
-	fx_destroy(f);
+	over_crash(intent_before, intent_after);
 }
 
 /* One that waits for its turn at the file becomes durable too while the server stops. */
@@ -127,14 +132,8 @@ static void two_intents_after(struct fx *f)
 
 static void test_two_intents(void **state)
 {
-	struct fx *f = fx_create_to_crash(1);
-
 	(void)state;
-	fx_run(f, two_intents_before);
-	fx_crash(f);
-	fx_run(f, two_intents_after);
-	assert_int_equal(fx_check(f, false), 0);
-	fx_destroy(f);
+	over_crash(two_intents_before, two_intents_after);
 }
 
 /* An open with O_TRUNC of a file that is open, which a crash cut short between cutting and opening:

@@ -523,6 +523,19 @@ static void fill_all(struct cluster *c)
 	}
 }
 
+/* What has been away for replace_after_ms has others in its place. */
+static void replace_lost(struct fx *f)
+{
+	struct cluster *c = &f->m->cluster;
+
+	f->m->params.replace_after_ms = 1000;
+	assert_int_equal(fiber_sleep_us(1500000), 0);
+	for (uint32_t i = 0; i < 20; i++) {
+		assert_int_equal(replace_pass(c), 0);
+		fill_all(c);
+	}
+}
+
 static void never_fewer(const struct cluster *c, uint32_t dead)
 {
 	for (uint32_t i = 0; i < c->n_chains; i++) {
@@ -605,12 +618,7 @@ static void absent_body(struct fx *f)
 	c->judge_from_us = UINT64_MAX;
 	assert_int_equal(replace_pass(c), 0);
 	assert_int_equal(target_chains(c, 1), 1 + 2 * N); /* not yet */
-	f->m->params.replace_after_ms = 1000;
-	assert_int_equal(fiber_sleep_us(1500000), 0);
-	for (uint32_t i = 0; i < 20; i++) {
-		assert_int_equal(replace_pass(c), 0);
-		fill_all(c);
-	}
+	replace_lost(f);
 	/* All but the one of class 1, which has no other copy. */
 	assert_int_equal(target_chains(c, 1), 1);
 	assert_true(target_chains(c, spare) > N);
@@ -678,12 +686,7 @@ static void meanwhile_body(struct fx *f)
 	assert_int_equal(c->targets[0]->info.state, TARGET_DOWN);
 	assert_int_not_equal(c->targets[0]->down_ns, 0);
 	c->judge_from_us = UINT64_MAX;
-	f->m->params.replace_after_ms = 1000;
-	assert_int_equal(fiber_sleep_us(1500000), 0);
-	for (uint32_t i = 0; i < 20; i++) {
-		assert_int_equal(replace_pass(c), 0);
-		fill_all(c);
-	}
+	replace_lost(f);
 	assert_int_equal(target_chains(c, 1), 1);
 }
 
