@@ -207,14 +207,12 @@ static void restart_ossd(void)
 	start_ossd();
 }
 
-/* What the target says to a read of the chain in this epoch. */
-static int read_chain(void)
+/* A request of the chain, in the epoch that it has. */
+static int ask_target(uint16_t op, const void *req, void *rep)
 {
-	struct oss_read_req req = {.chunk = {{5}, 1, 0}, .len = 100};
-	struct oss_read_rep rep = {0};
-	struct rpc_call call = {.op = OP_oss_read,
-				.req = &req,
-				.rep = &rep,
+	struct rpc_call call = {.op = op,
+				.req = req,
+				.rep = rep,
 				.target = 1,
 				.chain = CHAIN,
 				.epoch = bed.epoch,
@@ -225,22 +223,22 @@ static int read_chain(void)
 	return rc;
 }
 
+/* What the target says to a read of the chain in this epoch. */
+static int read_chain(void)
+{
+	struct oss_read_req req = {.chunk = {{5}, 1, 0}, .len = 100};
+	struct oss_read_rep rep = {0};
+
+	return ask_target(OP_oss_read, &req, &rep);
+}
+
 /* A call that needs all rows of the chain's chunks. */
 static int list_chunks(void)
 {
 	struct oss_list_req req = {.max = 100};
 	struct oss_list_rep rep = {0};
-	struct rpc_call call = {.op = OP_oss_list,
-				.req = &req,
-				.rep = &rep,
-				.target = 1,
-				.chain = CHAIN,
-				.epoch = bed.epoch,
-				.deadline_us = loop_deadline_ms(20000)};
-	int rc = rpc_call(bed.asks, &call);
 
-	rpc_call_fini(&call);
-	return rc;
+	return ask_target(OP_oss_list, &req, &rep);
 }
 
 /* To be told by the other target that its index is damaged. */
@@ -250,23 +248,13 @@ static int copy_to_other(void)
 	struct oss_copy_req req = {
 		.ino = {5}, .gen = 1, .to_gen = 2, .to_chain = 2, .to_epoch = 1, .to_target = 2};
 	struct oss_copy_rep rep = {0};
-	struct rpc_call call = {.op = OP_oss_copy,
-				.req = &req,
-				.rep = &rep,
-				.target = 1,
-				.chain = CHAIN,
-				.epoch = bed.epoch,
-				.deadline_us = loop_deadline_ms(20000)};
 	uint8_t buf[256];
 	struct wire_w w;
-	int rc;
 
 	wire_w_init(&w, buf, sizeof(buf));
 	wire_put_target_info(&w, &other);
 	req.targets = bytes_of(buf, (uint32_t)w.len);
-	rc = rpc_call(bed.asks, &call);
-	rpc_call_fini(&call);
-	return rc;
+	return ask_target(OP_oss_copy, &req, &rep);
 }
 
 static void scrub_main(void *arg)
