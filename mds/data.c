@@ -19,7 +19,7 @@
 
 struct job {
 	struct mds *m;
-	uint32_t chain;
+	struct oss_number no; /* seq 0: the chain alone */
 	uint16_t op;
 	const void *req;
 	bool for_ever;
@@ -33,6 +33,15 @@ struct job {
 	int status;
 };
 
+static int job_call(struct job *j)
+{
+	struct oss *o = &j->m->oss;
+
+	if (j->no.seq == 0)
+		return oss_call(o, j->no.chain, j->op, j->req, &j->rep, j->deadline_us);
+	return oss_call_numbered(o, &j->no, j->op, j->req, &j->rep, j->deadline_us);
+}
+
 static void job_run(void *arg)
 {
 	struct job *j = arg;
@@ -40,13 +49,13 @@ static void job_run(void *arg)
 	uint32_t n_damaged = 0;
 
 	for (;;) {
-		j->status = oss_call(&j->m->oss, j->chain, j->op, j->req, &j->rep, j->deadline_us);
+		j->status = job_call(j);
 		if (j->status >= 0 || !j->for_ever || j->m->stopping)
 			return;
 		if (j->status == -LE_CORRUPT && ++n_damaged == DAMAGE_TRIES)
 			return;
 		if (wait_ms >= 1000)
-			log_warn("chain %u: %s fails: %s; trying on", j->chain,
+			log_warn("chain %u: %s fails: %s; trying on", j->no.chain,
 				 msg_find(j->op)->name, status_name(j->status));
 		if (mds_sleep_ms(j->m, wait_ms) < 0)
 			return;
@@ -67,8 +76,8 @@ static int jobs_make(struct mds *m, const struct layout *l, struct job **ret_job
 	if (jobs == NULL)
 		return -LE_NOMEM;
 	for (uint32_t i = 0; i < width; i++)
-		jobs[i] =
-			(struct job){.m = m, .chain = cluster_layout_chain(&m->cluster, l, i)->id};
+		jobs[i] = (struct job){
+			.m = m, .no.chain = cluster_layout_chain(&m->cluster, l, i)->id};
 	*ret_jobs = jobs;
 	*ret_n = width;
 	return 0;
@@ -157,11 +166,36 @@ static void data_touched(struct mds *m, struct ino ino)
 		f->write_opens++;
 }
 
-uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode,
-		    bool final)
+/*
+ * Who carries out an intent that a former incarnation had carried out in part must not do it twice,
+ * over what others have written since: the object servers answer again what they know by slot and
+ * number. So an intent has a slot of its own as long as it is there.
+ */
+int intent_slot_hold(struct mds *m, uint32_t slot)
 {
-	uint64_t no = ++op->m->intent_seq;
+	if (slot >= INTENTS_MAX || m->intent_slots[slot])
+		return -LE_CORRUPT_STORE;
+	m->intent_slots[slot] = true;
+	return 0;
+}
 
+static int intent_slot_take(struct mds *m, uint32_t *ret_slot)
+{
+	const bool *first = memchr(m->intent_slots, false, sizeof(m->intent_slots));
+
+	if (first == NULL)
+		return -LE_OVERLOAD;
+	*ret_slot = (uint32_t)(first - m->intent_slots);
+	return intent_slot_hold(m, *ret_slot);
+}
+
+int data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode, bool final,
+	       uint64_t *ret_no)
+{
+	uint64_t no = op->m->intent_seq + 1;
+
+	TRY(intent_slot_take(op->m, &rec->oss_slot));
+	op->m->intent_seq = no;
 	data_touched(op->m, inode->attr.ino);
 	rec->ino = inode->attr.ino;
 	rec->layout = inode->attr.layout;
@@ -173,7 +207,8 @@ uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_re
 		rec->seq = op->seq;
 	}
 	TXN_PUT(op->store, key_of('T', no), intent_rec, rec);
-	return no;
+	*ret_no = no;
+	return 0;
 }
 
 /* The chunk that is cut through goes first: where it is lost or damaged everywhere, nothing is to
@@ -198,7 +233,7 @@ struct applied {
 };
 
 /* -LE_CORRUPT: a chunk of which a part would remain is damaged in all its copies. */
-static int apply(struct mds *m, const struct intent_rec *rec, struct applied *ret)
+static int apply(struct mds *m, uint64_t no, const struct intent_rec *rec, struct applied *ret)
 {
 	const struct layout *l = &rec->layout;
 	struct oss_trim_req trim = {own_cap(m, rec->ino, l->gen), rec->ino, l->gen, l->chunk_size,
@@ -212,6 +247,10 @@ static int apply(struct mds *m, const struct intent_rec *rec, struct applied *re
 	if (l->width == 0)
 		return 0;
 	TRY(jobs_make(m, l, &jobs, &n));
+	for (uint32_t i = 0; i < n; i++) {
+		jobs[i].no.slot = rec->oss_slot;
+		jobs[i].no.seq = no;
+	}
 	if (rec->kind == INTENT_TRIM)
 		rc = trim_all(jobs, n, &trim);
 	else
@@ -398,7 +437,7 @@ static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
 	if (f->cutting)
 		TRY(recall_places(op, f));
 	f->trimming = f->cutting;
-	rc = apply(op->m, rec, &fi.applied);
+	rc = apply(op->m, intent, rec, &fi.applied);
 	*ret_shown = fi.applied.shown;
 	if (rc < 0 && rc != -LE_CORRUPT)
 		return rc;
@@ -408,7 +447,9 @@ static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
 	op->owed = true;
 	end = op_mutate(op, rc == 0 ? finish_txn : abandon_txn, &fi, ret_attr);
 	op->owed = false;
-	return end < 0 ? end : rc;
+	TRY(end);
+	op->m->intent_slots[rec->oss_slot] = false;
+	return rc;
 }
 
 /* Nobody else has it open, so nobody shows it. */

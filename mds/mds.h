@@ -20,7 +20,8 @@
 #include "mds/session/locks.h"
 #include "mds/session/open_file.h"
 
-#define MDS_MAGIC 0x4d445331u
+#define MDS_MAGIC   0x4d445331u
+#define INTENTS_MAX 65536u /* under way at once */
 
 struct mds {
 	uint32_t magic;
@@ -55,6 +56,7 @@ struct mds {
 	uint64_t start_us;
 	uint64_t serving_us; /* since when sessions can return; later if the process stood still */
 	uint64_t intent_seq, removal_seq;
+	bool intent_slots[INTENTS_MAX]; /* taken: data.c */
 	struct { /* for the rates of mds_status */
 		uint64_t at_us, requests, mutations;
 	} sampled;

@@ -152,10 +152,12 @@ int data_stat(struct mds *m, struct ino ino, const struct layout *l,
  * is what it was, and nothing behind it was cut off. The file's `busy` is held all the time, and
  * while it is being trimmed getattr says so (ATTR_CUTTING). The last one yields. final: it is the
  * whole operation, whose reply is the attributes: the replay row goes with the end of it; else it
- * is part of one (op_cuts).
+ * is part of one (op_cuts). -LE_OVERLOAD: too many under way, nothing is changed.
  */
-uint64_t data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode,
-		    bool final);
+int data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode, bool final,
+	       uint64_t *ret_no) CHECK_RESULT;
+/* At the start, of one that a former incarnation has left. -LE_CORRUPT_STORE */
+int intent_slot_hold(struct mds *m, uint32_t slot) CHECK_RESULT;
 int data_carry_out(struct op *op, struct open_file *f, uint64_t intent,
 		   const struct intent_rec *rec, struct attr *ret_attr) CHECK_RESULT;
 /* It was cut or punched by a former incarnation, which may not have waited until nobody shows what

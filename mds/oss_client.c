@@ -7,6 +7,9 @@
 #include "common/rt/loop.h"
 #include "mds/session/session.h"
 
+/* Behind those that a chain hands out, however many. */
+#define NUMBERED_SLOTS 65536u
+
 struct oss_target {
 	uint32_t id, loop;
 	char *addrs;               /* of the present connection */
@@ -244,29 +247,53 @@ static int call_until(struct oss *o, uint32_t chain, struct rpc_call *call, size
 	}
 }
 
-int oss_call(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *rep,
-	     uint64_t deadline_us)
+/* In the chain's turn. no: the caller's; NULL: the slot that is free, and its next. */
+static int call_written(struct oss *o, uint32_t chain, const struct oss_number *no,
+			struct rpc_call *call, uint64_t deadline_us)
 {
-	const struct msg_desc *desc = msg_find(op);
-	struct rpc_call call = {.op = op, .req = req, .rep = rep};
-	struct oss_slots *ss;
+	struct oss_slots *ss = slots_of(o, chain);
+	uint32_t slot = 0;
 	int rc;
+
+	if (ss == NULL)
+		return -LE_NOMEM;
+	TRY(slot_take(ss, deadline_us, &slot));
+	call->slot = no != NULL ? NUMBERED_SLOTS + no->slot : slot;
+	call->seq = no != NULL ? no->seq : ++ss->slot[slot].seq;
+	rc = call_until(o, chain, call, msg_find(call->op)->rep_size, deadline_us);
+	slot_give(ss, slot);
+	return rc;
+}
+
+static int call_chain(struct oss *o, uint32_t chain, const struct oss_number *no,
+		      struct rpc_call *call, uint64_t deadline_us)
+{
+	const struct msg_desc *desc = msg_find(call->op);
 
 	if (cluster_chain(o->cluster, chain) == NULL)
 		return -LE_TARGET_DOWN;
 	/* After the time of the request that it is for every attempt would fail. */
 	if (fiber_deadline() < deadline_us)
 		deadline_us = fiber_deadline();
-	if (desc->kind != MSG_WRITE)
-		return call_until(o, chain, &call, desc->rep_size, deadline_us);
-	ss = slots_of(o, chain);
-	if (ss == NULL)
-		return -LE_NOMEM;
-	TRY(slot_take(ss, deadline_us, &call.slot));
-	call.seq = ++ss->slot[call.slot].seq;
-	rc = call_until(o, chain, &call, desc->rep_size, deadline_us);
-	slot_give(ss, call.slot);
-	return rc;
+	return desc->kind == MSG_WRITE ? call_written(o, chain, no, call, deadline_us)
+				       : call_until(o, chain, call, desc->rep_size, deadline_us);
+}
+
+int oss_call(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *rep,
+	     uint64_t deadline_us)
+{
+	struct rpc_call call = {.op = op, .req = req, .rep = rep};
+
+	return call_chain(o, chain, NULL, &call, deadline_us);
+}
+
+int oss_call_numbered(struct oss *o, const struct oss_number *no, uint16_t op, const void *req,
+		      void *rep, uint64_t deadline_us)
+{
+	struct rpc_call call = {.op = op, .req = req, .rep = rep};
+
+	ASSERT(msg_find(op)->kind == MSG_WRITE);
+	return call_chain(o, no->chain, no, &call, deadline_us);
 }
 
 bool oss_ready(const struct oss *o, uint32_t chain)

@@ -2,6 +2,7 @@
  * The MDS as a client of object servers: one connection per target, session 1, a few slots for each
  * chain. Requests are repeated under the same number, at whoever is the head by then, until they
  * are answered or the time is over. Numbers start at incarnation << 32, so none is ever used twice.
+ * A change that is repeated after a restart as well brings its own slot and number.
  *
  * Owned by the loop.
  */
@@ -38,6 +39,14 @@ void oss_target_changed(struct oss *o, struct target *t);
  * also that of the fiber: -LE_TARGET_DOWN. Yields. */
 int oss_call(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *rep,
 	     uint64_t deadline_us) CHECK_RESULT;
+/* The same, of kind WRITE, under a slot and number of the caller's: what was done under them in a
+ * former incarnation is answered, not done again. Of one slot numbers grow, one at a time. */
+struct oss_number {
+	uint32_t chain, slot;
+	uint64_t seq;
+};
+int oss_call_numbered(struct oss *o, const struct oss_number *no, uint16_t op, const void *req,
+		      void *rep, uint64_t deadline_us) CHECK_RESULT;
 /* Is there a connection to the head of the chain? Does not yield. */
 bool oss_ready(const struct oss *o, uint32_t chain);
 /* To the head of a chain, not of kind WRITE: one attempt. -LE_DISCONNECTED also at once when there

@@ -113,8 +113,7 @@ static int falloc_txn(struct op *op, const void *vin, void *vout)
 						.prepares = prepares(in),
 						.mask = SET_KILL_CAPS |
 							(in->cred.uid != 0 ? SET_KILL_SUID : 0)};
-		a->intent_no = data_begin(op, &a->intent, old, true);
-		return 0;
+		return data_begin(op, &a->intent, old, true, &a->intent_no);
 	}
 	op->final = true;
 	rec = inode_edit(op->store, i);

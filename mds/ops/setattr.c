@@ -190,7 +190,7 @@ static int truncate_txn(struct op *op, const void *vin, void *vout)
 		op->final = false;
 		t->intent = (struct intent_rec){
 			.kind = INTENT_TRIM, .off = size, .mask = mask, .attr = new};
-		t->intent_no = data_begin(op, &t->intent, old, t->final);
+		TRY(data_begin(op, &t->intent, old, t->final, &t->intent_no));
 		t->file->cutting = true; /* from here on nobody reserves where it has ended */
 		return 0;
 	}

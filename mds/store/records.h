@@ -43,7 +43,8 @@ WIRE_STRUCT(dentry_rec)
 /*
  * A change of many chunks under way, finished after a crash. op, session, slot, seq: whose answer
  * it is (0: nobody's); part: who asked has more to do then, and is not answered yet. mask and attr:
- * what setattr changes with it. prepares: the hole is prepared then.
+ * what setattr changes with it. prepares: the hole is prepared then. oss_slot: with the record's
+ * number, what the object servers know it by.
  */
 enum intent_kind {
 	INTENT_TRIM = 1,
@@ -55,7 +56,7 @@ enum intent_kind {
 	F(ino, ino)                                                                                \
 	F(layout, layout) F(u64, off) F(u64, len) F(u32, mask) F(attr, attr) F(u16, op)            \
 		F(u64, session) F(u32, slot) F(u64, seq) F(u8, part) F(u64, extend)                \
-		F(u8, prepares)
+		F(u8, prepares) F(u32, oss_slot)
 WIRE_STRUCT(intent_rec)
 
 /* A tree that is being converted: what all files below it shall have. */

@@ -8,13 +8,24 @@
 
 /* ---- object servers ---- */
 
+/* Of one slot of a chain no older one comes after a newer one. */
+static int on_intent(struct fx *f, const struct frame_hdr *h)
+{
+	uint64_t *last = &f->intent_seq[h->chain - 1][h->slot % FX_SLOTS];
+
+	if (h->seq < *last)
+		return -LE_STALE_SEQ;
+	*last = h->seq;
+	return f->oss_fail ? -LE_OVERLOAD : 0;
+}
+
 static int on_trim(struct rpc_req *r, const void *in, void *out)
 {
 	struct fx *f = r->arg;
 
 	(void)in, (void)out;
 	f->n_trims++;
-	return f->oss_fail ? -LE_OVERLOAD : 0;
+	return on_intent(f, &r->hdr);
 }
 
 static int on_punch(struct rpc_req *r, const void *in, void *out)
@@ -23,7 +34,7 @@ static int on_punch(struct rpc_req *r, const void *in, void *out)
 
 	(void)in, (void)out;
 	f->n_punches++;
-	return f->oss_fail ? -LE_OVERLOAD : 0;
+	return on_intent(f, &r->hdr);
 }
 
 static int on_sync(struct rpc_req *r, const void *in, void *out)

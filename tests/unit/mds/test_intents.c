@@ -1,6 +1,7 @@
 /* Cuts that a crash or a stop of the server leaves behind: finished by the next one, and whoever
  * repeats them gets their answer. */
 #include <fcntl.h>
+#include <linux/falloc.h>
 
 #include "tests/unit/mds/fixture.h"
 
@@ -209,12 +210,95 @@ static void test_trunc_open(void **state)
 	fx_destroy(f);
 }
 
+/* A hole that a crash cut short is punched under its own number, by which object servers know what
+ * they have done: done again, it would take with it what others have written since. */
+static struct ino holes[2];
+static uint64_t first_seq;
+
+static void punch_fiber(void *arg)
+{
+	struct fx *f = arg;
+	struct mds_fallocate_req q = {.ino = holes[f->slot - 1],
+				      .mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+				      .len = 4096};
+	struct mds_fallocate_rep p;
+	struct frame_hdr hdr = {.op = OP_mds_fallocate,
+				.session = f->session,
+				.slot = f->slot,
+				.seq = ++f->seq[f->slot]};
+	struct op op;
+
+	op_init(&op, f->m);
+	assert_int_equal(op_run(&op, &hdr, &q, &p), 0);
+	op_fini(&op);
+	holes[hdr.slot - 1] = (struct ino){0};
+}
+
+static void punch_start(struct fx *f, uint32_t i)
+{
+	f->slot = 1 + i;
+	assert_int_equal(fiber_spawn("punch", punch_fiber, f), 0);
+	fx_sleep_ms(300);
+	f->slot = 0;
+}
+
+static void holes_before(struct fx *f)
+{
+	static const char *const names[] = {"a", "b"};
+
+	for (uint32_t i = 0; i < 2; i++) {
+		struct attr a;
+
+		assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, names[i], O_WRONLY, &a), 0);
+		assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
+		holes[i] = a.ino;
+	}
+	f->oss_fail = true;
+	punch_start(f, 0);
+	first_seq = f->intent_seq[0][0];
+	assert_int_not_equal(first_seq, 0);
+}
+
+static void holes_after(struct fx *f)
+{
+	const struct ino b = holes[1];
+	uint64_t punches = f->n_punches, second_seq;
+
+	return_empty(f);
+	fx_sleep_ms(6000);
+	assert_int_equal(f->m->recovery.n_intents, 1);
+	assert_true(f->n_punches > punches);
+	assert_int_equal(f->intent_seq[0][0], first_seq);
+	/* Another one meanwhile has a slot of its own. */
+	punch_start(f, 1);
+	second_seq = f->intent_seq[0][1];
+	assert_true(second_seq > first_seq);
+	assert_int_equal(f->intent_seq[0][0], first_seq);
+	f->oss_fail = false;
+	for (int i = 0; i < 300 && (f->m->recovery.n_intents > 0 || holes[1].v != 0); i++)
+		fx_sleep_ms(100);
+	assert_int_equal(f->m->recovery.n_intents, 0);
+	assert_int_equal(holes[1].v, 0);
+	/* And the slot of the first one is free again. */
+	holes[1] = b;
+	punch_start(f, 1);
+	assert_int_equal(holes[1].v, 0);
+	assert_true(f->intent_seq[0][0] > second_seq);
+}
+
+static void test_holes(void **state)
+{
+	(void)state;
+	over_crash(holes_before, holes_after);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_intent),
 		cmocka_unit_test(test_two_intents),
 		cmocka_unit_test(test_trunc_open),
+		cmocka_unit_test(test_holes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
