@@ -14,6 +14,7 @@
 #include "client/lock.h"
 #include "client/removed_dir.h"
 #include "client/retry.h"
+#include "client/session.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
 
@@ -106,6 +107,7 @@ static int opened(struct client *c, struct inode *i, const struct cred *cred, ui
 	f = file_make(c, i, d, cred, flags);
 	if (f == NULL)
 		return -LE_NOMEM;
+	session_opened(d, flags, cap->session);
 	count_open(d, flags, 1);
 	io_take_cap(d, cap);
 	if (for_writing(flags)) {

@@ -76,7 +76,12 @@ struct idata {
 	/* opens as the MDS counts them, those being closed included */
 	uint32_t n_read, n_write, n_append, n_closing; /* n_append of n_write are O_APPEND */
 	bool read_buffered; /* by a file without O_DIRECT */
-	uint32_t reopened_gen; /* of the session in which all of these were opened again */
+	/* session.c: the session in which all of these are open, and, until they are in the present
+	 * one, which are */
+	uint32_t reopened_gen;
+	struct {
+		uint32_t gen, n_read, n_write, n_append;
+	} reopened;
 	uint32_t n_delegated;  /* opens for reading of which the MDS is not told (delegation.h), */
 	bool delegated_told;   /* or only that there are some: one of n_read */
 	uint32_t n_lazy, n_close_waiters; /* closes that the MDS may take its time with; waiters */

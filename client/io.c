@@ -4,6 +4,7 @@
 
 #include "client/kept.h"
 #include "client/retry.h"
+#include "client/session.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/proto/ranges.h"
@@ -135,6 +136,7 @@ static int renew(struct idata *d, enum io_right right)
 	}
 	/* A server that is restarted in between is told of this one as well, else the close would
 	 * end another one. */
+	session_opened(d, flags, call.session);
 	count_renewal(d, flags, 1);
 	inode_ref(d->inode);
 	if (client_bg_spawn(d->c, "renewed", renewal_end, end) < 0) {

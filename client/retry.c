@@ -235,12 +235,15 @@ static void manner_end(struct manner *m, struct ll_request *asker, int rc)
 		--*m->n_late;
 }
 
-/* What belongs to a session: in a new one it waits until the MDS has been told what is open and
- * locked, or it would be counted twice, or undone by that. */
-static bool is_counted(uint16_t op)
+/* Of a file that is not open yet in a session that is new. What nobody knows whether it is known
+ * there (mds_call_first) waits for all of them. */
+static bool is_too_early(struct client *c, uint16_t op, const void *req, const bool *done)
 {
-	return op == OP_mds_open || op == OP_mds_create || op == OP_mds_tmpfile ||
-	       op == OP_mds_close || op == OP_mds_lock;
+	if (done != NULL)
+		return c->reopening;
+	if (op == OP_mds_close)
+		return session_reopens(c, ((const struct mds_close_req *)req)->ino);
+	return op == OP_mds_lock && session_reopens(c, ((const struct mds_lock_req *)req)->ino);
 }
 
 static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
@@ -278,8 +281,7 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		call->flags = m.done != NULL ? RPC_CALL_NO_WAIT : 0;
 		call->deadline_us = retry_attempt_deadline(&r);
 		call->sent_us = loop_now_us();
-		rc = c->reopening && (m.done != NULL || is_counted(op)) ? -LE_NOT_READY
-									: rpc_call(c->mds, call);
+		rc = is_too_early(c, op, req, m.done) ? -LE_NOT_READY : rpc_call(c->mds, call);
 		if (rc >= 0) {
 			lease_heard(c, call->sent_us);
 			break;

@@ -152,8 +152,63 @@ static int reopen_one(struct client *c, uint16_t flags, struct idata *d, uint32_
 	return rc;
 }
 
+static uint32_t *reopened_count(struct idata *d, uint32_t flags)
+{
+	if (d->reopened.gen != d->c->session_gen) {
+		memset(&d->reopened, 0, sizeof(d->reopened));
+		d->reopened.gen = d->c->session_gen;
+	}
+	if ((flags & O_ACCMODE) == O_RDONLY)
+		return &d->reopened.n_read;
+	return (flags & O_APPEND) != 0 ? &d->reopened.n_append : &d->reopened.n_write;
+}
+
+void session_opened(struct idata *d, uint32_t flags, uint64_t session)
+{
+	struct client *c = d->c;
+
+	if (!c->reopening || session != c->session)
+		return;
+	if (d->n_read + d->n_write + d->n_delegated == 0)
+		d->reopened_gen = c->session_gen; /* and it has no locks */
+	else
+		++*reopened_count(d, flags);
+}
+
+bool session_reopens(struct client *c, struct ino ino)
+{
+	struct inode *i = c->reopening && !c->stopping ? inode_peek(c, ino) : NULL;
+	bool reopens = i != NULL && i->data != NULL && i->data->reopened_gen != c->session_gen;
+
+	if (i != NULL)
+		inode_put_later(c, i);
+	return reopens;
+}
+
+/* What is counted changes meanwhile. */
+static int reopen_file(struct idata *d, uint16_t flags)
+{
+	static const uint32_t modes[] = {O_RDONLY, O_RDWR | O_APPEND, O_RDWR};
+
+	delegation_counted(d);
+	for (size_t i = 0; i < ARRAY_SIZE(modes);) {
+		uint32_t *done = reopened_count(d, modes[i]);
+		uint32_t n = modes[i] == O_RDONLY ? d->n_read
+			     : modes[i] == O_RDWR ? d->n_write - d->n_append
+						  : d->n_append;
+
+		if (*done >= n) {
+			i++;
+			continue;
+		}
+		TRY(reopen_one(d->c, flags, d, modes[i]));
+		++*done;
+	}
+	return lock_renew(d->c, d, flags);
+}
+
 /* The files that are open, in the new session. A file that is gone stays stale: its next use tells.
- */
+ * 1: one has to wait, perhaps for somebody else; it is the last one of those that are left. */
 static int reopen_all(struct client *c, uint16_t flags)
 {
 	uint32_t n_lost = 0;
@@ -163,15 +218,9 @@ static int reopen_all(struct client *c, uint16_t flags)
 		struct idata *d = list_entry(l, struct idata, open_link);
 
 		if (d->reopened_gen == c->session_gen)
-			continue; /* before it was cut short */
-		delegation_counted(d);
+			continue; /* before it was cut short, or since the session began */
 		inode_ref(d->inode);
-		for (uint32_t i = 0; rc >= 0 && i < d->n_read; i++)
-			rc = reopen_one(c, flags, d, O_RDONLY);
-		for (uint32_t i = 0; rc >= 0 && i < d->n_write; i++)
-			rc = reopen_one(c, flags, d, i < d->n_append ? O_RDWR | O_APPEND : O_RDWR);
-		if (rc >= 0)
-			rc = lock_renew(c, d, flags);
+		rc = reopen_file(d, flags);
 		if (rc < 0 && status_retry(rc) == RETRY_NEVER) {
 			n_lost++;
 			rc = 0;
@@ -179,8 +228,13 @@ static int reopen_all(struct client *c, uint16_t flags)
 		if (rc >= 0)
 			d->reopened_gen = c->session_gen;
 		inode_put_later(c, d->inode);
-		if (rc < 0)
+		if (rc < 0) {
+			list_remove(&d->open_link);
+			list_push(&c->inodes.open, &d->open_link);
+			if (status_retry(rc) != RETRY_CONN)
+				rc = 1;
 			break;
+		}
 	}
 	inode_put_deferred(c);
 	if (n_lost > 0)
@@ -213,7 +267,7 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 	struct rpc_call call = {.flags = flags};
 	uint64_t old = c->session;
 	bool anew; /* leases are not known there */
-	int rc;
+	int rc, left = 0;
 
 	rc = setup_call(c, OP_mds_session_open, &req, &rep, &call);
 	rpc_call_fini(&call);
@@ -246,8 +300,8 @@ static int session_open(struct client *c, uint16_t flags, uint64_t former)
 	if (rep.reclaim != RECLAIM_NONE)
 		TRY(reclaim(c, flags, rep.reclaim == RECLAIM_ALL));
 	else if (c->reopening)
-		TRY(reopen_all(c, flags));
-	c->reopening = false;
+		TRY(left = reopen_all(c, flags));
+	c->reopening = left > 0; /* with the next ping */
 	c->telling = false;
 	if (old != 0)
 		lock_ask_again(c);

@@ -9,9 +9,11 @@
 #define LEAT_CLIENT_SESSION_H
 
 #include "common/base/status.h"
+#include "common/proto/types.h"
 #include "common/rt/fiber.h"
 
 struct client;
+struct idata;
 
 /* Connects and waits for a session, at most until the deadline. Yields. */
 int session_start(struct client *c, const char *mds_addrs, uint64_t deadline_us) CHECK_RESULT;
@@ -20,6 +22,12 @@ void session_stop(struct client *c);
 /* The MDS says that session `gone` is no more: a new one, unless somebody has got it already.
  * Yields. */
 int session_renew(struct client *c, uint64_t gone) CHECK_RESULT;
+/* The MDS has opened d once more, under session: before it is counted in d. What is opened while a
+ * new session opens all others again is not opened by that too. Does not yield. */
+void session_opened(struct idata *d, uint32_t flags, uint64_t session);
+/* Is it still to be opened again in a session that is new? Until then nothing of it can be closed,
+ * locked or unlocked there: it would be counted twice, or undone. Does not yield. */
+bool session_reopens(struct client *c, struct ino ino);
 /* While the session is being set up: one mutation at the MDS whose reply carries no bytes.
  * Yields. */
 int session_setup_call(struct client *c, uint16_t flags, uint16_t op, const void *req,

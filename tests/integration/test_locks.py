@@ -401,6 +401,40 @@ def test_a_new_session_counts_everything_once(c):
                "nothing is open or locked any more")
 
 
+def test_one_file_that_waits_keeps_no_other(c):
+    """Of the files of a mount that has got a new session one cannot be opened again yet: another
+    mount has bytes of it that no server takes just now."""
+    name = "/unsent"
+    held = os.open(c.mnt() + name, os.O_RDWR | os.O_CREAT)
+    before = c.status_of_mount(1)["session"]
+    mount, servers = c.pid("mnt1"), [c.pid(s) for s in c.ossd]
+    os.kill(mount, signal.SIGSTOP)
+    try:
+        other = os.open(c.mnt(2) + name, os.O_RDWR)
+        os.write(other, b"a" * 5000)
+        time.sleep(0.5)  # the quarrel is over: it has a lease
+        os.write(other, b"b" * 5000)
+        os.fsync(other)
+        for pid in servers:
+            os.kill(pid, signal.SIGSTOP)
+        os.write(other, b"c" * 5000)
+        os.kill(mount, signal.SIGCONT)
+        wait_until(lambda: c.status_of_mount(1)["session"] != before, 10, "another session")
+        began = time.monotonic()
+        for i in range(20):
+            os.close(os.open("%s/beside%d" % (c.mnt(), i), os.O_RDWR | os.O_CREAT | os.O_EXCL))
+        took = time.monotonic() - began
+    finally:
+        for pid in [mount] + servers:
+            os.kill(pid, signal.SIGCONT)
+    assert took < REQUEST_S / 2, took
+    os.fsync(other)
+    assert os.pread(held, 20000, 0) == b"a" * 5000 + b"b" * 5000 + b"c" * 5000
+    os.close(other)
+    os.close(held)
+    wait_until(lambda: c.status()["mds"]["opens"] == 0, 30, "nothing is open any more")
+
+
 def test_status_counts(c):
     a, b = two(c, "counts")
     assert a(LOCKF % (EX_NB, 0, 0)) == "None"

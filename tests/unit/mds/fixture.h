@@ -38,7 +38,7 @@ struct fx {
 	struct rpc_server *oss[FX_TARGETS];
 	char oss_addr[FX_TARGETS][64];
 	uint64_t n_trims, n_punches, n_removed, n_syncs;
-	uint64_t intent_seq[FX_TARGETS][FX_SLOTS]; /* of each chain and slot, the last trim or punch */
+	uint64_t intent_seq[FX_TARGETS][FX_SLOTS]; /* by chain and slot: the last trim, punch */
 	bool oss_fail, oss_stop, to_crash;
 	bool punched_fails; /* once they were asked to punch they do not tell what they have */
 	struct oss_stat_rep stat; /* what they answer; size only by the first */
