@@ -240,7 +240,7 @@ static void manner_end(struct manner *m, struct ll_request *asker, int rc)
 static bool is_too_early(struct client *c, uint16_t op, const void *req, const bool *done)
 {
 	if (done != NULL)
-		return c->reopening;
+		return c->reopening && !c->stopping;
 	if (op == OP_mds_close)
 		return session_reopens(c, ((const struct mds_close_req *)req)->ino);
 	return op == OP_mds_lock && session_reopens(c, ((const struct mds_lock_req *)req)->ino);
