@@ -21,6 +21,7 @@
 struct client;
 struct idata;
 struct name_filter;
+struct mds_append_req;
 
 struct inode {
 	struct hmap_node node; /* by ino */
@@ -95,8 +96,9 @@ struct idata {
 	struct fmutex cap_lock;
 	uint32_t renew_uid, renew_gid;
 
-	/* What a former process wrote, and what this one wrote while it was being cut, is where the
-	 * chains say: what is known of the size is not believed before they have been asked. */
+	/* What a former process wrote, what this one wrote while it was being cut, or in a session
+	 * that has ended, is where the chains say: what is known of the size is not believed before
+	 * they have been asked. */
 	bool unsure;
 
 	/* lease.c */
@@ -123,6 +125,7 @@ struct idata {
 	struct gather gather;
 	struct fmutex append_lock; /* who writes at the end, or moves it */
 	bool appending;            /* at an end that only this client knows: io_write.c */
+	struct mds_append_req *append_req; /* while it is sent */
 	uint64_t placed;           /* writing at a place that was given with this change; 0: not */
 	uint32_t placed_gen;       /* in that session: it is no place in another one */
 	uint64_t placed_void;      /* places that were given with this change or an older one */

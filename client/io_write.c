@@ -147,6 +147,19 @@ struct place {
 	uint32_t cuts;
 };
 
+/* What this client has written is with the chains: of a file that was cut the MDS believes them
+ * alone. And where somebody else may have cut it since, or a session has ended with what was on its
+ * way, it is known again how long it is. */
+static int show_end(struct ll_file *f)
+{
+	int rc = wb_show(f->d);
+
+	while (rc >= 0 && inode_is_unsure(f->inode))
+		rc = io_settle(f->c, f->inode, &f->inode->attr);
+	/* Who may not ask them knows too much rather than too little. */
+	return rc == -LE_ACCES || rc == -LE_PERM ? 0 : rc;
+}
+
 /* Asks for a place as long as a cut has overtaken the answer; see io_cut. p: what it had in a
  * session that has ended. */
 static int reserve_append(struct ll_file *f, uint64_t len, struct place *p)
@@ -160,13 +173,14 @@ static int reserve_append(struct ll_file *f, uint64_t len, struct place *p)
 	do {
 		struct mds_append_req req = {.ino = f->inode->ino,
 					     .len = len,
-					     .size = d->size,
 					     .had_end = p->end,
 					     .had_cuts = p->cuts};
 
-		/* Of a file that was cut the MDS believes the chains alone. */
-		TRY(wb_show(d));
+		TRY(show_end(f));
+		req.size = d->size;
+		d->append_req = &req;
 		rc = mds_call(f->c, OP_mds_append, &req, &rep, &call);
+		d->append_req = NULL;
 		rpc_call_fini(&call);
 		TRY(rc);
 		if (rep.off > LEAT_FILE_SIZE_MAX - len)
@@ -388,8 +402,24 @@ int io_show(struct idata *d)
 	return 0;
 }
 
+/* Who writes: the kernel, pages of a mapping; or a program, at a place or at the end. */
+enum writer {
+	PAGES,
+	AT_OFFSET,
+	AT_END
+};
+
+/* May it move the end under those who append? As far as this client knows the end. But pages never
+ * lie behind it: and they are locked, so that a recall, for which an append may wait, waits for
+ * them. */
+static bool may_move_end(const struct ll_file *f, uint64_t end, enum writer by)
+{
+	return f->d->n_append > 0 &&
+	       (end > f->d->size || (by == AT_OFFSET && inode_is_unsure(f->inode)));
+}
+
 static int64_t write_vec(struct ll_file *f, uint64_t off, const struct slot_vec *vec, uint32_t n,
-			 unsigned how, bool append)
+			 unsigned how, enum writer by)
 {
 	struct idata *d = f->d;
 	uint64_t len = vec_len(vec, n);
@@ -404,18 +434,18 @@ static int64_t write_vec(struct ll_file *f, uint64_t off, const struct slot_vec 
 	TRY(write_prepare(f));
 	/* Opened to append, to a file that only grows: not by a mapping either, nor once
 	 * fcntl(F_SETFL) has taken O_APPEND away. The kernel knows of no such files here. */
-	if (!append && (f->flags & O_APPEND) && (f->inode->attr.flags & ATTR_APPEND))
+	if (by != AT_END && (f->flags & O_APPEND) && (f->inode->attr.flags & ATTR_APPEND))
 		return -LE_PERM;
-	off = append ? d->size : off;
+	off = by == AT_END ? d->size : off;
 	if (off > LEAT_FILE_SIZE_MAX - len)
 		return -LE_FBIG;
 	if (f->inode->attr.layout.chunk_size < LEAT_CHUNK_SIZE_MIN)
 		return -LE_IO;
 	TRY(take_space(f, off, len));
-	if (!append && (d->n_append == 0 || off + len <= d->size))
+	if (by != AT_END && !may_move_end(f, off + len, by))
 		return write_at(f, off, vec, n, how);
 	fmutex_lock(&d->append_lock);
-	rc = append ? write_end(f, vec, n, how) : write_at(f, off, vec, n, how);
+	rc = by == AT_END ? write_end(f, vec, n, how) : write_at(f, off, vec, n, how);
 	fmutex_unlock(&d->append_lock);
 	return rc;
 }
@@ -430,7 +460,7 @@ int64_t ll_write(struct ll_file *file, uint64_t off, const struct slot_vec *vec,
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	bool through = f->sync || f->direct || f->c->params.dirty_max == 0;
 
-	return write_vec(f, off, vec, n, through ? 0 : WB_BEHIND, f->append);
+	return write_vec(f, off, vec, n, through ? 0 : WB_BEHIND, f->append ? AT_END : AT_OFFSET);
 }
 
 int64_t ll_write_pages(struct ll_file *file, uint64_t off, const struct slot_vec *vec, uint32_t n)
@@ -442,7 +472,7 @@ int64_t ll_write_pages(struct ll_file *file, uint64_t off, const struct slot_vec
 		how |= WB_PAGES;
 		f->d->n_pages++;
 	}
-	return write_vec(f, off, vec, n, how, false);
+	return write_vec(f, off, vec, n, how, PAGES);
 }
 
 /* One slot's worth of the caller's memory. */

@@ -677,10 +677,13 @@ void wb_session_gone(struct idata *d)
 {
 	if (gather_drop(d))
 		wb_set_error(d, -LE_IO);
-	/* Others may have cut it since, of which we were not told. A close that was refused is sent
-	 * again as it is. */
+	/* Others may have cut it since, of which we were not told. A close or an append that was
+	 * refused is sent again as it is. */
 	d->durable_end = 0;
 	d->was_cut |= d->n_write > 0;
+	d->unsure |= d->n_write > 0;
+	if (d->append_req != NULL)
+		d->append_req->size = 0;
 	list_for_each (l, &d->closes) {
 		struct mds_close_req *req = list_entry(l, struct ll_file, link)->close_req;
 

@@ -106,8 +106,8 @@ bool wb_pending(const struct idata *d, uint64_t off, uint64_t len);
 /* Holds a writer back while too much is dirty, or its own writes hold too much of the pool that its
  * bytes are in. Yields. */
 int wb_throttle(struct idata *d, const struct slot_pool *pool) CHECK_RESULT;
-/* The session is gone: gathered data is dropped with an error, and what servers confirmed is no
- * longer known to be there. Does not yield. */
+/* The session is gone: gathered data is dropped with an error, and what servers confirmed, and the
+ * size, is no longer known to be there. Does not yield. */
 void wb_session_gone(struct idata *d);
 void wb_set_error(struct idata *d, int status);
 

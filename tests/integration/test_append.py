@@ -5,6 +5,7 @@ order of each; and what a mount has not sent yet a restarted metadata server mak
 import fcntl
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -126,6 +127,22 @@ def test_truncated_by_another_while_alone(c):
         assert get(c.mnt(2) + "/cut").endswith(b"end")
         os.truncate(c.mnt(2) + "/cut", 0)
     os.close(fd)
+
+
+def test_truncated_by_another_while_it_was_away(c):
+    """Its session ends, and with it all that was known of where the file ended."""
+    path, n = "/away", c.log("mds").count("it is ended")
+    fd = os.open(c.mnt(1) + path, APPEND | os.O_SYNC)
+    os.write(fd, b"x" * (1 << 20))
+    c.kill("mnt1", signal.SIGSTOP)
+    try:
+        os.truncate(c.mnt(2) + path, 0)
+    finally:
+        c.kill("mnt1", signal.SIGCONT)
+    assert c.log("mds").count("it is ended") > n
+    os.write(fd, b"end")
+    os.close(fd)
+    assert get(c.mnt(2) + path) == b"end", os.stat(c.mnt(2) + path).st_size
 
 
 def records(data, width):

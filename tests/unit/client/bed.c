@@ -13,9 +13,10 @@ static int on_session_open(struct rpc_req *r, const void *in, void *out)
 	struct mds_session_open_rep *p = out;
 
 	(void)in;
-	*p = (struct mds_session_open_rep){.session = SESSION,
+	*p = (struct mds_session_open_rep){.session = bed.session,
 					   .slots = 64,
 					   .ttl_ms = 60000,
+					   .lease_ms = 60000,
 					   .incarnation = 1,
 					   .map_epoch = bed.epoch};
 	bed.peer = r->peer;
@@ -76,12 +77,39 @@ static int on_getattr(struct rpc_req *r, const void *in, void *out)
 	return 0;
 }
 
+static int on_open(struct rpc_req *r, const void *in, void *out)
+{
+	struct mds_open_rep *p = out;
+
+	(void)r;
+	p->attr = bed.attr;
+	p->cap = (struct cap){.ino = ((const struct mds_open_req *)in)->ino,
+			      .rights = CAP_READ | CAP_WRITE,
+			      .session = bed.session};
+	return 0;
+}
+
+static int on_append(struct rpc_req *r, const void *in, void *out)
+{
+	(void)r;
+	assert_true(bed.n_appends < ARRAY_SIZE(bed.told));
+	bed.told[bed.n_appends++] = ((const struct mds_append_req *)in)->size;
+	if (bed.append_ends_session && bed.n_appends == 1) {
+		bed.session++;
+		return -LE_SESSION_GONE;
+	}
+	*(struct mds_append_rep *)out = (struct mds_append_rep){.off = bed.place, .change = 1};
+	return 0;
+}
+
 static const struct rpc_handler mds_handlers[] = {
 	{OP_mds_session_open, on_session_open},
 	{OP_mds_session_close, on_nothing},
 	{OP_mds_ping, on_ping},
 	{OP_mds_map_get, on_map},
 	{OP_mds_getattr, on_getattr},
+	{OP_mds_open, on_open},
+	{OP_mds_append, on_append},
 };
 
 static void serve(const char *addr, enum rpc_role role, const struct rpc_handler *h, uint32_t n,
@@ -242,9 +270,10 @@ static int on_write(struct rpc_req *r, const void *in, void *out)
 {
 	struct fake *f = r->arg;
 
-	(void)in, (void)out;
+	(void)out;
 	f->n_writes++;
 	f->last_write = r->hdr;
+	f->last_off = ((const struct oss_write_req *)in)->off;
 	if (f->write_us > 0)
 		(void)!fiber_sleep_us(f->write_us);
 	return f->write_status;
@@ -308,6 +337,7 @@ void bed_run(void (*test)(void))
 
 	memset(&bed, 0, sizeof(bed));
 	memset(&bed.key, 9, sizeof(bed.key));
+	bed.session = SESSION;
 	bed.test = test;
 	bed_set_chain(N, N, 0, 1, 2);
 	assert_int_equal(sim_create(7, NULL, &bed.sim), 0);

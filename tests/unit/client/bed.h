@@ -46,6 +46,7 @@ struct fake {
 	/* what it saw */
 	uint32_t n_reads, n_writes, n_verify, n_many, n_parts, n_caps;
 	struct frame_hdr last_write;
+	uint64_t last_off; /* in its chunk */
 };
 
 /* What is one per test. */
@@ -61,6 +62,12 @@ extern struct bed {
 	uint32_t n_maps;
 	struct attr attr; /* of every file */
 	uint32_t n_getattrs;
+	uint64_t session;
+	/* the place that an append is given; the end that each has told; the first of them ends the
+	 * session instead */
+	uint64_t place, told[4];
+	uint32_t n_appends;
+	bool append_ends_session;
 	struct rpc_peer *peer;
 	struct client *client;
 	void (*test)(void);

@@ -1,0 +1,88 @@
+/*
+ * Appends of a client whose session ends meanwhile: where the file ended before tells nothing of
+ * where it ends then.
+ */
+#include "tests/unit/client/bed.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/base/log.h"
+#include "common/rt/loop.h"
+
+#define END   (12u << 10)
+#define PLACE (20u << 10)
+
+/* What is there when the simulation ends leaves its memory. */
+int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void)
+{
+	return 1;
+}
+
+/* The only one who has it open. */
+static struct ll_file *open_to_append(uint32_t flags)
+{
+	struct cred cred = {.flags = CRED_CHECKED};
+	struct idata *d = bed_open();
+	struct ll_file *f;
+
+	bed.attr = (struct attr){.ino = d->inode->ino,
+				 .mode = S_IFREG | 0644,
+				 .nlink = 1,
+				 .size = END,
+				 .change = 1,
+				 .flags = ATTR_UNSETTLED | ATTR_LEASED,
+				 .layout = d->inode->attr.layout};
+	bed.place = PLACE;
+	d->n_append = 1;
+	assert_int_equal(io_ask_attr(bed.client, &cred, d->inode), 0);
+	assert_true(inode_size_fresh(bed.client, d->inode));
+	f = file_make(bed.client, d->inode, d, &cred, flags | O_RDWR | O_APPEND);
+	assert_non_null(f);
+	return f;
+}
+
+static void close_it(struct ll_file *f)
+{
+	struct idata *d = f->d;
+
+	assert_int_equal(wb_flush(d), 0);
+	d->n_files--;
+	d->n_append = 0;
+	file_free(f);
+	bed_close(d);
+}
+
+static void session_ends_while_the_place_is_asked_for(void)
+{
+	struct ll_file *f = open_to_append(O_SYNC);
+
+	bed.append_ends_session = true;
+	assert_int_equal(ll_pwrite(f, "record", 6, 0), 6);
+	assert_int_equal(bed.n_appends, 2);
+	assert_int_equal(bed.told[0], END);
+	assert_int_equal(bed.told[1], 0);
+	assert_int_equal(bed.oss[0].last_off, PLACE);
+	assert_int_equal(f->d->size, PLACE + 6);
+	close_it(f);
+}
+
+#define TEST(name, fn)                                                                             \
+	static void name(void **state)                                                             \
+	{                                                                                          \
+		(void)state;                                                                       \
+		bed_run(fn);                                                                       \
+	}
+TEST(an_append_that_is_asked_for_again_does_not_tell_the_end_of_before,
+     session_ends_while_the_place_is_asked_for)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_append_that_is_asked_for_again_does_not_tell_the_end_of_before),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
