@@ -78,6 +78,7 @@ static int start(struct idata *d, uint64_t idx, uint32_t base, struct target *t,
 {
 	struct client *c = d->c;
 	struct slot *s = slot_try_get(c->slots);
+	uint32_t gen = c->session_gen;
 
 	*ret_started = false;
 	if (s == NULL || c->wb.n_gathers >= slot_pool_total(c->slots) / 4)
@@ -87,8 +88,9 @@ static int start(struct idata *d, uint64_t idx, uint32_t base, struct target *t,
 		if (rc < 0)
 			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
 	}
-	/* While we waited another writer may have started one. */
-	if (d->gather.slot != NULL) {
+	/* While we waited another writer may have started one; or the session has ended, and what
+	 * is gathered now would belong to the new one, which others may have written before. */
+	if (d->gather.slot != NULL || c->session_gen != gen) {
 		slot_unref(s);
 		return 0;
 	}

@@ -300,14 +300,14 @@ static bool gathers_whole(struct ll_file *f, uint64_t off, uint64_t len)
 /* At the end that only this client knows. Nothing is sent before the caller has its answer: so a
  * process that is killed leaves nothing of what its successor does again (kept.h). It need not be
  * shown either: a recall waits for it, and shows it then (io_show). *ret_taken false: there is no
- * room, and nothing has been done. */
+ * room, or only in another session, and nothing has been done. */
 static int append_behind(struct ll_file *f, uint64_t off, const struct slot_vec *vec, uint32_t n,
 			 bool *ret_taken)
 {
 	struct idata *d = f->d;
 	uint64_t len = vec_len(vec, n);
 	struct stripe_part part = unit_part(f, off, len);
-	uint32_t cuts = f->inode->cuts, gen = f->c->session_gen;
+	uint32_t cuts = f->inode->cuts;
 	int rc;
 
 	grant_ask(d);
@@ -321,8 +321,7 @@ static int append_behind(struct ll_file *f, uint64_t off, const struct slot_vec 
 	d->unsure |= f->inode->cuts != cuts;
 	ra_drop_range(d, off, len);
 	d->alone = true;
-	/* It had to wait for room, and what was known of the end is too old. */
-	return f->c->session_gen != gen ? wb_show_range(d, off, len) : 0;
+	return 0;
 }
 
 /*

@@ -113,7 +113,8 @@ void wb_set_error(struct idata *d, int status);
 
 /* ---- gather.c ---- */
 /* Copies len bytes at part of a chunk to what is gathered. *ret_taken: false when there is no grant
- * or memory for it; then it has to be written through. May send what was there. Yields. */
+ * or memory for it, or the session has ended meanwhile; then it has to be written through. May send
+ * what was there. Yields. */
 int gather_write(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
 		 uint32_t n, bool *ret_taken) CHECK_RESULT;
 /* Sends what is gathered; nothing if there is nothing. Does not yield. */

@@ -279,10 +279,18 @@ static int on_write(struct rpc_req *r, const void *in, void *out)
 	return f->write_status;
 }
 
+static int on_stat(struct rpc_req *r, const void *in, void *out)
+{
+	(void)r, (void)in;
+	((struct oss_stat_rep *)out)->size = bed.stored;
+	return 0;
+}
+
 static const struct rpc_handler oss_handlers[] = {
 	{OP_oss_read, on_read},
 	{OP_oss_readv, on_readv},
 	{OP_oss_write, on_write},
+	{OP_oss_stat, on_stat},
 };
 
 static void oss_main(struct loop *loop, void *arg)

@@ -61,6 +61,7 @@ extern struct bed {
 	uint32_t epoch, order[N], n_members, n_sync;
 	uint32_t n_maps;
 	struct attr attr; /* of every file */
+	uint64_t stored;  /* where it ends in store */
 	uint32_t n_getattrs;
 	uint64_t session;
 	/* the place that an append is given; the end that each has told; the first of them ends the

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "common/base/log.h"
+#include "client/session.h"
 #include "common/rt/loop.h"
 
 #define END   (12u << 10)
@@ -69,6 +69,52 @@ static void session_ends_while_the_place_is_asked_for(void)
 	close_it(f);
 }
 
+static bool ended;
+
+static void append_record(void *arg)
+{
+	assert_int_equal(ll_pwrite(arg, "record", 6, 0), 6);
+	ended = true;
+}
+
+static uint32_t take_all(struct slot **slots, uint32_t max)
+{
+	uint32_t n = slot_pool_total(bed.client->slots);
+
+	assert_true(n <= max);
+	for (uint32_t i = 0; i < n; i++)
+		assert_int_equal(slot_get(bed.client->slots, NO_DEADLINE, &slots[i]), 0);
+	return n;
+}
+
+static void session_ends_while_it_waits_for_a_slot(void)
+{
+	struct ll_file *f = open_to_append(0);
+	struct slot *slots[64];
+	uint32_t n = take_all(slots, ARRAY_SIZE(slots));
+
+	map_head(bed.client, &f->inode->attr.layout, 0)->grant = 1 << 20;
+	ended = false;
+	assert_int_equal(fiber_spawn("append", append_record, f), 0);
+	assert_int_equal(fiber_sleep_us(1000), 0);
+	assert_true(f->d->appending);
+	/* Another client has it alone now, and has appended. */
+	bed.session++;
+	bed.attr.flags &= ~(uint32_t)ATTR_LEASED;
+	bed.stored = PLACE;
+	assert_int_equal(session_renew(bed.client, SESSION), 0);
+	while (n > 0)
+		slot_unref(slots[--n]);
+	while (!ended)
+		assert_int_equal(fiber_sleep_us(1000), 0);
+	assert_int_equal(wb_flush(f->d), 0);
+	assert_int_equal(bed.n_appends, 1);
+	assert_int_equal(bed.told[0], PLACE);
+	assert_int_equal(bed.oss[0].n_writes, 1);
+	assert_int_equal(bed.oss[0].last_off, PLACE);
+	close_it(f);
+}
+
 #define TEST(name, fn)                                                                             \
 	static void name(void **state)                                                             \
 	{                                                                                          \
@@ -77,11 +123,14 @@ static void session_ends_while_the_place_is_asked_for(void)
 	}
 TEST(an_append_that_is_asked_for_again_does_not_tell_the_end_of_before,
      session_ends_while_the_place_is_asked_for)
+TEST(an_append_that_has_waited_for_a_slot_is_not_at_the_end_of_before,
+     session_ends_while_it_waits_for_a_slot)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_append_that_is_asked_for_again_does_not_tell_the_end_of_before),
+		cmocka_unit_test(an_append_that_has_waited_for_a_slot_is_not_at_the_end_of_before),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
