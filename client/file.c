@@ -52,6 +52,7 @@ struct ll_file *file_make(struct client *c, struct inode *i, struct idata *d,
 		.inode = i,
 		.d = d,
 		.flags = flags,
+		.counted = flags,
 		.can_read = (flags & O_ACCMODE) != O_WRONLY,
 		.can_write = (flags & O_ACCMODE) != O_RDONLY,
 		.sync = (flags & (O_SYNC | O_DSYNC)) != 0,
@@ -511,7 +512,7 @@ static int send_close(struct ll_file *f)
 	struct idata *d = f->d;
 	struct mds_close_req req = {
 		.ino = i->ino,
-		.flags = f->flags & (O_ACCMODE | O_APPEND),
+		.flags = f->counted & (O_ACCMODE | O_APPEND),
 		.dirty = f->wrote && d->durable_end > 0,
 		.used = UINT64_MAX,
 	};
@@ -568,7 +569,7 @@ static void close_fiber(void *arg)
 		log_warn("client %s: close of ino %llu: %s", c->name, (unsigned long long)i->ino.v,
 			 status_name(rc));
 	if (!f->delegated)
-		count_open(d, f->flags, -1);
+		count_open(d, f->counted, -1);
 	d->was_cut &= d->n_write > 0;
 	d->doubted &= d->n_write > 0;
 	d->n_closing--;
@@ -587,6 +588,7 @@ void ll_release(struct ll_file *file)
 
 	(void)io_error_heard(f);
 	f->d->n_files--;
+	f->d->n_both -= f->counted != f->flags;
 	ll_unlock_all(f);
 	if (f->expected)
 		ra_closed(f->c, f->was_read);

@@ -124,6 +124,8 @@ struct idata {
 	struct waitq write_q; /* a write has ended */
 	struct gather gather;
 	struct fmutex append_lock; /* who writes at the end, or moves it */
+	uint32_t n_both;           /* files that were opened to append and write elsewhere as well:
+				    * none of n_append (ll_file.counted) */
 	bool appending;            /* at an end that only this client knows: io_write.c */
 	struct mds_append_req *append_req; /* while it is sent */
 	uint64_t placed;           /* writing at a place that was given with this change; 0: not */

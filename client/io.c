@@ -86,7 +86,7 @@ int io_close(struct idata *d, struct mds_close_req *req)
 
 struct renewal {
 	struct idata *d;
-	uint32_t flags;
+	uint32_t end;
 };
 
 static void renewal_end(void *arg)
@@ -95,11 +95,11 @@ static void renewal_end(void *arg)
 	struct idata *d = r.d;
 	struct inode *i = d->inode;
 	struct client *c = d->c;
-	struct mds_close_req req = {.ino = i->ino, .flags = r.flags};
+	struct mds_close_req req = {.ino = i->ino, .flags = r.end};
 	int rc = io_close(d, &req);
 
 	free(arg);
-	count_renewal(d, r.flags, -1);
+	count_renewal(d, r.end, -1);
 	if (d->n_read + d->n_write == 0) /* nobody had it open but this one */
 		lease_shared_end(c, i);
 	(void)rc; /* the session, or the client, ends: so do its opens */
@@ -107,12 +107,9 @@ static void renewal_end(void *arg)
 	client_bg_end(c);
 }
 
-/* A capability comes with an open: one that is closed again at once, which nobody waits for, so
- * that who is interrupted leaves nothing open. */
-static int renew(struct idata *d, enum io_right right)
+/* Nobody waits for the close, so that who is interrupted leaves nothing open. */
+int io_reopen(struct idata *d, uint32_t flags, uint32_t end_flags)
 {
-	bool append = (d->inode->attr.flags & ATTR_APPEND) != 0; /* else it is refused */
-	uint32_t flags = right == IO_WRITE ? O_RDWR | (append ? O_APPEND : 0) : O_RDONLY;
 	/* It is open: whether it still has a name does not matter. */
 	struct mds_open_req req = {
 		.cred = io_renew_cred(d), .ino = d->inode->ino, .flags = flags | OPEN_ORPHAN};
@@ -123,7 +120,7 @@ static int renew(struct idata *d, enum io_right right)
 
 	if (end == NULL)
 		return -LE_NOMEM;
-	*end = (struct renewal){d, flags};
+	*end = (struct renewal){d, end_flags};
 	rc = mds_call_to_end(d->c, OP_mds_open, &req, &rep, &call);
 	if (rc >= 0) {
 		inode_update(d->c, d->inode, &rep.attr, false, call.sent_us);
@@ -143,6 +140,16 @@ static int renew(struct idata *d, enum io_right right)
 		latch_add(&d->c->bg, 1);
 		renewal_end(end);
 	}
+	return 0;
+}
+
+/* A capability comes with an open. */
+static int renew(struct idata *d, enum io_right right)
+{
+	bool append = (d->inode->attr.flags & ATTR_APPEND) != 0; /* else it is refused */
+	uint32_t flags = right == IO_WRITE ? O_RDWR | (append ? O_APPEND : 0) : O_RDONLY;
+
+	TRY(io_reopen(d, flags, flags));
 	return cap_good(d, right) ? 0 : -LE_STALE;
 }
 

@@ -16,7 +16,9 @@ struct ll_file {
 	struct client *c;
 	struct inode *inode;
 	struct idata *d;
-	uint32_t flags; /* of open(2) */
+	uint32_t flags;   /* of open(2) */
+	uint32_t counted; /* the same, as the MDS counts it: without O_APPEND once it has written
+			   * elsewhere (io_write.c) */
 	bool can_read, can_write, sync, append, direct;
 	bool wrote;      /* through this file, since it was opened */
 	bool was_read;   /* the same */
@@ -54,6 +56,9 @@ void io_take_cap(struct idata *d, const struct cap *cap);
 /* Tells the MDS of a close, to the end: as long as the session, or the next one, in which it is
  * open again, and the client last. Yields. */
 int io_close(struct idata *d, struct mds_close_req *req) CHECK_RESULT;
+/* What is open is opened once more, with flags of open(2), and behind that closed once, with those
+ * of end_flags, whether or not whoever asks is interrupted. Yields. */
+int io_reopen(struct idata *d, uint32_t flags, uint32_t end_flags) CHECK_RESULT;
 /* A capability that holds, as far as is known here; asked for where there is none. Yields. */
 int io_get_cap(struct idata *d, enum io_right right, struct cap *ret_cap) CHECK_RESULT;
 /* Refused: not to be used again, unless it has been replaced already. */

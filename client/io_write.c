@@ -413,8 +413,27 @@ enum writer {
  * them. */
 static bool may_move_end(const struct ll_file *f, uint64_t end, enum writer by)
 {
-	return f->d->n_append > 0 &&
+	return f->d->n_append + f->d->n_both > 0 &&
 	       (end > f->d->size || (by == AT_OFFSET && inode_is_unsure(f->inode)));
+}
+
+/* fcntl(F_SETFL) has taken O_APPEND away: the MDS is told before anything is written that asks for
+ * no place, and asks the chains before it gives one to others. And so it stays when O_APPEND is
+ * given back: what was written has been told to nobody. */
+static int appends_no_more(struct ll_file *f)
+{
+	uint32_t plain = f->flags & ~(uint32_t)O_APPEND;
+	int rc = 0;
+
+	fmutex_lock(&f->d->append_lock);
+	if (f->counted != plain)
+		rc = io_reopen(f->d, plain & O_ACCMODE, (plain & O_ACCMODE) | O_APPEND);
+	if (rc >= 0 && f->counted != plain) {
+		f->counted = plain;
+		f->d->n_both++;
+	}
+	fmutex_unlock(&f->d->append_lock);
+	return rc;
 }
 
 static int64_t write_vec(struct ll_file *f, uint64_t off, const struct slot_vec *vec, uint32_t n,
@@ -440,6 +459,8 @@ static int64_t write_vec(struct ll_file *f, uint64_t off, const struct slot_vec 
 		return -LE_FBIG;
 	if (f->inode->attr.layout.chunk_size < LEAT_CHUNK_SIZE_MIN)
 		return -LE_IO;
+	if (by == AT_OFFSET && (f->counted & O_APPEND) != 0)
+		TRY(appends_no_more(f));
 	TRY(take_space(f, off, len));
 	if (by != AT_END && !may_move_end(f, off + len, by))
 		return write_at(f, off, vec, n, how);

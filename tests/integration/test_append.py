@@ -86,6 +86,32 @@ def test_a_descriptor_that_appends_no_more(c):
     os.unlink(path)
 
 
+def test_what_it_then_writes_elsewhere_is_not_appended_over(c):
+    """Two append; one of them does so no more, and writes where the file ends: the other one is
+    told of that end, also once the first appends again."""
+    paths = [c.mnt(i) + "/plain" for i in (1, 2)]
+    fd = os.open(paths[0], os.O_RDWR | os.O_CREAT | os.O_APPEND)
+    os.write(fd, b"first")
+    other = os.open(paths[1], APPEND)
+    os.write(other, b"second")
+    expected = b"firstsecond"
+    for k in range(3):
+        fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+        os.pwrite(fd, b"plain%d" % k, len(expected))
+        expected += b"plain%d" % k
+        if k == 2:
+            fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+        os.write(other, b"other%d" % k)
+        expected += b"other%d" % k
+        fcntl.fcntl(fd, fcntl.F_SETFL, os.O_APPEND)
+        os.write(fd, b"again%d" % k)
+        expected += b"again%d" % k
+    os.close(fd)
+    os.write(other, b"last")
+    os.close(other)
+    assert get(paths[0]) == get(paths[1]) == expected + b"last", get(paths[0])
+
+
 def test_in_turns_with_others(c):
     """The end moves by appends, writes and truncation of either mount."""
     paths = [c.mnt(i) + "/turns" for i in (1, 2)]
