@@ -197,6 +197,11 @@ void lease_data_doubted(struct client *c, struct inode *i)
 		 (unsigned long long)i->ino.v);
 }
 
+void lease_unshare(struct inode *i)
+{
+	i->shared_us = 0;
+}
+
 void lease_unshare_all(struct client *c)
 {
 	c->leases.unshared_us = loop_now_us();

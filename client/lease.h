@@ -58,6 +58,8 @@ void lease_data_doubted(struct client *c, struct inode *i);
 void lease_shared_end(struct client *c, struct inode *i);
 /* As a server that has restarted has to be told. */
 bool lease_shared_lasts(const struct client *c, const struct inode *i);
+/* It is told otherwise of this one. */
+void lease_unshare(struct inode *i);
 /* It could not take all. */
 void lease_unshare_all(struct client *c);
 void lease_init(struct client *c);

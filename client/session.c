@@ -72,10 +72,13 @@ static int list_opens(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
 	wire_w_init(&w, buf, (size_t)n * 3 * RECLAIM_ENTRY);
 	list_for_each (l, &c->inodes.open) {
 		struct idata *d = list_entry(l, struct idata, open_link);
-		uint32_t state = lease_shared_lasts(c, d->inode) ? RECLAIM_SHARED
-				 : io_hides(d)                    ? RECLAIM_HIDDEN
-								  : 0;
+		uint32_t state = io_hides(d)                        ? RECLAIM_HIDDEN
+				 : lease_shared_lasts(c, d->inode) ? RECLAIM_SHARED
+								   : 0;
 
+		/* It gets a write lease to be recalled, or nobody would ask it to show that. */
+		if (state == RECLAIM_HIDDEN)
+			lease_unshare(d->inode);
 		delegation_counted(d);
 		reclaim_put(&w, d->inode->ino, O_RDONLY | (state & RECLAIM_SHARED), d->n_read);
 		reclaim_put(&w, d->inode->ino, O_RDWR | state, d->n_write - d->n_append);

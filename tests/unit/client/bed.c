@@ -17,7 +17,9 @@ static int on_session_open(struct rpc_req *r, const void *in, void *out)
 					   .slots = 64,
 					   .ttl_ms = 60000,
 					   .lease_ms = 60000,
-					   .incarnation = 1,
+					   .incarnation = 1 + bed.n_restarts,
+					   .reclaim = bed.n_restarts > 0 ? RECLAIM_ALL
+									 : RECLAIM_NONE,
 					   .map_epoch = bed.epoch};
 	bed.peer = r->peer;
 	return 0;
@@ -89,6 +91,24 @@ static int on_open(struct rpc_req *r, const void *in, void *out)
 	return 0;
 }
 
+static int on_reclaim(struct rpc_req *r, const void *in, void *out)
+{
+	struct bytes opens = ((const struct mds_reclaim_req *)in)->opens;
+	uint32_t flags, count;
+	struct wire_r w;
+	struct ino ino;
+
+	(void)r, (void)out;
+	wire_r_init(&w, opens.data, opens.len);
+	while (!wire_r_end(&w)) {
+		wire_get_ino(&w, &ino);
+		wire_get_u32(&w, &flags);
+		wire_get_u32(&w, &count);
+		bed.reclaimed |= flags;
+	}
+	return w.status;
+}
+
 static int on_append(struct rpc_req *r, const void *in, void *out)
 {
 	(void)r;
@@ -110,6 +130,7 @@ static const struct rpc_handler mds_handlers[] = {
 	{OP_mds_getattr, on_getattr},
 	{OP_mds_open, on_open},
 	{OP_mds_append, on_append},
+	{OP_mds_reclaim, on_reclaim},
 };
 
 static void serve(const char *addr, enum rpc_role role, const struct rpc_handler *h, uint32_t n,

@@ -63,7 +63,8 @@ extern struct bed {
 	struct attr attr; /* of every file */
 	uint64_t stored;  /* where it ends in store */
 	uint32_t n_getattrs;
-	uint64_t session;
+	uint64_t session, n_restarts;
+	uint32_t reclaimed; /* flags of what was told after these, together */
 	/* the place that an append is given; the end that each has told; the first of them ends the
 	 * session instead */
 	uint64_t place, told[4];

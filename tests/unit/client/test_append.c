@@ -1,6 +1,6 @@
 /*
  * Appends of a client whose session ends meanwhile: where the file ended before tells nothing of
- * where it ends then.
+ * where it ends then. And of what nobody has seen yet when the metadata server restarts.
  */
 #include "tests/unit/client/bed.h"
 
@@ -115,6 +115,37 @@ static void session_ends_while_it_waits_for_a_slot(void)
 	close_it(f);
 }
 
+static void server_restarts_while_it_hides(bool shared)
+{
+	struct ll_file *f = open_to_append(0);
+	struct inode *i = f->inode;
+
+	map_head(bed.client, &i->attr.layout, 0)->grant = 1 << 20;
+	append_record(f);
+	assert_true(io_hides(f->d));
+	/* Since then it was told, as with the answer to a close, that several have it open. */
+	if (shared)
+		bed.attr.flags = ATTR_UNSETTLED | ATTR_SHARED;
+	assert_int_equal(io_ask_attr(bed.client, &(struct cred){.flags = CRED_CHECKED}, i), 0);
+	assert_true(lease_shared_lasts(bed.client, i) == shared);
+	bed.n_restarts++;
+	assert_int_equal(session_renew(bed.client, SESSION), 0);
+	assert_int_equal(bed.reclaimed & (RECLAIM_HIDDEN | RECLAIM_SHARED), RECLAIM_HIDDEN);
+	/* As the server has been told. */
+	assert_false(lease_shared_lasts(bed.client, i));
+	close_it(f);
+}
+
+static void server_restarts(void)
+{
+	server_restarts_while_it_hides(false);
+}
+
+static void server_restarts_and_it_was_shared(void)
+{
+	server_restarts_while_it_hides(true);
+}
+
 #define TEST(name, fn)                                                                             \
 	static void name(void **state)                                                             \
 	{                                                                                          \
@@ -125,12 +156,16 @@ TEST(an_append_that_is_asked_for_again_does_not_tell_the_end_of_before,
      session_ends_while_the_place_is_asked_for)
 TEST(an_append_that_has_waited_for_a_slot_is_not_at_the_end_of_before,
      session_ends_while_it_waits_for_a_slot)
+TEST(a_restarted_server_is_told_of_what_is_hidden, server_restarts)
+TEST(what_is_hidden_is_not_told_as_shared, server_restarts_and_it_was_shared)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_append_that_is_asked_for_again_does_not_tell_the_end_of_before),
 		cmocka_unit_test(an_append_that_has_waited_for_a_slot_is_not_at_the_end_of_before),
+		cmocka_unit_test(a_restarted_server_is_told_of_what_is_hidden),
+		cmocka_unit_test(what_is_hidden_is_not_told_as_shared),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
