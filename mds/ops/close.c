@@ -18,19 +18,26 @@ struct close_args {
 	bool ask_chains;
 };
 
+/* Who reports does not believe it. */
+static bool is_doubted(const struct mds_close_req *in)
+{
+	return (in->flags & (CLOSE_ASK | CLOSE_CUT)) != 0;
+}
+
 static void note_report(struct open_file *f, const struct mds_close_req *in)
 {
 	uint64_t used = in->used == UINT64_MAX ? in->size : in->used;
 
 	f->dirty = true;
-	if (f->cut)
-		f->ends_known = false;
-	else if (in->size > f->size)
+	if (in->mtime_ns > f->mtime_ns)
+		f->mtime_ns = in->mtime_ns;
+	/* Appends would go behind a size that is older than a cut. */
+	if (f->cut || is_doubted(in))
+		return;
+	if (in->size > f->size)
 		f->size = in->size;
 	if (used > f->used)
 		f->used = used;
-	if (in->mtime_ns > f->mtime_ns)
-		f->mtime_ns = in->mtime_ns;
 }
 
 static struct inode_rec *settle_reported(struct op *op, struct inode *i, const struct open_file *f)
@@ -102,7 +109,10 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 		note_report(f, in);
 	if ((in->flags & CLOSE_ASK) != 0)
 		f->untracked = true;
-	f->ask_chains |= (in->flags & (CLOSE_ASK | CLOSE_CUT)) != 0;
+	if (is_doubted(in)) {
+		f->ask_chains = true;
+		f->ends_known = false; /* it may have written what it does not know of */
+	}
 	open_drop(&op->m->opens, o, in->flags);
 	if (rc == 0 && rec->attr.nlink == 0 && inode_not_open(op, in->ino)) {
 		if (linger_wanted(f) && linger_add(op->m, in->ino))

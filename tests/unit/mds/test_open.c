@@ -372,6 +372,46 @@ static void cut_log_body(struct fx *f)
 	assert_int_equal(append(f, a.ino, 10, 20), 20);
 }
 
+/* A log was cut while a client had no session, and so had it open no more. Its close of before,
+ * which says itself that its size is not to be believed, sends nobody's appends behind that size;
+ * and what it may have written without knowing is not written over. */
+static void doubted_close_body(struct fx *f)
+{
+	const uint32_t how = O_WRONLY | O_APPEND, doubts[] = {CLOSE_ASK, CLOSE_CUT};
+	uint64_t first = f->session, second = fx_session(f, 2);
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "log", how, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, how, 1000), 0);
+	assert_int_equal(fx_truncate(f, a.ino, 10), 0);
+	for (uint32_t i = 0; i < ARRAY_SIZE(doubts); i++) {
+		const uint64_t end = 10 + 51 * i;
+
+		f->session = first;
+		f->slot = 0;
+		assert_int_equal(fx_open(f, a.ino, how), 0);
+		assert_int_equal(fx_open(f, a.ino, how), 0);
+		f->session = second;
+		f->slot = 1;
+		assert_int_equal(fx_open(f, a.ino, how), 0);
+		assert_int_equal(append(f, a.ino, 1, 0), end);
+		f->session = first;
+		f->slot = 0;
+		assert_int_equal(fx_close(f, a.ino, how | doubts[i], 1000), 0);
+		f->stat.size = end + 1;
+		assert_int_equal(append(f, a.ino, 1, 0), end + 1);
+		assert_int_equal(fx_close(f, a.ino, how | doubts[i], UINT64_MAX), 0);
+		f->session = second;
+		f->slot = 1;
+		f->stat.size = end + 50;
+		assert_int_equal(append(f, a.ino, 1, 0), end + 50);
+		f->stat.size = end + 51;
+		assert_int_equal(fx_close(f, a.ino, how, end + 51), 0);
+		fx_sleep_ms(100);
+		assert_int_equal(fx_attr(f, a.ino).size, end + 51);
+	}
+}
+
 /* It may still write at the place that it was given, and does not say that it will not. */
 static void silent_appender_body(struct fx *f)
 {
@@ -795,6 +835,7 @@ TEST(test_zeroed_unasked, zeroed_unasked_body)
 TEST(test_append, append_body)
 TEST(test_former_place, former_place_body)
 TEST(test_cut_log, cut_log_body)
+TEST(test_doubted_close, doubted_close_body)
 TEST(test_silent_appender, silent_appender_body)
 TEST(test_linger, linger_body)
 TEST(test_expiry, expiry_body)
@@ -817,6 +858,7 @@ int main(void)
 		cmocka_unit_test(test_append),
 		cmocka_unit_test(test_former_place),
 		cmocka_unit_test(test_cut_log),
+		cmocka_unit_test(test_doubted_close),
 		cmocka_unit_test(test_silent_appender),
 		cmocka_unit_test(test_reclaim),
 		cmocka_unit_test(test_missing_session),
