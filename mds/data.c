@@ -389,7 +389,7 @@ static int abandon_txn(struct op *op, const void *vin, void *vout)
 	rec = inode_edit(op->store, i);
 	if (f != NULL && fi->rec->kind == INTENT_TRIM) { /* what was there is void all the same */
 		rec->append_end = 0;
-		f->ends_known = false;
+		open_file_ends_unknown(f);
 	}
 	inode_cut(rec);
 	inode_changed(op, rec);

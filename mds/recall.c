@@ -621,5 +621,5 @@ void op_lease(struct op *op, struct attr *a)
 		return;
 	a->flags |= unsettled && !write ? ATTR_SHARED : ATTR_LEASED;
 	if (write)
-		f->ends_known = false; /* it appends without asking */
+		open_file_ends_unknown(f); /* it appends without asking */
 }

@@ -65,6 +65,11 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	o = open_find(&op->m->opens, op->session, a->in->ino);
 	if (o != NULL)
 		open_placed(o, out->change);
+	/* Who writes without reserving is still open (and asked about again), reports when closing,
+	 * or has a write lease, which is recalled before another one appends. Of who ends without a
+	 * word, be it while the chains are asked, nobody knows what it has written since. */
+	if (a->asked && a->file->ends_asked)
+		a->file->ends_known = !lease_foreign(&op->m->leases, a->in->ino, NULL, false);
 	return 0;
 }
 
@@ -76,17 +81,13 @@ static int append_locked(struct op *op, struct append *a, void *out)
 	if (rc != -LE_BUSY)
 		return rc;
 	fmutex_lock(&a->file->busy);
+	a->file->ends_asked = true;
 	rc = data_stat(op->m, a->in->ino, &a->layout, NULL,
 		       loop_deadline_ms(op->m->params.oss_timeout_ms), &ends);
 	if (rc == 0) {
 		a->ends = ends.size;
 		a->asked = true;
 		rc = op_mutate(op, append_txn, a, out);
-		/* Who writes without reserving is still open (and asked about again), reports when
-		 * closing, or has a write lease, which is recalled before another one appends. */
-		if (rc == 0)
-			a->file->ends_known =
-				!lease_foreign(&op->m->leases, a->in->ino, NULL, false);
 	}
 	fmutex_unlock(&a->file->busy);
 	return rc;

@@ -111,7 +111,7 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 		f->untracked = true;
 	if (is_doubted(in)) {
 		f->ask_chains = true;
-		f->ends_known = false; /* it may have written what it does not know of */
+		open_file_ends_unknown(f); /* it may have written what it does not know of */
 	}
 	open_drop(&op->m->opens, o, in->flags);
 	if (rc == 0 && rec->attr.nlink == 0 && inode_not_open(op, in->ino)) {

@@ -258,7 +258,7 @@ static void drop_silent(struct open_files *of, struct open *o, uint32_t n_read, 
 	of->n_opens -= n_read + n_write;
 	if (n_write > 0) {
 		f->ask_chains = f->untracked = true;
-		f->ends_known = false;
+		open_file_ends_unknown(f);
 	}
 	o->n_read -= n_read;
 	o->n_write -= n_write;
@@ -280,7 +280,7 @@ void open_set_old(struct open *o)
 	o->old_write = o->n_write;
 	o->old_append = o->n_append;
 	if (o->n_write > 0)
-		o->file->ends_known = false;
+		open_file_ends_unknown(o->file);
 }
 
 static uint32_t least(uint32_t a, uint32_t b)

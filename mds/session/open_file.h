@@ -33,6 +33,7 @@ struct open_file {
 	uint64_t replaced_us; /* when a rename took its last name away; 0: none did */
 	bool settling;        /* a fiber is at it */
 	bool ends_known;      /* appends need not ask the chains */
+	bool ends_asked;      /* they are being asked, and nothing was heard against it since */
 	uint64_t placed;      /* the newest change counter with which an append was given a place */
 	uint64_t size, used;  /* as reported by closes */
 	struct quota *quota;  /* with reserved > 0: whose */
@@ -97,6 +98,12 @@ void open_set_old(struct open *o);
 /* What is left of that ends, as if it had been silent; o may be gone afterwards. The caller holds a
  * reference to the file. */
 void open_drop_old(struct open_files *of, struct open *o);
+
+/* Somebody may have written behind what the chains have said, or still say. */
+static inline void open_file_ends_unknown(struct open_file *f)
+{
+	f->ends_known = f->ends_asked = false;
+}
 
 /* An append of it was given a place, with this change counter. */
 static inline void open_placed(struct open *o, uint64_t change)

@@ -646,6 +646,59 @@ static void former_request(void *arg)
 	r->answered = true;
 }
 
+static bool is_asked(struct fx *f, struct ino ino)
+{
+	return open_file_find(&f->m->opens, ino)->busy.held;
+}
+
+static bool has_place(struct fx *f, struct ino ino)
+{
+	const struct inode_rec *rec;
+
+	return inode_get(&f->m->store, ino, VIEW_NEWEST, NULL, &rec) == 0 &&
+	       rec->append_end == 110;
+}
+
+/* Somebody writes behind what the chains have just said, and ends without a word, while an append
+ * waits for them, or to be durable: the next one asks them again. */
+static void end_of_a_writer_body(struct fx *f)
+{
+	bool (*const moments[])(struct fx *f, struct ino ino) = {is_asked, has_place};
+	const char *const names[] = {"a", "b"};
+	const uint32_t how = O_WRONLY | O_APPEND;
+	const uint64_t first = f->session, second = fx_session(f, 2);
+	const struct session *ends = session_find(&f->m->sessions, second);
+	struct mds_append_req q = {.len = 10};
+	struct former placed = {f, 0, OP_mds_append, &q, false};
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(moments); i++) {
+		struct attr a;
+
+		f->session = first;
+		f->slot = 0;
+		assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, names[i], how, &a), 0);
+		f->session = second;
+		f->slot = 1;
+		assert_int_equal(fx_open(f, a.ino, O_WRONLY), 0);
+		f->session = first;
+		f->slot = 0;
+		f->stat.size = 100;
+		q.ino = a.ino;
+		placed.seq++;
+		placed.answered = false;
+		assert_int_equal(fiber_spawn("append", former_request, &placed), 0);
+		while (!moments[i](f, a.ino))
+			assert_int_equal(fiber_sleep_us(1), 0);
+		/* As its session does when it ends. */
+		open_drop_all(&f->m->opens, open_find(&f->m->opens, ends, a.ino));
+		assert_false(placed.answered);
+		fx_sleep_ms(100);
+		assert_true(placed.answered);
+		f->stat.size = 5000;
+		assert_int_equal(append(f, a.ino, 10, 0), 5000);
+	}
+}
+
 /* A file that is being cut is sealed as it is then. */
 static void sealed_while_cut_body(struct fx *f)
 {
@@ -836,6 +889,7 @@ TEST(test_append, append_body)
 TEST(test_former_place, former_place_body)
 TEST(test_cut_log, cut_log_body)
 TEST(test_doubted_close, doubted_close_body)
+TEST(test_end_of_a_writer, end_of_a_writer_body)
 TEST(test_silent_appender, silent_appender_body)
 TEST(test_linger, linger_body)
 TEST(test_expiry, expiry_body)
@@ -859,6 +913,7 @@ int main(void)
 		cmocka_unit_test(test_former_place),
 		cmocka_unit_test(test_cut_log),
 		cmocka_unit_test(test_doubted_close),
+		cmocka_unit_test(test_end_of_a_writer),
 		cmocka_unit_test(test_silent_appender),
 		cmocka_unit_test(test_reclaim),
 		cmocka_unit_test(test_missing_session),
