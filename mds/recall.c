@@ -244,9 +244,13 @@ static void ask_holder(void *arg)
 {
 	struct asking *a = arg;
 	struct leases *ls = &a->m->leases;
-	uint64_t stubborn_us = loop_now_us() + a->m->params.session_ttl_ms * 1000ull;
-	struct lease *l;
+	const uint64_t began_us = loop_now_us();
+	uint64_t stubborn_us = began_us + a->m->params.session_ttl_ms * 1000ull;
+	struct lease *l = lease_find(ls, a->ino, a->session);
 
+	/* A request waits for a shorter time, and then the next one asks. */
+	if (l != NULL)
+		stubborn_us -= l->asked_ms * 1000ull;
 	for (uint32_t tries = 1; lease_find(ls, a->ino, a->session) != NULL; tries++) {
 		/* To ask who was found silent before takes a second, and it may have had a million
 		 * leases. */
@@ -275,6 +279,7 @@ static void ask_holder(void *arg)
 	l = lease_find(ls, a->ino, a->session);
 	if (l != NULL) {
 		l->recalling = false;
+		l->asked_ms += (uint32_t)((loop_now_us() - began_us) / 1000);
 		waitq_wake_all(&l->file->q);
 	}
 	session_unref(a->session);

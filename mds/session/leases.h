@@ -31,6 +31,7 @@ struct lease {
 	struct session *session;
 	bool write;
 	bool recalling;
+	uint32_t asked_ms; /* it was recalled for so long, in all, and not given back */
 };
 
 struct leases {

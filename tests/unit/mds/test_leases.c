@@ -1,16 +1,9 @@
 /* Who may get a lease, who is in the way of whom, what is refused after quarrels; sessions that
- * end.
+ * end; who does not give it back.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <fcntl.h>
 
-#include <cmocka.h>
-
-#include "common/rt/loop.h"
-#include "common/rt/sim.h"
-#include "mds/session/leases.h"
+#include "tests/unit/mds/fixture.h"
 
 static const struct ino one = {1}, two = {2};
 
@@ -181,6 +174,56 @@ static void what_is_recalled_again_and_again_is_refused_for_longer(void **state)
 	run(quarrel_body);
 }
 
+static bool pinging;
+
+/* It is heard, and answers no recall: there is no connection for that. */
+static void ping_fiber(void *arg)
+{
+	struct fx *f = arg;
+	struct frame_hdr hdr = {.op = OP_mds_ping, .session = f->session};
+	struct mds_ping_req q = {0};
+	struct mds_ping_rep p;
+	struct op op;
+
+	for (pinging = true; pinging; fx_sleep_ms(500)) {
+		op_init(&op, f->m);
+		(void)!op_run(&op, &hdr, &q, &p);
+		op_fini(&op);
+	}
+}
+
+/* Those who wait for it have less time than it is given: it is the same for the next one. */
+static void stubborn_body(struct fx *f)
+{
+	struct session *stubborn = session_find(&f->m->sessions, f->session);
+	struct mds_setattr_req q = {.mask = SET_MODE, .attr = {.mode = 0600}};
+	const uint32_t wait_ms = 3000, n_waits = f->params.session_ttl_ms / wait_ms;
+	uint32_t n = 0;
+	struct attr a;
+	int rc;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "held", O_RDONLY, &a), 0);
+	assert_true(lease_give(&f->m->leases, stubborn, a.ino, false));
+	assert_int_equal(fiber_spawn("ping", ping_fiber, f), 0);
+	fx_sleep_ms(1);
+	f->session = fx_session(f, 2);
+	f->slot = 1;
+	q.ino = a.ino;
+	do {
+		fiber_set_deadline(loop_deadline_ms(wait_ms));
+		rc = fx_call(f, OP_mds_setattr, &q, NULL);
+		fiber_set_deadline(NO_DEADLINE);
+		fx_sleep_ms(20000);
+	} while (rc == -LE_TIMEDOUT && n++ < n_waits);
+	assert_int_equal(rc, 0);
+	assert_in_range(n, n_waits - 1, n_waits);
+	assert_int_equal(f->m->sessions.n, 1);
+	pinging = false;
+	fx_sleep_ms(1000);
+}
+
+TEST(a_session_that_is_heard_and_gives_nothing_back_is_ended, stubborn_body)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -189,6 +232,7 @@ int main(void)
 		cmocka_unit_test(none_is_given_while_a_change_is_under_way),
 		cmocka_unit_test(there_are_no_more_than_may_be),
 		cmocka_unit_test(what_is_recalled_again_and_again_is_refused_for_longer),
+		cmocka_unit_test(a_session_that_is_heard_and_gives_nothing_back_is_ended),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
