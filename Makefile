@@ -357,7 +357,8 @@ beside        = $(filter-out $(unit_src),$(wildcard $(if $(filter tests/unit/oss
                     tests/unit/ossd/*/*.c,$(dir $(1))*.c)))
 
 $(foreach f,$(unit_src),$(eval $(call program,$(call test_bin,$(f)),$(f) $(call beside,$(f)),$(call under,$(f)),-lcmocka -lm \
-    $(if $(filter tests/unit/fuse/%,$(f)),$(fuse_libs)))))
+    $(if $(filter tests/unit/fuse/%,$(f)),$(fuse_libs)) \
+    $(if $(filter tests/unit/mds/test_intents.c,$(f)),-Wl$(comma)--wrap=calloc))))
 $(foreach f,$(fault_src),$(eval $(call program,$(call test_bin,$(f)),$(f),$(every),-lcmocka -lm)))
 $(foreach f,$(fault_tool_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(under_ossd),-lm)))
 $(foreach f,$(bench_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir $(f))),$(f),$(every),-lm)))

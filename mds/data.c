@@ -13,6 +13,7 @@
 #define STRIPE_MAX   65536u
 #define SETTLING_MAX 64u
 #define SETTLE_TRIES 10u
+#define AGAIN_MS     500u
 #define DAMAGE_TRIES 3u /* until it is believed that no copy has it good */
 
 /* ---- all chains of a stripe at once ---- */
@@ -425,19 +426,33 @@ static void ask_prepared(struct op *op, struct finish *fi)
 			      loop_deadline_ms(op->m->params.oss_timeout_ms), &fi->ends) == 0;
 }
 
+/* A durable intent that is left is carried out by the next start, over all that has been written
+ * until then: nothing that may pass is a reason to leave it. (A damaged store does not pass.) */
+static bool tries_on(struct mds *m, const struct intent_rec *rec, int rc)
+{
+	if (rc >= 0 || rc == -LE_CORRUPT || rc == -LE_CORRUPT_STORE || m->stopping)
+		return false;
+	log_warn("intent on inode %llu: %s; trying on", (unsigned long long)rec->ino.v,
+		 status_name(rc));
+	return mds_sleep_ms(m, AGAIN_MS) == 0;
+}
+
 static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
 		     const struct intent_rec *rec, struct attr *ret_attr, bool *ret_shown)
 {
 	struct finish fi = {.intent = intent, .rec = rec};
 	int rc, end;
 
-	/* The intent is durable: it must be carried out, however long whoever asked is willing to
-	 * wait. */
+	/* However long whoever asked is willing to wait. */
 	fiber_set_deadline(NO_DEADLINE);
-	if (f->cutting)
-		TRY(recall_places(op, f));
+	do {
+		rc = f->cutting ? recall_places(op, f) : 0;
+	} while (tries_on(op->m, rec, rc));
+	TRY(rc);
 	f->trimming = f->cutting;
-	rc = apply(op->m, intent, rec, &fi.applied);
+	do {
+		rc = apply(op->m, intent, rec, &fi.applied);
+	} while (tries_on(op->m, rec, rc));
 	*ret_shown = fi.applied.shown;
 	if (rc < 0 && rc != -LE_CORRUPT)
 		return rc;
@@ -445,7 +460,9 @@ static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
 		ask_prepared(op, &fi);
 	op->final = rc == 0 && rec->session != 0 && !rec->part;
 	op->owed = true;
-	end = op_mutate(op, rc == 0 ? finish_txn : abandon_txn, &fi, ret_attr);
+	do {
+		end = op_mutate(op, rc == 0 ? finish_txn : abandon_txn, &fi, ret_attr);
+	} while (tries_on(op->m, rec, end));
 	op->owed = false;
 	TRY(end);
 	op->m->intent_slots[rec->oss_slot] = false;

@@ -30,6 +30,48 @@ static void over_crash(void (*before)(struct fx *f), void (*after)(struct fx *f)
 	fx_destroy(f);
 }
 
+/* The test is linked with --wrap=calloc. */
+static uint32_t n_refused; /* of arrays, one element for each chain */
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	if (n != FX_TARGETS || n_refused == 0)
+		return __real_calloc(n, size);
+	n_refused--;
+	return NULL;
+}
+
+/* There is no memory for a moment: the file is cut then, and not again by the next start. */
+static void short_of_memory_before(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
+	cut = a.ino;
+	n_refused = 3;
+	assert_int_equal(fx_truncate(f, cut, 10), 0);
+	assert_int_equal(n_refused, 0);
+	assert_int_equal(fx_attr(f, cut).size, 10);
+	assert_int_equal(f->n_trims, FX_TARGETS);
+}
+
+static void short_of_memory_after(struct fx *f)
+{
+	fx_sleep_ms(1000);
+	assert_int_equal(f->m->recovery.n_intents, 0);
+	assert_int_equal(f->n_trims, FX_TARGETS);
+}
+
+static void test_short_of_memory(void **state)
+{
+	(void)state;
+	over_crash(short_of_memory_before, short_of_memory_after);
+}
+
 static void intent_fiber(void *arg)
 {
 	struct fx *f = arg;
@@ -299,6 +341,7 @@ int main(void)
 		cmocka_unit_test(test_two_intents),
 		cmocka_unit_test(test_trunc_open),
 		cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_short_of_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
