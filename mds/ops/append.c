@@ -34,7 +34,7 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	const struct inode_rec *old;
 	struct inode_rec *rec;
 	struct inode *i;
-	struct open *o;
+	struct open *o = open_find(&op->m->opens, op->session, a->in->ino);
 	uint64_t off;
 
 	TRY(file_get(op, a->in->ino, VIEW_NEWEST, &i, &old));
@@ -42,6 +42,10 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 		return -LE_INVAL;
 	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
+	/* Who cuts the file asks those who have it open whether they still write at a place: a new
+	 * session opens it again before it gets one. */
+	if (o == NULL || o->n_write == 0)
+		return -LE_NOT_READY;
 	if ((old->attr.flags & ATTR_UNSETTLED) != 0 && !a->asked &&
 	    (!a->file->ends_known || a->file->cut || a->file->cutting ||
 	     open_file_other_writers(&op->m->opens, a->file, op->session, true))) {
@@ -62,9 +66,7 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	out->off = off;
 	out->change = rec->attr.change;
 	out->cuts = rec->attr.cuts;
-	o = open_find(&op->m->opens, op->session, a->in->ino);
-	if (o != NULL)
-		open_placed(o, out->change);
+	open_placed(o, out->change);
 	/* Who writes without reserving is still open (and asked about again), reports when closing,
 	 * or has a write lease, which is recalled before another one appends. Of who ends without a
 	 * word, be it while the chains are asked, nobody knows what it has written since. */
