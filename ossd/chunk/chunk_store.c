@@ -190,6 +190,9 @@ int store_data_write(struct chunk_store *s, const struct iovec *iov, int n_iov, 
 {
 	int rc = env_file_pwritev(s->data.f, iov, n_iov, off);
 
+	/* A quota of the server's own user, to the writer no other thing than a full disk. */
+	if (rc == -LE_DQUOT)
+		rc = -LE_NOSPC;
 	if (rc < 0 && rc != -LE_NOSPC)
 		group_commit_fail(&s->gc, rc, "a write to the data file");
 	return rc;

@@ -63,8 +63,8 @@ int store_ent_vanished(struct chunk_store *s, struct chunk_ent *e) CHECK_RESULT;
 int store_record_decode(struct chunk_store *s, const struct chunk_key *id, const void *data,
 			size_t len, struct chunk_record **ret_rec) CHECK_RESULT;
 
-/* To the data file. A disk that refuses it, unless it is full, takes nothing more: the store has
- * failed. */
+/* To the data file. A disk that refuses it, unless it is full or a quota ends there (-LE_NOSPC),
+ * takes nothing more: the store has failed. */
 int store_data_write(struct chunk_store *s, const struct iovec *iov, int n_iov,
 		     uint64_t off) CHECK_RESULT;
 /* Logs and counts a damaged block: -LE_CORRUPT. */

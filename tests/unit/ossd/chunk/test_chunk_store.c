@@ -371,6 +371,36 @@ static void test_file_system_below_is_full(void **state)
 	rig_fini(&r);
 }
 
+static int64_t beyond_quota(struct env_file *f, const struct iovec *iov, int n_iov, uint64_t off)
+{
+	(void)f, (void)iov, (void)n_iov, (void)off;
+	return -LE_DQUOT;
+}
+
+/* Whose files they are may have no more: that is a disk that is full, not one that has failed. */
+static void quota_below(struct rig *r, void *arg)
+{
+	static struct env_ops ops;
+	const struct env_ops *real = r->store->env->ops;
+	const struct chunk_key id = {1, {5}, 1, 0};
+	uint8_t data[100] = {1};
+
+	(void)arg;
+	ops = *real;
+	ops.file_pwritev = beyond_quota;
+	r->store->env->ops = &ops;
+	assert_int_equal(rig_write(r, &id, CS, 0, data, sizeof(data), 0), -LE_NOSPC);
+	assert_int_equal(chunk_store_status(r->store), 0);
+	r->store->env->ops = real;
+	assert_int_equal(rig_write(r, &id, CS, 0, data, sizeof(data), 0), 0);
+}
+
+static void test_quota_below(void **state)
+{
+	(void)state;
+	run_fresh(10, quota_below, NULL);
+}
+
 /* ---- damage ---- */
 
 static void write_one(struct rig *r, void *arg)
@@ -946,6 +976,7 @@ int main(void)
 		cmocka_unit_test(test_full_disk),
 		cmocka_unit_test(test_lost_sync),
 		cmocka_unit_test(test_file_system_below_is_full),
+		cmocka_unit_test(test_quota_below),
 		cmocka_unit_test(test_damage_is_found),
 		cmocka_unit_test(test_waits_for_slots),
 		cmocka_unit_test(test_exactly_once), cmocka_unit_test(test_ends_late),
