@@ -19,6 +19,7 @@
 #define WAIT_US    50000u /* between looks at a lock that another process holds */
 #define SAID_TRIES 4
 #define WATCH_US   100000u /* between looks at who wants the job to stop */
+#define ALIAS_SIZE (2 * MANIFEST_NAME_MAX + 4)
 
 void stage_fail(struct stage_job *job, int rc, int code)
 {
@@ -490,25 +491,38 @@ static void make_samples(struct stage_job *job)
 	}
 }
 
-/* So that a copy made under another name, or of another directory, is found by this one too; and
- * of several that were made of one directory the one that is what it holds now. Was that another
- * one until now? */
-static bool note_alias(struct stage_job *job)
+/* What the copy is found by, other than its id and what its manifest says. False: nothing. */
+static bool alias_of(const struct stage_job *job, char ret_alias[ALIAS_SIZE])
 {
-	char alias[2 * MANIFEST_NAME_MAX + 4], before[MANIFEST_ID_SIZE];
 	if (job->o.source[0] == '/')
-		copies_dir_key(job->o.source, alias);
+		copies_dir_key(job->o.source, ret_alias);
 	else if (strchr(job->o.source, '/'))
 		return false;
 	else
-		snprintf(alias, sizeof(alias), "%s%s", job->o.source,
+		snprintf(ret_alias, ALIAS_SIZE, "%s%s", job->o.source,
 			 strchr(job->o.source, '@') ? "" : "@latest");
-	if (store_recall_source(job->io.env, job->o.to, alias, before) == 0 &&
-	    strcmp(before, job->m->id) == 0)
-		return false;
+	return true;
+}
+
+/* Was that another copy until now? */
+static bool is_news(const struct stage_job *job)
+{
+	char alias[ALIAS_SIZE], before[MANIFEST_ID_SIZE];
+	return alias_of(job, alias) &&
+	       (store_recall_source(job->io.env, job->o.to, alias, before) < 0 ||
+		strcmp(before, job->m->id) != 0);
+}
+
+/* So that a copy made under another name, or of another directory, is found by this one too; and
+ * of several that were made of one directory the one that is what it holds now. Comes after what it
+ * was before has been marked: it says that this has been done. */
+static void note_alias(const struct stage_job *job)
+{
+	char alias[ALIAS_SIZE];
+	if (!alias_of(job, alias))
+		return;
 	int rc = store_note_source(job->io.env, job->o.to, alias, job->m->id);
 	(void)rc; /* it can still be found by its id */
-	return true;
 }
 
 /* So that mounts of this node find it. Only a help: they can read from the servers. */
@@ -607,13 +621,13 @@ static int make_copy(struct stage_job *job)
 	if (job->o.readback)
 		TRY(read_back(job));
 	make_samples(job);
-	note_alias(job);
 	TRY(store_sync_manifest(&job->store));
 	TRY(store_set_ready(&job->store, job->m));
 	publish_inodes(job);
 	TRY(store_set_mark(&job->store, "window", false));
 	note(job, job->store.share ? LEAT_COPY_SHARED : LEAT_COPY_READY);
 	TRY(copies_list_those(&job->io, job->o.to, job->m->id, was_same, mark_stale, job));
+	note_alias(job);
 	char fields[160];
 	snprintf(fields, sizeof(fields),
 		 "\"bytes\":%" PRIu64 ",\"source\":%" PRIu64 ",\"peers\":%" PRIu64, job->r->bytes,
@@ -683,7 +697,7 @@ static int is_done(struct stage_job *job)
 	TRY(note_purpose(job, true));
 	job->r->bytes_verified = job->r->bytes;
 	make_samples(job);
-	bool news = note_alias(job) || store_has_mark(&job->store, "stale", NULL);
+	bool news = is_news(job) || store_has_mark(&job->store, "stale", NULL);
 	publish_inodes(job);
 	/* Others are looked at only where they may have been what this one is now. */
 	int rc = news ? store_set_mark(&job->store, "stale", false) : 0;
@@ -691,6 +705,7 @@ static int is_done(struct stage_job *job)
 		rc = copies_list_those(&job->io, job->o.to, job->m->id, was_same, mark_stale,
 				       job);
 	(void)rc;
+	note_alias(job);
 	is_used(job);
 	stage_report(job, "copy", job->r->bytes, job->r->bytes, job->r->files);
 	stage_reached(job, LEAT_STAGE_STREAMABLE);

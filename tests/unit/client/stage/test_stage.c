@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -742,6 +743,74 @@ static void test_a_directory_that_is_as_before(void **state)
 	free(twin);
 }
 
+static bool has_mark(const struct world *w, const char *id, const char *mark)
+{
+	char path[256];
+	struct stat st;
+	assert_true(snprintf(path, sizeof(path), "%s/.leat/%s/%s", w->to, id, mark) <
+		    (int)sizeof(path));
+	return stat(path, &st) == 0;
+}
+
+/* Stages, in a process that is killed while it marks the copy `other`: `mark` of `id` is `there`
+ * just before that. */
+static void die_at_mark(const struct world *w, const char *other, const char *id, const char *mark,
+			bool there)
+{
+	char fifo[256];
+	int status;
+	pid_t pid = fork();
+	/* Where the mark is written before it gets its name: whoever opens this waits for ever. */
+	assert_true(snprintf(fifo, sizeof(fifo), "%s/.leat/%s/stale.%d.tmp", w->to, other,
+			     (int)(pid ? pid : getpid())) < (int)sizeof(fifo));
+	if (pid == 0) {
+		struct leat_stage_options o = options(w);
+		if (mkfifo(fifo, 0600) == 0)
+			leat_stage_in(&o, result());
+		_exit(1);
+	}
+	while (has_mark(w, id, mark) != there)
+		usleep(1000);
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFSIGNALED(status));
+	assert_int_equal(unlink(fifo), 0);
+}
+
+static void stage_over(const struct world *w, const char *other)
+{
+	struct leat_stage_options o = options(w);
+	struct leat_stage_copy c = {.size = sizeof(c)};
+	assert_int_equal(leat_stage_status(w->to, other, &c), 0);
+	assert_int_equal(c.state, LEAT_COPY_READY);
+	assert_int_equal(leat_stage_in(&o, result()), 0);
+	assert_int_equal(leat_stage_status(w->to, other, &c), 0);
+	assert_int_equal(c.state, LEAT_COPY_STALE);
+}
+
+/* What was superseded is told to be so by whoever stages next: else it could never be evicted. */
+static void test_killed_before_the_old_one_is_stale(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	char id[2][LEAT_ID_SIZE];
+	for (int i = 0; i < 2; i++) {
+		struct leat_stage_result *r = result();
+		put_file(w->src, "sub/small", 100, i ? 9 : 2);
+		assert_int_equal(leat_stage_in(&o, r), 0);
+		memcpy(id[i], r->id, sizeof(id[0]));
+	}
+	/* The copy is there already. */
+	put_file(w->src, "sub/small", 100, 2);
+	die_at_mark(w, id[1], id[0], "stale", false);
+	stage_over(w, id[1]);
+	/* It is made. */
+	assert_int_equal(leat_stage_evict(w->to, id[1]), 0);
+	put_file(w->src, "sub/small", 100, 9);
+	die_at_mark(w, id[0], id[1], "READY", true);
+	stage_over(w, id[0]);
+}
+
 static void test_order_and_window(void **state)
 {
 	struct world *w = *state;
@@ -783,6 +852,7 @@ int main(void)
 		T(test_out_takes_nothing_else_with_it),
 		T(test_what_is_kept_from_eviction),
 		T(test_a_directory_that_is_as_before),
+		T(test_killed_before_the_old_one_is_stale),
 		T(test_order_and_window),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
