@@ -625,6 +625,8 @@ static int make_copy(struct stage_job *job)
 	TRY(store_set_ready(&job->store, job->m));
 	publish_inodes(job);
 	TRY(store_set_mark(&job->store, "window", false));
+	/* From a time when its name meant another one. */
+	TRY(store_set_mark(&job->store, "stale", false));
 	note(job, job->store.share ? LEAT_COPY_SHARED : LEAT_COPY_READY);
 	TRY(copies_list_those(&job->io, job->o.to, job->m->id, was_same, mark_stale, job));
 	note_alias(job);

@@ -811,6 +811,27 @@ static void test_killed_before_the_old_one_is_stale(void **state)
 	stage_over(w, id[0]);
 }
 
+static void test_a_stale_copy_that_is_mended_is_ready(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_copy c = {.size = sizeof(c)};
+	char copy[4096], path[4200];
+	for (int i = 0; i < 3; i++) {
+		struct leat_stage_result *r = result();
+		put_file(w->src, "sub/small", 100, i % 2 ? 9 : 2);
+		assert_int_equal(leat_stage_in(&o, r), 0);
+		if (i == 0)
+			memcpy(copy, r->path, sizeof(copy));
+		snprintf(path, sizeof(path), "%s/sub/chunk", copy);
+		if (i == 1)
+			assert_int_equal(unlink(path), 0);
+	}
+	assert_int_equal(leat_stage_status(w->to, w->src, &c), 0);
+	assert_string_equal(c.path, copy);
+	assert_int_equal(c.state, LEAT_COPY_READY);
+}
+
 static void test_order_and_window(void **state)
 {
 	struct world *w = *state;
@@ -853,6 +874,7 @@ int main(void)
 		T(test_what_is_kept_from_eviction),
 		T(test_a_directory_that_is_as_before),
 		T(test_killed_before_the_old_one_is_stale),
+		T(test_a_stale_copy_that_is_mended_is_ready),
 		T(test_order_and_window),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
