@@ -167,6 +167,11 @@ static struct uuid cluster_of(const struct stage_io *io)
 	return io->fs ? ll_cluster(io->fs->client) : (struct uuid){{0}};
 }
 
+static bool is_its_id(const struct leat_dataset *ds, const char *what)
+{
+	return strlen(what) >= COPIES_ID_MIN && strncmp(ds->m->id, what, strlen(what)) == 0;
+}
+
 /* A path names a folder of the cluster that is asked, or of this machine, and another one
  * elsewhere. A name means another data set in another cluster; an id is the content's. */
 static bool is_of_here(const struct leat_dataset *ds, const char *what)
@@ -175,8 +180,8 @@ static bool is_of_here(const struct leat_dataset *ds, const char *what)
 	const struct uuid *there = &ds->m->cluster;
 	if (uuid_equal(there, &here))
 		return true;
-	return what[0] != '/' && (uuid_is_zero(there) || uuid_is_zero(&here) ||
-				  strncmp(ds->m->id, what, strlen(what)) == 0);
+	return what[0] != '/' &&
+	       (uuid_is_zero(there) || uuid_is_zero(&here) || is_its_id(ds, what));
 }
 
 static void leave_copy(struct leat_dataset *ds)
@@ -187,18 +192,36 @@ static void leave_copy(struct leat_dataset *ds)
 	ds->lease_fd = -1;
 }
 
-/* A copy serves all names of its content, and has the samples of the one that was staged last. */
-static void find_samples(struct leat_dataset *ds, const char *what,
-			 const struct leat_dataset_options *o, char buf[4096], struct wanted *w)
+/* A copy serves all names of its content, and has the samples of the one that was staged last. Only
+ * where that is not known to be this one the catalogue is asked: a copy is there so that no server
+ * has to be. While it cannot be read the copy's are taken for the name's, unless they are known to
+ * be others. */
+static int find_samples(struct leat_dataset *ds, const char *what,
+			const struct leat_dataset_options *o, char buf[4096], struct wanted *w,
+			struct detail *d)
 {
 	char id[MANIFEST_ID_SIZE];
 	const char *catalog = o->catalog ? o->catalog : CATALOG_DEFAULT;
 	struct vol *v = io_source(&ds->io);
-	if (!w->named || w->format || catalog_find(v, catalog, what, id, buf) < 0 ||
-	    strcmp(id, ds->m->id) != 0 || samples_are_same(v, buf, ds->io.local, w->dir))
-		return;
-	w->beside = v;
-	w->dir = buf;
+	if (!w->named || w->format || is_its_id(ds, what))
+		return 0;
+	int named = samples_named(ds->io.local, w->dir, catalog, what);
+	if (named > 0)
+		return 0;
+	int rc = catalog_find(v, catalog, what, id, buf);
+	if (rc == -LE_NOENT || (rc == 0 && strcmp(id, ds->m->id) != 0))
+		return 0;
+	if (rc == 0)
+		rc = samples_compare(v, buf, ds->io.local, w->dir);
+	if (rc < 0 && named == 0)
+		return detail_set(d, rc, what, UINT64_MAX,
+				  "what its samples are cannot be read now, and the copy does not "
+				  "have them");
+	if (rc == 0) {
+		w->beside = v;
+		w->dir = buf;
+	}
+	return 0;
 }
 
 /* A READY copy in stage_dir, by whatever name. One that is known not to be what lies at that path
@@ -226,7 +249,7 @@ static int try_staged(struct leat_dataset *ds, const char *what,
 	*ret_found = true;
 	struct wanted w = wanted_of(what, o);
 	w.dir = dir;
-	find_samples(ds, what, o, named, &w);
+	TRY(find_samples(ds, what, o, named, &w, d));
 	return open_copy(ds, dir, &w, d);
 }
 

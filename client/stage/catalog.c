@@ -241,21 +241,64 @@ int samples_store(struct vol *v, const char *dir, const struct sample_index *x)
 	return rc;
 }
 
-static bool read_head(struct vol *v, const char *dir, uint8_t ret_head[INDEX_HEAD_SIZE])
+static int read_head(struct vol *v, const char *dir, uint8_t ret_head[INDEX_HEAD_SIZE])
 {
 	char path[4096];
 	struct vol_file *f;
 	snprintf(path, sizeof(path), "%.4000s/samples", dir);
-	if (vol_open(v, path, &f) < 0)
-		return false;
+	TRY(vol_open(v, path, &f));
 	int rc = vol_pread_all(f, ret_head, INDEX_HEAD_SIZE, 0);
 	vol_close(f);
-	return rc == 0;
+	return rc;
 }
 
-bool samples_are_same(struct vol *a, const char *dir_a, struct vol *b, const char *dir_b)
+int samples_compare(struct vol *v, const char *dir, struct vol *local, const char *copy)
 {
-	uint8_t head_a[INDEX_HEAD_SIZE], head_b[INDEX_HEAD_SIZE];
-	return read_head(a, dir_a, head_a) && read_head(b, dir_b, head_b) &&
-	       memcmp(head_a, head_b, INDEX_HEAD_SIZE) == 0;
+	uint8_t head[INDEX_HEAD_SIZE], ours[INDEX_HEAD_SIZE];
+	if (read_head(local, copy, ours) < 0)
+		return 0;
+	int rc = read_head(v, dir, head);
+	/* What is wrong with them says better who reads them. */
+	if (rc == -LE_NOENT || rc == -LE_NODATA || rc == -LE_CORRUPT)
+		return 0;
+	return rc < 0 ? rc : memcmp(head, ours, INDEX_HEAD_SIZE) == 0;
+}
+
+/* The head that the name's samples had, and the catalogue of which it is. */
+static int note_path(const char *copy, const char *alias, char ret_path[4096])
+{
+	char named[4096];
+	snprintf(named, sizeof(named), "%.4000s/named", copy);
+	return alias_path(named, alias, ret_path);
+}
+
+int samples_named(struct vol *local, const char *copy, const char *catalog, const char *alias)
+{
+	uint8_t ours[INDEX_HEAD_SIZE];
+	char path[4096], *note;
+	size_t len, n = strlen(catalog);
+	TRY(note_path(copy, alias, path));
+	TRY(vol_read_file(local, path, INDEX_HEAD_SIZE + 4096, &note, &len));
+	int rc = -LE_NOENT;
+	if (len == INDEX_HEAD_SIZE + n && memcmp(note + INDEX_HEAD_SIZE, catalog, n) == 0)
+		rc = read_head(local, copy, ours) == 0 && memcmp(note, ours, sizeof(ours)) == 0;
+	free(note);
+	return rc;
+}
+
+int samples_note_name(struct vol *local, const char *copy, const char *catalog, const char *alias)
+{
+	char path[4096], note[INDEX_HEAD_SIZE + 4096];
+	size_t n = strlen(catalog);
+	if (samples_named(local, copy, catalog, alias) > 0)
+		return 0;
+	TRY(note_path(copy, alias, path));
+	if (n > sizeof(note) - INDEX_HEAD_SIZE)
+		return -LE_NAMETOOLONG;
+	TRY(read_head(local, copy, (uint8_t *)note));
+	memcpy(note + INDEX_HEAD_SIZE, catalog, n);
+	*strrchr(path, '/') = 0;
+	TRY(vol_mkdirs(local, path));
+	TRY(note_path(copy, alias, path));
+	return vol_write_file(local, path, note, INDEX_HEAD_SIZE + n);
 }

@@ -37,7 +37,15 @@ bool catalog_is_sealed(struct vol *v, const char *dir);
 /* The sample index beside a manifest: -LE_NOENT if there is none. */
 int samples_load(struct vol *v, const char *dir, struct sample_index **ret_index) CHECK_RESULT;
 int samples_store(struct vol *v, const char *dir, const struct sample_index *x) CHECK_RESULT;
-/* Told by their checksums. */
-bool samples_are_same(struct vol *a, const char *dir_a, struct vol *b, const char *dir_b);
+/* Those of a name, in dir, and those beside a copy, told by their checksums: 1: the same; 0:
+ * others, or none that are sound, here or there. Negative: the name's cannot be read now. */
+int samples_compare(struct vol *v, const char *dir, struct vol *local,
+		    const char *copy) CHECK_RESULT;
+/* Whose samples lie beside a copy is noted there, so that no server has to be asked. */
+int samples_note_name(struct vol *local, const char *copy, const char *catalog,
+		      const char *alias) CHECK_RESULT;
+/* 1: this name's; 0: they are not, its own were others when it was staged. Negative: not known. */
+int samples_named(struct vol *local, const char *copy, const char *catalog,
+		  const char *alias) CHECK_RESULT;
 
 #endif

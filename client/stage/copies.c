@@ -240,7 +240,7 @@ static int note_match(void *arg, const struct leat_stage_copy *c)
 	struct finding *f = arg;
 	if (f->sure)
 		return 0;
-	bool match = is_id(f->what, 6) && strncmp(c->id, f->what, strlen(f->what)) == 0;
+	bool match = is_id(f->what, COPIES_ID_MIN) && strncmp(c->id, f->what, strlen(f->what)) == 0;
 	f->sure = f->what[0] == '/' && strcmp(c->id, f->noted) == 0;
 	if (f->what[0] == '/')
 		match = f->sure || strcmp(c->source, f->what) == 0;

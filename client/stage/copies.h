@@ -16,6 +16,8 @@ int copies_list_those(struct stage_io *io, const char *to, const char *but,
 		      bool (*wanted)(void *arg, const struct leat_stage_copy *c),
 		      int (*each)(void *arg, const struct leat_stage_copy *c),
 		      void *arg) CHECK_RESULT;
+/* So many characters of an id stand for it. */
+#define COPIES_ID_MIN 6u
 /* what: see leat_stage.h. -LE_NOENT, -LE_EXIST (several), -LE_INVAL. */
 int copies_find(struct stage_io *io, const char *to, const char *what,
 		struct leat_stage_copy *ret_copy) CHECK_RESULT;

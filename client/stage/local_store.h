@@ -3,6 +3,7 @@
  *
  *   DIR/.leat/ID.lock     flock: held by the one process that changes the copy
  *   DIR/.leat/ID/manifest, sums, samples
+ *                named/NAME   what samples that name has (catalog.h): those beside it, or others
  *                from/    manifest and sums of the archives that it was unpacked of
  *                bitmap   one bit per chunk (1 MiB): verified, and synced before the bit was
  *                lease    flock, shared: held by processes that use the copy

@@ -463,13 +463,30 @@ static void build_samples(struct stage_job *job)
 	free(entries);
 }
 
+/* Those that the name has in the catalogue. sound: there are some beside the copy already. */
+static int take_samples(struct stage_job *job, const char *named, bool sound)
+{
+	struct sample_index *x;
+	struct vol *v = io_source(&job->io);
+	int same = sound ? samples_compare(v, named, job->io.local, job->store.dir) : 0;
+	if (same != 0)
+		return same < 0 ? same : 0;
+	int rc = samples_load(v, named, &x);
+	if (rc == -LE_NOENT)
+		build_samples(job);
+	TRY(rc);
+	rc = samples_store(job->io.local, job->store.dir, x);
+	index_destroy(x);
+	return rc;
+}
+
 /* Only a help for the loader, which can do without; but what a name's samples are, only the
  * catalogue knows: where it cannot be read, nothing is made up. */
 static void make_samples(struct stage_job *job)
 {
+	const char *catalog = job->o.catalog ? job->o.catalog : CATALOG_DEFAULT;
 	struct sample_index *x;
 	char named[4096];
-	struct vol *v = io_source(&job->io);
 	/* Files that are not here cannot be looked into. */
 	if (job->store.share)
 		return;
@@ -480,15 +497,13 @@ static void make_samples(struct stage_job *job)
 		index_destroy(x);
 	if (rc == -LE_NOENT && !sound)
 		build_samples(job);
-	if (rc < 0 || (sound && samples_are_same(v, named, job->io.local, job->store.dir)))
-		return;
-	rc = samples_load(v, named, &x);
-	if (rc == 0) {
-		rc = samples_store(job->io.local, job->store.dir, x);
-		index_destroy(x);
-	} else if (rc == -LE_NOENT) {
-		build_samples(job);
-	}
+	if (rc == 0)
+		rc = take_samples(job, named, sound);
+	else if (job->made_of)
+		rc = 0; /* its name is in no catalogue */
+	if (rc == 0)
+		rc = samples_note_name(job->io.local, job->store.dir, catalog, job->o.source);
+	(void)rc; /* who opens it asks the catalogue */
 }
 
 /* What the copy is found by, other than its id and what its manifest says. False: nothing. */

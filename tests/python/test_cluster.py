@@ -274,6 +274,26 @@ class Cluster(unittest.TestCase):
             f.write(b"b")
         self.tool("stage", "in", "moving@v1", "--to", self.to("moving"), code=9)
 
+    def test_a_copy_is_opened_by_its_name_without_the_servers(self):
+        to, all_of_them = self.to("kept"), ["ossd%d" % k for k in range(1, 5)] + ["mds"]
+        self.tool("dataset", "create", "kept@v1", "leat:/shards")
+        leat.stage_in("leat:kept@v1", to)
+        fs = leat.FileSystem()
+        try:
+            leat.Dataset("leat:kept@v1", fs=fs).close()
+            for name in all_of_them:
+                self.dev("stop", name)
+                if name not in ("ossd4", "mds"):
+                    continue
+                since = time.monotonic()
+                with leat.Dataset("leat:kept@v1", fs=fs, stage_dir=to) as ds:
+                    self.assertEqual((ds.source, len(ds)), ("copy", test_loader.SAMPLES))
+                self.assertLess(time.monotonic() - since, 15, "it asked, for 20 s")
+        finally:
+            for name in reversed(all_of_them):
+                self.dev("start", name)
+            fs.close()
+
     def test_a_dead_server_is_an_error_and_then_goes_on(self):
         with leat.Dataset("leat:/big") as ds, leat.DataLoader(ds, 1, depth=2,
                                                               order="sequential") as loader:

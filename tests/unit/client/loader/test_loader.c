@@ -640,6 +640,13 @@ static int64_t samples_of(const struct opening *a, const char *format)
 	return (int64_t)st.samples;
 }
 
+static void in_shell(const char *format, const char *dir)
+{
+	char cmd[512];
+	assert_true(snprintf(cmd, sizeof(cmd), format, dir) < (int)sizeof(cmd));
+	assert_int_equal(system(cmd), 0);
+}
+
 /* What the samples are is the same with a copy and without one. */
 static void test_a_copy_has_the_samples_of_its_data_set(void **state)
 {
@@ -673,6 +680,15 @@ static void test_a_copy_has_the_samples_of_its_data_set(void **state)
 	assert_int_equal(samples_of(&by_id, NULL), 9);
 	assert_int_equal(samples_of(&by_path, NULL), 3);
 	assert_int_equal(samples_of(&by_path, "nonsense"), -LE_INVAL);
+	/* The catalogue is not needed any more. Where it is not noted whose the copy's samples are,
+	 * they are the name's as long as those cannot be read. */
+	in_shell("cd %s/by-id/*/* && mv samples kept && mkdir samples", catalog);
+	assert_int_equal(samples_of(&by_name, NULL), 9);
+	in_shell("rm -r %s/.leat/*/named", w->to);
+	assert_int_equal(samples_of(&by_name, NULL), 9);
+	in_shell("cd %s/by-id/*/* && rmdir samples && mv kept samples", catalog);
+	assert_int_equal(samples_of(&by_name, NULL), 9);
+	assert_int_equal(leat_stage_in(&o, r), 0);
 	/* What nobody can read any more is not made up again, and staging mends it. */
 	snprintf(path, sizeof(path), "%s/.leat/%s/samples", w->to, info.id);
 	assert_int_equal(truncate(path, 100), 0);
@@ -689,6 +705,9 @@ static void test_a_copy_has_the_samples_of_its_data_set(void **state)
 	o.source = "records@v2";
 	assert_int_equal(leat_stage_in(&o, r), 0);
 	assert_int_equal(samples_of(&by_name, NULL), 9);
+	/* While they cannot be read, those of the one do not pass for the other's. */
+	in_shell("cd %s && for v in v1 v2; do rm records@$v && mkdir records@$v; done", catalog);
+	assert_int_equal(samples_of(&by_name, NULL), -LE_ISDIR);
 	by_name.what = o.source;
 	assert_int_equal(samples_of(&by_name, NULL), 18);
 	free(r);
