@@ -96,29 +96,46 @@ static int put_record(struct rpc_req *r, const struct chunk_key *key,
 }
 
 static int read_part(struct rpc_req *r, const struct chunk_key *key, const struct chunk_record *rec,
-		     const struct oss_fetch_req *req, struct oss_fetch_rep *rep)
+		     struct slot *slot, const struct oss_fetch_req *req, struct oss_fetch_rep *rep)
 {
 	struct chunk_store *s = op_target(r)->store;
 	struct chunk_part part = {.first = req->first};
 	struct read_pin pin;
-	struct slot *slot;
 	int rc;
 
 	if (req->first > rec->n_blocks)
 		return -LE_INVAL;
 	TRY(put_record(r, key, rec, &rep->record));
-	TRY(slot_get(s->read_pool, r->deadline_us, &slot));
 	read_pin_begin(&s->space, &pin);
 	rc = chunk_part_read(s, key, rec, slot, &part);
 	read_pin_end(&s->space, &pin);
-	if (rc < 0 || part.len > req->max) {
-		slot_unref(slot);
-		return rc < 0 ? rc : -LE_TOO_BIG;
-	}
+	TRY(rc);
+	if (part.len > req->max)
+		return -LE_TOO_BIG;
 	rep->next = part.next;
 	r->reply_bulk[0] = (struct slot_vec){slot, 0, part.len};
 	r->n_reply_bulk = 1;
 	return 0;
+}
+
+/* -LE_STALE: there is no such version. */
+static int find_version(struct chunk_store *s, const struct chunk_key *key, uint64_t version,
+			struct chunk_record **ret_rec)
+{
+	struct chunk_record *rec;
+
+	TRY(chunk_store_record(s, key, &rec));
+	/* While a newer one, or its removal, is on its way to who asks, or behind. */
+	if (!rec || rec->version != version) {
+		chunk_record_unref(&s->cache, rec);
+		TRY(chunk_store_committed(s, key, false, &rec));
+	}
+	if (rec && rec->version == version) {
+		*ret_rec = rec;
+		return 0;
+	}
+	chunk_record_unref(&s->cache, rec);
+	return -LE_STALE;
 }
 
 int op_fetch(struct rpc_req *r, const void *in, void *out)
@@ -128,19 +145,20 @@ int op_fetch(struct rpc_req *r, const void *in, void *out)
 	struct chunk_record *rec;
 	struct chunk_key key;
 	struct chain *c;
+	struct slot *slot;
 	int rc;
 
 	TRY(admit(r, &c));
 	key = chunk_key_of(c->id, &req->chunk);
-	TRY(chunk_store_record(s, &key, &rec));
-	/* While a newer one, or its removal, is on its way to who asks, or behind. */
-	if (!rec || rec->version != req->version) {
+	/* For a slot one may wait long. Nothing yields between the look for the record and the pin:
+	 * what a write frees in between others would be given. */
+	TRY(slot_get(s->read_pool, r->deadline_us, &slot));
+	rc = find_version(s, &key, req->version, &rec);
+	if (rc == 0) {
+		rc = read_part(r, &key, rec, slot, req, out);
 		chunk_record_unref(&s->cache, rec);
-		TRY(chunk_store_committed(s, &key, false, &rec));
 	}
-	if (!rec)
-		return -LE_STALE;
-	rc = rec->version == req->version ? read_part(r, &key, rec, req, out) : -LE_STALE;
-	chunk_record_unref(&s->cache, rec);
+	if (rc < 0)
+		slot_unref(slot);
 	return rc;
 }

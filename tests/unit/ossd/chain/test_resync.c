@@ -508,6 +508,93 @@ static void test_damaged_at_who_was_filled(void **state)
 	run_lost(damaged_at_who_was_filled);
 }
 
+/* ---- what a member fetches of another ---- */
+
+static const struct chunk_key fetched_key = {RRIG_CHAIN, {500}, 1, 0};
+
+struct fetching {
+	struct rnode *n;
+	uint64_t version;
+	int rc;
+	struct slot **held;
+	uint32_t n_held;
+};
+
+static void take_slots(struct rnode *n, void *arg)
+{
+	struct fetching *f = arg;
+	struct chunk_store *s = n->target->store;
+	struct chunk_record *rec;
+
+	assert_int_equal(chunk_store_record(s, &fetched_key, &rec), 0);
+	assert_non_null(rec);
+	f->version = rec->version;
+	chunk_record_unref(&s->cache, rec);
+	f->held = calloc(slot_pool_total(s->read_pool) + 1, sizeof(struct slot *));
+	assert_non_null(f->held);
+	while ((f->held[f->n_held] = slot_try_get(s->read_pool)) != NULL)
+		f->n_held++;
+}
+
+static void give_slots(struct rnode *n, void *arg)
+{
+	struct fetching *f = arg;
+
+	(void)n;
+	while (f->n_held)
+		slot_unref(f->held[--f->n_held]);
+	free(f->held);
+}
+
+static void fetch_fiber(void *arg)
+{
+	struct fetching *f = arg;
+	struct care *k = f->n->target->care;
+	struct part_at at = {&fetched_key, f->version, 0};
+	struct fetched part;
+
+	f->rc = fetch_part(k, chain_find(k->chains, RRIG_CHAIN), 1, &at, &part);
+	if (f->rc == 0)
+		fetch_free(k, &part);
+}
+
+static void begin_fetch(struct rnode *n, void *arg)
+{
+	struct fetching *f = arg;
+
+	f->n = n;
+	assert_int_equal(fiber_spawn("fetch", fetch_fiber, f), 0);
+}
+
+static void waits_for_a_slot(struct rrig *r, void *arg)
+{
+	struct fetching f = {.rc = 1};
+
+	(void)arg;
+	rrig_set(r, "01", "SS");
+	assert_int_equal(rrig_write(r, fetched_key.ino.v, fetched_key.idx, 1, LEN), 0);
+	rrig_do(r, 0, take_slots, &f);
+	rrig_do(r, 1, begin_fetch, &f);
+	(void)!fiber_sleep_us(100000);
+	assert_int_equal(f.rc, 1);
+	assert_int_equal(rrig_write(r, fetched_key.ino.v, fetched_key.idx, 2, LEN), 0);
+	rrig_do(r, 0, give_slots, &f);
+	while (f.rc == 1)
+		(void)!fiber_sleep_us(1000);
+	assert_int_equal(f.rc, -LE_STALE);
+}
+
+/* What has been replaced meanwhile is not sent: others may have its blocks. */
+static void test_fetch_waits_for_a_slot(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 2, 20);
+	rrig_run(&r, waits_for_a_slot, NULL);
+	rrig_fini(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -520,6 +607,7 @@ int main(void)
 		cmocka_unit_test(test_lost_everywhere),
 		cmocka_unit_test(test_lost_and_written),
 		cmocka_unit_test(test_damaged_at_who_was_filled),
+		cmocka_unit_test(test_fetch_waits_for_a_slot),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
