@@ -54,7 +54,9 @@ struct mds {
 	struct mds_metrics metrics;
 	struct waitq presumed_q; /* recall.h: there is something to ask */
 	uint64_t start_us;
-	uint64_t serving_us; /* since when sessions can return; later if the process stood still */
+	/* Since when sessions can return (UINT64_MAX: they cannot yet); later if the process stood
+	 * still. */
+	uint64_t serving_us;
 	uint64_t intent_seq, removal_seq;
 	bool intent_slots[INTENTS_MAX]; /* taken: data.c */
 	struct { /* for the rates of mds_status */

@@ -359,10 +359,11 @@ static int missing_end(const struct op *op)
 {
 	struct mds *m = op->m;
 	struct asking as[PARALLEL];
+	uint64_t now_us = loop_now_us();
 	uint32_t n = 0;
 
-	/* A start that took long has left them no time. */
-	if (loop_now_us() < m->serving_us + term_us(m))
+	/* A start that took long has left them no time; intents come before its end. */
+	if (now_us < m->serving_us || now_us - m->serving_us < term_us(m))
 		return mds_sleep_ms(m, AGAIN_MS);
 	list_for_each (k, &m->sessions.all) {
 		struct session *se = list_entry(k, struct session, link);

@@ -532,6 +532,7 @@ int mds_start(const struct mds_options *o, struct mds **ret_mds)
 	m->failed = o->failed;
 	m->failed_arg = o->arg;
 	m->start_us = loop_now_us();
+	m->serving_us = UINT64_MAX;
 	cap_key_derive(&o->key, &m->cap_key);
 	rc = open_store(m);
 	if (rc < 0) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <linux/falloc.h>
 
+#include "common/kv/kv.h"
 #include "tests/unit/mds/fixture.h"
 
 static struct ino cut;
@@ -252,6 +253,33 @@ static void test_trunc_open(void **state)
 	fx_destroy(f);
 }
 
+/* Longer than after a crash anybody can have cached what he has not told of yet. */
+static int open_slowly(struct env *env, const char *path, const struct kv_options *opts,
+		       struct kv **ret_kv)
+{
+	TRY(fiber_sleep_us(10000000));
+	return kv_sim_open(env, path, opts, ret_kv);
+}
+
+/* However long the start takes: before the server serves, nobody could return to it. */
+static void test_trunc_open_and_slow_start(void **state)
+{
+	struct fx *f = fx_create_to_crash(1);
+	static struct env_ops slow;
+	struct env *env;
+
+	(void)state;
+	fx_run(f, trunc_open_before);
+	fx_crash(f);
+	env = sim_proc_env(f->mds_proc);
+	slow = *env->ops;
+	slow.kv_open = open_slowly;
+	env->ops = &slow;
+	fx_run(f, trunc_open_between);
+	assert_int_equal(fx_check(f, false), 0);
+	fx_destroy(f);
+}
+
 /* A hole that a crash cut short is punched under its own number, by which object servers know what
  * they have done: done again, it would take with it what others have written since. */
 static struct ino holes[2];
@@ -340,6 +368,7 @@ int main(void)
 		cmocka_unit_test(test_intent),
 		cmocka_unit_test(test_two_intents),
 		cmocka_unit_test(test_trunc_open),
+		cmocka_unit_test(test_trunc_open_and_slow_start),
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_short_of_memory),
 	};
