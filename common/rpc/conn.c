@@ -635,7 +635,8 @@ int conn_reply_arrived(struct conn *c, const struct link_rx *rx)
 		if (p != NULL && s->pending != p)
 			p = NULL;
 	}
-	if (known)
+	/* While the data came, a slot whose caller had gone may have been forgotten and taken. */
+	if (known && s->id == rx->hdr.id)
 		slot_release(c, i);
 	if (p != NULL)
 		finish(p, status);

@@ -293,6 +293,61 @@ static void test_lost_answers_are_forgotten(void **state)
 	run_seed(1, lost_answers);
 }
 
+static const struct transport_ops *plain_ops;
+static struct conn *reading;
+
+/* The data of a late answer takes until another caller is under way. */
+static int recv_bulk_slowly(struct link *k, const struct link_rx *rx, const struct slot_vec *vec,
+			    uint32_t n)
+{
+	uint64_t limit_us = loop_deadline_ms(1000);
+
+	while (reading->window[0].id == rx->hdr.id && loop_now_us() < limit_us)
+		(void)fiber_sleep_us(100);
+	assert_true(reading->window[0].id != rx->hdr.id);
+	return plain_ops->recv_bulk(k, rx, vec, n);
+}
+
+/* The one place in the window is forgotten and taken by the next call while the data that came for
+ * it after all is thrown away: it is the next call's then. */
+static void late_data_of_forgotten(struct bed *b)
+{
+	struct rpc_client_options o;
+	struct transport_ops ops;
+	struct slot_vec vec[8];
+
+	suite_server_start(b, NULL);
+	suite_client_options(b, &o);
+	o.in_flight_max = 1;
+	struct rpc_client *c = suite_client_of(&o);
+	uint32_t n = suite_slots(b->client_pool, 100000, vec);
+	assert_int_equal(suite_ping(c, 1, 1000), 0);
+	reading = &c->lanes[0].conn->conn;
+	suite_gate_shut();
+	assert_int_equal(suite_read(c, 100000, 3 | SUITE_GATE, vec, n, 50), -LE_TIMEDOUT);
+	(void)fiber_sleep_us(31000000);
+	plain_ops = reading->k->ops;
+	ops = *plain_ops;
+	ops.recv_bulk = recv_bulk_slowly;
+	reading->k->ops = &ops;
+	uint64_t replies = reading->n_replies;
+	suite_gate_open(b);
+	while (reading->n_replies == replies)
+		(void)fiber_sleep_us(100);
+	assert_int_equal(suite_ping(c, 1, 1000), 0);
+	assert_int_equal(reading->n_free, 1);
+	reading->k->ops = plain_ops;
+	suite_slots_put(vec, n);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 100);
+}
+
+static void test_late_data_of_a_forgotten_call(void **state)
+{
+	(void)state;
+	run_seed(1, late_data_of_forgotten);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -300,6 +355,7 @@ int main(void)
 		cmocka_unit_test(test_same_seed_same_run),
 		cmocka_unit_test(test_silence_is_probed),
 		cmocka_unit_test(test_lost_answers_are_forgotten),
+		cmocka_unit_test(test_late_data_of_a_forgotten_call),
 	};
 	int failed = suite_main("rpc over the simulated network", run);
 	return failed + cmocka_run_group_tests(tests, NULL, NULL);
