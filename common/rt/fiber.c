@@ -161,6 +161,19 @@ void fiber_loop_fini(struct loop *l)
 	}
 }
 
+void fiber_loop_keep(struct loop *l)
+{
+	(void)l;
+#ifdef RT_ASAN
+	/* At the end of the program LSan would read the guards of what it knows as one region. */
+	for (struct stack_slab *s = l->slabs; s != NULL; s = s->next) {
+		__lsan_unregister_root_region(s->base, s->len);
+		for (uint32_t i = 0; i < s->n_used; i++)
+			__lsan_register_root_region(stack_fiber(l, s, i)->stack, l->stack_size);
+	}
+#endif
+}
+
 /* ---- switching ---- */
 
 /* From the scheduler to f, until it gives way. */

@@ -110,13 +110,12 @@ int loop_create_with(struct env *env, const struct loop_options *opts,
 	return 0;
 }
 
-static void loop_free(struct loop *l, bool keep_stacks)
+static void loop_free(struct loop *l)
 {
 	pthread_mutex_lock(&loops_lock);
 	list_remove(&l->link);
 	pthread_mutex_unlock(&loops_lock);
-	if (!keep_stacks)
-		fiber_loop_fini(l);
+	fiber_loop_fini(l);
 	timer_loop_fini(l);
 	pthread_mutex_destroy(&l->call_lock);
 	l->magic = 0;
@@ -163,17 +162,21 @@ void loop_destroy(struct loop *l)
 			 container_of(n, struct fiber, all)->name);
 	report_stacks(l);
 	if (l->backend->destroy != NULL)
-		l->backend->destroy(l);
-	/* The kernel may still write to the stacks of operations in flight. */
-	loop_free(l, parked);
+		l->backend->destroy(l, parked);
+	/* The kernel may still write to the stacks of operations in flight, and a worker post the
+	 * end of a job: all of it stays. */
+	if (parked)
+		fiber_loop_keep(l);
+	else
+		loop_free(l);
 }
 
 void loop_abandon(struct loop *l)
 {
 	ASSERT(l->current == NULL);
 	if (l->backend->destroy != NULL)
-		l->backend->destroy(l);
-	loop_free(l, false);
+		l->backend->destroy(l, false);
+	loop_free(l);
 }
 
 void *loop_backend_data(struct loop *l)

@@ -31,7 +31,8 @@ struct loop_options {
 /* Made through the env, so that a simulated env makes simulated loops (env_loop_create). */
 int loop_create(struct env *env, const struct loop_options *opts, struct loop **ret_loop)
 	CHECK_RESULT;
-/* All fibers must have ended (real loops), the loop must not be running. */
+/* The loop must not be running. All fibers should have ended: where one still waits, its stack and
+ * the loop stay in memory, for whatever comes to it from the kernel or a worker. */
 void loop_destroy(struct loop *l);
 
 /* Runs on the calling thread until loop_stop, and until all fibers have ended or drain_ms has

@@ -13,7 +13,8 @@ struct loop_backend {
 	void (*wait)(struct loop *l, uint64_t until_us);
 	/* Any thread: make wait return soon. */
 	void (*kick)(struct loop *l);
-	void (*destroy)(struct loop *l);
+	/* keep: what kick needs stays, the loop will get mail that nobody takes. */
+	void (*destroy)(struct loop *l, bool keep);
 	/* loop_watch_start and _stop; NULL where there are no descriptors. */
 	int (*watch)(struct loop *l, struct loop_watch *w, int fd);
 	void (*unwatch)(struct loop *l, struct loop_watch *w);

@@ -152,6 +152,7 @@ static inline void fiber_block_forever(void)
 /* ---- fiber.c for loop.c ---- */
 void fiber_loop_init(struct loop *l, uint32_t fibers_max, uint32_t stack_size);
 void fiber_loop_fini(struct loop *l); /* unmaps all stacks */
+void fiber_loop_keep(struct loop *l); /* or they stay for good */
 /* About how many bytes of its stack the hungriest fiber has ever used (0 under sanitizers). */
 size_t fiber_deepest(const struct loop *l);
 /* Runs ready fibers until none is ready or max have run: how many. */

@@ -224,9 +224,11 @@ static void backend_kick(struct loop *l)
 	(void)l; /* nobody sleeps: sim_step looks at every loop */
 }
 
-static void backend_destroy(struct loop *l)
+static void backend_destroy(struct loop *l, bool keep)
 {
 	struct sim_loop *sl = loop_backend_data(l);
+
+	(void)keep; /* there are no other threads */
 	purge_events(sl->sim, NULL, l);
 	list_remove(&sl->link);
 	free(sl);

@@ -49,7 +49,7 @@ struct uring {
 
 static void uring_wait(struct loop *l, uint64_t until_us);
 static void uring_kick(struct loop *l);
-static void uring_destroy(struct loop *l);
+static void uring_destroy(struct loop *l, bool keep);
 static int uring_watch(struct loop *l, struct loop_watch *w, int fd);
 static void uring_unwatch(struct loop *l, struct loop_watch *w);
 
@@ -142,7 +142,7 @@ out_free:
 	return rc;
 }
 
-static void uring_destroy(struct loop *l)
+static void uring_destroy(struct loop *l, bool keep)
 {
 	struct uring *u = l->backend_data;
 	struct list *n;
@@ -155,6 +155,8 @@ static void uring_destroy(struct loop *l)
 			wa->owner->internal = NULL;
 		free(wa);
 	}
+	if (keep)
+		return;
 	close(u->kick_fd);
 	free(u);
 }

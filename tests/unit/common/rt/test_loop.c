@@ -317,6 +317,53 @@ static void test_a_call_ends_when_its_loop_does(void **state)
 	env_real_destroy(env);
 }
 
+/* ---- the end of a loop ---- */
+
+struct job {
+	int fds[2]; /* of a pipe */
+	bool begun;
+};
+
+static void job_work(void *arg)
+{
+	struct job *j = arg;
+	char c;
+
+	assert_int_equal(read(j->fds[0], &c, 1), 1);
+}
+
+static void job_main(void *arg)
+{
+	struct job *j = arg;
+
+	j->begun = true;
+	(void)!env_offload(loop_env(loop_self()), job_work, j);
+	fail(); /* the loop has ended */
+}
+
+/* The worker tells its loop after that has given its fiber up. */
+static void test_a_worker_outlives_its_loop(void **state)
+{
+	struct loop_options opts = { .name = "test", .drain_ms = 50 };
+	struct env *env = rt_env();
+	struct job job = { .begun = false };
+	struct loop *l = NULL;
+
+	(void)state;
+	assert_int_equal(pipe(job.fds), 0);
+	assert_int_equal(loop_create(env, &opts, &l), 0);
+	assert_int_equal(fiber_spawn_on(l, "job", job_main, &job), 0);
+	loop_stop(l);
+	loop_run(l);
+	assert_true(job.begun);
+	assert_int_equal(loop_n_fibers(l), 1);
+	loop_destroy(l);
+	assert_int_equal(write(job.fds[1], "x", 1), 1);
+	env_real_destroy(env);
+	close(job.fds[0]);
+	close(job.fds[1]);
+}
+
 /* ---- watches ---- */
 
 struct watched {
@@ -413,6 +460,7 @@ int main(void)
 		cmocka_unit_test(test_two_loops_answer_each_other),
 		cmocka_unit_test(test_calls_from_threads),
 		cmocka_unit_test(test_a_call_ends_when_its_loop_does),
+		cmocka_unit_test(test_a_worker_outlives_its_loop),
 		cmocka_unit_test(test_watches_tell_of_every_event),
 	};
 
