@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -35,8 +36,9 @@ struct program {
 	int exit_code;
 };
 
-/* Set before the signal handlers are, never changed: the one thing a handler can reach. */
-static struct loop *stop_on_signal;
+/* The one thing a handler can reach. Not loop_stop: its time for what still runs begins at once,
+ * and to stop in good order may take longer. */
+static atomic_bool stop_asked;
 
 static const char usage_text[] =
 	"usage: leat-mds [-c FILE] [--set NAME=VALUE]... COMMAND\n"
@@ -223,7 +225,7 @@ static void do_restore(struct program *p)
 static void on_signal(int sig)
 {
 	(void)sig;
-	loop_stop(stop_on_signal);
+	atomic_store(&stop_asked, true);
 }
 
 static void on_store_failed(void *arg, int status)
@@ -232,7 +234,7 @@ static void on_store_failed(void *arg, int status)
 
 	(void)status;
 	p->exit_code = EXIT_STORE;
-	loop_stop(p->loop);
+	atomic_store(&stop_asked, true);
 }
 
 static int render_metrics(void *arg, char **ret_text, size_t *ret_len)
@@ -266,10 +268,13 @@ static int start(struct program *p, struct transport **ret_transport)
 
 static void do_run(struct program *p)
 {
+	struct sigaction sa = {.sa_handler = on_signal};
 	struct metrics_server *ms = NULL;
 	struct transport *t = NULL;
-	int rc = start(p, &t);
 
+	sigaction(SIGTERM, &sa, NULL);
+	sigaction(SIGINT, &sa, NULL);
+	int rc = start(p, &t);
 	if (rc < 0)
 		fail(p, "start", rc);
 	if (rc == 0 && p->params.metrics[0] != '\0') {
@@ -277,7 +282,7 @@ static void do_run(struct program *p)
 		if (rc < 0)
 			fail(p, "metrics", rc);
 	}
-	while (rc == 0 && !loop_stopping(p->loop))
+	while (rc == 0 && !atomic_load(&stop_asked))
 		if (fiber_sleep_us(20000) < 0)
 			break;
 	if (ms != NULL)
@@ -315,7 +320,6 @@ static int run_on_loop(struct program *p, void (*fn)(struct program *p))
 {
 	struct env_real_options eo = {.n_workers = p->params.workers, .kv_open = kv_rocksdb_open};
 	struct loop_options lo = {.name = "leat-mds", .spin_us = p->params.spin_us};
-	struct sigaction sa = {.sa_handler = on_signal};
 	struct job j = {p, fn};
 	int rc = env_real_create(&eo, &p->env);
 
@@ -327,9 +331,6 @@ static int run_on_loop(struct program *p, void (*fn)(struct program *p))
 		fail(p, "start", rc);
 		return EXIT_FAILURE;
 	}
-	stop_on_signal = p->loop;
-	sigaction(SIGTERM, &sa, NULL);
-	sigaction(SIGINT, &sa, NULL);
 	loop_run(p->loop);
 	loop_destroy(p->loop);
 	env_real_destroy(p->env);
