@@ -23,7 +23,6 @@
 #include <string.h>
 
 #include "common/base/assert.h"
-#include "common/rt/env.h"
 #include "common/rt/net.h"
 
 #define RX_SIZE (16u << 10)
@@ -507,34 +506,16 @@ static void tcp_listener_close(struct listener *listener)
 	listener_unref(ls);
 }
 
-struct resolve {
-	const char *text;
-	struct net_addr addr;
-	int status;
-};
-
-static void resolve_fn(void *arg)
-{
-	struct resolve *r = arg;
-
-	r->status = net_addr_parse(r->text, &r->addr);
-}
-
 static int tcp_connect(struct transport *t, const char *addr, uint64_t deadline_us,
 		       struct link **ret_link)
 {
-	struct resolve r = { .text = addr };
+	struct net_addr peer;
 	int fd;
 
 	(void)t;
-	/* Only a name has to be asked for, which may take its time. */
-	if (strspn(addr, "0123456789abcdefABCDEF.:[]%") == strlen(addr))
-		resolve_fn(&r);
-	else
-		TRY(env_offload(loop_env(loop_self()), resolve_fn, &r));
-	TRY(r.status);
-	TRY(net_connect(&r.addr, deadline_us, &fd));
-	return link_create(fd, &r.addr, ret_link);
+	TRY(net_resolve(addr, deadline_us, &peer));
+	TRY(net_connect(&peer, deadline_us, &fd));
+	return link_create(fd, &peer, ret_link);
 }
 
 static void tcp_peer_name(struct link *base, char *buf, size_t size)

@@ -23,7 +23,6 @@
 #include "common/base/log.h"
 #include "common/proto/wire.h"
 #include "common/rpc/verbs_impl.h"
-#include "common/rt/env.h"
 
 #define HELLO_MAGIC 0x4256454cu /* "LEVB" */
 #define HELLO_VERSION 2u
@@ -365,34 +364,16 @@ static int dial(struct verbs_link *k, uint64_t deadline_us)
 	return try_way(k, deadline_us);
 }
 
-struct resolve {
-	const char *text;
-	struct net_addr addr;
-	int status;
-};
-
-static void resolve_fn(void *arg)
-{
-	struct resolve *r = arg;
-
-	r->status = net_addr_parse(r->text, &r->addr);
-}
-
 static int verbs_connect(struct transport *t, const char *addr, uint64_t deadline_us,
 			 struct link **ret_link)
 {
 	struct verbs *v = verbs_of(t);
-	struct resolve r = { .text = addr };
+	struct net_addr peer;
 	struct verbs_hub *hub;
 	struct verbs_link *k;
 	struct rdma_cm_id *id;
 
-	/* Only a name has to be asked for, which may take its time. */
-	if (strspn(addr, "0123456789abcdefABCDEF.:[]%") == strlen(addr))
-		resolve_fn(&r);
-	else
-		TRY(env_offload(loop_env(loop_self()), resolve_fn, &r));
-	TRY(r.status);
+	TRY(net_resolve(addr, deadline_us, &peer));
 	TRY(verbs_hub_get(v, &hub));
 	if (rdma_create_id(hub->events, &id, NULL, RDMA_PS_TCP) != 0)
 		return status_from_errno(errno);
@@ -401,7 +382,7 @@ static int verbs_connect(struct transport *t, const char *addr, uint64_t deadlin
 		rdma_destroy_id(id);
 		return rc;
 	}
-	k->peer = r.addr;
+	k->peer = peer;
 	rc = dial(k, deadline_us);
 	if (rc < 0) {
 		verbs_link_end_qp(k);

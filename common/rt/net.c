@@ -29,9 +29,12 @@ static socklen_t addr_len(const struct net_addr *a)
 	return a->sa.sa_family == AF_INET6 ? sizeof(a->in6) : sizeof(a->in);
 }
 
-int net_addr_parse(const char *text, struct net_addr *ret_addr)
+/* -LE_NOENT: there is no such host. */
+static int addr_of(const char *text, int flags, struct net_addr *ret_addr)
 {
-	struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
+	struct addrinfo hints = { .ai_flags = AI_NUMERICSERV | flags,
+				  .ai_family = AF_UNSPEC,
+				  .ai_socktype = SOCK_STREAM };
 	struct addrinfo *found;
 	char host[256];
 	const char *colon = strrchr(text, ':');
@@ -49,9 +52,8 @@ int net_addr_parse(const char *text, struct net_addr *ret_addr)
 	}
 	memcpy(host, text, len);
 	host[len] = '\0';
-	hints.ai_flags = AI_NUMERICSERV;
 	if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
-		return -LE_INVAL;
+		return -LE_NOENT;
 	if (found->ai_addrlen <= sizeof(*ret_addr)) {
 		memset(ret_addr, 0, sizeof(*ret_addr));
 		memcpy(ret_addr, found->ai_addr, found->ai_addrlen);
@@ -59,6 +61,18 @@ int net_addr_parse(const char *text, struct net_addr *ret_addr)
 	}
 	freeaddrinfo(found);
 	return rc;
+}
+
+int net_addr_parse(const char *text, struct net_addr *ret_addr)
+{
+	int rc = addr_of(text, 0, ret_addr);
+
+	return rc == -LE_NOENT ? -LE_INVAL : rc;
+}
+
+int net_addr_numeric(const char *text, struct net_addr *ret_addr)
+{
+	return addr_of(text, AI_NUMERICHOST, ret_addr);
 }
 
 void net_addr_format(const struct net_addr *a, char ret_text[NET_ADDR_TEXT_SIZE])

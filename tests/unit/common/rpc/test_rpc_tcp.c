@@ -1,7 +1,12 @@
 /* The suite over TCP on the loopback device, and what only TCP has. */
+#include <dlfcn.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "common/rpc/auth.h"
 #include "common/rpc/transport.h"
@@ -203,6 +208,99 @@ static void test_others_have_turns(void **state)
 	run(others_have_turns);
 }
 
+/* A name server that does not answer while it is held. */
+static struct {
+	pthread_mutex_t lock;
+	pthread_cond_t let_go;
+	bool held;
+	uint32_t n_asked, n_in;
+} names = {.lock = PTHREAD_MUTEX_INITIALIZER, .let_go = PTHREAD_COND_INITIALIZER};
+
+typedef int ask_fn(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+
+/* In the place of libc's: "slow.test" is asked of the server above. */
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+		struct addrinfo **res)
+{
+	ask_fn *ask = (ask_fn *)dlsym(RTLD_NEXT, "getaddrinfo");
+	struct timespec limit;
+	int rc = 0;
+
+	if (strcmp(node, "slow.test") != 0 || (hints->ai_flags & AI_NUMERICHOST) != 0)
+		return ask(node, service, hints, res);
+	clock_gettime(CLOCK_REALTIME, &limit);
+	limit.tv_sec += 10;
+	pthread_mutex_lock(&names.lock);
+	names.n_asked++;
+	names.n_in++;
+	while (names.held && rc == 0)
+		rc = pthread_cond_timedwait(&names.let_go, &names.lock, &limit);
+	names.n_in--;
+	pthread_mutex_unlock(&names.lock);
+	return rc == 0 ? ask("127.0.0.1", service, hints, res) : EAI_AGAIN;
+}
+
+static void names_hold(bool held)
+{
+	pthread_mutex_lock(&names.lock);
+	names.held = held;
+	pthread_cond_broadcast(&names.let_go);
+	pthread_mutex_unlock(&names.lock);
+}
+
+static void names_count(uint32_t *ret_asked, uint32_t *ret_in)
+{
+	pthread_mutex_lock(&names.lock);
+	*ret_asked = names.n_asked;
+	*ret_in = names.n_in;
+	pthread_mutex_unlock(&names.lock);
+}
+
+/* A name that takes longer to look up than anybody waits holds up neither workers nor the end of
+ * who asked, and is there in the end. */
+static void slow_name(struct bed *b)
+{
+	uint32_t n_asked, n_in;
+	struct rpc_client_options o;
+	bool worked = false;
+	char addr[64];
+
+	suite_server_start(b, NULL);
+	suite_client_options(b, &o);
+	snprintf(addr, sizeof(addr), "slow.test%s", strrchr(b->addrs, ':'));
+	o.addrs = addr;
+	o.connect_timeout_ms = 20;
+	names_hold(true);
+	struct rpc_client *c = suite_client_of(&o);
+	assert_int_equal(suite_ping(c, 1, 300), -LE_TIMEDOUT);
+	assert_int_equal(env_offload(loop_env(loop_self()), note_turn, &worked), 0);
+	assert_true(worked);
+	rpc_client_destroy(c);
+	names_count(&n_asked, &n_in);
+	assert_int_equal(n_asked, 1);
+	assert_int_equal(n_in, 1);
+	names_hold(false);
+	while (n_in > 0) {
+		(void)fiber_sleep_us(1000);
+		names_count(&n_asked, &n_in);
+	}
+	o.connect_timeout_ms = 0;
+	names_hold(true);
+	c = suite_client_of(&o);
+	assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+	names_count(&n_asked, &n_in);
+	assert_int_equal(n_asked, 1);
+	rpc_client_destroy(c);
+	suite_server_stop(b, 0);
+	names_hold(false);
+}
+
+static void test_slow_name(void **state)
+{
+	(void)state;
+	run(slow_name);
+}
+
 static void ipv6(struct bed *b)
 {
 	struct rpc_client *c;
@@ -238,6 +336,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_steady_reader),
 		cmocka_unit_test(test_doubled_for_ever),
 		cmocka_unit_test(test_others_have_turns),
+		cmocka_unit_test(test_slow_name),
 		cmocka_unit_test(test_ipv6),
 	};
 

@@ -1,0 +1,260 @@
+/*
+ * Names of hosts, looked up on threads of their own: a lookup cannot be broken off, and while no
+ * name server answers it takes many seconds. On an env's workers it would hold up the store.
+ *
+ *   net_resolve → a lookup in the list → a thread takes it: getaddrinfo → mail to all who wait
+ *
+ * Who asks for a name that is being looked up waits for the same answer. Who gives up leaves the
+ * lookup behind: an answer that nobody waited for is kept for a while, so that a name server that
+ * is slower than everybody's deadline serves the next attempt. A name that was not found is asked
+ * for anew.
+ *
+ * Threads are made when there is something to look up and end when there is nothing. Nothing here
+ * belongs to a loop or an env: both may end meanwhile. Owned by `lock`: everything static, and the
+ * members that say so.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/rt/loop_impl.h"
+#include "common/rt/net.h"
+
+#define THREADS_MAX 8u /* for as many names that no server answers for, others do not wait */
+#define KEPT_US 30000000u
+
+enum lookup_state {
+	LOOKUP_QUEUED,
+	LOOKUP_RUNNING, /* a thread has it: nobody else frees it */
+	LOOKUP_DONE,    /* its answer is kept */
+};
+
+struct lookup {
+	struct list link; /* of lookups */
+	enum lookup_state state;
+	struct list waiters;
+	struct net_addr addr; /* once it is done */
+	uint64_t done_us;
+	char text[];
+};
+
+/* On the stack of the fiber that waits. */
+struct waiter {
+	struct list link;   /* owned by lock */
+	bool told;          /* owned by lock: the mail is under way, with the next two */
+	int status;
+	struct net_addr addr;
+	struct mail mail;
+	struct loop *loop;
+	struct fiber *fiber;
+	bool done; /* owned by the loop */
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct list lookups = {&lookups, &lookups};
+static uint32_t n_threads;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+/* A child of fork() has none of the threads: it begins anew, and leaves its parent's lookups. */
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void in_child(void)
+{
+	list_init(&lookups);
+	n_threads = 0;
+	pthread_mutex_unlock(&lock);
+}
+
+static void set_fork_handlers(void)
+{
+	pthread_atfork(before_fork, after_fork, in_child);
+}
+
+/* ---- the threads ---- */
+
+static struct lookup *next_queued(void)
+{
+	list_for_each(n, &lookups) {
+		struct lookup *k = container_of(n, struct lookup, link);
+
+		if (k->state == LOOKUP_QUEUED)
+			return k;
+	}
+	return NULL;
+}
+
+static void forget(struct lookup *k)
+{
+	list_remove(&k->link);
+	free(k);
+}
+
+static void ended(struct lookup *k, int status)
+{
+	bool keep = status == 0 && list_empty(&k->waiters);
+	struct list *n;
+
+	while ((n = list_pop(&k->waiters)) != NULL) {
+		struct waiter *w = container_of(n, struct waiter, link);
+
+		w->told = true;
+		w->status = status;
+		w->addr = k->addr;
+		loop_post(w->loop, &w->mail);
+	}
+	k->state = LOOKUP_DONE;
+	k->done_us = loop_now_us();
+	if (!keep)
+		forget(k);
+}
+
+static void *resolver(void *arg)
+{
+	struct lookup *k;
+
+	(void)arg;
+	pthread_setname_np(pthread_self(), "leat-resolver");
+	pthread_mutex_lock(&lock);
+	while ((k = next_queued()) != NULL) {
+		k->state = LOOKUP_RUNNING;
+		pthread_mutex_unlock(&lock);
+		int rc = net_addr_parse(k->text, &k->addr);
+		pthread_mutex_lock(&lock);
+		ended(k, rc);
+	}
+	n_threads--;
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+/* One more, if there may be; without any nobody would look up. */
+static int thread_start(void)
+{
+	sigset_t all, old;
+	pthread_t thread;
+
+	if (n_threads == THREADS_MAX)
+		return 0;
+	/* Signals are for the program's own threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	int err = pthread_create(&thread, NULL, resolver, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (err != 0)
+		return n_threads > 0 ? 0 : status_from_errno(err);
+	pthread_detach(thread);
+	n_threads++;
+	return 0;
+}
+
+/* ---- who asks ---- */
+
+/* Of a name, under way or done. Those that have been kept long enough go. */
+static struct lookup *find(const char *text)
+{
+	struct lookup *found = NULL;
+
+	list_for_each_safe(n, &lookups) {
+		struct lookup *k = container_of(n, struct lookup, link);
+
+		if (k->state == LOOKUP_DONE && k->done_us + KEPT_US < loop_now_us())
+			forget(k);
+		else if (strcmp(k->text, text) == 0)
+			found = k;
+	}
+	return found;
+}
+
+static int find_or_start(const char *text, struct lookup **ret_k)
+{
+	struct lookup *k = find(text);
+
+	if (k == NULL) {
+		size_t size = strlen(text) + 1;
+
+		k = malloc(sizeof(*k) + size);
+		if (k == NULL)
+			return -LE_NOMEM;
+		*k = (struct lookup){ .state = LOOKUP_QUEUED };
+		memcpy(k->text, text, size);
+		list_init(&k->waiters);
+		list_push(&lookups, &k->link);
+		int rc = thread_start();
+		if (rc < 0) {
+			forget(k);
+			return rc;
+		}
+	}
+	*ret_k = k;
+	return 0;
+}
+
+static void answered(struct mail *m)
+{
+	struct waiter *w = container_of(m, struct waiter, mail);
+
+	w->done = true;
+	fiber_unblock(w->fiber);
+}
+
+/* 0: w has the answer. */
+static int wait_answer(struct waiter *w, uint64_t deadline_us)
+{
+	int rc = 0;
+
+	while (rc == 0 && !w->done)
+		rc = fiber_block(deadline_us, true);
+	if (w->done)
+		return 0;
+	pthread_mutex_lock(&lock);
+	bool told = w->told;
+	list_remove(&w->link);
+	pthread_mutex_unlock(&lock);
+	if (!told)
+		return rc;
+	/* The answer was quicker: its mail has to arrive before our stack may go. */
+	while (!w->done)
+		fiber_block_forever();
+	if (rc == -LE_INTR)
+		fiber_interrupt(w->fiber);
+	return 0;
+}
+
+int net_resolve(const char *text, uint64_t deadline_us, struct net_addr *ret_addr)
+{
+	struct waiter w = { .mail = { .fn = answered }, .loop = loop_current };
+	struct lookup *k = NULL;
+	bool known = false;
+
+	int rc = net_addr_numeric(text, ret_addr);
+	if (rc != -LE_NOENT)
+		return rc;
+	w.fiber = fiber_self();
+	ASSERT(w.fiber != NULL);
+	list_init(&w.link);
+	pthread_once(&fork_once, set_fork_handlers);
+	pthread_mutex_lock(&lock);
+	rc = find_or_start(text, &k);
+	if (rc == 0 && k->state == LOOKUP_DONE) {
+		known = true;
+		*ret_addr = k->addr;
+	} else if (rc == 0) {
+		list_push(&k->waiters, &w.link);
+	}
+	pthread_mutex_unlock(&lock);
+	if (rc < 0 || known)
+		return rc;
+	TRY(wait_answer(&w, deadline_us));
+	TRY(w.status);
+	*ret_addr = w.addr;
+	return 0;
+}
