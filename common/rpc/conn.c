@@ -13,7 +13,8 @@
 /* So long after its caller gave up, a request that was never answered no longer counts. */
 #define FORGET_US 30000000u
 #define LOOK_US   1000000u /* so often it is looked for such slots */
-/* A connection that has been silent for so long when a call times out is given up. */
+/* A connection that owes an answer and has been silent for so long when a call times out is given
+ * up. */
 #define SILENT_US 10000000u
 /* Whoever waits so long, the latter half in silence, asks the link whether the peer is there. */
 #define PROBE_US 1000000u
@@ -308,6 +309,10 @@ static bool has_room(void *arg)
 
 static int slot_acquire(struct conn *c, uint64_t deadline_us, uint32_t *ret_i)
 {
+	/* Silence counts from when something is asked. Calls that were given up count on: they keep
+	 * their slots. */
+	if (c->n_free == c->n_window)
+		c->last_rx_us = loop_now_us();
 	TRY(turnq_wait(&c->room, has_room, c, LOOK_US, deadline_us));
 	if (c->dead) {
 		turnq_wake(&c->room);
@@ -411,7 +416,7 @@ static void give_up(struct conn *c, struct pending *p, uint32_t i, int why)
 	c->n_timeouts += why == -LE_TIMEDOUT;
 	if (!p->lent)
 		s->pending = NULL;
-	if (why == -LE_TIMEDOUT && c->last_rx_us + SILENT_US < now) {
+	if (why == -LE_TIMEDOUT && c->last_rx_us + SILENT_US <= now) {
 		conn_kill(c, -LE_TIMEDOUT);
 		return;
 	}

@@ -893,6 +893,21 @@ static void test_crash(struct bed *b)
 		assert_false(rpc_client_connected(c));
 		b->partition(b, false);
 		assert_int_equal(suite_ping(c, 1, 5000), 0);
+		/* One that had nothing to answer for as long is not silent. */
+		struct slot_vec vec[1];
+		uint32_t n = suite_slots(b->client_pool, 100, vec);
+		(void)fiber_sleep_us(11000000);
+		suite_gate_shut();
+		assert_int_equal(suite_read(c, 100, SUITE_GATE, vec, n, 50), -LE_TIMEDOUT);
+		assert_true(rpc_client_connected(c));
+		/* It is, when one call after the other is not answered. */
+		uint32_t n_unanswered = 1;
+		for (; rpc_client_connected(c); n_unanswered++)
+			assert_int_equal(suite_read(c, 100, SUITE_GATE, vec, n, 500), -LE_TIMEDOUT);
+		assert_in_range(n_unanswered, 20, 22);
+		suite_gate_open(b);
+		suite_slots_put(vec, n);
+		assert_int_equal(suite_ping(c, 1, 5000), 0);
 	}
 	rpc_client_destroy(c);
 	suite_server_stop(b, 0);
