@@ -59,7 +59,10 @@ static void callback_main(void *arg)
 	int status = r.status;
 	if (status == 0 && c->opts.callback == NULL)
 		status = -LE_UNKNOWN_OP;
-	if (status == 0 && !c->closing)
+	/* Not 0: the server would take a recall for honoured. */
+	if (status == 0 && c->closing)
+		status = -LE_SHUTDOWN;
+	if (status == 0)
 		status = c->opts.callback(c->opts.arg, c, cb->hdr.op, cb->in, cb->out);
 	callback_reply(cb, status);
 	body_put(cb->body);

@@ -348,6 +348,90 @@ static void test_late_data_of_a_forgotten_call(void **state)
 	run_seed(1, late_data_of_forgotten);
 }
 
+static bool leaving;
+static int recalled;
+
+/* Its goodbye takes until the server has its answer. */
+static int send_goodbye_slowly(struct link *k, const struct link_tx *tx, uint64_t deadline_us)
+{
+	uint64_t limit_us = loop_deadline_ms(1000);
+
+	leaving |= tx->hdr.type == FRAME_GOODBYE;
+	while (tx->hdr.type == FRAME_GOODBYE && recalled > 0 && loop_now_us() < limit_us)
+		(void)fiber_sleep_us(100);
+	return plain_ops->send(k, tx, deadline_us);
+}
+
+/* Asks the client as soon as that is about to leave. */
+static int recall(struct rpc_req *r, const void *in, void *out)
+{
+	struct cb_recall_req q = { { 1 } };
+	struct cb_recall_rep p;
+	struct rpc_call call = { .op = OP_cb_recall, .req = &q, .rep = &p,
+				 .deadline_us = loop_deadline_ms(1000) };
+
+	(void)in, (void)out;
+	while (!leaving)
+		(void)fiber_sleep_us(100);
+	recalled = rpc_callback(r->peer, &call);
+	rpc_call_fini(&call);
+	return recalled;
+}
+
+static int never_called(void *arg, struct rpc_client *c, uint16_t op, const void *req, void *rep)
+{
+	(void)arg, (void)c, (void)op, (void)req, (void)rep;
+	fail();
+	return 0;
+}
+
+static void ping(void *arg)
+{
+	struct suite_caller *a = arg;
+
+	a->rc = suite_ping(a->c, 1, a->deadline_ms);
+	latch_done(a->done);
+}
+
+/* What a client that leaves is asked is not done: it does not say that it was. */
+static void asked_while_leaving(struct bed *b)
+{
+	static const struct rpc_handler recalls = { OP_mds_ping, recall };
+	struct rpc_server_options so = suite_server_options(b);
+	struct rpc_client_options o;
+	static struct suite_caller a[1];
+	struct transport_ops ops;
+	struct latch done;
+
+	leaving = false;
+	recalled = 1;
+	so.handlers = &recalls;
+	so.n_handlers = 1;
+	suite_server_start(b, &so);
+	suite_client_options(b, &o);
+	o.callback = never_called;
+	struct rpc_client *c = suite_client_of(&o);
+	suite_spawn(a, 1, ping, &done, &(struct suite_caller){ .c = c, .deadline_ms = 9000 });
+	while (c->lanes[0].conn == NULL || c->lanes[0].conn->conn.n_calls == 0)
+		(void)fiber_sleep_us(100);
+	struct link *k = c->lanes[0].conn->conn.k;
+	plain_ops = k->ops;
+	ops = *plain_ops;
+	ops.send = send_goodbye_slowly;
+	k->ops = &ops;
+	rpc_client_destroy(c);
+	latch_wait(&done);
+	assert_int_equal(a[0].rc, -LE_SHUTDOWN);
+	assert_int_equal(recalled, -LE_SHUTDOWN);
+	suite_server_stop(b, 100);
+}
+
+static void test_asked_while_leaving(void **state)
+{
+	(void)state;
+	run_seed(1, asked_while_leaving);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -356,6 +440,7 @@ int main(void)
 		cmocka_unit_test(test_silence_is_probed),
 		cmocka_unit_test(test_lost_answers_are_forgotten),
 		cmocka_unit_test(test_late_data_of_a_forgotten_call),
+		cmocka_unit_test(test_asked_while_leaving),
 	};
 	int failed = suite_main("rpc over the simulated network", run);
 	return failed + cmocka_run_group_tests(tests, NULL, NULL);
