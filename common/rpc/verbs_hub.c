@@ -42,6 +42,13 @@ void verbs_tx_put(struct verbs_group *g, uint32_t buf)
 	waitq_wake_one(&g->tx_room);
 }
 
+static void doom_all(struct verbs_group *g, const char *reason)
+{
+	for (uint32_t i = 0; i < g->links_max; i++)
+		if (g->links[i] != NULL)
+			verbs_link_doom(g->links[i], reason, -LE_IO);
+}
+
 void verbs_group_repost(struct verbs_group *g)
 {
 	struct ibv_recv_wr wrs[VERBS_BATCH], *bad;
@@ -58,11 +65,11 @@ void verbs_group_repost(struct verbs_group *g)
 					       .num_sge = 1 };
 	}
 	g->n_repost = 0;
-	if (ibv_post_srq_recv(g->srq, wrs, &bad) != 0)
-		for (uint32_t i = 0; i < g->n_links; i++)
-			if (g->links[i] != NULL)
-				verbs_link_doom(g->links[i], "its receive queue has failed",
-						-LE_IO);
+	if (ibv_post_srq_recv(g->srq, wrs, &bad) == 0)
+		return;
+	/* Its buffers are not in the queue, which further links would count on. */
+	g->worn = VERBS_SPARE;
+	doom_all(g, "its receive queue has failed");
 }
 
 /* ---- completions ---- */
@@ -117,10 +124,7 @@ static uint32_t poll_some(struct verbs_group *g)
 	int n = ibv_poll_cq(g->cq, VERBS_BATCH, wc);
 
 	if (n < 0) {
-		for (uint32_t i = 0; i < g->links_max; i++)
-			if (g->links[i] != NULL)
-				verbs_link_doom(g->links[i], "its completion queue has failed",
-						-LE_IO);
+		doom_all(g, "its completion queue has failed");
 		return 0;
 	}
 	for (int i = 0; i < n; i++)
