@@ -148,8 +148,7 @@ static int mux_rank(struct transport *t, const char *addr)
 	if (scheme != ADDR_VERBS)
 		return RANK_TCP;
 	/* A name would have to be looked up: it may be anywhere. */
-	if (strspn(rest, "0123456789abcdefABCDEF.:[]%") != strlen(rest) ||
-	    net_addr_parse(rest, &a) < 0)
+	if (net_addr_numeric(rest, &a) < 0)
 		return rank;
 	n = verbs_rails(rails);
 	here = n > 1 ? cpus_node() : -1;
