@@ -385,6 +385,35 @@ def append_to_stopped(c, m, path):
     assert waits, "it has not waited"
 
 
+def test_one_that_appends_no_more_is_not_appended_over(c):
+    """Neither what it writes before another daemon goes on with it nor what it writes then; also
+    where the metadata server is another one as well."""
+    def restart_both(m):
+        c.kill("mds")
+        c.start("mds")
+        m.kill_and_wait()
+
+    with Mount(c) as m:
+        for k, replace in enumerate((Mount.upgrade, Mount.kill_and_wait, restart_both)):
+            paths = [at + "/plain%d" % k for at in (m.at, c.mnt(1))]
+            fd = os.open(paths[0], os.O_RDWR | os.O_CREAT | os.O_APPEND)
+            os.write(fd, b"first")
+            other = os.open(paths[1], os.O_WRONLY | os.O_APPEND)
+            os.write(other, b"second")
+            fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+            expected = b"firstsecond"
+            for i in range(4):
+                os.pwrite(fd, b"plain%d" % i, len(expected))
+                if i % 2 == 0:
+                    os.fsync(fd)
+                    replace(m)
+                os.write(other, b"other%d" % i)
+                expected += b"plain%dother%d" % (i, i)
+            os.close(fd)
+            os.close(other)
+            assert get(paths[0]) == get(paths[1]) == expected, (k, get(paths[1]))
+
+
 def test_files_of_the_dead_are_closed(c):
     """What was unlinked gives its space back, and sizes are settled, although the daemon that
     closed it never said so."""
