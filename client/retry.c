@@ -243,6 +243,8 @@ static bool is_too_early(struct client *c, uint16_t op, const void *req, const b
 		return c->reopening && !c->stopping;
 	if (op == OP_mds_close)
 		return session_reopens(c, ((const struct mds_close_req *)req)->ino);
+	if (op == OP_mds_append)
+		return session_reopens(c, ((const struct mds_append_req *)req)->ino);
 	return op == OP_mds_lock && session_reopens(c, ((const struct mds_lock_req *)req)->ino);
 }
 

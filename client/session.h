@@ -26,7 +26,8 @@ int session_renew(struct client *c, uint64_t gone) CHECK_RESULT;
  * new session opens all others again is not opened by that too. Does not yield. */
 void session_opened(struct idata *d, uint32_t flags, uint64_t session);
 /* Is it still to be opened again in a session that is new? Until then nothing of it can be closed,
- * locked or unlocked there: it would be counted twice, or undone. Does not yield. */
+ * appended to, locked or unlocked there: it would be counted twice, undone, or refused. Does not
+ * yield. */
 bool session_reopens(struct client *c, struct ino ino);
 /* While the session is being set up: one mutation at the MDS whose reply carries no bytes.
  * Yields. */

@@ -24,6 +24,9 @@ enum {
 	EXIT_PROBLEMS = 4
 };
 
+/* More than a stop in good order needs: goodbyes, requests under way, a table being written. */
+#define STOP_MAX_S 120u
+
 struct program {
 	struct cluster_params cluster;
 	struct mds_params params;
@@ -285,6 +288,8 @@ static void do_run(struct program *p)
 	while (rc == 0 && !atomic_load(&stop_asked))
 		if (fiber_sleep_us(20000) < 0)
 			break;
+	/* Whoever restarts it must not wait for ever: a store that has failed may hang. */
+	alarm(STOP_MAX_S);
 	if (ms != NULL)
 		metrics_server_stop(ms);
 	if (p->mds != NULL)
