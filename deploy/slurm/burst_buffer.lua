@@ -82,18 +82,22 @@ local function wanted(path)
 	return words
 end
 
--- The nodes that the job has been given.
+-- The nodes that the job has been given. `scontrol show job` would write the job's name before
+-- them, which may be anything. With the number of an array squeue tells of all its tasks.
 local function nodes_of(job_id)
-	local pipe = io.popen("scontrol -o show job " .. tonumber(job_id) .. " 2>&1")
+	local ask = "squeue -h -t all -j %d -o '%%A %%N' 2>/dev/null"
+	local pipe = io.popen(ask:format(tonumber(job_id)))
 	local text = pipe and pipe:read("*a") or ""
 	if pipe then
 		pipe:close()
 	end
-	local nodes = text:match("%sNodeList=(%S+)")
-	if nodes == "(null)" then
-		return nil
+	for line in text:gmatch("[^\n]+") do
+		local id, nodes = line:match("^%s*(%d+)%s+(%S+)")
+		if tonumber(id) == tonumber(job_id) then
+			return nodes
+		end
 	end
-	return nodes
+	return nil
 end
 
 function slurm_bb_job_process(job_script, ...)

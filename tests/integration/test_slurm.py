@@ -3,6 +3,7 @@
 goes wrong is the job's reason in squeue, and no node is drained."""
 # timeout: 600
 # alone: yes
+import glob
 import os
 import pwd
 import shutil
@@ -262,6 +263,39 @@ def test_reasons(s):
     wait_until(s.all_idle, 60, "no node is drained")
     job = s.submit(look(s, "three"), "--stage=three@v1")
     s.ends(job)
+
+
+def leases(s, node):
+    """The jobs that hold a copy there."""
+    return sorted(os.path.basename(path) for path in glob.glob(
+        "%s/nvme-%s/.leat/**/leases/slurm-*" % (s.dir, node), recursive=True))
+
+
+def hook(s, *argv):
+    """leat-slurm as root calls it."""
+    return subprocess.run([s.env["LEAT_SLURM"], *argv], env=s.env, stdin=subprocess.DEVNULL,
+                          text=True, stdout=subprocess.PIPE, timeout=100, check=False)
+
+
+def test_job_name(s):
+    """What a user calls his job does not choose the nodes, nor become words of a command."""
+    make_set(s.c, "named")
+    s.write("asked", "")
+    with open(s.dir + "/leat-slurm.conf") as f:
+        before = f.read()
+    s.write("on-node", "#!/bin/sh\nprintf '%%s\\n' \"$1\" >>%s/asked\nshift\nexec \"$@\"\n" %
+            s.dir, 0o755)
+    s.write("leat-slurm.conf", before + "ON_NODE='%s/on-node %%n'\n" % s.dir)
+    for name in ("x NodeList=n9,-oProxyCommand=id", "x\n1 n9", "x NodeList=-h"):
+        s.ends(s.submit("#BB_LUA leat=named@v1\ntrue\n", "-J", name, nodes=2))
+    wait_until(lambda: not any(leases(s, n) for n in NODES), 60, "the leases are gone")
+    for nodes in ("n1,-oProxyCommand=id", "-h"):
+        p = hook(s, "release", "1", nodes)
+        assert p.returncode == 1 and " no node" in p.stdout, p
+    with open(s.dir + "/asked") as f:
+        asked = set(f.read().split("\n")) - {""}
+    assert asked and asked <= set(NODES), asked
+    s.write("leat-slurm.conf", before)
 
 
 def test_without_burst_buffer(s):
