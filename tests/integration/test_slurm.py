@@ -298,6 +298,21 @@ def test_job_name(s):
     s.write("leat-slurm.conf", before)
 
 
+def test_failed_elsewhere(s):
+    """One node cannot stage: the others hold nothing for a job that may never run."""
+    make_set(s.c, "partly")
+    shutil.rmtree(s.dir + "/nvme-n3")
+    s.write("nvme-n3", "in the way\n")
+    # Of a job that Slurm has never heard of: its teardown finds no nodes either.
+    p = hook(s, "stage", "777", "n[1-4]", "partly@v1")
+    assert p.returncode != 0 and p.stdout.startswith("leat: n3: "), p
+    assert staged_on(s, "partly") == ["n1", "n2", "n4"]
+    held = {n: leases(s, n) for n in NODES}
+    assert not any(held.values()), held
+    os.unlink(s.dir + "/nvme-n3")
+    os.mkdir(s.dir + "/nvme-n3")
+
+
 def test_without_burst_buffer(s):
     """srun in the place of a batch script: the prolog begins, the tasks wait; when it cannot be,
     they say why."""
