@@ -90,6 +90,22 @@ def test_grid_engine(c):
     assert p.returncode == 100, p
 
 
+def test_array(c):
+    """Each task of an array holds what it uses, whichever of them ends first."""
+    make_set(c, "array")
+    folders = [c.dir + "/sge-n1", c.dir + "/sge-n2.site"]
+    for task in ("1", "2"):
+        assert sge(c, "prolog", "array@v1", SGE_TASK_ID=task).returncode == 0
+    assert sge(c, "epilog", "array@v1", SGE_TASK_ID="1").returncode == 0
+    assert not any(can_be_evicted(c, "array", f) for f in folders), "the second task runs"
+    assert sge(c, "epilog", "array@v1", SGE_TASK_ID="2").returncode == 0
+    assert all(can_be_evicted(c, "array", f) for f in folders)
+    # what Grid Engine says where there is no array
+    assert sge(c, "prolog", "array@v1", SGE_TASK_ID="undefined").returncode == 0
+    assert sge(c, "epilog", "array@v1").returncode == 0
+    assert can_be_evicted(c, "array", folders[0])
+
+
 def pbs(c, kind, **variables):
     for name, text in (("pbs.py", PBS), ("given.json", json.dumps(
             {"type": kind, "variables": variables})), ("hook.json", json.dumps(
