@@ -87,7 +87,8 @@ class Plugin:
             ["/usr/bin/python3", SRC + "/deploy/k8s/leat-csi", "--endpoint", "unix://" + self.socket,
              "--node", "node7", "--stage-dir", self.stage_dir, "--leat", BUILD + "/leat",
              "--mount", BUILD + "/mount.leat"], stdin=subprocess.DEVNULL, stderr=self.log,
-            env=dict(os.environ, LEAT_CONF=self.c.dev + "/conf", PYTHONDONTWRITEBYTECODE="1"))
+            env=dict(os.environ, LEAT_CONF=self.c.dev + "/conf", PYTHONDONTWRITEBYTECODE="1",
+                     PATH=self.c.dir + "/bin:" + os.environ["PATH"]))
         wait_until(lambda: os.path.exists(self.socket), 20, "the plugin serves")
         self.channel = grpc.insecure_channel("unix://" + self.socket)
         return self
@@ -201,18 +202,47 @@ def test_file_system(p):
     details = p.refused("ALREADY_EXISTS", "NodePublishVolume", message(
         f1="vol2", f3=staging, f4=target, f5=cap, f6=True, f8=context))
     assert "another access mode" in details
-    os.symlink("/", p.c.mnt() + "/projects/out")
-    for path in ("/../..", "/projects/out", "/none"):
-        try:
-            p.call("NodePublishVolume", message(f1="vol2", f3=staging, f4=p.c.dir + "/pods/d",
-                                                f5=cap, f8={"path": path}))
-            assert os.path.realpath(staging + path) == os.path.realpath(staging), path
-            p.call("NodeUnpublishVolume", message(f1="vol2", f2=p.c.dir + "/pods/d"))
-        except grpc.RpcError as e:
-            assert e.code().name in ("INVALID_ARGUMENT", "NOT_FOUND"), e
+    for path, code in (("/../..", "INVALID_ARGUMENT"), ("/projects/x/from-pod", "INVALID_ARGUMENT"),
+                       ("/none", "NOT_FOUND")):
+        p.refused(code, "NodePublishVolume", message(
+            f1="vol2", f3=staging, f4=p.c.dir + "/pods/d", f5=cap, f8={"path": path}))
     p.call("NodeUnpublishVolume", message(f1="vol2", f2=target))
     p.call("NodeUnstageVolume", message(f1="vol2", f2=staging))
     assert not mounts(p.c.dir + "/pods")
+
+
+def test_path_is_no_link(p):
+    """Who may write above a volume's path gets nothing else mounted than what is there."""
+    tenant = p.c.mnt() + "/tenants/t1"
+    os.makedirs(tenant + "/results/deep")
+    staging, target = p.c.dir + "/pods/links", p.c.dir + "/pods/l/mount"
+    cap = capability(WRITER_MANY)
+    p.call("NodeStageVolume", message(f1="vol4", f3=staging, f4=cap))
+    for path in ("tenants/t1/results", "/tenants/t1/results/deep"):
+        publish = message(f1="vol4", f3=staging, f4=target, f5=cap, f8={"path": path})
+        p.call("NodePublishVolume", publish)
+        assert os.stat(target).st_ino == os.stat(p.c.mnt() + "/" + path).st_ino
+        p.call("NodeUnpublishVolume", message(f1="vol4", f2=target))
+        os.rename(tenant + "/results", tenant + "/away")
+        for to in ("../..", "away", "/"):
+            os.symlink(to, tenant + "/results")
+            p.refused("INVALID_ARGUMENT", "NodePublishVolume", publish)
+            assert not mounts(target)
+            os.unlink(tenant + "/results")
+        os.rename(tenant + "/away", tenant + "/results")
+    # Exchanged while it is being mounted: what runs as `mount` does that first.
+    os.mkdir(p.c.dir + "/bin")
+    with open(p.c.dir + "/bin/mount", "w") as f:
+        f.write("#!/bin/sh\nmv %s/results %s/away 2>/dev/null && ln -s ../.. %s/results\n"
+                "PATH=/usr/bin:/bin exec mount \"$@\"\n" % (tenant, tenant, tenant))
+    os.chmod(p.c.dir + "/bin/mount", 0o755)
+    inode = os.stat(tenant + "/results").st_ino
+    p.call("NodePublishVolume", message(f1="vol4", f3=staging, f4=target, f5=cap,
+                                        f8={"path": "/tenants/t1/results"}))
+    os.unlink(p.c.dir + "/bin/mount")
+    assert os.path.islink(tenant + "/results") and os.stat(target).st_ino == inode
+    p.call("NodeUnpublishVolume", message(f1="vol4", f2=target))
+    p.call("NodeUnstageVolume", message(f1="vol4", f2=staging))
 
 
 def test_refused(p):
