@@ -2,6 +2,7 @@
 """The CSI node plugin, by a gRPC client of our own that writes protobuf by hand (the numbers are
 those of csi.proto, not of the plugin's table) and looks at /proc/self/mountinfo."""
 # timeout: 180
+import glob
 import os
 import re
 import signal
@@ -75,15 +76,19 @@ def capability(mode, *flags):
 
 
 class Plugin:
-    def __init__(self, c):
+    """first: as a container has it, where it is process 1."""
+
+    def __init__(self, c, first=False):
         self.c = c
-        self.socket = c.dir + "/csi.sock"
+        self.socket = c.dir + ("/first.sock" if first else "/csi.sock")
         self.stage_dir = c.dir + "/nvme"
-        os.mkdir(self.stage_dir)
+        self.first = first
+        os.makedirs(self.stage_dir, exist_ok=True)
 
     def __enter__(self):
-        self.log = open(self.c.dir + "/csi.log", "w")
+        self.log = open(self.c.dir + "/csi.log", "a")
         self.process = subprocess.Popen(
+            (["unshare", "--pid", "--fork", "--kill-child"] if self.first else []) +
             ["/usr/bin/python3", SRC + "/deploy/k8s/leat-csi", "--endpoint", "unix://" + self.socket,
              "--node", "node7", "--stage-dir", self.stage_dir, "--leat", BUILD + "/leat",
              "--mount", BUILD + "/mount.leat"], stdin=subprocess.DEVNULL, stderr=self.log,
@@ -93,9 +98,12 @@ class Plugin:
         self.channel = grpc.insecure_channel("unix://" + self.socket)
         return self
 
+    def pid(self):
+        return children(self.process.pid)[0] if self.first else self.process.pid
+
     def __exit__(self, kind, value, trace):
         self.channel.close()
-        self.process.send_signal(signal.SIGTERM)
+        os.kill(self.pid(), signal.SIGTERM)
         try:
             self.process.wait(20)
         except subprocess.TimeoutExpired:
@@ -120,6 +128,11 @@ class Plugin:
             assert e.code().name == code, (e.code(), e.details())
             return e.details()
         raise AssertionError("%s was not refused" % method)
+
+
+def children(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid)) as f:
+        return [int(word) for word in f.read().split()]
 
 
 def mounts(below):
@@ -199,8 +212,13 @@ def test_file_system(p):
         f.write("hello")
     with open(p.c.mnt() + "/projects/x/from-pod") as f:
         assert f.read() == "hello"
+    # It may have been killed before it had made it read-only.
+    for _ in range(2):
+        p.call("NodePublishVolume", message(f1="vol2", f3=staging, f4=target, f5=cap, f6=True,
+                                            f8=context))
+        assert "ro" in mounts(target)[target][1], mounts(target)
     details = p.refused("ALREADY_EXISTS", "NodePublishVolume", message(
-        f1="vol2", f3=staging, f4=target, f5=cap, f6=True, f8=context))
+        f1="vol2", f3=staging, f4=target, f5=cap, f8=context))
     assert "another access mode" in details
     for path, code in (("/../..", "INVALID_ARGUMENT"), ("/projects/x/from-pod", "INVALID_ARGUMENT"),
                        ("/none", "NOT_FOUND")):
@@ -243,6 +261,45 @@ def test_path_is_no_link(p):
     assert os.path.islink(tenant + "/results") and os.stat(target).st_ino == inode
     p.call("NodeUnpublishVolume", message(f1="vol4", f2=target))
     p.call("NodeUnstageVolume", message(f1="vol4", f2=staging))
+
+
+def test_leases(p):
+    """Each volume holds its copy by itself, until it could give it back."""
+    folder, staging = p.c.mnt() + "/held", p.c.dir + "/pods/held"
+    os.mkdir(folder)
+    with open(folder + "/f", "w") as f:
+        f.write("x")
+    p.c.leat("dataset", "create", "held@v1", folder)
+    os.makedirs(staging)
+    cap = capability(READER_MANY)
+    names = ["held@v1", "held-v1", "held:v1", "held_v1", "held_40v1", "h" * 128, "h:" * 64]
+    for name in names:
+        p.call("NodeStageVolume", message(f1=name, f3=staging, f4=cap, f6={"dataset": "held@v1"}))
+    for name in names:
+        assert p.c.leat("stage", "evict", "held@v1", "--to", p.stage_dir,
+                        check=False).returncode != 0, name
+        p.call("NodeUnstageVolume", message(f1=name, f2=staging))
+    p.call("NodeStageVolume", message(f1="v", f3=staging, f4=cap, f6={"dataset": "held@v1"}))
+    # A name with no file behind it is nothing that `leat` could remove.
+    lease, = glob.glob(p.stage_dir + "/.leat/*/leases/csi-v")
+    os.unlink(lease)
+    os.mkdir(lease)
+    p.refused("INTERNAL", "NodeUnstageVolume", message(f1="v", f2=staging))
+    os.rmdir(lease)
+    p.call("NodeUnstageVolume", message(f1="v", f2=staging))
+    assert p.c.leat("stage", "evict", "held@v1", "--to", p.stage_dir).returncode == 0
+
+
+def test_first_process(p):
+    """The daemons of mounts have no parent but process 1: of those that end nothing is left."""
+    staging, cap = p.c.dir + "/pods/first", capability(WRITER_MANY)
+    with Plugin(p.c, first=True) as f:
+        before = children(f.pid())
+        f.call("NodeStageVolume", message(f1="vol5", f3=staging, f4=cap))
+        assert len(children(f.pid())) > len(before), "the daemon of a mount"
+        f.call("NodeUnstageVolume", message(f1="vol5", f2=staging))
+        wait_until(lambda: children(f.pid()) == before, 20, "the daemon is gone, and buried")
+    assert f.process.returncode == 0, f.process.returncode
 
 
 def test_refused(p):
