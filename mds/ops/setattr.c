@@ -59,8 +59,9 @@ static int check(struct op *op, const struct mds_setattr_req *in, const struct i
 	if ((in->mask & SET_PROJECT) != 0 && in->attr.project != 0 &&
 	    quota_find(op->store, in->attr.project) == NULL)
 		return -LE_INVAL;
-	/* Clients cache a sealed file's attributes for ever. Sealing it once more is fine. */
-	if ((rec->attr.flags & ATTR_SEALED) != 0)
+	/* Clients cache a sealed file's attributes for ever. Sealing it once more is fine, and none
+	 * of them has to know whose quota it counts to: nobody writes it. */
+	if ((rec->attr.flags & ATTR_SEALED) != 0 && in->mask != SET_PROJECT)
 		return in->mask == SET_SEALED && (in->attr.flags & ATTR_SEALED) != 0 ? 0 : -LE_PERM;
 	if ((in->mask & SET_SEALED) == 0)
 		return 0;
@@ -129,8 +130,8 @@ static int setattr_txn(struct op *op, const void *vin, void *vout)
 	new = without_sgid(in, old);
 	rec = inode_edit(op->store, i);
 	attr_apply(op, rec, in->mask, &new);
-	/* Sealing changes nothing that was known of the file: what was made of it stays true. */
-	if (in->mask != SET_SEALED)
+	/* A file is sealed, and stays, as it was known: what was made of it stays true. */
+	if ((rec->attr.flags & ATTR_SEALED) == 0)
 		inode_changed(op, rec);
 	out->attr = rec->attr;
 	return 0;

@@ -207,6 +207,40 @@ def test_one_below_another_and_taking_it_away(c):
         put(d + "/%d" % i)
 
 
+def project(path):
+    return int(os.getxattr(path, "leat.project", follow_symlinks=False))
+
+
+def paths_below(d):
+    return [d] + [top + "/" + name for top, dirs, files in os.walk(d) for name in dirs + files]
+
+
+def test_sealed_files_are_counted_in(c):
+    d = c.mnt() + "/sealed"
+    os.makedirs(d + "/set")
+    for i in range(5):
+        put(d + "/set/%d" % i, 5000)
+    c.leat("dataset", "create", "sealed@v1", d + "/set")
+    c.leat("dataset", "seal", "sealed@v1")
+    put(d + "/zz", 3000)
+    before = [os.stat(d + "/set/%d" % i).st_ctime_ns for i in range(5)]
+    set_quota(c, d, "--inodes", "100")
+    counts(c, d, *du(d))
+    assert [os.stat(d + "/set/%d" % i).st_ctime_ns for i in range(5)] == before
+    nvme = c.dir + "/nvme-quota"
+    os.mkdir(nvme)
+    c.leat("stage", "in", "sealed@v1", "--to", nvme)
+    # By another client, which may know what they counted to for ever.
+    second = c.mnt(2) + "/sealed"
+    assert len({project(f) for f in paths_below(second)}) == 1
+    c.leat("quota", "rm", d)
+    set_quota(c, second, "--inodes", "100")
+    c.leat("quota", "rm", d)
+    set_quota(c, second, "--inodes", "200")
+    counts(c, d, *du(d))
+    c.leat("stage", "verify", "sealed@v1", "--to", nvme)
+
+
 def test_users_cannot_change_them(c):
     d = c.mnt() + "/user"
     os.mkdir(d)

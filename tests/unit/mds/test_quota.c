@@ -208,6 +208,42 @@ static void whiteouts(struct fx *f)
 
 TEST(test_whiteouts_count, whiteouts)
 
+/* A sealed file is counted elsewhere, and nothing that was known of it becomes another. */
+static void sealed(struct fx *f)
+{
+	struct mds_setattr_req q = {.cred = f->cred, .mask = SET_SEALED};
+	struct mds_setattr_rep p;
+	struct attr a, b;
+
+	begin(f);
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "a", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 4096), 0);
+	q.ino = a.ino;
+	q.attr.flags = ATTR_SEALED;
+	assert_int_equal(fx_call(f, OP_mds_setattr, &q, &p), 0);
+	a = fx_attr(f, a.ino);
+	fx_sleep_ms(2);
+	q.mask = SET_PROJECT;
+	q.attr = (struct attr){.project = get(f, dir).project};
+	assert_int_equal(fx_call(f, OP_mds_setattr, &q, &p), 0);
+	b = fx_attr(f, a.ino);
+	assert_int_equal(b.project, q.attr.project);
+	assert_int_equal(b.change, a.change);
+	assert_int_equal(b.ctime_ns, a.ctime_ns);
+	assert_int_equal(get(f, dir).inodes, 2);
+	assert_int_equal(get(f, dir).bytes, 2 * 4096);
+	q.mask = SET_PROJECT | SET_MODE;
+	assert_int_equal(fx_call(f, OP_mds_setattr, &q, &p), -LE_PERM);
+	q.mask = SET_PROJECT;
+	q.cred.uid = 5;
+	assert_int_equal(fx_call(f, OP_mds_setattr, &q, &p), -LE_PERM);
+	q.mask = 0;
+	q.cred.uid = 0;
+	assert_int_equal(fx_call(f, OP_mds_setattr, &q, &p), -LE_PERM);
+}
+
+TEST(test_sealed_files_count, sealed)
+
 static void fill(struct fx *f)
 {
 	struct attr a;
@@ -287,6 +323,7 @@ int main(void)
 		cmocka_unit_test(test_it_ends_with_its_directory),
 		cmocka_unit_test(test_what_is_allocated_counts),
 		cmocka_unit_test(test_whiteouts_count),
+		cmocka_unit_test(test_sealed_files_count),
 		cmocka_unit_test(test_counts_stay_over_a_crash),
 		cmocka_unit_test(test_check_repairs_counts),
 	};
