@@ -114,66 +114,140 @@ static int show(struct tool *t, int argc, char **argv)
 
 /* ---- everything below a directory ---- */
 
-/* Another quota begins here. */
-static bool has_own(const char *path)
+/* So much of a path fts can hold; below begins a walk of its own. */
+#define WALK_PATH_MAX 32000u
+/* Walks in a row that found nothing to do, but not all. */
+#define MISSED_MAX 5
+
+struct adoption {
+	struct tool *t;
+	const char *again; /* what to do after an interruption */
+	uint64_t project;  /* which all is to count to */
+	struct progress progress;
+	uint64_t n_seen, n_moved; /* n_moved: have counted to another one when this walk came */
+	bool missed;		  /* a directory was no more where it had been */
+};
+
+/* What it counts to (0: nothing), and whether that begins there. -1 with errno. The server is
+ * asked: of sealed files a client knows for ever what was so once. */
+static int counts_to(const char *path, uint64_t *ret_project, bool *ret_own)
 {
 	char text[512];
 	ssize_t n = lgetxattr(path, "leat.quota", text, sizeof(text) - 1);
+	unsigned int project = 0;
+	int own = 0;
 
-	if (n <= 0)
-		return false;
-	text[n] = '\0';
-	return strstr(text, " own=1 ") != NULL;
+	if (n < 0 && errno != ENODATA)
+		return -1;
+	text[n < 0 ? 0 : n] = '\0';
+	if (n >= 0 && sscanf(text, "project=%u own=%d ", &project, &own) != 2) {
+		errno = EPROTO;
+		return -1;
+	}
+	*ret_project = project;
+	*ret_own = own != 0;
+	return 0;
 }
 
-static int adopt_one(struct tool *t, FTS *fts, FTSENT *e, const char *project)
+/* It was removed, renamed or exchanged since fts has seen it. */
+static bool is_gone(int err)
 {
-	if (e->fts_info == FTS_DP)
+	return err == ENOENT || err == ENOTDIR || err == ELOOP;
+}
+
+static int walk(struct adoption *a, char *path);
+
+static int adopt_one(struct adoption *a, FTS *fts, FTSENT *e)
+{
+	uint64_t project;
+	char text[24];
+	bool own;
+
+	if (e->fts_info == FTS_DP) {
+		a->missed |= e->fts_errno != 0; /* there is another one in its place: not entered */
 		return EXIT_OK;
-	if (e->fts_info == FTS_ERR || e->fts_info == FTS_DNR || e->fts_info == FTS_NS) {
-		errno = e->fts_errno;
-		return errno == ENOENT ? EXIT_OK
-				       : tool_error(t, exit_of_errno(errno), NULL, "%s: %m",
-						    e->fts_accpath);
 	}
-	if (e->fts_info == FTS_D && e->fts_level > 0 && has_own(e->fts_accpath)) {
+	errno = e->fts_errno;
+	if (e->fts_info == FTS_ERR || e->fts_info == FTS_DNR || e->fts_info == FTS_NS)
+		goto failed;
+	if (e->fts_info == FTS_D && e->fts_pathlen > WALK_PATH_MAX) {
+		fts_set(fts, e, FTS_SKIP);
+		return walk(a, e->fts_accpath);
+	}
+	if (counts_to(e->fts_accpath, &project, &own) < 0)
+		goto failed;
+	if (project == a->project)
+		return EXIT_OK;
+	if (own) { /* another quota begins here */
 		fts_set(fts, e, FTS_SKIP);
 		return EXIT_OK;
 	}
-	if (lsetxattr(e->fts_accpath, "leat.project", project, strlen(project), 0) == 0 ||
-	    errno == ENOENT)
-		return EXIT_OK;
-	return tool_error(t, exit_of_errno(errno),
-			  "Repeat the command: what is done already is skipped quickly.", "%s: %m",
-			  e->fts_path);
+	snprintf(text, sizeof(text), "%" PRIu64, a->project);
+	if (lsetxattr(e->fts_accpath, "leat.project", text, strlen(text), 0) < 0)
+		goto failed;
+	a->n_moved++;
+	return EXIT_OK;
+
+failed:
+	if (!is_gone(errno))
+		return tool_error(a->t, exit_of_errno(errno), a->again, "%s: %m", e->fts_path);
+	a->missed |= e->fts_info != FTS_NS && S_ISDIR(e->fts_statp->st_mode);
+	return EXIT_OK;
 }
 
-/* Directories before what is in them, so that nothing new escapes. */
-static int adopt(struct tool *t, char *path, const char *project)
+/* Directories before what is in them, so that nothing new escapes. fts goes into each (no
+ * FTS_NOCHDIR) and sees that it is the one that it had found: by its path root could be led out of
+ * the tree, by a link that has come in its place. */
+static int walk(struct adoption *a, char *path)
 {
 	char *const paths[] = {path, NULL};
-	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_XDEV | FTS_NOCHDIR, NULL);
+	FTS *fts = fts_open(paths, FTS_PHYSICAL | FTS_XDEV, NULL);
 	int code = EXIT_OK;
-	struct progress p;
-	uint64_t n = 0;
 	FTSENT *e;
 
 	if (!fts)
-		return tool_error(t, EXIT_FAILED, NULL, "%s: %m", path);
-	catch_interrupts();
-	progress_init(&p, "counting in");
-	while (code == EXIT_OK && (e = fts_read(fts)) != NULL) {
+		return tool_error(a->t, EXIT_FAILED, a->again, "%s: %m", path);
+	/* fts says so where it could not come back to where it is now. */
+	if ((fts->fts_options & FTS_NOCHDIR) != 0)
+		code = tool_error(a->t, EXIT_FAILED, a->again, "%s: too deep", path);
+	while (code == EXIT_OK && (errno = 0, e = fts_read(fts)) != NULL) {
 		char text[64];
 
-		code = interrupted() ? tool_error(t, EXIT_INTERRUPTED, "Repeat it with --adopt.",
-						  "interrupted")
-				     : adopt_one(t, fts, e, project);
-		snprintf(text, sizeof(text), "%" PRIu64 " inodes", n += e->fts_info != FTS_DP);
-		if (!t->json)
-			progress_update(&p, 0, 0, text);
+		code = interrupted() ? tool_error(a->t, EXIT_INTERRUPTED, a->again, "interrupted")
+				     : adopt_one(a, fts, e);
+		snprintf(text, sizeof(text), "%" PRIu64 " inodes",
+			 a->n_seen += e->fts_info != FTS_DP);
+		if (!a->t->json)
+			progress_update(&a->progress, 0, 0, text);
 	}
-	progress_finish(&p, 0);
+	/* No way back from a directory that was moved meanwhile. */
+	if (code == EXIT_OK && is_gone(errno))
+		a->missed = true;
+	else if (code == EXIT_OK && errno != 0)
+		code = tool_error(a->t, exit_of_errno(errno), a->again, "%s: %m", path);
 	fts_close(fts);
+	return code;
+}
+
+/* Once more until nothing was found that belongs elsewhere: what is renamed while a walk passes has
+ * no name that the walk knows. */
+static int adopt(struct tool *t, char *path, uint64_t project, const char *again)
+{
+	struct adoption a = {.t = t, .again = again, .project = project};
+	int code, missed = 0;
+
+	catch_interrupts();
+	progress_init(&a.progress, "counting in");
+	do {
+		a.n_moved = 0;
+		a.missed = false;
+		code = walk(&a, path);
+		missed = a.n_moved > 0 ? 0 : missed + 1;
+	} while (code == EXIT_OK && (a.n_moved > 0 || (a.missed && missed < MISSED_MAX)));
+	progress_finish(&a.progress, 0);
+	if (code == EXIT_OK && a.missed)
+		return tool_error(t, EXIT_PARTIAL, again,
+				  "%s: directories were moved or removed each time", path);
 	return code;
 }
 
@@ -188,13 +262,16 @@ static int refused(struct tool *t, const char *path)
 
 static int set_one(struct tool *t, char *path, const char *text, bool all)
 {
+	char full[PATH_MAX];
 	json_t *before, *after;
-	char project[24];
+	uint64_t project;
 	bool made;
 	int code = missing(t, path);
 
 	if (code != EXIT_OK)
 		return code;
+	if (!realpath(path, full))
+		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", path);
 	before = fetch(path);
 	if (setxattr(path, "leat.quota", text, strlen(text), 0) < 0) {
 		json_decref(before);
@@ -206,10 +283,10 @@ static int set_one(struct tool *t, char *path, const char *text, bool all)
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", path);
 	}
 	made = !before || member(before, "project") != member(after, "project");
-	snprintf(project, sizeof(project), "%" PRIu64, member(after, "project"));
+	project = member(after, "project");
 	json_decref(before);
 	json_decref(after);
-	return made || all ? adopt(t, path, project) : EXIT_OK;
+	return made || all ? adopt(t, full, project, "Repeat it with --adopt.") : EXIT_OK;
 }
 
 static int set(struct tool *t, int argc, char **argv)
@@ -267,7 +344,7 @@ static int rm_one(struct tool *t, char *path)
 	if (setxattr(full, "leat.quota", "remove=1", 8, 0) < 0)
 		return refused(t, path);
 	project = virtual_attribute(up, "leat.project");
-	code = adopt(t, full, project ? project : "0");
+	code = adopt(t, full, project ? strtoull(project, NULL, 10) : 0, "Repeat it.");
 	free(project);
 	return code;
 }

@@ -4,12 +4,13 @@
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import expect_errno, run_tests, wait_until
+from cluster import BUILD, expect_errno, run_tests, wait_until
 
 CLUSTER = {"conf": {"mds": {"quota_grace_s": 2}}}
 MIB = 1 << 20
@@ -215,6 +216,41 @@ def paths_below(d):
     return [d] + [top + "/" + name for top, dirs, files in os.walk(d) for name in dirs + files]
 
 
+def make_two(c, name):
+    """A directory with two of many files, so that a walk is in one while the other waits."""
+    d = c.mnt() + "/" + name
+    for sub in ("x", "y"):
+        os.makedirs(d + "/" + sub)
+        for i in range(150):
+            put("%s/%s/%d" % (d, sub, i))
+    return d
+
+
+def stopped_within(c, d, *args):
+    """The command, stopped when it has come to the first one of make_two; and the other one."""
+    before = project(d + "/x")
+    p = subprocess.Popen([BUILD + "/leat", "--conf", c.dev + "/conf", *args], env=c.env,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    while project(d + "/x") == project(d + "/y"):
+        assert p.poll() is None, p.communicate()
+    p.send_signal(signal.SIGSTOP)
+
+    def stopped():
+        with open("/proc/%d/stat" % p.pid) as f:
+            return f.read().rsplit(")", 1)[1].split()[0] == "T"
+    wait_until(stopped, 10, "it is stopped")
+    first, other = ("x", "y") if project(d + "/x") != before else ("y", "x")
+    left = [f for f in paths_below(d + "/" + first) if project(f) == before]
+    assert left and project(d + "/" + other) == before, "it was too fast for this test"
+    return p, d + "/" + other
+
+
+def go_on(p):
+    p.send_signal(signal.SIGCONT)
+    out = p.communicate(timeout=60)
+    assert p.returncode == 0, out
+
+
 def test_sealed_files_are_counted_in(c):
     d = c.mnt() + "/sealed"
     os.makedirs(d + "/set")
@@ -239,6 +275,43 @@ def test_sealed_files_are_counted_in(c):
     set_quota(c, second, "--inodes", "200")
     counts(c, d, *du(d))
     c.leat("stage", "verify", "sealed@v1", "--to", nvme)
+
+
+def test_what_is_renamed_meanwhile_is_counted_in(c):
+    d = make_two(c, "renamed")
+    p, other = stopped_within(c, d, "quota", "set", "--inodes", "2000", d)
+    os.rename(other, d + "/z")
+    go_on(p)
+    counts(c, d, *du(d))
+    assert {project(f) for f in paths_below(d)} == {quota(c, d)["project"]}
+
+
+def test_no_link_leads_the_walk_out(c):
+    d, victim = make_two(c, "led"), c.mnt() + "/victim"
+    os.mkdir(victim)
+    put(victim + "/f")
+    p, other = stopped_within(c, d, "quota", "set", "--inodes", "2000", d)
+    os.rename(other, d + "/z")
+    os.symlink("../victim", other)
+    go_on(p)
+    assert (project(victim), project(victim + "/f")) == (0, 0)
+    assert {project(f) for f in paths_below(d)} == {quota(c, d)["project"]}
+
+
+def test_deep_trees_are_counted_in(c):
+    d, name = c.mnt() + "/deep", "n" * 200
+    os.mkdir(d)
+    fd = os.open(d, os.O_RDONLY)
+    for _ in range(400):  # deeper than a path may be long, and than fts goes
+        os.mkdir(name, dir_fd=fd)
+        fd, above = os.open(name, os.O_RDONLY, dir_fd=fd), fd
+        os.close(above)
+    put("/proc/self/fd/%d/f" % fd)
+    os.mkdir(d + "/zz")
+    set_quota(c, d, "--inodes", "1000")
+    assert project("/proc/self/fd/%d/f" % fd) == project(d + "/zz") == project(d) != 0
+    os.close(fd)
+    counts(c, d, 403, 402 * 4096)
 
 
 def test_users_cannot_change_them(c):
