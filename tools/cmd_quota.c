@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include "common/proto/types.h"
 #include "tools/tool.h"
 
 static uint64_t member(const json_t *o, const char *name)
@@ -230,10 +231,11 @@ static int walk(struct adoption *a, char *path)
 }
 
 /* Once more until nothing was found that belongs elsewhere: what is renamed while a walk passes has
- * no name that the walk knows. */
-static int adopt(struct tool *t, char *path, uint64_t project, const char *again)
+ * no name that the walk knows. ret_any: something was found (may be NULL). */
+static int adopt(struct tool *t, char *path, uint64_t project, const char *again, bool *ret_any)
 {
 	struct adoption a = {.t = t, .again = again, .project = project};
+	bool any = false;
 	int code, missed = 0;
 
 	catch_interrupts();
@@ -242,12 +244,15 @@ static int adopt(struct tool *t, char *path, uint64_t project, const char *again
 		a.n_moved = 0;
 		a.missed = false;
 		code = walk(&a, path);
+		any |= a.n_moved > 0;
 		missed = a.n_moved > 0 ? 0 : missed + 1;
 	} while (code == EXIT_OK && (a.n_moved > 0 || (a.missed && missed < MISSED_MAX)));
 	progress_finish(&a.progress, 0);
 	if (code == EXIT_OK && a.missed)
 		return tool_error(t, EXIT_PARTIAL, again,
 				  "%s: directories were moved or removed each time", path);
+	if (ret_any)
+		*ret_any = any;
 	return code;
 }
 
@@ -286,7 +291,7 @@ static int set_one(struct tool *t, char *path, const char *text, bool all)
 	project = member(after, "project");
 	json_decref(before);
 	json_decref(after);
-	return made || all ? adopt(t, full, project, "Repeat it with --adopt.") : EXIT_OK;
+	return made || all ? adopt(t, full, project, "Repeat it with --adopt.", NULL) : EXIT_OK;
 }
 
 static int set(struct tool *t, int argc, char **argv)
@@ -330,22 +335,53 @@ static int set(struct tool *t, int argc, char **argv)
 	return code == EXIT_OK ? show(t, argc - optind + 1, argv + optind - 1) : code;
 }
 
-/* What was counted belongs to the quota of the directory above, if that has one. */
+/* What the directory above counts to. */
+static int project_above(struct tool *t, const char *full, uint64_t *ret_project)
+{
+	char up[PATH_MAX + 4], *text;
+	struct stat st, above;
+
+	snprintf(up, sizeof(up), "%s/..", full);
+	if (stat(full, &st) < 0 || stat(up, &above) < 0)
+		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", full);
+	*ret_project = 0;
+	if (st.st_ino == LEAT_ROOT_INO.v)
+		return EXIT_OK; /* above it is nothing */
+	if (st.st_dev != above.st_dev)
+		return tool_error(t, EXIT_FAILED, "Do it where what is above it is mounted too.",
+				  "%s: what is above it cannot be seen", full);
+	text = virtual_attribute(up, "leat.project");
+	if (!text)
+		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", up);
+	*ret_project = strtoull(text, NULL, 10);
+	free(text);
+	return EXIT_OK;
+}
+
+/* What was counted belongs to the quota of the directory above, if that has one. After an
+ * interruption there is no quota any more, but something that still counts to it. */
 static int rm_one(struct tool *t, char *path)
 {
-	char full[PATH_MAX], up[PATH_MAX + 4], *project;
+	char full[PATH_MAX];
+	uint64_t project;
+	bool had, any;
 	int code = missing(t, path);
 
 	if (code != EXIT_OK)
 		return code;
 	if (!realpath(path, full))
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", path);
-	snprintf(up, sizeof(up), "%s/..", full);
-	if (setxattr(full, "leat.quota", "remove=1", 8, 0) < 0)
+	code = project_above(t, full, &project);
+	if (code != EXIT_OK)
+		return code;
+	had = setxattr(full, "leat.quota", "remove=1", 8, 0) == 0;
+	if (!had && errno != ENODATA)
 		return refused(t, path);
-	project = virtual_attribute(up, "leat.project");
-	code = adopt(t, full, project ? strtoull(project, NULL, 10) : 0, "Repeat it.");
-	free(project);
+	code = adopt(t, full, project, "Repeat it.", &any);
+	if (code == EXIT_OK && !had && !any) {
+		errno = ENODATA;
+		return refused(t, path);
+	}
 	return code;
 }
 

@@ -277,6 +277,19 @@ def test_sealed_files_are_counted_in(c):
     c.leat("stage", "verify", "sealed@v1", "--to", nvme)
 
 
+def test_taking_away_is_repeated_after_an_interruption(c):
+    d = make_two(c, "ended")
+    set_quota(c, d, "--inodes", "2000")
+    p, _ = stopped_within(c, d, "quota", "rm", d)
+    p.kill()
+    p.communicate()
+    assert len({project(f) for f in paths_below(d)}) == 2
+    c.leat("quota", "rm", d)
+    assert {project(f) for f in paths_below(d)} == {0}
+    p = c.leat("quota", "rm", d, check=False)
+    assert p.returncode != 0 and "no quota of its own" in p.stderr, p
+
+
 def test_what_is_renamed_meanwhile_is_counted_in(c):
     d = make_two(c, "renamed")
     p, other = stopped_within(c, d, "quota", "set", "--inodes", "2000", d)
@@ -312,6 +325,28 @@ def test_deep_trees_are_counted_in(c):
     assert project("/proc/self/fd/%d/f" % fd) == project(d + "/zz") == project(d) != 0
     os.close(fd)
     counts(c, d, 403, 402 * 4096)
+
+
+def test_by_another_name(c):
+    """A link to the directory; a mount in which what is above it cannot be seen; the root."""
+    d, link, bind = c.mnt() + "/named", c.mnt() + "/link", c.dir + "/bind"
+    os.mkdir(d)
+    put(d + "/f")
+    os.symlink("named", link)
+    set_quota(c, link, "--inodes", "10")
+    assert project(d + "/f") == project(d) != 0 and project(link) == 0
+    os.mkdir(bind)
+    subprocess.run(["mount", "--bind", d, bind], check=True)
+    p = c.leat("quota", "rm", bind, check=False)
+    subprocess.run(["umount", bind], check=True)
+    assert p.returncode == 1 and "above it" in p.stderr, p
+    assert quota(c, d)["own"] is True and project(d + "/f") == project(d)
+    set_quota(c, c.mnt(), "--inodes", "100000")
+    assert quota(c, d)["own"] is True and project(link) == project(c.mnt())
+    c.leat("quota", "rm", d)
+    assert project(d) == project(d + "/f") == project(c.mnt())
+    c.leat("quota", "rm", c.mnt())
+    assert project(d) == project(d + "/f") == project(c.mnt()) == project(link) == 0
 
 
 def test_users_cannot_change_them(c):
