@@ -144,9 +144,9 @@ static int make_special(struct wfiber *f, struct tdir *d, const char *name, cons
 		rc = ops->apply(d, made, &a, &f->m);
 	}
 	if (rc == 0 && made == temp)
-		rc = ops->rename(d, temp, name);
+		rc = copy_rename(cp, d, temp, name);
 	/* Renaming one name of an inode to another of the same leaves both. */
-	if (rc < 0 || (made == temp && s->hard)) {
+	if (rc < 0 || (made == temp && (rc != 0 || s->hard))) {
 		int gone = ops->remove(d, made, false);
 
 		if (gone < 0 && gone != -LE_NOENT)

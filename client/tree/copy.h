@@ -17,10 +17,13 @@ struct copying {
 #define TEMP_NAME_MAX (LEAT_NAME_MAX + 1)
 /* Another name in the same directory, for what is not whole yet. */
 void copy_temp_name(const char *name, char buf[TEMP_NAME_MAX]);
-/* What is at name is to be replaced: 0; 1: it is to stay, or is what would be made anyway; or why
- * that cannot be. */
+/* Nothing is at name, or what is there is to be replaced: 0; 1: it is to stay; or why that cannot
+ * be. */
 int copy_may_replace(const struct copying *cp, struct tdir *d, const char *name,
 		     const struct tattr *a) CHECK_RESULT;
+/* What was made at temp gets its name. 1: something has come there meanwhile that is to stay. */
+int copy_rename(const struct copying *cp, struct tdir *d, const char *temp,
+		const char *name) CHECK_RESULT;
 
 /* A regular file; ret_ino: of what was made, for links (Leat). 1: nothing was to be done. */
 int copy_file(struct wfiber *f, struct wnode *dir, const struct tent *e, const char *name,

@@ -40,13 +40,23 @@ int copy_may_replace(const struct copying *cp, struct tdir *d, const char *name,
 		     const struct tattr *a)
 {
 	struct tattr there;
+	int rc = d->side->ops->look(d, name, &there);
 
+	if (rc < 0)
+		return rc == -LE_NOENT ? 0 : rc;
 	if (cp->c->keep & LEAT_TREE_NEW_ONLY)
 		return 1;
-	TRY(d->side->ops->look(d, name, &there));
 	if (cp->same && there.ino == a->ino && there.dev == a->dev)
 		return -LE_INVAL;
 	return (there.mode & S_IFMT) == S_IFDIR ? -LE_ISDIR : 0;
+}
+
+int copy_rename(const struct copying *cp, struct tdir *d, const char *temp, const char *name)
+{
+	bool new_only = cp->c->keep & LEAT_TREE_NEW_ONLY;
+	int rc = d->side->ops->rename(d, temp, name, new_only ? RENAME_NOREPLACE : 0);
+
+	return rc == -LE_EXIST && new_only ? 1 : rc;
 }
 
 /* From off up to end, or the end of the file. */
@@ -145,7 +155,7 @@ static int store(struct file_copy *fc, const char *name, char *temp, size_t len,
 			return rc;
 	}
 	rc = copy_may_replace(fc->cp, fc->to, name, fc->a);
-	if (rc != 0 && rc != -LE_NOENT)
+	if (rc != 0)
 		return rc;
 	*ret_made = temp;
 	copy_temp_name(name, temp);
@@ -179,7 +189,8 @@ static int make(struct file_copy *fc, const char *name, size_t len, bool whole)
 	else
 		tfile_drop(&fc->out);
 	if (rc == 0 && made == temp)
-		rc = walk_cancelled(fc->f->w) ? -LE_INTR : ops->rename(fc->to, temp, name);
+		rc = walk_cancelled(fc->f->w) ? -LE_INTR
+					      : copy_rename(fc->cp, fc->to, temp, name);
 	if (rc == 0)
 		return 0;
 	/* That it is gone matters more than what went wrong with removing it. */

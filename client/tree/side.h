@@ -90,7 +90,8 @@ struct side_ops {
 	int (*mknod)(struct tdir *d, const char *name, uint32_t mode, uint64_t rdev,
 		     struct tattr *ret_made);
 	int (*link)(struct tdir *d, const char *name, const struct tlink *l);
-	int (*rename)(struct tdir *d, const char *from, const char *to);
+	/* flags: 0, or RENAME_NOREPLACE (-LE_EXIST) */
+	int (*rename)(struct tdir *d, const char *from, const char *to, unsigned flags);
 
 	/* Opens a file for reading; what lies at its beginning into buf (cap 0: nothing); its
 	 * attributes, which may be others than those of the list, into m->a; its extended

@@ -193,11 +193,11 @@ static int leat_hard_link(struct tdir *d, const char *name, const struct tlink *
 	return ll_link(l->c, &l->cred, (struct ino){to->ino}, d->ino, bytes_str(name), NULL);
 }
 
-static int leat_move(struct tdir *d, const char *from, const char *to)
+static int leat_move(struct tdir *d, const char *from, const char *to, unsigned flags)
 {
 	struct leat_side *l = of(d->side);
 
-	return ll_rename(l->c, &l->cred, d->ino, bytes_str(from), d->ino, bytes_str(to), 0);
+	return ll_rename(l->c, &l->cred, d->ino, bytes_str(from), d->ino, bytes_str(to), flags);
 }
 
 /* ---- extended attributes, and what else is kept ---- */

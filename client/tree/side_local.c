@@ -351,12 +351,23 @@ static int local_link(struct tdir *d, const char *name, const struct tlink *l)
 
 static int rename_job(struct job *j)
 {
+	struct stat st;
+
+	if (renameat2(j->d->fd, j->name, j->d->fd, j->name2, j->mode) == 0)
+		return 0;
+	if (errno != EINVAL || !(j->mode & RENAME_NOREPLACE))
+		return fail();
+	/* A file system that cannot look and rename in one step. */
+	if (fstatat(j->d->fd, j->name2, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return -LE_EXIST;
+	if (errno != ENOENT)
+		return fail();
 	return done(renameat(j->d->fd, j->name, j->d->fd, j->name2));
 }
 
-static int local_rename(struct tdir *d, const char *from, const char *to)
+static int local_rename(struct tdir *d, const char *from, const char *to, unsigned flags)
 {
-	struct job j = {.fn = rename_job, .d = d, .name = from, .name2 = to};
+	struct job j = {.fn = rename_job, .d = d, .name = from, .name2 = to, .mode = flags};
 
 	return run(d->side, &j);
 }

@@ -193,6 +193,15 @@ def test_existing_trees_are_added_to_and_files_replaced_whole(c):
     put(source + "/d/old", b"again")
     c.leat("cp", "-rn", source, target)
     assert contents(target)["more/d/old"] == b"from the source"
+    # Nothing is in the way of these, however they are copied: in pieces, by holes, by the servers.
+    put(source + "/large", os.urandom(2 * MIB + 1))
+    with open(source + "/sparse", "wb") as f:
+        f.seek(4 * MIB)
+        f.write(b"end")
+    for folder, goal in ((source, target), (target, c.mnt() + "/by servers"),
+                         (target, local(c, "back"))):
+        c.leat("cp", "-rnT", folder, goal)
+        assert contents(goal).items() >= contents(folder).items(), sorted(contents(goal))
     # A directory in the way of a file, and the other way round, is told.
     os.mkdir(source + "/x")
     put(target + "/more/x")
@@ -203,6 +212,30 @@ def test_existing_trees_are_added_to_and_files_replaced_whole(c):
     assert not os.path.exists(target + "/into itself/into itself/into itself")
     r = c.leat("cp", target + "/other name", target + "/other name", check=False)
     assert r.returncode == 1 and contents(target)["other name"] == b"was there"
+
+
+def test_with_n_what_comes_while_a_file_is_copied_stays(c):
+    source = local(c, "file")
+    put(source, os.urandom(64 * MIB))
+    for target in (c.mnt() + "/comes", local(c, "comes")):
+        os.mkdir(target)
+        came = False
+        while not came:
+            p = subprocess.Popen([BUILD + "/leat", "--conf", c.dev + "/conf", "cp", "-n", source,
+                                  target], stdin=subprocess.DEVNULL)
+            while p.poll() is None and not os.listdir(target):
+                pass
+            # Who sees it under its other name is in time, if the name itself is still free.
+            assert os.listdir(target), "nothing was copied"
+            try:
+                with open(target + "/file", "xb") as f:
+                    f.write(b"somebody else's")
+                came = True
+            except FileExistsError:
+                os.unlink(target + "/file")
+            assert p.wait(60) == 0
+        assert contents(target) == {"file": b"somebody else's"}, os.listdir(target)
+    os.unlink(source)
 
 
 def test_without_a_the_mode_is_as_cp_makes_it(c):
