@@ -131,6 +131,20 @@ bool mount_inside(const char *path, struct leat_inside *ret_in)
 	return found;
 }
 
+void mount_addresses(const struct leat_mount *m, char *buf, size_t size)
+{
+	size_t len = strcspn(m->source, "/");
+
+	if (len > 0 && m->source[len] == '/' && m->source[len - 1] == ':')
+		len--;
+	if (!memchr(m->source, ':', len))
+		len = 0;
+	snprintf(buf, size, "%.*s", (int)len, m->source);
+	for (char *p = buf; *p; p++)
+		if (*p == ',')
+			*p = ' ';
+}
+
 static bool same_device(const struct leat_mount *m, unsigned major, unsigned minor, const void *arg)
 {
 	const struct statx *st = arg;

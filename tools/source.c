@@ -8,16 +8,6 @@
 
 #define SCHEME "leat:"
 
-/* dir, a canonical path on mount m, as the namespace calls it. */
-static const char *below_mount(const char *dir, const struct leat_mount *m)
-{
-	size_t n = strcmp(m->mountpoint, "/") == 0 ? 0 : strlen(m->mountpoint);
-
-	if (strncmp(dir, m->mountpoint, n) != 0)
-		return dir;
-	return dir[n] ? dir + n : "/";
-}
-
 static bool is_alias(const char *text)
 {
 	struct stat st;
@@ -28,7 +18,7 @@ static bool is_alias(const char *text)
 int source_parse(const struct tool *t, const char *text, struct source *ret_source)
 {
 	struct source s = {.local = false};
-	struct leat_mount m;
+	struct leat_inside in;
 	char dir[PATH_MAX];
 
 	if (strncmp(text, SCHEME, strlen(SCHEME)) == 0) {
@@ -39,13 +29,9 @@ int source_parse(const struct tool *t, const char *text, struct source *ret_sour
 		return tool_error(t, exit_of_errno(errno),
 				  "A directory that is not mounted here is written leat:/PATH.",
 				  "%s: %m", text);
-	} else if (mount_of_path(dir, &m)) {
-		snprintf(s.name, sizeof(s.name), "%s", below_mount(dir, &m));
-		if (strchr(m.source, ':'))
-			snprintf(s.mds, sizeof(s.mds), "%s", m.source);
-		for (char *p = s.mds; *p; p++)
-			if (*p == ',')
-				*p = ' ';
+	} else if (mount_inside(dir, &in)) {
+		snprintf(s.name, sizeof(s.name), "%s", in.path);
+		mount_addresses(&in.mount, s.mds, sizeof(s.mds));
 	} else {
 		s.local = true;
 		snprintf(s.name, sizeof(s.name), "%s", dir);

@@ -104,6 +104,8 @@ struct leat_inside {
 	bool others_below; /* other file systems are mounted below it */
 };
 bool mount_inside(const char *path, struct leat_inside *ret_in);
+/* The servers' addresses where it was mounted by address, as in leat.conf; else "". */
+void mount_addresses(const struct leat_mount *m, char *buf, size_t size);
 /* The value of a leat.* attribute; NULL with errno set. malloc'd. */
 char *virtual_attribute(const char *path, const char *name);
 

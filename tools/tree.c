@@ -64,21 +64,6 @@ static int canonical(const struct tool *t, const char *text, char full[PATH_MAX]
 	return EXIT_OK;
 }
 
-static void take_mds(struct tree_path *p, const char *source)
-{
-	size_t len = strcspn(source, "/");
-
-	if (len > 0 && source[len] == '/' && source[len - 1] == ':')
-		len--;
-	if (!memchr(source, ':', len))
-		return;
-	memcpy(p->mds, source, len);
-	p->mds[len] = '\0';
-	for (char *c = p->mds; *c; c++)
-		if (*c == ',')
-			*c = ' ';
-}
-
 int tree_parse(const struct tool *t, const char *text, struct tree_path *ret_path)
 {
 	struct tree_path *p = ret_path;
@@ -108,7 +93,7 @@ int tree_parse(const struct tool *t, const char *text, struct tree_path *ret_pat
 	if (in.others_below)
 		return EXIT_OK;
 	snprintf(p->name, sizeof(p->name), "%s", in.path);
-	take_mds(p, in.mount.source);
+	mount_addresses(&in.mount, p->mds, sizeof(p->mds));
 	p->servers = true;
 	return EXIT_OK;
 }

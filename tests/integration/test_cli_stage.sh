@@ -68,6 +68,29 @@ expect 0 "$leat" stage path "$mnt/data/sub" --to "$tmp/node2"
 expect 0 "$leat" stage ls --to "$tmp/node2" --json
 json '.copies | length' 2
 
+# Where another directory of the namespace is bound or mounted, that one is meant, also if one of
+# the same name lies elsewhere; and what else is on the mount is named as ever.
+mkdir -p "$mnt/team/data" "$tmp/bound" "$tmp/team" "$tmp/by-address"
+echo theirs >"$mnt/team/data/file"
+mount --bind "$mnt/team" "$tmp/bound" || fail "mount --bind"
+expect 0 "$leat" mount leat/team "$tmp/team"
+expect 0 "$leat" mount "$(sed -n 's/^mds *= *//p' "$LEAT_CONF" | head -n 1)/team" "$tmp/by-address"
+for at in bound team by-address; do
+	expect 0 "$leat" dataset create "$at@v1" "$tmp/$at/data" --json
+	json .files 1
+	expect 0 "$leat" dataset rm "$at@v1"
+	expect 0 "$leat" stage in "$tmp/$at/data" --to "$tmp/node2" --json
+	diff -r "$mnt/team/data" "$(jq -r .path <<<"$out")" || fail "another directory was staged"
+	expect 0 "$leat" stage out --replace "$tmp/plain" "$tmp/$at/data-out"
+	diff -r "$tmp/plain" "$mnt/team/data-out" || fail "it went elsewhere"
+	[ ! -e "$mnt/data-out" ] || fail "it went into the root"
+	expect 0 "$leat" status --json "$tmp/$at"
+done
+expect 0 "$leat" dataset create here@v1 "$mnt/data" --json
+json .files 5
+expect 0 "$leat" dataset rm here@v1
+umount "$tmp/bound" "$tmp/team" "$tmp/by-address"
+
 # Interrupted, and resumed
 mkdir "$mnt/large"
 for i in 1 2 3; do head -c 100000000 /dev/urandom >"$mnt/large/$i"; done
