@@ -569,6 +569,33 @@ static struct convert_job *job_find(const struct conversions *cv, struct ino roo
 	return NULL;
 }
 
+static void end_forget(struct conversions *cv, struct ino root)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < cv->n_ends; i++)
+		if (!ino_equal(cv->ends[i].root, root))
+			cv->ends[n++] = cv->ends[i];
+	cv->n_ends = n;
+}
+
+static void end_note(const struct convert_job *j, int status)
+{
+	struct conversions *cv = &j->m->conversions;
+
+	end_forget(cv, j->root);
+	if (cv->n_ends == CONVERSION_ENDS_MAX)
+		end_forget(cv, cv->ends[0].root);
+	cv->ends[cv->n_ends++] = (struct conversion_end){j->root, j->replicas, status};
+}
+
+/* It is listed as ended from now on; its fiber sees that later. */
+static void job_stop(struct convert_job *j)
+{
+	j->stop = true;
+	end_note(j, -LE_CANCELED);
+}
+
 static int row_txn(struct op *op, const void *vin, void *vout)
 {
 	const struct convert_job *j = vin;
@@ -598,6 +625,8 @@ static void job_end(struct convert_job *j, int rc)
 			 : j->stop ? "was stopped"
 				   : "is complete",
 			 (unsigned long long)j->n_converted, (unsigned long long)j->bytes);
+	if (!j->stop)
+		end_note(j, rc);
 	list_remove(&j->link);
 	m->conversions.n--;
 	free(j->frames);
@@ -694,7 +723,7 @@ static int job_start(struct mds *m, struct ino root, uint32_t replicas,
 void conversions_init(struct conversions *cv)
 {
 	list_init(&cv->jobs);
-	cv->n = 0;
+	cv->n = cv->n_ends = 0;
 	fmutex_init(&cv->lock);
 }
 
@@ -837,7 +866,7 @@ static int ask_stop(struct op *op, const struct mds_layout_set_req *in,
 
 	TRY(op_mutate(op, ask_txn, in, out));
 	if (j != NULL)
-		j->stop = true;
+		job_stop(j);
 	return 0;
 }
 
@@ -863,8 +892,10 @@ static int ask_start(struct op *op, const struct mds_layout_set_req *in,
 	list_for_each (n, &cv->jobs) {
 		struct convert_job *inner = list_entry(n, struct convert_job, link);
 
-		inner->stop |= inner->overtaken;
+		if (inner->overtaken && !inner->stop)
+			job_stop(inner);
 	}
+	end_forget(cv, in->ino);
 	j->replicas = in->layout.replicas;
 	j->n_asks++;
 	return 0;

@@ -23,9 +23,22 @@
 struct mds;
 struct op;
 
+/* How one came to its end. status: 0: all has that many copies; -LE_CANCELED: somebody ended it, or
+ * a directory above is being given another number; -LE_STALE: what it was asked for is gone. */
+struct conversion_end {
+	struct ino root;
+	uint32_t replicas;
+	int status;
+};
+#define CONVERSION_ENDS_MAX 64u
+
 struct conversions {
 	struct list jobs; /* struct convert_job */
 	uint32_t n;
+	/* Whoever waits for one would take what is merely no longer under way for done. The newest
+	 * last, one for each root; nothing of them outlives the process. */
+	struct conversion_end ends[CONVERSION_ENDS_MAX];
+	uint32_t n_ends;
 	struct fmutex lock; /* held while one is asked for, and while one ends */
 };
 

@@ -480,6 +480,8 @@ static int start_parts(struct mds *m)
 	m->cluster.arg = m;
 	for (uint32_t i = 0; i < m->cluster.n_targets; i++)
 		oss_target_changed(&m->oss, m->cluster.targets[i]);
+	/* Before anybody can ask: who waits for one takes what is not listed for ended. */
+	TRY(conversions_start(m));
 	TRY(recovery_start(m));
 	/* Nothing yields between these two: no request comes first. */
 	TRY(serve(m));
@@ -493,7 +495,6 @@ static int start_parts(struct mds *m)
 	TRY(mds_spawn(m, "linger", linger_run));
 	TRY(mds_spawn(m, "tell-unlocked", locks_tell));
 	TRY(mds_spawn(m, "ask-presumed", recall_presumed));
-	TRY(conversions_start(m));
 	return mds_spawn(m, "figures", figures);
 }
 

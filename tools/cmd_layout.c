@@ -156,24 +156,49 @@ static bool parse_compression(const char *arg, uint64_t *ret_value)
 #define FOLLOW_US 300000u
 
 struct following {
-	uint64_t inode;
-	json_t *last; /* the metadata server's account of it; NULL: it is over */
+	const char *path;
+	uint64_t inode, replicas;
 	int code;
 };
 
-static int find_conversion(struct cluster *c, struct following *f)
+/* The metadata server's account of it: borrowed, until the next one; NULL: none. */
+static const json_t *account(const struct cluster *c, const char *list, const struct following *f)
 {
 	const json_t *v;
 	size_t i;
 
-	json_decref(f->last);
-	f->last = NULL;
-	c->deadline_us = loop_deadline_ms(10000);
-	TRY(cluster_fetch_mds(c));
-	json_array_foreach(json_object_get(c->mds_status, "conversions"), i,
-			   v) if (member(v, "inode") == f->inode) f->last =
-		json_incref((json_t *)(uintptr_t)v);
-	return 0;
+	json_array_foreach(json_object_get(c->mds_status, list), i, v)
+	{
+		if (member(v, "inode") == f->inode)
+			return v;
+	}
+	return NULL;
+}
+
+/* It is no longer under way. That nothing is known of it is not taken for success: somebody may be
+ * about to rely on the copies. */
+static int outcome(const struct cluster *c, const struct following *f)
+{
+	const json_t *now = account(c, "conversions", f);
+	const json_t *end = now ? now : account(c, "conversions_ended", f);
+	const char *how = json_string_value(json_object_get(end, "outcome"));
+
+	if (!end)
+		return tool_error(c->tool, EXIT_FAILED,
+				  "The same command again makes sure; it passes over what is "
+				  "converted.",
+				  "%s: the metadata server at %s does not know how its conversion "
+				  "ended",
+				  f->path, c->tool->cluster.mds);
+	if (member(end, "replicas") != f->replicas)
+		return tool_error(c->tool, EXIT_CANCELLED, NULL,
+				  "%s: somebody has asked for %" PRIu64 " copies meanwhile",
+				  f->path, member(end, "replicas"));
+	if (how && strcmp(how, "complete") == 0)
+		return EXIT_OK;
+	return tool_error(c->tool, EXIT_CANCELLED, NULL,
+			  "%s: not everything has %" PRIu64 " copies: it was %s", f->path,
+			  f->replicas, how ? how : "ended");
 }
 
 static void conversion_text(const json_t *o, char *text, size_t size)
@@ -193,20 +218,25 @@ static int follow(struct cluster *c, void *arg)
 {
 	struct following *f = arg;
 	double gone_s = 0;
+	const json_t *now;
 	char text[300];
 	struct progress p;
 	int rc;
 
 	progress_init(&p, "converting");
 	for (;;) {
-		rc = find_conversion(c, f);
-		if (rc == 0 && !f->last)
+		c->deadline_us = loop_deadline_ms(10000);
+		rc = cluster_fetch_mds(c);
+		now = rc == 0 ? account(c, "conversions", f) : NULL;
+		if (rc == 0 && (!now || member(now, "replicas") != f->replicas))
 			break;
 		if (rc == 0) {
 			gone_s = 0;
-			conversion_text(f->last, text, sizeof(text));
+			conversion_text(now, text, sizeof(text));
 			if (!c->tool->json)
 				progress_note(&p, 0, 0, text);
+		} else if (exit_of_status(rc) == EXIT_PERMISSION) {
+			return rc;
 		} else if (gone_s == 0) {
 			gone_s = now_s();
 		} else if (now_s() - gone_s > 60) {
@@ -223,6 +253,7 @@ static int follow(struct cluster *c, void *arg)
 		TRY(fiber_sleep_us(FOLLOW_US));
 	}
 	progress_finish(&p, 0);
+	f->code = outcome(c, f);
 	return 0;
 }
 
@@ -245,7 +276,8 @@ static int ask(struct tool *t, const char *path, const char *text)
 /* Waits until everything at and below path has that many copies. */
 static int convert(struct tool *t, const char *path, uint64_t replicas)
 {
-	struct following f = {.code = EXIT_OK};
+	struct following f = {.path = path, .replicas = replicas, .code = EXIT_OK};
+	struct leat_mount m;
 	struct stat st;
 	char text[64];
 	int code;
@@ -259,9 +291,10 @@ static int convert(struct tool *t, const char *path, uint64_t replicas)
 	f.inode = st.st_ino;
 	catch_interrupts();
 	code = tool_load_conf(t);
+	if (code == EXIT_OK && mount_of_path(path, &m))
+		mount_take_cluster(&m, t);
 	if (code == EXIT_OK)
 		code = cluster_run(t, 10000, follow, &f);
-	json_decref(f.last);
 	return code == EXIT_OK ? f.code : code;
 }
 

@@ -335,7 +335,6 @@ static int run_status(struct cluster *c, void *arg)
 /* Of a mount: its own account, and the servers' addresses where it was mounted by address. */
 static int ask_mount(struct tool *t, struct status_options *o)
 {
-	char mds[sizeof(t->cluster.mds)];
 	struct leat_mount m;
 	char *text;
 
@@ -354,9 +353,7 @@ static int ask_mount(struct tool *t, struct status_options *o)
 	o->mount_net = net_of_mount(o->path);
 	json_object_set_new(o->mount, "mountpoint", json_string(m.mountpoint));
 	json_object_set_new(o->mount, "source", json_string(m.source));
-	mount_addresses(&m, mds, sizeof(mds));
-	if (mds[0])
-		snprintf(t->cluster.mds, sizeof(t->cluster.mds), "%s", mds);
+	mount_take_cluster(&m, t);
 	return EXIT_OK;
 }
 

@@ -145,6 +145,15 @@ void mount_addresses(const struct leat_mount *m, char *buf, size_t size)
 			*p = ' ';
 }
 
+void mount_take_cluster(const struct leat_mount *m, struct tool *t)
+{
+	char mds[sizeof(t->cluster.mds)];
+
+	mount_addresses(m, mds, sizeof(mds));
+	if (mds[0])
+		memcpy(t->cluster.mds, mds, strlen(mds) + 1);
+}
+
 static bool same_device(const struct leat_mount *m, unsigned major, unsigned minor, const void *arg)
 {
 	const struct statx *st = arg;

@@ -106,6 +106,8 @@ struct leat_inside {
 bool mount_inside(const char *path, struct leat_inside *ret_in);
 /* The servers' addresses where it was mounted by address, as in leat.conf; else "". */
 void mount_addresses(const struct leat_mount *m, char *buf, size_t size);
+/* The cluster that is mounted there instead of leat.conf's, after tool_load_conf. */
+void mount_take_cluster(const struct leat_mount *m, struct tool *t);
 /* The value of a leat.* attribute; NULL with errno set. malloc'd. */
 char *virtual_attribute(const char *path, const char *name);
 

@@ -112,6 +112,24 @@ static json_t *conversions(const struct mds *m)
 	return a;
 }
 
+/* Those that have ended since the server started, the newest last. */
+static json_t *conversions_ended(const struct conversions *cv)
+{
+	json_t *a = json_array();
+
+	for (uint32_t i = 0; i < cv->n_ends; i++) {
+		const struct conversion_end *e = &cv->ends[i];
+		const char *outcome = e->status == 0           ? "complete"
+				      : e->status == -LE_STALE ? "removed"
+							       : "stopped";
+
+		json_array_append_new(a, json_pack("{s:I,s:i,s:s}", "inode", (json_int_t)e->root.v,
+						   "replicas", (int)e->replicas, "outcome",
+						   outcome));
+	}
+	return a;
+}
+
 static json_t *status_json(struct mds *m)
 {
 	struct mds_metrics *mm = &m->metrics;
@@ -120,7 +138,7 @@ static json_t *status_json(struct mds *m)
 	uuid_format(&m->store.cluster.cluster, uuid);
 	return json_pack(
 		"{s:s,s:s,s:I,s:I,s:i,s:i,s:I,s:i,s:I,s:i,s:I,s:I,s:f,s:f,s:i,s:o,s:o,s:o,s:o,s:o,"
-		"s:o}",
+		"s:o,s:o}",
 		"program", "leat-mds", "cluster", uuid, "incarnation",
 		(json_int_t)m->store.cluster.incarnation, "uptime_s",
 		(json_int_t)((loop_now_us() - m->start_us) / 1000000), "map_epoch",
@@ -132,7 +150,8 @@ static json_t *status_json(struct mds *m)
 		m->requests_s, "mutations_per_s", m->mutations_s, "removals_waiting",
 		(int)reclaim_waiting(&m->reclaim), "store", store_info(&m->store), "recovery",
 		recovery(m), "targets", targets(&m->cluster), "chains", chains(&m->cluster),
-		"sessions", sessions(&m->sessions), "conversions", conversions(m));
+		"sessions", sessions(&m->sessions), "conversions", conversions(m),
+		"conversions_ended", conversions_ended(&m->conversions));
 }
 
 static void add_net(void *arg, const struct rpc_net *n)

@@ -7,6 +7,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -164,6 +165,67 @@ def test_stop(c):
     os.close(fd)
     time.sleep(2)
     has_copies(c, path, 1)
+
+
+def following(c, conf, path):
+    return subprocess.Popen([BUILD + "/leat", "--conf", conf, "layout", "set", "--replicas", "2",
+                             "--existing", path], env=c.env, stderr=subprocess.PIPE, text=True)
+
+
+def test_only_what_is_complete_ends_with_0(c):
+    """Who waits is told when somebody else ended it: he may be about to rely on the copies."""
+    top = c.mnt() + "/awaited"
+    path = top + "/part"
+    os.makedirs(path)
+    fd = os.open(path + "/file", os.O_RDWR | os.O_CREAT)
+
+    def waits():
+        return conversions(c) and conversions(c)[0]["waiting"] == 1
+
+    def stop():
+        c.leat("layout", "stop", path)
+
+    def ask_for_other():
+        os.setxattr(path, "leat.layout", b"convert=1 replicas=3")
+
+    def ask_for_whole():
+        os.setxattr(top, "leat.layout", b"convert=1 replicas=3")
+
+    for end, why in ((stop, "stopped"), (ask_for_other, "3 copies"), (ask_for_whole, "stopped")):
+        p = following(c, c.dev + "/conf", path)
+        wait_until(waits, 10, "it waits")
+        end()
+        _, err = p.communicate(timeout=60)
+        assert p.returncode == 12 and why in err, (p.returncode, err)
+    c.leat("layout", "stop", top)
+    has_copies(c, path + "/file", 1)
+    os.close(fd)
+
+
+def test_of_a_mount_by_address_its_own_cluster_is_asked(c):
+    """Another one's servers know nothing of the conversion; that does not mean it is done."""
+    where, path = c.dir + "/by-address", c.dir + "/by-address/file by address"
+    conf = open(c.dev + "/conf").read()
+    mds = re.compile(r"^mds *= *(\S+)", re.M)
+    with open(c.dir + "/elsewhere", "w") as f:
+        f.write(mds.sub("mds = 127.0.0.1:1", conf))
+    os.mkdir(where)
+    c.leat("mount", mds.search(conf).group(1), where)
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT)
+        os.write(fd, b"x" * 100000)
+        with Cluster(ossd=1, size="128M", mounts=0) as other:
+            p = following(c, other.dev + "/conf", path)
+            _, err = p.communicate(timeout=60)
+            assert p.returncode == 10 and "key" in err, (p.returncode, err)
+        p = following(c, c.dir + "/elsewhere", path)
+        wait_until(lambda: conversions(c)[0]["waiting"] == 1, 10, "it waits")
+        os.close(fd)
+        _, err = p.communicate(timeout=60)
+        assert p.returncode == 0, (p.returncode, err)
+        has_copies(c, path, 2)
+    finally:
+        subprocess.run(["umount", "-l", where], check=True)
 
 
 class Churn:

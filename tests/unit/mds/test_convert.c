@@ -50,6 +50,17 @@ static struct found conversions(struct fx *f, struct ino ino)
 	return fd;
 }
 
+/* How that of ino ended; 1: it has not, or nobody knows. */
+static int ended(struct fx *f, struct ino ino)
+{
+	const struct conversions *cv = &f->m->conversions;
+
+	for (uint32_t i = 0; i < cv->n_ends; i++)
+		if (ino_equal(cv->ends[i].root, ino))
+			return cv->ends[i].status;
+	return 1;
+}
+
 /* Who may not ask for it changes nothing by asking, neither here nor of others, nor of chains. */
 static void who_may_body(struct fx *f)
 {
@@ -131,10 +142,13 @@ static void again_body(struct fx *f)
 		assert_true(first.answered && first.rc == 0);
 		assert_int_equal(conversions(f, dir).replicas, 2);
 		assert_true(on_record(f, dir));
+		assert_int_equal(ended(f, dir), 1);
 		assert_int_equal(ask(f, dir, 0, LAYOUT_F_STOP), 0);
 		assert_false(on_record(f, dir));
+		assert_int_equal(ended(f, dir), -LE_CANCELED);
 		sleep_us(20000000);
 		assert_int_equal(f->m->conversions.n, 0);
+		assert_int_equal(ended(f, dir), -LE_CANCELED);
 	}
 }
 TEST(test_again, again_body)
@@ -158,8 +172,43 @@ static void moved_body(struct fx *f)
 	assert_int_equal(conversions(f, outer).replicas, 3);
 	assert_false(on_record(f, inner));
 	assert_int_equal(fx_attr(f, inner).layout.replicas, 3);
+	assert_int_equal(ended(f, inner), -LE_CANCELED);
+	assert_int_equal(ended(f, outer), 1);
 }
 TEST(test_moved, moved_body)
+
+/* Who waits for one is told how it ended, of as many as there is room for. */
+static void ends_body(struct fx *f)
+{
+	struct ino gone, dir, first;
+
+	gone = busy_dir(f, LEAT_ROOT_INO, "gone");
+	assert_int_equal(convert(f, gone, 2), 0);
+	sleep_us(1000000); /* it waits for the file */
+	assert_int_equal(ended(f, gone), 1);
+	assert_int_equal(fx_unlink(f, gone, "open"), 0);
+	assert_int_equal(fx_rmdir(f, LEAT_ROOT_INO, "gone"), 0);
+	sleep_us(40000000);
+	assert_int_equal(ended(f, gone), -LE_STALE);
+	for (uint32_t i = 0; i < CONVERSION_ENDS_MAX; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "d%u", i);
+		assert_int_equal(fx_mkdir(f, LEAT_ROOT_INO, name, &dir), 0);
+		first = i == 0 ? dir : first;
+		assert_int_equal(convert(f, dir, 2), 0);
+		assert_int_equal(ended(f, dir), 1);
+		sleep_us(20000000);
+		assert_int_equal(ended(f, dir), 0);
+		assert_int_equal(f->m->conversions.ends[f->m->conversions.n_ends - 1].replicas, 2);
+	}
+	assert_int_equal(f->m->conversions.n_ends, CONVERSION_ENDS_MAX);
+	assert_int_equal(ended(f, gone), 1);
+	assert_int_equal(ended(f, first), 0);
+	assert_int_equal(convert(f, first, 1), 0);
+	assert_int_equal(ended(f, first), 1);
+}
+TEST(test_ends, ends_body)
 
 /* The newer demand for a whole counts, that for a part ends, also when both come at once. */
 static struct ino outer, inner;
@@ -182,6 +231,7 @@ static void part_and_whole(struct fx *f)
 		assert_int_equal(conversions(f, outer).n, 1);
 		assert_int_equal(conversions(f, outer).replicas, 3);
 		assert_false(on_record(f, inner));
+		assert_int_equal(ended(f, inner), -LE_CANCELED);
 		assert_int_equal(convert(f, inner, 2), -LE_BUSY);
 		assert_int_equal(ask(f, outer, 0, LAYOUT_F_STOP), 0);
 		sleep_us(20000000);
@@ -274,6 +324,7 @@ int main(void)
 		cmocka_unit_test(test_who_may),
 		cmocka_unit_test(test_again),
 		cmocka_unit_test(test_moved),
+		cmocka_unit_test(test_ends),
 		cmocka_unit_test(test_part_and_whole),
 		cmocka_unit_test(test_too_many),
 	};
