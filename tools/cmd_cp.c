@@ -92,13 +92,13 @@ static int parse_target(struct tool *t, const char *text, struct tree_path *ret_
 {
 	static char real[PATH_MAX];
 	struct stat st;
-	int code = tree_parse(t, text, ret_path);
+	int code = tree_parse(t, text, false, ret_path);
 
 	if (code != EXIT_OK || ret_path->forced || stat(text, &st) < 0 || !S_ISDIR(st.st_mode))
 		return code;
 	if (!realpath(text, real))
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", text);
-	code = tree_parse(t, real, ret_path);
+	code = tree_parse(t, real, false, ret_path);
 	ret_path->text = text;
 	return code;
 }
@@ -112,7 +112,7 @@ static int copy_all(struct cp *cp, struct tool *t, char **texts, int n)
 	tree_begin(&cp->tt, t, "copying");
 	cp->tt.o.width = (uint32_t)cp->width;
 	for (int i = 0; i < n - 1 && code == EXIT_OK; i++)
-		code = tree_parse(t, texts[i], &paths[i]);
+		code = tree_parse(t, texts[i], false, &paths[i]);
 	if (code == EXIT_OK)
 		code = parse_target(t, texts[n - 1], to);
 	if (code == EXIT_OK)

@@ -88,7 +88,7 @@ static int count_all(struct du *d, struct tool *t, char **texts, int n)
 	d->tt.o.width = (uint32_t)d->width;
 	d->rows = json_array();
 	for (int i = 0; i < n && code == EXIT_OK; i++)
-		code = tree_parse(t, texts[i], &paths[i]);
+		code = tree_parse(t, texts[i], false, &paths[i]);
 	if (code == EXIT_OK)
 		code = tree_connect(&d->tt, paths, n, n);
 	for (int i = 0; i < n && code == EXIT_OK; i++) {

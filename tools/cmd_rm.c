@@ -37,18 +37,21 @@ static int remove_all(struct tool *t, const struct rm *rm, char **texts, int n)
 {
 	struct tree_path *paths = calloc((size_t)n, sizeof(*paths));
 	struct tree_tool tt;
-	int code = paths ? EXIT_OK : EXIT_FAILED;
+	int code = paths ? EXIT_OK : EXIT_FAILED, n_paths = 0;
 
 	tree_begin(&tt, t, "removing");
 	tt.o.width = (uint32_t)rm->width;
 	tt.ignore_missing = rm->force;
-	for (int i = 0; i < n && code == EXIT_OK; i++)
-		code = tree_parse(t, texts[i], &paths[i]);
-	if (code == EXIT_MISSING && rm->force)
-		code = EXIT_OK;
-	if (code == EXIT_OK)
-		code = tree_connect(&tt, paths, n, 0);
 	for (int i = 0; i < n && code == EXIT_OK; i++) {
+		code = tree_parse(t, texts[i], rm->force, &paths[n_paths]);
+		if (code == EXIT_OK)
+			n_paths++;
+		else if (code == EXIT_MISSING && rm->force)
+			code = EXIT_OK; /* the next one takes its place */
+	}
+	if (code == EXIT_OK)
+		code = tree_connect(&tt, paths, n_paths, 0);
+	for (int i = 0; i < n_paths && code == EXIT_OK; i++) {
 		struct leat_tree_result r = {.size = sizeof(r)};
 		struct leat_fs *fs = tree_at(&tt, &paths[i]);
 		const char *why = refuse(&tt, rm, &paths[i]);

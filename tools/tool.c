@@ -56,6 +56,12 @@ int tool_usage(const struct tool *t, const char *fmt, ...)
 	return EXIT_USAGE;
 }
 
+int tool_too_long(const struct tool *t, const char *path)
+{
+	/* Whole, there would be no room for the reason. */
+	return tool_error(t, EXIT_FAILED, NULL, "%.100s...: %s", path, strerror(ENAMETOOLONG));
+}
+
 int exit_of_errno(int err)
 {
 	switch (err) {

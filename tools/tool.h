@@ -59,6 +59,8 @@ int tool_error(const struct tool *t, int code, const char *hint, const char *fmt
 int tool_usage(const struct tool *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* mount_upgrade.c: of the mount where path is. An exit status. */
 int mount_upgrade(struct tool *t, const char *path);
+/* That a path is longer than any may be. Returns its exit status. */
+int tool_too_long(const struct tool *t, const char *path);
 int exit_of_status(int status);
 int exit_of_errno(int err);
 

@@ -34,17 +34,28 @@ static void trim(char *path)
 		path[--len] = '\0';
 }
 
+/* No such path, with the reason of errno.h. */
+static int no_path(const struct tool *t, const char *text, int err, bool may_miss)
+{
+	int code = exit_of_errno(err);
+
+	if (may_miss && code == EXIT_MISSING)
+		return code;
+	return tool_error(t, code, NULL, "%s: %s", *text ? text : "''", strerror(err));
+}
+
 /* The directory made canonical, the last component left alone: it may be a link, or not exist. */
-static int canonical(const struct tool *t, const char *text, char full[PATH_MAX])
+static int canonical(const struct tool *t, const char *text, bool may_miss, char full[PATH_MAX])
 {
 	char copy[PATH_MAX], dir[PATH_MAX];
 	size_t len = strlen(text);
 	const char *last;
 	char *slash;
 
-	if (len == 0 || len >= sizeof(copy))
-		return tool_error(t, EXIT_MISSING, NULL, "'%s': %s", text,
-				  strerror(len ? ENAMETOOLONG : ENOENT));
+	if (len == 0)
+		return no_path(t, text, ENOENT, may_miss);
+	if (len >= sizeof(copy))
+		return tool_too_long(t, text);
 	memcpy(copy, text, len + 1);
 	while (len > 1 && copy[len - 1] == '/')
 		copy[--len] = '\0';
@@ -53,18 +64,18 @@ static int canonical(const struct tool *t, const char *text, char full[PATH_MAX]
 	if (!*last || strcmp(last, ".") == 0 || strcmp(last, "..") == 0) {
 		if (realpath(copy, full))
 			return EXIT_OK;
-		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", text);
+		return no_path(t, text, errno, may_miss);
 	}
 	if (slash)
 		*slash = '\0';
 	if (!realpath(!slash ? "." : *copy ? copy : "/", dir))
-		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", text);
+		return no_path(t, text, errno, may_miss);
 	if (snprintf(full, PATH_MAX, "%s/%s", strcmp(dir, "/") == 0 ? "" : dir, last) >= PATH_MAX)
-		return tool_error(t, EXIT_FAILED, NULL, "%s: %s", text, strerror(ENAMETOOLONG));
+		return tool_too_long(t, text);
 	return EXIT_OK;
 }
 
-int tree_parse(const struct tool *t, const char *text, struct tree_path *ret_path)
+int tree_parse(const struct tool *t, const char *text, bool may_miss, struct tree_path *ret_path)
 {
 	struct tree_path *p = ret_path;
 	struct leat_inside in;
@@ -80,12 +91,12 @@ int tree_parse(const struct tool *t, const char *text, struct tree_path *ret_pat
 		p->top = p->name[strspn(p->name, "/")] == '\0';
 		return EXIT_OK;
 	}
-	code = canonical(t, text, p->full);
+	code = canonical(t, text, may_miss, p->full);
 	if (code != EXIT_OK)
 		return code;
 	p->exists = lstat(p->full, &st) == 0;
-	if (p->exists && !S_ISDIR(st.st_mode) && text[strlen(text) - 1] == '/')
-		return tool_error(t, EXIT_MISSING, NULL, "%s: %s", text, strerror(ENOTDIR));
+	if (p->exists ? !S_ISDIR(st.st_mode) && text[strlen(text) - 1] == '/' : errno == ENOTDIR)
+		return no_path(t, text, ENOTDIR, may_miss);
 	p->top = strcmp(p->full, "/") == 0;
 	if (!mount_inside(p->full, &in))
 		return EXIT_OK;

@@ -41,8 +41,8 @@ struct tree_tool {
 
 /* Whether the path's last component, slashes behind it aside, is that. */
 bool tree_ends_in(const char *text, const char *name);
-/* 0 or an exit status after a message. */
-int tree_parse(const struct tool *t, const char *text, struct tree_path *ret_path);
+/* 0 or an exit status after a message; may_miss: without one for EXIT_MISSING. */
+int tree_parse(const struct tool *t, const char *text, bool may_miss, struct tree_path *ret_path);
 /* Connects if any of the paths is in a namespace, and decides for each where it is worked on. Those
  * from number `changed` on will be changed. */
 int tree_connect(struct tree_tool *tt, struct tree_path *paths, int n, int changed);

@@ -306,6 +306,26 @@ def test_rm_takes_all_and_follows_nothing(c):
     c.leat("rm", "-f", top)
 
 
+def test_rm_f_passes_over_what_is_not_there(c):
+    top, f = c.mnt() + "/there", local(c, "file")
+    put(f)
+    for missing in ("/no/such/dir/x", f + "/x", f + "/", "", top + "/none", "leat:/none/x"):
+        for i in range(3):  # before, between and behind what is there
+            there = [top + "/a", top + "/b"]
+            for d in there:
+                os.makedirs(d)
+            r = c.leat("rm", "-rf", *there[:i], missing, *there[i:], check=False)
+            assert r.returncode == 0 and r.stdout + r.stderr == "", r
+            assert os.listdir(top) == [], (missing, i)
+        assert c.leat("rm", "-rf", missing).stderr == ""
+        r = c.leat("rm", "-r", missing, check=False)
+        assert r.returncode != 0 and r.stderr.count("\n") == 1, r
+    # What cannot be looked at is not taken for missing.
+    r = c.leat("rm", "-rf", c.mnt() + "/x" * 2100, check=False)
+    assert r.returncode == 1 and "too long" in r.stderr, r
+    assert os.path.exists(f)
+
+
 def test_rm_leaves_what_is_moved_out_meanwhile(c):
     """One after the other: while the files of one directory go, the other gets another name."""
     top, kept, n = c.mnt() + "/shrinks", c.mnt() + "/kept", 500
