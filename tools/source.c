@@ -20,11 +20,12 @@ int source_parse(const struct tool *t, const char *text, struct source *ret_sour
 	struct source s = {.local = false};
 	struct leat_inside in;
 	char dir[PATH_MAX];
+	int len = 0;
 
 	if (strncmp(text, SCHEME, strlen(SCHEME)) == 0) {
-		snprintf(s.name, sizeof(s.name), "%s", text + strlen(SCHEME));
+		len = snprintf(s.name, sizeof(s.name), "%s", text + strlen(SCHEME));
 	} else if (is_alias(text)) {
-		snprintf(s.name, sizeof(s.name), "%s", text);
+		len = snprintf(s.name, sizeof(s.name), "%s", text);
 	} else if (!realpath(text, dir)) {
 		return tool_error(t, exit_of_errno(errno),
 				  "A directory that is not mounted here is written leat:/PATH.",
@@ -36,6 +37,8 @@ int source_parse(const struct tool *t, const char *text, struct source *ret_sour
 		s.local = true;
 		snprintf(s.name, sizeof(s.name), "%s", dir);
 	}
+	if (len >= (int)sizeof(s.name))
+		return tool_too_long(t, text);
 	*ret_source = s;
 	return EXIT_OK;
 }

@@ -85,7 +85,10 @@ int tree_parse(const struct tool *t, const char *text, bool may_miss, struct tre
 	memset(p, 0, sizeof(*p));
 	p->text = text;
 	if (strncmp(text, SCHEME, strlen(SCHEME)) == 0) {
-		snprintf(p->name, sizeof(p->name), "%s", text + strlen(SCHEME) - 1);
+		/* Cut, it would name another one. */
+		if (snprintf(p->name, sizeof(p->name), "%s", text + strlen(SCHEME) - 1) >=
+		    (int)sizeof(p->name))
+			return tool_too_long(t, text);
 		trim(p->name);
 		p->servers = p->forced = true;
 		p->top = p->name[strspn(p->name, "/")] == '\0';

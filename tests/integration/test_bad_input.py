@@ -117,6 +117,31 @@ def test_target_of_another_cluster(c):
     works(c)
 
 
+def test_paths_that_are_too_long(c):
+    """Cut, they would name another directory, one above or beside it."""
+    top = "/" + "/".join("%03d" % i + "d" * 247 for i in range(16))
+    top += "/" + "e" * (4095 - 1 - len(top))
+    fds = [os.open(c.mnt(), os.O_RDONLY)]
+    for part in top.split("/")[1:]:
+        os.mkdir(part, dir_fd=fds[-1])
+        fds.append(os.open(part, os.O_RDONLY, dir_fd=fds[-1]))
+    os.close(os.open("kept", os.O_WRONLY | os.O_CREAT, dir_fd=fds[-1]))
+    long = "leat:" + top
+    for path in (long + "/sub", long + "e"):
+        for args in (("rm", "-rf", path), ("cp", "-r", path, c.dir + "/copy"), ("du", path),
+                     ("dataset", "create", "long@v1", path),
+                     ("stage", "in", path, "--to", c.dir + "/node")):
+            p = c.leat(*args, check=False)
+            assert p.returncode == 1 and "too long" in p.stderr, (args[:2], p.returncode, p.stderr)
+    assert os.listdir(fds[-1]) == ["kept"]
+    # What is just as long as may be is named.
+    c.leat("rm", "-r", long)
+    assert os.listdir(fds[-2]) == []
+    for fd in fds:
+        os.close(fd)
+    c.leat("rm", "-r", c.mnt() + top[:251])
+
+
 def test_two_servers_on_one_store(c):
     p = subprocess.run(ON_SERVER + [BUILD + "/leat-ossd", "-c", c.dev + "/conf", "--set",
                                     "data_dir=%s/ossd1/store" % c.dev, "--set",
