@@ -104,11 +104,9 @@ int tree_parse(const struct tool *t, const char *text, bool may_miss, struct tre
 	if (!mount_inside(p->full, &in))
 		return EXIT_OK;
 	p->top |= strcmp(p->full, in.mount.mountpoint) == 0;
-	if (in.others_below)
-		return EXIT_OK;
 	snprintf(p->name, sizeof(p->name), "%s", in.path);
 	mount_addresses(&in.mount, p->mds, sizeof(p->mds));
-	p->servers = true;
+	p->servers = !in.others_below;
 	return EXIT_OK;
 }
 

@@ -18,7 +18,7 @@
 struct tree_path {
 	const char *text;    /* as it was given */
 	char full[PATH_MAX]; /* absolute; its directory is canonical, the last component as it is */
-	char name[PATH_MAX]; /* in the namespace, where servers is set */
+	char name[PATH_MAX]; /* in the namespace; "": in none */
 	char mds[1024];
 	bool servers; /* worked on at the servers */
 	bool forced;  /* leat:/PATH: nowhere else */

@@ -564,6 +564,10 @@ def test_what_is_mounted_below_is_not_gone_around(c):
     try:
         r = c.leat("rm", "-r", "--json", top, check=False)
         assert r.returncode == 1 and via(r) == "files", r
+        # What of it is gone around to is still the same.
+        r = c.leat("cp", "-r", top, "leat:/with mount/copy", check=False)
+        assert r.returncode == 1 and "into itself" in r.stderr, r
+        assert not os.path.exists(top + "/copy")
     finally:
         subprocess.run(["umount", top + "/inner"], check=True)
     assert os.path.exists(top + "/inner/hidden")
