@@ -49,7 +49,8 @@ static void print_human(uint64_t v)
 static void print_row(struct du *d, const char *path, const struct leat_tree_sum *sum)
 {
 	if (d->tt.t->json) {
-		json_array_append_new(d->rows, json_pack("{s:s,s:I,s:I,s:I}", "path", path, "disk",
+		json_array_append_new(d->rows, json_pack("{s:o,s:I,s:I,s:I}", "path",
+							 tool_json_text(path), "disk",
 							 (json_int_t)sum->disk, "apparent",
 							 (json_int_t)sum->apparent, "inodes",
 							 (json_int_t)sum->inodes));

@@ -16,6 +16,41 @@
 
 extern char **environ;
 
+/* Bytes of the character at p; 0: it is none. */
+static size_t utf8_len(const char *p)
+{
+	for (size_t n = 1; n <= strnlen(p, 4); n++) {
+		json_t *one = json_stringn(p, n);
+
+		json_decref(one);
+		if (one)
+			return n;
+	}
+	return 0;
+}
+
+json_t *tool_json_text(const char *text)
+{
+	static const char other[] = "\xef\xbf\xbd";
+	json_t *s = json_string(text);
+	size_t len = 0, n;
+	char *buf;
+
+	if (s)
+		return s;
+	buf = malloc(strlen(text) * (sizeof(other) - 1) + 1);
+	if (!buf)
+		return NULL;
+	for (const char *p = text; *p; p += n ? n : 1) {
+		n = utf8_len(p);
+		memcpy(buf + len, n ? p : other, n ? n : sizeof(other) - 1);
+		len += n ? n : sizeof(other) - 1;
+	}
+	s = json_stringn(buf, len);
+	free(buf);
+	return s;
+}
+
 static void print_error(const struct tool *t, int code, const char *hint, const char *text)
 {
 	fflush(stdout);
@@ -23,8 +58,8 @@ static void print_error(const struct tool *t, int code, const char *hint, const 
 	if (hint)
 		fprintf(stderr, "  %s\n", hint);
 	if (t->json) {
-		json_t *e = json_pack("{s:{s:i,s:s,s:s*}}", "error", "exit", code, "message", text,
-				      "hint", hint);
+		json_t *e = json_pack("{s:{s:i,s:o,s:s*}}", "error", "exit", code, "message",
+				      tool_json_text(text), "hint", hint);
 		if (e)
 			tool_print_json(e);
 		fflush(stdout);

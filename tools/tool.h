@@ -69,6 +69,9 @@ int tool_load_conf(struct tool *t);
 /* Prints the value and drops the reference: indented for people, one line for programs. */
 int tool_print_json(json_t *value);
 
+/* A path or what is said of one, for JSON, which is UTF-8: U+FFFD for each byte that is not. */
+json_t *tool_json_text(const char *text);
+
 /* "1.5 GiB", "17 B" */
 #define SIZE_TEXT 24
 const char *format_size(uint64_t bytes, char buf[SIZE_TEXT]);

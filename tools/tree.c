@@ -244,7 +244,8 @@ void tree_fail(struct tree_tool *tt, const char *what, const char *path, const c
 	fprintf(stderr, "leat %s: %s '%s': %s\n", tt->t->command, what, path, why);
 	if (tt->t->json && json_array_size(tt->failed) < FAILED_MAX)
 		json_array_append_new(tt->failed,
-				      json_pack("{s:s,s:s}", "path", path, "error", why));
+				      json_pack("{s:o,s:s}", "path", tool_json_text(path), "error",
+						why));
 }
 
 static void on_failed(void *arg, const char *what, const char *path, int status)

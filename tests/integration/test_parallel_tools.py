@@ -272,6 +272,17 @@ def test_du_counts_as_du_does(c):
     assert r["via"] == "servers" and r["usage"][0]["inodes"] == n, r
     r = run(as_other(c, False) + ["du", "-s", "--json", top])
     assert via(r) == "files" and json.loads(r.stdout)["usage"][0]["inodes"] == n, r
+    # A name need not be UTF-8, as JSON must be: a byte is replaced, not the whole row left out.
+    odd = os.fsencode(plain) + b"/\xff \xc3\xa4\xe2\x82"
+    os.mkdir(odd)
+    put(odd + b"/f")
+    want = plain + "/\ufffd \xe4\ufffd\ufffd"
+    rows = json.loads(c.leat("du", "--json", plain).stdout)["usage"]
+    assert len(rows) == len(os.listdir(plain)) + 1 and want in [r["path"] for r in rows], rows
+    r = json.loads(subprocess.run([BUILD + "/leat", "--conf", c.dev + "/conf", "rm", "--json", odd],
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
+    assert r["n_failed"] == 1 and [f["path"] for f in r["failed"]] == [want], r
+    shutil.rmtree(odd)
     # What cannot be read is told, and what can be is counted.
     os.chmod(top + "/a/b", 0o700)
     for key in (False, True):
