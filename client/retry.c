@@ -248,6 +248,16 @@ static bool is_too_early(struct client *c, uint16_t op, const void *req, const b
 	return op == OP_mds_lock && session_reopens(c, ((const struct mds_lock_req *)req)->ino);
 }
 
+/* Without a slot: those who wait must not keep others from theirs. */
+static int await_reopened(struct manner *m, struct retry *r, uint16_t op, const void *req)
+{
+	while (m->done == NULL && is_too_early(r->c, op, req, NULL)) {
+		time_renew(m, r);
+		TRY(retry_next(r, -LE_NOT_READY));
+	}
+	return 0;
+}
+
 static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 		    struct rpc_call *call, struct manner m)
 {
@@ -262,7 +272,9 @@ static int call_mds(struct client *c, uint16_t op, const void *req, void *rep,
 	memset(rep, 0, desc->rep_size);
 	retry_begin(&r, c);
 	if (mutation) {
-		rc = number_take(&m, &r, call);
+		rc = await_reopened(&m, &r, op, req);
+		if (rc >= 0)
+			rc = number_take(&m, &r, call);
 		if (rc < 0) {
 			manner_end(&m, asker, rc);
 			return rc;

@@ -51,6 +51,10 @@ static void job_run(void *arg)
 
 	for (;;) {
 		j->status = job_call(j);
+		/* A higher number has its slot only because it was done. (A store that was restored
+		 * has it once more.) */
+		if (j->no.seq != 0 && j->status == -LE_STALE_SEQ)
+			j->status = 0;
 		if (j->status >= 0 || !j->for_ever || j->m->stopping)
 			return;
 		if (j->status == -LE_CORRUPT && ++n_damaged == DAMAGE_TRIES)
@@ -172,22 +176,25 @@ static void data_touched(struct mds *m, struct ino ino)
  * over what others have written since: the object servers answer again what they know by slot and
  * number. So an intent has a slot of its own as long as it is there.
  */
-int intent_slot_hold(struct mds *m, uint32_t slot)
-{
-	if (slot >= INTENTS_MAX || m->intent_slots[slot])
-		return -LE_CORRUPT_STORE;
-	m->intent_slots[slot] = true;
-	return 0;
-}
-
 static int intent_slot_take(struct mds *m, uint32_t *ret_slot)
 {
-	const bool *first = memchr(m->intent_slots, false, sizeof(m->intent_slots));
+	bool *first = memchr(m->intent_slots, false, sizeof(m->intent_slots));
 
 	if (first == NULL)
 		return -LE_OVERLOAD;
+	*first = true;
 	*ret_slot = (uint32_t)(first - m->intent_slots);
-	return intent_slot_hold(m, *ret_slot);
+	return 0;
+}
+
+int intent_slot_hold(struct mds *m, uint32_t *slot)
+{
+	if (*slot >= INTENTS_MAX)
+		return -LE_CORRUPT_STORE;
+	if (m->intent_slots[*slot])
+		return intent_slot_take(m, slot);
+	m->intent_slots[*slot] = true;
+	return 0;
 }
 
 int data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode, bool final,

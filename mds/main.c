@@ -225,10 +225,17 @@ static void do_restore(struct program *p)
 
 /* ---- run ---- */
 
+/* Whoever restarts it must not wait for ever: a start, or a store that has failed, may hang. */
+static void ask_stop(void)
+{
+	alarm(STOP_MAX_S);
+	atomic_store(&stop_asked, true);
+}
+
 static void on_signal(int sig)
 {
 	(void)sig;
-	atomic_store(&stop_asked, true);
+	ask_stop();
 }
 
 static void on_store_failed(void *arg, int status)
@@ -237,7 +244,7 @@ static void on_store_failed(void *arg, int status)
 
 	(void)status;
 	p->exit_code = EXIT_STORE;
-	atomic_store(&stop_asked, true);
+	ask_stop();
 }
 
 static int render_metrics(void *arg, char **ret_text, size_t *ret_len)
@@ -288,8 +295,6 @@ static void do_run(struct program *p)
 	while (rc == 0 && !atomic_load(&stop_asked))
 		if (fiber_sleep_us(20000) < 0)
 			break;
-	/* Whoever restarts it must not wait for ever: a store that has failed may hang. */
-	alarm(STOP_MAX_S);
 	if (ms != NULL)
 		metrics_server_stop(ms);
 	if (p->mds != NULL)

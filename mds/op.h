@@ -156,8 +156,9 @@ int data_stat(struct mds *m, struct ino ino, const struct layout *l,
  */
 int data_begin(struct op *op, struct intent_rec *rec, const struct inode_rec *inode, bool final,
 	       uint64_t *ret_no) CHECK_RESULT;
-/* At the start, of one that a former incarnation has left. -LE_CORRUPT_STORE */
-int intent_slot_hold(struct mds *m, uint32_t slot) CHECK_RESULT;
+/* At the start, of one that a former incarnation has left: the one that it had, or, where two had
+ * the same, another one. -LE_CORRUPT_STORE */
+int intent_slot_hold(struct mds *m, uint32_t *slot) CHECK_RESULT;
 int data_carry_out(struct op *op, struct open_file *f, uint64_t intent,
 		   const struct intent_rec *rec, struct attr *ret_attr) CHECK_RESULT;
 /* It was cut or punched by a former incarnation, which may not have waited until nobody shows what

@@ -240,17 +240,28 @@ static int presume(const struct asking *a)
 	return 0;
 }
 
+static void asked_until(struct lease *l, uint64_t began_us, uint64_t now_us)
+{
+	uint64_t ds = l->asked_ds + (now_us - began_us + 99999) / 100000;
+
+	l->asked_ds = ds < UINT16_MAX ? (uint16_t)ds : UINT16_MAX;
+	l->asked_s = (uint32_t)(now_us / 1000000);
+}
+
 static void ask_holder(void *arg)
 {
 	struct asking *a = arg;
 	struct leases *ls = &a->m->leases;
-	const uint64_t began_us = loop_now_us();
-	uint64_t stubborn_us = began_us + a->m->params.session_ttl_ms * 1000ull;
+	const uint64_t began_us = loop_now_us(), ttl_us = a->m->params.session_ttl_ms * 1000ull;
+	uint64_t stubborn_us = began_us + ttl_us;
 	struct lease *l = lease_find(ls, a->ino, a->session);
 
-	/* A request waits for a shorter time, and then the next one asks. */
+	/* A request waits for a shorter time, and then the next one asks. What was long ago was
+	 * another trouble. */
+	if (l != NULL && began_us > l->asked_s * 1000000ull + ttl_us)
+		l->asked_ds = 0;
 	if (l != NULL)
-		stubborn_us -= l->asked_ms * 1000ull;
+		stubborn_us -= l->asked_ds * 100000ull;
 	for (uint32_t tries = 1; lease_find(ls, a->ino, a->session) != NULL; tries++) {
 		/* To ask who was found silent before takes a second, and it may have had a million
 		 * leases. */
@@ -279,7 +290,7 @@ static void ask_holder(void *arg)
 	l = lease_find(ls, a->ino, a->session);
 	if (l != NULL) {
 		l->recalling = false;
-		l->asked_ms += (uint32_t)((loop_now_us() - began_us) / 1000);
+		asked_until(l, began_us, loop_now_us());
 		waitq_wake_all(&l->file->q);
 	}
 	session_unref(a->session);

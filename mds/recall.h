@@ -9,7 +9,7 @@
  * by itself, so a read lease needs no answer then; if it was a write lease, or it has a lock that
  * somebody asks for, the session ends, and the object servers refuse what still comes of it. One
  * that is heard of but does not answer is ended as well, when it was asked for session_ttl_ms in
- * all, by one request after the other.
+ * all, by one request after the other (less than session_ttl_ms later).
  *
  * Under a lease clients open files for reading without a word; recalled, they tell first what they
  * have open (client/delegation.h). Of one that was silent it is presumed that it has the file open,

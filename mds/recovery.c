@@ -87,7 +87,7 @@ static int intent_start(struct mds *m, uint64_t no, const struct intent_rec *rec
 	in->m = m;
 	in->no = no;
 	in->rec = *rec;
-	rc = rec->kind == INTENT_CONVERT ? 0 : intent_slot_hold(m, rec->oss_slot);
+	rc = rec->kind == INTENT_CONVERT ? 0 : intent_slot_hold(m, &in->rec.oss_slot);
 	if (rc == 0)
 		rc = open_file_get(&m->opens, rec->ino, &in->file);
 	if (rc < 0) {

@@ -31,7 +31,9 @@ struct lease {
 	struct session *session;
 	bool write;
 	bool recalling;
-	uint32_t asked_ms; /* it was recalled for so long, in all, and not given back */
+	uint16_t asked_ds; /* it was recalled for so long, in all, by requests that followed each
+			    * other, and not given back; tenths of a second */
+	uint32_t asked_s;  /* when the last of them ended, of the loop's clock */
 };
 
 struct leases {

@@ -356,6 +356,24 @@ static void holes_after(struct fx *f)
 	assert_true(f->intent_seq[0][0] > second_seq);
 }
 
+/* A backup had an intent that was carried out after it was made, and its slot taken by others. */
+static void restored_after(struct fx *f)
+{
+	for (uint32_t i = 0; i < FX_TARGETS; i++)
+		f->intent_seq[i][0] = UINT64_MAX;
+	f->oss_fail = false;
+	return_empty(f);
+	for (int i = 0; i < 300 && f->m->recovery.n_intents > 0; i++)
+		fx_sleep_ms(100);
+	assert_int_equal(f->m->recovery.n_intents, 0);
+}
+
+static void test_restored(void **state)
+{
+	(void)state;
+	over_crash(holes_before, restored_after);
+}
+
 static void test_holes(void **state)
 {
 	(void)state;
@@ -370,6 +388,7 @@ int main(void)
 		cmocka_unit_test(test_trunc_open),
 		cmocka_unit_test(test_trunc_open_and_slow_start),
 		cmocka_unit_test(test_holes),
+		cmocka_unit_test(test_restored),
 		cmocka_unit_test(test_short_of_memory),
 	};
 

@@ -192,15 +192,12 @@ static void ping_fiber(void *arg)
 	}
 }
 
-/* Those who wait for it have less time than it is given: it is the same for the next one. */
-static void stubborn_body(struct fx *f)
+#define STUBBORN_WAIT_MS 3000u
+
+static struct ino held_from(struct fx *f)
 {
 	struct session *stubborn = session_find(&f->m->sessions, f->session);
-	struct mds_setattr_req q = {.mask = SET_MODE, .attr = {.mode = 0600}};
-	const uint32_t wait_ms = 3000, n_waits = f->params.session_ttl_ms / wait_ms;
-	uint32_t n = 0;
 	struct attr a;
-	int rc;
 
 	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "held", O_RDONLY, &a), 0);
 	assert_true(lease_give(&f->m->leases, stubborn, a.ino, false));
@@ -208,12 +205,31 @@ static void stubborn_body(struct fx *f)
 	fx_sleep_ms(1);
 	f->session = fx_session(f, 2);
 	f->slot = 1;
-	q.ino = a.ino;
+	return a.ino;
+}
+
+static int change_held(struct fx *f, struct ino ino)
+{
+	struct mds_setattr_req q = {.ino = ino, .mask = SET_MODE, .attr = {.mode = 0600}};
+	int rc;
+
+	fiber_set_deadline(loop_deadline_ms(STUBBORN_WAIT_MS));
+	rc = fx_call(f, OP_mds_setattr, &q, NULL);
+	fiber_set_deadline(NO_DEADLINE);
+	fx_sleep_ms(20000);
+	return rc;
+}
+
+/* Those who wait for it have less time than it is given: it is the same for the next one. */
+static void stubborn_body(struct fx *f)
+{
+	const uint32_t n_waits = f->params.session_ttl_ms / STUBBORN_WAIT_MS;
+	struct ino held = held_from(f);
+	uint32_t n = 0;
+	int rc;
+
 	do {
-		fiber_set_deadline(loop_deadline_ms(wait_ms));
-		rc = fx_call(f, OP_mds_setattr, &q, NULL);
-		fiber_set_deadline(NO_DEADLINE);
-		fx_sleep_ms(20000);
+		rc = change_held(f, held);
 	} while (rc == -LE_TIMEDOUT && n++ < n_waits);
 	assert_int_equal(rc, 0);
 	assert_in_range(n, n_waits - 1, n_waits);
@@ -224,6 +240,28 @@ static void stubborn_body(struct fx *f)
 
 TEST(a_session_that_is_heard_and_gives_nothing_back_is_ended, stubborn_body)
 
+static void troubles_body(struct fx *f)
+{
+	const uint32_t n_waits = f->params.session_ttl_ms / STUBBORN_WAIT_MS;
+	struct ino held = held_from(f);
+
+	struct mds_ping_req q = {0};
+	struct mds_ping_rep p;
+
+	for (uint32_t i = 0; i < 4 * n_waits; i++) {
+		assert_int_equal(change_held(f, held), -LE_TIMEDOUT);
+		for (uint32_t k = 0; i % (n_waits / 2) == 0 && k < 6; k++) {
+			assert_int_equal(fx_call(f, OP_mds_ping, &q, &p), 0);
+			fx_sleep_ms(f->params.session_ttl_ms / 5);
+		}
+	}
+	assert_int_equal(f->m->sessions.n, 2);
+	pinging = false;
+	fx_sleep_ms(1000);
+}
+
+TEST(one_that_had_its_trouble_long_ago_is_not, troubles_body)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -233,6 +271,7 @@ int main(void)
 		cmocka_unit_test(there_are_no_more_than_may_be),
 		cmocka_unit_test(what_is_recalled_again_and_again_is_refused_for_longer),
 		cmocka_unit_test(a_session_that_is_heard_and_gives_nothing_back_is_ended),
+		cmocka_unit_test(one_that_had_its_trouble_long_ago_is_not),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
