@@ -33,30 +33,38 @@ static int is_dir(struct cp *cp, const struct tree_path *p, bool follow)
 }
 
 /* Where one source goes: into the directory, or to the target itself. */
-static bool target_of(const struct tree_path *from, const struct tree_path *to, bool into,
-		      char buf[PATH_MAX])
+static bool target_of(const struct tree_path *from, const char *to, bool into, char buf[PATH_MAX])
 {
 	const char *base = strrchr(tree_name(from), '/');
 
 	if (!into)
-		return snprintf(buf, PATH_MAX, "%s", tree_name(to)) < PATH_MAX;
-	return snprintf(buf, PATH_MAX, "%s/%s",
-			strcmp(tree_name(to), "/") == 0 ? "" : tree_name(to),
+		return snprintf(buf, PATH_MAX, "%s", to) < PATH_MAX;
+	return snprintf(buf, PATH_MAX, "%s/%s", strcmp(to, "/") == 0 ? "" : to,
 			base ? base + 1 : tree_name(from)) < PATH_MAX;
 }
 
+/* path is dir, or lies below it. */
 static bool is_below(const char *path, const char *dir)
 {
-	size_t n = strlen(dir);
+	size_t n = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
 
-	return n > 0 && strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0');
+	return *dir && strncmp(path, dir, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-/* Where the two are not worked on in the same way, nothing but their paths tells. */
-static bool is_into_itself(const struct tree_path *from, const struct tree_path *to)
+/* Where the two are not worked on in the same way, nothing but their paths tells. Those on this
+ * machine always; those in a namespace only if it is the same one. */
+static bool is_into_itself(const struct tree_tool *tt, const struct tree_path *from,
+			   const struct tree_path *to, bool into)
 {
-	return from->servers != to->servers &&
-	       (is_below(to->full, from->full) || is_below(to->name, from->name));
+	char target[PATH_MAX];
+
+	if (from->servers == to->servers)
+		return false;
+	if (*to->full && target_of(from, to->full, into, target) && is_below(target, from->full))
+		return true;
+	return *to->name && target_of(from, to->name, into, target) &&
+	       is_below(target, from->name) && tree_servers_have(tt, from) &&
+	       tree_servers_have(tt, to);
 }
 
 static bool copy_one(struct cp *cp, const struct tree_path *from, const struct tree_path *to,
@@ -65,22 +73,24 @@ static bool copy_one(struct cp *cp, const struct tree_path *from, const struct t
 	struct leat_tree_result r = {.size = sizeof(r)};
 	struct leat_tree_place a = {.path = tree_name(from)}, b = {.fs = tree_at(&cp->tt, to)};
 	char target[PATH_MAX];
+	bool dir = is_dir(cp, from, false) == 1;
 
 	a.fs = tree_at(&cp->tt, from);
-	if (is_dir(cp, from, false) == 1 && !cp->recursive) {
+	if (dir && !cp->recursive) {
 		tree_fail(&cp->tt, "cannot copy", from->text,
 			  "it is a directory, and there is no -r");
 		return true;
 	}
-	if (cp->recursive && is_into_itself(from, to) && is_dir(cp, from, false) == 1) {
-		tree_fail(&cp->tt, "cannot copy", from->text, "it would be copied into itself");
-		return true;
-	}
 	/* As by cp(1): what is in it, not it. */
 	into = into && !tree_ends_in(from->text, ".");
-	if ((into && from->top) || !target_of(from, to, into, target)) {
+	if ((into && from->top) || !target_of(from, tree_name(to), into, target)) {
 		tree_fail(&cp->tt, "cannot copy", from->text,
 			  "it has no name for its copy; give one, with -T");
+		return true;
+	}
+	if (is_into_itself(&cp->tt, from, to, into)) {
+		tree_fail(&cp->tt, "cannot copy", from->text,
+			  dir ? "it would be copied into itself" : "it is the same file");
 		return true;
 	}
 	b.path = target;

@@ -151,6 +151,11 @@ static bool is_same(struct leat_fs *fs, const struct tree_path *p)
 	return false;
 }
 
+bool tree_servers_have(const struct tree_tool *tt, const struct tree_path *p)
+{
+	return p->servers || (tt->fs && is_same(tt->fs, p));
+}
+
 /* A mount that may not write says so to whoever works around it too. */
 static bool is_read_only(const struct tree_path *p)
 {

@@ -46,6 +46,9 @@ int tree_parse(const struct tool *t, const char *text, bool may_miss, struct tre
 /* Connects if any of the paths is in a namespace, and decides for each where it is worked on. Those
  * from number `changed` on will be changed. */
 int tree_connect(struct tree_tool *tt, struct tree_path *paths, int n, int changed);
+/* Do the servers that it is connected to have it under its name, wherever it is worked on? Only of
+ * a path in a namespace. */
+bool tree_servers_have(const struct tree_tool *tt, const struct tree_path *p);
 void tree_begin(struct tree_tool *tt, struct tool *t, const char *what);
 /* For the next call of the library: where it works, and which path messages name. */
 struct leat_fs *tree_at(struct tree_tool *tt, const struct tree_path *p);

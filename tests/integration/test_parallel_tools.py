@@ -579,6 +579,18 @@ def test_what_is_mounted_below_is_not_gone_around(c):
         r = c.leat("cp", "-r", top, "leat:/with mount/copy", check=False)
         assert r.returncode == 1 and "into itself" in r.stderr, r
         assert not os.path.exists(top + "/copy")
+        put(top + "/f")
+        os.setxattr(top + "/f", "user.mine", b"1")
+        inode = os.stat(top + "/f").st_ino
+        for args in (("-rT", c.mnt(), "leat:/backup"), ("-rT", "/", c.mnt() + "/backup"),
+                     ("-r", top, "leat:/"), ("-r", "leat:/with mount", c.mnt())):
+            r = c.leat("cp", *args, check=False, timeout=60)
+            assert r.returncode == 1 and "into itself" in r.stderr, (args, r)
+        assert not os.path.exists(c.mnt() + "/backup")
+        assert os.stat(top + "/f").st_ino == inode and os.getxattr(top + "/f", "user.mine")
+        # What only begins like it is another one.
+        c.leat("cp", "-rT", top, "leat:/with mount 2")
+        assert os.path.exists(c.mnt() + "/with mount 2/f")
     finally:
         subprocess.run(["umount", top + "/inner"], check=True)
     assert os.path.exists(top + "/inner/hidden")
