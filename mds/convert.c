@@ -625,7 +625,8 @@ static void job_end(struct convert_job *j, int rc)
 			 : j->stop ? "was stopped"
 				   : "is complete",
 			 (unsigned long long)j->n_converted, (unsigned long long)j->bytes);
-	if (!j->stop)
+	/* A server that stops leaves it to the next one. */
+	if (!j->stop && !m->stopping)
 		end_note(j, rc);
 	list_remove(&j->link);
 	m->conversions.n--;

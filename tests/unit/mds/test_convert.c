@@ -210,6 +210,25 @@ static void ends_body(struct fx *f)
 }
 TEST(test_ends, ends_body)
 
+/* A server that stops ends none: who waits for one asks the next server. */
+static void stops_body(struct fx *f)
+{
+	struct mds_status_req q = {0};
+	struct ino dir = busy_dir(f, LEAT_ROOT_INO, "dir");
+
+	assert_int_equal(convert(f, dir, 2), 0);
+	sleep_us(1000000);
+	assert_int_equal(fx_call(f, OP_mds_status, &q, NULL), 0);
+	f->m->stopping = true;
+	waitq_wake_all(&f->m->stop);
+	sleep_us(1000000);
+	assert_int_equal(f->m->conversions.n, 0);
+	assert_int_equal(ended(f, dir), 1);
+	assert_int_equal(fx_call(f, OP_mds_status, &q, NULL), -LE_SHUTDOWN);
+	assert_true(on_record(f, dir));
+}
+TEST(test_stops, stops_body)
+
 /* The newer demand for a whole counts, that for a part ends, also when both come at once. */
 static struct ino outer, inner;
 
@@ -325,6 +344,7 @@ int main(void)
 		cmocka_unit_test(test_again),
 		cmocka_unit_test(test_moved),
 		cmocka_unit_test(test_ends),
+		cmocka_unit_test(test_stops),
 		cmocka_unit_test(test_part_and_whole),
 		cmocka_unit_test(test_too_many),
 	};
