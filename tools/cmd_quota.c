@@ -1,5 +1,6 @@
 /* leat quota: how much may be kept below a directory. */
 #include <errno.h>
+#include <fcntl.h>
 #include <fts.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -335,19 +336,21 @@ static int set(struct tool *t, int argc, char **argv)
 	return code == EXIT_OK ? show(t, argc - optind + 1, argv + optind - 1) : code;
 }
 
-/* What the directory above counts to. */
+/* What the directory above counts to. From where a part is mounted, which may be within the same
+ * file system, the way up leads elsewhere. */
 static int project_above(struct tool *t, const char *full, uint64_t *ret_project)
 {
 	char up[PATH_MAX + 4], *text;
-	struct stat st, above;
+	struct statx st;
 
 	snprintf(up, sizeof(up), "%s/..", full);
-	if (stat(full, &st) < 0 || stat(up, &above) < 0)
+	if (statx(AT_FDCWD, full, 0, STATX_INO, &st) < 0)
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", full);
 	*ret_project = 0;
-	if (st.st_ino == LEAT_ROOT_INO.v)
+	if (st.stx_ino == LEAT_ROOT_INO.v)
 		return EXIT_OK; /* above it is nothing */
-	if (st.st_dev != above.st_dev)
+	if (!(st.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT) ||
+	    (st.stx_attributes & STATX_ATTR_MOUNT_ROOT))
 		return tool_error(t, EXIT_FAILED, "Do it where what is above it is mounted too.",
 				  "%s: what is above it cannot be seen", full);
 	text = virtual_attribute(up, "leat.project");

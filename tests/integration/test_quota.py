@@ -335,12 +335,18 @@ def test_by_another_name(c):
     os.symlink("named", link)
     set_quota(c, link, "--inodes", "10")
     assert project(d + "/f") == project(d) != 0 and project(link) == 0
-    os.mkdir(bind)
-    subprocess.run(["mount", "--bind", d, bind], check=True)
-    p = c.leat("quota", "rm", bind, check=False)
-    subprocess.run(["umount", bind], check=True)
-    assert p.returncode == 1 and "above it" in p.stderr, p
-    assert quota(c, d)["own"] is True and project(d + "/f") == project(d)
+    other = c.mnt() + "/other"
+    os.mkdir(other)
+    set_quota(c, other, "--inodes", "10")
+    for at in (bind, other + "/bind"):  # outside, and below another quota
+        os.mkdir(at)
+        subprocess.run(["mount", "--bind", d, at], check=True)
+        p = c.leat("quota", "rm", at, check=False)
+        subprocess.run(["umount", at], check=True)
+        assert p.returncode == 1 and "above it" in p.stderr, p
+        assert quota(c, d)["own"] is True and project(d + "/f") == project(d)
+    os.rmdir(other + "/bind")
+    c.leat("quota", "rm", other)
     set_quota(c, c.mnt(), "--inodes", "100000")
     assert quota(c, d)["own"] is True and project(link) == project(c.mnt())
     c.leat("quota", "rm", d)
