@@ -580,13 +580,22 @@ static int mark_stale(void *arg, const struct leat_stage_copy *c)
 	if (c->state != LEAT_COPY_READY)
 		return 0;
 	struct local_store *s = malloc(sizeof(*s));
-	if (s && store_init(s, job->io.env, job->o.to, c->id) == 0) {
-		int rc = store_set_mark(s, "stale", true);
-		(void)rc; /* it only tells people */
+	int rc = s ? store_init(s, job->io.env, job->o.to, c->id) : -LE_NOMEM;
+	if (rc == 0)
+		rc = store_set_mark(s, "stale", true);
+	if (rc == 0)
 		store_event(s, "STALE", "");
-	}
 	free(s);
-	return 0;
+	return rc;
+}
+
+/* This copy is of use all the same where the others cannot be marked. Who stages it next does that:
+ * the name is not noted before. */
+static void supersede(struct stage_job *job)
+{
+	int rc = copies_list_those(&job->io, job->o.to, job->m->id, was_same, mark_stale, job);
+	if (rc == 0)
+		note_alias(job);
 }
 
 static int run_fetch(struct stage_job *job, int *ret_code)
@@ -643,8 +652,7 @@ static int make_copy(struct stage_job *job)
 	/* From a time when its name meant another one. */
 	TRY(store_set_mark(&job->store, "stale", false));
 	note(job, job->store.share ? LEAT_COPY_SHARED : LEAT_COPY_READY);
-	TRY(copies_list_those(&job->io, job->o.to, job->m->id, was_same, mark_stale, job));
-	note_alias(job);
+	supersede(job);
 	char fields[160];
 	snprintf(fields, sizeof(fields),
 		 "\"bytes\":%" PRIu64 ",\"source\":%" PRIu64 ",\"peers\":%" PRIu64, job->r->bytes,
@@ -717,12 +725,8 @@ static int is_done(struct stage_job *job)
 	bool news = is_news(job) || store_has_mark(&job->store, "stale", NULL);
 	publish_inodes(job);
 	/* Others are looked at only where they may have been what this one is now. */
-	int rc = news ? store_set_mark(&job->store, "stale", false) : 0;
-	if (rc == 0 && news)
-		rc = copies_list_those(&job->io, job->o.to, job->m->id, was_same, mark_stale,
-				       job);
-	(void)rc;
-	note_alias(job);
+	if (news && store_set_mark(&job->store, "stale", false) == 0)
+		supersede(job);
 	is_used(job);
 	stage_report(job, "copy", job->r->bytes, job->r->bytes, job->r->files);
 	stage_reached(job, LEAT_STAGE_STREAMABLE);

@@ -811,6 +811,40 @@ static void test_killed_before_the_old_one_is_stale(void **state)
 	stage_over(w, id[0]);
 }
 
+/* Stages while the copy `other` cannot be marked. */
+static void fail_to_mark(const struct world *w, const char *other)
+{
+	struct leat_stage_options o = options(w);
+	char temp[256];
+	/* Where the mark is written before it gets its name. */
+	assert_true(snprintf(temp, sizeof(temp), "%s/.leat/%s/stale.%d.tmp", w->to, other,
+			     (int)getpid()) < (int)sizeof(temp));
+	assert_int_equal(mkdir(temp, 0755), 0);
+	assert_int_equal(leat_stage_in(&o, result()), 0);
+	assert_int_equal(rmdir(temp), 0);
+}
+
+/* As if who staged had been killed: the next one does it. */
+static void test_the_old_one_could_not_be_marked(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	char id[2][LEAT_ID_SIZE];
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	memcpy(id[0], r->id, sizeof(id[0]));
+	/* It is made. */
+	put_file(w->src, "sub/small", 100, 9);
+	fail_to_mark(w, id[0]);
+	stage_over(w, id[0]);
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	memcpy(id[1], r->id, sizeof(id[1]));
+	/* The copy is there already. */
+	put_file(w->src, "sub/small", 100, 2);
+	fail_to_mark(w, id[1]);
+	stage_over(w, id[1]);
+}
+
 static void test_a_stale_copy_that_is_mended_is_ready(void **state)
 {
 	struct world *w = *state;
@@ -874,6 +908,7 @@ int main(void)
 		T(test_what_is_kept_from_eviction),
 		T(test_a_directory_that_is_as_before),
 		T(test_killed_before_the_old_one_is_stale),
+		T(test_the_old_one_could_not_be_marked),
 		T(test_a_stale_copy_that_is_mended_is_ready),
 		T(test_order_and_window),
 	};
