@@ -209,8 +209,8 @@ static int find_samples(struct leat_dataset *ds, const char *what,
 	if (named > 0)
 		return 0;
 	int rc = catalog_find(v, catalog, what, id, buf);
-	if (rc == -LE_NOENT || (rc == 0 && strcmp(id, ds->m->id) != 0))
-		return 0;
+	if (rc == 0 && strcmp(id, ds->m->id) != 0)
+		rc = -LE_NOENT;
 	if (rc == 0)
 		rc = samples_compare(v, buf, ds->io.local, w->dir);
 	if (rc < 0 && named == 0)

@@ -708,6 +708,9 @@ static void test_a_copy_has_the_samples_of_its_data_set(void **state)
 	/* While they cannot be read, those of the one do not pass for the other's. */
 	in_shell("cd %s && for v in v1 v2; do rm records@$v && mkdir records@$v; done", catalog);
 	assert_int_equal(samples_of(&by_name, NULL), -LE_ISDIR);
+	in_shell("cd %s && rmdir records@v1", catalog);
+	assert_int_equal(samples_of(&by_name, NULL), -LE_NOENT);
+	assert_int_equal(samples_of(&by_name, "fixed:10"), 9);
 	by_name.what = o.source;
 	assert_int_equal(samples_of(&by_name, NULL), 18);
 	free(r);
