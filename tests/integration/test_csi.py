@@ -272,7 +272,8 @@ def test_leases(p):
     p.c.leat("dataset", "create", "held@v1", folder)
     os.makedirs(staging)
     cap = capability(READER_MANY)
-    names = ["held@v1", "held-v1", "held:v1", "held_v1", "held_40v1", "h" * 128, "h:" * 64]
+    names = ["held@v1", "held-v1", "held:v1", "held_v1", "held_40v1", "h" * 128, "h:" * 64,
+             "held.tmp", "h" * 124 + ".tmp"]
     for name in names:
         p.call("NodeStageVolume", message(f1=name, f3=staging, f4=cap, f6={"dataset": "held@v1"}))
     for name in names:
@@ -286,6 +287,14 @@ def test_leases(p):
     os.mkdir(lease)
     p.refused("INTERNAL", "NodeUnstageVolume", message(f1="v", f2=staging))
     os.rmdir(lease)
+    # Nothing can be given back there, and one without a lease does not have to.
+    leases = os.path.dirname(lease)
+    os.rename(leases, leases + ".away")
+    os.symlink("leases", leases)
+    p.call("NodeStageVolume", message(f1="plain", f3=staging, f4=capability(WRITER_MANY)))
+    p.call("NodeUnstageVolume", message(f1="plain", f2=staging))
+    os.unlink(leases)
+    os.rename(leases + ".away", leases)
     p.call("NodeUnstageVolume", message(f1="v", f2=staging))
     assert p.c.leat("stage", "evict", "held@v1", "--to", p.stage_dir).returncode == 0
 
