@@ -25,7 +25,7 @@ static const struct stage_verb verbs[] = {
 	{"pin", stage_cmd_pin, "to", 1, 1, true},
 	{"unpin", stage_cmd_unpin, "to", 1, 1, true},
 	{"lease", stage_cmd_lease, "to lease ttl", 1, 1, true},
-	{"release", stage_cmd_release, "to lease", 0, 1, true},
+	{"release", stage_cmd_release, "to lease nodes", 0, 1, true},
 	{"evict", stage_cmd_evict, "to", 1, 1, true},
 	{"gc", stage_cmd_gc, "to capacity free dry-run", 0, 0, true},
 	{"cancel", stage_cmd_cancel, "to", 1, 1, true},
@@ -255,7 +255,7 @@ int stage_args_parse(struct tool *t, const struct stage_verb *v, int argc, char 
 		code = dirs_of_environment(t, a);
 	if (code != EXIT_OK)
 		return code;
-	if (v->need_to && (!a->to || !*a->to))
+	if (v->need_to && !a->nodes && (!a->to || !*a->to))
 		return tool_usage(t, "%s: --to DIRECTORY (or $LEAT_STAGE_DIR)?", v->name);
 	a->what = argv[optind];
 	a->dest = a->what ? argv[optind + 1] : NULL;
@@ -325,7 +325,8 @@ const struct command command_stage = {
 		"  --nodes LIST     the agents of these nodes make it, HOST[:PORT],...,\n"
 		"                   n[1-4,7], @HOSTFILE or @ (those of this job); chunks are "
 		"read\n"
-		"                   from the servers once and handed on; --agent: of one node\n"
+		"                   from the servers once and handed on; --agent: of one node;\n"
+		"                   release: they release it\n"
 		"  --max-rate RATE  bytes per second read from the source, at most\n"
 		"  --placement HOW  with --nodes: replicate, spread[:N] (each file on N of them), "
 		"partition,\n"

@@ -244,6 +244,10 @@ int stage_cmd_release(struct tool *t, struct stage_args *a)
 		code = copy_name(t, a->what, &source);
 	if (code != EXIT_OK)
 		return code;
+	if (a->nodes) {
+		code = stage_nodes_release(t, a, a->what ? source.name : "");
+		return code == EXIT_OK ? done(t, a->lease, "released") : code;
+	}
 	int rc = leat_stage_release_job(a->to, a->what ? source.name : NULL, a->lease);
 	if (rc == -ENOENT)
 		return tool_error(t, EXIT_MISSING, NULL, "job %s has no lease there", a->lease);

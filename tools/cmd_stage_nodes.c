@@ -1,6 +1,7 @@
 /*
  * leat stage in --nodes, --agent: agents do the work, each makes a copy and hands chunks to the
- * others. Here they are begun, watched, and summed up. And `leat stage where`.
+ * others. Here they are begun, watched, and summed up. And `leat stage release --nodes`, and `leat
+ * stage where`.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -166,10 +167,9 @@ static struct peer_stage_req request(const struct agent_view *v, enum peer_verb 
 	};
 }
 
-static void start_one(void *arg)
+static void ask(struct agent_view *v, enum peer_verb verb)
 {
-	struct agent_view *v = arg;
-	struct peer_stage_req req = request(v, PEER_START);
+	struct peer_stage_req req = request(v, verb);
 	struct peer_stage_rep rep = {0};
 	struct rpc_call c = {0};
 	int rc = connect_agent(v);
@@ -186,6 +186,16 @@ static void start_one(void *arg)
 	v->job = rep.job;
 	rpc_call_fini(&c);
 	v->heard_us = loop_now_us();
+}
+
+static void start_one(void *arg)
+{
+	ask(arg, PEER_START);
+}
+
+static void release_one(void *arg)
+{
+	ask(arg, PEER_RELEASE);
 }
 
 static void take_status(struct agent_view *v, json_t *o)
@@ -337,14 +347,26 @@ static bool all_are_there(const struct nodes *n)
 	return true;
 }
 
+static void open_all(struct nodes *n, struct cluster *c, const char *name, void (*fn)(void *arg))
+{
+	n->c = c;
+	for (uint32_t i = 0; i < n->count; i++)
+		n->v[i].n = n;
+	for_each(n, name, fn);
+}
+
+static void close_all(struct nodes *n)
+{
+	for (uint32_t i = 0; i < n->count; i++)
+		if (n->v[i].rpc)
+			rpc_client_destroy(n->v[i].rpc);
+}
+
 static int watch(struct cluster *c, void *arg)
 {
 	struct nodes *n = arg;
 
-	n->c = c;
-	for (uint32_t i = 0; i < n->count; i++)
-		n->v[i].n = n;
-	for_each(n, "start", start_one);
+	open_all(n, c, "start", start_one);
 	while (!all_are_there(n)) {
 		if (interrupted() && !n->cancelled) {
 			n->cancelled = true;
@@ -355,9 +377,14 @@ static int watch(struct cluster *c, void *arg)
 		int rc = fiber_sleep_us(POLL_US);
 		(void)rc;
 	}
-	for (uint32_t i = 0; i < n->count; i++)
-		if (n->v[i].rpc)
-			rpc_client_destroy(n->v[i].rpc);
+	close_all(n);
+	return 0;
+}
+
+static int release(struct cluster *c, void *arg)
+{
+	open_all(arg, c, "release", release_one);
+	close_all(arg);
 	return 0;
 }
 
@@ -369,6 +396,14 @@ static int worst(const struct nodes *n)
 		if (n->v[i].ended && n->v[i].code)
 			return n->v[i].code;
 	return EXIT_OK;
+}
+
+static void print_failed(const struct nodes *n)
+{
+	for (uint32_t i = 0; i < n->count && !n->t->json; i++)
+		if (n->v[i].ended && n->v[i].code)
+			fprintf(stderr, "%s: %s: %s\n", n->v[i].addr,
+				leat_stage_code_text(n->v[i].code), n->v[i].message);
 }
 
 static json_t *summary(const struct nodes *n, const struct sums *s)
@@ -401,10 +436,7 @@ static int finish(struct nodes *n)
 	memcpy(n->a->id, n->v[0].id, sizeof(n->a->id));
 	if (n->t->json && code == EXIT_OK)
 		return tool_print_json(summary(n, &s));
-	for (uint32_t i = 0; i < n->count && !n->t->json; i++)
-		if (n->v[i].ended && n->v[i].code)
-			fprintf(stderr, "%s: %s: %s\n", n->v[i].addr,
-				leat_stage_code_text(n->v[i].code), n->v[i].message);
+	print_failed(n);
 	if (code != EXIT_OK)
 		return tool_error(n->t, code, "The same command goes on where it stopped.",
 				  "%u of %u nodes are ready: %s", s.ready, n->count,
@@ -419,15 +451,18 @@ static int finish(struct nodes *n)
 	return EXIT_OK;
 }
 
+static int prepare(struct nodes *n)
+{
+	int rc = take_nodes(n, n->a->nodes ? n->a->nodes : n->a->agent);
+
+	return rc < 0 ? tool_usage(n->t, "--nodes: %s", status_text(rc)) : tool_load_conf(n->t);
+}
+
 int stage_cmd_nodes(struct tool *t, struct stage_args *a, const char *what)
 {
 	struct nodes n = {.t = t, .a = a, .what = what};
-	int rc = take_nodes(&n, a->nodes ? a->nodes : a->agent), code;
+	int code = prepare(&n);
 
-	if (rc < 0)
-		code = tool_usage(t, "--nodes: %s", status_text(rc));
-	else
-		code = tool_load_conf(t);
 	if (code == EXIT_OK) {
 		catch_interrupts();
 		progress_init(&n.line, "staging");
@@ -437,6 +472,41 @@ int stage_cmd_nodes(struct tool *t, struct stage_args *a, const char *what)
 		if (code == EXIT_OK)
 			code = finish(&n);
 	}
+	free(n.members);
+	free(n.v);
+	return code;
+}
+
+/* Those that held nothing are passed over, unless all did. */
+static int finish_release(struct nodes *n)
+{
+	uint32_t n_held = 0;
+
+	for (uint32_t i = 0; i < n->count; i++) {
+		struct agent_view *v = &n->v[i];
+
+		n_held += v->code == 0;
+		if (v->code == LEAT_STAGE_SOURCE_GONE)
+			v->code = 0;
+	}
+	print_failed(n);
+	if (worst(n) != EXIT_OK)
+		return tool_error(n->t, worst(n), NULL, "job %s: not released on all nodes",
+				  n->a->lease);
+	return n_held > 0 ? EXIT_OK
+			  : tool_error(n->t, EXIT_MISSING, NULL, "job %s has no lease there",
+				       n->a->lease);
+}
+
+int stage_nodes_release(struct tool *t, struct stage_args *a, const char *what)
+{
+	struct nodes n = {.t = t, .a = a, .what = what};
+	int code = prepare(&n);
+
+	if (code == EXIT_OK)
+		code = cluster_run(t, UINT32_MAX, release, &n);
+	if (code == EXIT_OK)
+		code = finish_release(&n);
 	free(n.members);
 	free(n.v);
 	return code;

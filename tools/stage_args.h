@@ -36,8 +36,8 @@ struct stage_args {
 	enum stage_progress progress;
 };
 
-/* The options of a verb. n_min..n_max arguments; need_to: a directory is needed. 0, or an exit
- * status after a message. */
+/* The options of a verb. n_min..n_max arguments; need_to: a directory is needed, or nodes. 0,
+ * or an exit status after a message. */
 struct stage_verb {
 	const char *name;
 	int (*run)(struct tool *t, struct stage_args *a);
@@ -57,6 +57,8 @@ int stage_cmd_verify(struct tool *t, struct stage_args *a);
 /* ---- cmd_stage_nodes.c ---- */
 /* what: as the library of the agents' machines calls it. */
 int stage_cmd_nodes(struct tool *t, struct stage_args *a, const char *what);
+/* what: "": anything. An exit status, not 0 after a message. */
+int stage_nodes_release(struct tool *t, struct stage_args *a, const char *what);
 int stage_cmd_where(struct tool *t, struct stage_args *a);
 /* How many nodes have it READY, and how many are making it. An exit status. */
 int stage_where_count(struct tool *t, const char *what, uint32_t *ret_ready, uint32_t *ret_busy);

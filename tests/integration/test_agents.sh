@@ -164,6 +164,20 @@ expect 8 "$leat" stage in set@v1 --nodes "$nodes" --json
 json .error.message "3 of 4 nodes are ready: no capacity"
 check 1 2 3
 
+# What a job holds on some of them is given back by one command, also where one is not there
+held() { find "$tmp"/node*/.leat -path '*/leases/job7' | wc -l; }
+for all in "$nodes" "$nodes$here:${ports[4]}"; do
+	for n in 1 3; do expect 0 "$leat" stage lease set@v1 --lease job7 --to "$tmp/node$n"; done
+	[ "$(held)" = 2 ] || fail "$(held) leases, not 2"
+	code=0
+	[ "$all" = "$nodes" ] || code=11
+	expect $code "$leat" stage release --lease job7 --nodes "$all"
+	[ "$(held)" = 0 ] || fail "$(held) leases are left"
+done
+in_err "not released on all nodes"
+expect 9 "$leat" stage release --lease job7 --nodes "$nodes"
+in_err "no lease"
+
 # Detached and cancelled; without an agent; what an agent refuses
 expect 9 "$leat" stage in none@v1 --agent "$here:${ports[0]}"
 in_err "no such data set"

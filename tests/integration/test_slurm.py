@@ -350,6 +350,20 @@ def test_agents(s):
         for node in NODES:  # the epilog has given the leases back
             s.c.leat("stage", "evict", "five@v1", "--to", "%s/nvme-%s" % (s.dir, node))
         s.reason(s.submit("#BB_LUA leat=five@v1,none@v1\ntrue\n"), "none@v1")
+        # The second one cannot be staged: of the first one nothing is held for a job that may
+        # never run, and has no epilog.
+        p = hook(s, "stage", "778", "n[1-4]", "five@v1,none@v1")
+        assert p.returncode == 1 and "0 of 4 nodes" in p.stdout, p
+        held = {n: leases(s, n) for n in NODES}
+        assert staged_on(s, "five") == NODES and not any(held.values()), held
+        # Nor where one of them does not answer.
+        p = hook(s, "stage", "779", "n[1-4]", "five@v1")
+        assert p.returncode == 0 and [leases(s, n) for n in NODES] == [["slurm-779"]] * 4, p
+        agents[2].terminate()
+        agents[2].wait(30)
+        hook(s, "release", "779", "n[1-4]")
+        held = {n: leases(s, n) for n in NODES}
+        assert held == {"n1": [], "n2": [], "n3": ["slurm-779"], "n4": []}, held
     finally:
         for agent in agents:
             agent.terminate()
