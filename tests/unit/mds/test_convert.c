@@ -213,7 +213,7 @@ TEST(test_ends, ends_body)
 /* A server that stops ends none: who waits for one asks the next server. */
 static void stops_body(struct fx *f)
 {
-	struct mds_status_req q = {0};
+	struct mds_status_req q;
 	struct ino dir = busy_dir(f, LEAT_ROOT_INO, "dir");
 
 	assert_int_equal(convert(f, dir, 2), 0);
