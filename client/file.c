@@ -182,13 +182,6 @@ static void truncated(struct inode *i, const struct attr *attr)
 		d->sparse = d->packed = false;
 }
 
-/* Answers that were given before, and come later, know nothing of this writer. */
-static void opened_for_writing(struct inode *i, uint32_t flags)
-{
-	if (for_writing(flags))
-		i->recalled_us = loop_now_us();
-}
-
 /* A cut, or a hole, that was given up, or failed half way. What was refused is none: nobody who may
  * not change a file makes others lose what they have of it. */
 static bool may_come_yet(int rc)
@@ -269,7 +262,7 @@ static int open_inode(struct client *c, const struct cred *cred, struct inode *i
 	if (rc >= 0) {
 		unsettled = was_unsettled(i, false);
 		inode_update(c, i, &rep.attr, for_writing(flags), call.sent_us);
-		opened_for_writing(i, flags);
+		inode_opened(i, flags);
 		if (flags & O_TRUNC)
 			truncated(i, &rep.attr);
 		rc = opened(c, i, cred, flags, &rep.cap, ret_file);
@@ -385,7 +378,7 @@ int ll_create(struct client *c, const struct cred *cred, struct ino parent, stru
 	}
 	unsettled = was_unsettled(i, rep.created);
 	inode_update(c, i, &rep.attr, true, call.sent_us);
-	opened_for_writing(i, flags);
+	inode_opened(i, flags);
 	if (rep.created) {
 		inode_dir_changed(c, parent, &rep.dir, call.sent_us);
 		names_told(c, &rep.dir, name, rep.attr.ino, true, call.sent_us);

@@ -4,6 +4,7 @@
 
 #include "client/client.h"
 #include "client/kept.h"
+#include "client/session.h"
 
 #define FREE_INODES_MAX 1024u
 #define FREE_DATA_MAX   256u
@@ -219,6 +220,16 @@ static bool has_own_writes(const struct idata *d)
 	return d != NULL && (d->gather.slot != NULL || !list_empty(&d->writes));
 }
 
+/* It is written here, which the MDS does not know yet in a session that is new: others are told, and
+ * cut it, without asking this client. attr: what it says of it. */
+static bool writes_untold(const struct inode *i, const struct attr *attr)
+{
+	const struct idata *d = i->data;
+
+	return d != NULL && d->n_write > 0 && (attr->flags & ATTR_UNSETTLED) == 0 &&
+	       session_misses(d);
+}
+
 /* What this client has written itself is known to it as well. */
 static void update_own_size(struct inode *i)
 {
@@ -226,7 +237,7 @@ static void update_own_size(struct inode *i)
 
 	if (d == NULL)
 		return;
-	if (!has_own_writes(d) && d->n_write == 0)
+	if (!has_own_writes(d) && (d->n_write == 0 || writes_untold(i, &i->attr)))
 		d->size = i->attr.size;
 	else if (d->size < i->attr.size)
 		d->size = i->attr.size;
@@ -257,7 +268,9 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 		  uint64_t sent_us)
 {
 	uint64_t step = attr->change - i->attr.change;
-	bool known = i->attr.ino.v != 0, leased = (attr->flags & ATTR_LEASED) != 0;
+	bool known = i->attr.ino.v != 0;
+	/* A read lease: nobody would ask for what is written behind it. */
+	bool leased = (attr->flags & ATTR_LEASED) != 0 && !writes_untold(i, attr);
 	/* An answer of before it was opened here for writing says nothing of that. */
 	bool unsettled = i->data != NULL && i->data->n_write > 0 && sent_us < i->recalled_us &&
 			 (i->attr.flags & ATTR_UNSETTLED) != 0;
@@ -295,6 +308,12 @@ void inode_update(struct client *c, struct inode *i, const struct attr *attr, bo
 	    !inode_is_unsure(i))
 		i->settled_us = i->attr_us;
 	update_own_size(i);
+}
+
+void inode_opened(struct inode *i, uint32_t flags)
+{
+	if ((flags & O_ACCMODE) != O_RDONLY)
+		i->recalled_us = loop_now_us();
 }
 
 void inode_saw(struct client *c, const struct attr *attr, bool own, uint64_t sent_us)

@@ -194,6 +194,9 @@ void inode_data_trim(struct client *c, struct inode *i);
  */
 void inode_update(struct client *c, struct inode *i, const struct attr *attr, bool own,
 		  uint64_t sent_us);
+/* Opened, by that answer, with flags of open(2): those that were given before, and come later, know
+ * nothing of this writer. */
+void inode_opened(struct inode *i, uint32_t flags);
 /* Get, update, put: for answers about names. */
 void inode_saw(struct client *c, const struct attr *attr, bool own, uint64_t sent_us);
 /* We have changed it ourselves, by an answer that does not carry its attributes: a name more or

@@ -124,6 +124,7 @@ int io_reopen(struct idata *d, uint32_t flags, uint32_t end_flags)
 	rc = mds_call_to_end(d->c, OP_mds_open, &req, &rep, &call);
 	if (rc >= 0) {
 		inode_update(d->c, d->inode, &rep.attr, false, call.sent_us);
+		inode_opened(d->inode, flags);
 		io_take_cap(d, &rep.cap);
 	}
 	rpc_call_fini(&call);

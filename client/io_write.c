@@ -5,6 +5,7 @@
  */
 #include "client/io.h"
 #include "client/retry.h"
+#include "client/session.h"
 #include "client/stripe.h"
 #include "common/base/fault.h"
 #include "common/base/payload.h"
@@ -149,15 +150,22 @@ struct place {
 
 /* What this client has written is with the chains: of a file that was cut the MDS believes them
  * alone. And where somebody else may have cut it since, or a session has ended with what was on its
- * way, it is known again how long it is. */
+ * way, it is known again how long it is: once it is open in the new one, so that nobody cuts it
+ * behind that unnoticed. */
 static int show_end(struct ll_file *f)
 {
-	int rc = wb_show(f->d);
+	int rc;
 
-	while (rc >= 0 && inode_is_unsure(f->inode))
-		rc = io_settle(f->c, f->inode, &f->inode->attr);
-	/* Who may not ask them knows too much rather than too little. */
-	return rc == -LE_ACCES || rc == -LE_PERM ? 0 : rc;
+	do {
+		TRY(session_await(f->d));
+		rc = wb_show(f->d);
+		while (rc >= 0 && inode_is_unsure(f->inode))
+			rc = io_settle(f->c, f->inode, &f->inode->attr);
+		/* Who may not ask them knows too much rather than too little. */
+		if (rc == -LE_ACCES || rc == -LE_PERM)
+			rc = 0;
+	} while (rc >= 0 && session_misses(f->d));
+	return rc;
 }
 
 /* Asks for a place as long as a cut has overtaken the answer; see io_cut. p: what it had in a

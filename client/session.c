@@ -7,6 +7,7 @@
 #include "client/kept.h"
 #include "client/lease.h"
 #include "client/lock.h"
+#include "client/retry.h"
 #include "common/base/log.h"
 
 #define RECLAIM_ENTRY    16u
@@ -142,16 +143,20 @@ int session_setup_call(struct client *c, uint16_t flags, uint16_t op, const void
 	return rc;
 }
 
-/* One open of a file in the new session: counts and capability. */
+/* One open of a file in the new session: counts, capability, and what the file has become. */
 static int reopen_one(struct client *c, uint16_t flags, struct idata *d, uint32_t mode)
 {
 	struct mds_open_req req = {
 		.cred = io_renew_cred(d), .ino = d->inode->ino, .flags = mode | OPEN_ORPHAN};
 	struct mds_open_rep rep = {0};
+	uint64_t sent_us = loop_now_us();
 	int rc = session_setup_call(c, flags, OP_mds_open, &req, &rep);
 
-	if (rc >= 0)
+	if (rc >= 0) {
+		inode_update(c, d->inode, &rep.attr, false, sent_us);
+		inode_opened(d->inode, mode);
 		io_take_cap(d, &rep.cap);
+	}
 	return rc;
 }
 
@@ -178,14 +183,31 @@ void session_opened(struct idata *d, uint32_t flags, uint64_t session)
 		++*reopened_count(d, flags);
 }
 
+bool session_misses(const struct idata *d)
+{
+	const struct client *c = d->c;
+
+	return c->reopening && !c->stopping && d->reopened_gen != c->session_gen;
+}
+
 bool session_reopens(struct client *c, struct ino ino)
 {
-	struct inode *i = c->reopening && !c->stopping ? inode_peek(c, ino) : NULL;
-	bool reopens = i != NULL && i->data != NULL && i->data->reopened_gen != c->session_gen;
+	struct inode *i = c->reopening ? inode_peek(c, ino) : NULL;
+	bool reopens = i != NULL && i->data != NULL && session_misses(i->data);
 
 	if (i != NULL)
 		inode_put_later(c, i);
 	return reopens;
+}
+
+int session_await(struct idata *d)
+{
+	struct retry r;
+
+	retry_begin(&r, d->c);
+	while (session_misses(d))
+		TRY(retry_next(&r, -LE_NOT_READY));
+	return 0;
 }
 
 /* What is counted changes meanwhile. */

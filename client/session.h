@@ -29,6 +29,10 @@ void session_opened(struct idata *d, uint32_t flags, uint64_t session);
  * appended to, locked or unlocked there: it would be counted twice, undone, or refused. Does not
  * yield. */
 bool session_reopens(struct client *c, struct ino ino);
+/* The same of what is known to be in use here. */
+bool session_misses(const struct idata *d);
+/* Until it is open again, as long as one operation may take. Yields. */
+int session_await(struct idata *d) CHECK_RESULT;
 /* While the session is being set up: one mutation at the MDS whose reply carries no bytes.
  * Yields. */
 int session_setup_call(struct client *c, uint16_t flags, uint16_t op, const void *req,

@@ -84,6 +84,8 @@ static int on_open(struct rpc_req *r, const void *in, void *out)
 	struct mds_open_rep *p = out;
 
 	(void)r;
+	if (bed.open_status < 0)
+		return bed.open_status;
 	p->attr = bed.attr;
 	p->cap = (struct cap){.ino = ((const struct mds_open_req *)in)->ino,
 			      .rights = CAP_READ | CAP_WRITE,

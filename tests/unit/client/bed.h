@@ -61,6 +61,7 @@ extern struct bed {
 	uint32_t epoch, order[N], n_members, n_sync;
 	uint32_t n_maps;
 	struct attr attr; /* of every file */
+	int open_status;
 	uint64_t stored;  /* where it ends in store */
 	uint32_t n_getattrs;
 	uint64_t session, n_restarts;

@@ -13,6 +13,7 @@
 
 #define END   (12u << 10)
 #define PLACE (20u << 10)
+#define CUT   (4u << 10)
 
 /* What is there when the simulation ends leaves its memory. */
 int __lsan_is_turned_off(void);
@@ -115,6 +116,46 @@ static void session_ends_while_it_waits_for_a_slot(void)
 	close_it(f);
 }
 
+/* By another client. */
+static void cut_to(uint64_t size, uint32_t flags)
+{
+	bed.attr.size = bed.stored = size;
+	bed.attr.change++;
+	bed.attr.cuts++;
+	bed.attr.flags = flags;
+}
+
+static void cut_before_it_is_open_again(void)
+{
+	struct cred cred = {.flags = CRED_CHECKED};
+	struct ll_file *f = open_to_append(0);
+	struct inode *i = f->inode;
+	struct attr attr;
+
+	map_head(bed.client, &i->attr.layout, 0)->grant = 1 << 20;
+	bed.session++;
+	bed.open_status = -LE_NOT_READY;
+	cut_to(CUT, ATTR_LEASED); /* nobody seems to write it */
+	assert_int_equal(session_renew(bed.client, SESSION), 0);
+	assert_true(bed.client->reopening);
+	assert_int_equal(io_attr(bed.client, &cred, i, &attr), 0);
+	assert_int_equal(attr.size, CUT);
+	assert_false(lease_held(bed.client, i));
+	ended = false;
+	assert_int_equal(fiber_spawn("append", append_record, f), 0);
+	assert_int_equal(fiber_sleep_us(100000), 0);
+	assert_false(ended);
+	cut_to(CUT / 2, ATTR_UNSETTLED | ATTR_LEASED);
+	bed.open_status = 0;
+	while (!ended)
+		assert_int_equal(fiber_sleep_us(1000), 0);
+	assert_int_equal(wb_flush(f->d), 0);
+	assert_int_equal(bed.n_appends, 1);
+	assert_int_equal(bed.told[0], CUT / 2);
+	assert_int_equal(bed.oss[0].last_off, PLACE);
+	close_it(f);
+}
+
 static void server_restarts_while_it_hides(bool shared)
 {
 	struct ll_file *f = open_to_append(0);
@@ -156,6 +197,7 @@ TEST(an_append_that_is_asked_for_again_does_not_tell_the_end_of_before,
      session_ends_while_the_place_is_asked_for)
 TEST(an_append_that_has_waited_for_a_slot_is_not_at_the_end_of_before,
      session_ends_while_it_waits_for_a_slot)
+TEST(an_append_waits_for_its_file_and_asks_then_where_it_ends, cut_before_it_is_open_again)
 TEST(a_restarted_server_is_told_of_what_is_hidden, server_restarts)
 TEST(what_is_hidden_is_not_told_as_shared, server_restarts_and_it_was_shared)
 
@@ -164,6 +206,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_append_that_is_asked_for_again_does_not_tell_the_end_of_before),
 		cmocka_unit_test(an_append_that_has_waited_for_a_slot_is_not_at_the_end_of_before),
+		cmocka_unit_test(an_append_waits_for_its_file_and_asks_then_where_it_ends),
 		cmocka_unit_test(a_restarted_server_is_told_of_what_is_hidden),
 		cmocka_unit_test(what_is_hidden_is_not_told_as_shared),
 	};
