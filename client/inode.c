@@ -247,8 +247,10 @@ static void take_attr(struct inode *i, const struct attr *attr, bool own)
 {
 	bool unsettled = (attr->flags & ATTR_UNSETTLED) != 0;
 
-	if (unsettled && i->settled_us != 0 && !own && attr->layout.gen == i->attr.layout.gen) {
-		/* What the chains said last stays until they are asked again. */
+	if (unsettled && i->settled_us != 0 && !own && attr->layout.gen == i->attr.layout.gen &&
+	    attr->cuts == i->attr.cuts) {
+		/* What the chains said last stays until they are asked again, or somebody has cut
+		 * off some of it. */
 		uint64_t size = i->attr.size, blocks = i->attr.blocks;
 		int64_t written_ns = i->attr.chains_ns;
 

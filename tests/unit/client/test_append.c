@@ -156,6 +156,22 @@ static void cut_before_it_is_open_again(void)
 	close_it(f);
 }
 
+static void cut_while_others_write_it(void)
+{
+	struct cred cred = {.flags = CRED_CHECKED};
+	struct ll_file *f = open_to_append(O_SYNC);
+	struct attr attr;
+
+	cut_to(END, ATTR_UNSETTLED);
+	assert_int_equal(io_ask_attr(bed.client, &cred, f->inode), 0);
+	assert_int_equal(io_attr(bed.client, &cred, f->inode, &attr), 0);
+	assert_int_equal(attr.size, END);
+	cut_to(CUT, ATTR_UNSETTLED);
+	append_record(f);
+	assert_int_equal(bed.told[0], CUT);
+	close_it(f);
+}
+
 static void server_restarts_while_it_hides(bool shared)
 {
 	struct ll_file *f = open_to_append(0);
@@ -198,6 +214,7 @@ TEST(an_append_that_is_asked_for_again_does_not_tell_the_end_of_before,
 TEST(an_append_that_has_waited_for_a_slot_is_not_at_the_end_of_before,
      session_ends_while_it_waits_for_a_slot)
 TEST(an_append_waits_for_its_file_and_asks_then_where_it_ends, cut_before_it_is_open_again)
+TEST(where_the_chains_said_it_ended_before_a_cut_is_not_told, cut_while_others_write_it)
 TEST(a_restarted_server_is_told_of_what_is_hidden, server_restarts)
 TEST(what_is_hidden_is_not_told_as_shared, server_restarts_and_it_was_shared)
 
@@ -207,6 +224,7 @@ int main(void)
 		cmocka_unit_test(an_append_that_is_asked_for_again_does_not_tell_the_end_of_before),
 		cmocka_unit_test(an_append_that_has_waited_for_a_slot_is_not_at_the_end_of_before),
 		cmocka_unit_test(an_append_waits_for_its_file_and_asks_then_where_it_ends),
+		cmocka_unit_test(where_the_chains_said_it_ended_before_a_cut_is_not_told),
 		cmocka_unit_test(a_restarted_server_is_told_of_what_is_hidden),
 		cmocka_unit_test(what_is_hidden_is_not_told_as_shared),
 	};
