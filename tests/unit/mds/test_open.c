@@ -333,9 +333,9 @@ static void former_place_body(struct fx *f)
 	f->session = fx_session(f, 2);
 	f->slot = 1;
 	/* Who cuts the file would not ask it. */
-	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), -LE_NOT_READY);
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), -LE_BADF);
 	assert_int_equal(fx_open(f, a.ino, O_RDONLY), 0);
-	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), -LE_NOT_READY);
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), -LE_BADF);
 	assert_int_equal(fx_open(f, a.ino, O_WRONLY | O_APPEND), 0);
 	assert_int_equal(append(f, a.ino, 10, 0), 110);
 	q.had_end = p.off + 10;
