@@ -220,8 +220,8 @@ static bool has_own_writes(const struct idata *d)
 	return d != NULL && (d->gather.slot != NULL || !list_empty(&d->writes));
 }
 
-/* It is written here, which the MDS does not know yet in a session that is new: others are told, and
- * cut it, without asking this client. attr: what it says of it. */
+/* It is written here, which the MDS does not know yet in a session that is new: others are told,
+ * and cut it, without asking this client. attr: what it says of it. */
 static bool writes_untold(const struct inode *i, const struct attr *attr)
 {
 	const struct idata *d = i->data;

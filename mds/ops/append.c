@@ -42,8 +42,8 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 		return -LE_INVAL;
 	if ((old->attr.flags & ATTR_SEALED) != 0)
 		return -LE_PERM;
-	/* Who cuts the file asks those who have it open whether they still write at a place. Clients
-	 * open it again in a new session before they ask for one, if they may. */
+	/* Who cuts the file asks those who have it open whether they still write at a place.
+	 * Clients open it again in a new session before they ask for one, if they may. */
 	if (o == NULL || o->n_write == 0)
 		return -LE_BADF;
 	if ((old->attr.flags & ATTR_UNSETTLED) != 0 && !a->asked &&
