@@ -111,6 +111,7 @@ struct client {
 	/* kept.c */
 	struct ll_kept *kept;
 	uint64_t seq_base;
+	struct idata *reopening_lost; /* what a new session was refused is tried again; or NULL */
 	bool taking_over;       /* the MDS still counts what a former process had open */
 	bool reopening;         /* files are not open yet in a session that is new */
 	bool telling;           /* it has not been told yet what of that is still open */

@@ -1,6 +1,7 @@
 #include "client/delegation.h"
 
 #include "client/retry.h"
+#include "client/session.h"
 #include "common/base/fault.h"
 #include "common/base/log.h"
 #include "common/proto/cred.h"
@@ -109,8 +110,10 @@ static int tell(struct client *c, struct idata *d)
 	fiber_set_deadline(deadline);
 	if (d->delegated_told)
 		return 0;
-	if (rc >= 0)
+	if (rc >= 0) {
+		session_opened(d, O_RDONLY, call.session);
 		now_told(d);
+	}
 	return rc;
 }
 

@@ -83,6 +83,7 @@ struct idata {
 	struct {
 		uint32_t gen, n_read, n_write, n_append;
 	} reopened;
+	uint32_t lost_gen; /* the session in which not all could be: reopened counts on */
 	uint32_t n_delegated;  /* opens for reading of which the MDS is not told (delegation.h), */
 	bool delegated_told;   /* or only that there are some: one of n_read */
 	uint32_t n_lazy, n_close_waiters; /* closes that the MDS may take its time with; waiters */

@@ -74,6 +74,8 @@ int io_close(struct idata *d, struct mds_close_req *req)
 		  (unsigned long long)i->ino.v, req->dirty, (unsigned long long)req->size,
 		  status_name(rc));
 	TRY(rc);
+	if ((req->flags & CLOSE_UNCOUNTED) == 0)
+		session_closed(d, req->flags);
 	/* What the MDS has now is not what we were told when the file was opened. */
 	if (writing) {
 		i->attr_us = 0;
@@ -150,7 +152,11 @@ static int renew(struct idata *d, enum io_right right)
 	bool append = (d->inode->attr.flags & ATTR_APPEND) != 0; /* else it is refused */
 	uint32_t flags = right == IO_WRITE ? O_RDWR | (append ? O_APPEND : 0) : O_RDONLY;
 
-	TRY(io_reopen(d, flags, flags));
+	/* To stay open: else nobody would tell the MDS how long the file has become. */
+	if (right == IO_WRITE && d->lost_gen == d->c->session_gen)
+		TRY(session_await(d));
+	if (!cap_good(d, right))
+		TRY(io_reopen(d, flags, flags));
 	return cap_good(d, right) ? 0 : -LE_STALE;
 }
 

@@ -77,6 +77,7 @@ static int list_opens(struct client *c, uint8_t **ret_buf, uint32_t *ret_len)
 				 : lease_shared_lasts(c, d->inode) ? RECLAIM_SHARED
 								   : 0;
 
+		d->lost_gen = 0; /* nobody asks whether it may be open */
 		/* It gets a write lease to be recalled, or nobody would ask it to show that. */
 		if (state == RECLAIM_HIDDEN)
 			lease_unshare(d->inode);
@@ -171,43 +172,60 @@ static uint32_t *reopened_count(struct idata *d, uint32_t flags)
 	return (flags & O_APPEND) != 0 ? &d->reopened.n_append : &d->reopened.n_write;
 }
 
+static bool is_lost(const struct idata *d)
+{
+	return d->lost_gen == d->c->session_gen;
+}
+
 void session_opened(struct idata *d, uint32_t flags, uint64_t session)
 {
 	struct client *c = d->c;
 
-	if (!c->reopening || session != c->session)
+	if ((!c->reopening && !is_lost(d)) || session != c->session)
 		return;
-	if (d->n_read + d->n_write + d->n_delegated == 0)
+	if (d->n_read + d->n_write + d->n_delegated == 0) {
 		d->reopened_gen = c->session_gen; /* and it has no locks */
-	else
+		d->lost_gen = 0;
+	} else {
 		++*reopened_count(d, flags);
+	}
+}
+
+void session_closed(struct idata *d, uint32_t flags)
+{
+	uint32_t *n;
+
+	if (!is_lost(d))
+		return;
+	n = reopened_count(d, flags);
+	/* Of those who write the MDS takes another one where there is none of that kind. */
+	if (*n == 0 && (flags & O_ACCMODE) != O_RDONLY)
+		n = reopened_count(d, flags ^ O_APPEND);
+	*n -= *n > 0;
+}
+
+static bool is_reopening(const struct idata *d)
+{
+	return (d->c->reopening && d->reopened_gen != d->c->session_gen) ||
+	       d->c->reopening_lost == d;
 }
 
 bool session_misses(const struct idata *d)
 {
-	const struct client *c = d->c;
-
-	return c->reopening && !c->stopping && d->reopened_gen != c->session_gen;
+	return !d->c->stopping && (is_reopening(d) || is_lost(d));
 }
 
 bool session_reopens(struct client *c, struct ino ino)
 {
-	struct inode *i = c->reopening ? inode_peek(c, ino) : NULL;
-	bool reopens = i != NULL && i->data != NULL && session_misses(i->data);
+	const struct idata *lost = c->reopening_lost;
+	struct inode *i = c->reopening && !c->stopping ? inode_peek(c, ino) : NULL;
+	bool reopens = i != NULL && i->data != NULL && is_reopening(i->data);
 
+	if (lost != NULL && ino_equal(lost->inode->ino, ino))
+		reopens = !c->stopping;
 	if (i != NULL)
 		inode_put_later(c, i);
 	return reopens;
-}
-
-int session_await(struct idata *d)
-{
-	struct retry r;
-
-	retry_begin(&r, d->c);
-	while (session_misses(d))
-		TRY(retry_next(&r, -LE_NOT_READY));
-	return 0;
 }
 
 /* What is counted changes meanwhile. */
@@ -248,6 +266,7 @@ static int reopen_all(struct client *c, uint16_t flags)
 		rc = reopen_file(d, flags);
 		if (rc < 0 && status_retry(rc) == RETRY_NEVER) {
 			n_lost++;
+			d->lost_gen = c->session_gen;
 			rc = 0;
 		}
 		if (rc >= 0)
@@ -265,6 +284,42 @@ static int reopen_all(struct client *c, uint16_t flags)
 	if (n_lost > 0)
 		log_warn("client %s: %u open files could not be opened again", c->name, n_lost);
 	return rc;
+}
+
+/* Once more: whoever has refused it may have changed his mind, or there is room again. Closes wait
+ * meanwhile, and are waited for: it must be known which of the opens they end. */
+static int reopen_lost(struct idata *d)
+{
+	struct client *c = d->c;
+	uint64_t session = c->session;
+	int rc = 0;
+
+	fmutex_lock(&c->session_lock);
+	if (is_lost(d) && !list_empty(&d->closes)) {
+		rc = -LE_NOT_READY;
+	} else if (is_lost(d)) {
+		c->reopening_lost = d;
+		rc = reopen_file(d, RPC_CALL_NO_WAIT);
+		c->reopening_lost = NULL;
+		if (rc >= 0)
+			d->lost_gen = 0;
+	}
+	fmutex_unlock(&c->session_lock);
+	return rc == -LE_SESSION_GONE ? session_renew(c, session) : rc;
+}
+
+int session_await(struct idata *d)
+{
+	struct retry r;
+	int rc;
+
+	retry_begin(&r, d->c);
+	while (session_misses(d)) {
+		rc = is_reopening(d) ? -LE_NOT_READY : reopen_lost(d);
+		if (rc < 0)
+			TRY(retry_next(&r, rc));
+	}
+	return 0;
 }
 
 static void session_lost_data(struct client *c, uint64_t old)

@@ -29,9 +29,13 @@ void session_opened(struct idata *d, uint32_t flags, uint64_t session);
  * appended to, locked or unlocked there: it would be counted twice, undone, or refused. Does not
  * yield. */
 bool session_reopens(struct client *c, struct ino ino);
-/* The same of what is known to be in use here. */
+/* The MDS has closed one open of d, with flags of open(2): before d counts it no more. */
+void session_closed(struct idata *d, uint32_t flags);
+/* Of what is known to be in use here: does the MDS not know all opens of it, in a session that is
+ * new? */
 bool session_misses(const struct idata *d);
-/* Until it is open again, as long as one operation may take. Yields. */
+/* Until it is open again, as long as one operation may take. What has been refused is tried once
+ * more. Yields. */
 int session_await(struct idata *d) CHECK_RESULT;
 /* While the session is being set up: one mutation at the MDS whose reply carries no bytes.
  * Yields. */

@@ -319,7 +319,7 @@ enum close_flags {
  * is cut (cb_cut). size: the size as this client knows it (its own writes). change, cuts: of the
  * file. had_end: it had a place that ends there, under a session that has ended, when the file had
  * had_cuts (0: none): it gets the same one, if that is its own still. -LE_BADF: the session does
- * not have it open for writing; a new one opens it first, if it may. */
+ * not have it open for writing; a new one opens it first, or hears why it may not. */
 #define mds_append_req_FIELDS(F) \
 	F(ino, ino) F(u64, len) F(u64, size) F(u64, had_end) F(u32, had_cuts)
 #define mds_append_rep_FIELDS(F) F(u64, off) F(u64, change) F(u32, cuts)

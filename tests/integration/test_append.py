@@ -2,20 +2,23 @@
 """O_APPEND: a mount that has the file alone asks nobody where it ends; what several mounts append
 at once, across truncation, recalls and restarts of the metadata server, is all there, once, in the
 order of each; and what a mount has not sent yet a restarted metadata server makes it show."""
+import errno
 import fcntl
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import get, run_tests
+from cluster import expect_errno, get, run_tests, wait_until
 
 CLUSTER = {"mounts": 2}
 APPEND = os.O_CREAT | os.O_WRONLY | os.O_APPEND
+FS_IOC_SETFLAGS, FS_IMMUTABLE_FL = 0x40086602, 0x10
 
 
 def asked(c, i):
@@ -169,6 +172,36 @@ def test_truncated_by_another_while_it_was_away(c):
     os.write(fd, b"end")
     os.close(fd)
     assert get(c.mnt(2) + path) == b"end", os.stat(c.mnt(2) + path).st_size
+
+
+def set_flags(path, flags):
+    fd = os.open(path, os.O_RDONLY)
+    fcntl.ioctl(fd, FS_IOC_SETFLAGS, struct.pack("l", flags))
+    os.close(fd)
+
+
+def test_refused_when_it_came_back(c):
+    """In its new session it could not open the file again, which was immutable; it opens it, for
+    good, when it appends once the file is so no more."""
+    path, before = "/fixed", c.status_of_mount(1)["session"]
+    fd = os.open(c.mnt(1) + path, APPEND | os.O_SYNC)
+    os.write(fd, b"first")
+    c.kill("mnt1", signal.SIGSTOP)
+    try:
+        os.truncate(c.mnt(2) + path, 3)
+        set_flags(c.mnt(2) + path, FS_IMMUTABLE_FL)
+    finally:
+        c.kill("mnt1", signal.SIGCONT)
+    wait_until(lambda: c.status_of_mount(1)["session"] != before and
+               "could not be opened again" in c.log("mnt1"), 20, "it may not open it")
+    expect_errno(errno.EPERM, os.write, fd, b"refused")
+    set_flags(c.mnt(2) + path, 0)
+    for i in range(3):
+        os.write(fd, b"end%d" % i)
+        assert get(c.mnt(2) + path) == b"firend0end1end2"[:7 + 4 * i]
+    os.close(fd)
+    assert get(c.mnt(2) + path) == b"firend0end1end2"
+    wait_until(lambda: c.status()["mds"]["opens"] == 0, 30, "nothing is open any more")
 
 
 def records(data, width):

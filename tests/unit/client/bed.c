@@ -86,10 +86,19 @@ static int on_open(struct rpc_req *r, const void *in, void *out)
 	(void)r;
 	if (bed.open_status < 0)
 		return bed.open_status;
+	bed.n_opens++;
 	p->attr = bed.attr;
 	p->cap = (struct cap){.ino = ((const struct mds_open_req *)in)->ino,
 			      .rights = CAP_READ | CAP_WRITE,
 			      .session = bed.session};
+	return 0;
+}
+
+static int on_close(struct rpc_req *r, const void *in, void *out)
+{
+	(void)r, (void)in;
+	bed.n_closes++;
+	((struct mds_close_rep *)out)->attr = bed.attr;
 	return 0;
 }
 
@@ -114,6 +123,9 @@ static int on_reclaim(struct rpc_req *r, const void *in, void *out)
 static int on_append(struct rpc_req *r, const void *in, void *out)
 {
 	(void)r;
+	/* Not open in that session. */
+	if (bed.session != SESSION && bed.n_opens == 0)
+		return -LE_NOT_READY;
 	assert_true(bed.n_appends < ARRAY_SIZE(bed.told));
 	bed.told[bed.n_appends++] = ((const struct mds_append_req *)in)->size;
 	if (bed.append_ends_session && bed.n_appends == 1) {
@@ -131,6 +143,7 @@ static const struct rpc_handler mds_handlers[] = {
 	{OP_mds_map_get, on_map},
 	{OP_mds_getattr, on_getattr},
 	{OP_mds_open, on_open},
+	{OP_mds_close, on_close},
 	{OP_mds_append, on_append},
 	{OP_mds_reclaim, on_reclaim},
 };

@@ -62,6 +62,7 @@ extern struct bed {
 	uint32_t n_maps;
 	struct attr attr; /* of every file */
 	int open_status;
+	uint32_t n_opens, n_closes;
 	uint64_t stored;  /* where it ends in store */
 	uint32_t n_getattrs;
 	uint64_t session, n_restarts;

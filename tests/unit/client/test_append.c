@@ -172,6 +172,41 @@ static void cut_while_others_write_it(void)
 	close_it(f);
 }
 
+/* In a new session it may not be open; then it may, and is. */
+static void refused_at_first(struct ll_file *f)
+{
+	uint64_t began = loop_now_us();
+
+	bed.session++;
+	bed.open_status = -LE_PERM;
+	bed.attr.flags = 0;
+	assert_int_equal(session_renew(bed.client, SESSION), 0);
+	assert_int_equal(ll_pwrite(f, "record", 6, 0), -LE_PERM);
+	assert_true(loop_now_us() < began + 1000000);
+	bed.open_status = 0;
+	bed.attr.flags = ATTR_UNSETTLED;
+	append_record(f);
+	append_record(f);
+	assert_int_equal(bed.n_opens, 2); /* to read and to write */
+	assert_int_equal(bed.n_closes, 0);
+	close_it(f);
+}
+
+static void append_is_refused_at_first(void)
+{
+	refused_at_first(open_to_append(O_SYNC));
+}
+
+static void write_is_refused_at_first(void)
+{
+	struct ll_file *f = open_to_append(O_SYNC);
+
+	f->d->n_append = 0;
+	f->flags = f->counted = O_RDWR | O_SYNC;
+	ll_set_append(f, false);
+	refused_at_first(f);
+}
+
 static void server_restarts_while_it_hides(bool shared)
 {
 	struct ll_file *f = open_to_append(0);
@@ -215,6 +250,8 @@ TEST(an_append_that_has_waited_for_a_slot_is_not_at_the_end_of_before,
      session_ends_while_it_waits_for_a_slot)
 TEST(an_append_waits_for_its_file_and_asks_then_where_it_ends, cut_before_it_is_open_again)
 TEST(where_the_chains_said_it_ended_before_a_cut_is_not_told, cut_while_others_write_it)
+TEST(an_append_opens_what_was_refused_when_the_session_began, append_is_refused_at_first)
+TEST(so_does_a_write_and_it_stays_open, write_is_refused_at_first)
 TEST(a_restarted_server_is_told_of_what_is_hidden, server_restarts)
 TEST(what_is_hidden_is_not_told_as_shared, server_restarts_and_it_was_shared)
 
@@ -225,6 +262,8 @@ int main(void)
 		cmocka_unit_test(an_append_that_has_waited_for_a_slot_is_not_at_the_end_of_before),
 		cmocka_unit_test(an_append_waits_for_its_file_and_asks_then_where_it_ends),
 		cmocka_unit_test(where_the_chains_said_it_ended_before_a_cut_is_not_told),
+		cmocka_unit_test(an_append_opens_what_was_refused_when_the_session_began),
+		cmocka_unit_test(so_does_a_write_and_it_stays_open),
 		cmocka_unit_test(a_restarted_server_is_told_of_what_is_hidden),
 		cmocka_unit_test(what_is_hidden_is_not_told_as_shared),
 	};
