@@ -305,7 +305,10 @@ static int reopen_lost(struct idata *d)
 			d->lost_gen = 0;
 	}
 	fmutex_unlock(&c->session_lock);
-	return rc == -LE_SESSION_GONE ? session_renew(c, session) : rc;
+	if (rc != -LE_SESSION_GONE)
+		return rc;
+	TRY(session_renew(c, session));
+	return -LE_NOT_READY; /* once more, as long as the time lasts */
 }
 
 int session_await(struct idata *d)

@@ -240,9 +240,10 @@ static int presume(const struct asking *a)
 	return 0;
 }
 
+/* Rounded down: who asks and gives up again and again must not have another's session ended. */
 static void asked_until(struct lease *l, uint64_t began_us, uint64_t now_us)
 {
-	uint64_t ds = l->asked_ds + (now_us - began_us + 99999) / 100000;
+	uint64_t ds = l->asked_ds + (now_us - began_us) / 100000;
 
 	l->asked_ds = ds < UINT16_MAX ? (uint16_t)ds : UINT16_MAX;
 	l->asked_s = (uint32_t)(now_us / 1000000);

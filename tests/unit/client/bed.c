@@ -125,7 +125,7 @@ static int on_append(struct rpc_req *r, const void *in, void *out)
 	(void)r;
 	/* Not open in that session. */
 	if (bed.session != SESSION && bed.n_opens == 0)
-		return -LE_NOT_READY;
+		return -LE_BADF;
 	assert_true(bed.n_appends < ARRAY_SIZE(bed.told));
 	bed.told[bed.n_appends++] = ((const struct mds_append_req *)in)->size;
 	if (bed.append_ends_session && bed.n_appends == 1) {
