@@ -60,11 +60,10 @@ static void print_info(const struct leat_dataset_info *i)
 	char alias[300], size[SIZE_TEXT];
 
 	snprintf(alias, sizeof(alias), "%s@%s", i->name, i->version);
-	printf("%-24s %10s %8" PRIu64 " %10" PRIu64 " %-5s  %.12s  %s%s\n", alias,
-	       format_size(i->bytes, size), i->files, i->samples, i->format, i->id, i->source,
-	       i->damaged  ? "  (damaged)"
-	       : i->sealed ? "  (sealed)"
-			   : "");
+	printf("%-24s %10s %8" PRIu64 " %10" PRIu64 " %-5s  %.12s  ", alias,
+	       format_size(i->bytes, size), i->files, i->samples, i->format, i->id);
+	tool_write_name(i->source);
+	puts(i->damaged ? "  (damaged)" : i->sealed ? "  (sealed)" : "");
 }
 
 static void print_header(const struct tool *t)

@@ -62,7 +62,9 @@ static void print_row(struct du *d, const char *path, const struct leat_tree_sum
 		print_human(value(d, sum));
 	else
 		printf("%" PRIu64, value(d, sum));
-	printf("\t%s\n", path);
+	putchar('\t');
+	tool_write_name(path);
+	putchar('\n');
 }
 
 static void on_dir(void *arg, const char *path, uint32_t depth, const struct leat_tree_sum *sum)

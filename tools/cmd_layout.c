@@ -59,7 +59,7 @@ static int fetch(struct tool *t, const char *path, json_t **ret_layout)
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", path);
 	*ret_layout = parse_layout(text);
 	free(text);
-	json_object_set_new(*ret_layout, "path", json_string(path));
+	json_object_set_new(*ret_layout, "path", tool_json_text(path));
 	json_object_set_new(*ret_layout, "type",
 			    json_string(S_ISDIR(st.st_mode) ? "directory" : "file"));
 	return EXIT_OK;
@@ -72,7 +72,8 @@ static void print_layout(const json_t *o, const char *path)
 	bool dir = strcmp(json_string_value(json_object_get(o, "type")), "directory") == 0;
 
 	/* 0 in a directory: default_chunk_size of the metadata server, whatever it will be then. */
-	printf("%s: %s of %s over ", path, dir ? "new files get chunks" : "chunks",
+	tool_write_name(path);
+	printf(": %s of %s over ", dir ? "new files get chunks" : "chunks",
 	       member(o, "chunk_size") ? format_size(member(o, "chunk_size"), size)
 				       : "the default size");
 	if (width == 0)

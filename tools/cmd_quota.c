@@ -97,9 +97,10 @@ static int show(struct tool *t, int argc, char **argv)
 		if (!o && errno != ENODATA)
 			code = tool_error(t, exit_of_errno(errno), NULL, "%s: %m", argv[i]);
 		else if (!o && !t->json)
-			printf("%s: no quota\n", argv[i]);
+			tool_write_name(argv[i]), puts(": no quota");
 		if (o && !t->json) {
-			printf("%s: quota %" PRIu64 "%s\n", argv[i], member(o, "project"),
+			tool_write_name(argv[i]);
+			printf(": quota %" PRIu64 "%s\n", member(o, "project"),
 			       json_is_true(json_object_get(o, "own")) ? ""
 								       : " of a directory above");
 			print_limits("space", o, "bytes", true);

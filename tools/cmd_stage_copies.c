@@ -38,13 +38,18 @@ static void print_copy(const struct leat_stage_copy *c)
 	if (c->bytes)
 		snprintf(part, sizeof(part), "%.0f%%",
 			 100.0 * (double)c->bytes_verified / (double)c->bytes);
-	printf("%-10s %5s %10s %8" PRIu64 "  %.12s  %s%s%s%s%s\n", leat_stage_state_text(c->state),
-	       part, format_size(c->bytes, size), c->files, c->id, c->name[0] ? c->name : c->source,
-	       c->name[0] ? "@" : "", c->name[0] ? c->version : "", c->leased ? "  (in use)" : "",
-	       c->pinned ? "  (pinned)" : "");
-	if (c->fail_code)
-		printf("%-10s %s: %s%s%s\n", "", leat_stage_code_text(c->fail_code), c->fail_path,
-		       c->fail_path[0] ? ": " : "", c->message);
+	printf("%-10s %5s %10s %8" PRIu64 "  %.12s  ", leat_stage_state_text(c->state), part,
+	       format_size(c->bytes, size), c->files, c->id);
+	tool_write_name(c->name[0] ? c->name : c->source);
+	printf("%s%s%s%s\n", c->name[0] ? "@" : "", c->name[0] ? c->version : "",
+	       c->leased ? "  (in use)" : "", c->pinned ? "  (pinned)" : "");
+	if (!c->fail_code)
+		return;
+	printf("%-10s %s: ", "", leat_stage_code_text(c->fail_code));
+	tool_write_name(c->fail_path);
+	fputs(c->fail_path[0] ? ": " : "", stdout);
+	tool_write_name(c->message);
+	putchar('\n');
 }
 
 static void print_header(const struct tool *t)

@@ -401,9 +401,12 @@ static int worst(const struct nodes *n)
 static void print_failed(const struct nodes *n)
 {
 	for (uint32_t i = 0; i < n->count && !n->t->json; i++)
-		if (n->v[i].ended && n->v[i].code)
-			fprintf(stderr, "%s: %s: %s\n", n->v[i].addr,
-				leat_stage_code_text(n->v[i].code), n->v[i].message);
+		if (n->v[i].ended && n->v[i].code) {
+			fprintf(stderr, "%s: %s: ", n->v[i].addr,
+				leat_stage_code_text(n->v[i].code));
+			tool_write_text(stderr, n->v[i].message);
+			fputc('\n', stderr);
+		}
 }
 
 static json_t *summary(const struct nodes *n, const struct sums *s)

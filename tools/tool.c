@@ -51,10 +51,36 @@ json_t *tool_json_text(const char *text)
 	return s;
 }
 
+void tool_write_text(FILE *f, const char *text)
+{
+	for (size_t n; *text; text += n) {
+		const unsigned char *p = (const unsigned char *)text;
+
+		n = utf8_len(text);
+		if (n == 0 || *p < ' ' || *p == 0x7f || (n == 2 && *p == 0xc2 && p[1] < 0xa0)) {
+			n = n ? n : 1;
+			for (size_t i = 0; i < n; i++)
+				fprintf(f, "\\x%02x", p[i]);
+		} else {
+			fwrite(text, 1, n, f);
+		}
+	}
+}
+
+void tool_write_name(const char *name)
+{
+	if (isatty(STDOUT_FILENO))
+		tool_write_text(stdout, name);
+	else
+		fputs(name, stdout);
+}
+
 static void print_error(const struct tool *t, int code, const char *hint, const char *text)
 {
 	fflush(stdout);
-	fprintf(stderr, "leat%s%s: %s\n", *t->command ? " " : "", t->command, text);
+	fprintf(stderr, "leat%s%s: ", *t->command ? " " : "", t->command);
+	tool_write_text(stderr, text);
+	fputc('\n', stderr);
 	if (hint)
 		fprintf(stderr, "  %s\n", hint);
 	if (t->json) {

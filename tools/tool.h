@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "common/base/config.h"
 
@@ -71,6 +72,12 @@ int tool_print_json(json_t *value);
 
 /* A path or what is said of one, for JSON, which is UTF-8: U+FFFD for each byte that is not. */
 json_t *tool_json_text(const char *text);
+
+/* Writes a text in which names may stand: \\xNN for each byte that could drive a terminal (control
+ * bytes, also those of Latin-1 in UTF-8) and for each that is not UTF-8. */
+void tool_write_text(FILE *f, const char *text);
+/* A name on stdout: the same where that is a terminal; else its bytes, for programs. */
+void tool_write_name(const char *name);
 
 /* "1.5 GiB", "17 B" */
 #define SIZE_TEXT 24

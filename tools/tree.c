@@ -246,7 +246,9 @@ void tree_fail(struct tree_tool *tt, const char *what, const char *path, const c
 	tt->n_failed++;
 	if (tt->progress.drawn)
 		fputc('\n', stderr);
-	fprintf(stderr, "leat %s: %s '%s': %s\n", tt->t->command, what, path, why);
+	fprintf(stderr, "leat %s: %s '", tt->t->command, what);
+	tool_write_text(stderr, path);
+	fprintf(stderr, "': %s\n", why);
 	if (tt->t->json && json_array_size(tt->failed) < FAILED_MAX)
 		json_array_append_new(tt->failed,
 				      json_pack("{s:o,s:s}", "path", tool_json_text(path), "error",

@@ -28,6 +28,16 @@ in_err "no command 'frobnicate'"
 expect 2 "$leat" status --conf
 in_err "--conf needs a file name"
 
+# What a name holds does not reach the terminal as a command to it
+evil=$'/none\033[31m\rx\xe4'
+for c in "cp $evil /tmp/x" "rm $evil" "du $evil" "status --conf $evil" "layout get $evil" \
+	"quota show $evil" "stage out $evil /mnt/x" "dataset create a@v1 $evil" "umount $evil"; do
+	out=$("$leat" $c 2>&1 >/dev/null </dev/null)
+	case $out in *$'\033'* | *$'\r'* | *$'\xe4'*) fail "raw on the terminal: $c" ;; esac
+	err=$out
+	in_err 'x1b[31m'
+done
+
 # Configuration: refused with file and line, by every program
 expect 0 "$leat" config sample
 printf '%s\n' "$out" >"$tmp/sample"

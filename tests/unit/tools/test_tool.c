@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -38,6 +39,34 @@ static void exit_statuses_are_frozen(void **state)
 	assert_int_equal(exit_of_errno(ENOENT), 9);
 	assert_int_equal(exit_of_errno(EDQUOT), 8);
 	assert_int_equal(exit_of_errno(ELOOP), 1);
+}
+
+static void names_do_not_drive_the_terminal(void **state)
+{
+	static const struct {
+		const char *text, *shown;
+	} rows[] = {
+		{ "plain-name_1.tar", "plain-name_1.tar" },
+		{ "\xe5\xbe\xae \xc3\xa4 \xf0\x9f\x98\x80", "\xe5\xbe\xae \xc3\xa4 \xf0\x9f\x98\x80" },
+		{ "a\033[31mb", "a\\x1b[31mb" },
+		{ "two\nlines\r\t\x7f", "two\\x0alines\\x0d\\x09\\x7f" },
+		{ "\xc2\x9b" "31m \xc2\xa0", "\\xc2\\x9b31m \xc2\xa0" },
+		{ "\xe4 \x9b\xff", "\\xe4 \\x9b\\xff" },
+		{ "cut \xe5\xbe", "cut \\xe5\\xbe" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+		char *buf = NULL;
+		size_t size;
+		FILE *f = open_memstream(&buf, &size);
+
+		assert_non_null(f);
+		tool_write_text(f, rows[i].text);
+		fclose(f);
+		assert_string_equal(buf, rows[i].shown);
+		free(buf);
+	}
 }
 
 static void sizes_for_people(void **state)
@@ -90,6 +119,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(exit_statuses_are_frozen),
+		cmocka_unit_test(names_do_not_drive_the_terminal),
 		cmocka_unit_test(sizes_for_people),
 		cmocka_unit_test(other_mounts_are_not_ours),
 		cmocka_unit_test(programs_are_found_and_run),
