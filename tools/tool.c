@@ -12,42 +12,17 @@
 #include <unistd.h>
 
 #include "common/base/assert.h"
+#include "common/base/names.h"
 #include "common/base/status.h"
 
 extern char **environ;
 
-/* Bytes of the character at p; 0: it is none. */
-static size_t utf8_len(const char *p)
-{
-	for (size_t n = 1; n <= strnlen(p, 4); n++) {
-		json_t *one = json_stringn(p, n);
-
-		json_decref(one);
-		if (one)
-			return n;
-	}
-	return 0;
-}
-
 json_t *tool_json_text(const char *text)
 {
-	static const char other[] = "\xef\xbf\xbd";
-	json_t *s = json_string(text);
-	size_t len = 0, n;
-	char *buf;
+	char *shown = name_text(text);
+	json_t *s = shown ? json_string(shown) : NULL;
 
-	if (s)
-		return s;
-	buf = malloc(strlen(text) * (sizeof(other) - 1) + 1);
-	if (!buf)
-		return NULL;
-	for (const char *p = text; *p; p += n ? n : 1) {
-		n = utf8_len(p);
-		memcpy(buf + len, n ? p : other, n ? n : sizeof(other) - 1);
-		len += n ? n : sizeof(other) - 1;
-	}
-	s = json_stringn(buf, len);
-	free(buf);
+	free(shown);
 	return s;
 }
 

@@ -262,7 +262,8 @@ static int publish(struct fetch *ft, const struct part *p)
 		times[1].tv_sec--;
 	}
 	/* Neither matters for the content: a file system without them is fine. */
-	if (chmod(from, (p->f->mode & 0555) | 0400) < 0 || utimensat(AT_FDCWD, from, times, 0) < 0)
+	if (chmod(from, (p->f->rights.mode & 0555) | 0400) < 0 ||
+	    utimensat(AT_FDCWD, from, times, 0) < 0)
 		(void)0;
 	TRY(env_rename(ft->o.store->env, from, to));
 	return store_link_data(ft->o.store, p->index, p->f->path);

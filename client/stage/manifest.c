@@ -13,9 +13,20 @@ void manifest_destroy(struct manifest *m)
 {
 	if (!m)
 		return;
-	for (uint32_t i = 0; i < m->n_files; i++)
+	for (uint32_t i = 0; i < m->n_files; i++) {
 		free(m->files[i].path);
+		free(m->files[i].from);
+	}
+	for (uint32_t i = 0; i < m->n_dirs; i++)
+		free(m->dirs[i].path);
+	for (uint32_t i = 0; i < m->n_links; i++) {
+		free(m->links[i].path);
+		free(m->links[i].target);
+	}
 	free(m->files);
+	free(m->dirs);
+	free(m->links);
+	acl_pool_fini(&m->acls);
 	free(m->sums);
 	free(m);
 }
@@ -71,12 +82,15 @@ int manifest_parse_alias(const char *alias, char ret_name[MANIFEST_NAME_MAX + 1]
 	return 0;
 }
 
-int64_t manifest_find(const struct manifest *m, const char *path)
+/* In an array whose members begin with their path. */
+static int64_t find(const void *array, uint32_t n, size_t size, const char *path)
 {
-	uint32_t lo = 0, hi = m->n_files;
+	uint32_t lo = 0, hi = n;
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
-		int c = strcmp(m->files[mid].path, path);
+		char *name;
+		memcpy(&name, (const char *)array + mid * size, sizeof(name));
+		int c = strcmp(name, path);
 		if (c == 0)
 			return mid;
 		if (c < 0)
@@ -85,6 +99,29 @@ int64_t manifest_find(const struct manifest *m, const char *path)
 			hi = mid;
 	}
 	return -1;
+}
+
+int64_t manifest_find(const struct manifest *m, const char *path)
+{
+	return find(m->files, m->n_files, sizeof(*m->files), path);
+}
+
+int64_t manifest_find_dir(const struct manifest *m, const char *path)
+{
+	return find(m->dirs, m->n_dirs, sizeof(*m->dirs), path);
+}
+
+int64_t manifest_find_link(const struct manifest *m, const char *path)
+{
+	return find(m->links, m->n_links, sizeof(*m->links), path);
+}
+
+int manifest_source_path(const struct manifest *m, const struct manifest_file *f,
+			 char ret_path[4096])
+{
+	int n = f->from ? snprintf(ret_path, 4096, "%s", f->from)
+			: snprintf(ret_path, 4096, "%s/%s", m->source, f->path);
+	return n >= 4096 ? -LE_NAMETOOLONG : 0;
 }
 
 int64_t manifest_check(const struct manifest *m, const struct manifest_file *f, uint64_t off,
@@ -100,29 +137,44 @@ int64_t manifest_check(const struct manifest *m, const struct manifest_file *f, 
 	return -1;
 }
 
+/* For one more member, in an array whose members begin with their path: -LE_INVAL unless this one
+ * comes behind them. */
+static int make_room(void *array, uint32_t n, uint32_t *cap, size_t size, const char *path)
+{
+	char *all, *last;
+	memcpy(&all, array, sizeof(all));
+	if (n) {
+		memcpy(&last, all + (n - 1) * size, sizeof(last));
+		if (strcmp(last, path) >= 0)
+			return -LE_INVAL;
+	}
+	if (n == MANIFEST_FILES_MAX)
+		return -LE_FBIG;
+	if (n < *cap)
+		return 0;
+	uint32_t more = *cap ? *cap * 2 : 64;
+	all = realloc(all, more * size);
+	if (!all)
+		return -LE_NOMEM;
+	memcpy(array, &all, sizeof(all));
+	*cap = more;
+	return 0;
+}
+
 int manifest_add(struct manifest *m, const char *path, const struct vol_stat *st, uint32_t block)
 {
 	if (!manifest_path_is_safe(path) || block < MANIFEST_BLOCK_MIN ||
 	    MANIFEST_CHUNK % block != 0 || st->size > INT64_MAX - MANIFEST_CHUNK)
 		return -LE_INVAL;
-	if (m->n_files && strcmp(m->files[m->n_files - 1].path, path) >= 0)
-		return -LE_INVAL;
-	if (m->n_files == MANIFEST_FILES_MAX)
-		return -LE_FBIG;
-	if (m->n_files == m->cap_files) {
-		uint32_t cap = m->cap_files ? m->cap_files * 2 : 64;
-		struct manifest_file *more = realloc(m->files, cap * sizeof(*more));
-		if (!more)
-			return -LE_NOMEM;
-		m->files = more;
-		m->cap_files = cap;
-	}
+	TRY(make_room(&m->files, m->n_files, &m->cap_files, sizeof(*m->files), path));
 	struct manifest_file *f = &m->files[m->n_files];
 	*f = (struct manifest_file){.size = st->size,
 				    .ino = st->ino,
 				    .ver = st->ver,
 				    .mtime_ns = st->mtime_ns,
-				    .mode = st->mode & 07777,
+				    .rights = {.mode = st->mode & 07777,
+					       .uid = st->uid,
+					       .gid = st->gid},
 				    .block = block,
 				    .first_sum = m->n_sums,
 				    .first_chunk = m->n_chunks};
@@ -146,6 +198,74 @@ int manifest_add(struct manifest *m, const char *path, const struct vol_stat *st
 	return 0;
 }
 
+/* An absolute path without anything that leads elsewhere. */
+static bool from_is_safe(const char *from)
+{
+	size_t len = strlen(from);
+	if (from[0] != '/' || len > 4095)
+		return false;
+	for (const char *c = from + 1;; c++) {
+		len = strcspn(c, "/");
+		if (len == 0 || (len == 1 && c[0] == '.') ||
+		    (len == 2 && c[0] == '.' && c[1] == '.'))
+			return false;
+		c += len;
+		if (!*c)
+			return true;
+	}
+}
+
+static int take_rights(struct manifest *m, const struct rights *r, struct rights *ret_rights)
+{
+	*ret_rights = (struct rights){.mode = r->mode & 07777, .uid = r->uid, .gid = r->gid};
+	return acl_pool_set(&m->acls, ret_rights, r->acl, r->acl_len);
+}
+
+int manifest_add_rights(struct manifest *m, const struct rights *r, const char *from)
+{
+	struct manifest_file *f = &m->files[m->n_files - 1];
+	if (from && !from_is_safe(from))
+		return -LE_INVAL;
+	if (from) {
+		f->from = strdup(from);
+		if (!f->from)
+			return -LE_NOMEM;
+	}
+	return take_rights(m, r, &f->rights);
+}
+
+int manifest_add_dir(struct manifest *m, const char *path, const struct rights *r,
+		     int64_t mtime_ns)
+{
+	struct manifest_dir d = {.mtime_ns = mtime_ns};
+	if (*path && !manifest_path_is_safe(path))
+		return -LE_INVAL;
+	TRY(make_room(&m->dirs, m->n_dirs, &m->cap_dirs, sizeof(*m->dirs), path));
+	TRY(take_rights(m, r, &d.rights));
+	d.path = strdup(path);
+	if (!d.path)
+		return -LE_NOMEM;
+	m->dirs[m->n_dirs++] = d;
+	return 0;
+}
+
+int manifest_add_link(struct manifest *m, const struct manifest_link *l)
+{
+	struct manifest_link link = *l;
+	if (!manifest_path_is_safe(l->path) || !*l->target || strlen(l->target) > 4095)
+		return -LE_INVAL;
+	TRY(make_room(&m->links, m->n_links, &m->cap_links, sizeof(*m->links), l->path));
+	link.path = strdup(l->path);
+	link.target = strdup(l->target);
+	if (!link.path || !link.target) {
+		free(link.path);
+		free(link.target);
+		return -LE_NOMEM;
+	}
+	m->links[m->n_links++] = link;
+	return 0;
+}
+
 static uint64_t chunk_sum(const struct manifest *m, const struct manifest_file *f, uint64_t chunk)
 {
 	uint64_t per = MANIFEST_CHUNK / f->block, n = manifest_file_blocks(f) - chunk * per;
@@ -160,15 +280,46 @@ static void add_number(struct content_hash *h, uint64_t v)
 	content_hash_add(h, text, (size_t)n + 1);
 }
 
+/* The directory in which path lies, "" at the top. Returns ret_dir. */
+static char *parent_of(const char *path, char ret_dir[4096])
+{
+	const char *slash = strrchr(path, '/');
+	size_t len = slash ? (size_t)(slash - path) : 0;
+	memcpy(ret_dir, path, len);
+	ret_dir[len] = 0;
+	return ret_dir;
+}
+
+static void mark_parents(struct manifest *m, const void *array, uint32_t n, size_t size)
+{
+	char dir[4096], last[4096] = "/";
+	for (uint32_t i = 0; i < n; i++) {
+		char *path;
+		memcpy(&path, (const char *)array + i * size, sizeof(path));
+		/* The source itself lies in none. */
+		if (!*path || strcmp(parent_of(path, dir), last) == 0)
+			continue;
+		memcpy(last, dir, strlen(dir) + 1);
+		int64_t k = manifest_find_dir(m, dir);
+		if (k >= 0)
+			m->dirs[k].filled = true;
+	}
+}
+
+static void add_text(struct content_hash *h, const char *text)
+{
+	content_hash_add(h, text, strlen(text) + 1);
+}
+
 static void content_id(const struct manifest *m, char ret_id[MANIFEST_ID_SIZE])
 {
-	static const char head[] = "leat manifest 1\n";
+	static const char head[] = "leat manifest 2\n";
 	struct content_hash h;
 	content_hash_init(&h);
 	content_hash_add(&h, head, sizeof(head) - 1);
 	for (uint32_t i = 0; i < m->n_files; i++) {
 		const struct manifest_file *f = &m->files[i];
-		content_hash_add(&h, f->path, strlen(f->path) + 1);
+		add_text(&h, f->path);
 		add_number(&h, f->size);
 		add_number(&h, f->block);
 		for (uint64_t c = 0; c < manifest_file_chunks(f); c++) {
@@ -176,12 +327,128 @@ static void content_id(const struct manifest *m, char ret_id[MANIFEST_ID_SIZE])
 			content_hash_add(&h, &sum, sizeof(sum));
 		}
 	}
+	add_text(&h, "");
+	for (uint32_t i = 0; i < m->n_links; i++) {
+		add_text(&h, m->links[i].path);
+		add_text(&h, m->links[i].target);
+	}
+	add_text(&h, "");
+	for (uint32_t i = 0; i < m->n_dirs; i++)
+		if (*m->dirs[i].path && !m->dirs[i].filled)
+			add_text(&h, m->dirs[i].path);
 	content_hash_final_text(&h, ret_id);
 }
 
 void manifest_finish(struct manifest *m)
 {
+	for (uint32_t i = 0; i < m->n_dirs; i++)
+		m->dirs[i].filled = false;
+	mark_parents(m, m->files, m->n_files, sizeof(*m->files));
+	mark_parents(m, m->links, m->n_links, sizeof(*m->links));
+	mark_parents(m, m->dirs, m->n_dirs, sizeof(*m->dirs));
 	content_id(m, m->id);
+}
+
+/* ---- directories that nobody has told of ---- */
+
+/* Behind all others, though it may have to lie before some. */
+static int append_dir(struct manifest *m, const char *path, size_t len)
+{
+	if (m->n_dirs == MANIFEST_FILES_MAX)
+		return -LE_FBIG;
+	if (m->n_dirs == m->cap_dirs) {
+		uint32_t cap = m->cap_dirs ? m->cap_dirs * 2 : 64;
+		struct manifest_dir *more = realloc(m->dirs, cap * sizeof(*more));
+		if (!more)
+			return -LE_NOMEM;
+		m->dirs = more;
+		m->cap_dirs = cap;
+	}
+	char *copy = strndup(path, len);
+	if (!copy)
+		return -LE_NOMEM;
+	m->dirs[m->n_dirs++] = (struct manifest_dir){.path = copy};
+	return 0;
+}
+
+/* The directories above each path, perhaps once more. Sorted, all paths below one are in a row: so
+ * only those are new that the path before does not lie in. */
+static int append_parents(struct manifest *m, const void *array, uint32_t n, size_t size)
+{
+	const char *before = "";
+	for (uint32_t i = 0; i < n; i++) {
+		char *path;
+		memcpy(&path, (const char *)array + i * size, sizeof(path));
+		for (const char *c = strchr(path, '/'); c; c = strchr(c + 1, '/')) {
+			size_t len = (size_t)(c - path);
+			if (strncmp(path, before, len + 1) != 0)
+				TRY(append_dir(m, path, len));
+		}
+		before = path;
+	}
+	return 0;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(((const struct manifest_dir *)a)->path,
+		      ((const struct manifest_dir *)b)->path);
+}
+
+static struct manifest_dir *find_told(const struct manifest_dir *told, uint32_t n,
+				      const char *path)
+{
+	int64_t i = find(told, n, sizeof(*told), path);
+	return i < 0 ? NULL : (struct manifest_dir *)(uintptr_t)&told[i];
+}
+
+/* All in order, each once; those that were told as they were. */
+static void merge_dirs(struct manifest *m, const struct manifest_dir *told, uint32_t n_told,
+		       const struct manifest_dir *root)
+{
+	char up[4096];
+	uint32_t n = 0;
+	qsort(m->dirs, m->n_dirs, sizeof(*m->dirs), by_path);
+	for (uint32_t i = 0; i < m->n_dirs; i++) {
+		struct manifest_dir d = m->dirs[i];
+		if (n && strcmp(m->dirs[n - 1].path, d.path) == 0) {
+			free(d.path);
+			continue;
+		}
+		const struct manifest_dir *like = find_told(told, n_told, d.path);
+		if (!like && *d.path)
+			like = find_told(m->dirs, n, parent_of(d.path, up));
+		if (!like)
+			like = root;
+		d.rights = like->rights;
+		d.mtime_ns = like->mtime_ns;
+		m->dirs[n++] = d;
+	}
+	m->n_dirs = n;
+}
+
+int manifest_fill_dirs(struct manifest *m, const struct manifest_dir *root)
+{
+	struct manifest_dir *told = m->dirs, r = *root;
+	uint32_t n_told = m->n_dirs;
+	m->dirs = NULL;
+	m->n_dirs = m->cap_dirs = 0;
+	int rc = take_rights(m, &root->rights, &r.rights);
+	if (rc == 0)
+		rc = append_dir(m, "", 0);
+	for (uint32_t i = 0; i < n_told && rc == 0; i++)
+		rc = append_dir(m, told[i].path, strlen(told[i].path));
+	if (rc == 0)
+		rc = append_parents(m, m->files, m->n_files, sizeof(*m->files));
+	if (rc == 0)
+		rc = append_parents(m, m->links, m->n_links, sizeof(*m->links));
+	if (rc == 0)
+		rc = append_parents(m, told, n_told, sizeof(*told));
+	merge_dirs(m, told, n_told, &r);
+	for (uint32_t i = 0; i < n_told; i++)
+		free(told[i].path);
+	free(told);
+	return rc;
 }
 
 void manifest_scan_key(const char *dir, const struct scan *s, char ret_key[MANIFEST_ID_SIZE])

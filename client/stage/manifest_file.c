@@ -6,6 +6,7 @@
 
 #include "client/stage/manifest.h"
 #include "common/base/checksum.h"
+#include "common/base/names.h"
 
 #define SUMS_MAGIC    0x314d55535441454cULL /* "LEATSUM1" */
 #define FILE_SIZE_MAX ((uint64_t)16 << 30)
@@ -35,16 +36,17 @@ static int append(const char *buffer, size_t size, void *arg)
 	return 0;
 }
 
-/* Takes over line; NULL stands for a failed json_pack. */
-static int put_line(struct text *t, json_t *line)
+/* Takes over line; NULL or rc: making it has failed. */
+static int put_line(struct text *t, json_t *line, int rc)
 {
 	if (!line)
-		return -LE_INVAL; /* a name that is not UTF-8 */
-	int rc = json_dump_callback(line, append, t, JSON_COMPACT);
+		return -LE_NOMEM;
+	if (rc == 0 && json_dump_callback(line, append, t, JSON_COMPACT) != 0)
+		rc = -LE_NOMEM;
 	json_decref(line);
-	if (rc == 0)
-		rc = append("\n", 1, t);
-	return rc ? -LE_NOMEM : 0;
+	if (rc == 0 && append("\n", 1, t) != 0)
+		rc = -LE_NOMEM;
+	return rc;
 }
 
 static json_t *chunk_sums(const struct manifest *m, const struct manifest_file *f)
@@ -65,38 +67,100 @@ static json_t *chunk_sums(const struct manifest *m, const struct manifest_file *
 	return list;
 }
 
-static json_t *head_line(const struct manifest *m)
+static int set_new(json_t *o, const char *key, json_t *value)
+{
+	return json_object_set_new(o, key, value) ? -LE_NOMEM : 0;
+}
+
+static int put_head(struct text *t, const struct manifest *m)
 {
 	char cluster[UUID_TEXT_SIZE];
-	json_t *o = json_pack("{s:s, s:i, s:s, s:i, s:s, s:s, s:s}", "leat", "dataset", "v", 1,
-			      "hash", "xxh3-64", "chunk", MANIFEST_CHUNK, "name", m->name,
-			      "version", m->version, "source", m->source);
+	json_t *o = json_pack("{s:s, s:i, s:s, s:i, s:s, s:s}", "leat", "dataset", "v",
+			      MANIFEST_VERSION, "hash", "xxh3-64", "chunk", MANIFEST_CHUNK, "name",
+			      m->name, "version", m->version);
+	int rc = o ? name_json_set(o, "source", m->source) : 0;
 	uuid_format(&m->cluster, cluster);
-	if (o && !uuid_is_zero(&m->cluster) &&
-	    json_object_set_new(o, "cluster", json_string(cluster)) < 0) {
-		json_decref(o);
-		return NULL;
+	if (o && rc == 0 && !uuid_is_zero(&m->cluster))
+		rc = set_new(o, "cluster", json_string(cluster));
+	return put_line(t, o, rc);
+}
+
+static int set_rights(json_t *o, const struct rights *r)
+{
+	return r->acl_len ? set_new(o, "acl", bytes_json(r->acl, r->acl_len)) : 0;
+}
+
+static int put_file(struct text *t, const struct manifest *m, const struct manifest_file *f)
+{
+	json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "size",
+			      (json_int_t)f->size, "block", (json_int_t)f->block, "mode",
+			      (json_int_t)f->rights.mode, "uid", (json_int_t)f->rights.uid, "gid",
+			      (json_int_t)f->rights.gid, "mtime", (json_int_t)f->mtime_ns, "ino",
+			      (json_int_t)f->ino, "ver", (json_int_t)f->ver, "chunks",
+			      chunk_sums(m, f));
+	int rc = o ? name_json_set(o, "path", f->path) : 0;
+	if (o && rc == 0 && f->from)
+		rc = name_json_set(o, "from", f->from);
+	if (o && rc == 0)
+		rc = set_rights(o, &f->rights);
+	return put_line(t, o, rc);
+}
+
+static int put_dir(struct text *t, const struct manifest_dir *d)
+{
+	json_t *o = json_pack("{s:I, s:I, s:I, s:I}", "mode", (json_int_t)d->rights.mode, "uid",
+			      (json_int_t)d->rights.uid, "gid", (json_int_t)d->rights.gid, "mtime",
+			      (json_int_t)d->mtime_ns);
+	int rc = o ? name_json_set(o, "dir", d->path) : 0;
+	if (o && rc == 0)
+		rc = set_rights(o, &d->rights);
+	return put_line(t, o, rc);
+}
+
+static int put_link(struct text *t, const struct manifest_link *l)
+{
+	json_t *o = json_pack("{s:I, s:I, s:I}", "uid", (json_int_t)l->uid, "gid",
+			      (json_int_t)l->gid, "mtime", (json_int_t)l->mtime_ns);
+	int rc = o ? name_json_set(o, "link", l->path) : 0;
+	if (o && rc == 0)
+		rc = name_json_set(o, "target", l->target);
+	return put_line(t, o, rc);
+}
+
+/* All rows, in the order of their paths. */
+static int put_rows(struct text *t, const struct manifest *m)
+{
+	uint32_t f = 0, d = 0, l = 0;
+	int rc = 0;
+	while (rc == 0) {
+		const char *file = f < m->n_files ? m->files[f].path : NULL;
+		const char *dir = d < m->n_dirs ? m->dirs[d].path : NULL;
+		const char *link = l < m->n_links ? m->links[l].path : NULL;
+		if (dir && (!file || strcmp(dir, file) < 0) && (!link || strcmp(dir, link) < 0))
+			rc = put_dir(t, &m->dirs[d++]);
+		else if (file && (!link || strcmp(file, link) < 0))
+			rc = put_file(t, m, &m->files[f++]);
+		else if (link)
+			rc = put_link(t, &m->links[l++]);
+		else
+			break;
 	}
-	return o;
+	return rc;
 }
 
 int manifest_encode(const struct manifest *m, char **ret_text, size_t *ret_len)
 {
 	struct text t = {0};
-	int rc = put_line(&t, head_line(m));
-	for (uint32_t i = 0; i < m->n_files && rc == 0; i++) {
-		const struct manifest_file *f = &m->files[i];
-		rc = put_line(&t,
-			      json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "path", f->path,
-					"size", (json_int_t)f->size, "block", (json_int_t)f->block,
-					"mode", (json_int_t)f->mode, "mtime",
-					(json_int_t)f->mtime_ns, "ino", (json_int_t)f->ino, "ver",
-					(json_int_t)f->ver, "chunks", chunk_sums(m, f)));
-	}
+	int rc = put_head(&t, m);
 	if (rc == 0)
-		rc = put_line(&t, json_pack("{s:b, s:I, s:I, s:s}", "end", 1, "files",
-					    (json_int_t)m->n_files, "bytes", (json_int_t)m->bytes,
-					    "id", m->id));
+		rc = put_rows(&t, m);
+	if (rc == 0)
+		rc = put_line(&t,
+			      json_pack("{s:b, s:I, s:I, s:I, s:I, s:s}", "end", 1, "files",
+					(json_int_t)m->n_files, "dirs", (json_int_t)m->n_dirs,
+					"links", (json_int_t)m->n_links, "bytes",
+					(json_int_t)m->bytes, "id", m->id),
+			      0);
 	if (rc < 0) {
 		free(t.data);
 		return rc;
@@ -129,6 +193,9 @@ struct parse {
 	uint64_t n_sums;
 	uint64_t line;
 	struct detail *d;
+	char path[4096], last[4096]; /* of the row at hand, and of the one before */
+	char other[4096];            /* where a file is from, what a link names */
+	uint8_t acl[RIGHTS_ACL_MAX];
 };
 
 static int bad(const struct parse *p, const char *what)
@@ -164,14 +231,18 @@ static int take_head(struct parse *p, const json_t *o)
 	struct manifest *m = p->m;
 	if (!get_string(o, "leat", leat, sizeof(leat)) || strcmp(leat, "dataset") != 0)
 		return bad(p, "not a Leat data set");
-	if (!get_u64(o, "v", &v) || v != 1 || !get_string(o, "hash", hash, sizeof(hash)) ||
+	if (get_u64(o, "v", &v) && v != MANIFEST_VERSION)
+		return detail_set(p->d, -LE_NOTSUP, "manifest", 1,
+				  "another release of Leat has made this data set (manifest %llu, "
+				  "this one knows %d): make it anew with leat dataset create",
+				  (unsigned long long)v, MANIFEST_VERSION);
+	if (!get_u64(o, "v", &v) || !get_string(o, "hash", hash, sizeof(hash)) ||
 	    strcmp(hash, "xxh3-64") != 0 || !get_u64(o, "chunk", &chunk) || chunk != MANIFEST_CHUNK)
 		return bad(p, "a kind of manifest that this version does not know");
 	if (!get_string(o, "name", m->name, sizeof(m->name)) ||
 	    !get_string(o, "version", m->version, sizeof(m->version)) ||
-	    !get_string(o, "source", m->source, sizeof(m->source)))
+	    !name_json_get(o, "source", m->source, sizeof(m->source)))
 		return bad(p, "bad header");
-	/* Manifests of former versions do not say it. */
 	if (json_object_get(o, "cluster") &&
 	    (!get_string(o, "cluster", cluster, sizeof(cluster)) ||
 	     uuid_parse(cluster, &m->cluster) < 0))
@@ -206,41 +277,125 @@ static int take_sums(struct parse *p, const struct manifest_file *f, const json_
 	return 0;
 }
 
+/* What adding a row has come to. */
+static int added(const struct parse *p, int rc, const char *what)
+{
+	return rc == 0 || rc == -LE_NOMEM ? rc : bad(p, what);
+}
+
+/* The row's path, which comes behind the last one and lies in a directory that there is. */
+static int take_path(struct parse *p, const json_t *o, const char *key)
+{
+	if (!name_json_get(o, key, p->path, sizeof(p->path)))
+		return bad(p, "bad path");
+	bool first = p->m->n_dirs == 0;
+	if (first != (p->path[0] == 0 && strcmp(key, "dir") == 0))
+		return bad(p, "the source itself is not its first row");
+	if (first)
+		return 0;
+	if (!manifest_path_is_safe(p->path))
+		return bad(p, "bad path");
+	if (strcmp(p->path, p->last) <= 0)
+		return bad(p, "not in order of the paths");
+	memcpy(p->last, p->path, strlen(p->path) + 1);
+	char *slash = strrchr(p->path, '/');
+	if (!slash)
+		return 0;
+	*slash = 0;
+	bool there = manifest_find_dir(p->m, p->path) >= 0;
+	*slash = '/';
+	return there ? 0 : bad(p, "its directory is missing");
+}
+
+static bool get_u32(const json_t *o, const char *key, uint32_t *ret_value)
+{
+	uint64_t v;
+	if (!get_u64(o, key, &v) || v > UINT32_MAX)
+		return false;
+	*ret_value = (uint32_t)v;
+	return true;
+}
+
+static bool get_time(const json_t *o, int64_t *ret_ns)
+{
+	const json_t *mtime = json_object_get(o, "mtime");
+	*ret_ns = json_integer_value(mtime);
+	return json_is_integer(mtime);
+}
+
+/* The access list is p's. */
+static bool get_rights(struct parse *p, const json_t *o, struct rights *ret_rights)
+{
+	const json_t *acl = json_object_get(o, "acl");
+	struct rights r = {0};
+	size_t len = 0;
+	if (!get_u32(o, "mode", &r.mode) || r.mode > 07777 || !get_u32(o, "uid", &r.uid) ||
+	    !get_u32(o, "gid", &r.gid))
+		return false;
+	if (acl && (!bytes_json_get(acl, p->acl, sizeof(p->acl), &len) ||
+		    !rights_acl_is_valid(p->acl, len)))
+		return false;
+	r.acl = len ? p->acl : NULL;
+	r.acl_len = (uint32_t)len;
+	*ret_rights = r;
+	return true;
+}
+
 static int take_file(struct parse *p, const json_t *o)
 {
-	char path[4096];
-	uint64_t block, mode;
+	uint64_t block;
 	struct vol_stat st = {0};
-	const json_t *mtime = json_object_get(o, "mtime");
-	if (!get_string(o, "path", path, sizeof(path)) || !manifest_path_is_safe(path))
-		return bad(p, "bad path");
+	struct rights r;
+	bool from = json_object_get(o, "from") != NULL;
+	TRY(take_path(p, o, "path"));
 	if (!get_u64(o, "size", &st.size) || !get_u64(o, "block", &block) ||
-	    !get_u64(o, "mode", &mode) || !get_u64(o, "ino", &st.ino) ||
-	    !get_u64(o, "ver", &st.ver) || !json_is_integer(mtime) || block < MANIFEST_BLOCK_MIN ||
-	    block > MANIFEST_CHUNK || (block & (block - 1)) || mode > 07777)
+	    !get_u64(o, "ino", &st.ino) || !get_u64(o, "ver", &st.ver) ||
+	    !get_time(o, &st.mtime_ns) || !get_rights(p, o, &r) || block < MANIFEST_BLOCK_MIN ||
+	    block > MANIFEST_CHUNK || (block & (block - 1)))
 		return bad(p, "bad file");
-	st.mtime_ns = json_integer_value(mtime);
-	st.mode = (uint32_t)mode;
+	if (from && !name_json_get(o, "from", p->other, sizeof(p->other)))
+		return bad(p, "bad path of the file itself");
 	/* Before anything of that size is allocated. */
 	if (st.size / block > p->n_sums - p->m->n_sums ||
 	    (st.size + block - 1) / block > p->n_sums - p->m->n_sums)
 		return bad(p, "more blocks than checksums");
-	int rc = manifest_add(p->m, path, &st, (uint32_t)block);
-	if (rc == -LE_NOMEM)
-		return rc;
-	if (rc < 0)
-		return bad(p, "not in order of the paths");
+	int rc = manifest_add(p->m, p->path, &st, (uint32_t)block);
+	if (rc == 0)
+		rc = manifest_add_rights(p->m, &r, from ? p->other : NULL);
+	TRY(added(p, rc, "bad file"));
 	return take_sums(p, &p->m->files[p->m->n_files - 1], json_object_get(o, "chunks"));
+}
+
+static int take_dir(struct parse *p, const json_t *o)
+{
+	struct rights r;
+	int64_t mtime_ns;
+	TRY(take_path(p, o, "dir"));
+	if (!get_time(o, &mtime_ns) || !get_rights(p, o, &r))
+		return bad(p, "bad directory");
+	return added(p, manifest_add_dir(p->m, p->path, &r, mtime_ns), "bad directory");
+}
+
+static int take_link(struct parse *p, const json_t *o)
+{
+	struct manifest_link l = {.path = p->path, .target = p->other};
+	TRY(take_path(p, o, "link"));
+	if (!name_json_get(o, "target", p->other, sizeof(p->other)) || !get_time(o, &l.mtime_ns) ||
+	    !get_u32(o, "uid", &l.uid) || !get_u32(o, "gid", &l.gid))
+		return bad(p, "bad link");
+	return added(p, manifest_add_link(p->m, &l), "bad link");
 }
 
 static int take_end(struct parse *p, const json_t *o)
 {
 	char id[MANIFEST_ID_SIZE];
-	uint64_t files, bytes;
-	if (!get_u64(o, "files", &files) || !get_u64(o, "bytes", &bytes) ||
+	uint64_t files, dirs, links, bytes;
+	if (!get_u64(o, "files", &files) || !get_u64(o, "dirs", &dirs) ||
+	    !get_u64(o, "links", &links) || !get_u64(o, "bytes", &bytes) ||
 	    !get_string(o, "id", id, sizeof(id)))
 		return bad(p, "bad end");
-	if (files != p->m->n_files || bytes != p->m->bytes || p->n_sums != p->m->n_sums)
+	if (files != p->m->n_files || dirs != p->m->n_dirs || dirs == 0 ||
+	    links != p->m->n_links || bytes != p->m->bytes || p->n_sums != p->m->n_sums)
 		return bad(p, "files are missing");
 	manifest_finish(p->m);
 	return strcmp(id, p->m->id) == 0 ? 0 : bad(p, "the id does not match the content");
@@ -277,6 +432,10 @@ static int take_line(struct parse *p, const char *line, size_t len, bool *ret_en
 	else if (json_object_get(o, "end")) {
 		rc = take_end(p, o);
 		*ret_end = true;
+	} else if (json_object_get(o, "dir")) {
+		rc = take_dir(p, o);
+	} else if (json_object_get(o, "link")) {
+		rc = take_link(p, o);
 	} else
 		rc = take_file(p, o);
 	json_decref(o);
@@ -303,18 +462,23 @@ static int take_lines(struct parse *p, const char *text, size_t len)
 int manifest_decode(const char *text, size_t len, const void *sums, size_t sums_len,
 		    struct manifest **ret_manifest, struct detail *d)
 {
-	struct parse p = {.d = d};
 	uint64_t magic;
 	if (sums_len < 8 || sums_len % 8 != 0 || (memcpy(&magic, sums, 8), magic != SUMS_MAGIC))
 		return detail_set(d, -LE_CORRUPT, "sums", 0, "not a file of checksums");
-	p.sums = (const uint8_t *)sums + 8;
-	p.n_sums = sums_len / 8 - 1;
-	TRY(manifest_create(&p.m));
-	int rc = take_lines(&p, text, len);
+	struct parse *p = calloc(1, sizeof(*p));
+	if (!p)
+		return -LE_NOMEM;
+	p->d = d;
+	p->sums = (const uint8_t *)sums + 8;
+	p->n_sums = sums_len / 8 - 1;
+	int rc = manifest_create(&p->m);
+	if (rc == 0)
+		rc = take_lines(p, text, len);
 	if (rc < 0)
-		manifest_destroy(p.m);
+		manifest_destroy(p->m);
 	else
-		*ret_manifest = p.m;
+		*ret_manifest = p->m;
+	free(p);
 	return rc;
 }
 

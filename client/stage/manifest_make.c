@@ -177,9 +177,18 @@ int manifest_make_from(struct vol *v, const char *dir, const struct scan *s,
 		bool known = st->block >= MANIFEST_BLOCK_MIN && MANIFEST_CHUNK % st->block == 0;
 		rc = manifest_add(mk.m, s->files[i].path, st,
 				  known ? st->block : MANIFEST_BLOCK_DEFAULT);
+		if (rc == 0)
+			rc = manifest_add_rights(mk.m, &s->files[i].rights, NULL);
 		if (rc < 0)
 			detail_set(d, rc, s->files[i].path, UINT64_MAX,
 				   "cannot be in a data set: %s", status_text(rc));
+	}
+	for (uint32_t i = 0; i < s->n_dirs && rc == 0; i++) {
+		const struct scan_dir *sd = &s->dirs[i];
+		rc = manifest_add_dir(mk.m, sd->path, &sd->rights, sd->st.mtime_ns);
+		if (rc < 0)
+			detail_set(d, rc, sd->path, UINT64_MAX, "cannot be in a data set: %s",
+				   status_text(rc));
 	}
 	if (rc == 0)
 		rc = slot_pool_create(MANIFEST_CHUNK, BUFFERS, &mk.pool);

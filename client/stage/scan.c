@@ -14,6 +14,7 @@ struct entry {
 	struct walk *w;
 	char *path; /* below the root */
 	struct vol_stat st;
+	struct rights rights;
 	bool has_stat;
 	int rc;
 };
@@ -21,6 +22,7 @@ struct entry {
 struct walk {
 	struct vol *v;
 	const char *root;
+	struct scan *s;
 	struct entry *entries; /* of the directory at hand */
 	uint32_t n, cap;
 	const char *prefix; /* below the root, with a slash at its end, or "" */
@@ -66,10 +68,11 @@ static void ask(void *arg)
 {
 	struct entry *x = arg;
 	char full[PATH_SIZE];
-	if (x->has_stat || S_ISDIR(x->st.mode))
-		return;
 	full_path(x->w, x->path, full);
-	x->rc = vol_stat(x->w->v, full, &x->st);
+	if (!x->has_stat)
+		x->rc = vol_stat(x->w->v, full, &x->st);
+	if (x->rc == 0 && (S_ISREG(x->st.mode) || S_ISDIR(x->st.mode)))
+		x->rc = vol_rights(x->w->v, full, &x->st, &x->w->s->acls, &x->rights);
 }
 
 static int push_dir(struct walk *w, char *path)
@@ -98,9 +101,26 @@ static int add_file(struct scan *s, struct entry *x)
 		s->files = more;
 		s->cap = cap;
 	}
-	s->files[s->n++] = (struct scan_file){x->path, x->st};
+	s->files[s->n++] = (struct scan_file){x->path, x->st, x->rights};
 	s->bytes += x->st.size;
 	x->path = NULL;
+	return 0;
+}
+
+static int add_dir(struct scan *s, const struct entry *x)
+{
+	if (s->n_dirs == s->cap_dirs) {
+		uint32_t cap = s->cap_dirs ? s->cap_dirs * 2 : 64;
+		struct scan_dir *more = realloc(s->dirs, cap * sizeof(*more));
+		if (!more || cap > SCAN_FILES_MAX)
+			return -LE_NOMEM;
+		s->dirs = more;
+		s->cap_dirs = cap;
+	}
+	char *path = strdup(x->path);
+	if (!path)
+		return -LE_NOMEM;
+	s->dirs[s->n_dirs++] = (struct scan_dir){path, x->st, x->rights};
 	return 0;
 }
 
@@ -113,6 +133,7 @@ static int sort_out(struct walk *w, struct scan *s, struct detail *d)
 			return detail_set(d, rc, x->path, UINT64_MAX, "cannot look at it: %s",
 					  status_text(rc));
 		if (S_ISDIR(x->st.mode)) {
+			TRY(add_dir(s, x));
 			char *path = x->path;
 			x->path = NULL;
 			TRY(push_dir(w, path));
@@ -151,11 +172,53 @@ static int by_path(const void *a, const void *b)
 	return strcmp(((const struct scan_file *)a)->path, ((const struct scan_file *)b)->path);
 }
 
+static int by_dir(const void *a, const void *b)
+{
+	return strcmp(((const struct scan_dir *)a)->path, ((const struct scan_dir *)b)->path);
+}
+
+void scan_sort_dirs(struct scan *s)
+{
+	uint32_t n = 0;
+	if (s->n_dirs)
+		qsort(s->dirs, s->n_dirs, sizeof(*s->dirs), by_dir);
+	for (uint32_t i = 0; i < s->n_dirs; i++) {
+		if (!n || strcmp(s->dirs[n - 1].path, s->dirs[i].path) != 0) {
+			s->dirs[n++] = s->dirs[i];
+			continue;
+		}
+		if (!rights_equal(&s->dirs[n - 1].rights, &s->dirs[i].rights))
+			s->dirs[n - 1].rights = (struct rights){.mode = 0500};
+		free(s->dirs[i].path);
+	}
+	s->n_dirs = n;
+}
+
+/* The directory itself, whatever link leads there. */
+static int add_root(struct walk *w, struct detail *d)
+{
+	struct entry x = {.w = w, .path = ""};
+	char real[PATH_SIZE];
+	int rc = vol_real_path(w->v, w->root, real);
+	if (rc == 0)
+		rc = vol_stat(w->v, real, &x.st);
+	if (rc == 0 && !S_ISDIR(x.st.mode))
+		rc = -LE_NOTDIR;
+	if (rc == 0)
+		rc = vol_rights(w->v, real, &x.st, &w->s->acls, &x.rights);
+	if (rc < 0)
+		return detail_set(d, rc, w->root, UINT64_MAX, "cannot look at it: %s",
+				  status_text(rc));
+	return add_dir(w->s, &x);
+}
+
 int scan_tree(struct vol *v, const char *dir, struct scan *ret_scan, struct detail *d)
 {
-	struct walk w = {.v = v, .root = dir};
 	struct scan s = {0};
-	int rc = walk_dir(&w, "", &s, d);
+	struct walk w = {.v = v, .root = dir, .s = &s};
+	int rc = add_root(&w, d);
+	if (rc == 0)
+		rc = walk_dir(&w, "", &s, d);
 	while (rc == 0 && w.n_dirs) {
 		char *path = w.dirs[--w.n_dirs];
 		rc = walk_dir(&w, path, &s, d);
@@ -171,6 +234,7 @@ int scan_tree(struct vol *v, const char *dir, struct scan *ret_scan, struct deta
 	}
 	if (s.n)
 		qsort(s.files, s.n, sizeof(*s.files), by_path);
+	scan_sort_dirs(&s);
 	*ret_scan = s;
 	return 0;
 }
@@ -180,5 +244,9 @@ void scan_fini(struct scan *s)
 	for (uint32_t i = 0; i < s->n; i++)
 		free(s->files[i].path);
 	free(s->files);
+	for (uint32_t i = 0; i < s->n_dirs; i++)
+		free(s->dirs[i].path);
+	free(s->dirs);
+	acl_pool_fini(&s->acls);
 	*s = (struct scan){0};
 }

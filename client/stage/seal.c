@@ -52,15 +52,18 @@ static void walk_fiber(void *arg)
 {
 	struct sealing *s = *(struct sealing **)arg;
 	const struct manifest *m = s->job->m;
-	char *path = malloc(8192);
+	char *path = malloc(4096);
 	if (!path)
 		seal_fail(s, -LE_NOMEM, m->source, "no memory");
 	while (s->next < m->n_files && s->rc == 0) {
 		uint32_t i = s->next++;
 		if (s->job->o.cancel && *s->job->o.cancel)
 			s->rc = -LE_CANCELED;
-		snprintf(path, 8192, "%s/%s", m->source, m->files[i].path);
-		s->each(s, i, path);
+		int rc = manifest_source_path(m, &m->files[i], path);
+		if (rc < 0)
+			seal_fail(s, rc, m->files[i].path, "its path");
+		else
+			s->each(s, i, path);
 	}
 	free(path);
 }
@@ -95,11 +98,16 @@ static int seal_all(struct sealing *s)
 {
 	const struct manifest *m = s->job->m;
 	s->scan.files = calloc((size_t)m->n_files + 1, sizeof(*s->scan.files));
-	if (!s->scan.files)
+	s->scan.dirs = calloc((size_t)m->n_dirs + 1, sizeof(*s->scan.dirs));
+	if (!s->scan.files || !s->scan.dirs)
 		return -LE_NOMEM;
+	/* Paths are borrowed: scan_fini is not for this. */
 	for (uint32_t i = 0; i < m->n_files; i++)
-		s->scan.files[i].path = m->files[i].path; /* borrowed: scan_fini is not for this */
+		s->scan.files[i].path = m->files[i].path;
+	for (uint32_t i = 0; i < m->n_dirs; i++)
+		s->scan.dirs[i].path = m->dirs[i].path;
 	s->scan.n = m->n_files;
+	s->scan.n_dirs = m->n_dirs;
 	TRY(compare(s));
 	TRY(walk(s, seal_one));
 	return compare(s);
@@ -113,6 +121,7 @@ int stage_seal(struct stage_job *job)
 	TRY(stage_find_manifest(job));
 	int rc = seal_all(&s);
 	free(s.scan.files);
+	free(s.scan.dirs);
 	TRY(rc);
 	TRY(catalog_find(s.v, catalog, job->o.source, id, dir));
 	/* The name may have been given anew. */

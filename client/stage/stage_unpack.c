@@ -121,6 +121,9 @@ static int make_manifest(struct unpacking *x)
 	struct progress p = {on_bytes, x, &b->stop};
 	TRY(check_size(x));
 	TRY(manifest_make_from(unpack_vol(x->u), UNPACK_ROOT, unpack_scan(x->u), &b->m, &p, &b->d));
+	/* Archives do not always name the folders that are in them. */
+	TRY(manifest_fill_dirs(b->m, &x->a->m->dirs[0]));
+	manifest_finish(b->m);
 	name_manifest(x);
 	return store_note_source(b->io.env, b->o.to, x->key, b->m->id);
 }

@@ -521,6 +521,55 @@ static int check_entries(struct unpack *u)
 	return rc;
 }
 
+static int add_dir(struct unpack *u, const char *path, size_t len, int64_t mtime_ns,
+		   const struct rights *r)
+{
+	struct scan_dir *d = &u->scan.dirs[u->scan.n_dirs];
+	d->path = strndup(path, len);
+	if (!d->path)
+		return -LE_NOMEM;
+	d->rights = *r;
+	d->st.mtime_ns = mtime_ns;
+	u->scan.n_dirs++;
+	return 0;
+}
+
+/* One for an archive that has members: who may read the archive may read and search it. */
+static int add_folder(struct unpack *u, uint32_t file)
+{
+	const struct manifest_file *f = &u->m->files[file];
+	struct rights r;
+	char path[PATH_SIZE];
+	size_t len = strlen(f->path) - archive_suffix(f->path);
+	memcpy(path, f->path, len);
+	path[len] = 0;
+	if (manifest_find_dir(u->m, path) >= 0)
+		return 0;
+	TRY(rights_of_folder(&f->rights, &u->scan.acls, &r));
+	return add_dir(u, path, len, f->mtime_ns, &r);
+}
+
+/* The directories of the copy, and the folders of its archives. */
+static int make_dirs(struct unpack *u)
+{
+	const struct manifest *m = u->m;
+	u->scan.dirs = calloc((size_t)m->n_dirs + m->n_files + 1, sizeof(*u->scan.dirs));
+	bool *members = calloc((size_t)m->n_files + 1, sizeof(*members));
+	int rc = u->scan.dirs && members ? 0 : -LE_NOMEM;
+	for (uint32_t i = 0; i < u->scan.n && rc == 0; i++)
+		members[u->places[i].file] = true;
+	for (uint32_t i = 0; i < m->n_dirs && rc == 0; i++)
+		rc = add_dir(u, m->dirs[i].path, strlen(m->dirs[i].path), m->dirs[i].mtime_ns,
+			     &m->dirs[i].rights);
+	for (uint32_t i = 0; i < m->n_files && rc == 0; i++)
+		if (members[i] && archive_suffix(m->files[i].path))
+			rc = add_folder(u, i);
+	free(members);
+	if (rc == 0)
+		scan_sort_dirs(&u->scan);
+	return rc;
+}
+
 /* What callers want of it: paths with stats, and where the bytes are. */
 static int make_scan(struct unpack *u)
 {
@@ -535,12 +584,14 @@ static int make_scan(struct unpack *u)
 		uint64_t size = size_of(u, e->file);
 		if (e->at > size || e->size > size - e->at)
 			return -LE_CORRUPT; /* tar_scan has seen to that */
-		s->files[i] = (struct scan_file){
-			e->path,
-			{.size = e->size,
-			 .mtime_ns = f->mtime_ns,
-			 .ino = i,
-			 .mode = S_IFREG | (archive_suffix(f->path) ? 0644 : f->mode)}};
+		const struct vol_stat st = {.size = e->size,
+					    .mtime_ns = f->mtime_ns,
+					    .ino = i,
+					    .mode = S_IFREG | f->rights.mode,
+					    .uid = f->rights.uid,
+					    .gid = f->rights.gid,
+					    .plain = true};
+		s->files[i] = (struct scan_file){e->path, st, f->rights};
 		u->places[i] = (struct place){e->file, e->at};
 		s->bytes += e->size;
 		e->path = NULL;
@@ -673,6 +724,8 @@ int unpack_create(struct local_store *store, const struct manifest *m,
 		rc = check_entries(u);
 	if (rc == 0)
 		rc = make_scan(u);
+	if (rc == 0)
+		rc = make_dirs(u);
 	if (rc < 0)
 		unpack_destroy(u);
 	else

@@ -9,6 +9,7 @@
 #include "common/rt/loop.h"
 
 #define PATH_SIZE 4096u
+#define LINKS_MAX 40 /* as the kernel */
 
 void vol_destroy(struct vol *v)
 {
@@ -127,5 +128,124 @@ int vol_mkdirs(struct vol *v, const char *path)
 			return rc;
 		part[i] = c;
 	}
+	return 0;
+}
+
+/* ---- where a path is, and who may get there ---- */
+
+/* path becomes what its first `done` bytes (a link) say, and the rest. */
+static int follow(struct vol *v, char path[PATH_SIZE], size_t done)
+{
+	char target[PATH_SIZE], c = path[done];
+	path[done] = 0;
+	TRY(v->ops->readlink(v, path, target, sizeof(target)));
+	size_t at = done, rest; /* what it says is relative to where it lies */
+	while (path[at] != '/')
+		at--;
+	path[done] = c;
+	rest = strlen(path + done);
+	size_t len = strlen(target), keep = target[0] == '/' ? 0 : at + 1;
+	if (keep + len + rest >= PATH_SIZE)
+		return -LE_NAMETOOLONG;
+	memmove(path + keep + len, path + done, rest + 1);
+	memcpy(path + keep, target, len);
+	return 0;
+}
+
+/* Takes out what begins at path[at] with a slash, is `len` bytes long, and is empty or a dot; or is
+ * two, with what is before it. Where to go on, or at + len. */
+static size_t tidy(char *path, size_t at, size_t len)
+{
+	const char *name = path + at + 1;
+	size_t from = at;
+	if (len == 3 && name[0] == '.' && name[1] == '.') {
+		while (from > 0 && path[--from] != '/')
+			;
+	} else if (!(len == 1 || (len == 2 && name[0] == '.'))) {
+		return at + len;
+	}
+	memmove(path + from, path + at + len, strlen(path + at + len) + 1);
+	return from;
+}
+
+int vol_real_path(struct vol *v, const char *path, char ret_path[PATH_SIZE])
+{
+	int links = 0;
+	if (path[0] != '/')
+		return -LE_INVAL;
+	if (snprintf(ret_path, PATH_SIZE, "%s", path) >= (int)PATH_SIZE)
+		return -LE_NAMETOOLONG;
+	for (size_t at = 0; ret_path[at];) {
+		size_t len = 1 + strcspn(ret_path + at + 1, "/");
+		size_t next = tidy(ret_path, at, len);
+		struct vol_stat st;
+		if (next != at + len) {
+			at = next;
+			continue;
+		}
+		char c = ret_path[next];
+		ret_path[next] = 0;
+		int rc = vol_stat(v, ret_path, &st);
+		ret_path[next] = c;
+		TRY(rc);
+		at = next;
+		if (!S_ISLNK(st.mode))
+			continue;
+		if (++links > LINKS_MAX)
+			return -LE_LOOP;
+		TRY(follow(v, ret_path, next));
+		at = 0;
+	}
+	if (!ret_path[0])
+		memcpy(ret_path, "/", 2);
+	return 0;
+}
+
+int vol_rights(struct vol *v, const char *path, const struct vol_stat *st, struct acl_pool *pool,
+	       struct rights *ret_rights)
+{
+	struct vol_stat now;
+	if (!st) {
+		TRY(vol_stat(v, path, &now));
+		st = &now;
+	}
+	*ret_rights =
+		(struct rights){.mode = st->mode & 07777, .uid = st->uid, .gid = st->gid};
+	if (st->plain || S_ISLNK(st->mode))
+		return 0;
+	uint8_t *acl = malloc(RIGHTS_ACL_MAX);
+	if (!acl)
+		return -LE_NOMEM;
+	int64_t n = v->ops->acl(v, path, acl, RIGHTS_ACL_MAX);
+	int rc = n < 0 ? (int)n : acl_pool_set(pool, ret_rights, acl, (size_t)n);
+	free(acl);
+	return rc;
+}
+
+int vol_ancestors(struct vol *v, const char *path, struct acl_pool *pool,
+		  struct rights **ret_rights, uint32_t *ret_n)
+{
+	char dir[PATH_SIZE];
+	uint32_t n = 0;
+	size_t len = strlen(path);
+	if (path[0] != '/' || len >= sizeof(dir))
+		return path[0] != '/' ? -LE_INVAL : -LE_NAMETOOLONG;
+	struct rights *all = calloc(len / 2 + 2, sizeof(*all));
+	if (!all)
+		return -LE_NOMEM;
+	int rc = 0;
+	for (size_t at = 0; path[1] && path[at] && rc == 0; at += 1 + strcspn(path + at + 1, "/")) {
+		memcpy(dir, path, at + 1);
+		dir[at ? at : 1] = 0;
+		rc = vol_rights(v, dir, NULL, pool, &all[n]);
+		if (rc == 0)
+			n++;
+	}
+	if (rc < 0) {
+		free(all);
+		return rc;
+	}
+	*ret_rights = all;
+	*ret_n = n;
 	return 0;
 }

@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #include "client/stage/detail.h"
+#include "client/stage/rights.h"
 #include "common/base/status.h"
 
 struct env;
@@ -27,8 +28,10 @@ struct vol_stat {
 	int64_t mtime_ns;
 	uint64_t ino,
 		ver; /* ver moves whenever the content does: ctime, or Leat's change counter */
-	uint32_t mode, uid;
+	uint32_t mode, uid, gid;
 	uint32_t block; /* of the checksums that sums() knows; 0: none */
+	uint64_t dev;   /* which file system; 0: the volume's only one */
+	bool plain;     /* known to have no access list */
 };
 
 struct vol_entry {
@@ -53,6 +56,10 @@ struct vol_read {
 struct vol_ops {
 	int (*stat)(struct vol *v, const char *path,
 		    struct vol_stat *ret_st); /* does not follow links */
+	/* What a symbolic link says, NUL-terminated: -LE_NAMETOOLONG if it does not fit. */
+	int (*readlink)(struct vol *v, const char *path, char *buf, size_t size);
+	/* The bytes of system.posix_acl_access, of what is no link: how many, 0 for no list. */
+	int64_t (*acl)(struct vol *v, const char *path, void *buf, size_t size);
 	/* each must not yield; non-zero ends the walk and is returned. */
 	int (*list)(struct vol *v, const char *path,
 		    int (*each)(void *arg, const struct vol_entry *e), void *arg);
@@ -147,22 +154,43 @@ int vol_write_new(struct vol *v, const char *path, const void *data, size_t len)
 int vol_tmp_name(const char *dir, char ret_path[4096]) CHECK_RESULT;
 /* With its parents; fine if it is there. */
 int vol_mkdirs(struct vol *v, const char *path) CHECK_RESULT;
+/* Where path is, without a link on the way or at its end, "/" alone with a slash at its end.
+ * -LE_LOOP after 40 links. */
+int vol_real_path(struct vol *v, const char *path, char ret_path[4096]) CHECK_RESULT;
+/* What path, which is no link, grants now; its access list goes to the pool. st: what vol_stat has
+ * said; NULL: it is asked. */
+int vol_rights(struct vol *v, const char *path, const struct vol_stat *st, struct acl_pool *pool,
+	       struct rights *ret_rights) CHECK_RESULT;
+/* The same of all directories that lie above a path (as vol_real_path returns it), "/" first:
+ * malloc'd, *ret_n of them. */
+int vol_ancestors(struct vol *v, const char *path, struct acl_pool *pool,
+		  struct rights **ret_rights, uint32_t *ret_n) CHECK_RESULT;
 
-/* ---- all files below a directory ---- */
+/* ---- all that is below a directory ---- */
 struct scan_file {
 	char *path; /* below the directory, no leading slash */
 	struct vol_stat st;
+	struct rights rights; /* its access list is the scan's */
+};
+struct scan_dir {
+	char *path; /* "": the directory itself */
+	struct vol_stat st;
+	struct rights rights;
 };
 struct scan {
 	struct scan_file *files; /* regular ones, sorted by the bytes of path */
-	uint32_t n, cap;
+	struct scan_dir *dirs;   /* the same way */
+	uint32_t n, cap, n_dirs, cap_dirs;
 	uint32_t n_skipped; /* links, devices, sockets: never followed, never copied */
 	uint64_t bytes;
+	struct acl_pool acls;
 };
 #define SCAN_FILES_MAX (1u << 26)
 /* Names that begin with ".leat" are left out. The walk is bounded: path 4095 bytes, SCAN_FILES_MAX
- * files. */
+ * files, as many directories. */
 int scan_tree(struct vol *v, const char *dir, struct scan *ret_scan, struct detail *d) CHECK_RESULT;
 void scan_fini(struct scan *s);
+/* dirs by their paths. Of two with one path and different rights one stays that is root's alone. */
+void scan_sort_dirs(struct scan *s);
 
 #endif

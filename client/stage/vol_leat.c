@@ -36,6 +36,8 @@ static void take_attr(const struct attr *a, struct vol_stat *ret_st)
 				    .ver = a->change,
 				    .mode = a->mode,
 				    .uid = a->uid,
+				    .gid = a->gid,
+				    .plain = (a->flags & ATTR_PLAIN) != 0,
 				    .block = chunk_block_size(a->layout.chunk_size)};
 }
 
@@ -48,6 +50,31 @@ static int remote_stat(struct vol *v, const char *path, struct vol_stat *ret_st)
 		TRY(ll_getattr(fs->client, &fs->cred, a.ino, &a));
 	take_attr(&a, ret_st);
 	return 0;
+}
+
+static int remote_readlink(struct vol *v, const char *path, char *buf, size_t size)
+{
+	struct leat_fs *fs = fs_of(v);
+	char target[LEAT_SYMLINK_MAX + 1];
+	struct attr a;
+	TRY(path_find(fs, path, false, &a));
+	TRY(ll_readlink(fs->client, &fs->cred, a.ino, target, sizeof(target)));
+	if (strlen(target) >= size)
+		return -LE_NAMETOOLONG;
+	memcpy(buf, target, strlen(target) + 1);
+	return 0;
+}
+
+static int64_t remote_acl(struct vol *v, const char *path, void *buf, size_t size)
+{
+	struct leat_fs *fs = fs_of(v);
+	struct attr a;
+	TRY(path_find(fs, path, false, &a));
+	if (a.flags & ATTR_PLAIN)
+		return 0;
+	int64_t n = ll_getxattr(fs->client, &fs->cred, a.ino, bytes_str("system.posix_acl_access"),
+				buf, size);
+	return n == -LE_NODATA ? 0 : n;
 }
 
 struct listing {
@@ -247,6 +274,8 @@ static void remote_destroy(struct vol *v)
 
 static const struct vol_ops remote_ops = {
 	.stat = remote_stat,
+	.readlink = remote_readlink,
+	.acl = remote_acl,
 	.list = remote_list,
 	.open = remote_open,
 	.close = remote_close,

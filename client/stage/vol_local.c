@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/xattr.h>
+#include <unistd.h>
 
 #include "client/stage/vol.h"
 #include "common/base/assert.h"
@@ -41,7 +43,11 @@ static void take_stat(const struct stat *from, struct vol_stat *to)
 				.ino = from->st_ino & INT64_MAX,
 				.ver = (uint64_t)ns_of(from->st_ctim),
 				.mode = from->st_mode,
-				.uid = from->st_uid};
+				.uid = from->st_uid,
+				.gid = from->st_gid,
+				.dev = from->st_dev,
+				/* Of links there is none. */
+				.plain = S_ISLNK(from->st_mode)};
 }
 
 static int local_stat(struct vol *v, const char *path, struct vol_stat *ret_st)
@@ -50,6 +56,49 @@ static int local_stat(struct vol *v, const char *path, struct vol_stat *ret_st)
 	TRY(env_stat(env_of(v), path, &st));
 	take_stat(&st, ret_st);
 	return 0;
+}
+
+/* What only a system call can do, on a worker. */
+struct local_call {
+	const char *path;
+	char *buf;
+	size_t size;
+	int64_t done;
+};
+
+static void readlink_fn(void *arg)
+{
+	struct local_call *c = arg;
+	c->done = readlink(c->path, c->buf, c->size);
+	if (c->done < 0)
+		c->done = status_from_errno(errno);
+}
+
+static int local_readlink(struct vol *v, const char *path, char *buf, size_t size)
+{
+	struct local_call c = {path, buf, size, 0};
+	TRY(env_offload(env_of(v), readlink_fn, &c));
+	if (c.done < 0)
+		return (int)c.done;
+	if ((size_t)c.done >= size)
+		return -LE_NAMETOOLONG;
+	buf[c.done] = 0;
+	return 0;
+}
+
+static void acl_fn(void *arg)
+{
+	struct local_call *c = arg;
+	c->done = lgetxattr(c->path, "system.posix_acl_access", c->buf, c->size);
+	if (c->done < 0)
+		c->done = errno == ENODATA || errno == ENOTSUP ? 0 : status_from_errno(errno);
+}
+
+static int64_t local_acl(struct vol *v, const char *path, void *buf, size_t size)
+{
+	struct local_call c = {path, buf, size, 0};
+	TRY(env_offload(env_of(v), acl_fn, &c));
+	return c.done;
 }
 
 struct listing {
@@ -197,6 +246,8 @@ static void local_destroy(struct vol *v)
 
 static const struct vol_ops local_ops = {
 	.stat = local_stat,
+	.readlink = local_readlink,
+	.acl = local_acl,
 	.list = local_list,
 	.open = local_open,
 	.close = local_close,
@@ -231,6 +282,8 @@ static int soft_syncdir(struct vol *v, const char *path)
 
 static const struct vol_ops soft_ops = {
 	.stat = local_stat,
+	.readlink = local_readlink,
+	.acl = local_acl,
 	.list = local_list,
 	.open = local_open,
 	.close = local_close,

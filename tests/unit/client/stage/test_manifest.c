@@ -60,26 +60,222 @@ static void deep_nesting_is_refused(void **state)
 	env_real_destroy(env);
 }
 
-/* Two files, of 2 and 0 chunks and one of a single byte. */
+static const uint8_t some_acl[] = {
+	2, 0, 0, 0,                          /* version */
+	1, 0, 6, 0, 255, 255, 255, 255,      /* user::rw- */
+	2, 0, 4, 0, 0xd1, 7, 0, 0,           /* user:2001:r-- */
+	4, 0, 4, 0, 255, 255, 255, 255,      /* group::r-- */
+	16, 0, 4, 0, 255, 255, 255, 255,     /* mask::r-- */
+	32, 0, 0, 0, 255, 255, 255, 255,     /* other::--- */
+};
+
+/* Three files, of 2 and 0 chunks and one of a single byte, directories, links, names of bytes. */
 static struct manifest *some_manifest(void)
 {
 	struct vol_stat st = {
 		.size = MANIFEST_CHUNK + 100, .mtime_ns = 12345, .ino = 7, .mode = 0644};
+	struct rights dir = {.mode = 0755, .uid = 1, .gid = 2};
+	struct rights r = {0640, 2000, 100, some_acl, sizeof(some_acl)};
+	struct manifest_link l = {"a/link", "M\xfcller", 99, 5, 6};
 	struct manifest *m;
 
 	assert_int_equal(manifest_create(&m), 0);
 	assert_int_equal(manifest_add(m, "a/\"q\".tar", &st, 16384), 0);
 	st.size = 0;
 	assert_int_equal(manifest_add(m, "a/empty", &st, 16384), 0);
+	assert_int_equal(manifest_add_rights(m, &r, "/else/where"), 0);
 	st.size = 1;
-	assert_int_equal(manifest_add(m, "b", &st, 65536), 0);
+	assert_int_equal(manifest_add(m, "b\xff\n", &st, 65536), 0);
+	assert_int_equal(manifest_add_dir(m, "", &dir, 1), 0);
+	assert_int_equal(manifest_add_dir(m, "a", &r, 2), 0);
+	assert_int_equal(manifest_add_dir(m, "a/empty.d", &dir, 3), 0);
+	assert_int_equal(manifest_add_link(m, &l), 0);
 	for (uint64_t i = 0; i < m->n_sums; i++)
 		m->sums[i] = i * 0x9e3779b97f4a7c15ULL;
 	snprintf(m->name, sizeof(m->name), "pictures");
 	snprintf(m->version, sizeof(m->version), "v1");
+	snprintf(m->source, sizeof(m->source), "/pictures");
 	m->cluster = (struct uuid){{1, 2, 3, 255}};
 	manifest_finish(m);
 	return m;
+}
+
+static void directories_links_rights_and_names_of_bytes_are_kept(void **state)
+{
+	struct manifest *m = some_manifest(), *again;
+	char *text, path[4096];
+	void *sums;
+	size_t len, sums_len;
+
+	(void)state;
+	assert_int_equal(manifest_encode(m, &text, &len), 0);
+	assert_int_equal(manifest_encode_sums(m, &sums, &sums_len), 0);
+	assert_int_equal(manifest_decode(text, len, sums, sums_len, &again, NULL), 0);
+	assert_int_equal(again->n_files, 3);
+	assert_int_equal(again->n_dirs, 3);
+	assert_int_equal(again->n_links, 1);
+	assert_string_equal(again->files[2].path, "b\xff\n");
+	assert_null(again->files[2].from);
+	assert_int_equal(manifest_source_path(again, &again->files[2], path), 0);
+	assert_string_equal(path, "/pictures/b\xff\n");
+	assert_int_equal(manifest_source_path(again, &again->files[1], path), 0);
+	assert_string_equal(path, "/else/where");
+	for (int i = 0; i < 3; i++) {
+		assert_true(rights_equal(&m->files[i].rights, &again->files[i].rights));
+		assert_true(rights_equal(&m->dirs[i].rights, &again->dirs[i].rights));
+		assert_int_equal(again->dirs[i].mtime_ns, i + 1);
+		assert_int_equal(again->dirs[i].filled, i < 2);
+	}
+	assert_memory_equal(again->dirs[1].rights.acl, some_acl, sizeof(some_acl));
+	assert_string_equal(again->links[0].path, "a/link");
+	assert_string_equal(again->links[0].target, "M\xfcller");
+	assert_int_equal(again->links[0].mtime_ns, 99);
+	assert_int_equal(again->links[0].gid, 6);
+	assert_int_equal(manifest_find_dir(again, "a/empty.d"), 2);
+	assert_int_equal(manifest_find_link(again, "a/lin"), -1);
+	manifest_destroy(again);
+	manifest_destroy(m);
+	free(text);
+	free(sums);
+}
+
+/* The id is of content and shape. */
+static void the_id_knows_links_and_empty_directories(void **state)
+{
+	struct rights dir = {.mode = 0700, .uid = 9};
+	struct manifest_link l = {"a/link2", "x", 1, 1, 1};
+	struct manifest *m = some_manifest(), *other = some_manifest();
+
+	(void)state;
+	other->dirs[1].rights.mode = 0;
+	other->files[0].mtime_ns++;
+	manifest_finish(other);
+	assert_string_equal(m->id, other->id);
+	assert_int_equal(manifest_add_dir(other, "c", &dir, 3), 0);
+	manifest_finish(other);
+	assert_string_not_equal(m->id, other->id);
+	assert_int_equal(manifest_add_dir(m, "c", &dir, 3), 0);
+	manifest_finish(m);
+	assert_string_equal(m->id, other->id);
+	assert_int_equal(manifest_add_link(m, &l), 0);
+	manifest_finish(m);
+	assert_string_not_equal(m->id, other->id);
+	manifest_destroy(m);
+	manifest_destroy(other);
+}
+
+static void missing_directories_are_like_those_above(void **state)
+{
+	struct vol_stat st = {.mode = 0600};
+	struct rights dir = {.mode = 0700, .uid = 9};
+	struct manifest_dir root = {.rights = {.mode = 0755, .uid = 1}, .mtime_ns = 5};
+	static const char *const want[] = {"", "a", "a-b", "a/b", "a/b/c", "z"};
+	struct manifest *m;
+
+	(void)state;
+	assert_int_equal(manifest_create(&m), 0);
+	assert_int_equal(manifest_add(m, "a-b/x", &st, 4096), 0);
+	assert_int_equal(manifest_add(m, "a/b/c/1", &st, 4096), 0);
+	assert_int_equal(manifest_add(m, "a/b/c/2", &st, 4096), 0);
+	assert_int_equal(manifest_add(m, "z/1", &st, 4096), 0);
+	assert_int_equal(manifest_add_dir(m, "a/b", &dir, 3), 0);
+	assert_int_equal(manifest_fill_dirs(m, &root), 0);
+	assert_int_equal(m->n_dirs, ARRAY_SIZE(want));
+	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
+		assert_string_equal(m->dirs[i].path, want[i]);
+		assert_int_equal(m->dirs[i].rights.uid, strncmp(want[i], "a/b", 3) ? 1 : 9);
+	}
+	manifest_destroy(m);
+}
+
+static int decode_rows(const char *rows, unsigned files, unsigned dirs, unsigned links)
+{
+	static const uint64_t sums = 0x314d55535441454cULL;
+	struct manifest *m = NULL;
+	struct detail d = {0};
+	char text[4096];
+	int len = snprintf(text, sizeof(text),
+			   "{\"leat\":\"dataset\",\"v\":2,\"hash\":\"xxh3-64\",\"chunk\":1048576,"
+			   "\"name\":\"\",\"version\":\"\",\"source\":\"/s\"}\n%s"
+			   "{\"end\":true,\"files\":%u,\"dirs\":%u,\"links\":%u,\"bytes\":0,"
+			   "\"id\":\"\"}\n",
+			   rows, files, dirs, links);
+
+	ASSERT(len > 0 && len < (int)sizeof(text));
+	int rc = manifest_decode(text, (size_t)len, &sums, sizeof(sums), &m, &d);
+	assert_int_equal(rc, -LE_CORRUPT);
+	/* The rows are well: only the id, which is of no content, is not. */
+	return strstr(d.what, "the id does not match") ? 0 : rc;
+}
+
+#define DIR_ROW(path, more) \
+	"{\"dir\":\"" path "\",\"mode\":493,\"uid\":0,\"gid\":0,\"mtime\":1" more "}\n"
+#define FILE_ROW(path, more)                                                                     \
+	"{\"path\":\"" path "\",\"size\":0,\"block\":4096,\"mode\":420,\"uid\":0,\"gid\":0,"     \
+	"\"mtime\":1,\"ino\":1,\"ver\":1,\"chunks\":[]" more "}\n"
+#define LINK_ROW(path, target) \
+	"{\"link\":\"" path "\",\"target\":\"" target "\",\"uid\":0,\"gid\":0,\"mtime\":1}\n"
+
+static void hostile_rows_are_refused(void **state)
+{
+	const char *root = DIR_ROW("", "");
+	static const struct {
+		const char *rows;
+		unsigned files, dirs, links;
+	} bad[] = {
+		{DIR_ROW("b", "") DIR_ROW("a", ""), 0, 3, 0},       /* out of order */
+		{FILE_ROW("a/b", ""), 1, 1, 0},                     /* no directory */
+		{FILE_ROW("a", "") FILE_ROW("a/b", ""), 2, 1, 0},   /* below a file */
+		{LINK_ROW("a", "/etc") FILE_ROW("a/b", ""), 1, 1, 1}, /* below a link */
+		{FILE_ROW("a", "") LINK_ROW("a", "b"), 1, 1, 1},    /* one name twice */
+		{DIR_ROW("a", "") LINK_ROW("a", "b"), 0, 2, 1},
+		{LINK_ROW("a", ""), 0, 1, 1},
+		{LINK_ROW("../a", "b"), 0, 1, 1},
+		{DIR_ROW("..", ""), 0, 2, 0},
+		{DIR_ROW("a", ",\"acl\":\"AAAA\""), 0, 2, 0},
+		{DIR_ROW("a", ",\"acl\":7"), 0, 2, 0},
+		{FILE_ROW("a", ",\"from\":\"b\""), 1, 1, 0},
+		{FILE_ROW("a", ",\"from\":\"/b/../c\""), 1, 1, 0},
+		{FILE_ROW("a", ",\"path_b64\":\"YQ==\""), 1, 1, 0}, /* it is text */
+		{FILE_ROW("a\xef\xbf\xbd", ",\"path_b64\":\"Yv8=\""), 1, 1, 0}, /* not the same */
+		{FILE_ROW("\xef\xbf\xbd", ",\"path_b64\":\"AP8=\""), 1, 1, 0},  /* a NUL */
+		{FILE_ROW("\xef\xbf\xbd", ",\"path_b64\":\"/w=\""), 1, 1, 0},
+		{FILE_ROW("a/\xef\xbf\xbd", ",\"path_b64\":\"YS//\""), 1, 1, 0},
+	};
+	char rows[2048];
+
+	(void)state;
+	assert_int_equal(decode_rows(root, 0, 1, 0), 0);
+	assert_int_equal(decode_rows("", 0, 0, 0), -LE_CORRUPT);
+	assert_int_equal(decode_rows(DIR_ROW("a", ""), 0, 1, 0), -LE_CORRUPT);
+	for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+		snprintf(rows, sizeof(rows), "%s%s", root, bad[i].rows);
+		assert_int_equal(decode_rows(rows, bad[i].files, bad[i].dirs, bad[i].links),
+				 -LE_CORRUPT);
+	}
+	snprintf(rows, sizeof(rows), "%s%s", root,
+		 FILE_ROW("\xef\xbf\xbd", ",\"path_b64\":\"/w==\"")
+			 LINK_ROW("\xef\xbf\xbd\xef\xbf\xbd", "t") DIR_ROW("a", ""));
+	/* The exact bytes count for the order: 0xff comes last. */
+	assert_int_equal(decode_rows(rows, 1, 2, 1), -LE_CORRUPT);
+	snprintf(rows, sizeof(rows), "%s%s", root,
+		 DIR_ROW("a", "") LINK_ROW("a/l", "../t")
+			 FILE_ROW("\xef\xbf\xbd", ",\"path_b64\":\"/w==\",\"from\":\"/b/c\""));
+	assert_int_equal(decode_rows(rows, 1, 2, 1), 0);
+}
+
+static void manifests_of_another_version_say_what_to_do(void **state)
+{
+	static const uint64_t sums = 0x314d55535441454cULL;
+	static const char text[] = "{\"leat\":\"dataset\",\"v\":1,\"hash\":\"xxh3-64\"}\n";
+	struct manifest *m = NULL;
+	struct detail d = {0};
+
+	(void)state;
+	assert_int_equal(
+		manifest_decode(text, sizeof(text) - 1, &sums, sizeof(sums), &m, &d),
+		-LE_NOTSUP);
+	assert_non_null(strstr(d.what, "make it anew with leat dataset create"));
 }
 
 static void round_trip_and_every_flipped_byte(void **state)
@@ -111,7 +307,7 @@ static void round_trip_and_every_flipped_byte(void **state)
 	for (size_t i = 0; i < len; i++) {
 		text[i] ^= 1;
 		int rc = manifest_decode(text, len, sums, sums_len, &again, NULL);
-		assert_true(rc == 0 || rc == -LE_CORRUPT);
+		assert_true(rc == 0 || rc == -LE_CORRUPT || rc == -LE_NOTSUP);
 		if (rc == 0) {
 			assert_string_equal(again->id, m->id);
 			manifest_destroy(again);
@@ -172,6 +368,11 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(deep_nesting_is_refused),
 		cmocka_unit_test(round_trip_and_every_flipped_byte),
+		cmocka_unit_test(directories_links_rights_and_names_of_bytes_are_kept),
+		cmocka_unit_test(the_id_knows_links_and_empty_directories),
+		cmocka_unit_test(missing_directories_are_like_those_above),
+		cmocka_unit_test(hostile_rows_are_refused),
+		cmocka_unit_test(manifests_of_another_version_say_what_to_do),
 		cmocka_unit_test(paths_that_lead_out_are_refused),
 		cmocka_unit_test(aliases),
 	};
