@@ -8,6 +8,8 @@
 #include "common/base/assert.h"
 #include "tools/source.h"
 
+#define FIELDS_SHOWN 8u
+
 struct dataset_args {
 	struct source catalog;
 	const char *catalog_name; /* NULL: the default one */
@@ -46,13 +48,42 @@ static int parse(struct tool *t, int argc, char **argv, int n_args, struct datas
 	return EXIT_OK;
 }
 
+static json_t *fields_json(const struct leat_dataset_info *i)
+{
+	json_t *all = json_array();
+	char names[sizeof(i->fields)], *rest = names, *name;
+
+	memcpy(names, i->fields, sizeof(names));
+	while ((name = strsep(&rest, "\n")) != NULL && i->n_fields)
+		json_array_append_new(all, tool_json_text(name));
+	return all;
+}
+
+static json_t *left_json(const struct leat_dataset_info *i)
+{
+	json_t *all = json_array();
+
+	for (uint32_t k = 0; k < i->n_left; k++) {
+		const struct leat_dataset_left *l = &i->left[k];
+
+		json_array_append_new(all, json_pack("{s:s,s:o,s:o,s:I,s:I}", "why", l->why, "kind",
+						     tool_json_text(l->kind), "first",
+						     tool_json_text(l->first), "count",
+						     (json_int_t)l->n, "bytes",
+						     (json_int_t)l->bytes));
+	}
+	return all;
+}
+
 static json_t *info_json(const struct leat_dataset_info *i)
 {
-	return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:s,s:b,s:b}", "name", i->name, "version",
-			 i->version, "id", i->id, "source", i->source, "files",
-			 (json_int_t)i->files, "bytes", (json_int_t)i->bytes, "samples",
-			 (json_int_t)i->samples, "format", i->format, "sealed", i->sealed != 0,
-			 "damaged", i->damaged != 0);
+	return json_pack("{s:s,s:s,s:s,s:o,s:I,s:I,s:I,s:s,s:i,s:o,s:i,s:o,s:b,s:b}", "name",
+			 i->name, "version", i->version, "id", i->id, "source",
+			 tool_json_text(i->source),
+			 "files", (json_int_t)i->files, "bytes", (json_int_t)i->bytes, "samples",
+			 (json_int_t)i->samples, "format", i->format, "n_fields", (int)i->n_fields,
+			 "fields", fields_json(i), "classes", (int)i->n_classes, "left_out",
+			 left_json(i), "sealed", i->sealed != 0, "damaged", i->damaged != 0);
 }
 
 static void print_info(const struct leat_dataset_info *i)
@@ -73,12 +104,53 @@ static void print_header(const struct tool *t)
 		       "SAMPLES", "FORM", "ID", "SOURCE");
 }
 
+static void print_fields(const struct leat_dataset_info *i)
+{
+	char names[sizeof(i->fields)], *rest = names, *name;
+	uint32_t n = 0;
+
+	memcpy(names, i->fields, sizeof(names));
+	printf("fields: ");
+	while (n < FIELDS_SHOWN && (name = strsep(&rest, "\n")) != NULL) {
+		fputs(n++ ? ", " : "", stdout);
+		tool_write_name(name);
+	}
+	printf("%s\n", i->n_fields > n ? ", ..." : "");
+}
+
+static void print_left(const struct leat_dataset_left *l)
+{
+	static const char *const why[][2] = {
+		{"hidden", "hidden, the name begins with a period"},
+		{"format", "not of the format"},
+		{"beside", "beside the class folders, which have none of this kind"},
+		{"member", "members of archives that no sample can be called after"},
+	};
+
+	printf("left out: %" PRIu64 "%s", l->n, l->kind[0] ? " ." : "");
+	tool_write_name(l->kind);
+	fputs(" (", stdout);
+	tool_write_name(l->first);
+	fputs(l->n > 1 ? ", ...)" : ")", stdout);
+	for (size_t i = 0; i < ARRAY_SIZE(why); i++) {
+		if (strcmp(l->why, why[i][0]) == 0)
+			printf(": %s", why[i][1]);
+	}
+	putchar('\n');
+}
+
 static int print_one(const struct tool *t, const struct leat_dataset_info *i)
 {
 	if (t->json)
 		return tool_print_json(info_json(i));
 	print_header(t);
 	print_info(i);
+	if (i->n_fields)
+		print_fields(i);
+	if (i->n_classes)
+		printf("classes: %" PRIu32 "\n", i->n_classes);
+	for (uint32_t k = 0; k < i->n_left; k++)
+		print_left(&i->left[k]);
 	return EXIT_OK;
 }
 
@@ -266,7 +338,10 @@ const struct command command_dataset = {
 		 "rm removes the name, not the files.\n"
 		 "  --catalog PATH   where data sets are kept (leat:/.leat/datasets)\n"
 		 "  --format FORMAT  create: tar, tfrecord, mds, ffrecord, npz, npy (a sample per\n"
-		 "                   row), fixed:BYTES[+HEADER], files; else told by the names\n"
+		 "                   row), fixed:BYTES[+HEADER], files, whatever they are called;\n"
+		 "                   else what most bytes of the files are\n"
+		 "create and show tell format, samples, fields, and which files were left out and\n"
+		 "why.\n"
 		 "Example: leat dataset create imagenet@v1 /mnt/leat/imagenet\n",
 	.run = run,
 };

@@ -4,15 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/loader/formats/format.h"
+#include "client/loader/choose.h"
+#include "client/loader/formats/sniff.h"
 #include "common/rt/fiber.h"
 
 #define ARCHIVES_AT_ONCE 16u
 
 struct archive {
 	struct building *b;
-	const struct files_entry *entry;
-	struct sample_index *index;
+	struct candidate at;
+	struct sample_index *index; /* NULL: it is none */
 };
 
 struct building {
@@ -20,6 +21,9 @@ struct building {
 	struct format_options options;
 	struct vol *v;
 	const char *dir;
+	const struct index_source *from;
+	struct survey *survey;
+	struct candidate *candidates;
 	struct detail *d;
 	struct archive *archives;
 	uint32_t n, next;
@@ -31,27 +35,71 @@ static int64_t read_archive(void *arg, void *buf, size_t len, uint64_t off)
 	return vol_pread(arg, buf, len, off);
 }
 
+static int refuse_packed(struct building *b, const char *name, const struct sniffed *s)
+{
+	char path[2 * 4096];
+	snprintf(path, sizeof(path), "%s/%s", b->dir, name);
+	return detail_set(b->d, -LE_NOTSUP, path, UINT64_MAX,
+			  "it is packed by %s: unpack it (%s -d)%s", packing_name(s->packing),
+			  packing_name(s->packing),
+			  s->format == INDEX_TAR ? ", or stage the data set with --unpack and open "
+						   "the copy"
+						 : "");
+}
+
+/* 1: it is of the format. 0: it is left out. */
+static int is_of_format(struct building *b, const struct archive *a, const struct format_input *in,
+			struct format_fault *ret_fault)
+{
+	struct sniffed s;
+	if (b->format->id == INDEX_FIXED)
+		return 1;
+	TRY(sniff(in, &s));
+	bool right = s.format == b->format->id;
+	if (right && s.packing != PACKED_NOT)
+		return refuse_packed(b, in->path, &s);
+	/* An archive of nothing. */
+	if (right || (a->at.must && in->size == 0))
+		return 1;
+	if (!a->at.must)
+		return 0;
+	*ret_fault = (struct format_fault){0, "it is not of the data set's format as others of its "
+					      "kind are: mend it, move it away, or name those that "
+					      "are meant by a pattern"};
+	return -LE_CORRUPT;
+}
+
+static int index_one(struct building *b, struct archive *a, struct vol_file *f,
+		     struct format_fault *ret_fault)
+{
+	const struct files_entry *e = &b->from->entries[a->at.entry];
+	struct format_input in = {read_archive, f, e->size, e->path};
+	struct index_builder *one;
+	int rc = is_of_format(b, a, &in, ret_fault);
+	if (rc <= 0)
+		return rc;
+	TRY(index_builder_create(b->format->id, &one));
+	index_add_file(one, e->path, e->size);
+	rc = b->format->index(one, &in, &b->options, ret_fault);
+	if (rc == 0)
+		rc = index_builder_finish(one, &a->index);
+	index_builder_destroy(one);
+	return rc;
+}
+
 static int index_archive(struct building *b, struct archive *a)
 {
+	const struct files_entry *e = &b->from->entries[a->at.entry];
 	char path[4096];
 	struct vol_file *f;
 	struct format_fault fault = {0, ""};
-	struct index_builder *one;
-	if (snprintf(path, sizeof(path), "%s/%s", b->dir, a->entry->path) >= (int)sizeof(path))
+	if (snprintf(path, sizeof(path), "%s/%s", b->dir, e->path) >= (int)sizeof(path))
 		return -LE_NAMETOOLONG;
 	int rc = vol_open(b->v, path, &f);
 	if (rc < 0)
 		return detail_set(b->d, rc, path, UINT64_MAX, "cannot open it: %s",
 				  status_text(rc));
-	rc = index_builder_create(b->format->id, &one);
-	if (rc == 0) {
-		struct format_input in = {read_archive, f, a->entry->size, a->entry->path};
-		index_add_file(one, a->entry->path, a->entry->size);
-		rc = b->format->index(one, &in, &b->options, &fault);
-		if (rc == 0)
-			rc = index_builder_finish(one, &a->index);
-		index_builder_destroy(one);
-	}
+	rc = index_one(b, a, f, &fault);
 	vol_close(f);
 	if (rc < 0)
 		detail_set(b->d, rc, path, fault.off, "%s",
@@ -91,81 +139,103 @@ static void append(struct index_builder *all, const struct sample_index *x)
 		if (type[0])
 			index_field_type(all, field, strlen(field), type);
 	}
+	for (uint32_t i = 0; i < x->n_left; i++) {
+		const struct index_left *l = &x->left[i];
+		index_add_left(all, &(struct index_left_out){.why = (enum index_left_why)l->why,
+							     .kind = index_string(x, l->kind),
+							     .first = index_string(x, l->first),
+							     .n = l->n,
+							     .bytes = l->bytes});
+	}
 }
 
-static int build_archives(struct building *b, struct index_builder *all)
+/* The archives' indexes, one after the other; what was none is left out. */
+static int join_archives(struct building *b, struct index_builder *all)
+{
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < b->n; i++) {
+		const struct archive *a = &b->archives[i];
+		if (a->index)
+			append(all, a->index);
+		else
+			survey_leave(b->survey, all, a->at.entry, INDEX_LEFT_FORMAT);
+		n += a->index != NULL;
+	}
+	return n > 0 || b->n == 0 ? 0
+				  : detail_set(b->d, -LE_NOENT, b->dir, UINT64_MAX,
+					       "no file is of the format %s", b->format->name);
+}
+
+static int build_archives(struct building *b, struct index_builder *all, uint32_t n)
 {
 	struct building *bs[ARCHIVES_AT_ONCE];
+	b->archives = calloc((size_t)n + 1, sizeof(*b->archives));
+	if (!b->archives)
+		return -LE_NOMEM;
+	for (b->n = 0; b->n < n; b->n++)
+		b->archives[b->n] = (struct archive){.b = b, .at = b->candidates[b->n]};
 	for (uint32_t i = 0; i < ARCHIVES_AT_ONCE; i++)
 		bs[i] = b;
-	uint32_t width = b->n < ARCHIVES_AT_ONCE ? b->n : ARCHIVES_AT_ONCE;
-	fiber_parallel("index", index_archives, bs, sizeof(bs[0]), width, width);
-	for (uint32_t i = 0; i < b->n; i++) {
-		if (b->rc == 0)
-			append(all, b->archives[i].index);
+	uint32_t width = n < ARCHIVES_AT_ONCE ? n : ARCHIVES_AT_ONCE;
+	if (width)
+		fiber_parallel("index", index_archives, bs, sizeof(bs[0]), width, width);
+	if (b->rc == 0)
+		b->rc = join_archives(b, all);
+	for (uint32_t i = 0; i < n; i++)
 		index_destroy(b->archives[i].index);
-	}
+	free(b->archives);
 	return b->rc;
 }
 
-/* The first of the table of which there is a file; plain files at last. */
-static const struct format *guess(const struct files_entry *entries, uint32_t n)
-{
-	for (const struct format *f = format_table; f->id != INDEX_FILES; f++) {
-		for (uint32_t i = 0; i < n; i++) {
-			if (format_matches(f, entries[i].path))
-				return f;
-		}
-	}
-	return format_of(INDEX_FILES);
-}
-
-static int choose(struct building *b, const char *format, const struct files_entry *entries,
-		  uint32_t n)
-{
-	b->format = format ? format_find(format, &b->options) : guess(entries, n);
-	if (!b->format)
-		return detail_set(b->d, -LE_INVAL, b->dir, UINT64_MAX,
-				  "no format '%s': tar, tfrecord, mds, ffrecord, npz, npy, "
-				  "fixed:BYTES, fixed:BYTES+HEADER or files",
-				  format);
-	for (uint32_t i = 0; b->format->index && i < n; i++) {
-		if (format_matches(b->format, entries[i].path))
-			b->archives[b->n++] = (struct archive){.b = b, .entry = &entries[i]};
-	}
-	if (b->format->index && b->n == 0)
-		return detail_set(b->d, -LE_NOENT, b->dir, UINT64_MAX, "no files of format %s",
-				  b->format->name);
-	return 0;
-}
-
-bool index_is_of(const struct sample_index *x, const struct index_source *from)
+bool index_is_of(const struct sample_index *x, const char *format)
 {
 	struct format_options options;
-	const struct format *f =
-		from->format ? format_find(from->format, &options) : guess(from->entries, from->n);
+	const struct format *f = format ? format_find(format, &options) : NULL;
+	if (!format)
+		return x->guessed;
 	/* An index does not say how long a record was to be. */
 	return f && f->id == x->format && f->id != INDEX_FIXED;
+}
+
+/* Plain files: which of them are samples. */
+static int build_files(struct building *b, struct index_builder *all, uint32_t n)
+{
+	struct files_entry *e = calloc((size_t)n + 1, sizeof(*e));
+	if (!e)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < n; i++)
+		e[i] = b->from->entries[b->candidates[i].entry];
+	int rc = files_index(all, e, n);
+	free(e);
+	return rc;
+}
+
+static int build(struct building *b, struct sample_index **ret_index)
+{
+	struct index_builder *all;
+	uint32_t n;
+	TRY(survey_create(b->v, b->dir, b->from, &b->survey, b->d));
+	TRY(survey_format(b->survey, &b->format, &b->options, b->d));
+	TRY(index_builder_create(b->format->id, &all));
+	if (!b->from->format)
+		index_set_guessed(all);
+	int rc = survey_files(b->survey, b->format, all, b->candidates, &n, b->d);
+	if (rc == 0)
+		rc = b->format->index ? build_archives(b, all, n) : build_files(b, all, n);
+	if (rc == 0)
+		rc = index_builder_finish(all, ret_index);
+	index_builder_destroy(all);
+	return rc;
 }
 
 int index_build(struct vol *v, const char *dir, const struct index_source *from,
 		struct sample_index **ret_index, struct detail *d)
 {
-	struct building b = {.v = v, .dir = dir, .d = d};
-	struct index_builder *all = NULL;
-	b.archives = calloc((size_t)from->n + 1, sizeof(*b.archives));
-	if (!b.archives)
-		return -LE_NOMEM;
-	int rc = choose(&b, from->format, from->entries, from->n);
-	if (rc == 0)
-		rc = index_builder_create(b.format->id, &all);
-	if (rc == 0)
-		rc = b.format->index ? build_archives(&b, all)
-				     : files_index(all, from->entries, from->n);
-	if (rc == 0)
-		rc = index_builder_finish(all, ret_index);
-	index_builder_destroy(all);
-	free(b.archives);
+	struct building b = {.v = v, .dir = dir, .d = d, .from = from};
+	b.candidates = calloc((size_t)from->n + 1, sizeof(*b.candidates));
+	int rc = b.candidates ? build(&b, ret_index) : -LE_NOMEM;
+	survey_destroy(b.survey);
+	free(b.candidates);
 	if (rc < 0)
 		detail_set(d, rc, dir, UINT64_MAX, "cannot make a sample index: %s",
 			   status_text(rc));

@@ -1,5 +1,5 @@
-/* Makes the sample index of a set of files, reading only what the format needs: nothing of plain
- * files, headers and directories of the others (formats/format.h). */
+/* Makes the sample index of a set of files, reading only what the format needs: the beginnings of
+ * some plain files, headers and directories of the others (choose.h, formats/format.h). */
 #ifndef LEAT_LOADER_BUILD_H
 #define LEAT_LOADER_BUILD_H
 
@@ -12,15 +12,16 @@ struct index_source {
 	/* Sorted by the bytes of their path, relative to the folder. */
 	const struct files_entry *entries;
 	uint32_t n;
-	/* "tar", "tfrecord", …; NULL: the first of format_table of which there is a file. The files
-	 * of that format are the data set, others are left out. */
+	/* "tar", "tfrecord", …; NULL: what most bytes are (choose.h). Files that are not of the
+	 * format are left out, and told by the index. */
 	const char *format;
 };
 
 /* Several files are read at once. Yields. On failure d names the file and the offset. */
 int index_build(struct vol *v, const char *dir, const struct index_source *from,
 		struct sample_index **ret_index, struct detail *d) CHECK_RESULT;
-/* Of an index of the same files: was it made of that format? False also where nobody can tell. */
-bool index_is_of(const struct sample_index *x, const struct index_source *from);
+/* Of an index of the same files: is it what index_build would make for that format, NULL: what most
+ * bytes are? False also where nobody can tell. */
+bool index_is_of(const struct sample_index *x, const char *format);
 
 #endif

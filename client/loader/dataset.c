@@ -323,6 +323,22 @@ const char *leat_dataset_file(const struct leat_dataset *ds, uint32_t i)
 	return i < ds->x->n_files ? index_string(ds->x, ds->x->files[i].path) : NULL;
 }
 
+int leat_dataset_left(const struct leat_dataset *ds, uint32_t i, struct leat_left *ret_left)
+{
+	if (i >= ds->x->n_left)
+		return -LE_NOENT;
+	size_t size = ret_left->size;
+	const struct index_left *from = &ds->x->left[i];
+	struct leat_left l = {.size = size,
+			      .why = index_left_name(from->why),
+			      .kind = index_string(ds->x, from->kind),
+			      .first = index_string(ds->x, from->first),
+			      .n = from->n,
+			      .bytes = from->bytes};
+	memcpy(ret_left, &l, size < sizeof(l) ? size : sizeof(l));
+	return 0;
+}
+
 /* ---- order ---- */
 
 struct leat_order {

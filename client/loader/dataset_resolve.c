@@ -49,11 +49,13 @@ static int load_index(struct leat_dataset *ds, struct vol *beside, const char *d
 	struct sample_index *kept = NULL;
 	bool any = w->named && !w->format;
 	int rc = samples_load(beside, dir, &kept);
-	if (rc == -LE_CORRUPT && any)
+	if ((rc == -LE_CORRUPT || rc == -LE_NOTSUP) && any)
 		return detail_set(d, rc, dir, UINT64_MAX,
-				  "what the samples are is damaged here: stage or create it again, "
-				  "or say of which format it is");
-	if (rc < 0 && rc != -LE_NOENT && rc != -LE_CORRUPT)
+				  "what the samples are %s: stage or create it again, or say of "
+				  "which format it is",
+				  rc == -LE_CORRUPT ? "is damaged here"
+						    : "was written by another version of Leat");
+	if (rc < 0 && rc != -LE_NOENT && rc != -LE_CORRUPT && rc != -LE_NOTSUP)
 		return rc;
 	rc = entries_of_manifest(ds->m, &e);
 	if (rc < 0) {
@@ -61,7 +63,7 @@ static int load_index(struct leat_dataset *ds, struct vol *beside, const char *d
 		return rc;
 	}
 	struct index_source from = {e, ds->m->n_files, w->format};
-	if (kept && (any || index_is_of(kept, &from))) {
+	if (kept && (any || index_is_of(kept, w->format))) {
 		ds->x = kept;
 	} else {
 		index_destroy(kept);
@@ -306,6 +308,17 @@ static const char *split_pattern(const char *what, char ret_dir[4096])
 	return slash + 1;
 }
 
+/* what is a file, without wildcards: its name, and its folder in ds->root. */
+static const char *split_file(struct leat_dataset *ds, const char *what)
+{
+	struct vol_stat st;
+	const char *slash = strrchr(what, '/');
+	if (vol_stat(ds->vol, what, &st) < 0 || !S_ISREG(st.mode))
+		return NULL;
+	ds->root[slash == what ? 1 : slash - what] = 0;
+	return slash + 1;
+}
+
 /* Inode numbers say which file it is within one cluster only. */
 static uint64_t content_of_cluster(const struct stage_io *io)
 {
@@ -317,10 +330,12 @@ static uint64_t content_of_cluster(const struct stage_io *io)
 
 static int open_dir(struct leat_dataset *ds, const char *what, const char *format, struct detail *d)
 {
-	const char *pattern = split_pattern(what, ds->root);
+	const char *pattern = split_pattern(what, ds->root), *file = NULL;
 	struct scan scan;
 	uint32_t n = 0;
 	ds->vol = io_source(&ds->io);
+	if (!pattern)
+		file = split_file(ds, what);
 	ds->source = ds->io.remote ? "server" : "local";
 	ds->content = content_of_cluster(&ds->io);
 	TRY(scan_tree(ds->vol, ds->root, &scan, d));
@@ -329,6 +344,8 @@ static int open_dir(struct leat_dataset *ds, const char *what, const char *forma
 	for (uint32_t i = 0; i < scan.n && rc == 0; i++) {
 		const struct scan_file *f = &scan.files[i];
 		if (pattern && fnmatch(pattern, f->path, FNM_PATHNAME | FNM_PERIOD) != 0)
+			continue;
+		if (file && strcmp(file, f->path) != 0)
 			continue;
 		e[n++] = (struct files_entry){f->path, f->st.size};
 		ds->content = order_fold(order_fold(ds->content, f->st.ino), f->st.ver);

@@ -11,7 +11,8 @@
 _Static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "the index lies in memory as it lies in the file");
 
 #define MAGIC   0x315844495441454cULL /* "LEATIDX1" */
-#define VERSION 2u
+#define VERSION 3u
+#define FLAG_GUESSED 1u
 _Static_assert(INDEX_FIELDS_MAX <= 64, "a sample's fields are bits of one word");
 /* Types of fields while the index is built. */
 #define TYPE_NONE  UINT64_MAX
@@ -20,7 +21,8 @@ _Static_assert(INDEX_FIELDS_MAX <= 64, "a sample's fields are bits of one word")
 struct header {
 	uint64_t magic;
 	uint32_t version, format;
-	uint32_t n_files, n_fields, n_classes, zero;
+	uint32_t n_files, n_fields, n_classes;
+	uint16_t n_left, flags;
 	uint64_t n_samples, n_members, strings_len;
 	uint64_t sum; /* xxh3 of all that follows, seeded with that of the header with sum 0 */
 };
@@ -45,8 +47,16 @@ void index_destroy(struct sample_index *x)
 	free(x->fields);
 	free(x->types);
 	free(x->classes);
+	free(x->left);
 	free(x->strings);
 	free(x);
+}
+
+const char *index_left_name(uint64_t why)
+{
+	static const char *const names[] = {"hidden", "format", "beside", "member"};
+	_Static_assert(sizeof(names) / sizeof(names[0]) == INDEX_LEFT_WHYS, "one each");
+	return why < INDEX_LEFT_WHYS ? names[why] : "";
 }
 
 int index_field(const struct sample_index *x, const char *name)
@@ -140,7 +150,8 @@ int index_builder_create(enum index_format format, struct index_builder **ret_bu
 	b->x.format = format;
 	b->x.fields = calloc(INDEX_FIELDS_MAX, sizeof(uint64_t));
 	b->x.types = calloc(INDEX_FIELDS_MAX, sizeof(uint64_t));
-	if (!b->x.fields || !b->x.types) {
+	b->x.left = calloc(INDEX_LEFT_MAX, sizeof(*b->x.left));
+	if (!b->x.fields || !b->x.types || !b->x.left) {
 		index_builder_destroy(b);
 		return -LE_NOMEM;
 	}
@@ -158,6 +169,7 @@ void index_builder_destroy(struct index_builder *b)
 	free(b->x.fields);
 	free(b->x.types);
 	free(b->x.classes);
+	free(b->x.left);
 	free(b->x.strings);
 	free(b);
 }
@@ -308,6 +320,40 @@ void index_add_class(struct index_builder *b, const char *name, size_t len)
 	x->classes[x->n_classes++] = add_string(b, name, len);
 }
 
+void index_set_guessed(struct index_builder *b)
+{
+	b->x.guessed = true;
+}
+
+/* The entry of this reason and kind, the last one where there is no room for more. */
+static struct index_left *left_of(struct index_builder *b, const struct index_left_out *l)
+{
+	struct sample_index *x = &b->x;
+	for (uint32_t i = 0; i < x->n_left; i++) {
+		struct index_left *have = &x->left[i];
+		if (have->why == l->why && strcmp(index_string(x, have->kind), l->kind) == 0)
+			return have;
+	}
+	if (x->n_left == INDEX_LEFT_MAX)
+		return &x->left[INDEX_LEFT_MAX - 1];
+	bool last = x->n_left + 1 == INDEX_LEFT_MAX;
+	uint64_t kind = add_string(b, l->kind, last ? 0 : strlen(l->kind));
+	uint64_t first = add_string(b, l->first, strlen(l->first));
+	if (b->error)
+		return NULL;
+	x->left[x->n_left] = (struct index_left){.kind = kind, .first = first, .why = l->why};
+	return &x->left[x->n_left++];
+}
+
+void index_add_left(struct index_builder *b, const struct index_left_out *l)
+{
+	struct index_left *to = b->error ? NULL : left_of(b, l);
+	if (!to)
+		return;
+	to->n += l->n;
+	to->bytes += l->bytes;
+}
+
 int index_builder_finish(struct index_builder *b, struct sample_index **ret_index)
 {
 	struct sample_index *x = &b->x;
@@ -342,7 +388,7 @@ struct part {
 	size_t size;
 };
 
-#define N_PARTS 7
+#define N_PARTS 8
 static void parts_of(struct sample_index *x, struct part p[N_PARTS])
 {
 	p[0] = (struct part){(void **)&x->files, (uint64_t)x->n_files + 1, sizeof(*x->files)};
@@ -351,7 +397,8 @@ static void parts_of(struct sample_index *x, struct part p[N_PARTS])
 	p[3] = (struct part){(void **)&x->fields, x->n_fields, sizeof(uint64_t)};
 	p[4] = (struct part){(void **)&x->types, x->n_fields, sizeof(uint64_t)};
 	p[5] = (struct part){(void **)&x->classes, x->n_classes, sizeof(uint64_t)};
-	p[6] = (struct part){(void **)&x->strings, x->strings_len, 1};
+	p[6] = (struct part){(void **)&x->left, x->n_left, sizeof(*x->left)};
+	p[7] = (struct part){(void **)&x->strings, x->strings_len, 1};
 }
 
 static uint64_t file_sum(const struct header *h, const void *body, size_t len)
@@ -384,6 +431,8 @@ int index_encode(const struct sample_index *x, void **ret_data, size_t *ret_len)
 			   .n_files = x->n_files,
 			   .n_fields = x->n_fields,
 			   .n_classes = x->n_classes,
+			   .n_left = (uint16_t)x->n_left,
+			   .flags = x->guessed ? FLAG_GUESSED : 0,
 			   .n_samples = x->n_samples,
 			   .n_members = x->n_members,
 			   .strings_len = x->strings_len};
@@ -405,6 +454,11 @@ static bool strings_are_sound(const struct sample_index *x)
 	}
 	for (uint32_t c = 0; c < x->n_classes; c++) {
 		if (x->classes[c] >= x->strings_len)
+			return false;
+	}
+	for (uint32_t i = 0; i < x->n_left; i++) {
+		if (x->left[i].kind >= x->strings_len || x->left[i].first >= x->strings_len ||
+		    x->left[i].why >= INDEX_LEFT_WHYS)
 			return false;
 	}
 	return true;
@@ -466,8 +520,8 @@ static bool samples_are_sound(const struct sample_index *x)
 
 static bool header_is_sound(const struct header *h, size_t len)
 {
-	if (h->magic != MAGIC || h->version != VERSION || h->format >= INDEX_FORMATS ||
-	    h->zero != 0)
+	if (h->format >= INDEX_FORMATS ||
+	    h->flags > FLAG_GUESSED || h->n_left > INDEX_LEFT_MAX)
 		return false;
 	if (h->n_files > INDEX_FILES_MAX || h->n_fields > INDEX_FIELDS_MAX || h->n_samples > len ||
 	    h->n_members > len || h->strings_len > len || h->n_classes > len)
@@ -476,7 +530,7 @@ static bool header_is_sound(const struct header *h, size_t len)
 			(h->n_samples + 1) * sizeof(struct index_sample) +
 			h->n_members * sizeof(struct index_member) +
 			(2 * (uint64_t)h->n_fields + h->n_classes) * sizeof(uint64_t) +
-			h->strings_len;
+			h->n_left * sizeof(struct index_left) + h->strings_len;
 	return want == len;
 }
 
@@ -488,7 +542,11 @@ int index_decode(const void *data, size_t len, struct sample_index **ret_index)
 	if (len < sizeof(h))
 		return -LE_CORRUPT;
 	memcpy(&h, data, sizeof(h));
-	if (!header_is_sound(&h, len) || file_sum(&h, at + sizeof(h), len - sizeof(h)) != h.sum)
+	if (h.magic != MAGIC || file_sum(&h, at + sizeof(h), len - sizeof(h)) != h.sum)
+		return -LE_CORRUPT;
+	if (h.version != VERSION)
+		return -LE_NOTSUP;
+	if (!header_is_sound(&h, len))
 		return -LE_CORRUPT;
 	struct sample_index *x = calloc(1, sizeof(*x));
 	if (!x)
@@ -498,6 +556,8 @@ int index_decode(const void *data, size_t len, struct sample_index **ret_index)
 	x->n_files = h.n_files;
 	x->n_fields = h.n_fields;
 	x->n_classes = h.n_classes;
+	x->n_left = h.n_left;
+	x->guessed = h.flags & FLAG_GUESSED;
 	x->n_samples = h.n_samples;
 	x->n_members = h.n_members;
 	x->strings_len = h.strings_len;

@@ -20,6 +20,7 @@
 #define INDEX_MEMBERS_MAX 64u /* members of one sample: each field at most once */
 #define INDEX_FILES_MAX   (1u << 28)
 #define INDEX_SAMPLES_MAX ((uint64_t)1 << 34)
+#define INDEX_LEFT_MAX    16u /* reasons and kinds of what was left out; those beyond are one */
 #define INDEX_PATH_MAX    4095u
 #define INDEX_HEAD_SIZE   64u /* of the file; it ends with the checksum of all of it */
 
@@ -46,6 +47,15 @@ enum index_check {
 	INDEX_CRC32
 };
 
+/* Why a file, or a member of an archive, is no part of any sample. */
+enum index_left_why {
+	INDEX_LEFT_HIDDEN, /* its name, or that of a folder, begins with a period */
+	INDEX_LEFT_FORMAT, /* it is not of the data set's format */
+	INDEX_LEFT_BESIDE, /* it lies beside class folders, which have none of its kind */
+	INDEX_LEFT_MEMBER, /* a member of an archive that no sample can be called after */
+	INDEX_LEFT_WHYS
+};
+
 /* These lie in the file as they lie in memory: little-endian, no padding. */
 struct index_file {
 	uint64_t path; /* offset in strings */
@@ -66,9 +76,18 @@ struct index_member {
 	uint8_t codec, check;
 };
 
+/* What was left out for one reason, of one kind. */
+struct index_left {
+	uint64_t kind;  /* the end of their names, "jpg"; "": others; offset in strings */
+	uint64_t first; /* path of the first of them; offset in strings */
+	uint64_t n, bytes;
+	uint64_t why;
+};
+
 struct sample_index {
 	enum index_format format;
-	uint32_t n_files, n_fields, n_classes;
+	bool guessed; /* nobody said the format */
+	uint32_t n_files, n_fields, n_classes, n_left;
 	uint64_t n_samples, n_members, strings_len;
 	struct index_file *files; /* n_files + 1: the last one only says where the samples end */
 	struct index_sample *samples; /* n_samples + 1: the same */
@@ -76,6 +95,7 @@ struct sample_index {
 	uint64_t *fields; /* names, offsets in strings */
 	uint64_t *types;  /* of fields: "<f4[3,224]", "npy", what the format calls it; "": bytes */
 	uint64_t *classes;
+	struct index_left *left;
 	char *strings; /* NUL-terminated each, and at the end */
 };
 
@@ -83,6 +103,8 @@ static inline const char *index_string(const struct sample_index *x, uint64_t of
 {
 	return x->strings + off;
 }
+/* "hidden", "format", "beside", "member" */
+const char *index_left_name(uint64_t why);
 void index_destroy(struct sample_index *x); /* NULL is fine */
 /* The number of a field, or -1. */
 int index_field(const struct sample_index *x, const char *name);
@@ -113,6 +135,14 @@ void index_field_type(struct index_builder *b, const char *field, size_t field_l
 		      const char *type);
 /* Takes back the sample added last, with its members. */
 void index_drop_sample(struct index_builder *b);
+/* n of them, not part of any file or sample. The same reason and kind again adds to it. */
+struct index_left_out {
+	enum index_left_why why;
+	const char *kind, *first;
+	uint64_t n, bytes;
+};
+void index_add_left(struct index_builder *b, const struct index_left_out *l);
+void index_set_guessed(struct index_builder *b);
 void index_add_class(struct index_builder *b, const char *name, size_t len);
 /* The sample added last has this field already. */
 bool index_has_member(const struct index_builder *b, const char *field, size_t field_len);
@@ -122,7 +152,8 @@ int index_builder_finish(struct index_builder *b, struct sample_index **ret_inde
 /* ---- the file: header, arrays, strings, xxh3 ---- */
 /* malloc'd */
 int index_encode(const struct sample_index *x, void **ret_data, size_t *ret_len) CHECK_RESULT;
-/* -LE_CORRUPT for anything that index_encode would not have written. */
+/* -LE_CORRUPT for anything that index_encode would not have written, -LE_NOTSUP for what another
+ * version of it has. */
 int index_decode(const void *data, size_t len, struct sample_index **ret_index) CHECK_RESULT;
 
 #endif

@@ -19,6 +19,36 @@ struct info_call {
 	int rc;
 };
 
+/* The names that there is room for, whole ones. */
+static void fill_fields(struct leat_dataset_info *i, const struct sample_index *x)
+{
+	size_t used = 0;
+	i->n_fields = x->n_fields;
+	i->n_classes = x->n_classes;
+	for (uint32_t f = 0; f < x->n_fields; f++) {
+		const char *name = index_string(x, x->fields[f]);
+		size_t len = strlen(name) + (used > 0);
+		if (len >= sizeof(i->fields) - used)
+			return;
+		used += (size_t)snprintf(i->fields + used, sizeof(i->fields) - used, "%s%s",
+					 used ? "\n" : "", name);
+	}
+}
+
+static void fill_left(struct leat_dataset_info *i, const struct sample_index *x)
+{
+	_Static_assert(LEAT_LEFT_MAX == INDEX_LEFT_MAX, "room for all");
+	for (i->n_left = 0; i->n_left < x->n_left; i->n_left++) {
+		const struct index_left *from = &x->left[i->n_left];
+		struct leat_dataset_left *to = &i->left[i->n_left];
+		snprintf(to->why, sizeof(to->why), "%s", index_left_name(from->why));
+		snprintf(to->kind, sizeof(to->kind), "%s", index_string(x, from->kind));
+		snprintf(to->first, sizeof(to->first), "%s", index_string(x, from->first));
+		to->n = from->n;
+		to->bytes = from->bytes;
+	}
+}
+
 static void fill_info(struct leat_dataset_info *i, const struct manifest *m,
 		      const struct sample_index *x)
 {
@@ -33,6 +63,8 @@ static void fill_info(struct leat_dataset_info *i, const struct manifest *m,
 	if (x) {
 		i->samples = x->n_samples;
 		snprintf(i->format, sizeof(i->format), "%s", format_of(x->format)->name);
+		fill_fields(i, x);
+		fill_left(i, x);
 	}
 }
 

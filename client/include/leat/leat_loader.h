@@ -70,8 +70,9 @@ struct leat_dataset_options {
 	 * touched. */
 	int no_verify;
 	/* What the samples are: "tar", "tfrecord", "mds", "ffrecord", "npz", "npy" (each row a
-	 * sample), "fixed:BYTES", "fixed:BYTES+HEADER" or "files"; NULL: of a path told by the
-	 * names of files, with a copy and without one; of a name what was said when it was made. */
+	 * sample), "fixed:BYTES", "fixed:BYTES+HEADER" or "files", whatever the files are called;
+	 * NULL: of a path told by what most bytes of its files are, with a copy and without one; of
+	 * a name what was said when it was made. */
 	const char *format;
 	/* enum leat_peers: of "name@version" with fs and without a copy here, are other nodes read
 	 * from whose agents have a READY copy? Every byte of theirs is compared with the manifest;
@@ -81,10 +82,12 @@ struct leat_dataset_options {
 /*
  * what: "name@version"; a directory (absolute); the path of a staged copy (DIR/.leat/ID or its
  * data/); a pattern for files of one directory ("/data/train-*.tar", the wildcards in the last
- * component only). Files called *.tar are WebDataset archives (one field per extension), *.tfrecord
- * TFRecords, *.mds shards of MosaicML Streaming, *.ffr FFRecords (field "record"), *.npz NumPy
- * archives (one field per array); else each file is a sample with the field "data", and the first
- * folder of its path is its class. A READY copy in stage_dir is preferred and kept from being
+ * component only); a single file. What the files contain, not what they are called, says of which
+ * format they are, and most bytes decide, not a single file among many: tar archives are WebDataset
+ * shards (one field per extension), TFRecords, FFRecords (field "record"), shards of MosaicML
+ * Streaming, NumPy archives (one field per array); else each file is a sample with the field
+ * "data", and the first folder of its path is its class. What is left out leat_dataset_left
+ * tells. A READY copy in stage_dir is preferred and kept from being
  * evicted; for a path one that was made of it in the same cluster (without fs: on this machine) and
  * that is not known to be stale.
  */
@@ -115,6 +118,19 @@ const char *leat_dataset_class(const struct leat_dataset *ds, uint32_t i);
 const char *leat_dataset_key(const struct leat_dataset *ds, uint64_t sample);
 /* The path of a file, below that of the data set. */
 const char *leat_dataset_file(const struct leat_dataset *ds, uint32_t i);
+/* What no sample has anything of, for one reason and of one kind. The texts are valid as long as
+ * the data set. */
+struct leat_left {
+	size_t size;
+	const char *why;   /* "hidden": the name begins with a period; "format": not of the data
+			      set's; "beside": beside class folders, which have none of its kind;
+			      "member": of an archive, and no sample can be called after it */
+	const char *kind;  /* the end of the names, "jpg"; "": various */
+	const char *first; /* path of the first of them */
+	uint64_t n, bytes; /* files or members; theirs */
+};
+/* The i-th entry; the status of ENOENT beyond the end. Of a mixture there are none. */
+int leat_dataset_left(const struct leat_dataset *ds, uint32_t i, struct leat_left *ret_left);
 /* Any samples, in the order asked for (repeats allowed), all their fields, as one batch. */
 int leat_dataset_read(struct leat_dataset *ds, const uint64_t *samples, uint32_t n,
 		      struct leat_batch **ret_batch);

@@ -265,6 +265,13 @@ const char *leat_agent_addr(const struct leat_agent *agent);
 
 /* ---- data sets: manifests with a name, kept in the file system that holds the data ---- */
 
+/* As struct leat_left of leat_loader.h; texts are cut where they are too long. */
+struct leat_dataset_left {
+	char why[16], kind[16], first[256];
+	uint64_t n, bytes;
+};
+#define LEAT_LEFT_MAX 16
+
 struct leat_dataset_info {
 	size_t size;
 	char id[LEAT_ID_SIZE];
@@ -276,6 +283,10 @@ struct leat_dataset_info {
 	int sealed;	  /* its files can never change */
 	int damaged; /* in a list: its manifest is not there, or not right; of the rest only name,
 		      * version and perhaps id are known */
+	/* Names of fields, the first of n_fields, a newline between two. */
+	uint32_t n_fields, n_classes, n_left;
+	char fields[512];
+	struct leat_dataset_left left[LEAT_LEFT_MAX]; /* of its files, what no sample has */
 };
 
 /* Makes a manifest and a sample index of opts->source, a directory, and names it; checksums are

@@ -15,7 +15,7 @@ static int by_bytes(const void *a, const void *b)
 	return rc ? rc : (x->len > y->len) - (x->len < y->len);
 }
 
-/* The classes, sorted; 0 when a file lies in no folder. Paths are sorted, so a class's files lie
+/* The classes, sorted. Paths are sorted, so a class's files lie
  * together, although not in the order of the classes ("a-b/x" comes before "a/x"). */
 static uint32_t find_classes(const struct files_entry *entries, uint32_t n, struct name *ret_names)
 {
@@ -23,7 +23,7 @@ static uint32_t find_classes(const struct files_entry *entries, uint32_t n, stru
 	for (uint32_t i = 0; i < n; i++) {
 		const char *slash = strchr(entries[i].path, '/');
 		if (!slash)
-			return 0;
+			continue;
 		struct name c = {entries[i].path, (size_t)(slash - entries[i].path)};
 		if (n_names == 0 || by_bytes(&ret_names[n_names - 1], &c) != 0)
 			ret_names[n_names++] = c;
@@ -41,10 +41,10 @@ int files_index(struct index_builder *b, const struct files_entry *entries, uint
 	for (uint32_t c = 0; c < n_classes; c++)
 		index_add_class(b, classes[c].s, classes[c].len);
 	for (uint32_t i = 0; i < n; i++) {
-		const char *path = entries[i].path;
+		const char *path = entries[i].path, *slash = strchr(path, '/');
 		int32_t label = -1;
-		if (n_classes) {
-			struct name key = {path, (size_t)(strchr(path, '/') - path)};
+		if (slash) {
+			struct name key = {path, (size_t)(slash - path)};
 			const struct name *c =
 				bsearch(&key, classes, n_classes, sizeof(*classes), by_bytes);
 			label = (int32_t)(c - classes);

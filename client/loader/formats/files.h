@@ -1,8 +1,8 @@
 /*
- * Plain files, one sample each: field "data" is the whole file, the key is its path. Where every
- * file lies in a folder, the first folder of the path is the class ("cat/1.png"): classes are
- * numbered in the order of their names' bytes, as torchvision's ImageFolder does, and a sample's
- * label is its class.
+ * Plain files, one sample each: field "data" is the whole file, the key is its path. The first
+ * folder of the path is the class ("cat/1.png"): classes are numbered in the order of their names'
+ * bytes, as torchvision's ImageFolder does, and a sample's label is its class, -1 of a file that
+ * lies in no folder.
  */
 #ifndef LEAT_LOADER_FILES_H
 #define LEAT_LOADER_FILES_H

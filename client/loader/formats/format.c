@@ -14,7 +14,7 @@ static int tar_entry(struct index_builder *b, const struct format_input *in,
 }
 
 static const char *const tar_suffixes[] = {".tar", NULL};
-static const char *const tfrecord_suffixes[] = {".tfrecord", ".tfrecords", NULL};
+static const char *const tfrecord_suffixes[] = {".tfrecord", ".tfrecords", ".tfrec", NULL};
 static const char *const mds_suffixes[] = {".mds", NULL};
 static const char *const ffrecord_suffixes[] = {".ffr", ".ffrecord", NULL};
 static const char *const npz_suffixes[] = {".npz", NULL};
@@ -91,7 +91,7 @@ bool format_matches(const struct format *f, const char *path)
 		if (ends_with(path, *s))
 			return true;
 	}
-	return f->suffixes[0] == NULL;
+	return false;
 }
 
 int format_damaged(struct format_fault *f, uint64_t off, const char *what)

@@ -105,6 +105,14 @@ static bool sum_is_right(const struct header *h)
 	return want == plain || (int64_t)want == with_sign;
 }
 
+bool tar_begins(const uint8_t block[TAR_BLOCK])
+{
+	struct header h;
+	uint64_t size;
+	memcpy(&h, block, sizeof(h));
+	return h.name[0] && sum_is_right(&h) && number(h.size, sizeof(h.size), &size);
+}
+
 static void set_name(struct scan *s, const char *name, size_t len)
 {
 	while (len >= 2 && name[0] == '.' && name[1] == '/') {

@@ -9,6 +9,7 @@
 #ifndef LEAT_LOADER_TAR_H
 #define LEAT_LOADER_TAR_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,9 @@ int tar_scan(const struct format_input *in, int (*each)(void *arg, const struct 
 /* ... and for links and special files, but not for directories. */
 int tar_scan_all(const struct format_input *in, int (*each)(void *arg, const struct tar_member *m),
 		 void *arg, struct format_fault *ret_fault) CHECK_RESULT;
+
+/* Is this block, the first of a file, the header of a member? */
+bool tar_begins(const uint8_t block[TAR_BLOCK]);
 
 /*
  * The WebDataset convention (github.com/webdataset/webdataset, "tariterators"): a member

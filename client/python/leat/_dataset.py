@@ -2,14 +2,15 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import os
 import weakref
 from contextlib import ExitStack
 from fractions import Fraction
-from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from . import _arrays, _lib
+from . import _arrays, _explain, _lib
 from ._batch import Batch, Slot
 from ._errors import LeatError, check, text
 from ._files import FileSystem
@@ -42,13 +43,31 @@ class Order:
         return sample
 
 
+class LeftOut(NamedTuple):
+    """Files, or members of archives, that no sample has anything of."""
+    why: str  # "hidden", "format", "beside" (class folders), "member"
+    kind: str  # the end of their names, "jpg"; "": various
+    first: str  # path of the first of them
+    count: int
+    bytes: int
+
+
+def _left_out(p: ctypes.c_void_p) -> Iterator[LeftOut]:
+    left = _lib.sized(_lib.Left)
+    for i in itertools.count():
+        if _c.leat_dataset_left(p, i, ctypes.byref(left)) < 0:
+            return
+        yield LeftOut(left.why.decode(), os.fsdecode(left.kind), os.fsdecode(left.first), left.n,
+                      left.bytes)
+
+
 def _close(held: Held, _connections: tuple) -> None:
     _c.leat_dataset_close(held.take())
 
 
 class Dataset:
-    """Samples of a directory, a pattern for files ("/data/train-*.tar"), a staged copy or a
-    named data set.
+    """Samples of a directory, a pattern for files ("/data/train-*.tar"), one file, a staged copy or
+    a named data set.
 
     what       an absolute path, or "leat:/path" or "leat:name@version" of a Leat file system
     fs         a FileSystem to use; else one is opened for "leat:" names with conf
@@ -59,13 +78,18 @@ class Dataset:
                (every byte is compared with the manifest), and from the servers what they lack
 
     format     what the samples are: tar, tfrecord, mds, ffrecord, npz, npy (each row a sample),
-               "fixed:BYTES", "fixed:BYTES+HEADER", files; else told by the files' names, or, of a
-               named data set, what was said when it was created
+               "fixed:BYTES", "fixed:BYTES+HEADER", files, whatever the files are called; else what
+               most bytes of the files are (not a single file among many), or, of a named data
+               set, what was said when it was created
 
-    *.tar files are read by the WebDataset convention, one field per extension; TFRecords and
-    FFRecords have the field "record", whose CRC is checked; *.npz one field per array; MosaicML
-    shards one per column; other files are a sample each, with the field "data" and the first folder
-    as class.
+    Tar archives are read by the WebDataset convention, one field per extension; TFRecords and
+    FFRecords have the field "record", whose CRC is checked; NumPy archives one field per array;
+    MosaicML shards one per column; other files are a sample each, with the field "data" and the
+    first folder as class.
+    left_out lists what no sample has anything of, as LeftOut (why, kind, first, count, bytes):
+    hidden files, those of another format, those beside class folders that have none of their kind,
+    members of archives that no sample can be called after. repr() tells format, samples, fields,
+    classes and this.
     types[field] says what its bytes are: "" nothing known, "npy" or "<f4[3,224,224]": delivered as
     arrays of that dtype and shape, in place. Errors are LeatError.
 
@@ -106,10 +130,11 @@ class Dataset:
         self.id, self.format = stat.id.decode(), stat.format.decode()
         self.source = stat.source.decode()
         self.path, self.bytes, self.order_word = os.fsdecode(stat.path), stat.bytes, stat.order_word
-        self.fields = [_c.leat_dataset_field(p, i).decode() for i in range(stat.n_fields)]
-        self.types = {f: _c.leat_dataset_field_type(p, i).decode()
+        self.fields = [os.fsdecode(_c.leat_dataset_field(p, i)) for i in range(stat.n_fields)]
+        self.types = {f: os.fsdecode(_c.leat_dataset_field_type(p, i))
                       for i, f in enumerate(self.fields)}
         self.classes = [os.fsdecode(_c.leat_dataset_class(p, i)) for i in range(stat.n_classes)]
+        self.left_out = list(_left_out(p))
 
     def _again(self) -> None:
         """In a process that the data set was handed to."""
@@ -147,6 +172,9 @@ class Dataset:
 
     def __len__(self) -> int:
         return self._n
+
+    def __repr__(self) -> str:
+        return _explain.describe(self)
 
     def key(self, i: int) -> str:
         """The name of sample i."""

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
 from typing import Any, Callable, Union
 
 from . import _lib
@@ -53,6 +54,6 @@ def _guarded(function: Callable[[memoryview, memoryview], int]) -> Callable:
 
 def table(decoders):
     """The array that leat_loader_options.decoders points to."""
-    entries = [_lib.Decoder(field.encode(), d.address, d.arg, d.out_bytes)
+    entries = [_lib.Decoder(os.fsencode(field), d.address, d.arg, d.out_bytes)
                for field, d in decoders.items()]
     return (_lib.Decoder * len(entries))(*entries) if entries else None

@@ -1,4 +1,4 @@
-"""Counters of a loader as a text for people."""
+"""Data sets, and counters of a loader, as a text for people."""
 from __future__ import annotations
 
 from typing import Any, Dict
@@ -69,4 +69,42 @@ def explain(m: Dict[str, Any], source: str) -> str:
     if m["errors"] or m["skipped"]:
         lines.append("%d batches had errors, %d samples were skipped." % (m["errors"],
                                                                           m["skipped"]))
+    return "\n".join(lines)
+
+
+_LEFT_MAX = 4  # lines
+_WHY = {"hidden": "hidden: the name begins with a period",
+        "format": "not of the format",
+        "beside": "beside the class folders, which have none of this kind",
+        "member": "members of archives that no sample can be called after"}
+
+
+def _some(names: list, most: int) -> str:
+    return "%d: %s%s" % (len(names), ", ".join(repr(n)[1:-1] if len(n) < 40 else repr(n)[1:38] + "…"
+                                               for n in names[:most]),
+                         ", …" if len(names) > most else "")
+
+
+def _left(left: Any) -> str:
+    kind = " ." + left.kind if left.kind else ""
+    return "  left out  %d%s (%s%s), %s" % (left.count, kind, repr(left.first)[1:-1][:60],
+                                            ", …" if left.count > 1 else "", _WHY[left.why])
+
+
+def describe(ds: Any) -> str:
+    """A Dataset in at most ten lines."""
+    lines = ["%s %s" % (type(ds).__name__, ds.path or "of several data sets"),
+             "  format    %s%s" % (ds.format, ": each file is a sample"
+                                   if ds.format == "files" else ""),
+             "  samples   %d in %d files, %s, read from %s" % (
+                 len(ds), ds.files, _mib(ds.bytes),
+                 {"copy": "the staged copy", "server": "the servers",
+                  "local": "local files"}.get(ds.source, "where each of them lies")),
+             "  fields    " + _some(ds.fields, 8)]
+    if ds.classes:
+        lines.append("  classes   " + _some(ds.classes, 8))
+    lines += [_left(left) for left in ds.left_out[:_LEFT_MAX]]
+    if len(ds.left_out) > _LEFT_MAX:
+        lines.append("            and %d more (left_out)" % sum(
+            left.count for left in ds.left_out[_LEFT_MAX:]))
     return "\n".join(lines)

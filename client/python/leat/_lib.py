@@ -37,6 +37,11 @@ class DatasetStat(Structure):
                 ("positions", c_uint64)]
 
 
+class Left(Structure):
+    _fields_ = [("size", c_size_t), ("why", c_char_p), ("kind", c_char_p), ("first", c_char_p),
+                ("n", c_uint64), ("bytes", c_uint64)]
+
+
 class MixPart(Structure):
     _fields_ = [("ds", c_void_p), ("weight", c_uint64)]
 
@@ -151,6 +156,7 @@ PROTOTYPES = {
     "leat_dataset_field_type": (c_char_p, [P, c_uint32]),
     "leat_dataset_class": (c_char_p, [P, c_uint32]),
     "leat_dataset_file": (c_char_p, [P, c_uint32]),
+    "leat_dataset_left": (c_int, [P, c_uint32, POINTER(Left)]),
     "leat_dataset_key": (c_char_p, [P, c_uint64]),
     "leat_dataset_read": (c_int, [P, POINTER(c_uint64), c_uint32, POINTER(P)]),
     "leat_order_open": (c_int, [P, c_char_p, c_uint64, c_uint64, c_uint32, POINTER(P)]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import os
 import weakref
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Union
 
@@ -101,7 +102,7 @@ class DataLoader:
             self._device = _device.resolve(device, _arrays.framework(framework))
         names = None
         if fields is not None:
-            encoded = [f.encode() for f in self.fields] + [None]
+            encoded = [os.fsencode(f) for f in self.fields] + [None]
             names = (ctypes.c_char_p * len(encoded))(*encoded)
         options = _lib.sized(_lib.LoaderOptions, order=order.encode(), tail=tail.encode(),
                              seed=seed, epoch=epoch,

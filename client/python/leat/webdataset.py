@@ -10,6 +10,7 @@ once per epoch over all ranks and workers, the same number of steps on every ran
 """
 from __future__ import annotations
 
+import glob
 import itertools
 import os
 import re
@@ -56,15 +57,14 @@ def _what(shards: List[str]) -> str:
     if not shards:
         raise ValueError("no shards")
     if len(shards) == 1:
-        one = shards[0]
-        return one[:-1] + "[r]" if one.endswith(".tar") else one
+        return shards[0]
     folders = {os.path.dirname(s) for s in shards}
     front = os.path.commonprefix([os.path.basename(s) for s in shards])
     back = os.path.commonprefix([os.path.basename(s)[::-1] for s in shards])[::-1]
     if len(folders) != 1:
         raise ValueError("the shards lie in %d directories: one data set is one directory" %
                          len(folders))
-    return "%s/%s*%s" % (folders.pop(), front, back[-4:])
+    return "%s/%s*%s" % (folders.pop(), glob.escape(front), glob.escape(back[-4:]))
 
 
 class _Epochs:
@@ -243,7 +243,10 @@ def _worker() -> tuple:
 
 
 def _open_shards(shards: List[str], **options: Any) -> Dataset:
-    ds = Dataset(_what(shards), **options)
+    what = _what(shards)
+    # What a name stands for was said when it was made.
+    path = what[len("leat:"):] if what.startswith("leat:") else what
+    ds = Dataset(what, format="tar" if path.startswith("/") else None, **options)
     if len(shards) == 1:
         return ds
     asked, found = [os.path.basename(s) for s in shards], [ds.file(i) for i in range(ds.files)]
@@ -261,7 +264,7 @@ def dataset(urls: Union[str, Sequence[str], Dataset], *, seed: int = 0, order: s
             tail: str = "shorter", rank: Union[int, str] = "auto", world: Union[int, str] = "auto",
             chunk: int = 64, fs: Any = None, conf: Optional[str] = None,
             stage_dir: Optional[str] = None, **loader: Any) -> WebDataset:
-    """Samples of tar shards.
+    """Samples of tar shards, which need not be called so.
 
     urls     "/data/train-{0000..0146}.tar", with "leat:" before it from the servers, a list of
              such in one directory, a directory, "leat:name@version", or a Dataset. Several shards

@@ -1,0 +1,252 @@
+#include "client/loader/formats/sniff.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/loader/formats/tar.h"
+#include "common/base/assert.h"
+#include "common/base/crc32c.h"
+#include "common/base/decompress.h"
+
+#define HEAD       1024u       /* where a first look is enough */
+#define CONFIG_MAX (1u << 20) /* as mds.c has it */
+
+static const struct {
+	const char *name, *suffix, *tar; /* "x.tar.gz" and "x.tgz" */
+	enum packing packing;
+	uint8_t magic[6], len;
+} kinds[] = {
+	{"gzip", ".gz", ".tgz", PACKED_GZIP, {0x1f, 0x8b, 8}, 3},
+	{"zstd", ".zst", ".tzst", PACKED_ZSTD, {0x28, 0xb5, 0x2f, 0xfd}, 4},
+	{"zstd", ".zstd", ".tzst", PACKED_ZSTD, {0x28, 0xb5, 0x2f, 0xfd}, 4},
+	{"lz4", ".lz4", ".tlz4", PACKED_LZ4, {4, 0x22, 0x4d, 0x18}, 4},
+	{"xz", ".xz", ".txz", PACKED_XZ, {0xfd, '7', 'z', 'X', 'Z', 0}, 6},
+	{"bzip2", ".bz2", ".tbz2", PACKED_BZIP2, {'B', 'Z', 'h'}, 3},
+};
+
+const char *packing_name(enum packing p)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (kinds[i].packing == p)
+			return kinds[i].name;
+	}
+	return "nothing";
+}
+
+static enum packing packing_of(const uint8_t *p, size_t len)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		if (len >= kinds[i].len && memcmp(p, kinds[i].magic, kinds[i].len) == 0)
+			return kinds[i].packing;
+	}
+	return PACKED_NOT;
+}
+
+/* ---- names ---- */
+
+static const struct format *format_of_name(const char *path)
+{
+	for (const struct format *f = format_table; f->name; f++) {
+		if (f->suffixes[0] && format_matches(f, path))
+			return f;
+	}
+	return NULL;
+}
+
+/* "x.tar.gz": what it is without the end, and how it is packed. */
+static bool without_end(const char *path, char *ret_plain, size_t size, enum packing *ret_packing)
+{
+	size_t len = strlen(path);
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++) {
+		size_t n = strlen(kinds[i].suffix), t = strlen(kinds[i].tar);
+		*ret_packing = kinds[i].packing;
+		if (len > n && strcmp(path + len - n, kinds[i].suffix) == 0) {
+			snprintf(ret_plain, size, "%.*s", (int)(len - n), path);
+			return true;
+		}
+		if (len > t && strcmp(path + len - t, kinds[i].tar) == 0) {
+			snprintf(ret_plain, size, "%.*s.tar", (int)(len - t), path);
+			return true;
+		}
+	}
+	return false;
+}
+
+struct sniffed sniff_name(const char *path)
+{
+	char plain[INDEX_PATH_MAX + 8];
+	enum packing packing = PACKED_NOT;
+	const struct format *f = format_of_name(path);
+	if (!f && without_end(path, plain, sizeof(plain), &packing))
+		f = format_of_name(plain);
+	return f ? (struct sniffed){f->id, packing} : (struct sniffed){INDEX_FILES, PACKED_NOT};
+}
+
+/* ---- bytes ---- */
+
+static uint32_t u32(const uint8_t *p)
+{
+	uint32_t v;
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+static uint64_t u64(const uint8_t *p)
+{
+	uint64_t v;
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+/* The first member of an archive of numpy.savez. */
+static bool is_npz(const uint8_t *p, size_t len)
+{
+	if (len < 30 || memcmp(p, "PK\3\4", 4) != 0)
+		return false;
+	size_t n = p[26] | (size_t)p[27] << 8;
+	return n > 4 && n <= len - 30 && memcmp(p + 30 + n - 4, ".npy", 4) == 0;
+}
+
+static bool is_tfrecord(const uint8_t *p, size_t len)
+{
+	return len >= 12 && crc32c_unmask(u32(p + 8)) == crc32c(p, 8);
+}
+
+/* 1, 0, or what the read returns. */
+static int has_bytes(const struct format_input *in, void *buf, size_t len, uint64_t off)
+{
+	struct format_fault ignored;
+	if (off > in->size || len > in->size - off)
+		return 0;
+	int rc = format_read(in, buf, len, off, &ignored);
+	return rc == 0 ? 1 : rc == -LE_CORRUPT ? 0 : rc;
+}
+
+/* Its offsets leave room for themselves and the columns, and end where the file does. */
+static int is_mds(const struct format_input *in, const uint8_t *p, size_t len)
+{
+	uint8_t last[4], brace;
+	if (len < 12)
+		return 0;
+	uint64_t table = 4 + 4 * ((uint64_t)u32(p) + 1), first = u32(p + 4);
+	if (first <= table || first - table > CONFIG_MAX || table > in->size - 4)
+		return 0;
+	int rc = has_bytes(in, last, sizeof(last), table - 4);
+	if (rc <= 0 || u32(last) != in->size)
+		return rc < 0 ? rc : 0;
+	rc = has_bytes(in, &brace, 1, table);
+	return rc <= 0 ? rc : brace == '{';
+}
+
+/* Its first sample lies right behind the table, its last one in the file. */
+static int is_ffrecord(const struct format_input *in, const uint8_t *p, size_t len)
+{
+	uint8_t off[8];
+	uint64_t n = len >= 12 ? u64(p + 4) : 0;
+	if (n == 0 || n > (in->size - 12) / 12)
+		return 0;
+	int rc = has_bytes(in, off, sizeof(off), 12 + 4 * n);
+	if (rc <= 0 || u64(off) != 12 + 12 * n)
+		return rc < 0 ? rc : 0;
+	rc = has_bytes(in, off, sizeof(off), 12 + 4 * n + 8 * (n - 1));
+	return rc <= 0 ? rc : u64(off) >= 12 + 12 * n && u64(off) <= in->size;
+}
+
+/* Negative: what a read returns. p: its first bytes. */
+static int format_of_bytes(const struct format_input *in, const uint8_t *p, size_t len)
+{
+	if (len >= TAR_BLOCK && tar_begins(p))
+		return INDEX_TAR;
+	if (is_tfrecord(p, len))
+		return INDEX_TFRECORD;
+	if (is_npz(p, len))
+		return INDEX_NPZ;
+	if (len >= 6 && memcmp(p, "\x93NUMPY", 6) == 0)
+		return INDEX_NPY;
+	int rc = is_mds(in, p, len);
+	if (rc != 0)
+		return rc < 0 ? rc : INDEX_MDS;
+	rc = is_ffrecord(in, p, len);
+	if (rc != 0)
+		return rc < 0 ? rc : INDEX_FFRECORD;
+	return INDEX_FILES;
+}
+
+/* ---- what is packed ---- */
+
+static int kind_of(enum packing packing)
+{
+	return packing == PACKED_GZIP   ? (int)DECOMPRESS_GZIP
+	       : packing == PACKED_ZSTD ? (int)DECOMPRESS_ZSTD
+	       : packing == PACKED_LZ4  ? (int)DECOMPRESS_LZ4
+					: -1;
+}
+
+/* The first bytes that come out of len bytes; fewer where they are damaged. */
+static size_t unpack_head(enum packing packing, const uint8_t *in, size_t len, uint8_t *out,
+			  size_t max)
+{
+	struct decompress *d;
+	size_t used = 0, made = 0;
+	int kind = kind_of(packing);
+	if (kind < 0 || decompress_create((enum decompress_kind)kind, &d) < 0)
+		return 0;
+	for (bool moves = true; moves && made < max;) {
+		size_t n = len - used, room = max - made;
+		if (decompress_some(d, in + used, &n, out + made, &room) < 0)
+			break;
+		moves = n > 0 || room > 0;
+		used += n;
+		made += room;
+	}
+	decompress_destroy(d);
+	return made;
+}
+
+/* The tables of the others need to be seen whole. */
+static enum index_format format_of_packed(enum packing packing, const uint8_t *in, size_t len)
+{
+	uint8_t head[HEAD];
+	size_t n = unpack_head(packing, in, len, head, sizeof(head));
+	if (n >= TAR_BLOCK && tar_begins(head))
+		return INDEX_TAR;
+	return is_tfrecord(head, n) ? INDEX_TFRECORD : INDEX_FILES;
+}
+
+static int look(const struct format_input *in, uint8_t *buf, struct sniffed *ret)
+{
+	size_t len = in->size < HEAD ? (size_t)in->size : HEAD;
+	int rc = has_bytes(in, buf, len, 0);
+	if (rc <= 0)
+		return rc;
+	enum packing packing = packing_of(buf, len);
+	rc = format_of_bytes(in, buf, len);
+	if (rc < 0)
+		return rc;
+	*ret = (struct sniffed){(enum index_format)rc, PACKED_NOT};
+	if (rc != INDEX_FILES || packing == PACKED_NOT)
+		return 0;
+	len = in->size < SNIFF_MAX / 2 ? (size_t)in->size : SNIFF_MAX / 2;
+	rc = has_bytes(in, buf, len, 0);
+	if (rc > 0)
+		ret->format = format_of_packed(packing, buf, len);
+	if (ret->format != INDEX_FILES)
+		ret->packing = packing;
+	return rc < 0 ? rc : 0;
+}
+
+int sniff(const struct format_input *in, struct sniffed *ret_sniffed)
+{
+	struct sniffed s = {INDEX_FILES, PACKED_NOT};
+	uint8_t *buf = malloc(SNIFF_MAX / 2);
+	if (!buf)
+		return -LE_NOMEM;
+	int rc = look(in, buf, &s);
+	free(buf);
+	if (rc < 0)
+		return rc;
+	*ret_sniffed = s.format == INDEX_FILES && in->path ? sniff_name(in->path) : s;
+	return 0;
+}

@@ -1,0 +1,295 @@
+#!/usr/bin/python3
+"""A data set is what its files are: the format is told by bytes, not by names and never by one
+stray file; classes stay classes; what is left out is told. timeout: 60"""
+import gzip
+import io
+import json
+import lzma
+import os
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+
+import numpy as np
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
+sys.path[:0] = [SRC + "/client/python", HERE]
+import leat  # noqa: E402
+import leat.webdataset  # noqa: E402
+from test_formats import ffrecord, mds, tfrecord  # noqa: E402
+
+LEAT = os.path.join(os.environ.get("BUILD") or os.path.join(SRC, "build"), "leat")
+
+
+def tar_of(files):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as t:
+        for name, data in files:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            t.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def npz_of(**arrays):
+    out = io.BytesIO()
+    np.savez(out, **arrays)
+    return out.getvalue()
+
+
+class Files(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="leat-files-")
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name + "/set"
+        os.mkdir(self.root)
+
+    def put(self, name, data=b"x"):
+        path = os.path.join(self.root, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as f:
+            f.write(data)
+        return path
+
+    def drop(self, name):
+        os.unlink(os.path.join(self.root, name))
+
+    def open(self, what=None, **options):
+        ds = leat.Dataset(what or self.root, framework="numpy", **options)
+        self.addCleanup(ds.close)
+        return ds
+
+    def refused(self, *words, what=None, **options):
+        with self.assertRaises(leat.LeatError) as raised:
+            self.open(what, **options)
+        for word in words:
+            self.assertIn(word, str(raised.exception))
+
+    def left(self, ds):
+        return sorted((left.why, left.kind, left.first, left.count) for left in ds.left_out)
+
+    # ---- stray files ----
+
+    def pictures(self, n=5):
+        for c in ("cat", "dog"):
+            for i in range(n):
+                self.put("%s/%d.jpg" % (c, i), b"jpg")
+
+    def test_classes_stay_beside_any_stray_file(self):
+        self.pictures()
+        strays = {".DS_Store": ("hidden", ""), "README.md": ("beside", "md"),
+                  "mean_std.npz": ("beside", "npz"), "backup.tar": ("beside", "tar"),
+                  ".git/objects/aa/x.jpg": ("hidden", "jpg"), "cat/.thumbs.jpg": ("hidden", "jpg"),
+                  "broken.tar": ("beside", "tar"), "LICENSE": ("beside", "")}
+        content = {"mean_std.npz": npz_of(mean=np.zeros(3)), "broken.tar": b"no tar",
+                   "backup.tar": tar_of([("cat/0.jpg", b"jpg")] * 1)}
+        for stray, (why, kind) in strays.items():
+            self.put(stray, content.get(stray, b"x"))
+            ds = self.open()
+            self.assertEqual((ds.format, len(ds), ds.classes), ("files", 10, ["cat", "dog"]), stray)
+            self.assertEqual(ds.read(range(10)).labels.tolist(), [0] * 5 + [1] * 5, stray)
+            self.assertEqual(self.left(ds), [(why, kind, stray, 1)])
+            self.assertIn(stray, repr(ds))
+            self.drop(stray)
+        del strays["broken.tar"]  # two archives are more than a stray file
+        for stray in strays:
+            self.put(stray, content.get(stray, b"x"))
+        ds = self.open()
+        self.assertEqual((ds.format, len(ds), ds.classes), ("files", 10, ["cat", "dog"]))
+        self.assertEqual(sum(left.count for left in ds.left_out), len(strays))
+        self.assertLessEqual(len(repr(ds).splitlines()), 10)
+
+    def test_a_picture_beside_the_classes_takes_no_label_from_the_others(self):
+        self.pictures()
+        self.put("overview.jpg")
+        ds = self.open()
+        self.assertEqual((len(ds), ds.classes), (11, ["cat", "dog"]))
+        self.assertEqual(ds.read(range(11)).labels.tolist(), [0] * 5 + [1] * 5 + [-1])
+
+    def test_a_tree_of_programs_is_plain_files(self):
+        """Names that begin with underscores, arrays among them, files at the top: each a sample."""
+        n = 0
+        for p in range(40):
+            for m in ("__init__.py", "_core.py", "data/mean.npz", "data/t.tar", "METADATA",
+                      "x.pyc"):
+                self.put("package%d/%s" % (p, m), npz_of(mean=np.zeros(3)) if m.endswith("npz")
+                         else tar_of([("a.txt", b"x")]) if m.endswith("tar") else b"x" * 2000)
+                n += 1
+        self.put("six.py")
+        ds = self.open()
+        # Most bytes decide, so archives of little text must not outweigh it.
+        self.assertEqual(ds.format, "tar")
+        ds = self.open(format="files")
+        self.assertEqual((ds.format, len(ds), ds.left_out), ("files", n + 1, []))
+        for p in range(40):
+            self.drop("package%d/data/t.tar" % p)
+        ds = self.open()
+        self.assertEqual((ds.format, len(ds), ds.left_out), ("files", n + 1 - 40, []))
+
+    def test_most_bytes_decide(self):
+        for i in range(3):
+            self.put("s%d.tar" % i, tar_of([("%d.bin" % i, bytes(20000))]))
+        for i in range(30):
+            self.put("notes/%d.txt" % i, b"x" * 100)
+        self.put("mean.npz", npz_of(mean=np.zeros(3)))
+        self.put("index.json", b"{}")
+        self.put("README", b"x")
+        ds = self.open()
+        self.assertEqual((ds.format, len(ds)), ("tar", 3))
+        self.assertEqual(self.left(ds), [
+            ("format", "", "README", 1), ("format", "json", "index.json", 1),
+            ("format", "npz", "mean.npz", 1), ("format", "txt", "notes/0.txt", 30)])
+
+    def test_one_shard_among_few_files_is_the_data_set(self):
+        self.put("train.tar", tar_of([("%d.bin" % i, b"x") for i in range(5)]))
+        for name in ("README.md", "LICENSE", "labels.json", "sizes.txt"):
+            self.put(name)
+        ds = self.open()
+        self.assertEqual((ds.format, len(ds)), ("tar", 5))
+
+    def test_many_files_are_sampled(self):
+        """Far more of each kind than are looked into."""
+        for i in range(300):
+            self.put("c%d/%d.bin" % (i % 3, i), b"x" * 20)
+            self.put("shard-%05d-of-00300" % i, tfrecord([b"record %d" % i] * 3))
+        ds = self.open()
+        self.assertEqual((ds.format, len(ds)), ("tfrecord", 900))
+        self.assertEqual(self.left(ds), [("format", "bin", "c0/0.bin", 300)])
+
+    def test_only_hidden_files(self):
+        self.put(".a.jpg")
+        self.put(".b.jpg")
+        self.assertEqual(len(self.open()), 2)
+
+    def test_empty_files_say_it_by_their_names(self):
+        self.put("a.tfrecord", b"")
+        self.assertEqual((self.open().format, len(self.open())), ("tfrecord", 0))
+
+    # ---- bytes, not names ----
+
+    def test_any_name_of_each_format(self):
+        columns = [("x", "bytes", None)]
+        whole = {"tar": (tar_of([("%d.bin" % i, b"%d" % i) for i in range(5)]), 5),
+                 "tfrecord": (tfrecord([b"%d" % i for i in range(5)]), 5),
+                 "ffrecord": (ffrecord([b"%d" % i for i in range(5)]), 5),
+                 "mds": (mds([[b"%d" % i] for i in range(5)], columns), 5),
+                 "npz": (npz_of(x=np.arange(5)), 1)}
+        for fmt, (data, n) in whole.items():
+            for name in ("train-00000-of-00002", "flowers00-230.tfrec", "shard", "part.0", "a.bin",
+                         "b.txt", "weird name"):
+                path = self.put(name, data)
+                for options in ({}, {"format": fmt}):
+                    for what in (self.root, self.root + "/*", path):
+                        ds = self.open(what, **options)
+                        self.assertEqual((ds.format, len(ds)), (fmt, n), (name, what, options))
+                self.assertEqual(len(self.open(format="files")), 1)
+                self.drop(name)
+
+    def test_a_format_that_was_asked_for_leaves_the_others(self):
+        self.put("a", tfrecord([b"r"] * 3))
+        self.put("b.tar", tar_of([("%d.bin" % i, bytes(9000)) for i in range(9)]))
+        self.put("c.tar", tar_of([("%d.bin" % i, bytes(9000)) for i in range(9)]))
+        ds = self.open(format="tfrecord")
+        self.assertEqual((len(ds), self.left(ds)), (3, [("format", "tar", "b.tar", 2)]))
+        self.refused("no file is of the format mds", "2 .tar", format="mds")
+
+    def test_a_damaged_shard_is_named_not_left_out(self):
+        for i in range(4):
+            self.put("train-%05d-of-00004" % i, tfrecord([b"r"] * 3))
+        data = bytearray(tfrecord([b"r"] * 3))
+        data[0] ^= 1
+        self.put("train-00002-of-00004", data)
+        self.refused("train-00002-of-00004", "pattern")
+        self.put("train-00002-of-00004", tfrecord([b"r"] * 3))
+        self.put("x.tar", b"this is no tar")
+        self.assertEqual(len(self.open()), 12)
+        self.refused("x.tar", what=self.root + "/x.tar")
+
+    def test_a_file_that_may_not_be_read_does_not_matter_beside_the_samples(self):
+        self.pictures()
+        os.chmod(self.put("notes.txt"), 0)
+        self.assertEqual(len(self.open()), 10)
+
+    # ---- compressed ----
+
+    def test_compressed_shards_are_never_bytes_of_their_packing(self):
+        shards = [tar_of([("%d.jpg" % k, b"abcd"), ("%d.json" % k, b"{}")]) for k in range(2)]
+        for k in range(2):
+            self.put("data-%05d.tar.gz" % k, gzip.compress(shards[k]))
+        self.refused("data-00000.tar.gz", "gzip", "unpack")
+        self.refused("data-00000.tar.gz", "gzip", format="tar")
+        with self.assertRaises(leat.LeatError) as raised:
+            leat.webdataset.dataset(self.root + "/data-{00000..00001}.tar.gz")
+        self.assertIn("gzip", str(raised.exception))
+
+    def test_each_packing_is_named(self):
+        for name, data in (("a.tar.xz", lzma.compress(tar_of([("a.b", b"x")]))),
+                           ("odd", gzip.compress(tar_of([("a.b", b"x")]))),
+                           ("r.gz", gzip.compress(tfrecord([b"x" * 100])))):
+            self.put(name, data)
+            self.refused(name, "unpack")
+            self.drop(name)
+
+    def test_other_compressed_files_are_samples(self):
+        """Volumes of brains (.nii.gz) are files that the user's decoder takes as they are."""
+        data = gzip.compress(struct.pack("<i", 348) + bytes(2000))
+        for i in range(3):
+            self.put("case%d/brain.nii.gz" % i, data)
+        ds = self.open()
+        self.assertEqual((ds.format, len(ds), ds[1]["data"].tobytes()), ("files", 3, data))
+
+    # ---- what is told ----
+
+    def test_repr(self):
+        self.pictures()
+        self.put("README.md")
+        text = repr(self.open())
+        for word in (self.root, "files", "10", "data", "cat, dog", "README.md", "beside"):
+            self.assertIn(word, text)
+        for i in range(100):
+            self.put("many.%s%s" % (chr(97 + i // 26), chr(97 + i % 26)))
+            self.put("c%02d/x.jpg" % i)
+        self.assertLessEqual(len(repr(self.open()).splitlines()), 10)
+
+    def test_names_that_are_no_text(self):
+        path = os.path.join(os.fsencode(self.root), b"\xe4.\xfc")
+        with open(path, "wb") as f:
+            f.write(b"x")
+        self.put("s.tar", tar_of([("a.b", bytes(4000))]))
+        ds = self.open()
+        self.assertEqual(os.fsencode(ds.left_out[0].first), b"\xe4.\xfc")
+        self.assertIn("s.tar", ds.file(0))
+        repr(ds).encode()
+
+    def leat(self, *words):
+        return subprocess.run([LEAT, *words], check=True, stdout=subprocess.PIPE).stdout.decode()
+
+    def test_create_and_show_tell_it(self):
+        self.pictures()
+        self.put("README.md", b"four")
+        self.put(".DS_Store")
+        catalog = os.path.dirname(self.root) + "/catalog"
+        os.mkdir(catalog)
+        text = self.leat("dataset", "create", "d@v1", self.root, "--catalog", catalog)
+        for word in (" files ", "fields: data", "classes: 2", "left out: 1 .md (README.md)",
+                     ".DS_Store"):
+            self.assertIn(word, text)
+        self.assertEqual(text, self.leat("dataset", "show", "d@v1", "--catalog", catalog))
+        told = json.loads(self.leat("--json", "dataset", "show", "d@v1", "--catalog", catalog))
+        self.assertEqual((told["samples"], told["files"], told["fields"], told["classes"]),
+                         (10, 12, ["data"], 2))
+        self.assertIn({"why": "beside", "kind": "md", "first": "README.md", "count": 1, "bytes": 4},
+                      told["left_out"])
+        self.assertEqual(len(told["left_out"]), 2)
+        listed = json.loads(self.leat("--json", "dataset", "ls", "--catalog", catalog))
+        self.assertEqual(listed["datasets"], [told])
+        ds = self.open("d@v1", catalog=catalog)
+        self.assertEqual(len(ds.left_out), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
