@@ -7,15 +7,22 @@ import errno
 import os
 import secrets
 import socket
-from typing import Optional
+from typing import Optional, Union
 
 from ._errors import LeatError, check_file
 from ._files import FileSystem, kept
 from ._lib import lib as _c
 
 
+_NAME_MAX = 255
+
+
 def temporary(path: str) -> str:
-    return "%s.%s-%d-%s.part" % (path, socket.gethostname(), os.getpid(), secrets.token_hex(4))
+    """A name beside it; of a long name only the beginning."""
+    tail = os.fsencode(".%s-%d-%s.part" % (socket.gethostname()[:64], os.getpid(),
+                                           secrets.token_hex(4)))
+    folder, name = os.path.split(os.fsencode(path))
+    return os.fsdecode(os.path.join(folder, name[:_NAME_MAX - len(tail)] + tail))
 
 
 def address(buffer) -> int:
@@ -121,7 +128,9 @@ class LeatFile:
 class Place:
     """Where a path leads."""
 
-    def __init__(self, path: str, fs: Optional[FileSystem], conf: Optional[str]) -> None:
+    def __init__(self, path: Union[str, bytes, os.PathLike], fs: Optional[FileSystem],
+                 conf: Optional[str]) -> None:
+        path = os.fsdecode(path)
         self.is_leat = path.startswith("leat:")
         self.path = path[len("leat:"):] if self.is_leat else path
         self._fs = fs if fs is not None or not self.is_leat else kept(conf)

@@ -1,16 +1,26 @@
 """Nested state as JSON and a list of tensors, and back. Nothing but these types exists in it, so
-reading one runs no code: dict (keys: str, bytes, int, float, bool, None, tuples), OrderedDict
-(with the _metadata of torch modules), list, tuple, str, bytes, int, float, bool, None, tensors and
-numpy arrays."""
+reading one runs no code: dict (keys: str, bytes, numbers, bool, None, tuples), OrderedDict (with
+the _metadata of torch modules), list, tuple, torch.Size, set, frozenset, str, bytes, bytearray,
+int, float, complex, bool, None, numbers of numpy, tensors and arrays. What is a kind of one of them
+(an IntEnum, a namedtuple, a defaultdict) comes back as that one, which is equal to it.
+
+A node is null, a bool, a number, a text, or a dict of one letter: "l" list, "u" tuple, "h"
+torch.Size, "e" set, "z" frozenset, "d" dict and "o" OrderedDict as lists of pairs ("m": its
+_metadata), "i" a large int in hexadecimal, "f" a float that JSON lacks, "c" complex, "b" bytes,
+"a" bytearray, "s" text with surrogates, "g" a number of numpy, "t" a tensor or array."""
 from __future__ import annotations
 
 import base64
 import collections
 import math
+import re
 import sys
-from typing import Any, Callable, List
+from typing import Any, Callable, Dict, List
+
+from . import _tensors
 
 DEPTH_MAX = 100
+_HEX = re.compile(r"-?[0-9a-f]+")
 
 
 class Tree:
@@ -24,27 +34,30 @@ class Tree:
     def encode(self, value: Any, name: str = "", depth: int = 0) -> Any:
         if depth > DEPTH_MAX:
             raise ValueError("%s is nested more than %d deep" % (name[:100], DEPTH_MAX))
-        if value is None or isinstance(value, (bool, str)):
+        np, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+        if np is not None and isinstance(value, np.generic):  # some are floats and texts too
+            return {"g": [_tensors.numpy_dtype(name, value.dtype), _text64(value.tobytes())]}
+        if value is None or isinstance(value, bool):
             return value
-        if isinstance(value, int):
-            return int(value)
-        if isinstance(value, float):
-            return value if math.isfinite(value) else {"f": repr(float(value))}
-        if isinstance(value, (bytes, bytearray)):
-            return {"b": base64.b64encode(value).decode()}
+        if isinstance(value, (str, int, float, complex, bytes, bytearray)):
+            return _scalar(value)
         if isinstance(value, collections.abc.Mapping):
             return self._mapping(value, name, depth)
-        if isinstance(value, (list, tuple)):
-            items = [self.encode(v, "%s/%d" % (name, k) if name else str(k), depth + 1)
-                     for k, v in enumerate(value)]
-            return {"u": items} if isinstance(value, tuple) else {"l": items}
+        for kind, letter in ((getattr(torch, "Size", ()), "h"), (tuple, "u"), (list, "l")):
+            if isinstance(value, kind):
+                return {letter: [self.encode(v, _below(name, k), depth + 1)
+                                 for k, v in enumerate(value)]}
+        if isinstance(value, (set, frozenset)):
+            for v in value:
+                _check_key(v, name, "member")
+            return {"e" if isinstance(value, set) else "z": [
+                self.encode(v, name, depth + 1) for v in value]}
         return self._tensor(value, name)
 
     def _mapping(self, value, name: str, depth: int) -> Any:
         for k in value:
-            _check_key(k, name)
-        items = [[self.encode(k, name, depth + 1),
-                  self.encode(v, "%s/%s" % (name, k) if name else str(k), depth + 1)]
+            _check_key(k, name, "key")
+        items = [[self.encode(k, name, depth + 1), self.encode(v, _below(name, k), depth + 1)]
                  for k, v in value.items()]
         if not isinstance(value, collections.OrderedDict):
             return {"d": items}
@@ -54,58 +67,83 @@ class Tree:
         return {"o": items, "m": self.encode(dict(more), name + "/_metadata", depth + 1)}
 
     def _tensor(self, value: Any, name: str) -> Any:
-        np, torch = sys.modules.get("numpy"), sys.modules.get("torch")
-        if torch is not None and isinstance(value, torch.Tensor):
-            if value.layout != torch.strided or value.is_quantized:
-                raise TypeError("%s is sparse or quantized, which a checkpoint cannot hold" % name)
-            # Conjugates and negatives are views of the same bytes.
-            kind, key = "t", (value.data_ptr(), value.dtype, tuple(value.shape), value.stride(),
-                              str(value.device), value.is_conj(),
-                              value.is_neg()) if value.numel() else (id(value),)
-        elif np is not None and isinstance(value, (np.ndarray, np.generic)):
-            kind, key = "n", (id(value),)
-        else:
+        key = _tensors.key_of(value)
+        if key is None:
             raise TypeError("%s is a %s, which a checkpoint cannot hold: only tensors, arrays, "
-                            "numbers, text, bytes, lists, tuples and dicts of them" % (
+                            "numbers, text, bytes, lists, tuples, sets and dicts of them" % (
                                 name or "the state", type(value).__qualname__))
         if key not in self._known:
-            if name in self._names:
-                raise ValueError("two tensors are called %s" % name)
-            self._names.add(name)
             self._known[key] = len(self.tensors)
-            self.tensors.append((name, value))  # keeps it alive, so that its address stays its own
-        return {kind: self._known[key]}
+            self.tensors.append((self._unique(name), value))  # alive, its address stays its own
+        return {"t": self._known[key]}
+
+    def _unique(self, name: str) -> str:
+        """{1: …} and {"1": …} have different tensors."""
+        name = name.encode("utf-8", "backslashreplace").decode()
+        unique, k = name, 1
+        while unique in self._names:
+            k += 1
+            unique = "%s~%d" % (name, k)
+        self._names.add(unique)
+        return unique
 
 
-def _check_key(key: Any, name: str) -> None:
+def _below(name: str, key: Any) -> str:
+    return "%s/%s" % (name, key) if name else str(key)
+
+
+def _text64(data: Any) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _scalar(value: Any) -> Any:
+    if isinstance(value, str):
+        value = str.__str__(value)
+        try:
+            value.encode()
+            return value
+        except UnicodeEncodeError:  # JSON would make one character of two surrogates
+            return {"s": _text64(value.encode("utf-8", "surrogatepass"))}
+    if isinstance(value, int):
+        value = int(value)
+        return value if -1 << 63 <= value < 1 << 63 else {"i": "%x" % value}
+    if isinstance(value, float):
+        value = float(value)
+        return value if math.isfinite(value) else {"f": repr(value)}
+    if isinstance(value, complex):
+        return {"c": [_scalar(value.real), _scalar(value.imag)]}
+    return {"a" if isinstance(value, bytearray) else "b": _text64(value)}
+
+
+def _check_key(key: Any, name: str, what: str) -> None:
     """A tensor, or an array's element, would come back as one that is no key."""
     if isinstance(key, tuple):
         for k in key:
-            _check_key(k, name)
+            _check_key(k, name, what)
     elif key is not None and not isinstance(key, (str, bytes, int, float)):
-        raise TypeError("a key of %s is a %s, and keys can only be text, bytes, numbers, None and "
-                        "tuples of them" % (name or "the state", type(key).__qualname__))
+        raise TypeError("a %s of %s is a %s, and %ss can only be text, bytes, numbers, None and "
+                        "tuples of them" % (what, name or "the state", type(key).__qualname__,
+                                            what))
 
 
-def decode(node: Any, tensor: Callable[[str, int], Any], depth: int = 0) -> Any:
-    """tensor(kind, i) makes tensor i, of torch ("t") or numpy ("n"). ValueError for anything that
-    encode does not make."""
+def decode(node: Any, tensor: Callable[[int], Any], depth: int = 0) -> Any:
+    """tensor(i) makes tensor i. ValueError for anything that encode does not make."""
     if node is None or isinstance(node, (bool, str, int, float)):
         return node
     if depth > DEPTH_MAX or not isinstance(node, dict) or not 1 <= len(node) <= 2:
         raise ValueError("the tree is damaged")
     kind, value = next(iter(node.items()))
-    if kind in ("l", "u") and isinstance(value, list):
-        items = [decode(v, tensor, depth + 1) for v in value]
-        return tuple(items) if kind == "u" else items
     if kind in ("d", "o") and isinstance(value, list):
         return _decode_mapping(node, kind, value, tensor, depth)
-    if kind == "f" and value in ("inf", "-inf", "nan"):
-        return float(value)
-    if kind == "b" and isinstance(value, str):
-        return base64.b64decode(value, validate=True)
-    if kind in ("t", "n") and isinstance(value, int) and not isinstance(value, bool):
-        return tensor(kind, value)
+    if kind in _LISTS and isinstance(value, list):
+        items = [decode(v, tensor, depth + 1) for v in value]
+        return _LISTS[kind](map(_key, items) if kind in "ez" else items)
+    if kind in _TEXTS and isinstance(value, str):
+        return _TEXTS[kind](value)
+    if kind == "g" and isinstance(value, list) and len(value) == 2 and isinstance(value[1], str):
+        return _number(value[0], base64.b64decode(value[1], validate=True))
+    if kind == "t" and isinstance(value, int) and not isinstance(value, bool):
+        return tensor(value)
     raise ValueError("the tree is damaged")
 
 
@@ -129,3 +167,53 @@ def _key(key: Any) -> Any:
     except TypeError:
         raise ValueError("the tree is damaged") from None
     return key
+
+
+def _int(text: str) -> int:
+    if not _HEX.fullmatch(text):
+        raise ValueError("the tree is damaged")
+    return int(text, 16)
+
+
+def _float(text: str) -> float:
+    if text not in ("inf", "-inf", "nan"):
+        raise ValueError("the tree is damaged")
+    return float(text)
+
+
+def _complex(parts: list) -> complex:
+    if len(parts) != 2 or not all(type(p) in (int, float) for p in parts):
+        raise ValueError("the tree is damaged")
+    return complex(*parts)
+
+
+def _size(items: list) -> Any:
+    if not all(type(n) is int and abs(n) < 1 << 63 for n in items):
+        raise ValueError("the tree is damaged")
+    try:
+        import torch
+    except ImportError:
+        return tuple(items)
+    return torch.Size(items)
+
+
+def _number(told: Any, data: bytes) -> Any:
+    import numpy as np
+    dtype = _tensors.numpy_dtype_of(told)
+    if dtype.itemsize != len(data):
+        raise ValueError("the tree is damaged")
+    # An array takes zeros at the end of a text for padding.
+    if dtype.kind == "S":
+        return np.bytes_(data)
+    if dtype.kind == "U":
+        order = "be" if dtype.byteorder == ">" else "le"
+        return np.str_(data.decode("utf-32-" + order, "surrogatepass"))
+    return np.frombuffer(bytearray(data), dtype)[0] if data else np.zeros((), dtype)[()]
+
+
+_LISTS: Dict[str, Callable[[Any], Any]] = {"l": list, "u": tuple, "h": _size, "e": set,
+                                           "z": frozenset, "c": _complex}
+_TEXTS: Dict[str, Callable[[str], Any]] = {
+    "i": _int, "f": _float, "b": lambda text: base64.b64decode(text, validate=True),
+    "a": lambda text: bytearray(base64.b64decode(text, validate=True)),
+    "s": lambda text: base64.b64decode(text, validate=True).decode("utf-8", "surrogatepass")}

@@ -11,26 +11,31 @@ all: it is written beside its place, synced, and then renamed, in the place of a
 is one. Loading runs no code: the file holds JSON and bytes of tensors, never pickles. Every byte
 that is returned was compared with its checksum (verify=True).
 
+Types: _tree.py. Tensors come back with their values, strides, requires_grad, and as Parameters
+where they were. Those that share memory share it again (tied weights, views of one buffer), and it
+is stored once; _tensors.py says when. What cannot be stored is refused by its name in the state.
+
 The file, little-endian, offsets from its start:
-    0   64 bytes: "LEATCKPT", u32 version 1, u32 0, u64 length of the JSON, u64 length of the file,
+    0   64 bytes: "LEATCKPT", u32 version 2, u32 0, u64 length of the JSON, u64 length of the file,
         u64 XXH3 of the JSON, u64 0 twice, u64 XXH3 of the 56 bytes before
-    64  JSON: {"tensors": [{"name", "dtype", "shape", "off", "len", "sums"}], "tree", "loader",
-        "meta"}; sums: XXH3 of each 16 MiB of the tensor, in hexadecimal; tree: see _tree.py
-    then each tensor at a multiple of 4096, row after row, gaps of zeros.
+    64  JSON: {"tensors": rows as in _tensors.py, "parts": [{"off", "len", "sums"}], "tree",
+        "loader", "meta"}; sums: XXH3 of each 16 MiB of the part, in hexadecimal; the last three:
+        see _tree.py
+    then each part at a multiple of 4096, gaps of zeros.
 """
 from __future__ import annotations
 
 import concurrent.futures
-import ctypes
+import contextlib
 import errno
 import fnmatch
 import json
 import mmap as _mmap
 import os
 import struct
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from . import _store
+from . import _store, _tensors
 from ._errors import LeatError
 from ._files import FileSystem
 from ._lib import lib as _c
@@ -38,19 +43,18 @@ from ._tree import Tree, decode
 
 __all__ = ["Info", "TensorInfo", "info", "load", "save"]
 
-_MAGIC, _VERSION = b"LEATCKPT", 1
+_MAGIC, _VERSION = b"LEATCKPT", 2
 _HEAD = struct.Struct("<8sIIQQQQQ")  # and 8 bytes of checksum
 _HEAD_SIZE = 64
 _ALIGN = 4096
 _BLOCK = 16 << 20
 _JSON_MAX = 1 << 30
 _THREADS = 8
-_SIZES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4,
-          "int16": 2, "int8": 1, "uint8": 1, "uint16": 2, "uint32": 4, "uint64": 8, "bool": 1,
-          "complex64": 8, "complex128": 16}
 
 
 class TensorInfo(NamedTuple):
+    """dtype: torch's name, or numpy's type string (of a structure: JSON); off: of its first element
+    in the file; len: of its elements."""
     name: str
     dtype: str
     shape: Tuple[int, ...]
@@ -90,33 +94,6 @@ def _all(threads: int, work: Callable, items: Sequence) -> None:
 
 # --- saving ---------------------------------------------------------------------------------------
 
-class _Bytes(NamedTuple):
-    dtype: str
-    shape: tuple
-    view: memoryview
-    keep: Any  # whose memory it is
-
-
-def _bytes_of(name: str, value: Any) -> _Bytes:
-    if hasattr(value, "data_ptr"):
-        value = value.detach().cpu().contiguous()
-        value = value.resolve_conj().resolve_neg()
-        dtype, shape = str(value.dtype).rpartition(".")[2], tuple(value.shape)
-        at, length = value.data_ptr(), value.numel() * value.element_size()
-    else:
-        import numpy as np
-        value = np.ascontiguousarray(value).reshape(np.shape(value))
-        value = value.astype(value.dtype.newbyteorder("<"), copy=False)
-        if not value.flags.writeable:
-            value = value.copy()
-        dtype, shape = value.dtype.name, value.shape
-        at, length = value.ctypes.data, value.nbytes
-    if dtype not in _SIZES:
-        raise TypeError("%s is of type %s, which a checkpoint cannot hold" % (name, dtype))
-    memory = (ctypes.c_uint8 * length).from_address(at) if length else bytearray()
-    return _Bytes(dtype, shape, memoryview(memory).cast("B"), value)
-
-
 def _blocks(length: int) -> List[Tuple[int, int]]:
     return [(at, min(_BLOCK, length - at)) for at in range(0, length, _BLOCK)]
 
@@ -125,47 +102,65 @@ def save(path: str, state: Any, *, loader: Any = None, meta: Any = None, threads
          fs: Optional[FileSystem] = None, conf: Optional[str] = None) -> int:
     """Writes a checkpoint and returns its length in bytes; when this returns it is durable.
 
-    state    nested dicts, lists and tuples of tensors (any device, any strides; tensors that are
-             the same memory are stored once), numpy arrays, numbers, text, bytes and None
+    state    nested dicts, lists, tuples and sets of tensors (any device, any strides; memory that
+             several have is stored once), numpy arrays, numbers, text, bytes and None
     loader   a leat.DataLoader, or anything with state_dict(), or such a state: where to go on
-    meta     JSON of your own
+    meta     what you like, without tensors: info() gives it back
     threads  that checksum and write, 16 MiB each at a time
 
     TypeError names what cannot be stored. OSError (LeatError for "leat:") where it cannot be
-    written: nothing appears then, and an older checkpoint of that name is as it was."""
+    written: nothing appears then, and an older checkpoint of that name is as it was. What is
+    changed meanwhile is stored as it was at some moment, block by block; the file is sound."""
     tree = Tree()
-    header: Dict[str, Any] = {"tree": tree.encode(state), "meta": meta}
-    header["loader"] = loader.state_dict() if hasattr(loader, "state_dict") else loader
-    parts = [_bytes_of(name, value) for name, value in tree.tensors]
-    header["tensors"] = [
-        {"name": name, "dtype": p.dtype, "shape": list(p.shape), "len": len(p.view), "off": 0,
-         "sums": ["0" * 16] * len(_blocks(len(p.view)))}
-        for (name, _), p in zip(tree.tensors, parts)]
-    # Offsets lie behind the JSON, whose length they are part of: room for the longest numbers.
-    end = _up(_HEAD_SIZE + len(_dump(header)) + 24 * len(parts) + 64)
+    header: Dict[str, Any] = {"tree": tree.encode(state), "meta": _plain(meta, "meta")}
+    header["loader"] = _plain(loader.state_dict() if hasattr(loader, "state_dict") else loader,
+                              "loader")
+    values = [_tensors.value_of(name, value) for name, value in tree.tensors]
+    parts = _tensors.lay_out(values)
+    header["tensors"] = [v.row for v in values]
+    lengths = [len(part.view) for part in parts]
+    header["parts"] = [{"len": n, "off": 0, "sums": ["0" * 16] * len(_blocks(n))} for n in lengths]
     for row in header["tensors"]:
+        _tensors.check_row(row, lengths)  # as load does
+    # Offsets lie behind the JSON, whose length they are part of: room for the longest numbers.
+    n = len(_dump(header)) + 24 * len(parts) + 64
+    if n > _JSON_MAX:
+        raise ValueError("the state has %d bytes besides its tensors, a checkpoint holds %d: make "
+                         "arrays of large bytes and lists" % (n, _JSON_MAX))
+    end = _up(_HEAD_SIZE + n)
+    for row in header["parts"]:
         row["off"] = end
         end = _up(end + row["len"])
     _write(_store.Place(path, fs, conf), header, parts, end, threads)
     return end
 
 
+def _plain(value: Any, name: str) -> Any:
+    tree = Tree()
+    node = tree.encode(value, name)
+    if tree.tensors:
+        raise TypeError("%s is a tensor, which only the state can hold" % tree.tensors[0][0])
+    return node
+
+
 def _dump(header: dict) -> bytes:
     return json.dumps(header, allow_nan=False, separators=(",", ":")).encode()
 
 
-def _write(place: _store.Place, header: dict, parts: List[_Bytes], end: int, threads: int) -> None:
+def _write(place: _store.Place, header: dict, parts: List[_tensors.Part], end: int,
+           threads: int) -> None:
     file = place.open(_store.temporary(place.path), write=True)
 
     def write_block(job):
         row, part, index, at, length = job
-        view = part.view[at:at + length]
+        # A copy: training may go on meanwhile, and the checksum must be that of what is written.
+        view = memoryview(bytearray(part.view[at:at + length]))
         row["sums"][index] = "%016x" % _sum(view)
         file.write(view, row["off"] + at)
 
     try:
         jobs = [(row, part, index, at, length)
-                for row, part in zip(header["tensors"], parts)
+                for row, part in zip(header["parts"], parts)
                 for index, (at, length) in enumerate(_blocks(len(part.view)))]
         _all(threads, write_block, jobs)
         text = bytearray(_dump(header))
@@ -173,8 +168,8 @@ def _write(place: _store.Place, header: dict, parts: List[_Bytes], end: int, thr
                                     0))
         head += struct.pack("<Q", _sum(memoryview(head)))
         file.write(memoryview(head + text), 0)
-        rows = header["tensors"]
-        if not rows or rows[-1]["off"] + rows[-1]["len"] < end:
+        written = [len(head) + len(text)] + [row["off"] + row["len"] for row in header["parts"]]
+        if max(written) < end:
             file.write(memoryview(bytearray(1)), end - 1)  # a gap at the end counts too
         file.sync()
         file.close()
@@ -197,6 +192,12 @@ def _drop(file) -> None:
 def _bad(path: str, what: str, off: Optional[int] = None) -> LeatError:
     where = "" if off is None else " at offset %d" % off
     return LeatError(errno.EBADMSG, "%s%s: %s" % (path, where, what), path, off)
+
+
+class _Part(NamedTuple):
+    off: int
+    len: int
+    sums: List[int]
 
 
 class _Reader:
@@ -222,8 +223,11 @@ class _Reader:
             raise _bad(path, "the header is damaged", _HEAD_SIZE)
         try:
             self.header = json.loads(text)
-            self.rows = [self._row(r) for r in self.header["tensors"]]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            self.parts = [self._part(p) for p in self.header["parts"]]
+            self.rows = self.header["tensors"]
+            for row in self.rows:
+                _tensors.check_row(row, [p.len for p in self.parts])
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise _bad(path, "the header is not one of a checkpoint (%s)" % error) from None
 
     def _read(self, off: int, n: int, what: str) -> bytearray:
@@ -232,69 +236,69 @@ class _Reader:
             raise _bad(self.path, what)
         return buffer
 
-    def _row(self, r: dict) -> Tuple[TensorInfo, List[int]]:
-        numbers = [r["off"], r["len"], *r["shape"]]
-        if (not isinstance(r["name"], str) or r["dtype"] not in _SIZES or len(r["shape"]) > 64
-                or any(type(n) is not int or n < 0 for n in numbers)):
-            raise ValueError("a tensor's row")
-        count = 1
-        for n in r["shape"]:
-            count *= n
-        if count * _SIZES[r["dtype"]] != r["len"] or r["off"] % _ALIGN or (
-                r["off"] + r["len"] > self.size):
-            raise ValueError("tensor %s" % r["name"][:80])
-        sums = [int(s, 16) for s in r["sums"]]
-        if len(sums) != len(_blocks(r["len"])):
-            raise ValueError("tensor %s" % r["name"][:80])
-        return TensorInfo(r["name"], r["dtype"], tuple(r["shape"]), r["off"], r["len"]), sums
+    def _part(self, p: dict) -> _Part:
+        numbers = [p["off"], p["len"]]
+        if any(type(n) is not int or n < 0 for n in numbers) or p["off"] % _ALIGN or (
+                p["off"] + p["len"] > self.size):
+            raise ValueError("a part's place")
+        sums = [int(s, 16) for s in p["sums"]]
+        if len(sums) != len(_blocks(p["len"])):
+            raise ValueError("a part's checksums")
+        return _Part(p["off"], p["len"], sums)
+
+    def _told(self, i: int) -> TensorInfo:
+        row = self.rows[i]
+        dtype = row["dtype"] if isinstance(row["dtype"], str) else json.dumps(row["dtype"])
+        off = _up(_HEAD_SIZE) if row["part"] is None else self.parts[row["part"]].off
+        return TensorInfo(row["name"], dtype, tuple(row["shape"]), off + row["at"],
+                          _tensors.count_of(row["shape"]) * row["size"])
+
+    def plain(self, name: str) -> Any:
+        """The loader's state, or meta."""
+        try:
+            return decode(self.header.get(name), self._no_tensor)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise _bad(self.path, "%s: %s" % (name, error)) from None
+
+    @staticmethod
+    def _no_tensor(i: int) -> Any:
+        raise ValueError("there is no tensor %d" % i)
 
     def info(self) -> Info:
-        return Info([row for row, _ in self.rows], self.header.get("loader"),
-                    self.header.get("meta"), self.size)
+        return Info([self._told(i) for i in range(len(self.rows))], self.plain("loader"),
+                    self.plain("meta"), self.size)
 
-    def fetch(self, wanted: List[int], mmap: bool, verify: bool, threads: int) -> Dict[int, Any]:
-        """Memory of each of these tensors, writable."""
+    def fetch(self, wanted: List[int], mmap: bool, verify: bool,
+              threads: int) -> Dict[int, memoryview]:
+        """Memory of the parts of these tensors, writable."""
+        names: Dict[int, str] = {}
+        for i in wanted:
+            if self.rows[i]["part"] is not None:
+                names.setdefault(self.rows[i]["part"], self.rows[i]["name"])
         if mmap and isinstance(self.file, _store.LocalFile):
             # Private: what is written there stays in this process.
             whole = memoryview(_mmap.mmap(self.file.fd, self.size, access=_mmap.ACCESS_COPY))
-            views = {i: whole[r.off:r.off + r.len] for i, (r, _) in self._some(wanted)}
+            views = {k: whole[self.parts[k].off:self.parts[k].off + self.parts[k].len]
+                     for k in names}
         else:
-            mmap, views = False, {i: memoryview(bytearray(r.len))
-                                  for i, (r, _) in self._some(wanted)}
+            mmap, views = False, {k: memoryview(bytearray(self.parts[k].len)) for k in names}
 
         def block(job):
-            row, sums, view, index, at, n = job
-            part = view[at:at + n]
-            if not mmap and self.file.read_into(part, row.off + at) != n:
-                raise _bad(self.path, "the file is truncated", row.off + at)
-            if verify and _sum(part) != sums[index]:
-                raise _bad(self.path, "the bytes of tensor %s are damaged" % row.name, row.off + at)
+            k, index, at, n = job
+            piece, off = views[k][at:at + n], self.parts[k].off + at
+            if not mmap and self.file.read_into(piece, off) != n:
+                raise _bad(self.path, "the file is truncated", off)
+            if verify and _sum(piece) != self.parts[k].sums[index]:
+                raise _bad(self.path, "the bytes of tensor %s are damaged" % names[k], off)
 
         if verify or not mmap:
-            _all(threads, block, [(row, sums, views[i], index, at, n)
-                                  for i, (row, sums) in self._some(wanted)
-                                  for index, (at, n) in enumerate(_blocks(row.len))])
+            _all(threads, block, [(k, index, at, n) for k in names for index, (at, n)
+                                  in enumerate(_blocks(self.parts[k].len))])
         return views
-
-    def _some(self, wanted: List[int]):
-        return [(i, self.rows[i]) for i in wanted]
-
-
-def _tensor(kind: str, row: TensorInfo, view: memoryview) -> Any:
-    if kind == "n":
-        import numpy as np
-        return np.frombuffer(view, np.dtype(row.dtype)).reshape(row.shape) if row.len else (
-            np.zeros(row.shape, row.dtype))
-    import torch
-    dtype = getattr(torch, row.dtype, None)
-    if dtype is None:
-        raise ValueError("torch has no type %s" % row.dtype)
-    # frombuffer keeps the memory alive as long as the tensor.
-    return torch.frombuffer(view, dtype=dtype).reshape(row.shape) if row.len else (
-        torch.zeros(row.shape, dtype=dtype))
 
 
 def _open(path: str, fs, conf, use: Callable[[_Reader], Any]) -> Any:
+    path = os.fsdecode(path)
     file = _store.Place(path, fs, conf).open()
     try:
         return use(_Reader(file, path))
@@ -323,58 +327,43 @@ def load(path: str, *, names: Optional[Sequence[str]] = None, map_location: Any 
     LeatError EBADMSG: foreign, truncated, damaged, with path and offset; other OSErrors where the
     file cannot be read."""
     def use(reader: _Reader) -> Any:
-        if loader is not None and not isinstance(reader.header.get("loader"), dict):
-            raise ValueError("%s holds no loader's state" % path)
+        state = reader.plain("loader")
+        if loader is not None and state is None:
+            raise ValueError("%s holds no loader's state" % reader.path)
         result = _load_all(reader, mmap, verify, threads, map_location) if names is None else (
             _load_some(reader, names, mmap, verify, threads, map_location))
         if loader is not None:
-            loader.load_state_dict(reader.header["loader"])
+            loader.load_state_dict(state)
         return result
 
     return _open(path, fs, conf, use)
 
 
-def _to(tensor: Any, where: Any) -> Any:
-    return tensor.to(where) if where is not None and hasattr(tensor, "to") else tensor
-
-
 def _load_all(reader: _Reader, mmap: bool, verify: bool, threads: int, where: Any) -> Any:
     views = reader.fetch(list(range(len(reader.rows))), mmap, verify, threads)
-    made: dict = {}
-
-    def tensor(kind: str, i: int) -> Any:
-        if not 0 <= i < len(reader.rows):
-            raise ValueError("there is no tensor %d" % i)
-        if (kind, i) not in made:
-            made[kind, i] = _to(_tensor(kind, reader.rows[i][0], views[i]), where)
-        return made[kind, i]
-
-    try:
-        return decode(reader.header.get("tree"), tensor)
-    except (ValueError, TypeError) as error:
-        raise _bad(reader.path, str(error)) from None
+    maker = _tensors.Maker(reader.rows, views, where)
+    with _damage_of(reader.path):
+        return decode(reader.header.get("tree"), maker.make)
 
 
 def _load_some(reader: _Reader, names: Sequence[str], mmap: bool, verify: bool, threads: int,
                where: Any) -> Dict[str, Any]:
     wanted = set()
     for pattern in [names] if isinstance(names, str) else names:
-        found = {i for i, (row, _) in enumerate(reader.rows)
-                 if fnmatch.fnmatchcase(row.name, pattern)}
+        found = {i for i, row in enumerate(reader.rows)
+                 if fnmatch.fnmatchcase(row["name"], pattern)}
         if not found:
             raise KeyError("%s holds no tensor %s" % (reader.path, pattern))
         wanted |= found
     views = reader.fetch(sorted(wanted), mmap, verify, threads)
-    kinds = _kinds(reader.header.get("tree"))
-    return {reader.rows[i][0].name: _to(_tensor(kinds.get(i, "t"), reader.rows[i][0], views[i]),
-                                        where) for i in sorted(wanted)}
+    maker = _tensors.Maker(reader.rows, views, where)
+    with _damage_of(reader.path):
+        return {reader.rows[i]["name"]: maker.make(i) for i in sorted(wanted)}
 
 
-def _kinds(tree: Any) -> Dict[int, str]:
-    """Which tensors are numpy's."""
-    kinds: Dict[int, str] = {}
+@contextlib.contextmanager
+def _damage_of(path: str) -> Iterator[None]:
     try:
-        decode(tree, lambda kind, i: kinds.setdefault(i, kind))
-    except ValueError:
-        pass  # then the whole could not be loaded, but these can
-    return kinds
+        yield
+    except (ValueError, OverflowError) as error:
+        raise _bad(path, str(error)) from None
