@@ -10,7 +10,6 @@
 #include "client/loader/decode.h"
 #include "client/loader/peer.h"
 #include "common/base/assert.h"
-#include "common/base/checksum.h"
 #include "common/base/crc32c.h"
 #include "common/base/inflate.h"
 #include "common/rpc/transport.h"
@@ -153,66 +152,6 @@ int batch_set_memory(struct leat_batch *b, uint64_t bytes)
 
 /* ---- fill ---- */
 
-static void add_bad(struct leat_batch *b, uint64_t dst, uint64_t len)
-{
-	if (len == 0)
-		return;
-	if (b->n_bad == b->cap_bad) {
-		uint32_t cap = b->cap_bad ? b->cap_bad * 2 : 16;
-		struct bad_range *more = realloc(b->bad, cap * sizeof(*more));
-		if (!more) {
-			b->skip_bad = false; /* then the whole batch fails */
-			return;
-		}
-		b->bad = more;
-		b->cap_bad = cap;
-	}
-	b->bad[b->n_bad++] = (struct bad_range){dst, len};
-}
-
-/* Bytes [off, off + len) of the piece's file cannot be had. */
-static void fail_piece(struct leat_batch *b, const struct piece_io *p, int rc, uint64_t off,
-		       uint64_t len, const char *what)
-{
-	struct leat_dataset *ds = b->ds;
-	uint32_t unused;
-	add_bad(b, p->dst + (off - p->off), len);
-	if (b->d.rc == 0) {
-		b->d.origin = dataset_of_file(ds, p->file, &unused)->vol->origin;
-		b->d.what[0] = 0;
-		detail_set(&b->d, rc, index_string(ds->x, ds->x->files[p->file].path), off,
-			   "%s: %s", what, status_text(rc));
-	}
-}
-
-/* The blocks that were never verified, lie wholly inside and end in the piece's next len bytes. */
-static void verify_piece(struct leat_batch *b, const struct piece_io *p, uint32_t len)
-{
-	uint32_t file;
-	struct leat_dataset *ds = dataset_of_file(b->ds, p->file, &file);
-	const struct manifest_file *f = &ds->m->files[ds->manifest_file[file]];
-	uint64_t end = p->off + p->got + len, i = (p->off + f->block - 1) / f->block;
-	if ((p->off + p->got) / f->block > i)
-		i = (p->off + p->got) / f->block;
-	for (; i * f->block < end; i++) {
-		uint64_t at = i * f->block,
-			 stop = at + f->block < f->size ? at + f->block : f->size;
-		if (stop > end)
-			break;
-		if (dataset_block_verified(ds, f->first_sum + i))
-			continue;
-		if (checksum64(b->base + p->dst + (at - p->off), stop - at) !=
-		    ds->m->sums[f->first_sum + i]) {
-			fail_piece(b, p, -LE_CORRUPT, at, stop - at, "the copy is damaged");
-			if (!b->skip_bad)
-				return;
-			continue;
-		}
-		dataset_set_verified(ds, f->first_sum + i);
-		b->bytes_verified += stop - at;
-	}
-}
-
 /* Which piece of the cache it is. Of staged copies there is none. */
 static bool cached_as(const struct leat_batch *b, const struct piece_io *p,
 		      struct cache_use *ret_use)
@@ -227,15 +166,6 @@ static bool cached_as(const struct leat_batch *b, const struct piece_io *p,
 }
 
 /* ---- members: unpacked, checked ---- */
-
-bool batch_is_bad(const struct leat_batch *b, uint64_t off, uint64_t len)
-{
-	for (uint32_t i = 0; i < b->n_bad; i++) {
-		if (off < b->bad[i].dst + b->bad[i].len && off + len > b->bad[i].dst)
-			return true;
-	}
-	return false;
-}
 
 struct inflating {
 	const struct member_job *j;
@@ -264,7 +194,9 @@ static void fail_member(const struct member_job *j, uint64_t dst, int rc, const 
 	struct leat_batch *b = j->b;
 	const struct index_sample *s = &b->ds->x->samples[b->ids[j->sample]];
 	struct piece_io p = {.file = s->file, .off = j->m->off, .dst = dst};
-	fail_piece(b, &p, rc, j->m->off, j->m->raw, what);
+	char text[200];
+	snprintf(text, sizeof(text), "%s: %s", what, status_text(rc));
+	batch_fail(b, &p, rc, j->m->off, j->m->raw, text);
 	b->lost[j->sample] = 1;
 	for (uint32_t i = 0; i < b->n_pieces; i++) {
 		struct cache_use use;
@@ -281,7 +213,7 @@ static void do_job(struct member_job *j)
 		/* Its sample goes, whose bytes these are not. */
 		b->lost[j->sample] = 1;
 		if (dst != j->src)
-			add_bad(b, dst, j->m->raw);
+			batch_add_bad(b, dst, j->m->raw);
 		return;
 	}
 	if (j->m->codec == INDEX_DEFLATED) {
@@ -315,27 +247,42 @@ static void finish_piece(struct leat_batch *b, const struct piece_io *p)
 
 /* ---- reading ---- */
 
+/* Where bytes came from, and whether they were compared on the way. */
+struct came {
+	enum detail_origin from;
+	bool right;
+};
+
+static struct came from_file(const struct leat_dataset *from)
+{
+	return (struct came){from->vol->origin, false};
+}
+
 /* The next len bytes of the piece are there. */
-static void take_bytes(struct leat_batch *b, struct piece_io *p, uint32_t len, bool by_peer)
+static void take_bytes(struct leat_batch *b, struct piece_io *p, uint32_t len, struct came how)
 {
 	uint32_t unused;
 	const struct leat_dataset *from = dataset_of_file(b->ds, p->file, &unused);
-	bool remote = from->vol->origin == ORIGIN_SERVER;
-	*(by_peer ? &b->bytes_peer : remote ? &b->bytes_server : &b->bytes_local) += len;
+	const struct batch_bytes c = {p, p->off + p->len, b->base + p->dst, p->off};
+	uint64_t at = p->off + p->got;
+	*(how.from == ORIGIN_PEER     ? &b->bytes_peer
+	  : how.from == ORIGIN_SERVER ? &b->bytes_server
+				      : &b->bytes_local) += len;
 	b->phase = PHASE_VERIFY;
-	if (from->m)
-		verify_piece(b, p, len);
-	else if (remote)
+	if (from->m && !how.right)
+		(void)!batch_check(b, &c, at, at + len);
+	else if (from->m || how.from == ORIGIN_SERVER)
 		b->bytes_verified += len;
 	p->got += len;
 }
 
 /* All that was missing of it is there. */
-static void take_piece(struct leat_batch *b, struct piece_io *p, bool by_peer)
+static void take_piece(struct leat_batch *b, struct piece_io *p, struct came how)
 {
 	struct cache_use use;
-	take_bytes(b, p, p->len - p->got, by_peer);
-	if (cached_as(b, p, &use))
+	take_bytes(b, p, p->len - p->got, how);
+	bool right = b->d.rc == 0 || (b->skip_bad && !batch_is_bad(b, p->dst, p->len));
+	if (right && cached_as(b, p, &use))
 		cache_put(b->cache, &use, b->base + p->dst);
 }
 
@@ -351,32 +298,73 @@ static bool fetch_from_peer(struct leat_batch *b, const struct piece_io *p, uint
 	return peer_read(from->peers, &r, b->base + p->dst + (off - p->off));
 }
 
+/* Of the file of piece p. */
+static int read_file(struct leat_batch *b, const struct piece_io *p, uint64_t off, uint64_t len,
+		     uint8_t *to)
+{
+	struct reader_file *f;
+	TRY(reader_get(b->reader, p->file, &f));
+	b->phase = PHASE_READ;
+	int rc = vol_pread_all(f->file, to, len, off);
+	reader_put(b->reader, f);
+	return rc;
+}
+
+/* The blocks [lo, hi) around what is wanted, which alone has room in the slot. */
+static int read_around(struct leat_batch *b, const struct batch_bytes *want, uint64_t lo,
+		       uint64_t hi)
+{
+	struct batch_bytes c = {want->p, want->end, malloc(hi - lo), lo};
+	int rc = c.mem ? read_file(b, want->p, lo, hi - lo, c.mem) : -LE_NOMEM;
+	if (rc == 0) {
+		(void)!batch_check(b, &c, lo, hi); /* told */
+		memcpy(want->mem, c.mem + (want->base - lo), want->end - want->base);
+	}
+	free(c.mem);
+	return rc;
+}
+
+/* From another node, its file, or from elsewhere. */
+static int read_range(struct leat_batch *b, const struct batch_bytes *want, struct came *ret_how)
+{
+	uint32_t unused;
+	const struct piece_io *p = want->p;
+	uint64_t lo = want->base, hi = want->end, len = hi - lo;
+	*ret_how = from_file(dataset_of_file(b->ds, p->file, &unused));
+	if (fetch_from_peer(b, p, lo, len)) {
+		*ret_how = (struct came){ORIGIN_PEER, true};
+		return 0;
+	}
+	if (batch_is_whole(b, p, &lo, &hi))
+		return read_file(b, p, lo, len, want->mem);
+	ret_how->right = true; /* but for what is told */
+	return read_around(b, want, lo, hi);
+}
+
 /* n pieces that follow each other in file and memory, with what lies between them. */
 static void fetch(struct leat_batch *b, struct piece_io *p, uint32_t n)
 {
-	struct reader_file *f;
+	struct came how;
 	uint32_t got = p->got; /* of the first one */
-	uint64_t len = p[n - 1].off + p[n - 1].len - p->off - got;
-	const char *what = "cannot open it";
-	bool by_peer = fetch_from_peer(b, p, p->off + got, len);
-	int rc = by_peer ? 0 : reader_get(b->reader, p->file, &f);
-	if (rc == 0 && !by_peer) {
-		b->phase = PHASE_READ;
-		rc = vol_pread_all(f->file, b->base + p->dst + got, len, p->off + got);
-		reader_put(b->reader, f);
-		what = rc == -LE_NODATA ? "the file is shorter than it was" : "cannot read it";
-	}
+	const struct batch_bytes want = {p, p[n - 1].off + p[n - 1].len, b->base + p->dst + got,
+					 p->off + got};
+	uint64_t len = want.end - want.base;
+	int rc = read_range(b, &want, &how);
 	/* Which of them it is that cannot be read. */
 	if (rc < 0 && n > 1) {
 		for (uint32_t i = 0; i < n; i++)
 			fetch(b, p + i, 1);
 		return;
 	}
+	if (rc < 0 && batch_mend(b, p, want.base, len, want.mem)) {
+		how.right = true;
+		rc = 0;
+	}
 	if (rc < 0)
-		fail_piece(b, p, rc, p->off + got, len, what);
+		batch_fail_read(b, p, rc, want.base, len);
 	else
 		for (uint32_t i = 0; i < n; i++)
-			take_piece(b, p + i, by_peer);
+			take_piece(b, p + i, how);
 }
 
 /* Is it in the cache? Then it is where it belongs. Yields. */
@@ -460,6 +448,8 @@ static bool read_now(struct leat_batch *b)
 {
 	struct piece_io *p = &b->pieces[b->next_piece];
 	struct reader_file *f;
+	uint32_t unused;
+	const struct leat_dataset *from = dataset_of_file(b->ds, p->file, &unused);
 	if (reader_get(b->reader, p->file, &f) < 0)
 		return false; /* told by who tries again */
 	while (p->got < p->len) {
@@ -467,7 +457,7 @@ static bool read_now(struct leat_batch *b)
 		b->phase = PHASE_READ;
 		if (read_step(f, b->base + p->dst + p->got, want, p->off + p->got) < want)
 			break;
-		take_bytes(b, p, want, false);
+		take_bytes(b, p, want, from_file(from));
 		sum_members(b, &b->runs[p->run], p->dst + p->got);
 	}
 	reader_put(b->reader, f);
@@ -516,6 +506,7 @@ static void collect(struct leat_batch *b, uint32_t *at, struct many *m)
 
 static void read_many(struct leat_batch *b, struct many *m)
 {
+	uint32_t unused;
 	b->phase = PHASE_READ;
 	vol_pread_many(m->vol, m->reads, m->n);
 	for (uint32_t i = 0; i < m->n; i++) {
@@ -524,7 +515,7 @@ static void read_many(struct leat_batch *b, struct many *m)
 		/* What was not read is tried alone, which says why. */
 		if (m->reads[i].done != (int64_t)p->len || (b->d.rc && !b->skip_bad))
 			continue;
-		take_piece(b, p, false);
+		take_piece(b, p, from_file(dataset_of_file(b->ds, p->file, &unused)));
 		finish_piece(b, p);
 	}
 }

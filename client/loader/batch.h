@@ -133,7 +133,9 @@ struct leat_batch {
 	uint64_t began_us; /* ... from here */
 	uint32_t n_skipped;
 	uint64_t bytes_local, bytes_server, bytes_peer, bytes_direct, bytes_verified;
-	uint64_t at_hand_us; /* of filling: what was in memory took that long */
+	uint64_t bytes_mended; /* that were wrong where they were read, and came from elsewhere */
+	uint64_t blocks_stale; /* of a name, that have changed at its source */
+	uint64_t at_hand_us;   /* of filling: what was in memory took that long */
 	int rc;
 	struct detail d; /* of the failure */
 
@@ -143,7 +145,7 @@ struct leat_batch {
 	/* Cards receive into it: registered where they need that. */
 	struct transport *lent_by;
 	struct lent_memory *lent;
-	bool not_lent; /* that failed */
+	bool not_lent;          /* that failed */
 	struct cuda_slot *cuda; /* NULL: nothing of it has to do with a GPU */
 };
 
@@ -169,5 +171,35 @@ int batch_set_memory(struct leat_batch *b, uint64_t bytes) CHECK_RESULT;
 void batch_fill(struct leat_batch *b, struct reader *r);
 /* Some of these bytes of the slot could not be had. */
 bool batch_is_bad(const struct leat_batch *b, uint64_t off, uint64_t len);
+
+/* ---- batch_check.c ---- */
+
+/* Bytes of the slot that could not be had. */
+void batch_add_bad(struct leat_batch *b, uint64_t dst, uint64_t len);
+
+/* Bytes [off, off + len) of the piece's file cannot be had: the first failure of a batch is told,
+ * by this sentence. */
+void batch_fail(struct leat_batch *b, const struct piece_io *p, int rc, uint64_t off, uint64_t len,
+		const char *what);
+/* The same, by a sentence about rc. */
+void batch_fail_read(struct leat_batch *b, const struct piece_io *p, int rc, uint64_t off,
+		     uint64_t len);
+/* Bytes of a file for a piece, or several that follow each other. */
+struct batch_bytes {
+	const struct piece_io *p; /* the first one */
+	uint64_t end;             /* of the last one, in the file */
+	uint8_t *mem;
+	uint64_t base; /* of the file: what mem[0] is */
+};
+/* The blocks that end in [from, to) of the file and begin behind base are compared with the
+ * manifest; wrong ones are replaced. False: not all could be, which is told. Yields. */
+bool batch_check(struct leat_batch *b, const struct batch_bytes *c, uint64_t from, uint64_t to);
+/* Right bytes from elsewhere. Yields. */
+bool batch_mend(struct leat_batch *b, const struct piece_io *p, uint64_t off, uint64_t len,
+		uint8_t *to);
+/* Can what was read of the piece's file be compared as it is? Else the range becomes the blocks
+ * around it. */
+bool batch_is_whole(const struct leat_batch *b, const struct piece_io *p, uint64_t *lo,
+		    uint64_t *hi);
 
 #endif

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "client/loader/decode.h"
-#include "client/loader/peer.h"
 
 #define GAP_MAX  (16u << 10) /* read what lies between rather than twice */
 #define RUN_MAX  (64u << 20)
@@ -69,14 +68,12 @@ static int cut_run(struct leat_batch *b, struct run *r, uint64_t end)
 	return 0;
 }
 
-/* Whole blocks, if any of them has never been verified: a block can only be verified as a whole. */
+/* Whole blocks, if any of them is still to be verified: a block can only be verified as a whole. */
 static void widen(const struct leat_batch *b, const struct leat_dataset *ds, uint32_t file,
 		  uint64_t *lo, uint64_t *hi)
 {
-	/* What the disk cache keeps of a sample must be the same whoever is there. */
-	if (ds->peers && !b->cache)
-		peer_widen(ds->peers, file, lo, hi);
-	if (!ds->m)
+	/* The disk cache keeps what a sample needs, and no more. */
+	if (!ds->m || (b->cache && !dataset_is_near(ds)))
 		return;
 	const struct manifest_file *f = &ds->m->files[ds->manifest_file[file]];
 	uint64_t first = *lo / f->block, last = (*hi - 1) / f->block, i;
@@ -222,7 +219,7 @@ int batch_plan(struct leat_batch *b)
 	b->n_skipped = 0;
 	b->direct = false;
 	b->bytes_local = b->bytes_server = b->bytes_peer = b->bytes_direct =
-		b->bytes_verified = 0;
+		b->bytes_verified = b->bytes_mended = b->blocks_stale = 0;
 	b->verified = dataset_is_verified(b->ds);
 	int rc = plan(b);
 	return rc < 0 ? detail_set(&b->d, rc, NULL, UINT64_MAX,

@@ -1,5 +1,7 @@
 #include "client/loader/dataset.h"
+#include "client/leat_impl.h"
 #include "client/loader/formats/format.h"
+#include "client/loader/mend.h"
 #include "client/loader/peer.h"
 
 #include <fcntl.h>
@@ -104,6 +106,11 @@ bool dataset_is_verified(const struct leat_dataset *ds)
 	return ds->n_parts || ds->m || ds->vol->origin == ORIGIN_SERVER;
 }
 
+struct uuid dataset_cluster(const struct leat_dataset *ds)
+{
+	return ds->io.fs ? ll_cluster(ds->io.fs->client) : (struct uuid){{0}};
+}
+
 bool dataset_is_remote(const struct leat_dataset *ds)
 {
 	for (uint32_t i = 0; i < ds->n_parts; i++) {
@@ -141,9 +148,11 @@ static void reader_fini_fiber(void *arg)
 	reader_fini(arg);
 }
 
-static void end_peers(void *arg)
+static void end_sources(void *arg)
 {
 	struct leat_dataset *ds = arg;
+	mend_destroy(ds->mend);
+	ds->mend = NULL;
 	peer_destroy(ds->peers);
 	ds->peers = NULL;
 }
@@ -151,8 +160,10 @@ static void end_peers(void *arg)
 static void end_io(struct leat_dataset *ds)
 {
 	/* Their memory goes by it, too: a loop that cannot run it any more leaks that. */
-	if (ds->peers && loop_call(ds->io.loop, "peers", end_peers, ds) < 0)
+	if ((ds->peers || ds->mend) && loop_call(ds->io.loop, "sources", end_sources, ds) < 0) {
 		ds->peers = NULL;
+		ds->mend = NULL;
+	}
 	for (uint32_t i = 0; i < ds->n_readers; i++) {
 		int rc = loop_call(dataset_loop(ds, i), "reader_fini", reader_fini_fiber,
 				   &ds->readers[i]);

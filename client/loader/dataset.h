@@ -19,7 +19,9 @@
 #include "client/stage/detail.h"
 #include "client/stage/io.h"
 #include "client/stage/manifest.h"
+#include "common/base/uuid.h"
 
+struct mend;
 struct peer_source;
 
 #define DATASET_MAGIC       0x4c445354u /* LDST */
@@ -40,11 +42,14 @@ struct leat_dataset {
 	struct sample_index *x;
 	struct sequence_of of;
 	uint64_t content;   /* another word when the files are others, or are numbered otherwise */
-	struct manifest *m; /* of a staged copy; NULL: nothing to verify with */
+	struct manifest *m; /* of a name or a staged copy; NULL: nothing to compare with */
 	struct peer_source
 		*peers;          /* copies on other nodes, of what servers have; NULL: not asked */
+	struct mend *mend;       /* NULL: without m */
 	uint32_t *manifest_file; /* of each file of x */
-	_Atomic uint64_t *verified; /* a bit per block of m */
+	_Atomic uint64_t *verified; /* a bit per block of m, for a copy only */
+	bool is_copy; /* a staged one: what was verified of it stays so; what a name means may
+			 change while it is read, so that each read of it is compared */
 	char id[MANIFEST_ID_SIZE];
 	int lease_fd;
 
@@ -76,13 +81,15 @@ static inline struct vol *dataset_vol(const struct leat_dataset *ds,
 }
 /* Every byte that is delivered was checked against the checksum made when it was written. */
 bool dataset_is_verified(const struct leat_dataset *ds);
-/* A staged copy, or local files that are verified like one: as near as a cache would be. */
+/* A staged copy, or local files that are compared like one: as near as a cache would be. */
 static inline bool dataset_is_near(const struct leat_dataset *ds)
 {
-	return ds->m || ds->lease_fd >= 0;
+	return ds->lease_fd >= 0 || (ds->m && ds->vol->origin != ORIGIN_SERVER);
 }
 /* Adds what is known of copies on other nodes. Any thread, while it is used. */
 void dataset_tell_peers(const struct leat_dataset *ds, struct leat_loader_metrics *m);
+/* Where its files are; zero: on this machine. */
+struct uuid dataset_cluster(const struct leat_dataset *ds);
 /* Some of it comes from servers. */
 bool dataset_is_remote(const struct leat_dataset *ds);
 
@@ -96,14 +103,16 @@ static inline struct loop *dataset_loop(const struct leat_dataset *ds, uint32_t 
 }
 static inline bool dataset_block_verified(const struct leat_dataset *ds, uint64_t block)
 {
-	return atomic_load_explicit(&ds->verified[block / 64], memory_order_relaxed) >>
-		       (block % 64) &
-	       1;
+	return ds->is_copy &&
+	       (atomic_load_explicit(&ds->verified[block / 64], memory_order_relaxed) >>
+			(block % 64) &
+		1);
 }
 static inline void dataset_set_verified(struct leat_dataset *ds, uint64_t block)
 {
-	atomic_fetch_or_explicit(&ds->verified[block / 64], (uint64_t)1 << (block % 64),
-				 memory_order_relaxed);
+	if (ds->is_copy)
+		atomic_fetch_or_explicit(&ds->verified[block / 64], (uint64_t)1 << (block % 64),
+					 memory_order_relaxed);
 }
 
 void dataset_ref(struct leat_dataset *ds);

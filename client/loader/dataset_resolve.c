@@ -6,9 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "client/leat_impl.h"
 #include "client/loader/build.h"
+#include "client/loader/checked.h"
 #include "client/loader/dataset.h"
+#include "client/loader/mend.h"
 #include "client/loader/peer.h"
 #include "client/stage/catalog.h"
 #include "client/stage/copies.h"
@@ -28,7 +29,7 @@ static int entries_of_manifest(const struct manifest *m, struct files_entry **re
  * was said when it got its name. */
 struct wanted {
 	const char *format;
-	bool named, verify;
+	bool named, verify, peers;
 	/* Where that is written down, if not beside the copy. */
 	struct vol *beside;
 	const char *dir;
@@ -37,8 +38,29 @@ struct wanted {
 /* A path says no more of the samples with a copy than without one. */
 static struct wanted wanted_of(const char *what, const struct leat_dataset_options *o)
 {
-	return (struct wanted){
-		.format = o->format, .named = what[0] != '/', .verify = !o->no_verify};
+	return (struct wanted){.format = o->format,
+			       .named = what[0] != '/',
+			       .verify = !o->no_verify,
+			       .peers = o->peers == LEAT_PEERS_AUTO};
+}
+
+/* Of what the manifest says that the files are. */
+static int build_index(struct leat_dataset *ds, const struct index_source *from, struct detail *d)
+{
+	struct detail *why = calloc(1, sizeof(*why));
+	struct vol *v;
+	int rc = why ? checked_vol_create(ds, why, &v) : -LE_NOMEM;
+	if (rc == 0) {
+		rc = index_build(v, ds->root, from, &ds->x, d);
+		vol_destroy(v);
+	}
+	/* A format calls whatever it cannot read damaged. */
+	if (rc < 0 && why && why->rc) {
+		rc = why->rc;
+		*d = *why;
+	}
+	free(why);
+	return rc;
 }
 
 /* The index kept beside the manifest, or a new one. */
@@ -67,7 +89,7 @@ static int load_index(struct leat_dataset *ds, struct vol *beside, const char *d
 		ds->x = kept;
 	} else {
 		index_destroy(kept);
-		rc = index_build(ds->vol, ds->root, &from, &ds->x, d);
+		rc = build_index(ds, &from, d);
 	}
 	free(e);
 	return rc;
@@ -107,15 +129,19 @@ static int open_copy(struct leat_dataset *ds, const char *dir, const struct want
 {
 	ds->vol = ds->io.local;
 	ds->source = "copy";
+	ds->is_copy = true;
 	snprintf(ds->root, sizeof(ds->root), "%.4000s/data", dir);
 	memcpy(ds->id, ds->m->id, sizeof(ds->id));
 	ds->content = content_of_id(ds->m->id);
+	TRY(mend_create(ds, w->peers, &ds->mend));
 	if (w->beside)
 		TRY(load_index(ds, w->beside, w->dir, w, d));
 	else
 		TRY(load_index(ds, ds->io.local, dir, w, d));
 	TRY(match_manifest(ds, d));
 	if (!w->verify) {
+		mend_destroy(ds->mend);
+		ds->mend = NULL;
 		manifest_destroy(ds->m);
 		ds->m = NULL;
 	}
@@ -164,11 +190,6 @@ static int open_copy_at(struct leat_dataset *ds, const char *dir, const struct w
 	return open_copy(ds, dir, w, d);
 }
 
-static struct uuid cluster_of(const struct stage_io *io)
-{
-	return io->fs ? ll_cluster(io->fs->client) : (struct uuid){{0}};
-}
-
 static bool is_its_id(const struct leat_dataset *ds, const char *what)
 {
 	return strlen(what) >= COPIES_ID_MIN && strncmp(ds->m->id, what, strlen(what)) == 0;
@@ -178,7 +199,7 @@ static bool is_its_id(const struct leat_dataset *ds, const char *what)
  * elsewhere. A name means another data set in another cluster; an id is the content's. */
 static bool is_of_here(const struct leat_dataset *ds, const char *what)
 {
-	struct uuid here = cluster_of(&ds->io);
+	struct uuid here = dataset_cluster(ds);
 	const struct uuid *there = &ds->m->cluster;
 	if (uuid_equal(there, &here))
 		return true;
@@ -255,20 +276,6 @@ static int try_staged(struct leat_dataset *ds, const char *what,
 	return open_copy(ds, dir, &w, d);
 }
 
-/* What servers send is verified by the client already: the manifest is for what other nodes send.
- * -LE_NOMEM. */
-static int use_servers(struct leat_dataset *ds, const struct leat_dataset_options *o)
-{
-	struct peer_options po = {.fs = ds->io.fs, .m = ds->m, .manifest_file = ds->manifest_file};
-	ds->m = NULL;
-	ds->manifest_file = NULL;
-	if (o->peers == LEAT_PEERS_AUTO)
-		return peer_create(&po, &ds->peers);
-	manifest_destroy(po.m);
-	free(po.manifest_file);
-	return 0;
-}
-
 static int open_alias(struct leat_dataset *ds, const char *what,
 		      const struct leat_dataset_options *o, struct detail *d)
 {
@@ -285,16 +292,13 @@ static int open_alias(struct leat_dataset *ds, const char *what,
 	memcpy(ds->root, ds->m->source, sizeof(ds->root));
 	memcpy(ds->id, ds->m->id, sizeof(ds->id));
 	ds->content = content_of_id(ds->m->id);
+	TRY(mend_create(ds, w.peers, &ds->mend));
 	TRY(load_index(ds, v, dir, &w, d));
 	TRY(match_manifest(ds, d));
-	if (ds->io.remote)
-		return use_servers(ds, o);
-	/* A local source is verified like a copy of it. */
-	if (o->no_verify) {
-		manifest_destroy(ds->m);
-		ds->m = NULL;
-	}
-	return 0;
+	if (!ds->io.fs || o->peers != LEAT_PEERS_AUTO)
+		return 0;
+	struct peer_options po = {.fs = ds->io.fs, .m = ds->m};
+	return peer_create(&po, &ds->peers);
 }
 
 /* The wildcards of the last component: pattern is where it begins, or NULL. */
@@ -320,9 +324,9 @@ static const char *split_file(struct leat_dataset *ds, const char *what)
 }
 
 /* Inode numbers say which file it is within one cluster only. */
-static uint64_t content_of_cluster(const struct stage_io *io)
+static uint64_t content_of_cluster(const struct leat_dataset *ds)
 {
-	struct uuid cluster = cluster_of(io);
+	struct uuid cluster = dataset_cluster(ds);
 	uint64_t word[2];
 	memcpy(word, cluster.b, sizeof(word));
 	return order_fold(word[0], word[1]);
@@ -337,7 +341,7 @@ static int open_dir(struct leat_dataset *ds, const char *what, const char *forma
 	if (!pattern)
 		file = split_file(ds, what);
 	ds->source = ds->io.remote ? "server" : "local";
-	ds->content = content_of_cluster(&ds->io);
+	ds->content = content_of_cluster(ds);
 	TRY(scan_tree(ds->vol, ds->root, &scan, d));
 	struct files_entry *e = calloc((size_t)scan.n + 1, sizeof(*e));
 	int rc = e ? 0 : -LE_NOMEM;

@@ -198,6 +198,8 @@ static void account(struct leat_loader *ld, const struct leat_batch *b)
 	ld->m.bytes_peer += b->bytes_peer;
 	ld->m.bytes_direct += b->bytes_direct;
 	ld->m.bytes_verified += b->bytes_verified;
+	ld->m.bytes_mended += b->bytes_mended;
+	ld->m.blocks_stale += b->blocks_stale;
 	ld->m.errors += b->rc < 0 || b->n_skipped;
 }
 

@@ -21,16 +21,14 @@
 #define SLOTS         16u
 #define SLOT_WAIT_US  1000000u
 #define PARTS_AT_ONCE 8u
-/* What may travel for each byte that is wanted; and be read into a batch without need. */
-#define TRAVEL_MAX  2u
-#define WIDEN_PARTS 4u /* a quarter of it */
+/* What may travel for each byte that is wanted. */
+#define TRAVEL_MAX 2u
 
 struct peer_source {
 	struct swarm *swarm;
 	struct swarm_rpc net;
 	struct rpc_key key;
-	struct manifest *m;
-	uint32_t *manifest_file;
+	const struct manifest *m;
 	struct slot_pool *pool;
 	struct leat_fs *fs;
 	_Atomic uint32_t ready, dropped, lied;
@@ -50,7 +48,7 @@ static void note(void *arg, const struct swarm *w)
 
 static const struct manifest_file *file_of(const struct peer_source *p, uint32_t file)
 {
-	return &p->m->files[p->manifest_file[file]];
+	return &p->m->files[file];
 }
 
 static void to_blocks(const struct manifest_file *f, uint64_t *lo, uint64_t *hi)
@@ -68,18 +66,6 @@ bool peer_may_serve(const struct peer_source *p, const struct peer_range *r)
 		return false;
 	to_blocks(file_of(p, r->file), &lo, &hi);
 	return hi - lo <= TRAVEL_MAX * r->len;
-}
-
-void peer_widen(const struct peer_source *p, uint32_t file, uint64_t *lo, uint64_t *hi)
-{
-	uint64_t from = *lo, to = *hi, len = to - from;
-	if (p->ready == 0)
-		return;
-	to_blocks(file_of(p, file), &from, &to);
-	if (to - from - len > len / WIDEN_PARTS)
-		return;
-	*lo = from;
-	*hi = to;
 }
 
 /* ---- reading ---- */
@@ -188,13 +174,9 @@ static int start(struct peer_source *p, const struct peer_options *o)
 int peer_create(const struct peer_options *o, struct peer_source **ret_peers)
 {
 	struct peer_source *p = calloc(1, sizeof(*p));
-	if (!p) {
-		manifest_destroy(o->m);
-		free(o->manifest_file);
+	if (!p)
 		return -LE_NOMEM;
-	}
 	p->m = o->m;
-	p->manifest_file = o->manifest_file;
 	int rc = start(p, o);
 	if (rc < 0) {
 		peer_destroy(p);
@@ -211,7 +193,5 @@ void peer_destroy(struct peer_source *p)
 	swarm_destroy(p->swarm);
 	if (p->pool)
 		slot_pool_destroy(p->pool);
-	manifest_destroy(p->m);
-	free(p->manifest_file);
 	free(p);
 }

@@ -25,23 +25,19 @@ struct peer_options {
 	struct leat_fs *fs; /* NULL: with ops and net of a test */
 	const struct swarm_net_ops *ops;
 	void *net;
-	/* Taken over, also on failure. */
-	struct manifest *m;
-	uint32_t *manifest_file; /* of each file of the sample index */
+	const struct manifest *m; /* borrowed */
 };
 /* Asks who has it. In a fiber; yields. */
 int peer_create(const struct peer_options *o, struct peer_source **ret_peers) CHECK_RESULT;
 void peer_destroy(struct peer_source *p); /* in a fiber, yields; NULL is fine */
 
-/* Bytes of a file of the sample index. */
+/* Bytes of a file of the manifest. */
 struct peer_range {
 	uint32_t file;
 	uint64_t off, len;
 };
 /* Is there anybody, and is what has to travel, whole blocks, not much more than these bytes? */
 bool peer_may_serve(const struct peer_source *p, const struct peer_range *r);
-/* Makes whole blocks of it where that is little more: they need no copy then. */
-void peer_widen(const struct peer_source *p, uint32_t file, uint64_t *lo, uint64_t *hi);
 /* All of it at `to`, verified; or false, and what is there is nothing. Yields. */
 bool peer_read(struct peer_source *p, const struct peer_range *r, uint8_t *to);
 /* Adds to the metrics' members about peers. */

@@ -15,7 +15,8 @@ void reader_init(struct reader *r, struct leat_dataset *ds, struct loop *loop)
 
 static void end(struct reader *r, struct reader_file *f)
 {
-	hmap_remove(&r->files, &f->node);
+	if (!f->dropped)
+		hmap_remove(&r->files, &f->node);
 	r->n--;
 	vol_close(f->file);
 	free(f);
@@ -100,10 +101,24 @@ void reader_put(struct reader *r, struct reader_file *f)
 {
 	if (--f->refs > 0)
 		return;
-	if (f->rc < 0) {
+	if (f->rc < 0 || f->dropped) {
 		end(r, f);
 		return;
 	}
 	list_push(&r->idle, &f->link);
 	trim(r, READER_FILES_MAX);
+}
+
+void reader_drop(struct reader *r, uint32_t index)
+{
+	struct reader_file *f = find(r, index);
+	if (!f || f->opening)
+		return;
+	if (f->refs == 0) {
+		list_remove(&f->link);
+		end(r, f);
+		return;
+	}
+	hmap_remove(&r->files, &f->node);
+	f->dropped = true;
 }

@@ -27,7 +27,7 @@ struct reader_file {
 	struct list link;
 	uint32_t index; /* in the sample index */
 	uint32_t refs;
-	bool opening;
+	bool opening, dropped;
 	int rc;
 	struct waitq opened;
 	struct vol_file *file;
@@ -38,5 +38,7 @@ void reader_init(struct reader *r, struct leat_dataset *ds, struct loop *loop);
 void reader_fini(struct reader *r);
 int reader_get(struct reader *r, uint32_t index, struct reader_file **ret_file) CHECK_RESULT;
 void reader_put(struct reader *r, struct reader_file *f);
+/* Whoever gets it next opens it again, whoever has it keeps it. */
+void reader_drop(struct reader *r, uint32_t index);
 
 #endif

@@ -135,7 +135,8 @@ class Robust(unittest.TestCase):
                    "bytes_server": 1 << 20, "bytes_verified": 0, "held": 1, "depth": 6, "ready": 0,
                    "memory": 1, "memory_limit": 2, "bytes_device": 0, "memory_pinned": 0,
                    "bytes_peer": 3 << 20, "peers": 2, "peers_dropped": 1, "peers_lied": 1,
-                   "bytes_direct": 0, "direct_failed": 0, "direct_mib_s": 0, "bounce_mib_s": 0}
+                   "bytes_direct": 0, "direct_failed": 0, "direct_mib_s": 0, "bounce_mib_s": 0,
+                   "bytes_mended": 2 << 20, "blocks_stale": 4, "chunks_healed": 5}
         for name, words in (("server", "servers"), ("local", "disk"), ("verify", "unpacking"),
                             ("consumer", "still holds"), ("start", "first batches")):
             stalls = dict.fromkeys(("local", "server", "verify", "consumer", "start"), 100_000)
@@ -144,6 +145,8 @@ class Robust(unittest.TestCase):
             self.assertIn("90.0 % of the time", text)
             self.assertIn("Mostly for", text)
             self.assertIn(words, text.splitlines()[1])
+            self.assertIn("taken from elsewhere: 2.0 MiB; 5 chunks", text)
+            self.assertIn("4 blocks have changed", text)
             self.assertIn("Of other nodes: 3.0 MiB; 2 may be asked, 1 times one was left out", text)
         self.assertIn("2 batches had errors, 3 samples were skipped",
                       leat._explain.explain(dict(metrics, stall_us=stalls, errors=2, skipped=3),

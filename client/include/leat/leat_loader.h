@@ -67,7 +67,7 @@ struct leat_dataset_options {
 	 */
 	uint32_t threads;
 	/* Non-zero: do not verify staged copies. Otherwise every block is verified when it is first
-	 * touched. */
+	 * touched. What a name means is compared with its manifest whatever is said here. */
 	int no_verify;
 	/* What the samples are: "tar", "tfrecord", "mds", "ffrecord", "npz", "npy" (each row a
 	 * sample), "fixed:BYTES", "fixed:BYTES+HEADER" or "files", whatever the files are called;
@@ -90,6 +90,10 @@ struct leat_dataset_options {
  * tells. A READY copy in stage_dir is preferred and kept from being
  * evicted; for a path one that was made of it in the same cluster (without fs: on this machine) and
  * that is not known to be stale.
+ *
+ * "name@version" is what its manifest says, byte by byte, wherever it is read: what has changed or
+ * gone since is the status of ESTALE, with file and offset, when it is read. What is wrong in a
+ * staged copy is read from other nodes or from what the copy was made of.
  */
 int leat_dataset_open(const char *what, const struct leat_dataset_options *opts,
 		      struct leat_dataset **ret_dataset);
@@ -434,6 +438,10 @@ struct leat_loader_metrics {
 	/* Read straight into device memory; how fast, and how fast through host memory, when that
 	 * was measured last; batches that failed and went the other way. */
 	uint64_t bytes_direct, direct_mib_s, bounce_mib_s, direct_failed;
+	/* Bytes that were wrong where they were read (a damaged block of a staged copy) and came
+	 * from elsewhere; blocks of a named version that have changed at its source and are nowhere
+	 * else; chunks (1 MiB) of the staged copy that were put right. */
+	uint64_t bytes_mended, blocks_stale, chunks_healed;
 };
 int leat_loader_metrics(struct leat_loader *ld, struct leat_loader_metrics *ret_metrics);
 /* XXH3 (64 bits) of these bytes: what blocks of files carry, for formats that lie on top. */

@@ -56,6 +56,12 @@ def explain(m: Dict[str, Any], source: str) -> str:
         lines.append("Of other nodes: %s; %d may be asked, %d times one was left out (%d for wrong "
                      "bytes)." % (_mib(m["bytes_peer"]), m["peers"], m["peers_dropped"],
                                   m["peers_lied"]))
+    if m["bytes_mended"] or m["chunks_healed"]:
+        lines.append("Wrong where they were read, taken from elsewhere: %s; %d chunks of the "
+                     "staged copy were put right." % (_mib(m["bytes_mended"]), m["chunks_healed"]))
+    if m["blocks_stale"]:
+        lines.append("%d blocks have changed since the version was made: restore the files, or "
+                     "make a new version (leat dataset create)." % m["blocks_stale"])
     if m["bytes_device"] or m["memory_pinned"]:
         lines.append("Copied to the device: %s; %s of the memory are pinned%s." % (
             _mib(m["bytes_device"]), _mib(m["memory_pinned"]),

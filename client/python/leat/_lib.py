@@ -104,7 +104,9 @@ class Metrics(Structure):
                 ("cache_limit", c_uint64), ("cache_bad", c_uint64), ("cache_failed", c_uint64),
                 ("ahead", c_uint64), ("bytes_peer", c_uint64), ("peers", c_uint64),
                 ("peers_dropped", c_uint64), ("peers_lied", c_uint64), ("bytes_direct", c_uint64),
-                ("direct_mib_s", c_uint64), ("bounce_mib_s", c_uint64), ("direct_failed", c_uint64)]
+                ("direct_mib_s", c_uint64), ("bounce_mib_s", c_uint64), ("direct_failed", c_uint64),
+                ("bytes_mended", c_uint64), ("blocks_stale", c_uint64),
+                ("chunks_healed", c_uint64)]
 
 
 class StageProgress(Structure):

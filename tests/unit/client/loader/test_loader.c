@@ -512,7 +512,7 @@ static void test_event_fd_says_that_all_is_held(void **state)
 static void test_staged_copies_are_verified(void **state)
 {
 	struct world *w = *state;
-	char path[4096], shard[4200];
+	char path[4096], shard[4200], away[4200];
 	struct leat_dataset *ds;
 	struct leat_dataset_options o = {.size = sizeof(o), .stage_dir = w->to};
 	struct leat_dataset_stat st = {.size = sizeof(st)};
@@ -545,6 +545,9 @@ static void test_staged_copies_are_verified(void **state)
 	c ^= 4;
 	assert_int_equal(pwrite(fd, &c, 1, 51200), 1);
 	close(fd);
+	/* Nobody else has it. */
+	snprintf(away, sizeof(away), "%s-away", w->src);
+	assert_int_equal(rename(w->src, away), 0);
 	o.stage_dir = NULL;
 	assert_int_equal(leat_dataset_open(path, &o, &ds), 0);
 	ld = open_loader(ds, "sequential", "shorter", PER_SHARD, 0, 1);
@@ -574,6 +577,7 @@ static void test_staged_copies_are_verified(void **state)
 	assert_int_equal(m.samples + m.skipped, SAMPLES);
 	leat_loader_close(ld);
 	leat_dataset_close(ds);
+	assert_int_equal(rename(away, w->src), 0);
 }
 
 /* Of a source that has changed since: the source itself is there. By its own path it still is one.

@@ -41,7 +41,6 @@ struct world {
 	struct sim *sim;
 	uint64_t sizes[FILES];
 	uint8_t *data[FILES];
-	uint32_t map[FILES]; /* files of the index to those of the manifest */
 	enum nature nodes[NODES];
 	uint32_t asked[NODES], bytes[NODES], left;
 	bool direct; /* landed in the caller's memory */
@@ -158,15 +157,15 @@ static struct manifest *make_manifest(struct world *w)
 static struct peer_source *open_peers(struct world *w)
 {
 	struct peer_source *p;
-	struct peer_options o = {.ops = &net_ops,
-				 .net = w,
-				 .m = make_manifest(w),
-				 .manifest_file = malloc(sizeof(w->map))};
-	/* The index need not have them in the manifest's order. */
-	for (uint32_t i = 0; i < FILES; i++)
-		o.manifest_file[i] = w->map[i] = FILES - 1 - i;
+	struct peer_options o = {.ops = &net_ops, .net = w, .m = make_manifest(w)};
 	assert_int_equal(peer_create(&o, &p), 0);
 	return p;
+}
+
+static void close_peers(struct peer_source *p)
+{
+	peer_destroy(p);
+	manifest_destroy(the_manifest);
 }
 
 static bool read_at(struct world *w, struct peer_source *p, const struct peer_range *r)
@@ -176,7 +175,7 @@ static bool read_at(struct world *w, struct peer_source *p, const struct peer_ra
 	w->lo = to + 8;
 	w->hi = w->lo + r->len;
 	bool got = peer_read(p, r, to + 8);
-	const uint8_t *want = w->data[w->map[r->file]] + r->off;
+	const uint8_t *want = w->data[r->file] + r->off;
 	if (got)
 		assert_memory_equal(to + 8, want, r->len);
 	for (uint32_t i = 0; i < 8; i++)
@@ -188,7 +187,7 @@ static bool read_at(struct world *w, struct peer_source *p, const struct peer_ra
 static struct peer_range any_range(struct world *w)
 {
 	struct peer_range r = {.file = (uint32_t)sim_random_below(w->sim, FILES)};
-	uint64_t size = w->sizes[w->map[r.file]];
+	uint64_t size = w->sizes[r.file];
 	r.off = sim_random_below(w->sim, size);
 	uint64_t most = size - r.off < (2u << 20) ? size - r.off : 2u << 20;
 	r.len = 1 + sim_random_below(w->sim, most);
@@ -216,7 +215,7 @@ static void all_from_good_ones(struct world *w)
 	for (uint32_t i = 0; i < NODES; i++)
 		assert_true(w->asked[i] > 0);
 	assert_int_equal(told(p).peers_dropped, 0);
-	peer_destroy(p);
+	close_peers(p);
 	assert_int_equal(w->left, NODES);
 }
 
@@ -231,31 +230,20 @@ static void whole_blocks_land_in_place(struct world *w)
 	r = (struct peer_range){1, 5, 100};
 	assert_true(read_at(w, p, &r));
 	assert_false(w->direct);
-	peer_destroy(p);
+	close_peers(p);
 }
 
 static void what_is_worth_it(struct world *w)
 {
 	struct peer_source *p = open_peers(w);
-	uint64_t end = w->sizes[w->map[0]];
+	uint64_t end = w->sizes[0];
 	assert_false(peer_may_serve(p, &(struct peer_range){0, 100, 4096}));
 	assert_true(peer_may_serve(p, &(struct peer_range){0, 0, BLOCK / 2}));
 	assert_false(peer_may_serve(p, &(struct peer_range){0, BLOCK - 100, BLOCK / 2}));
 	assert_true(peer_may_serve(p, &(struct peer_range){0, 100, 115000}));
 	/* The last block of the file is short. */
 	assert_true(peer_may_serve(p, &(struct peer_range){0, end - end % BLOCK, end % BLOCK}));
-	uint64_t lo = 100, hi = 115100;
-	peer_widen(p, 0, &lo, &hi);
-	assert_true(lo == 0 && hi == (115100 + BLOCK - 1) / BLOCK * BLOCK);
-	lo = 100;
-	hi = 20000;
-	peer_widen(p, 0, &lo, &hi);
-	assert_true(lo == 100 && hi == 20000);
-	lo = end - 115000;
-	hi = end;
-	peer_widen(p, 0, &lo, &hi);
-	assert_true(lo == (end - 115000) / BLOCK * BLOCK && hi == end);
-	peer_destroy(p);
+	close_peers(p);
 }
 
 static void nobody_is_there(struct world *w)
@@ -264,10 +252,7 @@ static void nobody_is_there(struct world *w)
 		w->nodes[i] = i % 2 ? ABSENT : UNFINISHED;
 	struct peer_source *p = open_peers(w);
 	struct peer_range r = {0, 0, BLOCK};
-	uint64_t lo = 1, hi = 1000000;
 	assert_false(peer_may_serve(p, &r));
-	peer_widen(p, 0, &lo, &hi);
-	assert_true(lo == 1 && hi == 1000000);
 	assert_false(read_at(w, p, &r));
 	for (uint32_t i = 0; i < NODES; i++)
 		assert_int_equal(w->asked[i], 0);
@@ -281,7 +266,7 @@ static void nobody_is_there(struct world *w)
 	assert_int_equal(fiber_sleep_us(6000000), 0);
 	assert_false(peer_may_serve(p, &r));
 	assert_int_equal(w->left, 1);
-	peer_destroy(p);
+	close_peers(p);
 }
 
 /* One of each kind that is no good, beside good ones. */
@@ -315,7 +300,7 @@ static void one_is_no_good(struct world *w, enum nature what, uint32_t asked_max
 		}
 		assert_int_equal(w->asked[2], 0);
 	}
-	peer_destroy(p);
+	close_peers(p);
 }
 
 static void lying(struct world *w)
@@ -368,7 +353,7 @@ static void natures_at_random(struct world *w)
 			assert_int_equal(fiber_sleep_us(sim_random_below(w->sim, 10000000)), 0);
 	}
 	assert_true(given > 50);
-	peer_destroy(p);
+	close_peers(p);
 }
 
 /* ---- running them ---- */
@@ -390,7 +375,7 @@ static void run(uint64_t seed, void (*test)(struct world *w))
 {
 	struct sim_options so = {0};
 	struct world *w = calloc(1, sizeof(*w));
-	*w = (struct world){.sizes = {1, 8u << 20, (16u << 20) + 12345}, .test = test};
+	*w = (struct world){.sizes = {(16u << 20) + 12345, 8u << 20, 1}, .test = test};
 	assert_int_equal(sim_create(seed, &so, &w->sim), 0);
 	struct sim_proc *proc = sim_proc_create(w->sim, "loader");
 	assert_non_null(proc);

@@ -1,0 +1,224 @@
+#!/usr/bin/python3
+"""A named version is its bytes, whoever gives them: what has changed on the servers since it was
+made is refused, with file and offset, or skipped and counted. LEAT_LONG=1: 10,000 overwrites.
+timeout: 300"""
+import errno
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
+BUILD = os.environ.get("BUILD") or SRC + "/build"
+sys.path[:0] = [SRC + "/client/python", SRC + "/tests/python"]
+import leat  # noqa: E402
+import test_cluster  # noqa: E402
+import test_loader  # noqa: E402
+from test_loader import raw  # noqa: E402
+
+LONG = os.environ.get("LEAT_LONG") == "1"
+SEED = int(os.environ.get("LEAT_SEED", "29"))
+FILES, OVERWRITES = 40, 10_000 if LONG else 200
+
+
+def content(i):
+    """Small ones, of less than a block, and of several."""
+    return random.Random(i).randbytes((900, 5_000, 16_384, 40_003, 300_000)[i % 5] + 7 * i)
+
+
+@unittest.skipIf(test_cluster.why_not(), test_cluster.why_not())
+class Named(unittest.TestCase):
+    dev = classmethod(test_cluster.Cluster.dev.__func__)
+    tool = test_cluster.Cluster.tool
+    to = test_cluster.Cluster.to
+
+    @classmethod
+    def setUpClass(cls):
+        cls.tmp = tempfile.mkdtemp()
+        cls.env = dict(os.environ, LEAT_DEV=cls.tmp + "/dev", LEAT_DEV_SIZE=str(1 << 30),
+                       BUILD=BUILD, LEAT_DEV_MOUNTS="1")
+        try:
+            cls.dev("up")
+            os.environ["LEAT_CONF"] = cls.env["LEAT_CONF"] = cls.tmp + "/dev/conf"
+            cls.mount = cls.dev("mountpoint").strip()
+        except BaseException:
+            cls.tearDownClass()
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.dev("down")
+        shutil.rmtree(cls.tmp, ignore_errors=True)
+
+    def make(self, name):
+        """Files, and what they are called; their folder under the mount."""
+        folder = "%s/%s" % (self.mount, name)
+        os.mkdir(folder)
+        for i in range(FILES):
+            with open("%s/%03d" % (folder, i), "wb") as f:
+                f.write(content(i))
+        self.tool("dataset", "create", name + "@v1", "leat:/" + name)
+        return folder
+
+    def overwrite(self, path, off, data, sync=True):
+        fd = os.open(path, os.O_WRONLY)
+        try:
+            os.pwrite(fd, data, off)
+            if sync:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def refused(self, ds, i, path=None):
+        """The error that sample i is refused with."""
+        with self.assertRaises(leat.LeatError) as raised:
+            ds[i]
+        e = raised.exception
+        self.assertEqual(e.errno, errno.ESTALE, str(e))
+        self.assertEqual(e.filename, path or "%03d" % i)
+        self.assertIsNotNone(e.offset)
+        self.assertIn(e.filename, str(e))
+        self.assertIn("make a new version", str(e))
+        return e
+
+    def test_what_is_delivered_while_files_are_overwritten(self):
+        print("seed %d" % SEED)
+        folder, r, done = self.make("hot"), random.Random(SEED), threading.Event()
+
+        def trouble():
+            """Overwrites some bytes, and puts back what was there, now and then."""
+            wrong = {}
+            try:
+                for _ in range(OVERWRITES):
+                    i = r.randrange(FILES)
+                    path, data = "%s/%03d" % (folder, i), content(i)
+                    if i in wrong and r.random() < 0.7:
+                        for off, n in wrong.pop(i):
+                            self.overwrite(path, off, data[off:off + n], False)
+                        continue
+                    off = r.randrange(len(data))
+                    n = min(r.choice((1, 7, 4096, 20_000)), len(data) - off)
+                    self.overwrite(path, off, bytes(b ^ 0x55 for b in data[off:off + n]),
+                                   r.random() < 0.2)
+                    wrong.setdefault(i, []).append((off, n))
+            finally:
+                done.set()
+
+        seen = {"right": 0, "skipped": 0, "refused": 0}
+
+        def epoch(ds, **more):
+            with leat.DataLoader(ds, 4, tail="shorter", framework="numpy", **more) as loader:
+                while True:
+                    try:
+                        batch = loader.next()
+                        if batch is None:
+                            break
+                    except leat.LeatError as e:
+                        self.assertEqual(e.errno, errno.ESTALE, str(e))
+                        self.assertLess(e.offset, len(content(int(e.filename))))
+                        seen["refused"] += 1
+                        break
+                    for i, data in zip(batch.ids.tolist(), batch["data"]):
+                        self.assertTrue(raw(data) == content(i), "sample %d is wrong" % i)
+                        seen["right"] += 1
+                m = loader.metrics()
+                seen["skipped"] += m["skipped"]
+                if m["skipped"]:
+                    self.assertGreater(m["blocks_stale"], 0)
+
+        with leat.Dataset("leat:hot@v1") as ds:
+            self.assertEqual(ds.source, "server")
+            thread = threading.Thread(target=trouble)
+            thread.start()
+            n = 0
+            while not done.is_set():
+                more = {} if n % 3 else {"cache_dir": self.to("hot-cache"), "cache_bytes": 1 << 30}
+                epoch(ds, seed=n, on_error="raise" if n % 2 else "skip", **more)
+                n += 1
+            thread.join()
+        print("%d overwrites: %s" % (OVERWRITES, seen))
+        for what, count in seen.items():
+            self.assertGreater(count, 0, what)
+
+    def test_each_kind_of_change(self):
+        folder = self.make("cold")
+        with leat.Dataset("leat:cold@v1") as ds, leat.Dataset("leat:/cold") as by_path:
+            # One byte, in the last block: the first one is not to blame.
+            i = 4
+            self.overwrite(folder + "/004", len(content(i)) - 1, b"\0" if content(i)[-1] else b"\1")
+            self.assertEqual(self.refused(ds, i).offset, (len(content(i)) - 1) // 16384 * 16384)
+            self.assertIn("cold@v1", str(self.refused(ds, i)))
+            self.assertEqual(len(raw(by_path[i]["data"])), len(content(i)))  # no name, no promise
+            self.overwrite(folder + "/004", len(content(i)) - 1, content(i)[-1:])
+            self.assertTrue(raw(ds[i]["data"]) == content(i), "restored")
+            os.unlink(folder + "/001")
+            self.refused(ds, 1)
+            os.rename(folder + "/002", folder + "/elsewhere")
+            self.refused(ds, 2)
+            os.rename(folder + "/elsewhere", folder + "/002")
+            self.assertTrue(raw(ds[2]["data"]) == content(2), "renamed back")
+            os.truncate(folder + "/003", 100)
+            self.refused(ds, 3)
+            # What is behind the end is no part of the version.
+            with open(folder + "/006", "ab") as f:
+                f.write(b"more")
+            self.assertTrue(raw(ds[6]["data"]) == content(6))
+            with open(folder + "/new", "wb") as f:
+                f.write(bytes(b ^ 1 for b in content(7)))
+            os.rename(folder + "/new", folder + "/007")
+            self.refused(ds, 7)
+            with open(folder + "/new", "wb") as f:
+                f.write(content(7))
+            os.rename(folder + "/new", folder + "/007")
+            self.assertTrue(raw(ds[7]["data"]) == content(7), "restored by another file")
+            os.unlink(folder + "/008")
+            os.mkdir(folder + "/008")
+            self.refused(ds, 8)
+            with leat.DataLoader(ds, FILES, on_error="skip") as loader:
+                for batch in loader:
+                    self.assertEqual(len(batch), FILES - 3)
+                self.assertEqual(loader.metrics()["skipped"], 3)
+                self.assertIn("blocks have changed since", loader.explain())
+
+    def test_what_the_samples_are(self):
+        """Of archives: an index that is made anew, the adapters, and what lies between samples."""
+        folder = self.mount + "/tars"
+        os.mkdir(folder)
+        test_loader.make_shards(folder)
+        self.tool("dataset", "create", "tars@v1", "leat:/tars")
+        with leat.Dataset("leat:tars@v1") as ds:
+            self.assertEqual(len(ds), test_loader.SAMPLES)
+        with leat.Dataset("leat:tars@v1", format="files") as ds:
+            self.assertEqual(len(ds), test_loader.SHARDS)
+        # The name of the first member.
+        with open(folder + "/train-02.tar", "rb") as f:
+            first = f.read(512)
+        self.overwrite(folder + "/train-02.tar", 0, b"e" + first[1:])
+        os.unlink(self.find_samples("tars@v1"))
+        with self.assertRaises(leat.LeatError) as raised:
+            leat.Dataset("leat:tars@v1")
+        e = raised.exception
+        self.assertEqual((e.errno, e.filename, e.offset), (errno.ESTALE, "train-02.tar", 0), str(e))
+        self.overwrite(folder + "/train-02.tar", 0, first)
+        samples = leat.webdataset.dataset("leat:tars@v1", order="sequential", stage_dir=None)
+        self.assertEqual(sum(1 for _ in samples), test_loader.SAMPLES)
+        self.overwrite(folder + "/train-02.tar", 20_000, b"\xff")  # no payload has that
+        with self.assertRaises(leat.LeatError) as raised:
+            # Nothing that was read ahead.
+            list(leat.webdataset.dataset(samples.dataset, order="sequential"))
+        self.assertEqual((raised.exception.errno, raised.exception.filename),
+                         (errno.ESTALE, "train-02.tar"))
+
+    def find_samples(self, name):
+        """The file of the catalogue that says what its samples are."""
+        with open("%s/.leat/datasets/%s" % (self.mount, name), encoding="ascii") as f:
+            return "%s/.leat/datasets/by-id/%s/%s/samples" % (self.mount, *f.read().split())
+
+
+if __name__ == "__main__":
+    unittest.main()
