@@ -143,8 +143,8 @@ static uint32_t as_folder(uint32_t mode)
 
 int rights_of_folder(const struct rights *file, struct acl_pool *p, struct rights *ret_rights)
 {
-	*ret_rights = (struct rights){
-		.mode = as_folder(file->mode), .uid = file->uid, .gid = file->gid};
+	*ret_rights =
+		(struct rights){.mode = as_folder(file->mode), .uid = file->uid, .gid = file->gid};
 	if (!file->acl_len)
 		return 0;
 	uint8_t *acl = malloc(file->acl_len);
@@ -156,4 +156,254 @@ int rights_of_folder(const struct rights *file, struct acl_pool *p, struct right
 	int rc = acl_pool_set(p, ret_rights, acl, file->acl_len);
 	free(acl);
 	return rc;
+}
+
+/* ---- lists as they are thought of ---- */
+
+/* Entries without a mask: it has been applied. The first is the owner's, the last all others'. */
+struct list {
+	uint32_t uid, gid, n;
+	struct entry *e;
+};
+
+static int list_open(const struct rights *r, struct list *ret_list)
+{
+	uint32_t n = r->acl_len ? n_entries(r->acl_len) : 3, mask = 7;
+	struct list l = {r->uid, r->gid, 0, malloc((size_t)n * sizeof(*l.e))};
+	if (!l.e)
+		return -LE_NOMEM;
+	if (!r->acl_len) {
+		l.e[0] = (struct entry){ACL_USER_OBJ, r->mode >> 6 & 7, 0};
+		l.e[1] = (struct entry){ACL_GROUP_OBJ, r->mode >> 3 & 7, 0};
+		l.e[2] = (struct entry){ACL_OTHER, r->mode & 7, 0};
+		l.n = 3;
+	}
+	for (uint32_t i = 0; r->acl_len && i < n; i++) {
+		struct entry e = entry_at(r->acl, i);
+		if (e.tag == ACL_MASK)
+			mask = e.perm;
+		else
+			l.e[l.n++] = e;
+	}
+	for (uint32_t i = 0; i < l.n; i++)
+		if (l.e[i].tag != ACL_USER_OBJ && l.e[i].tag != ACL_OTHER)
+			l.e[i].perm &= mask;
+	*ret_list = l;
+	return 0;
+}
+
+/* What all entries of these tags have, or any has. */
+static uint32_t all_of(const struct list *l, uint32_t tags)
+{
+	uint32_t perm = 7;
+	for (uint32_t i = 0; i < l->n; i++)
+		if (l->e[i].tag & tags)
+			perm &= l->e[i].perm;
+	return perm;
+}
+
+static uint32_t any_of(const struct list *l, uint32_t tags)
+{
+	uint32_t perm = 0;
+	for (uint32_t i = 0; i < l->n; i++)
+		if (l->e[i].tag & tags)
+			perm |= l->e[i].perm;
+	return perm;
+}
+
+static const struct entry *entry_of(const struct list *l, uint32_t tag, uint32_t id)
+{
+	for (uint32_t i = 0; i < l->n; i++)
+		if (l->e[i].tag == tag && l->e[i].id == id)
+			return &l->e[i];
+	return NULL;
+}
+
+/* The bits that they have whatever else they are. */
+static uint32_t sure_bits(const struct list *l, enum rights_who who, uint32_t id)
+{
+	const uint32_t groups = ACL_GROUP_OBJ | ACL_GROUP;
+	const uint32_t outside = all_of(l, groups | ACL_OTHER);
+	const struct entry *e;
+	if (who == RIGHTS_USER) {
+		e = entry_of(l, ACL_USER, id);
+		return id == 0 ? 7 : id == l->uid ? l->e[0].perm : e ? e->perm : outside;
+	}
+	/* A member may be the owner, or named. Root may anyway. */
+	uint32_t users = all_of(l, ACL_USER) & (l->uid ? l->e[0].perm : 7);
+	if (who == RIGHTS_ALL)
+		return users & outside;
+	uint32_t group = id == l->gid ? any_of(l, ACL_GROUP_OBJ) : 0;
+	e = entry_of(l, ACL_GROUP, id);
+	return users & (group | (e ? e->perm : 0) | outside);
+}
+
+bool rights_surely(const struct rights *r, enum rights_who who, uint32_t id, uint32_t bits)
+{
+	struct list l;
+	if (list_open(r, &l) < 0)
+		return false;
+	bool sure = (sure_bits(&l, who, id) & bits) == bits;
+	free(l.e);
+	return sure;
+}
+
+void audience_add(struct audience *a, const struct rights *r, uint32_t bits)
+{
+	a->user = a->user && rights_surely(r, RIGHTS_USER, a->uid, bits);
+	a->group = a->group && rights_surely(r, RIGHTS_GROUP, a->gid, bits);
+	a->all = a->all && rights_surely(r, RIGHTS_ALL, 0, bits);
+}
+
+struct rights audience_rights(const struct audience *a)
+{
+	/* Without the user the file is root's, so that he is judged as a member or as anybody. */
+	return (struct rights){.mode = 0400 | (a->group || a->all ? 0040u : 0) |
+				       (a->all ? 0004u : 0),
+			       .uid = a->user ? a->uid : 0,
+			       .gid = a->group ? a->gid : 0};
+}
+
+/* ---- narrowing ---- */
+
+/* Everybody may do the same. */
+static bool is_uniform(const struct list *l)
+{
+	return all_of(l, TAGS) == any_of(l, TAGS);
+}
+
+/* Who may search the gate may do what everybody may by l. */
+static int take_shape(struct list *l, const struct list *gate)
+{
+	uint32_t perm = l->e[0].perm;
+	struct entry *e = malloc(gate->n * sizeof(*e));
+	if (!e)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < gate->n; i++) {
+		e[i] = gate->e[i];
+		e[i].perm = e[i].perm & 1 ? perm : 0;
+	}
+	free(l->e);
+	*l = (struct list){gate->uid, gate->gid, gate->n, e};
+	return 0;
+}
+
+/* Each entry stays for those who surely pass the gate. A user who may not, or perhaps may not, is
+ * judged by his groups instead, if that gives him no more than he had. */
+static void take_out(struct list *l, const struct list *gate)
+{
+	const uint32_t below = any_of(l, ACL_GROUP_OBJ | ACL_GROUP | ACL_OTHER);
+	bool owner = sure_bits(gate, RIGHTS_USER, l->uid) & 1;
+	uint32_t n = 0, any = any_of(l, TAGS & ~(uint32_t)ACL_USER_OBJ);
+	for (uint32_t i = 0; i < l->n; i++) {
+		struct entry e = l->e[i];
+		if (e.tag == ACL_USER && !(sure_bits(gate, RIGHTS_USER, e.id) & 1)) {
+			if ((e.perm & below) == below)
+				continue;
+			e.perm = 0;
+		}
+		uint32_t id = e.tag == ACL_GROUP_OBJ ? l->gid : e.id;
+		if ((e.tag & (ACL_GROUP_OBJ | ACL_GROUP)) &&
+		    !(sure_bits(gate, RIGHTS_GROUP, id) & 1))
+			e.perm = 0;
+		if (e.tag == ACL_OTHER)
+			e.perm = 0; /* not everybody passes */
+		l->e[n++] = e;
+	}
+	l->n = n;
+	if (!owner && (l->e[0].perm & any) == any)
+		l->uid = 0;
+	else if (!owner)
+		l->e[0].perm = 0;
+}
+
+static int through_gate(struct list *l, const struct rights *gate)
+{
+	struct list g;
+	TRY(list_open(gate, &g));
+	int rc = 0;
+	if (is_uniform(l))
+		rc = take_shape(l, &g);
+	else
+		take_out(l, &g);
+	free(g.e);
+	return rc;
+}
+
+static int list_encode(const struct list *l, struct acl_pool *p, struct rights *ret_rights)
+{
+	const uint32_t named = ACL_USER | ACL_GROUP, classes = named | ACL_GROUP_OBJ;
+	struct rights r = {.uid = l->uid, .gid = l->gid};
+	/* Where the mask has no bits the kernel does not look at the list, and takes those who are
+	 * named for others. */
+	uint32_t mask = any_of(l, classes);
+	bool list = false;
+	for (uint32_t i = 0; i < l->n; i++)
+		list = list || (l->e[i].tag & named);
+	if (list)
+		mask |= l->e[l->n - 1].perm;
+	r.mode = l->e[0].perm << 6 | mask << 3 | l->e[l->n - 1].perm;
+	*ret_rights = r;
+	if (!list)
+		return 0;
+	size_t len = sizeof(struct posix_acl_xattr_header) +
+		     (l->n + 1) * sizeof(struct posix_acl_xattr_entry);
+	uint8_t *acl = malloc(len);
+	if (!acl)
+		return -LE_NOMEM;
+	struct posix_acl_xattr_header h = {htole32(POSIX_ACL_XATTR_VERSION)};
+	memcpy(acl, &h, sizeof(h));
+	for (uint32_t i = 0; i <= l->n; i++) {
+		/* The mask lies before the last one. */
+		struct entry e = i + 1 < l->n    ? l->e[i]
+				 : i + 1 == l->n ? (struct entry){ACL_MASK, mask, UINT32_MAX}
+						 : l->e[l->n - 1];
+		struct posix_acl_xattr_entry x = {htole16((uint16_t)e.tag),
+						  htole16((uint16_t)e.perm),
+						  htole32(e.tag & named ? e.id : UINT32_MAX)};
+		memcpy(acl + sizeof(h) + i * sizeof(x), &x, sizeof(x));
+	}
+	int rc = acl_pool_set(p, ret_rights, acl, len);
+	free(acl);
+	return rc;
+}
+
+int rights_conjunction(const struct rights *r, const struct rights *gates, uint32_t n,
+		       struct acl_pool *p, struct rights *ret_rights)
+{
+	struct list l;
+	bool narrowed = false;
+	TRY(list_open(r, &l));
+	int rc = 0;
+	for (uint32_t i = 0; i < n && rc == 0; i++) {
+		if (rights_surely(&gates[i], RIGHTS_ALL, 0, 1))
+			continue;
+		for (uint32_t k = 0; k < l.n && !narrowed; k++)
+			l.e[k].perm &= 5;
+		narrowed = true;
+		rc = through_gate(&l, &gates[i]);
+	}
+	if (rc == 0 && narrowed)
+		rc = list_encode(&l, p, ret_rights);
+	else if (rc == 0) {
+		struct rights same = *r;
+		rc = acl_pool_set(p, &same, r->acl, r->acl_len);
+		*ret_rights = same;
+	}
+	free(l.e);
+	return rc;
+}
+
+struct rights rights_without_acl(const struct rights *r)
+{
+	struct rights bare = {.mode = r->mode & 07777, .uid = r->uid, .gid = r->gid};
+	struct list l;
+	if (!r->acl_len)
+		return bare;
+	bare.mode &= 07700;
+	if (list_open(r, &l) < 0)
+		return bare;
+	bare.mode |= (sure_bits(&l, RIGHTS_GROUP, r->gid) << 3) | sure_bits(&l, RIGHTS_ALL, 0);
+	free(l.e);
+	return bare;
 }

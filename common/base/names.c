@@ -78,8 +78,9 @@ bool bytes_json_get(const json_t *value, void *buf, size_t size, size_t *ret_len
 {
 	const char *text = json_string_value(value), *end;
 
-	return text && sodium_base642bin(buf, size, text, json_string_length(value), NULL, ret_len,
-					 &end, BASE64) == 0 &&
+	return text &&
+	       sodium_base642bin(buf, size, text, json_string_length(value), NULL, ret_len, &end,
+				 BASE64) == 0 &&
 	       end == text + json_string_length(value);
 }
 

@@ -61,12 +61,12 @@ static void deep_nesting_is_refused(void **state)
 }
 
 static const uint8_t some_acl[] = {
-	2, 0, 0, 0,                          /* version */
-	1, 0, 6, 0, 255, 255, 255, 255,      /* user::rw- */
-	2, 0, 4, 0, 0xd1, 7, 0, 0,           /* user:2001:r-- */
-	4, 0, 4, 0, 255, 255, 255, 255,      /* group::r-- */
-	16, 0, 4, 0, 255, 255, 255, 255,     /* mask::r-- */
-	32, 0, 0, 0, 255, 255, 255, 255,     /* other::--- */
+	2,  0, 0, 0,                      /* version */
+	1,  0, 6, 0, 255,  255, 255, 255, /* user::rw- */
+	2,  0, 4, 0, 0xd1, 7,   0,   0,   /* user:2001:r-- */
+	4,  0, 4, 0, 255,  255, 255, 255, /* group::r-- */
+	16, 0, 4, 0, 255,  255, 255, 255, /* mask::r-- */
+	32, 0, 0, 0, 255,  255, 255, 255, /* other::--- */
 };
 
 /* Three files, of 2 and 0 chunks and one of a single byte, directories, links, names of bytes. */
@@ -208,12 +208,12 @@ static int decode_rows(const char *rows, unsigned files, unsigned dirs, unsigned
 	return strstr(d.what, "the id does not match") ? 0 : rc;
 }
 
-#define DIR_ROW(path, more) \
+#define DIR_ROW(path, more)                                                                        \
 	"{\"dir\":\"" path "\",\"mode\":493,\"uid\":0,\"gid\":0,\"mtime\":1" more "}\n"
-#define FILE_ROW(path, more)                                                                     \
-	"{\"path\":\"" path "\",\"size\":0,\"block\":4096,\"mode\":420,\"uid\":0,\"gid\":0,"     \
+#define FILE_ROW(path, more)                                                                       \
+	"{\"path\":\"" path "\",\"size\":0,\"block\":4096,\"mode\":420,\"uid\":0,\"gid\":0,"       \
 	"\"mtime\":1,\"ino\":1,\"ver\":1,\"chunks\":[]" more "}\n"
-#define LINK_ROW(path, target) \
+#define LINK_ROW(path, target)                                                                     \
 	"{\"link\":\"" path "\",\"target\":\"" target "\",\"uid\":0,\"gid\":0,\"mtime\":1}\n"
 
 static void hostile_rows_are_refused(void **state)
@@ -223,11 +223,11 @@ static void hostile_rows_are_refused(void **state)
 		const char *rows;
 		unsigned files, dirs, links;
 	} bad[] = {
-		{DIR_ROW("b", "") DIR_ROW("a", ""), 0, 3, 0},       /* out of order */
-		{FILE_ROW("a/b", ""), 1, 1, 0},                     /* no directory */
-		{FILE_ROW("a", "") FILE_ROW("a/b", ""), 2, 1, 0},   /* below a file */
+		{DIR_ROW("b", "") DIR_ROW("a", ""), 0, 3, 0},         /* out of order */
+		{FILE_ROW("a/b", ""), 1, 1, 0},                       /* no directory */
+		{FILE_ROW("a", "") FILE_ROW("a/b", ""), 2, 1, 0},     /* below a file */
 		{LINK_ROW("a", "/etc") FILE_ROW("a/b", ""), 1, 1, 1}, /* below a link */
-		{FILE_ROW("a", "") LINK_ROW("a", "b"), 1, 1, 1},    /* one name twice */
+		{FILE_ROW("a", "") LINK_ROW("a", "b"), 1, 1, 1},      /* one name twice */
 		{DIR_ROW("a", "") LINK_ROW("a", "b"), 0, 2, 1},
 		{LINK_ROW("a", ""), 0, 1, 1},
 		{LINK_ROW("../a", "b"), 0, 1, 1},
@@ -236,7 +236,7 @@ static void hostile_rows_are_refused(void **state)
 		{DIR_ROW("a", ",\"acl\":7"), 0, 2, 0},
 		{FILE_ROW("a", ",\"from\":\"b\""), 1, 1, 0},
 		{FILE_ROW("a", ",\"from\":\"/b/../c\""), 1, 1, 0},
-		{FILE_ROW("a", ",\"path_b64\":\"YQ==\""), 1, 1, 0}, /* it is text */
+		{FILE_ROW("a", ",\"path_b64\":\"YQ==\""), 1, 1, 0},             /* it is text */
 		{FILE_ROW("a\xef\xbf\xbd", ",\"path_b64\":\"Yv8=\""), 1, 1, 0}, /* not the same */
 		{FILE_ROW("\xef\xbf\xbd", ",\"path_b64\":\"AP8=\""), 1, 1, 0},  /* a NUL */
 		{FILE_ROW("\xef\xbf\xbd", ",\"path_b64\":\"/w=\""), 1, 1, 0},
@@ -272,9 +272,8 @@ static void manifests_of_another_version_say_what_to_do(void **state)
 	struct detail d = {0};
 
 	(void)state;
-	assert_int_equal(
-		manifest_decode(text, sizeof(text) - 1, &sums, sizeof(sums), &m, &d),
-		-LE_NOTSUP);
+	assert_int_equal(manifest_decode(text, sizeof(text) - 1, &sums, sizeof(sums), &m, &d),
+			 -LE_NOTSUP);
 	assert_non_null(strstr(d.what, "make it anew with leat dataset create"));
 }
 
