@@ -125,8 +125,7 @@ class Torch(unittest.TestCase):
             self.assertIsInstance(batch["__ids__"], torch.Tensor)
             if k == 1:
                 break
-        # The generator stands in its second step until it is asked for the third.
-        self.assertEqual(data.state_dict()["pos"], G)
+        self.assertEqual(data.state_dict()["pos"], 2 * G)
         self.assertEqual(data.state_dict(batches=2)["pos"], 2 * G)
 
     def test_persistent_workers_hear_of_epochs(self):
@@ -174,7 +173,7 @@ class Torch(unittest.TestCase):
         stock = DataLoader(self.ds, sampler=batches, batch_size=None, num_workers=2,
                            collate_fn=batch_itself)
         self.assertEqual([b.ids.tolist() for b in stock], self.want())
-        batches.load_state_dict(batches.state_dict(batches=2))
+        batches.load_state_dict(batches.state_after(2))
         self.assertEqual(list(batches), self.want(first=2))
         keys = DataLoader(self.ds, batch_sampler=batches, collate_fn=names_of)
         self.assertEqual(list(keys), [[self.ds.key(i) for i in b] for b in self.want(first=2)])

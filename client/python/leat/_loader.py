@@ -27,6 +27,15 @@ def _close(held: Held, _connections: tuple) -> None:
     _c.leat_loader_close(held.take())
 
 
+def _check_whole(state: Any) -> None:
+    """ValueError where a state is one that only leat.IterableDataset can go on from."""
+    if isinstance(state, dict) and ("skip" in state or "workers" in state):
+        raise ValueError("the state is %s: only leat.IterableDataset goes on from there" % (
+            "of worker %s of %s of torchdata's StatefulDataLoader" % (
+                state.get("worker"), state["workers"]) if "workers" in state else
+            "in the middle of a step"))
+
+
 class DataLoader:
     """Batches of a Dataset in shuffled order, read ahead by C threads.
 
@@ -182,15 +191,23 @@ class DataLoader:
 
     def state_dict(self) -> Dict[str, Any]:
         """Where training stands: batches handed out, never those read ahead. Small, JSON-able,
-        the same on all ranks."""
+        the same on all ranks. Where somebody takes batches ahead of the loop (tf.data's prefetch,
+        DALI's queue), say state_at()."""
         text = ctypes.create_string_buffer(256)
         with self._p as p:
             check(_c.leat_loader_state(p, text, 256))
         return json.loads(text.value)
 
+    def state_at(self, epoch: int, steps: int) -> Dict[str, Any]:
+        """The state after so many steps of that epoch, counted from its start, were consumed."""
+        state = self.state_dict()
+        return dict(state, epoch=epoch, pos=min(steps, self.steps) * state["G"])
+
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes on from there; the world size may be another, the global batch not. LeatError
-        (EINVAL) where it belongs to another data set, order, seed or global batch."""
+        (EINVAL) where it belongs to another data set, order, seed or global batch, ValueError where
+        only leat.IterableDataset can go on from it."""
+        _check_whole(state)
         with self._p as p:
             check(_c.leat_loader_set_state(p, json.dumps(state).encode()))
 

@@ -1,10 +1,17 @@
 """Where the steps of an epoch lie in its order, for those who deal them out without a loader."""
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from ._dataset import Dataset
 from ._loader import DataLoader
+
+
+class Place(NamedTuple):
+    """A step of an epoch, and how many samples of the rank's share of it were given already."""
+    epoch: int
+    step: int
+    skip: int
 
 
 class Position:
@@ -28,20 +35,43 @@ class Position:
         first = self.rank * m // self.world
         return base + first, (self.rank + 1) * m // self.world - first
 
-    def state(self, epoch: int, step: int) -> Dict[str, Any]:
-        """As DataLoader.state_dict() after `step` steps of the epoch."""
-        return dict(self._state, epoch=epoch, pos=min(step, self.steps) * self.batch)
+    def state(self, place: Place) -> Dict[str, Any]:
+        """As DataLoader.state_dict() there; in the middle of a step with "skip", samples of the
+        rank's share, and with "world", whose ranks have such shares."""
+        state = dict(self._state, epoch=place.epoch,
+                     pos=min(place.step, self.steps) * self.batch)
+        if place.skip:
+            state.update(skip=place.skip, world=self.world)
+        return state
 
-    def where(self, state: Dict[str, Any]) -> Tuple[int, int]:
-        """(epoch, step) of a state. ValueError where it belongs to something else."""
+    def where(self, state: Dict[str, Any], worker: Optional[int] = None,
+              workers: int = 1) -> Place:
+        """The place of a state; of one of this worker's, or of one of all workers, this worker's.
+        ValueError where it belongs to something else."""
         for name in ("v", "ds", "n", "order", "seed", "G"):
             if state.get(name) != self._state[name]:
                 raise ValueError("the state is of another data set, order, seed or global batch: "
                                  "%s is %r, here it is %r" % (name, state.get(name),
                                                               self._state[name]))
-        epoch, pos = state.get("epoch"), state.get("pos")
-        if not isinstance(epoch, int) or not isinstance(pos, int) or epoch < 0 or pos < 0:
+        epoch, pos, skip = state.get("epoch"), state.get("pos"), state.get("skip", 0)
+        if any(not isinstance(n, int) or n < 0 for n in (epoch, pos, skip)):
             raise ValueError("the state has no position")
-        if pos % self.batch or pos > self.steps * self.batch:
-            raise ValueError("the state's position %d is none of this epoch" % pos)
-        return epoch, pos // self.batch
+        if skip and state.get("world") != self.world:
+            raise ValueError("the state is in the middle of a step of %s ranks, and here are %d: "
+                             "with other ranks one goes on after whole steps; give torch's "
+                             "DataLoader the batch_size of a step" % (state.get("world"),
+                                                                      self.world))
+        step = pos // self.batch
+        if pos % self.batch or step > self.steps or skip and (
+                step == self.steps or skip >= self.share(step)[1]):
+            raise ValueError("the state's position %d, %d is none of this epoch" % (pos, skip))
+        if "workers" not in state:
+            return Place(epoch, step + (worker or 0), 0 if worker else skip)
+        if (state.get("worker"), state["workers"]) != (worker, workers):
+            raise ValueError(
+                "the state is of worker %s of %s, and this is %s: StatefulDataLoader goes on with "
+                "as many workers as it had; to change their number, keep "
+                "state_dict(batches=N) of leat.IterableDataset, or use leat.DataLoader" % (
+                    state.get("worker"), state["workers"],
+                    "no worker" if worker is None else "worker %d of %d" % (worker, workers)))
+        return Place(epoch, step, skip)

@@ -12,6 +12,9 @@ DALI copies what it is given before it asks for the next batch (no_copy=False, t
 the loader's memory is free then. At the end of an epoch the source raises StopIteration, and the
 pipeline's reset() goes on with the next one. The tail "drop" or "pad" keeps batches of one size;
 with "shorter" the pipeline must allow smaller ones.
+
+DALI takes batches ahead of your loop (prefetch_queue_depth): loader.state_dict() says what it took.
+Where training stands is loader.state_at(epoch, steps that your loop consumed).
 """
 from __future__ import annotations
 

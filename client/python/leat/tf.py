@@ -10,6 +10,9 @@ A field whose samples have one shape and type in ds.types comes as a dense tenso
 other as a tf.string tensor [n] of the samples' bytes, which tf.io.decode_jpeg, tf.io.parse_example
 and the like take. "__ids__" is int64 [n], "__labels__" int64 [n] (plain files). TensorFlow copies
 what it is given, so the loader's memory is free at once.
+
+TensorFlow takes batches ahead of your loop (prefetch, from_generator itself): loader.state_dict()
+says what it took. Where training stands is loader.state_at(epoch, steps that your loop consumed).
 """
 from __future__ import annotations
 

@@ -15,13 +15,23 @@ the number of workers: worker w of W takes the steps w, w + W, ... of its rank, 
 batches from the workers in turn. Call set_epoch(e) before each epoch, as with torch's
 DistributedSampler; without it, each pass is the same.
 
-Where training stands is what it has consumed, which only the training loop knows when workers read
-ahead: state_dict(batches=n), n of the present pass.
+Where training stands is what the loop has consumed, never what was read ahead for it:
+
+    no workers                     data.state_dict() after any batch, of any size
+    torch's DataLoader, workers    data.state_dict(batches=n): only the loop knows how many steps of
+                                   this pass it consumed; without a number it refuses
+    torchdata's StatefulDataLoader loader.state_dict(), with any number of workers: the data set
+                                   and the sampler speak its protocol. It goes on with as many
+                                   workers as it had
+    wrappers that fetch a batch    data.state_dict(batches=n): Lightning and accelerate look one
+    ahead                          batch ahead, also without workers
+
+A state of whole steps goes on with any number of workers and ranks, and in leat.DataLoader.
 """
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Union
 
 import torch
 from torch.utils import data as _data
@@ -29,10 +39,19 @@ from torch.utils import data as _data
 from ._batch import Batch
 from ._dataset import Dataset
 from ._loader import DataLoader
-from ._position import Position
+from ._position import Place, Position
 from ._ranks import rank_and_world
 
 __all__ = ["IterableDataset", "Sampler"]
+
+
+_WORKERS = ("no batch of this pass was taken in this process. With worker processes only the "
+            "training loop knows how many it consumed: say state_dict(batches=N), N steps of this "
+            "pass, or use torchdata's StatefulDataLoader and its state_dict(), or leat.DataLoader, "
+            "which needs no workers")
+
+
+_MIDDLE = "the state is in the middle of a step, and here whole steps are given"
 
 
 class _Steps:
@@ -46,33 +65,85 @@ class _Steps:
         rank, world = rank_and_world(rank, world)
         self.dataset = ds
         self._at = Position(ds, global_batch or batch_size * world, seed, order, tail, rank, world)
-        # Shared with workers that live on from epoch to epoch: [epoch, step where a pass begins].
-        self._where = torch.zeros(2, dtype=torch.int64).share_memory_()
-        self._passed: Optional[int] = None  # steps of the present pass, where this process makes it
+        # Shared with workers that live on from epoch to epoch: epoch, step where a pass begins,
+        # samples of that step that it leaves out, and whether the latest pass is in a worker.
+        self._where = torch.zeros(4, dtype=torch.int64).share_memory_()
+        self._pass: Any = None  # the latest of this process
+
+    def _begin(self, place: Place) -> None:
+        for k, n in enumerate(place):
+            self._where[k] = n
+        self._where[3] = 0
+        self._pass = None
 
     def set_epoch(self, epoch: int) -> None:
         """The next pass is over this epoch, from its start; from the position of load_state_dict
         where that is in this epoch."""
-        if epoch != int(self._where[0]):
-            self._where[0], self._where[1] = epoch, 0
-        self._passed = None
+        place = self._place()
+        self._begin(place if epoch == place.epoch else Place(epoch, 0, 0))
 
-    def state_dict(self, batches: Optional[int] = None) -> Dict[str, Any]:
-        """As of leat.DataLoader, after so many batches of this pass were consumed. None: as many as
-        were taken in this process; ValueError where there were none, for example with workers."""
-        epoch, step = (int(n) for n in self._where)
-        if batches is None:
-            if self._passed is None:
-                raise ValueError("no batch was taken in this process: with worker processes say "
-                                 "state_dict(batches=N), N batches of this pass consumed")
-            batches = self._passed
-        return self._at.state(epoch, step + batches)
+    def _place(self) -> Place:
+        return Place(*(int(n) for n in self._where[:3]))
 
-    def load_state_dict(self, state: Dict[str, Any]) -> None:
-        """Passes over the state's epoch begin there from now on. ValueError where the state belongs
-        to something else. World size and number of workers may be others."""
-        self._where[0], self._where[1] = self._at.where(state)
-        self._passed = None
+    def _after(self, batches: int) -> Dict[str, Any]:
+        """The state after so many steps of the present pass."""
+        mine = self._pass is not None and not self._where[3]
+        place = self._pass.began if mine else self._place()
+        if place.skip:
+            raise ValueError("this pass began in the middle of a step: steps of it cannot be "
+                             "counted; give torch's DataLoader the batch_size of a step")
+        return self._at.state(place._replace(step=place.step + batches))
+
+
+class _Pass:
+    """One pass of one process: an iterator that knows what it has given."""
+
+    def __init__(self, data: IterableDataset, place: Place, worker: int, workers: int) -> None:
+        self._data, self.began, self.place = data, place, place
+        self._worker, self._workers, self._pid = worker, workers, os.getpid()
+        self._rest: List[Any] = []  # of the step at hand, the last one first
+        self._batches: Iterator[Batch] = iter(())
+        if place.step < data._at.steps:
+            loader = data._open(worker, workers, place.epoch)
+            loader.load_state_dict(data._at.state(place._replace(skip=0)))
+            self._batches = iter(loader)
+
+    def __iter__(self) -> _Pass:
+        return self
+
+    def __next__(self) -> Any:
+        if self._data._pass is not self:
+            raise RuntimeError("another pass over this data set has begun in this process since, "
+                               "and took its place: make an IterableDataset for each")
+        while not self._rest:
+            batch = next(self._batches, None)
+            if batch is None:
+                self._ended()
+                raise StopIteration
+            skip = self.place.skip if batch.step == self.place.step else 0
+            self.place = Place(self.place.epoch, batch.step, skip)
+            self._rest = self._data._give(batch)[skip:][::-1]
+            if not self._rest:
+                self.place = Place(self.place.epoch, batch.step + self._workers, 0)
+        item = self._rest.pop()
+        # Said before it is given: who holds it has consumed it.
+        epoch, step, skip = self.place
+        self.place = Place(epoch, step, skip + 1) if self._rest else (
+            Place(epoch, step + self._workers, 0))
+        return item
+
+    def _ended(self) -> None:
+        """What was loaded counts for this pass; here nobody else is on the way."""
+        data = self._data
+        if _data.get_worker_info() is None and data._place() == self.began and (
+                self.began.step or self.began.skip):
+            data._where[1] = data._where[2] = 0
+
+    def state(self) -> Dict[str, Any]:
+        state = self._data._at.state(self.place)
+        if _data.get_worker_info() is not None:
+            state.update(worker=self._worker, workers=self._workers)
+        return state
 
 
 class IterableDataset(_Steps, _data.IterableDataset):
@@ -80,7 +151,8 @@ class IterableDataset(_Steps, _data.IterableDataset):
 
     batch_size    samples per rank and step (or global_batch, of all ranks together). Give the
                   DataLoader the same batch_size; with another one every sample still comes once,
-                  but with several workers in another order.
+                  but with several workers in another order, and state_dict(batches=n) counts steps,
+                  not batches.
     batched       give whole steps: the DataLoader has batch_size=None
     collate       of a step's leat.Batch (tensors without a copy) makes what is given, in the
                   worker. Without it: a dict of lists of tensors, and the int64 tensor "__ids__".
@@ -102,6 +174,7 @@ class IterableDataset(_Steps, _data.IterableDataset):
         self._options = dict(loader, framework="torch")
         self._loader: Optional[DataLoader] = None
         self._key: tuple = ()
+        self._resume: Optional[Place] = None  # of this worker, for its next pass
 
     def __len__(self) -> int:
         """Samples of a pass from the epoch's start; steps if batched."""
@@ -113,23 +186,48 @@ class IterableDataset(_Steps, _data.IterableDataset):
         return last * (self._at.batch // self._at.world) + self._at.share(last)[1]
 
     def __getstate__(self) -> dict:
-        return dict(vars(self), _loader=None, _key=())
+        return dict(vars(self), _loader=None, _key=(), _pass=None)
 
     def __iter__(self) -> Iterator[Any]:
         info = _data.get_worker_info()
         worker, workers = (info.id, info.num_workers) if info else (0, 1)
-        epoch, first = (int(n) for n in self._where)
-        if first + worker >= self._at.steps:
+        epoch, step, skip = self._place()
+        place = Place(epoch, step + worker, 0 if worker else skip)
+        self._where[3] = int(info is not None)
+        self._pass = _Pass(self, self._resume or place, worker, workers)
+        self._resume = None
+        return self._pass
+
+    def state_dict(self, batches: Optional[int] = None) -> Dict[str, Any]:
+        """As of leat.DataLoader, after what was consumed of this pass; in the middle of a step it
+        says so, and goes on only with the same number of ranks. batches: after so many steps of
+        this pass. ValueError, which says what to do, where that is not known here: with workers of
+        torch's DataLoader.
+
+        In a worker, where StatefulDataLoader asks, it is the state of that worker."""
+        if batches is not None:
+            return self._after(batches)
+        p = self._pass
+        if p is None or p._pid != os.getpid() or (
+                self._where[3] and _data.get_worker_info() is None):
+            raise ValueError(_WORKERS)
+        return p.state()
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Passes over the state's epoch begin there from now on, until one was read to its end in
+        this process, or set_epoch of another. ValueError where the state belongs to something else.
+        World size and number of workers may be others, where the state is one of whole steps.
+
+        In a worker, where StatefulDataLoader brings that worker's state, its next pass does."""
+        info = _data.get_worker_info()
+        place = self._at.where(state, *((info.id, info.num_workers) if info else ()))
+        if place.skip and self.batched:
+            raise ValueError(_MIDDLE)
+        if info is None:
+            self._begin(place)
             return
-        loader = self._open(worker, workers, epoch)
-        loader.load_state_dict(self._at.state(epoch, first + worker))
-        if not info:
-            self._passed = 0
-        for batch in loader:
-            yield from self._give(batch)
-            del batch
-            if not info and self._passed is not None:
-                self._passed += 1
+        self._where[0], self._where[1], self._where[2] = place.epoch, 0, 0
+        self._resume = place
 
     def _open(self, worker: int, workers: int, epoch: int) -> DataLoader:
         """One loader per process, for all its passes."""
@@ -143,15 +241,49 @@ class IterableDataset(_Steps, _data.IterableDataset):
             self._key = key
         return self._loader
 
-    def _give(self, batch: Batch) -> Iterator[Any]:
+    def _give(self, batch: Batch) -> List[Any]:
         if self.collate is not None:
-            yield self.collate(batch)
-        elif self.batched:
-            yield dict(batch, __ids__=torch.from_numpy(batch.ids.astype("int64")))
-        else:
-            for sample, number in zip(self.dataset._samples(batch), batch.ids.tolist()):
-                sample["__id__"] = number
-                yield sample
+            return [self.collate(batch)]
+        if self.batched:
+            return [dict(batch, __ids__=torch.from_numpy(batch.ids.astype("int64")))]
+        samples = self.dataset._samples(batch)
+        for sample, number in zip(samples, batch.ids.tolist()):
+            sample["__id__"] = number
+        return samples
+
+
+class _Draws:
+    """Indices of one pass; what torchdata's samplers take the state of: drawn so far."""
+
+    def __init__(self, sampler: Sampler, place: Place) -> None:
+        self._sampler, self._place, self._order = sampler, place, None
+
+    def __iter__(self) -> _Draws:
+        return self
+
+    def __next__(self) -> Union[int, List[int]]:
+        at, (epoch, step, skip) = self._sampler._at, self._place
+        if step >= at.steps:
+            raise StopIteration
+        if self._order is None:
+            self._order = self._sampler.dataset.order(at.mode, at.seed, epoch, at.batch)
+        start, count = at.share(step)
+        # The tail "pad" begins again from the front.
+        if self._sampler.batched:
+            self._place = Place(epoch, step + 1, 0)
+            return [self._order[(start + i) % at.n] for i in range(count)]
+        last = skip + 1 >= count
+        self._place = Place(epoch, step + last, 0 if last else skip + 1)
+        return self._order[(start + skip) % at.n] if count else next(self)
+
+    def state_dict(self) -> Dict[str, Any]:
+        return self._sampler._at.state(self._place)
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        place = self._sampler._at.where(state)
+        if place.skip and self._sampler.batched:
+            raise ValueError(_MIDDLE)
+        self._place, self._order = place, None
 
 
 class Sampler(_Steps, _data.Sampler):
@@ -161,6 +293,10 @@ class Sampler(_Steps, _data.Sampler):
     batched: lists of a step's indices each, for DataLoader(batch_sampler=...); or, with
     DataLoader(ds, sampler=..., batch_size=None), for reading each step at once.
     The other arguments are those of leat.DataLoader.
+
+    Samplers are asked ahead of the loop: state_after(n) is the state after n steps of this pass
+    were consumed. (It has no state_dict, which torchdata would take for that of what was drawn;
+    StatefulDataLoader asks the sampler's iterator.)
     """
 
     def __init__(self, ds: Dataset, batch_size: Optional[int] = None, *,
@@ -175,15 +311,17 @@ class Sampler(_Steps, _data.Sampler):
         at = self._at
         return at.steps if self.batched else sum(at.share(s)[1] for s in range(at.steps))
 
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Passes over the state's epoch begin there from now on, until set_epoch of another.
+        ValueError where the state belongs to something else. World size may be another."""
+        place = self._at.where(state)
+        if place.skip and self.batched:
+            raise ValueError(_MIDDLE)
+        self._begin(place)
+
+    def state_after(self, batches: int) -> Dict[str, Any]:
+        """As of leat.DataLoader, after so many steps of this pass were consumed."""
+        return self._after(batches)
+
     def __iter__(self) -> Iterator[Union[int, List[int]]]:
-        at = self._at
-        epoch, first = (int(n) for n in self._where)
-        order = self.dataset.order(at.mode, at.seed, epoch, at.batch)
-        for step in range(first, at.steps):
-            start, count = at.share(step)
-            # The tail "pad" begins again from the front.
-            indices: Sequence[int] = [order[(start + i) % at.n] for i in range(count)]
-            if self.batched:
-                yield list(indices)
-            else:
-                yield from indices
+        return _Draws(self, self._place())
