@@ -13,6 +13,12 @@
 #include "client/loader/peer.h"
 #include "client/stage/catalog.h"
 #include "client/stage/copies.h"
+#include "common/base/log.h"
+#include "common/rt/fiber.h"
+#include "common/rt/loop.h"
+
+/* How long a metadata server has to say what a name means that was staged. */
+#define ASK_US 1000000u
 
 static int entries_of_manifest(const struct manifest *m, struct files_entry **ret_entries)
 {
@@ -30,6 +36,7 @@ static int entries_of_manifest(const struct manifest *m, struct files_entry **re
 struct wanted {
 	const char *format;
 	bool named, verify, peers;
+	bool asked; /* who knows names has answered */
 	/* Where that is written down, if not beside the copy. */
 	struct vol *beside;
 	const char *dir;
@@ -215,23 +222,77 @@ static void leave_copy(struct leat_dataset *ds)
 	ds->lease_fd = -1;
 }
 
+static const char *catalog_of(const struct leat_dataset_options *o)
+{
+	return o->catalog ? o->catalog : CATALOG_DEFAULT;
+}
+
+/* What the name means at the metadata server, which is not waited for for long: a copy is there so
+ * that no server has to be. Negative, but for -LE_NOENT: it cannot be asked now. */
+static int ask_name(const struct leat_dataset *ds, const char *what,
+		    const struct leat_dataset_options *o, char ret_id[MANIFEST_ID_SIZE])
+{
+	if (!ds->io.remote)
+		return -LE_HOSTDOWN;
+	uint64_t outer = fiber_deadline(), until = loop_now_us() + ASK_US;
+	fiber_set_deadline(until < outer ? until : outer);
+	int rc = catalog_lookup(ds->io.remote, catalog_of(o), what, ret_id);
+	fiber_set_deadline(outer);
+	/* What a request says whose time is up. */
+	return rc == -LE_IO ? -LE_TIMEDOUT : rc;
+}
+
+/* A version never means anything else, unless it was removed and made again: so what it was when it
+ * was staged is believed while nobody can be asked. What a name without a version means may have
+ * changed. */
+static int believe_note(const struct leat_dataset *ds, const char *what, int rc, struct detail *d)
+{
+	char name[MANIFEST_NAME_MAX + 1], version[MANIFEST_NAME_MAX + 1];
+	TRY(manifest_parse_alias(what, name, version));
+	if (!strchr(what, '@') || strcmp(version, "latest") == 0)
+		return detail_set(d, rc, what, UINT64_MAX,
+				  "which version that is only the metadata server knows, which "
+				  "cannot be asked now: give name@version, or the id of the copy");
+	log_warn("%s: the metadata server cannot be asked (%s); it is taken for the copy %.12s, "
+		 "which was staged under that name",
+		 what, status_text(rc), ds->m->id);
+	return 0;
+}
+
+/* The copy that was found by a name: is it what the name means? Else *ret_id is what it means.
+ * *ret_asked: the metadata server has answered. */
+static int check_name(const struct leat_dataset *ds, const char *what,
+		      const struct leat_dataset_options *o, char ret_id[MANIFEST_ID_SIZE],
+		      bool *ret_asked, struct detail *d)
+{
+	ret_id[0] = 0;
+	*ret_asked = true;
+	/* One that was made on this machine has no metadata server. */
+	if (what[0] == '/' || is_its_id(ds, what) || uuid_is_zero(&ds->m->cluster))
+		return 0;
+	int rc = ask_name(ds, what, o, ret_id);
+	*ret_asked = rc == 0 || rc == -LE_NOENT;
+	if (rc < 0)
+		ret_id[0] = 0;
+	return *ret_asked ? 0 : believe_note(ds, what, rc, d);
+}
+
 /* A copy serves all names of its content, and has the samples of the one that was staged last. Only
- * where that is not known to be this one the catalogue is asked: a copy is there so that no server
- * has to be. While it cannot be read the copy's are taken for the name's, unless they are known to
- * be others. */
+ * where that is not known to be this one the catalogue is asked for them. While it cannot be read
+ * the copy's are taken for the name's, unless they are known to be others. */
 static int find_samples(struct leat_dataset *ds, const char *what,
 			const struct leat_dataset_options *o, char buf[4096], struct wanted *w,
 			struct detail *d)
 {
 	char id[MANIFEST_ID_SIZE];
-	const char *catalog = o->catalog ? o->catalog : CATALOG_DEFAULT;
+	const char *catalog = catalog_of(o);
 	struct vol *v = io_source(&ds->io);
 	if (!w->named || w->format || is_its_id(ds, what))
 		return 0;
 	int named = samples_named(ds->io.local, w->dir, catalog, what);
 	if (named > 0)
 		return 0;
-	int rc = catalog_find(v, catalog, what, id, buf);
+	int rc = w->asked ? catalog_find(v, catalog, what, id, buf) : -LE_HOSTDOWN;
 	if (rc == 0 && strcmp(id, ds->m->id) != 0)
 		rc = -LE_NOENT;
 	if (rc == 0)
@@ -247,30 +308,44 @@ static int find_samples(struct leat_dataset *ds, const char *what,
 	return 0;
 }
 
-/* A READY copy in stage_dir, by whatever name. One that is known not to be what lies at that path
- * any more is of use only by its own. */
-static int try_staged(struct leat_dataset *ds, const char *what,
-		      const struct leat_dataset_options *o, struct detail *d, bool *ret_found)
+/* A READY copy in stage_dir, by whatever name; its manifest. One that is known not to be what lies
+ * at that path any more is of use only by its own. */
+static int lease_copy(struct leat_dataset *ds, const char *what,
+		      const struct leat_dataset_options *o, char ret_dir[4096], struct detail *d)
 {
 	struct leat_stage_copy *c = malloc(sizeof(*c));
-	char dir[4096], named[4096];
-	*ret_found = false;
 	if (!c)
 		return -LE_NOMEM;
 	int rc = copies_lease(&ds->io, o->stage_dir, what, c, &ds->lease_fd);
 	bool stale = rc == 0 && c->state == LEAT_COPY_STALE;
 	if (rc == 0)
-		snprintf(dir, sizeof(dir), "%.4000s/.leat/%s", o->stage_dir, c->id);
+		snprintf(ret_dir, 4096, "%.4000s/.leat/%s", o->stage_dir, c->id);
 	free(c);
 	if (rc < 0)
 		return 0;
-	TRY(manifest_load(ds->io.local, dir, &ds->m, d));
-	if ((stale && what[0] == '/') || !is_of_here(ds, what)) {
+	TRY(manifest_load(ds->io.local, ret_dir, &ds->m, d));
+	if ((stale && what[0] == '/') || !is_of_here(ds, what))
 		leave_copy(ds);
+	return 0;
+}
+
+static int try_staged(struct leat_dataset *ds, const char *what,
+		      const struct leat_dataset_options *o, struct detail *d, bool *ret_found)
+{
+	char dir[4096], named[4096], id[MANIFEST_ID_SIZE];
+	struct wanted w = wanted_of(what, o);
+	*ret_found = false;
+	TRY(lease_copy(ds, what, o, dir, d));
+	if (!ds->m)
 		return 0;
+	TRY(check_name(ds, what, o, id, &w.asked, d));
+	if (id[0] && strcmp(id, ds->m->id) != 0) {
+		leave_copy(ds);
+		TRY(lease_copy(ds, id, o, dir, d));
+		if (!ds->m)
+			return 0;
 	}
 	*ret_found = true;
-	struct wanted w = wanted_of(what, o);
 	w.dir = dir;
 	TRY(find_samples(ds, what, o, named, &w, d));
 	return open_copy(ds, dir, &w, d);
@@ -281,11 +356,14 @@ static int open_alias(struct leat_dataset *ds, const char *what,
 {
 	char id[MANIFEST_ID_SIZE], dir[4096];
 	struct wanted w = wanted_of(what, o);
-	const char *catalog = o->catalog ? o->catalog : CATALOG_DEFAULT;
 	struct vol *v = io_source(&ds->io);
-	int rc = catalog_find(v, catalog, what, id, dir);
+	int rc = catalog_find(v, catalog_of(o), what, id, dir);
+	if (rc == -LE_NOENT)
+		return detail_set(d, rc, what, UINT64_MAX,
+				  "there is no such data set: leat dataset ls has them all");
 	if (rc < 0)
-		return detail_set(d, rc, what, UINT64_MAX, "there is no such data set");
+		return detail_set(d, rc, what, UINT64_MAX, "what it is cannot be read now: %s",
+				  status_text(rc));
 	TRY(manifest_load(v, dir, &ds->m, d));
 	ds->vol = v;
 	ds->source = ds->io.remote ? "server" : "local";

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -213,6 +214,72 @@ class Named(unittest.TestCase):
             list(leat.webdataset.dataset(samples.dataset, order="sequential"))
         self.assertEqual((raised.exception.errno, raised.exception.filename),
                          (errno.ESTALE, "train-02.tar"))
+
+    def open_copy(self, what, to):
+        """(source, id, what was logged, seconds) of a process of its own."""
+        code = ("import sys, leat\n"
+                "with leat.Dataset(sys.argv[1], stage_dir=sys.argv[2]) as ds:\n"
+                "    print(ds.source, ds.id, len(ds[0]['data']))\n")
+        began = time.monotonic()
+        done = subprocess.run([sys.executable, "-c", code, what, to], check=False, text=True,
+                              capture_output=True, timeout=120,
+                              env=dict(self.env, PYTHONPATH=SRC + "/client/python"))
+        took = time.monotonic() - began
+        return (*(done.stdout.split() + ["", ""])[:2], done.stderr, took)
+
+    def test_a_copy_opens_by_its_name_without_the_metadata_server(self):
+        self.make("near")
+        self.tool("dataset", "create", "near@latest", "leat:/near")
+        to = self.to("near")
+        self.tool("stage", "in", "near@v1", "--to", to)
+        self.tool("stage", "in", "near", "--to", to)
+        source, name_id, said, _ = self.open_copy("leat:near@v1", to)
+        self.assertEqual((source, said), ("copy", ""))
+        try:
+            self.dev("stop", "mds")
+            source, now, said, took = self.open_copy("leat:near@v1", to)
+            self.assertEqual((source, now), ("copy", name_id), said)
+            self.assertLess(took, 6, "it waited for the server")
+            self.assertEqual(said.count("\n"), 1, said)
+            self.assertIn("near@v1: the metadata server cannot be asked", said)
+            # What has no version may be another one by now.
+            for what in ("near", "near@latest"):
+                source, _, said, took = self.open_copy("leat:" + what, to)
+                self.assertEqual(source, "", what)
+                self.assertIn("give name@version", said, what)
+                self.assertLess(took, 6)
+            # What the content is says its id.
+            self.assertEqual(self.open_copy("leat:" + name_id[:16], to)[:2], ("copy", name_id))
+        finally:
+            self.dev("start", "mds")
+        # One that was connected, and is not any more.
+        fs = leat.connect()
+        self.dev("stop", "mds")
+        try:
+            began = time.monotonic()
+            with leat.Dataset("leat:near@v1", fs=fs, stage_dir=to) as ds:
+                self.assertEqual(ds.source, "copy")
+                self.assertLess(time.monotonic() - began, 5)
+        finally:
+            self.dev("start", "mds")
+
+    def test_the_metadata_server_says_what_a_name_means_now(self):
+        folder, to = self.make("again"), self.to("again")
+        self.tool("stage", "in", "again@v1", "--to", to)
+        with leat.Dataset("leat:again@v1", stage_dir=to) as ds:
+            first = ds.id
+        self.tool("dataset", "rm", "again@v1")
+        self.overwrite(folder + "/000", 0, b"?")
+        self.tool("dataset", "create", "again@v1", "leat:/again")
+        with leat.Dataset("leat:again@v1", stage_dir=to) as ds:
+            self.assertEqual(ds.source, "server")
+            self.assertNotEqual(ds.id, first)
+            second = ds.id
+        self.tool("stage", "in", "again@v1", "--to", to)
+        with leat.Dataset("leat:again@v1", stage_dir=to) as ds:
+            self.assertEqual((ds.source, ds.id), ("copy", second))
+        with leat.Dataset("leat:" + first, stage_dir=to) as ds:
+            self.assertEqual((ds.source, ds.id), ("copy", first))
 
     def find_samples(self, name):
         """The file of the catalogue that says what its samples are."""

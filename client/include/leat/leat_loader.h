@@ -94,6 +94,10 @@ struct leat_dataset_options {
  * "name@version" is what its manifest says, byte by byte, wherever it is read: what has changed or
  * gone since is the status of ESTALE, with file and offset, when it is read. What is wrong in a
  * staged copy is read from other nodes or from what the copy was made of.
+ *
+ * A copy that was staged under that name serves it, as far as the metadata server does not say that
+ * the name means other content by now; that is waited for one second. While it does not answer, and
+ * without fs, a name without a version is refused.
  */
 int leat_dataset_open(const char *what, const struct leat_dataset_options *opts,
 		      struct leat_dataset **ret_dataset);

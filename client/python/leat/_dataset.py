@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from . import _arrays, _explain, _lib
 from ._batch import Batch, Slot
 from ._errors import LeatError, check, text
-from ._files import FileSystem
+from ._files import FileSystem, connect_or_copy
 from ._held import Held
 from ._lib import lib as _c
 
@@ -111,7 +111,7 @@ class Dataset:
         if what.startswith("leat:"):
             what = what[len("leat:"):]
             if fs is None:
-                fs = FileSystem(conf)
+                fs = connect_or_copy(what, conf, stage_dir)
         options = _lib.sized(_lib.DatasetOptions, fs=fs._handle() if fs else None,
                              stage_dir=text(stage_dir), catalog=text(catalog), threads=threads,
                              no_verify=not verify, format=text(format), peers=not peers)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import threading
 import weakref
@@ -34,15 +35,22 @@ class FileSystem:
 
     Raises LeatError where the configuration is wrong or nobody answers."""
 
-    def __init__(self, conf: Optional[str] = None) -> None:
-        self.conf = conf
+    def __init__(self, conf: Optional[str] = None, *, _within_ms: int = 0) -> None:
+        self.conf, self._within_ms = conf, _within_ms
         self._connect()
 
     def _connect(self) -> None:
         fs = ctypes.c_void_p()
-        rc = _c.leat_open_fs(text(self.conf), None, ctypes.byref(fs))
+        options = _lib.sized(_lib.Options)
+        if self._within_ms:
+            params = (ctypes.c_char_p * 2)(b"mount_timeout_ms=%d" % self._within_ms, None)
+            options.params = ctypes.cast(params, ctypes.c_void_p)
+        rc = _c.leat_open_fs(text(self.conf), ctypes.byref(options), ctypes.byref(fs))
         if rc < 0:
-            raise LeatError(_c.leat_errno(rc), _c.leat_strerror(rc).decode(), self.conf)
+            conf = self.conf or os.environ.get("LEAT_CONF") or "/etc/leat/leat.conf"
+            raise LeatError(_c.leat_errno(rc), "cannot connect to the metadata servers that %s "
+                            "names: %s (leat status says more)" % (conf, _c.leat_strerror(rc).decode()),
+                            self.conf)
         self._p, self._pid = fs, os.getpid()
         self._connection = _Connection(fs)
 
@@ -70,6 +78,27 @@ class FileSystem:
 
 def connect(conf: Optional[str] = None) -> FileSystem:
     return FileSystem(conf)
+
+
+# How long a server may take to answer where a copy is here that can do without one.
+_WITHIN_MS = 1000
+_NOBODY_THERE = {errno.ECONNREFUSED, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH,
+                 errno.EHOSTDOWN, errno.EAGAIN, errno.EIO}
+
+
+def connect_or_copy(what: str, conf: Optional[str],
+                    stage_dir: Optional[str]) -> Optional[FileSystem]:
+    """A connection; None where nobody answers and the name `what` is staged in stage_dir."""
+    if stage_dir is None or what.startswith("/") or \
+            _c.leat_stage_path(text(stage_dir), text(what), ctypes.create_string_buffer(4096),
+                               4096) < 0:
+        return FileSystem(conf)
+    try:
+        return FileSystem(conf, _within_ms=_WITHIN_MS)
+    except LeatError as e:
+        if e.errno not in _NOBODY_THERE:
+            raise
+        return None
 
 
 _kept: Dict[Optional[str], FileSystem] = {}

@@ -149,6 +149,7 @@ PROTOTYPES = {
     "leat_version": (c_char_p, []),
     "leat_open_fs": (c_int, [c_char_p, POINTER(Options), POINTER(P)]),
     "leat_close_fs": (None, [P]),
+    "leat_stage_path": (c_int, [c_char_p, c_char_p, P, c_size_t]),
     "leat_last_error": (POINTER(Error), []),
     "leat_dataset_open": (c_int, [c_char_p, POINTER(DatasetOptions), POINTER(P)]),
     "leat_dataset_mix": (c_int, [POINTER(MixPart), c_uint32, POINTER(MixOptions), POINTER(P)]),
