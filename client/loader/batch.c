@@ -27,39 +27,48 @@
 
 int field_set_init(struct field_set *s, const struct leat_dataset *ds, const char *const *names)
 {
-	memset(s, 0, sizeof(*s));
-	for (uint32_t f = 0; f < INDEX_FIELDS_MAX; f++)
-		s->place[f] = -1;
-	if (!names) {
-		for (uint32_t f = 0; f < ds->x->n_fields; f++) {
-			s->place[f] = (int32_t)f;
-			s->fields[s->n++] = f;
-		}
+	*s = (struct field_set){.n = names ? 0 : ds->x->n_fields};
+	if (!names)
 		return 0;
-	}
+	s->place = malloc(((size_t)ds->x->n_fields + 1) * sizeof(*s->place));
+	if (!s->place)
+		return error_say(-LE_NOMEM, "out of memory");
+	memset(s->place, 0xff, ds->x->n_fields * sizeof(*s->place));
 	for (; *names; names++) {
 		int f = index_field(ds->x, *names);
 		if (f < 0)
 			return error_say(-LE_NOENT, "no sample has the field %s", *names);
-		if (s->place[f] >= 0)
-			continue;
-		s->place[f] = (int32_t)s->n;
-		s->fields[s->n++] = (uint32_t)f;
+		if (s->place[f] < 0)
+			s->place[f] = (int32_t)s->n++;
 	}
 	return 0;
+}
+
+void field_set_fini(struct field_set *s)
+{
+	free(s->place);
+	*s = (struct field_set){0};
 }
 
 int batch_init(struct leat_batch *b, struct leat_dataset *ds, const struct field_set *set,
 	       uint32_t cap)
 {
 	*b = (struct leat_batch){.magic = BATCH_MAGIC, .ds = ds, .set = set, .cap = cap, .fd = -1};
-	size_t n = cap ? cap : 1, fields = set->n ? set->n : 1;
+	size_t n = cap ? cap : 1;
+	b->cap_rows = 1 + (set->n < BATCH_ROWS ? set->n : BATCH_ROWS);
 	b->ids = calloc(n, sizeof(*b->ids));
 	b->labels = calloc(n, sizeof(*b->labels));
-	b->off = calloc(n * fields, sizeof(*b->off));
-	b->len = calloc(n * fields, sizeof(*b->len));
+	b->off = calloc(n * b->cap_rows, sizeof(*b->off));
+	b->len = calloc(n * b->cap_rows, sizeof(*b->len));
 	b->lost = calloc(n, sizeof(*b->lost));
-	return b->ids && b->labels && b->off && b->len && b->lost ? 0 : -LE_NOMEM;
+	b->row_of = calloc((size_t)set->n + 1, sizeof(*b->row_of));
+	b->place_of = calloc(b->cap_rows, sizeof(*b->place_of));
+	b->decoded = calloc(b->cap_rows, sizeof(*b->decoded));
+	b->n_rows = 1;
+	return b->ids && b->labels && b->off && b->len && b->lost && b->row_of && b->place_of &&
+			       b->decoded
+		       ? 0
+		       : -LE_NOMEM;
 }
 
 void batch_fini(struct leat_batch *b)
@@ -74,6 +83,10 @@ void batch_fini(struct leat_batch *b)
 	free(b->bad);
 	free(b->decodes);
 	free(b->lost);
+	free(b->row_of);
+	free(b->place_of);
+	free(b->decoded);
+	field_set_fini(&b->own_set);
 	cuda_slot_destroy(b->cuda);
 	ASSERT(!b->lent); /* loader_stop */
 	if (b->base)
@@ -208,7 +221,7 @@ static void fail_member(const struct member_job *j, uint64_t dst, int rc, const 
 static void do_job(struct member_job *j)
 {
 	struct leat_batch *b = j->b;
-	uint64_t dst = b->off[(size_t)j->place * b->cap + j->sample];
+	uint64_t dst = b->off[batch_at(b, j->row, j->sample)];
 	if (batch_is_bad(b, j->src, j->m->len)) {
 		/* Its sample goes, whose bytes these are not. */
 		b->lost[j->sample] = 1;
@@ -535,9 +548,9 @@ static void read_small(struct leat_batch *b)
 
 static bool touches(const struct leat_batch *b, uint32_t sample, const struct bad_range *r)
 {
-	for (uint32_t f = 0; f < b->set->n; f++) {
-		uint64_t off = b->off[(size_t)f * b->cap + sample],
-			 len = b->len[(size_t)f * b->cap + sample];
+	for (uint32_t row = 1; row < b->n_rows; row++) {
+		size_t at = batch_at(b, row, sample);
+		uint64_t off = b->off[at], len = b->len[at];
 		if (off != UINT64_MAX && len && off < r->dst + r->len && off + len > r->dst)
 			return true;
 	}
@@ -564,9 +577,9 @@ static void leave_out_bad(struct leat_batch *b)
 			continue;
 		b->ids[kept] = b->ids[i];
 		b->labels[kept] = b->labels[i];
-		for (uint32_t f = 0; f < b->set->n; f++) {
-			b->off[(size_t)f * b->cap + kept] = b->off[(size_t)f * b->cap + i];
-			b->len[(size_t)f * b->cap + kept] = b->len[(size_t)f * b->cap + i];
+		for (uint32_t r = 1; r < b->n_rows; r++) {
+			b->off[batch_at(b, r, kept)] = b->off[batch_at(b, r, i)];
+			b->len[batch_at(b, r, kept)] = b->len[batch_at(b, r, i)];
 		}
 		kept++;
 	}
@@ -643,9 +656,10 @@ const int64_t *leat_batch_labels(const struct leat_batch *b)
 int leat_batch_field(const struct leat_batch *b, const char *field, struct leat_view *ret_view)
 {
 	int f = index_field(b->ds->x, field);
-	if (f < 0 || b->set->place[f] < 0)
+	int32_t place = f < 0 ? -1 : field_place(b->set, (uint32_t)f);
+	if (place < 0)
 		return error_say(-LE_NOENT, "the batch has no field %s", field);
-	size_t at = (size_t)b->set->place[f] * b->cap, size = ret_view->size;
+	size_t at = batch_at(b, b->row_of[place], 0), size = ret_view->size;
 	struct leat_view v = {.size = size,
 			      .base = b->direct ? NULL : b->base,
 			      .offsets = b->off + at,
@@ -667,10 +681,11 @@ void leat_batch_info(const struct leat_batch *b, struct leat_batch_info *ret_inf
 				    .labels = b->labels,
 				    .base = b->direct ? NULL : b->base,
 				    .len = b->direct ? 0 : b->mapped,
-				    .offsets = b->off,
-				    .lengths = b->len,
+				    .offsets = b->off + b->cap,
+				    .lengths = b->len + b->cap,
 				    .stride = b->cap,
-				    .n_fields = b->set->n,
+				    .n_fields = b->n_rows - 1,
+				    .fields = b->place_of + 1,
 				    .fd = b->fd,
 				    .verified = b->verified};
 	memcpy(ret_info, &i, size < sizeof(i) ? size : sizeof(i));

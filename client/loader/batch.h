@@ -18,18 +18,24 @@
 
 #define BATCH_MAGIC       0x4c424154u /* LBAT */
 #define BATCH_SAMPLES_MAX (1u << 20)
+#define BATCH_ROWS        64u
+#define BATCH_CELLS_MAX   ((uint64_t)1 << 27) /* rows times samples */
 #define BATCH_BYTES_MAX   ((uint64_t)1 << 46) /* a process has no more addresses */
 #define PIECE_MAX         (4u << 20)          /* a multiple of every block size */
 
 /* Which fields a batch carries: shared by the batches of a loader. */
 struct field_set {
 	uint32_t n;
-	uint32_t fields[INDEX_FIELDS_MAX]; /* numbers in the index */
-	int32_t place[INDEX_FIELDS_MAX];   /* of each field of the index in this set, or -1 */
+	int32_t *place; /* of each field of the index in this set, or -1; NULL: all, in order */
 };
 /* names NULL: all. -LE_NOENT for an unknown one, which is named in leat_last_error. */
 int field_set_init(struct field_set *s, const struct leat_dataset *ds,
 		   const char *const *names) CHECK_RESULT;
+void field_set_fini(struct field_set *s);
+static inline int32_t field_place(const struct field_set *s, uint32_t field)
+{
+	return s->place ? s->place[field] : (int32_t)field;
+}
 
 /* Bytes of a file that are read at once. */
 struct piece_io {
@@ -53,8 +59,8 @@ struct batch_run {
 struct member_job {
 	struct leat_batch *b;
 	const struct index_member *m;
-	uint64_t src;           /* in the slot, as read */
-	uint32_t sample, place; /* in the batch; in the field set */
+	uint64_t src;         /* in the slot, as read */
+	uint32_t sample, row; /* in the batch */
 	uint32_t sum;           /* CRC-32C of its first `summed` bytes */
 	uint64_t summed;
 };
@@ -110,7 +116,14 @@ struct leat_batch {
 	uint32_t n, cap;     /* samples */
 	uint64_t *ids;       /* cap */
 	int64_t *labels;     /* cap */
-	uint64_t *off, *len; /* set->n times cap: field by field */
+	/* Rows of cap: of each sample where its bytes of a field are. Row 0 is of all fields that
+	 * no sample has. With BATCH_ROWS fields and fewer each has a row, in their order; of more,
+	 * those have that a sample has. */
+	uint64_t *off, *len;
+	uint32_t n_rows, cap_rows;
+	uint32_t *row_of;   /* of each place in the set; 0: none */
+	uint32_t *place_of; /* of each row */
+	bool *decoded;      /* of each row */
 	struct piece_io *pieces;
 	uint32_t n_pieces, cap_pieces, next_piece;
 	struct batch_run *runs; /* and one more, which says where the jobs end */
@@ -121,7 +134,6 @@ struct leat_batch {
 	struct decode_job *decodes; /* as many as cap samples may have */
 	uint8_t *lost;              /* cap: samples that are not to be had, whatever is bad */
 	uint32_t n_decodes;
-	uint64_t decoded;      /* which fields of the set they are of: bits */
 	uint64_t need;         /* bytes of the slot */
 	struct bad_range *bad; /* of those that could not be read, with skip_bad */
 	uint32_t n_bad, cap_bad;
@@ -149,6 +161,10 @@ struct leat_batch {
 	struct cuda_slot *cuda; /* NULL: nothing of it has to do with a GPU */
 };
 
+static inline size_t batch_at(const struct leat_batch *b, uint32_t row, uint32_t sample)
+{
+	return (size_t)row * b->cap + sample;
+}
 /* Arrays for cap samples; no slot memory yet. */
 int batch_init(struct leat_batch *b, struct leat_dataset *ds, const struct field_set *set,
 	       uint32_t cap) CHECK_RESULT;

@@ -132,14 +132,70 @@ static int plan_member(struct leat_batch *b, struct run *r, uint32_t sample,
 }
 
 static int add_job(struct leat_batch *b, const struct index_member *m, uint32_t sample,
-		   uint32_t place)
+		   uint32_t row)
 {
 	if (m->codec == INDEX_PLAIN && m->check == INDEX_UNCHECKED)
 		return 0;
 	TRY(grow(&b->jobs, &b->cap_jobs, b->n_jobs + 1, sizeof(*b->jobs)));
-	uint64_t src = b->off[(size_t)place * b->cap + sample];
+	uint64_t src = b->off[batch_at(b, row, sample)];
 	b->jobs[b->n_jobs++] =
-		(struct member_job){.b = b, .m = m, .src = src, .sample = sample, .place = place};
+		(struct member_job){.b = b, .m = m, .src = src, .sample = sample, .row = row};
+	return 0;
+}
+
+/* ---- rows ---- */
+
+static void clear_row(struct leat_batch *b, uint32_t row)
+{
+	memset(&b->off[batch_at(b, row, 0)], 0xff, b->n * sizeof(*b->off));
+	memset(&b->len[batch_at(b, row, 0)], 0, b->n * sizeof(*b->len));
+}
+
+/* Room for one more row. */
+static int grow_rows(struct leat_batch *b)
+{
+	uint32_t want = b->cap_rows + b->cap_rows / 2 + 64;
+	size_t cells = (size_t)want * (b->cap ? b->cap : 1);
+	if (b->n_rows < b->cap_rows)
+		return 0;
+	if (cells > BATCH_CELLS_MAX)
+		return -LE_2BIG;
+	void *off = realloc(b->off, cells * sizeof(*b->off));
+	b->off = off ? off : b->off;
+	void *len = realloc(b->len, cells * sizeof(*b->len));
+	b->len = len ? len : b->len;
+	void *place_of = realloc(b->place_of, want * sizeof(*b->place_of));
+	b->place_of = place_of ? place_of : b->place_of;
+	void *decoded = realloc(b->decoded, want * sizeof(*b->decoded));
+	b->decoded = decoded ? decoded : b->decoded;
+	if (!off || !len || !place_of || !decoded)
+		return -LE_NOMEM;
+	b->cap_rows = want;
+	return 0;
+}
+
+/* The row of that field, which is now there. */
+static int need_row(struct leat_batch *b, uint32_t place, uint32_t *ret_row)
+{
+	if (b->row_of[place] == 0) {
+		TRY(grow_rows(b));
+		clear_row(b, b->n_rows);
+		b->place_of[b->n_rows] = place;
+		b->decoded[b->n_rows] = false;
+		b->row_of[place] = b->n_rows++;
+	}
+	*ret_row = b->row_of[place];
+	return 0;
+}
+
+static int begin_rows(struct leat_batch *b)
+{
+	uint32_t ignored;
+	while (b->n_rows > 1)
+		b->row_of[b->place_of[--b->n_rows]] = 0;
+	clear_row(b, 0);
+	for (uint32_t place = 0; b->set->n <= BATCH_ROWS && place < b->set->n; place++)
+		TRY(need_row(b, place, &ignored));
 	return 0;
 }
 
@@ -148,18 +204,16 @@ static int plan_sample(struct leat_batch *b, struct run *r, uint32_t i)
 	const struct sample_index *x = b->ds->x;
 	const struct index_sample *s = &x->samples[b->ids[i]];
 	b->labels[i] = s->label;
-	for (uint32_t f = 0; f < b->set->n; f++) {
-		b->off[(size_t)f * b->cap + i] = UINT64_MAX;
-		b->len[(size_t)f * b->cap + i] = 0;
-	}
 	for (uint64_t k = s[0].first; k < s[1].first; k++) {
 		const struct index_member *m = &x->members[k];
-		int32_t place = b->set->place[m->field];
+		int32_t place = field_place(b->set, m->field);
+		uint32_t row;
 		if (place < 0)
 			continue;
-		TRY(plan_member(b, r, i, m, &b->off[(size_t)place * b->cap + i]));
-		b->len[(size_t)place * b->cap + i] = m->raw;
-		TRY(add_job(b, m, i, (uint32_t)place));
+		TRY(need_row(b, (uint32_t)place, &row));
+		TRY(plan_member(b, r, i, m, &b->off[batch_at(b, row, i)]));
+		b->len[batch_at(b, row, i)] = m->raw;
+		TRY(add_job(b, m, i, row));
 	}
 	return 0;
 }
@@ -174,7 +228,7 @@ static int plan_unpacked(struct leat_batch *b)
 		uint64_t dst = (b->need + ALIGN - 1) / ALIGN * ALIGN;
 		if (j->m->raw > BATCH_BYTES_MAX - dst)
 			return -LE_2BIG;
-		b->off[(size_t)j->place * b->cap + j->sample] = dst;
+		b->off[batch_at(b, j->row, j->sample)] = dst;
 		b->need = dst + j->m->raw;
 	}
 	return 0;
@@ -194,6 +248,7 @@ static void prefetch(const struct leat_batch *b, uint32_t i)
 static int plan(struct leat_batch *b)
 {
 	struct run r = {0};
+	TRY(begin_rows(b));
 	for (uint32_t i = 0; i < b->n; i++) {
 		prefetch(b, i);
 		TRY(plan_sample(b, &r, i));

@@ -15,6 +15,7 @@ static void count(struct sample_index *to, const struct sample_index *from)
 	to->n_samples += from->n_samples;
 	to->n_members += from->n_members;
 	to->n_classes += from->n_classes;
+	to->n_fields += from->n_fields;
 	to->strings_len += from->strings_len;
 }
 
@@ -25,13 +26,13 @@ static int make_room(struct sample_index *x)
 	x->samples = calloc(x->n_samples + 1, sizeof(*x->samples));
 	x->members = calloc(x->n_members + 1, sizeof(*x->members));
 	x->classes = calloc((size_t)x->n_classes + 1, sizeof(*x->classes));
-	x->fields = calloc(INDEX_FIELDS_MAX, sizeof(*x->fields));
-	x->types = calloc(INDEX_FIELDS_MAX, sizeof(*x->types));
+	x->fields = calloc((size_t)x->n_fields + 1, sizeof(*x->fields));
+	x->types = calloc((size_t)x->n_fields + 1, sizeof(*x->types));
 	x->strings = calloc(1, x->strings_len + 1);
 	if (!x->files || !x->samples || !x->members || !x->classes || !x->fields || !x->types ||
 	    !x->strings)
 		return -LE_NOMEM;
-	x->n_files = x->n_classes = 0;
+	x->n_files = x->n_classes = x->n_fields = 0;
 	x->n_samples = x->n_members = 0;
 	x->strings_len = 1; /* "" at 0 */
 	return 0;
@@ -39,7 +40,7 @@ static int make_room(struct sample_index *x)
 
 /* Fields of the same name are one; what is known of its bytes must be the same. */
 static int add_fields(struct sample_index *to, const struct sample_index *from,
-		      uint16_t ret_map[INDEX_FIELDS_MAX])
+		      uint32_t *ret_map)
 {
 	uint64_t base = to->strings_len;
 	for (uint32_t f = 0; f < from->n_fields; f++) {
@@ -48,13 +49,14 @@ static int add_fields(struct sample_index *to, const struct sample_index *from,
 		if (k < 0) {
 			if (to->n_fields == INDEX_FIELDS_MAX)
 				return -LE_2BIG;
-			k = (int)to->n_fields++;
+			k = (int)to->n_fields;
 			to->fields[k] = base + from->fields[f];
 			to->types[k] = base + from->types[f];
+			TRY(index_know_field(to, to->n_fields++));
 		} else if (strcmp(type, index_string(to, to->types[k])) != 0) {
 			to->types[k] = 0;
 		}
-		ret_map[f] = (uint16_t)k;
+		ret_map[f] = (uint32_t)k;
 	}
 	return 0;
 }
@@ -80,7 +82,7 @@ static int32_t class_of(struct sample_index *to, struct names *names, uint64_t s
 }
 
 static void add_samples(struct sample_index *to, const struct sample_index *from,
-			const uint16_t *fields, const int32_t *classes)
+			const uint32_t *fields, const int32_t *classes)
 {
 	uint64_t base = to->strings_len;
 	for (uint32_t i = 0; i < from->n_files; i++) {
@@ -99,7 +101,7 @@ static void add_samples(struct sample_index *to, const struct sample_index *from
 	for (uint64_t i = 0; i < from->n_members; i++) {
 		struct index_member *m = &to->members[to->n_members + i];
 		*m = from->members[i];
-		m->field = fields[m->field];
+		m->field = fields[m->field] & INDEX_FIELDS_MAX;
 	}
 	to->n_files += from->n_files;
 	to->n_samples += from->n_samples;
@@ -111,17 +113,19 @@ static void add_samples(struct sample_index *to, const struct sample_index *from
 
 static int add_index(struct sample_index *to, const struct sample_index *from, struct names *names)
 {
-	uint16_t fields[INDEX_FIELDS_MAX];
+	uint32_t *fields = calloc((size_t)from->n_fields + 1, sizeof(*fields));
 	int32_t *classes = calloc((size_t)from->n_classes + 1, sizeof(*classes));
 	uint64_t base = to->strings_len;
-	if (!classes)
-		return -LE_NOMEM;
-	memcpy(to->strings + base, from->strings, from->strings_len);
-	int rc = add_fields(to, from, fields);
-	for (uint32_t c = 0; c < from->n_classes; c++)
+	int rc = fields && classes ? 0 : -LE_NOMEM;
+	if (rc == 0) {
+		memcpy(to->strings + base, from->strings, from->strings_len);
+		rc = add_fields(to, from, fields);
+	}
+	for (uint32_t c = 0; rc == 0 && c < from->n_classes; c++)
 		classes[c] = class_of(to, names, base + from->classes[c]);
 	if (rc == 0)
 		add_samples(to, from, fields, classes);
+	free(fields);
 	free(classes);
 	return rc;
 }

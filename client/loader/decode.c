@@ -13,6 +13,7 @@
 #define THREADS_DEFAULT 2u
 #define MS_DEFAULT      10000u
 #define CHUNKS          4u /* for each thread, so that none waits long for the last */
+#define DECODERS_MAX 64u
 #define ALIGN           64u
 #define TEXT            160
 
@@ -84,7 +85,7 @@ static int64_t call(struct worker *w, const struct leat_batch *b, const struct d
 {
 	struct decoders *d = w->of;
 	const struct leat_decoder *t = &d->table[j->decoder];
-	size_t at = (size_t)d->place[j->decoder] * b->cap + j->sample;
+	size_t at = batch_at(b, b->row_of[d->place[j->decoder]], j->sample);
 	const struct sample_index *x = b->ds->x;
 	struct leat_decode_call c = {.size = sizeof(c),
 				     .sample = b->ids[j->sample],
@@ -134,7 +135,7 @@ static void run_job(struct worker *w, struct chunk *c, uint32_t k)
 	struct leat_batch *b = c->of->b;
 	const struct decode_job *j = &b->decodes[k];
 	const struct leat_decoder *t = &w->of->table[j->decoder];
-	size_t at = (size_t)w->of->place[j->decoder] * b->cap + j->sample;
+	size_t at = batch_at(b, b->row_of[w->of->place[j->decoder]], j->sample);
 	char text[TEXT] = "";
 	/* Of bytes that could not be had nothing is made. */
 	if (batch_is_bad(b, b->off[at], b->len[at])) {
@@ -205,13 +206,14 @@ static int take_table(struct decoders *d, const struct leat_loader_options *o,
 	for (d->n = 0; d->n < o->n_decoders; d->n++) {
 		const struct leat_decoder *from = &o->decoders[d->n];
 		int f = from->field ? index_field(ds->x, from->field) : -1;
-		if (f < 0 || set->place[f] < 0)
+		int32_t place = f < 0 ? -1 : field_place(set, (uint32_t)f);
+		if (place < 0)
 			return error_say(-LE_NOENT, "a decoder for a field that is not read: %s",
 					 from->field ? from->field : "(none)");
 		if (!from->decode || from->out_max == 0 || from->out_max > DECODE_OUT_MAX)
 			return error_say(-LE_INVAL, "the decoder of %s needs decode and out_max",
 					 from->field);
-		d->place[d->n] = set->place[f];
+		d->place[d->n] = place;
 		for (uint32_t i = 0; i < d->n; i++) {
 			if (d->place[i] == d->place[d->n])
 				return error_say(-LE_INVAL, "two decoders for the field %s",
@@ -243,10 +245,10 @@ int decode_open(const struct leat_loader_options *o, const struct leat_dataset *
 	*ret_decoders = NULL;
 	if (o->n_decoders == 0)
 		return 0;
-	if (o->n_decoders > INDEX_FIELDS_MAX || !o->decoders ||
+	if (o->n_decoders > DECODERS_MAX || !o->decoders ||
 	    o->decode_threads > DECODE_THREADS_MAX)
 		return error_say(-LE_INVAL, "at most %u decoders and %u threads for them",
-				 INDEX_FIELDS_MAX, DECODE_THREADS_MAX);
+				 DECODERS_MAX, DECODE_THREADS_MAX);
 	struct decoders *d = calloc(1, sizeof(*d));
 	if (!d)
 		return error_say(-LE_NOMEM, "out of memory");
@@ -331,7 +333,6 @@ int decode_plan(struct leat_batch *b)
 {
 	const struct decoders *d = b->decoders;
 	b->n_decodes = 0;
-	b->decoded = 0;
 	if (!d)
 		return 0;
 	if (!b->decodes) {
@@ -341,10 +342,10 @@ int decode_plan(struct leat_batch *b)
 			return -LE_NOMEM;
 	}
 	for (uint32_t k = 0; k < d->n; k++)
-		b->decoded |= (uint64_t)1 << d->place[k];
+		b->decoded[b->row_of[d->place[k]]] = true;
 	for (uint32_t i = 0; i < b->n; i++) {
 		for (uint32_t k = 0; k < d->n; k++) {
-			if (b->off[(size_t)d->place[k] * b->cap + i] == UINT64_MAX)
+			if (b->off[batch_at(b, b->row_of[d->place[k]], i)] == UINT64_MAX)
 				continue;
 			uint64_t dst = (b->need + ALIGN - 1) / ALIGN * ALIGN;
 			if (d->table[k].out_max > BATCH_BYTES_MAX - dst)

@@ -110,21 +110,22 @@ int leat_batch_array(const struct leat_batch *b, const char *field, uint32_t i,
 		     struct leat_array *ret_array)
 {
 	int f = index_field(b->ds->x, field);
-	if (f < 0 || b->set->place[f] < 0)
+	int32_t place = f < 0 ? -1 : field_place(b->set, (uint32_t)f);
+	if (place < 0)
 		return error_say(-LE_NOENT, "the batch has no field %s", field);
 	if (b->direct)
 		return error_say(-LE_NODATA, "the batch was read into device memory only");
 	if (i >= b->n)
 		return error_say(-LE_RANGE, "the batch has %u samples", b->n);
-	uint32_t place = (uint32_t)b->set->place[f];
-	uint64_t off = b->off[(size_t)place * b->cap + i], len = b->len[(size_t)place * b->cap + i];
+	uint32_t row = b->row_of[place];
+	uint64_t off = b->off[batch_at(b, row, i)], len = b->len[batch_at(b, row, i)];
 	if (off == UINT64_MAX)
 		return error_say(-LE_NOENT, "sample %llu has no field %s",
 				 (unsigned long long)b->ids[i], field);
 	struct leat_array a = {.size = sizeof(a), .data = b->base + off, .len = len, .n_dims = 1};
 	const char *type = index_string(b->ds->x, b->ds->x->types[f]);
 	/* What a decoder wrote is its own affair. */
-	bool decoded = b->decoded >> place & 1;
+	bool decoded = b->decoded[row];
 	int rc = -LE_INVAL;
 	if (!decoded && strcmp(type, "npy") == 0)
 		rc = leat_array_parse(b->base + off, len, &a);

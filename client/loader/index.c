@@ -11,9 +11,9 @@
 _Static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "the index lies in memory as it lies in the file");
 
 #define MAGIC   0x315844495441454cULL /* "LEATIDX1" */
-#define VERSION 3u
+#define VERSION 4u
 #define FLAG_GUESSED 1u
-_Static_assert(INDEX_FIELDS_MAX <= 64, "a sample's fields are bits of one word");
+_Static_assert(sizeof(struct index_member) == 32, "as it lies in the file");
 /* Types of fields while the index is built. */
 #define TYPE_NONE  UINT64_MAX
 #define TYPE_MIXED (UINT64_MAX - 1)
@@ -31,7 +31,9 @@ _Static_assert(sizeof(struct header) == INDEX_HEAD_SIZE, "the file's head");
 
 struct index_builder {
 	struct sample_index x;
-	uint64_t cap_files, cap_samples, cap_members, cap_classes, cap_strings;
+	uint64_t cap_files, cap_samples, cap_members, cap_fields, cap_types, cap_last, cap_classes;
+	uint64_t cap_strings;
+	uint64_t *last; /* of each field: number of the last sample that has it, + 1 */
 	int error;
 };
 
@@ -48,6 +50,7 @@ void index_destroy(struct sample_index *x)
 	free(x->types);
 	free(x->classes);
 	free(x->left);
+	free(x->slots);
 	free(x->strings);
 	free(x);
 }
@@ -59,13 +62,57 @@ const char *index_left_name(uint64_t why)
 	return why < INDEX_LEFT_WHYS ? names[why] : "";
 }
 
+/* The slot of that name, or the one where it would be. */
+static uint32_t slot_of(const struct sample_index *x, const char *name, size_t len)
+{
+	uint32_t at = (uint32_t)checksum64(name, len) & (x->n_slots - 1);
+	for (; x->slots[at]; at = (at + 1) & (x->n_slots - 1)) {
+		const char *have = index_string(x, x->fields[x->slots[at] - 1]);
+		if (strlen(have) == len && memcmp(have, name, len) == 0)
+			break;
+	}
+	return at;
+}
+
+static int field_number(const struct sample_index *x, const char *name, size_t len)
+{
+	return x->n_slots ? (int)x->slots[slot_of(x, name, len)] - 1 : -1;
+}
+
 int index_field(const struct sample_index *x, const char *name)
 {
-	for (uint32_t f = 0; f < x->n_fields; f++) {
-		if (strcmp(index_string(x, x->fields[f]), name) == 0)
-			return (int)f;
+	return field_number(x, name, strlen(name));
+}
+
+/* The first n fields, with room for as many again. */
+static int make_slots(struct sample_index *x, uint32_t n)
+{
+	uint32_t size = 64;
+	while (size < 4 * (uint64_t)n)
+		size *= 2;
+	uint32_t *slots = calloc(size, sizeof(*slots));
+	if (!slots)
+		return -LE_NOMEM;
+	free(x->slots);
+	x->slots = slots;
+	x->n_slots = size;
+	for (uint32_t f = 0; f < n; f++) {
+		const char *name = index_string(x, x->fields[f]);
+		slots[slot_of(x, name, strlen(name))] = f + 1;
 	}
-	return -1;
+	return 0;
+}
+
+int index_know_field(struct sample_index *x, uint32_t f)
+{
+	const char *name = index_string(x, x->fields[f]);
+	if (2 * ((uint64_t)f + 1) > x->n_slots)
+		TRY(make_slots(x, f));
+	uint32_t at = slot_of(x, name, strlen(name));
+	if (x->slots[at])
+		return -LE_EXIST;
+	x->slots[at] = f + 1;
+	return 0;
 }
 
 uint64_t *index_shard_firsts(const struct sample_index *x)
@@ -148,10 +195,8 @@ int index_builder_create(enum index_format format, struct index_builder **ret_bu
 	if (!b)
 		return -LE_NOMEM;
 	b->x.format = format;
-	b->x.fields = calloc(INDEX_FIELDS_MAX, sizeof(uint64_t));
-	b->x.types = calloc(INDEX_FIELDS_MAX, sizeof(uint64_t));
 	b->x.left = calloc(INDEX_LEFT_MAX, sizeof(*b->x.left));
-	if (!b->x.fields || !b->x.types || !b->x.left) {
+	if (!b->x.left) {
 		index_builder_destroy(b);
 		return -LE_NOMEM;
 	}
@@ -170,6 +215,8 @@ void index_builder_destroy(struct index_builder *b)
 	free(b->x.types);
 	free(b->x.classes);
 	free(b->x.left);
+	free(b->x.slots);
+	free(b->last);
 	free(b->x.strings);
 	free(b);
 }
@@ -221,30 +268,16 @@ void index_drop_sample(struct index_builder *b)
 	if (b->error || x->n_samples == 0)
 		return;
 	x->n_samples--;
-	x->n_members = x->samples[x->n_samples].first;
-}
-
-static int field_number(const struct sample_index *x, const char *name, size_t len)
-{
-	for (uint32_t f = 0; f < x->n_fields; f++) {
-		const char *have = index_string(x, x->fields[f]);
-		if (strlen(have) == len && memcmp(have, name, len) == 0)
-			return (int)f;
-	}
-	return -1;
+	uint64_t first = x->samples[x->n_samples].first;
+	while (x->n_members > first)
+		b->last[x->members[--x->n_members].field] = 0;
 }
 
 bool index_has_member(const struct index_builder *b, const char *field, size_t field_len)
 {
 	const struct sample_index *x = &b->x;
 	int f = field_number(x, field, field_len);
-	if (b->error || f < 0 || x->n_samples == 0)
-		return false;
-	for (uint64_t m = x->samples[x->n_samples - 1].first; m < x->n_members; m++) {
-		if (x->members[m].field == (uint32_t)f)
-			return true;
-	}
-	return false;
+	return !b->error && f >= 0 && x->n_samples > 0 && b->last[f] == x->n_samples;
 }
 
 /* The field's number, of a new one where there is none; negative: error. */
@@ -258,9 +291,21 @@ static int need_field(struct index_builder *b, const char *name, size_t len)
 		b->error = -LE_2BIG;
 		return -1;
 	}
-	f = (int)x->n_fields++;
-	x->fields[f] = add_string(b, name, len);
+	uint64_t n = (uint64_t)x->n_fields + 1, at = add_string(b, name, len);
+	if (!grow(b, &x->fields, &b->cap_fields, n, sizeof(*x->fields)) ||
+	    !grow(b, &x->types, &b->cap_types, n, sizeof(*x->types)) ||
+	    !grow(b, &b->last, &b->cap_last, n, sizeof(*b->last)))
+		return -1;
+	f = (int)x->n_fields;
+	x->fields[f] = at;
 	x->types[f] = TYPE_NONE;
+	b->last[f] = 0;
+	int rc = index_know_field(x, (uint32_t)f);
+	if (rc < 0) {
+		b->error = rc;
+		return -1;
+	}
+	x->n_fields++;
 	return f;
 }
 
@@ -281,7 +326,7 @@ void index_member_check(struct index_builder *b, enum index_check check, uint32_
 {
 	if (b->error || b->x.n_members == 0)
 		return;
-	b->x.members[b->x.n_members - 1].check = (uint8_t)check;
+	b->x.members[b->x.n_members - 1].check = (uint32_t)check & 15;
 	b->x.members[b->x.n_members - 1].crc = crc;
 }
 
@@ -308,8 +353,9 @@ void index_add_member(struct index_builder *b, const char *field, size_t field_l
 	int f = need_field(b, field, field_len);
 	if (f < 0)
 		return;
-	x->members[x->n_members++] =
-		(struct index_member){.off = off, .len = len, .raw = len, .field = (uint16_t)f};
+	b->last[f] = x->n_samples;
+	x->members[x->n_members++] = (struct index_member){
+		.off = off, .len = len, .raw = len, .field = (uint32_t)f & INDEX_FIELDS_MAX};
 }
 
 void index_add_class(struct index_builder *b, const char *name, size_t len)
@@ -443,15 +489,23 @@ int index_encode(const struct sample_index *x, void **ret_data, size_t *ret_len)
 	return 0;
 }
 
+/* -LE_CORRUPT, with two of one name too; -LE_NOMEM. */
+static int know_fields(struct sample_index *x)
+{
+	for (uint32_t f = 0; f < x->n_fields; f++) {
+		if (x->fields[f] >= x->strings_len || x->types[f] >= x->strings_len)
+			return -LE_CORRUPT;
+		int rc = index_know_field(x, f);
+		if (rc < 0)
+			return rc == -LE_EXIST ? -LE_CORRUPT : rc;
+	}
+	return 0;
+}
+
 static bool strings_are_sound(const struct sample_index *x)
 {
 	if (x->strings_len == 0 || x->strings[x->strings_len - 1] != 0)
 		return false;
-	for (uint32_t f = 0; f < x->n_fields; f++) {
-		if (x->fields[f] >= x->strings_len || x->types[f] >= x->strings_len ||
-		    index_field(x, index_string(x, x->fields[f])) != (int)f)
-			return false;
-	}
 	for (uint32_t c = 0; c < x->n_classes; c++) {
 		if (x->classes[c] >= x->strings_len)
 			return false;
@@ -485,21 +539,21 @@ static bool member_is_sound(const struct index_member *m, uint32_t n_fields, uin
 	       (m->codec != INDEX_PLAIN || m->raw == m->len);
 }
 
-/* A batch has one place for each field of a sample, so none may come twice. */
-static bool members_are_sound(const struct sample_index *x, const struct index_sample *s,
-			      uint64_t size)
+/* A batch has one place for each field of a sample, so none may come twice. last: of each field, as
+ * in the builder. */
+static bool members_are_sound(const struct sample_index *x, uint64_t s, uint64_t *last)
 {
-	uint64_t seen = 0;
-	for (uint64_t m = s[0].first; m < s[1].first; m++) {
+	uint64_t size = x->files[x->samples[s].file].size;
+	for (uint64_t m = x->samples[s].first; m < x->samples[s + 1].first; m++) {
 		const struct index_member *member = &x->members[m];
-		if (!member_is_sound(member, x->n_fields, size) || seen >> member->field & 1)
+		if (!member_is_sound(member, x->n_fields, size) || last[member->field] == s + 1)
 			return false;
-		seen |= (uint64_t)1 << member->field;
+		last[member->field] = s + 1;
 	}
 	return true;
 }
 
-static bool samples_are_sound(const struct sample_index *x)
+static bool samples_are_sound(const struct sample_index *x, uint64_t *last)
 {
 	if (x->samples[0].first != 0 || x->samples[x->n_samples].first != x->n_members)
 		return false;
@@ -511,7 +565,7 @@ static bool samples_are_sound(const struct sample_index *x)
 			    sample[0].first > sample[1].first ||
 			    sample[1].first - sample[0].first > INDEX_MEMBERS_MAX ||
 			    sample[1].first > x->n_members ||
-			    !members_are_sound(x, sample, x->files[i].size))
+			    !members_are_sound(x, s, last))
 				return false;
 		}
 	}
@@ -572,8 +626,16 @@ int index_decode(const void *data, size_t len, struct sample_index **ret_index)
 			memcpy(*parts[i].array, at, n);
 		at += n;
 	}
-	if (rc == 0 && !(strings_are_sound(x) && files_are_sound(x) && samples_are_sound(x)))
+	uint64_t *last = rc == 0 ? calloc((size_t)x->n_fields + 1, sizeof(*last)) : NULL;
+	if (rc == 0 && !last)
+		rc = -LE_NOMEM;
+	if (rc == 0 && !strings_are_sound(x))
 		rc = -LE_CORRUPT;
+	if (rc == 0)
+		rc = know_fields(x);
+	if (rc == 0 && !(files_are_sound(x) && samples_are_sound(x, last)))
+		rc = -LE_CORRUPT;
+	free(last);
 	if (rc < 0)
 		index_destroy(x);
 	else

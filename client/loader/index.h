@@ -16,8 +16,8 @@
 
 #include "common/base/status.h"
 
-#define INDEX_FIELDS_MAX  64u /* names of fields in a data set */
-#define INDEX_MEMBERS_MAX 64u /* members of one sample: each field at most once */
+#define INDEX_FIELDS_MAX  ((1u << 24) - 1) /* names of fields in a data set */
+#define INDEX_MEMBERS_MAX 65536u /* members of one sample: each field at most once */
 #define INDEX_FILES_MAX   (1u << 28)
 #define INDEX_SAMPLES_MAX ((uint64_t)1 << 34)
 #define INDEX_LEFT_MAX    16u /* reasons and kinds of what was left out; those beyond are one */
@@ -72,8 +72,7 @@ struct index_member {
 	uint64_t off, len; /* in the file */
 	uint64_t raw;      /* bytes when unpacked */
 	uint32_t crc;
-	uint16_t field;
-	uint8_t codec, check;
+	uint32_t field : 24, codec : 4, check : 4;
 };
 
 /* What was left out for one reason, of one kind. */
@@ -96,6 +95,8 @@ struct sample_index {
 	uint64_t *types;  /* of fields: "<f4[3,224]", "npy", what the format calls it; "": bytes */
 	uint64_t *classes;
 	struct index_left *left;
+	uint32_t *slots; /* fields by the hash of their name: number + 1; not in the file */
+	uint32_t n_slots;
 	char *strings; /* NUL-terminated each, and at the end */
 };
 
@@ -108,6 +109,9 @@ const char *index_left_name(uint64_t why);
 void index_destroy(struct sample_index *x); /* NULL is fine */
 /* The number of a field, or -1. */
 int index_field(const struct sample_index *x, const char *name);
+/* Of an index that is being made: field f is found by its name from now on; those before it are.
+ * -LE_EXIST: one of them has the name. -LE_NOMEM. */
+int index_know_field(struct sample_index *x, uint32_t f) CHECK_RESULT;
 /* n_files + 1 sample numbers, malloc'd, for struct order_spec. NULL without memory. */
 uint64_t *index_shard_firsts(const struct sample_index *x);
 /* The order word of ORDER.md. */

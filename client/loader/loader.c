@@ -193,6 +193,7 @@ void loader_unref(struct leat_loader *ld)
 	pthread_cond_destroy(&ld->changed);
 	dataset_unref(ld->ds);
 	ld->magic = 0;
+	field_set_fini(&ld->set);
 	free(ld);
 }
 
@@ -447,7 +448,6 @@ static int read_batch(struct leat_dataset *ds, struct leat_batch *b)
 int leat_dataset_read(struct leat_dataset *ds, const uint64_t *samples, uint32_t n,
 		      struct leat_batch **ret_batch)
 {
-	struct field_set set;
 	TRY(dataset_check_pid(ds));
 	if (n > BATCH_SAMPLES_MAX)
 		return error_say(-LE_INVAL, "at most %u samples at once", BATCH_SAMPLES_MAX);
@@ -457,12 +457,13 @@ int leat_dataset_read(struct leat_dataset *ds, const uint64_t *samples, uint32_t
 					 (unsigned long long)samples[i]);
 	}
 	struct leat_batch *b = malloc(sizeof(*b));
+	struct field_set all;
 	if (!b)
 		return error_say(-LE_NOMEM, "out of memory");
-	int rc = field_set_init(&set, ds, NULL);
+	int rc = field_set_init(&all, ds, NULL);
 	if (rc == 0)
-		rc = batch_init(b, ds, &set, n);
-	b->own_set = set;
+		rc = batch_init(b, ds, &all, n);
+	b->own_set = all;
 	b->set = &b->own_set;
 	if (rc == 0) {
 		memcpy(b->ids, samples, n * sizeof(*samples));

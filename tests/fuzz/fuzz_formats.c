@@ -1,10 +1,12 @@
 /* Any bytes as a file of each format of data sets (tar has a fuzzer of its own): the first byte
- * says which. No crash, no endless list, and what is accepted is sound. */
+ * says which. No crash, no endless list, and what is accepted is sound. What they are is told of
+ * any bytes. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/loader/formats/format.h"
 #include "client/loader/formats/npy.h"
+#include "client/loader/formats/sniff.h"
 #include "common/base/assert.h"
 #include "common/base/crc32c.h"
 
@@ -66,6 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct format_fault fault;
 	struct index_builder *b;
 	struct npy ignored;
+	struct sniffed what;
 
 	if (size < 1)
 		return 0;
@@ -85,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	index_destroy(x);
 	index_builder_destroy(b);
 	(void)!npy_parse(in.data, in.size, &ignored);
+	ASSERT(sniff(&input, &what) == 0 && what.format < INDEX_FORMATS);
 	free(in.data);
 	return 0;
 }

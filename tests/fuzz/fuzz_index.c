@@ -35,11 +35,11 @@ static void check_places(const struct leat_batch *b)
 {
 	for (uint32_t i = 0; i < b->n_jobs; i++) {
 		const struct member_job *j = &b->jobs[i];
-		uint64_t off = b->off[(size_t)j->place * b->cap + j->sample];
+		uint64_t off = b->off[batch_at(b, j->row, j->sample)];
 		ASSERT(j->m->len <= b->need && j->src <= b->need - j->m->len);
 		ASSERT(j->m->raw <= b->need && off <= b->need - j->m->raw);
 	}
-	for (size_t i = 0; i < (size_t)b->set->n * b->cap; i++) {
+	for (size_t i = 0; i < batch_at(b, b->n_rows, 0); i++) {
 		if (b->off[i] != UINT64_MAX)
 			ASSERT(b->len[i] <= b->need && b->off[i] <= b->need - b->len[i]);
 	}
@@ -63,6 +63,7 @@ static void check_plan(struct sample_index *x)
 	if (batch_plan(&b) == 0)
 		check_places(&b);
 	batch_fini(&b);
+	field_set_fini(&set);
 	free(ds);
 }
 

@@ -6,6 +6,8 @@ import io
 import json
 import lzma
 import os
+import random
+import re
 import struct
 import subprocess
 import sys
@@ -213,6 +215,84 @@ class Files(unittest.TestCase):
         self.pictures()
         os.chmod(self.put("notes.txt"), 0)
         self.assertEqual(len(self.open()), 10)
+
+    # ---- names of members: webdataset's rule ----
+
+    def fields_of(self, files):
+        """The samples that this library makes of an archive, as webdataset would give them."""
+        ds = self.open(self.put("a.tar", tar_of(files)), format="tar")
+        with leat.DataLoader(ds, batch_size=7, order="sequential", tail="shorter",
+                             framework="numpy") as loader:
+            return [dict({field: column[k].tobytes() for field, column in batch.items()
+                          if column[k] is not None}, __key__=batch.names[k])
+                    for batch in loader for k in range(len(batch))]
+
+    @staticmethod
+    def webdataset_of(files):
+        """The rule of webdataset's tar_file_iterator and group_by_keys, written out."""
+        samples = []
+        for name, data in files:
+            if re.match(r"__[^/]*__($|/)", name):
+                continue
+            found = re.match(r"^((?:.*/|)[^.]+)[.]([^/]*)$", name)
+            if not found:
+                continue
+            if not samples or samples[-1]["__key__"] != found[1]:
+                samples.append({"__key__": found[1]})
+            assert found[2].lower() not in samples[-1]
+            samples[-1][found[2].lower()] = data
+        return samples
+
+    def test_periods_anywhere_in_names(self):
+        many = [("%d Track 2.0 take %d.mp3" % (i, i), b"%d" % i) for i in range(300)]
+        for files in (many, [("1.mp4", b"x"), ("0002 Dr. Who and the very long title of an episode "
+                                               "that goes on and on (1964).mp4", b"y")],
+                      [("__init__.py", b"1"), ("main.py", b"2")],
+                      [("one." + "%d" % i, b"%d" % i) for i in range(200)]):
+            self.assertEqual(self.fields_of(files), self.webdataset_of(files))
+        self.assertEqual(len(self.open(self.root + "/a.tar")), 1)
+
+    def test_odd_archives_are_read_as_webdataset_reads_them(self):
+        seed = 29
+        print("seed", seed)
+        rng = random.Random(seed)
+        words = ["a", "B", "__", "_", ".", "..", "/", "1", " ", "x" * 70, "tar", "-", "ext", "@"]
+        for turn in range(200):
+            names = []
+            for _ in range(rng.randrange(1, 30)):
+                name = "/".join(part for part in "".join(rng.choices(words, k=rng.randrange(1, 9)))
+                                .split("/") if part not in ("", ".", ".."))
+                if name and name not in names:
+                    names.append(name)
+            files = [(name, rng.randbytes(rng.randrange(40))) for name in names]
+            try:
+                want = self.webdataset_of(files)
+            except AssertionError:  # the same field twice, but for capitals
+                self.put("a.tar", tar_of(files))
+                self.refused("a.tar", "twice", format="tar")
+                continue
+            if not files:
+                continue
+            self.assertEqual(self.fields_of(files), want, (turn, names))
+
+    def test_a_batch_of_many_fields_lists_those_it_has(self):
+        self.put("a.tar", tar_of([("%d.f%d" % (i, i), b"%d" % i) for i in range(500)]))
+        ds = self.open()
+        self.assertEqual(len(ds.fields), 500)
+        batch = ds.read([3, 400, 3])
+        self.assertEqual(sorted(batch), ["f3", "f400"])
+        self.assertEqual([s is None for s in batch["f3"]], [False, True, False])
+        self.assertEqual((batch["f7"], batch.get("f7")), ([None] * 3, None))
+        with self.assertRaises(KeyError):
+            batch["none such"]  # pylint: disable=pointless-statement
+        self.assertLessEqual(len(repr(ds).splitlines()), 10)
+        with leat.DataLoader(ds, batch_size=50, order="sequential", fields=["f9", "f8"],
+                             framework="numpy") as loader:
+            first = next(iter(loader))
+            self.assertEqual((list(first), first["f9"][9].tobytes()), (["f9", "f8"], b"9"))
+        both = leat.Mixture([(ds, None), (ds, None)], framework="numpy")
+        self.addCleanup(both.close)
+        self.assertEqual((len(both), both[777]["f277"].tobytes()), (1000, b"277"))
 
     # ---- compressed ----
 

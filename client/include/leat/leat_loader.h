@@ -334,13 +334,16 @@ struct leat_batch_info {
 	const int64_t *labels;
 	const uint8_t *base; /* of the slot; NULL where it is empty */
 	uint64_t len;
-	/* Field k of those that the loader reads (of leat_dataset_read: of the data set), in the
-	 * order they were asked for, each once: offsets[k * stride + i] and lengths[k * stride + i]
-	 * are sample i's, as in struct leat_view. */
+	/* Of each row r of n_fields: offsets[r * stride + i] and lengths[r * stride + i] are sample
+	 * i's, as in struct leat_view, of field fields[r] of those that the loader reads (of
+	 * leat_dataset_read: of the data set), counted in the order they were asked for, each once.
+	 * With up to 64 fields each has a row, in that order; of more, those have one that a sample
+	 * of the batch has. */
 	const uint64_t *offsets, *lengths;
 	uint64_t stride;
 	uint32_t n_fields;
 	int fd, verified;
+	const uint32_t *fields;
 };
 /* Valid as long as a reference to the batch. */
 void leat_batch_info(const struct leat_batch *b, struct leat_batch_info *ret_info);

@@ -7,7 +7,7 @@
 #include "client/loader/formats/format.h"
 
 #define CONFIG_MAX (1u << 20)
-#define FIELD_MAX  64u
+#define COLUMNS_MAX 4096u
 
 /* A column; size 0: each sample says how long it is. */
 struct column {
@@ -23,7 +23,8 @@ struct shard {
 	uint32_t n, n_columns, n_variable;
 	uint32_t *offsets; /* n + 1 */
 	json_t *config;
-	struct column columns[INDEX_MEMBERS_MAX];
+	struct column *columns; /* n_columns */
+	uint32_t *sizes;        /* of a sample: n_variable */
 };
 
 /* What NumPy calls the encodings that have a fixed size. */
@@ -49,7 +50,7 @@ static int take_column(struct shard *s, uint32_t i, json_t *name, json_t *encodi
 
 	if (!json_is_string(name) || !json_is_string(encoding) ||
 	    !(json_is_null(size) || json_is_integer(size)) || bytes < 0 || bytes > UINT32_MAX ||
-	    (json_is_integer(size) && bytes == 0) || json_string_length(name) > FIELD_MAX)
+	    (json_is_integer(size) && bytes == 0))
 		return format_damaged(s->fault, s->offsets[0], "a column that is none");
 	for (uint32_t k = 0; k < i; k++) {
 		if (strcmp(s->columns[k].name, json_string_value(name)) == 0)
@@ -73,9 +74,13 @@ static int take_config(struct shard *s)
 		*s->fault = (struct format_fault){0, "compressed MDS shards are not supported"};
 		return -LE_NOTSUP;
 	}
-	if (n == 0 || n > INDEX_MEMBERS_MAX || json_array_size(encodings) != n ||
+	if (n == 0 || n > COLUMNS_MAX || json_array_size(encodings) != n ||
 	    json_array_size(sizes) != n)
 		return format_damaged(s->fault, 4, "no columns, or too many");
+	s->columns = calloc(n, sizeof(*s->columns));
+	s->sizes = calloc(n, sizeof(*s->sizes));
+	if (!s->columns || !s->sizes)
+		return -LE_NOMEM;
 	for (uint32_t i = 0; i < n; i++)
 		TRY(take_column(s, i, json_array_get(names, i), json_array_get(encodings, i),
 				json_array_get(sizes, i)));
@@ -110,22 +115,19 @@ static int read_config(struct shard *s)
 static int add_sample(struct shard *s, uint32_t i)
 {
 	uint64_t begin = s->offsets[i], end = s->offsets[i + 1];
-	uint8_t head[4 * INDEX_MEMBERS_MAX];
 	uint64_t at = begin + 4 * (uint64_t)s->n_variable;
-	const uint8_t *size_of = head;
+	const uint32_t *size_of = s->sizes;
 	char key[16];
 
 	if (end < at || end > s->in->size)
 		return format_damaged(s->fault, begin, "a sample's offset is out of bounds");
-	TRY(format_read(s->in, head, 4 * s->n_variable, begin, s->fault));
+	TRY(format_read(s->in, s->sizes, 4 * (size_t)s->n_variable, begin, s->fault));
 	index_add_sample(s->b, key, (size_t)snprintf(key, sizeof(key), "%u", i), -1);
 	for (uint32_t c = 0; c < s->n_columns; c++) {
 		uint32_t size = s->columns[c].size;
 
-		if (size == 0) {
-			memcpy(&size, size_of, 4);
-			size_of += 4;
-		}
+		if (size == 0)
+			size = *size_of++;
 		if (size > end - at)
 			return format_damaged(s->fault, begin, "a column goes beyond its sample");
 		index_add_member(s->b, s->columns[c].name, s->columns[c].name_len, at, size);
@@ -163,6 +165,8 @@ int mds_index(struct index_builder *b, const struct format_input *in,
 	*ret_fault = (struct format_fault){0, ""};
 	rc = in->size < 8 ? format_damaged(ret_fault, 0, "truncated") : index_shard(&s);
 	free(s.offsets);
+	free(s.columns);
+	free(s.sizes);
 	json_decref(s.config);
 	return rc;
 }

@@ -12,7 +12,6 @@
 #define CENTRAL_SIZE   46u
 #define LOCAL_SIZE     30u
 #define DIRECTORY_MAX  (1u << 20)
-#define FIELD_LEN_MAX  64u
 #define INFLATE_FACTOR 1032u /* what deflate can do at most */
 
 enum { STORED = 0, DEFLATED = 8, ENCRYPTED = 1 };
@@ -162,8 +161,6 @@ static int add_entry(struct zip *z, const struct entry *e)
 	if (len <= 4 || memcmp(e->name + len - 4, ".npy", 4) != 0)
 		return 0;
 	len -= 4;
-	if (len > FIELD_LEN_MAX)
-		return format_damaged(z->fault, e->local, "name too long");
 	if ((e->flags & ENCRYPTED) || (e->method != STORED && e->method != DEFLATED)) {
 		*z->fault = (struct format_fault){e->local, "encrypted, or not deflate"};
 		return -LE_NOTSUP;

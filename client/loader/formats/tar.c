@@ -9,7 +9,6 @@
 /* Headers of small members follow one another closely: one large read finds many of them. */
 #define WINDOW_LARGE  (128u << 10)
 #define WINDOW_SMALL  (2u << 10)
-#define FIELD_LEN_MAX 64u
 
 struct header {
 	char name[100], mode[8], uid[8], gid[8], size[12], mtime[12], sum[8];
@@ -341,52 +340,78 @@ int tar_scan_all(const struct format_input *in, int (*each)(void *arg, const str
 struct grouping {
 	struct index_builder *b;
 	struct format_fault *fault;
-	char key[TAR_NAME_MAX + 1];
+	const char *archive; /* its path; may be NULL */
+	char key[TAR_NAME_MAX + 1], field[TAR_NAME_MAX + 1], left[2 * TAR_NAME_MAX + 4];
 	size_t key_len;
 	bool open; /* a sample with this key is being filled */
 };
 
-/* The length of the key, 0: the member belongs to no sample. */
+/* "__meta__", "__meta__/x.json": for other programs. */
+static bool is_meta(const struct tar_member *m)
+{
+	const char *slash = memchr(m->name, '/', m->name_len);
+	size_t len = slash ? (size_t)(slash - m->name) : m->name_len;
+	return len >= 4 && memcmp(m->name, "__", 2) == 0 && memcmp(m->name + len - 2, "__", 2) == 0;
+}
+
+/* The length of the key, 0: the member belongs to no sample. It ends before the first period of the
+ * last component; where that begins with one, behind the slash before it, if the folder there has
+ * no periods. */
 static size_t split_name(const struct tar_member *m)
 {
 	const char *slash = memrchr(m->name, '/', m->name_len);
 	const char *base = slash ? slash + 1 : m->name;
 	const char *end = m->name + m->name_len;
 	const char *dot = memchr(base, '.', (size_t)(end - base));
-	if (!dot || dot == base || dot + 1 == end)
+	if (!dot || is_meta(m))
 		return 0;
-	size_t len = (size_t)(dot - m->name);
-	if (len >= 4 && memcmp(m->name, "__", 2) == 0 && memcmp(dot - 2, "__", 2) == 0)
-		return 0;
-	return len;
+	if (dot == base) {
+		if (!slash)
+			return 0;
+		const char *before = memrchr(m->name, '/', (size_t)(slash - m->name));
+		const char *folder = before ? before + 1 : m->name;
+		if (memchr(folder, '.', (size_t)(slash - folder)))
+			return 0;
+	}
+	return (size_t)(dot - m->name);
+}
+
+static void leave_member(struct grouping *g, const struct tar_member *m)
+{
+	snprintf(g->left, sizeof(g->left), "%s%s%s", g->archive ? g->archive : "",
+		 g->archive ? ": " : "", m->name);
+	index_add_left(g->b, &(struct index_left_out){.why = INDEX_LEFT_MEMBER,
+						      .kind = "",
+						      .first = g->left,
+						      .n = 1,
+						      .bytes = m->len});
 }
 
 static int group_member(void *arg, const struct tar_member *m)
 {
 	struct grouping *g = arg;
-	char field[FIELD_LEN_MAX + 1];
 	size_t key_len = split_name(m);
-	if (key_len == 0)
-		return 0;
-	size_t field_len = m->name_len - key_len - 1;
-	if (field_len > FIELD_LEN_MAX) {
-		*g->fault = (struct format_fault){m->off, "extension too long"};
-		return -LE_CORRUPT;
+	if (key_len == 0) {
+		leave_member(g, m);
+		return index_builder_error(g->b);
 	}
+	size_t field_len = m->name_len - key_len - 1;
 	for (size_t i = 0; i < field_len; i++)
-		field[i] = (char)tolower((unsigned char)m->name[key_len + 1 + i]);
+		g->field[i] = (char)tolower((unsigned char)m->name[key_len + 1 + i]);
 	if (!g->open || key_len != g->key_len || memcmp(m->name, g->key, key_len) != 0) {
 		memcpy(g->key, m->name, key_len);
 		g->key_len = key_len;
 		g->open = true;
 		index_add_sample(g->b, g->key, key_len, -1);
-	} else if (index_has_member(g->b, field, field_len)) {
-		*g->fault = (struct format_fault){m->off, "the same field twice in one sample"};
+	} else if (index_has_member(g->b, g->field, field_len)) {
+		*g->fault = (struct format_fault){m->off, "the same field twice in one sample: "
+							  "two members have the same name, but for "
+							  "capitals of the extension"};
 		return -LE_CORRUPT;
 	}
-	index_add_member(g->b, field, field_len, m->off, m->len);
+	index_add_member(g->b, g->field, field_len, m->off, m->len);
 	int rc = index_builder_error(g->b);
-	if (rc < 0)
+	if (rc == -LE_2BIG)
 		*g->fault = (struct format_fault){m->off, "too many fields"};
 	return rc;
 }
@@ -401,6 +426,7 @@ int tar_index(struct index_builder *b, const struct format_input *in,
 	*ret_fault = (struct format_fault){0, ""};
 	g->b = b;
 	g->fault = ret_fault;
+	g->archive = in->path;
 	int rc = tar_scan(in, group_member, g, &scan_fault);
 	if (rc < 0 && ret_fault->what[0] == 0)
 		*ret_fault = scan_fault;

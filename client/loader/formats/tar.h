@@ -47,10 +47,11 @@ bool tar_begins(const uint8_t block[TAR_BLOCK]);
 
 /*
  * The WebDataset convention (github.com/webdataset/webdataset, "tariterators"): a member
- * "dir/name.ext" has the key "dir/name", up to the first dot of the last component, and the field
- * "ext", in lower case; successive members of one key are one sample. Members without a key or
- * extension, and those whose key begins and ends with
- * "__", are left out. A field that comes twice in a sample is -LE_CORRUPT.
+ * "dir/name.ext" has the key "dir/name", up to the first period of the last component, and the
+ * field "ext", in lower case (of ASCII); successive members of one key are one sample. The key of
+ * "dir/.ext" is "dir/", if dir has no periods. Members without a period or a key, and those in or
+ * called "__meta__", are left out and told to b. A field that comes twice in a sample is
+ * -LE_CORRUPT.
  *
  * Adds the archive's samples to b, to which the archive was added as a file.
  */

@@ -4,7 +4,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from typing import Any, Callable, Dict, Iterable, List, Optional
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 from . import _arrays, _device, _lib
 from ._errors import check
@@ -60,7 +60,8 @@ _NOT_MADE: Any = object()
 
 class Batch(dict):
     """field -> list of arrays, one per sample, None where a sample has no such field: uint8 [bytes]
-    unless Dataset.types says what they are. Also:
+    unless Dataset.types says what they are. Of a data set with more than 64 fields those are listed
+    that a sample of the batch has; asked for, each is there. Also:
 
     ids       sample numbers, uint64 array [n] (a copy)
     labels    classes of plain files, int64 array [n], -1 where there is none (a copy)
@@ -74,7 +75,7 @@ class Batch(dict):
     stack() does without. A batch that goes to another process is copied.
     """
 
-    def __init__(self, slot: Slot, ds, fields: Iterable[str], framework: str,
+    def __init__(self, slot: Slot, ds, fields: Sequence[str], framework: str,
                  decode: Dict[str, Callable], device: Optional[str] = None,
                  on_device: Iterable[str] = (), types: Optional[Dict[str, str]] = None) -> None:
         super().__init__()
@@ -95,12 +96,12 @@ class Batch(dict):
         self.labels = _arrays.words(info.labels, n, "q")
         self._there = _device.OnDevice(slot, framework, device) if on_device else None
         self.device = "cuda:%d" % self._there.device if self._there else None
+        self._wanted = ds.types if len(fields) == len(ds.types) else fields
         self._fields: Dict[str, Field] = {}
-        for field in fields:
-            if field in self._fields:
-                continue
-            self._fields[field] = Field(info, len(self._fields), types.get(field, ""),
-                                        decode.get(field), field in on_device)
+        for row, k in enumerate(info.fields[:info.n_fields]):
+            field = fields[k]
+            self._fields[field] = Field(info, row, types.get(field, ""), decode.get(field),
+                                        field in on_device)
             super().__setitem__(field, _NOT_MADE)
         # What fails is to fail now.
         for field in decode:
@@ -124,6 +125,11 @@ class Batch(dict):
     def __getitem__(self, field: str) -> Any:
         samples = super().__getitem__(field)
         return self._make(field) if samples is _NOT_MADE else samples
+
+    def __missing__(self, field: str) -> list:
+        if self._ds is None or field not in self._wanted:
+            raise KeyError(field)
+        return [None] * len(self)
 
     # A dict's own methods do not ask __getitem__: first everything is made.
 

@@ -83,7 +83,8 @@ class BatchInfo(Structure):
     _fields_ = [("size", c_size_t), ("n", c_uint64), ("epoch", c_uint64), ("step", c_uint64),
                 ("ids", c_void_p), ("labels", c_void_p), ("base", c_void_p), ("len", c_uint64),
                 ("offsets", POINTER(c_uint64)), ("lengths", POINTER(c_uint64)),
-                ("stride", c_uint64), ("n_fields", c_uint32), ("fd", c_int), ("verified", c_int)]
+                ("stride", c_uint64), ("n_fields", c_uint32), ("fd", c_int), ("verified", c_int),
+                ("fields", POINTER(c_uint32))]
 
 
 class Array(Structure):

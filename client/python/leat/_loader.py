@@ -104,7 +104,7 @@ class DataLoader:
             raise ValueError("direct needs a device, all fields on it, no decoders, and no NumPy "
                              "arrays, whose headers are read here")
         self.dataset, self.rank, self.world = ds, rank, world
-        self.fields = list(ds.fields if fields is None else fields)
+        self.fields = list(ds.fields if fields is None else dict.fromkeys(fields))
         self.decode, self.framework = dict(decode or {}), framework
         self._device = None
         if device is not None:

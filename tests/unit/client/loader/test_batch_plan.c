@@ -45,6 +45,7 @@ static int teardown(void **state)
 {
 	struct world *w = *state;
 	batch_fini(&w->b);
+	field_set_fini(&w->set);
 	leat_dataset_close(w->ds);
 	unlink(w->path);
 	rmdir(w->root);
@@ -96,7 +97,7 @@ static void test_with_a_cache_samples_are_kept_one_by_one(void **state)
 		assert_int_equal(p->sample, i);
 		assert_int_equal(p->off, i * RECORD);
 		assert_int_equal(p->len, RECORD);
-		assert_int_equal(p->dst, w->b.off[i]);
+		assert_int_equal(p->dst, w->b.off[batch_at(&w->b, 1, i)]);
 		assert_int_equal(p->run, 0);
 	}
 	plan(w, 2, 7, 90);

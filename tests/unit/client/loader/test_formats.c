@@ -101,8 +101,8 @@ static void test_webdataset_groups(void **state)
 	put(a, '0', "train/0002.seg.png", "png", 3);
 	put(a, 0, "train/0002.cls", "", 0);
 	put(a, '0', "README", "no extension", 12);
-	put(a, '0', "train/.hidden", "x", 1);
-	put(a, '0', "__meta__.json", "x", 1);
+	put(a, '0', "v1.2/.hidden", "x", 1);
+	put(a, '0', "__meta__/x.json", "xyz", 3);
 	put(a, '2', "train/0002.link", "", 0);
 	put(a, '0', "train/0001.cls", "8", 1);
 	put_end(a);
@@ -118,8 +118,79 @@ static void test_webdataset_groups(void **state)
 	assert_memory_equal(a->data + x->members[0].off, "jpeg", 4);
 	assert_int_equal(x->members[0].len, 4);
 	assert_memory_equal(a->data + x->members[4].off, "8", 1);
+	assert_int_equal(x->n_left, 1);
+	assert_int_equal(x->left[0].why, INDEX_LEFT_MEMBER);
+	assert_int_equal(x->left[0].n, 3);
+	assert_int_equal(x->left[0].bytes, 16);
+	assert_string_equal(index_string(x, x->left[0].first), "README");
 	index_destroy(x);
 	free(a);
+}
+
+/* Each name has the key that the expression of webdataset's base_plus_ext gives it. */
+static void test_keys_of_members(void **state)
+{
+	(void)state;
+	static const char *const names[][3] = {
+		{"__init__.py", "__init__", "py"}, {"__meta__.json", "__meta__", "json"},
+		{"a..b", "a", ".b"},		   {"b.", "b", ""},
+		{"d/.x.Y", "d/", "x.y"},	   {"c.d/e/.x", "c.d/e/", "x"},
+		{"_a.b", "_a", "b"},		   {"0 T 2.0 t.mp3", "0 T 2", "0 t.mp3"},
+	};
+	struct archive *a = archive();
+	struct sample_index *x;
+	struct format_fault fault;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		put(a, '0', names[i][0], "x", 1);
+	put_end(a);
+	assert_int_equal(index_of(a, &x, &fault), 0);
+	assert_int_equal(x->n_samples, sizeof(names) / sizeof(names[0]));
+	for (uint32_t i = 0; i < x->n_samples; i++) {
+		assert_string_equal(key_of(x, i), names[i][1]);
+		assert_string_equal(index_string(x, x->fields[x->members[i].field]), names[i][2]);
+	}
+	assert_int_equal(x->n_left, 0);
+	index_destroy(x);
+	free(a);
+}
+
+/* More fields, and more of them in one sample, than any word has bits; names of any length. */
+static void test_any_number_of_fields(void **state)
+{
+	(void)state;
+	struct index_builder *b;
+	struct sample_index *x, *y;
+	char name[3000];
+	void *data;
+	size_t len;
+	assert_int_equal(index_builder_create(INDEX_TAR, &b), 0);
+	index_add_file(b, "f", 100);
+	for (int s = 0; s < 3; s++) {
+		index_add_sample(b, "k", 1, -1);
+		for (int f = 0; f < 5000; f++) {
+			int n = snprintf(name, sizeof(name), "field %d", f * (s + 1));
+			assert_false(index_has_member(b, name, (size_t)n));
+			index_add_member(b, name, (size_t)n, 0, 1);
+			assert_true(index_has_member(b, name, (size_t)n));
+		}
+	}
+	memset(name, 'n', sizeof(name));
+	index_add_member(b, name, sizeof(name), 0, 1);
+	index_drop_sample(b);
+	index_add_sample(b, "k", 1, -1);
+	assert_false(index_has_member(b, "field 0", 7));
+	index_add_member(b, "field 0", 7, 0, 1);
+	assert_int_equal(index_builder_finish(b, &x), 0);
+	index_builder_destroy(b);
+	assert_int_equal(index_encode(x, &data, &len), 0);
+	assert_int_equal(index_decode(data, len, &y), 0);
+	assert_int_equal(y->n_fields, x->n_fields);
+	for (uint32_t f = 0; f < y->n_fields; f++)
+		assert_int_equal(index_field(y, index_string(x, x->fields[f])), f);
+	assert_int_equal(index_field(y, "field"), -1);
+	free(data);
+	index_destroy(x);
+	index_destroy(y);
 }
 
 static void test_long_names(void **state)
@@ -448,6 +519,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_webdataset_groups),
+		cmocka_unit_test(test_keys_of_members),
+		cmocka_unit_test(test_any_number_of_fields),
 		cmocka_unit_test(test_long_names),
 		cmocka_unit_test(test_base256_and_pax_sizes),
 		cmocka_unit_test(test_damaged_archives_are_refused),
