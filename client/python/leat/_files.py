@@ -49,8 +49,8 @@ class FileSystem:
         if rc < 0:
             conf = self.conf or os.environ.get("LEAT_CONF") or "/etc/leat/leat.conf"
             raise LeatError(_c.leat_errno(rc), "cannot connect to the metadata servers that %s "
-                            "names: %s (leat status says more)" % (conf, _c.leat_strerror(rc).decode()),
-                            self.conf)
+                            "names: %s (leat status says more)" % (
+                                conf, _c.leat_strerror(rc).decode()), self.conf)
         self._p, self._pid = fs, os.getpid()
         self._connection = _Connection(fs)
 
