@@ -327,6 +327,77 @@ def test_without_burst_buffer(s):
     wait_until(s.all_idle, 60, "no node is drained")
 
 
+# What each process says of itself: which way, rank, world, ranks of its node.
+TOLD = """
+import os, sys
+from leat import rank_and_world
+from leat._ranks import ranks_of_node
+rank, world = rank_and_world()
+print("told", sys.argv[1], rank, world, ranks_of_node(rank, world), flush=True)
+"""
+# torchrun of an old torch does not start under a new Python: what it sets, for two processes.
+TORCHRUN = """#!/bin/bash
+first=$((SLURM_PROCID * 2)) world=$((SLURM_STEP_NUM_TASKS * 2))
+for k in 0 1; do
+    RANK=$((first + k)) WORLD_SIZE=$world LOCAL_RANK=$k LOCAL_WORLD_SIZE=2 "$@" &
+done
+wait
+"""
+LAUNCHERS = """
+export PYTHONPATH={dir}/py OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_rmaps_base_oversubscribe=1
+told="/usr/bin/python3 {dir}/told.py"
+$told batch
+srun $told srun
+srun -n4 -N2 --mpi=pmi2 $told pmi2
+srun -N4 -n4 --ntasks-per-node=1 {dir}/torchrun $told torchrun
+bash -c "$told shell"
+"""
+MPIRUN = """
+export PYTHONPATH={dir}/py OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_rmaps_base_oversubscribe=1
+told="/usr/bin/python3 {dir}/told.py"
+if type mpirun.openmpi >/dev/null 2>&1; then
+    mpirun.openmpi -np 2 $told ompi
+    srun -N1 -n1 --overlap mpirun.openmpi -np 2 $told ompi-in-srun
+fi
+if type mpiexec.hydra >/dev/null 2>&1; then
+    mpiexec.hydra -np 2 $told mpich
+    srun -N1 -n1 --overlap mpiexec.hydra -np 2 $told mpich-in-srun
+fi
+"""
+
+
+def told_by(s, job):
+    result = {}
+    for line in s.output(job).split("\n"):
+        if line.startswith("told "):
+            _, way, *numbers = line.split()
+            result.setdefault(way, []).append(tuple(map(int, numbers)))
+    return {way: sorted(ranks) for way, ranks in result.items()}
+
+
+def test_ranks_of_launchers_in_jobs(s):
+    """Slurm's variables count in steps only, and what a step starts knows better: torchrun (stood
+    in for), mpirun of Open MPI and MPICH where they are installed."""
+    shutil.copytree(SRC + "/client/python/leat", s.dir + "/py/leat")
+    shutil.copy(BUILD + "/libleat.so", s.dir + "/py/leat")
+    s.write("told.py", TOLD)
+    s.write("torchrun", TORCHRUN, 0o755)
+    job = s.submit(LAUNCHERS.format(dir=s.dir), "--ntasks=8")
+    s.ends(job)
+    eight = [(r, 8, 2) for r in range(8)]
+    told = told_by(s, job)
+    assert told == {"batch": [(0, 1, 1)], "shell": [(0, 1, 1)], "srun": eight, "torchrun": eight,
+                    "pmi2": [(r, 4, 2) for r in range(4)]}, (told, s.output(job))
+    job = s.submit(MPIRUN.format(dir=s.dir), "--ntasks=2", nodes=1)
+    s.ends(job)
+    told = told_by(s, job)
+    print("in jobs: %s" % ", ".join(sorted(told)))
+    assert told == {way: [(r, 2, 2) for r in range(2)] for kind, program in
+                    (("ompi", "mpirun.openmpi"), ("mpich", "mpiexec.hydra"))
+                    if shutil.which(program) for way in (kind, kind + "-in-srun")}, (
+                        told, s.output(job))
+
+
 def test_agents(s):
     """Agents do it: each chunk is read from the servers once, for all four nodes."""
     make_set(s.c, "five")

@@ -285,18 +285,6 @@ class Files(unittest.TestCase):
                 self.assertEqual(ds[0]["class"], 0)
 
 
-class Ranks(unittest.TestCase):
-    def test_environment(self):
-        self.assertEqual(leat.rank_and_world("auto", "auto", {}), (0, 1))
-        self.assertEqual(leat.rank_and_world("auto", "auto",
-                                             {"SLURM_PROCID": "3", "SLURM_NTASKS": "8"}), (3, 8))
-        with self.assertRaises(ValueError):
-            leat.rank_and_world("auto", "auto",
-                                {"RANK": "0", "WORLD_SIZE": "2", "PMI_RANK": "1", "PMI_SIZE": "2"})
-        with self.assertRaises(ValueError):
-            leat.rank_and_world(1, "auto", {})
-
-
 class Package(unittest.TestCase):
     def test_pip_install_without_network(self):
         with tempfile.TemporaryDirectory() as tmp:

@@ -43,8 +43,8 @@ class DataLoader:
     seed, epoch   where the order begins
     order         "global", "window", "window:N" (shards), "sequential", "file"
     tail          what becomes of the last, incomplete step: "drop", "pad", "shorter"
-    rank, world   "auto": of torch.distributed if it is initialised, else RANK and WORLD_SIZE,
-                  OMPI_*, PMI_*, SLURM_*, HOROVOD_*, else 0 and 1
+    rank, world   "auto": as the launcher says (leat.rank_and_world), else 0 and 1; the logger
+                  "leat" tells which, at the level INFO
     depth         batches in memory, those in use included (0: up to 8, read ahead as far as the
                   source's delays ask for); memory_limit in bytes (0: 1 GiB)
     on_error      "raise", or "skip": a sample that cannot be read shortens its batch
@@ -63,7 +63,7 @@ class DataLoader:
                   epoch on) and it has been measured to be quicker; "require": there must be one
     cache_dir     a folder of a local disk that keeps up to cache_bytes of a data set that is not
                   staged and does not fit, dropping what is needed last; shared by cache_ranks
-                  ranks of this node ("auto": LOCAL_WORLD_SIZE and its kin, else 1)
+                  ranks of this node ("auto": as the launcher says, else 1)
     decoders      field -> Decoder: functions that decode_threads (0: 2) C threads call ahead; one
                   that takes longer than decode_ms (0: 10000) is an error (EBUSY), not a hang
 
