@@ -236,9 +236,20 @@ static int trim_all(struct job *jobs, uint32_t n, const struct oss_trim_req *req
 
 /* What the object servers say when they have done it. */
 struct applied {
+	bool again;    /* a former incarnation may have carried it out, in part */
 	bool shown;    /* others may still show what it was */
 	int64_t at_ns; /* by their clocks nothing of it was later */
 };
+
+/* A chain that had nothing to change shows nothing outdated. But one that is asked again may have
+ * changed it the first time. */
+static bool changes_shown(const struct job *j, bool trims)
+{
+	uint64_t n = trims ? j->rep.trim.n_chunks : j->rep.punch.n_chunks;
+	bool shown = trims ? j->rep.trim.shown : j->rep.punch.shown;
+
+	return shown && (n > 0 || j->no.again);
+}
 
 /* -LE_CORRUPT: a chunk of which a part would remain is damaged in all its copies. */
 static int apply(struct mds *m, uint64_t no, const struct intent_rec *rec, struct applied *ret)
@@ -258,6 +269,7 @@ static int apply(struct mds *m, uint64_t no, const struct intent_rec *rec, struc
 	for (uint32_t i = 0; i < n; i++) {
 		jobs[i].no.slot = rec->oss_slot;
 		jobs[i].no.seq = no;
+		jobs[i].no.again = ret->again;
 	}
 	if (rec->kind == INTENT_TRIM)
 		rc = trim_all(jobs, n, &trim);
@@ -267,9 +279,10 @@ static int apply(struct mds *m, uint64_t no, const struct intent_rec *rec, struc
 		bool trims = rec->kind == INTENT_TRIM;
 		int64_t at_ns = trims ? jobs[i].rep.trim.at_ns : jobs[i].rep.punch.at_ns;
 
-		ret->shown |= trims ? jobs[i].rep.trim.shown : jobs[i].rep.punch.shown;
+		ret->shown |= changes_shown(&jobs[i], trims);
 		ret->at_ns = at_ns > ret->at_ns ? at_ns : ret->at_ns;
 	}
+	ret->again = true;
 	free(jobs);
 	return rc;
 }
@@ -447,7 +460,7 @@ static bool tries_on(struct mds *m, const struct intent_rec *rec, int rc)
 static int carry_out(struct op *op, struct open_file *f, uint64_t intent,
 		     const struct intent_rec *rec, struct attr *ret_attr, bool *ret_shown)
 {
-	struct finish fi = {.intent = intent, .rec = rec};
+	struct finish fi = {.intent = intent, .rec = rec, .applied.again = op->resumes};
 	int rc, end;
 
 	/* However long whoever asked is willing to wait. */

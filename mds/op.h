@@ -26,6 +26,7 @@ struct op {
 	bool final;      /* the next critical section is the last: its batch takes the replay row */
 	bool kept;       /* the replay row has the answer */
 	bool lazy;       /* nobody waits for it: what it writes may wait for company */
+	bool resumes;    /* carries out an intent of a former incarnation */
 	bool owed;       /* ends a durable intent: done even for a lost connection */
 	bool begun;      /* others may have seen a part of it: it goes on for a lost connection */
 	bool removed;    /* data was queued for removal */

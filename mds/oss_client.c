@@ -228,15 +228,18 @@ static int call_head(struct oss *o, uint32_t chain, struct rpc_call *call, size_
 }
 
 /* Again and again, with pauses. */
-static int call_until(struct oss *o, uint32_t chain, struct rpc_call *call, size_t rep_size,
+static int call_until(struct oss *o, uint32_t chain, struct oss_number *no, struct rpc_call *call,
 		      uint64_t deadline_us)
 {
+	size_t rep_size = msg_find(call->op)->rep_size;
 	uint64_t wait_us = 2000;
 
 	for (;;) {
 		int rc = o->stopping ? -LE_SHUTDOWN
 				     : call_head(o, chain, call, rep_size, deadline_us);
 
+		if (rc < 0 && no != NULL)
+			no->again = true;
 		if (rc >= 0 || o->stopping || status_retry(rc) == RETRY_NEVER)
 			return rc;
 		if (loop_now_us() + wait_us >= deadline_us)
@@ -248,7 +251,7 @@ static int call_until(struct oss *o, uint32_t chain, struct rpc_call *call, size
 }
 
 /* In the chain's turn. no: the caller's; NULL: the slot that is free, and its next. */
-static int call_written(struct oss *o, uint32_t chain, const struct oss_number *no,
+static int call_written(struct oss *o, uint32_t chain, struct oss_number *no,
 			struct rpc_call *call, uint64_t deadline_us)
 {
 	struct oss_slots *ss = slots_of(o, chain);
@@ -260,12 +263,12 @@ static int call_written(struct oss *o, uint32_t chain, const struct oss_number *
 	TRY(slot_take(ss, deadline_us, &slot));
 	call->slot = no != NULL ? NUMBERED_SLOTS + no->slot : slot;
 	call->seq = no != NULL ? no->seq : ++ss->slot[slot].seq;
-	rc = call_until(o, chain, call, msg_find(call->op)->rep_size, deadline_us);
+	rc = call_until(o, chain, no, call, deadline_us);
 	slot_give(ss, slot);
 	return rc;
 }
 
-static int call_chain(struct oss *o, uint32_t chain, const struct oss_number *no,
+static int call_chain(struct oss *o, uint32_t chain, struct oss_number *no,
 		      struct rpc_call *call, uint64_t deadline_us)
 {
 	const struct msg_desc *desc = msg_find(call->op);
@@ -276,7 +279,7 @@ static int call_chain(struct oss *o, uint32_t chain, const struct oss_number *no
 	if (fiber_deadline() < deadline_us)
 		deadline_us = fiber_deadline();
 	return desc->kind == MSG_WRITE ? call_written(o, chain, no, call, deadline_us)
-				       : call_until(o, chain, call, desc->rep_size, deadline_us);
+				       : call_until(o, chain, NULL, call, deadline_us);
 }
 
 int oss_call(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *rep,
@@ -287,8 +290,8 @@ int oss_call(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *
 	return call_chain(o, chain, NULL, &call, deadline_us);
 }
 
-int oss_call_numbered(struct oss *o, const struct oss_number *no, uint16_t op, const void *req,
-		      void *rep, uint64_t deadline_us)
+int oss_call_numbered(struct oss *o, struct oss_number *no, uint16_t op, const void *req, void *rep,
+		      uint64_t deadline_us)
 {
 	struct rpc_call call = {.op = op, .req = req, .rep = rep};
 

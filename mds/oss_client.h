@@ -44,9 +44,10 @@ int oss_call(struct oss *o, uint32_t chain, uint16_t op, const void *req, void *
 struct oss_number {
 	uint32_t chain, slot;
 	uint64_t seq;
+	bool again; /* it may have been carried out before, also in part; set by each attempt */
 };
-int oss_call_numbered(struct oss *o, const struct oss_number *no, uint16_t op, const void *req,
-		      void *rep, uint64_t deadline_us) CHECK_RESULT;
+int oss_call_numbered(struct oss *o, struct oss_number *no, uint16_t op, const void *req, void *rep,
+		      uint64_t deadline_us) CHECK_RESULT;
 /* Is there a connection to the head of the chain? Does not yield. */
 bool oss_ready(const struct oss *o, uint32_t chain);
 /* To the head of a chain, not of kind WRITE: one attempt. -LE_DISCONNECTED also at once when there

@@ -53,6 +53,7 @@ static void intent_run(void *arg)
 	fmutex_lock(&in->file->busy);
 	may_have_begun(in);
 	op_init(&op, m);
+	op.resumes = true;
 	if (in->session != NULL) {
 		op.session = in->session;
 		op.slot = in->rec.slot;

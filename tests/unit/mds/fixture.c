@@ -22,9 +22,16 @@ static int on_intent(struct fx *f, const struct frame_hdr *h)
 static int on_trim(struct rpc_req *r, const void *in, void *out)
 {
 	struct fx *f = r->arg;
+	struct oss_trim_rep *p = out;
 
-	(void)in, (void)out;
+	(void)in;
 	f->n_trims++;
+	p->shown = f->shown;
+	p->n_chunks = f->cut;
+	if (f->n_lost > 0 && f->n_lost-- > 0) {
+		f->cut = 0;
+		return -LE_OVERLOAD;
+	}
 	return on_intent(f, &r->hdr);
 }
 

@@ -40,6 +40,9 @@ struct fx {
 	uint64_t n_trims, n_punches, n_removed, n_syncs;
 	uint64_t intent_seq[FX_TARGETS][FX_SLOTS]; /* by chain and slot: the last trim, punch */
 	bool oss_fail, oss_stop, to_crash;
+	bool shown;       /* others have leases on what is to be trimmed, */
+	uint64_t cut;     /* of which so many chunks change, */
+	uint32_t n_lost;  /* after so many requests whose answers get lost */
 	bool punched_fails; /* once they were asked to punch they do not tell what they have */
 	struct oss_stat_rep stat; /* what they answer; size only by the first */
 };

@@ -380,6 +380,66 @@ static void test_holes(void **state)
 	over_crash(holes_before, holes_after);
 }
 
+/* Who else shows the file is waited for only where something of it has changed. */
+static void shown(struct fx *f)
+{
+	uint64_t first = f->session;
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_RDWR, &a), 0);
+	f->session = fx_session(f, 2);
+	assert_int_equal(fx_open(f, a.ino, O_RDWR), 0);
+	f->session = first;
+	f->shown = true;
+	assert_int_equal(fx_truncate(f, a.ino, 0), 0);
+	assert_int_equal(f->n_trims, FX_TARGETS);
+	assert_int_equal(f->n_syncs, 0);
+	f->cut = 1;
+	assert_int_equal(fx_truncate(f, a.ino, 0), 0);
+	assert_int_equal(f->n_syncs, FX_TARGETS);
+	/* Carried out by the first attempt, of whose answer nothing is heard. */
+	f->n_lost = 1;
+	assert_int_equal(fx_truncate(f, a.ino, 0), 0);
+	assert_int_equal(f->cut, 0);
+	assert_int_equal(f->n_syncs, 2 * FX_TARGETS);
+	assert_int_equal(fx_truncate(f, a.ino, 0), 0);
+	assert_int_equal(f->n_syncs, 2 * FX_TARGETS);
+}
+
+static void shown_before(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_WRONLY, &a), 0);
+	assert_int_equal(fx_close(f, a.ino, O_WRONLY, 100000), 0);
+	cut = a.ino;
+	f->oss_fail = true;
+	assert_int_equal(fiber_spawn("truncate", intent_fiber, f), 0);
+	fx_sleep_ms(300);
+}
+
+/* What the former one had carried out finds nothing to change any more. */
+static void shown_after(struct fx *f)
+{
+	return_empty(f);
+	f->session = fx_session(f, 2);
+	assert_int_equal(fx_open(f, cut, O_RDONLY), 0);
+	f->shown = true;
+	f->oss_fail = false;
+	for (int i = 0; i < 300 && f->m->recovery.n_intents > 0; i++)
+		fx_sleep_ms(100);
+	assert_int_equal(f->m->recovery.n_intents, 0);
+	assert_int_equal(f->n_syncs, FX_TARGETS);
+}
+
+TEST(test_shown, shown)
+
+static void test_shown_after_crash(void **state)
+{
+	(void)state;
+	over_crash(shown_before, shown_after);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -390,6 +450,8 @@ int main(void)
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_restored),
 		cmocka_unit_test(test_short_of_memory),
+		cmocka_unit_test(test_shown),
+		cmocka_unit_test(test_shown_after_crash),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
