@@ -469,14 +469,20 @@ static int look_unsettled(struct op *op, const void *in, void *out)
 	return rc == -LE_NOENT ? 0 : rc;
 }
 
-/* Of a cut that a former incarnation has begun: who was given some is not known before he has
- * returned, also whoever asked for the cut, of whom another program may append. */
-static int await_placed(struct op *op, struct ino ino)
+/* Whom a former incarnation has given some is not known before he has returned, be the cut its own
+ * or a new one; of its own also whoever asked for it, of whom another program may append. Who does
+ * not return is ended: he may be away from here alone, and write there yet. */
+static int await_placed(struct op *op, const struct open_file *f)
 {
-	while (op->m->sessions.n_from_store > 0) {
+	uint32_t own = !f->trimming && op->session != NULL && op->session->from_store;
+
+	while (op->m->sessions.n_from_store > own) {
 		bool unsettled = false;
 
-		TRY(op_read(op, look_unsettled, &ino, &unsettled));
+		/* What had no writers before the start had no such places. */
+		if (f->n_writers > 0 && !f->had_writers)
+			break;
+		TRY(op_read(op, look_unsettled, &f->ino, &unsettled));
 		if (!unsettled)
 			break;
 		TRY(leases_known(op->m) ? missing_end(op) : mds_sleep_ms(op->m, AGAIN_MS));
@@ -489,8 +495,7 @@ int recall_places(struct op *op, struct open_file *f)
 	struct asking as[HOLDERS_MAX];
 	uint32_t n;
 
-	if (f->trimming)
-		TRY(await_placed(op, f->ino));
+	TRY(await_placed(op, f));
 	do {
 		n = 0;
 		list_for_each (k, &f->opens) {

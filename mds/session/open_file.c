@@ -149,7 +149,7 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 		f->size = f->used = 0;
 		f->mtime_ns = 0;
 		f->ends_known = settled;
-		f->ask_chains = f->untracked = !settled;
+		f->ask_chains = f->untracked = f->had_writers = !settled;
 	}
 	f->write_opens++;
 	o->n_write += n;

@@ -29,6 +29,7 @@ struct open_file {
 	bool ask_chains;      /* what closes report does not suffice: several sessions wrote, or a
 				 truncation */
 	bool untracked;       /* not all by one session that knows what it did: no write lease */
+	bool had_writers;     /* it was not settled when the first of them opened it */
 	bool cut;             /* a truncation: sizes that closes report may be older than it */
 	uint64_t replaced_us; /* when a rename took its last name away; 0: none did */
 	bool settling;        /* a fiber is at it */

@@ -432,6 +432,64 @@ static void shown_after(struct fx *f)
 	assert_int_equal(f->n_syncs, FX_TARGETS);
 }
 
+/* Two append to a log when the server restarts. */
+static uint64_t missing;
+
+static void append_there(struct fx *f)
+{
+	struct mds_append_req q = {.ino = cut, .len = 10};
+	struct mds_append_rep p;
+
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &p), 0);
+}
+
+static void placed_before(struct fx *f)
+{
+	uint64_t first = f->session;
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "log", O_WRONLY | O_APPEND, &a), 0);
+	cut = a.ino;
+	append_there(f);
+	f->session = missing = fx_session(f, 2);
+	f->slot = 1;
+	assert_int_equal(fx_open(f, cut, O_WRONLY | O_APPEND), 0);
+	append_there(f);
+	f->session = first;
+	f->slot = 0;
+}
+
+static void cut_fiber(void *arg)
+{
+	assert_int_equal(fx_truncate(arg, cut, 0), 0);
+}
+
+/* The one that is not back may still write at its place, behind the cut. */
+static void placed_after(struct fx *f)
+{
+	struct mds_session_open_req so = {.client = {{1, 1}}, .session = f->session};
+	struct mds_session_open_rep sp;
+	uint32_t lost;
+
+	assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_session_open, &so, &sp), 0);
+	assert_int_equal(fx_reclaim(f, cut, O_RDWR | O_APPEND, true, &lost), 0);
+	fx_sleep_ms(f->m->params.client_lease_ms / 2);
+	assert_non_null(session_find(&f->m->sessions, missing));
+	assert_int_equal(fiber_spawn("truncate", cut_fiber, f), 0);
+	while (f->n_trims == 0 && session_find(&f->m->sessions, missing) != NULL)
+		fx_sleep_ms(1);
+	assert_null(session_find(&f->m->sessions, missing));
+	assert_int_equal(f->n_trims, 0);
+	while (f->n_trims < FX_TARGETS)
+		fx_sleep_ms(1);
+}
+
+static void test_placed(void **state)
+{
+	(void)state;
+	over_crash(placed_before, placed_after);
+}
+
 TEST(test_shown, shown)
 
 static void test_shown_after_crash(void **state)
@@ -450,6 +508,7 @@ int main(void)
 		cmocka_unit_test(test_holes),
 		cmocka_unit_test(test_restored),
 		cmocka_unit_test(test_short_of_memory),
+		cmocka_unit_test(test_placed),
 		cmocka_unit_test(test_shown),
 		cmocka_unit_test(test_shown_after_crash),
 	};
