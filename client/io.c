@@ -181,24 +181,55 @@ void io_void_cap(struct idata *d, const struct cap *cap, enum io_right right)
 		d->cap_gens[right] = 0;
 }
 
+/* Of a change, where its capability was refused: it may have been made before. */
+struct again {
+	struct idata *d;
+	struct io_auth *auth;
+	uint32_t session_gen;
+	int tries;
+};
+
+static int renew_refused(void *arg)
+{
+	struct again *a = arg;
+	struct idata *d = a->d;
+	struct cap cap;
+
+	if (++a->tries == CAP_TRIES)
+		return -LE_BAD_CAP;
+	io_void_cap(d, a->auth->cap, a->auth->right);
+	TRY(io_get_cap(d, a->auth->right, &cap));
+	/* The number says nothing in another session, or of other data. */
+	if (a->session_gen != d->c->session_gen || cap.gen != *a->auth->gen)
+		return -LE_BAD_CAP;
+	*a->auth->cap = cap;
+	return 0;
+}
+
 int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth *auth,
 	    struct route *route)
 {
+	struct again again = {.d = d, .auth = auth};
 	struct layout layout;
 	int rc;
 
+	if (auth->right == IO_WRITE) {
+		route->renew = renew_refused;
+		route->renew_arg = &again;
+	}
 	for (int tries = 1;; tries++) {
 		TRY(io_get_cap(d, auth->right, auth->cap));
 		if (auth->session_gen != 0 && auth->session_gen != d->c->session_gen)
 			return -LE_SESSION_GONE;
 		layout = d->inode->attr.layout;
+		again.session_gen = d->c->session_gen;
 		*auth->gen = auth->cap->gen;
 		rc = oss_call(d->c, &layout, idx, call, route);
 		if ((rc != -LE_BAD_CAP && rc != -LE_SESSION_GONE) || tries == CAP_TRIES)
 			break;
 		/* In another session, or under another number, nobody knows that it was made
 		 * before, and it would be made again, over what others have written since. */
-		if (route->unknown && auth->session_gen == 0)
+		if (route->unknown && (auth->session_gen == 0 || rc == -LE_BAD_CAP))
 			return -LE_IO;
 		if (rc == -LE_BAD_CAP)
 			io_void_cap(d, auth->cap, auth->right);

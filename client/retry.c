@@ -513,6 +513,8 @@ int oss_call(struct client *c, const struct layout *l, uint64_t idx, struct rpc_
 			continue;
 		if (rc == -LE_SESSION_GONE)
 			rc = session_doubted(&cc.retry, call->session);
+		else if (rc == -LE_BAD_CAP && route->renew != NULL)
+			rc = route->renew(route->renew_arg);
 		else
 			rc = retry_next(&cc.retry, rc);
 		if (rc < 0)

@@ -18,6 +18,10 @@ struct route {
 	struct target *target; /* who was asked last, NULL: nobody */
 	bool head;             /* only the head knows */
 	bool unknown;          /* what a change was answered does not say that it was not made */
+	/* Of a change whose capability was refused: 0: there is another one, so that it is asked
+	 * for again under the same number. NULL: it ends. Yields. */
+	int (*renew)(void *arg);
+	void *renew_arg;
 	/* Members that have failed this operation: bad ones for good (what they hold is damaged),
 	 * the others until everybody has been asked. */
 	struct {
