@@ -131,6 +131,7 @@ struct idata {
 	struct mds_append_req *append_req; /* while it is sent */
 	uint64_t placed;           /* writing at a place that was given with this change; 0: not */
 	uint32_t placed_gen;       /* in that session: it is no place in another one */
+	bool placed_there;         /* some of what belongs there may be written */
 	uint64_t placed_void;      /* places that were given with this change or an older one */
 	bool alone;                /* it wrote behind under a write lease, not recalled since */
 	/* Writes of pages without a lease; of these, that nobody's kernel shows what was there. */

@@ -142,10 +142,11 @@ static int write_small(struct ll_file *f, uint64_t off, uint64_t len, const stru
 	return 0;
 }
 
-/* Where one append goes. end 0: nowhere yet. */
+/* Where one append goes. end 0: nowhere yet. lost: not there, others have written there. */
 struct place {
 	uint64_t off, end;
 	uint32_t cuts;
+	bool lost;
 };
 
 /* What this client has written is with the chains: of a file that was cut the MDS believes them
@@ -168,8 +169,7 @@ static int show_end(struct ll_file *f)
 	return rc;
 }
 
-/* Asks for a place as long as a cut has overtaken the answer; see io_cut. p: what it had in a
- * session that has ended. */
+/* Asks for a place as long as a cut has overtaken the answer; see io_cut. p: what it had. */
 static int reserve_append(struct ll_file *f, uint64_t len, struct place *p)
 {
 	struct idata *d = f->d;
@@ -182,7 +182,8 @@ static int reserve_append(struct ll_file *f, uint64_t len, struct place *p)
 		struct mds_append_req req = {.ino = f->inode->ino,
 					     .len = len,
 					     .had_end = p->end,
-					     .had_cuts = p->cuts};
+					     .had_cuts = p->cuts,
+					     .had_lost = p->lost};
 
 		TRY(show_end(f));
 		req.size = d->size;
@@ -193,7 +194,9 @@ static int reserve_append(struct ll_file *f, uint64_t len, struct place *p)
 		TRY(rc);
 		if (rep.off > LEAT_FILE_SIZE_MAX - len)
 			return -LE_FBIG;
-		*p = (struct place){rep.off, rep.off + len, rep.cuts};
+		if (p->lost || rep.off + len != p->end)
+			d->placed_there = false;
+		*p = (struct place){rep.off, rep.off + len, rep.cuts, false};
 		if (call.session == f->c->session &&
 		    (rep.change > d->placed_void || FAULT(CLIENT_STALE_PLACE)))
 			break;
@@ -361,7 +364,9 @@ static void append_ended(struct idata *d)
 }
 
 /* Where the server reserves a place: there is a hole until the bytes are there, so without delay.
- * What was not written when the session ended may have been cut off since. */
+ * What was not written when the session ended may have been cut off since, or overwritten; and
+ * somebody may have written there before. Over what others have written it does not go: another
+ * place is asked for, unless some of it may be there already. */
 static int64_t write_placed(struct ll_file *f, const struct slot_vec *vec, uint32_t n)
 {
 	uint64_t until_us = client_deadline(f->c);
@@ -373,8 +378,10 @@ static int64_t write_placed(struct ll_file *f, const struct slot_vec *vec, uint3
 		if (rc >= 0)
 			rc = write_at(f, p.off, vec, n, WB_PLACED);
 		append_ended(f->d);
-	} while (rc == -LE_SESSION_GONE && loop_now_us() < until_us);
-	return rc == -LE_SESSION_GONE ? -LE_IO : rc;
+		p.lost = rc == -LE_EXIST;
+	} while ((rc == -LE_SESSION_GONE || (p.lost && !f->d->placed_there)) &&
+		 loop_now_us() < until_us);
+	return rc == -LE_SESSION_GONE || rc == -LE_EXIST ? -LE_IO : rc;
 }
 
 static int64_t write_end(struct ll_file *f, const struct slot_vec *vec, uint32_t n, unsigned how)

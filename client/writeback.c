@@ -337,7 +337,7 @@ static int wreq_send(struct wreq *w)
 		.len = w->len,
 		.pieces = bytes_of(w->pieces, w->n_pieces * PIECE_WIRE_SIZE),
 		.flags = (w->lazy ? WRITE_LAZY : 0u) | (pack ? WRITE_PACK : 0u) |
-			 (w->pages ? WRITE_PAGES : 0u) |
+			 (w->pages ? WRITE_PAGES : 0u) | (w->placed ? WRITE_PLACED : 0u) |
 			 /* Whoever opens the file waits until this is seen. */
 			 (lease_held(c, d->inode) ? WRITE_ALONE : 0u),
 		.grant_want = grant_want(c),
@@ -376,6 +376,10 @@ static int wreq_send(struct wreq *w)
 		if (rep.mtime_ns > d->mtime_ns)
 			d->mtime_ns = rep.mtime_ns;
 	}
+	/* Nothing else than a session's end leaves it open whether it was carried out, and does not
+	 * end the append. */
+	if (w->placed && (rc >= 0 || (rc == -LE_SESSION_GONE && route.unknown)))
+		d->placed_there = true;
 	w->call = NULL;
 	rpc_call_fini(&call);
 	return rc == -LE_SESSION_GONE && !w->placed ? -LE_IO : rc;

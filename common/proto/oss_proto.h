@@ -64,7 +64,8 @@ enum read_flags { READ_VERIFY = 1 };
  * WRITE_ON_BASE: only when the chunk has version base (0: there is none), else -LE_STALE: a copy
  * that comes late changes nothing. WRITE_PAGES: does not wait for leases of chunks: whoever wants
  * to know that these have ended asks by oss_sync. WRITE_ALONE: nor does this, for nobody else has
- * the file open.
+ * the file open. WRITE_PLACED: an append, where the metadata server has placed it: only over zeros,
+ * or what it writes itself, else -LE_EXIST: somebody has written there since.
  */
 #define WRITTEN_BEFORE_S 60
 enum write_flags {
@@ -72,7 +73,8 @@ enum write_flags {
 	WRITE_PACK = 2,
 	WRITE_ON_BASE = 4,
 	WRITE_PAGES = 8,
-	WRITE_ALONE = 16
+	WRITE_ALONE = 16,
+	WRITE_PLACED = 32
 };
 #define oss_write_req_FIELDS(F) \
 	F(cap, cap) \

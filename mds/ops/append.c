@@ -19,12 +19,27 @@ static uint64_t max_u64(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
-/* What a former session of the client was given: its own still, if nothing was cut since. */
+/* What it was given is its own still, if nothing was cut since. */
 static bool had_place(const struct append *a, const struct inode_rec *rec)
 {
 	return a->in->had_end != 0 && a->in->had_end >= a->in->len &&
 	       a->in->had_end <= max_u64(rec->append_end, rec->attr.size) &&
 	       a->in->had_cuts == rec->attr.cuts;
+}
+
+/* Others wrote there before it did. The next place is where their bytes end, which the chains know,
+ * unless somebody has one behind it. */
+static bool gives_back(const struct append *a, const struct inode_rec *rec)
+{
+	return a->in->had_lost && had_place(a, rec) && a->in->had_end == rec->append_end;
+}
+
+/* Is what is known here, or told by who appends, perhaps not where the file ends? */
+static bool must_ask(const struct op *op, const struct append *a, const struct inode_rec *rec)
+{
+	return (rec->attr.flags & ATTR_UNSETTLED) != 0 && !a->asked &&
+	       (!a->file->ends_known || a->file->cut || a->file->cutting || a->in->had_lost ||
+		open_file_other_writers(&op->m->opens, a->file, op->session, true));
 }
 
 static int append_txn(struct op *op, const void *vin, void *vout)
@@ -35,7 +50,7 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	struct inode_rec *rec;
 	struct inode *i;
 	struct open *o = open_find(&op->m->opens, op->session, a->in->ino);
-	uint64_t off;
+	uint64_t off, reserved;
 
 	TRY(file_get(op, a->in->ino, VIEW_NEWEST, &i, &old));
 	if (!S_ISREG(old->attr.mode))
@@ -46,23 +61,22 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	 * Clients open it again in a new session before they ask for one, if they may. */
 	if (o == NULL || o->n_write == 0)
 		return -LE_BADF;
-	if ((old->attr.flags & ATTR_UNSETTLED) != 0 && !a->asked &&
-	    (!a->file->ends_known || a->file->cut || a->file->cutting ||
-	     open_file_other_writers(&op->m->opens, a->file, op->session, true))) {
+	if (must_ask(op, a, old)) {
 		a->layout = old->attr.layout;
 		return -LE_BUSY;
 	}
-	off = max_u64(max_u64(old->append_end, old->attr.size), max_u64(a->file->size, a->ends));
+	reserved = gives_back(a, old) ? 0 : old->append_end;
+	off = max_u64(max_u64(reserved, old->attr.size), max_u64(a->file->size, a->ends));
 	/* After a truncation a client may know only how long the file was before. The chains have
 	 * all that it has written: it shows that before it asks. */
 	if (!a->file->cut)
 		off = max_u64(off, a->in->size);
-	if (had_place(a, old))
+	if (had_place(a, old) && !a->in->had_lost)
 		off = a->in->had_end - a->in->len;
 	if (off > LEAT_FILE_SIZE_MAX || a->in->len > LEAT_FILE_SIZE_MAX - off)
 		return -LE_FBIG;
 	rec = inode_edit(op->store, i);
-	rec->append_end = max_u64(rec->append_end, off + a->in->len);
+	rec->append_end = max_u64(reserved, off + a->in->len);
 	out->off = off;
 	out->change = rec->attr.change;
 	out->cuts = rec->attr.cuts;

@@ -165,6 +165,7 @@ struct chunk_write {
 	uint64_t session; /* whose grant is used */
 	bool keep;        /* the merged blocks stay in tx->stage */
 	bool pack;        /* merged blocks are compressed where that pays */
+	bool placed;      /* only where there are zeros, or the same bytes: -LE_EXIST */
 	struct bytes pieces;
 	/* What the pieces tell of, piece_room bytes each; the padding of the last may be
 	 * overwritten. */

@@ -68,6 +68,28 @@ static void bulk_copy(const struct chunk_write *w, uint32_t pos, uint32_t len, u
 	}
 }
 
+static bool is_zero(const uint8_t *p, uint32_t len)
+{
+	return len == 0 || (p[0] == 0 && memcmp(p, p + 1, len - 1) == 0);
+}
+
+/* Are these the bytes [pos, pos + len) of the bulk, or zeros? */
+static bool may_be_placed(const struct chunk_write *w, uint32_t pos, const uint8_t *old,
+			  uint32_t len)
+{
+	struct iovec iov[BULK_IOV];
+	int n = bulk_iov(w, pos, len, iov, BULK_IOV);
+
+	if (is_zero(old, len))
+		return true;
+	for (int i = 0; i < n; i++) {
+		if (memcmp(old, iov[i].iov_base, iov[i].iov_len) != 0)
+			return false;
+		old += iov[i].iov_len;
+	}
+	return n > 0;
+}
+
 static uint32_t bulk_len(const struct chunk_write *w)
 {
 	uint32_t len = 0;
@@ -245,6 +267,8 @@ static int merge_block(struct writer *wr, uint32_t index, uint32_t fs, uint32_t 
 	if (old_len)
 		TRY(store_block_read(wr->s, &tx->ent->id, tx->old, index, buf));
 	memset(buf + old_len, 0, bs - old_len);
+	if (wr->w && wr->w->placed && !may_be_placed(wr->w, pos, buf + fs, fe - fs))
+		return -LE_EXIST;
 	if (wr->w)
 		bulk_copy(wr->w, pos, fe - fs, buf + fs);
 	else
@@ -350,6 +374,25 @@ static int plan_write(struct chunk_tx *tx, const struct chunk_write *w)
 	return 0;
 }
 
+/* A block that is to be replaced as a whole. */
+static int check_placed(struct writer *wr, uint32_t index)
+{
+	struct chunk_tx *tx = wr->tx;
+	const struct chunk_block *b = &tx->rec->blocks[index], *o;
+	uint32_t old_len = old_block_len(tx, index);
+	uint8_t *buf;
+
+	if (!wr->w->placed || old_len == 0)
+		return 0;
+	o = &tx->old->blocks[index];
+	if (o->len == b->len && o->sum == b->sum)
+		return 0;
+	TRY(writer_stage_get(wr));
+	buf = wr->stage->data + wr->stage_kept;
+	TRY(store_block_read(wr->s, &tx->ent->id, tx->old, index, buf));
+	return is_zero(buf, old_len) ? 0 : -LE_EXIST;
+}
+
 /* At most the first block and the last one do not come whole. */
 static int merge_blocks(struct writer *wr)
 {
@@ -362,6 +405,8 @@ static int merge_blocks(struct writer *wr)
 
 		if (!comes_whole(wr, i))
 			TRY(merge_block(wr, i, fs, fs + p.len, pos));
+		else
+			TRY(check_placed(wr, i));
 		pos += piece_room(&p);
 	}
 	return 0;

@@ -116,6 +116,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 		.len = req->len,
 		.session = m->r->hdr.session,
 		.pack = req->flags & WRITE_PACK,
+		.placed = req->flags & WRITE_PLACED,
 		.pieces = req->pieces,
 		.bulk = m->r->bulk,
 		.n_bulk = m->r->n_bulk,

@@ -59,6 +59,42 @@ for line in sys.stdin:
         assert self.process.wait(60) == 0
 
 
+def test_appends_spare_what_another_mount_writes_at_the_end(c):
+    """Placed where that mount has just written: its bytes stay, and no record is lost or torn."""
+    size, n_done, stop = 64, 0, threading.Event()
+    path = [c.mnt(i) + "/log_end" for i in (1, 2)]
+    appends = os.open(path[0], APPEND)
+    writes = os.open(path[1], os.O_RDWR)
+    written = {}
+
+    def append():
+        nonlocal n_done
+        while not stop.is_set():
+            assert os.write(appends, b"a%063d" % n_done) == size
+            n_done += 1
+
+    appender = threading.Thread(target=append)
+    appender.start()
+    until = time.monotonic() + 2
+    while time.monotonic() < until and len(written) < 2000:
+        at = os.fstat(writes).st_size
+        data = b"w%063d" % len(written)
+        assert os.pwrite(writes, data, at) == size
+        written[at] = data
+        time.sleep(0.05 * (len(written) % 3))  # who writes there without pause lets no append in
+    stop.set()
+    appender.join()
+    os.close(appends)
+    os.close(writes)
+    with open(path[1], "rb") as f:
+        got = f.read()
+    lost = [at for at, data in written.items() if got[at:at + size] != data]
+    assert n_done > 0 and not lost, "%d of %d are gone: %s" % (len(lost), len(written), lost)
+    for at in range(0, len(got), size):
+        assert got[at:at + 1] in b"aw" and got[at + 1:at + size].isdigit(), (at, got[at:at + size])
+    print("%d appended, %d written at the end" % (n_done, len(written)))
+
+
 def test_alone_nobody_is_asked(c):
     for k in range(2):  # a new file, and one that is there
         fd = os.open(c.mnt(1) + "/log", APPEND)

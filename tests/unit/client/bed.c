@@ -33,9 +33,9 @@ static int on_nothing(struct rpc_req *r, const void *in, void *out)
 
 static int on_ping(struct rpc_req *r, const void *in, void *out)
 {
-	(void)r, (void)in;
+	(void)in;
 	((struct mds_ping_rep *)out)->map_epoch = bed.epoch;
-	return 0;
+	return r->hdr.session == bed.session ? 0 : -LE_SESSION_GONE;
 }
 
 static int on_map(struct rpc_req *r, const void *in, void *out)
@@ -127,6 +127,9 @@ static int on_append(struct rpc_req *r, const void *in, void *out)
 	if (bed.session != SESSION && bed.n_opens == 0)
 		return -LE_BADF;
 	assert_true(bed.n_appends < ARRAY_SIZE(bed.told));
+	bed.asked = *(const struct mds_append_req *)in;
+	if (bed.asked.had_lost)
+		bed.place = bed.next_place;
 	bed.told[bed.n_appends++] = ((const struct mds_append_req *)in)->size;
 	if (bed.append_ends_session && bed.n_appends == 1) {
 		bed.session++;
@@ -307,9 +310,20 @@ static int on_write(struct rpc_req *r, const void *in, void *out)
 	struct fake *f = r->arg;
 
 	(void)out;
-	f->n_writes++;
+	const struct oss_write_req *q = in;
+	uint32_t k = f->n_writes++;
+
 	f->last_write = r->hdr;
-	f->last_off = ((const struct oss_write_req *)in)->off;
+	f->last_off = q->off;
+	if (k < ARRAY_SIZE(f->writes)) {
+		f->writes[k].hdr = r->hdr;
+		f->writes[k].off = q->off;
+		f->writes[k].flags = q->flags;
+	}
+	if (k < f->n_plan) {
+		bed.session += f->plan[k] == -LE_SESSION_GONE;
+		return f->plan[k];
+	}
 	if (f->write_us > 0)
 		(void)!fiber_sleep_us(f->write_us);
 	return f->write_status;

@@ -47,6 +47,15 @@ struct fake {
 	uint32_t n_reads, n_writes, n_verify, n_many, n_parts, n_caps;
 	struct frame_hdr last_write;
 	uint64_t last_off; /* in its chunk */
+	/* what the first writes are answered (a session that is gone ends with it), and what they
+	 * were */
+	int plan[4];
+	uint32_t n_plan;
+	struct {
+		struct frame_hdr hdr;
+		uint64_t off;
+		uint32_t flags;
+	} writes[4];
 };
 
 /* What is one per test. */
@@ -69,7 +78,8 @@ extern struct bed {
 	uint32_t reclaimed; /* flags of what was told after these, together */
 	/* the place that an append is given; the end that each has told; the first of them ends the
 	 * session instead */
-	uint64_t place, told[4];
+	uint64_t place, next_place, told[4];
+	struct mds_append_req asked; /* last */
 	uint32_t n_appends;
 	bool append_ends_session;
 	struct rpc_peer *peer;

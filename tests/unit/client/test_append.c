@@ -238,6 +238,77 @@ static void server_restarts_and_it_was_shared(void)
 	server_restarts_while_it_hides(true);
 }
 
+static void plan(uint32_t n, int first, int second, int third)
+{
+	bed.oss[0].n_plan = n;
+	bed.oss[0].plan[0] = first;
+	bed.oss[0].plan[1] = second;
+	bed.oss[0].plan[2] = third;
+	bed.next_place = PLACE + 100;
+}
+
+/* Another client has written where it was placed. */
+static void place_is_taken(void)
+{
+	struct ll_file *f = open_to_append(O_SYNC);
+
+	plan(1, -LE_EXIST, 0, 0);
+	append_record(f);
+	assert_int_equal(bed.n_appends, 2);
+	assert_int_equal(bed.asked.had_lost, 1);
+	assert_int_equal(bed.asked.had_end, PLACE + 6);
+	assert_int_equal(bed.oss[0].n_writes, 2);
+	assert_int_equal(bed.oss[0].writes[0].off, PLACE);
+	assert_int_equal(bed.oss[0].writes[1].off, PLACE + 100);
+	for (int i = 0; i < 2; i++)
+		assert_true(bed.oss[0].writes[i].flags & WRITE_PLACED);
+	close_it(f);
+}
+
+static void session_ends_before_it_is_taken(void)
+{
+	struct ll_file *f = open_to_append(O_SYNC);
+
+	plan(2, -LE_SESSION_GONE, -LE_EXIST, 0);
+	append_record(f);
+	assert_int_equal(bed.n_appends, 3);
+	assert_int_equal(bed.oss[0].writes[1].off, PLACE);
+	assert_int_equal(bed.oss[0].writes[2].off, PLACE + 100);
+	close_it(f);
+}
+
+/* What was overwritten may be the record itself: it is not there twice. */
+static void session_ends_and_it_may_be_there(void)
+{
+	struct ll_file *f = open_to_append(O_SYNC);
+
+	plan(3, -LE_ABORTED, -LE_SESSION_GONE, -LE_EXIST);
+	assert_int_equal(ll_pwrite(f, "record", 6, 0), -LE_IO);
+	assert_int_equal(bed.n_appends, 2);
+	assert_int_equal(bed.oss[0].n_writes, 3);
+	close_it(f);
+}
+
+/* A write of which nobody knows whether it was made, and then its capability has run out. */
+static void capability_runs_out(void)
+{
+	struct ll_file *f = open_to_append(0);
+	const struct frame_hdr *first = &bed.oss[0].writes[0].hdr;
+
+	map_head(bed.client, &f->inode->attr.layout, 0)->grant = 1 << 20;
+	plan(2, -LE_ABORTED, -LE_BAD_CAP, 0);
+	append_record(f);
+	assert_int_equal(wb_flush(f->d), 0);
+	assert_int_equal(f->d->err_gen, 0);
+	assert_int_equal(bed.n_opens, 1);
+	assert_int_equal(bed.oss[0].n_writes, 3);
+	for (int i = 1; i < 3; i++) {
+		assert_int_equal(bed.oss[0].writes[i].hdr.slot, first->slot);
+		assert_int_equal(bed.oss[0].writes[i].hdr.seq, first->seq);
+	}
+	close_it(f);
+}
+
 #define TEST(name, fn)                                                                             \
 	static void name(void **state)                                                             \
 	{                                                                                          \
@@ -255,6 +326,11 @@ TEST(so_does_a_write_and_it_stays_open, write_is_refused_at_first)
 TEST(a_restarted_server_is_told_of_what_is_hidden, server_restarts)
 TEST(what_is_hidden_is_not_told_as_shared, server_restarts_and_it_was_shared)
 
+TEST(an_append_does_not_go_over_what_others_wrote_at_its_place, place_is_taken)
+TEST(nor_in_another_session, session_ends_before_it_is_taken)
+TEST(one_that_may_be_there_already_fails_rather, session_ends_and_it_may_be_there)
+TEST(a_write_whose_capability_has_run_out_keeps_its_number, capability_runs_out)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -266,6 +342,10 @@ int main(void)
 		cmocka_unit_test(so_does_a_write_and_it_stays_open),
 		cmocka_unit_test(a_restarted_server_is_told_of_what_is_hidden),
 		cmocka_unit_test(what_is_hidden_is_not_told_as_shared),
+		cmocka_unit_test(an_append_does_not_go_over_what_others_wrote_at_its_place),
+		cmocka_unit_test(nor_in_another_session),
+		cmocka_unit_test(one_that_may_be_there_already_fails_rather),
+		cmocka_unit_test(a_write_whose_capability_has_run_out_keeps_its_number),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -65,6 +65,10 @@ static void test_golden_bytes(void **state)
 	       "0100000000000000" "03000000" "616263");
 	GOLDEN(mds_ping_req, V(.map_epoch = 0x01020304), "04030201");
 	GOLDEN(mds_removexattr_rep, V(), "");
+	GOLDEN(mds_append_req,
+	       V(.ino = { 2 }, .len = 3, .size = 4, .had_end = 5, .had_cuts = 6, .had_lost = 1),
+	       "0200000000000000" "0300000000000000" "0400000000000000" "0500000000000000"
+	       "06000000" "01");
 	GOLDEN(mds_fsck_page_req,
 	       V(.snapshot = 7, .kind = FSCK_ENTRIES, .from = bytes_of("D\0", 2), .max = 5),
 	       "0700000000000000" "02000000" "02000000" "4400" "05000000");

@@ -1,0 +1,115 @@
+/* Appends are written where the metadata server has placed them, but over nothing that others have
+ * written there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/ossd/chain/chain_rig.h"
+
+static const struct chunk_id one = {{5}, 1, 0};
+static uint64_t seq;
+
+static int put(struct chain_rig *r, uint32_t off, uint32_t len, const void *data, uint32_t flags)
+{
+	struct crig_write w = {
+		one, off, len, data, .session = 8, .seq = ++seq, .flags = flags};
+
+	return crig_write(r, 0, &w, 20000);
+}
+
+static int place(struct chain_rig *r, uint32_t off, uint32_t len, const void *data)
+{
+	return put(r, off, len, data, WRITE_PLACED);
+}
+
+static void same_everywhere(struct chain_rig *r, const uint8_t *want, uint32_t len)
+{
+	static uint8_t got[RIG_CS];
+
+	for (uint32_t i = 0; i < r->n; i++) {
+		assert_int_equal(crig_read_any(r, i, &one, got), len);
+		assert_memory_equal(got, want, len);
+	}
+	crig_check_equal(r);
+}
+
+/* Parts of blocks. */
+static void fragments(struct chain_rig *r)
+{
+	static uint8_t a[1000], b[1000], want[RIG_CS];
+	uint8_t other;
+
+	crig_fill(a, sizeof(a), 1);
+	crig_fill(b, sizeof(b), 2);
+	/* The one behind is there first. */
+	assert_int_equal(place(r, 3000, 1000, b), 0);
+	assert_int_equal(place(r, 2000, 1000, a), 0);
+	memcpy(want + 2000, a, 1000);
+	memcpy(want + 3000, b, 1000);
+	same_everywhere(r, want, 4000);
+	/* Once more, as by a session that came after one that had ended. */
+	assert_int_equal(place(r, 2000, 1000, a), 0);
+	/* Somebody has written a byte of it since. */
+	other = a[500] ^ 1;
+	assert_int_equal(put(r, 2500, 1, &other, 0), 0);
+	want[2500] = other;
+	assert_int_equal(place(r, 2000, 1000, a), -LE_EXIST);
+	assert_int_equal(place(r, 3900, 1000, b), -LE_EXIST);
+	same_everywhere(r, want, 4000);
+	assert_int_equal(place(r, 4000, 1000, a), 0);
+	memcpy(want + 4000, a, 1000);
+	same_everywhere(r, want, 5000);
+}
+
+/* Blocks that come whole, and the beginning of the last one. */
+static void blocks(struct chain_rig *r)
+{
+	static uint8_t a[3 * RIG_BS], b[RIG_BS], want[RIG_CS];
+	const uint32_t len = 2 * RIG_BS + 500;
+
+	crig_fill(a, sizeof(a), 1);
+	crig_fill(b, sizeof(b), 2);
+	assert_int_equal(place(r, RIG_BS, len, a), 0);
+	assert_int_equal(place(r, RIG_BS, len, a), 0);
+	memcpy(want + RIG_BS, a, len);
+	same_everywhere(r, want, RIG_BS + len);
+	assert_int_equal(put(r, 2 * RIG_BS, RIG_BS, b, 0), 0);
+	memcpy(want + 2 * RIG_BS, b, RIG_BS);
+	assert_int_equal(place(r, RIG_BS, len, a), -LE_EXIST);
+	assert_int_equal(place(r, 2 * RIG_BS, len, a), -LE_EXIST);
+	/* Longer than what is there. */
+	assert_int_equal(place(r, 3 * RIG_BS, RIG_BS, b), -LE_EXIST);
+	same_everywhere(r, want, RIG_BS + len);
+	/* Zeros are nothing. */
+	memset(want, 0, RIG_CS);
+	assert_int_equal(put(r, RIG_BS, len, want, 0), 0);
+	assert_int_equal(place(r, RIG_BS, len, a), 0);
+	memcpy(want + RIG_BS, a, len);
+	same_everywhere(r, want, RIG_BS + len);
+}
+
+static void test_fragments(void **state)
+{
+	(void)state;
+	chain_rig_run(1, 1, fragments);
+	chain_rig_run(2, 2, fragments);
+}
+
+static void test_blocks(void **state)
+{
+	(void)state;
+	chain_rig_run(3, 1, blocks);
+	chain_rig_run(4, 3, blocks);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_fragments),
+		cmocka_unit_test(test_blocks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
