@@ -126,6 +126,8 @@ void dataset_tell_peers(const struct leat_dataset *ds, struct leat_loader_metric
 		dataset_tell_peers(ds->parts[i], m);
 	if (ds->peers)
 		peer_tell(ds->peers, m);
+	if (ds->mend)
+		mend_tell(ds->mend, m);
 }
 
 /* What is ordered is this data set by itself. */

@@ -158,7 +158,7 @@ int leat_loader_metrics(struct leat_loader *ld, struct leat_loader_metrics *ret_
 		m.bounce_mib_s = st.bounce_mib_s;
 		m.direct_failed = st.failed;
 	}
-	m.peers = m.peers_dropped = m.peers_lied = 0;
+	m.peers = m.peers_dropped = m.peers_lied = m.chunks_healed = 0;
 	dataset_tell_peers(ld->ds, &m);
 	pthread_mutex_unlock(&ld->lock);
 	m.size = size;

@@ -1,19 +1,42 @@
 #include "client/loader/mend.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/loader/peer.h"
+#include "client/stage/heal.h"
+#include "common/base/assert.h"
+#include "common/base/log.h"
 #include "common/rt/fiber.h"
 #include "common/rt/loop.h"
+
+#define AT_ONCE  256u     /* chunks that are healed under one lock of the copy */
+#define AGAIN_US 1000000u /* where somebody else has it */
+#define CLOSE_US 10000000u
 
 struct mend {
 	struct leat_dataset *ds;
 	bool ask_peers;
 	struct fmutex lock; /* of the first question: on the loop of fs, the only one there is */
 	struct peer_source *peers; /* of a copy, from the first damage on */
+
+	pthread_mutex_t books; /* of the two below: any loop notes damage */
+	uint8_t *damaged;      /* a bit for each chunk of the copy; NULL: none so far */
+	uint64_t n_damaged;
+	struct mail mail;
+	_Atomic bool posted;
+	_Atomic uint64_t healed;
+	/* Of io.loop. */
+	bool begun, hopeless, closing, told;
+	uint64_t close_us;
+	struct waitq wake;
+	struct latch fiber;
 };
+
+static void on_damage(struct mail *m);
 
 int mend_create(struct leat_dataset *ds, bool ask_peers, struct mend **ret_mend)
 {
@@ -23,6 +46,10 @@ int mend_create(struct leat_dataset *ds, bool ask_peers, struct mend **ret_mend)
 	x->ds = ds;
 	x->ask_peers = ask_peers && ds->io.fs;
 	fmutex_init(&x->lock);
+	pthread_mutex_init(&x->books, NULL);
+	x->mail.fn = on_damage;
+	waitq_init(&x->wake);
+	latch_init(&x->fiber, 0);
 	*ret_mend = x;
 	return 0;
 }
@@ -31,7 +58,13 @@ void mend_destroy(struct mend *x)
 {
 	if (!x)
 		return;
+	x->closing = true;
+	x->close_us = loop_now_us() + CLOSE_US;
+	waitq_wake_all(&x->wake);
+	latch_wait(&x->fiber);
 	peer_destroy(x->peers);
+	pthread_mutex_destroy(&x->books);
+	free(x->damaged);
 	free(x);
 }
 
@@ -107,13 +140,158 @@ static int read_source(const struct leat_dataset *ds, struct vol *v, const struc
 	return rc;
 }
 
+static enum detail_origin read_elsewhere(struct leat_dataset *ds, const struct leat_dataset *via,
+					 const struct mend_range *r, uint8_t *to)
+{
+	if (read_peers(ds->mend, r, to))
+		return ORIGIN_PEER;
+	struct vol *v = ds->is_copy ? source_of(ds, via) : NULL;
+	return v && read_source(ds, v, r, to) == 0 ? v->origin : ORIGIN_NONE;
+}
+
+/* ---- healing ---- */
+
+/* The next chunks that are to be looked at. */
+static uint32_t take_damaged(struct mend *x, uint64_t *chunks)
+{
+	uint32_t n = 0;
+	pthread_mutex_lock(&x->books);
+	for (uint64_t c = 0; x->n_damaged && n < AT_ONCE && c < x->ds->m->n_chunks; c++) {
+		if (!(x->damaged[c / 8] >> (c % 8) & 1))
+			continue;
+		x->damaged[c / 8] &= (uint8_t) ~(1u << c % 8);
+		x->n_damaged--;
+		chunks[n++] = c;
+	}
+	pthread_mutex_unlock(&x->books);
+	return n;
+}
+
+static void add_damaged(struct mend *x, uint64_t first, uint64_t last)
+{
+	pthread_mutex_lock(&x->books);
+	if (!x->damaged)
+		x->damaged = calloc(1, x->ds->m->n_chunks / 8 + 1);
+	for (uint64_t c = first; x->damaged && c <= last; c++) {
+		x->n_damaged += !(x->damaged[c / 8] >> (c % 8) & 1);
+		x->damaged[c / 8] |= (uint8_t)(1u << c % 8);
+	}
+	pthread_mutex_unlock(&x->books);
+}
+
+static int read_right(void *arg, uint32_t file, uint64_t off, uint64_t len, void *ret_bytes)
+{
+	struct leat_dataset *ds = arg;
+	const struct mend_range r = {file, off, len};
+	return read_elsewhere(ds, ds, &r, ret_bytes) == ORIGIN_NONE ? -LE_CORRUPT : 0;
+}
+
+/* The copy's directory: ds->root is DIR/.leat/ID/data. */
+static bool dir_of(const struct leat_dataset *ds, char ret_to[4096])
+{
+	char end[sizeof("/.leat/") + MANIFEST_ID_SIZE + sizeof("/data")];
+	snprintf(end, sizeof(end), "/.leat/%s/data", ds->m->id);
+	size_t len = strlen(ds->root), n = strlen(end);
+	if (len < n || strcmp(ds->root + len - n, end) != 0)
+		return false;
+	snprintf(ret_to, 4096, "%.*s", len == n ? 1 : (int)(len - n), len == n ? "/" : ds->root);
+	return true;
+}
+
+static int heal(struct mend *x, const uint64_t *chunks, uint32_t n)
+{
+	struct leat_dataset *ds = x->ds;
+	char to[4096];
+	struct heal_report r;
+	if (!dir_of(ds, to))
+		return -LE_NOENT;
+	const struct heal_options o = {.env = ds->io.env,
+				       .to = to,
+				       .id = ds->m->id,
+				       .m = ds->m,
+				       .read = read_right,
+				       .arg = ds};
+	int rc = copy_heal(&o, chunks, n, &r);
+	x->healed += r.healed;
+	if (r.healed)
+		log_warn("%s/.leat/%.12s: %u damaged chunks have been put right", to, ds->m->id,
+			 r.healed);
+	/* Once: as long as it is read it comes again. */
+	if (((rc < 0 && rc != -LE_BUSY) || r.left) && !x->told) {
+		x->told = true;
+		log_warn("%s/.leat/%.12s is damaged, and this process cannot put all of it right "
+			 "(%s): leat stage in does",
+			 to, ds->m->id, rc < 0 ? status_text(rc) : "files are not whole");
+	}
+	return rc;
+}
+
+static void heal_fiber(void *arg)
+{
+	struct mend *x = arg;
+	uint64_t *chunks = malloc(AT_ONCE * sizeof(*chunks));
+	while (chunks && !x->hopeless && !(x->closing && loop_now_us() >= x->close_us)) {
+		uint32_t n = take_damaged(x, chunks);
+		if (n == 0 && x->closing)
+			break;
+		int rc = n ? heal(x, chunks, n) : 0;
+		if (rc == -LE_BUSY) {
+			for (uint32_t i = 0; i < n; i++)
+				add_damaged(x, chunks[i], chunks[i]);
+			/* Who has it may be at it. */
+			if (x->closing)
+				break;
+		}
+		x->hopeless = rc < 0 && rc != -LE_BUSY;
+		if (n == 0 || rc == -LE_BUSY) {
+			int woken =
+				waitq_wait(&x->wake, n ? loop_now_us() + AGAIN_US : NO_DEADLINE);
+			(void)woken;
+		}
+	}
+	free(chunks);
+	x->hopeless = true;
+	latch_done(&x->fiber);
+}
+
+static void on_damage(struct mail *m)
+{
+	struct mend *x = container_of(m, struct mend, mail);
+	atomic_store(&x->posted, false);
+	if (!x->begun && !x->closing) {
+		x->begun = true;
+		latch_add(&x->fiber, 1);
+		if (fiber_spawn("heal", heal_fiber, x) < 0) {
+			x->begun = false;
+			latch_done(&x->fiber);
+		}
+	}
+	waitq_wake_all(&x->wake);
+}
+
+static void note_damage(struct mend *x, const struct mend_range *r)
+{
+	const struct manifest_file *f = &x->ds->m->files[r->file];
+	if (r->len == 0)
+		return;
+	add_damaged(x, f->first_chunk + r->off / MANIFEST_CHUNK,
+		    f->first_chunk + (r->off + r->len - 1) / MANIFEST_CHUNK);
+	if (!atomic_exchange(&x->posted, true))
+		loop_post(x->ds->io.loop, &x->mail);
+}
+
+void mend_tell(const struct mend *x, struct leat_loader_metrics *m)
+{
+	m->chunks_healed += x->healed;
+}
+
 enum detail_origin mend_read(struct leat_dataset *ds, const struct leat_dataset *via,
 			     const struct mend_range *r, uint8_t *to)
 {
 	if (!ds->mend)
 		return ORIGIN_NONE;
-	if (read_peers(ds->mend, r, to))
-		return ORIGIN_PEER;
-	struct vol *v = ds->is_copy ? source_of(ds, via) : NULL;
-	return v && read_source(ds, v, r, to) == 0 ? v->origin : ORIGIN_NONE;
+	enum detail_origin from = read_elsewhere(ds, via, r, to);
+	if (from != ORIGIN_NONE && ds->is_copy)
+		note_damage(ds->mend, r);
+	return from;
 }

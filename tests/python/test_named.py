@@ -215,6 +215,80 @@ class Named(unittest.TestCase):
         self.assertEqual((raised.exception.errno, raised.exception.filename),
                          (errno.ESTALE, "train-02.tar"))
 
+    def damage(self, copy, n, r):
+        """Wrong bytes in n different blocks of the copy's files."""
+        files = sorted(os.path.join(d, f) for d, _, fs in os.walk(copy) for f in fs)
+        blocks = [(f, i) for f in files for i in range(-(-os.path.getsize(f) // 16384))]
+        for path, i in r.sample(blocks, n):
+            mode, size = os.stat(path).st_mode & 0o7777, os.path.getsize(path)
+            os.chmod(path, 0o600)
+            with open(path, "r+b") as f:
+                at = i * 16384 + r.randrange(min(16384, size - i * 16384))
+                f.seek(at)
+                byte = f.read(1)[0]
+                f.seek(at)
+                f.write(bytes([byte ^ 1 << r.randrange(8)]))
+            os.chmod(path, mode)
+
+    def test_damaged_blocks_of_a_copy(self):
+        """Read from the servers, and put right, while others read too."""
+        print("seed %d" % SEED)
+        r, folder, to = random.Random(SEED), self.mount + "/deep", self.to("deep")
+        os.mkdir(folder)
+        data = [random.Random(i).randbytes(1_500_000 + i) for i in range(20)]
+        for i, one in enumerate(data):
+            with open("%s/%02d" % (folder, i), "wb") as f:
+                f.write(one)
+        self.tool("dataset", "create", "deep@v1", "leat:/deep")
+        self.tool("stage", "in", "deep@v1", "--to", to)
+        with leat.Dataset("leat:deep@v1", stage_dir=to) as ds, \
+                leat.Dataset("leat:deep@v1", stage_dir=to) as other:
+            self.damage(ds.path, 1000, r)
+            with leat.DataLoader(ds, 2, tail="shorter", framework="numpy") as loader, \
+                    leat.DataLoader(other, 2, tail="shorter", framework="numpy") as beside:
+                for batches in zip(loader, beside):
+                    for batch in batches:
+                        self.assertTrue(batch.verified)
+                        for i, got in zip(batch.ids.tolist(), batch["data"]):
+                            self.assertTrue(raw(got) == data[i], "sample %d" % i)
+                m, said = loader.metrics(), loader.explain()
+                self.assertEqual((m["skipped"], m["blocks_stale"]), (0, 0))
+                self.assertGreaterEqual(m["bytes_mended"], 900 * 16384)
+                self.assertIn("Wrong where they were read", said)
+                end = time.monotonic() + 60
+                while m["chunks_healed"] + beside.metrics()["chunks_healed"] < 30 and \
+                        time.monotonic() < end:
+                    time.sleep(0.1)
+                    m = loader.metrics()
+                self.assertGreaterEqual(m["chunks_healed"] + beside.metrics()["chunks_healed"], 30)
+            path = ds.path
+        # Nobody reads it any more: all is right, and stays read-only.
+        self.tool("stage", "verify", "deep@v1", "--to", to)
+        self.assertIn("READY", self.tool("stage", "status", "--to", to))
+        self.assertEqual(os.stat(path + "/03").st_mode & 0o222, 0)
+        with leat.Dataset("leat:deep@v1", stage_dir=to) as ds:
+            with leat.DataLoader(ds, 2, tail="shorter", framework="numpy") as loader:
+                for batch in loader:
+                    pass
+                self.assertEqual(loader.metrics()["bytes_mended"], 0)
+        # Without servers it is told, and what to do.
+        self.damage(path, 200, r)
+        self.dev("stop", "mds")
+        try:
+            with leat.Dataset("leat:deep@v1", stage_dir=to) as ds:
+                with self.assertRaises(leat.LeatError) as raised:
+                    for i in range(20):
+                        self.assertTrue(raw(ds[i]["data"]) == data[i])
+                e = raised.exception
+                self.assertEqual(len(e.filename), 2)
+                self.assertIsNotNone(e.offset)
+                self.assertIn("leat stage in", str(e))
+        finally:
+            self.dev("start", "mds")
+        self.tool("stage", "verify", "deep@v1", "--to", to, code=7)
+        self.tool("stage", "in", "deep@v1", "--to", to)
+        self.tool("stage", "verify", "deep@v1", "--to", to)
+
     def open_copy(self, what, to):
         """(source, id, what was logged, seconds) of a process of its own."""
         code = ("import sys, leat\n"

@@ -177,6 +177,22 @@ static void check_error(const struct world *w, int rc)
 		assert_true(e->offset <= w->where[f]);
 }
 
+/* Wrong bits are put right where they lie; a file that is gone or cut takes `stage in`. */
+static void check_healed(const struct world *w)
+{
+	char path[4200];
+	for (uint32_t f = 0; f < FILES; f++) {
+		uint8_t byte;
+		if (w->faults[f] != FLIPPED)
+			continue;
+		path_of(w, f, path);
+		int fd = open(path, O_RDONLY);
+		assert_int_equal(pread(fd, &byte, 1, (off_t)w->where[f]), 1);
+		close(fd);
+		assert_int_equal(byte, byte_of(f, (uint32_t)w->where[f]));
+	}
+}
+
 static void run(struct world *w, int on_error)
 {
 	static const char *const orders[] = {"global", "window:7", "sequential", "file"};
@@ -217,6 +233,8 @@ static void run(struct world *w, int on_error)
 		assert_true(rc < 0 || n_bad == 0);
 	leat_loader_close(ld);
 	leat_dataset_close(ds);
+	if (!w->alone)
+		check_healed(w);
 }
 
 static void move_source(const struct world *w, bool away)

@@ -1,0 +1,304 @@
+/* Damaged chunks of a copy: not believed while they are put right, right and believed afterwards,
+ * and nobody else's files are touched. */
+#include "client/stage/heal.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "client/include/leat/leat_stage.h"
+#include "client/stage/io.h"
+#include "client/stage/local_store.h"
+#include "common/base/hmap.h"
+#include "tests/lib/folder.h"
+
+#define SIZE (3u * MANIFEST_CHUNK + 12345u)
+
+struct world {
+	char root[FOLDER_MAX], src[96], to[96];
+	struct leat_stage_result r;
+	struct stage_io io;
+	struct manifest *m;
+	uint8_t *bytes; /* of the one file */
+	uint64_t chunks[4];
+	uint32_t n;
+	struct heal_report report;
+	int rc;
+	/* What read() found, and what it is to say. */
+	uint32_t reads;
+	int answer;
+	bool lie, locked;
+	uint32_t bits; /* of the chunks, on the disk, when it was asked first */
+};
+
+static uint32_t bits_on_disk(const struct world *w)
+{
+	char path[4200];
+	uint8_t b[17] = {0};
+	snprintf(path, sizeof(path), "%s/.leat/%s/bitmap", w->to, w->r.id);
+	int fd = open(path, O_RDONLY);
+	assert_true(fd >= 0 && pread(fd, b, sizeof(b), 0) == sizeof(b));
+	close(fd);
+	return b[16];
+}
+
+static int state_of(const struct world *w)
+{
+	struct leat_stage_copy *c = calloc(1, sizeof(*c));
+	c->size = sizeof(*c);
+	assert_int_equal(leat_stage_status(w->to, w->r.id, c), 0);
+	int state = c->state;
+	free(c);
+	return state;
+}
+
+static int read_right(void *arg, uint32_t file, uint64_t off, uint64_t len, void *ret_bytes)
+{
+	struct world *w = arg;
+	struct local_store s;
+	assert_int_equal(file, 0);
+	assert_true(off < SIZE && len <= SIZE - off && off % w->m->files[0].block == 0);
+	if (w->reads++ == 0) {
+		w->bits = bits_on_disk(w);
+		assert_int_equal(store_init(&s, w->io.env, w->to, w->r.id), 0);
+		w->locked = store_is_locked(&s);
+	}
+	memcpy(ret_bytes, w->bytes + off, len);
+	((uint8_t *)ret_bytes)[0] ^= w->lie;
+	return w->answer;
+}
+
+static void heal_fiber(void *arg)
+{
+	struct world *w = arg;
+	const struct heal_options o = {w->io.env, w->to, w->r.id, w->m, read_right, w};
+	w->reads = 0;
+	w->rc = copy_heal(&o, w->chunks, w->n, &w->report);
+}
+
+static int heal(struct world *w)
+{
+	assert_int_equal(io_run(&w->io, heal_fiber, w), 0);
+	return w->rc;
+}
+
+static void load_fiber(void *arg)
+{
+	struct world *w = arg;
+	char dir[4200];
+	struct detail d = {0};
+	snprintf(dir, sizeof(dir), "%s/.leat/%s", w->to, w->r.id);
+	w->rc = manifest_load(w->io.local, dir, &w->m, &d);
+}
+
+static int setup(void **state)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	char path[200];
+	struct leat_stage_options o = {.size = sizeof(o), .source = w->src, .to = w->to};
+	make_folder(NULL, "heal", w->root);
+	snprintf(w->src, sizeof(w->src), "%s/src", w->root);
+	snprintf(w->to, sizeof(w->to), "%s/to", w->root);
+	assert_int_equal(mkdir(w->src, 0755) | mkdir(w->to, 0755), 0);
+	w->bytes = malloc(SIZE);
+	for (uint32_t i = 0; i < SIZE; i++)
+		w->bytes[i] = (uint8_t)(hash_u64(i / 8) >> (i % 8 * 8));
+	snprintf(path, sizeof(path), "%s/file", w->src);
+	FILE *f = fopen(path, "w");
+	assert_int_equal(fwrite(w->bytes, 1, SIZE, f), SIZE);
+	assert_int_equal(fclose(f), 0);
+	w->r.size = sizeof(w->r);
+	assert_int_equal(leat_stage_in(&o, &w->r), 0);
+	assert_int_equal(io_init(&w->io, NULL, "heal"), 0);
+	assert_int_equal(io_run(&w->io, load_fiber, w), 0);
+	assert_int_equal(w->rc, 0);
+	for (uint32_t i = 0; i < 4; i++)
+		w->chunks[i] = i;
+	w->n = 4;
+	*state = w;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	struct world *w = *state;
+	manifest_destroy(w->m);
+	io_fini(&w->io);
+	remove_folder(w->root);
+	free(w->bytes);
+	free(w);
+	return 0;
+}
+
+static void file_of(const struct world *w, char ret_path[4300])
+{
+	snprintf(ret_path, 4300, "%s/.leat/%s/data/file", w->to, w->r.id);
+}
+
+static void flip(const struct world *w, uint64_t at)
+{
+	char path[4300];
+	file_of(w, path);
+	assert_int_equal(chmod(path, 0600), 0);
+	int fd = open(path, O_RDWR);
+	uint8_t b = w->bytes[at] ^ 0x20;
+	assert_int_equal(pwrite(fd, &b, 1, (off_t)at), 1);
+	close(fd);
+	assert_int_equal(chmod(path, 0444), 0);
+}
+
+static void assert_right(const struct world *w)
+{
+	char path[4300];
+	struct stat st;
+	uint8_t *got = malloc(SIZE);
+	file_of(w, path);
+	int fd = open(path, O_RDONLY);
+	assert_int_equal(pread(fd, got, SIZE, 0), SIZE);
+	assert_memory_equal(got, w->bytes, SIZE);
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(st.st_mode & 0222, 0);
+	close(fd);
+	free(got);
+	assert_int_equal(state_of(w), LEAT_COPY_READY);
+	assert_int_equal(bits_on_disk(w), 0xf);
+}
+
+static void test_wrong_blocks_are_put_right(void **state)
+{
+	struct world *w = *state;
+	char path[4300];
+	struct stat before, after;
+	file_of(w, path);
+	assert_int_equal(stat(path, &before), 0);
+	/* Nothing is wrong: nothing is touched. */
+	assert_int_equal(heal(w), 0);
+	assert_int_equal(w->report.healed + w->report.left + w->reads, 0);
+	flip(w, 5);
+	flip(w, MANIFEST_CHUNK - 1);
+	flip(w, SIZE - 1);
+	assert_int_equal(heal(w), 0);
+	assert_int_equal(w->reads, 3);
+	assert_int_equal(w->report.healed, 2);
+	assert_int_equal(w->report.left, 0);
+	/* While it was worked on. */
+	assert_true(w->locked);
+	assert_int_equal(w->bits, 0x6);
+	assert_right(w);
+	/* The same file, as old as it was. */
+	assert_int_equal(stat(path, &after), 0);
+	assert_true(before.st_ino == after.st_ino);
+}
+
+static void test_what_nobody_has_is_not_believed(void **state)
+{
+	struct world *w = *state;
+	flip(w, MANIFEST_CHUNK);
+	flip(w, 0);
+	w->lie = true;
+	assert_int_equal(heal(w), 0);
+	assert_int_equal(w->report.healed, 0);
+	assert_int_equal(w->report.left, 2);
+	assert_int_equal(bits_on_disk(w), 0xc);
+	assert_int_equal(state_of(w), LEAT_COPY_DEGRADED);
+	w->lie = false;
+	w->answer = -LE_CORRUPT;
+	assert_int_equal(heal(w), 0);
+	assert_int_equal(state_of(w), LEAT_COPY_DEGRADED);
+	w->answer = 0;
+	assert_int_equal(heal(w), 0);
+	assert_int_equal(w->report.healed, 2);
+	assert_right(w);
+}
+
+/* A crash behind the data, before the bit: it is right, and is looked at all the same. */
+static void test_a_right_chunk_gets_its_bit_back(void **state)
+{
+	struct world *w = *state;
+	char path[4200];
+	snprintf(path, sizeof(path), "%s/.leat/%s/bitmap", w->to, w->r.id);
+	int fd = open(path, O_WRONLY);
+	uint8_t bits = 0xb;
+	assert_int_equal(pwrite(fd, &bits, 1, 16), 1);
+	close(fd);
+	assert_int_equal(state_of(w), LEAT_COPY_DEGRADED);
+	assert_int_equal(heal(w), 0);
+	assert_int_equal(w->reads, 0);
+	assert_int_equal(w->report.healed, 1);
+	assert_right(w);
+}
+
+static void test_not_while_somebody_else_is_at_it(void **state)
+{
+	struct world *w = *state;
+	char path[4200];
+	flip(w, 7);
+	snprintf(path, sizeof(path), "%s/.leat/%s.lock", w->to, w->r.id);
+	int fd = open(path, O_RDWR);
+	assert_int_equal(flock(fd, LOCK_EX | LOCK_NB), 0);
+	assert_int_equal(heal(w), -LE_BUSY);
+	close(fd);
+	/* Nor what is READY no more. */
+	snprintf(path, sizeof(path), "%s/.leat/%s/READY", w->to, w->r.id);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(heal(w), -LE_NOENT);
+	assert_int_equal(w->reads, 0);
+}
+
+/* What lies there in the file's place stays as it is. */
+static void test_no_link_is_written_to(void **state)
+{
+	struct world *w = *state;
+	char path[4300], other[200], data[4300], moved[4300];
+	uint8_t *got = malloc(SIZE);
+	file_of(w, path);
+	snprintf(other, sizeof(other), "%s/other", w->root);
+	for (int how = 0; how < 3; how++) {
+		/* As long as the file, and of other bytes. */
+		int fd = open(other, O_RDWR | O_CREAT | O_TRUNC, 0600);
+		assert_int_equal(ftruncate(fd, SIZE), 0);
+		if (how < 2)
+			assert_int_equal(unlink(path), 0);
+		if (how == 0)
+			assert_int_equal(symlink(other, path), 0);
+		if (how == 1)
+			assert_int_equal(link(other, path), 0);
+		if (how == 2) {
+			/* The folder itself. */
+			snprintf(data, sizeof(data), "%s/.leat/%s/data", w->to, w->r.id);
+			snprintf(moved, sizeof(moved), "%s/moved", w->root);
+			assert_int_equal(rename(data, moved), 0);
+			assert_int_equal(symlink(w->root, data), 0);
+			snprintf(data, sizeof(data), "%s/file", w->root);
+			assert_int_equal(rename(other, data), 0);
+		}
+		int rc = heal(w);
+		assert_true(rc == -LE_PERM || (rc == 0 && w->report.healed == 0));
+		assert_int_equal(w->reads, 0);
+		memset(got, 1, SIZE);
+		assert_int_equal(pread(fd, got, SIZE, 0), SIZE);
+		for (uint32_t i = 0; i < SIZE; i++)
+			assert_int_equal(got[i], 0);
+		close(fd);
+	}
+	free(got);
+}
+
+int main(void)
+{
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+	const struct CMUnitTest tests[] = {
+		T(test_wrong_blocks_are_put_right),      T(test_what_nobody_has_is_not_believed),
+		T(test_a_right_chunk_gets_its_bit_back), T(test_not_while_somebody_else_is_at_it),
+		T(test_no_link_is_written_to),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
