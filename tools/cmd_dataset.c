@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "tools/left.h"
 #include "tools/source.h"
 
 #define FIELDS_SHOWN 8u
@@ -14,6 +15,7 @@ struct dataset_args {
 	struct source catalog;
 	const char *catalog_name; /* NULL: the default one */
 	const char *format;       /* NULL: guessed */
+	unsigned skip;            /* enum leat_stage_skip */
 	char **args;
 	int n_args;
 };
@@ -23,6 +25,7 @@ static int parse(struct tool *t, int argc, char **argv, int n_args, struct datas
 	static const struct option longs[] = {
 		{"catalog", required_argument, NULL, 'g'},
 		{"format", required_argument, NULL, 'f'},
+		{"skip", required_argument, NULL, 's'},
 		{NULL, 0, NULL, 0},
 	};
 	int c, code;
@@ -32,6 +35,12 @@ static int parse(struct tool *t, int argc, char **argv, int n_args, struct datas
 	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
 		if (c == 'f' && strcmp(argv[0], "create") == 0) {
 			a->format = optarg;
+			continue;
+		}
+		if (c == 's' && strcmp(argv[0], "create") == 0) {
+			code = left_parse_skip(t, optarg, &a->skip);
+			if (code != EXIT_OK)
+				return code;
 			continue;
 		}
 		if (c != 'g')
@@ -154,6 +163,23 @@ static int print_one(const struct tool *t, const struct leat_dataset_info *i)
 	return EXIT_OK;
 }
 
+/* With what the tree has that the data set has not. */
+static int print_made(const struct tool *t, const struct leat_dataset_info *i,
+		      const struct leat_stage_result *r, unsigned skip)
+{
+	json_t *o = t->json ? info_json(i) : NULL;
+
+	if (o)
+		left_to_json(o, r);
+	if (t->json) {
+		tool_print_json(o);
+	} else {
+		print_one(t, i);
+		left_print(r, skip);
+	}
+	return left_status(r, skip);
+}
+
 static int create(struct tool *t, int argc, char **argv)
 {
 	static struct leat_stage_result r = {.size = sizeof(r)};
@@ -188,7 +214,7 @@ static int create(struct tool *t, int argc, char **argv)
 	if (rc == -EEXIST)
 		return tool_error(t, EXIT_FAILED, "Data sets never change: make another version.",
 				  "%s exists already", a.args[0]);
-	return rc < 0 || r.code ? stage_failed(t, rc, &r) : print_one(t, &info);
+	return rc < 0 || r.code ? stage_failed(t, rc, &r) : print_made(t, &info, &r, a.skip);
 }
 
 static int connect_catalog(struct tool *t, struct dataset_args *a, struct leat_fs **ret_fs)
@@ -340,6 +366,9 @@ const struct command command_dataset = {
 		 "  --format FORMAT  create: tar, tfrecord, mds, ffrecord, npz, npy (a sample per\n"
 		 "                   row), fixed:BYTES[+HEADER], files, whatever they are called;\n"
 		 "                   else what most bytes of the files are\n"
+		 "  --skip WHAT      create: links, special: what leads out of the tree or to\n"
+		 "                   nothing, devices, sockets, pipes: left out on purpose;\n"
+		 "                   else the exit status is 5 where there are any\n"
 		 "create and show tell format, samples, fields, and which files were left out and\n"
 		 "why.\n"
 		 "Example: leat dataset create imagenet@v1 /mnt/leat/imagenet\n",

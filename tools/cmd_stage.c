@@ -8,14 +8,15 @@
 #include <string.h>
 
 #include "common/base/assert.h"
+#include "tools/left.h"
 #include "tools/stage_args.h"
 
 static const struct stage_verb verbs[] = {
 	{"in", stage_cmd_in,
 	 "to catalog capacity timeout verify order window wait detach max-rate lease ttl evict "
-	 "progress scheduler placement nodes agent unpack together listen",
+	 "progress scheduler placement nodes agent unpack together listen skip",
 	 1, 1, false},
-	{"out", stage_cmd_out, "timeout max-rate replace progress", 2, 2, false},
+	{"out", stage_cmd_out, "timeout max-rate replace progress skip", 2, 2, false},
 	{"plan", stage_cmd_plan, "to catalog capacity", 1, 1, true},
 	{"wait", stage_cmd_wait, "to timeout wait", 1, 1, true},
 	{"status", stage_cmd_status, "to", 0, 1, true},
@@ -60,6 +61,7 @@ static const struct option longs[] = {
 	{"agent", required_argument, NULL, 'A'},
 	{"together", required_argument, NULL, 'G'},
 	{"listen", required_argument, NULL, 'L'},
+	{"skip", required_argument, NULL, 'S'},
 	{NULL, 0, NULL, 0},
 };
 
@@ -183,6 +185,8 @@ static int take_option(struct tool *t, struct stage_args *a, int c)
 	case 'L':
 		a->listen = optarg;
 		break;
+	case 'S':
+		return left_parse_skip(t, optarg, &a->skip);
 	case 'l':
 		a->lease = optarg;
 		break;
@@ -343,6 +347,9 @@ const struct command command_stage = {
 		"  --progress HOW   auto, plain (a line every 10 s), json (one object a line), "
 		"none\n"
 		"  --scheduler WHO  slurm-prolog, sge, pbs: exit with 0 in any case\n"
+		"  --skip WHAT      links, special: what leads out of the tree or to\n"
+		"                   nothing, devices, sockets, pipes: left out on purpose;\n"
+		"                   else the exit status is 5 where there are any\n"
 		"  --replace        out: what is there is replaced, at once and as a whole\n"
 		"  --catalog PATH   where data sets are looked up (leat:/.leat/datasets)\n"
 		"Examples:\n"

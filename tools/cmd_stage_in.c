@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tools/left.h"
 #include "tools/stage_args.h"
 
 static struct leat_stage_result r = {.size = sizeof(r)};
@@ -82,29 +83,35 @@ static void show_init(struct showing *s, const struct stage_args *a, struct leat
 
 static json_t *result_json(const char *to)
 {
-	return json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:f}", "state",
-			 leat_stage_state_text(LEAT_COPY_READY), "id", r.id, "to", to, "path",
-			 r.path, "files", (json_int_t)r.files, "bytes", (json_int_t)r.bytes,
-			 "bytes_verified", (json_int_t)r.bytes_verified, "bytes_moved",
-			 (json_int_t)r.bytes_moved, "source", (json_int_t)r.bytes_source, "peers",
-			 (json_int_t)r.bytes_peers, "skipped", (int)r.skipped, "seconds",
-			 (double)r.elapsed_us / 1e6);
+	json_t *o = json_pack("{s:s,s:s,s:o,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:f}", "state",
+			      leat_stage_state_text(LEAT_COPY_READY), "id", r.id, "to",
+			      tool_json_text(to), "path", tool_json_text(r.path), "files",
+			      (json_int_t)r.files, "bytes", (json_int_t)r.bytes, "bytes_verified",
+			      (json_int_t)r.bytes_verified, "bytes_moved",
+			      (json_int_t)r.bytes_moved, "source", (json_int_t)r.bytes_source,
+			      "peers", (json_int_t)r.bytes_peers, "seconds",
+			      (double)r.elapsed_us / 1e6);
+
+	if (o)
+		left_to_json(o, &r);
+	return o;
 }
 
-static int report(const struct tool *t, const char *to)
+static int report(const struct tool *t, const char *to, unsigned skip)
 {
 	char a[SIZE_TEXT], b[SIZE_TEXT], c[SIZE_TEXT];
 	double seconds = (double)r.elapsed_us / 1e6;
 
-	if (t->json)
-		return tool_print_json(result_json(to));
+	if (t->json) {
+		tool_print_json(result_json(to));
+		return left_status(&r, skip);
+	}
 	printf("READY: %" PRIu64 " files, %s, verified in %.2f s (%s/s), %s moved\n%s\n", r.files,
 	       format_size(r.bytes, a), seconds,
 	       format_size(seconds > 0 ? (uint64_t)((double)r.bytes / seconds) : 0, b),
 	       format_size(r.bytes_moved, c), r.path);
-	if (r.skipped)
-		printf("%u links and special files were not copied\n", r.skipped);
-	return EXIT_OK;
+	left_print(&r, skip);
+	return left_status(&r, skip);
 }
 
 /* ---- in ---- */
@@ -140,7 +147,7 @@ static int stage_here(struct tool *t, struct stage_args *a, const struct source 
 	progress_finish(&s.line, rc < 0 || r.code ? 0 : r.bytes);
 	if (fs)
 		leat_close_fs(fs);
-	return rc < 0 || r.code ? stage_failed(t, rc, &r) : report(t, a->to);
+	return rc < 0 || r.code ? stage_failed(t, rc, &r) : report(t, a->to, a->skip);
 }
 
 /* The child: out of the caller's session, so that nothing ends it with its caller. */
@@ -376,14 +383,21 @@ int stage_cmd_out(struct tool *t, struct stage_args *a)
 				  "%s exists already", a->dest);
 	if (rc < 0 || r.code)
 		return stage_failed(t, rc, &r);
-	if (t->json)
-		return tool_print_json(json_pack("{s:s,s:I,s:I,s:I,s:f}", "path", r.path, "files",
-						 (json_int_t)r.files, "bytes", (json_int_t)r.bytes,
-						 "bytes_moved", (json_int_t)r.bytes_moved,
-						 "seconds", (double)r.elapsed_us / 1e6));
-	printf("%s: %" PRIu64 " files, %s, written and compared\n", a->dest, r.files,
+	if (t->json) {
+		json_t *out = json_pack("{s:o,s:I,s:I,s:I,s:f}", "path", tool_json_text(r.path),
+				      "files", (json_int_t)r.files, "bytes", (json_int_t)r.bytes,
+				      "bytes_moved", (json_int_t)r.bytes_moved, "seconds",
+				      (double)r.elapsed_us / 1e6);
+		if (out)
+			left_to_json(out, &r);
+		tool_print_json(out);
+		return left_status(&r, a->skip);
+	}
+	tool_write_name(a->dest);
+	printf(": %" PRIu64 " files, %s, written and compared\n", r.files,
 	       format_size(r.bytes, size));
-	return EXIT_OK;
+	left_print(&r, a->skip);
+	return left_status(&r, a->skip);
 }
 
 /* ---- verify ---- */
@@ -401,5 +415,5 @@ int stage_cmd_verify(struct tool *t, struct stage_args *a)
 	o.to = a->to;
 	int rc = leat_stage_verify(&o, source.name, &r);
 	progress_finish(&s.line, rc < 0 || r.code ? 0 : r.bytes);
-	return rc < 0 || r.code ? stage_failed(t, rc, &r) : report(t, a->to);
+	return rc < 0 || r.code ? stage_failed(t, rc, &r) : report(t, a->to, 0);
 }

@@ -31,6 +31,7 @@ struct stage_args {
 	uint32_t expect;       /* so many nodes take part, whose names are not known */
 	char id[LEAT_ID_SIZE]; /* what the nodes have made */
 	uint64_t capacity, timeout_s, max_rate, window, ttl_s, free;
+	unsigned skip; /* enum leat_stage_skip */
 	bool readback, evict, unpack, replace, dry_run, follow, all, detach, scheduler;
 	enum stage_wait wait;
 	enum stage_progress progress;

@@ -133,13 +133,12 @@ static int by_use(const void *a, const void *b)
 
 static bool source_is_in(struct vol *v, const struct manifest *m)
 {
-	char path[8192];
+	char path[4096];
 	for (uint32_t i = 0; i < m->n_files; i++) {
 		struct vol_stat st;
 		const struct manifest_file *f = &m->files[i];
-		snprintf(path, sizeof(path), "%s/%s", m->source, f->path);
-		if (strlen(path) >= 4096 || vol_stat(v, path, &st) < 0 || st.size != f->size ||
-		    st.mtime_ns != f->mtime_ns)
+		if (manifest_source_path(m, f, path) < 0 || vol_stat(v, path, &st) < 0 ||
+		    st.size != f->size || st.mtime_ns != f->mtime_ns)
 			return false;
 	}
 	return true;

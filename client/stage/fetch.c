@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "client/stage/fetch_impl.h"
+#include "client/stage/store_tree.h"
 #include "common/rpc/transport.h"
 
 #define SLOT_WAIT_US 2000000u
@@ -122,7 +123,9 @@ static int source_file(struct part *p, struct vol_file **ret_file)
 	int rc = 0;
 	fmutex_lock(&p->lock);
 	if (!p->source) {
-		int n = snprintf(path, sizeof(path), "%s/%s", p->fetch->o.source_dir, p->f->path);
+		int n = p->f->from ? snprintf(path, sizeof(path), "%s", p->f->from)
+				   : snprintf(path, sizeof(path), "%s/%s",
+					      p->fetch->o.source_dir, p->f->path);
 		rc = n >= (int)sizeof(path)
 			     ? -LE_NAMETOOLONG
 			     : vol_open_for_parts(p->fetch->o.source, path, &p->source);
@@ -495,7 +498,9 @@ int fetch_run(struct fetch *ft, struct fetch_report *ret_report, int *ret_code)
 	}
 	checkpoint_rest(ft);
 	if (!fetch_stopped(ft)) {
-		rc = parts_sync_dirs(ft);
+		rc = store_tree_make(ft->o.store, ft->o.manifest, ft->d);
+		if (rc == 0)
+			rc = parts_sync_dirs(ft);
 		if (rc < 0)
 			fetch_fail_local(ft, rc, ft->o.store->dir, "cannot sync the copy");
 	}

@@ -10,6 +10,7 @@
 
 #include "client/stage/inode_index.h"
 #include "client/stage/vol.h"
+#include "client/stage/store_tree.h"
 #include "common/base/assert.h"
 
 #define BITMAP_MAGIC 0x31504d425441454cULL /* "LEATBMP1" */
@@ -404,7 +405,7 @@ bool store_looks_whole(struct local_store *s, const struct manifest *m)
 		    (uint64_t)st.st_size != m->files[i].size)
 			return false;
 	}
-	return true;
+	return store_tree_is_whole(s, m);
 }
 
 struct removal {

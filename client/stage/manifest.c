@@ -451,9 +451,19 @@ int manifest_fill_dirs(struct manifest *m, const struct manifest_dir *root)
 	return rc;
 }
 
+static void add_rights(struct content_hash *h, const struct rights *r)
+{
+	add_number(h, r->mode);
+	add_number(h, r->uid);
+	add_number(h, r->gid);
+	add_number(h, r->acl_len);
+	if (r->acl_len)
+		content_hash_add(h, r->acl, r->acl_len);
+}
+
 void manifest_scan_key(const char *dir, const struct scan *s, char ret_key[MANIFEST_ID_SIZE])
 {
-	static const char head[] = "leat source 1\n";
+	static const char head[] = "leat source 2\n";
 	struct content_hash h;
 	content_hash_init(&h);
 	content_hash_add(&h, head, sizeof(head) - 1);
@@ -465,6 +475,17 @@ void manifest_scan_key(const char *dir, const struct scan *s, char ret_key[MANIF
 		add_number(&h, (uint64_t)f->st.mtime_ns);
 		add_number(&h, f->st.ino);
 		add_number(&h, f->st.ver);
+		add_text(&h, f->from ? f->from : "");
+		add_rights(&h, &f->rights);
+	}
+	for (uint32_t i = 0; i < s->n_dirs; i++) {
+		add_text(&h, s->dirs[i].path);
+		add_number(&h, (uint64_t)s->dirs[i].st.mtime_ns);
+		add_rights(&h, &s->dirs[i].rights);
+	}
+	for (uint32_t i = 0; i < s->n_links; i++) {
+		add_text(&h, s->links[i].path);
+		add_text(&h, s->links[i].target);
 	}
 	content_hash_final_text(&h, ret_key);
 }

@@ -148,13 +148,12 @@ struct progress {
 	const volatile int *cancel; /* non-zero: stop with -LE_CANCELED. May be NULL */
 };
 
-/* From the files of dir: imports checksums where the volume has them, else reads everything.
- * Yields. -LE_STALE when a file changed meanwhile. */
-int manifest_make(struct vol *v, const char *dir, struct manifest **ret_manifest,
-		  uint32_t *ret_skipped, const struct progress *p, struct detail *d) CHECK_RESULT;
 /* Of a scan without reading anything: what the source looks like, to find again what was made of
  * it. */
 void manifest_scan_key(const char *dir, const struct scan *s, char ret_key[MANIFEST_ID_SIZE]);
+/* From what a scan has found in dir: imports checksums where the volume has them, else reads
+ * everything. Yields. -LE_STALE when a file is not what the scan has found, or changes meanwhile.
+ */
 int manifest_make_from(struct vol *v, const char *dir, const struct scan *s,
 		       struct manifest **ret_manifest, const struct progress *p,
 		       struct detail *d) CHECK_RESULT;

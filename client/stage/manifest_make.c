@@ -129,33 +129,51 @@ static bool import_sums(struct making *mk, struct vol_file *file, struct manifes
 	return true;
 }
 
+/* Is it what the walk has found, and as it was then? */
+static int check_file(struct vol_file *file, const struct vol_stat *before)
+{
+	struct vol_stat now;
+	TRY(file->vol->ops->file_stat(file, &now));
+	return now.size == before->size && now.mtime_ns == before->mtime_ns &&
+			       now.ino == before->ino && now.dev == before->dev
+		       ? 0
+		       : -LE_STALE;
+}
+
+static int open_source(struct making *mk, const struct scan_file *sf, char path[4096],
+		       struct vol_file **ret_file)
+{
+	struct vol *v = mk->v;
+	if (mk->scan->in)
+		TRY(scan_source_path(mk->scan, sf, &v, path));
+	else if (snprintf(path, 4096, "%s%s%s", sf->from ? "" : mk->dir, sf->from ? "" : "/",
+			  sf->from ? sf->from : sf->path) >= 4096)
+		return -LE_NAMETOOLONG;
+	TRY(vol_open(v, path, ret_file));
+	int rc = check_file(*ret_file, &sf->st);
+	if (rc < 0)
+		vol_close(*ret_file);
+	return rc;
+}
+
 static void make_file(struct making *mk, uint32_t i)
 {
-	char path[4096];
+	char path[4096] = "";
 	struct vol_file *file;
-	struct vol_stat after;
-	const struct vol_stat *before = &mk->scan->files[i].st;
+	const struct scan_file *sf = &mk->scan->files[i];
 	struct manifest_file *f = &mk->m->files[i];
-	if (snprintf(path, sizeof(path), "%s/%s", mk->dir, f->path) >= (int)sizeof(path)) {
-		fail(mk, -LE_NAMETOOLONG, f->path, "its path");
-		return;
-	}
-	int rc = vol_open(mk->v, path, &file);
+	int rc = open_source(mk, sf, path, &file);
 	if (rc < 0) {
-		fail(mk, rc, path, "cannot open it");
+		fail(mk, rc, path[0] ? path : f->path,
+		     rc == -LE_STALE ? "it changed while it was read" : "cannot open it");
 		return;
 	}
 	if (f->size > 0 && !import_sums(mk, file, f))
 		read_sums(mk, file, f);
+	rc = mk->rc ? 0 : check_file(file, &sf->st);
 	vol_close(file);
-	if (mk->rc)
-		return;
-	rc = vol_stat(mk->v, path, &after);
 	if (rc < 0)
-		fail(mk, rc, path, "cannot look at it");
-	else if (after.size != before->size || after.mtime_ns != before->mtime_ns ||
-		 after.ino != before->ino)
-		fail(mk, -LE_STALE, path, "it changed while it was read");
+		fail(mk, rc, path, "it changed while it was read");
 }
 
 static void make_files(void *arg)
@@ -165,31 +183,53 @@ static void make_files(void *arg)
 		make_file(mk, mk->next++);
 }
 
+static int add_files(struct making *mk)
+{
+	int rc = 0;
+	for (uint32_t i = 0; i < mk->scan->n && rc == 0; i++) {
+		const struct scan_file *f = &mk->scan->files[i];
+		uint32_t block = f->st.block;
+		bool known = block >= MANIFEST_BLOCK_MIN && MANIFEST_CHUNK % block == 0;
+		rc = manifest_add(mk->m, f->path, &f->st, known ? block : MANIFEST_BLOCK_DEFAULT);
+		if (rc == 0)
+			rc = manifest_add_rights(mk->m, &f->rights, f->from);
+		if (rc < 0)
+			detail_set(mk->d, rc, f->path, UINT64_MAX, "cannot be in a data set: %s",
+				   status_text(rc));
+	}
+	return rc;
+}
+
+static int add_dirs_and_links(struct making *mk)
+{
+	int rc = 0;
+	const char *path = "";
+	for (uint32_t i = 0; i < mk->scan->n_dirs && rc == 0; i++) {
+		const struct scan_dir *dir = &mk->scan->dirs[i];
+		path = dir->path;
+		rc = manifest_add_dir(mk->m, path, &dir->rights, dir->st.mtime_ns);
+	}
+	for (uint32_t i = 0; i < mk->scan->n_links && rc == 0; i++) {
+		const struct scan_link *l = &mk->scan->links[i];
+		const struct manifest_link ml = {l->path, l->target, l->st.mtime_ns, l->st.uid,
+						 l->st.gid};
+		path = l->path;
+		rc = manifest_add_link(mk->m, &ml);
+	}
+	if (rc < 0)
+		detail_set(mk->d, rc, path, UINT64_MAX, "cannot be in a data set: %s",
+			   status_text(rc));
+	return rc;
+}
+
 int manifest_make_from(struct vol *v, const char *dir, const struct scan *s,
 		       struct manifest **ret_manifest, const struct progress *p, struct detail *d)
 {
 	struct making mk = {.v = v, .dir = dir, .scan = s, .progress = p, .d = d}, *mks[WIDTH];
-	int rc = manifest_create(&mk.m);
-	if (rc < 0)
-		return rc;
-	for (uint32_t i = 0; i < s->n && rc == 0; i++) {
-		const struct vol_stat *st = &s->files[i].st;
-		bool known = st->block >= MANIFEST_BLOCK_MIN && MANIFEST_CHUNK % st->block == 0;
-		rc = manifest_add(mk.m, s->files[i].path, st,
-				  known ? st->block : MANIFEST_BLOCK_DEFAULT);
-		if (rc == 0)
-			rc = manifest_add_rights(mk.m, &s->files[i].rights, NULL);
-		if (rc < 0)
-			detail_set(d, rc, s->files[i].path, UINT64_MAX,
-				   "cannot be in a data set: %s", status_text(rc));
-	}
-	for (uint32_t i = 0; i < s->n_dirs && rc == 0; i++) {
-		const struct scan_dir *sd = &s->dirs[i];
-		rc = manifest_add_dir(mk.m, sd->path, &sd->rights, sd->st.mtime_ns);
-		if (rc < 0)
-			detail_set(d, rc, sd->path, UINT64_MAX, "cannot be in a data set: %s",
-				   status_text(rc));
-	}
+	TRY(manifest_create(&mk.m));
+	int rc = add_files(&mk);
+	if (rc == 0)
+		rc = add_dirs_and_links(&mk);
 	if (rc == 0)
 		rc = slot_pool_create(MANIFEST_CHUNK, BUFFERS, &mk.pool);
 	if (rc == 0) {
@@ -208,16 +248,4 @@ int manifest_make_from(struct vol *v, const char *dir, const struct scan *s,
 	manifest_finish(mk.m);
 	*ret_manifest = mk.m;
 	return 0;
-}
-
-int manifest_make(struct vol *v, const char *dir, struct manifest **ret_manifest,
-		  uint32_t *ret_skipped, const struct progress *p, struct detail *d)
-{
-	struct scan s;
-	TRY(scan_tree(v, dir, &s, d));
-	int rc = manifest_make_from(v, dir, &s, ret_manifest, p, d);
-	if (rc == 0)
-		*ret_skipped = s.n_skipped;
-	scan_fini(&s);
-	return rc;
 }

@@ -13,6 +13,7 @@
 struct entry {
 	struct walk *w;
 	char *path; /* below the root */
+	char *target;
 	struct vol_stat st;
 	struct rights rights;
 	bool has_stat;
@@ -39,11 +40,23 @@ static void full_path(const struct walk *w, const char *path, char *ret_full)
 		snprintf(ret_full, PATH_SIZE, "%s", w->root);
 }
 
+/* The folder of our own at the root of a namespace or of a stage directory, and what staging out
+ * has not finished. A user's file that is called alike is like any other. */
+static bool is_ours(const struct walk *w, const char *name)
+{
+	static const char out[] = ".leat-out-";
+	size_t n = sizeof(out) - 1;
+	if (strcmp(name, ".leat") == 0)
+		return w->prefix[0] == 0;
+	return strncmp(name, out, n) == 0 && strlen(name) == n + 16 &&
+	       strspn(name + n, "0123456789abcdef") == 16;
+}
+
 static int collect(void *arg, const struct vol_entry *e)
 {
 	struct walk *w = arg;
 	char path[PATH_SIZE];
-	if (strncmp(e->name, ".leat", 5) == 0)
+	if (is_ours(w, e->name))
 		return 0;
 	int n = snprintf(path, sizeof(path), "%s%s", w->prefix, e->name);
 	if (n < 0 || (size_t)n + strlen(w->root) + 2 > PATH_SIZE)
@@ -64,6 +77,14 @@ static int collect(void *arg, const struct vol_entry *e)
 	return 0;
 }
 
+static int read_link(struct entry *x, const char *full)
+{
+	char target[PATH_SIZE];
+	TRY(x->w->v->ops->readlink(x->w->v, full, target, sizeof(target)));
+	x->target = strdup(target);
+	return x->target ? 0 : -LE_NOMEM;
+}
+
 static void ask(void *arg)
 {
 	struct entry *x = arg;
@@ -71,6 +92,8 @@ static void ask(void *arg)
 	full_path(x->w, x->path, full);
 	if (!x->has_stat)
 		x->rc = vol_stat(x->w->v, full, &x->st);
+	if (x->rc == 0 && S_ISLNK(x->st.mode))
+		x->rc = read_link(x, full);
 	if (x->rc == 0 && (S_ISREG(x->st.mode) || S_ISDIR(x->st.mode)))
 		x->rc = vol_rights(x->w->v, full, &x->st, &x->w->s->acls, &x->rights);
 }
@@ -91,32 +114,65 @@ static int push_dir(struct walk *w, char *path)
 	return 0;
 }
 
+/* Room for one more member: the array and its capacity grow. */
+static int make_room(void *array, uint32_t n, uint32_t *cap, size_t size)
+{
+	void *all;
+	if (n < *cap)
+		return 0;
+	uint32_t more = *cap ? *cap * 2 : 64;
+	memcpy(&all, array, sizeof(all));
+	all = more <= SCAN_FILES_MAX ? realloc(all, more * size) : NULL;
+	if (!all)
+		return -LE_NOMEM;
+	memcpy(array, &all, sizeof(all));
+	*cap = more;
+	return 0;
+}
+
+int scan_add_file(struct scan *s, const struct scan_file *f)
+{
+	TRY(make_room(&s->files, s->n, &s->cap, sizeof(*s->files)));
+	s->files[s->n++] = *f;
+	s->bytes += f->st.size;
+	s->n_hard_links += f->st.nlink > 1;
+	return 0;
+}
+
 static int add_file(struct scan *s, struct entry *x)
 {
-	if (s->n == s->cap) {
-		uint32_t cap = s->cap ? s->cap * 2 : 256;
-		struct scan_file *more = realloc(s->files, cap * sizeof(*more));
-		if (!more || cap > SCAN_FILES_MAX)
-			return -LE_NOMEM;
-		s->files = more;
-		s->cap = cap;
-	}
-	s->files[s->n++] = (struct scan_file){x->path, x->st, x->rights};
-	s->bytes += x->st.size;
+	const struct scan_file f = {x->path, NULL, x->st, x->rights};
+	TRY(scan_add_file(s, &f));
 	x->path = NULL;
 	return 0;
 }
 
+static int add_link(struct scan *s, struct entry *x)
+{
+	TRY(make_room(&s->links, s->n_links, &s->cap_links, sizeof(*s->links)));
+	s->links[s->n_links++] = (struct scan_link){x->path, x->target, x->st};
+	x->path = x->target = NULL;
+	return 0;
+}
+
+int scan_leave_out(struct scan *s, enum left_why why, const char *path)
+{
+	struct left_out *l = &s->left[why];
+	uint64_t i = l->n++;
+	if (i >= LEFT_NAMES)
+		return 0;
+	l->names[i] = strdup(path);
+	return l->names[i] ? 0 : -LE_NOMEM;
+}
+
+static enum left_why special_kind(uint32_t mode)
+{
+	return S_ISSOCK(mode) ? LEFT_SOCKET : S_ISFIFO(mode) ? LEFT_PIPE : LEFT_DEVICE;
+}
+
 static int add_dir(struct scan *s, const struct entry *x)
 {
-	if (s->n_dirs == s->cap_dirs) {
-		uint32_t cap = s->cap_dirs ? s->cap_dirs * 2 : 64;
-		struct scan_dir *more = realloc(s->dirs, cap * sizeof(*more));
-		if (!more || cap > SCAN_FILES_MAX)
-			return -LE_NOMEM;
-		s->dirs = more;
-		s->cap_dirs = cap;
-	}
+	TRY(make_room(&s->dirs, s->n_dirs, &s->cap_dirs, sizeof(*s->dirs)));
 	char *path = strdup(x->path);
 	if (!path)
 		return -LE_NOMEM;
@@ -139,8 +195,10 @@ static int sort_out(struct walk *w, struct scan *s, struct detail *d)
 			TRY(push_dir(w, path));
 		} else if (S_ISREG(x->st.mode)) {
 			TRY(add_file(s, x));
+		} else if (S_ISLNK(x->st.mode)) {
+			TRY(add_link(s, x));
 		} else {
-			s->n_skipped++;
+			TRY(scan_leave_out(s, special_kind(x->st.mode), x->path));
 		}
 	}
 	return 0;
@@ -162,14 +220,21 @@ static int walk_dir(struct walk *w, const char *path, struct scan *s, struct det
 				       STATS_AT_ONCE);
 		rc = sort_out(w, s, d);
 	}
-	for (uint32_t i = 0; i < w->n; i++)
+	for (uint32_t i = 0; i < w->n; i++) {
 		free(w->entries[i].path);
+		free(w->entries[i].target);
+	}
 	return rc;
 }
 
 static int by_path(const void *a, const void *b)
 {
 	return strcmp(((const struct scan_file *)a)->path, ((const struct scan_file *)b)->path);
+}
+
+static int by_link(const void *a, const void *b)
+{
+	return strcmp(((const struct scan_link *)a)->path, ((const struct scan_link *)b)->path);
 }
 
 static int by_dir(const void *a, const void *b)
@@ -194,59 +259,101 @@ void scan_sort_dirs(struct scan *s)
 	s->n_dirs = n;
 }
 
-/* The directory itself, whatever link leads there. */
-static int add_root(struct walk *w, struct detail *d)
+/* The directory itself, whatever link leads there; and the volumes to look at it by. */
+static int open_root(struct walk *w, const char *dir)
 {
+	struct scan *s = w->s;
 	struct entry x = {.w = w, .path = ""};
 	char real[PATH_SIZE];
-	int rc = vol_real_path(w->v, w->root, real);
-	if (rc == 0)
-		rc = vol_stat(w->v, real, &x.st);
-	if (rc == 0 && !S_ISDIR(x.st.mode))
-		rc = -LE_NOTDIR;
-	if (rc == 0)
-		rc = vol_rights(w->v, real, &x.st, &w->s->acls, &x.rights);
+	TRY(vol_real_path(w->v, dir, real));
+	s->real = strdup(real);
+	if (!s->real)
+		return -LE_NOMEM;
+	TRY(vol_beneath(w->v, real, &s->in));
+	TRY(vol_beneath(w->v, "/", &s->top));
+	w->v = s->in;
+	w->root = s->real;
+	TRY(vol_stat(w->v, real, &x.st));
+	TRY(vol_rights(w->v, real, &x.st, &s->acls, &x.rights));
+	return add_dir(s, &x);
+}
+
+static int walk_all(struct walk *w, const char *dir, struct detail *d)
+{
+	int rc = open_root(w, dir);
 	if (rc < 0)
-		return detail_set(d, rc, w->root, UINT64_MAX, "cannot look at it: %s",
+		return detail_set(d, rc, dir, UINT64_MAX, "cannot look at it: %s",
 				  status_text(rc));
-	return add_dir(w->s, &x);
+	rc = walk_dir(w, "", w->s, d);
+	while (rc == 0 && w->n_dirs) {
+		char *path = w->dirs[--w->n_dirs];
+		rc = walk_dir(w, path, w->s, d);
+		free(path);
+	}
+	while (w->n_dirs)
+		free(w->dirs[--w->n_dirs]);
+	return rc;
 }
 
 int scan_tree(struct vol *v, const char *dir, struct scan *ret_scan, struct detail *d)
 {
 	struct scan s = {0};
-	struct walk w = {.v = v, .root = dir, .s = &s};
-	int rc = add_root(&w, d);
-	if (rc == 0)
-		rc = walk_dir(&w, "", &s, d);
-	while (rc == 0 && w.n_dirs) {
-		char *path = w.dirs[--w.n_dirs];
-		rc = walk_dir(&w, path, &s, d);
-		free(path);
-	}
-	while (w.n_dirs)
-		free(w.dirs[--w.n_dirs]);
+	struct walk w = {.v = v, .s = &s};
+	int rc = walk_all(&w, dir, d);
 	free(w.dirs);
 	free(w.entries);
-	if (rc < 0) {
-		scan_fini(&s);
-		return rc;
+	if (rc == 0) {
+		if (s.n)
+			qsort(s.files, s.n, sizeof(*s.files), by_path);
+		if (s.n_links)
+			qsort(s.links, s.n_links, sizeof(*s.links), by_link);
+		scan_sort_dirs(&s);
+		uint32_t before = s.n;
+		rc = scan_settle_links(&s, s.dirs[0].st.dev);
+		if (s.n > before)
+			qsort(s.files, s.n, sizeof(*s.files), by_path);
+		if (rc < 0)
+			detail_set(d, rc, dir, UINT64_MAX, "cannot follow its links: %s",
+				   status_text(rc));
 	}
-	if (s.n)
-		qsort(s.files, s.n, sizeof(*s.files), by_path);
-	scan_sort_dirs(&s);
-	*ret_scan = s;
-	return 0;
+	if (rc < 0)
+		scan_fini(&s);
+	else
+		*ret_scan = s;
+	return rc;
+}
+
+int scan_source_path(const struct scan *s, const struct scan_file *f, struct vol **ret_vol,
+		     char ret_path[4096])
+{
+	int n = f->from ? snprintf(ret_path, 4096, "%s", f->from)
+			: snprintf(ret_path, 4096, "%s/%s", strcmp(s->real, "/") ? s->real : "",
+				   f->path);
+	*ret_vol = f->from ? s->top : s->in;
+	return n >= 4096 ? -LE_NAMETOOLONG : 0;
 }
 
 void scan_fini(struct scan *s)
 {
-	for (uint32_t i = 0; i < s->n; i++)
+	for (uint32_t i = 0; i < s->n; i++) {
 		free(s->files[i].path);
-	free(s->files);
+		free(s->files[i].from);
+	}
 	for (uint32_t i = 0; i < s->n_dirs; i++)
 		free(s->dirs[i].path);
+	for (uint32_t i = 0; i < s->n_links; i++) {
+		free(s->links[i].path);
+		free(s->links[i].target);
+	}
+	for (uint32_t k = 0; k < LEFT_KINDS; k++)
+		for (uint32_t i = 0; i < LEFT_NAMES; i++)
+			free(s->left[k].names[i]);
+	free(s->files);
 	free(s->dirs);
+	free(s->links);
+	free(s->real);
 	acl_pool_fini(&s->acls);
+	vol_destroy(s->in);
+	vol_destroy(s->top);
 	*s = (struct scan){0};
 }

@@ -99,15 +99,23 @@ static int seal_all(struct sealing *s)
 	const struct manifest *m = s->job->m;
 	s->scan.files = calloc((size_t)m->n_files + 1, sizeof(*s->scan.files));
 	s->scan.dirs = calloc((size_t)m->n_dirs + 1, sizeof(*s->scan.dirs));
-	if (!s->scan.files || !s->scan.dirs)
+	s->scan.links = calloc((size_t)m->n_links + 1, sizeof(*s->scan.links));
+	if (!s->scan.files || !s->scan.dirs || !s->scan.links)
 		return -LE_NOMEM;
 	/* Paths are borrowed: scan_fini is not for this. */
-	for (uint32_t i = 0; i < m->n_files; i++)
+	for (uint32_t i = 0; i < m->n_files; i++) {
 		s->scan.files[i].path = m->files[i].path;
+		s->scan.files[i].from = m->files[i].from;
+	}
 	for (uint32_t i = 0; i < m->n_dirs; i++)
 		s->scan.dirs[i].path = m->dirs[i].path;
+	for (uint32_t i = 0; i < m->n_links; i++) {
+		s->scan.links[i].path = m->links[i].path;
+		s->scan.links[i].target = m->links[i].target;
+	}
 	s->scan.n = m->n_files;
 	s->scan.n_dirs = m->n_dirs;
+	s->scan.n_links = m->n_links;
 	TRY(compare(s));
 	TRY(walk(s, seal_one));
 	return compare(s);
@@ -122,6 +130,7 @@ int stage_seal(struct stage_job *job)
 	int rc = seal_all(&s);
 	free(s.scan.files);
 	free(s.scan.dirs);
+	free(s.scan.links);
 	TRY(rc);
 	TRY(catalog_find(s.v, catalog, job->o.source, id, dir));
 	/* The name may have been given anew. */

@@ -96,6 +96,10 @@ void stage_out_fiber(void *job);
 int stage_find_manifest(struct stage_job *job);
 /* Makes the files of the data set o.source immutable. 0 or a status, with d. Yields. */
 int stage_seal(struct stage_job *job) CHECK_RESULT;
+/* stage_left.c: what a scan has left out, in the result: added to what is told there already. */
+void stage_add_left(struct leat_stage_result *r, const struct scan *s);
+/* The same for the job's own source. */
+void stage_tell_left(struct stage_job *job, const struct scan *s);
 void stage_code_of_source(struct stage_job *job, int rc);
 /* The copy of job->m, READY at the end, which is there at once if it was before. The store stays
  * locked until store_fini. 0 or sets rc and code. Yields. */

@@ -274,7 +274,7 @@ static int manifest_of_dir(struct stage_job *job)
 	char key[MANIFEST_ID_SIZE];
 	stage_report(job, "scan", 0, 0, 0);
 	TRY(scan_tree(v, job->o.source, &scan, &job->d));
-	job->r->skipped = scan.n_skipped;
+	stage_tell_left(job, &scan);
 	job->r->bytes = scan.bytes;
 	job->r->files = scan.n;
 	manifest_scan_key(job->o.source, &scan, key);

@@ -381,7 +381,7 @@ static int stage_out(struct outgoing *o)
 	TRY(scan_tree(o->from, job->o.to, &o->scan, &job->d));
 	job->r->files = o->scan.n;
 	job->r->bytes = o->scan.bytes;
-	job->r->skipped = o->scan.n_skipped;
+	stage_tell_left(job, &o->scan);
 	TRY(make_tmp(o));
 	/* What is not there any more must not come back with its directory. */
 	TRY(clear(o, true));

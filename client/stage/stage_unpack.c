@@ -277,7 +277,7 @@ static void tell(struct unpacking *x)
 	if (b->bytes_missing)
 		r->bytes_missing = b->bytes_missing;
 	if (x->u)
-		r->skipped += unpack_scan(x->u)->n_skipped;
+		stage_add_left(r, unpack_scan(x->u));
 	if (x->b->rc < 0) {
 		x->a->d = x->b->d;
 		stage_fail(x->a, x->b->rc, b->code);

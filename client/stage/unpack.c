@@ -57,6 +57,7 @@ struct packed_file {
 	struct env_file *archive;
 	struct place at;
 	uint64_t size;
+	uint32_t index; /* in the scan */
 };
 
 static struct unpack *unpack_of(struct vol *v)
@@ -237,8 +238,7 @@ static int on_member(void *arg, const struct tar_member *t)
 	if (u->n % YIELD_EVERY == YIELD_EVERY - 1)
 		fiber_yield();
 	if (t->kind == TAR_OTHER) {
-		u->scan.n_skipped++;
-		return 0;
+		return scan_leave_out(&u->scan, LEFT_MEMBER, t->name ? t->name : "");
 	}
 	char *path = path_of_member(u, t->name, t->name_len);
 	if (!path)
@@ -570,6 +570,27 @@ static int make_dirs(struct unpack *u)
 	return rc;
 }
 
+/* Those of the copy that come to something among what is unpacked. */
+static int make_links(struct unpack *u)
+{
+	struct scan *s = &u->scan;
+	const struct manifest *m = u->m;
+	s->links = calloc((size_t)m->n_links + 1, sizeof(*s->links));
+	if (!s->links)
+		return -LE_NOMEM;
+	for (uint32_t i = 0; i < m->n_links; i++) {
+		struct scan_link *l = &s->links[s->n_links++];
+		l->path = strdup(m->links[i].path);
+		l->target = strdup(m->links[i].target);
+		if (!l->path || !l->target)
+			return -LE_NOMEM;
+		l->st = (struct vol_stat){.mtime_ns = m->links[i].mtime_ns,
+					  .uid = m->links[i].uid,
+					  .gid = m->links[i].gid};
+	}
+	return scan_settle_links(s, 0);
+}
+
 /* What callers want of it: paths with stats, and where the bytes are. */
 static int make_scan(struct unpack *u)
 {
@@ -591,7 +612,7 @@ static int make_scan(struct unpack *u)
 					    .uid = f->rights.uid,
 					    .gid = f->rights.gid,
 					    .plain = true};
-		s->files[i] = (struct scan_file){e->path, st, f->rights};
+		s->files[i] = (struct scan_file){e->path, NULL, st, f->rights};
 		u->places[i] = (struct place){e->file, e->at};
 		s->bytes += e->size;
 		e->path = NULL;
@@ -645,6 +666,7 @@ static int packed_open(struct vol *v, const char *path, int flags, uint32_t mode
 		return -LE_NOMEM;
 	f->file.vol = v;
 	f->at = u->places[i];
+	f->index = (uint32_t)i;
 	f->size = u->scan.files[i].st.size;
 	int rc = open_file(u, f->at.file, &f->archive);
 	if (rc < 0) {
@@ -674,6 +696,13 @@ static int64_t packed_pread(struct vol_file *file, void *buf, uint64_t len, uint
 	return rc < 0 ? rc : (int64_t)len;
 }
 
+static int packed_file_stat(struct vol_file *file, struct vol_stat *ret_st)
+{
+	const struct packed_file *f = container_of(file, struct packed_file, file);
+	*ret_st = unpack_of(file->vol)->scan.files[f->index].st;
+	return 0;
+}
+
 /* Blocks of members are not those of their archives. */
 static int packed_sums(struct vol_file *f,
 		       int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole),
@@ -690,6 +719,7 @@ static const struct vol_ops packed_ops = {
 	.stat = packed_stat,
 	.open = packed_open,
 	.close = packed_close,
+	.file_stat = packed_file_stat,
 	.pread = packed_pread,
 	.sums = packed_sums,
 };
@@ -726,6 +756,8 @@ int unpack_create(struct local_store *store, const struct manifest *m,
 		rc = make_scan(u);
 	if (rc == 0)
 		rc = make_dirs(u);
+	if (rc == 0)
+		rc = make_links(u);
 	if (rc < 0)
 		unpack_destroy(u);
 	else

@@ -30,6 +30,7 @@ struct vol_stat {
 		ver; /* ver moves whenever the content does: ctime, or Leat's change counter */
 	uint32_t mode, uid, gid;
 	uint32_t block; /* of the checksums that sums() knows; 0: none */
+	uint32_t nlink; /* names of a file; 0: not told */
 	uint64_t dev;   /* which file system; 0: the volume's only one */
 	bool plain;     /* known to have no access list */
 };
@@ -66,6 +67,8 @@ struct vol_ops {
 	int (*open)(struct vol *v, const char *path, int flags, uint32_t mode,
 		    struct vol_file **ret_file);
 	void (*close)(struct vol_file *f);
+	/* Of the file itself, whatever its name means by now. */
+	int (*file_stat)(struct vol_file *f, struct vol_stat *ret_st);
 	int64_t (*pread)(struct vol_file *f, void *buf, uint64_t len, uint64_t off);
 	int64_t (*pread_now)(struct vol_file *f, void *buf, uint64_t len,
 			     uint64_t off);                                    /* NULL: never */
@@ -84,6 +87,8 @@ struct vol_ops {
 	int (*exchange)(struct vol *v, const char *a, const char *b); /* of names, in one step */
 	int (*syncdir)(struct vol *v, const char *path);
 	int (*seal)(struct vol *v, const char *path); /* a file's content: for ever */
+	/* vol_beneath; NULL: it is not for such trees. */
+	int (*beneath)(struct vol *v, const char *dir, struct vol **ret_vol);
 	void (*destroy)(struct vol *v);
 };
 
@@ -99,6 +104,15 @@ int vol_local_create_soft(struct env *env, struct vol **ret_vol) CHECK_RESULT;
 /* A Leat namespace, with the rights of the instance, which is borrowed. */
 int vol_leat_create(struct leat_fs *fs, struct vol **ret_vol) CHECK_RESULT;
 void vol_destroy(struct vol *v); /* NULL is fine */
+/* The same for reading what lies below dir (as vol_real_path returns it) only: paths have to begin
+ * with it, and no link is followed on the way, nor at the end: -LE_LOOP, or -LE_STALE where open
+ * finds what is no file. v outlives it. */
+static inline int vol_beneath(struct vol *v, const char *dir, struct vol **ret_vol)
+{
+	return v->ops->beneath ? v->ops->beneath(v, dir, ret_vol) : -LE_NOTSUP;
+}
+int vol_local_beneath(struct env *env, const char *dir, struct vol **ret_vol) CHECK_RESULT;
+void vol_take_stat(const struct stat *from, struct vol_stat *to);
 
 static inline int vol_stat(struct vol *v, const char *path, struct vol_stat *ret_st)
 {
@@ -169,6 +183,7 @@ int vol_ancestors(struct vol *v, const char *path, struct acl_pool *pool,
 /* ---- all that is below a directory ---- */
 struct scan_file {
 	char *path; /* below the directory, no leading slash */
+	char *from; /* a link named it, which is elsewhere: where it is. NULL: at its path */
 	struct vol_stat st;
 	struct rights rights; /* its access list is the scan's */
 };
@@ -177,20 +192,67 @@ struct scan_dir {
 	struct vol_stat st;
 	struct rights rights;
 };
+struct scan_link {
+	char *path, *target;
+	struct vol_stat st;
+};
+
+/* Why something is left out: a symbolic link, and what is no file, directory or link. */
+enum left_why {
+	LEFT_DANGLING,  /* it names nothing, or what is left out itself */
+	LEFT_DIRECTORY, /* it names a directory outside of the tree */
+	LEFT_OUTSIDE,   /* it names something on another file system, or what is no file */
+	LEFT_LOOP,      /* it leads back to itself */
+	LEFT_DENIED,    /* what it names may not be looked at */
+	LEFT_DEVICE,
+	LEFT_SOCKET,
+	LEFT_PIPE,
+	LEFT_MEMBER, /* of an archive, neither file nor hard link */
+	LEFT_KINDS
+};
+#define LEFT_NAMES 3u
+struct left_out {
+	uint64_t n;
+	char *names[LEFT_NAMES]; /* the first ones, NULL behind the last */
+};
+
 struct scan {
 	struct scan_file *files; /* regular ones, sorted by the bytes of path */
 	struct scan_dir *dirs;   /* the same way */
-	uint32_t n, cap, n_dirs, cap_dirs;
-	uint32_t n_skipped; /* links, devices, sockets: never followed, never copied */
-	uint64_t bytes;
+	struct scan_link *links; /* the same way: those that stay in the tree */
+	uint32_t n, cap, n_dirs, cap_dirs, n_links, cap_links;
+	struct left_out left[LEFT_KINDS];
+	uint64_t bytes, n_hard_links; /* files that have other names, too */
 	struct acl_pool acls;
+	/* Where it lies; vol_beneath of that, and of all of the volume. NULL: it is no tree. */
+	char *real;
+	struct vol *in, *top;
 };
 #define SCAN_FILES_MAX (1u << 26)
-/* Names that begin with ".leat" are left out. The walk is bounded: path 4095 bytes, SCAN_FILES_MAX
- * files, as many directories. */
+/*
+ * Symbolic links. One stays a link if each step from it, by relative links, stays below dir and
+ * comes to something that is there. Another one becomes the file that it names, if that is a
+ * regular file of the same file system: then nobody may read the file that could not read it where
+ * it lies (its rights, and those to search the directories that lead only there). All others are
+ * left out, and told.
+ *
+ * Nothing is found through a link: what others exchange meanwhile is an error, never another tree.
+ *
+ * What is ours is no part of a tree: the name ".leat" in dir itself, and names ".leat-out-" with 16
+ * hexadecimal digits. The walk is bounded: path 4095 bytes, SCAN_FILES_MAX files, directories,
+ * links. Yields.
+ */
 int scan_tree(struct vol *v, const char *dir, struct scan *ret_scan, struct detail *d) CHECK_RESULT;
 void scan_fini(struct scan *s);
 /* dirs by their paths. Of two with one path and different rights one stays that is root's alone. */
 void scan_sort_dirs(struct scan *s);
+/* scan_links.c: links that do not stay in the tree become files, or are left out. All arrays are
+ * sorted, and are again. dev: of the tree's directory. Yields. */
+int scan_settle_links(struct scan *s, uint64_t dev) CHECK_RESULT;
+int scan_add_file(struct scan *s, const struct scan_file *f) CHECK_RESULT;
+int scan_leave_out(struct scan *s, enum left_why why, const char *path) CHECK_RESULT;
+/* Where to read file f of the scan, and in which volume. */
+int scan_source_path(const struct scan *s, const struct scan_file *f, struct vol **ret_vol,
+		     char ret_path[4096]) CHECK_RESULT;
 
 #endif

@@ -11,6 +11,9 @@
 struct remote {
 	struct vol vol;
 	struct leat_fs *fs;
+	/* vol_beneath: a directory, and its path; root.v 0: none. */
+	struct ino root;
+	char dir[4096];
 };
 
 struct remote_file {
@@ -37,15 +40,49 @@ static void take_attr(const struct attr *a, struct vol_stat *ret_st)
 				    .mode = a->mode,
 				    .uid = a->uid,
 				    .gid = a->gid,
+				    .nlink = a->nlink,
 				    .plain = (a->flags & ATTR_PLAIN) != 0,
 				    .block = chunk_block_size(a->layout.chunk_size)};
+}
+
+/* From a directory on, by names that are no links but for the last one. */
+static int find_beneath(struct remote *r, const char *path, struct attr *ret_attr)
+{
+	struct leat_fs *fs = r->fs;
+	size_t n = strcmp(r->dir, "/") ? strlen(r->dir) : 0;
+	struct attr a = {.ino = r->root, .mode = S_IFDIR};
+	if (strncmp(path, r->dir, n) != 0 || (path[n] && path[n] != '/'))
+		return -LE_INVAL;
+	if (!path[n + strspn(path + n, "/")])
+		TRY(ll_getattr(fs->client, &fs->cred, r->root, &a));
+	for (path += n + strspn(path + n, "/"); *path; path += strspn(path, "/")) {
+		size_t len = strcspn(path, "/");
+		if (S_ISLNK(a.mode))
+			return -LE_LOOP;
+		if (len > LEAT_NAME_MAX)
+			return -LE_NAMETOOLONG;
+		TRY(ll_lookup(fs->client, &fs->cred, a.ino, bytes_of(path, (uint32_t)len), &a));
+		path += len;
+	}
+	*ret_attr = a;
+	return 0;
+}
+
+/* follow: a link at the end, unless nothing but what lies beneath is meant. */
+static int find(struct vol *v, const char *path, bool follow, struct attr *ret_attr)
+{
+	struct remote *r = container_of(v, struct remote, vol);
+	if (!r->root.v)
+		return path_find(r->fs, path, follow, ret_attr);
+	TRY(find_beneath(r, path, ret_attr));
+	return follow && S_ISLNK(ret_attr->mode) ? -LE_LOOP : 0;
 }
 
 static int remote_stat(struct vol *v, const char *path, struct vol_stat *ret_st)
 {
 	struct leat_fs *fs = fs_of(v);
 	struct attr a;
-	TRY(path_find(fs, path, false, &a));
+	TRY(find(v, path, false, &a));
 	if (a.flags & ATTR_UNSETTLED)
 		TRY(ll_getattr(fs->client, &fs->cred, a.ino, &a));
 	take_attr(&a, ret_st);
@@ -57,7 +94,7 @@ static int remote_readlink(struct vol *v, const char *path, char *buf, size_t si
 	struct leat_fs *fs = fs_of(v);
 	char target[LEAT_SYMLINK_MAX + 1];
 	struct attr a;
-	TRY(path_find(fs, path, false, &a));
+	TRY(find(v, path, false, &a));
 	TRY(ll_readlink(fs->client, &fs->cred, a.ino, target, sizeof(target)));
 	if (strlen(target) >= size)
 		return -LE_NAMETOOLONG;
@@ -69,7 +106,7 @@ static int64_t remote_acl(struct vol *v, const char *path, void *buf, size_t siz
 {
 	struct leat_fs *fs = fs_of(v);
 	struct attr a;
-	TRY(path_find(fs, path, false, &a));
+	TRY(find(v, path, false, &a));
 	if (a.flags & ATTR_PLAIN)
 		return 0;
 	int64_t n = ll_getxattr(fs->client, &fs->cred, a.ino, bytes_str("system.posix_acl_access"),
@@ -104,7 +141,7 @@ static int remote_list(struct vol *v, const char *path,
 	struct listing l = {each, arg, 0, 0};
 	struct attr dir;
 	bool eof = false;
-	TRY(path_find(fs, path, true, &dir));
+	TRY(find(v, path, true, &dir));
 	while (!eof && l.rc == 0)
 		TRY(ll_readdir(fs->client, &fs->cred, dir.ino, l.cookie, true, on_entry, &l, &eof));
 	return l.rc;
@@ -118,7 +155,7 @@ static int open_ll(struct vol *v, const char *path, int flags, uint32_t mode,
 	struct ino parent;
 	struct attr a;
 	bool changed;
-	int rc = flags & O_EXCL ? -LE_NOENT : path_find(fs, path, true, &a);
+	int rc = flags & O_EXCL ? -LE_NOENT : find(v, path, true, &a);
 	if (rc == -LE_NOENT && (flags & O_CREAT)) {
 		TRY(path_parent(fs, path, &parent, name));
 		return ll_create(fs->client, &fs->cred, parent,
@@ -151,6 +188,15 @@ static void remote_close(struct vol_file *file)
 	struct remote_file *f = container_of(file, struct remote_file, file);
 	ll_release(f->ll);
 	free(f);
+}
+
+static int remote_file_stat(struct vol_file *f, struct vol_stat *ret_st)
+{
+	struct leat_fs *fs = fs_of(f->vol);
+	struct attr a;
+	TRY(ll_getattr(fs->client, &fs->cred, ll_file_ino(ll_of(f)), &a));
+	take_attr(&a, ret_st);
+	return 0;
 }
 
 static int64_t remote_pread(struct vol_file *f, void *buf, uint64_t len, uint64_t off)
@@ -272,6 +318,8 @@ static void remote_destroy(struct vol *v)
 	free(container_of(v, struct remote, vol));
 }
 
+static int remote_beneath(struct vol *v, const char *dir, struct vol **ret_vol);
+
 static const struct vol_ops remote_ops = {
 	.stat = remote_stat,
 	.readlink = remote_readlink,
@@ -279,6 +327,7 @@ static const struct vol_ops remote_ops = {
 	.list = remote_list,
 	.open = remote_open,
 	.close = remote_close,
+	.file_stat = remote_file_stat,
 	.pread = remote_pread,
 	.pread_many = remote_pread_many,
 	.pwrite = remote_pwrite,
@@ -292,10 +341,11 @@ static const struct vol_ops remote_ops = {
 	.exchange = remote_exchange,
 	.syncdir = remote_syncdir,
 	.seal = remote_seal,
+	.beneath = remote_beneath,
 	.destroy = remote_destroy,
 };
 
-int vol_leat_create(struct leat_fs *fs, struct vol **ret_vol)
+static int create(struct leat_fs *fs, struct remote **ret_remote)
 {
 	struct remote *r = calloc(1, sizeof(*r));
 	if (!r)
@@ -303,6 +353,30 @@ int vol_leat_create(struct leat_fs *fs, struct vol **ret_vol)
 	r->vol.ops = &remote_ops;
 	r->vol.origin = ORIGIN_SERVER;
 	r->fs = fs;
+	*ret_remote = r;
+	return 0;
+}
+
+static int remote_beneath(struct vol *v, const char *dir, struct vol **ret_vol)
+{
+	struct remote *r;
+	struct attr a;
+	if (strlen(dir) >= sizeof(r->dir))
+		return -LE_NAMETOOLONG;
+	TRY(find(v, dir, false, &a));
+	if (!S_ISDIR(a.mode))
+		return -LE_NOTDIR;
+	TRY(create(fs_of(v), &r));
+	memcpy(r->dir, dir, strlen(dir) + 1);
+	r->root = a.ino;
+	*ret_vol = &r->vol;
+	return 0;
+}
+
+int vol_leat_create(struct leat_fs *fs, struct vol **ret_vol)
+{
+	struct remote *r;
+	TRY(create(fs, &r));
 	*ret_vol = &r->vol;
 	return 0;
 }

@@ -36,7 +36,7 @@ static int64_t ns_of(struct timespec t)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void take_stat(const struct stat *from, struct vol_stat *to)
+void vol_take_stat(const struct stat *from, struct vol_stat *to)
 {
 	*to = (struct vol_stat){.size = (uint64_t)from->st_size,
 				.mtime_ns = ns_of(from->st_mtim),
@@ -46,6 +46,7 @@ static void take_stat(const struct stat *from, struct vol_stat *to)
 				.uid = from->st_uid,
 				.gid = from->st_gid,
 				.dev = from->st_dev,
+				.nlink = (uint32_t)from->st_nlink,
 				/* Of links there is none. */
 				.plain = S_ISLNK(from->st_mode)};
 }
@@ -54,7 +55,7 @@ static int local_stat(struct vol *v, const char *path, struct vol_stat *ret_st)
 {
 	struct stat st;
 	TRY(env_stat(env_of(v), path, &st));
-	take_stat(&st, ret_st);
+	vol_take_stat(&st, ret_st);
 	return 0;
 }
 
@@ -142,6 +143,14 @@ static void local_close(struct vol_file *file)
 	struct local_file *f = container_of(file, struct local_file, file);
 	env_file_close(f->f);
 	free(f);
+}
+
+static int local_file_stat(struct vol_file *f, struct vol_stat *ret_st)
+{
+	struct stat st;
+	TRY(env_file_stat(file_of(f), &st));
+	vol_take_stat(&st, ret_st);
+	return 0;
 }
 
 static int64_t local_pread(struct vol_file *f, void *buf, uint64_t len, uint64_t off)
@@ -239,6 +248,11 @@ static int local_seal(struct vol *v, const char *path)
 	return -LE_NOTSUP;
 }
 
+static int local_beneath(struct vol *v, const char *dir, struct vol **ret_vol)
+{
+	return vol_local_beneath(env_of(v), dir, ret_vol);
+}
+
 static void local_destroy(struct vol *v)
 {
 	free(container_of(v, struct local, vol));
@@ -251,6 +265,7 @@ static const struct vol_ops local_ops = {
 	.list = local_list,
 	.open = local_open,
 	.close = local_close,
+	.file_stat = local_file_stat,
 	.pread = local_pread,
 	.pread_now = local_pread_now,
 	.pwrite = local_pwrite,
@@ -264,6 +279,7 @@ static const struct vol_ops local_ops = {
 	.exchange = local_exchange,
 	.syncdir = local_syncdir,
 	.seal = local_seal,
+	.beneath = local_beneath,
 	.destroy = local_destroy,
 };
 
@@ -287,6 +303,7 @@ static const struct vol_ops soft_ops = {
 	.list = local_list,
 	.open = local_open,
 	.close = local_close,
+	.file_stat = local_file_stat,
 	.pread = local_pread,
 	.pread_now = local_pread_now,
 	.pwrite = local_pwrite,
@@ -300,6 +317,7 @@ static const struct vol_ops soft_ops = {
 	.exchange = local_exchange,
 	.syncdir = soft_syncdir,
 	.seal = local_seal,
+	.beneath = local_beneath,
 	.destroy = local_destroy,
 };
 

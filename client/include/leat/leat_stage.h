@@ -123,6 +123,22 @@ struct leat_stage_options {
 	int unpack;
 };
 
+enum leat_stage_skip {
+	LEAT_SKIP_LINKS = 1,   /* symbolic links that lead out of the tree, or to nothing */
+	LEAT_SKIP_SPECIAL = 2, /* devices, sockets, pipes */
+};
+
+/* What was left out of a tree. */
+struct leat_stage_left {
+	/* "dangling", "directory", "outside", "loop", "denied": a link, by where it leads;
+	 * "device", "socket", "pipe"; "member": of an archive that is unpacked */
+	char why[16];
+	unsigned skip; /* the bit that asks for it */
+	uint64_t n;
+	uint32_t n_names;
+	char names[3][512]; /* the first ones; long ones are cut */
+};
+
 struct leat_stage_result {
 	size_t size;
 	int code;                /* enum leat_stage_code */
@@ -133,7 +149,7 @@ struct leat_stage_result {
 	uint64_t bytes_moved;    /* moved by this call, from the source or from other nodes */
 	uint64_t bytes_missing;  /* NO_CAPACITY: so much more space is needed */
 	uint64_t elapsed_us;
-	uint32_t skipped; /* links and special files of the source, not copied */
+	uint32_t skipped; /* links and special files of the source, not copied: `left` */
 	/* Of a failure. */
 	char message[512]; /* one sentence with path and offset */
 	char fail_path[4096];
@@ -142,6 +158,11 @@ struct leat_stage_result {
 	/* leat_stage_plan: still to be moved, free in the directories, and held by copies that
 	 * could be evicted. */
 	uint64_t bytes_needed, bytes_free, bytes_evictable;
+	/* What was left out of a tree that this call has walked; and files that have other names:
+	 * each of them is a file of its own in the copy. */
+	uint64_t hard_links;
+	uint32_t n_left;
+	struct leat_stage_left left[12];
 };
 
 /* Returns when the copy is READY, or with what prevented it. */

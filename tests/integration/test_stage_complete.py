@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""What is staged is complete, or says what is missing: symbolic links, as Hugging Face hub keeps
+them, empty directories, times, names of any bytes, names that begin with .leat; devices and links
+that lead nowhere are told by kind and name, in the exit status too. Of the namespace and of a local
+directory, in and out. timeout: 180"""
+import base64
+import json
+import os
+import socket
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+from cluster import BUILD, Cluster, run_tests
+
+CLUSTER = {"mounts": 1, "ossd": 2, "size": "256M"}
+ALICE, BOB = 12001, 12002
+NAMES = [b"M\xfcller.jpg", b"new\nline", b"quote\"'\\", b"e\x1b[31mred", b"\xff\xfe", b"x" * 255,
+         "\u00fc\u4e2d.txt".encode(), b" ", b".leatignore", b".leat-out-notours", b"\xc0\xaf"]
+
+
+def leat(c, *args):
+    r = subprocess.run([BUILD + "/leat", "--conf", c.dev + "/conf", *args],
+                       stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
+    return r.returncode, r.stdout, r.stderr
+
+
+def leat_json(c, want, *args):
+    code, out, err = leat(c, *args, "--json")
+    assert code == want, (args, code, out, err)
+    return json.loads(out)
+
+
+def write(path, data=b"y"):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def tree(top):
+    """What is there: name to kind and content, times of all but the top."""
+    found = {}
+    top = os.fsencode(top)
+    for at, dirs, files in os.walk(top):
+        for name in dirs + files:
+            path = os.path.join(at, name)
+            st = os.lstat(path)
+            rel = os.path.relpath(path, top)
+            if os.path.islink(path):
+                found[rel] = ("link", os.readlink(path), st.st_mtime_ns)
+            elif os.path.isdir(path):
+                found[rel] = ("dir", st.st_mtime_ns)
+            else:
+                with open(path, "rb") as f:
+                    found[rel] = ("file", f.read(), st.st_mtime_ns)
+    return found
+
+
+def places(c):
+    return (c.mnt() + "/", c.dir + "/local/")
+
+
+def hub(top):
+    """A snapshot as huggingface_hub keeps it."""
+    for i in range(3):
+        write("%s/blobs/b%d" % (top, i), os.urandom(100000))
+        os.makedirs(top + "/snapshots/abc", exist_ok=True)
+        os.symlink("../../blobs/b%d" % i, "%s/snapshots/abc/part-%d.safetensors" % (top, i))
+    write(top + "/snapshots/abc/README.md", b"hi")
+    write(top + "/snapshots/abc/.leatignore")
+    return top + "/snapshots/abc"
+
+
+def test_a_hub_snapshot_is_staged_as_its_files(c):
+    for k, place in enumerate(places(c)):
+        to = "%s/stage-hub%d" % (c.dir, k)
+        src = hub(place + "hub")
+        done = leat_json(c, 0, "stage", "in", src, "--to", to)
+        assert done["not_copied"] == [] and done["files"] == 5, done
+        got = tree(done["path"])
+        assert len(got) == 5 and all(v[0] == "file" for v in got.values()), got
+        for name, what in got.items():
+            with open(os.path.join(os.fsencode(src), name), "rb") as f:
+                assert f.read() == what[1], name
+        # Again: nothing moves. With one blob changed: that is found.
+        assert leat_json(c, 0, "stage", "in", src, "--to", to)["bytes_moved"] == 0
+        write(place + "hub/blobs/b1", os.urandom(100000))
+        again = leat_json(c, 0, "stage", "in", src, "--to", to)
+        assert again["id"] != done["id"]
+    c.leat("dataset", "create", "hub@v1", c.mnt() + "/hub/snapshots/abc")
+    named = leat_json(c, 0, "stage", "in", "hub@v1", "--to", c.dir + "/stage-named")
+    assert len(tree(named["path"])) == 5
+    assert leat(c, "stage", "verify", "hub@v1", "--to", c.dir + "/stage-named")[0] == 0
+    leat_json(c, 0, "dataset", "seal", "hub@v1")
+
+
+def fill(top):
+    """Returns what has to come out of it."""
+    for name in NAMES:
+        write(os.fsdecode(os.path.join(os.fsencode(top), b"names", name)), name)
+    os.makedirs(top + "/empty/below")
+    write(top + "/d/file", b"z" * 5000)
+    os.symlink("d/file", top + "/link")
+    os.symlink("../link", top + "/d/link-to-link")
+    os.symlink("d", top + "/link-to-dir")
+    os.symlink(b"names/" + NAMES[0], os.fsencode(top) + b"/l\xe4nk")
+    write(top + "/sub/.leat/user", b"mine")
+    for at, dirs, files in os.walk(os.fsencode(top), topdown=False):
+        for name in dirs + files:
+            os.utime(os.path.join(at, name), ns=(10**18, 10**18 + len(name)), follow_symlinks=False)
+    os.utime(top, ns=(10**18, 10**18))
+    return tree(top)
+
+
+def test_links_directories_times_and_names_are_those_of_the_source(c):
+    for k, place in enumerate(places(c)):
+        src, to = place + "all", "%s/stage-all%d" % (c.dir, k)
+        want = fill(src)
+        done = leat_json(c, 0, "stage", "in", src, "--to", to)
+        assert done["not_copied"] == [], done
+        got = tree(done["path"])
+        assert got == want, (set(got.items()) ^ set(want.items()))
+        assert os.stat(done["path"]).st_mtime_ns == 10**18
+        # A copy that has lost a link or an empty directory is not whole.
+        os.rmdir(done["path"] + "/empty/below")
+        os.unlink(done["path"] + "/link")
+        os.symlink("/etc/passwd", done["path"] + "/link")
+        assert leat(c, "stage", "path", src, "--to", to)[0] == 3
+        done = leat_json(c, 0, "stage", "in", src, "--to", to)
+        assert tree(done["path"]) == want and done["bytes_moved"] == 0
+        for verb in (["stage", "ls", "--to", to], ["stage", "events", "--to", to],
+                     ["stage", "status", src, "--to", to]):
+            for line in leat(c, *verb, "--json")[1].splitlines():
+                json.loads(line)
+        # Empty directories and links are content.
+        os.rmdir(src + "/empty/below")
+        other = leat_json(c, 0, "stage", "in", src, "--to", to)
+        assert other["id"] != done["id"]
+    c.leat("dataset", "create", "all@v1", c.mnt() + "/all")
+    named = leat_json(c, 0, "stage", "in", "all@v1", "--to", c.dir + "/stage-all")
+    assert tree(named["path"]) == tree(c.mnt() + "/all")
+
+
+def odd(top):
+    write(top + "/file", b"x" * 1000)
+    os.makedirs(top + "/../beside/dir", exist_ok=True)
+    os.symlink("nothing", top + "/dangling")
+    os.symlink("file/", top + "/slash")
+    os.symlink("loop-b", top + "/loop-a")
+    os.symlink("loop-a", top + "/loop-b")
+    os.symlink("../beside/dir", top + "/folder")
+    os.symlink("/proc/version", top + "/elsewhere")
+    os.symlink("/dev/null", top + "/null")
+    os.mkfifo(top + "/pipe\xfc".encode("latin1").decode("utf8", "surrogateescape"))
+    s = socket.socket(socket.AF_UNIX)
+    here = os.getcwd()
+    os.chdir(top)
+    s.bind("socket")
+    os.chdir(here)
+    s.close()
+
+
+def by_why(done):
+    return {l["why"]: (l["count"], [n["name"] for n in l["names"]]) for l in done["not_copied"]}
+
+
+def test_what_is_left_out_is_told_and_the_status_is_partial(c):
+    for k, place in enumerate(places(c)):
+        src, to = place + "odd/tree", "%s/stage-odd%d" % (c.dir, k)
+        os.makedirs(src)
+        odd(src)
+        done = leat_json(c, 5, "stage", "in", src, "--to", to)
+        why = by_why(done)
+        # /proc and /dev of the namespace are not those of this machine: there is nothing.
+        links = 2 + 2 * (k == 0)
+        assert why["dangling"][0] == links, why
+        assert set(why["dangling"][1]) <= {"dangling", "slash", "elsewhere", "null"}, why
+        assert why["loop"] == (2, ["loop-a", "loop-b"]), why
+        assert why["directory"] == (1, ["folder"]), why
+        assert why["socket"] == (1, ["socket"]), why
+        assert why["pipe"] == (1, ["pipe\ufffd"]), why
+        names = [l for l in done["not_copied"] if l["why"] == "pipe"][0]["names"]
+        assert base64.b64decode(names[0]["name_b64"]) == b"pipe\xfc"
+        assert ("outside" in why) == (k == 1), why
+        assert done["skipped"] == 9 and done["state"] == "READY", done
+        assert [k for k in tree(done["path"])] == [b"file"]
+        code, out, _ = leat(c, "stage", "in", src, "--to", to)
+        assert code == 5 and b"not copied: 2 symbolic links that lead back" in out, out
+        assert b"--skip links,special" in out, out
+        assert leat(c, "stage", "in", src, "--to", to, "--skip", "links")[0] == 5
+        code, out, _ = leat(c, "stage", "in", src, "--to", to, "--skip", "links,special")
+        assert code == 0 and b"not copied" in out and b"--skip" not in out, out
+        assert leat(c, "stage", "in", src, "--to", to, "--skip", "files")[0] == 2
+        assert by_why(leat_json(c, 5, "stage", "out", src, place + "odd-out"))["loop"][0] == 2
+        assert [k for k in tree(place + "odd-out")] == [b"file"]
+    made = leat_json(c, 5, "dataset", "create", "odd@v1", c.mnt() + "/odd/tree")
+    assert by_why(made)["loop"][0] == 2, made
+    assert leat(c, "dataset", "create", "odd@v2", c.mnt() + "/odd/tree", "--skip",
+                "links,special")[0] == 0
+
+
+def test_a_planted_link_opens_nothing(c):
+    """alice's links name root's file, and one behind a directory of bob's that she may not search:
+    the copy's files are readable by who could read those."""
+    for k, place in enumerate(places(c)):
+        top, to = place + "planted", "%s/stage-planted%d" % (c.dir, k)
+        write(top + "/secret/root-only", b"r")
+        os.chmod(top + "/secret/root-only", 0o600)
+        write(top + "/bobs/readable", b"b")
+        for path in (top + "/bobs", top + "/bobs/readable"):
+            os.chown(path, BOB, BOB)
+        os.chmod(top + "/bobs", 0o700)
+        os.chmod(top + "/bobs/readable", 0o644)
+        os.makedirs(top + "/alices")
+        os.chown(top + "/alices", ALICE, ALICE)
+        os.symlink("../secret/root-only", top + "/alices/a")
+        os.symlink("../bobs/readable", top + "/alices/b")
+        c.leat("stage", "in", top + "/alices", "--to", to)
+        ids = [n for n in os.listdir(to + "/.leat") if len(n) == 64]
+        with open("%s/.leat/%s/manifest" % (to, ids[0]), encoding="utf8") as f:
+            rows = [json.loads(line) for line in f]
+        a, b = [r for r in rows if "path" in r]
+        assert (a["mode"], a["uid"]) == (0o600, 0), a
+        assert (b["mode"], b["uid"]) == (0o400, BOB), b
+        assert b["from"].endswith("/planted/bobs/readable"), b
+
+
+run_tests(globals())

@@ -1,0 +1,101 @@
+#include "tools/left.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/assert.h"
+#include "common/base/names.h"
+
+static const struct {
+	const char *why, *text;
+} texts[] = {
+	{"dangling", "symbolic links to nothing, or to what is left out"},
+	{"directory", "symbolic links to a directory outside of the tree"},
+	{"outside", "symbolic links to another file system, or to what is no file"},
+	{"loop", "symbolic links that lead back to themselves"},
+	{"denied", "symbolic links to what may not be read"},
+	{"device", "devices"},
+	{"socket", "sockets"},
+	{"pipe", "named pipes"},
+	{"member", "members of archives that are neither files nor hard links"},
+};
+
+int left_parse_skip(const struct tool *t, const char *text, unsigned *ret_skip)
+{
+	char words[64], *rest = words, *word;
+
+	if (snprintf(words, sizeof(words), "%s", text) >= (int)sizeof(words))
+		return tool_usage(t, "--skip: links, special or links,special, not '%s'", text);
+	while ((word = strsep(&rest, ",")) != NULL) {
+		if (strcmp(word, "links") == 0)
+			*ret_skip |= LEAT_SKIP_LINKS;
+		else if (strcmp(word, "special") == 0)
+			*ret_skip |= LEAT_SKIP_SPECIAL;
+		else
+			return tool_usage(t, "--skip: links, special or links,special, not '%s'",
+					  text);
+	}
+	return EXIT_OK;
+}
+
+int left_status(const struct leat_stage_result *r, unsigned skip)
+{
+	for (uint32_t i = 0; i < r->n_left; i++)
+		if (!(r->left[i].skip & skip))
+			return EXIT_PARTIAL;
+	return EXIT_OK;
+}
+
+static const char *text_of(const char *why)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+		if (strcmp(texts[i].why, why) == 0)
+			return texts[i].text;
+	return why;
+}
+
+void left_print(const struct leat_stage_result *r, unsigned skip)
+{
+	for (uint32_t i = 0; i < r->n_left; i++) {
+		const struct leat_stage_left *l = &r->left[i];
+
+		printf("not copied: %" PRIu64 " %s (", l->n, text_of(l->why));
+		for (uint32_t k = 0; k < l->n_names; k++) {
+			fputs(k ? ", " : "", stdout);
+			tool_write_name(l->names[k]);
+		}
+		puts(l->n > l->n_names ? ", ...)" : ")");
+	}
+	if (left_status(r, skip) != EXIT_OK)
+		puts("It is whole but for these: put them right and say it again, or say --skip "
+		     "links,special.");
+	if (r->hard_links)
+		printf("%" PRIu64 " files that have other names, too, are files of their own in "
+		       "the copy\n",
+		       r->hard_links);
+}
+
+void left_to_json(json_t *o, const struct leat_stage_result *r)
+{
+	json_t *all = json_array();
+
+	for (uint32_t i = 0; i < r->n_left; i++) {
+		const struct leat_stage_left *l = &r->left[i];
+		json_t *names = json_array();
+
+		for (uint32_t k = 0; k < l->n_names; k++) {
+			json_t *name = json_object();
+
+			if (name_json_set(name, "name", l->names[k]) == 0)
+				json_array_append_new(names, name);
+			else
+				json_decref(name);
+		}
+		json_array_append_new(all, json_pack("{s:s,s:I,s:o}", "why", l->why, "count",
+						     (json_int_t)l->n, "names", names));
+	}
+	json_object_set_new(o, "skipped", json_integer(r->skipped));
+	json_object_set_new(o, "not_copied", all);
+	json_object_set_new(o, "hard_links", json_integer((json_int_t)r->hard_links));
+}
