@@ -9,6 +9,7 @@
 #include "client/loader/cuda.h"
 #include "client/loader/decode.h"
 #include "client/loader/peer.h"
+#include "client/loader/unpacked.h"
 #include "common/base/assert.h"
 #include "common/base/crc32c.h"
 #include "common/base/inflate.h"
@@ -354,11 +355,33 @@ static int read_range(struct leat_batch *b, const struct batch_bytes *want, stru
 	return read_around(b, want, lo, hi);
 }
 
+/* Of what comes out of a file. */
+static void fetch_unpacked(struct leat_batch *b, struct piece_io *p)
+{
+	struct unpacked_range r = {.off = p->off, .len = p->len};
+	struct leat_dataset *from = dataset_of_file(b->ds, p->file, &r.file);
+	struct detail *d = calloc(1, sizeof(*d)); /* fibers' stacks are small */
+	int rc = -LE_NOMEM;
+	b->phase = PHASE_READ;
+	if (d)
+		rc = unpacked_read(from, b->ds, &r, b->base + p->dst, d);
+	if (rc < 0)
+		batch_fail(b, p, rc, p->off, p->len, d ? d->what : status_text(rc));
+	else
+		take_piece(b, p, (struct came){from->vol->origin, true});
+	free(d);
+}
+
 /* n pieces that follow each other in file and memory, with what lies between them. */
 static void fetch(struct leat_batch *b, struct piece_io *p, uint32_t n)
 {
 	struct came how;
 	uint32_t got = p->got; /* of the first one */
+	if (dataset_is_packed(b->ds, p->file)) {
+		for (uint32_t i = 0; i < n; i++)
+			fetch_unpacked(b, p + i);
+		return;
+	}
 	const struct batch_bytes want = {p, p[n - 1].off + p[n - 1].len, b->base + p->dst + got,
 					 p->off + got};
 	uint64_t len = want.end - want.base;
@@ -463,7 +486,7 @@ static bool read_now(struct leat_batch *b)
 	struct reader_file *f;
 	uint32_t unused;
 	const struct leat_dataset *from = dataset_of_file(b->ds, p->file, &unused);
-	if (reader_get(b->reader, p->file, &f) < 0)
+	if (dataset_is_packed(b->ds, p->file) || reader_get(b->reader, p->file, &f) < 0)
 		return false; /* told by who tries again */
 	while (p->got < p->len) {
 		uint32_t left = p->len - p->got, want = left < STEP ? left : STEP;
@@ -503,7 +526,8 @@ static void collect(struct leat_batch *b, uint32_t *at, struct many *m)
 	for (; *at < b->n_pieces && m->n < MANY_MAX; (*at)++) {
 		const struct piece_io *p = &b->pieces[*at];
 		struct vol *vol = vol_of(b, p);
-		if (p->len > MANY_LEN_MAX || !vol_reads_many(vol))
+		if (p->len > MANY_LEN_MAX || !vol_reads_many(vol) ||
+		    dataset_is_packed(b->ds, p->file))
 			continue;
 		if (m->n > 0 && vol != m->vol)
 			break;

@@ -73,7 +73,7 @@ static void widen(const struct leat_batch *b, const struct leat_dataset *ds, uin
 		  uint64_t *lo, uint64_t *hi)
 {
 	/* The disk cache keeps what a sample needs, and no more. */
-	if (!ds->m || (b->cache && !dataset_is_near(ds)))
+	if (!ds->m || (b->cache && !dataset_is_near(ds)) || dataset_is_packed(ds, file))
 		return;
 	const struct manifest_file *f = &ds->m->files[ds->manifest_file[file]];
 	uint64_t first = *lo / f->block, last = (*hi - 1) / f->block, i;

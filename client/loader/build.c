@@ -6,6 +6,7 @@
 
 #include "client/loader/choose.h"
 #include "client/loader/formats/sniff.h"
+#include "client/loader/formats/unstream.h"
 #include "common/rt/fiber.h"
 
 #define ARCHIVES_AT_ONCE 16u
@@ -40,26 +41,23 @@ static int refuse_packed(struct building *b, const char *name, const struct snif
 	char path[2 * 4096];
 	snprintf(path, sizeof(path), "%s/%s", b->dir, name);
 	return detail_set(b->d, -LE_NOTSUP, path, UINT64_MAX,
-			  "it is packed by %s: unpack it (%s -d)%s", packing_name(s->packing),
-			  packing_name(s->packing),
-			  s->format == INDEX_TAR ? ", or stage the data set with --unpack and open "
-						   "the copy"
-						 : "");
+			  "it is packed by %s, which cannot be read here: unpack it (%s -d)",
+			  packing_name(s->packing), packing_name(s->packing));
 }
 
 /* 1: it is of the format. 0: it is left out. */
 static int is_of_format(struct building *b, const struct archive *a, const struct format_input *in,
-			struct format_fault *ret_fault)
+			struct sniffed *ret_sniffed, struct format_fault *ret_fault)
 {
-	struct sniffed s;
+	*ret_sniffed = (struct sniffed){b->format->id, PACKED_NOT};
 	if (b->format->id == INDEX_FIXED)
 		return 1;
-	TRY(sniff(in, &s));
-	bool right = s.format == b->format->id;
-	if (right && s.packing != PACKED_NOT)
-		return refuse_packed(b, in->path, &s);
+	TRY(sniff(in, ret_sniffed));
+	if (ret_sniffed->format == b->format->id)
+		return 1;
+	ret_sniffed->packing = PACKED_NOT;
 	/* An archive of nothing. */
-	if (right || (a->at.must && in->size == 0))
+	if (a->at.must && in->size == 0)
 		return 1;
 	if (!a->at.must)
 		return 0;
@@ -69,18 +67,46 @@ static int is_of_format(struct building *b, const struct archive *a, const struc
 	return -LE_CORRUPT;
 }
 
+/* What comes out of a packed file. It is unpacked twice: no format knows where samples lie before
+ * it knows the size. */
+static int index_packed(struct building *b, struct index_builder *one,
+			const struct format_input *in, enum packing packing,
+			struct format_fault *ret_fault)
+{
+	struct format_input plain = {.read = unstream_view_read, .path = in->path};
+	struct unstream_view *v;
+	int rc = unstream_measure(packing, in, &plain.size, ret_fault);
+	if (rc == -LE_NOTSUP && ret_fault->what[0] == 0)
+		return refuse_packed(b, in->path, &(struct sniffed){b->format->id, packing});
+	if (rc == -LE_FBIG)
+		*ret_fault = (struct format_fault){0, "64 GiB and more would come out of it"};
+	TRY(rc);
+	TRY(unstream_view_create(packing, in, &v));
+	plain.arg = v;
+	index_file_packed(one, packing, plain.size);
+	rc = b->format->index(one, &plain, &b->options, ret_fault);
+	if (rc < 0 && unstream_view_fault(v).what[0])
+		*ret_fault = unstream_view_fault(v);
+	unstream_view_destroy(v);
+	return rc;
+}
+
 static int index_one(struct building *b, struct archive *a, struct vol_file *f,
 		     struct format_fault *ret_fault)
 {
 	const struct files_entry *e = &b->from->entries[a->at.entry];
 	struct format_input in = {read_archive, f, e->size, e->path};
 	struct index_builder *one;
-	int rc = is_of_format(b, a, &in, ret_fault);
+	struct sniffed what;
+	int rc = is_of_format(b, a, &in, &what, ret_fault);
 	if (rc <= 0)
 		return rc;
 	TRY(index_builder_create(b->format->id, &one));
 	index_add_file(one, e->path, e->size);
-	rc = b->format->index(one, &in, &b->options, ret_fault);
+	if (what.packing != PACKED_NOT)
+		rc = index_packed(b, one, &in, what.packing, ret_fault);
+	else
+		rc = b->format->index(one, &in, &b->options, ret_fault);
 	if (rc == 0)
 		rc = index_builder_finish(one, &a->index);
 	index_builder_destroy(one);
@@ -121,6 +147,7 @@ static void index_archives(void *arg)
 static void append(struct index_builder *all, const struct sample_index *x)
 {
 	index_add_file(all, index_string(x, x->files[0].path), x->files[0].size);
+	index_file_packed(all, (enum packing)x->files[0].packing, x->files[0].plain);
 	for (uint64_t s = 0; s < x->n_samples; s++) {
 		const char *key = index_string(x, x->samples[s].key);
 		index_add_sample(all, key, strlen(key), x->samples[s].label);

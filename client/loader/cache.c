@@ -319,8 +319,8 @@ void cache_metrics(struct cache *c, struct leat_loader_metrics *m)
 static bool sample_of(const struct cache *c, const struct belady_key *k, uint64_t *ret_sample)
 {
 	const struct sample_index *x = c->ds->x;
-	if (k->file >= x->n_files || k->len == 0 || k->off > x->files[k->file].size ||
-	    k->len > x->files[k->file].size - k->off)
+	if (k->file >= x->n_files || k->len == 0 || k->off > x->files[k->file].plain ||
+	    k->len > x->files[k->file].plain - k->off)
 		return false;
 	uint64_t lo = x->files[k->file].first, hi = x->files[k->file + 1].first;
 	if (lo == hi)

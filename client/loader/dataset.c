@@ -3,6 +3,7 @@
 #include "client/loader/formats/format.h"
 #include "client/loader/mend.h"
 #include "client/loader/peer.h"
+#include "client/loader/unpacked.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -187,6 +188,7 @@ static void end_io(struct leat_dataset *ds)
 
 static void destroy(struct leat_dataset *ds)
 {
+	unpacked_destroy(ds->unpacked);
 	index_destroy(ds->x);
 	sequence_of_fini(&ds->of);
 	free(ds->part_of_file);
@@ -269,6 +271,8 @@ int leat_dataset_open(const char *what, const struct leat_dataset_options *opts,
 			rc = c->rc;
 	}
 	if (rc == 0)
+		rc = unpacked_create(ds->x, o.unpack_bytes, &ds->unpacked, &c->d);
+	if (rc == 0)
 		rc = order_alone(ds);
 	if (rc == 0)
 		rc = dataset_start_readers(ds, o.threads);
@@ -302,6 +306,8 @@ int leat_dataset_stat(const struct leat_dataset *ds, struct leat_dataset_stat *r
 				       .positions = ds->of.n,
 				       .n_fields = ds->x->n_fields,
 				       .n_classes = ds->x->n_classes};
+	for (uint32_t i = 0; i < ds->x->n_files; i++)
+		st.packed += dataset_is_packed(ds, i);
 	memcpy(st.id, ds->id, sizeof(st.id));
 	snprintf(st.format, sizeof(st.format), "%s",
 		 ds->n_parts ? "mixture" : format_of(ds->x->format)->name);

@@ -23,6 +23,7 @@
 
 struct mend;
 struct peer_source;
+struct unpacked;
 
 #define DATASET_MAGIC       0x4c445354u /* LDST */
 #define DATASET_THREADS_MAX 16u
@@ -40,6 +41,7 @@ struct leat_dataset {
 	char root[4096];
 	const char *source;
 	struct sample_index *x;
+	struct unpacked *unpacked; /* of its packed files; NULL: there are none */
 	struct sequence_of of;
 	uint64_t content;   /* another word when the files are others, or are numbered otherwise */
 	struct manifest *m; /* of a name or a staged copy; NULL: nothing to compare with */
@@ -70,6 +72,11 @@ static inline struct leat_dataset *dataset_of_file(struct leat_dataset *ds, uint
 	uint32_t part = ds->part_of_file[file];
 	*ret_file = file - ds->part_file[part];
 	return ds->parts[part];
+}
+/* Members of the file are of what comes out of it. */
+static inline bool dataset_is_packed(const struct leat_dataset *ds, uint32_t file)
+{
+	return ds->x->files[file].packing != PACKED_NOT;
 }
 /* Where its files are read from: of a mixture, the volumes of its own loops. */
 static inline struct vol *dataset_vol(const struct leat_dataset *ds,

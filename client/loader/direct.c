@@ -32,7 +32,8 @@ static bool may_go(const struct leat_batch *b)
 		uint32_t file;
 		const struct piece_io *p = &b->pieces[i];
 		const struct leat_dataset *from = dataset_of_file(b->ds, p->file, &file);
-		if (from->vol->origin != ORIGIN_LOCAL)
+		if (from->vol->origin != ORIGIN_LOCAL ||
+		    dataset_is_packed(b->ds, p->file))
 			return false;
 		if (from->m && !is_verified(from, file, p))
 			return false;

@@ -11,7 +11,7 @@
 _Static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "the index lies in memory as it lies in the file");
 
 #define MAGIC   0x315844495441454cULL /* "LEATIDX1" */
-#define VERSION 4u
+#define VERSION 5u
 #define FLAG_GUESSED 1u
 _Static_assert(sizeof(struct index_member) == 32, "as it lies in the file");
 /* Types of fields while the index is built. */
@@ -240,9 +240,23 @@ void index_add_file(struct index_builder *b, const char *path, uint64_t size)
 		return;
 	struct index_file *f = &x->files[x->n_files];
 	f->path = add_string(b, path, strlen(path));
-	f->size = size;
+	f->size = f->plain = size;
+	f->packing = PACKED_NOT;
 	f->first = x->n_samples;
 	x->n_files++;
+}
+
+void index_file_packed(struct index_builder *b, enum packing packing, uint64_t plain)
+{
+	if (b->error)
+		return;
+	if (plain > INT64_MAX || b->x.n_files == 0) {
+		b->error = -LE_FBIG;
+		return;
+	}
+	struct index_file *f = &b->x.files[b->x.n_files - 1];
+	f->packing = packing;
+	f->plain = plain;
 }
 
 void index_add_sample(struct index_builder *b, const char *key, size_t key_len, int32_t label)
@@ -344,7 +358,7 @@ void index_add_member(struct index_builder *b, const char *field, size_t field_l
 	struct sample_index *x = &b->x;
 	if (!grow(b, &x->members, &b->cap_members, x->n_members + 1, sizeof(*x->members)))
 		return;
-	uint64_t size = x->n_files ? x->files[x->n_files - 1].size : 0;
+	uint64_t size = x->n_files ? x->files[x->n_files - 1].plain : 0;
 	if (x->n_samples == 0 || off > size || len > size - off ||
 	    x->n_members - x->samples[x->n_samples - 1].first >= INDEX_MEMBERS_MAX) {
 		b->error = -LE_INVAL;
@@ -524,7 +538,9 @@ static bool files_are_sound(const struct sample_index *x)
 		return false;
 	for (uint32_t i = 0; i < x->n_files; i++) {
 		const struct index_file *f = &x->files[i];
-		if (f->path >= x->strings_len || f->size > INT64_MAX || f[0].first > f[1].first)
+		if (f->path >= x->strings_len || f->size > INT64_MAX || f[0].first > f[1].first ||
+		    f->plain > INT64_MAX || f->packing >= PACKINGS ||
+		    (f->packing == PACKED_NOT && f->plain != f->size))
 			return false;
 		if (i > 0 && strcmp(index_string(x, f[-1].path), index_string(x, f->path)) >= 0)
 			return false;
@@ -543,7 +559,7 @@ static bool member_is_sound(const struct index_member *m, uint32_t n_fields, uin
  * in the builder. */
 static bool members_are_sound(const struct sample_index *x, uint64_t s, uint64_t *last)
 {
-	uint64_t size = x->files[x->samples[s].file].size;
+	uint64_t size = x->files[x->samples[s].file].plain;
 	for (uint64_t m = x->samples[s].first; m < x->samples[s + 1].first; m++) {
 		const struct index_member *member = &x->members[m];
 		if (!member_is_sound(member, x->n_fields, size) || last[member->field] == s + 1)

@@ -56,11 +56,24 @@ enum index_left_why {
 	INDEX_LEFT_WHYS
 };
 
+/* How a file is packed as a whole: then what members say of it is of what comes out. */
+enum packing {
+	PACKED_NOT,
+	PACKED_GZIP,
+	PACKED_ZSTD,
+	PACKED_LZ4,
+	PACKED_XZ,
+	PACKED_BZIP2,
+	PACKINGS
+};
+
 /* These lie in the file as they lie in memory: little-endian, no padding. */
 struct index_file {
 	uint64_t path; /* offset in strings */
 	uint64_t size;
 	uint64_t first; /* its first sample */
+	uint64_t plain; /* bytes that come out of it; not packed: its size */
+	uint64_t packing;
 };
 struct index_sample {
 	uint64_t first; /* its first member */
@@ -126,6 +139,8 @@ int index_builder_create(enum index_format format, struct index_builder **ret_bu
 void index_builder_destroy(struct index_builder *b); /* NULL is fine */
 /* Files must come in strictly ascending order of their path. */
 void index_add_file(struct index_builder *b, const char *path, uint64_t size);
+/* Of the file added last: so many bytes come out of it. Before its samples. */
+void index_file_packed(struct index_builder *b, enum packing packing, uint64_t plain);
 /* Belongs to the file added last. label -1: none. */
 void index_add_sample(struct index_builder *b, const char *key, size_t key_len, int32_t label);
 /* Belongs to the sample added last. */

@@ -134,7 +134,13 @@ static void add_sample(struct planning *p, uint64_t sample)
 {
 	const struct index_sample *s = &p->x->samples[sample];
 	const struct manifest_file *f = &p->job->m->files[p->file[s->file]];
-	for (uint64_t i = s->first; i < s[1].first; i++) {
+	bool packed = p->x->files[s->file].packing != PACKED_NOT;
+	/* Of a packed file nothing is to be had without all that lies before it. */
+	if (packed && f->size && !(p->seen[f->first_chunk / 8] >> (f->first_chunk % 8) & 1)) {
+		for (uint64_t c = 0; c * MANIFEST_CHUNK < f->size; c++)
+			add_chunk(p, f->first_chunk + c);
+	}
+	for (uint64_t i = s->first; !packed && i < s[1].first; i++) {
 		const struct index_member *m = &p->x->members[i];
 		/* The index was made of files of these sizes; a member beyond the end is not. */
 		if (m->len == 0 || m->off >= f->size || m->len > f->size - m->off)

@@ -1,6 +1,9 @@
 #!/usr/bin/python3
 """A data set is what its files are: the format is told by bytes, not by names and never by one
 stray file; classes stay classes; what is left out is told. timeout: 60"""
+import bz2
+import ctypes
+import ctypes.util
 import gzip
 import io
 import json
@@ -8,6 +11,7 @@ import lzma
 import os
 import random
 import re
+import resource
 import struct
 import subprocess
 import sys
@@ -24,6 +28,7 @@ import leat  # noqa: E402
 import leat.webdataset  # noqa: E402
 from test_formats import ffrecord, mds, tfrecord  # noqa: E402
 
+RNG = random.Random(31)
 LEAT = os.path.join(os.environ.get("BUILD") or os.path.join(SRC, "build"), "leat")
 
 
@@ -41,6 +46,26 @@ def npz_of(**arrays):
     out = io.BytesIO()
     np.savez(out, **arrays)
     return out.getvalue()
+
+
+def zstd(data):
+    c = ctypes.CDLL(ctypes.util.find_library("zstd"))
+    c.ZSTD_compress.restype = c.ZSTD_compressBound.restype = ctypes.c_size_t
+    c.ZSTD_compressBound.argtypes = [ctypes.c_size_t]
+    c.ZSTD_compress.argtypes = [ctypes.c_char_p, ctypes.c_size_t] * 2 + [ctypes.c_int]
+    out = ctypes.create_string_buffer(c.ZSTD_compressBound(len(data)))
+    n = c.ZSTD_compress(out, len(out), data, len(data), 3)
+    return out.raw[:n]
+
+
+def lz4(data):
+    c = ctypes.CDLL(ctypes.util.find_library("lz4"))
+    c.LZ4F_compressFrame.restype = c.LZ4F_compressFrameBound.restype = ctypes.c_size_t
+    c.LZ4F_compressFrameBound.argtypes = [ctypes.c_size_t, ctypes.c_void_p]
+    c.LZ4F_compressFrame.argtypes = [ctypes.c_char_p, ctypes.c_size_t] * 2 + [ctypes.c_void_p]
+    out = ctypes.create_string_buffer(c.LZ4F_compressFrameBound(len(data), None))
+    n = c.LZ4F_compressFrame(out, len(out), data, len(data), None)
+    return out.raw[:n]
 
 
 class Files(unittest.TestCase):
@@ -296,22 +321,133 @@ class Files(unittest.TestCase):
 
     # ---- compressed ----
 
-    def test_compressed_shards_are_never_bytes_of_their_packing(self):
-        shards = [tar_of([("%d.jpg" % k, b"abcd"), ("%d.json" % k, b"{}")]) for k in range(2)]
-        for k in range(2):
-            self.put("data-%05d.tar.gz" % k, gzip.compress(shards[k]))
-        self.refused("data-00000.tar.gz", "gzip", "unpack")
-        self.refused("data-00000.tar.gz", "gzip", format="tar")
-        with self.assertRaises(leat.LeatError) as raised:
-            leat.webdataset.dataset(self.root + "/data-{00000..00001}.tar.gz")
-        self.assertIn("gzip", str(raised.exception))
+    def shards(self, n, pack=gzip.compress, end=".tar.gz", samples=20):
+        """n packed shards; what is in them, in order."""
+        want = []
+        for k in range(n):
+            files = []
+            for i in range(samples):
+                key = "%d_%d" % (k, i)
+                files += [(key + ".jpg", RNG.randbytes(RNG.randrange(30000))),
+                          (key + ".cls", b"%d" % i)]
+                want.append({"__key__": key, "jpg": files[-2][1], "cls": files[-1][1]})
+            self.put("data-%05d%s" % (k, end), pack(tar_of(files)))
+        return want
 
-    def test_each_packing_is_named(self):
-        for name, data in (("a.tar.xz", lzma.compress(tar_of([("a.b", b"x")]))),
-                           ("odd", gzip.compress(tar_of([("a.b", b"x")]))),
-                           ("r.gz", gzip.compress(tfrecord([b"x" * 100])))):
-            self.put(name, data)
+    def samples(self, ds, **options):
+        """By number, through the loader."""
+        seen = {}
+        with leat.DataLoader(ds, batch_size=6, seed=3, tail="shorter", framework="numpy",
+                             **options) as loader:
+            for batch in loader:
+                for k, i in enumerate(batch.ids.tolist()):
+                    self.assertNotIn(i, seen)
+                    seen[i] = dict({f: batch[f][k].tobytes() for f in batch},
+                                   __key__=batch.names[k])
+        return [seen[i] for i in sorted(seen)]
+
+    def test_packed_shards_are_read_as_what_is_in_them(self):
+        for pack, end in ((gzip.compress, ".tar.gz"), (zstd, ".tar.zst"), (lz4, ".tar.lz4"),
+                          (lambda data: gzip.compress(data[:5000]) + gzip.compress(data[5000:]),
+                           ".tgz"), (zstd, "-odd-name")):
+            want = self.shards(3, pack, end)
+            for threads in (1, 3):
+                ds = self.open(threads=threads)
+                self.assertEqual((ds.format, len(ds), ds.packed), ("tar", 60, 3))
+                for order in ("sequential", "global", "window:1"):
+                    self.assertEqual(self.samples(ds, order=order), want, (end, order))
+            self.assertIn("packed    3 files", repr(ds))
+            self.assertEqual(ds[59]["cls"].tobytes(), b"19")
+            for k in range(3):
+                self.drop("data-%05d%s" % (k, end))
+
+    def test_webdataset_of_packed_shards(self):
+        want = self.shards(2)
+        data = leat.webdataset.dataset(self.root + "/data-{00000..00001}.tar.gz")
+        got = sorted(data, key=lambda s: [int(n) for n in s["__key__"].split("_")])
+        self.assertEqual([{k: v for k, v in s.items() if k != "__url__"} for s in got], want)
+
+    def test_packed_records(self):
+        records = [RNG.randbytes(RNG.randrange(5000)) for _ in range(200)]
+        self.put("r-00000-of-00001.gz", gzip.compress(tfrecord(records)))
+        ds = self.open()
+        self.assertEqual((ds.format, len(ds)), ("tfrecord", 200))
+        self.assertEqual([ds[i]["record"].tobytes() for i in (0, 1, 199, 100)],
+                         [records[i] for i in (0, 1, 199, 100)])
+        self.drop("r-00000-of-00001.gz")
+        rows = [[b"%d" % i, RNG.randbytes(i)] for i in range(50)]
+        columns = [("a", "str", None), ("b", "bytes", None)]
+        self.put("shard.00000.mds.zstd", zstd(mds(rows, columns)))
+        ds = self.open()
+        self.assertEqual((ds.format, len(ds), ds[49]["b"].tobytes()), ("mds", 50, rows[49][1]))
+        self.drop("shard.00000.mds.zstd")
+        self.put("a.npz.gz", gzip.compress(npz_of(x=np.arange(7), y=np.arange(70000))))
+        np.testing.assert_array_equal(self.open()[0]["y"], np.arange(70000))
+
+    def test_little_memory_for_what_comes_out(self):
+        """Room for one shard and a half: each is unpacked again and again, and right."""
+        want = self.shards(4)
+        sizes = []
+        for k in range(4):
+            with gzip.open(self.root + "/data-%05d.tar.gz" % k) as f:
+                sizes.append(len(f.read()))
+        size = max(sizes)
+        for threads in (1, 4):
+            ds = self.open(unpack_bytes=size * 3 // 2, threads=threads)
+            self.assertEqual(self.samples(ds, order="global"), want)
+        self.refused("data-0000", "unpack_bytes", unpack_bytes=size - 1)
+
+    def test_damaged_packed_shards(self):
+        want = self.shards(2)
+        path = self.root + "/data-00001.tar.gz"
+        with open(path, "rb") as f:
+            data = f.read()
+        for bad in (data[:-10], data[:len(data) // 2] + b"damage" + data[len(data) // 2 + 6:]):
+            self.put("data-00001.tar.gz", bad)
+            self.refused("data-00001.tar.gz", "packed")
+        self.put("data-00001.tar.gz", data)
+        ds = self.open()
+        self.put("data-00001.tar.gz", gzip.compress(tar_of([("a.b", b"other")])))
+        self.assertEqual(self.samples(ds, on_error="skip"), want[:20])
+        with self.assertRaises(leat.LeatError) as raised:
+            ds[30]
+        self.assertIn("data-00001.tar.gz", str(raised.exception))
+        self.assertEqual(ds[10]["cls"].tobytes(), b"10")
+
+    def test_a_bomb_takes_no_memory(self):
+        self.put("a.tar.zst", zstd(tar_of([("a.b", bytes(1 << 28))])))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        self.refused("a.tar.zst", "unpack_bytes", unpack_bytes=1 << 24)
+        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        self.assertLess(grown << 10, 1 << 26)
+
+    def test_packed_shards_by_name_are_verified(self):
+        want = self.shards(3, zstd, ".tar.zst")
+        catalog, place = (os.path.dirname(self.root) + x for x in ("/catalog", "/stage"))
+        os.mkdir(catalog)
+        os.mkdir(place)
+        told = json.loads(self.leat("--json", "dataset", "create", "d@v1", self.root, "--catalog",
+                                    catalog))
+        self.assertEqual((told["format"], told["samples"]), ("tar", 60))
+        ds = self.open("d@v1", catalog=catalog)
+        self.assertEqual(self.samples(ds), want)
+        both = leat.Mixture([(ds, None), (self.open(), None)], framework="numpy")
+        self.addCleanup(both.close)
+        self.assertEqual(self.samples(both), want + want)
+        with open(self.root + "/data-00001.tar.zst", "r+b") as f:
+            f.seek(100)
+            f.write(b"other bytes")
+        with self.assertRaises(leat.LeatError) as raised:
+            self.samples(self.open("d@v1", catalog=catalog))
+        self.assertIn("data-00001.tar.zst", str(raised.exception))
+        self.assertIn("changed", str(raised.exception))
+
+    def test_packings_without_a_library_are_named(self):
+        data = tar_of([("a.b", b"x")])
+        for name, packed in (("a.tar.xz", lzma.compress(data)), ("b.tbz2", bz2.compress(data))):
+            self.put(name, packed)
             self.refused(name, "unpack")
+            self.refused(name, "unpack", format="tar")
             self.drop(name)
 
     def test_other_compressed_files_are_samples(self):

@@ -78,6 +78,11 @@ struct leat_dataset_options {
 	 * from whose agents have a READY copy? Every byte of theirs is compared with the manifest;
 	 * what they do not give comes from the servers. */
 	int peers;
+	/* Of files that are packed (gzip, zstd, lz4): what comes out of them is kept in memory, up
+	 * to so many bytes of the files that were read last, 0: 1 GiB. Shards larger than that are
+	 * refused. Where an order goes to more shards at a time than there is room for, each is
+	 * unpacked again and again: leat stage in --unpack does it once. */
+	uint64_t unpack_bytes;
 };
 /*
  * what: "name@version"; a directory (absolute); the path of a staged copy (DIR/.leat/ID or its
@@ -115,6 +120,7 @@ struct leat_dataset_stat {
 	char source[16];    /* "copy", "local", "server", "mixture" */
 	char path[4096];    /* where the files are read; "" for a mixture */
 	uint64_t positions; /* of an epoch: its samples, or those of a mixture's epoch */
+	uint64_t packed;    /* files that are packed as a whole, and unpacked when they are read */
 };
 int leat_dataset_stat(const struct leat_dataset *ds, struct leat_dataset_stat *ret_stat);
 /* Valid as long as the data set; NULL beyond the end. */

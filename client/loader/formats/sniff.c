@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "client/loader/formats/tar.h"
+#include "client/loader/formats/unstream.h"
 #include "common/base/assert.h"
 #include "common/base/crc32c.h"
-#include "common/base/decompress.h"
 
 #define HEAD       1024u       /* where a first look is enough */
 #define CONFIG_MAX (1u << 20) /* as mds.c has it */
@@ -176,47 +176,37 @@ static int format_of_bytes(const struct format_input *in, const uint8_t *p, size
 
 /* ---- what is packed ---- */
 
-static int kind_of(enum packing packing)
+/* So much of the file may be needed before anything comes out: these come in blocks. */
+static uint64_t first_block(enum packing packing)
 {
-	return packing == PACKED_GZIP   ? (int)DECOMPRESS_GZIP
-	       : packing == PACKED_ZSTD ? (int)DECOMPRESS_ZSTD
-	       : packing == PACKED_LZ4  ? (int)DECOMPRESS_LZ4
-					: -1;
+	return packing == PACKED_LZ4 ? SNIFF_MAX : packing == PACKED_ZSTD ? 256u << 10 : 64u << 10;
 }
 
-/* The first bytes that come out of len bytes; fewer where they are damaged. */
-static size_t unpack_head(enum packing packing, const uint8_t *in, size_t len, uint8_t *out,
-			  size_t max)
-{
-	struct decompress *d;
-	size_t used = 0, made = 0;
-	int kind = kind_of(packing);
-	if (kind < 0 || decompress_create((enum decompress_kind)kind, &d) < 0)
-		return 0;
-	for (bool moves = true; moves && made < max;) {
-		size_t n = len - used, room = max - made;
-		if (decompress_some(d, in + used, &n, out + made, &room) < 0)
-			break;
-		moves = n > 0 || room > 0;
-		used += n;
-		made += room;
-	}
-	decompress_destroy(d);
-	return made;
-}
-
-/* The tables of the others need to be seen whole. */
-static enum index_format format_of_packed(enum packing packing, const uint8_t *in, size_t len)
+/* The tables of other formats need to be seen whole. */
+static int format_of_packed(const struct format_input *in, enum packing packing)
 {
 	uint8_t head[HEAD];
-	size_t n = unpack_head(packing, in, len, head, sizeof(head));
+	struct format_input start = *in;
+	struct format_fault ignored;
+	struct unstream *s;
+	if (start.size > first_block(packing))
+		start.size = first_block(packing);
+	int rc = unstream_create(packing, &start, &s);
+	if (rc < 0)
+		return rc == -LE_NOTSUP ? (int)INDEX_FILES : rc;
+	int64_t n = unstream_next(s, head, sizeof(head), &ignored);
+	unstream_destroy(s);
+	if (n == -LE_CORRUPT || n == -LE_NOTSUP)
+		return INDEX_FILES;
+	TRY((int)(n < 0 ? n : 0));
 	if (n >= TAR_BLOCK && tar_begins(head))
 		return INDEX_TAR;
-	return is_tfrecord(head, n) ? INDEX_TFRECORD : INDEX_FILES;
+	return is_tfrecord(head, (size_t)n) ? INDEX_TFRECORD : INDEX_FILES;
 }
 
-static int look(const struct format_input *in, uint8_t *buf, struct sniffed *ret)
+static int look(const struct format_input *in, struct sniffed *ret)
 {
+	uint8_t buf[HEAD];
 	size_t len = in->size < HEAD ? (size_t)in->size : HEAD;
 	int rc = has_bytes(in, buf, len, 0);
 	if (rc <= 0)
@@ -228,25 +218,17 @@ static int look(const struct format_input *in, uint8_t *buf, struct sniffed *ret
 	*ret = (struct sniffed){(enum index_format)rc, PACKED_NOT};
 	if (rc != INDEX_FILES || packing == PACKED_NOT)
 		return 0;
-	len = in->size < SNIFF_MAX / 2 ? (size_t)in->size : SNIFF_MAX / 2;
-	rc = has_bytes(in, buf, len, 0);
-	if (rc > 0)
-		ret->format = format_of_packed(packing, buf, len);
-	if (ret->format != INDEX_FILES)
-		ret->packing = packing;
-	return rc < 0 ? rc : 0;
+	rc = format_of_packed(in, packing);
+	TRY(rc < 0 ? rc : 0);
+	if (rc != INDEX_FILES)
+		*ret = (struct sniffed){(enum index_format)rc, packing};
+	return 0;
 }
 
 int sniff(const struct format_input *in, struct sniffed *ret_sniffed)
 {
 	struct sniffed s = {INDEX_FILES, PACKED_NOT};
-	uint8_t *buf = malloc(SNIFF_MAX / 2);
-	if (!buf)
-		return -LE_NOMEM;
-	int rc = look(in, buf, &s);
-	free(buf);
-	if (rc < 0)
-		return rc;
+	TRY(look(in, &s));
 	*ret_sniffed = s.format == INDEX_FILES && in->path ? sniff_name(in->path) : s;
 	return 0;
 }

@@ -2,23 +2,15 @@
  * What a file is, told by its bytes: a record, a header or a table that only this format has, and
  * of a compressed file what comes out of its first bytes. The name is believed only where the bytes
  * say nothing, so that a damaged shard is found to be damaged and is not taken for something else.
- * Reads at most SNIFF_MAX bytes of the file. The bytes are not trusted.
+ * Reads a KiB or two, of a packed file what is needed for a KiB to come out, at most SNIFF_MAX. The
+ * bytes are not trusted.
  */
 #ifndef LEAT_LOADER_SNIFF_H
 #define LEAT_LOADER_SNIFF_H
 
 #include "client/loader/formats/format.h"
 
-#define SNIFF_MAX (64u << 10)
-
-enum packing {
-	PACKED_NOT,
-	PACKED_GZIP,
-	PACKED_ZSTD,
-	PACKED_LZ4,
-	PACKED_XZ,
-	PACKED_BZIP2
-};
+#define SNIFF_MAX ((4u << 20) + (64u << 10))
 
 struct sniffed {
 	enum index_format format; /* INDEX_FILES: none of those that are known */

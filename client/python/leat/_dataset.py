@@ -82,6 +82,11 @@ class Dataset:
                most bytes of the files are (not a single file among many), or, of a named data
                set, what was said when it was created
 
+    unpack_bytes  of files that are packed as a whole (gzip, zstd, lz4; `packed` says how many): so
+               much of what comes out of them is kept in memory, of those that were read last
+               (1 GiB). An order that goes to more shards at a time unpacks them again and again:
+               leat stage in --unpack does it once
+
     Tar archives are read by the WebDataset convention, one field per extension; TFRecords and
     FFRecords have the field "record", whose CRC is checked; NumPy archives one field per array;
     MosaicML shards one per column; other files are a sample each, with the field "data" and the
@@ -100,21 +105,23 @@ class Dataset:
     def __init__(self, what: str, *, fs: Optional[FileSystem] = None, conf: Optional[str] = None,
                  stage_dir: Optional[str] = None, catalog: Optional[str] = None, threads: int = 1,
                  verify: bool = True, framework: str = "auto",
-                 format: Optional[str] = None, peers: bool = True) -> None:
+                 format: Optional[str] = None, peers: bool = True, unpack_bytes: int = 0) -> None:
         self._arguments = {"what": what, "fs": fs, "conf": conf, "stage_dir": stage_dir,
                            "catalog": catalog, "threads": threads, "verify": verify,
-                           "format": format, "peers": peers}
+                           "format": format, "peers": peers, "unpack_bytes": unpack_bytes}
         self.framework = framework
         self._open(**self._arguments)
 
-    def _open(self, what, fs, conf, stage_dir, catalog, threads, verify, format, peers):
+    def _open(self, what, fs, conf, stage_dir, catalog, threads, verify, format, peers,
+              unpack_bytes):
         if what.startswith("leat:"):
             what = what[len("leat:"):]
             if fs is None:
                 fs = connect_or_copy(what, conf, stage_dir)
         options = _lib.sized(_lib.DatasetOptions, fs=fs._handle() if fs else None,
                              stage_dir=text(stage_dir), catalog=text(catalog), threads=threads,
-                             no_verify=not verify, format=text(format), peers=not peers)
+                             no_verify=not verify, format=text(format), peers=not peers,
+                             unpack_bytes=unpack_bytes)
         p = ctypes.c_void_p()
         check(_c.leat_dataset_open(text(what), ctypes.byref(options), ctypes.byref(p)))
         # Must outlive the data set, and its loaders.
@@ -127,6 +134,7 @@ class Dataset:
         stat = _lib.sized(_lib.DatasetStat)
         _c.leat_dataset_stat(p, ctypes.byref(stat))
         self._n, self.files, self.positions = stat.samples, stat.files, stat.positions
+        self.packed = stat.packed
         self.id, self.format = stat.id.decode(), stat.format.decode()
         self.source = stat.source.decode()
         self.path, self.bytes, self.order_word = os.fsdecode(stat.path), stat.bytes, stat.order_word

@@ -107,6 +107,8 @@ def describe(ds: Any) -> str:
                  {"copy": "the staged copy", "server": "the servers",
                   "local": "local files"}.get(ds.source, "where each of them lies")),
              "  fields    " + _some(ds.fields, 8)]
+    if ds.packed:
+        lines.append("  packed    %d files, unpacked when they are read" % ds.packed)
     if ds.classes:
         lines.append("  classes   " + _some(ds.classes, 8))
     lines += [_left(left) for left in ds.left_out[:_LEFT_MAX]]

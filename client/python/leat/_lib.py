@@ -26,7 +26,7 @@ class DatasetOptions(Structure):
     _fields_ = [("size", c_size_t), ("fs", c_void_p), ("stage_dir", c_char_p),
                 ("catalog", c_char_p),
                 ("threads", c_uint32), ("no_verify", c_int), ("format", c_char_p),
-                ("peers", c_int)]
+                ("peers", c_int), ("unpack_bytes", c_uint64)]
 
 
 class DatasetStat(Structure):
@@ -34,7 +34,7 @@ class DatasetStat(Structure):
                 ("order_word", c_uint64), ("n_fields", c_uint32), ("n_classes", c_uint32),
                 ("id", c_char * 65),
                 ("format", c_char * 16), ("source", c_char * 16), ("path", c_char * 4096),
-                ("positions", c_uint64)]
+                ("positions", c_uint64), ("packed", c_uint64)]
 
 
 class Left(Structure):
