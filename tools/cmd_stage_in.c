@@ -352,6 +352,21 @@ static int destination(struct tool *t, const char *text, struct source *ret)
 	return EXIT_OK;
 }
 
+static bool absolute(const char *path, char ret_path[PATH_MAX])
+{
+	char cwd[PATH_MAX] = "";
+	size_t len = strlen(path);
+
+	while (len > 1 && path[len - 1] == '/')
+		len--;
+	if (path[0] != '/' && !getcwd(cwd, sizeof(cwd)))
+		return false;
+	int n = snprintf(ret_path, PATH_MAX, "%s%s%.*s", cwd, path[0] == '/' ? "" : "/", (int)len,
+			 path);
+	errno = ENAMETOOLONG;
+	return n < PATH_MAX;
+}
+
 int stage_cmd_out(struct tool *t, struct stage_args *a)
 {
 	struct leat_stage_options o;
@@ -360,7 +375,8 @@ int stage_cmd_out(struct tool *t, struct stage_args *a)
 	char from[PATH_MAX], size[SIZE_TEXT];
 	struct leat_fs *fs = NULL;
 
-	if (!realpath(a->what, from))
+	/* Links are not followed here: the library says whose it follows. */
+	if (!absolute(a->what, from) || access(from, F_OK) < 0)
 		return tool_error(t, exit_of_errno(errno), NULL, "%s: %m", a->what);
 	int code = destination(t, a->dest, &dest);
 	if (code == EXIT_OK)

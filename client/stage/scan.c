@@ -295,9 +295,10 @@ static int walk_all(struct walk *w, const char *dir, struct detail *d)
 	return rc;
 }
 
-int scan_tree(struct vol *v, const char *dir, struct scan *ret_scan, struct detail *d)
+static int scan(struct vol *v, const char *dir, bool within, struct scan *ret_scan,
+		struct detail *d)
 {
-	struct scan s = {0};
+	struct scan s = {.within = within};
 	struct walk w = {.v = v, .s = &s};
 	int rc = walk_all(&w, dir, d);
 	free(w.dirs);
@@ -321,6 +322,16 @@ int scan_tree(struct vol *v, const char *dir, struct scan *ret_scan, struct deta
 	else
 		*ret_scan = s;
 	return rc;
+}
+
+int scan_tree(struct vol *v, const char *dir, struct scan *ret_scan, struct detail *d)
+{
+	return scan(v, dir, false, ret_scan, d);
+}
+
+int scan_tree_within(struct vol *v, const char *dir, struct scan *ret_scan, struct detail *d)
+{
+	return scan(v, dir, true, ret_scan, d);
 }
 
 int scan_source_path(const struct scan *s, const struct scan_file *f, struct vol **ret_vol,

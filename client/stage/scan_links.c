@@ -193,9 +193,11 @@ static int take_file(struct scan *s, const struct scan_link *l, uint64_t dev,
 
 static int settle(struct scan *s, const struct scan_link *l, enum way way, uint64_t dev)
 {
-	enum left_why why = way == WAY_LOOP ? LEFT_LOOP : LEFT_DANGLING;
+	enum left_why why = way == WAY_LOOP  ? LEFT_LOOP
+			    : way == WAY_OUT ? LEFT_OUTSIDE
+					     : LEFT_DANGLING;
 	int rc = 1;
-	if (way == WAY_OUT && s->top)
+	if (way == WAY_OUT && s->top && !s->within)
 		rc = take_file(s, l, dev, &why);
 	return rc > 0 ? scan_leave_out(s, why, l->path) : rc;
 }

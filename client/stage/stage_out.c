@@ -5,10 +5,14 @@
  *   2. every file is written to PARENT/.leat-out-KEY/PATH, synced, and its checksums compared:
  *      those that the servers have, or of what is read back. KEY is a function of both names and of
  *      the host's, so a repeated call finds what an interrupted one has written here, and keeps
- *      what is right; the rest that lies there goes, be it what an exchange has left.
- *   3. .leat-out-KEY gets the name; with `replace` it changes places with what was there, which is
- *      removed then.
- * Names that begin with .leat belong to no data set, so what is not finished is never staged in.
+ *      what is right; the rest that lies there goes, be it what an exchange has left. Links are
+ *      made; files, then directories from below get the rights and times of the source.
+ *   3. .leat-out-KEY gets them too and then the name; with `replace` it changes places with what was
+ *      there, which is removed then.
+ *
+ * Others may change the source meanwhile. No link is followed out of it, not even to a file. Each file is opened from the directory's descriptor, by no
+ * link, has to be the one that the scan has found, and is looked at again at the end. Until step 3
+ * .leat-out-KEY is this user's alone; one that is somebody else's is removed first.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,17 +66,25 @@ struct sums {
 	bool same;
 };
 
+static const uint8_t zeros[256u << 10];
+
+/* Bytes of a block. */
+static uint32_t block_len(const struct sums *s, uint64_t off)
+{
+	uint64_t left = s->size - off;
+	return left < s->block ? (uint32_t)left : s->block;
+}
+
 static int on_sum(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole)
 {
 	struct sums *s = arg;
-	uint64_t left = s->size - off, want = left < s->block ? left : s->block;
-	if (hole || off != s->at || off >= s->size || len != want ||
-	    sum != s->sums[off / s->block]) {
-		s->same = false;
-		return 1;
+	s->same = off == s->at && off < s->size && len <= s->size - off &&
+		  (hole || len == block_len(s, off));
+	for (uint64_t end = off + len; s->same && s->at < end; s->at += block_len(s, s->at)) {
+		uint32_t n = block_len(s, s->at);
+		s->same = (hole ? checksum64(zeros, n) : sum) == s->sums[s->at / s->block];
 	}
-	s->at += len;
-	return 0;
+	return !s->same;
 }
 
 /* Reads what was written, where nobody keeps checksums of it. */
@@ -106,6 +118,24 @@ static bool is_right(struct outgoing *o, const char *path, struct sums *s, uint8
 	return right;
 }
 
+/* Runs of blocks that are not all zeros, and the last one, which makes the file as long as it is:
+ * the others are holes. */
+static int write_blocks(struct outgoing *o, struct vol_file *to, const struct sums *s, uint64_t off,
+			const uint8_t *buf)
+{
+	uint64_t left = s->size - off, len = left < MANIFEST_CHUNK ? left : MANIFEST_CHUNK;
+	uint64_t from = 0, at = 0;
+	for (; at < len; at += block_len(s, off + at)) {
+		uint32_t n = block_len(s, off + at);
+		if (off + at + n == s->size || memcmp(buf + at, zeros, n) != 0)
+			continue;
+		if (at > from)
+			TRY(o->to->ops->pwrite(to, buf + from, at - from, off + from));
+		from = at + n;
+	}
+	return at > from ? o->to->ops->pwrite(to, buf + from, at - from, off + from) : 0;
+}
+
 /* Sums of the local file; with `to` its bytes go there as well. */
 static int copy_bytes(struct outgoing *o, struct vol_file *from, struct vol_file *to,
 		      struct sums *s, uint8_t *buf)
@@ -123,16 +153,17 @@ static int copy_bytes(struct outgoing *o, struct vol_file *from, struct vol_file
 		if (!to)
 			continue;
 		throttle_take(o->job->throttle, len);
-		TRY(o->to->ops->pwrite(to, buf, len, off));
+		TRY(write_blocks(o, to, s, off, buf));
 		o->job->r->bytes_moved += len;
 		stage_report(o->job, "copy", o->job->r->bytes_moved, o->job->r->bytes, o->files);
 	}
 	return 0;
 }
 
-static int write_file(struct outgoing *o, struct vol_file *from, const char *path, uint32_t mode,
-		      struct sums *s, uint8_t *buf)
+static int write_file(struct outgoing *o, struct vol_file *from, const char *path, struct sums *s,
+		      uint8_t *buf)
 {
+	const uint32_t mode = 0600;
 	const int flags = O_WRONLY | O_CREAT | O_EXCL;
 	struct vol_file *to;
 	int rc = o->to->ops->open(o->to, path, flags, mode, &to);
@@ -151,68 +182,83 @@ static int write_file(struct outgoing *o, struct vol_file *from, const char *pat
 	return rc;
 }
 
-static int put_file(struct outgoing *o, const struct scan_file *f, const char *from_path,
+/* Is it the one that the scan has found, and as it was then? */
+static int check_source(struct vol_file *from, const struct vol_stat *found)
+{
+	struct vol_stat now;
+	TRY(from->vol->ops->file_stat(from, &now));
+	return now.dev == found->dev && now.ino == found->ino && now.size == found->size &&
+			       now.mtime_ns == found->mtime_ns
+		       ? 0
+		       : -LE_STALE;
+}
+
+static int put_bytes(struct outgoing *o, struct vol_file *from, const char *path, struct sums *s,
+		     uint8_t *buf)
+{
+	struct vol_stat st;
+	bool there = vol_stat(o->to, path, &st) == 0 && S_ISREG(st.mode) && st.size == s->size;
+	if (there && st.block)
+		s->block = st.block;
+	if (there)
+		TRY(copy_bytes(o, from, NULL, s, buf));
+	if (there && is_right(o, path, s, buf))
+		return 0;
+	TRY(write_file(o, from, path, s, buf));
+	/* Blocks are cut as the place where the file lies cuts them. */
+	if (vol_stat(o->to, path, &st) == 0 && st.block && st.block != s->block) {
+		s->block = st.block;
+		TRY(copy_bytes(o, from, NULL, s, buf));
+	}
+	if (is_right(o, path, s, buf))
+		return 0;
+	return o->job->stop ? -LE_CANCELED : -LE_CORRUPT;
+}
+
+static int put_file(struct outgoing *o, const struct scan_file *f, struct vol_file *from,
 		    const char *path, uint8_t *buf)
 {
 	struct sums s = {.block = MANIFEST_BLOCK_DEFAULT, .size = f->st.size};
-	struct vol_stat st;
-	struct vol_file *from;
-	bool there = vol_stat(o->to, path, &st) == 0 && S_ISREG(st.mode);
-	if (there && st.block)
-		s.block = st.block;
+	TRY(check_source(from, &f->st));
 	s.n = s.size / MANIFEST_BLOCK_MIN + 1;
 	s.sums = malloc(s.n * sizeof(*s.sums));
 	if (!s.sums)
 		return -LE_NOMEM;
-	int rc = vol_open(o->from, from_path, &from);
-	if (rc < 0) {
-		free(s.sums);
-		return rc;
-	}
-	if (there && st.size == s.size)
-		rc = copy_bytes(o, from, NULL, &s, buf);
-	if (rc == 0 && !(there && st.size == s.size && is_right(o, path, &s, buf))) {
-		/* Blocks are cut as the place where the file lies cuts them. */
-		rc = write_file(o, from, path, f->st.mode & 0777, &s, buf);
-		if (rc == 0 && vol_stat(o->to, path, &st) == 0 && st.block && st.block != s.block) {
-			s.block = st.block;
-			rc = copy_bytes(o, from, NULL, &s, buf);
-		}
-		if (rc == 0 && !is_right(o, path, &s, buf))
-			rc = o->job->stop ? -LE_CANCELED : -LE_CORRUPT;
-	}
-	vol_close(from);
+	int rc = put_bytes(o, from, path, &s, buf);
 	free(s.sums);
-	return rc;
+	if (rc == 0)
+		rc = check_source(from, &f->st);
+	return rc < 0 ? rc : o->to->ops->set_rights(o->to, path, &f->rights, f->st.mtime_ns);
+}
+
+static void put_failed(struct outgoing *o, int rc, const char *path)
+{
+	int code = rc == -LE_CANCELED			    ? LEAT_STAGE_CANCELLED
+		   : rc == -LE_STALE || rc == -LE_LOOP ? LEAT_STAGE_SOURCE_GONE
+		   : rc == -LE_CORRUPT			    ? LEAT_STAGE_PARTIAL
+							    : LEAT_STAGE_INTERNAL;
+	out_fail(o, rc, code, path,
+		 rc == -LE_STALE || rc == -LE_LOOP ? "it changed while it was copied"
+		 : rc == -LE_CORRUPT		   ? "what was written is not what was sent"
+						   : "cannot copy it");
 }
 
 static void put_one(struct outgoing *o, uint32_t i, char *from_path, char *path, uint8_t *buf)
 {
 	const struct scan_file *f = &o->scan.files[i];
-	struct vol_stat after;
+	struct vol_file *from;
+	struct vol *v;
 	int n = snprintf(path, PATH_SIZE, "%s/%s", o->tmp, f->path);
-	int k = snprintf(from_path, PATH_SIZE, "%s/%s", o->job->o.to, f->path);
-	int rc = n >= (int)PATH_SIZE || k >= (int)PATH_SIZE ? -LE_NAMETOOLONG : 0;
-	char *slash = strrchr(path, '/');
-	*slash = 0;
+	int rc = n >= (int)PATH_SIZE ? -LE_NAMETOOLONG
+				     : scan_source_path(&o->scan, f, &v, from_path);
 	if (rc == 0)
-		rc = vol_mkdirs(o->to, path);
-	*slash = '/';
-	if (rc == 0)
-		rc = put_file(o, f, from_path, path, buf);
-	if (rc == 0)
-		rc = vol_stat(o->from, from_path, &after);
-	if (rc == 0 && (after.size != f->st.size || after.mtime_ns != f->st.mtime_ns))
-		rc = -LE_STALE;
+		rc = vol_open(v, from_path, &from);
+	if (rc == 0) {
+		rc = put_file(o, f, from, path, buf);
+		vol_close(from);
+	}
 	if (rc < 0) {
-		int code = rc == -LE_CANCELED  ? LEAT_STAGE_CANCELLED
-			   : rc == -LE_STALE   ? LEAT_STAGE_SOURCE_GONE
-			   : rc == -LE_CORRUPT ? LEAT_STAGE_PARTIAL
-					       : LEAT_STAGE_INTERNAL;
-		out_fail(o, rc, code, f->path,
-			 rc == -LE_STALE     ? "it changed while it was copied"
-			 : rc == -LE_CORRUPT ? "what was written is not what was sent"
-					     : "cannot copy it");
+		put_failed(o, rc, f->path);
 		return;
 	}
 	o->files++;
@@ -243,33 +289,38 @@ static void on_failed(void *arg, const char *what, const char *path, int rc)
 	out_fail(o, rc, LEAT_STAGE_INTERNAL, path, what);
 }
 
-/* How a file of the list stands to this path; dir: to all that is below it. */
-static int order_of(const char *file, const char *path, bool dir)
-{
-	size_t len = strlen(path);
-	int c = strncmp(file, path, len);
-	return c ? c : (uint8_t)file[len] - (dir ? '/' : 0);
-}
-
-static bool is_listed(const struct outgoing *o, const char *path, bool dir)
+static bool is_listed(const struct outgoing *o, const char *path)
 {
 	uint32_t lo = 0, hi = o->scan.n;
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
-		if (order_of(o->scan.files[mid].path, path, dir) < 0)
+		if (strcmp(o->scan.files[mid].path, path) < 0)
 			lo = mid + 1;
 		else
 			hi = mid;
 	}
-	return lo < o->scan.n && order_of(o->scan.files[lo].path, path, dir) == 0;
+	return lo < o->scan.n && strcmp(o->scan.files[lo].path, path) == 0;
+}
+
+static bool is_dir_of(const struct outgoing *o, const char *path)
+{
+	uint32_t lo = 0, hi = o->scan.n_dirs;
+	while (lo < hi) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		if (strcmp(o->scan.dirs[mid].path, path) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo < o->scan.n_dirs && strcmp(o->scan.dirs[lo].path, path) == 0;
 }
 
 static bool is_wanted(void *arg, const char *path, uint32_t mode)
 {
 	const struct outgoing *o = arg;
 	if (S_ISDIR(mode))
-		return !path[0] || is_listed(o, path, true);
-	return S_ISREG(mode) && is_listed(o, path, false);
+		return !path[0] || is_dir_of(o, path);
+	return S_ISREG(mode) && is_listed(o, path);
 }
 
 /* What is below tmp, but for what may be a part of what is to come (wanted), else all of it. From
@@ -306,19 +357,73 @@ static void parent_of(const char *path, char ret_dir[PATH_SIZE])
 	*(slash == ret_dir ? slash + 1 : slash) = 0;
 }
 
-static int sync_dirs(struct outgoing *o)
+static int out_path(const struct outgoing *o, const char *name, char ret_path[PATH_SIZE])
 {
-	char dir[PATH_SIZE], last[PATH_SIZE] = "";
-	for (uint32_t i = 0; i < o->scan.n; i++) {
-		snprintf(dir, sizeof(dir), "%.2000s/%.2000s", o->tmp, o->scan.files[i].path);
-		*strrchr(dir, '/') = 0;
-		if (strcmp(dir, last) == 0)
-			continue;
-		memcpy(last, dir, strlen(dir) + 1);
-		while (strlen(dir) >= strlen(o->tmp)) {
-			TRY(o->to->ops->syncdir(o->to, dir));
-			*strrchr(dir, '/') = 0;
-		}
+	int n = snprintf(ret_path, PATH_SIZE, "%s%s%s", o->tmp, name[0] ? "/" : "", name);
+	return n >= (int)PATH_SIZE ? -LE_NAMETOOLONG : 0;
+}
+
+static int out_told(struct outgoing *o, int rc, const char *path, const char *what)
+{
+	if (rc < 0)
+		out_fail(o, rc, LEAT_STAGE_INTERNAL, path, what);
+	return rc;
+}
+
+/* A former call may have given it the rights of the source, which may not let us write there. */
+static int open_up(struct outgoing *o, const char *path)
+{
+	struct vol_stat st;
+	TRY(vol_stat(o->to, path, &st));
+	const struct rights r = {.mode = 0700, .uid = st.uid, .gid = st.gid};
+	return o->to->ops->set_rights(o->to, path, &r, st.mtime_ns);
+}
+
+static int make_dirs(struct outgoing *o)
+{
+	char path[PATH_SIZE];
+	for (uint32_t i = 0; i < o->scan.n_dirs; i++) {
+		const char *name = o->scan.dirs[i].path;
+		int rc = out_path(o, name, path);
+		if (rc == 0 && name[0])
+			rc = o->to->ops->mkdir(o->to, path, 0700);
+		if (rc == -LE_EXIST)
+			rc = open_up(o, path);
+		TRY(out_told(o, rc, name, "cannot make it"));
+	}
+	return 0;
+}
+
+/* What has lain there of former links is gone: they are not wanted. */
+static int make_links(struct outgoing *o)
+{
+	char path[PATH_SIZE];
+	for (uint32_t i = 0; i < o->scan.n_links; i++) {
+		const struct scan_link *l = &o->scan.links[i];
+		const struct rights r = {.mode = 0777, .uid = l->st.uid, .gid = l->st.gid};
+		int rc = out_path(o, l->path, path);
+		if (rc == 0)
+			rc = o->to->ops->symlink(o->to, l->target, path);
+		if (rc == 0)
+			rc = o->to->ops->set_rights(o->to, path, &r, l->st.mtime_ns);
+		TRY(out_told(o, rc, l->path, "cannot make it"));
+	}
+	return 0;
+}
+
+/* Those that lie in others first: the directory itself, last of all, keeps everybody out until all
+ * else is done. */
+static int finish_dirs(struct outgoing *o)
+{
+	char path[PATH_SIZE];
+	for (uint32_t i = o->scan.n_dirs; i-- > 0;) {
+		const struct scan_dir *d = &o->scan.dirs[i];
+		int rc = out_path(o, d->path, path);
+		if (rc == 0)
+			rc = o->to->ops->syncdir(o->to, path);
+		if (rc == 0)
+			rc = o->to->ops->set_rights(o->to, path, &d->rights, d->st.mtime_ns);
+		TRY(out_told(o, rc, d->path, "cannot give it its rights"));
 	}
 	return 0;
 }
@@ -356,7 +461,7 @@ static int check_dest(struct outgoing *o)
 	return rc;
 }
 
-static int make_tmp(struct outgoing *o)
+static int name_tmp(struct outgoing *o)
 {
 	struct stage_job *job = o->job;
 	char dir[PATH_SIZE], host[HOST_NAME_MAX + 1] = "";
@@ -370,28 +475,81 @@ static int make_tmp(struct outgoing *o)
 			 dir[1] ? "/" : "", (unsigned long long)key);
 	if (n >= 4000)
 		return -LE_NAMETOOLONG;
-	return vol_mkdirs(o->to, o->tmp);
+	return vol_mkdirs(o->to, dir);
+}
+
+/* This user's alone, from before anything lies there: what somebody else has put there, or was
+ * exchanged for what is published, goes. */
+static int make_tmp(struct outgoing *o)
+{
+	const uint32_t me = o->job->io.fs ? o->job->io.fs->cred.uid : (uint32_t)geteuid();
+	struct vol_stat st;
+	TRY(name_tmp(o));
+	int rc = vol_stat(o->to, o->tmp, &st);
+	if (rc == 0 && (!S_ISDIR(st.mode) || st.uid != me || (st.mode & 077))) {
+		TRY(clear(o, false));
+		rc = -LE_NOENT;
+	}
+	if (rc == -LE_NOENT)
+		return o->to->ops->mkdir(o->to, o->tmp, 0700);
+	return rc;
+}
+
+/* Where the directory is. A link of another user on the way could have been made to lead root to
+ * what that user may not read. */
+static int find_source(struct outgoing *o, char real[PATH_SIZE])
+{
+	char path[PATH_SIZE];
+	struct vol_stat st;
+	const char *to = o->job->o.to;
+	if (strlen(to) >= sizeof(path))
+		return -LE_NAMETOOLONG;
+	for (size_t at = 1; to[at - 1]; at++) {
+		if (to[at] != '/' && to[at] != 0)
+			continue;
+		memcpy(path, to, at);
+		path[at] = 0;
+		TRY(vol_stat(o->from, path, &st));
+		if (S_ISLNK(st.mode) && st.uid != 0 && st.uid != geteuid())
+			return detail_set(&o->job->d, -LE_PERM, path, UINT64_MAX,
+					  "it is a link of another user: name the directory "
+					  "itself");
+	}
+	return vol_real_path(o->from, to, real);
+}
+
+static int look_at_source(struct outgoing *o)
+{
+	struct stage_job *job = o->job;
+	char real[PATH_SIZE];
+	TRY(find_source(o, real));
+	TRY(scan_tree_within(o->from, real, &o->scan, &job->d));
+	if (strcmp(o->scan.real, real) != 0)
+		return detail_set(&job->d, -LE_STALE, job->o.to, UINT64_MAX,
+				  "it was exchanged just now");
+	job->r->files = o->scan.n;
+	job->r->bytes = o->scan.bytes;
+	stage_tell_left(job, &o->scan);
+	return 0;
 }
 
 static int stage_out(struct outgoing *o)
 {
-	struct stage_job *job = o->job;
 	struct outgoing *all[WIDTH];
 	TRY(check_dest(o));
-	TRY(scan_tree(o->from, job->o.to, &o->scan, &job->d));
-	job->r->files = o->scan.n;
-	job->r->bytes = o->scan.bytes;
-	stage_tell_left(job, &o->scan);
+	TRY(look_at_source(o));
 	TRY(make_tmp(o));
 	/* What is not there any more must not come back with its directory. */
 	TRY(clear(o, true));
+	TRY(make_dirs(o));
 	TRY(slot_pool_create(MANIFEST_CHUNK, WIDTH, &o->pool));
 	for (uint32_t i = 0; i < WIDTH; i++)
 		all[i] = o;
 	fiber_parallel("put_files", put_files, all, sizeof(all[0]), WIDTH, WIDTH);
 	slot_pool_destroy(o->pool);
 	TRY(o->rc);
-	TRY(sync_dirs(o));
+	TRY(make_links(o));
+	TRY(finish_dirs(o));
 	return publish(o);
 }
 

@@ -87,6 +87,12 @@ struct vol_ops {
 	int (*exchange)(struct vol *v, const char *a, const char *b); /* of names, in one step */
 	int (*syncdir)(struct vol *v, const char *path);
 	int (*seal)(struct vol *v, const char *path); /* a file's content: for ever */
+	int (*symlink)(struct vol *v, const char *target, const char *path);
+	/* Owner, mode, access list (none: it has none) and time of what has that name itself; of a
+	 * link but owner and time. An owner that this user may not give: the mode grants the group
+	 * nothing then, and has no special bits. */
+	int (*set_rights)(struct vol *v, const char *path, const struct rights *r,
+			  int64_t mtime_ns);
 	/* vol_beneath; NULL: it is not for such trees. */
 	int (*beneath)(struct vol *v, const char *dir, struct vol **ret_vol);
 	void (*destroy)(struct vol *v);
@@ -224,6 +230,7 @@ struct scan {
 	struct left_out left[LEFT_KINDS];
 	uint64_t bytes, n_hard_links; /* files that have other names, too */
 	struct acl_pool acls;
+	bool within; /* no link is followed out of the tree */
 	/* Where it lies; vol_beneath of that, and of all of the volume. NULL: it is no tree. */
 	char *real;
 	struct vol *in, *top;
@@ -243,6 +250,9 @@ struct scan {
  * links. Yields.
  */
 int scan_tree(struct vol *v, const char *dir, struct scan *ret_scan, struct detail *d) CHECK_RESULT;
+/* The same, but links that lead out are left out, whatever they name. */
+int scan_tree_within(struct vol *v, const char *dir, struct scan *ret_scan,
+		     struct detail *d) CHECK_RESULT;
 void scan_fini(struct scan *s);
 /* dirs by their paths. Of two with one path and different rights one stays that is root's alone. */
 void scan_sort_dirs(struct scan *s);

@@ -323,7 +323,9 @@ int vol_local_beneath(struct env *env, const char *dir, struct vol **ret_vol)
 	if (!b)
 		return -LE_NOMEM;
 	int n = snprintf(b->dir, sizeof(b->dir), "%s", dir);
-	b->fd = open(dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	const struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+				     .resolve = RESOLVE_NO_SYMLINKS};
+	b->fd = (int)syscall(SYS_openat2, AT_FDCWD, dir, &how, sizeof(how));
 	if (n >= (int)sizeof(b->dir) || b->fd < 0) {
 		int rc = b->fd < 0 ? fail() : -LE_NAMETOOLONG;
 		if (b->fd >= 0)

@@ -313,6 +313,61 @@ static int remote_seal(struct vol *v, const char *path)
 	return ll_setattr(fs->client, &fs->cred, a.ino, NULL, SET_SEALED, &set, NULL);
 }
 
+static int remote_symlink(struct vol *v, const char *target, const char *path)
+{
+	struct leat_fs *fs = fs_of(v);
+	char name[LEAT_NAME_MAX + 1];
+	struct ino parent;
+	TRY(path_parent(fs, path, &parent, name));
+	return ll_symlink(fs->client, &fs->cred, parent, bytes_of(name, (uint32_t)strlen(name)),
+			  bytes_str(target), NULL);
+}
+
+static int set_acl(struct leat_fs *fs, struct ino ino, const struct rights *r)
+{
+	static const char *const lists[] = {"system.posix_acl_access", "system.posix_acl_default"};
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		int rc = ll_removexattr(fs->client, &fs->cred, ino, bytes_str(lists[i]));
+		if (rc < 0 && rc != -LE_NODATA && rc != -LE_NOTSUP)
+			return rc;
+	}
+	return r->acl_len ? ll_setxattr(fs->client, &fs->cred, ino, bytes_str(lists[0]),
+					bytes_of(r->acl, r->acl_len), 0)
+			  : 0;
+}
+
+static int set_owner(struct leat_fs *fs, const struct attr *a, const struct rights *r,
+		     uint32_t *ret_mode)
+{
+	const struct attr set = {.uid = r->uid, .gid = r->gid};
+	*ret_mode = 07777;
+	if (a->uid == r->uid && a->gid == r->gid)
+		return 0;
+	int rc = ll_setattr(fs->client, &fs->cred, a->ino, NULL, SET_UID | SET_GID, &set, NULL);
+	if (rc != -LE_PERM || fs->cred.uid == 0)
+		return rc;
+	rc = ll_setattr(fs->client, &fs->cred, a->ino, NULL, SET_GID, &set, NULL);
+	*ret_mode = rc < 0 ? 01707 : 01777;
+	return rc == -LE_PERM ? 0 : rc;
+}
+
+static int remote_set_rights(struct vol *v, const char *path, const struct rights *r,
+			     int64_t mtime_ns)
+{
+	struct leat_fs *fs = fs_of(v);
+	const struct rights bare = rights_without_acl(r);
+	struct attr a, set = {.mtime_ns = mtime_ns};
+	uint32_t mode;
+	TRY(path_find(fs, path, false, &a));
+	TRY(set_owner(fs, &a, r, &mode));
+	bool link = S_ISLNK(a.mode), kept = (r->mode & mode) == (r->mode & 07777);
+	if (!link && !((a.flags & ATTR_PLAIN) && !r->acl_len))
+		TRY(set_acl(fs, a.ino, kept ? r : &bare));
+	set.mode = (r->acl_len && kept ? r->mode : bare.mode) & mode;
+	return ll_setattr(fs->client, &fs->cred, a.ino, NULL, SET_MTIME | (link ? 0 : SET_MODE),
+			  &set, NULL);
+}
+
 static void remote_destroy(struct vol *v)
 {
 	free(container_of(v, struct remote, vol));
@@ -341,6 +396,8 @@ static const struct vol_ops remote_ops = {
 	.exchange = remote_exchange,
 	.syncdir = remote_syncdir,
 	.seal = remote_seal,
+	.symlink = remote_symlink,
+	.set_rights = remote_set_rights,
 	.beneath = remote_beneath,
 	.destroy = remote_destroy,
 };

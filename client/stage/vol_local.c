@@ -208,6 +208,76 @@ static int local_rmdir(struct vol *v, const char *path)
 	return env_rmdir(env_of(v), path);
 }
 
+struct local_meta {
+	const char *path, *target;
+	const struct rights *r;
+	int64_t mtime_ns;
+	int rc;
+};
+
+static void symlink_fn(void *arg)
+{
+	struct local_meta *c = arg;
+	c->rc = symlink(c->target, c->path) < 0 ? status_from_errno(errno) : 0;
+}
+
+static int local_symlink(struct vol *v, const char *target, const char *path)
+{
+	struct local_meta c = {.path = path, .target = target};
+	TRY(env_offload(env_of(v), symlink_fn, &c));
+	return c.rc;
+}
+
+/* Without a list where the file system has none, or there is none to be kept. */
+static int set_acl(const char *path, const struct rights *r, uint32_t mode)
+{
+	static const char access[] = "system.posix_acl_access", dflt[] = "system.posix_acl_default";
+	const struct rights bare = rights_without_acl(r);
+	if ((lremovexattr(path, access) < 0 && errno != ENODATA && errno != ENOTSUP) ||
+	    (lremovexattr(path, dflt) < 0 && errno != ENODATA && errno != ENOTSUP &&
+	     errno != EACCES && errno != EPERM))
+		return status_from_errno(errno);
+	if (chmod(path, bare.mode & mode) < 0)
+		return status_from_errno(errno);
+	if (!r->acl_len || (r->mode & mode) != (r->mode & 07777) ||
+	    lsetxattr(path, access, r->acl, r->acl_len, 0) == 0)
+		return 0;
+	return errno == ENOTSUP ? 0 : status_from_errno(errno);
+}
+
+static int set_meta(const struct local_meta *c, const struct stat *st)
+{
+	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
+					  {c->mtime_ns / 1000000000, c->mtime_ns % 1000000000}};
+	uint32_t mode = 07777;
+	if ((st->st_uid != c->r->uid || st->st_gid != c->r->gid) &&
+	    lchown(c->path, c->r->uid, c->r->gid) < 0) {
+		if (errno != EPERM || geteuid() == 0)
+			return status_from_errno(errno);
+		mode = lchown(c->path, (uid_t)-1, c->r->gid) < 0 ? 01707 : 01777;
+	}
+	if (!S_ISLNK(st->st_mode))
+		TRY(set_acl(c->path, c->r, mode));
+	return utimensat(AT_FDCWD, c->path, times, AT_SYMLINK_NOFOLLOW) < 0
+		       ? status_from_errno(errno)
+		       : 0;
+}
+
+static void set_rights_fn(void *arg)
+{
+	struct local_meta *c = arg;
+	struct stat st;
+	c->rc = lstat(c->path, &st) < 0 ? status_from_errno(errno) : set_meta(c, &st);
+}
+
+static int local_set_rights(struct vol *v, const char *path, const struct rights *r,
+			    int64_t mtime_ns)
+{
+	struct local_meta c = {.path = path, .r = r, .mtime_ns = mtime_ns};
+	TRY(env_offload(env_of(v), set_rights_fn, &c));
+	return c.rc;
+}
+
 static int local_rename(struct vol *v, const char *from, const char *to)
 {
 	return env_rename(env_of(v), from, to);
@@ -279,6 +349,8 @@ static const struct vol_ops local_ops = {
 	.exchange = local_exchange,
 	.syncdir = local_syncdir,
 	.seal = local_seal,
+	.symlink = local_symlink,
+	.set_rights = local_set_rights,
 	.beneath = local_beneath,
 	.destroy = local_destroy,
 };
@@ -317,6 +389,8 @@ static const struct vol_ops soft_ops = {
 	.exchange = local_exchange,
 	.syncdir = soft_syncdir,
 	.seal = local_seal,
+	.symlink = local_symlink,
+	.set_rights = local_set_rights,
 	.beneath = local_beneath,
 	.destroy = local_destroy,
 };

@@ -132,6 +132,10 @@ def test_links_directories_times_and_names_are_those_of_the_source(c):
                      ["stage", "status", src, "--to", to]):
             for line in leat(c, *verb, "--json")[1].splitlines():
                 json.loads(line)
+        # What lies where is in the way is not used.
+        leat_json(c, 0, "stage", "out", src, place + "out")
+        got = tree(place + "out")
+        assert got == want, (set(got.items()) ^ set(want.items()))
         # Empty directories and links are content.
         os.rmdir(src + "/empty/below")
         other = leat_json(c, 0, "stage", "in", src, "--to", to)

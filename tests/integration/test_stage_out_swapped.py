@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""root stages out a user's directory while the user exchanges its files and directories for links,
+pipes and directories of others: no byte of another file is published, and what is published has the
+owners and modes of the source, never more. LEAT_LONG: 1,000 rounds. timeout: 300, long: yes"""
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
+from cluster import BUILD, Cluster, run_tests, wait_until
+
+CLUSTER = {"mounts": 1, "ossd": 2, "size": "256M"}
+ALICE = 12001
+ROUNDS = 1000 if os.environ.get("LEAT_LONG") == "1" else 25
+SECRET, OWN = b"SECRET-OF-ROOT--" * 512, b"mine-of-alice---" * 512
+
+# As alice: what lies under these names is now this, now that, as fast as it goes.
+SWAPPER = r"""
+import ctypes, os, random, sys
+run, secret = sys.argv[1:3]
+os.setgid(12001); os.setuid(12001)
+libc = ctypes.CDLL(None, use_errno=True)
+def exchange(a, b):
+    return libc.renameat2(-100, a.encode(), -100, b.encode(), 2)
+rng = random.Random(20261127)
+aside = run + "-aside"
+pairs = []
+for i in range(8):
+    os.symlink(secret + "/f%d" % i, aside + "/link%d" % i)
+    pairs.append((run + "/f%d" % i, aside + "/link%d" % i))
+os.symlink(secret, aside + "/dirlink")
+pairs.append((run + "/d", aside + "/dirlink"))
+pairs.append((run + "/d/e", aside + "/e"))
+os.symlink(secret, aside + "/e")
+os.mkfifo(aside + "/pipe")
+pairs.append((run + "/p", aside + "/pipe"))
+pairs.append((run, aside + "/run"))
+os.symlink(secret, aside + "/run")
+print("ready", flush=True)
+while os.getppid() == int(sys.argv[3]):
+    a, b = rng.choice(pairs[:-1] if rng.random() < 0.9 else pairs)
+    exchange(a, b)
+    if rng.random() < 0.5:
+        exchange(a, b)
+"""
+
+
+def write(path, data):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as f:
+        f.write(data)
+
+
+def fill(c):
+    """The same names, sizes and times in both."""
+    run, secret = c.dir + "/job/run", c.dir + "/root/secret"
+    names = ["f%d" % i for i in range(8)] + ["d/f0", "d/f1", "d/e/f0", "p"]
+    for top, data in ((run, OWN), (secret, SECRET)):
+        for n in names:
+            write("%s/%s" % (top, n), data)
+            os.utime("%s/%s" % (top, n), ns=(10**18, 10**18))
+            os.chmod("%s/%s" % (top, n), 0o644)
+        os.makedirs(top + "/e", exist_ok=True)
+    write(secret + "/e/f0", SECRET)
+    # Who may not enter may not read, whatever the files say; alice cannot change it.
+    os.chmod(c.dir + "/root", 0o700)
+    os.makedirs(run + "-aside")
+    for path in [c.dir + "/job", run + "-aside"] + \
+            [os.path.join(at, n) for at, d, f in os.walk(c.dir + "/job") for n in d + f]:
+        os.chown(path, ALICE, ALICE)
+    os.chmod(c.dir, 0o755)
+    return run, secret
+
+
+def check(published, finished=True):
+    """Each file is alice's, by content and by owner; what is not finished is root's alone."""
+    if not finished:
+        st = os.lstat(published)
+        assert (st.st_uid, st.st_mode & 0o777) in ((0, 0o700), (ALICE, 0o755)), st
+    for at, dirs, files in os.walk(published):
+        for name in files:
+            path = os.path.join(at, name)
+            if os.path.islink(path):
+                continue
+            st = os.lstat(path)
+            with open(path, "rb") as f:
+                data = f.read()
+            assert b"SECRET" not in data, path
+            if finished:
+                assert (st.st_uid, st.st_mode & 0o777) == (ALICE, 0o644), (path, st)
+        for name in dirs:
+            path = os.path.join(at, name)
+            if finished and not os.path.islink(path):
+                assert os.lstat(path).st_uid == ALICE, path
+
+
+def test_a_tree_whose_names_are_exchanged(c):
+    run, secret = fill(c)
+    published = c.mnt() + "/published"
+    seen, done = {}, 0
+    swapper = subprocess.Popen([sys.executable, "-c", SWAPPER, run, secret, str(os.getpid())],
+                               stdout=subprocess.PIPE, text=True)
+    try:
+        assert swapper.stdout.readline() == "ready\n"
+        for _ in range(ROUNDS):
+            r = subprocess.run([BUILD + "/leat", "--conf", c.dev + "/conf", "stage", "out", run,
+                                published, "--replace", "--json"], stdin=subprocess.DEVNULL,
+                               capture_output=True, text=True, timeout=120)
+            seen[r.returncode] = seen.get(r.returncode, 0) + 1
+            assert r.returncode in (0, 1, 5, 9, 10), (r.returncode, r.stdout, r.stderr)
+            if r.returncode in (0, 5):
+                done += 1
+                check(published)
+            for name in os.listdir(c.mnt()):
+                if name.startswith(".leat-out-"):
+                    check(c.mnt() + "/" + name, finished=False)
+    finally:
+        swapper.kill()
+        swapper.wait()
+    print("%d rounds, %d of them published, ended with %s, 0 foreign bytes" %
+          (ROUNDS, done, json.dumps(seen)))
+    assert len(seen) > 1, seen
+
+
+def test_what_others_have_put_in_the_way_is_not_written_through(c):
+    """alice has guessed the name under which root will write, and put a link there."""
+    top = c.dir + "/guess"
+    write(top + "/src/sub/file", OWN)
+    os.makedirs(top + "/shared")
+    os.chmod(top + "/shared", 0o777)
+    write(c.dir + "/target/file", SECRET)
+    # What it is called follows from the names: seen while it is slow.
+    out2 = [BUILD + "/leat", "--conf", c.dev + "/conf", "stage", "out", top + "/src",
+            top + "/shared/out2"]
+    slow = subprocess.Popen(out2 + ["--max-rate", "1K"], stdout=subprocess.DEVNULL)
+    names = []
+    wait_until(lambda: names.extend(n for n in os.listdir(top + "/shared")
+                                    if n.startswith(".leat-out-")) or names, 30, "a name")
+    slow.kill()
+    slow.wait()
+    path = "%s/shared/%s" % (top, names[0])
+    assert os.stat(path).st_mode & 0o777 == 0o700
+    subprocess.run(["rm", "-rf", path], check=True)
+    for plant in ("dir", "link"):
+        if plant == "link":
+            os.symlink(c.dir + "/target", path)
+        else:
+            os.makedirs(path)
+            os.symlink(c.dir + "/target", path + "/sub")
+            os.chown(path, ALICE, ALICE)
+        r = subprocess.run(out2, capture_output=True, text=True)
+        assert r.returncode == 0, (plant, r.stdout, r.stderr)
+        with open(c.dir + "/target/file", "rb") as f:
+            assert f.read() == SECRET, plant
+        assert os.listdir(c.dir + "/target") == ["file"]
+        with open(top + "/shared/out2/sub/file", "rb") as f:
+            assert f.read() == OWN
+        subprocess.run(["rm", "-rf", top + "/shared/out2"], check=True)
+
+
+run_tests(globals())
