@@ -558,6 +558,20 @@ class Torch(Base):
         self.assertTrue(torch.equal(some["b"], flat[1 << 15:]))
         self.assertEqual(some["param"].tolist(), [7, 8])
 
+    def test_memory_of_a_device_is_fetched_once(self):
+        """There is none here: tensors that say they are on one."""
+        flat, tensors = torch.arange(1 << 12, dtype=torch.float32), checkpoint._tensors
+        for views, count in (([flat, flat[5:9], flat.view(64, -1).t()], 1),
+                             ([flat, flat[5:9].view(torch.int32)], 2)):
+            values = [tensors.value_of("v", v)._replace(device=torch.device("cuda", 0))
+                      for v in views]
+            parts = tensors.lay_out(values)
+            self.assertEqual(len(parts), count)
+            made = tensors.Maker([v.row for v in values], {k: memoryview(bytearray(p.view))
+                                                           for k, p in enumerate(parts)}, None)
+            for k, v in enumerate(views):
+                self.assertTrue(torch.equal(made.make(k), v))
+
     def test_tied_weights_stay_tied(self):
         model = torch.nn.ModuleDict({"a": torch.nn.Linear(64, 64), "b": torch.nn.Linear(64, 64)})
         model["b"].weight = model["a"].weight

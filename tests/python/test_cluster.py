@@ -233,6 +233,31 @@ class Cluster(unittest.TestCase):
             checkpoint.load("leat:/step-3")
         self.assertEqual((raised.exception.errno, raised.exception.filename), (2, "/step-3"))
 
+    def test_a_save_that_is_killed_leaves_a_whole_checkpoint(self):
+        """By "leat:" and through the mount, at any moment; its name never leads to a part."""
+        code = ("import sys, numpy; from leat import checkpoint\n"
+                "for step in range(10**6):\n"
+                "    checkpoint.save(sys.argv[1], {'step': step, 'a': numpy.full(3 << 20, step%251,"
+                " 'u1'), 'e': numpy.zeros(0)})\n    print(step, flush=True)")
+        rng, saved = random.Random(5), 0
+        for path in ("leat:/killed", self.mount + "/killed-too"):
+            checkpoint.save(path, {"step": -1, "a": np.full(9, 250, np.uint8)})
+            for _ in range(20 if os.environ.get("LEAT_LONG") == "1" else 2):
+                child = subprocess.Popen([sys.executable, "-c", code, path], env=dict(
+                    self.env, PYTHONPATH=SRC + "/client/python"), stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL)
+                child.stdout.readline()
+                time.sleep(rng.uniform(0, 0.3))
+                child.send_signal(signal.SIGKILL)
+                child.communicate()
+                state = checkpoint.load(path)
+                self.assertTrue((state["a"] == state["step"] % 251).all())
+                saved += state["step"] + 1
+        self.assertGreater(saved, 0)
+        for name in os.listdir(self.mount):
+            if name.endswith(".part"):
+                os.unlink(self.mount + "/" + name)
+
     def test_connections_that_come_and_go_leave_no_space_granted(self):
         # Each is granted up to 64 MiB by each server that it writes to.
         state = {"a%d" % k: np.ones(100) for k in range(20)}

@@ -105,6 +105,17 @@ class ExactlyOnce(unittest.TestCase):
                 self.once(heads, list(DataLoader(again, batch_size=STEP, num_workers=after,
                                                  collate_fn=ids_of)))
 
+    def test_more_steps_than_were_given_are_refused(self):
+        """A DataLoader with another batch_size, whose batches are counted as if they were steps."""
+        for workers in (0, 2):
+            data = self.data()
+            batches = iter(DataLoader(data, batch_size=1, num_workers=workers, collate_fn=ids_of))
+            for _ in range(12):
+                next(batches)
+            with self.assertRaisesRegex(ValueError, "12 steps of this pass cannot .*batch_size"):
+                data.state_dict(batches=12)
+            self.assertEqual(data.state_dict(batches=3)["pos"], 3 * STEP)
+
     def test_an_older_pass_here_is_not_taken_for_that_of_workers(self):
         data = self.data()
         next(iter(data))

@@ -33,6 +33,7 @@ import json
 import mmap as _mmap
 import os
 import struct
+import threading
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from . import _store, _tensors
@@ -149,12 +150,16 @@ def _dump(header: dict) -> bytes:
 
 def _write(place: _store.Place, header: dict, parts: List[_tensors.Part], end: int,
            threads: int) -> None:
+    own, largest = threading.local(), min(_BLOCK, max((len(p.view) for p in parts), default=0))
     file = place.open(_store.temporary(place.path), write=True)
 
     def write_block(job):
         row, part, index, at, length = job
         # A copy: training may go on meanwhile, and the checksum must be that of what is written.
-        view = memoryview(bytearray(part.view[at:at + length]))
+        if not hasattr(own, "buffer"):
+            own.buffer = memoryview(bytearray(largest))
+        view = own.buffer[:length]
+        view[:] = part.view[at:at + length]
         row["sums"][index] = "%016x" % _sum(view)
         file.write(view, row["off"] + at)
 
@@ -212,8 +217,8 @@ class _Reader:
         if struct.unpack("<Q", head[56:])[0] != _sum(memoryview(head)[:56]):
             raise _bad(path, "the header is damaged", 0)
         if version != _VERSION:
-            raise _bad(path, "version %d of the format, this library knows %d" % (
-                version, _VERSION))
+            raise _bad(path, "version %d of the format, this library knows %d: load it with the "
+                       "Leat that saved it, and save it again" % (version, _VERSION))
         if size != self.size:
             raise _bad(path, "the file has %d bytes, and should have %d" % (self.size, size))
         if n > min(_JSON_MAX, self.size - _HEAD_SIZE):

@@ -51,6 +51,7 @@ _WORKERS = ("no batch of this pass was taken in this process. With worker proces
             "which needs no workers")
 
 
+_WORKERS_MAX = 1024  # whose steps are counted
 _MIDDLE = "the state is in the middle of a step, and here whole steps are given"
 
 
@@ -68,12 +69,14 @@ class _Steps:
         # Shared with workers that live on from epoch to epoch: epoch, step where a pass begins,
         # samples of that step that it leaves out, and whether the latest pass is in a worker.
         self._where = torch.zeros(4, dtype=torch.int64).share_memory_()
+        self._begun = torch.zeros(_WORKERS_MAX, dtype=torch.int64).share_memory_()  # steps, by each
         self._pass: Any = None  # the latest of this process
 
     def _begin(self, place: Place) -> None:
         for k, n in enumerate(place):
             self._where[k] = n
         self._where[3] = 0
+        self._begun.zero_()
         self._pass = None
 
     def set_epoch(self, epoch: int) -> None:
@@ -92,6 +95,11 @@ class _Steps:
         if place.skip:
             raise ValueError("this pass began in the middle of a step: steps of it cannot be "
                              "counted; give torch's DataLoader the batch_size of a step")
+        begun = int(self._begun.sum())
+        if 0 < begun < batches:
+            raise ValueError("%d steps of this pass cannot have been consumed, only %d were given: "
+                             "does torch's DataLoader have the batch_size of a step?" % (batches,
+                                                                                         begun))
         return self._at.state(place._replace(step=place.step + batches))
 
 
@@ -122,6 +130,8 @@ class _Pass:
                 raise StopIteration
             skip = self.place.skip if batch.step == self.place.step else 0
             self.place = Place(self.place.epoch, batch.step, skip)
+            if self._worker < _WORKERS_MAX:
+                self._data._begun[self._worker] += 1
             self._rest = self._data._give(batch)[skip:][::-1]
             if not self._rest:
                 self.place = Place(self.place.epoch, batch.step + self._workers, 0)
@@ -194,6 +204,10 @@ class IterableDataset(_Steps, _data.IterableDataset):
         epoch, step, skip = self._place()
         place = Place(epoch, step + worker, 0 if worker else skip)
         self._where[3] = int(info is not None)
+        if info is None:
+            self._begun.zero_()
+        elif worker < _WORKERS_MAX:
+            self._begun[worker] = 0
         self._pass = _Pass(self, self._resume or place, worker, workers)
         self._resume = None
         return self._pass
@@ -201,8 +215,8 @@ class IterableDataset(_Steps, _data.IterableDataset):
     def state_dict(self, batches: Optional[int] = None) -> Dict[str, Any]:
         """As of leat.DataLoader, after what was consumed of this pass; in the middle of a step it
         says so, and goes on only with the same number of ranks. batches: after so many steps of
-        this pass. ValueError, which says what to do, where that is not known here: with workers of
-        torch's DataLoader.
+        this pass. ValueError, which says what to do, where that is not known here, with workers of
+        torch's DataLoader, or cannot be: more steps than were given.
 
         In a worker, where StatefulDataLoader asks, it is the state of that worker."""
         if batches is not None:
