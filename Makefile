@@ -236,7 +236,7 @@ unit-%:
 
 man_pages := $(wildcard mds/*.8 ossd/*.8 fuse/*.8 tools/*.[158] deploy/*.5 client/*.3)
 integration_files := $(addprefix deploy/,$(addprefix slurm/,leat-slurm leat-slurm.conf prolog epilog \
-    burst_buffer.lua job_submit.lua) sge/prolog sge/epilog pbs/leat_stage.py \
+    burst_buffer.lua job_submit.lua) hook.sh sge/prolog sge/epilog sge/leat-sge pbs/leat_stage.py \
     k8s/leat-csi k8s/csi_messages.py)
 D := $(DESTDIR)
 install: programs ## into DESTDIR and PREFIX

@@ -34,7 +34,7 @@ packages_build="build-essential pkg-config liburing-dev librocksdb-dev libfuse3-
 packages_check="clang fuse3 python3 python3-numpy python3-torch python3-pip python3-setuptools
     python3-wheel python3-yaml python3-grpcio python3-protobuf attr acl e2fsprogs rsync gdb
     valgrind fio jq
-    mandoc universal-ctags iproute2"
+    mandoc universal-ctags iproute2 lua5.3"
 packages_demo="fuse3 python3 python3-numpy python3-torch oxygen-icon-theme gnome-backgrounds"
 
 other_distribution() {

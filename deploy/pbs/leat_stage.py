@@ -8,8 +8,8 @@
 
 It runs as root on every node of the job, each stages its own copy. What fails is the job's: it is
 deleted with the reason as its comment and in its log; the node stays in service. Configuration
-(leat_stage.json): {"leat": "/usr/bin/leat", "stage_dir": "/local/nvme", "timeout": 3600,
-"conf": "/etc/leat/leat.conf"}; %n in stage_dir is the node's name.
+(leat_stage.json, root's file): {"leat": "/usr/bin/leat", "stage_dir": "/local/nvme",
+"timeout": 3600, "conf": "/etc/leat/leat.conf"}; %n in stage_dir is the node's name.
 """
 import json
 import os
@@ -29,6 +29,10 @@ def configuration():
     found = {}
     if path:
         with open(path) as f:
+            st = os.fstat(f.fileno())
+            if st.st_uid not in (0, os.geteuid()) or st.st_mode & 0o022:
+                raise ValueError("%s: owner %d, mode %03o; it has to be root's, and only root may "
+                                 "write it" % (path, st.st_uid, st.st_mode & 0o777))
             found = json.load(f)
     unknown = set(found) - set(DEFAULTS)
     if unknown:
@@ -47,7 +51,7 @@ def leat(conf, timeout, *argv):
         return str(e)
     if p.returncode == 0:
         return None
-    lines = [l for l in p.stderr.decode(errors="replace").splitlines() if l.strip()]
+    lines = [l for l in p.stderr.decode("ascii", "replace").splitlines() if l.strip()]
     return lines[0][:300] if lines else "exit status %d" % p.returncode
 
 
@@ -64,7 +68,7 @@ def main(event):
             pbs.logmsg(pbs.LOG_WARNING, "leat: job %s: %s" % (event.job.id, why))
         return
     why = None if NAMES.fullmatch(names) and len(names) <= 4096 \
-        else "LEAT_STAGE: NAME@VERSION[,NAME@VERSION...]"
+        else "LEAT_STAGE: %a names no data sets: NAME@VERSION[,NAME@VERSION...]" % names[:80]
     for name in names.split(",") if why is None else []:
         why = why or leat(conf, conf["timeout"] + 60, "in", name, "--to", folder, "--evict",
                           "--lease", lease, "--timeout", str(conf["timeout"]),

@@ -17,11 +17,17 @@ of Slurm, so only the first ones are named.
 ]]--
 
 lua_script_name = "burst_buffer.lua"
-local helper = os.getenv("LEAT_SLURM") or "/usr/share/leat/slurm/leat-slurm"
-local directive = os.getenv("LEAT_SLURM_DIRECTIVE") or "BB_LUA"
+-- What a site may have otherwise: where the helper is, and Directive= of burst_buffer.conf.
+local helper = "/usr/share/leat/slurm/leat-slurm"
+local directive = "BB_LUA"
 
 local function quoted(text)
 	return "'" .. tostring(text):gsub("'", "'\\''") .. "'"
+end
+
+-- What a user wrote, for a message: short, and in letters that do nothing.
+local function shown(text)
+	return "'" .. text:sub(1, 80):gsub("[^\32-\126]", "?") .. "'"
 end
 
 -- Runs the helper: slurm.SUCCESS, or slurm.ERROR and what it said.
@@ -60,7 +66,8 @@ local function wanted(path)
 			if word:match("^leat=") or words.leat and name == "limit" then
 				if name == nil then
 					file:close()
-					return nil, "leat: '" .. word .. "' is not understood"
+					return nil, "leat: " .. shown(word) ..
+						" is not understood: leat=NAME@VERSION limit=200G"
 				end
 			end
 			if name == "leat" and words.leat ~= nil then
@@ -76,7 +83,7 @@ local function wanted(path)
 	end
 	for one in (words.leat .. ","):gmatch("([^,]*),") do
 		if not one:match("^%w[%w._-]*@%w[%w._-]*$") then
-			return nil, "leat: '" .. one .. "' is no NAME@VERSION"
+			return nil, "leat: " .. shown(one) .. " is no NAME@VERSION"
 		end
 	end
 	return words

@@ -5,7 +5,8 @@ reason in squeue. Without this, or without the burst buffer, the tasks themselve
 If the site has a job_submit.lua, call leat_stage(job_desc) from it.
 ]]--
 
-local directive = os.getenv("LEAT_SLURM_DIRECTIVE") or "BB_LUA"
+-- Directive= of burst_buffer.conf
+local directive = "BB_LUA"
 
 local function asked(job_desc)
 	local env = job_desc.spank_job_env

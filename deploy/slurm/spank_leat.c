@@ -35,14 +35,12 @@ static struct {
 	char leat[512], stage_dir[512], conf[512], timeout[16];
 } opt = {.leat = "/usr/bin/leat", .stage_dir = "/local/nvme", .timeout = "3600"};
 
+/* The same bytes in every locale. */
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
 static bool is_word(const char *s, size_t len)
 {
-	if (len == 0 || len > 128 || !isalnum((unsigned char)s[0]))
-		return false;
-	for (size_t i = 0; i < len; i++)
-		if (!isalnum((unsigned char)s[i]) && !strchr("._-", s[i]))
-			return false;
-	return true;
+	return len > 0 && len <= 128 && strspn(s, LETTERS) > 0 && strspn(s, LETTERS "._-") >= len;
 }
 
 /* They become arguments of commands that run as root. */
@@ -194,9 +192,10 @@ static int stage_one(const char *name, const char *dir)
 	char *const argv[] = {opt.leat,     "stage",     "in",        (char *)name,
 			      "--to",       (char *)dir, "--timeout", opt.timeout,
 			      "--progress", "none",      NULL};
-	char *const envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/", conf, NULL};
+	char *const envp[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/",
+			      opt.conf[0] ? conf : NULL, NULL};
 
-	snprintf(conf, sizeof(conf), opt.conf[0] ? "LEAT_CONF=%s" : "LEAT_CONF_NONE=%s", opt.conf);
+	snprintf(conf, sizeof(conf), "LEAT_CONF=%s", opt.conf);
 	if (run(argv, envp, text, sizeof(text)) == 0)
 		return 0;
 	for (size_t len = strlen(text); len > 0 && isspace((unsigned char)text[len - 1]); len--)

@@ -103,14 +103,10 @@ class GridEngine:
             "%s %s\n" % (w[0], quick.get(w[0], w[1])) for w in
             (l.split(None, 1) for l in self.run("qconf", "-ssconf").stdout.splitlines()))))
         template = self.run("qconf", "-sq").stdout
-        self.write("prolog", "#!/bin/sh\nexport LEAT_SGE_CONF=%s/leat-sge.conf\nexec %s\n" % (
-            self.root, SRC + "/deploy/sge/prolog"))
-        self.write("epilog", "#!/bin/sh\nexport LEAT_SGE_CONF=%s/leat-sge.conf\nexec %s\n" % (
-            self.root, SRC + "/deploy/sge/epilog"))
-        for name in ("prolog", "epilog"):
-            os.chmod(self.root + "/" + name, 0o755)
+        hook = "root@%s/deploy/sge/%s --conf %s/leat-sge.conf"
         given = {"qname": "test.q", "hostlist": "localhost", "slots": "2",
-                 "prolog": "root@%s/prolog" % self.root, "epilog": "root@%s/epilog" % self.root,
+                 "prolog": hook % (SRC, "prolog", self.root),
+                 "epilog": hook % (SRC, "epilog", self.root),
                  "shell": "/bin/bash", "shell_start_mode": "unix_behavior",
                  "load_thresholds": "NONE", "pe_list": "NONE",
                  "ckpt_list": "NONE"}
@@ -202,6 +198,48 @@ def test_failure(g):
     g.run("qdel", job)
     job = g.submit("echo next\n")
     wait_until(lambda: g.gone(job), 60, "the next job runs")
+
+
+def test_hostile_job(g):
+    """Root's prolog has the job's variables in its environment: none of them is run or believed."""
+    evil = g.root + "/jobs/evil"
+    os.makedirs(evil)
+    canary = g.root + "/jobs/canary"
+    os.mkdir(canary)
+    os.chmod(canary, 0o777)
+    script = "#!/bin/bash\n[ $(/usr/bin/id -u) != 0 ] || /usr/bin/touch %s/NAME\n" % canary
+    for name in ("rc", "leat", "awk", "sed", "sort", "date", "mktemp", "timeout", "hostname",
+                 "readlink",
+                 "rm", "bash", "grep", "stat"):
+        g.write("jobs/evil/" + name, script.replace("NAME", name))
+        os.chmod(evil + "/" + name, 0o755)
+    g.write("jobs/evil/hosts", "root:secret\n")
+    make_set(g.c, "hostile")
+    variables = {"LEAT_STAGE": "hostile@v1", "LEAT_SGE_CONF": evil + "/rc",
+                 "BASH_ENV": evil + "/rc",
+                 "ENV": evil + "/rc", "PATH": evil, "LEAT_CONF": evil + "/hosts",
+                 "LEAT_STAGE_DIR": evil,
+                 "PE_HOSTFILE": evil + "/hosts", "SGE_JOB_SPOOL_DIR": evil, "JOB_ID": "777",
+                 "SGE_TASK_ID": "9", "LD_PRELOAD": evil + "/none.so", "PYTHONPATH": evil,
+                 "IFS": "@",
+                 "LC_ALL": "de_DE", "SHELLOPTS": "xtrace", "TMPDIR": evil, "ON_NODE": evil + "/rc"}
+    job = g.submit("/usr/bin/touch %s/jobs/ran\n" % g.root, "-v", ",".join(
+        "%s=%s" % v for v in variables.items()))
+    wait_until(lambda: g.gone(job), 60, "the job has ended: %s" % g.run("qstat", "-j", job,
+                                                                        check=False).stdout)
+    assert os.path.exists(g.root + "/jobs/ran"), "the job ran"
+    assert not os.listdir(canary), os.listdir(canary)
+    assert g.c.leat("stage", "status", "hostile@v1", "--to", g.c.dir + "/nvme").returncode == 0
+    assert g.c.leat("stage", "evict", "hostile@v1", "--to", g.c.dir + "/nvme").returncode == 0
+    for names in ("$(touch %s/name)" % canary, "--to@/etc", "hostile@v1;touch %s/name" % canary):
+        job = g.submit("echo never\n", "-v", "LEAT_STAGE=" + names)
+        wait_until(lambda: "error reason" in g.run("qstat", "-j", job, check=False).stdout, 60,
+                   "the job has an error")
+        told = g.run("qstat", "-j", job).stdout
+        assert "names no data sets: NAME@VERSION" in told, told
+        g.run("qdel", job)
+    assert not os.listdir(canary), os.listdir(canary)
+    assert g.queue_state() == "", "the queue stays in service"
 
 
 def main():

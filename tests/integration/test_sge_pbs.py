@@ -53,7 +53,8 @@ def can_be_evicted(c, name, folder):
 
 
 def sge(c, script, names, **more):
-    spool = c.dir + "/spool"
+    # As the shepherd, their parent: in the folder of the job.
+    spool = "%s/active_jobs/%s" % (c.dir, more.pop("job", "42.1"))
     os.makedirs(spool, exist_ok=True)
     with open(spool + "/pe_hostfile", "w") as f:
         f.write("n1 4 all.q@n1 UNDEFINED\nn2.site 4 all.q@n2 UNDEFINED\n")
@@ -62,10 +63,9 @@ def sge(c, script, names, **more):
     with open(c.dir + "/leat-sge.conf", "w") as f:
         f.write("LEAT=%s/leat\nexport LEAT_CONF=%s/conf\nSTAGE_DIR=%s/sge-%%n\nTIMEOUT=30\n"
                 "ON_NODE='env ON=%%n'\n" % (BUILD, c.dev, c.dir))
-    env = dict({"JOB_ID": "42", "SGE_JOB_SPOOL_DIR": spool, "PE_HOSTFILE": spool + "/pe_hostfile",
-                "LEAT_SGE_CONF": c.dir + "/leat-sge.conf"}, **more)
-    return subprocess.run([SRC + "/deploy/sge/" + script], env=env, text=True, timeout=100,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+    return subprocess.run(["/bin/sh", "-c", '"$0" --conf "$1"; exit $?', SRC + "/deploy/sge/" +
+                           script, c.dir + "/leat-sge.conf"], env=more, text=True, timeout=100,
+                          cwd=spool, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, check=False)
 
 
@@ -86,8 +86,8 @@ def test_grid_engine(c):
     for bad in ("../x", "one@v1;id", "--to@x", "one", "one@v1,"):
         p = sge(c, "prolog", bad)
         assert p.returncode == 100 and "NAME@VERSION" in p.stderr, (bad, p)
-    p = sge(c, "prolog", "one@v1", JOB_ID="x y")
-    assert p.returncode == 100, p
+    p = sge(c, "prolog", "one@v1", job="x y")
+    assert p.returncode == 100 and "no folder of a job" in p.stderr, p
 
 
 def test_array(c):
@@ -95,15 +95,11 @@ def test_array(c):
     make_set(c, "array")
     folders = [c.dir + "/sge-n1", c.dir + "/sge-n2.site"]
     for task in ("1", "2"):
-        assert sge(c, "prolog", "array@v1", SGE_TASK_ID=task).returncode == 0
-    assert sge(c, "epilog", "array@v1", SGE_TASK_ID="1").returncode == 0
+        assert sge(c, "prolog", "array@v1", job="43." + task).returncode == 0
+    assert sge(c, "epilog", "array@v1", job="43.1").returncode == 0
     assert not any(can_be_evicted(c, "array", f) for f in folders), "the second task runs"
-    assert sge(c, "epilog", "array@v1", SGE_TASK_ID="2").returncode == 0
+    assert sge(c, "epilog", "array@v1", job="43.2").returncode == 0
     assert all(can_be_evicted(c, "array", f) for f in folders)
-    # what Grid Engine says where there is no array
-    assert sge(c, "prolog", "array@v1", SGE_TASK_ID="undefined").returncode == 0
-    assert sge(c, "epilog", "array@v1").returncode == 0
-    assert can_be_evicted(c, "array", folders[0])
 
 
 def pbs(c, kind, **variables):

@@ -66,8 +66,6 @@ class Slurm:
         self.children = []
         self.user = pwd.getpwnam("nobody")  # Slurm gives root no burst buffers
         self.env = dict(os.environ, SLURM_CONF=self.dir + "/slurm.conf",
-                        LEAT_SLURM=SRC + "/deploy/slurm/leat-slurm",
-                        LEAT_SLURM_CONF=self.dir + "/leat-slurm.conf",
                         LEAT_CONF=c.dev + "/conf")
 
     def write(self, name, text, mode=0o644):
@@ -93,12 +91,13 @@ class Slurm:
         self.write("leat-slurm.conf", LEAT_SLURM_CONF.format(
             build=BUILD, leat_conf=self.c.dev + "/conf", dir=self.dir))
         self.write("burst_buffer.conf", "Directive=BB_LUA\nStageInTimeout=100\n")
+        for name in ("leat-slurm", "prolog", "epilog"):  # slurmd gives them no environment
+            self.write(name, '#!/bin/sh\nexec %s/deploy/slurm/%s --conf %s/leat-slurm.conf "$@"\n' %
+                       (SRC, name, self.dir), 0o755)
         for name in ("burst_buffer.lua", "job_submit.lua"):
-            shutil.copy(SRC + "/deploy/slurm/" + name, self.dir)
-        for name in ("prolog", "epilog"):  # slurmd gives them no environment
-            self.write(name, "#!/bin/sh\nexport LEAT_SLURM=%s LEAT_SLURM_CONF=%s\n. %s\n" % (
-                self.env["LEAT_SLURM"], self.env["LEAT_SLURM_CONF"],
-                SRC + "/deploy/slurm/" + name), 0o755)
+            with open(SRC + "/deploy/slurm/" + name) as f:
+                self.write(name, f.read().replace("/usr/share/leat/slurm/leat-slurm",
+                                                  self.dir + "/leat-slurm"))
         self.write("plugstack.conf",
                    "optional %s/spank_leat.so leat=%s/leat stage_dir=%s/nvme-%%n timeout=60 "
                    "conf=%s/conf\n" % (BUILD, BUILD, self.dir, self.c.dev))
@@ -273,7 +272,7 @@ def leases(s, node):
 
 def hook(s, *argv):
     """leat-slurm as root calls it."""
-    return subprocess.run([s.env["LEAT_SLURM"], *argv], env=s.env, stdin=subprocess.DEVNULL,
+    return subprocess.run([s.dir + "/leat-slurm", *argv], env=s.env, stdin=subprocess.DEVNULL,
                           text=True, stdout=subprocess.PIPE, timeout=100, check=False)
 
 
