@@ -94,6 +94,10 @@ static void report(struct registration *g, int rc)
 		log_error("target %u: the metadata server refuses this store: %s", g->t->id,
 			  status_text(rc));
 		g->failed = rc;
+	} else if (rc == -LE_PERM && rc != g->last_logged) {
+		log_error("target %u: the metadata server takes this machine's network for one of "
+			  "clients with less rights: give it a row of its own (leat export add)",
+			  g->t->id);
 	} else if (rc < 0 && rc != g->last_logged && rc != -LE_SHUTDOWN && rc != -LE_INTR) {
 		log_warn("target %u: metadata server: %s", g->t->id, status_text(rc));
 	}

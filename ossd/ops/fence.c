@@ -50,6 +50,11 @@ bool fence_lives(const struct fence *f, uint64_t session)
 	       (f->n > 0 && bsearch(&session, f->live, f->n, sizeof(*f->live), compare) != NULL);
 }
 
+bool fence_ended(const struct fence *f, uint64_t session)
+{
+	return !f->open && !fence_lives(f, session);
+}
+
 int fence_admit(const struct fence *f, uint64_t session)
 {
 	if (f->open)

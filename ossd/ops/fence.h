@@ -1,9 +1,12 @@
 /*
- * Who may still change something. A session that has ended may have had a file to itself, which
- * others have now: what of its changes is still on its way is refused. The metadata server tells
+ * Who may still read or change something. What a session that has ended was allowed ended with it:
+ * its requests are refused, over whichever connection. It may have had a file to itself, which
+ * others have now, so nothing of its changes may still be on its way: the metadata server tells
  * which sessions live, gives nobody what such a session had before every target has said that it
  * knows and that nothing of it is under way any more, and waits for as long as one may act that it
  * does not hear: so a target that has not heard of it for that long (fence_ms) takes no changes.
+ * Reads go on then, of all that lived when it was heard last: nobody waits for their end, and no
+ * living client loses its reads because the metadata server is away.
  *
  * Owned by the target's loop.
  */
@@ -30,6 +33,8 @@ void fence_set(struct fence *f, uint64_t gen, uint64_t *live, size_t n, uint64_t
 /* The metadata server has answered what was sent at sent_us, and there is nothing newer. */
 void fence_heard(struct fence *f, uint64_t sent_us, uint32_t fence_ms);
 bool fence_lives(const struct fence *f, uint64_t session);
+/* It is known here that the session has ended. */
+bool fence_ended(const struct fence *f, uint64_t session);
 /* -LE_SESSION_GONE, -LE_NO_LEASE. Does not yield. */
 int fence_admit(const struct fence *f, uint64_t session) CHECK_RESULT;
 /* The set from which on nothing of a session that has ended is under way; 0: there is none. */

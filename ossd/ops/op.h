@@ -53,8 +53,8 @@ static inline uint32_t op_chain(const struct rpc_req *r)
 }
 /* Is this the target, is it in service, does the client know the chain's present epoch, is this the
  * member to ask? The first time it waits for the grace time, later ones do not yield.
- * -LE_NOT_READY, -LE_NO_TARGET, -LE_STALE_EPOCH, -LE_NOT_HEAD, -LE_NO_LEASE, -LE_PENDING,
- * -LE_INTR */
+ * Does the client's session live, as far as is known here? -LE_NOT_READY, -LE_NO_TARGET,
+ * -LE_STALE_EPOCH, -LE_NOT_HEAD, -LE_NO_LEASE, -LE_PENDING, -LE_SESSION_GONE, -LE_INTR */
 int op_admit(struct rpc_req *r, enum chain_need need, struct chain **ret_chain) CHECK_RESULT;
 /* The capability, unless the MDS asks. -LE_BAD_CAP */
 int op_check_cap(struct rpc_req *r, const struct cap *cap, struct ino ino, uint32_t gen,

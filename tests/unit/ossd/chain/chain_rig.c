@@ -328,8 +328,8 @@ int crig_write(struct chain_rig *r, uint32_t i, struct crig_write *w, uint64_t t
 	return rc;
 }
 
-int64_t crig_read(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk, void *buf,
-		 uint32_t len)
+int64_t crig_read_as(struct chain_rig *r, uint32_t i, uint64_t session,
+		     const struct chunk_id *chunk, void *buf, uint32_t len)
 {
 	struct oss_read_req req = {.chunk = *chunk, .len = len, .flags = READ_VERIFY};
 	struct oss_read_rep rep;
@@ -337,6 +337,7 @@ int64_t crig_read(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk,
 	struct slot_vec v = {.len = len};
 	int rc;
 
+	call.session = session;
 	assert_int_equal(slot_get(r->pool, NO_DEADLINE, &v.slot), 0);
 	call.bulk_in = &v;
 	call.n_bulk_in = 1;
@@ -346,6 +347,12 @@ int64_t crig_read(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk,
 	rpc_call_fini(&call);
 	slot_unref(v.slot);
 	return rc < 0 ? rc : (int64_t)call.ret_bulk_len;
+}
+
+int64_t crig_read(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk, void *buf,
+		 uint32_t len)
+{
+	return crig_read_as(r, i, 0, chunk, buf, len);
 }
 
 int crig_remove(struct chain_rig *r, uint32_t i, struct ino ino, uint64_t seq)

@@ -92,6 +92,9 @@ void crig_wait(struct crig_async *a);
 /* Bytes (up to the end), or a status. */
 int64_t crig_read(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk, void *buf,
 		 uint32_t len);
+/* The same for a client's session. */
+int64_t crig_read_as(struct chain_rig *r, uint32_t i, uint64_t session,
+		     const struct chunk_id *chunk, void *buf, uint32_t len);
 /* The whole chunk, when nothing of it is pending any more. */
 int64_t crig_read_any(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk, uint8_t *buf);
 /* Fragments of the same blocks of a chunk: writer i has bytes i, i + 4, … of each kilobyte's 64.

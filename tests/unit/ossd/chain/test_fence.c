@@ -1,4 +1,5 @@
-/* Who may change something at an object server: the sessions that live, as long as it hears so. */
+/* Who may do something at an object server: the sessions that live; changes only as long as it hears
+ * so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -51,6 +52,42 @@ static void write_main(void *arg)
 	a->done = true;
 }
 
+/* Every member refuses what has ended, and nobody else, however long nobody tells anything. */
+static void reads(struct chain_rig *r)
+{
+	static uint8_t buf[RIG_BS];
+
+	assert_int_equal(write_once(r, 8, 1), 0);
+	crig_wait_quiet(r);
+	for (uint32_t i = 0; i < r->n; i++) {
+		struct fence *f = &r->m[i].target.fence;
+
+		/* Nobody has told yet who lives: then nobody is known to have ended. */
+		f->open = false;
+		assert_int_equal(crig_read_as(r, i, 9, &one, buf, RIG_BS), RIG_BS);
+		live(f, 5, 12, 8, 12);
+		fence_heard(f, loop_now_us(), FENCE_MS);
+		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), RIG_BS);
+		assert_int_equal(crig_read_as(r, i, 13, &one, buf, RIG_BS), RIG_BS);
+		assert_int_equal(crig_read_as(r, i, 9, &one, buf, RIG_BS), -LE_SESSION_GONE);
+		assert_int_equal(crig_read_as(r, i, 11, &one, buf, RIG_BS), -LE_SESSION_GONE);
+		live(f, 6, 12, 13, 13);
+		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), -LE_SESSION_GONE);
+	}
+	(void)!fiber_sleep_us(2 * FENCE_MS * 1000);
+	for (uint32_t i = 0; i < r->n; i++) {
+		assert_int_equal(crig_read_as(r, i, 12, &one, buf, RIG_BS), RIG_BS);
+		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), -LE_SESSION_GONE);
+	}
+}
+
+static void test_reads(void **state)
+{
+	(void)state;
+	chain_rig_run(1, 1, reads);
+	chain_rig_run(1, 3, reads);
+}
+
 static void fenced(struct chain_rig *r)
 {
 	struct fence *f = &r->m[0].target.fence;
@@ -101,6 +138,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fenced),
+		cmocka_unit_test(test_reads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
