@@ -29,6 +29,7 @@ struct target {
 	uint32_t chains_epoch; /* map epoch of the last change of a chain that it is or was in */
 	/* For detect.c and membership.c: */
 	uint64_t peer;     /* connection that it was last heard on, 0: none */
+	char from[96];     /* the other end of that one, as transports name it */
 	bool ended;        /* that connection is over, */
 	uint64_t ended_us; /* since then */
 	bool gone;         /* its process has ended */

@@ -114,7 +114,14 @@ static int change(struct cluster *c, void *arg)
 	rpc_call_fini(&call);
 	if (rc < 0)
 		o->code = refused(c, o, rc);
-	if (rc >= 0 && c->tool->json)
+	else if (rep.target != 0)
+		o->code = tool_error(c->tool, EXIT_FAILED,
+				     "Give the networks of servers rows of their own first: "
+				     "leat export add ADDRESS",
+				     "%s would take rights from the object server of target %u, which "
+				     "could not serve any more",
+				     o->network, (unsigned)rep.target);
+	else if (c->tool->json)
 		o->code = tool_print_json(json_pack("{s:i}", "exports", (int)rep.n));
 	return o->code != EXIT_OK ? 0 : rc;
 }

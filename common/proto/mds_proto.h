@@ -402,14 +402,15 @@ enum quota_mask {
 #define mds_space_rep_FIELDS(F) F(u64, bytes)
 
 /* `leat export`: what clients of a network may do (mds/exports.h). ADD takes the place of a row of
- * the same network, REMOVE looks only at that. -LE_BUSY: it would take rights from who asks. rows:
- * export_row one behind the other, those that count first first. */
+ * the same network, REMOVE looks only at that. -LE_BUSY: it would take rights from who asks;
+ * target: from that object server, so nothing is changed either (0: it is). rows: export_row one
+ * behind the other, those that count first first. */
 enum export_change {
 	EXPORT_ADD = 1,
 	EXPORT_REMOVE = 2,
 };
 #define mds_export_set_req_FIELDS(F) F(u32, what) F(export_row, row)
-#define mds_export_set_rep_FIELDS(F) F(u32, n)
+#define mds_export_set_rep_FIELDS(F) F(u32, n) F(u32, target)
 #define mds_export_get_req_FIELDS(F)
 #define mds_export_get_rep_FIELDS(F) F(bytes, rows)
 

@@ -16,12 +16,13 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/rpc/addr.h"
 #include "mds/recall.h"
 
 enum {
 	HAS_CRED = 1, /* the request begins with it */
 	CHANGES = 2,
-	ADMIN = 4, /* of the cluster: not from networks of less rights */
+	ADMIN = 4, /* of the cluster, or a server's word: not from networks of less rights */
 	HARMLESS = 8
 };
 
@@ -63,6 +64,12 @@ static const struct {
 	{OP_mds_fsck_page, ADMIN},
 	{OP_mds_fsck_repair, ADMIN},
 	{OP_mds_export_set, ADMIN},
+	{OP_mds_session_list, ADMIN},
+	{OP_mds_target_register, ADMIN},
+	{OP_mds_target_heartbeat, ADMIN},
+	{OP_mds_chain_synced, ADMIN},
+	{OP_mds_target_bad, ADMIN},
+	{OP_mds_residency_set, ADMIN},
 	{OP_mds_close, HARMLESS},
 	{OP_mds_lock, HARMLESS},
 };
@@ -121,23 +128,23 @@ static int without_group_0(struct cred *c)
 	return 0;
 }
 
-/* Who becomes somebody else has been checked by nobody yet, whatever the client's kernel says. */
+/* What the client's kernel has checked counts for nobody: root there gives itself, and others, the
+ * capabilities that it likes. */
 static int squash(const struct export_row *row, struct cred *c)
 {
+	if ((row->flags & (EXPORT_SQUASH_ALL | EXPORT_SQUASH_ROOT)) != 0)
+		c->flags = 0;
 	if ((row->flags & EXPORT_SQUASH_ALL) != 0 ||
 	    ((row->flags & EXPORT_SQUASH_ROOT) != 0 && c->uid == 0)) {
 		c->uid = row->anon_uid;
 		c->gid = row->anon_gid;
-		c->flags &= ~(uint32_t)CRED_CHECKED;
 		c->groups = bytes_of(NULL, 0);
 		return 0;
 	}
 	if ((row->flags & EXPORT_SQUASH_ROOT) == 0)
 		return 0;
-	if (c->gid == 0) {
+	if (c->gid == 0)
 		c->gid = row->anon_gid;
-		c->flags &= ~(uint32_t)CRED_CHECKED;
-	}
 	return without_group_0(c);
 }
 
@@ -182,14 +189,14 @@ int export_gate(struct op *op, const struct op_desc *d, void *in)
 
 	if (op->m->exports.n == 0 || op->r == NULL)
 		return 0;
-	/* Object servers have no files of their own, and act for nobody. */
-	if (op->r->peer->role == ROLE_OSSD && d->kind == OP_CTRL)
-		return 0;
 	row = rule_of(op);
 	if (row.flags == 0)
 		return 0;
 	kind = kind_of(d);
-	if ((kind & ADMIN) != 0)
+	/* Servers are in networks of all rights (change sees to that): who says that he is one here
+	 * is none. */
+	if ((kind & ADMIN) != 0 || op->r->peer->role == ROLE_OSSD ||
+	    op->r->peer->role == ROLE_MDS)
 		return -LE_PERM;
 	if ((row.flags & EXPORT_READ_ONLY) != 0) {
 		if ((kind & CHANGES) != 0)
@@ -274,10 +281,45 @@ static int end_restricted(struct mds *m, const struct exports *old, uint64_t lim
 
 /* ---- the table ---- */
 
-/* Whoever takes the right to undo it from himself would need another way back. */
-static bool shuts_out(const struct op *op, const struct exports *next)
+static bool restricts(const struct exports *next, const char *addr)
 {
-	return op->r != NULL && exports_rule(next, op->r->peer->addr).flags != 0;
+	struct net_address a;
+
+	return net_address_of_peer(addr, &a) == 0 && exports_rule(next, addr).flags != 0;
+}
+
+/* Where it was heard from last, and where it says that it is. */
+static bool restricts_target(const struct exports *next, const struct target *t)
+{
+	char list[1024], *save = NULL;
+
+	if ((t->info.flags & TARGET_REMOVED) != 0)
+		return false;
+	if (restricts(next, t->from))
+		return true;
+	snprintf(list, sizeof(list), "%s", t->addrs);
+	for (char *w = strtok_r(list, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save)) {
+		const char *rest;
+
+		addr_split(w, &rest);
+		if (restricts(next, rest))
+			return true;
+	}
+	return false;
+}
+
+/* Whoever takes the right to undo it from himself would need another way back, and an object server
+ * could not say any more that it lives. */
+static int shuts_out(const struct op *op, const struct exports *next, uint32_t *ret_target)
+{
+	const struct cluster *c = &op->m->cluster;
+
+	if (op->r != NULL && exports_rule(next, op->r->peer->addr).flags != 0)
+		return -LE_BUSY;
+	for (uint32_t i = 0; i < c->n_targets && *ret_target == 0; i++)
+		if (restricts_target(next, c->targets[i]))
+			*ret_target = c->targets[i]->info.id;
+	return 0;
 }
 
 static void copy_table(struct exports *to, const struct exports *from)
@@ -286,11 +328,11 @@ static void copy_table(struct exports *to, const struct exports *from)
 	to->n = from->n;
 }
 
-/* next, old: room for a table each. */
-static int change(struct op *op, const struct mds_export_set_req *in, struct exports *next,
-		  struct exports *old)
+/* tables: room for two. */
+static int change(struct op *op, const struct mds_export_set_req *in, struct exports *tables,
+		  struct mds_export_set_rep *out)
 {
-	struct exports *e = &op->m->exports;
+	struct exports *e = &op->m->exports, *next = &tables[0], *old = &tables[1];
 	struct network net = export_network(&in->row);
 
 	copy_table(old, e);
@@ -301,8 +343,9 @@ static int change(struct op *op, const struct mds_export_set_req *in, struct exp
 		TRY(exports_remove(next, &net));
 	else
 		return -LE_INVAL;
-	if (shuts_out(op, next))
-		return -LE_BUSY;
+	TRY(shuts_out(op, next, &out->target));
+	if (out->target != 0)
+		return 0;
 	TRY(exports_store(next, op->store));
 	copy_table(e, next);
 	return end_restricted(op->m, old, op->store->counters.next_session);
@@ -321,7 +364,7 @@ int mds_export_set(struct op *op, const void *vin, void *vout)
 	if (tables == NULL)
 		return -LE_NOMEM;
 	fmutex_lock(&op->m->exports.lock);
-	rc = change(op, in, &tables[0], &tables[1]);
+	rc = change(op, in, tables, out);
 	fmutex_unlock(&op->m->exports.lock);
 	free(tables);
 	TRY(rc);

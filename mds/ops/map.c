@@ -1,4 +1,5 @@
 /* The cluster map: for clients, and from targets. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/log.h"
@@ -36,6 +37,8 @@ static void heard_on(struct op *op, uint32_t target)
 
 	if (t == NULL || op->r == NULL || op->r->peer->gone)
 		return;
+	if (t->peer != op->r->peer->id)
+		snprintf(t->from, sizeof(t->from), "%s", op->r->peer->addr);
 	t->peer = op->r->peer->id;
 	t->ended = false;
 }

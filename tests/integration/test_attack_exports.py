@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+# timeout: 240
+"""What the rules of `leat export` refuse to a client that has the cluster's key and sends frames of
+its own making. It comes from other addresses of the loopback interface."""
+import os
+import re
+import shutil
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
+
+import frames
+from cluster import put, run_tests, wait_until
+from frames import AGENT, CLIENT, CRED_CHECKED, MDS, OSSD, TOOL, Peer, cred
+
+CLUSTER = {"mounts": 1, "ossd": 2, "size": "256M", "replicas": 2,
+           "conf": {"mds": {"session_ttl_ms": 12000}}}
+ALICE, BOB, NOBODY, NOGROUP = 2001, 2002, 7777, 7778
+FREE, SQUASHED, READ_ONLY, ALL_SQUASHED, BOTH = ["127.0.0.%d" % n for n in range(1, 6)]
+ROWS = {SQUASHED: ["--root-squash"], READ_ONLY: ["--ro"], ALL_SQUASHED: ["--all-squash"],
+        BOTH: ["--ro", "--root-squash"]}
+M = frames.Messages()
+SET_MODE, SET_UID, SET_GID, SET_SIZE, SET_SEALED, SET_PROJECT = 1, 2, 4, 8, 512, 8192
+
+
+def mds_of(c):
+    m = re.search(r"^mds = (\S+):(\d+)$", open(c.dev + "/conf").read(), re.M)
+    return m.group(1), int(m.group(2))
+
+
+def peer(c, source, role=CLIENT, addr=None):
+    return Peer(addr or mds_of(c), frames.read_key(c.dev + "/key"), role, source, M)
+
+
+def rows(c):
+    for source, words in ROWS.items():
+        c.leat("export", "add", "--anon-uid", str(NOBODY), "--anon-gid", str(NOGROUP), *words,
+               source)
+
+
+# ---- every operation, with every lie ----
+
+class Tree:
+    """A directory with one of each that operations are tried on. open_: everybody may do all."""
+
+    def __init__(self, c, name, open_):
+        self.path, self.open = "%s/%s" % (c.mnt(), name), open_
+        self.make()
+
+    def make(self):
+        shutil.rmtree(self.path, ignore_errors=True)
+        os.mkdir(self.path)
+        put(self.path + "/file", b"content")
+        os.setxattr(self.path + "/file", "user.old", b"1")
+        os.setxattr(self.path + "/file", "trusted.old", b"1")
+        os.mkdir(self.path + "/empty")
+        os.symlink("target", self.path + "/link")
+        for name, mode in (("/file", 0o660), ("/empty", 0o770), ("", 0o770)):
+            os.chown(self.path + name, ALICE, 0)
+            os.chmod(self.path + name, mode | (mode >> 3 if self.open else 0))
+        self.ino = {n: os.lstat("%s/%s" % (self.path, n)).st_ino for n in ("file", "link", "empty")}
+        self.ino["."] = os.lstat(self.path).st_ino
+        self.was = self.look()
+
+    def look(self):
+        """All that is there, but when it was made and where it is."""
+        def one(path):
+            st = os.lstat(path)
+            names = [] if os.path.islink(path) else sorted(os.listxattr(path))
+            return (st.st_mode, st.st_uid, st.st_gid, st.st_nlink,
+                    0 if os.path.isdir(path) else st.st_size,
+                    [(n, os.getxattr(path, n)) for n in names])
+        return [("", one(self.path))] + [(n, one(self.path + "/" + n))
+                                         for n in sorted(os.listdir(self.path))]
+
+
+def attempts(t):
+    """(operation, its fields but the credential) on that tree: each of those that have one."""
+    file, top = t.ino["file"], t.ino["."]
+    at = {"parent": top, "name": b"new"}
+    return [
+        ("mds_lookup", {"parent": top, "name": b"file"}),
+        ("mds_getattr", {"ino": file}),
+        ("mds_setattr", {"ino": file, "mask": SET_MODE, "attr": {"mode": 0o104777}}),
+        ("mds_setattr", {"ino": file, "mask": SET_UID | SET_GID, "attr": {"uid": 0, "gid": 0}}),
+        ("mds_setattr", {"ino": file, "mask": SET_SIZE, "attr": {"size": 1}}),
+        ("mds_setattr", {"ino": file, "mask": SET_PROJECT, "attr": {"project": 1}}),
+        ("mds_create", dict(at, mode=0o104755, flags=os.O_RDWR)),
+        ("mds_mknod", dict(at, mode=0o020666, rdev=0x103)),
+        ("mds_mkdir", dict(at, mode=0o755)),
+        ("mds_symlink", dict(at, target=b"elsewhere")),
+        ("mds_readlink", {"ino": t.ino["link"]}),
+        ("mds_link", dict(at, ino=file)),
+        ("mds_unlink", {"parent": top, "name": b"file"}),
+        ("mds_rmdir", {"parent": top, "name": b"empty"}),
+        ("mds_rename", {"parent": top, "name": b"file", "new_parent": top, "new_name": b"new"}),
+        ("mds_readdir", {"ino": top, "max_bytes": 4096, "flags": 1}),
+        ("mds_open", {"ino": file, "flags": os.O_RDONLY}),
+        ("mds_open", {"ino": file, "flags": os.O_RDWR}),
+        ("mds_fallocate", {"ino": file, "len": 8192}),
+        ("mds_getxattr", {"ino": file, "name": b"user.old"}),
+        ("mds_getxattr", {"ino": file, "name": b"trusted.old"}),
+        ("mds_setxattr", {"ino": file, "name": b"user.new", "value": b"1"}),
+        ("mds_setxattr", {"ino": file, "name": b"trusted.new", "value": b"1"}),
+        ("mds_setxattr", {"ino": file, "name": b"security.new", "value": b"1"}),
+        ("mds_listxattr", {"ino": file}),
+        ("mds_removexattr", {"ino": file, "name": b"user.old"}),
+        ("mds_layout_set", {"ino": t.ino["empty"], "layout": {"replicas": 1}}),
+        ("mds_access", {"ino": file, "mask": 7}),
+        ("mds_tmpfile", {"parent": top, "mode": 0o600, "flags": os.O_RDWR}),
+        ("mds_copy", {"ino": file, "len": 7}),
+        ("mds_quota_set", {"ino": top, "mask": 1, "bytes_hard": 1 << 20}),
+    ]
+
+
+# (what a client says, and as whom it is to be treated), where root is squashed
+LIES = [
+    (cred(0, 0), cred(NOBODY, NOGROUP)),
+    (cred(BOB, 0), cred(BOB, NOGROUP)),
+    (cred(BOB, BOB, groups=[5, 0, 6]), cred(BOB, BOB, groups=[5, 6])),
+    (cred(BOB, BOB, CRED_CHECKED), cred(BOB, BOB)),
+    (cred(BOB, BOB, 0xffffffff), cred(BOB, BOB)),
+    (cred(0, 0, CRED_CHECKED, groups=[0]), cred(NOBODY, NOGROUP)),
+]
+
+
+def fields_of(name, values):
+    known = {f for _, f in M.fields[name + "_req"]}
+    return {k: v for k, v in values.items() if k in known}
+
+
+def differences(c, p, lies, open_):
+    """What comes of each operation with a lie, and is not what comes of it with the truth."""
+    liar, honest = Tree(c, "liar", open_), Tree(c, "honest", open_)
+    found, n_done = [], 0
+    for k in range(len(attempts(liar))):
+        for said, true in lies:
+            results = []
+            for tree, who in ((liar, said), (honest, true)):
+                name, values = attempts(tree)[k]
+                status, rep = p.ask(name, cred=who, **fields_of(name, values))
+                if status == "OK" and name in ("mds_open", "mds_create", "mds_tmpfile"):
+                    ino = rep["attr"]["ino"]
+                    p.ask("mds_close", ino=ino, flags=values["flags"])
+                results.append(status)
+                n_done += status == "OK"
+            if M.kind[name] == "WRITE" and ("OK" in results or said == lies[-1][0]):
+                results += [liar.look(), honest.look()]
+                for tree, now in ((liar, results[2]), (honest, results[3])):
+                    if now != tree.was:
+                        tree.make()
+            if results[:1] + results[2:3] != results[1:2] + results[3:4]:
+                found.append((name, values, said, results))
+    return found, n_done
+
+
+def test_all_operations_with_a_credential_are_tried(c):
+    tried = {name for name, _ in attempts(Tree(c, "liar", True))}
+    assert tried == {n[:-4] for n, fields in M.fields.items()
+                     if n.endswith("_req") and ("cred", "cred") in fields}, tried
+
+
+def test_nothing_that_a_client_says_of_itself_makes_it_more(c):
+    rows(c)
+    everybody = [(said, cred(NOBODY, NOGROUP)) for said, _ in LIES] + [
+        (cred(ALICE, ALICE, CRED_CHECKED, groups=[0]), cred(NOBODY, NOGROUP))]
+    for source, lies, open_ in ((SQUASHED, LIES, False), (SQUASHED, LIES, True),
+                                (BOTH, LIES, True), (ALL_SQUASHED, everybody, False)):
+        with peer(c, source, TOOL if open_ else CLIENT) as p:
+            p.open_session()
+            found, n_done = differences(c, p, lies, open_)
+            assert not found, (source, len(found), found[0])
+            # An honest one may do things: else this compares refusals alone.
+            assert n_done > 20 or not open_, (source, n_done)
+
+
+def test_a_read_only_network_changes_nothing_whatever_it_says(c):
+    tree = Tree(c, "liar", True)
+    for role in (CLIENT, AGENT, TOOL):
+        with peer(c, READ_ONLY, role) as p:
+            p.open_session()
+            for name, values in attempts(tree):
+                status, _ = p.ask(name, cred=cred(0, 0, CRED_CHECKED), **fields_of(name, values))
+                assert tree.look() == tree.was, (name, status)
+                changes = M.kind[name] == "WRITE" and values.get("flags") != os.O_RDONLY
+                assert status == "ROFS" if changes else status in ("OK", "ROFS"), (name, status)
+
+
+def test_servers_are_not_believed_in_networks_of_less_rights(c):
+    before = c.status()["targets"]
+    uuid = os.urandom(16)
+    rogue = {"mds_target_register": {"uuid": uuid, "addrs": b"127.0.0.2:1", "host": b"evil",
+                                     "capacity": 1 << 40, "free": 1 << 40, "incarnation": 1},
+             "mds_target_heartbeat": {"target": 1}, "mds_chain_synced": {"chain": 1},
+             "mds_target_bad": {"target": 1}, "mds_session_list": {},
+             "mds_residency_set": {"node": b"gpu01", "addrs": b"127.0.0.2:1", "ttl_ms": 60000,
+                                   "rows": bytes()},
+             "mds_target_admin": {"what": 1, "target": 1}, "mds_fsck_page": {"kind": 1},
+             "mds_fsck_repair": {"what": 1}, "mds_export_set": {"what": 2}}
+    for source in ROWS:
+        for role in (CLIENT, MDS, OSSD, AGENT, TOOL):
+            with peer(c, source, role) as p:
+                for name, values in rogue.items():
+                    assert p.ask(name, **values)[0] == "PERM", (source, role, name)
+                if role in (MDS, OSSD):
+                    assert p.ask("mds_status")[0] == "PERM", (source, role)
+                    tree = Tree(c, "liar", True)
+                    for name, values in attempts(tree)[:3]:
+                        assert p.ask(name, cred=cred(), **fields_of(name, values))[0] == "PERM"
+    assert [t["id"] for t in c.status()["targets"]] == [t["id"] for t in before]
+    # And the servers' own network is not made one of those.
+    r = c.leat("export", "add", "--ro", "127.0.0.0/30", check=False)
+    assert r.returncode == 1 and "machine" in r.stderr, r
+    c.leat("export", "add", "127.0.0.1")
+    c.leat("export", "add", "--ro", "127.0.0.0/30")
+    wait_until(lambda: all(t["state"] == "up" for t in c.status()["targets"]), 10, "servers go on")
+    for network in ("127.0.0.0/30", "127.0.0.1"):
+        c.leat("export", "rm", network)
+
+
+# ---- reads end with the session ----
+
+def read_all(p, who, chains, at):
+    """Asks each member of the file's chain for its first bytes: the statuses."""
+    ino, gen, cap = who
+    said = {}
+    for chain_id, chain in chains.items():
+        for target in chain["targets"]:
+            key = frames.read_key(at["key"])
+            with Peer(at["targets"][target], key, CLIENT, at["source"], M) as q:
+                q.session = p.session
+                status, rep = q.ask("oss_read", cap=cap, len=4096,
+                                    chunk={"ino": ino, "gen": gen, "idx": 0},
+                                    frame={"target": target, "chain": chain_id,
+                                           "epoch": chain["epoch"]})
+                said[(chain_id, target)] = (status, rep and rep["end"])
+    return said
+
+
+def test_a_read_right_ends_with_its_session(c):
+    data = b"secret " * 512
+    put(c.mnt() + "/data", data)
+
+    def begin():
+        p = peer(c, FREE)
+        p.open_session()
+        attr = p.walk("/data", cred())
+        status, rep = p.ask("mds_open", cred=cred(), ino=attr["ino"], flags=os.O_RDONLY)
+        assert status == "OK"
+        targets, chains = p.map()
+        where = {"targets": targets, "key": c.dev + "/key", "source": FREE}
+        chains = {k: ch for k, ch in chains.items() if ch["replicas"] == 2}
+        who = (attr["ino"], rep["cap"]["gen"], rep["cap"])
+        said = read_all(p, who, chains, where)
+        held = {k: v for k, v in said.items() if v == ("OK", len(data))}
+        assert len(held) == 2, said  # both copies
+        return p, who, chains, where
+
+    def refused(began):
+        said = read_all(*began)
+        return all(status == "SESSION_GONE" for status, _ in said.values()), said
+
+    # It is closed; the network's rights change; nothing is heard of it.
+    for how in ("close", "export", "silence"):
+        p, who, chains, where = began = begin()
+        if how == "close":
+            try:
+                assert p.ask("mds_session_close", session=p.session)[0] == "OK"
+            except ConnectionError:
+                pass  # with the session its connection ends, perhaps before the answer
+        elif how == "export":
+            # A session of that network, whose rights are taken away.
+            p.close()
+            where["source"] = "127.0.0.6"
+            p = peer(c, "127.0.0.6")
+            p.open_session()
+            status, rep = p.ask("mds_open", cred=cred(), ino=who[0], flags=os.O_RDONLY)
+            who = (who[0], rep["cap"]["gen"], rep["cap"])
+            began = (p, who, chains, where)
+            assert not refused(began)[0]
+            c.leat("export", "add", "--root-squash", "127.0.0.6")
+        else:
+            # Its machine is gone.
+            p.close()
+            wait_until(lambda: refused(began)[0], 60, "its session has ended")
+            continue
+        time.sleep(2)
+        ok, said = refused(began)
+        assert ok, (how, said)
+        p.close()
+    c.leat("export", "rm", "127.0.0.6")
+
+    # Who lives reads on, also while and after the metadata server is away, and after each server
+    # began anew.
+    began = begin()
+    c.kill("mds")
+    for _ in range(6):
+        said = read_all(*began)
+        assert list(said.values()).count(("OK", len(data))) == 2, said
+        time.sleep(1)
+    c.start("mds")
+    # As a client does: it takes its session up again.
+    with peer(c, FREE) as again:
+        again.session = began[0].session
+        for _ in range(3):
+            time.sleep(1)
+            said = read_all(*began)
+            assert list(said.values()).count(("OK", len(data))) == 2, said
+
+
+run_tests(globals())
