@@ -118,8 +118,8 @@ static int change(struct cluster *c, void *arg)
 		o->code = tool_error(c->tool, EXIT_FAILED,
 				     "Give the networks of servers rows of their own first: "
 				     "leat export add ADDRESS",
-				     "%s would take rights from the object server of target %u, which "
-				     "could not serve any more",
+				     "%s would take rights from the object server of target %u, "
+				     "which could not serve any more",
 				     o->network, (unsigned)rep.target);
 	else if (c->tool->json)
 		o->code = tool_print_json(json_pack("{s:i}", "exports", (int)rep.n));

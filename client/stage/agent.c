@@ -127,8 +127,12 @@ static void report(struct agent *a, uint32_t ttl_ms)
 	struct rpc_call call;
 	int rc = mds_call(a->fs->client, OP_mds_residency_set, &req, &rep, &call);
 	rpc_call_fini(&call);
-	if (rc < 0 && !a->stopping)
+	if (rc == -LE_PERM && !a->untold)
+		log_warn("this node's network has less rights (leat export): others do not hear "
+			 "what is here");
+	else if (rc < 0 && rc != -LE_PERM && !a->stopping)
 		log_warn("cannot tell the metadata server what is here: %s", status_text(rc));
+	a->untold = rc == -LE_PERM;
 	free(buf);
 }
 

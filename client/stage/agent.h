@@ -66,6 +66,7 @@ struct agent {
 	struct served *served[AGENT_SERVED_MAX];
 	struct leat_stage_copy *copies; /* READY ones, as they were looked at last */
 	uint32_t n_copies;
+	bool untold; /* nobody may hear of it: its network has less rights */
 	bool look; /* something may have become READY, or gone */
 	uint64_t looked_us;
 	bool stopping;

@@ -209,7 +209,7 @@ static void squashed(struct fx *f)
 	assert_int_equal(in.cred.gid, 8);
 	assert_int_equal(in.cred.flags, 0);
 	assert_int_equal(in.cred.groups.len, 0);
-	/* Somebody else keeps all but root's groups; what the kernel has checked counts for nobody. */
+	/* Somebody else keeps all but root's groups; what the kernel has checked counts not. */
 	in.cred = (struct cred){.uid = 100, .gid = 100, .flags = CRED_CHECKED};
 	in.cred.groups = bytes_of(groups, 12);
 	assert_int_equal(export_gate(&op, &d, &in), 0);

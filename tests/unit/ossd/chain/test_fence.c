@@ -1,5 +1,5 @@
-/* Who may do something at an object server: the sessions that live; changes only as long as it hears
- * so. */
+/* Who may do something at an object server: the sessions that live; changes only as long as it
+ * hears so. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
