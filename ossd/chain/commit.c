@@ -435,12 +435,11 @@ static void undone(struct commit_member *m)
 static void forget_answer(const struct version *v, struct kv_batch *b)
 {
 	struct replay_key k = {v->chain->id, v->slot, v->session};
-	uint8_t key[REPLAY_ROW_SIZE];
+	struct replay_row row = {v->seq, 0, v->op, bytes_of(v->answer, v->answer_len)};
 
 	if (v->seq == 0)
 		return;
-	replay_row_encode(&k, key);
-	kv_batch_delete(b, key, sizeof(key));
+	replay_take_back(&v->chain->all->store->replay, &k, &row, b);
 	if (v->replay)
 		replay_settle(v->replay, v->seq, false);
 }

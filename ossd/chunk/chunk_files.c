@@ -140,6 +140,10 @@ static int edit_step(const struct edit *e, const struct ids *ids, uint64_t *n_ch
 		struct chunk_tx tx;
 
 		rc = e->how->begin(arg, &ids->id[i], e->whole(e, &ids->id[i]), &tx);
+		if (rc == 1) {
+			rc = 0;
+			continue;
+		}
 		if (rc == 0)
 			rc = e->change(e, &tx);
 		if (rc == 0 && tx.changes) {
@@ -238,8 +242,7 @@ static int edit_range(struct chunk_store *s, struct edit *e, const struct chunk_
 		rc = chunk_find_vanished(s, first, last, NULL, &found);
 	if (rc == 0)
 		rc = edit_rows(s, e, first, last, work);
-	if (rc == 0)
-		*ret_n = work->n;
+	*ret_n = work->n;
 	free(work);
 	return rc;
 }

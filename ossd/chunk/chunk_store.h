@@ -205,7 +205,8 @@ struct chunk_edits {
 	void *arg;
 	/* The store's own way, where begin is NULL: may a change still be made? Right before it. */
 	int (*may)(void *arg);
-	/* Like chunk_tx_begin; like chunk_tx_begin_over where nothing of the chunk is to remain. */
+	/* Like chunk_tx_begin; like chunk_tx_begin_over where nothing of the chunk is to remain. 1:
+	 * it is changed already. */
 	int (*begin)(void *arg, const struct chunk_key *id, bool whole, struct chunk_tx *tx);
 	/* Takes over what *tx holds (a copy of it may be made), also when it fails. */
 	int (*join)(void *arg, struct chunk_tx *tx);
@@ -216,7 +217,8 @@ struct chunk_edits {
 /* ---- many chunks: durable when they return ----
  * file: any chunk of the file, on the chain that is meant. edits: NULL: the store's own. */
 
-/* Nothing at or beyond file offset size survives. ret_n: chunks that changed. */
+/* Nothing at or beyond file offset size survives. ret_n: chunks that changed, also before it
+ * failed. */
 int chunk_trim_file(struct chunk_store *s, const struct chunk_edits *edits,
 		    const struct chunk_key *file, uint32_t chunk_size, uint64_t size,
 		    uint64_t *ret_n) CHECK_RESULT;

@@ -71,6 +71,40 @@ int replay_parse(const void *value, size_t len, struct replay_row *ret_row)
 		       : 0;
 }
 
+/* ---- lanes ---- */
+
+static bool is_lane(const struct replay_key *k)
+{
+	return k->slot >= REPLAY_SLOTS;
+}
+
+void replay_step_encode(uint64_t idx, uint8_t out[REPLAY_STEP_SIZE])
+{
+	struct wire_w w;
+
+	wire_w_init(&w, out, REPLAY_STEP_SIZE);
+	wire_put_u64(&w, &idx);
+}
+
+/* Up to which chunk the lane is done. */
+static uint64_t step_of(const void *reply, uint32_t len)
+{
+	uint64_t idx = 0;
+	struct wire_r w;
+
+	wire_r_init(&w, reply, len);
+	wire_get_u64(&w, &idx);
+	return idx;
+}
+
+/* Is the row newer than what the entry knows? */
+static bool is_news(const struct replay_ent *e, const struct replay_row *row)
+{
+	if (row->seq != e->seq || !is_lane(&e->key))
+		return row->seq > e->seq;
+	return step_of(row->reply.data, row->reply.len) > step_of(e->reply, e->reply_len);
+}
+
 static void set(struct replay_ent *e, const struct replay_row *row)
 {
 	e->seq = row->seq;
@@ -121,7 +155,7 @@ int replay_import(struct replay *r, const struct replay_key *key, const struct r
 	if (!e)
 		return -LE_NOMEM;
 	if (e->doubted ? e->running_seq == row->seq
-		       : e->running_seq >= row->seq || e->seq >= row->seq) {
+		       : e->running_seq >= row->seq || !is_news(e, row)) {
 		e->doubted = false;
 		return 0;
 	}
@@ -160,11 +194,12 @@ void replay_keep(struct replay *r, const struct replay_key *key, const struct re
 {
 	const struct replay_ent *e = find(r, key);
 
-	if (!e || e->seq < row->seq)
+	if (!e || is_news(e, row))
 		put_row(key, row, b);
 }
 
-int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
+/* The entry, when no request up to seq runs. */
+static int await(struct replay *r, const struct replay_key *key, uint64_t seq,
 		 struct replay_ent **ret_ent)
 {
 	struct replay_ent *e = find(r, key);
@@ -183,6 +218,25 @@ int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, u
 	e->users--;
 	TRY(rc);
 	e->last_us = loop_now_us();
+	*ret_ent = e;
+	return 0;
+}
+
+static void run_begin(struct replay_ent *e, uint64_t seq, uint16_t op)
+{
+	e->users++;
+	e->run++;
+	e->running_seq = seq;
+	e->next_op = op;
+	e->next_len = 0;
+}
+
+int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
+		 struct replay_ent **ret_ent)
+{
+	struct replay_ent *e;
+
+	TRY(await(r, key, seq, &e));
 	if (FAULT(OSS_NO_DEDUPE) && !e->running_seq)
 		goto execute;
 	if (seq < e->seq || (e->running_seq && seq < e->running_seq) ||
@@ -193,11 +247,25 @@ int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, u
 		return 1;
 execute:
 	*ret_ent = e;
-	e->users++;
-	e->run++;
-	e->running_seq = seq;
-	e->next_op = op;
-	e->next_len = 0;
+	run_begin(e, seq, op);
+	return 0;
+}
+
+int replay_step_begin(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
+		      uint64_t idx, struct replay_step *ret_step)
+{
+	struct replay_key lane = *key;
+	struct replay_ent *e;
+
+	ASSERT(key->slot < REPLAY_SLOTS);
+	lane.slot += (1 + replay_lane(idx)) * REPLAY_SLOTS;
+	TRY(await(r, &lane, seq, &e));
+	if (seq < e->seq || (e->running_seq && seq < e->running_seq))
+		return -LE_STALE_SEQ;
+	if (seq == e->seq && idx <= step_of(e->reply, e->reply_len))
+		return 1;
+	run_begin(e, seq, op);
+	*ret_step = (struct replay_step){e, e->run};
 	return 0;
 }
 
@@ -252,8 +320,10 @@ void replay_end(struct replay_ent *e, uint64_t run, bool durable)
 
 void replay_settle(struct replay_ent *e, uint64_t seq, bool committed)
 {
-	/* It may have come with the answers of another member as well. */
-	if (!committed && e->seq == seq)
+	/* It may have come with the answers of another member as well. Of a lane an earlier step
+	 * stays. */
+	if (!committed && e->seq == seq &&
+	    (!is_lane(&e->key) || step_of(e->reply, e->reply_len) >= step_of(e->next, e->next_len)))
 		e->seq = 0;
 	if (e->running_seq == seq)
 		ended(e, committed);
@@ -265,6 +335,35 @@ void replay_forget(struct replay_ent *e, struct kv_batch *b)
 
 	replay_row_encode(&e->key, key);
 	kv_batch_delete(b, key, sizeof(key));
+}
+
+void replay_take_back(struct replay *r, const struct replay_key *key, const struct replay_row *row,
+		      struct kv_batch *b)
+{
+	const struct replay_ent *e = is_lane(key) ? find(r, key) : NULL;
+	uint8_t buf[REPLAY_ROW_SIZE];
+
+	if (e && e->seq == row->seq && is_news(e, row)) {
+		struct replay_row before = {e->seq, 0, e->op, bytes_of(e->reply, e->reply_len)};
+
+		put_row(key, &before, b);
+		return;
+	}
+	replay_row_encode(key, buf);
+	kv_batch_delete(b, buf, sizeof(buf));
+}
+
+/* All steps of the lane have been made, and the answer is there. */
+static bool is_over(struct replay *r, const struct replay_ent *e)
+{
+	struct replay_key parent = e->key;
+	const struct replay_ent *p;
+
+	if (!is_lane(&e->key))
+		return false;
+	parent.slot %= REPLAY_SLOTS;
+	p = find(r, &parent);
+	return p && !p->running_seq && p->seq >= e->seq;
 }
 
 uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us, uint32_t max,
@@ -279,7 +378,7 @@ uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us,
 
 		n = hmap_next(&r->map, n);
 		if (e->running_seq || e->users || e->last_us >= before_us ||
-		    alive(arg, e->key.session))
+		    (alive(arg, e->key.session) && !is_over(r, e)))
 			continue;
 		replay_row_encode(&e->key, key);
 		kv_batch_delete(b, key, sizeof(key));

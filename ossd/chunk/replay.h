@@ -4,6 +4,11 @@
  *
  * replay_begin → (execute; the last change joins a group together with replay_join) →
  * replay_end. A request that comes again while the first one runs waits for it.
+ *
+ * A change of many chunks that must not be made twice of any has a row for each of some lanes
+ * beside its answer (replay_step_begin): of each lane the last chunk that was changed, written in
+ * the batch of that change. The chunks of a lane are changed one after the other, in the order of
+ * their numbers.
  */
 #ifndef LEAT_OSSD_REPLAY_H
 #define LEAT_OSSD_REPLAY_H
@@ -15,6 +20,10 @@
 #include "ossd/chunk/rows.h"
 
 #define REPLAY_REPLY_MAX 64u
+/* Slots of requests are below; above are the lanes of each. A prime number of them, so that the
+ * chunks of a file that lie on one chain do not share a few. */
+#define REPLAY_SLOTS (1u << 24)
+#define REPLAY_LANES 17u
 
 #define replay_row_FIELDS(F) F(u64, seq) F(i32, status) F(u16, op) F(bytes, reply)
 WIRE_STRUCT(replay_row)
@@ -53,6 +62,21 @@ int replay_load(struct replay *r, const void *key, size_t key_len, const void *v
  * the slot runs. */
 int replay_begin(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
 		 struct replay_ent **ret_ent) CHECK_RESULT;
+struct replay_step {
+	struct replay_ent *ent; /* NULL: none has begun */
+	uint64_t run;
+};
+/* Of a request that was begun under key: its lane for chunk idx. 0: ret_step has begun, change it;
+ * 1: that has been done. Else as replay_begin; yields as that does. */
+int replay_step_begin(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
+		      uint64_t idx, struct replay_step *ret_step) CHECK_RESULT;
+static inline uint32_t replay_lane(uint64_t idx)
+{
+	return (uint32_t)(idx % REPLAY_LANES);
+}
+/* The reply of a step's row. */
+#define REPLAY_STEP_SIZE 8u
+void replay_step_encode(uint64_t idx, uint8_t out[REPLAY_STEP_SIZE]);
 /* Puts the answer into the batch. */
 void replay_join(struct replay_ent *e, struct kv_batch *b, const void *reply, uint32_t len);
 /* durable: the batch is committed. Wakes who waits. Who is not the head any more may end when the
@@ -86,9 +110,12 @@ int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, u
 void replay_settle(struct replay_ent *e, uint64_t seq, bool committed);
 /* The change that carried the answer is taken back in this batch. */
 void replay_forget(struct replay_ent *e, struct kv_batch *b);
+/* The same by its key: of a step, the one before it is the last again. */
+void replay_take_back(struct replay *r, const struct replay_key *key, const struct replay_row *row,
+		      struct kv_batch *b);
 
-/* Forgets the rows of sessions that are not alive and were not used since before_us: up to max
- * deletions go into the batch; returns how many. */
+/* Forgets the rows of sessions that are not alive, and the lanes of what has its answer, that were
+ * not used since before_us: up to max deletions go into the batch; returns how many. */
 uint32_t replay_expire(struct replay *r, struct kv_batch *b, uint64_t before_us, uint32_t max,
 		       bool (*alive)(void *arg, uint64_t session), void *arg);
 

@@ -200,6 +200,8 @@ static int mutate(struct mutation *m, struct replay_key *key,
 
 	if (r->hdr.seq == 0 && r->peer->role != ROLE_MDS && r->hdr.session != SESSION_COPY)
 		return -LE_INVAL;
+	if (r->hdr.slot >= REPLAY_SLOTS)
+		return -LE_INVAL;
 	if (r->hdr.seq) {
 		rc = replay_begin(&m->t->store->replay, key, r->hdr.seq, r->hdr.op, &m->ent);
 		if (rc == 1)

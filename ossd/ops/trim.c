@@ -1,10 +1,13 @@
 /*
  * oss_trim, oss_punch, oss_remove: what makes files shorter or empty. Each is repeatable by
- * content; its answer is remembered after all its steps are durable.
+ * content; its answer is remembered after all its steps are durable. Who reads the zeros of a hole
+ * may write there before all of it is punched: so a punch that is repeated, by the next head or
+ * after a crash, leaves alone what it has punched (replay.h).
  */
 #include "ossd/ops/op.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "ossd/chain/forward.h"
 
@@ -120,6 +123,122 @@ static int mutate(struct rpc_req *r, int (*fn)(struct mutation *m, const void *i
 	return rc == -LE_AGAIN ? -LE_CORRUPT : rc;
 }
 
+/* ---- once for each chunk ---- */
+
+/* What has joined is of different lanes, one step of each at most. */
+struct steps {
+	struct versions vs; /* vs.v: of a replicated chain; else tx */
+	struct chunk_tx tx[REPLAY_LANES];
+	struct replay_step step[REPLAY_LANES];
+	uint32_t n;
+	struct replay_step next; /* has begun, or has ended without a change */
+	uint64_t idx;
+	bool versions, busy[REPLAY_LANES];
+};
+
+static void step_end(struct replay_step *s, bool durable)
+{
+	if (s->ent)
+		replay_end(s->ent, s->run, durable);
+	s->ent = NULL;
+}
+
+static int wait_steps(void *arg)
+{
+	struct steps *st = arg;
+	int rc = 0;
+
+	step_end(&st->next, false);
+	for (uint32_t i = 0; i < st->n; i++) {
+		struct version *v = st->vs.v[i];
+		int one = st->versions ? version_wait(v, st->vs.m->r) : chunk_tx_wait(&st->tx[i]);
+
+		if (st->versions)
+			version_unref(v);
+		step_end(&st->step[i], one == 0);
+		rc = rc < 0 ? rc : one;
+	}
+	st->n = 0;
+	memset(st->busy, 0, sizeof(st->busy));
+	return rc;
+}
+
+/* 1: it has been made. */
+static int begin_step(void *arg, const struct chunk_key *id, bool whole, struct chunk_tx *tx)
+{
+	struct steps *st = arg;
+	struct mutation *m = st->vs.m;
+	const struct frame_hdr *h = &m->r->hdr;
+	const struct replay_key key = {op_chain(m->r), h->slot, h->session};
+	struct chunk_store *s = m->t->store;
+
+	step_end(&st->next, false);
+	if (st->busy[replay_lane(id->idx)])
+		TRY(wait_steps(st));
+	st->idx = id->idx;
+	/* A chunk that is lost comes before its turn, and nobody can have read any of it. */
+	if (h->seq && chunk_store_lost(s, id) == LEDGER_NONE) {
+		int rc = replay_step_begin(&s->replay, &key, h->seq, h->op, id->idx, &st->next);
+
+		if (rc)
+			return rc;
+	}
+	if (st->versions)
+		return begin_version(&st->vs, id, whole, tx);
+	return whole ? chunk_tx_begin_over(s, id, tx) : chunk_tx_begin(s, id, tx);
+}
+
+/* The row of the lane is in the batch of the change, and goes with it to all members. */
+static void join_lane(struct steps *st, struct version *v)
+{
+	struct replay_ent *e = st->next.ent;
+	uint8_t idx[REPLAY_STEP_SIZE];
+
+	if (!e)
+		return;
+	replay_step_encode(st->idx, idx);
+	replay_join(e, group_commit_batch(&st->vs.m->t->store->gc), idx, sizeof(idx));
+	if (!v)
+		return;
+	v->session = e->key.session;
+	v->slot = e->key.slot;
+	v->seq = e->running_seq;
+	v->op = e->next_op;
+	v->answer_len = sizeof(idx);
+	memcpy(v->answer, idx, sizeof(idx));
+}
+
+static int join_step(void *arg, struct chunk_tx *tx)
+{
+	struct steps *st = arg;
+	uint32_t i = st->n;
+	int rc = op_still_head(st->vs.m);
+
+	ASSERT(i < REPLAY_LANES && !st->busy[replay_lane(st->idx)]);
+	/* Of a chain that was replicated until now: what it holds back must be committed before. */
+	if (rc == 0 && !st->versions && !list_empty(&tx->ent->held))
+		rc = -LE_STALE_EPOCH;
+	if (rc < 0) {
+		chunk_tx_abort(tx);
+		return rc;
+	}
+	join_lane(st, st->versions ? st->vs.next : NULL);
+	if (st->versions) {
+		st->vs.next->tx = *tx;
+		version_join(st->vs.next);
+		st->vs.v[i] = st->vs.next;
+		st->vs.next = NULL;
+	} else {
+		st->tx[i] = *tx;
+		chunk_tx_join(&st->tx[i]);
+	}
+	st->step[i] = st->next;
+	st->next.ent = NULL;
+	st->busy[replay_lane(st->idx)] = true;
+	st->n++;
+	return 0;
+}
+
 /* ---- the operations ---- */
 
 static bool is_shown(const struct rpc_req *r, const struct chain *c, struct ino ino)
@@ -136,11 +255,13 @@ static int trim(struct mutation *m, const void *in, void *out)
 	struct chunk_key file = {op_chain(m->r), req->ino, req->gen, 0};
 	struct chunk_edits e;
 	struct versions vs;
+	uint64_t n = 0;
 	int rc;
 
 	rc = chunk_trim_file(m->t->store, edits_begin(&vs, &e, m), &file, req->chunk_size,
-			     req->size, &rep->n_chunks);
+			     req->size, &n);
 	rc = edits_end(&vs, rc);
+	rep->n_chunks += n; /* also of what is begun again */
 	return rc < 0 ? rc : op_answer_durable(m, rep);
 }
 
@@ -164,12 +285,19 @@ static int punch(struct mutation *m, const void *in, void *out)
 	struct oss_punch_rep *rep = out;
 	struct chunk_punch p = {
 		{op_chain(m->r), req->ino, req->gen, 0}, req->chunk_size, req->off, req->len};
-	struct chunk_edits e;
-	struct versions vs;
+	struct steps *st = calloc(1, sizeof(*st));
+	struct chunk_edits e = {st, NULL, begin_step, join_step, wait_steps};
+	uint64_t n = 0;
 	int rc;
 
-	rc = chunk_punch_file(m->t->store, edits_begin(&vs, &e, m), &p, &rep->n_chunks);
-	rc = edits_end(&vs, rc);
+	if (!st)
+		return -LE_NOMEM;
+	st->vs.m = m;
+	st->versions = chain_replicated(m->chain);
+	rc = chunk_punch_file(m->t->store, &e, &p, &n);
+	rc = edits_end(&st->vs, rc);
+	free(st);
+	rep->n_chunks += n;
 	return rc < 0 ? rc : op_answer_durable(m, rep);
 }
 

@@ -396,6 +396,26 @@ int crig_trim(struct chain_rig *r, uint32_t i, const struct chunk_id *file, uint
 	return rc;
 }
 
+int crig_punch(struct chain_rig *r, uint32_t i, const struct chunk_id *file, uint64_t off,
+	       uint64_t len, uint64_t seq)
+{
+	struct oss_punch_req req = {.ino = file->ino,
+				    .gen = file->gen,
+				    .chunk_size = RIG_CS,
+				    .off = off,
+				    .len = len};
+	struct oss_punch_rep rep;
+	struct rpc_call call = call_of(r, i, OP_oss_punch, &req, &rep);
+	int rc;
+
+	call.session = 1;
+	call.slot = 79;
+	call.seq = seq;
+	rc = rpc_call(r->m[i].client, &call);
+	rpc_call_fini(&call);
+	return rc;
+}
+
 int64_t crig_read_any(struct chain_rig *r, uint32_t i, const struct chunk_id *chunk, uint8_t *buf)
 {
 	int64_t n;

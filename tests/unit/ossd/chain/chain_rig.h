@@ -113,6 +113,9 @@ void crig_write_many(struct crig_writer *like);
 int crig_remove(struct chain_rig *r, uint32_t i, struct ino ino, uint64_t seq);
 int crig_trim(struct chain_rig *r, uint32_t i, const struct chunk_id *file, uint64_t size,
 	     uint64_t seq, uint8_t *ret_shown);
+/* A hole; under slot 79. */
+int crig_punch(struct chain_rig *r, uint32_t i, const struct chunk_id *file, uint64_t off,
+	       uint64_t len, uint64_t seq);
 void crig_fill(uint8_t *p, uint32_t len, uint64_t seed);
 /* Every member that runs has the same chunks, versions and sums, and nothing is pending. */
 void crig_wait_quiet(struct chain_rig *r);
