@@ -86,13 +86,14 @@ static json_t *left_json(const struct leat_dataset_info *i)
 
 static json_t *info_json(const struct leat_dataset_info *i)
 {
-	return json_pack("{s:s,s:s,s:s,s:o,s:I,s:I,s:I,s:s,s:i,s:o,s:i,s:o,s:b,s:b}", "name",
+	return json_pack("{s:s,s:s,s:s,s:o,s:I,s:I,s:I,s:s,s:i,s:o,s:i,s:o,s:b,s:b,s:b}", "name",
 			 i->name, "version", i->version, "id", i->id, "source",
 			 tool_json_text(i->source),
 			 "files", (json_int_t)i->files, "bytes", (json_int_t)i->bytes, "samples",
 			 (json_int_t)i->samples, "format", i->format, "n_fields", (int)i->n_fields,
 			 "fields", fields_json(i), "classes", (int)i->n_classes, "left_out",
-			 left_json(i), "sealed", i->sealed != 0, "damaged", i->damaged != 0);
+			 left_json(i), "sealed", i->sealed != 0, "damaged", i->damaged != 0,
+			 "denied", i->denied != 0);
 }
 
 static void print_info(const struct leat_dataset_info *i)
@@ -103,7 +104,10 @@ static void print_info(const struct leat_dataset_info *i)
 	printf("%-24s %10s %8" PRIu64 " %10" PRIu64 " %-5s  %.12s  ", alias,
 	       format_size(i->bytes, size), i->files, i->samples, i->format, i->id);
 	tool_write_name(i->source);
-	puts(i->damaged ? "  (damaged)" : i->sealed ? "  (sealed)" : "");
+	puts(i->denied	  ? "  (not for this user)"
+	     : i->damaged ? "  (damaged)"
+	     : i->sealed  ? "  (sealed)"
+			  : "");
 }
 
 static void print_header(const struct tool *t)

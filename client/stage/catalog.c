@@ -100,6 +100,69 @@ static int take_folder(struct vol *v, const char *catalog, const char *id, const
 	return 0;
 }
 
+/* Its owner stays; 0700: its group, too. */
+static int set_rights(struct vol *v, const char *path, const struct rights *r)
+{
+	struct rights now = *r;
+	struct vol_stat st;
+	TRY(vol_stat(v, path, &st));
+	now.uid = st.uid;
+	if (r->mode == 0700)
+		now.gid = st.gid;
+	return v->ops->set_rights(v, path, &now, st.mtime_ns);
+}
+
+/* Who may read every file, list every directory, and get there: they may read what tells of all of
+ * them. Those who are asked for are the owner and the group of the source. */
+static int find_readers(struct vol *v, const struct manifest *m, struct audience *ret_readers)
+{
+	struct acl_pool pool = {0};
+	struct rights *above;
+	char real[4096];
+	uint32_t n = 0;
+	*ret_readers = audience_of(m->dirs[0].rights.uid, m->dirs[0].rights.gid);
+	TRY(vol_real_path(v, m->source, real));
+	int rc = vol_ancestors(v, real, &pool, &above, &n);
+	for (uint32_t i = 0; i < n; i++)
+		audience_add(ret_readers, &above[i], 1);
+	if (rc == 0)
+		free(above);
+	acl_pool_fini(&pool);
+	for (uint32_t i = 0; i < m->n_dirs; i++)
+		audience_add(ret_readers, &m->dirs[i].rights, 5);
+	for (uint32_t i = 0; i < m->n_files; i++)
+		audience_add(ret_readers, &m->files[i].rights, 4);
+	return rc;
+}
+
+/* The folder last: until then it is its maker's alone. */
+static int open_to_readers(struct vol *v, const char *dir, const struct manifest *m)
+{
+	static const char *const parts[] = {"manifest", "sums", "samples"};
+	struct acl_pool pool = {0};
+	struct audience readers;
+	struct rights r;
+	char path[4096];
+	struct vol_stat st;
+	TRY(vol_stat(v, dir, &st));
+	TRY(find_readers(v, m, &readers));
+	int rc = audience_rights(&readers, st.uid, 4, &pool, &r);
+	for (size_t i = 0; i < ARRAY_SIZE(parts) && rc == 0; i++) {
+		if (snprintf(path, sizeof(path), "%s/%s", dir, parts[i]) >= (int)sizeof(path))
+			rc = -LE_NAMETOOLONG;
+		if (rc == 0)
+			rc = set_rights(v, path, &r);
+		if (rc == -LE_NOENT)
+			rc = 0; /* without samples */
+	}
+	if (rc == 0)
+		rc = audience_rights(&readers, st.uid, 5, &pool, &r);
+	if (rc == 0)
+		rc = set_rights(v, dir, &r);
+	acl_pool_fini(&pool);
+	return rc;
+}
+
 static int make_folder(struct vol *v, const char *dir, const struct manifest *m,
 		       const struct sample_index *index)
 {
@@ -108,8 +171,11 @@ static int make_folder(struct vol *v, const char *dir, const struct manifest *m,
 	for (int i = 0; rc == -LE_NOENT && i < MKDIR_TRIES; i++)
 		rc = vol_mkdirs(v, dir);
 	TRY(rc);
+	TRY(set_rights(v, dir, &(struct rights){.mode = 0700}));
 	TRY(manifest_store(v, dir, m));
-	return index ? samples_store(v, dir, index) : 0;
+	if (index)
+		TRY(samples_store(v, dir, index));
+	return open_to_readers(v, dir, m);
 }
 
 int catalog_add(struct vol *v, const char *catalog, const struct manifest *m,

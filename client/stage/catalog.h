@@ -4,6 +4,9 @@
  *   by-id/ID/WORD/manifest, sums, samples   what it is; of the same content there may be several,
  *                                           made of other files
  *   by-id/ID/WORD/sealed                    its files can never change
+ * What is in a folder may be read by those who may read every file of the data set and list every
+ * directory, as far as owner, group and all others tell that, and by its maker; anybody may see the
+ * names.
  * The folder comes first; the name comes last, and only where there is none: of several who give it
  * one does, and it is that one's folder, the others remove theirs. What is removed loses its folder
  * first, as a whole. Everything yields.

@@ -92,13 +92,15 @@ static void show_fiber(void *arg)
 	c->rc = show(c, c->alias);
 }
 
-/* Of a name that leads to no manifest. -LE_NOENT: it has been removed meanwhile. */
-static int show_damaged(struct info_call *c, const char *alias)
+/* Of a name that leads to no manifest, or to one that is not for this user. -LE_NOENT: it has been
+ * removed meanwhile. */
+static int show_name(struct info_call *c, const char *alias, bool denied)
 {
 	struct leat_dataset_info *i = &c->info;
 	memset(i, 0, sizeof(*i));
 	i->size = sizeof(*i);
-	i->damaged = 1;
+	i->damaged = !denied;
+	i->denied = denied;
 	int rc = catalog_lookup(io_source(&c->io), c->catalog, alias, i->id);
 	if (rc < 0 && rc != -LE_CORRUPT)
 		return rc;
@@ -109,8 +111,8 @@ static int show_one(void *arg, const char *alias)
 {
 	struct info_call *c = arg;
 	int rc = show(c, alias);
-	if (rc == -LE_NOENT || rc == -LE_CORRUPT)
-		rc = show_damaged(c, alias);
+	if (rc == -LE_NOENT || rc == -LE_CORRUPT || rc == -LE_ACCES)
+		rc = show_name(c, alias, rc == -LE_ACCES);
 	if (rc == -LE_NOENT)
 		return 0;
 	TRY(rc);

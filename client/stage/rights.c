@@ -255,15 +255,6 @@ void audience_add(struct audience *a, const struct rights *r, uint32_t bits)
 	a->all = a->all && rights_surely(r, RIGHTS_ALL, 0, bits);
 }
 
-struct rights audience_rights(const struct audience *a)
-{
-	/* Without the user the file is root's, so that he is judged as a member or as anybody. */
-	return (struct rights){.mode = 0400 | (a->group || a->all ? 0040u : 0) |
-				       (a->all ? 0004u : 0),
-			       .uid = a->user ? a->uid : 0,
-			       .gid = a->group ? a->gid : 0};
-}
-
 /* ---- narrowing ---- */
 
 /* Everybody may do the same. */
@@ -366,6 +357,18 @@ static int list_encode(const struct list *l, struct acl_pool *p, struct rights *
 	int rc = acl_pool_set(p, ret_rights, acl, len);
 	free(acl);
 	return rc;
+}
+
+int audience_rights(const struct audience *a, uint32_t owner, uint32_t bits, struct acl_pool *p,
+		    struct rights *ret_rights)
+{
+	struct entry e[4] = {{ACL_USER_OBJ, bits | 2, 0}};
+	struct list l = {owner, a->group ? a->gid : 0, 1, e};
+	if (a->user && !a->all && a->uid != owner && a->uid != 0)
+		e[l.n++] = (struct entry){ACL_USER, bits, a->uid};
+	e[l.n++] = (struct entry){ACL_GROUP_OBJ, a->group || a->all ? bits : 0, 0};
+	e[l.n++] = (struct entry){ACL_OTHER, a->all ? bits : 0, 0};
+	return list_encode(&l, p, ret_rights);
 }
 
 int rights_conjunction(const struct rights *r, const struct rights *gates, uint32_t n,

@@ -57,8 +57,10 @@ static inline struct audience audience_of(uint32_t uid, uint32_t gid)
 }
 /* They must be able to do this, too. */
 void audience_add(struct audience *a, const struct rights *r, uint32_t bits);
-/* Of a file that they may read and nobody else: root's where the user may not. */
-struct rights audience_rights(const struct audience *a);
+/* Of something of `owner` that he may change, and they may do `bits` with, nobody else anything: 4
+ * of a file, 5 of a folder. */
+int audience_rights(const struct audience *a, uint32_t owner, uint32_t bits, struct acl_pool *p,
+		    struct rights *ret_rights) CHECK_RESULT;
 
 /* ---- narrower ones ---- */
 /* Who may do something by *ret_rights is who may do it by *r and search all of the n gates. Where

@@ -7,12 +7,13 @@
  *      the host's, so a repeated call finds what an interrupted one has written here, and keeps
  *      what is right; the rest that lies there goes, be it what an exchange has left. Links are
  *      made; files, then directories from below get the rights and times of the source.
- *   3. .leat-out-KEY gets them too and then the name; with `replace` it changes places with what was
- *      there, which is removed then.
+ *   3. .leat-out-KEY gets them too and then the name; with `replace` it changes places with what
+ *      was there, which is removed then.
  *
- * Others may change the source meanwhile. No link is followed out of it, not even to a file. Each file is opened from the directory's descriptor, by no
- * link, has to be the one that the scan has found, and is looked at again at the end. Until step 3
- * .leat-out-KEY is this user's alone; one that is somebody else's is removed first.
+ * Others may change the source meanwhile. No link is followed out of it, not even to a file. Each
+ * file is opened from the directory's descriptor, by no link, has to be the one that the scan has
+ * found, and is looked at again at the end. Until step 3 .leat-out-KEY is this user's alone; one
+ * that is somebody else's is removed first.
  */
 #include <errno.h>
 #include <fcntl.h>

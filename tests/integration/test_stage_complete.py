@@ -203,6 +203,51 @@ def test_what_is_left_out_is_told_and_the_status_is_partial(c):
                 "links,special")[0] == 0
 
 
+def may_read(user, groups, path):
+    who = ["setpriv", "--reuid", str(user), "--regid", str(user)]
+    who += ["--groups", ",".join(map(str, groups))] if groups else ["--clear-groups"]
+    return subprocess.run(who + ["cat", path], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL).returncode == 0
+
+
+def test_what_tells_of_a_data_set_is_for_those_who_may_read_it(c):
+    os.chmod(c.mnt(), 0o755)
+    team, other = 13001, 13002
+    cases = [  # modes of folder and file, the second file's owner; who may read: alice, team, bob
+        (0o755, 0o644, ALICE, (True, True, True)),
+        (0o750, 0o644, ALICE, (True, True, False)),
+        (0o755, 0o640, ALICE, (True, True, False)),
+        (0o700, 0o644, ALICE, (True, False, False)),
+        (0o755, 0o600, ALICE, (True, False, False)),
+        (0o755, 0o640, BOB, (False, True, False)),
+        (0o755, 0o600, BOB, (False, False, False)),
+    ]
+    for k, (folder, mode, owner, want) in enumerate(cases):
+        top = "%s/rights%d" % (c.mnt(), k)
+        write(top + "/d/one", b"1")
+        write(top + "/d/two", b"2%d" % k)
+        for path, uid, bits in ((top, ALICE, folder), (top + "/d", ALICE, 0o755),
+                                (top + "/d/one", ALICE, mode), (top + "/d/two", owner, mode)):
+            os.chown(path, uid, team)
+            os.chmod(path, bits)
+        made = leat_json(c, 0, "dataset", "create", "rights%d@v1" % k, top)
+        by_id = "%s/.leat/datasets/by-id/%s" % (c.mnt(), made["id"])
+        word, = os.listdir(by_id)
+        for part in ("manifest", "sums", "samples"):
+            path = "%s/%s/%s" % (by_id, word, part)
+            got = (may_read(ALICE, [], path), may_read(other, [team], path),
+                   may_read(other, [], path))
+            assert got == want, (cases[k], part, got)
+            assert os.lstat(path).st_uid == 0
+    # Above the data set, too.
+    os.mkdir(c.mnt() + "/closed", 0o700)
+    write(c.mnt() + "/closed/open/file")
+    made = leat_json(c, 0, "dataset", "create", "closed@v1", c.mnt() + "/closed/open")
+    word, = os.listdir("%s/.leat/datasets/by-id/%s" % (c.mnt(), made["id"]))
+    assert not may_read(other, [], "%s/.leat/datasets/by-id/%s/%s/manifest" %
+                        (c.mnt(), made["id"], word))
+
+
 def test_a_planted_link_opens_nothing(c):
     """alice's links name root's file, and one behind a directory of bob's that she may not search:
     the copy's files are readable by who could read those."""

@@ -89,10 +89,15 @@ def test_a_source_that_this_user_may_not_read(c):
     make(c.mnt() + "/private", file=MIB)
     os.chmod(c.mnt() + "/private", 0o700)
     refused(c, 10, ["/private", "reads the source"], "leat:/private", "--to", to, who=AS_USER)
-    # One file of many, found out when it is its turn; the data set is known to all.
+    # A data set of which one file is not for all is not told to all, either.
     make(c.mnt() + "/mixed", a=2 * MIB, b=MIB, c=MIB)
     os.chmod(c.mnt() + "/mixed/b", 0o600)
+    c.leat("dataset", "create", "mixed@v0", c.mnt() + "/mixed")
+    refused(c, 10, ["manifest", "cannot read it"], "mixed@v0", "--to", to, who=AS_USER)
+    # One file of many, found out when it is its turn.
+    os.chmod(c.mnt() + "/mixed/b", 0o644)
     c.leat("dataset", "create", "mixed@v1", c.mnt() + "/mixed")
+    os.chmod(c.mnt() + "/mixed/b", 0o600)
     refused(c, 10, ["b", "cannot read the source"], "mixed@v1", "--to", to, who=AS_USER)
     said = state_of(c, "mixed@v1", to)
     assert said["state"] == "FAILED" and said["failure"]["code"] == 10, said

@@ -308,6 +308,8 @@ struct leat_dataset_info {
 	uint32_t n_fields, n_classes, n_left;
 	char fields[512];
 	struct leat_dataset_left left[LEAT_LEFT_MAX]; /* of its files, what no sample has */
+	/* In a list: not for this user; of the rest only name, version and id are told. */
+	int denied;
 };
 
 /* Makes a manifest and a sample index of opts->source, a directory, and names it; checksums are

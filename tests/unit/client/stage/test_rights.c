@@ -215,24 +215,31 @@ static void an_audience_reads_every_file(void **state)
 	const struct rights other = {.mode = 0644, .uid = 3, .gid = 2};
 	const struct rights mine = {.mode = 0600, .uid = 1, .gid = 2};
 	struct audience a = audience_of(1, 2);
+	struct acl_pool p = {0};
 	struct rights r;
 
 	(void)state;
 	audience_add(&a, &open, 5);
-	assert_int_equal(audience_rights(&a).mode, 0444);
+	assert_int_equal(audience_rights(&a, 0, 4, &p, &r), 0);
+	assert_true(r.mode == 0644 && r.uid == 0 && r.acl_len == 0);
 	audience_add(&a, &file, 4);
-	r = audience_rights(&a);
-	assert_true(r.mode == 0440 && r.uid == 1 && r.gid == 2);
+	assert_int_equal(audience_rights(&a, 0, 4, &p, &r), 0);
+	assert_true(r.mode == 0640 && r.uid == 0 && r.gid == 2);
+	assert_true(allowed(&r, 1, 0, 4, true) && allowed(&r, 3, 1 << 2, 4, true));
+	assert_false(allowed(&r, 3, 1 << 1, 4, true) || allowed(&r, 1, 0, 2, true));
 	audience_add(&a, &other, 4);
-	r = audience_rights(&a);
-	assert_true(r.mode == 0440 && r.uid == 1 && r.gid == 2);
+	assert_int_equal(audience_rights(&a, 0, 5, &p, &r), 0);
+	assert_true(allowed(&r, 1, 0, 4, true) && allowed(&r, 3, 1 << 2, 1, true));
 	audience_add(&a, &mine, 4);
-	r = audience_rights(&a);
-	assert_true(r.mode == 0400 && r.uid == 1);
+	assert_int_equal(audience_rights(&a, 0, 4, &p, &r), 0);
+	assert_true(allowed(&r, 1, 0, 4, true));
+	assert_false(allowed(&r, 3, 1 << 2, 4, true));
+	/* Nobody but the owner is left. */
 	a.uid = 4;
 	audience_add(&a, &mine, 4);
-	r = audience_rights(&a);
-	assert_true(r.mode == 0400 && r.uid == 0);
+	assert_int_equal(audience_rights(&a, 3, 5, &p, &r), 0);
+	assert_true(r.mode == 0700 && r.uid == 3 && r.acl_len == 0);
+	acl_pool_fini(&p);
 }
 
 static void lists_from_outside(void **state)
