@@ -93,7 +93,8 @@ static const char *hint_of(int code)
 	case EXIT_LOCAL_CORRUPT:
 		return "`leat stage in` fetches again what is wrong.";
 	case EXIT_SOURCE_CORRUPT:
-		return "The copy on the servers is damaged; nothing wrong was kept.";
+		return "That file is damaged, or not what its name says: mend it, or move it away. "
+		       "Nothing wrong was kept.";
 	case EXIT_MISSING:
 		return "`leat dataset ls` shows the data sets; files that have changed are a new "
 		       "version.";

@@ -484,6 +484,16 @@ class Files(unittest.TestCase):
     def leat(self, *words):
         return subprocess.run([LEAT, *words], check=True, stdout=subprocess.PIPE).stdout.decode()
 
+    def test_create_names_what_is_no_archive(self):
+        self.put("a.tar", tar_of([("a.b", b"x")]))
+        self.put("b.tar", b"this is no archive" * 100)
+        done = subprocess.run([LEAT, "dataset", "create", "d@v1", self.root, "--catalog",
+                               os.path.dirname(self.root)], stderr=subprocess.PIPE, check=False)
+        self.assertNotEqual(done.returncode, 0)
+        for word in (b"b.tar", b"checksum", b"mend it, or move it away"):
+            self.assertIn(word, done.stderr)
+        self.assertNotIn(b"servers", done.stderr)
+
     def test_create_and_show_tell_it(self):
         self.pictures()
         self.put("README.md", b"four")
