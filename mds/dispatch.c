@@ -62,6 +62,7 @@ static const struct op_desc op_table[] = {
 	{OP_mds_lock_test, OP_CTRL, mds_lock_test},
 	{OP_mds_export_set, OP_CTRL, mds_export_set},
 	{OP_mds_export_get, OP_CTRL, mds_export_get},
+	{OP_mds_peer_rights, OP_CTRL, mds_peer_rights},
 };
 
 static const struct op_desc *op_find(uint16_t op)

@@ -10,12 +10,14 @@
 #include "client/stage/peers.h"
 #include "client/stage/stage.h"
 #include "common/base/list.h"
+#include "common/base/network.h"
 #include "common/rpc/rpc.h"
 
 #define AGENT_DIRS_MAX   8u
 #define AGENT_JOBS_KEPT  256u /* ended ones, for who asks how they ended */
 #define AGENT_SERVED_MAX 16u
 #define AGENT_COPIES_MAX 512u /* told to the metadata server */
+#define AGENT_RIGHTS     256u /* addresses of which it is known what they may do */
 
 /* One copy that is being made, or was. Its strings are its own. */
 struct agent_job {
@@ -47,6 +49,13 @@ struct served {
 	uint32_t refs;
 };
 
+/* What the network of an address may do less than this node: enum peer_less. */
+struct agent_right {
+	struct net_address who;
+	uint64_t known_us; /* 0: it is not */
+	uint32_t less;
+};
+
 struct agent {
 	struct leat_fs *fs;
 	struct stage_io io;
@@ -74,12 +83,17 @@ struct agent {
 	struct waitq stop;
 	struct agent_metrics metrics;
 	struct metrics_server *page;
+	struct agent_right rights[AGENT_RIGHTS];
 };
 
 /* agent_serve.c: handlers of the rpc server. */
 extern const struct rpc_handler agent_handlers[];
 extern const uint32_t n_agent_handlers;
 void agent_served_drop(struct agent *a, const char *id); /* NULL: all that are idle */
+
+/* agent_rights.c. May the peer have what needs these rights (enum peer_less)? -LE_PERM: its network
+ * has not all of them that this node has, or that cannot be learned. Yields. */
+int agent_admit(struct agent *a, const struct rpc_peer *p, uint32_t need) CHECK_RESULT;
 
 /* agent.c. Its connections, as common/rpc/net_report.h has them; NULL without memory. malloc'd. */
 char *agent_net(struct agent *a);

@@ -188,6 +188,7 @@ static int op_peer_chunk(struct rpc_req *r, const void *vin, void *vout)
 	struct swarm_answer *answer = rpc_req_alloc(r, sizeof(*answer));
 	if (!answer)
 		return -LE_NOMEM;
+	TRY(agent_admit(a, r->peer, PEER_READS_LESS));
 	*answer = (struct swarm_answer){0};
 	TRY(text_of(r, in->id, MANIFEST_ID_SIZE, &q.id));
 	TRY(text_of(r, in->from, PEER_ADDR_SIZE, &q.from));
@@ -315,6 +316,7 @@ static int op_peer_stage(struct rpc_req *r, const void *vin, void *vout)
 	if (!message)
 		return -LE_NOMEM;
 	message[0] = 0;
+	TRY(agent_admit(a, r->peer, PEER_READS_LESS | PEER_WRITES_LESS));
 	if (in->verb == PEER_START) {
 		out->code = (uint32_t)agent_job_start(a, in, message, 256, &out->job);
 	} else if (in->verb <= PEER_RELEASE && in->verb > PEER_START) {
@@ -336,6 +338,8 @@ static int op_peer_status(struct rpc_req *r, const void *vin, void *vout)
 	struct peer_status_rep *out = vout;
 	struct agent *a = r->arg;
 	bool one = in->job || in->what.len;
+	/* It names what others stage. */
+	TRY(agent_admit(a, r->peer, PEER_READS_LESS));
 	struct agent_job *j = one ? agent_job_numbered(a, in->job, in->what) : NULL;
 	if (one && !j)
 		return -LE_NOENT;

@@ -60,7 +60,8 @@
 	M(0x0144, mds_space, CTRL) \
 	M(0x0150, mds_lease_return, CTRL) \
 	M(0x0151, mds_export_set, CTRL) \
-	M(0x0152, mds_export_get, CTRL)
+	M(0x0152, mds_export_get, CTRL) \
+	M(0x0153, mds_peer_rights, CTRL)
 
 /* Server to client, over the client's own connection. */
 #define MDS_CALLBACKS(M) \
@@ -413,6 +414,14 @@ enum export_change {
 #define mds_export_set_rep_FIELDS(F) F(u32, n) F(u32, target)
 #define mds_export_get_req_FIELDS(F)
 #define mds_export_get_rep_FIELDS(F) F(bytes, rows)
+/* What clients at that address (as a transport names them: "10.1.2.3:700") may do less than who
+ * asks, by the rows of both: an agent, which does not hand on rights that its node alone has. */
+enum peer_less {
+	PEER_READS_LESS = 1,  /* its users are others' there */
+	PEER_WRITES_LESS = 2, /* it only reads */
+};
+#define mds_peer_rights_req_FIELDS(F) F(bytes, addr)
+#define mds_peer_rights_rep_FIELDS(F) F(u32, less)
 
 /* ---- callbacks ---- */
 #define cb_map_changed_req_FIELDS(F) F(u32, epoch)

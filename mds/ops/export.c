@@ -250,6 +250,27 @@ static bool is_stricter(const struct export_row *row, const struct export_row *o
 	       (squash != 0 && (row->anon_uid != old->anon_uid || row->anon_gid != old->anon_gid));
 }
 
+int mds_peer_rights(struct op *op, const void *vin, void *vout)
+{
+	const struct mds_peer_rights_req *in = vin;
+	struct mds_peer_rights_rep *out = vout;
+	struct export_row own = rule_of(op), row;
+	char addr[96];
+
+	if (in->addr.len >= sizeof(addr))
+		return -LE_INVAL;
+	if (in->addr.len > 0)
+		memcpy(addr, in->addr.data, in->addr.len);
+	addr[in->addr.len] = '\0';
+	row = exports_rule(&op->m->exports, addr);
+	if ((row.flags & ~own.flags & EXPORT_READ_ONLY) != 0)
+		out->less |= PEER_WRITES_LESS;
+	row.flags &= ~(uint32_t)EXPORT_READ_ONLY;
+	if (is_stricter(&row, &own))
+		out->less |= PEER_READS_LESS;
+	return 0;
+}
+
 /* The next one that must not go on with what it was given under the old table. One that is not
  * connected just now is judged by where it was last; after a restart nobody has leases. */
 static struct session *next_restricted(struct mds *m, const struct exports *old, uint64_t limit)

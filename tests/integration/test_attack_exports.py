@@ -5,13 +5,14 @@ its own making. It comes from other addresses of the loopback interface."""
 import os
 import re
 import shutil
+import subprocess
 import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
 
 import frames
-from cluster import put, run_tests, wait_until
+from cluster import BUILD, free_ports, put, run_tests, wait_until
 from frames import AGENT, CLIENT, CRED_CHECKED, MDS, OSSD, TOOL, Peer, cred
 
 CLUSTER = {"mounts": 1, "ossd": 2, "size": "256M", "replicas": 2,
@@ -307,6 +308,68 @@ def test_a_read_right_ends_with_its_session(c):
             time.sleep(1)
             said = read_all(*began)
             assert list(said.values()).count(("OK", len(data))) == 2, said
+
+
+# ---- agents are no way around ----
+
+def test_an_agent_does_nothing_for_networks_of_less_rights(c):
+    home, stage = c.mnt() + "/home", c.dir + "/nvme"
+    for path in (home, stage):
+        os.mkdir(path, 0o700)
+    put(home + "/secret", b"for alice alone")
+    os.chown(home, ALICE, ALICE)
+    ready = c.dir + "/agent.ready"
+    port, = free_ports(1)
+    argv = [BUILD + "/leat", "--conf", c.dev + "/conf", "agent", "--ready-file", ready,
+            "--set", "listen=127.0.0.1:%d" % port, "--set", "dirs=" + stage]
+    agent = subprocess.Popen(argv, stdin=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: os.path.exists(ready), 30, "the agent is there")
+        at = ("127.0.0.1", port)
+
+        def ask(source, message, role=AGENT, **fields):
+            with peer(c, source, role, at) as p:
+                return p.ask(message, **fields)
+
+        def began():
+            return os.path.isdir(stage + "/.leat")
+
+        start = {"verb": 1, "what": b"/home", "timeout_ms": 20000}
+        for source in (SQUASHED, READ_ONLY, ALL_SQUASHED, BOTH):
+            for role in (CLIENT, MDS, OSSD, AGENT, TOOL):
+                for verb in range(1, 8):
+                    status = ask(source, "peer_stage", role, **dict(start, verb=verb))[0]
+                    assert status == "PERM", (source, role, verb, status)
+        assert not began()
+        # The node itself may, and who has no row; then there is something to be had.
+        assert ask(FREE, "peer_stage", **start)[0] == "OK"
+        rep = []
+
+        def is_ready():
+            rep[:] = [ask("127.0.0.7", "peer_status", what=b"/home")[1]]
+            return b'"READY"' in rep[0]["json"]
+
+        wait_until(is_ready, 30, "the copy is made")
+        copy = [n for n in os.listdir(stage + "/.leat") if len(n) == 64]
+        chunk = {"id": copy[0].encode(), "chunk": 0, "wait_ms": 100}
+        for source, may in ((FREE, True), ("127.0.0.7", True), (READ_ONLY, True),
+                            (SQUASHED, False), (ALL_SQUASHED, False), (BOTH, False)):
+            for message, fields in (("peer_chunk", chunk), ("peer_status", {})):
+                status = ask(source, message, **fields)[0]
+                assert status == ("OK" if may else "PERM"), (source, message, status)
+        # Rights that are taken away count within seconds.
+        c.leat("export", "add", "--root-squash", "127.0.0.7")
+        wait_until(lambda: ask("127.0.0.7", "peer_chunk", **chunk)[0] == "PERM", 5, "it is heard")
+        c.leat("export", "rm", "127.0.0.7")
+        # Of whom nothing is known nothing is believed, of others what was.
+        c.kill("mds")
+        assert ask("127.0.0.8", "peer_chunk", **chunk)[0] == "PERM"
+        assert ask(READ_ONLY, "peer_chunk", **chunk)[0] == "OK"
+        assert ask(SQUASHED, "peer_chunk", **chunk)[0] == "PERM"
+        c.start("mds")
+    finally:
+        agent.terminate()
+        agent.wait(60)
 
 
 run_tests(globals())

@@ -65,6 +65,10 @@ static void test_golden_bytes(void **state)
 	       "0100000000000000" "03000000" "616263");
 	GOLDEN(mds_ping_req, V(.map_epoch = 0x01020304), "04030201");
 	GOLDEN(mds_removexattr_rep, V(), "");
+	GOLDEN(mds_export_set_rep, V(.n = 3, .target = 2), "03000000" "02000000");
+	GOLDEN(mds_peer_rights_req, V(.addr = bytes_str("10.1.2.3:7")),
+	       "0a000000" "31302e312e322e333a37");
+	GOLDEN(mds_peer_rights_rep, V(.less = PEER_READS_LESS | PEER_WRITES_LESS), "03000000");
 	GOLDEN(mds_append_req,
 	       V(.ino = { 2 }, .len = 3, .size = 4, .had_end = 5, .had_cuts = 6, .had_lost = 1),
 	       "0200000000000000" "0300000000000000" "0400000000000000" "0500000000000000"
