@@ -390,13 +390,18 @@ static const char *split_pattern(const char *what, char ret_dir[4096])
 	return slash + 1;
 }
 
-/* what is a file, without wildcards: its name, and its folder in ds->root. */
+/* what is a file, or a link to one, whatever it is called: its name, and its folder in ds->root.
+ * Else NULL. */
 static const char *split_file(struct leat_dataset *ds, const char *what)
 {
 	struct vol_stat st;
+	char inside[4096 + 3];
 	const char *slash = strrchr(what, '/');
-	if (vol_stat(ds->vol, what, &st) < 0 || !S_ISREG(st.mode))
+	snprintf(inside, sizeof(inside), "%s/.", what);
+	if (vol_stat(ds->vol, what, &st) < 0 || S_ISDIR(st.mode) ||
+	    (S_ISLNK(st.mode) && vol_stat(ds->vol, inside, &st) != -LE_NOTDIR))
 		return NULL;
+	snprintf(ds->root, sizeof(ds->root), "%s", what);
 	ds->root[slash == what ? 1 : slash - what] = 0;
 	return slash + 1;
 }
@@ -412,12 +417,11 @@ static uint64_t content_of_cluster(const struct leat_dataset *ds)
 
 static int open_dir(struct leat_dataset *ds, const char *what, const char *format, struct detail *d)
 {
-	const char *pattern = split_pattern(what, ds->root), *file = NULL;
 	struct scan scan;
 	uint32_t n = 0;
 	ds->vol = io_source(&ds->io);
-	if (!pattern)
-		file = split_file(ds, what);
+	const char *file = split_file(ds, what);
+	const char *pattern = file ? NULL : split_pattern(what, ds->root);
 	ds->source = ds->io.remote ? "server" : "local";
 	ds->content = content_of_cluster(ds);
 	TRY(scan_tree(ds->vol, ds->root, &scan, d));

@@ -216,6 +216,20 @@ class Files(unittest.TestCase):
                 self.assertEqual(len(self.open(format="files")), 1)
                 self.drop(name)
 
+    def test_one_file_whatever_it_is_called_or_linked_to(self):
+        os.mkdir(self.root + "/../blobs")
+        with open(self.root + "/../blobs/abc", "wb") as f:
+            f.write(tar_of([("%d.bin" % i, b"%d" % i) for i in range(5)]))
+        os.symlink("../blobs/abc", self.root + "/linked.tar")
+        os.symlink("set", self.root + "/../folder")
+        self.put("a[1]*?.tar", tar_of([("1.bin", b"1")]))
+        self.put("a1.tar", tar_of([("2.bin", b"2")] * 1))
+        for what, n in (("/linked.tar", 5), ("/a[1]*?.tar", 1), ("/../folder", 7),
+                        ("/../folder/linked.tar", 5), ("/a[1].tar", 1)):
+            self.assertEqual(len(self.open(self.root + what)), n, what)
+        data = leat.webdataset.dataset(self.root + "/a[1]*?.tar")
+        self.assertEqual([s["__key__"] for s in data], ["1"])
+
     def test_a_format_that_was_asked_for_leaves_the_others(self):
         self.put("a", tfrecord([b"r"] * 3))
         self.put("b.tar", tar_of([("%d.bin" % i, bytes(9000)) for i in range(9)]))
