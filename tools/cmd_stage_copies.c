@@ -8,26 +8,34 @@
 #include <unistd.h>
 
 #include "tools/stage_args.h"
+#include "common/base/names.h"
 
 /* ---- showing ---- */
 
 static json_t *copy_json(const struct leat_stage_copy *c)
 {
 	json_t *o =
-		json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:b,s:b,s:I}", "state",
-			  leat_stage_state_text(c->state), "id", c->id, "source", c->source, "path",
-			  c->path, "files", (json_int_t)c->files, "bytes", (json_int_t)c->bytes,
+		json_pack("{s:s,s:s,s:I,s:I,s:I,s:b,s:b,s:I}", "state",
+			  leat_stage_state_text(c->state), "id", c->id, "files",
+			  (json_int_t)c->files, "bytes", (json_int_t)c->bytes,
 			  "bytes_verified", (json_int_t)c->bytes_verified, "leased", c->leased != 0,
 			  "pinned", c->pinned != 0, "used", (json_int_t)c->used_s);
 
+	int rc = name_json_set(o, "source", c->source);
+	if (rc == 0)
+		rc = name_json_set(o, "path", c->path);
 	if (c->name[0]) {
 		json_object_set_new(o, "name", json_string(c->name));
 		json_object_set_new(o, "version", json_string(c->version));
 	}
-	if (c->fail_code)
-		json_object_set_new(o, "failure",
-				    json_pack("{s:i,s:s,s:s}", "code", c->fail_code, "path",
-					      c->fail_path, "message", c->message));
+	if (c->fail_code) {
+		json_t *f = json_pack("{s:i,s:o}", "code", c->fail_code, "message",
+				      tool_json_text(c->message));
+		if (rc == 0)
+			rc = name_json_set(f, "path", c->fail_path);
+		json_object_set_new(o, "failure", f);
+	}
+	(void)rc; /* without memory something is missing */
 	return o;
 }
 
@@ -143,7 +151,7 @@ int stage_cmd_path(struct tool *t, struct stage_args *a)
 	if (rc < 0)
 		return stage_error(t, rc, a->what);
 	if (t->json)
-		return tool_print_json(json_pack("{s:s}", "path", path));
+		return tool_print_json(json_pack("{s:o}", "path", tool_json_text(path)));
 	puts(path);
 	return EXIT_OK;
 }
@@ -179,7 +187,8 @@ int stage_cmd_wait(struct tool *t, struct stage_args *a)
 static int done(struct tool *t, const char *what, const char *word)
 {
 	if (t->json)
-		return tool_print_json(json_pack("{s:s,s:b}", "what", what, word, 1));
+		return tool_print_json(
+			json_pack("{s:o,s:b}", "what", tool_json_text(what), word, 1));
 	printf("%s %s\n", what, word);
 	return EXIT_OK;
 }

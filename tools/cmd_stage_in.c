@@ -177,7 +177,8 @@ static int said(struct tool *t, const struct stage_args *a, int milestone)
 
 	if (t->json)
 		return tool_print_json(
-			json_pack("{s:s,s:s,s:s}", "state", state, "what", a->what, "to", a->to));
+			json_pack("{s:s,s:o,s:o}", "state", state, "what", tool_json_text(a->what),
+				  "to", tool_json_text(a->to)));
 	printf("%s: %s goes on in the background\n", state, a->what);
 	return EXIT_OK;
 }

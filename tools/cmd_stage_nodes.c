@@ -418,8 +418,9 @@ static json_t *summary(const struct nodes *n, const struct sums *s)
 
 		json_array_append_new(
 			nodes,
-			json_pack("{s:s,s:s,s:i,s:s,s:s,s:I,s:I,s:I,s:i}", "node", v->addr, "state",
-				  v->state, "code", v->code, "message", v->message, "path", v->path,
+			json_pack("{s:s,s:s,s:i,s:o,s:o,s:I,s:I,s:I,s:i}", "node", v->addr, "state",
+				  v->state, "code", v->code, "message",
+				  tool_json_text(v->message), "path", tool_json_text(v->path),
 				  "bytes", (json_int_t)v->bytes, "source", (json_int_t)v->source,
 				  "peers", (json_int_t)v->peers, "dropped", v->dropped));
 	}

@@ -19,11 +19,7 @@ extern char **environ;
 
 json_t *tool_json_text(const char *text)
 {
-	char *shown = name_text(text);
-	json_t *s = shown ? json_string(shown) : NULL;
-
-	free(shown);
-	return s;
+	return text_json(text);
 }
 
 void tool_write_text(FILE *f, const char *text)

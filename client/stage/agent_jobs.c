@@ -11,6 +11,7 @@
 #include "client/stage/copies.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
+#include "common/base/names.h"
 
 /* ---- finding ---- */
 
@@ -375,10 +376,11 @@ char *agent_job_json(const struct agent_job *j)
 	if (j->swarm)
 		swarm_stats(j->swarm, &st);
 	json_t *o = json_pack(
-		"{s:s,s:s,s:s,s:b,s:i,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:i,s:i}", "node",
-		j->a->node, "what", j->source, "state", state_word(j), "running", j->running,
-		"code", j->running ? 0 : r->code, "message", j->running ? "" : r->message, "id",
-		id_of(j), "path", r->path, "files", (json_int_t)r->files, "bytes_total",
+		"{s:s,s:o,s:s,s:b,s:i,s:o,s:s,s:o,s:I,s:I,s:I,s:I,s:I,s:I,s:i,s:i,s:i,s:i}", "node",
+		j->a->node, "what", text_json(j->source), "state", state_word(j), "running",
+		j->running, "code", j->running ? 0 : r->code, "message",
+		text_json(j->running ? "" : r->message), "id", id_of(j), "path",
+		text_json(r->path), "files", (json_int_t)r->files, "bytes_total",
 		(json_int_t)r->bytes, "bytes", (json_int_t)r->bytes_verified, "source",
 		(json_int_t)r->bytes_source, "peers", (json_int_t)r->bytes_peers, "missing",
 		(json_int_t)r->bytes_missing, "reached", (int)j->reached, "members",
@@ -394,10 +396,11 @@ char *agent_json(struct agent *a)
 	list_for_each (pos, &a->jobs) {
 		const struct agent_job *j = list_entry(pos, struct agent_job, link);
 		json_array_append_new(
-			jobs, json_pack("{s:s,s:s}", "what", j->source, "state", state_word(j)));
+			jobs, json_pack("{s:o,s:s}", "what", text_json(j->source), "state",
+					state_word(j)));
 	}
 	for (uint32_t i = 0; i < a->n_dirs; i++)
-		json_array_append_new(dirs, json_string(a->dirs[i]));
+		json_array_append_new(dirs, text_json(a->dirs[i]));
 	json_t *o = json_pack("{s:s,s:s,s:o,s:i,s:o}", "node", a->node, "addr", a->addr, "dirs",
 			      dirs, "copies", (int)a->n_copies, "jobs", jobs);
 	char *net = agent_net(a);

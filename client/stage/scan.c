@@ -80,7 +80,9 @@ static int collect(void *arg, const struct vol_entry *e)
 static int read_link(struct entry *x, const char *full)
 {
 	char target[PATH_SIZE];
-	TRY(x->w->v->ops->readlink(x->w->v, full, target, sizeof(target)));
+	int rc = x->w->v->ops->readlink(x->w->v, full, target, sizeof(target));
+	if (rc < 0)
+		return rc == -LE_INVAL ? -LE_STALE : rc; /* it was a link just now */
 	x->target = strdup(target);
 	return x->target ? 0 : -LE_NOMEM;
 }

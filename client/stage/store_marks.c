@@ -21,6 +21,7 @@
 
 #include "client/include/leat/leat_stage.h"
 #include "client/stage/local_store.h"
+#include "common/base/names.h"
 
 #define EVENTS_MAX (1u << 20)
 
@@ -66,10 +67,11 @@ static int write_over(const char *path, const char *text)
 void store_set_note(struct local_store *s, const struct store_note *n)
 {
 	char path[STORE_PATH_SIZE];
-	json_t *o = json_pack("{s:s,s:i,s:i,s:s,s:s,s:I}", "state", leat_stage_state_text(n->state),
-			      "number", n->state, "code", n->code, "path", n->path, "message",
-			      n->message, "offset", (json_int_t)n->off);
-	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+	json_t *o = json_pack("{s:s,s:i,s:i,s:o,s:I}", "state", leat_stage_state_text(n->state),
+			      "number", n->state, "code", n->code, "message",
+			      text_json(n->message), "offset", (json_int_t)n->off);
+	bool good = o && name_json_set(o, "path", n->path) == 0;
+	char *text = good ? json_dumps(o, JSON_COMPACT) : NULL;
 	if (text && mark_path(s, "state", path) == 0) {
 		int rc = write_soft(path, text);
 		if (rc < 0)
@@ -83,18 +85,18 @@ void store_set_note(struct local_store *s, const struct store_note *n)
 bool store_get_note(struct local_store *s, struct store_note *ret_note)
 {
 	char path[STORE_PATH_SIZE], *text;
-	const char *at = "", *message = "";
+	const char *message = "";
 	json_int_t off = 0;
 	size_t len;
 	*ret_note = (struct store_note){.off = UINT64_MAX};
 	if (mark_path(s, "state", path) < 0 || env_read_file(s->env, path, 65536, &text, &len) < 0)
 		return false;
 	json_t *o = json_loadb(text, len, 0, NULL);
-	bool good = o && json_unpack(o, "{s:i,s:i,s:s,s:s,s:I}", "number", &ret_note->state, "code",
-				     &ret_note->code, "path", &at, "message", &message, "offset",
-				     &off) == 0;
+	bool good = o &&
+		    json_unpack(o, "{s:i,s:i,s:s,s:I}", "number", &ret_note->state, "code",
+				&ret_note->code, "message", &message, "offset", &off) == 0 &&
+		    name_json_get(o, "path", ret_note->path, sizeof(ret_note->path));
 	if (good) {
-		snprintf(ret_note->path, sizeof(ret_note->path), "%s", at);
 		snprintf(ret_note->message, sizeof(ret_note->message), "%s", message);
 		ret_note->off = (uint64_t)off;
 	}

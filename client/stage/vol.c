@@ -138,7 +138,9 @@ static int follow(struct vol *v, char path[PATH_SIZE], size_t done)
 {
 	char target[PATH_SIZE], c = path[done];
 	path[done] = 0;
-	TRY(v->ops->readlink(v, path, target, sizeof(target)));
+	int rc = v->ops->readlink(v, path, target, sizeof(target));
+	if (rc < 0)
+		return rc == -LE_INVAL ? -LE_STALE : rc; /* it was a link just now */
 	size_t at = done, rest; /* what it says is relative to where it lies */
 	while (path[at] != '/')
 		at--;

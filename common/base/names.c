@@ -60,6 +60,15 @@ char *name_text(const char *name)
 	return buf;
 }
 
+json_t *text_json(const char *text)
+{
+	char *shown = name_text(text);
+	json_t *s = shown ? json_string(shown) : NULL;
+
+	free(shown);
+	return s;
+}
+
 json_t *bytes_json(const void *data, size_t len)
 {
 	size_t size = sodium_base64_encoded_len(len, BASE64);

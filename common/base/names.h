@@ -23,6 +23,8 @@ bool name_is_text(const char *name);
 /* With U+FFFD for each byte that is no character; malloc'd, NULL: no memory. */
 char *name_text(const char *name);
 
+/* What is said of names, for people alone: name_text as a string. NULL: no memory. */
+json_t *text_json(const char *text);
 /* o[key], and o[key + "_b64"] where the name is no text. key of at most 32 bytes. -LE_NOMEM. */
 int name_json_set(json_t *o, const char *key, const char *name) CHECK_RESULT;
 /* The other way, into buf. False: there is no such name, it does not fit, it has a NUL, or what is
