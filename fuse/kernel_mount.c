@@ -34,6 +34,9 @@ static const struct {
 	{"suid", MS_NOSUID, false},
 	{"nodev", MS_NODEV, true},
 	{"dev", MS_NODEV, false},
+	/* mount(8) keeps suid and dev to itself, as they are what it takes for granted. */
+	{"allow_suid", MS_NOSUID, false},
+	{"allow_dev", MS_NODEV, false},
 	{"noexec", MS_NOEXEC, true},
 	{"exec", MS_NOEXEC, false},
 	{"sync", MS_SYNCHRONOUS, true},

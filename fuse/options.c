@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
@@ -52,7 +53,8 @@ static void usage(FILE *out)
 	      "foreground)\n"
 	      "  -o NAME=VALUE      any parameter of [cluster], [client] and [mount]: see "
 	      "leat.conf(5)\n"
-	      "  -o ro,nosuid,...   the usual options of mount(8), also remount\n"
+	      "  -o ro,noexec,...   the usual options of mount(8), also remount\n"
+	      "  -o allow_suid,allow_dev  else no set-user-id program and no device works\n"
 	      "Example: mount.leat mds1:7440 /mnt/leat -o readahead=32M\n",
 	      out);
 }
@@ -214,6 +216,8 @@ int mount_options_parse(int argc, char **argv, const char *mountpoint,
 	int n_texts = 0, c;
 
 	memset(o, 0, sizeof(*o));
+	/* Whoever may write there, from any machine, would be root here. */
+	o->ms_flags = MS_NOSUID | MS_NODEV;
 	if (mountpoint)
 		snprintf(o->mountpoint, sizeof(o->mountpoint), "%s", mountpoint);
 	while ((c = getopt_long(argc, argv, "hVfsnvo:t:", longs, NULL)) != -1) {

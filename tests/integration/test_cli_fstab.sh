@@ -45,12 +45,27 @@ in_out ro,
 expect 0 cat "$tmp/m/file"
 expect 0 umount "$tmp/m"
 
-# Silent, remounted with what /proc/mounts shows, set-user-id and devices allowed as everywhere.
+# Silent, remounted with what /proc/mounts shows; set-user-id and devices only where asked for.
 expect 0 mount -t fuse.leat "$addr,$addr" "$tmp/m" -o "conf=$LEAT_CONF"
 [ -z "$out$err" ] || fail "not silent"
 expect 0 findmnt -no SOURCE,OPTIONS "$tmp/m"
 in_out "$addr,$addr"
+in_out nosuid,nodev
+cp "$(command -v id)" "$mnt/id"
+chown 2001 "$mnt/id"
+chmod 4755 "$mnt/id"
+mknod -m 666 "$mnt/null" c 1 3
+expect 0 "$tmp/m/id" -u
+[ "$out" = 0 ] || fail "it has become user $out"
+expect 1 dd if="$tmp/m/null" of="$tmp/out"
+in_err "Permission denied"
+expect 0 umount "$tmp/m"
+expect 0 mount -t fuse.leat "$addr,$addr" "$tmp/m" -o "conf=$LEAT_CONF,allow_suid,allow_dev"
+expect 0 findmnt -no SOURCE,OPTIONS "$tmp/m"
 case $out in *nosuid* | *nodev*) fail "restricted" ;; esac
+expect 0 "$tmp/m/id" -u
+in_out 2001
+expect 0 dd if="$tmp/m/null" of="$tmp/out"
 expect 0 mount -o remount,ro,nosuid "$tmp/m"
 expect 0 findmnt -no OPTIONS "$tmp/m"
 in_out ro,nosuid
