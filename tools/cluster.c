@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/assert.h"
@@ -269,23 +270,28 @@ static void run_fiber(void *arg)
 
 static int explain(const struct tool *t, int status)
 {
-	const char *hint =
-		"Is leat-mds running there, and is [cluster] mds in leat.conf its address?";
-	int code = exit_of_status(status);
-
-	if (status == -LE_AUTH)
-		hint = "The key_file of leat.conf must hold the same key as the servers'.";
-	else if (status == -LE_VERSION)
-		hint = "Use the leat that came with the servers.";
-	else if (status == -LE_WRONG_CLUSTER)
-		hint = "Is [cluster] mds in leat.conf the right server?";
-	else if (status == -LE_CONFIG)
-		hint = "None of its addresses goes with [cluster] transport, or with the devices "
-		       "of this machine.";
-	else if (status == -LE_TIMEDOUT)
-		code = EXIT_UNREACHABLE;
-	return tool_error(t, code, hint, "metadata server at %s: %s", t->cluster.mds,
+	return tool_error(t, status == -LE_TIMEDOUT ? EXIT_UNREACHABLE : exit_of_status(status),
+			  tool_server_hint(status), "metadata server at %s: %s", t->cluster.mds,
 			  status_text(status));
+}
+
+static int explain_key(const struct tool *t, int status)
+{
+	const char *path = t->cluster.key_file, *why = status_text(status);
+	const char *hint = "Run as a user who may read it; --conf names another leat.conf.";
+	struct stat st;
+
+	if (status == -LE_NOENT) {
+		hint = "key_file of [cluster] in leat.conf names it; all hosts have the same key.";
+	} else if (status == -LE_CONFIG) {
+		why = "it does not hold 64 hex digits";
+		hint = "`openssl rand -hex 32` makes a key; all hosts have the same.";
+	} else if (status == -LE_ACCES && access(path, R_OK) == 0 && stat(path, &st) == 0 &&
+		   (st.st_mode & (S_IRWXG | S_IRWXO))) {
+		why = "others than its owner may use it";
+		hint = "chmod 0600 it.";
+	}
+	return tool_error(t, exit_of_status(status), hint, "cluster key %s: %s", path, why);
 }
 
 static int prepare(struct run *r, struct env **ret_env)
@@ -315,9 +321,7 @@ int cluster_run(struct tool *t, uint32_t timeout_ms, int (*fn)(struct cluster *c
 	int status = rpc_key_load(t->cluster.key_file, &r.cluster.key);
 
 	if (status < 0)
-		return tool_error(t, exit_of_status(status),
-				  "Run as a user who may read it; --conf names another leat.conf.",
-				  "cluster key %s: %s", t->cluster.key_file, status_text(status));
+		return explain_key(t, status);
 	status = prepare(&r, &env);
 	if (status < 0) {
 		status = tool_error(t, exit_of_status(status), NULL, "cannot start: %s",

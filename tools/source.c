@@ -58,7 +58,9 @@ int source_connect(const struct tool *t, const struct source *source, struct lea
 	int code = exit_of_status(rc);
 	if (code == EXIT_TIMEOUT || code == EXIT_FAILED)
 		code = EXIT_UNREACHABLE;
-	return tool_error(t, code, "`leat status` says more.", "no connection to the cluster: %s",
+	return tool_error(t, code, tool_server_hint(rc),
+			  "no connection to the metadata server of %s: %s",
+			  source && source->mds[0] ? source->mds : tool_conf_name(t),
 			  leat_strerror(rc));
 }
 
@@ -95,6 +97,16 @@ static const char *hint_of(int code)
 	case EXIT_SOURCE_CORRUPT:
 		return "That file is damaged, or not what its name says: mend it, or move it away. "
 		       "Nothing wrong was kept.";
+	case EXIT_USAGE:
+		return "NAME@VERSION of a data set, or a directory: /PATH, leat:/PATH; `leat stage "
+		       "--help` says more.";
+	case EXIT_UNREACHABLE:
+		return "`leat status` says which servers answer.";
+	case EXIT_FAILED:
+		return "Mend that, and give the same command again: what was copied stays.";
+	case EXIT_TIMEOUT:
+		return "The same command goes on where it stopped; `leat status` says which "
+		       "servers answer.";
 	case EXIT_MISSING:
 		return "`leat dataset ls` shows the data sets; files that have changed are a new "
 		       "version.";
@@ -115,8 +127,8 @@ int stage_failed(const struct tool *t, int rc, const struct leat_stage_result *r
 	if (r->code == LEAT_STAGE_NO_CAPACITY && r->bytes_missing)
 		snprintf(missing, sizeof(missing), " (%s more needed)",
 			 format_size(r->bytes_missing, size));
-	return tool_error(t, code, hint_of(code), "%s%s%s%s", leat_stage_code_text(code),
-			  r->message[0] ? ": " : "", r->message, missing);
+	return tool_error(t, code, hint_of(code), "%s: %s%s", leat_stage_code_text(code),
+			  r->message[0] ? r->message : strerror(-rc), missing);
 }
 
 int stage_error(const struct tool *t, int rc, const char *what)
@@ -133,7 +145,15 @@ int stage_error(const struct tool *t, int rc, const char *what)
 	case EBUSY:
 		return tool_error(t, EXIT_FAILED, "Wait for the processes that use it.",
 				  "%s is in use", what);
+	case EINVAL:
+		return tool_error(t, code,
+				  "NAME@VERSION of letters, digits, . _ and -; or 6 digits of an "
+				  "id that `leat stage ls` shows.",
+				  "%s is no name of a data set", what);
 	default:
-		return tool_error(t, code, NULL, "%s: %s", what, strerror(-rc));
+		if (rc == -ENOENT && !strchr(what, '/'))
+			return tool_error(t, code, hint_of(code),
+					  "%s: there is no such data set, nor a copy of it", what);
+		return tool_error(t, code, hint_of(code), "%s: %s", what, strerror(-rc));
 	}
 }

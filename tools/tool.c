@@ -113,6 +113,10 @@ int exit_of_errno(int err)
 	case ETIMEDOUT:
 		return EXIT_TIMEOUT;
 	case ECONNREFUSED:
+	case ECONNRESET:
+	case ECONNABORTED:
+	case EHOSTDOWN:
+	case ENETDOWN:
 	case ENOTCONN:
 	case EHOSTUNREACH:
 	case ENETUNREACH:
@@ -145,6 +149,41 @@ int exit_of_status(int status)
 	default:
 		return exit_of_errno(s == 0 ? 0 : status_errno(status));
 	}
+}
+
+const char *tool_server_hint(int status)
+{
+	switch (status < 0 ? -status : status) {
+	case LE_AUTH:
+		return "The key_file of leat.conf must hold the same key as the servers'.";
+	case LE_VERSION:
+		return "Use the leat that came with the servers.";
+	case LE_WRONG_CLUSTER:
+		return "Is [cluster] mds in leat.conf the right server?";
+	case LE_CONFIG:
+		return "Is each address of [cluster] mds HOST:PORT, and does it go with [cluster] "
+		       "transport and the devices of this machine? Does key_file hold a key?";
+	case LE_PERM:
+		return "The export table does not let this host do it: `leat export ls`, on a host "
+		       "that it lets, shows the table.";
+	case LE_ACCES:
+		return "May this user read the key_file of leat.conf, and nobody but its owner? "
+		       "(chmod 0600)";
+	case LE_NOENT:
+		return "Are leat.conf and its key_file there? --conf names another leat.conf.";
+	case LE_UNKNOWN_OP:
+		return "Another kind of server answers there: [cluster] mds is the address of "
+		       "leat-mds.";
+	default:
+		return "Is leat-mds running there, and is [cluster] mds in leat.conf its address?";
+	}
+}
+
+const char *tool_conf_name(const struct tool *t)
+{
+	const char *env = getenv("LEAT_CONF");
+
+	return t->conf ? t->conf : env ? env : "/etc/leat/leat.conf";
 }
 
 int tool_load_conf(struct tool *t)

@@ -65,6 +65,11 @@ int tool_too_long(const struct tool *t, const char *path);
 int exit_of_status(int status);
 int exit_of_errno(int err);
 
+/* What to do where the metadata server could not be asked, by the status of that. */
+const char *tool_server_hint(int status);
+/* The configuration that counts. */
+const char *tool_conf_name(const struct tool *t);
+
 /* [cluster] of leat.conf into t->cluster. 0, or an exit status after a message. */
 int tool_load_conf(struct tool *t);
 /* Prints the value and drops the reference: indented for people, one line for programs. */

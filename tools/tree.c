@@ -200,8 +200,9 @@ int tree_connect(struct tree_tool *tt, struct tree_path *paths, int n, int chang
 		o.mds = first->mds[0] ? first->mds : NULL;
 		rc = leat_open_fs(tt->t->conf, &o, &tt->fs);
 		if (rc < 0 && forced)
-			return tool_error(tt->t, exit_of_status(rc), "`leat status` says more.",
-					  "no connection to the cluster: %s", leat_strerror(rc));
+			return tool_error(tt->t, exit_of_status(rc), tool_server_hint(rc),
+					  "no connection to the metadata server of %s: %s",
+					  o.mds ? o.mds : tool_conf_name(tt->t), leat_strerror(rc));
 	}
 	for (int i = 0; i < n; i++)
 		decide(tt, &paths[i], i >= changed);

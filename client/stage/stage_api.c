@@ -17,8 +17,8 @@ const char *leat_stage_code_text(int code)
 		const char *text;
 	} texts[] = {
 		{LEAT_STAGE_DONE, "done"},
-		{LEAT_STAGE_INTERNAL, "internal error"},
-		{LEAT_STAGE_USAGE, "wrong usage"},
+		{LEAT_STAGE_INTERNAL, "failed"},
+		{LEAT_STAGE_USAGE, "refused"},
 		{LEAT_STAGE_NOT_READY, "not ready yet"},
 		{LEAT_STAGE_TIMEOUT, "timed out"},
 		{LEAT_STAGE_PARTIAL, "partial"},
@@ -146,7 +146,10 @@ static int run_job(const struct leat_stage_options *opts, void (*fn)(void *arg),
 	if (!job->o.source || !job->o.source[0] || !job->o.to || job->o.to[0] != '/')
 		refuse(job, "a source and an absolute local directory are needed");
 	else if (job->o.lease && !store_name_ok(job->o.lease))
-		refuse(job, "the name of a lease has letters, digits, . _ and -");
+		stage_fail(job,
+			   detail_set(&job->d, -LE_INVAL, job->o.lease, UINT64_MAX,
+				      "the name of a lease has letters, digits, . _ and -"),
+			   LEAT_STAGE_USAGE);
 	return stage_job_run(job, fn, job, ret_result);
 }
 

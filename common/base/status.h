@@ -73,7 +73,7 @@ enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 	X(VERSION, 1005, EPROTO, NEVER, "no common protocol version") \
 	X(AUTH, 1006, EACCES, NEVER, "authentication failed: wrong cluster key") \
 	X(WRONG_CLUSTER, 1007, EPERM, NEVER, "belongs to another cluster") \
-	X(UNKNOWN_OP, 1008, EPROTO, NEVER, "unknown operation") \
+	X(UNKNOWN_OP, 1008, EPROTO, NEVER, "the server does not know this request") \
 	X(OVERLOAD, 1009, EBUSY, SAME, "server overloaded") \
 	X(NOT_READY, 1010, EAGAIN, SAME, "server is starting or recovering") \
 	X(SHUTDOWN, 1011, EAGAIN, CONN, "server is shutting down") \
@@ -96,9 +96,9 @@ enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 	X(STORE_FORMAT, 1103, EINVAL, NEVER, "not a store of this kind or version") \
 	X(STORE_IN_USE, 1104, EBUSY, NEVER, "store is in use by another process") \
 	X(STORE_OLD, 1105, EIO, NEVER, "store went back in time") \
-	X(MISS, 1200, EIO, NEVER, "not in memory (internal)") \
-	X(LEASED, 1202, EIO, NEVER, "others have leases on it (internal)") \
-	X(CONFIG, 1201, EINVAL, NEVER, "bad configuration")
+	X(MISS, 1200, EIO, NEVER, "not in memory: it has to be read first") \
+	X(LEASED, 1202, EIO, NEVER, "others have leases on it, which have to be recalled first") \
+	X(CONFIG, 1201, EINVAL, NEVER, "the configuration cannot be used")
 
 enum status {
 #define X(name, number, parent, retry, text) LE_##name = number,

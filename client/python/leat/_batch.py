@@ -128,7 +128,8 @@ class Batch(dict):
 
     def __missing__(self, field: str) -> list:
         if self._ds is None or field not in self._wanted:
-            raise KeyError(field)
+            raise KeyError("%r: the fields of this batch are %s" % (
+                field, ", ".join(map(repr, self)) or "none"))
         return [None] * len(self)
 
     # A dict's own methods do not ask __getitem__: first everything is made.

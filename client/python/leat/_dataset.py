@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import itertools
 import math
 import os
@@ -17,7 +18,7 @@ from ._files import FileSystem, connect_or_copy
 from ._held import Held
 from ._lib import lib as _c
 
-_ESTALE = 116
+_ESTALE = errno.ESTALE
 
 
 class Order:
@@ -114,6 +115,10 @@ class Dataset:
 
     def _open(self, what, fs, conf, stage_dir, catalog, threads, verify, format, peers,
               unpack_bytes):
+        what = os.fsdecode(what)  # a name, or any os.PathLike
+        if not what.startswith(("leat:", "/")) and fs is catalog is stage_dir is None:
+            raise LeatError(errno.EINVAL, "%r: an absolute path, \"leat:/path\" or "
+                            "\"leat:name@version\" is needed; is it leat:%s?" % (what, what), what)
         if what.startswith("leat:"):
             what = what[len("leat:"):]
             if fs is None:

@@ -1,6 +1,7 @@
 """What goes wrong, as exceptions."""
 from __future__ import annotations
 
+import functools
 import os
 from typing import Optional
 
@@ -11,19 +12,33 @@ NO_OFFSET = (1 << 64) - 1
 
 class LeatError(OSError):
     """errno and filename as in any OSError; `offset` in the file (None: all of it); `origin`
-    "local", "server" or ""."""
+    "local", "server" or "". It is also the class that Python has for its errno, where there is one:
+    FileNotFoundError, PermissionError, TimeoutError, ConnectionRefusedError, ..."""
+
+    def __new__(cls, errno: int, message: str, filename: Optional[str] = None,
+                offset: Optional[int] = None, origin: str = "") -> LeatError:
+        kind = _kind(errno) if cls is LeatError else cls
+        return super().__new__(kind, errno, message, filename)
 
     def __init__(self, errno: int, message: str, filename: Optional[str] = None,
                  offset: Optional[int] = None, origin: str = "") -> None:
-        # All in args, so that it survives pickling between processes.
         super().__init__(errno, message, filename)
         self.offset, self.origin = offset, origin
 
     def __reduce__(self):
+        # All of it, so that it survives pickling between processes.
         return (LeatError, (self.errno, self.strerror, self.filename, self.offset, self.origin))
 
     def __str__(self) -> str:
         return self.strerror
+
+
+@functools.lru_cache(None)
+def _kind(errno: int) -> type:
+    of_python = type(OSError(errno, ""))
+    if of_python is OSError:
+        return LeatError
+    return type("Leat" + of_python.__name__, (LeatError, of_python), {"__module__": __name__})
 
 
 def check(rc: int) -> int:

@@ -125,6 +125,7 @@ def stage_in(source: str, to: str, *, fs: Optional[FileSystem] = None, conf: Opt
     what was copied until then is kept for the next call.
     """
     own = None
+    source = os.fsdecode(source)
     if source.startswith("leat:"):
         source = source[len("leat:"):]
         if fs is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import json
+import operator
 import os
 import weakref
 from typing import Any, Callable, Dict, Iterator, Optional, Sequence, Union
@@ -88,9 +89,15 @@ class DataLoader:
                  cache_ranks: Union[int, str] = "auto",
                  decoders: Optional[Dict[str, Decoder]] = None, decode_threads: int = 0,
                  decode_ms: int = 0) -> None:
+        if not isinstance(ds, Dataset):
+            raise TypeError("%r is no data set: DataLoader(leat.Dataset(...), ...)" % (ds,))
         rank, world = rank_and_world(rank, world)
         if (batch_size is None) == (global_batch is None):
             raise ValueError("either batch_size (per rank) or global_batch")
+        name, size = ("batch_size", batch_size) if global_batch is None else (
+            "global_batch", global_batch)
+        if not 1 <= operator.index(size) <= 0xffffffff:
+            raise ValueError("%s is %d: a batch has at least one sample" % (name, size))
         if on_error not in ("raise", "skip"):
             raise ValueError("on_error is raise or skip, not %r" % on_error)
         if pinned not in _device.PINNED:

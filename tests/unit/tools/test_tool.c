@@ -41,6 +41,46 @@ static void exit_statuses_are_frozen(void **state)
 	assert_int_equal(exit_of_errno(ELOOP), 1);
 }
 
+/* Each status tells a cause, none of them whose fault it is, and ends a command with a status that
+ * scripts know; what is the server's own has a next step. */
+static void every_status_tells_a_cause(void **state)
+{
+	static const struct {
+		int number;
+		const char *text;
+	} all[] = {
+#define X(name, number, parent, retry, text) { number, text },
+		STATUS_TABLE(X)
+#undef X
+	};
+	static const char *const blames[] = {
+		"internal", "wrong usage", "unknown status", "bad config", "error:", "unexpected",
+	};
+	static const char known[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 75 };
+
+	(void)state;
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		int code = exit_of_status(-all[i].number);
+
+		assert_true(strlen(all[i].text) >= 4);
+		for (size_t k = 0; k < ARRAY_SIZE(blames); k++)
+			assert_null(strstr(all[i].text, blames[k]));
+		for (size_t k = 0; k < i; k++)
+			assert_string_not_equal(all[i].text, all[k].text);
+		assert_non_null(memchr(known, code, sizeof(known)));
+		assert_int_equal(code == EXIT_OK, all[i].number == 0);
+		assert_int_equal(status_errno(-all[i].number) == 0, all[i].number == 0);
+		assert_true(status_errno(-all[i].number) < 1000);
+		assert_string_equal(status_text(-all[i].number), all[i].text);
+		assert_true(strlen(tool_server_hint(-all[i].number)) > 20);
+	}
+	for (int s = LE_NETDOWN; s <= LE_HOSTUNREACH; s++)
+		if (strcmp(status_name(s), "?") != 0 && s != LE_TIMEDOUT)
+			assert_int_equal(exit_of_status(-s), EXIT_UNREACHABLE);
+	assert_non_null(strstr(tool_server_hint(-LE_PERM), "export"));
+	assert_non_null(strstr(tool_server_hint(-LE_UNKNOWN_OP), "leat-mds"));
+}
+
 static void names_do_not_drive_the_terminal(void **state)
 {
 	static const struct {
@@ -119,6 +159,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(exit_statuses_are_frozen),
+		cmocka_unit_test(every_status_tells_a_cause),
 		cmocka_unit_test(names_do_not_drive_the_terminal),
 		cmocka_unit_test(sizes_for_people),
 		cmocka_unit_test(other_mounts_are_not_ours),
