@@ -17,7 +17,7 @@ SECRET, OWN = b"SECRET-OF-ROOT--" * 512, b"mine-of-alice---" * 512
 
 # As alice: what lies under these names is now this, now that, as fast as it goes.
 SWAPPER = r"""
-import ctypes, os, random, sys
+import ctypes, os, random, sys, time
 run, secret = sys.argv[1:3]
 os.setgid(12001); os.setuid(12001)
 libc = ctypes.CDLL(None, use_errno=True)
@@ -43,6 +43,12 @@ while os.getppid() == int(sys.argv[3]):
     exchange(a, b)
     if rng.random() < 0.5:
         exchange(a, b)
+    # Now and then as it was, for long enough to be published.
+    if rng.random() < 0.001:
+        for a, b in pairs:
+            if os.path.islink(a) or not os.path.exists(a):
+                exchange(a, b)
+        time.sleep(0.3)
 """
 
 
