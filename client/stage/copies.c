@@ -505,6 +505,7 @@ void copies_verify(struct stage_job *job, const char *what)
 		detail_set(&job->d, rc, job->o.to, UINT64_MAX, "%s", status_text(rc));
 		stage_fail(job, rc, LEAT_STAGE_INTERNAL);
 	}
+	stage_refused(job);
 	if (job->store_open)
 		store_fini(&job->store);
 	job->r->elapsed_us = env_now_us(job->io.env) - job->start_us;

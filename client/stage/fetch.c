@@ -31,6 +31,7 @@ static int code_of(int rc, int otherwise)
 	case -LE_DQUOT:
 		return LEAT_STAGE_NO_CAPACITY;
 	case -LE_PERM:
+	case -LE_FOREIGN:
 	case -LE_ACCES:
 	case -LE_ROFS:
 		return LEAT_STAGE_PERMISSION;

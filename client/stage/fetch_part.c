@@ -2,12 +2,15 @@
  * Part files. A checkpoint, at least once a second, syncs all part files with new chunks, then sets
  * their bits and syncs the bitmap, then gives the finished ones their names.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "client/stage/beneath.h"
 #include "client/stage/fetch_impl.h"
 #include "common/base/assert.h"
 
@@ -30,7 +33,9 @@ static bool has_all(struct fetch *ft, const struct manifest_file *f)
 static bool is_file_of(struct env *env, const char *path, uint64_t size)
 {
 	struct stat st;
-	return env_stat(env, path, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size == size;
+	/* One that has another name is not ours alone. */
+	return env_stat(env, path, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink <= 1 &&
+	       (uint64_t)st.st_size == size;
 }
 
 static int make_parent(struct fetch *ft, const char *path)
@@ -97,15 +102,27 @@ static size_t bits_len(const struct part *p)
 
 /* ---- open parts ---- */
 
+static int open_to_write(struct env *env, const char *path, struct env_file **ret_file)
+{
+	int rc = env_file_open(env, path, O_RDWR | O_CREAT, 0600, ret_file);
+	if (rc != -LE_ACCES)
+		return rc;
+	/* One that was finished, but is wrong, is read-only by now. */
+	int fd = beneath_open(env, path, O_RDONLY, 0);
+	if (fd < 0)
+		return fd;
+	rc = fchmod(fd, 0600) < 0 ? status_from_errno(errno) : 0;
+	close(fd);
+	return rc < 0 ? rc : env_file_open(env, path, O_RDWR, 0, ret_file);
+}
+
 static int open_file(struct fetch *ft, struct part *p)
 {
 	struct work *w = &ft->work[p->index];
 	char path[STORE_PATH_SIZE];
 	struct stat st;
 	store_part_path(ft->o.store, p->index, path);
-	/* One that was finished, but is wrong, is read-only by now. */
-	(void)!chmod(path, 0644);
-	TRY(env_file_open(ft->o.store->env, path, O_RDWR | O_CREAT, 0644, &p->file));
+	TRY(open_to_write(ft->o.store->env, path, &p->file));
 	TRY(env_file_stat(p->file, &st));
 	if (!ft->o.from_peer && p->f->size >= DIRECT_UNIT) {
 		TRY(env_file_open(ft->o.store->env, path, O_WRONLY | O_DIRECT, 0, &p->direct));
@@ -262,8 +279,9 @@ static int publish(struct fetch *ft, const struct part *p)
 		times[1].tv_sec--;
 	}
 	/* Neither matters for the content: a file system without them is fine. */
-	if (chmod(from, (p->f->rights.mode & 0555) | 0400) < 0 ||
-	    utimensat(AT_FDCWD, from, times, 0) < 0)
+	int fd = env_file_fd(p->file);
+	if (fd >= 0 &&
+	    (fchmod(fd, (p->f->rights.mode & 0555) | 0400) < 0 || futimens(fd, times) < 0))
 		(void)0;
 	TRY(env_rename(ft->o.store->env, from, to));
 	return store_link_data(ft->o.store, p->index, p->f->path);

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "client/stage/beneath.h"
 #include "client/stage/fetch.h"
 #include "client/stage/local_store.h"
 #include "common/rt/env.h"
@@ -39,9 +40,9 @@ static int open_below(const char *dir, const char *path)
 					  RESOLVE_NO_MAGICLINKS};
 	if (snprintf(data, sizeof(data), "data/%s", path) >= (int)sizeof(data))
 		return -LE_NAMETOOLONG;
-	int at = open(dir, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int at = beneath_open_dir(NULL, dir);
 	if (at < 0)
-		return status_from_errno(errno);
+		return at;
 	long fd = syscall(SYS_openat2, at, data, &how, sizeof(how));
 	if (fd < 0)
 		fd = status_from_errno(errno);

@@ -1,23 +1,26 @@
 #include "client/stage/io.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/leat_impl.h"
+#include "client/stage/beneath.h"
+#include "common/base/log.h"
 
 int io_init(struct stage_io *io, struct leat_fs *fs, const char *name)
 {
 	memset(io, 0, sizeof(*io));
 	io->fs = fs;
 	if (fs) {
-		io->env = fs->env;
+		io->below = fs->env;
 		io->loop = fs->loop;
 	} else {
 		struct env_real_options eo = {.n_workers = 2};
 		struct loop_options lo = {.name = name};
 		io->own = true;
-		int rc = env_real_create(&eo, &io->env);
+		int rc = env_real_create(&eo, &io->below);
 		if (rc == 0)
-			rc = loop_create(io->env, &lo, &io->loop);
+			rc = loop_create(io->below, &lo, &io->loop);
 		if (rc == 0 && loop_start_thread(io->loop) < 0) {
 			loop_destroy(io->loop);
 			io->loop = NULL;
@@ -28,7 +31,9 @@ int io_init(struct stage_io *io, struct leat_fs *fs, const char *name)
 			return rc;
 		}
 	}
-	int rc = vol_local_create(io->env, &io->local);
+	int rc = beneath_create(io->below, &io->env);
+	if (rc == 0)
+		rc = vol_local_create(io->env, &io->local);
 	if (rc == 0)
 		rc = vol_local_create_soft(io->env, &io->soft);
 	if (rc == 0 && fs)
@@ -36,6 +41,15 @@ int io_init(struct stage_io *io, struct leat_fs *fs, const char *name)
 	if (rc < 0)
 		io_fini(io);
 	return rc;
+}
+
+/* What no result has told. */
+static void tell(struct stage_io *io)
+{
+	struct beneath_why *why = malloc(sizeof(*why));
+	if (why && beneath_why(io->env, why))
+		log_warn("%s: %s", why->path, why->what);
+	free(why);
 }
 
 void io_fini(struct stage_io *io)
@@ -48,8 +62,11 @@ void io_fini(struct stage_io *io)
 		loop_join(io->loop);
 		loop_destroy(io->loop);
 	}
-	if (io->own && io->env)
-		env_real_destroy(io->env);
+	if (io->env)
+		tell(io);
+	beneath_destroy(io->env);
+	if (io->own && io->below)
+		env_real_destroy(io->below);
 	memset(io, 0, sizeof(*io));
 }
 

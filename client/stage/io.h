@@ -15,11 +15,12 @@ struct leat_fs;
 
 struct stage_io {
 	struct leat_fs *fs; /* borrowed; NULL: local only */
-	struct env *env;
+	struct env *env;   /* which believes nothing below a stage directory: beneath.h */
+	struct env *below; /* what that is made of */
 	struct loop *loop;
 	struct vol *local, *soft; /* soft: writes that are synced later, by others, or never */
 	struct vol *remote;       /* NULL without fs */
-	bool own;                 /* env and loop are ours */
+	bool own;                 /* below and loop are ours */
 };
 
 /* name: of the thread, if one is made. Not from a loop's thread. */

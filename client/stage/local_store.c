@@ -8,6 +8,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "client/stage/beneath.h"
 #include "client/stage/inode_index.h"
 #include "client/stage/vol.h"
 #include "client/stage/store_tree.h"
@@ -152,14 +153,14 @@ static void lock_path(const struct local_store *s, char ret_path[STORE_PATH_SIZE
 	snprintf(ret_path, STORE_PATH_SIZE, "%.3900s.lock", s->dir);
 }
 
-static int flock_file(const char *path, int how)
+static int flock_file(const struct local_store *s, const char *path, int how)
 {
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	int fd = beneath_open(s->env, path, O_RDWR | O_CREAT, 0644);
 	/* A lease needs no right to write. */
-	if (fd < 0 && how == LOCK_SH)
-		fd = open(path, O_RDONLY | O_CLOEXEC);
+	if ((fd == -LE_ACCES || fd == -LE_ROFS) && how == LOCK_SH)
+		fd = beneath_open(s->env, path, O_RDONLY, 0);
 	if (fd < 0)
-		return status_from_errno(errno);
+		return fd;
 	if (flock(fd, how | LOCK_NB) < 0) {
 		int rc = errno == EWOULDBLOCK ? -LE_BUSY : status_from_errno(errno);
 		close(fd);
@@ -170,10 +171,10 @@ static int flock_file(const char *path, int how)
 
 /* Whoever removed the copy removed this file too, while holding it: then it locks nothing any more.
  */
-static bool still_there(int fd, const char *path)
+static bool still_there(const struct local_store *s, int fd, const char *path)
 {
 	struct stat a, b;
-	return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_ino == b.st_ino &&
+	return fstat(fd, &a) == 0 && beneath_stat(s->env, path, &b) == 0 && a.st_ino == b.st_ino &&
 	       a.st_dev == b.st_dev;
 }
 
@@ -184,10 +185,10 @@ int store_try_lock(struct local_store *s)
 	lock_path(s, path);
 	TRY(env_mkdirs(s->env, s->base, 0755));
 	for (;;) {
-		int fd = flock_file(path, LOCK_EX);
+		int fd = flock_file(s, path, LOCK_EX);
 		if (fd < 0)
 			return fd;
-		if (still_there(fd, path)) {
+		if (still_there(s, fd, path)) {
 			s->lock_fd = fd;
 			return 0;
 		}
@@ -199,7 +200,7 @@ bool store_is_locked(const struct local_store *s)
 {
 	char path[STORE_PATH_SIZE];
 	lock_path(s, path);
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = beneath_open(s->env, path, O_RDONLY, 0);
 	if (fd < 0)
 		return false;
 	bool locked = flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK;
@@ -218,8 +219,8 @@ int store_lease(const struct local_store *s)
 {
 	char path[STORE_PATH_SIZE];
 	TRY(join(path, s->dir, "lease"));
-	int fd = flock_file(path, LOCK_SH);
-	if (fd >= 0 && !still_there(fd, path)) {
+	int fd = flock_file(s, path, LOCK_SH);
+	if (fd >= 0 && !still_there(s, fd, path)) {
 		close(fd);
 		return -LE_NOENT;
 	}
@@ -233,9 +234,10 @@ bool store_is_leased(struct local_store *s)
 		return true;
 	if (join(path, s->dir, "lease") < 0)
 		return false;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int fd = beneath_open(s->env, path, O_RDONLY, 0);
+	/* What cannot be looked at is not to be taken away. */
 	if (fd < 0)
-		return false;
+		return fd != -LE_NOENT;
 	bool leased = flock(fd, LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK;
 	close(fd);
 	return leased;
@@ -467,7 +469,7 @@ int store_remove(struct local_store *s)
 	TRY(join(path, s->dir, "lease"));
 	/* Held until the lease file itself is gone: nobody takes a lease on a copy that is going.
 	 */
-	int fd = flock_file(path, LOCK_EX);
+	int fd = flock_file(s, path, LOCK_EX);
 	if (fd < 0 && fd != -LE_NOENT)
 		return fd;
 	bool busy = store_has_mark(s, "pin", NULL) || store_is_leased_named(s, true);

@@ -112,6 +112,8 @@ void stage_count(struct stage_job *job);
 /* What was wrong, for a job that has failed and has not said so; what it leaves is noted, and the
  * store given back. Yields. */
 void stage_finish(struct stage_job *job, int rc);
+/* If it has failed because of what is not believed below a stage directory: says what that is. */
+void stage_refused(struct stage_job *job);
 /* stage_unpack.c: a copy in which every archive is a folder, made of one of the archives. 0 or sets
  * rc and code. Yields. */
 int stage_unpack(struct stage_job *job) CHECK_RESULT;

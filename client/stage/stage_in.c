@@ -9,6 +9,7 @@
 
 #include "client/leat_impl.h"
 #include "client/loader/build.h"
+#include "client/stage/beneath.h"
 #include "client/stage/catalog.h"
 #include "client/stage/copies.h"
 #include "client/stage/fetch.h"
@@ -144,7 +145,7 @@ void stage_code_of_source(struct stage_job *job, int rc)
 		code = LEAT_STAGE_SOURCE_GONE;
 	else if (rc == -LE_CORRUPT)
 		code = LEAT_STAGE_SOURCE_CORRUPT;
-	else if (rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS)
+	else if (rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_FOREIGN || rc == -LE_ROFS)
 		code = LEAT_STAGE_PERMISSION;
 	else if (rc == -LE_NOSPC || rc == -LE_DQUOT)
 		code = LEAT_STAGE_NO_CAPACITY;
@@ -847,11 +848,23 @@ static int run(struct stage_job *job)
 	return job->o.unpack ? stage_unpack(job) : stage_copy(job);
 }
 
+void stage_refused(struct stage_job *job)
+{
+	struct beneath_why *why = job->rc == -LE_FOREIGN ? malloc(sizeof(*why)) : NULL;
+	if (why && beneath_why(job->io.env, why)) {
+		job->d.rc = 0;
+		detail_set(&job->d, -LE_FOREIGN, why->path, UINT64_MAX, "%s", why->what);
+		job->r->code = LEAT_STAGE_PERMISSION;
+	}
+	free(why);
+}
+
 void stage_finish(struct stage_job *job, int rc)
 {
 	if (rc < 0) {
 		int code = rc == -LE_NOSPC ? LEAT_STAGE_NO_CAPACITY
-			   : rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS
+			   : rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_FOREIGN ||
+					     rc == -LE_ROFS
 				   ? LEAT_STAGE_PERMISSION
 				   : LEAT_STAGE_INTERNAL;
 		if (job->stop)
@@ -859,6 +872,7 @@ void stage_finish(struct stage_job *job, int rc)
 		detail_set(&job->d, rc, job->o.to, UINT64_MAX, "%s", status_text(rc));
 		stage_fail(job, rc, code);
 	}
+	stage_refused(job);
 	if (job->store_open && job->store.lock_fd >= 0)
 		note_end(job);
 	if (job->store_open)

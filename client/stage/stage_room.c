@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "client/stage/beneath.h"
 #include "client/stage/copies.h"
 #include "client/stage/stage.h"
 
@@ -29,10 +29,10 @@ static void look_at_space(struct stage_job *job, struct room *r)
 	struct local_store *s = &job->store;
 	memset(r, 0, sizeof(*r));
 	for (uint32_t k = 0; k <= s->n_more; k++) {
-		struct statvfs st;
-		if (statvfs(store_dir_of(s, k), &st) < 0)
+		uint64_t room;
+		dev_t dev;
+		if (beneath_free(s->env, store_dir_of(s, k), &room, &dev) < 0)
 			continue;
-		uint64_t room = (uint64_t)st.f_bavail * st.f_frsize;
 		r->free[k] = room > SPARE_BYTES ? room - SPARE_BYTES : 0;
 		r->size[k] = r->free[k];
 	}
@@ -50,8 +50,8 @@ static uint64_t still_to_allocate(struct stage_job *job, uint32_t i)
 	if (s->fresh)
 		return f->size;
 	store_part_path(s, i, path);
-	if (stat(path, &st) < 0 &&
-	    (store_data_path(s, i, f->path, path) < 0 || stat(path, &st) < 0))
+	if (beneath_stat(s->env, path, &st) < 0 &&
+	    (store_data_path(s, i, f->path, path) < 0 || beneath_stat(s->env, path, &st) < 0))
 		return f->size;
 	uint64_t has = (uint64_t)st.st_blocks * 512;
 	return has < f->size ? f->size - has : 0;
@@ -245,17 +245,16 @@ uint64_t stage_free_bytes(const char *to, const char *const *more_dirs)
 	uint32_t n = 0;
 	for (int k = -1; k < (int)STORE_DIRS_MAX; k++) {
 		const char *dir = k < 0 ? to : more_dirs ? more_dirs[k] : NULL;
-		struct statvfs st;
-		struct stat at;
+		uint64_t room;
 		bool again = false;
 		if (!dir)
 			break;
-		if (stat(dir, &at) < 0 || statvfs(dir, &st) < 0)
+		if (beneath_free(NULL, dir, &room, &seen[n]) < 0)
 			continue;
 		for (uint32_t i = 0; i < n; i++)
-			again |= seen[i] == at.st_dev;
-		seen[n++] = at.st_dev;
-		bytes += again ? 0 : (uint64_t)st.f_bavail * st.f_frsize;
+			again |= seen[i] == seen[n];
+		n++;
+		bytes += again ? 0 : room;
 	}
 	return bytes;
 }

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
+#include "client/stage/beneath.h"
 #include "client/stage/inode_index.h"
 #include "common/base/list.h"
 #include "common/base/log.h"
@@ -55,20 +55,10 @@ struct staged {
 
 /* ---- whom to believe ---- */
 
+/* Root's folders are root's to change, but this process serves what it has made itself. */
 static bool is_ours(const struct stat *st)
 {
-	return st->st_uid == geteuid() && (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
-
-/* Below dirfd, by no link; flags as for open(2). */
-static int open_below(int dirfd, const char *path, int flags, uint64_t more_resolve)
-{
-	struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
-			       .mode = flags & O_CREAT ? 0644 : 0,
-			       .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-					  RESOLVE_NO_MAGICLINKS | more_resolve};
-	long fd = syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
-	return fd < 0 ? status_from_errno(errno) : (int)fd;
+	return st->st_uid == geteuid() && beneath_is_ours(st);
 }
 
 /* A folder that nobody else may change. */
@@ -181,7 +171,7 @@ static void load_worker(void *arg)
 	if (c->fd >= 0) {
 		char name[80];
 		snprintf(name, sizeof(name), "inodes/%s", c->id);
-		fd = open_below(base_fd, name, O_RDONLY, 0);
+		fd = beneath_openat(base_fd, name, O_RDONLY, 0);
 	}
 	close(base_fd);
 	if (fd < 0) {
@@ -374,7 +364,7 @@ struct opening {
 
 static int take_lease(const struct opening *o, uint64_t resolve)
 {
-	int fd = open_below(o->c->fd, "lease", O_RDWR | O_CREAT, resolve);
+	int fd = beneath_openat(o->c->fd, "lease", O_RDWR | O_CREAT, resolve);
 	if (fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) < 0) {
 		int rc = errno == EWOULDBLOCK ? -LE_NOENT : status_from_errno(errno);
 		close(fd); /* it is just being removed */
@@ -402,7 +392,9 @@ static int open_elsewhere(const struct opening *o, const char *path)
 			continue;
 		int base_fd = open_own_dir(AT_FDCWD, base);
 		int dir_fd = base_fd < 0 ? base_fd : open_own_dir(base_fd, o->c->id);
-		int fd = dir_fd < 0 ? dir_fd : open_below(dir_fd, path, O_RDONLY | O_NONBLOCK, 0);
+		int fd = dir_fd;
+		if (fd >= 0)
+			fd = beneath_openat(dir_fd, path, O_RDONLY | O_NONBLOCK, 0);
 		if (dir_fd >= 0)
 			close(dir_fd);
 		if (base_fd >= 0)
@@ -427,7 +419,7 @@ static void open_worker(void *arg)
 		}
 	}
 	snprintf(path, sizeof(path), "data/%s", o->path);
-	int fd = open_below(o->c->fd, path, O_RDONLY | O_NONBLOCK, resolve);
+	int fd = beneath_openat(o->c->fd, path, O_RDONLY | O_NONBLOCK, resolve);
 	if (fd == -LE_LOOP)
 		fd = o->wait ? open_elsewhere(o, path) : -LE_AGAIN;
 	if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !is_ours(&st) ||

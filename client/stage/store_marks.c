@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "client/include/leat/leat_stage.h"
+#include "client/stage/beneath.h"
 #include "client/stage/local_store.h"
 #include "common/base/names.h"
 
@@ -33,29 +34,29 @@ static int mark_path(const struct local_store *s, const char *mark, char ret[STO
 
 /* As a whole or not at all, but not synced: what a power cut takes with it is only missed by
  * people. Small, into the page cache: it does not block. */
-static int write_soft(const char *path, const char *text)
+static int write_soft(const struct local_store *s, const char *path, const char *text)
 {
 	char tmp[STORE_PATH_SIZE + 32];
 	snprintf(tmp, sizeof(tmp), "%s.%d.tmp", path, (int)getpid());
-	int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+	int fd = beneath_open(s->env, tmp, O_WRONLY | O_CREAT | O_TRUNC, 0644);
 	if (fd < 0)
-		return status_from_errno(errno);
+		return fd;
 	ssize_t len = (ssize_t)strlen(text);
 	int rc = write(fd, text, (size_t)len) == len ? 0 : -LE_IO;
 	close(fd);
-	if (rc == 0 && rename(tmp, path) < 0)
-		rc = status_from_errno(errno);
+	if (rc == 0)
+		rc = beneath_rename(s->env, tmp, path);
 	if (rc < 0)
-		unlink(tmp);
+		(void)!beneath_unlink(s->env, tmp);
 	return rc;
 }
 
 /* Where a full disk has no room for another file: in the place of what was said before. */
-static int write_over(const char *path, const char *text)
+static int write_over(const struct local_store *s, const char *path, const char *text)
 {
-	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	int fd = beneath_open(s->env, path, O_WRONLY, 0);
 	if (fd < 0)
-		return status_from_errno(errno);
+		return fd;
 	ssize_t len = (ssize_t)strlen(text);
 	int rc = pwrite(fd, text, (size_t)len, 0) == len && ftruncate(fd, len) == 0 ? 0 : -LE_IO;
 	close(fd);
@@ -73,9 +74,9 @@ void store_set_note(struct local_store *s, const struct store_note *n)
 	bool good = o && name_json_set(o, "path", n->path) == 0;
 	char *text = good ? json_dumps(o, JSON_COMPACT) : NULL;
 	if (text && mark_path(s, "state", path) == 0) {
-		int rc = write_soft(path, text);
+		int rc = write_soft(s, path, text);
 		if (rc < 0)
-			rc = write_over(path, text);
+			rc = write_over(s, path, text);
 		(void)rc; /* nor is a full disk any reason to fail */
 	}
 	free(text);
@@ -115,7 +116,7 @@ int store_set_mark(struct local_store *s, const char *mark, bool on)
 	if (on && strcmp(mark, "pin") == 0)
 		return env_write_file(s->env, path, "\n", 1, 0644);
 	if (on)
-		return write_soft(path, "\n");
+		return write_soft(s, path, "\n");
 	int rc = env_unlink(s->env, path);
 	return rc == -LE_NOENT ? 0 : rc;
 }
@@ -124,7 +125,7 @@ bool store_has_mark(const struct local_store *s, const char *mark, int64_t *ret_
 {
 	char path[STORE_PATH_SIZE];
 	struct stat st;
-	if (mark_path(s, mark, path) < 0 || stat(path, &st) < 0)
+	if (mark_path(s, mark, path) < 0 || beneath_stat(s->env, path, &st) < 0)
 		return false;
 	if (ret_mtime_s)
 		*ret_mtime_s = st.st_mtim.tv_sec;
@@ -135,7 +136,7 @@ int64_t store_mark_ns(const struct local_store *s, const char *mark)
 {
 	char path[STORE_PATH_SIZE];
 	struct stat st;
-	if (mark_path(s, mark, path) < 0 || stat(path, &st) < 0)
+	if (mark_path(s, mark, path) < 0 || beneath_stat(s->env, path, &st) < 0)
 		return 0;
 	return (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
 }
@@ -155,9 +156,9 @@ void store_event(const struct local_store *s, const char *what, const char *fiel
 		return;
 	snprintf(path, sizeof(path), "%.4000s/events", s->base);
 	snprintf(old, sizeof(old), "%.4000s/events.1", s->base);
-	if (stat(path, &st) == 0 && st.st_size > EVENTS_MAX)
-		(void)!rename(path, old);
-	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+	if (beneath_stat(s->env, path, &st) == 0 && st.st_size > EVENTS_MAX)
+		(void)!beneath_rename(s->env, path, old);
+	int fd = beneath_open(s->env, path, O_WRONLY | O_CREAT | O_APPEND, 0644);
 	if (fd < 0)
 		return;
 	/* One write: lines of several processes do not mix. */
@@ -230,11 +231,12 @@ static int look_at_lease(void *arg, const struct env_dirent *e)
 	char path[STORE_PATH_SIZE], text[32] = "";
 	if (e->is_dir || !store_name_ok(e->name) || lease_path(l->s, e->name, path) < 0)
 		return 0;
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	int fd = beneath_open(l->s->env, path, O_RDONLY, 0);
+	if (fd == -LE_NOENT)
 		return 0;
-	ssize_t n = read(fd, text, sizeof(text) - 1);
-	close(fd);
+	ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
 	uint64_t until = strtoull(text, NULL, 10);
 	/* One that cannot be read counts: its copy is not to be taken away by mistake. */
 	if (n <= 0 || until == 0 || until > (uint64_t)(env_wall_ns(l->s->env) / 1000000000))

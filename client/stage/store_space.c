@@ -7,6 +7,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "client/stage/beneath.h"
 #include "client/stage/local_store.h"
 
 #define PLACES_MAGIC "leat places 1\n"
@@ -180,13 +181,12 @@ int store_link_data(struct local_store *s, uint32_t file, const char *path)
 	if (n < 0 || n >= (int)sizeof(link))
 		return -LE_NAMETOOLONG;
 	TRY(make_parents(s->env, link));
-	if (symlink(real, link) == 0)
-		return 0;
-	if (errno != EEXIST)
-		return status_from_errno(errno);
+	int rc = beneath_symlink(s->env, real, link);
+	if (rc != -LE_EXIST)
+		return rc;
 	/* From before, or something else that is in the way of it. */
 	TRY(env_unlink(s->env, link));
-	return symlink(real, link) < 0 ? status_from_errno(errno) : 0;
+	return beneath_symlink(s->env, real, link);
 }
 
 /* ---- space ---- */
@@ -195,9 +195,9 @@ int store_lock_admission(const struct local_store *s)
 {
 	char path[STORE_PATH_SIZE];
 	TRY(join(path, s->base, "admission"));
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	int fd = beneath_open(s->env, path, O_RDWR | O_CREAT, 0644);
 	if (fd < 0)
-		return status_from_errno(errno);
+		return fd;
 	if (flock(fd, LOCK_EX | LOCK_NB) == 0)
 		return fd;
 	int rc = errno == EWOULDBLOCK ? -LE_BUSY : status_from_errno(errno);

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "client/stage/beneath.h"
 #include "common/rt/env.h"
 
 #define NS 1000000000
@@ -149,10 +150,8 @@ static void tree_fn(void *arg)
 	char data[STORE_PATH_SIZE];
 	t->what = "data";
 	int n = snprintf(data, sizeof(data), "%.4000s/data", t->s->dir);
-	errno = ENAMETOOLONG;
-	if (n < (int)sizeof(data))
-		t->root = open(data, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	t->rc = t->root < 0 ? status_from_errno(errno) : do_all(t);
+	t->root = n < (int)sizeof(data) ? beneath_open_dir(NULL, data) : -LE_NAMETOOLONG;
+	t->rc = t->root < 0 ? t->root : do_all(t);
 	if (t->dir >= 0)
 		close(t->dir);
 	if (t->root >= 0)

@@ -90,6 +90,7 @@ enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 	X(ABORTED, 1022, EAGAIN, SAME, "an earlier write of the same chunk failed: ask again") \
 	X(REMOVED, 1023, EPERM, NEVER, "removed from the cluster (`leat target add` takes it back)") \
 	X(LOCKED, 1024, EAGAIN, NEVER, "locked by somebody else") \
+	X(FOREIGN, 1025, EPERM, NEVER, "somebody else may have put it there: not believed") \
 	X(CORRUPT, 1100, EIO, NEVER, "stored data does not match its checksum") \
 	X(CORRUPT_WIRE, 1101, EIO, SAME, "data damaged in flight") \
 	X(CORRUPT_STORE, 1102, EIO, NEVER, "store is damaged") \

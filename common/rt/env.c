@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/rt/env_backend.h"
 
@@ -38,6 +39,20 @@ int env_file_open(struct env *env, const char *path, int flags, mode_t mode,
 
 	UNTIL_DONE(rc, env->ops->file_open(env, path, flags | O_CLOEXEC, mode, ret_file));
 	return rc;
+}
+
+int env_file_take(struct env *env, int fd, struct env_file **ret_file)
+{
+	if (env->ops->file_take == NULL) {
+		close(fd);
+		return -LE_NOSYS;
+	}
+	return env->ops->file_take(env, fd, ret_file);
+}
+
+int env_file_fd(const struct env_file *f)
+{
+	return f->env->ops->file_fd != NULL ? f->env->ops->file_fd(f) : -LE_NOSYS;
 }
 
 bool env_file_is_direct(const struct env_file *f)

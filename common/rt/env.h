@@ -50,6 +50,9 @@ struct env_ops {
 	int (*file_fallocate)(struct env_file *f, int mode, uint64_t off, uint64_t len);
 	int (*file_truncate)(struct env_file *f, uint64_t size);
 	int (*file_stat)(struct env_file *f, struct stat *ret_st);
+	/* NULL, both: its files are no descriptors. */
+	int (*file_take)(struct env *env, int fd, struct env_file **ret_file);
+	int (*file_fd)(const struct env_file *f);
 
 	int (*path_stat)(struct env *env, const char *path, struct stat *ret_st); /* lstat */
 	int (*path_mkdir)(struct env *env, const char *path, mode_t mode);
@@ -94,6 +97,10 @@ uint64_t env_random_u64(struct env *env);
 int env_file_open(struct env *env, const char *path, int flags, mode_t mode,
 		  struct env_file **ret_file) CHECK_RESULT;
 bool env_file_is_direct(const struct env_file *f);
+/* Of a descriptor that was opened elsewhere, which it takes over, also when it fails. -LE_NOSYS. */
+int env_file_take(struct env *env, int fd, struct env_file **ret_file) CHECK_RESULT;
+/* Its descriptor, which stays its own: for calls that the env has not. -LE_NOSYS: it has none. */
+int env_file_fd(const struct env_file *f);
 void env_file_close(struct env_file *f); /* NULL is fine */
 /* All len bytes, or -LE_IO (short file: -LE_NODATA), or the error. */
 int env_file_pread(struct env_file *f, void *buf, size_t len, uint64_t off) CHECK_RESULT;

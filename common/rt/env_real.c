@@ -173,25 +173,33 @@ static int ring_open(const char *path, int flags, mode_t mode)
 	return uring_end(&op, sqe);
 }
 
-static int real_file_open(struct env *env, const char *path, int flags, mode_t mode,
-			  struct env_file **ret_file)
+static int real_file_take(struct env *env, int fd, struct env_file **ret_file)
 {
-	struct real_file *f;
-	/* Set afterwards: an open that is refused for O_DIRECT may have created the file. */
-	int fd = ring_open(path, flags & ~O_DIRECT, mode);
-	bool direct;
+	struct real_file *f = malloc(sizeof(*f));
 
-	if (fd < 0)
-		return fd;
-	direct = (flags & O_DIRECT) && fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT) == 0;
-	f = malloc(sizeof(*f));
 	if (f == NULL) {
 		close(fd);
 		return -LE_NOMEM;
 	}
-	*f = (struct real_file){ .file = { .env = env, .direct = direct }, .fd = fd };
+	*f = (struct real_file){
+		.file = { .env = env, .direct = (fcntl(fd, F_GETFL) & O_DIRECT) != 0 },
+		.fd = fd
+	};
 	*ret_file = &f->file;
 	return 0;
+}
+
+static int real_file_open(struct env *env, const char *path, int flags, mode_t mode,
+			  struct env_file **ret_file)
+{
+	/* Set afterwards: an open that is refused for O_DIRECT may have created the file. */
+	int fd = ring_open(path, flags & ~O_DIRECT, mode);
+
+	if (fd < 0)
+		return fd;
+	if (flags & O_DIRECT)
+		(void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_DIRECT);
+	return real_file_take(env, fd, ret_file);
 }
 
 static void real_file_close(struct env_file *f)
@@ -497,6 +505,8 @@ static const struct env_ops real_ops = {
 	.file_fallocate = real_file_fallocate,
 	.file_truncate = real_file_truncate,
 	.file_stat = real_file_stat,
+	.file_take = real_file_take,
+	.file_fd = real_fd,
 	.path_stat = real_path_stat,
 	.path_mkdir = real_path_mkdir,
 	.path_unlink = real_path_unlink,
