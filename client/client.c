@@ -154,6 +154,7 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	memcpy(&c->spread, &c->id, sizeof(c->spread));
 	latch_init(&c->bg, 0);
 	waitq_init(&c->company);
+	waitq_init(&c->copies_q);
 	waitq_init(&c->dirs_q);
 	list_init(&c->promises);
 	waitq_init(&c->promise_q);

@@ -76,6 +76,8 @@ struct client {
 
 	struct cluster_map map;
 	struct slot_pool *slots, *small;
+	uint32_t n_copies;     /* of slots: callers' bytes that are being written */
+	struct waitq copies_q; /* one less */
 	struct slot_pool *seals; /* writes with compressed blocks, on their way: writeback.c */
 	uint8_t *block;          /* for what is done to one block without a yield */
 	struct inode_table inodes;

@@ -510,6 +510,38 @@ int64_t ll_write_pages(struct ll_file *file, uint64_t off, const struct slot_vec
 	return write_vec(f, off, vec, n, how, PAGES);
 }
 
+static void copy_end(struct client *c)
+{
+	c->n_copies--;
+	waitq_wake_all(&c->copies_q);
+}
+
+/* A quarter of the slots is for readers and for requests that come in, however long the servers of
+ * those that are written take. */
+static int copy_begin(struct client *c, struct slot **ret_slot)
+{
+	uint32_t max = slot_pool_total(c->slots) / 4 * 3;
+	uint64_t until_us = client_deadline(c);
+	int rc = 0;
+
+	if (c->n_copies >= max)
+		gather_submit_all(c, UINT64_MAX);
+	while (rc == 0 && c->n_copies >= max)
+		rc = waitq_wait(&c->copies_q, until_us);
+	if (rc == 0) {
+		c->n_copies++;
+		*ret_slot = slot_try_get(c->slots);
+		if (*ret_slot != NULL)
+			return 0;
+		gather_submit_all(c, UINT64_MAX);
+		rc = slot_get(c->slots, until_us, ret_slot);
+		if (rc == 0)
+			return 0;
+		copy_end(c);
+	}
+	return rc == -LE_TIMEDOUT ? -LE_IO : rc;
+}
+
 /* One slot's worth of the caller's memory. */
 static int64_t write_copy(struct ll_file *f, const uint8_t *buf, uint32_t len, uint64_t off,
 			  bool pages)
@@ -517,20 +549,18 @@ static int64_t write_copy(struct ll_file *f, const uint8_t *buf, uint32_t len, u
 	struct client *c = f->c;
 	struct slot_vec vec = {NULL, 0, len};
 	int64_t rc;
+	bool large;
 
 	if (len <= SMALL_SLOT_SIZE)
 		vec.slot = slot_try_get(c->small);
-	if (vec.slot == NULL)
-		vec.slot = slot_try_get(c->slots);
-	if (vec.slot == NULL) {
-		gather_submit_all(c, UINT64_MAX);
-		rc = slot_get(c->slots, client_deadline(c), &vec.slot);
-		if (rc < 0)
-			return rc == -LE_TIMEDOUT ? -LE_IO : rc;
-	}
+	large = vec.slot == NULL;
+	if (large)
+		TRY(copy_begin(c, &vec.slot));
 	payload_copy(vec.slot->data, buf, len);
 	rc = pages ? ll_write_pages(f, off, &vec, 1) : ll_write(f, off, &vec, 1);
 	slot_unref(vec.slot);
+	if (large)
+		copy_end(c);
 	return rc;
 }
 

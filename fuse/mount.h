@@ -34,6 +34,8 @@ struct leatfs {
 	struct client *client;
 	struct fuse_session *session;
 	struct slot_pool *requests; /* buffers for big requests (writes) */
+	uint64_t aside;          /* bytes of large ones that have none of these */
+	uint64_t aside_until_us; /* those that come do not wait for one */
 	struct invalidator *invalidator, *behind;
 	struct passthrough *passthrough; /* NULL without stage_dir */
 	struct mount_metrics metrics;

@@ -25,6 +25,11 @@
 #define SMALL_MAX      8192
 #define SMALL_POOL_MAX 256
 #define READS_PER_TURN 32
+/* Large requests wait so long for another one to end before their bytes move aside, and for all of
+ * these there may be so many times the memory of their slots. */
+#define ASIDE_AFTER_MS 50u
+#define ASIDE_FOR_MS   1000u
+#define ASIDE_MAX      16u
 
 /* linux/fuse.h of Linux 6.9 */
 #define UNIQUE_RESENT    (1ull << 63)
@@ -49,6 +54,7 @@ struct request {
 	bool answered; /* and has been */
 	size_t len;
 	uint64_t start_us;
+	uint8_t *aside; /* the bytes of a large one that has no slot; from malloc */
 	uint8_t small[SMALL_MAX];
 };
 
@@ -85,12 +91,16 @@ static struct request *request_get(struct leatfs *fs)
 			return NULL;
 	}
 	r->pub = (struct mount_request){.fs = fs};
+	r->aside = NULL;
 	return r;
 }
 
 static void request_put(struct request *r)
 {
 	slot_unref(r->pub.slot);
+	if (r->aside)
+		r->pub.fs->aside -= r->len;
+	free(r->aside);
 	if (n_free_requests >= SMALL_POOL_MAX) {
 		free(r);
 		return;
@@ -414,6 +424,36 @@ static void serve_request(void *arg)
 	metric_set(&fs->metrics.running, fs->n_running);
 }
 
+/* Large requests that wait for a server that does not answer keep their slots; with all of them
+ * nothing would be read any more, also of those who need that server for nothing. So who has the
+ * last one gives it up when no other is given back for a moment. True: he has. */
+static bool move_aside(struct request *r, struct slot *slot)
+{
+	struct leatfs *fs = r->pub.fs;
+	uint64_t max = (uint64_t)ASIDE_MAX * slot_pool_total(fs->requests) * slot->size;
+	struct slot *other;
+	int rc;
+
+	if (slot_pool_free(fs->requests) > 0 || fs->aside + r->len > max)
+		return false;
+	rc = slot_get(fs->requests,
+		      fs->aside_until_us > loop_now_us() ? loop_now_us()
+							 : loop_deadline_ms(ASIDE_AFTER_MS),
+		      &other);
+	if (rc == 0)
+		slot_unref(other);
+	if (rc != -LE_TIMEDOUT)
+		return false;
+	r->aside = malloc(r->len);
+	if (!r->aside)
+		return false;
+	fs->aside += r->len;
+	fs->aside_until_us = loop_deadline_ms(ASIDE_FOR_MS);
+	memcpy(r->aside, slot->data, r->len);
+	slot_unref(slot);
+	return true;
+}
+
 /* Starts the fiber for a request that was read into slot; takes over the slot's reference. */
 static int start_request(struct leatfs *fs, struct slot *slot, size_t len)
 {
@@ -430,6 +470,8 @@ static int start_request(struct leatfs *fs, struct slot *slot, size_t len)
 		memcpy(r->small, slot->data, len);
 		r->pub.data = r->small;
 		slot_unref(slot);
+	} else if (move_aside(r, slot)) {
+		r->pub.data = r->aside;
 	} else {
 		r->pub.data = slot->data;
 		r->pub.slot = slot;

@@ -172,6 +172,46 @@ def test_a_stream_to_a_silent_server_leaves_room_for_others(c):
     assert dd.wait(60) == 0
 
 
+SYNC_WRITES, SYNC_CHUNKS = 64, 4
+SYNC_WRITER = """
+import mmap, os, sys, threading
+done = []
+def write(i):
+    fd = os.open(sys.argv[1] + "/sync%d" % i, os.O_CREAT | os.O_WRONLY | os.O_DIRECT)
+    data = mmap.mmap(-1, 1 << 20)
+    data[:] = bytes([i]) * (1 << 20)
+    for k in range(int(sys.argv[3])):
+        assert os.pwrite(fd, data, k << 20) == 1 << 20
+    done.append(i)
+threads = [threading.Thread(target=write, args=(i,)) for i in range(int(sys.argv[2]))]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+sys.exit(len(done) != len(threads))
+"""
+
+
+def test_synchronous_writes_to_a_silent_server_leave_room_for_others(c):
+    """Nothing was told to their programs, so that each keeps its bytes until it is answered."""
+    with stopped(c, ["ossd1"]):
+        writer = subprocess.Popen([sys.executable, "-c", SYNC_WRITER, c.mnt(), str(SYNC_WRITES),
+                                   str(SYNC_CHUNKS)], stdin=subprocess.DEVNULL)
+        time.sleep(5)
+        for i in range(5):
+            started = time.monotonic()
+            beside = subprocess.Popen(["mkdir", c.mnt() + "/beside%d" % i],
+                                      stdin=subprocess.DEVNULL)
+            wait_until(lambda p=beside: p.poll() == 0, 5, "a directory is made beside them")
+            assert time.monotonic() - started < 60  # of 120 until they give up
+        assert writer.poll() is None
+    assert writer.wait(120) == 0
+    for i in range(SYNC_WRITES):
+        with open(c.mnt(2) + "/sync%d" % i, "rb") as f:
+            assert f.read() == bytes([i]) * (SYNC_CHUNKS << 20), i
+        os.unlink(c.mnt(2) + "/sync%d" % i)
+
+
 def test_what_was_killed_changes_nothing_any_more(c):
     """A program that was killed while nobody served it has made, removed and changed nothing, also
     when there is a server again: who clears up behind it shall not be surprised later."""
