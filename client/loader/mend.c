@@ -198,6 +198,16 @@ static bool dir_of(const struct leat_dataset *ds, char ret_to[4096])
 	return true;
 }
 
+/* Who may not write the copy tells the agent that may. */
+static int tell_agent(struct mend *x, const uint64_t *chunks, uint32_t n)
+{
+	struct peer_source *p = peers_of(x);
+	int rc = p ? 0 : -LE_NOENT;
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		rc = peer_tell_damage(p, chunks[i]);
+	return rc;
+}
+
 static int heal(struct mend *x, const uint64_t *chunks, uint32_t n)
 {
 	struct leat_dataset *ds = x->ds;
@@ -216,6 +226,8 @@ static int heal(struct mend *x, const uint64_t *chunks, uint32_t n)
 	if (r.healed)
 		log_warn("%s/.leat/%.12s: %u damaged chunks have been put right", to, ds->m->id,
 			 r.healed);
+	if (rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS)
+		rc = tell_agent(x, chunks, n) < 0 ? rc : 0;
 	/* Once: as long as it is read it comes again. */
 	if (((rc < 0 && rc != -LE_BUSY) || r.left) && !x->told) {
 		x->told = true;

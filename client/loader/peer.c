@@ -140,6 +140,11 @@ bool peer_read(struct peer_source *p, const struct peer_range *r, uint8_t *to)
 	return all;
 }
 
+int peer_tell_damage(struct peer_source *p, uint64_t chunk)
+{
+	return swarm_damaged(p->swarm, chunk);
+}
+
 void peer_tell(const struct peer_source *p, struct leat_loader_metrics *m)
 {
 	m->peers += p->ready;

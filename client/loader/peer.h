@@ -40,6 +40,9 @@ struct peer_range {
 bool peer_may_serve(const struct peer_source *p, const struct peer_range *r);
 /* All of it at `to`, verified; or false, and what is there is nothing. Yields. */
 bool peer_read(struct peer_source *p, const struct peer_range *r, uint8_t *to);
+/* The copy of this machine, which this process may not write, has a damaged chunk of the manifest:
+ * the agent that made it is told. -LE_NOENT: there is none. Yields. */
+int peer_tell_damage(struct peer_source *p, uint64_t chunk) CHECK_RESULT;
 /* Adds to the metrics' members about peers. */
 void peer_tell(const struct peer_source *p, struct leat_loader_metrics *m);
 

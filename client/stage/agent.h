@@ -18,6 +18,7 @@
 #define AGENT_SERVED_MAX 16u
 #define AGENT_COPIES_MAX 512u /* told to the metadata server */
 #define AGENT_RIGHTS     256u /* addresses of which it is known what they may do */
+#define AGENT_DAMAGED_MAX 1024u
 
 /* One copy that is being made, or was. Its strings are its own. */
 struct agent_job {
@@ -81,6 +82,12 @@ struct agent {
 	bool stopping;
 	struct latch fibers;
 	struct waitq stop;
+	struct {
+		char id[MANIFEST_ID_SIZE];
+		uint64_t chunk;
+	} damaged[AGENT_DAMAGED_MAX]; /* that somebody has told of, to be looked at */
+	uint32_t n_damaged;
+	bool healing;
 	struct agent_metrics metrics;
 	struct metrics_server *page;
 	struct agent_right rights[AGENT_RIGHTS];
@@ -94,6 +101,9 @@ void agent_served_drop(struct agent *a, const char *id); /* NULL: all that are i
 /* agent_rights.c. May the peer have what needs these rights (enum peer_less)? -LE_PERM: its network
  * has not all of them that this node has, or that cannot be learned. Yields. */
 int agent_admit(struct agent *a, const struct rpc_peer *p, uint32_t need) CHECK_RESULT;
+
+/* agent_heal.c: that chunk of a copy here may be damaged. -LE_BUSY: too many at once. */
+int agent_damaged(struct agent *a, const char *id, uint64_t chunk) CHECK_RESULT;
 
 /* agent.c. Its connections, as common/rpc/net_report.h has them; NULL without memory. malloc'd. */
 char *agent_net(struct agent *a);

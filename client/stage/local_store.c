@@ -272,6 +272,10 @@ int store_set_ready(struct local_store *s, const struct manifest *m)
 	int n = snprintf(text, sizeof(text), "%s %u files %llu bytes\n", s->id, m->n_files,
 			 (unsigned long long)m->bytes);
 	TRY(join(path, s->dir, s->share ? "SHARE" : "READY"));
+	/* Who may not write here cannot make the file that a lease locks. */
+	int lease = store_lease(s);
+	if (lease >= 0)
+		close(lease);
 	return env_write_file(s->env, path, text, (size_t)n, 0644);
 }
 

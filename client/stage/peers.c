@@ -427,6 +427,24 @@ int swarm_get_part(struct swarm *w, uint64_t chunk, uint32_t off, uint32_t len, 
 	return rc < 0 ? -LE_AGAIN : 0;
 }
 
+int swarm_damaged(struct swarm *w, uint64_t chunk)
+{
+	int rc = -LE_NOENT;
+	for (uint32_t i = 0; i < w->n && w->o.ops->damaged && !w->stopping; i++) {
+		struct member *m = w->members[i];
+		if (!m->ready)
+			continue;
+		/* It may have been left out for this very chunk. */
+		m->peer.away = false;
+		m->asking++;
+		int one = w->o.ops->damaged(w->o.net, &m->peer, w->o.manifest->id, chunk);
+		m->asking--;
+		/* Of several agents here any may be the one. */
+		rc = rc == 0 || one == -LE_NOENT ? rc : one;
+	}
+	return rc;
+}
+
 uint32_t swarm_n_ready(const struct swarm *w)
 {
 	uint32_t n = 0;

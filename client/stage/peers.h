@@ -49,6 +49,9 @@ struct swarm_net_ops {
 	 * ends it. Yields. */
 	int (*look)(void *net, const char *id,
 		    int (*each)(void *arg, const char *addr, size_t len, bool ready), void *arg);
+	/* Tells the node, if it is on this machine, that its copy of the chunk is damaged. NULL:
+	 * there is nobody to be told. Yields. */
+	int (*damaged)(void *net, struct swarm_peer *p, const char *id, uint64_t chunk);
 };
 /* peers_net.c: rpc, and the metadata server. For net: */
 struct swarm_rpc {
@@ -102,6 +105,9 @@ int swarm_get(void *arg, uint64_t chunk, struct slot *s, enum fetch_ask how) CHE
  * a silent node not for long: -LE_AGAIN. Yields. */
 int swarm_get_part(struct swarm *w, uint64_t chunk, uint32_t off, uint32_t len,
 		   struct slot *s) CHECK_RESULT;
+/* This machine's copy, which this process may not write, has a damaged chunk: its agent is told.
+ * -LE_NOENT: there is none. Yields. */
+int swarm_damaged(struct swarm *w, uint64_t chunk) CHECK_RESULT;
 /* Nodes that have all of it and may be asked now. */
 uint32_t swarm_n_ready(const struct swarm *w);
 /* For fetch_options.turn: each member its own. */

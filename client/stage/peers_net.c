@@ -1,17 +1,22 @@
 /* How agents reach each other: rpc clients, made when a node is first asked; who is there, the
  * metadata server says. */
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/client.h"
 #include "client/leat_impl.h"
 #include "client/retry.h"
 #include "client/stage/peers.h"
+#include "common/rpc/addr.h"
 #include "common/rt/loop.h"
 
 #define CONNECT_MS 3000u
 
-static int connect(const struct swarm_rpc *net, struct swarm_peer *p, bool wait)
+static int connect_to(const struct swarm_rpc *net, struct swarm_peer *p, bool wait)
 {
 	struct rpc_client_options o = {.transport = net->fs->transport,
 				       .addrs = p->addr,
@@ -64,7 +69,7 @@ static int rpc_ask(void *arg, struct swarm_peer *p, const struct swarm_ask *q, s
 				.flags = q->quick_ms ? RPC_CALL_NO_WAIT : 0,
 				.bulk_in = &room,
 				.n_bulk_in = 1};
-	TRY(connect(arg, p, q->quick_ms == 0));
+	TRY(connect_to(arg, p, q->quick_ms == 0));
 	call.deadline_us = loop_deadline_ms(ms);
 	int rc = rpc_call(p->conn, &call);
 	if (rc >= 0)
@@ -121,4 +126,47 @@ static int rpc_look(void *arg, const char *id,
 	return rc;
 }
 
-const struct swarm_net_ops swarm_net_rpc = {rpc_ask, rpc_leave, rpc_look};
+/* Is the host of "host:port" this machine? */
+static bool is_here(const char *addr)
+{
+	char host[PEER_ADDR_SIZE], own[PEER_ADDR_SIZE] = "";
+	const char *rest;
+	struct ifaddrs *all = NULL;
+	addr_split(addr, &rest);
+	snprintf(host, sizeof(host), "%s", rest + (rest[0] == '['));
+	char *port = strrchr(host, ':');
+	if (!port)
+		return false;
+	*(port > host && port[-1] == ']' ? port - 1 : port) = 0;
+	bool here = gethostname(own, sizeof(own) - 1) == 0 && strcmp(own, host) == 0;
+	if (here || getifaddrs(&all) < 0)
+		return here;
+	for (const struct ifaddrs *i = all; i && !here; i = i->ifa_next) {
+		int family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;
+		const void *bytes =
+			family == AF_INET6
+				? (const void *)&((const struct sockaddr_in6 *)i->ifa_addr)
+					  ->sin6_addr
+				: &((const struct sockaddr_in *)i->ifa_addr)->sin_addr;
+		here = (family == AF_INET || family == AF_INET6) &&
+		       inet_ntop(family, bytes, own, sizeof(own)) && strcmp(own, host) == 0;
+	}
+	freeifaddrs(all);
+	return here;
+}
+
+static int rpc_damaged(void *arg, struct swarm_peer *p, const char *id, uint64_t chunk)
+{
+	struct peer_damaged_req req = {.id = bytes_str(id), .chunk = chunk};
+	struct peer_damaged_rep rep;
+	struct rpc_call call = {.op = OP_peer_damaged, .req = &req, .rep = &rep};
+	if (!is_here(p->addr))
+		return -LE_NOENT;
+	TRY(connect_to(arg, p, true));
+	call.deadline_us = loop_deadline_ms(CONNECT_MS);
+	int rc = rpc_call(p->conn, &call);
+	rpc_call_fini(&call);
+	return rc;
+}
+
+const struct swarm_net_ops swarm_net_rpc = {rpc_ask, rpc_leave, rpc_look, rpc_damaged};

@@ -11,7 +11,8 @@
 #define PEER_OPS(M) \
 	M(0x0301, peer_chunk, READ) \
 	M(0x0302, peer_stage, CTRL) \
-	M(0x0303, peer_status, READ)
+	M(0x0303, peer_status, READ) \
+	M(0x0304, peer_damaged, CTRL)
 
 /*
  * Chunk `chunk` of the data set `id` (64 hex digits), at most 1 MiB, as the bulk reply. wait_ms:
@@ -59,6 +60,11 @@ enum peer_stage_flags { PEER_READBACK = 1, PEER_MAKE_ROOM = 2, PEER_UNPACK = 4 }
  * none. Neither: the agent. */
 #define peer_status_req_FIELDS(F) F(bytes, what) F(u64, job)
 #define peer_status_rep_FIELDS(F) F(bytes, json)
+/* To the agent of the same machine, by a loader that may not write the copy `id` itself: that chunk
+ * was wrong when it was read. The agent looks, and puts it right. -LE_BUSY: it has been told of too
+ * many at once. */
+#define peer_damaged_req_FIELDS(F) F(bytes, id) F(u64, chunk)
+#define peer_damaged_rep_FIELDS(F)
 
 PEER_OPS(MSG_STRUCTS)
 enum peer_op { PEER_OPS(MSG_NUMBER) };

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import unittest
+import zlib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SRC = os.environ.get("LEAT_SRC") or os.path.dirname(os.path.dirname(HERE))
@@ -164,6 +165,58 @@ class Peers(unittest.TestCase):
             m, _ = self.epoch(ds)
             self.assertEqual((m["peers"], m["peers_lied"]), (NODES - 1, 1))
             self.assertEqual(m["bytes_server"], 0)
+
+    def test_who_may_not_write_a_copy_tells_its_agent(self):
+        """A copy of root's, which another user reads: root's agent puts it right."""
+        data = os.path.dirname(leat.stage_in("leat:" + self.name, self.tmp + "/node0")) + "/data"
+        for name in sorted(os.listdir(data))[::4]:
+            path = data + "/" + name
+            with open(path, "r+b") as f:
+                f.seek(70_000)
+                byte = f.read(1)[0]
+                f.seek(70_000)
+                f.write(bytes([byte ^ 1]))
+        # That user's own configuration; on the way to it nobody else has anything to hide.
+        for folder in self.tmp, os.path.dirname(self.tmp):
+            os.chmod(folder, os.stat(folder).st_mode & 0o7777 | 0o011)
+        for name in "conf", "key":
+            shutil.copy(self.tmp + "/dev/" + name, self.tmp + "/" + name)
+            os.chown(self.tmp + "/" + name, 65534, 65534)
+        with open(self.tmp + "/conf", encoding="utf-8") as f:
+            text = f.read().replace(self.tmp + "/dev/key", self.tmp + "/key")
+        with open(self.tmp + "/conf", "w", encoding="utf-8") as f:
+            f.write(text)
+        code = ("import os, sys\n"
+                "os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
+                "import leat, zlib\n"
+                "with leat.Dataset(sys.argv[1], stage_dir=sys.argv[2]) as ds:\n"
+                "    with leat.DataLoader(ds, 4, tail='shorter', framework='numpy') as loader:\n"
+                "        for batch in loader:\n"
+                "            for i, one in zip(batch.ids.tolist(), batch['data']):\n"
+                "                print(ds.source, i, zlib.crc32(one))\n")
+        done = subprocess.run([sys.executable, "-c", code, "leat:" + self.name,
+                               self.tmp + "/node0"], check=False, capture_output=True, text=True,
+                              env=dict(self.env, LEAT_CONF=self.tmp + "/conf",
+                                       PYTHONPATH=SRC + "/client/python"), timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(sorted(done.stdout.split("\n"))[1:],
+                         sorted("copy %d %d" % (i, zlib.crc32(content(i))) for i in range(FILES)))
+        end = time.monotonic() + 30
+        while self.wrong(data) and time.monotonic() < end:
+            time.sleep(0.2)
+        with open(self.tmp + "/agent0.log", encoding="utf-8") as f:
+            log = f.read()
+        self.assertEqual(self.wrong(data), [], done.stderr + log)
+        self.tool("stage", "verify", self.name, "--to", self.tmp + "/node0")
+        self.assertIn("damaged chunks have been put right", log)
+
+    def wrong(self, data):
+        found = []
+        for i in range(FILES):
+            with open("%s/%03d" % (data, i), "rb") as f:
+                if f.read() != content(i):
+                    found.append(i)
+        return found
 
     def test_nodes_that_die_and_sleep_and_evict(self):
         def trouble(step):

@@ -242,7 +242,7 @@ static int sim_look(void *net, const char *id,
 	return 0;
 }
 
-static const struct swarm_net_ops sim_net = {sim_ask, sim_leave, sim_look};
+static const struct swarm_net_ops sim_net = {sim_ask, sim_leave, sim_look, NULL};
 
 /* ---- a node ---- */
 

@@ -122,7 +122,7 @@ static int net_look(void *net, const char *id,
 	return 0;
 }
 
-static const struct swarm_net_ops net_ops = {net_ask, net_leave, net_look};
+static const struct swarm_net_ops net_ops = {net_ask, net_leave, net_look, NULL};
 
 /* ---- a data set ---- */
 

@@ -1,0 +1,138 @@
+/*
+ * Damage that others have found in this node's copies: a loader that may not write here tells which
+ * chunk. Nobody is believed: the agent looks for itself, and puts right what is wrong from the
+ * source. One fiber, while there is something to look at.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/leat_impl.h"
+#include "client/stage/agent.h"
+#include "client/stage/heal.h"
+#include "common/base/log.h"
+#include "common/rt/loop.h"
+
+#define TRIES    5u
+#define AGAIN_US 1000000u
+
+struct work {
+	struct agent *a;
+	struct manifest *m;
+	uint64_t chunks[AGENT_DAMAGED_MAX];
+	uint32_t n;
+	char id[MANIFEST_ID_SIZE];
+};
+
+static int read_source(void *arg, uint32_t file, uint64_t off, uint64_t len, void *ret_bytes)
+{
+	const struct work *w = arg;
+	const struct uuid here = ll_cluster(w->a->fs->client);
+	char path[4096];
+	struct vol_file *f;
+	if (!uuid_equal(&w->m->cluster, &here))
+		return -LE_NOENT;
+	int n = snprintf(path, sizeof(path), "%s/%s", w->m->source, w->m->files[file].path);
+	if (n >= (int)sizeof(path))
+		return -LE_NAMETOOLONG;
+	TRY(vol_open_for_parts(w->a->io.remote, path, &f));
+	int rc = vol_pread_all(f, ret_bytes, len, off);
+	vol_close(f);
+	return rc;
+}
+
+/* In one of the agent's directories. Not whenever somebody else is at it: some seconds. */
+static int heal_in(struct work *w, const char *dir)
+{
+	const struct heal_options o = {.env = w->a->io.env,
+				       .to = dir,
+				       .id = w->id,
+				       .m = w->m,
+				       .read = read_source,
+				       .arg = w};
+	struct heal_report r = {0};
+	int rc = copy_heal(&o, w->chunks, w->n, &r);
+	for (uint32_t i = 1; i < TRIES && rc == -LE_BUSY && !w->a->stopping; i++) {
+		int woken = waitq_wait(&w->a->stop, loop_now_us() + AGAIN_US);
+		(void)woken;
+		rc = copy_heal(&o, w->chunks, w->n, &r);
+	}
+	metric_add(&w->a->metrics.healed, r.healed);
+	if (r.healed)
+		log_warn("%s/.leat/%.12s: %u damaged chunks have been put right", dir, w->id,
+			 r.healed);
+	if (r.left || rc < 0)
+		log_warn("%s/.leat/%.12s is damaged and could not be put right (%s): leat stage "
+			 "in does",
+			 dir, w->id, rc < 0 ? status_text(rc) : "the source does not have it");
+	return rc;
+}
+
+static void heal_copy(struct work *w)
+{
+	char path[4200];
+	struct detail ignored = {0};
+	for (uint32_t i = 0; i < w->a->n_dirs; i++) {
+		snprintf(path, sizeof(path), "%.4000s/.leat/%s", w->a->dirs[i], w->id);
+		if (manifest_load(w->a->io.local, path, &w->m, &ignored) < 0)
+			continue;
+		int rc = heal_in(w, w->a->dirs[i]);
+		(void)rc; /* told */
+		manifest_destroy(w->m);
+		w->m = NULL;
+	}
+	w->a->look = true;
+}
+
+/* All that is known of one copy. */
+static bool take(struct work *w)
+{
+	struct agent *a = w->a;
+	uint32_t kept = 0;
+	w->n = 0;
+	if (a->n_damaged)
+		memcpy(w->id, a->damaged[0].id, sizeof(w->id));
+	for (uint32_t i = 0; i < a->n_damaged; i++) {
+		if (strcmp(a->damaged[i].id, w->id) == 0)
+			w->chunks[w->n++] = a->damaged[i].chunk;
+		else
+			a->damaged[kept++] = a->damaged[i];
+	}
+	a->n_damaged = kept;
+	return w->n > 0;
+}
+
+static void heal_fiber(void *arg)
+{
+	struct agent *a = arg;
+	struct work *w = calloc(1, sizeof(*w));
+	if (w)
+		w->a = a;
+	while (w && !a->stopping && take(w))
+		heal_copy(w);
+	free(w);
+	a->healing = false;
+	latch_done(&a->fibers);
+}
+
+int agent_damaged(struct agent *a, const char *id, uint64_t chunk)
+{
+	for (uint32_t i = 0; i < a->n_damaged; i++) {
+		if (a->damaged[i].chunk == chunk && strcmp(a->damaged[i].id, id) == 0)
+			return 0;
+	}
+	if (a->n_damaged == AGENT_DAMAGED_MAX || a->stopping)
+		return -LE_BUSY;
+	snprintf(a->damaged[a->n_damaged].id, MANIFEST_ID_SIZE, "%s", id);
+	a->damaged[a->n_damaged++].chunk = chunk;
+	if (a->healing)
+		return 0;
+	a->healing = true;
+	latch_add(&a->fibers, 1);
+	int rc = fiber_spawn("agent_heal", heal_fiber, a);
+	if (rc < 0) {
+		a->healing = false;
+		latch_done(&a->fibers);
+	}
+	return rc;
+}
