@@ -474,11 +474,13 @@ static int look_unsettled(struct op *op, const void *in, void *out)
  * not return is ended: he may be away from here alone, and write there yet. */
 static int await_placed(struct op *op, const struct open_file *f)
 {
-	uint32_t own = !f->trimming && op->session != NULL && op->session->from_store;
-
-	while (op->m->sessions.n_from_store > own) {
+	for (;;) {
+		uint32_t own = !f->trimming && op->session != NULL && op->session->from_store;
 		bool unsettled = false;
 
+		/* Asked each time: whoever asks for the cut may have come back meanwhile. */
+		if (op->m->sessions.n_from_store <= own)
+			break;
 		/* What had no writers before the start had no such places. */
 		if (f->n_writers > 0 && !f->had_writers)
 			break;

@@ -465,17 +465,8 @@ static void cut_fiber(void *arg)
 }
 
 /* The one that is not back may still write at its place, behind the cut. */
-static void placed_after(struct fx *f)
+static void cut_waits(struct fx *f)
 {
-	struct mds_session_open_req so = {.client = {{1, 1}}, .session = f->session};
-	struct mds_session_open_rep sp;
-	uint32_t lost;
-
-	assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_session_open, &so, &sp), 0);
-	assert_int_equal(fx_reclaim(f, cut, O_RDWR | O_APPEND, true, &lost), 0);
-	fx_sleep_ms(f->m->params.client_lease_ms / 2);
-	assert_non_null(session_find(&f->m->sessions, missing));
-	assert_int_equal(fiber_spawn("truncate", cut_fiber, f), 0);
 	while (f->n_trims == 0 && session_find(&f->m->sessions, missing) != NULL)
 		fx_sleep_ms(1);
 	assert_null(session_find(&f->m->sessions, missing));
@@ -484,10 +475,52 @@ static void placed_after(struct fx *f)
 		fx_sleep_ms(1);
 }
 
+static void come_back(struct fx *f, bool done)
+{
+	struct mds_session_open_req so = {.client = {{1, 1}}, .session = f->session};
+	struct mds_session_open_rep sp;
+	uint32_t lost;
+
+	assert_int_equal(fx_call_as(f, 0, 0, 0, OP_mds_session_open, &so, &sp), 0);
+	assert_int_equal(fx_reclaim(f, cut, O_RDWR | O_APPEND, done, &lost), 0);
+	fx_sleep_ms(f->m->params.client_lease_ms / 2);
+	assert_non_null(session_find(&f->m->sessions, missing));
+}
+
+static void placed_after(struct fx *f)
+{
+	come_back(f, true);
+	assert_int_equal(fiber_spawn("truncate", cut_fiber, f), 0);
+	cut_waits(f);
+}
+
+/* Whoever asks for the cut is not all back yet, and is before the other one. */
+static void placed_after_half(struct fx *f)
+{
+	struct mds_reclaim_req q = {.done = 1};
+	struct mds_reclaim_rep p;
+
+	come_back(f, false);
+	fx_sleep_ms(f->m->params.client_lease_ms);
+	assert_non_null(session_find(&f->m->sessions, missing));
+	f->m->serving_us = loop_now_us(); /* the start took long: both still have time */
+	assert_int_equal(fiber_spawn("truncate", cut_fiber, f), 0);
+	fx_sleep_ms(100);
+	assert_int_equal(f->n_trims, 0);
+	assert_int_equal(fx_call_as(f, f->session, 0, 0, OP_mds_reclaim, &q, &p), 0);
+	cut_waits(f);
+}
+
 static void test_placed(void **state)
 {
 	(void)state;
 	over_crash(placed_before, placed_after);
+}
+
+static void test_placed_half(void **state)
+{
+	(void)state;
+	over_crash(placed_before, placed_after_half);
 }
 
 TEST(test_shown, shown)
@@ -509,6 +542,7 @@ int main(void)
 		cmocka_unit_test(test_restored),
 		cmocka_unit_test(test_short_of_memory),
 		cmocka_unit_test(test_placed),
+		cmocka_unit_test(test_placed_half),
 		cmocka_unit_test(test_shown),
 		cmocka_unit_test(test_shown_after_crash),
 	};
