@@ -122,9 +122,7 @@ static int read_source(const struct leat_dataset *ds, struct vol *v, const struc
 {
 	char path[4096];
 	struct vol_file *file;
-	int n = snprintf(path, sizeof(path), "%s/%s", ds->m->source, ds->m->files[r->file].path);
-	if (n >= (int)sizeof(path))
-		return -LE_NAMETOOLONG;
+	TRY(manifest_source_path(ds->m, &ds->m->files[r->file], path));
 	TRY(vol_open_for_parts(v, path, &file));
 	uint8_t *buf = malloc(MANIFEST_CHUNK);
 	int rc = buf ? 0 : -LE_NOMEM;

@@ -580,6 +580,34 @@ static void test_staged_copies_are_verified(void **state)
 	assert_int_equal(rename(away, w->src), 0);
 }
 
+/* A file that took the place of a link is where it was found, wherever the link leads by now. */
+static void test_what_a_link_named_is_healed(void **state)
+{
+	struct world *w = *state;
+	char path[4096], shard[4200], away[4200];
+	struct leat_dataset *ds;
+	struct leat_dataset_options o = {.size = sizeof(o)};
+	uint32_t seen[SAMPLES] = {0}, batches = 0;
+	snprintf(shard, sizeof(shard), "%s/train-003.tar", w->src);
+	snprintf(away, sizeof(away), "%s/elsewhere", w->root);
+	assert_int_equal(rename(shard, away), 0);
+	assert_int_equal(symlink(away, shard), 0);
+	stage(w, path);
+	assert_int_equal(unlink(shard), 0);
+	assert_int_equal(symlink("train-002.tar", shard), 0);
+	snprintf(shard, sizeof(shard), "%s/train-003.tar", path);
+	chmod(shard, 0644);
+	int fd = open(shard, O_RDWR);
+	assert_int_equal(pwrite(fd, "damaged", 7, 51200), 7);
+	close(fd);
+	assert_int_equal(leat_dataset_open(path, &o, &ds), 0);
+	struct leat_loader *ld = open_loader(ds, "sequential", "shorter", PER_SHARD, 0, 1);
+	run_epoch(ld, seen, &batches);
+	assert_int_equal(batches, SHARDS);
+	leat_loader_close(ld);
+	leat_dataset_close(ds);
+}
+
 /* Of a source that has changed since: the source itself is there. By its own path it still is one.
  */
 static void test_a_stale_copy_does_not_stand_for_its_source(void **state)
@@ -933,6 +961,7 @@ int main(void)
 		T(test_event_fd_and_try_next),
 		T(test_event_fd_says_that_all_is_held),
 		T(test_staged_copies_are_verified),
+		T(test_what_a_link_named_is_healed),
 		T(test_a_stale_copy_does_not_stand_for_its_source),
 		T(test_a_copy_has_the_samples_of_its_data_set),
 		T(test_random_access),
