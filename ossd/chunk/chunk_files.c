@@ -588,8 +588,8 @@ int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chu
 }
 
 struct list_walk {
-	int (*each)(void *arg, const struct chunk_summary *c);
-	void *arg;
+	struct chunk_summary *c;
+	uint32_t n;
 };
 
 static int list_row(struct walk *w, const struct chunk_key *id, const void *value, size_t len)
@@ -608,19 +608,44 @@ static int list_row(struct walk *w, const struct chunk_key *id, const void *valu
 		c.sum = info.sum;
 		c.mtime_ns = info.mtime_ns;
 	} /* else version 0: it is there, but damaged */
-	return lw->each(lw->arg, &c);
+	lw->c[lw->n++] = c;
+	return 0;
+}
+
+/* A step of rows from *from on, of which none has vanished. */
+static int list_step(struct walk *w, const struct chunk_key *from, uint32_t max)
+{
+	struct list_walk *lw = w->arg;
+	struct chunk_key end = {from->chain, {UINT64_MAX}, UINT32_MAX, UINT64_MAX};
+	struct chunk_key last = end;
+	bool again = true;
+
+	while (again) {
+		lw->n = 0;
+		walk_init(w, w->s, from, &end);
+		TRY(walk_step(w, max));
+		if (w->more)
+			TRY(chunk_row_decode(ROW_CHUNK, w->key, CHUNK_ROW_SIZE, &last));
+		else
+			last = end;
+		TRY(chunk_find_vanished(w->s, from, &last, &w->seen, &again));
+	}
+	return 0;
 }
 
 int chunk_list(struct chunk_store *s, const struct chunk_key *from, uint32_t max,
 	       int (*each)(void *arg, const struct chunk_summary *c), void *arg, bool *ret_more)
 {
-	struct list_walk lw = {each, arg};
-	struct walk w = {.row = list_row, .arg = &lw};
-	struct chunk_key last = {from->chain, {UINT64_MAX}, UINT32_MAX, UINT64_MAX};
+	uint32_t step = max < SCAN_STEP ? max : SCAN_STEP;
+	struct list_walk lw = {.c = calloc(step, sizeof(*lw.c))};
+	struct walk w = {.s = s, .row = list_row, .arg = &lw};
+	int rc = lw.c ? group_commit_barrier(&s->gc) : -LE_NOMEM;
 
-	TRY(group_commit_barrier(&s->gc));
-	walk_init(&w, s, from, &last);
-	TRY(walk_step(&w, max < SCAN_STEP ? max : SCAN_STEP));
-	*ret_more = w.more;
-	return 0;
+	if (rc == 0)
+		rc = list_step(&w, from, step);
+	for (uint32_t i = 0; rc == 0 && i < lw.n; i++)
+		rc = each(arg, &lw.c[i]);
+	*ret_more = rc == 0 && w.more;
+	free(lw.c);
+	return rc;
 }

@@ -311,7 +311,8 @@ struct chunk_stat {
 /* prepared: NULL: none. */
 int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chunk_size,
 	       const struct ranges *prepared, struct chunk_stat *ret_stat) CHECK_RESULT;
-/* Chunks of the chain from *from on, at most max; each must not yield. */
+/* Chunks of the chain from *from on, at most max (not 0). One whose row has vanished is among them:
+ * it has version 0, like one whose record is damaged. Yields. */
 int chunk_list(struct chunk_store *s, const struct chunk_key *from, uint32_t max,
 	       int (*each)(void *arg, const struct chunk_summary *c), void *arg,
 	       bool *ret_more) CHECK_RESULT;

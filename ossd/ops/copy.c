@@ -229,13 +229,8 @@ static int find_next(struct copy *k, const struct chunk_key *from, uint64_t *ret
 {
 	struct chunk_store *s = k->t->store;
 	struct chunk_key last = *from, lost;
-	bool found;
 
 	TRY(list_next(k, from, ret_next));
-	last.idx = *ret_next;
-	TRY(chunk_find_vanished(s, from, &last, NULL, &found));
-	if (found)
-		TRY(list_next(k, from, ret_next));
 	last.idx = UINT64_MAX;
 	switch (ledger_range(&s->ledger, from, &last, &lost)) {
 	case LEDGER_NONE:

@@ -412,6 +412,31 @@ static void lost_everywhere(struct rrig *r, void *arg)
 	assert_int_equal(rrig_same(r, 1, 2), 5);
 }
 
+/* A row that vanishes from the source's index while that runs: whoever is filled by it is told of
+ * a lost chunk, not of a hole. */
+static void vanished_at_the_source(struct rrig *r, void *arg)
+{
+	struct chunk_key k = key_of(201, 1);
+	uint8_t value;
+
+	(void)arg;
+	rrig_set(r, "0", "S");
+	write_some(r, 200, 5, 4);
+	(void)fiber_sleep_us(1000000);
+	rrig_crash(r, 0); /* so that no record is in its memory */
+	rrig_start(r, 0);
+	rrig_set(r, "0", "S");
+	rrig_do(r, 0, lose_row, &k);
+	fill(r, 1, "01", "SY");
+	rrig_set(r, "01", "SS");
+	for (uint32_t node = 2; node-- > 0;) {
+		assert_int_equal(rrig_read(r, node, 201, 1, &value), -LE_CORRUPT);
+		assert_int_equal(rrig_read(r, node, 200, 0, &value), 0);
+		assert_int_equal(value, 4);
+	}
+	assert_int_equal(rrig_same(r, 0, 1), 5);
+}
+
 /* A head writes what it has lost: it is there again before. */
 static void lost_and_written(struct rrig *r, void *arg)
 {
@@ -484,6 +509,12 @@ static void test_lost_at_the_source(void **state)
 {
 	(void)state;
 	run_lost(lost_at_the_source);
+}
+
+static void test_vanished_at_the_source(void **state)
+{
+	(void)state;
+	run_lost(vanished_at_the_source);
 }
 
 static void test_lost_everywhere(void **state)
@@ -604,6 +635,7 @@ int main(void)
 		cmocka_unit_test(test_reported),
 		cmocka_unit_test(test_lost_at_the_member),
 		cmocka_unit_test(test_lost_at_the_source),
+		cmocka_unit_test(test_vanished_at_the_source),
 		cmocka_unit_test(test_lost_everywhere),
 		cmocka_unit_test(test_lost_and_written),
 		cmocka_unit_test(test_damaged_at_who_was_filled),
