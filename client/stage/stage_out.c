@@ -497,26 +497,14 @@ static int make_tmp(struct outgoing *o)
 }
 
 /* Where the directory is. A link of another user on the way could have been made to lead root to
- * what that user may not read. */
+ * what that user may not read; judged in the step that follows it, so that none comes between. */
 static int find_source(struct outgoing *o, char real[PATH_SIZE])
 {
-	char path[PATH_SIZE];
-	struct vol_stat st;
-	const char *to = o->job->o.to;
-	if (strlen(to) >= sizeof(path))
-		return -LE_NAMETOOLONG;
-	for (size_t at = 1; to[at - 1]; at++) {
-		if (to[at] != '/' && to[at] != 0)
-			continue;
-		memcpy(path, to, at);
-		path[at] = 0;
-		TRY(vol_stat(o->from, path, &st));
-		if (S_ISLNK(st.mode) && st.uid != 0 && st.uid != geteuid())
-			return detail_set(&o->job->d, -LE_PERM, path, UINT64_MAX,
-					  "it is a link of another user: name the directory "
-					  "itself");
-	}
-	return vol_real_path(o->from, to, real);
+	int rc = vol_trusted_path(o->from, o->job->o.to, (uint32_t)geteuid(), real);
+	if (rc != -LE_PERM)
+		return rc;
+	return detail_set(&o->job->d, rc, o->job->o.to, UINT64_MAX,
+			  "a link of another user is on the way: name the directory itself");
 }
 
 static int look_at_source(struct outgoing *o)

@@ -170,7 +170,9 @@ static size_t tidy(char *path, size_t at, size_t len)
 	return from;
 }
 
-int vol_real_path(struct vol *v, const char *path, char ret_path[PATH_SIZE])
+/* trusted NULL: links of all users. */
+static int real_path(struct vol *v, const char *path, const uint32_t *trusted,
+		     char ret_path[PATH_SIZE])
 {
 	int links = 0;
 	if (path[0] != '/')
@@ -193,6 +195,8 @@ int vol_real_path(struct vol *v, const char *path, char ret_path[PATH_SIZE])
 		at = next;
 		if (!S_ISLNK(st.mode))
 			continue;
+		if (trusted && st.uid != 0 && st.uid != *trusted)
+			return -LE_PERM;
 		if (++links > LINKS_MAX)
 			return -LE_LOOP;
 		TRY(follow(v, ret_path, next));
@@ -201,6 +205,16 @@ int vol_real_path(struct vol *v, const char *path, char ret_path[PATH_SIZE])
 	if (!ret_path[0])
 		memcpy(ret_path, "/", 2);
 	return 0;
+}
+
+int vol_real_path(struct vol *v, const char *path, char ret_path[PATH_SIZE])
+{
+	return real_path(v, path, NULL, ret_path);
+}
+
+int vol_trusted_path(struct vol *v, const char *path, uint32_t uid, char ret_path[PATH_SIZE])
+{
+	return real_path(v, path, &uid, ret_path);
 }
 
 int vol_rights(struct vol *v, const char *path, const struct vol_stat *st, struct acl_pool *pool,

@@ -177,6 +177,9 @@ int vol_mkdirs(struct vol *v, const char *path) CHECK_RESULT;
 /* Where path is, without a link on the way or at its end, "/" alone with a slash at its end.
  * -LE_LOOP after 40 links. */
 int vol_real_path(struct vol *v, const char *path, char ret_path[4096]) CHECK_RESULT;
+/* The same by links of these users alone, root's and `uid`'s: -LE_PERM for another's. */
+int vol_trusted_path(struct vol *v, const char *path, uint32_t uid,
+		     char ret_path[4096]) CHECK_RESULT;
 /* What path, which is no link, grants now; its access list goes to the pool. st: what vol_stat has
  * said; NULL: it is asked. */
 int vol_rights(struct vol *v, const char *path, const struct vol_stat *st, struct acl_pool *pool,
