@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "client/stage/fetch_impl.h"
-#include "client/stage/store_tree.h"
 #include "common/rpc/transport.h"
 
 #define SLOT_WAIT_US 2000000u
@@ -499,9 +498,7 @@ int fetch_run(struct fetch *ft, struct fetch_report *ret_report, int *ret_code)
 	}
 	checkpoint_rest(ft);
 	if (!fetch_stopped(ft)) {
-		rc = store_tree_make(ft->o.store, ft->o.manifest, ft->d);
-		if (rc == 0)
-			rc = parts_sync_dirs(ft);
+		rc = parts_sync_dirs(ft);
 		if (rc < 0)
 			fetch_fail_local(ft, rc, ft->o.store->dir, "cannot sync the copy");
 	}

@@ -15,6 +15,7 @@
 #include "client/stage/fetch.h"
 #include "client/stage/inode_index.h"
 #include "client/stage/stage.h"
+#include "client/stage/store_tree.h"
 #include "common/rt/fiber.h"
 
 #define WAIT_US    50000u /* between looks at a lock that another process holds */
@@ -643,6 +644,7 @@ static int make_copy(struct stage_job *job)
 		stage_fail(job, rc, rc == -LE_NOSPC ? LEAT_STAGE_NO_CAPACITY : code);
 		return rc;
 	}
+	TRY(store_tree_make(&job->store, job->m, &job->d));
 	if (job->o.readback)
 		TRY(read_back(job));
 	make_samples(job);
