@@ -22,6 +22,7 @@ struct node {
 	uint64_t entries, found_entries;
 	uint32_t mode, nlink, names, subdirs;
 	uint32_t n_xattrs, found_xattrs, xattr_names, found_xattr_names;
+	uint64_t xattr_bytes, found_xattr_bytes;
 	bool orphan, reachable, caps, found_caps;
 };
 
@@ -93,8 +94,9 @@ static int entry_to_remove(struct check *c, struct ino dir, uint64_t cookie, str
 
 /* ---- reading ---- */
 
-static void count_quota(struct check *c, const struct attr *a)
+static void count_quota(struct check *c, const struct inode_rec *rec)
 {
+	const struct attr *a = &rec->attr;
 	struct quota *q = quota_find(&c->s, a->project);
 
 	if (a->project == 0)
@@ -105,7 +107,7 @@ static void count_quota(struct check *c, const struct attr *a)
 	}
 	/* What nobody needs while the server does not run holds what is found. */
 	q->ahead_inodes++;
-	q->reserved += a->blocks * 512;
+	q->reserved += quota_bytes(rec);
 }
 
 static void judge_quotas(struct check *c)
@@ -149,11 +151,12 @@ static int each_inode(void *arg, const void *key, size_t key_len, const void *va
 	n->entries = rec.entries;
 	n->n_xattrs = rec.n_xattrs;
 	n->xattr_names = rec.xattr_names;
+	n->xattr_bytes = rec.xattr_bytes;
 	n->caps = (rec.attr.flags & ATTR_FILE_CAPS) != 0;
 	hmap_insert(&c->nodes, &n->hash, hash_u64(ino.v));
 	c->n_inodes++;
 	c->unwritten += rec.unwritten;
-	count_quota(c, &rec.attr);
+	count_quota(c, &rec);
 	if (ino.v > c->max_ino)
 		c->max_ino = ino.v;
 	if (S_ISREG(rec.attr.mode) && rec.attr.layout.width != 0 &&
@@ -242,15 +245,19 @@ static int each_xattr(void *arg, const void *key, size_t key_len, const void *va
 				 ? NULL
 				 : node_find(c, (struct ino){get_be((const uint8_t *)key + 1, 8)});
 
-	(void)value, (void)len;
+	(void)value;
 	if (n == NULL) {
 		problem(c, "extended attribute of an inode that does not exist");
 		return 0;
 	}
 	n->found_xattrs++;
 	n->found_xattr_names += (uint32_t)key_len - 9 + 1;
-	n->found_caps |= bytes_equal(bytes_of((const char *)key + 9, (uint32_t)key_len - 9),
-				     bytes_str("security.capability"));
+	/* A write takes these away without a look at their length. */
+	if (bytes_equal(bytes_of((const char *)key + 9, (uint32_t)key_len - 9),
+			bytes_str("security.capability")))
+		n->found_caps = true;
+	else
+		n->found_xattr_bytes += len;
 	return 0;
 }
 
@@ -444,6 +451,7 @@ static int fix_inode(struct store *s, struct repair *r)
 	rec = inode_edit(s, i);
 	rec->n_xattrs = n->found_xattrs;
 	rec->xattr_names = n->found_xattr_names;
+	rec->xattr_bytes = n->found_xattr_bytes;
 	rec->attr.flags &= ~(uint32_t)ATTR_FILE_CAPS;
 	rec->attr.flags |= n->found_caps ? ATTR_FILE_CAPS : 0;
 	return 0;
@@ -528,10 +536,14 @@ static bool counts_wrong(struct check *c, const struct node *n)
 	if (n->n_xattrs != n->found_xattrs)
 		problem(c, "inode %" PRIu64 ": count of extended attributes %u should be %u",
 			n->ino.v, n->n_xattrs, n->found_xattrs);
-	/* Records of before there was this sum have none. */
-	if (n->xattr_names != n->found_xattr_names && n->xattr_names != 0)
+	if (n->xattr_names != n->found_xattr_names)
 		problem(c, "inode %" PRIu64 ": %u bytes of attributes' names should be %u",
 			n->ino.v, n->xattr_names, n->found_xattr_names);
+	if (n->xattr_bytes != n->found_xattr_bytes)
+		problem(c,
+			"inode %" PRIu64 ": %" PRIu64
+			" bytes of attributes' values should be %" PRIu64,
+			n->ino.v, n->xattr_bytes, n->found_xattr_bytes);
 	if (n->caps != n->found_caps)
 		problem(c, "inode %" PRIu64 ": %s file capabilities", n->ino.v,
 			n->caps ? "has no" : "does not know of its");

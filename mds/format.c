@@ -48,7 +48,7 @@ static void put_first(struct env *env, struct kv_batch *b, const struct uuid *cl
 			 .mode = S_IFDIR | 0755,
 			 .nlink = 2,
 			 .size = 4096,
-			 .blocks = 8,
+			 .blocks = DIR_BLOCKS,
 			 .atime_ns = now,
 			 .mtime_ns = now,
 			 .ctime_ns = now,

@@ -237,6 +237,26 @@ void dir_changed(struct op *op, struct inode *dir, int delta, int links, struct 
 	*ret_attr = rec->attr;
 }
 
+/* What a new inode counts from the beginning: a directory's block, and the lists it inherits. */
+static uint64_t bytes_at_birth(const struct inode_rec *dir, uint32_t mode)
+{
+	struct bytes list = dir->acl_default, none = bytes_of(NULL, 0);
+	bool inherits = !S_ISLNK(mode) && list.len > 0;
+	bool same_list = inherits && acl_base(list).has_mask;
+	struct inode_rec rec = {
+		.attr.blocks = S_ISDIR(mode) ? DIR_BLOCKS : 0,
+		.acl = same_list ? list : none,
+		.acl_default = inherits && S_ISDIR(mode) ? list : none,
+	};
+
+	return quota_bytes(&rec);
+}
+
+int inode_quota(struct op *op, const struct inode_rec *dir, uint32_t mode)
+{
+	return quota_check(op->store, dir->attr.project, bytes_at_birth(dir, mode), 1);
+}
+
 struct inode *inode_make(struct op *op, const struct cred *c, const struct inode_rec *dir,
 			 uint32_t mode, struct inode_rec **ret_rec)
 {
@@ -266,7 +286,7 @@ struct inode *inode_make(struct op *op, const struct cred *c, const struct inode
 	rec->attr.change = 1;
 	rec->attr.flags |= dir->attr.flags & (ATTR_NODUMP | ATTR_NOATIME);
 	rec->attr.project = dir->attr.project;
-	quota_made(op->store, rec->attr.project);
+	quota_ahead(op->store, rec->attr.project, bytes_at_birth(dir, mode), 1);
 	inode_set_plain(rec);
 	*ret_rec = rec;
 	return i;

@@ -102,6 +102,9 @@ void inode_data_changed(struct op *op, struct inode_rec *rec);
 /* The same for data that was written until at_ns (0: none was), which is heard of now: clients may
  * have shown that time already, and it was no later change. What mtime accounts for is no news. */
 void inode_written(struct op *op, struct inode_rec *rec, int64_t at_ns);
+/* Does the quota of the directory allow an inode of that type (as for inode_make) in it? -LE_DQUOT
+ */
+int inode_quota(struct op *op, const struct inode_rec *dir, uint32_t mode) CHECK_RESULT;
 /* A new inode in the directory, owned by c. mode: with type, as it was asked for; umask or the
  * directory's default access list apply. Writes. */
 struct inode *inode_make(struct op *op, const struct cred *c, const struct inode_rec *dir,

@@ -19,7 +19,7 @@ static int create_new(struct op *op, const struct mds_create_req *in, struct ino
 	struct inode_rec *rec;
 	struct open *open;
 
-	TRY(quota_check(op->store, drec->attr.project, 0, 1));
+	TRY(inode_quota(op, drec, S_IFREG));
 	TRY(placement_choose(&op->m->cluster, &op->m->params, &drec->attr.layout, next, &layout));
 	TRY(op_changes(op, in->parent));
 	TRY(open_prepare(&op->m->opens, op->session, next, &open));

@@ -18,7 +18,7 @@ int mds_mkdir(struct op *op, const void *vin, void *vout)
 	rc = dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val);
 	if (rc != -LE_NOENT)
 		return rc == 0 ? -LE_EXIST : rc;
-	TRY(quota_check(op->store, drec->attr.project, 0, 1));
+	TRY(inode_quota(op, drec, S_IFDIR));
 	if (drec->attr.nlink >= LEAT_LINK_MAX)
 		return -LE_MLINK;
 	TRY(op_changes(op, in->parent));
@@ -28,7 +28,7 @@ int mds_mkdir(struct op *op, const void *vin, void *vout)
 	rec->attr.layout = drec->attr.layout;
 	rec->attr.layout.flags |= LAYOUT_F_INHERITED;
 	rec->attr.size = 4096;
-	rec->attr.blocks = 8;
+	rec->attr.blocks = DIR_BLOCKS;
 	dentry_put(op->store, d, i->ino, S_IFDIR);
 	dir_changed(op, dir, 1, 1, &out->dir);
 	out->attr = rec->attr;

@@ -26,7 +26,7 @@ int mds_mknod(struct op *op, const void *vin, void *vout)
 	rc = dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val);
 	if (rc != -LE_NOENT)
 		return rc == 0 ? -LE_EXIST : rc;
-	TRY(quota_check(op->store, drec->attr.project, 0, 1));
+	TRY(inode_quota(op, drec, in->mode));
 	if (S_ISREG(in->mode))
 		TRY(placement_choose(&op->m->cluster, &op->m->params, &drec->attr.layout,
 				     (struct ino){op->store->counters.next_ino}, &layout));

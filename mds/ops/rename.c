@@ -186,7 +186,7 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 		return 0;
 	}
 	if ((in->flags & RENAME_WHITEOUT) != 0)
-		TRY(quota_check(op->store, rn.from_rec->attr.project, 0, 1));
+		TRY(inode_quota(op, rn.from_rec, S_IFCHR));
 	TRY(op_changes(op, in->parent, in->new_parent, rn.moved->ino,
 		       rn.replaced != NULL ? rn.replaced->ino : rn.moved->ino));
 	if (exchanges(in)) {

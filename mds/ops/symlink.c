@@ -26,7 +26,7 @@ int mds_symlink(struct op *op, const void *vin, void *vout)
 	rc = dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val);
 	if (rc != -LE_NOENT)
 		return rc == 0 ? -LE_EXIST : rc;
-	TRY(quota_check(op->store, drec->attr.project, 0, 1));
+	TRY(inode_quota(op, drec, S_IFLNK));
 	TRY(op_changes(op, in->parent));
 	char *target = malloc(in->target.len);
 	if (target == NULL)

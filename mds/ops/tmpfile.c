@@ -21,7 +21,7 @@ static int tmpfile_txn(struct op *op, const void *vin, void *vout)
 
 	TRY(cred_check(&in->cred));
 	TRY(dir_get_for_change(op, &in->cred, in->parent, &dir, &drec));
-	TRY(quota_check(op->store, drec->attr.project, 0, 1));
+	TRY(inode_quota(op, drec, S_IFREG));
 	TRY(placement_choose(&op->m->cluster, &op->m->params, &drec->attr.layout, next, &layout));
 	TRY(open_prepare(&op->m->opens, op->session, next, &open));
 

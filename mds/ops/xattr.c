@@ -8,6 +8,7 @@
 #include "mds/ops/xattr.h"
 #include "mds/recall.h"
 
+#include <linux/capability.h>
 #include <sys/xattr.h>
 
 #include "mds/acl.h"
@@ -72,6 +73,16 @@ int xattr_check(const struct cred *c, const struct inode_rec *rec, struct bytes 
 		       : 0;
 }
 
+/* May the record become that one? *ret_more: what it counts more to its quota. */
+static int check_quota(struct op *op, const struct inode_rec *old, const struct inode_rec *then,
+		       uint64_t *ret_more)
+{
+	uint64_t before = quota_attrs(old), after = quota_attrs(then);
+
+	*ret_more = after > before ? after - before : 0;
+	return quota_check(op->store, old->attr.project, *ret_more, 0);
+}
+
 /* ---- access lists ---- */
 
 struct acl_change {
@@ -85,6 +96,13 @@ struct acl_change {
 	struct bytes acl; /* interned */
 };
 
+static struct bytes list_then(const struct acl_change *ch)
+{
+	bool goes = ch->none || (ch->which == ACL_ACCESS && acl_is_mode(&ch->base, ch->len));
+
+	return goes ? bytes_of(NULL, 0) : ch->acl;
+}
+
 static void set_access(struct op *op, struct inode_rec *rec, const struct acl_change *ch)
 {
 	const struct cred *c = ch->cred;
@@ -96,8 +114,7 @@ static void set_access(struct op *op, struct inode_rec *rec, const struct acl_ch
 		if (!keeps_sgid || (ch->flags & XATTR_KILL_SGID) != 0)
 			rec->attr.mode &= ~(uint32_t)S_ISGID;
 	}
-	acl_replace(op->store, &rec->acl,
-		    ch->none || acl_is_mode(&ch->base, ch->len) ? bytes_of(NULL, 0) : ch->acl);
+	acl_replace(op->store, &rec->acl, list_then(ch));
 }
 
 static int acl_txn(struct op *op, const void *vin, void *vout)
@@ -106,8 +123,9 @@ static int acl_txn(struct op *op, const void *vin, void *vout)
 	const char *name =
 		ch->which == ACL_ACCESS ? "system.posix_acl_access" : "system.posix_acl_default";
 	const struct inode_rec *old;
-	struct inode_rec *rec;
+	struct inode_rec *rec, then;
 	struct inode *i;
+	uint64_t more;
 	bool there;
 
 	(void)vout;
@@ -126,13 +144,17 @@ static int acl_txn(struct op *op, const void *vin, void *vout)
 		return -LE_NODATA;
 	if (ch->none && !there)
 		return 0;
+	then = *old;
+	*(ch->which == ACL_ACCESS ? &then.acl : &then.acl_default) = list_then(ch);
+	TRY(check_quota(op, old, &then, &more));
 	TRY(op_changes(op, ch->ino));
 
 	rec = inode_edit(op->store, i);
 	if (ch->which == ACL_ACCESS)
 		set_access(op, rec, ch);
 	else
-		acl_replace(op->store, &rec->acl_default, ch->acl);
+		acl_replace(op->store, &rec->acl_default, list_then(ch));
+	quota_ahead(op->store, rec->attr.project, more, 0);
 	inode_set_plain(rec);
 	inode_changed(op, rec);
 	return 0;
@@ -181,50 +203,56 @@ struct change {
 	uint32_t old_len;
 };
 
-/* Records of before there were these sums have too small ones. */
-static uint64_t bytes_with(const struct inode_rec *rec, const struct change *ch)
+/* The record's sums with the attribute set, or without it. Those of a damaged record do not fall
+ * below 0. */
+static void count(struct inode_rec *rec, const struct change *ch)
 {
-	uint64_t others = rec->xattr_bytes > ch->old_len ? rec->xattr_bytes - ch->old_len : 0;
+	uint32_t name = ch->name.len + 1;
 
-	return others + ch->value.len;
+	if (ch->remove) {
+		rec->n_xattrs--;
+		rec->xattr_names -= rec->xattr_names > name ? name : rec->xattr_names;
+	} else if (!ch->exists) {
+		rec->n_xattrs++;
+		rec->xattr_names += name;
+	}
+	if (is_caps(ch->name))
+		return;
+	rec->xattr_bytes -= rec->xattr_bytes > ch->old_len ? ch->old_len : rec->xattr_bytes;
+	rec->xattr_bytes += ch->value.len;
 }
 
-static int check_room(const struct inode_rec *rec, const struct change *ch)
+static int check_room(struct op *op, const struct inode_rec *old, const struct change *ch,
+		      uint64_t *ret_more)
 {
-	uint64_t names = rec->xattr_names + (ch->exists ? 0 : ch->name.len + 1);
+	struct inode_rec then = *old;
 
-	return names > LEAT_XATTR_NAMES_MAX || bytes_with(rec, ch) > LEAT_XATTR_TOTAL_MAX
-		       ? -LE_NOSPC
-		       : 0;
+	count(&then, ch);
+	if (then.xattr_names > LEAT_XATTR_NAMES_MAX || then.xattr_bytes > LEAT_XATTR_TOTAL_MAX)
+		return -LE_NOSPC;
+	return check_quota(op, old, &then, ret_more);
 }
 
 static void put(struct op *op, struct inode_rec *rec, const struct change *ch)
 {
 	txn_put(op->store, key_xattr(ch->ino, ch->name), ch->value.data, ch->value.len);
-	if (!ch->exists) {
-		rec->n_xattrs++;
-		rec->xattr_names += ch->name.len + 1;
-	}
+	count(rec, ch);
 	if (is_caps(ch->name))
 		rec->attr.flags |= ATTR_FILE_CAPS;
-	else
-		rec->xattr_bytes = bytes_with(rec, ch);
 }
 
 static void drop(struct op *op, struct inode_rec *rec, const struct change *ch)
 {
 	txn_delete(op->store, key_xattr(ch->ino, ch->name));
-	rec->n_xattrs--;
-	rec->xattr_names -= rec->xattr_names > ch->name.len ? ch->name.len + 1 : rec->xattr_names;
+	count(rec, ch);
 	if (is_caps(ch->name))
 		rec->attr.flags &= ~(uint32_t)ATTR_FILE_CAPS;
-	else
-		rec->xattr_bytes -= rec->xattr_bytes > ch->old_len ? ch->old_len : rec->xattr_bytes;
 }
 
 void inode_drop_caps(struct op *op, struct inode_rec *rec)
 {
-	const struct change ch = {.ino = rec->attr.ino, .name = bytes_str(CAPABILITY)};
+	const struct change ch = {
+		.ino = rec->attr.ino, .name = bytes_str(CAPABILITY), .remove = true};
 
 	if ((rec->attr.flags & ATTR_FILE_CAPS) == 0)
 		return;
@@ -238,6 +266,7 @@ static int change_txn(struct op *op, const void *vin, void *vout)
 	const struct inode_rec *old;
 	struct inode_rec *rec;
 	struct inode *i;
+	uint64_t more = 0;
 
 	(void)vout;
 	TRY(file_get(op, ch->ino, VIEW_NEWEST, &i, &old));
@@ -254,7 +283,7 @@ static int change_txn(struct op *op, const void *vin, void *vout)
 	if (ch->exists && !ch->remove && (ch->flags & XATTR_CREATE) != 0)
 		return -LE_EXIST;
 	if (!ch->remove)
-		TRY(check_room(old, ch));
+		TRY(check_room(op, old, ch, &more));
 	TRY(op_changes(op, ch->ino));
 
 	rec = inode_edit(op->store, i);
@@ -262,6 +291,7 @@ static int change_txn(struct op *op, const void *vin, void *vout)
 		drop(op, rec, ch);
 	else
 		put(op, rec, ch);
+	quota_ahead(op->store, rec->attr.project, more, 0);
 	inode_set_plain(rec);
 	inode_changed(op, rec);
 	return 0;
@@ -314,6 +344,9 @@ int mds_setxattr(struct op *op, const void *vin, void *vout)
 		return -LE_INVAL;
 	if (in->value.len > LEAT_XATTR_VALUE_MAX)
 		return -LE_2BIG;
+	/* Kernels take no longer ones, and what they hold counts to no quota. */
+	if (is_caps(in->name) && in->value.len > XATTR_CAPS_SZ)
+		return -LE_INVAL;
 	return acl.which != ACL_NONE ? acl_set(op, &acl, in->value, vout) : change(op, &ch, vout);
 }
 

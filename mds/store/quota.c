@@ -135,8 +135,8 @@ static uint64_t left(const struct store *s, uint64_t used, uint64_t soft, uint64
 
 uint64_t quota_bytes_left(struct store *s, const struct quota *q)
 {
-	return left(s, q->rec.bytes + q->reserved, q->rec.bytes_soft, q->rec.bytes_hard,
-		    q->rec.bytes_over_ns);
+	return left(s, q->rec.bytes + q->ahead_bytes + q->reserved, q->rec.bytes_soft,
+		    q->rec.bytes_hard, q->rec.bytes_over_ns);
 }
 
 int quota_check(struct store *s, uint32_t project, uint64_t bytes, uint64_t inodes)
@@ -153,17 +153,30 @@ int quota_check(struct store *s, uint32_t project, uint64_t bytes, uint64_t inod
 	return 0;
 }
 
-void quota_made(struct store *s, uint32_t project)
+void quota_ahead(struct store *s, uint32_t project, uint64_t bytes, uint64_t inodes)
 {
 	struct quota *q = quota_find(s, project);
 
 	if (q == NULL)
 		return;
-	q->ahead_inodes++;
+	q->ahead_bytes += bytes;
+	q->ahead_inodes += inodes;
 	note(s, q);
 }
 
 /* ---- counting ---- */
+
+uint64_t quota_attrs(const struct inode_rec *rec)
+{
+	uint64_t len = rec->xattr_names + rec->xattr_bytes + rec->acl.len + rec->acl_default.len;
+
+	return (len + SECTOR - 1) / SECTOR * SECTOR;
+}
+
+uint64_t quota_bytes(const struct inode_rec *rec)
+{
+	return rec->attr.blocks * SECTOR + quota_attrs(rec);
+}
 
 static void over(struct store *s, uint64_t used, uint64_t soft, int64_t *since_ns)
 {
@@ -176,7 +189,7 @@ static void over(struct store *s, uint64_t used, uint64_t soft, int64_t *since_n
 static void add(struct store *s, const struct inode_rec *rec, bool less)
 {
 	struct quota *q = rec->attr.mode == 0 ? NULL : quota_find(s, rec->attr.project);
-	uint64_t bytes = rec->attr.blocks * SECTOR;
+	uint64_t bytes = quota_bytes(rec);
 
 	if (q == NULL)
 		return;
@@ -190,7 +203,7 @@ void quota_count(struct store *s, const struct inode_rec *before, const struct i
 {
 	bool same = before->attr.mode != 0 && after->attr.mode != 0 &&
 		    before->attr.project == after->attr.project &&
-		    before->attr.blocks == after->attr.blocks;
+		    quota_bytes(before) == quota_bytes(after);
 
 	if (same || before->attr.project + after->attr.project == 0)
 		return;
@@ -222,7 +235,7 @@ void quotas_encode(struct store *s, struct kv_batch *kv)
 		struct quota *q = list_entry(n, struct quota, changed);
 
 		list_init(&q->changed);
-		q->ahead_inodes = 0;
+		q->ahead_bytes = q->ahead_inodes = 0;
 		if (!q->used_changed)
 			continue;
 		q->used_changed = false;

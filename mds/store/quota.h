@@ -7,6 +7,7 @@
  *   inodes   those that exist, also without a name
  *   bytes    what st_blocks says, as du counts: known when a file is settled, after its last
  *            writer has closed it. What it grows by is reserved before it is written (mds_space).
+ *            And its extended attributes and access lists (quota_attrs), which du does not see.
  *
  * Owned by the store's loop; all of them are in memory, and stay while it runs.
  */
@@ -28,6 +29,7 @@ struct quota {
 	bool to_repair;        /* check.c's */
 	struct quota_rec rec;  /* with all batches but the open one */
 	uint64_t ahead_inodes; /* made in the open batch */
+	uint64_t ahead_bytes;  /* of attributes and directories: taken in the open batch */
 	uint64_t reserved;     /* bytes, for open files */
 };
 
@@ -51,8 +53,12 @@ void quota_end(struct store *s, struct quota *q);
 
 /* May the project have so much more? -LE_DQUOT. project 0, or one without limits, may. */
 int quota_check(struct store *s, uint32_t project, uint64_t bytes, uint64_t inodes) CHECK_RESULT;
-/* An inode more in the open batch. */
-void quota_made(struct store *s, uint32_t project);
+/* So much more in the open batch: what quota_check has allowed. */
+void quota_ahead(struct store *s, uint32_t project, uint64_t bytes, uint64_t inodes);
+/* How many bytes an inode's attributes and access lists count, names and values: whole sectors. */
+uint64_t quota_attrs(const struct inode_rec *rec);
+/* How many bytes an inode counts. */
+uint64_t quota_bytes(const struct inode_rec *rec);
 /* How many bytes it may still have (UINT64_MAX: any number). */
 uint64_t quota_bytes_left(struct store *s, const struct quota *q);
 

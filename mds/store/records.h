@@ -7,7 +7,8 @@
 
 #include "common/proto/types.h"
 
-#define STORE_FORMAT 2u
+#define STORE_FORMAT 3u
+#define DIR_BLOCKS   8u    /* what each directory counts, whatever it holds */
 #define RECORD_MAX   8192u /* no encoded record but tables and replay rows is longer */
 
 /*

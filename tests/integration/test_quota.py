@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -154,6 +155,54 @@ def test_writes_stop_at_the_limit(c):
     put(d + "/c", 4 * MIB)
     set_quota(c, d, "--bytes", "100M")
     put(d + "/e", 20 * MIB)
+
+
+def fill_with_attributes(d, n, size):
+    """60 attributes of each of n files until the limit; returns how many bytes were taken."""
+    taken = 0
+    for i in range(n):
+        put("%s/%d" % (d, i))
+        for j in range(60):
+            try:
+                os.setxattr("%s/%d" % (d, i), "user.%d" % j, bytes(size))
+            except OSError as e:
+                assert e.errno == errno.EDQUOT, e
+                return taken
+            taken += size
+    return taken
+
+
+def test_attributes_count(c):
+    d = c.mnt() + "/attributes"
+    os.mkdir(d)
+    set_quota(c, d, "--bytes", "1M", "--inodes", "100")
+    taken = fill_with_attributes(d, 9, 60000)
+    assert MIB - 70000 < taken < MIB, taken
+    assert taken < quota(c, d)["bytes"] <= MIB
+    before = quota(c, d)["bytes"]
+    os.setxattr(d + "/0", "user.0", bytes(60000))
+    os.setxattr(d + "/0", "user.0", bytes(100))
+    assert before - 60000 <= quota(c, d)["bytes"] <= before - 59000
+    acl = struct.pack("<I", 2) + b"".join(
+        struct.pack("<HHI", *e) for e in
+        [(1, 7, 2**32 - 1)] + [(2, 5, 6000 + i) for i in range(500)] +
+        [(4, 5, 2**32 - 1), (16, 5, 2**32 - 1), (32, 0, 2**32 - 1)])
+    os.setxattr(d + "/0", "system.posix_acl_access", acl)
+    assert quota(c, d)["bytes"] >= before - 60000 + 2503
+    fill_with_attributes(d, 1, 60000)
+    c.kill("mds")
+    c.start("mds")
+    full = quota(c, d)["bytes"]
+    assert MIB - 70000 < full <= MIB
+    expect_errno(errno.EDQUOT, os.setxattr, d, "user.x", bytes(65536))
+    fd = os.open(d + "/data", os.O_CREAT | os.O_WRONLY)
+    expect_errno(errno.EDQUOT, os.write, fd, bytes(100000))
+    os.close(fd)
+    os.unlink(d + "/0")
+    put(d + "/data", 100000)
+    for f in os.listdir(d):
+        os.unlink(d + "/" + f)
+    counts(c, d, 1, 4096)
 
 
 def test_soft_limits_have_a_grace(c):

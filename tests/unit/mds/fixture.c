@@ -425,6 +425,7 @@ struct check {
 	struct fx *f;
 	bool repair, done;
 	uint64_t problems;
+	int rc;
 	FILE *report;
 };
 
@@ -433,8 +434,7 @@ static void check_main(struct loop *l, void *arg)
 	struct check *c = arg;
 
 	(void)l;
-	ASSERT(mds_check(loop_env(loop_self()), &c->f->params, c->repair, c->report,
-			 &c->problems) == 0);
+	c->rc = mds_check(loop_env(loop_self()), &c->f->params, c->repair, c->report, &c->problems);
 	c->done = true;
 }
 
@@ -443,7 +443,7 @@ static bool check_done(void *arg)
 	return ((struct check *)arg)->done;
 }
 
-uint64_t fx_check(struct fx *f, bool repair)
+static struct check checked(struct fx *f, bool repair)
 {
 	struct check c = {.f = f, .repair = repair};
 
@@ -458,5 +458,18 @@ uint64_t fx_check(struct fx *f, bool repair)
 	assert_int_equal(sim_run(f->sim, check_done, &c, sim_now_us(f->sim) + 600000000), 0);
 	fclose(c.report);
 	sim_proc_crash(f->mds_proc);
+	return c;
+}
+
+uint64_t fx_check(struct fx *f, bool repair)
+{
+	struct check c = checked(f, repair);
+
+	assert_int_equal(c.rc, 0);
 	return c.problems;
+}
+
+int fx_check_status(struct fx *f)
+{
+	return checked(f, false).rc;
 }

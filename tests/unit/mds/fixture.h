@@ -87,6 +87,8 @@ int fx_close(struct fx *f, struct ino ino, uint32_t flags, uint64_t size);
 int fx_truncate(struct fx *f, struct ino ino, uint64_t size);
 /* Problems that mds_check finds in the store. Stops (to_crash: crashes) the server first. */
 uint64_t fx_check(struct fx *f, bool repair);
+/* The same for a store that it may refuse: what mds_check returns. */
+int fx_check_status(struct fx *f);
 
 #define TEST(name, body)                                                                           \
 	static void name(void **state)                                                             \

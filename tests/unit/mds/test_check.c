@@ -66,6 +66,12 @@ static void parent_9(struct inode_rec *rec)
 	rec->parent.v = 9;
 }
 
+static void sums_9(struct inode_rec *rec)
+{
+	rec->xattr_names = 0;
+	rec->xattr_bytes = 9;
+}
+
 static void dangling(struct fx *f)
 {
 	damage(f, key_inode(file_ino), true, NULL, 0);
@@ -103,6 +109,11 @@ static void parent(struct fx *f)
 	write_inode(f, dir_ino, parent_9);
 }
 
+static void xattr_sums(struct fx *f)
+{
+	write_inode(f, file_ino, sums_9);
+}
+
 static void xattr_lost(struct fx *f)
 {
 	damage(f, key_xattr(file_ino, bytes_str("user.x")), true, NULL, 0);
@@ -129,6 +140,7 @@ static const struct {
 	{"link counts", links, true},
 	{"entry count", entries, true},
 	{"parent", parent, true},
+	{"attributes' lengths", xattr_sums, true},
 	{"attribute lost", xattr_lost, true},
 	{"orphan with a name", false_orphan, false},
 	{"damaged record", record, false},
@@ -151,6 +163,26 @@ static void test_damage(void **state)
 			fail_msg("%s: %d problems left", cases[i].name, (int)left);
 		fx_destroy(f);
 	}
+}
+
+/* What an earlier version has written is not read as if it were this one's. */
+static void of_before(struct fx *f)
+{
+	f->m->store.cluster.format = STORE_FORMAT - 1;
+	assert_int_equal(txn_begin(&f->m->store), 0);
+	txn_cluster(&f->m->store);
+	assert_int_equal(store_wait(&f->m->store, txn_end(&f->m->store)), 0);
+}
+
+static void test_earlier_format(void **state)
+{
+	struct fx *f = fx_create(1);
+
+	(void)state;
+	fx_run(f, tree);
+	fx_run(f, of_before);
+	assert_int_equal(fx_check_status(f), -LE_STORE_FORMAT);
+	fx_destroy(f);
 }
 
 static void test_sound(void **state)
@@ -212,6 +244,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_sound),
+		cmocka_unit_test(test_earlier_format),
 		cmocka_unit_test(test_damage),
 		cmocka_unit_test(test_records),
 		cmocka_unit_test(test_keys),
