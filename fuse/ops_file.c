@@ -87,6 +87,17 @@ static void reply_created(fuse_req_t req, int status, struct place at, struct ll
 	answered(fs, fi, fuse_reply_create(req, &e, fi));
 }
 
+/* Another mount may have made the file meanwhile, and this one know it by another name. The kernel
+ * drops its pages when it hears the answer; who was killed has been answered already. */
+static void emptied_by_create(struct leatfs *fs, struct ino ino)
+{
+	known_size_emptied(fs, ino);
+	if (!killed_is_answered(&fs->killed))
+		return;
+	known_size_forget_attr(fs, ino);
+	invalidate_inode(fs, ino, 0, 0);
+}
+
 void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	       struct fuse_file_info *fi)
 {
@@ -100,6 +111,8 @@ void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode,
 	status = ll_create(fs->client, &rc.cred, ino_of(parent), bytes_str(name), mode,
 			   (uint32_t)fi->flags, &file, &attr);
 	reply_created(req, status, (struct place){ino_of(parent), name}, file, &attr, fi);
+	if (status == 0 && (fi->flags & O_TRUNC))
+		emptied_by_create(fs, attr.ino);
 }
 
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
