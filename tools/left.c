@@ -74,6 +74,11 @@ void left_print(const struct leat_stage_result *r, unsigned skip)
 		printf("%" PRIu64 " files that have other names, too, are files of their own in "
 		       "the copy\n",
 		       r->hard_links);
+	if (r->narrowed)
+		printf("%" PRIu64 " files and folders may be read by fewer users than at the "
+		       "source: only root can give files to their owners, and only where the file "
+		       "system has access lists\n",
+		       r->narrowed);
 }
 
 void left_to_json(json_t *o, const struct leat_stage_result *r)
@@ -98,4 +103,5 @@ void left_to_json(json_t *o, const struct leat_stage_result *r)
 	json_object_set_new(o, "skipped", json_integer(r->skipped));
 	json_object_set_new(o, "not_copied", all);
 	json_object_set_new(o, "hard_links", json_integer((json_int_t)r->hard_links));
+	json_object_set_new(o, "narrowed", json_integer((json_int_t)r->narrowed));
 }

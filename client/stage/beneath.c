@@ -263,7 +263,7 @@ static int make_folder(struct op *o, int dir, const char *leaf)
 		return is_link(o, o->path, len);
 	if (!S_ISDIR(st.st_mode))
 		return refuse(o, o->path, len, "it is no folder: remove it");
-	TRY(check(o, &st, o->path, len, false));
+	TRY(check(o, &st, o->path, len, is_data(o->path, false)));
 	return -LE_EXIST;
 }
 
@@ -462,6 +462,17 @@ int beneath_open_dir(struct env *env, const char *path)
 	return o.fd;
 }
 
+int beneath_refuse(struct env *env, const char *path, uid_t uid)
+{
+	struct op o = {.path = path};
+	o.rc = refuse(&o, path, strlen(path),
+		      "it belongs to user %u and is not believed: remove it, or name a directory "
+		      "where only user %u can make one",
+		      uid, geteuid());
+	note(beneath_of(env), &o);
+	return o.rc;
+}
+
 int beneath_rename(struct env *env, const char *from, const char *to)
 {
 	struct op o = {.what = DO_RENAME, .path = from, .to = to};
@@ -511,10 +522,18 @@ static struct env *inner_of(struct env *env)
 	return beneath_of(env)->inner;
 }
 
+/* Marks tell of no name: whoever finds the copy may read them. All else waits for its rights. */
+static mode_t mode_of(const char *path, mode_t mode)
+{
+	const char *leaf = strrchr(path, '/') + 1;
+	bool mark = strncmp(leaf, "READY", 5) == 0 || strncmp(leaf, "SHARE", 5) == 0;
+	return mark || strstr(path, "/.leat/sources/") ? mode : mode & 0600;
+}
+
 static int b_file_open(struct env *env, const char *path, int flags, mode_t mode,
 		       struct env_file **ret_file)
 {
-	struct op o = {.what = DO_OPEN, .path = path, .flags = flags, .mode = mode};
+	struct op o = {.what = DO_OPEN, .path = path, .flags = flags, .mode = mode_of(path, mode)};
 	if (!base_of(path))
 		return inner_of(env)->ops->file_open(inner_of(env), path, flags, mode, ret_file);
 	TRY(on_worker(env, &o));

@@ -11,6 +11,8 @@
  * A file that is opened must be a regular one with one name, and but for those below data/ belong
  * to this user or to root. Everything else is -LE_FOREIGN, and beneath_why says what and why.
  *
+ * What is made through the env is its maker's alone (0600) until grant.h says who else may read it.
+ *
  * It is an env: code that is written for one needs no other calls. A path without a component
  * ".leat" goes to the env below unchanged. Owned by one loop; the calls that are marked so block
  * for as long as a local file system takes and may be made on any env, or on NULL.
@@ -42,6 +44,8 @@ int beneath_open(struct env *env, const char *path, int flags, mode_t mode) CHEC
 int beneath_stat(struct env *env, const char *path, struct stat *ret_st) CHECK_RESULT;
 /* Of a folder, to read or sync it, or to go on from. */
 int beneath_open_dir(struct env *env, const char *path) CHECK_RESULT;
+/* The folder path is user uid's, not to be believed: -LE_FOREIGN, with why. */
+int beneath_refuse(struct env *env, const char *path, uid_t uid) CHECK_RESULT;
 int beneath_rename(struct env *env, const char *from, const char *to) CHECK_RESULT;
 int beneath_unlink(struct env *env, const char *path) CHECK_RESULT;
 int beneath_symlink(struct env *env, const char *target, const char *path) CHECK_RESULT;

@@ -21,6 +21,7 @@ struct transport;
 struct fetch_report {
 	uint64_t bytes_verified, files;
 	uint64_t bytes_source, bytes_peers; /* moved: from where */
+	uint64_t narrowed;                  /* files that fewer may read than at the source */
 	uint64_t source_us;                 /* how long the source takes for a chunk, about */
 };
 

@@ -12,6 +12,7 @@
 
 #include "client/stage/beneath.h"
 #include "client/stage/fetch_impl.h"
+#include "client/stage/grant.h"
 #include "common/base/assert.h"
 
 #define SYNC_AT_ONCE     16u
@@ -50,6 +51,22 @@ static int make_parent(struct fetch *ft, const char *path)
 	return 0;
 }
 
+/* What had its name, and its owner, is the maker's alone again. */
+static int take_back(struct env *env, const char *path)
+{
+	const struct rights alone = {.mode = 0600, .uid = geteuid(), .gid = getegid()};
+	bool narrowed;
+	int fd = beneath_open(env, path, O_RDONLY, 0);
+	/* Simulated ones are not there. */
+	if (fd < 0)
+		return fd == -LE_NOENT ? 0 : fd;
+	int rc = grant_fd(fd, &alone, &narrowed);
+	if (rc == 0 && fchmod(fd, 0600) < 0)
+		rc = status_from_errno(errno);
+	close(fd);
+	return rc;
+}
+
 /* Finished earlier? Then nothing remains to be done. Otherwise part/N holds whatever there is. */
 static int settle(struct fetch *ft, uint32_t i, bool *ret_done)
 {
@@ -74,6 +91,7 @@ static int settle(struct fetch *ft, uint32_t i, bool *ret_done)
 		/* Something of the wrong size under its name goes. */
 		return env_stat(env, data, &st) == 0 ? env_unlink(env, data) : 0;
 	}
+	TRY(take_back(env, data));
 	return env_rename(env, data, part);
 }
 
@@ -278,11 +296,15 @@ static int publish(struct fetch *ft, const struct part *p)
 		times[1].tv_nsec += 1000000000;
 		times[1].tv_sec--;
 	}
-	/* Neither matters for the content: a file system without them is fine. */
 	int fd = env_file_fd(p->file);
-	if (fd >= 0 &&
-	    (fchmod(fd, (p->f->rights.mode & 0555) | 0400) < 0 || futimens(fd, times) < 0))
+	bool narrowed = false;
+	/* Who may read it is settled before anybody finds it. */
+	if (fd >= 0)
+		TRY(grant_fd(fd, &p->f->rights, &narrowed));
+	/* Does not matter for the content: a file system without it is fine. */
+	if (fd >= 0 && futimens(fd, times) < 0)
 		(void)0;
+	ft->report.narrowed += narrowed;
 	TRY(env_rename(ft->o.store->env, from, to));
 	return store_link_data(ft->o.store, p->index, p->f->path);
 }

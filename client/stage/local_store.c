@@ -88,7 +88,7 @@ int store_home(struct local_store *s, char ret_home[STORE_PATH_SIZE])
 
 int store_make_dirs(struct local_store *s)
 {
-	static const char *const below[] = {"part", "data"};
+	static const char *const below[] = {"part", "data"}; /* the maker's alone */
 	char path[STORE_PATH_SIZE];
 	for (uint32_t k = 0; k <= s->n_more; k++) {
 		const char *dir = store_dir_of(s, k);
@@ -98,7 +98,9 @@ int store_make_dirs(struct local_store *s)
 			TRY(note_home(s, dir));
 		for (size_t i = 0; i < ARRAY_SIZE(below); i++) {
 			TRY(join(path, dir, below[i]));
-			TRY(store_make_folder(s, path));
+			int rc = env_mkdir(s->env, path, 0700);
+			if (rc < 0 && rc != -LE_EXIST)
+				return rc;
 		}
 	}
 	return 0;

@@ -5,6 +5,7 @@
 #include "client/include/leat/leat_stage.h"
 #include "client/stage/detail.h"
 #include "client/stage/fetch.h"
+#include "client/stage/grant.h"
 #include "client/stage/io.h"
 #include "client/stage/local_store.h"
 #include "client/stage/share.h"
@@ -22,6 +23,8 @@ struct stage_job {
 	bool store_open;
 	/* m's inode numbers and versions are those of the source now, as this user says */
 	bool inodes_known;
+	bool rights_known; /* m's rights are those of the source now */
+	struct grants grants; /* after stage_take_rights */
 	uint32_t said_by;
 	uint64_t start_us, next_report_us;
 	const char *phase;
@@ -117,6 +120,11 @@ void stage_refused(struct stage_job *job);
 /* stage_unpack.c: a copy in which every archive is a folder, made of one of the archives. 0 or sets
  * rc and code. Yields. */
 int stage_unpack(struct stage_job *job) CHECK_RESULT;
+
+/* stage_rights.c: of m's rows those that the scan has found get the rights that it has found. */
+int stage_rights_of_scan(struct manifest *m, const struct scan *s) CHECK_RESULT;
+/* What the copy of job->m shall grant, by the source as it is now: job->grants. Yields. */
+int stage_take_rights(struct stage_job *job) CHECK_RESULT;
 
 /* stage_room.c: which file goes where, and the space for all of them. Sets rc and code. Yields. */
 int stage_admit(struct stage_job *job) CHECK_RESULT;

@@ -289,6 +289,9 @@ static int manifest_of_dir(struct stage_job *job)
 	}
 	if (rc == 0)
 		take_inodes(job, &scan);
+	if (rc == 0)
+		rc = stage_rights_of_scan(job->m, &scan);
+	job->rights_known = rc == 0;
 	scan_fini(&scan);
 	return rc;
 }
@@ -628,6 +631,7 @@ static int run_fetch(struct stage_job *job, int *ret_code)
 	job->fetch = NULL;
 	fetch_destroy(ft);
 	on_fetch(job, &report);
+	job->r->narrowed += report.narrowed;
 	return rc;
 }
 
@@ -649,6 +653,9 @@ static int make_copy(struct stage_job *job)
 		TRY(read_back(job));
 	make_samples(job);
 	TRY(store_sync_manifest(&job->store));
+	job->r->narrowed += job->grants.n_narrowed;
+	TRY(grant_meta(&job->store, &job->grants));
+	TRY(grant_note(&job->store, job->m, &job->grants));
 	TRY(store_set_ready(&job->store, job->m));
 	publish_inodes(job);
 	TRY(store_set_mark(&job->store, "window", false));
@@ -725,6 +732,8 @@ static int is_done(struct stage_job *job)
 	TRY(note_purpose(job, true));
 	job->r->bytes_verified = job->r->bytes;
 	make_samples(job);
+	TRY(grant_again(&job->store, job->m, &job->grants));
+	job->r->narrowed = job->grants.n_narrowed;
 	bool news = is_news(job) || store_has_mark(&job->store, "stale", NULL);
 	publish_inodes(job);
 	/* Others are looked at only where they may have been what this one is now. */
@@ -792,6 +801,7 @@ static int stage_locked(struct stage_job *job)
 {
 	TRY(refuse_part(job));
 	TRY(store_load_places(&job->store, job->m->n_files));
+	TRY(stage_take_rights(job));
 	if (store_is_ready(&job->store) && store_looks_whole(&job->store, job->m))
 		return is_done(job);
 	TRY(store_make_dirs(&job->store));
@@ -811,6 +821,8 @@ static int stage_locked(struct stage_job *job)
 	/* So that whoever lists copies knows what this one will be: durable before READY. */
 	TRY(manifest_store(job->io.soft, job->store.dir, job->m));
 	TRY(store_origin(job));
+	TRY(grant_folders(&job->store, job->m, &job->grants));
+	TRY(grant_meta(&job->store, &job->grants));
 	TRY(stage_order(job));
 	TRY(stage_admit(job));
 	note(job, LEAT_COPY_RESERVED);

@@ -358,7 +358,9 @@ struct opening {
 	struct staged_copy *c;
 	const char *path;
 	uint64_t size;
-	bool wait; /* may wait for the disk */
+	uint32_t uid;   /* who owns the file at the source */
+	bool wait;      /* may wait for the disk */
+	bool elsewhere; /* in another directory of the copy */
 	int lease_fd, rc;
 };
 
@@ -404,6 +406,28 @@ static int open_elsewhere(const struct opening *o, const char *path)
 	return -LE_NOENT;
 }
 
+/* It is as it was when its copy was told to mounts. The owner of a file, or of a folder on the way
+ * to it, could have changed what is there since: change times tell that. path: below the copy. */
+static bool is_unchanged(const struct opening *o, const char *path, const struct stat *st)
+{
+	int64_t newest = ns_of(&st->st_ctim);
+	bool ours = st->st_uid == geteuid();
+	char folder[4096 + 8];
+	struct stat on_way;
+	if (!S_ISREG(st->st_mode) || (!ours && st->st_uid != o->uid) || (st->st_mode & 022) ||
+	    (uint64_t)st->st_size != o->size)
+		return false;
+	for (const char *end = path; (end = strchr(end, '/')) != NULL; end++) {
+		snprintf(folder, sizeof(folder), "%.*s", (int)(end - path), path);
+		if (fstatat(o->c->fd, folder, &on_way, AT_SYMLINK_NOFOLLOW) < 0)
+			return false;
+		ours = ours && on_way.st_uid == geteuid() && !(on_way.st_mode & 022);
+		if (ns_of(&on_way.st_ctim) > newest)
+			newest = ns_of(&on_way.st_ctim);
+	}
+	return ours || (!o->elsewhere && newest < ns_of(&o->c->index_st.st_ctim));
+}
+
 static void open_worker(void *arg)
 {
 	struct opening *o = arg;
@@ -420,10 +444,10 @@ static void open_worker(void *arg)
 	}
 	snprintf(path, sizeof(path), "data/%s", o->path);
 	int fd = beneath_openat(o->c->fd, path, O_RDONLY | O_NONBLOCK, resolve);
+	o->elsewhere = fd == -LE_LOOP;
 	if (fd == -LE_LOOP)
 		fd = o->wait ? open_elsewhere(o, path) : -LE_AGAIN;
-	if (fd >= 0 && (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || !is_ours(&st) ||
-			(uint64_t)st.st_size != o->size)) {
+	if (fd >= 0 && (fstat(fd, &st) < 0 || !is_unchanged(o, path, &st))) {
 		close(fd);
 		fd = -LE_NOENT;
 	}
@@ -438,9 +462,11 @@ static void open_worker(void *arg)
 	o->rc = fd;
 }
 
-static int open_file(struct staged *s, struct staged_copy *c, const struct inode_entry *e)
+static int open_file(struct staged *s, struct staged_copy *c, const struct inode_entry *e,
+		     uint32_t uid)
 {
-	struct opening o = {.c = c, .path = inode_index_path(&c->index, e), .size = e->size};
+	struct opening o = {
+		.c = c, .path = inode_index_path(&c->index, e), .size = e->size, .uid = uid};
 	int rc = 0;
 	/* What the kernel knows already needs no other thread. */
 	open_worker(&o);
@@ -478,7 +504,7 @@ int staged_open(struct staged *s, const struct staged_want *want, struct staged_
 		    !fits(c, e, want))
 			continue;
 		c->refs++;
-		int fd = open_file(s, c, e);
+		int fd = open_file(s, c, e, want->uid);
 		if (fd >= 0) {
 			*ret_copy = c;
 			return fd;

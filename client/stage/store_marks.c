@@ -38,7 +38,7 @@ static int write_soft(const struct local_store *s, const char *path, const char 
 {
 	char tmp[STORE_PATH_SIZE + 32];
 	snprintf(tmp, sizeof(tmp), "%s.%d.tmp", path, (int)getpid());
-	int fd = beneath_open(s->env, tmp, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+	int fd = beneath_open(s->env, tmp, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	if (fd < 0)
 		return fd;
 	ssize_t len = (ssize_t)strlen(text);
@@ -158,7 +158,7 @@ void store_event(const struct local_store *s, const char *what, const char *fiel
 	snprintf(old, sizeof(old), "%.4000s/events.1", s->base);
 	if (beneath_stat(s->env, path, &st) == 0 && st.st_size > EVENTS_MAX)
 		(void)!beneath_rename(s->env, path, old);
-	int fd = beneath_open(s->env, path, O_WRONLY | O_CREAT | O_APPEND, 0644);
+	int fd = beneath_open(s->env, path, O_WRONLY | O_CREAT | O_APPEND, 0600);
 	if (fd < 0)
 		return;
 	/* One write: lines of several processes do not mix. */

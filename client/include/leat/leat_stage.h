@@ -163,6 +163,7 @@ struct leat_stage_result {
 	uint64_t hard_links;
 	uint32_t n_left;
 	struct leat_stage_left left[12];
+	uint64_t narrowed; /* files and folders that fewer may read than at the source */
 };
 
 /* Returns when the copy is READY, or with what prevented it. */

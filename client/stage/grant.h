@@ -1,0 +1,47 @@
+/*
+ * Gives what lies below a stage directory the rights of its source. Who may read the copy is who
+ * may read the source, or fewer where this process or the file system cannot say that: a user who
+ * is not root gives nothing away, and some file systems have no access lists. Nobody may write;
+ * only the maker who is not root keeps that for his own folders.
+ *
+ *   in flight  part/ is the maker's alone, and what is made below .leat (beneath.h)
+ *   folders    of data/ have their rights before anything is in them; data/ itself those of the
+ *              source through all folders above it (rights_conjunction)
+ *   files      have them before they get their names
+ *   the rest   manifest, sums, samples, bitmap, state: for those who surely may read all of it
+ *
+ * Blocks for as long as a local file system takes. Owned by the loop of the store.
+ */
+#ifndef LEAT_STAGE_GRANT_H
+#define LEAT_STAGE_GRANT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/stage/local_store.h"
+#include "client/stage/rights.h"
+
+/* What is open as fd gets r, as far as can be. ret_narrowed: fewer may than r says. */
+int grant_fd(int fd, const struct rights *r, bool *ret_narrowed) CHECK_RESULT;
+
+/* What a copy grants: files and folders as the manifest says now, and these two. */
+struct grants {
+	struct rights top;  /* of data/ */
+	struct rights meta; /* of what tells of all of it; its owner stays the maker */
+	uint32_t n_narrowed;
+};
+/* above: the rights of the n folders above the source, or NULL where they are not known: then it
+ * is the maker's alone. Lists go to m's pool. */
+int grants_make(struct manifest *m, const struct rights *above, uint32_t n,
+		struct grants *ret_grants) CHECK_RESULT;
+/* All folders of data/, empty ones too, in each directory. Yields. */
+int grant_folders(struct local_store *s, const struct manifest *m, struct grants *g) CHECK_RESULT;
+/* Manifest and so on. Yields. */
+int grant_meta(struct local_store *s, struct grants *g) CHECK_RESULT;
+/* A whole copy is brought in line, if it is not as it was granted last. Yields. */
+int grant_again(struct local_store *s, const struct manifest *m, struct grants *g) CHECK_RESULT;
+/* ... has been, all of it. Yields. */
+int grant_note(struct local_store *s, const struct manifest *m, const struct grants *g)
+	CHECK_RESULT;
+
+#endif
