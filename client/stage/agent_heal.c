@@ -32,9 +32,7 @@ static int read_source(void *arg, uint32_t file, uint64_t off, uint64_t len, voi
 	struct vol_file *f;
 	if (!uuid_equal(&w->m->cluster, &here))
 		return -LE_NOENT;
-	int n = snprintf(path, sizeof(path), "%s/%s", w->m->source, w->m->files[file].path);
-	if (n >= (int)sizeof(path))
-		return -LE_NAMETOOLONG;
+	TRY(manifest_source_path(w->m, &w->m->files[file], path));
 	TRY(vol_open_for_parts(w->a->io.remote, path, &f));
 	int rc = vol_pread_all(f, ret_bytes, len, off);
 	vol_close(f);

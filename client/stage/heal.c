@@ -199,8 +199,9 @@ static int find_bad(struct healing *h, const uint64_t *chunks, uint32_t n, uint6
 {
 	*ret_n = 0;
 	for (uint32_t i = 0; i < n; i++) {
+		/* Whoever told of it is not believed: it must not keep the others as they are. */
 		if (chunks[i] >= h->o->m->n_chunks)
-			return -LE_INVAL;
+			continue;
 		int rc = open_for(h, chunks[i], false);
 		rc = rc < 0 ? rc : look(h, chunks[i]);
 		if (rc <= 0 || !store_has_chunk(&h->store, chunks[i]))

@@ -198,6 +198,18 @@ static void test_wrong_blocks_are_put_right(void **state)
 	assert_true(before.st_ino == after.st_ino);
 }
 
+/* Anybody may have told an agent of it. */
+static void test_a_chunk_that_is_not_there_is_passed_over(void **state)
+{
+	struct world *w = *state;
+	flip(w, MANIFEST_CHUNK + 5);
+	w->chunks[0] = 4;
+	w->chunks[3] = UINT64_MAX;
+	assert_int_equal(heal(w), 0);
+	assert_int_equal(w->report.healed, 1);
+	assert_right(w);
+}
+
 static void test_what_nobody_has_is_not_believed(void **state)
 {
 	struct world *w = *state;
@@ -296,7 +308,8 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		T(test_wrong_blocks_are_put_right),      T(test_what_nobody_has_is_not_believed),
+		T(test_wrong_blocks_are_put_right),
+		T(test_a_chunk_that_is_not_there_is_passed_over),      T(test_what_nobody_has_is_not_believed),
 		T(test_a_right_chunk_gets_its_bit_back), T(test_not_while_somebody_else_is_at_it),
 		T(test_no_link_is_written_to),
 	};
