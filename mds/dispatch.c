@@ -9,6 +9,7 @@
 #include "common/rt/loop.h"
 #include "mds/op.h"
 #include "mds/ops/export.h"
+#include "mds/ops/reach.h"
 #include "mds/recall.h"
 
 static const struct op_desc op_table[] = {
@@ -174,6 +175,8 @@ static int run_mutation(struct op *op, const struct op_desc *d, const void *in, 
 	op->final = d->kind == OP_TXN;
 	rc = op->withdrawn ? -LE_CANCELED : op_alive(op);
 	if (rc == 0)
+		rc = reach_check(op, in);
+	if (rc == 0)
 		rc = d->kind == OP_TXN ? op_mutate(op, d->fn, in, out) : d->fn(op, in, out);
 	if (rc >= 0 && !op->kept && replay_encode(row, op->desc, out) < 0)
 		PANIC("reply of %s is too long", op->desc->name);
@@ -191,7 +194,9 @@ static int run(struct op *op, const struct op_desc *d, const void *in, void *out
 		return d->fn(op, in, out);
 	if (d->kind != OP_READ)
 		return run_mutation(op, d, in, out);
-	rc = op_read(op, d->fn, in, out);
+	rc = reach_check(op, in);
+	if (rc >= 0)
+		rc = op_read(op, d->fn, in, out);
 	if (rc >= 0)
 		give_leases(op, d, out);
 	return rc;

@@ -304,7 +304,7 @@ bool op_writes(const struct op *op, struct ino ino)
 	const struct open *o =
 		op->session != NULL ? open_find(&op->m->opens, op->session, ino) : NULL;
 
-	return o != NULL && o->n_write > 0;
+	return o != NULL && o->n_write > 0 && (o->granted & PERM_W) != 0;
 }
 
 bool inode_not_open(struct op *op, struct ino ino)

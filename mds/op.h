@@ -118,7 +118,7 @@ void inode_remove(struct op *op, struct inode *i);
 void data_remove(struct op *op, const struct attr *a);
 /* No data anywhere, and nobody who might be writing some. */
 bool inode_has_no_data(const struct inode_rec *rec);
-/* The session has it open for writing. */
+/* The session has it open for writing, and might do that. */
 bool op_writes(const struct op *op, struct ino ino);
 /* Nobody has it open, and nobody could still reclaim an open. */
 bool inode_not_open(struct op *op, struct ino ino);

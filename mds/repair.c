@@ -72,7 +72,6 @@ static void make_lost_found(struct store *s, struct inode *root, struct dentry *
 	rec->attr.atime_ns = rec->attr.mtime_ns = rec->attr.ctime_ns = rec->attr.btime_ns = now;
 	rec->attr.change = 1;
 	rec->attr.layout.flags = LAYOUT_F_INHERITED;
-	rec->parent = LEAT_ROOT_INO;
 	*ret_dir = dir->ino;
 	dentry_put(s, d, dir->ino, S_IFDIR);
 	rec = edit(s, root);
@@ -117,8 +116,6 @@ int repair_name(struct store *s, struct ino ino, struct ino lost_found, uint32_t
 		return rc == 0 ? -LE_EXIST : rc;
 	rec = edit(s, i);
 	rec->attr.nlink = nlink;
-	if (S_ISDIR(mode))
-		rec->parent = lost_found;
 	dentry_put(s, d, ino, mode);
 	rec = edit(s, dir);
 	rec->entries++;

@@ -5,6 +5,8 @@
  * the chains too.
  */
 #include "mds/ops/open.h"
+#include "mds/ops/export.h"
+#include "mds/ops/reach.h"
 #include "mds/recall.h"
 
 /* Nobody who writes knows how much of what is prepared is written. */
@@ -94,6 +96,8 @@ static int close_txn(struct op *op, const void *vin, void *vout)
 
 	if (rc == -LE_MISS || (rc < 0 && rc != -LE_NOENT))
 		return rc;
+	if (o == NULL && export_squashes(op) && !reach_knows(op, in->ino))
+		return 0;
 	if (open_flags_write(in->flags) && o != NULL)
 		TRY(op_changes(op, in->ino));
 	if (rc == 0)

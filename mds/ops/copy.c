@@ -49,7 +49,7 @@ static bool is_open(struct op *op, struct ino ino, bool for_writing)
 {
 	const struct open *o = open_find(&op->m->opens, op->session, ino);
 
-	return o != NULL && (!for_writing || o->n_write > 0);
+	return o != NULL && (for_writing ? op_writes(op, ino) : o->granted != 0);
 }
 
 static uint64_t max_u64(uint64_t a, uint64_t b)

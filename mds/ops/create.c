@@ -2,6 +2,7 @@
 #include <fcntl.h>
 
 #include "mds/ops/open.h"
+#include "mds/ops/reach.h"
 #include "mds/recall.h"
 #include "mds/placement.h"
 
@@ -33,6 +34,7 @@ static int create_new(struct op *op, const struct mds_create_req *in, struct ino
 	dentry_put(op->store, d, i->ino, S_IFREG);
 	dir_changed(op, dir, 1, 0, &out->dir);
 	open_add(&op->m->opens, open, in->flags, 1, true);
+	open_grant(open, in->flags);
 	out->attr = rec->attr;
 	out->created = 1;
 	op_cap(op, &rec->attr, in->flags, &out->cap);
@@ -63,6 +65,7 @@ static int create_txn(struct op *op, const void *vin, void *vout)
 		return -LE_EXIST;
 	TRY(file_get(op, val.ino, VIEW_NEWEST, &i, &rec));
 	a->found = val.ino;
+	reach_note(op, rec, in->parent, d->cookie);
 	if ((in->flags & O_TRUNC) != 0)
 		TRY(op_asks_own(op, val.ino, in->told));
 	return open_existing(op, &a->o, i, rec, &out->attr, &out->cap);

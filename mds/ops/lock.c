@@ -7,6 +7,8 @@
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 #include "mds/op.h"
+#include "mds/ops/export.h"
+#include "mds/ops/reach.h"
 #include "mds/recall.h"
 
 #define TELL_MS    1000u
@@ -71,6 +73,9 @@ int mds_lock_test(struct op *op, const void *vin, void *vout)
 		return -LE_SESSION_GONE;
 	if (!file_lock_valid(&in->lock))
 		return -LE_INVAL;
+	if (export_squashes(op) && open_find(&op->m->opens, op->session, in->ino) == NULL &&
+	    !reach_knows(op, in->ino))
+		return -LE_STALE;
 	TRY(await_sessions(op));
 	l = locks_find(&op->m->locks, in->ino, op->session->id, &in->lock);
 	out->lock = l != NULL ? *l : in->lock;

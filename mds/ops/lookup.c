@@ -1,5 +1,5 @@
 /* A name in a directory, from memory. */
-#include "mds/op.h"
+#include "mds/ops/reach.h"
 #include "mds/recall.h"
 
 #include <fcntl.h>
@@ -46,6 +46,7 @@ int mds_lookup(struct op *op, const void *vin, void *vout)
 	TRY(file_get(op, val.ino, VIEW_DURABLE, &i, &rec));
 	TRY(op_looks(op, &rec->attr));
 	out->attr = rec->attr;
+	reach_note(op, rec, in->parent, d->cookie);
 	if ((rec->attr.flags & ATTR_UNSETTLED) != 0)
 		inode_hurry(op->store, i);
 	else if (S_ISREG(rec->attr.mode) && op->session != NULL &&

@@ -24,7 +24,6 @@ int mds_mkdir(struct op *op, const void *vin, void *vout)
 	TRY(op_changes(op, in->parent));
 
 	struct inode *i = inode_make(op, &in->cred, drec, S_IFDIR | (in->mode & 07777), &rec);
-	rec->parent = in->parent;
 	rec->attr.layout = drec->attr.layout;
 	rec->attr.layout.flags |= LAYOUT_F_INHERITED;
 	rec->attr.size = 4096;

@@ -4,6 +4,7 @@
  * batch.
  */
 #include "mds/ops/open.h"
+#include "mds/ops/export.h"
 #include "mds/recall.h"
 
 #include <fcntl.h>
@@ -65,6 +66,7 @@ int open_existing(struct op *op, struct opening *o, struct inode *i, const struc
 		old = rec;
 	}
 	open_add(&op->m->opens, open, flags, 1, settled);
+	open_grant(open, flags);
 	*ret_attr = old->attr;
 	op_cap(op, &old->attr, flags, ret_cap);
 	return 0;
@@ -152,6 +154,8 @@ static int reclaim_txn(struct op *op, const void *vin, void *vout)
 	if (open_flags_write(a->flags) && settled)
 		inode_edit(op->store, i)->attr.flags |= ATTR_UNSETTLED;
 	open_add(&op->m->opens, open, a->flags, a->n, settled);
+	if (!export_squashes(op))
+		open_grant(open, a->flags);
 	if (open_flags_write(a->flags)) {
 		/* What others have reported before is not known, nor when it was cut. */
 		open->file->ask_chains = open->file->untracked = true;

@@ -4,7 +4,7 @@
  * at the cache see less. Cookies stay while entries come and go
  * (docs/decisions/0001-dentry-cookies.md).
  */
-#include "mds/op.h"
+#include "mds/ops/reach.h"
 #include "mds/recall.h"
 
 #define REPLY_MAX      (200u << 10)
@@ -52,7 +52,8 @@ static int each_entry(void *arg, const void *key, size_t key_len, const void *va
 	return 0;
 }
 
-static int entry_attr(struct op *op, const struct entry *e, bool plus, struct attr *ret_attr)
+static int entry_attr(struct op *op, struct ino dir, const struct entry *e, bool plus,
+		      struct attr *ret_attr)
 {
 	const struct inode_rec *rec;
 	int rc;
@@ -64,13 +65,15 @@ static int entry_attr(struct op *op, const struct entry *e, bool plus, struct at
 		TRY(store_load(op->store));
 	if (rc == 0) {
 		*ret_attr = rec->attr;
+		reach_note(op, rec, dir, e->cookie);
 		if ((rec->attr.flags & ATTR_UNSETTLED) == 0)
 			op_lease(op, ret_attr);
 	}
 	return rc == -LE_NOENT ? 0 : rc; /* removed since the scan: the type alone */
 }
 
-static int encode(struct op *op, const struct listing *l, bool plus, struct mds_readdir_rep *out)
+static int encode(struct op *op, struct ino dir, const struct listing *l, bool plus,
+		  struct mds_readdir_rep *out)
 {
 	size_t size = l->len + l->len / sizeof(struct entry) * (ENTRY_OVERHEAD + 64) + 64;
 	struct wire_w w;
@@ -90,7 +93,7 @@ static int encode(struct op *op, const struct listing *l, bool plus, struct mds_
 		memcpy(&e, l->buf + at, sizeof(e));
 		d.cookie = e.cookie;
 		d.name = bytes_of(l->buf + at + sizeof(e), e.name_len);
-		TRY(entry_attr(op, &e, plus, &d.attr));
+		TRY(entry_attr(op, dir, &e, plus, &d.attr));
 		wire_put_dirent_wire(&w, &d);
 		if (w.status < 0) { /* does not fit after all */
 			w.len = before;
@@ -113,11 +116,13 @@ int mds_readdir(struct op *op, const void *vin, void *vout)
 	struct listing l = {.room = in->max_bytes < REPLY_MAX ? in->max_bytes : REPLY_MAX};
 	const struct inode_rec *rec;
 	struct kv_range range;
-	bool more;
+	bool more, plus;
 
 	TRY(cred_check(&in->cred));
 	TRY(parent_get(op, in->ino, VIEW_DURABLE, NULL, &rec));
 	TRY(perm_access(&in->cred, rec, PERM_R));
+	/* Names are for who may read it, what they lead to for who may search it. */
+	plus = (in->flags & READDIR_PLUS) != 0 && perm_access(&in->cred, rec, PERM_X) == 0;
 	if (in->cookie >= UINT64_MAX / 2) {
 		out->eof = 1;
 		return 0;
@@ -134,5 +139,5 @@ int mds_readdir(struct op *op, const void *vin, void *vout)
 	TRY(l.status);
 	out->eof = !l.full && !more;
 	TRY(store_settle(op->store));
-	return encode(op, &l, (in->flags & READDIR_PLUS) != 0, out);
+	return encode(op, in->ino, &l, plus, out);
 }

@@ -115,24 +115,21 @@ static int rename_status(int rc)
 	return rc == -LE_EXIST ? -LE_BUSY : rc; /* . and .. */
 }
 
-static void has_moved(struct op *op, struct inode *i, struct ino dir, struct attr *ret_attr)
+static void has_moved(struct op *op, struct inode *i, struct attr *ret_attr)
 {
 	struct inode_rec *rec = inode_edit(op->store, i);
 
 	inode_changed(op, rec);
-	if (S_ISDIR(rec->attr.mode))
-		rec->parent = dir;
 	*ret_attr = rec->attr;
 }
 
-static void exchange(struct op *op, const struct mds_rename_req *in, struct rename *rn,
-		     struct mds_rename_rep *out)
+static void exchange(struct op *op, struct rename *rn, struct mds_rename_rep *out)
 {
 	struct attr other;
 	int links;
 
-	has_moved(op, rn->moved, in->new_parent, &out->attr);
-	has_moved(op, rn->replaced, in->parent, &other);
+	has_moved(op, rn->moved, &out->attr);
+	has_moved(op, rn->replaced, &other);
 	links = S_ISDIR(out->attr.mode) - S_ISDIR(other.mode);
 	out->replaced = rn->replaced->ino;
 	dentry_replace(op->store, rn->to, rn->moved->ino, out->attr.mode);
@@ -190,7 +187,7 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 	TRY(op_changes(op, in->parent, in->new_parent, rn.moved->ino,
 		       rn.replaced != NULL ? rn.replaced->ino : rn.moved->ino));
 	if (exchanges(in)) {
-		exchange(op, in, &rn, out);
+		exchange(op, &rn, out);
 		return 0;
 	}
 	if (rn.replaced != NULL)
@@ -199,7 +196,7 @@ int mds_rename(struct op *op, const void *vin, void *vout)
 	int dir = S_ISDIR(rn.moved_rec->attr.mode) ? 1 : 0;
 	if ((in->flags & RENAME_WHITEOUT) != 0)
 		out->whiteout = inode_make(op, &in->cred, rn.from_rec, S_IFCHR, &made)->ino;
-	has_moved(op, rn.moved, in->new_parent, &out->attr);
+	has_moved(op, rn.moved, &out->attr);
 	if (rn.replaced != NULL) {
 		dentry_replace(op->store, rn.to, rn.moved->ino, out->attr.mode);
 		out->replaced = rn.replaced->ino;

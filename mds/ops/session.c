@@ -200,12 +200,19 @@ int mds_ping(struct op *op, const void *vin, void *vout)
 	return 0;
 }
 
+static bool give_again(struct op *op, struct ino ino, bool write)
+{
+	if (!lease_give(&op->m->leases, op->session, ino, write))
+		return false;
+	lease_find(&op->m->leases, ino, op->session)->claimed = export_squashes(op);
+	return true;
+}
+
 /* Before it is back nothing changes that it knows of (recall.c). Where the server has not restarted
  * it may have a write lease, which is not to become another. */
 static bool share_again(struct op *op, struct ino ino)
 {
-	return op->session->from_store &&
-	       lease_give(&op->m->leases, op->session, ino, false);
+	return op->session->from_store && give_again(op, ino, false);
 }
 
 /* Whoever looks at the file recalls it as a write lease, and so gets to see what the session has
@@ -213,7 +220,7 @@ static bool share_again(struct op *op, struct ino ino)
 static int hide_again(struct op *op, struct ino ino)
 {
 	if (lease_find(&op->m->leases, ino, op->session) != NULL ||
-	    lease_give(&op->m->leases, op->session, ino, true))
+	    give_again(op, ino, true))
 		return 0;
 	return -LE_OVERLOAD;
 }

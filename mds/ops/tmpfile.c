@@ -37,6 +37,7 @@ static int tmpfile_txn(struct op *op, const void *vin, void *vout)
 		log_warn("orphan inode %llu stays until the next start",
 			 (unsigned long long)next.v);
 	open_add(&op->m->opens, open, in->flags, 1, true);
+	open_grant(open, in->flags);
 	out->attr = rec->attr;
 	op_cap(op, &rec->attr, in->flags, &out->cap);
 	return 0;

@@ -29,8 +29,9 @@ struct lease {
 	struct list by_file, by_session;
 	struct lease_file *file;
 	struct session *session;
-	bool write;
-	bool recalling;
+	bool write : 1;
+	bool recalling : 1;
+	bool claimed : 1; /* by a client that is not believed: it is no right to the inode */
 	uint16_t asked_ds; /* it was recalled for so long, in all, by requests that followed each
 			    * other, and not given back; tenths of a second */
 	uint32_t asked_s;  /* when the last of them ended, of the loop's clock */

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "common/proto/cred.h"
+
 void open_files_init(struct open_files *of, uint32_t n_max)
 {
 	*of = (struct open_files){.n_max = n_max};
@@ -162,6 +164,12 @@ void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n,
 		f->ask_chains = f->untracked = true;
 }
 
+void open_grant(struct open *o, uint32_t flags)
+{
+	/* Writers read too: parts of blocks are filled up by reading. */
+	o->granted |= open_flags_write(flags) ? PERM_R | PERM_W : PERM_R;
+}
+
 int open_presume(struct open_files *of, struct session *se, struct ino ino)
 {
 	struct open *o;
@@ -172,6 +180,7 @@ int open_presume(struct open_files *of, struct session *se, struct ino ino)
 	o->presumed = true;
 	list_push(&se->presumed, &o->by_presumed);
 	open_add(of, o, 0, 1, true);
+	open_grant(o, 0);
 	return 0;
 }
 
@@ -224,6 +233,13 @@ void open_file_counted(struct open_files *of, struct open_file *f)
 	open_file_put(of, f);
 }
 
+/* The right to write ends with the last open for that. */
+static void ungrant(struct open *o)
+{
+	if (o->n_write == 0)
+		o->granted &= PERM_R;
+}
+
 void open_drop(struct open_files *of, struct open *o, uint32_t flags)
 {
 	struct open_file *f = o->file;
@@ -242,6 +258,7 @@ void open_drop(struct open_files *of, struct open *o, uint32_t flags)
 		f->n_readers--;
 		of->n_opens--;
 	}
+	ungrant(o);
 	owe(of, f);
 	open_trim(of, o);
 }
@@ -265,6 +282,7 @@ static void drop_silent(struct open_files *of, struct open *o, uint32_t n_read, 
 	o->n_append -= n_append;
 	if (o->presumed && o->n_read == 0)
 		presumed_no_more(o);
+	ungrant(o);
 	owe(of, f);
 	open_trim(of, o);
 }

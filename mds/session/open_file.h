@@ -49,6 +49,9 @@ struct open {
 	struct session *session;
 	struct open_file *file;
 	uint32_t n_read, n_write, n_append; /* n_append of n_write are O_APPEND */
+	/* PERM_R, PERM_W: opened with that right. Others are told after a restart, by a client of
+	 * which anything may come (exports.h): they count as opens, and are no right. */
+	uint8_t granted;
 	bool placed; /* it may be writing at a place that an append was given (recall.h) */
 	struct list by_presumed;            /* of the session */
 	bool presumed;                      /* one of n_read: nobody has told of it */
@@ -76,6 +79,8 @@ void open_file_put(struct open_files *of, struct open_file *f);
 /* Makes room for an open that open_add then counts without failing. -LE_NFILE, -LE_NOMEM. */
 int open_prepare(struct open_files *of, struct session *se, struct ino ino,
 		 struct open **ret_open) CHECK_RESULT;
+/* It was opened with these flags of open(2) by who may. */
+void open_grant(struct open *o, uint32_t flags);
 /* flags of open(2). settled: the inode was not marked as unsettled before. */
 void open_add(struct open_files *of, struct open *o, uint32_t flags, uint32_t n, bool settled);
 /* That the session has it open for reading is presumed, until it is asked. -LE_NFILE, -LE_NOMEM. */

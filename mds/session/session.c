@@ -89,6 +89,7 @@ void session_unref(struct session *se)
 	for (uint32_t i = 0; i < se->n_slots; i++)
 		free(se->slots[i].reply);
 	free(se->slots);
+	free(se->reached);
 	if (se->peer != NULL)
 		rpc_peer_unref(se->peer);
 	free(se);

@@ -44,6 +44,7 @@ struct session {
 	struct list presumed; /* struct open: nobody has told of it (recall.h) */
 	uint64_t silent_us;   /* when it was found silent; later than heard_us: it still is */
 	uint32_t n_recalls;   /* under way */
+	struct reached *reached; /* mds/ops/reach.h; NULL: nothing is noted */
 };
 
 struct sessions {

@@ -7,17 +7,18 @@
 
 #include "common/proto/types.h"
 
-#define STORE_FORMAT 3u
+#define STORE_FORMAT 4u
 #define DIR_BLOCKS   8u    /* what each directory counts, whatever it holds */
 #define RECORD_MAX   8192u /* no encoded record but tables and replay rows is longer */
 
 /*
  * append_end: how far appends have been reserved; apart from attr.size so that nobody reads
- * reserved bytes that were never written. parent: of directories. entries: of a directory. mode 0:
- * no such inode (in memory only). gen_used: highest data generation that a conversion has begun to
- * write, if that is above the layout's. acl, acl_default: store/acl.h. xattr_names: the lengths of
- * all names of attributes with their NULs; xattr_bytes: of their values. prepared: mds/prepared.h;
- * unwritten: bytes of that which blocks counts since nothing is stored there.
+ * reserved bytes that were never written. parent, place: directory and cookie of the name that it
+ * was given last (0: none yet). entries: of a directory. mode 0: no such inode (in memory only).
+ * gen_used: highest data generation that a conversion has begun to write, if that is above the
+ * layout's. acl, acl_default: store/acl.h. xattr_names: the lengths of all names of attributes with
+ * their NULs; xattr_bytes: of their values. prepared: mds/prepared.h; unwritten: bytes of that
+ * which blocks counts since nothing is stored there.
  */
 enum inode_rec_flags {
 	INODE_TOMBS = 1, /* a directory that has (had) tombstones */
@@ -31,7 +32,7 @@ enum inode_rec_flags {
 	F(ino, parent) F(u64, entries) F(u32, n_xattrs) F(u32, flags) F(bytes, symlink) \
 		F(u32, gen_used) F(bytes, acl) F(bytes, acl_default)                               \
 		F(u32, xattr_names) F(u64, xattr_bytes)                                            \
-		F(bytes, prepared) F(u64, unwritten)
+		F(bytes, prepared) F(u64, unwritten) F(u64, place)
 WIRE_STRUCT(inode_rec)
 
 /* ino 0: a tombstone, which only tells that higher collision indexes may be in use. */

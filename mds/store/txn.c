@@ -185,10 +185,25 @@ static struct dentry_val *dentry_edit(struct store *s, struct dentry *d)
 	return &d->ver[p];
 }
 
+/* The inode knows where its newest name is. */
+static void name_given(struct store *s, const struct dentry *d, struct ino ino)
+{
+	struct inode_rec *rec;
+	struct inode *i;
+
+	if (inode_get(s, ino, VIEW_NEWEST, &i, NULL) < 0)
+		PANIC("inode %llu gets a name and is not in memory", (unsigned long long)ino.v);
+	rec = inode_edit(s, i);
+	rec->parent = d->parent;
+	rec->place = d->cookie;
+}
+
 void dentry_put(struct store *s, struct dentry *d, struct ino ino, uint32_t mode)
 {
 	struct dentry_val *v = dentry_edit(s, d), before;
 	struct dentry *prev;
+
+	name_given(s, d, ino);
 
 	*v = (struct dentry_val){ino, DENTRY_LIVE, (uint8_t)(mode >> 12), v->flags};
 	if ((d->cookie & 15) == 0)
@@ -207,6 +222,7 @@ void dentry_replace(struct store *s, struct dentry *d, struct ino ino, uint32_t 
 
 	v->ino = ino;
 	v->type = (uint8_t)(mode >> 12);
+	name_given(s, d, ino);
 }
 
 bool dentry_remove(struct store *s, struct dentry *d)

@@ -5,6 +5,7 @@ its own making. It comes from other addresses of the loopback interface."""
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ ROWS = {SQUASHED: ["--root-squash"], READ_ONLY: ["--ro"], ALL_SQUASHED: ["--all-
         BOTH: ["--ro", "--root-squash"]}
 M = frames.Messages()
 SET_MODE, SET_UID, SET_GID, SET_SIZE, SET_SEALED, SET_PROJECT = 1, 2, 4, 8, 512, 8192
+SET_KILL_SUID = 1024
 
 
 def mds_of(c):
@@ -308,6 +310,178 @@ def test_a_read_right_ends_with_its_session(c):
             time.sleep(1)
             said = read_all(*began)
             assert list(said.values()).count(("OK", len(data))) == 2, said
+
+
+# ---- numbers of inodes ----
+
+def below_private(c):
+    """A directory of Alice's that only she may search; all in it is open to everybody."""
+    top = c.mnt() + "/private"
+    shutil.rmtree(top, ignore_errors=True)
+    os.makedirs(top + "/dir/deep")
+    put(top + "/dir/file", b"for alice alone")
+    os.setxattr(top + "/dir/file", "user.old", b"1")
+    os.symlink("target", top + "/dir/link")
+    for path, mode in (("/dir/file", 0o666), ("/dir/deep", 0o777), ("/dir", 0o777), ("", 0o700)):
+        os.chmod(top + path, mode)
+        os.chown(top + path, ALICE, ALICE)
+    return top, {n: os.lstat(top + "/dir/" + n).st_ino for n in ("file", "link", "deep", ".")}
+
+
+def by_number(ino):
+    """Each operation that names an inode, with numbers below such a directory."""
+    file, deep = ino["file"], ino["deep"]
+    at = {"parent": deep, "name": b"new"}
+    return [
+        ("mds_lookup", {"parent": ino["."], "name": b"file"}),
+        ("mds_lookup", {"parent": ino["."], "name": b"absent"}),
+        ("mds_lookup", {"parent": ino["."], "name": b".."}),
+        ("mds_getattr", {"ino": file}),
+        ("mds_getattr", {"ino": deep}),
+        ("mds_setattr", {"ino": file, "mask": SET_SIZE, "attr": {"size": 1}}),
+        ("mds_create", dict(at, mode=0o644, flags=os.O_RDWR)),
+        ("mds_create", {"parent": ino["."], "name": b"file", "flags": os.O_RDWR}),
+        ("mds_mknod", dict(at, mode=0o010666)),
+        ("mds_mkdir", dict(at, mode=0o755)),
+        ("mds_symlink", dict(at, target=b"elsewhere")),
+        ("mds_readlink", {"ino": ino["link"]}),
+        ("mds_link", dict(at, ino=file)),
+        ("mds_link", {"parent": frames.ROOT_INO, "name": b"out", "ino": file}),
+        ("mds_unlink", {"parent": ino["."], "name": b"file"}),
+        ("mds_rmdir", {"parent": ino["."], "name": b"deep"}),
+        ("mds_rename", {"parent": ino["."], "name": b"file", "new_parent": ino["."],
+                        "new_name": b"new"}),
+        ("mds_readdir", {"ino": ino["."], "max_bytes": 4096, "flags": 1}),
+        ("mds_open", {"ino": file, "flags": os.O_RDONLY}),
+        ("mds_open", {"ino": file, "flags": os.O_RDWR}),
+        ("mds_open", {"ino": file, "flags": os.O_RDWR | os.O_TRUNC}),
+        ("mds_tmpfile", {"parent": deep, "mode": 0o600, "flags": os.O_RDWR}),
+        ("mds_copy", {"ino": file, "to": file, "len": 7}),
+        ("mds_fallocate", {"ino": file, "len": 8192}),
+        ("mds_getxattr", {"ino": file, "name": b"user.old"}),
+        ("mds_setxattr", {"ino": file, "name": b"user.new", "value": b"1"}),
+        ("mds_listxattr", {"ino": file}),
+        ("mds_removexattr", {"ino": file, "name": b"user.old"}),
+        ("mds_layout_set", {"ino": deep, "layout": {"replicas": 1}}),
+        ("mds_access", {"ino": file, "mask": 4}),
+    ]
+
+
+def test_no_inode_is_used_past_a_directory_that_may_not_be_searched(c):
+    rows(c)
+    top, ino = below_private(c)
+    os.chmod(c.mnt(), 0o777)
+    bob = cred(BOB, BOB)
+    with peer(c, SQUASHED) as p:
+        p.open_session()
+        before = (sorted(os.listdir(top + "/dir")), os.stat(top + "/dir/file").st_size)
+        for name, values in by_number(ino):
+            status, _ = p.ask(name, cred=bob, **values)
+            assert status == "ACCES", (name, values, status)
+        assert p.ask("mds_lock_test", ino=ino["file"],
+                     lock={"type": 1, "last": 10, "owner": 1})[0] == "STALE"
+        status, rep = p.ask("mds_close", ino=ino["file"], flags=1 << 25)
+        assert status != "OK" or rep["attr"]["ino"] == 0, (status, rep)
+        assert before == (sorted(os.listdir(top + "/dir")), os.stat(top + "/dir/file").st_size)
+        # Without a session too.
+        with peer(c, SQUASHED) as q:
+            assert q.ask("mds_getattr", cred=bob, ino=ino["file"])[0] == "ACCES"
+        # Who may search all of it may go on, by number as well.
+        alice = cred(ALICE, ALICE)
+        for name, values in by_number(ino):
+            if M.kind[name] != "WRITE":
+                status, _ = p.ask(name, cred=alice, **values)
+                assert status != "ACCES", (name, values, status)
+        assert p.ask("mds_open", cred=alice, ino=ino["file"], flags=os.O_RDONLY)[0] == "OK"
+    # A name that is read but not searched says nothing of the inode.
+    os.chmod(top, 0o744)
+    with peer(c, SQUASHED) as p:
+        p.open_session()
+        status, rep = p.ask("mds_readdir", cred=bob, ino=os.stat(top).st_ino, max_bytes=4096,
+                            flags=1)
+        said = M.decode_all("dirent_wire", rep["entries"])
+        assert [e["attr"]["uid"] for e in said] == [0], said
+        os.chmod(top, 0o755)
+        assert p.ask("mds_getattr", cred=bob, ino=ino["file"])[0] == "OK"
+        os.chmod(top, 0o700)
+
+
+def test_a_file_of_several_names_is_reached_by_each(c):
+    rows(c)
+    top, ino = below_private(c)
+    os.chmod(c.mnt(), 0o777)
+    bob = cred(BOB, BOB)
+
+    def getattr_by_number(p):
+        return p.ask("mds_getattr", cred=bob, ino=ino["file"])[0]
+
+    with peer(c, SQUASHED) as p:
+        p.open_session()
+        os.link(top + "/dir/file", c.mnt() + "/public")
+        assert getattr_by_number(p) == "OK"
+        # The newest name is one that he may not use; the other one he has to look up.
+        os.link(top + "/dir/file", top + "/dir/again")
+        assert getattr_by_number(p) == "ACCES"
+        assert p.walk("/public", bob)["ino"] == ino["file"]
+        assert getattr_by_number(p) == "OK"
+        os.rename(c.mnt() + "/public", top + "/dir/public")
+        assert getattr_by_number(p) == "ACCES"
+        os.rename(top + "/dir/public", c.mnt() + "/public")
+        assert getattr_by_number(p) == "OK"
+        # What he has open stays his wherever it goes; then it is one more inode of others.
+        assert p.ask("mds_open", cred=bob, ino=ino["file"], flags=os.O_RDWR)[0] == "OK"
+        os.rename(c.mnt() + "/public", top + "/dir/public")
+        assert getattr_by_number(p) == "OK"
+        assert p.ask("mds_close", ino=ino["file"], flags=os.O_RDWR)[0] == "OK"
+        wait_until(lambda: getattr_by_number(p) == "ACCES", 10, "it is out of reach")
+
+
+def test_an_open_that_a_restart_has_forgotten_is_no_right(c):
+    rows(c)
+    os.chmod(c.mnt(), 0o777)
+    secret, program, own = [c.mnt() + "/" + n for n in ("secret", "program", "of bob")]
+    for name, owner, mode in ((secret, ALICE, 0o600), (program, ALICE, 0o4755), (own, BOB, 0o644)):
+        put(name, b"content" * 10000)
+        os.chown(name, owner, owner)
+        os.chmod(name, mode)
+    secret_ino, program_ino, own_ino = [os.stat(n).st_ino for n in (secret, program, own)]
+    bob = cred(BOB, BOB)
+    mine = os.urandom(16)
+
+    def begin(p):
+        status, rep = p.ask("mds_session_open", client=mine, name=b"frames.py", slots=64)
+        assert status == "OK"
+        p.session = rep["session"]
+        return rep["reclaim"]
+
+    def attack(p, name):
+        """What comes of copying one file to an own one, and of a change of the other."""
+        status, rep = p.ask("mds_create", cred=bob, parent=frames.ROOT_INO, name=name, mode=0o600,
+                            flags=os.O_RDWR | os.O_EXCL)
+        assert status == "OK", status
+        return [p.ask("mds_copy", cred=bob, ino=secret_ino, to=rep["attr"]["ino"], len=70000)[0],
+                p.ask("mds_setattr", cred=bob, ino=program_ino, mask=SET_KILL_SUID)[0]]
+
+    with peer(c, SQUASHED) as p:
+        assert begin(p) == 0
+        assert attack(p, b"before") == ["STALE", "ACCES"]
+        assert p.ask("mds_open", cred=bob, ino=own_ino, flags=os.O_RDONLY)[0] == "OK"
+        seq = p.seq[0]
+    c.kill("mds")
+    c.start("mds")
+    with peer(c, SQUASHED) as p:
+        assert begin(p) == 1
+        claimed = b"".join(struct.pack("<QII", i, f, 1) for i, f in (
+            (secret_ino, os.O_RDONLY), (program_ino, os.O_RDWR), (own_ino, os.O_RDWR)))
+        # An open of before that is sent again is not heard again as another one either.
+        p.ask("mds_open", cred=bob, ino=program_ino, flags=os.O_RDWR, frame={"seq": seq})
+        p.seq[0] = seq
+        assert p.ask("mds_reclaim", opens=claimed, done=1)[0] == "OK"
+        assert attack(p, b"after") == ["STALE", "ACCES"]
+        # An honest one goes on with what it had, as the file's rights allow.
+        assert p.ask("mds_setattr", cred=bob, ino=own_ino, mask=SET_SIZE,
+                     attr={"size": 1})[0] == "OK"
+    assert os.stat(program).st_mode & 0o4000 and os.stat(own).st_size == 1
 
 
 # ---- agents are no way around ----
