@@ -71,8 +71,10 @@ def cut_meanwhile(c, name, path, disturb, kind=Reader):
     r.start()
     t.start()
     try:
-        end = time.monotonic() + SECONDS
-        while time.monotonic() < end and not r.wrong:
+        begin = time.monotonic()
+        # Progress is waited for: on a busy machine SECONDS are not always enough.
+        while not r.wrong and time.monotonic() - begin < 60 and (
+                time.monotonic() - begin < SECONDS or n <= 3 or r.reads <= 10):
             change(n)
             n += 1
     finally:
