@@ -270,7 +270,8 @@ int fx_call_as(struct fx *f, uint64_t session, uint32_t slot, uint64_t seq, uint
 
 	op_fini(&f->op);
 	op_init(&f->op, f->m);
-	memset(out, 0, msg_find(op)->rep_size);
+	if (out)
+		memset(out, 0, msg_find(op)->rep_size);
 	return op_run(&f->op, &hdr, in, out);
 }
 
