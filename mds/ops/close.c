@@ -9,10 +9,11 @@
 #include "mds/ops/reach.h"
 #include "mds/recall.h"
 
-/* Nobody who writes knows how much of what is prepared is written. */
+/* Nobody who writes knows how much of what is prepared is written, nor what a cut that is under way
+ * leaves of it: some chains may be cut already, and keep what was written there since. */
 static bool chains_are_asked(const struct open_file *f, const struct inode_rec *rec)
 {
-	return f->ask_chains || (f->dirty && rec->prepared.len > 0);
+	return f->ask_chains || (f->dirty && (rec->prepared.len > 0 || f->cutting));
 }
 
 struct close_args {

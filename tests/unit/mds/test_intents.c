@@ -531,6 +531,44 @@ static void test_shown_after_crash(void **state)
 	over_crash(shown_before, shown_after);
 }
 
+/* One chain is cut already when somebody writes there, and closes: what he tells is no size yet. */
+static void cut_by_another(void *arg)
+{
+	struct fx *f = arg;
+	struct mds_setattr_req q = {.ino = cut, .mask = SET_SIZE};
+	struct mds_setattr_rep p;
+	struct frame_hdr hdr = {.op = OP_mds_setattr, .session = f->session, .slot = 1, .seq = 1};
+	struct op op;
+
+	op_init(&op, f->m);
+	assert_int_equal(op_run(&op, &hdr, &q, &p), 0);
+	assert_int_equal(p.attr.size, 0);
+	op_fini(&op);
+	f->cut = 0;
+}
+
+static void closed_meanwhile(struct fx *f)
+{
+	struct attr a;
+
+	assert_int_equal(fx_create_file(f, LEAT_ROOT_INO, "cut", O_RDWR, &a), 0);
+	cut = a.ino;
+	f->oss_fail = true;
+	f->cut = 1;
+	assert_int_equal(fiber_spawn("cut", cut_by_another, f), 0);
+	fx_sleep_ms(300);
+	assert_true(fx_attr(f, cut).flags & ATTR_CUTTING);
+	assert_int_equal(fx_close(f, cut, O_RDWR, 28672), 0);
+	assert_true(fx_attr(f, cut).flags & ATTR_UNSETTLED);
+	f->stat.size = 28672;
+	f->oss_fail = false;
+	while (f->cut > 0 || (fx_attr(f, cut).flags & ATTR_UNSETTLED) != 0)
+		fx_sleep_ms(10);
+	assert_int_equal(fx_attr(f, cut).size, 28672);
+}
+
+TEST(test_closed_meanwhile, closed_meanwhile)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -545,6 +583,7 @@ int main(void)
 		cmocka_unit_test(test_placed_half),
 		cmocka_unit_test(test_shown),
 		cmocka_unit_test(test_shown_after_crash),
+		cmocka_unit_test(test_closed_meanwhile),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
