@@ -201,13 +201,19 @@ def make_set(c, name):
     c.leat("dataset", "create", name + "@v1", folder)
 
 
-# On each node: the copy is ready and is what the source is.
+# On each node: the copy is ready and is what the source is. What a task has to say goes to a file:
+# the output of one node's tasks was once not in what srun gave (busy machine, no error told).
 LOOK = """
 export LEAT={leat} SOURCE={source}
 srun bash -c '
     path=$($LEAT stage path {name}@v1 --to {dir}/nvme-$SLURMD_NODENAME) || exit 1
-    diff -r "$SOURCE" "$path" && echo "same on $SLURMD_NODENAME"'
+    diff -r "$SOURCE" "$path" && echo $SLURMD_NODENAME >>{dir}/jobs/same-$SLURM_JOB_ID'
 """
+
+
+def same_on(s, job):
+    with open("%s/jobs/same-%s" % (s.dir, job)) as f:
+        return sorted(f.read().split())
 
 
 def look(s, name):
@@ -225,8 +231,7 @@ def test_option(s):
     job = s.submit("echo env $LEAT_STAGE $LEAT_STAGE_DIR\n" + look(s, "one"), "--stage=one@v1")
     s.ends(job)
     out = s.output(job)
-    assert sorted(w for w in out.split("\n") if w.startswith("same")) == \
-        ["same on " + n for n in NODES], out
+    assert same_on(s, job) == NODES, out
     assert "env one@v1 %s/nvme-n" % s.dir in out, out
     # it was the burst buffer that did it, before the job started
     with open(s.dir + "/slurmctld.log") as f:
@@ -237,7 +242,7 @@ def test_directive(s):
     make_set(s.c, "two")
     job = s.submit("#BB_LUA leat=two@v1 limit=1G\n" + look(s, "two"))
     s.ends(job)
-    assert s.output(job).count("same on") == 4, s.output(job)
+    assert same_on(s, job) == NODES, s.output(job)
 
 
 def test_reasons(s):
@@ -319,20 +324,23 @@ def test_without_burst_buffer(s):
     s.write("job_submit.lua", "function slurm_job_submit(...) return slurm.SUCCESS end\n"
             "function slurm_job_modify(...) return slurm.SUCCESS end\nreturn slurm.SUCCESS\n")
     out = s.run("srun", "-N4", "--stage=four@v1", "bash", "-c",
-                "test -e $(%s/leat stage path $LEAT_STAGE)/f2 && echo ok" % BUILD)
-    assert out.stdout.count("ok") == 4, (out.stdout, out.stderr)
+                "test -e $(%s/leat stage path $LEAT_STAGE)/f2 && >%s/jobs/ok-$SLURMD_NODENAME" %
+                (BUILD, s.dir))
+    assert len(glob.glob(s.dir + "/jobs/ok-n*")) == 4, (out.stdout, out.stderr)
     out = s.run("srun", "-N2", "--stage=none@v2", "hostname", check=False)
     assert out.returncode != 0 and "none@v2 is not staged" in out.stderr, out.stderr
     wait_until(s.all_idle, 60, "no node is drained")
 
 
-# What each process says of itself: which way, rank, world, ranks of its node.
+# What each process says of itself: which way, rank, world, ranks of its node. It writes a file
+# of its own (see LOOK). A task that fails ends the job, with its words.
 TOLD = """
 import os, sys
 from leat import rank_and_world
 from leat._ranks import ranks_of_node
 rank, world = rank_and_world()
-print("told", sys.argv[1], rank, world, ranks_of_node(rank, world), flush=True)
+with open("%s/%s.%d" % (sys.argv[1], sys.argv[2], os.getpid()), "x") as f:
+    print(rank, world, ranks_of_node(rank, world), file=f)
 """
 # torchrun of an old torch does not start under a new Python: what it sets, for two processes.
 TORCHRUN = """#!/bin/bash
@@ -340,20 +348,22 @@ first=$((SLURM_PROCID * 2)) world=$((SLURM_STEP_NUM_TASKS * 2))
 for k in 0 1; do
     RANK=$((first + k)) WORLD_SIZE=$world LOCAL_RANK=$k LOCAL_WORLD_SIZE=2 "$@" &
 done
-wait
+wait -n && wait -n
 """
-LAUNCHERS = """
+TELL = """
+set -e
 export PYTHONPATH={dir}/py OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_rmaps_base_oversubscribe=1
-told="/usr/bin/python3 {dir}/told.py"
+told="/usr/bin/python3 {dir}/told.py {dir}/jobs/told-$SLURM_JOB_ID"
+mkdir {dir}/jobs/told-$SLURM_JOB_ID
+"""
+LAUNCHERS = TELL + """
 $told batch
 srun $told srun
 srun -n4 -N2 --mpi=pmi2 $told pmi2
 srun -N4 -n4 --ntasks-per-node=1 {dir}/torchrun $told torchrun
 bash -c "$told shell"
 """
-MPIRUN = """
-export PYTHONPATH={dir}/py OMPI_MCA_oob_tcp_if_include=lo OMPI_MCA_rmaps_base_oversubscribe=1
-told="/usr/bin/python3 {dir}/told.py"
+MPIRUN = TELL + """
 if type mpirun.openmpi >/dev/null 2>&1; then
     mpirun.openmpi -np 2 $told ompi
     srun -N1 -n1 --overlap mpirun.openmpi -np 2 $told ompi-in-srun
@@ -366,11 +376,12 @@ fi
 
 
 def told_by(s, job):
+    """{way: what its processes said, sorted}"""
     result = {}
-    for line in s.output(job).split("\n"):
-        if line.startswith("told "):
-            _, way, *numbers = line.split()
-            result.setdefault(way, []).append(tuple(map(int, numbers)))
+    for path in glob.glob("%s/jobs/told-%s/*" % (s.dir, job)):
+        with open(path) as f:
+            way = os.path.basename(path).rsplit(".", 1)[0]
+            result.setdefault(way, []).append(tuple(map(int, f.read().split())))
     return {way: sorted(ranks) for way, ranks in result.items()}
 
 
@@ -415,7 +426,7 @@ def test_agents(s):
                 "agent_of() { local v=agent_$1; printf '%s' \"${!v}\"; }\n")
         job = s.submit("#BB_LUA leat=five@v1\n" + look(s, "five"))
         s.ends(job)
-        assert s.output(job).count("same on") == 4, s.output(job)
+        assert same_on(s, job) == NODES, s.output(job)
         wait_until(s.all_idle, 60, "the epilogs have ended")
         for node in NODES:  # the epilog has given the leases back
             s.c.leat("stage", "evict", "five@v1", "--to", "%s/nvme-%s" % (s.dir, node))
