@@ -14,12 +14,12 @@
 
 static json_t *copy_json(const struct leat_stage_copy *c)
 {
-	json_t *o =
-		json_pack("{s:s,s:s,s:I,s:I,s:I,s:b,s:b,s:I}", "state",
-			  leat_stage_state_text(c->state), "id", c->id, "files",
-			  (json_int_t)c->files, "bytes", (json_int_t)c->bytes,
-			  "bytes_verified", (json_int_t)c->bytes_verified, "leased", c->leased != 0,
-			  "pinned", c->pinned != 0, "used", (json_int_t)c->used_s);
+	json_t *o = json_pack("{s:s,s:s,s:I,s:I,s:I,s:I,s:b,s:b,s:I}", "state",
+			      leat_stage_state_text(c->state), "id", c->id, "files",
+			      (json_int_t)c->files, "bytes", (json_int_t)c->bytes, "bytes_data",
+			      (json_int_t)c->bytes_data, "bytes_verified",
+			      (json_int_t)c->bytes_verified, "leased", c->leased != 0, "pinned",
+			      c->pinned != 0, "used", (json_int_t)c->used_s);
 
 	int rc = name_json_set(o, "source", c->source);
 	if (rc == 0)

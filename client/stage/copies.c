@@ -46,6 +46,7 @@ static void count_files(const struct local_store *s, const struct manifest *m,
 		if (store_has_file(s, i)) {
 			c->files++;
 			c->bytes += m->files[i].size;
+			c->bytes_data += manifest_file_data(m, &m->files[i]);
 		}
 	}
 }

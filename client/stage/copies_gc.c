@@ -65,7 +65,7 @@ static uint64_t bytes_of(const struct candidates *l, const struct leat_stage_cop
 {
 	if (c->state == LEAT_COPY_READY || c->state == LEAT_COPY_STALE ||
 	    c->state == LEAT_COPY_SHARED)
-		return c->bytes_verified;
+		return c->bytes_data;
 	struct local_store *s = malloc(sizeof(*s));
 	struct manifest *m = manifest_of(l->io, l->to, c->id, "");
 	uint64_t bytes = c->bytes_verified;

@@ -3,7 +3,8 @@
  *   1. First every file is looked at (fetch_part.c): what has its bits is done.
  *   2. Fibers take chunks in the order of the plan. If the part file existed before, what is there
  *      is verified first and kept if right; else the chunk comes from another node, or from the
- *      source; it is verified block by block, and written.
+ *      source, unless its checksums say that it is all zeros; it is verified block by block, and
+ *      written, but for blocks of zeros.
  *   3. Checkpoints make it durable. A failure stops all fibers after the chunk at hand; a last
  *      checkpoint keeps what was verified.
  * Another node that wants a chunk (fetch_give) is given it from the disk, or has it fetched at
@@ -212,7 +213,11 @@ static int fetch_chunk(struct part *p, uint64_t chunk, struct slot *s, bool dema
 		chunk_verified(p, index, len);
 		return 0;
 	}
-	TRY(obtain(p, chunk, s, demand));
+	bool zeros;
+	if (manifest_run(ft->o.manifest, p->f, off, off + len, &zeros) != len || !zeros)
+		TRY(obtain(p, chunk, s, demand));
+	else if (demand || ft->work[p->index].existed)
+		memset(s->data, 0, len);
 	int rc = part_write(p, s->data, len, off);
 	if (rc < 0)
 		fetch_fail_local(ft, rc, p->f->path, "cannot write the copy");

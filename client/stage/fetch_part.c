@@ -1,6 +1,8 @@
 /*
- * Part files. A checkpoint, at least once a second, syncs all part files with new chunks, then sets
- * their bits and syncs the bitmap, then gives the finished ones their names.
+ * Part files. Blocks of zeros, as the manifest's checksums tell them, are holes: neither allocated
+ * nor written; where something else was before they are punched. A checkpoint, at least once a
+ * second, syncs all part files with new chunks, then sets their bits and syncs the bitmap, then
+ * gives the finished ones their names.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -134,6 +136,22 @@ static int open_to_write(struct env *env, const char *path, struct env_file **re
 	return rc < 0 ? rc : env_file_open(env, path, O_RDWR, 0, ret_file);
 }
 
+/* What was set aside for this file at admission becomes its own. */
+static int allocate(struct fetch *ft, struct part *p)
+{
+	const struct manifest *m = ft->o.manifest;
+	bool zeros;
+	store_reserve_use(ft->o.store, p->index, manifest_file_data(m, p->f));
+	for (uint64_t off = 0, n; off < p->f->size; off += n) {
+		n = manifest_run(m, p->f, off, p->f->size, &zeros);
+		int rc = zeros ? 0 : env_file_fallocate(p->file, 0, off, n);
+		if (rc == -LE_NOTSUP)
+			return 0;
+		TRY(rc);
+	}
+	return 0;
+}
+
 static int open_file(struct fetch *ft, struct part *p)
 {
 	struct work *w = &ft->work[p->index];
@@ -156,12 +174,7 @@ static int open_file(struct fetch *ft, struct part *p)
 	ft->new_parts |= 1u << store_place(ft->o.store, p->index);
 	if ((uint64_t)st.st_size != p->f->size)
 		TRY(env_file_truncate(p->file, p->f->size));
-	if (p->f->size == 0)
-		return 0;
-	/* What was set aside for this file at admission becomes its own. */
-	store_reserve_use(ft->o.store, p->index, p->f->size);
-	int rc = env_file_fallocate(p->file, 0, 0, p->f->size);
-	return rc == -LE_NOTSUP ? 0 : rc;
+	return allocate(ft, p);
 }
 
 static struct part *part_create(struct fetch *ft, uint32_t file)
@@ -210,7 +223,7 @@ struct part *part_get(struct fetch *ft, uint32_t file)
 
 /* What is moved once is not worth a copy of it in the page cache, nor the time that takes; the end
  * of a file is, which is no whole unit. Both reach the disk by the same sync. */
-int part_write(struct part *p, const void *buf, uint32_t len, uint64_t off)
+static int write_run(struct part *p, const void *buf, uint32_t len, uint64_t off)
 {
 	uint32_t whole = p->direct ? len / DIRECT_UNIT * DIRECT_UNIT : 0;
 	if (whole) {
@@ -224,6 +237,26 @@ int part_write(struct part *p, const void *buf, uint32_t len, uint64_t off)
 	if (whole == len)
 		return 0;
 	return env_file_pwrite(p->file, (const char *)buf + whole, len - whole, off + whole);
+}
+
+static int write_zeros(struct part *p, const void *buf, uint32_t len, uint64_t off)
+{
+	const int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+	if (!p->fetch->work[p->index].existed)
+		return 0;
+	int rc = env_file_fallocate(p->file, how, off, len);
+	return rc == -LE_NOTSUP ? write_run(p, buf, len, off) : rc;
+}
+
+int part_write(struct part *p, const void *buf, uint32_t len, uint64_t off)
+{
+	for (uint32_t at = 0, n; at < len; at += n) {
+		const char *from = (const char *)buf + at;
+		bool zeros;
+		n = (uint32_t)manifest_run(p->fetch->o.manifest, p->f, off + at, off + len, &zeros);
+		TRY(zeros ? write_zeros(p, from, n, off + at) : write_run(p, from, n, off + at));
+	}
+	return 0;
 }
 
 void part_put(struct part *p)

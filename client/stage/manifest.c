@@ -137,6 +137,53 @@ int64_t manifest_check(const struct manifest *m, const struct manifest_file *f, 
 	return -1;
 }
 
+uint64_t manifest_zeros_sum(uint32_t block)
+{
+	static uint8_t zeros[MANIFEST_CHUNK];
+	/* One for each power of two from the smallest block on; 0: not known yet. */
+	static _Atomic uint64_t sums[16];
+	uint32_t k = 0;
+	while (MANIFEST_BLOCK_MIN << k < block)
+		k++;
+	ASSERT(MANIFEST_BLOCK_MIN << k == block && block <= sizeof(zeros));
+	uint64_t sum = sums[k];
+	if (sum == 0)
+		sums[k] = sum = checksum64(zeros, block);
+	return sum;
+}
+
+uint64_t manifest_run(const struct manifest *m, const struct manifest_file *f, uint64_t off,
+		      uint64_t end, bool *ret_zeros)
+{
+	ASSERT(off % f->block == 0 && off < end && end <= f->size);
+	uint64_t zeros = manifest_zeros_sum(f->block), n = (end - off + f->block - 1) / f->block;
+	uint64_t whole = f->size / f->block, b = off / f->block, done = 0;
+	const uint64_t *sums = m->sums + f->first_sum;
+	*ret_zeros = b < whole && sums[b] == zeros;
+	while (done < n && (b + done < whole && sums[b + done] == zeros) == *ret_zeros)
+		done++;
+	return done < n ? done * f->block : end - off;
+}
+
+uint64_t manifest_file_data(const struct manifest *m, const struct manifest_file *f)
+{
+	uint64_t data = 0;
+	bool zeros;
+	for (uint64_t off = 0, n; off < f->size; off += n) {
+		n = manifest_run(m, f, off, f->size, &zeros);
+		data += zeros ? 0 : n;
+	}
+	return data;
+}
+
+uint64_t manifest_data(const struct manifest *m)
+{
+	uint64_t data = 0;
+	for (uint32_t i = 0; i < m->n_files; i++)
+		data += manifest_file_data(m, &m->files[i]);
+	return data;
+}
+
 /* For one more member, in an array whose members begin with their path: -LE_INVAL unless this one
  * comes behind them. */
 static int make_room(void *array, uint32_t n, uint32_t *cap, size_t size, const char *path)

@@ -123,6 +123,15 @@ int64_t manifest_find_link(const struct manifest *m, const char *path);
  * multiple of the block, data ends at a multiple or at the file's end. */
 int64_t manifest_check(const struct manifest *m, const struct manifest_file *f, uint64_t off,
 		       const void *data, uint64_t len);
+/* The checksum of a whole block of zeros; block: as a manifest has it. */
+uint64_t manifest_zeros_sum(uint32_t block);
+/* How many bytes from off on, where a block begins, up to end (at most the file's size) are alike:
+ * in blocks of zeros, or not. The last block of a file, if it is no whole one, is not. */
+uint64_t manifest_run(const struct manifest *m, const struct manifest_file *f, uint64_t off,
+		      uint64_t end, bool *ret_zeros);
+/* Bytes that are in no block of zeros: what the copy takes of a disk, of one file and of all. */
+uint64_t manifest_file_data(const struct manifest *m, const struct manifest_file *f);
+uint64_t manifest_data(const struct manifest *m);
 
 /* ---- making one ---- */
 int manifest_create(struct manifest **ret_manifest) CHECK_RESULT;

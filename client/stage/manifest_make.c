@@ -34,6 +34,7 @@ struct chunk_job {
 	struct vol_file *file;
 	struct manifest_file *f;
 	uint64_t next, n; /* chunks: shared by the fibers of one file */
+	struct vol_run run;
 };
 
 static void fail(struct making *mk, int rc, const char *path, const char *what)
@@ -50,22 +51,37 @@ static bool stopped(struct making *mk)
 	return mk->rc != 0;
 }
 
-static int sum_chunk(struct making *mk, struct vol_file *file, struct manifest_file *f,
-		     uint64_t chunk)
+/* A whole chunk: smaller files are not worth asking. */
+static bool is_hole(struct chunk_job *job, uint64_t off, uint32_t len)
 {
-	struct slot *s;
+	struct vol_run run = job->run;
+	if (len < MANIFEST_CHUNK)
+		return false;
+	vol_run_at(job->file, job->f->size, off, &run);
+	if (run.hole > job->run.hole)
+		job->run = run;
+	return off + len <= run.data;
+}
+
+static int sum_chunk(struct chunk_job *job, uint64_t chunk)
+{
+	struct making *mk = job->mk;
+	const struct manifest_file *f = job->f;
+	struct slot *s = NULL;
+	uint64_t off = chunk * MANIFEST_CHUNK;
 	uint32_t len = manifest_chunk_len(f, chunk);
-	TRY(slot_get(mk->pool, NO_DEADLINE, &s));
-	int rc = vol_pread_all(file, s->data, len, chunk * MANIFEST_CHUNK);
-	if (rc == 0) {
-		uint64_t b = f->first_sum + chunk * (MANIFEST_CHUNK / f->block);
-		for (uint32_t at = 0; at < len; at += f->block)
-			mk->m->sums[b++] =
-				checksum64(s->data + at, len - at < f->block ? len - at : f->block);
+	uint64_t *sum = mk->m->sums + f->first_sum + off / f->block;
+	bool hole = is_hole(job, off, len);
+	int rc = hole ? 0 : slot_get(mk->pool, NO_DEADLINE, &s);
+	if (rc == 0 && !hole)
+		rc = vol_pread_all(job->file, s->data, len, off);
+	for (uint32_t at = 0; rc == 0 && at < len; at += f->block)
+		*sum++ = hole ? manifest_zeros_sum(f->block)
+			      : checksum64(s->data + at, len - at < f->block ? len - at : f->block);
+	if (rc == 0)
 		mk->bytes += len;
-		if (mk->progress && mk->progress->report)
-			mk->progress->report(mk->progress->arg, mk->bytes);
-	}
+	if (rc == 0 && mk->progress && mk->progress->report)
+		mk->progress->report(mk->progress->arg, mk->bytes);
 	slot_unref(s);
 	return rc;
 }
@@ -75,7 +91,7 @@ static void sum_chunks(void *arg)
 	struct chunk_job *job = *(struct chunk_job **)arg;
 	while (job->next < job->n && !stopped(job->mk)) {
 		uint64_t chunk = job->next++;
-		int rc = sum_chunk(job->mk, job->file, job->f, chunk);
+		int rc = sum_chunk(job, chunk);
 		if (rc < 0)
 			fail(job->mk, rc == -LE_NODATA ? -LE_STALE : rc, job->f->path,
 			     "cannot read it");
@@ -84,7 +100,7 @@ static void sum_chunks(void *arg)
 
 static void read_sums(struct making *mk, struct vol_file *file, struct manifest_file *f)
 {
-	struct chunk_job job = {mk, file, f, 0, manifest_file_chunks(f)}, *jobs[WIDTH];
+	struct chunk_job job = {mk, file, f, 0, manifest_file_chunks(f), {0}}, *jobs[WIDTH];
 	for (uint32_t i = 0; i < WIDTH; i++)
 		jobs[i] = &job;
 	uint32_t width = job.n <= SMALL_CHUNKS ? 1 : WIDTH;
@@ -111,7 +127,9 @@ static int on_sum(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole
 		if (len - done < want || (!hole && len != want) || want > sizeof(zeros))
 			return 1;
 		im->m->sums[im->f->first_sum + im->at / im->f->block] =
-			hole ? checksum64(zeros, want) : sum;
+			!hole                  ? sum
+			: want == im->f->block ? manifest_zeros_sum(want)
+					       : checksum64(zeros, want);
 		im->at += want;
 		done += want;
 	}

@@ -83,21 +83,38 @@ static int on_sum(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole
 		  (hole || len == block_len(s, off));
 	for (uint64_t end = off + len; s->same && s->at < end; s->at += block_len(s, s->at)) {
 		uint32_t n = block_len(s, s->at);
-		s->same = (hole ? checksum64(zeros, n) : sum) == s->sums[s->at / s->block];
+		uint64_t now = !hole           ? sum
+			       : n == s->block ? manifest_zeros_sum(n)
+					       : checksum64(zeros, n);
+		s->same = now == s->sums[s->at / s->block];
 	}
 	return !s->same;
+}
+
+/* A whole chunk that need not be read: never the last one, which is to be written. */
+static bool is_hole(struct vol_file *f, const struct sums *s, uint64_t off, uint64_t len,
+		    struct vol_run *run)
+{
+	if (len < MANIFEST_CHUNK || off + len == s->size)
+		return false;
+	vol_run_at(f, s->size, off, run);
+	return off + len <= run->data;
 }
 
 /* Reads what was written, where nobody keeps checksums of it. */
 static bool reads_back(struct outgoing *o, struct vol_file *f, const struct sums *s, uint8_t *buf)
 {
+	const uint64_t zeros_sum = manifest_zeros_sum(s->block);
+	struct vol_run run = {0};
 	for (uint64_t off = 0; off < s->size; off += MANIFEST_CHUNK) {
 		uint64_t left = s->size - off, len = left < MANIFEST_CHUNK ? left : MANIFEST_CHUNK;
-		if (o->job->stop || vol_pread_all(f, buf, len, off) < 0)
+		bool hole = is_hole(f, s, off, len, &run);
+		if (o->job->stop || (!hole && vol_pread_all(f, buf, len, off) < 0))
 			return false;
 		for (uint64_t at = 0; at < len; at += s->block) {
 			uint64_t n = len - at < s->block ? len - at : s->block;
-			if (checksum64(buf + at, n) != s->sums[(off + at) / s->block])
+			uint64_t sum = hole ? zeros_sum : checksum64(buf + at, n);
+			if (sum != s->sums[(off + at) / s->block])
 				return false;
 		}
 	}
@@ -141,10 +158,16 @@ static int write_blocks(struct outgoing *o, struct vol_file *to, const struct su
 static int copy_bytes(struct outgoing *o, struct vol_file *from, struct vol_file *to,
 		      struct sums *s, uint8_t *buf)
 {
+	struct vol_run run = {0};
 	for (uint64_t off = 0; off < s->size; off += MANIFEST_CHUNK) {
 		uint64_t left = s->size - off, len = left < MANIFEST_CHUNK ? left : MANIFEST_CHUNK;
 		if (o->job->stop)
 			return -LE_CANCELED;
+		if (is_hole(from, s, off, len, &run)) {
+			for (uint64_t at = off; at < off + len; at += s->block)
+				s->sums[at / s->block] = manifest_zeros_sum(s->block);
+			continue;
+		}
 		int rc = vol_pread_all(from, buf, len, off);
 		if (rc < 0)
 			return rc == -LE_NODATA ? -LE_STALE : rc;

@@ -47,14 +47,15 @@ static uint64_t still_to_allocate(struct stage_job *job, uint32_t i)
 	struct stat st;
 	if (!store_has_file(s, i))
 		return 0;
+	uint64_t data = manifest_file_data(job->m, f);
 	if (s->fresh)
-		return f->size;
+		return data;
 	store_part_path(s, i, path);
 	if (beneath_stat(s->env, path, &st) < 0 &&
 	    (store_data_path(s, i, f->path, path) < 0 || beneath_stat(s->env, path, &st) < 0))
-		return f->size;
+		return data;
 	uint64_t has = (uint64_t)st.st_blocks * 512;
-	return has < f->size ? f->size - has : 0;
+	return has < data ? data - has : 0;
 }
 
 /* The directory in which most of what it had is still free, among those with room. */
@@ -126,8 +127,18 @@ static int add_usage(void *arg, const struct leat_stage_copy *c)
 {
 	struct usage *u = arg;
 	if (strcmp(c->id, u->id) != 0)
-		u->others += c->bytes;
+		u->others += c->bytes_data;
 	return 0;
+}
+
+/* What the copy takes when it is whole. */
+static uint64_t data_bytes(struct stage_job *job)
+{
+	uint64_t bytes = 0;
+	for (uint32_t i = 0; i < job->m->n_files; i++)
+		if (store_has_file(&job->store, i))
+			bytes += manifest_file_data(job->m, &job->m->files[i]);
+	return bytes;
 }
 
 /* Within what all copies together may have? */
@@ -141,7 +152,7 @@ static uint64_t over_capacity(struct stage_job *job)
 	for (uint32_t k = 0; job->o.more_dirs && job->o.more_dirs[k]; k++)
 		rc = copies_list(&job->io, job->o.more_dirs[k], add_usage, &u);
 	(void)rc;
-	uint64_t all = u.others + job->r->bytes + job->extra_bytes;
+	uint64_t all = u.others + data_bytes(job) + job->extra_bytes;
 	return all > job->o.capacity ? all - job->o.capacity : 0;
 }
 
@@ -265,7 +276,9 @@ static int plan(struct stage_job *job)
 	TRY(copies_list(&job->io, job->o.to, add_evictable, job));
 	for (uint32_t k = 0; job->o.more_dirs && job->o.more_dirs[k]; k++)
 		TRY(copies_list(&job->io, job->o.more_dirs[k], add_evictable, job));
-	job->r->bytes_needed = job->m->bytes - job->r->bytes_verified;
+	/* Which of the holes are verified is not known: at most all that is no hole. */
+	uint64_t left = job->m->bytes - job->r->bytes_verified, data = manifest_data(job->m);
+	job->r->bytes_needed = left < data ? left : data;
 	uint64_t room = job->r->bytes_free = stage_free_bytes(job->o.to, job->o.more_dirs);
 	uint64_t over = over_capacity(job);
 	uint64_t want = job->r->bytes_needed ? job->r->bytes_needed + SPARE_BYTES : 0;

@@ -25,6 +25,15 @@ int vol_pread_all(struct vol_file *f, void *buf, uint64_t len, uint64_t off)
 	return (uint64_t)n == len ? 0 : -LE_NODATA;
 }
 
+void vol_run_at(struct vol_file *f, uint64_t size, uint64_t off, struct vol_run *run)
+{
+	if (off >= run->from && off < run->hole)
+		return;
+	*run = (struct vol_run){off, off, size};
+	if (!f->vol->ops->data || f->vol->ops->data(f, off, &run->data, &run->hole) < 0)
+		*run = (struct vol_run){off, off, size};
+}
+
 int vol_read_file(struct vol *v, const char *path, uint64_t max, char **ret_data, size_t *ret_len)
 {
 	struct vol_stat st;

@@ -73,6 +73,9 @@ struct vol_ops {
 	int64_t (*pread_now)(struct vol_file *f, void *buf, uint64_t len,
 			     uint64_t off);                                    /* NULL: never */
 	void (*pread_many)(struct vol *v, struct vol_read *reads, uint32_t n); /* NULL: no gain */
+	/* The next bytes from off on that are in no hole, [*ret_data, *ret_hole), both the file's
+	 * size if there are none; NULL, or -LE_NOTSUP: holes are not known. */
+	int (*data)(struct vol_file *f, uint64_t off, uint64_t *ret_data, uint64_t *ret_hole);
 	int (*pwrite)(struct vol_file *f, const void *buf, uint64_t len, uint64_t off);
 	int (*sync)(struct vol_file *f);
 	int (*sums)(struct vol_file *f,
@@ -118,6 +121,8 @@ static inline int vol_beneath(struct vol *v, const char *dir, struct vol **ret_v
 	return v->ops->beneath ? v->ops->beneath(v, dir, ret_vol) : -LE_NOTSUP;
 }
 int vol_local_beneath(struct env *env, const char *dir, struct vol **ret_vol) CHECK_RESULT;
+/* vol_ops.data of a local descriptor, in a call that may block. */
+int vol_seek_data(int fd, uint64_t off, uint64_t *ret_data, uint64_t *ret_hole) CHECK_RESULT;
 void vol_take_stat(const struct stat *from, struct vol_stat *to);
 
 static inline int vol_stat(struct vol *v, const char *path, struct vol_stat *ret_st)
@@ -149,6 +154,13 @@ static inline int64_t vol_pread_now(struct vol_file *f, void *buf, uint64_t len,
 {
 	return f->vol->ops->pread_now ? f->vol->ops->pread_now(f, buf, len, off) : -LE_AGAIN;
 }
+/* Of a file: the bytes [from, data) are a hole, what begins at data ends at hole. */
+struct vol_run {
+	uint64_t from, data, hole;
+};
+/* The run that off is in, unless run is it already. Where holes are not known all is data. Yields.
+ */
+void vol_run_at(struct vol_file *f, uint64_t size, uint64_t off, struct vol_run *run);
 /* Are many small reads quicker when they are asked for together? Then by vol_pread_many. */
 static inline bool vol_reads_many(const struct vol *v)
 {

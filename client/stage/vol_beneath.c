@@ -288,6 +288,24 @@ static int64_t beneath_pread(struct vol_file *f, void *buf, uint64_t len, uint64
 	return (int64_t)c.len;
 }
 
+static int data_fn(struct call *c)
+{
+	uint64_t data, hole;
+	TRY(vol_seek_data(c->fd, c->off, &data, &hole));
+	c->off = data;
+	c->size = hole;
+	return 0;
+}
+
+static int beneath_data(struct vol_file *f, uint64_t off, uint64_t *ret_data, uint64_t *ret_hole)
+{
+	struct call c = {.fn = data_fn, .fd = fd_of(f), .off = off};
+	TRY(run(f->vol, &c));
+	*ret_data = c.off;
+	*ret_hole = c.size;
+	return 0;
+}
+
 static int beneath_sums(struct vol_file *f,
 			int (*each)(void *arg, uint64_t off, uint32_t len, uint64_t sum, bool hole),
 			void *arg)
@@ -313,6 +331,7 @@ static const struct vol_ops beneath_ops = {
 	.close = beneath_close,
 	.file_stat = beneath_file_stat,
 	.pread = beneath_pread,
+	.data = beneath_data,
 	.sums = beneath_sums,
 	.destroy = beneath_destroy,
 };

@@ -102,6 +102,20 @@ static int64_t local_acl(struct vol *v, const char *path, void *buf, size_t size
 	return c.done;
 }
 
+int vol_seek_data(int fd, uint64_t off, uint64_t *ret_data, uint64_t *ret_hole)
+{
+	off_t data = lseek(fd, (off_t)off, SEEK_DATA), hole = data;
+	if (data >= 0)
+		hole = lseek(fd, data, SEEK_HOLE);
+	else if (errno == ENXIO)
+		hole = data = lseek(fd, 0, SEEK_END);
+	if (data < 0 || hole < 0)
+		return errno == EINVAL ? -LE_NOTSUP : status_from_errno(errno);
+	*ret_data = (uint64_t)data;
+	*ret_hole = (uint64_t)hole;
+	return 0;
+}
+
 struct listing {
 	int (*each)(void *arg, const struct vol_entry *e);
 	void *arg;
@@ -171,6 +185,29 @@ static int64_t local_pread(struct vol_file *f, void *buf, uint64_t len, uint64_t
 static int64_t local_pread_now(struct vol_file *f, void *buf, uint64_t len, uint64_t off)
 {
 	return env_file_pread_now(file_of(f), buf, len, off);
+}
+
+struct data_call {
+	int fd;
+	uint64_t off, data, hole;
+	int rc;
+};
+
+static void data_fn(void *arg)
+{
+	struct data_call *c = arg;
+	c->rc = vol_seek_data(c->fd, c->off, &c->data, &c->hole);
+}
+
+static int local_data(struct vol_file *f, uint64_t off, uint64_t *ret_data, uint64_t *ret_hole)
+{
+	struct data_call c = {.fd = env_file_fd(file_of(f)), .off = off};
+	if (c.fd < 0)
+		return -LE_NOTSUP;
+	TRY(env_offload(env_of(f->vol), data_fn, &c));
+	*ret_data = c.data;
+	*ret_hole = c.hole;
+	return c.rc;
 }
 
 static int local_pwrite(struct vol_file *f, const void *buf, uint64_t len, uint64_t off)
@@ -338,6 +375,7 @@ static const struct vol_ops local_ops = {
 	.file_stat = local_file_stat,
 	.pread = local_pread,
 	.pread_now = local_pread_now,
+	.data = local_data,
 	.pwrite = local_pwrite,
 	.sync = local_sync,
 	.sums = local_sums,
@@ -378,6 +416,7 @@ static const struct vol_ops soft_ops = {
 	.file_stat = local_file_stat,
 	.pread = local_pread,
 	.pread_now = local_pread_now,
+	.data = local_data,
 	.pwrite = local_pwrite,
 	.sync = soft_sync,
 	.sums = local_sums,

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What is staged is complete, or says what is missing: symbolic links, as Hugging Face hub keeps
 them, empty directories, times, names of any bytes, names that begin with .leat; devices and links
-that lead nowhere are told by kind and name, in the exit status too. Of the namespace and of a local
-directory, in and out. timeout: 180"""
+that lead nowhere are told by kind and name, in the exit status too; holes stay holes. Of the
+namespace and of a local directory, in and out. timeout: 180"""
 import base64
 import json
 import os
@@ -272,6 +272,32 @@ def test_a_planted_link_opens_nothing(c):
         assert (a["mode"], a["uid"]) == (0o600, 0), a
         assert (b["mode"], b["uid"]) == (0o400, BOB), b
         assert b["from"].endswith("/planted/bobs/readable"), b
+
+
+def test_holes_need_no_space(c):
+    step = 640 << 20
+    for k, place in enumerate(places(c)):
+        size = (3, 10)[k] << 30
+        src, to = place + "holes", "%s/stage-holes%d" % (c.dir, k)
+        write(src + "/sparse", b"")
+        pieces = {at: os.urandom(65536) for at in range(12288, size, step)}
+        with open(src + "/sparse", "r+b") as f:
+            f.truncate(size)
+            for at, data in pieces.items():
+                f.seek(at)
+                f.write(data)
+        done = leat_json(c, 0, "stage", "in", src, "--to", to, "--capacity", "4M")
+        assert done["bytes"] == size and done["bytes_moved"] <= 32 << 20, done
+        assert leat_json(c, 0, "stage", "status", src, "--to", to)["bytes_data"] <= 2 << 20
+        leat_json(c, 0, "stage", "out", done["path"], place + "holes-out")
+        for path in (done["path"], place + "holes-out"):
+            st = os.stat(path + "/sparse")
+            assert st.st_size == size and st.st_blocks * 512 < 4 << 20, (path, st)
+            with open(path + "/sparse", "rb") as f:
+                for at, data in pieces.items():
+                    f.seek(at - 100)
+                    assert f.read(65636) == bytes(100) + data, (path, at)
+            os.unlink(path + "/sparse")
 
 
 run_tests(globals())

@@ -213,6 +213,7 @@ struct leat_stage_copy {
 	int fail_code;	/* enum leat_stage_code, of FAILED */
 	char fail_path[1024];
 	char message[256];
+	uint64_t bytes_data; /* of bytes: what is not in blocks of zeros, which take no space */
 };
 /* each: non-zero ends the walk and is returned. */
 int leat_stage_list(const char *to, int (*each)(void *arg, const struct leat_stage_copy *c),
