@@ -374,8 +374,10 @@ static int plan_write(struct chunk_tx *tx, const struct chunk_write *w)
 	return 0;
 }
 
-/* A block that is to be replaced as a whole. */
-static int check_placed(struct writer *wr, uint32_t index)
+/* A block that is to be replaced as a whole, by what is at pos of the bulk. What comes packed is
+ * the same if its plain and its packed bytes have the same lengths and sums; plain bytes are
+ * compared: it takes no skill to make others of the same sum. */
+static int check_placed(struct writer *wr, uint32_t index, uint32_t pos)
 {
 	struct chunk_tx *tx = wr->tx;
 	const struct chunk_block *b = &tx->rec->blocks[index], *o;
@@ -385,12 +387,15 @@ static int check_placed(struct writer *wr, uint32_t index)
 	if (!wr->w->placed || old_len == 0)
 		return 0;
 	o = &tx->old->blocks[index];
-	if (o->len == b->len && o->sum == b->sum)
+	if ((b->flags & BLOCK_LZ4) && o->len == b->len && o->sum == b->sum &&
+	    o->stored_len == b->stored_len && o->stored_sum == b->stored_sum)
 		return 0;
 	TRY(writer_stage_get(wr));
 	buf = wr->stage->data + wr->stage_kept;
 	TRY(store_block_read(wr->s, &tx->ent->id, tx->old, index, buf));
-	return is_zero(buf, old_len) ? 0 : -LE_EXIST;
+	if (b->flags & BLOCK_LZ4)
+		return is_zero(buf, old_len) ? 0 : -LE_EXIST;
+	return may_be_placed(wr->w, pos, buf, old_len) ? 0 : -LE_EXIST;
 }
 
 /* At most the first block and the last one do not come whole. */
@@ -406,7 +411,7 @@ static int merge_blocks(struct writer *wr)
 		if (!comes_whole(wr, i))
 			TRY(merge_block(wr, i, fs, fs + p.len, pos));
 		else
-			TRY(check_placed(wr, i));
+			TRY(check_placed(wr, i, pos));
 		pos += piece_room(&p);
 	}
 	return 0;
