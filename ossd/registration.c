@@ -72,7 +72,7 @@ static int learn_sessions(struct registration *g, struct rpc_client *c, uint16_t
 	if (rc == 0)
 		rc = take_sessions(&t->fence, &rep);
 	if (rc == 0) {
-		fence_heard(&t->fence, heard_us, g->fence_ms);
+		fence_heard(&t->fence, heard_us, g->fence_ms, g->read_ms);
 		rc = expire_rows(t, asked_us);
 		grace_look(&t->grace);
 	}
@@ -161,6 +161,8 @@ static int accepted(struct registration *g, struct rpc_client *c,
 	if (rep->heartbeat_ms)
 		g->heartbeat_ms = rep->heartbeat_ms;
 	g->fence_ms = rep->fence_ms;
+	g->read_ms = rep->read_ms;
+	fence_reads_for(&t->fence, g->read_ms);
 	chains_lease(t->chains, sent_us, g->lease_ms);
 	if (!t->ready)
 		log_info("target %u serves at %s", t->id, g->addrs);
@@ -248,8 +250,9 @@ static int heard(struct registration *g, const struct mds_target_heartbeat_rep *
 		g->lease_ms = rep->lease_ms;
 	chains_lease(t->chains, sent_us, g->lease_ms);
 	g->fence_ms = rep->fence_ms;
+	g->read_ms = rep->read_ms;
 	if (rep->sessions_gen == t->fence.gen)
-		fence_heard(&t->fence, sent_us, g->fence_ms);
+		fence_heard(&t->fence, sent_us, g->fence_ms, g->read_ms);
 	return 0;
 }
 
@@ -342,7 +345,7 @@ static int heartbeat(struct registration *g, uint64_t *ret_sent_us)
 		news = rep.sessions_gen != t->fence.gen;
 	} else if (g->lease_ms && rc != -LE_TIMEDOUT && may_go_on(g)) {
 		chains_lease(t->chains, sent_us, g->lease_ms);
-		fence_heard(&t->fence, sent_us, g->fence_ms);
+		fence_heard(&t->fence, sent_us, g->fence_ms, g->read_ms);
 	}
 	rpc_call_fini(&call);
 	return rc == 0 && news ? 1 : judge(g, rc, req.commits);

@@ -16,7 +16,7 @@ struct registration {
 	char mds_addrs[CONFIG_STR_MAX];
 	struct transport *transport;
 	/* lease_ms, fence_ms 0: the metadata server gives none */
-	uint32_t heartbeat_ms, lease_ms, fence_ms;
+	uint32_t heartbeat_ms, lease_ms, fence_ms, read_ms;
 	uint32_t chains_epoch;           /* of the last answer that named chains */
 	int failed; /* the MDS will never take this store */
 	int last_logged;

@@ -120,7 +120,7 @@ enum session_reclaim { RECLAIM_NONE, RECLAIM_ALL, RECLAIM_TAKEOVER };
  * is a member of (in any state), to be adopted (E row) where the epoch is newer; what it holds
  * and is not among them it is no member of any more. targets: encoded target_info of their
  * members. lease_ms: how long after the sending of an answered heartbeat it may serve. chain,
- * epoch: its chain of one member.
+ * epoch: its chain of one member. fence_ms, read_ms: as for heartbeats.
  */
 #define mds_target_register_req_FIELDS(F) \
 	F(uuid, cluster) F(uuid, uuid) F(u32, target) F(u64, commits) F(bytes, addrs) \
@@ -128,19 +128,21 @@ enum session_reclaim { RECLAIM_NONE, RECLAIM_ALL, RECLAIM_TAKEOVER };
 	F(bytes, holds) F(bytes, rack)
 #define mds_target_register_rep_FIELDS(F) \
 	F(u32, target) F(u32, chain) F(u32, epoch) F(u32, map_epoch) F(u32, heartbeat_ms) \
-	F(bytes, chains) F(u32, lease_ms) F(u32, chains_epoch) F(bytes, targets) F(u32, fence_ms)
+	F(bytes, chains) F(u32, lease_ms) F(u32, chains_epoch) F(bytes, targets) F(u32, fence_ms) \
+	F(u32, read_ms)
 /* chains_epoch: as the last answer with chains told it; the reply has chains only when it is
  * another one now. resync: packed (u32 chain, u32 target, u64 chunks done, u64 chunks in all) of
  * the members that this target fills just now. sessions_gen: in the reply the present set of live
  * sessions, in the request the one by which the target judges, with nothing under way of those that
  * have ended. fence_ms: so long after the sending of an answered heartbeat it may take changes of
- * clients, if it knows that set. */
+ * clients, if it knows that set; read_ms: so long it may serve them at all, also reads (0: reads go
+ * on while nobody is heard; no network has less rights than others). */
 #define mds_target_heartbeat_req_FIELDS(F) \
 	F(u32, target) F(uuid, uuid) F(u64, commits) F(u64, capacity) F(u64, used) F(u64, free) \
 	F(u64, incarnation) F(u32, chains_epoch) F(bytes, resync) F(u64, sessions_gen)
 #define mds_target_heartbeat_rep_FIELDS(F) \
 	F(u32, epoch) F(u32, map_epoch) F(u64, sessions_gen) F(bytes, chains) F(u32, lease_ms) \
-	F(u32, chains_epoch) F(bytes, targets) F(u32, fence_ms)
+	F(u32, chains_epoch) F(bytes, targets) F(u32, fence_ms) F(u32, read_ms)
 /* From the source of a resync: this SYNCING member is complete. epoch: of the chain, at the source;
  * -LE_STALE_EPOCH when it is another one now: go on as that one says. */
 #define mds_chain_synced_req_FIELDS(F) F(u32, chain) F(u32, epoch) F(u32, target)

@@ -62,6 +62,13 @@ static int tell_chains(struct op *op, uint32_t target, struct bytes *ret_chains,
 	return buf != NULL ? 0 : -LE_NOMEM;
 }
 
+/* Where networks differ, sessions may end because their rights were taken away: what object servers
+ * do not hear of does not go on there. */
+static uint32_t read_ms(const struct op *op)
+{
+	return op->m->exports.n > 0 ? op->m->params.lease_ms : 0;
+}
+
 int mds_target_register(struct op *op, const void *vin, void *vout)
 {
 	struct mds_target_register_rep *out = vout;
@@ -69,6 +76,7 @@ int mds_target_register(struct op *op, const void *vin, void *vout)
 	TRY(check_role(op));
 	TRY(target_register(&op->m->cluster, vin, vout));
 	heard_on(op, out->target);
+	out->read_ms = read_ms(op);
 	return tell_chains(op, out->target, &out->chains, &out->targets);
 }
 
@@ -81,6 +89,7 @@ int mds_target_heartbeat(struct op *op, const void *vin, void *vout)
 	TRY(target_heartbeat(&op->m->cluster, vin, vout));
 	heard_on(op, in->target);
 	out->sessions_gen = op->m->sessions.gen;
+	out->read_ms = read_ms(op);
 	if (in->chains_epoch == out->chains_epoch)
 		return 0;
 	if (!membership_may_tell(&op->m->cluster))

@@ -36,12 +36,18 @@ void fence_set(struct fence *f, uint64_t gen, uint64_t *live, size_t n, uint64_t
 	f->gen = gen;
 }
 
-void fence_heard(struct fence *f, uint64_t sent_us, uint32_t fence_ms)
+void fence_heard(struct fence *f, uint64_t sent_us, uint32_t fence_ms, uint32_t read_ms)
 {
-	uint64_t until_us = sent_us + fence_ms * 1000ull;
+	if (sent_us < f->heard_us)
+		return; /* answers may overtake each other */
+	f->heard_us = sent_us;
+	f->fence_ms = fence_ms;
+	f->read_ms = read_ms;
+}
 
-	if (until_us > f->until_us)
-		f->until_us = until_us;
+void fence_reads_for(struct fence *f, uint32_t read_ms)
+{
+	f->read_ms = read_ms;
 }
 
 bool fence_lives(const struct fence *f, uint64_t session)
@@ -50,16 +56,26 @@ bool fence_lives(const struct fence *f, uint64_t session)
 	       (f->n > 0 && bsearch(&session, f->live, f->n, sizeof(*f->live), compare) != NULL);
 }
 
-bool fence_ended(const struct fence *f, uint64_t session)
+/* Nobody has been heard for so long. */
+static bool silent_for(const struct fence *f, uint32_t ms)
 {
-	return !f->open && !fence_lives(f, session);
+	return env_now_us(f->env) >= f->heard_us + ms * 1000ull || f->heard_us == 0;
+}
+
+int fence_admit_any(const struct fence *f, uint64_t session)
+{
+	if (f->open)
+		return 0;
+	if (!fence_lives(f, session))
+		return -LE_SESSION_GONE;
+	return f->read_ms > 0 && silent_for(f, f->read_ms) ? -LE_NO_LEASE : 0;
 }
 
 int fence_admit(const struct fence *f, uint64_t session)
 {
 	if (f->open)
 		return 0;
-	if (env_now_us(f->env) >= f->until_us)
+	if (silent_for(f, f->fence_ms))
 		return -LE_NO_LEASE;
 	return fence_lives(f, session) ? 0 : -LE_SESSION_GONE;
 }

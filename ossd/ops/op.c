@@ -29,8 +29,8 @@ int op_admit(struct rpc_req *r, enum chain_need need, struct chain **ret_chain)
 	if (r->peer->role != ROLE_MDS && r->hdr.session == MDS_SESSION)
 		return -LE_PERM;
 	/* Nor may it read: what it was allowed ended with it, whatever its capability says. */
-	if (op_is_client(r->hdr.session) && fence_ended(&op_target(r)->fence, r->hdr.session))
-		return -LE_SESSION_GONE;
+	if (op_is_client(r->hdr.session))
+		TRY(fence_admit_any(&op_target(r)->fence, r->hdr.session));
 	/* A copy holds no space, and comes over a connection that has a session of its own. */
 	if (r->hdr.session != SESSION_COPY)
 		op_peer_session(op_target(r), r->peer, r->hdr.session);

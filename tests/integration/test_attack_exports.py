@@ -5,6 +5,7 @@ its own making. It comes from other addresses of the loopback interface."""
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -310,6 +311,39 @@ def test_a_read_right_ends_with_its_session(c):
             time.sleep(1)
             said = read_all(*began)
             assert list(said.values()).count(("OK", len(data))) == 2, said
+
+
+def test_a_server_that_is_out_of_touch_reads_for_nobody(c):
+    """It could not hear that a session has ended: with one copy, as with several."""
+    top = c.mnt() + "/single"
+    os.mkdir(top)
+    c.leat("layout", "set", "--replicas", "1", top)
+    data = b"secret " * 512
+    put(top + "/data", data)
+    rows(c)
+    with peer(c, FREE) as p:
+        p.open_session()
+        attr = p.walk("/single/data", cred())
+        status, rep = p.ask("mds_open", cred=cred(), ino=attr["ino"], flags=os.O_RDONLY)
+        assert status == "OK"
+        targets, chains = p.map()
+        where = {"targets": targets, "key": c.dev + "/key", "source": FREE}
+        chains = {k: ch for k, ch in chains.items() if ch["replicas"] == 1}
+        who = (attr["ino"], rep["cap"]["gen"], rep["cap"])
+
+        def held(status):
+            said = read_all(p, who, chains, where)
+            return [v for v in said.values() if v[0] == status and v[1] in (None, len(data))], said
+
+        assert len(held("OK")[0]) == 1, held("OK")
+        c.kill("mds", signal.SIGSTOP)
+        try:
+            time.sleep(2)
+            found, said = held("NO_LEASE")
+            assert len(found) == len(said), said
+        finally:
+            c.kill("mds", signal.SIGCONT)
+        wait_until(lambda: len(held("OK")[0]) == 1, 10, "it is heard again")
 
 
 # ---- numbers of inodes ----

@@ -10,6 +10,7 @@
 #include "tests/unit/ossd/chain/chain_rig.h"
 
 #define FENCE_MS 3000u
+#define READ_MS  1000u
 
 static const struct chunk_id one = {{5}, 1, 0};
 
@@ -66,7 +67,7 @@ static void reads(struct chain_rig *r)
 		f->open = false;
 		assert_int_equal(crig_read_as(r, i, 9, &one, buf, RIG_BS), RIG_BS);
 		live(f, 5, 12, 8, 12);
-		fence_heard(f, loop_now_us(), FENCE_MS);
+		fence_heard(f, loop_now_us(), FENCE_MS, 0);
 		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), RIG_BS);
 		assert_int_equal(crig_read_as(r, i, 13, &one, buf, RIG_BS), RIG_BS);
 		assert_int_equal(crig_read_as(r, i, 9, &one, buf, RIG_BS), -LE_SESSION_GONE);
@@ -88,6 +89,42 @@ static void test_reads(void **state)
 	chain_rig_run(1, 3, reads);
 }
 
+/* Where sessions may lose their rights nothing is read that nobody has told of for so long. */
+static void reads_with_rights(struct chain_rig *r)
+{
+	static uint8_t buf[RIG_BS];
+
+	assert_int_equal(write_once(r, 8, 1), 0);
+	crig_wait_quiet(r);
+	for (uint32_t i = 0; i < r->n; i++) {
+		struct fence *f = &r->m[i].target.fence;
+		uint64_t now = loop_now_us();
+
+		f->open = false;
+		/* It has registered, and does not know yet who lives. */
+		fence_reads_for(f, READ_MS);
+		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), -LE_NO_LEASE);
+		live(f, 5, 12, 8, 12);
+		fence_heard(f, now, FENCE_MS, READ_MS);
+		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), RIG_BS);
+		assert_int_equal(crig_read_as(r, i, 9, &one, buf, RIG_BS), -LE_SESSION_GONE);
+		/* An answer of before there was such a network, which was overtaken. */
+		fence_heard(f, now - 1, FENCE_MS, 0);
+		(void)!fiber_sleep_us(READ_MS * 1000);
+		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), -LE_NO_LEASE);
+		assert_int_equal(crig_read_as(r, i, 9, &one, buf, RIG_BS), -LE_SESSION_GONE);
+		fence_heard(f, loop_now_us(), FENCE_MS, READ_MS);
+		assert_int_equal(crig_read_as(r, i, 8, &one, buf, RIG_BS), RIG_BS);
+	}
+}
+
+static void test_reads_with_rights(void **state)
+{
+	(void)state;
+	chain_rig_run(1, 1, reads_with_rights);
+	chain_rig_run(1, 3, reads_with_rights);
+}
+
 static void fenced(struct chain_rig *r)
 {
 	struct fence *f = &r->m[0].target.fence;
@@ -97,7 +134,7 @@ static void fenced(struct chain_rig *r)
 	/* Nobody has told yet who lives. */
 	assert_int_equal(write_once(r, 8, 1), -LE_NO_LEASE);
 	live(f, 5, 12, 8, 12);
-	fence_heard(f, loop_now_us(), FENCE_MS);
+	fence_heard(f, loop_now_us(), FENCE_MS, 0);
 	assert_int_equal(write_once(r, 8, 1), 0);
 	assert_int_equal(write_once(r, 9, 1), -LE_SESSION_GONE);
 	assert_int_equal(write_once(r, 13, 1), 0); /* newer than the list */
@@ -123,7 +160,7 @@ static void fenced(struct chain_rig *r)
 	assert_int_equal(write_once(r, 12, 1), 0);
 	(void)!fiber_sleep_us(FENCE_MS * 1000);
 	assert_int_equal(write_once(r, 12, 2), -LE_NO_LEASE);
-	fence_heard(f, loop_now_us(), FENCE_MS);
+	fence_heard(f, loop_now_us(), FENCE_MS, 0);
 	assert_int_equal(write_once(r, 12, 2), 0);
 }
 
@@ -139,6 +176,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_fenced),
 		cmocka_unit_test(test_reads),
+		cmocka_unit_test(test_reads_with_rights),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
