@@ -265,46 +265,53 @@ static int local_symlink(struct vol *v, const char *target, const char *path)
 	return c.rc;
 }
 
-/* Without a list where the file system has none, or there is none to be kept. */
-static int set_acl(const char *path, const struct rights *r, uint32_t mode)
+/* Without a list where the file system has none, or there is none to be kept. self: its name by the
+ * descriptor. */
+static int set_acl(const char *self, const struct rights *r, uint32_t mode)
 {
 	static const char access[] = "system.posix_acl_access", dflt[] = "system.posix_acl_default";
 	const struct rights bare = rights_without_acl(r);
-	if ((lremovexattr(path, access) < 0 && errno != ENODATA && errno != ENOTSUP) ||
-	    (lremovexattr(path, dflt) < 0 && errno != ENODATA && errno != ENOTSUP &&
+	if ((removexattr(self, access) < 0 && errno != ENODATA && errno != ENOTSUP) ||
+	    (removexattr(self, dflt) < 0 && errno != ENODATA && errno != ENOTSUP &&
 	     errno != EACCES && errno != EPERM))
 		return status_from_errno(errno);
-	if (chmod(path, bare.mode & mode) < 0)
+	if (chmod(self, bare.mode & mode) < 0)
 		return status_from_errno(errno);
 	if (!r->acl_len || (r->mode & mode) != (r->mode & 07777) ||
-	    lsetxattr(path, access, r->acl, r->acl_len, 0) == 0)
+	    setxattr(self, access, r->acl, r->acl_len, 0) == 0)
 		return 0;
 	return errno == ENOTSUP ? 0 : status_from_errno(errno);
 }
 
-static int set_meta(const struct local_meta *c, const struct stat *st)
+/* fd: of O_PATH. What has that name by now may be something else. */
+static int set_meta(int fd, const struct rights *r, int64_t mtime_ns)
 {
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
-					  {c->mtime_ns / 1000000000, c->mtime_ns % 1000000000}};
+					  {mtime_ns / 1000000000, mtime_ns % 1000000000}};
 	uint32_t mode = 07777;
-	if ((st->st_uid != c->r->uid || st->st_gid != c->r->gid) &&
-	    lchown(c->path, c->r->uid, c->r->gid) < 0) {
+	struct stat st;
+	char self[32];
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	if (fstat(fd, &st) < 0)
+		return status_from_errno(errno);
+	if ((st.st_uid != r->uid || st.st_gid != r->gid) &&
+	    fchownat(fd, "", r->uid, r->gid, AT_EMPTY_PATH) < 0) {
 		if (errno != EPERM || geteuid() == 0)
 			return status_from_errno(errno);
-		mode = lchown(c->path, (uid_t)-1, c->r->gid) < 0 ? 01707 : 01777;
+		mode = fchownat(fd, "", (uid_t)-1, r->gid, AT_EMPTY_PATH) < 0 ? 01707 : 01777;
 	}
-	if (!S_ISLNK(st->st_mode))
-		TRY(set_acl(c->path, c->r, mode));
-	return utimensat(AT_FDCWD, c->path, times, AT_SYMLINK_NOFOLLOW) < 0
-		       ? status_from_errno(errno)
-		       : 0;
+	if (!S_ISLNK(st.st_mode))
+		TRY(set_acl(self, r, mode));
+	return utimensat(fd, "", times, AT_EMPTY_PATH) < 0 ? status_from_errno(errno) : 0;
 }
 
 static void set_rights_fn(void *arg)
 {
 	struct local_meta *c = arg;
-	struct stat st;
-	c->rc = lstat(c->path, &st) < 0 ? status_from_errno(errno) : set_meta(c, &st);
+	int fd = open(c->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	c->rc = fd < 0 ? status_from_errno(errno) : set_meta(fd, c->r, c->mtime_ns);
+	if (fd >= 0)
+		close(fd);
 }
 
 static int local_set_rights(struct vol *v, const char *path, const struct rights *r,
