@@ -49,16 +49,20 @@ static const struct {
 	{ONE(mds_quota_set, ino)},
 };
 
+static bool has_open(const struct op *op, struct ino ino)
+{
+	const struct open *o =
+		op->session != NULL ? open_find(&op->m->opens, op->session, ino) : NULL;
+
+	return o != NULL && o->granted != 0;
+}
+
 bool reach_knows(const struct op *op, struct ino ino)
 {
-	const struct lease *l;
-	const struct open *o;
+	const struct lease *l =
+		op->session != NULL ? lease_find(&op->m->leases, ino, op->session) : NULL;
 
-	if (op->session == NULL)
-		return false;
-	l = lease_find(&op->m->leases, ino, op->session);
-	o = open_find(&op->m->opens, op->session, ino);
-	return (l != NULL && !l->claimed) || (o != NULL && o->granted != 0);
+	return (l != NULL && !l->claimed) || has_open(op, ino);
 }
 
 /* All the way up to the root, and this one too. */
@@ -97,7 +101,8 @@ static int check_one(struct op *op, const struct cred *c, struct ino ino)
 	struct name last, *other;
 	int rc;
 
-	if (ino_equal(ino, LEAT_ROOT_INO) || reach_knows(op, ino))
+	/* A lease is the session's, and so whoever's lookup brought it: nothing to this user. */
+	if (ino_equal(ino, LEAT_ROOT_INO) || has_open(op, ino))
 		return 0;
 	rc = inode_get(op->store, ino, VIEW_NEWEST, NULL, &rec);
 	if (rc < 0)

@@ -426,6 +426,10 @@ def test_no_inode_is_used_past_a_directory_that_may_not_be_searched(c):
             if M.kind[name] != "WRITE":
                 status, _ = p.ask(name, cred=alice, **values)
                 assert status != "ACCES", (name, values, status)
+        # Her leases are the session's; they are no right of his.
+        for name, values in by_number(ino):
+            status, _ = p.ask(name, cred=bob, **values)
+            assert status == "ACCES", (name, values, status)
         assert p.ask("mds_open", cred=alice, ino=ino["file"], flags=os.O_RDONLY)[0] == "OK"
     # A name that is read but not searched says nothing of the inode.
     os.chmod(top, 0o744)
