@@ -21,7 +21,7 @@ from cluster import SRC
 
 TMP = os.environ.get("TMPDIR") or "/tmp/hooks-hostile"
 LONG = os.environ.get("LEAT_LONG") == "1"
-SCRIPTS = 200 if LONG else 100  # names for the hooks that are scripts; the environments are as many
+SCRIPTS = 200 if LONG else 80  # names for the hooks that are scripts; the environments are as many
 SEED = int(os.environ.get("LEAT_SEED", "29"))
 # What is run in the place of leat, ssh, scontrol, squeue, mount.leat: it writes its arguments and
 # the names of its variables down.
@@ -281,8 +281,8 @@ def test_slurm(place):
         for argv, _ in place.new_calls():
             assert argv[1:3] == ["show", "hostnames"] and not argv[3].startswith("-"), argv
         assert not place.canaries(), (name, place.canaries())
-    for env in hostile_environments(place):
-        for hook in ("prolog", "epilog"):
+    for i, env in enumerate(hostile_environments(place)):
+        for hook in ("prolog", "epilog") if LONG or i % 8 == 0 else ("prolog",):
             p = slurm(place, hook, env=dict(good, **env))
             assert p.returncode == 0, (env, p)
             calls = place.judge(env, said(p))

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """root stages out a user's directory while the user exchanges its files and directories for links,
 pipes and directories of others: no byte of another file is published, and what is published has the
-owners and modes of the source, never more. LEAT_LONG: 1,000 rounds. timeout: 300, long: yes"""
+owners and modes of the source, never more. LEAT_LONG: 1,000 rounds."""
+# timeout: 300
 import json
 import os
 import subprocess
