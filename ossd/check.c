@@ -333,7 +333,8 @@ static int check_open(struct check *c)
 	int rc;
 
 	for (uint32_t i = 0; i < CHECK_BATCH; i++) {
-		c->recs[i] = calloc(1, chunk_record_size(LEAT_BLOCKS_PER_CHUNK_MAX));
+		c->recs[i] = calloc(
+			1, chunk_record_size(LEAT_BLOCKS_PER_CHUNK_MAX, CHUNK_GAPS_MAX));
 		if (!c->recs[i])
 			return -LE_NOMEM;
 	}

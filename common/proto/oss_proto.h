@@ -64,8 +64,9 @@ enum read_flags { READ_VERIFY = 1 };
  * WRITE_ON_BASE: only when the chunk has version base (0: there is none), else -LE_STALE: a copy
  * that comes late changes nothing. WRITE_PAGES: does not wait for leases of chunks: whoever wants
  * to know that these have ended asks by oss_sync. WRITE_ALONE: nor does this, for nobody else has
- * the file open. WRITE_PLACED: an append, where the metadata server has placed it: only over zeros,
- * or what it writes itself, else -LE_EXIST: somebody has written there since.
+ * the file open. WRITE_PLACED: an append, where the metadata server has placed it: only where
+ * nobody has written, be it zeros, or over what it writes itself, else -LE_EXIST: somebody has
+ * written there since.
  */
 #define WRITTEN_BEFORE_S 60
 enum write_flags {
@@ -152,8 +153,9 @@ enum write_flags {
  * back, base is the newest again; what has a higher number was made after that. ANSWER: no
  * chunk, only the answer. session, slot, seq, op, answer: the request that this
  * version answers (seq 0: none). committed: the newest version of the chunk that the sender knows
- * to be committed. Answered twice: ACCEPTED when all members behind hold it in memory, the reply
- * when it is durable there.
+ * to be committed. gaps, of WRITE: what nobody has written of the chunk, u32 off, u32 end each
+ * (ossd/chunk/chunk_gaps.h). Answered twice: ACCEPTED when all members behind hold it in memory,
+ * the reply when it is durable there.
  */
 enum forward_kind {
 	FORWARD_WRITE = 1,
@@ -168,7 +170,7 @@ enum forward_flags { FORWARD_LAZY = 1 };
 	F(u32, kind) F(u32, flags) F(chunk_id, chunk) F(u64, version) F(u64, base) \
 		F(u64, committed) F(u32, chunk_size) F(u32, end) F(i64, mtime_ns) F(u64, sum) \
 			F(u32, off) F(u32, len) F(bytes, pieces) F(u64, session) F(u32, slot) \
-				F(u64, seq) F(u16, op) F(bytes, answer) F(u64, upto)
+				F(u64, seq) F(u16, op) F(bytes, answer) F(u64, upto) F(bytes, gaps)
 #define oss_forward_rep_FIELDS(F)
 /* versions: version_note of what the sender has committed, passed on to the member behind.
  * COMMIT_HURRY: somebody waits for what is pending. leases_ms, from the head: for so long there may

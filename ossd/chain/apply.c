@@ -94,8 +94,9 @@ static struct judgement judge(const struct chain *c, const struct chunk_tx *tx,
 
 /* ---- the change ---- */
 
-static void write_of(struct chain *c, const struct rpc_req *r, const struct oss_forward_req *req,
-		     struct chunk_write *w)
+/* gaps: taken from the message; they last as long as the write. */
+static int write_of(struct chain *c, const struct rpc_req *r, const struct oss_forward_req *req,
+		    struct chunk_gaps *gaps, struct chunk_write *w)
 {
 	*w = (struct chunk_write){
 		.id = chunk_key_of(c->id, &req->chunk),
@@ -104,6 +105,7 @@ static void write_of(struct chain *c, const struct rpc_req *r, const struct oss_
 		.pieces = req->pieces,
 		.bulk = r->bulk,
 		.n_bulk = r->n_bulk,
+		.gaps = gaps,
 	};
 	/* Whether they follow each other is checked later. */
 	for (uint32_t i = 0; i < req->pieces.len / PIECE_WIRE_SIZE; i++) {
@@ -112,6 +114,8 @@ static void write_of(struct chain *c, const struct rpc_req *r, const struct oss_
 		w->off = i ? w->off : p.off;
 		w->len += p.len;
 	}
+	TRY(gaps_decode(req->gaps.data, req->gaps.len, req->end, gaps));
+	return req->kind == FORWARD_WRITE ? chunk_write_check(w) : 0;
 }
 
 static int change(struct version *v, const struct oss_forward_req *req, const struct chunk_write *w)
@@ -307,11 +311,10 @@ static int place(struct chain *c, struct rpc_req *r, const struct oss_forward_re
 	struct chunk_key key = chunk_key_of(c->id, &req->chunk);
 	uint64_t deadline = env_now_us(c->all->env) + BASE_WAIT_US;
 	struct version *v = *ret_version;
+	struct chunk_gaps gaps;
 	struct chunk_write w;
 
-	write_of(c, r, req, &w);
-	if (req->kind == FORWARD_WRITE)
-		TRY(chunk_write_check(&w));
+	TRY(write_of(c, r, req, &gaps, &w));
 	for (;;) {
 		struct judgement j;
 		struct list gone;

@@ -137,7 +137,7 @@ struct attempt {
 	struct slot_vec vec[CHUNK_READ_VECS];
 	uint32_t n_vec, bytes;
 	uint32_t n_legs, n_accepted, timeout_ms, epoch;
-	uint8_t pieces[FORWARD_PIECES];
+	uint8_t pieces[FORWARD_PIECES], gaps[CHUNK_GAPS_ENC_MAX];
 };
 
 struct leg {
@@ -160,6 +160,7 @@ static void put_pieces(struct attempt *a)
 		a->bytes += block_room(b);
 	}
 	a->req.pieces = bytes_of(a->pieces, n * PIECE_WIRE_SIZE);
+	a->req.gaps = bytes_of(a->gaps, gaps_encode(chunk_record_gaps(rec), rec->n_gaps, a->gaps));
 }
 
 static int get_data(struct attempt *a)

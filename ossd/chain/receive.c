@@ -19,7 +19,7 @@ static int take_record(struct care *k, const struct chunk_key *key, struct bytes
 
 	if (chunk_record_summary(key, in.data, in.len, &info) < 0)
 		return -LE_BAD_MESSAGE;
-	rec = chunk_record_create(&k->s->cache, info.n_blocks);
+	rec = chunk_record_create(&k->s->cache, info.n_blocks, info.n_gaps);
 	if (!rec)
 		return -LE_NOMEM;
 	rc = chunk_record_decode(key, in.data, in.len, rec, info.n_blocks);

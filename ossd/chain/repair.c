@@ -48,7 +48,7 @@ static int read_single(struct care *k, const struct chunk_key *key, const struct
 	part->len = 0;
 	if (i == rec->n_blocks)
 		return 0;
-	one = chunk_record_create(&k->s->cache, i + 1);
+	one = chunk_record_create(&k->s->cache, i + 1, 0);
 	if (!one)
 		return -LE_NOMEM;
 	memset(one->blocks, 0, (i + 1) * sizeof(one->blocks[0]));

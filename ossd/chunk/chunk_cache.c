@@ -41,24 +41,32 @@ static void slab_add(struct chunk_cache *c, void **head, size_t size)
 		give_free(head, (char *)(s + 1) + i * size);
 }
 
-static uint32_t record_class(uint32_t n_blocks)
+/* As many blocks as take the room of these, and of the gaps behind them. */
+static uint32_t record_room(uint32_t n_blocks, uint32_t n_gaps)
 {
-	return n_blocks <= 1 ? 0 : 32u - (uint32_t)__builtin_clz(n_blocks - 1);
+	const uint32_t per_block = sizeof(struct chunk_block) / sizeof(struct chunk_gap);
+
+	return n_blocks + (n_gaps + per_block - 1) / per_block;
+}
+
+static uint32_t record_class(uint32_t room)
+{
+	return room <= 1 ? 0 : 32u - (uint32_t)__builtin_clz(room - 1);
 }
 
 static size_t record_bytes(const struct chunk_record *r)
 {
-	return r->size_class == CLASS_SINGLE ? chunk_record_size(r->n_blocks)
-					     : chunk_record_size(1u << r->size_class);
+	return r->size_class == CLASS_SINGLE ? chunk_record_size(r->n_blocks, r->n_gaps)
+					     : chunk_record_size(1u << r->size_class, 0);
 }
 
-struct chunk_record *chunk_record_create(struct chunk_cache *c, uint32_t n_blocks)
+struct chunk_record *chunk_record_create(struct chunk_cache *c, uint32_t n_blocks, uint32_t n_gaps)
 {
-	uint32_t k = record_class(n_blocks);
-	size_t size = chunk_record_size(1u << k);
+	uint32_t k = record_class(record_room(n_blocks, n_gaps));
+	size_t size = chunk_record_size(1u << k, 0);
 	struct chunk_record *r;
 
-	ASSERT(n_blocks <= LEAT_BLOCKS_PER_CHUNK_MAX);
+	ASSERT(n_blocks <= LEAT_BLOCKS_PER_CHUNK_MAX && n_gaps <= CHUNK_GAPS_MAX);
 	if (!c->free_records[k] && c->slab_bytes < c->bytes_max)
 		slab_add(c, &c->free_records[k], size);
 	r = take_free(&c->free_records[k]);
@@ -72,6 +80,7 @@ struct chunk_record *chunk_record_create(struct chunk_cache *c, uint32_t n_block
 	r->size_class = k;
 	r->refs = 1;
 	r->n_blocks = n_blocks;
+	r->n_gaps = n_gaps;
 	c->bytes += record_bytes(r);
 	return r;
 }

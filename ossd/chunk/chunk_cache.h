@@ -15,7 +15,7 @@
 #include "common/rt/fiber.h"
 #include "ossd/chunk/chunk_record.h"
 
-#define RECORD_CLASSES 9u /* 1, 2, 4, … 256 blocks */
+#define RECORD_CLASSES 10u /* 1, 2, 4, … 512 blocks, or what gaps take of that room */
 
 struct chunk_ent {
 	struct hmap_node node;
@@ -70,7 +70,7 @@ static inline struct chunk_record *chunk_ent_newest(const struct chunk_ent *e)
 }
 
 /* Zeroed header, one reference. NULL without memory. */
-struct chunk_record *chunk_record_create(struct chunk_cache *c, uint32_t n_blocks);
+struct chunk_record *chunk_record_create(struct chunk_cache *c, uint32_t n_blocks, uint32_t n_gaps);
 static inline struct chunk_record *chunk_record_ref(struct chunk_record *r)
 {
 	if (r)

@@ -139,7 +139,7 @@ int chunk_copy_begin(struct chunk_store *s, const struct chunk_key *k,
 	int rc;
 
 	TRY(chunk_hold_over(s, k, fiber_deadline(), tx));
-	rec = chunk_record_create(&s->cache, as->n_blocks);
+	rec = chunk_record_create(&s->cache, as->n_blocks, as->n_gaps);
 	if (!rec) {
 		chunk_release(tx);
 		return -LE_NOMEM;
@@ -150,6 +150,8 @@ int chunk_copy_begin(struct chunk_store *s, const struct chunk_key *k,
 	rec->chunk_size = as->chunk_size;
 	rec->block_size = as->block_size;
 	memcpy(rec->blocks, as->blocks, as->n_blocks * sizeof(rec->blocks[0]));
+	memcpy(chunk_record_gaps(rec), chunk_record_gaps(as),
+	       as->n_gaps * sizeof(struct chunk_gap));
 	for (uint32_t i = 0; i < rec->n_blocks; i++)
 		if (rec->blocks[i].len)
 			rec->blocks[i].flags |= BLOCK_FRESH;
@@ -255,7 +257,7 @@ int chunk_repair_begin(struct chunk_store *s, const struct chunk_key *k, uint64_
 		chunk_release(tx);
 		return -LE_STALE;
 	}
-	rc = tx_new_record(tx, old->chunk_size, old->n_blocks);
+	rc = tx_new_record(tx, old->chunk_size, old->n_blocks, NULL);
 	if (rc < 0) {
 		chunk_release(tx);
 		return rc;

@@ -517,7 +517,7 @@ static int stat_prepared(struct walk *w, const struct chunk_key *id, struct byte
 	e = chunk_ent_find(&w->s->cache, id);
 	if (e && !list_empty(&e->held)) { /* as row_info has it */
 		sw->st.covered += covered_by(e->rec, sw->prepared, start);
-	} else if ((rec = malloc(chunk_record_size(info->n_blocks))) == NULL) {
+	} else if ((rec = malloc(chunk_record_size(info->n_blocks, info->n_gaps))) == NULL) {
 		rc = -LE_NOMEM;
 	} else {
 		rc = chunk_record_decode(id, value.data, value.len, rec, info->n_blocks);

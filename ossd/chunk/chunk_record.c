@@ -11,7 +11,7 @@ enum {
 	KIND_SEALED
 };
 
-#define HEADER_SIZE 44u
+#define HEADER_SIZE 48u
 #define SUM_SIZE    8u
 #define FLAG_LOST   1u
 
@@ -127,6 +127,8 @@ size_t chunk_record_encode(const struct chunk_key *id, const struct chunk_record
 	put_u64(&w, r->version);
 	wire_put_i64(&w, &r->mtime_ns);
 	put_u64(&w, chunk_record_sum(r));
+	put_u32(&w, r->n_gaps);
+	w.len += gaps_encode(chunk_record_gaps(r), r->n_gaps, out + w.len);
 	for (uint32_t i = 0; i < r->n_blocks; i++) {
 		uint32_t n = 0;
 
@@ -211,6 +213,7 @@ void chunk_record_info(const struct chunk_record *r, struct chunk_summary_info *
 		.chunk_size = r->chunk_size,
 		.block_size = r->block_size,
 		.n_blocks = r->n_blocks,
+		.n_gaps = r->n_gaps,
 	};
 }
 
@@ -236,9 +239,10 @@ int chunk_record_summary(const struct chunk_key *id, const void *data, size_t le
 	s.version = get_u64(&r);
 	wire_get_i64(&r, &s.mtime_ns);
 	s.sum = get_u64(&r);
+	s.n_gaps = get_u32(&r);
 	if (r.status < 0 || !chunk_size_valid(s.chunk_size) || s.end > s.chunk_size ||
 	    s.block_size != chunk_block_size(s.chunk_size) ||
-	    s.n_blocks > LEAT_BLOCKS_PER_CHUNK_MAX ||
+	    s.n_blocks > LEAT_BLOCKS_PER_CHUNK_MAX || s.n_gaps > CHUNK_GAPS_MAX ||
 	    (uint64_t)s.n_blocks * s.block_size >= (uint64_t)s.end + s.block_size)
 		return -LE_CORRUPT_STORE;
 	*ret_info = s;
@@ -303,6 +307,21 @@ static int get_blocks(struct wire_r *r, const struct chunk_summary_info *s,
 	return 0;
 }
 
+static int get_gaps(struct wire_r *r, const struct chunk_summary_info *s, struct chunk_record *rec)
+{
+	uint32_t len = s->n_gaps * CHUNK_GAP_SIZE;
+	struct chunk_gaps g;
+	const uint8_t *p = wire_take(r, len);
+
+	rec->n_gaps = s->n_gaps;
+	if (len == 0)
+		return 0;
+	if (p == NULL || gaps_decode(p, len, s->end, &g) < 0)
+		return -LE_CORRUPT_STORE;
+	memcpy(chunk_record_gaps(rec), g.at, g.n * sizeof(g.at[0]));
+	return 0;
+}
+
 int chunk_record_decode(const struct chunk_key *id, const void *data, size_t len,
 			struct chunk_record *rec, uint32_t n_blocks_max)
 {
@@ -313,6 +332,8 @@ int chunk_record_decode(const struct chunk_key *id, const void *data, size_t len
 	if (s.n_blocks > n_blocks_max)
 		return -LE_CORRUPT_STORE;
 	wire_r_init(&r, (const uint8_t *)data + HEADER_SIZE, len - HEADER_SIZE - SUM_SIZE);
+	rec->n_blocks = s.n_blocks;
+	TRY(get_gaps(&r, &s, rec));
 	TRY(get_blocks(&r, &s, rec));
 	if (r.status < 0 || !wire_r_end(&r))
 		return -LE_CORRUPT_STORE;
@@ -321,6 +342,5 @@ int chunk_record_decode(const struct chunk_key *id, const void *data, size_t len
 	rec->end = s.end;
 	rec->chunk_size = s.chunk_size;
 	rec->block_size = s.block_size;
-	rec->n_blocks = s.n_blocks;
 	return chunk_record_used(rec) == s.used ? 0 : -LE_CORRUPT_STORE;
 }

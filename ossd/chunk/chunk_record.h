@@ -1,13 +1,13 @@
 /*
  * What the index knows of a chunk: version, end, mtime, and for each block where it lies, how
- * long it is, and the xxh3 of its plain bytes. In memory immutable once committed, counted by
- * references, owned by the store's loop.
+ * long it is, and the xxh3 of its plain bytes; and what nobody has written (chunk_gaps.h). In
+ * memory immutable once committed, counted by references, owned by the store's loop.
  *
- * On disk, little-endian, format 2:
+ * On disk, little-endian, format 3:
  *
- *   u8 format (2)  u8 flags (0, 1: lost)  u16 n_blocks  u32 end  u32 chunk_size  u32 block_size
- *   u32 used_units  u64 version  i64 mtime_ns  u64 content sum
- *   then the blocks, each begun by a byte:
+ *   u8 format (3)  u8 flags (0, 1: lost)  u16 n_blocks  u32 end  u32 chunk_size  u32 block_size
+ *   u32 used_units  u64 version  i64 mtime_ns  u64 content sum  u32 n_gaps
+ *   then the gaps: u32 off, u32 end; then the blocks, each begun by a byte:
  *     0  hole:   u8 count - 1                                  (1 to 256 blocks)
  *     1  next:   u64 sum                                       (whole, right behind the one before)
  *     2  whole:  u32 unit, u64 sum
@@ -23,12 +23,13 @@
 #define LEAT_OSSD_CHUNK_RECORD_H
 
 #include "common/proto/types.h"
+#include "ossd/chunk/chunk_gaps.h"
 #include "ossd/chunk/extent_alloc.h"
 #include "ossd/chunk/rows.h"
 
-#define CHUNK_RECORD_FORMAT 2u
-#define CHUNK_RECORD_MAX    (44u + LEAT_BLOCKS_PER_CHUNK_MAX * 30u + 8u)
-#define CHUNK_LOST_SIZE     52u
+#define CHUNK_RECORD_FORMAT 3u
+#define CHUNK_RECORD_MAX    (48u + CHUNK_GAPS_ENC_MAX + LEAT_BLOCKS_PER_CHUNK_MAX * 30u + 8u)
+#define CHUNK_LOST_SIZE     56u
 
 enum chunk_block_flags {
 	BLOCK_LZ4 = 1 /* as compress_block has made it */
@@ -49,6 +50,7 @@ struct chunk_record {
 	uint32_t end; /* one behind the last byte that was written */
 	uint32_t chunk_size, block_size;
 	uint32_t n_blocks; /* those behind are holes */
+	uint32_t n_gaps;   /* they lie behind the blocks: chunk_record_gaps */
 	uint32_t refs;     /* of the cache */
 	uint32_t size_class;
 	struct chunk_block blocks[];
@@ -58,7 +60,7 @@ struct chunk_record {
 struct chunk_summary_info {
 	uint64_t version, used, sum;
 	int64_t mtime_ns;
-	uint32_t end, chunk_size, block_size, n_blocks;
+	uint32_t end, chunk_size, block_size, n_blocks, n_gaps;
 };
 
 static inline uint32_t block_units(const struct chunk_block *b)
@@ -76,15 +78,21 @@ static inline struct piece block_piece(const struct chunk_block *b, uint32_t off
 		return (struct piece){off, b->len, b->stored_len, PIECE_LZ4, b->sum, b->stored_sum};
 	return (struct piece){off, b->len, b->len, 0, b->sum, 0};
 }
-static inline size_t chunk_record_size(uint32_t n_blocks)
+static inline size_t chunk_record_size(uint32_t n_blocks, uint32_t n_gaps)
 {
-	return sizeof(struct chunk_record) + n_blocks * sizeof(struct chunk_block);
+	return sizeof(struct chunk_record) + n_blocks * sizeof(struct chunk_block) +
+	       n_gaps * sizeof(struct chunk_gap);
+}
+/* n_gaps of them; there is room for as many as the record was made for. */
+static inline struct chunk_gap *chunk_record_gaps(const struct chunk_record *r)
+{
+	return (struct chunk_gap *)(uintptr_t)(r->blocks + r->n_blocks);
 }
 /* Whether buf (whole units) holds what is stored of the block. */
 bool chunk_block_good(const struct chunk_block *b, const void *buf);
 uint64_t chunk_record_used(const struct chunk_record *r); /* bytes on disk */
-/* The content sum: of end, mtime, and length and checksum of every block. Where the blocks lie, and
- * holes behind the last one, do not count. */
+/* The content sum: of end, mtime, and length and checksum of every block. Where the blocks lie,
+ * holes behind the last one and gaps do not count. */
 uint64_t chunk_record_sum(const struct chunk_record *r);
 
 /* Whether chunks of this size can be stored: 64 KiB to 64 MiB, blocks of whole units. */
@@ -94,8 +102,8 @@ size_t chunk_record_encode(const struct chunk_key *id, const struct chunk_record
 /* The record of a lost chunk. */
 void chunk_record_encode_lost(const struct chunk_key *id, uint8_t out[CHUNK_LOST_SIZE]);
 bool chunk_record_is_lost(const struct chunk_key *id, const void *data, size_t len);
-/* Checks checksum and every bound: -LE_CORRUPT_STORE. r has room for n_blocks_max blocks: ask
- * chunk_record_summary for n_blocks first. */
+/* Checks checksum and every bound: -LE_CORRUPT_STORE. r has room for n_blocks_max blocks, and the
+ * gaps: ask chunk_record_summary for both first, or take CHUNK_GAPS_MAX. */
 int chunk_record_decode(const struct chunk_key *id, const void *data, size_t len,
 			struct chunk_record *r, uint32_t n_blocks_max) CHECK_RESULT;
 void chunk_record_info(const struct chunk_record *r, struct chunk_summary_info *ret_info);

@@ -31,7 +31,7 @@ int store_record_decode(struct chunk_store *s, const struct chunk_key *id, const
 	int rc = chunk_record_summary(id, data, len, &info);
 
 	if (rc == 0) {
-		rec = chunk_record_create(&s->cache, info.n_blocks);
+		rec = chunk_record_create(&s->cache, info.n_blocks, info.n_gaps);
 		if (!rec)
 			return -LE_NOMEM;
 		rc = chunk_record_decode(id, data, len, rec, info.n_blocks);
@@ -382,11 +382,14 @@ int chunk_tx_begin_write(struct chunk_store *s, const struct chunk_write *w, str
 	}
 }
 
-int tx_new_record(struct chunk_tx *tx, uint32_t chunk_size, uint32_t n_blocks)
+int tx_new_record(struct chunk_tx *tx, uint32_t chunk_size, uint32_t n_blocks,
+		  const struct chunk_gaps *gaps)
 {
 	struct chunk_store *s = tx->s;
 	const struct chunk_record *old = tx->old;
-	struct chunk_record *rec = chunk_record_create(&s->cache, n_blocks);
+	const struct chunk_gap *at = gaps ? gaps->at : old ? chunk_record_gaps(old) : NULL;
+	uint32_t n_gaps = gaps ? gaps->n : old ? old->n_gaps : 0;
+	struct chunk_record *rec = chunk_record_create(&s->cache, n_blocks, n_gaps);
 	uint32_t n_copy = old ? (old->n_blocks < n_blocks ? old->n_blocks : n_blocks) : 0;
 
 	if (!rec)
@@ -394,6 +397,8 @@ int tx_new_record(struct chunk_tx *tx, uint32_t chunk_size, uint32_t n_blocks)
 	if (n_copy)
 		memcpy(rec->blocks, old->blocks, n_copy * sizeof(rec->blocks[0]));
 	memset(rec->blocks + n_copy, 0, (n_blocks - n_copy) * sizeof(rec->blocks[0]));
+	if (n_gaps)
+		memcpy(chunk_record_gaps(rec), at, n_gaps * sizeof(*at));
 	rec->version = tx->version;
 	rec->mtime_ns = env_wall_ns(s->env);
 	if (old && rec->mtime_ns < old->mtime_ns)

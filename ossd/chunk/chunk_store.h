@@ -24,7 +24,7 @@
 #include "ossd/metrics.h"
 #include "ossd/params.h"
 
-#define STORE_FORMAT 2u
+#define STORE_FORMAT 3u
 /* What the store is: row 'M' "store" of the index. */
 #define store_super_FIELDS(F)                                                                      \
 	F(u32, format) F(uuid, uuid) F(uuid, cluster) F(u32, target) F(u64, capacity)
@@ -165,7 +165,9 @@ struct chunk_write {
 	uint64_t session; /* whose grant is used */
 	bool keep;        /* the merged blocks stay in tx->stage */
 	bool pack;        /* merged blocks are compressed where that pays */
-	bool placed;      /* only where there are zeros, or the same bytes: -LE_EXIST */
+	bool placed;      /* only where nobody has written, or the same bytes: -LE_EXIST */
+	/* Of the chunk, as its head has them; NULL: as they follow from this write. */
+	const struct chunk_gaps *gaps;
 	struct bytes pieces;
 	/* What the pieces tell of, piece_room bytes each; the padding of the last may be
 	 * overwritten. */

@@ -68,20 +68,12 @@ static void bulk_copy(const struct chunk_write *w, uint32_t pos, uint32_t len, u
 	}
 }
 
-static bool is_zero(const uint8_t *p, uint32_t len)
-{
-	return len == 0 || (p[0] == 0 && memcmp(p, p + 1, len - 1) == 0);
-}
-
-/* Are these the bytes [pos, pos + len) of the bulk, or zeros? */
-static bool may_be_placed(const struct chunk_write *w, uint32_t pos, const uint8_t *old,
-			  uint32_t len)
+/* Are these the bytes [pos, pos + len) of the bulk? */
+static bool bulk_is(const struct chunk_write *w, uint32_t pos, const uint8_t *old, uint32_t len)
 {
 	struct iovec iov[BULK_IOV];
 	int n = bulk_iov(w, pos, len, iov, BULK_IOV);
 
-	if (is_zero(old, len))
-		return true;
 	for (int i = 0; i < n; i++) {
 		if (memcmp(old, iov[i].iov_base, iov[i].iov_len) != 0)
 			return false;
@@ -250,6 +242,14 @@ static void pack(struct chunk_store *s, struct chunk_block *b, uint8_t *buf)
 	payload_copy(buf, s->block, (size_t)block_units(b) * UNIT_SIZE);
 }
 
+/* Has nobody written into [off, end) of the chunk? */
+static bool is_unwritten(const struct chunk_tx *tx, uint32_t off, uint32_t end)
+{
+	const struct chunk_record *o = tx->old;
+
+	return !o || gaps_cover(chunk_record_gaps(o), o->n_gaps, o->end, off, end);
+}
+
 /* Old block, overlaid with bytes [fs, fe) of the block (at pos of the bulk; zeros when there is no
  * request), in the stage. */
 static int merge_block(struct writer *wr, uint32_t index, uint32_t fs, uint32_t fe, uint32_t pos)
@@ -267,7 +267,8 @@ static int merge_block(struct writer *wr, uint32_t index, uint32_t fs, uint32_t 
 	if (old_len)
 		TRY(store_block_read(wr->s, &tx->ent->id, tx->old, index, buf));
 	memset(buf + old_len, 0, bs - old_len);
-	if (wr->w && wr->w->placed && !may_be_placed(wr->w, pos, buf + fs, fe - fs))
+	if (wr->w && wr->w->placed && !is_unwritten(tx, index * bs + fs, index * bs + fe) &&
+	    !bulk_is(wr->w, pos, buf + fs, fe - fs))
 		return -LE_EXIST;
 	if (wr->w)
 		bulk_copy(wr->w, pos, fe - fs, buf + fs);
@@ -345,16 +346,26 @@ static bool comes_whole(const struct writer *wr, uint32_t i)
 	return fs == 0 && fe >= old_block_len(wr->tx, i);
 }
 
+static void old_gaps(const struct chunk_tx *tx, struct chunk_gaps *g)
+{
+	g->n = tx->old ? tx->old->n_gaps : 0;
+	if (g->n)
+		memcpy(g->at, chunk_record_gaps(tx->old), g->n * sizeof(g->at[0]));
+}
+
 /* The new record, but for the blocks that are merged, and where these lie. */
 static int plan_write(struct chunk_tx *tx, const struct chunk_write *w)
 {
 	uint32_t bs = chunk_block_size(w->chunk_size), end = w->off + w->len;
 	uint32_t first = w->off / bs, last = (end - 1) / bs;
 	uint32_t n_blocks = tx->old && tx->old->n_blocks > last ? tx->old->n_blocks : last + 1;
+	struct chunk_gaps gaps;
 
 	if (tx->old && tx->old->chunk_size != w->chunk_size)
 		return -LE_INVAL;
-	TRY(tx_new_record(tx, w->chunk_size, n_blocks));
+	old_gaps(tx, &gaps);
+	gaps_written(&gaps, tx->old ? tx->old->end : 0, w->off, end);
+	TRY(tx_new_record(tx, w->chunk_size, n_blocks, w->gaps ? w->gaps : &gaps));
 	if (tx->rec->end < end)
 		tx->rec->end = end;
 	for (uint32_t i = first; i <= last; i++) {
@@ -381,21 +392,23 @@ static int check_placed(struct writer *wr, uint32_t index, uint32_t pos)
 {
 	struct chunk_tx *tx = wr->tx;
 	const struct chunk_block *b = &tx->rec->blocks[index], *o;
-	uint32_t old_len = old_block_len(tx, index);
+	uint32_t off = index * tx->rec->block_size;
 	uint8_t *buf;
 
-	if (!wr->w->placed || old_len == 0)
+	if (!wr->w->placed || is_unwritten(tx, off, off + b->len))
 		return 0;
+	if (old_block_len(tx, index) != b->len)
+		return -LE_EXIST;
 	o = &tx->old->blocks[index];
-	if ((b->flags & BLOCK_LZ4) && o->len == b->len && o->sum == b->sum &&
-	    o->stored_len == b->stored_len && o->stored_sum == b->stored_sum)
-		return 0;
+	if (b->flags & BLOCK_LZ4)
+		return o->sum == b->sum && o->stored_len == b->stored_len &&
+				       o->stored_sum == b->stored_sum
+			       ? 0
+			       : -LE_EXIST;
 	TRY(writer_stage_get(wr));
 	buf = wr->stage->data + wr->stage_kept;
 	TRY(store_block_read(wr->s, &tx->ent->id, tx->old, index, buf));
-	if (b->flags & BLOCK_LZ4)
-		return is_zero(buf, old_len) ? 0 : -LE_EXIST;
-	return may_be_placed(wr->w, pos, buf, old_len) ? 0 : -LE_EXIST;
+	return bulk_is(wr->w, pos, buf, b->len) ? 0 : -LE_EXIST;
 }
 
 /* At most the first block and the last one do not come whole. */
@@ -522,8 +535,12 @@ static int trim_blocks(struct writer *wr, uint32_t end)
 {
 	struct chunk_tx *tx = wr->tx;
 	uint32_t bs = tx->old->block_size, n = (end + bs - 1) / bs;
+	struct chunk_gaps gaps;
 
-	TRY(tx_new_record(tx, tx->old->chunk_size, tx->old->n_blocks < n ? tx->old->n_blocks : n));
+	old_gaps(tx, &gaps);
+	gaps_cut(&gaps, end);
+	TRY(tx_new_record(tx, tx->old->chunk_size, tx->old->n_blocks < n ? tx->old->n_blocks : n,
+			  &gaps));
 	tx->rec->end = end;
 	if (tx->rec->n_blocks == n && end % bs)
 		return cut_block(wr, n - 1, end % bs);
@@ -537,7 +554,7 @@ static int punch_blocks(struct writer *wr, uint32_t off, uint32_t end)
 	uint32_t bs = tx->old->block_size, n = tx->old->n_blocks, first = off / bs;
 	struct alloc_request a = {.privileged = true};
 
-	TRY(tx_new_record(tx, tx->old->chunk_size, n));
+	TRY(tx_new_record(tx, tx->old->chunk_size, n, NULL));
 	for (uint32_t i = first; i < n && i <= (end - 1) / bs; i++) {
 		struct chunk_block *b = &tx->rec->blocks[i];
 		uint32_t fs, fe;

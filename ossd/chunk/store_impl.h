@@ -82,7 +82,8 @@ int store_block_read(struct chunk_store *s, const struct chunk_key *id,
 		     const struct chunk_record *rec, uint32_t index, uint8_t *buf) CHECK_RESULT;
 
 /* A copy of tx->old (or an empty record) with room for n_blocks, version and mtime set. */
-int tx_new_record(struct chunk_tx *tx, uint32_t chunk_size, uint32_t n_blocks) CHECK_RESULT;
+int tx_new_record(struct chunk_tx *tx, uint32_t chunk_size, uint32_t n_blocks,
+		  const struct chunk_gaps *gaps) CHECK_RESULT;
 
 /* Which blocks get new extents: all of [first, last] with len > 0 and `fresh` set. */
 struct alloc_request {

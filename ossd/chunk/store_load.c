@@ -232,7 +232,7 @@ int store_load_index(struct chunk_store *s)
 	if (!l)
 		return rc;
 	l->s = s;
-	l->rec = calloc(1, chunk_record_size(LEAT_BLOCKS_PER_CHUNK_MAX));
+	l->rec = calloc(1, chunk_record_size(LEAT_BLOCKS_PER_CHUNK_MAX, CHUNK_GAPS_MAX));
 	l->batch = kv_batch_create();
 	if (!l->rec || !l->batch)
 		goto out;

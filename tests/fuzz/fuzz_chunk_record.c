@@ -17,12 +17,17 @@ static void check_bounds(const struct chunk_record *r)
 		ASSERT(b->len <= r->block_size && b->stored_len <= r->block_size);
 		ASSERT(!b->len || (uint64_t)i * r->block_size + b->len <= r->end);
 	}
+	ASSERT(r->n_gaps <= CHUNK_GAPS_MAX);
+	for (uint32_t i = 0; i < r->n_gaps; i++)
+		ASSERT(chunk_record_gaps(r)[i].end <= r->end);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static uint64_t
-		one[(sizeof(struct chunk_record) + 256 * sizeof(struct chunk_block)) / 8 + 1];
+	static uint64_t one[(sizeof(struct chunk_record) + 256 * sizeof(struct chunk_block) +
+			     CHUNK_GAPS_MAX * sizeof(struct chunk_gap)) /
+				    8 +
+			    1];
 	static uint64_t two[sizeof(one) / 8];
 	static const struct chunk_key id = {4, {1}, 2, 3};
 	struct chunk_record *a = (struct chunk_record *)one, *b = (struct chunk_record *)two;
@@ -42,5 +47,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	ASSERT(chunk_record_sum(a) == chunk_record_sum(b));
 	ASSERT(a->version == b->version && a->end == b->end && a->n_blocks == b->n_blocks);
 	ASSERT(memcmp(a->blocks, b->blocks, a->n_blocks * sizeof(a->blocks[0])) == 0);
+	ASSERT(a->n_gaps == b->n_gaps);
+	ASSERT(memcmp(chunk_record_gaps(a), chunk_record_gaps(b),
+		      a->n_gaps * sizeof(struct chunk_gap)) == 0);
 	return 0;
 }

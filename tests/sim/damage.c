@@ -223,7 +223,7 @@ struct rows {
 static void flip_blocks(struct damage *d, const struct chunk_key *key, const void *value,
 			size_t len, const struct chunk_summary_info *info)
 {
-	struct chunk_record *rec = calloc(1, chunk_record_size(info->n_blocks));
+	struct chunk_record *rec = calloc(1, chunk_record_size(info->n_blocks, info->n_gaps));
 
 	if (rec == NULL || chunk_record_decode(key, value, len, rec, info->n_blocks) < 0)
 		cluster_fail(d->c, "a record on the disk cannot be read");

@@ -14,8 +14,7 @@ static uint64_t seq;
 
 static int put(struct chain_rig *r, uint32_t off, uint32_t len, const void *data, uint32_t flags)
 {
-	struct crig_write w = {
-		one, off, len, data, .session = 8, .seq = ++seq, .flags = flags};
+	struct crig_write w = {one, off, len, data, .session = 8, .seq = ++seq, .flags = flags};
 
 	return crig_write(r, 0, &w, 20000);
 }
@@ -83,12 +82,93 @@ static void blocks(struct chain_rig *r)
 	/* Longer than what is there. */
 	assert_int_equal(place(r, 3 * RIG_BS, RIG_BS, b), -LE_EXIST);
 	same_everywhere(r, want, RIG_BS + len);
-	/* Zeros are nothing. */
-	memset(want, 0, RIG_CS);
-	assert_int_equal(put(r, RIG_BS, len, want, 0), 0);
-	assert_int_equal(place(r, RIG_BS, len, a), 0);
-	memcpy(want + RIG_BS, a, len);
-	same_everywhere(r, want, RIG_BS + len);
+}
+
+/* Zeros are bytes like others, where somebody has written them: in a part of a block, in whole
+ * ones, over what was there, and where a hole was made since. */
+static void zeros(struct chain_rig *r)
+{
+	static const uint8_t zero[3 * RIG_BS];
+	static uint8_t a[3 * RIG_BS], want[RIG_CS];
+	uint32_t len = 2 * RIG_BS;
+
+	memset(want, 0, sizeof(want));
+	crig_fill(a, sizeof(a), 1);
+	assert_int_equal(put(r, 1000, 1000, zero, 0), 0);
+	assert_int_equal(place(r, 1000, 1000, a), -LE_EXIST);
+	assert_int_equal(place(r, 1999, 1000, a), -LE_EXIST);
+	assert_int_equal(place(r, 1000, 1000, zero), 0);
+	same_everywhere(r, want, 2000);
+	assert_int_equal(place(r, 500, 500, a), 0); /* before it there is nothing */
+	memcpy(want + 500, a, 500);
+	assert_int_equal(put(r, 2 * RIG_BS, len, zero, 0), 0);
+	assert_int_equal(place(r, 2 * RIG_BS, RIG_BS, a), -LE_EXIST);
+	assert_int_equal(place(r, 3 * RIG_BS, len, a), -LE_EXIST);
+	assert_int_equal(place(r, RIG_BS, len, a), -LE_EXIST);
+	same_everywhere(r, want, 4 * RIG_BS);
+	assert_int_equal(place(r, RIG_BS, RIG_BS, a), 0);
+	memcpy(want + RIG_BS, a, RIG_BS);
+	assert_int_equal(put(r, 4 * RIG_BS, RIG_BS, a, 0), 0);
+	assert_int_equal(crig_punch(r, 0, &one, 4 * RIG_BS, RIG_BS, ++seq), 0);
+	assert_int_equal(place(r, 4 * RIG_BS, RIG_BS, a), -LE_EXIST);
+	same_everywhere(r, want, 5 * RIG_BS);
+	/* What is cut off is free again. */
+	assert_int_equal(crig_trim(r, 0, &one, 1500, ++seq, NULL), 0);
+	assert_int_equal(place(r, 1499, 1000, a), -LE_EXIST);
+	assert_int_equal(place(r, 1500, 1000, a), 0);
+	memset(want + 1500, 0, sizeof(want) - 1500);
+	memcpy(want + 1500, a, 1000);
+	same_everywhere(r, want, 2500);
+}
+
+/* More writes that leave gaps than are known, from behind to before them; the last ones can be
+ * filled. */
+static void many_gaps(struct chain_rig *r)
+{
+	static uint8_t a[100], want[RIG_CS];
+	uint32_t n = CHUNK_GAPS_MAX + 2;
+
+	crig_fill(a, sizeof(a), 1);
+	for (uint32_t i = 1; i < 2 * n; i += 2) {
+		assert_int_equal(place(r, i * 100, 100, a), 0);
+		memcpy(want + i * 100, a, 100);
+	}
+	for (uint32_t i = 0; i < 2 * n; i += 2) {
+		assert_int_equal(place(r, i * 100, 100, a), i < 4 ? -LE_EXIST : 0);
+		memcpy(want + i * 100, a, i < 4 ? 0 : 100);
+	}
+	same_everywhere(r, want, 2 * n * 100);
+}
+
+/* Who leads next, or has restarted, knows as much. */
+static void next_head(struct chain_rig *r)
+{
+	static const uint8_t zero[1000];
+	static uint8_t a[1000], want[RIG_CS];
+	uint32_t head = r->n - 1;
+
+	crig_fill(a, sizeof(a), 1);
+	assert_int_equal(place(r, 3000, 1000, a), 0);
+	assert_int_equal(put(r, 4000, 1000, zero, 0), 0);
+	crig_wait_quiet(r);
+	crig_crash(r, 0);
+	if (head == 0)
+		crig_restart(r, 0);
+	else
+		r->m[0].state = MEMBER_OUT;
+	r->order[0] = head;
+	r->order[head] = 0;
+	crig_members(r);
+	memcpy(want + 3000, a, 1000);
+	memcpy(want + 2000, a, 1000);
+	for (uint32_t i = 0; i < 2; i++) {
+		struct crig_write w = {one,          4000 - 2000 * i,      1000, a, .session = 8,
+				       .seq = ++seq, .flags = WRITE_PLACED};
+
+		assert_int_equal(crig_write(r, head, &w, 20000), i == 0 ? -LE_EXIST : 0);
+	}
+	assert_int_equal(crig_read_any(r, head, &one, want + RIG_CS / 2), 5000);
+	assert_memory_equal(want, want + RIG_CS / 2, 5000);
 }
 
 /* In these places the checksum multiplies by zero, and adds the upper halves: those may be given
@@ -137,12 +217,32 @@ static void test_blocks(void **state)
 	chain_rig_run(4, 3, blocks);
 }
 
+static void test_zeros(void **state)
+{
+	(void)state;
+	chain_rig_run(5, 1, zeros);
+	chain_rig_run(6, 3, zeros);
+}
+
+static void test_many_gaps(void **state)
+{
+	(void)state;
+	chain_rig_run(7, 2, many_gaps);
+}
+
+static void test_next_head(void **state)
+{
+	(void)state;
+	chain_rig_run(8, 1, next_head);
+	chain_rig_run(9, 2, next_head);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_fragments),
-		cmocka_unit_test(test_blocks),
-		cmocka_unit_test(test_same_sums),
+		cmocka_unit_test(test_fragments), cmocka_unit_test(test_blocks),
+		cmocka_unit_test(test_same_sums), cmocka_unit_test(test_zeros),
+		cmocka_unit_test(test_many_gaps), cmocka_unit_test(test_next_head),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

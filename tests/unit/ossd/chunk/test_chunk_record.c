@@ -16,7 +16,8 @@ static const struct chunk_key ID = {0x0a0b0c0d, {0x1122334455667788}, 9, 3};
 
 static struct chunk_record *record(uint32_t n_blocks)
 {
-	struct chunk_record *r = calloc(1, chunk_record_size(LEAT_BLOCKS_PER_CHUNK_MAX));
+	struct chunk_record *r =
+		calloc(1, chunk_record_size(LEAT_BLOCKS_PER_CHUNK_MAX, CHUNK_GAPS_MAX));
 
 	ASSERT(r);
 	r->version = 5;
@@ -46,16 +47,19 @@ static struct chunk_record *sample(void)
 	set_block(r, 4, 7, BS);
 	set_block(r, 5, 3, 100);
 	r->end = 5 * BS + 100;
+	r->n_gaps = 1;
+	chunk_record_gaps(r)[0] = (struct chunk_gap){5 * BS - 32, 5 * BS - 16};
 	return r;
 }
 
 static void test_golden_bytes(void **state)
 {
 	static const uint8_t golden[] = {
-		0x02, 0x00, 0x06, 0x00, 0x64, 0x40, 0x01, 0x00, 0x00, 0x00, 0x10, 0x00, 0x00, 0x40,
+		0x03, 0x00, 0x06, 0x00, 0x64, 0x40, 0x01, 0x00, 0x00, 0x00, 0x10, 0x00, 0x00, 0x40,
 		0x00, 0x00, 0x0d, 0x00, 0x00, 0x00, 0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
 		0x15, 0xcd, 0x85, 0x3d, 0xfe, 0x9c, 0x97, 0x17, 0x14, 0x53, 0x30, 0xe8, 0xf5, 0x28,
-		0x61, 0xbf, 0x02, 0x64, 0x00, 0x00, 0x00, 0x00, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00,
+		0x61, 0xbf, 0x01, 0x00, 0x00, 0x00, 0xe0, 0x3f, 0x01, 0x00, 0xf0, 0x3f, 0x01, 0x00,
+		0x02, 0x64, 0x00, 0x00, 0x00, 0x00, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00,
 		0x00, 0x01, 0x01, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, 0x02, 0x07,
 		0x00, 0x00, 0x00, 0x04, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x03, 0x03, 0x00,
 		0x00, 0x00, 0x64, 0x00, 0x00, 0x00, 0x05, 0x10, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
@@ -91,6 +95,9 @@ static void assert_same(const struct chunk_record *a, const struct chunk_record 
 	assert_int_equal(a->block_size, b->block_size);
 	assert_int_equal(a->n_blocks, b->n_blocks);
 	assert_memory_equal(a->blocks, b->blocks, a->n_blocks * sizeof(a->blocks[0]));
+	assert_int_equal(a->n_gaps, b->n_gaps);
+	assert_memory_equal(chunk_record_gaps(a), chunk_record_gaps(b),
+			    a->n_gaps * sizeof(struct chunk_gap));
 }
 
 static void test_round_trips(void **state)
@@ -103,6 +110,10 @@ static void test_round_trips(void **state)
 	for (int round = 0; round < 2000; round++) {
 		struct chunk_record *r = record(hash_u64(seed++) % 65);
 		size_t len;
+
+		r->n_gaps = r->n_blocks > 1 ? hash_u64(seed++) % (CHUNK_GAPS_MAX + 1) : 0;
+		for (uint32_t i = 0; i < r->n_gaps; i++)
+			chunk_record_gaps(r)[i] = (struct chunk_gap){i * 500, i * 500 + 499};
 
 		for (uint32_t i = 0; i < r->n_blocks; i++) {
 			uint64_t x = hash_u64(seed++);
@@ -170,6 +181,20 @@ static void test_impossible_contents_are_refused(void **state)
 	len = chunk_record_encode(&ID, r, buf);
 	assert_int_equal(chunk_record_decode(&ID, buf, len, out, 256), -LE_CORRUPT_STORE);
 	r->end = 5 * BS + 100;
+	r->n_gaps = 2; /* they touch */
+	chunk_record_gaps(r)[1] = (struct chunk_gap){5 * BS - 16, 5 * BS - 8};
+	len = chunk_record_encode(&ID, r, buf);
+	assert_int_equal(chunk_record_decode(&ID, buf, len, out, 256), -LE_CORRUPT_STORE);
+	/* behind the end */
+	chunk_record_gaps(r)[1] = (struct chunk_gap){5 * BS + 16, 5 * BS + 101};
+	len = chunk_record_encode(&ID, r, buf);
+	assert_int_equal(chunk_record_decode(&ID, buf, len, out, 256), -LE_CORRUPT_STORE);
+	chunk_record_gaps(r)[1].off = chunk_record_gaps(r)[1].end = 5 * BS + 16; /* empty */
+	len = chunk_record_encode(&ID, r, buf);
+	assert_int_equal(chunk_record_decode(&ID, buf, len, out, 256), -LE_CORRUPT_STORE);
+	chunk_record_gaps(r)[1].end++;
+	len = chunk_record_encode(&ID, r, buf);
+	assert_int_equal(chunk_record_decode(&ID, buf, len, out, 256), 0);
 	r->chunk_size = 1000;
 	len = chunk_record_encode(&ID, r, buf);
 	assert_int_equal(chunk_record_decode(&ID, buf, len, out, 256), -LE_CORRUPT_STORE);
