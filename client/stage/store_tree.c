@@ -81,14 +81,34 @@ static int do_dir(struct tree *t, const struct manifest_dir *d)
 	return S_ISDIR(st.st_mode) ? 0 : -LE_EXIST;
 }
 
-/* 0: it is right. */
-static int check_link(struct tree *t, const char *name, const char *target)
+/* A descriptor of the link itself, which says what it should: whoever owns the folder may put
+ * something else in its place at any moment. */
+static int open_link(struct tree *t, const char *name, const char *target)
 {
 	char now[4096];
-	ssize_t n = readlinkat(t->dir, name, now, sizeof(now));
+	struct stat st;
+	int fd = openat(t->dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return status_from_errno(errno);
+	int rc = fstat(fd, &st) < 0 ? status_from_errno(errno) : 0;
+	if (rc == 0 && !S_ISLNK(st.st_mode))
+		rc = -LE_EXIST;
+	ssize_t n = rc == 0 ? readlinkat(fd, "", now, sizeof(now)) : 0;
 	if (n < 0)
-		return errno == EINVAL ? -LE_EXIST : status_from_errno(errno);
-	return (size_t)n == strlen(target) && memcmp(now, target, (size_t)n) == 0 ? 0 : -LE_STALE;
+		rc = status_from_errno(errno);
+	else if (rc == 0 && ((size_t)n != strlen(target) || memcmp(now, target, (size_t)n) != 0))
+		rc = -LE_STALE;
+	if (rc < 0)
+		close(fd);
+	return rc < 0 ? rc : fd;
+}
+
+static int make_link(struct tree *t, const char *name, const char *target)
+{
+	if (symlinkat(target, t->dir, name) < 0)
+		return status_from_errno(errno);
+	t->news = true;
+	return open_link(t, name, target);
 }
 
 static int do_link(struct tree *t, const struct manifest_link *l)
@@ -97,18 +117,19 @@ static int do_link(struct tree *t, const struct manifest_link *l)
 					  {l->mtime_ns / NS, l->mtime_ns % NS}};
 	const char *name;
 	TRY(enter(t, l->path, &name));
-	int rc = check_link(t, name, l->target);
-	if (!t->make || (rc < 0 && rc != -LE_STALE && rc != -LE_NOENT))
-		return rc;
-	if (rc == -LE_STALE && unlinkat(t->dir, name, 0) < 0)
-		return status_from_errno(errno);
-	if (rc < 0 && symlinkat(l->target, t->dir, name) < 0)
-		return status_from_errno(errno);
-	t->news = t->news || rc < 0;
-	if (geteuid() == 0 && fchownat(t->dir, name, l->uid, l->gid, AT_SYMLINK_NOFOLLOW) < 0)
-		return status_from_errno(errno);
-	return utimensat(t->dir, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? status_from_errno(errno)
-								       : 0;
+	int fd = open_link(t, name, l->target), rc = 0;
+	if (fd == -LE_STALE && t->make)
+		fd = unlinkat(t->dir, name, 0) < 0 ? status_from_errno(errno) : -LE_NOENT;
+	if (fd == -LE_NOENT && t->make)
+		fd = make_link(t, name, l->target);
+	if (fd < 0)
+		return fd;
+	if (t->make && geteuid() == 0 && fchownat(fd, "", l->uid, l->gid, AT_EMPTY_PATH) < 0)
+		rc = status_from_errno(errno);
+	if (t->make && rc == 0 && utimensat(fd, "", times, AT_EMPTY_PATH) < 0)
+		rc = status_from_errno(errno);
+	close(fd);
+	return rc;
 }
 
 static int set_time(struct tree *t, const struct manifest_dir *d)
@@ -116,12 +137,17 @@ static int set_time(struct tree *t, const struct manifest_dir *d)
 	const struct timespec times[2] = {{.tv_nsec = UTIME_OMIT},
 					  {d->mtime_ns / NS, d->mtime_ns % NS}};
 	const char *name;
-	if (!*d->path)
-		return utimensat(t->root, "", times, AT_EMPTY_PATH) < 0 ? status_from_errno(errno)
-									 : 0;
-	TRY(enter(t, d->path, &name));
-	return utimensat(t->dir, name, times, AT_SYMLINK_NOFOLLOW) < 0 ? status_from_errno(errno)
-								       : 0;
+	int fd = t->root;
+	if (*d->path) {
+		TRY(enter(t, d->path, &name));
+		fd = openat(t->dir, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		if (fd < 0)
+			return status_from_errno(errno);
+	}
+	int rc = utimensat(fd, "", times, AT_EMPTY_PATH) < 0 ? status_from_errno(errno) : 0;
+	if (fd != t->root)
+		close(fd);
+	return rc;
 }
 
 static int do_all(struct tree *t)
