@@ -41,8 +41,9 @@ struct op {
 	const char *path, *to; /* to: of a rename; target of a link */
 	int flags;
 	mode_t mode;
+	int fd; /* in: where a rename leads, -1: `to` is a path, else a name there; out: one */
 	/* results */
-	int rc, fd;
+	int rc;
 	struct stat st;
 	/* of a list: NUL-terminated names, each behind a byte: is it a folder? */
 	char *names;
@@ -348,14 +349,15 @@ static int list_or_sync(struct op *o, int dir, const char *leaf)
 
 static int rename_to(struct op *o, int dir, const char *leaf)
 {
-	const char *to;
-	int fd = open_parent(o, o->to, &to);
+	const char *to = o->to;
+	int fd = o->fd >= 0 ? o->fd : open_parent(o, o->to, &to);
 	if (fd < 0)
 		return fd;
 	int rc = !is_name(to)                         ? -LE_INVAL
 		 : renameat(dir, leaf, fd, to) < 0 ? status_from_errno(errno)
 						   : 0;
-	close(fd);
+	if (fd != o->fd)
+		close(fd);
 	return rc;
 }
 
@@ -433,7 +435,7 @@ bool beneath_why(struct env *env, struct beneath_why *ret_why)
 
 static int in_place(struct env *env, struct op *o)
 {
-	if (!base_of(o->path) || (o->what == DO_RENAME && !base_of(o->to)))
+	if (!base_of(o->path))
 		return -LE_INVAL;
 	work(o);
 	note(beneath_of(env), o);
@@ -462,21 +464,24 @@ int beneath_open_dir(struct env *env, const char *path)
 	return o.fd;
 }
 
-int beneath_refuse(struct env *env, const char *path, uid_t uid)
+int beneath_refuse(struct env *env, const char *path, const char *why)
 {
 	struct op o = {.path = path};
-	o.rc = refuse(&o, path, strlen(path),
-		      "it belongs to user %u and is not believed: remove it, or name a directory "
-		      "where only user %u can make one",
-		      uid, geteuid());
+	o.rc = refuse(&o, path, strlen(path), "%s", why);
 	note(beneath_of(env), &o);
 	return o.rc;
 }
 
+int beneath_rename_into(struct env *env, const char *from, int dirfd, const char *name)
+{
+	struct op o = {.what = DO_RENAME, .path = from, .to = name, .fd = dirfd};
+	return in_place(env, &o);
+}
+
 int beneath_rename(struct env *env, const char *from, const char *to)
 {
-	struct op o = {.what = DO_RENAME, .path = from, .to = to};
-	return in_place(env, &o);
+	struct op o = {.what = DO_RENAME, .path = from, .to = to, .fd = -1};
+	return base_of(to) ? in_place(env, &o) : -LE_INVAL;
 }
 
 int beneath_unlink(struct env *env, const char *path)
@@ -573,7 +578,7 @@ static int b_rmdir(struct env *env, const char *path)
 
 static int b_rename(struct env *env, const char *from, const char *to)
 {
-	struct op o = {.what = DO_RENAME, .path = from, .to = to};
+	struct op o = {.what = DO_RENAME, .path = from, .to = to, .fd = -1};
 	bool here = base_of(from) != NULL, there = base_of(to) != NULL;
 	/* Nothing is moved in or out. */
 	if (here != there)

@@ -44,8 +44,11 @@ int beneath_open(struct env *env, const char *path, int flags, mode_t mode) CHEC
 int beneath_stat(struct env *env, const char *path, struct stat *ret_st) CHECK_RESULT;
 /* Of a folder, to read or sync it, or to go on from. */
 int beneath_open_dir(struct env *env, const char *path) CHECK_RESULT;
-/* The folder path is user uid's, not to be believed: -LE_FOREIGN, with why. */
-int beneath_refuse(struct env *env, const char *path, uid_t uid) CHECK_RESULT;
+/* What is at path is not to be believed: -LE_FOREIGN, with why. */
+int beneath_refuse(struct env *env, const char *path, const char *why) CHECK_RESULT;
+/* Becomes `name` in the folder that dirfd is, which the caller has looked at. */
+int beneath_rename_into(struct env *env, const char *from, int dirfd,
+			const char *name) CHECK_RESULT;
 int beneath_rename(struct env *env, const char *from, const char *to) CHECK_RESULT;
 int beneath_unlink(struct env *env, const char *path) CHECK_RESULT;
 int beneath_symlink(struct env *env, const char *target, const char *path) CHECK_RESULT;

@@ -77,7 +77,9 @@ static int settle(struct fetch *ft, uint32_t i, bool *ret_done)
 	char part[STORE_PATH_SIZE], data[STORE_PATH_SIZE];
 	store_part_path(ft->o.store, i, part);
 	TRY(store_data_path(ft->o.store, i, f->path, data));
-	TRY(make_parent(ft, data));
+	/* Simulated ones; others are there, with their rights. */
+	if (!ft->o.store->folders)
+		TRY(make_parent(ft, data));
 	bool all = has_all(ft, f), have_data = is_file_of(env, data, f->size);
 	/* An empty file has no chunk that could have a bit: finished is what has its name. */
 	*ret_done = all && have_data;
@@ -86,13 +88,14 @@ static int settle(struct fetch *ft, uint32_t i, bool *ret_done)
 	if (!have_data || f->size == 0) {
 		struct stat st;
 		/* Bits of what has vanished since are not believed, of a part as well. */
-		if (!is_file_of(env, part, f->size)) {
-			for (uint64_t c = 0; c < manifest_file_chunks(f); c++)
-				store_set_chunk(ft->o.store, f->first_chunk + c, false);
-		}
+		if (!is_file_of(env, part, f->size))
+			store_clear_file(ft->o.store, f);
 		/* Something of the wrong size under its name goes. */
 		return env_stat(env, data, &st) == 0 ? env_unlink(env, data) : 0;
 	}
+	/* Whoever owns a folder may have changed what is in it: each chunk is looked at again. */
+	if (store_clear_file(ft->o.store, f))
+		TRY(store_save_bitmap(ft->o.store));
 	TRY(take_back(env, data));
 	return env_rename(env, data, part);
 }
@@ -338,7 +341,8 @@ static int publish(struct fetch *ft, const struct part *p)
 	if (fd >= 0 && futimens(fd, times) < 0)
 		(void)0;
 	ft->report.narrowed += narrowed;
-	TRY(env_rename(ft->o.store->env, from, to));
+	TRY(ft->o.store->folders ? grant_name(ft->o.store, ft->o.manifest, p->index, from)
+				 : env_rename(ft->o.store->env, from, to));
 	return store_link_data(ft->o.store, p->index, p->f->path);
 }
 

@@ -17,7 +17,9 @@
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
 
-#define ACCESS_LIST "system.posix_acl_access"
+#define ACCESS_LIST  "system.posix_acl_access"
+#define DEFAULT_LIST "system.posix_acl_default"
+#define AT_ONCE      64u /* files, before others run */
 
 /* ---- one file ---- */
 
@@ -33,12 +35,13 @@ static bool is_group_of_mine(gid_t gid)
 	return false;
 }
 
-/* What this process can give: as r, or to fewer. */
-static struct rights fit(const struct rights *r, gid_t group, bool dir, bool *ret_narrowed)
+/* What this process can give: as r, or to fewer. more: bits of the owner beyond reading. */
+static struct rights fit(const struct rights *r, uint32_t more, bool dir, bool *ret_narrowed)
 {
 	uid_t me = geteuid();
+	gid_t group = getegid();
 	struct rights f = *r;
-	f.mode &= 0555;
+	f.mode = (f.mode & 0555) | more;
 	*ret_narrowed = false;
 	if (me == 0)
 		return f;
@@ -52,7 +55,7 @@ static struct rights fit(const struct rights *r, gid_t group, bool dir, bool *re
 				all |= bit;
 		}
 		f = (struct rights){
-			.mode = bits << 6 | members << 3 | all, .uid = me, .gid = group};
+			.mode = bits << 6 | members << 3 | all | more, .uid = me, .gid = group};
 		*ret_narrowed = true;
 	}
 	/* It makes names in its own folders, and takes them away. */
@@ -60,14 +63,14 @@ static struct rights fit(const struct rights *r, gid_t group, bool dir, bool *re
 	return f;
 }
 
-/* The list without writing. -LE_NOTSUP: this file system has none. */
-static int set_list(int fd, const struct rights *r)
+/* The list without writing, to be freed. NULL: no memory. */
+static uint8_t *list_of(const struct rights *r)
 {
 	uint8_t *acl = malloc(r->acl_len);
 	size_t at = sizeof(struct posix_acl_xattr_header);
 	struct posix_acl_xattr_entry e;
 	if (!acl)
-		return -LE_NOMEM;
+		return NULL;
 	memcpy(acl, r->acl, r->acl_len);
 	for (; at + sizeof(e) <= r->acl_len; at += sizeof(e)) {
 		memcpy(&e, acl + at, sizeof(e));
@@ -75,6 +78,15 @@ static int set_list(int fd, const struct rights *r)
 		e.e_perm = htole16((uint16_t)(owner ? r->mode >> 6 & 7 : le16toh(e.e_perm) & 5));
 		memcpy(acl + at, &e, sizeof(e));
 	}
+	return acl;
+}
+
+/* -LE_NOTSUP: this file system has none. */
+static int set_list(int fd, const struct rights *r)
+{
+	uint8_t *acl = list_of(r);
+	if (!acl)
+		return -LE_NOMEM;
 	int rc = fsetxattr(fd, ACCESS_LIST, acl, r->acl_len, 0) < 0 ? status_from_errno(errno) : 0;
 	free(acl);
 	return rc;
@@ -87,30 +99,75 @@ static int drop_list(int fd, const char *name)
 	return status_from_errno(errno);
 }
 
+static bool has_list(int fd, const struct rights *r)
+{
+	uint8_t *want = list_of(r), *now = malloc(r->acl_len);
+	ssize_t n = want && now ? fgetxattr(fd, ACCESS_LIST, now, r->acl_len) : -1;
+	bool same = n == (ssize_t)r->acl_len && memcmp(now, want, r->acl_len) == 0;
+	free(want);
+	free(now);
+	return same;
+}
+
+/* Nothing is to be done about it. ret_listed: it has an access list, whatever that says. */
+static bool has_rights(int fd, const struct stat *st, const struct rights *f, bool *ret_listed)
+{
+	ssize_t n = fgetxattr(fd, ACCESS_LIST, NULL, 0);
+	*ret_listed = n > 0;
+	if ((st->st_mode & 07777) != f->mode || st->st_uid != f->uid || st->st_gid != f->gid ||
+	    (S_ISDIR(st->st_mode) && fgetxattr(fd, DEFAULT_LIST, NULL, 0) > 0))
+		return false;
+	return f->acl_len ? has_list(fd, f) : n <= 0;
+}
+
 /* From nobody but its owner, so that no step grants what the last one does not. */
-int grant_fd(int fd, const struct rights *r, bool *ret_narrowed)
+static int give(int fd, const struct rights *r, uint32_t more, bool *ret_narrowed)
 {
 	struct stat st;
+	bool listed;
 	if (fstat(fd, &st) < 0)
 		return status_from_errno(errno);
 	bool dir = S_ISDIR(st.st_mode);
-	struct rights f = fit(r, geteuid() == 0 ? r->gid : getegid(), dir, ret_narrowed);
-	uint32_t owner = geteuid() == 0 ? 0500 : 0700;
+	struct rights f = fit(r, more, dir, ret_narrowed);
+	if (has_rights(fd, &st, &f, &listed))
+		return 0;
+	/* A list's mask, too: what it names may do nothing then. */
+	if (fchmod(fd, st.st_mode & f.mode & 0700) < 0)
+		return status_from_errno(errno);
 	TRY(drop_list(fd, ACCESS_LIST));
 	if (dir)
-		TRY(drop_list(fd, "system.posix_acl_default"));
-	if (fchmod(fd, (st.st_mode & 0777 & f.mode) | (f.mode & owner)) < 0)
+		TRY(drop_list(fd, DEFAULT_LIST));
+	if ((st.st_uid != f.uid || st.st_gid != f.gid) && fchown(fd, f.uid, f.gid) < 0)
 		return status_from_errno(errno);
-	if (st.st_uid != f.uid || st.st_gid != f.gid) {
-		if (fchmod(fd, f.mode & 0700) < 0 || fchown(fd, f.uid, f.gid) < 0)
-			return status_from_errno(errno);
-	}
 	int rc = f.acl_len ? set_list(fd, &f) : -LE_NOTSUP;
-	if (rc == 0 || rc != -LE_NOTSUP)
+	if (rc != -LE_NOTSUP)
 		return rc;
 	struct rights bare = f.acl_len ? rights_without_acl(&f) : f;
 	*ret_narrowed |= f.acl_len != 0;
 	return fchmod(fd, bare.mode & 0777) < 0 ? status_from_errno(errno) : 0;
+}
+
+int grant_fd(int fd, const struct rights *r, bool *ret_narrowed)
+{
+	return give(fd, r, 0, ret_narrowed);
+}
+
+/* Nobody may do more with it than now, nor more than r says; whose it is, it stays. */
+static int narrow(int fd, const struct rights *r, bool *ret_differs)
+{
+	struct stat st;
+	bool listed, ignored;
+	if (fstat(fd, &st) < 0)
+		return status_from_errno(errno);
+	struct rights f = fit(r, 0, S_ISDIR(st.st_mode), &ignored);
+	*ret_differs = !has_rights(fd, &st, &f, &listed);
+	if (!*ret_differs)
+		return 0;
+	uint32_t mask = st.st_uid != f.uid                          ? 0
+			: st.st_gid != f.gid || f.acl_len || listed ? 0700
+								    : 0777;
+	uint32_t mode = st.st_mode & f.mode & mask;
+	return mode != (st.st_mode & 07777) && fchmod(fd, mode) < 0 ? status_from_errno(errno) : 0;
 }
 
 /* ---- a copy ---- */
@@ -137,24 +194,6 @@ int grants_make(struct manifest *m, const struct rights *above, uint32_t n,
 	return 0;
 }
 
-static int grant_dir(struct local_store *s, const char *path, const struct rights *r,
-		     struct grants *g)
-{
-	struct stat st;
-	bool narrowed = false;
-	int fd = beneath_open_dir(s->env, path);
-	if (fd < 0)
-		return fd;
-	int rc = fstat(fd, &st) < 0 ? status_from_errno(errno) : 0;
-	if (rc == 0 && st.st_uid != geteuid() && st.st_uid != 0 && st.st_uid != r->uid)
-		rc = beneath_refuse(s->env, path, st.st_uid);
-	if (rc == 0)
-		rc = grant_fd(fd, r, &narrowed);
-	g->n_narrowed += narrowed;
-	close(fd);
-	return rc;
-}
-
 static int data_path(const struct local_store *s, uint32_t k, const char *path,
 		     char ret_path[STORE_PATH_SIZE])
 {
@@ -163,34 +202,306 @@ static int data_path(const struct local_store *s, uint32_t k, const char *path,
 	return n < 0 || n >= (int)STORE_PATH_SIZE ? -LE_NAMETOOLONG : 0;
 }
 
-int grant_folders(struct local_store *s, const struct manifest *m, struct grants *g)
+static struct store_folder *known_folder(const struct local_store *s, uint32_t k, uint32_t i)
+{
+	return &s->folders[(size_t)k * s->n_folders + i];
+}
+
+static int refuse_swapped(struct local_store *s, const char *path)
+{
+	return beneath_refuse(
+		s->env, path,
+		"it is not the folder that was made here: somebody has put another in "
+		"its place while the copy is being made; remove that, and stage again");
+}
+
+/* The i-th folder of m in the k-th directory, the very one that got its rights here. */
+static int open_known(struct local_store *s, uint32_t k, const char *folder, uint32_t i)
 {
 	char path[STORE_PATH_SIZE];
-	for (uint32_t k = 0; k <= s->n_more; k++) {
-		/* A folder comes before what is in it. */
-		for (uint32_t i = 0; i < m->n_dirs; i++) {
-			TRY(data_path(s, k, m->dirs[i].path, path));
-			int rc = env_mkdir(s->env, path, 0700);
-			if (rc < 0 && rc != -LE_EXIST)
-				return rc;
-			TRY(grant_dir(s, path, i == 0 ? &g->top : &m->dirs[i].rights, g));
+	struct stat st;
+	const struct store_folder *f = known_folder(s, k, i);
+	TRY(data_path(s, k, folder, path));
+	int fd = beneath_open_dir(s->env, path);
+	if (fd == -LE_NOENT)
+		return refuse_swapped(s, path);
+	if (fd < 0)
+		return fd;
+	if (fstat(fd, &st) == 0 && st.st_dev == f->dev && st.st_ino == f->ino)
+		return fd;
+	close(fd);
+	return refuse_swapped(s, path);
+}
+
+/* The folder that path lies in, and its name there. */
+static int open_above(struct local_store *s, const struct manifest *m, uint32_t k, const char *path,
+		      const char **ret_name)
+{
+	char above[STORE_PATH_SIZE];
+	const char *slash = strrchr(path, '/');
+	int n = snprintf(above, sizeof(above), "%.*s", slash ? (int)(slash - path) : 0, path);
+	if (n >= (int)sizeof(above))
+		return -LE_NAMETOOLONG;
+	int64_t i = manifest_find_dir(m, above);
+	if (i < 0 || i >= s->n_folders)
+		return -LE_CORRUPT;
+	*ret_name = slash ? slash + 1 : path;
+	return open_known(s, k, above, (uint32_t)i);
+}
+
+int grant_name(struct local_store *s, const struct manifest *m, uint32_t file, const char *from)
+{
+	const char *name;
+	int dir = open_above(s, m, store_place(s, file), m->files[file].path, &name);
+	if (dir < 0)
+		return dir;
+	int rc = beneath_rename_into(s->env, from, dir, name);
+	close(dir);
+	return rc;
+}
+
+/* Made if it is missing, in the folder that is known; a descriptor. */
+static int make_folder(struct local_store *s, const struct manifest *m, uint32_t k, uint32_t i,
+		       const char *path)
+{
+	const char *name;
+	if (i == 0) {
+		int rc = env_mkdir(s->env, path, 0700);
+		return rc < 0 && rc != -LE_EXIST ? rc : beneath_open_dir(s->env, path);
+	}
+	int above = open_above(s, m, k, m->dirs[i].path, &name);
+	if (above < 0)
+		return above;
+	int rc = mkdirat(above, name, 0700) < 0 && errno != EEXIST ? status_from_errno(errno) : 0;
+	close(above);
+	return rc < 0 ? rc : beneath_open_dir(s->env, path);
+}
+
+static int grant_folder(struct local_store *s, const struct manifest *m, uint32_t k, uint32_t i,
+			struct grants *g)
+{
+	const struct rights *r = i == 0 ? &g->top : &m->dirs[i].rights;
+	char path[STORE_PATH_SIZE], why[160];
+	struct stat st;
+	bool narrowed = false;
+	TRY(data_path(s, k, m->dirs[i].path, path));
+	int fd = make_folder(s, m, k, i, path);
+	if (fd < 0)
+		return fd;
+	int rc = fstat(fd, &st) < 0 ? status_from_errno(errno) : 0;
+	if (rc == 0 && st.st_uid != geteuid() && st.st_uid != 0 && st.st_uid != r->uid) {
+		snprintf(why, sizeof(why),
+			 "it belongs to user %u and is not believed: remove it, or name a "
+			 "directory where only user %u can make one",
+			 st.st_uid, geteuid());
+		rc = beneath_refuse(s->env, path, why);
+	}
+	if (rc == 0)
+		rc = grant_fd(fd, r, &narrowed);
+	*known_folder(s, k, i) = (struct store_folder){st.st_dev, st.st_ino};
+	g->n_narrowed += narrowed;
+	close(fd);
+	return rc;
+}
+
+static int grant_folders(struct local_store *s, const struct manifest *m, struct grants *g)
+{
+	free(s->folders);
+	s->n_folders = m->n_dirs;
+	s->folders = calloc((size_t)m->n_dirs * (s->n_more + 1) + 1, sizeof(*s->folders));
+	if (!s->folders)
+		return -LE_NOMEM;
+	/* A folder comes before what is in it. */
+	for (uint32_t k = 0; k <= s->n_more; k++)
+		for (uint32_t i = 0; i < m->n_dirs; i++)
+			TRY(grant_folder(s, m, k, i, g));
+	return 0;
+}
+
+/* ---- what is there already ---- */
+
+struct again {
+	struct local_store *s;
+	const struct manifest *m;
+	struct grants *g;
+	uint8_t *differ; /* a bit for each file whose rights are others */
+	uint8_t *buf;    /* a chunk */
+	/* for a worker */
+	int fd;
+	uint64_t off;
+	uint32_t len;
+	int rc;
+};
+
+/* A descriptor of file i where it has its name. -LE_NOENT: it has none, or what has it is nothing
+ * of a copy's, and goes. */
+static int open_named(struct again *a, uint32_t i)
+{
+	char path[STORE_PATH_SIZE];
+	if (i % AT_ONCE == 0)
+		fiber_yield();
+	if (!store_has_file(a->s, i))
+		return -LE_NOENT;
+	TRY(store_data_path(a->s, i, a->m->files[i].path, path));
+	int fd = beneath_open(a->s->env, path, O_RDONLY, 0);
+	if (fd != -LE_FOREIGN)
+		return fd;
+	a->g->n_wrong++;
+	TRY(env_unlink(a->s->env, path));
+	return -LE_NOENT;
+}
+
+static int narrow_files(struct again *a)
+{
+	for (uint32_t i = 0; i < a->m->n_files; i++) {
+		bool differs = false;
+		int fd = open_named(a, i), rc = fd;
+		if (fd == -LE_NOENT)
+			continue;
+		if (fd >= 0) {
+			rc = narrow(fd, &a->m->files[i].rights, &differs);
+			close(fd);
+		}
+		TRY(rc);
+		a->differ[i / 8] |= (uint8_t)(differs << i % 8);
+	}
+	return 0;
+}
+
+static int narrow_folders(struct again *a)
+{
+	char path[STORE_PATH_SIZE];
+	bool ignored;
+	for (uint32_t k = 0; k <= a->s->n_more; k++) {
+		for (uint32_t i = 0; i < a->m->n_dirs; i++) {
+			TRY(data_path(a->s, k, a->m->dirs[i].path, path));
+			int fd = beneath_open_dir(a->s->env, path), rc = fd;
+			if (fd == -LE_NOENT)
+				continue;
+			if (fd >= 0) {
+				rc = narrow(fd, i == 0 ? &a->g->top : &a->m->dirs[i].rights,
+					    &ignored);
+				close(fd);
+			}
+			TRY(rc);
 		}
 	}
 	return 0;
 }
 
-/* change: its owner may still write to it. */
-static int grant_file(struct local_store *s, const char *path, const struct rights *r, bool change,
-		      uint32_t *n_narrowed)
+static void read_fn(void *arg)
+{
+	struct again *a = arg;
+	uint32_t done = 0;
+	a->rc = 0;
+	while (done < a->len && a->rc == 0) {
+		ssize_t n = pread(a->fd, a->buf + done, a->len - done, (off_t)(a->off + done));
+		if (n < 0 && errno != EINTR)
+			a->rc = status_from_errno(errno);
+		else if (n == 0)
+			a->rc = -LE_NODATA;
+		else if (n > 0)
+			done += (uint32_t)n;
+	}
+}
+
+/* Is it what the manifest says? Whoever owns a folder of the copy may have put any file there that
+ * he could move, and what is in that is not to become somebody else's to read. Yields. */
+static int check_content(struct again *a, int fd, const struct manifest_file *f)
 {
 	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return status_from_errno(errno);
+	if ((uint64_t)st.st_size != f->size)
+		return -LE_CORRUPT;
+	a->fd = fd;
+	for (uint64_t c = 0; c < manifest_file_chunks(f); c++) {
+		if (a->g->stop && *a->g->stop)
+			return -LE_CANCELED;
+		a->off = c * MANIFEST_CHUNK;
+		a->len = manifest_chunk_len(f, c);
+		TRY(env_offload(a->s->env, read_fn, a));
+		TRY(a->rc);
+		if (manifest_check(a->m, f, a->off, a->buf, a->len) >= 0)
+			return -LE_CORRUPT;
+	}
+	return 0;
+}
+
+static int grant_named(struct again *a, uint32_t i)
+{
+	const struct manifest_file *f = &a->m->files[i];
+	bool narrowed = false;
+	int fd = open_named(a, i);
+	if (fd < 0)
+		return fd == -LE_NOENT ? 0 : fd;
+	/* What a user stages is all his. */
+	int rc = geteuid() == 0 ? check_content(a, fd, f) : 0;
+	if (rc == 0)
+		rc = grant_fd(fd, &f->rights, &narrowed);
+	close(fd);
+	a->g->n_narrowed += narrowed;
+	a->g->n_wrong += rc == -LE_CORRUPT || rc == -LE_NODATA;
+	return rc == -LE_CORRUPT || rc == -LE_NODATA ? 0 : rc;
+}
+
+/* Those with other rights. What is about to be fetched is left to that: without a bit it is taken
+ * back, looked at, mended, and gets its rights with its name. */
+static int grant_files(struct again *a)
+{
+	struct local_store *s = a->s;
+	bool cleared = false;
+	for (uint32_t i = 0; i < a->m->n_files; i++) {
+		const struct manifest_file *f = &a->m->files[i];
+		if (!(a->differ[i / 8] >> i % 8 & 1))
+			continue;
+		if (s->bitmap && f->size > 0) {
+			store_clear_file(s, f);
+			cleared = true;
+		} else {
+			TRY(grant_named(a, i));
+		}
+	}
+	/* No bit is to speak for what has not been looked at, whatever happens now. */
+	return cleared ? store_save_bitmap(s) : 0;
+}
+
+static int narrow_all(struct again *a)
+{
+	a->differ = calloc(1, (size_t)a->m->n_files / 8 + 1);
+	a->buf = malloc(MANIFEST_CHUNK);
+	if (!a->differ || !a->buf)
+		return -LE_NOMEM;
+	TRY(narrow_files(a));
+	return narrow_folders(a);
+}
+
+int grant_tree(struct local_store *s, const struct manifest *m, struct grants *g)
+{
+	struct again a = {.s = s, .m = m, .g = g};
+	g->n_narrowed = g->n_wrong = 0;
+	/* Nothing is widened while something else is still wider than it is to be. */
+	int rc = s->fresh ? 0 : narrow_all(&a);
+	if (rc == 0)
+		rc = grant_meta(s, g);
+	if (rc == 0)
+		rc = grant_folders(s, m, g);
+	if (rc == 0 && !s->fresh)
+		rc = grant_files(&a);
+	free(a.differ);
+	free(a.buf);
+	return rc;
+}
+
+/* Its owner may still write to it. */
+static int grant_file(struct local_store *s, const char *path, const struct rights *r,
+		      uint32_t *n_narrowed)
+{
 	bool narrowed = false;
 	int fd = beneath_open(s->env, path, O_RDONLY, 0);
 	if (fd < 0)
 		return fd;
-	int rc = grant_fd(fd, r, &narrowed);
-	if (rc == 0 && change && (fstat(fd, &st) < 0 || fchmod(fd, (st.st_mode & 0777) | 0600) < 0))
-		rc = status_from_errno(errno);
+	int rc = give(fd, r, 0600, &narrowed);
 	*n_narrowed += narrowed;
 	close(fd);
 	return rc;
@@ -206,7 +517,7 @@ int grant_meta(struct local_store *s, struct grants *g)
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		if (snprintf(path, sizeof(path), "%s/%s", s->dir, names[i]) >= (int)sizeof(path))
 			return -LE_NAMETOOLONG;
-		int rc = grant_file(s, path, &g->meta, true, &n);
+		int rc = grant_file(s, path, &g->meta, &n);
 		if (rc < 0 && rc != -LE_NOENT)
 			return rc;
 	}
@@ -260,15 +571,6 @@ int grant_again(struct local_store *s, const struct manifest *m, struct grants *
 	}
 	/* Mounts believe what has not changed since the index was written. */
 	TRY(inode_index_withdraw(s));
-	TRY(grant_meta(s, g));
-	TRY(grant_folders(s, m, g));
-	for (uint32_t i = 0; i < m->n_files; i++) {
-		if (!store_has_file(s, i))
-			continue;
-		TRY(store_data_path(s, i, m->files[i].path, path));
-		int rc = grant_file(s, path, &m->files[i].rights, false, &g->n_narrowed);
-		if (rc < 0 && rc != -LE_NOENT)
-			return rc;
-	}
-	return grant_note(s, m, g);
+	TRY(grant_tree(s, m, g));
+	return g->n_wrong ? -LE_STALE : grant_note(s, m, g);
 }

@@ -29,19 +29,29 @@ struct grants {
 	struct rights top;  /* of data/ */
 	struct rights meta; /* of what tells of all of it; its owner stays the maker */
 	uint32_t n_narrowed;
+	uint32_t n_wrong; /* files that are not what the manifest says, and got nothing */
+	const int *stop;  /* not 0: no more is read; NULL: nobody stops it */
 };
 /* above: the rights of the n folders above the source, or NULL where they are not known: then it
  * is the maker's alone. Lists go to m's pool. */
 int grants_make(struct manifest *m, const struct rights *above, uint32_t n,
 		struct grants *ret_grants) CHECK_RESULT;
-/* All folders of data/, empty ones too, in each directory. Yields. */
-int grant_folders(struct local_store *s, const struct manifest *m, struct grants *g) CHECK_RESULT;
+/* All that is there of the copy, and all its folders, empty ones too, in each directory. What is to
+ * be narrowed is, before anything is widened. A file gets other rights only if its content is what
+ * the manifest says; with the bitmap loaded, to be fetched, it loses its bits instead, so that
+ * fetching looks at it. Notes which folders these are. Yields. */
+int grant_tree(struct local_store *s, const struct manifest *m, struct grants *g) CHECK_RESULT;
+/* The finished file, which lies at `from`, gets its name, in the very folder that grant_tree has
+ * found or made: -LE_FOREIGN if that has gone from its place. */
+int grant_name(struct local_store *s, const struct manifest *m, uint32_t file,
+	       const char *from) CHECK_RESULT;
 /* Manifest and so on. Yields. */
 int grant_meta(struct local_store *s, struct grants *g) CHECK_RESULT;
-/* A whole copy is brought in line, if it is not as it was granted last. Yields. */
+/* A whole copy is brought in line, if it is not as it was granted last. -LE_STALE: not all of it
+ * is what the manifest says. Yields. */
 int grant_again(struct local_store *s, const struct manifest *m, struct grants *g) CHECK_RESULT;
 /* ... has been, all of it. Yields. */
-int grant_note(struct local_store *s, const struct manifest *m, const struct grants *g)
-	CHECK_RESULT;
+int grant_note(struct local_store *s, const struct manifest *m,
+	       const struct grants *g) CHECK_RESULT;
 
 #endif

@@ -50,6 +50,8 @@ void store_fini(struct local_store *s)
 	s->places = NULL;
 	free(s->share);
 	s->share = NULL;
+	free(s->folders);
+	s->folders = NULL;
 	env_file_close(s->bitmap_file);
 	s->bitmap_file = NULL;
 	free(s->bitmap);
@@ -306,6 +308,16 @@ void store_set_chunk(struct local_store *s, uint64_t chunk, bool on)
 		s->bitmap[chunk / 8] |= bit;
 	else
 		s->bitmap[chunk / 8] &= (uint8_t)~bit;
+}
+
+bool store_clear_file(struct local_store *s, const struct manifest_file *f)
+{
+	bool any = false;
+	for (uint64_t c = 0; c < manifest_file_chunks(f); c++) {
+		any |= store_has_chunk(s, f->first_chunk + c);
+		store_set_chunk(s, f->first_chunk + c, false);
+	}
+	return any;
 }
 
 static int write_bitmap(struct local_store *s)

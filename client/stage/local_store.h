@@ -33,6 +33,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "client/stage/manifest.h"
 #include "common/rt/env.h"
@@ -40,6 +41,12 @@
 #define STORE_PATH_SIZE 4096u
 #define STORE_DIRS_MAX  7u /* further directories */
 #define LEASE_NAME_MAX  128u
+
+/* Which one it is, whatever has its name by now. */
+struct store_folder {
+	dev_t dev;
+	ino_t ino;
+};
 
 struct local_store {
 	struct env *env;
@@ -57,6 +64,9 @@ struct local_store {
 	uint32_t n_share;
 	uint8_t *places; /* of each file: 0 dir, k more[k - 1]; NULL: all in dir */
 	uint32_t n_places;
+	struct store_folder *folders; /* n_folders of the manifest for dir, then for each of more;
+				       * NULL: not looked at (grant.h) */
+	uint32_t n_folders;
 	struct env_file *reserve[STORE_DIRS_MAX + 1];
 	uint64_t reserved[STORE_DIRS_MAX + 1];
 };
@@ -151,6 +161,8 @@ static inline bool store_has_chunk(const struct local_store *s, uint64_t chunk)
 	return s->bitmap[chunk / 8] >> (chunk % 8) & 1;
 }
 void store_set_chunk(struct local_store *s, uint64_t chunk, bool on);
+/* All chunks of f are off. Was one on? */
+bool store_clear_file(struct local_store *s, const struct manifest_file *f);
 /* Makes the bitmap durable: after the data of its bits. Yields. */
 int store_save_bitmap(struct local_store *s) CHECK_RESULT;
 

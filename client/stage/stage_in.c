@@ -732,7 +732,6 @@ static int is_done(struct stage_job *job)
 	TRY(note_purpose(job, true));
 	job->r->bytes_verified = job->r->bytes;
 	make_samples(job);
-	TRY(grant_again(&job->store, job->m, &job->grants));
 	job->r->narrowed = job->grants.n_narrowed;
 	bool news = is_news(job) || store_has_mark(&job->store, "stale", NULL);
 	publish_inodes(job);
@@ -797,17 +796,29 @@ static int store_origin(struct stage_job *job)
 	return manifest_store(job->io.local, path, job->made_of);
 }
 
+/* Nothing is to be fetched, and the rights are those of the source. */
+static int is_whole(struct stage_job *job, bool *ret_whole)
+{
+	int rc = *ret_whole ? grant_again(&job->store, job->m, &job->grants) : 0;
+	*ret_whole = *ret_whole && rc == 0;
+	return rc == -LE_STALE ? 0 : rc;
+}
+
 static int stage_locked(struct stage_job *job)
 {
 	TRY(refuse_part(job));
 	TRY(store_load_places(&job->store, job->m->n_files));
 	TRY(stage_take_rights(job));
-	if (store_is_ready(&job->store) && store_looks_whole(&job->store, job->m))
+	bool whole = store_is_ready(&job->store) && store_looks_whole(&job->store, job->m);
+	TRY(is_whole(job, &whole));
+	if (whole)
 		return is_done(job);
 	TRY(store_make_dirs(&job->store));
 	TRY(take_share(job));
-	if (job->store.share && store_is_shared(&job->store) &&
-	    store_looks_whole(&job->store, job->m))
+	whole = job->store.share && store_is_shared(&job->store) &&
+		store_looks_whole(&job->store, job->m);
+	TRY(is_whole(job, &whole));
+	if (whole)
 		return is_done(job);
 	TRY(store_set_mark(&job->store, "cancel", false));
 	/* The order may be another one now. */
@@ -821,8 +832,7 @@ static int stage_locked(struct stage_job *job)
 	/* So that whoever lists copies knows what this one will be: durable before READY. */
 	TRY(manifest_store(job->io.soft, job->store.dir, job->m));
 	TRY(store_origin(job));
-	TRY(grant_folders(&job->store, job->m, &job->grants));
-	TRY(grant_meta(&job->store, &job->grants));
+	TRY(grant_tree(&job->store, job->m, &job->grants));
 	TRY(stage_order(job));
 	TRY(stage_admit(job));
 	note(job, LEAT_COPY_RESERVED);

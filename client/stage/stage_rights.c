@@ -63,6 +63,7 @@ int stage_take_rights(struct stage_job *job)
 		above = NULL;
 	if (rc == 0)
 		rc = grants_make(job->m, above, n, &job->grants);
+	job->grants.stop = &job->stop;
 	free(above);
 	free(real);
 	return rc;

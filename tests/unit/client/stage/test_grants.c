@@ -1,0 +1,334 @@
+/*
+ * Rights of a copy, where its folders and files belong to others who do with them what they can:
+ * what was narrowed at the source while a copy was incomplete, files and folders that were moved
+ * into the place of the copy's own, links that are exchanged while they are made, files that cannot
+ * be changed. needs: root. timeout: 120
+ */
+#include "client/include/leat/leat_stage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/status.h"
+#include "tests/lib/folder.h"
+
+#define USER  2001
+#define OTHER 2002
+
+/* $R: everything, $S: the source, $D: the copy's data folder, $T: the stage directory. */
+struct world {
+	char root[FOLDER_MAX], src[96], to[96], data[256];
+	struct leat_stage_result *r;
+};
+
+static void shell(const struct world *w, const char *text)
+{
+	char *cmd;
+	assert_true(asprintf(&cmd, "set -e; R=%s; S=%s; T=%s; D=%s; umask 022; %s", w->root, w->src,
+			     w->to, w->data, text) > 0);
+	int status = system(cmd);
+	if (status != 0)
+		print_message("failed: %s\n", cmd);
+	free(cmd);
+	assert_int_equal(status, 0);
+}
+
+static struct world make_world(const char *source)
+{
+	struct world w = {.r = calloc(1, sizeof(*w.r))};
+	assert_non_null(w.r);
+	make_folder("/tmp", "grants", w.root); /* TMPDIR may be root's alone */
+	snprintf(w.src, sizeof(w.src), "%s/src", w.root);
+	snprintf(w.to, sizeof(w.to), "%s/to", w.root);
+	shell(&w, "chmod 755 $R; mkdir $S $T");
+	shell(&w, source);
+	return w;
+}
+
+static void end_world(struct world *w)
+{
+	remove_folder(w->root);
+	free(w->r);
+}
+
+static void stage_here(struct world *w, uint64_t max_rate)
+{
+	struct leat_stage_options o = {
+		.size = sizeof(o), .source = w->src, .to = w->to, .max_rate = max_rate};
+	*w->r = (struct leat_stage_result){.size = sizeof(*w->r)};
+	int rc = leat_stage_in(&o, w->r);
+	assert_int_equal(rc < 0, w->r->code != 0);
+	if (w->r->path[0])
+		snprintf(w->data, sizeof(w->data), "%.255s", w->r->path);
+}
+
+static void stage(struct world *w)
+{
+	stage_here(w, 0);
+	if (w->r->code)
+		print_message("%d: %s: %s\n", w->r->code, w->r->fail_path, w->r->message);
+	assert_int_equal(w->r->code, LEAT_STAGE_DONE);
+}
+
+static void join(const struct world *w, const char *name, char ret_path[512])
+{
+	snprintf(ret_path, 512, "%.255s/%s", w->data, name);
+}
+
+static uint32_t mode_of(const struct world *w, const char *name)
+{
+	char path[512];
+	struct stat st;
+	join(w, name, path);
+	assert_int_equal(lstat(path, &st), 0);
+	return st.st_mode & 07777;
+}
+
+/* In a process of its own, which ends as fn says. */
+static pid_t as_user(uid_t uid, void (*fn)(struct world *w), struct world *w)
+{
+	pid_t pid = fork();
+	assert_true(pid >= 0);
+	if (pid)
+		return pid;
+	if (setgid(uid) < 0 || setuid(uid) < 0)
+		_exit(2);
+	fn(w);
+	_exit(0);
+}
+
+static void ends_well(pid_t pid)
+{
+	int status;
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(status, 0);
+}
+
+static void test_goes_on_with_the_rights_of_now(void **state)
+{
+	struct world w = make_world("echo a >$S/a; echo b >$S/b; mkdir $S/d; echo c >$S/d/c; "
+				    "chown -R 2001:2001 $S/a");
+	(void)state;
+	stage(&w);
+	assert_int_equal(mode_of(&w, "a"), 0444);
+	/* It is not whole any more, and goes on; what it has was wider than its source is now. */
+	shell(&w, "rm -f $D/b; chmod 600 $S/a; chmod 700 $S/d; chmod 604 $S/d/c");
+	stage(&w);
+	assert_int_equal(mode_of(&w, "a"), 0400);
+	assert_int_equal(mode_of(&w, "d"), 0500);
+	assert_int_equal(mode_of(&w, "d/c"), 0404);
+	end_world(&w);
+}
+
+static int64_t changed(const struct world *w, const char *name)
+{
+	char path[512];
+	struct stat st;
+	join(w, name, path);
+	assert_int_equal(stat(path, &st), 0);
+	return (int64_t)st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
+}
+
+static void test_what_is_right_stays_as_it_is(void **state)
+{
+	struct world w = make_world("echo a >$S/a; echo b >$S/b; echo c >$S/c; chown 2001 $S/a; "
+				    "setfacl -m u:2002:r $S/c");
+	(void)state;
+	stage(&w);
+	int64_t a = changed(&w, "a"), b = changed(&w, "b"), c = changed(&w, "c");
+	shell(&w, "sleep 0.02; chmod 600 $S/b");
+	stage(&w);
+	assert_int_equal(changed(&w, "a"), a);
+	assert_true(changed(&w, "b") > b);
+	assert_int_equal(changed(&w, "c"), c);
+	end_world(&w);
+}
+
+static void test_a_file_of_others_gets_no_rights(void **state)
+{
+	/* Root's file lies in a folder of the user's, on the same file system. */
+	struct world w = make_world("mkdir $S/d $R/own; echo hello >$S/d/f; echo sixth >$R/own/x; "
+				    "chmod 600 $R/own/x; echo g >$S/d/g; "
+				    "chown -R 2001:2001 $S; chown 2001 $R/own");
+	(void)state;
+	stage(&w);
+	/* The user moves it there, and has the rights given anew. */
+	shell(&w, "setpriv --reuid 2001 --regid 2001 --clear-groups "
+		  "sh -ec \"chmod u+w $D/d; mv -f $R/own/x $D/d/f\"; chmod 640 $S/d/f");
+	stage(&w);
+	shell(&w, "cmp $D/d/f $S/d/f; cmp $D/d/g $S/d/g; [ \"$(stat -c %u $D/d/f)\" = 2001 ]; "
+		  "[ -z \"$(grep -rl sixth $T)\" ]");
+	assert_int_equal(mode_of(&w, "d/f"), 0440);
+	/* The same while the copy is incomplete: it is not taken for what was verified before. */
+	shell(&w, "echo sixth >$R/own/x; chmod 600 $R/own/x; setpriv --reuid 2001 --regid 2001 "
+		  "--clear-groups sh -ec \"chmod u+w $D/d; mv -f $R/own/x $D/d/f; "
+		  "rm -f $D/d/g\"");
+	stage(&w);
+	shell(&w, "cmp $D/d/f $S/d/f; cmp $D/d/g $S/d/g; [ -z \"$(grep -rl sixth $T)\" ]");
+	end_world(&w);
+}
+
+static bool try_for(uint32_t ms, bool (*fn)(struct world *w), struct world *w)
+{
+	for (uint32_t i = 0; i < ms * 2; i++) {
+		if (fn(w))
+			return true;
+		const struct timespec t = {.tv_nsec = 500000};
+		nanosleep(&t, NULL);
+	}
+	return false;
+}
+
+/* The other's folder, with nothing in it yet, gives way to one that anybody may search. */
+static bool exchange(struct world *w)
+{
+	char private[512], away[512];
+	join(w, "private", private);
+	join(w, "away", away);
+	struct stat st;
+	if (stat(private, &st) < 0 || st.st_uid != OTHER)
+		return false;
+	return chmod(w->data, 0755) == 0 && rename(private, away) == 0 && mkdir(private, 0777) == 0;
+}
+
+static bool remove_it(struct world *w)
+{
+	char private[512];
+	join(w, "private", private);
+	struct stat st;
+	if (stat(private, &st) < 0 || st.st_uid != OTHER)
+		return false;
+	return chmod(w->data, 0755) == 0 && rmdir(private) == 0;
+}
+
+static void exchanger(struct world *w)
+{
+	_exit(try_for(20000, exchange, w) ? 0 : 1);
+}
+
+static void remover(struct world *w)
+{
+	_exit(try_for(20000, remove_it, w) ? 0 : 1);
+}
+
+static void swapped_while_it_comes(void (*fn)(struct world *w))
+{
+	struct world w = make_world("mkdir $S/private; head -c 3000000 /dev/zero >$S/a; "
+				    "echo secret >$S/private/f; chmod 644 $S/private/f; "
+				    "chown 2001:2001 $S; chown -R 2002:2002 $S/private; "
+				    "chmod 700 $S/private");
+	/* Where it will be is known from one that was made before. */
+	stage(&w);
+	shell(&w, "rm -rf $T/.leat");
+	pid_t pid = as_user(USER, fn, &w);
+	stage_here(&w, 2000000);
+	ends_well(pid);
+	assert_int_equal(w.r->code, LEAT_STAGE_PERMISSION);
+	assert_non_null(strstr(w.r->fail_path, "/data/private"));
+	shell(&w, "[ -z \"$(setpriv --reuid 2001 --regid 2001 --clear-groups "
+		  "grep -rls secret $D)\" ]");
+	end_world(&w);
+}
+
+static void test_a_folder_is_exchanged_while_it_comes(void **state)
+{
+	(void)state;
+	swapped_while_it_comes(exchanger);
+}
+
+static void test_a_folder_is_removed_while_it_comes(void **state)
+{
+	(void)state;
+	swapped_while_it_comes(remover);
+}
+
+/* Root's file takes the place of a link for a moment, over and over. */
+static void link_swapper(struct world *w)
+{
+	char own[512], link[512];
+	snprintf(own, sizeof(own), "%.99s/own/x", w->root);
+	join(w, "l", link);
+	for (;;) {
+		if (syscall(SYS_renameat2, AT_FDCWD, own, AT_FDCWD, link, RENAME_EXCHANGE) < 0 &&
+		    chmod(w->data, 0755) < 0)
+			_exit(1);
+	}
+}
+
+static void test_links_that_are_exchanged(void **state)
+{
+	struct world w = make_world("mkdir $R/own; echo x >$R/own/x; chown 2001 $R/own; "
+				    "echo f >$S/f; echo g >$S/g; ln -s f $S/l; "
+				    "chown -hR 2001:2001 $S");
+	(void)state;
+	stage(&w);
+	pid_t pid = as_user(USER, link_swapper, &w);
+	for (int i = 0; i < 100; i++) {
+		shell(&w, "rm -f $D/g");
+		/* It may find what is no link, and say so. */
+		stage_here(&w, 0);
+	}
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	shell(&w, "[ -z \"$(find $R/own $D -type f -name '[xl]' -user 2001)\" ]");
+	end_world(&w);
+}
+
+static void test_what_cannot_be_narrowed_keeps_the_rest_closed(void **state)
+{
+	struct world w = make_world("mkdir $S/d; echo secret >$S/d/f; chmod 700 $S/d; "
+				    "chmod 644 $S/d/f");
+	char find[600];
+	(void)state;
+	stage(&w);
+	snprintf(find, sizeof(find), "chattr +i %.255s/d/f 2>/dev/null", w.data);
+	if (system(find) != 0) {
+		print_message("this file system has no immutable files\n");
+		end_world(&w);
+		skip();
+	}
+	/* What the folder has kept from others is now kept from them by the file itself. */
+	shell(&w, "chmod 600 $S/d/f; chmod 755 $S/d");
+	stage_here(&w, 0);
+	int code = w.r->code;
+	uint32_t mode = mode_of(&w, "d");
+	shell(&w, "chattr -i $D/d/f");
+	assert_int_not_equal(code, LEAT_STAGE_DONE);
+	assert_int_equal(mode & 055, 0);
+	stage(&w);
+	assert_int_equal(mode_of(&w, "d"), 0555);
+	assert_int_equal(mode_of(&w, "d/f"), 0400);
+	end_world(&w);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_goes_on_with_the_rights_of_now),
+		cmocka_unit_test(test_what_is_right_stays_as_it_is),
+		cmocka_unit_test(test_a_file_of_others_gets_no_rights),
+		cmocka_unit_test(test_a_folder_is_exchanged_while_it_comes),
+		cmocka_unit_test(test_a_folder_is_removed_while_it_comes),
+		cmocka_unit_test(test_links_that_are_exchanged),
+		cmocka_unit_test(test_what_cannot_be_narrowed_keeps_the_rest_closed),
+	};
+	if (geteuid() != 0) {
+		printf("skipped: it makes what belongs to others, as root\n");
+		return 77;
+	}
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
