@@ -111,7 +111,7 @@ static int df_paths(struct tool *t, char **paths)
 		uint64_t avail = st.f_bavail * st.f_frsize;
 		if (t->json)
 			json_array_append_new(rows,
-					      row_json("mountpoint", json_string(m.mountpoint),
+					      row_json("mountpoint", tool_json_text(m.mountpoint),
 						       size, used, avail));
 		else
 			print_row(m.mountpoint, size, used, avail);

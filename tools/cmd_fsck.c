@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/names.h"
 #include "common/rt/loop.h"
 
 /* Bits, as those of e2fsck(8); errors of the command itself are 8. */
@@ -121,12 +122,20 @@ static int mend(struct fsck *f, const struct mds_fsck_repair_req *repair, bool *
 	return rc == -LE_STALE || rc == -LE_EXIST || rc == -LE_TARGET_DOWN ? 0 : rc;
 }
 
+/* Names of files stand in it. */
+static void print_finding(const char *kind, const char *text, const char *end)
+{
+	printf("%s: ", kind);
+	tool_write_text(stdout, text);
+	puts(end);
+}
+
 int fsck_found(struct fsck *f, enum fsck_class class, const struct mds_fsck_repair_req *repair,
 	       const char *fmt, ...)
 {
 	bool done = false;
 	char text[512];
-	json_t *list;
+	json_t *list, *row;
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -138,12 +147,17 @@ int fsck_found(struct fsck *f, enum fsck_class class, const struct mds_fsck_repa
 	f->repaired[class] += done;
 	f->left[class] += !done;
 	list = done ? f->repairs : f->findings;
-	if (json_array_size(list) < LISTED_MAX)
-		json_array_append_new(
-			list, json_pack("{s:s,s:s}", "kind", classes[class].name, "what", text));
+	if (json_array_size(list) < LISTED_MAX) {
+		row = json_pack("{s:s}", "kind", classes[class].name);
+		if (!row || name_json_set(row, "what", text) < 0) {
+			json_decref(row);
+			return -LE_NOMEM;
+		}
+		json_array_append_new(list, row);
+	}
 	if (done && !f->c->tool->json) {
 		progress_finish(&f->progress, 0);
-		printf("%s: %s: repaired\n", classes[class].name, text);
+		print_finding(classes[class].name, text, ": repaired");
 	}
 	return 0;
 }
@@ -185,11 +199,11 @@ static json_t *counts_json(const struct fsck *f)
 static void print_text(const struct fsck *f)
 {
 	const json_t *v;
+	char what[512];
 	size_t i;
 
-	json_array_foreach(f->findings, i, v)
-		printf("%s: %s\n", json_string_value(json_object_get(v, "kind")),
-		       json_string_value(json_object_get(v, "what")));
+	json_array_foreach(f->findings, i, v) if (name_json_get(v, "what", what, sizeof(what)))
+		print_finding(json_string_value(json_object_get(v, "kind")), what, "");
 	json_array_foreach(f->notes, i, v) printf("note: %s\n", json_string_value(v));
 	if (f->busy)
 		printf("note: %" PRIu64 " files are in use: their sizes could not be judged\n",

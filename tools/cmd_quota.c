@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+#include "common/base/names.h"
 #include "common/proto/types.h"
 #include "tools/tool.h"
 
@@ -38,7 +39,8 @@ static json_t *fetch(const char *path)
 		json_object_set_new(o, word, json_integer((json_int_t)strtoull(value, NULL, 10)));
 	}
 	json_object_set_new(o, "own", json_boolean(member(o, "own")));
-	json_object_set_new(o, "path", json_string(path));
+	if (name_json_set(o, "path", path) < 0)
+		json_object_clear(o);
 	free(text);
 	return o;
 }

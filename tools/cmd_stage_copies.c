@@ -310,6 +310,19 @@ int stage_cmd_gc(struct tool *t, struct stage_args *a)
 
 /* ---- events ---- */
 
+/* Only what is an event: anybody may have written to the file who owns the directory. */
+static void print_event(char *line)
+{
+	json_t *o = json_loads(line, 0, NULL);
+
+	line[strcspn(line, "\n")] = 0;
+	if (json_is_object(o)) {
+		tool_write_text(stdout, line);
+		putchar('\n');
+	}
+	json_decref(o);
+}
+
 /* The lines as they are; following: until interrupted. */
 int stage_cmd_events(struct tool *t, struct stage_args *a)
 {
@@ -324,7 +337,7 @@ int stage_cmd_events(struct tool *t, struct stage_args *a)
 	for (;;) {
 		while (f && fgets(line, sizeof(line), f))
 			if (!a->what || strstr(line, a->what))
-				fputs(line, stdout);
+				print_event(line);
 		fflush(stdout);
 		if (!a->follow || interrupted())
 			break;

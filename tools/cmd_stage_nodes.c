@@ -13,6 +13,7 @@
 #include "common/base/hostlist.h"
 #include "common/rt/fiber.h"
 #include "tools/cluster.h"
+#include "tools/left.h"
 #include "tools/stage_args.h"
 
 #define NODES_MAX     4096
@@ -46,6 +47,7 @@ struct nodes {
 	uint32_t count;
 	char *members;
 	struct progress line;
+	struct leat_stage_result left; /* what the nodes have left out */
 	double next_json_s;
 	bool cancelled;
 };
@@ -223,6 +225,8 @@ static void take_status(struct agent_view *v, json_t *o)
 	snprintf(v->message, sizeof(v->message), "%s", message);
 	snprintf(v->path, sizeof(v->path), "%s", path);
 	snprintf(v->id, sizeof(v->id), "%s", id);
+	if (v->ended && code == 0)
+		left_from_json(o, &v->n->left);
 }
 
 static void look_at_one(void *arg)
@@ -424,10 +428,13 @@ static json_t *summary(const struct nodes *n, const struct sums *s)
 				  "bytes", (json_int_t)v->bytes, "source", (json_int_t)v->source,
 				  "peers", (json_int_t)v->peers, "dropped", v->dropped));
 	}
-	return json_pack("{s:s,s:I,s:I,s:I,s:f,s:i,s:f,s:o}", "id", n->v[0].id, "bytes",
-			 (json_int_t)s->dataset, "source", (json_int_t)s->source, "peers",
-			 (json_int_t)s->peers, "amplification", amplification(s), "ready",
-			 (int)s->ready, "seconds", now_s() - n->line.start_s, "nodes", nodes);
+	json_t *o = json_pack("{s:s,s:I,s:I,s:I,s:f,s:i,s:f,s:o}", "id", n->v[0].id, "bytes",
+			      (json_int_t)s->dataset, "source", (json_int_t)s->source, "peers",
+			      (json_int_t)s->peers, "amplification", amplification(s), "ready",
+			      (int)s->ready, "seconds", now_s() - n->line.start_s, "nodes", nodes);
+	if (o)
+		left_to_json(o, &n->left);
+	return o;
 }
 
 static int finish(struct nodes *n)
@@ -438,8 +445,10 @@ static int finish(struct nodes *n)
 
 	progress_finish(&n->line, code == EXIT_OK ? s.total : 0);
 	memcpy(n->a->id, n->v[0].id, sizeof(n->a->id));
-	if (n->t->json && code == EXIT_OK)
-		return tool_print_json(summary(n, &s));
+	if (n->t->json && code == EXIT_OK) {
+		code = tool_print_json(summary(n, &s));
+		return code == EXIT_OK ? left_status(&n->left, n->a->skip) : code;
+	}
 	print_failed(n);
 	if (code != EXIT_OK)
 		return tool_error(n->t, code, "The same command goes on where it stopped.",
@@ -451,8 +460,9 @@ static int finish(struct nodes *n)
 	       format_size(s.peers, c), amplification(&s));
 	if (n->count == 1 && n->v[0].ended)
 		puts(n->v[0].path);
+	left_print(&n->left, n->a->skip);
 	fflush(stdout);
-	return EXIT_OK;
+	return left_status(&n->left, n->a->skip);
 }
 
 static int prepare(struct nodes *n)
@@ -464,7 +474,8 @@ static int prepare(struct nodes *n)
 
 int stage_cmd_nodes(struct tool *t, struct stage_args *a, const char *what)
 {
-	struct nodes n = {.t = t, .a = a, .what = what};
+	static struct nodes n;
+	n = (struct nodes){.t = t, .a = a, .what = what};
 	int code = prepare(&n);
 
 	if (code == EXIT_OK) {
@@ -524,9 +535,18 @@ struct where {
 	json_t *nodes;
 };
 
+/* What another machine says of itself, bounded, and without what would drive a terminal. */
 static json_t *text_json(struct bytes b)
 {
-	return json_stringn(b.len ? b.data : "", b.len);
+	char text[512];
+	uint32_t n = b.len < sizeof(text) ? b.len : sizeof(text) - 1;
+
+	memcpy(text, n ? b.data : "", n);
+	for (uint32_t i = 0; i < n; i++)
+		if ((unsigned char)text[i] < ' ' || text[i] == 127)
+			text[i] = '?';
+	text[n] = 0;
+	return tool_json_text(text);
 }
 
 static int take_rows(struct where *w, struct bytes rows)

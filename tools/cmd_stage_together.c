@@ -99,7 +99,7 @@ static int run(struct tool *t, struct stage_args *a, const struct source *source
 	a->to = NULL; /* all directories of the agent, which are ours */
 	a->expect = n;
 	int code = stage_cmd_nodes(t, a, source->name);
-	if (code == EXIT_OK)
+	if (code == EXIT_OK || code == EXIT_PARTIAL)
 		linger(t, a, n);
 	leat_agent_stop(agent);
 	return code;

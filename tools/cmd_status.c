@@ -351,8 +351,8 @@ static int ask_mount(struct tool *t, struct status_options *o)
 		return tool_error(t, EXIT_FAILED, NULL, "%s: the mount's answer is not understood",
 				  o->path);
 	o->mount_net = net_of_mount(o->path);
-	json_object_set_new(o->mount, "mountpoint", json_string(m.mountpoint));
-	json_object_set_new(o->mount, "source", json_string(m.source));
+	json_object_set_new(o->mount, "mountpoint", tool_json_text(m.mountpoint));
+	json_object_set_new(o->mount, "source", tool_json_text(m.source));
 	mount_take_cluster(&m, t);
 	return EXIT_OK;
 }

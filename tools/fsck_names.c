@@ -118,14 +118,12 @@ static int read_orphans(struct names *w)
 	return rc < 0 ? rc : 0;
 }
 
-/* For people, and bounded. */
+/* Its bytes, which who prints them escapes, and bounded. */
 static const char *show(struct bytes name, char buf[NAME_SHOWN + 4])
 {
-	const char *data = name.data;
 	uint32_t n = name.len < NAME_SHOWN ? name.len : NAME_SHOWN;
 
-	for (uint32_t i = 0; i < n; i++)
-		buf[i] = data[i] < ' ' || data[i] == 127 ? '?' : data[i];
+	memcpy(buf, name.len ? name.data : "", n);
 	snprintf(buf + n, 4, "%s", n < name.len ? "..." : "");
 	return buf;
 }

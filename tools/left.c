@@ -105,3 +105,51 @@ void left_to_json(json_t *o, const struct leat_stage_result *r)
 	json_object_set_new(o, "hard_links", json_integer((json_int_t)r->hard_links));
 	json_object_set_new(o, "narrowed", json_integer((json_int_t)r->narrowed));
 }
+
+static bool row_from_json(const json_t *o, struct leat_stage_left *l)
+{
+	const char *why;
+	json_int_t count;
+	int skip;
+	json_t *names, *name;
+	size_t i;
+
+	if (json_unpack((json_t *)o, "{s:s,s:i,s:I,s:o}", "why", &why, "skip", &skip, "count",
+			&count, "names", &names) < 0 ||
+	    strlen(why) >= sizeof(l->why) || count <= 0)
+		return false;
+	memset(l, 0, sizeof(*l));
+	memcpy(l->why, why, strlen(why) + 1);
+	l->skip = (unsigned)skip;
+	l->n = (uint64_t)count;
+	json_array_foreach(names, i, name)
+	{
+		if (l->n_names < ARRAY_SIZE(l->names) &&
+		    name_json_get(name, "name", l->names[l->n_names], sizeof(l->names[0])))
+			l->n_names++;
+	}
+	return true;
+}
+
+void left_from_json(const json_t *o, struct leat_stage_result *r)
+{
+	struct leat_stage_left left[ARRAY_SIZE(r->left)];
+	const json_t *rows = json_object_get(o, "not_copied"), *row;
+	uint64_t n = 0, hard = (uint64_t)json_integer_value(json_object_get(o, "hard_links"));
+	uint64_t narrowed = (uint64_t)json_integer_value(json_object_get(o, "narrowed"));
+	uint32_t n_left = 0;
+	size_t i;
+
+	json_array_foreach((json_t *)rows, i, row)
+	{
+		if (n_left < ARRAY_SIZE(left) && row_from_json(row, &left[n_left]))
+			n += left[n_left++].n;
+	}
+	r->narrowed = narrowed > r->narrowed ? narrowed : r->narrowed;
+	r->hard_links = hard > r->hard_links ? hard : r->hard_links;
+	if (n <= r->skipped)
+		return;
+	memcpy(r->left, left, n_left * sizeof(left[0]));
+	r->n_left = n_left;
+	r->skipped = (uint32_t)n;
+}

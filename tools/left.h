@@ -1,5 +1,5 @@
-/* What was left out of a tree, by `leat stage in`, `stage out` and `dataset create`: told, and in
- * the exit status. */
+/* What was left out of a tree, by `leat stage in` here and by agents, `stage out` and `dataset
+ * create`: told, and in the exit status. */
 #ifndef LEAT_TOOLS_LEFT_H
 #define LEAT_TOOLS_LEFT_H
 
@@ -17,5 +17,9 @@ void left_print(const struct leat_stage_result *r, unsigned skip);
 /* For programs: o["not_copied"] = [{"why":..,"count":N,"names":[{"name":..}]}], o["skipped"]
  * and o["hard_links"]. */
 void left_to_json(json_t *o, const struct leat_stage_result *r);
+
+/* What another machine's agent has told of its copy, which is not believed to be well formed, if it
+ * is more than *r has already: all agents of a job walk the same tree. */
+void left_from_json(const json_t *o, struct leat_stage_result *r);
 
 #endif

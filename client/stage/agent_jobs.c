@@ -385,6 +385,8 @@ char *agent_job_json(const struct agent_job *j)
 		(json_int_t)r->bytes_source, "peers", (json_int_t)r->bytes_peers, "missing",
 		(json_int_t)r->bytes_missing, "reached", (int)j->reached, "members",
 		(int)st.members, "dropped", (int)st.dropped, "lied", (int)st.lied);
+	if (o)
+		stage_left_to_json(o, r);
 	char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
 	json_decref(o);
 	return text;

@@ -2,6 +2,8 @@
 #ifndef LEAT_STAGE_STAGE_H
 #define LEAT_STAGE_STAGE_H
 
+#include <jansson.h>
+
 #include "client/include/leat/leat_stage.h"
 #include "client/stage/detail.h"
 #include "client/stage/fetch.h"
@@ -101,6 +103,9 @@ int stage_find_manifest(struct stage_job *job);
 int stage_seal(struct stage_job *job) CHECK_RESULT;
 /* stage_left.c: what a scan has left out, in the result: added to what is told there already. */
 void stage_add_left(struct leat_stage_result *r, const struct scan *s);
+/* The same for other machines: o["not_copied"], "hard_links" and "narrowed", as --json has them,
+ * and the bits of `skip`. */
+void stage_left_to_json(json_t *o, const struct leat_stage_result *r);
 /* The same for the job's own source. */
 void stage_tell_left(struct stage_job *job, const struct scan *s);
 void stage_code_of_source(struct stage_job *job, int rc);

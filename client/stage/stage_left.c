@@ -4,6 +4,7 @@
 
 #include "client/stage/stage.h"
 #include "common/base/assert.h"
+#include "common/base/names.h"
 
 static const struct {
 	const char *why;
@@ -48,6 +49,29 @@ void stage_add_left(struct leat_stage_result *r, const struct scan *s)
 				snprintf(l->names[l->n_names++], sizeof(l->names[0]), "%.511s",
 					 from->names[i]);
 	}
+}
+
+void stage_left_to_json(json_t *o, const struct leat_stage_result *r)
+{
+	json_t *all = json_array();
+	for (uint32_t i = 0; i < r->n_left; i++) {
+		const struct leat_stage_left *l = &r->left[i];
+		json_t *names = json_array();
+		for (uint32_t k = 0; k < l->n_names; k++) {
+			json_t *name = json_object();
+			if (name_json_set(name, "name", l->names[k]) == 0)
+				json_array_append_new(names, name);
+			else
+				json_decref(name);
+		}
+		json_array_append_new(all, json_pack("{s:s,s:i,s:I,s:o}", "why", l->why, "skip",
+						     (int)l->skip, "count", (json_int_t)l->n,
+						     "names", names));
+	}
+	/* Without memory something is missing. */
+	json_object_set_new(o, "not_copied", all);
+	json_object_set_new(o, "hard_links", json_integer((json_int_t)r->hard_links));
+	json_object_set_new(o, "narrowed", json_integer((json_int_t)r->narrowed));
 }
 
 void stage_tell_left(struct stage_job *job, const struct scan *s)

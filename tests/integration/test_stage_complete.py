@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "lib"))
-from cluster import BUILD, Cluster, run_tests
+from cluster import BUILD, HERE, free_ports, run_tests, wait_until
 
 CLUSTER = {"mounts": 1, "ossd": 2, "size": "256M"}
 ALICE, BOB = 12001, 12002
@@ -201,6 +201,75 @@ def test_what_is_left_out_is_told_and_the_status_is_partial(c):
     assert by_why(made)["loop"][0] == 2, made
     assert leat(c, "dataset", "create", "odd@v2", c.mnt() + "/odd/tree", "--skip",
                 "links,special")[0] == 0
+
+
+class Agents:
+    """Two, on this machine."""
+
+    def __init__(self, c, name):
+        self.ports, self.all = free_ports(2), []
+        self.dirs = ["%s/%s-agent%d" % (c.dir, name, i) for i in range(2)]
+        self.nodes = ",".join("%s:%d" % (HERE, p) for p in self.ports)
+        for port, place in zip(self.ports, self.dirs):
+            ready = place + "-ready"
+            self.all.append(subprocess.Popen(
+                [BUILD + "/leat", "--conf", c.dev + "/conf", "agent", "--set", "dirs=" + place,
+                 "--set", "listen=%s:%d" % (HERE, port), "--set", "node=n%d" % port,
+                 "--set", "report_ms=200", "--ready-file", ready]))
+            wait_until(lambda r=ready: os.path.exists(r) and os.path.getsize(r), 20, "an agent")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for p in self.all:
+            p.terminate()
+            p.wait()
+
+
+def test_agents_and_together_tell_what_is_left_out(c):
+    src = c.mnt() + "/odd/tree"
+    with Agents(c, "odd") as a:
+        done = leat_json(c, 5, "stage", "in", src, "--nodes", a.nodes)
+        assert by_why(done)["loop"] == (2, ["loop-a", "loop-b"]) and done["ready"] == 2, done
+        names = [l for l in done["not_copied"] if l["why"] == "pipe"][0]["names"]
+        assert base64.b64decode(names[0]["name_b64"]) == b"pipe\xfc" and done["skipped"] == 9
+        for place in a.dirs:
+            assert tree(leat(c, "stage", "path", src, "--to", place)[1].decode().strip())
+        skip = ("--skip", "links,special")
+        assert leat(c, "stage", "in", src, "--nodes", a.nodes, *skip)[0] == 0
+        code, out, _ = leat(c, "stage", "in", src, "--agent", a.nodes.split(",")[0])
+        assert code == 5 and b"not copied: 2 symbolic links that lead back" in out, (code, out)
+    together = ("stage", "in", src, "--to", c.dir + "/odd-together", "--together", "1", "--listen",
+                HERE + ":0")
+    assert by_why(leat_json(c, 5, *together))["loop"][0] == 2
+    code, out, _ = leat(c, *together)
+    assert code == 5 and b"--skip links,special" in out, (code, out)
+    assert leat(c, *together, *skip)[0] == 0
+
+
+def test_names_of_any_bytes_by_cp_and_by_agents(c):
+    src = c.mnt() + "/names"
+    want = fill(src)
+    for place in (c.dir + "/names-cp", c.mnt() + "/names-cp"):
+        c.leat("cp", "-a", src, place)
+        assert tree(place) == want
+        # Both ways: what comes from this machine is no other.
+        c.leat("cp", "-a", place, c.mnt() + "/names-again")
+        assert tree(c.mnt() + "/names-again") == want
+        c.leat("rm", "-r", c.mnt() + "/names-again")
+    with Agents(c, "names") as a:
+        leat_json(c, 0, "stage", "in", src, "--nodes", a.nodes)
+        for place in a.dirs:
+            copy = leat(c, "stage", "path", src, "--to", place)[1].decode().strip()
+            assert tree(copy) == want
+    # An event is a line of JSON, whatever else lies in the file.
+    to = a.dirs[0]
+    with open(to + "/.leat/events", "ab") as f:
+        f.write(b"\x1b]0;no event\x07\n{\"event\":\"\xff\"}\n{\"event\":\"\xc2\x9b\"}\n")
+    code, out, _ = leat(c, "stage", "events", "--to", to)
+    assert code == 0 and b"READY" in out, out
+    assert b"\x1b" not in out and b"\xff" not in out and b"\xc2\x9b" not in out, out
 
 
 def may_read(user, groups, path):
