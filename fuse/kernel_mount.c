@@ -58,7 +58,7 @@ static const struct {
 	{"loud", MS_SILENT, false},
 };
 
-bool kernel_flag_word(const char *word, unsigned long *flags)
+bool kernel_flag_word(const char *word, unsigned long *flags, unsigned long *said)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(flag_words); i++) {
 		if (strcmp(word, flag_words[i].word) != 0)
@@ -67,6 +67,7 @@ bool kernel_flag_word(const char *word, unsigned long *flags)
 			*flags |= flag_words[i].flag;
 		else
 			*flags &= ~flag_words[i].flag;
+		*said |= flag_words[i].flag;
 		return true;
 	}
 	return false;
@@ -95,12 +96,14 @@ int kernel_mount(const struct mount_options *o, int *ret_fd)
 
 int kernel_remount(const struct mount_options *o)
 {
+	unsigned long unsaid = (MS_NOSUID | MS_NODEV) & ~o->ms_said, flags = o->ms_flags & ~unsaid;
 	struct kernel_mount_info info;
 
 	/* mount(2) would do it to any other file system as well. */
 	if (!kernel_mount_find(o->mountpoint, &info) || !info.is_leat)
 		return EINVAL;
-	if (mount(o->source, o->mountpoint, NULL, MS_REMOUNT | o->ms_flags, NULL) < 0)
+	flags |= info.flags & unsaid;
+	if (mount(o->source, o->mountpoint, NULL, MS_REMOUNT | flags, NULL) < 0)
 		return errno;
 	return 0;
 }
@@ -113,6 +116,17 @@ void kernel_unmount(const char *mountpoint, int fd)
 		return;
 	if (umount2(mountpoint, MNT_DETACH) < 0)
 		log_warn("umount %s: %s", mountpoint, strerror(errno));
+}
+
+static unsigned long flags_of(const char *options)
+{
+	unsigned long flags = 0, said = 0;
+	char text[512], *save = NULL;
+
+	snprintf(text, sizeof(text), "%s", options);
+	for (char *w = strtok_r(text, ",", &save); w; w = strtok_r(NULL, ",", &save))
+		(void)kernel_flag_word(w, &flags, &said);
+	return flags & (MS_NOSUID | MS_NODEV);
 }
 
 /* mountinfo writes blanks, line ends and backslashes in octal. */
@@ -134,7 +148,7 @@ static void unescape(char *s)
 bool kernel_mount_find(const char *mountpoint, struct kernel_mount_info *ret_info)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
-	char *line = NULL, *point = NULL;
+	char *line = NULL, *point = NULL, *words = NULL;
 	bool found = false;
 	size_t room = 0;
 
@@ -143,9 +157,10 @@ bool kernel_mount_find(const char *mountpoint, struct kernel_mount_info *ret_inf
 		char *rest = strstr(line, " - ");
 
 		free(point);
-		point = NULL;
-		if (!rest ||
-		    sscanf(line, "%*d %*d %u:%u %*s %ms", &dev_major, &dev_minor, &point) != 3)
+		free(words);
+		point = words = NULL;
+		if (!rest || sscanf(line, "%*d %*d %u:%u %*s %ms %ms", &dev_major, &dev_minor,
+				    &point, &words) != 4)
 			continue;
 		unescape(point);
 		if (strcmp(point, mountpoint) != 0)
@@ -155,10 +170,12 @@ bool kernel_mount_find(const char *mountpoint, struct kernel_mount_info *ret_inf
 			dev_major,
 			dev_minor,
 			strncmp(rest + 3, FS_TYPE " ", sizeof(FS_TYPE)) == 0,
+			flags_of(words),
 		};
 		found = true;
 	}
 	free(point);
+	free(words);
 	free(line);
 	if (f)
 		fclose(f);

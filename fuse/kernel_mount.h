@@ -11,13 +11,15 @@
 
 struct mount_options;
 
-/* One word of -o that is a flag of mount(2): applied to *flags. False: it is none. */
-bool kernel_flag_word(const char *word, unsigned long *flags);
+/* One word of -o that is a flag of mount(2): applied to *flags, and noted in *said. False: it is
+ * none. */
+bool kernel_flag_word(const char *word, unsigned long *flags, unsigned long *said);
 
 /* Mounts o->source, under that name, at o->mountpoint. ret_fd: the open device, which serves the
  * mount; it is opened if that is -1. The error is an errno, as what mount(2) says is what helps. */
 int kernel_mount(const struct mount_options *o, int *ret_fd) CHECK_RESULT;
-/* Gives the Leat mount at o->mountpoint o->ms_flags; it must be one. An errno, too. */
+/* Gives the Leat mount at o->mountpoint o->ms_flags; it must be one. Set-user-id programs and
+ * devices stay as they are there, unless a word of -o tells of them. An errno, too. */
 int kernel_remount(const struct mount_options *o) CHECK_RESULT;
 /* Unless fd says that it is unmounted already. */
 void kernel_unmount(const char *mountpoint, int fd);
@@ -26,6 +28,7 @@ void kernel_unmount(const char *mountpoint, int fd);
 struct kernel_mount_info {
 	unsigned dev_major, dev_minor;
 	bool is_leat;
+	unsigned long flags; /* MS_NOSUID, MS_NODEV */
 };
 bool kernel_mount_find(const char *mountpoint, struct kernel_mount_info *ret_info);
 

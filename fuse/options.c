@@ -91,7 +91,7 @@ static int set_option(struct mount_options *o, char *word)
 	char err[256] = "";
 	char *value = strchr(word, '=');
 
-	if (is_ignored(word) || kernel_flag_word(word, &o->ms_flags) ||
+	if (is_ignored(word) || kernel_flag_word(word, &o->ms_flags, &o->ms_said) ||
 	    (o->remount && is_shown_by_kernel(word)))
 		return 0;
 	if (value)

@@ -16,7 +16,7 @@ struct mount_options {
 	char mountpoint[4096];
 	char conf[1024];
 	char log_file[1024];
-	unsigned long ms_flags; /* of mount(2) */
+	unsigned long ms_flags, ms_said; /* of mount(2); those that a word of -o tells of */
 	bool foreground, remount;
 	struct cluster_params cluster;
 	struct client_params client;

@@ -66,12 +66,24 @@ case $out in *nosuid* | *nodev*) fail "restricted" ;; esac
 expect 0 "$tmp/m/id" -u
 in_out 2001
 expect 0 dd if="$tmp/m/null" of="$tmp/out"
+expect 0 mount -o remount,ro "$tmp/m"
+expect 0 findmnt -no OPTIONS "$tmp/m"
+case $out in *nosuid* | *nodev*) fail "restricted by a remount" ;; esac
 expect 0 mount -o remount,ro,nosuid "$tmp/m"
 expect 0 findmnt -no OPTIONS "$tmp/m"
 in_out ro,nosuid
 expect 1 touch "$tmp/m/new"
 in_err "Read-only"
-expect 0 mount -o remount,rw "$tmp/m"
+# Called by itself, too, it gives nothing that it is not asked for.
+expect 0 "$bin/mount.leat" leat "$tmp/m" -o remount,ro
+expect 0 findmnt -no OPTIONS "$tmp/m"
+in_out ro,nosuid
+case $out in *nodev*) fail "restricted by a remount" ;; esac
+expect 0 mount -o remount,rw,nodev "$tmp/m"
+expect 0 "$bin/mount.leat" leat "$tmp/m" -o remount,allow_suid
+expect 0 findmnt -no OPTIONS "$tmp/m"
+in_out nodev
+case $out in *nosuid*) fail "not what was asked for" ;; esac
 expect 0 touch "$tmp/m/new"
 exec 9>"$tmp/m/new"
 expect 32 mount -o remount,ro "$tmp/m"
