@@ -349,8 +349,7 @@ static int check_open(struct check *c)
 	wire_r_init(&r, v.data, v.len);
 	wire_get_store_super(&r, &c->super);
 	kv_value_fini(&v);
-	if (r.status < 0 || c->super.format != STORE_FORMAT)
-		return -LE_STORE_FORMAT;
+	TRY(store_super_check(&r, &c->super, c->p->data_dir));
 	snprintf(path, sizeof(path), "%s/data", c->p->data_dir);
 	TRY(data_file_open(c->env, path, c->super.capacity, &c->super.uuid, &c->data));
 	TRY(extent_alloc_init(&c->alloc, c->super.capacity / UNIT_SIZE, c->data.size / UNIT_SIZE));

@@ -548,8 +548,14 @@ static int read_state(struct store *s)
 	wire_r_init(&r, v.data, v.len);
 	wire_get_cluster_rec(&r, &s->cluster);
 	kv_value_fini(&v);
-	if (r.status < 0 || s->cluster.format != STORE_FORMAT)
+	if (r.status < 0 || s->cluster.format != STORE_FORMAT) {
+		log_error("%s: another release of Leat has made this store (format %u, this one "
+			  "knows %u). It is left as it is: go on with that release; or copy the "
+			  "files out with it, make new stores (leat-mds format, leat-ossd format) "
+			  "and copy them back",
+			  s->opt.path, s->cluster.format, STORE_FORMAT);
 		return -LE_STORE_FORMAT;
+	}
 	rc = kv_get(s->kv, nk.b, nk.len, &v);
 	if (rc < 0)
 		return rc == -LE_NOENT ? -LE_CORRUPT_STORE : rc;

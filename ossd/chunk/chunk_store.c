@@ -681,6 +681,17 @@ static void zero_fiber(void *arg)
 
 /* ---- start ---- */
 
+int store_super_check(const struct wire_r *r, const struct store_super *super, const char *dir)
+{
+	if (r->status == 0 && super->format == STORE_FORMAT)
+		return 0;
+	log_error("%s: another release of Leat has made this store (format %u, this one knows "
+		  "%u). It is left as it is: go on with that release; or copy the files out with "
+		  "it, make new stores (leat-mds format, leat-ossd format) and copy them back",
+		  dir, super->format, STORE_FORMAT);
+	return -LE_STORE_FORMAT;
+}
+
 static int load_super(struct chunk_store *s)
 {
 	struct kv_value v;
@@ -691,9 +702,8 @@ static int load_super(struct chunk_store *s)
 		return rc == -LE_NOENT ? -LE_STORE_FORMAT : rc;
 	wire_r_init(&r, v.data, v.len);
 	wire_get_store_super(&r, &s->super);
-	rc = r.status < 0 || s->super.format != STORE_FORMAT ? -LE_STORE_FORMAT : 0;
 	kv_value_fini(&v);
-	TRY(rc);
+	TRY(store_super_check(&r, &s->super, s->p->data_dir));
 	rc = kv_get(s->kv, COMMITS_KEY, COMMITS_KEY_SIZE, &v);
 	if (rc < 0)
 		return rc == -LE_NOENT ? 0 : rc;

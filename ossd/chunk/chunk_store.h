@@ -29,6 +29,9 @@
 #define store_super_FIELDS(F)                                                                      \
 	F(u32, format) F(uuid, uuid) F(uuid, cluster) F(u32, target) F(u64, capacity)
 WIRE_STRUCT(store_super)
+/* Was it decoded by r, and is it of this format? Says what to do if not. -LE_STORE_FORMAT */
+int store_super_check(const struct wire_r *r, const struct store_super *super,
+		      const char *dir) CHECK_RESULT;
 
 #define CHUNK_READ_VECS 32u
 struct chunk_store {

@@ -1,6 +1,7 @@
 /* mds_check finds each kind of planted damage, repairs it, and then finds none; records survive
  * their encoding. */
 #include <fcntl.h>
+#include <unistd.h>
 
 #include "tests/unit/mds/fixture.h"
 
@@ -174,14 +175,36 @@ static void of_before(struct fx *f)
 	assert_int_equal(store_wait(&f->m->store, txn_end(&f->m->store)), 0);
 }
 
+/* What is said on stderr while the store is looked at. */
+static int check_status_said(struct fx *f, char *said, size_t size)
+{
+	FILE *out = tmpfile();
+	int before = dup(2), rc;
+
+	assert_true(out != NULL && before >= 0 && dup2(fileno(out), 2) == 2);
+	rc = fx_check_status(f);
+	dup2(before, 2);
+	close(before);
+	rewind(out);
+	said[fread(said, 1, size - 1, out)] = '\0';
+	fclose(out);
+	return rc;
+}
+
 static void test_earlier_format(void **state)
 {
 	struct fx *f = fx_create(1);
+	char said[4096], format[64];
 
 	(void)state;
 	fx_run(f, tree);
 	fx_run(f, of_before);
-	assert_int_equal(fx_check_status(f), -LE_STORE_FORMAT);
+	assert_int_equal(check_status_said(f, said, sizeof(said)), -LE_STORE_FORMAT);
+	/* Which one it is, and what to do with it. */
+	snprintf(format, sizeof(format), "format %u, this one knows %u", STORE_FORMAT - 1,
+		 STORE_FORMAT);
+	assert_non_null(strstr(said, format));
+	assert_non_null(strstr(said, "leat-mds format"));
 	fx_destroy(f);
 }
 
