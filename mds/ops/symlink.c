@@ -8,7 +8,7 @@ int mds_symlink(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_symlink_req *in = vin;
 	struct mds_symlink_rep *out = vout;
-	const struct inode_rec *drec;
+	const struct inode_rec *drec, born = {.symlink = in->target};
 	struct dentry_val val;
 	struct inode_rec *rec;
 	struct inode *dir;
@@ -26,7 +26,7 @@ int mds_symlink(struct op *op, const void *vin, void *vout)
 	rc = dentry_find(op->store, in->parent, in->name, VIEW_NEWEST, &d, &val);
 	if (rc != -LE_NOENT)
 		return rc == 0 ? -LE_EXIST : rc;
-	TRY(inode_quota(op, drec, S_IFLNK));
+	TRY(quota_check(op->store, drec->attr.project, quota_bytes(&born), 1));
 	TRY(op_changes(op, in->parent));
 	char *target = malloc(in->target.len);
 	if (target == NULL)
@@ -37,6 +37,7 @@ int mds_symlink(struct op *op, const void *vin, void *vout)
 	i->symlink = target;
 	rec->symlink = bytes_of(target, in->target.len);
 	rec->attr.size = in->target.len;
+	quota_ahead(op->store, rec->attr.project, quota_bytes(&born), 0); /* the inode is counted */
 	dentry_put(op->store, d, i->ino, S_IFLNK);
 	dir_changed(op, dir, 1, 0, &out->dir);
 	out->attr = rec->attr;

@@ -168,7 +168,8 @@ void quota_ahead(struct store *s, uint32_t project, uint64_t bytes, uint64_t ino
 
 uint64_t quota_attrs(const struct inode_rec *rec)
 {
-	uint64_t len = rec->xattr_names + rec->xattr_bytes + rec->acl.len + rec->acl_default.len;
+	uint64_t len = rec->xattr_names + rec->xattr_bytes + rec->acl.len + rec->acl_default.len +
+		       rec->symlink.len;
 
 	return (len + SECTOR - 1) / SECTOR * SECTOR;
 }

@@ -55,7 +55,8 @@ void quota_end(struct store *s, struct quota *q);
 int quota_check(struct store *s, uint32_t project, uint64_t bytes, uint64_t inodes) CHECK_RESULT;
 /* So much more in the open batch: what quota_check has allowed. */
 void quota_ahead(struct store *s, uint32_t project, uint64_t bytes, uint64_t inodes);
-/* How many bytes an inode's attributes and access lists count, names and values: whole sectors. */
+/* How many bytes an inode's attributes and access lists count, names and values, and what a
+ * symbolic link says: whole sectors. */
 uint64_t quota_attrs(const struct inode_rec *rec);
 /* How many bytes an inode counts. */
 uint64_t quota_bytes(const struct inode_rec *rec);

@@ -7,7 +7,7 @@
 
 #include "common/proto/types.h"
 
-#define STORE_FORMAT 4u
+#define STORE_FORMAT 5u
 #define DIR_BLOCKS   8u    /* what each directory counts, whatever it holds */
 #define RECORD_MAX   8192u /* no encoded record but tables and replay rows is longer */
 

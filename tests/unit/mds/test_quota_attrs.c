@@ -106,6 +106,39 @@ static void fill(struct fx *f)
 	assert_int_equal(used(f, dir), LIMIT);
 }
 
+static int make_link(struct fx *f, const char *name, uint32_t len)
+{
+	char text[LEAT_SYMLINK_MAX];
+	struct mds_symlink_req q = {f->cred, dir, bytes_str(name), bytes_of(text, len)};
+	struct mds_symlink_rep p;
+
+	memset(text, 'x', len);
+	return fx_call(f, OP_mds_symlink, &q, &p);
+}
+
+static void targets_of_links(struct fx *f)
+{
+	char name[32];
+	uint32_t n = 0;
+	int rc;
+
+	begin(f);
+	assert_int_equal(make_link(f, "short", 1), 0);
+	assert_int_equal(used(f, dir), 4096 + 512);
+	assert_int_equal(make_link(f, "long", 4000), 0);
+	assert_int_equal(used(f, dir), 4096 + 512 + 4096);
+	assert_int_equal(fx_unlink(f, dir, "short"), 0);
+	assert_int_equal(fx_unlink(f, dir, "long"), 0);
+	assert_int_equal(used(f, dir), 4096);
+	do {
+		snprintf(name, sizeof(name), "%u", n);
+		rc = make_link(f, name, 4000);
+	} while (rc == 0 && ++n < 1000);
+	assert_int_equal(rc, -LE_DQUOT);
+	assert_int_equal(n, LIMIT / 4096 - 1);
+	assert_int_equal(used(f, dir), LIMIT);
+}
+
 static void limited(struct fx *f)
 {
 	char name[32];
@@ -279,6 +312,7 @@ CHECKED(test_they_go_with_their_file, moved)
 CHECKED(test_access_lists_count, lists)
 CHECKED(test_those_of_one_batch_count, at_once)
 CHECKED(test_capabilities_are_short, capabilities)
+CHECKED(test_targets_of_links_count, targets_of_links)
 
 int main(void)
 {
@@ -289,6 +323,7 @@ int main(void)
 		cmocka_unit_test(test_access_lists_count),
 		cmocka_unit_test(test_those_of_one_batch_count),
 		cmocka_unit_test(test_capabilities_are_short),
+		cmocka_unit_test(test_targets_of_links_count),
 		cmocka_unit_test(test_counts_stay_over_a_crash),
 	};
 
