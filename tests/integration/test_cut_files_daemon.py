@@ -65,7 +65,7 @@ def cut_meanwhile(c, name, path, disturb, kind=Reader):
 
     def disturbing():
         while not stop.is_set():
-            disturb()
+            disturb(r)
 
     t = threading.Thread(target=disturbing)
     r.start()
@@ -108,7 +108,12 @@ def test_daemon_is_killed(c):
                    stdin=subprocess.DEVNULL, timeout=60)
     before, killed = run_out(c), []
 
-    def kill():
+    def kill(r):
+        # A daemon lives until reads have ended: it answers those that the killed one had under way
+        # before the pages go, and says only then that the leases are over.
+        n, end = r.reads, time.monotonic() + 10
+        while r.reads < n + 2 and r.is_alive() and time.monotonic() < end:
+            time.sleep(0.01)
         time.sleep(0.3)
         pid = daemon(at)
         end = time.monotonic() + 1
@@ -128,7 +133,7 @@ def test_daemon_is_killed(c):
         print("%d leases ran out" % (after - before))
         assert after - before <= len(killed) // 4
         before = after
-        cut_meanwhile(c, "killed", at + "/cut/killed", lambda: time.sleep(0.1))
+        cut_meanwhile(c, "killed", at + "/cut/killed", lambda r: time.sleep(0.1))
         assert run_out(c) == before, (run_out(c), before)
     finally:
         if subprocess.run(["umount", at], check=False).returncode != 0:
@@ -136,7 +141,7 @@ def test_daemon_is_killed(c):
 
 
 def test_who_asks_is_killed(c):
-    def kill():
+    def kill(r):
         for pid in probes(c.mnt(2)):
             try:
                 os.kill(pid, signal.SIGKILL)
