@@ -114,8 +114,10 @@ static int match_manifest(struct leat_dataset *ds, struct detail *d)
 		const char *path = index_string(x, x->files[i].path);
 		int64_t f = manifest_find(ds->m, path);
 		if (f < 0 || ds->m->files[f].size != x->files[i].size)
-			return detail_set(d, -LE_CORRUPT, path, UINT64_MAX,
-					  "the sample index does not belong to the manifest");
+			return detail_set(
+				d, -LE_CORRUPT, path, UINT64_MAX,
+				"the sample index does not belong to the manifest: make the data "
+				"set anew (leat dataset create)");
 		ds->manifest_file[i] = (uint32_t)f;
 	}
 	return 0;

@@ -455,7 +455,7 @@ static int verify_locked(struct stage_job *job)
 	} else if (rc == 0 && !ready) {
 		code = LEAT_STAGE_PARTIAL;
 		rc = detail_set(&job->d, -LE_AGAIN, job->store.dir, UINT64_MAX,
-				"the copy was never finished");
+				"the copy was never finished: leat stage in does");
 	}
 	if (rc < 0)
 		stage_fail(job, rc, code);
@@ -484,7 +484,8 @@ static int verify(struct stage_job *job, const char *what)
 	if (rc < 0) {
 		stage_fail(job,
 			   detail_set(&job->d, rc, job->store.dir, UINT64_MAX,
-				      "it is being made or verified"),
+				      "another process makes or verifies it: try again when that "
+				      "has ended"),
 			   LEAT_STAGE_NOT_READY);
 		return rc;
 	}

@@ -91,7 +91,8 @@ static int compare(struct sealing *s)
 	if (same)
 		return 0;
 	return detail_set(&s->job->d, -LE_STALE, m->source, UINT64_MAX,
-			  "its files have changed since the data set was made");
+			  "its files have changed since the data set was made: make a new "
+			  "version (leat dataset create)");
 }
 
 static int seal_all(struct sealing *s)

@@ -177,7 +177,9 @@ static int match_files(struct planning *p)
 		int64_t f = manifest_find(p->job->m, index_string(p->x, p->x->files[i].path));
 		if (f < 0)
 			return detail_set(&p->job->d, -LE_CORRUPT, p->job->o.source, UINT64_MAX,
-					  "the sample index does not belong to the manifest");
+					  "the sample index does not belong to the manifest: make "
+					  "the data set "
+					  "anew (leat dataset create)");
 		p->file[i] = (uint32_t)f;
 	}
 	return 0;

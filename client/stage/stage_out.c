@@ -538,7 +538,7 @@ static int look_at_source(struct outgoing *o)
 	TRY(scan_tree_within(o->from, real, &o->scan, &job->d));
 	if (strcmp(o->scan.real, real) != 0)
 		return detail_set(&job->d, -LE_STALE, job->o.to, UINT64_MAX,
-				  "it was exchanged just now");
+				  "it was exchanged just now: try again");
 	job->r->files = o->scan.n;
 	job->r->bytes = o->scan.bytes;
 	stage_tell_left(job, &o->scan);

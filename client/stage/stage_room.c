@@ -286,7 +286,9 @@ static int plan(struct stage_job *job)
 	if (over > job->r->bytes_missing)
 		job->r->bytes_missing = over;
 	if (job->r->bytes_missing)
-		return detail_set(&job->d, -LE_NOSPC, job->o.to, UINT64_MAX, "it would not fit");
+		return detail_set(&job->d, -LE_NOSPC, job->o.to, UINT64_MAX,
+				  "it would not fit: %llu bytes more are needed",
+				  (unsigned long long)job->r->bytes_missing);
 	return 0;
 }
 

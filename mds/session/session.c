@@ -241,7 +241,8 @@ static int load_kind(struct sessions *ss, char kind,
 
 	TRY(kv_scan(ss->store->kv, NULL, &range, each, &l, &more));
 	if (l.status < 0)
-		log_error("sessions in the store are damaged");
+		log_error("the rows of sessions in the store are damaged: restore a backup "
+			  "(leat-mds restore)");
 	return l.status;
 }
 

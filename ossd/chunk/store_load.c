@@ -103,7 +103,8 @@ static int load_replay(struct load *l, const void *key, size_t key_len, const vo
 
 	if (rc != -LE_CORRUPT_STORE)
 		return rc;
-	log_error("target %u: a remembered answer is damaged", l->s->super.target);
+	log_error("target %u: a remembered answer is damaged: run leat-ossd check",
+		  l->s->super.target);
 	return 0;
 }
 
@@ -115,7 +116,8 @@ static int load_writer(struct load *l, const void *key, size_t key_len, const vo
 	(void)value, (void)len;
 	if (rc != -LE_CORRUPT_STORE)
 		return rc;
-	log_error("target %u: the row of a session is damaged", l->s->super.target);
+	log_error("target %u: the row of a session is damaged: run leat-ossd check",
+		  l->s->super.target);
 	return 0;
 }
 
@@ -161,7 +163,8 @@ static int load_ledger(struct load *l, const void *key, size_t key_len, const vo
 	if (rc != -LE_CORRUPT_STORE)
 		return rc;
 	/* What is there of that cell is more than it knows of: it is in doubt. */
-	log_error("target %u: a row of the ledger is damaged", l->s->super.target);
+	log_error("target %u: a row of the ledger is damaged: run leat-ossd check",
+		  l->s->super.target);
 	return 0;
 }
 
@@ -171,7 +174,8 @@ static int load_name(struct load *l, const void *key, size_t key_len, const void
 
 	(void)value, (void)len;
 	if (chunk_row_decode(ROW_NAME, key, key_len, &id) < 0) {
-		log_error("target %u: a name in the index is damaged", l->s->super.target);
+		log_error("target %u: a name in the index is damaged: run leat-ossd check",
+			  l->s->super.target);
 		return 0;
 	}
 	if (ledger_suspects(&l->s->ledger, &id))
