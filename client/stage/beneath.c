@@ -119,6 +119,11 @@ static const char *base_of(const char *path)
 	return NULL;
 }
 
+bool beneath_is_below(const char *path)
+{
+	return base_of(path) != NULL;
+}
+
 /* path is DIR/.leat/ID/data, or below it (strictly: deep). */
 static bool is_data(const char *path, bool deep)
 {

@@ -59,6 +59,8 @@ int beneath_free(struct env *env, const char *path, uint64_t *ret_bytes,
 
 /* Below dirfd, by no link, without leaving it; flags and more_resolve as for openat2(2). */
 int beneath_openat(int dirfd, const char *path, int flags, uint64_t more_resolve) CHECK_RESULT;
+/* It has a component ".leat": no directory for copies. */
+bool beneath_is_below(const char *path);
 /* Nobody but its owner may write to it, who is this user (or root). */
 bool beneath_is_ours(const struct stat *st);
 

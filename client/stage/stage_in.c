@@ -862,8 +862,24 @@ int stage_copy(struct stage_job *job)
 	return stage_copy_locked(job);
 }
 
+/* Where the folders of a copy are is told by the first ".leat" of their paths. */
+static int refuse_below(struct stage_job *job, const char *to)
+{
+	if (!beneath_is_below(to))
+		return 0;
+	stage_fail(job,
+		   detail_set(&job->d, -LE_INVAL, to, UINT64_MAX,
+			      "copies are not kept in or below a folder .leat: name the directory "
+			      "that it lies in, or another"),
+		   LEAT_STAGE_USAGE);
+	return job->rc;
+}
+
 static int run(struct stage_job *job)
 {
+	TRY(refuse_below(job, job->o.to));
+	for (uint32_t i = 0; job->o.more_dirs && job->o.more_dirs[i]; i++)
+		TRY(refuse_below(job, job->o.more_dirs[i]));
 	TRY(env_mkdirs(job->io.env, job->o.to, 0755));
 	job->own_throttle.rate = job->o.max_rate;
 	if (!job->throttle)

@@ -315,6 +315,26 @@ static void test_what_cannot_be_narrowed_keeps_the_rest_closed(void **state)
 	end_world(&w);
 }
 
+/* Whose folders are believed follows from where they lie below DIR/.leat: in another one's data
+ * they would be anybody's. */
+static void test_no_copies_in_copies(void **state)
+{
+	static const char *const below[] = {"/.leat", "/.leat/id/data", "/.leat/id/data/more"};
+	struct world w = make_world("echo a >$S/a");
+	char to[96];
+	(void)state;
+	memcpy(to, w.to, sizeof(to));
+	for (size_t i = 0; i < sizeof(below) / sizeof(below[0]); i++) {
+		snprintf(w.to, sizeof(w.to), "%.60s%s", to, below[i]);
+		stage_here(&w, 0);
+		assert_int_equal(w.r->code, LEAT_STAGE_USAGE);
+		assert_non_null(strstr(w.r->message, ".leat: name the directory"));
+	}
+	memcpy(w.to, to, sizeof(to));
+	shell(&w, "[ -z \"$(ls -A $T)\" ]");
+	end_world(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -325,6 +345,7 @@ int main(void)
 		cmocka_unit_test(test_a_folder_is_removed_while_it_comes),
 		cmocka_unit_test(test_links_that_are_exchanged),
 		cmocka_unit_test(test_what_cannot_be_narrowed_keeps_the_rest_closed),
+		cmocka_unit_test(test_no_copies_in_copies),
 	};
 	if (geteuid() != 0) {
 		printf("skipped: it makes what belongs to others, as root\n");
