@@ -82,6 +82,16 @@ clang_extras() {
     [ -z "$v" ] || echo "libclang-rt-$v-dev llvm-$v"
 }
 
+# Mirrors fail now and then: a few goes, with new lists.
+install_by_apt() {
+    local go
+    for go in 1 2 3; do
+        apt install --no-install-recommends "$@" && return 0
+        [ "$go" = 3 ] || { sleep $((5 * go)); apt update; }
+    done
+    return 1
+}
+
 apt() { DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 "$@" </dev/null; }
 
 install_packages() {
@@ -96,8 +106,7 @@ deps: as root: apt-get install --no-install-recommends $want"
     fi
     say "installing: $want"
     # shellcheck disable=SC2086
-    apt install --no-install-recommends $want >"$deps/apt.log" 2>&1 ||
-        { apt update && apt install --no-install-recommends $want; } >"$deps/apt.log" 2>&1 ||
+    install_by_apt $want >"$deps/apt.log" 2>&1 ||
         { tail -n 20 "$deps/apt.log" >&2; die "apt-get could not install: $want"; }
 }
 

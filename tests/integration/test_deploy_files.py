@@ -137,7 +137,9 @@ def test_install():
         for path in ("bin/leat", "sbin/leat-mds", "sbin/leat-ossd", "sbin/mount.leat",
                      "share/leat/k8s/leat-csi", "share/leat/k8s/csi_messages.py",
                      "share/leat/slurm/leat-slurm", "share/leat/slurm/burst_buffer.lua",
-                     "share/leat/slurm/prolog", "share/leat/sge/prolog", "share/leat/sge/epilog",
+                     "share/leat/slurm/leat-slurm.conf", "share/leat/slurm/job_submit.lua",
+                     "share/leat/slurm/prolog", "share/leat/slurm/epilog", "share/leat/hook.sh",
+                     "share/leat/sge/prolog", "share/leat/sge/epilog", "share/leat/sge/leat-sge",
                      "share/leat/pbs/leat_stage.py"):
             assert os.path.exists(tmp + "/usr/" + path), path
         units = os.listdir(tmp + "/usr/lib/systemd/system")

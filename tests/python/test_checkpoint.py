@@ -332,7 +332,7 @@ class Anything(Base):
             told = "tensor deep/w is one of torch, which is not installed" if torch else ""
             self.assertEqual((out if torch else out[:7], err), ("[(3,)] " + told, ""), without)
 
-    def test_other_peoples_types_of_numbers(self):
+    def test_bfloat16_and_fp8_of_ml_dtypes_where_it_is_installed(self):
         try:
             import ml_dtypes
         except ImportError:
@@ -514,7 +514,7 @@ class Torch(Base):
                 checkpoint.save(self.path, {"model": [{name: value}]})
         self.assertEqual(os.listdir(self.tmp.name), [])
 
-    def test_types_of_newer_torch_are_known_by_name(self):
+    def test_fp8_of_newer_torch_by_name_only_where_torch_lacks_it(self):
         """float8 and such: this torch may not have them. Then loading says so, by name."""
         for dtype in ("float8_e4m3fn", "float8_e5m2", "uint16", "uint64"):
             if hasattr(torch, dtype):
