@@ -145,6 +145,11 @@ def mounts(below):
     return found
 
 
+def no_programs_of_others(path):
+    """Whoever writes to the volume from another machine is not root of this one."""
+    assert {"nosuid", "nodev"} <= set(mounts(path)[path][1]), mounts(path)
+
+
 def test_identity(p):
     info = p.call("GetPluginInfo")
     assert info[1] == [b"csi.leat"] and re.match(rb"\d+\.\d+", info[2][0]), info
@@ -175,6 +180,7 @@ def test_data_set(p):
     for _ in range(2):
         p.call("NodePublishVolume", publish)
     assert "ro" in mounts(target)[target][1], mounts(target)
+    no_programs_of_others(target)
     with open(target + "/sub/f", "rb") as f:
         assert f.read() == data
     try:
@@ -206,8 +212,10 @@ def test_file_system(p):
     for _ in range(2):
         p.call("NodeStageVolume", message(f1="vol2", f3=staging, f4=cap, f6=context))
     assert mounts(staging)[staging][0] == "fuse.leat"
+    no_programs_of_others(staging)
     for _ in range(2):
         p.call("NodePublishVolume", message(f1="vol2", f3=staging, f4=target, f5=cap, f8=context))
+    no_programs_of_others(target)
     with open(target + "/from-pod", "w") as f:
         f.write("hello")
     with open(p.c.mnt() + "/projects/x/from-pod") as f:
