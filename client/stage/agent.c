@@ -315,6 +315,7 @@ static int spawn(struct agent *a, const char *name, void (*fn)(void *arg))
 static void stop(struct agent *a)
 {
 	a->stopping = true;
+	a->age_stop = 1;
 	agent_jobs_end(a);
 	waitq_wake_all(&a->stop);
 	latch_wait(&a->fibers);
@@ -338,6 +339,7 @@ static int start(struct agent *a)
 	a->key = a->fs->client->key;
 	a->swarm_net = (struct swarm_rpc){.fs = a->fs, .key = &a->key};
 	a->throttle.rate = a->p.max_rate;
+	a->look_rate.rate = a->p.rights_rate;
 	list_init(&a->jobs);
 	latch_init(&a->fibers, 0);
 	waitq_init(&a->stop);
@@ -349,6 +351,7 @@ static int start(struct agent *a)
 	take_names(a);
 	a->look = true;
 	TRY(spawn(a, "agent_report", report_fiber));
+	TRY(spawn(a, "agent_age", agent_age_fiber));
 	return spawn(a, "agent_gc", gc_fiber);
 }
 

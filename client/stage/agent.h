@@ -66,6 +66,9 @@ struct agent {
 	struct rpc_server *server;
 	struct slot_pool *jobs_pool, *serve_pool;
 	struct throttle throttle;
+	struct throttle look_rate; /* names asked for, for the rights of copies */
+	uint64_t age_told_us;
+	int age_stop;
 	char node[128], addr[256];
 	char dirs_text[4096];
 	const char *dirs[AGENT_DIRS_MAX]; /* NULL behind the last: at most 7 */
@@ -104,6 +107,9 @@ int agent_admit(struct agent *a, const struct rpc_peer *p, uint32_t need) CHECK_
 
 /* agent_heal.c: that chunk of a copy here may be damaged. -LE_BUSY: too many at once. */
 int agent_damaged(struct agent *a, const char *id, uint64_t chunk) CHECK_RESULT;
+
+/* agent_age.c: until the agent stops. */
+void agent_age_fiber(void *agent);
 
 /* agent.c. Its connections, as common/rpc/net_report.h has them; NULL without memory. malloc'd. */
 char *agent_net(struct agent *a);

@@ -257,6 +257,8 @@ static int begin(struct agent_job *j)
 	if (rc == 0) {
 		j->job->pool = a->jobs_pool;
 		j->job->throttle = j->o.max_rate ? NULL : &a->throttle;
+		j->job->age_us = a->p.rights_ms * 1000ULL;
+		j->job->look_rate = &a->look_rate;
 		j->job->began = on_began;
 		j->job->from_peer = from_swarm;
 		j->job->peer_arg = j;

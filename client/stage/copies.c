@@ -191,23 +191,36 @@ static int by_id(const void *a, const void *b)
 	return strcmp(a, b);
 }
 
+static int list_ids(struct stage_io *io, const char *to, struct ids *l)
+{
+	char base[STORE_PATH_SIZE];
+	if (snprintf(base, sizeof(base), "%s/.leat", to) >= (int)sizeof(base))
+		return -LE_NAMETOOLONG;
+	int rc = env_list(io->env, base, note_id, l);
+	if (l->n)
+		qsort(l->ids, l->n, sizeof(*l->ids), by_id);
+	return rc == -LE_NOENT ? 0 : rc;
+}
+
+int copies_each_id(struct stage_io *io, const char *to, int (*each)(void *arg, const char *id),
+		   void *arg)
+{
+	struct ids l = {0};
+	int rc = list_ids(io, to, &l);
+	for (size_t i = 0; i < l.n && rc == 0; i++)
+		rc = each(arg, l.ids[i]);
+	free(l.ids);
+	return rc;
+}
+
 int copies_list_those(struct stage_io *io, const char *to, const char *but,
 		      bool (*wanted)(void *arg, const struct leat_stage_copy *c),
 		      int (*each)(void *arg, const struct leat_stage_copy *c), void *arg)
 {
 	const struct wish wish = {wanted, arg};
 	struct ids l = {0};
-	char base[STORE_PATH_SIZE];
 	struct leat_stage_copy *c = malloc(sizeof(*c));
-	int rc = c ? 0 : -LE_NOMEM;
-	if (snprintf(base, sizeof(base), "%s/.leat", to) >= (int)sizeof(base))
-		rc = -LE_NAMETOOLONG;
-	if (rc == 0)
-		rc = env_list(io->env, base, note_id, &l);
-	if (rc == -LE_NOENT)
-		rc = 0;
-	if (l.n)
-		qsort(l.ids, l.n, sizeof(*l.ids), by_id);
+	int rc = c ? list_ids(io, to, &l) : -LE_NOMEM;
 	for (size_t i = 0; i < l.n && rc == 0; i++) {
 		rc = strcmp(l.ids[i], but) == 0 ? -LE_NOENT : look_at(io, to, l.ids[i], &wish, c);
 		if (rc == -LE_NOENT)

@@ -334,15 +334,19 @@ static int publish(struct fetch *ft, const struct part *p)
 	}
 	int fd = env_file_fd(p->file);
 	bool narrowed = false;
+	const struct rights given = p->f->rights;
 	/* Who may read it is settled before anybody finds it. */
 	if (fd >= 0)
-		TRY(grant_fd(fd, &p->f->rights, &narrowed));
+		TRY(grant_fd(fd, &given, &narrowed));
 	/* Does not matter for the content: a file system without it is fine. */
 	if (fd >= 0 && futimens(fd, times) < 0)
 		(void)0;
 	ft->report.narrowed += narrowed;
 	TRY(ft->o.store->folders ? grant_name(ft->o.store, ft->o.manifest, p->index, from)
 				 : env_rename(ft->o.store->env, from, to));
+	/* Who has narrowed it meanwhile has not found it. */
+	if (fd >= 0 && !rights_equal(&given, &p->f->rights))
+		TRY(grant_fd(fd, &p->f->rights, &narrowed));
 	return store_link_data(ft->o.store, p->index, p->f->path);
 }
 

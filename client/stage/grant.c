@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "client/stage/beneath.h"
-#include "client/stage/inode_index.h"
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
 
@@ -177,12 +176,11 @@ int grants_make(struct manifest *m, const struct rights *above, uint32_t n,
 {
 	const struct rights alone = {.mode = 0700, .uid = geteuid(), .gid = getegid()};
 	const struct rights *root = m->n_dirs ? &m->dirs[0].rights : &alone;
-	struct grants g = {.top = alone};
+	/* Of what is gone, or is nobody's to see, the rows say so. */
+	struct grants g = {.top = *root};
 	struct audience a = audience_of(root->uid, root->gid);
 	if (above)
 		TRY(rights_conjunction(root, above, n, &m->acls, &g.top));
-	else
-		audience_add(&a, &alone, 5);
 	for (uint32_t i = 0; i < n && above; i++)
 		audience_add(&a, &above[i], 1);
 	for (uint32_t i = 0; i < m->n_dirs; i++)
@@ -289,7 +287,14 @@ static int grant_folder(struct local_store *s, const struct manifest *m, uint32_
 	if (fd < 0)
 		return fd;
 	int rc = fstat(fd, &st) < 0 ? status_from_errno(errno) : 0;
-	if (rc == 0 && st.st_uid != geteuid() && st.st_uid != 0 && st.st_uid != r->uid) {
+	struct store_folder *known = known_folder(s, k, i);
+	/* Whose it has been by what was granted before; with a manifest of ours beside it the first
+	 * one is ours, too. */
+	uid_t was = g->had && i > 0 ? g->had->dirs[i].uid : g->had && rc == 0 ? st.st_uid : r->uid;
+	if (rc == 0 && known->ino && (known->dev != st.st_dev || known->ino != st.st_ino))
+		rc = refuse_swapped(s, path);
+	if (rc == 0 && st.st_uid != geteuid() && st.st_uid != 0 && st.st_uid != r->uid &&
+	    st.st_uid != was) {
 		snprintf(why, sizeof(why),
 			 "it belongs to user %u and is not believed: remove it, or name a "
 			 "directory where only user %u can make one",
@@ -298,7 +303,8 @@ static int grant_folder(struct local_store *s, const struct manifest *m, uint32_
 	}
 	if (rc == 0)
 		rc = grant_fd(fd, r, &narrowed);
-	*known_folder(s, k, i) = (struct store_folder){st.st_dev, st.st_ino};
+	if (rc == 0)
+		*known = (struct store_folder){st.st_dev, st.st_ino};
 	g->n_narrowed += narrowed;
 	close(fd);
 	return rc;
@@ -306,9 +312,12 @@ static int grant_folder(struct local_store *s, const struct manifest *m, uint32_
 
 static int grant_folders(struct local_store *s, const struct manifest *m, struct grants *g)
 {
-	free(s->folders);
-	s->n_folders = m->n_dirs;
-	s->folders = calloc((size_t)m->n_dirs * (s->n_more + 1) + 1, sizeof(*s->folders));
+	/* While files get their names in them they stay those that are known. */
+	if (!g->coming || !s->folders) {
+		free(s->folders);
+		s->n_folders = m->n_dirs;
+		s->folders = calloc((size_t)m->n_dirs * (s->n_more + 1) + 1, sizeof(*s->folders));
+	}
 	if (!s->folders)
 		return -LE_NOMEM;
 	/* A folder comes before what is in it. */
@@ -455,7 +464,7 @@ static int grant_files(struct again *a)
 		const struct manifest_file *f = &a->m->files[i];
 		if (!(a->differ[i / 8] >> i % 8 & 1))
 			continue;
-		if (s->bitmap && f->size > 0) {
+		if (s->bitmap && f->size > 0 && !a->g->coming) {
 			store_clear_file(s, f);
 			cleared = true;
 		} else {
@@ -479,14 +488,15 @@ static int narrow_all(struct again *a)
 int grant_tree(struct local_store *s, const struct manifest *m, struct grants *g)
 {
 	struct again a = {.s = s, .m = m, .g = g};
+	const bool files = !s->fresh || g->coming;
 	g->n_narrowed = g->n_wrong = 0;
 	/* Nothing is widened while something else is still wider than it is to be. */
-	int rc = s->fresh ? 0 : narrow_all(&a);
+	int rc = files ? narrow_all(&a) : 0;
 	if (rc == 0)
 		rc = grant_meta(s, g);
 	if (rc == 0)
 		rc = grant_folders(s, m, g);
-	if (rc == 0 && !s->fresh)
+	if (rc == 0 && files)
 		rc = grant_files(&a);
 	free(a.differ);
 	free(a.buf);
@@ -524,7 +534,30 @@ int grant_meta(struct local_store *s, struct grants *g)
 	return 0;
 }
 
-/* ---- again ---- */
+/* ---- what has been granted ---- */
+
+int rows_take(const struct manifest *m, struct rows *ret_rows)
+{
+	struct rows r = {calloc((size_t)m->n_files + 1, sizeof(*r.files)),
+			 calloc((size_t)m->n_dirs + 1, sizeof(*r.dirs))};
+	if (!r.files || !r.dirs) {
+		rows_fini(&r);
+		return -LE_NOMEM;
+	}
+	for (uint32_t i = 0; i < m->n_files; i++)
+		r.files[i] = m->files[i].rights;
+	for (uint32_t i = 0; i < m->n_dirs; i++)
+		r.dirs[i] = m->dirs[i].rights;
+	*ret_rows = r;
+	return 0;
+}
+
+void rows_fini(struct rows *r)
+{
+	free(r->files);
+	free(r->dirs);
+	*r = (struct rows){0};
+}
 
 static uint64_t sum_of(uint64_t sum, const struct rights *r)
 {
@@ -533,44 +566,111 @@ static uint64_t sum_of(uint64_t sum, const struct rights *r)
 	return checksum64(words, sizeof(words));
 }
 
-static void granted_text(const struct manifest *m, const struct grants *g, char ret_text[32])
+uint64_t grant_sum(const struct manifest *m, const struct grants *g)
 {
 	uint64_t sum = sum_of(sum_of(geteuid(), &g->top), &g->meta);
 	for (uint32_t i = 0; i < m->n_dirs; i++)
 		sum = sum_of(sum, &m->dirs[i].rights);
 	for (uint32_t i = 0; i < m->n_files; i++)
 		sum = sum_of(sum, &m->files[i].rights);
-	snprintf(ret_text, 32, "%016llx\n", (unsigned long long)sum);
+	return sum ^ checksum64(m->source, strlen(m->source));
 }
 
-static int granted_path(const struct local_store *s, char ret_path[STORE_PATH_SIZE])
+#define NOTE_LEN 17
+
+static void note_text(const struct manifest *m, const struct grants *g, char ret_text[NOTE_LEN + 1])
+{
+	snprintf(ret_text, NOTE_LEN + 1, "%016llx\n", (unsigned long long)grant_sum(m, g));
+}
+
+static int note_path(const struct local_store *s, char ret_path[STORE_PATH_SIZE])
 {
 	int n = snprintf(ret_path, STORE_PATH_SIZE, "%s/granted", s->dir);
 	return n < 0 || n >= (int)STORE_PATH_SIZE ? -LE_NAMETOOLONG : 0;
 }
 
-int grant_note(struct local_store *s, const struct manifest *m, const struct grants *g)
+/* "" where there is none. */
+static void read_note(struct local_store *s, char ret_text[NOTE_LEN + 1])
 {
-	char path[STORE_PATH_SIZE], text[32];
-	granted_text(m, g, text);
-	TRY(granted_path(s, path));
-	return env_write_file(s->env, path, text, strlen(text), 0600);
+	char path[STORE_PATH_SIZE], *had;
+	size_t len;
+	ret_text[0] = 0;
+	if (note_path(s, path) < 0 || env_read_file(s->env, path, NOTE_LEN, &had, &len) < 0)
+		return;
+	if (len == NOTE_LEN)
+		memcpy(ret_text, had, NOTE_LEN + 1);
+	free(had);
 }
 
-int grant_again(struct local_store *s, const struct manifest *m, struct grants *g)
+bool grant_is_so(struct local_store *s, const struct manifest *m, const struct grants *g)
 {
-	char path[STORE_PATH_SIZE], text[32], *had;
-	size_t len;
-	granted_text(m, g, text);
-	TRY(granted_path(s, path));
-	if (env_read_file(s->env, path, sizeof(text), &had, &len) == 0) {
-		bool same = strcmp(had, text) == 0;
-		free(had);
-		if (same)
-			return 0;
+	char text[NOTE_LEN + 1], had[NOTE_LEN + 1];
+	note_text(m, g, text);
+	read_note(s, had);
+	return strcmp(had, text) == 0;
+}
+
+int64_t grant_note_ns(struct local_store *s)
+{
+	char path[STORE_PATH_SIZE];
+	struct stat st;
+	if (note_path(s, path) < 0 || env_stat(s->env, path, &st) < 0)
+		return 0;
+	return (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+}
+
+/* Durable: what is granted next must not be taken for what it says after a crash. */
+int grant_note_drop(struct local_store *s)
+{
+	char path[STORE_PATH_SIZE];
+	TRY(note_path(s, path));
+	int rc = env_unlink(s->env, path);
+	if (rc == -LE_NOENT)
+		return 0;
+	return rc < 0 ? rc : env_syncdir(s->env, s->dir);
+}
+
+/* The folders' file systems first: the note is as durable as what it tells of. */
+int grant_note(struct local_store *s, const struct manifest *m, const struct grants *g)
+{
+	char path[STORE_PATH_SIZE], text[NOTE_LEN + 1];
+	for (uint32_t k = 0; k <= s->n_more; k++) {
+		TRY(data_path(s, k, "", path));
+		TRY(env_syncdir(s->env, path));
 	}
-	/* Mounts believe what has not changed since the index was written. */
-	TRY(inode_index_withdraw(s));
-	TRY(grant_tree(s, m, g));
-	return g->n_wrong ? -LE_STALE : grant_note(s, m, g);
+	note_text(m, g, text);
+	TRY(note_path(s, path));
+	return env_write_file(s->env, path, text, NOTE_LEN, 0600);
+}
+
+/* With its rights before it has its name. */
+static int write_manifest(struct local_store *s, const char *name, const struct manifest *m,
+			  const struct grants *g)
+{
+	char path[STORE_PATH_SIZE], fresh[STORE_PATH_SIZE], *text;
+	uint32_t n = 0;
+	size_t len;
+	if (snprintf(path, sizeof(path), "%s/%s", s->dir, name) >= (int)sizeof(path) ||
+	    snprintf(fresh, sizeof(fresh), "%s/granting", s->dir) >= (int)sizeof(fresh))
+		return -LE_NAMETOOLONG;
+	TRY(manifest_encode(m, &text, &len));
+	int rc = env_write_file(s->env, fresh, text, len, 0600);
+	free(text);
+	if (rc == 0)
+		rc = grant_file(s, fresh, &g->meta, &n);
+	if (rc == 0)
+		rc = env_rename(s->env, fresh, path);
+	return rc < 0 ? rc : env_syncdir(s->env, s->dir);
+}
+
+int grant_again(const struct regrant *o, struct grants *g)
+{
+	g->had = o->had;
+	g->coming = o->coming;
+	TRY(grant_note_drop(o->s));
+	TRY(grant_tree(o->s, o->m, g));
+	if (o->origin)
+		TRY(write_manifest(o->s, "from/manifest", o->origin, g));
+	TRY(write_manifest(o->s, "manifest", o->m, g));
+	return g->n_wrong ? -LE_STALE : grant_note(o->s, o->m, g);
 }

@@ -21,7 +21,12 @@
 	P(u32, jobs_max, "", 1, 1024, 64, "staging jobs at once")                                  \
 	P(u32, buffers, "", 8, 4096, 32, "buffers of 1 MiB, for jobs and as many for other nodes") \
 	P(u32, report_ms, "ms", 100, 60000, 1000,                                                  \
-	  "how often the metadata server is told what is here")
+	  "how often the metadata server is told what is here")                                    \
+	P(u32, rights_ms, "ms", 100, 3600000, 20000,                                               \
+	  "how often the rights of copies are compared with those of their sources; above 20000 "  \
+	  "it may take more than a minute until what is narrowed there is narrowed here")          \
+	P(u32, rights_rate, "", 0, 1000000000, 20000,                                              \
+	  "names per second that the metadata server is asked for by that; 0: no limit")
 
 struct agent_params {
 	AGENT_PARAMS(CONFIG_MEMBER)

@@ -140,25 +140,25 @@ static size_t common_part(const char *a, const char *b)
 	}
 }
 
-/* Who may read the file where it is: its rights, and those to search the directories that lead to
- * it and not to the tree. */
-static int narrow(struct scan *s, const char *path, struct scan_file *f)
+int scan_rights_of_other(struct vol *top, const char *tree, const char *path,
+			 const struct vol_stat *st, struct acl_pool *pool,
+			 struct rights *ret_rights)
 {
 	struct rights *gates, own;
 	char dir[PATH_SIZE];
 	uint32_t n = 0;
-	size_t at = common_part(strcmp(s->real, "/") ? s->real : "", path);
-	TRY(vol_rights(s->top, path, &f->st, &s->acls, &own));
+	size_t at = common_part(strcmp(tree, "/") ? tree : "", path);
+	TRY(vol_rights(top, path, st, pool, &own));
 	gates = calloc(strlen(path) / 2 + 1, sizeof(*gates));
 	if (!gates)
 		return -LE_NOMEM;
 	int rc = 0;
 	for (const char *c = path + at + 1; rc == 0 && (c = strchr(c, '/')) != NULL; c++) {
 		snprintf(dir, sizeof(dir), "%.*s", (int)(c - path), path);
-		rc = vol_rights(s->top, dir, NULL, &s->acls, &gates[n++]);
+		rc = vol_rights(top, dir, NULL, pool, &gates[n++]);
 	}
 	if (rc == 0)
-		rc = rights_conjunction(&own, gates, n, &s->acls, &f->rights);
+		rc = rights_conjunction(&own, gates, n, pool, ret_rights);
 	free(gates);
 	return rc;
 }
@@ -178,7 +178,7 @@ static int take_file(struct scan *s, const struct scan_link *l, uint64_t dev,
 	*ret_why = S_ISDIR(f.st.mode) && f.st.dev == dev ? LEFT_DIRECTORY : LEFT_OUTSIDE;
 	if (!S_ISREG(f.st.mode) || f.st.dev != dev)
 		return 1;
-	rc = narrow(s, real, &f);
+	rc = scan_rights_of_other(s->top, s->real, real, &f.st, &s->acls, &f.rights);
 	if (rc < 0)
 		return why_of(rc, ret_why) ? 1 : rc;
 	f.path = strdup(l->path);

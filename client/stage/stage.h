@@ -25,8 +25,17 @@ struct stage_job {
 	bool store_open;
 	/* m's inode numbers and versions are those of the source now, as this user says */
 	bool inodes_known;
-	bool rights_known; /* m's rights are those of the source now */
+	bool rights_known; /* m's rights, or made_of's, are those of the source now */
 	struct grants grants; /* after stage_take_rights */
+	/* What the manifest beside the copy says of m's rows, and as which data set; or nothing. */
+	struct rows had;
+	char had_name[MANIFEST_NAME_MAX + 1], had_version[MANIFEST_NAME_MAX + 1];
+	/* Between stage_age_begin and _end. */
+	uint64_t age_us; /* between looks at the source's rights; 0: AGE_US */
+	struct throttle *look_rate; /* names asked for, by the second; NULL: no limit */
+	bool aged;
+	struct waitq age_stop;
+	struct latch aging;
 	uint32_t said_by;
 	uint64_t start_us, next_report_us;
 	const char *phase;
@@ -54,8 +63,7 @@ struct stage_job {
 	struct vol *source_vol;
 	const char *source_root, *copying;
 	uint64_t extra_bytes;
-	const struct manifest
-		*made_of; /* kept beside the copy; NULL: its own says where it is from */
+	struct manifest *made_of; /* kept beside the copy; NULL: its own says where it is from */
 	/* Of how many nodes that make the copy together this is which; n_nodes 0: not known. */
 	uint32_t node, n_nodes;
 	struct share *share; /* what each of them holds; NULL: everything */
@@ -128,8 +136,15 @@ int stage_unpack(struct stage_job *job) CHECK_RESULT;
 
 /* stage_rights.c: of m's rows those that the scan has found get the rights that it has found. */
 int stage_rights_of_scan(struct manifest *m, const struct scan *s) CHECK_RESULT;
-/* What the copy of job->m shall grant, by the source as it is now: job->grants. Yields. */
+/* What the copy of job->m shall grant, by the source as it is now: m's rows and job->grants.
+ * Yields. */
 int stage_take_rights(struct stage_job *job) CHECK_RESULT;
+/* After it: a whole copy grants that. Yields. */
+int stage_grant_ready(struct stage_job *job) CHECK_RESULT;
+/* Between the two the copy, locked and granted by the job, is looked at again now and then. Both
+ * yield. */
+void stage_age_begin(struct stage_job *job);
+void stage_age_end(struct stage_job *job);
 
 /* stage_room.c: which file goes where, and the space for all of them. Sets rc and code. Yields. */
 int stage_admit(struct stage_job *job) CHECK_RESULT;

@@ -107,6 +107,7 @@ void stage_job_destroy(struct stage_job *job)
 {
 	manifest_destroy(job->m);
 	share_destroy(job->share);
+	rows_fini(&job->had);
 	free(job->plan);
 	free(job->r);
 	free(job);

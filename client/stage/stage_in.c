@@ -265,6 +265,8 @@ static void take_inodes(struct stage_job *job, const struct scan *s)
 		}
 	}
 	job->inodes_known = same;
+	/* Another directory with the same content may be the one that was staged before. */
+	snprintf(job->m->source, sizeof(job->m->source), "%s", job->o.source);
 	job->m->cluster = cluster_of(job);
 	job->said_by = job->io.fs ? job->io.fs->cred.uid : 0;
 }
@@ -640,8 +642,11 @@ static int make_copy(struct stage_job *job)
 	int code = LEAT_STAGE_INTERNAL, rc = store_clear_ready(&job->store);
 	note(job, LEAT_COPY_STAGING);
 	store_event(&job->store, "STAGING", "");
-	if (rc == 0)
+	if (rc == 0) {
+		stage_age_begin(job);
 		rc = run_fetch(job, &code);
+		stage_age_end(job);
+	}
 	if (rc < 0) {
 		if (job->stop)
 			stage_cancelled(job);
@@ -799,7 +804,7 @@ static int store_origin(struct stage_job *job)
 /* Nothing is to be fetched, and the rights are those of the source. */
 static int is_whole(struct stage_job *job, bool *ret_whole)
 {
-	int rc = *ret_whole ? grant_again(&job->store, job->m, &job->grants) : 0;
+	int rc = *ret_whole ? stage_grant_ready(job) : 0;
 	*ret_whole = *ret_whole && rc == 0;
 	return rc == -LE_STALE ? 0 : rc;
 }
@@ -832,7 +837,11 @@ static int stage_locked(struct stage_job *job)
 	/* So that whoever lists copies knows what this one will be: durable before READY. */
 	TRY(manifest_store(job->io.soft, job->store.dir, job->m));
 	TRY(store_origin(job));
+	TRY(grant_note_drop(&job->store));
+	job->grants.had = job->had.files ? &job->had : NULL;
 	TRY(grant_tree(&job->store, job->m, &job->grants));
+	if (!job->grants.n_wrong)
+		TRY(grant_note(&job->store, job->m, &job->grants));
 	TRY(stage_order(job));
 	TRY(stage_admit(job));
 	note(job, LEAT_COPY_RESERVED);

@@ -3,8 +3,18 @@
  * and of the folders above, through which whoever reads the source has to go.
  */
 #include <stdlib.h>
+#include <string.h>
 
+#include "client/stage/age.h"
+#include "client/stage/inode_index.h"
+#include "client/stage/source_rights.h"
 #include "client/stage/stage.h"
+#include "client/stage/unpack.h"
+#include "common/base/log.h"
+#include "common/rt/loop.h"
+
+/* Two that show the same one after the other have not put together rights of two times. */
+#define LOOKS_MAX 5
 
 static int take(struct manifest *m, struct rights *to, const struct rights *from)
 {
@@ -29,42 +39,147 @@ int stage_rights_of_scan(struct manifest *m, const struct scan *s)
 	return 0;
 }
 
-/* Those that the manifest tells of, as they are at the source now. What is not there any more keeps
- * what the manifest says. */
-static int look_again(struct stage_job *job, const char *source)
+/* What the copy that is there already grants, as its manifest says: job->had; and unless the source
+ * has just been asked, m's rows. What is looked at next narrows these where the source is not what
+ * it was. */
+static int take_granted(struct stage_job *job)
 {
 	struct detail *ignored = calloc(1, sizeof(*ignored));
-	struct scan s;
+	struct manifest *m = NULL, *to = job->m;
 	if (!ignored)
 		return -LE_NOMEM;
-	int rc = scan_tree(io_source(&job->io), source, &s, ignored);
+	int rc = manifest_load(job->io.local, job->store.dir, &m, ignored);
 	free(ignored);
-	if (rc < 0)
+	/* One that cannot be read is made anew. */
+	if (rc < 0 || strcmp(m->id, to->id) != 0 || m->n_files != to->n_files ||
+	    m->n_dirs != to->n_dirs) {
+		if (rc == 0)
+			manifest_destroy(m);
 		return rc == -LE_NOMEM ? rc : 0;
-	rc = stage_rights_of_scan(job->m, &s);
-	scan_fini(&s);
+	}
+	memcpy(job->had_name, m->name, sizeof(job->had_name));
+	memcpy(job->had_version, m->version, sizeof(job->had_version));
+	rc = rows_take(m, &job->had);
+	for (uint32_t i = 0; i < m->n_files && rc == 0; i++)
+		rc = take(to, &job->had.files[i], &m->files[i].rights);
+	for (uint32_t i = 0; i < m->n_dirs && rc == 0; i++)
+		rc = take(to, &job->had.dirs[i], &m->dirs[i].rights);
+	for (uint32_t i = 0; i < m->n_files && rc == 0 && !job->rights_known; i++)
+		to->files[i].rights = job->had.files[i];
+	for (uint32_t i = 0; i < m->n_dirs && rc == 0 && !job->rights_known; i++)
+		to->dirs[i].rights = job->had.dirs[i];
+	manifest_destroy(m);
+	return rc;
+}
+
+static int look_once(struct stage_job *job, struct manifest *of)
+{
+	const bool by_path = job->o.source[0] == '/' && !job->made_of;
+	const struct source_look l = {.v = io_source(&job->io),
+				      .source = by_path ? job->o.source : of->source,
+				      .above_only = job->rights_known};
+	struct rights *above = NULL;
+	uint32_t n = 0;
+	TRY(source_rights(&l, of, &above, &n));
+	int rc = job->made_of ? unpack_rights(job->m, of) : 0;
+	for (uint32_t i = 0; i < n && rc == 0; i++)
+		rc = take(job->m, &above[i], &above[i]);
+	if (rc == 0)
+		rc = grants_make(job->m, above, n, &job->grants);
+	job->grants.stop = &job->stop;
+	free(above);
 	return rc;
 }
 
 int stage_take_rights(struct stage_job *job)
 {
-	const struct manifest *of = job->made_of ? job->made_of : job->m;
-	const char *source = job->o.source[0] == '/' && !job->made_of ? job->o.source : of->source;
-	struct vol *v = io_source(&job->io);
-	struct rights *above = NULL;
-	uint32_t n = 0;
-	char *real = malloc(4096);
-	int rc = real ? 0 : -LE_NOMEM;
-	if (rc == 0 && !job->rights_known && !job->made_of)
-		rc = look_again(job, source);
-	/* Where nobody can tell who gets there, only the maker does. */
-	if (rc == 0 && (vol_real_path(v, source, real) < 0 ||
-			vol_ancestors(v, real, &job->m->acls, &above, &n) < 0))
-		above = NULL;
-	if (rc == 0)
-		rc = grants_make(job->m, above, n, &job->grants);
-	job->grants.stop = &job->stop;
-	free(above);
-	free(real);
+	struct manifest *of = job->made_of ? job->made_of : job->m;
+	uint64_t sum = 0;
+	TRY(take_granted(job));
+	for (int i = 0; i < LOOKS_MAX; i++) {
+		uint64_t before = sum;
+		TRY(look_once(job, of));
+		sum = grant_sum(job->m, &job->grants);
+		if (job->rights_known || grant_is_so(&job->store, job->m, &job->grants) ||
+		    (i > 0 && sum == before)) {
+			job->rights_known = true;
+			return 0;
+		}
+	}
+	return detail_set(&job->d, -LE_AGAIN, of->source, UINT64_MAX,
+			  "somebody changes the rights of its files all the time: try again");
+}
+
+/* The manifest beside the copy keeps the name that it has. */
+int stage_grant_ready(struct stage_job *job)
+{
+	struct manifest *m = job->m;
+	char name[sizeof(m->name)], version[sizeof(m->version)];
+	const struct regrant r = {.s = &job->store,
+				  .m = m,
+				  .had = job->had.files ? &job->had : NULL,
+				  .origin = job->made_of};
+	if (grant_is_so(&job->store, m, &job->grants))
+		return 0;
+	/* Mounts believe what has not changed since the index was written. */
+	TRY(inode_index_withdraw(&job->store));
+	memcpy(name, m->name, sizeof(name));
+	memcpy(version, m->version, sizeof(version));
+	if (job->had_name[0]) {
+		memcpy(m->name, job->had_name, sizeof(name));
+		memcpy(m->version, job->had_version, sizeof(version));
+	}
+	int rc = grant_again(&r, &job->grants);
+	memcpy(m->name, name, sizeof(name));
+	memcpy(m->version, version, sizeof(version));
 	return rc;
+}
+
+/* ---- while it is made ---- */
+
+static int pace(void *arg, uint32_t n)
+{
+	struct stage_job *job = arg;
+	throttle_take(job->look_rate, n);
+	return job->aged ? -LE_CANCELED : 0;
+}
+
+static void age_fiber(void *arg)
+{
+	struct stage_job *job = arg;
+	const struct age_options o = {.io = &job->io,
+				      .s = &job->store,
+				      .m = job->m,
+				      .grants = &job->grants,
+				      .pace = pace,
+				      .arg = job,
+				      .stop = &job->stop};
+	while (!job->aged) {
+		uint64_t us = job->age_us ? job->age_us : AGE_US;
+		int rc = waitq_wait(&job->age_stop, loop_now_us() + us);
+		if (!job->aged)
+			rc = age_copy(&o);
+		if (rc < 0 && rc != -LE_TIMEDOUT && rc != -LE_CANCELED)
+			log_warn("%s: the rights of its source cannot be told: %s", job->store.dir,
+				 status_text(rc));
+	}
+	latch_done(&job->aging);
+}
+
+void stage_age_begin(struct stage_job *job)
+{
+	job->aged = false;
+	latch_init(&job->aging, 0);
+	waitq_init(&job->age_stop);
+	latch_add(&job->aging, 1);
+	/* Without it whoever looks at the copy next finds what has been narrowed. */
+	if (fiber_spawn("stage_age", age_fiber, job) < 0)
+		latch_done(&job->aging);
+}
+
+void stage_age_end(struct stage_job *job)
+{
+	job->aged = true;
+	waitq_wake_all(&job->age_stop);
+	latch_wait(&job->aging);
 }

@@ -146,6 +146,8 @@ static int create_inner(struct unpacking *x)
 	/* Who cancels by what he has asked for finds the archives, which stay locked. */
 	x->b->outer = x->a;
 	x->b->made_of = x->a->m;
+	x->b->age_us = x->a->age_us;
+	x->b->look_rate = x->a->look_rate;
 	x->b->copying = "unpack";
 	return 0;
 }
@@ -225,6 +227,7 @@ static int make_unpacked(struct unpacking *x)
 		b->source_vol = unpack_vol(x->u);
 		b->source_root = UNPACK_ROOT;
 	}
+	b->rights_known = x->a->rights_known;
 	if (!b->m)
 		rc = make_manifest(x);
 	if (rc == 0) {
@@ -300,7 +303,12 @@ static int run(struct unpacking *x)
 	}
 	if (!ready)
 		TRY(open_archives(x));
+	/* The archives are there for all that time, too. */
+	if (x->whole)
+		stage_age_begin(x->a);
 	int rc = make_unpacked(x);
+	if (x->whole)
+		stage_age_end(x->a);
 	if (rc == 0)
 		drop_archives(x);
 	tell(x);

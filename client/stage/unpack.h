@@ -41,6 +41,10 @@ void unpack_destroy(struct unpack *u); /* NULL is fine. Yields. */
 /* Its files, as scan_tree would find them; u's own. */
 const struct scan *unpack_scan(const struct unpack *u);
 struct vol *unpack_vol(struct unpack *u);
+/* What was made of the archives of a data set gets the rights that these have now: files those of
+ * the archive they came from, folders those to read it and search. What could be of several has
+ * what all of them grant. */
+int unpack_rights(struct manifest *made, const struct manifest *archives) CHECK_RESULT;
 /* Bytes of the copy were not as they should be: where. NULL: they were. */
 const char *unpack_damaged(const struct unpack *u, uint64_t *ret_off);
 

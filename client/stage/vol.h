@@ -274,6 +274,12 @@ void scan_sort_dirs(struct scan *s);
 /* scan_links.c: links that do not stay in the tree become files, or are left out. All arrays are
  * sorted, and are again. dev: of the tree's directory. Yields. */
 int scan_settle_links(struct scan *s, uint64_t dev) CHECK_RESULT;
+/* What a file outside of a tree grants to who comes by a link of it: its rights, and those to
+ * search the directories that lead to it and not to the tree. Both paths as vol_real_path returns
+ * them; st: of the file. Yields. */
+int scan_rights_of_other(struct vol *top, const char *tree, const char *path,
+			 const struct vol_stat *st, struct acl_pool *pool,
+			 struct rights *ret_rights) CHECK_RESULT;
 int scan_add_file(struct scan *s, const struct scan_file *f) CHECK_RESULT;
 int scan_leave_out(struct scan *s, enum left_why why, const char *path) CHECK_RESULT;
 /* Where to read file f of the scan, and in which volume. */

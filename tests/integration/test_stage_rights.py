@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-# timeout: 120
+# timeout: 240
 """Who may read a staged copy is who may read its source, and nobody else: 4 modes of files in 4
 modes of folders, with and without access lists, as they lie and unpacked from archives, while it
 comes and when it is READY, as owner, member of the group, a user whom lists name, and anybody. Also
-what lies above the data set, and what tells of all of it."""
+what lies above the data set, and what tells of all of it. What is narrowed at the source is
+narrowed in the copies by the node's agent, whoever made them, and while they come."""
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -14,7 +16,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
                                 "lib"))
-from cluster import BUILD, Cluster  # noqa: E402
+from cluster import BUILD, Cluster, free_ports, wait_until  # noqa: E402
 
 OWNER, MEMBER, NAMED, ANY = 2001, 2002, 2003, 2004
 GROUP = 3001
@@ -109,7 +111,7 @@ def test_ready(mnt, local):
 
 
 def test_older(src, copy, paths, local):
-    """What is narrowed or widened at the source afterwards."""
+    """What is narrowed or widened at the source afterwards: the next stage in sees to it."""
     for p in paths[::3]:
         os.chmod(os.path.join(src, p), 0o600)
     for p in paths[1::3]:
@@ -117,6 +119,11 @@ def test_older(src, copy, paths, local):
     os.chmod(os.path.join(src, "755"), 0o700)
     leat("stage", "in", src, "--to", local)
     compare("changed", src, copy, paths)
+    return ("plain", src, copy, paths, lambda p: p)
+
+
+def member(path):
+    return path[:-len(".tar")] + "/in/member"
 
 
 def test_unpacked(mnt, local):
@@ -124,39 +131,170 @@ def test_unpacked(mnt, local):
     os.mkdir(src)
     paths = build(src, True)
     copy = json.loads(leat("stage", "in", src, "--to", local, "--unpack", "--json"))["path"]
-    compare("unpacked", src, copy, paths, lambda p: p[:-len(".tar")] + "/in/member")
+    compare("unpacked", src, copy, paths, member)
+    os.chmod(os.path.join(src, paths[2]), 0o600)
+    os.chmod(os.path.join(src, "755l"), 0o700)
+    leat("stage", "in", src, "--to", local, "--unpack")
+    compare("unpacked again", src, copy, paths, member)
+    return ("unpacked", src, copy, paths, member)
 
 
-def test_coming(mnt, local):
-    """Nothing of a file can be read before its rights are there, nor by whom it is not for."""
-    src = os.path.join(mnt, "coming")
-    os.mkdir(src)
-    paths = []
-    for n, mode in enumerate(FILES * 2):
-        with open(os.path.join(src, str(n)), "wb") as f:
-            f.write(os.urandom(1 << 20))
-        give(os.path.join(src, str(n)), mode, "")
-        paths.append(str(n))
-    job = subprocess.Popen([BUILD + "/leat", "stage", "in", src, "--to", local, "--max-rate", "2M"],
-                           stdout=subprocess.DEVNULL)
-    want = {u: may_read(src, paths, u) for u in USERS}
-    seen = 0
+def homes(local):
+    """Folders of copies that are not READY."""
+    for name in os.listdir(os.path.join(local, ".leat")):
+        home = os.path.join(local, ".leat", name)
+        if os.path.isdir(home + "/data") and not os.path.exists(home + "/READY"):
+            yield home
+
+
+def catch(job, local, names):
+    """Stops the job while a copy has all of these and is not READY: the folder of the copy."""
     while job.poll() is None:
-        for home in os.listdir(os.path.join(local, ".leat")):
-            home = os.path.join(local, ".leat", home)
-            if not os.path.exists(os.path.join(home, "data", paths[0])) and \
-                    not os.path.exists(os.path.join(home, "part", "0")):
-                continue
-            for user in USERS:
-                parts = may_read(home + "/part", paths, user)
-                assert "1" not in parts.values(), "part files are open to %s" % user
-                got = may_read(home + "/data", paths, user)
-                for p in paths:
-                    assert got[p] <= want[user][p], (user, p)
-            seen += 1
-        time.sleep(0.05)
-    assert job.returncode == 0 and seen, (job.returncode, seen)
-    print("looked %d times while it came" % seen)
+        for home in homes(local):
+            if all(os.path.exists(os.path.join(home, "data", n)) for n in names):
+                job.send_signal(signal.SIGSTOP)
+                if not os.path.exists(home + "/READY"):
+                    return home
+                job.send_signal(signal.SIGCONT)
+        time.sleep(0.001)
+    raise AssertionError("it was not seen in flight")
+
+
+def test_coming(mnt, local, archives):
+    """Nothing of a file can be read before its rights are there, nor by whom it is not for; then
+    all of it by all whom it is for, though others are still to come."""
+    what = "coming packed" if archives else "coming"
+    src = os.path.join(mnt, what.replace(" ", "_"))
+    os.mkdir(src)
+    paths = build(src, archives)
+    last = os.path.join(src, "zz" + (".tar" if archives else ""))
+    with tarfile.open(last, "w") if archives else open(last, "wb") as f:
+        if archives:
+            info = tarfile.TarInfo("last")
+            info.size = 24 << 20
+            f.addfile(info, io.BytesIO(os.urandom(info.size)))
+        else:
+            f.write(os.urandom(4 << 20))
+    os.chmod(last, 0o600)
+    job = subprocess.Popen([BUILD + "/leat", "stage", "in", src, "--to", local] +
+                           (["--unpack"] if archives else ["--max-rate", "2M"]),
+                           stdout=subprocess.DEVNULL)
+    of = member if archives else lambda p: p
+    home = catch(job, local, [of(p) for p in paths])
+    compare(what, src, home + "/data", paths, of)
+    for user in USERS:
+        parts = os.listdir(home + "/part")
+        assert "1" not in may_read(home + "/part", parts, user).values(), user
+    job.send_signal(signal.SIGCONT)
+    assert job.wait() == 0
+
+
+# ---- what is narrowed afterwards ----
+
+class Agent:
+    def __init__(self, c, local):
+        self.addr, ready = "127.0.0.1:%d" % free_ports(1)[0], c.dir + "/agent"
+        self.process = subprocess.Popen(
+            [BUILD + "/leat", "agent", "--set", "dirs=" + local, "--set", "listen=" + self.addr,
+             "--set", "rights_ms=300", "--ready-file", ready])
+        wait_until(lambda: os.path.exists(ready), 30, "the agent")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+
+def differ(source, copy, paths, of):
+    wrong = []
+    for user in USERS:
+        want = may_read(source, paths, user)
+        got = may_read(copy, [of(p) for p in paths], user)
+        wrong += [(user, p) for p in paths if want[p] != got[of(p)]]
+    return wrong
+
+
+def soon(what, source, copy, paths, of):
+    try:
+        wait_until(lambda: not differ(source, copy, paths, of), 20, what)
+    finally:
+        compare(what, source, copy, paths, of)
+
+
+def narrow(src, end):
+    """A file's mode, a folder's, lists of both, an owner, a group."""
+    os.chmod(os.path.join(src, "755", "644" + end), 0o600)
+    os.chmod(os.path.join(src, "705"), 0o700)
+    subprocess.run(["setfacl", "-b", os.path.join(src, "750l", "640l" + end)], check=True)
+    subprocess.run(["setfacl", "-m", "u:%d:-" % NAMED, os.path.join(src, "700l")], check=True)
+    os.chown(os.path.join(src, "755", "600" + end), ANY, GROUP)
+    os.chown(os.path.join(src, "750"), OWNER, ANY)
+    os.chown(os.path.join(src, "755l"), MEMBER, GROUP)
+
+
+def test_agent(c, local, copies):
+    """Of copies that others made, plain and unpacked: (source, copy, paths, where a path is)."""
+    with Agent(c, local):
+        for what, src, copy, paths, of in copies:
+            end = ".tar" if what == "unpacked" else ""
+            narrow(src, end)
+            soon(what + ", narrowed", src, copy, paths, of)
+            os.chmod(src, 0o750)
+            os.chown(src, OWNER, GROUP)
+            soon(what + ", from above", src, copy, paths, of)
+            os.chmod(src, 0o755)
+            soon(what + ", back", src, copy, paths, of)
+            manifest = os.path.dirname(copy) + "/manifest"
+            assert "1" not in may_read("/", [manifest], "anybody").values(), what
+            # What is gone is its owner's; what has come in its place is not what was copied.
+            gone, other = (os.path.join("755", n + end) for n in ("644l", "604"))
+            os.unlink(os.path.join(src, gone))
+            os.chmod(os.path.join(src, other), 0o600)
+            soon(what + ", hidden", src, copy, [other], of)
+            os.rename(os.path.join(src, other), os.path.join(src, "hidden"))
+            with open(os.path.join(src, other), "w") as f:
+                f.write("anything")
+            os.chmod(os.path.join(src, other), 0o666)
+            os.chown(os.path.join(src, other), ANY, ANY)
+            wait_until(lambda: [may_read(copy, [of(gone)], u)[of(gone)] for u in USERS] ==
+                       ["1", "0", "0", "0"], 20, "the copy of what is gone")
+            time.sleep(1)
+            assert all(may_read(copy, [of(other)], u)[of(other)] == "0" for u in USERS
+                       if u != "owner"), what
+
+
+def test_agent_coming(c, mnt, local):
+    """While the agent makes it: what is there of it already, and what comes then."""
+    src = os.path.join(mnt, "slow")
+    os.makedirs(src + "/d")
+    for i in range(12):
+        with open("%s/d/%02d" % (src, i), "wb") as f:
+            f.write(os.urandom(1 << 20))
+        os.chown("%s/d/%02d" % (src, i), OWNER, GROUP)
+    with Agent(c, local) as agent:
+        job = subprocess.Popen([BUILD + "/leat", "stage", "in", src, "--agent", agent.addr,
+                                "--max-rate", "1M"], stdout=subprocess.DEVNULL)
+
+        def there():
+            assert job.poll() is None, "it was not seen in flight"
+            for home in homes(local):
+                names = [n for n in os.listdir(home + "/data/d") if n] \
+                    if os.path.isdir(home + "/data/d") else []
+                if names:
+                    return home + "/data/d", names
+            return None
+
+        wait_until(there, 60, "the first file")
+        data, names = there()
+        assert "0" not in may_read(data, names, "anybody").values()
+        for n in os.listdir(src + "/d"):
+            os.chmod(os.path.join(src, "d", n), 0o600)
+        wait_until(lambda: "1" not in may_read(data, names, "anybody").values(), 20, "narrowing")
+        assert there(), "it was READY before it was narrow"
+        assert job.wait() == 0
+        compare("narrowed while it came", src + "/d", data, sorted(os.listdir(src + "/d")))
 
 
 def test_above(mnt, local):
@@ -218,9 +356,11 @@ def main():
         os.mkdir(local)
         os.chmod(c.mnt(), 0o755)
         test_above(c.mnt(), local)
-        test_older(*test_ready(c.mnt(), local), local)
-        test_unpacked(c.mnt(), local)
-        test_coming(c.mnt(), local)
+        copies = [test_older(*test_ready(c.mnt(), local), local), test_unpacked(c.mnt(), local)]
+        test_coming(c.mnt(), local, False)
+        test_coming(c.mnt(), local, True)
+        test_agent(c, local, copies)
+        test_agent_coming(c, c.mnt(), local)
         test_by_a_user(c.mnt(), c.dir)
 
 

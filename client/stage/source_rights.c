@@ -1,0 +1,260 @@
+#include "client/stage/source_rights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "common/rt/fiber.h"
+
+#define PATH_SIZE    4096u
+#define ASKS_AT_ONCE 32u
+
+/* A row of the folder at hand that something was found for. */
+struct found {
+	struct look *k;
+	uint32_t row;
+	bool is_dir, has_stat;
+	struct vol_stat st;
+	struct rights rights;
+	int rc;
+};
+
+struct look {
+	const struct source_look *o;
+	struct manifest *m;
+	struct vol *in, *top;  /* beneath the source, and beneath the root of the volume */
+	char real[PATH_SIZE];  /* "" for "/" */
+	uint8_t *files, *dirs; /* a bit for each row that was found */
+	const char *folder;    /* at hand, below the source */
+	struct found *found;
+	uint32_t n, cap, n_names;
+};
+
+/* It says that the thing is not there, or not for this process. */
+static bool is_gone(int rc)
+{
+	return rc == -LE_NOENT || rc == -LE_NOTDIR || rc == -LE_STALE || rc == -LE_LOOP ||
+	       rc == -LE_ACCES || rc == -LE_PERM;
+}
+
+static int join(char ret_path[PATH_SIZE], const char *folder, const char *name)
+{
+	int n = snprintf(ret_path, PATH_SIZE, "%s%s%s", folder, folder[0] && name[0] ? "/" : "",
+			 name);
+	return n < 0 || n >= (int)PATH_SIZE ? -LE_NAMETOOLONG : 0;
+}
+
+static int full_path(const struct look *k, const char *path, char ret_full[PATH_SIZE])
+{
+	int n = snprintf(ret_full, PATH_SIZE, "%s%s%s", k->real, path[0] || !k->real[0] ? "/" : "",
+			 path);
+	return n < 0 || n >= (int)PATH_SIZE ? -LE_NAMETOOLONG : 0;
+}
+
+static struct rights owner_alone(const struct rights *r)
+{
+	return (struct rights){.mode = r->mode & 0500, .uid = r->uid, .gid = r->gid};
+}
+
+static int pace(const struct look *k, uint32_t n)
+{
+	return k->o->pace ? k->o->pace(k->o->arg, n) : 0;
+}
+
+/* ---- one folder ---- */
+
+static int collect(void *arg, const struct vol_entry *e)
+{
+	struct look *k = arg;
+	char path[PATH_SIZE];
+	k->n_names++;
+	/* No row has a longer one. */
+	if (join(path, k->folder, e->name) < 0)
+		return 0;
+	int64_t file = manifest_find(k->m, path), dir = manifest_find_dir(k->m, path);
+	/* One that a link named is where that led to. */
+	if (file >= 0 && k->m->files[file].from)
+		return 0;
+	if (file < 0 && dir < 0)
+		return 0;
+	if (k->n == k->cap) {
+		uint32_t cap = k->cap ? k->cap * 2 : 64;
+		struct found *more = realloc(k->found, cap * sizeof(*more));
+		if (!more)
+			return -LE_NOMEM;
+		k->found = more;
+		k->cap = cap;
+	}
+	k->found[k->n++] = (struct found){.k = k,
+					  .row = (uint32_t)(dir >= 0 ? dir : file),
+					  .is_dir = dir >= 0,
+					  .has_stat = e->has_stat,
+					  .st = e->st};
+	return 0;
+}
+
+static void ask(void *arg)
+{
+	struct found *x = arg;
+	struct look *k = x->k;
+	char full[PATH_SIZE];
+	const char *path = x->is_dir ? k->m->dirs[x->row].path : k->m->files[x->row].path;
+	x->rc = full_path(k, path, full);
+	if (x->rc == 0 && !x->has_stat)
+		x->rc = vol_stat(k->in, full, &x->st);
+	if (x->rc == 0 && !(x->is_dir ? S_ISDIR(x->st.mode) : S_ISREG(x->st.mode)))
+		x->rc = -LE_NOENT;
+	if (x->rc == 0)
+		x->rc = vol_rights(k->in, full, &x->st, &k->m->acls, &x->rights);
+}
+
+static int take_file(struct look *k, uint32_t row, const struct vol_stat *st,
+		     const struct rights *now)
+{
+	struct manifest_file *f = &k->m->files[row];
+	struct rights gate;
+	k->files[row / 8] |= (uint8_t)(1u << (row % 8));
+	if (st->ino == f->ino && st->size == f->size && st->mtime_ns == f->mtime_ns) {
+		f->rights = *now;
+		return 0;
+	}
+	TRY(rights_of_folder(now, &k->m->acls, &gate));
+	return rights_conjunction(&f->rights, &gate, 1, &k->m->acls, &f->rights);
+}
+
+static int take_found(struct look *k)
+{
+	for (uint32_t i = 0; i < k->n; i++) {
+		const struct found *x = &k->found[i];
+		if (is_gone(x->rc))
+			continue;
+		TRY(x->rc);
+		if (!x->is_dir) {
+			TRY(take_file(k, x->row, &x->st, &x->rights));
+			continue;
+		}
+		k->dirs[x->row / 8] |= (uint8_t)(1u << (x->row % 8));
+		k->m->dirs[x->row].rights = x->rights;
+	}
+	return 0;
+}
+
+static int look_into(struct look *k, const char *folder)
+{
+	char full[PATH_SIZE];
+	k->folder = folder;
+	k->n = k->n_names = 0;
+	TRY(full_path(k, folder, full));
+	int rc = k->in->ops->list(k->in, full, collect, k);
+	if (rc < 0)
+		return is_gone(rc) ? 0 : rc;
+	if (k->n)
+		fiber_parallel("rights", ask, k->found, sizeof(*k->found), k->n, ASKS_AT_ONCE);
+	TRY(take_found(k));
+	return pace(k, 1 + k->n_names);
+}
+
+/* ---- all of them ---- */
+
+static bool has(const uint8_t *bits, uint32_t i)
+{
+	return bits[i / 8] >> (i % 8) & 1;
+}
+
+static int look_from(struct look *k, uint32_t row)
+{
+	const struct manifest_file *f = &k->m->files[row];
+	struct vol_stat st;
+	struct rights now;
+	int rc = vol_stat(k->top, f->from, &st);
+	if (rc == 0 && !S_ISREG(st.mode))
+		rc = -LE_NOENT;
+	if (rc == 0)
+		rc = scan_rights_of_other(k->top, k->real, f->from, &st, &k->m->acls, &now);
+	if (rc < 0)
+		return is_gone(rc) ? 0 : rc;
+	TRY(take_file(k, row, &st, &now));
+	return pace(k, 1);
+}
+
+static int look_at_rows(struct look *k)
+{
+	struct manifest *m = k->m;
+	/* The folder itself, then each before what is in it: what is not found is not gone into. */
+	k->dirs[0] |= 1;
+	for (uint32_t i = 0; i < m->n_dirs; i++)
+		if (has(k->dirs, i))
+			TRY(look_into(k, m->dirs[i].path));
+	for (uint32_t i = 0; i < m->n_files; i++)
+		if (m->files[i].from)
+			TRY(look_from(k, i));
+	return 0;
+}
+
+/* -LE_NOENT and the like: it is not to be found. */
+static int look_at_all(struct look *k, struct rights **ret_above, uint32_t *ret_n)
+{
+	struct vol *v = k->o->v;
+	struct rights root;
+	TRY(vol_real_path(v, k->o->source, k->real));
+	TRY(vol_ancestors(v, k->real, &k->m->acls, ret_above, ret_n));
+	if (k->o->above_only)
+		return 0;
+	TRY(vol_beneath(v, k->real, &k->in));
+	TRY(vol_beneath(v, "/", &k->top));
+	TRY(vol_rights(v, k->real, NULL, &k->m->acls, &root));
+	if (strcmp(k->real, "/") == 0)
+		k->real[0] = 0;
+	if (k->m->n_dirs)
+		k->m->dirs[0].rights = root;
+	return look_at_rows(k);
+}
+
+/* Rows that nothing was found for: nobody but the owner has what is not there. */
+static void close_rest(struct look *k)
+{
+	for (uint32_t i = 0; i < k->m->n_files; i++)
+		if (!has(k->files, i))
+			k->m->files[i].rights = owner_alone(&k->m->files[i].rights);
+	for (uint32_t i = 0; i < k->m->n_dirs; i++)
+		if (!has(k->dirs, i))
+			k->m->dirs[i].rights = owner_alone(&k->m->dirs[i].rights);
+}
+
+int source_rights(const struct source_look *l, struct manifest *m, struct rights **ret_above,
+		  uint32_t *ret_n)
+{
+	struct rights *above = NULL;
+	uint32_t n = 0;
+	struct look *k = calloc(1, sizeof(*k));
+	if (!k)
+		return -LE_NOMEM;
+	k->o = l;
+	k->m = m;
+	k->files = calloc(1, (size_t)m->n_files / 8 + 1);
+	k->dirs = calloc(1, (size_t)m->n_dirs / 8 + 1);
+	int rc = k->files && k->dirs ? look_at_all(k, &above, &n) : -LE_NOMEM;
+	if (is_gone(rc)) {
+		free(above);
+		above = NULL;
+		n = 0;
+		k->dirs[0] = 0;
+		rc = 0;
+	}
+	if (rc == 0 && !(l->above_only && above))
+		close_rest(k);
+	if (rc == 0) {
+		*ret_above = above;
+		*ret_n = n;
+	} else {
+		free(above);
+	}
+	vol_destroy(k->in);
+	vol_destroy(k->top);
+	free(k->found);
+	free(k->files);
+	free(k->dirs);
+	free(k);
+	return rc;
+}
