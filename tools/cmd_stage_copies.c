@@ -148,6 +148,13 @@ int stage_cmd_path(struct tool *t, struct stage_args *a)
 	if (rc < 0 && a->share && leat_stage_status(a->to, source.name, &c) == 0 &&
 	    c.state == LEAT_COPY_SHARED)
 		rc = snprintf(path, sizeof(path), "%s", c.path) < (int)sizeof(path) ? 0 : -ERANGE;
+	if (rc == -EACCES)
+		return tool_error(t, EXIT_PERMISSION,
+				  "Who may read it is who may read its source: once that lets you, "
+				  "`leat stage in` or the node's agent does too.",
+				  "the copy of %s is there, but private to those who may search "
+				  "its source, and you may not",
+				  a->what);
 	if (rc < 0)
 		return stage_error(t, rc, a->what);
 	if (t->json)

@@ -110,7 +110,11 @@ static int look_at_content(struct stage_io *io, struct local_store *s, bool read
 	struct detail ignored = {0};
 	/* Without a readable manifest nothing is known of it, but it is there and may be evicted.
 	 */
-	if (manifest_load(io->local, s->dir, &m, &ignored) < 0)
+	int rc = manifest_load(io->local, s->dir, &m, &ignored);
+	/* It tells of all files, and who may read some of them is not to know of the others. */
+	if (rc == -LE_ACCES && ready)
+		c->state = store_has_mark(s, "stale", NULL) ? LEAT_COPY_STALE : LEAT_COPY_READY;
+	if (rc < 0)
 		return 0;
 	memcpy(c->name, m->name, sizeof(m->name));
 	memcpy(c->version, m->version, sizeof(m->version));
@@ -119,7 +123,7 @@ static int look_at_content(struct stage_io *io, struct local_store *s, bool read
 		manifest_destroy(m);
 		return -LE_NOENT;
 	}
-	int rc = store_load_places(s, m->n_files);
+	rc = store_load_places(s, m->n_files);
 	if (rc == 0 && !ready)
 		rc = store_load_share(s, m->n_files);
 	count_files(s, m, c);

@@ -13,8 +13,8 @@ int copies_list(struct stage_io *io, const char *to,
 /* The ids alone of what lies there. */
 int copies_each_id(struct stage_io *io, const char *to, int (*each)(void *arg, const char *id),
 		   void *arg) CHECK_RESULT;
-/* copies_list but for this id, and those alone of which `wanted`, told id, name, version and source,
- * wants to know more. What cannot be read is told without being asked for. */
+/* copies_list but for this id, and those alone of which `wanted`, told id, name, version and
+ * source, wants to know more. What cannot be read is told without being asked for. */
 int copies_list_those(struct stage_io *io, const char *to, const char *but,
 		      bool (*wanted)(void *arg, const struct leat_stage_copy *c),
 		      int (*each)(void *arg, const struct leat_stage_copy *c),

@@ -517,8 +517,27 @@ static int grant_file(struct local_store *s, const char *path, const struct righ
 	return rc;
 }
 
+struct naming {
+	struct local_store *s;
+	const struct grants *g;
+};
+
+/* What samples a name has: one file for each. */
+static int grant_note_of_name(void *arg, const struct env_dirent *e)
+{
+	const struct naming *x = arg;
+	char path[STORE_PATH_SIZE];
+	uint32_t n = 0;
+	if (e->is_dir ||
+	    snprintf(path, sizeof(path), "%s/named/%s", x->s->dir, e->name) >= (int)sizeof(path))
+		return 0;
+	int rc = grant_file(x->s, path, &x->g->meta, &n);
+	return rc == -LE_NOENT ? 0 : rc;
+}
+
 int grant_meta(struct local_store *s, struct grants *g)
 {
+	struct naming x = {s, g};
 	static const char *const names[] = {"manifest", "sums",          "samples",
 					    "bitmap",   "state",         "share",
 					    "places",   "from/manifest", "from/sums"};
@@ -531,7 +550,10 @@ int grant_meta(struct local_store *s, struct grants *g)
 		if (rc < 0 && rc != -LE_NOENT)
 			return rc;
 	}
-	return 0;
+	if (snprintf(path, sizeof(path), "%s/named", s->dir) >= (int)sizeof(path))
+		return -LE_NAMETOOLONG;
+	int rc = env_list(s->env, path, grant_note_of_name, &x);
+	return rc == -LE_NOENT ? 0 : rc;
 }
 
 /* ---- what has been granted ---- */

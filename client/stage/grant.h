@@ -50,7 +50,7 @@ int grant_tree(struct local_store *s, const struct manifest *m, struct grants *g
  * found or made: -LE_FOREIGN if that has gone from its place. */
 int grant_name(struct local_store *s, const struct manifest *m, uint32_t file,
 	       const char *from) CHECK_RESULT;
-/* Manifest and so on. Yields. */
+/* Manifest and so on, which may have been written since. Yields. */
 int grant_meta(struct local_store *s, struct grants *g) CHECK_RESULT;
 /* The rights of a manifest's rows at some time. Their access lists are the manifest's. */
 struct rows {

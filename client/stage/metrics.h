@@ -21,10 +21,10 @@
 	M(COUNTER, lied, "leat_agent_lying_nodes_total", "other nodes left out for wrong bytes")   \
 	M(GAUGE, copies, "leat_agent_copies", "READY copies here")                                 \
 	M(GAUGE, copies_bytes, "leat_agent_copies_bytes", "bytes of READY copies here")            \
-	M(COUNTER, healed, "leat_agent_healed_chunks_total", "damaged chunks of copies put right")     \
-	M(COUNTER, regranted, "leat_agent_regranted_copies_total",                                     \
+	M(COUNTER, healed, "leat_agent_healed_chunks_total", "damaged chunks of copies put right") \
+	M(COUNTER, regranted, "leat_agent_regranted_copies_total",                                 \
 	  "times that a copy's rights were changed because those of its source had")               \
-	M(COUNTER, evicted_bytes, "leat_agent_evicted_bytes_total", "bytes of copies evicted")         \
+	M(COUNTER, evicted_bytes, "leat_agent_evicted_bytes_total", "bytes of copies evicted")     \
 	NET_METRICS(M, "leat_agent")
 
 struct agent_metrics {

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/stage/beneath.h"
 #include "client/stage/copies.h"
 #include "client/stage/stage.h"
 
@@ -274,6 +275,15 @@ struct path_out {
 	size_t size;
 };
 
+/* May this user look for names in the files' folder? One that is not there says so. */
+static bool may_use(const char *data)
+{
+	char path[STORE_PATH_SIZE];
+	struct stat st;
+	return snprintf(path, sizeof(path), "%s/.leat", data) < (int)sizeof(path) &&
+	       beneath_stat(NULL, path, &st) != -LE_ACCES;
+}
+
 static int give_path(void *arg, const struct call *c)
 {
 	struct path_out *out = arg;
@@ -281,6 +291,8 @@ static int give_path(void *arg, const struct call *c)
 		return -LE_AGAIN;
 	if (strlen(c->copy->path) >= out->size)
 		return -LE_RANGE;
+	if (!may_use(c->copy->path))
+		return -LE_ACCES;
 	memcpy(out->path, c->copy->path, strlen(c->copy->path) + 1);
 	return 0;
 }

@@ -737,6 +737,7 @@ static int is_done(struct stage_job *job)
 	TRY(note_purpose(job, true));
 	job->r->bytes_verified = job->r->bytes;
 	make_samples(job);
+	TRY(grant_meta(&job->store, &job->grants));
 	job->r->narrowed = job->grants.n_narrowed;
 	bool news = is_news(job) || store_has_mark(&job->store, "stale", NULL);
 	publish_inodes(job);

@@ -297,6 +297,36 @@ def test_agent_coming(c, mnt, local):
         compare("narrowed while it came", src + "/d", data, sorted(os.listdir(src + "/d")))
 
 
+def path_as(user, what, local):
+    uid, gid = USERS[user]
+    done = subprocess.run(["setpriv", "--reuid", str(uid), "--regid", str(gid), "--clear-groups",
+                           BUILD + "/leat", "stage", "path", what, "--to", local], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return done.returncode, done.stdout.strip()
+
+
+def test_named(mnt, local):
+    """Who may read all files may read what tells of them by name; who may read some finds them."""
+    src = os.path.join(mnt, "named")
+    os.mkdir(src)
+    for name, mode in (("a", 0o644), ("b", 0o640)):
+        with open(os.path.join(src, name), "w") as f:
+            f.write(name)
+        os.chown(os.path.join(src, name), OWNER, GROUP)
+        os.chmod(os.path.join(src, name), mode)
+    os.chown(src, OWNER, GROUP)
+    leat("dataset", "create", "some@v1", src)
+    leat("stage", "in", "some@v1", "--to", local)
+    copy = leat("stage", "path", "some@v1", "--to", local).strip()
+    note = os.path.dirname(copy) + "/named/some@v1"
+    for user in USERS:
+        assert path_as(user, "some@v1", local) == (0, copy), (user, path_as(user, "some@v1", local))
+        all_of_it = user in ("owner", "member")
+        assert may_read("/", [note], user)[note] == "01"[all_of_it], user
+        assert may_read(copy, ["b"], user)["b"] == "01"[all_of_it], user
+        assert may_read(copy, ["a"], user)["a"] == "1", user
+
+
 def test_above(mnt, local):
     """The data set is open, what lies above it is not; nor is what tells of its files."""
     top = os.path.join(mnt, "home")
@@ -312,6 +342,9 @@ def test_above(mnt, local):
     copy = leat("stage", "path", src, "--to", local).strip()
     compare("above", src, copy, ["a"])
     home = os.path.dirname(copy)
+    assert path_as("member", src, local) == (0, copy)
+    code, said = path_as("anybody", os.path.basename(os.path.dirname(copy)), local)
+    assert code == 10 and "private" in said and "stage in" in said, (code, said)
     got = may_read(home, ["manifest", "sums", "samples"], "anybody")
     assert "1" not in got.values(), got
     got = may_read(home, ["manifest", "sums"], "owner")
@@ -356,6 +389,7 @@ def main():
         os.mkdir(local)
         os.chmod(c.mnt(), 0o755)
         test_above(c.mnt(), local)
+        test_named(c.mnt(), local)
         copies = [test_older(*test_ready(c.mnt(), local), local), test_unpacked(c.mnt(), local)]
         test_coming(c.mnt(), local, False)
         test_coming(c.mnt(), local, True)

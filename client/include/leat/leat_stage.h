@@ -220,7 +220,8 @@ int leat_stage_list(const char *to, int (*each)(void *arg, const struct leat_sta
 		    void *arg);
 /* The status of ENOENT: there is none; of EEXIST: several match. */
 int leat_stage_status(const char *to, const char *what, struct leat_stage_copy *ret_copy);
-/* The directory with the files: only of a READY copy (else the status of EAGAIN). */
+/* The directory with the files: only of a READY copy (else the status of EAGAIN), and only where
+ * this user may look for files in it (else that of EACCES). */
 int leat_stage_path(const char *to, const char *what, char *ret_path, size_t size);
 /* Reads every block again. What is wrong is no longer READY afterwards and will be fetched again by
  * leat_stage_in; code is LEAT_STAGE_LOCAL_CORRUPT then. Of opts only to, progress, arg and cancel
