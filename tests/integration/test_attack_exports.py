@@ -321,6 +321,7 @@ def test_a_server_that_is_out_of_touch_reads_for_nobody(c):
     data = b"secret " * 512
     put(top + "/data", data)
     rows(c)
+    time.sleep(1)  # each object server has heard that there are some
     with peer(c, FREE) as p:
         p.open_session()
         attr = p.walk("/single/data", cred())
