@@ -78,6 +78,14 @@ static int wait_all(struct wreq **waits, uint32_t n)
 	return rc;
 }
 
+/* Does it make longer what others look at? Then its parts are shown one after the other: the chains
+ * tell how long the file is, each what it has, and of a part that is not there yet zeros would be
+ * read. Under a write lease nobody looks before all of it is shown. */
+static bool grows_in_sight(const struct ll_file *f, uint64_t end)
+{
+	return !lease_held(f->c, f->inode) && (end > f->d->size || inode_is_unsure(f->inode));
+}
+
 static int write_large(struct ll_file *f, uint64_t off, uint64_t len, const struct slot_vec *vec,
 		       uint32_t n, unsigned how)
 {
@@ -100,6 +108,9 @@ static int write_large(struct ll_file *f, uint64_t off, uint64_t len, const stru
 		rc = wb_submit(f->d, &parts[i], vec, n, how, &w);
 		if (rc >= 0 && w != NULL)
 			waits[n_waits++] = w;
+		if (rc >= 0 && i + 1 < n_parts && grows_in_sight(f, off + len))
+			rc = w != NULL ? wb_await_shown(w)
+				       : wb_show_range(f->d, off + parts[i].at, parts[i].len);
 	}
 	rc2 = wait_all(waits, n_waits);
 	return rc < 0 ? rc : rc2;
@@ -137,6 +148,8 @@ static int write_small(struct ll_file *f, uint64_t off, uint64_t len, const stru
 			gather_submit(f->d);
 			TRY(wb_write_now(f->d, &part, vec, n, 0));
 		}
+		if (at + part.len < len && grows_in_sight(f, off + len))
+			TRY(wb_show_range(f->d, off + at, part.len));
 		at += part.len;
 	}
 	return 0;

@@ -526,6 +526,13 @@ int wb_submit(struct idata *d, const struct stripe_part *part, const struct slot
 	return 0;
 }
 
+int wb_await_shown(const struct wreq *w)
+{
+	while (!w->done && !is_shown(w))
+		TRY(waitq_wait(&w->d->write_q, NO_DEADLINE));
+	return w->done ? w->status : 0;
+}
+
 int wb_wait(struct wreq *w)
 {
 	struct idata *d = w->d;

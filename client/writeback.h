@@ -82,6 +82,8 @@ enum wb_how {
  */
 int wb_submit(struct idata *d, const struct stripe_part *part, const struct slot_vec *vec,
 	      uint32_t n, unsigned how, struct wreq **ret_wait) CHECK_RESULT;
+/* Until everybody sees it, or it has ended: its status then. Does not free it. -LE_INTR. Yields. */
+int wb_await_shown(const struct wreq *w) CHECK_RESULT;
 /* The status of the write; frees it. -LE_INTR: the write goes on behind. Yields. */
 int wb_wait(struct wreq *w) CHECK_RESULT;
 /* The same as wb_submit without WB_BEHIND and wb_wait, in the caller's fiber. */

@@ -309,6 +309,63 @@ static void capability_runs_out(void)
 	close_it(f);
 }
 
+/* 16 KiB over the border of two chunks, in how many microseconds. The file ends in the first. */
+static int write_over_border(bool shared, uint64_t *ret_us)
+{
+	static uint8_t data[16u << 10];
+	struct cred cred = {.flags = CRED_CHECKED};
+	struct ll_file *f = open_to_append(O_SYNC);
+	uint64_t us;
+	int64_t rc;
+
+	f->d->n_append = 0;
+	f->flags = f->counted = O_RDWR | O_SYNC;
+	ll_set_append(f, false);
+	if (shared) {
+		bed.attr.flags = ATTR_UNSETTLED | ATTR_SHARED;
+		assert_int_equal(io_ask_attr(bed.client, &cred, f->inode), 0);
+	}
+	assert_true(lease_held(bed.client, f->inode) == !shared);
+	us = loop_now_us();
+	rc = ll_pwrite(f, data, sizeof(data), CHUNK - (8u << 10));
+	*ret_us = loop_now_us() - us;
+	close_it(f);
+	assert_true(rc < 0 || rc == sizeof(data));
+	return rc < 0 ? (int)rc : 0;
+}
+
+/* What others look at grows from its end on. */
+static void parts_come_in_order(void)
+{
+	uint64_t us;
+
+	bed.oss[0].write_us = 100000;
+	assert_int_equal(write_over_border(true, &us), 0);
+	assert_int_equal(bed.oss[0].n_writes, 2);
+	assert_int_equal(bed.oss[0].writes[0].off, CHUNK - (8u << 10));
+	assert_int_equal(bed.oss[0].writes[1].off, 0);
+	assert_in_range(us, 200000, 250000);
+}
+
+static void parts_come_at_once(void)
+{
+	uint64_t us;
+
+	bed.oss[0].write_us = 100000;
+	assert_int_equal(write_over_border(false, &us), 0);
+	assert_int_equal(bed.oss[0].n_writes, 2);
+	assert_in_range(us, 100000, 150000);
+}
+
+static void the_first_part_fails(void)
+{
+	uint64_t us;
+
+	plan(1, -LE_NOSPC, 0, 0);
+	assert_int_equal(write_over_border(true, &us), -LE_NOSPC);
+	assert_int_equal(bed.oss[0].n_writes, 1);
+}
+
 #define TEST(name, fn)                                                                             \
 	static void name(void **state)                                                             \
 	{                                                                                          \
@@ -330,6 +387,9 @@ TEST(an_append_does_not_go_over_what_others_wrote_at_its_place, place_is_taken)
 TEST(nor_in_another_session, session_ends_before_it_is_taken)
 TEST(one_that_may_be_there_already_fails_rather, session_ends_and_it_may_be_there)
 TEST(a_write_whose_capability_has_run_out_keeps_its_number, capability_runs_out)
+TEST(a_shared_file_grows_from_its_end_on, parts_come_in_order)
+TEST(not_by_its_second_part_alone, the_first_part_fails)
+TEST(under_a_write_lease_all_parts_go_at_once, parts_come_at_once)
 
 int main(void)
 {
@@ -346,6 +406,9 @@ int main(void)
 		cmocka_unit_test(nor_in_another_session),
 		cmocka_unit_test(one_that_may_be_there_already_fails_rather),
 		cmocka_unit_test(a_write_whose_capability_has_run_out_keeps_its_number),
+		cmocka_unit_test(a_shared_file_grows_from_its_end_on),
+		cmocka_unit_test(not_by_its_second_part_alone),
+		cmocka_unit_test(under_a_write_lease_all_parts_go_at_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
