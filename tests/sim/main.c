@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -259,6 +260,17 @@ static void reap(struct totals *t, uint64_t seed_of[], pid_t pid_of[], uint32_t 
 #define ALL_MOVES_SEEDS  400u
 #define RARE_MOVES_SEEDS 300u
 
+/* A planted bug may make it go round in circles: SIGPROF. Time of the processor counts, since a
+ * machine with other work takes many times as long. Who waits for ever takes none: SIGALRM. */
+static void limit_time(unsigned cpu_s)
+{
+	struct itimerval limit = {.it_value.tv_sec = (time_t)cpu_s};
+
+	if (setitimer(ITIMER_PROF, &limit, NULL) < 0)
+		_exit(2);
+	alarm(20 * cpu_s);
+}
+
 static void start_seed(uint64_t seed, const struct batch *b, struct totals *t, uint64_t seed_of[],
 		       pid_t pid_of[])
 {
@@ -272,8 +284,7 @@ static void start_seed(uint64_t seed, const struct batch *b, struct totals *t, u
 	if (pid_of[i] == 0) {
 		if (b->plant && !fault_plant(b->plant))
 			_exit(2);
-		/* A planted bug may make it go round in circles. */
-		alarm(b->plant ? 60 : 300);
+		limit_time(b->plant ? 60 : 300);
 		run_seed(seed, b, t);
 		_exit(0);
 	}
