@@ -705,12 +705,16 @@ static int take_archives(struct member *x, const char *path)
 	return 0;
 }
 
-/* Nothing is found: its owner has it alone. */
-static int rights_of_member(struct member *x, const char *path, struct rights *r)
+/* own: what it has of its own, as a folder of the copy in which an archive has members too; NULL:
+ * nothing, it is its archives'. Nothing is found: its owner has it alone. */
+static int rights_of_member(struct member *x, const char *path, const struct rights *own,
+			    struct rights *r)
 {
 	char folder[PATH_SIZE];
-	x->found = false;
+	x->found = own != NULL;
 	x->rights = (struct rights){.mode = r->mode & 0500, .uid = r->uid, .gid = r->gid};
+	if (own)
+		TRY(take_rights(x->pool, own, &x->rights));
 	for (const char *end = path; (end = strchr(end, '/')) != NULL; end++) {
 		snprintf(folder, sizeof(folder), "%.*s", (int)(end - path), path);
 		TRY(take_archives(x, folder));
@@ -731,14 +735,16 @@ static int rights_by(struct manifest *made, const struct manifest *archives,
 		int64_t k = manifest_find(archives, f->path);
 		if (i % YIELD_EVERY == 0)
 			fiber_yield();
-		TRY(k >= 0 ? take_rights(&made->acls, &archives->files[k].rights, &f->rights)
-			   : rights_of_member(&file, f->path, &f->rights));
+		/* Archives are not in what is made of them: of that name is a member of another. */
+		TRY(k >= 0 && !archive_suffix(f->path)
+			    ? take_rights(&made->acls, &archives->files[k].rights, &f->rights)
+			    : rights_of_member(&file, f->path, NULL, &f->rights));
 	}
 	for (uint32_t i = 0; i < made->n_dirs; i++) {
 		struct manifest_dir *d = &made->dirs[i];
 		int64_t k = manifest_find_dir(archives, d->path);
-		TRY(k >= 0 ? take_rights(&made->acls, &archives->dirs[k].rights, &d->rights)
-			   : rights_of_member(&dir, d->path, &d->rights));
+		TRY(rights_of_member(&dir, d->path, k >= 0 ? &archives->dirs[k].rights : NULL,
+				     &d->rights));
 	}
 	return 0;
 }

@@ -32,6 +32,7 @@
 /* $R: everything, $S: the source, $D: the copy's data folder, $T: the stage directory. */
 struct world {
 	char root[FOLDER_MAX], src[96], to[96], data[256];
+	int unpack;
 	struct leat_stage_result *r;
 };
 
@@ -67,8 +68,11 @@ static void end_world(struct world *w)
 
 static void stage_here(struct world *w, uint64_t max_rate)
 {
-	struct leat_stage_options o = {
-		.size = sizeof(o), .source = w->src, .to = w->to, .max_rate = max_rate};
+	struct leat_stage_options o = {.size = sizeof(o),
+				       .source = w->src,
+				       .to = w->to,
+				       .max_rate = max_rate,
+				       .unpack = w->unpack};
 	*w->r = (struct leat_stage_result){.size = sizeof(*w->r)};
 	int rc = leat_stage_in(&o, w->r);
 	assert_int_equal(rc < 0, w->r->code != 0);
@@ -335,6 +339,29 @@ static void test_no_copies_in_copies(void **state)
 	end_world(&w);
 }
 
+/* Members of a private archive, one of which is called as an archive that lies in another one's
+ * folder beside it. */
+static void test_members_called_as_an_archive(void **state)
+{
+	struct world w = make_world(
+		"mkdir $S/x $R/in; echo secret >$R/in/y.tar; cp $R/in/y.tar $R/in/hidden; "
+		"tar cf $S/x.tar -C $R/in y.tar hidden; chmod 600 $S/x.tar; chown 2001 $S/x.tar; "
+		"echo z >$R/z; tar cf $S/x/y.tar -C $R z; chown -R 2002:2002 $S/x");
+	(void)state;
+	w.unpack = 1;
+	for (int i = 0; i < 2; i++) {
+		stage(&w);
+		shell(&w, "[ \"$(cat $D/x/y.tar $D/x/hidden $D/x/y/z | tr '\\n' -)\" = "
+			  "secret-secret-z- ]; "
+			  "[ \"$(stat -c %u:%a $D/x/y.tar $D/x/hidden $D/x/y/z | tr '\\n' -)\" = "
+			  "2001:400-2001:400-2001:400- ]");
+		/* Nor does he learn what is in it. */
+		shell(&w, "! setpriv --reuid 2002 --regid 2002 --clear-groups ls $D/x 2>&1 | "
+			  "grep hidden");
+	}
+	end_world(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -346,6 +373,7 @@ int main(void)
 		cmocka_unit_test(test_links_that_are_exchanged),
 		cmocka_unit_test(test_what_cannot_be_narrowed_keeps_the_rest_closed),
 		cmocka_unit_test(test_no_copies_in_copies),
+		cmocka_unit_test(test_members_called_as_an_archive),
 	};
 	if (geteuid() != 0) {
 		printf("skipped: it makes what belongs to others, as root\n");
