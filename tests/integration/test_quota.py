@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import struct
+import stat
 import subprocess
 import sys
 import time
@@ -50,6 +51,8 @@ def du(path):
             if st.st_ino not in seen:
                 seen.add(st.st_ino)
                 total += st.st_blocks * 512
+                if stat.S_ISLNK(st.st_mode):  # what a link says counts, in sectors
+                    total += (st.st_size + 511) // 512 * 512
     return len(seen), total
 
 
