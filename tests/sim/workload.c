@@ -11,11 +11,10 @@
 #include "common/base/log.h"
 #include "tests/sim/cuts.h"
 #include "tests/sim/shared.h"
-#include "tests/sim/sums.h"
 
 #define FILES       6
 #define DIRS        4
-#define FILE_MAX    SUMS_FILE_MAX
+#define FILE_MAX    (260u << 10)
 #define RACES       64
 #define RECORD      64
 #define RECORDS_MAX 512
@@ -99,16 +98,14 @@ static void model_resize(struct mfile *f, uint64_t size)
 	f->size = size;
 }
 
-#define MANY       SUMS_PARTS_MAX
+#define MANY       48u
 #define MANY_BYTES 40000u
 /* As ll_pread, but in many small reads that go together. */
-static int64_t read_many(struct run *r, struct ll_file *file, const struct mfile *f, uint8_t *to,
-			 uint64_t len, uint64_t off)
+static int64_t read_many(struct run *r, struct ll_file *file, uint8_t *to, uint64_t len,
+			 uint64_t off)
 {
-	const struct sums_model m = {f->data, f->size};
 	struct ll_part parts[MANY];
-	int64_t done = 0, got;
-	uint64_t at = 0;
+	uint64_t done = 0, at = 0;
 
 	while (at < len) {
 		uint32_t n = 0;
@@ -117,16 +114,17 @@ static int64_t read_many(struct run *r, struct ll_file *file, const struct mfile
 			uint64_t take = 1 + rnd(r, 6000);
 
 			take = take < len - at ? take : len - at;
-			parts[n] =
-				(struct ll_part){file, to + at, off + at, (uint32_t)take, 0, NULL};
+			parts[n] = (struct ll_part){file, to + at, off + at, (uint32_t)take, 0};
 			at += take;
 		}
-		got = sums_read(r->client, &m, parts, n);
-		if (got < 0)
-			return got;
-		done += got;
+		ll_pread_many(r->client, parts, n);
+		for (uint32_t i = 0; i < n; i++) {
+			if (parts[i].done < 0)
+				return parts[i].done;
+			done += (uint64_t)parts[i].done;
+		}
 	}
-	return done;
+	return (int64_t)done;
 }
 
 static void compare(struct run *r, struct ll_file *file, struct mfile *f, uint32_t i, uint64_t off,
@@ -134,15 +132,13 @@ static void compare(struct run *r, struct ll_file *file, struct mfile *f, uint32
 {
 	uint64_t want = off >= f->size ? 0 : f->size - off < len ? f->size - off : len;
 	uint8_t *got = malloc(len ? len : 1);
-	const struct sums_model m = {f->data, f->size};
-	struct ll_part whole = {file, got, off, (uint32_t)len, 0, NULL};
 	int64_t n = -LE_NOMEM;
 
 	/* Not of whole files: each part that is lost on the way would be waited for. */
 	if (got && len <= MANY_BYTES && rnd(r, 2))
-		n = read_many(r, file, f, got, len, off);
+		n = read_many(r, file, got, len, off);
 	else if (got)
-		n = sums_read(r->client, &m, &whole, 1);
+		n = ll_pread(file, got, len, off);
 	if (expect(r, "read", n, (int64_t)want) && memcmp(got, f->data + off, want) != 0) {
 		uint64_t at = 0;
 		while (got[at] == f->data[off + at])
