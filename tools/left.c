@@ -60,7 +60,9 @@ void left_print(const struct leat_stage_result *r, unsigned skip)
 	for (uint32_t i = 0; i < r->n_left; i++) {
 		const struct leat_stage_left *l = &r->left[i];
 
-		printf("not copied: %" PRIu64 " %s (", l->n, text_of(l->why));
+		printf("not copied: %" PRIu64 " ", l->n);
+		tool_write_name(text_of(l->why)); /* another machine's word, perhaps */
+		fputs(" (", stdout);
 		for (uint32_t k = 0; k < l->n_names; k++) {
 			fputs(k ? ", " : "", stdout);
 			tool_write_name(l->names[k]);

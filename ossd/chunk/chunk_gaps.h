@@ -3,7 +3,8 @@
  * that somebody has written: an append may fill the former only (chunk_write.placed).
  *
  * A gap begins where a write begins behind the chunk's end. There are at most CHUNK_GAPS_MAX, the
- * last ones: what was one before them counts as written. A punched range counts as written, too.
+ * last ones: what was one before them counts as written. To punch a range changes none: what was
+ * written there still counts as written.
  */
 #ifndef LEAT_OSSD_CHUNK_GAPS_H
 #define LEAT_OSSD_CHUNK_GAPS_H
