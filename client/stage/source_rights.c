@@ -26,7 +26,10 @@ struct look {
 	struct vol *in, *top;  /* beneath the source, and beneath the root of the volume */
 	char real[PATH_SIZE];  /* "" for "/" */
 	uint8_t *files, *dirs; /* a bit for each row that was found */
+	uint8_t *same;         /* ... and each folder that is the manifest's, by what lies in it */
+	struct rights *now;    /* of the folders that were found */
 	const char *folder;    /* at hand, below the source */
+	uint32_t at;           /* its row */
 	struct found *found;
 	uint32_t n, cap, n_names;
 };
@@ -109,13 +112,28 @@ static void ask(void *arg)
 		x->rc = vol_rights(k->in, full, &x->st, &k->m->acls, &x->rights);
 }
 
+static void set(uint8_t *bits, uint32_t i)
+{
+	bits[i / 8] |= (uint8_t)(1u << (i % 8));
+}
+
+static bool has(const uint8_t *bits, uint32_t i)
+{
+	return bits[i / 8] >> (i % 8) & 1;
+}
+
+static bool is_same(const struct manifest_file *f, const struct vol_stat *st)
+{
+	return st->ino == f->ino && st->size == f->size && st->mtime_ns == f->mtime_ns;
+}
+
 static int take_file(struct look *k, uint32_t row, const struct vol_stat *st,
 		     const struct rights *now)
 {
 	struct manifest_file *f = &k->m->files[row];
 	struct rights gate;
-	k->files[row / 8] |= (uint8_t)(1u << (row % 8));
-	if (st->ino == f->ino && st->size == f->size && st->mtime_ns == f->mtime_ns) {
+	set(k->files, row);
+	if (is_same(f, st)) {
 		f->rights = *now;
 		return 0;
 	}
@@ -132,20 +150,23 @@ static int take_found(struct look *k)
 		TRY(x->rc);
 		if (!x->is_dir) {
 			TRY(take_file(k, x->row, &x->st, &x->rights));
+			if (is_same(&k->m->files[x->row], &x->st))
+				set(k->same, k->at);
 			continue;
 		}
-		k->dirs[x->row / 8] |= (uint8_t)(1u << (x->row % 8));
-		k->m->dirs[x->row].rights = x->rights;
+		set(k->dirs, x->row);
+		k->now[x->row] = x->rights;
 	}
 	return 0;
 }
 
-static int look_into(struct look *k, const char *folder)
+static int look_into(struct look *k, uint32_t row)
 {
 	char full[PATH_SIZE];
-	k->folder = folder;
+	k->at = row;
+	k->folder = k->m->dirs[row].path;
 	k->n = k->n_names = 0;
-	TRY(full_path(k, folder, full));
+	TRY(full_path(k, k->folder, full));
 	int rc = k->in->ops->list(k->in, full, collect, k);
 	if (rc < 0)
 		return is_gone(rc) ? 0 : rc;
@@ -156,11 +177,6 @@ static int look_into(struct look *k, const char *folder)
 }
 
 /* ---- all of them ---- */
-
-static bool has(const uint8_t *bits, uint32_t i)
-{
-	return bits[i / 8] >> (i % 8) & 1;
-}
 
 static int look_from(struct look *k, uint32_t row)
 {
@@ -182,13 +198,41 @@ static int look_at_rows(struct look *k)
 {
 	struct manifest *m = k->m;
 	/* The folder itself, then each before what is in it: what is not found is not gone into. */
-	k->dirs[0] |= 1;
+	set(k->dirs, 0);
 	for (uint32_t i = 0; i < m->n_dirs; i++)
 		if (has(k->dirs, i))
-			TRY(look_into(k, m->dirs[i].path));
+			TRY(look_into(k, i));
 	for (uint32_t i = 0; i < m->n_files; i++)
 		if (m->files[i].from)
 			TRY(look_from(k, i));
+	return 0;
+}
+
+/* A folder has no inode in the manifest. One in which nothing is what it was may be anybody's, who
+ * has moved the other away: that gives nobody the names that are in the copy. */
+static int take_folders(struct look *k)
+{
+	struct manifest *m = k->m;
+	for (uint32_t i = m->n_dirs; i-- > 1;) {
+		const char *path = m->dirs[i].path, *slash = strrchr(path, '/');
+		char above[PATH_SIZE];
+		snprintf(above, sizeof(above), "%.*s", slash ? (int)(slash - path) : 0, path);
+		int64_t up = manifest_find_dir(m, above);
+		if (up >= 0 && has(k->same, i))
+			set(k->same, (uint32_t)up);
+	}
+	for (uint32_t i = 0; i < m->n_dirs; i++) {
+		struct manifest_dir *d = &m->dirs[i];
+		struct rights gate;
+		if (!has(k->dirs, i))
+			continue;
+		if (has(k->same, i) || !d->filled) {
+			d->rights = k->now[i];
+			continue;
+		}
+		TRY(rights_of_folder(&k->now[i], &m->acls, &gate));
+		TRY(rights_conjunction(&d->rights, &gate, 1, &m->acls, &d->rights));
+	}
 	return 0;
 }
 
@@ -206,9 +250,9 @@ static int look_at_all(struct look *k, struct rights **ret_above, uint32_t *ret_
 	TRY(vol_rights(v, k->real, NULL, &k->m->acls, &root));
 	if (strcmp(k->real, "/") == 0)
 		k->real[0] = 0;
-	if (k->m->n_dirs)
-		k->m->dirs[0].rights = root;
-	return look_at_rows(k);
+	k->now[0] = root;
+	TRY(look_at_rows(k));
+	return take_folders(k);
 }
 
 /* Rows that nothing was found for: nobody but the owner has what is not there. */
@@ -234,7 +278,9 @@ int source_rights(const struct source_look *l, struct manifest *m, struct rights
 	k->m = m;
 	k->files = calloc(1, (size_t)m->n_files / 8 + 1);
 	k->dirs = calloc(1, (size_t)m->n_dirs / 8 + 1);
-	int rc = k->files && k->dirs ? look_at_all(k, &above, &n) : -LE_NOMEM;
+	k->same = calloc(1, (size_t)m->n_dirs / 8 + 1);
+	k->now = calloc((size_t)m->n_dirs + 1, sizeof(*k->now));
+	int rc = k->files && k->dirs && k->same && k->now ? look_at_all(k, &above, &n) : -LE_NOMEM;
 	if (is_gone(rc)) {
 		free(above);
 		above = NULL;
@@ -255,6 +301,8 @@ int source_rights(const struct source_look *l, struct manifest *m, struct rights
 	free(k->found);
 	free(k->files);
 	free(k->dirs);
+	free(k->same);
+	free(k->now);
 	free(k);
 	return rc;
 }

@@ -6,6 +6,8 @@
  *   the file of the row      its rights, wider ones too
  *   another file in its place, or the same one changed: who may read that one and might read the
  *                            copy before
+ *   a folder                 its rights, if a file of the manifest is in it, or below, or nothing
+ *                            was; else who may read that one and might read the copy before
  *   nothing, or what this process may not look at: its owner alone
  */
 #ifndef LEAT_STAGE_SOURCE_RIGHTS_H

@@ -33,6 +33,7 @@
 struct world {
 	char root[FOLDER_MAX], src[96], to[96], data[256];
 	int unpack;
+	char named[64], catalog[96]; /* named: staged by that name, of this catalog */
 	struct leat_stage_result *r;
 };
 
@@ -69,7 +70,8 @@ static void end_world(struct world *w)
 static void stage_here(struct world *w, uint64_t max_rate)
 {
 	struct leat_stage_options o = {.size = sizeof(o),
-				       .source = w->src,
+				       .source = w->named[0] ? w->named : w->src,
+				       .catalog = w->named[0] ? w->catalog : NULL,
 				       .to = w->to,
 				       .max_rate = max_rate,
 				       .unpack = w->unpack};
@@ -362,6 +364,38 @@ static void test_members_called_as_an_archive(void **state)
 	end_world(&w);
 }
 
+/* A user moves another one's private folder away at the source, and has his own in its place. */
+static void test_another_folder_at_the_source(void **state)
+{
+	struct world w = make_world("mkdir -p $S/d/e; echo a >$S/a; echo f >$S/d/e/hidden; "
+				    "chown -R 2001:2001 $S; chown -R 2002:2002 $S/d; "
+				    "chmod 750 $S/d");
+	struct leat_stage_options o = {.size = sizeof(o), .source = w.src, .catalog = w.catalog};
+	struct leat_dataset_info info = {.size = sizeof(info)};
+	(void)state;
+	*w.r = (struct leat_stage_result){.size = sizeof(*w.r)};
+	snprintf(w.catalog, sizeof(w.catalog), "%s/names", w.root);
+	snprintf(w.named, sizeof(w.named), "set@v1");
+	assert_int_equal(leat_dataset_create(&o, w.named, &info, w.r), 0);
+	stage(&w);
+	assert_int_equal(mode_of(&w, "d"), 0550);
+	/* What is the same folder gets wider, too. */
+	shell(&w, "chmod 755 $S/d");
+	stage(&w);
+	assert_int_equal(mode_of(&w, "d"), 0555);
+	shell(&w, "chmod 700 $S/d");
+	stage(&w);
+	assert_int_equal(mode_of(&w, "d"), 0500);
+	shell(&w, "setpriv --reuid 2001 --regid 2001 --clear-groups "
+		  "sh -ec \"mv $S/d $S/away; mkdir -p $S/d/e; chmod 755 $S/d $S/d/e\"");
+	stage(&w);
+	shell(&w, "[ \"$(stat -c %u:%a $D $D/a)\" = \"$(printf '2001:555\\n2001:444')\" ]; "
+		  "seen=$(setpriv --reuid 2001 --regid 2001 --clear-groups ls -R $D/d 2>$R/no || "
+		  ":); "
+		  "[ -z \"$seen\" ]; [ \"$(stat -c %u $D/d)\" != 2001 ]");
+	end_world(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -374,6 +408,7 @@ int main(void)
 		cmocka_unit_test(test_what_cannot_be_narrowed_keeps_the_rest_closed),
 		cmocka_unit_test(test_no_copies_in_copies),
 		cmocka_unit_test(test_members_called_as_an_archive),
+		cmocka_unit_test(test_another_folder_at_the_source),
 	};
 	if (geteuid() != 0) {
 		printf("skipped: it makes what belongs to others, as root\n");
