@@ -19,6 +19,11 @@
  * A process's word holds because it looks behind a change of attr_version that came after it was
  * started for: what the kernel was told before, and has not noted yet, it will not believe.
  *
+ * A daemon that takes over does not know where the pages that the former one has filled end in
+ * zeros, nor how long the kernel takes their files to be. So of what was open then nobody is told
+ * that it has any bytes until all its pages have been dropped; who asks for a short reply is told
+ * of no more than that reaches, since the kernel believes in more.
+ *
  * Owner: the mount's loop.
  */
 #include "fuse/known_size.h"
@@ -68,6 +73,9 @@ struct known_size {
 	uint64_t next_seq, gone_seq;
 	uint32_t n_gone, n_gone_next; /* of n_short: their pages wait for reads only */
 	struct waitq gone, answered;
+	bool former; /* pages of a former daemon are there: of former_sizes, or being dropped */
+	struct list former_link;
+	struct mail former_gone;
 	bool tail; /* has a fiber */
 	uint64_t tail_from, tail_last; /* of the sizes that were told: the least and the most */
 };
@@ -265,11 +273,51 @@ void known_size_answered(struct known_read *r)
 	known_size_idle(r->k);
 }
 
+/* ---- after a former daemon ---- */
+
+int known_size_former(struct leatfs *fs, struct ino ino)
+{
+	struct known_size *k = known_size_get(fs, ino);
+
+	if (k == NULL)
+		return -LE_NOMEM;
+	if (k->former) {
+		known_size_put(k);
+		return 0;
+	}
+	k->former = true;
+	list_push(&fs->former_sizes, &k->former_link);
+	return 0;
+}
+
+/* A read that waits for a page holds up what drops it: so all that were under way have ended. */
+static void former_gone(struct mail *m)
+{
+	struct known_size *k = container_of(m, struct known_size, former_gone);
+
+	k->former = false;
+	waitq_wake_all(&k->gone);
+	known_size_idle(k);
+}
+
+void known_size_drop_former(struct leatfs *fs)
+{
+	struct list *n;
+
+	while ((n = list_pop(&fs->former_sizes)) != NULL) {
+		struct known_size *k = container_of(n, struct known_size, former_link);
+
+		k->n_busy++;
+		k->former_gone.fn = former_gone;
+		invalidate_inode_then(fs, k->ino, 0, 0, &k->former_gone);
+	}
+}
+
 /* ---- telling ---- */
 
 static bool shows_less(const struct known_size *k, uint64_t size)
 {
-	return k->n_short > 0 && k->end < size;
+	return (k->former && size > 0) || (k->n_short > 0 && k->end < size);
 }
 
 bool known_size_untold(const struct leatfs *fs, struct ino ino, uint64_t size)
@@ -339,8 +387,14 @@ static void shrinks(struct known_size *k, uint64_t size)
  * or there are none. */
 static void tell_asker(struct known_size *k, uint64_t *size)
 {
-	if (shows_less(k, *size) && (k->asked_end == ASK_ANYWAY || k->end >= k->asked_end)) {
-		*size = k->end;
+	uint64_t most = SIZE_UNKNOWN;
+
+	if (k->former)
+		most = k->asked_end; /* perhaps ASK_ANYWAY, when what goes late is not waited for */
+	else if (k->n_short > 0 && (k->asked_end == ASK_ANYWAY || k->end >= k->asked_end))
+		most = k->end;
+	if (most < *size) {
+		*size = most;
 		unnoted(k);
 	}
 	k->told_asker = *size;

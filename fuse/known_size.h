@@ -26,6 +26,10 @@ struct known_read {
 };
 void known_size_read(struct leatfs *fs, struct ino ino, struct known_read *r);
 void known_size_answered(struct known_read *r);
+/* A former daemon may have left pages of the file, which go: -LE_NOMEM. drop: all of them; yields,
+ * and does not wait until they are gone, but what is queued behind it does. */
+int known_size_former(struct leatfs *fs, struct ino ino) CHECK_RESULT;
+void known_size_drop_former(struct leatfs *fs);
 /* A short reply is about to be sent, that reaches so far; what it has filled has gone. */
 void known_size_shown(struct known_size *k, uint64_t end);
 void known_size_gone(struct known_size *k);

@@ -415,6 +415,7 @@ static int serve(const struct supervised *sup)
 	d.takes_over = sup->kept->mounted;
 	hmap_init(&d.fs.dirs, 64);
 	hmap_init(&d.fs.known_sizes, 64);
+	list_init(&d.fs.former_sizes);
 	turnq_init(&d.fs.probe_turns);
 	snprintf(d.fs.mountpoint, sizeof(d.fs.mountpoint), "%s", opts.mountpoint);
 	killed_init(&d.fs.killed);

@@ -45,6 +45,7 @@ struct leatfs {
 	struct list running; /* requests, of session.c */
 	struct hmap dirs; /* open directories: ops_dir.c */
 	struct hmap known_sizes;
+	struct list former_sizes; /* of these: known_size_former */
 	struct turnq probe_turns; /* known_size.c */
 	uint32_t n_probes, n_idle_probes;
 	struct size_probe {

@@ -128,7 +128,9 @@ static int resume_one(struct leatfs *fs, struct client *c, uint32_t at)
 	if (mf == NULL)
 		return -LE_NOMEM;
 	*mf = (struct mount_file){.magic = MOUNT_FILE_MAGIC, .flags = f->flags, .place = at};
-	status = ll_resume_file(c, (struct ino){f->ino}, &cred, f->flags, &mf->file);
+	status = known_size_former(fs, (struct ino){f->ino});
+	if (status == 0)
+		status = ll_resume_file(c, (struct ino){f->ino}, &cred, f->flags, &mf->file);
 	if (status < 0) {
 		free(mf);
 		return status;
@@ -196,9 +198,7 @@ void open_files_drop_pages(void *arg)
 {
 	struct leatfs *fs = arg;
 
-	for (uint32_t at = 0; at < fs->kept->files_top && fs->mounted; at++)
-		if (files[at] != NULL)
-			invalidate_inode(fs, ll_file_ino(files[at]->file), 0, 0);
+	known_size_drop_former(fs);
 	/* One after the other: when this is done they are. */
 	invalidate_inode_now(fs, mount_root, -1, 0);
 	if (fs->mounted)

@@ -2,6 +2,7 @@
 """Files that one mount makes shorter and longer while the other reads, and whoever tells the kernel
 of it ends: no zeros where there never were any, an error at most where nobody can tell it."""
 # timeout: 240
+import contextlib
 import errno
 import json
 import os
@@ -13,11 +14,12 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import BUILD, run_tests, wait_until
+from cluster import BUILD, put, run_tests, wait_until
 from test_cut_files import SIZE, Reader, make, open_cut_and_fill
 
 CLUSTER = {"mounts": 2}
 SECONDS = 6
+PART = 10000  # with a page that it fills in part
 
 
 def probes(mountpoint):
@@ -89,6 +91,20 @@ def cut_meanwhile(c, name, path, disturb, kind=Reader):
     return r
 
 
+@contextlib.contextmanager
+def supervised(c):
+    """A mount whose daemon may be killed."""
+    at = c.dir + "/m"
+    os.makedirs(at, exist_ok=True)
+    subprocess.run([BUILD + "/mount.leat", "leat", at, "-o", "conf=%s/conf" % c.dev], check=True,
+                   stdin=subprocess.DEVNULL, timeout=60)
+    try:
+        yield at
+    finally:
+        if subprocess.run(["umount", at], check=False).returncode != 0:
+            subprocess.run(["umount", "-l", at], check=False)
+
+
 def run_out(c):
     return sum(int(line.split()[1]) for i in range(4)
                for line in c.metrics_of("ossd%d" % (i + 1)).splitlines()
@@ -102,10 +118,11 @@ def daemon(at):
 def test_daemon_is_killed(c):
     """In the middle of asking: the next one knows nothing of what the kernel shows, but that it is
     gone, and nobody waits for leases that the killed one had."""
-    at = c.dir + "/m"
-    os.mkdir(at)
-    subprocess.run([BUILD + "/mount.leat", "leat", at, "-o", "conf=%s/conf" % c.dev], check=True,
-                   stdin=subprocess.DEVNULL, timeout=60)
+    with supervised(c) as at:
+        kill_again_and_again(c, at)
+
+
+def kill_again_and_again(c, at):
     before, killed = run_out(c), []
 
     def kill(r):
@@ -122,22 +139,86 @@ def test_daemon_is_killed(c):
         os.kill(pid, signal.SIGKILL)
         killed.append(pid)
 
-    try:
-        cut_meanwhile(c, "killed", at + "/cut/killed", kill)
-        print("killed %d times" % len(killed))
-        assert len(set(killed)) > 1
-        wait_until(lambda: not probes(at), 10, "the end of who asked")
-        time.sleep(2.5)  # those that the killed ones had; they are counted when somebody looks
-        os.truncate(c.mnt(1) + "/cut/killed", 0)
-        after = run_out(c)
-        print("%d leases ran out" % (after - before))
-        assert after - before <= len(killed) // 4
-        before = after
-        cut_meanwhile(c, "killed", at + "/cut/killed", lambda r: time.sleep(0.1))
-        assert run_out(c) == before, (run_out(c), before)
-    finally:
-        if subprocess.run(["umount", at], check=False).returncode != 0:
-            subprocess.run(["umount", "-l", at], check=False)
+    cut_meanwhile(c, "killed", at + "/cut/killed", kill)
+    print("killed %d times" % len(killed))
+    assert len(set(killed)) > 1
+    wait_until(lambda: not probes(at), 10, "the end of who asked")
+    time.sleep(2.5)  # those that the killed ones had; they are counted when somebody looks
+    os.truncate(c.mnt(1) + "/cut/killed", 0)
+    after = run_out(c)
+    print("%d leases ran out" % (after - before))
+    assert after - before <= len(killed) // 4
+    before = after
+    cut_meanwhile(c, "killed", at + "/cut/killed", lambda r: time.sleep(0.1))
+    assert run_out(c) == before, (run_out(c), before)
+
+
+def written_to(c):
+    return [sum(int(line.split()[1]) for line in c.metrics_of(s).splitlines()
+                if line.startswith("leat_ossd_write_bytes_total ")) for s in c.ossd]
+
+
+def on_two_servers(c, directory):
+    """Two files of one chunk each, by name, and the server of the first."""
+    found = {}
+    for i in range(40):
+        before = written_to(c)
+        put("%s/%d" % (directory, i), b"a" * PART)
+        wrote = [s for s, n, m in zip(c.ossd, before, written_to(c)) if m > n]
+        assert len(wrote) == 1, wrote
+        found.setdefault(wrote[0], str(i))
+        if len(found) == 2:
+            (server, held), (_, grows) = found.items()
+            return held, grows, server
+    raise AssertionError("all files are on one server")
+
+
+def test_pages_that_a_killed_daemon_left(c):
+    """Its last short answer is in the kernel still, since what drops pages waits for another file,
+    whose server does not answer: nobody is told that the file has become longer before they go."""
+    directory = c.mnt(1) + "/left"
+    os.mkdir(directory)
+    c.leat("layout", "set", "--chunk-size", "64K", "--width", "1", directory)
+    held, grows, server = on_two_servers(c, directory)
+    time.sleep(0.5)
+    with supervised(c) as at:
+        # Twice: its pages are dropped first, from whatever end that begins.
+        reads = [os.open("%s/left/%s" % (at, f), os.O_RDONLY) for f in (held, grows, held)]
+        assert os.pread(reads[1], 2 * PART, 0) == b"a" * PART
+        writer = os.open(directory + "/" + grows, os.O_WRONLY)
+        pid = daemon(at)
+        c.kill(server, signal.SIGSTOP)
+        busy = [threading.Thread(target=os.pread, args=(reads[0], 4096, 0)),
+                threading.Thread(target=os.truncate, args=(directory + "/" + held, PART + 1))]
+        looked = []
+
+        def look():
+            looked.append((os.stat("%s/left/%s" % (at, grows)).st_size,
+                           os.pread(reads[1], 2 * PART, 0)))
+
+        looker = threading.Thread(target=look)
+        try:
+            for t in busy:
+                t.start()
+                time.sleep(0.3)
+            assert os.pread(reads[1], 2 * PART, 0) == b"a" * PART
+            os.kill(pid, signal.SIGKILL)
+            wait_until(lambda: daemon(at) != pid, 30, "the next daemon")
+            os.pwrite(writer, b"b" * PART, PART)
+            looker.start()
+            looker.join(0.3)
+            waited = looker.is_alive()
+        finally:
+            c.kill(server, signal.SIGCONT)
+        looker.join()
+        for t in busy:
+            t.join()
+        for fd in reads + [writer]:
+            os.close(fd)
+        (size, data), = looked
+        assert (size, data) == (2 * PART, b"a" * PART + b"b" * PART), (
+            size, len(data), data.count(b"\0"))
+        assert waited, "the pages were gone"
 
 
 def test_who_asks_is_killed(c):
