@@ -6,6 +6,7 @@
 
 #include "client/leat_impl.h"
 #include "client/stage/source_rights.h"
+#include "client/stage/stamps.h"
 #include "client/stage/unpack.h"
 
 #define LOOKS_MAX 5
@@ -186,6 +187,8 @@ static int lock_and_grant(struct aging *x)
 		rc = -LE_BUSY;
 	if (rc == 0)
 		rc = store_load_places(s, x->m->n_files);
+	if (rc == 0)
+		rc = stamps_load(s, x->m->n_files);
 	if (rc == 0 && !store_is_ready(s))
 		rc = store_load_share(s, x->m->n_files);
 	if (rc == 0)

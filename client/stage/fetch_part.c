@@ -15,9 +15,12 @@
 #include "client/stage/beneath.h"
 #include "client/stage/fetch_impl.h"
 #include "client/stage/grant.h"
+#include "client/stage/stamps.h"
 #include "common/base/assert.h"
 
 #define SYNC_AT_ONCE     16u
+#define READERS_US       200u /* between looks whether somebody still reads a finished file */
+#define READERS_LOOKS    5000u
 #define DIRECT_UNIT      4096u /* of writes past the page cache: offset, length and memory */
 #define CHECKPOINT_US    1000000u
 #define CHECKPOINT_BYTES (64u << 20) /* while these are synced, others come */
@@ -33,12 +36,11 @@ static bool has_all(struct fetch *ft, const struct manifest_file *f)
 	return true;
 }
 
-static bool is_file_of(struct env *env, const char *path, uint64_t size)
+static bool is_file_of(struct env *env, const char *path, uint64_t size, struct stat *ret_st)
 {
-	struct stat st;
 	/* One that has another name is not ours alone. */
-	return env_stat(env, path, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink <= 1 &&
-	       (uint64_t)st.st_size == size;
+	return env_stat(env, path, ret_st) == 0 && S_ISREG(ret_st->st_mode) &&
+	       ret_st->st_nlink <= 1 && (uint64_t)ret_st->st_size == size;
 }
 
 static int make_parent(struct fetch *ft, const char *path)
@@ -53,7 +55,8 @@ static int make_parent(struct fetch *ft, const char *path)
 	return 0;
 }
 
-/* What had its name, and its owner, is the maker's alone again. */
+/* What had its name, and its owner, is the maker's alone again. -LE_BUSY: somebody still has it
+ * open for writing, and could go on when it has been looked at. */
 static int take_back(struct env *env, const char *path)
 {
 	const struct rights alone = {.mode = 0600, .uid = geteuid(), .gid = getegid()};
@@ -65,6 +68,8 @@ static int take_back(struct env *env, const char *path)
 	int rc = grant_fd(fd, &alone, &narrowed);
 	if (rc == 0 && fchmod(fd, 0600) < 0)
 		rc = status_from_errno(errno);
+	if (rc == 0 && geteuid() == 0 && !stamp_watch(fd))
+		rc = -LE_BUSY;
 	close(fd);
 	return rc;
 }
@@ -80,15 +85,15 @@ static int settle(struct fetch *ft, uint32_t i, bool *ret_done)
 	/* Simulated ones; others are there, with their rights. */
 	if (!ft->o.store->folders)
 		TRY(make_parent(ft, data));
-	bool all = has_all(ft, f), have_data = is_file_of(env, data, f->size);
+	struct stat st;
+	bool all = has_all(ft, f), have_data = is_file_of(env, data, f->size, &st);
 	/* An empty file has no chunk that could have a bit: finished is what has its name. */
-	*ret_done = all && have_data;
+	*ret_done = all && have_data && stamps_believe(ft->o.store, i, &st);
 	if (*ret_done)
 		return 0;
 	if (!have_data || f->size == 0) {
-		struct stat st;
 		/* Bits of what has vanished since are not believed, of a part as well. */
-		if (!is_file_of(env, part, f->size))
+		if (!is_file_of(env, part, f->size, &st))
 			store_clear_file(ft->o.store, f);
 		/* Something of the wrong size under its name goes. */
 		return env_stat(env, data, &st) == 0 ? env_unlink(env, data) : 0;
@@ -96,8 +101,10 @@ static int settle(struct fetch *ft, uint32_t i, bool *ret_done)
 	/* Whoever owns a folder may have changed what is in it: each chunk is looked at again. */
 	if (store_clear_file(ft->o.store, f))
 		TRY(store_save_bitmap(ft->o.store));
-	TRY(take_back(env, data));
-	return env_rename(env, data, part);
+	int rc = take_back(env, data);
+	if (rc == -LE_BUSY)
+		return env_unlink(env, data);
+	return rc < 0 ? rc : env_rename(env, data, part);
 }
 
 static void end_part(struct fetch *ft, struct part *p)
@@ -320,8 +327,26 @@ static bool any_bit(const uint8_t *bits, size_t len)
 	return false;
 }
 
-/* data/NAME takes the place of part/N, with the mode and time of the original. */
-static int publish(struct fetch *ft, const struct part *p)
+/* Whoever has written the file, or reads it, is done; the file is closed, and opened anew for
+ * reading only. */
+static int open_finished(struct part *p, const char *path)
+{
+	for (uint32_t i = 0; i < READERS_LOOKS && p->refs > 1; i++) {
+		int rc = fiber_sleep_us(READERS_US);
+		(void)rc;
+	}
+	int fd = beneath_open(p->fetch->o.store->env, path, O_RDONLY, 0);
+	if (fd < 0 || p->refs > 1)
+		return fd;
+	env_file_close(p->file);
+	env_file_close(p->direct);
+	p->file = p->direct = NULL;
+	return fd;
+}
+
+/* data/NAME takes the place of part/N, with the mode and time of the original. fd: of it; -1: it is
+ * simulated. */
+static int give_name(struct fetch *ft, const struct part *p, int fd)
 {
 	char from[STORE_PATH_SIZE], to[STORE_PATH_SIZE];
 	store_part_path(ft->o.store, p->index, from);
@@ -332,7 +357,6 @@ static int publish(struct fetch *ft, const struct part *p)
 		times[1].tv_nsec += 1000000000;
 		times[1].tv_sec--;
 	}
-	int fd = env_file_fd(p->file);
 	bool narrowed = false;
 	const struct rights given = p->f->rights;
 	/* Who may read it is settled before anybody finds it. */
@@ -348,6 +372,27 @@ static int publish(struct fetch *ft, const struct part *p)
 	if (fd >= 0 && !rights_equal(&given, &p->f->rights))
 		TRY(grant_fd(fd, &p->f->rights, &narrowed));
 	return store_link_data(ft->o.store, p->index, p->f->path);
+}
+
+static int publish(struct part *p, struct stamping *x)
+{
+	struct fetch *ft = p->fetch;
+	char from[STORE_PATH_SIZE];
+	/* Simulated ones have no descriptor. */
+	if (env_file_fd(p->file) < 0)
+		return give_name(ft, p, -1);
+	store_part_path(ft->o.store, p->index, from);
+	int fd = open_finished(p, from);
+	if (fd < 0)
+		return fd;
+	/* What is all this user's own needs no stamp. */
+	bool watched = geteuid() == 0 && stamp_watch(fd);
+	int rc = give_name(ft, p, fd);
+	if (geteuid() == 0)
+		stamping_add(x, p->index, fd, watched && rc == 0);
+	else
+		close(fd);
+	return rc;
 }
 
 static void take_bits(struct fetch *ft, struct part *p)
@@ -396,17 +441,26 @@ static void close_idle(struct fetch *ft)
 static int name_files(struct fetch *ft, struct part **parts, const bool *complete, uint32_t n,
 		      int rc)
 {
+	struct stamping *x = calloc(1, sizeof(*x));
+	if (x)
+		x->s = ft->o.store;
+	else if (rc == 0)
+		rc = -LE_NOMEM;
 	for (uint32_t i = 0; i < n; i++) {
 		struct part *p = parts[i];
 		bool finished = complete[i] && p->rc == 0;
-		if (finished && rc == 0)
-			rc = publish(ft, p);
-		if (finished && rc == 0)
-			ft->report.files++;
+		/* Who wants to read it from here on opens it by its name. */
 		if (complete[i])
 			end_part(ft, p);
+		if (finished && rc == 0)
+			rc = publish(p, x);
+		if (finished && rc == 0)
+			ft->report.files++;
 		part_put(p);
 	}
+	if (x)
+		stamping_end(x);
+	free(x);
 	return rc;
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "client/stage/beneath.h"
+#include "client/stage/stamps.h"
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
 
@@ -335,6 +336,7 @@ struct again {
 	struct grants *g;
 	uint8_t *differ; /* a bit for each file whose rights are others */
 	uint8_t *buf;    /* a chunk */
+	struct stamping *stamping;
 	/* for a worker */
 	int fd;
 	uint64_t off;
@@ -445,10 +447,12 @@ static int grant_named(struct again *a, uint32_t i)
 	if (fd < 0)
 		return fd == -LE_NOENT ? 0 : fd;
 	/* What a user stages is all his. */
+	bool watched = geteuid() == 0 && stamp_watch(fd);
 	int rc = geteuid() == 0 ? check_content(a, fd, f) : 0;
 	if (rc == 0)
 		rc = grant_fd(fd, &f->rights, &narrowed);
-	close(fd);
+	/* Closes it. */
+	stamping_add(a->stamping, i, fd, watched && rc == 0);
 	a->g->n_narrowed += narrowed;
 	a->g->n_wrong += rc == -LE_CORRUPT || rc == -LE_NODATA;
 	return rc == -LE_CORRUPT || rc == -LE_NODATA ? 0 : rc;
@@ -487,7 +491,11 @@ static int narrow_all(struct again *a)
 
 int grant_tree(struct local_store *s, const struct manifest *m, struct grants *g)
 {
-	struct again a = {.s = s, .m = m, .g = g};
+	struct stamping *x = calloc(1, sizeof(*x));
+	struct again a = {.s = s, .m = m, .g = g, .stamping = x};
+	if (!x)
+		return -LE_NOMEM;
+	x->s = s;
 	const bool files = !s->fresh || g->coming;
 	g->n_narrowed = g->n_wrong = 0;
 	/* Nothing is widened while something else is still wider than it is to be. */
@@ -498,6 +506,8 @@ int grant_tree(struct local_store *s, const struct manifest *m, struct grants *g
 		rc = grant_folders(s, m, g);
 	if (rc == 0 && files)
 		rc = grant_files(&a);
+	stamping_end(x);
+	free(x);
 	free(a.differ);
 	free(a.buf);
 	return rc;

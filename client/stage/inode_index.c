@@ -10,10 +10,10 @@
 #include "client/stage/local_store.h"
 #include "common/base/checksum.h"
 
-#define MAGIC 0x314f4e495441454cULL /* "LEATINO1" */
+#define MAGIC 0x324f4e495441454cULL /* "LEATINO2" */
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "entries are used as they lie");
-_Static_assert(sizeof(struct inode_entry) == 32, "no padding: entries are used as they lie");
+_Static_assert(sizeof(struct inode_entry) == 56, "no padding: entries are used as they lie");
 
 struct head {
 	uint64_t magic;
@@ -27,8 +27,9 @@ static int by_ino(const void *a, const void *b)
 	return x->ino < y->ino ? -1 : x->ino > y->ino;
 }
 
-int inode_index_encode(const struct manifest *m, const struct uuid *cluster, uint32_t said_by,
-		       void **ret_data, size_t *ret_len)
+int inode_index_encode(const struct manifest *m, const struct file_stamp *stamps,
+		       const struct uuid *cluster, uint32_t said_by, void **ret_data,
+		       size_t *ret_len)
 {
 	size_t paths_len = 0, at = 0, n = 0;
 	for (uint32_t i = 0; i < m->n_files; i++)
@@ -42,7 +43,10 @@ int inode_index_encode(const struct manifest *m, const struct uuid *cluster, uin
 	for (uint32_t i = 0; i < m->n_files; i++) {
 		const struct manifest_file *f = &m->files[i];
 		size_t l = strlen(f->path) + 1;
-		entries[n++] = (struct inode_entry){f->ino, f->ver, f->size, at};
+		entries[n] = (struct inode_entry){f->ino, f->ver, f->size, at, {0}};
+		if (stamps)
+			entries[n].stamp = stamps[i];
+		n++;
 		memcpy(paths + at, f->path, l);
 		at += l;
 	}
@@ -162,17 +166,23 @@ static int encode_own(const struct local_store *s, const struct manifest *m,
 		      size_t *ret_len)
 {
 	struct manifest own = *m;
+	const struct file_stamp *all = s->n_stamps == m->n_files ? s->stamps : NULL;
 	if (!s->share)
-		return inode_index_encode(m, cluster, said_by, ret_data, ret_len);
+		return inode_index_encode(m, all, cluster, said_by, ret_data, ret_len);
 	own.n_files = 0;
 	own.files = calloc((size_t)m->n_files + 1, sizeof(*own.files));
-	if (!own.files)
-		return -LE_NOMEM;
-	for (uint32_t i = 0; i < m->n_files; i++)
-		if (store_has_file(s, i))
-			own.files[own.n_files++] = m->files[i];
-	int rc = inode_index_encode(&own, cluster, said_by, ret_data, ret_len);
+	struct file_stamp *stamps = calloc((size_t)m->n_files + 1, sizeof(*stamps));
+	int rc = own.files && stamps ? 0 : -LE_NOMEM;
+	for (uint32_t i = 0; rc == 0 && i < m->n_files; i++) {
+		if (!store_has_file(s, i))
+			continue;
+		stamps[own.n_files] = all ? all[i] : (struct file_stamp){0};
+		own.files[own.n_files++] = m->files[i];
+	}
+	if (rc == 0)
+		rc = inode_index_encode(&own, stamps, cluster, said_by, ret_data, ret_len);
 	free(own.files);
+	free(stamps);
 	return rc;
 }
 

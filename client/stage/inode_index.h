@@ -5,7 +5,7 @@
  * versions as well (the same content, staged again). So the folder's modification time tells
  * whether anything became ready or went.
  *
- *   "LEATINO1", the cluster's uuid (16 bytes), n (8), bytes of all paths (8), who says so: a uid
+ *   "LEATINO2", the cluster's uuid (16 bytes), n (8), bytes of all paths (8), who says so: a uid
  * (8), xxh3 of what follows (8); n entries, ascending by inode; the paths, each with a NUL All
  * numbers are little-endian. Readers believe nothing before it has been checked.
  *
@@ -19,15 +19,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/stage/local_store.h"
 #include "client/stage/manifest.h"
 #include "common/base/status.h"
 #include "common/base/uuid.h"
 
-struct local_store;
-
 struct inode_entry {
 	uint64_t ino, ver, size;
 	uint64_t path; /* where its path begins, among the paths */
+	struct file_stamp stamp; /* the copy's file, as it was when it was verified last */
 };
 
 /* Immutable; any thread may read it. */
@@ -41,16 +41,17 @@ struct inode_index {
 	size_t map_len;
 };
 
-/* The copy is READY, and m says of which inodes. Nothing is written when the file says so already.
- * Yields. */
+/* The copy, whose stamps are loaded, is READY, and m says of which inodes. Nothing is written when
+ * the file says so already. Yields. */
 int inode_index_publish(struct local_store *s, const struct manifest *m, const struct uuid *cluster,
 			uint32_t said_by) CHECK_RESULT;
 /* Before the copy ceases to be READY. Yields. */
 int inode_index_withdraw(struct local_store *s) CHECK_RESULT;
 
-/* The bytes of the file, malloc'd. */
-int inode_index_encode(const struct manifest *m, const struct uuid *cluster, uint32_t said_by,
-		       void **ret_data, size_t *ret_len) CHECK_RESULT;
+/* The bytes of the file, malloc'd. stamps: of each file of m; NULL: none is known. */
+int inode_index_encode(const struct manifest *m, const struct file_stamp *stamps,
+		       const struct uuid *cluster, uint32_t said_by, void **ret_data,
+		       size_t *ret_len) CHECK_RESULT;
 /* Checks every byte: -LE_CORRUPT. The index refers to data, which the caller owns. */
 int inode_index_decode(const void *data, size_t len, struct inode_index *ret_index) CHECK_RESULT;
 /* Maps the file that is open as fd: it must never be changed in place. Blocks. */

@@ -52,6 +52,10 @@ void store_fini(struct local_store *s)
 	s->share = NULL;
 	free(s->folders);
 	s->folders = NULL;
+	free(s->stamps);
+	s->stamps = NULL;
+	env_file_close(s->stamps_file);
+	s->stamps_file = NULL;
 	env_file_close(s->bitmap_file);
 	s->bitmap_file = NULL;
 	free(s->bitmap);
@@ -401,6 +405,9 @@ int store_read_part(struct local_store *s, const struct manifest *m, uint64_t ch
 		store_part_path(s, lo, path);
 		rc = env_file_open(s->env, path, O_RDONLY, 0, &file);
 	}
+	/* It got its name between the two. */
+	if (rc == -LE_NOENT && store_data_path(s, lo, f->path, path) == 0)
+		rc = env_file_open(s->env, path, O_RDONLY, 0, &file);
 	TRY(rc);
 	rc = env_file_pread(file, buf, len, index * MANIFEST_CHUNK + part->off);
 	env_file_close(file);

@@ -6,6 +6,7 @@
  *                named/NAME   what samples that name has (catalog.h): those beside it, or others
  *                from/    manifest and sums of the archives that it was unpacked of
  *                bitmap   one bit per chunk (1 MiB): verified, and synced before the bit was
+ *                stamps   by what finished files are known again (stamps.h)
  *                lease    flock, shared: held by processes that use the copy
  *                leases/NAME  used by a job until a time, or until it is given back
  *                pin      not to be evicted
@@ -48,6 +49,13 @@ struct store_folder {
 	ino_t ino;
 };
 
+/* A finished file as it was when it was verified last (stamps.h); ino 0: not known. */
+struct file_stamp {
+	uint64_t ino;
+	int64_t ctime_s;
+	uint64_t ctime_ns;
+};
+
 struct local_store {
 	struct env *env;
 	char base[STORE_PATH_SIZE]; /* DIR/.leat */
@@ -67,6 +75,9 @@ struct local_store {
 	struct store_folder *folders; /* n_folders of the manifest for dir, then for each of more;
 				       * NULL: not looked at (grant.h) */
 	uint32_t n_folders;
+	struct file_stamp *stamps; /* of each file; NULL: not loaded */
+	uint32_t n_stamps;
+	struct env_file *stamps_file; /* NULL: there is none yet */
 	struct env_file *reserve[STORE_DIRS_MAX + 1];
 	uint64_t reserved[STORE_DIRS_MAX + 1];
 };

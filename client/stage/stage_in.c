@@ -15,6 +15,7 @@
 #include "client/stage/fetch.h"
 #include "client/stage/inode_index.h"
 #include "client/stage/stage.h"
+#include "client/stage/stamps.h"
 #include "client/stage/store_tree.h"
 #include "common/rt/fiber.h"
 
@@ -814,6 +815,7 @@ static int stage_locked(struct stage_job *job)
 {
 	TRY(refuse_part(job));
 	TRY(store_load_places(&job->store, job->m->n_files));
+	TRY(stamps_load(&job->store, job->m->n_files));
 	TRY(stage_take_rights(job));
 	bool whole = store_is_ready(&job->store) && store_looks_whole(&job->store, job->m);
 	TRY(is_whole(job, &whole));

@@ -121,7 +121,7 @@ int stage_grant_ready(struct stage_job *job)
 				  .origin = job->made_of};
 	if (grant_is_so(&job->store, m, &job->grants))
 		return 0;
-	/* Mounts believe what has not changed since the index was written. */
+	/* Until it is written again, with the stamps that files have then. */
 	TRY(inode_index_withdraw(&job->store));
 	memcpy(name, m->name, sizeof(name));
 	memcpy(version, m->version, sizeof(version));

@@ -12,6 +12,7 @@
 
 #include "client/stage/beneath.h"
 #include "client/stage/inode_index.h"
+#include "client/stage/stamps.h"
 #include "common/base/list.h"
 #include "common/base/log.h"
 #include "common/rt/fiber.h"
@@ -357,10 +358,10 @@ uint64_t staged_generation(struct staged *s)
 struct opening {
 	struct staged_copy *c;
 	const char *path;
+	const struct file_stamp *stamp;
 	uint64_t size;
-	uint32_t uid;   /* who owns the file at the source */
-	bool wait;      /* may wait for the disk */
-	bool elsewhere; /* in another directory of the copy */
+	uint32_t uid; /* who owns the file at the source */
+	bool wait;    /* may wait for the disk */
 	int lease_fd, rc;
 };
 
@@ -396,7 +397,7 @@ static int open_elsewhere(const struct opening *o, const char *path)
 		int dir_fd = base_fd < 0 ? base_fd : open_own_dir(base_fd, o->c->id);
 		int fd = dir_fd;
 		if (fd >= 0)
-			fd = beneath_openat(dir_fd, path, O_RDONLY | O_NONBLOCK, 0);
+			fd = beneath_openat(dir_fd, path, O_RDONLY | O_NONBLOCK, RESOLVE_NO_XDEV);
 		if (dir_fd >= 0)
 			close(dir_fd);
 		if (base_fd >= 0)
@@ -406,11 +407,10 @@ static int open_elsewhere(const struct opening *o, const char *path)
 	return -LE_NOENT;
 }
 
-/* It is as it was when its copy was told to mounts. The owner of a file, or of a folder on the way
- * to it, could have changed what is there since: change times tell that. path: below the copy. */
+/* It is as it was when it was verified last. The owner of a file, or of a folder on the way to it,
+ * could have changed what is there since: its stamp tells that. path: below the copy. */
 static bool is_unchanged(const struct opening *o, const char *path, const struct stat *st)
 {
-	int64_t newest = ns_of(&st->st_ctim);
 	bool ours = st->st_uid == geteuid();
 	char folder[4096 + 8];
 	struct stat on_way;
@@ -422,21 +422,20 @@ static bool is_unchanged(const struct opening *o, const char *path, const struct
 		if (fstatat(o->c->fd, folder, &on_way, AT_SYMLINK_NOFOLLOW) < 0)
 			return false;
 		ours = ours && on_way.st_uid == geteuid() && !(on_way.st_mode & 022);
-		if (ns_of(&on_way.st_ctim) > newest)
-			newest = ns_of(&on_way.st_ctim);
 	}
-	return ours || (!o->elsewhere && newest < ns_of(&o->c->index_st.st_ctim));
+	return ours || stamp_fits(o->stamp, st);
 }
 
 static void open_worker(void *arg)
 {
 	struct opening *o = arg;
-	uint64_t resolve = o->wait ? 0 : RESOLVE_CACHED;
+	/* What somebody has mounted below the copy says what he likes of its files. */
+	uint64_t resolve = RESOLVE_NO_XDEV | (o->wait ? 0 : RESOLVE_CACHED);
 	char path[4096 + 8];
 	struct stat st;
 	o->lease_fd = -1;
 	if (o->c->lease_fd < 0) {
-		o->lease_fd = take_lease(o, o->wait ? 0 : resolve);
+		o->lease_fd = take_lease(o, resolve);
 		if (o->lease_fd < 0) {
 			o->rc = o->lease_fd;
 			return;
@@ -444,7 +443,6 @@ static void open_worker(void *arg)
 	}
 	snprintf(path, sizeof(path), "data/%s", o->path);
 	int fd = beneath_openat(o->c->fd, path, O_RDONLY | O_NONBLOCK, resolve);
-	o->elsewhere = fd == -LE_LOOP;
 	if (fd == -LE_LOOP)
 		fd = o->wait ? open_elsewhere(o, path) : -LE_AGAIN;
 	if (fd >= 0 && (fstat(fd, &st) < 0 || !is_unchanged(o, path, &st))) {
@@ -465,8 +463,11 @@ static void open_worker(void *arg)
 static int open_file(struct staged *s, struct staged_copy *c, const struct inode_entry *e,
 		     uint32_t uid)
 {
-	struct opening o = {
-		.c = c, .path = inode_index_path(&c->index, e), .size = e->size, .uid = uid};
+	struct opening o = {.c = c,
+			    .path = inode_index_path(&c->index, e),
+			    .stamp = &e->stamp,
+			    .size = e->size,
+			    .uid = uid};
 	int rc = 0;
 	/* What the kernel knows already needs no other thread. */
 	open_worker(&o);

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -23,7 +24,14 @@
 
 #include <cmocka.h>
 
+#include "client/stage/beneath.h"
+#include "client/stage/inode_index.h"
+#include "client/stage/staged.h"
+#include "client/stage/stamps.h"
+#include "client/stage/vol.h"
 #include "common/base/status.h"
+#include "common/rt/fiber.h"
+#include "common/rt/loop.h"
 #include "tests/lib/folder.h"
 
 #define USER  2001
@@ -396,6 +404,169 @@ static void test_another_folder_at_the_source(void **state)
 	end_world(&w);
 }
 
+/* ---- what a mount believes ---- */
+
+/* Which of the copy's files a mount would serve, after they were told to mounts: a letter each. */
+struct served {
+	const struct world *w;
+	char names[32];
+};
+
+static void serve(void *arg)
+{
+	struct served *x = arg;
+	static const struct uuid cluster = {{7}};
+	struct env *below = loop_env(loop_self()), *env;
+	struct local_store s;
+	struct manifest *m;
+	struct staged *st;
+	struct vol *v;
+	struct detail d = {0};
+	char id[MANIFEST_ID_SIZE], dir[300];
+	snprintf(dir, sizeof(dir), "%.*s", (int)(strrchr(x->w->data, '/') - x->w->data),
+		 x->w->data);
+	snprintf(id, sizeof(id), "%s", strrchr(dir, '/') + 1);
+	assert_int_equal(beneath_create(below, &env), 0);
+	assert_int_equal(vol_local_create(env, &v), 0);
+	assert_int_equal(manifest_load(v, dir, &m, &d), 0);
+	assert_int_equal(store_init(&s, env, x->w->to, id), 0);
+	assert_int_equal(stamps_load(&s, m->n_files), 0);
+	assert_int_equal(inode_index_publish(&s, m, &cluster, 0), 0);
+	assert_int_equal(staged_create(below, x->w->to, &cluster, &st), 0);
+	x->names[0] = 0;
+	for (uint32_t i = 0; i < m->n_files; i++) {
+		const struct manifest_file *f = &m->files[i];
+		const struct staged_want want = {f->ino, f->ver, f->size, f->rights.uid};
+		struct staged_copy *c;
+		int fd = staged_open(st, &want, &c);
+		if (fd < 0)
+			continue;
+		strncat(x->names, f->path, sizeof(x->names) - strlen(x->names) - 1);
+		close(fd);
+		staged_put(c);
+	}
+	staged_destroy(st);
+	store_fini(&s);
+	manifest_destroy(m);
+	vol_destroy(v);
+	beneath_destroy(env);
+	loop_stop(loop_self());
+}
+
+static void assert_served(const struct world *w, const char *names)
+{
+	struct served x = {.w = w};
+	struct loop_options lo = {.name = "serve"};
+	struct env *env;
+	struct loop *l;
+	assert_int_equal(env_real_create(NULL, &env), 0);
+	assert_int_equal(loop_create(env, &lo, &l), 0);
+	assert_int_equal(fiber_spawn_on(l, "serve", serve, &x), 0);
+	loop_run(l);
+	loop_destroy(l);
+	env_real_destroy(env);
+	assert_string_equal(x.names, names);
+}
+
+/* As soon as it is his: other bytes, and the time that it had. */
+static bool change_a(struct world *w)
+{
+	char path[512];
+	struct stat st;
+	join(w, "a", path);
+	if (stat(path, &st) < 0 || st.st_uid != USER || chmod(path, 0600) < 0)
+		return false;
+	int fd = open(path, O_WRONLY);
+	const struct timespec times[2] = {st.st_atim, st.st_mtim};
+	bool done = fd >= 0 && pwrite(fd, "A", 1, 0) == 1 && futimens(fd, times) == 0 &&
+		    fchmod(fd, st.st_mode & 07777) == 0;
+	if (fd >= 0)
+		close(fd);
+	return done;
+}
+
+static void changer(struct world *w)
+{
+	_exit(try_for(20000, change_a, w) ? 0 : 1);
+}
+
+/* What is stored in a mapped page later changes no time any more. */
+static void mapper(struct world *w)
+{
+	char path[512];
+	join(w, "a", path);
+	int fd = chmod(path, 0600) == 0 ? open(path, O_RDWR) : -1;
+	volatile char *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		_exit(1);
+	map[0] = 'a';
+	if (fchmod(fd, 0640) < 0 || close(fd) < 0)
+		_exit(1);
+	alarm(60); /* where the test fails before it ends this one */
+	pause();
+}
+
+static bool is_mapped(struct world *w)
+{
+	return mode_of(w, "a") == 0640;
+}
+
+static void test_mounts_see_what_changes_before_ready(void **state)
+{
+	struct world w = make_world("echo a >$S/a; head -c 3000000 /dev/zero >$S/b; echo c >$S/c; "
+				    "chown 2001:2001 $S/a $S/b");
+	(void)state;
+	stage(&w);
+	assert_served(&w, "abc");
+	/* Where it will be is known now. */
+	shell(&w, "rm -rf $T/.leat");
+	pid_t pid = as_user(USER, changer, &w);
+	stage_here(&w, 2000000);
+	ends_well(pid);
+	assert_int_equal(w.r->code, LEAT_STAGE_DONE);
+	assert_served(&w, "bc");
+	/* Its rights change, and what is not the manifest's gets none. */
+	shell(&w, "chmod 604 $S/a $S/b");
+	stage(&w);
+	assert_served(&w, "abc");
+	shell(&w, "cmp $S/a $D/a");
+	end_world(&w);
+}
+
+static void test_mounts_believe_nothing_that_is_mapped(void **state)
+{
+	struct world w = make_world("echo a >$S/a; echo b >$S/b; chown 2001:2001 $S/a");
+	(void)state;
+	stage(&w);
+	pid_t pid = as_user(USER, mapper, &w);
+	assert_true(try_for(20000, is_mapped, &w));
+	shell(&w, "chmod 604 $S/a");
+	stage(&w);
+	assert_int_equal(mode_of(&w, "a"), 0404);
+	assert_served(&w, "b");
+	assert_int_equal(kill(pid, SIGKILL), 0);
+	assert_int_equal(waitpid(pid, NULL, 0), pid);
+	shell(&w, "chmod 644 $S/a");
+	stage(&w);
+	assert_served(&w, "ab");
+	end_world(&w);
+}
+
+/* Bits speak for the file that was verified, not for another of its size and rights. */
+static void test_what_goes_on_believes_no_other_file(void **state)
+{
+	struct world w = make_world("mkdir $S/d; echo hello >$S/d/f; echo g >$S/d/g; "
+				    "chown -R 2001:2001 $S");
+	(void)state;
+	stage(&w);
+	shell(&w, "setpriv --reuid 2001 --regid 2001 --clear-groups sh -ec \"chmod u+w $D/d; "
+		  "echo HELLO >$D/d/x; touch -r $D/d/f $D/d/x; chmod 444 $D/d/x; "
+		  "mv -f $D/d/x $D/d/f; rm -f $D/d/g; chmod u-w $D/d\"");
+	stage(&w);
+	shell(&w, "cmp $D/d/f $S/d/f; cmp $D/d/g $S/d/g");
+	end_world(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -409,6 +580,9 @@ int main(void)
 		cmocka_unit_test(test_no_copies_in_copies),
 		cmocka_unit_test(test_members_called_as_an_archive),
 		cmocka_unit_test(test_another_folder_at_the_source),
+		cmocka_unit_test(test_mounts_see_what_changes_before_ready),
+		cmocka_unit_test(test_mounts_believe_nothing_that_is_mapped),
+		cmocka_unit_test(test_what_goes_on_believes_no_other_file),
 	};
 	if (geteuid() != 0) {
 		printf("skipped: it makes what belongs to others, as root\n");

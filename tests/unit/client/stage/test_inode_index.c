@@ -34,7 +34,7 @@ static uint8_t *encoded(size_t *ret_len)
 	struct manifest *m = manifest_of(paths, inos, 4);
 	void *data;
 
-	assert_int_equal(inode_index_encode(m, &cluster, SAID_BY, &data, ret_len), 0);
+	assert_int_equal(inode_index_encode(m, NULL, &cluster, SAID_BY, &data, ret_len), 0);
 	manifest_destroy(m);
 	return data;
 }
@@ -71,7 +71,7 @@ static void of_no_files(void **state)
 	size_t len;
 
 	(void)state;
-	assert_int_equal(inode_index_encode(m, &cluster, 0, &data, &len), 0);
+	assert_int_equal(inode_index_encode(m, NULL, &cluster, 0, &data, &len), 0);
 	assert_int_equal(inode_index_decode(data, len, &x), 0);
 	assert_null(inode_index_find(&x, 1));
 	free(data);
@@ -112,7 +112,7 @@ static void hostile_content_is_refused(void **state)
 
 		free(m->files[0].path);
 		m->files[0].path = strdup(bad[i]);
-		assert_int_equal(inode_index_encode(m, &cluster, 0, &data, &len), 0);
+		assert_int_equal(inode_index_encode(m, NULL, &cluster, 0, &data, &len), 0);
 		assert_int_equal(inode_index_decode(data, len, &x), -LE_CORRUPT);
 		free(data);
 		manifest_destroy(m);
