@@ -58,11 +58,10 @@ struct settings {
 };
 
 /* A member of the caller's options, if the caller's version has it. */
-#define OPT(opts, member)                                                                          \
-	((opts) != NULL && (opts)->size >=                                                         \
-				   offsetof(struct leat_options, member) + sizeof((opts)->member)  \
-		 ? (opts)->member                                                                  \
-		 : NULL)
+#define OPT_HAS(opts, member)                                                                      \
+	((opts) != NULL && (opts)->size >= offsetof(struct leat_options, member) +                 \
+						   sizeof((opts)->member))
+#define OPT(opts, member) (OPT_HAS(opts, member) ? (opts)->member : NULL)
 
 static int load_settings(const char *conf, const struct leat_options *opts, struct settings *s)
 {
@@ -188,6 +187,18 @@ static int begin(struct leat_fs *fs, const struct settings *s)
 	return (int)api_run(fs, &a);
 }
 
+/* Why there is no connection, and to whom. settings: as far as they have been read. */
+static void tell(const struct leat_options *opts, const struct settings *s, int rc)
+{
+	char *to = OPT(opts, message);
+	size_t size = to != NULL && OPT_HAS(opts, message_size) ? opts->message_size : 0;
+	bool asked = s != NULL && s->cluster.mds[0] != '\0' && status_retry(rc) != RETRY_NEVER;
+
+	if (size > 0)
+		snprintf(to, size, "%s%.*s%s%s", asked ? "mds = " : "", asked ? 700 : 0,
+			 asked ? s->cluster.mds : "", asked ? ": " : "", status_text(rc));
+}
+
 int leat_open_fs(const char *conf, const struct leat_options *opts, struct leat_fs **ret_fs)
 {
 	struct settings *s = calloc(1, sizeof(*s));
@@ -207,6 +218,8 @@ int leat_open_fs(const char *conf, const struct leat_options *opts, struct leat_
 		fs = NULL;
 	}
 	free(fs);
+	if (rc < 0)
+		tell(opts, s, rc);
 	/* It holds the key. */
 	if (s != NULL)
 		explicit_bzero(s, sizeof(*s));

@@ -520,6 +520,8 @@ int session_start(struct client *c, const char *mds_addrs, uint64_t deadline_us)
 		.arg = c,
 		.connected = connected,
 		.callback = callback,
+		/* What is mounted waits for DNS to come back, whichever process serves it. */
+		.hosts_known = c->former_us == 0,
 	};
 	uint64_t seq;
 	int rc = -LE_CONNREFUSED;
@@ -548,6 +550,9 @@ int session_start(struct client *c, const char *mds_addrs, uint64_t deadline_us)
 		rpc_call_fini(&call);
 		if (rc == -LE_SESSION_GONE && c->session != 0)
 			rc = 0; /* was asked for with the number before the hook ran */
+		/* Nor does an unknown host become known; after a time-out others may answer. */
+		if (rc == -LE_NO_HOST && loop_now_us() < call.deadline_us)
+			break;
 		if (rc < 0 && (status_retry(rc) == RETRY_NEVER || fiber_sleep_us(1000) < 0))
 			break;
 	}

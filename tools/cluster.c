@@ -257,6 +257,7 @@ static void run_fiber(void *arg)
 		.name = "leat",
 		.role = ROLE_TOOL,
 		.key = c->key,
+		.hosts_known = true,
 	};
 
 	c->deadline_us = loop_deadline_ms(r->timeout_ms);
@@ -271,7 +272,7 @@ static void run_fiber(void *arg)
 static int explain(const struct tool *t, int status)
 {
 	return tool_error(t, status == -LE_TIMEDOUT ? EXIT_UNREACHABLE : exit_of_status(status),
-			  tool_server_hint(status), "metadata server at %s: %s", t->cluster.mds,
+			  tool_server_hint(t, status), "metadata server at %s: %s", t->cluster.mds,
 			  status_text(status));
 }
 

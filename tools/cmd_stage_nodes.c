@@ -137,7 +137,8 @@ static int connect_agent(struct agent_view *v)
 				       .addrs = v->addr,
 				       .name = "leat",
 				       .role = ROLE_TOOL,
-				       .key = v->n->c->key};
+				       .key = v->n->c->key,
+				       .hosts_known = true};
 
 	return rpc_client_create(&o, &v->rpc);
 }

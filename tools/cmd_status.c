@@ -290,7 +290,8 @@ static int ask_agent(struct cluster *c, struct status_options *o)
 					  .name = "leat",
 					  .role = ROLE_TOOL,
 					  .cluster = c->uuid,
-					  .key = c->key};
+					  .key = c->key,
+					  .hosts_known = true};
 	struct peer_status_req req = {0};
 	struct peer_status_rep rep = {0};
 	struct rpc_call call = {.op = OP_peer_status,

@@ -45,7 +45,9 @@ int source_parse(const struct tool *t, const char *text, struct source *ret_sour
 
 int source_connect(const struct tool *t, const struct source *source, struct leat_fs **ret_fs)
 {
-	struct leat_options o = {.size = sizeof(o), .name = "leat"};
+	char why[LEAT_MESSAGE_SIZE] = "";
+	struct leat_options o = {
+		.size = sizeof(o), .name = "leat", .message = why, .message_size = sizeof(why)};
 	int rc;
 
 	if (source && source->local)
@@ -58,10 +60,9 @@ int source_connect(const struct tool *t, const struct source *source, struct lea
 	int code = exit_of_status(rc);
 	if (code == EXIT_TIMEOUT || code == EXIT_FAILED)
 		code = EXIT_UNREACHABLE;
-	return tool_error(t, code, tool_server_hint(rc),
+	return tool_error(t, code, tool_server_hint(t, rc),
 			  "no connection to the metadata server of %s: %s",
-			  source && source->mds[0] ? source->mds : tool_conf_name(t),
-			  leat_strerror(rc));
+			  source && source->mds[0] ? source->mds : tool_conf_name(t), why);
 }
 
 static void on_progress(void *arg, const struct leat_stage_progress *p)

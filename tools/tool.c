@@ -1,6 +1,7 @@
 #include "tools/tool.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -140,6 +141,8 @@ int exit_of_status(int status)
 	case LE_SHUTDOWN:
 	case LE_TARGET_DOWN:
 	case LE_NOT_READY:
+	case LE_NO_HOST:
+	case LE_NO_NAMES:
 		return EXIT_UNREACHABLE;
 	case LE_AUTH:
 	case LE_WRONG_CLUSTER:
@@ -151,8 +154,10 @@ int exit_of_status(int status)
 	}
 }
 
-const char *tool_server_hint(int status)
+const char *tool_server_hint(const struct tool *t, int status)
 {
+	static char host_hint[PATH_MAX + 128];
+
 	switch (status < 0 ? -status : status) {
 	case LE_AUTH:
 		return "The key_file of leat.conf must hold the same key as the servers'.";
@@ -171,6 +176,15 @@ const char *tool_server_hint(int status)
 		       "(chmod 0600)";
 	case LE_NOENT:
 		return "Are leat.conf and its key_file there? --conf names another leat.conf.";
+	case LE_NO_HOST:
+		snprintf(host_hint, sizeof(host_hint),
+			 "[cluster] mds in %s names it: check the name there, or what DNS and "
+			 "/etc/hosts say of it (getent hosts NAME).",
+			 tool_conf_name(t));
+		return host_hint;
+	case LE_NO_NAMES:
+		return "Do the name servers of /etc/resolv.conf answer? [cluster] mds in "
+		       "leat.conf may hold numbers instead.";
 	case LE_UNKNOWN_OP:
 		return "Another kind of server answers there: [cluster] mds is the address of "
 		       "leat-mds.";

@@ -66,7 +66,7 @@ int exit_of_status(int status);
 int exit_of_errno(int err);
 
 /* What to do where the metadata server could not be asked, by the status of that. */
-const char *tool_server_hint(int status);
+const char *tool_server_hint(const struct tool *t, int status);
 /* The configuration that counts. */
 const char *tool_conf_name(const struct tool *t);
 

@@ -180,7 +180,9 @@ static void decide(struct tree_tool *tt, struct tree_path *p, bool change)
 
 int tree_connect(struct tree_tool *tt, struct tree_path *paths, int n, int changed)
 {
-	struct leat_options o = {.size = sizeof(o), .name = "leat"};
+	char why[LEAT_MESSAGE_SIZE] = "";
+	struct leat_options o = {
+		.size = sizeof(o), .name = "leat", .message = why, .message_size = sizeof(why)};
 	struct tree_path *first = NULL;
 	bool forced = false;
 	int code, rc;
@@ -200,9 +202,9 @@ int tree_connect(struct tree_tool *tt, struct tree_path *paths, int n, int chang
 		o.mds = first->mds[0] ? first->mds : NULL;
 		rc = leat_open_fs(tt->t->conf, &o, &tt->fs);
 		if (rc < 0 && forced)
-			return tool_error(tt->t, exit_of_status(rc), tool_server_hint(rc),
+			return tool_error(tt->t, exit_of_status(rc), tool_server_hint(tt->t, rc),
 					  "no connection to the metadata server of %s: %s",
-					  o.mds ? o.mds : tool_conf_name(tt->t), leat_strerror(rc));
+					  o.mds ? o.mds : tool_conf_name(tt->t), why);
 	}
 	for (int i = 0; i < n; i++)
 		decide(tt, &paths[i], i >= changed);

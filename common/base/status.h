@@ -91,6 +91,10 @@ enum status_retry { RETRY_NEVER, RETRY_SAME, RETRY_CONN, RETRY_MAP };
 	X(REMOVED, 1023, EPERM, NEVER, "removed from the cluster (`leat target add` takes it back)") \
 	X(LOCKED, 1024, EAGAIN, NEVER, "locked by somebody else") \
 	X(FOREIGN, 1025, EPERM, NEVER, "somebody else may have put it there: not believed") \
+	X(NO_HOST, 1026, EHOSTUNREACH, CONN, \
+	  "no such host is known (check its name, and DNS or /etc/hosts)") \
+	X(NO_NAMES, 1027, ETIMEDOUT, CONN, \
+	  "no name server has told where that host is (check /etc/resolv.conf and DNS)") \
 	X(CORRUPT, 1100, EIO, NEVER, "stored data does not match its checksum") \
 	X(CORRUPT_WIRE, 1101, EIO, SAME, "data damaged in flight") \
 	X(CORRUPT_STORE, 1102, EIO, NEVER, "store is damaged") \

@@ -99,6 +99,12 @@ static inline bool is_hard(int status)
 	return status == -LE_AUTH || status == -LE_VERSION || status == -LE_WRONG_CLUSTER;
 }
 
+/* The address has a name that could not be looked up. */
+static inline bool is_unnamed(int status)
+{
+	return status == -LE_NO_HOST || status == -LE_NO_NAMES;
+}
+
 /* ---- rpc_client.c ---- */
 void client_leave(struct rpc_client *c);
 void client_add_stats(struct rpc_client_stats *s, const struct conn *c);

@@ -243,7 +243,10 @@ static void log_failure(struct rpc_client *c, const char *addr, int rc)
 {
 	uint64_t now = loop_now_us();
 
-	if (!is_hard(rc) || (rc == c->logged_error && now - c->logged_us < LOG_AGAIN_US))
+	/* Two addresses of unknown hosts take turns. */
+	if ((!is_hard(rc) && !is_unnamed(rc)) ||
+	    ((rc == c->logged_error || is_unnamed(rc)) && now - c->logged_us < LOG_AGAIN_US &&
+	     c->logged_error < 0))
 		return;
 	c->logged_error = rc;
 	c->logged_us = now;
@@ -276,12 +279,18 @@ static int try_one(struct lane *lane, const char *addr, bool last, struct client
 	return rc;
 }
 
+/* Callers hear of it at once, if it is all there is. */
+static bool is_final(const struct rpc_client *c, int rc)
+{
+	return is_hard(rc) || (rc == -LE_NO_HOST && c->opts.hosts_known && c->stats.connects == 0);
+}
+
 /* Those that did not fail lately first, then the others. */
 static int connect_any(struct lane *lane, struct client_conn **ret_cc)
 {
 	struct rpc_client *c = lane->c;
 	int rc = -LE_CONFIG, hard = 0;
-	uint32_t n_tried = 0, n_hard = 0;
+	uint32_t n_tried = 0, n_final = 0;
 	uint64_t now = loop_now_us();
 	struct order o;
 
@@ -294,7 +303,7 @@ static int connect_any(struct lane *lane, struct client_conn **ret_cc)
 			rc = try_one(lane, o.addrs[i], ++n_tried == o.n, ret_cc);
 			if (rc == 0)
 				return 0;
-			n_hard += is_hard(rc);
+			n_final += is_final(c, rc);
 			hard = is_hard(rc) ? rc : hard;
 			/* It was just tried: not again in the second pass. */
 			o.addrs[i][0] = '\0';
@@ -304,7 +313,9 @@ static int connect_any(struct lane *lane, struct client_conn **ret_cc)
 		return rc;
 	/* The clearest of what was heard. */
 	c->last_error = hard < 0 ? hard : rc;
-	c->hard_error = n_hard == n_tried && n_tried > 0 ? hard : o.n == 0 ? -LE_CONFIG : 0;
+	c->hard_error = n_final == n_tried && n_tried > 0 ? c->last_error
+			: o.n == 0			  ? -LE_CONFIG
+							  : 0;
 	snprintf(c->stats.peer, sizeof(c->stats.peer), "not connected: %s",
 		 o.n == 0 ? "no address for this transport" : status_text(c->last_error));
 	if (c->hard_error < 0)

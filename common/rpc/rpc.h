@@ -46,6 +46,9 @@ struct rpc_client_options {
 	 * each of them, and again after `disconnected` when one was lost and others are there;
 	 * it must not make calls then. */
 	uint32_t rails_max;
+	/* Until the first connection: where no address is of a known host, calls end at once with
+	 * -LE_NO_HOST. Else they wait, as DNS may come later. */
+	bool hosts_known;
 	void *arg;
 	/* In a fiber of their own, in order. connected: before other calls go out (open a session
 	 * here with RPC_CALL_SETUP); non-zero breaks the connection again. Either may be NULL. */
@@ -95,8 +98,9 @@ struct rpc_call {
 /*
  * Sends and waits for the reply. Returns the reply's status, or -LE_TIMEDOUT (the server is told to
  * cancel), -LE_INTR, -LE_DISCONNECTED (sent, answer unknown), -LE_CONNREFUSED, -LE_AUTH,
- * -LE_VERSION, -LE_WRONG_CLUSTER (also after the deadline while nothing but that was heard),
- * -LE_SHUTDOWN. After it returned, no buffer is touched. rpc_call_fini always. Yields.
+ * -LE_VERSION, -LE_WRONG_CLUSTER, -LE_NO_HOST, -LE_NO_NAMES (also after the deadline while
+ * nothing but that was heard), -LE_SHUTDOWN. After it returned, no buffer is touched.
+ * rpc_call_fini always. Yields.
  */
 int rpc_call(struct rpc_client *c, struct rpc_call *call) CHECK_RESULT;
 void rpc_call_fini(struct rpc_call *call);

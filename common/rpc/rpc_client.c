@@ -9,7 +9,8 @@
  * repeated one finds the same place; the others go to the lanes in turn.
  *
  * A failure that time does not heal (wrong key, version or cluster at every address) is given to
- * the callers at once, while the lanes go on trying.
+ * the callers at once, while the lanes go on trying. So is a host that is not known, to those who
+ * ask for that (hosts_known).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,7 +136,7 @@ static int no_connection(const struct rpc_client *c, int rc)
 {
 	int heard = c->last_error;
 
-	if (rc == -LE_TIMEDOUT && (heard == -LE_CONNREFUSED || is_hard(heard)))
+	if (rc == -LE_TIMEDOUT && (heard == -LE_CONNREFUSED || is_hard(heard) || is_unnamed(heard)))
 		return heard;
 	return rc;
 }

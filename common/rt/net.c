@@ -29,7 +29,28 @@ static socklen_t addr_len(const struct net_addr *a)
 	return a->sa.sa_family == AF_INET6 ? sizeof(a->in6) : sizeof(a->in);
 }
 
-/* -LE_NOENT: there is no such host. */
+/* Of an error of getaddrinfo, whose errno is still there. */
+static int name_status(int err)
+{
+	switch (err) {
+	case 0:
+		return 0;
+	case EAI_NONAME:
+	case EAI_NODATA:
+	case EAI_ADDRFAMILY:
+		return -LE_NO_HOST;
+	case EAI_AGAIN:
+	case EAI_FAIL:
+		return -LE_NO_NAMES;
+	case EAI_MEMORY:
+		return -LE_NOMEM;
+	case EAI_SYSTEM:
+		return status_from_errno(errno);
+	default:
+		return -LE_INVAL;
+	}
+}
+
 static int addr_of(const char *text, int flags, struct net_addr *ret_addr)
 {
 	struct addrinfo hints = { .ai_flags = AI_NUMERICSERV | flags,
@@ -52,8 +73,7 @@ static int addr_of(const char *text, int flags, struct net_addr *ret_addr)
 	}
 	memcpy(host, text, len);
 	host[len] = '\0';
-	if (getaddrinfo(host, colon + 1, &hints, &found) != 0)
-		return -LE_NOENT;
+	TRY(name_status(getaddrinfo(host, colon + 1, &hints, &found)));
 	if (found->ai_addrlen <= sizeof(*ret_addr)) {
 		memset(ret_addr, 0, sizeof(*ret_addr));
 		memcpy(ret_addr, found->ai_addr, found->ai_addrlen);
@@ -65,9 +85,7 @@ static int addr_of(const char *text, int flags, struct net_addr *ret_addr)
 
 int net_addr_parse(const char *text, struct net_addr *ret_addr)
 {
-	int rc = addr_of(text, 0, ret_addr);
-
-	return rc == -LE_NOENT ? -LE_INVAL : rc;
+	return addr_of(text, 0, ret_addr);
 }
 
 int net_addr_numeric(const char *text, struct net_addr *ret_addr)

@@ -24,12 +24,14 @@ struct net_addr {
 };
 
 #define NET_ADDR_TEXT_SIZE 64
-/* "1.2.3.4:5", "[::1]:5", "host:5" (first answer of the resolver; blocks: at start only). */
+/* "1.2.3.4:5", "[::1]:5", "host:5" (first answer of the resolver; blocks: at start only).
+ * -LE_INVAL: none of these; -LE_NO_HOST: the host is not known; -LE_NO_NAMES: no name server
+ * answers, later one may. */
 int net_addr_parse(const char *text, struct net_addr *ret_addr) CHECK_RESULT;
-/* Does not block: -LE_NOENT where host is a name. */
+/* Does not block: -LE_NO_HOST where host is a name. */
 int net_addr_numeric(const char *text, struct net_addr *ret_addr) CHECK_RESULT;
 /* Like net_addr_parse, in a fiber; yields only for a name, which threads of resolve.c look up. Who
- * asks again after -LE_TIMEDOUT or -LE_INTR may get what has come since. */
+ * asks again after -LE_NO_NAMES (the deadline, too) or -LE_INTR may get what has come since. */
 int net_resolve(const char *text, uint64_t deadline_us, struct net_addr *ret_addr) CHECK_RESULT;
 void net_addr_format(const struct net_addr *a, char ret_text[NET_ADDR_TEXT_SIZE]);
 

@@ -236,7 +236,7 @@ int net_resolve(const char *text, uint64_t deadline_us, struct net_addr *ret_add
 	bool known = false;
 
 	int rc = net_addr_numeric(text, ret_addr);
-	if (rc != -LE_NOENT)
+	if (rc != -LE_NO_HOST)
 		return rc;
 	w.fiber = fiber_self();
 	ASSERT(w.fiber != NULL);
@@ -253,7 +253,9 @@ int net_resolve(const char *text, uint64_t deadline_us, struct net_addr *ret_add
 	pthread_mutex_unlock(&lock);
 	if (rc < 0 || known)
 		return rc;
-	TRY(wait_answer(&w, deadline_us));
+	rc = wait_answer(&w, deadline_us);
+	if (rc < 0)
+		return rc == -LE_TIMEDOUT ? -LE_NO_NAMES : rc;
 	TRY(w.status);
 	*ret_addr = w.addr;
 	return 0;

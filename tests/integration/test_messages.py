@@ -9,6 +9,7 @@ import pathlib
 import pickle
 import subprocess
 import sys
+import time
 
 if sys.executable != "/usr/bin/python3" and os.path.exists("/usr/bin/python3"):
     os.execv("/usr/bin/python3", ["/usr/bin/python3"] + sys.argv)
@@ -131,6 +132,51 @@ def test_command_line(c):
     assert not wrong, "\n".join(["%d of %d:" % (len(wrong), len(rows))] + wrong).encode(
         errors="backslashreplace").decode()
     print("%d errors of the command line" % len(rows))
+
+
+def test_unknown_host(c):
+    """Told at once where the host is not known, and at the end of the time where no name server
+    answers: with its name, by each of those who connect."""
+    at = c.dir + "/names"
+    os.makedirs(at + "/mnt")
+    files = write(at + "/files", b"hosts: files\n")
+    dns = write(at + "/dns", b"hosts: dns\n")
+    nobody = write(at + "/resolv.conf", b"nameserver 127.0.0.1\noptions timeout:1 attempts:1\n")
+    leat = BUILD + "/leat"
+    bind = 'mount --bind "$1" /etc/nsswitch.conf && mount --bind "$2" /etc/resolv.conf && ' \
+           'shift 2 && exec "$@"'
+
+    def cases(word, seconds):
+        name = conf(c, word, mds="nosuch.example:7440")
+        with open(name, "a") as f:
+            f.write("\n[client]\nmount_timeout_ms = %d000\n" % seconds)
+        python = ("import sys; sys.path.insert(0, %r); import leat; leat.FileSystem(%r)"
+                  % (SRC + "/client/python", name))
+        return (([leat, "--conf", name, "status", "--timeout", str(seconds)],
+                 ["getent hosts", name]),
+                ([leat, "--conf", name, "dataset", "ls"], ["getent hosts", name]),
+                ([BUILD + "/mount.leat", "leat", at + "/mnt", "-o", "conf=" + name],
+                 ["/etc/hosts"]),
+                ([sys.executable, "-c", python], ["LeatError", "/etc/hosts", name]))
+
+    for source, cause, at_once in ((files, "no such host is known", True),
+                                   (dns, "no name server has told", False)):
+        # Far from the end of the time, on a busy machine too.
+        for argv, steps in cases("files", 40) if at_once else cases("dns", 3)[:2]:
+            began = time.monotonic()
+            p = subprocess.run(["unshare", "-m", "sh", "-c", bind, "sh", source, nobody, *argv],
+                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, timeout=60, check=False)
+            took, told = time.monotonic() - began, p.stdout.decode()
+            if at_once:
+                assert took < 20, (argv, took, told)
+            else:
+                assert took >= 2.5, (argv, took, told)
+                steps = ["resolv.conf"]
+            assert p.returncode != 0, (argv, told)
+            assert argv[0] != leat or p.returncode == 11, (argv, p.returncode, told)
+            for word in ["nosuch.example:7440", cause, *steps]:
+                assert word in told, (argv, word, told)
 
 
 def python_rows(c):

@@ -47,7 +47,11 @@ struct leat_options {
 	const char *name;     /* of this client in the servers' logs; NULL: host name and pid */
 	/* "name=value" of section [client], NULL at the end; see leat.conf(5). May be NULL. */
 	const char *const *params;
+	/* Room for a sentence, NULL for none: what went wrong, with the servers that were asked. */
+	char *message;
+	size_t message_size;
 };
+#define LEAT_MESSAGE_SIZE 1024 /* is enough for it */
 /* Connects. conf: path of leat.conf; NULL: $LEAT_CONF, else /etc/leat/leat.conf. opts may be NULL.
  * A wrong configuration is told on stderr. */
 int leat_open_fs(const char *conf, const struct leat_options *opts, struct leat_fs **ret_fs);

@@ -41,7 +41,9 @@ class FileSystem:
 
     def _connect(self) -> None:
         fs = ctypes.c_void_p()
-        options = _lib.sized(_lib.Options)
+        why = ctypes.create_string_buffer(1024)
+        options = _lib.sized(_lib.Options, message_size=len(why),
+                             message=ctypes.cast(why, ctypes.c_char_p))
         if self._within_ms:
             params = (ctypes.c_char_p * 2)(b"mount_timeout_ms=%d" % self._within_ms, None)
             options.params = ctypes.cast(params, ctypes.c_void_p)
@@ -50,7 +52,7 @@ class FileSystem:
             conf = self.conf or os.environ.get("LEAT_CONF") or "/etc/leat/leat.conf"
             raise LeatError(_c.leat_errno(rc), "cannot connect to the metadata servers that %s "
                             "names: %s (leat status says more)" % (
-                                conf, _c.leat_strerror(rc).decode()), self.conf)
+                                conf, why.value.decode(errors="replace")), self.conf)
         self._p, self._pid = fs, os.getpid()
         self._connection = _Connection(fs)
 

@@ -19,7 +19,7 @@ class Error(Structure):
 
 class Options(Structure):
     _fields_ = [("size", c_size_t), ("mds", c_char_p), ("key_file", c_char_p), ("name", c_char_p),
-                ("params", c_void_p)]
+                ("params", c_void_p), ("message", c_char_p), ("message_size", c_size_t)]
 
 
 class DatasetOptions(Structure):

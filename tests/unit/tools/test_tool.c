@@ -59,6 +59,7 @@ static void every_status_tells_a_cause(void **state)
 	static const char known[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 75 };
 
 	(void)state;
+	const struct tool tool = {.conf = "/etc/leat/leat.conf"};
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
 		int code = exit_of_status(-all[i].number);
 
@@ -72,13 +73,13 @@ static void every_status_tells_a_cause(void **state)
 		assert_int_equal(status_errno(-all[i].number) == 0, all[i].number == 0);
 		assert_true(status_errno(-all[i].number) < 1000);
 		assert_string_equal(status_text(-all[i].number), all[i].text);
-		assert_true(strlen(tool_server_hint(-all[i].number)) > 20);
+		assert_true(strlen(tool_server_hint(&tool, -all[i].number)) > 20);
 	}
 	for (int s = LE_NETDOWN; s <= LE_HOSTUNREACH; s++)
 		if (strcmp(status_name(s), "?") != 0 && s != LE_TIMEDOUT)
 			assert_int_equal(exit_of_status(-s), EXIT_UNREACHABLE);
-	assert_non_null(strstr(tool_server_hint(-LE_PERM), "export"));
-	assert_non_null(strstr(tool_server_hint(-LE_UNKNOWN_OP), "leat-mds"));
+	assert_non_null(strstr(tool_server_hint(&tool, -LE_PERM), "export"));
+	assert_non_null(strstr(tool_server_hint(&tool, -LE_UNKNOWN_OP), "leat-mds"));
 }
 
 static void names_do_not_drive_the_terminal(void **state)

@@ -213,12 +213,14 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t let_go;
 	bool held;
+	int status; /* of "lost.test" */
 	uint32_t n_asked, n_in;
 } names = {.lock = PTHREAD_MUTEX_INITIALIZER, .let_go = PTHREAD_COND_INITIALIZER};
 
 typedef int ask_fn(const char *, const char *, const struct addrinfo *, struct addrinfo **);
 
-/* In the place of libc's: "slow.test" is asked of the server above. */
+/* In the place of libc's: "slow.test" is asked of the server above, which says what becomes of
+ * "lost.test". */
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
 		struct addrinfo **res)
 {
@@ -226,6 +228,13 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
 	struct timespec limit;
 	int rc = 0;
 
+	if (strcmp(node, "lost.test") == 0 && (hints->ai_flags & AI_NUMERICHOST) == 0) {
+		pthread_mutex_lock(&names.lock);
+		rc = names.status;
+		names.n_asked++;
+		pthread_mutex_unlock(&names.lock);
+		return rc == 0 ? ask("127.0.0.1", service, hints, res) : rc;
+	}
 	if (strcmp(node, "slow.test") != 0 || (hints->ai_flags & AI_NUMERICHOST) != 0)
 		return ask(node, service, hints, res);
 	clock_gettime(CLOCK_REALTIME, &limit);
@@ -272,7 +281,7 @@ static void slow_name(struct bed *b)
 	o.connect_timeout_ms = 20;
 	names_hold(true);
 	struct rpc_client *c = suite_client_of(&o);
-	assert_int_equal(suite_ping(c, 1, 300), -LE_TIMEDOUT);
+	assert_int_equal(suite_ping(c, 1, 300), -LE_NO_NAMES);
 	assert_int_equal(env_offload(loop_env(loop_self()), note_turn, &worked), 0);
 	assert_true(worked);
 	rpc_client_destroy(c);
@@ -299,6 +308,63 @@ static void test_slow_name(void **state)
 {
 	(void)state;
 	run(slow_name);
+}
+
+static void names_say(int status)
+{
+	pthread_mutex_lock(&names.lock);
+	names.status = status;
+	names.n_asked = 0;
+	pthread_mutex_unlock(&names.lock);
+}
+
+/* Who asks for known hosts hears at once that one is not, until it has been connected; who does
+ * not, and who waits for a name server, goes on until the name is there. */
+static void lost_name(struct bed *b)
+{
+	uint32_t n_asked, n_in;
+	struct rpc_client_options o;
+	char addr[64];
+
+	suite_server_start(b, NULL);
+	suite_client_options(b, &o);
+	snprintf(addr, sizeof(addr), "lost.test%s", strrchr(b->addrs, ':'));
+	o.addrs = addr;
+	o.backoff_max_ms = 20;
+	for (int known = 0; known < 2; known++) {
+		o.hosts_known = known;
+		names_say(EAI_NONAME);
+		struct rpc_client *c = suite_client_of(&o);
+		uint64_t from_us = loop_now_us();
+		assert_int_equal(suite_ping(c, 1, 200), -LE_NO_HOST);
+		assert_int_equal(loop_now_us() - from_us < 200000, known);
+		names_count(&n_asked, &n_in);
+		assert_int_equal(n_asked < 3, known);
+		names_say(EAI_AGAIN);
+		(void)fiber_sleep_us(50000);
+		from_us = loop_now_us();
+		assert_int_equal(suite_ping(c, 1, 200), -LE_NO_NAMES);
+		assert_true(loop_now_us() - from_us >= 200000);
+		names_say(0);
+		assert_int_equal(suite_ping(c, 1, SHORT_MS), 0);
+		/* It has been connected: not at once any more. */
+		names_say(EAI_NONAME);
+		suite_server_stop(b, 0);
+		(void)fiber_sleep_us(50000);
+		from_us = loop_now_us();
+		assert_int_equal(suite_ping(c, 1, 200), -LE_NO_HOST);
+		assert_true(loop_now_us() - from_us >= 200000);
+		rpc_client_destroy(c);
+		suite_server_start(b, NULL);
+		snprintf(addr, sizeof(addr), "lost.test%s", strrchr(b->addrs, ':'));
+	}
+	suite_server_stop(b, 0);
+}
+
+static void test_lost_name(void **state)
+{
+	(void)state;
+	run(lost_name);
 }
 
 static void ipv6(struct bed *b)
@@ -337,6 +403,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_doubled_for_ever),
 		cmocka_unit_test(test_others_have_turns),
 		cmocka_unit_test(test_slow_name),
+		cmocka_unit_test(test_lost_name),
 		cmocka_unit_test(test_ipv6),
 	};
 

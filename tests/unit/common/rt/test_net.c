@@ -35,6 +35,7 @@ static void test_addresses(void **state)
 	assert_int_equal(net_addr_parse("127.0.0.1:", &a), -LE_INVAL);
 	assert_int_equal(net_addr_parse("127.0.0.1:70000", &a), -LE_INVAL);
 	assert_int_equal(net_addr_parse("127.0.0.1:5x", &a), -LE_INVAL);
+	assert_int_equal(net_addr_numeric("localhost:5", &a), -LE_NO_HOST);
 }
 
 static void echo(void *arg)
