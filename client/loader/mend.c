@@ -231,7 +231,10 @@ static int heal(struct mend *x, const uint64_t *chunks, uint32_t n)
 		x->told = true;
 		log_warn("%s/.leat/%.12s is damaged, and this process cannot put all of it right "
 			 "(%s): leat stage in does",
-			 to, ds->m->id, rc < 0 ? status_text(rc) : "files are not whole");
+			 to, ds->m->id,
+			 rc < 0     ? status_text(rc)
+			 : r.why[0] ? r.why
+				    : "files are not whole");
 	}
 	return rc;
 }

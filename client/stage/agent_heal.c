@@ -62,7 +62,10 @@ static int heal_in(struct work *w, const char *dir)
 	if (r.left || rc < 0)
 		log_warn("%s/.leat/%.12s is damaged and could not be put right (%s): leat stage "
 			 "in does",
-			 dir, w->id, rc < 0 ? status_text(rc) : "the source does not have it");
+			 dir, w->id,
+			 rc < 0     ? status_text(rc)
+			 : r.why[0] ? r.why
+				    : "the source does not have it");
 	return rc;
 }
 

@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "client/stage/beneath.h"
@@ -22,8 +22,9 @@ struct healing {
 	uint32_t file; /* at hand */
 	int fd;        /* of it; -1: none */
 	struct stat st;
+	char why[160]; /* the file that was tried last is not written to; "": it is */
 	/* What a worker is to do. */
-	bool write;
+	bool write, punch;
 	uint64_t off, len;
 	uint8_t *at;
 	int rc;
@@ -31,23 +32,47 @@ struct healing {
 
 /* ---- on a worker thread ---- */
 
+__attribute__((format(printf, 2, 3))) static int refuse(struct healing *h, const char *fmt, ...)
+{
+	va_list ap;
+	va_start(ap, fmt);
+	vsnprintf(h->why, sizeof(h->why), fmt, ap);
+	va_end(ap);
+	return -LE_FOREIGN;
+}
+
 /* Below the copy's own folder, by no link: the way may lead through folders of others. */
-static int open_below(const char *dir, const char *path)
+static int open_below(struct healing *h, const char *dir, const char *path)
 {
 	char data[STORE_PATH_SIZE];
-	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK,
-			       .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-					  RESOLVE_NO_MAGICLINKS};
 	if (snprintf(data, sizeof(data), "data/%s", path) >= (int)sizeof(data))
 		return -LE_NAMETOOLONG;
 	int at = beneath_open_dir(NULL, dir);
 	if (at < 0)
 		return at;
-	long fd = syscall(SYS_openat2, at, data, &how, sizeof(how));
-	if (fd < 0)
-		fd = status_from_errno(errno);
+	int fd = beneath_openat(at, data, O_RDONLY | O_NONBLOCK, RESOLVE_NO_XDEV);
 	close(at);
-	return (int)fd;
+	if (fd == -LE_XDEV)
+		return refuse(h, "something is mounted there, or on a folder above it: unmount it");
+	if (fd == -LE_LOOP)
+		return refuse(h, "it, or a folder above it, is a symbolic link: remove it");
+	return fd;
+}
+
+/* Whoever owns a folder of the copy may have put any file there that he could move. */
+static int may_write(struct healing *h, const struct manifest_file *f)
+{
+	/* Root gives each file away, others can give none. */
+	uid_t uid = geteuid() == 0 ? f->rights.uid : geteuid();
+	if (!S_ISREG(h->st.st_mode))
+		return refuse(h, "it is no regular file: remove it");
+	if (h->st.st_nlink != 1)
+		return refuse(h, "it has another name as well (a hard link), which may be "
+				 "anybody's: remove it");
+	if (h->st.st_uid != uid)
+		return refuse(h, "it belongs to user %u, not to user %u: remove it", h->st.st_uid,
+			      uid);
+	return 0;
 }
 
 /* Of the very file that fd is. Finished ones are read-only: their owner allows himself to write for
@@ -77,17 +102,16 @@ static void open_fn(void *arg)
 	struct healing *h = arg;
 	const struct manifest_file *f = &h->o->m->files[h->file];
 	const char *dir = store_dir_of(&h->store, store_place(&h->store, h->file));
-	int fd = open_below(dir, f->path);
+	h->why[0] = 0;
+	int fd = open_below(h, dir, f->path);
 	h->rc = fd < 0                    ? fd
 		: fstat(fd, &h->st) < 0   ? status_from_errno(errno)
-		: !S_ISREG(h->st.st_mode) ? -LE_PERM
+		: h->write                ? may_write(h, f)
+		: !S_ISREG(h->st.st_mode) ? -LE_FOREIGN
 					  : 0;
 	/* One of another length has lost more than its chunks tell: `stage in` makes it anew. */
 	if (h->rc == 0 && (uint64_t)h->st.st_size != f->size)
 		h->rc = -LE_CORRUPT;
-	/* A second name may be anybody's. */
-	if (h->rc == 0 && h->write && h->st.st_nlink != 1)
-		h->rc = -LE_PERM;
 	if (h->rc == 0 && h->write) {
 		h->rc = reopen_to_write(fd, &h->st);
 		close(fd);
@@ -102,8 +126,16 @@ static void open_fn(void *arg)
 
 static void move_fn(void *arg)
 {
+	const int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 	struct healing *h = arg;
 	h->rc = 0;
+	/* Where there are no holes they are written. */
+	if (h->punch && fallocate(h->fd, how, (off_t)h->off, (off_t)h->len) == 0)
+		return;
+	if (h->punch && errno != EOPNOTSUPP) {
+		h->rc = status_from_errno(errno);
+		return;
+	}
 	for (uint64_t done = 0; done < h->len && h->rc == 0;) {
 		ssize_t n =
 			h->write
@@ -185,10 +217,19 @@ static int mend(struct healing *h, uint64_t chunk)
 		uint64_t off = (uint64_t)bad * f->block, left = base + len - off;
 		uint64_t n = left < f->block ? left : f->block;
 		uint8_t *at = h->buf + (off - base);
-		TRY(h->o->read(h->o->arg, h->file, off, n, at));
+		bool zeros;
+		manifest_run(m, f, off, off + n, &zeros);
+		/* A hole, as it was made. */
+		if (zeros)
+			memset(at, 0, n);
+		else
+			TRY(h->o->read(h->o->arg, h->file, off, n, at));
 		if (manifest_check(m, f, off, at, n) >= 0)
 			return -LE_CORRUPT;
-		TRY(move(h, true, off, n, at));
+		h->punch = zeros;
+		int rc = move(h, true, off, n, at);
+		h->punch = false;
+		TRY(rc);
 	}
 	return 0;
 }
@@ -218,11 +259,13 @@ static int by_number(const void *a, const void *b)
 }
 
 /* Chunks of one file, from bad[0] on: how many; those that are right and durable get their bits. */
-static uint32_t heal_file(struct healing *h, const uint64_t *bad, uint32_t n, uint32_t *ret_healed)
+static uint32_t heal_file(struct healing *h, const uint64_t *bad, uint32_t n, struct heal_report *r)
 {
 	uint32_t file = manifest_file_of_chunk(h->o->m, bad[0]), k = 0, right = 0;
 	uint64_t done[64];
 	int rc = open_for(h, bad[0], true);
+	if (rc == -LE_FOREIGN)
+		snprintf(r->why, sizeof(r->why), "%.200s: %s", h->o->m->files[file].path, h->why);
 	for (; k < n && k < 64 && manifest_file_of_chunk(h->o->m, bad[k]) == file; k++) {
 		int one = rc < 0 ? rc : look(h, bad[k]);
 		if (one == 0)
@@ -235,15 +278,17 @@ static uint32_t heal_file(struct healing *h, const uint64_t *bad, uint32_t n, ui
 	for (uint32_t i = 0; i < right; i++)
 		store_set_chunk(&h->store, done[i], true);
 	close_file(h);
-	*ret_healed += right;
+	r->healed += right;
 	return k;
 }
 
 static int heal_bad(struct healing *h, uint64_t *bad, uint32_t n, struct heal_report *r)
 {
 	qsort(bad, n, sizeof(*bad), by_number);
+	int rc = -LE_FOREIGN;
 	/* May it be written at all? Else who may, and is told, finds it as it is. */
-	int rc = open_for(h, bad[0], true);
+	for (uint32_t i = 0; i < n && rc == -LE_FOREIGN; i++)
+		rc = open_for(h, bad[i], true);
 	if (rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS)
 		return rc;
 	close_file(h);
@@ -251,7 +296,7 @@ static int heal_bad(struct healing *h, uint64_t *bad, uint32_t n, struct heal_re
 		store_set_chunk(&h->store, bad[i], false);
 	TRY(store_save_bitmap(&h->store));
 	for (uint32_t i = 0; i < n;)
-		i += heal_file(h, bad + i, n - i, &r->healed);
+		i += heal_file(h, bad + i, n - i, r);
 	r->left = n - r->healed;
 	return r->healed ? store_save_bitmap(&h->store) : 0;
 }

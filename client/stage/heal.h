@@ -7,6 +7,10 @@
  *   lock; look which chunks are wrong; clear their bits, synced; write what is wrong in them; sync
  *   the files; set the bits, synced
  *
+ * Only the copy's own files are written to: regular ones with one name, of the owner that the
+ * manifest says or, where the copy is not root's, of this user, on no other mount. A block of zeros
+ * becomes the hole that it was.
+ *
  * In fibers; yields. Owned by the caller's loop.
  */
 #ifndef LEAT_STAGE_HEAL_H
@@ -30,7 +34,9 @@ struct heal_options {
 struct heal_report {
 	uint32_t healed; /* chunks */
 	uint32_t left;   /* that are wrong still: nobody has right bytes now, or it takes `stage in`
-			    (a   file that is gone, or of another length) */
+			    (a file that is gone, or of another length) */
+	char why[400];   /* a file that is left as it is, since it may be somebody else's, and what
+			    to do; "": none */
 };
 /* Of these chunks those that are wrong. -LE_BUSY: somebody else changes the copy; -LE_ACCES,
  * -LE_PERM, -LE_ROFS: this process may not; -LE_NOENT: it is READY no more. */
