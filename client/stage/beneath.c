@@ -108,6 +108,15 @@ static int is_link(struct op *o, const char *path, size_t len)
 		      "it is a symbolic link, and no link is followed below .leat: remove it");
 }
 
+/* Whoever has mounted something there keeps it, as it is. */
+static int is_mounted(struct op *o, const char *path, size_t len)
+{
+	return refuse(
+		o, path, len,
+		"something is mounted there, or on a folder above it in the copy, and no mount "
+		"is crossed below .leat: unmount it");
+}
+
 /* ---- the way ---- */
 
 /* "/.leat", followed by a slash or the end. */
@@ -169,10 +178,12 @@ static int enter_data(struct op *o, int *fd, const char *path, size_t at, size_t
 	char *below = strndup(path + at, len - at);
 	if (!below)
 		return -LE_NOMEM;
-	int next = beneath_openat(*fd, below, O_PATH | O_DIRECTORY, 0);
+	int next = beneath_openat(*fd, below, O_PATH | O_DIRECTORY, RESOLVE_NO_XDEV);
 	free(below);
 	if (next == -LE_LOOP)
 		return is_link(o, path, len);
+	if (next == -LE_XDEV)
+		return is_mounted(o, path, len);
 	if (next == -LE_NOTDIR)
 		return refuse(o, path, len, "it is no folder: remove it");
 	if (next < 0)
@@ -211,6 +222,15 @@ static int open_parent(struct op *o, const char *path, const char **ret_leaf)
 
 /* ---- the calls, each in the folder that fd is ---- */
 
+/* What has the name itself, by no link. Of a copy's data only what is mounted nowhere. */
+static int open_leaf(const struct op *o, int dir, const char *leaf, int flags)
+{
+	if (is_data(o->path, false) && !(flags & O_CREAT))
+		return beneath_openat(dir, leaf, flags, RESOLVE_NO_XDEV);
+	int fd = openat(dir, leaf, flags | O_NOFOLLOW | O_CLOEXEC, o->mode);
+	return fd < 0 ? status_from_errno(errno) : fd;
+}
+
 static int check_file(struct op *o, int fd)
 {
 	size_t len = strlen(o->path);
@@ -233,14 +253,16 @@ static int check_file(struct op *o, int fd)
 static int open_file(struct op *o, int dir, const char *leaf)
 {
 	/* A pipe is not waited for. */
-	int flags = (o->flags & ~(O_TRUNC | O_DIRECT)) | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
-	int fd = openat(dir, leaf, flags | O_CLOEXEC, o->mode);
-	if (fd < 0 && errno == ELOOP)
+	int flags = (o->flags & ~(O_TRUNC | O_DIRECT)) | O_NONBLOCK | O_NOCTTY;
+	int fd = open_leaf(o, dir, leaf, flags);
+	if (fd == -LE_LOOP)
 		return is_link(o, o->path, strlen(o->path));
-	if (fd < 0 && (errno == ENXIO || errno == EISDIR))
+	if (fd == -LE_XDEV)
+		return is_mounted(o, o->path, strlen(o->path));
+	if (fd == -LE_NXIO || fd == -LE_ISDIR)
 		return refuse(o, o->path, strlen(o->path), "it is no regular file: remove it");
 	if (fd < 0)
-		return status_from_errno(errno);
+		return fd;
 	int rc = check_file(o, fd);
 	int keep = o->flags & O_APPEND;
 	if (rc == 0 && fcntl(fd, F_SETFL, keep | (o->flags & O_DIRECT)) < 0 &&
@@ -312,19 +334,19 @@ static int read_names(struct op *o, DIR *d)
 static int open_folder(struct op *o, int dir, const char *leaf)
 {
 	struct stat st;
-	int fd = openat(dir, leaf, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	if (fd < 0 && (errno == ELOOP || errno == ENOTDIR)) {
-		int rc = status_from_errno(errno);
-		/* A link is a wrong kind of file, too. */
+	int fd = open_leaf(o, dir, leaf, O_RDONLY | O_DIRECTORY);
+	if (fd == -LE_XDEV)
+		return is_mounted(o, o->path, strlen(o->path));
+	/* A link is a wrong kind of file, too. */
+	if (fd == -LE_LOOP || fd == -LE_NOTDIR)
 		return fstatat(dir, leaf, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(st.st_mode)
 			       ? is_link(o, o->path, strlen(o->path))
-			       : rc;
-	}
+			       : fd;
 	if (fd < 0)
-		return status_from_errno(errno);
-	int rc = fstat(fd, &st) < 0 ? status_from_errno(errno)
-				    : check(o, &st, o->path, strlen(o->path),
-					    is_data(o->path, false));
+		return fd;
+	int rc = fstat(fd, &st) < 0
+			 ? status_from_errno(errno)
+			 : check(o, &st, o->path, strlen(o->path), is_data(o->path, false));
 	if (rc < 0) {
 		close(fd);
 		return rc;
@@ -358,7 +380,7 @@ static int rename_to(struct op *o, int dir, const char *leaf)
 	int fd = o->fd >= 0 ? o->fd : open_parent(o, o->to, &to);
 	if (fd < 0)
 		return fd;
-	int rc = !is_name(to)                         ? -LE_INVAL
+	int rc = !is_name(to)                      ? -LE_INVAL
 		 : renameat(dir, leaf, fd, to) < 0 ? status_from_errno(errno)
 						   : 0;
 	if (fd != o->fd)
@@ -395,6 +417,9 @@ static int run_in(struct op *o, int dir, const char *leaf)
 		n = symlinkat(o->to, dir, leaf);
 		break;
 	}
+	/* The kernel moves and removes nothing that something is mounted on. */
+	if (n < 0 && errno == EBUSY && is_data(o->path, true))
+		return is_mounted(o, o->path, strlen(o->path));
 	return n < 0 ? status_from_errno(errno) : 0;
 }
 
@@ -588,8 +613,7 @@ static int b_rename(struct env *env, const char *from, const char *to)
 	/* Nothing is moved in or out. */
 	if (here != there)
 		return -LE_INVAL;
-	return here ? on_worker(env, &o)
-		    : inner_of(env)->ops->path_rename(inner_of(env), from, to);
+	return here ? on_worker(env, &o) : inner_of(env)->ops->path_rename(inner_of(env), from, to);
 }
 
 static int b_syncdir(struct env *env, const char *path)

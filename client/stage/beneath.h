@@ -6,7 +6,8 @@
  *                          descriptor of the one above it, never by a link. It must be a folder of
  *                          this process's user or of root, and nobody else may write to it.
  *   .../data/sub/name      below a copy's data/ folders may be others': the owners of the files.
- *                          No link is followed and nothing outside is reached (openat2).
+ *                          No link is followed and nothing outside is reached (openat2), nor
+ *                          what somebody has mounted there.
  *
  * A file that is opened must be a regular one with one name, and but for those below data/ belong
  * to this user or to root. Everything else is -LE_FOREIGN, and beneath_why says what and why.

@@ -240,7 +240,7 @@ static int remove_one(struct stage_io *io, const char *to, const struct candidat
 int copies_gc(struct stage_io *io, const char *to, struct gc_options *g)
 {
 	struct candidates l = {.io = io, .keep = g->keep};
-	int rc = 0;
+	int rc = 0, foreign = 0;
 	g->bytes_removed = 0;
 	g->n_removed = 0;
 	for (; rc == 0 && (l.to = dir_at(to, g->more_dirs, l.dir)) != NULL; l.dir++)
@@ -255,7 +255,10 @@ int copies_gc(struct stage_io *io, const char *to, struct gc_options *g)
 		if ((rest || (g->bytes_removed < want && helps(io, to, &l.c[i], g))) &&
 		    may_go(io, dir, &l.c[i]))
 			rc = remove_one(io, dir, &l.c[i], g);
+		/* What somebody has mounted or planted in one keeps no other. */
+		foreign = rc == -LE_FOREIGN ? rc : foreign;
+		rc = rc == -LE_FOREIGN ? 0 : rc;
 	}
 	free(l.c);
-	return rc;
+	return rc == 0 && (want == 0 || g->bytes_removed < want) ? foreign : rc;
 }

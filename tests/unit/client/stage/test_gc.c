@@ -3,6 +3,7 @@
 #include "client/include/leat/leat_stage.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -242,6 +244,47 @@ static void test_a_copy_of_its_own_keeps_its_files(void **state)
 	assert_int_equal(look(w->a).states[0], LEAT_COPY_READY);
 }
 
+/* An administrator has mounted something below a copy: it stays as it is, and keeps no other copy
+ * from going. */
+static void test_no_mount_is_crossed(void **state)
+{
+	struct world *w = *state;
+	char other[128], sub[128], at[400], file[160];
+	struct stat st;
+	if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+		skip();
+	snprintf(other, sizeof(other), "%s/other", w->root);
+	snprintf(sub, sizeof(sub), "%s/d", w->src);
+	assert_int_equal(mkdir(other, 0711) | mkdir(sub, 0755), 0);
+	put_file(sub, "x", 4096, 9);
+	put_file(other, "x", 4096, 10);
+	snprintf(file, sizeof(file), "%s/x", other);
+	assert_int_equal(chmod(file, 0604), 0);
+	const struct leat_stage_result *r = stage(w->src, w->a, NULL, 0);
+	snprintf(at, sizeof(at), "%s/.leat/%s/data/d", w->a, r->id);
+	assert_int_equal(mount(other, at, NULL, MS_BIND, NULL), 0);
+	/* Rights do not get there, ... */
+	assert_int_equal(chmod(sub, 0700), 0);
+	r = stage(w->src, w->a, NULL, -LE_FOREIGN);
+	assert_int_equal(r->code, LEAT_STAGE_PERMISSION);
+	assert_non_null(strstr(r->message, "mounted"));
+	assert_string_equal(r->fail_path, at);
+	/* ... and nothing goes. */
+	assert_int_equal(leat_stage_evict(w->a, w->src), -LE_FOREIGN);
+	assert_int_equal(stat(file, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0604);
+	assert_int_equal(stat(other, &st), 0);
+	assert_int_equal(st.st_mode & 07777, 0711);
+	stage(other, w->a, NULL, 0);
+	assert_int_equal(look(w->a).n, 2);
+	assert_int_equal(gc(w->a, NULL, 1), 4096);
+	assert_int_equal(look(w->a).n, 1);
+	assert_int_equal(umount(at), 0);
+	gc(w->a, NULL, 0);
+	assert_int_equal(look(w->a).n, 0);
+	assert_int_equal(stat(file, &st), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -255,6 +298,7 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(test_what_a_killed_job_has_taken_counts, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_no_mount_is_crossed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_what_is_being_removed_is_not_pinned, setup,
 						teardown),
 	};
