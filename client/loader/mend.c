@@ -196,17 +196,24 @@ static bool dir_of(const struct leat_dataset *ds, char ret_to[4096])
 	return true;
 }
 
-/* Who may not write the copy tells the agent that may. */
-static int tell_agent(struct mend *x, const uint64_t *chunks, uint32_t n)
+/* Who may not write the copy tells the agent that may. What is left in chunks has not been told:
+ * -LE_BUSY, it has to look at others first. */
+static int tell_agent(struct mend *x, uint64_t *chunks, uint32_t *n)
 {
 	struct peer_source *p = peers_of(x);
 	int rc = p ? 0 : -LE_NOENT;
-	for (uint32_t i = 0; i < n && rc == 0; i++)
-		rc = peer_tell_damage(p, chunks[i]);
+	uint32_t told = 0;
+	while (told < *n && rc == 0) {
+		rc = peer_tell_damage(p, chunks[told]);
+		told += rc == 0;
+	}
+	*n -= told;
+	memmove(chunks, chunks + told, *n * sizeof(*chunks));
 	return rc;
 }
 
-static int heal(struct mend *x, const uint64_t *chunks, uint32_t n)
+/* -LE_BUSY: those that are left in chunks come later. */
+static int heal(struct mend *x, uint64_t *chunks, uint32_t *n)
 {
 	struct leat_dataset *ds = x->ds;
 	char to[4096];
@@ -219,13 +226,15 @@ static int heal(struct mend *x, const uint64_t *chunks, uint32_t n)
 				       .m = ds->m,
 				       .read = read_right,
 				       .arg = ds};
-	int rc = copy_heal(&o, chunks, n, &r);
+	int rc = copy_heal(&o, chunks, *n, &r);
 	x->healed += r.healed;
 	if (r.healed)
 		log_warn("%s/.leat/%.12s: %u damaged chunks have been put right", to, ds->m->id,
 			 r.healed);
-	if (rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS)
-		rc = tell_agent(x, chunks, n) < 0 ? rc : 0;
+	if (rc == -LE_ACCES || rc == -LE_PERM || rc == -LE_ROFS) {
+		int told = tell_agent(x, chunks, n);
+		rc = told == 0 || told == -LE_BUSY ? told : rc;
+	}
 	/* Once: as long as it is read it comes again. */
 	if (((rc < 0 && rc != -LE_BUSY) || r.left) && !x->told) {
 		x->told = true;
@@ -244,12 +253,12 @@ static void heal_fiber(void *arg)
 	struct mend *x = arg;
 	uint64_t *chunks = malloc(AT_ONCE * sizeof(*chunks));
 	while (chunks && !x->hopeless && !(x->closing && loop_now_us() >= x->close_us)) {
-		uint32_t n = take_damaged(x, chunks);
+		uint32_t n = take_damaged(x, chunks), left = n;
 		if (n == 0 && x->closing)
 			break;
-		int rc = n ? heal(x, chunks, n) : 0;
+		int rc = n ? heal(x, chunks, &left) : 0;
 		if (rc == -LE_BUSY) {
-			for (uint32_t i = 0; i < n; i++)
+			for (uint32_t i = 0; i < left; i++)
 				add_damaged(x, chunks[i], chunks[i]);
 			/* Who has it may be at it. */
 			if (x->closing)

@@ -13,12 +13,13 @@
 #include "common/base/network.h"
 #include "common/rpc/rpc.h"
 
-#define AGENT_DIRS_MAX   8u
-#define AGENT_JOBS_KEPT  256u /* ended ones, for who asks how they ended */
-#define AGENT_SERVED_MAX 16u
-#define AGENT_COPIES_MAX 512u /* told to the metadata server */
-#define AGENT_RIGHTS     256u /* addresses of which it is known what they may do */
+#define AGENT_DIRS_MAX    8u
+#define AGENT_JOBS_KEPT   256u /* ended ones, for who asks how they ended */
+#define AGENT_SERVED_MAX  16u
+#define AGENT_COPIES_MAX  512u /* told to the metadata server */
+#define AGENT_RIGHTS      256u /* addresses of which it is known what they may do */
 #define AGENT_DAMAGED_MAX 1024u
+#define AGENT_DAMAGED_OF  128u /* of these from one peer */
 
 /* One copy that is being made, or was. Its strings are its own. */
 struct agent_job {
@@ -80,7 +81,7 @@ struct agent {
 	struct leat_stage_copy *copies; /* READY ones, as they were looked at last */
 	uint32_t n_copies;
 	bool untold; /* nobody may hear of it: its network has less rights */
-	bool look; /* something may have become READY, or gone */
+	bool look;   /* something may have become READY, or gone */
 	uint64_t looked_us;
 	bool stopping;
 	struct latch fibers;
@@ -88,6 +89,7 @@ struct agent {
 	struct {
 		char id[MANIFEST_ID_SIZE];
 		uint64_t chunk;
+		struct net_address who;
 	} damaged[AGENT_DAMAGED_MAX]; /* that somebody has told of, to be looked at */
 	uint32_t n_damaged;
 	bool healing;
@@ -105,8 +107,10 @@ void agent_served_drop(struct agent *a, const char *id); /* NULL: all that are i
  * has not all of them that this node has, or that cannot be learned. Yields. */
 int agent_admit(struct agent *a, const struct rpc_peer *p, uint32_t need) CHECK_RESULT;
 
-/* agent_heal.c: that chunk of a copy here may be damaged. -LE_BUSY: too many at once. */
-int agent_damaged(struct agent *a, const char *id, uint64_t chunk) CHECK_RESULT;
+/* agent_heal.c: that chunk of a copy here may be damaged, says the peer of that name. -LE_NOENT: no
+ * READY one is here; -LE_BUSY: the peer, or all of them, have told of too many that have not been
+ * looked at yet. Yields. */
+int agent_damaged(struct agent *a, const char *peer, const char *id, uint64_t chunk) CHECK_RESULT;
 
 /* agent_age.c: until the agent stops. */
 void agent_age_fiber(void *agent);

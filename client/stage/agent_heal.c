@@ -10,6 +10,7 @@
 #include "client/leat_impl.h"
 #include "client/stage/agent.h"
 #include "client/stage/heal.h"
+#include "client/stage/local_store.h"
 #include "common/base/log.h"
 #include "common/rt/loop.h"
 
@@ -116,21 +117,57 @@ static void heal_fiber(void *arg)
 	latch_done(&a->fibers);
 }
 
-int agent_damaged(struct agent *a, const char *id, uint64_t chunk)
+static bool has_ready(struct agent *a, const char *id)
 {
+	struct local_store *s = malloc(sizeof(*s));
+	bool found = false;
+	for (uint32_t i = 0; s && i < a->n_dirs && !found; i++) {
+		if (store_init(s, a->io.env, a->dirs[i], id) < 0)
+			continue;
+		found = store_is_ready(s);
+		store_fini(s);
+	}
+	free(s);
+	return found;
+}
+
+/* One of IPv6 has all addresses of its network. */
+static bool is_same_peer(struct net_address x, struct net_address y)
+{
+	return x.hi == y.hi && (x.hi != 0 || x.lo == y.lo);
+}
+
+/* 1: it is known already. */
+static int has_place(const struct agent *a, struct net_address who, const char *id, uint64_t chunk)
+{
+	uint32_t n = 0;
 	for (uint32_t i = 0; i < a->n_damaged; i++) {
 		if (a->damaged[i].chunk == chunk && strcmp(a->damaged[i].id, id) == 0)
-			return 0;
+			return 1;
+		n += is_same_peer(a->damaged[i].who, who);
 	}
-	if (a->n_damaged == AGENT_DAMAGED_MAX || a->stopping)
-		return -LE_BUSY;
+	return n == AGENT_DAMAGED_OF || a->n_damaged == AGENT_DAMAGED_MAX ? -LE_BUSY : 0;
+}
+
+int agent_damaged(struct agent *a, const char *peer, const char *id, uint64_t chunk)
+{
+	struct net_address who = {0, 0};
+	/* Those whose address is not understood share their places. */
+	if (net_address_of_peer(peer, &who) < 0)
+		who = (struct net_address){0, 0};
+	if (!has_ready(a, id))
+		return -LE_NOENT;
+	int rc = a->stopping ? -LE_BUSY : has_place(a, who, id, chunk);
+	if (rc != 0)
+		return rc < 0 ? rc : 0;
 	snprintf(a->damaged[a->n_damaged].id, MANIFEST_ID_SIZE, "%s", id);
+	a->damaged[a->n_damaged].who = who;
 	a->damaged[a->n_damaged++].chunk = chunk;
 	if (a->healing)
 		return 0;
 	a->healing = true;
 	latch_add(&a->fibers, 1);
-	int rc = fiber_spawn("agent_heal", heal_fiber, a);
+	rc = fiber_spawn("agent_heal", heal_fiber, a);
 	if (rc < 0) {
 		a->healing = false;
 		latch_done(&a->fibers);

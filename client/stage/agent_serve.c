@@ -366,7 +366,7 @@ static int op_peer_damaged(struct rpc_req *r, const void *vin, void *vout)
 	(void)vout;
 	TRY(agent_admit(r->arg, r->peer, PEER_READS_LESS));
 	TRY(text_of(r, in->id, MANIFEST_ID_SIZE, &id));
-	return is_id(id) ? agent_damaged(r->arg, id, in->chunk) : -LE_INVAL;
+	return is_id(id) ? agent_damaged(r->arg, r->peer->addr, id, in->chunk) : -LE_INVAL;
 }
 
 const struct rpc_handler agent_handlers[] = {

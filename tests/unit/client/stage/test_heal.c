@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "client/include/leat/leat_stage.h"
+#include "client/stage/agent.h"
 #include "client/stage/io.h"
 #include "client/stage/local_store.h"
 #include "common/base/hmap.h"
@@ -381,6 +382,67 @@ static void test_no_link_is_written_to(void **state)
 	free(got);
 }
 
+/* ---- what an agent is told ---- */
+
+struct telling {
+	struct world *w;
+	struct agent *a;
+	const char *peer, *id;
+	uint64_t first;
+	uint32_t n;
+	int rc; /* of the last one */
+};
+
+static void tell_fiber(void *arg)
+{
+	struct telling *x = arg;
+	for (uint32_t i = 0; i < x->n; i++)
+		x->rc = agent_damaged(x->a, x->peer, x->id, x->first + i);
+}
+
+static int tell(struct telling *x, const char *peer, uint64_t first, uint32_t n)
+{
+	x->peer = peer;
+	x->first = first;
+	x->n = n;
+	assert_int_equal(io_run(&x->w->io, tell_fiber, x), 0);
+	return x->rc;
+}
+
+/* One peer leaves places for others, and what is not here takes none. */
+static void test_no_peer_takes_all_places(void **state)
+{
+	struct world *w = *state;
+	char other[MANIFEST_ID_SIZE], path[4300];
+	struct agent *a = calloc(1, sizeof(*a));
+	struct telling x = {.w = w, .a = a, .id = other};
+	a->io = w->io;
+	a->dirs[0] = w->src;
+	a->dirs[1] = w->to;
+	a->n_dirs = 2;
+	a->healing = true; /* at another copy */
+	memcpy(other, w->r.id, sizeof(other));
+	other[0] ^= 1;
+	assert_int_equal(tell(&x, "tcp 10.1.2.3:7440", 0, 1), -LE_NOENT);
+	assert_int_equal(a->n_damaged, 0);
+	x.id = w->r.id;
+	assert_int_equal(tell(&x, "tcp 10.1.2.3:7440", 0, AGENT_DAMAGED_OF), 0);
+	assert_int_equal(tell(&x, "tcp 10.1.2.3:7441", AGENT_DAMAGED_OF, 1), -LE_BUSY);
+	assert_int_equal(tell(&x, "tcp 10.1.2.3:7441", 0, 1), 0);
+	assert_int_equal(a->n_damaged, AGENT_DAMAGED_OF);
+	assert_int_equal(tell(&x, "tcp 10.1.2.4:7440", AGENT_DAMAGED_OF, 1), 0);
+	assert_int_equal(tell(&x, "tcp [fd00::1]:7440", 1000, AGENT_DAMAGED_OF), 0);
+	assert_int_equal(tell(&x, "tcp [fd00::2]:7440", 2000, 1), -LE_BUSY);
+	assert_int_equal(tell(&x, "tcp [fd00:0:0:1::1]:7440", 2000, 1), 0);
+	assert_int_equal(tell(&x, "what", 3000, AGENT_DAMAGED_OF), 0);
+	assert_int_equal(tell(&x, "else", 4000, 1), -LE_BUSY);
+	assert_int_equal(a->n_damaged, 3 * AGENT_DAMAGED_OF + 2);
+	snprintf(path, sizeof(path), "%s/.leat/%s/READY", w->to, w->r.id);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(tell(&x, "tcp 10.1.2.5:7440", 5000, 1), -LE_NOENT);
+	free(a);
+}
+
 int main(void)
 {
 	/* What is mounted here nobody else sees. */
@@ -395,6 +457,7 @@ int main(void)
 		T(test_not_while_somebody_else_is_at_it),
 		T(test_holes_stay),
 		T(test_a_file_of_others_is_left_out),
+		T(test_no_peer_takes_all_places),
 		T(test_no_link_is_written_to),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
