@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Loader and staging against real servers. timeout: 300"""
+"""Loader and staging against real servers. timeout: 300
+waits: yes"""
 import ctypes
 import errno
 import json

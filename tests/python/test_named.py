@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """A named version is its bytes, whoever gives them: what has changed on the servers since it was
 made is refused, with file and offset, or skipped and counted. LEAT_LONG=1: 10,000 overwrites.
-timeout: 300"""
+timeout: 300
+waits: yes"""
 import errno
 import os
 import random

@@ -1,5 +1,7 @@
 /* Batches read straight onto a device, by a cuFile and a driver that only pretend (tests/cuda), and
- * the choice of that way. timeout: 120 */
+ * the choice of that way.
+ * waits: yes
+ * timeout: 120 */
 #include "client/include/leat/leat_loader.h"
 
 #include <dlfcn.h>

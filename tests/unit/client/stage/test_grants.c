@@ -3,6 +3,7 @@
  * what was narrowed at the source while a copy was incomplete, files and folders that were moved
  * into the place of the copy's own, links that are exchanged while they are made, files that cannot
  * be changed. needs: root. timeout: 120
+ * waits: yes
  */
 #include "client/include/leat/leat_stage.h"
 

@@ -2,6 +2,7 @@
  * What others have put below a stage directory before it is used: links, folders and files of
  * theirs, pipes, second names. Each is refused with a sentence that names it, or taken away, and
  * nothing outside changes; for root and for an ordinary user. needs: root. timeout: 120
+ * waits: yes
  */
 #include "client/include/leat/leat_stage.h"
 

@@ -1,4 +1,5 @@
-/* Staging between local directories, through the public calls. timeout: 120 */
+/* Staging between local directories, through the public calls. timeout: 120
+ * waits: yes */
 #include "client/include/leat/leat_stage.h"
 
 #include <fcntl.h>
