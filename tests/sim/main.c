@@ -505,7 +505,7 @@ static int test_contended_seeds(void)
 	struct batch b = defaults();
 
 	contend(&b);
-	b.last = n_seeds(40, 300);
+	b.last = n_seeds(30, 300);
 	return run_batch(&b) ? 1 : 0;
 }
 
@@ -523,7 +523,7 @@ static int test_contended_cuts(void)
 	struct batch b = defaults();
 
 	contend_cuts(&b);
-	b.last = n_seeds(60, 500);
+	b.last = n_seeds(45, 500);
 	return run_batch(&b) ? 1 : 0;
 }
 
@@ -533,7 +533,7 @@ static int test_replicated_cuts(void)
 
 	contend_cuts(&b);
 	b.replicas = 3;
-	b.last = n_seeds(30, 300);
+	b.last = n_seeds(24, 300);
 	return run_batch(&b) ? 1 : 0;
 }
 
