@@ -382,7 +382,7 @@ $(foreach f,$(fuzz_src),$(eval $(call program,$(BUILD)/tests/$(basename $(notdir
 mds_entry  := mds_start mds_stop mds_addrs mds_format mds_check mds_metrics_of mds_param_table n_mds_params
 ossd_entry := ossd_start ossd_stop ossd_addrs ossd_format ossd_check ossd_ready ossd_failed \
               ossd_param_table n_ossd_params chunk_row_decode chunk_record_summary \
-              chunk_record_decode chunk_record_is_lost
+              chunk_record_decode chunk_record_is_lost replay_row_decode replay_parse
 $(BUILD)/%-whole.o: $(BUILD)/lib%.a Makefile
 	$(call say,MERGE)
 	$(Q)$(LD) -r --whole-archive $< -o $@.tmp

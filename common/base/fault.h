@@ -17,6 +17,7 @@
 	X(CHAIN_EARLY_ACK, "a version is committed before the members behind have it durably")     \
 	X(CHAIN_SKIP_EPOCH, "members answer to any epoch of a chain")                              \
 	X(CHAIN_NO_DEDUPE, "members behind do not remember answers")                               \
+	X(CHAIN_LONE_ANSWER, "a member says that an answer is kept before the ones behind it do")   \
 	X(CHAIN_SERVE_EARLY, "a version that is not committed is served")                          \
 	X(CHAIN_STALE_LEADER, "a member that was away may lead")                                   \
 	X(CHAIN_SKIP_LEASE, "a member serves on without a lease")                                  \

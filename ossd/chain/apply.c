@@ -224,9 +224,11 @@ static int wait_durable(struct version *v, struct rpc_req *r)
 	for (;;) {
 		int rc;
 
-		if (v->state == VERSION_COMMITTED)
+		/* Of a change the head has told so. */
+		if (v->state == VERSION_COMMITTED && (!v->chunkless || FAULT(CHAIN_LONE_ANSWER)))
 			return 0;
-		if (v->durable && v->durable_behind && version_pending(v))
+		if (v->durable && v->durable_behind &&
+		    (version_pending(v) || v->state == VERSION_COMMITTED))
 			return c->epoch == r->hdr.epoch || FAULT(CHAIN_SKIP_EPOCH)
 				       ? 0
 				       : -LE_STALE_EPOCH;
@@ -360,9 +362,35 @@ static int place(struct chain *c, struct rpc_req *r, const struct oss_forward_re
 	}
 }
 
-static int apply_answer(struct version *v, const struct oss_forward_req *req)
+static struct version *pending_answer(const struct chain *c, const struct oss_forward_req *req)
 {
-	TRY(chunk_store_status(v->chain->all->store));
+	list_for_each (l, &c->pending) {
+		struct version *v = list_entry(l, struct version, chain_link);
+
+		if (v->chunkless && v->session == req->session && v->slot == req->slot &&
+		    v->seq == req->seq)
+			return v;
+	}
+	return NULL;
+}
+
+/* As place. Does not yield. */
+static int place_answer(struct chain *c, const struct oss_forward_req *req,
+			struct version **ret_version)
+{
+	const struct replay_key key = {c->id, req->slot, req->session};
+	struct version *v = *ret_version, *same = pending_answer(c, req);
+
+	TRY(chunk_store_status(c->all->store));
+	if (same) {
+		version_ref(same);
+		version_unref(v);
+		*ret_version = same;
+		return 0;
+	}
+	/* This may come late: the slot has been used again, so whoever asked has had it. */
+	if (replay_is_past(&c->all->store->replay, &key, req->seq))
+		return 1;
 	TRY(take_answer(v, req));
 	v->told = true; /* all that it answers was committed before */
 	version_join_answer(v);
@@ -459,7 +487,7 @@ int chain_apply(struct chain *c, struct rpc_req *r, const struct oss_forward_req
 	v = version_create(c);
 	if (!v)
 		return -LE_NOMEM;
-	rc = req->kind == FORWARD_ANSWER ? apply_answer(v, req) : place(c, r, req, &v);
+	rc = req->kind == FORWARD_ANSWER ? place_answer(c, req, &v) : place(c, r, req, &v);
 	if (rc == 0)
 		rc = wait_durable(v, r);
 	else if (rc == 1)

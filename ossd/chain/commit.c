@@ -174,8 +174,9 @@ static bool ripe(const struct version *v)
 		return v->keep && v->durable;
 	if (v->state != VERSION_DURABLE)
 		return false;
+	/* Nobody tells that an answer is committed: who was asked for it says when all have it. */
 	if (!chain_is_head(c))
-		return v->told;
+		return v->told && (!v->chunkless || v->durable_behind || FAULT(CHAIN_LONE_ANSWER));
 	return (v->durable_behind && !v->behind) || FAULT(CHAIN_EARLY_ACK);
 }
 
@@ -781,8 +782,9 @@ static void leave_one(struct version *v)
 	v->keep = true;
 	forward_release(v);
 	version_move(v, VERSION_DROPPED);
+	/* What an answer of another member answers was committed before. */
 	if (v->replay)
-		replay_settle(v->replay, v->seq, false);
+		replay_settle(v->replay, v->seq, v->chunkless && v->told);
 	end_waits(v);
 	version_settle(v);
 	version_unref(v);
@@ -795,14 +797,15 @@ static void leave(struct chain *c)
 		leave_one(list_entry(c->pending.next, struct version, chain_link));
 }
 
-/* The answer of a head that is none any more: nobody speaks of it again. What it answers is true,
- * and whoever repeats it has it from the next one. */
-static struct version *own_answer(const struct chain *c)
+/* An answer of another epoch. That of a head that is none any more nobody speaks of again: what it
+ * answers is true, and whoever repeats it has it from the next one. One that came from the head has
+ * been answered by all who are behind, or the head sends it again. */
+static struct version *an_answer(const struct chain *c)
 {
 	list_for_each (l, &c->pending) {
 		struct version *v = list_entry(l, struct version, chain_link);
 
-		if (v->chunkless && !v->told)
+		if (v->chunkless)
 			return v;
 	}
 	return NULL;
@@ -860,7 +863,7 @@ void versions_adopted(struct chain *c, const struct adoption *how)
 	/* Who was in sync and is to be filled was away, whether or not it has heard so. */
 	if (!member || (how->was_sync && !chain_is_sync(c)))
 		leave(c);
-	while (!chain_is_head(c) && (v = own_answer(c)) != NULL)
+	while (!chain_is_head(c) && (v = an_answer(c)) != NULL)
 		leave_one(v);
 	list_for_each (l, &c->pending) {
 		v = list_entry(l, struct version, chain_link);

@@ -675,14 +675,15 @@ struct rows_arg {
 	size_t next_len;
 };
 
-/* The answer of a version that may not reach the member, or be taken back: it comes with the
- * version itself. A member that had it alone would tell a client that its write was done. */
+/* Of a version that may not reach the member, or be taken back: who had it alone would tell a
+ * client that its write was done. It comes with the version. What has none is true in any case. */
 static bool answers_pending(const struct chain *c, const struct resync_row *row)
 {
 	list_for_each (l, &c->pending) {
 		const struct version *v = list_entry(l, struct version, chain_link);
+		bool same = v->slot == row->slot && v->seq == row->seq;
 
-		if (v->session == row->session && v->slot == row->slot && v->seq == row->seq)
+		if (same && v->session == row->session && !v->chunkless)
 			return true;
 	}
 	return false;
@@ -814,11 +815,10 @@ static int report(struct job *j)
 
 static int run_job(struct job *j)
 {
-	uint32_t pages = TODO_MAX;
 	int rc;
 
-	j->todo = malloc(pages * sizeof(*j->todo));
-	j->todo_room = pages;
+	j->todo_room = TODO_MAX;
+	j->todo = malloc(j->todo_room * sizeof(*j->todo));
 	j->dirty = malloc(DIRTY_MAX * sizeof(*j->dirty));
 	j->items = malloc((ITEMS_MAX + PAGE) * sizeof(*j->items));
 	rc = j->todo && j->dirty && j->items ? run_compare(j) : -LE_NOMEM;

@@ -280,6 +280,13 @@ void replay_join(struct replay_ent *e, struct kv_batch *b, const void *reply, ui
 	put_row(&e->key, &row, b);
 }
 
+bool replay_is_past(struct replay *r, const struct replay_key *key, uint64_t seq)
+{
+	const struct replay_ent *e = find(r, key);
+
+	return e && !e->doubted && (e->seq > seq || e->running_seq > seq);
+}
+
 int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,
 		 struct replay_ent **ret_ent)
 {

@@ -102,6 +102,9 @@ int replay_import(struct replay *r, const struct replay_key *key, const struct r
 void replay_keep(struct replay *r, const struct replay_key *key, const struct replay_row *row,
 		 struct kv_batch *b);
 
+/* Is a later request of the slot known, without doubt? */
+bool replay_is_past(struct replay *r, const struct replay_key *key, uint64_t seq);
+
 /* The answer comes with a change that another member of the chain has made (then replay_join): a
  * request that is repeated here waits until replay_settle. -LE_NOMEM. Does not yield. */
 int replay_apply(struct replay *r, const struct replay_key *key, uint64_t seq, uint16_t op,

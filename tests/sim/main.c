@@ -641,6 +641,14 @@ static int found_names(const char *plant)
 	return found_by(b, plant);
 }
 
+static int found_copies(const char *plant)
+{
+	struct batch b = to_find(200);
+
+	b.replicas = 3;
+	return found_by(b, plant);
+}
+
 #define FINDS(plant, how)                                                                          \
 	static int test_finds_##plant(void)                                                        \
 	{                                                                                          \
@@ -676,6 +684,7 @@ FINDS(client_new_seq, found_contended)
 FINDS(chain_early_ack, found_contended)
 FINDS(chain_skip_epoch, found_contended)
 FINDS(chain_no_dedupe, found_contended)
+FINDS(chain_lone_answer, found_copies)
 FINDS(chain_serve_early, found_contended)
 FINDS(chain_stale_leader, found_contended)
 FINDS(chain_skip_lease, found_contended)
@@ -733,6 +742,7 @@ static const struct {
 	X(chain_early_ack),
 	X(chain_skip_epoch),
 	X(chain_no_dedupe),
+	X(chain_lone_answer),
 	X(chain_serve_early),
 	X(chain_stale_leader),
 	X(chain_skip_lease),

@@ -4,11 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/checksum.h"
 #include "common/kv/kv.h"
 #include "ossd/chunk/chunk_record.h"
+#include "ossd/chunk/replay.h"
 #include "tests/sim/peek.h"
 
-#define SCAN_ROWS 256u
+#define SCAN_ROWS   256u
+#define MDS_SESSION 1u
 
 struct held {
 	struct chunk_key key;
@@ -28,6 +31,7 @@ struct stores {
 struct scan {
 	struct stores *s;
 	uint32_t node;
+	enum row_kind kind;
 	uint8_t next[KV_KEY_MAX + 1];
 	size_t next_len;
 };
@@ -68,11 +72,28 @@ void stores_note_chains(struct stores *s)
 
 /* ---- one disk ---- */
 
+/* An answer as if it were a chunk that nobody has. Those of clients go with their sessions, at each
+ * member when it comes to that, and those of lanes with the answer. 1: it is one of these. */
+static int take_answer(const void *key, size_t key_len, const void *value, size_t len,
+		       struct held *h)
+{
+	struct replay_key k;
+	struct replay_row row;
+
+	TRY(replay_row_decode(key, key_len, &k));
+	TRY(replay_parse(value, len, &row));
+	h->key = (struct chunk_key){k.chain, {k.session}, k.slot, UINT64_MAX};
+	h->info = (struct chunk_summary_info){
+		.version = row.seq, .sum = checksum64(row.reply.data, row.reply.len)};
+	return k.session != MDS_SESSION || k.slot >= REPLAY_SLOTS;
+}
+
 static int take(void *arg, const void *key, size_t key_len, const void *value, size_t len)
 {
 	struct scan *sc = arg;
 	struct stores *s = sc->s;
 	struct held *h;
+	int rc = 0;
 
 	if (s->n == s->room) {
 		s->room = s->room != 0 ? s->room * 2 : 256;
@@ -82,9 +103,14 @@ static int take(void *arg, const void *key, size_t key_len, const void *value, s
 	}
 	h = &s->held[s->n];
 	h->node = sc->node;
-	TRY(chunk_row_decode(ROW_CHUNK, key, key_len, &h->key));
-	TRY(chunk_record_summary(&h->key, value, len, &h->info));
-	s->n++;
+	if (sc->kind == ROW_REPLAY) {
+		rc = take_answer(key, key_len, value, len, h);
+		TRY(rc);
+	} else {
+		TRY(chunk_row_decode(ROW_CHUNK, key, key_len, &h->key));
+		TRY(chunk_record_summary(&h->key, value, len, &h->info));
+	}
+	s->n += rc == 0;
 	/* The scan goes on behind this key. */
 	memcpy(sc->next, key, key_len);
 	sc->next[key_len] = 0;
@@ -92,18 +118,14 @@ static int take(void *arg, const void *key, size_t key_len, const void *value, s
 	return 0;
 }
 
-int stores_read(struct stores *s, uint32_t node, struct env *env)
+static int scan_rows(struct stores *s, uint32_t node, struct kv *kv, enum row_kind kind)
 {
-	struct kv_options o = {.create = false};
-	struct scan sc = {.s = s, .node = node, .next = {ROW_CHUNK}, .next_len = 1};
-	const uint8_t end = ROW_CHUNK + 1;
-	char path[64];
-	struct kv *kv;
+	struct scan sc = {
+		.s = s, .node = node, .kind = kind, .next = {(uint8_t)kind}, .next_len = 1};
+	const uint8_t end = (uint8_t)kind + 1;
 	bool more = true;
 	int rc;
 
-	snprintf(path, sizeof(path), "%s/index", s->c->ossd[node].dir);
-	TRY(kv_open(env, path, &o, &kv));
 	for (rc = 0; rc == 0 && more;) {
 		uint8_t from[KV_KEY_MAX + 1];
 		struct kv_range range = {from, sc.next_len, &end, 1, SCAN_ROWS};
@@ -111,6 +133,21 @@ int stores_read(struct stores *s, uint32_t node, struct env *env)
 		memcpy(from, sc.next, sc.next_len);
 		rc = kv_scan(kv, NULL, &range, take, &sc, &more);
 	}
+	return rc;
+}
+
+int stores_read(struct stores *s, uint32_t node, struct env *env)
+{
+	struct kv_options o = {.create = false};
+	char path[64];
+	struct kv *kv;
+	int rc;
+
+	snprintf(path, sizeof(path), "%s/index", s->c->ossd[node].dir);
+	TRY(kv_open(env, path, &o, &kv));
+	rc = scan_rows(s, node, kv, ROW_CHUNK);
+	if (rc == 0)
+		rc = scan_rows(s, node, kv, ROW_REPLAY);
 	kv_close(kv);
 	return rc;
 }
@@ -157,7 +194,8 @@ static void differ(struct stores *s, const struct held *h, size_t n, uint32_t me
 					(unsigned long long)h[i].info.version, h[i].info.end,
 					(long long)h[i].info.mtime_ns,
 					(unsigned long long)h[i].info.sum);
-	cluster_fail(s->c, "chunk %u/%llu/%u/%llu differs between members (bits %x):%s",
+	cluster_fail(s->c, "%s %u/%llu/%u/%llu differs between members (bits %x):%s",
+		     h->key.idx == UINT64_MAX ? "answer" : "chunk",
 		     h->key.chain, (unsigned long long)h->key.ino.v, h->key.gen,
 		     (unsigned long long)h->key.idx, members, text);
 }

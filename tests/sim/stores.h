@@ -1,7 +1,7 @@
 /*
  * What the disks of the object servers hold, compared when the cluster is at rest: of a chain whose
  * members are all in sync, every member has the same chunks, each with the same version, content
- * sum and time.
+ * sum and time, and the same answers to the metadata server.
  */
 #ifndef LEAT_TESTS_SIM_STORES_H
 #define LEAT_TESTS_SIM_STORES_H

@@ -405,19 +405,25 @@ int rrig_remove(struct rrig *r, uint64_t first, uint64_t last)
 	return rc;
 }
 
-int rrig_trim(struct rrig *r, uint64_t ino, uint64_t size)
+int rrig_trim_as(struct rrig *r, uint64_t ino, uint64_t size, uint64_t seq)
 {
 	struct oss_trim_req req = {.ino = {ino}, .gen = 1, .chunk_size = RRIG_CS, .size = size};
 	struct oss_trim_rep rep;
 	int rc = -LE_AGAIN;
 
 	for (int i = 0; i < 20 && rc < 0; i++) {
-		struct rpc_call call = {.op = OP_oss_trim, .req = &req, .rep = &rep};
+		struct rpc_call call = {
+			.op = OP_oss_trim, .req = &req, .rep = &rep, .session = !!seq, .seq = seq};
 
 		rc = ask(r, head(r), &call);
 		rpc_call_fini(&call);
 	}
 	return rc;
+}
+
+int rrig_trim(struct rrig *r, uint64_t ino, uint64_t size)
+{
+	return rrig_trim_as(r, ino, size, 0);
 }
 
 int rrig_read(struct rrig *r, uint32_t node, uint64_t ino, uint64_t idx, uint8_t *ret_value)

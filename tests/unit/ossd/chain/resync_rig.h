@@ -73,6 +73,8 @@ int rrig_write(struct rrig *r, uint64_t ino, uint64_t idx, uint8_t value, uint32
 /* The files first to last, 16 at most, in one request. */
 int rrig_remove(struct rrig *r, uint64_t first, uint64_t last);
 int rrig_trim(struct rrig *r, uint64_t ino, uint64_t size);
+/* The same under a number of the metadata server's session, so that its answer is kept. */
+int rrig_trim_as(struct rrig *r, uint64_t ino, uint64_t size, uint64_t seq);
 /* A verified read of the chunk from a node: 0, its first byte (0: no such chunk). */
 int rrig_read(struct rrig *r, uint32_t node, uint64_t ino, uint64_t idx, uint8_t *ret_value);
 /* How many chunks the two nodes have; asserts that they are the same ones with the same content. */

@@ -98,6 +98,140 @@ static void test_trim_and_remove(void **state)
 	chain_rig_run(4, 3, trim_and_remove);
 }
 
+/* ---- answers of what changes no chunk any more ---- */
+
+struct trimmer {
+	struct chain_rig *r;
+	uint64_t seq;
+	int rc;
+	bool ended;
+};
+
+static void trim_fiber(void *arg)
+{
+	struct trimmer *t = arg;
+
+	t->rc = crig_trim(t->r, 0, &one, 100, t->seq, NULL);
+	t->ended = true;
+}
+
+static void trim_again_at_last(struct chain_rig *r)
+{
+	static uint8_t data[RIG_CS], got[RIG_CS];
+	struct crig_write w = {one, 0, RIG_BS, data, .session = 8, .seq = 2};
+	uint64_t replays;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		crig_crash(r, i);
+		r->m[i].state = MEMBER_OUT;
+		r->order[i + 1] = i;
+	}
+	r->order[0] = 2;
+	crig_members(r);
+	crig_fill(data, RIG_BS, 2);
+	assert_int_equal(crig_write(r, 2, &w, 20000), 0);
+	replays = metric_get(&r->m[2].metrics.replays);
+	assert_int_equal(crig_trim(r, 2, &one, 100, 1, NULL), 0);
+	assert_int_equal(metric_get(&r->m[2].metrics.replays), replays + 1);
+	assert_int_equal(crig_read_any(r, 2, &one, got), RIG_BS);
+	assert_memory_equal(got, data, RIG_BS);
+}
+
+/* What is answered, everybody can answer: also the last one, which the one in the middle does not
+ * reach. */
+static void answered_by_all(struct chain_rig *r)
+{
+	static uint8_t data[100];
+	struct crig_write w = {one, 0, sizeof(data), data, .session = 8, .seq = 1};
+	struct trimmer t = {.r = r, .seq = 1};
+
+	crig_fill(data, sizeof(data), 1);
+	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
+	crig_wait_quiet(r);
+	crig_cut_off(r, 1, 2, true);
+	assert_int_equal(fiber_spawn("trim", trim_fiber, &t), 0);
+	(void)!fiber_sleep_us(6000000);
+	assert_false(t.ended);
+	crig_cut_off(r, 1, 2, false);
+	while (!t.ended)
+		(void)!fiber_sleep_us(1000);
+	assert_int_equal(t.rc, 0);
+	crig_wait_quiet(r);
+	trim_again_at_last(r);
+}
+
+static void test_answered_by_all(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 20; seed < 24; seed++)
+		chain_rig_run(seed, 3, answered_by_all);
+}
+
+/* The same answer in another epoch, in which another one leads: it is nobody's to wait for. */
+static void answered_in_next_epoch(struct chain_rig *r)
+{
+	static uint8_t data[100];
+	struct crig_write w = {one, 0, sizeof(data), data, .session = 8, .seq = 1};
+	struct trimmer t = {.r = r, .seq = 1};
+
+	crig_fill(data, sizeof(data), 1);
+	assert_int_equal(crig_write(r, 0, &w, 20000), 0);
+	crig_wait_quiet(r);
+	crig_cut_off(r, 1, 2, true);
+	assert_int_equal(fiber_spawn("trim", trim_fiber, &t), 0);
+	(void)!fiber_sleep_us(2000000);
+	assert_false(t.ended);
+	r->order[0] = 2;
+	r->order[2] = 0;
+	crig_members(r);
+	crig_cut_off(r, 1, 2, false);
+	crig_wait_quiet(r);
+	while (!t.ended)
+		(void)!fiber_sleep_us(1000);
+	assert_int_not_equal(t.rc, 0);
+	assert_int_equal(crig_trim(r, 2, &one, 100, 1, NULL), 0);
+	crig_check_equal(r);
+}
+
+static void test_answered_in_next_epoch(void **state)
+{
+	(void)state;
+	for (uint64_t seed = 30; seed < 34; seed++)
+		chain_rig_run(seed, 3, answered_in_next_epoch);
+}
+
+/* A frame of a former answer that comes late takes no later one's place. */
+static void answered_before(struct chain_rig *r)
+{
+	struct oss_forward_req late = {.kind = FORWARD_ANSWER,
+				       .session = 1,
+				       .slot = 78,
+				       .seq = 1,
+				       .op = OP_oss_trim};
+	uint8_t answer[REPLAY_REPLY_MAX] = {0};
+	uint64_t replays;
+
+	late.answer = bytes_of(answer, 17);
+	for (uint64_t no = 1; no <= 2; no++)
+		assert_int_equal(crig_trim(r, 0, &one, 100, no, NULL), 0);
+	crig_wait_quiet(r);
+	assert_int_equal(crig_say(r, 1, &late), 0);
+	crig_crash(r, 0);
+	r->m[0].state = MEMBER_OUT;
+	r->order[0] = 1;
+	r->order[1] = 0;
+	crig_members(r);
+	replays = metric_get(&r->m[1].metrics.replays);
+	assert_int_equal(crig_trim(r, 1, &one, 100, 2, NULL), 0);
+	assert_int_equal(metric_get(&r->m[1].metrics.replays), replays + 1);
+}
+
+static void test_answered_before(void **state)
+{
+	(void)state;
+	chain_rig_run(40, 2, answered_before);
+}
+
 /* ---- many writers ---- */
 
 static void many_writers(struct chain_rig *r)
@@ -840,6 +974,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_write_and_read),  cmocka_unit_test(test_trim_and_remove),
+		cmocka_unit_test(test_answered_by_all), cmocka_unit_test(test_answered_before),
+		cmocka_unit_test(test_answered_in_next_epoch),
 		cmocka_unit_test(test_many_writers),    cmocka_unit_test(test_epochs_and_leases),
 		cmocka_unit_test(test_window),          cmocka_unit_test(test_lost_follower),
 		cmocka_unit_test(test_lost_head),       cmocka_unit_test(test_pending),

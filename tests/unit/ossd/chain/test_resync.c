@@ -210,6 +210,105 @@ static void test_two_at_once(void **state)
 	rrig_fini(&r);
 }
 
+/* ---- answers without a change, while members are filled ---- */
+
+struct late_trim {
+	struct rrig *r;
+	int rc;
+	bool ended;
+};
+
+static void late_trimmer(void *arg)
+{
+	struct late_trim *t = arg;
+
+	t->rc = rrig_trim_as(t->r, 900, 100, 1);
+	t->ended = true;
+}
+
+static bool has_answer(const struct rrig *r, uint32_t node)
+{
+	const struct replay *all = &r->node[node].target->store->replay;
+
+	for (struct hmap_node *n = hmap_next(&all->map, NULL); n; n = hmap_next(&all->map, n)) {
+		const struct replay_ent *e = container_of(n, struct replay_ent, node);
+
+		if (e->key.chain == RRIG_CHAIN && e->key.session == 1 && e->seq == 1)
+			return true;
+	}
+	return false;
+}
+
+/* The tail has the answer and does not reach the member that it has filled, which may be in sync on
+ * record already. */
+static void answered_meanwhile(struct rrig *r, void *arg)
+{
+	struct late_trim t = {.r = r};
+
+	(void)arg;
+	rrig_set(r, "01", "SS");
+	write_some(r, 300, 10, 5);
+	fill(r, 2, "012", "SSY");
+	transport_sim_partition(r->net, r->node[1].name, r->node[2].name, true);
+	assert_int_equal(fiber_spawn("late", late_trimmer, &t), 0);
+	(void)fiber_sleep_us(8000000);
+	assert_false(t.ended);
+	transport_sim_partition(r->net, r->node[1].name, r->node[2].name, false);
+	rrig_set(r, "012", "SSS");
+	while (!t.ended)
+		(void)fiber_sleep_us(1000);
+	assert_int_equal(t.rc, 0);
+	for (uint32_t i = 0; i < 3; i++)
+		assert_true(has_answer(r, i));
+}
+
+static void test_answered_meanwhile(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 3, 7);
+	rrig_run(&r, answered_meanwhile, NULL);
+	rrig_fini(&r);
+}
+
+/* It is on its way to one that is being filled when another one is, which it does not go to. */
+static void answered_beside(struct rrig *r, void *arg)
+{
+	struct late_trim t = {.r = r};
+
+	(void)arg;
+	rrig_set(r, "0", "S");
+	write_some(r, 300, 10, 5);
+	transport_sim_partition(r->net, r->node[0].name, r->node[2].name, true);
+	fill(r, 1, "012", "SYY");
+	transport_sim_partition(r->net, r->node[0].name, r->node[1].name, true);
+	assert_int_equal(fiber_spawn("late", late_trimmer, &t), 0);
+	/* An attempt waits for twelve seconds then. */
+	(void)fiber_sleep_us(14000000);
+	assert_false(t.ended);
+	transport_sim_partition(r->net, r->node[0].name, r->node[2].name, false);
+	assert_true(rrig_wait_synced(r, 2, 8000));
+	assert_false(t.ended);
+	assert_true(has_answer(r, 2));
+	transport_sim_partition(r->net, r->node[0].name, r->node[1].name, false);
+	while (!t.ended)
+		(void)fiber_sleep_us(1000);
+	rrig_set(r, "012", "SSS");
+	for (uint32_t i = 0; i < 3; i++)
+		assert_true(has_answer(r, i));
+}
+
+static void test_answered_beside(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 3, 8);
+	rrig_run(&r, answered_beside, NULL);
+	rrig_fini(&r);
+}
+
 /* ---- reported as complete, so it may be in sync on record ---- */
 
 struct late_write {
@@ -632,6 +731,8 @@ int main(void)
 		cmocka_unit_test(test_absence),
 		cmocka_unit_test(test_kills),
 		cmocka_unit_test(test_two_at_once),
+		cmocka_unit_test(test_answered_meanwhile),
+		cmocka_unit_test(test_answered_beside),
 		cmocka_unit_test(test_reported),
 		cmocka_unit_test(test_lost_at_the_member),
 		cmocka_unit_test(test_lost_at_the_source),
