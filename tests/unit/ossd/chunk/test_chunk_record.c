@@ -1,14 +1,17 @@
 /* The record on disk: golden bytes, round trips, and whatever a bad disk may hold. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "common/base/assert.h"
 #include "common/base/hmap.h"
 #include "ossd/chunk/chunk_record.h"
+#include "tests/unit/ossd/chunk/store_rig.h"
 
 #define BS 16384u
 
@@ -232,6 +235,69 @@ static void test_content_sum(void **state)
 	free(r);
 }
 
+/* ---- the whole store's format ---- */
+
+static void write_earlier_format(struct rig *r, void *arg)
+{
+	struct uuid cluster = {{7, 7}};
+
+	(void)arg;
+	r->store->super.format = STORE_FORMAT - 1;
+	assert_int_equal(chunk_store_set_owner(r->store, &cluster, 1), 0);
+}
+
+static void look_at_store(struct loop *loop, void *arg)
+{
+	struct rig *r = arg;
+	struct chunk_store *s;
+	uint64_t problems;
+
+	assert_int_equal(chunk_store_open(loop_env(loop), &r->params, &r->metrics, &s),
+			 -LE_STORE_FORMAT);
+	assert_int_equal(ossd_check(loop_env(loop), &r->params, false, stderr, &problems),
+			 -LE_STORE_FORMAT);
+	r->done = true;
+}
+
+static bool has_looked(void *arg)
+{
+	return ((struct rig *)arg)->done;
+}
+
+/* Of another release: neither opened nor checked, and both say what it is and what to do. */
+static void test_earlier_format(void **state)
+{
+	static struct rig r;
+	FILE *out = tmpfile();
+	int before = dup(2);
+	char said[8192], format[64];
+	const char *at;
+
+	(void)state;
+	rig_init(&r, 1);
+	rig_run(&r, write_earlier_format, NULL);
+	assert_true(out != NULL && before >= 0 && dup2(fileno(out), 2) == 2);
+	r.done = false;
+	assert_int_equal(sim_proc_start(r.proc, look_at_store, &r), 0);
+	assert_int_equal(sim_run(r.sim, has_looked, &r, sim_now_us(r.sim) + 60000000), 0);
+	dup2(before, 2);
+	close(before);
+	rewind(out);
+	said[fread(said, 1, sizeof(said) - 1, out)] = '\0';
+	fclose(out);
+	snprintf(format, sizeof(format), "format %u, this one knows %u", STORE_FORMAT - 1,
+		 STORE_FORMAT);
+	at = said;
+	for (uint32_t i = 0; i < 2; i++) {
+		at = strstr(at, format);
+		assert_non_null(at);
+		at = strstr(at, "leat-ossd format");
+		assert_non_null(at);
+	}
+	sim_proc_crash(r.proc);
+	rig_fini(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -240,6 +306,7 @@ int main(void)
 		cmocka_unit_test(test_round_trips),
 		cmocka_unit_test(test_any_damage_is_found),
 		cmocka_unit_test(test_impossible_contents_are_refused),
+		cmocka_unit_test(test_earlier_format),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
