@@ -24,6 +24,7 @@ struct target {
 	uint64_t incarnation, judged; /* judged: the one that its chains know, on record */
 	uint64_t heard_us;
 	uint64_t sessions_gen; /* by that set of sessions it judges: fence.h of ossd */
+	uint32_t read_ms;      /* after so long a silence it reads for nobody; 0: not known to */
 	int64_t down_ns; /* wall clock: since when it is away; 0: it is not */
 	uint32_t chain;        /* id of the one of class 1 */
 	uint32_t chains_epoch; /* map epoch of the last change of a chain that it is or was in */

@@ -249,6 +249,84 @@ void targets_await_fence(struct cluster *c, uint64_t gen)
 	}
 }
 
+/* Does it read for nobody whose session has ended before that set? */
+static bool refuses_reads(const struct cluster *c, const struct target *t, uint64_t gen)
+{
+	uint64_t silent_us = (t->read_ms + (uint64_t)c->params->lease_margin_ms) * 1000;
+
+	if (t->gone || (t->info.flags & TARGET_REMOVED) != 0)
+		return true;
+	return t->read_ms > 0 &&
+	       (t->sessions_gen >= gen || loop_now_us() > t->heard_us + silent_us);
+}
+
+static bool counts_as_up(const struct target *t)
+{
+	return t->info.state == TARGET_UP && !t->dead;
+}
+
+/* Who is up says so with his next heartbeat, or is down soon. */
+static void await_reads(struct cluster *c, uint64_t gen)
+{
+	uint64_t end_us = loop_deadline_ms(2ull * (c->params->lease_ms + c->params->heartbeat_ms +
+						   c->params->lease_margin_ms));
+	uint32_t i = 0;
+
+	while (i < c->n_targets && loop_now_us() < end_us) {
+		const struct target *t = c->targets[i];
+		uint64_t look_us = loop_deadline_ms(c->params->heartbeat_ms);
+
+		if (!counts_as_up(t) || refuses_reads(c, t, gen))
+			i++;
+		else if (waitq_wait(&c->fenced, look_us) < 0 && loop_now_us() < look_us)
+			break; /* who has asked waits no longer */
+	}
+}
+
+struct unheard {
+	struct cluster *c;
+	struct target *t;
+	bool gone;
+};
+
+/* Of one that is down already nobody has asked whether its process is gone. */
+static void look_for_it(void *arg)
+{
+	struct unheard *u = arg;
+
+	u->gone = !counts_as_up(u->t) && u->c->probe(u->c->arg, u->t) == 0;
+}
+
+int targets_await_reads(struct cluster *c, uint64_t gen, uint32_t *ids, uint32_t *ret_n)
+{
+	struct unheard *all = calloc(c->params->targets_max, sizeof(*all));
+	uint32_t n = 0;
+
+	if (all == NULL)
+		return -LE_NOMEM;
+	await_reads(c, gen);
+	for (uint32_t i = 0; i < c->n_targets; i++)
+		if (!refuses_reads(c, c->targets[i], gen))
+			all[n++] = (struct unheard){.c = c, .t = c->targets[i]};
+	fiber_parallel("probe", look_for_it, all, sizeof(*all), n, 32);
+	*ret_n = 0;
+	for (uint32_t i = 0; i < n; i++)
+		if (!all[i].gone && !refuses_reads(c, all[i].t, gen))
+			ids[(*ret_n)++] = all[i].t->info.id;
+	free(all);
+	return 0;
+}
+
+void target_goes_by(struct cluster *c, uint32_t target, uint32_t said_ms, uint32_t told_ms)
+{
+	struct target *t = cluster_target(c, target);
+
+	/* What it hears now may be the last thing that it hears. */
+	t->read_ms = told_ms > 0 ? said_ms : 0;
+	if (t->read_ms > 0)
+		waitq_wake_all(&c->fenced);
+}
+
 /* It was silent, and is there again: the same process. */
 static int set_up(struct cluster *c, struct target *t)
 {

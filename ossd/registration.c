@@ -315,10 +315,12 @@ static struct mds_target_heartbeat_req heartbeat_req(const struct registration *
 		.incarnation = g->t->incarnation,
 		.chains_epoch = g->chains_epoch,
 		.sessions_gen = fence_applied(&g->t->fence),
+		.read_ms = g->t->fence.read_ms,
 	};
 }
 
-/* 1: there is another set of sessions; the heartbeat was sent at *ret_sent_us. */
+/* 1: there is another set of sessions, or reads end otherwise; the heartbeat was sent at
+ * *ret_sent_us. */
 static int heartbeat(struct registration *g, uint64_t *ret_sent_us)
 {
 	struct target *t = g->t;
@@ -342,7 +344,7 @@ static int heartbeat(struct registration *g, uint64_t *ret_sent_us)
 		rc = 0; /* asked before there was a number; the connection has registered since */
 	else if (rc == 0) {
 		rc = heard(g, &rep, sent_us, req.chains_epoch);
-		news = rep.sessions_gen != t->fence.gen;
+		news = rep.sessions_gen != t->fence.gen || req.read_ms != rep.read_ms;
 	} else if (g->lease_ms && rc != -LE_TIMEDOUT && may_go_on(g)) {
 		chains_lease(t->chains, sent_us, g->lease_ms);
 		fence_heard(&t->fence, sent_us, g->fence_ms, g->read_ms);

@@ -7,8 +7,9 @@
 #include "common/base/network.h"
 #include "tools/cluster.h"
 
-#define CALL_MS 10000u
-#define NOBODY  65534u
+#define CALL_MS   10000u
+#define CHANGE_MS 60000u /* sessions end, servers are waited for */
+#define NOBODY    65534u
 
 struct export_options {
 	uint32_t what; /* enum export_change, 0: list */
@@ -99,6 +100,42 @@ static int refused(struct cluster *c, const struct export_options *o, int status
 	}
 }
 
+/* unheard: packed numbers of targets, which had to hear of the change. */
+static int changed(const struct tool *t, const struct mds_export_set_rep *rep)
+{
+	json_t *ids = json_array();
+	char text[1024] = "";
+	size_t at = 0;
+	struct wire_r r;
+
+	wire_r_init(&r, rep->unheard.data, rep->unheard.len);
+	while (!wire_r_end(&r)) {
+		uint32_t id = 0;
+
+		wire_get_u32(&r, &id);
+		json_array_append_new(ids, json_integer(id));
+		if (at < sizeof(text) - 16)
+			at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%u",
+					       at ? ", " : "", id);
+	}
+	if (t->json) {
+		int code = tool_print_json(json_pack("{s:i,s:o}", "exports", (int)rep->n,
+						     "unconfirmed", ids));
+
+		return code == EXIT_OK && at ? EXIT_PARTIAL : code;
+	}
+	json_decref(ids);
+	if (at == 0)
+		return EXIT_OK;
+	return tool_error(t, EXIT_PARTIAL,
+			  "Bring their servers back, or stop them; to add a row that is there "
+			  "again asks them again.",
+			  "the change is made, but targets %s have not confirmed it: sessions that "
+			  "have ended may read there on until their servers hear from the metadata "
+			  "server, at most for cap_ttl_s",
+			  text);
+}
+
 static int change(struct cluster *c, void *arg)
 {
 	struct export_options *o = arg;
@@ -109,9 +146,8 @@ static int change(struct cluster *c, void *arg)
 
 	if (o->what == 0)
 		return list(c, o);
-	c->deadline_us = loop_deadline_ms(CALL_MS);
+	c->deadline_us = loop_deadline_ms(CHANGE_MS);
 	rc = cluster_call(c, OP_mds_export_set, &req, &rep, &call);
-	rpc_call_fini(&call);
 	if (rc < 0)
 		o->code = refused(c, o, rc);
 	else if (rep.target != 0)
@@ -121,8 +157,9 @@ static int change(struct cluster *c, void *arg)
 				     "%s would take rights from the object server of target %u, "
 				     "which could not serve any more",
 				     o->network, (unsigned)rep.target);
-	else if (c->tool->json)
-		o->code = tool_print_json(json_pack("{s:i}", "exports", (int)rep.n));
+	else
+		o->code = changed(c->tool, &rep);
+	rpc_call_fini(&call);
 	return o->code != EXIT_OK ? 0 : rc;
 }
 
@@ -224,7 +261,8 @@ const struct command command_export = {
 		"Clients in NETWORK (10.1.0.0/16, 10.1.2.3, fd00:1::/32) are held to what the "
 		"most\n"
 		"specific row says that they are in; those in none may do what their users may. A\n"
-		"change counts at once, also for mounts that are there.\n"
+		"change counts at once, also for mounts that are there; an object server that has\n"
+		"not confirmed it is named, and the exit status is 5.\n"
 		"  --ro              nothing is changed from there\n"
 		"  --root-squash     root, and its group, are the anonymous user\n"
 		"  --all-squash      everybody is\n"

@@ -136,10 +136,12 @@ enum session_reclaim { RECLAIM_NONE, RECLAIM_ALL, RECLAIM_TAKEOVER };
  * sessions, in the request the one by which the target judges, with nothing under way of those that
  * have ended. fence_ms: so long after the sending of an answered heartbeat it may take changes of
  * clients, if it knows that set; read_ms: so long it may serve them at all, also reads (0: reads go
- * on while nobody is heard; no network has less rights than others). */
+ * on while nobody is heard; no network has less rights than others); in the request what the target
+ * goes by. */
 #define mds_target_heartbeat_req_FIELDS(F) \
 	F(u32, target) F(uuid, uuid) F(u64, commits) F(u64, capacity) F(u64, used) F(u64, free) \
-	F(u64, incarnation) F(u32, chains_epoch) F(bytes, resync) F(u64, sessions_gen)
+	F(u64, incarnation) F(u32, chains_epoch) F(bytes, resync) F(u64, sessions_gen) \
+	F(u32, read_ms)
 #define mds_target_heartbeat_rep_FIELDS(F) \
 	F(u32, epoch) F(u32, map_epoch) F(u64, sessions_gen) F(bytes, chains) F(u32, lease_ms) \
 	F(u32, chains_epoch) F(bytes, targets) F(u32, fence_ms) F(u32, read_ms)
@@ -406,14 +408,15 @@ enum quota_mask {
 
 /* `leat export`: what clients of a network may do (mds/exports.h). ADD takes the place of a row of
  * the same network, REMOVE looks only at that. -LE_BUSY: it would take rights from who asks;
- * target: from that object server, so nothing is changed either (0: it is). rows: export_row one
- * behind the other, those that count first first. */
+ * target: from that object server, so nothing is changed either (0: it is). unheard: packed u32
+ * numbers of the targets that have not said that they refuse reads of sessions that have ended.
+ * rows: export_row one behind the other, those that count first first. */
 enum export_change {
 	EXPORT_ADD = 1,
 	EXPORT_REMOVE = 2,
 };
 #define mds_export_set_req_FIELDS(F) F(u32, what) F(export_row, row)
-#define mds_export_set_rep_FIELDS(F) F(u32, n) F(u32, target)
+#define mds_export_set_rep_FIELDS(F) F(u32, n) F(u32, target) F(bytes, unheard)
 #define mds_export_get_req_FIELDS(F)
 #define mds_export_get_rep_FIELDS(F) F(bytes, rows)
 /* What clients at that address (as a transport names them: "10.1.2.3:700") may do less than who

@@ -18,6 +18,7 @@
 #include "common/base/log.h"
 #include "common/rpc/addr.h"
 #include "mds/recall.h"
+#include "mds/targets.h"
 
 enum {
 	HAS_CRED = 1, /* the request begins with it */
@@ -372,6 +373,24 @@ static int change(struct op *op, const struct mds_export_set_req *in, struct exp
 	return end_restricted(op->m, old, op->store->counters.next_session);
 }
 
+/* The row counts here; object servers may not have heard of it. */
+static int name_unheard(struct op *op, struct bytes *ret_ids)
+{
+	struct cluster *c = &op->m->cluster;
+	const uint32_t max = c->params->targets_max;
+	uint32_t *ids = op_alloc(op, 2ull * max * sizeof(*ids)), n;
+	struct wire_w w;
+
+	if (ids == NULL)
+		return -LE_NOMEM;
+	TRY(targets_await_reads(c, op->m->sessions.gen, ids, &n));
+	wire_w_init(&w, ids + max, max * sizeof(*ids));
+	for (uint32_t i = 0; i < n; i++)
+		wire_put_u32(&w, &ids[i]);
+	*ret_ids = bytes_of(ids + max, (uint32_t)w.len);
+	return 0;
+}
+
 int mds_export_set(struct op *op, const void *vin, void *vout)
 {
 	const struct mds_export_set_req *in = vin;
@@ -390,7 +409,8 @@ int mds_export_set(struct op *op, const void *vin, void *vout)
 	free(tables);
 	TRY(rc);
 	out->n = op->m->exports.n;
-	return 0;
+	/* Without rows nobody has had a right taken away. */
+	return out->n > 0 && out->target == 0 ? name_unheard(op, &out->unheard) : 0;
 }
 
 int mds_export_get(struct op *op, const void *vin, void *vout)

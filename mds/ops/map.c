@@ -77,6 +77,7 @@ int mds_target_register(struct op *op, const void *vin, void *vout)
 	TRY(target_register(&op->m->cluster, vin, vout));
 	heard_on(op, out->target);
 	out->read_ms = read_ms(op);
+	target_goes_by(&op->m->cluster, out->target, 0, out->read_ms);
 	return tell_chains(op, out->target, &out->chains, &out->targets);
 }
 
@@ -90,6 +91,7 @@ int mds_target_heartbeat(struct op *op, const void *vin, void *vout)
 	heard_on(op, in->target);
 	out->sessions_gen = op->m->sessions.gen;
 	out->read_ms = read_ms(op);
+	target_goes_by(&op->m->cluster, in->target, in->read_ms, out->read_ms);
 	if (in->chains_epoch == out->chains_epoch)
 		return 0;
 	if (!membership_may_tell(&op->m->cluster))

@@ -5,6 +5,7 @@ addresses; a client has the one that it reaches the servers by."""
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -306,6 +307,43 @@ def test_the_table_is_kept_in_order(c):
         assert r.returncode == 1 and "this machine" in r.stderr, r
     no_exports(c)
     assert rows(c) == []
+
+
+def test_servers_that_have_not_confirmed_are_named(c):
+    """One that cannot hear of the first row may read for sessions that have ended."""
+    no_exports(c)
+    time.sleep(1)  # several heartbeats: each of them has heard that there are none
+
+    def add(code, *words):
+        r = c.leat("export", "add", "--ro", A, *words, check=False)
+        assert r.returncode == code, r
+        return r
+
+    c.kill("ossd2", signal.SIGSTOP)
+    try:
+        r = add(5)
+        assert "have not confirmed" in r.stderr and "cap_ttl_s" in r.stderr, r
+        silent, = json.loads(add(5, "--json").stdout)["unconfirmed"]
+        assert [t["id"] for t in c.status()["targets"] if t["state"] != "up"] == [silent]
+        assert [row["network"] for row in rows(c)] == [A + "/32"]  # it counts all the same
+    finally:
+        c.kill("ossd2", signal.SIGCONT)
+    heard = lambda: c.leat("export", "add", "--ro", A, check=False).returncode == 0
+    wait_until(heard, 10, "it has heard of the row")
+    assert json.loads(add(0, "--json").stdout) == {"exports": 1, "unconfirmed": []}
+    # Now it reads for nobody when it hears nothing; and one whose process is gone never does.
+    c.kill("ossd2", signal.SIGSTOP)
+    try:
+        add(0)
+    finally:
+        c.kill("ossd2", signal.SIGCONT)
+    no_exports(c)
+    c.kill("ossd2")
+    try:
+        add(0)
+    finally:
+        c.start("ossd2")
+    no_exports(c)
 
 
 run_tests(globals())

@@ -358,6 +358,11 @@ static void writers(struct fx *f)
 static void ended_in_time(struct fx *f)
 {
 	writers(f);
+	/* The targets are silent, but know the first rows. */
+	for (uint32_t i = 0; i < f->m->cluster.n_targets; i++) {
+		f->m->cluster.targets[i]->sessions_gen = f->m->sessions.gen;
+		f->m->cluster.targets[i]->read_ms = 1;
+	}
 	assert_int_equal(f->m->opens.n_opens, N_WRITERS);
 	/* Whoever is not connected just now keeps what no row takes from where he was. */
 	assert_int_equal(set(f, EXPORT_ADD, "10.2.0.0/16", EXPORT_READ_ONLY), 0);
@@ -406,6 +411,98 @@ static void ending(struct fx *f)
 	last_session_ends(f);
 	assert_true(f->m->opens.n_opens > 0);
 }
+
+/* Targets that say what they go by, which is what they have heard; one of them may be cut off. */
+struct beats {
+	struct fx *f, own; /* own: another caller */
+	uint32_t read_ms[FX_TARGETS];
+	uint32_t cut_off; /* its number; 0: none */
+	bool stop;
+};
+
+static void beat(void *arg)
+{
+	struct beats *b = arg;
+	struct fx *f = b->f;
+
+	while (!b->stop) {
+		for (uint32_t i = 0; i < f->m->cluster.n_targets; i++) {
+			struct mds_target_heartbeat_req q = {.target = i + 1,
+							     .uuid = {{100, (uint8_t)i}},
+							     .commits = 1,
+							     .sessions_gen = f->m->sessions.gen,
+							     .read_ms = b->read_ms[i]};
+			struct mds_target_heartbeat_rep p = {0};
+
+			if (i + 1 == b->cut_off)
+				continue;
+			assert_int_equal(
+				fx_call_as(&b->own, 0, 0, 0, OP_mds_target_heartbeat, &q, &p), 0);
+			b->read_ms[i] = p.read_ms;
+		}
+		fiber_sleep_us(f->params.heartbeat_ms * 1000ull);
+	}
+	op_fini(&b->own.op);
+	b->f = NULL;
+}
+
+/* Adds a row: the target that has not confirmed it, 0: none; all has come within so long. */
+static uint32_t add_row(struct fx *f, uint32_t in_ms)
+{
+	struct mds_export_set_req in = {.what = EXPORT_ADD, .row = row("10.0.0.0/8", 1)};
+	struct mds_export_set_rep out = {0};
+	uint64_t began = loop_now_us();
+	uint32_t id = 0;
+	struct wire_r r;
+
+	assert_int_equal(fx_call(f, OP_mds_export_set, &in, &out), 0);
+	assert_in_range(loop_now_us() - began, 0, in_ms * 1000ull);
+	assert_true(out.unheard.len == 0 || out.unheard.len == 4);
+	wire_r_init(&r, out.unheard.data, out.unheard.len);
+	if (out.unheard.len)
+		wire_get_u32(&r, &id);
+	return id;
+}
+
+static void unheard(struct fx *f)
+{
+	const uint32_t beat_ms = f->params.heartbeat_ms;
+	const uint32_t down_ms = f->params.lease_ms + f->params.lease_margin_ms + 2 * beat_ms;
+	struct beats *b = calloc(1, sizeof(*b));
+
+	*b = (struct beats){.f = f, .own.m = f->m, .cut_off = 2};
+	op_init(&b->own.op, f->m);
+	fx_session(f, 1);
+	assert_int_equal(fiber_spawn("beats", beat, b), 0);
+	/* Whoever is up is waited for; who is out of touch is named once he counts as down. */
+	assert_int_equal(add_row(f, down_ms), 2);
+	assert_int_equal(b->read_ms[0], f->params.lease_ms);
+	assert_int_equal(add_row(f, beat_ms), 2);
+	b->cut_off = 0;
+	fiber_sleep_us(beat_ms * 3000ull);
+	assert_int_equal(add_row(f, 1), 0);
+	/* One that has confirmed it reads for nobody when it is out of touch. */
+	b->cut_off = 3;
+	fiber_sleep_us(down_ms * 1000ull);
+	assert_int_equal(add_row(f, beat_ms), 0);
+	b->cut_off = 0;
+	/* What it has heard last counts, if it said so or not. */
+	fiber_sleep_us(beat_ms * 3000ull);
+	assert_int_equal(set(f, EXPORT_REMOVE, "10.0.0.0/8", 0), 0);
+	while (b->read_ms[2] > 0)
+		fiber_sleep_us(1000);
+	b->cut_off = 3;
+	assert_int_equal(add_row(f, down_ms), 3);
+	/* Nobody listens there any more. */
+	memcpy(strchr(f->m->cluster.targets[2]->addrs, ':'), ":1", 3);
+	assert_int_equal(add_row(f, beat_ms), 0);
+	b->stop = true;
+	while (b->f)
+		fiber_sleep_us(1000);
+	free(b);
+}
+
+TEST(test_servers_that_have_not_heard_are_named, unheard)
 
 /* Nobody gets what a session had before every target refuses it, or may not act any more. */
 static void fenced(struct fx *f)
@@ -467,6 +564,7 @@ int main(void)
 		cmocka_unit_test(test_servers_are_not_believed_everywhere),
 		cmocka_unit_test(test_no_row_silences_an_object_server),
 		cmocka_unit_test(test_sessions_end_whoever_waits),
+		cmocka_unit_test(test_servers_that_have_not_heard_are_named),
 		cmocka_unit_test(test_a_stop_while_sessions_end),
 		cmocka_unit_test(test_sessions_are_fenced),
 	};

@@ -65,7 +65,8 @@ static void test_golden_bytes(void **state)
 	       "0100000000000000" "03000000" "616263");
 	GOLDEN(mds_ping_req, V(.map_epoch = 0x01020304), "04030201");
 	GOLDEN(mds_removexattr_rep, V(), "");
-	GOLDEN(mds_export_set_rep, V(.n = 3, .target = 2), "03000000" "02000000");
+	GOLDEN(mds_export_set_rep, V(.n = 3, .target = 2, .unheard = bytes_of("\x05\0\0\0", 4)),
+	       "03000000" "02000000" "04000000" "05000000");
 	GOLDEN(mds_peer_rights_req, V(.addr = bytes_str("10.1.2.3:7")),
 	       "0a000000" "31302e312e322e333a37");
 	GOLDEN(mds_peer_rights_rep, V(.less = PEER_READS_LESS | PEER_WRITES_LESS), "03000000");

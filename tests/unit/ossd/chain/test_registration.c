@@ -30,12 +30,12 @@ static struct {
 	struct rpc_client *asks;
 	/* what the metadata server says */
 	bool named; /* the chain, with this target and another in sync */
-	uint32_t epoch, chains_epoch, lease_ms;
+	uint32_t epoch, chains_epoch, lease_ms, read_ms;
 	uint32_t n_heartbeats, n_registers;
 	bool hold, held; /* the answer to a heartbeat, once it is decided */
 	/* and what it heard */
 	uint64_t incarnation;
-	uint32_t n_bad;
+	uint32_t n_bad, said_read_ms;
 	void (*test)(void);
 	bool done;
 } bed;
@@ -77,8 +77,11 @@ static int on_heartbeat(struct rpc_req *r, const void *in, void *out)
 	const struct mds_target_heartbeat_req *q = in;
 	struct mds_target_heartbeat_rep *p = out;
 
-	*p = (struct mds_target_heartbeat_rep){
-		.epoch = bed.epoch, .lease_ms = bed.lease_ms, .chains_epoch = bed.chains_epoch};
+	*p = (struct mds_target_heartbeat_rep){.epoch = bed.epoch,
+					       .lease_ms = bed.lease_ms,
+					       .chains_epoch = bed.chains_epoch,
+					       .read_ms = bed.read_ms};
+	bed.said_read_ms = q->read_ms;
 	if (q->chains_epoch != bed.chains_epoch)
 		say_chains(r, &p->chains);
 	while (bed.hold) {
@@ -370,6 +373,21 @@ static void named(void)
 	assert_int_equal(read_chain(), 0);
 }
 
+/* How long reads go on in a silence: the target says so as soon as it goes by it. */
+static void reads_end(void)
+{
+	start_ossd();
+	for (uint32_t i = 0; i < 3; i++) {
+		uint64_t began = loop_now_us();
+
+		bed.read_ms = i == 1 ? 0 : 700 + i;
+		while (bed.said_read_ms != bed.read_ms)
+			(void)!fiber_sleep_us(1000);
+		/* The next heartbeat is told, and there is another one at once. */
+		assert_in_range(loop_now_us() - began, 0, 150000);
+	}
+}
+
 static void replaced_while_down(void)
 {
 	start_ossd();
@@ -495,6 +513,7 @@ static void damage_elsewhere(void)
 		run(fn, disk_us);                                                                  \
 	}
 TEST(a_chain_that_names_it_is_served, named, 0)
+TEST(how_long_it_reads_on_is_said_at_once, reads_end, 0)
 TEST(replaced_while_it_was_down_it_serves_none, replaced_while_down, 0)
 TEST(replaced_while_it_was_up_it_serves_none, replaced_while_up, 0)
 TEST(where_no_chains_are_named_it_serves_its_own, not_told_of_chains, 0)
@@ -509,6 +528,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_chain_that_names_it_is_served),
+		cmocka_unit_test(how_long_it_reads_on_is_said_at_once),
 		cmocka_unit_test(replaced_while_it_was_down_it_serves_none),
 		cmocka_unit_test(replaced_while_it_was_up_it_serves_none),
 		cmocka_unit_test(where_no_chains_are_named_it_serves_its_own),
