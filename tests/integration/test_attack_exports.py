@@ -242,24 +242,29 @@ def read_all(p, who, chains, at):
     return said
 
 
+def may_read(c, path, copies):
+    """A session that has opened a file, as read_all is told of it."""
+    p = peer(c, FREE)
+    p.open_session()
+    attr = p.walk(path, cred())
+    status, rep = p.ask("mds_open", cred=cred(), ino=attr["ino"], flags=os.O_RDONLY)
+    assert status == "OK"
+    targets, chains = p.map()
+    return (p, (attr["ino"], rep["cap"]["gen"], rep["cap"]),
+            {k: ch for k, ch in chains.items() if ch["replicas"] == copies},
+            {"targets": targets, "key": c.dev + "/key", "source": FREE})
+
+
 def test_a_read_right_ends_with_its_session(c):
     data = b"secret " * 512
     put(c.mnt() + "/data", data)
 
     def begin():
-        p = peer(c, FREE)
-        p.open_session()
-        attr = p.walk("/data", cred())
-        status, rep = p.ask("mds_open", cred=cred(), ino=attr["ino"], flags=os.O_RDONLY)
-        assert status == "OK"
-        targets, chains = p.map()
-        where = {"targets": targets, "key": c.dev + "/key", "source": FREE}
-        chains = {k: ch for k, ch in chains.items() if ch["replicas"] == 2}
-        who = (attr["ino"], rep["cap"]["gen"], rep["cap"])
-        said = read_all(p, who, chains, where)
+        began = may_read(c, "/data", 2)
+        said = read_all(*began)
         held = {k: v for k, v in said.items() if v == ("OK", len(data))}
         assert len(held) == 2, said  # both copies
-        return p, who, chains, where
+        return began
 
     def refused(began):
         said = read_all(*began)
@@ -320,20 +325,11 @@ def test_a_server_that_is_out_of_touch_reads_for_nobody(c):
     c.leat("layout", "set", "--replicas", "1", top)
     data = b"secret " * 512
     put(top + "/data", data)
-    rows(c)
-    time.sleep(1)  # each object server has heard that there are some
-    with peer(c, FREE) as p:
-        p.open_session()
-        attr = p.walk("/single/data", cred())
-        status, rep = p.ask("mds_open", cred=cred(), ino=attr["ino"], flags=os.O_RDONLY)
-        assert status == "OK"
-        targets, chains = p.map()
-        where = {"targets": targets, "key": c.dev + "/key", "source": FREE}
-        chains = {k: ch for k, ch in chains.items() if ch["replicas"] == 1}
-        who = (attr["ino"], rep["cap"]["gen"], rep["cap"])
-
+    rows(c)  # each object server has heard of them
+    began = may_read(c, "/single/data", 1)
+    with began[0]:
         def held(status):
-            said = read_all(p, who, chains, where)
+            said = read_all(*began)
             return [v for v in said.values() if v[0] == status and v[1] in (None, len(data))], said
 
         assert len(held("OK")[0]) == 1, held("OK")
