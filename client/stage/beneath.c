@@ -64,14 +64,51 @@ bool beneath_is_ours(const struct stat *st)
 	       (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
 }
 
-int beneath_openat(int dirfd, const char *path, int flags, uint64_t more_resolve)
+static int open_below(int dirfd, const char *path, int flags, mode_t mode, uint64_t more_resolve)
 {
 	struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
-			       .mode = flags & O_CREAT ? 0644 : 0,
+			       .mode = flags & O_CREAT ? mode : 0,
 			       .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
 					  RESOLVE_NO_MAGICLINKS | more_resolve};
 	long fd = syscall(SYS_openat2, dirfd, path, &how, sizeof(how));
 	return fd < 0 ? status_from_errno(errno) : (int)fd;
+}
+
+/* What others may read says so, whatever this process's umask is. Closes fd if that fails. */
+static int made_as(int fd, mode_t mode)
+{
+	struct stat st;
+	if (fstat(fd, &st) == 0 && ((st.st_mode & 0777) == mode ||
+				    fchmod(fd, (st.st_mode & 07000) | mode) == 0))
+		return fd;
+	int rc = status_from_errno(errno);
+	close(fd);
+	return rc;
+}
+
+/* The same; but what is made here, and others may read, has this very mode. What is there already
+ * keeps its own: it may have been narrowed. */
+static int open_or_make(int dirfd, const char *path, int flags, mode_t mode, uint64_t more_resolve)
+{
+	int fd = -LE_EXIST;
+	if (!(flags & O_CREAT) || !(mode & 077))
+		return open_below(dirfd, path, flags, mode, more_resolve);
+	/* Two goes: it can be removed between the calls. */
+	for (int go = 0; go < 2 && fd == -LE_EXIST; go++) {
+		fd = flags & O_EXCL ? -LE_NOENT
+				    : open_below(dirfd, path, flags & ~O_CREAT, 0, more_resolve);
+		if (fd != -LE_NOENT)
+			return fd;
+		fd = open_below(dirfd, path, flags | O_EXCL, mode, more_resolve);
+		if (fd >= 0)
+			return made_as(fd, mode);
+	}
+	return fd;
+}
+
+int beneath_openat(int dirfd, const char *path, int flags, uint64_t more_resolve)
+{
+	return open_or_make(dirfd, path, flags, 0644, more_resolve);
 }
 
 __attribute__((format(printf, 4, 5))) static int refuse(struct op *o, const char *bad, size_t len,
@@ -227,8 +264,7 @@ static int open_leaf(const struct op *o, int dir, const char *leaf, int flags)
 {
 	if (is_data(o->path, false) && !(flags & O_CREAT))
 		return beneath_openat(dir, leaf, flags, RESOLVE_NO_XDEV);
-	int fd = openat(dir, leaf, flags | O_NOFOLLOW | O_CLOEXEC, o->mode);
-	return fd < 0 ? status_from_errno(errno) : fd;
+	return open_or_make(dir, leaf, flags, o->mode, 0);
 }
 
 static int check_file(struct op *o, int fd)
@@ -276,13 +312,25 @@ static int open_file(struct op *o, int dir, const char *leaf)
 	return 0;
 }
 
+/* Of a folder that was made just now: the umask has not its say here either. */
+static int set_mode(int dir, const char *leaf, mode_t mode)
+{
+	int fd = open_below(dir, leaf, O_RDONLY | O_DIRECTORY, 0, 0);
+	if (fd >= 0)
+		fd = made_as(fd, mode);
+	if (fd < 0)
+		return fd;
+	close(fd);
+	return 0;
+}
+
 /* One that is there already must be what would have been made. */
 static int make_folder(struct op *o, int dir, const char *leaf)
 {
 	struct stat st;
 	size_t len = strlen(o->path);
 	if (mkdirat(dir, leaf, o->mode) == 0)
-		return 0;
+		return o->mode & 077 ? set_mode(dir, leaf, o->mode) : 0;
 	if (errno != EEXIST)
 		return status_from_errno(errno);
 	if (fstatat(dir, leaf, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -575,6 +623,11 @@ static int b_file_open(struct env *env, const char *path, int flags, mode_t mode
 	return env_file_take(inner_of(env), o.fd, ret_file);
 }
 
+static int b_file_take(struct env *env, int fd, struct env_file **ret_file)
+{
+	return env_file_take(inner_of(env), fd, ret_file);
+}
+
 static int b_stat(struct env *env, const char *path, struct stat *ret_st)
 {
 	struct op o = {.what = DO_STAT, .path = path};
@@ -670,6 +723,7 @@ static const struct env_ops beneath_ops = {
 	.wall_ns = b_wall_ns,
 	.random = b_random,
 	.file_open = b_file_open,
+	.file_take = b_file_take,
 	.path_stat = b_stat,
 	.path_mkdir = b_mkdir,
 	.path_unlink = b_unlink,

@@ -13,6 +13,8 @@
  * to this user or to root. Everything else is -LE_FOREIGN, and beneath_why says what and why.
  *
  * What is made through the env is its maker's alone (0600) until grant.h says who else may read it.
+ * What others may read from the beginning (folders, marks, what leases lock) has its mode whatever
+ * this process's umask is.
  *
  * It is an env: code that is written for one needs no other calls. A path without a component
  * ".leat" goes to the env below unchanged. Owned by one loop; the calls that are marked so block

@@ -573,6 +573,44 @@ static void test_what_goes_on_believes_no_other_file(void **state)
 	end_world(&w);
 }
 
+/* As a user of whom nothing is: finds the copy by its name, and opens what is in it. */
+static void look_by_name(struct world *w)
+{
+	struct leat_stage_lease *lease;
+	char path[4096], file[4200];
+	if (leat_stage_path(w->to, w->src, path, sizeof(path)) != 0)
+		_exit(3);
+	snprintf(file, sizeof(file), "%s/d/a", path);
+	int fd = open(file, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		_exit(4);
+	close(fd);
+	if (leat_stage_lease(w->to, w->src, &lease) != 0)
+		_exit(5);
+	leat_stage_release(lease);
+}
+
+static void test_the_umask_has_no_say(void **state)
+{
+	(void)state;
+	for (int wide = 0; wide < 2; wide++) {
+		struct world w = make_world("mkdir $S/d; echo a >$S/d/a; echo b >$S/b; "
+					    "chmod 600 $S/b");
+		mode_t before = umask(wide ? 0 : 077);
+		stage(&w);
+		assert_int_equal(leat_stage_lease_job(w.to, w.src, "job", 0), 0);
+		umask(before);
+		ends_well(as_user(USER, look_by_name, &w));
+		/* Nor does it let in who may not. */
+		assert_int_equal(mode_of(&w, "b"), 0400);
+		shell(&w, "cd $T/.leat; [ $(stat -c %a .) = 755 ]; "
+			  "[ -z \"$(find . -type f -perm /022; find . -type d -perm /022)\" ]; "
+			  "[ $(stat -c %a */lease) = 644 ]; [ $(stat -c %a */leases) = 755 ]; "
+			  "[ $(stat -c %a */READY) = 644 ]");
+		end_world(&w);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -589,6 +627,7 @@ int main(void)
 		cmocka_unit_test(test_mounts_see_what_changes_before_ready),
 		cmocka_unit_test(test_mounts_believe_nothing_that_is_mapped),
 		cmocka_unit_test(test_what_goes_on_believes_no_other_file),
+		cmocka_unit_test(test_the_umask_has_no_say),
 	};
 	if (geteuid() != 0) {
 		printf("skipped: it makes what belongs to others, as root\n");
