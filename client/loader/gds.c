@@ -1,7 +1,6 @@
 #include "client/loader/gds.h"
 
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 
 #include "client/include/leat/leat_loader.h"
+#include "client/stage/vol.h"
 #include "common/base/log.h"
 
 #define LIBRARY    "libcufile.so.0"
@@ -179,9 +179,9 @@ static int open_file(const struct gds_range *r, struct gds_file *f)
 	struct cufile_descr descr = {.type = CU_FILE_OPAQUE_FD};
 
 	/* Without O_DIRECT cuFile copies by itself, which we do better. */
-	int fd = open(r->path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	int fd = vol_open_regular(r->path, O_RDONLY | O_DIRECT, 0);
 	if (fd < 0)
-		return status_from_errno(errno);
+		return fd;
 	*f = (struct gds_file){.file = r->file, .fd = fd};
 	descr.handle.fd = fd;
 	struct cufile_error e = cufile.handle_register(&f->handle, &descr);

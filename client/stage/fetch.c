@@ -148,6 +148,8 @@ static int why_mismatch(struct part *p)
 										: -LE_CORRUPT;
 }
 
+static const char source_changed[] = "the source has changed since its manifest was made";
+
 /* From the source, verified. ret_off: where it is wrong. */
 static int read_source(struct part *p, uint64_t off, uint32_t len, struct slot *s,
 		       uint64_t *ret_off, const char **ret_what)
@@ -159,6 +161,8 @@ static int read_source(struct part *p, uint64_t off, uint32_t len, struct slot *
 	uint64_t begin_us = loop_now_us();
 	throttle_take(ft->o.throttle, len);
 	int rc = source_file(p, &source);
+	if (rc == -LE_STALE)
+		*ret_what = source_changed;
 	if (rc == 0)
 		rc = vol_pread_all(source, s->data, len, off);
 	if (rc < 0)
@@ -170,8 +174,7 @@ static int read_source(struct part *p, uint64_t off, uint32_t len, struct slot *
 		return 0;
 	*ret_off = (uint64_t)bad * p->f->block;
 	rc = why_mismatch(p);
-	*ret_what = rc == -LE_STALE ? "the source has changed since its manifest was made"
-				    : "the source is damaged";
+	*ret_what = rc == -LE_STALE ? source_changed : "the source is damaged";
 	return rc;
 }
 

@@ -7,6 +7,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "client/stage/beneath.h"
 #include "client/stage/vol.h"
 #include "common/base/assert.h"
 #include "common/rt/env.h"
@@ -136,13 +137,85 @@ static int local_list(struct vol *v, const char *path,
 	return env_list(env_of(v), path, on_entry, &l);
 }
 
+static int is_regular(int fd)
+{
+	struct stat st;
+	if (fstat(fd, &st) < 0)
+		return status_from_errno(errno);
+	return S_ISREG(st.st_mode) ? 0 : -LE_STALE;
+}
+
+/* Looked at before it is opened: for some devices that alone does something. */
+static int open_looked_at(const char *path, int flags)
+{
+	char self[40];
+	int look = open(path, O_PATH | O_CLOEXEC);
+	if (look < 0)
+		return status_from_errno(errno);
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", look);
+	int fd = is_regular(look);
+	if (fd == 0) {
+		fd = open(self, flags);
+		fd = fd < 0 ? status_from_errno(errno) : fd;
+	}
+	close(look);
+	return fd;
+}
+
+int vol_open_regular(const char *path, int flags, mode_t mode)
+{
+	const int direct = flags & O_DIRECT;
+	int fd;
+	flags = (flags & ~O_DIRECT) | O_CLOEXEC | O_NOCTTY;
+	if (flags & O_CREAT) {
+		fd = open(path, flags | O_NONBLOCK, mode);
+		fd = fd < 0 ? status_from_errno(errno) : fd;
+	} else {
+		fd = open_looked_at(path, flags);
+	}
+	if (fd < 0)
+		return fd;
+	int rc = is_regular(fd);
+	/* Without O_DIRECT where a file system has none. */
+	if (rc == 0 && fcntl(fd, F_SETFL, direct | (flags & O_APPEND)) < 0 &&
+	    fcntl(fd, F_SETFL, flags & O_APPEND) < 0)
+		rc = status_from_errno(errno);
+	if (rc == 0)
+		return fd;
+	close(fd);
+	return rc;
+}
+
+struct open_call {
+	const char *path;
+	int flags, fd;
+	mode_t mode;
+};
+
+static void open_fn(void *arg)
+{
+	struct open_call *c = arg;
+	c->fd = vol_open_regular(c->path, c->flags, c->mode);
+}
+
+static int open_env_file(struct env *env, const char *path, int flags, mode_t mode,
+			 struct env_file **ret_file)
+{
+	struct open_call c = {path, flags, -1, mode};
+	/* That env opens nothing else below .leat. */
+	if (beneath_is_below(path))
+		return env_file_open(env, path, flags, mode, ret_file);
+	TRY(env_offload(env, open_fn, &c));
+	return c.fd < 0 ? c.fd : env_file_take(env, c.fd, ret_file);
+}
+
 static int local_open(struct vol *v, const char *path, int flags, uint32_t mode,
 		      struct vol_file **ret_file)
 {
 	struct local_file *f = calloc(1, sizeof(*f));
 	if (!f)
 		return -LE_NOMEM;
-	int rc = env_file_open(env_of(v), path, flags, mode, &f->f);
+	int rc = open_env_file(env_of(v), path, flags, mode, &f->f);
 	if (rc < 0) {
 		free(f);
 		return rc;

@@ -885,6 +885,45 @@ static void test_order_and_window(void **state)
 	assert_int_equal(leat_stage_in(&o, r), -LE_INVAL);
 }
 
+struct changing {
+	const struct world *w;
+	bool pipe; /* else a link to a device */
+};
+
+static void change_source(void *arg, enum leat_stage_milestone m)
+{
+	const struct changing *c = arg;
+	char path[256];
+	if (m != LEAT_STAGE_RESERVED)
+		return;
+	snprintf(path, sizeof(path), "%s/sub/small", c->w->src);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(c->pipe ? mkfifo(path, 0644) : symlink("/dev/zero", path), 0);
+}
+
+/* What stands for a file by now is neither waited for nor read. */
+static void test_a_source_that_is_no_file_any_more(void **state)
+{
+	struct world *w = *state;
+	for (int pipe = 0; pipe < 2; pipe++) {
+		struct leat_stage_options o = options(w);
+		struct leat_stage_result *r = result();
+		struct changing c = {w, pipe};
+		char path[256];
+		o.reached = change_source;
+		o.arg = &c;
+		alarm(60); /* ends the test */
+		assert_int_equal(leat_stage_in(&o, r), -LE_STALE);
+		alarm(0);
+		assert_int_equal(r->code, LEAT_STAGE_SOURCE_GONE);
+		assert_string_equal(r->fail_path, "sub/small");
+		assert_non_null(strstr(r->message, "the source has changed"));
+		snprintf(path, sizeof(path), "%s/sub/small", w->src);
+		assert_int_equal(unlink(path), 0);
+		put_file(w->src, "sub/small", 100, 2);
+	}
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -912,6 +951,7 @@ int main(void)
 		T(test_the_old_one_could_not_be_marked),
 		T(test_a_stale_copy_that_is_mended_is_ready),
 		T(test_order_and_window),
+		T(test_a_source_that_is_no_file_any_more),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
