@@ -330,18 +330,32 @@ static void print_event(char *line)
 	json_decref(o);
 }
 
+/* NULL: nothing has happened yet. */
+static int open_events(const char *to, FILE **ret_f)
+{
+	int fd = leat_stage_events(to);
+
+	*ret_f = NULL;
+	if (fd < 0)
+		return fd == -ENOENT ? 0 : fd;
+	*ret_f = fdopen(fd, "r");
+	if (*ret_f)
+		return 0;
+	close(fd);
+	return -ENOMEM;
+}
+
 /* The lines as they are; following: until interrupted. */
 int stage_cmd_events(struct tool *t, struct stage_args *a)
 {
-	char path[PATH_MAX], line[4096];
-	FILE *f;
+	char line[4096];
+	FILE *f = NULL;
+	int rc;
 
-	snprintf(path, sizeof(path), "%s/.leat/events", a->to);
-	f = fopen(path, "re");
-	if (!f && errno != ENOENT)
-		return stage_error(t, -errno, path);
 	catch_interrupts();
 	for (;;) {
+		if (!f && (rc = open_events(a->to, &f)) < 0)
+			return stage_error(t, rc, a->to);
 		while (f && fgets(line, sizeof(line), f))
 			if (!a->what || strstr(line, a->what))
 				print_event(line);
@@ -351,8 +365,6 @@ int stage_cmd_events(struct tool *t, struct stage_args *a)
 		usleep(200000);
 		if (f)
 			clearerr(f);
-		else
-			f = fopen(path, "re");
 	}
 	if (f)
 		fclose(f);

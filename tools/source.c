@@ -134,7 +134,7 @@ int stage_failed(const struct tool *t, int rc, const struct leat_stage_result *r
 
 int stage_error(const struct tool *t, int rc, const char *what)
 {
-	int code = exit_of_errno(-rc);
+	int code = exit_of_status(rc);
 
 	switch (-rc) {
 	case EAGAIN:
@@ -155,6 +155,6 @@ int stage_error(const struct tool *t, int rc, const char *what)
 		if (rc == -ENOENT && !strchr(what, '/'))
 			return tool_error(t, code, hint_of(code),
 					  "%s: there is no such data set, nor a copy of it", what);
-		return tool_error(t, code, hint_of(code), "%s: %s", what, strerror(-rc));
+		return tool_error(t, code, hint_of(code), "%s: %s", what, leat_strerror(rc));
 	}
 }

@@ -1,7 +1,10 @@
 /* The public calls for copies that are there: waiting, pins, leases of jobs, making room. */
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/stage/beneath.h"
 #include "client/stage/copies.h"
 #include "client/stage/stage.h"
 
@@ -169,4 +172,13 @@ int leat_stage_wait(const char *to, const char *what, const struct leat_stage_wa
 		struct_give(ret_copy, c.copy, sizeof(*c.copy));
 	free(c.copy);
 	return rc;
+}
+
+/* ---- events ---- */
+
+int leat_stage_events(const char *to)
+{
+	char path[4096];
+	int n = snprintf(path, sizeof(path), "%s/.leat/events", to);
+	return n >= (int)sizeof(path) ? -LE_NAMETOOLONG : beneath_open(NULL, path, O_RDONLY, 0);
 }

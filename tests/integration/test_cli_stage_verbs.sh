@@ -74,6 +74,17 @@ expect 9 "$leat" stage status set@v1 --to "$node"
 expect 0 "$leat" stage status "$tmp/last" --to "$node"
 expect 0 "$leat" stage events --to "$node"
 in_out '"event":"GONE"'
+# What else has that name is not read, nor waited for
+mv "$node/.leat/events" "$tmp/events"
+expect 0 "$leat" stage events --to "$node"
+ln -s "$tmp/events" "$node/.leat/events"
+expect 10 timeout 20 "$leat" stage events --to "$node"
+rm "$node/.leat/events"
+mkfifo "$node/.leat/events"
+expect 10 timeout 20 "$leat" stage events --to "$node"
+in_err "not believed"
+rm "$node/.leat/events"
+mv "$tmp/events" "$node/.leat/events"
 
 # In the background; cancelled, and gone on with
 mkdir "$mnt/large"

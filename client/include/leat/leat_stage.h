@@ -264,6 +264,11 @@ struct leat_stage_gc_options {
  * how much that is. */
 int leat_stage_gc(const struct leat_stage_gc_options *opts, uint64_t *ret_bytes);
 
+/* A descriptor to read the lines of events below `to` from, each a JSON object, close-on-exec. The
+ * status of ENOENT: nothing has happened yet; LEAT_EFOREIGN: what is there is no file, or somebody
+ * else's. */
+int leat_stage_events(const char *to);
+
 /* A lease keeps a copy from being evicted until it is given back or the process ends. */
 struct leat_stage_lease;
 int leat_stage_lease(const char *to, const char *what, struct leat_stage_lease **ret_lease);
