@@ -328,10 +328,25 @@ int stage_cmd_plan(struct tool *t, struct stage_args *a)
 
 /* ---- out ---- */
 
+static bool absolute(const char *path, char ret_path[PATH_MAX])
+{
+	char cwd[PATH_MAX] = "";
+	size_t len = strlen(path);
+
+	while (len > 1 && path[len - 1] == '/')
+		len--;
+	if (path[0] != '/' && !getcwd(cwd, sizeof(cwd)))
+		return false;
+	int n = snprintf(ret_path, PATH_MAX, "%s%s%.*s", cwd, path[0] == '/' ? "" : "/", (int)len,
+			 path);
+	errno = ENAMETOOLONG;
+	return n < PATH_MAX;
+}
+
 /* What shall be: on a mount or leat:/PATH it is in the namespace, whether it exists or not. */
 static int destination(struct tool *t, const char *text, struct source *ret)
 {
-	char dir[PATH_MAX], *slash;
+	char dir[PATH_MAX], full[PATH_MAX], *slash;
 	int n;
 
 	if (strncmp(text, "leat:", 5) == 0)
@@ -346,26 +361,16 @@ static int destination(struct tool *t, const char *text, struct source *ret)
 	int code = source_parse(t, dir[0] ? dir : "/", ret);
 	if (code != EXIT_OK)
 		return code;
+	/* Links are not followed here: the library says whose it follows. */
+	if (ret->local && (!absolute(dir[0] ? dir : "/", full) ||
+			   snprintf(ret->name, sizeof(ret->name), "%s", full) >=
+				   (int)sizeof(ret->name)))
+		return tool_too_long(t, text);
 	size_t len = strlen(ret->name);
 	if (len + strlen(slash + 1) + 2 > sizeof(ret->name))
 		return tool_usage(t, "out: %s: too long", text);
 	snprintf(ret->name + len, sizeof(ret->name) - len, "%s%s", len > 1 ? "/" : "", slash + 1);
 	return EXIT_OK;
-}
-
-static bool absolute(const char *path, char ret_path[PATH_MAX])
-{
-	char cwd[PATH_MAX] = "";
-	size_t len = strlen(path);
-
-	while (len > 1 && path[len - 1] == '/')
-		len--;
-	if (path[0] != '/' && !getcwd(cwd, sizeof(cwd)))
-		return false;
-	int n = snprintf(ret_path, PATH_MAX, "%s%s%.*s", cwd, path[0] == '/' ? "" : "/", (int)len,
-			 path);
-	errno = ENAMETOOLONG;
-	return n < PATH_MAX;
 }
 
 int stage_cmd_out(struct tool *t, struct stage_args *a)

@@ -13,7 +13,8 @@
  * Others may change the source meanwhile. No link is followed out of it, not even to a file. Each
  * file is opened from the directory's descriptor, by no link, has to be the one that the scan has
  * found, and is looked at again at the end. Until step 3 .leat-out-KEY is this user's alone; one
- * that is somebody else's is removed first.
+ * that is somebody else's is removed first. A local one is reached by its descriptor: who may write
+ * to a directory on the way can take its name away, but not lead a byte elsewhere.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +39,10 @@ struct outgoing {
 	struct stage_job *job;
 	struct vol *from, *to;
 	struct scan scan;
-	char tmp[PATH_SIZE];
+	/* .leat-out-KEY: where it lies, as told, by its name, and itself; and what it becomes. Of a
+	 * local one by the descriptors of its parent and of itself. */
+	char shown[PATH_SIZE], tmp[PATH_SIZE], work[PATH_SIZE], dest[PATH_SIZE];
+	int parent_fd, tmp_fd; /* -1: in the namespace */
 	struct slot_pool *pool;
 	uint32_t next;
 	uint64_t files;
@@ -57,6 +61,9 @@ static void out_fail(struct outgoing *o, int rc, int code, const char *path, con
 		code = LEAT_STAGE_PERMISSION;
 	stage_fail(o->job, rc, code);
 }
+
+static const char others_link[] =
+	"a link of another user is on the way: name the directory itself";
 
 /* ---- one file ---- */
 
@@ -272,7 +279,7 @@ static void put_one(struct outgoing *o, uint32_t i, char *from_path, char *path,
 	const struct scan_file *f = &o->scan.files[i];
 	struct vol_file *from;
 	struct vol *v;
-	int n = snprintf(path, PATH_SIZE, "%s/%s", o->tmp, f->path);
+	int n = snprintf(path, PATH_SIZE, "%s/%s", o->work, f->path);
 	int rc = n >= (int)PATH_SIZE ? -LE_NAMETOOLONG
 				     : scan_source_path(&o->scan, f, &v, from_path);
 	if (rc == 0)
@@ -347,6 +354,20 @@ static bool is_wanted(void *arg, const char *path, uint32_t mode)
 	return S_ISREG(mode) && is_listed(o, path);
 }
 
+static int copy_path(const char *path, char ret_path[PATH_SIZE])
+{
+	int n = snprintf(ret_path, PATH_SIZE, "%s", path);
+	return n >= (int)PATH_SIZE ? -LE_NAMETOOLONG : 0;
+}
+
+static int out_path(const struct outgoing *o, const char *name, char ret_path[PATH_SIZE])
+{
+	/* The name of a descriptor is a link: "." is what it leads to. */
+	const char *self = o->tmp_fd >= 0 ? "/." : "";
+	int n = snprintf(ret_path, PATH_SIZE, "%s%s%s", o->work, name[0] ? "/" : self, name);
+	return n >= (int)PATH_SIZE ? -LE_NAMETOOLONG : 0;
+}
+
 /* What is below tmp, but for what may be a part of what is to come (wanted), else all of it. From
  * open directories: who can write there leads nowhere else. */
 static int clear(struct outgoing *o, bool wanted)
@@ -355,15 +376,17 @@ static int clear(struct outgoing *o, bool wanted)
 	const struct stage_io *io = &o->job->io;
 	struct walk *w = calloc(1, sizeof(*w));
 	struct side *side = NULL;
+	char top[PATH_SIZE];
+	TRY(wanted ? out_path(o, "", top) : copy_path(o->tmp, top));
 	int rc = w ? 0 : -LE_NOMEM;
 	if (rc == 0)
 		rc = io->fs ? side_leat_create(io->fs, &side)
 			    : side_local_create(io->env, process_umask(), &side);
 	if (rc == 0) {
-		w->path = o->tmp;
+		w->path = o->shown;
 		w->o.failed = on_failed;
 		w->o.arg = o;
-		rc = tree_remove(w, side, o->tmp, wanted ? &keep : NULL);
+		rc = tree_remove(w, side, top, wanted ? &keep : NULL);
 	}
 	if (rc == 0)
 		rc = w->enomem ? -LE_NOMEM : o->rc;
@@ -379,12 +402,6 @@ static void parent_of(const char *path, char ret_dir[PATH_SIZE])
 	snprintf(ret_dir, PATH_SIZE, "%.4000s", path);
 	char *slash = strrchr(ret_dir, '/');
 	*(slash == ret_dir ? slash + 1 : slash) = 0;
-}
-
-static int out_path(const struct outgoing *o, const char *name, char ret_path[PATH_SIZE])
-{
-	int n = snprintf(ret_path, PATH_SIZE, "%s%s%s", o->tmp, name[0] ? "/" : "", name);
-	return n >= (int)PATH_SIZE ? -LE_NAMETOOLONG : 0;
 }
 
 static int out_told(struct outgoing *o, int rc, const char *path, const char *what)
@@ -452,21 +469,46 @@ static int finish_dirs(struct outgoing *o)
 	return 0;
 }
 
+static int swapped(struct outgoing *o)
+{
+	return detail_set(&o->job->d, -LE_STALE, o->job->o.source, UINT64_MAX,
+			  "who may write to the directory that it lies in has put another in its "
+			  "place: see what is there, and try again");
+}
+
+/* Who may write to the directory that tmp lies in can have given its name to another. */
+static int check_published(struct outgoing *o)
+{
+	struct vol_stat st;
+	struct stat own;
+	if (o->tmp_fd < 0)
+		return 0;
+	TRY(vol_stat(o->to, o->dest, &st));
+	if (fstat(o->tmp_fd, &own) < 0)
+		return status_from_errno(errno);
+	return own.st_dev == st.dev && own.st_ino == st.ino ? 0 : swapped(o);
+}
+
 static int publish(struct outgoing *o)
 {
-	const char *dest = o->job->o.source;
 	char dir[PATH_SIZE];
-	struct vol_stat st;
-	bool there = o->job->o.replace && vol_stat(o->to, dest, &st) == 0;
-	parent_of(dest, dir);
+	struct vol_stat st, old;
+	bool there = o->job->o.replace && vol_stat(o->to, o->dest, &st) == 0;
+	parent_of(o->dest, dir);
 	/* What somebody has put there since it was looked at is theirs. */
-	int rc = there ? (S_ISDIR(st.mode) ? o->to->ops->exchange(o->to, o->tmp, dest) : -LE_NOTDIR)
-		       : o->to->ops->rename_new(o->to, o->tmp, dest);
+	int rc = there ? (S_ISDIR(st.mode) ? o->to->ops->exchange(o->to, o->tmp, o->dest)
+					   : -LE_NOTDIR)
+		       : o->to->ops->rename_new(o->to, o->tmp, o->dest);
 	if (rc == -LE_EXIST || rc == -LE_NOTDIR)
-		out_fail(o, rc, LEAT_STAGE_USAGE, dest, "it cannot become that");
+		out_fail(o, rc, LEAT_STAGE_USAGE, o->job->o.source, "it cannot become that");
 	TRY(rc);
 	TRY(o->to->ops->syncdir(o->to, dir));
-	return there ? clear(o, false) : 0;
+	TRY(check_published(o));
+	if (!there)
+		return 0;
+	/* Nothing goes but what was there. */
+	TRY(vol_stat(o->to, o->tmp, &old));
+	return old.dev == st.dev && old.ino == st.ino ? clear(o, false) : swapped(o);
 }
 
 static int check_dest(struct outgoing *o)
@@ -485,6 +527,22 @@ static int check_dest(struct outgoing *o)
 	return rc;
 }
 
+/* A name in it is told of by its descriptor from here on: who may write to a directory on the way
+ * leads what is written nowhere else. */
+static int open_parent(struct outgoing *o, const char *dir)
+{
+	const char *dest = o->job->o.source;
+	o->parent_fd = vol_open_made(o->to, dir, (uint32_t)geteuid());
+	if (o->parent_fd == -LE_PERM)
+		return detail_set(&o->job->d, -LE_PERM, dest, UINT64_MAX, "%s", others_link);
+	TRY(o->parent_fd);
+	snprintf(o->tmp, sizeof(o->tmp), "/proc/self/fd/%d%.4000s", o->parent_fd,
+		 strrchr(o->shown, '/'));
+	snprintf(o->dest, sizeof(o->dest), "/proc/self/fd/%d%.4000s", o->parent_fd,
+		 strrchr(dest, '/'));
+	return 0;
+}
+
 static int name_tmp(struct outgoing *o)
 {
 	struct stage_job *job = o->job;
@@ -495,11 +553,32 @@ static int name_tmp(struct outgoing *o)
 		       (checksum64(job->o.source, strlen(job->o.source)) << 1) ^
 		       (checksum64(host, strlen(host)) << 2);
 	parent_of(job->o.source, dir);
-	int n = snprintf(o->tmp, sizeof(o->tmp), "%.4000s%s.leat-out-%016llx", dir,
+	int n = snprintf(o->shown, sizeof(o->shown), "%.4000s%s.leat-out-%016llx", dir,
 			 dir[1] ? "/" : "", (unsigned long long)key);
 	if (n >= 4000)
 		return -LE_NAMETOOLONG;
+	if (!job->io.fs)
+		return open_parent(o, dir);
+	TRY(copy_path(o->shown, o->tmp));
+	TRY(copy_path(o->shown, o->work));
+	TRY(copy_path(job->o.source, o->dest));
 	return vol_mkdirs(o->to, dir);
+}
+
+/* What was made, or found, and no other that has its name by now: all is written below it. */
+static int open_tmp(struct outgoing *o)
+{
+	struct stat st;
+	if (o->parent_fd < 0)
+		return 0;
+	o->tmp_fd = openat(o->parent_fd, strrchr(o->shown, '/') + 1,
+			   O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (o->tmp_fd < 0)
+		return errno == ENOTDIR || errno == ENOENT ? swapped(o) : status_from_errno(errno);
+	if (fstat(o->tmp_fd, &st) < 0)
+		return status_from_errno(errno);
+	snprintf(o->work, sizeof(o->work), "/proc/self/fd/%d", o->tmp_fd);
+	return st.st_uid == geteuid() && !(st.st_mode & 077) ? 0 : swapped(o);
 }
 
 /* This user's alone, from before anything lies there: what somebody else has put there, or was
@@ -515,8 +594,8 @@ static int make_tmp(struct outgoing *o)
 		rc = -LE_NOENT;
 	}
 	if (rc == -LE_NOENT)
-		return o->to->ops->mkdir(o->to, o->tmp, 0700);
-	return rc;
+		rc = o->to->ops->mkdir(o->to, o->tmp, 0700);
+	return rc < 0 ? rc : open_tmp(o);
 }
 
 /* Where the directory is. A link of another user on the way could have been made to lead root to
@@ -527,7 +606,7 @@ static int find_source(struct outgoing *o, char real[PATH_SIZE])
 	if (rc != -LE_PERM)
 		return rc;
 	return detail_set(&o->job->d, rc, o->job->o.to, UINT64_MAX,
-			  "a link of another user is on the way: name the directory itself");
+			  "%s", others_link);
 }
 
 static int look_at_source(struct outgoing *o)
@@ -574,6 +653,10 @@ static int run(struct outgoing *o)
 	/* Two that write the same files at once would undo each other's. */
 	int rc = flock(fd, LOCK_EX | LOCK_NB) < 0 ? -LE_BUSY : stage_out(o);
 	close(fd);
+	if (o->tmp_fd >= 0)
+		close(o->tmp_fd);
+	if (o->parent_fd >= 0)
+		close(o->parent_fd);
 	scan_fini(&o->scan);
 	return rc;
 }
@@ -591,6 +674,7 @@ void stage_out_fiber(void *arg)
 		o->job = job;
 		o->from = job->io.local;
 		o->to = io_source(&job->io);
+		o->parent_fd = o->tmp_fd = -1;
 		rc = run(o);
 	}
 	stage_watch_end(job);

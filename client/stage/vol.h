@@ -121,6 +121,10 @@ static inline int vol_beneath(struct vol *v, const char *dir, struct vol **ret_v
 	return v->ops->beneath ? v->ops->beneath(v, dir, ret_vol) : -LE_NOTSUP;
 }
 int vol_local_beneath(struct env *env, const char *dir, struct vol **ret_vol) CHECK_RESULT;
+/* A local directory, made with its parents where it is not there: a descriptor (O_PATH). By links
+ * of root and of `uid` alone: -LE_PERM for another's, who could lead it elsewhere. v: a local
+ * volume. Yields. */
+int vol_open_made(struct vol *v, const char *dir, uint32_t uid) CHECK_RESULT;
 /* vol_ops.data of a local descriptor, in a call that may block. */
 int vol_seek_data(int fd, uint64_t off, uint64_t *ret_data, uint64_t *ret_hole) CHECK_RESULT;
 void vol_take_stat(const struct stat *from, struct vol_stat *to);

@@ -336,15 +336,21 @@ static const struct vol_ops beneath_ops = {
 	.destroy = beneath_destroy,
 };
 
+/* A directory by a path without links; -1 and errno. */
+static int open_real(const char *dir)
+{
+	const struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
+				     .resolve = RESOLVE_NO_SYMLINKS};
+	return (int)syscall(SYS_openat2, AT_FDCWD, dir, &how, sizeof(how));
+}
+
 int vol_local_beneath(struct env *env, const char *dir, struct vol **ret_vol)
 {
 	struct beneath *b = calloc(1, sizeof(*b));
 	if (!b)
 		return -LE_NOMEM;
 	int n = snprintf(b->dir, sizeof(b->dir), "%s", dir);
-	const struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC,
-				     .resolve = RESOLVE_NO_SYMLINKS};
-	b->fd = (int)syscall(SYS_openat2, AT_FDCWD, dir, &how, sizeof(how));
+	b->fd = open_real(dir);
 	if (n >= (int)sizeof(b->dir) || b->fd < 0) {
 		int rc = b->fd < 0 ? fail() : -LE_NAMETOOLONG;
 		if (b->fd >= 0)
@@ -356,4 +362,42 @@ int vol_local_beneath(struct env *env, const char *dir, struct vol **ret_vol)
 	b->env = env;
 	*ret_vol = &b->vol;
 	return 0;
+}
+
+/* Takes fd's place, or closes it: the directory `name` in it. */
+static int make_in(int fd, const char *name)
+{
+	int next = mkdirat(fd, name, 0755) < 0 && errno != EEXIST ? -1 : 0;
+	if (next == 0)
+		next = openat(fd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int rc = next < 0 ? fail() : next;
+	close(fd);
+	return rc;
+}
+
+int vol_open_made(struct vol *v, const char *dir, uint32_t uid)
+{
+	char have[4096], real[4096], *rest;
+	size_t len = strlen(dir);
+	int rc;
+	if (len >= sizeof(have))
+		return -LE_NAMETOOLONG;
+	memcpy(have, dir, len + 1);
+	/* As much of it as is there. */
+	while ((rc = vol_trusted_path(v, have, uid, real)) == -LE_NOENT && len > 1) {
+		while (len > 1 && have[len - 1] != '/')
+			len--;
+		while (len > 1 && have[len - 1] == '/')
+			len--;
+		have[len] = 0;
+	}
+	TRY(rc);
+	int fd = open_real(real);
+	if (fd < 0)
+		return fail();
+	memcpy(have, dir, strlen(dir) + 1);
+	for (char *name = strtok_r(have + len, "/", &rest); name && fd >= 0;
+	     name = strtok_r(NULL, "/", &rest))
+		fd = strcmp(name, ".") == 0 ? fd : make_in(fd, name);
+	return fd;
 }

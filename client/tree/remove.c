@@ -104,7 +104,8 @@ int tree_remove(struct walk *w, struct side *s, const char *path, const struct t
 	w->what = "cannot remove";
 	if (tree_find_root(w, s, path, &top, name, &a) < 0)
 		return 0;
-	if (name[0] == '.' && !name[1]) {
+	/* By that name what is in it can go, but not it. */
+	if (name[0] == '.' && !name[1] && !(keep && keep->stays(keep->arg, "", S_IFDIR))) {
 		tdir_close(&top.src);
 		return -LE_BUSY;
 	}

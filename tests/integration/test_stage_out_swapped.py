@@ -166,4 +166,58 @@ def test_what_others_have_put_in_the_way_is_not_written_through(c):
         subprocess.run(["rm", "-rf", top + "/shared/out2"], check=True)
 
 
+# As alice: what root writes into her directory, as soon as it is there, is a link instead.
+LEADER = r"""
+import os, sys, time
+hers, target = sys.argv[1:3]
+os.setgid(12001); os.setuid(12001)
+print("ready", flush=True)
+for _ in range(6000):
+    names = [n for n in os.listdir(hers) if n.startswith(".leat-out-")]
+    if names:
+        os.rename(hers + "/" + names[0], hers + "/aside")
+        os.symlink(target, hers + "/" + names[0])
+        break
+    time.sleep(0.01)
+"""
+
+
+def test_root_writes_into_the_directory_of_a_user(c):
+    """alice may take away what is hers to name, and leads root nowhere else."""
+    top = c.dir + "/into"
+    hers, target = top + "/hers", top + "/target"
+    for i in range(12):
+        write("%s/src/f%d" % (top, i), OWN)
+    write(target + "/f0", SECRET)
+    os.mkdir(hers)
+    os.symlink(target, hers + "/link")
+    for path in (hers, hers + "/link"):
+        os.lchown(path, ALICE, ALICE)
+    before = os.lstat(target + "/f0")
+
+    def out(to, *more):
+        return subprocess.run([BUILD + "/leat", "--conf", c.dev + "/conf", "stage", "out",
+                               top + "/src", to, *more], capture_output=True, text=True,
+                              timeout=120)
+
+    r = out(hers + "/plain")
+    assert r.returncode == 0, r
+    assert len(os.listdir(hers + "/plain")) == 12
+    r = out(hers + "/link/out")
+    assert r.returncode == 10 and "a link of another user" in r.stderr, r
+    leader = subprocess.Popen([sys.executable, "-c", LEADER, hers, target],
+                              stdout=subprocess.PIPE, text=True)
+    assert leader.stdout.readline() == "ready\n"
+    r = out(hers + "/out", "--max-rate", "24K")
+    assert leader.wait() == 0
+    assert r.returncode != 0 and "put another in its place" in r.stderr, r
+    assert os.listdir(target) == ["f0"]
+    after = os.lstat(target + "/f0")
+    assert (after.st_mode, after.st_uid, after.st_mtime_ns, after.st_nlink) == \
+        (before.st_mode, before.st_uid, before.st_mtime_ns, before.st_nlink)
+    with open(target + "/f0", "rb") as f:
+        assert f.read() == SECRET
+    assert len(os.listdir(hers + "/aside")) in (0, 12)
+
+
 run_tests(globals())
