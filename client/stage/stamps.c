@@ -13,6 +13,7 @@
 #define MAGIC      0x315054535441454cULL /* "LEATSTP1" */
 #define CLOCK_US   500u
 #define CLOCK_LOOK 200u /* a tick is 10 ms at most */
+#define RUN_GAP    64u  /* files that are written again, so that it is one write */
 
 _Static_assert(sizeof(struct file_stamp) == 24, "no padding: stamps lie in the file as they are");
 
@@ -63,12 +64,16 @@ static int write_all(struct local_store *s)
 	const struct stamps_head head = {MAGIC, s->n_stamps};
 	struct env_file *f;
 	TRY(open_stamps(s, O_RDWR | O_CREAT, &f));
-	int rc = env_file_truncate(f, 0);
-	if (rc == 0)
-		rc = env_file_pwrite(f, s->stamps, s->n_stamps * sizeof(*s->stamps), sizeof(head));
+	/* Another fiber may be quicker, or take stamps meanwhile. */
+	struct file_stamp *copy = malloc(s->n_stamps * sizeof(*copy));
+	int rc = copy ? env_file_truncate(f, 0) : -LE_NOMEM;
+	if (rc == 0) {
+		memcpy(copy, s->stamps, s->n_stamps * sizeof(*copy));
+		rc = env_file_pwrite(f, copy, s->n_stamps * sizeof(*copy), sizeof(head));
+	}
+	free(copy);
 	if (rc == 0)
 		rc = env_file_pwrite(f, &head, sizeof(head), 0);
-	/* Another fiber may have been quicker. */
 	if (rc < 0 || s->stamps_file)
 		env_file_close(f);
 	else
@@ -76,16 +81,39 @@ static int write_all(struct local_store *s)
 	return rc;
 }
 
-/* What cannot be written is only verified again. */
-static void set(struct local_store *s, uint32_t file, const struct file_stamp *t)
+/* Files lo to hi in one piece. Written later than a newer one of another fiber it does no harm: a
+ * stamp that was earned once fits nothing but what it was earned by. */
+static int write_run(struct local_store *s, uint32_t lo, uint32_t hi)
 {
-	if (!s->stamps || file >= s->n_stamps)
-		return;
-	s->stamps[file] = *t;
-	int rc = s->stamps_file ? env_file_pwrite(s->stamps_file, t, sizeof(*t),
-						  sizeof(struct stamps_head) + file * sizeof(*t))
-				: write_all(s);
-	(void)rc;
+	size_t len = (size_t)(hi - lo + 1) * sizeof(*s->stamps);
+	struct file_stamp *copy = malloc(len);
+	if (!copy)
+		return -LE_NOMEM;
+	memcpy(copy, s->stamps + lo, len);
+	int rc = env_file_pwrite(s->stamps_file, copy, len,
+				 sizeof(struct stamps_head) + (uint64_t)lo * sizeof(*copy));
+	free(copy);
+	return rc;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	return (x > y) - (x < y);
+}
+
+/* Those of `files`, few writes for many that lie close to each other. Sorts them. */
+static int write_some(struct local_store *s, uint32_t *files, uint32_t n)
+{
+	if (!s->stamps_file)
+		return write_all(s);
+	qsort(files, n, sizeof(*files), by_number);
+	for (uint32_t i = 0, k = 0; i < n; i = k) {
+		for (k = i + 1; k < n && files[k] - files[k - 1] <= RUN_GAP; k++)
+			;
+		TRY(write_run(s, files[i], files[k - 1]));
+	}
+	return 0;
 }
 
 /* ---- one file ---- */
@@ -130,36 +158,49 @@ static bool is_past(const struct file_stamp *t)
 
 void stamping_add(struct stamping *x, uint32_t file, int fd, bool watched)
 {
-	static const struct file_stamp none;
 	struct stat st;
 	/* Where times are whole seconds a change may not show for as long. */
-	if (!watched || fstat(fd, &st) < 0 || st.st_ctim.tv_nsec == 0) {
+	bool counts = watched && fstat(fd, &st) == 0 && st.st_ctim.tv_nsec != 0;
+	if (!counts)
 		close(fd);
-		set(x->s, file, &none);
-		return;
-	}
 	x->rows[x->n].file = file;
-	x->rows[x->n].fd = fd;
-	x->rows[x->n++].stamp = stamp_of(&st);
+	x->rows[x->n].fd = counts ? fd : -1;
+	x->rows[x->n++].stamp = counts ? stamp_of(&st) : (struct file_stamp){0};
 	if (x->n == STAMPS_AT_ONCE)
 		stamping_end(x);
+}
+
+/* Has the clock moved on, and nobody touched the file? Closes it. */
+static bool still_so(const struct file_stamp *t, int fd)
+{
+	struct stat st;
+	for (uint32_t k = 0; k < CLOCK_LOOK && !is_past(t); k++) {
+		int rc = fiber_sleep_us(CLOCK_US);
+		(void)rc;
+	}
+	bool counts = is_past(t) && fcntl(fd, F_GETLEASE) == F_RDLCK && fstat(fd, &st) == 0 &&
+		      stamp_fits(t, &st);
+	close(fd);
+	return counts;
 }
 
 void stamping_end(struct stamping *x)
 {
 	static const struct file_stamp none;
-	struct stat st;
+	struct local_store *s = x->s;
+	uint32_t files[STAMPS_AT_ONCE], n = 0;
 	for (uint32_t i = 0; i < x->n; i++) {
 		const struct file_stamp *t = &x->rows[i].stamp;
-		int fd = x->rows[i].fd;
-		for (uint32_t k = 0; k < CLOCK_LOOK && !is_past(t); k++) {
-			int rc = fiber_sleep_us(CLOCK_US);
-			(void)rc;
-		}
-		bool counts = is_past(t) && fcntl(fd, F_GETLEASE) == F_RDLCK &&
-			      fstat(fd, &st) == 0 && stamp_fits(t, &st);
-		close(fd);
-		set(x->s, x->rows[i].file, counts ? t : &none);
+		const uint32_t file = x->rows[i].file;
+		bool counts = x->rows[i].fd >= 0 && still_so(t, x->rows[i].fd);
+		if (!s->stamps || file >= s->n_stamps ||
+		    memcmp(&s->stamps[file], counts ? t : &none, sizeof(*t)) == 0)
+			continue;
+		s->stamps[file] = counts ? *t : none;
+		files[n++] = file;
 	}
 	x->n = 0;
+	/* What cannot be written is only verified again. */
+	int rc = n > 0 ? write_some(s, files, n) : 0;
+	(void)rc;
 }

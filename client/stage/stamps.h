@@ -38,7 +38,7 @@ bool stamps_believe(const struct local_store *s, uint32_t file, const struct sta
  * or this file system or process cannot tell. */
 bool stamp_watch(int fd);
 
-/* Files that wait for the clock, with their descriptors. */
+/* Files that wait for the clock, with their descriptors; -1: has no stamp. */
 struct stamping {
 	struct local_store *s;
 	uint32_t n;
