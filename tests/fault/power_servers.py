@@ -16,6 +16,7 @@ import stat
 import subprocess
 import sys
 import threading
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE) + "/lib")
@@ -212,6 +213,19 @@ def run(fs, ops, conf=None):
 
 # --- the verification -----------------------------------------------------------------------------
 
+def contents(path):
+    """All bytes, as many as stat tells. A truncation that was cut short ends after the restart: one
+    that does so between stat and read shows two sizes, and then one."""
+    for _ in range(50):
+        size = os.lstat(path).st_size
+        with open(path, "rb") as src:
+            data = src.read()
+        if len(data) == size:
+            return data
+        time.sleep(0.2)
+    raise AssertionError("%s: stat tells %d bytes, read gives %d" % (path, size, len(data)))
+
+
 def snapshot(folder):
     found = {}
     for name in os.listdir(folder):
@@ -223,9 +237,7 @@ def snapshot(folder):
             found[name] = ("link", os.readlink(path))
         else:
             f = File(stat.S_IMODE(st.st_mode))
-            with open(path, "rb") as src:
-                f.data = src.read()
-            assert len(f.data) == st.st_size, (name, st.st_size, len(f.data))
+            f.data = contents(path)
             f.xattrs = {x: os.getxattr(path, x) for x in os.listxattr(path)}
             f.ino, f.nlink = st.st_ino, st.st_nlink
             found[name] = f
