@@ -4,6 +4,7 @@
  * answer.
  */
 #include "client/io.h"
+#include "client/kept.h"
 #include "client/retry.h"
 #include "client/session.h"
 #include "client/stripe.h"
@@ -182,7 +183,8 @@ static int show_end(struct ll_file *f)
 	return rc;
 }
 
-/* Asks for a place as long as a cut has overtaken the answer; see io_cut. p: what it had. */
+/* Asks for a place as long as a cut has overtaken the answer; see io_cut. p: what it had. What a
+ * former process was given is only that: it may have written there, and answered a cut since. */
 static int reserve_append(struct ll_file *f, uint64_t len, struct place *p)
 {
 	struct idata *d = f->d;
@@ -196,8 +198,12 @@ static int reserve_append(struct ll_file *f, uint64_t len, struct place *p)
 					     .len = len,
 					     .had_end = p->end,
 					     .had_cuts = p->cuts,
+					     .had_there = p->end != 0 && d->placed_there,
 					     .had_lost = p->lost};
 
+		/* A next process would repeat the first of these, and take its answer for good. */
+		if (p->end != 0 && !d->placed_there)
+			kept_void(f->c);
 		TRY(show_end(f));
 		req.size = d->size;
 		d->append_req = &req;
@@ -210,7 +216,9 @@ static int reserve_append(struct ll_file *f, uint64_t len, struct place *p)
 		if (p->lost || rep.off + len != p->end)
 			d->placed_there = false;
 		*p = (struct place){rep.off, rep.off + len, rep.cuts, false};
-		if (call.session == f->c->session &&
+		if (kept_repeated(f->c))
+			d->placed_there = true;
+		else if (call.session == f->c->session &&
 		    (rep.change > d->placed_void || FAULT(CLIENT_STALE_PLACE)))
 			break;
 		rc = -LE_IO; /* it is cut again and again */
@@ -405,7 +413,7 @@ static int64_t write_end(struct ll_file *f, const struct slot_vec *vec, uint32_t
 	int rc;
 
 	TRY(wb_throttle(d, f->c->slots));
-	if (how != 0)
+	if (how != 0 && !kept_has_former(f->c, OP_mds_append))
 		TRY(find_end(f, len, &off));
 	if (d->appending) {
 		rc = append_behind(f, off, vec, n, &taken);

@@ -117,6 +117,7 @@ static void number_give(struct ll_request *r)
 	c->kept->calls[r->slot].unique = 0;
 	seq_give(&c->mds_seqs, (uint32_t)r->slot);
 	r->slot = -1;
+	r->repeats = false;
 	c->n_held--;
 	turnq_wake(&c->held_turn);
 }
@@ -146,6 +147,23 @@ static int former_slot(const struct ll_kept *k, uint64_t unique, uint16_t op)
 		    k->calls[i].generation != k->generation)
 			return i;
 	return -1;
+}
+
+bool kept_has_former(const struct client *c, uint16_t op)
+{
+	const struct ll_request *r = c->kept != NULL ? fiber_local() : NULL;
+
+	return r != NULL && r->slot < 0 && former_slot(c->kept, r->unique, op) >= 0;
+}
+
+bool kept_repeated(const struct client *c)
+{
+	struct ll_request *r = c->kept != NULL ? fiber_local() : NULL;
+	bool repeated = r != NULL && r->repeats;
+
+	if (repeated)
+		r->repeats = false;
+	return repeated;
 }
 
 /* The others are for what requests still need that have one already. */
@@ -193,6 +211,7 @@ int kept_take(struct client *c, uint16_t op, const void *req, uint64_t deadline_
 	if (r->slot >= 0) {
 		c->kept->calls[r->slot].generation = c->kept->generation;
 		c->n_held++;
+		r->repeats = true;
 	} else {
 		rc = take_new(c, r, op, deadline_us);
 		if (rc < 0)

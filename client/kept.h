@@ -30,9 +30,13 @@ int kept_take(struct client *c, uint16_t op, const void *req, uint64_t deadline_
 void kept_give(struct client *c, uint32_t slot);
 /* Would it be another change if it were made twice? */
 bool kept_must_be_once(uint16_t op, const void *req);
-/* The change that this request has kept a number for was refused, and has changed nothing: the next
- * one of the request may keep its number. */
+/* The change that this request has kept a number for was refused, and has changed nothing, or means
+ * nothing any more: the next one of the request may keep its number. */
 void kept_void(struct client *c);
+/* Has a former process asked for such a change, for this request, which has not yet? */
+bool kept_has_former(const struct client *c, uint16_t op);
+/* Once: what this request has asked for is what a former process had asked for. */
+bool kept_repeated(const struct client *c);
 
 /* Bytes are accepted from a program now, without a yield, to be written behind. False: there is no
  * room to note that, so they must not be. */

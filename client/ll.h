@@ -85,6 +85,7 @@ struct ll_request {
 	struct client *c;
 	uint64_t unique;
 	int slot;
+	bool repeats; /* its slot has a number that a former process gave to the change */
 	struct fiber *waiting; /* while it asks for a change that may be withdrawn; else NULL */
 	bool withdrawn;
 	bool changed; /* something */

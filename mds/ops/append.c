@@ -61,6 +61,8 @@ static int append_txn(struct op *op, const void *vin, void *vout)
 	 * Clients open it again in a new session before they ask for one, if they may. */
 	if (o == NULL || o->n_write == 0)
 		return -LE_BADF;
+	if (a->in->had_there && !had_place(a, old))
+		return -LE_EXIST;
 	if (must_ask(op, a, old)) {
 		a->layout = old->attr.layout;
 		return -LE_BUSY;

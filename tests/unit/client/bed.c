@@ -122,12 +122,17 @@ static int on_reclaim(struct rpc_req *r, const void *in, void *out)
 
 static int on_append(struct rpc_req *r, const void *in, void *out)
 {
-	(void)r;
 	/* Not open in that session. */
 	if (bed.session != SESSION && bed.n_opens == 0)
 		return -LE_BADF;
 	assert_true(bed.n_appends < ARRAY_SIZE(bed.told));
 	bed.asked = *(const struct mds_append_req *)in;
+	bed.asked_slot = r->hdr.slot;
+	bed.asked_seq = r->hdr.seq;
+	if (bed.asked.had_there && bed.had_status < 0) {
+		bed.n_appends++;
+		return bed.had_status;
+	}
 	if (bed.asked.had_lost)
 		bed.place = bed.next_place;
 	bed.told[bed.n_appends++] = ((const struct mds_append_req *)in)->size;
@@ -135,7 +140,8 @@ static int on_append(struct rpc_req *r, const void *in, void *out)
 		bed.session++;
 		return -LE_SESSION_GONE;
 	}
-	*(struct mds_append_rep *)out = (struct mds_append_rep){.off = bed.place, .change = 1};
+	*(struct mds_append_rep *)out = (struct mds_append_rep){.off = bed.place,
+								.change = ++bed.change};
 	return 0;
 }
 

@@ -79,7 +79,11 @@ extern struct bed {
 	/* the place that an append is given; the end that each has told; the first of them ends the
 	 * session instead */
 	uint64_t place, next_place, told[4];
-	struct mds_append_req asked; /* last */
+	struct mds_append_req asked; /* last, with that number */
+	uint32_t asked_slot;
+	uint64_t asked_seq;
+	int had_status; /* of who has to get the same place again */
+	uint64_t change; /* with which places are given */
 	uint32_t n_appends;
 	bool append_ends_session;
 	struct rpc_peer *peer;

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "client/kept.h"
 #include "client/session.h"
 #include "common/rt/loop.h"
 
@@ -289,6 +290,128 @@ static void session_ends_and_it_may_be_there(void)
 	close_it(f);
 }
 
+/* Serves a request of the kernel, number 7; repeats: for which the process before has asked for a
+ * place, with a number that is returned. */
+static struct ll_kept memory;
+static struct ll_request request;
+
+static uint64_t serve_kept(bool repeats)
+{
+	struct client *c = bed.client;
+	const uint64_t seq = 5;
+
+	memset(&memory, 0, sizeof(memory));
+	memory.generation = 2;
+	if (repeats)
+		memory.calls[3] = (struct ll_kept_call){
+			.unique = 7, .seq = seq, .generation = 1, .op = OP_mds_append};
+	c->kept = &memory;
+	kept_reserve(c);
+	ll_request_begin(&request, c, 7);
+	return seq;
+}
+
+static void serve_end(void)
+{
+	ll_request_end(&request);
+	bed.client->kept = NULL;
+}
+
+/* The number of the last question is what a next process will repeat. */
+static bool keeps_last(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < LL_KEPT_CALLS; i++)
+		n += memory.calls[i].unique == 7;
+	return n == 1 && memory.calls[bed.asked_slot].unique == 7 &&
+	       memory.calls[bed.asked_slot].seq == bed.asked_seq;
+}
+
+/* Though it alone knows where the file ends, and might gather. */
+static void former_place_is_asked_about(void)
+{
+	struct ll_file *f = open_to_append(0);
+
+	map_head(bed.client, &f->inode->attr.layout, 0)->grant = 1 << 20;
+	(void)serve_kept(true);
+	append_record(f);
+	assert_int_equal(bed.n_appends, 2);
+	assert_int_equal(bed.asked.had_end, PLACE + 6);
+	assert_int_equal(bed.asked.had_there, 1);
+	assert_int_equal(bed.oss[0].n_writes, 1);
+	assert_int_equal(bed.oss[0].last_off, PLACE);
+	serve_end();
+	close_it(f);
+}
+
+static void former_place_keeps_its_number(void)
+{
+	struct ll_file *f = open_to_append(O_SYNC);
+	uint64_t seq = serve_kept(true);
+
+	append_record(f);
+	assert_int_equal(memory.calls[3].unique, 7);
+	assert_int_equal(memory.calls[3].seq, seq);
+	serve_end();
+	close_it(f);
+}
+
+/* It was cut since: what the former process had said about its place is not known. */
+static void former_place_is_void(void)
+{
+	struct ll_file *f = open_to_append(O_SYNC);
+
+	bed.had_status = -LE_EXIST;
+	(void)serve_kept(true);
+	assert_int_equal(ll_pwrite(f, "record", 6, 0), -LE_IO);
+	assert_int_equal(bed.n_appends, 2);
+	assert_int_equal(bed.oss[0].n_writes, 0);
+	serve_end();
+	close_it(f);
+}
+
+/* What was overwritten may be the record. */
+static void former_place_is_taken(void)
+{
+	struct ll_file *f = open_to_append(O_SYNC);
+
+	plan(1, -LE_EXIST, 0, 0);
+	(void)serve_kept(true);
+	assert_int_equal(ll_pwrite(f, "record", 6, 0), -LE_IO);
+	assert_int_equal(bed.n_appends, 2);
+	assert_int_equal(bed.oss[0].n_writes, 1);
+	serve_end();
+	close_it(f);
+}
+
+static void void_place_is_not_kept(void)
+{
+	struct ll_file *f = open_to_append(O_SYNC);
+
+	f->d->placed_void = 1;
+	(void)serve_kept(false);
+	append_record(f);
+	assert_int_equal(bed.n_appends, 2);
+	assert_int_equal(bed.asked.had_there, 0);
+	assert_true(keeps_last());
+	serve_end();
+	close_it(f);
+}
+
+static void lost_place_is_not_kept(void)
+{
+	struct ll_file *f = open_to_append(O_SYNC);
+
+	plan(1, -LE_EXIST, 0, 0);
+	(void)serve_kept(false);
+	append_record(f);
+	assert_int_equal(bed.n_appends, 2);
+	assert_true(keeps_last());
+	serve_end();
+	close_it(f);
+}
+
 /* A write of which nobody knows whether it was made, and then its capability has run out. */
 static void capability_runs_out(void)
 {
@@ -386,6 +509,12 @@ TEST(what_is_hidden_is_not_told_as_shared, server_restarts_and_it_was_shared)
 TEST(an_append_does_not_go_over_what_others_wrote_at_its_place, place_is_taken)
 TEST(nor_in_another_session, session_ends_before_it_is_taken)
 TEST(one_that_may_be_there_already_fails_rather, session_ends_and_it_may_be_there)
+TEST(the_place_that_a_former_process_had_is_asked_about, former_place_is_asked_about)
+TEST(and_may_be_by_the_process_after_this_one, former_place_keeps_its_number)
+TEST(an_append_whose_former_place_was_cut_fails, former_place_is_void)
+TEST(and_one_whose_former_place_was_overwritten, former_place_is_taken)
+TEST(a_process_that_comes_later_does_not_repeat_a_void_place, void_place_is_not_kept)
+TEST(nor_a_lost_one, lost_place_is_not_kept)
 TEST(a_write_whose_capability_has_run_out_keeps_its_number, capability_runs_out)
 TEST(a_shared_file_grows_from_its_end_on, parts_come_in_order)
 TEST(not_by_its_second_part_alone, the_first_part_fails)
@@ -405,6 +534,12 @@ int main(void)
 		cmocka_unit_test(an_append_does_not_go_over_what_others_wrote_at_its_place),
 		cmocka_unit_test(nor_in_another_session),
 		cmocka_unit_test(one_that_may_be_there_already_fails_rather),
+		cmocka_unit_test(the_place_that_a_former_process_had_is_asked_about),
+		cmocka_unit_test(and_may_be_by_the_process_after_this_one),
+		cmocka_unit_test(an_append_whose_former_place_was_cut_fails),
+		cmocka_unit_test(and_one_whose_former_place_was_overwritten),
+		cmocka_unit_test(a_process_that_comes_later_does_not_repeat_a_void_place),
+		cmocka_unit_test(nor_a_lost_one),
 		cmocka_unit_test(a_write_whose_capability_has_run_out_keeps_its_number),
 		cmocka_unit_test(a_shared_file_grows_from_its_end_on),
 		cmocka_unit_test(not_by_its_second_part_alone),

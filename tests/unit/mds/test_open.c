@@ -340,8 +340,10 @@ static void former_place_body(struct fx *f)
 	assert_int_equal(append(f, a.ino, 10, 0), 110);
 	q.had_end = p.off + 10;
 	q.had_cuts = p.cuts;
+	q.had_there = 1;
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), 0);
 	assert_int_equal(again.off, 100);
+	q.had_there = 0;
 	assert_int_equal(append(f, a.ino, 10, 0), 120); /* what was given meanwhile stays given */
 	q.had_end = 1000;				/* never given */
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), 0);
@@ -351,6 +353,9 @@ static void former_place_body(struct fx *f)
 	assert_int_equal(fx_truncate(f, a.ino, 50), 0);
 	q.had_end = p.off + 10;
 	f->stat.size = 50;
+	q.had_there = 1;
+	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), -LE_EXIST);
+	q.had_there = 0;
 	assert_int_equal(fx_call(f, OP_mds_append, &q, &again), 0);
 	assert_int_equal(again.off, 50);
 }

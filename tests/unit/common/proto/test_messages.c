@@ -71,9 +71,10 @@ static void test_golden_bytes(void **state)
 	       "0a000000" "31302e312e322e333a37");
 	GOLDEN(mds_peer_rights_rep, V(.less = PEER_READS_LESS | PEER_WRITES_LESS), "03000000");
 	GOLDEN(mds_append_req,
-	       V(.ino = { 2 }, .len = 3, .size = 4, .had_end = 5, .had_cuts = 6, .had_lost = 1),
+	       V(.ino = { 2 }, .len = 3, .size = 4, .had_end = 5, .had_cuts = 6,
+		 .had_there = 7, .had_lost = 1),
 	       "0200000000000000" "0300000000000000" "0400000000000000" "0500000000000000"
-	       "06000000" "01");
+	       "06000000" "07" "01");
 	GOLDEN(mds_fsck_page_req,
 	       V(.snapshot = 7, .kind = FSCK_ENTRIES, .from = bytes_of("D\0", 2), .max = 5),
 	       "0700000000000000" "02000000" "02000000" "4400" "05000000");
