@@ -31,6 +31,9 @@ struct hedge_run {
 	struct oss_read_req req;
 	bool won;
 	uint32_t block_size, len, hole;
+	uint64_t chunk_at;
+	struct block_sums sums;
+	uint64_t sum[LL_IO_MAX / LEAT_BLOCK_SIZE_MIN + 1]; /* what sums has */
 };
 
 /* ---- how long is too long ---- */
@@ -100,6 +103,7 @@ static int ask(struct hedge_run *r, struct target *t)
 	TRY(target_connect(t));
 	TRY(target_await_up(t, r->deadline_us));
 	TRY(target_connect(t));
+	block_sums_clear(&r->sums, r->chunk_at + r->req.off, r->req.len);
 	flight_begin(r->chain, &f, t, false);
 	rc = flight_end(&f, rpc_call(t->rpc, &call));
 	if (rc >= 0) {
@@ -111,6 +115,8 @@ static int ask(struct hedge_run *r, struct target *t)
 			.bulk_len = call.ret_bulk_len,
 			.data = r->slot->data,
 			.scratch = r->c->block,
+			.sums = &r->sums,
+			.chunk_at = r->chunk_at,
 		};
 
 		rc = pieces_open(&in, &r->len);
@@ -187,6 +193,11 @@ static void fired(struct timer *timer)
 		.deadline_us = client_deadline(c),
 		.req = *h->req,
 		.block_size = h->block_size,
+		.chunk_at = h->chunk_at,
+		.sums = {.block = h->block_size,
+			 .n = ARRAY_SIZE(r->sum),
+			 .first = (h->chunk_at + h->req->off) / h->block_size,
+			 .sum = r->sum},
 	};
 	route_failed(&r->route, false);
 	if (r->slot == NULL || client_bg_spawn(c, "hedge", run_fiber, r) < 0) {
@@ -219,6 +230,7 @@ static void take(struct hedge *h, uint8_t *data, uint32_t *ret_len)
 	payload_copy(data, r->slot->data, r->len);
 	*ret_len = r->len;
 	h->hole = r->hole;
+	block_sums_copy(h->sums, &r->sums, r->chunk_at + r->req.off, r->req.len);
 	r->first->slow_until_us = now + SLOW_FACTOR * (now - h->start_us);
 	h->c->stats.hedges_won++;
 }

@@ -43,13 +43,15 @@ struct hedge {
 	const struct rpc_call *call;    /* the same */
 	const struct route *route;      /* who that is */
 	uint32_t block_size;
+	uint64_t chunk_at;       /* where in the file the chunk begins */
+	struct block_sums *sums; /* noted of what hedge_end brings; NULL: not wanted */
 	uint64_t start_us;
 	uint32_t hole;         /* of the bytes that hedge_end brings: pieces_hole */
 	struct hedge_run *run; /* the second request, NULL: none yet or without success */
 	bool kicked;           /* the second has won, and so the first one's wait was interrupted */
 };
 
-/* req, call, route and c are set. */
+/* req, call, route, c and what says how the file is cut are set. */
 void hedge_begin(struct hedge *h);
 /*
  * The first request has ended with *status. True: the second one was better; its bytes, verified,

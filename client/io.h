@@ -70,12 +70,15 @@ int io_call(struct idata *d, uint64_t idx, struct rpc_call *call, struct io_auth
 
 /* The number by which this client spreads its reads of a chunk over the members. */
 uint64_t io_spread(const struct client *c, struct ino ino, uint64_t idx);
-/* Fills len bytes at at of the slot with [off, off + len) of the file, all chunks at once;
- * verified, holes and what lies behind the chunks' ends as zeros. leases: taken of these chunks, or
- * NULL. Yields. */
+/* Fills the part of a slot with what the file has from off on, all chunks at once; verified, holes
+ * and what lies behind the chunks' ends as zeros. leases: taken of these chunks, or NULL. sums:
+ * noted of the blocks, or NULL. Yields. */
 struct ll_chunk_leases;
-int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot, uint32_t at,
-	     struct ll_chunk_leases *leases) CHECK_RESULT;
+int io_fetch(struct idata *d, uint64_t off, const struct slot_vec *to,
+	     struct ll_chunk_leases *leases, struct block_sums *sums) CHECK_RESULT;
+/* As ll_pread, and notes what is known of the blocks' checksums (NULL: not wanted). Yields. */
+int64_t io_pread(struct ll_file *f, void *buf, uint64_t len, uint64_t off,
+		 struct block_sums *sums) CHECK_RESULT;
 
 /* The file's size as of now, or that it has at least `enough`: asked for, unless there is a lease
  * or it is sealed. Yields. */

@@ -16,8 +16,10 @@
 struct fetch_part {
 	struct idata *d;
 	struct stripe_part part;
+	uint64_t chunk_at; /* where in the file the chunk begins */
 	struct slot_vec to;
 	struct ll_chunk_leases *leases; /* NULL: none is taken */
+	struct block_sums *sums;        /* NULL: not wanted */
 	struct route route;
 	int status;
 };
@@ -25,7 +27,7 @@ struct fetch_part {
 /* at: as pieces_hole says. */
 static void note_hole(const struct fetch_part *p, uint32_t at)
 {
-	uint64_t off = p->part.idx * p->d->inode->attr.layout.chunk_size + p->part.off + at;
+	uint64_t off = p->chunk_at + p->part.off + at;
 
 	if (at == p->part.len)
 		return;
@@ -46,6 +48,8 @@ static int fetch_check(struct fetch_part *p, const struct oss_read_rep *rep, uin
 		.bulk_len = bulk_len,
 		.data = p->to.slot->data + p->to.off,
 		.scratch = p->d->c->block,
+		.sums = p->sums,
+		.chunk_at = p->chunk_at,
 	};
 	uint32_t len = 0;
 
@@ -57,7 +61,7 @@ static int fetch_check(struct fetch_part *p, const struct oss_read_rep *rep, uin
 
 static void note_end(const struct fetch_part *p, uint32_t end)
 {
-	uint64_t at = p->part.idx * p->d->inode->attr.layout.chunk_size + end;
+	uint64_t at = p->chunk_at + end;
 
 	if (end > 0 && at > p->leases->stored_end)
 		p->leases->stored_end = at;
@@ -96,6 +100,8 @@ static int fetch_once(struct fetch_part *p, uint32_t flags)
 		.call = &call,
 		.route = &p->route,
 		.block_size = chunk_block_size(p->d->inode->attr.layout.chunk_size),
+		.chunk_at = p->chunk_at,
+		.sums = p->sums,
 	};
 	uint8_t *data = p->to.slot->data + p->to.off;
 	uint32_t len;
@@ -139,8 +145,8 @@ static void fetch_part(void *arg)
 	p->status = -LE_IO;
 }
 
-int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot, uint32_t at,
-	     struct ll_chunk_leases *leases)
+int io_fetch(struct idata *d, uint64_t off, const struct slot_vec *to,
+	     struct ll_chunk_leases *leases, struct block_sums *sums)
 {
 	struct stripe_part cut[FETCH_PARTS];
 	struct fetch_part parts[FETCH_PARTS];
@@ -149,15 +155,18 @@ int io_fetch(struct idata *d, uint64_t off, uint32_t len, struct slot *slot, uin
 
 	if (d->inode->attr.layout.chunk_size < LEAT_CHUNK_SIZE_MIN)
 		return -LE_IO;
-	n = stripe_cut(d->inode->attr.layout.chunk_size, off, len, cut, FETCH_PARTS, &covered);
-	if (covered != len)
+	n = stripe_cut(d->inode->attr.layout.chunk_size, off, to->len, cut, FETCH_PARTS,
+		       &covered);
+	if (covered != to->len)
 		return -LE_INVAL;
 	for (uint32_t i = 0; i < n; i++) {
 		parts[i] = (struct fetch_part){
 			.d = d,
 			.part = cut[i],
-			.to = {slot, at + (uint32_t)cut[i].at, cut[i].len},
+			.chunk_at = off + cut[i].at - cut[i].off,
+			.to = {to->slot, to->off + (uint32_t)cut[i].at, cut[i].len},
 			.leases = leases,
+			.sums = sums,
 		};
 		if (leases != NULL)
 			chunk_leases_add(leases, cut[i].idx);
@@ -190,18 +199,19 @@ static int get_slot(struct client *c, uint32_t len, struct slot **ret_slot)
 }
 
 static int read_direct(struct idata *d, uint64_t off, uint32_t len,
-		       struct ll_chunk_leases *leases, struct ll_data *data)
+		       struct ll_chunk_leases *leases, struct ll_data *data,
+		       struct block_sums *sums)
 {
-	struct slot *s;
+	struct slot_vec to = {NULL, 0, len};
 	int rc;
 
-	TRY(get_slot(d->c, len, &s));
-	rc = io_fetch(d, off, len, s, 0, leases);
+	TRY(get_slot(d->c, len, &to.slot));
+	rc = io_fetch(d, off, &to, leases, sums);
 	if (rc < 0) {
-		slot_unref(s);
+		slot_unref(to.slot);
 		return rc;
 	}
-	data->vec[data->n++] = (struct slot_vec){s, 0, len};
+	data->vec[data->n++] = to;
 	data->len += len;
 	return 0;
 }
@@ -233,21 +243,22 @@ static bool reads_ahead(const struct ll_file *f)
 }
 
 static int read_parts(struct ll_file *f, uint64_t off, uint32_t len,
-		      struct ll_chunk_leases *leases, struct ll_data *data)
+		      struct ll_chunk_leases *leases, struct ll_data *data, struct block_sums *sums)
 {
 	bool ahead = leases == NULL && reads_ahead(f);
 	int rc = 0;
 
+	block_sums_clear(sums, off, len);
 	data->n = 0;
 	data->len = 0;
 	while (data->len < len && rc >= 0) {
 		uint32_t left = len - (uint32_t)data->len;
 		uint64_t at = off + data->len;
 
-		rc = ahead ? ra_take(f->d, at, left, data) : 0;
+		rc = ahead ? ra_take(f->d, at, left, data, sums) : 0;
 		if (rc == 0)
 			rc = read_direct(f->d, at, ahead ? ra_gap(f->d, at, left) : left, leases,
-					 data);
+					 data, sums);
 	}
 	if (rc < 0)
 		ll_data_release(data);
@@ -257,7 +268,7 @@ static int read_parts(struct ll_file *f, uint64_t off, uint32_t len,
 /* What this client has written itself is seen, also when a server dies that had only accepted it:
  * then the read is repeated after the write has been. */
 static int read_own(struct ll_file *f, uint64_t off, uint32_t len, struct ll_chunk_leases *leases,
-		    struct ll_data *data)
+		    struct ll_data *data, struct block_sums *sums)
 {
 	for (;;) {
 		uint64_t seen;
@@ -266,7 +277,7 @@ static int read_own(struct ll_file *f, uint64_t off, uint32_t len, struct ll_chu
 		TRY(wb_show_range(f->d, off, len));
 		own = wb_pending(f->d, off, len);
 		seen = f->c->n_retracted;
-		TRY(read_parts(f, off, len, leases, data));
+		TRY(read_parts(f, off, len, leases, data, sums));
 		if (!own || seen == f->c->n_retracted)
 			return 0;
 		ll_data_release(data);
@@ -358,7 +369,8 @@ bool ll_past_pages(const struct ll_file *f)
 	return f->direct && f->d->read_buffered;
 }
 
-static int read_whole(struct ll_file *f, uint64_t off, uint32_t most, struct ll_data *data)
+static int read_whole(struct ll_file *f, uint64_t off, uint32_t most, struct ll_data *data,
+		      struct block_sums *sums)
 {
 	struct attempt a = {.f = f};
 	uint32_t len;
@@ -370,7 +382,7 @@ static int read_whole(struct ll_file *f, uint64_t off, uint32_t most, struct ll_
 		data->n = 0;
 		data->len = 0;
 		TRY(read_begin(f, off, &len));
-		TRY(len > 0 ? read_own(f, off, len, NULL, data) : 0);
+		TRY(len > 0 ? read_own(f, off, len, NULL, data, sums) : 0);
 		rc = attempt_end(&a);
 		if (rc != 0)
 			ll_data_release(data);
@@ -378,19 +390,25 @@ static int read_whole(struct ll_file *f, uint64_t off, uint32_t most, struct ll_
 	return rc;
 }
 
-int ll_read(struct ll_file *file, uint64_t off, uint32_t len, struct ll_data *ret_data)
+static int read_slots(struct ll_file *file, uint64_t off, uint32_t len, struct ll_data *ret_data,
+		      struct block_sums *sums)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	struct ll_data data;
 
 	TRY(check_read(f, off, len));
-	TRY(read_whole(f, off, len, &data));
+	TRY(read_whole(f, off, len, &data, sums));
 	f->c->stats.read_ops++;
 	f->c->stats.read_bytes += data.len;
 	ret_data->n = data.n;
 	ret_data->len = data.len;
 	memcpy(ret_data->vec, data.vec, data.n * sizeof(data.vec[0]));
 	return 0;
+}
+
+int ll_read(struct ll_file *f, uint64_t off, uint32_t len, struct ll_data *ret_data)
+{
+	return read_slots(f, off, len, ret_data, NULL);
 }
 
 /* Of what was asked for only so much is there. */
@@ -425,7 +443,7 @@ static int read_under(struct ll_file *f, uint64_t off, uint32_t len, struct ll_c
 	uint64_t size;
 
 	TRY(io_read_size(f, off + len, &size));
-	TRY(read_own(f, off, len, leases, data));
+	TRY(read_own(f, off, len, leases, data, NULL));
 	size = reaches(leases, size);
 	cut_data(data, size > off ? size - off : 0);
 	return 0;
@@ -501,11 +519,13 @@ bool io_lands(const struct client *c, const void *base, uint64_t len)
 }
 
 /* As read_parts, but what is not prefetched is received where the caller wants it. */
-static int read_parts_into(struct ll_file *f, uint64_t off, uint32_t len, uint8_t *to)
+static int read_parts_into(struct ll_file *f, uint64_t off, uint32_t len, uint8_t *to,
+			   struct block_sums *sums)
 {
 	bool ahead = reads_ahead(f);
 	uint32_t done = 0;
 
+	block_sums_clear(sums, off, len);
 	while (done < len) {
 		struct ll_data data;
 		uint32_t left = len - done;
@@ -513,7 +533,7 @@ static int read_parts_into(struct ll_file *f, uint64_t off, uint32_t len, uint8_
 
 		data.n = 0;
 		data.len = 0;
-		TRY(ahead ? ra_take(f->d, at, left, &data) : 0);
+		TRY(ahead ? ra_take(f->d, at, left, &data, sums) : 0);
 		if (data.len > 0) {
 			vec_copy_out(data.vec, data.n, to + done);
 			done += (uint32_t)data.len;
@@ -523,15 +543,17 @@ static int read_parts_into(struct ll_file *f, uint64_t off, uint32_t len, uint8_
 		uint32_t part = ahead ? ra_gap(f->d, at, left) : left;
 		/* Only held while the rpc lasts, so that nobody counts its references. */
 		struct slot lent = {.data = to + done, .size = part, .refs = 1};
+		const struct slot_vec vec = {&lent, 0, part};
 
-		TRY(io_fetch(f->d, at, part, &lent, 0, NULL));
+		TRY(io_fetch(f->d, at, &vec, NULL, sums));
 		ASSERT(lent.refs == 1);
 		done += part;
 	}
 	return 0;
 }
 
-static int read_own_into(struct ll_file *f, uint64_t off, uint32_t len, uint8_t *to)
+static int read_own_into(struct ll_file *f, uint64_t off, uint32_t len, uint8_t *to,
+			 struct block_sums *sums)
 {
 	for (;;) {
 		uint64_t seen;
@@ -540,14 +562,15 @@ static int read_own_into(struct ll_file *f, uint64_t off, uint32_t len, uint8_t 
 		TRY(wb_show_range(f->d, off, len));
 		own = wb_pending(f->d, off, len);
 		seen = f->c->n_retracted;
-		TRY(read_parts_into(f, off, len, to));
+		TRY(read_parts_into(f, off, len, to, sums));
 		if (!own || seen == f->c->n_retracted)
 			return 0;
 	}
 }
 
 /* As ll_read: how many bytes, or a status. */
-static int64_t read_into(struct ll_file *file, uint64_t off, uint32_t most, uint8_t *to)
+static int64_t read_into(struct ll_file *file, uint64_t off, uint32_t most, uint8_t *to,
+			 struct block_sums *sums)
 {
 	struct ll_file *f = CAST_OBJ(file, struct ll_file, LL_FILE_MAGIC);
 	struct attempt a = {.f = f};
@@ -559,7 +582,7 @@ static int64_t read_into(struct ll_file *file, uint64_t off, uint32_t most, uint
 		attempt_begin(&a);
 		len = most;
 		TRY(read_begin(f, off, &len));
-		TRY(len > 0 ? read_own_into(f, off, len, to) : 0);
+		TRY(len > 0 ? read_own_into(f, off, len, to, sums) : 0);
 		rc = attempt_end(&a);
 	} while (rc > 0);
 	TRY(rc);
@@ -573,6 +596,7 @@ struct pread_part {
 	uint8_t *to;
 	uint64_t off;
 	uint32_t len;
+	struct block_sums *sums;
 	int64_t done; /* bytes or a status */
 };
 
@@ -583,12 +607,12 @@ static void pread_part(void *arg)
 	int rc;
 
 	if (io_lands(p->f->c, p->to, p->len)) {
-		p->done = read_into(p->f, p->off, p->len, p->to);
+		p->done = read_into(p->f, p->off, p->len, p->to, p->sums);
 		/* Else there is a device now that was not there when it was asked. */
 		if (p->done != -LE_NOTSUP)
 			return;
 	}
-	rc = ll_read(p->f, p->off, p->len, &data);
+	rc = read_slots(p->f, p->off, p->len, &data, p->sums);
 	p->done = rc;
 	if (rc < 0)
 		return;
@@ -597,7 +621,7 @@ static void pread_part(void *arg)
 	ll_data_release(&data);
 }
 
-int64_t ll_pread(struct ll_file *f, void *buf, uint64_t len, uint64_t off)
+int64_t io_pread(struct ll_file *f, void *buf, uint64_t len, uint64_t off, struct block_sums *sums)
 {
 	struct pread_part parts[PREAD_WIDTH];
 	uint64_t done = 0;
@@ -611,8 +635,8 @@ int64_t ll_pread(struct ll_file *f, void *buf, uint64_t len, uint64_t off)
 			uint64_t room = LL_IO_MAX - (off + at) % LL_IO_MAX;
 			uint64_t take = len - at < room ? len - at : room;
 
-			parts[n] = (struct pread_part){f, (uint8_t *)buf + at, off + at,
-						       (uint32_t)take, 0};
+			parts[n] = (struct pread_part){f,    (uint8_t *)buf + at, off + at,
+						       (uint32_t)take, sums, 0};
 			at += take;
 		}
 		if (n == 1)
@@ -628,4 +652,9 @@ int64_t ll_pread(struct ll_file *f, void *buf, uint64_t len, uint64_t off)
 		}
 	}
 	return (int64_t)done;
+}
+
+int64_t ll_pread(struct ll_file *f, void *buf, uint64_t len, uint64_t off)
+{
+	return io_pread(f, buf, len, off, NULL);
 }

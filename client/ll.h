@@ -262,13 +262,16 @@ bool ll_past_pages(const struct ll_file *f);
 int64_t ll_pread(struct ll_file *f, void *buf, uint64_t len, uint64_t off) CHECK_RESULT;
 
 /* Many reads at once, of one file or several: small ones that the same server answers go in one
- * request. done: as ll_pread returns it. */
+ * request. done: as ll_pread returns it. sums: what is known of the blocks' checksums, noted of
+ * what was read; NULL: not wanted. */
+struct block_sums;
 struct ll_part {
 	struct ll_file *file;
 	void *buf;
 	uint64_t off;
 	uint32_t len;
 	int64_t done;
+	struct block_sums *sums;
 };
 void ll_pread_many(struct client *c, struct ll_part *parts, uint32_t n);
 

@@ -270,6 +270,8 @@ static int take_part(struct group *g, struct job *j, const struct readv_result *
 		.bulk_len = res->sent,
 		.data = data,
 		.scratch = g->c->block,
+		.sums = j->part->sums,
+		.chunk_at = j->part->off - j->at.off,
 	};
 	uint32_t len = 0;
 	int rc;
@@ -279,6 +281,7 @@ static int take_part(struct group *g, struct job *j, const struct readv_result *
 			io_void_cap(j->d, &j->cap, IO_READ);
 		return res->status;
 	}
+	block_sums_clear(j->part->sums, j->part->off, j->part->len);
 	rc = pieces_open(&in, &len);
 	if (rc == -LE_CORRUPT_WIRE) {
 		g->c->stats.checksum_errors++;
@@ -358,7 +361,7 @@ static void run_alone(void *arg)
 {
 	struct ll_part *p = *(struct ll_part **)arg;
 
-	p->done = ll_pread(p->file, p->buf, p->len, p->off);
+	p->done = io_pread(p->file, p->buf, p->len, p->off, p->sums);
 }
 
 /* Those that nobody has answered. */
@@ -372,7 +375,9 @@ static void read_alone(struct ll_part *parts, uint32_t n)
 		for (; i < n && k < ALONE_WIDTH; i++)
 			if (parts[i].done == -LE_AGAIN)
 				some[k++] = &parts[i];
-		if (k > 0)
+		if (k == 1)
+			run_alone(&some[0]);
+		else if (k > 0)
 			fiber_parallel("pread", run_alone, some, sizeof(some[0]), k, k);
 	}
 }

@@ -101,8 +101,15 @@ static void unit_fetch(void *arg)
 	struct unit *u = arg;
 	struct idata *d = u->d;
 	struct client *c = d->c;
-	int rc = io_fetch(d, u->idx * RA_UNIT, u->len, u->slot, 0, NULL);
+	const struct slot_vec to = {u->slot, 0, u->len};
+	int rc;
 
+	u->sums = (struct block_sums){.block = chunk_block_size(d->inode->attr.layout.chunk_size),
+				      .n = ARRAY_SIZE(u->sum),
+				      .sum = u->sum};
+	u->sums.first = u->idx * RA_UNIT / u->sums.block;
+	block_sums_clear(&u->sums, u->idx * RA_UNIT, u->len);
+	rc = io_fetch(d, u->idx * RA_UNIT, &to, NULL, &u->sums);
 	u->state = rc < 0 ? UNIT_FAILED : UNIT_READY;
 	waitq_wake_all(&u->q);
 	if (rc < 0)
@@ -232,7 +239,8 @@ void ra_closed(struct client *c, bool was_read)
 		ra->trust -= ra->trust < RA_TRUST_LOSS ? ra->trust : RA_TRUST_LOSS;
 }
 
-int ra_take(struct idata *d, uint64_t off, uint32_t len, struct ll_data *data)
+int ra_take(struct idata *d, uint64_t off, uint32_t len, struct ll_data *data,
+	    struct block_sums *sums)
 {
 	struct client *c = d->c;
 	struct unit *u = list_empty(&d->units) ? NULL : unit_find(d, off / RA_UNIT);
@@ -260,6 +268,7 @@ int ra_take(struct idata *d, uint64_t off, uint32_t len, struct ll_data *data)
 	take = u->len - at < len ? u->len - at : len;
 	data->vec[data->n++] = (struct slot_vec){slot_ref(u->slot), at, take};
 	data->len += take;
+	block_sums_copy(sums, &u->sums, off, take);
 	u->used += take;
 	if (u->used >= u->len)
 		unit_drop(u);

@@ -7,6 +7,7 @@
 #ifndef LEAT_CLIENT_READAHEAD_H
 #define LEAT_CLIENT_READAHEAD_H
 
+#include "client/block_sums.h"
 #include "client/ll.h"
 
 struct client;
@@ -33,6 +34,8 @@ struct unit {
 	struct slot *slot;
 	uint32_t len;
 	uint32_t used; /* bytes that were read */
+	struct block_sums sums;
+	uint64_t sum[RA_UNIT / LEAT_BLOCK_SIZE_MIN]; /* what sums has */
 	enum unit_state state;
 	bool dropped; /* in no list: the last user frees it */
 	uint32_t users;
@@ -62,9 +65,10 @@ void ra_note(struct idata *d, struct ra_state *s, uint64_t off, uint32_t len, ui
  * wants to hear whether it was read. Does not yield. */
 bool ra_opened(struct idata *d, uint64_t size);
 void ra_closed(struct client *c, bool was_read);
-/* Serves the start of [off, off + len) from prefetched data: appends to data, returns how many
- * bytes; 0: not there; -LE_INTR. Yields. */
-int ra_take(struct idata *d, uint64_t off, uint32_t len, struct ll_data *data) CHECK_RESULT;
+/* Serves the start of [off, off + len) from prefetched data: appends to data, and notes sums (or
+ * NULL); returns how many bytes; 0: not there; -LE_INTR. Yields. */
+int ra_take(struct idata *d, uint64_t off, uint32_t len, struct ll_data *data,
+	    struct block_sums *sums) CHECK_RESULT;
 /* How many bytes from off on (at most len) are not prefetched. */
 uint32_t ra_gap(struct idata *d, uint64_t off, uint32_t len);
 void ra_drop_all(struct idata *d);

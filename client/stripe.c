@@ -115,6 +115,28 @@ static int piece_open(const struct pieces_in *in, const struct piece *p, const u
 	return checksum64(to, p->len) == p->sum ? 0 : -LE_CORRUPT_WIRE;
 }
 
+/* The checksum of the block that a piece is of; 0: of holes, and what nobody told. */
+static uint64_t block_sum(const struct pieces_in *in, const struct piece *p)
+{
+	if (p->flags & PIECE_FRAGMENT)
+		return p->stored_sum;
+	return p->flags & PIECE_HOLE || p->off % in->block_size != 0 ? 0 : p->sum;
+}
+
+static void note_sums(const struct pieces_in *in, uint32_t len)
+{
+	uint64_t end = in->chunk_at + in->off + len;
+
+	for (uint32_t i = 0; i < in->pieces.len / PIECE_WIRE_SIZE; i++) {
+		struct piece p;
+
+		piece_decode((const uint8_t *)in->pieces.data + (size_t)i * PIECE_WIRE_SIZE, &p);
+		block_sums_note(in->sums, in->block_size, in->chunk_at + p.off, p.len,
+				block_sum(in, &p));
+	}
+	block_sums_note(in->sums, in->block_size, end, in->room - len, 0);
+}
+
 int pieces_open(const struct pieces_in *in, uint32_t *ret_len)
 {
 	uint32_t pos = in->bulk_len, len = 0, at;
@@ -129,6 +151,8 @@ int pieces_open(const struct pieces_in *in, uint32_t *ret_len)
 		at -= p.len;
 		TRY(piece_open(in, &p, in->data + pos, in->data + at));
 	}
+	if (in->sums != NULL)
+		note_sums(in, len);
 	*ret_len = len;
 	return 0;
 }

@@ -6,6 +6,7 @@
 #ifndef LEAT_CLIENT_STRIPE_H
 #define LEAT_CLIENT_STRIPE_H
 
+#include "client/block_sums.h"
 #include "common/proto/types.h"
 #include "common/rt/slot.h"
 
@@ -72,13 +73,16 @@ uint32_t pieces_seal(const struct pieces_out *o, const struct slot_vec *vec,
  * which become the plain bytes that the pieces tell of, *ret_len of them: packed blocks are
  * unpacked in place, from the last piece to the first, as none lies behind its plain place; holes
  * become zeros. -LE_BAD_MESSAGE: the pieces do not cover exactly these bytes; -LE_CORRUPT_WIRE: a
- * checksum is wrong.
+ * checksum is wrong. sums: notes those of the blocks that all of the room touches, when it returns
+ * 0.
  */
 struct pieces_in {
 	struct bytes pieces;
 	uint32_t block_size, off, room, bulk_len;
-	uint8_t *data;    /* of room bytes */
-	uint8_t *scratch; /* of block_size bytes */
+	uint8_t *data;           /* of room bytes */
+	uint8_t *scratch;        /* of block_size bytes */
+	struct block_sums *sums; /* NULL: not wanted */
+	uint64_t chunk_at;       /* where in the file the chunk begins; for sums */
 };
 int pieces_open(const struct pieces_in *in, uint32_t *ret_len) CHECK_RESULT;
 /* Of what has been opened, len bytes: where the room has the first byte that is not stored; its

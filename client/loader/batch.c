@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "client/block_sums.h"
 #include "client/loader/cuda.h"
 #include "client/loader/decode.h"
 #include "client/loader/peer.h"
@@ -21,6 +22,7 @@
 #define READS_AT_ONCE 32u
 #define MANY_LEN_MAX  (16u << 10) /* reads up to this are asked for together, so many */
 #define MANY_MAX      1024u
+#define MANY_BLOCKS   (MANY_LEN_MAX / MANIFEST_BLOCK_DEFAULT + 1) /* that one of them touches */
 /* What is copied before it is looked at: it is still in the processor's cache then. */
 #define STEP     (256u << 10)
 #define TURN_MAX (4u << 20) /* copied while other fibers wait */
@@ -312,47 +314,99 @@ static bool fetch_from_peer(struct leat_batch *b, const struct piece_io *p, uint
 	return peer_read(from->peers, &r, b->base + p->dst + (off - p->off));
 }
 
-/* Of the file of piece p. */
-static int read_file(struct leat_batch *b, const struct piece_io *p, uint64_t off, uint64_t len,
-		     uint8_t *to)
+/* Of the file of the piece. */
+static int read_file(struct leat_batch *b, const struct batch_bytes *want)
 {
 	struct reader_file *f;
-	TRY(reader_get(b->reader, p->file, &f));
+	TRY(reader_get(b->reader, want->p->file, &f));
 	b->phase = PHASE_READ;
-	int rc = vol_pread_all(f->file, to, len, off);
+	int rc = vol_pread_all(f->file, want->mem, want->end - want->base, want->base);
 	reader_put(b->reader, f);
 	return rc;
 }
 
-/* The blocks [lo, hi) around what is wanted, which alone has room in the slot. */
-static int read_around(struct leat_batch *b, const struct batch_bytes *want, uint64_t lo,
+/* ---- compared with the manifest by what the servers say of the blocks ---- */
+
+static struct block_sums sums_for(const struct leat_batch *b, const struct piece_io *p,
+				  uint64_t off, uint64_t *sum, uint32_t n)
+{
+	uint32_t block = batch_manifest_file(b, p)->block;
+	return (struct block_sums){block, n, off / block, sum};
+}
+
+/* The block [lo, hi) of the file is read once more, to look at all its bytes, though some of them
+ * alone are wanted. */
+static void read_block(struct leat_batch *b, const struct batch_bytes *want, uint64_t lo,
 		       uint64_t hi)
 {
-	struct batch_bytes c = {want->p, want->end, malloc(hi - lo), lo};
-	int rc = c.mem ? read_file(b, want->p, lo, hi - lo, c.mem) : -LE_NOMEM;
+	struct batch_bytes c = {want->p, hi, malloc(hi - lo), lo};
+	uint64_t len = want->end - want->base;
+	int rc = c.mem ? read_file(b, &c) : -LE_NOMEM;
 	if (rc == 0) {
+		c.end = want->end;
 		(void)!batch_check(b, &c, lo, hi); /* told */
-		memcpy(want->mem, c.mem + (want->base - lo), want->end - want->base);
+		memcpy(want->mem, c.mem + (want->base - lo), len);
+	} else if (!batch_mend(b, want->p, want->base, len, want->mem)) {
+		batch_fail_read(b, want->p, rc, want->base, len);
 	}
 	free(c.mem);
-	return rc;
+}
+
+/* Those of what was read whose blocks the servers do not have as the manifest says, or not any
+ * more: their bytes are looked at. What is wrong is replaced, or told. */
+static void look_closer(struct leat_batch *b, const struct batch_bytes *want,
+			const struct block_sums *sums)
+{
+	const struct manifest_file *f = batch_manifest_file(b, want->p);
+	uint64_t at = want->base;
+	while (at < want->end && (b->d.rc == 0 || b->skip_bad)) {
+		uint64_t i = at / f->block, lo = i * f->block, hi = lo + f->block;
+		hi = hi < f->size ? hi : f->size;
+		const struct batch_bytes part = {want->p, hi < want->end ? hi : want->end,
+						 want->mem + (at - want->base), at};
+		if (batch_sum_is_right(b, want->p, sums, i))
+			;
+		else if (lo == part.base && hi == part.end)
+			(void)!batch_check(b, &part, lo, hi); /* told */
+		else
+			read_block(b, &part, lo, hi);
+		at = part.end;
+	}
+}
+
+static int read_compared(struct leat_batch *b, const struct batch_bytes *want)
+{
+	struct reader_file *f;
+	uint64_t sum[PIECE_MAX / MANIFEST_BLOCK_DEFAULT + 1], len = want->end - want->base;
+	struct block_sums sums = sums_for(b, want->p, want->base, sum, ARRAY_SIZE(sum));
+	if (want->end > batch_manifest_file(b, want->p)->size)
+		return -LE_NODATA;
+	TRY(reader_get(b->reader, want->p->file, &f));
+	struct vol_read r = {f->file, want->mem, want->base, (uint32_t)len, 0, &sums};
+	b->phase = PHASE_READ;
+	vol_pread_many(f->file->vol, &r, 1);
+	reader_put(b->reader, f);
+	if (r.done != (int64_t)len)
+		return r.done < 0 ? (int)r.done : -LE_NODATA;
+	b->phase = PHASE_VERIFY;
+	look_closer(b, want, &sums);
+	return 0;
 }
 
 /* From another node, its file, or from elsewhere. */
 static int read_range(struct leat_batch *b, const struct batch_bytes *want, struct came *ret_how)
 {
 	uint32_t unused;
-	const struct piece_io *p = want->p;
-	uint64_t lo = want->base, hi = want->end, len = hi - lo;
-	*ret_how = from_file(dataset_of_file(b->ds, p->file, &unused));
-	if (fetch_from_peer(b, p, lo, len)) {
+	const struct leat_dataset *from = dataset_of_file(b->ds, want->p->file, &unused);
+	*ret_how = from_file(from);
+	if (fetch_from_peer(b, want->p, want->base, want->end - want->base)) {
 		*ret_how = (struct came){ORIGIN_PEER, true};
 		return 0;
 	}
-	if (batch_is_whole(b, p, &lo, &hi))
-		return read_file(b, p, lo, len, want->mem);
+	if (!dataset_has_sums(from))
+		return read_file(b, want);
 	ret_how->right = true; /* but for what is told */
-	return read_around(b, want, lo, hi);
+	return read_compared(b, want);
 }
 
 /* Of what comes out of a file. */
@@ -511,12 +565,25 @@ struct many {
 	struct vol_read reads[MANY_MAX];
 	struct reader_file *files[MANY_MAX];
 	uint32_t piece[MANY_MAX], n;
+	struct block_sums sums[MANY_MAX];
+	uint64_t sum[MANY_MAX][MANY_BLOCKS];
 };
 
 static struct vol *vol_of(const struct leat_batch *b, const struct piece_io *p)
 {
 	uint32_t unused;
 	return dataset_vol(b->ds, dataset_of_file(b->ds, p->file, &unused));
+}
+
+/* What is to be known of the next one; NULL: nothing. */
+static struct block_sums *sums_of_small(const struct leat_batch *b, const struct piece_io *p,
+					struct many *m)
+{
+	uint32_t unused;
+	if (!dataset_has_sums(dataset_of_file(b->ds, p->file, &unused)))
+		return NULL;
+	m->sums[m->n] = sums_for(b, p, p->off, m->sum[m->n], MANY_BLOCKS);
+	return &m->sums[m->n];
 }
 
 /* Small ones from b->pieces[*at] on, of one volume, with their files open. */
@@ -535,8 +602,9 @@ static void collect(struct leat_batch *b, uint32_t *at, struct many *m)
 		if (reader_get(b->reader, p->file, &m->files[m->n]) < 0)
 			continue; /* told by who tries again */
 		m->piece[m->n] = *at;
-		m->reads[m->n] = (struct vol_read){m->files[m->n]->file, b->base + p->dst, p->off,
-						   p->len, 0};
+		m->reads[m->n] = (struct vol_read){
+			m->files[m->n]->file,  b->base + p->dst, p->off, p->len, 0,
+			sums_of_small(b, p, m)};
 		m->n++;
 	}
 }
@@ -548,11 +616,15 @@ static void read_many(struct leat_batch *b, struct many *m)
 	vol_pread_many(m->vol, m->reads, m->n);
 	for (uint32_t i = 0; i < m->n; i++) {
 		struct piece_io *p = &b->pieces[m->piece[i]];
+		struct came how = from_file(dataset_of_file(b->ds, p->file, &unused));
 		reader_put(b->reader, m->files[i]);
-		/* What was not read is tried alone, which says why. */
+		/* What was not read, or is of other blocks, is tried alone, which says why. */
 		if (m->reads[i].done != (int64_t)p->len || (b->d.rc && !b->skip_bad))
 			continue;
-		take_piece(b, p, from_file(dataset_of_file(b->ds, p->file, &unused)));
+		how.right = m->reads[i].sums != NULL;
+		if (how.right && !batch_sums_are_right(b, p, m->reads[i].sums))
+			continue;
+		take_piece(b, p, how);
 		finish_piece(b, p);
 	}
 }

@@ -76,6 +76,7 @@ struct bad_range {
 	uint64_t dst, len;
 };
 
+struct block_sums;
 struct cuda_slot;
 struct lent_memory;
 struct transport;
@@ -213,9 +214,14 @@ bool batch_check(struct leat_batch *b, const struct batch_bytes *c, uint64_t fro
 /* Right bytes from elsewhere. Yields. */
 bool batch_mend(struct leat_batch *b, const struct piece_io *p, uint64_t off, uint64_t len,
 		uint8_t *to);
-/* Can what was read of the piece's file be compared as it is? Else the range becomes the blocks
- * around it. */
-bool batch_is_whole(const struct leat_batch *b, const struct piece_io *p, uint64_t *lo,
-		    uint64_t *hi);
+/* What the manifest says of the piece's file, where there is one. */
+const struct manifest_file *batch_manifest_file(const struct leat_batch *b,
+						const struct piece_io *p);
+/* Is what was read of that block of the piece's file known to be what the manifest says? */
+bool batch_sum_is_right(const struct leat_batch *b, const struct piece_io *p,
+			const struct block_sums *sums, uint64_t block);
+/* The same of all blocks that the piece touches. */
+bool batch_sums_are_right(const struct leat_batch *b, const struct piece_io *p,
+			  const struct block_sums *sums);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/block_sums.h"
 #include "client/loader/mend.h"
 #include "common/base/checksum.h"
 
@@ -163,18 +164,31 @@ bool batch_check(struct leat_batch *b, const struct batch_bytes *c, uint64_t fro
 	return right;
 }
 
-bool batch_is_whole(const struct leat_batch *b, const struct piece_io *p, uint64_t *lo,
-		    uint64_t *hi)
+const struct manifest_file *batch_manifest_file(const struct leat_batch *b,
+						const struct piece_io *p)
 {
 	uint32_t file;
 	const struct leat_dataset *ds = dataset_of_file(b->ds, p->file, &file);
-	if (!ds->m || ds->is_copy)
-		return true;
+	return file_of(ds, file);
+}
+
+bool batch_sum_is_right(const struct leat_batch *b, const struct piece_io *p,
+			const struct block_sums *sums, uint64_t block)
+{
+	uint32_t file;
+	const struct leat_dataset *ds = dataset_of_file(b->ds, p->file, &file);
 	const struct manifest_file *f = file_of(ds, file);
-	uint64_t from = *lo, to = *hi;
-	*lo = from / f->block * f->block;
-	*hi = (to + f->block - 1) / f->block * f->block;
-	if (*hi > f->size)
-		*hi = f->size;
-	return *lo == from && *hi == to;
+	return block < manifest_file_blocks(f) &&
+	       block_sums_match(sums, block, ds->m->sums[f->first_sum + block]);
+}
+
+bool batch_sums_are_right(const struct leat_batch *b, const struct piece_io *p,
+			  const struct block_sums *sums)
+{
+	uint32_t block = batch_manifest_file(b, p)->block;
+	for (uint64_t i = p->off / block; i * block < p->off + p->len; i++) {
+		if (!batch_sum_is_right(b, p, sums, i))
+			return false;
+	}
+	return true;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/loader/decode.h"
+#include "client/loader/peer.h"
 
 #define GAP_MAX  (16u << 10) /* read what lies between rather than twice */
 #define RUN_MAX  (64u << 20)
@@ -68,14 +69,18 @@ static int cut_run(struct leat_batch *b, struct run *r, uint64_t end)
 	return 0;
 }
 
-/* Whole blocks, if any of them is still to be verified: a block can only be verified as a whole. */
+/* Whole blocks, if any of them is still to be verified: only of what servers give a part can be
+ * compared. */
 static void widen(const struct leat_batch *b, const struct leat_dataset *ds, uint32_t file,
 		  uint64_t *lo, uint64_t *hi)
 {
 	/* The disk cache keeps what a sample needs, and no more. */
 	if (!ds->m || (b->cache && !dataset_is_near(ds)) || dataset_is_packed(ds, file))
 		return;
-	const struct manifest_file *f = &ds->m->files[ds->manifest_file[file]];
+	const struct peer_range r = {ds->manifest_file[file], *lo, *hi - *lo};
+	if (dataset_has_sums(ds) && !(ds->peers && peer_may_serve(ds->peers, &r)))
+		return;
+	const struct manifest_file *f = &ds->m->files[r.file];
 	uint64_t first = *lo / f->block, last = (*hi - 1) / f->block, i;
 	for (i = first; i <= last && dataset_block_verified(ds, f->first_sum + i); i++)
 		;

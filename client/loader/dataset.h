@@ -93,6 +93,11 @@ static inline bool dataset_is_near(const struct leat_dataset *ds)
 {
 	return ds->lease_fd >= 0 || (ds->m && ds->vol->origin != ORIGIN_SERVER);
 }
+/* What is read of it from servers they have the blocks' checksums of, to be compared with m. */
+static inline bool dataset_has_sums(const struct leat_dataset *ds)
+{
+	return ds->m && !ds->is_copy && ds->vol->origin == ORIGIN_SERVER;
+}
 /* Adds what is known of copies on other nodes. Any thread, while it is used. */
 void dataset_tell_peers(const struct leat_dataset *ds, struct leat_loader_metrics *m);
 /* Where its files are; zero: on this machine. */

@@ -19,6 +19,7 @@
 #include "client/stage/rights.h"
 #include "common/base/status.h"
 
+struct block_sums;
 struct env;
 struct leat_fs;
 struct vol;
@@ -45,13 +46,15 @@ struct vol_file {
 	struct vol *vol;
 };
 
-/* One of many reads. done: as vol_pread returns it. */
+/* One of many reads. done: as vol_pread returns it. sums: what the volume knows of the checksums of
+ * the blocks that it touches; NULL: not wanted. */
 struct vol_read {
 	struct vol_file *file;
 	void *buf;
 	uint64_t off;
 	uint32_t len;
 	int64_t done;
+	struct block_sums *sums;
 };
 
 struct vol_ops {

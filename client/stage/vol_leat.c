@@ -206,21 +206,23 @@ static int64_t remote_pread(struct vol_file *f, void *buf, uint64_t len, uint64_
 
 static void remote_pread_many(struct vol *v, struct vol_read *reads, uint32_t n)
 {
-	struct ll_part *parts = malloc(n * sizeof(*parts));
+	struct ll_part one, *parts = n == 1 ? &one : malloc(n * sizeof(*parts));
 
 	for (uint32_t i = 0; i < n; i++) {
 		if (!parts) {
 			reads[i].done = -LE_NOMEM;
 			continue;
 		}
-		parts[i] = (struct ll_part){ll_of(reads[i].file), reads[i].buf, reads[i].off,
-					    reads[i].len, 0};
+		parts[i] = (struct ll_part){
+			ll_of(reads[i].file), reads[i].buf, reads[i].off, reads[i].len, 0,
+			reads[i].sums};
 	}
 	if (parts)
 		ll_pread_many(fs_of(v)->client, parts, n);
 	for (uint32_t i = 0; parts && i < n; i++)
 		reads[i].done = parts[i].done;
-	free(parts);
+	if (parts != &one)
+		free(parts);
 }
 
 static int remote_pwrite(struct vol_file *f, const void *buf, uint64_t len, uint64_t off)

@@ -38,7 +38,7 @@
  * compressed blocks as they are stored; pieces (packed struct piece, in order, without gaps) tell
  * what each part is and its checksum: whole blocks with the stored one (the server did not verify
  * these unless READ_VERIFY), parts of blocks unpacked and verified by the server and checksummed
- * anew. A chunk that does not exist: end 0, no bulk.
+ * anew, with the checksum of the block in stored_sum. A chunk that does not exist: end 0, no bulk.
  * lease: 0, or a number of the session's by which it leases the chunk: what it reads may be seen
  * again without asking until it says oss_release, and for CHUNK_LEASE_MS at most. Until then no
  * write of the chunk by other sessions is accepted or answered that this read may not have seen. To

@@ -257,7 +257,8 @@ struct piece {
 	uint32_t stored_len;
 	uint32_t flags;
 	uint64_t sum;	     /* xxh3 of the plain bytes; 0 for holes */
-	uint64_t stored_sum; /* with PIECE_LZ4: of the stored bytes; else 0 */
+	uint64_t stored_sum; /* with PIECE_LZ4: of the stored bytes; with PIECE_FRAGMENT in a reply:
+			      * of the plain bytes of the block it is of; else 0 */
 };
 #define PIECE_WIRE_SIZE 32u
 /* Packed in `bytes` fields, PIECE_WIRE_SIZE each. */

@@ -319,6 +319,7 @@ static int block_pieces(struct reader *rd, uint32_t i, uint8_t *buf)
 			TRY(store_block_unpack(rd->s, &rd->r->id, i, b, buf));
 		if (!whole) {
 			p.flags = PIECE_FRAGMENT;
+			p.stored_sum = b->sum;
 			p.sum = checksum64(buf + fs, data_end - fs);
 		}
 		TRY(add_piece(rd, &p));

@@ -372,7 +372,7 @@ static void read_cells(struct deed *d, uint8_t *buf)
 
 	for (uint32_t i = 0; i < d->n; i++)
 		parts[i] = (struct ll_part){*file_of(d), buf + (size_t)i * STRIDE,
-					    (uint64_t)(d->first + i) * STRIDE, CELL, 0};
+					    (uint64_t)(d->first + i) * STRIDE, CELL, 0, NULL};
 	ll_pread_many(d->sc->client, parts, d->n);
 	for (uint32_t i = 0; i < d->n && !d->s->c->failed; i++) {
 		struct deed one = *d;

@@ -27,6 +27,7 @@
 #include "tests/sim/cluster.h"
 #include "tests/sim/fanout.h"
 #include "tests/sim/linear_test.h"
+#include "tests/sim/sums.h"
 #include "tests/sim/workload.h"
 
 struct batch {
@@ -707,6 +708,7 @@ static const struct {
 	{"fanout_100_faults", fanout_test_100_faults},
 	{"fanout_32_late", fanout_test_32_late},
 	{"fanout_1000", fanout_test_1000},
+	{"sums", sums_test},
 	{"linear_registers", linear_test_registers},
 	{"linear_registers_random", linear_test_registers_random},
 	{"linear_names", linear_test_names},

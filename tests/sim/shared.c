@@ -214,8 +214,8 @@ static int64_t read_cells(struct transfer *t, struct ll_file *file, uint64_t off
 	int64_t done = 0;
 
 	for (uint32_t i = 0; i < t->n; i++)
-		parts[i] =
-			(struct ll_part){file, t->buf + (size_t)i * CELL, off + i * CELL, CELL, 0};
+		parts[i] = (struct ll_part){
+			file, t->buf + (size_t)i * CELL, off + i * CELL, CELL, 0, NULL};
 	ll_pread_many(t->s->client[t->index].client, parts, t->n);
 	for (uint32_t i = 0; i < t->n && done >= 0; i++)
 		done = parts[i].done < 0 ? parts[i].done : done + parts[i].done;

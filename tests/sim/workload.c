@@ -11,10 +11,11 @@
 #include "common/base/log.h"
 #include "tests/sim/cuts.h"
 #include "tests/sim/shared.h"
+#include "tests/sim/sums.h"
 
 #define FILES       6
 #define DIRS        4
-#define FILE_MAX    (260u << 10)
+#define FILE_MAX    SUMS_FILE_MAX
 #define RACES       64
 #define RECORD      64
 #define RECORDS_MAX 512
@@ -23,6 +24,7 @@ struct mfile {
 	bool exists, unsure, dirty;
 	uint64_t size;
 	uint8_t *data;
+	struct sums_past past; /* since all was durable */
 };
 
 struct mclient {
@@ -91,6 +93,13 @@ static void trace(struct run *r, const char *what, uint64_t a, uint64_t b)
 
 /* ---- the content of one file ---- */
 
+/* There is none any more. */
+static void forget_file(struct mfile *f)
+{
+	sums_forget(&f->past);
+	*f = (struct mfile){.data = f->data};
+}
+
 static void model_resize(struct mfile *f, uint64_t size)
 {
 	if (size > f->size)
@@ -98,57 +107,39 @@ static void model_resize(struct mfile *f, uint64_t size)
 	f->size = size;
 }
 
-#define MANY       48u
-#define MANY_BYTES 40000u
-/* As ll_pread, but in many small reads that go together. */
-static int64_t read_many(struct run *r, struct ll_file *file, uint8_t *to, uint64_t len,
-			 uint64_t off)
+static bool make_durable(struct run *r, struct ll_file *file, struct mfile *f, bool data_only)
 {
-	struct ll_part parts[MANY];
-	uint64_t done = 0, at = 0;
-
-	while (at < len) {
-		uint32_t n = 0;
-
-		for (; n < MANY && at < len; n++) {
-			uint64_t take = 1 + rnd(r, 6000);
-
-			take = take < len - at ? take : len - at;
-			parts[n] = (struct ll_part){file, to + at, off + at, (uint32_t)take, 0};
-			at += take;
-		}
-		ll_pread_many(r->client, parts, n);
-		for (uint32_t i = 0; i < n; i++) {
-			if (parts[i].done < 0)
-				return parts[i].done;
-			done += (uint64_t)parts[i].done;
-		}
-	}
-	return (int64_t)done;
+	if (!expect(r, "fsync", ll_fsync(file, data_only), 0))
+		return false;
+	sums_forget(&f->past);
+	f->dirty = false;
+	return true;
 }
+
+/* Of what is to be changed now. With too much of its past it is made durable first. */
+static void keep_past(struct run *r, struct ll_file *file, struct mfile *f)
+{
+	if (f->past.n < SUMS_PAST_MAX || make_durable(r, file, f, true))
+		sums_keep(&f->past, &(struct sums_state){f->data, f->size});
+}
+
+#define MANY_BYTES 40000u
 
 static void compare(struct run *r, struct ll_file *file, struct mfile *f, uint32_t i, uint64_t off,
 		    uint64_t len)
 {
 	uint64_t want = off >= f->size ? 0 : f->size - off < len ? f->size - off : len;
+	char why[SUMS_WHY_SIZE];
 	uint8_t *got = malloc(len ? len : 1);
-	int64_t n = -LE_NOMEM;
+	/* Not of whole files in small reads: each that is lost on the way would be waited for. */
+	bool many = got && len <= MANY_BYTES && rnd(r, 2);
+	const struct sums_want read = {r->client, file, got, off, len, many ? r->c->sim : NULL};
+	const struct sums_file now = {{f->data, f->size}, &f->past};
 
-	/* Not of whole files: each part that is lost on the way would be waited for. */
-	if (got && len <= MANY_BYTES && rnd(r, 2))
-		n = read_many(r, file, got, len, off);
-	else if (got)
-		n = ll_pread(file, got, len, off);
-	if (expect(r, "read", n, (int64_t)want) && memcmp(got, f->data + off, want) != 0) {
-		uint64_t at = 0;
-		while (got[at] == f->data[off + at])
-			at++;
-		cluster_fail(
-			r->c,
-			"client %u file %u of size %llu: wrong byte at %llu: %02x, must be %02x",
-			r->index, i, (unsigned long long)f->size, (unsigned long long)(off + at),
-			got[at], f->data[off + at]);
-	}
+	if (expect(r, "read", got ? sums_read(&read, &now, why) : -LE_NOMEM, (int64_t)want) &&
+	    why[0] != '\0')
+		cluster_fail(r->c, "client %u file %u of size %llu: %s", r->index, i,
+			     (unsigned long long)f->size, why);
 	free(got);
 }
 
@@ -171,6 +162,7 @@ static void write_some(struct run *r, struct ll_file *file, struct mfile *f)
 		off = FILE_MAX - 1;
 	if (off + len > FILE_MAX)
 		len = FILE_MAX - off;
+	keep_past(r, file, f);
 	if (off + len > f->size)
 		model_resize(f, off + len);
 	fill(r, f->data + off, len);
@@ -186,15 +178,15 @@ static void rewrite_some(struct run *r, struct ll_file *file, struct mfile *f)
 
 	if (off + len > FILE_MAX)
 		len = FILE_MAX - off;
-	if (len > 0 && off + len > f->size)
-		model_resize(f, off + len);
 	for (uint64_t n = 2 + rnd(r, 4); n > 0 && len > 0 && !r->c->failed; n--) {
+		keep_past(r, file, f);
+		if (off + len > f->size)
+			model_resize(f, off + len);
 		fill(r, f->data + off, len);
 		f->dirty = true;
 		trace(r, "rewrite", off, len);
 		expect(r, "rewrite", ll_pwrite(file, f->data + off, len, off), (int64_t)len);
-		if (expect(r, "fsync", ll_fsync(file, true), 0))
-			f->dirty = false;
+		make_durable(r, file, f, true);
 		if (rnd(r, 2))
 			fiber_sleep_us(rnd(r, 10000));
 	}
@@ -208,6 +200,7 @@ static void punch_some(struct run *r, struct ll_file *file, struct mfile *f)
 		return;
 	off = rnd(r, f->size - 1);
 	len = 1 + rnd(r, f->size - off);
+	keep_past(r, file, f);
 	f->unsure = true;
 	trace(r, "punch", off, len);
 	memset(f->data + off, 0, len);
@@ -220,6 +213,7 @@ static void truncate_file(struct run *r, struct ll_file *file, struct ino ino, s
 {
 	struct attr set = {.size = rnd(r, 2) ? rnd(r, f->size + 1) : rnd(r, FILE_MAX)}, got;
 
+	keep_past(r, file, f);
 	f->unsure = true;
 	trace(r, "truncate to", set.size, 0);
 	if (!expect(r, "truncate", ll_setattr(r->client, &root, ino, file, SET_SIZE, &set, &got),
@@ -259,12 +253,15 @@ static int open_file(struct run *r, uint32_t i, struct ll_file **ret_file, struc
 	}
 	if (!expect(r, "lookup", ll_lookup(r->client, &root, r->m->dir, name, ret_attr), 0))
 		return -1;
-	uint32_t flags = O_RDWR | (rnd(r, 6) == 0 ? O_TRUNC : 0);
-	f->unsure = (flags & O_TRUNC) != 0;
-	status = ll_open(r->client, &root, ret_attr->ino, flags, ret_file, ret_attr, &changed);
+	bool cut = rnd(r, 6) == 0 && f->past.n < SUMS_PAST_MAX;
+	if (cut)
+		sums_keep(&f->past, &(struct sums_state){f->data, f->size});
+	f->unsure = cut;
+	status = ll_open(r->client, &root, ret_attr->ino, O_RDWR | (cut ? O_TRUNC : 0), ret_file,
+			 ret_attr, &changed);
 	if (!expect(r, "open", status, 0))
 		return -1;
-	if (flags & O_TRUNC)
+	if (cut)
 		f->size = 0;
 	f->unsure = false;
 	return 0;
@@ -310,8 +307,8 @@ static void use_file(struct run *r)
 			truncate_file(r, file, a.ino, f);
 			break;
 		case 6:
-			if (expect(r, "fsync", ll_fsync(file, rnd(r, 2)), 0))
-				f->dirty = f->unsure = false;
+			if (make_durable(r, file, f, rnd(r, 2)))
+				f->unsure = false;
 			break;
 		case 7:
 			rewrite_some(r, file, f);
@@ -373,7 +370,8 @@ static void rename_file(struct run *r)
 		return;
 	struct mfile old = *b;
 	*b = *a;
-	*a = (struct mfile){.data = old.data};
+	*a = old;
+	forget_file(a);
 	b->unsure = false;
 }
 
@@ -388,7 +386,7 @@ static void unlink_file(struct run *r)
 	if (!expect(r, "unlink", ll_unlink(r->client, &root, r->m->dir, name_of(buf, "f", i)),
 		    want))
 		return;
-	*f = (struct mfile){.data = f->data};
+	forget_file(f);
 }
 
 static void link_file(struct run *r)
@@ -708,7 +706,7 @@ static void adopt_file(struct run *r, uint32_t i)
 	int status = ll_lookup(r->client, &root, r->m->dir, name_of(buf, "f", i), &a);
 
 	if (status == -LE_NOENT) {
-		*f = (struct mfile){.data = f->data};
+		forget_file(f);
 		return;
 	}
 	if (!expect(r, "adopt", status, 0))
@@ -725,6 +723,7 @@ static void adopt_file(struct run *r, uint32_t i)
 	f->exists = true;
 	f->size = (uint64_t)n;
 	f->unsure = f->dirty = false;
+	sums_forget(&f->past);
 }
 
 static void adopt(struct run *r)

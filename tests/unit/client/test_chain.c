@@ -26,7 +26,7 @@ static int read_one(struct idata *d, uint64_t idx, uint32_t *ret_id, uint64_t *r
 	int rc;
 
 	assert_int_equal(slot_get(bed.client->slots, NO_DEADLINE, &s), 0);
-	rc = io_fetch(d, idx * CHUNK, LEN, s, 0, NULL);
+	rc = io_fetch(d, idx * CHUNK, &(struct slot_vec){s, 0, LEN}, NULL, NULL);
 	*ret_us = loop_now_us() - since;
 	*ret_id = s->data[LEN - 1];
 	for (uint32_t i = 0; rc >= 0 && i < LEN; i++)
@@ -387,7 +387,8 @@ static uint32_t read_many(struct idata *d, uint32_t *ret_zeros)
 	bed.attr = d->inode->attr;
 	memset(bufs, 0xee, sizeof(bufs));
 	for (uint32_t i = 0; i < MANY; i++)
-		parts[i] = (struct ll_part){&f, bufs[i], i % 40 * CHUNK + i * 64, MANY_LEN, 1};
+		parts[i] =
+			(struct ll_part){&f, bufs[i], i % 40 * CHUNK + i * 64, MANY_LEN, 1, NULL};
 	ll_pread_many(bed.client, parts, MANY);
 	*ret_zeros = 0;
 	for (uint32_t i = 0; i < MANY; i++) {

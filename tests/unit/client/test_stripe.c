@@ -110,7 +110,7 @@ static int open_pieces(struct bytes pieces, uint32_t off, uint32_t room, uint32_
 		       uint8_t *mem, uint32_t *ret_len)
 {
 	static uint8_t scratch[BLOCK];
-	struct pieces_in in = {pieces, BLOCK, off, room, bulk_len, mem, scratch};
+	struct pieces_in in = {pieces, BLOCK, off, room, bulk_len, mem, scratch, NULL, 0};
 
 	return pieces_open(&in, ret_len);
 }
@@ -132,6 +132,122 @@ static void holes(void **state)
 	piece_encode(&hole, out + PIECE_WIRE_SIZE);
 	in.pieces = bytes_of(out, sizeof(out));
 	assert_int_equal(pieces_hole(&in, BLOCK + 1000), BLOCK);
+}
+
+/* ---- what is known of the checksums of blocks ---- */
+
+#define CHUNK_AT (3u * BLOCK) /* in the file */
+#define N_SUMS   4u
+
+/* A fragment of the chunk's block 0, all of block 1, a part of block 2 and a hole behind it; the
+ * sums are of the file's blocks from 3 on. */
+static struct block_sums open_with_sums(uint32_t block, uint64_t *sum, uint32_t n,
+					const struct piece *pieces)
+{
+	static uint8_t scratch[BLOCK], mem[4 * BLOCK];
+	static uint8_t out[8 * PIECE_WIRE_SIZE];
+	struct block_sums s = {block, N_SUMS, 3, sum};
+	struct pieces_in in = {.pieces = bytes_of(out, n * PIECE_WIRE_SIZE),
+			       .block_size = BLOCK,
+			       .off = pieces[0].off,
+			       .room = 4 * BLOCK - pieces[0].off,
+			       .data = mem,
+			       .scratch = scratch,
+			       .sums = &s,
+			       .chunk_at = CHUNK_AT};
+	uint32_t len = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		piece_encode(&pieces[i], out + (size_t)i * PIECE_WIRE_SIZE);
+		in.bulk_len += pieces[i].len;
+	}
+	for (uint32_t i = 0; i < sizeof(mem); i++)
+		mem[i] = (uint8_t)(i * 7 + i / 251);
+	block_sums_clear(&s, CHUNK_AT + in.off, in.room);
+	assert_int_equal(pieces_open(&in, &len), 0);
+	return s;
+}
+
+static uint64_t sum_at(uint32_t at, uint32_t len)
+{
+	uint8_t mem[2 * BLOCK];
+
+	for (uint32_t i = 0; i < len; i++)
+		mem[i] = (uint8_t)((at + i) * 7 + (at + i) / 251);
+	return checksum64(mem, len);
+}
+
+static void sums_of_blocks(void **state)
+{
+	uint64_t sum[N_SUMS] = {0}, first = sum_at(0, 100), second = sum_at(100, BLOCK);
+	const struct piece pieces[] = {
+		{BLOCK - 100, 100, 100, PIECE_FRAGMENT, first, 77},
+		{BLOCK, BLOCK, BLOCK, 0, second, 0},
+		{2 * BLOCK, 50, 50, PIECE_FRAGMENT, sum_at(100 + BLOCK, 50), 78},
+		{2 * BLOCK + 50, 10, 10, PIECE_FRAGMENT, sum_at(150 + BLOCK, 10), 78},
+	};
+	const struct piece hole = {2 * BLOCK, 60, 0, PIECE_HOLE, 0, 0};
+	struct piece apart[4], odd[2];
+	struct block_sums s = open_with_sums(BLOCK, sum, 4, pieces);
+
+	(void)state;
+	/* The block's, not the fragment's; what lies behind the end is of no block. */
+	assert_true(block_sums_match(&s, 3, 77));
+	assert_false(block_sums_match(&s, 3, first));
+	assert_true(block_sums_match(&s, 4, second));
+	assert_false(block_sums_match(&s, 4, second + 1));
+	assert_false(block_sums_match(&s, 5, 78)); /* zeros follow it there */
+	assert_false(block_sums_match(&s, 6, 0));
+	assert_false(block_sums_match(&s, 2, 77));
+	assert_false(block_sums_match(&s, 7, 77));
+	/* Two parts of one block that are not of the same. */
+	memcpy(apart, pieces, sizeof(apart));
+	apart[0].len = apart[0].stored_len = 40;
+	apart[0].sum = sum_at(0, 40);
+	apart[1] = (struct piece){BLOCK - 60, 60, 60, PIECE_FRAGMENT, sum_at(40, 60), 79};
+	s = open_with_sums(BLOCK, sum, 2, apart);
+	assert_false(block_sums_match(&s, 3, 77) || block_sums_match(&s, 3, 79));
+	apart[1].stored_sum = 77;
+	s = open_with_sums(BLOCK, sum, 2, apart);
+	assert_true(block_sums_match(&s, 3, 77));
+	/* A hole, and what has data before it. */
+	s = open_with_sums(BLOCK, sum, 1, &hole);
+	assert_false(block_sums_match(&s, 5, 0));
+	/* What is no block: not at the begin of one, or longer. */
+	odd[0] = (struct piece){BLOCK - 100, 100, 100, 0, first, 0};
+	odd[1] = (struct piece){BLOCK, 2 * BLOCK, 2 * BLOCK, 0, sum_at(100, 2 * BLOCK), 0};
+	s = open_with_sums(BLOCK, sum, 2, odd);
+	assert_false(block_sums_match(&s, 3, first));
+	assert_false(block_sums_match(&s, 4, odd[1].sum) || block_sums_match(&s, 5, odd[1].sum));
+	/* Those who ask for blocks of another size. */
+	s = open_with_sums(2 * BLOCK, sum, 4, pieces);
+	for (uint64_t i = 0; i < 8; i++)
+		assert_false(block_sums_match(&s, i, 77) || block_sums_match(&s, i, second));
+}
+
+/* What was fetched before it was asked for. */
+static void sums_are_copied(void **state)
+{
+	uint64_t have[] = {11, 12, 13, 14}, got[3] = {0};
+	const struct block_sums from = {BLOCK, 4, 8, have};
+	struct block_sums s = {BLOCK, 3, 9, got};
+
+	(void)state;
+	block_sums_clear(&s, 9 * BLOCK, 3 * BLOCK);
+	block_sums_copy(&s, &from, 9 * BLOCK + 5, 2 * BLOCK - 5);
+	assert_true(block_sums_match(&s, 9, 12) && block_sums_match(&s, 10, 13));
+	assert_false(block_sums_match(&s, 11, 14));
+	/* The rest of block 10 from elsewhere, and more than is known. */
+	block_sums_note(&s, BLOCK, 10 * BLOCK + 5, 10, 13);
+	assert_true(block_sums_match(&s, 10, 13));
+	block_sums_note(&s, BLOCK, 10 * BLOCK + 15, 10, 99);
+	assert_false(block_sums_match(&s, 10, 13) || block_sums_match(&s, 10, 99));
+	block_sums_copy(&s, &from, 11 * BLOCK, 5 * BLOCK);
+	assert_true(block_sums_match(&s, 11, 14));
+	/* Nobody wants to know. */
+	block_sums_clear(NULL, 0, BLOCK);
+	block_sums_note(NULL, BLOCK, 0, BLOCK, 1);
+	block_sums_copy(NULL, &from, 8 * BLOCK, BLOCK);
 }
 
 static void verify(void **state)
@@ -212,8 +328,8 @@ static struct sealed *seal(bool noise_only)
 static int open_sealed(struct sealed *x, bool compare)
 {
 	uint8_t *mem = malloc(sizeof(x->plain)), *scratch = malloc(BLOCK);
-	struct pieces_in in = {x->pieces,   BLOCK, FIRST,  sizeof(x->plain),
-			       x->bulk_len, mem,   scratch};
+	struct pieces_in in = {x->pieces, BLOCK, FIRST, sizeof(x->plain), x->bulk_len, mem,
+			       scratch,   NULL,  0};
 	uint32_t len = 0;
 	int rc;
 
@@ -342,6 +458,8 @@ static void overlaps(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(sums_of_blocks),
+		cmocka_unit_test(sums_are_copied),
 		cmocka_unit_test(cut_at_chunks),
 		cmocka_unit_test(cut_far_out),
 		cmocka_unit_test(pieces_at_block_boundaries),
