@@ -116,6 +116,8 @@ struct client {
 	struct idata *reopening_lost; /* what a new session was refused is tried again; or NULL */
 	bool taking_over;       /* the MDS still counts what a former process had open */
 	bool reopening;         /* files are not open yet in a session that is new */
+	bool resuming;          /* what has become of the data of a former process is not noted */
+	bool resumes_other;     /* the session is another one than it had */
 	bool telling;           /* it has not been told yet what of that is still open */
 	uint64_t settled_at_us; /* when what that had begun is over; 0: it is */
 	uint32_t n_held, next_mark;

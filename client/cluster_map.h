@@ -42,9 +42,10 @@ struct target {
 	bool grant_asking;
 	bool syncing, sync_again; /* an oss_sync is under way; another one must follow */
 	/* reclaim.c: its process, which began with that life of this client's; it is being told of
-	 * what was repeated; the connection is another one since that began; it has been told. */
+	 * what was repeated; the connection is another one since that began; what it was told. */
 	uint64_t incarnation, life;
-	bool reclaiming, reclaim_again, reclaimed;
+	bool reclaiming, reclaim_again;
+	enum reclaim_done told;
 	uint64_t total, free;
 };
 

@@ -449,7 +449,7 @@ static int await_readers(struct idata *d)
 
 	if (d->n_pages_seen >= n || FAULT(CLIENT_PAGES_UNSEEN))
 		return 0;
-	TRY(io_sync(d, true));
+	TRY(io_sync(d, true, NULL));
 	if (d->n_pages_seen < n)
 		d->n_pages_seen = n;
 	return 0;

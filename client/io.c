@@ -303,6 +303,7 @@ struct sync_part {
 	uint64_t idx;
 	struct ino ino;
 	int status;
+	bool lost;
 };
 
 static void sync_part(void *arg)
@@ -314,22 +315,28 @@ static void sync_part(void *arg)
 	struct route route = {.head = true};
 
 	p->status = oss_call(p->d->c, &p->d->inode->attr.layout, p->idx, &call, &route);
+	p->lost = p->status >= 0 && rep.lost;
 	rpc_call_fini(&call);
 }
 
-int io_sync(struct idata *d, bool readers)
+int io_sync(struct idata *d, bool readers, bool *ret_lost)
 {
 	uint32_t width = map_width(d->c, &d->inode->attr.layout);
 	struct ino ino = readers ? d->inode->ino : (struct ino){0};
 	struct sync_part parts[STAT_WIDTH];
 
+	if (ret_lost != NULL)
+		*ret_lost = false;
 	for (uint32_t at = 0, n; at < width; at += n) {
 		n = width - at < STAT_WIDTH ? width - at : STAT_WIDTH;
 		for (uint32_t i = 0; i < n; i++)
-			parts[i] = (struct sync_part){d, at + i, ino, 0};
+			parts[i] = (struct sync_part){d, at + i, ino, 0, false};
 		fiber_parallel("oss_sync", sync_part, parts, sizeof(*parts), n, n);
-		for (uint32_t i = 0; i < n; i++)
+		for (uint32_t i = 0; i < n; i++) {
 			TRY(parts[i].status);
+			if (ret_lost != NULL && parts[i].lost)
+				*ret_lost = true;
+		}
 	}
 	return 0;
 }

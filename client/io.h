@@ -98,8 +98,9 @@ struct io_stored {
 int io_stat(struct idata *d, struct bytes prepared, struct io_stored *ret_stored) CHECK_RESULT;
 
 /* What the servers have accepted of the inode is durable. readers: and what others had leased of
- * its chunks they do not show any more. Yields. */
-int io_sync(struct idata *d, bool readers) CHECK_RESULT;
+ * its chunks they do not show any more. *ret_lost, unless that is NULL: a server has crashed that
+ * had accepted something of this session, which may not have been repeated. Yields. */
+int io_sync(struct idata *d, bool readers, bool *ret_lost) CHECK_RESULT;
 
 /* Own writes whose time no server has told yet: what is shown of it would change once more. */
 static inline bool io_times_open(const struct inode *i)

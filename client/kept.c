@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "client/io.h"
+#include "client/reclaim.h"
 #include "client/retry.h"
 #include "common/base/log.h"
 
@@ -67,7 +68,7 @@ void kept_start(struct client *c)
 	c->session = k->session;
 	c->incarnation = k->incarnation;
 	c->session_gen = 1;
-	c->taking_over = c->telling = true;
+	c->taking_over = c->telling = c->resuming = true;
 	c->former_us = loop_now_us();
 	c->kernel_until_us = c->kernel_lost_us = c->former_us + KERNEL_NAMES_US;
 	c->settled_at_us = loop_now_us() + SETTLED_US;
@@ -88,6 +89,7 @@ void kept_session(struct client *c)
 
 	if (k == NULL)
 		return;
+	c->resumes_other = k->session != c->session;
 	k->incarnation = c->incarnation;
 	KEPT_ORDER();
 	k->session = c->session;
@@ -289,6 +291,15 @@ static void data_lost(struct client *c, struct idata *d, uint32_t at)
 	wb_set_error(d, -LE_IO);
 }
 
+/* Is what a server had accepted of the file durable? A server that has crashed since knows that it
+ * had something of the session, as long as there is that session. */
+static bool is_there(struct client *c, struct idata *d)
+{
+	bool lost;
+
+	return !c->resumes_other && io_sync(d, false, &lost) >= 0 && !lost;
+}
+
 static void resume_data(struct client *c)
 {
 	for (uint32_t i = 0; i < LL_KEPT_MARKS; i++) {
@@ -304,7 +315,7 @@ static void resume_data(struct client *c)
 					 "closed",
 					 c->name, (unsigned long long)m->ino);
 			m->state = KEPT_CLEAN;
-		} else if (m->state == KEPT_SHOWN && io_sync(in->data, false) >= 0) {
+		} else if (m->state == KEPT_SHOWN && is_there(c, in->data)) {
 			m->state = KEPT_CLEAN;
 		} else {
 			data_lost(c, in->data, i);
@@ -514,6 +525,7 @@ int kept_resume(struct client *c)
 	if (c->taking_over)
 		TRY(resume_locks(c));
 	resume_data(c);
+	reclaim_resumed(c);
 	return 0;
 }
 

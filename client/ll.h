@@ -328,6 +328,7 @@ struct ll_stats {
 	 * another member because one failed */
 	uint64_t hedges, hedges_won, failovers;
 	uint64_t many_ops; /* requests for many reads at once */
+	uint64_t late_writes; /* lost with an object server, and not repeated in time */
 	uint64_t delegated_opens; /* for reading, under a lease: nobody was asked */
 	uint64_t dirty_bytes, grant_bytes;
 	uint32_t slots_total, slots_free, n_inodes, n_open;

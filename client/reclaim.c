@@ -12,6 +12,7 @@ static void accepted(void *arg)
 	struct promise *p = arg;
 
 	p->life = p->c->lives;
+	p->seen = true;
 	waitq_wake_all(&p->c->promise_q);
 	if (p->accepted != NULL)
 		p->accepted(p->accepted_arg);
@@ -33,6 +34,7 @@ void promise_sent(struct promise *p, const struct chain *ch, struct rpc_call *ca
 	if (!p->unknown)
 		p->life = p->c->lives;
 	call->again = p->unknown;
+	call->seen = p->unknown && p->seen;
 }
 
 void promise_heard(struct promise *p, const struct rpc_call *call, int status)
@@ -42,6 +44,8 @@ void promise_heard(struct promise *p, const struct rpc_call *call, int status)
 
 	p->out = false;
 	p->unknown |= silent && call->ret_sent;
+	/* It was taken back. */
+	p->seen = p->seen && status != -LE_ABORTED;
 	waitq_wake_all(&p->c->promise_q);
 }
 
@@ -63,23 +67,29 @@ static bool is_member(const struct chain *ch, const struct target *t)
 	return false;
 }
 
-/* Is there a change that a process of the target before this one, or of another member, may have
- * carried out? any: whatever has been heard since. */
-static bool has_to_repeat(const struct target *t, bool any)
+/* What need not be repeated any more, of all changes that a process of the target before this one,
+ * or of another member, may have carried out. any: whatever has been heard since. */
+static enum reclaim_done what_is_done(const struct target *t, bool any)
 {
+	enum reclaim_done done = t->c->resuming ? DONE_NOTHING : DONE_ALL;
+
 	list_for_each (l, &t->c->promises) {
 		const struct promise *p = list_entry(l, struct promise, link);
+		bool open = p->out || p->unknown;
 
-		if ((p->out || p->unknown) && (any || p->life < t->life) && is_member(p->chain, t))
-			return true;
+		if (!open || (!any && p->life >= t->life) || !is_member(p->chain, t))
+			continue;
+		if (p->seen)
+			return DONE_NOTHING;
+		done = done == DONE_ALL ? DONE_SEEN : done;
 	}
-	return false;
+	return done;
 }
 
-static int tell(struct target *t, bool done, uint64_t *ret_incarnation)
+static int tell(struct target *t, enum reclaim_done done, uint64_t *ret_incarnation)
 {
 	struct client *c = t->c;
-	struct oss_reclaim_req req = {.done = done, .leases = c->leases_gone};
+	struct oss_reclaim_req req = {.done = (uint8_t)done, .leases = c->leases_gone};
 	struct oss_reclaim_rep rep = {0};
 	struct rpc_call call = {
 		.op = OP_oss_reclaim,
@@ -101,23 +111,25 @@ static int tell(struct target *t, bool done, uint64_t *ret_incarnation)
 static int reclaim(struct target *t)
 {
 	struct client *c = t->c;
-	bool done = !has_to_repeat(t, true);
+	enum reclaim_done done = what_is_done(t, true);
 	uint64_t incarnation;
 
 	TRY(tell(t, done, &incarnation));
 	if (incarnation != t->incarnation) {
 		t->life = ++c->lives;
 		t->incarnation = incarnation;
-		t->reclaimed = false;
+		t->told = DONE_NOTHING;
 	}
-	t->reclaimed |= done;
-	while (!t->reclaimed && !t->reclaim_again && !c->stopping) {
-		if (has_to_repeat(t, false)) {
+	t->told = done > t->told ? done : t->told;
+	while (t->told != DONE_ALL && !t->reclaim_again && !c->stopping) {
+		done = what_is_done(t, false);
+		if (done <= t->told) {
 			(void)!waitq_wait(&c->promise_q, loop_deadline_ms(LOOK_MS));
 			continue;
 		}
-		TRY(tell(t, true, &incarnation));
-		t->reclaimed = incarnation == t->incarnation;
+		TRY(tell(t, done, &incarnation));
+		if (incarnation == t->incarnation)
+			t->told = done;
 	}
 	return 0;
 }
@@ -151,6 +163,12 @@ void reclaim_start(struct target *t)
 	t->reclaiming = true;
 	if (client_bg_spawn(t->c, "oss_reclaim", reclaim_fiber, t) < 0)
 		t->reclaiming = false;
+}
+
+void reclaim_resumed(struct client *c)
+{
+	c->resuming = false;
+	waitq_wake_all(&c->promise_q);
 }
 
 void ll_former_pages_gone(struct client *c)

@@ -324,6 +324,21 @@ static int wreq_seal(struct wreq *w)
 	return 0;
 }
 
+/* What others have read or written there since is newer than this write, so it stays. */
+static void say_late(const struct wreq *w)
+{
+	struct idata *d = w->d;
+	uint64_t off = w->idx * d->inode->attr.layout.chunk_size + w->off;
+
+	d->c->stats.late_writes++;
+	log_warn("client %s: ino %llu, bytes %llu to %llu are lost: their object server crashed "
+		 "before they were durable, this client came back to it after its grace time "
+		 "(grace_ms), and others have used them since; fsync or close says so, write them "
+		 "again",
+		 d->c->name, (unsigned long long)d->inode->ino.v, (unsigned long long)off,
+		 (unsigned long long)(off + w->len - 1));
+}
+
 static int wreq_send(struct wreq *w)
 {
 	struct idata *d = w->d;
@@ -382,6 +397,8 @@ static int wreq_send(struct wreq *w)
 		d->placed_there = true;
 	w->call = NULL;
 	rpc_call_fini(&call);
+	if (rc == -LE_LATE)
+		say_late(w);
 	return rc == -LE_SESSION_GONE && !w->placed ? -LE_IO : rc;
 }
 

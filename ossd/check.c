@@ -163,7 +163,7 @@ static int check_row(void *arg, const void *key, size_t key_len, const void *val
 	case ROW_NAME:
 		return check_name(c, key, key_len);
 	case ROW_WRITER:
-		if (writer_row_decode(key, key_len, &session) < 0 || len) {
+		if (writer_row_decode(key, key_len, &session) < 0 || len > 1) {
 			c->problems++;
 			fprintf(c->report, "a row of a session is damaged\n");
 		}

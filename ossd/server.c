@@ -129,6 +129,7 @@ static void server_free(struct ossd *s)
 		chunk_store_close(s->target.store);
 	if (s->bulk_pool)
 		slot_pool_destroy(s->bulk_pool);
+	grace_fini(&s->target.grace);
 	chunk_leases_fini(&s->target.leases);
 	fence_fini(&s->target.fence);
 	free(s);

@@ -13,6 +13,8 @@
 	X(MDS_EARLY_ACK, "a mutation is answered before its batch is durable")                     \
 	X(OSS_NO_DEDUPE, "a repeated data write is executed again")                                \
 	X(OSS_NO_GRACE, "a server that crashed serves before its clients have repeated")            \
+	X(OSS_LATE, "what comes after the grace time is repeated over what others have done since")  \
+	X(OSS_UNORDERED, "what nobody has seen is repeated before what was accepted")              \
 	X(OSS_EARLY_ACK, "a data write is answered before it is durable")                          \
 	X(CHAIN_EARLY_ACK, "a version is committed before the members behind have it durably")     \
 	X(CHAIN_SKIP_EPOCH, "members answer to any epoch of a chain")                              \

@@ -24,9 +24,9 @@
 #define FRAME_BODY_MAX (1u << 18)
 #define FRAME_BULK_MAX (64u << 20)
 
-/* 2: struct piece has stored_sum. */
-#define PROTO_VERSION_MIN 2u
-#define PROTO_VERSION_MAX 2u
+/* 2: struct piece has stored_sum. 3: what was accepted is repeated first (FRAME_SEEN). */
+#define PROTO_VERSION_MIN 3u
+#define PROTO_VERSION_MAX 3u
 
 enum frame_type {
 	FRAME_HELLO = 1,      /* handshake, client's and server's messages alike */
@@ -42,9 +42,10 @@ enum frame_type {
 	FRAME_RELEASED = 9,
 };
 
-/* Of a request: it was sent before, and what became of it is not known. WITHDRAWN: whoever asked
- * for it is gone; if it has not been done it shall not be: -LE_CANCELED. */
-enum frame_flags { FRAME_AGAIN = 1, FRAME_WITHDRAWN = 2 };
+/* Of a request: it was sent before, and what became of it is not known. SEEN: then it was also
+ * accepted (FRAME_ACCEPTED), by a process that may have lost it since. WITHDRAWN: whoever asked for
+ * it is gone; if it has not been done it shall not be: -LE_CANCELED. */
+enum frame_flags { FRAME_AGAIN = 1, FRAME_WITHDRAWN = 2, FRAME_SEEN = 4 };
 
 struct frame_hdr {
 	uint8_t type, flags;

@@ -118,20 +118,25 @@ enum write_flags {
 #define oss_grant_req_FIELDS(F) F(u64, want)
 #define oss_grant_rep_FIELDS(F) F(u64, grant)
 /* What was accepted before is durable when this is answered, and what other sessions had leased of
- * ino's chunks (0: of none) is not shown any more. */
+ * ino's chunks (0: of none) is not shown any more. lost: of what the session itself had sent, and
+ * was accepted, some may have gone with a former process of the target: it has not said since that
+ * it has repeated all that (oss_reclaim). */
 #define oss_sync_req_FIELDS(F) F(ino, ino)
-#define oss_sync_rep_FIELDS(F)
+#define oss_sync_rep_FIELDS(F) F(u8, lost)
 #define oss_status_req_FIELDS(F)
 #define oss_status_rep_FIELDS(F) F(bytes, json)
 
 /*
  * A server that was not ended in order has lost changes that somebody may have seen. Until every
- * session that changes chunks there has said `done` it carries out only what is repeated
- * (FRAME_AGAIN), at most for its grace time. done: nothing that the session may have sent to an
- * earlier process of this target, or of another member of its chains, is still to be repeated.
+ * session that changes chunks there has said DONE_ALL it carries out only what is repeated
+ * (FRAME_AGAIN), at most for its grace time; until every one has said DONE_SEEN, only what had been
+ * accepted (FRAME_SEEN), for what had not may have been sent when that was seen already. done: what
+ * of all that the session may have sent to an earlier process of this target, or of another member
+ * of its chains, is not to be repeated any more: what was accepted, or all of it.
  * incarnation: of the process, another one with each start. leases: those of the session's leases
  * of chunks whose numbers are below have ended: a process had them that has ended.
  */
+enum reclaim_done { DONE_NOTHING, DONE_SEEN, DONE_ALL };
 #define oss_reclaim_req_FIELDS(F) F(u8, done) F(u64, leases)
 #define oss_reclaim_rep_FIELDS(F) F(u64, incarnation)
 

@@ -367,6 +367,7 @@ static int send_request(struct conn *c, const struct rpc_call *call, const struc
 			 .slot = call->slot,
 			 .epoch = call->epoch,
 			 .flags = (call->again ? FRAME_AGAIN : 0) |
+				  (call->seen ? FRAME_SEEN : 0) |
 				  (call->withdrawn ? FRAME_WITHDRAWN : 0),
 			 .seq = call->seq,
 			 .target = call->target,

@@ -79,6 +79,7 @@ struct rpc_call {
 	uint64_t session, seq;
 	uint32_t slot, epoch, target, chain;
 	bool again;     /* FRAME_AGAIN */
+	bool seen;      /* FRAME_SEEN */
 	bool withdrawn; /* FRAME_WITHDRAWN */
 	const struct slot_vec *bulk_out;
 	uint32_t n_bulk_out;

@@ -12,7 +12,7 @@
  *   F chain                  u64: highest version of a removed chunk
  *   S chain                  u32: last epoch in which this target was SYNC
  *   H chain cell             how many chunks there must be, and which (ledger.h)
- *   W session                it changes chunks here (writers.h)
+ *   W session                it changes chunks here, and may be late (writers.h)
  *   M name                   store, commits, scrub, ledger, ended, leased
  */
 #ifndef LEAT_OSSD_ROWS_H

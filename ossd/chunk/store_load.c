@@ -111,9 +111,9 @@ static int load_replay(struct load *l, const void *key, size_t key_len, const vo
 static int load_writer(struct load *l, const void *key, size_t key_len, const void *value,
 		       size_t len)
 {
-	int rc = writers_load(&l->s->writers, key, key_len);
+	int rc = writers_load(&l->s->writers, key, key_len, len);
 
-	(void)value, (void)len;
+	(void)value;
 	if (rc != -LE_CORRUPT_STORE)
 		return rc;
 	log_error("target %u: the row of a session is damaged: run leat-ossd check",

@@ -48,7 +48,20 @@ static struct writing_session *add(struct writers *w, uint64_t session)
 	return e;
 }
 
-int writers_load(struct writers *w, const void *key, size_t key_len)
+static void owe(struct writers *w, struct writing_session *e, enum writer_owes owes)
+{
+	w->n_awaited += (owes != OWES_NOTHING) - (e->owes != OWES_NOTHING);
+	w->n_seen += (owes == OWES_SEEN) - (e->owes == OWES_SEEN);
+	e->owes = owes;
+}
+
+static void set_late(struct writers *w, struct writing_session *e, enum writer_late late)
+{
+	w->n_late += (late != NOT_LATE) - (e->late != NOT_LATE);
+	e->late = late;
+}
+
+int writers_load(struct writers *w, const void *key, size_t key_len, size_t value_len)
 {
 	struct writing_session *e;
 	uint64_t session;
@@ -57,17 +70,20 @@ int writers_load(struct writers *w, const void *key, size_t key_len)
 	e = add(w, session);
 	if (!e)
 		return -LE_NOMEM;
-	e->awaited = true;
-	w->n_awaited++;
+	if (value_len > 0)
+		set_late(w, e, LATE_BEFORE);
+	else
+		owe(w, e, OWES_SEEN);
 	return 0;
 }
 
-static void put_row(uint64_t session, struct kv_batch *b)
+/* Its value is empty, or one byte: it is late. */
+static void put_row(const struct writing_session *e, struct kv_batch *b)
 {
 	uint8_t key[WRITER_ROW_SIZE];
 
-	writer_row_encode(session, key);
-	kv_batch_put(b, key, sizeof(key), "", 0);
+	writer_row_encode(e->session, key);
+	kv_batch_put(b, key, sizeof(key), "L", e->late != NOT_LATE);
 }
 
 static int get(struct writers *w, struct group_commit *g, uint64_t session,
@@ -80,7 +96,7 @@ static int get(struct writers *w, struct group_commit *g, uint64_t session,
 		e = add(w, session);
 		if (!e)
 			return -LE_NOMEM;
-		put_row(session, group_commit_batch(g));
+		put_row(e, group_commit_batch(g));
 		e->group = group_commit_join(g, NULL, false);
 	}
 	e->last_us = loop_now_us();
@@ -140,27 +156,58 @@ bool writers_awaits(const struct writers *w, uint64_t session)
 {
 	const struct writing_session *e = find(w, session);
 
-	return e && e->awaited;
+	return e && e->owes != OWES_NOTHING;
 }
 
-static void take_off(struct writers *w, struct writing_session *e)
+enum writer_late writers_late(const struct writers *w, uint64_t session)
 {
-	w->n_awaited -= e->awaited;
-	e->awaited = false;
+	const struct writing_session *e = find(w, session);
+
+	return e ? e->late : NOT_LATE;
 }
 
-void writers_returned(struct writers *w, uint64_t session)
+bool writers_lost(const struct writers *w, uint64_t session)
+{
+	const struct writing_session *e = find(w, session);
+
+	return e && (e->owes == OWES_SEEN || e->late != NOT_LATE);
+}
+
+uint64_t writers_returned(struct writers *w, struct group_commit *g, uint64_t session,
+			  enum writer_owes owes)
 {
 	struct writing_session *e = find(w, session);
 
-	if (e)
-		take_off(w, e);
+	if (e && owes < e->owes)
+		owe(w, e, owes);
+	if (!e || owes != OWES_NOTHING || e->late == NOT_LATE)
+		return 0;
+	set_late(w, e, NOT_LATE);
+	if (g->status < 0)
+		return 0;
+	put_row(e, group_commit_batch(g));
+	return group_commit_join(g, NULL, false);
 }
 
 void writers_all_returned(struct writers *w)
 {
 	for (struct hmap_node *n = hmap_next(&w->map, NULL); n; n = hmap_next(&w->map, n))
-		take_off(w, container_of(n, struct writing_session, node));
+		owe(w, container_of(n, struct writing_session, node), OWES_NOTHING);
+}
+
+uint64_t writers_all_late(struct writers *w, struct group_commit *g)
+{
+	for (struct hmap_node *n = hmap_next(&w->map, NULL); n; n = hmap_next(&w->map, n)) {
+		struct writing_session *e = container_of(n, struct writing_session, node);
+
+		if (e->owes == OWES_NOTHING)
+			continue;
+		owe(w, e, OWES_NOTHING);
+		set_late(w, e, LATE);
+		if (g->status == 0)
+			put_row(e, group_commit_batch(g));
+	}
+	return g->status == 0 ? group_commit_join(g, NULL, false) : 0;
 }
 
 uint32_t writers_expire(struct writers *w, struct kv_batch *b, uint64_t before_us, uint32_t max,
@@ -178,7 +225,8 @@ uint32_t writers_expire(struct writers *w, struct kv_batch *b, uint64_t before_u
 			continue;
 		writer_row_encode(e->session, key);
 		kv_batch_delete(b, key, sizeof(key));
-		take_off(w, e);
+		owe(w, e, OWES_NOTHING);
+		set_late(w, e, NOT_LATE);
 		hmap_remove(&w->map, &e->node);
 		free(e);
 		n_dropped++;

@@ -168,7 +168,11 @@ static int still_admitted(void *arg)
 static int read_part(struct copy *k, struct chain *c)
 {
 	struct chunk_read *cr = &k->cr;
-	int rc = chunk_read(k->t->store, cr);
+	int rc;
+
+	touched_note(&k->t->grace.touched, &(struct touched_bytes){&cr->id, cr->off, cr->len},
+		     TOUCHED_READ, SESSION_COPY);
+	rc = chunk_read(k->t->store, cr);
 
 	for (uint32_t i = 0; i < REPAIRS_MAX && (rc == -LE_CORRUPT || rc == -LE_IO); i++) {
 		TRY(op_repair(k->t, c, &cr->id));

@@ -48,6 +48,8 @@ int op_read_chunk(struct rpc_req *r, struct chain *c, struct chunk_read *cr)
 
 	cr->admit = still_admitted;
 	cr->admit_arg = r;
+	touched_note(&t->grace.touched, &(struct touched_bytes){&cr->id, cr->off, cr->len},
+		     TOUCHED_READ, r->hdr.session);
 	TRY(wait_committed(c, cr));
 	rc = chunk_read(t->store, cr);
 	for (uint32_t i = 0; i < REPAIRS_MAX && (rc == -LE_CORRUPT || rc == -LE_IO); i++) {
@@ -138,6 +140,7 @@ int op_sums(struct rpc_req *r, const void *in, void *out)
 
 	TRY(op_admit(r, CHAIN_SYNC, &c));
 	TRY(op_check_cap(r, &req->cap, req->chunk.ino, req->chunk.gen, CAP_READ));
+	touched_note_whole(&t->grace.touched, &id, TOUCHED_SUMS, r->hdr.session);
 	pieces = rpc_req_alloc(r, max * sizeof(*pieces));
 	if (!pieces)
 		return -LE_NOMEM;

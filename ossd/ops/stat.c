@@ -17,6 +17,7 @@ int op_stat(struct rpc_req *r, const void *in, void *out)
 	TRY(ranges_get(req->prepared, &prepared));
 	TRY(op_admit(r, CHAIN_HEAD, &c));
 	TRY(op_check_cap(r, &req->cap, req->ino, req->gen, 0));
+	touched_note_whole(&op_target(r)->grace.touched, &file, TOUCHED_SIZE, r->hdr.session);
 	if (chain_replicated(c))
 		TRY(chain_barrier(c));
 	rc = chunk_stat(op_target(r)->store, &file, req->chunk_size, &prepared, &st);
@@ -78,10 +79,11 @@ int op_list(struct rpc_req *r, const void *in, void *out)
 int op_sync(struct rpc_req *r, const void *in, void *out)
 {
 	const struct oss_sync_req *req = in;
+	struct oss_sync_rep *rep = out;
 	struct chain *c;
 
-	(void)out;
 	TRY(op_admit(r, CHAIN_HEAD, &c));
+	rep->lost = !c->filled && writers_lost(&op_target(r)->store->writers, r->hdr.session);
 	if (req->ino.v != 0)
 		chunk_leases_await(&op_target(r)->leases,
 				   &(struct chunk_leased){c, req->ino, NULL, r->hdr.session});

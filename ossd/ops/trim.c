@@ -258,6 +258,7 @@ static int trim(struct mutation *m, const void *in, void *out)
 	uint64_t n = 0;
 	int rc;
 
+	touched_note_whole(&m->t->grace.touched, &file, TOUCHED_CUT, m->r->hdr.session);
 	rc = chunk_trim_file(m->t->store, edits_begin(&vs, &e, m), &file, req->chunk_size,
 			     req->size, &n);
 	rc = edits_end(&vs, rc);
@@ -292,6 +293,7 @@ static int punch(struct mutation *m, const void *in, void *out)
 
 	if (!st)
 		return -LE_NOMEM;
+	touched_note_whole(&m->t->grace.touched, &p.file, TOUCHED_CUT, m->r->hdr.session);
 	st->vs.m = m;
 	st->versions = chain_replicated(m->chain);
 	rc = chunk_punch_file(m->t->store, &e, &p, &n);
@@ -344,7 +346,12 @@ static int remove_some(struct removal *f, uint32_t from, uint32_t n)
 static void remove_run(void *arg)
 {
 	struct removal *f = arg;
-	int rc = remove_some(f, 0, f->n);
+	int rc;
+
+	for (uint32_t i = 0; i < f->n; i++)
+		touched_note_whole(&f->m->t->grace.touched, &f->files[i], TOUCHED_CUT,
+				   f->m->r->hdr.session);
+	rc = remove_some(f, 0, f->n);
 
 	if (rc < 0 && f->n > 1) {
 		rc = 0;

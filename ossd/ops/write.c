@@ -59,6 +59,14 @@ static void await_readers(const struct rpc_req *r, struct chain *c, const struct
 		chunk_leases_await(&op_target(r)->leases, &of);
 }
 
+/* Others may be members by now, or this target none; others may have used what is repeated late. */
+static int may_join(const struct mutation *m, const struct chunk_tx *tx,
+		    const struct chunk_write *w)
+{
+	TRY(op_still_head(m));
+	return grace_may_write(&m->t->grace, m->chain, m->r, tx, w);
+}
+
 struct writing {
 	const struct oss_write_req *req;
 	bool made; /* now, so that it was not answered before */
@@ -84,7 +92,7 @@ static int write_version(struct mutation *m, const struct oss_write_req *req, st
 	rc = chunk_tx_write(&v->tx, w);
 	if (rc < 0)
 		goto out;
-	rc = op_still_head(m);
+	rc = may_join(m, &v->tx, w);
 	if (rc < 0) {
 		chunk_tx_abort(&v->tx);
 		goto out;
@@ -126,6 +134,8 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 
 	writing->made = true;
 	TRY(chunk_write_check(&w));
+	touched_note(&m->t->grace.touched, &(struct touched_bytes){&w.id, w.off, w.len},
+		     TOUCHED_WRITTEN, w.session);
 	if (chain_replicated(m->chain))
 		return write_version(m, req, &w, rep);
 	TRY(chunk_tx_begin_write(s, &w, &tx));
@@ -140,8 +150,7 @@ static int write_chunk(struct mutation *m, const void *in, void *out)
 		return rc;
 	}
 	TRY(chunk_tx_write(&tx, &w));
-	/* Others may be members by now, or this target none. */
-	rc = op_still_head(m);
+	rc = may_join(m, &tx, &w);
 	if (rc < 0) {
 		chunk_tx_abort(&tx);
 		return rc;

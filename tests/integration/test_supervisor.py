@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import json
 import mmap
+import multiprocessing
 import os
 import random
 import re
@@ -509,6 +510,53 @@ def test_lost_writes_are_told(c):
             file.close()
         with open(m.at + "/lost", "rb") as g:
             assert g.read() == b"again"
+
+
+def write_and_kill(paths, pipe):
+    """Each time it is told whom: writes, kills them as the write returns, says so, and says what
+    fsync and the file say when they are back. Others have the file open, so what has returned has
+    been accepted by its server."""
+    f, other = os.open(paths[0], os.O_RDWR | os.O_CREAT), os.open(paths[1], os.O_RDWR)
+    i = 0
+    for pids in iter(pipe.recv, None):
+        i += 1
+        os.pwrite(f, b"old%05d" % i * 512, 0)
+        os.fsync(f)
+        new = b"new%05d" % i * 512
+        os.pwrite(f, new, 0)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        pipe.send("killed")
+        try:
+            os.fsync(f)
+            pipe.send("there" if os.pread(f, 4096, 0) == new else "lost")
+        except OSError as e:
+            pipe.send("told" if e.errno == errno.EIO else repr(e))
+    os.close(f)
+    os.close(other)
+
+
+def test_lost_with_daemon_and_server(c):
+    """A server had accepted it, and dies together with the daemon: nobody has it any more. An fsync
+    that says nothing means that it is there. The files are a process' of its own: whoever starts a
+    program closes files, and that waits for servers."""
+    said = []
+    with Mount(c) as m:
+        mine, pipe = multiprocessing.Pipe()
+        worker = multiprocessing.Process(target=write_and_kill, daemon=True,
+                                         args=((m.at + "/seen", c.mnt() + "/seen"), pipe))
+        worker.start()
+        while len(said) < 3 or (len(said) < 12 and "told" not in said):
+            mine.send([m.status()["pid"], c.pid("ossd1"), c.pid("ossd2")])
+            assert mine.recv() == "killed"
+            for name in ("ossd1", "ossd2"):
+                wait_until(lambda n=name: not c.alive(n), 10, name + " is gone")
+                c.start(name)
+            said.append(mine.recv())
+        mine.send(None)
+        worker.join()
+    print(*said)
+    assert set(said) <= {"there", "told"} and "told" in said, said
 
 
 def test_upgrade_loses_nothing(c):

@@ -35,7 +35,9 @@ void cluster_end_fenced(struct cluster *c)
 		if (!n->running || n->loop != loop_self())
 			continue;
 		ll_stats(n->client, &st);
-		if (st.session == n->session)
+		/* Nor of one that was told that a server has lost what it wrote, and that it came
+		 * too late with it: what it has not synced is open, as after a crash. */
+		if (st.session == n->session && (st.late_writes == 0 || c->plan.late))
 			return;
 		if (sim_after(c->sim, 1, NULL, crash_fenced, n) < 0)
 			return;
@@ -101,6 +103,9 @@ static void ossd_params_of(struct node *n, struct ossd_params *p)
 	p->small_slots = 64;
 	/* What vanishes is to be asked for, not known still. */
 	p->cache_size = n->cluster->plan.damage ? 2 << 10 : 1 << 20;
+	/* So that there is much that comes later. */
+	if (n->cluster->plan.late)
+		p->grace_ms = 1000;
 	if (n->cluster->plan.log_max)
 		p->resync_log_max = n->cluster->plan.log_max;
 }
@@ -500,6 +505,27 @@ static void draw_names_fault(struct cluster *c)
 		crash_client(c);
 }
 
+/* Mostly a server that crashes, and a client that cannot come back to it before it serves others:
+ * what it wrote last was accepted, and is not durable. */
+static void draw_late_fault(struct cluster *c)
+{
+	uint64_t kind = sim_random_below(c->sim, 10);
+	struct node *n = &c->ossd[sim_random_below(c->sim, N_OSSD)];
+	uint64_t client = N_OSSD + 1 + sim_random_below(c->sim, c->plan.n_clients);
+
+	if (kind < 5) {
+		if (c->plan.cut_network)
+			cluster_cut_from(n, client, 1200000 + sim_random_below(c->sim, 1500000));
+		cluster_crash_for(n, 1 + sim_random_below(c->sim, 300000));
+	} else if (kind == 5 && c->plan.crash_clients) {
+		crash_client(c);
+	} else if (kind < 8 && c->plan.cut_network) {
+		cluster_cut_from(n, client, 1 + sim_random_below(c->sim, 1500000));
+	} else if (c->plan.crash_servers) {
+		cluster_crash_for(n, away_us(c));
+	}
+}
+
 static void draw_any_fault(struct cluster *c)
 {
 	uint64_t kind = sim_random_below(c->sim, 10);
@@ -524,6 +550,8 @@ static void draw_fault(void *arg)
 		;
 	else if (c->plan.names)
 		draw_names_fault(c);
+	else if (c->plan.late)
+		draw_late_fault(c);
 	else if (c->plan.contended && (!c->plan.cuts || sim_random_below(c->sim, 2)))
 		draw_contended_fault(c);
 	else

@@ -31,6 +31,8 @@ struct plan {
 	bool contended;    /* all clients at a few cells of one file, all the time; see shared.h */
 	bool cuts;         /* with contended: at files that are made shorter and longer; cuts.h */
 	bool logs;         /* with cuts: every second time at the log; logs.h */
+	bool late;         /* with contended: in one copy, by writes that are durable later, and
+			    * who wrote is cut off from a server that crashes; see shared.h */
 	bool names;        /* with contended: at a few names, and faults meet the metadata server */
 	uint32_t log_max;  /* resync_log_max, 0: as it is by default */
 	bool late_copies;  /* many frames come twice, the second time much later */
@@ -45,6 +47,7 @@ struct counters {
 	uint64_t ops, shared_ops;
 	uint64_t server_crashes, power_cuts, client_crashes, partitions, isolations, orders, fenced;
 	uint64_t damages, losses, vanished, scrubs, repaired, differing; /* see damage.h */
+	uint64_t lost;      /* syncs that said that data was lost */
 	uint64_t undecided; /* histories of names that the search gave up on */
 	uint64_t withdrawn; /* changes of names: their programs were killed, they were not made */
 	uint64_t events, virtual_ms;

@@ -45,6 +45,17 @@ void reg_end(struct reg_history *h, size_t op, uint64_t value, uint64_t at)
 		h->ops[op].value = value;
 }
 
+void reg_lose(struct reg_history *h, uint32_t client, uint32_t first, uint32_t n, uint64_t since)
+{
+	for (size_t i = 0; i < h->n; i++) {
+		struct reg_op *o = &h->ops[i];
+
+		if (o->write && o->client == client && o->reg >= first && o->reg < first + n &&
+		    o->end > since)
+			o->lost = true;
+	}
+}
+
 void reg_free(struct reg_history *h)
 {
 	free(h->ops);
@@ -165,6 +176,9 @@ static bool check_register(const struct reg_op *ops, size_t n, char why[LINEAR_W
 			continue;
 		/* Nobody has seen it and nobody was told that it is there. */
 		if (k == i + 1 && ops[i].write && ops[i].end == LINEAR_NEVER)
+			continue;
+		/* Who has seen it has seen what is not there any more. */
+		if (ops[i].write && ops[i].lost)
 			continue;
 		ok = zone_of(ops + i, k - i, &z[n_zones], why);
 		n_zones += ok;

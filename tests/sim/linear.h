@@ -27,6 +27,7 @@ struct reg_op {
 	bool write;
 	uint64_t value; /* read: what came out */
 	uint64_t begin, end;
+	bool lost; /* with a server, as the writer was told: it may have been there for a while */
 };
 
 struct reg_history {
@@ -38,6 +39,9 @@ struct reg_history {
 size_t reg_begin(struct reg_history *h, uint32_t reg, uint32_t client, uint64_t write_value,
 		 uint64_t at);
 void reg_end(struct reg_history *h, size_t op, uint64_t value, uint64_t at);
+/* Writes of the client to registers [first, first + n) that have not ended before `since` are lost.
+ */
+void reg_lose(struct reg_history *h, uint32_t client, uint32_t first, uint32_t n, uint64_t since);
 /* False: impossible, and why. Sorts the history. */
 bool reg_check(struct reg_history *h, char why[LINEAR_WHY_SIZE]);
 void reg_free(struct reg_history *h);

@@ -33,7 +33,7 @@
 struct batch {
 	uint64_t first, last, step;
 	uint32_t n_ops, n_clients, jobs, replicas;
-	bool verbose, stop_at_failure, contended, names, cuts, damaged, refuse, logs;
+	bool verbose, stop_at_failure, contended, names, cuts, damaged, refuse, logs, late;
 	const char *plant;
 };
 
@@ -43,7 +43,7 @@ struct batch {
 /* In shared memory: what the children found. */
 struct totals {
 	_Atomic uint64_t runs, failures, first_failure;
-	_Atomic uint64_t fenced, undecided, withdrawn;
+	_Atomic uint64_t fenced, undecided, withdrawn, lost;
 	_Atomic uint64_t ops, shared_ops, server_crashes, power_cuts, client_crashes, partitions,
 		isolations, damages, losses, vanished, scrubs, repaired, differing, events,
 		virtual_ms;
@@ -120,10 +120,11 @@ static struct plan plan_of(uint64_t seed, const struct batch *b)
 		.names = b->names,
 		.cuts = b->cuts,
 		.logs = b->logs,
+		.late = b->late,
 		.damage = copies && !b->contended && seed % 5 < 2,
 		.move_members = copies && seed % 8 < 3,
 		.log_max = copies && seed % 9 < 3 ? (b->contended ? 1 : 2) : 0,
-		.slow_disks = copies && seed % 11 < 3,
+		.slow_disks = b->late ? seed % 4 != 0 : copies && seed % 11 < 3,
 		.refuse = copies && (b->refuse || seed % 16 == 7),
 		.few_kept = seed % 10 >= 6,
 		.verbose = b->verbose,
@@ -187,6 +188,7 @@ static void count(struct totals *t, const struct counters *n)
 	t->fenced += n->fenced;
 	t->undecided += n->undecided;
 	t->withdrawn += n->withdrawn;
+	t->lost += n->lost;
 	t->partitions += n->partitions;
 	t->events += n->events;
 	t->virtual_ms += n->virtual_ms;
@@ -304,6 +306,8 @@ static void print_totals(struct totals *t)
 	       (double)t->isolations / n, (double)t->events / n,
 	       (double)t->virtual_ms / 1000.0 / n);
 	printf("%llu changes of names withdrawn\n", (unsigned long long)t->withdrawn);
+	if (t->lost > 0)
+		printf("%llu syncs said that data was lost\n", (unsigned long long)t->lost);
 	if (t->undecided > 0)
 		printf("%llu histories were not decided\n", (unsigned long long)t->undecided);
 	if (t->scrubs > 0)
@@ -358,6 +362,10 @@ static uint64_t run_batch_to(const struct batch *b, uint64_t *ret_first)
 	}
 	if (b->names && b->last - b->first >= 20 && t->withdrawn == 0) {
 		printf("FAILED: nothing was withdrawn\n");
+		t->failures++;
+	}
+	if (b->late && !b->plant && b->last - b->first >= 20 && t->lost == 0) {
+		printf("FAILED: nobody came late\n");
 		t->failures++;
 	}
 	if (b->last - b->first >= 20 && t->undecided * 20 > t->runs) {
@@ -420,6 +428,14 @@ static void contend_logs(struct batch *b)
 	contend_cuts(b);
 	b->n_ops = 150;
 	b->logs = true;
+}
+
+/* Everybody at one file in one copy, and servers crash just when somebody cannot hear them. */
+static void contend_late(struct batch *b)
+{
+	b->contended = b->late = true;
+	b->n_clients = 3;
+	b->n_ops = 300;
 }
 
 /* Nothing happens but damage on disks, of which there is much. */
@@ -538,6 +554,15 @@ static int test_replicated_cuts(void)
 	return run_batch(&b) ? 1 : 0;
 }
 
+static int test_contended_late(void)
+{
+	struct batch b = defaults();
+
+	contend_late(&b);
+	b.last = n_seeds(20, 500);
+	return run_batch(&b) ? 1 : 0;
+}
+
 static int test_damaged_seeds(void)
 {
 	struct batch b = defaults();
@@ -634,6 +659,14 @@ static int found_logs(const char *plant)
 	return found_by(b, plant);
 }
 
+static int found_late(const char *plant)
+{
+	struct batch b = to_find(200);
+
+	contend_late(&b);
+	return found_by(b, plant);
+}
+
 static int found_names(const char *plant)
 {
 	struct batch b = to_find(200);
@@ -677,6 +710,8 @@ FINDS(oss_new_head, found_cuts)
 FINDS(client_pages_unseen, found_uncut)
 FINDS(oss_no_dedupe, found)
 FINDS(oss_early_ack, found)
+FINDS(oss_no_grace, found_late)
+FINDS(oss_late, found_late)
 FINDS(chain_no_repair, found_damaged)
 FINDS(scrub_remove_lost, found_damaged)
 FINDS(oss_skip_names, found_damaged)
@@ -701,6 +736,7 @@ static const struct {
 	{"contended_names", test_contended_names},
 	{"contended_cuts", test_contended_cuts},
 	{"replicated_cuts", test_replicated_cuts},
+	{"contended_late", test_contended_late},
 	{"damaged_seeds", test_damaged_seeds},
 	{"deterministic", test_deterministic},
 	{"fanout_32", fanout_test_32},
@@ -736,6 +772,8 @@ static const struct {
 	X(client_pages_unseen),
 	X(oss_no_dedupe),
 	X(oss_early_ack),
+	X(oss_no_grace),
+	X(oss_late),
 	X(chain_no_repair),
 	X(scrub_remove_lost),
 	X(oss_skip_names),
@@ -767,6 +805,7 @@ static int run_command(int argc, char **argv)
 		{"names", no_argument, NULL, 'N'},
 		{"cuts", no_argument, NULL, 'T'},
 		{"logs", no_argument, NULL, 'L'},
+		{"late", no_argument, NULL, 'E'},
 		{"damaged", no_argument, NULL, 'D'},
 		{"refuse", no_argument, NULL, 'R'},
 		{"verbose", no_argument, NULL, 'v'},
@@ -803,6 +842,8 @@ static int run_command(int argc, char **argv)
 			contend_cuts(&b);
 		} else if (c == 'L') {
 			contend_logs(&b);
+		} else if (c == 'E') {
+			contend_late(&b);
 		} else if (c == 'D') {
 			meet_damage(&b);
 		} else if (c == 'R') {
@@ -836,7 +877,8 @@ int main(int argc, char **argv)
 			return tests[i].fn();
 	fprintf(stderr, "usage: leat-sim --list | NAME | run [--seed N | --seeds A..B [--step N]] "
 			"[--ops N] [--clients N] "
-			"[--replicas N | --contended | --names | --cuts | --logs | --damaged] "
+			"[--replicas N | --contended | --names | --cuts | --logs | --late | "
+			"--damaged] "
 			"[--refuse] [--plant BUG] [--jobs N] [-v] | fanout [--nodes N] ...\n");
 	return 2;
 }

@@ -33,6 +33,8 @@ struct shared_client {
 	struct client *client;
 	struct ll_file *file[FILES];
 	struct ino attr_ino, names_ino[NAME_DIRS];
+	uint64_t synced[FILES]; /* when the last fsync that went well began */
+	bool syncing;
 };
 
 struct shared {
@@ -104,8 +106,8 @@ static void open_file(struct shared *s, uint32_t index, uint32_t i)
 	if (sc->file[i] != NULL)
 		return;
 	status = ll_create(sc->client, &root, s->c->shared_dir[i % s->c->n_shared_dirs],
-			   name_of(name, "shared", i), 0644, O_RDWR | O_CREAT | O_DIRECT,
-			   &sc->file[i], &a);
+			   name_of(name, "shared", i), 0644,
+			   O_RDWR | O_CREAT | (s->c->plan.late ? 0 : O_DIRECT), &sc->file[i], &a);
 	if (!expect(s, "open", status, 0))
 		return;
 	/* Whoever sees it short makes it long; nobody makes it short. */
@@ -132,7 +134,12 @@ void shared_client_start(struct shared *s, uint32_t index, struct client *client
 {
 	struct shared_client *sc = &s->client[index];
 
+	/* What it had not synced is gone if a server has crashed as well. */
+	for (uint32_t i = 0; s->c->plan.late && i < FILES; i++)
+		reg_lose(&s->regs, index, i * CELLS, CELLS, sc->synced[i]);
 	*sc = (struct shared_client){.client = client};
+	for (uint32_t i = 0; i < FILES; i++)
+		sc->synced[i] = s->tick;
 	make(s, client, "shared_attr", S_IFREG | 0644, &sc->attr_ino);
 	for (uint32_t i = 0; i < NAME_DIRS; i++) {
 		char name[24];
@@ -188,6 +195,9 @@ static void transfer_end(struct transfer *t)
 
 	/* Of a part of it nobody knows, so it may have happened or not. */
 	if (s->c->plan.refuse && t->write && t->done == -LE_NOSPC)
+		return;
+	/* Told at once that it is lost. */
+	if (t->write && t->done == -LE_LATE)
 		return;
 	if (!expect(s, t->write ? "write" : "read", t->done, (int64_t)t->n * CELL))
 		return;
@@ -348,6 +358,66 @@ void shared_contend(struct shared *s, uint32_t index, uint32_t *left)
 	for (uint32_t i = 0; i < ACTORS; i++)
 		a[i] = (struct actor){s, index, file, left};
 	fiber_parallel("actor", act, a, sizeof(a[0]), ACTORS, ACTORS);
+}
+
+/* One at a time for each client: it tells of what was written since the last one. */
+static void sync_file(struct shared *s, uint32_t index, uint32_t file)
+{
+	struct shared_client *sc = &s->client[index];
+	uint64_t began = ++s->tick;
+	int status;
+
+	if (sc->syncing)
+		return;
+	sc->syncing = true;
+	status = ll_fsync(sc->file[file], false);
+	sc->syncing = false;
+	log_debug("%llu us: client %u synced shared%u from tick %llu: %s",
+		  (unsigned long long)sim_now_us(s->c->sim), index, file, (unsigned long long)began,
+		  status_name(status));
+	if (status == -LE_LATE) {
+		reg_lose(&s->regs, index, file * CELLS, CELLS, sc->synced[file]);
+		s->c->count.lost++;
+	} else if (!expect(s, "fsync", status, 0)) {
+		return;
+	}
+	sc->synced[file] = began;
+}
+
+static void act_late(void *arg)
+{
+	struct actor *a = arg;
+	struct shared *s = a->s;
+
+	while (*a->left > 0 && !s->c->failed) {
+		uint32_t first = (uint32_t)rnd(s, CONTEND_CELLS);
+		struct transfer t = {.s = s, .index = a->index, .file = a->file};
+
+		t.first = CONTEND_FIRST + first;
+		t.n = 1 + (uint32_t)rnd(s, CONTEND_CELLS - first);
+		t.write = rnd(s, 2);
+		(*a->left)--;
+		s->c->count.ops++;
+		transfer(&t);
+		if (rnd(s, 8) == 0 && !s->c->failed)
+			sync_file(s, a->index, a->file);
+		if (rnd(s, 4) == 0)
+			fiber_sleep_us(rnd(s, 20000));
+	}
+}
+
+void shared_contend_late(struct shared *s, uint32_t index, uint32_t *left)
+{
+	struct actor a[ACTORS];
+
+	open_file(s, index, 0);
+	if (s->c->failed)
+		return;
+	for (uint32_t i = 0; i < ACTORS; i++)
+		a[i] = (struct actor){s, index, 0, left};
+	fiber_parallel("actor", act_late, a, sizeof(a[0]), ACTORS, ACTORS);
+	if (!s->c->failed)
+		sync_file(s, index, 0);
 }
 
 /* ---- names ---- */

@@ -21,6 +21,9 @@ void shared_names(struct shared *s, uint32_t index);
 /* Contended seeds: nothing but reads and writes of four cells, two in each of two chunks, by
  * several fibers of each client, so that whatever goes wrong meets somebody. Until *left is 0. */
 void shared_contend(struct shared *s, uint32_t index, uint32_t *left);
+/* The same through caches, with an fsync now and then: what was written since the last one may be
+ * lost with a server, but only together with an error of the next one. */
+void shared_contend_late(struct shared *s, uint32_t index, uint32_t *left);
 /* The same with names: all clients create, remove, rename, link and look up four names. */
 void shared_contend_names(struct shared *s, uint32_t index, uint32_t *left);
 /* Closes what is open. */

@@ -611,7 +611,7 @@ static uint32_t copies_of(const struct run *r, uint32_t index)
 {
 	const struct plan *p = &r->c->plan;
 
-	return (p->contended && !p->names && !p->cuts) || p->damaged
+	return (p->contended && !p->names && !p->cuts && !p->late) || p->damaged
 		       ? p->replicas - index % 2
 		       : 1 + (uint32_t)((p->seed + index) % p->replicas);
 }
@@ -940,6 +940,8 @@ void workload_client(struct cluster *c, uint32_t index, struct client *client)
 	adopt(&r);
 	if (c->plan.cuts && !c->failed)
 		cuts_contend(w->cuts, index, &r.m->ops_left);
+	else if (c->plan.late && !c->failed)
+		shared_contend_late(w->shared, index, &r.m->ops_left);
 	else if (c->plan.contended && !c->failed)
 		(c->plan.names ? shared_contend_names : shared_contend)(w->shared, index,
 									&r.m->ops_left);

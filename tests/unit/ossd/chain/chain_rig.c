@@ -319,7 +319,8 @@ int crig_write(struct chain_rig *r, uint32_t i, struct crig_write *w, uint64_t t
 	call.session = w->session;
 	call.slot = w->slot;
 	call.seq = w->seq;
-	call.again = w->again;
+	call.again = w->again || w->seen;
+	call.seen = w->seen;
 	call.accepted = accepted;
 	call.accepted_arg = &w->accepted;
 	rc = rpc_call(r->m[i].client, &call);

@@ -74,6 +74,7 @@ struct crig_write {
 	uint32_t flags; /* enum write_flags */
 	uint64_t base;
 	bool again;    /* FRAME_AGAIN */
+	bool seen;     /* and FRAME_SEEN */
 	bool accepted; /* out */
 };
 /* One attempt at member i. */

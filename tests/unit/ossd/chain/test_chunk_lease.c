@@ -302,7 +302,7 @@ static void pages_do_not_wait(struct chain_rig *r)
 
 static void reclaim(struct chain_rig *r, uint64_t below)
 {
-	struct oss_reclaim_req req = {.done = true, .leases = below};
+	struct oss_reclaim_req req = {.done = DONE_ALL, .leases = below};
 	struct oss_reclaim_rep rep;
 	struct rpc_call call = call_of(r, r->order[0], OP_oss_reclaim, &req, &rep);
 

@@ -1,6 +1,7 @@
 /*
  * What a server that crashed owes to those who have seen what it lost: it serves nobody before its
- * clients have repeated, and what it lost can be repeated in any order.
+ * clients have repeated, in an order that fits what was seen, and who comes late with it writes
+ * over nothing that others have read or written since.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -86,9 +87,9 @@ static int write_block(struct chain_rig *r, const struct chunk_id *chunk, int by
 	return crig_write(r, 0, &w, 20000);
 }
 
-static int say_done(struct chain_rig *r, uint64_t session)
+static int say(struct chain_rig *r, uint64_t session, enum reclaim_done done)
 {
-	struct oss_reclaim_req req = {.done = true};
+	struct oss_reclaim_req req = {.done = (uint8_t)done};
 	struct oss_reclaim_rep rep;
 	struct rpc_call call = {.op = OP_oss_reclaim,
 				.req = &req,
@@ -100,6 +101,45 @@ static int say_done(struct chain_rig *r, uint64_t session)
 
 	rpc_call_fini(&call);
 	return rc;
+}
+
+static int say_done(struct chain_rig *r, uint64_t session)
+{
+	return say(r, session, DONE_ALL);
+}
+
+/* Is something lost that the session had been told of? */
+static bool is_lost(struct chain_rig *r, uint64_t session)
+{
+	struct oss_sync_req req = {.ino = {0}};
+	struct oss_sync_rep rep;
+	struct rpc_call call = {.op = OP_oss_sync,
+				.req = &req,
+				.rep = &rep,
+				.session = session,
+				.target = 1,
+				.chain = RIG_CHAIN,
+				.epoch = r->epoch,
+				.deadline_us = loop_deadline_ms(1000)};
+
+	assert_int_equal(rpc_call(r->m[0].client, &call), 0);
+	rpc_call_fini(&call);
+	return rep.lost;
+}
+
+static int repeat(struct chain_rig *r, struct crig_write w, bool seen)
+{
+	w.again = true;
+	w.seen = seen;
+	return crig_write(r, 0, &w, 20000);
+}
+
+static void crash_and_return(struct chain_rig *r)
+{
+	crig_crash(r, 0);
+	(void)!fiber_sleep_us(300000); /* the connections end */
+	crig_restart(r, 0);
+	crig_tell(r, 0);
 }
 
 /* Sessions 8 and 9 have written; what 8 wrote last was accepted and seen, and is gone. */
@@ -127,7 +167,6 @@ static void lose_one(struct chain_rig *r)
 static void repeats_first(struct chain_rig *r)
 {
 	struct async look = {.r = r};
-	struct crig_write again = block(&one, 'B', 8, 2);
 
 	lose_one(r);
 	start(&look, read_main);
@@ -137,8 +176,7 @@ static void repeats_first(struct chain_rig *r)
 	assert_int_equal(write_block(r, &one, 'C', 9, 2), -LE_NOT_READY);
 	assert_int_equal(say_done(r, 9), 0);
 	assert_false(is_done_after(&look, 300));
-	again.again = true;
-	assert_int_equal(crig_write(r, 0, &again, 20000), 0);
+	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), true), 0);
 	assert_false(is_done_after(&look, 300));
 	assert_int_equal(say_done(r, 8), 0);
 	assert_true(is_done_after(&look, 100));
@@ -208,7 +246,6 @@ static void test_bounded(void **state)
 static void first_change(struct chain_rig *r)
 {
 	struct async lost = {.r = r, .w = block(&one, 'B', 8, 1)}, look = {.r = r};
-	struct crig_write again = block(&one, 'B', 8, 1);
 
 	lost.w.flags = WRITE_LAZY;
 	start(&lost, write_main);
@@ -220,8 +257,7 @@ static void first_change(struct chain_rig *r)
 	crig_tell(r, 0);
 	start(&look, read_main);
 	assert_false(is_done_after(&look, 300));
-	again.again = true;
-	assert_int_equal(crig_write(r, 0, &again, 20000), 0);
+	assert_int_equal(repeat(r, block(&one, 'B', 8, 1), true), 0);
 	assert_int_equal(say_done(r, 8), 0);
 	wait_done(&look);
 	assert_int_equal(look.byte, 'B');
@@ -231,6 +267,187 @@ static void test_first_change(void **state)
 {
 	(void)state;
 	run(first_change, 1, GRACE_MS);
+}
+
+/*
+ * What was sent when the first write had returned waits for that to be durable, and is lost with
+ * it. However they come back, the later one stays.
+ */
+static void later_stays(struct chain_rig *r)
+{
+	struct async later = {.r = r, .w = block(&one, 'C', 9, 2)};
+	struct async lost = {.r = r, .w = block(&one, 'B', 8, 2)};
+	int byte;
+
+	assert_int_equal(write_block(r, &one, 'A', 8, 1), 0);
+	assert_int_equal(write_block(r, &two, 'X', 9, 1), 0);
+	lost.w.flags = later.w.flags = WRITE_LAZY;
+	start(&lost, write_main);
+	while (!lost.w.accepted)
+		(void)!fiber_sleep_us(10);
+	start(&later, write_main);
+	(void)!fiber_sleep_us(500);
+	assert_false(lost.done || later.done || later.w.accepted);
+	crig_crash(r, 0);
+	wait_done(&lost);
+	wait_done(&later);
+	crig_restart(r, 0);
+	crig_tell(r, 0);
+	if (FAULT(OSS_UNORDERED)) {
+		assert_int_equal(repeat(r, later.w, false), 0);
+	} else {
+		assert_int_equal(say(r, 9, DONE_SEEN), 0);
+		assert_int_equal(repeat(r, later.w, false), -LE_NOT_READY);
+	}
+	assert_int_equal(repeat(r, lost.w, true), 0);
+	assert_int_equal(say(r, 8, DONE_ALL), 0);
+	assert_int_equal(repeat(r, later.w, false), 0);
+	assert_int_equal(say(r, 9, DONE_ALL), 0);
+	assert_int_equal(read_block(r, &byte), RIG_BS);
+	assert_int_equal(byte, FAULT(OSS_UNORDERED) ? 'B' : 'C');
+}
+
+static void test_later_stays(void **state)
+{
+	(void)state;
+	run(later_stays, 1, GRACE_MS);
+	fault_planted_[FAULT_OSS_UNORDERED] = true;
+	run(later_stays, 1, GRACE_MS);
+	fault_planted_[FAULT_OSS_UNORDERED] = false;
+}
+
+/* Session 8 does not come before the grace time is over. */
+static void be_late(struct chain_rig *r)
+{
+	lose_one(r);
+	assert_true(is_lost(r, 8));
+	assert_int_equal(say_done(r, 9), 0);
+	assert_false(is_lost(r, 9));
+	(void)!fiber_sleep_us((GRACE_MS + 500) * 1000);
+	/* Others come in, and so it is seen to be over. */
+	while (write_block(r, &(const struct chunk_id){{7}, 1, 0}, 'W', 12, 1) == -LE_NOT_READY)
+		(void)!fiber_sleep_us(1000);
+	assert_true(is_lost(r, 8));
+	assert_false(is_lost(r, 12));
+}
+
+/* Where nobody else was, it has lost nothing. */
+static void late_alone(struct chain_rig *r)
+{
+	int byte;
+
+	be_late(r);
+	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), true), 0);
+	assert_int_equal(say_done(r, 8), 0);
+	assert_false(is_lost(r, 8));
+	assert_int_equal(read_block(r, &byte), RIG_BS);
+	assert_int_equal(byte, 'B');
+}
+
+/* What others have written since is newer. */
+static void late_writer(struct chain_rig *r)
+{
+	int byte;
+
+	be_late(r);
+	assert_int_equal(write_block(r, &one, 'C', 9, 2), 0);
+	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), true), FAULT(OSS_LATE) ? 0 : -LE_LATE);
+	assert_int_equal(read_block(r, &byte), RIG_BS);
+	assert_int_equal(byte, FAULT(OSS_LATE) ? 'B' : 'C');
+	/* What it writes anew is as good as anybody's, and so is what it repeats later. */
+	assert_int_equal(say_done(r, 8), 0);
+	assert_int_equal(repeat(r, block(&one, 'D', 8, 3), false), 0);
+	assert_int_equal(read_block(r, &byte), RIG_BS);
+	assert_int_equal(byte, 'D');
+}
+
+/* What others have read must not come back to what it was before the crash. */
+static void late_reader(struct chain_rig *r)
+{
+	int byte;
+
+	be_late(r);
+	assert_int_equal(read_block(r, &byte), RIG_BS);
+	assert_int_equal(byte, 'A');
+	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), true), -LE_LATE);
+	assert_int_equal(read_block(r, &byte), RIG_BS);
+	assert_int_equal(byte, 'A');
+	/* Its writer still waits for that one: it comes after what they have read. */
+	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), false), 0);
+}
+
+/* Removed since, by the metadata server. */
+static void late_removed(struct chain_rig *r)
+{
+	int byte;
+
+	be_late(r);
+	assert_int_equal(crig_remove(r, 0, one.ino, 1), 0);
+	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), true), -LE_LATE);
+	assert_int_equal(read_block(r, &byte), 0);
+}
+
+/* The server crashes once more: who was late is so still, and nobody knows what others have done
+ * before. What was durable the first time is answered, as ever. */
+static void late_again(struct chain_rig *r)
+{
+	int byte;
+
+	be_late(r);
+	assert_int_equal(write_block(r, &one, 'C', 9, 2), 0);
+	crash_and_return(r);
+	assert_true(is_lost(r, 8));
+	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), true), -LE_LATE);
+	assert_int_equal(say_done(r, 9), 0);
+	assert_int_equal(say_done(r, 12), 0);
+	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), true), -LE_LATE);
+	assert_int_equal(read_block(r, &byte), RIG_BS);
+	assert_int_equal(byte, 'C');
+	/* Once it has said that it has nothing more it is like all others. */
+	assert_int_equal(say_done(r, 8), 0);
+	assert_false(is_lost(r, 8));
+	assert_int_equal(write_block(r, &two, 'E', 8, 3), 0);
+	crash_and_return(r);
+	assert_int_equal(repeat(r, block(&two, 'E', 8, 3), true), 0);
+	assert_int_equal(repeat(r, block(&two, 'F', 8, 4), true), 0);
+}
+
+static void test_late(void **state)
+{
+	(void)state;
+	run(late_alone, 1, GRACE_MS);
+	run(late_writer, 1, GRACE_MS);
+	run(late_reader, 1, GRACE_MS);
+	run(late_removed, 1, GRACE_MS);
+	run(late_again, 1, GRACE_MS);
+	fault_planted_[FAULT_OSS_LATE] = true;
+	run(late_writer, 1, GRACE_MS);
+	fault_planted_[FAULT_OSS_LATE] = false;
+}
+
+/* In a replicated chain nobody has seen what was not accepted; what was may have been read at a
+ * member that does not lead. */
+static void late_replicated(struct chain_rig *r)
+{
+	int byte;
+
+	assert_int_equal(write_block(r, &one, 'A', 8, 1), 0);
+	crig_crash(r, 0);
+	crig_crash(r, 1);
+	crig_restart(r, 0);
+	crig_restart(r, 1);
+	crig_tell(r, 0);
+	crig_tell(r, 1);
+	(void)!fiber_sleep_us((GRACE_MS + 500) * 1000);
+	assert_int_equal(read_block(r, &byte), RIG_BS);
+	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), true), -LE_LATE);
+	assert_int_equal(repeat(r, block(&one, 'B', 8, 2), false), 0);
+}
+
+static void test_late_replicated(void **state)
+{
+	(void)state;
+	run(late_replicated, 2, GRACE_MS);
 }
 
 /* Two sessions write the same bytes one behind the other: what is lost is never both. */
@@ -297,6 +514,8 @@ int main(void)
 		cmocka_unit_test(test_repeats_first), cmocka_unit_test(test_planted),
 		cmocka_unit_test(test_bounded),       cmocka_unit_test(test_first_change),
 		cmocka_unit_test(test_one_by_one),    cmocka_unit_test(test_old_epoch),
+		cmocka_unit_test(test_later_stays),   cmocka_unit_test(test_late),
+		cmocka_unit_test(test_late_replicated),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
