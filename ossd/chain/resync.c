@@ -184,16 +184,6 @@ bool resync_failed(struct resync *r, struct chain *c, uint32_t target)
 	return true;
 }
 
-static void window_open(struct job *j, const struct chunk_key *lo, const struct chunk_key *hi)
-{
-	j->lo = *lo;
-	j->hi = *hi;
-	j->n_dirty = 0;
-	j->n_todo = j->next_todo = j->n_done = 0;
-	j->overflow = false;
-	j->watching = j->listing = true;
-}
-
 static int compare_todo(const void *a, const void *b)
 {
 	return chunk_key_compare(&((const struct todo *)a)->k, &((const struct todo *)b)->k);
@@ -226,6 +216,17 @@ static int add_pending(void *arg, const struct chunk_key *k)
 	return todo_add(j, k);
 }
 
+/* With what is pending now: a list may have what was before, and end when that is committed. */
+static int window_open(struct job *j, const struct chunk_key *lo, const struct chunk_key *hi)
+{
+	j->lo = *lo;
+	j->hi = *hi;
+	j->n_dirty = j->n_todo = j->next_todo = j->n_done = 0;
+	j->overflow = false;
+	j->watching = j->listing = true;
+	return chain_log_each_pending(j->r->o.log, j->c->id, add_pending, j);
+}
+
 /* The list is complete with what was noted; from now on the rest of the window is covered. Does not
  * yield. */
 static int window_close(struct job *j)
@@ -235,12 +236,11 @@ static int window_close(struct job *j)
 	if (j->overflow)
 		return -LE_TOO_BIG;
 	for (uint32_t i = 0; i < j->n_dirty; i++)
-		if (chunk_key_compare(&j->dirty[i], &j->hi) <= 0)
-			TRY(todo_add(j, &j->dirty[i]));
-	TRY(chain_log_each_pending(j->r->o.log, j->c->id, add_pending, j));
+		TRY(todo_add(j, &j->dirty[i]));
 	qsort(j->todo, j->n_todo, sizeof(*j->todo), compare_todo);
 	for (uint32_t i = 0; i < j->n_todo; i++)
-		if (n == 0 || !chunk_key_equal(&j->todo[i].k, &j->todo[n - 1].k))
+		if (chunk_key_compare(&j->todo[i].k, &j->hi) <= 0 &&
+		    (n == 0 || !chunk_key_equal(&j->todo[i].k, &j->todo[n - 1].k)))
 			j->todo[n++] = j->todo[i];
 	j->n_todo = n;
 	j->listing = false;
@@ -483,7 +483,7 @@ static int run_logged(struct job *j, const struct oss_resync_ask_rep *rep)
 	job_move(j, RESYNC_LOGGED);
 	/* What comes meanwhile is a log like the one that is being read. */
 	j->dirty_max = log_max < DIRTY_MAX ? log_max : DIRTY_MAX;
-	window_open(j, &KEY_MIN, &KEY_MAX);
+	TRY(window_open(j, &KEY_MIN, &KEY_MAX));
 	TRY(add_rows(j, ROW_CHANGED));
 	TRY(add_rows(j, ROW_PENDING));
 	TRY(add_suspects(j, rep));
@@ -634,7 +634,7 @@ static int run_window(struct job *j, const struct chunk_key *lo)
 	struct chunk_key hi;
 
 	TRY(choose_end(j, lo, &hi));
-	window_open(j, lo, &hi);
+	TRY(window_open(j, lo, &hi));
 	TRY(list_own(j));
 	TRY(compare_lists(j));
 	TRY(add_lost(j));

@@ -359,6 +359,61 @@ static void test_reported(void **state)
 	rrig_fini(&r);
 }
 
+/* ---- committed while the source lists its chunks ---- */
+
+struct timed_write {
+	struct rrig *r;
+	uint64_t delay_us;
+	uint8_t value;
+	bool ended;
+};
+
+static void timed_writer(void *arg)
+{
+	struct timed_write *w = arg;
+
+	(void)fiber_sleep_us(w->delay_us);
+	assert_int_equal(rrig_write(w->r, 100, 0, w->value, LEN), 0);
+	w->ended = true;
+}
+
+/* A write is pending at the source, which is not the head, when it begins to list: its list has
+ * what was before, as the member has. It is committed before the list is complete. */
+static void committed_meanwhile(struct rrig *r, void *arg)
+{
+	uint64_t x = r->seed;
+
+	(void)arg;
+	rrig_set(r, "012", "SSS");
+	write_some(r, 100, 200, 1);
+	for (uint32_t i = 0; i < 60; i++) {
+		struct timed_write w = {.r = r, .value = (uint8_t)(2 + i)};
+
+		rrig_set(r, "012", "SSO");
+		assert_int_equal(rrig_write(r, 900, 0, w.value, LEN), 0); /* too much for the log */
+		w.delay_us = (x = hash_u64(x)) % 8000;
+		assert_int_equal(fiber_spawn("timed", timed_writer, &w), 0);
+		(void)fiber_sleep_us(3000);
+		fill(r, 2, "012", "SSY");
+		while (!w.ended)
+			(void)fiber_sleep_us(1000);
+		rrig_set(r, "012", "SSS");
+		assert_int_equal(rrig_same(r, 1, 2), 201);
+	}
+}
+
+static void test_committed_meanwhile(void **state)
+{
+	struct rrig r;
+
+	(void)state;
+	rrig_init(&r, 3, 9);
+	for (uint32_t i = 0; i < 3; i++)
+		r.node[i].params.resync_log_max = 0;
+	rrig_run(&r, committed_meanwhile, NULL);
+	rrig_fini(&r);
+}
+
 /* ---- chunks whose rows vanish ---- */
 
 static void lose_row(struct rnode *n, void *arg)
@@ -734,6 +789,7 @@ int main(void)
 		cmocka_unit_test(test_answered_meanwhile),
 		cmocka_unit_test(test_answered_beside),
 		cmocka_unit_test(test_reported),
+		cmocka_unit_test(test_committed_meanwhile),
 		cmocka_unit_test(test_lost_at_the_member),
 		cmocka_unit_test(test_lost_at_the_source),
 		cmocka_unit_test(test_vanished_at_the_source),
