@@ -132,7 +132,8 @@ int vol_open_made(struct vol *v, const char *dir, uint32_t uid) CHECK_RESULT;
 int vol_seek_data(int fd, uint64_t off, uint64_t *ret_data, uint64_t *ret_hole) CHECK_RESULT;
 void vol_take_stat(const struct stat *from, struct vol_stat *to);
 /* A descriptor, close-on-exec, of the regular file that a local path leads to, in a call that may
- * block: -LE_STALE for what is none by now. No pipe is waited for, and no device is opened. */
+ * block: -LE_ISDIR, -LE_STALE for what is none either. No pipe is waited for, and no device is
+ * opened. */
 int vol_open_regular(const char *path, int flags, mode_t mode) CHECK_RESULT;
 
 static inline int vol_stat(struct vol *v, const char *path, struct vol_stat *ret_st)

@@ -142,6 +142,8 @@ static int is_regular(int fd)
 	struct stat st;
 	if (fstat(fd, &st) < 0)
 		return status_from_errno(errno);
+	if (S_ISDIR(st.st_mode))
+		return -LE_ISDIR;
 	return S_ISREG(st.st_mode) ? 0 : -LE_STALE;
 }
 
