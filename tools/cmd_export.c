@@ -104,8 +104,8 @@ static int refused(struct cluster *c, const struct export_options *o, int status
 static int changed(const struct tool *t, const struct mds_export_set_rep *rep)
 {
 	json_t *ids = json_array();
-	char text[1024] = "";
-	size_t at = 0;
+	char text[1024] = "", more[32] = "";
+	size_t at = 0, shown = 0;
 	struct wire_r r;
 
 	wire_r_init(&r, rep->unheard.data, rep->unheard.len);
@@ -114,10 +114,13 @@ static int changed(const struct tool *t, const struct mds_export_set_rep *rep)
 
 		wire_get_u32(&r, &id);
 		json_array_append_new(ids, json_integer(id));
-		if (at < sizeof(text) - 16)
-			at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%u",
-					       at ? ", " : "", id);
+		if (at >= sizeof(text) - 16)
+			continue;
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%u", at ? ", " : "", id);
+		shown++;
 	}
+	if (json_array_size(ids) > shown)
+		snprintf(more, sizeof(more), " and %zu more", json_array_size(ids) - shown);
 	if (t->json) {
 		int code = tool_print_json(json_pack("{s:i,s:o}", "exports", (int)rep->n,
 						     "unconfirmed", ids));
@@ -130,10 +133,10 @@ static int changed(const struct tool *t, const struct mds_export_set_rep *rep)
 	return tool_error(t, EXIT_PARTIAL,
 			  "Bring their servers back, or stop them; to add a row that is there "
 			  "again asks them again.",
-			  "the change is made, but targets %s have not confirmed it: sessions that "
-			  "have ended may read there on until their servers hear from the metadata "
-			  "server, at most for cap_ttl_s",
-			  text);
+			  "the change is made, but targets %s%s have not confirmed it: sessions "
+			  "that have ended may read there on until their servers hear from the "
+			  "metadata server, at most for cap_ttl_s",
+			  text, more);
 }
 
 static int change(struct cluster *c, void *arg)

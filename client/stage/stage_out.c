@@ -374,10 +374,10 @@ static int clear(struct outgoing *o, bool wanted)
 {
 	const struct tree_keep keep = {is_wanted, o};
 	const struct stage_io *io = &o->job->io;
-	struct walk *w = calloc(1, sizeof(*w));
 	struct side *side = NULL;
 	char top[PATH_SIZE];
 	TRY(wanted ? out_path(o, "", top) : copy_path(o->tmp, top));
+	struct walk *w = calloc(1, sizeof(*w));
 	int rc = w ? 0 : -LE_NOMEM;
 	if (rc == 0)
 		rc = io->fs ? side_leat_create(io->fs, &side)
