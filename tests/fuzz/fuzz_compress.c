@@ -79,8 +79,16 @@ static void reply(const uint8_t *data, uint32_t size)
 {
 	uint32_t n = size ? data[0] % PIECES : 0, pos = 0, len = 0, bulk_len, room = PIECES * BLOCK;
 	uint8_t *pieces = must(PIECES * PIECE_WIRE_SIZE), *mem = must(room), *scratch = must(BLOCK);
+	uint64_t sum[PIECES] = {0};
+	struct block_sums sums = {.block = BLOCK, .n = PIECES, .sum = sum};
 	struct pieces_in in = {
-		bytes_of(pieces, n * PIECE_WIRE_SIZE), BLOCK, 0, room, 0, mem, scratch};
+		.pieces = bytes_of(pieces, n * PIECE_WIRE_SIZE),
+		.block_size = BLOCK,
+		.room = room,
+		.data = mem,
+		.scratch = scratch,
+		.sums = &sums,
+	};
 
 	if (size < 1 + n * PIECE_WIRE_SIZE)
 		goto out;
