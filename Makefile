@@ -49,7 +49,8 @@ PYTHON    ?= /usr/bin/python3
 Q         := $(if $(V),,@)
 say        = $(if $(V),@:,@printf '  %-7s %s\n' '$(1)' '$(patsubst $(BUILD)/%,%,$@)')
 
-CFLAGS ?= -O2 -g
+# Reports of sanitizers need lines and no types; types take a fifth of the time of a build.
+CFLAGS ?= -O2 $(if $(SAN),-g1,-g)
 flags  := -std=gnu17 -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla \
           -D_GNU_SOURCE -I. -Iclient/include -fvisibility=hidden -fno-omit-frame-pointer -fPIC \
           -pthread -DLEAT_VERSION='"$(VERSION)"'
@@ -57,7 +58,8 @@ ldflags := -pthread -Wl,--as-needed
 ifneq ($(SAN),)
 san    := -fsanitize=$(if $(findstring fuzzer,$(SAN)),fuzzer-no-link$(comma)address$(comma)undefined,$(SAN))
 flags  += $(san) -fno-sanitize-recover=all
-ldflags += $(san)
+# Some 250 programs are linked with sanitizers; lld takes a third of the time of GNU's linker.
+ldflags += $(san) -fuse-ld=lld
 endif
 
 # --- probes ---------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ version_ge() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n1)" = "$2" ];
 packages_build="build-essential pkg-config liburing-dev librocksdb-dev libfuse3-dev libxxhash-dev
     liblz4-dev libzstd-dev zlib1g-dev libsodium-dev libjansson-dev libinih-dev libmicrohttpd-dev
     librdmacm-dev libibverbs-dev libcmocka-dev meson ninja-build dpkg-dev libnuma-dev"
-packages_check="clang fuse3 python3 python3-numpy python3-torch python3-pip python3-setuptools
+packages_check="clang lld fuse3 python3 python3-numpy python3-torch python3-pip python3-setuptools
     python3-wheel python3-yaml python3-grpcio python3-protobuf attr acl e2fsprogs rsync gdb
     valgrind fio jq
     mandoc universal-ctags iproute2 lua5.3"
@@ -45,19 +45,19 @@ deps: there is no apt-get here. Install these by your package manager, then run 
           files of liburing, RocksDB (C API), libfuse 3 (3.17 or newer for passthrough), xxhash,
           lz4, zstd, zlib, libsodium, jansson, inih, libmicrohttpd, rdma-core (librdmacm,
           libibverbs), cmocka
-  check   clang with compiler-rt, llvm-symbolizer, fusermount3, python3 with numpy, yaml, grpc, pip
-          and PyTorch, attr, acl, e2fsprogs, rsync, gdb, valgrind, fio, jq, mandoc, universal-ctags,
-          iproute2, promtool
+  check   clang with compiler-rt, lld, llvm-symbolizer, fusermount3, python3 with numpy, yaml, grpc,
+          pip and PyTorch, attr, acl, e2fsprogs, rsync, gdb, valgrind, fio, jq, mandoc,
+          universal-ctags, iproute2, promtool
   demo    PyTorch for Python 3, and two sets of pictures (oxygen icons, gnome-backgrounds)
 
   Fedora and RHEL with EPEL: gcc make pkgconf liburing-devel rocksdb-devel fuse3-devel fuse3
           xxhash-devel lz4-devel libzstd-devel zlib-devel libsodium-devel jansson-devel inih-devel
-          libmicrohttpd-devel rdma-core-devel libcmocka-devel clang compiler-rt llvm python3-numpy
-          attr acl gdb valgrind fio jq mandoc ctags iproute golang-github-prometheus
+          libmicrohttpd-devel rdma-core-devel libcmocka-devel clang compiler-rt lld llvm
+          python3-numpy attr acl gdb valgrind fio jq mandoc ctags iproute golang-github-prometheus
   openSUSE: gcc make pkg-config liburing-devel rocksdb-devel fuse3-devel fuse3 xxhash-devel
           liblz4-devel libzstd-devel zlib-devel libsodium-devel libjansson-devel inih-devel
-          libmicrohttpd-devel rdma-core-devel libcmocka-devel clang llvm python3-numpy attr acl gdb
-          valgrind fio jq mandoc ctags iproute2
+          libmicrohttpd-devel rdma-core-devel libcmocka-devel clang lld llvm python3-numpy attr acl
+          gdb valgrind fio jq mandoc ctags iproute2
 END
     exit 1
 }
