@@ -598,13 +598,19 @@ static uint64_t sum_of(uint64_t sum, const struct rights *r)
 	return checksum64(words, sizeof(words));
 }
 
+static uint64_t sum_of_row(uint64_t sum, const struct rights *r, uint64_t ino, int64_t born_ns)
+{
+	uint64_t words[3] = {sum_of(sum, r), ino, (uint64_t)born_ns};
+	return checksum64(words, sizeof(words));
+}
+
 uint64_t grant_sum(const struct manifest *m, const struct grants *g)
 {
 	uint64_t sum = sum_of(sum_of(geteuid(), &g->top), &g->meta);
 	for (uint32_t i = 0; i < m->n_dirs; i++)
-		sum = sum_of(sum, &m->dirs[i].rights);
+		sum = sum_of_row(sum, &m->dirs[i].rights, m->dirs[i].ino, m->dirs[i].born_ns);
 	for (uint32_t i = 0; i < m->n_files; i++)
-		sum = sum_of(sum, &m->files[i].rights);
+		sum = sum_of_row(sum, &m->files[i].rights, m->files[i].ino, m->files[i].born_ns);
 	return sum ^ checksum64(m->source, strlen(m->source));
 }
 

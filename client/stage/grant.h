@@ -59,7 +59,7 @@ struct rows {
 int rows_take(const struct manifest *m, struct rows *ret_rows) CHECK_RESULT;
 void rows_fini(struct rows *r);
 
-/* Of all that it grants, and of which source. */
+/* Of all that it grants, of which things of which source. */
 uint64_t grant_sum(const struct manifest *m, const struct grants *g);
 /* Is what the copy grants just this, as far as has been noted? Yields. */
 bool grant_is_so(struct local_store *s, const struct manifest *m, const struct grants *g);

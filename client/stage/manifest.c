@@ -219,6 +219,7 @@ int manifest_add(struct manifest *m, const char *path, const struct vol_stat *st
 				    .ino = st->ino,
 				    .ver = st->ver,
 				    .mtime_ns = st->mtime_ns,
+				    .born_ns = st->born_ns,
 				    .rights = {.mode = st->mode & 07777,
 					       .uid = st->uid,
 					       .gid = st->gid},
@@ -281,10 +282,10 @@ int manifest_add_rights(struct manifest *m, const struct rights *r, const char *
 	return take_rights(m, r, &f->rights);
 }
 
-int manifest_add_dir(struct manifest *m, const char *path, const struct rights *r,
-		     int64_t mtime_ns)
+int manifest_add_dir(struct manifest *m, const char *path, const struct vol_stat *st,
+		     const struct rights *r)
 {
-	struct manifest_dir d = {.mtime_ns = mtime_ns};
+	struct manifest_dir d = {.ino = st->ino, .mtime_ns = st->mtime_ns, .born_ns = st->born_ns};
 	if (*path && !manifest_path_is_safe(path))
 		return -LE_INVAL;
 	TRY(make_room(&m->dirs, m->n_dirs, &m->cap_dirs, sizeof(*m->dirs), path));
@@ -360,7 +361,7 @@ static void add_text(struct content_hash *h, const char *text)
 
 static void content_id(const struct manifest *m, char ret_id[MANIFEST_ID_SIZE])
 {
-	static const char head[] = "leat manifest 2\n";
+	static const char head[] = "leat manifest 3\n";
 	struct content_hash h;
 	content_hash_init(&h);
 	content_hash_add(&h, head, sizeof(head) - 1);
@@ -463,6 +464,10 @@ static void merge_dirs(struct manifest *m, const struct manifest_dir *told, uint
 			continue;
 		}
 		const struct manifest_dir *like = find_told(told, n_told, d.path);
+		if (like) {
+			d.ino = like->ino;
+			d.born_ns = like->born_ns;
+		}
 		if (!like && *d.path)
 			like = find_told(m->dirs, n, parent_of(d.path, up));
 		if (!like)
@@ -510,7 +515,7 @@ static void add_rights(struct content_hash *h, const struct rights *r)
 
 void manifest_scan_key(const char *dir, const struct scan *s, char ret_key[MANIFEST_ID_SIZE])
 {
-	static const char head[] = "leat source 2\n";
+	static const char head[] = "leat source 3\n";
 	struct content_hash h;
 	content_hash_init(&h);
 	content_hash_add(&h, head, sizeof(head) - 1);
@@ -521,12 +526,15 @@ void manifest_scan_key(const char *dir, const struct scan *s, char ret_key[MANIF
 		add_number(&h, f->st.size);
 		add_number(&h, (uint64_t)f->st.mtime_ns);
 		add_number(&h, f->st.ino);
+		add_number(&h, (uint64_t)f->st.born_ns);
 		add_number(&h, f->st.ver);
 		add_text(&h, f->from ? f->from : "");
 		add_rights(&h, &f->rights);
 	}
 	for (uint32_t i = 0; i < s->n_dirs; i++) {
 		add_text(&h, s->dirs[i].path);
+		add_number(&h, s->dirs[i].st.ino);
+		add_number(&h, (uint64_t)s->dirs[i].st.born_ns);
 		add_number(&h, (uint64_t)s->dirs[i].st.mtime_ns);
 		add_rights(&h, &s->dirs[i].rights);
 	}

@@ -3,11 +3,11 @@
  * made; any thread may read it. Two files:
  *
  * `manifest`, JSON Lines, the rows between head and end sorted by the bytes of their paths:
- *   {"leat":"dataset","v":2,"hash":"xxh3-64","chunk":1048576,"name":..,"version":..,"source":..,
+ *   {"leat":"dataset","v":3,"hash":"xxh3-64","chunk":1048576,"name":..,"version":..,"source":..,
  *    "cluster":uuid, where the source is in one}
- *   {"dir":"a","mode":493,"uid":0,"gid":0,"mtime":NS,"acl":base64}
+ *   {"dir":"a","mode":493,"uid":0,"gid":0,"mtime":NS,"acl":base64,"ino":N,"born":NS}
  *   {"path":"a/b.tar","size":N,"block":16384,"mode":420,"uid":0,"gid":0,"mtime":NS,"acl":base64,
- *    "ino":N,"ver":N,"from":"/x/y","chunks":["16 hex",..]}
+ *    "ino":N,"born":NS,"ver":N,"from":"/x/y","chunks":["16 hex",..]}
  *   {"link":"a/c","target":"b.tar","uid":0,"gid":0,"mtime":NS}
  *   {"end":true,"files":N,"dirs":N,"links":N,"bytes":N,"id":"64 hex"}
  * A chunk is 1 MiB (the last one of a file shorter); its checksum is the xxh3 of its blocks'
@@ -16,14 +16,17 @@
  *
  * All directories have a row, empty ones too, "" (the source itself) first; what lies below another
  * name lies below a directory. `acl` has the bytes of system.posix_acl_access, where there are
- * some. `from` says where the file is that a link of the source named, which lies elsewhere in the
- * same tree: its path there; else it is at SOURCE/PATH. Names are bytes: common/base/names.h says
- * how those that are not UTF-8 are written ("path_b64" and so on).
+ * some. `ino` and `born`, where the source's file system tells when a thing was made, are of the
+ * thing itself at the source: what has another one has come in its place (`ino` 0: there is no such
+ * thing, as for what came out of an archive). `from` says where the file is that a link of the
+ * source named, which lies elsewhere in the same tree: its path there; else it is at SOURCE/PATH.
+ * Names are bytes: common/base/names.h says how those that are not UTF-8 are written ("path_b64"
+ * and so on).
  *
  * `sums`: the blocks' checksums (xxh3 of the plain bytes), 8 little-endian bytes each, all files in
  * a row, behind the 8 bytes "LEATSUM1". Believed only as far as the chunks' checksums confirm it.
  *
- * The id is BLAKE2b-256 over "leat manifest 2\n" and
+ * The id is BLAKE2b-256 over "leat manifest 3\n" and
  *   for each file: path 0x00 decimal size 0x00 decimal block 0x00 checksums of the chunks, 8
  *   little-endian bytes each; 0x00; for each link: path 0x00 target 0x00; 0x00; for each directory
  *   below the source with nothing in it: path 0x00
@@ -44,7 +47,7 @@
 #define MANIFEST_CHUNK         (1u << 20)
 #define MANIFEST_BLOCK_DEFAULT (16u << 10)
 #define MANIFEST_BLOCK_MIN     4096u
-#define MANIFEST_VERSION       2
+#define MANIFEST_VERSION       3
 #define MANIFEST_FILES_MAX     (1u << 26) /* and as many directories, and links */
 #define MANIFEST_DEPTH_MAX     64 /* components of a path */
 #define MANIFEST_LINE_MAX      (256u << 20)
@@ -55,7 +58,7 @@ struct manifest_file {
 	char *path; /* relative, no empty, "." or ".." component */
 	char *from; /* absolute, in the source's volume; NULL: path, below the source */
 	uint64_t size, ino, ver;
-	int64_t mtime_ns;
+	int64_t mtime_ns, born_ns;
 	struct rights rights; /* those that the copy is to have */
 	uint32_t block;
 	uint64_t first_sum;   /* of its blocks, in sums */
@@ -64,7 +67,8 @@ struct manifest_file {
 
 struct manifest_dir {
 	char *path; /* "": the source itself */
-	int64_t mtime_ns;
+	uint64_t ino; /* 0: the source has no such directory */
+	int64_t mtime_ns, born_ns;
 	struct rights rights;
 	bool filled; /* something lies in it */
 };
@@ -141,8 +145,9 @@ int manifest_add(struct manifest *m, const char *path, const struct vol_stat *st
 		 uint32_t block) CHECK_RESULT;
 /* Of the file that was added last. from NULL: it is at its path. */
 int manifest_add_rights(struct manifest *m, const struct rights *r, const char *from) CHECK_RESULT;
-int manifest_add_dir(struct manifest *m, const char *path, const struct rights *r,
-		     int64_t mtime_ns) CHECK_RESULT;
+/* Its inode and times are those of st. */
+int manifest_add_dir(struct manifest *m, const char *path, const struct vol_stat *st,
+		     const struct rights *r) CHECK_RESULT;
 int manifest_add_link(struct manifest *m, const struct manifest_link *l) CHECK_RESULT;
 /* Directories that are missing above what there is get the rights and the time of the nearest one
  * above them; the source itself, if it is missing, those of root, whose path counts for nothing. */

@@ -90,6 +90,11 @@ static int set_rights(json_t *o, const struct rights *r)
 	return r->acl_len ? set_new(o, "acl", bytes_json(r->acl, r->acl_len)) : 0;
 }
 
+static int set_born(json_t *o, int64_t born_ns)
+{
+	return born_ns ? set_new(o, "born", json_integer((json_int_t)born_ns)) : 0;
+}
+
 static int put_file(struct text *t, const struct manifest *m, const struct manifest_file *f)
 {
 	json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "size",
@@ -103,17 +108,21 @@ static int put_file(struct text *t, const struct manifest *m, const struct manif
 		rc = name_json_set(o, "from", f->from);
 	if (o && rc == 0)
 		rc = set_rights(o, &f->rights);
+	if (o && rc == 0)
+		rc = set_born(o, f->born_ns);
 	return put_line(t, o, rc);
 }
 
 static int put_dir(struct text *t, const struct manifest_dir *d)
 {
-	json_t *o = json_pack("{s:I, s:I, s:I, s:I}", "mode", (json_int_t)d->rights.mode, "uid",
-			      (json_int_t)d->rights.uid, "gid", (json_int_t)d->rights.gid, "mtime",
-			      (json_int_t)d->mtime_ns);
+	json_t *o = json_pack("{s:I, s:I, s:I, s:I, s:I}", "mode", (json_int_t)d->rights.mode,
+			      "uid", (json_int_t)d->rights.uid, "gid", (json_int_t)d->rights.gid,
+			      "mtime", (json_int_t)d->mtime_ns, "ino", (json_int_t)d->ino);
 	int rc = o ? name_json_set(o, "dir", d->path) : 0;
 	if (o && rc == 0)
 		rc = set_rights(o, &d->rights);
+	if (o && rc == 0)
+		rc = set_born(o, d->born_ns);
 	return put_line(t, o, rc);
 }
 
@@ -316,11 +325,18 @@ static bool get_u32(const json_t *o, const char *key, uint32_t *ret_value)
 	return true;
 }
 
-static bool get_time(const json_t *o, int64_t *ret_ns)
+static bool get_time(const json_t *o, const char *key, int64_t *ret_ns)
 {
-	const json_t *mtime = json_object_get(o, "mtime");
-	*ret_ns = json_integer_value(mtime);
-	return json_is_integer(mtime);
+	const json_t *time = json_object_get(o, key);
+	*ret_ns = json_integer_value(time);
+	return json_is_integer(time);
+}
+
+/* Which thing of the source it is. */
+static bool get_identity(const json_t *o, struct vol_stat *st)
+{
+	return get_u64(o, "ino", &st->ino) &&
+	       (!json_object_get(o, "born") || get_time(o, "born", &st->born_ns));
 }
 
 /* The access list is p's. */
@@ -349,9 +365,9 @@ static int take_file(struct parse *p, const json_t *o)
 	bool from = json_object_get(o, "from") != NULL;
 	TRY(take_path(p, o, "path"));
 	if (!get_u64(o, "size", &st.size) || !get_u64(o, "block", &block) ||
-	    !get_u64(o, "ino", &st.ino) || !get_u64(o, "ver", &st.ver) ||
-	    !get_time(o, &st.mtime_ns) || !get_rights(p, o, &r) || block < MANIFEST_BLOCK_MIN ||
-	    block > MANIFEST_CHUNK || (block & (block - 1)))
+	    !get_identity(o, &st) || !get_u64(o, "ver", &st.ver) ||
+	    !get_time(o, "mtime", &st.mtime_ns) || !get_rights(p, o, &r) ||
+	    block < MANIFEST_BLOCK_MIN || block > MANIFEST_CHUNK || (block & (block - 1)))
 		return bad(p, "bad file");
 	if (from && !name_json_get(o, "from", p->other, sizeof(p->other)))
 		return bad(p, "bad path of the file itself");
@@ -368,20 +384,21 @@ static int take_file(struct parse *p, const json_t *o)
 
 static int take_dir(struct parse *p, const json_t *o)
 {
+	struct vol_stat st = {0};
 	struct rights r;
-	int64_t mtime_ns;
 	TRY(take_path(p, o, "dir"));
-	if (!get_time(o, &mtime_ns) || !get_rights(p, o, &r))
+	if (!get_identity(o, &st) || !get_time(o, "mtime", &st.mtime_ns) || !get_rights(p, o, &r))
 		return bad(p, "bad directory");
-	return added(p, manifest_add_dir(p->m, p->path, &r, mtime_ns), "bad directory");
+	return added(p, manifest_add_dir(p->m, p->path, &st, &r), "bad directory");
 }
 
 static int take_link(struct parse *p, const json_t *o)
 {
 	struct manifest_link l = {.path = p->path, .target = p->other};
 	TRY(take_path(p, o, "link"));
-	if (!name_json_get(o, "target", p->other, sizeof(p->other)) || !get_time(o, &l.mtime_ns) ||
-	    !get_u32(o, "uid", &l.uid) || !get_u32(o, "gid", &l.gid))
+	if (!name_json_get(o, "target", p->other, sizeof(p->other)) ||
+	    !get_time(o, "mtime", &l.mtime_ns) || !get_u32(o, "uid", &l.uid) ||
+	    !get_u32(o, "gid", &l.gid))
 		return bad(p, "bad link");
 	return added(p, manifest_add_link(p->m, &l), "bad link");
 }

@@ -225,7 +225,7 @@ static int add_dirs_and_links(struct making *mk)
 	for (uint32_t i = 0; i < mk->scan->n_dirs && rc == 0; i++) {
 		const struct scan_dir *dir = &mk->scan->dirs[i];
 		path = dir->path;
-		rc = manifest_add_dir(mk->m, path, &dir->rights, dir->st.mtime_ns);
+		rc = manifest_add_dir(mk->m, path, &dir->st, &dir->rights);
 	}
 	for (uint32_t i = 0; i < mk->scan->n_links && rc == 0; i++) {
 		const struct scan_link *l = &mk->scan->links[i];

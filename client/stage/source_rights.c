@@ -26,7 +26,8 @@ struct look {
 	struct vol *in, *top;  /* beneath the source, and beneath the root of the volume */
 	char real[PATH_SIZE];  /* "" for "/" */
 	uint8_t *files, *dirs; /* a bit for each row that was found */
-	uint8_t *same;         /* ... and each folder that is the manifest's, by what lies in it */
+	uint8_t *same;         /* ... and each folder that is the manifest's own ... */
+	uint8_t *kept;         /* ... or in which something of the manifest is */
 	struct rights *now;    /* of the folders that were found */
 	const char *folder;    /* at hand, below the source */
 	uint32_t at;           /* its row */
@@ -124,7 +125,18 @@ static bool has(const uint8_t *bits, uint32_t i)
 
 static bool is_same(const struct manifest_file *f, const struct vol_stat *st)
 {
-	return st->ino == f->ino && st->size == f->size && st->mtime_ns == f->mtime_ns;
+	return st->ino == f->ino && st->born_ns == f->born_ns && st->size == f->size &&
+	       st->mtime_ns == f->mtime_ns;
+}
+
+static void take_folder(struct look *k, uint32_t row, const struct vol_stat *st,
+			const struct rights *now)
+{
+	const struct manifest_dir *d = &k->m->dirs[row];
+	set(k->dirs, row);
+	k->now[row] = *now;
+	if (d->ino && st->ino == d->ino && st->born_ns == d->born_ns)
+		set(k->same, row);
 }
 
 static int take_file(struct look *k, uint32_t row, const struct vol_stat *st,
@@ -151,11 +163,12 @@ static int take_found(struct look *k)
 		if (!x->is_dir) {
 			TRY(take_file(k, x->row, &x->st, &x->rights));
 			if (is_same(&k->m->files[x->row], &x->st))
-				set(k->same, k->at);
+				set(k->kept, k->at);
 			continue;
 		}
-		set(k->dirs, x->row);
-		k->now[x->row] = x->rights;
+		take_folder(k, x->row, &x->st, &x->rights);
+		if (has(k->same, x->row))
+			set(k->kept, k->at);
 	}
 	return 0;
 }
@@ -197,8 +210,7 @@ static int look_from(struct look *k, uint32_t row)
 static int look_at_rows(struct look *k)
 {
 	struct manifest *m = k->m;
-	/* The folder itself, then each before what is in it: what is not found is not gone into. */
-	set(k->dirs, 0);
+	/* Each before what is in it: what is not found is not gone into. */
 	for (uint32_t i = 0; i < m->n_dirs; i++)
 		if (has(k->dirs, i))
 			TRY(look_into(k, i));
@@ -208,25 +220,17 @@ static int look_at_rows(struct look *k)
 	return 0;
 }
 
-/* A folder has no inode in the manifest. One in which nothing is what it was may be anybody's, who
- * has moved the other away: that gives nobody the names that are in the copy. */
+/* Another folder may be anybody's, who has moved the right one away; and who opens one in which
+ * nothing is what it was does not mean the names that are in the copy. */
 static int take_folders(struct look *k)
 {
 	struct manifest *m = k->m;
-	for (uint32_t i = m->n_dirs; i-- > 1;) {
-		const char *path = m->dirs[i].path, *slash = strrchr(path, '/');
-		char above[PATH_SIZE];
-		snprintf(above, sizeof(above), "%.*s", slash ? (int)(slash - path) : 0, path);
-		int64_t up = manifest_find_dir(m, above);
-		if (up >= 0 && has(k->same, i))
-			set(k->same, (uint32_t)up);
-	}
 	for (uint32_t i = 0; i < m->n_dirs; i++) {
 		struct manifest_dir *d = &m->dirs[i];
 		struct rights gate;
 		if (!has(k->dirs, i))
 			continue;
-		if (has(k->same, i) || !d->filled) {
+		if (has(k->same, i) && (has(k->kept, i) || !d->filled)) {
 			d->rights = k->now[i];
 			continue;
 		}
@@ -240,6 +244,7 @@ static int take_folders(struct look *k)
 static int look_at_all(struct look *k, struct rights **ret_above, uint32_t *ret_n)
 {
 	struct vol *v = k->o->v;
+	struct vol_stat st;
 	struct rights root;
 	TRY(vol_real_path(v, k->o->source, k->real));
 	TRY(vol_ancestors(v, k->real, &k->m->acls, ret_above, ret_n));
@@ -247,10 +252,11 @@ static int look_at_all(struct look *k, struct rights **ret_above, uint32_t *ret_
 		return 0;
 	TRY(vol_beneath(v, k->real, &k->in));
 	TRY(vol_beneath(v, "/", &k->top));
-	TRY(vol_rights(v, k->real, NULL, &k->m->acls, &root));
+	TRY(vol_stat(k->in, k->real, &st));
+	TRY(vol_rights(k->in, k->real, &st, &k->m->acls, &root));
 	if (strcmp(k->real, "/") == 0)
 		k->real[0] = 0;
-	k->now[0] = root;
+	take_folder(k, 0, &st, &root);
 	TRY(look_at_rows(k));
 	return take_folders(k);
 }
@@ -279,8 +285,10 @@ int source_rights(const struct source_look *l, struct manifest *m, struct rights
 	k->files = calloc(1, (size_t)m->n_files / 8 + 1);
 	k->dirs = calloc(1, (size_t)m->n_dirs / 8 + 1);
 	k->same = calloc(1, (size_t)m->n_dirs / 8 + 1);
+	k->kept = calloc(1, (size_t)m->n_dirs / 8 + 1);
 	k->now = calloc((size_t)m->n_dirs + 1, sizeof(*k->now));
-	int rc = k->files && k->dirs && k->same && k->now ? look_at_all(k, &above, &n) : -LE_NOMEM;
+	int rc = k->files && k->dirs && k->same && k->kept && k->now ? look_at_all(k, &above, &n)
+								     : -LE_NOMEM;
 	if (is_gone(rc)) {
 		free(above);
 		above = NULL;
@@ -302,6 +310,7 @@ int source_rights(const struct source_look *l, struct manifest *m, struct rights
 	free(k->files);
 	free(k->dirs);
 	free(k->same);
+	free(k->kept);
 	free(k->now);
 	free(k);
 	return rc;

@@ -6,9 +6,13 @@
  *   the file of the row      its rights, wider ones too
  *   another file in its place, or the same one changed: who may read that one and might read the
  *                            copy before
- *   a folder                 its rights, if a file of the manifest is in it, or below, or nothing
- *                            was; else who may read that one and might read the copy before
+ *   the folder of the row    its rights, if a file or folder of the manifest is in it, or nothing
+ *                            was; else, and for another one in its place, who may read that one
+ *                            and might read the copy before
  *   nothing, or what this process may not look at: its owner alone
+ *
+ * A thing is that of the row by its inode and, where the file system tells it, the time when it was
+ * made.
  */
 #ifndef LEAT_STAGE_SOURCE_RIGHTS_H
 #define LEAT_STAGE_SOURCE_RIGHTS_H

@@ -262,10 +262,18 @@ static void take_inodes(struct stage_job *job, const struct scan *s)
 		same = strcmp(f->path, s->files[i].path) == 0 && f->size == s->files[i].st.size;
 		if (same) {
 			f->ino = s->files[i].st.ino;
+			f->born_ns = s->files[i].st.born_ns;
 			f->ver = s->files[i].st.ver;
 		}
 	}
 	job->inodes_known = same;
+	for (uint32_t i = 0; i < s->n_dirs; i++) {
+		int64_t k = manifest_find_dir(job->m, s->dirs[i].path);
+		if (k >= 0) {
+			job->m->dirs[k].ino = s->dirs[i].st.ino;
+			job->m->dirs[k].born_ns = s->dirs[i].st.born_ns;
+		}
+	}
 	/* Another directory with the same content may be the one that was staged before. */
 	snprintf(job->m->source, sizeof(job->m->source), "%s", job->o.source);
 	job->m->cluster = cluster_of(job);

@@ -241,7 +241,7 @@ int vol_rights(struct vol *v, const char *path, const struct vol_stat *st, struc
 	uint8_t *acl = malloc(RIGHTS_ACL_MAX);
 	if (!acl)
 		return -LE_NOMEM;
-	int64_t n = v->ops->acl(v, path, acl, RIGHTS_ACL_MAX);
+	int64_t n = v->ops->acl(v, path, st, acl, RIGHTS_ACL_MAX);
 	int rc = n < 0 ? (int)n : acl_pool_set(pool, ret_rights, acl, (size_t)n);
 	free(acl);
 	return rc;

@@ -33,7 +33,8 @@ struct vol_stat {
 	uint32_t block; /* of the checksums that sums() knows; 0: none */
 	uint32_t nlink; /* names of a file; 0: not told */
 	uint64_t dev;   /* which file system; 0: the volume's only one */
-	bool plain;     /* known to have no access list */
+	int64_t born_ns; /* when it was made: no other one has ino and that; 0: not told */
+	bool plain;      /* known to have no access list */
 };
 
 struct vol_entry {
@@ -62,8 +63,10 @@ struct vol_ops {
 		    struct vol_stat *ret_st); /* does not follow links */
 	/* What a symbolic link says, NUL-terminated: -LE_NAMETOOLONG if it does not fit. */
 	int (*readlink)(struct vol *v, const char *path, char *buf, size_t size);
-	/* The bytes of system.posix_acl_access, of what is no link: how many, 0 for no list. */
-	int64_t (*acl)(struct vol *v, const char *path, void *buf, size_t size);
+	/* The bytes of system.posix_acl_access, of what is no link: how many, 0 for no list.
+	 * -LE_STALE: path leads to something else by now than what stat has told of. */
+	int64_t (*acl)(struct vol *v, const char *path, const struct vol_stat *of, void *buf,
+		       size_t size);
 	/* each must not yield; non-zero ends the walk and is returned. */
 	int (*list)(struct vol *v, const char *path,
 		    int (*each)(void *arg, const struct vol_entry *e), void *arg);
@@ -118,7 +121,7 @@ int vol_leat_create(struct leat_fs *fs, struct vol **ret_vol) CHECK_RESULT;
 void vol_destroy(struct vol *v); /* NULL is fine */
 /* The same for reading what lies below dir (as vol_real_path returns it) only: paths have to begin
  * with it, and no link is followed on the way, nor at the end: -LE_LOOP, or -LE_STALE where open
- * finds what is no file. v outlives it. */
+ * finds what is no file. It alone tells born_ns. v outlives it. */
 static inline int vol_beneath(struct vol *v, const char *dir, struct vol **ret_vol)
 {
 	return v->ops->beneath ? v->ops->beneath(v, dir, ret_vol) : -LE_NOTSUP;
@@ -130,6 +133,8 @@ int vol_local_beneath(struct env *env, const char *dir, struct vol **ret_vol) CH
 int vol_open_made(struct vol *v, const char *dir, uint32_t uid) CHECK_RESULT;
 /* vol_ops.data of a local descriptor, in a call that may block. */
 int vol_seek_data(int fd, uint64_t off, uint64_t *ret_data, uint64_t *ret_hole) CHECK_RESULT;
+/* vol_ops.acl of a local descriptor (O_PATH is enough), in a call that may block. */
+int64_t vol_acl_of(int fd, const struct vol_stat *of, void *buf, size_t size) CHECK_RESULT;
 void vol_take_stat(const struct stat *from, struct vol_stat *to);
 /* A descriptor, close-on-exec, of the regular file that a local path leads to, in a call that may
  * block: -LE_ISDIR, -LE_STALE for what is none either. No pipe is waited for, and no device is

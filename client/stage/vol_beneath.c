@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -37,7 +38,8 @@ struct call {
 	struct beneath *b;
 	const char *rel; /* below the directory */
 	int fd;
-	struct stat st;
+	struct statx st;
+	const struct vol_stat *acl_of;
 	char *buf;
 	size_t size, len;
 	uint64_t off;
@@ -91,12 +93,39 @@ static int open_rel(const struct call *c, int flags)
 	return (int)syscall(SYS_openat2, c->b->fd, c->rel, &how, sizeof(how));
 }
 
+static int look_at(struct call *c, int fd)
+{
+	return statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS | STATX_BTIME, &c->st) < 0 ? fail()
+											 : 0;
+}
+
+static int64_t ns_of(const struct statx_timestamp *t)
+{
+	return t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
+static void take_stat(const struct statx *from, struct vol_stat *ret_st)
+{
+	*ret_st = (struct vol_stat){
+		.size = from->stx_size,
+		.mtime_ns = ns_of(&from->stx_mtime),
+		.ino = from->stx_ino & INT64_MAX,
+		.ver = (uint64_t)ns_of(&from->stx_ctime),
+		.mode = from->stx_mode,
+		.uid = from->stx_uid,
+		.gid = from->stx_gid,
+		.nlink = from->stx_nlink,
+		.dev = makedev(from->stx_dev_major, from->stx_dev_minor),
+		.plain = S_ISLNK(from->stx_mode), /* of links there is none */
+		.born_ns = from->stx_mask & STATX_BTIME ? ns_of(&from->stx_btime) : 0};
+}
+
 static int stat_fn(struct call *c)
 {
 	int fd = open_rel(c, O_PATH | O_NOFOLLOW);
 	if (fd < 0)
 		return fail();
-	int rc = fstat(fd, &c->st) < 0 ? fail() : 0;
+	int rc = look_at(c, fd);
 	close(fd);
 	return rc;
 }
@@ -106,7 +135,7 @@ static int beneath_stat(struct vol *v, const char *path, struct vol_stat *ret_st
 	struct call c = {.fn = stat_fn};
 	TRY(rel_of(v, path, &c.rel));
 	TRY(run(v, &c));
-	vol_take_stat(&c.st, ret_st);
+	take_stat(&c.st, ret_st);
 	return 0;
 }
 
@@ -135,21 +164,19 @@ static int beneath_readlink(struct vol *v, const char *path, char *buf, size_t s
 
 static int acl_fn(struct call *c)
 {
-	char self[40];
 	int fd = open_rel(c, O_PATH | O_NOFOLLOW);
 	if (fd < 0)
 		return fail();
-	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
-	ssize_t n = getxattr(self, "system.posix_acl_access", c->buf, c->size);
-	int rc = n >= 0 || errno == ENODATA || errno == ENOTSUP ? 0 : fail();
+	int64_t n = vol_acl_of(fd, c->acl_of, c->buf, c->size);
 	close(fd);
 	c->len = n < 0 ? 0 : (size_t)n;
-	return rc;
+	return n < 0 ? (int)n : 0;
 }
 
-static int64_t beneath_acl(struct vol *v, const char *path, void *buf, size_t size)
+static int64_t beneath_acl(struct vol *v, const char *path, const struct vol_stat *of, void *buf,
+			   size_t size)
 {
-	struct call c = {.fn = acl_fn, .buf = buf, .size = size};
+	struct call c = {.fn = acl_fn, .acl_of = of, .buf = buf, .size = size};
 	TRY(rel_of(v, path, &c.rel));
 	TRY(run(v, &c));
 	return (int64_t)c.len;
@@ -218,7 +245,7 @@ static int open_fn(struct call *c)
 	c->fd = open_rel(c, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
 	if (c->fd < 0)
 		return fail();
-	if (fstat(c->fd, &c->st) == 0 && S_ISREG(c->st.st_mode))
+	if (look_at(c, c->fd) == 0 && S_ISREG(c->st.stx_mode))
 		return 0;
 	close(c->fd);
 	return -LE_STALE;
@@ -254,14 +281,14 @@ static void beneath_close(struct vol_file *file)
 
 static int fstat_fn(struct call *c)
 {
-	return fstat(c->fd, &c->st) < 0 ? fail() : 0;
+	return look_at(c, c->fd);
 }
 
 static int beneath_file_stat(struct vol_file *f, struct vol_stat *ret_st)
 {
 	struct call c = {.fn = fstat_fn, .fd = fd_of(f)};
 	TRY(run(f->vol, &c));
-	vol_take_stat(&c.st, ret_st);
+	take_stat(&c.st, ret_st);
 	return 0;
 }
 

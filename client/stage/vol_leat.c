@@ -102,11 +102,14 @@ static int remote_readlink(struct vol *v, const char *path, char *buf, size_t si
 	return 0;
 }
 
-static int64_t remote_acl(struct vol *v, const char *path, void *buf, size_t size)
+static int64_t remote_acl(struct vol *v, const char *path, const struct vol_stat *of, void *buf,
+			  size_t size)
 {
 	struct leat_fs *fs = fs_of(v);
 	struct attr a;
 	TRY(find(v, path, false, &a));
+	if (a.ino.v != of->ino)
+		return -LE_STALE;
 	if (a.flags & ATTR_PLAIN)
 		return 0;
 	int64_t n = ll_getxattr(fs->client, &fs->cred, a.ino, bytes_str("system.posix_acl_access"),

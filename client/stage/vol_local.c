@@ -88,17 +88,45 @@ static int local_readlink(struct vol *v, const char *path, char *buf, size_t siz
 	return 0;
 }
 
-static void acl_fn(void *arg)
+int64_t vol_acl_of(int fd, const struct vol_stat *of, void *buf, size_t size)
 {
-	struct local_call *c = arg;
-	c->done = lgetxattr(c->path, "system.posix_acl_access", c->buf, c->size);
-	if (c->done < 0)
-		c->done = errno == ENODATA || errno == ENOTSUP ? 0 : status_from_errno(errno);
+	char self[40];
+	struct stat st;
+	struct vol_stat now;
+	if (fstat(fd, &st) < 0)
+		return status_from_errno(errno);
+	vol_take_stat(&st, &now);
+	if (now.ino != of->ino || now.dev != of->dev)
+		return -LE_STALE;
+	/* Of an O_PATH descriptor it can be asked in no other way. */
+	snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+	ssize_t n = getxattr(self, "system.posix_acl_access", buf, size);
+	if (n < 0)
+		return errno == ENODATA || errno == ENOTSUP ? 0 : status_from_errno(errno);
+	return n;
 }
 
-static int64_t local_acl(struct vol *v, const char *path, void *buf, size_t size)
+struct acl_call {
+	const char *path;
+	const struct vol_stat *of;
+	void *buf;
+	size_t size;
+	int64_t done;
+};
+
+static void acl_fn(void *arg)
 {
-	struct local_call c = {path, buf, size, 0};
+	struct acl_call *c = arg;
+	int fd = open(c->path, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+	c->done = fd < 0 ? status_from_errno(errno) : vol_acl_of(fd, c->of, c->buf, c->size);
+	if (fd >= 0)
+		close(fd);
+}
+
+static int64_t local_acl(struct vol *v, const char *path, const struct vol_stat *of, void *buf,
+			 size_t size)
+{
+	struct acl_call c = {path, of, buf, size, 0};
 	TRY(env_offload(env_of(v), acl_fn, &c));
 	return c.done;
 }

@@ -351,6 +351,60 @@ def test_above(mnt, local):
     assert "0" not in got.values(), got
 
 
+def act(user, code, *args):
+    uid, gid = USERS[user]
+    return subprocess.run(["setpriv", "--reuid", str(uid), "--regid", str(gid), "--clear-groups",
+                           "/usr/bin/python3", "-c", "import os, sys\n" + code, *args], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def test_swapped(c, mnt, local):
+    """Who may write to a folder and its parent, and list neither, knows one name in it. He moves
+    that file into a folder of his own in the other's place: no copy lists the other names to him,
+    whether an agent looks or a stage in by name."""
+    copies = []
+    for src, packed in ((mnt + "/swapped", False), (mnt + "/swapped_packed", True),
+                        (c.dir + "/swapped_here", False)):
+        os.makedirs(src + "/d")
+        end = ".tar" if packed else ""
+        for name in ("d/known", "d/hidden", "watched"):
+            with tarfile.open(src + "/" + name + end, "w") if packed else \
+                    open(src + "/" + name, "w") as f:
+                if packed:
+                    f.addfile(tarfile.TarInfo("member"))
+                else:
+                    f.write(name)
+            give(src + "/" + name + end, 0o644, "")
+        give(src + "/d", 0o733, "")
+        give(src, 0o777, "")
+        name = os.path.basename(src) + "@v1"
+        if src.startswith(mnt):
+            leat("dataset", "create", name, src)
+        args = ["stage", "in", name if src.startswith(mnt) else src, "--to", local, "--json"]
+        args += ["--unpack"] if packed else []
+        copy = json.loads(leat(*args))["path"]
+        assert act("anybody", "os.listdir(sys.argv[1])", copy + "/d").returncode, src
+        swap = """os.chdir(sys.argv[1])
+os.rename("d", "old")
+os.mkdir("d")
+os.rename("old/known%s", "d/known%s")
+print(os.listdir("d"))""" % (end, end)
+        done = act("anybody", swap, src)
+        assert done.returncode == 0, done.stdout
+        os.chmod(src + "/watched" + end, 0o600)
+        copies.append((src, copy, "watched" + end, args))
+    with Agent(c, local):
+        for src, copy, watched, _ in copies:
+            soon(src + ", swapped", src, copy, [watched], lambda p: p.replace(".tar", "/member"))
+    for src, copy, _, args in copies:
+        for after in ("agent", "stage in"):
+            # By path it is another data set now.
+            if after == "stage in" and "@" in args[2]:
+                leat(*args)
+            listed = act("anybody", "print(os.listdir(sys.argv[1]))", copy + "/d")
+            assert listed.returncode, (after, src, listed.stdout)
+
+
 def test_by_a_user(mnt, base):
     """Who is not root cannot give files away: fewer may read them, and that is told."""
     src, local = os.path.join(base, "mine"), os.path.join(base, "users")
@@ -395,6 +449,7 @@ def main():
         test_coming(c.mnt(), local, True)
         test_agent(c, local, copies)
         test_agent_coming(c, c.mnt(), local)
+        test_swapped(c, c.mnt(), local)
         test_by_a_user(c.mnt(), c.dir)
 
 

@@ -72,8 +72,11 @@ static const uint8_t some_acl[] = {
 /* Three files, of 2 and 0 chunks and one of a single byte, directories, links, names of bytes. */
 static struct manifest *some_manifest(void)
 {
-	struct vol_stat st = {
-		.size = MANIFEST_CHUNK + 100, .mtime_ns = 12345, .ino = 7, .mode = 0644};
+	struct vol_stat st = {.size = MANIFEST_CHUNK + 100,
+			      .mtime_ns = 12345,
+			      .ino = 7,
+			      .born_ns = 8,
+			      .mode = 0644};
 	struct rights dir = {.mode = 0755, .uid = 1, .gid = 2};
 	struct rights r = {0640, 2000, 100, some_acl, sizeof(some_acl)};
 	struct manifest_link l = {"a/link", "M\xfcller", 99, 5, 6};
@@ -86,9 +89,12 @@ static struct manifest *some_manifest(void)
 	assert_int_equal(manifest_add_rights(m, &r, "/else/where"), 0);
 	st.size = 1;
 	assert_int_equal(manifest_add(m, "b\xff\n", &st, 65536), 0);
-	assert_int_equal(manifest_add_dir(m, "", &dir, 1), 0);
-	assert_int_equal(manifest_add_dir(m, "a", &r, 2), 0);
-	assert_int_equal(manifest_add_dir(m, "a/empty.d", &dir, 3), 0);
+	st = (struct vol_stat){.mtime_ns = 1, .ino = 11, .born_ns = -21};
+	assert_int_equal(manifest_add_dir(m, "", &st, &dir), 0);
+	st = (struct vol_stat){.mtime_ns = 2, .ino = INT64_MAX, .born_ns = INT64_MAX};
+	assert_int_equal(manifest_add_dir(m, "a", &st, &r), 0);
+	st = (struct vol_stat){.mtime_ns = 3};
+	assert_int_equal(manifest_add_dir(m, "a/empty.d", &st, &dir), 0);
 	assert_int_equal(manifest_add_link(m, &l), 0);
 	for (uint64_t i = 0; i < m->n_sums; i++)
 		m->sums[i] = i * 0x9e3779b97f4a7c15ULL;
@@ -124,6 +130,10 @@ static void directories_links_rights_and_names_of_bytes_are_kept(void **state)
 		assert_true(rights_equal(&m->files[i].rights, &again->files[i].rights));
 		assert_true(rights_equal(&m->dirs[i].rights, &again->dirs[i].rights));
 		assert_int_equal(again->dirs[i].mtime_ns, i + 1);
+		assert_int_equal(again->dirs[i].ino, m->dirs[i].ino);
+		assert_int_equal(again->dirs[i].born_ns, m->dirs[i].born_ns);
+		assert_int_equal(again->files[i].ino, 7);
+		assert_int_equal(again->files[i].born_ns, 8);
 		assert_int_equal(again->dirs[i].filled, i < 2);
 	}
 	assert_memory_equal(again->dirs[1].rights.acl, some_acl, sizeof(some_acl));
@@ -143,18 +153,20 @@ static void directories_links_rights_and_names_of_bytes_are_kept(void **state)
 static void the_id_knows_links_and_empty_directories(void **state)
 {
 	struct rights dir = {.mode = 0700, .uid = 9};
+	struct vol_stat st = {.mtime_ns = 3, .ino = 4};
 	struct manifest_link l = {"a/link2", "x", 1, 1, 1};
 	struct manifest *m = some_manifest(), *other = some_manifest();
 
 	(void)state;
 	other->dirs[1].rights.mode = 0;
 	other->files[0].mtime_ns++;
+	other->dirs[1].ino++;
 	manifest_finish(other);
 	assert_string_equal(m->id, other->id);
-	assert_int_equal(manifest_add_dir(other, "c", &dir, 3), 0);
+	assert_int_equal(manifest_add_dir(other, "c", &st, &dir), 0);
 	manifest_finish(other);
 	assert_string_not_equal(m->id, other->id);
-	assert_int_equal(manifest_add_dir(m, "c", &dir, 3), 0);
+	assert_int_equal(manifest_add_dir(m, "c", &st, &dir), 0);
 	manifest_finish(m);
 	assert_string_equal(m->id, other->id);
 	assert_int_equal(manifest_add_link(m, &l), 0);
@@ -166,7 +178,7 @@ static void the_id_knows_links_and_empty_directories(void **state)
 
 static void missing_directories_are_like_those_above(void **state)
 {
-	struct vol_stat st = {.mode = 0600};
+	struct vol_stat st = {.mode = 0600, .ino = 4, .born_ns = 5};
 	struct rights dir = {.mode = 0700, .uid = 9};
 	struct manifest_dir root = {.rights = {.mode = 0755, .uid = 1}, .mtime_ns = 5};
 	static const char *const want[] = {"", "a", "a-b", "a/b", "a/b/c", "z"};
@@ -178,12 +190,15 @@ static void missing_directories_are_like_those_above(void **state)
 	assert_int_equal(manifest_add(m, "a/b/c/1", &st, 4096), 0);
 	assert_int_equal(manifest_add(m, "a/b/c/2", &st, 4096), 0);
 	assert_int_equal(manifest_add(m, "z/1", &st, 4096), 0);
-	assert_int_equal(manifest_add_dir(m, "a/b", &dir, 3), 0);
+	assert_int_equal(manifest_add_dir(m, "a/b", &st, &dir), 0);
 	assert_int_equal(manifest_fill_dirs(m, &root), 0);
 	assert_int_equal(m->n_dirs, ARRAY_SIZE(want));
 	for (size_t i = 0; i < ARRAY_SIZE(want); i++) {
 		assert_string_equal(m->dirs[i].path, want[i]);
 		assert_int_equal(m->dirs[i].rights.uid, strncmp(want[i], "a/b", 3) ? 1 : 9);
+		/* Only what was told is a thing of the source. */
+		assert_int_equal(m->dirs[i].ino, strcmp(want[i], "a/b") ? 0 : 4);
+		assert_int_equal(m->dirs[i].born_ns, strcmp(want[i], "a/b") ? 0 : 5);
 	}
 	manifest_destroy(m);
 }
@@ -195,7 +210,7 @@ static int decode_rows(const char *rows, unsigned files, unsigned dirs, unsigned
 	struct detail d = {0};
 	char text[4096];
 	int len = snprintf(text, sizeof(text),
-			   "{\"leat\":\"dataset\",\"v\":2,\"hash\":\"xxh3-64\",\"chunk\":1048576,"
+			   "{\"leat\":\"dataset\",\"v\":3,\"hash\":\"xxh3-64\",\"chunk\":1048576,"
 			   "\"name\":\"\",\"version\":\"\",\"source\":\"/s\"}\n%s"
 			   "{\"end\":true,\"files\":%u,\"dirs\":%u,\"links\":%u,\"bytes\":0,"
 			   "\"id\":\"\"}\n",
@@ -209,7 +224,7 @@ static int decode_rows(const char *rows, unsigned files, unsigned dirs, unsigned
 }
 
 #define DIR_ROW(path, more)                                                                        \
-	"{\"dir\":\"" path "\",\"mode\":493,\"uid\":0,\"gid\":0,\"mtime\":1" more "}\n"
+	"{\"dir\":\"" path "\",\"mode\":493,\"uid\":0,\"gid\":0,\"mtime\":1,\"ino\":1" more "}\n"
 #define FILE_ROW(path, more)                                                                       \
 	"{\"path\":\"" path "\",\"size\":0,\"block\":4096,\"mode\":420,\"uid\":0,\"gid\":0,"       \
 	"\"mtime\":1,\"ino\":1,\"ver\":1,\"chunks\":[]" more "}\n"
@@ -234,6 +249,10 @@ static void hostile_rows_are_refused(void **state)
 		{DIR_ROW("..", ""), 0, 2, 0},
 		{DIR_ROW("a", ",\"acl\":\"AAAA\""), 0, 2, 0},
 		{DIR_ROW("a", ",\"acl\":7"), 0, 2, 0},
+		{DIR_ROW("a", ",\"born\":\"1\""), 0, 2, 0},
+		{FILE_ROW("a", ",\"born\":1.5"), 1, 1, 0},
+		/* A directory without an inode. */
+		{"{\"dir\":\"a\",\"mode\":493,\"uid\":0,\"gid\":0,\"mtime\":1}\n", 0, 2, 0},
 		{FILE_ROW("a", ",\"from\":\"b\""), 1, 1, 0},
 		{FILE_ROW("a", ",\"from\":\"/b/../c\""), 1, 1, 0},
 		{FILE_ROW("a", ",\"path_b64\":\"YQ==\""), 1, 1, 0},             /* it is text */
@@ -267,7 +286,7 @@ static void hostile_rows_are_refused(void **state)
 static void manifests_of_another_version_say_what_to_do(void **state)
 {
 	static const uint64_t sums = 0x314d55535441454cULL;
-	static const char text[] = "{\"leat\":\"dataset\",\"v\":1,\"hash\":\"xxh3-64\"}\n";
+	static const char text[] = "{\"leat\":\"dataset\",\"v\":2,\"hash\":\"xxh3-64\"}\n";
 	struct manifest *m = NULL;
 	struct detail d = {0};
 
