@@ -14,7 +14,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import BUILD, put, run_tests, wait_until
+from cluster import BUILD, put, run_tests, unmount, wait_until
 from test_cut_files import SIZE, Reader, make, open_cut_and_fill
 
 CLUSTER = {"mounts": 2}
@@ -98,11 +98,14 @@ def supervised(c):
     os.makedirs(at, exist_ok=True)
     subprocess.run([BUILD + "/mount.leat", "leat", at, "-o", "conf=%s/conf" % c.dev], check=True,
                    stdin=subprocess.DEVNULL, timeout=60)
+    first = status(at)
     try:
         yield at
-    finally:
-        if subprocess.run(["umount", at], check=False).returncode != 0:
-            subprocess.run(["umount", "-l", at], check=False)
+        unmount(at)
+    except BaseException:  # what is open there still does not keep it
+        os.kill(first["supervisor"] or first["pid"], signal.SIGKILL)
+        subprocess.run(["umount", "-l", at], check=False)
+        raise
 
 
 def run_out(c):
@@ -111,8 +114,12 @@ def run_out(c):
                if line.startswith("leat_ossd_chunk_leases_run_out_total "))
 
 
+def status(at):
+    return json.loads(os.getxattr(at, "leat.status"))
+
+
 def daemon(at):
-    return json.loads(os.getxattr(at, "leat.status"))["pid"]
+    return status(at)["pid"]
 
 
 def test_daemon_is_killed(c):

@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import BUILD, expect_errno, get, put, run_tests
+from cluster import BUILD, expect_errno, get, put, run_tests, unmount
 from cluster import as_user as user_calls
 
 USER, GROUP = 5001, 6001
@@ -288,7 +288,7 @@ def test_noatime_and_strictatime(c):
                 assert (now > before) == change, (options, changes)
                 before = now
         finally:
-            subprocess.run(["umount", m], check=True)
+            unmount(m)
     m = another_mount(c, ",strictatime")
     try:
         for _ in range(2):  # the second time from pages that the kernel has
@@ -296,7 +296,7 @@ def test_noatime_and_strictatime(c):
             get(m + "/rules")
             assert atime(m + "/rules") > before
     finally:
-        subprocess.run(["umount", m], check=True)
+        unmount(m)
     os.utime(p, ns=(old, old))
     chattr("+A", p)
     read(p)

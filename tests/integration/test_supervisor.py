@@ -22,7 +22,8 @@ import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)) + "/../lib")
-from cluster import BUILD, SLOWNESS, expect_errno, get, put, run_tests, wait_until  # noqa: E402
+from cluster import (BUILD, SLOWNESS, expect_errno, get, put, run_tests,  # noqa: E402
+                     unmount, wait_until)
 
 CLUSTER = {"mounts": 1, "ossd": 2}
 SECONDS = int(os.environ.get("SUPERVISOR_SECONDS", "12"))
@@ -45,6 +46,14 @@ class Mount:
         self.options = "log=%s%s" % (self.log, options)
 
     def __enter__(self):
+        try:
+            self.begin()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def begin(self):
         os.makedirs(self.at, exist_ok=True)
         if os.path.exists(self.program):
             os.unlink(self.program)  # it may still be busy for an instant
@@ -52,7 +61,6 @@ class Mount:
         shutil.copy(self.c.dev + "/key", self.key)
         self.configure()
         self.mount()
-        return self
 
     def configure(self, more="", mode=0o600):
         """The configuration, with more in [mount], and the mode of the key."""
@@ -70,25 +78,40 @@ class Mount:
         assert self.supervisor > 0 or "supervise=no" in self.options
 
     def __exit__(self, kind, value, trace):
-        if kind is not None:
-            with open(self.log, errors="replace") as f:
-                print("--- mount\n" + "".join(f.readlines()[-60:]))
-        if kind is not None:
-            subprocess.run(["umount", "-l", self.at], check=False)
-        else:  # whoever looks at all mounts (df) keeps each busy for an instant
-            wait_until(lambda: subprocess.run(["umount", self.at], check=False).returncode == 0,
-                       10, "umount")
+        ended = False
+        try:
+            if kind is None:
+                unmount(self.at)
+                wait_until(self.is_gone, 20, "the end of supervisor and daemon")
+                assert not any(self.at in m for m in open("/proc/mounts"))
+                ended = True
+        finally:
+            if not ended:
+                self.end_at_once()
+
+    def end_at_once(self):
+        """After a failure: who still has a file open there, or waits there, does not keep it."""
+        with contextlib.suppress(FileNotFoundError), open(self.log, errors="replace") as f:
+            print("--- mount\n" + "".join(f.readlines()[-60:]))
+        for pid in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        while subprocess.run(["umount", "-l", self.at], check=False,
+                             stderr=subprocess.DEVNULL).returncode == 0:
+            pass
         wait_until(self.is_gone, 20, "the end of supervisor and daemon")
-        assert kind is not None or not any(self.at in m for m in open("/proc/mounts"))
+
+    def processes(self):
+        """Supervisors and daemons of this program."""
+        found = []
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                if os.readlink("/proc/%s/exe" % pid).split(" ")[0] == self.program:
+                    found.append(int(pid))
+        return found
 
     def is_gone(self):
-        for pid in filter(str.isdigit, os.listdir("/proc")):
-            try:
-                if os.readlink("/proc/%s/exe" % pid).split(" ")[0] == self.program:
-                    return False
-            except OSError:
-                pass
-        return True
+        return not self.processes()
 
     def status(self):
         return json.loads(os.getxattr(self.at, "leat.status"))
@@ -108,6 +131,15 @@ class Mount:
         argv = [BUILD + "/leat", "--conf", self.c.dev + "/conf", "mount", "--upgrade", self.at]
         return subprocess.run(argv, check=check, timeout=120, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True)
+
+
+def write_behind(m, fd, data):
+    """At the beginning of the file, so that the daemon alone has it. What is written before the
+    servers have granted space for it goes to them, and the writer waits: it is written again."""
+    def is_behind():
+        assert os.pwrite(fd, data, 0) == len(data)
+        return m.status()["dirty_bytes"] > 0
+    wait_until(is_behind, 20, "a write that no server has yet")
 
 
 def pattern(name, number, size):
@@ -443,15 +475,16 @@ def test_locks_of_a_file_that_is_being_released(c):
         ways = socket.socketpair()
         socket.send_fds(ways[0], [b"x"], [fd])
         os.close(fd)
-        daemon = m.status()["pid"]
+        write_behind(m, other, b"what others have to see before the lock is free")
         for s in ("ossd1", "ossd2"):
             c.kill(s, signal.SIGSTOP)
         try:
-            os.write(other, b"what others have to see before the lock is free")
             for s in ways:
                 s.close()
             time.sleep(0.3)
-            os.kill(daemon, signal.SIGKILL)
+            status = m.status()
+            os.kill(status["pid"], signal.SIGKILL)
+            assert status["dirty_bytes"] > 0, status
         finally:
             for s in ("ossd1", "ossd2"):
                 c.kill(s, signal.SIGCONT)
@@ -491,7 +524,7 @@ def test_lost_writes_are_told(c):
         clean = open(m.at + "/clean", "wb", buffering=0)
         clean.write(b"clean")
         os.fsync(clean.fileno())
-        os.pwrite(f.fileno(), b"lost!", 5)
+        write_behind(m, f.fileno(), b"lost!")
         m.kill_and_wait()
         for file in (f, second):
             try:
@@ -563,7 +596,7 @@ def test_upgrade_loses_nothing(c):
     """Not even what was never synced; a lock is waited for all along."""
     with Mount(c, ",dirty_ms=60000") as m:
         f = open(m.at + "/behind", "wb", buffering=0)
-        f.write(b"behind")
+        write_behind(m, f.fileno(), b"behind")
         fcntl.lockf(f, fcntl.LOCK_EX)
         child = os.fork()
         if child == 0:
@@ -896,12 +929,11 @@ def test_asked_twice_for_another_daemon(c):
     """The second time while the first is being seen to: it is the same."""
     with Mount(c, ",dirty_ms=60000") as m:
         f = open(m.at + "/behind", "wb", buffering=0)
-        os.fsync(f.fileno())
+        write_behind(m, f.fileno(), b"behind")
         before = m.status()
         for s in ("ossd1", "ossd2"):
             c.kill(s, signal.SIGSTOP)
         try:
-            f.write(b"behind")
             for _ in range(3):  # what was written keeps it from ending
                 os.kill(m.supervisor, signal.SIGHUP)
                 time.sleep(0.3)

@@ -8,6 +8,7 @@ The cluster is taken down at the end, whatever happened.
 """
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import re
@@ -83,11 +84,26 @@ class Cluster:
         subprocess.run(["rm", "-rf", self.dir], check=False)
 
     def close_ours(self):
-        """What a test that failed has left open would keep the mounts, and so their servers."""
+        """What a test that failed has left open would keep the mounts, and so their servers, and
+        what later tests count."""
+        gc.collect()
+        here = os.open(self.dir, os.O_RDONLY)
         for fd in os.listdir("/proc/self/fd"):
             with contextlib.suppress(OSError):
-                if os.readlink("/proc/self/fd/" + fd).startswith(self.dev + "/mnt"):
+                if os.readlink("/proc/self/fd/" + fd).startswith(self.dir + "/") and \
+                        mount_id(fd) != mount_id(here):
                     os.close(int(fd))
+        os.close(here)
+
+    def mend(self):
+        """After a test that failed: every daemon runs, and nothing is open."""
+        mounts = ["mnt%d" % (i + 1) for i in range(int(self.env["LEAT_DEV_MOUNTS"]))]
+        for name in ["mds"] + self.ossd + mounts:
+            if self.alive(name):
+                self.kill(name, signal.SIGCONT)
+            else:
+                self.run("start", name, check=False)
+        self.close_ours()
 
     def show_logs(self, lines=40):
         if not os.path.isdir(self.dev + "/log"):
@@ -206,6 +222,22 @@ class Cluster:
         return json.loads(os.getxattr(self.mnt(n), "leat.status"))
 
 
+def mount_id(fd):
+    with open("/proc/self/fdinfo/%s" % fd) as f:
+        return re.search(r"^mnt_id:\s*(\d+)", f.read(), re.M).group(1)
+
+
+def unmount(at):
+    """Whoever looks at all mounts (df) keeps each busy for an instant. If somebody still uses it
+    then, the test fails, and nothing is mounted there all the same."""
+    try:
+        wait_until(lambda: subprocess.run(["umount", at], check=False).returncode == 0, 10,
+                   "umount " + at)
+    except BaseException:
+        subprocess.run(["umount", "-l", at], check=False)
+        raise
+
+
 def wait_until(predicate, seconds, what):
     """seconds: plenty on an idle machine. Busy ones are waited for too: this is not about speed."""
     patience = max(120, 4 * seconds)
@@ -314,6 +346,8 @@ def run_tests(namespace):
                 result = "  FAILED"
             print("%-50s %.2f s%s" % (name, time.monotonic() - started, result))
             sys.stdout.flush()
+            if result:
+                c.mend()
         if failed:
             c.show_logs()
     if failed:
