@@ -56,7 +56,7 @@ for line in sys.stdin:
 
     def __exit__(self, *_):
         self.process.stdin.close()
-        assert self.process.wait(60) == 0
+        assert self.process.wait(300) == 0
 
 
 def test_appends_spare_what_another_mount_writes_at_the_end(c):
@@ -347,7 +347,7 @@ def test_a_log_that_is_emptied_under_its_writers(c):
         time.sleep(0.05)
         stop.set()
         for t in writers:
-            t.join(60)
+            t.join(300)
         data = get(c.mnt(2) + path)
         lines = data.split(b"\n")[:-1]
         assert b"\0" not in data, (n, len(data), data.count(b"\0"))

@@ -578,7 +578,7 @@ def test_an_agent_does_nothing_for_networks_of_less_rights(c):
         c.start("mds")
     finally:
         agent.terminate()
-        agent.wait(60)
+        agent.wait(300)
 
 
 run_tests(globals())

@@ -78,7 +78,7 @@ def test_wrong_key(c):
     os.chmod(c.dir + "/badkey", 0o600)
     with open(c.dir + "/bad.conf", "w") as f:
         f.write(conf.replace(c.dev + "/key", c.dir + "/badkey"))
-    p = subprocess.run([BUILD + "/leat", "--conf", c.dir + "/bad.conf", "status"], timeout=60,
+    p = subprocess.run([BUILD + "/leat", "--conf", c.dir + "/bad.conf", "status"], timeout=300,
                        stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert p.returncode != 0 and "key" in p.stderr, p
     works(c)
@@ -146,9 +146,9 @@ def test_two_servers_on_one_store(c):
     p = subprocess.run(ON_SERVER + [BUILD + "/leat-ossd", "-c", c.dev + "/conf", "--set",
                                     "data_dir=%s/ossd1/store" % c.dev, "--set",
                                     "listen=%s:0" % ADDR, "run"],
-                       timeout=60, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+                       timeout=300, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert p.returncode != 0 and "in use" in p.stderr, p
-    p = subprocess.run([BUILD + "/leat-mds", "-c", c.dev + "/conf", "check"], timeout=60,
+    p = subprocess.run([BUILD + "/leat-mds", "-c", c.dev + "/conf", "check"], timeout=300,
                        stdin=subprocess.DEVNULL, capture_output=True, text=True)
     assert p.returncode != 0 and "in use" in p.stderr + p.stdout, p
     works(c)
@@ -159,7 +159,7 @@ def test_bad_configuration(c):
                        ("[mds]\ncache_mib = many\n", "cache_mib")):
         with open(c.dir + "/broken.conf", "w") as f:
             f.write(open(c.dev + "/conf").read() + line)
-        p = subprocess.run([BUILD + "/leat-mds", "-c", c.dir + "/broken.conf", "run"], timeout=60,
+        p = subprocess.run([BUILD + "/leat-mds", "-c", c.dir + "/broken.conf", "run"], timeout=300,
                            stdin=subprocess.DEVNULL, capture_output=True, text=True)
         assert p.returncode != 0 and word in p.stderr and "broken.conf:" in p.stderr, p
 

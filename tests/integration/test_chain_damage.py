@@ -211,7 +211,7 @@ def lose_everywhere(c, ino):
     n = 0
     for name in c.ossd:
         r = subprocess.run([BUILD + "/tests/store_edit", "%s/%s/store/index" % (c.dev, name),
-                            "drop-chunks", str(ino)], stdin=subprocess.DEVNULL, timeout=60,
+                            "drop-chunks", str(ino)], stdin=subprocess.DEVNULL, timeout=300,
                            stdout=subprocess.PIPE, text=True)
         n += int(r.stdout)
     for name in c.ossd:

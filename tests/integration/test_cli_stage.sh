@@ -96,7 +96,11 @@ mkdir "$mnt/large"
 for i in 1 2 3; do head -c 100000000 /dev/urandom >"$mnt/large/$i"; done
 "$leat" stage in "$mnt/large" --to "$node" >/dev/null 2>&1 &
 pid=$!
-sleep 0.15
+begun() {
+	"$leat" stage status "$mnt/large" --to "$node"
+	[ $? != 9 ]
+}
+until_true begun
 kill -INT $pid
 wait $pid
 rc=$?

@@ -15,7 +15,8 @@ exec 9>>"$mnt/data/small"
 expect 1 "$leat" dataset seal set@v1
 in_err "open for writing"
 exec 9>&-
-sleep 1
+nothing_open() { "$leat" status --timeout 120 --json | jq -e '.mds.opens == 0'; }
+until_true nothing_open
 expect 0 "$leat" dataset seal set@v1 --json
 json .files 6
 expect 0 "$leat" dataset seal set@v1
@@ -57,8 +58,10 @@ expect 1 "$leat" stage evict set@v1 --to "$node"
 expect 0 "$leat" stage gc --to "$node" --capacity 1 --json
 json '.copies | length' 0
 expect 0 "$leat" stage unpin set@v1 --to "$node"
-expect 0 "$leat" stage lease set@v1 --lease short --ttl 1 --to "$node"
+expect 0 "$leat" stage lease set@v1 --lease held --ttl 600 --to "$node"
 expect 1 "$leat" stage evict set@v1 --to "$node"
+expect 0 "$leat" stage release --lease held --to "$node"
+expect 0 "$leat" stage lease set@v1 --lease short --ttl 1 --to "$node"
 sleep 2.1
 expect 0 "$leat" stage gc --to "$node" --capacity 1 --dry-run --json
 json '.copies | length' 1
@@ -78,10 +81,10 @@ in_out '"event":"GONE"'
 mv "$node/.leat/events" "$tmp/events"
 expect 0 "$leat" stage events --to "$node"
 ln -s "$tmp/events" "$node/.leat/events"
-expect 10 timeout 20 "$leat" stage events --to "$node"
+expect 10 timeout 300 "$leat" stage events --to "$node"
 rm "$node/.leat/events"
 mkfifo "$node/.leat/events"
-expect 10 timeout 20 "$leat" stage events --to "$node"
+expect 10 timeout 300 "$leat" stage events --to "$node"
 in_err "not believed"
 rm "$node/.leat/events"
 mv "$tmp/events" "$node/.leat/events"
@@ -95,7 +98,7 @@ in_out RESERVED
 expect 3 "$leat" stage status large@v1 --to "$node"
 expect 4 "$leat" stage wait large@v1 --to "$node" --timeout 1
 expect 0 "$leat" stage cancel large@v1 --to "$node"
-expect 12 "$leat" stage wait large@v1 --to "$node" --timeout 20
+expect 12 "$leat" stage wait large@v1 --to "$node" --timeout 300
 expect 3 "$leat" stage status large@v1 --to "$node" --json
 json .state CANCELLED
 expect 9 "$leat" stage cancel large@v1 --to "$node"
@@ -110,7 +113,7 @@ expect 0 "$leat" stage in large@v1 --to "$node" --order seed=7,batch=1,world=1,m
 	--window 8M --wait first-window --max-rate 30M
 in_out STREAMABLE
 expect 3 "$leat" stage path large@v1 --to "$node"
-expect 0 "$leat" stage wait large@v1 --to "$node" --timeout 60
+expect 0 "$leat" stage wait large@v1 --to "$node" --timeout 300
 diff -r "$mnt/large" "$("$leat" stage path large@v1 --to "$node")" || fail "the copy differs"
 
 # A source that is replaced in the middle: told as such, and nothing wrong is READY

@@ -352,7 +352,7 @@ def test_two_mounts_change_one_directory(c):
     for t in ts:
         t.start()
     for t in ts:
-        t.join(60)
+        t.join(300)
         assert not t.is_alive(), "stuck"
     assert min(n) >= 3, n
     assert os.listdir(c.mnt(1) + "/busy") == os.listdir(c.mnt(2) + "/busy") == []

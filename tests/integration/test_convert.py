@@ -195,7 +195,7 @@ def test_only_what_is_complete_ends_with_0(c):
         p = following(c, c.dev + "/conf", path)
         wait_until(waits, 10, "it waits")
         end()
-        _, err = p.communicate(timeout=60)
+        _, err = p.communicate(timeout=300)
         assert p.returncode == 12 and why in err, (p.returncode, err)
     c.leat("layout", "stop", top)
     has_copies(c, path + "/file", 1)
@@ -216,12 +216,12 @@ def test_of_a_mount_by_address_its_own_cluster_is_asked(c):
         os.write(fd, b"x" * 100000)
         with Cluster(ossd=1, size="128M", mounts=0) as other:
             p = following(c, other.dev + "/conf", path)
-            _, err = p.communicate(timeout=60)
+            _, err = p.communicate(timeout=300)
             assert p.returncode == 10 and "key" in err, (p.returncode, err)
         p = following(c, c.dir + "/elsewhere", path)
         wait_until(lambda: conversions(c)[0]["waiting"] == 1, 10, "it waits")
         os.close(fd)
-        _, err = p.communicate(timeout=60)
+        _, err = p.communicate(timeout=300)
         assert p.returncode == 0, (p.returncode, err)
         has_copies(c, path, 2)
     finally:

@@ -97,7 +97,7 @@ def supervised(c):
     at = c.dir + "/m"
     os.makedirs(at, exist_ok=True)
     subprocess.run([BUILD + "/mount.leat", "leat", at, "-o", "conf=%s/conf" % c.dev], check=True,
-                   stdin=subprocess.DEVNULL, timeout=60)
+                   stdin=subprocess.DEVNULL, timeout=300)
     first = status(at)
     try:
         yield at

@@ -146,7 +146,7 @@ def check(c, name, data=True):
                 "data_dir=%s/%s/store" % (c.dev, name), "check"] + (["--data"] if data else [])
     argv[0] = BUILD + "/" + argv[0]
     return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                          timeout=60)
+                          timeout=300)
 
 
 # --- store files ----------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def start_and_see(c, name, folder):
 def mds_check(c, folder):
     p = subprocess.run([BUILD + "/leat-mds", "-c", c.dev + "/conf", "--set", "data_dir=" + folder,
                         "check"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                       stderr=subprocess.STDOUT, text=True, timeout=60)
+                       stderr=subprocess.STDOUT, text=True, timeout=300)
     return p.returncode, p.stdout
 
 

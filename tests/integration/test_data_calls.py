@@ -494,7 +494,7 @@ assert n[0] > 50, n
 
 
 def test_signals_do_not_interrupt_data(c):
-    p = subprocess.run([sys.executable, "-c", SIGNALLED, c.mnt() + "/s"], timeout=60,
+    p = subprocess.run([sys.executable, "-c", SIGNALLED, c.mnt() + "/s"], timeout=300,
                        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert p.returncode == 0, p.stdout
     os.unlink(c.mnt() + "/s")
@@ -627,7 +627,7 @@ def test_a_mapping_of_a_file_that_is_open_for_direct_writes(c):
         finally:
             stop.set()
             for t in others:
-                t.join(60)
+                t.join(300)
     os.close(fd)
     at = pages // 2 * 4096
     assert get(path)[at:] == get(c.mnt(2) + "/mapped")[at:]

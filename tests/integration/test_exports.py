@@ -51,7 +51,7 @@ class Client:
 
     def __exit__(self, *_):
         subprocess.run(["umount", "-l", self.dir], check=False)
-        if self.p.wait(60) != 0:
+        if self.p.wait(300) != 0:
             print(open(self.dir + ".log").read())
         self.log.close()
         for path in (self.conf, self.dir + ".log"):

@@ -59,7 +59,7 @@ def plant(c, *edits):
     changed = 0
     for name, *words in edits:
         r = subprocess.run([BUILD + "/tests/store_edit", store(c, name)] +
-                           [str(w) for w in words], stdin=subprocess.DEVNULL, timeout=60,
+                           [str(w) for w in words], stdin=subprocess.DEVNULL, timeout=300,
                            stdout=subprocess.PIPE, text=True)
         assert r.returncode in (0, 1), (name, words)
         changed += int(r.stdout)
@@ -270,7 +270,7 @@ def drop_copies(c, inos, word):
         c.stop(server)  # which server has a copy is not known beforehand
         n = sum(subprocess.run([BUILD + "/tests/store_edit", store(c, server), word, str(ino)],
                                stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL, check=False,
-                               timeout=60).returncode == 0 for ino in inos)
+                               timeout=300).returncode == 0 for ino in inos)
         c.start(server)
         if n > 0:
             break

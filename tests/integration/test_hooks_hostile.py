@@ -207,7 +207,7 @@ def run(argv, env, cwd=None, user=None):
     env = dict({"PATH": "/usr/bin:/bin"}, **env)
     env = {k: v.encode(errors="surrogateescape") for k, v in env.items()}
     return subprocess.run(argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=60, check=False, user=user,
+                          stderr=subprocess.STDOUT, timeout=300, check=False, user=user,
                           extra_groups=[] if user else None)
 
 

@@ -233,7 +233,7 @@ def test_with_n_what_comes_while_a_file_is_copied_stays(c):
                 came = True
             except FileExistsError:
                 os.unlink(target + "/file")
-            assert p.wait(60) == 0
+            assert p.wait(300) == 0
         assert contents(target) == {"file": b"somebody else's"}, os.listdir(target)
     os.unlink(source)
 
@@ -560,7 +560,7 @@ def test_after_ctrl_c_there_is_no_half_file(c):
         wait_until(lambda: os.path.exists(target) and len(os.listdir(target)) > 1, 20, "it copies")
         time.sleep(0.1)
         p.send_signal(signal.SIGINT)
-        assert p.wait(60) == 75
+        assert p.wait(300) == 75
         whole, there = contents(source), contents(target)
         assert len(there) < len(whole), "it was interrupted too late"
         assert all(whole.get(n) == d for n, d in there.items()), \

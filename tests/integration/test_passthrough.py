@@ -322,7 +322,7 @@ def by_agent(n, kernel):
             assert got == data[name] and how == (1, 0), (name, how)
     finally:
         agent.terminate()
-        agent.wait(30)
+        agent.wait(300)
 
 
 def run(conf, kernel, only=None):

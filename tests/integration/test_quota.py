@@ -299,7 +299,7 @@ def stopped_within(c, d, *args):
 
 def go_on(p):
     p.send_signal(signal.SIGCONT)
-    out = p.communicate(timeout=60)
+    out = p.communicate(timeout=300)
     assert p.returncode == 0, out
 
 

@@ -105,7 +105,7 @@ def test_a_refused_store_ends_alone(c):
         raise
     finally:
         p.terminate()
-        p.wait(60)
+        p.wait(300)
     assert p.returncode == 3, p.returncode
 
 

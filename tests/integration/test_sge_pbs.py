@@ -64,7 +64,7 @@ def sge(c, script, names, **more):
         f.write("LEAT=%s/leat\nexport LEAT_CONF=%s/conf\nSTAGE_DIR=%s/sge-%%n\nTIMEOUT=30\n"
                 "ON_NODE='env ON=%%n'\n" % (BUILD, c.dev, c.dir))
     return subprocess.run(["/bin/sh", "-c", '"$0" --conf "$1"; exit $?', SRC + "/deploy/sge/" +
-                           script, c.dir + "/leat-sge.conf"], env=more, text=True, timeout=100,
+                           script, c.dir + "/leat-sge.conf"], env=more, text=True, timeout=300,
                           cwd=spool, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, check=False)
 
@@ -112,7 +112,7 @@ def pbs(c, kind, **variables):
     env = dict(os.environ, PYTHONPATH=c.dir, FAKE_PBS=c.dir + "/given.json",
                PBS_HOOK_CONFIG_FILE=c.dir + "/hook.json", PYTHONDONTWRITEBYTECODE="1")
     p = subprocess.run([sys.executable, SRC + "/deploy/pbs/leat_stage.py"], env=env, text=True,
-                       timeout=100, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                       timeout=300, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                        stderr=subprocess.PIPE, check=False)
     assert "Traceback" not in p.stderr, p.stderr
     return json.loads(p.stdout)

@@ -291,7 +291,7 @@ def test_what_is_being_cut_is_no_hole(c):
         time.sleep(6)
         stop.set()
         for t in ts:
-            t.join(60)
+            t.join(300)
         assert seen <= {mib, errno.ENXIO} and len(seen) == 2, seen
 
 

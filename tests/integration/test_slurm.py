@@ -278,7 +278,7 @@ def leases(s, node):
 def hook(s, *argv):
     """leat-slurm as root calls it."""
     return subprocess.run([s.dir + "/leat-slurm", *argv], env=s.env, stdin=subprocess.DEVNULL,
-                          text=True, stdout=subprocess.PIPE, timeout=100, check=False)
+                          text=True, stdout=subprocess.PIPE, timeout=300, check=False)
 
 
 def test_job_name(s):
@@ -441,7 +441,7 @@ def test_agents(s):
         p = hook(s, "stage", "779", "n[1-4]", "five@v1")
         assert p.returncode == 0 and [leases(s, n) for n in NODES] == [["slurm-779"]] * 4, p
         agents[2].terminate()
-        agents[2].wait(30)
+        agents[2].wait(300)
         hook(s, "release", "779", "n[1-4]")
         held = {n: leases(s, n) for n in NODES}
         assert held == {"n1": [], "n2": [], "n3": ["slurm-779"], "n4": []}, held
@@ -449,7 +449,7 @@ def test_agents(s):
         for agent in agents:
             agent.terminate()
         for agent in agents:
-            agent.wait(30)
+            agent.wait(300)
 
 
 def main():

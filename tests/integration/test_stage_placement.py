@@ -160,7 +160,7 @@ def test_two_ask(c):
         wait_until(lambda: state("two@v1") == "STAGING", 20, "it is being made")
         c.leat("stage", "in", *slow, "--lease", "two", "--wait", "none")
         first.send_signal(signal.SIGINT)
-        assert first.wait(20) == 75
+        assert first.wait(300) == 75
         c.leat("stage", "wait", "two@v1", "--to", a.dir(0))
         assert state("two@v1") == "READY"
         c.leat("stage", "release", "--lease", "one", "--to", a.dir(0))
@@ -174,7 +174,7 @@ def test_two_ask(c):
         stage(c, "two@v1", "--agent", a.addr(0))
         assert code(c, "path", "two@v1", "--to", a.dir(0)) == 0
         assert len(a.held("two", 0)) == FILES
-        assert part.wait(60) == 0
+        assert part.wait(300) == 0
         a.evict("two")
 
 
@@ -193,7 +193,7 @@ def test_two_jobs_of_one_source(c):
         wait_until(lambda: a.begun(0) == 1, 20, "a job")
         assert code(c, "in", "both@v1", "--agent", a.addr(0), "--to", second, "--capacity",
                     "1M") == 8
-        assert large.wait(60) == 0
+        assert large.wait(300) == 0
         # What archives become is leased by a job of its own, which waits for the other one.
         slow = "tars@v1", "--agent", a.addr(1), "--max-rate", "9M", "--unpack"
         first = begin(c, *slow, "--lease", "one")
@@ -201,8 +201,8 @@ def test_two_jobs_of_one_source(c):
         other = begin(c, *slow, "--lease", "two")
         wait_until(lambda: a.begun(1) == 2, 20, "two jobs")
         first.send_signal(signal.SIGINT)
-        assert first.wait(60) == 75
-        assert other.wait(60) == 0
+        assert first.wait(300) == 75
+        assert other.wait(300) == 0
         made = "tars@v1.unpacked", "--to", a.dir(1)
         assert code(c, "path", *made) == 0
         assert code(c, "evict", *made) != 0

@@ -33,7 +33,7 @@ def begin(c, name, i, *args):
 
 
 def end(p):
-    out, err = p.communicate(timeout=90)
+    out, err = p.communicate(timeout=300)
     assert p.returncode == 0, (p.returncode, out, err)
     return json.loads(out)
 

@@ -411,7 +411,7 @@ def append_to_stopped(c, m, path):
             c.kill(s, signal.SIGCONT)
         time.sleep(0.3)
         os.kill(daemon, signal.SIGKILL)
-        t.join(30)
+        t.join(300)
         with contextlib.suppress(OSError):  # EIO may be told
             os.fsync(fd)
         os.close(fd)

@@ -132,7 +132,7 @@ class Cache(unittest.TestCase):
             for r in ranks:
                 r.stdin.close()
                 r.stdout.close()
-                r.wait(30)
+                r.wait(300)
         self.assertEqual({limit for _, _, limit in last}, {4096 * 320})
         # All of it fits: after the first epoch of four, most is there.
         hits, misses = sum(h for h, _, _ in last), sum(m for _, m, _ in last)

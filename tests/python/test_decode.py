@@ -140,7 +140,7 @@ class Decoders(unittest.TestCase):
                 "ds = leat.Dataset(sys.argv[1])\n"
                 "loader = leat.DataLoader(ds, 5, decoders={'bin': leat.Decoder(slow, 1)})\n"
                 "batch = loader.next()\n" + tail)
-        done = subprocess.run([sys.executable, "-c", code, self.src], timeout=60, text=True,
+        done = subprocess.run([sys.executable, "-c", code, self.src], timeout=300, text=True,
                               capture_output=True, check=False,
                               env=dict(os.environ, PYTHONPATH=SRC + "/client/python"))
         self.assertEqual((done.returncode, done.stderr), (0, ""))
@@ -162,7 +162,7 @@ class Decoders(unittest.TestCase):
         child.stdout.readline()
         time.sleep(0.1)
         child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=60)
+        _, err = child.communicate(timeout=300)
         self.assertEqual(child.returncode, -signal.SIGINT, err)
         self.assertIn("KeyboardInterrupt", err)
 
@@ -173,7 +173,7 @@ class Decoders(unittest.TestCase):
             for _ in range(5):
                 pid = os.fork()
                 if pid == 0:
-                    signal.alarm(30)
+                    signal.alarm(300)
                     try:
                         loader.next()
                     except leat.LeatError as error:

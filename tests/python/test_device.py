@@ -309,7 +309,7 @@ class Without(unittest.TestCase):
         with tempfile.TemporaryDirectory() as tmp:
             test_loader.make_shards(tmp)
             done = subprocess.run([sys.executable, "-c", code, tmp], capture_output=True, text=True,
-                                  timeout=60, check=False,
+                                  timeout=300, check=False,
                                   env=dict(os.environ, PYTHONPATH=SRC + "/client/python"))
         lines = done.stdout.splitlines()
         if done.returncode == 0 and not lines:

@@ -166,7 +166,7 @@ class Real(unittest.TestCase):
         own = {k: v for k, v in os.environ.items() if not k.startswith((
             "SLURM", "OMPI", "PMI", "HOROVOD", "MV2", "RANK", "WORLD"))}
         with tempfile.TemporaryDirectory(dir="/tmp") as tmp:  # Open MPI's sockets want short paths
-            done = subprocess.run([*launcher, sys.executable, "-c", SHOW], text=True, timeout=100,
+            done = subprocess.run([*launcher, sys.executable, "-c", SHOW], text=True, timeout=300,
                                   capture_output=True, check=False, stdin=subprocess.DEVNULL,
                                   env=dict(own, PYTHONPATH=SRC + "/client/python", TMPDIR=tmp,
                                            **env))

@@ -115,7 +115,7 @@ class Property(unittest.TestCase):
                 time.sleep(0.002)
             time.sleep(random.random() * 0.01)
             child.send_signal(signal.SIGKILL)
-            _, err = child.communicate(timeout=60)
+            _, err = child.communicate(timeout=300)
         finally:
             if child.poll() is None:
                 child.kill()

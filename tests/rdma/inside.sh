@@ -120,7 +120,7 @@ on_two() {
 
 wait_active() {
     [ "$RDMA" != none ] || return 0
-    local left=100
+    local left=1200 # a minute at least: an emulated guest of a busy machine is slow
     while rdma link | grep -qv 'state ACTIVE'; do
         [ $((left--)) -gt 0 ] || give_up "device not active: $(rdma link)"
         sleep 0.05
