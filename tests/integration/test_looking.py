@@ -20,19 +20,14 @@ def asked_of_mds(c):
 
 
 def make(c, name, files=FILES):
-    folder = c.mnt(1) + "/" + name
-    os.mkdir(folder)
-
-    def some(first):
-        for i in range(first, files, 8):
-            os.mknod("%s/f%d" % (folder, i))
-
-    threads = [threading.Thread(target=some, args=(t,)) for t in range(8)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    return folder, c.mnt(2) + "/" + name
+    """By the command line, which has many creations under way: on a mount each is waited for."""
+    source = "%s/%d" % (c.dir, files)
+    if not os.path.isdir(source):
+        os.mkdir(source)
+        for i in range(files):
+            os.mknod("%s/f%d" % (source, i))
+    c.leat("cp", "-r", source, "leat:/" + name)
+    return c.mnt(1) + "/" + name, c.mnt(2) + "/" + name
 
 
 def names_by_inode(folder):
