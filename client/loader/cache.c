@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/stage/beneath.h"
 #include "common/base/assert.h"
 #include "common/base/checksum.h"
 #include "common/base/log.h"
@@ -31,8 +32,9 @@ struct trailer {
 
 struct cache {
 	struct leat_dataset *ds;
-	char dir[DIR_MAX + 64];
-	int lock_fd, slot_fd;
+	char dir[DIR_MAX + 64]; /* as people are told of it */
+	char at[32];            /* the same by dir_fd, whatever has its name by now */
+	int dir_fd, lock_fd, slot_fd;
 	struct order_deal deal;
 	uint32_t local_ranks, rank, stride, slot, n_slots;
 	uint64_t lag; /* how far the loaders of a node read ahead of each other, at most */
@@ -85,7 +87,7 @@ static uint64_t next_use(struct cache *c, uint64_t sample, uint64_t from)
 
 static void path_of(const struct cache *c, const struct belady_key *k, char ret_path[4096])
 {
-	snprintf(ret_path, 4096, "%s/%02x/%x-%" PRIx64 "-%x", c->dir,
+	snprintf(ret_path, 4096, "%s/%02x/%x-%" PRIx64 "-%x", c->at,
 		 (unsigned)(hash_u64_2(k->file, k->off) % FANOUT), k->file, k->off, k->len);
 }
 
@@ -121,7 +123,8 @@ static int read_piece(struct cache *c, const struct belady_key *k, void *dst)
 	struct env_file *f;
 	char path[4096];
 	path_of(c, k, path);
-	TRY(env_file_open(c->ds->io.env, path, O_RDONLY | O_CLOEXEC, 0, &f));
+	/* Whatever lies there is not waited for, and leads nowhere else. */
+	TRY(env_file_open(c->ds->io.env, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, &f));
 	int rc = env_file_preadv(f, iov, 2, 0);
 	env_file_close(f);
 	TRY(rc);
@@ -137,7 +140,7 @@ static int write_piece(struct cache *c, const struct belady_key *k, const void *
 	char path[4096], tmp[4120];
 	path_of(c, k, path);
 	snprintf(tmp, sizeof(tmp), "%s.%u.tmp", path, c->slot);
-	TRY(env_file_open(env, tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600, &f));
+	TRY(env_file_open(env, tmp, O_WRONLY | O_CREAT | O_EXCL, 0600, &f));
 	int rc = env_file_pwritev(f, iov, 2, 0);
 	env_file_close(f);
 	if (rc == 0)
@@ -315,6 +318,21 @@ void cache_metrics(struct cache *c, struct leat_loader_metrics *m)
 
 /* ---- what is found ---- */
 
+/* A folder that nobody else can have put there, or can put anything into. */
+static int open_folder(int dirfd, const char *name)
+{
+	struct stat st;
+	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ELOOP || errno == ENOTDIR ? -LE_FOREIGN : status_from_errno(errno);
+	int rc = fstat(fd, &st) < 0          ? status_from_errno(errno)
+		 : !beneath_is_ours(&st) ? -LE_FOREIGN
+					 : fd;
+	if (rc < 0)
+		close(fd);
+	return rc;
+}
+
 /* The last sample of a file that begins at or before off, if the piece lies in it. */
 static bool sample_of(const struct cache *c, const struct belady_key *k, uint64_t *ret_sample)
 {
@@ -343,7 +361,7 @@ static bool sample_of(const struct cache *c, const struct belady_key *k, uint64_
 }
 
 /* True: it is ours now, or another loader's. */
-static bool adopt(struct cache *c, const char *folder, const char *name, uint64_t now)
+static bool adopt(struct cache *c, uint32_t folder, const char *name, uint64_t now)
 {
 	struct belady_key k;
 	struct list gone;
@@ -356,7 +374,7 @@ static bool adopt(struct cache *c, const char *folder, const char *name, uint64_
 		return false;
 	/* Named as we would name it, or it would never be found. */
 	path_of(c, &k, path);
-	snprintf(found, sizeof(found), "%.3990s/%.100s", folder, name);
+	snprintf(found, sizeof(found), "%s/%02x/%.255s", c->at, folder, name);
 	if (strcmp(path, found) != 0)
 		return false;
 	uint64_t next = next_use(c, sample, now);
@@ -391,29 +409,50 @@ static bool is_of_another(const struct cache *c, const char *name)
 	return slot != c->slot && (c->slot != 0 || slot < c->n_slots);
 }
 
-static void scan_folder(struct cache *c, const char *folder, uint64_t now)
+static int scan_folder(struct cache *c, uint32_t folder, uint64_t now)
 {
-	DIR *d = opendir(folder);
 	const struct dirent *e;
-	char path[4096];
-	while (d && (e = readdir(d))) {
-		if (e->d_name[0] == '.' || is_of_another(c, e->d_name) ||
-		    adopt(c, folder, e->d_name, now))
-			continue;
-		snprintf(path, sizeof(path), "%.3990s/%.100s", folder, e->d_name);
-		unlink(path);
+	char name[8];
+	snprintf(name, sizeof(name), "%02x", folder);
+	int fd = open_folder(c->dir_fd, name);
+	DIR *d = fd < 0 ? NULL : fdopendir(fd);
+	if (!d) {
+		if (fd >= 0)
+			close(fd);
+		return fd < 0 ? fd : -LE_NOMEM;
 	}
-	if (d)
-		closedir(d);
+	while ((e = readdir(d))) {
+		if (e->d_name[0] != '.' && !is_of_another(c, e->d_name) &&
+		    !adopt(c, folder, e->d_name, now))
+			unlinkat(fd, e->d_name, 0);
+	}
+	closedir(d);
+	return 0;
 }
 
 /* ---- open and close ---- */
 
-static int try_lock(const char *path, int how, int *ret_fd)
+/* As open_folder, of a file: no link, and no pipe, which is not waited for either. */
+static int open_lock(const struct cache *c, const char *name)
 {
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	struct stat st;
+	int fd = openat(c->dir_fd, name,
+			O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
 	if (fd < 0)
-		return status_from_errno(errno);
+		return errno == ELOOP || errno == EISDIR || errno == ENXIO
+			       ? -LE_FOREIGN
+			       : status_from_errno(errno);
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1 && beneath_is_ours(&st))
+		return fd;
+	close(fd);
+	return -LE_FOREIGN;
+}
+
+static int try_lock(const struct cache *c, const char *name, int how, int *ret_fd)
+{
+	int fd = open_lock(c, name);
+	if (fd < 0)
+		return fd;
 	if (flock(fd, how | LOCK_NB) < 0) {
 		int rc = errno == EWOULDBLOCK ? -LE_BUSY : status_from_errno(errno);
 		close(fd);
@@ -427,17 +466,16 @@ static int try_lock(const char *path, int how, int *ret_fd)
  * shared the lock is lost for a moment, so what is written is looked at again. */
 static int lock_folder(struct cache *c, const char *who)
 {
-	char path[4096], text[256];
-	snprintf(path, sizeof(path), "%s/lock", c->dir);
+	char text[256];
 	for (int tries = 0; tries < 20; tries++) {
-		int rc = try_lock(path, LOCK_EX, &c->lock_fd);
+		int rc = try_lock(c, "lock", LOCK_EX, &c->lock_fd);
 		if (rc == 0) {
 			if (ftruncate(c->lock_fd, 0) < 0 ||
 			    pwrite(c->lock_fd, who, strlen(who), 0) != (ssize_t)strlen(who))
 				return status_from_errno(errno);
 			rc = flock(c->lock_fd, LOCK_SH | LOCK_NB) < 0 ? -LE_BUSY : 0;
 		} else if (rc == -LE_BUSY) {
-			rc = try_lock(path, LOCK_SH, &c->lock_fd);
+			rc = try_lock(c, "lock", LOCK_SH, &c->lock_fd);
 		}
 		if (rc == 0) {
 			ssize_t n = pread(c->lock_fd, text, sizeof(text) - 1, 0);
@@ -454,16 +492,26 @@ static int lock_folder(struct cache *c, const char *who)
 	return -LE_BUSY;
 }
 
-static int make_folders(const struct cache *c, const char *dir)
+/* DIR may be everybody's; what lies in it is reached from a descriptor of the folder itself. */
+static int make_folders(struct cache *c, const char *dir)
 {
-	char path[4096];
+	char name[8];
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
 		return status_from_errno(errno);
-	if (mkdir(c->dir, 0700) < 0 && errno != EEXIST)
+	int fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC), rc = 0;
+	if (fd < 0)
 		return status_from_errno(errno);
+	const char *content = strrchr(c->dir, '/') + 1;
+	if (mkdirat(fd, content, 0700) < 0 && errno != EEXIST)
+		rc = status_from_errno(errno);
+	if (rc == 0)
+		rc = c->dir_fd = open_folder(fd, content);
+	close(fd);
+	TRY(rc);
+	snprintf(c->at, sizeof(c->at), "/proc/self/fd/%d", c->dir_fd);
 	for (uint32_t i = 0; i < FANOUT; i++) {
-		snprintf(path, sizeof(path), "%s/%02x", c->dir, i);
-		if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		snprintf(name, sizeof(name), "%02x", i);
+		if (mkdirat(c->dir_fd, name, 0700) < 0 && errno != EEXIST)
 			return status_from_errno(errno);
 	}
 	return 0;
@@ -471,7 +519,7 @@ static int make_folders(const struct cache *c, const char *dir)
 
 static int take_folder(struct cache *c, const struct cache_options *o)
 {
-	char who[200], path[4096];
+	char who[200], slot[32];
 	snprintf(who, sizeof(who),
 		 "order %d %016" PRIx64 " %s:%u seed %" PRIu64 " G %u tail %d ranks %u node %u "
 		 "stride %u\n",
@@ -480,12 +528,10 @@ static int take_folder(struct cache *c, const struct cache_options *o)
 		 c->stride);
 	TRY(make_folders(c, o->dir));
 	TRY(lock_folder(c, who));
-	snprintf(path, sizeof(path), "%s/slot-%u.lock", c->dir, c->slot);
-	TRY(try_lock(path, LOCK_EX, &c->slot_fd));
-	for (uint32_t i = 0; i < FANOUT; i++) {
-		snprintf(path, sizeof(path), "%s/%02x", c->dir, i);
-		scan_folder(c, path, o->epoch * c->deal.n + o->step * c->deal.batch);
-	}
+	snprintf(slot, sizeof(slot), "slot-%u.lock", c->slot);
+	TRY(try_lock(c, slot, LOCK_EX, &c->slot_fd));
+	for (uint32_t i = 0; i < FANOUT; i++)
+		TRY(scan_folder(c, i, o->epoch * c->deal.n + o->step * c->deal.batch));
 	return 0;
 }
 
@@ -498,7 +544,7 @@ int cache_open(const struct cache_options *o, struct cache **ret_cache, struct d
 	if (!c)
 		return -LE_NOMEM;
 	c->ds = o->ds;
-	c->lock_fd = c->slot_fd = -1;
+	c->dir_fd = c->lock_fd = c->slot_fd = -1;
 	c->deal = o->deal;
 	c->local_ranks = o->local_ranks;
 	c->rank = o->rank;
@@ -520,6 +566,11 @@ int cache_open(const struct cache_options *o, struct cache **ret_cache, struct d
 	if (rc == -LE_BUSY) {
 		log_warn("cache %s: another loader is using it; this one goes without", c->dir);
 		rc = 0;
+	} else if (rc == -LE_FOREIGN) {
+		detail_set(d, rc, c->dir, UINT64_MAX,
+			   "cannot be used as a cache: it, or a lock or folder in it, is a link, "
+			   "another user's, or others may write to it: name another directory, or "
+			   "see what it is and remove it");
 	} else {
 		detail_set(d, rc, c->dir, UINT64_MAX, "cannot be used as a cache: %s",
 			   status_text(rc));
@@ -538,6 +589,8 @@ void cache_close(struct cache *c)
 		close(c->slot_fd);
 	if (c->lock_fd >= 0)
 		close(c->lock_fd);
+	if (c->dir_fd >= 0)
+		close(c->dir_fd);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
 }

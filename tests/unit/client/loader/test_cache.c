@@ -322,6 +322,106 @@ static void test_what_does_not_belong_there_is_removed(void **state)
 	leat_dataset_close(ds);
 }
 
+/* Of two pieces one becomes a pipe, the other a link: neither is waited for or followed. */
+static void test_what_is_no_file_is_not_opened(void **state)
+{
+	static const char text[] = "not of the cache";
+	struct world *w = *state;
+	struct leat_dataset *ds = open_records(w);
+	struct leat_loader_options o = with_cache(w, SAMPLES * COST);
+	struct leat_loader *ld = open_loader(ds, &o);
+	char other[FOLDER_MAX + 16], now[sizeof(text) + 1] = "";
+	struct stat st;
+	run(ld, UINT32_MAX);
+	settled(ld);
+	leat_loader_close(ld);
+	bytes_on_disk(w);
+	assert_string_not_equal(first_path, found_path);
+	snprintf(other, sizeof(other), "%s/other", w->root);
+	int fd = open(other, O_CREAT | O_RDWR, 0600);
+	assert_int_equal(write(fd, text, sizeof(text)), sizeof(text));
+	assert_int_equal(unlink(first_path) | unlink(found_path), 0);
+	assert_int_equal(mkfifo(first_path, 0600) | symlink(other, found_path), 0);
+	alarm(30);
+	ld = open_loader(ds, &o);
+	for (int epoch = 0; epoch < 2; epoch++)
+		run(ld, UINT32_MAX);
+	alarm(0);
+	assert_int_equal(metrics(ld).cache_bad, 2);
+	assert_int_equal(metrics(ld).bytes_local, 2 * RECORD);
+	leat_loader_close(ld);
+	/* What is right was put in their places. */
+	assert_int_equal(lstat(first_path, &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+	assert_int_equal(lstat(found_path, &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+	assert_int_equal(pread(fd, now, sizeof(now), 0), sizeof(text));
+	assert_string_equal(now, text);
+	close(fd);
+	leat_dataset_close(ds);
+}
+
+/* Of the data set. */
+static void find_folder(const struct world *w, char *ret_path, size_t size)
+{
+	DIR *d = opendir(w->dir);
+	const struct dirent *e;
+	ret_path[0] = 0;
+	assert_non_null(d);
+	while ((e = readdir(d)))
+		if (e->d_name[0] != '.')
+			snprintf(ret_path, size, "%s/%s", w->dir, e->d_name);
+	closedir(d);
+	assert_true(ret_path[0]);
+}
+
+static void refused(struct leat_dataset *ds, const struct leat_loader_options *o)
+{
+	struct leat_loader *ld = NULL;
+	alarm(30);
+	assert_int_equal(leat_loader_open(ds, o, &ld), -LE_FOREIGN);
+	alarm(0);
+	assert_non_null(strstr(leat_last_error()->message, "name another directory"));
+}
+
+/* The folder of the data set, one in it, and the locks: links, pipes, and what others may write. */
+static void test_what_others_have_put_there_is_refused(void **state)
+{
+	struct world *w = *state;
+	struct leat_dataset *ds = open_records(w);
+	struct leat_loader_options o = with_cache(w, SAMPLES * COST);
+	static const char *const locks[] = {"lock", "slot-0.lock"};
+	char folder[4200], aside[4200], path[4300];
+	leat_loader_close(open_loader(ds, &o));
+	find_folder(w, folder, sizeof(folder));
+	snprintf(aside, sizeof(aside), "%s/aside", w->root);
+	for (int i = 0; i < 2; i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, locks[i]);
+		assert_int_equal(unlink(path) | mkfifo(path, 0600), 0);
+		refused(ds, &o);
+		assert_int_equal(unlink(path) | symlink(aside, path), 0);
+		refused(ds, &o);
+		assert_int_equal(access(aside, F_OK), -1);
+		assert_int_equal(unlink(path), 0);
+	}
+	assert_int_equal(chmod(folder, 0777), 0);
+	refused(ds, &o);
+	assert_int_equal(chmod(folder, 0700) | rename(folder, aside) | symlink(aside, folder), 0);
+	refused(ds, &o);
+	assert_int_equal(unlink(folder) | rename(aside, folder), 0);
+	snprintf(path, sizeof(path), "%s/07", folder);
+	assert_int_equal(rename(path, aside) | symlink(aside, path), 0);
+	refused(ds, &o);
+	assert_int_equal(unlink(path) | rename(aside, path), 0);
+	if (geteuid() == 0) {
+		assert_int_equal(chown(folder, 1000, 1000), 0);
+		refused(ds, &o);
+		assert_int_equal(chown(folder, 0, 0), 0);
+	}
+	leat_loader_close(open_loader(ds, &o));
+	leat_dataset_close(ds);
+}
+
 static bool is_there(const char *name)
 {
 	char path[4200];
@@ -675,6 +775,8 @@ int main(void)
 		T(test_neighbours_are_read_at_once_and_kept_one_by_one),
 		T(test_damage_is_noticed),
 		T(test_what_does_not_belong_there_is_removed),
+		T(test_what_is_no_file_is_not_opened),
+		T(test_what_others_have_put_there_is_refused),
 		T(test_what_others_write_stays),
 		T(test_kill_9),
 		T(test_another_job_goes_without),
