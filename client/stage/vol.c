@@ -70,44 +70,36 @@ static int dir_of(const char *path, char ret_dir[PATH_SIZE])
 	return 0;
 }
 
-static int write_tmp(struct vol *v, const char *tmp, const void *data, size_t len)
+/* As a file that nobody else has made, or foretold the name of; then by `publish` under its own. */
+static int write_as(struct vol *v, const char *path, const void *data, size_t len,
+		    int (*publish)(struct vol *v, const char *from, const char *to))
 {
+	char tmp[PATH_SIZE], dir[PATH_SIZE];
 	struct vol_file *f;
-	TRY(v->ops->open(v, tmp, O_WRONLY | O_CREAT | O_TRUNC, 0644, &f));
+	TRY(dir_of(path, dir));
+	TRY(vol_tmp_name(dir, tmp));
+	TRY(v->ops->open(v, tmp, O_WRONLY | O_CREAT | O_EXCL, 0644, &f));
 	int rc = v->ops->pwrite(f, data, len, 0);
 	if (rc == 0)
 		rc = v->ops->sync(f);
 	vol_close(f);
-	return rc;
-}
-
-int vol_write_file(struct vol *v, const char *path, const void *data, size_t len)
-{
-	char tmp[PATH_SIZE], dir[PATH_SIZE];
-	if (snprintf(tmp, sizeof(tmp), "%s.tmp", path) >= (int)sizeof(tmp))
-		return -LE_NAMETOOLONG;
-	TRY(dir_of(path, dir));
-	int rc = write_tmp(v, tmp, data, len);
 	if (rc == 0)
-		rc = v->ops->rename(v, tmp, path);
-	if (rc == 0)
-		rc = v->ops->syncdir(v, dir);
-	return rc;
-}
-
-int vol_write_new(struct vol *v, const char *path, const void *data, size_t len)
-{
-	char tmp[PATH_SIZE], dir[PATH_SIZE];
-	TRY(dir_of(path, dir));
-	TRY(vol_tmp_name(dir, tmp));
-	int rc = write_tmp(v, tmp, data, len);
-	if (rc == 0)
-		rc = v->ops->rename_new(v, tmp, path);
+		rc = publish(v, tmp, path);
 	if (rc == 0)
 		return v->ops->syncdir(v, dir);
 	int gone = v->ops->unlink(v, tmp);
 	(void)gone;
 	return rc;
+}
+
+int vol_write_file(struct vol *v, const char *path, const void *data, size_t len)
+{
+	return write_as(v, path, data, len, v->ops->rename);
+}
+
+int vol_write_new(struct vol *v, const char *path, const void *data, size_t len)
+{
+	return write_as(v, path, data, len, v->ops->rename_new);
 }
 
 int vol_tmp_name(const char *dir, char ret_path[4096])

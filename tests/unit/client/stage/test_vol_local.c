@@ -73,6 +73,48 @@ static void swapped(void *unused)
 	assert_int_equal(mode_of(victim), 0600);
 }
 
+/* What is written is a new file, whatever waits under names that can be foretold; and nothing is
+ * left where it fails. */
+static void written(void *unused)
+{
+	char planted[FOLDER_MAX + 32], folder[FOLDER_MAX + 16];
+	struct stat st;
+	struct vol *v;
+	char *text;
+	size_t len;
+
+	(void)unused;
+	snprintf(planted, sizeof(planted), "%s.tmp", file);
+	snprintf(folder, sizeof(folder), "%s/folder", dir);
+	assert_int_equal(vol_local_create(loop_env(loop_self()), &v), 0);
+	assert_int_equal(symlink(victim, planted), 0);
+	assert_int_equal(vol_write_file(v, file, "new", 3), 0);
+	assert_int_equal(stat(victim, &st), 0);
+	assert_int_equal(st.st_size, 0);
+	assert_int_equal(lstat(file, &st), 0);
+	assert_true(S_ISREG(st.st_mode));
+	assert_int_equal(vol_read_file(v, file, 10, &text, &len), 0);
+	assert_string_equal(text, "new");
+	free(text);
+	assert_int_equal(unlink(planted), 0);
+	assert_int_equal(vol_write_new(v, file, "other", 5), -LE_EXIST);
+	assert_int_equal(unlink(file) | unlink(victim) | mkdir(folder, 0700), 0);
+	assert_true(vol_write_file(v, folder, "x", 1) < 0);
+	assert_int_equal(rmdir(folder), 0);
+	v->ops->destroy(v);
+	assert_int_equal(rmdir(dir), 0);
+}
+
+static void test_written(void **state)
+{
+	(void)state;
+	make_folder(NULL, "vol_local", dir);
+	snprintf(file, sizeof(file), "%s/file", dir);
+	snprintf(victim, sizeof(victim), "%s/victim", dir);
+	make(victim, 0600);
+	rt_run(written, NULL);
+}
+
 static void test_swapped(void **state)
 {
 	(void)state;
@@ -91,6 +133,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_swapped),
+		cmocka_unit_test(test_written),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
