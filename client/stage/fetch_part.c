@@ -43,6 +43,12 @@ static bool is_file_of(struct env *env, const char *path, uint64_t size, struct 
 	       ret_st->st_nlink <= 1 && (uint64_t)ret_st->st_size == size;
 }
 
+/* The maker's, or given away by him. What somebody else has put there is not worth reading. */
+static bool is_owned(const struct manifest_file *f, const struct stat *st)
+{
+	return st->st_uid == geteuid() || st->st_uid == f->rights.uid;
+}
+
 static int make_parent(struct fetch *ft, const char *path)
 {
 	char dir[STORE_PATH_SIZE];
@@ -86,7 +92,8 @@ static int settle(struct fetch *ft, uint32_t i, bool *ret_done)
 	if (!ft->o.store->folders)
 		TRY(make_parent(ft, data));
 	struct stat st;
-	bool all = has_all(ft, f), have_data = is_file_of(env, data, f->size, &st);
+	bool all = has_all(ft, f);
+	bool have_data = is_file_of(env, data, f->size, &st) && is_owned(f, &st);
 	/* An empty file has no chunk that could have a bit: finished is what has its name. */
 	*ret_done = all && have_data && stamps_believe(ft->o.store, i, &st);
 	if (*ret_done)
@@ -95,7 +102,7 @@ static int settle(struct fetch *ft, uint32_t i, bool *ret_done)
 		/* Bits of what has vanished since are not believed, of a part as well. */
 		if (!is_file_of(env, part, f->size, &st))
 			store_clear_file(ft->o.store, f);
-		/* Something of the wrong size under its name goes. */
+		/* Something of the wrong size, or of somebody else, under its name goes. */
 		return env_stat(env, data, &st) == 0 ? env_unlink(env, data) : 0;
 	}
 	/* Whoever owns a folder may have changed what is in it: each chunk is looked at again. */

@@ -13,6 +13,7 @@
 #include "client/stage/vol.h"
 #include "client/stage/store_tree.h"
 #include "common/base/assert.h"
+#include "common/base/content_hash.h"
 
 #define BITMAP_MAGIC 0x31504d425441454cULL /* "LEATBMP1" */
 
@@ -518,9 +519,15 @@ int store_remove(struct local_store *s)
 
 /* ---- sources ---- */
 
+/* Keys have names of data sets in them, which may be private. */
 static int source_path(const char *to, const char *key, char ret_path[STORE_PATH_SIZE])
 {
-	int n = snprintf(ret_path, STORE_PATH_SIZE, "%s/.leat/sources/%s", to, key);
+	struct content_hash h;
+	char name[CONTENT_HASH_TEXT_SIZE];
+	content_hash_init(&h);
+	content_hash_add(&h, key, strlen(key));
+	content_hash_final_text(&h, name);
+	int n = snprintf(ret_path, STORE_PATH_SIZE, "%s/.leat/sources/%s", to, name);
 	return n < 0 || n >= (int)STORE_PATH_SIZE ? -LE_NAMETOOLONG : 0;
 }
 
@@ -544,7 +551,10 @@ int store_note_source(struct env *env, const char *to, const char *key, const ch
 	if (store_recall_source(env, to, key, now) == 0 && strcmp(now, id) == 0)
 		return 0;
 	TRY(source_path(to, key, path));
-	snprintf(dir, sizeof(dir), "%.3900s/.leat/sources", to);
+	snprintf(dir, sizeof(dir), "%.3900s/.leat", to);
 	TRY(env_mkdirs(env, dir, 0755));
+	snprintf(dir, sizeof(dir), "%.3900s/.leat/sources", to);
+	/* Found by who has the key, listed by nobody else. */
+	TRY(env_mkdirs(env, dir, 0711));
 	return env_write_file(env, path, id, MANIFEST_ID_SIZE - 1, 0644);
 }

@@ -22,8 +22,9 @@
  *   DIR/.leat/inodes/ID   which inodes it holds, for mounts (inode_index.h): only while READY
  *   DIR/.leat/admission   flock: held while space is counted and set aside
  *   DIR/.leat/events      one JSON object a line: what has happened to copies
- *   DIR/.leat/sources/KEY the id of what was made of a source directory that looked like KEY, or of
- *                         what a name or a directory was when it was staged last
+ *   DIR/.leat/sources/H   the id of what was made of a source directory that looked like a key, or
+ *                         of what a name or a directory was when it was staged last; H is the hash
+ *                         of that key, or name, and the folder is listed by its owner alone
  *
  * Locks are the kernel's and die with their holders, whatever happens to these; no file's mere
  * existence is a lock. A bit is set only for data that is durable, so that the bitmap may be

@@ -319,6 +319,8 @@ def test_named(mnt, local):
     leat("stage", "in", "some@v1", "--to", local)
     copy = leat("stage", "path", "some@v1", "--to", local).strip()
     note = os.path.dirname(copy) + "/named/some@v1"
+    done = act("anybody", "print(os.listdir(sys.argv[1]))", local + "/.leat/sources")
+    assert done.returncode, done.stdout
     for user in USERS:
         assert path_as(user, "some@v1", local) == (0, copy), (user, path_as(user, "some@v1", local))
         all_of_it = user in ("owner", "member")

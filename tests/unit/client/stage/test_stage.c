@@ -128,6 +128,43 @@ static void test_a_second_run_moves_nothing(void **state)
 	assert_int_equal(r->bytes_verified, total_bytes());
 }
 
+/* What goes on takes what is there for its own if it has made it, or given it away, itself. */
+static void test_a_file_of_somebody_else_is_fetched_anew(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	struct leat_stage_result *r = result();
+	char file[sizeof(r->path) + 16], ready[sizeof(r->path) + 16];
+	if (geteuid() != 0)
+		skip();
+	assert_int_equal(leat_stage_in(&o, r), 0);
+	snprintf(file, sizeof(file), "%.4000s/sub/chunk", r->path);
+	snprintf(ready, sizeof(ready), "%.4000s/../READY", r->path);
+	for (int foreign = 0; foreign < 2; foreign++) {
+		assert_int_equal(unlink(ready), 0);
+		if (foreign)
+			assert_int_equal(chown(file, 12345, 12345), 0);
+		r = result();
+		assert_int_equal(leat_stage_in(&o, r), 0);
+		assert_int_equal(r->bytes_moved, foreign ? 1u << 20 : 0);
+		assert_same(w, r->path);
+	}
+}
+
+/* Names of data sets, and of directories, are nobody's to list. */
+static void test_what_was_made_of_a_source_has_no_name(void **state)
+{
+	struct world *w = *state;
+	struct leat_stage_options o = options(w);
+	assert_int_equal(leat_stage_in(&o, result()), 0);
+	char *modes = said("stat -c %%a %1$s/.leat %1$s/.leat/sources | xargs", w->to);
+	char *names = said("ls %s/.leat/sources | grep -cvE '^[0-9a-f]{64}$' || true", w->to);
+	assert_string_equal(modes, "755 711");
+	assert_string_equal(names, "0");
+	free(modes);
+	free(names);
+}
+
 static void test_status_path_lease_and_evict(void **state)
 {
 	struct world *w = *state;
@@ -929,6 +966,8 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		T(test_a_second_run_moves_nothing),
+		T(test_a_file_of_somebody_else_is_fetched_anew),
+		T(test_what_was_made_of_a_source_has_no_name),
 		T(test_status_path_lease_and_evict),
 		T(test_damage_is_found_named_and_healed),
 		T(test_a_killed_process_is_gone_on_from),
