@@ -301,25 +301,38 @@ static void print_lost(void *arg, const struct chunk_key *k)
 	chunk_problem(c, k, -1, "the index has lost it");
 }
 
+static void print_doubt(void *arg, const struct ledger_doubt *d)
+{
+	struct check *c = arg;
+
+	fprintf(c->report,
+		"chain=%u: %llu of these were of files with inode numbers up to %llu: a "
+		"hole there that may be one of them cannot be read\n",
+		d->chain, (unsigned long long)d->n_lost, (unsigned long long)d->upto);
+}
+
 /* Chunks that must be there and have no row. */
 static int check_ledger(struct check *c)
 {
 	struct kv_batch *b = kv_batch_create();
 	uint64_t lost, named = c->problems;
 	bool names = c->ledger.named;
+	int rc;
 
 	if (!b)
 		return -LE_NOMEM;
 	lost = ledger_loaded(&c->ledger, b);
+	rc = names ? check_names(c) : 0;
+	ledger_begin_doubts(&c->ledger, b);
 	kv_batch_destroy(b);
-	if (names)
-		TRY(check_names(c));
+	TRY(rc);
 	ledger_each_lost(&c->ledger, print_lost, c);
 	named = c->problems - named;
 	if (lost > named) {
 		fprintf(c->report, "the index has lost %llu other chunks\n",
 			(unsigned long long)(lost - named));
 		c->problems += lost - named;
+		ledger_each_doubt(&c->ledger, print_doubt, c);
 	}
 	return 0;
 }

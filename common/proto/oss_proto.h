@@ -206,9 +206,11 @@ enum commit_flags { COMMIT_HURRY = 1 };
 enum resync_done { RESYNC_SAME, RESYNC_COPIED, RESYNC_REMOVED };
 #define oss_resync_chunk_req_FIELDS(F) F(chunk_id, chunk) F(u64, version) F(u64, sum) F(u32, source)
 #define oss_resync_chunk_rep_FIELDS(F) F(u64, incarnation) F(u8, done) F(u64, bytes)
-/* rows: resync_row of answers given in the chain; floor: highest version of a removed chunk. */
+/* rows: resync_row of answers given in the chain; floor: highest version of a removed chunk;
+ * doubts: with the last message, which has no rows: what the source may have lost
+ * (ossd/chunk/ledger.h). */
 #define resync_row_FIELDS(F) F(u64, session) F(u32, slot) F(u64, seq) F(u16, op) F(bytes, reply)
-#define oss_resync_rows_req_FIELDS(F) F(bytes, rows) F(u64, floor)
+#define oss_resync_rows_req_FIELDS(F) F(bytes, rows) F(u64, floor) F(bytes, doubts)
 #define oss_resync_rows_rep_FIELDS(F) F(u64, incarnation)
 /*
  * A chunk as it is stored, from block `first` on, for other members: if it has that version.

@@ -122,26 +122,20 @@ static void put_chain(const struct chain_info *info, struct kv_batch *b)
 }
 
 /*
- * Chunks that the index had lost: who has been filled has what there is. Who has filled all others
- * has asked them all; what is lost by name stays so, for nobody had it.
+ * Who has filled all others has asked them all, and counts again where the index had lost its
+ * counts. What is lost stays so, for nobody had it, and what is in doubt the others doubt, too.
  */
 static void trust(struct chains *cs, const struct chain *draft, const struct chain_info *info,
 		  struct kv_batch *b)
 {
-	const struct chain *c = chain_find(cs, info->id);
-	bool filled = c && c->self < c->n_members && c->members[c->self].state == MEMBER_SYNCING;
-	uint64_t lost;
+	uint64_t more;
 
-	if (draft->n_members == 1 || draft->self >= draft->n_sync)
+	if (draft->n_members == 1 || draft->n_sync < draft->n_members)
 		return;
-	if (filled)
-		(void)ledger_trust(&cs->store->ledger, info->id, true, b);
-	if (draft->n_sync < draft->n_members)
-		return;
-	lost = ledger_trust(&cs->store->ledger, info->id, false, b);
-	if (lost)
-		log_error("chain %u: %llu chunks that the index here has lost are nowhere",
-			  info->id, (unsigned long long)lost);
+	more = ledger_trust_gone(&cs->store->ledger, info->id, b);
+	if (more)
+		log_error("chain %u: %llu chunks that the index here had not counted are counted",
+			  info->id, (unsigned long long)more);
 }
 
 /* Durable before it is acted on. */
@@ -164,7 +158,7 @@ static int store_chain(struct chains *cs, const struct chain *draft, const struc
 	} else {
 		chain_log_forget(cs->log, info->id, b);
 		/* What is still there is to be removed. */
-		(void)ledger_trust(&cs->store->ledger, info->id, true, b);
+		ledger_trust(&cs->store->ledger, info->id, b);
 	}
 	return group_commit_wait(g, group_commit_join(g, NULL, false));
 }
@@ -261,7 +255,7 @@ static void act(struct chain *c, const struct chain *draft, uint32_t epoch)
 	c->n_sync = draft->n_sync;
 	c->self = draft->self;
 	memcpy(c->members, draft->members, sizeof(c->members));
-	ledger_alone(&c->all->store->ledger, c->id, c->n_members == 1);
+	ledger_set_whole(&c->all->store->ledger, c->id, c->n_sync == c->n_members);
 	if (c->self == c->n_members) {
 		if (c->phase != CHAIN_DROPPED)
 			chain_move(c, CHAIN_DROPPED);
@@ -595,7 +589,7 @@ static int load_chain(struct chains *cs, uint32_t id, const void *value, size_t 
 	if (r.status < 0 || info.id != id || take_members(c, &info, cs->target) < 0)
 		return -LE_CORRUPT_STORE;
 	c->epoch = info.epoch;
-	ledger_alone(&cs->store->ledger, id, c->n_members == 1);
+	ledger_set_whole(&cs->store->ledger, id, c->n_sync == c->n_members);
 	if (c->self < c->n_members)
 		chain_move(c, CHAIN_ADOPTED);
 	return 0;

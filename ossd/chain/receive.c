@@ -381,9 +381,11 @@ int receive_rows(struct care *k, struct chain *c, const struct oss_resync_rows_r
 			rc = replay_import(&k->s->replay, &key, &value, b);
 	}
 	put_floor(c, req->floor, b);
-	/* An empty message: these were all. */
-	if (rc == 0 && req->rows.len == 0)
+	/* An empty message: these were all. What there is of the chain is here by now. */
+	if (rc == 0 && req->rows.len == 0) {
 		replay_forget_doubted(&k->s->replay, c->id, b);
+		rc = ledger_take_doubts(&k->s->ledger, c->id, req->doubts, b);
+	}
 	keep_answers(k, c, b);
 	/* What was taken over before something was wrong is true all the same. */
 	TRY(group_commit_wait(&k->s->gc, group_commit_join(&k->s->gc, NULL, false)));

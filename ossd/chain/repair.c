@@ -226,7 +226,7 @@ static int ask_member(struct care *k, struct chain *c, uint32_t target, const st
 
 static int replace_record(struct care *k, const struct chunk_key *key, struct repair *ret)
 {
-	bool lost = chunk_store_lost(k->s, key) != LEDGER_NONE;
+	enum ledger_answer answer = chunk_store_lost(k->s, key);
 	struct chain *c = chain_find(k->chains, key->chain);
 	uint32_t epoch = c ? c->epoch : 0, n_without = 0;
 	int rc = -LE_CORRUPT;
@@ -239,9 +239,9 @@ static int replace_record(struct care *k, const struct chunk_key *key, struct re
 			continue;
 		rc = ask_member(k, c, c->members[i].target, key, &req);
 		n_without += rc > 0;
-		if (rc == 2 || (rc == 1 && lost)) /* nor has this one it */
+		if (rc == 2 || (rc == 1 && answer == LEDGER_LOST)) /* nor has this one it */
 			rc = -LE_CORRUPT;
-		else if (rc == 1) /* the other members have seen its removal */
+		else if (rc == 1) /* they have seen its removal, or do not doubt that it is none */
 			rc = chunk_copy_remove(k->s, key, NULL, NULL) < 0 ? -LE_CORRUPT : 0;
 		else if (rc == 0)
 			rc = receive_chunk(k, c, &req, &rep);
@@ -250,7 +250,10 @@ static int replace_record(struct care *k, const struct chunk_key *key, struct re
 	ret->nowhere = ret->nobody && c->n_sync == c->n_members;
 	log_error("chain=%u inode=%llu gen=%u chunk=%llu target=%u: %s: %s", key->chain,
 		  (unsigned long long)key->ino.v, key->gen, (unsigned long long)key->idx,
-		  k->chains->target, lost ? "it is lost here" : "its record is damaged",
+		  k->chains->target,
+		  answer == LEDGER_LOST     ? "it is lost here"
+		  : answer == LEDGER_UNSURE ? "it may be lost here"
+					    : "its record is damaged",
 		  rc == 0       ? "the chunk was copied from another member"
 		  : ret->nobody ? "no other member has it"
 				: status_text(rc));

@@ -266,13 +266,12 @@ static int check_incarnation(const struct job *j, uint64_t incarnation)
 /* Under the chunk's lock, with nothing of it pending. */
 static int make_equal(struct job *j, const struct chunk_tx *tx, uint64_t *ret_bytes)
 {
-	/* One that may be lost, or may never have been, counts as none. */
-	bool lost = tx->over && (tx->lost || tx->over_row);
+	/* What may be lost counts as none: the doubt goes with the rows at the end. */
 	struct oss_resync_chunk_req req = {
 		.chunk = chunk_key_id(&tx->ent->id),
-		.version = tx->old ? tx->old->version
-			   : lost  ? VERSION_LOST
-				   : 0,
+		.version = tx->old                    ? tx->old->version
+			   : tx->over && tx->over_row ? VERSION_LOST
+						      : 0,
 		.sum = tx->old ? chunk_record_sum(tx->old) : 0,
 		.source = j->r->o.chains->target,
 	};
@@ -282,10 +281,7 @@ static int make_equal(struct job *j, const struct chunk_tx *tx, uint64_t *ret_by
 	int rc = call_member(j, &call, COPY_MS);
 
 	rpc_call_fini(&call);
-	if (rc == 0)
-		rc = check_incarnation(j, rep.incarnation);
-	if (rc < 0)
-		return rc;
+	TRY(rc < 0 ? rc : check_incarnation(j, rep.incarnation));
 	if (rep.done == RESYNC_COPIED) {
 		j->copied++;
 		j->bytes += rep.bytes;
@@ -595,10 +591,8 @@ static int compare_lists(struct job *j)
 
 		if (!equal)
 			TRY(todo_add(j, k));
-		else {
-			j->compared++;
-			metric_add(&j->r->o.metrics->resync_compared, 1);
-		}
+		j->compared += equal;
+		metric_add(&j->r->o.metrics->resync_compared, equal);
 		a += c <= 0;
 		b += c >= 0;
 	}
@@ -712,8 +706,13 @@ static int send_rows(struct job *j, struct bytes rows)
 	struct oss_resync_rows_req req = {.rows = rows, .floor = j->c->floor};
 	struct oss_resync_rows_rep rep = {0};
 	struct rpc_call call = {.op = OP_oss_resync_rows, .req = &req, .rep = &rep};
-	int rc = call_member(j, &call, CALL_MS);
+	uint8_t doubts[LEDGER_DOUBTS_MAX];
+	int rc;
 
+	if (rows.len == 0) /* the last one */
+		req.doubts =
+			bytes_of(doubts, ledger_put_doubts(&j->r->s->ledger, j->c->id, doubts));
+	rc = call_member(j, &call, CALL_MS);
 	rpc_call_fini(&call);
 	return rc < 0 ? rc : check_incarnation(j, rep.incarnation);
 }

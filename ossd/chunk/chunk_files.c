@@ -206,7 +206,8 @@ static int edit_rows(struct chunk_store *s, const struct edit *e, const struct c
 	return 0;
 }
 
-/* Chunks that have no row, but should: they are met like one whose record cannot be read. */
+/* Chunks that have no row, but should: they are met like one whose record cannot be read. What is
+ * in doubt is left alone where nobody else could have it: it stays in doubt, and keeps no file. */
 static int edit_lost(struct chunk_store *s, const struct edit *e, const struct chunk_key *first,
 		     const struct chunk_key *last, struct work *work)
 {
@@ -215,7 +216,7 @@ static int edit_lost(struct chunk_store *s, const struct edit *e, const struct c
 		case LEDGER_NONE:
 			return 0;
 		case LEDGER_UNSURE:
-			return -LE_NOT_READY;
+			return ledger_whole(&s->ledger, first->chain) ? 0 : -LE_NOT_READY;
 		case LEDGER_LOST:
 			break;
 		}
@@ -574,8 +575,13 @@ int chunk_stat(struct chunk_store *s, const struct chunk_key *file, uint32_t chu
 	while (again && rc == 0) {
 		sw = (struct stat_walk){.chunk_size = chunk_size, .prepared = prepared};
 		lost = ledger_range(&s->ledger, &first, &last, &sw.st.damaged);
+		/* Where the file ends nobody knows who does not know the last chunk. */
+		if (lost == LEDGER_UNSURE)
+			sw.st.damaged = first;
 		if (lost != LEDGER_NONE)
-			rc = lost == LEDGER_LOST ? -LE_CORRUPT : -LE_NOT_READY;
+			rc = lost == LEDGER_LOST || ledger_whole(&s->ledger, first.chain)
+				     ? -LE_CORRUPT
+				     : -LE_NOT_READY;
 		walk_init(&w, s, &first, &last);
 		while (w.more && rc == 0)
 			rc = walk_step(&w, SCAN_STEP);

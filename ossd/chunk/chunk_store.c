@@ -66,10 +66,11 @@ static int check_lost(struct chunk_store *s, const struct chunk_key *id)
 	case LEDGER_LOST:
 		return lost_by_name(s, id);
 	case LEDGER_UNSURE:
-		log_debug("inode=%llu gen=%u chunk=%llu target=%u: the index may have lost the "
-			  "chunk",
-			  (unsigned long long)id->ino.v, id->gen, (unsigned long long)id->idx,
-			  s->super.target);
+		metric_add(&s->metrics->corrupt, 1);
+		log_error("chain=%u inode=%llu gen=%u chunk=%llu target=%u: the index has lost "
+			  "several chunks, and their names: this may be one of them",
+			  id->chain, (unsigned long long)id->ino.v, id->gen,
+			  (unsigned long long)id->idx, s->super.target);
 		return -LE_CORRUPT;
 	}
 	return -LE_CORRUPT;

@@ -24,7 +24,7 @@
 #include "ossd/metrics.h"
 #include "ossd/params.h"
 
-#define STORE_FORMAT 3u
+#define STORE_FORMAT 4u
 /* What the store is: row 'M' "store" of the index. */
 #define store_super_FIELDS(F)                                                                      \
 	F(u32, format) F(uuid, uuid) F(uuid, cluster) F(u32, target) F(u64, capacity)

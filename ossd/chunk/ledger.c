@@ -3,9 +3,11 @@
 #include <stdlib.h>
 
 #include "common/base/checksum.h"
+#include "common/base/fault.h"
 #include "common/proto/wire.h"
 
-#define LEDGER_VALUE_SIZE 36u
+#define LEDGER_VALUE_SIZE 69u
+#define FEW_CELLS         4u /* see OSS_FEW_CELLS */
 
 /* ---- sums ---- */
 
@@ -15,6 +17,11 @@ static struct ledger_sum sum_of(const struct chunk_key *k)
 
 	chunk_row_encode(ROW_CHUNK, k, row);
 	return (struct ledger_sum){1, checksum64(row, sizeof(row)), k->ino.v, k->idx, k->gen};
+}
+
+static uint32_t cell_of(const struct ledger_sum *s)
+{
+	return (uint32_t)(s->hash % (FAULT(OSS_FEW_CELLS) ? FEW_CELLS : LEDGER_CELLS));
 }
 
 static void sum_xor(struct ledger_sum *a, const struct ledger_sum *b)
@@ -62,40 +69,67 @@ static bool sum_name(const struct ledger_sum *a, uint32_t chain, struct chunk_ke
 
 /* ---- rows ---- */
 
+static void put_sum(struct wire_w *w, const struct ledger_sum *s)
+{
+	wire_put_u64(w, &s->n);
+	wire_put_u64(w, &s->hash);
+	wire_put_u64(w, &s->ino);
+	wire_put_u64(w, &s->idx);
+	wire_put_u32(w, &s->gen);
+}
+
+static void get_sum(struct wire_r *r, struct ledger_sum *ret)
+{
+	wire_get_u64(r, &ret->n);
+	wire_get_u64(r, &ret->hash);
+	wire_get_u64(r, &ret->ino);
+	wire_get_u64(r, &ret->idx);
+	wire_get_u32(r, &ret->gen);
+}
+
 static void put_cell(const struct ledger_chain *c, uint32_t cell, struct kv_batch *b)
 {
-	const struct ledger_sum *s = &c->cells[cell].kept;
-	uint8_t key[LEDGER_ROW_SIZE], value[LEDGER_VALUE_SIZE];
+	const struct ledger_cell *e = &c->cells[cell];
+	uint8_t key[LEDGER_ROW_SIZE], value[LEDGER_VALUE_SIZE], guessed = e->guessed;
 	struct wire_w w;
 
 	ledger_row_encode(c->chain, (uint8_t)cell, key);
-	if (sum_none(s)) {
+	if (sum_none(&e->kept)) {
 		kv_batch_delete(b, key, sizeof(key));
 		return;
 	}
 	wire_w_init(&w, value, sizeof(value));
-	wire_put_u64(&w, &s->n);
-	wire_put_u64(&w, &s->hash);
-	wire_put_u64(&w, &s->ino);
-	wire_put_u64(&w, &s->idx);
-	wire_put_u32(&w, &s->gen);
-	ASSERT(w.status == 0);
+	put_sum(&w, &e->kept);
+	wire_put_u64(&w, &e->top);
+	wire_put_u64(&w, &e->lost.n);
+	wire_put_u64(&w, &e->lost.hash);
+	wire_put_u64(&w, &e->upto);
+	wire_put_u8(&w, &guessed);
+	ASSERT(w.status == 0 && w.len == sizeof(value));
 	kv_batch_put(b, key, sizeof(key), value, sizeof(value));
 }
 
-static int cell_decode(const void *value, size_t len, struct ledger_sum *ret)
+static int cell_decode(const void *value, size_t len, struct ledger_cell *ret)
 {
+	struct ledger_cell e = {0};
 	struct wire_r r;
+	uint8_t guessed;
 
 	if (len != LEDGER_VALUE_SIZE)
 		return -LE_CORRUPT_STORE;
 	wire_r_init(&r, value, len);
-	wire_get_u64(&r, &ret->n);
-	wire_get_u64(&r, &ret->hash);
-	wire_get_u64(&r, &ret->ino);
-	wire_get_u64(&r, &ret->idx);
-	wire_get_u32(&r, &ret->gen);
-	return r.status < 0 ? -LE_CORRUPT_STORE : 0;
+	get_sum(&r, &e.kept);
+	wire_get_u64(&r, &e.top);
+	wire_get_u64(&r, &e.noted_n);
+	wire_get_u64(&r, &e.noted_hash);
+	wire_get_u64(&r, &e.upto);
+	wire_get_u8(&r, &guessed);
+	if (r.status < 0 || guessed > 1)
+		return -LE_CORRUPT_STORE;
+	e.guessed = guessed;
+	e.lost = e.kept;
+	*ret = e;
+	return 0;
 }
 
 /* ---- chains ---- */
@@ -160,9 +194,13 @@ int ledger_load(struct ledger *l, const void *key, size_t key_len, const void *v
 	c = chain_get(l, chain);
 	if (!c)
 		return -LE_NOMEM;
-	TRY(cell_decode(value, len, &c->cells[cell].kept));
-	c->cells[cell].lost = c->cells[cell].kept;
-	return 0;
+	return cell_decode(value, len, &c->cells[cell]);
+}
+
+static void raise_top(struct ledger_cell *cell, const struct ledger_sum *s)
+{
+	if (s->ino > cell->top)
+		cell->top = s->ino;
 }
 
 int ledger_found(struct ledger *l, const struct chunk_key *k)
@@ -172,15 +210,25 @@ int ledger_found(struct ledger *l, const struct chunk_key *k)
 
 	if (!c)
 		return -LE_NOMEM;
-	sum_take(&c->cells[s.hash % LEDGER_CELLS].lost, &s);
+	sum_take(&c->cells[cell_of(&s)].lost, &s);
+	raise_top(&c->cells[cell_of(&s)], &s);
 	return 0;
+}
+
+static void set_lost(struct ledger_chain *c, struct ledger_cell *cell,
+		     const struct ledger_sum *lost, bool guessed)
+{
+	c->n_doubtful += !sum_none(lost);
+	c->n_doubtful -= !sum_none(&cell->lost);
+	cell->lost = *lost;
+	cell->guessed = guessed;
 }
 
 /* What is there is all there must be. */
 static void trust_cell(struct ledger_chain *c, uint32_t cell, struct kv_batch *b)
 {
 	sum_take(&c->cells[cell].kept, &c->cells[cell].lost);
-	c->cells[cell].lost = (struct ledger_sum){0};
+	set_lost(c, &c->cells[cell], &(struct ledger_sum){0}, false);
 	put_cell(c, cell, b);
 }
 
@@ -194,14 +242,11 @@ uint64_t ledger_loaded(struct ledger *l, struct kv_batch *b)
 		for (uint32_t i = 0; i < LEDGER_CELLS; i++) {
 			const struct ledger_sum *s = &c->cells[i].lost;
 
-			if (sum_none(s))
-				continue;
-			if (!l->began) {
+			c->n_doubtful += !sum_none(s);
+			if (!sum_none(s) && !l->began)
 				trust_cell(c, i, b);
-				continue;
-			}
-			c->n_doubtful++;
-			lost += sum_number(s);
+			else if (!sum_none(s))
+				lost += sum_number(s);
 		}
 	}
 	if (!l->began || !l->named)
@@ -213,8 +258,9 @@ uint64_t ledger_loaded(struct ledger *l, struct kv_batch *b)
 bool ledger_suspects(const struct ledger *l, const struct chunk_key *k)
 {
 	const struct ledger_chain *c = chain_find(l, k->chain);
+	struct ledger_sum s = sum_of(k);
 
-	return c && c->n_doubtful && !sum_none(&c->cells[sum_of(k).hash % LEDGER_CELLS].lost);
+	return c && c->n_doubtful && !sum_none(&c->cells[cell_of(&s)].lost);
 }
 
 /* ---- names ---- */
@@ -252,11 +298,133 @@ void ledger_named(struct ledger *l, const struct chunk_key *k)
 	struct ledger_sum s = sum_of(k), *lost;
 
 	ASSERT(c);
-	lost = &c->cells[s.hash % LEDGER_CELLS].lost;
+	lost = &c->cells[cell_of(&s)].lost;
 	ASSERT(c->n_doubtful && !sum_none(lost));
 	sum_take(lost, &s);
 	c->n_doubtful -= sum_none(lost);
 	c->n_marked++;
+}
+
+/* ---- doubts ---- */
+
+/* The row of the cell is gone, or wrong: there is more than it knows of. */
+static bool row_gone(const struct ledger_cell *cell)
+{
+	return !cell->guessed && !sum_none(&cell->lost) && (int64_t)cell->lost.n <= 0;
+}
+
+void ledger_begin_doubts(struct ledger *l, struct kv_batch *b)
+{
+	for (struct hmap_node *n = hmap_next(&l->chains, NULL); n; n = hmap_next(&l->chains, n)) {
+		struct ledger_chain *c = container_of(n, struct ledger_chain, node);
+
+		for (uint32_t i = 0; i < LEDGER_CELLS; i++) {
+			struct ledger_cell *cell = &c->cells[i];
+			const struct ledger_sum *s = &cell->lost;
+
+			if (!sum_none(s) && FAULT(OSS_SKIP_DOUBTS))
+				trust_cell(c, i, b);
+			if (s->n == cell->noted_n && s->hash == cell->noted_hash)
+				continue;
+			cell->upto = cell->top;
+			cell->guessed &= !sum_none(s);
+			put_cell(c, i, b);
+		}
+	}
+}
+
+void ledger_each_doubt(const struct ledger *l,
+		       void (*each)(void *arg, const struct ledger_doubt *d), void *arg)
+{
+	for (struct hmap_node *n = hmap_next(&l->chains, NULL); n; n = hmap_next(&l->chains, n)) {
+		const struct ledger_chain *c = container_of(n, struct ledger_chain, node);
+		struct ledger_doubt d = {.chain = c->chain};
+
+		for (uint32_t i = 0; c->n_doubtful && i < LEDGER_CELLS; i++) {
+			const struct ledger_cell *cell = &c->cells[i];
+			struct chunk_key k;
+
+			if (sum_none(&cell->lost) || row_gone(cell) ||
+			    sum_name(&cell->lost, c->chain, &k))
+				continue;
+			d.n_cells++;
+			d.n_lost += sum_number(&cell->lost);
+			d.upto = cell->upto > d.upto ? cell->upto : d.upto;
+		}
+		if (d.n_cells)
+			each(arg, &d);
+	}
+}
+
+uint32_t ledger_put_doubts(const struct ledger *l, uint32_t chain, uint8_t buf[LEDGER_DOUBTS_MAX])
+{
+	const struct ledger_chain *c = chain_find(l, chain);
+	struct wire_w w;
+
+	wire_w_init(&w, buf, LEDGER_DOUBTS_MAX);
+	for (uint32_t i = 0; c && c->n_doubtful && i < LEDGER_CELLS; i++) {
+		const struct ledger_cell *cell = &c->cells[i];
+		uint8_t number = (uint8_t)i, guessed = cell->guessed;
+
+		if (sum_none(&cell->lost) || row_gone(cell))
+			continue;
+		wire_put_u8(&w, &number);
+		put_sum(&w, &cell->lost);
+		wire_put_u64(&w, &cell->upto);
+		wire_put_u8(&w, &guessed);
+	}
+	ASSERT(w.status == 0);
+	return (uint32_t)w.len;
+}
+
+struct doubt {
+	uint8_t cell, guessed;
+	struct ledger_sum lost;
+	uint64_t upto;
+};
+
+/* In the order of the cells, each once. */
+static int get_doubt(struct wire_r *r, struct doubt *ret)
+{
+	wire_get_u8(r, &ret->cell);
+	get_sum(r, &ret->lost);
+	wire_get_u64(r, &ret->upto);
+	wire_get_u8(r, &ret->guessed);
+	if (r->status < 0 || ret->cell >= LEDGER_CELLS || ret->guessed > 1 || sum_none(&ret->lost))
+		return -LE_BAD_MESSAGE;
+	return 0;
+}
+
+int ledger_take_doubts(struct ledger *l, uint32_t chain, struct bytes in, struct kv_batch *b)
+{
+	struct ledger_chain *c = chain_get(l, chain);
+	struct doubt d;
+	struct wire_r r;
+	int last = -1;
+
+	if (!c)
+		return -LE_NOMEM;
+	if (in.len % LEDGER_DOUBT_SIZE)
+		return -LE_BAD_MESSAGE;
+	for (wire_r_init(&r, in.data, in.len); !wire_r_end(&r); last = d.cell) {
+		TRY(get_doubt(&r, &d));
+		if (d.cell <= last)
+			return -LE_BAD_MESSAGE;
+	}
+	ledger_trust(l, chain, b);
+	for (wire_r_init(&r, in.data, in.len); !wire_r_end(&r);) {
+		struct ledger_cell *cell;
+
+		TRY(get_doubt(&r, &d));
+		cell = &c->cells[d.cell];
+		sum_add(&cell->kept, &d.lost);
+		set_lost(c, cell, &d.lost, d.guessed);
+		cell->upto = d.upto;
+		if (cell->top < d.upto)
+			cell->top = d.upto;
+		put_cell(c, d.cell, b);
+	}
+	return 0;
 }
 
 /* ---- changes ---- */
@@ -266,33 +434,51 @@ int ledger_need(struct ledger *l, uint32_t chain)
 	return chain_get(l, chain) ? 0 : -LE_NOMEM;
 }
 
-/* Is it one of those that the cell has lost? Told only where what is left then makes sense. */
-static bool was_lost(struct ledger_chain *c, struct ledger_cell *cell, const struct ledger_sum *s)
+/* What the cell says of a chunk that has no row. */
+static enum ledger_answer cell_answer(const struct ledger_chain *c, const struct ledger_cell *cell,
+				      const struct ledger_sum *s)
 {
 	struct ledger_sum left = cell->lost;
-	struct chunk_key other;
+	struct chunk_key k;
 
 	if (sum_none(&left))
-		return false;
+		return LEDGER_NONE;
+	/* It cannot tell, but who is away may know. */
+	if (row_gone(cell))
+		return c->whole ? LEDGER_NONE : LEDGER_UNSURE;
 	sum_take(&left, s);
-	if (!sum_none(&left) && !sum_name(&left, c->chain, &other))
-		return false;
-	cell->lost = left;
-	c->n_doubtful -= sum_none(&left);
-	return true;
+	if (sum_none(&left) || sum_name(&left, c->chain, &k))
+		return LEDGER_LOST;
+	if (!cell->guessed && (cell->lost.n == 2 || sum_name(&cell->lost, c->chain, &k)))
+		return LEDGER_NONE;
+	return s->ino <= cell->upto ? LEDGER_UNSURE : LEDGER_NONE;
+}
+
+/* It is one of those that the cell has lost, and is none any more. */
+static void found_again(struct ledger_chain *c, struct ledger_cell *cell,
+			const struct ledger_sum *s)
+{
+	struct ledger_sum left = cell->lost;
+	struct chunk_key k;
+
+	sum_take(&left, s);
+	set_lost(c, cell, &left, !sum_none(&left) && !sum_name(&left, c->chain, &k));
 }
 
 void ledger_add(struct ledger *l, const struct chunk_key *k, struct kv_batch *b)
 {
 	struct ledger_chain *c = chain_find(l, k->chain);
 	struct ledger_sum s = sum_of(k);
-	uint32_t i = s.hash % LEDGER_CELLS;
+	uint32_t i = cell_of(&s);
 
 	ASSERT(c);
 	ledger_put_name(k, b);
-	if (was_lost(c, &c->cells[i], &s))
-		return; /* it is counted */
-	sum_add(&c->cells[i].kept, &s);
+	raise_top(&c->cells[i], &s);
+	/* What is in doubt nobody makes anew: it has come back. */
+	if (!row_gone(&c->cells[i]) && cell_answer(c, &c->cells[i], &s) != LEDGER_NONE)
+		found_again(c, &c->cells[i], &s); /* it is counted */
+	else
+		sum_add(&c->cells[i].kept, &s);
 	put_cell(c, i, b);
 }
 
@@ -300,7 +486,7 @@ void ledger_remove(struct ledger *l, const struct chunk_key *k, struct kv_batch 
 {
 	struct ledger_chain *c = chain_find(l, k->chain);
 	struct ledger_sum s = sum_of(k);
-	uint32_t i = s.hash % LEDGER_CELLS;
+	uint32_t i = cell_of(&s);
 
 	ASSERT(c);
 	delete_name(k, b);
@@ -312,27 +498,35 @@ void ledger_forget(struct ledger *l, const struct chunk_key *k, struct kv_batch 
 {
 	struct ledger_chain *c = chain_find(l, k->chain);
 	struct ledger_sum s = sum_of(k);
+	struct ledger_cell *cell = c ? &c->cells[cell_of(&s)] : NULL;
 
-	if (c && was_lost(c, &c->cells[s.hash % LEDGER_CELLS], &s))
-		ledger_remove(l, k, b);
+	if (!c || cell_answer(c, cell, &s) != LEDGER_LOST)
+		return;
+	found_again(c, cell, &s);
+	ledger_remove(l, k, b);
 }
 
-uint64_t ledger_trust(struct ledger *l, uint32_t chain, bool named, struct kv_batch *b)
+void ledger_trust(struct ledger *l, uint32_t chain, struct kv_batch *b)
 {
 	struct ledger_chain *c = chain_find(l, chain);
-	uint64_t lost = 0;
+
+	for (uint32_t i = 0; c && c->n_doubtful && i < LEDGER_CELLS; i++)
+		if (!sum_none(&c->cells[i].lost))
+			trust_cell(c, i, b);
+}
+
+uint64_t ledger_trust_gone(struct ledger *l, uint32_t chain, struct kv_batch *b)
+{
+	struct ledger_chain *c = chain_find(l, chain);
+	uint64_t more = 0;
 
 	for (uint32_t i = 0; c && c->n_doubtful && i < LEDGER_CELLS; i++) {
-		const struct ledger_sum *s = &c->cells[i].lost;
-		struct chunk_key k;
-
-		if (sum_none(s) || (!named && sum_name(s, chain, &k)))
+		if (!row_gone(&c->cells[i]))
 			continue;
-		lost += sum_number(s);
+		more += c->cells[i].lost.n ? -c->cells[i].lost.n : 1;
 		trust_cell(c, i, b);
-		c->n_doubtful--;
 	}
-	return lost;
+	return more;
 }
 
 /* ---- questions ---- */
@@ -340,17 +534,12 @@ uint64_t ledger_trust(struct ledger *l, uint32_t chain, bool named, struct kv_ba
 enum ledger_answer ledger_has(const struct ledger *l, const struct chunk_key *k)
 {
 	const struct ledger_chain *c = chain_find(l, k->chain);
-	const struct ledger_sum *lost;
-	struct chunk_key name;
+	struct ledger_sum s;
 
 	if (!c || !c->n_doubtful)
 		return LEDGER_NONE;
-	lost = &c->cells[sum_of(k).hash % LEDGER_CELLS].lost;
-	if (sum_none(lost))
-		return LEDGER_NONE;
-	if (sum_name(lost, k->chain, &name))
-		return chunk_key_equal(&name, k) ? LEDGER_LOST : LEDGER_NONE;
-	return c->alone ? LEDGER_NONE : LEDGER_UNSURE;
+	s = sum_of(k);
+	return cell_answer(c, &c->cells[cell_of(&s)], &s);
 }
 
 enum ledger_answer ledger_range(const struct ledger *l, const struct chunk_key *first,
@@ -361,12 +550,15 @@ enum ledger_answer ledger_range(const struct ledger *l, const struct chunk_key *
 	bool unsure = false;
 
 	for (uint32_t i = 0; c && c->n_doubtful && i < LEDGER_CELLS; i++) {
+		const struct ledger_cell *cell = &c->cells[i];
 		struct chunk_key k;
 
-		if (sum_none(&c->cells[i].lost))
+		if (sum_none(&cell->lost))
 			continue;
-		if (!sum_name(&c->cells[i].lost, first->chain, &k)) {
-			unsure |= !c->alone;
+		if (row_gone(cell)) {
+			unsure |= !c->whole;
+		} else if (!sum_name(&cell->lost, first->chain, &k)) {
+			unsure |= first->ino.v <= cell->upto;
 		} else if (chunk_key_compare(first, &k) <= 0 && chunk_key_compare(&k, last) <= 0 &&
 			   (answer == LEDGER_NONE || chunk_key_compare(&k, ret_key) < 0)) {
 			*ret_key = k;
@@ -406,8 +598,7 @@ uint32_t ledger_mark_lost(struct ledger *l, void (*each)(void *arg, const struct
 			if (!sum_name(&c->cells[i].lost, c->chain, &k))
 				continue;
 			each(arg, &k);
-			c->cells[i].lost = (struct ledger_sum){0};
-			c->n_doubtful--;
+			set_lost(c, &c->cells[i], &(struct ledger_sum){0}, false);
 			c->n_marked++;
 			n++;
 		}
@@ -415,12 +606,19 @@ uint32_t ledger_mark_lost(struct ledger *l, void (*each)(void *arg, const struct
 	return n;
 }
 
-void ledger_alone(struct ledger *l, uint32_t chain, bool alone)
+void ledger_set_whole(struct ledger *l, uint32_t chain, bool whole)
 {
 	struct ledger_chain *c = chain_find(l, chain);
 
 	if (c)
-		c->alone = alone;
+		c->whole = whole;
+}
+
+bool ledger_whole(const struct ledger *l, uint32_t chain)
+{
+	const struct ledger_chain *c = chain_find(l, chain);
+
+	return c && c->whole;
 }
 
 void ledger_each_lost(const struct ledger *l, void (*each)(void *arg, const struct chunk_key *k),

@@ -203,6 +203,18 @@ static int begin_ledger(struct load *l)
 	return load_range(l, ROW_LEDGER);
 }
 
+static void tell_doubt(void *arg, const struct ledger_doubt *d)
+{
+	const struct chunk_store *s = arg;
+
+	log_error(
+		"chain=%u target=%u: the index has lost %llu chunks and their names, of files with "
+		"inode numbers up to %llu: there one chunk in %u that is not here may be one of "
+		"them, and is not read as zeros",
+		d->chain, s->super.target, (unsigned long long)d->n_lost,
+		(unsigned long long)d->upto, LEDGER_CELLS / d->n_cells);
+}
+
 /* The ledger of a store that has none yet is made of what is there. What is lost by name gets a row
  * before anybody asks: of two in a cell whose names are lost too nobody would know which. */
 static int end_ledger(struct load *l)
@@ -217,11 +229,13 @@ static int end_ledger(struct load *l)
 		l->n = n_chunks;
 	}
 	(void)ledger_mark_lost(&s->ledger, mark_lost, l->batch);
+	ledger_begin_doubts(&s->ledger, l->batch);
 	TRY(commit_made(l));
 	metric_set(&s->metrics->lost, lost + l->n_lost);
 	if (lost)
 		log_error("target %u: the index has lost %llu chunks", s->super.target,
 			  (unsigned long long)lost);
+	ledger_each_doubt(&s->ledger, tell_doubt, s);
 	if (l->n_lost)
 		log_error("target %u: %llu chunks are known to be lost", s->super.target,
 			  (unsigned long long)l->n_lost);

@@ -245,7 +245,7 @@ static int find_next(struct copy *k, const struct chunk_key *from, uint64_t *ret
 	case LEDGER_UNSURE:
 		break;
 	}
-	return -LE_NOT_READY;
+	return ledger_whole(&s->ledger, from->chain) ? -LE_CORRUPT : -LE_NOT_READY;
 }
 
 int op_copy(struct rpc_req *r, const void *in, void *out)

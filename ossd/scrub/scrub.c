@@ -417,10 +417,24 @@ static uint64_t sum_of_epochs(const struct scrub *s)
 	return sum;
 }
 
+/* Nothing is there to be repaired, but what others have comes back without a scrub. */
+static void count_doubt(void *arg, const struct ledger_doubt *d)
+{
+	struct scrub *s = arg;
+
+	s->row.damaged += d->n_lost;
+	s->row.unrepaired += d->n_lost;
+	log_error("chain=%u target=%u: %llu chunks are lost of which the names are lost, too, of "
+		  "files with inode numbers up to %llu",
+		  d->chain, s->k->chains->target, (unsigned long long)d->n_lost,
+		  (unsigned long long)d->upto);
+}
+
 static void finish(struct scrub *s)
 {
 	struct scrub_row *r = &s->row;
 
+	ledger_each_doubt(&s->k->s->ledger, count_doubt, s);
 	r->moved = r->epochs != sum_of_epochs(s);
 	r->running = 0;
 	r->chain = 0;

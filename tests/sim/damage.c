@@ -16,7 +16,8 @@
 #define ROWS_MAX   400u
 #define WAITS_MAX  200u /* draws in vain until every chain is whole */
 #define MEET_US    5000000u
-#define LOSSES     2u
+#define LOSSES     3u
+#define ALONE_US   1500000u /* until the others are known to be away */
 #define LATE_US    50000u /* a second copy of a request has come by then */
 #define REMOVED_US 20000000u /* until what was removed is gone from the disks */
 
@@ -41,6 +42,7 @@ struct damage {
 	bool lose;             /* chunks vanish */
 	bool at_the_end;       /* nobody writes any more */
 	bool unseen;           /* then: and nothing tells so */
+	bool unnamed;          /* then: all, with their names, of who is alone in sync */
 	bool replicated[1024]; /* chain - 1 */
 	uint64_t n_damages;    /* so far: what came during a scrub is not found by it for sure */
 	uint32_t to_scrub;     /* bits of servers */
@@ -266,7 +268,7 @@ static bool may_be_pending(const struct rows *rows, const uint8_t *key)
 static void lose_row(struct rows *rows, const uint8_t *key, const struct chunk_key *k,
 		     uint64_t version)
 {
-	bool name = !rows->vanish && rnd(rows->d, 4) == 0;
+	bool name = !rows->vanish && (rows->d->unnamed || rnd(rows->d, 4) == 0);
 	uint8_t row[CHUNK_ROW_SIZE];
 
 	log_debug("damage: %s loses chunk %u/%llu/%u/%llu version %llu%s", rows->node->name,
@@ -296,8 +298,9 @@ static int damage_row(void *arg, const void *key, size_t key_len, const void *va
 	if (chunk_record_is_lost(&k, value, len))
 		return 0;
 	TRY(chunk_record_summary(&k, value, len, &info));
-	if (k.chain > ARRAY_SIZE(d->replicated) || !d->replicated[k.chain - 1] ||
-	    rnd(d, 3) >= (rows->lose ? 1 : 2))
+	if (k.chain > ARRAY_SIZE(d->replicated) || !d->replicated[k.chain - 1])
+		return 0;
+	if (!d->unnamed && rnd(d, 3) >= (rows->lose ? 1 : 2))
 		return 0;
 	if (rows->lose && !rows->vanish && may_be_pending(rows, key))
 		return 0;
@@ -427,17 +430,33 @@ static void vanish(struct damage *d)
 		cluster_fail(d->c, "no memory");
 }
 
-/* The server goes down, and its disk is damaged. */
-static void damage_server(struct damage *d)
+static void damage_bad(void *arg)
 {
-	look_around(d);
-	d->window = WINDOW_DISK;
+	struct damage *d = arg;
+
 	log_debug("damage: the disk of %s", bad_node(d)->name);
 	cluster_crash(bad_node(d));
 	/* Nobody else starts it. */
 	bad_node(d)->want_up = true;
 	if (sim_proc_start(bad_node(d)->proc, disk_main, bad_node(d)) < 0)
 		cluster_fail(d->c, "cannot damage %s", bad_node(d)->name);
+}
+
+/* The server goes down, and its disk is damaged. unnamed: the others go first, so that it leads all
+ * its chains, and fills them. */
+static void damage_server(struct damage *d)
+{
+	look_around(d);
+	d->window = WINDOW_DISK;
+	if (!d->unnamed) {
+		damage_bad(d);
+		return;
+	}
+	for (uint32_t i = 0; i < N_OSSD; i++)
+		if (i != d->bad)
+			cluster_crash_for(&d->c->ossd[i], 2 * ALONE_US + rnd(d, 1000000));
+	if (sim_after(d->c->sim, ALONE_US, NULL, damage_bad, d) < 0)
+		cluster_fail(d->c, "no memory");
 }
 
 /* ---- among other faults ---- */
@@ -561,10 +580,12 @@ void damage_lose_chunks(struct damage *d)
 		if (d->c->failed)
 			return;
 		d->lose = true;
-		d->unseen = i > 0;
+		d->unseen = i == 1;
+		/* Not where who is away loses his place, and what he alone has. */
+		d->unnamed = i == 2 && !d->c->plan.move_members;
+		d->c->back_by_itself = true;
 		damage_server(d);
 		d->to_scrub = (1u << N_OSSD) - 1;
-		d->c->back_by_itself = true;
 		d->n_crashes = (uint32_t)rnd(d, 6);
 		crash_somebody(d);
 		cluster_run(d->c, damage_over, d, 600);

@@ -216,6 +216,8 @@ static void run_seed(uint64_t seed, const struct batch *b, struct totals *t)
 		log_set_level((enum log_level) - 1);
 	if (plan.refuse && !fault_plant("chain_refuse"))
 		_exit(2);
+	if (plan.damaged && !fault_plant("oss_few_cells"))
+		_exit(2);
 	run_plan(&c, &plan);
 	if (c.failed && b->verbose) {
 		char why[512];
@@ -715,6 +717,7 @@ FINDS(oss_late, found_late)
 FINDS(chain_no_repair, found_damaged)
 FINDS(scrub_remove_lost, found_damaged)
 FINDS(oss_skip_names, found_damaged)
+FINDS(oss_skip_doubts, found_damaged)
 FINDS(client_untold, found_rarely)
 FINDS(client_new_seq, found_contended)
 FINDS(chain_early_ack, found_contended)
@@ -777,6 +780,7 @@ static const struct {
 	X(chain_no_repair),
 	X(scrub_remove_lost),
 	X(oss_skip_names),
+	X(oss_skip_doubts),
 	X(client_untold),
 	X(client_new_seq),
 	X(chain_early_ack),
