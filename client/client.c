@@ -145,6 +145,7 @@ int client_create(const struct client_options *opts, struct client **ret_client)
 	c->key = opts->key;
 	c->params = opts->params;
 	c->invalidate = opts->invalidate;
+	c->owner_changed = opts->owner_changed;
 	c->arg = opts->arg;
 	c->atime = opts->atime;
 	set_name(c, opts->name, opts->host);

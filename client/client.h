@@ -56,6 +56,7 @@ struct client {
 	char host[CLIENT_NAME_SIZE]; /* as the targets of this machine call it */
 	uint64_t spread;             /* makes its choices among members its own */
 	void (*invalidate)(void *arg, struct ino ino, bool data);
+	int (*owner_changed)(void *arg, struct ino ino);
 	void *arg;
 	enum ll_atime atime;
 	bool stopping;

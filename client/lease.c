@@ -573,3 +573,16 @@ int lease_recall(struct client *c, struct ino ino)
 		c->invalidate(c->arg, ino, data);
 	return rc == -LE_INTR ? rc : 0;
 }
+
+int lease_owner_changed(struct client *c, struct ino ino)
+{
+	struct inode *i = c->owner_changed != NULL ? inode_peek(c, ino) : NULL;
+	bool open;
+
+	if (i == NULL)
+		return 0;
+	/* A directory is kept while it is open (ll_hold). */
+	open = S_ISREG(i->attr.mode) ? i->data != NULL && i->data->n_files > 0 : i->refs > 1;
+	inode_put(c, i);
+	return open ? c->owner_changed(c->arg, ino) : 0;
+}

@@ -102,5 +102,7 @@ void lease_name_moved(struct client *c, struct ino from, struct ino to);
 
 /* cb_recall: returns when nothing of it is cached and all that was written is seen. Yields. */
 int lease_recall(struct client *c, struct ino ino) CHECK_RESULT;
+/* cb_owner: returns when the kernel knows, if the inode is open. Yields. */
+int lease_owner_changed(struct client *c, struct ino ino) CHECK_RESULT;
 
 #endif

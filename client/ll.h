@@ -65,6 +65,10 @@ struct client_options {
 	/* Kernel caches to drop (fuse): attributes, with data the pages too. Returns when it is
 	 * done; called from a fiber, yields only with data. May be NULL. */
 	void (*invalidate)(void *arg, struct ino ino, bool data);
+	/* Another client has given an inode that is open here to another owner or group, by which
+	 * the kernel judges: returns when it knows, or cannot be told; -LE_NOT_READY: the next
+	 * process is to be asked. Yields. May be NULL. */
+	int (*owner_changed)(void *arg, struct ino ino);
 	void *arg;
 	/* What ll_read and ll_pread do to a file's access time, once it is closed. */
 	enum ll_atime {

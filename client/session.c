@@ -420,10 +420,12 @@ static int callback(void *arg, struct rpc_client *rpc, uint16_t op, const void *
 		return 0;
 	}
 	/* The answer would mean that the MDS knows what is open. */
-	if (op == OP_cb_recall && c->telling)
+	if ((op == OP_cb_recall || op == OP_cb_owner) && c->telling)
 		return -LE_NOT_READY;
 	if (op == OP_cb_recall)
 		return lease_recall(c, ((const struct cb_recall_req *)req)->ino);
+	if (op == OP_cb_owner)
+		return lease_owner_changed(c, ((const struct cb_owner_req *)req)->ino);
 	if (op == OP_cb_cut)
 		return io_cut(c, (const struct cb_cut_req *)req);
 	if (op == OP_cb_unlocked) {

@@ -16,6 +16,9 @@
  * answers need none: those to LOOKUP and READDIRPLUS that the kernel does not believe are of a file
  * whose attributes it has forgotten, so it asks again; all others it believes.
  *
+ * The same process has the kernel ask for owner and group when another client has changed these:
+ * by an open descriptor it judges by what it was told last, who may change modes and times.
+ *
  * A process's word holds because it looks behind a change of attr_version that came after it was
  * started for: what the kernel was told before, and has not noted yet, it will not believe.
  *
@@ -48,6 +51,8 @@
 #define DOUBT_US 10000u
 /* The answer may wait for a cut, and that for a lease which who waits here has. */
 #define WAIT_MS 20u
+/* The metadata server waits so long for who has an inode open whose owner changes. */
+#define OWNER_MS 800u
 /* At once: a machine may have many files open that others cut. */
 #define PROBES_MAX 32u
 
@@ -67,8 +72,8 @@ struct known_size {
 	uint64_t asked_end; /* since it is asked: */
 	uint64_t told_asker, told_most;
 	bool changed;
-	uint32_t n_short; /* zeros behind the end of the file in pages that are there still */
-	uint64_t end;     /* where the first of them begin, at the least */
+	uint32_t n_short;  /* zeros behind the end of the file in pages that are there still */
+	uint64_t end;      /* where the first of them begin, at the least */
 	struct list reads; /* under way, in the order in which they came */
 	uint64_t next_seq, gone_seq;
 	uint32_t n_gone, n_gone_next; /* of n_short: their pages wait for reads only */
@@ -76,7 +81,7 @@ struct known_size {
 	bool former; /* pages of a former daemon are there: of former_sizes, or being dropped */
 	struct list former_link;
 	struct mail former_gone;
-	bool tail; /* has a fiber */
+	bool tail;                     /* has a fiber */
 	uint64_t tail_from, tail_last; /* of the sizes that were told: the least and the most */
 };
 
@@ -411,8 +416,8 @@ static bool noted_since(const struct known_size *k, uint64_t begun_us)
 	return k->noted != SIZE_UNKNOWN && k->noted_us >= begun_us;
 }
 
-static int ask(struct known_size *k, uint64_t end, uint64_t until_us, uint64_t *ret_size)
-	CHECK_RESULT;
+static int ask(struct known_size *k, uint64_t end, uint64_t until_us,
+	       struct probe_answer *ret_seen) CHECK_RESULT;
 
 /* It is told before, by somebody who asks anew. True: to be told again, when it shows no less.
  * told: it will not believe the answer itself. If nobody can ask, it may have the former size until
@@ -421,12 +426,12 @@ static bool tell_before(struct known_size *k, uint64_t begun_us, uint64_t until_
 			bool *told)
 {
 	bool again = false;
-	uint64_t seen;
+	struct probe_answer seen;
 
 	fmutex_lock(&k->asking);
 	if (!noted_since(k, begun_us) && ask(k, ASK_ANYWAY, until_us, &seen) >= 0) {
 		*told = true;
-		again = !noted_since(k, begun_us) && !(k->changed && seen >= *size);
+		again = !noted_since(k, begun_us) && !(k->changed && seen.size >= *size);
 	}
 	if (noted_since(k, begun_us)) {
 		*told = true;
@@ -563,12 +568,12 @@ void known_size_fini(struct leatfs *fs)
 		net_close(fs->idle_probes[--fs->n_idle_probes].fd);
 }
 
-/* What it answers: the kernel's size, once it has been told. */
+/* What it answers: what the kernel believes in, once it has been told. */
 static int probe_ask(struct known_size *k, const struct size_probe *p, uint64_t until_us,
-		     uint64_t *ret_size)
+		     struct probe_answer *ret_seen)
 {
 	const struct probe_file file = {node_of(k->ino), k->asked_end};
-	struct iovec answer = {ret_size, sizeof(*ret_size)};
+	struct iovec answer = {ret_seen, sizeof(*ret_seen)};
 	int rc = -LE_DISCONNECTED;
 
 	k->asker = p->pid;
@@ -587,7 +592,7 @@ static bool may_start(void *arg)
 	return fs->n_probes < PROBES_MAX;
 }
 
-static int run_probe(struct known_size *k, uint64_t until_us, uint64_t *ret_size)
+static int run_probe(struct known_size *k, uint64_t until_us, struct probe_answer *ret_seen)
 {
 	struct leatfs *fs = k->fs;
 	struct size_probe p;
@@ -602,7 +607,7 @@ static int run_probe(struct known_size *k, uint64_t until_us, uint64_t *ret_size
 		rc = probe_get(fs, &p);
 		if (rc < 0)
 			break;
-		rc = probe_ask(k, &p, until_us, ret_size);
+		rc = probe_ask(k, &p, until_us, ret_seen);
 		probe_put(fs, &p, rc >= 0);
 	} while (rc == -LE_DISCONNECTED && n_idle > 0);
 	fs->n_probes--;
@@ -610,7 +615,7 @@ static int run_probe(struct known_size *k, uint64_t until_us, uint64_t *ret_size
 	return rc == -LE_DISCONNECTED ? -LE_IO : rc;
 }
 
-static int ask(struct known_size *k, uint64_t end, uint64_t until_us, uint64_t *ret_size)
+static int ask(struct known_size *k, uint64_t end, uint64_t until_us, struct probe_answer *ret_seen)
 {
 	uint64_t now = loop_now_us();
 
@@ -623,10 +628,10 @@ static int ask(struct known_size *k, uint64_t end, uint64_t until_us, uint64_t *
 	 * that is looked behind (attributes only: takes no lock of a page). */
 	if (end != ASK_ANYWAY)
 		known_size_forget_attr(k->fs, k->ino);
-	TRY(run_probe(k, until_us, ret_size));
-	k->most = *ret_size > k->told_most ? *ret_size : k->told_most;
-	if (!k->changed && *ret_size == k->told_asker) {
-		k->noted = *ret_size;
+	TRY(run_probe(k, until_us, ret_seen));
+	k->most = ret_seen->size > k->told_most ? ret_seen->size : k->told_most;
+	if (!k->changed && ret_seen->size == k->told_asker) {
+		k->noted = ret_seen->size;
 		k->noted_us = now;
 	}
 	return 0;
@@ -634,7 +639,8 @@ static int ask(struct known_size *k, uint64_t end, uint64_t until_us, uint64_t *
 
 int known_size_ask(struct known_size *k, uint64_t end, uint64_t *begun_us)
 {
-	uint64_t now, size;
+	struct probe_answer seen;
+	uint64_t now;
 	int rc = 0;
 
 	if (*begun_us == 0)
@@ -646,7 +652,7 @@ int known_size_ask(struct known_size *k, uint64_t end, uint64_t *begun_us)
 	else if (!known_size_within(k, end))
 		/* At first not for long: its answer may wait for pages that wait for who asks, who
 		 * then need not ask, since the file has become longer. */
-		rc = ask(k, end, now + PROBE_FIRST_US + (now - *begun_us), &size);
+		rc = ask(k, end, now + PROBE_FIRST_US + (now - *begun_us), &seen);
 	fmutex_unlock(&k->asking);
 	if (rc == -LE_TIMEDOUT && now < *begun_us + PROBE_US)
 		return 0;
@@ -655,4 +661,40 @@ int known_size_ask(struct known_size *k, uint64_t end, uint64_t *begun_us)
 	log_error("inode %llu: the kernel cannot be told that it is shorter: %s",
 		  (unsigned long long)k->ino.v, status_text(rc));
 	return -LE_IO; /* the program that reads has no part in why */
+}
+
+/* The size that it is told for this may be less than there is: it does not keep it. */
+static int ask_owner(struct known_size *k, uint64_t until_us, struct probe_answer *ret_seen)
+{
+	int rc;
+
+	fmutex_lock(&k->asking);
+	rc = ask(k, ASK_ANYWAY, until_us, ret_seen);
+	known_size_forget_attr(k->fs, k->ino);
+	fmutex_unlock(&k->asking);
+	return rc;
+}
+
+int known_owner_ask(struct leatfs *fs, struct ino ino)
+{
+	const struct cred cred = {.flags = CRED_CHECKED};
+	struct known_size *k = known_size_get(fs, ino);
+	uint64_t until = loop_deadline_ms(OWNER_MS);
+	struct probe_answer seen;
+	struct attr attr;
+	int rc;
+
+	if (k == NULL)
+		return -LE_NOMEM;
+	/* It does not believe an answer that a write, or the end of pages, has overtaken. */
+	do {
+		rc = ll_getattr(fs->client, &cred, ino, &attr);
+		if (rc >= 0)
+			rc = ask_owner(k, until, &seen);
+	} while (rc >= 0 && (seen.uid != attr.uid || seen.gid != attr.gid) &&
+		 loop_now_us() < until);
+	if (rc >= 0 && (seen.uid != attr.uid || seen.gid != attr.gid))
+		rc = -LE_TIMEDOUT;
+	known_size_put(k);
+	return rc;
 }

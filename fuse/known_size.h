@@ -55,10 +55,19 @@ void known_size_forget_attr(struct leatfs *fs, struct ino ino);
 void known_size_grown(struct leatfs *fs, struct ino ino, uint64_t size);
 void known_size_emptied(struct leatfs *fs, struct ino ino);
 
+/* Has the kernel ask for owner and group of an inode that it has, and returns when it believes
+ * them; -LE_TIMEDOUT and others: perhaps it does not. Yields. */
+int known_owner_ask(struct leatfs *fs, struct ino ino) CHECK_RESULT;
+
 /* size_probe.c: a process that tells the kernel: PROBE_SIZE mountpoint. */
 #define PROBE_SIZE "--probe-size"
 struct probe_file {
 	uint64_t node, end;
+};
+/* What the kernel believes in. */
+struct probe_answer {
+	uint64_t size;
+	uint32_t uid, gid;
 };
 int size_probe(char **argv);
 void known_size_fini(struct leatfs *fs);

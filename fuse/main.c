@@ -226,6 +226,24 @@ static void on_invalidate(void *arg, struct ino ino, bool data)
 		known_size_forget_attr(fs, ino);
 }
 
+/* By a descriptor the kernel judges without asking. */
+static int on_owner_changed(void *arg, struct ino ino)
+{
+	struct leatfs *fs = arg;
+	int rc;
+
+	if (fs->handing_over)
+		return -LE_NOT_READY; /* this daemon reads no more requests */
+	if (!fs->mounted)
+		return 0;
+	rc = known_owner_ask(fs, ino);
+	if (rc < 0)
+		log_warn("inode %llu: the kernel judges by its former owner until it asks again: "
+			 "%s",
+			 (unsigned long long)ino.v, status_text(rc));
+	return 0;
+}
+
 /* What is watched of the connections changes by itself, so somebody has to look. */
 static void net_figures(void *arg)
 {
@@ -291,6 +309,7 @@ static int start_client(struct daemon *d)
 		.mds_addrs = opts.cluster.mds,
 		.params = opts.client,
 		.invalidate = on_invalidate,
+		.owner_changed = on_owner_changed,
 		.arg = fs,
 		.atime = atime_rule(opts.ms_flags),
 		.kept = &fs->kept->client,

@@ -12,7 +12,7 @@
 	M(COUNTER, read_bytes, "leat_mount_read_bytes_total", "bytes given to the kernel")         \
 	M(COUNTER, written_bytes, "leat_mount_written_bytes_total", "bytes taken from the kernel") \
 	M(COUNTER, size_probes, "leat_mount_size_probes_total",                                    \
-	  "times that a process told the kernel of sizes that others changed")                     \
+	  "times that a process told the kernel of sizes or owners that others changed")           \
 	M(COUNTER, invalidations, "leat_mount_invalidations_total", "kernel cache invalidations")  \
 	M(GAUGE, running, "leat_mount_running_requests", "requests under way")                     \
 	M(HIST, request_us, "leat_mount_request_seconds",                                          \

@@ -1,12 +1,12 @@
 /*
- * A process that tells the kernel how long files are, by asking it: GETATTR, which the daemon
- * answers. Where the file has become shorter the kernel first believes that, then takes the pages
- * behind it, and one of them may be locked by the very READ for which this is done: so another
- * thread looks at what the kernel believes. Its standard output is a socket, over which it is
- * given one file after the other, by a daemon that knows its number, and answers with the size,
- * and with one byte more when it is ready for the next: the first thread may wait longer. It ends
- * when something fails, when nobody listens, and when there was nothing to do for a while; in
- * between it keeps nothing of the mount busy.
+ * A process that tells the kernel how long files are, and whose, by asking it: GETATTR, which the
+ * daemon answers. Where the file has become shorter the kernel first believes that, then takes the
+ * pages behind it, and one of them may be locked by the very READ for which this is done: so
+ * another thread looks at what the kernel believes. Its standard output is a socket, over which it
+ * is given one file after the other, by a daemon that knows its number, and answers with size,
+ * owner and group, and with one byte more when it is ready for the next: the first thread may wait
+ * longer. It ends when something fails, when nobody listens, and when there was nothing to do for a
+ * while; in between it keeps nothing of the mount busy.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -19,6 +19,7 @@
 
 #include "fuse/known_size.h"
 
+#define MASK        (STATX_SIZE | STATX_UID | STATX_GID)
 #define LOOK_US     50u
 #define LOOK_MAX_US 5000u
 #define IDLE_MS     2000
@@ -27,23 +28,24 @@
 
 static int fd;
 static atomic_int asked; /* -1: in vain */
-static uint64_t before, end;
+static struct probe_answer before;
+static uint64_t end;
 
 /* The thread by whose number the daemon knows us. */
 static void ask(void)
 {
 	struct statx st;
 
-	asked = statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, STATX_SIZE, &st) == 0 ? 1 : -1;
+	asked = statx(fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, MASK, &st) == 0 ? 1 : -1;
 }
 
-static bool believed(uint64_t *ret_size)
+static bool believed(struct probe_answer *ret_answer)
 {
 	struct statx st;
 
-	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE, &st) < 0)
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, MASK, &st) < 0)
 		return false;
-	*ret_size = st.stx_size;
+	*ret_answer = (struct probe_answer){st.stx_size, st.stx_uid, st.stx_gid};
 	return true;
 }
 
@@ -72,18 +74,17 @@ static bool nobody_listens(void)
 
 static void *look(void *arg)
 {
-	uint64_t size = before;
+	struct probe_answer now = before;
 	useconds_t wait_us = LOOK_US;
 
 	(void)arg;
-	while (asked == 0 && size == before && (size > end || end == UINT64_MAX)) {
+	while (asked == 0 && now.size == before.size && (now.size > end || end == UINT64_MAX)) {
 		usleep(wait_us);
 		wait_us = wait_us * 2 < LOOK_MAX_US ? wait_us * 2 : LOOK_MAX_US;
-		if (nobody_listens() || !believed(&size))
+		if (nobody_listens() || !believed(&now))
 			_exit(1);
 	}
-	if (asked < 0 || !believed(&size) ||
-	    write(STDOUT_FILENO, &size, sizeof(size)) != sizeof(size))
+	if (asked < 0 || !believed(&now) || write(STDOUT_FILENO, &now, sizeof(now)) != sizeof(now))
 		_exit(1);
 	return NULL;
 }
@@ -105,7 +106,7 @@ static bool tell(const char *mountpoint, const struct probe_file *file)
 	if (open_node(mountpoint, file->node) < 0 || !believed(&before) ||
 	    pthread_create(&thread, NULL, look, NULL) != 0)
 		return false;
-	if (before > end || end == UINT64_MAX)
+	if (before.size > end || end == UINT64_MAX)
 		ask();
 	pthread_join(thread, NULL);
 	close(fd);

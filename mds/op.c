@@ -18,6 +18,7 @@ struct op_memory {
 void op_init(struct op *op, struct mds *m)
 {
 	*op = (struct op){.m = m, .store = &m->store};
+	list_init(&op->told);
 	list_init(&op->memory);
 }
 
@@ -25,6 +26,7 @@ void op_fini(struct op *op)
 {
 	struct list *n;
 
+	op_gives_end(op);
 	while ((n = list_pop(&op->memory)) != NULL)
 		free(list_entry(n, struct op_memory, link));
 }

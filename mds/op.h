@@ -38,6 +38,7 @@ struct op {
 	bool recall_own;    /* the session's own as well */
 	struct lease_file *blocked[16];
 	uint32_t n_blocked;
+	struct list told; /* recall.h: sessions that are told of a new owner */
 	struct list memory;
 };
 

@@ -425,6 +425,115 @@ void op_unblock(struct op *op)
 		leases_unblock(&op->m->leases, op->blocked[--op->n_blocked]);
 }
 
+/* ---- another owner ---- */
+
+struct told {
+	struct list link;
+	struct session *session;
+};
+
+static bool is_told(const struct op *op, const struct session *se)
+{
+	list_for_each (k, &op->told)
+		if (list_entry(k, struct told, link)->session == se)
+			return true;
+	return false;
+}
+
+static int tell_later(struct op *op, struct session *se)
+{
+	struct told *t;
+
+	if (se == op->session)
+		return 0;
+	t = malloc(sizeof(*t));
+	if (t == NULL)
+		return -LE_NOMEM;
+	t->session = se;
+	session_ref(se);
+	list_push(&op->told, &t->link);
+	return 0;
+}
+
+int op_gives(struct op *op, struct ino ino)
+{
+	const struct lease_file *f = lease_file_find(&op->m->leases, ino);
+	bool again = !list_empty(&op->told); /* the section is run once more */
+
+	if (f == NULL)
+		return 0;
+	list_for_each (k, &f->leases) {
+		struct session *se = list_entry(k, struct lease, by_file)->session;
+
+		if (!again || !is_told(op, se))
+			TRY(tell_later(op, se));
+	}
+	return 0;
+}
+
+/* Who does not hear it goes by the former owner until its kernel asks again. */
+static void tell_owner(void *arg)
+{
+	struct asking *a = arg;
+	struct cb_owner_req req = {a->ino};
+	struct cb_owner_rep rep;
+	uint64_t until_us = loop_now_us() + term_us(a->m);
+	int rc = -LE_DISCONNECTED;
+
+	while (!a->session->ended && !is_late(a->m, a->session) && loop_now_us() < until_us) {
+		rc = call_back(a->session, OP_cb_owner, &req, &rep);
+		if (rc >= 0 || rc == -LE_TIMEDOUT)
+			break;
+		/* Another process may be about to go on with it. */
+		if (mds_sleep_ms(a->m, AGAIN_MS) < 0)
+			break;
+	}
+	if (rc < 0)
+		log_info("session %llu of %s was not told of the new owner of inode %llu: %s",
+			 (unsigned long long)a->session->id, a->session->name,
+			 (unsigned long long)a->ino.v, status_name(rc));
+	session_unref(a->session);
+}
+
+void op_given(struct op *op, struct ino ino)
+{
+	struct open_file *f = open_file_find(&op->m->opens, ino);
+	struct asking as[HOLDERS_MAX];
+	struct list *n;
+	uint32_t n_as;
+	int rc = 0;
+
+	if (f != NULL)
+		list_for_each (k, &f->opens)
+			if (rc == 0)
+				rc = tell_later(op, list_entry(k, struct open, by_file)->session);
+	if (rc < 0)
+		log_warn("inode %llu: no memory to tell who has it open of its new owner",
+			 (unsigned long long)ino.v);
+	do {
+		for (n_as = 0; n_as < HOLDERS_MAX && (n = list_pop(&op->told)) != NULL; n_as++) {
+			struct told *t = list_entry(n, struct told, link);
+
+			as[n_as] = (struct asking){op->m, t->session, ino, 0};
+			free(t);
+		}
+		if (n_as > 0)
+			fiber_parallel("tell-owner", tell_owner, as, sizeof(as[0]), n_as, PARALLEL);
+	} while (n_as == HOLDERS_MAX);
+}
+
+void op_gives_end(struct op *op)
+{
+	struct list *n;
+
+	while ((n = list_pop(&op->told)) != NULL) {
+		struct told *t = list_entry(n, struct told, link);
+
+		session_unref(t->session);
+		free(t);
+	}
+}
+
 /* ---- places that appends were given ---- */
 
 /* Until it writes at none of them, or its session has ended, with all that it had open. */

@@ -36,6 +36,13 @@ int op_asks_own(struct op *op, struct ino ino, struct ino told) CHECK_RESULT;
 /* Recalls what the last -LE_LEASED was about, and blocks it until op_unblock. Yields. */
 int op_recall(struct op *op) CHECK_RESULT;
 void op_unblock(struct op *op);
+/* The inode is given to another owner or group, by which kernels judge. In a critical section,
+ * ahead of op_changes: notes who has a lease on it; opens of directories are not counted.
+ * -LE_NOMEM. When it is done: tells these, and who has the file open, and waits for their answers,
+ * not for those of the silent; yields. The end of an operation forgets them. */
+int op_gives(struct op *op, struct ino ino) CHECK_RESULT;
+void op_given(struct op *op, struct ino ino);
+void op_gives_end(struct op *op);
 /* Before the file is trimmed, and while appends are given no places (f->cutting): nobody writes any
  * more, then or later, at one that he was given before. Who is silent, or does not answer, is ended
  * as above. The caller has a reference to f. Yields. */

@@ -68,7 +68,8 @@
 	M(0x0181, cb_map_changed, CTRL) \
 	M(0x0182, cb_recall, CTRL) \
 	M(0x0183, cb_unlocked, CTRL) \
-	M(0x0184, cb_cut, CTRL)
+	M(0x0184, cb_cut, CTRL) \
+	M(0x0185, cb_owner, CTRL)
 
 /* ---- sessions and cluster ---- */
 /* client: random, made once per mount; session: a former one to take up again (0: new). takeover:
@@ -444,6 +445,10 @@ enum peer_less {
  * older one is void. Answered when nothing is being written at such a place. */
 #define cb_cut_req_FIELDS(F) F(ino, ino) F(u64, change)
 #define cb_cut_rep_FIELDS(F)
+/* The inode, which the client has open, has another owner or group. Answered when its kernel has
+ * been told, or cannot be. */
+#define cb_owner_req_FIELDS(F) F(ino, ino)
+#define cb_owner_rep_FIELDS(F)
 
 #define MSG_STRUCTS(num, name, kind) \
 	WIRE_STRUCT(name##_req) \

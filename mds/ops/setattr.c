@@ -104,8 +104,15 @@ static bool chains_are_asked(struct op *op, const struct mds_setattr_req *in,
 struct setting {
 	struct mds_setattr_req req;
 	bool ask, asked; /* the chains */
+	bool gives;      /* to another owner or group */
 	struct layout layout;
 };
+
+static bool is_given(const struct mds_setattr_req *in, const struct attr *old)
+{
+	return ((in->mask & SET_UID) != 0 && in->attr.uid != old->uid) ||
+	       ((in->mask & SET_GID) != 0 && in->attr.gid != old->gid);
+}
 
 static int setattr_txn(struct op *op, const void *vin, void *vout)
 {
@@ -119,6 +126,9 @@ static int setattr_txn(struct op *op, const void *vin, void *vout)
 
 	TRY(file_get(op, in->ino, VIEW_NEWEST, &i, &old));
 	TRY(check(op, in, old));
+	s->gives = is_given(in, &old->attr);
+	if (s->gives && S_ISDIR(old->attr.mode))
+		TRY(op_gives(op, in->ino));
 	TRY(op_changes(op, in->ino));
 	/* Only now: what others had not written yet, they have. */
 	s->ask = !s->asked && chains_are_asked(op, in, old);
@@ -256,11 +266,14 @@ int mds_setattr(struct op *op, const void *vin, void *vout)
 	if ((in->mask & SET_SEALED) != 0)
 		return seal(op, &s, out);
 	TRY(op_mutate(op, setattr_txn, &s, out));
-	if (!s.ask)
-		return 0;
-	TRY(data_stat(op->m, in->ino, &s.layout, NULL,
-		      loop_deadline_ms(op->m->params.oss_timeout_ms), &ends));
-	s.req.attr.chains_ns = ends.mtime_ns;
-	s.asked = true;
-	return op_mutate(op, setattr_txn, &s, out);
+	if (s.ask) {
+		TRY(data_stat(op->m, in->ino, &s.layout, NULL,
+			      loop_deadline_ms(op->m->params.oss_timeout_ms), &ends));
+		s.req.attr.chains_ns = ends.mtime_ns;
+		s.asked = true;
+		TRY(op_mutate(op, setattr_txn, &s, out));
+	}
+	if (s.gives)
+		op_given(op, in->ino);
+	return 0;
 }

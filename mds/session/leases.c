@@ -15,7 +15,7 @@ void leases_init(struct leases *ls, uint32_t n_max)
 	hmap_init(&ls->map, 1024);
 }
 
-static struct lease_file *find_file(const struct leases *ls, struct ino ino)
+struct lease_file *lease_file_find(const struct leases *ls, struct ino ino)
 {
 	struct hmap_node *n = hmap_find(&ls->map, hash_u64(ino.v));
 
@@ -30,7 +30,7 @@ static struct lease_file *find_file(const struct leases *ls, struct ino ino)
 
 static struct lease_file *get_file(struct leases *ls, struct ino ino)
 {
-	struct lease_file *f = find_file(ls, ino);
+	struct lease_file *f = lease_file_find(ls, ino);
 
 	if (f != NULL)
 		return f;
@@ -65,14 +65,14 @@ static struct lease *find_in(const struct lease_file *f, const struct session *s
 
 struct lease *lease_find(const struct leases *ls, struct ino ino, const struct session *se)
 {
-	const struct lease_file *f = find_file(ls, ino);
+	const struct lease_file *f = lease_file_find(ls, ino);
 
 	return f != NULL ? find_in(f, se) : NULL;
 }
 
 bool lease_foreign(const struct leases *ls, struct ino ino, const struct session *se, bool write)
 {
-	const struct lease_file *f = find_file(ls, ino);
+	const struct lease_file *f = lease_file_find(ls, ino);
 
 	if (f == NULL)
 		return false;
@@ -112,7 +112,7 @@ static bool in_quarrel(struct leases *ls, struct ino ino)
 
 bool lease_give(struct leases *ls, struct session *se, struct ino ino, bool write)
 {
-	struct lease_file *f = find_file(ls, ino);
+	struct lease_file *f = lease_file_find(ls, ino);
 	struct lease *l = f != NULL ? find_in(f, se) : NULL;
 
 	if (se->ended || (f != NULL && f->n_blocked > 0))
@@ -162,7 +162,7 @@ void leases_drop_inode(struct leases *ls, struct ino ino)
 {
 	struct lease_file *f;
 
-	while ((f = find_file(ls, ino)) != NULL && !list_empty(&f->leases))
+	while ((f = lease_file_find(ls, ino)) != NULL && !list_empty(&f->leases))
 		lease_drop(ls, list_entry(f->leases.next, struct lease, by_file));
 }
 

@@ -55,6 +55,8 @@ void leases_fini(struct leases *ls);
 bool lease_give(struct leases *ls, struct session *se, struct ino ino, bool write);
 /* Somebody else than se (which may be NULL) has one; write: a write lease. */
 bool lease_foreign(const struct leases *ls, struct ino ino, const struct session *se, bool write);
+/* NULL: nobody has one, and nobody has recalled it. */
+struct lease_file *lease_file_find(const struct leases *ls, struct ino ino);
 struct lease *lease_find(const struct leases *ls, struct ino ino, const struct session *se);
 void lease_drop(struct leases *ls, struct lease *l);
 /* So many of the session's. True: there are more. */

@@ -3,19 +3,24 @@
 the call has returned, whatever either has cached."""
 # timeout: 240
 import errno
+import fcntl
 import json
 import mmap
 import os
 import random
 import signal
+import struct
 import sys
 import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + "/lib")
-from cluster import KEEP_SIZE, PUNCH, expect_errno, fallocate, get, put, run_tests, wait_until
+from cluster import (KEEP_SIZE, PUNCH, as_user, expect_errno, fallocate, get, put, run_tests,
+                     wait_until)
 
 CLUSTER = {"mounts": 2}
+USER, FORMER, GROUP, OTHER_GROUP = 5001, 5002, 6001, 6002
+FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_NODUMP = 0x80086601, 0x40086602, 0x40
 
 
 def requests(c):
@@ -41,6 +46,61 @@ def test_attributes_at_once(c):
         assert os.stat(other + "/a").st_mtime_ns == i * 1000, "round %d" % i
         os.truncate(me + "/a", i * 3)
         assert os.stat(other + "/a").st_size == i * 3, "round %d" % i
+
+
+def set_flags(fd, flags):
+    fcntl.ioctl(fd, FS_IOC_SETFLAGS, struct.pack("I", flags))
+
+
+def acl_of(user):
+    """rwx for that user beside the owner, and everybody else."""
+    entries = [(1, 7, -1), (2, 7, user), (4, 7, -1), (16, 7, -1), (32, 7, -1)]
+    return struct.pack("<I", 2) + b"".join(
+        struct.pack("<HHI", tag, perm, who & 0xffffffff) for tag, perm, who in entries)
+
+
+# What only the owner may, by a descriptor: the kernel judges by the owner that it was told last.
+OWNERS_CALLS = {
+    "fchmod": lambda fd: os.fchmod(fd, 0o777),
+    "fchown": lambda fd: os.fchown(fd, -1, OTHER_GROUP),
+    "futimens": lambda fd: os.utime(fd, ns=(1, 2)),
+    "access list": lambda fd: os.setxattr(fd, "system.posix_acl_access", acl_of(FORMER)),
+    "flags": lambda fd: set_flags(fd, FS_NODUMP),
+    "O_NOATIME": lambda fd: fcntl.fcntl(fd, fcntl.F_SETFL, os.O_NOATIME),
+}
+
+
+def given_away(me, other, kind, call):
+    """The results of the former owner and of the new one."""
+    if kind == "directory":
+        os.mkdir(me)
+    else:
+        put(me, b"x")
+    os.chmod(me, 0o777)
+    os.chown(me, FORMER, GROUP)
+    writer = os.open(me, os.O_RDWR) if kind == "shared" else -1
+    fd = os.open(other, os.O_RDONLY)
+    try:
+        os.fstat(fd)
+        if kind == "changed":
+            os.utime(me, ns=(3, 4))
+        os.chown(me, USER, GROUP)
+        return [as_user(lambda: call(fd), who, GROUP, (GROUP, OTHER_GROUP))
+                for who in (FORMER, USER)]
+    finally:
+        os.close(fd)
+        if writer >= 0:
+            os.close(writer)
+
+
+def test_the_owner_at_once(c):
+    """By descriptors that were opened before another mount gave the inode away: one that others
+    have open too, one that they have changed meanwhile, and a directory."""
+    for kind in ("alone", "shared", "changed", "directory"):
+        for i, (name, call) in enumerate(OWNERS_CALLS.items()):
+            paths = [m + "/owned-%s-%d" % (kind, i) for m in both(c, i)]
+            results = given_away(*paths, kind, call)
+            assert results == [errno.EPERM, 0], "%s, %s: %s" % (name, kind, results)
 
 
 def test_names_at_once(c):

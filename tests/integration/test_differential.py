@@ -62,9 +62,10 @@ INSIDE = "/x/y/top"  # so that a link to .. leads out of no sequence
 #   extended attributes, flags and   of directories are not counted by the metadata server, so what
 #   locks of open directories, when  each mount knows of one is what it answers stat by, and where
 #   the last name is gone            it sets mode, owner and times
-# the new owner of a file, right     FUSE: who may chmod, the kernel knows by what it was told last
-#   after another mount's chown      and does not ask again, so it refuses him (the former one is
-#                                    refused by Leat): a user's call is preceded by a stat
+# the new owner, right after         FUSE: who may chmod, the kernel knows by what it was told last,
+#   another mount's chown, by a      so it refuses him (the former one is refused by Leat): such a
+#   name, O_PATH, or a descriptor    call of a user's is preceded by a stat. Who has a file open is
+#   of a directory or device         told; of a name the kernel asks again after 0.1 s
 # copy_file_range and sendfile from  FUSE: the kernel does not ask how long the file is, but goes by
 #   a file that is longer since       what it was told last: an fstat precedes
 # sendfile of a file to itself       what comes out depends on the size of the steps

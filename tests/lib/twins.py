@@ -30,7 +30,7 @@ FLAGS_SHOWN = FS_IMMUTABLE_FL | FS_APPEND_FL | FS_NODUMP_FL | FS_NOATIME_FL
 PAGE = 4096
 SYS_GETDENTS64 = {"x86_64": 217}.get(os.uname().machine, 61)
 SYS_PIVOT_ROOT = {"x86_64": 155}.get(os.uname().machine, 41)
-# What the kernel lets the owner do by the attributes that it was told last, however old.
+# What the kernel lets the owner do by the attributes that it was told last.
 OWNERS = {"chmod", "fchmod", "chown", "fchown", "utimens", "futimens", "setxattr", "fsetxattr",
           "removexattr", "fremovexattr", "chattr", "unlink", "rmdir", "rename"}
 WHOLE = 8 << 20  # no file is longer
@@ -67,7 +67,7 @@ class Caller:
             self.mount = mount if at is None else self.slot(at)[1]
             os.fchdir(self.tops[mount] if at is None else self.slot(at)[0])
             if name in OWNERS and os.geteuid() != 0:
-                attempt(os.stat, args[0] if isinstance(args[0], str) else self.fd(args[0]))
+                self.look_first(args[0])
             return getattr(self, "do_" + name)(*args)
         except OSError as e:
             return errno.errorcode.get(e.errno, str(e.errno))
@@ -77,6 +77,16 @@ class Caller:
             return str(e)
         finally:
             attempt(os.fchdir, self.tops[0])
+
+    def look_first(self, what):
+        """Who has a file open is told of its new owner; by a name, a directory or O_PATH the kernel
+        may go by the former one."""
+        if isinstance(what, str):
+            attempt(os.stat, what)
+            return
+        fd = self.fd(what)
+        if self.slot(what)[2] & os.O_PATH or kind_of(fd) != stat.S_IFREG:
+            attempt(os.stat, fd)
 
     def slot(self, n):
         if n not in self.fds:

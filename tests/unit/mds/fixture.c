@@ -200,6 +200,7 @@ struct fx *fx_create(uint64_t seed)
 	f->params.reclaim_delay_ms = 10;
 	f->params.lease_ms = 600000; /* nobody sends heartbeats here */
 	memset(f->key.b, 3, sizeof(f->key.b));
+	list_init(&f->op.told);
 	list_init(&f->op.memory);
 	assert_int_equal(sim_create(seed, &so, &f->sim), 0);
 	assert_int_equal(transport_sim_create(f->sim, &no, &f->net), 0);
