@@ -121,6 +121,7 @@ struct client {
 	bool resumes_other;     /* the session is another one than it had */
 	bool telling;           /* it has not been told yet what of that is still open */
 	uint64_t settled_at_us; /* when what that had begun is over; 0: it is */
+	struct list requests; /* struct ll_request */
 	uint32_t n_held, next_mark;
 	struct turnq held_turn;
 

@@ -56,6 +56,7 @@ void kept_start(struct client *c)
 	struct ll_kept *k = c->kept;
 
 	turnq_init(&c->held_turn);
+	list_init(&c->requests);
 	if (k == NULL)
 		return;
 	k->generation++;
@@ -100,6 +101,9 @@ void kept_session(struct client *c)
 void ll_request_begin(struct ll_request *r, struct client *c, uint64_t unique)
 {
 	*r = (struct ll_request){.c = c, .unique = unique, .slot = -1};
+	list_init(&r->link);
+	if (c->kept != NULL)
+		list_push(&c->requests, &r->link);
 	fiber_set_local(r);
 }
 
@@ -129,6 +133,8 @@ void ll_request_end(struct ll_request *r)
 	struct client *c = r->c;
 
 	fiber_set_local(NULL);
+	if (!list_empty(&r->link))
+		list_remove(&r->link);
 	if (c->kept != NULL)
 		number_give(r);
 }
@@ -529,6 +535,35 @@ int kept_resume(struct client *c)
 	return 0;
 }
 
+/* It may wait for long, as an append for a server, before it asks for its change again. */
+static bool is_under_way(const struct client *c, uint64_t unique)
+{
+	list_for_each (l, &c->requests)
+		if (list_entry(l, struct ll_request, link)->unique == unique)
+			return true;
+	return false;
+}
+
+/* False: somebody may ask for one of them yet. */
+static bool drop_former_calls(struct client *c)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < LL_KEPT_CALLS; i++) {
+		struct ll_kept_call *k = &c->kept->calls[i];
+
+		if (k->unique == 0 || k->generation == c->kept->generation)
+			continue;
+		if (is_under_way(c, k->unique)) {
+			all = false;
+			continue;
+		}
+		k->unique = 0;
+		seq_give(&c->mds_seqs, i);
+	}
+	return all;
+}
+
 /* What the former process had begun and nobody has asked for again is over. */
 static void settle_fiber(void *arg)
 {
@@ -542,19 +577,10 @@ static void settle_fiber(void *arg)
 		rc = mds_call(c, OP_mds_reclaim, &req, &rep, &call);
 		rpc_call_fini(&call);
 	}
-	if (rc < 0) {
-		c->settled_at_us = loop_now_us() + SETTLED_US;
-	} else {
+	if (rc >= 0)
 		c->taking_over = false;
-		for (uint32_t i = 0; i < LL_KEPT_CALLS; i++) {
-			struct ll_kept_call *k = &c->kept->calls[i];
-
-			if (k->unique == 0 || k->generation == c->kept->generation)
-				continue;
-			k->unique = 0;
-			seq_give(&c->mds_seqs, i);
-		}
-	}
+	if (rc < 0 || !drop_former_calls(c))
+		c->settled_at_us = loop_now_us() + SETTLED_US;
 	client_bg_end(c);
 }
 

@@ -87,6 +87,7 @@ struct client_options {
  * the same answer if it comes again to a later process. Ended when the kernel has its answer. */
 struct ll_request {
 	struct client *c;
+	struct list link; /* of a client with memory that outlives it (kept) */
 	uint64_t unique;
 	int slot;
 	bool repeats; /* its slot has a number that a former process gave to the change */

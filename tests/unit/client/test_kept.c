@@ -16,6 +16,7 @@
 #define SLOTS 8
 
 static struct ll_kept memory;
+static struct loop *here;
 
 static struct client *process_start(void)
 {
@@ -87,6 +88,49 @@ static void check_second_try(void)
 	process_killed(c);
 }
 
+static void settle(struct client *c)
+{
+	c->settled_at_us = loop_now_us();
+	kept_tick(c);
+	latch_wait(&c->bg);
+}
+
+/* Until it asks for its change all that nobody asks for again has been given up. */
+static void check_one_that_waits_long(void)
+{
+	struct mds_append_req append = {.len = 1};
+	uint32_t gone, slot, slot2;
+	uint64_t seq, seq2;
+	struct ll_request r, other;
+	struct client *c;
+
+	memset(&memory, 0, sizeof(memory));
+	c = process_start();
+	ll_request_begin(&other, c, 8);
+	assert_int_equal(kept_take(c, OP_mds_append, &append, NO_DEADLINE, &gone, &seq), 0);
+	ll_request_begin(&r, c, 7);
+	assert_int_equal(kept_take(c, OP_mds_append, &append, NO_DEADLINE, &slot, &seq), 0);
+	fiber_set_local(NULL);
+	process_killed(c);
+	c = process_start();
+	c->taking_over = false; /* there is nobody to tell */
+	latch_init(&c->bg, 0);
+	c->loop = here;
+	ll_request_begin(&r, c, 7);
+	settle(c);
+	assert_int_equal(memory.calls[gone].unique, 0);
+	assert_int_equal(memory.calls[slot].unique, 7);
+	assert_int_not_equal(c->settled_at_us, 0);
+	assert_int_equal(kept_take(c, OP_mds_append, &append, NO_DEADLINE, &slot2, &seq2), 0);
+	assert_true(slot == slot2 && seq == seq2);
+	kept_give(c, slot2);
+	settle(c);
+	assert_int_equal(c->settled_at_us, 0);
+	ll_request_end(&r);
+	assert_int_equal(memory.calls[slot].unique, 0);
+	process_killed(c);
+}
+
 /* Of an inode whose writes have ended since whoever writes now has begun. */
 static void check_mark_of_what_is_gathered(void)
 {
@@ -129,7 +173,7 @@ static void body(struct loop *l, void *arg)
 	struct mds_append_req append = {.len = 1};
 	struct mds_close_req close = {.flags = O_WRONLY};
 
-	(void)l;
+	here = l;
 	assert_true(keeps_its_number(OP_mds_append, &append));
 	assert_true(keeps_its_number(OP_mds_setattr, &cut));
 	assert_true(keeps_its_number(OP_mds_open, &emptied));
@@ -143,6 +187,7 @@ static void body(struct loop *l, void *arg)
 	assert_false(keeps_its_number(OP_mds_open, &plain));
 	assert_false(keeps_its_number(OP_mds_close, &close));
 	check_second_try();
+	check_one_that_waits_long();
 	check_mark_of_what_is_gathered();
 	*(bool *)arg = true;
 }
